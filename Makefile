@@ -1,0 +1,55 @@
+# make           builds build/replay
+# make replay    replays the traces of bench/traces: memory and driver time of each allocator
+# make test      builds and runs all tests
+# make plots     draws memory over time into build/plots
+# make format    formats the sources
+# replay, test and plots first install what they need, on Debian and Ubuntu.
+
+CC ?= cc
+WARNINGS = -Wall -Wextra -Werror
+DEPENDENCIES = -MMD -MP -MF $@.d -MT $@
+LIBS = -lpthread -ldl
+TEST_PROGRAMS = $(patsubst tests/%.c,build/%,$(sort $(wildcard tests/test_*.c)))
+TEST_SCRIPTS = $(sort $(wildcard tests/test_*.sh))
+SOURCES = $(wildcard *.h bench/*.[ch] tests/*.[ch] examples/*.[ch])
+SUBMAKE = +@$(MAKE) --no-print-directory
+
+export CC
+
+all: build/replay
+
+replay: deps-replay
+	$(SUBMAKE) build/replay
+	@build/replay
+
+test: deps-test
+	$(SUBMAKE) build/replay $(TEST_PROGRAMS)
+	@sh tests/run.sh $(TEST_PROGRAMS) $(TEST_SCRIPTS)
+
+plots: deps-plots
+	$(SUBMAKE) build/replay
+	@sh bench/plots.sh bench/traces/*.gmtrace.gz
+
+deps-%:
+	@sh tests/deps.sh $*
+
+format:
+	clang-format -i $(SOURCES)
+
+clean:
+	rm -rf build
+
+build:
+	mkdir -p build
+
+build/replay: bench/replay.c Makefile | build
+	$(CC) -std=c99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CFLAGS) $< -o $@ \
+	  $(LDFLAGS) -lz $(LIBS) $(LDLIBS)
+
+build/test_%: tests/test_%.c Makefile | build
+	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CPPFLAGS) $(CFLAGS) $< -o $@ \
+	  $(LDFLAGS) -lcmocka -lz $(LIBS) $(LDLIBS)
+
+-include $(wildcard build/*.d)
+
+.PHONY: all replay test plots format clean

@@ -1,0 +1,873 @@
+/* Replays recorded allocations (.gmtrace) through gmlake, gmlake_bfc (torch's rules) and the bare
+   driver on a modelled H200, and prints the memory and the driver time that each needs. */
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#include "gmlake.h"
+
+#define GMLAKE_BFC_IMPLEMENTATION
+#include "gmlake_bfc.h"
+
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "trace.h"
+
+#define MIB ((size_t)1 << 20)
+#define DEVICE_BYTES (143154 * MIB) /* an H200: 139.8 GiB */
+#define SEGMENT_BYTES (20 * MIB)    /* torch's expandable segments grow by this much */
+#define SEGMENT_NS 28000.0          /* and mapping one costs about this */
+#define SERIES_BUCKETS 2000         /* two points each */
+#define DEFAULT_TRACES "bench/traces/*.gmtrace.gz"
+
+static const char help_text[] =
+    "usage: replay [OPTION]... [TRACE]...\n"
+    "Replays allocation traces on a modelled H200 (139.8 GiB); without TRACE, those that match\n"
+    "bench/traces/*.gmtrace.gz.\n"
+    "\n"
+    "  --allocator NAME    lake (gmlake), bfc (torch's native rules) or native (one driver\n"
+    "                      allocation a request): one row a trace. Without it torch's own\n"
+    "                      recorded peaks, bfc and lake are shown side by side.\n"
+    "  --json              one JSON object a line (of the lake, if no allocator is named)\n"
+    "  --stream-lag-us N   a free's work completes N microseconds of the trace's time after\n"
+    "                      it, or `never`; default 0. Matters where a trace has several streams.\n"
+    "  --cross-stream W    how the lake takes other streams' memory: `wait` (the default here;\n"
+    "                      before it grows) or `grow` (after growth has failed)\n"
+    "  --chunk-mib N       the lake's chunk size, a power of two; default: the lake's own choice\n"
+    "  --series FILE       writes live and reserved bytes over time as CSV; needs --allocator and\n"
+    "                      one TRACE\n"
+    "  --help\n"
+    "\n"
+    "Exit status: 0, 1 if an allocator failed, 2 if the arguments or a trace are bad.\n";
+
+/* ---- Allocators ------------------------------------------------------------------------------ */
+
+typedef struct config {
+  uint64_t lag_ns; /* UINT64_MAX: never */
+  gmlake_cross_stream cross_stream;
+  size_t chunk_bytes; /* 0: the lake's choice */
+} config;
+
+typedef struct counters {
+  uint64_t reserved_bytes, reserved_bytes_peak, metadata_bytes_peak, chunk_count;
+  uint64_t driver_call_count, driver_ns;
+  uint64_t stitch_count, stitch_reuse_count, stream_wait_count;
+} counters;
+
+/* Functions that can fail return NULL, or the error's name. */
+typedef struct allocator {
+  const char *name;
+  const char *(*create)(const config *settings, const trace *t, void **out_self);
+  const char *(*alloc)(void *self, const trace_op *op, void **out_ptr);
+  const char *(*free_block)(void *self, const trace_op *op, void *ptr);
+  void (*set_clock)(void *self, uint64_t now_ns);
+  void (*get_counters)(void *self, counters *out);
+  void (*destroy)(void *self);
+} allocator;
+
+/* cuMemAlloc and cuMemFree as measured on an H200, in allocations of 2 MiB. */
+typedef struct driver {
+  uint64_t next_address, bytes, bytes_peak, call_count, ns;
+} driver;
+
+static size_t driver_rounded(size_t bytes) { return (bytes + 2 * MIB - 1) & ~(2 * MIB - 1); }
+
+static void *driver_alloc(driver *d, size_t asked_bytes) {
+  size_t bytes = driver_rounded(asked_bytes);
+  uint64_t address = d->next_address;
+  d->call_count++;
+  d->ns += 28000;
+  if (bytes > DEVICE_BYTES - d->bytes) return NULL;
+  d->ns += 39 * (bytes / MIB);
+  d->next_address += bytes;
+  d->bytes += bytes;
+  if (d->bytes > d->bytes_peak) d->bytes_peak = d->bytes;
+  return (void *)(uintptr_t)address;
+}
+
+static void driver_free(driver *d, size_t asked_bytes) {
+  size_t bytes = driver_rounded(asked_bytes);
+  d->call_count++;
+  d->ns += 24000 + 226 * (bytes / MIB);
+  d->bytes -= bytes;
+}
+
+static void driver_get_counters(const driver *d, counters *out) {
+  memset(out, 0, sizeof *out);
+  out->reserved_bytes = d->bytes;
+  out->reserved_bytes_peak = d->bytes_peak;
+  out->driver_call_count = d->call_count;
+  out->driver_ns = d->ns;
+}
+
+static const char *native_create(const config *settings, const trace *t, void **out_self) {
+  driver *d = (driver *)calloc(1, sizeof(driver));
+  (void)settings;
+  (void)t;
+  if (!d) return "out of host memory";
+  d->next_address = (uint64_t)1 << 40;
+  *out_self = d;
+  return NULL;
+}
+
+static const char *native_alloc(void *self, const trace_op *op, void **out_ptr) {
+  *out_ptr = NULL;
+  if (!op->bytes) return NULL;
+  *out_ptr = driver_alloc((driver *)self, op->bytes);
+  return *out_ptr ? NULL : "out of device memory";
+}
+
+static const char *native_free(void *self, const trace_op *op, void *ptr) {
+  if (ptr) driver_free((driver *)self, op->bytes);
+  return NULL;
+}
+
+static void native_get_counters(void *self, counters *out) {
+  driver_get_counters((const driver *)self, out);
+}
+
+static void no_clock(void *self, uint64_t now_ns) {
+  (void)self;
+  (void)now_ns;
+}
+
+typedef struct bfc_run {
+  driver device;
+  gmlake_bfc *bfc;
+} bfc_run;
+
+static void *bfc_segment_alloc(void *user, size_t bytes) {
+  return driver_alloc((driver *)user, bytes);
+}
+
+static void bfc_segment_free(void *user, void *segment, size_t bytes) {
+  (void)segment;
+  driver_free((driver *)user, bytes);
+}
+
+static const char *bfc_create(const config *settings, const trace *t, void **out_self) {
+  bfc_run *run = (bfc_run *)calloc(1, sizeof(bfc_run));
+  gmlake_bfc_result result;
+  gmlake_bfc_desc desc;
+  (void)settings;
+  (void)t;
+  if (!run) return "out of host memory";
+  run->device.next_address = (uint64_t)1 << 40;
+  memset(&desc, 0, sizeof desc);
+  desc.segment_alloc = bfc_segment_alloc;
+  desc.segment_free = bfc_segment_free;
+  desc.user = &run->device;
+  result = gmlake_bfc_create(&desc, &run->bfc);
+  if (result != GMLAKE_BFC_OK) {
+    free(run);
+    return gmlake_bfc_result_name(result);
+  }
+  *out_self = run;
+  return NULL;
+}
+
+static const char *bfc_alloc(void *self, const trace_op *op, void **out_ptr) {
+  gmlake_bfc *bfc = ((bfc_run *)self)->bfc;
+  gmlake_bfc_result result =
+      gmlake_bfc_alloc(bfc, op->bytes, (void *)(uintptr_t)op->stream, out_ptr);
+  return result == GMLAKE_BFC_OK ? NULL : gmlake_bfc_result_name(result);
+}
+
+static const char *bfc_free(void *self, const trace_op *op, void *ptr) {
+  gmlake_bfc_result result = gmlake_bfc_free(((bfc_run *)self)->bfc, ptr);
+  (void)op;
+  return result == GMLAKE_BFC_OK ? NULL : gmlake_bfc_result_name(result);
+}
+
+static void bfc_get_counters(void *self, counters *out) {
+  bfc_run *run = (bfc_run *)self;
+  gmlake_bfc_stats stats;
+  memset(&stats, 0, sizeof stats);
+  gmlake_bfc_get_stats(run->bfc, &stats);
+  driver_get_counters(&run->device, out);
+  out->chunk_count = stats.segment_count;
+  out->metadata_bytes_peak = stats.metadata_bytes_peak;
+}
+
+static void bfc_destroy(void *self) {
+  gmlake_bfc_destroy(((bfc_run *)self)->bfc);
+  free(self);
+}
+
+typedef struct lake_run {
+  gmlake_backend *backend;
+  gmlake *lake;
+  gmlake_stream streams[TRACE_STREAMS_MAX];
+} lake_run;
+
+/* Stream 0 of a trace is the legacy stream. */
+static gmlake_result lake_create_streams(lake_run *run, const config *settings, const trace *t) {
+  gmlake_result result = GMLAKE_OK;
+  size_t i;
+  for (i = 0; i < t->stream_count && result == GMLAKE_OK; i++) {
+    if (t->streams[i]) result = gmlake_mock_stream_create(run->backend, &run->streams[i]);
+    if (result != GMLAKE_OK) break;
+    gmlake_mock_stream_set_lag(run->backend, run->streams[i], settings->lag_ns);
+  }
+  return result;
+}
+
+static void lake_destroy(void *self) {
+  lake_run *run = (lake_run *)self;
+  if (run->lake) gmlake_destroy(run->lake);
+  if (run->backend) gmlake_mock_destroy(run->backend);
+  free(run);
+}
+
+static const char *lake_create(const config *settings, const trace *t, void **out_self) {
+  lake_run *run = (lake_run *)calloc(1, sizeof(lake_run));
+  gmlake_result result;
+  gmlake_mock_desc mock;
+  gmlake_desc desc;
+  if (!run) return "out of host memory";
+  memset(&mock, 0, sizeof mock);
+  memset(&desc, 0, sizeof desc);
+  mock.capacity_bytes = DEVICE_BYTES;
+  mock.bookkeeping_only = 1;
+  result = gmlake_mock_create(&mock, &run->backend);
+  if (result == GMLAKE_OK) result = lake_create_streams(run, settings, t);
+  if (result == GMLAKE_OK) {
+    desc.backend = run->backend;
+    desc.cross_stream = settings->cross_stream;
+    desc.chunk_bytes = settings->chunk_bytes;
+    result = gmlake_create(&desc, &run->lake);
+  }
+  if (result != GMLAKE_OK) {
+    lake_destroy(run);
+    return gmlake_result_name(result);
+  }
+  *out_self = run;
+  return NULL;
+}
+
+static const char *lake_alloc(void *self, const trace_op *op, void **out_ptr) {
+  lake_run *run = (lake_run *)self;
+  gmlake_result result = gmlake_alloc(run->lake, op->bytes, run->streams[op->stream], out_ptr);
+  return result == GMLAKE_OK ? NULL : gmlake_result_name(result);
+}
+
+static const char *lake_free(void *self, const trace_op *op, void *ptr) {
+  lake_run *run = (lake_run *)self;
+  gmlake_result result = gmlake_free(run->lake, ptr, run->streams[op->stream]);
+  return result == GMLAKE_OK ? NULL : gmlake_result_name(result);
+}
+
+static void lake_set_clock(void *self, uint64_t now_ns) {
+  gmlake_mock_set_clock(((lake_run *)self)->backend, now_ns);
+}
+
+static void lake_get_counters(void *self, counters *out) {
+  gmlake_stats stats;
+  memset(&stats, 0, sizeof stats);
+  gmlake_get_stats(((lake_run *)self)->lake, &stats);
+  out->reserved_bytes = stats.reserved_bytes;
+  out->reserved_bytes_peak = stats.reserved_bytes_peak;
+  out->metadata_bytes_peak = stats.metadata_bytes_peak;
+  out->chunk_count = stats.chunk_count;
+  out->driver_call_count = stats.driver_call_count;
+  out->driver_ns = stats.driver_ns;
+  out->stitch_count = stats.stitch_count;
+  out->stitch_reuse_count = stats.stitch_reuse_count;
+  out->stream_wait_count = stats.stream_wait_count;
+}
+
+static const allocator allocators[] = {
+    {"lake", lake_create, lake_alloc, lake_free, lake_set_clock, lake_get_counters, lake_destroy},
+    {"bfc", bfc_create, bfc_alloc, bfc_free, no_clock, bfc_get_counters, bfc_destroy},
+    {"native", native_create, native_alloc, native_free, no_clock, native_get_counters, free}};
+
+#define ALLOCATOR_COUNT (sizeof allocators / sizeof allocators[0])
+
+/* Does nothing, so that the cost of the replaying loop itself can be measured. */
+static const char *empty_alloc(void *self, const trace_op *op, void **out_ptr) {
+  (void)op;
+  *out_ptr = self;
+  return NULL;
+}
+
+static const char *empty_free(void *self, const trace_op *op, void *ptr) {
+  (void)self;
+  (void)op;
+  (void)ptr;
+  return NULL;
+}
+
+static const allocator empty_allocator = {"empty",  NULL, empty_alloc, empty_free,
+                                          no_clock, NULL, NULL};
+
+/* ---- Replaying ------------------------------------------------------------------------------- */
+
+typedef struct replay {
+  const trace *t;
+  const allocator *with;
+  void *self;
+  void **blocks;     /* of each id; NULL: not live, or of 0 bytes */
+  uint64_t start_us; /* of this pass on the clock of the streams */
+  size_t failed_op;
+} replay;
+
+typedef struct outcome {
+  const char *allocator_name;
+  config settings;
+  counters first; /* after the first pass */
+  int has_second_half;
+  uint64_t second_half_calls;
+  double ns_per_op;
+} outcome;
+
+/* Replays the operations [begin, end). Streams have a clock only where there are several. */
+static const char *replay_ops(replay *r, size_t begin, size_t end) {
+  const trace_op *ops = r->t->ops;
+  int clocked = r->t->stream_count > 1;
+  size_t i;
+  for (i = begin; i < end; i++) {
+    const trace_op *op = &ops[i];
+    const char *error;
+    if (clocked && (!i || op->time_us != ops[i - 1].time_us)) {
+      r->with->set_clock(r->self, (r->start_us + op->time_us) * 1000);
+    }
+    if (op->type == TRACE_ALLOC) {
+      error = r->with->alloc(r->self, op, &r->blocks[op->id]);
+    } else {
+      error = r->with->free_block(r->self, op, r->blocks[op->id]);
+      r->blocks[op->id] = NULL;
+    }
+    if (error) {
+      r->failed_op = i;
+      return error;
+    }
+  }
+  return NULL;
+}
+
+static const char *replay_free_live(replay *r) {
+  size_t i;
+  for (i = r->t->op_count; i-- > 0;) {
+    const trace_op *op = &r->t->ops[i];
+    const char *error;
+    if (op->type != TRACE_ALLOC || !r->blocks[op->id]) continue;
+    error = r->with->free_block(r->self, op, r->blocks[op->id]);
+    r->blocks[op->id] = NULL;
+    if (error) {
+      r->failed_op = i;
+      return error;
+    }
+  }
+  return NULL;
+}
+
+typedef struct series_point {
+  size_t index;
+  uint64_t live_bytes, reserved_bytes;
+} series_point;
+
+/* Of every bucket of events the highest points of both curves are written. */
+typedef struct series {
+  FILE *file;
+  const trace *t;
+  uint64_t live_bytes;
+  size_t bucket_size, bucket_count;
+  series_point most_live, most_reserved;
+} series;
+
+static void series_write(const series *s, const series_point *p) {
+  fprintf(s->file, "%lu,%llu,%llu,%llu\n", (unsigned long)p->index,
+          (unsigned long long)s->t->ops[p->index].time_us, (unsigned long long)p->live_bytes,
+          (unsigned long long)p->reserved_bytes);
+}
+
+static void series_add(series *s, size_t index, uint64_t reserved_bytes) {
+  const trace_op *op = &s->t->ops[index];
+  series_point p;
+  s->live_bytes += op->type == TRACE_ALLOC ? trace_rounded(op->bytes) : 0;
+  s->live_bytes -= op->type == TRACE_FREE ? trace_rounded(op->bytes) : 0;
+  p.index = index;
+  p.live_bytes = s->live_bytes;
+  p.reserved_bytes = reserved_bytes;
+  if (!s->bucket_count || p.live_bytes > s->most_live.live_bytes) s->most_live = p;
+  if (!s->bucket_count || p.reserved_bytes > s->most_reserved.reserved_bytes) s->most_reserved = p;
+  if (++s->bucket_count < s->bucket_size && index + 1 < s->t->op_count) return;
+  s->bucket_count = 0;
+  if (s->most_live.index < s->most_reserved.index) series_write(s, &s->most_live);
+  series_write(s, &s->most_reserved);
+  if (s->most_live.index > s->most_reserved.index) series_write(s, &s->most_live);
+}
+
+static const char *replay_range(replay *r, size_t begin, size_t end, series *s) {
+  size_t i;
+  if (!s) return replay_ops(r, begin, end);
+  for (i = begin; i < end; i++) {
+    const char *error = replay_ops(r, i, i + 1);
+    counters now;
+    if (error) return error;
+    r->with->get_counters(r->self, &now);
+    series_add(s, i, now.reserved_bytes);
+  }
+  return NULL;
+}
+
+static const char *replay_first_pass(replay *r, series *s, outcome *out) {
+  const trace *t = r->t;
+  size_t half = t->mark_count > 1 ? t->marks[t->mark_count / 2] : 0;
+  const char *error = replay_range(r, 0, half, s);
+  counters at_half;
+  if (error) return error;
+  r->with->get_counters(r->self, &at_half);
+  error = replay_range(r, half, t->op_count, s);
+  if (error) return error;
+  r->with->get_counters(r->self, &out->first);
+  out->has_second_half = t->mark_count > 1;
+  out->second_half_calls = out->first.driver_call_count - at_half.driver_call_count;
+  return NULL;
+}
+
+static double processor_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+static double loop_ns(const replay *r) {
+  replay empty = *r;
+  double best = 0, start, ns;
+  int i;
+  empty.with = &empty_allocator;
+  for (i = 0; i < 3; i++) {
+    start = processor_ns();
+    replay_ops(&empty, 0, r->t->op_count);
+    ns = processor_ns() - start;
+    if (!i || ns < best) best = ns;
+  }
+  memset(r->blocks, 0, r->t->id_count * sizeof(void *));
+  return best;
+}
+
+static const char *replay_second_pass(replay *r, outcome *out) {
+  const trace *t = r->t;
+  const char *error = replay_free_live(r);
+  double overhead, start, ns;
+  if (error) return error;
+  overhead = loop_ns(r);
+  r->start_us = t->ops[t->op_count - 1].time_us;
+  start = processor_ns();
+  error = replay_ops(r, 0, t->op_count);
+  ns = processor_ns() - start - overhead;
+  out->ns_per_op = ns > 0 ? ns / (double)t->op_count : 0;
+  return error ? error : replay_free_live(r);
+}
+
+/* Returns 1, or 0 after the failure has been printed. */
+static int replay_trace(const char *name, const trace *t, const allocator *with,
+                        const config *settings, series *s, outcome *out) {
+  const char *error;
+  replay r;
+  memset(out, 0, sizeof *out);
+  memset(&r, 0, sizeof r);
+  out->allocator_name = with->name;
+  out->settings = *settings;
+  r.t = t;
+  r.with = with;
+  r.blocks = (void **)calloc(t->id_count, sizeof(void *));
+  error = r.blocks ? with->create(settings, t, &r.self) : "out of host memory";
+  if (error) {
+    fprintf(stderr, "%s: %s cannot be created: %s\n", name, with->name, error);
+  } else {
+    error = replay_first_pass(&r, s, out);
+    if (!error) error = replay_second_pass(&r, out);
+    if (error) {
+      const trace_op *op = &t->ops[r.failed_op];
+      fprintf(stderr, "%s: %s failed at event %lu (%s of %lu bytes): %s\n", name, with->name,
+              (unsigned long)r.failed_op, op->type == TRACE_ALLOC ? "allocation" : "free",
+              (unsigned long)op->bytes, error);
+      replay_free_live(&r);
+    }
+    with->destroy(r.self);
+  }
+  free(r.blocks);
+  return !error;
+}
+
+/* ---- Printing -------------------------------------------------------------------------------- */
+
+static double gib(uint64_t bytes) { return (double)bytes / (1024.0 * 1024.0 * 1024.0); }
+
+static double ratio(uint64_t part, uint64_t whole) {
+  return whole ? (double)part / (double)whole : 0;
+}
+
+static void print_json_string(const char *text) {
+  putchar('"');
+  for (; *text; text++) {
+    unsigned char c = (unsigned char)*text;
+    if (c == '"' || c == '\\') putchar('\\');
+    if (c < 0x20) {
+      printf("\\u%04x", (unsigned)c);
+    } else {
+      putchar(c);
+    }
+  }
+  putchar('"');
+}
+
+static void print_json_field(const char *name, uint64_t value) {
+  printf(", \"%s\": %llu", name, (unsigned long long)value);
+}
+
+static void print_json_field_or_null(const char *name, int known, uint64_t value) {
+  if (known) {
+    print_json_field(name, value);
+  } else {
+    printf(", \"%s\": null", name);
+  }
+}
+
+static void print_json(const char *name, const trace *t, const outcome *o) {
+  const counters *c = &o->first;
+  printf("{\"trace\": ");
+  print_json_string(name);
+  printf(", \"allocator\": \"%s\"", o->allocator_name);
+  print_json_field("events", t->op_count);
+  print_json_field("peak_active_bytes", t->active_bytes_peak);
+  print_json_field("peak_reserved_bytes", c->reserved_bytes_peak);
+  printf(", \"utilization\": %.6f", ratio(t->active_bytes_peak, c->reserved_bytes_peak));
+  print_json_field("driver_calls", c->driver_call_count);
+  printf(", \"driver_ms\": %.3f", (double)c->driver_ns / 1e6);
+  print_json_field_or_null("driver_calls_second_half", o->has_second_half, o->second_half_calls);
+  print_json_field("stitches", c->stitch_count);
+  print_json_field("stitch_reuses", c->stitch_reuse_count);
+  print_json_field("stream_waits", c->stream_wait_count);
+  printf(", \"ns_per_op\": %.1f", o->ns_per_op);
+  print_json_field("peak_metadata_bytes", c->metadata_bytes_peak);
+  print_json_field("peak_live_count", t->id_count);
+  print_json_field("chunk_count", c->chunk_count);
+  print_json_field("streams", t->stream_count);
+  print_json_field_or_null("stream_lag_us", o->settings.lag_ns != UINT64_MAX,
+                           o->settings.lag_ns / 1000);
+  printf(", \"cross_stream\": \"%s\"",
+         o->settings.cross_stream == GMLAKE_WAIT_FIRST ? "wait" : "grow");
+  print_json_field_or_null("torch_reserved_bytes", t->torch_reserved_bytes_peak != 0,
+                           t->torch_reserved_bytes_peak);
+  printf("}\n");
+}
+
+static void print_table_head(void) {
+  printf("%-19s %-19s %7s %8s %6s %9s %9s %9s %6s\n", "trace", "allocator", "live", "reserved",
+         "util", "driver", "driver", "calls of", "ns per");
+  printf("%-19s %-19s %7s %8s %6s %9s %9s %9s %6s\n", "", "", "GiB", "GiB", "", "calls", "ms",
+         "2nd half", "op");
+}
+
+static void print_torch_row(const char *name, const trace *t) {
+  uint64_t live = t->torch_active_bytes_peak, reserved = t->torch_reserved_bytes_peak;
+  char text[3][32] = {"-", "-", "-"};
+  if (live) snprintf(text[0], sizeof text[0], "%.2f", gib(live));
+  if (reserved) snprintf(text[1], sizeof text[1], "%.2f", gib(reserved));
+  if (live && reserved) snprintf(text[2], sizeof text[2], "%.4f", ratio(live, reserved));
+  printf("%-19s %-19s %7s %8s %6s %9s %9s %9s %6s\n", name, "torch (recorded)", text[0], text[1],
+         text[2], "-", "-", "-", "-");
+}
+
+static void print_row(const char *name, const char *label, const trace *t, const outcome *o) {
+  const counters *c = &o->first;
+  char second_half[32] = "-";
+  if (o->has_second_half) {
+    snprintf(second_half, sizeof second_half, "%llu", (unsigned long long)o->second_half_calls);
+  }
+  printf("%-19s %-19s %7.2f %8.2f %6.4f %9llu %9.1f %9s %6.0f\n", name, label,
+         gib(t->active_bytes_peak), gib(c->reserved_bytes_peak),
+         ratio(t->active_bytes_peak, c->reserved_bytes_peak),
+         (unsigned long long)c->driver_call_count, (double)c->driver_ns / 1e6, second_half,
+         o->ns_per_op);
+}
+
+/* ---- The program ----------------------------------------------------------------------------- */
+
+typedef struct options {
+  const allocator *only; /* NULL: torch, bfc and lake side by side */
+  int json, lag_given, cross_stream_given;
+  config settings;
+  const char *series_path;
+  char **paths;
+  size_t path_count;
+} options;
+
+typedef struct mean {
+  double utilization_sum, utilization_min, ns_per_op_sum, driver_ms;
+  unsigned count;
+} mean;
+
+/* Over traces with one stream. */
+typedef struct summary {
+  mean torch, bfc, lake;
+  double segments_ms; /* what the lake's memory would cost in segments */
+} summary;
+
+static void show_progress(const char *name, const char *what) {
+  if (isatty(STDERR_FILENO)) fprintf(stderr, "\r\033[K%s: %s ...", name, what);
+}
+
+static void clear_progress(void) {
+  if (isatty(STDERR_FILENO)) fprintf(stderr, "\r\033[K");
+}
+
+static void mean_add(mean *m, double utilization, double ns_per_op, uint64_t driver_ns) {
+  if (!m->count || utilization < m->utilization_min) m->utilization_min = utilization;
+  m->utilization_sum += utilization;
+  m->ns_per_op_sum += ns_per_op;
+  m->driver_ms += (double)driver_ns / 1e6;
+  m->count++;
+}
+
+static void mean_add_outcome(mean *m, const trace *t, const outcome *o) {
+  mean_add(m, ratio(t->active_bytes_peak, o->first.reserved_bytes_peak), o->ns_per_op,
+           o->first.driver_ns);
+}
+
+static void mean_print(const mean *m, const char *name) {
+  if (!m->count) return;
+  printf("%-5s %2u traces of one stream: utilization mean %.4f, worst %.4f", name, m->count,
+         m->utilization_sum / m->count, m->utilization_min);
+  if (m->driver_ms > 0) {
+    printf("; driver %.1f ms in all; %.0f ns per op", m->driver_ms, m->ns_per_op_sum / m->count);
+  }
+  printf("\n");
+}
+
+static void summary_print(const summary *s) {
+  printf("\n");
+  mean_print(&s->torch, "torch");
+  mean_print(&s->bfc, "bfc");
+  mean_print(&s->lake, "lake");
+  if (s->segments_ms > 0) {
+    printf("lake's driver time: %.2f times the %.1f ms that 20 MiB segments take for its memory\n",
+           s->lake.driver_ms / s->segments_ms, s->segments_ms);
+  }
+}
+
+/* The table's rows of the lake: one, or all lags and orders where several streams make them
+   differ and none was asked for. */
+static int compare_lake(const char *name, const trace *t, const options *o, summary *sum) {
+  static const uint64_t lags_us[] = {0, 1000, 10000, UINT64_MAX};
+  int all = t->stream_count > 1 && !o->lag_given && !o->cross_stream_given;
+  int ok = 1;
+  size_t i;
+  for (i = 0; i < (all ? 8u : 1u); i++) {
+    config settings = o->settings;
+    outcome result;
+    char label[40] = "lake";
+    if (all) {
+      uint64_t lag_us = lags_us[i / 2];
+      int wait = i % 2 == 0;
+      settings.lag_ns = lag_us == UINT64_MAX ? UINT64_MAX : lag_us * 1000;
+      settings.cross_stream = wait ? GMLAKE_WAIT_FIRST : GMLAKE_GROW_FIRST;
+      snprintf(label, sizeof label, "lake %s lag %ld", wait ? "wait" : "grow", (long)lag_us);
+      if (lag_us == UINT64_MAX) strcpy(strrchr(label, ' '), " never");
+    }
+    show_progress(name, label);
+    if (!replay_trace(name, t, &allocators[0], &settings, NULL, &result)) {
+      ok = 0;
+      continue;
+    }
+    clear_progress();
+    print_row(name, label, t, &result);
+    if (t->stream_count > 1) continue;
+    mean_add_outcome(&sum->lake, t, &result);
+    sum->segments_ms +=
+        (double)((result.first.reserved_bytes_peak + SEGMENT_BYTES - 1) / SEGMENT_BYTES) *
+        SEGMENT_NS / 1e6;
+  }
+  return ok;
+}
+
+static int compare_all(const char *name, const trace *t, const options *o, summary *sum) {
+  outcome result;
+  int single = t->stream_count == 1, ok;
+  clear_progress();
+  print_torch_row(name, t);
+  if (single && t->torch_active_bytes_peak && t->torch_reserved_bytes_peak) {
+    mean_add(&sum->torch, ratio(t->torch_active_bytes_peak, t->torch_reserved_bytes_peak), 0, 0);
+  }
+  show_progress(name, "bfc");
+  ok = replay_trace(name, t, &allocators[1], &o->settings, NULL, &result);
+  if (ok) {
+    clear_progress();
+    print_row(name, "bfc", t, &result);
+    if (single) mean_add_outcome(&sum->bfc, t, &result);
+  }
+  return compare_lake(name, t, o, sum) && ok;
+}
+
+static int replay_one(const char *name, const trace *t, const options *o) {
+  const allocator *with = o->only ? o->only : &allocators[0];
+  outcome result;
+  series s;
+  int ok, unwritten;
+  memset(&s, 0, sizeof s);
+  if (o->series_path) {
+    s.t = t;
+    s.bucket_size = (t->op_count + SERIES_BUCKETS - 1) / SERIES_BUCKETS;
+    s.file = fopen(o->series_path, "w");
+    if (!s.file) {
+      fprintf(stderr, "%s:0: %s\n", o->series_path, strerror(errno));
+      return 0;
+    }
+    fprintf(s.file, "event,time_us,live_bytes,reserved_bytes\n");
+  }
+  show_progress(name, with->name);
+  ok = replay_trace(name, t, with, &o->settings, s.file ? &s : NULL, &result);
+  clear_progress();
+  if (ok && o->json) print_json(name, t, &result);
+  if (ok && !o->json) print_row(name, with->name, t, &result);
+  if (!s.file) return ok;
+  unwritten = ferror(s.file);
+  if (!fclose(s.file) && !unwritten) return ok;
+  fprintf(stderr, "%s:0: cannot be written\n", o->series_path);
+  return 0;
+}
+
+/* A file's base name without .gmtrace and .gz. */
+static void trace_name(const char *path, char *out, size_t out_bytes) {
+  static const char *const suffixes[] = {".gz", ".gmtrace"};
+  const char *slash = strrchr(path, '/');
+  size_t i;
+  snprintf(out, out_bytes, "%s", slash ? slash + 1 : path);
+  for (i = 0; i < 2; i++) {
+    size_t length = strlen(out), cut = strlen(suffixes[i]);
+    if (length > cut && !strcmp(out + length - cut, suffixes[i])) out[length - cut] = '\0';
+  }
+}
+
+/* Returns the exit status. */
+static int replay_path(const char *path, const options *o, summary *sum) {
+  char name[256], error[512];
+  trace t;
+  int ok;
+  trace_name(path, name, sizeof name);
+  show_progress(name, "reading");
+  if (!trace_load(path, &t, error, sizeof error)) {
+    clear_progress();
+    fprintf(stderr, "%s\n", error);
+    return 2;
+  }
+  ok = o->only || o->json ? replay_one(name, &t, o) : compare_all(name, &t, o, sum);
+  fflush(stdout);
+  trace_free(&t);
+  return ok ? 0 : 1;
+}
+
+static int usage_error(const char *reason, const char *value) {
+  fprintf(stderr, "replay: %s%s%s (--help lists the options)\n", reason, value ? ": " : "",
+          value ? value : "");
+  return 2;
+}
+
+static int parse_number(const char *text, uint64_t max, uint64_t *out) {
+  char *end;
+  if (*text < '0' || *text > '9') return 0;
+  errno = 0;
+  *out = strtoull(text, &end, 10);
+  return !errno && !*end && *out <= max;
+}
+
+/* Returns 1 where the value fits the option, 0 where it does not, -1 for an unknown option. */
+static int parse_option(options *o, const char *name, const char *value) {
+  uint64_t number = 0;
+  size_t i;
+  if (!strcmp(name, "--series")) {
+    o->series_path = value;
+    return 1;
+  }
+  if (!strcmp(name, "--allocator")) {
+    for (i = 0; i < ALLOCATOR_COUNT; i++) {
+      if (!strcmp(value, allocators[i].name)) o->only = &allocators[i];
+    }
+    return o->only && !strcmp(value, o->only->name);
+  }
+  if (!strcmp(name, "--stream-lag-us")) {
+    int never = !strcmp(value, "never");
+    o->lag_given = never || parse_number(value, TRACE_TIME_US_MAX, &number);
+    o->settings.lag_ns = never ? UINT64_MAX : number * 1000;
+    return o->lag_given;
+  }
+  if (!strcmp(name, "--cross-stream")) {
+    o->cross_stream_given = !strcmp(value, "wait") || !strcmp(value, "grow");
+    o->settings.cross_stream = *value == 'g' ? GMLAKE_GROW_FIRST : GMLAKE_WAIT_FIRST;
+    return o->cross_stream_given;
+  }
+  if (!strcmp(name, "--chunk-mib")) {
+    if (!parse_number(value, DEVICE_BYTES / MIB, &number)) return 0;
+    o->settings.chunk_bytes = (size_t)number * MIB;
+    return number && !(number & (number - 1));
+  }
+  return -1;
+}
+
+/* Returns -1 to go on, or the exit status. The paths are moved to the front of argv. */
+static int parse_arguments(int argc, char **argv, options *o) {
+  int i, fits;
+  memset(o, 0, sizeof *o);
+  o->settings.cross_stream = GMLAKE_WAIT_FIRST;
+  o->paths = argv + 1;
+  for (i = 1; i < argc; i++) {
+    const char *name = argv[i];
+    if (name[0] != '-' || !name[1]) {
+      o->paths[o->path_count++] = argv[i];
+    } else if (!strcmp(name, "--help")) {
+      fputs(help_text, stdout);
+      return 0;
+    } else if (!strcmp(name, "--json")) {
+      o->json = 1;
+    } else {
+      fits = parse_option(o, name, i + 1 < argc ? argv[i + 1] : "");
+      if (fits < 0) return usage_error("unknown option", name);
+      if (++i == argc) return usage_error("a value is missing after", name);
+      if (!fits) return usage_error(name, argv[i]);
+    }
+  }
+  if (o->series_path && (!o->only || o->path_count != 1)) {
+    return usage_error("--series needs --allocator and one trace", NULL);
+  }
+  return -1;
+}
+
+static int replay_all(const options *o) {
+  int status = 0, table = !o->json && !o->only;
+  summary sum;
+  size_t i;
+  memset(&sum, 0, sizeof sum);
+  if (!o->json) print_table_head();
+  for (i = 0; i < o->path_count; i++) {
+    int one = replay_path(o->paths[i], o, &sum);
+    if (one > status) status = one;
+  }
+  if (table) summary_print(&sum);
+  if (fflush(stdout) || ferror(stdout)) {
+    fprintf(stderr, "replay: the output cannot be written\n");
+    if (!status) status = 1;
+  }
+  return status;
+}
+
+int main(int argc, char **argv) {
+  options o;
+  glob_t found;
+  int status = parse_arguments(argc, argv, &o);
+  if (status >= 0) return status;
+  if (o.path_count) return replay_all(&o);
+  if (glob(DEFAULT_TRACES, 0, NULL, &found)) {
+    return usage_error("no trace given, none found as", DEFAULT_TRACES);
+  }
+  o.paths = found.gl_pathv;
+  o.path_count = found.gl_pathc;
+  status = replay_all(&o);
+  globfree(&found);
+  return status;
+}

@@ -1,0 +1,6216 @@
+/* gmlake.h - v0.1.0 */
+#if defined(GMLAKE_IMPLEMENTATION) && !defined(_GNU_SOURCE)
+#define _GNU_SOURCE 1 /* memfd_create, in the mock */
+#endif
+#if !defined(GMLAKE_H_INCLUDED)
+#define GMLAKE_H_INCLUDED
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define GMLAKE_VERSION 100 /* major * 10000 + minor * 100 + patch */
+#define GMLAKE_BACKEND_ABI 1u
+
+#if !defined(GMLAKE_DEF)
+#if defined(GMLAKE_STATIC) && defined(__GNUC__)
+#define GMLAKE_DEF __attribute__((unused)) static
+#elif defined(GMLAKE_STATIC)
+#define GMLAKE_DEF static
+#else
+#define GMLAKE_DEF extern
+#endif
+#endif
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+/* ---- Results and handles -------------------------------------------------------------------- */
+
+typedef enum gmlake_result {
+  GMLAKE_OK = 0,
+  GMLAKE_ERROR_INVALID_ARGUMENT,
+  GMLAKE_ERROR_OUT_OF_HOST_MEMORY,
+  GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, /* after the whole out-of-memory ladder */
+  GMLAKE_ERROR_LIMIT_REACHED,        /* the same, because of a limit of the description */
+  GMLAKE_ERROR_UNKNOWN_POINTER,      /* not the start of a live block */
+  GMLAKE_ERROR_DOUBLE_FREE,          /* the byte is free memory or an idle window */
+  GMLAKE_ERROR_UNSUPPORTED,          /* the device or the driver cannot do it */
+  GMLAKE_ERROR_NO_DRIVER,
+  GMLAKE_ERROR_NO_DEVICE,
+  GMLAKE_ERROR_DRIVER,        /* any other driver error: see gmlake_get_last_error */
+  GMLAKE_ERROR_DEVICE_LOST,   /* sticky: the context is dead, every later call fails */
+  GMLAKE_ERROR_CAPTURING,     /* not allowed while the stream is being captured */
+  GMLAKE_ERROR_FORKED,        /* a child of fork cannot use its parent's device */
+  GMLAKE_ERROR_SHUTTING_DOWN, /* the driver is unloading; destroy still frees host memory */
+  GMLAKE_ERROR_CORRUPT        /* gmlake_check found a broken invariant */
+} gmlake_result;
+
+typedef struct gmlake gmlake;
+typedef struct gmlake_pool gmlake_pool;
+typedef void *gmlake_stream; /* a CUstream or cudaStream_t; NULL and 1 are the legacy stream */
+
+/* No stream: alloc returns memory that no pending work uses; free says the caller has
+   synchronised. */
+#define GMLAKE_STREAM_NONE ((gmlake_stream)(intptr_t)-1)
+
+/* ---- Backend: the seam to the memory system ------------------------------------------------- */
+
+typedef struct gmlake_device_properties {
+  size_t device_bytes;      /* physical memory of the device */
+  size_t granularity_bytes; /* chunks, mappings and reservations are multiples; a power of two */
+  unsigned handle_types;    /* mask of GMLAKE_HANDLE_* that create accepts */
+  char name[64];
+} gmlake_device_properties;
+
+#define GMLAKE_HANDLE_POSIX_FD 1u
+#define GMLAKE_HANDLE_WIN32 2u
+#define GMLAKE_HANDLE_FABRIC 8u
+
+/* A memory system for one device. Every function may be called from any thread, takes `user`
+   first, and writes the driver's own error number (0: none) to *out_code, which is never NULL.
+   On an error nothing has changed and no other output is written. Results other than OK:
+   OUT_OF_DEVICE_MEMORY, INVALID_ARGUMENT, UNSUPPORTED, DEVICE_LOST, SHUTTING_DOWN, CAPTURING,
+   NO_DRIVER, NO_DEVICE, OUT_OF_HOST_MEMORY, DRIVER. Addresses are device addresses. */
+typedef struct gmlake_backend {
+  size_t struct_bytes; /* sizeof(gmlake_backend) */
+  unsigned abi_version; /* GMLAKE_BACKEND_ABI */
+  void *user;
+
+  gmlake_result (*get_properties)(void *user, gmlake_device_properties *out, int *out_code);
+  gmlake_result (*get_memory_info)(void *user, size_t *out_free_bytes, size_t *out_total_bytes,
+                                   int *out_code);
+
+  /* pre: bytes > 0 and a multiple of the granularity; alignment a power of two. */
+  gmlake_result (*reserve)(void *user, size_t bytes, size_t alignment, uint64_t *out_address,
+                           int *out_code);
+  /* pre: a whole reservation; nothing is mapped in it. */
+  gmlake_result (*unreserve)(void *user, uint64_t address, size_t bytes, int *out_code);
+
+  /* pre: bytes > 0 and a multiple of the granularity. The handle is never 0. */
+  gmlake_result (*create)(void *user, size_t bytes, unsigned handle_types, uint64_t *out_handle,
+                          int *out_code);
+  /* pre: a handle not released. Its memory lives until the last mapping of it is gone. */
+  gmlake_result (*release)(void *user, uint64_t handle, int *out_code);
+
+  /* pre: bytes is the handle's size; the range lies in one reservation and nothing is mapped
+     there. The new mapping has no access. */
+  gmlake_result (*map)(void *user, uint64_t address, size_t bytes, uint64_t handle, int *out_code);
+  /* pre: one or more whole adjacent mappings; no work that uses them is pending. */
+  gmlake_result (*unmap)(void *user, uint64_t address, size_t bytes, int *out_code);
+  /* pre: one or more whole adjacent mappings. Read and write for the device and its peers. */
+  gmlake_result (*set_access)(void *user, uint64_t address, size_t bytes, const int *peer_devices,
+                              size_t peer_count, int *out_code);
+
+  gmlake_result (*event_create)(void *user, void **out_event, int *out_code);
+  gmlake_result (*event_destroy)(void *user, void *event, int *out_code);
+  /* The event completes when the work queued on the stream so far has; recording again forgets
+     the former record. pre: the stream is not being captured. */
+  gmlake_result (*event_record)(void *user, void *event, gmlake_stream stream, int *out_code);
+  /* pre: the event was recorded. */
+  gmlake_result (*event_query)(void *user, void *event, int *out_done, int *out_code);
+  /* Blocks the host until the event completes. pre: the event was recorded. */
+  gmlake_result (*event_wait)(void *user, void *event, int *out_code);
+  /* Work queued on the stream from now on starts after the event. pre: the event was recorded. */
+  gmlake_result (*stream_wait)(void *user, gmlake_stream stream, void *event, int *out_code);
+
+  /* Exchanges this thread's capture mode with *mode (0 global, 1 thread-local, 2 relaxed). */
+  gmlake_result (*capture_exchange)(void *user, int *mode, int *out_code);
+
+  /* A clock for statistics, in nanoseconds: real time, or what a mock charges. */
+  uint64_t (*clock_ns)(void *user);
+} gmlake_backend;
+
+/* The CUDA driver (GMLAKE_BACKEND_CUDA). One backend serves one device and may serve several
+   lakes; destroy it after them. Errors: NO_DRIVER, NO_DEVICE, UNSUPPORTED (no virtual memory
+   management), FORKED, OUT_OF_HOST_MEMORY, DRIVER. */
+GMLAKE_DEF gmlake_result gmlake_cuda_create(int device, gmlake_backend **out_backend);
+GMLAKE_DEF void gmlake_cuda_destroy(gmlake_backend *backend);
+
+/* ---- Mock backend: a device on the host (GMLAKE_BACKEND_MOCK) -------------------------------- */
+
+typedef struct gmlake_mock_desc { /* all zero: sensible defaults */
+  size_t capacity_bytes;          /* 0: 16 GiB; sparse, so more than the host has is fine */
+  size_t granularity_bytes;       /* 0: 2 MiB; a power of two, at least the host's page */
+  int bookkeeping_only;           /* no memory behind the addresses */
+} gmlake_mock_desc;
+
+typedef struct gmlake_mock_census {
+  size_t handle_count;      /* created and not yet released */
+  size_t mapping_count;     /* mapped and not yet unmapped */
+  size_t reservation_count; /* reserved and not yet unreserved */
+  size_t physical_bytes;    /* memory of handles that are not released or still mapped */
+  size_t reserved_address_bytes;
+  size_t event_count;       /* created and not yet destroyed */
+  uint64_t call_count;      /* calls of the backend's table, failed ones included, clock excluded */
+  uint64_t failed_count;    /* calls that returned an error, injected or refused */
+  uint64_t host_wait_count; /* event_wait calls whose event was not complete */
+  uint64_t modelled_ns;     /* cost of all calls on the modelled device */
+} gmlake_mock_census;
+
+/* Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY, UNSUPPORTED (real memory off Linux). */
+GMLAKE_DEF gmlake_result gmlake_mock_create(const gmlake_mock_desc *desc,
+                                            gmlake_backend **out_backend);
+GMLAKE_DEF void gmlake_mock_destroy(gmlake_backend *backend);
+GMLAKE_DEF void gmlake_mock_get_census(gmlake_backend *backend, gmlake_mock_census *out_census);
+/* The call whose number (census.call_count after it) is call_number fails with result; with
+   persistent, every later one too. 0 switches failing off. */
+GMLAKE_DEF void gmlake_mock_fail_at(gmlake_backend *backend, uint64_t call_number,
+                                    gmlake_result result, int persistent);
+
+/* Streams of the mock. A new one is idle; the legacy stream exists from the start. */
+GMLAKE_DEF gmlake_result gmlake_mock_stream_create(gmlake_backend *backend,
+                                                   gmlake_stream *out_stream);
+/* The value may be handed out again by the next create, as drivers do. */
+GMLAKE_DEF void gmlake_mock_stream_destroy(gmlake_backend *backend, gmlake_stream stream);
+/* Work is now pending on the stream: events recorded on it from now on do not complete. */
+GMLAKE_DEF void gmlake_mock_stream_hold(gmlake_backend *backend, gmlake_stream stream);
+/* All work on the stream is done, its events complete (unless they wait for another stream). */
+GMLAKE_DEF void gmlake_mock_stream_finish(gmlake_backend *backend, gmlake_stream stream);
+/* Events recorded from now on complete lag_ns after they were recorded, by the mock's stream
+   clock (UINT64_MAX: never). */
+GMLAKE_DEF void gmlake_mock_stream_set_lag(gmlake_backend *backend, gmlake_stream stream,
+                                           uint64_t lag_ns);
+/* Moves the stream clock (it stands at 0 and never goes back). Not the modelled cost. */
+GMLAKE_DEF void gmlake_mock_set_clock(gmlake_backend *backend, uint64_t now_ns);
+/* Work recorded into a graph: between begin and end the stream is being captured; recording,
+   querying or waiting on it then fails with CAPTURING and spoils the capture, and so do event
+   queries outside a relaxed exchange from the thread that began it. end: OK, or CAPTURING where
+   the capture was spoilt. */
+GMLAKE_DEF gmlake_result gmlake_mock_capture_begin(gmlake_backend *backend, gmlake_stream stream);
+GMLAKE_DEF gmlake_result gmlake_mock_capture_end(gmlake_backend *backend, gmlake_stream stream);
+
+/* ---- Description ----------------------------------------------------------------------------- */
+
+typedef enum gmlake_cross_stream {
+  GMLAKE_GROW_FIRST = 0, /* create memory before making one stream wait for another */
+  GMLAKE_WAIT_FIRST      /* wait on the device for another stream's memory before creating more */
+} gmlake_cross_stream;
+
+typedef struct gmlake_host_allocator { /* both functions or neither (malloc and free) */
+  void *(*malloc_fn)(void *user, size_t bytes); /* aligned as malloc; called with a lock held: */
+  void (*free_fn)(void *user, void *ptr);       /* must not call the lake */
+  void *user;
+} gmlake_host_allocator;
+
+typedef struct gmlake_error_info {
+  gmlake_result result;
+  int driver_code;  /* the driver's own number, 0: none */
+  const char *call; /* the function that failed, the driver's or ours */
+  char text[160];
+  /* Filled when memory ran out: */
+  size_t asked_bytes;
+  size_t live_bytes;       /* live blocks of the lake, rounded */
+  size_t free_bytes;       /* free memory of the arena that the asking stream may take now */
+  size_t stitchable_bytes; /* the part of it that a window could be made of */
+  size_t pending_bytes;    /* free memory of the arena that other streams' work still uses */
+  size_t reserved_bytes;   /* physical memory the lake holds */
+  size_t limit_bytes;      /* the limit in force, 0: none */
+  size_t driver_free_bytes;
+} gmlake_error_info;
+
+#define GMLAKE_LOG_ERROR 0
+#define GMLAKE_LOG_WARNING 1
+#define GMLAKE_LOG_INFO 2
+
+/* Called with no lock held, from the thread whose call caused it. */
+typedef struct gmlake_logger {
+  void (*fn)(void *user, int level, const gmlake_error_info *info);
+  void *user;
+} gmlake_logger;
+
+/* Called with no lock held when memory has run out; may free and trim, not allocate, on this
+   lake. Non-zero: try again, eight times at most. */
+typedef struct gmlake_oom_handler {
+  int (*fn)(void *user, gmlake *lake, const gmlake_error_info *info);
+  void *user;
+} gmlake_oom_handler;
+
+#define GMLAKE_SINGLE_THREADED 1u /* desc.flags: no locks; one thread at a time calls the lake */
+
+typedef struct gmlake_desc { /* all zero: sensible defaults */
+  int device;
+  const gmlake_backend *backend; /* NULL: CUDA where compiled in, else a mock of the lake's own */
+  unsigned flags;
+  gmlake_cross_stream cross_stream;
+  size_t chunk_bytes;        /* physical chunk, a power of two; 0: device memory / 8192, rounded
+                                down to a power of two, 2 to 32 MiB */
+  size_t stitch_bytes_min;   /* smaller requests are never stitched (the paper's fragmentation
+                                limit); 0: no such limit */
+  size_t stitched_bytes_max; /* StitchFree's threshold on all windows; 0: 4 x device memory */
+  size_t small_bytes_max;    /* requests up to this take the slab path, at most 64 KiB; 0: 4 KiB;
+                                1: none does */
+  size_t limit_bytes;        /* physical memory this lake may hold; 0: no limit */
+  size_t driver_free_bytes_min; /* the lake does not grow below this much driver-free memory */
+  size_t arena_bytes;        /* address space of the home arena; 0: 8 x device memory */
+  size_t window_bytes;       /* address space of windows; 0: 32 x device memory */
+  const int *peer_devices;   /* devices that get access to every mapping */
+  size_t peer_count;
+  unsigned handle_types;     /* GMLAKE_HANDLE_*: chunks can be exported as these */
+  gmlake_host_allocator host;
+  gmlake_logger logger;
+  gmlake_oom_handler oom;
+} gmlake_desc;
+
+#define GMLAKE_EXCLUSIVE 1u /* whole chunks of its own: to export, register or grow in place */
+#define GMLAKE_NO_STITCH 2u /* one piece of the home arena: for legacy IPC, pinned DMA */
+#define GMLAKE_NO_GROW 4u   /* only from memory that the lake holds */
+
+typedef struct gmlake_alloc_desc {
+  size_t bytes;
+  size_t alignment; /* 0: 512; a power of two, at most chunk_bytes */
+  unsigned flags;   /* GMLAKE_EXCLUSIVE, GMLAKE_NO_STITCH, GMLAKE_NO_GROW */
+  gmlake_pool *pool; /* NULL: the default pool, or that of the stream's capture */
+  uint64_t user_data;
+  const char *label; /* not copied */
+} gmlake_alloc_desc;
+
+typedef struct gmlake_pool_desc { /* all zero: sensible defaults */
+  size_t chunk_bytes;             /* 0: the lake's */
+  size_t limit_bytes;             /* physical memory this pool may hold; 0: only the lake's limit */
+  const char *label;              /* not copied */
+} gmlake_pool_desc;
+
+typedef struct gmlake_allocation_info {
+  void *ptr;
+  size_t bytes;           /* rounded */
+  size_t requested_bytes;
+  size_t piece_count;     /* 1; more where the block is a window */
+  gmlake_stream stream;   /* of the allocation */
+  gmlake_pool *pool;      /* NULL: the default pool */
+  unsigned flags;
+  uint64_t user_data;
+  const char *label;
+} gmlake_allocation_info;
+
+typedef struct gmlake_piece {
+  void *home; /* where the piece lies in the home arena */
+  size_t bytes;
+} gmlake_piece;
+
+typedef struct gmlake_stats {
+  size_t struct_bytes; /* set by the caller; 0: this header's size */
+  size_t requested_bytes, requested_bytes_peak; /* live blocks, as asked for */
+  size_t active_bytes, active_bytes_peak;       /* live blocks, rounded */
+  size_t reserved_bytes, reserved_bytes_peak;   /* physical memory held */
+  size_t stitched_bytes, stitched_bytes_peak;   /* all windows, live and idle */
+  size_t pending_bytes, pending_bytes_peak;     /* freed, waiting for recorded streams */
+  uint64_t allocation_count, free_count;
+  uint64_t state_count[5]; /* allocations served in the paper's states S1 to S5 */
+  uint64_t split_count, stitch_count, stitch_reuse_count, stitch_evict_count;
+  uint64_t chunk_count;       /* chunks held now */
+  uint64_t driver_call_count; /* calls of the backend, clock and capture exchange excluded */
+  uint64_t driver_ns;         /* time spent in them, by the backend's clock */
+  uint64_t stream_wait_count; /* waits queued on a stream for another stream's memory */
+  uint64_t host_wait_count;   /* waits of the host, last rungs of the ladder and destroy */
+  uint64_t oom_count;         /* allocations that failed for want of memory */
+  size_t quarantined_bytes;   /* memory given up because undoing failed */
+  uint64_t live_count;        /* live blocks now */
+  uint64_t window_count;      /* windows now, live and idle */
+  uint64_t event_count;       /* events recorded */
+  size_t metadata_bytes, metadata_bytes_peak; /* host memory of the lake */
+} gmlake_stats;
+
+typedef struct gmlake_budget {
+  size_t total_bytes;       /* of the device */
+  size_t driver_free_bytes; /* as the driver says now */
+  size_t reserved_bytes;    /* held by this lake */
+  size_t idle_bytes;        /* held, free and used by no pending work */
+  size_t pending_bytes;     /* held, free, work still pending */
+  size_t allocatable_bytes; /* idle + pending + what limits and driver let it create */
+} gmlake_budget;
+
+/* ---- Functions ------------------------------------------------------------------------------ */
+
+/* All functions may be called from any thread, except destroy (when no other call is under way).
+   Out parameters are written on success only, unless said otherwise. Costs: see the manual. */
+
+/* Errors: INVALID_ARGUMENT (contradictory or impossible description), NO_DRIVER, NO_DEVICE,
+   UNSUPPORTED, OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY (address space), DRIVER. */
+GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lake);
+/* Waits for pending work, lists live blocks through the logger and frees everything, whatever
+   fails; the first driver error is returned. NULL is fine. */
+GMLAKE_DEF gmlake_result gmlake_destroy(gmlake *lake);
+/* The description with every default filled in. */
+GMLAKE_DEF gmlake_result gmlake_get_desc(gmlake *lake, gmlake_desc *out_desc);
+
+/* Memory for work on the stream, 512-byte aligned, contents undefined. *out_ptr is NULL on error
+   and for 0 bytes. Errors: INVALID_ARGUMENT, OUT_OF_DEVICE_MEMORY, LIMIT_REACHED,
+   OUT_OF_HOST_MEMORY, DRIVER, DEVICE_LOST, FORKED, SHUTTING_DOWN. */
+GMLAKE_DEF gmlake_result gmlake_alloc(gmlake *lake, size_t bytes, gmlake_stream stream,
+                                      void **out_ptr);
+/* The same with options. CAPTURING: the stream is being captured into another pool. */
+GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *lake, const gmlake_alloc_desc *desc,
+                                           gmlake_stream stream, void **out_ptr);
+/* Every use of the block must precede this call on the stream, or be on a stream named by
+   gmlake_record_stream. NULL is fine. Errors, nothing changed: UNKNOWN_POINTER, DOUBLE_FREE,
+   INVALID_ARGUMENT, OUT_OF_HOST_MEMORY (first use of a stream), DEVICE_LOST. */
+GMLAKE_DEF gmlake_result gmlake_free(gmlake *lake, void *ptr, gmlake_stream stream);
+/* The block is also used on this stream, until it is freed. */
+GMLAKE_DEF gmlake_result gmlake_record_stream(gmlake *lake, void *ptr, gmlake_stream stream);
+/* To be called before the stream is destroyed: its value may come back as another stream. */
+GMLAKE_DEF gmlake_result gmlake_forget_stream(gmlake *lake, gmlake_stream stream);
+
+/* What is known of a live block; ptr is its start. */
+GMLAKE_DEF gmlake_result gmlake_get_allocation(gmlake *lake, const void *ptr,
+                                               gmlake_allocation_info *out_info);
+/* The block's pieces in order, as far as capacity goes; *out_count is their whole number. */
+GMLAKE_DEF gmlake_result gmlake_get_pieces(gmlake *lake, const void *ptr, gmlake_piece *out_pieces,
+                                           size_t capacity, size_t *out_count);
+
+/* A pool is an arena of its own: its chunks serve nobody else. */
+GMLAKE_DEF gmlake_result gmlake_pool_create(gmlake *lake, const gmlake_pool_desc *desc,
+                                            gmlake_pool **out_pool);
+/* Waits for pending work. pre: graphs captured into the pool are destroyed and have run.
+   INVALID_ARGUMENT: it has live blocks; CAPTURING: a capture into it is under way. */
+GMLAKE_DEF gmlake_result gmlake_pool_destroy(gmlake *lake, gmlake_pool *pool);
+/* From here to capture_end allocations on the stream come from the pool; what is freed on it is
+   reused inside the capture only, and later by captures into the same pool: graphs that share a
+   pool must not run at the same time. Call before the driver's own begin. CAPTURING: the stream
+   is being captured already. INVALID_ARGUMENT: legacy stream, NONE, or no pool. */
+GMLAKE_DEF gmlake_result gmlake_capture_begin(gmlake *lake, gmlake_stream stream,
+                                              gmlake_pool *pool);
+/* Call after the driver's own end. INVALID_ARGUMENT: the stream is not being captured. */
+GMLAKE_DEF gmlake_result gmlake_capture_end(gmlake *lake, gmlake_stream stream);
+
+/* Returns free chunks whose work is complete to the driver until at most keep_bytes are held;
+   never waits. *out_released_bytes (may be NULL) is written in any case. */
+GMLAKE_DEF gmlake_result gmlake_trim(gmlake *lake, size_t keep_bytes, size_t *out_released_bytes);
+/* out_stats->struct_bytes is set by the caller: 0, or the size it was compiled with. */
+GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *lake, gmlake_stats *out_stats);
+GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *lake);
+GMLAKE_DEF gmlake_result gmlake_get_budget(gmlake *lake, gmlake_budget *out_budget);
+/* Details of the last call that failed on this lake, by any thread. */
+GMLAKE_DEF gmlake_result gmlake_get_last_error(gmlake *lake, gmlake_error_info *out_info);
+/* Verifies every invariant of the lake in time linear in its size: OK or CORRUPT, the first
+   broken one in gmlake_get_last_error. */
+GMLAKE_DEF gmlake_result gmlake_check(gmlake *lake);
+/* "GMLAKE_OK", ...; "unknown" for other values. Never NULL. */
+GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
+
+#if defined(__cplusplus)
+}
+#endif
+
+#endif /* GMLAKE_H_INCLUDED */
+
+/* ==== Users can stop reading here: the implementation is below ================================ */
+
+#if defined(GMLAKE_IMPLEMENTATION) && !defined(GMLAKE_IMPLEMENTATION_DONE)
+#define GMLAKE_IMPLEMENTATION_DONE
+/* ---- >>base ---------------------------------------------------------------------------------
+   Configuration, sizes that cannot overflow, host memory, locks. Owns nothing. */
+
+#if !defined(GMLAKE_BACKEND_CUDA) && !defined(GMLAKE_BACKEND_MOCK)
+#define GMLAKE_BACKEND_CUDA
+#endif
+#if defined(GMLAKE_MALLOC) != defined(GMLAKE_FREE)
+#error "define both GMLAKE_MALLOC(bytes) and GMLAKE_FREE(ptr), or neither"
+#endif
+#if defined(GMLAKE_MUTEX) != defined(GMLAKE_MUTEX_LOCK)
+#error "define all of GMLAKE_MUTEX, GMLAKE_MUTEX_INIT, _DESTROY, _LOCK and _UNLOCK, or none"
+#endif
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#if defined(_WIN32)
+#include <windows.h>
+#else
+#include <pthread.h>
+#include <unistd.h>
+#endif
+
+#if !defined(GMLAKE_MALLOC)
+#define GMLAKE_MALLOC(bytes) malloc(bytes)
+#define GMLAKE_FREE(ptr) free(ptr)
+#endif
+#if !defined(GMLAKE_ASSERT)
+#include <assert.h>
+#define GMLAKE_ASSERT(condition) assert(condition)
+#endif
+
+#if defined(GMLAKE_MUTEX)
+typedef GMLAKE_MUTEX GMLK_MUTEX;
+#elif defined(_WIN32)
+typedef SRWLOCK GMLK_MUTEX;
+#define GMLAKE_MUTEX_INIT(mutex) InitializeSRWLock(mutex)
+#define GMLAKE_MUTEX_DESTROY(mutex) ((void)(mutex))
+#define GMLAKE_MUTEX_LOCK(mutex) AcquireSRWLockExclusive(mutex)
+#define GMLAKE_MUTEX_UNLOCK(mutex) ReleaseSRWLockExclusive(mutex)
+#else
+typedef pthread_mutex_t GMLK_MUTEX;
+#define GMLAKE_MUTEX_INIT(mutex) pthread_mutex_init(mutex, NULL)
+#define GMLAKE_MUTEX_DESTROY(mutex) pthread_mutex_destroy(mutex)
+#define GMLAKE_MUTEX_LOCK(mutex) pthread_mutex_lock(mutex)
+#define GMLAKE_MUTEX_UNLOCK(mutex) pthread_mutex_unlock(mutex)
+#endif
+
+#define GMLK_GRAIN ((size_t)512) /* every range of the arena is a multiple of this */
+#define GMLK_GRAINS_MAX ((uint32_t)0xFFFFFE00u)
+#define GMLK_MIB ((size_t)1 << 20)
+
+static void gmlk_mutex_init(GMLK_MUTEX *mutex) { (void)GMLAKE_MUTEX_INIT(mutex); }
+static void gmlk_mutex_destroy(GMLK_MUTEX *mutex) { (void)GMLAKE_MUTEX_DESTROY(mutex); }
+static void gmlk_mutex_lock(GMLK_MUTEX *mutex) { (void)GMLAKE_MUTEX_LOCK(mutex); }
+static void gmlk_mutex_unlock(GMLK_MUTEX *mutex) { (void)GMLAKE_MUTEX_UNLOCK(mutex); }
+
+static uintptr_t gmlk_thread_id(void) {
+#if defined(_WIN32)
+  return (uintptr_t)GetCurrentThreadId();
+#else
+  return (uintptr_t)pthread_self();
+#endif
+}
+
+static long gmlk_process_id(void) {
+#if defined(_WIN32)
+  return 0; /* no fork there */
+#else
+  return (long)getpid();
+#endif
+}
+
+static int gmlk_is_pow2(size_t value) { return value && (value & (value - 1)) == 0; }
+
+/* The one place where sizes are added and rounded: 0 on overflow. */
+static int gmlk_size_add(size_t a, size_t b, size_t *out) {
+  if (a > SIZE_MAX - b) return 0;
+  *out = a + b;
+  return 1;
+}
+
+static int gmlk_size_round_up(size_t value, size_t unit_pow2, size_t *out) {
+  if (!gmlk_size_add(value, unit_pow2 - 1, out)) return 0;
+  *out &= ~(unit_pow2 - 1);
+  return 1;
+}
+
+/* Grains of a request, at least one; 0: too large for any arena. */
+static uint32_t gmlk_to_grains(size_t bytes) {
+  size_t rounded;
+  if (!gmlk_size_round_up(bytes ? bytes : 1, GMLK_GRAIN, &rounded)) return 0;
+  rounded /= GMLK_GRAIN;
+  return rounded > GMLK_GRAINS_MAX ? 0 : (uint32_t)rounded;
+}
+
+static size_t gmlk_to_bytes(uint64_t grains) { return (size_t)grains * GMLK_GRAIN; }
+
+static unsigned gmlk_log2(uint64_t value) { /* pre: value > 0 */
+#if defined(__GNUC__)
+  return 63u - (unsigned)__builtin_clzll(value);
+#else
+  unsigned log = 0;
+  while (value >>= 1) log++;
+  return log;
+#endif
+}
+
+static unsigned gmlk_lowest_bit(uint64_t value) { /* pre: value > 0 */
+#if defined(__GNUC__)
+  return (unsigned)__builtin_ctzll(value);
+#else
+  return gmlk_log2(value & (~value + 1));
+#endif
+}
+
+static size_t gmlk_max(size_t a, size_t b) { return a > b ? a : b; }
+static size_t gmlk_min(size_t a, size_t b) { return a < b ? a : b; }
+
+/* Host memory, counted. */
+typedef struct gmlk_host {
+  gmlake_host_allocator hooks;
+  size_t bytes, bytes_peak;
+} gmlk_host;
+
+static void *gmlk_host_alloc(gmlk_host *host, size_t bytes) {
+  void *ptr = host->hooks.malloc_fn ? host->hooks.malloc_fn(host->hooks.user, bytes)
+                                    : GMLAKE_MALLOC(bytes);
+  if (!ptr) return NULL;
+  memset(ptr, 0, bytes);
+  host->bytes += bytes;
+  host->bytes_peak = gmlk_max(host->bytes, host->bytes_peak);
+  return ptr;
+}
+
+static void gmlk_host_free(gmlk_host *host, void *ptr, size_t bytes) {
+  if (!ptr) return;
+  host->bytes -= bytes;
+  if (host->hooks.free_fn)
+    host->hooks.free_fn(host->hooks.user, ptr);
+  else
+    GMLAKE_FREE(ptr);
+}
+
+/* A larger copy of an array; NULL with the old one untouched where there is no memory. */
+static void *gmlk_host_grow(gmlk_host *host, void *old, size_t old_bytes, size_t new_bytes) {
+  void *grown = gmlk_host_alloc(host, new_bytes);
+  if (!grown) return NULL;
+  if (old) memcpy(grown, old, old_bytes);
+  gmlk_host_free(host, old, old_bytes);
+  return grown;
+}
+
+/* ---- >>list ---------------------------------------------------------------------------------
+   Blocks: the tiles of an arena, linked in order of address. Owns: pages of block records.
+   Records are reserved before an operation begins, so that no operation fails half way.
+   O(1). Fails: host memory, in reserve only. */
+
+enum { /* gmlk_block.state */
+  GMLK_UNUSED = 0, /* a record in the page's free list */
+  GMLK_FREE,       /* backed memory that nobody owns; carries a tag */
+  GMLK_LIVE,       /* a block of the user's; for a window's own record: the window is live */
+  GMLK_PIECE,      /* part of a live window */
+  GMLK_PENDING,    /* freed by the user, waiting for the streams recorded on it */
+  GMLK_RESERVED,   /* free, but part of a plan that is being driven; keeps its tag */
+  GMLK_SLAB,       /* live, cut into small blocks */
+  GMLK_QUARANTINED, /* a chunk given up: undoing its mapping failed */
+  GMLK_UNBACKED,   /* address space without a chunk */
+  GMLK_IDLE,       /* only a window's own record: mapped, nobody owns it */
+  GMLK_EDGE        /* before the first and behind the last block */
+};
+
+enum { /* gmlk_block.flags, beside GMLAKE_EXCLUSIVE and the like */
+  GMLK_IN_GRAPH = 0x80 /* allocated during a capture: a graph knows its address */
+};
+
+enum { /* gmlk_block.stream: the tag of free memory; from GMLK_FIRST_STREAM on it is a stream's */
+  GMLK_CLEAN = 0,  /* no pending work */
+  GMLK_PINNED = 1, /* a graph knows it: only later captures into the pool may take it */
+  GMLK_FIRST_STREAM = 2,
+  GMLK_STREAMS_MAX = 0xFFFF
+};
+
+typedef struct gmlk_window gmlk_window;
+typedef struct gmlk_note gmlk_note;
+typedef struct gmlk_slab gmlk_slab;
+
+typedef struct gmlk_block gmlk_block;
+struct gmlk_block {
+  gmlk_block *prev, *next; /* neighbours by address */
+  union {
+    struct {
+      gmlk_block *left, *right; /* [indexed] children in the pool's tree */
+    } tree;
+    struct {
+      gmlk_window *window; /* [live, piece, idle] the window it is or belongs to */
+      gmlk_note *note;     /* [live, pending] what few blocks have */
+    } live;
+    gmlk_slab *slab; /* [slab] */
+  } as;
+  uint64_t ticket; /* [free, reserved] epoch of its stream that last used it; else a serial number
+                      that no other ownership of any block has */
+  uint32_t at;     /* first grain, from the arena's base */
+  uint32_t grains;
+  uint32_t hole;  /* [free] size under which it stands in a pool, 0: it does not */
+  uint32_t slack; /* [live] rounded less requested bytes */
+  uint32_t arena; /* number of its arena */
+  uint16_t stream;
+  uint8_t state, flags;
+};
+
+#define GMLK_PAGE_BLOCKS 63
+
+typedef struct gmlk_page gmlk_page;
+struct gmlk_page {
+  gmlk_page *next;
+  gmlk_block blocks[GMLK_PAGE_BLOCKS];
+};
+
+typedef struct gmlk_records {
+  gmlk_page *pages;
+  gmlk_block *unused; /* linked by next */
+  size_t unused_count;
+} gmlk_records;
+
+static int gmlk_records_reserve(gmlk_records *records, gmlk_host *host, size_t count) {
+  while (records->unused_count < count) {
+    gmlk_page *page = (gmlk_page *)gmlk_host_alloc(host, sizeof(gmlk_page));
+    size_t i;
+    if (!page) return 0;
+    page->next = records->pages;
+    records->pages = page;
+    for (i = 0; i < GMLK_PAGE_BLOCKS; i++) {
+      page->blocks[i].next = records->unused;
+      records->unused = &page->blocks[i];
+    }
+    records->unused_count += GMLK_PAGE_BLOCKS;
+  }
+  return 1;
+}
+
+static gmlk_block *gmlk_records_take(gmlk_records *records) { /* pre: reserved */
+  gmlk_block *block = records->unused;
+  GMLAKE_ASSERT(block);
+  records->unused = block->next;
+  records->unused_count--;
+  return block;
+}
+
+static void gmlk_records_give(gmlk_records *records, gmlk_block *block) {
+  block->state = GMLK_UNUSED;
+  block->hole = 0;
+  block->next = records->unused;
+  records->unused = block;
+  records->unused_count++;
+}
+
+/* Sets reserved records aside while the books are unlocked, so that nobody else takes them. */
+static void gmlk_records_hold(gmlk_records *records, gmlk_records *held, size_t count) {
+  memset(held, 0, sizeof(*held));
+  while (count--) gmlk_records_give(held, gmlk_records_take(records));
+}
+
+static void gmlk_records_return(gmlk_records *records, gmlk_records *held) {
+  while (held->unused) gmlk_records_give(records, gmlk_records_take(held));
+}
+
+static void gmlk_records_destroy(gmlk_records *records, gmlk_host *host) {
+  while (records->pages) {
+    gmlk_page *next = records->pages->next;
+    gmlk_host_free(host, records->pages, sizeof(gmlk_page));
+    records->pages = next;
+  }
+}
+
+static void gmlk_link_before(gmlk_block *block, gmlk_block *next) {
+  block->next = next;
+  block->prev = next->prev;
+  next->prev->next = block;
+  next->prev = block;
+}
+
+static void gmlk_unlink(gmlk_block *block) {
+  block->prev->next = block->next;
+  block->next->prev = block->prev;
+}
+
+/* ---- >>tree ---------------------------------------------------------------------------------
+   gmlk_holes: blocks sorted by (hole, at), the paper's sorted pool. Owns only the tree links.
+   Bins by size (exact below 64 grains, 32 an octave above), a bitmap of the bins in use, and in
+   each bin a treap whose priorities are a hash of the address.
+   [H1] a block stands in the bin of its hole; [H2] the bitmap has a bit for each bin in use;
+   [H3] each treap is ordered by (hole, at) and heap-ordered by priority; [H4] grains is the sum
+   of the holes. Expected O(log of one bin). Cannot fail. */
+
+#define GMLK_BINS_EXACT 64u
+#define GMLK_BINS_LOG 5u
+#define GMLK_BINS (GMLK_BINS_EXACT + ((32u - 6u) << GMLK_BINS_LOG))
+#define GMLK_BIN_WORDS (GMLK_BINS / 64u)
+
+typedef struct gmlk_holes {
+  uint64_t bits[GMLK_BIN_WORDS];
+  uint64_t grains;
+  size_t count;
+  gmlk_block *roots[GMLK_BINS];
+} gmlk_holes;
+
+static unsigned gmlk_bin_of(uint32_t grains) {
+  unsigned log;
+  if (grains < GMLK_BINS_EXACT) return grains;
+  log = gmlk_log2(grains);
+  return GMLK_BINS_EXACT + ((log - 6u) << GMLK_BINS_LOG) +
+         ((grains >> (log - GMLK_BINS_LOG)) & ((1u << GMLK_BINS_LOG) - 1u));
+}
+
+static int gmlk_hole_less(const gmlk_block *a, const gmlk_block *b) {
+  return a->hole != b->hole ? a->hole < b->hole : a->at < b->at;
+}
+
+static uint32_t gmlk_priority(const gmlk_block *block) {
+  uint32_t mixed = block->at * 0x9E3779B1u;
+  return mixed ^ (mixed >> 15);
+}
+
+static void gmlk_holes_insert(gmlk_holes *holes, gmlk_block *block, uint32_t hole) {
+  unsigned bin = gmlk_bin_of(hole);
+  gmlk_block **link = &holes->roots[bin], **less, **more, *rest;
+  uint32_t priority = gmlk_priority(block);
+  block->hole = hole;
+  while (*link && gmlk_priority(*link) >= priority)
+    link = gmlk_hole_less(block, *link) ? &(*link)->as.tree.left : &(*link)->as.tree.right;
+  rest = *link;
+  *link = block;
+  less = &block->as.tree.left;
+  more = &block->as.tree.right;
+  while (rest) { /* what stood here is split around the new root */
+    gmlk_block **side = gmlk_hole_less(rest, block) ? less : more;
+    *side = rest;
+    if (side == less)
+      rest = *(less = &rest->as.tree.right);
+    else
+      rest = *(more = &rest->as.tree.left);
+  }
+  *less = *more = NULL;
+  holes->bits[bin / 64u] |= (uint64_t)1 << (bin % 64u);
+  holes->grains += hole;
+  holes->count++;
+}
+
+static void gmlk_holes_remove(gmlk_holes *holes, gmlk_block *block) {
+  unsigned bin = gmlk_bin_of(block->hole);
+  gmlk_block **link = &holes->roots[bin], *left, *right;
+  while (*link != block)
+    link = gmlk_hole_less(block, *link) ? &(*link)->as.tree.left : &(*link)->as.tree.right;
+  left = block->as.tree.left;
+  right = block->as.tree.right;
+  while (left && right) {
+    if (gmlk_priority(left) >= gmlk_priority(right)) {
+      *link = left;
+      left = *(link = &left->as.tree.right);
+    } else {
+      *link = right;
+      right = *(link = &right->as.tree.left);
+    }
+  }
+  *link = left ? left : right;
+  if (!holes->roots[bin]) holes->bits[bin / 64u] &= ~((uint64_t)1 << (bin % 64u));
+  holes->grains -= block->hole;
+  holes->count--;
+  block->hole = 0;
+}
+
+static gmlk_block *gmlk_tree_at_least(gmlk_block *root, uint32_t grains) {
+  gmlk_block *best = NULL;
+  while (root) {
+    if (root->hole >= grains) {
+      best = root;
+      root = root->as.tree.left;
+    } else {
+      root = root->as.tree.right;
+    }
+  }
+  return best;
+}
+
+/* The first block in order with a hole of at least this size, or NULL. */
+static gmlk_block *gmlk_holes_best(const gmlk_holes *holes, uint32_t grains) {
+  unsigned bin = gmlk_bin_of(grains), word;
+  gmlk_block *found;
+  uint64_t bits;
+  if (!holes || !holes->count) return NULL;
+  found = gmlk_tree_at_least(holes->roots[bin], grains);
+  if (found || ++bin == GMLK_BINS) return found;
+  word = bin / 64u;
+  bits = holes->bits[word] & (~(uint64_t)0 << (bin % 64u));
+  while (!bits) {
+    if (++word == GMLK_BIN_WORDS) return NULL;
+    bits = holes->bits[word];
+  }
+  return gmlk_tree_at_least(holes->roots[word * 64u + gmlk_lowest_bit(bits)], 0);
+}
+
+/* ---- >>index --------------------------------------------------------------------------------
+   gmlk_index: address of a live block -> its record. Open addressing, linear probing, deletion
+   by shifting back, at most 5/8 full. Owns its table. Expected O(1). Fails: host memory, in
+   reserve only. */
+
+typedef struct gmlk_entry {
+  uint64_t address; /* 0: empty */
+  gmlk_block *block;
+} gmlk_entry;
+
+typedef struct gmlk_index {
+  gmlk_entry *entries;
+  size_t capacity, count;
+  unsigned shift; /* 64 - log2 of the capacity */
+} gmlk_index;
+
+static size_t gmlk_index_slot(const gmlk_index *index, uint64_t address) {
+  return (size_t)(((address / GMLK_GRAIN) * 0x9E3779B97F4A7C15u) >> index->shift);
+}
+
+static size_t gmlk_index_find(const gmlk_index *index, uint64_t address) {
+  size_t i = gmlk_index_slot(index, address);
+  while (index->entries[i].address && index->entries[i].address != address)
+    i = (i + 1) & (index->capacity - 1);
+  return i;
+}
+
+static gmlk_block *gmlk_index_get(const gmlk_index *index, uint64_t address) {
+  return address && index->capacity ? index->entries[gmlk_index_find(index, address)].block : NULL;
+}
+
+static void gmlk_index_put(gmlk_index *index, uint64_t address, gmlk_block *block) {
+  size_t i = gmlk_index_find(index, address);
+  index->entries[i].address = address;
+  index->entries[i].block = block;
+  index->count++;
+}
+
+static int gmlk_index_reserve(gmlk_index *index, gmlk_host *host) {
+  gmlk_index grown;
+  size_t i;
+  if (index->count + 1 <= index->capacity / 8 * 5) return 1;
+  grown.capacity = index->capacity ? index->capacity * 2 : 64;
+  grown.count = 0;
+  grown.shift = 64u - gmlk_log2(grown.capacity);
+  grown.entries = (gmlk_entry *)gmlk_host_alloc(host, grown.capacity * sizeof(gmlk_entry));
+  if (!grown.entries) return 0;
+  for (i = 0; i < index->capacity; i++)
+    if (index->entries[i].address)
+      gmlk_index_put(&grown, index->entries[i].address, index->entries[i].block);
+  gmlk_host_free(host, index->entries, index->capacity * sizeof(gmlk_entry));
+  *index = grown;
+  return 1;
+}
+
+static void gmlk_index_remove(gmlk_index *index, uint64_t address) {
+  size_t mask = index->capacity - 1, hole = gmlk_index_find(index, address), i = hole;
+  for (;;) {
+    size_t home;
+    i = (i + 1) & mask;
+    if (!index->entries[i].address) break;
+    home = gmlk_index_slot(index, index->entries[i].address);
+    if (((i - home) & mask) < ((i - hole) & mask)) continue; /* it may not move before its home */
+    index->entries[hole] = index->entries[i];
+    hole = i;
+  }
+  index->entries[hole].address = 0;
+  index->entries[hole].block = NULL;
+  index->count--;
+}
+/* ---- >>driver -------------------------------------------------------------------------------
+   gmlk_driver: the backend as the lake calls it. gmlk_drive: one stretch of backend calls, on
+   the caller's stack, so that stretches on several threads need no lock; it counts them, times
+   them, keeps the first error and holds the relaxed capture mode. O(1) beside the calls. */
+
+typedef struct gmlk_driver {
+  const gmlake_backend *backend;
+  gmlake_backend *owned; /* created by the lake, or NULL */
+  int *peers;
+  size_t peer_count;
+  unsigned handle_types;
+  long process_id;
+} gmlk_driver;
+
+typedef struct gmlk_drive {
+  const gmlk_driver *driver;
+  uint64_t start_ns;
+  uint64_t calls, ns;
+  int mode;             /* the thread's capture mode before the stretch */
+  int is_relaxed;       /* and it has been exchanged */
+  gmlake_result result; /* of the first call that failed */
+  int code;
+  const char *call;
+} gmlk_drive;
+
+static void gmlk_drive_note(gmlk_drive *drive, gmlake_result result, int code, const char *call) {
+  if (!result || drive->result) return;
+  drive->result = result;
+  drive->code = code;
+  drive->call = call;
+}
+
+static gmlake_result gmlk_drive_begin(gmlk_drive *drive, const gmlk_driver *driver) {
+  const gmlake_backend *backend = driver->backend;
+  int code = 0;
+  memset(drive, 0, sizeof(*drive));
+  drive->driver = driver;
+  if (driver->process_id != gmlk_process_id()) {
+    gmlk_drive_note(drive, GMLAKE_ERROR_FORKED, 0, "fork");
+    return GMLAKE_ERROR_FORKED;
+  }
+  drive->start_ns = backend->clock_ns(backend->user);
+  drive->mode = 2;
+  drive->result = backend->capture_exchange(backend->user, &drive->mode, &code);
+  drive->code = code;
+  drive->call = "capture_exchange";
+  drive->is_relaxed = !drive->result;
+  return drive->result;
+}
+
+static void gmlk_drive_end(gmlk_drive *drive) {
+  const gmlake_backend *backend = drive->driver->backend;
+  int code = 0;
+  if (!drive->is_relaxed) return;
+  (void)backend->capture_exchange(backend->user, &drive->mode, &code);
+  drive->ns = backend->clock_ns(backend->user) - drive->start_ns;
+}
+
+static gmlake_result gmlk_drive_called(gmlk_drive *drive, gmlake_result result, int code,
+                                       const char *call) {
+  drive->calls++;
+  gmlk_drive_note(drive, result, code, call);
+  return result;
+}
+
+static gmlake_result gmlk_drive_reserve(gmlk_drive *drive, size_t bytes, size_t alignment,
+                                        uint64_t *out) {
+  const gmlake_backend *b = drive->driver->backend;
+  int code = 0;
+  gmlake_result result = b->reserve(b->user, bytes, alignment, out, &code);
+  return gmlk_drive_called(drive, result, code, "reserve");
+}
+
+static gmlake_result gmlk_drive_unreserve(gmlk_drive *drive, uint64_t address, size_t bytes) {
+  const gmlake_backend *b = drive->driver->backend;
+  int code = 0;
+  gmlake_result result = b->unreserve(b->user, address, bytes, &code);
+  return gmlk_drive_called(drive, result, code, "unreserve");
+}
+
+static gmlake_result gmlk_drive_create(gmlk_drive *drive, size_t bytes, uint64_t *out_handle) {
+  const gmlake_backend *b = drive->driver->backend;
+  int code = 0;
+  gmlake_result result =
+      b->create(b->user, bytes, drive->driver->handle_types, out_handle, &code);
+  return gmlk_drive_called(drive, result, code, "create");
+}
+
+static gmlake_result gmlk_drive_release(gmlk_drive *drive, uint64_t handle) {
+  const gmlake_backend *b = drive->driver->backend;
+  int code = 0;
+  gmlake_result result = b->release(b->user, handle, &code);
+  return gmlk_drive_called(drive, result, code, "release");
+}
+
+static gmlake_result gmlk_drive_map(gmlk_drive *drive, uint64_t address, size_t bytes,
+                                    uint64_t handle) {
+  const gmlake_backend *b = drive->driver->backend;
+  int code = 0;
+  gmlake_result result = b->map(b->user, address, bytes, handle, &code);
+  return gmlk_drive_called(drive, result, code, "map");
+}
+
+static gmlake_result gmlk_drive_unmap(gmlk_drive *drive, uint64_t address, size_t bytes) {
+  const gmlake_backend *b = drive->driver->backend;
+  int code = 0;
+  gmlake_result result = b->unmap(b->user, address, bytes, &code);
+  return gmlk_drive_called(drive, result, code, "unmap");
+}
+
+static gmlake_result gmlk_drive_set_access(gmlk_drive *drive, uint64_t address, size_t bytes) {
+  const gmlk_driver *d = drive->driver;
+  int code = 0;
+  gmlake_result result =
+      d->backend->set_access(d->backend->user, address, bytes, d->peers, d->peer_count, &code);
+  return gmlk_drive_called(drive, result, code, "set_access");
+}
+
+static gmlake_result gmlk_drive_memory_info(gmlk_drive *drive, size_t *free_bytes,
+                                            size_t *total_bytes) {
+  const gmlake_backend *b = drive->driver->backend;
+  int code = 0;
+  gmlake_result result = b->get_memory_info(b->user, free_bytes, total_bytes, &code);
+  return gmlk_drive_called(drive, result, code, "get_memory_info");
+}
+
+/* An error after which nothing works any more. */
+static int gmlk_is_fatal(gmlake_result result) {
+  return result == GMLAKE_ERROR_DEVICE_LOST || result == GMLAKE_ERROR_SHUTTING_DOWN ||
+         result == GMLAKE_ERROR_FORKED;
+}
+
+/* ---- >>streams ------------------------------------------------------------------------------
+   gmlk_streams: the streams seen, numbered from GMLK_FIRST_STREAM on, and their fences. Owns the
+   events. A free on a stream is tagged with the stream's open epoch; recording an event closes
+   the epoch; when it completes, memory of that epoch and all before is clean.
+   [S1] done < epoch; [S2] fences are in order of epoch, all in (done, epoch); [S3] nothing is
+   recorded on a stream while it is being captured, nor after it was forgotten.
+   Event calls neither block nor take longer than 0.3 us, so they are made with the bookkeeping
+   lock held. Finding a stream is O(streams), O(1) for the last one used. */
+
+#define GMLK_FENCES 32u
+#define GMLK_WAITS 8u
+
+typedef struct gmlk_fence {
+  void *event;
+  uint64_t epoch; /* this and all before it are complete with the event */
+} gmlk_fence;
+
+typedef struct gmlk_stream {
+  gmlake_stream value;
+  uint64_t epoch, done;
+  size_t freed_bytes; /* in the open epoch */
+  gmlk_fence fences[GMLK_FENCES]; /* a ring */
+  unsigned fence_head, fence_count;
+  struct {
+    uint64_t epoch;
+    unsigned stream;
+  } waits[GMLK_WAITS]; /* the last streams that this one was made to wait for */
+  unsigned wait_next;
+  unsigned capture;    /* [being captured] the number that stands for the capture, else 0 */
+  uint32_t arena;      /* [being captured] where its allocations come from */
+  uint8_t is_capture;  /* stands for a capture, not for a stream */
+  uint8_t is_used;     /* the number is taken */
+  uint8_t is_forgotten;
+  uint8_t is_dirty; /* something was freed in the open epoch */
+} gmlk_stream;
+
+typedef struct gmlk_streams {
+  gmlk_stream **items; /* by number; [0] and [1] stay NULL */
+  size_t count, capacity;
+  size_t live_count; /* streams neither forgotten nor captures */
+  gmlake_stream last_value;
+  unsigned last; /* number of last_value, 0: none */
+  void **events; /* idle ones */
+  size_t event_count, event_capacity;
+  uint64_t record_count, forgotten_count;
+} gmlk_streams;
+
+static gmlake_stream gmlk_stream_canonical(gmlake_stream stream) {
+  return (uintptr_t)stream == 1 ? NULL : stream;
+}
+
+/* The stream's number, 0: not seen yet. */
+static unsigned gmlk_stream_find(gmlk_streams *streams, gmlake_stream value) {
+  size_t i;
+  if (streams->last && streams->last_value == value) return streams->last;
+  for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
+    gmlk_stream *s = streams->items[i];
+    if (!s->is_used || s->is_forgotten || s->is_capture || s->value != value) continue;
+    streams->last_value = value;
+    return streams->last = (unsigned)i;
+  }
+  return 0;
+}
+
+/* A number for a new stream or capture; 0: no host memory, or 65,534 are in use. */
+static unsigned gmlk_stream_add(gmlk_streams *streams, gmlk_host *host, gmlake_stream value,
+                                int is_capture) {
+  size_t i = GMLK_FIRST_STREAM;
+  gmlk_stream *s;
+  while (i < streams->count && streams->items[i]->is_used) i++;
+  if (i == GMLK_STREAMS_MAX) return 0;
+  if (i >= streams->capacity) {
+    size_t capacity = streams->capacity ? streams->capacity * 2 : 8;
+    void *grown = gmlk_host_grow(host, streams->items, streams->capacity * sizeof(gmlk_stream *),
+                                 capacity * sizeof(gmlk_stream *));
+    if (!grown) return 0;
+    streams->items = (gmlk_stream **)grown;
+    streams->capacity = capacity;
+  }
+  s = streams->items[i];
+  if (!s) s = (gmlk_stream *)gmlk_host_alloc(host, sizeof(gmlk_stream));
+  if (!s) return 0;
+  memset(s, 0, sizeof(*s));
+  s->value = value;
+  s->epoch = 1;
+  s->is_used = 1;
+  s->is_capture = (uint8_t)is_capture;
+  streams->items[i] = s;
+  if (i >= streams->count) streams->count = i + 1;
+  if (!is_capture) streams->live_count++;
+  return (unsigned)i;
+}
+
+static void gmlk_stream_drop(gmlk_streams *streams, unsigned stream) {
+  gmlk_stream *s = streams->items[stream];
+  s->is_used = 0;
+  s->capture = 0;
+  if (streams->last == stream) streams->last = 0;
+}
+
+/* Whether the work that a tag stands for is known to be complete. */
+static int gmlk_tag_done(const gmlk_streams *streams, unsigned stream, uint64_t ticket) {
+  if (stream < GMLK_FIRST_STREAM) return stream == GMLK_CLEAN;
+  return streams->items[stream]->done >= ticket;
+}
+
+static void *gmlk_event_take(gmlk_streams *streams, gmlk_host *host, gmlk_drive *drive) {
+  const gmlake_backend *b = drive->driver->backend;
+  void *event = NULL;
+  int code = 0;
+  gmlake_result result;
+  if (streams->event_count) return streams->events[--streams->event_count];
+  if (streams->event_capacity < streams->count * (GMLK_FENCES + 1)) { /* room to give it back */
+    size_t capacity = streams->capacity * (GMLK_FENCES + 1);
+    void *grown = gmlk_host_grow(host, streams->events, 0, capacity * sizeof(void *));
+    if (!grown) return NULL;
+    streams->events = (void **)grown;
+    streams->event_capacity = capacity;
+  }
+  result = b->event_create(b->user, &event, &code);
+  return gmlk_drive_called(drive, result, code, "event_create") ? NULL : event;
+}
+
+static void gmlk_event_give(gmlk_streams *streams, void *event) {
+  GMLAKE_ASSERT(streams->event_count < streams->event_capacity);
+  streams->events[streams->event_count++] = event;
+}
+
+/* Takes what is complete off the stream's fences. */
+static void gmlk_stream_poll(gmlk_streams *streams, gmlk_drive *drive, unsigned stream) {
+  const gmlake_backend *b = drive->driver->backend;
+  gmlk_stream *s = streams->items[stream];
+  while (s->fence_count) {
+    gmlk_fence *fence = &s->fences[s->fence_head];
+    int done = 0, code = 0;
+    gmlake_result result = b->event_query(b->user, fence->event, &done, &code);
+    drive->calls++;
+    if (result != GMLAKE_ERROR_CAPTURING) gmlk_drive_note(drive, result, code, "event_query");
+    if (result || !done) return;
+    if (fence->epoch > s->done) s->done = fence->epoch;
+    gmlk_event_give(streams, fence->event);
+    s->fence_head = (s->fence_head + 1) % GMLK_FENCES;
+    s->fence_count--;
+  }
+}
+
+/* Closes the open epoch with an event, if anything was freed in it and the stream may be
+   recorded on. Where it cannot, the epoch stays open: nothing is lost but time. */
+static void gmlk_stream_fence(gmlk_streams *streams, gmlk_host *host, gmlk_drive *drive,
+                              unsigned stream) {
+  const gmlake_backend *b = drive->driver->backend;
+  gmlk_stream *s = streams->items[stream];
+  gmlk_fence *fence;
+  gmlake_result result;
+  void *event;
+  int code = 0;
+  if (!s->is_dirty || s->capture || s->is_capture || s->is_forgotten) return;
+  if (s->fence_count == GMLK_FENCES) gmlk_stream_poll(streams, drive, stream);
+  if (s->fence_count == GMLK_FENCES) return;
+  event = gmlk_event_take(streams, host, drive);
+  if (!event) return;
+  result = b->event_record(b->user, event, s->value, &code);
+  drive->calls++;
+  if (result != GMLAKE_ERROR_CAPTURING) gmlk_drive_note(drive, result, code, "event_record");
+  if (result) {
+    gmlk_event_give(streams, event);
+    return;
+  }
+  fence = &s->fences[(s->fence_head + s->fence_count++) % GMLK_FENCES];
+  fence->event = event;
+  fence->epoch = s->epoch++;
+  s->freed_bytes = 0;
+  s->is_dirty = 0;
+  streams->record_count++;
+}
+
+/* The oldest fence that covers the ticket, or NULL. */
+static gmlk_fence *gmlk_stream_covering(gmlk_stream *s, uint64_t ticket) {
+  unsigned i;
+  for (i = 0; i < s->fence_count; i++) {
+    gmlk_fence *fence = &s->fences[(s->fence_head + i) % GMLK_FENCES];
+    if (fence->epoch >= ticket) return fence;
+  }
+  return NULL;
+}
+
+/* Whether `waiter` has been made to wait for this much of `stream`. */
+static int gmlk_stream_has_waited(const gmlk_streams *streams, unsigned waiter, unsigned stream,
+                                  uint64_t ticket) {
+  const gmlk_stream *s = streams->items[waiter];
+  unsigned i;
+  for (i = 0; i < GMLK_WAITS; i++)
+    if (s->waits[i].stream == stream && s->waits[i].epoch >= ticket) return 1;
+  return 0;
+}
+
+/* Makes work queued on `waiter` from now on start after this much of `stream`. */
+static gmlake_result gmlk_stream_wait(gmlk_streams *streams, gmlk_host *host, gmlk_drive *drive,
+                                      unsigned waiter, unsigned stream, uint64_t ticket) {
+  const gmlake_backend *b = drive->driver->backend;
+  gmlk_stream *w = streams->items[waiter], *s = streams->items[stream];
+  gmlk_fence *fence;
+  gmlake_result result;
+  int code = 0;
+  if (!gmlk_stream_covering(s, ticket)) gmlk_stream_fence(streams, host, drive, stream);
+  fence = gmlk_stream_covering(s, ticket);
+  if (!fence) return s->done >= ticket ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  result = b->stream_wait(b->user, w->value, fence->event, &code);
+  if (gmlk_drive_called(drive, result, code, "stream_wait")) return result;
+  w->waits[w->wait_next].stream = stream;
+  w->waits[w->wait_next].epoch = fence->epoch;
+  w->wait_next = (w->wait_next + 1) % GMLK_WAITS;
+  return GMLAKE_OK;
+}
+
+static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_drive *drive,
+                                 int has_driver) {
+  const gmlake_backend *b = drive->driver->backend;
+  size_t i;
+  for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
+    gmlk_stream *s = streams->items[i];
+    while (s->fence_count) gmlk_event_give(streams, s->fences[(s->fence_head + --s->fence_count) % GMLK_FENCES].event);
+    gmlk_host_free(host, s, sizeof(*s));
+  }
+  while (has_driver && streams->event_count) {
+    int code = 0;
+    gmlake_result result = b->event_destroy(b->user, streams->events[--streams->event_count], &code);
+    (void)gmlk_drive_called(drive, result, code, "event_destroy");
+  }
+  gmlk_host_free(host, streams->events, streams->event_capacity * sizeof(void *));
+  gmlk_host_free(host, streams->items, streams->capacity * sizeof(gmlk_stream *));
+}
+/* ---- >>arena --------------------------------------------------------------------------------
+   gmlk_arena: one home range of addresses, tiled by blocks, and the pPool: its free blocks in
+   sorted pools, one a stream and one of clean memory. Owns the tiling, tags and chunk records.
+
+   Neighbours of one tag are one block. Free memory beside free memory of another tag stays
+   apart, since merging would lose a fence or spread one; but a stream may take clean memory and
+   its own in one piece. Such a *run* stands in the stream's pool as one hole: its first block
+   tagged with the stream carries the run's size. Clean blocks stand in the clean pool besides.
+
+   [A1] the blocks tile the arena from its base to its end without gap or overlap;
+   [A2] no two neighbours are both free with the same tag, or both unbacked;
+   [A3] each clean free block stands in pool 0 with its own size, each run with a stream's block
+        in it in that stream's pool, by its first such block, with the run's size; others do not;
+   [A4] chunks[i].first is the block that holds the first grain of slot i, the edge behind the
+        last slot; [A5] a slot's handle is 0 exactly where the block there is unbacked;
+   [A6] free_grains and backed_count are what a walk would count.
+   Costs: locate is O(blocks of one chunk); put and take are O(log of a bin) plus the length of
+   a run plus the chunks whose first block changes. Fail: host memory, in reserving only. */
+
+typedef struct gmlk_chunk {
+  uint64_t handle;   /* 0: none */
+  gmlk_block *first; /* [A4] */
+  uint32_t map_count; /* mappings of it in windows */
+  uint32_t mark;      /* scratch of trim */
+} gmlk_chunk;
+
+typedef struct gmlk_run { /* scratch of the planner: whole free chunks side by side */
+  uint32_t slot, count;
+  uint32_t grains; /* of the whole run, its ends included */
+} gmlk_run;
+
+typedef struct gmlk_tip { /* scratch of the planner: the free head of a chunk */
+  uint32_t slot, grains;
+} gmlk_tip;
+
+typedef struct gmlk_span { /* a range of grains: piece of a window */
+  uint32_t at, grains;
+  gmlk_block *block; /* [live window] its block */
+} gmlk_span;
+
+typedef struct gmlk_spool { /* see >>spool */
+  gmlk_window **buckets;
+  size_t bucket_count, count;
+  gmlk_window *oldest, *newest; /* idle ones by last use */
+  gmlk_window *quarantine;      /* mapped for good: unmapping failed */
+  size_t bytes;                 /* mapped by all windows */
+  gmlk_block va_head, va_tail;  /* address space, in slots of chunk_bytes */
+  gmlk_holes *va;
+  uint64_t base;
+  size_t reserved_bytes;
+} gmlk_spool;
+
+typedef struct gmlk_arena {
+  gmlk_host *host;
+  gmlk_records *records;
+  uint64_t base;
+  size_t reserved_bytes; /* of address space */
+  size_t chunk_bytes, limit_bytes;
+  unsigned chunk_log; /* log2 of a chunk's grains */
+  uint32_t number;
+  uint32_t slot_count, slot_limit; /* slots tiled; slots that fit the reservation */
+  size_t slot_capacity;            /* of chunks, runs, tips and spans: slot_capacity + 1 each */
+  gmlk_chunk *chunks;
+  gmlk_run *runs;
+  gmlk_tip *tips;
+  gmlk_span *spans;
+  uint32_t *slots;
+  gmlk_block head, tail; /* edges */
+  gmlk_holes **pools;    /* by stream number */
+  size_t pool_capacity;
+  uint64_t free_grains; /* in free blocks, whatever their tag */
+  uint64_t serial;
+  size_t backed_count;
+  size_t live_count; /* blocks of the user's, pending ones included */
+  gmlk_spool spool;
+  gmlake_pool *pool; /* NULL: the default one */
+} gmlk_arena;
+
+static uint32_t gmlk_chunk_grains(const gmlk_arena *a) { return (uint32_t)1 << a->chunk_log; }
+static uint32_t gmlk_slot_at(const gmlk_arena *a, uint32_t slot) { return slot << a->chunk_log; }
+static uint32_t gmlk_slot_of(const gmlk_arena *a, uint32_t at) { return at >> a->chunk_log; }
+static uint32_t gmlk_block_end(const gmlk_block *b) { return b->at + b->grains; }
+
+/* The first slot that begins at or behind a grain. */
+static uint32_t gmlk_slot_from(const gmlk_arena *a, uint32_t at) {
+  return (at >> a->chunk_log) + ((at & (gmlk_chunk_grains(a) - 1)) != 0);
+}
+
+static uint64_t gmlk_home(const gmlk_arena *a, uint32_t at) { return a->base + gmlk_to_bytes(at); }
+
+static int gmlk_is_tagged(const gmlk_block *b) {
+  return b->state == GMLK_FREE && b->stream >= GMLK_FIRST_STREAM;
+}
+
+static int gmlk_is_clean(const gmlk_block *b) {
+  return b->state == GMLK_FREE && b->stream == GMLK_CLEAN;
+}
+
+/* Whether work on the stream may use the block without waiting for anything. */
+static int gmlk_is_open(const gmlk_block *b, unsigned stream) {
+  return b->state == GMLK_FREE && (b->stream == GMLK_CLEAN || b->stream == stream);
+}
+
+static void gmlk_cover(gmlk_arena *a, gmlk_block *b) { /* keeps [A4] for the slots it begins */
+  uint32_t slot = gmlk_slot_from(a, b->at), end = gmlk_slot_from(a, gmlk_block_end(b));
+  for (; slot < end; slot++) a->chunks[slot].first = b;
+}
+
+/* A pool for a stream's memory, so that nothing that follows has to allocate one. */
+static int gmlk_arena_admit(gmlk_arena *a, unsigned stream) {
+  if (stream >= a->pool_capacity) {
+    size_t capacity = gmlk_max(8, (size_t)stream * 2);
+    void *grown = gmlk_host_grow(a->host, a->pools, a->pool_capacity * sizeof(gmlk_holes *),
+                                 capacity * sizeof(gmlk_holes *));
+    if (!grown) return 0;
+    a->pools = (gmlk_holes **)grown;
+    a->pool_capacity = capacity;
+  }
+  if (a->pools[stream] || stream == GMLK_PINNED) return 1;
+  a->pools[stream] = (gmlk_holes *)gmlk_host_alloc(a->host, sizeof(gmlk_holes));
+  return a->pools[stream] != NULL;
+}
+
+static gmlk_block *gmlk_run_start(gmlk_block *b, unsigned stream) {
+  while (gmlk_is_open(b->prev, stream)) b = b->prev;
+  return b;
+}
+
+/* Enters the run around a tagged block into its stream's pool. */
+static void gmlk_run_enter(gmlk_arena *a, gmlk_block *b) {
+  unsigned stream = b->stream;
+  gmlk_holes *pool = a->pools[stream];
+  gmlk_block *lead = NULL, *at = gmlk_run_start(b, stream);
+  uint32_t grains = 0;
+  for (; gmlk_is_open(at, stream); at = at->next) {
+    grains += at->grains;
+    if (at->stream != stream) continue;
+    if (!lead)
+      lead = at;
+    else if (at->hole)
+      gmlk_holes_remove(pool, at);
+  }
+  if (lead->hole == grains) return;
+  if (lead->hole) gmlk_holes_remove(pool, lead);
+  gmlk_holes_insert(pool, lead, grains);
+}
+
+static void gmlk_run_leave(gmlk_arena *a, gmlk_block *b) {
+  unsigned stream = b->stream;
+  gmlk_block *at = b;
+  if (!b->hole) at = gmlk_run_start(b, stream);
+  for (; gmlk_is_open(at, stream); at = at->next) {
+    if (at->stream != stream || !at->hole) continue;
+    gmlk_holes_remove(a->pools[stream], at);
+    return;
+  }
+}
+
+/* Takes a free block out of every pool it counts in. */
+static void gmlk_lift(gmlk_arena *a, gmlk_block *b) {
+  if (b->stream == GMLK_CLEAN) {
+    if (b->hole) gmlk_holes_remove(a->pools[GMLK_CLEAN], b);
+    if (gmlk_is_tagged(b->prev)) gmlk_run_leave(a, b->prev);
+    if (gmlk_is_tagged(b->next)) gmlk_run_leave(a, b->next);
+  } else if (b->stream != GMLK_PINNED) {
+    gmlk_run_leave(a, b);
+  }
+}
+
+/* Enters the runs that end at this block, or pass through it if it is clean. */
+static void gmlk_settle(gmlk_arena *a, gmlk_block *b) {
+  if (gmlk_is_tagged(b)) {
+    gmlk_run_enter(a, b);
+  } else if (gmlk_is_clean(b)) {
+    if (!b->hole) gmlk_holes_insert(a->pools[GMLK_CLEAN], b, b->grains);
+    if (gmlk_is_tagged(b->prev)) gmlk_run_enter(a, b->prev);
+    if (gmlk_is_tagged(b->next)) gmlk_run_enter(a, b->next);
+  }
+}
+
+/* Split: cuts a block that is in no pool behind its first grains; returns the front, the back
+   is the next one. The shorter part gets the new record. pre: one record reserved. */
+static gmlk_block *gmlk_split(gmlk_arena *a, gmlk_block *b, uint32_t grains) {
+  gmlk_block *part = gmlk_records_take(a->records);
+  gmlk_block *next = b->next;
+  *part = *b;
+  if (grains <= b->grains / 2) {
+    part->grains = grains;
+    b->at += grains;
+    b->grains -= grains;
+    gmlk_link_before(part, b);
+    gmlk_cover(a, part);
+    return part;
+  }
+  part->at += grains;
+  part->grains -= grains;
+  b->grains = grains;
+  gmlk_link_before(part, next);
+  gmlk_cover(a, part);
+  return b;
+}
+
+/* Joins a block with the next one, neither in a pool; the longer one's record survives. */
+static gmlk_block *gmlk_join(gmlk_arena *a, gmlk_block *b) {
+  gmlk_block *next = b->next, *gone = b->grains >= next->grains ? next : b;
+  gmlk_block *kept = gone == b ? next : b;
+  uint64_t ticket = b->ticket > next->ticket ? b->ticket : next->ticket;
+  uint32_t at = b->at, grains = b->grains + next->grains, gone_at = gone->at;
+  uint32_t gone_grains = gone->grains;
+  gmlk_unlink(gone);
+  gmlk_records_give(a->records, gone);
+  kept->at = gone_at; /* only the slots of the part that changes hands */
+  kept->grains = gone_grains;
+  gmlk_cover(a, kept);
+  kept->at = at;
+  kept->grains = grains;
+  kept->ticket = ticket;
+  return kept;
+}
+
+static int gmlk_same_tag(const gmlk_block *a, const gmlk_block *b) {
+  return a->state == b->state &&
+         (a->state == GMLK_UNBACKED || (a->state == GMLK_FREE && a->stream == b->stream));
+}
+
+/* Joins a block that is in no pool with neighbours of the same kind, and enters the result. */
+static gmlk_block *gmlk_coalesce(gmlk_arena *a, gmlk_block *b) {
+  if (gmlk_same_tag(b, b->prev)) {
+    if (b->state == GMLK_FREE) gmlk_lift(a, b->prev);
+    b = gmlk_join(a, b->prev);
+  }
+  if (gmlk_same_tag(b, b->next)) {
+    if (b->state == GMLK_FREE) gmlk_lift(a, b->next);
+    b = gmlk_join(a, b);
+  }
+  gmlk_settle(a, b);
+  return b;
+}
+
+/* Update, the paper's free: a block that is owned becomes free memory with a tag. */
+static void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint64_t ticket) {
+  b->state = GMLK_FREE;
+  b->flags = 0;
+  b->stream = (uint16_t)stream;
+  b->ticket = ticket;
+  b->hole = 0;
+  a->free_grains += b->grains;
+  (void)gmlk_coalesce(a, b);
+}
+
+/* Changes a free block's tag. */
+static gmlk_block *gmlk_retag(gmlk_arena *a, gmlk_block *b, unsigned stream, uint64_t ticket) {
+  gmlk_block *prev = b->prev, *next = b->next;
+  gmlk_lift(a, b);
+  b->stream = (uint16_t)stream;
+  b->ticket = ticket;
+  gmlk_settle(a, prev);
+  gmlk_settle(a, next);
+  return gmlk_coalesce(a, b);
+}
+
+/* Takes [at, at + grains) out of the free blocks that hold it, without joining them: the state
+   is GMLK_RESERVED, tags and tickets stay. Returns the first. pre: first holds at; the range is
+   free; two records reserved. */
+static gmlk_block *gmlk_reserve_range(gmlk_arena *a, gmlk_block *first, uint32_t at,
+                                      uint32_t grains) {
+  uint32_t end = at + grains;
+  gmlk_block *before = NULL, *b = first, *last;
+  for (;; b = b->next) {
+    gmlk_lift(a, b);
+    if (gmlk_block_end(b) >= end) break;
+  }
+  last = b;
+  if (gmlk_block_end(last) > end) {
+    gmlk_block *front = gmlk_split(a, last, end - last->at);
+    if (first == last) first = front;
+    last = front;
+  }
+  if (first->at < at) {
+    before = gmlk_split(a, first, at - first->at);
+    if (first == last) last = before->next;
+    first = before->next;
+  }
+  for (b = first;; b = b->next) {
+    b->state = GMLK_RESERVED;
+    a->free_grains -= b->grains;
+    if (b == last) break;
+  }
+  gmlk_settle(a, first->prev);
+  gmlk_settle(a, last->next);
+  return first;
+}
+
+/* Joins reserved blocks from `first` on into one of this state. */
+static gmlk_block *gmlk_own(gmlk_arena *a, gmlk_block *first, uint32_t grains, unsigned state) {
+  while (first->grains < grains) first = gmlk_join(a, first);
+  first->state = (uint8_t)state;
+  first->flags = 0;
+  first->slack = 0;
+  first->ticket = ++a->serial;
+  first->as.live.window = NULL;
+  first->as.live.note = NULL;
+  return first;
+}
+
+/* Undoes gmlk_reserve_range. */
+static void gmlk_unreserve_range(gmlk_arena *a, gmlk_block *first, uint32_t grains) {
+  uint32_t end = first->at + grains;
+  for (;;) {
+    uint32_t block_end = gmlk_block_end(first);
+    gmlk_block *next = first->next;
+    gmlk_put(a, first, first->stream, first->ticket);
+    if (block_end == end) return;
+    first = next;
+  }
+}
+
+/* The block that holds a grain. */
+static gmlk_block *gmlk_locate(const gmlk_arena *a, uint32_t at) {
+  uint32_t slot = gmlk_slot_of(a, at);
+  gmlk_block *b;
+  if (at + 1 < gmlk_slot_at(a, slot) + gmlk_chunk_grains(a) / 2) {
+    b = a->chunks[slot].first;
+    while (gmlk_block_end(b) <= at) b = b->next;
+    return b;
+  }
+  b = a->chunks[slot + 1].first; /* the edge behind the last slot */
+  while (b->at > at) b = b->prev;
+  return b;
+}
+
+/* BestFit over the arena: the first run in (size, address) order that holds so many aligned
+   grains and is open to the stream. Returns its first block; *out_at is where the range begins.
+   NULL: none, among the four candidates tried where the alignment is not a grain. */
+static gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, uint32_t grains,
+                                 uint32_t align, uint32_t *out_at, uint32_t *out_hole) {
+  uint32_t want = grains;
+  unsigned tries;
+  for (tries = 0; tries < 2; tries++) {
+    gmlk_block *own = stream ? gmlk_holes_best(a->pools[stream], want) : NULL;
+    gmlk_block *clean = gmlk_holes_best(a->pools[GMLK_CLEAN], want);
+    gmlk_block *start;
+    uint32_t hole, at;
+    if (!own && !clean) return NULL;
+    if (!own || (clean && gmlk_hole_less(clean, own))) {
+      start = clean;
+      hole = clean->hole;
+    } else {
+      start = gmlk_run_start(own, stream);
+      hole = own->hole;
+    }
+    at = start->at + ((align - start->at % align) & (align - 1));
+    if (at - start->at <= hole - grains) {
+      *out_at = at;
+      *out_hole = hole;
+      while (gmlk_block_end(start) <= at) start = start->next;
+      return start;
+    }
+    want = grains + align - 1; /* a hole of this size holds it wherever it begins */
+    if (want < grains) return NULL;
+  }
+  return NULL;
+}
+
+/* Room for slots [0, count) in every array of the arena. */
+static int gmlk_arena_reserve_slots(gmlk_arena *a, size_t count) {
+  size_t capacity = a->slot_capacity, old = capacity + 1;
+  gmlk_host *host = a->host;
+  void *chunks, *scratch;
+  size_t each = sizeof(gmlk_run) + sizeof(gmlk_tip) + sizeof(gmlk_span) + sizeof(uint32_t);
+  if (count <= capacity) return 1;
+  capacity = gmlk_min(gmlk_max(count, capacity + capacity / 2 + 64), a->slot_limit);
+  scratch = gmlk_host_alloc(host, (capacity + 1) * each);
+  if (!scratch) return 0;
+  chunks = gmlk_host_grow(host, a->chunks, a->chunks ? old * sizeof(gmlk_chunk) : 0,
+                          (capacity + 1) * sizeof(gmlk_chunk));
+  if (!chunks) {
+    gmlk_host_free(host, scratch, (capacity + 1) * each);
+    return 0;
+  }
+  gmlk_host_free(host, a->spans, old * each);
+  a->spans = (gmlk_span *)scratch;
+  a->runs = (gmlk_run *)(void *)(a->spans + capacity + 1);
+  a->tips = (gmlk_tip *)(void *)(a->runs + capacity + 1);
+  a->slots = (uint32_t *)(void *)(a->tips + capacity + 1);
+  a->chunks = (gmlk_chunk *)chunks;
+  a->slot_capacity = capacity;
+  a->chunks[a->slot_count].first = &a->tail;
+  return 1;
+}
+
+/* The arena's end moves up to `count` slots, the new ones unbacked. pre: slots and one record
+   reserved. */
+static void gmlk_arena_extend(gmlk_arena *a, uint32_t count) {
+  gmlk_block *b;
+  if (count <= a->slot_count) return;
+  b = gmlk_records_take(a->records);
+  memset(b, 0, sizeof(*b));
+  b->state = GMLK_UNBACKED;
+  b->arena = a->number;
+  b->at = gmlk_slot_at(a, a->slot_count);
+  b->grains = (count - a->slot_count) << a->chunk_log;
+  gmlk_link_before(b, &a->tail);
+  a->slot_count = count;
+  a->tail.at = gmlk_slot_at(a, count);
+  a->chunks[count].first = &a->tail;
+  gmlk_cover(a, b);
+  (void)gmlk_coalesce(a, b);
+}
+
+/* Unbacked slots have memory now: clean and free. pre: two records reserved. */
+static void gmlk_arena_back(gmlk_arena *a, uint32_t slot, uint32_t count) {
+  uint32_t at = gmlk_slot_at(a, slot), grains = count << a->chunk_log;
+  gmlk_block *b = gmlk_locate(a, at);
+  if (b->at < at) b = gmlk_split(a, b, at - b->at)->next;
+  if (b->grains > grains) b = gmlk_split(a, b, grains);
+  a->backed_count += count;
+  gmlk_put(a, b, GMLK_CLEAN, 0);
+}
+
+/* Gives up unbacked slots at the arena's end. */
+static void gmlk_arena_shrink(gmlk_arena *a) {
+  gmlk_block *b = a->tail.prev;
+  if (b->state != GMLK_UNBACKED) return;
+  a->slot_count = gmlk_slot_of(a, b->at);
+  a->tail.at = b->at;
+  gmlk_unlink(b);
+  gmlk_records_give(a->records, b);
+  a->chunks[a->slot_count].first = &a->tail;
+}
+
+/* A reserved block that covers whole slots loses its memory. */
+static void gmlk_arena_unback(gmlk_arena *a, gmlk_block *b) {
+  a->backed_count -= gmlk_slot_of(a, b->grains);
+  b->state = GMLK_UNBACKED;
+  b->stream = GMLK_CLEAN;
+  b->ticket = 0;
+  (void)gmlk_coalesce(a, b);
+  gmlk_arena_shrink(a);
+}
+
+static void gmlk_edges_init(gmlk_block *head, gmlk_block *tail) {
+  head->state = tail->state = GMLK_EDGE;
+  head->next = tail;
+  tail->prev = head;
+}
+
+static int gmlk_arena_init(gmlk_arena *a, gmlk_host *host, gmlk_records *records) {
+  a->host = host;
+  a->records = records;
+  gmlk_edges_init(&a->head, &a->tail);
+  gmlk_edges_init(&a->spool.va_head, &a->spool.va_tail);
+  return gmlk_arena_admit(a, GMLK_CLEAN) && gmlk_arena_reserve_slots(a, 1);
+}
+
+static void gmlk_arena_destroy(gmlk_arena *a) {
+  size_t i, slots = a->slot_capacity + 1;
+  for (i = 0; i < a->pool_capacity; i++) gmlk_host_free(a->host, a->pools[i], sizeof(gmlk_holes));
+  gmlk_host_free(a->host, a->pools, a->pool_capacity * sizeof(gmlk_holes *));
+  if (!a->chunks) return;
+  gmlk_host_free(a->host, a->chunks, slots * sizeof(gmlk_chunk));
+  gmlk_host_free(a->host, a->spans,
+                 slots * (sizeof(gmlk_run) + sizeof(gmlk_tip) + sizeof(gmlk_span) +
+                          sizeof(uint32_t)));
+}
+/* ---- >>spool --------------------------------------------------------------------------------
+   gmlk_spool: the windows (the paper's sBlocks) of one arena, live and idle, and the address
+   space they are mapped in. A window is an alias of parts of the arena: its spans. Owns the
+   window records and the address space's tiling.
+   [W1] every span but the last ends on a chunk boundary, every one but the first begins on one;
+   [W2] no chunk is in two spans, or twice in one window; [W3] the spans' grains add up to the
+   window's; [W4] while a window is live each span is exactly one block of state GMLK_PIECE that
+   points back to it; [W5] idle windows stand in the table of sizes, most recently used first,
+   and in the list by age; [W6] the chunks' map_counts add up to the windows' chunk_counts.
+   A window that was found blocked remembers by which ownership of which block, so that asking
+   again is O(1) until that block is freed. Looking up a size: O(1) expected plus the spans of at
+   most four candidates. Fails: host memory, in reserve only. */
+
+#define GMLK_WINDOW_TRIES 4u
+
+struct gmlk_window {
+  gmlk_block self;   /* what the index of live blocks sees; idle: the tag of its last use */
+  uint64_t address;  /* of its first byte */
+  gmlk_block *va;    /* its slots of address space */
+  gmlk_span *spans;  /* behind this record, in one allocation */
+  uint32_t span_count, chunk_count;
+  gmlk_window *bucket_next;
+  gmlk_window *older, *newer;
+  gmlk_block *blocker; /* a block that was in the way, */
+  uint64_t blocker_serial; /* and still is if it has this ticket */
+};
+
+static size_t gmlk_window_record_bytes(size_t span_count) {
+  return sizeof(gmlk_window) + span_count * sizeof(gmlk_span);
+}
+
+static uint32_t gmlk_span_chunks(const gmlk_arena *a, const gmlk_span *span) {
+  return gmlk_slot_of(a, span->at + span->grains - 1) - gmlk_slot_of(a, span->at) + 1;
+}
+
+/* Address space for so many chunks, or NULL. pre: one record reserved. */
+static gmlk_block *gmlk_va_take(gmlk_spool *spool, gmlk_records *records, uint32_t slots) {
+  gmlk_block *b = gmlk_holes_best(spool->va, slots), *rest;
+  if (!b) return NULL;
+  gmlk_holes_remove(spool->va, b);
+  b->state = GMLK_LIVE;
+  if (b->grains == slots) return b;
+  rest = gmlk_records_take(records);
+  *rest = *b;
+  rest->state = GMLK_FREE;
+  rest->at += slots;
+  rest->grains -= slots;
+  b->grains = slots;
+  gmlk_link_before(rest, b->next);
+  gmlk_holes_insert(spool->va, rest, rest->grains);
+  return b;
+}
+
+static void gmlk_va_give(gmlk_spool *spool, gmlk_records *records, gmlk_block *b) {
+  gmlk_block *prev = b->prev, *next = b->next;
+  if (prev->state == GMLK_FREE) {
+    gmlk_holes_remove(spool->va, prev);
+    b->at = prev->at;
+    b->grains += prev->grains;
+    gmlk_unlink(prev);
+    gmlk_records_give(records, prev);
+  }
+  if (next->state == GMLK_FREE) {
+    gmlk_holes_remove(spool->va, next);
+    b->grains += next->grains;
+    gmlk_unlink(next);
+    gmlk_records_give(records, next);
+  }
+  b->state = GMLK_FREE;
+  gmlk_holes_insert(spool->va, b, b->grains);
+}
+
+static gmlk_window **gmlk_bucket(const gmlk_spool *spool, uint32_t grains) {
+  return &spool->buckets[(grains * 0x9E3779B1u) >> 7 & (spool->bucket_count - 1)];
+}
+
+/* Room for one more window in the table of sizes. */
+static int gmlk_spool_reserve(gmlk_spool *spool, gmlk_host *host) {
+  size_t count = spool->bucket_count ? spool->bucket_count * 2 : 16, i;
+  size_t old_count = spool->bucket_count;
+  gmlk_window **old = spool->buckets, **grown;
+  if (spool->count < old_count) return 1;
+  grown = (gmlk_window **)gmlk_host_alloc(host, count * sizeof(gmlk_window *));
+  if (!grown) return 0;
+  spool->buckets = grown;
+  spool->bucket_count = count;
+  for (i = 0; i < old_count; i++) {
+    while (old[i]) { /* order within a size survives: front to back, to the end of a chain */
+      gmlk_window *w = old[i], **link = gmlk_bucket(spool, w->self.grains);
+      old[i] = w->bucket_next;
+      while (*link) link = &(*link)->bucket_next;
+      w->bucket_next = NULL;
+      *link = w;
+    }
+  }
+  gmlk_host_free(host, old, old_count * sizeof(gmlk_window *));
+  return 1;
+}
+
+static void gmlk_window_set_idle(gmlk_spool *spool, gmlk_window *w) {
+  gmlk_window **link = gmlk_bucket(spool, w->self.grains);
+  w->self.state = GMLK_IDLE;
+  w->bucket_next = *link;
+  *link = w;
+  w->newer = NULL;
+  w->older = spool->newest;
+  if (spool->newest)
+    spool->newest->newer = w;
+  else
+    spool->oldest = w;
+  spool->newest = w;
+}
+
+static void gmlk_window_unset_idle(gmlk_spool *spool, gmlk_window *w) {
+  gmlk_window **link = gmlk_bucket(spool, w->self.grains);
+  while (*link != w) link = &(*link)->bucket_next;
+  *link = w->bucket_next;
+  if (w->older)
+    w->older->newer = w->newer;
+  else
+    spool->oldest = w->newer;
+  if (w->newer)
+    w->newer->older = w->older;
+  else
+    spool->newest = w->older;
+}
+
+/* Who asks for memory: a stream's number (0: none), and whether it may wait for other streams. */
+typedef struct gmlk_taker {
+  unsigned stream;
+  int may_wait;
+} gmlk_taker;
+
+static int gmlk_may_take(const gmlk_streams *streams, gmlk_taker taker, const gmlk_block *b) {
+  gmlk_stream *s;
+  if (gmlk_is_open(b, taker.stream)) return 1;
+  if (!taker.may_wait || b->state != GMLK_FREE || b->stream == GMLK_PINNED) return 0;
+  s = streams->items[b->stream];
+  if (s->is_capture) return 0;
+  return !s->capture || gmlk_stream_covering(s, b->ticket) != NULL;
+}
+
+/* Whether the taker may have all of an idle window's spans; remembers what is in the way. */
+static int gmlk_window_is_free(const gmlk_arena *a, const gmlk_streams *streams, gmlk_taker taker,
+                               gmlk_window *w) {
+  uint32_t i;
+  if (w->blocker && w->blocker->state != GMLK_FREE && w->blocker->state != GMLK_UNUSED &&
+      w->blocker->ticket == w->blocker_serial)
+    return 0;
+  w->blocker = NULL;
+  for (i = 0; i < w->span_count; i++) {
+    gmlk_block *b = gmlk_locate(a, w->spans[i].at);
+    uint32_t end = w->spans[i].at + w->spans[i].grains;
+    for (; b->at < end; b = b->next) {
+      if (gmlk_may_take(streams, taker, b)) continue;
+      if (b->state == GMLK_FREE || b->state == GMLK_RESERVED) return 0;
+      w->blocker = b;
+      w->blocker_serial = b->ticket;
+      return 0;
+    }
+  }
+  return 1;
+}
+
+/* An idle window of exactly this size that the taker may have, or NULL. */
+static gmlk_window *gmlk_window_find(const gmlk_arena *a, const gmlk_streams *streams,
+                                     gmlk_taker taker, uint32_t grains, uint32_t align,
+                                     int whole_only) {
+  gmlk_window *w = a->spool.bucket_count ? *gmlk_bucket(&a->spool, grains) : NULL;
+  uint32_t chunk = gmlk_chunk_grains(a);
+  unsigned tries = 0;
+  for (; w && tries < GMLK_WINDOW_TRIES; w = w->bucket_next) {
+    if (w->self.grains != grains || w->spans[0].at % align) continue;
+    if (whole_only && (w->spans[0].at % chunk || grains % chunk)) continue;
+    tries++;
+    if (gmlk_window_is_free(a, streams, taker, w)) return w;
+  }
+  return NULL;
+}
+
+static uint64_t gmlk_address_of(const gmlk_arena *a, const gmlk_block *b) {
+  return b->as.live.window && b->state != GMLK_PIECE ? b->as.live.window->address
+                                                     : gmlk_home(a, b->at);
+}
+
+/* ---- >>lake ---------------------------------------------------------------------------------
+   The lake itself: what the sections below work on. Owns everything. Two locks: `driving` (one
+   planner at a time) outside, `books` inside; every field is guarded by books, and only the
+   holder of driving creates or unmaps chunks and windows. */
+
+#define GMLK_LOG_QUEUE 8u
+#define GMLK_RECORDED_MAX 65535u
+
+typedef struct gmlk_used { /* a stream that uses a block beside its own */
+  unsigned stream;
+  uint64_t ticket; /* [pending] */
+} gmlk_used;
+
+struct gmlk_note { /* what few live blocks have */
+  uint64_t user_data;
+  const char *label;
+  gmlk_used *used;
+  size_t used_count, used_capacity;
+  gmlk_block *block;  /* [pending] */
+  unsigned stream;    /* [pending] tag when the others are done */
+  uint64_t ticket;    /* [pending] */
+  gmlk_note *next;    /* [pending] */
+};
+
+struct gmlake_pool {
+  gmlk_arena arena;
+  gmlake *lake;
+  const char *label;
+  size_t capture_count; /* under way */
+};
+
+typedef struct gmlk_call { /* an out-of-memory handler that is running */
+  uintptr_t thread;
+  struct gmlk_call *next;
+} gmlk_call;
+
+typedef struct gmlk_message {
+  int level;
+  gmlake_error_info info;
+} gmlk_message;
+
+struct gmlake {
+  gmlake_desc desc; /* defaults filled in */
+  gmlk_host host;
+  gmlk_driver driver;
+  gmlake_device_properties device;
+  GMLK_MUTEX driving, books;
+  int has_locks;
+  gmlake_result lost; /* the fatal error that every later call answers */
+  gmlk_records records;
+  gmlk_index index;
+  gmlk_streams streams;
+  gmlk_arena **arenas; /* by number; NULL: a pool that was destroyed */
+  size_t arena_count, arena_capacity;
+  gmlk_arena home;
+  gmlk_note *pending;
+  gmlk_block *kept_handles; /* records whose ticket is a handle that would not be released */
+  gmlake_stats stats;
+  gmlake_error_info error;
+  gmlk_message *messages; /* for the logger, when no lock is held */
+  unsigned message_count;
+  gmlk_call *handlers;
+};
+
+static void gmlk_books_lock(gmlake *l) {
+  if (l->has_locks) gmlk_mutex_lock(&l->books);
+}
+static void gmlk_books_unlock(gmlake *l) {
+  if (l->has_locks) gmlk_mutex_unlock(&l->books);
+}
+
+/* From the fast path to the planner's: the outer lock comes first. */
+static void gmlk_driving_lock(gmlake *l) {
+  if (!l->has_locks) return;
+  gmlk_mutex_unlock(&l->books);
+  gmlk_mutex_lock(&l->driving);
+  gmlk_mutex_lock(&l->books);
+}
+static void gmlk_driving_unlock(gmlake *l) {
+  if (l->has_locks) gmlk_mutex_unlock(&l->driving);
+}
+
+static void gmlk_log(gmlake *l, int level, const gmlake_error_info *info) {
+  if (!l->desc.logger.fn || l->message_count == GMLK_LOG_QUEUE) return;
+  l->messages[l->message_count].level = level;
+  l->messages[l->message_count++].info = *info;
+}
+
+/* Makes this the lake's last error and returns it. */
+static gmlake_result gmlk_fail(gmlake *l, gmlake_result result, const char *call,
+                               const char *text) {
+  memset(&l->error, 0, sizeof(l->error));
+  l->error.result = result;
+  l->error.call = call;
+  (void)snprintf(l->error.text, sizeof(l->error.text), "%s", text);
+  return result;
+}
+
+/* Enters a stretch of backend calls into the books. */
+static gmlake_result gmlk_drive_book(gmlake *l, const gmlk_drive *drive) {
+  gmlake_result result = drive->result;
+  l->stats.driver_call_count += drive->calls;
+  l->stats.driver_ns += drive->ns;
+  if (!result) return GMLAKE_OK;
+  if (result == GMLAKE_ERROR_INVALID_ARGUMENT) result = GMLAKE_ERROR_DRIVER; /* ours, not the
+                                                                                caller's */
+  (void)gmlk_fail(l, result, drive->call, "a call of the backend failed");
+  l->error.driver_code = drive->code;
+  if (!gmlk_is_fatal(result)) return result;
+  if (result != GMLAKE_ERROR_FORKED) l->lost = result; /* the parent's lake lives on */
+  gmlk_log(l, GMLAKE_LOG_ERROR, &l->error);
+  return result;
+}
+
+static void gmlk_peak(size_t *peak, size_t now) {
+  if (now > *peak) *peak = now;
+}
+
+static gmlk_arena *gmlk_arena_of(const gmlake *l, const gmlk_block *b) {
+  return l->arenas[b->arena];
+}
+
+/* Records an event on a stream that freed enough since its last one, once there are several. */
+static void gmlk_fence_if_due(gmlake *l, unsigned stream, size_t chunk_bytes) {
+  gmlk_drive drive;
+  if (l->streams.live_count < 2 || l->streams.items[stream]->freed_bytes < chunk_bytes) return;
+  if (!gmlk_drive_begin(&drive, &l->driver))
+    gmlk_stream_fence(&l->streams, &l->host, &drive, stream);
+  gmlk_drive_end(&drive);
+  (void)gmlk_drive_book(l, &drive);
+}
+
+/* A live block, window or not, becomes free memory with this tag. */
+static void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream, uint64_t ticket) {
+  gmlk_arena *a = gmlk_arena_of(l, b);
+  gmlk_window *w = b->as.live.window;
+  uint32_t i;
+  a->live_count--;
+  if (!w) {
+    gmlk_put(a, b, stream, ticket);
+    return;
+  }
+  for (i = 0; i < w->span_count; i++) gmlk_put(a, w->spans[i].block, stream, ticket);
+  w->self.stream = (uint16_t)stream;
+  w->self.ticket = ticket;
+  gmlk_window_set_idle(&a->spool, w);
+}
+
+static void gmlk_note_free(gmlake *l, gmlk_note *note) {
+  if (!note) return;
+  gmlk_host_free(&l->host, note->used, note->used_capacity * sizeof(gmlk_used));
+  gmlk_host_free(&l->host, note, sizeof(*note));
+}
+
+/* Frees the pending blocks whose recorded streams are done. */
+static void gmlk_pending_settle(gmlake *l) {
+  gmlk_note **link = &l->pending;
+  while (*link) {
+    gmlk_note *note = *link;
+    size_t i = 0;
+    while (i < note->used_count &&
+           gmlk_tag_done(&l->streams, note->used[i].stream, note->used[i].ticket))
+      i++;
+    if (i < note->used_count) {
+      link = &note->next;
+      continue;
+    }
+    *link = note->next;
+    l->stats.pending_bytes -= gmlk_to_bytes(note->block->grains);
+    gmlk_release_block(l, note->block, note->stream, note->ticket);
+    gmlk_note_free(l, note);
+  }
+}
+
+/* Free memory whose stream has passed its ticket becomes clean; so do idle windows' tags. */
+static void gmlk_arena_sweep(gmlake *l, gmlk_arena *a) {
+  gmlk_block *b = a->head.next;
+  gmlk_window *w;
+  for (; b != &a->tail; b = b->next)
+    if (gmlk_is_tagged(b) && gmlk_tag_done(&l->streams, b->stream, b->ticket))
+      b = gmlk_retag(a, b, GMLK_CLEAN, 0);
+  for (w = a->spool.oldest; w; w = w->newer)
+    if (gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket)) w->self.stream = GMLK_CLEAN;
+}
+
+/* Learns what has completed. With `close`, open epochs get their event first, so that all work
+   queued so far will be known; trim and the budget ask so. Never waits. */
+static gmlake_result gmlk_refresh(gmlake *l, int close) {
+  gmlk_drive drive;
+  uint64_t before = 0, after = 0;
+  size_t i;
+  if (!close && l->streams.live_count < 2 && !l->pending) return GMLAKE_OK;
+  if (!gmlk_drive_begin(&drive, &l->driver)) {
+    for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
+      before += l->streams.items[i]->done;
+      if (close) gmlk_stream_fence(&l->streams, &l->host, &drive, (unsigned)i);
+      gmlk_stream_poll(&l->streams, &drive, (unsigned)i);
+      after += l->streams.items[i]->done;
+    }
+  }
+  gmlk_drive_end(&drive);
+  gmlk_pending_settle(l);
+  for (i = 0; i < l->arena_count && (before != after || close); i++)
+    if (l->arenas[i]) gmlk_arena_sweep(l, l->arenas[i]);
+  return gmlk_drive_book(l, &drive);
+}
+/* ---- >>policy -------------------------------------------------------------------------------
+   What a window is made of and where memory grows: reads the arena, changes nothing but its
+   scratch arrays. A plan may begin in the free tail of one chunk and end in the free head of
+   another; only the chunks between must be free whole.
+   Costs: O(slots + blocks of free runs that touch a chunk's end). Cannot fail. */
+
+#define GMLK_NOWHERE (~(uint32_t)0)
+
+typedef struct gmlk_plan {
+  uint32_t span_count;  /* in arena->spans */
+  uint32_t chunk_count; /* mappings that the window needs */
+  uint32_t shortfall;   /* grains that are missing where there is no plan */
+} gmlk_plan;
+
+typedef struct gmlk_supply { /* what the free runs offer, beside runs and tips */
+  uint32_t run_count, tip_count;
+  uint64_t whole_chunks;
+  uint32_t tail_at, tail_grains; /* the longest free tail that is not longer than the request */
+  uint32_t tip_grains;           /* the longest free head */
+} gmlk_supply;
+
+/* Smallest holes first, so that they are used up and large ones spared. Shell sort: the host
+   library's may allocate. */
+static void gmlk_runs_sort(gmlk_run *runs, uint32_t count) {
+  uint32_t gap, i, j;
+  for (gap = count / 2; gap; gap /= 2) {
+    for (i = gap; i < count; i++) {
+      gmlk_run run = runs[i];
+      for (j = i; j >= gap && (runs[j - gap].grains > run.grains ||
+                               (runs[j - gap].grains == run.grains &&
+                                runs[j - gap].slot > run.slot));
+           j -= gap)
+        runs[j] = runs[j - gap];
+      runs[j] = run;
+    }
+  }
+}
+
+/* Enters a free run [at, end) into the supply. */
+static void gmlk_supply_add(gmlk_arena *a, gmlk_supply *supply, uint32_t at, uint32_t end,
+                            uint32_t grains, uint32_t align) {
+  uint32_t first = gmlk_slot_from(a, at), last = gmlk_slot_of(a, end);
+  uint32_t aligned = at + ((align - at % align) & (align - 1));
+  uint32_t boundary = gmlk_slot_at(a, first);
+  if (aligned < boundary && boundary - aligned <= grains &&
+      boundary - aligned > supply->tail_grains) {
+    supply->tail_at = aligned;
+    supply->tail_grains = boundary - aligned;
+  }
+  if (first > last) return;
+  if (last > first) {
+    gmlk_run *run = &a->runs[supply->run_count++];
+    run->slot = first;
+    run->count = last - first;
+    run->grains = end - at;
+    supply->whole_chunks += run->count;
+  }
+  if (end > gmlk_slot_at(a, last)) {
+    gmlk_tip *tip = &a->tips[supply->tip_count++];
+    tip->slot = last;
+    tip->grains = end - gmlk_slot_at(a, last);
+    if (tip->grains > supply->tip_grains) supply->tip_grains = tip->grains;
+  }
+}
+
+/* Every maximal run that the taker may have and that touches a chunk's end, each once. */
+static void gmlk_supply_find(gmlk_arena *a, const gmlk_streams *streams, gmlk_taker taker,
+                             uint32_t grains, uint32_t align, gmlk_supply *supply) {
+  uint32_t slot = 0;
+  memset(supply, 0, sizeof(*supply));
+  while (slot <= a->slot_count) {
+    gmlk_block *b = a->chunks[slot].first;
+    uint32_t boundary = gmlk_slot_at(a, slot), end = gmlk_block_end(b);
+    slot = end > boundary ? gmlk_slot_from(a, end) : slot + 1;
+    if (!gmlk_may_take(streams, taker, b)) {
+      b = b->prev; /* a run may end at this boundary without having met one before */
+      if (gmlk_block_end(b) != boundary || !gmlk_may_take(streams, taker, b)) continue;
+      end = boundary;
+    } else {
+      while (gmlk_may_take(streams, taker, b->next)) b = b->next;
+      end = gmlk_block_end(b);
+      slot = gmlk_slot_of(a, end) + 1;
+    }
+    while (gmlk_may_take(streams, taker, b->prev)) b = b->prev;
+    gmlk_supply_add(a, supply, b->at, end, grains, align);
+  }
+}
+
+static void gmlk_plan_add(gmlk_arena *a, gmlk_plan *plan, uint32_t at, uint32_t grains) {
+  gmlk_span *last = plan->span_count ? &a->spans[plan->span_count - 1] : NULL;
+  plan->chunk_count += (grains + gmlk_chunk_grains(a) - 1) >> a->chunk_log;
+  if (last && last->at + last->grains == at) {
+    last->grains += grains;
+    return;
+  }
+  a->spans[plan->span_count].at = at;
+  a->spans[plan->span_count].grains = grains;
+  a->spans[plan->span_count++].block = NULL;
+}
+
+/* Whole chunks as far as they are needed; returns where the next one would begin. */
+static uint32_t gmlk_plan_whole(gmlk_arena *a, gmlk_plan *plan, const gmlk_supply *supply,
+                                uint32_t *left) {
+  uint32_t run, i, chunk = gmlk_chunk_grains(a);
+  for (run = 0; run < supply->run_count; run++) {
+    for (i = 0; i < a->runs[run].count; i++) {
+      uint32_t at = gmlk_slot_at(a, a->runs[run].slot + i);
+      if (*left < chunk) return at;
+      gmlk_plan_add(a, plan, at, chunk);
+      *left -= chunk;
+    }
+  }
+  return GMLK_NOWHERE;
+}
+
+/* Where the last piece goes: the shortest free head that holds it, else the next whole chunk. */
+static uint32_t gmlk_plan_end(const gmlk_arena *a, const gmlk_supply *supply, uint32_t left,
+                              uint32_t not_slot, uint32_t whole_at) {
+  uint32_t i, best = whole_at, best_grains = 0;
+  for (i = 0; i < supply->tip_count; i++) {
+    const gmlk_tip *tip = &a->tips[i];
+    if (tip->slot == not_slot || tip->grains < left) continue;
+    if (best_grains && tip->grains >= best_grains) continue;
+    best = gmlk_slot_at(a, tip->slot);
+    best_grains = tip->grains;
+  }
+  return best;
+}
+
+/* S3: the pieces of a window, in arena->spans; 0 and the shortfall where there are not enough. */
+static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_taker taker,
+                            uint32_t grains, uint32_t align, int whole_only, gmlk_plan *plan) {
+  uint32_t left = grains, not_slot = GMLK_NOWHERE, end;
+  gmlk_supply supply;
+  uint64_t offer;
+  memset(plan, 0, sizeof(*plan));
+  gmlk_supply_find(a, streams, taker, grains, align, &supply);
+  if (whole_only) supply.tail_grains = supply.tip_grains = supply.tip_count = 0;
+  offer = (supply.whole_chunks << a->chunk_log) + supply.tail_grains + supply.tip_grains;
+  if (offer < grains) {
+    plan->shortfall = grains - (uint32_t)offer;
+    return 0;
+  }
+  gmlk_runs_sort(a->runs, supply.run_count);
+  if (supply.tail_grains) {
+    gmlk_plan_add(a, plan, supply.tail_at, supply.tail_grains);
+    not_slot = gmlk_slot_of(a, supply.tail_at);
+    left -= supply.tail_grains;
+  }
+  end = gmlk_plan_whole(a, plan, &supply, &left);
+  if (!left) return 1;
+  end = gmlk_plan_end(a, &supply, left, not_slot, end);
+  if (end == GMLK_NOWHERE) {
+    plan->shortfall = left;
+    return 0;
+  }
+  gmlk_plan_add(a, plan, end, left);
+  return 1;
+}
+
+/* Where the arena grows: slots that make one contiguous run of the size, if that takes fewer or
+   as many chunks as the shortfall of a window, else the lowest ones free. */
+typedef struct gmlk_growth {
+  uint32_t count; /* chunks, their slots in arena->slots; 0: no room in the address space */
+} gmlk_growth;
+
+static uint32_t gmlk_chunks_for(const gmlk_arena *a, uint64_t grains) {
+  return (uint32_t)((grains + gmlk_chunk_grains(a) - 1) >> a->chunk_log);
+}
+
+/* Grains of the run open to the stream that ends where b begins, or begins where b ends. */
+static uint32_t gmlk_open_before(const gmlk_block *b, unsigned stream, uint32_t align) {
+  uint32_t grains = 0;
+  for (b = b->prev; gmlk_is_open(b, stream); b = b->prev) grains += b->grains;
+  return grains & ~(align - 1); /* boundaries are aligned, so the rest of it is */
+}
+
+static uint32_t gmlk_open_after(const gmlk_block *b, unsigned stream) {
+  uint32_t grains = 0;
+  for (b = b->next; gmlk_is_open(b, stream); b = b->next) grains += b->grains;
+  return grains;
+}
+
+static void gmlk_growth_slots(gmlk_arena *a, gmlk_growth *growth, uint32_t slot, uint32_t count) {
+  uint32_t i;
+  growth->count = count;
+  for (i = 0; i < count; i++) a->slots[i] = slot + i;
+}
+
+/* The fewest chunks that make one run of `grains`: behind the last slot, or in a gap. */
+static void gmlk_growth_contiguous(gmlk_arena *a, unsigned stream, uint32_t grains,
+                                   uint32_t align, gmlk_growth *growth) {
+  uint32_t tail = gmlk_open_before(&a->tail, stream, align);
+  uint32_t best = gmlk_chunks_for(a, grains > tail ? grains - tail : 0), slot = a->slot_count;
+  gmlk_block *b;
+  if (best > a->slot_limit - a->slot_count) best = 0;
+  for (b = a->backed_count < a->slot_count ? a->head.next : &a->tail; b != &a->tail; b = b->next) {
+    uint32_t before, after, need;
+    if (b->state != GMLK_UNBACKED) continue;
+    before = gmlk_open_before(b, stream, align);
+    after = gmlk_open_after(b, stream);
+    need = gmlk_chunks_for(a, grains > before ? grains - before : 0);
+    if (need > gmlk_slot_of(a, b->grains)) {
+      need = gmlk_slot_of(a, b->grains); /* all of the gap, and what is free behind it */
+      if ((uint64_t)before + b->grains + after < grains) continue;
+    }
+    if (best && need >= best) continue;
+    best = need;
+    slot = gmlk_slot_of(a, b->at);
+  }
+  gmlk_growth_slots(a, growth, slot, best);
+}
+
+/* So many chunks anywhere: gaps from the lowest on, then the end. */
+static void gmlk_growth_anywhere(gmlk_arena *a, uint32_t count, gmlk_growth *growth) {
+  uint32_t slot;
+  growth->count = 0;
+  for (slot = 0; slot < a->slot_count && growth->count < count; slot++)
+    if (!a->chunks[slot].handle) a->slots[growth->count++] = slot;
+  for (; slot < a->slot_limit && growth->count < count; slot++) a->slots[growth->count++] = slot;
+  if (growth->count < count) growth->count = 0;
+}
+
+/* S4: shortfall 0 means that no window can be made. pre: slots reserved for both ways. */
+static void gmlk_plan_growth(gmlk_arena *a, unsigned stream, uint32_t grains, uint32_t align,
+                             uint32_t shortfall, gmlk_growth *growth) {
+  uint32_t missing = gmlk_chunks_for(a, shortfall);
+  gmlk_growth_contiguous(a, stream, grains, align, growth);
+  if (!missing || (growth->count && growth->count <= missing)) return;
+  gmlk_growth_anywhere(a, missing, growth);
+}
+/* ---- >>stitch -------------------------------------------------------------------------------
+   Makes, reuses and drops windows. Each operation plans with the books locked, marks its pieces
+   reserved, lets go of the books, drives, takes them again and commits; an error is undone in
+   reverse. pre, except for reuse: the caller holds `driving`.
+   Costs: a mapping a chunk, one set_access a window. Fail: host memory, the driver. */
+
+typedef struct gmlk_request {
+  gmlk_arena *arena;
+  gmlk_taker taker;  /* stream: who may take what; a capture's number inside one */
+  unsigned stream;   /* the stream's own number, 0: none */
+  size_t bytes;      /* as asked for */
+  uint32_t grains, align;
+  unsigned flags;
+  int may_stitch;
+  int is_capture;
+  /* what the rungs of the ladder tell one another: */
+  uint32_t shortfall; /* grains missing for a window, 0: none can be made */
+  int has_grown, lacks_window_space;
+  gmlake_result error; /* of the last rung that failed */
+  const gmlake_alloc_desc *desc;
+} gmlk_request;
+
+static int gmlk_is_whole(const gmlk_request *r) { return (r->flags & GMLAKE_EXCLUSIVE) != 0; }
+
+/* What is taken becomes live; `state` is the paper's, 1 to 3, or 4 after growth. */
+static gmlk_block *gmlk_grant(gmlake *l, const gmlk_request *r, gmlk_block *b, unsigned state) {
+  b->state = GMLK_LIVE;
+  b->stream = (uint16_t)r->stream;
+  b->flags = (uint8_t)((r->flags & 0x7F) | (r->is_capture ? GMLK_IN_GRAPH : 0));
+  b->slack = (uint32_t)(gmlk_to_bytes(r->grains) - r->bytes);
+  r->arena->live_count++;
+  l->stats.state_count[r->has_grown ? 3 : state - 1]++;
+  return b;
+}
+
+/* Makes the taker's stream wait for the other streams whose memory is in these reserved blocks,
+   each once and no further than needed. */
+static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_drive *drive, gmlk_taker taker,
+                                         gmlk_block *first, uint32_t grains) {
+  uint32_t end = first->at + grains;
+  gmlk_block *b = first, *other;
+  for (; b->at < end; b = b->next) {
+    uint64_t ticket = b->ticket;
+    gmlake_result result;
+    if (b->stream == GMLK_CLEAN || b->stream == taker.stream) continue;
+    for (other = b->next; other->at < end; other = other->next)
+      if (other->stream == b->stream && other->ticket > ticket) ticket = other->ticket;
+    if (gmlk_tag_done(&l->streams, b->stream, ticket)) continue;
+    if (gmlk_stream_has_waited(&l->streams, taker.stream, b->stream, ticket)) continue;
+    result = gmlk_stream_wait(&l->streams, &l->host, drive, taker.stream, b->stream, ticket);
+    if (result) return result;
+    l->stats.stream_wait_count++;
+  }
+  return GMLAKE_OK;
+}
+
+/* Waits for everything in the spans, where the taker may. */
+static gmlake_result gmlk_wait_for_spans(gmlake *l, gmlk_taker taker, const gmlk_span *spans,
+                                         uint32_t count) {
+  gmlk_drive drive;
+  gmlake_result result;
+  uint32_t i;
+  if (!taker.may_wait) return GMLAKE_OK;
+  result = gmlk_drive_begin(&drive, &l->driver);
+  for (i = 0; i < count && !result; i++)
+    result = gmlk_wait_for_range(l, &drive, taker, spans[i].block, spans[i].grains);
+  gmlk_drive_end(&drive);
+  (void)gmlk_drive_book(l, &drive);
+  return result;
+}
+
+static void gmlk_spans_reserve(gmlk_arena *a, gmlk_span *spans, uint32_t count) {
+  uint32_t i;
+  for (i = 0; i < count; i++)
+    spans[i].block = gmlk_reserve_range(a, gmlk_locate(a, spans[i].at), spans[i].at,
+                                        spans[i].grains);
+}
+
+static void gmlk_spans_unreserve(gmlk_arena *a, gmlk_span *spans, uint32_t count) {
+  while (count--) gmlk_unreserve_range(a, spans[count].block, spans[count].grains);
+}
+
+/* The window's spans are reserved: now they are its own. */
+static gmlk_block *gmlk_window_own(gmlk_arena *a, gmlk_window *w) {
+  uint32_t i;
+  for (i = 0; i < w->span_count; i++) {
+    w->spans[i].block = gmlk_own(a, w->spans[i].block, w->spans[i].grains, GMLK_PIECE);
+    w->spans[i].block->as.live.window = w;
+  }
+  w->self.ticket = ++a->serial;
+  w->self.as.live.window = w;
+  w->self.as.live.note = NULL;
+  return &w->self;
+}
+
+/* S1 on the sPool: an idle window of the size whose pieces are free again. No driver call but
+   stream waits. */
+static gmlk_block *gmlk_reuse(gmlake *l, const gmlk_request *r, gmlk_taker taker) {
+  gmlk_arena *a = r->arena;
+  gmlk_window *w = gmlk_window_find(a, &l->streams, taker, r->grains, r->align, gmlk_is_whole(r));
+  if (!w || !gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)w->span_count)) return NULL;
+  gmlk_spans_reserve(a, w->spans, w->span_count);
+  if (gmlk_wait_for_spans(l, taker, w->spans, w->span_count)) {
+    gmlk_spans_unreserve(a, w->spans, w->span_count);
+    return NULL;
+  }
+  gmlk_window_unset_idle(&a->spool, w);
+  l->stats.stitch_reuse_count++;
+  return gmlk_grant(l, r, gmlk_window_own(a, w), 1);
+}
+
+/* Counts a window in or out of the lake's figures. */
+static void gmlk_window_enter(gmlake *l, gmlk_arena *a, const gmlk_window *w) {
+  size_t bytes = w->chunk_count * a->chunk_bytes;
+  a->spool.count++;
+  a->spool.bytes += bytes;
+  l->stats.stitched_bytes += bytes;
+  l->stats.window_count++;
+  gmlk_peak(&l->stats.stitched_bytes_peak, l->stats.stitched_bytes);
+}
+
+static void gmlk_window_leave(gmlake *l, gmlk_arena *a, const gmlk_window *w) {
+  size_t bytes = w->chunk_count * a->chunk_bytes;
+  a->spool.count--;
+  a->spool.bytes -= bytes;
+  l->stats.stitched_bytes -= bytes;
+  l->stats.window_count--;
+}
+
+static void gmlk_window_discard(gmlake *l, gmlk_arena *a, gmlk_window *w) {
+  gmlk_va_give(&a->spool, &l->records, w->va);
+  gmlk_host_free(&l->host, w, gmlk_window_record_bytes(w->span_count));
+}
+
+/* Its address space and mappings are given up for good. */
+static void gmlk_window_quarantine(gmlake *l, gmlk_arena *a, gmlk_window *w) {
+  l->stats.quarantined_bytes += w->chunk_count * a->chunk_bytes;
+  w->bucket_next = a->spool.quarantine;
+  a->spool.quarantine = w;
+}
+
+/* Adds to the map counts of a window's chunks. */
+static void gmlk_window_count(gmlk_arena *a, const gmlk_window *w, int by) {
+  uint32_t i, slot;
+  for (i = 0; i < w->span_count; i++) {
+    uint32_t first = gmlk_slot_of(a, w->spans[i].at);
+    for (slot = first; slot < first + gmlk_span_chunks(a, &w->spans[i]); slot++)
+      a->chunks[slot].map_count += (uint32_t)by;
+  }
+}
+
+/* Takes an idle window out of every list. */
+static void gmlk_window_kill(gmlake *l, gmlk_arena *a, gmlk_window *w, gmlk_window **dying) {
+  gmlk_window_unset_idle(&a->spool, w);
+  gmlk_window_leave(l, a, w);
+  w->bucket_next = *dying;
+  *dying = w;
+}
+
+/* Unmaps killed windows, the books unlocked meanwhile; what cannot be unmapped is
+   quarantined. */
+static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *dying) {
+  gmlk_drive drive;
+  gmlk_window *w;
+  if (!dying) return GMLAKE_OK;
+  gmlk_books_unlock(l);
+  (void)gmlk_drive_begin(&drive, &l->driver);
+  for (w = dying; w; w = w->bucket_next) {
+    uint64_t at = a->spool.base + (uint64_t)w->va->at * a->chunk_bytes;
+    w->blocker = NULL;
+    if (!drive.is_relaxed || gmlk_drive_unmap(&drive, at, w->chunk_count * a->chunk_bytes))
+      w->blocker = w->va; /* still mapped */
+  }
+  gmlk_drive_end(&drive);
+  gmlk_books_lock(l);
+  while (dying) {
+    w = dying;
+    dying = w->bucket_next;
+    if (w->blocker) {
+      gmlk_window_quarantine(l, a, w);
+      continue;
+    }
+    l->stats.stitch_evict_count++;
+    gmlk_window_count(a, w, -1);
+    gmlk_window_discard(l, a, w);
+  }
+  return gmlk_drive_book(l, &drive);
+}
+
+/* StitchFree: drops the windows that were used longest ago and whose work is complete, until at
+   most keep_bytes are mapped. Never waits; at most 64 a call. */
+static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t keep_bytes) {
+  gmlk_window *w = a->spool.oldest, *dying = NULL;
+  size_t bytes = a->spool.bytes;
+  unsigned left = 64;
+  while (w && left && bytes > keep_bytes) {
+    gmlk_window *newer = w->newer;
+    if (gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket)) {
+      gmlk_window_kill(l, a, w, &dying);
+      bytes -= w->chunk_count * a->chunk_bytes;
+      left--;
+    }
+    w = newer;
+  }
+  return gmlk_windows_unmap(l, a, dying);
+}
+
+/* Past the threshold: down to the low-water mark, three quarters of it. */
+static void gmlk_evict_if_due(gmlake *l, gmlk_arena *a) {
+  size_t max = l->desc.stitched_bytes_max;
+  if (a->spool.bytes <= max) return;
+  (void)gmlk_refresh(l, 1);
+  (void)gmlk_evict(l, a, max / 4 * 3);
+}
+
+/* Maps a window's chunks; undoes what it did on an error. *out_stuck: that failed too. */
+static gmlake_result gmlk_window_map(gmlk_drive *drive, const gmlk_arena *a, const gmlk_window *w,
+                                     int *out_stuck) {
+  uint64_t at = a->spool.base + (uint64_t)w->va->at * a->chunk_bytes;
+  size_t mapped = 0;
+  uint32_t i, slot;
+  gmlake_result result = drive->result;
+  for (i = 0; i < w->span_count && !result; i++) {
+    uint32_t first = gmlk_slot_of(a, w->spans[i].at);
+    for (slot = first; slot < first + gmlk_span_chunks(a, &w->spans[i]) && !result; slot++) {
+      result = gmlk_drive_map(drive, at + mapped, a->chunk_bytes, a->chunks[slot].handle);
+      if (!result) mapped += a->chunk_bytes;
+    }
+  }
+  if (!result) result = gmlk_drive_set_access(drive, at, mapped);
+  *out_stuck = result && mapped && gmlk_drive_unmap(drive, at, mapped);
+  return result;
+}
+
+/* Host memory and address space for a window as planned, or NULL. */
+static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_plan *plan) {
+  size_t bytes = gmlk_window_record_bytes(plan->span_count);
+  gmlk_window *w;
+  if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)plan->span_count + 1) ||
+      !gmlk_spool_reserve(&a->spool, &l->host))
+    return NULL;
+  w = (gmlk_window *)gmlk_host_alloc(&l->host, bytes);
+  if (!w) return NULL;
+  w->spans = (gmlk_span *)(void *)(w + 1);
+  memcpy(w->spans, a->spans, plan->span_count * sizeof(gmlk_span));
+  w->span_count = plan->span_count;
+  w->chunk_count = plan->chunk_count;
+  w->va = gmlk_va_take(&a->spool, &l->records, plan->chunk_count);
+  if (w->va) return w;
+  gmlk_host_free(&l->host, w, bytes);
+  return NULL;
+}
+
+/* Gives up a window that could not be mapped. */
+static void gmlk_window_abandon(gmlake *l, gmlk_arena *a, gmlk_window *w, int is_stuck) {
+  gmlk_spans_unreserve(a, w->spans, w->span_count);
+  if (!is_stuck) {
+    gmlk_window_discard(l, a, w);
+    return;
+  }
+  gmlk_window_count(a, w, 1);
+  gmlk_window_quarantine(l, a, w);
+}
+
+/* Stitch: a window as planned in arena->spans. *out_block stays NULL on an error. */
+static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_taker taker,
+                                 const gmlk_plan *plan, gmlk_block **out_block) {
+  gmlk_arena *a = r->arena;
+  gmlk_window *w = gmlk_window_new(l, a, plan);
+  gmlk_drive drive;
+  gmlake_result result;
+  int is_stuck = 0;
+  if (!w) {
+    r->lacks_window_space = 1;
+    return GMLAKE_OK;
+  }
+  gmlk_spans_reserve(a, w->spans, w->span_count);
+  result = gmlk_wait_for_spans(l, taker, w->spans, w->span_count);
+  if (result) {
+    gmlk_window_abandon(l, a, w, 0);
+    return result;
+  }
+  gmlk_books_unlock(l);
+  (void)gmlk_drive_begin(&drive, &l->driver);
+  result = gmlk_window_map(&drive, a, w, &is_stuck);
+  gmlk_drive_end(&drive);
+  gmlk_books_lock(l);
+  if (gmlk_drive_book(l, &drive)) {
+    gmlk_window_abandon(l, a, w, is_stuck);
+    return result;
+  }
+  w->self.arena = a->number;
+  w->self.grains = r->grains;
+  w->address = a->spool.base + (uint64_t)w->va->at * a->chunk_bytes +
+               gmlk_to_bytes(w->spans[0].at & (gmlk_chunk_grains(a) - 1));
+  gmlk_window_enter(l, a, w);
+  gmlk_window_count(a, w, 1);
+  l->stats.stitch_count++;
+  *out_block = gmlk_grant(l, r, gmlk_window_own(a, w), 3);
+  gmlk_evict_if_due(l, a);
+  return GMLAKE_OK;
+}
+/* ---- >>grow ---------------------------------------------------------------------------------
+   Alloc, the paper's: the only way that physical memory grows; and trim, the only way that it
+   shrinks before the end. pre: the caller holds `driving`. A chunk whose undoing fails is
+   quarantined: its slot stays taken, or its handle is kept to be released at the end.
+   Costs: the driver's, a chunk at a time. Fail: host memory, the driver, limits. */
+
+/* Creates and maps the chunks of a->slots[0, count); *out_made are mapped. */
+static gmlake_result gmlk_chunks_make(gmlk_drive *drive, gmlk_arena *a, uint32_t count,
+                                      uint32_t *out_made) {
+  gmlake_result result = drive->result;
+  uint32_t i, first = 0;
+  for (i = 0; i < count && !result; i++) {
+    uint64_t handle = 0, at = gmlk_home(a, gmlk_slot_at(a, a->slots[i]));
+    result = gmlk_drive_create(drive, a->chunk_bytes, &handle);
+    if (result) break;
+    a->chunks[a->slots[i]].handle = handle;
+    result = gmlk_drive_map(drive, at, a->chunk_bytes, handle);
+    if (result) break;
+    *out_made = i + 1;
+  }
+  for (i = 1; i <= count && !result; i++) { /* one call for slots side by side */
+    if (i < count && a->slots[i] == a->slots[i - 1] + 1) continue;
+    result = gmlk_drive_set_access(drive, gmlk_home(a, gmlk_slot_at(a, a->slots[first])),
+                                   (size_t)(i - first) * a->chunk_bytes);
+    first = i;
+  }
+  return result;
+}
+
+/* Undoes chunks_make in reverse. A chunk that cannot be unmapped keeps its handle; one that
+   cannot be released is marked. */
+static void gmlk_chunks_unmake(gmlk_drive *drive, gmlk_arena *a, uint32_t count, uint32_t made) {
+  uint32_t i = count;
+  while (i--) {
+    gmlk_chunk *chunk = &a->chunks[a->slots[i]];
+    chunk->mark = 0;
+    if (!chunk->handle) continue;
+    if (i < made && gmlk_drive_unmap(drive, gmlk_home(a, gmlk_slot_at(a, a->slots[i])),
+                                     a->chunk_bytes))
+      continue;
+    chunk->mark = 1;
+    if (!gmlk_drive_release(drive, chunk->handle)) chunk->handle = 0;
+  }
+}
+
+/* A handle that the driver would not release: kept for the end, counted as held. pre: one record
+   reserved. */
+static void gmlk_handle_keep(gmlake *l, gmlk_arena *a, uint64_t handle) {
+  gmlk_block *record = gmlk_records_take(&l->records);
+  memset(record, 0, sizeof(*record));
+  record->ticket = handle;
+  record->grains = (uint32_t)(a->chunk_bytes / GMLK_GRAIN);
+  record->next = l->kept_handles;
+  l->kept_handles = record;
+  l->stats.quarantined_bytes += a->chunk_bytes;
+}
+
+static void gmlk_reserved_add(gmlake *l, size_t bytes) {
+  l->stats.reserved_bytes += bytes;
+  l->stats.chunk_count++;
+  gmlk_peak(&l->stats.reserved_bytes_peak, l->stats.reserved_bytes);
+}
+
+/* After a failed growth: what could not be undone. */
+static void gmlk_growth_quarantine(gmlake *l, gmlk_arena *a, uint32_t count) {
+  uint32_t i;
+  for (i = 0; i < count; i++) {
+    uint32_t slot = a->slots[i];
+    gmlk_block *b;
+    if (!a->chunks[slot].handle) continue;
+    gmlk_reserved_add(l, a->chunk_bytes);
+    if (a->chunks[slot].mark) {
+      gmlk_handle_keep(l, a, a->chunks[slot].handle);
+      a->chunks[slot].handle = 0;
+      continue;
+    }
+    l->stats.quarantined_bytes += a->chunk_bytes;
+    gmlk_arena_extend(a, slot + 1);
+    gmlk_arena_back(a, slot, 1);
+    b = gmlk_reserve_range(a, gmlk_locate(a, gmlk_slot_at(a, slot)), gmlk_slot_at(a, slot),
+                           gmlk_chunk_grains(a));
+    b->state = GMLK_QUARANTINED;
+  }
+}
+
+static void gmlk_growth_commit(gmlake *l, gmlk_arena *a, uint32_t count) {
+  uint32_t i, first = 0;
+  gmlk_arena_extend(a, a->slots[count - 1] + 1);
+  for (i = 1; i <= count; i++) {
+    gmlk_reserved_add(l, a->chunk_bytes);
+    if (i < count && a->slots[i] == a->slots[i - 1] + 1) continue;
+    gmlk_arena_back(a, a->slots[first], i - first);
+    first = i;
+  }
+}
+
+/* Whether limits allow so many more chunks; the driver is asked only where it must be. */
+static gmlake_result gmlk_growth_allowed(gmlake *l, const gmlk_arena *a, uint32_t count) {
+  size_t bytes = (size_t)count * a->chunk_bytes, pool = a->backed_count * a->chunk_bytes, after;
+  size_t free_bytes = 0, total_bytes = 0;
+  gmlk_drive drive;
+  gmlake_result result;
+  if (l->desc.limit_bytes && (!gmlk_size_add(l->stats.reserved_bytes, bytes, &after) ||
+                              after > l->desc.limit_bytes))
+    return GMLAKE_ERROR_LIMIT_REACHED;
+  if (a->limit_bytes && pool + bytes > a->limit_bytes) return GMLAKE_ERROR_LIMIT_REACHED;
+  if (!l->desc.driver_free_bytes_min) return GMLAKE_OK;
+  if (!gmlk_drive_begin(&drive, &l->driver))
+    (void)gmlk_drive_memory_info(&drive, &free_bytes, &total_bytes);
+  gmlk_drive_end(&drive);
+  result = gmlk_drive_book(l, &drive);
+  if (result) return result;
+  return bytes > free_bytes || free_bytes - bytes < l->desc.driver_free_bytes_min
+             ? GMLAKE_ERROR_LIMIT_REACHED
+             : GMLAKE_OK;
+}
+
+/* S4's Alloc: memory for the request, contiguous or the shortfall of a window. */
+static gmlake_result gmlk_grow(gmlake *l, gmlk_request *r, uint32_t shortfall) {
+  gmlk_arena *a = r->arena;
+  uint64_t slots = (uint64_t)a->slot_count + gmlk_chunks_for(a, r->grains);
+  gmlk_growth growth;
+  gmlk_records held;
+  gmlk_drive drive;
+  gmlake_result result;
+  uint32_t made = 0;
+  if (slots > a->slot_limit) slots = a->slot_limit;
+  if (!gmlk_arena_reserve_slots(a, (size_t)slots)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  gmlk_plan_growth(a, r->taker.stream, r->grains, r->align, shortfall, &growth);
+  if (!growth.count) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* no address space */
+  result = gmlk_growth_allowed(l, a, growth.count);
+  if (result) return result;
+  if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)growth.count + 6))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  gmlk_records_hold(&l->records, &held, 2 * (size_t)growth.count + 6);
+  gmlk_books_unlock(l);
+  (void)gmlk_drive_begin(&drive, &l->driver);
+  result = gmlk_chunks_make(&drive, a, growth.count, &made);
+  if (result) gmlk_chunks_unmake(&drive, a, growth.count, made);
+  gmlk_drive_end(&drive);
+  gmlk_books_lock(l);
+  gmlk_records_return(&l->records, &held);
+  if (gmlk_drive_book(l, &drive)) {
+    gmlk_growth_quarantine(l, a, growth.count);
+    return drive.result;
+  }
+  gmlk_growth_commit(l, a, growth.count);
+  return GMLAKE_OK;
+}
+
+/* ---- trim ---- */
+
+#define GMLK_TRIM_BATCH 64u
+
+/* Applies to the slots under a window: marks them, or tells whether one is marked. */
+static int gmlk_window_marks(gmlk_arena *a, const gmlk_window *w, int clear) {
+  uint32_t i, slot;
+  for (i = 0; i < w->span_count; i++) {
+    uint32_t first = gmlk_slot_of(a, w->spans[i].at);
+    for (slot = first; slot < first + gmlk_span_chunks(a, &w->spans[i]); slot++) {
+      if (clear) a->chunks[slot].mark = 0;
+      if (a->chunks[slot].mark) return 1;
+    }
+  }
+  return 0;
+}
+
+/* Chooses chunks to return, the highest first: wholly free and clean, and under no window whose
+   work is pending. Marks them, lists them in a->slots and kills their windows. */
+static uint32_t gmlk_trim_choose(gmlake *l, gmlk_arena *a, uint32_t *from_slot, size_t max_bytes,
+                                 gmlk_window **dying) {
+  uint32_t slot = *from_slot, count = 0, kept = 0, i;
+  uint32_t limit = (uint32_t)gmlk_min(GMLK_TRIM_BATCH, max_bytes / a->chunk_bytes);
+  gmlk_window *w, *newer;
+  while (slot && count < limit) {
+    const gmlk_block *b = a->chunks[--slot].first;
+    a->chunks[slot].mark = 0;
+    if (!gmlk_is_clean(b) || gmlk_block_end(b) < gmlk_slot_at(a, slot + 1)) continue;
+    a->chunks[slot].mark = 1;
+    a->slots[count++] = slot;
+  }
+  *from_slot = slot;
+  for (w = a->spool.quarantine; w; w = w->bucket_next) (void)gmlk_window_marks(a, w, 1);
+  for (w = a->spool.oldest; w; w = w->newer)
+    if (!gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket))
+      (void)gmlk_window_marks(a, w, 1);
+  for (w = a->spool.oldest; w; w = newer) {
+    newer = w->newer;
+    if (gmlk_window_marks(a, w, 0)) gmlk_window_kill(l, a, w, dying);
+  }
+  for (i = 0; i < count; i++)
+    if (a->chunks[a->slots[i]].mark) a->slots[kept++] = a->slots[i];
+  return kept;
+}
+
+/* Enters what became of the chosen chunks: mark 0 still mapped, 1 unmapped, 2 released. */
+static size_t gmlk_trim_commit(gmlake *l, gmlk_arena *a, uint32_t count) {
+  size_t released = 0;
+  uint32_t i;
+  for (i = 0; i < count; i++) {
+    gmlk_chunk *chunk = &a->chunks[a->slots[i]];
+    if (!chunk->mark) {
+      gmlk_unreserve_range(a, chunk->first, gmlk_chunk_grains(a));
+      continue;
+    }
+    if (chunk->mark == 1) gmlk_handle_keep(l, a, chunk->handle);
+    if (chunk->mark == 2) {
+      released += a->chunk_bytes;
+      l->stats.reserved_bytes -= a->chunk_bytes;
+      l->stats.chunk_count--;
+    }
+    chunk->handle = 0;
+    gmlk_arena_unback(a, chunk->first);
+  }
+  return released;
+}
+
+/* Returns a batch of chunks of an arena, looking below *from_slot. */
+static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_slot,
+                                     size_t max_bytes, size_t *released) {
+  gmlk_window *dying = NULL;
+  gmlk_records held;
+  gmlk_drive drive;
+  gmlake_result result;
+  uint32_t count, i;
+  if (!gmlk_records_reserve(&l->records, &l->host, 3 * GMLK_TRIM_BATCH))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  count = gmlk_trim_choose(l, a, from_slot, max_bytes, &dying);
+  for (i = 0; i < count; i++)
+    (void)gmlk_reserve_range(a, a->chunks[a->slots[i]].first, gmlk_slot_at(a, a->slots[i]),
+                             gmlk_chunk_grains(a));
+  gmlk_records_hold(&l->records, &held, count);
+  result = gmlk_windows_unmap(l, a, dying);
+  gmlk_books_unlock(l);
+  (void)gmlk_drive_begin(&drive, &l->driver);
+  for (i = 0; i < count; i++) {
+    gmlk_chunk *chunk = &a->chunks[a->slots[i]];
+    uint64_t at = gmlk_home(a, gmlk_slot_at(a, a->slots[i]));
+    chunk->mark = 0;
+    if (result || chunk->map_count || !drive.is_relaxed) continue;
+    if (gmlk_drive_unmap(&drive, at, a->chunk_bytes)) continue;
+    chunk->mark = gmlk_drive_release(&drive, chunk->handle) ? 1 : 2;
+  }
+  gmlk_drive_end(&drive);
+  gmlk_books_lock(l);
+  gmlk_records_return(&l->records, &held);
+  *released += gmlk_trim_commit(l, a, count);
+  if (gmlk_drive_book(l, &drive)) return drive.result;
+  return result;
+}
+
+/* Returns what is free and complete, in every arena, until at most keep_bytes are held. */
+static gmlake_result gmlk_trim(gmlake *l, size_t keep_bytes, size_t *released) {
+  gmlake_result result = gmlk_refresh(l, 1);
+  size_t i;
+  for (i = l->arena_count; i-- && !result;) {
+    gmlk_arena *a = l->arenas[i];
+    uint32_t slot = a ? a->slot_count : 0;
+    while (slot && !result && l->stats.reserved_bytes > keep_bytes &&
+           l->stats.reserved_bytes - keep_bytes >= a->chunk_bytes) {
+      result = gmlk_trim_batch(l, a, &slot, l->stats.reserved_bytes - keep_bytes, released);
+      if (slot > a->slot_count) slot = a->slot_count;
+    }
+  }
+  return result;
+}
+/* ---- >>ladder -------------------------------------------------------------------------------
+   Serves a request: the states S1 to S3 from what the lake holds, then the out-of-memory ladder,
+   rung by rung. A rung answers OK with *out_block NULL where it has nothing to offer, so that
+   the next one is tried; a fatal error ends the climb. pre, from gmlk_climb on: the caller
+   holds `driving`. */
+
+/* S1 and S2 without any driver call: an exact pBlock, an exact window, the best larger pBlock.
+   pre: two records reserved. */
+static gmlk_block *gmlk_fast(gmlake *l, const gmlk_request *r) {
+  gmlk_arena *a = r->arena;
+  uint32_t at = 0, hole = 0;
+  gmlk_block *b = gmlk_best_fit(a, r->taker.stream, r->grains, r->align, &at, &hole);
+  if ((!b || hole != r->grains) && r->may_stitch && a->spool.oldest) {
+    gmlk_block *window = gmlk_reuse(l, r, r->taker);
+    if (window) return window;
+  }
+  if (!b) return NULL;
+  b = gmlk_reserve_range(a, b, at, r->grains);
+  b = gmlk_own(a, b, r->grains, GMLK_LIVE);
+  if (hole != r->grains) l->stats.split_count++;
+  return gmlk_grant(l, r, b, hole == r->grains ? 1 : 2);
+}
+
+/* S3: a window as the planner finds it; notes the shortfall where it finds none. */
+static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_taker taker,
+                                     gmlk_block **out_block) {
+  gmlk_plan plan;
+  r->shortfall = 0;
+  if (!r->may_stitch || r->lacks_window_space) return GMLAKE_OK;
+  if (gmlk_plan_window(r->arena, &l->streams, taker, r->grains, r->align, gmlk_is_whole(r), &plan))
+    return gmlk_stitch(l, r, taker, &plan, out_block);
+  r->shortfall = plan.shortfall;
+  return GMLAKE_OK;
+}
+
+static gmlake_result gmlk_try_fast(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  *out_block = gmlk_fast(l, r);
+  return GMLAKE_OK;
+}
+
+/* What has completed meanwhile, other streams' memory too. */
+static gmlake_result gmlk_rung_completed(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  gmlake_result result = gmlk_refresh(l, 0);
+  return result ? result : gmlk_try_fast(l, r, out_block);
+}
+
+static gmlake_result gmlk_rung_stitch(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  return gmlk_try_stitch(l, r, r->taker, out_block);
+}
+
+/* The best hole in another stream's memory, behind a wait on the device. */
+static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_request *r, gmlk_taker taker) {
+  gmlk_arena *a = r->arena;
+  gmlk_block *best = NULL;
+  gmlk_span span;
+  uint32_t best_hole = 0, hole, at;
+  size_t i;
+  memset(&span, 0, sizeof(span));
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count && i < a->pool_capacity; i++) {
+    gmlk_block *b = a->pools[i] ? gmlk_best_fit(a, (unsigned)i, r->grains, r->align, &at, &hole)
+                                : NULL;
+    if (!b || (best && hole >= best_hole) || !gmlk_may_take(&l->streams, taker, b)) continue;
+    best = b;
+    best_hole = hole;
+    span.at = at;
+  }
+  if (!best) return NULL;
+  span.grains = r->grains;
+  span.block = gmlk_reserve_range(a, best, span.at, r->grains);
+  if (gmlk_wait_for_spans(l, taker, &span, 1)) {
+    gmlk_unreserve_range(a, span.block, r->grains);
+    return NULL;
+  }
+  if (best_hole != r->grains) l->stats.split_count++;
+  return gmlk_grant(l, r, gmlk_own(a, span.block, r->grains, GMLK_LIVE),
+                    best_hole == r->grains ? 1 : 2);
+}
+
+/* Other streams' memory behind a wait on the device: window, hole, stitch. */
+static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  gmlk_taker taker = r->taker;
+  uint32_t shortfall = r->shortfall;
+  gmlake_result result;
+  if (r->is_capture || !r->stream || l->streams.live_count < 2) return GMLAKE_OK;
+  taker.may_wait = 1;
+  if (r->may_stitch && (*out_block = gmlk_reuse(l, r, taker)) != NULL) return GMLAKE_OK;
+  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if ((*out_block = gmlk_borrow_hole(l, r, taker)) != NULL) return GMLAKE_OK;
+  result = gmlk_try_stitch(l, r, taker, out_block);
+  r->shortfall = shortfall;
+  return result;
+}
+
+/* Creates the shortfall and stitches, or a contiguous range where that takes no more. */
+static gmlake_result gmlk_rung_grow(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  unsigned tries;
+  if (r->flags & GMLAKE_NO_GROW) return GMLAKE_OK;
+  for (tries = 0; tries < 8; tries++) { /* the plan may turn out to need one more chunk */
+    gmlake_result result = gmlk_grow(l, r, r->shortfall);
+    if (result) return result;
+    r->has_grown = 1;
+    result = gmlk_try_fast(l, r, out_block);
+    if (!result && !*out_block) result = gmlk_try_stitch(l, r, r->taker, out_block);
+    if (result || *out_block) return result;
+  }
+  return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+}
+
+/* Waits on the host for all work queued so far on one stream. */
+static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream) {
+  const gmlake_backend *b = l->driver.backend;
+  gmlk_stream *s = l->streams.items[stream];
+  gmlk_fence fence;
+  gmlk_drive drive;
+  gmlake_result result;
+  int code = 0;
+  if (!s->is_used || s->is_capture || (!s->fence_count && !s->is_dirty)) return GMLAKE_OK;
+  if (!gmlk_drive_begin(&drive, &l->driver))
+    gmlk_stream_fence(&l->streams, &l->host, &drive, stream);
+  gmlk_drive_end(&drive);
+  result = gmlk_drive_book(l, &drive);
+  if (result || !s->fence_count) return result;
+  fence = s->fences[(s->fence_head + --s->fence_count) % GMLK_FENCES];
+  gmlk_books_unlock(l);
+  result = gmlk_drive_begin(&drive, &l->driver);
+  if (!result) {
+    result = b->event_wait(b->user, fence.event, &code);
+    (void)gmlk_drive_called(&drive, result, code, "event_wait");
+  }
+  gmlk_drive_end(&drive);
+  gmlk_books_lock(l);
+  l->stats.host_wait_count++;
+  if (!result && fence.epoch > s->done) s->done = fence.epoch;
+  if (result && !gmlk_stream_covering(s, fence.epoch) && s->fence_count < GMLK_FENCES)
+    s->fences[(s->fence_head + s->fence_count++) % GMLK_FENCES] = fence;
+  else
+    gmlk_event_give(&l->streams, fence.event);
+  return gmlk_drive_book(l, &drive);
+}
+
+static gmlake_result gmlk_wait_for_all(gmlake *l) {
+  gmlake_result result = GMLAKE_OK;
+  size_t i;
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count && !result; i++)
+    result = gmlk_wait_for_stream(l, (unsigned)i);
+  return result ? result : gmlk_refresh(l, 1);
+}
+
+/* Waits on the host for memory that other streams' work, or pending frees, hold back. */
+static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  gmlake_result result;
+  if (l->streams.live_count < 2 && r->stream && !l->pending) return GMLAKE_OK;
+  result = gmlk_wait_for_all(l);
+  if (!result) result = gmlk_try_fast(l, r, out_block);
+  if (!result && !*out_block) result = gmlk_try_stitch(l, r, r->taker, out_block);
+  return result;
+}
+
+/* Whether giving memory back could help: it lies in other arenas, or the request cannot be
+   stitched from where it lies. */
+static int gmlk_can_reclaim(const gmlake *l, const gmlk_request *r) {
+  size_t i;
+  if (!r->may_stitch || r->lacks_window_space) return 1;
+  for (i = 0; i < l->arena_count; i++)
+    if (l->arenas[i] && l->arenas[i] != r->arena && l->arenas[i]->free_grains) return 1;
+  return 0;
+}
+
+/* Drops idle windows, returns free chunks to the driver and creates what is missing. */
+static gmlake_result gmlk_rung_reclaim(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  gmlake_result result;
+  size_t released = 0, windows;
+  if ((r->flags & GMLAKE_NO_GROW) || !gmlk_can_reclaim(l, r)) return GMLAKE_OK;
+  result = gmlk_wait_for_all(l);
+  do {
+    windows = r->arena->spool.count;
+    if (!result) result = gmlk_evict(l, r->arena, 0);
+  } while (!result && r->arena->spool.count < windows);
+  r->lacks_window_space = 0;
+  if (!result) result = gmlk_try_stitch(l, r, r->taker, out_block);
+  if (!result && !*out_block) result = gmlk_trim(l, 0, &released);
+  if (!result && !*out_block) result = gmlk_try_stitch(l, r, r->taker, out_block);
+  if (result || *out_block) return result;
+  return gmlk_rung_grow(l, r, out_block);
+}
+
+typedef gmlake_result (*gmlk_rung)(gmlake *l, gmlk_request *r, gmlk_block **out_block);
+
+/* S5: the report of a request that could not be served. */
+static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_result result) {
+  gmlk_arena *a = r->arena;
+  gmlake_error_info info;
+  gmlk_supply supply;
+  gmlk_drive drive;
+  gmlk_block *b;
+  size_t total = 0;
+  memset(&info, 0, sizeof(info));
+  for (b = a->head.next; b != &a->tail; b = b->next) {
+    if (gmlk_is_open(b, r->taker.stream))
+      info.free_bytes += gmlk_to_bytes(b->grains);
+    else if (b->state == GMLK_FREE || b->state == GMLK_PENDING)
+      info.pending_bytes += gmlk_to_bytes(b->grains);
+  }
+  gmlk_supply_find(a, &l->streams, r->taker, r->grains, r->align, &supply);
+  info.stitchable_bytes = gmlk_to_bytes((supply.whole_chunks << a->chunk_log) +
+                                        supply.tail_grains + supply.tip_grains);
+  if (!gmlk_drive_begin(&drive, &l->driver))
+    (void)gmlk_drive_memory_info(&drive, &info.driver_free_bytes, &total);
+  gmlk_drive_end(&drive);
+  if (gmlk_drive_book(l, &drive) && gmlk_is_fatal(drive.result)) return drive.result;
+  info.result = result;
+  info.call = "gmlake_alloc";
+  info.asked_bytes = r->bytes;
+  info.live_bytes = l->stats.active_bytes;
+  info.reserved_bytes = l->stats.reserved_bytes;
+  info.limit_bytes = l->desc.limit_bytes;
+  (void)snprintf(info.text, sizeof(info.text), "%s",
+                 result == GMLAKE_ERROR_LIMIT_REACHED ? "the limit leaves no room for the request"
+                                                      : "no rung of the ladder had the memory");
+  l->error = info;
+  return result;
+}
+
+/* Everything that may need the driver. */
+static gmlake_result gmlk_climb(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  gmlk_rung rungs[6] = {gmlk_rung_completed, gmlk_rung_stitch, gmlk_rung_grow,
+                        gmlk_rung_borrow,    gmlk_rung_wait,   gmlk_rung_reclaim};
+  gmlake_result result, memory = GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  size_t i;
+  if (l->desc.cross_stream == GMLAKE_WAIT_FIRST) {
+    rungs[2] = gmlk_rung_borrow;
+    rungs[3] = gmlk_rung_grow;
+  }
+  for (i = 0; i < sizeof(rungs) / sizeof(rungs[0]); i++) {
+    result = rungs[i](l, r, out_block);
+    if (*out_block) return GMLAKE_OK;
+    if (gmlk_is_fatal(result)) return result;
+    if (result == GMLAKE_ERROR_LIMIT_REACHED) memory = result;
+    if (result && result != GMLAKE_ERROR_LIMIT_REACHED &&
+        result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY)
+      r->error = result;
+  }
+  if (r->error == GMLAKE_ERROR_INVALID_ARGUMENT) return GMLAKE_ERROR_DRIVER;
+  if (r->error) return r->error;
+  return gmlk_report_oom(l, r, memory);
+}
+/* ---- >>check --------------------------------------------------------------------------------
+   Recomputes what the other sections keep, and names the first invariant that does not hold.
+   Changes nothing. O(everything). */
+
+typedef struct gmlk_checker {
+  const gmlake *l;
+  const char *broken; /* the first invariant found broken */
+  size_t requested, active, live, pending;
+} gmlk_checker;
+
+static void gmlk_expect(gmlk_checker *c, int holds, const char *invariant) {
+  if (!holds && !c->broken) c->broken = invariant;
+}
+
+static void gmlk_check_tree(gmlk_checker *c, const gmlk_block *b, unsigned bin, size_t *count,
+                            uint64_t *grains) {
+  const gmlk_block *left, *right;
+  if (!b || c->broken) return;
+  left = b->as.tree.left;
+  right = b->as.tree.right;
+  gmlk_expect(c, b->hole && gmlk_bin_of(b->hole) == bin, "H1: a block stands in a wrong bin");
+  gmlk_expect(c, b->state == GMLK_FREE, "A3: a block in a pool is not free");
+  gmlk_expect(c, !left || (gmlk_hole_less(left, b) && gmlk_priority(left) <= gmlk_priority(b)),
+              "H3: a tree is out of order");
+  gmlk_expect(c, !right || (gmlk_hole_less(b, right) && gmlk_priority(right) <= gmlk_priority(b)),
+              "H3: a tree is out of order");
+  if (++*count > c->l->host.bytes) return; /* a cycle: the count below tells */
+  *grains += b->hole;
+  gmlk_check_tree(c, left, bin, count, grains);
+  gmlk_check_tree(c, right, bin, count, grains);
+}
+
+static void gmlk_check_holes(gmlk_checker *c, const gmlk_holes *holes) {
+  size_t count = 0;
+  uint64_t grains = 0;
+  unsigned bin;
+  for (bin = 0; bin < GMLK_BINS; bin++) {
+    int bit = (int)(holes->bits[bin / 64u] >> (bin % 64u) & 1u);
+    gmlk_expect(c, bit == (holes->roots[bin] != NULL), "H2: a bin and its bit differ");
+    gmlk_check_tree(c, holes->roots[bin], bin, &count, &grains);
+  }
+  gmlk_expect(c, count == holes->count && grains == holes->grains, "H4: a pool's totals are off");
+}
+
+/* The hole that a free block should stand in its pool with. */
+static uint32_t gmlk_check_hole(const gmlk_block *b) {
+  const gmlk_block *at;
+  uint32_t grains = 0;
+  if (b->stream == GMLK_CLEAN) return b->grains;
+  if (b->stream == GMLK_PINNED) return 0;
+  for (at = b->prev; gmlk_is_open(at, b->stream); at = at->prev) {
+    if (at->stream == b->stream) return 0;
+    grains += at->grains;
+  }
+  for (at = b; gmlk_is_open(at, b->stream); at = at->next) grains += at->grains;
+  return grains;
+}
+
+static void gmlk_check_live(gmlk_checker *c, const gmlk_block *b, uint64_t address) {
+  const gmlk_note *note = b->as.live.note;
+  if (b->state == GMLK_PENDING) {
+    c->pending += gmlk_to_bytes(b->grains);
+    gmlk_expect(c, note && note->block == b, "a pending block's note is not its own");
+    gmlk_expect(c, gmlk_index_get(&c->l->index, address) == NULL, "a pending block is indexed");
+    return;
+  }
+  c->live++;
+  c->active += gmlk_to_bytes(b->grains);
+  c->requested += gmlk_to_bytes(b->grains) - b->slack;
+  gmlk_expect(c, gmlk_index_get(&c->l->index, address) == b, "a live block is not indexed");
+}
+
+static void gmlk_check_block(gmlk_checker *c, const gmlk_arena *a, const gmlk_block *b) {
+  uint32_t slot, end = gmlk_slot_from(a, gmlk_block_end(b));
+  int backed = b->state != GMLK_UNBACKED;
+  gmlk_expect(c, b->grains && b->next->at == gmlk_block_end(b) && b->next->prev == b,
+              "A1: blocks do not tile the arena");
+  gmlk_expect(c, b->arena == a->number, "a block names another arena");
+  gmlk_expect(c, !gmlk_same_tag(b, b->next), "A2: neighbours of one tag are apart");
+  for (slot = gmlk_slot_from(a, b->at); slot < end && !c->broken; slot++) {
+    gmlk_expect(c, a->chunks[slot].first == b, "A4: a slot's first block is another");
+    gmlk_expect(c, (a->chunks[slot].handle != 0) == backed, "A5: a handle and a state differ");
+  }
+  if (b->state == GMLK_FREE) {
+    gmlk_expect(c, b->hole == gmlk_check_hole(b), "A3: a hole's size is off");
+    gmlk_expect(c, b->stream < GMLK_FIRST_STREAM || b->stream < c->l->streams.count,
+                "a tag names no stream");
+  }
+  if (b->state == GMLK_LIVE || b->state == GMLK_PENDING)
+    gmlk_check_live(c, b, gmlk_home(a, b->at));
+  gmlk_expect(c, b->state != GMLK_RESERVED && b->state != GMLK_UNUSED && b->state != GMLK_IDLE,
+              "a block is in a state that does not last");
+}
+
+static void gmlk_check_window(gmlk_checker *c, const gmlk_arena *a, const gmlk_window *w,
+                              int is_live) {
+  uint32_t i, grains = 0, chunks = 0, edge = gmlk_chunk_grains(a) - 1;
+  for (i = 0; i < w->span_count; i++) {
+    const gmlk_span *s = &w->spans[i];
+    grains += s->grains;
+    chunks += gmlk_span_chunks(a, s);
+    gmlk_expect(c, i == 0 || (s->at & edge) == 0, "W1: a piece begins inside a chunk");
+    gmlk_expect(c, i + 1 == w->span_count || ((s->at + s->grains) & edge) == 0,
+                "W1: a piece ends inside a chunk");
+    if (!is_live) continue;
+    gmlk_expect(c, s->block->state == GMLK_PIECE && s->block->as.live.window == w &&
+                       s->block->at == s->at && s->block->grains == s->grains,
+                "W4: a live window's piece is not its own");
+  }
+  gmlk_expect(c, grains == w->self.grains, "W3: a window's pieces do not add up");
+  gmlk_expect(c, chunks == w->chunk_count && w->va->grains == chunks,
+              "W2: a window's chunks do not match its address space");
+}
+
+/* Windows reach the checker by two ways: live ones by their pieces, idle ones by the list. */
+static void gmlk_check_spool(gmlk_checker *c, const gmlk_arena *a) {
+  const gmlk_block *b;
+  const gmlk_window *w, *older = NULL;
+  size_t count = 0, bytes = 0;
+  uint64_t mapped = 0, counted = 0;
+  uint32_t slot;
+  for (b = a->head.next; b != &a->tail && !c->broken; b = b->next) {
+    if (b->state != GMLK_PIECE) continue;
+    w = b->as.live.window;
+    gmlk_expect(c, w && (w->self.state == GMLK_LIVE || w->self.state == GMLK_PENDING),
+                "W4: a piece without a live window");
+    if (c->broken || w->spans[0].block != b) continue;
+    gmlk_check_window(c, a, w, 1);
+    gmlk_check_live(c, &w->self, w->address);
+    count++;
+    mapped += w->chunk_count;
+  }
+  for (w = a->spool.oldest; w && !c->broken; older = w, w = w->newer) {
+    const gmlk_window *found = *gmlk_bucket(&a->spool, w->self.grains);
+    while (found && found != w) found = found->bucket_next;
+    gmlk_expect(c, w->self.state == GMLK_IDLE && w->older == older && found == w,
+                "W5: an idle window is not where it should be");
+    gmlk_check_window(c, a, w, 0);
+    count++;
+    mapped += w->chunk_count;
+  }
+  bytes = (size_t)mapped * a->chunk_bytes;
+  gmlk_expect(c, c->broken || a->spool.newest == older, "W5: the list by age has a wrong end");
+  gmlk_expect(c, count == a->spool.count && bytes == a->spool.bytes,
+              "the windows' count or bytes are off");
+  for (w = a->spool.quarantine; w; w = w->bucket_next) mapped += w->chunk_count;
+  for (slot = 0; slot < a->slot_count; slot++) counted += a->chunks[slot].map_count;
+  gmlk_expect(c, counted == mapped, "W6: the chunks' mappings do not add up");
+  if (a->spool.va) gmlk_check_holes(c, a->spool.va);
+}
+
+static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
+  const gmlk_block *b;
+  uint64_t free_grains = 0;
+  size_t backed = 0, live = c->live, i;
+  const gmlk_note *note;
+  gmlk_expect(c, a->head.next == &a->tail || a->head.next->at == 0, "A1: the arena has no start");
+  gmlk_expect(c, a->chunks[a->slot_count].first == &a->tail &&
+                     a->tail.at == gmlk_slot_at(a, a->slot_count),
+              "A4: the arena's end is off");
+  for (b = a->head.next; b != &a->tail && !c->broken; b = b->next) {
+    gmlk_check_block(c, a, b);
+    if (b->state == GMLK_FREE) free_grains += b->grains;
+  }
+  for (i = 0; i < a->slot_count; i++) backed += a->chunks[i].handle != 0;
+  gmlk_expect(c, free_grains == a->free_grains && backed == a->backed_count,
+              "A6: the arena's totals are off");
+  for (i = 0; i < a->pool_capacity; i++)
+    if (a->pools[i]) gmlk_check_holes(c, a->pools[i]);
+  if (!c->broken) gmlk_check_spool(c, a);
+  for (note = c->l->pending; note; note = note->next) live -= note->block->arena == a->number;
+  gmlk_expect(c, c->broken || c->live - live == a->live_count, "the arena's live count is off");
+}
+
+static void gmlk_check_streams(gmlk_checker *c) {
+  size_t i;
+  for (i = GMLK_FIRST_STREAM; i < c->l->streams.count; i++) {
+    const gmlk_stream *s = c->l->streams.items[i];
+    uint64_t last = s->done;
+    unsigned n;
+    gmlk_expect(c, s->done < s->epoch, "S1: a stream's epochs are out of order");
+    for (n = 0; n < s->fence_count; n++) {
+      uint64_t epoch = s->fences[(s->fence_head + n) % GMLK_FENCES].epoch;
+      gmlk_expect(c, epoch < s->epoch && (n == 0 || epoch > last), "S2: fences out of order");
+      last = epoch;
+    }
+  }
+}
+
+/* NULL, or what is broken. pre: both locks are held. */
+static const char *gmlk_check(const gmlake *l) {
+  gmlk_checker c;
+  size_t i, reserved = 0;
+  const gmlk_block *kept;
+  memset(&c, 0, sizeof(c));
+  c.l = l;
+  for (i = 0; i < l->arena_count && !c.broken; i++) {
+    if (!l->arenas[i]) continue;
+    gmlk_check_arena(&c, l->arenas[i]);
+    reserved += l->arenas[i]->backed_count * l->arenas[i]->chunk_bytes;
+  }
+  for (kept = l->kept_handles; kept; kept = kept->next)
+    reserved += gmlk_to_bytes(kept->grains);
+  gmlk_check_streams(&c);
+  gmlk_expect(&c, c.live == l->index.count && c.live == l->stats.live_count,
+              "the index and the live blocks differ");
+  gmlk_expect(&c, c.requested == l->stats.requested_bytes && c.active == l->stats.active_bytes,
+              "the live bytes are off");
+  gmlk_expect(&c, c.pending == l->stats.pending_bytes, "the pending bytes are off");
+  gmlk_expect(&c, reserved == l->stats.reserved_bytes, "the reserved bytes are off");
+  gmlk_expect(&c, !l->desc.limit_bytes || reserved <= l->desc.limit_bytes ||
+                      l->stats.quarantined_bytes, "the limit is exceeded");
+  return c.broken;
+}
+#if defined(GMLAKE_BACKEND_MOCK)
+
+/* ---- >>backend_mock --------------------------------------------------------------------------
+   A device on the host. Owns handles (physical memory), reservations (address space), the cells
+   that say what is mapped where, events, and streams as queues of pending work.
+
+   Real memory (Linux): one sparse memory file; a handle is a range of it and a mapping is a
+   shared mmap of that range, so aliases alias. File offsets are never used twice: physical memory
+   is counted in bytes, the file has no fragmentation, and a dead handle's pages are given back by
+   punching a hole. Bookkeeping only: the same records over made-up addresses.
+
+   [M1] physical_bytes = sum of bytes of live handle slots <= capacity; a slot is live while it is
+        not released or still mapped.
+   [M2] A cell of a reservation is 0 (nothing mapped) or 1 + the slot of the handle mapped there,
+        with GMLK_MOCK_FIRST on the first granule of each mapping and on no other.
+   [M3] handle.mapping_count and reservation.mapping_count count the FIRST cells that name them.
+   [M4] Reservations are sorted by address and do not overlap.
+   [M5] queue.done <= queue.last, and the ring holds the work (done, last]. An event is complete
+        when its sequence <= done of its queue; sequences of a queue never start again, so an event
+        outlives the stream it was recorded on.
+   [M6] A wait names work queued before it: waits form no cycle, and settling always ends.
+
+   What the driver leaves undefined or lets pass is refused. Only calls that succeed are charged.
+   Streams of the mock are blocking ones towards captures (the legacy stream may not be used while
+   one is captured), yet their work runs independently of the legacy stream. Work pending on a
+   destroyed stream stays pending until the clock or an event_wait completes it. Any peer device
+   is believed to exist.
+
+   Cost: lookup of a handle or event O(1), of an address O(log reservations); map and unmap one
+   store a granule; reserve and unreserve O(reservations); events O(1) amortised; clock, finish
+   and event_wait O(streams) at least.
+   What can fail: host memory (nothing has changed then), the host's limit on the number of
+   mappings (OUT_OF_HOST_MEMORY), and all misuse (INVALID_ARGUMENT). */
+
+#if defined(__linux__)
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
+
+/* What a call costs in nanoseconds. Measured on an H200, driver 580. */
+#define GMLK_MOCK_NS_MEMORY_INFO 4000u
+#define GMLK_MOCK_NS_RESERVE 2000u
+#define GMLK_MOCK_NS_UNRESERVE 5000u
+#define GMLK_MOCK_NS_CREATE 7500u
+#define GMLK_MOCK_NS_CREATE_PER_MIB 7u /* beyond the first 512 */
+#define GMLK_MOCK_NS_RELEASE 8000u
+#define GMLK_MOCK_NS_RELEASE_PER_GIB 220000u
+#define GMLK_MOCK_NS_MAP 500u
+#define GMLK_MOCK_NS_UNMAP 13000u      /* a mapping */
+#define GMLK_MOCK_NS_SET_ACCESS 20000u /* a mapping */
+#define GMLK_MOCK_NS_EVENT_CREATE 150u
+#define GMLK_MOCK_NS_EVENT_DESTROY 100u
+#define GMLK_MOCK_NS_EVENT_RECORD 150u
+#define GMLK_MOCK_NS_EVENT_QUERY 100u
+#define GMLK_MOCK_NS_EVENT_WAIT 1000u
+#define GMLK_MOCK_NS_STREAM_WAIT 100u
+#define GMLK_MOCK_NS_CAPTURE_EXCHANGE 50u
+
+#define GMLK_MOCK_TIB ((uint64_t)1 << 40)
+#define GMLK_MOCK_RESERVED_MAX (100 * GMLK_MOCK_TIB) /* the driver refuses 120 */
+#define GMLK_MOCK_ADDRESS_MIN (16 * GMLK_MOCK_TIB)   /* made-up addresses */
+#define GMLK_MOCK_ADDRESS_MAX (256 * GMLK_MOCK_TIB)
+#define GMLK_MOCK_FILE_MAX ((uint64_t)1 << 62)
+#define GMLK_MOCK_LEAF 4096u /* cells a leaf */
+#define GMLK_MOCK_FIRST 0x80000000u
+#define GMLK_MOCK_SLOT_BITS 24
+#define GMLK_MOCK_SLOT_MASK (((uint64_t)1 << GMLK_MOCK_SLOT_BITS) - 1)
+#define GMLK_MOCK_STREAM_UNIT 64u /* streams are multiples: never NULL, 1, 2 or STREAM_NONE */
+
+/* The driver's numbers, where a result alone does not tell which. */
+#define GMLK_MOCK_CODE_INVALID_HANDLE 400
+#define GMLK_MOCK_CODE_CAPTURE_INVALIDATED 901
+#define GMLK_MOCK_CODE_CAPTURE_ISOLATION 905
+#define GMLK_MOCK_CODE_CAPTURE_IMPLICIT 906
+
+typedef struct gmlk_mock_slot { /* first member of what a gmlk_mock_table holds */
+  uint32_t index;
+  uint32_t generation; /* part of the value handed out, so that a stale one is refused */
+  uint32_t next_free;  /* [not live] index + 1 */
+  int live;
+} gmlk_mock_slot;
+
+typedef struct gmlk_mock_table {
+  void *items;
+  size_t item_bytes, count, capacity;
+  uint32_t free_slot; /* index + 1; last in, first out */
+} gmlk_mock_table;
+
+typedef struct gmlk_mock_handle {
+  gmlk_mock_slot slot;
+  int released;
+  size_t bytes, mapping_count;
+  uint64_t offset; /* in the memory file */
+} gmlk_mock_handle;
+
+typedef struct gmlk_mock_event {
+  gmlk_mock_slot slot;
+  size_t queue;
+  uint64_t sequence; /* 0: never recorded */
+} gmlk_mock_event;
+
+typedef struct gmlk_mock_stream {
+  gmlk_mock_slot slot; /* slot 0 is the legacy stream, with queue 0 */
+  size_t queue;
+} gmlk_mock_stream;
+
+typedef struct gmlk_mock_reservation {
+  uint64_t address;
+  size_t bytes, mapping_count, leaf_count;
+  uint32_t **leaves; /* of cells; NULL until something is mapped there */
+} gmlk_mock_reservation;
+
+typedef struct gmlk_mock_span { /* granules [first, end) of one reservation */
+  gmlk_mock_reservation *reservation;
+  size_t first, end;
+} gmlk_mock_span;
+
+typedef struct gmlk_mock_work { /* a recording, or a wait for another queue's work */
+  uint64_t due_ns;              /* [recording] */
+  int held;                     /* [recording] until the stream is finished */
+  size_t awaited_queue;         /* [wait] */
+  uint64_t awaited_sequence;    /* [wait]; 0: a recording */
+} gmlk_mock_work;
+
+typedef struct gmlk_mock_queue {
+  gmlk_mock_work *ring; /* the work of sequence s lies at s % capacity */
+  size_t capacity;      /* 0 or a power of two */
+  uint64_t done, last;
+  uint64_t forced;         /* recordings up to this one are done, whatever their hold and lag */
+  uint64_t wanted, cursor; /* of gmlk_mock_force */
+  uint64_t lag_ns;
+  uintptr_t capture_thread;
+  int held, capturing, spoilt;
+  int owned; /* by a stream; pending work outlives its stream in a queue without owner */
+} gmlk_mock_queue;
+
+typedef struct gmlk_mock_mode { /* of a thread that is not in capture mode 0 */
+  uintptr_t thread;
+  int mode;
+} gmlk_mock_mode;
+
+typedef struct gmlk_mock {
+  gmlake_backend backend;
+  GMLK_MUTEX mutex;
+  gmlake_mock_desc desc;
+  gmlake_mock_census census;
+  int file;               /* -1: bookkeeping only */
+  uint64_t file_end;      /* handles lie below */
+  gmlake_result injected; /* the running call is to fail with this */
+  int code;               /* of the running call; 0: the one that its result implies */
+  uint64_t fail_call;
+  gmlake_result fail_result;
+  int fail_persistent;
+  uint64_t now_ns; /* the stream clock */
+  size_t capture_count;
+  gmlk_mock_table handles, events, streams;
+  gmlk_mock_reservation *reservations;
+  size_t reservation_count, reservation_capacity;
+  gmlk_mock_queue *queues;
+  size_t queue_count, queue_capacity;
+  gmlk_mock_mode *modes;
+  size_t mode_count, mode_capacity;
+} gmlk_mock;
+
+/* Every entry of the table runs between enter and leave, under the lock, by GMLK_MOCK_RUN. */
+
+static int gmlk_mock_code(gmlake_result result) {
+  switch (result) {
+  case GMLAKE_OK:
+    return 0;
+  case GMLAKE_ERROR_INVALID_ARGUMENT:
+    return 1;
+  case GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY:
+    return 2;
+  case GMLAKE_ERROR_SHUTTING_DOWN:
+    return 4;
+  case GMLAKE_ERROR_DEVICE_LOST:
+    return 719;
+  case GMLAKE_ERROR_UNSUPPORTED:
+    return 801;
+  case GMLAKE_ERROR_CAPTURING:
+    return 900;
+  default:
+    return 999;
+  }
+}
+
+static gmlk_mock *gmlk_mock_lock(void *user) {
+  gmlk_mock *mock = (gmlk_mock *)user;
+  gmlk_mutex_lock(&mock->mutex);
+  return mock;
+}
+
+static gmlk_mock *gmlk_mock_enter(void *user) {
+  gmlk_mock *mock = gmlk_mock_lock(user);
+  uint64_t call = ++mock->census.call_count, fail = mock->fail_call;
+  int fails = fail && (call == fail || (call > fail && mock->fail_persistent));
+  mock->code = 0;
+  mock->injected = fails ? mock->fail_result : GMLAKE_OK;
+  return mock;
+}
+
+static gmlake_result gmlk_mock_leave(gmlk_mock *mock, gmlake_result result, int *out_code) {
+  if (result) mock->census.failed_count++;
+  *out_code = result && mock->code ? mock->code : gmlk_mock_code(result);
+  gmlk_mutex_unlock(&mock->mutex);
+  return result;
+}
+
+#define GMLK_MOCK_RUN(mock, call) \
+  gmlk_mock_leave(mock, (mock)->injected ? (mock)->injected : (call), out_code)
+
+static gmlake_result gmlk_mock_charge(gmlk_mock *mock, uint64_t cost_ns) {
+  mock->census.modelled_ns += cost_ns;
+  return GMLAKE_OK;
+}
+
+static gmlake_result gmlk_mock_refuse(gmlk_mock *mock, gmlake_result result, int code) {
+  mock->code = code;
+  return result;
+}
+
+/* Room for one item more: the array, moved if it was full, its new part zeroed; NULL: none. */
+static void *gmlk_mock_grow(void *items, size_t count, size_t *capacity, size_t item_bytes) {
+  size_t wanted = *capacity ? *capacity * 2 : 16;
+  char *grown;
+  if (count < *capacity) return items;
+  if (wanted > SIZE_MAX / 2 / item_bytes) return NULL;
+  grown = (char *)GMLAKE_MALLOC(wanted * item_bytes);
+  if (!grown) return NULL;
+  if (count) memcpy(grown, items, count * item_bytes);
+  memset(grown + count * item_bytes, 0, (wanted - count) * item_bytes);
+  GMLAKE_FREE(items);
+  *capacity = wanted;
+  return grown;
+}
+
+static void *gmlk_mock_at(const gmlk_mock_table *table, size_t index) {
+  return (char *)table->items + index * table->item_bytes;
+}
+
+static uint64_t gmlk_mock_value(const gmlk_mock_slot *slot) {
+  return (uint64_t)slot->generation << GMLK_MOCK_SLOT_BITS | (slot->index + 1u);
+}
+
+/* A live slot, zero but for its head; NULL: no host memory. */
+static void *gmlk_mock_take(gmlk_mock_table *table) {
+  size_t index = table->free_slot ? table->free_slot - 1 : table->count;
+  void *items = gmlk_mock_grow(table->items, index, &table->capacity, table->item_bytes);
+  gmlk_mock_slot *slot;
+  uint32_t generation;
+  if (!items || index == GMLK_MOCK_SLOT_MASK) return NULL;
+  table->items = items;
+  slot = (gmlk_mock_slot *)gmlk_mock_at(table, index);
+  if (table->free_slot)
+    table->free_slot = slot->next_free;
+  else
+    table->count++;
+  generation = slot->generation;
+  memset((void *)slot, 0, table->item_bytes);
+  slot->index = (uint32_t)index;
+  slot->generation = generation;
+  slot->live = 1;
+  return slot;
+}
+
+static void gmlk_mock_put(gmlk_mock_table *table, gmlk_mock_slot *slot) {
+  slot->generation++;
+  slot->live = 0;
+  slot->next_free = table->free_slot;
+  table->free_slot = slot->index + 1;
+}
+
+static void *gmlk_mock_find(const gmlk_mock_table *table, uint64_t value) {
+  uint64_t number = value & GMLK_MOCK_SLOT_MASK;
+  gmlk_mock_slot *slot;
+  if (!number || number > table->count) return NULL;
+  slot = (gmlk_mock_slot *)gmlk_mock_at(table, (size_t)number - 1);
+  return slot->live && gmlk_mock_value(slot) == value ? slot : NULL;
+}
+
+/* The host's memory system. Each answers 0 where the host refuses. */
+
+#if defined(__linux__)
+static void *gmlk_mock_ptr(uint64_t address) { return (void *)(uintptr_t)address; }
+
+static size_t gmlk_mock_page_bytes(void) { return (size_t)sysconf(_SC_PAGESIZE); }
+
+static int gmlk_mock_host_open(gmlk_mock *mock) {
+  mock->file = memfd_create("gmlake_mock", MFD_CLOEXEC);
+  return mock->file >= 0 && ftruncate(mock->file, (off_t)GMLK_MOCK_FILE_MAX) == 0;
+}
+
+static void gmlk_mock_host_close(gmlk_mock *mock) {
+  if (mock->file >= 0) (void)close(mock->file);
+}
+
+/* Takes more than is asked for and gives back what lies beside the aligned range. */
+static int gmlk_mock_host_reserve(size_t bytes, size_t alignment, uint64_t *out_address) {
+  size_t padded, start, head;
+  char *base;
+  if (!gmlk_size_add(bytes, alignment, &padded)) return 0;
+  base = (char *)mmap(NULL, padded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if ((void *)base == MAP_FAILED) return 0;
+  if (!gmlk_size_round_up((size_t)(uintptr_t)base, alignment, &start)) start = (size_t)0;
+  head = start - (size_t)(uintptr_t)base;
+  if (head > 0) (void)munmap(base, head);
+  (void)munmap(base + head + bytes, padded - head - bytes);
+  *out_address = start;
+  return 1;
+}
+
+static int gmlk_mock_host_unreserve(uint64_t address, size_t bytes) {
+  return munmap(gmlk_mock_ptr(address), bytes) == 0;
+}
+
+static int gmlk_mock_host_map(int file, uint64_t address, size_t bytes, uint64_t offset) {
+  return mmap(gmlk_mock_ptr(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, file,
+              (off_t)offset) != MAP_FAILED;
+}
+
+static int gmlk_mock_host_unmap(uint64_t address, size_t bytes) {
+  return mmap(gmlk_mock_ptr(address), bytes, PROT_NONE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+}
+
+static int gmlk_mock_host_access(uint64_t address, size_t bytes) {
+  return mprotect(gmlk_mock_ptr(address), bytes, PROT_READ | PROT_WRITE) == 0;
+}
+
+/* Nobody can see these bytes again, so a failure only keeps host memory. */
+static void gmlk_mock_host_discard(int file, uint64_t offset, size_t bytes) {
+  (void)fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes);
+}
+#else /* every mock is bookkeeping only: the file is never open, the rest never reached */
+#define gmlk_mock_page_bytes() ((size_t)4096)
+#define gmlk_mock_host_open(mock) 0
+#define gmlk_mock_host_close(mock) ((void)0)
+#define gmlk_mock_host_reserve(bytes, alignment, out_address) 0
+#define gmlk_mock_host_unreserve(address, bytes) 0
+#define gmlk_mock_host_map(file, address, bytes, offset) 0
+#define gmlk_mock_host_unmap(address, bytes) 0
+#define gmlk_mock_host_access(address, bytes) 0
+#define gmlk_mock_host_discard(file, offset, bytes) ((void)0)
+#endif
+
+/* Address space. */
+
+/* Index of the first reservation that begins above the address. */
+static size_t gmlk_mock_above(const gmlk_mock *mock, uint64_t address) {
+  size_t low = 0, high = mock->reservation_count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (mock->reservations[middle].address <= address)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+/* Whether the range is whole granules of one reservation, and which. */
+static int gmlk_mock_find_span(const gmlk_mock *mock, uint64_t address, size_t bytes,
+                               gmlk_mock_span *out) {
+  size_t granularity = mock->desc.granularity_bytes;
+  size_t above = gmlk_mock_above(mock, address);
+  uint64_t offset;
+  if (!above || !bytes) return 0;
+  out->reservation = &mock->reservations[above - 1];
+  offset = address - out->reservation->address;
+  if (offset >= out->reservation->bytes || bytes > out->reservation->bytes - offset) return 0;
+  if (offset % granularity || bytes % granularity) return 0;
+  out->first = (size_t)offset / granularity;
+  out->end = out->first + bytes / granularity;
+  return 1;
+}
+
+static uint32_t gmlk_mock_cell(const gmlk_mock_reservation *reservation, size_t granule) {
+  const uint32_t *leaf = reservation->leaves[granule / GMLK_MOCK_LEAF];
+  return leaf ? leaf[granule % GMLK_MOCK_LEAF] : 0;
+}
+
+static void gmlk_mock_set_cells(const gmlk_mock_span *span, uint32_t value) {
+  size_t i;
+  for (i = span->first; i < span->end; i++)
+    span->reservation->leaves[i / GMLK_MOCK_LEAF][i % GMLK_MOCK_LEAF] = value;
+}
+
+static int gmlk_mock_ensure_leaves(const gmlk_mock_span *span) {
+  size_t i, leaf_bytes = GMLK_MOCK_LEAF * sizeof(uint32_t);
+  for (i = span->first / GMLK_MOCK_LEAF; i <= (span->end - 1) / GMLK_MOCK_LEAF; i++) {
+    uint32_t **leaf = &span->reservation->leaves[i];
+    if (*leaf) continue;
+    *leaf = (uint32_t *)GMLAKE_MALLOC(leaf_bytes);
+    if (!*leaf) return 0;
+    memset(*leaf, 0, leaf_bytes);
+  }
+  return 1;
+}
+
+static void gmlk_mock_free_leaves(const gmlk_mock_reservation *reservation) {
+  size_t i;
+  for (i = 0; i < reservation->leaf_count; i++) GMLAKE_FREE(reservation->leaves[i]);
+  GMLAKE_FREE(reservation->leaves);
+}
+
+static int gmlk_mock_is_empty(const gmlk_mock_span *span) {
+  size_t i = span->first;
+  while (i < span->end && !gmlk_mock_cell(span->reservation, i)) i++;
+  return i == span->end;
+}
+
+/* The handle whose mapping begins at this granule; NULL: none does. */
+static gmlk_mock_handle *gmlk_mock_mapped(const gmlk_mock *mock, const gmlk_mock_span *span,
+                                          size_t granule) {
+  uint32_t cell = gmlk_mock_cell(span->reservation, granule);
+  if (!(cell & GMLK_MOCK_FIRST)) return NULL;
+  return (gmlk_mock_handle *)gmlk_mock_at(&mock->handles, (cell & ~GMLK_MOCK_FIRST) - 1);
+}
+
+/* How many mappings fill the range, all of them whole; 0: there are holes, parts, or misuse. */
+static size_t gmlk_mock_count_mappings(const gmlk_mock *mock, uint64_t address, size_t bytes,
+                                       gmlk_mock_span *out_span) {
+  size_t at, count = 0;
+  if (!gmlk_mock_find_span(mock, address, bytes, out_span)) return 0;
+  for (at = out_span->first; at < out_span->end; count++) {
+    const gmlk_mock_handle *handle = gmlk_mock_mapped(mock, out_span, at);
+    if (!handle) return 0;
+    at += handle->bytes / mock->desc.granularity_bytes;
+  }
+  return at == out_span->end ? count : 0;
+}
+
+/* First fit among made-up addresses; no sum here comes near 64 bits. */
+static int gmlk_mock_make_up(const gmlk_mock *mock, size_t bytes, size_t alignment,
+                             uint64_t *out_address) {
+  uint64_t mask = alignment - 1;
+  uint64_t address = (GMLK_MOCK_ADDRESS_MIN + mask) & ~mask;
+  size_t i;
+  for (i = 0; i < mock->reservation_count; i++) {
+    const gmlk_mock_reservation *other = &mock->reservations[i];
+    if (address + bytes <= other->address) break;
+    address = (other->address + other->bytes + mask) & ~mask;
+  }
+  if (address + bytes > GMLK_MOCK_ADDRESS_MAX) return 0;
+  *out_address = address;
+  return 1;
+}
+
+static gmlake_result gmlk_mock_place(const gmlk_mock *mock, size_t alignment,
+                                     gmlk_mock_reservation *added) {
+  size_t granularity = mock->desc.granularity_bytes, list_bytes;
+  int placed;
+  added->leaf_count = (added->bytes / granularity - 1) / GMLK_MOCK_LEAF + 1;
+  list_bytes = added->leaf_count * sizeof(uint32_t *);
+  added->leaves = (uint32_t **)GMLAKE_MALLOC(list_bytes);
+  if (!added->leaves) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  memset(added->leaves, 0, list_bytes);
+  if (alignment < granularity) alignment = granularity;
+  placed = mock->file < 0 ? gmlk_mock_make_up(mock, added->bytes, alignment, &added->address)
+                          : gmlk_mock_host_reserve(added->bytes, alignment, &added->address);
+  if (placed) return GMLAKE_OK;
+  GMLAKE_FREE(added->leaves);
+  return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+}
+
+static gmlake_result gmlk_mock_do_reserve(gmlk_mock *mock, size_t bytes, size_t alignment,
+                                          uint64_t *out_address) {
+  gmlk_mock_reservation added = {0, 0, 0, 0, NULL};
+  gmlake_result result;
+  void *grown;
+  size_t at;
+  if (!bytes || bytes % mock->desc.granularity_bytes || !gmlk_is_pow2(alignment))
+    return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (bytes > GMLK_MOCK_RESERVED_MAX - mock->census.reserved_address_bytes)
+    return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  grown = gmlk_mock_grow(mock->reservations, mock->reservation_count, &mock->reservation_capacity,
+                         sizeof(added));
+  if (!grown) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  mock->reservations = (gmlk_mock_reservation *)grown;
+  added.bytes = bytes;
+  result = gmlk_mock_place(mock, alignment, &added);
+  if (result) return result;
+  at = gmlk_mock_above(mock, added.address);
+  memmove(&mock->reservations[at + 1], &mock->reservations[at],
+          (mock->reservation_count++ - at) * sizeof(added));
+  mock->reservations[at] = added;
+  mock->census.reservation_count++;
+  mock->census.reserved_address_bytes += bytes;
+  *out_address = added.address;
+  return gmlk_mock_charge(mock, GMLK_MOCK_NS_RESERVE);
+}
+
+static gmlake_result gmlk_mock_do_unreserve(gmlk_mock *mock, uint64_t address, size_t bytes) {
+  size_t above = gmlk_mock_above(mock, address);
+  gmlk_mock_reservation *found;
+  if (!above) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  found = &mock->reservations[above - 1];
+  if (found->address != address || found->bytes != bytes || found->mapping_count)
+    return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (mock->file >= 0 && !gmlk_mock_host_unreserve(address, bytes))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  gmlk_mock_free_leaves(found);
+  memmove(found, found + 1, (mock->reservation_count-- - above) * sizeof(*found));
+  mock->census.reservation_count--;
+  mock->census.reserved_address_bytes -= bytes;
+  return gmlk_mock_charge(mock, GMLK_MOCK_NS_UNRESERVE);
+}
+
+/* Physical memory and mappings. */
+
+static gmlake_result gmlk_mock_do_create(gmlk_mock *mock, size_t bytes, unsigned handle_types,
+                                         uint64_t *out_handle) {
+  uint64_t mib = bytes / GMLK_MIB;
+  gmlk_mock_handle *handle;
+  if (!bytes || bytes % mock->desc.granularity_bytes) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (handle_types & ~GMLAKE_HANDLE_POSIX_FD) return GMLAKE_ERROR_UNSUPPORTED;
+  if (bytes > mock->desc.capacity_bytes - mock->census.physical_bytes ||
+      bytes > GMLK_MOCK_FILE_MAX - mock->file_end)
+    return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  handle = (gmlk_mock_handle *)gmlk_mock_take(&mock->handles);
+  if (!handle) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  handle->bytes = bytes;
+  handle->offset = mock->file_end;
+  mock->file_end += bytes;
+  mock->census.handle_count++;
+  mock->census.physical_bytes += bytes;
+  *out_handle = gmlk_mock_value(&handle->slot);
+  return gmlk_mock_charge(
+      mock, GMLK_MOCK_NS_CREATE + (mib > 512 ? (mib - 512) * GMLK_MOCK_NS_CREATE_PER_MIB : 0));
+}
+
+/* Ends a handle that is released and mapped nowhere [M1]. */
+static void gmlk_mock_reap(gmlk_mock *mock, gmlk_mock_handle *handle) {
+  if (!handle->released || handle->mapping_count) return;
+  if (mock->file >= 0) gmlk_mock_host_discard(mock->file, handle->offset, handle->bytes);
+  mock->census.physical_bytes -= handle->bytes;
+  gmlk_mock_put(&mock->handles, &handle->slot);
+}
+
+static gmlake_result gmlk_mock_do_release(gmlk_mock *mock, uint64_t value) {
+  gmlk_mock_handle *handle = (gmlk_mock_handle *)gmlk_mock_find(&mock->handles, value);
+  uint64_t mib;
+  if (!handle) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  mib = handle->bytes / GMLK_MIB;
+  handle->released = 1;
+  handle->slot.generation++; /* the value is stale from now on, mapped or not */
+  mock->census.handle_count--;
+  gmlk_mock_reap(mock, handle);
+  return gmlk_mock_charge(mock, GMLK_MOCK_NS_RELEASE + mib * GMLK_MOCK_NS_RELEASE_PER_GIB / 1024);
+}
+
+static gmlake_result gmlk_mock_do_map(gmlk_mock *mock, uint64_t address, size_t bytes,
+                                      uint64_t value) {
+  gmlk_mock_handle *handle = (gmlk_mock_handle *)gmlk_mock_find(&mock->handles, value);
+  gmlk_mock_span span;
+  if (!handle || !gmlk_mock_find_span(mock, address, bytes, &span))
+    return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (bytes != handle->bytes) return GMLAKE_ERROR_UNSUPPORTED;
+  if (!gmlk_mock_is_empty(&span)) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!gmlk_mock_ensure_leaves(&span)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (mock->file >= 0 && !gmlk_mock_host_map(mock->file, address, bytes, handle->offset))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  gmlk_mock_set_cells(&span, handle->slot.index + 1);
+  span.end = span.first + 1;
+  gmlk_mock_set_cells(&span, (handle->slot.index + 1) | GMLK_MOCK_FIRST);
+  handle->mapping_count++;
+  span.reservation->mapping_count++;
+  mock->census.mapping_count++;
+  return gmlk_mock_charge(mock, GMLK_MOCK_NS_MAP);
+}
+
+static gmlake_result gmlk_mock_do_unmap(gmlk_mock *mock, uint64_t address, size_t bytes) {
+  gmlk_mock_span span;
+  size_t count = gmlk_mock_count_mappings(mock, address, bytes, &span), i;
+  if (!count) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (mock->file >= 0 && !gmlk_mock_host_unmap(address, bytes))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  for (i = span.first; i < span.end;) {
+    gmlk_mock_handle *handle = gmlk_mock_mapped(mock, &span, i);
+    i += handle->bytes / mock->desc.granularity_bytes;
+    handle->mapping_count--;
+    gmlk_mock_reap(mock, handle);
+  }
+  gmlk_mock_set_cells(&span, 0);
+  span.reservation->mapping_count -= count;
+  mock->census.mapping_count -= count;
+  return gmlk_mock_charge(mock, (uint64_t)count * GMLK_MOCK_NS_UNMAP);
+}
+
+static gmlake_result gmlk_mock_do_set_access(gmlk_mock *mock, uint64_t address, size_t bytes,
+                                             const int *peers, size_t peer_count) {
+  gmlk_mock_span span;
+  size_t count = gmlk_mock_count_mappings(mock, address, bytes, &span), i;
+  if (!count || (peer_count && !peers)) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  for (i = 0; i < peer_count; i++)
+    if (peers[i] < 0) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (mock->file >= 0 && !gmlk_mock_host_access(address, bytes))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  return gmlk_mock_charge(mock, (uint64_t)count * GMLK_MOCK_NS_SET_ACCESS);
+}
+
+/* Streams: queues of work that completes in order. */
+
+static gmlk_mock_work *gmlk_mock_work_at(const gmlk_mock_queue *queue, uint64_t sequence) {
+  return &queue->ring[sequence & (queue->capacity - 1)];
+}
+
+static int gmlk_mock_work_is_done(const gmlk_mock *mock, const gmlk_mock_queue *queue,
+                                  uint64_t sequence) {
+  const gmlk_mock_work *work = gmlk_mock_work_at(queue, sequence);
+  if (work->awaited_sequence)
+    return work->awaited_sequence <= mock->queues[work->awaited_queue].done;
+  if (sequence <= queue->forced) return 1;
+  return !work->held && work->due_ns <= mock->now_ns;
+}
+
+/* Whether anything completed. */
+static int gmlk_mock_advance(const gmlk_mock *mock, gmlk_mock_queue *queue) {
+  uint64_t before = queue->done;
+  while (queue->done < queue->last && gmlk_mock_work_is_done(mock, queue, queue->done + 1))
+    queue->done++;
+  return queue->done != before;
+}
+
+static void gmlk_mock_settle(const gmlk_mock *mock) {
+  size_t i;
+  int moved;
+  do {
+    moved = 0;
+    for (i = 0; i < mock->queue_count; i++) moved |= gmlk_mock_advance(mock, &mock->queues[i]);
+  } while (moved);
+}
+
+/* Looks through the work that the queue is wanted to complete and wants what it waits for. */
+static int gmlk_mock_want(const gmlk_mock *mock, gmlk_mock_queue *queue) {
+  int moved = queue->cursor < queue->wanted;
+  while (queue->cursor < queue->wanted) {
+    const gmlk_mock_work *work = gmlk_mock_work_at(queue, ++queue->cursor);
+    gmlk_mock_queue *awaited = &mock->queues[work->awaited_queue];
+    if (work->awaited_sequence > awaited->wanted) awaited->wanted = work->awaited_sequence;
+  }
+  return moved;
+}
+
+/* Completes a piece of work, all before it in its queue, and all that they wait for. */
+static void gmlk_mock_force(const gmlk_mock *mock, size_t index, uint64_t sequence) {
+  gmlk_mock_queue *queues = mock->queues;
+  size_t i;
+  int moved;
+  for (i = 0; i < mock->queue_count; i++) queues[i].wanted = queues[i].cursor = queues[i].done;
+  queues[index].wanted = sequence;
+  do {
+    moved = 0;
+    for (i = 0; i < mock->queue_count; i++) moved |= gmlk_mock_want(mock, &queues[i]);
+  } while (moved);
+  for (i = 0; i < mock->queue_count; i++)
+    if (queues[i].forced < queues[i].wanted) queues[i].forced = queues[i].wanted;
+  gmlk_mock_settle(mock);
+}
+
+static int gmlk_mock_push(gmlk_mock_queue *queue, const gmlk_mock_work *work) {
+  if (queue->last - queue->done == queue->capacity) {
+    gmlk_mock_queue grown = *queue;
+    uint64_t s;
+    grown.capacity = queue->capacity ? queue->capacity * 2 : 8;
+    if (grown.capacity > SIZE_MAX / 2 / sizeof(*work)) return 0;
+    grown.ring = (gmlk_mock_work *)GMLAKE_MALLOC(grown.capacity * sizeof(*work));
+    if (!grown.ring) return 0;
+    for (s = queue->done + 1; s <= queue->last; s++)
+      *gmlk_mock_work_at(&grown, s) = *gmlk_mock_work_at(queue, s);
+    GMLAKE_FREE(queue->ring);
+    *queue = grown;
+  }
+  *gmlk_mock_work_at(queue, ++queue->last) = *work;
+  return 1;
+}
+
+static gmlk_mock_stream *gmlk_mock_find_stream(const gmlk_mock *mock, gmlake_stream stream) {
+  uintptr_t value = (uintptr_t)stream, index = value / GMLK_MOCK_STREAM_UNIT;
+  gmlk_mock_stream *found;
+  if (value <= 1) return (gmlk_mock_stream *)gmlk_mock_at(&mock->streams, 0);
+  if (value % GMLK_MOCK_STREAM_UNIT || !index || index >= mock->streams.count) return NULL;
+  found = (gmlk_mock_stream *)gmlk_mock_at(&mock->streams, (size_t)index);
+  return found->slot.live ? found : NULL;
+}
+
+static gmlk_mock_queue *gmlk_mock_find_queue(const gmlk_mock *mock, gmlake_stream stream) {
+  const gmlk_mock_stream *found = gmlk_mock_find_stream(mock, stream);
+  return found ? &mock->queues[found->queue] : NULL;
+}
+
+/* A stream with an idle queue that no other owns; sequences go on from its former life [M5]. */
+static gmlake_result gmlk_mock_add_stream(gmlk_mock *mock, gmlake_stream *out_stream) {
+  gmlk_mock_stream *stream;
+  gmlk_mock_queue *queue;
+  void *grown;
+  size_t i = 0;
+  while (i < mock->queue_count &&
+         (mock->queues[i].owned || mock->queues[i].done != mock->queues[i].last))
+    i++;
+  grown = gmlk_mock_grow(mock->queues, i, &mock->queue_capacity, sizeof(*queue));
+  if (!grown) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  mock->queues = (gmlk_mock_queue *)grown;
+  stream = (gmlk_mock_stream *)gmlk_mock_take(&mock->streams);
+  if (!stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (i == mock->queue_count) mock->queue_count++;
+  queue = &mock->queues[i];
+  queue->owned = 1;
+  queue->held = 0;
+  queue->lag_ns = 0;
+  stream->queue = i;
+  *out_stream = (gmlake_stream)((uintptr_t)stream->slot.index * GMLK_MOCK_STREAM_UNIT);
+  return GMLAKE_OK;
+}
+
+/* Captures. */
+
+/* Index of this thread's mode; mode_count: it is in mode 0. */
+static size_t gmlk_mock_find_mode(const gmlk_mock *mock) {
+  uintptr_t thread = gmlk_thread_id();
+  size_t i = 0;
+  while (i < mock->mode_count && mock->modes[i].thread != thread) i++;
+  return i;
+}
+
+static int gmlk_mock_mode_of(const gmlk_mock *mock, size_t index) {
+  return index < mock->mode_count ? mock->modes[index].mode : 0;
+}
+
+static gmlake_result gmlk_mock_do_exchange(gmlk_mock *mock, int *mode) {
+  size_t at = gmlk_mock_find_mode(mock);
+  int former = gmlk_mock_mode_of(mock, at);
+  if (*mode < 0 || *mode > 2) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (*mode) {
+    void *grown = gmlk_mock_grow(mock->modes, at, &mock->mode_capacity, sizeof(gmlk_mock_mode));
+    if (!grown) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    mock->modes = (gmlk_mock_mode *)grown;
+    if (at == mock->mode_count) mock->mode_count++;
+    mock->modes[at].thread = gmlk_thread_id();
+    mock->modes[at].mode = *mode;
+  } else if (at < mock->mode_count) {
+    mock->modes[at] = mock->modes[--mock->mode_count];
+  }
+  *mode = former;
+  return gmlk_mock_charge(mock, GMLK_MOCK_NS_CAPTURE_EXCHANGE);
+}
+
+/* Looking for finished work during a capture: forbidden to every thread in mode 0, in mode 1 to
+   the capturing one, and it spoils the captures concerned. */
+static gmlake_result gmlk_mock_check_looking(const gmlk_mock *mock) {
+  gmlake_result result = GMLAKE_OK;
+  uintptr_t thread = gmlk_thread_id();
+  size_t i;
+  int mode;
+  if (!mock->capture_count) return GMLAKE_OK;
+  mode = gmlk_mock_mode_of(mock, gmlk_mock_find_mode(mock));
+  for (i = 0; mode < 2 && i < mock->queue_count; i++) {
+    gmlk_mock_queue *queue = &mock->queues[i];
+    if (!queue->capturing || (mode == 1 && queue->capture_thread != thread)) continue;
+    queue->spoilt = 1;
+    result = GMLAKE_ERROR_CAPTURING;
+  }
+  return result;
+}
+
+/* Queueing on a stream that is captured, or on the legacy stream while another is: forbidden in
+   every mode, and it spoils the captures concerned. */
+static gmlake_result gmlk_mock_check_queueing(gmlk_mock *mock, gmlk_mock_queue *queue, int code) {
+  size_t i;
+  if (!queue->capturing && (queue != mock->queues || !mock->capture_count)) return GMLAKE_OK;
+  if (!queue->capturing) code = GMLK_MOCK_CODE_CAPTURE_IMPLICIT;
+  if (queue->spoilt) code = GMLK_MOCK_CODE_CAPTURE_INVALIDATED;
+  for (i = 0; i < mock->queue_count; i++)
+    if (queue == mock->queues || queue == &mock->queues[i])
+      mock->queues[i].spoilt = mock->queues[i].capturing;
+  return gmlk_mock_refuse(mock, GMLAKE_ERROR_CAPTURING, code);
+}
+
+static void gmlk_mock_stop_capture(gmlk_mock *mock, gmlk_mock_queue *queue) {
+  if (queue->capturing) mock->capture_count--;
+  queue->capturing = queue->spoilt = 0;
+}
+
+/* Events. */
+
+static gmlk_mock_event *gmlk_mock_find_event(gmlk_mock *mock, const void *value) {
+  gmlk_mock_event *event =
+      (gmlk_mock_event *)gmlk_mock_find(&mock->events, (uint64_t)(uintptr_t)value);
+  if (!event) mock->code = GMLK_MOCK_CODE_INVALID_HANDLE;
+  return event;
+}
+
+static int gmlk_mock_event_is_done(const gmlk_mock *mock, const gmlk_mock_event *event) {
+  return event->sequence <= mock->queues[event->queue].done;
+}
+
+static gmlake_result gmlk_mock_do_event_create(gmlk_mock *mock, void **out_event) {
+  gmlk_mock_event *event = (gmlk_mock_event *)gmlk_mock_take(&mock->events);
+  if (!event) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  mock->census.event_count++;
+  *out_event = (void *)(uintptr_t)gmlk_mock_value(&event->slot);
+  return gmlk_mock_charge(mock, GMLK_MOCK_NS_EVENT_CREATE);
+}
+
+static gmlake_result gmlk_mock_do_event_destroy(gmlk_mock *mock, const void *value) {
+  gmlk_mock_event *event = gmlk_mock_find_event(mock, value);
+  if (!event) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  gmlk_mock_put(&mock->events, &event->slot);
+  mock->census.event_count--;
+  return gmlk_mock_charge(mock, GMLK_MOCK_NS_EVENT_DESTROY);
+}
+
+static gmlake_result gmlk_mock_do_event_record(gmlk_mock *mock, const void *value,
+                                               gmlake_stream stream) {
+  gmlk_mock_event *event = gmlk_mock_find_event(mock, value);
+  gmlk_mock_queue *queue = gmlk_mock_find_queue(mock, stream);
+  gmlk_mock_work work = {0, 0, 0, 0};
+  gmlake_result result;
+  if (!event || !queue)
+    return gmlk_mock_refuse(mock, GMLAKE_ERROR_INVALID_ARGUMENT, GMLK_MOCK_CODE_INVALID_HANDLE);
+  result = gmlk_mock_check_queueing(mock, queue, 0);
+  if (result) return result;
+  work.held = queue->held || queue->lag_ns == UINT64_MAX;
+  work.due_ns =
+      queue->lag_ns > UINT64_MAX - mock->now_ns ? UINT64_MAX : mock->now_ns + queue->lag_ns;
+  if (!gmlk_mock_push(queue, &work)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  event->queue = (size_t)(queue - mock->queues);
+  event->sequence = queue->last;
+  (void)gmlk_mock_advance(mock, queue);
+  return gmlk_mock_charge(mock, GMLK_MOCK_NS_EVENT_RECORD);
+}
+
+static gmlake_result gmlk_mock_do_stream_wait(gmlk_mock *mock, gmlake_stream stream,
+                                              const void *value) {
+  const gmlk_mock_event *event = gmlk_mock_find_event(mock, value);
+  gmlk_mock_queue *queue = gmlk_mock_find_queue(mock, stream);
+  gmlk_mock_work work = {0, 0, 0, 0};
+  gmlake_result result;
+  if (!event || !queue)
+    return gmlk_mock_refuse(mock, GMLAKE_ERROR_INVALID_ARGUMENT, GMLK_MOCK_CODE_INVALID_HANDLE);
+  if (!event->sequence) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  result = gmlk_mock_check_queueing(mock, queue, GMLK_MOCK_CODE_CAPTURE_ISOLATION);
+  if (result) return result;
+  work.awaited_queue = event->queue;
+  work.awaited_sequence = event->sequence;
+  if (!gmlk_mock_event_is_done(mock, event) && !gmlk_mock_push(queue, &work))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  return gmlk_mock_charge(mock, GMLK_MOCK_NS_STREAM_WAIT);
+}
+
+static gmlake_result gmlk_mock_do_event_query(gmlk_mock *mock, const void *value, int *out_done) {
+  const gmlk_mock_event *event = gmlk_mock_find_event(mock, value);
+  gmlake_result result;
+  if (!event || !event->sequence) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  result = gmlk_mock_check_looking(mock);
+  if (result) return result;
+  *out_done = gmlk_mock_event_is_done(mock, event);
+  return gmlk_mock_charge(mock, GMLK_MOCK_NS_EVENT_QUERY);
+}
+
+static gmlake_result gmlk_mock_do_event_wait(gmlk_mock *mock, const void *value) {
+  const gmlk_mock_event *event = gmlk_mock_find_event(mock, value);
+  gmlake_result result;
+  if (!event || !event->sequence) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  result = gmlk_mock_check_looking(mock);
+  if (result) return result;
+  if (!gmlk_mock_event_is_done(mock, event)) {
+    mock->census.host_wait_count++;
+    gmlk_mock_force(mock, event->queue, event->sequence);
+  }
+  return gmlk_mock_charge(mock, GMLK_MOCK_NS_EVENT_WAIT);
+}
+
+static gmlake_result gmlk_mock_do_get_properties(const gmlk_mock *mock,
+                                                 gmlake_device_properties *out) {
+  memset(out, 0, sizeof(*out));
+  out->device_bytes = mock->desc.capacity_bytes;
+  out->granularity_bytes = mock->desc.granularity_bytes;
+  out->handle_types = GMLAKE_HANDLE_POSIX_FD;
+  memcpy(out->name, "gmlake mock", sizeof("gmlake mock"));
+  return GMLAKE_OK;
+}
+
+static gmlake_result gmlk_mock_do_get_memory_info(gmlk_mock *mock, size_t *out_free_bytes,
+                                                  size_t *out_total_bytes) {
+  *out_free_bytes = mock->desc.capacity_bytes - mock->census.physical_bytes;
+  *out_total_bytes = mock->desc.capacity_bytes;
+  return gmlk_mock_charge(mock, GMLK_MOCK_NS_MEMORY_INFO);
+}
+
+/* The table. */
+
+static gmlake_result gmlk_mock_get_properties(void *user, gmlake_device_properties *out,
+                                              int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  return GMLK_MOCK_RUN(mock, gmlk_mock_do_get_properties(mock, out));
+}
+
+static gmlake_result gmlk_mock_get_memory_info(void *user, size_t *out_free_bytes,
+                                               size_t *out_total_bytes, int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  return GMLK_MOCK_RUN(mock, gmlk_mock_do_get_memory_info(mock, out_free_bytes, out_total_bytes));
+}
+
+static gmlake_result gmlk_mock_reserve(void *user, size_t bytes, size_t alignment,
+                                       uint64_t *out_address, int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  return GMLK_MOCK_RUN(mock, gmlk_mock_do_reserve(mock, bytes, alignment, out_address));
+}
+
+static gmlake_result gmlk_mock_unreserve(void *user, uint64_t address, size_t bytes,
+                                         int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  return GMLK_MOCK_RUN(mock, gmlk_mock_do_unreserve(mock, address, bytes));
+}
+
+static gmlake_result gmlk_mock_create(void *user, size_t bytes, unsigned handle_types,
+                                      uint64_t *out_handle, int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  return GMLK_MOCK_RUN(mock, gmlk_mock_do_create(mock, bytes, handle_types, out_handle));
+}
+
+static gmlake_result gmlk_mock_release(void *user, uint64_t handle, int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  return GMLK_MOCK_RUN(mock, gmlk_mock_do_release(mock, handle));
+}
+
+static gmlake_result gmlk_mock_map(void *user, uint64_t address, size_t bytes, uint64_t handle,
+                                   int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  return GMLK_MOCK_RUN(mock, gmlk_mock_do_map(mock, address, bytes, handle));
+}
+
+static gmlake_result gmlk_mock_unmap(void *user, uint64_t address, size_t bytes, int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  return GMLK_MOCK_RUN(mock, gmlk_mock_do_unmap(mock, address, bytes));
+}
+
+static gmlake_result gmlk_mock_set_access(void *user, uint64_t address, size_t bytes,
+                                          const int *peer_devices, size_t peer_count,
+                                          int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  return GMLK_MOCK_RUN(mock,
+                       gmlk_mock_do_set_access(mock, address, bytes, peer_devices, peer_count));
+}
+
+static gmlake_result gmlk_mock_event_create(void *user, void **out_event, int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  return GMLK_MOCK_RUN(mock, gmlk_mock_do_event_create(mock, out_event));
+}
+
+static gmlake_result gmlk_mock_event_destroy(void *user, void *event, int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  return GMLK_MOCK_RUN(mock, gmlk_mock_do_event_destroy(mock, event));
+}
+
+static gmlake_result gmlk_mock_event_record(void *user, void *event, gmlake_stream stream,
+                                            int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  return GMLK_MOCK_RUN(mock, gmlk_mock_do_event_record(mock, event, stream));
+}
+
+static gmlake_result gmlk_mock_event_query(void *user, void *event, int *out_done, int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  return GMLK_MOCK_RUN(mock, gmlk_mock_do_event_query(mock, event, out_done));
+}
+
+static gmlake_result gmlk_mock_event_wait(void *user, void *event, int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  return GMLK_MOCK_RUN(mock, gmlk_mock_do_event_wait(mock, event));
+}
+
+static gmlake_result gmlk_mock_stream_wait(void *user, gmlake_stream stream, void *event,
+                                           int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  return GMLK_MOCK_RUN(mock, gmlk_mock_do_stream_wait(mock, stream, event));
+}
+
+static gmlake_result gmlk_mock_capture_exchange(void *user, int *mode, int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  return GMLK_MOCK_RUN(mock, gmlk_mock_do_exchange(mock, mode));
+}
+
+static uint64_t gmlk_mock_clock_ns(void *user) {
+  gmlk_mock *mock = gmlk_mock_lock(user);
+  uint64_t ns = mock->census.modelled_ns;
+  gmlk_mutex_unlock(&mock->mutex);
+  return ns;
+}
+
+static const gmlake_backend gmlk_mock_backend = {sizeof(gmlake_backend),
+                                                 GMLAKE_BACKEND_ABI,
+                                                 NULL,
+                                                 gmlk_mock_get_properties,
+                                                 gmlk_mock_get_memory_info,
+                                                 gmlk_mock_reserve,
+                                                 gmlk_mock_unreserve,
+                                                 gmlk_mock_create,
+                                                 gmlk_mock_release,
+                                                 gmlk_mock_map,
+                                                 gmlk_mock_unmap,
+                                                 gmlk_mock_set_access,
+                                                 gmlk_mock_event_create,
+                                                 gmlk_mock_event_destroy,
+                                                 gmlk_mock_event_record,
+                                                 gmlk_mock_event_query,
+                                                 gmlk_mock_event_wait,
+                                                 gmlk_mock_stream_wait,
+                                                 gmlk_mock_capture_exchange,
+                                                 gmlk_mock_clock_ns};
+
+/* What tests call. A stream that does not exist is ignored where nothing can be answered. */
+
+static gmlake_result gmlk_mock_open(gmlk_mock *mock) {
+  gmlake_stream legacy;
+  if (!mock->desc.bookkeeping_only && !gmlk_mock_host_open(mock)) return GMLAKE_ERROR_UNSUPPORTED;
+  return gmlk_mock_add_stream(mock, &legacy);
+}
+
+GMLAKE_DEF gmlake_result gmlake_mock_create(const gmlake_mock_desc *desc,
+                                            gmlake_backend **out_backend) {
+  gmlk_mock *mock;
+  gmlake_result result;
+  if (!desc || !out_backend) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  mock = (gmlk_mock *)GMLAKE_MALLOC(sizeof(*mock));
+  if (!mock) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  memset(mock, 0, sizeof(*mock));
+  mock->backend = gmlk_mock_backend;
+  mock->backend.user = mock;
+  mock->file = -1;
+  mock->desc = *desc;
+  if (!desc->capacity_bytes) mock->desc.capacity_bytes = 16384 * GMLK_MIB;
+  if (!desc->granularity_bytes) mock->desc.granularity_bytes = 2 * GMLK_MIB;
+  mock->handles.item_bytes = sizeof(gmlk_mock_handle);
+  mock->events.item_bytes = sizeof(gmlk_mock_event);
+  mock->streams.item_bytes = sizeof(gmlk_mock_stream);
+  gmlk_mutex_init(&mock->mutex);
+  if (!gmlk_is_pow2(mock->desc.granularity_bytes) ||
+      mock->desc.granularity_bytes < gmlk_mock_page_bytes())
+    result = GMLAKE_ERROR_INVALID_ARGUMENT;
+  else
+    result = gmlk_mock_open(mock);
+  if (result)
+    gmlake_mock_destroy(&mock->backend);
+  else
+    *out_backend = &mock->backend;
+  return result;
+}
+
+GMLAKE_DEF void gmlake_mock_destroy(gmlake_backend *backend) {
+  gmlk_mock *mock;
+  size_t i;
+  if (!backend) return;
+  mock = (gmlk_mock *)backend->user;
+  for (i = 0; i < mock->reservation_count; i++) {
+    const gmlk_mock_reservation *left = &mock->reservations[i];
+    if (mock->file >= 0) (void)gmlk_mock_host_unreserve(left->address, left->bytes);
+    gmlk_mock_free_leaves(left);
+  }
+  for (i = 0; i < mock->queue_count; i++) GMLAKE_FREE(mock->queues[i].ring);
+  gmlk_mock_host_close(mock);
+  GMLAKE_FREE(mock->handles.items);
+  GMLAKE_FREE(mock->events.items);
+  GMLAKE_FREE(mock->streams.items);
+  GMLAKE_FREE(mock->reservations);
+  GMLAKE_FREE(mock->queues);
+  GMLAKE_FREE(mock->modes);
+  gmlk_mutex_destroy(&mock->mutex);
+  GMLAKE_FREE(mock);
+}
+
+GMLAKE_DEF void gmlake_mock_get_census(gmlake_backend *backend, gmlake_mock_census *out_census) {
+  gmlk_mock *mock = gmlk_mock_lock(backend->user);
+  *out_census = mock->census;
+  gmlk_mutex_unlock(&mock->mutex);
+}
+
+GMLAKE_DEF void gmlake_mock_fail_at(gmlake_backend *backend, uint64_t call_number,
+                                    gmlake_result result, int persistent) {
+  gmlk_mock *mock = gmlk_mock_lock(backend->user);
+  mock->fail_call = call_number;
+  mock->fail_result = result;
+  mock->fail_persistent = persistent;
+  gmlk_mutex_unlock(&mock->mutex);
+}
+
+GMLAKE_DEF gmlake_result gmlake_mock_stream_create(gmlake_backend *backend,
+                                                   gmlake_stream *out_stream) {
+  gmlk_mock *mock = gmlk_mock_lock(backend->user);
+  gmlake_result result = gmlk_mock_add_stream(mock, out_stream);
+  gmlk_mutex_unlock(&mock->mutex);
+  return result;
+}
+
+GMLAKE_DEF void gmlake_mock_stream_destroy(gmlake_backend *backend, gmlake_stream stream) {
+  gmlk_mock *mock = gmlk_mock_lock(backend->user);
+  gmlk_mock_stream *found = gmlk_mock_find_stream(mock, stream);
+  if (found && found->slot.index) { /* the legacy stream stays */
+    mock->queues[found->queue].owned = 0;
+    gmlk_mock_stop_capture(mock, &mock->queues[found->queue]);
+    gmlk_mock_put(&mock->streams, &found->slot);
+  }
+  gmlk_mutex_unlock(&mock->mutex);
+}
+
+GMLAKE_DEF void gmlake_mock_stream_hold(gmlake_backend *backend, gmlake_stream stream) {
+  gmlk_mock *mock = gmlk_mock_lock(backend->user);
+  gmlk_mock_queue *queue = gmlk_mock_find_queue(mock, stream);
+  if (queue) queue->held = 1;
+  gmlk_mutex_unlock(&mock->mutex);
+}
+
+GMLAKE_DEF void gmlake_mock_stream_finish(gmlake_backend *backend, gmlake_stream stream) {
+  gmlk_mock *mock = gmlk_mock_lock(backend->user);
+  gmlk_mock_queue *queue = gmlk_mock_find_queue(mock, stream);
+  if (queue) {
+    queue->held = 0;
+    queue->forced = queue->last;
+    gmlk_mock_settle(mock);
+  }
+  gmlk_mutex_unlock(&mock->mutex);
+}
+
+GMLAKE_DEF void gmlake_mock_stream_set_lag(gmlake_backend *backend, gmlake_stream stream,
+                                           uint64_t lag_ns) {
+  gmlk_mock *mock = gmlk_mock_lock(backend->user);
+  gmlk_mock_queue *queue = gmlk_mock_find_queue(mock, stream);
+  if (queue) queue->lag_ns = lag_ns;
+  gmlk_mutex_unlock(&mock->mutex);
+}
+
+GMLAKE_DEF void gmlake_mock_set_clock(gmlake_backend *backend, uint64_t now_ns) {
+  gmlk_mock *mock = gmlk_mock_lock(backend->user);
+  if (now_ns > mock->now_ns) {
+    mock->now_ns = now_ns;
+    gmlk_mock_settle(mock);
+  }
+  gmlk_mutex_unlock(&mock->mutex);
+}
+
+/* As the driver does, refuses the legacy stream. */
+GMLAKE_DEF gmlake_result gmlake_mock_capture_begin(gmlake_backend *backend, gmlake_stream stream) {
+  gmlk_mock *mock = gmlk_mock_lock(backend->user);
+  gmlk_mock_queue *queue = gmlk_mock_find_queue(mock, stream);
+  int begins = queue && queue != mock->queues && !queue->capturing;
+  if (begins) {
+    queue->capturing = 1;
+    queue->capture_thread = gmlk_thread_id();
+    mock->capture_count++;
+  }
+  gmlk_mutex_unlock(&mock->mutex);
+  return begins ? GMLAKE_OK : GMLAKE_ERROR_INVALID_ARGUMENT;
+}
+
+GMLAKE_DEF gmlake_result gmlake_mock_capture_end(gmlake_backend *backend, gmlake_stream stream) {
+  gmlk_mock *mock = gmlk_mock_lock(backend->user);
+  gmlk_mock_queue *queue = gmlk_mock_find_queue(mock, stream);
+  gmlake_result result = GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (queue && queue->capturing) {
+    result = queue->spoilt ? GMLAKE_ERROR_CAPTURING : GMLAKE_OK;
+    gmlk_mock_stop_capture(mock, queue);
+  }
+  gmlk_mutex_unlock(&mock->mutex);
+  return result;
+}
+
+#endif /* GMLAKE_BACKEND_MOCK */
+/* ---- >>backend_cuda -------------------------------------------------------------------------
+   Owns: one reference to the device's primary context and a table of driver functions. Nothing
+   that the table's entries hand out is remembered here: handles, addresses and events are the
+   caller's.
+
+   [C1] Between create and destroy the section's state is constant: entries need no lock.
+   [C2] On return from every entry the calling thread's current context is what it was. Inside it
+        is the primary context, in which the driver makes and finds events.
+   [C3] A process other than the one that called create makes no driver call at all.
+   [C4] *out_code is the number of the driver call that failed, 0 where none did; other outputs
+        are written on GMLAKE_OK only.
+
+   Complexity: each entry is one driver call, one getpid and one question for the current context;
+   two more calls where another context is current, three more after an unknown error.
+   Can fail: everything the driver refuses. The driver may report an older asynchronous error from
+   any call; gmlk_cuda_result tells which of them are sticky. */
+#if defined(GMLAKE_BACKEND_CUDA)
+
+#include <cuda.h>
+#if !defined(_WIN32)
+#include <time.h>
+#endif
+#if !defined(_WIN32) && !defined(GMLAKE_CUDA_LINK)
+#include <dlfcn.h>
+#endif
+
+#define GMLK_CUDA_PEERS_MAX 64
+
+/* Numbers, because a driver may know more attributes than the header it is compiled with. */
+enum {
+  GMLK_CUDA_ATTRIBUTE_VMM = 102,
+  GMLK_CUDA_ATTRIBUTE_POSIX_FD = 103,
+  GMLK_CUDA_ATTRIBUTE_RDMA_WITH_VMM = 110,
+  GMLK_CUDA_ATTRIBUTE_FABRIC = 128
+};
+
+/* Which exported name has the parameters below, for drivers without cuGetProcAddress. */
+enum {
+  GMLK_CUDA_V1,      /* the base name */
+  GMLK_CUDA_V2,      /* base name and _v2; the base name is an older, different function */
+  GMLK_CUDA_V2_OR_V1 /* _v2 where there is one; the base name has the same parameters */
+};
+
+/* Every driver function used: name without cu, the driver version that introduced it in this
+   form, exported name, parameters. All are required: the youngest that is not a replacement of
+   an older one came with virtual memory management itself. */
+#define GMLK_CUDA_FUNCTIONS(X)                                                                     \
+  X(Init, 2000, GMLK_CUDA_V1, (unsigned flags))                                                    \
+  X(DeviceGet, 2000, GMLK_CUDA_V1, (CUdevice * device, int ordinal))                               \
+  X(DeviceGetName, 2000, GMLK_CUDA_V1, (char *name, int bytes, CUdevice device))                   \
+  X(DeviceGetAttribute, 2000, GMLK_CUDA_V1,                                                        \
+    (int *value, CUdevice_attribute attribute, CUdevice device))                                   \
+  X(DeviceTotalMem, 3020, GMLK_CUDA_V2, (size_t * bytes, CUdevice device))                         \
+  X(DevicePrimaryCtxRetain, 7000, GMLK_CUDA_V1, (CUcontext * context, CUdevice device))            \
+  X(DevicePrimaryCtxRelease, 11000, GMLK_CUDA_V2_OR_V1, (CUdevice device))                         \
+  X(CtxGetCurrent, 4000, GMLK_CUDA_V1, (CUcontext * context))                                      \
+  X(CtxPushCurrent, 4000, GMLK_CUDA_V2, (CUcontext context))                                       \
+  X(CtxPopCurrent, 4000, GMLK_CUDA_V2, (CUcontext * context))                                      \
+  X(MemGetInfo, 3020, GMLK_CUDA_V2, (size_t * free_bytes, size_t * total_bytes))                   \
+  X(MemGetAllocationGranularity, 10020, GMLK_CUDA_V1,                                              \
+    (size_t * bytes, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags flags))     \
+  X(MemAddressReserve, 10020, GMLK_CUDA_V1,                                                        \
+    (CUdeviceptr * address, size_t bytes, size_t alignment, CUdeviceptr hint,                      \
+     unsigned long long flags))                                                                    \
+  X(MemAddressFree, 10020, GMLK_CUDA_V1, (CUdeviceptr address, size_t bytes))                      \
+  X(MemCreate, 10020, GMLK_CUDA_V1,                                                                \
+    (CUmemGenericAllocationHandle * handle, size_t bytes, const CUmemAllocationProp *prop,         \
+     unsigned long long flags))                                                                    \
+  X(MemRelease, 10020, GMLK_CUDA_V1, (CUmemGenericAllocationHandle handle))                        \
+  X(MemMap, 10020, GMLK_CUDA_V1,                                                                   \
+    (CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,        \
+     unsigned long long flags))                                                                    \
+  X(MemUnmap, 10020, GMLK_CUDA_V1, (CUdeviceptr address, size_t bytes))                            \
+  X(MemSetAccess, 10020, GMLK_CUDA_V1,                                                             \
+    (CUdeviceptr address, size_t bytes, const CUmemAccessDesc *descs, size_t count))               \
+  X(EventCreate, 2000, GMLK_CUDA_V1, (CUevent * event, unsigned flags))                            \
+  X(EventDestroy, 4000, GMLK_CUDA_V2, (CUevent event))                                             \
+  X(EventRecord, 2000, GMLK_CUDA_V1, (CUevent event, CUstream stream))                             \
+  X(EventQuery, 2000, GMLK_CUDA_V1, (CUevent event))                                               \
+  X(EventSynchronize, 2000, GMLK_CUDA_V1, (CUevent event))                                         \
+  X(StreamWaitEvent, 3020, GMLK_CUDA_V1, (CUstream stream, CUevent event, unsigned flags))         \
+  X(ThreadExchangeStreamCaptureMode, 10010, GMLK_CUDA_V1, (CUstreamCaptureMode * mode))
+
+#define GMLK_CUDA_MEMBER(name, version, abi, params) CUresult(CUDAAPI *name) params;
+typedef struct gmlk_cuda_functions {
+  GMLK_CUDA_FUNCTIONS(GMLK_CUDA_MEMBER)
+} gmlk_cuda_functions;
+#undef GMLK_CUDA_MEMBER
+
+typedef struct gmlk_cuda {
+  gmlake_backend table; /* what the caller holds; table.user is this struct */
+  gmlk_cuda_functions fn;
+  gmlake_device_properties properties;
+  CUdevice device;
+  CUcontext context; /* the primary context, retained once */
+  long process;      /* the one that called create */
+  unsigned char rdma_capable;
+} gmlk_cuda;
+
+/* ---- Loading the driver ---- */
+
+#if defined(GMLAKE_CUDA_LINK)
+
+/* The token pasted below is the header's macro where it has one, so it names the right form. */
+#define GMLK_CUDA_ASSIGN(name, version, abi, params) fn->name = cu##name;
+static gmlake_result gmlk_cuda_load(gmlk_cuda_functions *fn) {
+  GMLK_CUDA_FUNCTIONS(GMLK_CUDA_ASSIGN)
+  return GMLAKE_OK;
+}
+#undef GMLK_CUDA_ASSIGN
+
+#else
+
+typedef struct gmlk_cuda_symbol {
+  const char *base;
+  const char *v2;
+  int version;
+  int abi;
+  size_t offset; /* in gmlk_cuda_functions */
+} gmlk_cuda_symbol;
+
+/* cuGetProcAddress of CUDA 11.3, and the form of 12.0, which also says why nothing was found. */
+typedef CUresult(CUDAAPI *gmlk_cuda_lookup_v1)(const char *, void **, int, cuuint64_t);
+typedef CUresult(CUDAAPI *gmlk_cuda_lookup_v2)(const char *, void **, int, cuuint64_t, int *);
+
+typedef struct gmlk_cuda_library {
+  void *module;
+  gmlk_cuda_lookup_v1 lookup_v1;
+  gmlk_cuda_lookup_v2 lookup_v2;
+} gmlk_cuda_library;
+
+/* The module is never closed: the driver keeps threads and exit handlers of its own. */
+#if defined(_WIN32)
+static void *gmlk_cuda_module_open(void) {
+  return (void *)LoadLibraryExA("nvcuda.dll", NULL, LOAD_LIBRARY_SEARCH_SYSTEM32);
+}
+static void *gmlk_cuda_module_find(void *module, const char *name) {
+  FARPROC function = GetProcAddress((HMODULE)module, name);
+  void *symbol;
+  memcpy(&symbol, &function, sizeof(symbol));
+  return symbol;
+}
+#else
+static void *gmlk_cuda_module_open(void) { return dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL); }
+static void *gmlk_cuda_module_find(void *module, const char *name) { return dlsym(module, name); }
+#endif
+
+static gmlake_result gmlk_cuda_library_open(gmlk_cuda_library *library) {
+  void *symbol;
+  memset(library, 0, sizeof(*library));
+  library->module = gmlk_cuda_module_open();
+  if (!library->module) return GMLAKE_ERROR_NO_DRIVER;
+  /* ISO C has no cast from an object pointer to a function pointer; the bytes are the same. */
+  symbol = gmlk_cuda_module_find(library->module, "cuGetProcAddress_v2");
+  memcpy(&library->lookup_v2, &symbol, sizeof(symbol));
+  symbol = gmlk_cuda_module_find(library->module, "cuGetProcAddress");
+  memcpy(&library->lookup_v1, &symbol, sizeof(symbol));
+  return GMLAKE_OK;
+}
+
+/* NULL where the driver does not have it. The lookups may answer success and a NULL pointer. */
+static void *gmlk_cuda_library_find(const gmlk_cuda_library *library, const gmlk_cuda_symbol *row) {
+  const cuuint64_t legacy_stream = 1; /* so that stream NULL means what gmlake.h says */
+  CUresult code = CUDA_SUCCESS;
+  void *symbol = NULL;
+  int status = 0;
+  if (library->lookup_v2) {
+    code = library->lookup_v2(row->base, &symbol, row->version, legacy_stream, &status);
+    return code == CUDA_SUCCESS ? symbol : NULL;
+  }
+  if (library->lookup_v1) {
+    code = library->lookup_v1(row->base, &symbol, row->version, legacy_stream);
+    return code == CUDA_SUCCESS ? symbol : NULL;
+  }
+  if (row->abi != GMLK_CUDA_V1) symbol = gmlk_cuda_module_find(library->module, row->v2);
+  if (!symbol && row->abi != GMLK_CUDA_V2)
+    symbol = gmlk_cuda_module_find(library->module, row->base);
+  return symbol;
+}
+
+#define GMLK_CUDA_ROW(name, version, abi, params)                                                  \
+  {"cu" #name, "cu" #name "_v2", version, abi, offsetof(gmlk_cuda_functions, name)},
+static gmlake_result gmlk_cuda_load(gmlk_cuda_functions *fn) {
+  static const gmlk_cuda_symbol rows[] = {GMLK_CUDA_FUNCTIONS(GMLK_CUDA_ROW)};
+  gmlk_cuda_library library;
+  gmlake_result result = gmlk_cuda_library_open(&library);
+  size_t i;
+  for (i = 0; result == GMLAKE_OK && i < sizeof(rows) / sizeof(rows[0]); i++) {
+    void *symbol = gmlk_cuda_library_find(&library, &rows[i]);
+    if (!symbol)
+      return GMLAKE_ERROR_UNSUPPORTED; /* a driver older than virtual memory management */
+    memcpy((char *)fn + rows[i].offset, &symbol, sizeof(symbol));
+  }
+  return result;
+}
+#undef GMLK_CUDA_ROW
+
+#endif /* GMLAKE_CUDA_LINK */
+
+/* ---- Results and the frame of every entry ---- */
+
+/* By number: headers before CUDA 13 lack some of the names. */
+static gmlake_result gmlk_cuda_result(CUresult code) {
+  const int number = (int)code;
+  if (number >= 714 && number <= 719)
+    return GMLAKE_ERROR_DEVICE_LOST; /* faults of a kernel, from stack error to launch failed */
+  if (number >= 900 && number <= 907) return GMLAKE_ERROR_CAPTURING;
+  switch (number) {
+    case 0: return GMLAKE_OK;
+    case 1: return GMLAKE_ERROR_INVALID_ARGUMENT;
+    case 2: return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+    case 3: return GMLAKE_ERROR_FORKED; /* not initialised: after cuInit only a child of fork is */
+    case 4: return GMLAKE_ERROR_SHUTTING_DOWN;
+    case 34: return GMLAKE_ERROR_NO_DRIVER; /* the toolkit's stub library */
+    case 100:                               /* no device */
+    case 101: return GMLAKE_ERROR_NO_DEVICE;
+    case 801: return GMLAKE_ERROR_UNSUPPORTED;
+    case 214:                                  /* memory error that ECC cannot correct */
+    case 220:                                  /* NVLink error that cannot be corrected */
+    case 226:                                  /* error contained to this process */
+    case 700:                                  /* illegal address */
+    case 702:                                  /* launch timeout */
+    case 709:                                  /* context destroyed */
+    case 710:                                  /* device-side assert */
+    case 721: return GMLAKE_ERROR_DEVICE_LOST; /* tensor memory leak */
+    default: return GMLAKE_ERROR_DRIVER;
+  }
+}
+
+typedef struct gmlk_cuda_call {
+  const gmlk_cuda *cuda;
+  CUresult code; /* of the first driver call that failed */
+  int forked;
+  int entered; /* the primary context is current */
+  int pushed;  /* because enter pushed it */
+} gmlk_cuda_call;
+
+/* [C2] [C3] Non-zero: the entry may call the driver. gmlk_cuda_leave follows either way. */
+static int gmlk_cuda_enter(void *user, gmlk_cuda_call *call) {
+  const gmlk_cuda *cuda = (const gmlk_cuda *)user;
+  CUcontext current = NULL;
+  memset(call, 0, sizeof(*call));
+  call->cuda = cuda;
+  call->forked = gmlk_process_id() != cuda->process;
+  if (call->forked) return 0;
+  call->code = cuda->fn.CtxGetCurrent(&current);
+  if (call->code == CUDA_SUCCESS && current != cuda->context) {
+    call->code = cuda->fn.CtxPushCurrent(cuda->context);
+    call->pushed = call->code == CUDA_SUCCESS;
+  }
+  call->entered = call->code == CUDA_SUCCESS;
+  return call->entered;
+}
+
+/* Asks the context something that a dead one refuses (virtual memory management does not). The
+   question would spoil a capture of this thread's, hence the exchange. */
+static int gmlk_cuda_is_alive(const gmlk_cuda *cuda) {
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  const int relaxed = cuda->fn.ThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+  size_t free_bytes;
+  size_t total_bytes;
+  const CUresult code = cuda->fn.MemGetInfo(&free_bytes, &total_bytes);
+  if (relaxed) (void)cuda->fn.ThreadExchangeStreamCaptureMode(&mode);
+  return code == CUDA_SUCCESS;
+}
+
+static gmlake_result gmlk_cuda_leave(const gmlk_cuda_call *call, int *out_code) {
+  gmlake_result result = call->forked ? GMLAKE_ERROR_FORKED : gmlk_cuda_result(call->code);
+  CUcontext popped;
+  /* A context that cannot even be made current is not asked: the answer would be another's. */
+  if (result == GMLAKE_ERROR_DRIVER && (!call->entered || !gmlk_cuda_is_alive(call->cuda)))
+    result = GMLAKE_ERROR_DEVICE_LOST;
+  /* A pop fails only where the driver is gone, and then no context is current. */
+  if (call->pushed) (void)call->cuda->fn.CtxPopCurrent(&popped);
+  *out_code = (int)call->code;
+  return result;
+}
+
+/* ---- Entries ---- */
+
+static gmlake_result gmlk_cuda_get_properties(void *user, gmlake_device_properties *out,
+                                              int *out_code) {
+  const gmlk_cuda *cuda = (const gmlk_cuda *)user;
+  *out_code = 0;
+  if (gmlk_process_id() != cuda->process) return GMLAKE_ERROR_FORKED;
+  *out = cuda->properties;
+  return GMLAKE_OK;
+}
+
+static gmlake_result gmlk_cuda_get_memory_info(void *user, size_t *out_free_bytes,
+                                               size_t *out_total_bytes, int *out_code) {
+  gmlk_cuda_call call;
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  if (gmlk_cuda_enter(user, &call)) {
+    call.code = call.cuda->fn.MemGetInfo(&free_bytes, &total_bytes);
+    if (call.code == CUDA_SUCCESS) {
+      *out_free_bytes = free_bytes;
+      *out_total_bytes = total_bytes;
+    }
+  }
+  return gmlk_cuda_leave(&call, out_code);
+}
+
+static gmlake_result gmlk_cuda_reserve(void *user, size_t bytes, size_t alignment,
+                                       uint64_t *out_address, int *out_code) {
+  gmlk_cuda_call call;
+  CUdeviceptr address = 0;
+  if (gmlk_cuda_enter(user, &call)) {
+    /* 0 is the driver's own alignment, which is the granularity at least. */
+    const size_t asked = alignment <= call.cuda->properties.granularity_bytes ? 0 : alignment;
+    call.code = call.cuda->fn.MemAddressReserve(&address, bytes, asked, 0, 0);
+    if (call.code == CUDA_SUCCESS) *out_address = (uint64_t)address;
+  }
+  return gmlk_cuda_leave(&call, out_code);
+}
+
+static gmlake_result gmlk_cuda_unreserve(void *user, uint64_t address, size_t bytes,
+                                         int *out_code) {
+  gmlk_cuda_call call;
+  if (gmlk_cuda_enter(user, &call))
+    call.code = call.cuda->fn.MemAddressFree((CUdeviceptr)address, bytes);
+  return gmlk_cuda_leave(&call, out_code);
+}
+
+/* Memory that a network card may read is a property fixed when the handle is made, and what gets
+   registered later is exported by address, with no handle type: it is asked for wherever the
+   device can. GMLAKE_HANDLE_* are the driver's numbers. */
+static CUmemAllocationProp gmlk_cuda_prop(const gmlk_cuda *cuda, unsigned handle_types) {
+  CUmemAllocationProp prop;
+  memset(&prop, 0, sizeof(prop));
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.requestedHandleTypes = (CUmemAllocationHandleType)handle_types;
+  prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  prop.location.id = cuda->device;
+  prop.allocFlags.gpuDirectRDMACapable = cuda->rdma_capable;
+  return prop;
+}
+
+static gmlake_result gmlk_cuda_create(void *user, size_t bytes, unsigned handle_types,
+                                      uint64_t *out_handle, int *out_code) {
+  const gmlk_cuda *cuda = (const gmlk_cuda *)user;
+  gmlk_cuda_call call;
+  CUmemGenericAllocationHandle handle = 0;
+  const CUmemAllocationProp prop = gmlk_cuda_prop(cuda, handle_types);
+  if (handle_types & ~cuda->properties.handle_types) {
+    *out_code = 0;
+    return GMLAKE_ERROR_UNSUPPORTED;
+  }
+  if (gmlk_cuda_enter(user, &call)) {
+    call.code = cuda->fn.MemCreate(&handle, bytes, &prop, 0);
+    if (call.code == CUDA_SUCCESS) *out_handle = (uint64_t)handle;
+  }
+  return gmlk_cuda_leave(&call, out_code);
+}
+
+static gmlake_result gmlk_cuda_release(void *user, uint64_t handle, int *out_code) {
+  gmlk_cuda_call call;
+  if (gmlk_cuda_enter(user, &call))
+    call.code = call.cuda->fn.MemRelease((CUmemGenericAllocationHandle)handle);
+  return gmlk_cuda_leave(&call, out_code);
+}
+
+static gmlake_result gmlk_cuda_map(void *user, uint64_t address, size_t bytes, uint64_t handle,
+                                   int *out_code) {
+  gmlk_cuda_call call;
+  if (gmlk_cuda_enter(user, &call)) {
+    call.code = call.cuda->fn.MemMap((CUdeviceptr)address, bytes, 0,
+                                     (CUmemGenericAllocationHandle)handle, 0);
+  }
+  return gmlk_cuda_leave(&call, out_code);
+}
+
+static gmlake_result gmlk_cuda_unmap(void *user, uint64_t address, size_t bytes, int *out_code) {
+  gmlk_cuda_call call;
+  if (gmlk_cuda_enter(user, &call)) call.code = call.cuda->fn.MemUnmap((CUdeviceptr)address, bytes);
+  return gmlk_cuda_leave(&call, out_code);
+}
+
+static void gmlk_cuda_fill_access(CUmemAccessDesc *desc, int device) {
+  memset(desc, 0, sizeof(*desc));
+  desc->location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  desc->location.id = device;
+  desc->flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+}
+
+static gmlake_result gmlk_cuda_set_access(void *user, uint64_t address, size_t bytes,
+                                          const int *peer_devices, size_t peer_count,
+                                          int *out_code) {
+  gmlk_cuda_call call;
+  CUmemAccessDesc descs[GMLK_CUDA_PEERS_MAX + 1];
+  size_t i;
+  if (peer_count > GMLK_CUDA_PEERS_MAX) {
+    *out_code = 0;
+    return GMLAKE_ERROR_INVALID_ARGUMENT;
+  }
+  if (gmlk_cuda_enter(user, &call)) {
+    gmlk_cuda_fill_access(&descs[0], call.cuda->device);
+    for (i = 0; i < peer_count; i++)
+      gmlk_cuda_fill_access(&descs[i + 1], peer_devices[i]);
+    call.code = call.cuda->fn.MemSetAccess((CUdeviceptr)address, bytes, descs, peer_count + 1);
+  }
+  return gmlk_cuda_leave(&call, out_code);
+}
+
+static gmlake_result gmlk_cuda_event_create(void *user, void **out_event, int *out_code) {
+  gmlk_cuda_call call;
+  CUevent event = NULL;
+  if (gmlk_cuda_enter(user, &call)) {
+    call.code = call.cuda->fn.EventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    if (call.code == CUDA_SUCCESS) *out_event = (void *)event;
+  }
+  return gmlk_cuda_leave(&call, out_code);
+}
+
+static gmlake_result gmlk_cuda_event_destroy(void *user, void *event, int *out_code) {
+  gmlk_cuda_call call;
+  if (gmlk_cuda_enter(user, &call)) call.code = call.cuda->fn.EventDestroy((CUevent)event);
+  return gmlk_cuda_leave(&call, out_code);
+}
+
+/* In a program compiled for per-thread default streams and linked to the driver, NULL would be
+   the thread's own stream: the legacy stream is named outright. */
+static CUstream gmlk_cuda_stream(gmlake_stream stream) {
+  return stream ? (CUstream)stream : CU_STREAM_LEGACY;
+}
+
+static gmlake_result gmlk_cuda_event_record(void *user, void *event, gmlake_stream stream,
+                                            int *out_code) {
+  gmlk_cuda_call call;
+  if (gmlk_cuda_enter(user, &call))
+    call.code = call.cuda->fn.EventRecord((CUevent)event, gmlk_cuda_stream(stream));
+  return gmlk_cuda_leave(&call, out_code);
+}
+
+static gmlake_result gmlk_cuda_event_query(void *user, void *event, int *out_done, int *out_code) {
+  gmlk_cuda_call call;
+  if (gmlk_cuda_enter(user, &call)) {
+    const CUresult code = call.cuda->fn.EventQuery((CUevent)event);
+    call.code = code == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : code;
+    if (call.code == CUDA_SUCCESS) *out_done = code == CUDA_SUCCESS;
+  }
+  return gmlk_cuda_leave(&call, out_code);
+}
+
+static gmlake_result gmlk_cuda_event_wait(void *user, void *event, int *out_code) {
+  gmlk_cuda_call call;
+  if (gmlk_cuda_enter(user, &call)) call.code = call.cuda->fn.EventSynchronize((CUevent)event);
+  return gmlk_cuda_leave(&call, out_code);
+}
+
+static gmlake_result gmlk_cuda_stream_wait(void *user, gmlake_stream stream, void *event,
+                                           int *out_code) {
+  gmlk_cuda_call call;
+  if (gmlk_cuda_enter(user, &call))
+    call.code = call.cuda->fn.StreamWaitEvent(gmlk_cuda_stream(stream), (CUevent)event, 0);
+  return gmlk_cuda_leave(&call, out_code);
+}
+
+static gmlake_result gmlk_cuda_capture_exchange(void *user, int *mode, int *out_code) {
+  gmlk_cuda_call call;
+  CUstreamCaptureMode exchanged = (CUstreamCaptureMode)*mode;
+  if (gmlk_cuda_enter(user, &call)) {
+    call.code = call.cuda->fn.ThreadExchangeStreamCaptureMode(&exchanged);
+    if (call.code == CUDA_SUCCESS) *mode = (int)exchanged;
+  }
+  return gmlk_cuda_leave(&call, out_code);
+}
+
+static uint64_t gmlk_cuda_clock_ns(void *user) {
+  (void)user;
+#if defined(_WIN32)
+  {
+    LARGE_INTEGER ticks;
+    LARGE_INTEGER rate;
+    QueryPerformanceCounter(&ticks);
+    QueryPerformanceFrequency(&rate);
+    return (uint64_t)((double)ticks.QuadPart / (double)rate.QuadPart * 1e9);
+  }
+#else
+  {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+  }
+#endif
+}
+
+/* ---- Create and destroy ---- */
+
+/* 0 too where the driver does not know the attribute. */
+static int gmlk_cuda_attribute(const gmlk_cuda *cuda, int attribute) {
+  int value = 0;
+  const CUresult code =
+      cuda->fn.DeviceGetAttribute(&value, (CUdevice_attribute)attribute, cuda->device);
+  return code == CUDA_SUCCESS ? value : 0;
+}
+
+/* What create accepts. A device that knows fabric handles refuses them to a process without the
+   permission to share, which only trying tells. Win32 handles need a security descriptor of the
+   program's and are not offered. pre: granularity and rdma_capable are set. */
+static unsigned gmlk_cuda_handle_types(const gmlk_cuda *cuda) {
+  unsigned types = 0;
+  CUmemGenericAllocationHandle handle;
+  const CUmemAllocationProp prop = gmlk_cuda_prop(cuda, GMLAKE_HANDLE_FABRIC);
+  const size_t bytes = cuda->properties.granularity_bytes;
+  if (gmlk_cuda_attribute(cuda, GMLK_CUDA_ATTRIBUTE_POSIX_FD)) types |= GMLAKE_HANDLE_POSIX_FD;
+  if (gmlk_cuda_attribute(cuda, GMLK_CUDA_ATTRIBUTE_FABRIC) &&
+      cuda->fn.MemCreate(&handle, bytes, &prop, 0) == CUDA_SUCCESS) {
+    (void)cuda->fn.MemRelease(handle);
+    types |= GMLAKE_HANDLE_FABRIC;
+  }
+  return types;
+}
+
+static gmlake_result gmlk_cuda_read_properties(gmlk_cuda *cuda) {
+  gmlake_device_properties *properties = &cuda->properties;
+  CUmemAllocationProp prop;
+  CUresult code =
+      cuda->fn.DeviceGetName(properties->name, (int)sizeof(properties->name) - 1, cuda->device);
+  if (code == CUDA_SUCCESS) code = cuda->fn.DeviceTotalMem(&properties->device_bytes, cuda->device);
+  if (code == CUDA_SUCCESS) {
+    cuda->rdma_capable = gmlk_cuda_attribute(cuda, GMLK_CUDA_ATTRIBUTE_RDMA_WITH_VMM) ? 1 : 0;
+    prop = gmlk_cuda_prop(cuda, 0);
+    code = cuda->fn.MemGetAllocationGranularity(&properties->granularity_bytes, &prop,
+                                                CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+  }
+  if (code == CUDA_SUCCESS) properties->handle_types = gmlk_cuda_handle_types(cuda);
+  return gmlk_cuda_result(code);
+}
+
+/* On success the primary context is retained. */
+static gmlake_result gmlk_cuda_open_device(gmlk_cuda *cuda, int ordinal) {
+  CUresult code = cuda->fn.Init(0);
+  gmlake_result result;
+  if (code == CUDA_SUCCESS) code = cuda->fn.DeviceGet(&cuda->device, ordinal);
+  if (code == CUDA_SUCCESS && !gmlk_cuda_attribute(cuda, GMLK_CUDA_ATTRIBUTE_VMM))
+    return GMLAKE_ERROR_UNSUPPORTED;
+  if (code == CUDA_SUCCESS) code = cuda->fn.DevicePrimaryCtxRetain(&cuda->context, cuda->device);
+  if (code != CUDA_SUCCESS) return gmlk_cuda_result(code);
+  result = gmlk_cuda_read_properties(cuda);
+  if (result != GMLAKE_OK) (void)cuda->fn.DevicePrimaryCtxRelease(cuda->device);
+  return result;
+}
+
+static void gmlk_cuda_fill_table(gmlk_cuda *cuda) {
+  gmlake_backend *table = &cuda->table;
+  table->struct_bytes = sizeof(*table);
+  table->abi_version = GMLAKE_BACKEND_ABI;
+  table->user = cuda;
+  table->get_properties = gmlk_cuda_get_properties;
+  table->get_memory_info = gmlk_cuda_get_memory_info;
+  table->reserve = gmlk_cuda_reserve;
+  table->unreserve = gmlk_cuda_unreserve;
+  table->create = gmlk_cuda_create;
+  table->release = gmlk_cuda_release;
+  table->map = gmlk_cuda_map;
+  table->unmap = gmlk_cuda_unmap;
+  table->set_access = gmlk_cuda_set_access;
+  table->event_create = gmlk_cuda_event_create;
+  table->event_destroy = gmlk_cuda_event_destroy;
+  table->event_record = gmlk_cuda_event_record;
+  table->event_query = gmlk_cuda_event_query;
+  table->event_wait = gmlk_cuda_event_wait;
+  table->stream_wait = gmlk_cuda_stream_wait;
+  table->capture_exchange = gmlk_cuda_capture_exchange;
+  table->clock_ns = gmlk_cuda_clock_ns;
+}
+
+GMLAKE_DEF gmlake_result gmlake_cuda_create(int device, gmlake_backend **out_backend) {
+  gmlk_cuda *cuda;
+  gmlake_result result;
+  if (!out_backend) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  *out_backend = NULL;
+  cuda = (gmlk_cuda *)GMLAKE_MALLOC(sizeof(*cuda));
+  if (!cuda) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  memset(cuda, 0, sizeof(*cuda));
+  cuda->process = gmlk_process_id();
+  result = gmlk_cuda_load(&cuda->fn);
+  if (result == GMLAKE_OK) result = gmlk_cuda_open_device(cuda, device);
+  if (result != GMLAKE_OK) {
+    GMLAKE_FREE(cuda);
+    return result;
+  }
+  gmlk_cuda_fill_table(cuda);
+  *out_backend = &cuda->table;
+  return GMLAKE_OK;
+}
+
+GMLAKE_DEF void gmlake_cuda_destroy(gmlake_backend *backend) {
+  gmlk_cuda *cuda;
+  if (!backend) return;
+  cuda = (gmlk_cuda *)backend->user;
+  /* At exit the driver may be gone already and refuses: then there is nothing left to release. */
+  if (gmlk_process_id() == cuda->process) (void)cuda->fn.DevicePrimaryCtxRelease(cuda->device);
+  GMLAKE_FREE(cuda);
+}
+
+#endif /* GMLAKE_BACKEND_CUDA */
+/* ---- >>api ----------------------------------------------------------------------------------
+   The public functions: they check arguments, take the locks, call one function of the sections
+   above, and let go. Messages for the logger leave here, when no lock is held. */
+
+static int gmlk_is_stream(gmlake_stream stream) { return (uintptr_t)stream != 2; }
+
+/* Takes the books; anything but OK is the answer to the call, with no lock held. */
+static gmlake_result gmlk_enter(gmlake *l) {
+  gmlake_result lost;
+  if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  gmlk_books_lock(l);
+  lost = l->lost;
+  if (lost) gmlk_books_unlock(l);
+  return lost;
+}
+
+/* Lets go of the books and hands queued messages to the logger. */
+static gmlake_result gmlk_leave(gmlake *l, gmlake_result result) {
+  gmlk_message messages[GMLK_LOG_QUEUE];
+  unsigned count = l->message_count, i;
+  if (count) memcpy(messages, l->messages, count * sizeof(messages[0]));
+  l->message_count = 0;
+  gmlk_books_unlock(l);
+  for (i = 0; i < count; i++)
+    l->desc.logger.fn(l->desc.logger.user, messages[i].level, &messages[i].info);
+  return result;
+}
+
+/* Both locks, for what plans. */
+static gmlake_result gmlk_enter_driving(gmlake *l) {
+  gmlake_result result = gmlk_enter(l);
+  if (!result) gmlk_driving_lock(l);
+  return result;
+}
+
+static gmlake_result gmlk_leave_driving(gmlake *l, gmlake_result result) {
+  gmlk_driving_unlock(l);
+  return gmlk_leave(l, result);
+}
+
+/* The stream's number, made on first use. The second stream of a lake closes the first one's
+   epoch, so that what it freed before becomes known as complete. */
+static unsigned gmlk_stream_number(gmlake *l, gmlake_stream value) {
+  unsigned stream;
+  size_t i;
+  value = gmlk_stream_canonical(value);
+  stream = gmlk_stream_find(&l->streams, value);
+  if (stream) return stream;
+  stream = gmlk_stream_add(&l->streams, &l->host, value, 0);
+  if (stream && l->streams.live_count == 2)
+    for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) gmlk_fence_if_due(l, (unsigned)i, 0);
+  return stream;
+}
+
+/* Who asks, where, and for how much. */
+static gmlake_result gmlk_request_init(gmlake *l, gmlk_request *r, const gmlake_alloc_desc *desc,
+                                       gmlake_stream stream) {
+  size_t alignment = desc->alignment ? desc->alignment : GMLK_GRAIN;
+  size_t unit;
+  memset(r, 0, sizeof(*r));
+  r->desc = desc;
+  r->bytes = desc->bytes;
+  r->flags = desc->flags;
+  r->arena = desc->pool ? &desc->pool->arena : &l->home;
+  if (stream != GMLAKE_STREAM_NONE) {
+    gmlk_stream *s;
+    r->stream = gmlk_stream_number(l, stream);
+    if (!r->stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    s = l->streams.items[r->stream];
+    r->is_capture = s->capture != 0;
+    if (r->is_capture) {
+      if (desc->pool && desc->pool != l->arenas[s->arena]->pool) return GMLAKE_ERROR_CAPTURING;
+      r->arena = l->arenas[s->arena];
+    }
+    r->taker.stream = r->is_capture ? s->capture : r->stream;
+  }
+  unit = gmlk_is_whole(r) ? r->arena->chunk_bytes : GMLK_GRAIN;
+  if (!gmlk_is_pow2(alignment) || alignment > r->arena->chunk_bytes ||
+      (desc->flags & ~(GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW)) ||
+      (desc->pool && desc->pool->lake != l))
+    return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!gmlk_size_round_up(desc->bytes, unit, &unit)) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  r->grains = gmlk_to_grains(unit);
+  r->align = (uint32_t)(gmlk_max(alignment, gmlk_is_whole(r) ? r->arena->chunk_bytes : GMLK_GRAIN) /
+                        GMLK_GRAIN);
+  r->may_stitch = !(desc->flags & GMLAKE_NO_STITCH) && r->arena->spool.va &&
+                  desc->bytes >= l->desc.stitch_bytes_min;
+  return r->grains && r->grains <= GMLK_GRAINS_MAX - gmlk_chunk_grains(r->arena)
+             ? GMLAKE_OK
+             : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+}
+
+static gmlk_note *gmlk_note_new(gmlake *l, uint64_t user_data, const char *label) {
+  gmlk_note *note = (gmlk_note *)gmlk_host_alloc(&l->host, sizeof(gmlk_note));
+  if (!note) return NULL;
+  note->user_data = user_data;
+  note->label = label;
+  return note;
+}
+
+/* Host memory that serving needs at its end. */
+static int gmlk_serve_reserve(gmlake *l, const gmlk_request *r) {
+  return gmlk_records_reserve(&l->records, &l->host, 2) &&
+         gmlk_index_reserve(&l->index, &l->host) && gmlk_arena_admit(r->arena, r->taker.stream);
+}
+
+/* A granted block goes to the user: the index, the note and the figures. */
+static void *gmlk_hand_over(gmlake *l, const gmlk_request *r, gmlk_block *b, gmlk_note *note) {
+  uint64_t address = gmlk_address_of(r->arena, b);
+  gmlake_stats *stats = &l->stats;
+  b->as.live.note = note;
+  gmlk_index_put(&l->index, address, b);
+  stats->allocation_count++;
+  stats->live_count++;
+  stats->requested_bytes += r->bytes;
+  stats->active_bytes += gmlk_to_bytes(r->grains);
+  gmlk_peak(&stats->requested_bytes_peak, stats->requested_bytes);
+  gmlk_peak(&stats->active_bytes_peak, stats->active_bytes);
+  return (void *)(uintptr_t)address;
+}
+
+/* The slow way: both locks, the ladder. */
+static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  gmlake_result result;
+  gmlk_driving_lock(l);
+  result = l->lost;
+  if (!result) result = gmlk_climb(l, r, out_block);
+  gmlk_driving_unlock(l);
+  if (result) {
+    l->stats.oom_count += result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY ||
+                          result == GMLAKE_ERROR_LIMIT_REACHED;
+    l->stats.state_count[4]++;
+    return result;
+  }
+  if (gmlk_index_reserve(&l->index, &l->host)) return GMLAKE_OK;
+  gmlk_release_block(l, *out_block, r->taker.stream, 0); /* nobody has used it */
+  return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+}
+
+/* pre: the books are locked; they are at the end, whatever happened between. */
+static gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
+                                void **out_ptr) {
+  gmlk_request r;
+  gmlk_block *b;
+  gmlk_note *note = NULL;
+  gmlake_result result = gmlk_request_init(l, &r, desc, stream);
+  if (result) return gmlk_fail(l, result, "gmlake_alloc", "the request cannot be served");
+  if (!gmlk_serve_reserve(l, &r)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (desc->user_data || desc->label) {
+    note = gmlk_note_new(l, desc->user_data, desc->label);
+    if (!note) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  }
+  b = gmlk_fast(l, &r);
+  if (!b) result = gmlk_serve_slowly(l, &r, &b);
+  if (result) {
+    gmlk_note_free(l, note);
+    return result;
+  }
+  *out_ptr = gmlk_hand_over(l, &r, b, note);
+  return GMLAKE_OK;
+}
+
+static int gmlk_in_handler(const gmlake *l) {
+  const gmlk_call *call = l->handlers;
+  while (call && call->thread != gmlk_thread_id()) call = call->next;
+  return call != NULL;
+}
+
+/* Lets the user's handler make room. pre: no lock is held. */
+static int gmlk_handle_oom(gmlake *l) {
+  gmlk_call call, **link;
+  gmlake_error_info info;
+  int again;
+  gmlk_books_lock(l);
+  call.thread = gmlk_thread_id();
+  call.next = l->handlers;
+  l->handlers = &call;
+  info = l->error;
+  gmlk_books_unlock(l);
+  again = l->desc.oom.fn(l->desc.oom.user, l, &info);
+  gmlk_books_lock(l);
+  for (link = &l->handlers; *link != &call;) link = &(*link)->next;
+  *link = call.next;
+  gmlk_books_unlock(l);
+  return again;
+}
+
+GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *l, const gmlake_alloc_desc *desc,
+                                           gmlake_stream stream, void **out_ptr) {
+  gmlake_result result = GMLAKE_ERROR_INVALID_ARGUMENT;
+  unsigned tries;
+  if (!out_ptr) return result;
+  *out_ptr = NULL;
+  if (!l || !desc || !gmlk_is_stream(stream)) return result;
+  for (tries = 0;; tries++) {
+    result = gmlk_enter(l);
+    if (result) return result;
+    if (l->handlers && gmlk_in_handler(l))
+      result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
+                         "called from the out-of-memory handler");
+    else if (desc->bytes)
+      result = gmlk_serve(l, desc, stream, out_ptr);
+    result = gmlk_leave(l, result);
+    if (result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY && result != GMLAKE_ERROR_LIMIT_REACHED)
+      return result;
+    if (!l->desc.oom.fn || tries == 8 || gmlk_in_handler(l) || !gmlk_handle_oom(l)) return result;
+  }
+}
+
+GMLAKE_DEF gmlake_result gmlake_alloc(gmlake *l, size_t bytes, gmlake_stream stream,
+                                      void **out_ptr) {
+  gmlake_alloc_desc desc;
+  memset(&desc, 0, sizeof(desc));
+  desc.bytes = bytes;
+  return gmlake_alloc_with(l, &desc, stream, out_ptr);
+}
+
+/* ---- free ---- */
+
+static int gmlk_is_within(uint64_t address, uint64_t start, size_t bytes) {
+  return address >= start && address - start < bytes;
+}
+
+/* Why a pointer is not the start of a live block. */
+static gmlake_result gmlk_explain(gmlake *l, uint64_t address) {
+  const gmlk_note *note;
+  const gmlk_window *w;
+  size_t i;
+  for (i = 0; i < l->arena_count; i++) {
+    gmlk_arena *a = l->arenas[i];
+    const gmlk_block *b;
+    if (!a) continue;
+    for (w = a->spool.oldest; w; w = w->newer)
+      if (gmlk_is_within(address, w->address, gmlk_to_bytes(w->self.grains)))
+        return GMLAKE_ERROR_DOUBLE_FREE;
+    if (!gmlk_is_within(address, a->base, gmlk_to_bytes(a->tail.at))) continue;
+    b = gmlk_locate(a, (uint32_t)((address - a->base) / GMLK_GRAIN));
+    if (b->state == GMLK_FREE || b->state == GMLK_RESERVED || b->state == GMLK_PENDING)
+      return GMLAKE_ERROR_DOUBLE_FREE;
+  }
+  for (note = l->pending; note; note = note->next) {
+    w = note->block->as.live.window;
+    if (w && gmlk_is_within(address, w->address, gmlk_to_bytes(w->self.grains)))
+      return GMLAKE_ERROR_DOUBLE_FREE;
+  }
+  return GMLAKE_ERROR_UNKNOWN_POINTER;
+}
+
+/* A live block by its address, or NULL with the reason in *out_result. */
+static gmlk_block *gmlk_live_block(gmlake *l, const void *ptr, const char *call,
+                                   gmlake_result *out_result) {
+  uint64_t address = (uint64_t)(uintptr_t)ptr;
+  gmlk_block *b = gmlk_index_get(&l->index, address);
+  *out_result = GMLAKE_OK;
+  if (b) return b;
+  *out_result = gmlk_explain(l, address);
+  if (strcmp(call, "gmlake_free") != 0) *out_result = GMLAKE_ERROR_UNKNOWN_POINTER;
+  (void)gmlk_fail(l, *out_result, call,
+                  *out_result == GMLAKE_ERROR_DOUBLE_FREE ? "this memory is free already"
+                                                          : "not the start of a live block");
+  return NULL;
+}
+
+/* Under which tag a block freed on this stream goes back. */
+static void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned stream,
+                         unsigned *out_stream, uint64_t *out_ticket) {
+  const gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
+  *out_stream = stream; /* none: the caller has synchronised, and it is clean */
+  *out_ticket = s ? s->epoch : 0;
+  if (s && s->capture && s->arena == b->arena) {
+    *out_stream = s->capture;
+    *out_ticket = 1;
+  } else if (b->flags & GMLK_IN_GRAPH) {
+    *out_stream = GMLK_PINNED;
+    *out_ticket = 0;
+  }
+}
+
+/* Freed, but recorded streams may still use it. */
+static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t ticket) {
+  gmlk_note *note = b->as.live.note;
+  size_t i;
+  b->state = GMLK_PENDING;
+  note->block = b;
+  note->stream = stream;
+  note->ticket = ticket;
+  note->next = l->pending;
+  l->pending = note;
+  l->stats.pending_bytes += gmlk_to_bytes(b->grains);
+  gmlk_peak(&l->stats.pending_bytes_peak, l->stats.pending_bytes);
+  for (i = 0; i < note->used_count; i++) {
+    gmlk_stream *s = l->streams.items[note->used[i].stream];
+    note->used[i].ticket = s->is_forgotten ? s->epoch - 1 : s->epoch;
+    s->is_dirty = 1;
+    gmlk_fence_if_due(l, note->used[i].stream, 0);
+  }
+}
+
+static gmlake_result gmlk_free(gmlake *l, void *ptr, gmlake_stream value) {
+  gmlake_result result;
+  gmlk_block *b = gmlk_live_block(l, ptr, "gmlake_free", &result);
+  gmlk_arena *a;
+  gmlk_stream *s;
+  gmlk_note *note;
+  unsigned stream = 0, tag;
+  uint64_t ticket;
+  size_t bytes;
+  if (!b) return result;
+  a = gmlk_arena_of(l, b);
+  if (value != GMLAKE_STREAM_NONE) {
+    stream = gmlk_stream_number(l, value);
+    if (!stream || !gmlk_arena_admit(a, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  }
+  gmlk_tag_for(l, b, stream, &tag, &ticket);
+  bytes = gmlk_to_bytes(b->grains);
+  gmlk_index_remove(&l->index, (uint64_t)(uintptr_t)ptr);
+  l->stats.free_count++;
+  l->stats.live_count--;
+  l->stats.active_bytes -= bytes;
+  l->stats.requested_bytes -= bytes - b->slack;
+  note = b->as.live.note;
+  if (note && note->used_count && stream) {
+    gmlk_pend(l, b, tag, ticket);
+  } else {
+    gmlk_release_block(l, b, tag, ticket);
+    gmlk_note_free(l, note);
+  }
+  if (tag < GMLK_FIRST_STREAM || tag != stream) return GMLAKE_OK;
+  s = l->streams.items[stream];
+  s->is_dirty = 1;
+  s->freed_bytes += bytes;
+  gmlk_fence_if_due(l, stream, a->chunk_bytes);
+  return GMLAKE_OK;
+}
+
+GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream) {
+  gmlake_result result;
+  if (!l || !gmlk_is_stream(stream)) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!ptr) return GMLAKE_OK;
+  result = gmlk_enter(l);
+  return result ? result : gmlk_leave(l, gmlk_free(l, ptr, stream));
+}
+
+/* ---- streams ---- */
+
+static gmlake_result gmlk_record_stream(gmlake *l, void *ptr, gmlake_stream value) {
+  gmlake_result result;
+  gmlk_block *b = gmlk_live_block(l, ptr, "gmlake_record_stream", &result);
+  gmlk_note *note;
+  unsigned stream;
+  size_t i, capacity;
+  void *grown;
+  if (!b) return result;
+  stream = gmlk_stream_number(l, value);
+  if (!stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (stream == b->stream) return GMLAKE_OK;
+  if (!b->as.live.note) b->as.live.note = gmlk_note_new(l, 0, NULL);
+  note = b->as.live.note;
+  if (!note) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  for (i = 0; i < note->used_count; i++)
+    if (note->used[i].stream == stream) return GMLAKE_OK;
+  if (note->used_count == note->used_capacity) {
+    capacity = note->used_capacity ? note->used_capacity * 2 : 2;
+    grown = gmlk_host_grow(&l->host, note->used, note->used_capacity * sizeof(gmlk_used),
+                           capacity * sizeof(gmlk_used));
+    if (!grown) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    note->used = (gmlk_used *)grown;
+    note->used_capacity = capacity;
+  }
+  note->used[note->used_count].ticket = 0;
+  note->used[note->used_count++].stream = stream;
+  return GMLAKE_OK;
+}
+
+GMLAKE_DEF gmlake_result gmlake_record_stream(gmlake *l, void *ptr, gmlake_stream stream) {
+  gmlake_result result;
+  if (!l || !ptr || !gmlk_is_stream(stream) || stream == GMLAKE_STREAM_NONE)
+    return GMLAKE_ERROR_INVALID_ARGUMENT;
+  result = gmlk_enter(l);
+  return result ? result : gmlk_leave(l, gmlk_record_stream(l, ptr, stream));
+}
+
+/* Marks the numbers that anything still names. */
+static void gmlk_streams_mark(gmlake *l, unsigned char *named) {
+  const gmlk_window *w;
+  const gmlk_note *note;
+  size_t i, n;
+  for (i = 0; i < l->arena_count; i++) {
+    const gmlk_block *b;
+    if (!l->arenas[i]) continue;
+    for (b = l->arenas[i]->head.next; b != &l->arenas[i]->tail; b = b->next) named[b->stream] = 1;
+    for (w = l->arenas[i]->spool.oldest; w; w = w->newer) named[w->self.stream] = 1;
+  }
+  for (i = 0; i < l->index.capacity; i++) {
+    const gmlk_block *b = l->index.entries[i].block;
+    if (!b) continue;
+    named[b->stream] = 1;
+    for (n = 0; b->as.live.note && n < b->as.live.note->used_count; n++)
+      named[b->as.live.note->used[n].stream] = 1;
+  }
+  for (note = l->pending; note; note = note->next) {
+    named[note->stream] = 1;
+    for (n = 0; n < note->used_count; n++) named[note->used[n].stream] = 1;
+  }
+}
+
+/* Numbers of forgotten streams that nothing names any more serve again. */
+static void gmlk_streams_recycle(gmlake *l) {
+  size_t count = l->streams.count, i;
+  unsigned char *named = (unsigned char *)gmlk_host_alloc(&l->host, count + 1);
+  if (!named) return; /* another time */
+  gmlk_streams_mark(l, named);
+  for (i = GMLK_FIRST_STREAM; i < count; i++) {
+    gmlk_stream *s = l->streams.items[i];
+    if (s->is_used && s->is_forgotten && !named[i] && !s->fence_count)
+      gmlk_stream_drop(&l->streams, (unsigned)i);
+  }
+  gmlk_host_free(&l->host, named, count + 1);
+}
+
+static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
+  unsigned stream = gmlk_stream_find(&l->streams, gmlk_stream_canonical(value));
+  gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
+  gmlake_result result;
+  gmlk_drive drive;
+  if (!s) return GMLAKE_OK;
+  if (s->capture)
+    return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_forget_stream",
+                     "the stream is being captured");
+  s->is_dirty = 1; /* live blocks recorded on it are covered too */
+  if (!gmlk_drive_begin(&drive, &l->driver))
+    gmlk_stream_fence(&l->streams, &l->host, &drive, stream);
+  gmlk_drive_end(&drive);
+  result = gmlk_drive_book(l, &drive);
+  if (result) return result;
+  if (s->is_dirty) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY; /* no event could be had */
+  s->is_forgotten = 1;
+  l->streams.live_count--;
+  l->streams.last = 0;
+  if (++l->streams.forgotten_count % 16 == 0 && !gmlk_refresh(l, 1)) gmlk_streams_recycle(l);
+  return GMLAKE_OK;
+}
+
+GMLAKE_DEF gmlake_result gmlake_forget_stream(gmlake *l, gmlake_stream stream) {
+  gmlake_result result;
+  if (!l || !gmlk_is_stream(stream) || stream == GMLAKE_STREAM_NONE)
+    return GMLAKE_ERROR_INVALID_ARGUMENT;
+  result = gmlk_enter(l);
+  return result ? result : gmlk_leave(l, gmlk_forget_stream(l, stream));
+}
+
+/* ---- questions ---- */
+
+static gmlake_result gmlk_get_allocation(gmlake *l, const void *ptr, gmlake_allocation_info *out) {
+  gmlake_result result;
+  const gmlk_block *b = gmlk_live_block(l, ptr, "gmlake_get_allocation", &result);
+  if (!b) return result;
+  memset(out, 0, sizeof(*out));
+  out->ptr = (void *)(uintptr_t)gmlk_address_of(gmlk_arena_of(l, b), b);
+  out->bytes = gmlk_to_bytes(b->grains);
+  out->requested_bytes = out->bytes - b->slack;
+  out->piece_count = b->as.live.window ? b->as.live.window->span_count : 1;
+  out->stream = b->stream ? l->streams.items[b->stream]->value : GMLAKE_STREAM_NONE;
+  out->pool = gmlk_arena_of(l, b)->pool;
+  out->flags = b->flags & 0x7Fu;
+  if (!b->as.live.note) return GMLAKE_OK;
+  out->user_data = b->as.live.note->user_data;
+  out->label = b->as.live.note->label;
+  return GMLAKE_OK;
+}
+
+GMLAKE_DEF gmlake_result gmlake_get_allocation(gmlake *l, const void *ptr,
+                                               gmlake_allocation_info *out_info) {
+  gmlake_result result;
+  if (!l || !ptr || !out_info) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  result = gmlk_enter(l);
+  return result ? result : gmlk_leave(l, gmlk_get_allocation(l, ptr, out_info));
+}
+
+static gmlake_result gmlk_get_pieces(gmlake *l, const void *ptr, gmlake_piece *out,
+                                     size_t capacity, size_t *out_count) {
+  gmlake_result result;
+  const gmlk_block *b = gmlk_live_block(l, ptr, "gmlake_get_pieces", &result);
+  const gmlk_window *w;
+  gmlk_span whole;
+  size_t i;
+  if (!b) return result;
+  w = b->as.live.window;
+  whole.at = b->at;
+  whole.grains = b->grains;
+  *out_count = w ? w->span_count : 1;
+  for (i = 0; i < *out_count && i < capacity; i++) {
+    const gmlk_span *span = w ? &w->spans[i] : &whole;
+    out[i].home = (void *)(uintptr_t)gmlk_home(gmlk_arena_of(l, b), span->at);
+    out[i].bytes = gmlk_to_bytes(span->grains);
+  }
+  return GMLAKE_OK;
+}
+
+GMLAKE_DEF gmlake_result gmlake_get_pieces(gmlake *l, const void *ptr, gmlake_piece *out_pieces,
+                                           size_t capacity, size_t *out_count) {
+  gmlake_result result;
+  if (!l || !ptr || !out_count || (!out_pieces && capacity)) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  result = gmlk_enter(l);
+  return result ? result
+                : gmlk_leave(l, gmlk_get_pieces(l, ptr, out_pieces, capacity, out_count));
+}
+
+GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *l, gmlake_stats *out_stats) {
+  size_t bytes = out_stats ? out_stats->struct_bytes : 0;
+  gmlake_stats stats;
+  if (!l || !out_stats || (bytes && bytes < sizeof(size_t))) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  bytes = bytes ? gmlk_min(bytes, sizeof(stats)) : sizeof(stats);
+  gmlk_books_lock(l);
+  stats = l->stats;
+  stats.event_count = l->streams.record_count;
+  stats.metadata_bytes = l->host.bytes;
+  stats.metadata_bytes_peak = l->host.bytes_peak;
+  gmlk_books_unlock(l);
+  stats.struct_bytes = bytes;
+  memcpy(out_stats, &stats, bytes);
+  return GMLAKE_OK;
+}
+
+GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *l) {
+  gmlake_stats *s;
+  if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  gmlk_books_lock(l);
+  s = &l->stats;
+  s->requested_bytes_peak = s->requested_bytes;
+  s->active_bytes_peak = s->active_bytes;
+  s->reserved_bytes_peak = s->reserved_bytes;
+  s->stitched_bytes_peak = s->stitched_bytes;
+  s->pending_bytes_peak = s->pending_bytes;
+  l->host.bytes_peak = l->host.bytes;
+  gmlk_books_unlock(l);
+  return GMLAKE_OK;
+}
+
+/* What the driver and the limits let the lake create beside what it holds. */
+static size_t gmlk_creatable(const gmlake *l, size_t driver_free_bytes) {
+  size_t bytes = driver_free_bytes > l->desc.driver_free_bytes_min
+                     ? driver_free_bytes - l->desc.driver_free_bytes_min
+                     : 0;
+  size_t limit = l->desc.limit_bytes, held = l->stats.reserved_bytes;
+  if (limit) bytes = gmlk_min(bytes, limit > held ? limit - held : 0);
+  return bytes & ~(l->home.chunk_bytes - 1);
+}
+
+static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
+  gmlake_result result = gmlk_refresh(l, 1);
+  gmlake_budget budget;
+  gmlk_drive drive;
+  uint64_t idle = 0, all = 0;
+  size_t i;
+  if (result) return result;
+  memset(&budget, 0, sizeof(budget));
+  gmlk_books_unlock(l);
+  if (!gmlk_drive_begin(&drive, &l->driver))
+    (void)gmlk_drive_memory_info(&drive, &budget.driver_free_bytes, &budget.total_bytes);
+  gmlk_drive_end(&drive);
+  gmlk_books_lock(l);
+  result = gmlk_drive_book(l, &drive);
+  if (result) return result;
+  for (i = 0; i < l->arena_count; i++) {
+    if (!l->arenas[i]) continue;
+    idle += l->arenas[i]->pools[GMLK_CLEAN]->grains;
+    all += l->arenas[i]->free_grains;
+  }
+  budget.reserved_bytes = l->stats.reserved_bytes;
+  budget.idle_bytes = gmlk_to_bytes(idle);
+  budget.pending_bytes = gmlk_to_bytes(all - idle) + l->stats.pending_bytes;
+  budget.allocatable_bytes = budget.idle_bytes + budget.pending_bytes +
+                             gmlk_creatable(l, budget.driver_free_bytes);
+  *out = budget;
+  return GMLAKE_OK;
+}
+
+GMLAKE_DEF gmlake_result gmlake_get_budget(gmlake *l, gmlake_budget *out_budget) {
+  gmlake_result result;
+  if (!out_budget) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  result = gmlk_enter_driving(l);
+  return result ? result : gmlk_leave_driving(l, gmlk_get_budget(l, out_budget));
+}
+
+GMLAKE_DEF gmlake_result gmlake_get_last_error(gmlake *l, gmlake_error_info *out_info) {
+  if (!l || !out_info) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  gmlk_books_lock(l);
+  *out_info = l->error;
+  gmlk_books_unlock(l);
+  return GMLAKE_OK;
+}
+
+GMLAKE_DEF gmlake_result gmlake_get_desc(gmlake *l, gmlake_desc *out_desc) {
+  if (!l || !out_desc) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  *out_desc = l->desc;
+  return GMLAKE_OK;
+}
+
+GMLAKE_DEF gmlake_result gmlake_check(gmlake *l) {
+  const char *broken;
+  gmlake_result result = GMLAKE_OK;
+  if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  gmlk_books_lock(l);
+  gmlk_driving_lock(l);
+  broken = gmlk_check(l);
+  if (broken) result = gmlk_fail(l, GMLAKE_ERROR_CORRUPT, "gmlake_check", broken);
+  return gmlk_leave_driving(l, result);
+}
+
+GMLAKE_DEF gmlake_result gmlake_trim(gmlake *l, size_t keep_bytes, size_t *out_released_bytes) {
+  size_t released = 0;
+  gmlake_result result = gmlk_enter_driving(l);
+  if (!result) {
+    result = gmlk_trim(l, keep_bytes, &released);
+    result = gmlk_leave_driving(l, result);
+  }
+  if (out_released_bytes) *out_released_bytes = released;
+  return result;
+}
+
+GMLAKE_DEF const char *gmlake_result_name(gmlake_result result) {
+  static const char *const names[] = {"GMLAKE_OK",
+                                      "GMLAKE_ERROR_INVALID_ARGUMENT",
+                                      "GMLAKE_ERROR_OUT_OF_HOST_MEMORY",
+                                      "GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY",
+                                      "GMLAKE_ERROR_LIMIT_REACHED",
+                                      "GMLAKE_ERROR_UNKNOWN_POINTER",
+                                      "GMLAKE_ERROR_DOUBLE_FREE",
+                                      "GMLAKE_ERROR_UNSUPPORTED",
+                                      "GMLAKE_ERROR_NO_DRIVER",
+                                      "GMLAKE_ERROR_NO_DEVICE",
+                                      "GMLAKE_ERROR_DRIVER",
+                                      "GMLAKE_ERROR_DEVICE_LOST",
+                                      "GMLAKE_ERROR_CAPTURING",
+                                      "GMLAKE_ERROR_FORKED",
+                                      "GMLAKE_ERROR_SHUTTING_DOWN",
+                                      "GMLAKE_ERROR_CORRUPT"};
+  size_t i = (size_t)(int)result;
+  return i < sizeof(names) / sizeof(names[0]) ? names[i] : "unknown";
+}
+
+/* ---- pools and captures ---- */
+
+static gmlake_result gmlk_reserve_halving(gmlake *l, size_t *bytes, size_t chunk_bytes,
+                                          uint64_t *out_base) {
+  gmlake_result result;
+  for (;;) {
+    gmlk_drive drive;
+    size_t half = *bytes / 2 & ~(chunk_bytes - 1);
+    result = gmlk_drive_begin(&drive, &l->driver);
+    if (!result) result = gmlk_drive_reserve(&drive, *bytes, chunk_bytes, out_base);
+    gmlk_drive_end(&drive);
+    (void)gmlk_drive_book(l, &drive);
+    if (result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || half < l->device.device_bytes) return result;
+    *bytes = half;
+  }
+}
+
+/* Address space for an arena and its windows; without the latter it runs unstitched. */
+static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_bytes,
+                                     size_t arena_bytes, size_t window_bytes) {
+  const size_t max = gmlk_to_bytes(GMLK_GRAINS_MAX) & ~(chunk_bytes - 1);
+  gmlake_result result;
+  gmlk_block *va;
+  a->chunk_bytes = chunk_bytes;
+  a->chunk_log = gmlk_log2(chunk_bytes / GMLK_GRAIN);
+  a->reserved_bytes = gmlk_min(arena_bytes & ~(chunk_bytes - 1), max);
+  result = gmlk_reserve_halving(l, &a->reserved_bytes, chunk_bytes, &a->base);
+  if (result) return result;
+  a->slot_limit = (uint32_t)(a->reserved_bytes / chunk_bytes);
+  if (!gmlk_arena_init(a, &l->host, &l->records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  a->spool.reserved_bytes = window_bytes & ~(chunk_bytes - 1);
+  if (gmlk_reserve_halving(l, &a->spool.reserved_bytes, chunk_bytes, &a->spool.base)) {
+    a->spool.reserved_bytes = 0;
+    gmlk_log(l, GMLAKE_LOG_WARNING, &l->error); /* no stitching */
+    return l->lost;
+  }
+  a->spool.va = (gmlk_holes *)gmlk_host_alloc(&l->host, sizeof(gmlk_holes));
+  if (!a->spool.va || !gmlk_records_reserve(&l->records, &l->host, 1))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  va = gmlk_records_take(&l->records);
+  memset(va, 0, sizeof(*va));
+  va->state = GMLK_FREE;
+  va->grains = (uint32_t)(a->spool.reserved_bytes / chunk_bytes);
+  gmlk_link_before(va, &a->spool.va_tail);
+  gmlk_holes_insert(a->spool.va, va, va->grains);
+  return GMLAKE_OK;
+}
+
+/* Unmaps, releases and unreserves all that an arena holds, whatever fails. */
+static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive) {
+  const gmlk_block *va = a->spool.va_head.next;
+  uint32_t slot;
+  for (; va && va != &a->spool.va_tail; va = va->next)
+    if (va->state == GMLK_LIVE)
+      (void)gmlk_drive_unmap(drive, a->spool.base + (uint64_t)va->at * a->chunk_bytes,
+                             va->grains * a->chunk_bytes);
+  for (slot = 0; slot < a->slot_count; slot++) {
+    if (!a->chunks[slot].handle) continue;
+    (void)gmlk_drive_unmap(drive, gmlk_home(a, gmlk_slot_at(a, slot)), a->chunk_bytes);
+    (void)gmlk_drive_release(drive, a->chunks[slot].handle);
+  }
+  if (a->spool.reserved_bytes)
+    (void)gmlk_drive_unreserve(drive, a->spool.base, a->spool.reserved_bytes);
+  if (a->base) (void)gmlk_drive_unreserve(drive, a->base, a->reserved_bytes);
+}
+
+/* The same in a stretch of calls of its own, the books unlocked. */
+static gmlake_result gmlk_arena_drain_booked(gmlake *l, gmlk_arena *a) {
+  gmlk_drive drive;
+  gmlk_books_unlock(l);
+  if (!gmlk_drive_begin(&drive, &l->driver)) gmlk_arena_drain(a, &drive);
+  gmlk_drive_end(&drive);
+  gmlk_books_lock(l);
+  return gmlk_drive_book(l, &drive);
+}
+
+static void gmlk_windows_free(gmlake *l, gmlk_window *w) {
+  while (w) {
+    gmlk_window *next = w->bucket_next;
+    gmlk_host_free(&l->host, w, gmlk_window_record_bytes(w->span_count));
+    w = next;
+  }
+}
+
+/* Gives back the records of a tiling. */
+static void gmlk_tiling_give(gmlake *l, gmlk_block *b, const gmlk_block *tail) {
+  while (b && b != tail) {
+    gmlk_block *next = b->next;
+    gmlk_records_give(&l->records, b);
+    b = next;
+  }
+}
+
+/* Host memory of an arena: its windows, its blocks, its arrays. */
+static void gmlk_arena_close(gmlake *l, gmlk_arena *a) {
+  gmlk_window *live = NULL, *w;
+  gmlk_block *b;
+  for (b = a->head.next; b && b != &a->tail; b = b->next) {
+    if (b->state != GMLK_PIECE || b->as.live.window->spans[0].block != b) continue;
+    b->as.live.window->bucket_next = live; /* once a window */
+    live = b->as.live.window;
+  }
+  for (w = a->spool.oldest; w; w = w->newer) w->bucket_next = w->newer;
+  gmlk_windows_free(l, live);
+  gmlk_windows_free(l, a->spool.oldest);
+  gmlk_windows_free(l, a->spool.quarantine);
+  gmlk_tiling_give(l, a->head.next, &a->tail);
+  gmlk_tiling_give(l, a->spool.va_head.next, &a->spool.va_tail);
+  gmlk_host_free(&l->host, a->spool.buckets, a->spool.bucket_count * sizeof(gmlk_window *));
+  gmlk_host_free(&l->host, a->spool.va, sizeof(gmlk_holes));
+  gmlk_arena_destroy(a);
+}
+
+/* Enters an arena into the lake's list. */
+static int gmlk_arena_enlist(gmlake *l, gmlk_arena *a) {
+  size_t i = 0, capacity;
+  void *grown;
+  while (i < l->arena_count && l->arenas[i]) i++;
+  if (i == l->arena_capacity) {
+    capacity = i ? i * 2 : 4;
+    grown = gmlk_host_grow(&l->host, l->arenas, l->arena_capacity * sizeof(gmlk_arena *),
+                           capacity * sizeof(gmlk_arena *));
+    if (!grown) return 0;
+    l->arenas = (gmlk_arena **)grown;
+    l->arena_capacity = capacity;
+  }
+  a->number = (uint32_t)i;
+  l->arenas[i] = a;
+  if (i == l->arena_count) l->arena_count++;
+  return 1;
+}
+
+static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc,
+                                      gmlake_pool **out_pool) {
+  size_t chunk = desc->chunk_bytes ? desc->chunk_bytes : l->home.chunk_bytes;
+  size_t device = l->device.device_bytes, arena, window;
+  gmlake_pool *pool;
+  gmlake_result result;
+  if (!gmlk_is_pow2(chunk) || chunk % l->device.granularity_bytes || chunk > device ||
+      !gmlk_size_round_up(device, chunk, &arena))
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_create", "chunk_bytes");
+  window = l->home.spool.va ? gmlk_min(arena, SIZE_MAX / 8) * 4 : 0;
+  pool = (gmlake_pool *)gmlk_host_alloc(&l->host, sizeof(gmlake_pool));
+  if (!pool) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  pool->lake = l;
+  pool->label = desc->label;
+  pool->arena.pool = pool;
+  pool->arena.limit_bytes = desc->limit_bytes;
+  result = gmlk_arena_open(l, &pool->arena, chunk, arena, window);
+  if (!result && !gmlk_arena_enlist(l, &pool->arena)) result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!result) {
+    *out_pool = pool;
+    return GMLAKE_OK;
+  }
+  (void)gmlk_arena_drain_booked(l, &pool->arena);
+  gmlk_arena_close(l, &pool->arena);
+  gmlk_host_free(&l->host, pool, sizeof(gmlake_pool));
+  return result;
+}
+
+GMLAKE_DEF gmlake_result gmlake_pool_create(gmlake *l, const gmlake_pool_desc *desc,
+                                            gmlake_pool **out_pool) {
+  gmlake_pool_desc zero;
+  gmlake_result result;
+  memset(&zero, 0, sizeof(zero));
+  if (!out_pool) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  result = gmlk_enter_driving(l);
+  if (result) return result;
+  return gmlk_leave_driving(l, gmlk_pool_create(l, desc ? desc : &zero, out_pool));
+}
+
+static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
+  gmlk_arena *a = &pool->arena;
+  size_t bytes;
+  gmlake_result result;
+  if (pool->capture_count)
+    return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_pool_destroy", "a capture is under way");
+  result = gmlk_wait_for_all(l); /* pending frees of the pool's blocks end here too */
+  if (result) return result;
+  if (a->live_count)
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",
+                     "the pool has live blocks");
+  l->arenas[a->number] = NULL;
+  bytes = a->backed_count * a->chunk_bytes;
+  l->stats.reserved_bytes -= bytes;
+  l->stats.chunk_count -= a->backed_count;
+  l->stats.stitched_bytes -= a->spool.bytes;
+  l->stats.window_count -= a->spool.count;
+  result = gmlk_arena_drain_booked(l, a);
+  gmlk_arena_close(l, a);
+  gmlk_host_free(&l->host, pool, sizeof(gmlake_pool));
+  return result;
+}
+
+GMLAKE_DEF gmlake_result gmlake_pool_destroy(gmlake *l, gmlake_pool *pool) {
+  gmlake_result result;
+  if (!l || (pool && pool->lake != l)) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!pool) return GMLAKE_OK;
+  result = gmlk_enter_driving(l);
+  return result ? result : gmlk_leave_driving(l, gmlk_pool_destroy(l, pool));
+}
+
+/* Every free range and idle window of the arena with this tag gets another. */
+static void gmlk_arena_retag(gmlk_arena *a, unsigned from, unsigned to) {
+  gmlk_block *b = a->head.next;
+  gmlk_window *w;
+  for (; b != &a->tail; b = b->next)
+    if (b->state == GMLK_FREE && b->stream == from) b = gmlk_retag(a, b, to, 0);
+  for (w = a->spool.oldest; w; w = w->newer)
+    if (w->self.stream == from) w->self.stream = (uint16_t)to;
+}
+
+static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_pool *pool) {
+  unsigned stream = gmlk_stream_number(l, value), capture;
+  gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
+  if (!s) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (s->capture)
+    return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_capture_begin",
+                     "the stream is being captured already");
+  capture = gmlk_stream_add(&l->streams, &l->host, value, 1);
+  if (!capture) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!gmlk_arena_admit(&pool->arena, capture)) {
+    gmlk_stream_drop(&l->streams, capture);
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  }
+  if (!pool->capture_count++) gmlk_arena_retag(&pool->arena, GMLK_PINNED, GMLK_CLEAN);
+  s->capture = capture;
+  s->arena = pool->arena.number;
+  return GMLAKE_OK;
+}
+
+GMLAKE_DEF gmlake_result gmlake_capture_begin(gmlake *l, gmlake_stream stream,
+                                              gmlake_pool *pool) {
+  gmlake_result result;
+  if (!l || !pool || pool->lake != l || !gmlk_is_stream(stream) ||
+      stream == GMLAKE_STREAM_NONE || !gmlk_stream_canonical(stream))
+    return GMLAKE_ERROR_INVALID_ARGUMENT;
+  result = gmlk_enter(l);
+  return result ? result : gmlk_leave(l, gmlk_capture_begin(l, stream, pool));
+}
+
+static gmlake_result gmlk_capture_end(gmlake *l, gmlake_stream value) {
+  unsigned stream = gmlk_stream_find(&l->streams, gmlk_stream_canonical(value));
+  gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
+  gmlk_note *note;
+  if (!s || !s->capture)
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_capture_end",
+                     "the stream is not being captured");
+  gmlk_arena_retag(l->arenas[s->arena], s->capture, GMLK_PINNED);
+  for (note = l->pending; note; note = note->next)
+    if (note->stream == s->capture) note->stream = GMLK_PINNED;
+  l->arenas[s->arena]->pool->capture_count--;
+  gmlk_stream_drop(&l->streams, s->capture);
+  s->capture = 0;
+  return GMLAKE_OK;
+}
+
+GMLAKE_DEF gmlake_result gmlake_capture_end(gmlake *l, gmlake_stream stream) {
+  gmlake_result result;
+  if (!l || !gmlk_is_stream(stream) || stream == GMLAKE_STREAM_NONE)
+    return GMLAKE_ERROR_INVALID_ARGUMENT;
+  result = gmlk_enter(l);
+  return result ? result : gmlk_leave(l, gmlk_capture_end(l, stream));
+}
+
+/* ---- create and destroy ---- */
+
+static gmlake_result gmlk_backend_open(const gmlake_desc *desc, gmlk_driver *driver) {
+  gmlake_result result = GMLAKE_OK;
+  driver->backend = desc->backend;
+  driver->process_id = gmlk_process_id();
+  if (!desc->backend) {
+#if defined(GMLAKE_BACKEND_CUDA)
+    result = gmlake_cuda_create(desc->device, &driver->owned);
+#else
+    result = desc->device ? GMLAKE_ERROR_NO_DEVICE : gmlake_mock_create(NULL, &driver->owned);
+#endif
+    driver->backend = driver->owned;
+  } else if (desc->backend->struct_bytes < sizeof(gmlake_backend) ||
+             desc->backend->abi_version != GMLAKE_BACKEND_ABI) {
+    result = GMLAKE_ERROR_INVALID_ARGUMENT;
+  }
+  return result;
+}
+
+static void gmlk_backend_close(gmlk_driver *driver) {
+  if (!driver->owned) return;
+#if defined(GMLAKE_BACKEND_CUDA)
+  gmlake_cuda_destroy(driver->owned);
+#else
+  gmlake_mock_destroy(driver->owned);
+#endif
+}
+
+static int gmlk_desc_is_valid(const gmlake_desc *d) {
+  const unsigned handle_types =
+      GMLAKE_HANDLE_POSIX_FD | GMLAKE_HANDLE_WIN32 | GMLAKE_HANDLE_FABRIC;
+  return (d->flags & ~GMLAKE_SINGLE_THREADED) == 0 && (d->handle_types & ~handle_types) == 0 &&
+         (d->cross_stream == GMLAKE_GROW_FIRST || d->cross_stream == GMLAKE_WAIT_FIRST) &&
+         (d->chunk_bytes == 0 || gmlk_is_pow2(d->chunk_bytes)) &&
+         (d->peer_count == 0) == (d->peer_devices == NULL) &&
+         (d->host.malloc_fn == NULL) == (d->host.free_fn == NULL);
+}
+
+/* Fills in what depends on the device. */
+static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_properties *device) {
+  size_t total = device->device_bytes, chunk = (size_t)1 << gmlk_log2(total / 8192 | 1);
+  if (!d->chunk_bytes)
+    d->chunk_bytes = gmlk_max(gmlk_min(gmlk_max(chunk, 2 * GMLK_MIB), 32 * GMLK_MIB),
+                              device->granularity_bytes);
+  if (d->chunk_bytes % device->granularity_bytes || d->chunk_bytes > total)
+    return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (d->handle_types & ~device->handle_types) return GMLAKE_ERROR_UNSUPPORTED;
+  if (!d->stitched_bytes_max) d->stitched_bytes_max = gmlk_min(total, SIZE_MAX / 4) * 4;
+  if (!d->arena_bytes) d->arena_bytes = gmlk_min(total, SIZE_MAX / 8) * 8;
+  if (!d->window_bytes) d->window_bytes = gmlk_min(total, SIZE_MAX / 32) * 32;
+  return d->arena_bytes < d->chunk_bytes || d->window_bytes < d->chunk_bytes
+             ? GMLAKE_ERROR_INVALID_ARGUMENT
+             : GMLAKE_OK;
+}
+
+/* Frees host memory; the driver's is gone already, or never will be. */
+static void gmlk_lake_free(gmlake *l) {
+  gmlk_host host = l->host;
+  size_t i;
+  for (i = 0; i < l->index.capacity; i++)
+    if (l->index.entries[i].block) gmlk_note_free(l, l->index.entries[i].block->as.live.note);
+  while (l->pending) {
+    gmlk_note *next = l->pending->next;
+    gmlk_note_free(l, l->pending);
+    l->pending = next;
+  }
+  for (i = 0; i < l->arena_count; i++) {
+    gmlk_arena *a = l->arenas[i];
+    gmlake_pool *pool = a ? a->pool : NULL;
+    if (a) gmlk_arena_close(l, a);
+    gmlk_host_free(&l->host, pool, sizeof(gmlake_pool));
+  }
+  gmlk_host_free(&l->host, l->arenas, l->arena_capacity * sizeof(gmlk_arena *));
+  gmlk_host_free(&l->host, l->index.entries, l->index.capacity * sizeof(gmlk_entry));
+  gmlk_host_free(&l->host, l->messages, GMLK_LOG_QUEUE * sizeof(gmlk_message));
+  gmlk_host_free(&l->host, l->driver.peers, l->driver.peer_count * sizeof(int));
+  gmlk_records_destroy(&l->records, &l->host);
+  gmlk_backend_close(&l->driver);
+  if (l->has_locks) gmlk_mutex_destroy(&l->books);
+  if (l->has_locks) gmlk_mutex_destroy(&l->driving);
+  host.bytes = l->host.bytes;
+  gmlk_host_free(&host, l, sizeof(gmlake));
+}
+
+/* The driver's side of destroy: everything the lake holds goes back, whatever fails. */
+static gmlake_result gmlk_lake_drain(gmlake *l) {
+  gmlk_drive drive;
+  const gmlk_block *kept;
+  size_t i;
+  (void)gmlk_drive_begin(&drive, &l->driver);
+  for (i = 0; i < l->arena_count && drive.result != GMLAKE_ERROR_FORKED; i++)
+    if (l->arenas[i]) gmlk_arena_drain(l->arenas[i], &drive);
+  for (kept = l->kept_handles; kept && drive.result != GMLAKE_ERROR_FORKED; kept = kept->next)
+    (void)gmlk_drive_release(&drive, kept->ticket);
+  gmlk_streams_destroy(&l->streams, &l->host, &drive, drive.result != GMLAKE_ERROR_FORKED);
+  gmlk_drive_end(&drive);
+  return drive.result == GMLAKE_ERROR_INVALID_ARGUMENT ? GMLAKE_ERROR_DRIVER : drive.result;
+}
+
+static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
+  gmlake_result result = gmlk_backend_open(desc, &l->driver);
+  const gmlake_backend *b = l->driver.backend;
+  int code = 0;
+  if (!result) result = b->get_properties(b->user, &l->device, &code);
+  if (!result) result = gmlk_desc_default(&l->desc, &l->device);
+  if (result) return result;
+  l->desc.backend = b;
+  l->driver.handle_types = desc->handle_types;
+  l->messages = (gmlk_message *)gmlk_host_alloc(&l->host, GMLK_LOG_QUEUE * sizeof(gmlk_message));
+  if (!l->messages || !gmlk_arena_enlist(l, &l->home)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (desc->peer_count) {
+    if (desc->peer_count > SIZE_MAX / sizeof(int)) return GMLAKE_ERROR_INVALID_ARGUMENT;
+    l->driver.peers = (int *)gmlk_host_alloc(&l->host, desc->peer_count * sizeof(int));
+    if (!l->driver.peers) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    l->driver.peer_count = desc->peer_count;
+    memcpy(l->driver.peers, desc->peer_devices, desc->peer_count * sizeof(int));
+    l->desc.peer_devices = l->driver.peers;
+  }
+  result = gmlk_arena_open(l, &l->home, l->desc.chunk_bytes, l->desc.arena_bytes,
+                           l->desc.window_bytes);
+  l->desc.arena_bytes = l->home.reserved_bytes;
+  l->desc.window_bytes = l->home.spool.reserved_bytes;
+  return result;
+}
+
+GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lake) {
+  gmlake_desc zero;
+  gmlk_host host;
+  gmlake *l;
+  gmlake_result result;
+  memset(&zero, 0, sizeof(zero));
+  memset(&host, 0, sizeof(host));
+  if (!desc) desc = &zero;
+  if (!out_lake || !gmlk_desc_is_valid(desc)) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  host.hooks = desc->host;
+  l = (gmlake *)gmlk_host_alloc(&host, sizeof(gmlake));
+  if (!l) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  l->host = host;
+  l->desc = *desc;
+  l->has_locks = !(desc->flags & GMLAKE_SINGLE_THREADED);
+  if (l->has_locks) gmlk_mutex_init(&l->driving);
+  if (l->has_locks) gmlk_mutex_init(&l->books);
+  gmlk_books_lock(l);
+  result = gmlk_lake_init(l, desc);
+  (void)gmlk_leave(l, GMLAKE_OK);
+  if (!result) {
+    *out_lake = l;
+    return GMLAKE_OK;
+  }
+  if (l->driver.backend) (void)gmlk_lake_drain(l);
+  gmlk_lake_free(l);
+  return result;
+}
+
+/* Tells the logger of every live block. pre: no lock is held. */
+static void gmlk_report_leaks(gmlake *l) {
+  size_t i;
+  for (i = 0; i < l->index.capacity && l->desc.logger.fn; i++) {
+    const gmlk_block *b = l->index.entries[i].block;
+    gmlake_error_info info;
+    if (!b) continue;
+    memset(&info, 0, sizeof(info));
+    info.call = "gmlake_destroy";
+    info.live_bytes = gmlk_to_bytes(b->grains);
+    (void)snprintf(info.text, sizeof(info.text), "%llu bytes at 0x%llx were never freed (%s)",
+                   (unsigned long long)(gmlk_to_bytes(b->grains) - b->slack),
+                   (unsigned long long)l->index.entries[i].address,
+                   b->as.live.note && b->as.live.note->label ? b->as.live.note->label
+                                                             : "no label");
+    l->desc.logger.fn(l->desc.logger.user, GMLAKE_LOG_WARNING, &info);
+  }
+}
+
+GMLAKE_DEF gmlake_result gmlake_destroy(gmlake *l) {
+  gmlake_result waited = GMLAKE_OK, drained;
+  if (!l) return GMLAKE_OK;
+  gmlk_report_leaks(l);
+  gmlk_books_lock(l);
+  if (!l->lost) waited = gmlk_wait_for_all(l);
+  l->message_count = 0; /* the result says it */
+  gmlk_books_unlock(l);
+  drained = gmlk_lake_drain(l);
+  if (!waited) waited = l->lost;
+  gmlk_lake_free(l);
+  return waited ? waited : drained;
+}
+
+#endif /* GMLAKE_IMPLEMENTATION */

@@ -1,0 +1,51 @@
+#!/bin/sh
+# usage: deps.sh replay|test|plots
+# Installs what that target of the Makefile needs and the machine lacks (Debian and Ubuntu).
+set -eu
+
+cc=${CC:-cc}
+missing=
+
+# need PACKAGE COMMAND...: the package is missing if the command fails.
+need() {
+  package=$1
+  shift
+  if ! "$@" >/dev/null 2>&1; then missing="$missing $package"; fi
+}
+
+has_header() { echo "#include <$1>" | $cc -E -x c -; }
+has_cxx_library() { echo '#include <cstddef>' | "$1" -E -x c++ -; }
+
+case $1 in
+replay | test | plots) ;;
+*)
+  echo "usage: deps.sh replay|test|plots" >&2
+  exit 2
+  ;;
+esac
+
+need gcc command -v "${cc%% *}"
+need libc6-dev has_header stdlib.h
+need zlib1g-dev has_header zlib.h
+if [ "$1" = plots ]; then need gnuplot-nox command -v gnuplot; fi
+if [ "$1" = test ]; then
+  need gcc command -v gcc
+  need libcmocka-dev has_header cmocka.h
+  need g++ has_cxx_library g++
+  need clang has_cxx_library clang++
+fi
+if [ -z "$missing" ]; then exit 0; fi
+
+as_root=
+if [ "$(id -u)" != 0 ]; then as_root="sudo -n"; fi
+if ! command -v apt-get >/dev/null 2>&1 || ! $as_root true >/dev/null 2>&1; then
+  echo "missing, please install:$missing" >&2
+  exit 1
+fi
+echo "installing:$missing" >&2
+export DEBIAN_FRONTEND=noninteractive
+{
+  $as_root apt-get update -q
+  # shellcheck disable=SC2086
+  $as_root apt-get install -y -q --no-install-recommends $missing
+} >&2

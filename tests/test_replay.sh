@@ -1,0 +1,213 @@
+#!/bin/sh
+# build/replay: what it prints for a trace worked out by hand, and how it answers bad input.
+set -u
+
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+replay=build/replay
+passed=0
+failed=0
+
+# ok NAME COMMAND...: passes if the command succeeds.
+ok() {
+  name=$1
+  shift
+  if "$@"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAILED: $name"
+    cat "$dir/out" "$dir/err"
+  fi
+}
+
+# run STATUS ARGUMENT...: runs replay, succeeds if it exits so.
+run() {
+  expected=$1
+  shift
+  "$replay" "$@" >"$dir/out" 2>"$dir/err"
+  [ $? = "$expected" ]
+}
+
+says() { grep -qF -- "$1" "$dir/err"; }
+prints() { grep -qF -- "$1" "$dir/out"; }
+file_is() { [ "$(cat "$1")" = "$2" ]; }
+
+# bad NAME LINE REASON TEXT: a trace of that text (printf's escapes) is refused so, with status 2
+# and nothing on stdout.
+bad() {
+  path=$dir/bad.gmtrace
+  # shellcheck disable=SC2059
+  printf "$4" >"$path"
+  ok "$1: status" run 2 --json --allocator native "$path"
+  ok "$1: reason" says "$path:$2: $3"
+  ok "$1: silent" [ ! -s "$dir/out" ]
+}
+
+h='gmtrace 1\n'
+bad 'empty' 1 'the file is empty' ''
+bad 'not a trace' 1 'not a trace' 'a 1 512 0 0\n'
+bad 'another version' 1 'not a trace' 'gmtrace 2\na 1 512 0 0\n'
+bad 'no records' 2 'the trace has no records' "$h# remark\n"
+bad 'unknown record' 2 "unknown record 'x'" "${h}x 1 2 3 4\n"
+bad 'longer record' 2 "unknown record 'aa'" "${h}aa 1 2 3 4\n"
+bad 'blank line' 2 'unknown record' "$h\na 1 512 0 0\n"
+bad 'unknown id' 3 'free of unknown id 2' "${h}a 1 512 0 0\nf 2 0\n"
+bad 'freed twice' 4 'id 1 is already free' "${h}a 1 512 0 0\nf 1 0\nf 1 0\n"
+bad 'live twice' 3 'id 1 is already live' "${h}a 1 512 0 0\na 1 512 0 0\n"
+bad 'negative size' 2 "the size is not a number: '-512'" "${h}a 1 -512 0 0\n"
+bad 'negative id' 2 "the id is not a number: '-1'" "${h}a -1 512 0 0\n"
+bad 'fraction' 2 "the size is not a number: '1.5'" "${h}a 1 1.5 0 0\n"
+bad 'hexadecimal stream' 2 "the stream is not a number: '0x7'" "${h}a 1 512 0x7 0\n"
+bad 'word for a time' 2 "the time is not a number: 'now'" "${h}a 1 512 0 now\n"
+bad 'size of 2^64' 2 'the size is too large' "${h}a 1 18446744073709551616 0 0\n"
+bad 'size near 2^64' 2 'the size is too large' "${h}a 1 18446744073709551615 0 0\n"
+bad 'live bytes' 3 'the live bytes overflow' \
+  "${h}a 1 4611686018427387392 0 0\na 2 4611686018427387392 0 0\n"
+bad 'time' 3 'the time is too large' \
+  "${h}a 1 512 0 4611686018427387\nf 1 4611686018427387\n"
+bad 'field missing' 2 'the time is missing' "${h}a 1 512 0\n"
+bad 'free without time' 3 'the time is missing' "${h}a 1 512 0 0\nf 1\n"
+bad 'text after a record' 2 "text after the record: 'x'" "${h}a 1 512 0 0 x\n"
+bad 'bad peak' 2 "the peak is not a number: 'big'" "$h# peak_reserved: big\n"
+bad 'truncated line' 3 'the last line is truncated' "${h}a 1 512 0 0\nf 1 "
+bad 'truncated number' 3 'the last line is truncated' "${h}a 1 512 0 0\na 2 51"
+bad 'zero byte' 3 'not a line of text' "${h}a 1 512 0 0\nf 1 0\0000\nf 1 0\n"
+
+long=$(printf '%5000s' x)
+bad 'long line' 2 'the line is too long' "${h}m $long\n"
+
+ok 'no file: status' run 2 "$dir/none.gmtrace"
+ok 'no file: reason' says "$dir/none.gmtrace:0: No such file or directory"
+ok 'directory: status' run 2 "$dir"
+ok 'directory: reason' says "$dir:1: Is a directory"
+
+{
+  echo 'gmtrace 1'
+  awk 'BEGIN { for (i = 0; i < 20000; i++) print "a", i, (i * 7919) % 100000 * 512, 0, i % 3 }'
+} >"$dir/long.gmtrace"
+gzip -k "$dir/long.gmtrace"
+head -c 9000 "$dir/long.gmtrace.gz" >"$dir/cut.gmtrace.gz"
+ok 'truncated gzip: status' run 2 "$dir/cut.gmtrace.gz"
+ok 'truncated gzip: reason' says 'the compressed data is truncated'
+size=$(wc -c <"$dir/long.gmtrace.gz")
+head -c $((size - 4)) "$dir/long.gmtrace.gz" >"$dir/cut.gmtrace.gz"
+ok 'gzip without its end: status' run 2 "$dir/cut.gmtrace.gz"
+ok 'gzip without its end: reason' says 'the compressed data is truncated'
+{
+  head -c 5000 "$dir/long.gmtrace.gz"
+  printf 'not deflated'
+  tail -c +5013 "$dir/long.gmtrace.gz"
+} >"$dir/cut.gmtrace.gz"
+ok 'damaged gzip' run 2 "$dir/cut.gmtrace.gz"
+
+# Two blocks of 3 MiB and 1 byte live at the peak: 3 MiB + 512 live, 4 + 2 MiB from the driver.
+# Three marks: the last two iterations are the second half.
+cat >"$dir/small.gmtrace" <<'END'
+gmtrace 1
+# workload: by hand
+# peak_requested: 1
+# peak_active: 3146240
+# peak_reserved: 6291456
+m start
+a 7 3145728 0 10
+m middle
+a 9 1 0 5
+f 7 5
+a 7 0 0 0
+m end
+f 9 1
+f 7 0
+END
+gzip -k "$dir/small.gmtrace"
+ok 'native' run 0 --json --allocator native "$dir/small.gmtrace"
+ok 'native: all but time' prints '{"trace": "small", "allocator": "native", "events": 6, '\
+'"peak_active_bytes": 3146240, "peak_reserved_bytes": 6291456, "utilization": 0.500081, '\
+'"driver_calls": 4, "driver_ms": 0.106, "driver_calls_second_half": 3, "stitches": 0, '\
+'"stitch_reuses": 0, "stream_waits": 0, "ns_per_op": '
+ok 'native: the rest' prints '"peak_metadata_bytes": 0, "peak_live_count": 2, "chunk_count": 0, '\
+'"streams": 1, "stream_lag_us": 0, "cross_stream": "wait", "torch_reserved_bytes": 6291456}'
+ok 'gzipped' run 0 --json --allocator native "$dir/small.gmtrace.gz"
+ok 'gzipped: same name' prints '{"trace": "small", '
+ok 'bfc' run 0 --json --allocator bfc "$dir/small.gmtrace"
+ok 'bfc: a 20 MiB and a 2 MiB segment' prints '"peak_reserved_bytes": 23068672, '
+ok 'bfc: keeps its segments' prints '"driver_calls": 2, '
+ok 'lake' run 0 --json "$dir/small.gmtrace"
+ok 'lake: default' prints '"allocator": "lake", "events": 6, "peak_active_bytes": 3146240, '
+ok 'lake: one chunk of 16 MiB' prints '"peak_reserved_bytes": 16777216, '
+ok 'lake: chunk size' run 0 --json --chunk-mib 2 "$dir/small.gmtrace"
+ok 'lake: two chunks of 2 MiB' prints '"peak_reserved_bytes": 4194304, '
+ok 'table' run 0 "$dir/small.gmtrace"
+ok 'table: torch' prints 'torch (recorded)'
+ok 'table: mean' prints 'lake   1 traces of one stream: utilization mean 0.1875, worst 0.1875'
+ok 'one row' run 0 --allocator bfc "$dir/small.gmtrace"
+ok 'one row: no summary' [ "$(wc -l <"$dir/out")" = 3 ]
+
+ok 'series' run 0 --allocator native --series "$dir/series.csv" "$dir/small.gmtrace"
+ok 'series: points' file_is "$dir/series.csv" 'event,time_us,live_bytes,reserved_bytes
+0,10,3145728,4194304
+1,15,3146240,6291456
+2,20,512,2097152
+3,20,512,2097152
+4,21,0,0
+5,21,0,0'
+{
+  echo 'gmtrace 1'
+  awk 'BEGIN {
+    for (i = 0; i < 9999; i++) print "a", i, 512 + 512 * (i % 97 == 96), 0, 1 "\nf", i, 1
+  }'
+} >"$dir/many.gmtrace"
+ok 'long series' run 0 --allocator native --series "$dir/series.csv" "$dir/many.gmtrace"
+ok 'long series: decimated' [ "$(wc -l <"$dir/series.csv")" -le 4001 ]
+ok 'long series: peaks kept' [ "$(grep -c ',1024,' "$dir/series.csv")" = 103 ]
+
+# A block of stream 5 is freed long before stream 6 asks for one of the same size.
+cat >"$dir/streams.gmtrace" <<'END'
+gmtrace 1
+a 1 268435456 5 0
+a 2 512 6 0
+f 1 1000
+a 3 268435456 6 5000
+f 3 1
+f 2 1
+END
+one=$((272 << 20))
+two=$((528 << 20))
+ok 'lag 0' run 0 --json --stream-lag-us 0 --cross-stream grow "$dir/streams.gmtrace"
+ok 'lag 0: reused' prints "\"peak_reserved_bytes\": $one, "
+ok 'never, grow' run 0 --json --stream-lag-us never --cross-stream grow "$dir/streams.gmtrace"
+ok 'never, grow: grows' prints "\"peak_reserved_bytes\": $two, "
+ok 'never, grow: lag' prints '"stream_lag_us": null, "cross_stream": "grow"'
+ok 'never, wait' run 0 --json --stream-lag-us never --cross-stream wait "$dir/streams.gmtrace"
+ok 'never, wait: reused' prints "\"peak_reserved_bytes\": $one, "
+ok 'never, wait: waits' prints '"stream_waits": 1, '
+ok 'short lag' run 0 --json --stream-lag-us 4000 --cross-stream grow "$dir/streams.gmtrace"
+ok 'short lag: reused' prints "\"peak_reserved_bytes\": $one, "
+ok 'long lag' run 0 --json --stream-lag-us 7000 --cross-stream grow "$dir/streams.gmtrace"
+ok 'long lag: grows' prints "\"peak_reserved_bytes\": $two, "
+ok 'all lags' run 0 "$dir/streams.gmtrace"
+ok 'all lags: rows' [ "$(grep -c '^streams *lake' "$dir/out")" = 8 ]
+ok 'all lags: bfc' [ "$(grep -c '^streams *bfc' "$dir/out")" = 1 ]
+
+printf 'gmtrace 1\na 1 1024 0 0\na 2 150323855360 0 0\n' >"$dir/large.gmtrace"
+for allocator in native bfc lake; do
+  ok "$allocator: out of memory" run 1 --json --allocator $allocator "$dir/large.gmtrace"
+  ok "$allocator: which event" says "large: $allocator failed at event 1 (allocation of "
+  ok "$allocator: no object" [ ! -s "$dir/out" ]
+done
+ok 'goes on after a failure' run 2 --json "$dir/large.gmtrace" "$dir" "$dir/small.gmtrace"
+ok 'goes on: last trace' prints '{"trace": "small", '
+
+ok 'help' run 0 --help
+ok 'help: options' prints '--cross-stream'
+for arguments in '--nonsense' '--allocator' '--allocator torch' '--stream-lag-us -1' \
+  '--stream-lag-us 1x' '--stream-lag-us 99999999999999999999' '--cross-stream both' \
+  '--chunk-mib 3' '--chunk-mib 0' '--series x.csv' '--json=1'; do
+  # shellcheck disable=SC2086
+  ok "refused: $arguments" run 2 $arguments "$dir/small.gmtrace"
+  ok "refused: $arguments: silent" [ ! -s "$dir/out" ]
+done
+ok 'unwritable series' run 1 --allocator bfc --series "$dir/none/x" "$dir/small.gmtrace"
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
