@@ -73,7 +73,7 @@ typedef struct gmlake_device_properties {
    OUT_OF_DEVICE_MEMORY, INVALID_ARGUMENT, UNSUPPORTED, DEVICE_LOST, SHUTTING_DOWN, CAPTURING,
    NO_DRIVER, NO_DEVICE, OUT_OF_HOST_MEMORY, DRIVER. Addresses are device addresses. */
 typedef struct gmlake_backend {
-  size_t struct_bytes; /* sizeof(gmlake_backend) */
+  size_t struct_bytes;  /* sizeof(gmlake_backend) */
   unsigned abi_version; /* GMLAKE_BACKEND_ABI */
   void *user;
 
@@ -121,11 +121,14 @@ typedef struct gmlake_backend {
   uint64_t (*clock_ns)(void *user);
 } gmlake_backend;
 
+#if !defined(GMLAKE_STATIC) || defined(GMLAKE_BACKEND_CUDA) || !defined(GMLAKE_BACKEND_MOCK)
 /* The CUDA driver (GMLAKE_BACKEND_CUDA). One backend serves one device and may serve several
    lakes; destroy it after them. Errors: NO_DRIVER, NO_DEVICE, UNSUPPORTED (no virtual memory
    management), FORKED, OUT_OF_HOST_MEMORY, DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_cuda_create(int device, gmlake_backend **out_backend);
 GMLAKE_DEF void gmlake_cuda_destroy(gmlake_backend *backend);
+
+#endif
 
 /* ---- Mock backend: a device on the host (GMLAKE_BACKEND_MOCK) -------------------------------- */
 
@@ -148,7 +151,9 @@ typedef struct gmlake_mock_census {
   uint64_t modelled_ns;     /* cost of all calls on the modelled device */
 } gmlake_mock_census;
 
-/* Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY, UNSUPPORTED (real memory off Linux). */
+#if !defined(GMLAKE_STATIC) || defined(GMLAKE_BACKEND_MOCK)
+/* Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY, UNSUPPORTED (real memory off Linux). NULL is a
+   description that is all zero. */
 GMLAKE_DEF gmlake_result gmlake_mock_create(const gmlake_mock_desc *desc,
                                             gmlake_backend **out_backend);
 GMLAKE_DEF void gmlake_mock_destroy(gmlake_backend *backend);
@@ -180,6 +185,8 @@ GMLAKE_DEF void gmlake_mock_set_clock(gmlake_backend *backend, uint64_t now_ns);
 GMLAKE_DEF gmlake_result gmlake_mock_capture_begin(gmlake_backend *backend, gmlake_stream stream);
 GMLAKE_DEF gmlake_result gmlake_mock_capture_end(gmlake_backend *backend, gmlake_stream stream);
 
+#endif
+
 /* ---- Description ----------------------------------------------------------------------------- */
 
 typedef enum gmlake_cross_stream {
@@ -187,7 +194,7 @@ typedef enum gmlake_cross_stream {
   GMLAKE_WAIT_FIRST      /* wait on the device for another stream's memory before creating more */
 } gmlake_cross_stream;
 
-typedef struct gmlake_host_allocator { /* both functions or neither (malloc and free) */
+typedef struct gmlake_host_allocator {          /* both functions or neither (malloc and free) */
   void *(*malloc_fn)(void *user, size_t bytes); /* aligned as malloc; called with a lock held: */
   void (*free_fn)(void *user, void *ptr);       /* must not call the lake */
   void *user;
@@ -233,20 +240,20 @@ typedef struct gmlake_desc { /* all zero: sensible defaults */
   const gmlake_backend *backend; /* NULL: CUDA where compiled in, else a mock of the lake's own */
   unsigned flags;
   gmlake_cross_stream cross_stream;
-  size_t chunk_bytes;        /* physical chunk, a power of two; 0: device memory / 8192, rounded
+  size_t chunk_bytes;           /* physical chunk, a power of two; 0: device memory / 8192, rounded
                                 down to a power of two, 2 to 32 MiB */
-  size_t stitch_bytes_min;   /* smaller requests are never stitched (the paper's fragmentation
+  size_t stitch_bytes_min;      /* smaller requests are never stitched (the paper's fragmentation
                                 limit); 0: no such limit */
-  size_t stitched_bytes_max; /* StitchFree's threshold on all windows; 0: 4 x device memory */
-  size_t small_bytes_max;    /* requests up to this take the slab path, at most 64 KiB; 0: 4 KiB;
+  size_t stitched_bytes_max;    /* StitchFree's threshold on all windows; 0: 4 x device memory */
+  size_t small_bytes_max;       /* requests up to this take the slab path, at most 64 KiB; 0: 4 KiB;
                                 1: none does */
-  size_t limit_bytes;        /* physical memory this lake may hold; 0: no limit */
+  size_t limit_bytes;           /* physical memory this lake may hold; 0: no limit */
   size_t driver_free_bytes_min; /* the lake does not grow below this much driver-free memory */
-  size_t arena_bytes;        /* address space of the home arena; 0: 8 x device memory */
-  size_t window_bytes;       /* address space of windows; 0: 32 x device memory */
-  const int *peer_devices;   /* devices that get access to every mapping */
+  size_t arena_bytes;           /* address space of the home arena; 0: 8 x device memory */
+  size_t window_bytes;          /* address space of windows; 0: 32 x device memory */
+  const int *peer_devices;      /* devices that get access to every mapping */
   size_t peer_count;
-  unsigned handle_types;     /* GMLAKE_HANDLE_*: chunks can be exported as these */
+  unsigned handle_types; /* GMLAKE_HANDLE_*: chunks can be exported as these */
   gmlake_host_allocator host;
   gmlake_logger logger;
   gmlake_oom_handler oom;
@@ -258,8 +265,8 @@ typedef struct gmlake_desc { /* all zero: sensible defaults */
 
 typedef struct gmlake_alloc_desc {
   size_t bytes;
-  size_t alignment; /* 0: 512; a power of two, at most chunk_bytes */
-  unsigned flags;   /* GMLAKE_EXCLUSIVE, GMLAKE_NO_STITCH, GMLAKE_NO_GROW */
+  size_t alignment;  /* 0: 512; a power of two, at most chunk_bytes */
+  unsigned flags;    /* GMLAKE_EXCLUSIVE, GMLAKE_NO_STITCH, GMLAKE_NO_GROW */
   gmlake_pool *pool; /* NULL: the default pool, or that of the stream's capture */
   uint64_t user_data;
   const char *label; /* not copied */
@@ -273,11 +280,11 @@ typedef struct gmlake_pool_desc { /* all zero: sensible defaults */
 
 typedef struct gmlake_allocation_info {
   void *ptr;
-  size_t bytes;           /* rounded */
+  size_t bytes; /* rounded */
   size_t requested_bytes;
-  size_t piece_count;     /* 1; more where the block is a window */
-  gmlake_stream stream;   /* of the allocation */
-  gmlake_pool *pool;      /* NULL: the default pool */
+  size_t piece_count;   /* 1; more where the block is a window */
+  gmlake_stream stream; /* of the allocation */
+  gmlake_pool *pool;    /* NULL: the default pool */
   unsigned flags;
   uint64_t user_data;
   const char *label;
@@ -289,7 +296,7 @@ typedef struct gmlake_piece {
 } gmlake_piece;
 
 typedef struct gmlake_stats {
-  size_t struct_bytes; /* set by the caller; 0: this header's size */
+  size_t struct_bytes;                          /* set by the caller; 0: this header's size */
   size_t requested_bytes, requested_bytes_peak; /* live blocks, as asked for */
   size_t active_bytes, active_bytes_peak;       /* live blocks, rounded */
   size_t reserved_bytes, reserved_bytes_peak;   /* physical memory held */
@@ -524,8 +531,8 @@ typedef struct gmlk_host {
 } gmlk_host;
 
 static void *gmlk_host_alloc(gmlk_host *host, size_t bytes) {
-  void *ptr = host->hooks.malloc_fn ? host->hooks.malloc_fn(host->hooks.user, bytes)
-                                    : GMLAKE_MALLOC(bytes);
+  void *ptr =
+      host->hooks.malloc_fn ? host->hooks.malloc_fn(host->hooks.user, bytes) : GMLAKE_MALLOC(bytes);
   if (!ptr) return NULL;
   memset(ptr, 0, bytes);
   host->bytes += bytes;
@@ -556,29 +563,29 @@ static void *gmlk_host_grow(gmlk_host *host, void *old, size_t old_bytes, size_t
    Records are reserved before an operation begins, so that no operation fails half way.
    O(1). Fails: host memory, in reserve only. */
 
-enum { /* gmlk_block.state */
-  GMLK_UNUSED = 0, /* a record in the page's free list */
-  GMLK_FREE,       /* backed memory that nobody owns; carries a tag */
-  GMLK_LIVE,       /* a block of the user's; for a window's own record: the window is live */
-  GMLK_PIECE,      /* part of a live window */
-  GMLK_PENDING,    /* freed by the user, waiting for the streams recorded on it */
-  GMLK_RESERVED,   /* free, but part of a plan that is being driven; keeps its tag */
-  GMLK_SLAB,       /* live, cut into small blocks */
-  GMLK_QUARANTINED, /* a chunk given up: undoing its mapping failed */
-  GMLK_UNBACKED,   /* address space without a chunk */
-  GMLK_IDLE,       /* only a window's own record: mapped, nobody owns it */
-  GMLK_EDGE        /* before the first and behind the last block */
+enum {                   /* gmlk_block.state */
+       GMLK_UNUSED = 0,  /* a record in the page's free list */
+       GMLK_FREE,        /* backed memory that nobody owns; carries a tag */
+       GMLK_LIVE,        /* a block of the user's; for a window's own record: the window is live */
+       GMLK_PIECE,       /* part of a live window */
+       GMLK_PENDING,     /* freed by the user, waiting for the streams recorded on it */
+       GMLK_RESERVED,    /* free, but part of a plan that is being driven; keeps its tag */
+       GMLK_SLAB,        /* live, cut into small blocks */
+       GMLK_QUARANTINED, /* a chunk given up: undoing its mapping failed */
+       GMLK_UNBACKED,    /* address space without a chunk */
+       GMLK_IDLE,        /* only a window's own record: mapped, nobody owns it */
+       GMLK_EDGE         /* before the first and behind the last block */
 };
 
-enum { /* gmlk_block.flags, beside GMLAKE_EXCLUSIVE and the like */
-  GMLK_IN_GRAPH = 0x80 /* allocated during a capture: a graph knows its address */
+enum {                      /* gmlk_block.flags, beside GMLAKE_EXCLUSIVE and the like */
+       GMLK_IN_GRAPH = 0x80 /* allocated during a capture: a graph knows its address */
 };
 
 enum { /* gmlk_block.stream: the tag of free memory; from GMLK_FIRST_STREAM on it is a stream's */
-  GMLK_CLEAN = 0,  /* no pending work */
-  GMLK_PINNED = 1, /* a graph knows it: only later captures into the pool may take it */
-  GMLK_FIRST_STREAM = 2,
-  GMLK_STREAMS_MAX = 0xFFFF
+       GMLK_CLEAN = 0,  /* no pending work */
+       GMLK_PINNED = 1, /* a graph knows it: only later captures into the pool may take it */
+       GMLK_FIRST_STREAM = 2,
+       GMLK_STREAMS_MAX = 0xFFFF
 };
 
 typedef struct gmlk_window gmlk_window;
@@ -770,10 +777,10 @@ static void gmlk_holes_remove(gmlk_holes *holes, gmlk_block *block) {
   block->hole = 0;
 }
 
-static gmlk_block *gmlk_tree_at_least(gmlk_block *root, uint32_t grains) {
+static gmlk_block *gmlk_tree_from(gmlk_block *root, uint32_t grains, uint32_t at) {
   gmlk_block *best = NULL;
   while (root) {
-    if (root->hole >= grains) {
+    if (root->hole > grains || (root->hole == grains && root->at >= at)) {
       best = root;
       root = root->as.tree.left;
     } else {
@@ -783,13 +790,13 @@ static gmlk_block *gmlk_tree_at_least(gmlk_block *root, uint32_t grains) {
   return best;
 }
 
-/* The first block in order with a hole of at least this size, or NULL. */
-static gmlk_block *gmlk_holes_best(const gmlk_holes *holes, uint32_t grains) {
+/* The first block in order from (grains, at) on, or NULL. */
+static gmlk_block *gmlk_holes_from(const gmlk_holes *holes, uint32_t grains, uint32_t at) {
   unsigned bin = gmlk_bin_of(grains), word;
   gmlk_block *found;
   uint64_t bits;
   if (!holes || !holes->count) return NULL;
-  found = gmlk_tree_at_least(holes->roots[bin], grains);
+  found = gmlk_tree_from(holes->roots[bin], grains, at);
   if (found || ++bin == GMLK_BINS) return found;
   word = bin / 64u;
   bits = holes->bits[word] & (~(uint64_t)0 << (bin % 64u));
@@ -797,7 +804,12 @@ static gmlk_block *gmlk_holes_best(const gmlk_holes *holes, uint32_t grains) {
     if (++word == GMLK_BIN_WORDS) return NULL;
     bits = holes->bits[word];
   }
-  return gmlk_tree_at_least(holes->roots[word * 64u + gmlk_lowest_bit(bits)], 0);
+  return gmlk_tree_from(holes->roots[word * 64u + gmlk_lowest_bit(bits)], 0, 0);
+}
+
+/* The first block in order with a hole of at least this size, or NULL. */
+static gmlk_block *gmlk_holes_best(const gmlk_holes *holes, uint32_t grains) {
+  return gmlk_holes_from(holes, grains, 0);
 }
 
 /* ---- >>index --------------------------------------------------------------------------------
@@ -902,6 +914,14 @@ static void gmlk_drive_note(gmlk_drive *drive, gmlake_result result, int code, c
   drive->call = call;
 }
 
+/* For calls that are legal in every capture mode: no exchange, and no question whether this is
+   a forked child, which costs a system call. */
+static void gmlk_drive_begin_lightly(gmlk_drive *drive, const gmlk_driver *driver) {
+  memset(drive, 0, sizeof(*drive));
+  drive->driver = driver;
+  drive->start_ns = driver->backend->clock_ns(driver->backend->user);
+}
+
 static gmlake_result gmlk_drive_begin(gmlk_drive *drive, const gmlk_driver *driver) {
   const gmlake_backend *backend = driver->backend;
   int code = 0;
@@ -923,9 +943,8 @@ static gmlake_result gmlk_drive_begin(gmlk_drive *drive, const gmlk_driver *driv
 static void gmlk_drive_end(gmlk_drive *drive) {
   const gmlake_backend *backend = drive->driver->backend;
   int code = 0;
-  if (!drive->is_relaxed) return;
-  (void)backend->capture_exchange(backend->user, &drive->mode, &code);
-  drive->ns = backend->clock_ns(backend->user) - drive->start_ns;
+  if (drive->is_relaxed) (void)backend->capture_exchange(backend->user, &drive->mode, &code);
+  if (drive->calls) drive->ns = backend->clock_ns(backend->user) - drive->start_ns;
 }
 
 static gmlake_result gmlk_drive_called(gmlk_drive *drive, gmlake_result result, int code,
@@ -953,8 +972,7 @@ static gmlake_result gmlk_drive_unreserve(gmlk_drive *drive, uint64_t address, s
 static gmlake_result gmlk_drive_create(gmlk_drive *drive, size_t bytes, uint64_t *out_handle) {
   const gmlake_backend *b = drive->driver->backend;
   int code = 0;
-  gmlake_result result =
-      b->create(b->user, bytes, drive->driver->handle_types, out_handle, &code);
+  gmlake_result result = b->create(b->user, bytes, drive->driver->handle_types, out_handle, &code);
   return gmlk_drive_called(drive, result, code, "create");
 }
 
@@ -1007,11 +1025,12 @@ static int gmlk_is_fatal(gmlake_result result) {
    events. A free on a stream is tagged with the stream's open epoch; recording an event closes
    the epoch; when it completes, memory of that epoch and all before is clean.
    [S1] done < epoch; [S2] fences are in order of epoch, all in (done, epoch); [S3] nothing is
-   recorded on a stream while it is being captured, nor after it was forgotten.
+   recorded on a stream while it is being captured, nor after it was forgotten, nor on the legacy
+   stream while any is being captured: that would spoil the capture.
    Event calls neither block nor take longer than 0.3 us, so they are made with the bookkeeping
    lock held. Finding a stream is O(streams), O(1) for the last one used. */
 
-#define GMLK_FENCES 32u
+#define GMLK_FENCES 64u
 #define GMLK_WAITS 8u
 
 typedef struct gmlk_fence {
@@ -1022,7 +1041,7 @@ typedef struct gmlk_fence {
 typedef struct gmlk_stream {
   gmlake_stream value;
   uint64_t epoch, done;
-  size_t freed_bytes; /* in the open epoch */
+  size_t freed_bytes;             /* in the open epoch */
   gmlk_fence fences[GMLK_FENCES]; /* a ring */
   unsigned fence_head, fence_count;
   struct {
@@ -1030,10 +1049,10 @@ typedef struct gmlk_stream {
     unsigned stream;
   } waits[GMLK_WAITS]; /* the last streams that this one was made to wait for */
   unsigned wait_next;
-  unsigned capture;    /* [being captured] the number that stands for the capture, else 0 */
-  uint32_t arena;      /* [being captured] where its allocations come from */
-  uint8_t is_capture;  /* stands for a capture, not for a stream */
-  uint8_t is_used;     /* the number is taken */
+  unsigned capture;   /* [being captured] the number that stands for the capture, else 0 */
+  uint32_t arena;     /* [being captured] where its allocations come from */
+  uint8_t is_capture; /* stands for a capture, not for a stream */
+  uint8_t is_used;    /* the number is taken */
   uint8_t is_forgotten;
   uint8_t is_dirty; /* something was freed in the open epoch */
 } gmlk_stream;
@@ -1041,6 +1060,7 @@ typedef struct gmlk_stream {
 typedef struct gmlk_streams {
   gmlk_stream **items; /* by number; [0] and [1] stay NULL */
   size_t count, capacity;
+  size_t capture_count;
   size_t live_count; /* streams neither forgotten nor captures */
   gmlake_stream last_value;
   unsigned last; /* number of last_value, 0: none */
@@ -1148,6 +1168,18 @@ static void gmlk_stream_poll(gmlk_streams *streams, gmlk_drive *drive, unsigned 
   }
 }
 
+/* Room in a full ring: gives up every other fence. The next one covers its epochs too, only
+   later. */
+static void gmlk_stream_thin(gmlk_streams *streams, gmlk_stream *s) {
+  unsigned i;
+  for (i = 0; i < GMLK_FENCES / 2; i++) {
+    gmlk_event_give(streams, s->fences[(s->fence_head + 2 * i) % GMLK_FENCES].event);
+    s->fences[(s->fence_head + i) % GMLK_FENCES] =
+        s->fences[(s->fence_head + 2 * i + 1) % GMLK_FENCES];
+  }
+  s->fence_count = GMLK_FENCES / 2;
+}
+
 /* Closes the open epoch with an event, if anything was freed in it and the stream may be
    recorded on. Where it cannot, the epoch stays open: nothing is lost but time. */
 static void gmlk_stream_fence(gmlk_streams *streams, gmlk_host *host, gmlk_drive *drive,
@@ -1159,8 +1191,9 @@ static void gmlk_stream_fence(gmlk_streams *streams, gmlk_host *host, gmlk_drive
   void *event;
   int code = 0;
   if (!s->is_dirty || s->capture || s->is_capture || s->is_forgotten) return;
+  if (!s->value && streams->capture_count) return; /* it would spoil the captures */
   if (s->fence_count == GMLK_FENCES) gmlk_stream_poll(streams, drive, stream);
-  if (s->fence_count == GMLK_FENCES) return;
+  if (s->fence_count == GMLK_FENCES) gmlk_stream_thin(streams, s);
   event = gmlk_event_take(streams, host, drive);
   if (!event) return;
   result = b->event_record(b->user, event, s->value, &code);
@@ -1223,12 +1256,14 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
   size_t i;
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
     gmlk_stream *s = streams->items[i];
-    while (s->fence_count) gmlk_event_give(streams, s->fences[(s->fence_head + --s->fence_count) % GMLK_FENCES].event);
+    while (s->fence_count)
+      gmlk_event_give(streams, s->fences[(s->fence_head + --s->fence_count) % GMLK_FENCES].event);
     gmlk_host_free(host, s, sizeof(*s));
   }
   while (has_driver && streams->event_count) {
     int code = 0;
-    gmlake_result result = b->event_destroy(b->user, streams->events[--streams->event_count], &code);
+    gmlake_result result =
+        b->event_destroy(b->user, streams->events[--streams->event_count], &code);
     (void)gmlk_drive_called(drive, result, code, "event_destroy");
   }
   gmlk_host_free(host, streams->events, streams->event_capacity * sizeof(void *));
@@ -1254,8 +1289,8 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
    a run plus the chunks whose first block changes. Fail: host memory, in reserving only. */
 
 typedef struct gmlk_chunk {
-  uint64_t handle;   /* 0: none */
-  gmlk_block *first; /* [A4] */
+  uint64_t handle;    /* 0: none */
+  gmlk_block *first;  /* [A4] */
   uint32_t map_count; /* mappings of it in windows */
   uint32_t mark;      /* scratch of trim */
 } gmlk_chunk;
@@ -1565,16 +1600,31 @@ static gmlk_block *gmlk_locate(const gmlk_arena *a, uint32_t at) {
   return b;
 }
 
+static int gmlk_is_beside(const gmlk_block *b, unsigned stream) {
+  return (b->prev->state == GMLK_FREE && b->prev->stream == stream) ||
+         (b->next->state == GMLK_FREE && b->next->stream == stream);
+}
+
+/* The best clean block that is a hole by itself for the stream, not part of a run of its own. */
+static gmlk_block *gmlk_best_clean(const gmlk_arena *a, unsigned stream, uint32_t grains) {
+  const gmlk_holes *pool = a->pools[GMLK_CLEAN];
+  gmlk_block *b = gmlk_holes_best(pool, grains);
+  unsigned tries = 0;
+  while (b && stream && gmlk_is_beside(b, stream) && tries++ < 16)
+    b = gmlk_holes_from(pool, b->hole, b->at + 1);
+  return b;
+}
+
 /* BestFit over the arena: the first run in (size, address) order that holds so many aligned
    grains and is open to the stream. Returns its first block; *out_at is where the range begins.
-   NULL: none, among the four candidates tried where the alignment is not a grain. */
+   Where the best hole cannot be aligned, one that is large enough wherever it begins. */
 static gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, uint32_t grains,
                                  uint32_t align, uint32_t *out_at, uint32_t *out_hole) {
   uint32_t want = grains;
   unsigned tries;
   for (tries = 0; tries < 2; tries++) {
     gmlk_block *own = stream ? gmlk_holes_best(a->pools[stream], want) : NULL;
-    gmlk_block *clean = gmlk_holes_best(a->pools[GMLK_CLEAN], want);
+    gmlk_block *clean = gmlk_best_clean(a, stream, want);
     gmlk_block *start;
     uint32_t hole, at;
     if (!own && !clean) return NULL;
@@ -1695,9 +1745,9 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
   gmlk_host_free(a->host, a->pools, a->pool_capacity * sizeof(gmlk_holes *));
   if (!a->chunks) return;
   gmlk_host_free(a->host, a->chunks, slots * sizeof(gmlk_chunk));
-  gmlk_host_free(a->host, a->spans,
-                 slots * (sizeof(gmlk_run) + sizeof(gmlk_tip) + sizeof(gmlk_span) +
-                          sizeof(uint32_t)));
+  gmlk_host_free(
+      a->host, a->spans,
+      slots * (sizeof(gmlk_run) + sizeof(gmlk_tip) + sizeof(gmlk_span) + sizeof(uint32_t)));
 }
 /* ---- >>spool --------------------------------------------------------------------------------
    gmlk_spool: the windows (the paper's sBlocks) of one arena, live and idle, and the address
@@ -1706,23 +1756,24 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
    [W1] every span but the last ends on a chunk boundary, every one but the first begins on one;
    [W2] no chunk is in two spans, or twice in one window; [W3] the spans' grains add up to the
    window's; [W4] while a window is live each span is exactly one block of state GMLK_PIECE that
-   points back to it; [W5] idle windows stand in the table of sizes, most recently used first,
-   and in the list by age; [W6] the chunks' map_counts add up to the windows' chunk_counts.
+   points back to it; [W5] all but quarantined windows stand in the table of sizes, the newest
+   first, so that a program that repeats itself meets the same windows; idle ones also in the list
+   by last use; [W6] the chunks' map_counts add up to the windows' chunk_counts.
    A window that was found blocked remembers by which ownership of which block, so that asking
    again is O(1) until that block is freed. Looking up a size: O(1) expected plus the spans of at
-   most four candidates. Fails: host memory, in reserve only. */
+   most eight idle candidates. Fails: host memory, in reserve only. */
 
-#define GMLK_WINDOW_TRIES 4u
+#define GMLK_WINDOW_TRIES 8u
 
 struct gmlk_window {
-  gmlk_block self;   /* what the index of live blocks sees; idle: the tag of its last use */
-  uint64_t address;  /* of its first byte */
-  gmlk_block *va;    /* its slots of address space */
-  gmlk_span *spans;  /* behind this record, in one allocation */
+  gmlk_block self;  /* what the index of live blocks sees; idle: the tag of its last use */
+  uint64_t address; /* of its first byte */
+  gmlk_block *va;   /* its slots of address space */
+  gmlk_span *spans; /* behind this record, in one allocation */
   uint32_t span_count, chunk_count;
   gmlk_window *bucket_next;
   gmlk_window *older, *newer;
-  gmlk_block *blocker; /* a block that was in the way, */
+  gmlk_block *blocker;     /* a block that was in the way, */
   uint64_t blocker_serial; /* and still is if it has this ticket */
 };
 
@@ -1798,11 +1849,20 @@ static int gmlk_spool_reserve(gmlk_spool *spool, gmlk_host *host) {
   return 1;
 }
 
-static void gmlk_window_set_idle(gmlk_spool *spool, gmlk_window *w) {
+static void gmlk_bucket_enter(gmlk_spool *spool, gmlk_window *w) {
   gmlk_window **link = gmlk_bucket(spool, w->self.grains);
-  w->self.state = GMLK_IDLE;
   w->bucket_next = *link;
   *link = w;
+}
+
+static void gmlk_bucket_leave(gmlk_spool *spool, gmlk_window *w) {
+  gmlk_window **link = gmlk_bucket(spool, w->self.grains);
+  while (*link != w) link = &(*link)->bucket_next;
+  *link = w->bucket_next;
+}
+
+static void gmlk_window_set_idle(gmlk_spool *spool, gmlk_window *w) {
+  w->self.state = GMLK_IDLE;
   w->newer = NULL;
   w->older = spool->newest;
   if (spool->newest)
@@ -1813,9 +1873,6 @@ static void gmlk_window_set_idle(gmlk_spool *spool, gmlk_window *w) {
 }
 
 static void gmlk_window_unset_idle(gmlk_spool *spool, gmlk_window *w) {
-  gmlk_window **link = gmlk_bucket(spool, w->self.grains);
-  while (*link != w) link = &(*link)->bucket_next;
-  *link = w->bucket_next;
   if (w->older)
     w->older->newer = w->newer;
   else
@@ -1838,7 +1895,8 @@ static int gmlk_may_take(const gmlk_streams *streams, gmlk_taker taker, const gm
   if (!taker.may_wait || b->state != GMLK_FREE || b->stream == GMLK_PINNED) return 0;
   s = streams->items[b->stream];
   if (s->is_capture) return 0;
-  return !s->capture || gmlk_stream_covering(s, b->ticket) != NULL;
+  if (!s->capture && (s->value || !streams->capture_count)) return 1;
+  return s->done >= b->ticket || gmlk_stream_covering(s, b->ticket) != NULL;
 }
 
 /* Whether the taker may have all of an idle window's spans; remembers what is in the way. */
@@ -1871,7 +1929,8 @@ static gmlk_window *gmlk_window_find(const gmlk_arena *a, const gmlk_streams *st
   uint32_t chunk = gmlk_chunk_grains(a);
   unsigned tries = 0;
   for (; w && tries < GMLK_WINDOW_TRIES; w = w->bucket_next) {
-    if (w->self.grains != grains || w->spans[0].at % align) continue;
+    if (w->self.state != GMLK_IDLE || w->self.grains != grains) continue;
+    if (w->spans[0].at % align) continue;
     if (whole_only && (w->spans[0].at % chunk || grains % chunk)) continue;
     tries++;
     if (gmlk_window_is_free(a, streams, taker, w)) return w;
@@ -1902,10 +1961,10 @@ struct gmlk_note { /* what few live blocks have */
   const char *label;
   gmlk_used *used;
   size_t used_count, used_capacity;
-  gmlk_block *block;  /* [pending] */
-  unsigned stream;    /* [pending] tag when the others are done */
-  uint64_t ticket;    /* [pending] */
-  gmlk_note *next;    /* [pending] */
+  gmlk_block *block; /* [pending] */
+  unsigned stream;   /* [pending] tag when the others are done */
+  uint64_t ticket;   /* [pending] */
+  gmlk_note *next;   /* [pending] */
 };
 
 struct gmlake_pool {
@@ -1988,7 +2047,8 @@ static gmlake_result gmlk_drive_book(gmlake *l, const gmlk_drive *drive) {
   l->stats.driver_call_count += drive->calls;
   l->stats.driver_ns += drive->ns;
   if (!result) return GMLAKE_OK;
-  if (result == GMLAKE_ERROR_INVALID_ARGUMENT) result = GMLAKE_ERROR_DRIVER; /* ours, not the
+  if (result == GMLAKE_ERROR_INVALID_ARGUMENT)
+    result = GMLAKE_ERROR_DRIVER; /* ours, not the
                                                                                 caller's */
   (void)gmlk_fail(l, result, drive->call, "a call of the backend failed");
   l->error.driver_code = drive->code;
@@ -2008,10 +2068,14 @@ static gmlk_arena *gmlk_arena_of(const gmlake *l, const gmlk_block *b) {
 
 /* Records an event on a stream that freed enough since its last one, once there are several. */
 static void gmlk_fence_if_due(gmlake *l, unsigned stream, size_t chunk_bytes) {
+  gmlk_stream *s = l->streams.items[stream];
   gmlk_drive drive;
-  if (l->streams.live_count < 2 || l->streams.items[stream]->freed_bytes < chunk_bytes) return;
-  if (!gmlk_drive_begin(&drive, &l->driver))
-    gmlk_stream_fence(&l->streams, &l->host, &drive, stream);
+  if (l->streams.live_count < 2 || s->freed_bytes < chunk_bytes) return;
+  if (s->fence_count < GMLK_FENCES) /* else it asks what has completed */
+    gmlk_drive_begin_lightly(&drive, &l->driver);
+  else
+    (void)gmlk_drive_begin(&drive, &l->driver);
+  if (!drive.result) gmlk_stream_fence(&l->streams, &l->host, &drive, stream);
   gmlk_drive_end(&drive);
   (void)gmlk_drive_book(l, &drive);
 }
@@ -2118,9 +2182,9 @@ static void gmlk_runs_sort(gmlk_run *runs, uint32_t count) {
   for (gap = count / 2; gap; gap /= 2) {
     for (i = gap; i < count; i++) {
       gmlk_run run = runs[i];
-      for (j = i; j >= gap && (runs[j - gap].grains > run.grains ||
-                               (runs[j - gap].grains == run.grains &&
-                                runs[j - gap].slot > run.slot));
+      for (j = i;
+           j >= gap && (runs[j - gap].grains > run.grains ||
+                        (runs[j - gap].grains == run.grains && runs[j - gap].slot > run.slot));
            j -= gap)
         runs[j] = runs[j - gap];
       runs[j] = run;
@@ -2280,8 +2344,8 @@ static void gmlk_growth_slots(gmlk_arena *a, gmlk_growth *growth, uint32_t slot,
 }
 
 /* The fewest chunks that make one run of `grains`: behind the last slot, or in a gap. */
-static void gmlk_growth_contiguous(gmlk_arena *a, unsigned stream, uint32_t grains,
-                                   uint32_t align, gmlk_growth *growth) {
+static void gmlk_growth_contiguous(gmlk_arena *a, unsigned stream, uint32_t grains, uint32_t align,
+                                   gmlk_growth *growth) {
   uint32_t tail = gmlk_open_before(&a->tail, stream, align);
   uint32_t best = gmlk_chunks_for(a, grains > tail ? grains - tail : 0), slot = a->slot_count;
   gmlk_block *b;
@@ -2329,9 +2393,9 @@ static void gmlk_plan_growth(gmlk_arena *a, unsigned stream, uint32_t grains, ui
 
 typedef struct gmlk_request {
   gmlk_arena *arena;
-  gmlk_taker taker;  /* stream: who may take what; a capture's number inside one */
-  unsigned stream;   /* the stream's own number, 0: none */
-  size_t bytes;      /* as asked for */
+  gmlk_taker taker; /* stream: who may take what; a capture's number inside one */
+  unsigned stream;  /* the stream's own number, 0: none */
+  size_t bytes;     /* as asked for */
   uint32_t grains, align;
   unsigned flags;
   int may_stitch;
@@ -2395,8 +2459,8 @@ static gmlake_result gmlk_wait_for_spans(gmlake *l, gmlk_taker taker, const gmlk
 static void gmlk_spans_reserve(gmlk_arena *a, gmlk_span *spans, uint32_t count) {
   uint32_t i;
   for (i = 0; i < count; i++)
-    spans[i].block = gmlk_reserve_range(a, gmlk_locate(a, spans[i].at), spans[i].at,
-                                        spans[i].grains);
+    spans[i].block =
+        gmlk_reserve_range(a, gmlk_locate(a, spans[i].at), spans[i].at, spans[i].grains);
 }
 
 static void gmlk_spans_unreserve(gmlk_arena *a, gmlk_span *spans, uint32_t count) {
@@ -2476,6 +2540,7 @@ static void gmlk_window_count(gmlk_arena *a, const gmlk_window *w, int by) {
 static void gmlk_window_kill(gmlake *l, gmlk_arena *a, gmlk_window *w, gmlk_window **dying) {
   gmlk_window_unset_idle(&a->spool, w);
   gmlk_window_leave(l, a, w);
+  gmlk_bucket_leave(&a->spool, w);
   w->bucket_next = *dying;
   *dying = w;
 }
@@ -2618,6 +2683,7 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_taker taker,
                gmlk_to_bytes(w->spans[0].at & (gmlk_chunk_grains(a) - 1));
   gmlk_window_enter(l, a, w);
   gmlk_window_count(a, w, 1);
+  gmlk_bucket_enter(&a->spool, w);
   l->stats.stitch_count++;
   *out_block = gmlk_grant(l, r, gmlk_window_own(a, w), 3);
   gmlk_evict_if_due(l, a);
@@ -2660,8 +2726,8 @@ static void gmlk_chunks_unmake(gmlk_drive *drive, gmlk_arena *a, uint32_t count,
     gmlk_chunk *chunk = &a->chunks[a->slots[i]];
     chunk->mark = 0;
     if (!chunk->handle) continue;
-    if (i < made && gmlk_drive_unmap(drive, gmlk_home(a, gmlk_slot_at(a, a->slots[i])),
-                                     a->chunk_bytes))
+    if (i < made &&
+        gmlk_drive_unmap(drive, gmlk_home(a, gmlk_slot_at(a, a->slots[i])), a->chunk_bytes))
       continue;
     chunk->mark = 1;
     if (!gmlk_drive_release(drive, chunk->handle)) chunk->handle = 0;
@@ -2725,8 +2791,8 @@ static gmlake_result gmlk_growth_allowed(gmlake *l, const gmlk_arena *a, uint32_
   size_t free_bytes = 0, total_bytes = 0;
   gmlk_drive drive;
   gmlake_result result;
-  if (l->desc.limit_bytes && (!gmlk_size_add(l->stats.reserved_bytes, bytes, &after) ||
-                              after > l->desc.limit_bytes))
+  if (l->desc.limit_bytes &&
+      (!gmlk_size_add(l->stats.reserved_bytes, bytes, &after) || after > l->desc.limit_bytes))
     return GMLAKE_ERROR_LIMIT_REACHED;
   if (a->limit_bytes && pool + bytes > a->limit_bytes) return GMLAKE_ERROR_LIMIT_REACHED;
   if (!l->desc.driver_free_bytes_min) return GMLAKE_OK;
@@ -2949,8 +3015,8 @@ static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_request *r, gmlk_taker taker
   size_t i;
   memset(&span, 0, sizeof(span));
   for (i = GMLK_FIRST_STREAM; i < l->streams.count && i < a->pool_capacity; i++) {
-    gmlk_block *b = a->pools[i] ? gmlk_best_fit(a, (unsigned)i, r->grains, r->align, &at, &hole)
-                                : NULL;
+    gmlk_block *b =
+        a->pools[i] ? gmlk_best_fit(a, (unsigned)i, r->grains, r->align, &at, &hole) : NULL;
     if (!b || (best && hole >= best_hole) || !gmlk_may_take(&l->streams, taker, b)) continue;
     best = b;
     best_hole = hole;
@@ -2968,23 +3034,17 @@ static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_request *r, gmlk_taker taker
                     best_hole == r->grains ? 1 : 2);
 }
 
-/* Other streams' memory behind a wait on the device: window, hole, stitch. */
-static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+/* The request's taker, waiting on the device for other streams where that is possible. */
+static gmlk_taker gmlk_waiting_taker(const gmlake *l, const gmlk_request *r) {
   gmlk_taker taker = r->taker;
-  uint32_t shortfall = r->shortfall;
-  gmlake_result result;
-  if (r->is_capture || !r->stream || l->streams.live_count < 2) return GMLAKE_OK;
-  taker.may_wait = 1;
-  if (r->may_stitch && (*out_block = gmlk_reuse(l, r, taker)) != NULL) return GMLAKE_OK;
-  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if ((*out_block = gmlk_borrow_hole(l, r, taker)) != NULL) return GMLAKE_OK;
-  result = gmlk_try_stitch(l, r, taker, out_block);
-  r->shortfall = shortfall;
-  return result;
+  if (!r->stream || r->is_capture || l->streams.live_count < 2) return taker;
+  taker.may_wait = l->streams.items[r->stream]->value || !l->streams.capture_count;
+  return taker;
 }
 
 /* Creates the shortfall and stitches, or a contiguous range where that takes no more. */
-static gmlake_result gmlk_rung_grow(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+static gmlake_result gmlk_grow_for(gmlake *l, gmlk_request *r, gmlk_taker taker,
+                                   gmlk_block **out_block) {
   unsigned tries;
   if (r->flags & GMLAKE_NO_GROW) return GMLAKE_OK;
   for (tries = 0; tries < 8; tries++) { /* the plan may turn out to need one more chunk */
@@ -2992,20 +3052,42 @@ static gmlake_result gmlk_rung_grow(gmlake *l, gmlk_request *r, gmlk_block **out
     if (result) return result;
     r->has_grown = 1;
     result = gmlk_try_fast(l, r, out_block);
-    if (!result && !*out_block) result = gmlk_try_stitch(l, r, r->taker, out_block);
+    if (!result && !*out_block) result = gmlk_try_stitch(l, r, taker, out_block);
     if (result || *out_block) return result;
   }
   return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
 }
 
-/* Waits on the host for all work queued so far on one stream. */
-static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream) {
+/* Growth; where waiting comes first, only what other streams' memory cannot cover. */
+static gmlake_result gmlk_rung_grow(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  int waits = l->desc.cross_stream == GMLAKE_WAIT_FIRST;
+  return gmlk_grow_for(l, r, waits ? gmlk_waiting_taker(l, r) : r->taker, out_block);
+}
+
+/* Other streams' memory behind a wait on the device: window, hole, stitch; and where growth
+   came first and failed, with what may still be created. */
+static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  gmlk_taker taker = gmlk_waiting_taker(l, r);
+  gmlake_result result;
+  if (!taker.may_wait) return GMLAKE_OK;
+  if (r->may_stitch && (*out_block = gmlk_reuse(l, r, taker)) != NULL) return GMLAKE_OK;
+  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if ((*out_block = gmlk_borrow_hole(l, r, taker)) != NULL) return GMLAKE_OK;
+  result = gmlk_try_stitch(l, r, taker, out_block);
+  if (result || *out_block || !r->shortfall || l->desc.cross_stream == GMLAKE_WAIT_FIRST)
+    return result;
+  return gmlk_grow_for(l, r, taker, out_block);
+}
+
+/* Waits on the host for all work queued so far on one stream, or for what was freed on it. */
+static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream, int all) {
   const gmlake_backend *b = l->driver.backend;
   gmlk_stream *s = l->streams.items[stream];
   gmlk_fence fence;
   gmlk_drive drive;
   gmlake_result result;
   int code = 0;
+  if (all && !s->is_forgotten) s->is_dirty = 1;
   if (!s->is_used || s->is_capture || (!s->fence_count && !s->is_dirty)) return GMLAKE_OK;
   if (!gmlk_drive_begin(&drive, &l->driver))
     gmlk_stream_fence(&l->streams, &l->host, &drive, stream);
@@ -3030,11 +3112,11 @@ static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream) {
   return gmlk_drive_book(l, &drive);
 }
 
-static gmlake_result gmlk_wait_for_all(gmlake *l) {
+static gmlake_result gmlk_wait_for_streams(gmlake *l, int all) {
   gmlake_result result = GMLAKE_OK;
   size_t i;
   for (i = GMLK_FIRST_STREAM; i < l->streams.count && !result; i++)
-    result = gmlk_wait_for_stream(l, (unsigned)i);
+    result = gmlk_wait_for_stream(l, (unsigned)i, all);
   return result ? result : gmlk_refresh(l, 1);
 }
 
@@ -3042,10 +3124,11 @@ static gmlake_result gmlk_wait_for_all(gmlake *l) {
 static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   gmlake_result result;
   if (l->streams.live_count < 2 && r->stream && !l->pending) return GMLAKE_OK;
-  result = gmlk_wait_for_all(l);
+  result = gmlk_wait_for_streams(l, 0);
   if (!result) result = gmlk_try_fast(l, r, out_block);
   if (!result && !*out_block) result = gmlk_try_stitch(l, r, r->taker, out_block);
-  return result;
+  if (result || *out_block) return result;
+  return gmlk_grow_for(l, r, r->taker, out_block); /* the shortfall is smaller now */
 }
 
 /* Whether giving memory back could help: it lies in other arenas, or the request cannot be
@@ -3063,7 +3146,7 @@ static gmlake_result gmlk_rung_reclaim(gmlake *l, gmlk_request *r, gmlk_block **
   gmlake_result result;
   size_t released = 0, windows;
   if ((r->flags & GMLAKE_NO_GROW) || !gmlk_can_reclaim(l, r)) return GMLAKE_OK;
-  result = gmlk_wait_for_all(l);
+  result = gmlk_wait_for_streams(l, 0);
   do {
     windows = r->arena->spool.count;
     if (!result) result = gmlk_evict(l, r->arena, 0);
@@ -3073,7 +3156,7 @@ static gmlake_result gmlk_rung_reclaim(gmlake *l, gmlk_request *r, gmlk_block **
   if (!result && !*out_block) result = gmlk_trim(l, 0, &released);
   if (!result && !*out_block) result = gmlk_try_stitch(l, r, r->taker, out_block);
   if (result || *out_block) return result;
-  return gmlk_rung_grow(l, r, out_block);
+  return gmlk_grow_for(l, r, r->taker, out_block);
 }
 
 typedef gmlake_result (*gmlk_rung)(gmlake *l, gmlk_request *r, gmlk_block **out_block);
@@ -3094,8 +3177,8 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_re
       info.pending_bytes += gmlk_to_bytes(b->grains);
   }
   gmlk_supply_find(a, &l->streams, r->taker, r->grains, r->align, &supply);
-  info.stitchable_bytes = gmlk_to_bytes((supply.whole_chunks << a->chunk_log) +
-                                        supply.tail_grains + supply.tip_grains);
+  info.stitchable_bytes =
+      gmlk_to_bytes((supply.whole_chunks << a->chunk_log) + supply.tail_grains + supply.tip_grains);
   if (!gmlk_drive_begin(&drive, &l->driver))
     (void)gmlk_drive_memory_info(&drive, &info.driver_free_bytes, &total);
   gmlk_drive_end(&drive);
@@ -3224,8 +3307,7 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_arena *a, const gmlk_bl
     gmlk_expect(c, b->stream < GMLK_FIRST_STREAM || b->stream < c->l->streams.count,
                 "a tag names no stream");
   }
-  if (b->state == GMLK_LIVE || b->state == GMLK_PENDING)
-    gmlk_check_live(c, b, gmlk_home(a, b->at));
+  if (b->state == GMLK_LIVE || b->state == GMLK_PENDING) gmlk_check_live(c, b, gmlk_home(a, b->at));
   gmlk_expect(c, b->state != GMLK_RESERVED && b->state != GMLK_UNUSED && b->state != GMLK_IDLE,
               "a block is in a state that does not last");
 }
@@ -3241,8 +3323,9 @@ static void gmlk_check_window(gmlk_checker *c, const gmlk_arena *a, const gmlk_w
     gmlk_expect(c, i + 1 == w->span_count || ((s->at + s->grains) & edge) == 0,
                 "W1: a piece ends inside a chunk");
     if (!is_live) continue;
-    gmlk_expect(c, s->block->state == GMLK_PIECE && s->block->as.live.window == w &&
-                       s->block->at == s->at && s->block->grains == s->grains,
+    gmlk_expect(c,
+                s->block->state == GMLK_PIECE && s->block->as.live.window == w &&
+                    s->block->at == s->at && s->block->grains == s->grains,
                 "W4: a live window's piece is not its own");
   }
   gmlk_expect(c, grains == w->self.grains, "W3: a window's pieces do not add up");
@@ -3293,9 +3376,9 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   size_t backed = 0, live = c->live, i;
   const gmlk_note *note;
   gmlk_expect(c, a->head.next == &a->tail || a->head.next->at == 0, "A1: the arena has no start");
-  gmlk_expect(c, a->chunks[a->slot_count].first == &a->tail &&
-                     a->tail.at == gmlk_slot_at(a, a->slot_count),
-              "A4: the arena's end is off");
+  gmlk_expect(
+      c, a->chunks[a->slot_count].first == &a->tail && a->tail.at == gmlk_slot_at(a, a->slot_count),
+      "A4: the arena's end is off");
   for (b = a->head.next; b != &a->tail && !c->broken; b = b->next) {
     gmlk_check_block(c, a, b);
     if (b->state == GMLK_FREE) free_grains += b->grains;
@@ -3337,8 +3420,7 @@ static const char *gmlk_check(const gmlake *l) {
     gmlk_check_arena(&c, l->arenas[i]);
     reserved += l->arenas[i]->backed_count * l->arenas[i]->chunk_bytes;
   }
-  for (kept = l->kept_handles; kept; kept = kept->next)
-    reserved += gmlk_to_bytes(kept->grains);
+  for (kept = l->kept_handles; kept; kept = kept->next) reserved += gmlk_to_bytes(kept->grains);
   gmlk_check_streams(&c);
   gmlk_expect(&c, c.live == l->index.count && c.live == l->stats.live_count,
               "the index and the live blocks differ");
@@ -3346,8 +3428,9 @@ static const char *gmlk_check(const gmlake *l) {
               "the live bytes are off");
   gmlk_expect(&c, c.pending == l->stats.pending_bytes, "the pending bytes are off");
   gmlk_expect(&c, reserved == l->stats.reserved_bytes, "the reserved bytes are off");
-  gmlk_expect(&c, !l->desc.limit_bytes || reserved <= l->desc.limit_bytes ||
-                      l->stats.quarantined_bytes, "the limit is exceeded");
+  gmlk_expect(&c,
+              !l->desc.limit_bytes || reserved <= l->desc.limit_bytes || l->stats.quarantined_bytes,
+              "the limit is exceeded");
   return c.broken;
 }
 #if defined(GMLAKE_BACKEND_MOCK)
@@ -4373,9 +4456,12 @@ static gmlake_result gmlk_mock_open(gmlk_mock *mock) {
 
 GMLAKE_DEF gmlake_result gmlake_mock_create(const gmlake_mock_desc *desc,
                                             gmlake_backend **out_backend) {
+  gmlake_mock_desc zero;
   gmlk_mock *mock;
   gmlake_result result;
-  if (!desc || !out_backend) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  memset(&zero, 0, sizeof(zero));
+  if (!desc) desc = &zero;
+  if (!out_backend) return GMLAKE_ERROR_INVALID_ARGUMENT;
   mock = (gmlk_mock *)GMLAKE_MALLOC(sizeof(*mock));
   if (!mock) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   memset(mock, 0, sizeof(*mock));
@@ -4565,41 +4651,41 @@ enum {
 /* Every driver function used: name without cu, the driver version that introduced it in this
    form, exported name, parameters. All are required: the youngest that is not a replacement of
    an older one came with virtual memory management itself. */
-#define GMLK_CUDA_FUNCTIONS(X)                                                                     \
-  X(Init, 2000, GMLK_CUDA_V1, (unsigned flags))                                                    \
-  X(DeviceGet, 2000, GMLK_CUDA_V1, (CUdevice * device, int ordinal))                               \
-  X(DeviceGetName, 2000, GMLK_CUDA_V1, (char *name, int bytes, CUdevice device))                   \
-  X(DeviceGetAttribute, 2000, GMLK_CUDA_V1,                                                        \
-    (int *value, CUdevice_attribute attribute, CUdevice device))                                   \
-  X(DeviceTotalMem, 3020, GMLK_CUDA_V2, (size_t * bytes, CUdevice device))                         \
-  X(DevicePrimaryCtxRetain, 7000, GMLK_CUDA_V1, (CUcontext * context, CUdevice device))            \
-  X(DevicePrimaryCtxRelease, 11000, GMLK_CUDA_V2_OR_V1, (CUdevice device))                         \
-  X(CtxGetCurrent, 4000, GMLK_CUDA_V1, (CUcontext * context))                                      \
-  X(CtxPushCurrent, 4000, GMLK_CUDA_V2, (CUcontext context))                                       \
-  X(CtxPopCurrent, 4000, GMLK_CUDA_V2, (CUcontext * context))                                      \
-  X(MemGetInfo, 3020, GMLK_CUDA_V2, (size_t * free_bytes, size_t * total_bytes))                   \
-  X(MemGetAllocationGranularity, 10020, GMLK_CUDA_V1,                                              \
-    (size_t * bytes, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags flags))     \
-  X(MemAddressReserve, 10020, GMLK_CUDA_V1,                                                        \
-    (CUdeviceptr * address, size_t bytes, size_t alignment, CUdeviceptr hint,                      \
-     unsigned long long flags))                                                                    \
-  X(MemAddressFree, 10020, GMLK_CUDA_V1, (CUdeviceptr address, size_t bytes))                      \
-  X(MemCreate, 10020, GMLK_CUDA_V1,                                                                \
-    (CUmemGenericAllocationHandle * handle, size_t bytes, const CUmemAllocationProp *prop,         \
-     unsigned long long flags))                                                                    \
-  X(MemRelease, 10020, GMLK_CUDA_V1, (CUmemGenericAllocationHandle handle))                        \
-  X(MemMap, 10020, GMLK_CUDA_V1,                                                                   \
-    (CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,        \
-     unsigned long long flags))                                                                    \
-  X(MemUnmap, 10020, GMLK_CUDA_V1, (CUdeviceptr address, size_t bytes))                            \
-  X(MemSetAccess, 10020, GMLK_CUDA_V1,                                                             \
-    (CUdeviceptr address, size_t bytes, const CUmemAccessDesc *descs, size_t count))               \
-  X(EventCreate, 2000, GMLK_CUDA_V1, (CUevent * event, unsigned flags))                            \
-  X(EventDestroy, 4000, GMLK_CUDA_V2, (CUevent event))                                             \
-  X(EventRecord, 2000, GMLK_CUDA_V1, (CUevent event, CUstream stream))                             \
-  X(EventQuery, 2000, GMLK_CUDA_V1, (CUevent event))                                               \
-  X(EventSynchronize, 2000, GMLK_CUDA_V1, (CUevent event))                                         \
-  X(StreamWaitEvent, 3020, GMLK_CUDA_V1, (CUstream stream, CUevent event, unsigned flags))         \
+#define GMLK_CUDA_FUNCTIONS(X)                                                                 \
+  X(Init, 2000, GMLK_CUDA_V1, (unsigned flags))                                                \
+  X(DeviceGet, 2000, GMLK_CUDA_V1, (CUdevice * device, int ordinal))                           \
+  X(DeviceGetName, 2000, GMLK_CUDA_V1, (char *name, int bytes, CUdevice device))               \
+  X(DeviceGetAttribute, 2000, GMLK_CUDA_V1,                                                    \
+    (int *value, CUdevice_attribute attribute, CUdevice device))                               \
+  X(DeviceTotalMem, 3020, GMLK_CUDA_V2, (size_t * bytes, CUdevice device))                     \
+  X(DevicePrimaryCtxRetain, 7000, GMLK_CUDA_V1, (CUcontext * context, CUdevice device))        \
+  X(DevicePrimaryCtxRelease, 11000, GMLK_CUDA_V2_OR_V1, (CUdevice device))                     \
+  X(CtxGetCurrent, 4000, GMLK_CUDA_V1, (CUcontext * context))                                  \
+  X(CtxPushCurrent, 4000, GMLK_CUDA_V2, (CUcontext context))                                   \
+  X(CtxPopCurrent, 4000, GMLK_CUDA_V2, (CUcontext * context))                                  \
+  X(MemGetInfo, 3020, GMLK_CUDA_V2, (size_t * free_bytes, size_t * total_bytes))               \
+  X(MemGetAllocationGranularity, 10020, GMLK_CUDA_V1,                                          \
+    (size_t * bytes, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags flags)) \
+  X(MemAddressReserve, 10020, GMLK_CUDA_V1,                                                    \
+    (CUdeviceptr * address, size_t bytes, size_t alignment, CUdeviceptr hint,                  \
+     unsigned long long flags))                                                                \
+  X(MemAddressFree, 10020, GMLK_CUDA_V1, (CUdeviceptr address, size_t bytes))                  \
+  X(MemCreate, 10020, GMLK_CUDA_V1,                                                            \
+    (CUmemGenericAllocationHandle * handle, size_t bytes, const CUmemAllocationProp *prop,     \
+     unsigned long long flags))                                                                \
+  X(MemRelease, 10020, GMLK_CUDA_V1, (CUmemGenericAllocationHandle handle))                    \
+  X(MemMap, 10020, GMLK_CUDA_V1,                                                               \
+    (CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,    \
+     unsigned long long flags))                                                                \
+  X(MemUnmap, 10020, GMLK_CUDA_V1, (CUdeviceptr address, size_t bytes))                        \
+  X(MemSetAccess, 10020, GMLK_CUDA_V1,                                                         \
+    (CUdeviceptr address, size_t bytes, const CUmemAccessDesc *descs, size_t count))           \
+  X(EventCreate, 2000, GMLK_CUDA_V1, (CUevent * event, unsigned flags))                        \
+  X(EventDestroy, 4000, GMLK_CUDA_V2, (CUevent event))                                         \
+  X(EventRecord, 2000, GMLK_CUDA_V1, (CUevent event, CUstream stream))                         \
+  X(EventQuery, 2000, GMLK_CUDA_V1, (CUevent event))                                           \
+  X(EventSynchronize, 2000, GMLK_CUDA_V1, (CUevent event))                                     \
+  X(StreamWaitEvent, 3020, GMLK_CUDA_V1, (CUstream stream, CUevent event, unsigned flags))     \
   X(ThreadExchangeStreamCaptureMode, 10010, GMLK_CUDA_V1, (CUstreamCaptureMode * mode))
 
 #define GMLK_CUDA_MEMBER(name, version, abi, params) CUresult(CUDAAPI *name) params;
@@ -4699,7 +4785,7 @@ static void *gmlk_cuda_library_find(const gmlk_cuda_library *library, const gmlk
   return symbol;
 }
 
-#define GMLK_CUDA_ROW(name, version, abi, params)                                                  \
+#define GMLK_CUDA_ROW(name, version, abi, params) \
   {"cu" #name, "cu" #name "_v2", version, abi, offsetof(gmlk_cuda_functions, name)},
 static gmlake_result gmlk_cuda_load(gmlk_cuda_functions *fn) {
   static const gmlk_cuda_symbol rows[] = {GMLK_CUDA_FUNCTIONS(GMLK_CUDA_ROW)};
@@ -4727,24 +4813,34 @@ static gmlake_result gmlk_cuda_result(CUresult code) {
     return GMLAKE_ERROR_DEVICE_LOST; /* faults of a kernel, from stack error to launch failed */
   if (number >= 900 && number <= 907) return GMLAKE_ERROR_CAPTURING;
   switch (number) {
-    case 0: return GMLAKE_OK;
-    case 1: return GMLAKE_ERROR_INVALID_ARGUMENT;
-    case 2: return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-    case 3: return GMLAKE_ERROR_FORKED; /* not initialised: after cuInit only a child of fork is */
-    case 4: return GMLAKE_ERROR_SHUTTING_DOWN;
-    case 34: return GMLAKE_ERROR_NO_DRIVER; /* the toolkit's stub library */
-    case 100:                               /* no device */
-    case 101: return GMLAKE_ERROR_NO_DEVICE;
-    case 801: return GMLAKE_ERROR_UNSUPPORTED;
-    case 214:                                  /* memory error that ECC cannot correct */
-    case 220:                                  /* NVLink error that cannot be corrected */
-    case 226:                                  /* error contained to this process */
-    case 700:                                  /* illegal address */
-    case 702:                                  /* launch timeout */
-    case 709:                                  /* context destroyed */
-    case 710:                                  /* device-side assert */
-    case 721: return GMLAKE_ERROR_DEVICE_LOST; /* tensor memory leak */
-    default: return GMLAKE_ERROR_DRIVER;
+  case 0:
+    return GMLAKE_OK;
+  case 1:
+    return GMLAKE_ERROR_INVALID_ARGUMENT;
+  case 2:
+    return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  case 3:
+    return GMLAKE_ERROR_FORKED; /* not initialised: after cuInit only a child of fork is */
+  case 4:
+    return GMLAKE_ERROR_SHUTTING_DOWN;
+  case 34:
+    return GMLAKE_ERROR_NO_DRIVER; /* the toolkit's stub library */
+  case 100:                        /* no device */
+  case 101:
+    return GMLAKE_ERROR_NO_DEVICE;
+  case 801:
+    return GMLAKE_ERROR_UNSUPPORTED;
+  case 214: /* memory error that ECC cannot correct */
+  case 220: /* NVLink error that cannot be corrected */
+  case 226: /* error contained to this process */
+  case 700: /* illegal address */
+  case 702: /* launch timeout */
+  case 709: /* context destroyed */
+  case 710: /* device-side assert */
+  case 721:
+    return GMLAKE_ERROR_DEVICE_LOST; /* tensor memory leak */
+  default:
+    return GMLAKE_ERROR_DRIVER;
   }
 }
 
@@ -4917,8 +5013,7 @@ static gmlake_result gmlk_cuda_set_access(void *user, uint64_t address, size_t b
   }
   if (gmlk_cuda_enter(user, &call)) {
     gmlk_cuda_fill_access(&descs[0], call.cuda->device);
-    for (i = 0; i < peer_count; i++)
-      gmlk_cuda_fill_access(&descs[i + 1], peer_devices[i]);
+    for (i = 0; i < peer_count; i++) gmlk_cuda_fill_access(&descs[i + 1], peer_devices[i]);
     call.code = call.cuda->fn.MemSetAccess((CUdeviceptr)address, bytes, descs, peer_count + 1);
   }
   return gmlk_cuda_leave(&call, out_code);
@@ -5247,8 +5342,8 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlk_block **
   if (!result) result = gmlk_climb(l, r, out_block);
   gmlk_driving_unlock(l);
   if (result) {
-    l->stats.oom_count += result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY ||
-                          result == GMLAKE_ERROR_LIMIT_REACHED;
+    l->stats.oom_count +=
+        result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || result == GMLAKE_ERROR_LIMIT_REACHED;
     l->stats.state_count[4]++;
     return result;
   }
@@ -5416,6 +5511,13 @@ static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t ticket
   }
 }
 
+static int gmlk_is_used_elsewhere(const gmlk_note *note, unsigned stream) {
+  size_t i;
+  for (i = 0; note && i < note->used_count; i++)
+    if (note->used[i].stream != stream) return 1;
+  return 0;
+}
+
 static gmlake_result gmlk_free(gmlake *l, void *ptr, gmlake_stream value) {
   gmlake_result result;
   gmlk_block *b = gmlk_live_block(l, ptr, "gmlake_free", &result);
@@ -5439,7 +5541,7 @@ static gmlake_result gmlk_free(gmlake *l, void *ptr, gmlake_stream value) {
   l->stats.active_bytes -= bytes;
   l->stats.requested_bytes -= bytes - b->slack;
   note = b->as.live.note;
-  if (note && note->used_count && stream) {
+  if (stream && gmlk_is_used_elsewhere(note, stream)) {
     gmlk_pend(l, b, tag, ticket);
   } else {
     gmlk_release_block(l, b, tag, ticket);
@@ -5473,7 +5575,6 @@ static gmlake_result gmlk_record_stream(gmlake *l, void *ptr, gmlake_stream valu
   if (!b) return result;
   stream = gmlk_stream_number(l, value);
   if (!stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (stream == b->stream) return GMLAKE_OK;
   if (!b->as.live.note) b->as.live.note = gmlk_note_new(l, 0, NULL);
   note = b->as.live.note;
   if (!note) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -5597,8 +5698,8 @@ GMLAKE_DEF gmlake_result gmlake_get_allocation(gmlake *l, const void *ptr,
   return result ? result : gmlk_leave(l, gmlk_get_allocation(l, ptr, out_info));
 }
 
-static gmlake_result gmlk_get_pieces(gmlake *l, const void *ptr, gmlake_piece *out,
-                                     size_t capacity, size_t *out_count) {
+static gmlake_result gmlk_get_pieces(gmlake *l, const void *ptr, gmlake_piece *out, size_t capacity,
+                                     size_t *out_count) {
   gmlake_result result;
   const gmlk_block *b = gmlk_live_block(l, ptr, "gmlake_get_pieces", &result);
   const gmlk_window *w;
@@ -5622,8 +5723,7 @@ GMLAKE_DEF gmlake_result gmlake_get_pieces(gmlake *l, const void *ptr, gmlake_pi
   gmlake_result result;
   if (!l || !ptr || !out_count || (!out_pieces && capacity)) return GMLAKE_ERROR_INVALID_ARGUMENT;
   result = gmlk_enter(l);
-  return result ? result
-                : gmlk_leave(l, gmlk_get_pieces(l, ptr, out_pieces, capacity, out_count));
+  return result ? result : gmlk_leave(l, gmlk_get_pieces(l, ptr, out_pieces, capacity, out_count));
 }
 
 GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *l, gmlake_stats *out_stats) {
@@ -5690,8 +5790,8 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   budget.reserved_bytes = l->stats.reserved_bytes;
   budget.idle_bytes = gmlk_to_bytes(idle);
   budget.pending_bytes = gmlk_to_bytes(all - idle) + l->stats.pending_bytes;
-  budget.allocatable_bytes = budget.idle_bytes + budget.pending_bytes +
-                             gmlk_creatable(l, budget.driver_free_bytes);
+  budget.allocatable_bytes =
+      budget.idle_bytes + budget.pending_bytes + gmlk_creatable(l, budget.driver_free_bytes);
   *out = budget;
   return GMLAKE_OK;
 }
@@ -5937,7 +6037,7 @@ static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
   gmlake_result result;
   if (pool->capture_count)
     return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_pool_destroy", "a capture is under way");
-  result = gmlk_wait_for_all(l); /* pending frees of the pool's blocks end here too */
+  result = gmlk_wait_for_streams(l, 0); /* pending frees of the pool's blocks end here too */
   if (result) return result;
   if (a->live_count)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",
@@ -5967,9 +6067,12 @@ static void gmlk_arena_retag(gmlk_arena *a, unsigned from, unsigned to) {
   gmlk_block *b = a->head.next;
   gmlk_window *w;
   for (; b != &a->tail; b = b->next)
-    if (b->state == GMLK_FREE && b->stream == from) b = gmlk_retag(a, b, to, 0);
+    if (b->state == GMLK_FREE && b->stream == from) b = gmlk_retag(a, b, to, 1);
   for (w = a->spool.oldest; w; w = w->newer)
-    if (w->self.stream == from) w->self.stream = (uint16_t)to;
+    if (w->self.stream == from) {
+      w->self.stream = (uint16_t)to;
+      w->self.ticket = 1;
+    }
 }
 
 static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_pool *pool) {
@@ -5985,17 +6088,17 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
     gmlk_stream_drop(&l->streams, capture);
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
-  if (!pool->capture_count++) gmlk_arena_retag(&pool->arena, GMLK_PINNED, GMLK_CLEAN);
+  if (!pool->capture_count++) gmlk_arena_retag(&pool->arena, GMLK_PINNED, capture);
   s->capture = capture;
+  l->streams.capture_count++;
   s->arena = pool->arena.number;
   return GMLAKE_OK;
 }
 
-GMLAKE_DEF gmlake_result gmlake_capture_begin(gmlake *l, gmlake_stream stream,
-                                              gmlake_pool *pool) {
+GMLAKE_DEF gmlake_result gmlake_capture_begin(gmlake *l, gmlake_stream stream, gmlake_pool *pool) {
   gmlake_result result;
-  if (!l || !pool || pool->lake != l || !gmlk_is_stream(stream) ||
-      stream == GMLAKE_STREAM_NONE || !gmlk_stream_canonical(stream))
+  if (!l || !pool || pool->lake != l || !gmlk_is_stream(stream) || stream == GMLAKE_STREAM_NONE ||
+      !gmlk_stream_canonical(stream))
     return GMLAKE_ERROR_INVALID_ARGUMENT;
   result = gmlk_enter(l);
   return result ? result : gmlk_leave(l, gmlk_capture_begin(l, stream, pool));
@@ -6013,6 +6116,7 @@ static gmlake_result gmlk_capture_end(gmlake *l, gmlake_stream value) {
     if (note->stream == s->capture) note->stream = GMLK_PINNED;
   l->arenas[s->arena]->pool->capture_count--;
   gmlk_stream_drop(&l->streams, s->capture);
+  l->streams.capture_count--;
   s->capture = 0;
   return GMLAKE_OK;
 }
@@ -6055,8 +6159,7 @@ static void gmlk_backend_close(gmlk_driver *driver) {
 }
 
 static int gmlk_desc_is_valid(const gmlake_desc *d) {
-  const unsigned handle_types =
-      GMLAKE_HANDLE_POSIX_FD | GMLAKE_HANDLE_WIN32 | GMLAKE_HANDLE_FABRIC;
+  const unsigned handle_types = GMLAKE_HANDLE_POSIX_FD | GMLAKE_HANDLE_WIN32 | GMLAKE_HANDLE_FABRIC;
   return (d->flags & ~GMLAKE_SINGLE_THREADED) == 0 && (d->handle_types & ~handle_types) == 0 &&
          (d->cross_stream == GMLAKE_GROW_FIRST || d->cross_stream == GMLAKE_WAIT_FIRST) &&
          (d->chunk_bytes == 0 || gmlk_is_pow2(d->chunk_bytes)) &&
@@ -6068,8 +6171,8 @@ static int gmlk_desc_is_valid(const gmlake_desc *d) {
 static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_properties *device) {
   size_t total = device->device_bytes, chunk = (size_t)1 << gmlk_log2(total / 8192 | 1);
   if (!d->chunk_bytes)
-    d->chunk_bytes = gmlk_max(gmlk_min(gmlk_max(chunk, 2 * GMLK_MIB), 32 * GMLK_MIB),
-                              device->granularity_bytes);
+    d->chunk_bytes =
+        gmlk_max(gmlk_min(gmlk_max(chunk, 2 * GMLK_MIB), 32 * GMLK_MIB), device->granularity_bytes);
   if (d->chunk_bytes % device->granularity_bytes || d->chunk_bytes > total)
     return GMLAKE_ERROR_INVALID_ARGUMENT;
   if (d->handle_types & ~device->handle_types) return GMLAKE_ERROR_UNSUPPORTED;
@@ -6144,8 +6247,8 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
     memcpy(l->driver.peers, desc->peer_devices, desc->peer_count * sizeof(int));
     l->desc.peer_devices = l->driver.peers;
   }
-  result = gmlk_arena_open(l, &l->home, l->desc.chunk_bytes, l->desc.arena_bytes,
-                           l->desc.window_bytes);
+  result =
+      gmlk_arena_open(l, &l->home, l->desc.chunk_bytes, l->desc.arena_bytes, l->desc.window_bytes);
   l->desc.arena_bytes = l->home.reserved_bytes;
   l->desc.window_bytes = l->home.spool.reserved_bytes;
   return result;
@@ -6193,8 +6296,7 @@ static void gmlk_report_leaks(gmlake *l) {
     (void)snprintf(info.text, sizeof(info.text), "%llu bytes at 0x%llx were never freed (%s)",
                    (unsigned long long)(gmlk_to_bytes(b->grains) - b->slack),
                    (unsigned long long)l->index.entries[i].address,
-                   b->as.live.note && b->as.live.note->label ? b->as.live.note->label
-                                                             : "no label");
+                   b->as.live.note && b->as.live.note->label ? b->as.live.note->label : "no label");
     l->desc.logger.fn(l->desc.logger.user, GMLAKE_LOG_WARNING, &info);
   }
 }
@@ -6204,7 +6306,7 @@ GMLAKE_DEF gmlake_result gmlake_destroy(gmlake *l) {
   if (!l) return GMLAKE_OK;
   gmlk_report_leaks(l);
   gmlk_books_lock(l);
-  if (!l->lost) waited = gmlk_wait_for_all(l);
+  if (!l->lost) waited = gmlk_wait_for_streams(l, 1);
   l->message_count = 0; /* the result says it */
   gmlk_books_unlock(l);
   drained = gmlk_lake_drain(l);

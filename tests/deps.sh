@@ -1,6 +1,7 @@
 #!/bin/sh
-# usage: deps.sh replay|test|plots
-# Installs what that target of the Makefile needs and the machine lacks (Debian and Ubuntu).
+# usage: deps.sh replay|test|plots|ci|lint
+# Installs what that target of the Makefile, or .ci/run, needs and the machine lacks (Debian and
+# Ubuntu).
 set -eu
 
 cc=${CC:-cc}
@@ -17,9 +18,9 @@ has_header() { echo "#include <$1>" | $cc -E -x c -; }
 has_cxx_library() { echo '#include <cstddef>' | "$1" -E -x c++ -; }
 
 case $1 in
-replay | test | plots) ;;
+replay | test | plots | ci | lint) ;;
 *)
-  echo "usage: deps.sh replay|test|plots" >&2
+  echo "usage: deps.sh replay|test|plots|ci|lint" >&2
   exit 2
   ;;
 esac
@@ -28,11 +29,16 @@ need gcc command -v "${cc%% *}"
 need libc6-dev has_header stdlib.h
 need zlib1g-dev has_header zlib.h
 if [ "$1" = plots ]; then need gnuplot-nox command -v gnuplot; fi
-if [ "$1" = test ]; then
+if [ "$1" = test ] || [ "$1" = ci ]; then
   need gcc command -v gcc
   need libcmocka-dev has_header cmocka.h
   need g++ has_cxx_library g++
   need clang has_cxx_library clang++
+fi
+if [ "$1" = ci ]; then need clang-format command -v clang-format; fi
+if [ "$1" = lint ]; then
+  need cppcheck command -v cppcheck
+  need clang-tidy command -v clang-tidy
 fi
 if [ -z "$missing" ]; then exit 0; fi
 

@@ -391,8 +391,8 @@ static gmlake_result reserve_align_3(void) { return mark(), reserve_at(G, 3, &ot
 static gmlake_result reserve_align_0(void) { return mark(), reserve_at(G, 0, &other); }
 
 static gmlake_result reserve_align_tib(void) {
-  gmlake_result result = reserve_at(G, TIB, &other);
-  assert_int_equal(other % TIB, 0);
+  gmlake_result result = reserve_at(G, LARGE / 4, &other);
+  assert_int_equal(other % (LARGE / 4), 0);
   return result;
 }
 
@@ -418,6 +418,7 @@ typedef struct misuse_row {
 
 #define REFUSED GMLAKE_ERROR_INVALID_ARGUMENT, 1
 
+/* What the driver was asked about copies, contexts, forks and offsets has no call in the table. */
 static const misuse_row misuse_rows[] = {
     {"unmap reserved, never mapped", 0, REFUSED, unmap_never_mapped},
     {"map with size < handle", 801, GMLAKE_ERROR_UNSUPPORTED, 801, map_part_of_handle},
@@ -668,9 +669,9 @@ static void test_large_reservations(void **state) {
   open_mock(0, 0);
   before = process_bytes();
   assert_ok(reserve_at(GIB, 16 * GIB, &at)); /* what alignment passes over is given back */
-  assert_true(process_bytes() < before + 2 * GIB);
+  assert_true(process_bytes() < before + GIB + 64 * MIB);
   assert_ok(unreserve(at, GIB));
-  assert_true(process_bytes() < before + GIB);
+  assert_true(process_bytes() < before + 64 * MIB);
   large = reserve(LARGE);
   assert_ok(reserve_at(3 * G, 64 * G, &at));
   assert_int_equal(at % (64 * G), 0);
@@ -1123,6 +1124,7 @@ static void test_long_chain(void **state) {
 static void test_stream_values(void **state) {
   gmlake_stream a, b, c;
   void *pending, *lagged, *waiting;
+  int round;
   (void)state;
   open_mock(0, 1);
   a = new_stream();
@@ -1151,10 +1153,10 @@ static void test_stream_values(void **state) {
   assert_ok(host_wait(waiting));
   assert_true(is_done(pending));
   assert_true(is_done(recorded(NULL)));
-  gmlake_mock_stream_hold(mock, c); /* with nothing pending; the next one takes its queue over */
+  gmlake_mock_stream_hold(mock, c); /* with nothing pending: later ones do not inherit it */
   gmlake_mock_stream_set_lag(mock, c, 50);
   gmlake_mock_stream_destroy(mock, c);
-  assert_true(is_done(recorded(new_stream())));
+  for (round = 0; round < 4; round++) assert_true(is_done(recorded(new_stream())));
   close_mock();
 }
 
