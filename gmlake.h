@@ -1,7 +1,136 @@
-/* gmlake.h - v0.1.0 */
+/* gmlake.h - v0.1.0 - GPU memory allocator by virtual memory stitching - MIT licence (at the end)
+
+Do this in ONE file, before any other header:
+   #define GMLAKE_IMPLEMENTATION
+   #include "gmlake.h"
+and include it plainly everywhere else. C99 or C++11 and later; -lpthread -ldl on old systems.
+
+CONTENTS
+  what it is, an example, what it does not do, macros, glossary, how an allocation is served,
+  streams, captures, running out, threads, errors, costs; then the declarations; then the
+  implementation, whose sections carry tags to search for:
+  >>base >>list >>tree >>index >>driver >>streams >>arena >>small >>spool >>lake >>policy
+  >>stitch >>grow >>ladder >>check >>backend_mock >>backend_cuda >>api
+
+WHAT IT IS
+  A deep-learning program loses memory to fragmentation: what is free lies in pieces, none of
+  them large enough. With CUDA's virtual memory management the pieces can be mapped side by
+  side. This allocator does that: physical memory is created in chunks, each mapped once in a
+  *home arena*; a request is served from one free range of the arena where there is one, and
+  else through a *window*, a second, contiguous mapping of several free ranges. The algorithm
+  is GMLake's (Guo et al., ASPLOS 2024, arXiv 2401.08156), its states and words are used here;
+  unlike the paper's, a window may begin and end inside a chunk, split and coalescing need no
+  driver call, and memory moves between streams behind fences.
+
+EXAMPLE
+      #define GMLAKE_IMPLEMENTATION
+      #define GMLAKE_BACKEND_MOCK // without it: CUDA; the mock's memory is the host's
+      #include "gmlake.h"
+      int main(void) {
+        gmlake *lake;
+        void *tensor;
+        if (gmlake_create(NULL, &lake)) return 1;
+        if (gmlake_alloc(lake, 100 << 20, NULL, &tensor)) return 1;
+        memset(tensor, 1, 100 << 20); // with CUDA: queue work on stream NULL that uses it
+        if (gmlake_free(lake, tensor, NULL)) return 1;
+        return gmlake_destroy(lake) != GMLAKE_OK;
+      }
+
+WHAT IT DOES NOT DO
+  - zero memory, move live blocks, or manage host memory;
+  - find out by itself which streams use a block: name them by gmlake_record_stream;
+  - hand memory over inside a kernel: two addresses of one chunk are coherent only across
+    stream or event order, so flags polled inside kernels are not enough;
+  - legacy IPC (cuIpcGetMemHandle) of windows: ask for GMLAKE_NO_STITCH, or share chunks that
+    are GMLAKE_EXCLUSIVE;
+  - the per-thread default stream (value 2): one value that means many streams is refused.
+
+MACROS                            defined where
+  GMLAKE_IMPLEMENTATION           in one file
+  GMLAKE_BACKEND_CUDA             there: the CUDA driver; needs <cuda.h>, not libcuda, which is
+                                  opened at run time. The default if neither is defined
+  GMLAKE_BACKEND_MOCK             there: a device on the host, for tests. Both may be defined
+  GMLAKE_CUDA_LINK                there: link libcuda instead of opening it
+  GMLAKE_STATIC                   in every file that includes the implementation: all static
+  GMLAKE_DEF                      in every file: how functions are declared (dllexport...)
+  GMLAKE_ASSERT(condition)        in the implementation: instead of assert
+  GMLAKE_MALLOC(bytes), _FREE(p)  in the implementation, both: instead of malloc and free;
+                                  desc.host does the same for one lake
+  GMLAKE_MUTEX, GMLAKE_MUTEX_INIT(m), _DESTROY(m), _LOCK(m), _UNLOCK(m)
+                                  in the implementation, all: instead of pthread's or Windows'
+  None changes a public struct or signature.
+
+GLOSSARY
+  chunk       physical memory with one driver handle, desc.chunk_bytes large; it can only be
+              mapped whole
+  home arena  one reserved range of addresses where every chunk is mapped, in slots
+  pBlock      a range of the arena, free or live; the free ones are the pPool
+  window      a contiguous second mapping of several ranges: the paper's sBlock; those that
+              exist, live or idle, are the sPool
+  span        one of a window's ranges. All but the first begin on a chunk's first byte, all
+              but the last end on a chunk's last
+  tag         what pending work a free range may still be used by: clean, or a stream's epoch
+  fence       an event that closes a stream's epoch
+  pool        a further arena, for a graph's memory or a tenant
+  grain       512 bytes; everything is rounded to it
+
+HOW AN ALLOCATION IS SERVED
+  1. S1: a free range of exactly the size, that the stream may use now.
+  2. S1: an idle window of exactly the size whose spans are all free again. No driver call.
+  3. S2: the smallest larger range, split. No driver call either; what follows may call it.
+  4. What other streams have completed meanwhile; then 1 to 3 again.
+  5. S3: a window is stitched from free pieces, the smallest holes first.
+  6. With GMLAKE_WAIT_FIRST: 10 comes here.
+  7. S4: chunks are created: a contiguous range if that takes no more of them than
+  8. the shortfall of a window, which is then stitched.
+  9. S5 begins where limits or the driver refuse:
+ 10. other streams' memory behind a wait that is queued on the asking stream;
+ 11. a wait of the host for pending work;
+ 12. idle windows dropped, free chunks returned and created anew where they are needed;
+ 13. the caller's handler, up to eight times; then the error, with a report.
+
+STREAMS
+  A block may be used on its stream, and on others in work that is ordered after the
+  allocating call. gmlake_free(ptr, stream) promises that every use precedes the call on that
+  stream or is on a stream named by gmlake_record_stream. A stream reuses its own memory at
+  once, without events; a program with one stream never records one. With several, an event
+  is recorded per stream and chunk's worth of bytes freed, and memory passes to another stream
+  when its event has completed, or behind cuStreamWaitEvent. Call gmlake_forget_stream before
+  destroying a stream: drivers hand the same value out again. Live blocks may be freed later.
+
+CAPTURES
+  gmlake_capture_begin before cuStreamBeginCapture, gmlake_capture_end after
+  cuStreamEndCapture. Between, allocations on the stream come from the pool, and nothing is
+  recorded, waited for or asked on it. A graph knows its addresses, so what a capture used
+  stays the pool's, for later captures into it, until the pool is destroyed. While any stream
+  is captured the lake leaves the legacy stream alone too, since an event recorded there would
+  spoil the capture.
+
+THREADS
+  Every function but destroy may be called from any thread. Two locks: one planner at a time
+  drives the device; frees, and allocations that need no driver, never wait for it. Logger and
+  out-of-memory handler are called with no lock held. GMLAKE_SINGLE_THREADED: no locks.
+  A child of fork gets GMLAKE_ERROR_FORKED.
+
+ERRORS
+  Every function returns a gmlake_result; details are in gmlake_get_last_error. An error
+  leaves live blocks, their contents and the accounting as they were. GMLAKE_ERROR_DEVICE_LOST
+  and _SHUTTING_DOWN are for good: every later call answers them at once, destroy still cleans
+  up. What the driver refuses to undo is quarantined: stats.quarantined_bytes.
+
+COSTS (measured; see README.md)
+  alloc and free   50 to 100 ns without the driver. A free range or an exact window: expected
+                   O(log of one bin), plus the spans of a window, plus one entry for each chunk
+                   whose first block changes.
+  stitch           20 us a chunk mapped (cuMemSetAccess), O(slots) to plan
+  grow             28 us a chunk
+  trim, check      O(blocks); other queries O(1), the reason for a wrong pointer O(a chunk)
+  host memory      64 bytes a block, 16 to 50 of index, about 60 a chunk, 8 KB a stream */
+
 #if defined(GMLAKE_IMPLEMENTATION) && !defined(_GNU_SOURCE)
 #define _GNU_SOURCE 1 /* memfd_create, in the mock */
 #endif
+
 #if !defined(GMLAKE_H_INCLUDED)
 #define GMLAKE_H_INCLUDED
 
@@ -245,8 +374,8 @@ typedef struct gmlake_desc { /* all zero: sensible defaults */
   size_t stitch_bytes_min;      /* smaller requests are never stitched (the paper's fragmentation
                                 limit); 0: no such limit */
   size_t stitched_bytes_max;    /* StitchFree's threshold on all windows; 0: 4 x device memory */
-  size_t small_bytes_max;       /* requests up to this take the slab path, at most 64 KiB; 0: 4 KiB;
-                                1: none does */
+  size_t small_bytes_max;       /* what is freed up to this size is kept whole in lists by size, at
+                                most 64 KiB; 0: nothing is */
   size_t limit_bytes;           /* physical memory this lake may hold; 0: no limit */
   size_t driver_free_bytes_min; /* the lake does not grow below this much driver-free memory */
   size_t arena_bytes;           /* address space of the home arena; 0: 8 x device memory */
@@ -563,18 +692,17 @@ static void *gmlk_host_grow(gmlk_host *host, void *old, size_t old_bytes, size_t
    Records are reserved before an operation begins, so that no operation fails half way.
    O(1). Fails: host memory, in reserve only. */
 
-enum {                   /* gmlk_block.state */
-       GMLK_UNUSED = 0,  /* a record in the page's free list */
-       GMLK_FREE,        /* backed memory that nobody owns; carries a tag */
-       GMLK_LIVE,        /* a block of the user's; for a window's own record: the window is live */
-       GMLK_PIECE,       /* part of a live window */
-       GMLK_PENDING,     /* freed by the user, waiting for the streams recorded on it */
-       GMLK_RESERVED,    /* free, but part of a plan that is being driven; keeps its tag */
-       GMLK_SLAB,        /* live, cut into small blocks */
-       GMLK_QUARANTINED, /* a chunk given up: undoing its mapping failed */
-       GMLK_UNBACKED,    /* address space without a chunk */
-       GMLK_IDLE,        /* only a window's own record: mapped, nobody owns it */
-       GMLK_EDGE         /* before the first and behind the last block */
+enum {                  /* gmlk_block.state */
+       GMLK_UNUSED = 0, /* a record in the page's free list */
+       GMLK_FREE,       /* backed memory that nobody owns; carries a tag */
+       GMLK_LIVE,       /* a block of the user's; for a window's own record: the window is live */
+       GMLK_PIECE,      /* part of a live window */
+       GMLK_PENDING,    /* freed by the user, waiting for the streams recorded on it */
+       GMLK_RESERVED,   /* free, but part of a plan that is being driven; keeps its tag */
+       GMLK_CACHED,     /* free, but kept whole in the small path's lists; carries a tag */
+       GMLK_UNBACKED,   /* address space without a chunk */
+       GMLK_IDLE,       /* only a window's own record: mapped, nobody owns it */
+       GMLK_EDGE        /* before the first and behind the last block */
 };
 
 enum {                      /* gmlk_block.flags, beside GMLAKE_EXCLUSIVE and the like */
@@ -590,20 +718,18 @@ enum { /* gmlk_block.stream: the tag of free memory; from GMLK_FIRST_STREAM on i
 
 typedef struct gmlk_window gmlk_window;
 typedef struct gmlk_note gmlk_note;
-typedef struct gmlk_slab gmlk_slab;
 
 typedef struct gmlk_block gmlk_block;
 struct gmlk_block {
   gmlk_block *prev, *next; /* neighbours by address */
   union {
     struct {
-      gmlk_block *left, *right; /* [indexed] children in the pool's tree */
+      gmlk_block *left, *right; /* [indexed] children in the pool's tree; [cached] left: next */
     } tree;
     struct {
       gmlk_window *window; /* [live, piece, idle] the window it is or belongs to */
       gmlk_note *note;     /* [live, pending] what few blocks have */
     } live;
-    gmlk_slab *slab; /* [slab] */
   } as;
   uint64_t ticket; /* [free, reserved] epoch of its stream that last used it; else a serial number
                       that no other ownership of any block has */
@@ -1283,7 +1409,8 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
    [A3] each clean free block stands in pool 0 with its own size, each run with a stream's block
         in it in that stream's pool, by its first such block, with the run's size; others do not;
    [A4] chunks[i].first is the block that holds the first grain of slot i, the edge behind the
-        last slot; [A5] a slot's handle is 0 exactly where the block there is unbacked;
+        last slot; [A5] a slot's handle is 0 exactly where the block there is unbacked or the slot
+   lies behind the end, but for quarantined slots, which growth passes over;
    [A6] free_grains and backed_count are what a walk would count.
    Costs: locate is O(blocks of one chunk); put and take are O(log of a bin) plus the length of
    a run plus the chunks whose first block changes. Fail: host memory, in reserving only. */
@@ -1292,7 +1419,8 @@ typedef struct gmlk_chunk {
   uint64_t handle;    /* 0: none */
   gmlk_block *first;  /* [A4] */
   uint32_t map_count; /* mappings of it in windows */
-  uint32_t mark;      /* scratch of trim */
+  uint16_t mark;      /* scratch of growth and trim */
+  uint16_t stuck;     /* quarantined: 1 still mapped, 2 not released */
 } gmlk_chunk;
 
 typedef struct gmlk_run { /* scratch of the planner: whole free chunks side by side */
@@ -1308,6 +1436,14 @@ typedef struct gmlk_span { /* a range of grains: piece of a window */
   uint32_t at, grains;
   gmlk_block *block; /* [live window] its block */
 } gmlk_span;
+
+#define GMLK_SMALL_GRAINS 128u
+#define GMLK_SMALL_DEPTH 16u
+
+typedef struct gmlk_small {                 /* see >>small */
+  gmlk_block *lists[GMLK_SMALL_GRAINS + 1]; /* by grains, linked by as.tree.left */
+  uint8_t counts[GMLK_SMALL_GRAINS + 1];
+} gmlk_small;
 
 typedef struct gmlk_spool { /* see >>spool */
   gmlk_window **buckets;
@@ -1330,8 +1466,10 @@ typedef struct gmlk_arena {
   unsigned chunk_log; /* log2 of a chunk's grains */
   uint32_t number;
   uint32_t slot_count, slot_limit; /* slots tiled; slots that fit the reservation */
-  size_t slot_capacity;            /* of chunks, runs, tips and spans: slot_capacity + 1 each */
+  size_t slot_capacity;            /* of chunks, one more for the edge */
   gmlk_chunk *chunks;
+  void *scratch; /* what follows points into it; what it holds lasts no longer than a plan */
+  size_t scratch_slots;
   gmlk_run *runs;
   gmlk_tip *tips;
   gmlk_span *spans;
@@ -1339,10 +1477,13 @@ typedef struct gmlk_arena {
   gmlk_block head, tail; /* edges */
   gmlk_holes **pools;    /* by stream number */
   size_t pool_capacity;
-  uint64_t free_grains; /* in free blocks, whatever their tag */
+  gmlk_small **smalls;   /* see >>small: by stream number, as many as pools */
+  uint32_t small_grains; /* at most this takes the small path */
+  uint64_t free_grains;  /* in free blocks, whatever their tag */
   uint64_t serial;
-  size_t backed_count;
-  size_t live_count; /* blocks of the user's, pending ones included */
+  size_t backed_count, stuck_count;
+  uint32_t stuck_end; /* behind the last quarantined slot */
+  size_t live_count;  /* blocks of the user's, pending ones included */
   gmlk_spool spool;
   gmlake_pool *pool; /* NULL: the default one */
 } gmlk_arena;
@@ -1380,16 +1521,27 @@ static void gmlk_cover(gmlk_arena *a, gmlk_block *b) { /* keeps [A4] for the slo
 /* A pool for a stream's memory, so that nothing that follows has to allocate one. */
 static int gmlk_arena_admit(gmlk_arena *a, unsigned stream) {
   if (stream >= a->pool_capacity) {
-    size_t capacity = gmlk_max(8, (size_t)stream * 2);
-    void *grown = gmlk_host_grow(a->host, a->pools, a->pool_capacity * sizeof(gmlk_holes *),
-                                 capacity * sizeof(gmlk_holes *));
-    if (!grown) return 0;
-    a->pools = (gmlk_holes **)grown;
+    size_t capacity = gmlk_max(8, (size_t)stream * 2), old = a->pool_capacity;
+    gmlk_holes **pools = (gmlk_holes **)gmlk_host_alloc(a->host, capacity * sizeof(gmlk_holes *));
+    void *smalls = pools ? gmlk_host_grow(a->host, a->smalls, old * sizeof(gmlk_small *),
+                                          capacity * sizeof(gmlk_small *))
+                         : NULL;
+    if (!smalls) {
+      gmlk_host_free(a->host, pools, capacity * sizeof(gmlk_holes *));
+      return 0;
+    }
+    if (old) memcpy(pools, a->pools, old * sizeof(gmlk_holes *));
+    gmlk_host_free(a->host, a->pools, old * sizeof(gmlk_holes *));
+    a->pools = pools;
+    a->smalls = (gmlk_small **)smalls;
     a->pool_capacity = capacity;
   }
-  if (a->pools[stream] || stream == GMLK_PINNED) return 1;
-  a->pools[stream] = (gmlk_holes *)gmlk_host_alloc(a->host, sizeof(gmlk_holes));
-  return a->pools[stream] != NULL;
+  if (stream == GMLK_PINNED) return 1;
+  if (!a->pools[stream])
+    a->pools[stream] = (gmlk_holes *)gmlk_host_alloc(a->host, sizeof(gmlk_holes));
+  if (!a->smalls[stream] && a->small_grains && stream)
+    a->smalls[stream] = (gmlk_small *)gmlk_host_alloc(a->host, sizeof(gmlk_small));
+  return a->pools[stream] && (a->smalls[stream] || !a->small_grains || !stream);
 }
 
 static gmlk_block *gmlk_run_start(gmlk_block *b, unsigned stream) {
@@ -1648,30 +1800,40 @@ static gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, uint32_t 
   return NULL;
 }
 
-/* Room for slots [0, count) in every array of the arena. */
+/* Chunk records for slots [0, count), and the edge behind them. */
 static int gmlk_arena_reserve_slots(gmlk_arena *a, size_t count) {
-  size_t capacity = a->slot_capacity, old = capacity + 1;
-  gmlk_host *host = a->host;
-  void *chunks, *scratch;
-  size_t each = sizeof(gmlk_run) + sizeof(gmlk_tip) + sizeof(gmlk_span) + sizeof(uint32_t);
-  if (count <= capacity) return 1;
-  capacity = gmlk_min(gmlk_max(count, capacity + capacity / 2 + 64), a->slot_limit);
-  scratch = gmlk_host_alloc(host, (capacity + 1) * each);
-  if (!scratch) return 0;
-  chunks = gmlk_host_grow(host, a->chunks, a->chunks ? old * sizeof(gmlk_chunk) : 0,
+  size_t capacity = a->slot_capacity;
+  void *chunks;
+  if (a->chunks && count <= capacity) return 1;
+  capacity = gmlk_min(gmlk_max(count, capacity + capacity / 4 + 32), a->slot_limit);
+  chunks = gmlk_host_grow(a->host, a->chunks,
+                          a->chunks ? (a->slot_capacity + 1) * sizeof(gmlk_chunk) : 0,
                           (capacity + 1) * sizeof(gmlk_chunk));
-  if (!chunks) {
-    gmlk_host_free(host, scratch, (capacity + 1) * each);
-    return 0;
-  }
-  gmlk_host_free(host, a->spans, old * each);
-  a->spans = (gmlk_span *)scratch;
-  a->runs = (gmlk_run *)(void *)(a->spans + capacity + 1);
-  a->tips = (gmlk_tip *)(void *)(a->runs + capacity + 1);
-  a->slots = (uint32_t *)(void *)(a->tips + capacity + 1);
+  if (!chunks) return 0;
   a->chunks = (gmlk_chunk *)chunks;
   a->slot_capacity = capacity;
   a->chunks[a->slot_count].first = &a->tail;
+  return 1;
+}
+
+/* Bytes of scratch for so many slots: runs of whole chunks have something between them, a chunk
+   has one head, and a window has a span a run and two ends. The planner is through with these
+   when growth lists slots in their place. */
+static size_t gmlk_scratch_bytes(size_t slots) {
+  return (slots / 2 + 1) * sizeof(gmlk_run) + (slots + 1) * sizeof(gmlk_tip) +
+         (slots / 2 + 3) * sizeof(gmlk_span);
+}
+
+static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) {
+  if (a->scratch && slots <= a->scratch_slots) return 1;
+  gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
+  a->scratch_slots = slots + slots / 4 + 16;
+  a->scratch = gmlk_host_alloc(a->host, gmlk_scratch_bytes(a->scratch_slots));
+  if (!a->scratch) return 0;
+  a->spans = (gmlk_span *)a->scratch;
+  a->runs = (gmlk_run *)(void *)(a->spans + a->scratch_slots / 2 + 3);
+  a->tips = (gmlk_tip *)(void *)(a->runs + a->scratch_slots / 2 + 1);
+  a->slots = (uint32_t *)a->scratch;
   return 1;
 }
 
@@ -1740,15 +1902,71 @@ static int gmlk_arena_init(gmlk_arena *a, gmlk_host *host, gmlk_records *records
 }
 
 static void gmlk_arena_destroy(gmlk_arena *a) {
-  size_t i, slots = a->slot_capacity + 1;
-  for (i = 0; i < a->pool_capacity; i++) gmlk_host_free(a->host, a->pools[i], sizeof(gmlk_holes));
+  size_t i;
+  for (i = 0; i < a->pool_capacity; i++) {
+    gmlk_host_free(a->host, a->pools[i], sizeof(gmlk_holes));
+    gmlk_host_free(a->host, a->smalls[i], sizeof(gmlk_small));
+  }
   gmlk_host_free(a->host, a->pools, a->pool_capacity * sizeof(gmlk_holes *));
-  if (!a->chunks) return;
-  gmlk_host_free(a->host, a->chunks, slots * sizeof(gmlk_chunk));
-  gmlk_host_free(
-      a->host, a->spans,
-      slots * (sizeof(gmlk_run) + sizeof(gmlk_tip) + sizeof(gmlk_span) + sizeof(uint32_t)));
+  gmlk_host_free(a->host, a->smalls, a->pool_capacity * sizeof(gmlk_small *));
+  gmlk_host_free(a->host, a->chunks, (a->slot_capacity + 1) * sizeof(gmlk_chunk));
+  gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
 }
+
+/* ---- >>small --------------------------------------------------------------------------------
+   The small path: what a stream frees of at most desc.small_bytes_max is kept whole in a list of
+   its exact size, and the stream's next request of that size takes it with neither tree nor
+   split. At most 16 blocks a size are kept, and all are given back to the arena before anything
+   is asked of the driver, so the path costs no memory but holes that close later: measured on
+   traces, 5 ns an operation against 0.03 % of utilization. Off unless asked for.
+   [M1] a listed block has state GMLK_CACHED, the list's size and the list's stream.
+   O(1). Cannot fail. */
+
+static int gmlk_small_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint64_t ticket) {
+  gmlk_small *small;
+  if (b->grains > a->small_grains || stream < GMLK_FIRST_STREAM) return 0;
+  small = a->smalls[stream];
+  if (small->counts[b->grains] == GMLK_SMALL_DEPTH) return 0;
+  small->counts[b->grains]++;
+  b->state = GMLK_CACHED;
+  b->flags = 0;
+  b->stream = (uint16_t)stream;
+  b->ticket = ticket;
+  b->as.tree.left = small->lists[b->grains];
+  small->lists[b->grains] = b;
+  return 1;
+}
+
+static gmlk_block *gmlk_small_take(gmlk_arena *a, unsigned stream, uint32_t grains) {
+  gmlk_small *small = stream ? a->smalls[stream] : NULL;
+  gmlk_block *b = small ? small->lists[grains] : NULL;
+  if (!b) return NULL;
+  small->lists[grains] = b->as.tree.left;
+  small->counts[grains]--;
+  b->slack = 0;
+  b->ticket = ++a->serial;
+  b->as.live.window = NULL;
+  b->as.live.note = NULL;
+  return b;
+}
+
+/* Gives every cached block back to the arena. */
+static void gmlk_small_flush(gmlk_arena *a) {
+  size_t stream;
+  uint32_t grains;
+  for (stream = 0; a->small_grains && stream < a->pool_capacity; stream++) {
+    gmlk_small *small = a->smalls[stream];
+    for (grains = 1; small && grains <= a->small_grains; grains++) {
+      while (small->lists[grains]) {
+        gmlk_block *b = small->lists[grains];
+        small->lists[grains] = b->as.tree.left;
+        small->counts[grains]--;
+        gmlk_put(a, b, b->stream, b->ticket);
+      }
+    }
+  }
+}
+
 /* ---- >>spool --------------------------------------------------------------------------------
    gmlk_spool: the windows (the paper's sBlocks) of one arena, live and idle, and the address
    space they are mapped in. A window is an alias of parts of the arena: its spans. Owns the
@@ -1912,7 +2130,7 @@ static int gmlk_window_is_free(const gmlk_arena *a, const gmlk_streams *streams,
     uint32_t end = w->spans[i].at + w->spans[i].grains;
     for (; b->at < end; b = b->next) {
       if (gmlk_may_take(streams, taker, b)) continue;
-      if (b->state == GMLK_FREE || b->state == GMLK_RESERVED) return 0;
+      if (b->state == GMLK_FREE || b->state == GMLK_RESERVED || b->state == GMLK_CACHED) return 0;
       w->blocker = b;
       w->blocker_serial = b->ticket;
       return 0;
@@ -1999,7 +2217,6 @@ struct gmlake {
   size_t arena_count, arena_capacity;
   gmlk_arena home;
   gmlk_note *pending;
-  gmlk_block *kept_handles; /* records whose ticket is a handle that would not be released */
   gmlake_stats stats;
   gmlake_error_info error;
   gmlk_message *messages; /* for the logger, when no lock is held */
@@ -2087,7 +2304,7 @@ static void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream, uint64
   uint32_t i;
   a->live_count--;
   if (!w) {
-    gmlk_put(a, b, stream, ticket);
+    if (!gmlk_small_put(a, b, stream, ticket)) gmlk_put(a, b, stream, ticket);
     return;
   }
   for (i = 0; i < w->span_count; i++) gmlk_put(a, w->spans[i].block, stream, ticket);
@@ -2139,6 +2356,8 @@ static gmlake_result gmlk_refresh(gmlake *l, int close) {
   gmlk_drive drive;
   uint64_t before = 0, after = 0;
   size_t i;
+  for (i = 0; i < l->arena_count; i++)
+    if (l->arenas[i]) gmlk_small_flush(l->arenas[i]);
   if (!close && l->streams.live_count < 2 && !l->pending) return GMLAKE_OK;
   if (!gmlk_drive_begin(&drive, &l->driver)) {
     for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
@@ -2343,15 +2562,35 @@ static void gmlk_growth_slots(gmlk_arena *a, gmlk_growth *growth, uint32_t slot,
   for (i = 0; i < count; i++) a->slots[i] = slot + i;
 }
 
+/* The slot behind the last quarantined one of a range, or its first. */
+static uint32_t gmlk_behind_stuck(const gmlk_arena *a, uint32_t slot, uint32_t count) {
+  uint32_t i;
+  for (i = count; a->stuck_count && i-- > 0;)
+    if (a->chunks[slot + i].stuck) return slot + i + 1;
+  return slot;
+}
+
+/* Where one run of `grains` can begin behind the end; *out_need is its chunks, 0: no room. */
+static uint32_t gmlk_growth_at_end(const gmlk_arena *a, unsigned stream, uint32_t grains,
+                                   uint32_t align, uint32_t *out_need) {
+  uint32_t tail = gmlk_open_before(&a->tail, stream, align), slot = a->slot_count, next;
+  *out_need = gmlk_chunks_for(a, grains > tail ? grains - tail : 0);
+  for (;;) {
+    if (slot >= a->slot_limit || *out_need > a->slot_limit - slot) *out_need = 0;
+    next = gmlk_behind_stuck(a, slot, *out_need);
+    if (next == slot) return slot;
+    slot = next; /* and without the free tail */
+    *out_need = gmlk_chunks_for(a, grains);
+  }
+}
+
 /* The fewest chunks that make one run of `grains`: behind the last slot, or in a gap. */
 static void gmlk_growth_contiguous(gmlk_arena *a, unsigned stream, uint32_t grains, uint32_t align,
                                    gmlk_growth *growth) {
-  uint32_t tail = gmlk_open_before(&a->tail, stream, align);
-  uint32_t best = gmlk_chunks_for(a, grains > tail ? grains - tail : 0), slot = a->slot_count;
+  uint32_t best, slot = gmlk_growth_at_end(a, stream, grains, align, &best);
   gmlk_block *b;
-  if (best > a->slot_limit - a->slot_count) best = 0;
   for (b = a->backed_count < a->slot_count ? a->head.next : &a->tail; b != &a->tail; b = b->next) {
-    uint32_t before, after, need;
+    uint32_t before, after, need, first = gmlk_slot_of(a, b->at);
     if (b->state != GMLK_UNBACKED) continue;
     before = gmlk_open_before(b, stream, align);
     after = gmlk_open_after(b, stream);
@@ -2360,9 +2599,9 @@ static void gmlk_growth_contiguous(gmlk_arena *a, unsigned stream, uint32_t grai
       need = gmlk_slot_of(a, b->grains); /* all of the gap, and what is free behind it */
       if ((uint64_t)before + b->grains + after < grains) continue;
     }
-    if (best && need >= best) continue;
+    if ((best && need >= best) || gmlk_behind_stuck(a, first, need) != first) continue;
     best = need;
-    slot = gmlk_slot_of(a, b->at);
+    slot = first;
   }
   gmlk_growth_slots(a, growth, slot, best);
 }
@@ -2373,7 +2612,8 @@ static void gmlk_growth_anywhere(gmlk_arena *a, uint32_t count, gmlk_growth *gro
   growth->count = 0;
   for (slot = 0; slot < a->slot_count && growth->count < count; slot++)
     if (!a->chunks[slot].handle) a->slots[growth->count++] = slot;
-  for (; slot < a->slot_limit && growth->count < count; slot++) a->slots[growth->count++] = slot;
+  for (; slot < a->slot_limit && growth->count < count; slot++)
+    if (slot >= a->stuck_end || !a->chunks[slot].stuck) a->slots[growth->count++] = slot;
   if (growth->count < count) growth->count = 0;
 }
 
@@ -2718,8 +2958,8 @@ static gmlake_result gmlk_chunks_make(gmlk_drive *drive, gmlk_arena *a, uint32_t
   return result;
 }
 
-/* Undoes chunks_make in reverse. A chunk that cannot be unmapped keeps its handle; one that
-   cannot be released is marked. */
+/* Undoes chunks_make in reverse. What cannot be undone is marked: 1 still mapped, 2 not
+   released. */
 static void gmlk_chunks_unmake(gmlk_drive *drive, gmlk_arena *a, uint32_t count, uint32_t made) {
   uint32_t i = count;
   while (i--) {
@@ -2728,21 +2968,19 @@ static void gmlk_chunks_unmake(gmlk_drive *drive, gmlk_arena *a, uint32_t count,
     if (!chunk->handle) continue;
     if (i < made &&
         gmlk_drive_unmap(drive, gmlk_home(a, gmlk_slot_at(a, a->slots[i])), a->chunk_bytes))
-      continue;
-    chunk->mark = 1;
-    if (!gmlk_drive_release(drive, chunk->handle)) chunk->handle = 0;
+      chunk->mark = 1;
+    else if (gmlk_drive_release(drive, chunk->handle))
+      chunk->mark = 2;
+    else
+      chunk->handle = 0;
   }
 }
 
-/* A handle that the driver would not release: kept for the end, counted as held. pre: one record
-   reserved. */
-static void gmlk_handle_keep(gmlake *l, gmlk_arena *a, uint64_t handle) {
-  gmlk_block *record = gmlk_records_take(&l->records);
-  memset(record, 0, sizeof(*record));
-  record->ticket = handle;
-  record->grains = (uint32_t)(a->chunk_bytes / GMLK_GRAIN);
-  record->next = l->kept_handles;
-  l->kept_handles = record;
+/* A slot is given up with its chunk, which counts as held until the end. */
+static void gmlk_slot_quarantine(gmlake *l, gmlk_arena *a, uint32_t slot) {
+  a->chunks[slot].stuck = a->chunks[slot].mark;
+  a->stuck_count++;
+  if (slot >= a->stuck_end) a->stuck_end = slot + 1;
   l->stats.quarantined_bytes += a->chunk_bytes;
 }
 
@@ -2756,22 +2994,18 @@ static void gmlk_reserved_add(gmlake *l, size_t bytes) {
 static void gmlk_growth_quarantine(gmlake *l, gmlk_arena *a, uint32_t count) {
   uint32_t i;
   for (i = 0; i < count; i++) {
-    uint32_t slot = a->slots[i];
-    gmlk_block *b;
-    if (!a->chunks[slot].handle) continue;
+    if (!a->chunks[a->slots[i]].handle) continue;
     gmlk_reserved_add(l, a->chunk_bytes);
-    if (a->chunks[slot].mark) {
-      gmlk_handle_keep(l, a, a->chunks[slot].handle);
-      a->chunks[slot].handle = 0;
-      continue;
-    }
-    l->stats.quarantined_bytes += a->chunk_bytes;
-    gmlk_arena_extend(a, slot + 1);
-    gmlk_arena_back(a, slot, 1);
-    b = gmlk_reserve_range(a, gmlk_locate(a, gmlk_slot_at(a, slot)), gmlk_slot_at(a, slot),
-                           gmlk_chunk_grains(a));
-    b->state = GMLK_QUARANTINED;
+    gmlk_slot_quarantine(l, a, a->slots[i]);
   }
+}
+
+/* Records that entering these slots may take: one for the end, two a range. */
+static size_t gmlk_growth_records(const gmlk_arena *a, uint32_t count) {
+  size_t records = 3;
+  uint32_t i;
+  for (i = 1; i < count; i++) records += a->slots[i] == a->slots[i - 1] + 1 ? 0 : 2;
+  return records;
 }
 
 static void gmlk_growth_commit(gmlake *l, gmlk_arena *a, uint32_t count) {
@@ -2809,21 +3043,23 @@ static gmlake_result gmlk_growth_allowed(gmlake *l, const gmlk_arena *a, uint32_
 /* S4's Alloc: memory for the request, contiguous or the shortfall of a window. */
 static gmlake_result gmlk_grow(gmlake *l, gmlk_request *r, uint32_t shortfall) {
   gmlk_arena *a = r->arena;
-  uint64_t slots = (uint64_t)a->slot_count + gmlk_chunks_for(a, r->grains);
+  uint64_t slots = (uint64_t)gmlk_max(a->slot_count, a->stuck_end) + gmlk_chunks_for(a, r->grains);
   gmlk_growth growth;
   gmlk_records held;
   gmlk_drive drive;
   gmlake_result result;
+  size_t records;
   uint32_t made = 0;
   if (slots > a->slot_limit) slots = a->slot_limit;
-  if (!gmlk_arena_reserve_slots(a, (size_t)slots)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!gmlk_arena_reserve_slots(a, (size_t)slots) || !gmlk_scratch_reserve(a, (size_t)slots))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   gmlk_plan_growth(a, r->taker.stream, r->grains, r->align, shortfall, &growth);
   if (!growth.count) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* no address space */
   result = gmlk_growth_allowed(l, a, growth.count);
   if (result) return result;
-  if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)growth.count + 6))
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  gmlk_records_hold(&l->records, &held, 2 * (size_t)growth.count + 6);
+  records = gmlk_growth_records(a, growth.count);
+  if (!gmlk_records_reserve(&l->records, &l->host, records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  gmlk_records_hold(&l->records, &held, records);
   gmlk_books_unlock(l);
   (void)gmlk_drive_begin(&drive, &l->driver);
   result = gmlk_chunks_make(&drive, a, growth.count, &made);
@@ -2884,7 +3120,8 @@ static uint32_t gmlk_trim_choose(gmlake *l, gmlk_arena *a, uint32_t *from_slot, 
   return kept;
 }
 
-/* Enters what became of the chosen chunks: mark 0 still mapped, 1 unmapped, 2 released. */
+/* Enters what became of the chosen chunks: mark 0 untouched, 1 released, 2 unmapped but not
+   released. */
 static size_t gmlk_trim_commit(gmlake *l, gmlk_arena *a, uint32_t count) {
   size_t released = 0;
   uint32_t i;
@@ -2894,13 +3131,14 @@ static size_t gmlk_trim_commit(gmlake *l, gmlk_arena *a, uint32_t count) {
       gmlk_unreserve_range(a, chunk->first, gmlk_chunk_grains(a));
       continue;
     }
-    if (chunk->mark == 1) gmlk_handle_keep(l, a, chunk->handle);
-    if (chunk->mark == 2) {
+    if (chunk->mark == 1) {
       released += a->chunk_bytes;
       l->stats.reserved_bytes -= a->chunk_bytes;
       l->stats.chunk_count--;
+      chunk->handle = 0;
+    } else {
+      gmlk_slot_quarantine(l, a, a->slots[i]);
     }
-    chunk->handle = 0;
     gmlk_arena_unback(a, chunk->first);
   }
   return released;
@@ -2910,17 +3148,16 @@ static size_t gmlk_trim_commit(gmlake *l, gmlk_arena *a, uint32_t count) {
 static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_slot,
                                      size_t max_bytes, size_t *released) {
   gmlk_window *dying = NULL;
-  gmlk_records held;
   gmlk_drive drive;
   gmlake_result result;
   uint32_t count, i;
-  if (!gmlk_records_reserve(&l->records, &l->host, 3 * GMLK_TRIM_BATCH))
+  if (!gmlk_records_reserve(&l->records, &l->host, 2 * GMLK_TRIM_BATCH) ||
+      !gmlk_scratch_reserve(a, GMLK_TRIM_BATCH))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   count = gmlk_trim_choose(l, a, from_slot, max_bytes, &dying);
   for (i = 0; i < count; i++)
     (void)gmlk_reserve_range(a, a->chunks[a->slots[i]].first, gmlk_slot_at(a, a->slots[i]),
                              gmlk_chunk_grains(a));
-  gmlk_records_hold(&l->records, &held, count);
   result = gmlk_windows_unmap(l, a, dying);
   gmlk_books_unlock(l);
   (void)gmlk_drive_begin(&drive, &l->driver);
@@ -2930,11 +3167,10 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
     chunk->mark = 0;
     if (result || chunk->map_count || !drive.is_relaxed) continue;
     if (gmlk_drive_unmap(&drive, at, a->chunk_bytes)) continue;
-    chunk->mark = gmlk_drive_release(&drive, chunk->handle) ? 1 : 2;
+    chunk->mark = gmlk_drive_release(&drive, chunk->handle) ? 2 : 1;
   }
   gmlk_drive_end(&drive);
   gmlk_books_lock(l);
-  gmlk_records_return(&l->records, &held);
   *released += gmlk_trim_commit(l, a, count);
   if (gmlk_drive_book(l, &drive)) return drive.result;
   return result;
@@ -2961,12 +3197,17 @@ static gmlake_result gmlk_trim(gmlake *l, size_t keep_bytes, size_t *released) {
    the next one is tried; a fatal error ends the climb. pre, from gmlk_climb on: the caller
    holds `driving`. */
 
-/* S1 and S2 without any driver call: an exact pBlock, an exact window, the best larger pBlock.
+/* S1 and S2 without any driver call: a cached small block, an exact pBlock, an exact window, the
+   best larger pBlock.
    pre: two records reserved. */
 static gmlk_block *gmlk_fast(gmlake *l, const gmlk_request *r) {
   gmlk_arena *a = r->arena;
   uint32_t at = 0, hole = 0;
-  gmlk_block *b = gmlk_best_fit(a, r->taker.stream, r->grains, r->align, &at, &hole);
+  gmlk_block *b = NULL;
+  if (r->grains <= a->small_grains && r->align == 1)
+    b = gmlk_small_take(a, r->taker.stream, r->grains);
+  if (b) return gmlk_grant(l, r, b, 1);
+  b = gmlk_best_fit(a, r->taker.stream, r->grains, r->align, &at, &hole);
   if ((!b || hole != r->grains) && r->may_stitch && a->spool.oldest) {
     gmlk_block *window = gmlk_reuse(l, r, r->taker);
     if (window) return window;
@@ -2984,6 +3225,7 @@ static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_taker take
   gmlk_plan plan;
   r->shortfall = 0;
   if (!r->may_stitch || r->lacks_window_space) return GMLAKE_OK;
+  if (!gmlk_scratch_reserve(r->arena, r->arena->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (gmlk_plan_window(r->arena, &l->streams, taker, r->grains, r->align, gmlk_is_whole(r), &plan))
     return gmlk_stitch(l, r, taker, &plan, out_block);
   r->shortfall = plan.shortfall;
@@ -3176,7 +3418,9 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_re
     else if (b->state == GMLK_FREE || b->state == GMLK_PENDING)
       info.pending_bytes += gmlk_to_bytes(b->grains);
   }
-  gmlk_supply_find(a, &l->streams, r->taker, r->grains, r->align, &supply);
+  memset(&supply, 0, sizeof(supply));
+  if (gmlk_scratch_reserve(a, a->slot_count))
+    gmlk_supply_find(a, &l->streams, r->taker, r->grains, r->align, &supply);
   info.stitchable_bytes =
       gmlk_to_bytes((supply.whole_chunks << a->chunk_log) + supply.tail_grains + supply.tip_grains);
   if (!gmlk_drive_begin(&drive, &l->driver))
@@ -3300,7 +3544,8 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_arena *a, const gmlk_bl
   gmlk_expect(c, !gmlk_same_tag(b, b->next), "A2: neighbours of one tag are apart");
   for (slot = gmlk_slot_from(a, b->at); slot < end && !c->broken; slot++) {
     gmlk_expect(c, a->chunks[slot].first == b, "A4: a slot's first block is another");
-    gmlk_expect(c, (a->chunks[slot].handle != 0) == backed, "A5: a handle and a state differ");
+    gmlk_expect(c, (a->chunks[slot].handle != 0) == (backed || a->chunks[slot].stuck),
+                "A5: a handle and a state differ");
   }
   if (b->state == GMLK_FREE) {
     gmlk_expect(c, b->hole == gmlk_check_hole(b), "A3: a hole's size is off");
@@ -3370,10 +3615,28 @@ static void gmlk_check_spool(gmlk_checker *c, const gmlk_arena *a) {
   if (a->spool.va) gmlk_check_holes(c, a->spool.va);
 }
 
+static void gmlk_check_small(gmlk_checker *c, const gmlk_arena *a, size_t cached) {
+  size_t stream, count = 0;
+  uint32_t grains;
+  for (stream = 0; stream < a->pool_capacity; stream++) {
+    const gmlk_small *small = a->smalls[stream];
+    for (grains = 0; small && grains <= GMLK_SMALL_GRAINS; grains++) {
+      const gmlk_block *b = small->lists[grains];
+      size_t listed = 0;
+      for (; b && listed <= GMLK_SMALL_DEPTH; b = b->as.tree.left, listed++)
+        gmlk_expect(c, b->state == GMLK_CACHED && b->grains == grains && b->stream == stream,
+                    "M1: a cached block is in a wrong list");
+      gmlk_expect(c, listed == small->counts[grains], "M1: a list's count is off");
+      count += listed;
+    }
+  }
+  gmlk_expect(c, count == cached, "M1: a cached block is in no list");
+}
+
 static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   const gmlk_block *b;
   uint64_t free_grains = 0;
-  size_t backed = 0, live = c->live, i;
+  size_t backed = 0, live = c->live, cached = 0, i;
   const gmlk_note *note;
   gmlk_expect(c, a->head.next == &a->tail || a->head.next->at == 0, "A1: the arena has no start");
   gmlk_expect(
@@ -3382,13 +3645,15 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   for (b = a->head.next; b != &a->tail && !c->broken; b = b->next) {
     gmlk_check_block(c, a, b);
     if (b->state == GMLK_FREE) free_grains += b->grains;
+    cached += b->state == GMLK_CACHED;
   }
-  for (i = 0; i < a->slot_count; i++) backed += a->chunks[i].handle != 0;
+  for (i = 0; i < a->slot_count; i++) backed += a->chunks[i].handle && !a->chunks[i].stuck;
   gmlk_expect(c, free_grains == a->free_grains && backed == a->backed_count,
               "A6: the arena's totals are off");
   for (i = 0; i < a->pool_capacity; i++)
     if (a->pools[i]) gmlk_check_holes(c, a->pools[i]);
   if (!c->broken) gmlk_check_spool(c, a);
+  if (!c->broken) gmlk_check_small(c, a, cached);
   for (note = c->l->pending; note; note = note->next) live -= note->block->arena == a->number;
   gmlk_expect(c, c->broken || c->live - live == a->live_count, "the arena's live count is off");
 }
@@ -3412,15 +3677,14 @@ static void gmlk_check_streams(gmlk_checker *c) {
 static const char *gmlk_check(const gmlake *l) {
   gmlk_checker c;
   size_t i, reserved = 0;
-  const gmlk_block *kept;
   memset(&c, 0, sizeof(c));
   c.l = l;
   for (i = 0; i < l->arena_count && !c.broken; i++) {
     if (!l->arenas[i]) continue;
     gmlk_check_arena(&c, l->arenas[i]);
-    reserved += l->arenas[i]->backed_count * l->arenas[i]->chunk_bytes;
+    reserved +=
+        (l->arenas[i]->backed_count + l->arenas[i]->stuck_count) * l->arenas[i]->chunk_bytes;
   }
-  for (kept = l->kept_handles; kept; kept = kept->next) reserved += gmlk_to_bytes(kept->grains);
   gmlk_check_streams(&c);
   gmlk_expect(&c, c.live == l->index.count && c.live == l->stats.live_count,
               "the index and the live blocks differ");
@@ -5450,7 +5714,8 @@ static gmlake_result gmlk_explain(gmlake *l, uint64_t address) {
         return GMLAKE_ERROR_DOUBLE_FREE;
     if (!gmlk_is_within(address, a->base, gmlk_to_bytes(a->tail.at))) continue;
     b = gmlk_locate(a, (uint32_t)((address - a->base) / GMLK_GRAIN));
-    if (b->state == GMLK_FREE || b->state == GMLK_RESERVED || b->state == GMLK_PENDING)
+    if (b->state == GMLK_FREE || b->state == GMLK_CACHED || b->state == GMLK_RESERVED ||
+        b->state == GMLK_PENDING)
       return GMLAKE_ERROR_DOUBLE_FREE;
   }
   for (note = l->pending; note; note = note->next) {
@@ -5884,6 +6149,7 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
   gmlake_result result;
   gmlk_block *va;
   a->chunk_bytes = chunk_bytes;
+  a->small_grains = (uint32_t)(l->desc.small_bytes_max / GMLK_GRAIN);
   a->chunk_log = gmlk_log2(chunk_bytes / GMLK_GRAIN);
   a->reserved_bytes = gmlk_min(arena_bytes & ~(chunk_bytes - 1), max);
   result = gmlk_reserve_halving(l, &a->reserved_bytes, chunk_bytes, &a->base);
@@ -5916,9 +6182,10 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive) {
     if (va->state == GMLK_LIVE)
       (void)gmlk_drive_unmap(drive, a->spool.base + (uint64_t)va->at * a->chunk_bytes,
                              va->grains * a->chunk_bytes);
-  for (slot = 0; slot < a->slot_count; slot++) {
+  for (slot = 0; a->chunks && slot < gmlk_max(a->slot_count, a->stuck_end); slot++) {
     if (!a->chunks[slot].handle) continue;
-    (void)gmlk_drive_unmap(drive, gmlk_home(a, gmlk_slot_at(a, slot)), a->chunk_bytes);
+    if (a->chunks[slot].stuck != 2)
+      (void)gmlk_drive_unmap(drive, gmlk_home(a, gmlk_slot_at(a, slot)), a->chunk_bytes);
     (void)gmlk_drive_release(drive, a->chunks[slot].handle);
   }
   if (a->spool.reserved_bytes)
@@ -6044,8 +6311,10 @@ static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
                      "the pool has live blocks");
   l->arenas[a->number] = NULL;
   bytes = a->backed_count * a->chunk_bytes;
+  bytes += a->stuck_count * a->chunk_bytes;
+  l->stats.quarantined_bytes -= a->stuck_count * a->chunk_bytes;
   l->stats.reserved_bytes -= bytes;
-  l->stats.chunk_count -= a->backed_count;
+  l->stats.chunk_count -= a->backed_count + a->stuck_count;
   l->stats.stitched_bytes -= a->spool.bytes;
   l->stats.window_count -= a->spool.count;
   result = gmlk_arena_drain_booked(l, a);
@@ -6111,6 +6380,7 @@ static gmlake_result gmlk_capture_end(gmlake *l, gmlake_stream value) {
   if (!s || !s->capture)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_capture_end",
                      "the stream is not being captured");
+  gmlk_small_flush(l->arenas[s->arena]);
   gmlk_arena_retag(l->arenas[s->arena], s->capture, GMLK_PINNED);
   for (note = l->pending; note; note = note->next)
     if (note->stream == s->capture) note->stream = GMLK_PINNED;
@@ -6163,6 +6433,7 @@ static int gmlk_desc_is_valid(const gmlake_desc *d) {
   return (d->flags & ~GMLAKE_SINGLE_THREADED) == 0 && (d->handle_types & ~handle_types) == 0 &&
          (d->cross_stream == GMLAKE_GROW_FIRST || d->cross_stream == GMLAKE_WAIT_FIRST) &&
          (d->chunk_bytes == 0 || gmlk_is_pow2(d->chunk_bytes)) &&
+         d->small_bytes_max <= GMLK_SMALL_GRAINS * GMLK_GRAIN &&
          (d->peer_count == 0) == (d->peer_devices == NULL) &&
          (d->host.malloc_fn == NULL) == (d->host.free_fn == NULL);
 }
@@ -6216,13 +6487,10 @@ static void gmlk_lake_free(gmlake *l) {
 /* The driver's side of destroy: everything the lake holds goes back, whatever fails. */
 static gmlake_result gmlk_lake_drain(gmlake *l) {
   gmlk_drive drive;
-  const gmlk_block *kept;
   size_t i;
   (void)gmlk_drive_begin(&drive, &l->driver);
   for (i = 0; i < l->arena_count && drive.result != GMLAKE_ERROR_FORKED; i++)
     if (l->arenas[i]) gmlk_arena_drain(l->arenas[i], &drive);
-  for (kept = l->kept_handles; kept && drive.result != GMLAKE_ERROR_FORKED; kept = kept->next)
-    (void)gmlk_drive_release(&drive, kept->ticket);
   gmlk_streams_destroy(&l->streams, &l->host, &drive, drive.result != GMLAKE_ERROR_FORKED);
   gmlk_drive_end(&drive);
   return drive.result == GMLAKE_ERROR_INVALID_ARGUMENT ? GMLAKE_ERROR_DRIVER : drive.result;
@@ -6316,3 +6584,20 @@ GMLAKE_DEF gmlake_result gmlake_destroy(gmlake *l) {
 }
 
 #endif /* GMLAKE_IMPLEMENTATION */
+
+/* Copyright (c) 2026 gmlake contributors. MIT licence:
+
+   Permission is hereby granted, free of charge, to any person obtaining a copy of this software
+   and associated documentation files (the "Software"), to deal in the Software without
+   restriction, including without limitation the rights to use, copy, modify, merge, publish,
+   distribute, sublicense, and/or sell copies of the Software, and to permit persons to whom the
+   Software is furnished to do so, subject to the following conditions:
+
+   The above copyright notice and this permission notice shall be included in all copies or
+   substantial portions of the Software.
+
+   THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING
+   BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND
+   NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM,
+   DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
+   OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE. */

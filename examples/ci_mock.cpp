@@ -1,0 +1,79 @@
+// Tests a program on a machine without a GPU: every backend call that it causes fails once, and
+// each time the program must leak nothing and go on.
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#include "gmlake.h"
+
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <vector>
+
+// The code under test: weights that stay, activations that come and go.
+class Engine {
+ public:
+  explicit Engine(const gmlake_backend *backend) {
+    gmlake_desc desc = gmlake_desc();
+    desc.backend = backend;
+    if (gmlake_create(&desc, &lake_) != GMLAKE_OK) throw std::bad_alloc();
+  }
+  Engine(const Engine &) = delete;
+  ~Engine() { gmlake_destroy(lake_); }
+
+  bool load(std::size_t layers) {
+    weights_.resize(layers);
+    for (void *&weights : weights_)
+      if (gmlake_alloc(lake_, 5 << 20, nullptr, &weights) != GMLAKE_OK) return false;
+    return true;
+  }
+
+  bool infer(std::size_t batch) {
+    void *activations = nullptr;
+    if (gmlake_alloc(lake_, batch << 20, nullptr, &activations) != GMLAKE_OK) return false;
+    std::memset(activations, 0, batch << 20);
+    return gmlake_free(lake_, activations, nullptr) == GMLAKE_OK;
+  }
+
+  void unload() {
+    for (void *weights : weights_) gmlake_free(lake_, weights, nullptr);
+    weights_.clear();
+  }
+
+ private:
+  gmlake *lake_ = nullptr;
+  std::vector<void *> weights_;
+};
+
+static bool use(Engine &engine) { return engine.load(3) && engine.infer(2) && engine.infer(9); }
+
+// The n-th backend call from now on fails. True: the engine goes on and leaks nothing.
+static bool survives(gmlake_backend *backend, unsigned n, bool *failed) {
+  gmlake_mock_census census;
+  gmlake_mock_get_census(backend, &census);
+  const auto before = census.failed_count;
+  gmlake_mock_fail_at(backend, census.call_count + n, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, 0);
+  try {
+    Engine engine(backend);
+    use(engine);
+    gmlake_mock_fail_at(backend, 0, GMLAKE_OK, 0);
+    engine.unload();
+    if (!use(engine)) return false;
+  } catch (const std::bad_alloc &) {
+  }
+  gmlake_mock_get_census(backend, &census);
+  *failed = census.failed_count > before;
+  return census.handle_count == 0 && census.mapping_count == 0 && census.reservation_count == 0;
+}
+
+int main() {
+  gmlake_mock_desc desc = gmlake_mock_desc();
+  gmlake_backend *backend = nullptr;
+  desc.capacity_bytes = 64 << 20;
+  if (gmlake_mock_create(&desc, &backend) != GMLAKE_OK) return 1;
+  bool ok = true, failed = true;
+  unsigned n = 0;
+  while (ok && failed) ok = survives(backend, ++n, &failed);
+  gmlake_mock_destroy(backend);
+  std::printf("%u failures injected, %s\n", n - 1, ok ? "all survived" : "the last one not");
+  return ok && n > 10 ? 0 : 1;
+}

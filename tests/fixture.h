@@ -1,0 +1,326 @@
+/* What the tests of the lake share: one mock, one lake on it, and shorthands whose every step is
+   followed by gmlake_check. Include after gmlake.h, the implementation with the mock. */
+#if !defined(FIXTURE_H)
+#define FIXTURE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__cplusplus)
+extern "C" { /* cmocka.h does not say so everywhere */
+#endif
+#include <cmocka.h>
+#if defined(__cplusplus)
+}
+#endif
+
+#define K ((size_t)1 << 10)
+#define C (64 * K) /* a chunk, and the granularity of the mock */
+#define LEGACY ((gmlake_stream)NULL)
+#define NONE GMLAKE_STREAM_NONE
+
+#define assert_ok(call) assert_int_equal(call, GMLAKE_OK)
+#define assert_error(call, name) assert_int_equal(call, GMLAKE_ERROR_##name)
+#define step(call)                  \
+  do {                              \
+    assert_ok(call);                \
+    assert_ok(gmlake_check(lake));  \
+  } while (0)
+#define step_error(call, name)      \
+  do {                              \
+    assert_error(call, name);       \
+    assert_ok(gmlake_check(lake));  \
+  } while (0)
+
+static gmlake_backend *mock;
+static gmlake *lake;
+static gmlake_desc desc;
+
+/* ---- Host memory, counted; a call can be made to fail ---------------------------------------- */
+
+static size_t host_bytes;
+static long host_fail_in; /* 1: the next allocation fails; 0: none does */
+static int host_fails_on; /* 1: and all behind it */
+
+static inline int host_refuses(void) {
+  if (!host_fail_in || --host_fail_in) return 0;
+  host_fail_in = host_fails_on;
+  return 1;
+}
+
+static void *host_malloc(void *user, size_t bytes) {
+  char *ptr;
+  (void)user;
+  if (host_refuses()) return NULL;
+  ptr = (char *)malloc(bytes + 16);
+  assert_non_null(ptr);
+  memcpy(ptr, &bytes, sizeof(bytes));
+  host_bytes += bytes;
+  return ptr + 16;
+}
+
+static void host_free(void *user, void *ptr) {
+  size_t bytes;
+  (void)user;
+  memcpy(&bytes, (char *)ptr - 16, sizeof(bytes));
+  host_bytes -= bytes;
+  free((char *)ptr - 16);
+}
+
+/* ---- Driver calls that fail, by their kind --------------------------------------------------- */
+
+enum { ON_RESERVE, ON_CREATE, ON_RELEASE, ON_MAP, ON_UNMAP, ON_ACCESS, ON_RECORD, ON_KINDS };
+
+static struct fault {
+  long in; /* 1: the next call of the kind fails; 0: none does */
+  int stays;
+  gmlake_result result;
+} faults[ON_KINDS];
+static gmlake_backend faulty; /* the mock behind faults */
+
+static inline gmlake_result fault_of(int kind, int *out_code) {
+  struct fault *fault = &faults[kind];
+  if (!fault->in || --fault->in) return GMLAKE_OK;
+  if (fault->stays) fault->in = 1;
+  *out_code = 1234;
+  return fault->result;
+}
+
+static gmlake_result faulty_reserve(void *user, size_t bytes, size_t alignment,
+                                    uint64_t *out_address, int *out_code) {
+  gmlake_result result = fault_of(ON_RESERVE, out_code);
+  return result ? result : mock->reserve(user, bytes, alignment, out_address, out_code);
+}
+static gmlake_result faulty_create(void *user, size_t bytes, unsigned handle_types,
+                                   uint64_t *out_handle, int *out_code) {
+  gmlake_result result = fault_of(ON_CREATE, out_code);
+  return result ? result : mock->create(user, bytes, handle_types, out_handle, out_code);
+}
+static gmlake_result faulty_release(void *user, uint64_t handle, int *out_code) {
+  gmlake_result result = fault_of(ON_RELEASE, out_code);
+  return result ? result : mock->release(user, handle, out_code);
+}
+static gmlake_result faulty_map(void *user, uint64_t address, size_t bytes, uint64_t handle,
+                                int *out_code) {
+  gmlake_result result = fault_of(ON_MAP, out_code);
+  return result ? result : mock->map(user, address, bytes, handle, out_code);
+}
+static gmlake_result faulty_unmap(void *user, uint64_t address, size_t bytes, int *out_code) {
+  gmlake_result result = fault_of(ON_UNMAP, out_code);
+  return result ? result : mock->unmap(user, address, bytes, out_code);
+}
+static gmlake_result faulty_access(void *user, uint64_t address, size_t bytes, const int *peers,
+                                   size_t peer_count, int *out_code) {
+  gmlake_result result = fault_of(ON_ACCESS, out_code);
+  return result ? result : mock->set_access(user, address, bytes, peers, peer_count, out_code);
+}
+static gmlake_result faulty_record(void *user, void *event, gmlake_stream stream, int *out_code) {
+  gmlake_result result = fault_of(ON_RECORD, out_code);
+  return result ? result : mock->event_record(user, event, stream, out_code);
+}
+
+static inline void fail_call(int kind, long in, gmlake_result result, int stays) {
+  faults[kind].in = in;
+  faults[kind].result = result;
+  faults[kind].stays = stays;
+}
+
+static inline void use_faults(void) {
+  faulty = *mock;
+  faulty.reserve = faulty_reserve;
+  faulty.create = faulty_create;
+  faulty.release = faulty_release;
+  faulty.map = faulty_map;
+  faulty.unmap = faulty_unmap;
+  faulty.set_access = faulty_access;
+  faulty.event_record = faulty_record;
+  desc.backend = &faulty;
+}
+
+/* ---- A lake on a mock ------------------------------------------------------------------------ */
+
+/* A mock of so many chunks and a description in `desc`, to be changed before open_lake. */
+static inline void prepare(size_t chunks) {
+  gmlake_mock_desc mock_desc;
+  memset(&mock_desc, 0, sizeof(mock_desc));
+  memset(&desc, 0, sizeof(desc));
+  memset(faults, 0, sizeof(faults));
+  mock_desc.capacity_bytes = chunks * C;
+  mock_desc.granularity_bytes = C;
+  host_bytes = 0;
+  host_fail_in = host_fails_on = 0;
+  assert_ok(gmlake_mock_create(&mock_desc, &mock));
+  desc.backend = mock;
+  desc.chunk_bytes = C;
+  desc.host.malloc_fn = host_malloc;
+  desc.host.free_fn = host_free;
+}
+
+static inline void open_lake(void) {
+  lake = NULL;
+  assert_ok(gmlake_create(&desc, &lake));
+  assert_ok(gmlake_check(lake));
+}
+
+static inline void start(size_t chunks) {
+  prepare(chunks);
+  open_lake();
+}
+
+static inline gmlake_mock_census census(void) {
+  gmlake_mock_census now;
+  gmlake_mock_get_census(mock, &now);
+  return now;
+}
+
+/* Nothing of the lake's is left on the mock or on the host; the mock goes. */
+static inline void close_mock(void) {
+  gmlake_mock_census now = census();
+  assert_int_equal(now.handle_count, 0);
+  assert_int_equal(now.mapping_count, 0);
+  assert_int_equal(now.reservation_count, 0);
+  assert_int_equal(now.physical_bytes, 0);
+  assert_int_equal(now.reserved_address_bytes, 0);
+  assert_int_equal(now.event_count, 0);
+  assert_int_equal(host_bytes, 0);
+  gmlake_mock_destroy(mock);
+  mock = NULL;
+}
+
+static inline void finish(void) {
+  assert_ok(gmlake_check(lake));
+  assert_ok(gmlake_destroy(lake));
+  close_mock();
+}
+
+static inline gmlake_stats stats(void) {
+  gmlake_stats now;
+  now.struct_bytes = 0;
+  assert_ok(gmlake_get_stats(lake, &now));
+  return now;
+}
+
+static inline gmlake_error_info last_error(void) {
+  gmlake_error_info info;
+  assert_ok(gmlake_get_last_error(lake, &info));
+  return info;
+}
+
+/* ---- Blocks ---------------------------------------------------------------------------------- */
+
+static inline gmlake_result try_on(size_t bytes, gmlake_stream stream) {
+  void *ptr = &ptr;
+  gmlake_result result = gmlake_alloc(lake, bytes, stream, &ptr);
+  assert_ok(gmlake_check(lake));
+  if (result) assert_null(ptr);
+  return result;
+}
+
+static inline void *take_on(size_t bytes, gmlake_stream stream) {
+  void *ptr = NULL;
+  step(gmlake_alloc(lake, bytes, stream, &ptr));
+  assert_non_null(ptr);
+  assert_int_equal((uintptr_t)ptr % 512, 0);
+  return ptr;
+}
+
+static inline void drop_on(void *ptr, gmlake_stream stream) {
+  step(gmlake_free(lake, ptr, stream));
+}
+
+static inline void *take(size_t bytes) { return take_on(bytes, LEGACY); }
+static inline void drop(void *ptr) { drop_on(ptr, LEGACY); }
+
+static inline gmlake_alloc_desc request(size_t bytes, unsigned flags, gmlake_pool *pool) {
+  gmlake_alloc_desc wanted;
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.bytes = bytes;
+  wanted.flags = flags;
+  wanted.pool = pool;
+  return wanted;
+}
+
+static inline gmlake_result try_with(const gmlake_alloc_desc *wanted, gmlake_stream stream) {
+  void *ptr = &ptr;
+  gmlake_result result = gmlake_alloc_with(lake, wanted, stream, &ptr);
+  assert_ok(gmlake_check(lake));
+  if (result) assert_null(ptr);
+  return result;
+}
+
+static inline void *take_with(const gmlake_alloc_desc *wanted, gmlake_stream stream) {
+  void *ptr = NULL;
+  step(gmlake_alloc_with(lake, wanted, stream, &ptr));
+  assert_non_null(ptr);
+  return ptr;
+}
+
+static inline void *take_flags(size_t bytes, unsigned flags) {
+  gmlake_alloc_desc wanted = request(bytes, flags, NULL);
+  return take_with(&wanted, LEGACY);
+}
+
+static inline void *take_from(gmlake_pool *pool, size_t bytes, gmlake_stream stream) {
+  gmlake_alloc_desc wanted = request(bytes, 0, pool);
+  return take_with(&wanted, stream);
+}
+
+/* So many clean chunks side by side, from the arena's base on where the lake is new. */
+static inline void flood(size_t chunks) { drop_on(take_on(chunks * C, NONE), NONE); }
+
+/* Fills a new lake with `count` live blocks of one chunk each, in order of address. */
+static inline void lay(void **blocks, size_t count) {
+  size_t i;
+  flood(count);
+  for (i = 0; i < count; i++) {
+    blocks[i] = take(C);
+    if (i) assert_ptr_equal(blocks[i], (char *)blocks[0] + i * C);
+  }
+}
+
+static inline size_t piece_count(const void *ptr) {
+  size_t count = 0;
+  assert_ok(gmlake_get_pieces(lake, ptr, NULL, 0, &count));
+  return count;
+}
+
+static inline gmlake_piece piece(const void *ptr, size_t number) {
+  gmlake_piece pieces[16];
+  size_t count = 0;
+  assert_ok(gmlake_get_pieces(lake, ptr, pieces, 16, &count));
+  assert_true(number < count && count <= 16);
+  return pieces[number];
+}
+
+static inline void assert_piece(const void *ptr, size_t number, const void *home, size_t bytes) {
+  assert_ptr_equal(piece(ptr, number).home, home);
+  assert_int_equal(piece(ptr, number).bytes, bytes);
+}
+
+static inline gmlake_pool *open_pool(size_t limit_bytes) {
+  gmlake_pool_desc pool_desc;
+  gmlake_pool *pool = NULL;
+  memset(&pool_desc, 0, sizeof(pool_desc));
+  pool_desc.limit_bytes = limit_bytes;
+  step(gmlake_pool_create(lake, &pool_desc, &pool));
+  assert_non_null(pool);
+  return pool;
+}
+
+static inline gmlake_stream open_stream(void) {
+  gmlake_stream stream = NULL;
+  assert_ok(gmlake_mock_stream_create(mock, &stream));
+  return stream;
+}
+
+static inline size_t trim_to(size_t keep_bytes) {
+  size_t released = (size_t)-1;
+  step(gmlake_trim(lake, keep_bytes, &released));
+  return released;
+}
+
+#endif /* FIXTURE_H */

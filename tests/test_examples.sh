@@ -1,0 +1,92 @@
+#!/bin/sh
+# The examples build without a warning, succeed, and print what they are there to show.
+set -u
+
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+passed=0
+failed=0
+
+# example NAME LINE...: it exits with 0, and its output has those lines, in that order.
+example() {
+  name=$1
+  shift
+  printf '%s\n' "$@" >"$dir/expected"
+  if build/examples/"$name" >"$dir/out" 2>&1 &&
+    grep -xF -f "$dir/expected" "$dir/out" | cmp -s - "$dir/expected"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAILED: $name; expected:"
+    cat "$dir/expected"
+    echo 'printed:'
+    cat "$dir/out"
+  fi
+}
+
+if ! "${MAKE:-make}" -j2 --no-print-directory examples >"$dir/out" 2>&1; then
+  cat "$dir/out"
+  echo '0 passed, 1 failed'
+  exit 1
+fi
+
+example hello \
+  'the last byte is 42' \
+  'asked for 3145828 bytes, got 3146240, the lake holds 4194304 in 2 chunks' \
+  'after the free: 0 bytes live, 4194304 kept for the next allocation'
+example stitching \
+  'the window has 3 pieces' \
+  '  4 MiB at offset  0 MiB: wrote a through the window, its home says a' \
+  '  4 MiB at offset  4 MiB: wrote b through the window, its home says b' \
+  '  4 MiB at offset  8 MiB: wrote c through the window, its home says c' \
+  '28 MiB live in 32 MiB of memory'
+example two_streams \
+  'GMLAKE_GROW_FIRST' \
+  '  own stream, same memory: reserved 32 MiB, stream waits 0' \
+  '  other stream: reserved 64 MiB, stream waits 0' \
+  'GMLAKE_WAIT_FIRST' \
+  '  own stream, same memory: reserved 32 MiB, stream waits 0' \
+  '  other stream: reserved 32 MiB, stream waits 1'
+example graph_capture \
+  'captured, reserved 12 MiB' \
+  'captured, reserved 12 MiB'
+example custom_backend \
+  'gmlake_create' \
+  '  reserve          GMLAKE_OK, 2.0 us' \
+  '  reserve          GMLAKE_OK, 2.0 us' \
+  'gmlake_alloc of 3 MiB' \
+  '  create           GMLAKE_OK, 7.5 us' \
+  '  map              GMLAKE_OK, 0.5 us' \
+  '  create           GMLAKE_OK, 7.5 us' \
+  '  map              GMLAKE_OK, 0.5 us' \
+  '  set_access       GMLAKE_OK, 40.0 us' \
+  'gmlake_free' \
+  'gmlake_destroy'
+example running_out \
+  'asked for 20 MiB: dropping a cached block' \
+  'asked for 20 MiB: dropping a cached block' \
+  'got 20 MiB, 2 blocks are left in the cache' \
+  'asked for 40 MiB: dropping a cached block' \
+  'asked for 40 MiB: dropping a cached block' \
+  "$(build/examples/running_out |
+    grep '^GMLAKE_ERROR_LIMIT_REACHED: asked 40, live 20, .*, limit 40 MiB$')"
+example fallback \
+  'gmlake_create: GMLAKE_OK' \
+  '3145728 bytes came from gmlake.h' \
+  'gmlake_create: GMLAKE_ERROR_UNSUPPORTED' \
+  '3145728 bytes came from gmlake_bfc.h'
+
+example ci_mock "$(build/examples/ci_mock | grep -x '[1-9][0-9]* failures injected, all survived')"
+
+for source in examples/*.c examples/*.cpp; do
+  name=$(basename "${source%.*}")
+  if grep -q "^example $name " "$0" && [ "$(wc -l <"$source")" -lt 80 ]; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAILED: $source has no line here, or 80 lines or more"
+  fi
+done
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

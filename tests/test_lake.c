@@ -1,0 +1,2848 @@
+/* Tests of the lake: arguments and errors, BestFit's states after the GMLake paper's Figure 9,
+   windows, StitchFree, growth, trim, limits, the handler of the out-of-memory ladder, figures,
+   host memory. Streams, the other rungs, pools and captures are in test_streams.c.
+
+   In the drawings a chunk stands between two bars, live blocks are capitals, free ones small
+   letters, dots are address space without memory. */
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#include "gmlake.h"
+
+#include "fixture.h"
+
+#include <pthread.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- Descriptions ---------------------------------------------------------------------------- */
+
+static gmlake_result try_desc(void) {
+  gmlake *made = NULL;
+  gmlake_result result = gmlake_create(&desc, &made);
+  if (result) assert_null(made);
+  if (!result) assert_ok(gmlake_destroy(made));
+  return result;
+}
+
+static void create_without_a_place_for_the_lake(void **state) {
+  (void)state;
+  prepare(8);
+  assert_error(gmlake_create(&desc, NULL), INVALID_ARGUMENT);
+  close_mock();
+}
+
+static void create_with_an_own_mock(void **state) {
+  gmlake *made = NULL;
+  gmlake_desc filled;
+  void *ptr;
+  (void)state;
+  assert_ok(gmlake_create(NULL, &made));
+  assert_ok(gmlake_get_desc(made, &filled));
+  assert_int_equal(filled.chunk_bytes, 2048 * K);
+  assert_ok(gmlake_alloc(made, 4096 * K, LEGACY, &ptr));
+  memset(ptr, 1, 4096 * K);
+  assert_ok(gmlake_free(made, ptr, LEGACY));
+  assert_ok(gmlake_destroy(made));
+}
+
+static void create_with_no_such_device(void **state) {
+  (void)state;
+  prepare(8);
+  desc.backend = NULL;
+  desc.device = 1;
+  assert_error(try_desc(), NO_DEVICE);
+  close_mock();
+}
+
+static void create_refuses_unknown_flags(void **state) {
+  (void)state;
+  prepare(8);
+  desc.flags = 2;
+  assert_error(try_desc(), INVALID_ARGUMENT);
+  desc.flags = GMLAKE_SINGLE_THREADED;
+  assert_ok(try_desc());
+  close_mock();
+}
+
+static void create_refuses_odd_chunks(void **state) {
+  const size_t wrong[] = {3 * C, C + 1, C / 2, 16 * C, 512};
+  size_t i;
+  (void)state;
+  prepare(8);
+  for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+    desc.chunk_bytes = wrong[i];
+    assert_error(try_desc(), INVALID_ARGUMENT);
+  }
+  desc.chunk_bytes = 8 * C;
+  assert_ok(try_desc());
+  close_mock();
+}
+
+static void create_refuses_an_unknown_order(void **state) {
+  (void)state;
+  prepare(8);
+  desc.cross_stream = (gmlake_cross_stream)2;
+  assert_error(try_desc(), INVALID_ARGUMENT);
+  close_mock();
+}
+
+static void create_refuses_small_sizes_that_are_large(void **state) {
+  (void)state;
+  prepare(8);
+  desc.small_bytes_max = 64 * K + 1;
+  assert_error(try_desc(), INVALID_ARGUMENT);
+  desc.small_bytes_max = 64 * K;
+  assert_ok(try_desc());
+  close_mock();
+}
+
+static void create_refuses_half_a_host_allocator(void **state) {
+  (void)state;
+  prepare(8);
+  desc.host.free_fn = NULL;
+  assert_error(try_desc(), INVALID_ARGUMENT);
+  desc.host.free_fn = host_free;
+  desc.host.malloc_fn = NULL;
+  assert_error(try_desc(), INVALID_ARGUMENT);
+  desc.host.free_fn = NULL;
+  assert_ok(try_desc());
+  close_mock();
+}
+
+static void create_refuses_peers_without_a_list(void **state) {
+  const int peers[] = {1, 2};
+  (void)state;
+  prepare(8);
+  desc.peer_count = 2;
+  assert_error(try_desc(), INVALID_ARGUMENT);
+  desc.peer_devices = peers;
+  assert_ok(try_desc());
+  desc.peer_count = 0;
+  assert_error(try_desc(), INVALID_ARGUMENT);
+  close_mock();
+}
+
+static void create_refuses_address_space_below_a_chunk(void **state) {
+  (void)state;
+  prepare(8);
+  desc.arena_bytes = C - 1;
+  assert_error(try_desc(), INVALID_ARGUMENT);
+  desc.arena_bytes = 0;
+  desc.window_bytes = C - 1;
+  assert_error(try_desc(), INVALID_ARGUMENT);
+  close_mock();
+}
+
+static void create_knows_handle_types(void **state) {
+  (void)state;
+  prepare(8);
+  desc.handle_types = 4;
+  assert_error(try_desc(), INVALID_ARGUMENT);
+  desc.handle_types = GMLAKE_HANDLE_WIN32;
+  assert_error(try_desc(), UNSUPPORTED);
+  desc.handle_types = GMLAKE_HANDLE_POSIX_FD | GMLAKE_HANDLE_FABRIC;
+  assert_error(try_desc(), UNSUPPORTED);
+  desc.handle_types = GMLAKE_HANDLE_POSIX_FD;
+  assert_ok(try_desc());
+  close_mock();
+}
+
+/* A table of another version may hold anything: nothing of it is called. */
+static void create_refuses_a_table_of_another_version(void **state) {
+  gmlake_backend table;
+  (void)state;
+  prepare(8);
+  memset(&table, 0, sizeof(table));
+  desc.backend = &table;
+  assert_error(try_desc(), INVALID_ARGUMENT);
+  table.struct_bytes = sizeof(table);
+  table.abi_version = GMLAKE_BACKEND_ABI + 1;
+  assert_error(try_desc(), INVALID_ARGUMENT);
+  table.struct_bytes = sizeof(table) - 1;
+  table.abi_version = GMLAKE_BACKEND_ABI;
+  assert_error(try_desc(), INVALID_ARGUMENT);
+  close_mock();
+}
+
+static gmlake_result no_driver(void *user, gmlake_device_properties *out, int *out_code) {
+  (void)user;
+  (void)out;
+  *out_code = 100;
+  return GMLAKE_ERROR_NO_DRIVER;
+}
+
+static void create_passes_the_missing_driver_on(void **state) {
+  (void)state;
+  prepare(8);
+  use_faults();
+  faulty.get_properties = no_driver;
+  assert_error(try_desc(), NO_DRIVER);
+  close_mock();
+}
+
+static void create_undoes_whatever_fails(void **state) {
+  uint64_t n, failed = 0;
+  gmlake_result result;
+  (void)state;
+  prepare(8);
+  for (n = 1; n <= 12; n++) {
+    lake = NULL;
+    gmlake_mock_fail_at(mock, census().call_count + n, GMLAKE_ERROR_DRIVER, 0);
+    result = gmlake_create(&desc, &lake);
+    gmlake_mock_fail_at(mock, 0, GMLAKE_OK, 0);
+    assert_true(result == GMLAKE_OK || result == GMLAKE_ERROR_DRIVER);
+    assert_true((result == GMLAKE_OK) == (lake != NULL));
+    assert_ok(gmlake_destroy(lake));
+    assert_int_equal(census().reservation_count, 0);
+    assert_int_equal(host_bytes, 0);
+    failed += result == GMLAKE_ERROR_DRIVER;
+  }
+  assert_true(failed >= 3);
+  close_mock();
+}
+
+static void create_survives_any_lack_of_host_memory(void **state) {
+  long n;
+  gmlake_result result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  (void)state;
+  prepare(8);
+  for (n = 1; n < 100 && result; n++) {
+    host_fail_in = n;
+    result = try_desc();
+    assert_true(result == GMLAKE_OK || result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
+    assert_int_equal(census().reservation_count, 0);
+    assert_int_equal(host_bytes, 0);
+  }
+  assert_ok(result);
+  assert_true(n > 4);
+  host_fail_in = 0;
+  close_mock();
+}
+
+static void get_desc_fills_in_every_default(void **state) {
+  gmlake_desc filled;
+  (void)state;
+  prepare(1024); /* 64 MiB */
+  desc.chunk_bytes = 0;
+  open_lake();
+  assert_ok(gmlake_get_desc(lake, &filled));
+  assert_int_equal(filled.chunk_bytes, 2048 * K);
+  assert_int_equal(filled.stitched_bytes_max, 4 * 1024 * C);
+  assert_int_equal(filled.arena_bytes, 8 * 1024 * C);
+  assert_int_equal(filled.window_bytes, 32 * 1024 * C);
+  assert_int_equal(filled.small_bytes_max, 0);
+  assert_ptr_equal(filled.backend, mock);
+  assert_int_equal(filled.limit_bytes, 0);
+  assert_error(gmlake_get_desc(lake, NULL), INVALID_ARGUMENT);
+  assert_error(gmlake_get_desc(NULL, &filled), INVALID_ARGUMENT);
+  finish();
+}
+
+/* device memory / 8192, down to a power of two, 2 to 32 MiB */
+static void default_chunks_follow_the_device(void **state) {
+  const size_t gib = K * K * K;
+  const size_t devices[] = {15 * gib, 33 * gib, 140 * gib, 1000 * gib};
+  const size_t chunks[] = {2 * K * K, 4 * K * K, 16 * K * K, 32 * K * K};
+  gmlake_mock_desc mock_desc;
+  gmlake_desc filled;
+  size_t i;
+  (void)state;
+  for (i = 0; i < 4; i++) {
+    prepare(8);
+    gmlake_mock_destroy(mock);
+    memset(&mock_desc, 0, sizeof(mock_desc));
+    mock_desc.capacity_bytes = devices[i];
+    mock_desc.bookkeeping_only = 1;
+    assert_ok(gmlake_mock_create(&mock_desc, &mock));
+    desc.backend = mock;
+    desc.chunk_bytes = 0;
+    open_lake();
+    assert_ok(gmlake_get_desc(lake, &filled));
+    assert_int_equal(filled.chunk_bytes, chunks[i]);
+    finish();
+  }
+}
+
+static uint64_t reserve_limit;
+
+static gmlake_result reserve_below_limit(void *user, size_t bytes, size_t alignment,
+                                         uint64_t *out_address, int *out_code) {
+  *out_code = 2;
+  if (bytes > reserve_limit) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  return mock->reserve(user, bytes, alignment, out_address, out_code);
+}
+
+static void refused_reservations_are_halved(void **state) {
+  gmlake_desc filled;
+  (void)state;
+  prepare(16);
+  use_faults();
+  faulty.reserve = reserve_below_limit;
+  reserve_limit = 40 * C;
+  open_lake();
+  assert_ok(gmlake_get_desc(lake, &filled));
+  assert_int_equal(filled.arena_bytes, 32 * C);
+  assert_int_equal(filled.window_bytes, 32 * C);
+  finish();
+}
+
+/* ---- Logger ---------------------------------------------------------------------------------- */
+
+static struct { unsigned count; int level; gmlake_error_info info; char texts[8][160]; } said;
+
+/* Called with no lock held: what asks the lake from here works. */
+static void listen(void *user, int level, const gmlake_error_info *info) {
+  gmlake_stats now;
+  assert_ptr_equal(user, &said);
+  assert_true(said.count < 8);
+  memcpy(said.texts[said.count++], info->text, sizeof(info->text));
+  said.level = level;
+  said.info = *info;
+  now.struct_bytes = 0;
+  if (lake) assert_ok(gmlake_get_stats(lake, &now));
+  if (lake) assert_ok(gmlake_check(lake));
+}
+
+static void use_logger(void) {
+  memset(&said, 0, sizeof(said));
+  desc.logger.fn = listen;
+  desc.logger.user = &said;
+}
+
+static void without_window_space_the_lake_runs_unstitched(void **state) {
+  void *b[3];
+  gmlake_desc filled;
+  gmlake_stats before;
+  (void)state;
+  prepare(8);
+  use_faults();
+  use_logger();
+  fail_call(ON_RESERVE, 2, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, 1);
+  open_lake();
+  assert_int_equal(said.count, 1);
+  assert_int_equal(said.level, GMLAKE_LOG_WARNING);
+  assert_ok(gmlake_get_desc(lake, &filled));
+  assert_int_equal(filled.window_bytes, 0);
+  lay(b, 3);
+  drop(b[0]);
+  drop(b[2]); /* | a | B | c | */
+  before = stats();
+  drop(take(2 * C));
+  assert_int_equal(stats().stitch_count, 0);
+  assert_int_equal(stats().reserved_bytes, before.reserved_bytes + C);
+  drop(b[1]);
+  finish();
+}
+
+static void a_quiet_lake_says_nothing(void **state) {
+  (void)state;
+  prepare(4);
+  use_logger();
+  open_lake();
+  drop(take(C));
+  assert_error(try_on(5 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
+  finish();
+  assert_int_equal(said.count, 0);
+}
+
+static void destroy_lists_leaks_with_their_labels(void **state) {
+  gmlake_alloc_desc wanted = request(C, 0, NULL);
+  unsigned i, labelled = 0, plain = 0;
+  (void)state;
+  prepare(8);
+  use_logger();
+  open_lake();
+  wanted.label = "weights";
+  (void)take_with(&wanted, LEGACY);
+  (void)take(1000);
+  assert_ok(gmlake_destroy(lake));
+  assert_int_equal(said.count, 2);
+  assert_int_equal(said.level, GMLAKE_LOG_WARNING);
+  for (i = 0; i < said.count; i++) {
+    labelled += strstr(said.texts[i], "65536") && strstr(said.texts[i], "weights");
+    plain += strstr(said.texts[i], "1000") != NULL;
+  }
+  assert_int_equal(labelled, 1);
+  assert_int_equal(plain, 1);
+  close_mock();
+}
+
+static void destroy_lists_a_leaked_window_once(void **state) {
+  void *b[3];
+  (void)state;
+  prepare(3);
+  use_logger();
+  open_lake();
+  lay(b, 3);
+  drop(b[0]);
+  drop(b[2]);
+  (void)take(2 * C);
+  drop(b[1]);
+  assert_ok(gmlake_destroy(lake));
+  assert_int_equal(said.count, 1);
+  close_mock();
+}
+
+static void a_lost_device_is_logged_once(void **state) {
+  void *ptr;
+  (void)state;
+  prepare(8);
+  use_logger();
+  open_lake();
+  gmlake_mock_fail_at(mock, census().call_count + 1, GMLAKE_ERROR_DEVICE_LOST, 1);
+  assert_error(gmlake_alloc(lake, C, LEGACY, &ptr), DEVICE_LOST);
+  assert_error(gmlake_alloc(lake, C, LEGACY, &ptr), DEVICE_LOST);
+  assert_int_equal(said.count, 1);
+  assert_int_equal(said.level, GMLAKE_LOG_ERROR);
+  assert_error(said.info.result, DEVICE_LOST);
+  assert_int_equal(said.info.driver_code, 719);
+  gmlake_mock_fail_at(mock, 0, GMLAKE_OK, 0);
+  assert_error(gmlake_destroy(lake), DEVICE_LOST);
+  close_mock();
+}
+
+/* ---- Arguments of every function ------------------------------------------------------------- */
+
+static void functions_refuse_no_lake(void **state) {
+  void *ptr = &ptr;
+  size_t count = 7;
+  gmlake_alloc_desc wanted = request(C, 0, NULL);
+  gmlake_allocation_info info;
+  gmlake_pool *pool;
+  gmlake_stats now;
+  gmlake_budget budget;
+  gmlake_error_info error;
+  (void)state;
+  now.struct_bytes = 0;
+  assert_error(gmlake_alloc(NULL, C, LEGACY, &ptr), INVALID_ARGUMENT);
+  assert_null(ptr);
+  ptr = &ptr;
+  assert_error(gmlake_alloc_with(NULL, &wanted, LEGACY, &ptr), INVALID_ARGUMENT);
+  assert_null(ptr);
+  assert_error(gmlake_free(NULL, &info, LEGACY), INVALID_ARGUMENT);
+  assert_error(gmlake_record_stream(NULL, &info, LEGACY), INVALID_ARGUMENT);
+  assert_error(gmlake_forget_stream(NULL, LEGACY), INVALID_ARGUMENT);
+  assert_error(gmlake_get_allocation(NULL, &info, &info), INVALID_ARGUMENT);
+  assert_error(gmlake_get_pieces(NULL, &info, NULL, 0, &count), INVALID_ARGUMENT);
+  assert_error(gmlake_pool_create(NULL, NULL, &pool), INVALID_ARGUMENT);
+  assert_error(gmlake_pool_destroy(NULL, NULL), INVALID_ARGUMENT);
+  assert_error(gmlake_capture_begin(NULL, &ptr, NULL), INVALID_ARGUMENT);
+  assert_error(gmlake_capture_end(NULL, &ptr), INVALID_ARGUMENT);
+  assert_error(gmlake_trim(NULL, 0, &count), INVALID_ARGUMENT);
+  assert_int_equal(count, 0); /* written in any case */
+  assert_error(gmlake_get_stats(NULL, &now), INVALID_ARGUMENT);
+  assert_error(gmlake_reset_peaks(NULL), INVALID_ARGUMENT);
+  assert_error(gmlake_get_budget(NULL, &budget), INVALID_ARGUMENT);
+  assert_error(gmlake_get_last_error(NULL, &error), INVALID_ARGUMENT);
+  assert_error(gmlake_check(NULL), INVALID_ARGUMENT);
+  assert_ok(gmlake_destroy(NULL));
+}
+
+static void functions_refuse_missing_arguments(void **state) {
+  gmlake_alloc_desc wanted = request(C, 0, NULL);
+  gmlake_allocation_info info;
+  gmlake_piece one;
+  size_t count;
+  void *p, *ptr = &ptr;
+  (void)state;
+  start(8);
+  p = take(C);
+  step_error(gmlake_alloc(lake, C, LEGACY, NULL), INVALID_ARGUMENT);
+  step_error(gmlake_alloc_with(lake, &wanted, LEGACY, NULL), INVALID_ARGUMENT);
+  step_error(gmlake_alloc_with(lake, NULL, LEGACY, &ptr), INVALID_ARGUMENT);
+  assert_null(ptr);
+  step(gmlake_free(lake, NULL, LEGACY));
+  step_error(gmlake_record_stream(lake, NULL, LEGACY), INVALID_ARGUMENT);
+  step_error(gmlake_record_stream(lake, p, NONE), INVALID_ARGUMENT);
+  step_error(gmlake_forget_stream(lake, NONE), INVALID_ARGUMENT);
+  step_error(gmlake_get_allocation(lake, NULL, &info), INVALID_ARGUMENT);
+  step_error(gmlake_get_allocation(lake, p, NULL), INVALID_ARGUMENT);
+  step_error(gmlake_get_pieces(lake, NULL, &one, 1, &count), INVALID_ARGUMENT);
+  step_error(gmlake_get_pieces(lake, p, NULL, 1, &count), INVALID_ARGUMENT);
+  step_error(gmlake_get_pieces(lake, p, &one, 1, NULL), INVALID_ARGUMENT);
+  step_error(gmlake_pool_create(lake, NULL, NULL), INVALID_ARGUMENT);
+  step(gmlake_pool_destroy(lake, NULL));
+  step_error(gmlake_get_stats(lake, NULL), INVALID_ARGUMENT);
+  step_error(gmlake_get_budget(lake, NULL), INVALID_ARGUMENT);
+  step_error(gmlake_get_last_error(lake, NULL), INVALID_ARGUMENT);
+  step(gmlake_trim(lake, 0, NULL));
+  drop(p);
+  finish();
+}
+
+static void nothing_asked_is_nothing_given(void **state) {
+  void *ptr = &ptr;
+  (void)state;
+  start(8);
+  step(gmlake_alloc(lake, 0, LEGACY, &ptr));
+  assert_null(ptr);
+  assert_int_equal(stats().allocation_count, 0);
+  assert_int_equal(census().handle_count, 0);
+  finish();
+}
+
+static void sizes_that_overflow_run_out_of_memory(void **state) {
+  const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 511, SIZE_MAX - C + 1, SIZE_MAX / 2 + 1,
+                          (size_t)1 << 50, (size_t)1 << 41, ((size_t)1 << 41) - 1};
+  gmlake_alloc_desc wanted;
+  size_t i;
+  (void)state;
+  start(8);
+  for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+    assert_error(try_on(sizes[i], LEGACY), OUT_OF_DEVICE_MEMORY);
+    assert_error(last_error().result, OUT_OF_DEVICE_MEMORY);
+    wanted = request(sizes[i], GMLAKE_EXCLUSIVE, NULL);
+    assert_error(try_with(&wanted, LEGACY), OUT_OF_DEVICE_MEMORY);
+    wanted.flags = GMLAKE_NO_STITCH;
+    wanted.alignment = C;
+    assert_error(try_with(&wanted, LEGACY), OUT_OF_DEVICE_MEMORY);
+  }
+  assert_int_equal(census().handle_count, 0);
+  finish();
+}
+
+static void a_request_too_large_for_any_arena_is_reported_in_full(void **state) {
+  (void)state;
+  start(8);
+  assert_error(try_on(SIZE_MAX, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(last_error().asked_bytes, SIZE_MAX);
+  assert_int_equal(stats().oom_count, 1);
+  assert_int_equal(stats().state_count[4], 1);
+  finish();
+}
+
+static void alloc_refuses_odd_options(void **state) {
+  gmlake_alloc_desc wanted = request(C, 8, NULL);
+  (void)state;
+  start(8);
+  assert_error(try_with(&wanted, LEGACY), INVALID_ARGUMENT);
+  wanted = request(C, 0, NULL);
+  wanted.alignment = 3;
+  assert_error(try_with(&wanted, LEGACY), INVALID_ARGUMENT);
+  wanted.alignment = 2 * C;
+  assert_error(try_with(&wanted, LEGACY), INVALID_ARGUMENT);
+  assert_error(last_error().result, INVALID_ARGUMENT);
+  assert_int_equal(stats().state_count[4], 0);
+  finish();
+}
+
+static void result_names_are_those_of_the_header(void **state) {
+  (void)state;
+  assert_string_equal(gmlake_result_name(GMLAKE_OK), "GMLAKE_OK");
+  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_INVALID_ARGUMENT),
+                      "GMLAKE_ERROR_INVALID_ARGUMENT");
+  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_OUT_OF_HOST_MEMORY),
+                      "GMLAKE_ERROR_OUT_OF_HOST_MEMORY");
+  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY),
+                      "GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY");
+  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_LIMIT_REACHED),
+                      "GMLAKE_ERROR_LIMIT_REACHED");
+  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_UNKNOWN_POINTER),
+                      "GMLAKE_ERROR_UNKNOWN_POINTER");
+  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_DOUBLE_FREE), "GMLAKE_ERROR_DOUBLE_FREE");
+  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_UNSUPPORTED), "GMLAKE_ERROR_UNSUPPORTED");
+  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_NO_DRIVER), "GMLAKE_ERROR_NO_DRIVER");
+  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_NO_DEVICE), "GMLAKE_ERROR_NO_DEVICE");
+  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_DRIVER), "GMLAKE_ERROR_DRIVER");
+  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_DEVICE_LOST), "GMLAKE_ERROR_DEVICE_LOST");
+  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_CAPTURING), "GMLAKE_ERROR_CAPTURING");
+  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_FORKED), "GMLAKE_ERROR_FORKED");
+  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_SHUTTING_DOWN),
+                      "GMLAKE_ERROR_SHUTTING_DOWN");
+  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_CORRUPT), "GMLAKE_ERROR_CORRUPT");
+  assert_string_equal(gmlake_result_name((gmlake_result)16), "unknown");
+  assert_string_equal(gmlake_result_name((gmlake_result)-1), "unknown");
+}
+
+/* ---- Errors of the driver -------------------------------------------------------------------- */
+
+static void a_failed_create_is_a_driver_error(void **state) {
+  gmlake_error_info info;
+  (void)state;
+  prepare(8);
+  use_faults();
+  open_lake();
+  fail_call(ON_CREATE, 1, GMLAKE_ERROR_DRIVER, 0);
+  assert_error(try_on(C, LEGACY), DRIVER);
+  info = last_error();
+  assert_error(info.result, DRIVER);
+  assert_int_equal(info.driver_code, 1234);
+  assert_string_equal(info.call, "create");
+  assert_true(strlen(info.text) > 0);
+  assert_int_equal(stats().oom_count, 0);
+  drop(take(C));
+  finish();
+}
+
+/* An argument that the backend refuses was the lake's, not the caller's. */
+static void a_refused_argument_is_a_driver_error(void **state) {
+  (void)state;
+  prepare(8);
+  use_faults();
+  open_lake();
+  fail_call(ON_MAP, 1, GMLAKE_ERROR_INVALID_ARGUMENT, 0);
+  assert_error(try_on(C, LEGACY), DRIVER);
+  assert_error(last_error().result, DRIVER);
+  assert_int_equal(census().physical_bytes, 0);
+  drop(take(C));
+  finish();
+}
+
+static void failed_growth_is_undone(void **state) {
+  const int kinds[] = {ON_CREATE, ON_MAP, ON_ACCESS};
+  size_t i;
+  long n;
+  (void)state;
+  prepare(8);
+  use_faults();
+  open_lake();
+  for (i = 0; i < 3; i++) {
+    for (n = 1; n <= (kinds[i] == ON_ACCESS ? 1 : 4); n++) {
+      fail_call(kinds[i], n, GMLAKE_ERROR_DRIVER, 0);
+      assert_error(try_on(4 * C, LEGACY), DRIVER);
+      assert_int_equal(stats().reserved_bytes, 0);
+      assert_int_equal(stats().quarantined_bytes, 0);
+      assert_int_equal(census().handle_count, 0);
+      assert_int_equal(census().mapping_count, 0);
+    }
+  }
+  drop(take(4 * C));
+  finish();
+}
+
+static void a_failed_stitch_is_undone(void **state) {
+  const int kinds[] = {ON_MAP, ON_MAP, ON_ACCESS};
+  const long calls[] = {1, 2, 1};
+  void *b[3], *w;
+  size_t i;
+  (void)state;
+  prepare(3);
+  use_faults();
+  open_lake();
+  lay(b, 3);
+  drop(b[0]);
+  drop(b[2]);
+  for (i = 0; i < 3; i++) {
+    fail_call(kinds[i], calls[i], GMLAKE_ERROR_DRIVER, 1);
+    assert_error(try_on(2 * C, LEGACY), DRIVER);
+    fail_call(kinds[i], 0, GMLAKE_OK, 0);
+    assert_int_equal(stats().window_count, 0);
+    assert_int_equal(census().mapping_count, 3);
+  }
+  w = take(2 * C);
+  assert_int_equal(piece_count(w), 2);
+  drop(w);
+  drop(b[1]);
+  finish();
+}
+
+static void growth_that_cannot_be_undone_is_quarantined(void **state) {
+  (void)state;
+  prepare(8);
+  use_faults();
+  open_lake();
+  fail_call(ON_ACCESS, 1, GMLAKE_ERROR_DRIVER, 0);
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0);
+  assert_error(try_on(2 * C, LEGACY), DRIVER);
+  assert_int_equal(stats().quarantined_bytes, C);
+  assert_int_equal(stats().reserved_bytes, C);
+  assert_int_equal(census().physical_bytes, C);
+  drop(take(6 * C));
+  finish();
+}
+
+static void a_handle_that_stays_is_quarantined(void **state) {
+  (void)state;
+  prepare(8);
+  use_faults();
+  open_lake();
+  flood(2);
+  fail_call(ON_RELEASE, 1, GMLAKE_ERROR_DRIVER, 0);
+  assert_error(gmlake_trim(lake, 0, NULL), DRIVER);
+  assert_ok(gmlake_check(lake));
+  assert_int_equal(stats().quarantined_bytes, C);
+  assert_int_equal(stats().reserved_bytes, census().physical_bytes);
+  drop(take(6 * C));
+  finish();
+}
+
+static void a_window_that_stays_mapped_is_quarantined(void **state) {
+  void *b[3], *w;
+  (void)state;
+  prepare(4);
+  use_faults();
+  open_lake();
+  lay(b, 3);
+  drop(b[0]);
+  drop(b[2]);
+  w = take(2 * C);
+  drop(w);
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0);
+  assert_error(gmlake_trim(lake, 0, NULL), DRIVER);
+  assert_ok(gmlake_check(lake));
+  assert_int_equal(stats().quarantined_bytes, 2 * C);
+  assert_int_equal(stats().window_count, 0);
+  assert_int_equal(trim_to(0), 0); /* nobody unmaps what such a window still shows */
+  drop(take(2 * C));
+  drop(b[1]);
+  finish();
+}
+
+/* The n-th call of a scenario that grows, stitches, reuses and trims fails, for every n: what is
+   live keeps its contents, and everything goes back in the end. */
+static gmlake_result scenario(void **b, gmlake_result result) {
+  void *w = NULL;
+  if (!result) result = gmlake_free(lake, b[0], LEGACY);
+  if (!result) b[0] = NULL;
+  if (!result) result = gmlake_free(lake, b[2], LEGACY);
+  if (!result) b[2] = NULL;
+  if (!result) result = gmlake_alloc(lake, 3 * C, LEGACY, &w); /* one chunk is missing */
+  if (!result) result = gmlake_free(lake, w, LEGACY);
+  if (!result) result = gmlake_trim(lake, 2 * C, NULL);
+  return result;
+}
+
+static void any_failing_call_leaves_the_lake_whole(void **state) {
+  const gmlake_result results[] = {GMLAKE_ERROR_DRIVER, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY,
+                                   GMLAKE_ERROR_INVALID_ARGUMENT, GMLAKE_ERROR_OUT_OF_HOST_MEMORY};
+  size_t i, kind;
+  uint64_t n, failed = 1;
+  (void)state;
+  for (kind = 0; kind < 4; kind++) {
+    failed = 1;
+    for (n = 1; failed; n++) {
+      void *b[4];
+      start(5);
+      lay(b, 4);
+      memset(b[1], 0x5A, C);
+      failed = census().failed_count;
+      gmlake_mock_fail_at(mock, census().call_count + n, results[kind], 0);
+      (void)scenario(b, GMLAKE_OK);
+      failed = census().failed_count - failed;
+      gmlake_mock_fail_at(mock, 0, GMLAKE_OK, 0);
+      assert_ok(gmlake_check(lake));
+      for (i = 0; i < C; i++) assert_int_equal(((unsigned char *)b[1])[i], 0x5A);
+      for (i = 0; i < 4; i++) step(gmlake_free(lake, b[i], LEGACY));
+      assert_ok(gmlake_destroy(lake));
+      if (failed < 2) close_mock(); /* else a failure made another one */
+      else gmlake_mock_destroy(mock);
+      assert_int_equal(host_bytes, 0);
+    }
+    assert_true(n > 10);
+  }
+}
+
+static void assert_everything_fails(void *live, gmlake_result lost) {
+  gmlake_stream stream = (gmlake_stream)(uintptr_t)64;
+  gmlake_allocation_info info;
+  gmlake_budget budget;
+  gmlake_pool *pool = NULL;
+  size_t count = 9;
+  void *ptr = &ptr;
+  uint64_t calls = census().call_count;
+  assert_int_equal(gmlake_alloc(lake, 512, LEGACY, &ptr), lost);
+  assert_null(ptr);
+  assert_int_equal(gmlake_free(lake, live, LEGACY), lost);
+  assert_int_equal(gmlake_record_stream(lake, live, stream), lost);
+  assert_int_equal(gmlake_forget_stream(lake, LEGACY), lost);
+  assert_int_equal(gmlake_get_allocation(lake, live, &info), lost);
+  assert_int_equal(gmlake_get_pieces(lake, live, NULL, 0, &count), lost);
+  assert_int_equal(gmlake_pool_create(lake, NULL, &pool), lost);
+  assert_int_equal(gmlake_trim(lake, 0, &count), lost);
+  assert_int_equal(count, 0);
+  assert_int_equal(gmlake_get_budget(lake, &budget), lost);
+  assert_int_equal(gmlake_capture_end(lake, stream), lost);
+  assert_int_equal(census().call_count, calls); /* fast: the driver is left alone */
+}
+
+static void lose(gmlake_result lost, int code) {
+  void *live;
+  start(8);
+  live = take(C);
+  gmlake_mock_fail_at(mock, census().call_count + 2, lost, 0);
+  assert_int_equal(try_on(2 * C, LEGACY), lost);
+  assert_int_equal(last_error().driver_code, code);
+  assert_everything_fails(live, lost);
+  assert_int_equal(stats().live_count, 1);
+  assert_int_equal(gmlake_destroy(lake), lost);
+  close_mock(); /* what still answers was cleaned up */
+}
+
+static void a_lost_device_stays_lost(void **state) {
+  (void)state;
+  lose(GMLAKE_ERROR_DEVICE_LOST, 719);
+}
+
+static void a_driver_that_shuts_down_stays_so(void **state) {
+  (void)state;
+  lose(GMLAKE_ERROR_SHUTTING_DOWN, 4);
+}
+
+static void destroy_frees_host_memory_of_a_dead_driver(void **state) {
+  (void)state;
+  start(8);
+  (void)take(C);
+  gmlake_mock_fail_at(mock, census().call_count + 1, GMLAKE_ERROR_SHUTTING_DOWN, 1);
+  assert_error(gmlake_destroy(lake), SHUTTING_DOWN);
+  assert_int_equal(host_bytes, 0);
+  gmlake_mock_destroy(mock);
+}
+
+static int in_child(void *live) {
+  gmlake_budget budget;
+  uint64_t calls = census().call_count;
+  void *ptr = &ptr;
+  if (gmlake_alloc(lake, 2 * C, LEGACY, &ptr) != GMLAKE_ERROR_FORKED || ptr) return 1;
+  if (gmlake_trim(lake, 0, NULL) != GMLAKE_ERROR_FORKED) return 2;
+  if (gmlake_get_budget(lake, &budget) != GMLAKE_ERROR_FORKED) return 3;
+  if (last_error().result != GMLAKE_ERROR_FORKED) return 4;
+  if (gmlake_check(lake) != GMLAKE_OK) return 5;
+  if (gmlake_free(lake, live, LEGACY) != GMLAKE_OK) return 6;
+  if (gmlake_destroy(lake) != GMLAKE_ERROR_FORKED) return 7;
+  if (census().call_count != calls) return 8;
+  return host_bytes ? 9 : 0;
+}
+
+static void a_forked_child_never_calls_the_driver(void **state) {
+  void *live;
+  pid_t child;
+  int status = 0;
+  (void)state;
+  start(8);
+  live = take(C);
+  child = fork();
+  if (child == 0) _exit(in_child(live));
+  assert_true(child > 0);
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
+  drop(live); /* the parent's lake lives on */
+  drop(take(2 * C));
+  finish();
+}
+
+/* ---- Damage ---------------------------------------------------------------------------------- */
+
+#define assert_damage(field)                            \
+  do {                                                  \
+    (field)++;                                          \
+    assert_error(gmlake_check(lake), CORRUPT);          \
+    assert_error(last_error().result, CORRUPT);         \
+    assert_true(strlen(last_error().text) > 0);         \
+    (field)--;                                          \
+    assert_ok(gmlake_check(lake));                      \
+  } while (0)
+
+static void check_finds_damage_in_the_figures(void **state) {
+  void *p;
+  (void)state;
+  start(8);
+  p = take(C / 2);
+  assert_damage(lake->stats.requested_bytes);
+  assert_damage(lake->stats.active_bytes);
+  assert_damage(lake->stats.reserved_bytes);
+  assert_damage(lake->stats.pending_bytes);
+  assert_damage(lake->stats.live_count);
+  assert_damage(lake->home.free_grains);
+  assert_damage(lake->home.backed_count);
+  assert_damage(lake->home.live_count);
+  assert_damage(lake->home.spool.count);
+  assert_damage(lake->home.spool.bytes);
+  drop(p);
+  finish();
+}
+
+static void check_finds_damage_in_blocks(void **state) {
+  void *b[3];
+  gmlk_block *first;
+  (void)state;
+  start(3);
+  lay(b, 3);
+  drop(b[1]);
+  first = lake->home.head.next;
+  assert_damage(first->grains);
+  assert_damage(first->next->hole);
+  assert_damage(first->next->at);
+  assert_damage(first->next->arena);
+  assert_damage(lake->home.pools[first->next->stream]->grains);
+  assert_damage(lake->home.pools[first->next->stream]->count);
+  assert_damage(lake->home.chunks[0].map_count);
+  drop(b[0]);
+  drop(b[2]);
+  finish();
+}
+
+static void check_finds_damage_in_windows(void **state) {
+  void *b[3], *w;
+  gmlk_window *window;
+  (void)state;
+  start(3);
+  lay(b, 3);
+  drop(b[0]);
+  drop(b[2]);
+  w = take(2 * C);
+  window = lake->home.head.next->as.live.window;
+  assert_damage(window->spans[0].at);
+  assert_damage(window->spans[1].grains);
+  assert_damage(window->chunk_count);
+  drop(w);
+  assert_damage(window->spans[1].at);
+  assert_damage(window->va->grains);
+  drop(b[1]);
+  finish();
+}
+
+/* ---- Pointers that are no live block's start ------------------------------------------------- */
+
+static void assert_refused(void *ptr, gmlake_result expected) {
+  gmlake_stats before = stats(), after;
+  assert_int_equal(gmlake_free(lake, ptr, LEGACY), expected);
+  assert_ok(gmlake_check(lake));
+  after = stats();
+  assert_memory_equal(&before, &after, sizeof(after)); /* nothing changed */
+  assert_int_equal(last_error().result, expected);
+  assert_string_equal(last_error().call, "gmlake_free");
+}
+
+static void double_frees_are_refused(void **state) {
+  void *b[3];
+  (void)state;
+  start(3);
+  lay(b, 3);
+  drop(b[1]);
+  assert_refused(b[1], GMLAKE_ERROR_DOUBLE_FREE);
+  assert_refused((char *)b[1] + 512, GMLAKE_ERROR_DOUBLE_FREE);
+  drop(b[0]); /* now one free block with the former */
+  assert_refused(b[1], GMLAKE_ERROR_DOUBLE_FREE);
+  assert_refused(b[0], GMLAKE_ERROR_DOUBLE_FREE);
+  drop(b[2]);
+  finish();
+}
+
+static void interior_pointers_are_refused(void **state) {
+  char *p;
+  (void)state;
+  start(3);
+  p = (char *)take(C);
+  assert_refused(p + 1, GMLAKE_ERROR_UNKNOWN_POINTER);
+  assert_refused(p + 512, GMLAKE_ERROR_UNKNOWN_POINTER);
+  assert_refused(p + C - 1, GMLAKE_ERROR_UNKNOWN_POINTER);
+  drop(p);
+  finish();
+}
+
+static void foreign_pointers_are_refused(void **state) {
+  char local = 0, *p;
+  (void)state;
+  start(3);
+  p = (char *)take(C);
+  assert_refused(&local, GMLAKE_ERROR_UNKNOWN_POINTER);
+  assert_refused(p + C, GMLAKE_ERROR_UNKNOWN_POINTER); /* address space without memory */
+  assert_refused(p - 1, GMLAKE_ERROR_UNKNOWN_POINTER);
+  assert_refused((void *)(uintptr_t)1, GMLAKE_ERROR_UNKNOWN_POINTER);
+  assert_refused((void *)UINTPTR_MAX, GMLAKE_ERROR_UNKNOWN_POINTER);
+  drop(p);
+  trim_to(0);
+  assert_refused(p, GMLAKE_ERROR_UNKNOWN_POINTER); /* its memory went back to the driver */
+  finish();
+}
+
+static void stale_windows_are_refused(void **state) {
+  void *b[3];
+  char *w;
+  (void)state;
+  start(3);
+  lay(b, 3);
+  drop(b[0]);
+  drop(b[2]);
+  w = (char *)take(2 * C);
+  assert_refused(w + C, GMLAKE_ERROR_UNKNOWN_POINTER);
+  assert_refused(b[0], GMLAKE_ERROR_UNKNOWN_POINTER); /* the home of a live window's piece */
+  drop(w);
+  assert_refused(w, GMLAKE_ERROR_DOUBLE_FREE);
+  assert_refused(w + C, GMLAKE_ERROR_DOUBLE_FREE);
+  b[0] = take(C);
+  assert_refused(w, GMLAKE_ERROR_DOUBLE_FREE); /* idle, though blocked */
+  drop(b[0]);
+  drop(b[1]);
+  trim_to(0);
+  assert_refused(w, GMLAKE_ERROR_UNKNOWN_POINTER);
+  finish();
+}
+
+static void questions_about_dead_blocks_are_refused(void **state) {
+  gmlake_allocation_info info;
+  size_t count = 5;
+  char *p;
+  (void)state;
+  start(3);
+  p = (char *)take(C);
+  step_error(gmlake_get_allocation(lake, p + 1, &info), UNKNOWN_POINTER);
+  step_error(gmlake_get_pieces(lake, p + 512, NULL, 0, &count), UNKNOWN_POINTER);
+  step_error(gmlake_record_stream(lake, &count, LEGACY), UNKNOWN_POINTER);
+  drop(p);
+  step_error(gmlake_get_allocation(lake, p, &info), UNKNOWN_POINTER);
+  step_error(gmlake_get_pieces(lake, p, NULL, 0, &count), UNKNOWN_POINTER);
+  step_error(gmlake_record_stream(lake, p, LEGACY), UNKNOWN_POINTER);
+  assert_int_equal(count, 5);
+  finish();
+}
+
+static void get_allocation_tells_all(void **state) {
+  gmlake_alloc_desc wanted = request(1000, GMLAKE_NO_STITCH, NULL);
+  gmlake_allocation_info info;
+  void *p;
+  (void)state;
+  start(4);
+  wanted.user_data = 77;
+  wanted.label = "kv cache";
+  p = take_with(&wanted, LEGACY);
+  step(gmlake_get_allocation(lake, p, &info));
+  assert_ptr_equal(info.ptr, p);
+  assert_int_equal(info.bytes, 1024);
+  assert_int_equal(info.requested_bytes, 1000);
+  assert_int_equal(info.piece_count, 1);
+  assert_ptr_equal(info.stream, LEGACY);
+  assert_null(info.pool);
+  assert_int_equal(info.flags, GMLAKE_NO_STITCH);
+  assert_int_equal(info.user_data, 77);
+  assert_string_equal(info.label, "kv cache");
+  drop(p);
+  p = take_on(512, NONE);
+  step(gmlake_get_allocation(lake, p, &info));
+  assert_ptr_equal(info.stream, NONE);
+  assert_int_equal(info.user_data, 0);
+  assert_null(info.label);
+  drop(p);
+  finish();
+}
+
+/* ---- BestFit, after the paper's Figure 9 ----------------------------------------------------- */
+
+static gmlake_stats mark;
+
+static void assert_state(int number, uint64_t splits, uint64_t stitches, uint64_t reuses) {
+  gmlake_stats now = stats();
+  int i;
+  for (i = 0; i < 5; i++)
+    assert_int_equal(now.state_count[i] - mark.state_count[i], i + 1 == number);
+  assert_int_equal(now.split_count - mark.split_count, splits);
+  assert_int_equal(now.stitch_count - mark.stitch_count, stitches);
+  assert_int_equal(now.stitch_reuse_count - mark.stitch_reuse_count, reuses);
+}
+
+static void *take_marked(size_t bytes) {
+  mark = stats();
+  return take(bytes);
+}
+
+/* S1, exact pBlock: ask 2
+     before  | A | b   b | C | d   d   d |      pPool {b 2, d 3}
+     after   | A | B   B | C | d   d   d |      pPool {d 3} */
+static void s1_takes_an_exact_pblock(void **state) {
+  void *a, *b, *c, *d;
+  (void)state;
+  start(8);
+  flood(7);
+  a = take(C);
+  b = take(2 * C);
+  c = take(C);
+  d = take(3 * C);
+  drop(d);
+  drop(b);
+  assert_ptr_equal(take_marked(2 * C), b);
+  assert_state(1, 0, 0, 0);
+  assert_int_equal(stats().driver_call_count, mark.driver_call_count);
+  drop(a);
+  drop(b);
+  drop(c);
+  finish();
+}
+
+/* S1, exact sBlock: ask 2 after w was freed
+     before  | a | B | c | D |                  pPool {a, c}   sPool {w = a c, idle}
+     after   | W | B | W | D |                  pPool {}       sPool {w live} */
+static void s1_takes_an_exact_sblock(void **state) {
+  void *b[4], *w;
+  (void)state;
+  start(4);
+  lay(b, 4);
+  drop(b[0]);
+  drop(b[2]);
+  w = take(2 * C);
+  drop(w);
+  assert_ptr_equal(take_marked(2 * C), w);
+  assert_state(1, 0, 0, 1);
+  assert_int_equal(stats().driver_call_count, mark.driver_call_count);
+  drop(w);
+  drop(b[1]);
+  drop(b[3]);
+  finish();
+}
+
+/* S1 prefers a pBlock of the size to a window of it, and a window to a larger pBlock: ask 2, 2
+     before  | a | B | c | D | e   e | F | g   g   g |    sPool {w = a c}
+     first   | a | B | c | D | E   E | F | g   g   g |
+     second  | W | B | W | D | E   E | F | g   g   g |
+   (w is made while nothing else is free). */
+static void s1_prefers_pblock_then_sblock_then_s2(void **state) {
+  void *b[6], *e, *g, *w;
+  (void)state;
+  start(12);
+  flood(10);
+  b[0] = take(C);
+  b[1] = take(C);
+  b[2] = take(C);
+  b[3] = take(C);
+  e = take(2 * C);
+  b[4] = take(C);
+  g = take(3 * C);
+  drop(b[0]);
+  drop(b[2]);
+  w = take(2 * C);
+  drop(w);
+  drop(g);
+  drop(e);
+  assert_ptr_equal(take_marked(2 * C), e);
+  assert_state(1, 0, 0, 0);
+  assert_ptr_equal(take_marked(2 * C), w);
+  assert_state(1, 0, 0, 1);
+  drop(w);
+  drop(e);
+  drop(b[1]);
+  drop(b[3]);
+  drop(b[4]);
+  finish();
+}
+
+/* A window of which one piece has been taken cannot serve; when the piece is free again it can.
+     | A | B | c | D |                          sPool {w = a c, blocked by A} */
+static void s1_skips_a_blocked_sblock(void **state) {
+  void *b[4], *w;
+  (void)state;
+  start(4);
+  lay(b, 4);
+  drop(b[0]);
+  drop(b[2]);
+  w = take(2 * C);
+  drop(w);
+  b[0] = take(C);
+  assert_error(try_on(2 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(stats().stitch_reuse_count, 0);
+  drop(b[0]);
+  assert_ptr_equal(take_marked(2 * C), w);
+  assert_state(1, 0, 0, 1);
+  drop(w);
+  drop(b[1]);
+  drop(b[3]);
+  finish();
+}
+
+/* S2, one larger pBlock, the smallest that holds it: ask 1
+     before  | a   a   a | B | c   c | D |      pPool {c 2, a 3}
+     after   | a   a   a | B | E | c | D |      pPool {c 1, a 3} */
+static void s2_splits_the_best_larger_pblock(void **state) {
+  void *a, *b, *c, *d, *e;
+  (void)state;
+  start(8);
+  flood(7);
+  a = take(3 * C);
+  b = take(C);
+  c = take(2 * C);
+  d = take(C);
+  drop(a);
+  drop(c);
+  e = take_marked(C);
+  assert_ptr_equal(e, c);
+  assert_state(2, 1, 0, 0);
+  assert_int_equal(stats().driver_call_count, mark.driver_call_count);
+  assert_ptr_equal(take_marked(C), (char *)c + C); /* the remainder */
+  assert_state(1, 0, 0, 0);
+  drop(e);
+  drop((char *)c + C);
+  drop(b);
+  drop(d);
+  finish();
+}
+
+/* S3, several and Split of the last: ask 3
+     before  | a | B | c | D | e   e | F |      pPool {a 1, c 1, e 2}
+     after   | W | B | W | D | W | e | F |      pPool {e 1}   sPool {w = a c e} */
+static void s3_stitches_and_splits_the_last(void **state) {
+  void *b[5], *e, *w;
+  (void)state;
+  start(7);
+  flood(7);
+  b[0] = take(C);
+  b[1] = take(C);
+  b[2] = take(C);
+  b[3] = take(C);
+  e = take(2 * C);
+  b[4] = take(C);
+  drop(b[0]);
+  drop(b[2]);
+  drop(e);
+  w = take_marked(3 * C);
+  assert_state(3, 0, 1, 0);
+  assert_int_equal(piece_count(w), 3);
+  assert_piece(w, 0, b[0], C);
+  assert_piece(w, 1, b[2], C);
+  assert_piece(w, 2, e, C);
+  assert_int_equal(stats().stitched_bytes, 3 * C);
+  assert_int_equal(census().mapping_count, 10);
+  assert_ptr_equal(take_marked(C), (char *)e + C);
+  assert_state(1, 0, 0, 0);
+  drop((char *)e + C);
+  drop(w);
+  drop(b[1]);
+  drop(b[3]);
+  drop(b[4]);
+  finish();
+}
+
+/* S3, contents: what is written through the window is read at the pieces' homes, in order, and
+   nowhere else. */
+static void s3_window_aliases_its_pieces(void **state) {
+  void *b[5], *w;
+  unsigned char *bytes;
+  size_t i;
+  (void)state;
+  start(5);
+  lay(b, 5);
+  for (i = 0; i < 5; i++) memset(b[i], (int)(0xE0 + i), C);
+  drop(b[0]);
+  drop(b[2]);
+  drop(b[4]);
+  w = take(3 * C);
+  bytes = (unsigned char *)w;
+  for (i = 0; i < 3 * C; i++) bytes[i] = (unsigned char)(i / C + i % 251);
+  for (i = 0; i < 3 * C; i++) {
+    const unsigned char *home = (const unsigned char *)piece(w, i / C).home;
+    i % 4096 ? (void)0 : assert_memory_equal(home + i % C, bytes + i, 4096);
+  }
+  for (i = 0; i < C; i++) {
+    assert_int_equal(((unsigned char *)b[1])[i], 0xE1);
+    assert_int_equal(((unsigned char *)b[3])[i], 0xE3);
+  }
+  drop(w);
+  drop(b[1]);
+  drop(b[3]);
+  finish();
+}
+
+static void assert_ends_are_on_chunks(const void *ptr) {
+  size_t count = piece_count(ptr), i;
+  for (i = 0; i < count; i++) {
+    uintptr_t home = (uintptr_t)piece(ptr, i).home;
+    if (i) assert_int_equal(home % C, 0);
+    if (i + 1 < count) assert_int_equal((home + piece(ptr, i).bytes) % C, 0);
+  }
+}
+
+/* S3, partial ends: the free tail of one chunk and the free head of another: ask 56K
+     before  | A 24K, b 40K | C | d 16K, E 48K | F |
+     after   | A 24K, W 40K | C | W 16K, E 48K | F | */
+static void s3_begins_in_a_tail_and_ends_in_a_head(void **state) {
+  char *a, *b, *c, *d, *e, *f, *w;
+  size_t i;
+  (void)state;
+  start(4);
+  flood(4);
+  a = (char *)take(24 * K);
+  b = (char *)take(40 * K);
+  c = (char *)take(C);
+  d = (char *)take(16 * K);
+  e = (char *)take(48 * K);
+  f = (char *)take(C);
+  memset(a, 1, 24 * K);
+  memset(e, 2, 48 * K);
+  drop(b);
+  drop(d);
+  w = (char *)take_marked(56 * K);
+  assert_state(3, 0, 1, 0);
+  assert_int_equal(piece_count(w), 2);
+  assert_piece(w, 0, b, 40 * K);
+  assert_piece(w, 1, d, 16 * K);
+  assert_ends_are_on_chunks(w);
+  assert_int_equal((uintptr_t)w % C, 24 * K);
+  assert_int_equal(stats().stitched_bytes, 2 * C); /* handles map whole */
+  for (i = 0; i < 56 * K; i++) w[i] = (char)(i % 127);
+  for (i = 0; i < 40 * K; i++) assert_int_equal(b[i], i % 127);
+  for (i = 0; i < 16 * K; i++) assert_int_equal(d[i], (i + 40 * K) % 127);
+  for (i = 0; i < 24 * K; i++) assert_int_equal(a[i], 1);
+  for (i = 0; i < 48 * K; i++) assert_int_equal(e[i], 2);
+  drop(w);
+  drop(a);
+  drop(c);
+  drop(e);
+  drop(f);
+  finish();
+}
+
+/* S3 with a whole chunk between the ends: ask 40K + 64K + 8K
+     before  | A 24K, b 40K | C | d | E | f 16K, G 48K |
+     after   | A 24K, W 40K | C | W | E | W 8K, f 8K, G 48K | */
+static void s3_puts_whole_chunks_between_its_ends(void **state) {
+  void *a, *b, *c, *d, *e, *f, *g, *w;
+  (void)state;
+  start(5);
+  flood(5);
+  a = take(24 * K);
+  b = take(40 * K);
+  c = take(C);
+  d = take(C);
+  e = take(C);
+  f = take(16 * K);
+  g = take(48 * K);
+  drop(b);
+  drop(d);
+  drop(f);
+  w = take(112 * K);
+  assert_int_equal(piece_count(w), 3);
+  assert_piece(w, 0, b, 40 * K);
+  assert_piece(w, 1, d, C);
+  assert_piece(w, 2, f, 8 * K);
+  assert_ends_are_on_chunks(w);
+  drop(w);
+  drop(a);
+  drop(c);
+  drop(e);
+  drop(g);
+  finish();
+}
+
+/* A hole that touches no chunk's end is of no use to a window: ask 80K
+     | A 8K, b 48K, C 8K | d | E |              48K + 64K free, 64K of them stitchable */
+static void s3_cannot_use_a_hole_inside_a_chunk(void **state) {
+  void *a, *b, *c, *d, *e;
+  (void)state;
+  start(3);
+  flood(3);
+  a = take(8 * K);
+  b = take(48 * K);
+  c = take(8 * K);
+  d = take(C);
+  e = take(C);
+  drop(b);
+  drop(d);
+  assert_error(try_on(80 * K, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(last_error().free_bytes, 112 * K);
+  assert_int_equal(last_error().stitchable_bytes, C);
+  drop(a);
+  drop(c);
+  drop(e);
+  finish();
+}
+
+/* S4, Alloc of the shortfall, then Stitch: ask 3
+     before  | a | B | c | D | . | .            pPool {a 1, c 1}
+     after   | W | B | W | D | W | .            sPool {w = a c and the new chunk} */
+static void s4_allocates_the_shortfall_and_stitches(void **state) {
+  void *b[4], *w;
+  (void)state;
+  start(6);
+  lay(b, 4);
+  drop(b[0]);
+  drop(b[2]);
+  w = take_marked(3 * C);
+  assert_state(4, 0, 1, 0);
+  assert_int_equal(stats().reserved_bytes, mark.reserved_bytes + C);
+  assert_int_equal(stats().chunk_count, 5);
+  assert_int_equal(piece_count(w), 3);
+  assert_ends_are_on_chunks(w);
+  memset(w, 3, 3 * C);
+  drop(w);
+  drop(b[1]);
+  drop(b[3]);
+  finish();
+}
+
+/* S4 without a window, where one range takes no more new chunks: ask 3
+     before  | A | B | c | . | .
+     after   | A | B | D   D   D | */
+static void s4_grows_contiguously_where_that_takes_no_more(void **state) {
+  void *b[3], *d;
+  (void)state;
+  start(6);
+  lay(b, 3);
+  drop(b[2]);
+  d = take_marked(3 * C);
+  assert_ptr_equal(d, b[2]);
+  assert_int_equal(piece_count(d), 1);
+  assert_int_equal(stats().reserved_bytes, mark.reserved_bytes + 2 * C);
+  assert_int_equal(stats().stitch_count, 0);
+  assert_int_equal(stats().state_count[3], mark.state_count[3] + 1);
+  drop(b[0]);
+  drop(b[1]);
+  drop(d);
+  finish();
+}
+
+/* S4 on an empty lake is plain growth, and costs one set_access. */
+static void s4_of_an_empty_lake_is_growth(void **state) {
+  void *a;
+  (void)state;
+  start(6);
+  a = take_marked(5 * C - 1000);
+  assert_state(4, 1, 0, 0);
+  assert_int_equal(stats().chunk_count, 5);
+  assert_int_equal(stats().driver_call_count - mark.driver_call_count, 11);
+  drop(a);
+  finish();
+}
+
+/* S5, out of memory: ask 3 of a device of 5
+     | a | B | c | D | E |                      and the report has the figures */
+static void s5_reports_the_figures(void **state) {
+  gmlake_error_info info;
+  void *b[5];
+  (void)state;
+  start(5);
+  lay(b, 5);
+  drop(b[0]);
+  drop(b[2]);
+  mark = stats();
+  assert_error(try_on(3 * C - 1, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_state(5, 0, 0, 0);
+  assert_int_equal(stats().oom_count, 1);
+  assert_int_equal(stats().allocation_count, mark.allocation_count);
+  info = last_error();
+  assert_error(info.result, OUT_OF_DEVICE_MEMORY);
+  assert_string_equal(info.call, "gmlake_alloc");
+  assert_true(strlen(info.text) > 0);
+  assert_int_equal(info.asked_bytes, 3 * C - 1);
+  assert_int_equal(info.live_bytes, 3 * C);
+  assert_int_equal(info.free_bytes, 2 * C);
+  assert_int_equal(info.stitchable_bytes, 2 * C);
+  assert_int_equal(info.pending_bytes, 0);
+  assert_int_equal(info.reserved_bytes, 5 * C);
+  assert_int_equal(info.limit_bytes, 0);
+  assert_int_equal(info.driver_free_bytes, 0);
+  drop(b[1]);
+  drop(b[3]);
+  drop(b[4]);
+  finish();
+}
+
+static void every_allocation_is_in_one_state(void **state) {
+  void *b[6];
+  gmlake_stats now;
+  uint64_t sum = 0;
+  int i;
+  (void)state;
+  start(6);
+  lay(b, 6);
+  for (i = 0; i < 6; i += 2) drop(b[i]);
+  b[0] = take(C + 512);
+  b[2] = take(C / 2);
+  assert_error(try_on(2 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
+  b[4] = NULL;
+  for (i = 0; i < 6; i++) drop(b[i]);
+  now = stats();
+  for (i = 0; i < 5; i++) sum += now.state_count[i];
+  assert_int_equal(sum, now.allocation_count + now.oom_count);
+  finish();
+}
+
+static void get_pieces_fills_what_there_is_room_for(void **state) {
+  gmlake_piece two[2];
+  void *b[5], *w;
+  size_t count = 0;
+  (void)state;
+  start(5);
+  lay(b, 5);
+  drop(b[0]);
+  drop(b[2]);
+  drop(b[4]);
+  w = take(3 * C);
+  memset(two, 0, sizeof(two));
+  step(gmlake_get_pieces(lake, w, two, 1, &count));
+  assert_int_equal(count, 3);
+  assert_ptr_equal(two[0].home, b[0]);
+  assert_null(two[1].home);
+  step(gmlake_get_pieces(lake, b[1], two, 2, &count));
+  assert_int_equal(count, 1);
+  assert_ptr_equal(two[0].home, b[1]);
+  assert_int_equal(two[0].bytes, C);
+  assert_null(two[1].home);
+  drop(w);
+  drop(b[1]);
+  drop(b[3]);
+  finish();
+}
+
+/* ---- StitchFree ------------------------------------------------------------------------------ */
+
+/* | a | B | c | D | e | F | g | H |: windows of two, three and four chunks can be made. */
+static void open_comb(void **b, size_t stitched_bytes_max) {
+  size_t i;
+  prepare(8);
+  desc.stitched_bytes_max = stitched_bytes_max;
+  open_lake();
+  lay(b, 8);
+  for (i = 0; i < 8; i += 2) drop(b[i]);
+}
+
+static void close_comb(void **b) {
+  size_t i;
+  for (i = 1; i < 8; i += 2) drop(b[i]);
+  finish();
+}
+
+/* Past 8 chunks the oldest go until 6 are left: of {2, 3} and the new 4 both go. */
+static void stitch_free_evicts_down_to_the_low_water_mark(void **state) {
+  void *b[8], *w;
+  (void)state;
+  open_comb(b, 8 * C);
+  drop(take(2 * C));
+  drop(take(3 * C));
+  assert_int_equal(stats().stitch_evict_count, 0);
+  assert_int_equal(stats().stitched_bytes, 5 * C);
+  w = take(4 * C);
+  assert_int_equal(stats().stitch_evict_count, 2);
+  assert_int_equal(stats().stitched_bytes, 4 * C);
+  assert_int_equal(stats().window_count, 1);
+  assert_int_equal(stats().stitched_bytes_peak, 9 * C);
+  assert_int_equal(census().mapping_count, 12);
+  drop(w);
+  close_comb(b);
+}
+
+/* The same, but 2 was used after 3: only 3 goes, and 2 still serves without a driver call. */
+static void stitch_free_evicts_the_least_recently_used(void **state) {
+  void *b[8];
+  (void)state;
+  open_comb(b, 8 * C);
+  drop(take(2 * C));
+  drop(take(3 * C));
+  drop(take(2 * C));
+  drop(take(4 * C));
+  assert_int_equal(stats().stitch_evict_count, 1);
+  assert_int_equal(stats().stitched_bytes, 6 * C);
+  mark = stats();
+  drop(take(2 * C));
+  assert_state(1, 0, 0, 1);
+  assert_int_equal(stats().driver_call_count, mark.driver_call_count);
+  close_comb(b);
+}
+
+static void stitch_free_leaves_windows_of_pending_work(void **state) {
+  void *b[8];
+  (void)state;
+  open_comb(b, 8 * C);
+  gmlake_mock_stream_hold(mock, LEGACY);
+  drop(take(2 * C));
+  drop(take(3 * C));
+  drop(take(4 * C));
+  assert_int_equal(stats().stitch_evict_count, 0);
+  assert_int_equal(stats().stitched_bytes, 9 * C);
+  assert_int_equal(census().host_wait_count, 0);
+  gmlake_mock_stream_finish(mock, LEGACY);
+  drop(take(3 * C + 512)); /* a fourth window */
+  assert_true(stats().stitch_evict_count > 0);
+  assert_true(stats().stitched_bytes <= 8 * C);
+  close_comb(b);
+}
+
+static void stitch_free_leaves_live_windows(void **state) {
+  void *b[8], *w;
+  (void)state;
+  open_comb(b, C);
+  w = take(4 * C);
+  memset(w, 1, 4 * C);
+  assert_int_equal(stats().stitched_bytes, 4 * C);
+  assert_int_equal(stats().stitch_evict_count, 0);
+  drop(w);
+  close_comb(b);
+}
+
+/* "on all windows": a pool's count too. */
+static void stitch_free_counts_every_pool(void **state) {
+  void *b[8], *p[4], *w;
+  gmlake_pool *pool;
+  size_t i;
+  (void)state;
+  prepare(16);
+  desc.stitched_bytes_max = 3 * C;
+  open_lake();
+  pool = open_pool(0);
+  lay(b, 8);
+  for (i = 0; i < 8; i += 2) drop(b[i]);
+  drop(take(2 * C));
+  for (i = 0; i < 4; i++) p[i] = take_from(pool, C, LEGACY);
+  drop(p[0]);
+  drop(p[2]);
+  w = take_from(pool, 2 * C, LEGACY);
+  assert_int_equal(stats().stitch_count, 2);
+  assert_int_equal(stats().stitched_bytes, 2 * C);
+  drop(w);
+  drop(p[1]);
+  drop(p[3]);
+  step(gmlake_pool_destroy(lake, pool));
+  close_comb(b);
+}
+
+static void small_requests_are_not_stitched(void **state) {
+  void *b[4], *p;
+  (void)state;
+  prepare(8);
+  desc.stitch_bytes_min = 2 * C + 1;
+  open_lake();
+  lay(b, 4);
+  drop(b[0]);
+  drop(b[2]);
+  p = take(2 * C);
+  assert_int_equal(piece_count(p), 1);
+  assert_int_equal(stats().stitch_count, 0);
+  assert_int_equal(stats().reserved_bytes, 6 * C);
+  drop(p);
+  b[0] = take(2 * C);
+  p = take(2 * C + 512);
+  assert_int_equal(stats().stitch_count, 1);
+  drop(p);
+  drop(b[0]);
+  drop(b[1]);
+  drop(b[3]);
+  finish();
+}
+
+/* Two chunks of window space: a third window has to grow, not stitch. */
+static void without_window_space_left_the_lake_grows(void **state) {
+  void *b[8], *v, *w;
+  size_t i;
+  (void)state;
+  prepare(12);
+  desc.window_bytes = 2 * C;
+  open_lake();
+  lay(b, 8);
+  for (i = 0; i < 8; i += 2) drop(b[i]);
+  v = take(2 * C);
+  w = take(2 * C);
+  assert_int_equal(piece_count(v), 2);
+  assert_int_equal(piece_count(w), 1);
+  assert_int_equal(stats().reserved_bytes, 10 * C);
+  drop(v);
+  drop(w);
+  close_comb(b);
+}
+
+/* ---- Options of a request -------------------------------------------------------------------- */
+
+static void no_stitch_takes_one_piece(void **state) {
+  void *b[4], *p;
+  (void)state;
+  start(8);
+  lay(b, 4);
+  drop(b[0]);
+  drop(b[2]);
+  p = take_flags(2 * C, GMLAKE_NO_STITCH);
+  assert_int_equal(piece_count(p), 1);
+  assert_ptr_equal(piece(p, 0).home, p);
+  assert_int_equal(stats().stitch_count, 0);
+  assert_int_equal(stats().reserved_bytes, 6 * C);
+  drop(p);
+  drop(b[1]);
+  drop(b[3]);
+  finish();
+}
+
+static void no_stitch_does_not_reuse_a_window(void **state) {
+  void *b[4], *w, *p;
+  (void)state;
+  start(8);
+  lay(b, 4);
+  drop(b[0]);
+  drop(b[2]);
+  w = take(2 * C);
+  drop(w);
+  p = take_flags(2 * C, GMLAKE_NO_STITCH);
+  assert_int_equal(piece_count(p), 1);
+  drop(p);
+  drop(b[1]);
+  drop(b[3]);
+  finish();
+}
+
+/* Return and re-create: at the device's end, the two free chunks come back side by side. */
+static void no_stitch_gets_memory_that_is_returned_and_made_anew(void **state) {
+  void *b[4], *p;
+  (void)state;
+  start(4);
+  lay(b, 4);
+  drop(b[0]);
+  drop(b[2]);
+  p = take_flags(2 * C, GMLAKE_NO_STITCH);
+  assert_int_equal(piece_count(p), 1);
+  assert_int_equal(stats().reserved_bytes, 4 * C);
+  memset(p, 1, 2 * C);
+  drop(p);
+  drop(b[1]);
+  drop(b[3]);
+  finish();
+}
+
+static void exclusive_owns_whole_chunks(void **state) {
+  gmlake_allocation_info info;
+  char *a, *x, *y;
+  (void)state;
+  start(8);
+  flood(3);
+  a = (char *)take(24 * K);
+  x = (char *)take_flags(10 * K, GMLAKE_EXCLUSIVE);
+  assert_ptr_equal(x, a - 24 * K + C + 24 * K);
+  assert_int_equal((uintptr_t)x % C, 0);
+  step(gmlake_get_allocation(lake, x, &info));
+  assert_int_equal(info.bytes, C);
+  assert_int_equal(info.requested_bytes, 10 * K);
+  assert_int_equal(info.flags, GMLAKE_EXCLUSIVE);
+  y = (char *)take(20 * K);
+  assert_true(y < x || y >= x + C); /* nobody else is in it */
+  assert_int_equal(stats().active_bytes, 44 * K + C);
+  drop(a);
+  drop(x);
+  drop(y);
+  finish();
+}
+
+/* | A 24K, b 40K | c | D | e | F |: an exclusive window is made of c and e alone, the one in the
+   smaller hole first. */
+static void exclusive_windows_are_of_whole_chunks(void **state) {
+  void *a, *b, *c, *d, *e, *f, *x;
+  (void)state;
+  start(5);
+  flood(5);
+  a = take(24 * K);
+  b = take(40 * K);
+  c = take(C);
+  d = take(C);
+  e = take(C);
+  f = take(C);
+  drop(b);
+  drop(c);
+  drop(e);
+  x = take_flags(C + 1, GMLAKE_EXCLUSIVE);
+  assert_int_equal(piece_count(x), 2);
+  assert_piece(x, 0, e, C);
+  assert_piece(x, 1, c, C);
+  assert_int_equal((uintptr_t)x % C, 0);
+  drop(x);
+  drop(a);
+  drop(d);
+  drop(f);
+  finish();
+}
+
+/* A window for others of the same size begins inside a chunk: it is not for EXCLUSIVE. */
+static void exclusive_does_not_reuse_a_partial_window(void **state) {
+  void *a, *b, *c, *d, *e, *w, *x;
+  (void)state;
+  start(6);
+  flood(4);
+  a = take(24 * K);
+  b = take(40 * K);
+  c = take(C);
+  d = take(24 * K);
+  e = take(C + 40 * K);
+  drop(b);
+  drop(d);
+  w = take(C);
+  assert_int_equal(piece_count(w), 2);
+  drop(w);
+  x = take_flags(C, GMLAKE_EXCLUSIVE);
+  assert_int_equal((uintptr_t)x % C, 0);
+  assert_int_equal(piece_count(x), 1);
+  drop(x);
+  drop(a);
+  drop(c);
+  drop(e);
+  finish();
+}
+
+static void no_grow_takes_only_what_is_held(void **state) {
+  gmlake_alloc_desc wanted = request(C, GMLAKE_NO_GROW, NULL);
+  (void)state;
+  start(8);
+  assert_error(try_with(&wanted, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(stats().reserved_bytes, 0);
+  flood(1);
+  drop(take_with(&wanted, LEGACY));
+  wanted.bytes = C + 1;
+  assert_error(try_with(&wanted, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(stats().reserved_bytes, C);
+  finish();
+}
+
+static void no_grow_may_stitch(void **state) {
+  void *b[3], *w;
+  (void)state;
+  start(8);
+  lay(b, 3);
+  drop(b[0]);
+  drop(b[2]);
+  w = take_flags(2 * C, GMLAKE_NO_GROW);
+  assert_int_equal(piece_count(w), 2);
+  drop(w);
+  drop(b[1]);
+  finish();
+}
+
+static void alignment_is_kept(void **state) {
+  gmlake_alloc_desc wanted = request(3000, 0, NULL);
+  void *p[12];
+  size_t i, alignment = 1;
+  (void)state;
+  start(8);
+  p[0] = take(512);
+  for (i = 1; i < 12; i++, alignment *= 4) {
+    wanted.alignment = alignment > C ? C : alignment;
+    p[i] = take_with(&wanted, LEGACY);
+    assert_int_equal((uintptr_t)p[i] % wanted.alignment, 0);
+    assert_int_equal((uintptr_t)p[i] % 512, 0);
+  }
+  for (i = 0; i < 12; i++) drop(p[i]);
+  finish();
+}
+
+/* | A 24.5K, b 39.5K | C | d 16K, E 48K |: a window aligned to 4K begins at 28K. */
+static void alignment_of_a_window_is_its_first_piece(void **state) {
+  gmlake_alloc_desc wanted = request(50 * K, 0, NULL);
+  char *a, *b, *c, *d, *e, *w;
+  (void)state;
+  start(3);
+  flood(3);
+  a = (char *)take(24 * K + 512);
+  b = (char *)take(40 * K - 512);
+  c = (char *)take(C);
+  d = (char *)take(16 * K);
+  e = (char *)take(48 * K);
+  drop(b);
+  drop(d);
+  wanted.alignment = 4 * K;
+  w = (char *)take_with(&wanted, LEGACY);
+  assert_int_equal((uintptr_t)w % (4 * K), 0);
+  assert_int_equal(piece_count(w), 2);
+  assert_piece(w, 0, a + 28 * K, 36 * K);
+  assert_piece(w, 1, d, 14 * K);
+  drop(w);
+  wanted.alignment = C; /* no window that begins in a tail will do */
+  wanted.bytes = 40 * K;
+  assert_error(try_with(&wanted, LEGACY), OUT_OF_DEVICE_MEMORY);
+  drop(a);
+  drop(c);
+  drop(e);
+  finish();
+}
+
+/* ---- Small blocks kept by size --------------------------------------------------------------- */
+
+static void open_small(size_t chunks) {
+  prepare(chunks);
+  desc.small_bytes_max = 4 * K;
+  open_lake();
+}
+
+/* A larger hole comes first in the arena, a neighbour was freed last: the same size gets its own
+   block back all the same, the last one freed first. */
+static void small_blocks_come_back_whole(void **state) {
+  void *a, *b, *c, *d;
+  (void)state;
+  open_small(4);
+  a = take(2000);
+  b = take(4 * K);
+  c = take(2048);
+  d = take(8 * K);
+  drop(c);
+  drop(a);
+  drop(b);
+  assert_ptr_equal(take(2048), a);
+  assert_ptr_equal(take(1800), c);
+  assert_ptr_equal(take(4 * K), b);
+  assert_int_equal(stats().state_count[0], 3);
+  drop(a);
+  drop(b);
+  drop(c);
+  drop(d);
+  finish();
+}
+
+static void small_blocks_are_freed_once(void **state) {
+  void *a;
+  (void)state;
+  open_small(4);
+  a = take(600);
+  drop(a);
+  assert_error(gmlake_free(lake, a, LEGACY), DOUBLE_FREE);
+  assert_ok(gmlake_check(lake));
+  assert_int_equal(stats().live_count, 0);
+  finish();
+}
+
+static void small_blocks_join_before_the_lake_grows(void **state) {
+  void *p[64], *all;
+  size_t i;
+  (void)state;
+  open_small(4);
+  for (i = 0; i < 64; i++) p[i] = take((i % 2 + 1) * K);
+  for (i = 0; i < 64; i++) drop(p[i]);
+  assert_int_equal(stats().reserved_bytes, 2 * C);
+  all = take(2 * C);
+  assert_int_equal(stats().reserved_bytes, 2 * C);
+  assert_int_equal(piece_count(all), 1);
+  drop(all);
+  finish();
+}
+
+static void small_blocks_are_trimmed(void **state) {
+  void *p[8];
+  size_t i;
+  gmlake_budget budget;
+  (void)state;
+  open_small(4);
+  for (i = 0; i < 8; i++) p[i] = take(K);
+  for (i = 0; i < 8; i++) drop(p[i]);
+  step(gmlake_get_budget(lake, &budget));
+  assert_int_equal(budget.idle_bytes, C);
+  for (i = 0; i < 8; i++) p[i] = take(K);
+  for (i = 0; i < 8; i++) drop(p[i]);
+  assert_int_equal(trim_to(0), C);
+  finish();
+}
+
+/* ---- Growth, trim, limits, budget ------------------------------------------------------------ */
+
+/* | A | . | C | after trim: the hole that it left is backed again, at the same address. */
+static void growth_fills_the_holes_of_trim(void **state) {
+  void *b[3];
+  (void)state;
+  start(8);
+  lay(b, 3);
+  drop(b[1]);
+  assert_int_equal(trim_to(0), C);
+  assert_int_equal(stats().chunk_count, 2);
+  assert_ptr_equal(take(C), b[1]);
+  assert_int_equal(stats().chunk_count, 3);
+  drop(b[0]);
+  drop(b[1]);
+  drop(b[2]);
+  finish();
+}
+
+/* | A | . | . | d | E |: a hole with free memory behind it takes fewer new chunks. */
+static void growth_uses_what_lies_beside_a_hole(void **state) {
+  void *b[5], *p;
+  (void)state;
+  start(8);
+  lay(b, 5);
+  drop(b[1]);
+  drop(b[2]);
+  trim_to(0);
+  drop(b[3]);
+  assert_int_equal(stats().chunk_count, 3);
+  p = take(3 * C);
+  assert_ptr_equal(p, b[1]);
+  assert_int_equal(piece_count(p), 1);
+  assert_int_equal(stats().chunk_count, 5);
+  drop(p);
+  drop(b[0]);
+  drop(b[4]);
+  finish();
+}
+
+static void trim_returns_exactly_enough(void **state) {
+  (void)state;
+  start(8);
+  flood(8);
+  assert_int_equal(trim_to(SIZE_MAX), 0);
+  assert_int_equal(trim_to(8 * C), 0);
+  assert_int_equal(trim_to(5 * C), 3 * C);
+  assert_int_equal(stats().reserved_bytes, 5 * C);
+  assert_int_equal(census().physical_bytes, 5 * C);
+  assert_int_equal(trim_to(0), 5 * C);
+  assert_int_equal(census().handle_count, 0);
+  assert_int_equal(trim_to(0), 0);
+  finish();
+}
+
+/* "until at most keep_bytes are held" */
+static void trim_rounds_what_it_keeps_down(void **state) {
+  (void)state;
+  start(8);
+  flood(8);
+  assert_int_equal(trim_to(4 * C + C / 2), 4 * C);
+  assert_int_equal(trim_to(1), 4 * C);
+  finish();
+}
+
+static void trim_returns_more_than_one_batch(void **state) {
+  (void)state;
+  start(300);
+  flood(300);
+  assert_int_equal(trim_to(3 * C), 297 * C);
+  assert_int_equal(trim_to(0), 3 * C);
+  finish();
+}
+
+static void trim_leaves_partly_used_chunks(void **state) {
+  void *a, *b;
+  (void)state;
+  start(8);
+  flood(4);
+  a = take(512);
+  b = take(C);
+  assert_int_equal(trim_to(0), 2 * C);
+  drop(a);
+  drop(b);
+  finish();
+}
+
+static void trim_ends_windows_over_what_goes(void **state) {
+  void *b[3], *w;
+  (void)state;
+  start(3);
+  lay(b, 3);
+  drop(b[0]);
+  drop(b[2]);
+  w = take(2 * C);
+  drop(w);
+  assert_int_equal(stats().window_count, 1);
+  assert_int_equal(trim_to(2 * C), C);
+  assert_int_equal(stats().window_count, 0);
+  assert_int_equal(stats().stitched_bytes, 0);
+  assert_int_equal(stats().stitch_evict_count, 1);
+  assert_int_equal(census().mapping_count, 2);
+  drop(b[1]);
+  finish();
+}
+
+/* | a | B | c | D | E | f |, w = a c; f alone goes, and w has nothing to do with it, whatever
+   became of these slots in former trims. */
+static void trim_leaves_windows_over_what_stays(void **state) {
+  void *b[6], *w;
+  (void)state;
+  start(6);
+  flood(6);
+  trim_to(0);
+  lay(b, 6);
+  drop(b[0]);
+  drop(b[2]);
+  w = take(2 * C);
+  drop(w);
+  drop(b[5]);
+  assert_int_equal(trim_to(5 * C), C);
+  assert_int_equal(stats().window_count, 1);
+  mark = stats();
+  assert_ptr_equal(take(2 * C), w);
+  assert_state(1, 0, 0, 1);
+  drop(w);
+  drop(b[1]);
+  drop(b[3]);
+  drop(b[4]);
+  finish();
+}
+
+static void trim_takes_nothing_pending_and_never_waits(void **state) {
+  void *p;
+  (void)state;
+  start(4);
+  gmlake_mock_stream_hold(mock, LEGACY);
+  p = take(4 * C);
+  drop(p);
+  assert_int_equal(trim_to(0), 0);
+  assert_int_equal(census().host_wait_count, 0);
+  assert_int_equal(stats().host_wait_count, 0);
+  gmlake_mock_stream_finish(mock, LEGACY);
+  assert_int_equal(trim_to(0), 4 * C);
+  assert_int_equal(census().host_wait_count, 0);
+  finish();
+}
+
+static void trim_leaves_chunks_under_windows_of_pending_work(void **state) {
+  void *b[3], *w;
+  (void)state;
+  start(3);
+  lay(b, 3);
+  drop(b[0]);
+  drop(b[2]);
+  w = take(2 * C);
+  gmlake_mock_stream_hold(mock, LEGACY);
+  drop(w);
+  assert_int_equal(trim_to(0), 0);
+  assert_int_equal(stats().window_count, 1);
+  gmlake_mock_stream_finish(mock, LEGACY);
+  assert_int_equal(trim_to(0), 2 * C);
+  assert_int_equal(stats().window_count, 0);
+  drop(b[1]);
+  finish();
+}
+
+static void limit_is_reached_and_not_passed(void **state) {
+  void *a;
+  (void)state;
+  prepare(16);
+  desc.limit_bytes = 4 * C + C / 2;
+  open_lake();
+  assert_error(try_on(4 * C + 1, LEGACY), LIMIT_REACHED);
+  assert_int_equal(last_error().limit_bytes, 4 * C + C / 2);
+  assert_int_equal(last_error().driver_free_bytes, 16 * C);
+  a = take(4 * C); /* just below works */
+  assert_error(try_on(512, LEGACY), LIMIT_REACHED);
+  assert_int_equal(stats().oom_count, 2);
+  assert_int_equal(stats().state_count[4], 2);
+  drop(a);
+  drop(take(4 * C));
+  finish();
+}
+
+static void pool_limits_are_reached(void **state) {
+  gmlake_pool *pool;
+  gmlake_alloc_desc wanted;
+  void *a;
+  (void)state;
+  start(16);
+  pool = open_pool(2 * C);
+  wanted = request(2 * C + 1, 0, pool);
+  assert_error(try_with(&wanted, LEGACY), LIMIT_REACHED);
+  assert_int_equal(last_error().limit_bytes, 2 * C); /* the limit in force */
+  a = take_from(pool, 2 * C, LEGACY);
+  wanted.bytes = 512;
+  assert_error(try_with(&wanted, LEGACY), LIMIT_REACHED);
+  drop(take(4 * C)); /* the lake itself has none */
+  drop(a);
+  finish();
+}
+
+static void the_lakes_limit_holds_for_all_pools(void **state) {
+  gmlake_pool *pool;
+  gmlake_alloc_desc wanted;
+  void *a, *b;
+  (void)state;
+  prepare(16);
+  desc.limit_bytes = 4 * C;
+  open_lake();
+  pool = open_pool(0);
+  a = take(3 * C);
+  wanted = request(2 * C, 0, pool);
+  assert_error(try_with(&wanted, LEGACY), LIMIT_REACHED);
+  b = take_from(pool, C, LEGACY);
+  drop(a);
+  drop(b);
+  finish();
+}
+
+static void memory_is_left_to_others(void **state) {
+  void *a;
+  (void)state;
+  prepare(6);
+  desc.driver_free_bytes_min = 2 * C;
+  open_lake();
+  assert_error(try_on(4 * C + 1, LEGACY), LIMIT_REACHED);
+  a = take(4 * C);
+  assert_error(try_on(512, LEGACY), LIMIT_REACHED);
+  assert_int_equal(last_error().driver_free_bytes, 2 * C);
+  drop(a);
+  finish();
+}
+
+static void budget_adds_up(void **state) {
+  gmlake_budget budget;
+  void *a, *b;
+  (void)state;
+  prepare(16);
+  desc.limit_bytes = 10 * C;
+  open_lake();
+  flood(4);
+  a = take(C);
+  b = take(C);
+  gmlake_mock_stream_hold(mock, LEGACY);
+  drop(b);
+  step(gmlake_get_budget(lake, &budget));
+  assert_int_equal(budget.total_bytes, 16 * C);
+  assert_int_equal(budget.driver_free_bytes, 12 * C);
+  assert_int_equal(budget.reserved_bytes, 4 * C);
+  assert_int_equal(budget.idle_bytes, 2 * C);
+  assert_int_equal(budget.pending_bytes, C);
+  assert_int_equal(budget.allocatable_bytes, 9 * C);
+  assert_int_equal(census().host_wait_count, 0);
+  gmlake_mock_stream_finish(mock, LEGACY);
+  step(gmlake_get_budget(lake, &budget));
+  assert_int_equal(budget.idle_bytes, 3 * C);
+  assert_int_equal(budget.pending_bytes, 0);
+  drop(a);
+  finish();
+}
+
+static void budget_leaves_to_others_what_is_theirs(void **state) {
+  gmlake_budget budget;
+  (void)state;
+  prepare(16);
+  desc.driver_free_bytes_min = 5 * C;
+  open_lake();
+  flood(4);
+  step(gmlake_get_budget(lake, &budget));
+  assert_int_equal(budget.allocatable_bytes, 11 * C);
+  finish();
+}
+
+/* ---- Out-of-memory handler ------------------------------------------------------------------- */
+
+static struct { unsigned calls, limit; void *to_free; gmlake_error_info info; } oom;
+
+static int make_room(void *user, gmlake *from, const gmlake_error_info *info) {
+  assert_ptr_equal(user, &oom);
+  assert_ptr_equal(from, lake);
+  oom.info = *info;
+  if (++oom.calls > oom.limit) return 0;
+  assert_ok(gmlake_free(from, oom.to_free, LEGACY));
+  oom.to_free = NULL;
+  return 1;
+}
+
+static void use_handler(int (*fn)(void *, gmlake *, const gmlake_error_info *), unsigned limit) {
+  memset(&oom, 0, sizeof(oom));
+  oom.limit = limit;
+  desc.oom.fn = fn;
+  desc.oom.user = &oom;
+}
+
+static void the_handler_frees_and_the_call_succeeds(void **state) {
+  void *p;
+  (void)state;
+  prepare(4);
+  use_handler(make_room, 1);
+  open_lake();
+  oom.to_free = take(3 * C);
+  p = take(2 * C);
+  assert_int_equal(oom.calls, 1);
+  assert_int_equal(oom.info.asked_bytes, 2 * C);
+  assert_int_equal(oom.info.live_bytes, 3 * C);
+  assert_error(oom.info.result, OUT_OF_DEVICE_MEMORY);
+  drop(p);
+  finish();
+}
+
+static void the_handler_gives_up(void **state) {
+  (void)state;
+  prepare(4);
+  use_handler(make_room, 0);
+  open_lake();
+  assert_error(try_on(5 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(oom.calls, 1);
+  finish();
+}
+
+static void the_handler_is_asked_eight_times_at_most(void **state) {
+  (void)state;
+  prepare(4);
+  use_handler(make_room, 1000);
+  open_lake();
+  assert_error(try_on(5 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(oom.calls, 8);
+  finish();
+}
+
+static void the_handler_serves_limits_too(void **state) {
+  void *p;
+  (void)state;
+  prepare(8);
+  desc.limit_bytes = 4 * C;
+  use_handler(make_room, 1);
+  open_lake();
+  oom.to_free = take(4 * C);
+  p = take(4 * C);
+  assert_error(oom.info.result, LIMIT_REACHED);
+  assert_int_equal(oom.info.limit_bytes, 4 * C);
+  drop(p);
+  finish();
+}
+
+static void the_handler_is_not_asked_about_other_errors(void **state) {
+  gmlake_alloc_desc wanted = request(C, 8, NULL);
+  (void)state;
+  prepare(8);
+  use_faults();
+  use_handler(make_room, 9);
+  open_lake();
+  assert_error(try_with(&wanted, LEGACY), INVALID_ARGUMENT);
+  fail_call(ON_CREATE, 1, GMLAKE_ERROR_DRIVER, 0);
+  assert_error(try_on(C, LEGACY), DRIVER);
+  assert_int_equal(oom.calls, 0);
+  finish();
+}
+
+/* Allocating on this lake from the handler is refused, and so is nothing else. */
+static int use_lake(void *user, gmlake *from, const gmlake_error_info *info) {
+  gmlake_allocation_info known;
+  gmlake_budget budget;
+  gmlake_pool *pool;
+  size_t count;
+  void *ptr = &ptr;
+  (void)user;
+  (void)info;
+  oom.calls++;
+  assert_error(gmlake_alloc(from, 512, LEGACY, &ptr), INVALID_ARGUMENT);
+  assert_null(ptr);
+  assert_error(gmlake_alloc(from, SIZE_MAX, LEGACY, &ptr), INVALID_ARGUMENT);
+  assert_ok(gmlake_get_allocation(from, oom.to_free, &known));
+  assert_ok(gmlake_get_pieces(from, oom.to_free, NULL, 0, &count));
+  assert_ok(gmlake_get_budget(from, &budget));
+  assert_ok(gmlake_check(from));
+  assert_ok(gmlake_pool_create(from, NULL, &pool));
+  assert_ok(gmlake_pool_destroy(from, pool));
+  assert_ok(gmlake_reset_peaks(from));
+  assert_ok(gmlake_free(from, oom.to_free, NONE));
+  assert_ok(gmlake_trim(from, 0, &count));
+  assert_int_equal(count, 4 * C);
+  return 1;
+}
+
+static void the_handler_may_do_all_but_allocate(void **state) {
+  void *p;
+  (void)state;
+  prepare(4);
+  use_handler(use_lake, 0);
+  open_lake();
+  oom.to_free = take(4 * C);
+  p = take(3 * C);
+  assert_int_equal(oom.calls, 1);
+  p = (gmlake_free(lake, p, LEGACY), take(512)); /* and outside it allocation works again */
+  drop(p);
+  finish();
+}
+
+static void *on_another_thread(void *user) {
+  void *ptr = NULL;
+  (void)user;
+  assert_ok(gmlake_free(lake, oom.to_free, LEGACY));
+  assert_ok(gmlake_alloc(lake, C, LEGACY, &ptr));
+  assert_ok(gmlake_free(lake, ptr, LEGACY));
+  return NULL;
+}
+
+static int use_thread(void *user, gmlake *from, const gmlake_error_info *info) {
+  pthread_t thread;
+  (void)user;
+  (void)from;
+  (void)info;
+  assert_int_equal(pthread_create(&thread, NULL, on_another_thread, NULL), 0);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  return 1;
+}
+
+/* No lock is held: another thread is served while the handler runs. */
+static void the_handler_blocks_nobody(void **state) {
+  (void)state;
+  prepare(4);
+  use_handler(use_thread, 0);
+  open_lake();
+  oom.to_free = take(4 * C);
+  drop(take(2 * C));
+  finish();
+}
+
+/* ---- Figures --------------------------------------------------------------------------------- */
+
+static void statistics_follow_blocks(void **state) {
+  void *a, *b;
+  gmlake_stats now;
+  (void)state;
+  start(8);
+  a = take(100);
+  b = take(C + 1);
+  now = stats();
+  assert_int_equal(now.struct_bytes, sizeof(now));
+  assert_int_equal(now.requested_bytes, C + 101);
+  assert_int_equal(now.active_bytes, C + 1024);
+  assert_int_equal(now.reserved_bytes, 2 * C);
+  assert_int_equal(now.allocation_count, 2);
+  assert_int_equal(now.live_count, 2);
+  assert_int_equal(now.chunk_count, 2);
+  drop(a);
+  now = stats();
+  assert_int_equal(now.requested_bytes, C + 1);
+  assert_int_equal(now.active_bytes, C + 512);
+  assert_int_equal(now.free_count, 1);
+  assert_int_equal(now.live_count, 1);
+  drop(b);
+  finish();
+}
+
+static void peaks_stay_until_reset(void **state) {
+  void *b[3];
+  gmlake_stats now;
+  (void)state;
+  start(3);
+  lay(b, 3);
+  drop(b[0]);
+  drop(b[2]);
+  drop(take(2 * C));
+  drop(b[1]);
+  trim_to(C);
+  now = stats();
+  assert_int_equal(now.requested_bytes_peak, 3 * C);
+  assert_int_equal(now.active_bytes_peak, 3 * C);
+  assert_int_equal(now.reserved_bytes_peak, 3 * C);
+  assert_int_equal(now.stitched_bytes_peak, 2 * C);
+  assert_true(now.metadata_bytes_peak >= now.metadata_bytes);
+  step(gmlake_reset_peaks(lake));
+  now = stats();
+  assert_int_equal(now.requested_bytes_peak, 0);
+  assert_int_equal(now.active_bytes_peak, 0);
+  assert_int_equal(now.reserved_bytes_peak, C);
+  assert_int_equal(now.stitched_bytes_peak, 0);
+  assert_int_equal(now.metadata_bytes_peak, now.metadata_bytes);
+  finish();
+}
+
+static void statistics_fit_the_callers_struct(void **state) {
+  gmlake_stats now;
+  (void)state;
+  start(4);
+  (void)take(100);
+  memset(&now, 0x77, sizeof(now));
+  now.struct_bytes = 3 * sizeof(size_t);
+  step(gmlake_get_stats(lake, &now));
+  assert_int_equal(now.struct_bytes, 3 * sizeof(size_t));
+  assert_int_equal(now.requested_bytes, 100);
+  assert_int_equal(now.requested_bytes_peak, 100);
+  assert_int_equal(now.active_bytes, (size_t)0x7777777777777777u); /* not written */
+  now.struct_bytes = sizeof(now) + 64; /* a caller of a later version */
+  step(gmlake_get_stats(lake, &now));
+  assert_int_equal(now.struct_bytes, sizeof(now));
+  assert_int_equal(now.active_bytes, 512);
+  now.struct_bytes = 1;
+  step_error(gmlake_get_stats(lake, &now), INVALID_ARGUMENT);
+  assert_ok(gmlake_destroy(lake));
+  close_mock();
+}
+
+static void driver_calls_are_counted_and_timed(void **state) {
+  uint64_t calls, charged;
+  void *p;
+  (void)state;
+  start(8);
+  calls = census().call_count;
+  charged = census().modelled_ns;
+  mark = stats();
+  p = take(3 * C); /* create and map each, one set_access, and the exchange twice */
+  assert_int_equal(stats().driver_call_count - mark.driver_call_count, 7);
+  assert_int_equal(census().call_count - calls, 9);
+  assert_true(stats().driver_ns - mark.driver_ns <= census().modelled_ns - charged);
+  assert_true(stats().driver_ns - mark.driver_ns >= (census().modelled_ns - charged) * 9 / 10);
+  drop(p);
+  finish();
+}
+
+static void metadata_is_counted_to_the_byte(void **state) {
+  void *p[200];
+  size_t i;
+  (void)state;
+  start(64);
+  assert_int_equal(stats().metadata_bytes, host_bytes);
+  for (i = 0; i < 200; i++) p[i] = take(i * 97 + 1);
+  for (i = 0; i < 200; i += 2) drop(p[i]);
+  assert_int_equal(stats().metadata_bytes, host_bytes);
+  assert_true(stats().metadata_bytes_peak >= host_bytes);
+  for (i = 1; i < 200; i += 2) drop(p[i]);
+  finish();
+}
+
+static void the_last_error_is_that_of_the_last_call_that_failed(void **state) {
+  void *p, *ptr;
+  (void)state;
+  start(4);
+  assert_int_equal(last_error().result, GMLAKE_OK);
+  p = take(C);
+  assert_error(gmlake_free(lake, &p, LEGACY), UNKNOWN_POINTER);
+  drop(p);
+  assert_error(last_error().result, UNKNOWN_POINTER); /* success leaves it */
+  host_fail_in = host_fails_on = 1;
+  assert_error(gmlake_pool_create(lake, NULL, (gmlake_pool **)&ptr), OUT_OF_HOST_MEMORY);
+  host_fail_in = host_fails_on = 0;
+  assert_error(last_error().result, OUT_OF_HOST_MEMORY);
+  finish();
+}
+
+/* ---- Host memory that runs out --------------------------------------------------------------- */
+
+/* The n-th host allocation of a call fails, once or for good: the call succeeds or answers
+   OUT_OF_HOST_MEMORY, and live blocks and figures are as they were. */
+static void fail_host(size_t chunks, size_t bytes, int fails_on) {
+  gmlake_result result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  gmlake_stats before, after;
+  void *b[4], *p;
+  long n;
+  size_t i;
+  start(chunks);
+  lay(b, 4);
+  memset(b[1], 0x5A, C);
+  drop(b[0]);
+  drop(b[2]);
+  for (n = 1; n < 60 && result; n++) {
+    before = stats();
+    p = &p;
+    host_fail_in = n;
+    host_fails_on = fails_on;
+    result = gmlake_alloc(lake, bytes, LEGACY, &p);
+    host_fail_in = host_fails_on = 0;
+    assert_ok(gmlake_check(lake));
+    if (!result) break;
+    assert_error(result, OUT_OF_HOST_MEMORY);
+    assert_error(last_error().result, OUT_OF_HOST_MEMORY);
+    assert_null(p);
+    after = stats();
+    assert_int_equal(after.active_bytes, before.active_bytes);
+    assert_int_equal(after.live_count, before.live_count);
+    assert_int_equal(after.allocation_count, before.allocation_count);
+    assert_int_equal(after.oom_count, before.oom_count);
+    for (i = 0; i < C; i++) assert_int_equal(((unsigned char *)b[1])[i], 0x5A);
+  }
+  assert_ok(result);
+  drop(p);
+  drop(b[1]);
+  drop(b[3]);
+  finish();
+}
+
+static void growing_survives_lack_of_host_memory(void **state) {
+  (void)state;
+  fail_host(200, 190 * C, 0);
+  fail_host(200, 190 * C, 1);
+}
+
+static void stitching_survives_lack_of_host_memory(void **state) {
+  (void)state;
+  fail_host(4, 2 * C, 0);
+  fail_host(4, 2 * C, 1);
+}
+
+static void labels_survive_lack_of_host_memory(void **state) {
+  gmlake_alloc_desc wanted = request(C, 0, NULL);
+  void *p = &p, *q;
+  (void)state;
+  start(4);
+  flood(2);
+  q = take(512);
+  wanted.label = "x";
+  host_fail_in = 1;
+  assert_error(gmlake_alloc_with(lake, &wanted, LEGACY, &p), OUT_OF_HOST_MEMORY);
+  assert_null(p);
+  assert_ok(gmlake_check(lake));
+  assert_int_equal(stats().live_count, 1);
+  drop(q);
+  finish();
+}
+
+static void a_free_on_a_new_stream_survives_lack_of_host_memory(void **state) {
+  gmlake_stream stream;
+  gmlake_stats before, after;
+  void *p;
+  (void)state;
+  start(4);
+  stream = open_stream();
+  p = take(C);
+  before = stats();
+  host_fail_in = 1;
+  assert_error(gmlake_free(lake, p, stream), OUT_OF_HOST_MEMORY);
+  host_fail_in = 0;
+  after = stats();
+  assert_int_equal(after.live_count, before.live_count);
+  assert_int_equal(after.free_count, before.free_count);
+  assert_error(last_error().result, OUT_OF_HOST_MEMORY);
+  drop_on(p, stream);
+  finish();
+}
+
+static void blocks_of_many_sizes_leave_metadata_flat(void **state) {
+  void *p[64];
+  size_t flat = 0, i;
+  int round;
+  (void)state;
+  start(256);
+  for (round = 0; round < 50; round++) {
+    for (i = 0; i < 64; i++) p[i] = take((i * 7919 + 1) % (3 * C) + 1);
+    for (i = 0; i < 64; i++) drop(p[(i * 29) % 64]);
+    if (round == 9) flat = stats().metadata_bytes;
+    if (round >= 10) assert_int_equal(stats().metadata_bytes, flat);
+  }
+  finish();
+}
+
+/* ---- Lakes ----------------------------------------------------------------------------------- */
+
+static void destroy_waits_for_freed_memory(void **state) {
+  void *p;
+  (void)state;
+  start(4);
+  gmlake_mock_stream_hold(mock, LEGACY);
+  p = take(C);
+  drop(p);
+  assert_ok(gmlake_destroy(lake));
+  assert_int_equal(census().host_wait_count, 1);
+  close_mock();
+}
+
+/* Work that uses a block that was never freed is pending too. */
+static void destroy_waits_for_live_blocks(void **state) {
+  (void)state;
+  start(4);
+  gmlake_mock_stream_hold(mock, LEGACY);
+  (void)take(C);
+  assert_ok(gmlake_destroy(lake));
+  assert_int_equal(census().host_wait_count, 1);
+  close_mock();
+}
+
+static void destroy_of_an_idle_lake_does_not_wait(void **state) {
+  (void)state;
+  start(4);
+  drop(take(C));
+  assert_ok(gmlake_destroy(lake));
+  assert_int_equal(census().host_wait_count, 0);
+  close_mock();
+}
+
+static void destroy_returns_the_first_driver_error(void **state) {
+  (void)state;
+  prepare(4);
+  use_faults();
+  open_lake();
+  flood(3);
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0);
+  assert_error(gmlake_destroy(lake), DRIVER);
+  assert_int_equal(host_bytes, 0);
+  assert_int_equal(census().handle_count, 0); /* the rest went all the same */
+  assert_int_equal(census().mapping_count, 1);
+  gmlake_mock_destroy(mock);
+}
+
+static void two_lakes_share_a_backend(void **state) {
+  gmlake *first, *second;
+  gmlake_pool *pool;
+  gmlake_alloc_desc wanted;
+  void *a, *b, *ptr = &ptr;
+  (void)state;
+  start(8);
+  first = lake;
+  a = take(3 * C);
+  pool = open_pool(0);
+  open_lake();
+  second = lake;
+  b = take(3 * C);
+  memset(a, 1, 3 * C);
+  memset(b, 2, 3 * C);
+  assert_int_equal(*((char *)a + C), 1);
+  step_error(gmlake_free(second, a, LEGACY), UNKNOWN_POINTER);
+  step_error(gmlake_pool_destroy(second, pool), INVALID_ARGUMENT);
+  step_error(gmlake_capture_begin(second, open_stream(), pool), INVALID_ARGUMENT);
+  wanted = request(C, 0, pool);
+  assert_error(try_with(&wanted, LEGACY), INVALID_ARGUMENT);
+  assert_error(try_on(3 * C, LEGACY), OUT_OF_DEVICE_MEMORY); /* one device */
+  assert_ok(gmlake_free(first, a, LEGACY));
+  assert_ok(gmlake_destroy(first));
+  assert_ok(gmlake_alloc(second, 4 * C, LEGACY, &ptr));
+  drop(ptr);
+  drop(b);
+  finish();
+}
+
+static void a_single_threaded_lake_works(void **state) {
+  void *b[3], *w;
+  (void)state;
+  prepare(4);
+  desc.flags = GMLAKE_SINGLE_THREADED;
+  use_handler(make_room, 1);
+  open_lake();
+  lay(b, 3);
+  drop(b[0]);
+  drop(b[2]);
+  w = take(2 * C);
+  oom.to_free = b[1];
+  b[1] = take(2 * C); /* by way of the handler */
+  assert_int_equal(oom.calls, 1);
+  drop(w);
+  drop(b[1]);
+  trim_to(0);
+  finish();
+}
+
+static const int *peers_seen;
+static size_t peer_count_seen, access_count;
+static unsigned handle_types_seen;
+
+static gmlake_result spy_on_access(void *user, uint64_t address, size_t bytes, const int *peers,
+                                   size_t peer_count, int *out_code) {
+  peers_seen = peers;
+  peer_count_seen = peer_count;
+  access_count++;
+  assert_int_equal(peers[0], 3);
+  assert_int_equal(peers[1], 5);
+  return mock->set_access(user, address, bytes, peers, peer_count, out_code);
+}
+
+static gmlake_result spy_on_create(void *user, size_t bytes, unsigned handle_types,
+                                   uint64_t *out_handle, int *out_code) {
+  handle_types_seen = handle_types;
+  return mock->create(user, bytes, handle_types, out_handle, out_code);
+}
+
+static void peers_and_handle_types_reach_the_driver(void **state) {
+  int peers[2] = {3, 5};
+  void *b[3];
+  (void)state;
+  prepare(3);
+  use_faults();
+  faulty.set_access = spy_on_access;
+  faulty.create = spy_on_create;
+  desc.peer_devices = peers;
+  desc.peer_count = 2;
+  desc.handle_types = GMLAKE_HANDLE_POSIX_FD;
+  open_lake();
+  peers[0] = peers[1] = 0; /* copied */
+  lay(b, 3);
+  assert_int_equal(handle_types_seen, GMLAKE_HANDLE_POSIX_FD);
+  assert_int_equal(access_count, 1);
+  assert_int_equal(peer_count_seen, 2);
+  assert_ptr_not_equal(peers_seen, peers);
+  drop(b[0]);
+  drop(b[2]);
+  drop(take(2 * C)); /* windows too */
+  assert_int_equal(access_count, 2);
+  drop(b[1]);
+  finish();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(create_without_a_place_for_the_lake),
+      cmocka_unit_test(create_with_an_own_mock),
+      cmocka_unit_test(create_with_no_such_device),
+      cmocka_unit_test(create_refuses_unknown_flags),
+      cmocka_unit_test(create_refuses_odd_chunks),
+      cmocka_unit_test(create_refuses_an_unknown_order),
+      cmocka_unit_test(create_refuses_small_sizes_that_are_large),
+      cmocka_unit_test(create_refuses_half_a_host_allocator),
+      cmocka_unit_test(create_refuses_peers_without_a_list),
+      cmocka_unit_test(create_refuses_address_space_below_a_chunk),
+      cmocka_unit_test(create_knows_handle_types),
+      cmocka_unit_test(create_refuses_a_table_of_another_version),
+      cmocka_unit_test(create_passes_the_missing_driver_on),
+      cmocka_unit_test(create_undoes_whatever_fails),
+      cmocka_unit_test(create_survives_any_lack_of_host_memory),
+      cmocka_unit_test(get_desc_fills_in_every_default),
+      cmocka_unit_test(default_chunks_follow_the_device),
+      cmocka_unit_test(refused_reservations_are_halved),
+      cmocka_unit_test(without_window_space_the_lake_runs_unstitched),
+      cmocka_unit_test(a_quiet_lake_says_nothing),
+      cmocka_unit_test(destroy_lists_leaks_with_their_labels),
+      cmocka_unit_test(destroy_lists_a_leaked_window_once),
+      cmocka_unit_test(a_lost_device_is_logged_once),
+      cmocka_unit_test(functions_refuse_no_lake),
+      cmocka_unit_test(functions_refuse_missing_arguments),
+      cmocka_unit_test(nothing_asked_is_nothing_given),
+      cmocka_unit_test(sizes_that_overflow_run_out_of_memory),
+      cmocka_unit_test(a_request_too_large_for_any_arena_is_reported_in_full),
+      cmocka_unit_test(alloc_refuses_odd_options),
+      cmocka_unit_test(result_names_are_those_of_the_header),
+      cmocka_unit_test(a_failed_create_is_a_driver_error),
+      cmocka_unit_test(a_refused_argument_is_a_driver_error),
+      cmocka_unit_test(failed_growth_is_undone),
+      cmocka_unit_test(a_failed_stitch_is_undone),
+      cmocka_unit_test(growth_that_cannot_be_undone_is_quarantined),
+      cmocka_unit_test(a_handle_that_stays_is_quarantined),
+      cmocka_unit_test(a_window_that_stays_mapped_is_quarantined),
+      cmocka_unit_test(any_failing_call_leaves_the_lake_whole),
+      cmocka_unit_test(a_lost_device_stays_lost),
+      cmocka_unit_test(a_driver_that_shuts_down_stays_so),
+      cmocka_unit_test(destroy_frees_host_memory_of_a_dead_driver),
+      cmocka_unit_test(a_forked_child_never_calls_the_driver),
+      cmocka_unit_test(check_finds_damage_in_the_figures),
+      cmocka_unit_test(check_finds_damage_in_blocks),
+      cmocka_unit_test(check_finds_damage_in_windows),
+      cmocka_unit_test(double_frees_are_refused),
+      cmocka_unit_test(interior_pointers_are_refused),
+      cmocka_unit_test(foreign_pointers_are_refused),
+      cmocka_unit_test(stale_windows_are_refused),
+      cmocka_unit_test(questions_about_dead_blocks_are_refused),
+      cmocka_unit_test(get_allocation_tells_all),
+      cmocka_unit_test(s1_takes_an_exact_pblock),
+      cmocka_unit_test(s1_takes_an_exact_sblock),
+      cmocka_unit_test(s1_prefers_pblock_then_sblock_then_s2),
+      cmocka_unit_test(s1_skips_a_blocked_sblock),
+      cmocka_unit_test(s2_splits_the_best_larger_pblock),
+      cmocka_unit_test(s3_stitches_and_splits_the_last),
+      cmocka_unit_test(s3_window_aliases_its_pieces),
+      cmocka_unit_test(s3_begins_in_a_tail_and_ends_in_a_head),
+      cmocka_unit_test(s3_puts_whole_chunks_between_its_ends),
+      cmocka_unit_test(s3_cannot_use_a_hole_inside_a_chunk),
+      cmocka_unit_test(s4_allocates_the_shortfall_and_stitches),
+      cmocka_unit_test(s4_grows_contiguously_where_that_takes_no_more),
+      cmocka_unit_test(s4_of_an_empty_lake_is_growth),
+      cmocka_unit_test(s5_reports_the_figures),
+      cmocka_unit_test(every_allocation_is_in_one_state),
+      cmocka_unit_test(get_pieces_fills_what_there_is_room_for),
+      cmocka_unit_test(stitch_free_evicts_down_to_the_low_water_mark),
+      cmocka_unit_test(stitch_free_evicts_the_least_recently_used),
+      cmocka_unit_test(stitch_free_leaves_windows_of_pending_work),
+      cmocka_unit_test(stitch_free_leaves_live_windows),
+      cmocka_unit_test(stitch_free_counts_every_pool),
+      cmocka_unit_test(small_requests_are_not_stitched),
+      cmocka_unit_test(without_window_space_left_the_lake_grows),
+      cmocka_unit_test(no_stitch_takes_one_piece),
+      cmocka_unit_test(no_stitch_does_not_reuse_a_window),
+      cmocka_unit_test(no_stitch_gets_memory_that_is_returned_and_made_anew),
+      cmocka_unit_test(exclusive_owns_whole_chunks),
+      cmocka_unit_test(exclusive_windows_are_of_whole_chunks),
+      cmocka_unit_test(exclusive_does_not_reuse_a_partial_window),
+      cmocka_unit_test(no_grow_takes_only_what_is_held),
+      cmocka_unit_test(no_grow_may_stitch),
+      cmocka_unit_test(alignment_is_kept),
+      cmocka_unit_test(alignment_of_a_window_is_its_first_piece),
+      cmocka_unit_test(small_blocks_come_back_whole),
+      cmocka_unit_test(small_blocks_are_freed_once),
+      cmocka_unit_test(small_blocks_join_before_the_lake_grows),
+      cmocka_unit_test(small_blocks_are_trimmed),
+      cmocka_unit_test(growth_fills_the_holes_of_trim),
+      cmocka_unit_test(growth_uses_what_lies_beside_a_hole),
+      cmocka_unit_test(trim_returns_exactly_enough),
+      cmocka_unit_test(trim_rounds_what_it_keeps_down),
+      cmocka_unit_test(trim_returns_more_than_one_batch),
+      cmocka_unit_test(trim_leaves_partly_used_chunks),
+      cmocka_unit_test(trim_ends_windows_over_what_goes),
+      cmocka_unit_test(trim_leaves_windows_over_what_stays),
+      cmocka_unit_test(trim_takes_nothing_pending_and_never_waits),
+      cmocka_unit_test(trim_leaves_chunks_under_windows_of_pending_work),
+      cmocka_unit_test(limit_is_reached_and_not_passed),
+      cmocka_unit_test(pool_limits_are_reached),
+      cmocka_unit_test(the_lakes_limit_holds_for_all_pools),
+      cmocka_unit_test(memory_is_left_to_others),
+      cmocka_unit_test(budget_adds_up),
+      cmocka_unit_test(budget_leaves_to_others_what_is_theirs),
+      cmocka_unit_test(the_handler_frees_and_the_call_succeeds),
+      cmocka_unit_test(the_handler_gives_up),
+      cmocka_unit_test(the_handler_is_asked_eight_times_at_most),
+      cmocka_unit_test(the_handler_serves_limits_too),
+      cmocka_unit_test(the_handler_is_not_asked_about_other_errors),
+      cmocka_unit_test(the_handler_may_do_all_but_allocate),
+      cmocka_unit_test(the_handler_blocks_nobody),
+      cmocka_unit_test(statistics_follow_blocks),
+      cmocka_unit_test(peaks_stay_until_reset),
+      cmocka_unit_test(statistics_fit_the_callers_struct),
+      cmocka_unit_test(driver_calls_are_counted_and_timed),
+      cmocka_unit_test(metadata_is_counted_to_the_byte),
+      cmocka_unit_test(the_last_error_is_that_of_the_last_call_that_failed),
+      cmocka_unit_test(growing_survives_lack_of_host_memory),
+      cmocka_unit_test(stitching_survives_lack_of_host_memory),
+      cmocka_unit_test(labels_survive_lack_of_host_memory),
+      cmocka_unit_test(a_free_on_a_new_stream_survives_lack_of_host_memory),
+      cmocka_unit_test(blocks_of_many_sizes_leave_metadata_flat),
+      cmocka_unit_test(destroy_waits_for_freed_memory),
+      cmocka_unit_test(destroy_waits_for_live_blocks),
+      cmocka_unit_test(destroy_of_an_idle_lake_does_not_wait),
+      cmocka_unit_test(destroy_returns_the_first_driver_error),
+      cmocka_unit_test(two_lakes_share_a_backend),
+      cmocka_unit_test(a_single_threaded_lake_works),
+      cmocka_unit_test(peers_and_handle_types_reach_the_driver),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

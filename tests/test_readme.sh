@@ -1,0 +1,163 @@
+#!/bin/sh
+# The code in README.md and in the manuals of the headers compiles without a warning and runs, on
+# the mock. A block is a program if it has a main, an implementation file if it defines
+# GMLAKE_IMPLEMENTATION, and else a part of one program, in the order of the text.
+set -u
+
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+flags='-std=c99 -Wall -Wextra -Wpedantic -Werror -I.'
+libs='-lpthread -ldl'
+passed=0
+failed=0
+
+# ok NAME COMMAND...: passes if the command succeeds.
+ok() {
+  name=$1
+  shift
+  if "$@" >"$dir/out" 2>&1; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAILED: $name"
+    cat "$dir/out"
+  fi
+}
+
+# compile_and_run SOURCE...: with the compiler's flags among them.
+compile_and_run() {
+  # shellcheck disable=SC2086
+  gcc $flags "$@" -o "$dir/program" $libs && "$dir/program"
+}
+
+# What a reader of the examples brings along: streams, kernels, the driver.
+cat >"$dir/world.h" <<'END'
+#include "gmlake.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+typedef unsigned long long CUdeviceptr;
+enum { CUDA_SUCCESS = 0, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1 };
+static gmlake_backend *mock;
+static inline gmlake_result create_on_mock(const gmlake_desc *desc, gmlake **out_lake) {
+  gmlake_desc copy;
+  memset(&copy, 0, sizeof copy);
+  if (desc) copy = *desc;
+  if (!copy.backend) copy.backend = mock;
+  return gmlake_create(&copy, out_lake);
+}
+#define gmlake_create create_on_mock
+static inline void launch(void *memory, gmlake_stream stream) {
+  (void)stream;
+  memset(memory, 1, 1000);
+}
+static inline void wait_for(gmlake_stream waiting, gmlake_stream other) {
+  (void)waiting, (void)other;
+}
+static inline int cuStreamBeginCapture(gmlake_stream stream, int mode) {
+  return mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL || gmlake_mock_capture_begin(mock, stream);
+}
+static inline int cuStreamEndCapture(gmlake_stream stream, void **graph) {
+  *graph = NULL;
+  if (gmlake_mock_capture_end(mock, stream)) exit(3);
+  return 0;
+}
+static inline int cuMemAlloc(CUdeviceptr *out_address, size_t bytes) {
+  *out_address = (CUdeviceptr)(size_t)malloc(bytes);
+  return *out_address ? CUDA_SUCCESS : 2;
+}
+static inline int cuMemFree(CUdeviceptr address) {
+  free((void *)(size_t)address);
+  return CUDA_SUCCESS;
+}
+END
+printf '%s\n' '#define GMLAKE_IMPLEMENTATION' '#define GMLAKE_BACKEND_MOCK' '#include "gmlake.h"' \
+  >"$dir/lake.c"
+printf '%s\n' '#define GMLAKE_BFC_IMPLEMENTATION' '#include "gmlake_bfc.h"' >"$dir/bfc.c"
+
+# write_program OUT DEFINITIONS STATEMENTS: a program of those two files.
+write_program() {
+  {
+    echo "#include \"$dir/world.h\""
+    echo '#include "gmlake_bfc.h"'
+    cat "$2"
+    cat <<'END'
+static int guide(gmlake_stream stream, gmlake_stream other_stream, void *graph) {
+  (void)stream, (void)other_stream, (void)graph;
+END
+    cat "$3"
+    cat <<'END'
+  return 0;
+}
+int main(void) {
+  gmlake_mock_desc desc = {0};
+  gmlake_mock_census census;
+  gmlake_stream stream, other_stream;
+  int status;
+  if (gmlake_mock_create(&desc, &mock) || gmlake_mock_stream_create(mock, &stream) ||
+      gmlake_mock_stream_create(mock, &other_stream))
+    return 2;
+  status = guide(stream, other_stream, NULL);
+  gmlake_mock_get_census(mock, &census);
+  if (census.handle_count || census.mapping_count || census.reservation_count) status = 4;
+  gmlake_mock_destroy(mock);
+  return status;
+}
+END
+  } >"$1"
+}
+
+# ---- README.md ----
+
+awk -v dir="$dir" '
+  /^```c$/ { name = sprintf("%s/block.%02d.c", dir, ++count); next }
+  /^```/ { name = ""; next }
+  name { print >name }
+' README.md
+: >"$dir/guide.c"
+for block in "$dir"/block.*.c; do
+  name="README.md: $(basename "$block" .c)"
+  if grep -q 'int main' "$block"; then
+    ok "$name, a program" compile_and_run "$block"
+  elif grep -q 'define GMLAKE_IMPLEMENTATION' "$block"; then
+    # shellcheck disable=SC2086
+    ok "$name, an implementation" gcc $flags -Itests/cuda_stub -c "$block" -o "$dir/block.o"
+  else
+    cat "$block" >>"$dir/guide.c"
+  fi
+done
+: >"$dir/none.c"
+write_program "$dir/readme.c" "$dir/none.c" "$dir/guide.c"
+ok 'README.md: the guide' compile_and_run "$dir/readme.c" "$dir/lake.c" "$dir/bfc.c"
+ok 'README.md: has a guide' [ "$(wc -l <"$dir/guide.c")" -gt 20 ]
+
+grep -o '](\([^):]*\))' README.md | tr -d ']()' >"$dir/links"
+while read -r file; do
+  ok "README.md: $file exists" [ -e "$file" ]
+done <"$dir/links"
+
+# ---- The manuals ----
+
+# manual HEADER: the section EXAMPLE of its first comment. Statements begin after the last function.
+manual() {
+  awk '/^EXAMPLE/ { on = 1; next } on && (/^[A-Z]/ || /\*\/$/) { exit } on' "$1" |
+    sed 's/^ *#define GMLAKE_BACKEND_CUDA/#define GMLAKE_BACKEND_MOCK/; s/^      //' >"$dir/manual.c"
+  ok "$1: has an example" [ "$(wc -l <"$dir/manual.c")" -gt 5 ]
+  if [ ! -s "$dir/manual.c" ]; then return; fi
+  if grep -q 'int main' "$dir/manual.c"; then
+    ok "$1: its example" compile_and_run "$dir/manual.c"
+    return
+  fi
+  awk -v dir="$dir" '{ lines[NR] = $0 } /^}/ { last = NR } END {
+    printf "" >(dir "/definitions.c")
+    for (i = 1; i <= NR; i++) print lines[i] >(dir (i <= last ? "/definitions.c" : "/statements.c"))
+  }' "$dir/manual.c"
+  write_program "$dir/example.c" "$dir/definitions.c" "$dir/statements.c"
+  ok "$1: its example" compile_and_run "$dir/example.c" "$dir/lake.c" "$dir/bfc.c"
+}
+
+manual gmlake.h
+manual gmlake_bfc.h
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
