@@ -498,7 +498,8 @@ GMLAKE_DEF gmlake_result gmlake_get_pieces(gmlake *lake, const void *ptr, gmlake
 GMLAKE_DEF gmlake_result gmlake_pool_create(gmlake *lake, const gmlake_pool_desc *desc,
                                             gmlake_pool **out_pool);
 /* Waits for pending work. pre: graphs captured into the pool are destroyed and have run.
-   INVALID_ARGUMENT: it has live blocks; CAPTURING: a capture into it is under way. */
+   INVALID_ARGUMENT: it has live blocks; CAPTURING: a capture into it is under way, or one
+   elsewhere keeps the lake from recording an event behind pending work. */
 GMLAKE_DEF gmlake_result gmlake_pool_destroy(gmlake *lake, gmlake_pool *pool);
 /* From here to capture_end allocations on the stream come from the pool; what is freed on it is
    reused inside the capture only, and later by captures into the same pool: graphs that share a
@@ -715,6 +716,8 @@ enum { /* gmlk_block.stream: the tag of free memory; from GMLK_FIRST_STREAM on i
        GMLK_FIRST_STREAM = 2,
        GMLK_STREAMS_MAX = 0xFFFF
 };
+
+#define GMLK_NEVER UINT64_MAX /* the ticket of memory that a capture used: no event ends that */
 
 typedef struct gmlk_window gmlk_window;
 typedef struct gmlk_note gmlk_note;
@@ -1216,6 +1219,7 @@ static unsigned gmlk_stream_find(gmlk_streams *streams, gmlake_stream value) {
 static unsigned gmlk_stream_add(gmlk_streams *streams, gmlk_host *host, gmlake_stream value,
                                 int is_capture) {
   size_t i = GMLK_FIRST_STREAM;
+  uint64_t epoch;
   gmlk_stream *s;
   while (i < streams->count && streams->items[i]->is_used) i++;
   if (i == GMLK_STREAMS_MAX) return 0;
@@ -1230,9 +1234,11 @@ static unsigned gmlk_stream_add(gmlk_streams *streams, gmlk_host *host, gmlake_s
   s = streams->items[i];
   if (!s) s = (gmlk_stream *)gmlk_host_alloc(host, sizeof(gmlk_stream));
   if (!s) return 0;
+  epoch = s->epoch ? s->epoch : 1; /* others may remember waits for what the number meant before */
   memset(s, 0, sizeof(*s));
   s->value = value;
-  s->epoch = 1;
+  s->epoch = epoch;
+  s->done = epoch - 1;
   s->is_used = 1;
   s->is_capture = (uint8_t)is_capture;
   streams->items[i] = s;
@@ -2599,7 +2605,8 @@ static void gmlk_growth_contiguous(gmlk_arena *a, unsigned stream, uint32_t grai
       need = gmlk_slot_of(a, b->grains); /* all of the gap, and what is free behind it */
       if ((uint64_t)before + b->grains + after < grains) continue;
     }
-    if ((best && need >= best) || gmlk_behind_stuck(a, first, need) != first) continue;
+    if (best && (need > best || (need == best && slot < a->slot_count))) continue;
+    if (gmlk_behind_stuck(a, first, need) != first) continue;
     best = need;
     slot = first;
   }
@@ -2633,14 +2640,15 @@ static void gmlk_plan_growth(gmlk_arena *a, unsigned stream, uint32_t grains, ui
 
 typedef struct gmlk_request {
   gmlk_arena *arena;
-  gmlk_taker taker; /* stream: who may take what; a capture's number inside one */
-  unsigned stream;  /* the stream's own number, 0: none */
-  size_t bytes;     /* as asked for */
-  uint32_t grains, align;
+  gmlk_taker taker;       /* stream: who may take what; a capture's number inside one */
+  unsigned stream;        /* the stream's own number, 0: none */
+  size_t bytes;           /* as asked for */
+  uint32_t grains, align; /* grains 0: more than any arena can hold */
   unsigned flags;
   int may_stitch;
   int is_capture;
   /* what the rungs of the ladder tell one another: */
+  size_t limit_bytes; /* the limit that stopped growth, 0: none did */
   uint32_t shortfall; /* grains missing for a window, 0: none can be made */
   int has_grown, lacks_window_space;
   gmlake_result error; /* of the last rung that failed */
@@ -2815,17 +2823,16 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
   return gmlk_drive_book(l, &drive);
 }
 
-/* StitchFree: drops the windows that were used longest ago and whose work is complete, until at
-   most keep_bytes are mapped. Never waits; at most 64 a call. */
-static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t keep_bytes) {
+/* StitchFree: drops the windows that were used longest ago and whose work is complete, until so
+   many bytes of mappings are gone. Never waits; at most 64 a call. */
+static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t bytes) {
   gmlk_window *w = a->spool.oldest, *dying = NULL;
-  size_t bytes = a->spool.bytes;
   unsigned left = 64;
-  while (w && left && bytes > keep_bytes) {
+  while (w && left && bytes) {
     gmlk_window *newer = w->newer;
     if (gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket)) {
       gmlk_window_kill(l, a, w, &dying);
-      bytes -= w->chunk_count * a->chunk_bytes;
+      bytes -= gmlk_min(bytes, w->chunk_count * a->chunk_bytes);
       left--;
     }
     w = newer;
@@ -2833,12 +2840,14 @@ static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t keep_bytes) {
   return gmlk_windows_unmap(l, a, dying);
 }
 
-/* Past the threshold: down to the low-water mark, three quarters of it. */
+/* Past the threshold: down to the low-water mark, three quarters of it, this arena's first. */
 static void gmlk_evict_if_due(gmlake *l, gmlk_arena *a) {
-  size_t max = l->desc.stitched_bytes_max;
-  if (a->spool.bytes <= max) return;
+  size_t low = l->desc.stitched_bytes_max / 4 * 3, i;
+  if (l->stats.stitched_bytes <= l->desc.stitched_bytes_max) return;
   (void)gmlk_refresh(l, 1);
-  (void)gmlk_evict(l, a, max / 4 * 3);
+  (void)gmlk_evict(l, a, l->stats.stitched_bytes - low);
+  for (i = 0; i < l->arena_count && l->stats.stitched_bytes > low; i++)
+    if (l->arenas[i]) (void)gmlk_evict(l, l->arenas[i], l->stats.stitched_bytes - low);
 }
 
 /* Maps a window's chunks; undoes what it did on an error. *out_stuck: that failed too. */
@@ -2860,15 +2869,19 @@ static gmlake_result gmlk_window_map(gmlk_drive *drive, const gmlk_arena *a, con
   return result;
 }
 
-/* Host memory and address space for a window as planned, or NULL. */
-static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_plan *plan) {
+/* Host memory and address space for a window as planned, or NULL: *out_result is OK where it is
+   the address space that lacks. */
+static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_plan *plan,
+                                    gmlake_result *out_result) {
   size_t bytes = gmlk_window_record_bytes(plan->span_count);
   gmlk_window *w;
+  *out_result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)plan->span_count + 1) ||
       !gmlk_spool_reserve(&a->spool, &l->host))
     return NULL;
   w = (gmlk_window *)gmlk_host_alloc(&l->host, bytes);
   if (!w) return NULL;
+  *out_result = GMLAKE_OK;
   w->spans = (gmlk_span *)(void *)(w + 1);
   memcpy(w->spans, a->spans, plan->span_count * sizeof(gmlk_span));
   w->span_count = plan->span_count;
@@ -2894,13 +2907,13 @@ static void gmlk_window_abandon(gmlake *l, gmlk_arena *a, gmlk_window *w, int is
 static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_taker taker,
                                  const gmlk_plan *plan, gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
-  gmlk_window *w = gmlk_window_new(l, a, plan);
   gmlk_drive drive;
   gmlake_result result;
+  gmlk_window *w = gmlk_window_new(l, a, plan, &result);
   int is_stuck = 0;
   if (!w) {
-    r->lacks_window_space = 1;
-    return GMLAKE_OK;
+    r->lacks_window_space = !result;
+    return result;
   }
   gmlk_spans_reserve(a, w->spans, w->span_count);
   result = gmlk_wait_for_spans(l, taker, w->spans, w->span_count);
@@ -2979,6 +2992,7 @@ static void gmlk_chunks_unmake(gmlk_drive *drive, gmlk_arena *a, uint32_t count,
 /* A slot is given up with its chunk, which counts as held until the end. */
 static void gmlk_slot_quarantine(gmlake *l, gmlk_arena *a, uint32_t slot) {
   a->chunks[slot].stuck = a->chunks[slot].mark;
+  a->chunks[slot].mark = 0;
   a->stuck_count++;
   if (slot >= a->stuck_end) a->stuck_end = slot + 1;
   l->stats.quarantined_bytes += a->chunk_bytes;
@@ -3020,15 +3034,20 @@ static void gmlk_growth_commit(gmlake *l, gmlk_arena *a, uint32_t count) {
 }
 
 /* Whether limits allow so many more chunks; the driver is asked only where it must be. */
-static gmlake_result gmlk_growth_allowed(gmlake *l, const gmlk_arena *a, uint32_t count) {
+static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_request *r, uint32_t count) {
+  const gmlk_arena *a = r->arena;
   size_t bytes = (size_t)count * a->chunk_bytes, pool = a->backed_count * a->chunk_bytes, after;
   size_t free_bytes = 0, total_bytes = 0;
   gmlk_drive drive;
   gmlake_result result;
-  if (l->desc.limit_bytes &&
-      (!gmlk_size_add(l->stats.reserved_bytes, bytes, &after) || after > l->desc.limit_bytes))
+  r->limit_bytes = l->desc.limit_bytes;
+  if (r->limit_bytes &&
+      (!gmlk_size_add(l->stats.reserved_bytes, bytes, &after) || after > r->limit_bytes))
     return GMLAKE_ERROR_LIMIT_REACHED;
-  if (a->limit_bytes && pool + bytes > a->limit_bytes) return GMLAKE_ERROR_LIMIT_REACHED;
+  r->limit_bytes = a->limit_bytes;
+  if (r->limit_bytes && (!gmlk_size_add(pool, bytes, &after) || after > r->limit_bytes))
+    return GMLAKE_ERROR_LIMIT_REACHED;
+  r->limit_bytes = 0;
   if (!l->desc.driver_free_bytes_min) return GMLAKE_OK;
   if (!gmlk_drive_begin(&drive, &l->driver))
     (void)gmlk_drive_memory_info(&drive, &free_bytes, &total_bytes);
@@ -3055,7 +3074,7 @@ static gmlake_result gmlk_grow(gmlake *l, gmlk_request *r, uint32_t shortfall) {
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   gmlk_plan_growth(a, r->taker.stream, r->grains, r->align, shortfall, &growth);
   if (!growth.count) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* no address space */
-  result = gmlk_growth_allowed(l, a, growth.count);
+  result = gmlk_growth_allowed(l, r, growth.count);
   if (result) return result;
   records = gmlk_growth_records(a, growth.count);
   if (!gmlk_records_reserve(&l->records, &l->host, records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -3097,7 +3116,7 @@ static int gmlk_window_marks(gmlk_arena *a, const gmlk_window *w, int clear) {
 static uint32_t gmlk_trim_choose(gmlake *l, gmlk_arena *a, uint32_t *from_slot, size_t max_bytes,
                                  gmlk_window **dying) {
   uint32_t slot = *from_slot, count = 0, kept = 0, i;
-  uint32_t limit = (uint32_t)gmlk_min(GMLK_TRIM_BATCH, max_bytes / a->chunk_bytes);
+  uint32_t limit = (uint32_t)gmlk_min(GMLK_TRIM_BATCH, (max_bytes - 1) / a->chunk_bytes + 1);
   gmlk_window *w, *newer;
   while (slot && count < limit) {
     const gmlk_block *b = a->chunks[--slot].first;
@@ -3127,11 +3146,12 @@ static size_t gmlk_trim_commit(gmlake *l, gmlk_arena *a, uint32_t count) {
   uint32_t i;
   for (i = 0; i < count; i++) {
     gmlk_chunk *chunk = &a->chunks[a->slots[i]];
-    if (!chunk->mark) {
+    unsigned mark = chunk->mark;
+    if (!mark) {
       gmlk_unreserve_range(a, chunk->first, gmlk_chunk_grains(a));
       continue;
     }
-    if (chunk->mark == 1) {
+    if (mark == 1) {
       released += a->chunk_bytes;
       l->stats.reserved_bytes -= a->chunk_bytes;
       l->stats.chunk_count--;
@@ -3139,6 +3159,7 @@ static size_t gmlk_trim_commit(gmlake *l, gmlk_arena *a, uint32_t count) {
     } else {
       gmlk_slot_quarantine(l, a, a->slots[i]);
     }
+    chunk->mark = 0;
     gmlk_arena_unback(a, chunk->first);
   }
   return released;
@@ -3183,8 +3204,7 @@ static gmlake_result gmlk_trim(gmlake *l, size_t keep_bytes, size_t *released) {
   for (i = l->arena_count; i-- && !result;) {
     gmlk_arena *a = l->arenas[i];
     uint32_t slot = a ? a->slot_count : 0;
-    while (slot && !result && l->stats.reserved_bytes > keep_bytes &&
-           l->stats.reserved_bytes - keep_bytes >= a->chunk_bytes) {
+    while (slot && !result && l->stats.reserved_bytes > keep_bytes) {
       result = gmlk_trim_batch(l, a, &slot, l->stats.reserved_bytes - keep_bytes, released);
       if (slot > a->slot_count) slot = a->slot_count;
     }
@@ -3391,7 +3411,7 @@ static gmlake_result gmlk_rung_reclaim(gmlake *l, gmlk_request *r, gmlk_block **
   result = gmlk_wait_for_streams(l, 0);
   do {
     windows = r->arena->spool.count;
-    if (!result) result = gmlk_evict(l, r->arena, 0);
+    if (!result) result = gmlk_evict(l, r->arena, SIZE_MAX);
   } while (!result && r->arena->spool.count < windows);
   r->lacks_window_space = 0;
   if (!result) result = gmlk_try_stitch(l, r, r->taker, out_block);
@@ -3432,7 +3452,7 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_re
   info.asked_bytes = r->bytes;
   info.live_bytes = l->stats.active_bytes;
   info.reserved_bytes = l->stats.reserved_bytes;
-  info.limit_bytes = l->desc.limit_bytes;
+  info.limit_bytes = r->limit_bytes ? r->limit_bytes : l->desc.limit_bytes;
   (void)snprintf(info.text, sizeof(info.text), "%s",
                  result == GMLAKE_ERROR_LIMIT_REACHED ? "the limit leaves no room for the request"
                                                       : "no rung of the ladder had the memory");
@@ -3450,7 +3470,7 @@ static gmlake_result gmlk_climb(gmlake *l, gmlk_request *r, gmlk_block **out_blo
     rungs[2] = gmlk_rung_borrow;
     rungs[3] = gmlk_rung_grow;
   }
-  for (i = 0; i < sizeof(rungs) / sizeof(rungs[0]); i++) {
+  for (i = 0; r->grains && i < sizeof(rungs) / sizeof(rungs[0]); i++) {
     result = rungs[i](l, r, out_block);
     if (*out_block) return GMLAKE_OK;
     if (gmlk_is_fatal(result)) return result;
@@ -5499,6 +5519,8 @@ static gmlake_result gmlk_leave(gmlake *l, gmlake_result result) {
   unsigned count = l->message_count, i;
   if (count) memcpy(messages, l->messages, count * sizeof(messages[0]));
   l->message_count = 0;
+  if (result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY)
+    (void)gmlk_fail(l, result, "malloc", "the host has no memory for the lake's records");
   gmlk_books_unlock(l);
   for (i = 0; i < count; i++)
     l->desc.logger.fn(l->desc.logger.user, messages[i].level, &messages[i].info);
@@ -5558,15 +5580,14 @@ static gmlake_result gmlk_request_init(gmlake *l, gmlk_request *r, const gmlake_
       (desc->flags & ~(GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW)) ||
       (desc->pool && desc->pool->lake != l))
     return GMLAKE_ERROR_INVALID_ARGUMENT;
-  if (!gmlk_size_round_up(desc->bytes, unit, &unit)) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  if (!gmlk_size_round_up(desc->bytes, unit, &unit)) unit = SIZE_MAX;
   r->grains = gmlk_to_grains(unit);
+  if (r->grains > GMLK_GRAINS_MAX - gmlk_chunk_grains(r->arena)) r->grains = 0; /* impossible */
   r->align = (uint32_t)(gmlk_max(alignment, gmlk_is_whole(r) ? r->arena->chunk_bytes : GMLK_GRAIN) /
                         GMLK_GRAIN);
   r->may_stitch = !(desc->flags & GMLAKE_NO_STITCH) && r->arena->spool.va &&
                   desc->bytes >= l->desc.stitch_bytes_min;
-  return r->grains && r->grains <= GMLK_GRAINS_MAX - gmlk_chunk_grains(r->arena)
-             ? GMLAKE_OK
-             : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  return GMLAKE_OK;
 }
 
 static gmlk_note *gmlk_note_new(gmlake *l, uint64_t user_data, const char *label) {
@@ -5598,8 +5619,21 @@ static void *gmlk_hand_over(gmlake *l, const gmlk_request *r, gmlk_block *b, gml
   return (void *)(uintptr_t)address;
 }
 
+/* Under which tag a block freed on this stream goes back. */
+static void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned stream,
+                         unsigned *out_stream, uint64_t *out_ticket) {
+  const gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
+  *out_stream = stream; /* none: the caller has synchronised, and it is clean */
+  *out_ticket = s ? s->epoch : 0;
+  if (!(b->flags & GMLK_IN_GRAPH)) return;
+  *out_stream = s && s->capture && s->arena == b->arena ? s->capture : GMLK_PINNED;
+  *out_ticket = GMLK_NEVER;
+}
+
 /* The slow way: both locks, the ladder. */
 static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  unsigned tag;
+  uint64_t ticket;
   gmlake_result result;
   gmlk_driving_lock(l);
   result = l->lost;
@@ -5612,7 +5646,9 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlk_block **
     return result;
   }
   if (gmlk_index_reserve(&l->index, &l->host)) return GMLAKE_OK;
-  gmlk_release_block(l, *out_block, r->taker.stream, 0); /* nobody has used it */
+  gmlk_tag_for(l, *out_block, r->stream, &tag, &ticket); /* earlier work may be pending on it */
+  gmlk_release_block(l, *out_block, tag, ticket);
+  if (r->stream) l->streams.items[r->stream]->is_dirty = 1;
   return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
 
@@ -5629,7 +5665,7 @@ static gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, gmlake
     note = gmlk_note_new(l, desc->user_data, desc->label);
     if (!note) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
-  b = gmlk_fast(l, &r);
+  b = r.grains ? gmlk_fast(l, &r) : NULL;
   if (!b) result = gmlk_serve_slowly(l, &r, &b);
   if (result) {
     gmlk_note_free(l, note);
@@ -5739,21 +5775,6 @@ static gmlk_block *gmlk_live_block(gmlake *l, const void *ptr, const char *call,
                   *out_result == GMLAKE_ERROR_DOUBLE_FREE ? "this memory is free already"
                                                           : "not the start of a live block");
   return NULL;
-}
-
-/* Under which tag a block freed on this stream goes back. */
-static void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned stream,
-                         unsigned *out_stream, uint64_t *out_ticket) {
-  const gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
-  *out_stream = stream; /* none: the caller has synchronised, and it is clean */
-  *out_ticket = s ? s->epoch : 0;
-  if (s && s->capture && s->arena == b->arena) {
-    *out_stream = s->capture;
-    *out_ticket = 1;
-  } else if (b->flags & GMLK_IN_GRAPH) {
-    *out_stream = GMLK_PINNED;
-    *out_ticket = 0;
-  }
 }
 
 /* Freed, but recorded streams may still use it. */
@@ -6298,6 +6319,16 @@ GMLAKE_DEF gmlake_result gmlake_pool_create(gmlake *l, const gmlake_pool_desc *d
   return gmlk_leave_driving(l, gmlk_pool_create(l, desc ? desc : &zero, out_pool));
 }
 
+/* Whether work may be pending that no event can be recorded behind before a capture ends. */
+static int gmlk_is_unfenced(const gmlake *l) {
+  size_t i;
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
+    const gmlk_stream *s = l->streams.items[i];
+    if (s->is_used && s->is_dirty && !s->is_capture) return 1;
+  }
+  return 0;
+}
+
 static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
   gmlk_arena *a = &pool->arena;
   size_t bytes;
@@ -6309,6 +6340,9 @@ static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
   if (a->live_count)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",
                      "the pool has live blocks");
+  if (gmlk_is_unfenced(l))
+    return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_pool_destroy",
+                     "a capture keeps the lake from fencing pending work");
   l->arenas[a->number] = NULL;
   bytes = a->backed_count * a->chunk_bytes;
   bytes += a->stuck_count * a->chunk_bytes;
@@ -6336,11 +6370,11 @@ static void gmlk_arena_retag(gmlk_arena *a, unsigned from, unsigned to) {
   gmlk_block *b = a->head.next;
   gmlk_window *w;
   for (; b != &a->tail; b = b->next)
-    if (b->state == GMLK_FREE && b->stream == from) b = gmlk_retag(a, b, to, 1);
+    if (b->state == GMLK_FREE && b->stream == from) b = gmlk_retag(a, b, to, GMLK_NEVER);
   for (w = a->spool.oldest; w; w = w->newer)
     if (w->self.stream == from) {
       w->self.stream = (uint16_t)to;
-      w->self.ticket = 1;
+      w->self.ticket = GMLK_NEVER;
     }
 }
 
@@ -6403,7 +6437,6 @@ GMLAKE_DEF gmlake_result gmlake_capture_end(gmlake *l, gmlake_stream stream) {
 
 static gmlake_result gmlk_backend_open(const gmlake_desc *desc, gmlk_driver *driver) {
   gmlake_result result = GMLAKE_OK;
-  driver->backend = desc->backend;
   driver->process_id = gmlk_process_id();
   if (!desc->backend) {
 #if defined(GMLAKE_BACKEND_CUDA)
@@ -6415,6 +6448,8 @@ static gmlake_result gmlk_backend_open(const gmlake_desc *desc, gmlk_driver *dri
   } else if (desc->backend->struct_bytes < sizeof(gmlake_backend) ||
              desc->backend->abi_version != GMLAKE_BACKEND_ABI) {
     result = GMLAKE_ERROR_INVALID_ARGUMENT;
+  } else {
+    driver->backend = desc->backend;
   }
   return result;
 }

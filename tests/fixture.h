@@ -25,15 +25,15 @@ extern "C" { /* cmocka.h does not say so everywhere */
 
 #define assert_ok(call) assert_int_equal(call, GMLAKE_OK)
 #define assert_error(call, name) assert_int_equal(call, GMLAKE_ERROR_##name)
-#define step(call)                  \
-  do {                              \
-    assert_ok(call);                \
-    assert_ok(gmlake_check(lake));  \
+#define step(call)                 \
+  do {                             \
+    assert_ok(call);               \
+    assert_ok(gmlake_check(lake)); \
   } while (0)
-#define step_error(call, name)      \
-  do {                              \
-    assert_error(call, name);       \
-    assert_ok(gmlake_check(lake));  \
+#define step_error(call, name)     \
+  do {                             \
+    assert_error(call, name);      \
+    assert_ok(gmlake_check(lake)); \
   } while (0)
 
 static gmlake_backend *mock;

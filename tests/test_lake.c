@@ -289,7 +289,12 @@ static void refused_reservations_are_halved(void **state) {
 
 /* ---- Logger ---------------------------------------------------------------------------------- */
 
-static struct { unsigned count; int level; gmlake_error_info info; char texts[8][160]; } said;
+static struct {
+  unsigned count;
+  int level;
+  gmlake_error_info info;
+  char texts[8][160];
+} said;
 
 /* Called with no lock held: what asks the lake from here works. */
 static void listen(void *user, int level, const gmlake_error_info *info) {
@@ -483,7 +488,7 @@ static void nothing_asked_is_nothing_given(void **state) {
 }
 
 static void sizes_that_overflow_run_out_of_memory(void **state) {
-  const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 511, SIZE_MAX - C + 1, SIZE_MAX / 2 + 1,
+  const size_t sizes[] = {SIZE_MAX,        SIZE_MAX - 511,  SIZE_MAX - C + 1,     SIZE_MAX / 2 + 1,
                           (size_t)1 << 50, (size_t)1 << 41, ((size_t)1 << 41) - 1};
   gmlake_alloc_desc wanted;
   size_t i;
@@ -536,8 +541,7 @@ static void result_names_are_those_of_the_header(void **state) {
                       "GMLAKE_ERROR_OUT_OF_HOST_MEMORY");
   assert_string_equal(gmlake_result_name(GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY),
                       "GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY");
-  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_LIMIT_REACHED),
-                      "GMLAKE_ERROR_LIMIT_REACHED");
+  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_LIMIT_REACHED), "GMLAKE_ERROR_LIMIT_REACHED");
   assert_string_equal(gmlake_result_name(GMLAKE_ERROR_UNKNOWN_POINTER),
                       "GMLAKE_ERROR_UNKNOWN_POINTER");
   assert_string_equal(gmlake_result_name(GMLAKE_ERROR_DOUBLE_FREE), "GMLAKE_ERROR_DOUBLE_FREE");
@@ -548,8 +552,7 @@ static void result_names_are_those_of_the_header(void **state) {
   assert_string_equal(gmlake_result_name(GMLAKE_ERROR_DEVICE_LOST), "GMLAKE_ERROR_DEVICE_LOST");
   assert_string_equal(gmlake_result_name(GMLAKE_ERROR_CAPTURING), "GMLAKE_ERROR_CAPTURING");
   assert_string_equal(gmlake_result_name(GMLAKE_ERROR_FORKED), "GMLAKE_ERROR_FORKED");
-  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_SHUTTING_DOWN),
-                      "GMLAKE_ERROR_SHUTTING_DOWN");
+  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_SHUTTING_DOWN), "GMLAKE_ERROR_SHUTTING_DOWN");
   assert_string_equal(gmlake_result_name(GMLAKE_ERROR_CORRUPT), "GMLAKE_ERROR_CORRUPT");
   assert_string_equal(gmlake_result_name((gmlake_result)16), "unknown");
   assert_string_equal(gmlake_result_name((gmlake_result)-1), "unknown");
@@ -725,8 +728,10 @@ static void any_failing_call_leaves_the_lake_whole(void **state) {
       for (i = 0; i < C; i++) assert_int_equal(((unsigned char *)b[1])[i], 0x5A);
       for (i = 0; i < 4; i++) step(gmlake_free(lake, b[i], LEGACY));
       assert_ok(gmlake_destroy(lake));
-      if (failed < 2) close_mock(); /* else a failure made another one */
-      else gmlake_mock_destroy(mock);
+      if (failed < 2)
+        close_mock(); /* else a failure made another one */
+      else
+        gmlake_mock_destroy(mock);
       assert_int_equal(host_bytes, 0);
     }
     assert_true(n > 10);
@@ -824,14 +829,14 @@ static void a_forked_child_never_calls_the_driver(void **state) {
 
 /* ---- Damage ---------------------------------------------------------------------------------- */
 
-#define assert_damage(field)                            \
-  do {                                                  \
-    (field)++;                                          \
-    assert_error(gmlake_check(lake), CORRUPT);          \
-    assert_error(last_error().result, CORRUPT);         \
-    assert_true(strlen(last_error().text) > 0);         \
-    (field)--;                                          \
-    assert_ok(gmlake_check(lake));                      \
+#define assert_damage(field)                    \
+  do {                                          \
+    (field)++;                                  \
+    assert_error(gmlake_check(lake), CORRUPT);  \
+    assert_error(last_error().result, CORRUPT); \
+    assert_true(strlen(last_error().text) > 0); \
+    (field)--;                                  \
+    assert_ok(gmlake_check(lake));              \
   } while (0)
 
 static void check_finds_damage_in_the_figures(void **state) {
@@ -2186,7 +2191,11 @@ static void budget_leaves_to_others_what_is_theirs(void **state) {
 
 /* ---- Out-of-memory handler ------------------------------------------------------------------- */
 
-static struct { unsigned calls, limit; void *to_free; gmlake_error_info info; } oom;
+static struct {
+  unsigned calls, limit;
+  void *to_free;
+  gmlake_error_info info;
+} oom;
 
 static int make_room(void *user, gmlake *from, const gmlake_error_info *info) {
   assert_ptr_equal(user, &oom);
@@ -2406,7 +2415,7 @@ static void statistics_fit_the_callers_struct(void **state) {
   assert_int_equal(now.requested_bytes, 100);
   assert_int_equal(now.requested_bytes_peak, 100);
   assert_int_equal(now.active_bytes, (size_t)0x7777777777777777u); /* not written */
-  now.struct_bytes = sizeof(now) + 64; /* a caller of a later version */
+  now.struct_bytes = sizeof(now) + 64;                             /* a caller of a later version */
   step(gmlake_get_stats(lake, &now));
   assert_int_equal(now.struct_bytes, sizeof(now));
   assert_int_equal(now.active_bytes, 512);

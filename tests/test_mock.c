@@ -205,8 +205,11 @@ static void test_description(void **state) {
   memset(&desc, 0, sizeof(desc));
   mock = NULL;
   hook_live = hook_fail_in = 0;
-  assert_error(gmlake_mock_create(NULL, &mock), INVALID_ARGUMENT);
+  assert_error(gmlake_mock_create(NULL, NULL), INVALID_ARGUMENT);
   assert_error(gmlake_mock_create(&desc, NULL), INVALID_ARGUMENT);
+  assert_int_equal(gmlake_mock_create(NULL, &mock), GMLAKE_OK); /* as if all zero */
+  gmlake_mock_destroy(mock);
+  mock = NULL;
   desc.granularity_bytes = 3 * MIB;
   assert_error(gmlake_mock_create(&desc, &mock), INVALID_ARGUMENT);
   desc.granularity_bytes = 512;
