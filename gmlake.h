@@ -739,18 +739,20 @@ struct gmlk_block {
   uint32_t at;     /* first grain, from the arena's base */
   uint32_t grains;
   uint32_t hole;  /* [free] size under which it stands in a pool, 0: it does not */
-  uint32_t slack; /* [live] rounded less requested bytes */
+  uint32_t slack; /* [live] rounded less requested bytes; [address space] chunks mapped, 0: all */
   uint32_t arena; /* number of its arena */
   uint16_t stream;
   uint8_t state, flags;
 };
 
-#define GMLK_PAGE_BLOCKS 63
+#define GMLK_PAGE_BLOCKS 63u
+#define GMLK_CACHE_LINE ((size_t)64) /* a record begins on one and fills it: one miss a visit */
+#define GMLK_PAGE_BYTES \
+  (GMLK_PAGE_BLOCKS * sizeof(gmlk_block) + sizeof(gmlk_page) + GMLK_CACHE_LINE)
 
 typedef struct gmlk_page gmlk_page;
-struct gmlk_page {
+struct gmlk_page { /* the records follow, aligned */
   gmlk_page *next;
-  gmlk_block blocks[GMLK_PAGE_BLOCKS];
 };
 
 typedef struct gmlk_records {
@@ -761,14 +763,17 @@ typedef struct gmlk_records {
 
 static int gmlk_records_reserve(gmlk_records *records, gmlk_host *host, size_t count) {
   while (records->unused_count < count) {
-    gmlk_page *page = (gmlk_page *)gmlk_host_alloc(host, sizeof(gmlk_page));
+    gmlk_page *page = (gmlk_page *)gmlk_host_alloc(host, GMLK_PAGE_BYTES);
+    gmlk_block *block;
     size_t i;
     if (!page) return 0;
+    block = (gmlk_block *)(((uintptr_t)(page + 1) + GMLK_CACHE_LINE - 1) &
+                           ~(uintptr_t)(GMLK_CACHE_LINE - 1));
     page->next = records->pages;
     records->pages = page;
-    for (i = 0; i < GMLK_PAGE_BLOCKS; i++) {
-      page->blocks[i].next = records->unused;
-      records->unused = &page->blocks[i];
+    for (i = GMLK_PAGE_BLOCKS; i--;) { /* so that they are taken in order of address */
+      block[i].next = records->unused;
+      records->unused = &block[i];
     }
     records->unused_count += GMLK_PAGE_BLOCKS;
   }
@@ -804,7 +809,7 @@ static void gmlk_records_return(gmlk_records *records, gmlk_records *held) {
 static void gmlk_records_destroy(gmlk_records *records, gmlk_host *host) {
   while (records->pages) {
     gmlk_page *next = records->pages->next;
-    gmlk_host_free(host, records->pages, sizeof(gmlk_page));
+    gmlk_host_free(host, records->pages, GMLK_PAGE_BYTES);
     records->pages = next;
   }
 }
@@ -822,17 +827,20 @@ static void gmlk_unlink(gmlk_block *block) {
 }
 
 /* ---- >>tree ---------------------------------------------------------------------------------
-   gmlk_holes: blocks sorted by (hole, at), the paper's sorted pool. Owns only the tree links.
-   Bins by size (exact below 64 grains, 32 an octave above), a bitmap of the bins in use, and in
-   each bin a treap whose priorities are a hash of the address.
+   gmlk_holes: blocks sorted by size, the paper's sorted pool. Owns only the links. Bins by size,
+   a bitmap of the bins in use. Below 256 grains a bin is one size, and a list, the last block
+   freed first: nothing is gained by order there, and much by not walking. Above, 32 bins an
+   octave, each a treap sorted by (hole, at) whose priorities are a hash of the address.
    [H1] a block stands in the bin of its hole; [H2] the bitmap has a bit for each bin in use;
-   [H3] each treap is ordered by (hole, at) and heap-ordered by priority; [H4] grains is the sum
-   of the holes. Expected O(log of one bin). Cannot fail. */
+   [H3] lists are linked both ways, treaps are sorted by (hole, at) and heap-ordered by priority;
+   [H4] grains is the sum of the holes. O(1) for lists, expected O(log of one bin) for treaps.
+   Cannot fail. */
 
-#define GMLK_BINS_EXACT 64u
+#define GMLK_BINS_EXACT 256u
+#define GMLK_BINS_EXACT_LOG 8u
 #define GMLK_BINS_LOG 5u
-#define GMLK_BINS (GMLK_BINS_EXACT + ((32u - 6u) << GMLK_BINS_LOG))
-#define GMLK_BIN_WORDS (GMLK_BINS / 64u)
+#define GMLK_BINS (GMLK_BINS_EXACT + ((32u - GMLK_BINS_EXACT_LOG) << GMLK_BINS_LOG))
+#define GMLK_BIN_WORDS ((GMLK_BINS + 63u) / 64u)
 
 typedef struct gmlk_holes {
   uint64_t bits[GMLK_BIN_WORDS];
@@ -845,7 +853,7 @@ static unsigned gmlk_bin_of(uint32_t grains) {
   unsigned log;
   if (grains < GMLK_BINS_EXACT) return grains;
   log = gmlk_log2(grains);
-  return GMLK_BINS_EXACT + ((log - 6u) << GMLK_BINS_LOG) +
+  return GMLK_BINS_EXACT + ((log - GMLK_BINS_EXACT_LOG) << GMLK_BINS_LOG) +
          ((grains >> (log - GMLK_BINS_LOG)) & ((1u << GMLK_BINS_LOG) - 1u));
 }
 
@@ -858,11 +866,25 @@ static uint32_t gmlk_priority(const gmlk_block *block) {
   return mixed ^ (mixed >> 15);
 }
 
-static void gmlk_holes_insert(gmlk_holes *holes, gmlk_block *block, uint32_t hole) {
-  unsigned bin = gmlk_bin_of(hole);
-  gmlk_block **link = &holes->roots[bin], **less, **more, *rest;
+static void gmlk_list_insert(gmlk_block **head, gmlk_block *block) {
+  block->as.tree.left = NULL;
+  block->as.tree.right = *head;
+  if (*head) (*head)->as.tree.left = block;
+  *head = block;
+}
+
+static void gmlk_list_remove(gmlk_block **head, gmlk_block *block) {
+  gmlk_block *before = block->as.tree.left, *after = block->as.tree.right;
+  if (before)
+    before->as.tree.right = after;
+  else
+    *head = after;
+  if (after) after->as.tree.left = before;
+}
+
+static void gmlk_tree_insert(gmlk_block **link, gmlk_block *block) {
+  gmlk_block **less, **more, *rest;
   uint32_t priority = gmlk_priority(block);
-  block->hole = hole;
   while (*link && gmlk_priority(*link) >= priority)
     link = gmlk_hole_less(block, *link) ? &(*link)->as.tree.left : &(*link)->as.tree.right;
   rest = *link;
@@ -878,18 +900,12 @@ static void gmlk_holes_insert(gmlk_holes *holes, gmlk_block *block, uint32_t hol
       rest = *(more = &rest->as.tree.left);
   }
   *less = *more = NULL;
-  holes->bits[bin / 64u] |= (uint64_t)1 << (bin % 64u);
-  holes->grains += hole;
-  holes->count++;
 }
 
-static void gmlk_holes_remove(gmlk_holes *holes, gmlk_block *block) {
-  unsigned bin = gmlk_bin_of(block->hole);
-  gmlk_block **link = &holes->roots[bin], *left, *right;
+static void gmlk_tree_remove(gmlk_block **link, gmlk_block *block) {
+  gmlk_block *left = block->as.tree.left, *right = block->as.tree.right;
   while (*link != block)
     link = gmlk_hole_less(block, *link) ? &(*link)->as.tree.left : &(*link)->as.tree.right;
-  left = block->as.tree.left;
-  right = block->as.tree.right;
   while (left && right) {
     if (gmlk_priority(left) >= gmlk_priority(right)) {
       *link = left;
@@ -900,12 +916,33 @@ static void gmlk_holes_remove(gmlk_holes *holes, gmlk_block *block) {
     }
   }
   *link = left ? left : right;
+}
+
+static void gmlk_holes_insert(gmlk_holes *holes, gmlk_block *block, uint32_t hole) {
+  unsigned bin = gmlk_bin_of(hole);
+  block->hole = hole;
+  if (bin < GMLK_BINS_EXACT)
+    gmlk_list_insert(&holes->roots[bin], block);
+  else
+    gmlk_tree_insert(&holes->roots[bin], block);
+  holes->bits[bin / 64u] |= (uint64_t)1 << (bin % 64u);
+  holes->grains += hole;
+  holes->count++;
+}
+
+static void gmlk_holes_remove(gmlk_holes *holes, gmlk_block *block) {
+  unsigned bin = gmlk_bin_of(block->hole);
+  if (bin < GMLK_BINS_EXACT)
+    gmlk_list_remove(&holes->roots[bin], block);
+  else
+    gmlk_tree_remove(&holes->roots[bin], block);
   if (!holes->roots[bin]) holes->bits[bin / 64u] &= ~((uint64_t)1 << (bin % 64u));
   holes->grains -= block->hole;
   holes->count--;
   block->hole = 0;
 }
 
+/* The first block of a treap from (grains, at) on, or NULL. */
 static gmlk_block *gmlk_tree_from(gmlk_block *root, uint32_t grains, uint32_t at) {
   gmlk_block *best = NULL;
   while (root) {
@@ -919,26 +956,37 @@ static gmlk_block *gmlk_tree_from(gmlk_block *root, uint32_t grains, uint32_t at
   return best;
 }
 
-/* The first block in order from (grains, at) on, or NULL. */
-static gmlk_block *gmlk_holes_from(const gmlk_holes *holes, uint32_t grains, uint32_t at) {
-  unsigned bin = gmlk_bin_of(grains), word;
-  gmlk_block *found;
+/* The first block of a bin in use from `bin` on, or NULL. */
+static gmlk_block *gmlk_holes_from_bin(const gmlk_holes *holes, unsigned bin) {
+  unsigned word = bin / 64u;
   uint64_t bits;
-  if (!holes || !holes->count) return NULL;
-  found = gmlk_tree_from(holes->roots[bin], grains, at);
-  if (found || ++bin == GMLK_BINS) return found;
-  word = bin / 64u;
+  if (bin >= GMLK_BINS) return NULL;
   bits = holes->bits[word] & (~(uint64_t)0 << (bin % 64u));
   while (!bits) {
     if (++word == GMLK_BIN_WORDS) return NULL;
     bits = holes->bits[word];
   }
-  return gmlk_tree_from(holes->roots[word * 64u + gmlk_lowest_bit(bits)], 0, 0);
+  bin = word * 64u + gmlk_lowest_bit(bits);
+  return bin < GMLK_BINS_EXACT ? holes->roots[bin] : gmlk_tree_from(holes->roots[bin], 0, 0);
 }
 
 /* The first block in order with a hole of at least this size, or NULL. */
 static gmlk_block *gmlk_holes_best(const gmlk_holes *holes, uint32_t grains) {
-  return gmlk_holes_from(holes, grains, 0);
+  unsigned bin = gmlk_bin_of(grains);
+  gmlk_block *found;
+  if (!holes || !holes->count) return NULL;
+  if (bin < GMLK_BINS_EXACT) return gmlk_holes_from_bin(holes, bin);
+  found = gmlk_tree_from(holes->roots[bin], grains, 0);
+  return found ? found : gmlk_holes_from_bin(holes, bin + 1);
+}
+
+/* The block behind this one in the pool's order, or NULL. */
+static gmlk_block *gmlk_holes_next(const gmlk_holes *holes, const gmlk_block *block) {
+  unsigned bin = gmlk_bin_of(block->hole);
+  gmlk_block *found = bin < GMLK_BINS_EXACT
+                          ? block->as.tree.right
+                          : gmlk_tree_from(holes->roots[bin], block->hole, block->at + 1);
+  return found ? found : gmlk_holes_from_bin(holes, bin + 1);
 }
 
 /* ---- >>index --------------------------------------------------------------------------------
@@ -1016,6 +1064,12 @@ static void gmlk_index_remove(gmlk_index *index, uint64_t address) {
    the caller's stack, so that stretches on several threads need no lock; it counts them, times
    them, keeps the first error and holds the relaxed capture mode. O(1) beside the calls. */
 
+/* An error after which nothing works any more. */
+static int gmlk_is_fatal(gmlake_result result) {
+  return result == GMLAKE_ERROR_DEVICE_LOST || result == GMLAKE_ERROR_SHUTTING_DOWN ||
+         result == GMLAKE_ERROR_FORKED;
+}
+
 typedef struct gmlk_driver {
   const gmlake_backend *backend;
   gmlake_backend *owned; /* created by the lake, or NULL */
@@ -1036,8 +1090,10 @@ typedef struct gmlk_drive {
   const char *call;
 } gmlk_drive;
 
+/* Keeps the first error, or the first fatal one. */
 static void gmlk_drive_note(gmlk_drive *drive, gmlake_result result, int code, const char *call) {
-  if (!result || drive->result) return;
+  if (!result || gmlk_is_fatal(drive->result)) return;
+  if (drive->result && !gmlk_is_fatal(result)) return;
   drive->result = result;
   drive->code = code;
   drive->call = call;
@@ -1143,12 +1199,6 @@ static gmlake_result gmlk_drive_memory_info(gmlk_drive *drive, size_t *free_byte
   return gmlk_drive_called(drive, result, code, "get_memory_info");
 }
 
-/* An error after which nothing works any more. */
-static int gmlk_is_fatal(gmlake_result result) {
-  return result == GMLAKE_ERROR_DEVICE_LOST || result == GMLAKE_ERROR_SHUTTING_DOWN ||
-         result == GMLAKE_ERROR_FORKED;
-}
-
 /* ---- >>streams ------------------------------------------------------------------------------
    gmlk_streams: the streams seen, numbered from GMLK_FIRST_STREAM on, and their fences. Owns the
    events. A free on a stream is tagged with the stream's open epoch; recording an event closes
@@ -1191,6 +1241,7 @@ typedef struct gmlk_streams {
   size_t count, capacity;
   size_t capture_count;
   size_t live_count; /* streams neither forgotten nor captures */
+  size_t used_count; /* forgotten ones too, until their numbers serve again */
   gmlake_stream last_value;
   unsigned last; /* number of last_value, 0: none */
   void **events; /* idle ones */
@@ -1243,12 +1294,16 @@ static unsigned gmlk_stream_add(gmlk_streams *streams, gmlk_host *host, gmlake_s
   s->is_capture = (uint8_t)is_capture;
   streams->items[i] = s;
   if (i >= streams->count) streams->count = i + 1;
-  if (!is_capture) streams->live_count++;
+  if (!is_capture) {
+    streams->live_count++;
+    streams->used_count++;
+  }
   return (unsigned)i;
 }
 
 static void gmlk_stream_drop(gmlk_streams *streams, unsigned stream) {
   gmlk_stream *s = streams->items[stream];
+  if (!s->is_capture) streams->used_count--;
   s->is_used = 0;
   s->capture = 0;
   if (streams->last == stream) streams->last = 0;
@@ -1268,7 +1323,8 @@ static void *gmlk_event_take(gmlk_streams *streams, gmlk_host *host, gmlk_drive 
   if (streams->event_count) return streams->events[--streams->event_count];
   if (streams->event_capacity < streams->count * (GMLK_FENCES + 1)) { /* room to give it back */
     size_t capacity = streams->capacity * (GMLK_FENCES + 1);
-    void *grown = gmlk_host_grow(host, streams->events, 0, capacity * sizeof(void *));
+    void *grown = gmlk_host_grow(host, streams->events, streams->event_capacity * sizeof(void *),
+                                 capacity * sizeof(void *));
     if (!grown) return NULL;
     streams->events = (void **)grown;
     streams->event_capacity = capacity;
@@ -1313,27 +1369,29 @@ static void gmlk_stream_thin(gmlk_streams *streams, gmlk_stream *s) {
 }
 
 /* Closes the open epoch with an event, if anything was freed in it and the stream may be
-   recorded on. Where it cannot, the epoch stays open: nothing is lost but time. */
-static void gmlk_stream_fence(gmlk_streams *streams, gmlk_host *host, gmlk_drive *drive,
-                              unsigned stream) {
+   recorded on. Where it cannot, the epoch stays open: nothing is lost but time. CAPTURING: a
+   capture forbids it, known to the lake or not. */
+static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_host *host, gmlk_drive *drive,
+                                       unsigned stream) {
   const gmlake_backend *b = drive->driver->backend;
   gmlk_stream *s = streams->items[stream];
   gmlk_fence *fence;
   gmlake_result result;
   void *event;
   int code = 0;
-  if (!s->is_dirty || s->capture || s->is_capture || s->is_forgotten) return;
-  if (!s->value && streams->capture_count) return; /* it would spoil the captures */
+  if (!s->is_dirty || s->is_capture || s->is_forgotten) return GMLAKE_OK;
+  if (s->capture) return GMLAKE_ERROR_CAPTURING;
+  if (!s->value && streams->capture_count) return GMLAKE_ERROR_CAPTURING; /* would spoil them */
   if (s->fence_count == GMLK_FENCES) gmlk_stream_poll(streams, drive, stream);
   if (s->fence_count == GMLK_FENCES) gmlk_stream_thin(streams, s);
   event = gmlk_event_take(streams, host, drive);
-  if (!event) return;
+  if (!event) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   result = b->event_record(b->user, event, s->value, &code);
   drive->calls++;
   if (result != GMLAKE_ERROR_CAPTURING) gmlk_drive_note(drive, result, code, "event_record");
   if (result) {
     gmlk_event_give(streams, event);
-    return;
+    return result;
   }
   fence = &s->fences[(s->fence_head + s->fence_count++) % GMLK_FENCES];
   fence->event = event;
@@ -1341,6 +1399,7 @@ static void gmlk_stream_fence(gmlk_streams *streams, gmlk_host *host, gmlk_drive
   s->freed_bytes = 0;
   s->is_dirty = 0;
   streams->record_count++;
+  return GMLAKE_OK;
 }
 
 /* The oldest fence that covers the ticket, or NULL. */
@@ -1371,7 +1430,7 @@ static gmlake_result gmlk_stream_wait(gmlk_streams *streams, gmlk_host *host, gm
   gmlk_fence *fence;
   gmlake_result result;
   int code = 0;
-  if (!gmlk_stream_covering(s, ticket)) gmlk_stream_fence(streams, host, drive, stream);
+  if (!gmlk_stream_covering(s, ticket)) (void)gmlk_stream_fence(streams, host, drive, stream);
   fence = gmlk_stream_covering(s, ticket);
   if (!fence) return s->done >= ticket ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   result = b->stream_wait(b->user, w->value, fence->event, &code);
@@ -1768,8 +1827,7 @@ static gmlk_block *gmlk_best_clean(const gmlk_arena *a, unsigned stream, uint32_
   const gmlk_holes *pool = a->pools[GMLK_CLEAN];
   gmlk_block *b = gmlk_holes_best(pool, grains);
   unsigned tries = 0;
-  while (b && stream && gmlk_is_beside(b, stream) && tries++ < 16)
-    b = gmlk_holes_from(pool, b->hole, b->at + 1);
+  while (b && stream && gmlk_is_beside(b, stream) && tries++ < 16) b = gmlk_holes_next(pool, b);
   return b;
 }
 
@@ -2195,7 +2253,8 @@ struct gmlake_pool {
   gmlk_arena arena;
   gmlake *lake;
   const char *label;
-  size_t capture_count; /* under way */
+  size_t capture_count;   /* under way */
+  gmlake_pool *next_dead; /* destroyed, but not everything went back */
 };
 
 typedef struct gmlk_call { /* an out-of-memory handler that is running */
@@ -2223,6 +2282,7 @@ struct gmlake {
   size_t arena_count, arena_capacity;
   gmlk_arena home;
   gmlk_note *pending;
+  gmlake_pool *dead; /* pools that could not give everything back */
   gmlake_stats stats;
   gmlake_error_info error;
   gmlk_message *messages; /* for the logger, when no lock is held */
@@ -2298,7 +2358,7 @@ static void gmlk_fence_if_due(gmlake *l, unsigned stream, size_t chunk_bytes) {
     gmlk_drive_begin_lightly(&drive, &l->driver);
   else
     (void)gmlk_drive_begin(&drive, &l->driver);
-  if (!drive.result) gmlk_stream_fence(&l->streams, &l->host, &drive, stream);
+  if (!drive.result) (void)gmlk_stream_fence(&l->streams, &l->host, &drive, stream);
   gmlk_drive_end(&drive);
   (void)gmlk_drive_book(l, &drive);
 }
@@ -2356,25 +2416,33 @@ static void gmlk_arena_sweep(gmlake *l, gmlk_arena *a) {
     if (gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket)) w->self.stream = GMLK_CLEAN;
 }
 
+static void gmlk_smalls_flush(gmlake *l) {
+  size_t i;
+  for (i = 0; i < l->arena_count; i++)
+    if (l->arenas[i]) gmlk_small_flush(l->arenas[i]);
+}
+
 /* Learns what has completed. With `close`, open epochs get their event first, so that all work
    queued so far will be known; trim and the budget ask so. Never waits. */
 static gmlake_result gmlk_refresh(gmlake *l, int close) {
   gmlk_drive drive;
   uint64_t before = 0, after = 0;
   size_t i;
-  for (i = 0; i < l->arena_count; i++)
-    if (l->arenas[i]) gmlk_small_flush(l->arenas[i]);
-  if (!close && l->streams.live_count < 2 && !l->pending) return GMLAKE_OK;
+  if (!close && l->streams.used_count < 2 && !l->pending) {
+    gmlk_smalls_flush(l);
+    return GMLAKE_OK;
+  }
   if (!gmlk_drive_begin(&drive, &l->driver)) {
     for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
       before += l->streams.items[i]->done;
-      if (close) gmlk_stream_fence(&l->streams, &l->host, &drive, (unsigned)i);
+      if (close) (void)gmlk_stream_fence(&l->streams, &l->host, &drive, (unsigned)i);
       gmlk_stream_poll(&l->streams, &drive, (unsigned)i);
       after += l->streams.items[i]->done;
     }
   }
   gmlk_drive_end(&drive);
   gmlk_pending_settle(l);
+  gmlk_smalls_flush(l);
   for (i = 0; i < l->arena_count && (before != after || close); i++)
     if (l->arenas[i]) gmlk_arena_sweep(l, l->arenas[i]);
   return gmlk_drive_book(l, &drive);
@@ -2850,9 +2918,10 @@ static void gmlk_evict_if_due(gmlake *l, gmlk_arena *a) {
     if (l->arenas[i]) (void)gmlk_evict(l, l->arenas[i], l->stats.stitched_bytes - low);
 }
 
-/* Maps a window's chunks; undoes what it did on an error. *out_stuck: that failed too. */
+/* Maps a window's chunks; undoes what it did on an error. *out_stuck: chunks still mapped where
+   that failed too. */
 static gmlake_result gmlk_window_map(gmlk_drive *drive, const gmlk_arena *a, const gmlk_window *w,
-                                     int *out_stuck) {
+                                     uint32_t *out_stuck) {
   uint64_t at = a->spool.base + (uint64_t)w->va->at * a->chunk_bytes;
   size_t mapped = 0;
   uint32_t i, slot;
@@ -2865,7 +2934,8 @@ static gmlake_result gmlk_window_map(gmlk_drive *drive, const gmlk_arena *a, con
     }
   }
   if (!result) result = gmlk_drive_set_access(drive, at, mapped);
-  *out_stuck = result && mapped && gmlk_drive_unmap(drive, at, mapped);
+  if (result && mapped && gmlk_drive_unmap(drive, at, mapped))
+    *out_stuck = (uint32_t)(mapped / a->chunk_bytes);
   return result;
 }
 
@@ -2893,12 +2963,13 @@ static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_plan *p
 }
 
 /* Gives up a window that could not be mapped. */
-static void gmlk_window_abandon(gmlake *l, gmlk_arena *a, gmlk_window *w, int is_stuck) {
+static void gmlk_window_abandon(gmlake *l, gmlk_arena *a, gmlk_window *w, uint32_t stuck_chunks) {
   gmlk_spans_unreserve(a, w->spans, w->span_count);
-  if (!is_stuck) {
+  if (!stuck_chunks) {
     gmlk_window_discard(l, a, w);
     return;
   }
+  w->va->slack = stuck_chunks;
   gmlk_window_count(a, w, 1);
   gmlk_window_quarantine(l, a, w);
 }
@@ -2910,7 +2981,7 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_taker taker,
   gmlk_drive drive;
   gmlake_result result;
   gmlk_window *w = gmlk_window_new(l, a, plan, &result);
-  int is_stuck = 0;
+  uint32_t stuck_chunks = 0;
   if (!w) {
     r->lacks_window_space = !result;
     return result;
@@ -2923,12 +2994,12 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_taker taker,
   }
   gmlk_books_unlock(l);
   (void)gmlk_drive_begin(&drive, &l->driver);
-  result = gmlk_window_map(&drive, a, w, &is_stuck);
+  (void)gmlk_window_map(&drive, a, w, &stuck_chunks);
   gmlk_drive_end(&drive);
   gmlk_books_lock(l);
   if (gmlk_drive_book(l, &drive)) {
-    gmlk_window_abandon(l, a, w, is_stuck);
-    return result;
+    gmlk_window_abandon(l, a, w, stuck_chunks);
+    return drive.result;
   }
   w->self.arena = a->number;
   w->self.grains = r->grains;
@@ -3211,6 +3282,15 @@ static gmlake_result gmlk_trim(gmlake *l, size_t keep_bytes, size_t *released) {
   }
   return result;
 }
+/* Chunks that an arena holds although it was drained, or else all of them. */
+static size_t gmlk_arena_held(const gmlk_arena *a) {
+  size_t count = 0;
+  uint32_t slot;
+  for (slot = 0; a->chunks && slot < gmlk_max(a->slot_count, a->stuck_end); slot++)
+    count += a->chunks[slot].handle != 0;
+  return count;
+}
+
 /* ---- >>ladder -------------------------------------------------------------------------------
    Serves a request: the states S1 to S3 from what the lake holds, then the out-of-memory ladder,
    rung by rung. A rung answers OK with *out_block NULL where it has nothing to offer, so that
@@ -3299,7 +3379,7 @@ static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_request *r, gmlk_taker taker
 /* The request's taker, waiting on the device for other streams where that is possible. */
 static gmlk_taker gmlk_waiting_taker(const gmlake *l, const gmlk_request *r) {
   gmlk_taker taker = r->taker;
-  if (!r->stream || r->is_capture || l->streams.live_count < 2) return taker;
+  if (!r->stream || r->is_capture || l->streams.used_count < 2) return taker;
   taker.may_wait = l->streams.items[r->stream]->value || !l->streams.capture_count;
   return taker;
 }
@@ -3352,7 +3432,7 @@ static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream, int all) {
   if (all && !s->is_forgotten) s->is_dirty = 1;
   if (!s->is_used || s->is_capture || (!s->fence_count && !s->is_dirty)) return GMLAKE_OK;
   if (!gmlk_drive_begin(&drive, &l->driver))
-    gmlk_stream_fence(&l->streams, &l->host, &drive, stream);
+    (void)gmlk_stream_fence(&l->streams, &l->host, &drive, stream);
   gmlk_drive_end(&drive);
   result = gmlk_drive_book(l, &drive);
   if (result || !s->fence_count) return result;
@@ -3385,7 +3465,7 @@ static gmlake_result gmlk_wait_for_streams(gmlake *l, int all) {
 /* Waits on the host for memory that other streams' work, or pending frees, hold back. */
 static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   gmlake_result result;
-  if (l->streams.live_count < 2 && r->stream && !l->pending) return GMLAKE_OK;
+  if (l->streams.used_count < 2 && r->stream && !l->pending) return GMLAKE_OK;
   result = gmlk_wait_for_streams(l, 0);
   if (!result) result = gmlk_try_fast(l, r, out_block);
   if (!result && !*out_block) result = gmlk_try_stitch(l, r, r->taker, out_block);
@@ -3465,7 +3545,9 @@ static gmlake_result gmlk_climb(gmlake *l, gmlk_request *r, gmlk_block **out_blo
   gmlk_rung rungs[6] = {gmlk_rung_completed, gmlk_rung_stitch, gmlk_rung_grow,
                         gmlk_rung_borrow,    gmlk_rung_wait,   gmlk_rung_reclaim};
   gmlake_result result, memory = GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  gmlake_error_info error;
   size_t i;
+  memset(&error, 0, sizeof(error));
   if (l->desc.cross_stream == GMLAKE_WAIT_FIRST) {
     rungs[2] = gmlk_rung_borrow;
     rungs[3] = gmlk_rung_grow;
@@ -3475,13 +3557,15 @@ static gmlake_result gmlk_climb(gmlake *l, gmlk_request *r, gmlk_block **out_blo
     if (*out_block) return GMLAKE_OK;
     if (gmlk_is_fatal(result)) return result;
     if (result == GMLAKE_ERROR_LIMIT_REACHED) memory = result;
-    if (result && result != GMLAKE_ERROR_LIMIT_REACHED &&
-        result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY)
-      r->error = result;
+    if (!result || result == GMLAKE_ERROR_LIMIT_REACHED ||
+        result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || r->error)
+      continue;
+    r->error = result == GMLAKE_ERROR_INVALID_ARGUMENT ? GMLAKE_ERROR_DRIVER : result;
+    error = l->error;
   }
-  if (r->error == GMLAKE_ERROR_INVALID_ARGUMENT) return GMLAKE_ERROR_DRIVER;
-  if (r->error) return r->error;
-  return gmlk_report_oom(l, r, memory);
+  if (!r->error) return gmlk_report_oom(l, r, memory);
+  if (error.result == r->error) l->error = error;
+  return r->error;
 }
 /* ---- >>check --------------------------------------------------------------------------------
    Recomputes what the other sections keep, and names the first invariant that does not hold.
@@ -3497,34 +3581,52 @@ static void gmlk_expect(gmlk_checker *c, int holds, const char *invariant) {
   if (!holds && !c->broken) c->broken = invariant;
 }
 
-static void gmlk_check_tree(gmlk_checker *c, const gmlk_block *b, unsigned bin, size_t *count,
-                            uint64_t *grains) {
+static void gmlk_check_held(gmlk_checker *c, const gmlk_block *b, unsigned bin) {
+  gmlk_expect(c, b->hole && gmlk_bin_of(b->hole) == bin, "H1: a block stands in a wrong bin");
+  gmlk_expect(c, b->state == GMLK_FREE, "A3: a block in a pool is not free");
+}
+
+static void gmlk_check_list(gmlk_checker *c, const gmlk_block *b, unsigned bin, gmlk_holes *sum) {
+  const gmlk_block *before = NULL;
+  for (; b && !c->broken; before = b, b = b->as.tree.right) {
+    gmlk_check_held(c, b, bin);
+    gmlk_expect(c, b->as.tree.left == before, "H3: a list is not linked both ways");
+    sum->count++;
+    sum->grains += b->hole;
+  }
+}
+
+static void gmlk_check_tree(gmlk_checker *c, const gmlk_block *b, unsigned bin, gmlk_holes *sum) {
   const gmlk_block *left, *right;
   if (!b || c->broken) return;
   left = b->as.tree.left;
   right = b->as.tree.right;
-  gmlk_expect(c, b->hole && gmlk_bin_of(b->hole) == bin, "H1: a block stands in a wrong bin");
-  gmlk_expect(c, b->state == GMLK_FREE, "A3: a block in a pool is not free");
+  gmlk_check_held(c, b, bin);
   gmlk_expect(c, !left || (gmlk_hole_less(left, b) && gmlk_priority(left) <= gmlk_priority(b)),
               "H3: a tree is out of order");
   gmlk_expect(c, !right || (gmlk_hole_less(b, right) && gmlk_priority(right) <= gmlk_priority(b)),
               "H3: a tree is out of order");
-  if (++*count > c->l->host.bytes) return; /* a cycle: the count below tells */
-  *grains += b->hole;
-  gmlk_check_tree(c, left, bin, count, grains);
-  gmlk_check_tree(c, right, bin, count, grains);
+  if (++sum->count > c->l->host.bytes) return; /* a cycle: the count tells */
+  sum->grains += b->hole;
+  gmlk_check_tree(c, left, bin, sum);
+  gmlk_check_tree(c, right, bin, sum);
 }
 
 static void gmlk_check_holes(gmlk_checker *c, const gmlk_holes *holes) {
-  size_t count = 0;
-  uint64_t grains = 0;
+  gmlk_holes sum; /* of which only the totals are used */
   unsigned bin;
+  sum.count = 0;
+  sum.grains = 0;
   for (bin = 0; bin < GMLK_BINS; bin++) {
     int bit = (int)(holes->bits[bin / 64u] >> (bin % 64u) & 1u);
     gmlk_expect(c, bit == (holes->roots[bin] != NULL), "H2: a bin and its bit differ");
-    gmlk_check_tree(c, holes->roots[bin], bin, &count, &grains);
+    if (bin < GMLK_BINS_EXACT)
+      gmlk_check_list(c, holes->roots[bin], bin, &sum);
+    else
+      gmlk_check_tree(c, holes->roots[bin], bin, &sum);
   }
-  gmlk_expect(c, count == holes->count && grains == holes->grains, "H4: a pool's totals are off");
+  gmlk_expect(c, sum.count == holes->count && sum.grains == holes->grains,
+              "H4: a pool's totals are off");
 }
 
 /* The hole that a free block should stand in its pool with. */
@@ -3697,6 +3799,7 @@ static void gmlk_check_streams(gmlk_checker *c) {
 static const char *gmlk_check(const gmlake *l) {
   gmlk_checker c;
   size_t i, reserved = 0;
+  const gmlake_pool *dead;
   memset(&c, 0, sizeof(c));
   c.l = l;
   for (i = 0; i < l->arena_count && !c.broken; i++) {
@@ -3705,6 +3808,8 @@ static const char *gmlk_check(const gmlake *l) {
     reserved +=
         (l->arenas[i]->backed_count + l->arenas[i]->stuck_count) * l->arenas[i]->chunk_bytes;
   }
+  for (dead = l->dead; dead; dead = dead->next_dead)
+    reserved += gmlk_arena_held(&dead->arena) * dead->arena.chunk_bytes;
   gmlk_check_streams(&c);
   gmlk_expect(&c, c.live == l->index.count && c.live == l->stats.live_count,
               "the index and the live blocks differ");
@@ -5626,7 +5731,7 @@ static void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned stream,
   *out_stream = stream; /* none: the caller has synchronised, and it is clean */
   *out_ticket = s ? s->epoch : 0;
   if (!(b->flags & GMLK_IN_GRAPH)) return;
-  *out_stream = s && s->capture && s->arena == b->arena ? s->capture : GMLK_PINNED;
+  *out_stream = s && s->capture && s->arena == b->arena ? s->capture : (unsigned)GMLK_PINNED;
   *out_ticket = GMLK_NEVER;
 }
 
@@ -5792,7 +5897,7 @@ static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t ticket
   for (i = 0; i < note->used_count; i++) {
     gmlk_stream *s = l->streams.items[note->used[i].stream];
     note->used[i].ticket = s->is_forgotten ? s->epoch - 1 : s->epoch;
-    s->is_dirty = 1;
+    if (!s->is_forgotten) s->is_dirty = 1;
     gmlk_fence_if_due(l, note->used[i].stream, 0);
   }
 }
@@ -5931,16 +6036,14 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
   gmlake_result result;
   gmlk_drive drive;
   if (!s) return GMLAKE_OK;
-  if (s->capture)
-    return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_forget_stream",
-                     "the stream is being captured");
   s->is_dirty = 1; /* live blocks recorded on it are covered too */
-  if (!gmlk_drive_begin(&drive, &l->driver))
-    gmlk_stream_fence(&l->streams, &l->host, &drive, stream);
+  result = gmlk_drive_begin(&drive, &l->driver);
+  if (!result) result = gmlk_stream_fence(&l->streams, &l->host, &drive, stream);
   gmlk_drive_end(&drive);
-  result = gmlk_drive_book(l, &drive);
+  if (gmlk_drive_book(l, &drive)) return l->error.result;
+  if (result == GMLAKE_ERROR_CAPTURING)
+    return gmlk_fail(l, result, "gmlake_forget_stream", "a capture forbids to record its fence");
   if (result) return result;
-  if (s->is_dirty) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY; /* no event could be had */
   s->is_forgotten = 1;
   l->streams.live_count--;
   l->streams.last = 0;
@@ -6195,30 +6298,38 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
   return GMLAKE_OK;
 }
 
-/* Unmaps, releases and unreserves all that an arena holds, whatever fails. */
-static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive) {
-  const gmlk_block *va = a->spool.va_head.next;
+/* Unmaps, releases and unreserves all that an arena holds, whatever fails; what is left can be
+   drained again, unless it is the last time. */
+static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
+  gmlk_block *va = a->spool.va_head.next;
   uint32_t slot;
-  for (; va && va != &a->spool.va_tail; va = va->next)
-    if (va->state == GMLK_LIVE)
-      (void)gmlk_drive_unmap(drive, a->spool.base + (uint64_t)va->at * a->chunk_bytes,
-                             va->grains * a->chunk_bytes);
-  for (slot = 0; a->chunks && slot < gmlk_max(a->slot_count, a->stuck_end); slot++) {
-    if (!a->chunks[slot].handle) continue;
-    if (a->chunks[slot].stuck != 2)
-      (void)gmlk_drive_unmap(drive, gmlk_home(a, gmlk_slot_at(a, slot)), a->chunk_bytes);
-    (void)gmlk_drive_release(drive, a->chunks[slot].handle);
+  for (; va && va != &a->spool.va_tail; va = va->next) {
+    size_t chunks = va->slack ? va->slack : va->grains;
+    if (va->state == GMLK_LIVE &&
+        !gmlk_drive_unmap(drive, a->spool.base + (uint64_t)va->at * a->chunk_bytes,
+                          chunks * a->chunk_bytes))
+      va->state = GMLK_UNBACKED;
   }
-  if (a->spool.reserved_bytes)
-    (void)gmlk_drive_unreserve(drive, a->spool.base, a->spool.reserved_bytes);
-  if (a->base) (void)gmlk_drive_unreserve(drive, a->base, a->reserved_bytes);
+  for (slot = 0; a->chunks && slot < gmlk_max(a->slot_count, a->stuck_end); slot++) {
+    gmlk_chunk *chunk = &a->chunks[slot];
+    if (chunk->handle && chunk->stuck != 2 &&
+        !gmlk_drive_unmap(drive, gmlk_home(a, gmlk_slot_at(a, slot)), a->chunk_bytes))
+      chunk->stuck = 2;
+    if (chunk->handle && (chunk->stuck == 2 || is_last) &&
+        !gmlk_drive_release(drive, chunk->handle))
+      chunk->handle = 0;
+  }
+  if (a->spool.reserved_bytes &&
+      !gmlk_drive_unreserve(drive, a->spool.base, a->spool.reserved_bytes))
+    a->spool.reserved_bytes = 0;
+  if (a->base && !gmlk_drive_unreserve(drive, a->base, a->reserved_bytes)) a->base = 0;
 }
 
 /* The same in a stretch of calls of its own, the books unlocked. */
 static gmlake_result gmlk_arena_drain_booked(gmlake *l, gmlk_arena *a) {
   gmlk_drive drive;
   gmlk_books_unlock(l);
-  if (!gmlk_drive_begin(&drive, &l->driver)) gmlk_arena_drain(a, &drive);
+  if (!gmlk_drive_begin(&drive, &l->driver)) gmlk_arena_drain(a, &drive, 0);
   gmlk_drive_end(&drive);
   gmlk_books_lock(l);
   return gmlk_drive_book(l, &drive);
@@ -6280,6 +6391,37 @@ static int gmlk_arena_enlist(gmlake *l, gmlk_arena *a) {
   return 1;
 }
 
+static void gmlk_pool_free(gmlake *l, gmlake_pool *pool) {
+  gmlk_arena_close(l, &pool->arena);
+  gmlk_host_free(&l->host, pool, sizeof(gmlake_pool));
+}
+
+/* Gives a pool's memory back. What the driver refuses to take is quarantined with the pool, and
+   offered again at the end. */
+static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
+  gmlk_arena *a = &pool->arena;
+  const gmlk_window *w;
+  gmlake_result result;
+  size_t held = gmlk_arena_held(a);
+  l->stats.quarantined_bytes -= a->stuck_count * a->chunk_bytes;
+  for (w = a->spool.quarantine; w; w = w->bucket_next)
+    l->stats.quarantined_bytes -= w->chunk_count * a->chunk_bytes;
+  l->stats.stitched_bytes -= a->spool.bytes;
+  l->stats.window_count -= a->spool.count;
+  result = gmlk_arena_drain_booked(l, a);
+  held -= gmlk_arena_held(a);
+  l->stats.reserved_bytes -= held * a->chunk_bytes;
+  l->stats.chunk_count -= held;
+  l->stats.quarantined_bytes += gmlk_arena_held(a) * a->chunk_bytes;
+  if (!a->base && !a->spool.reserved_bytes && !gmlk_arena_held(a)) {
+    gmlk_pool_free(l, pool);
+    return result;
+  }
+  pool->next_dead = l->dead;
+  l->dead = pool;
+  return result;
+}
+
 static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc,
                                       gmlake_pool **out_pool) {
   size_t chunk = desc->chunk_bytes ? desc->chunk_bytes : l->home.chunk_bytes;
@@ -6302,9 +6444,7 @@ static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc,
     *out_pool = pool;
     return GMLAKE_OK;
   }
-  (void)gmlk_arena_drain_booked(l, &pool->arena);
-  gmlk_arena_close(l, &pool->arena);
-  gmlk_host_free(&l->host, pool, sizeof(gmlake_pool));
+  (void)gmlk_pool_bury(l, pool);
   return result;
 }
 
@@ -6324,37 +6464,27 @@ static int gmlk_is_unfenced(const gmlake *l) {
   size_t i;
   for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
     const gmlk_stream *s = l->streams.items[i];
-    if (s->is_used && s->is_dirty && !s->is_capture) return 1;
+    if (!s->is_used || !s->is_dirty || s->is_capture) continue;
+    if (s->capture || (!s->value && l->streams.capture_count)) return 1;
   }
   return 0;
 }
 
 static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
   gmlk_arena *a = &pool->arena;
-  size_t bytes;
   gmlake_result result;
   if (pool->capture_count)
     return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_pool_destroy", "a capture is under way");
   result = gmlk_wait_for_streams(l, 0); /* pending frees of the pool's blocks end here too */
   if (result) return result;
-  if (a->live_count)
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",
-                     "the pool has live blocks");
   if (gmlk_is_unfenced(l))
     return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_pool_destroy",
                      "a capture keeps the lake from fencing pending work");
+  if (a->live_count)
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",
+                     "the pool has live blocks");
   l->arenas[a->number] = NULL;
-  bytes = a->backed_count * a->chunk_bytes;
-  bytes += a->stuck_count * a->chunk_bytes;
-  l->stats.quarantined_bytes -= a->stuck_count * a->chunk_bytes;
-  l->stats.reserved_bytes -= bytes;
-  l->stats.chunk_count -= a->backed_count + a->stuck_count;
-  l->stats.stitched_bytes -= a->spool.bytes;
-  l->stats.window_count -= a->spool.count;
-  result = gmlk_arena_drain_booked(l, a);
-  gmlk_arena_close(l, a);
-  gmlk_host_free(&l->host, pool, sizeof(gmlake_pool));
-  return result;
+  return gmlk_pool_bury(l, pool);
 }
 
 GMLAKE_DEF gmlake_result gmlake_pool_destroy(gmlake *l, gmlake_pool *pool) {
@@ -6503,9 +6633,15 @@ static void gmlk_lake_free(gmlake *l) {
   }
   for (i = 0; i < l->arena_count; i++) {
     gmlk_arena *a = l->arenas[i];
-    gmlake_pool *pool = a ? a->pool : NULL;
-    if (a) gmlk_arena_close(l, a);
-    gmlk_host_free(&l->host, pool, sizeof(gmlake_pool));
+    if (a && a->pool)
+      gmlk_pool_free(l, a->pool);
+    else if (a)
+      gmlk_arena_close(l, a);
+  }
+  while (l->dead) {
+    gmlake_pool *next = l->dead->next_dead;
+    gmlk_pool_free(l, l->dead);
+    l->dead = next;
   }
   gmlk_host_free(&l->host, l->arenas, l->arena_capacity * sizeof(gmlk_arena *));
   gmlk_host_free(&l->host, l->index.entries, l->index.capacity * sizeof(gmlk_entry));
@@ -6522,10 +6658,13 @@ static void gmlk_lake_free(gmlake *l) {
 /* The driver's side of destroy: everything the lake holds goes back, whatever fails. */
 static gmlake_result gmlk_lake_drain(gmlake *l) {
   gmlk_drive drive;
+  gmlake_pool *dead;
   size_t i;
   (void)gmlk_drive_begin(&drive, &l->driver);
   for (i = 0; i < l->arena_count && drive.result != GMLAKE_ERROR_FORKED; i++)
-    if (l->arenas[i]) gmlk_arena_drain(l->arenas[i], &drive);
+    if (l->arenas[i]) gmlk_arena_drain(l->arenas[i], &drive, 1);
+  for (dead = l->dead; dead && drive.result != GMLAKE_ERROR_FORKED; dead = dead->next_dead)
+    gmlk_arena_drain(&dead->arena, &drive, 1);
   gmlk_streams_destroy(&l->streams, &l->host, &drive, drive.result != GMLAKE_ERROR_FORKED);
   gmlk_drive_end(&drive);
   return drive.result == GMLAKE_ERROR_INVALID_ARGUMENT ? GMLAKE_ERROR_DRIVER : drive.result;

@@ -73,7 +73,19 @@ static void host_free(void *user, void *ptr) {
 
 /* ---- Driver calls that fail, by their kind --------------------------------------------------- */
 
-enum { ON_RESERVE, ON_CREATE, ON_RELEASE, ON_MAP, ON_UNMAP, ON_ACCESS, ON_RECORD, ON_KINDS };
+enum {
+  ON_RESERVE,
+  ON_CREATE,
+  ON_RELEASE,
+  ON_MAP,
+  ON_UNMAP,
+  ON_ACCESS,
+  ON_RECORD,
+  ON_QUERY,
+  ON_HOST_WAIT,
+  ON_STREAM_WAIT,
+  ON_KINDS
+};
 
 static struct fault {
   long in; /* 1: the next call of the kind fails; 0: none does */
@@ -122,6 +134,19 @@ static gmlake_result faulty_record(void *user, void *event, gmlake_stream stream
   gmlake_result result = fault_of(ON_RECORD, out_code);
   return result ? result : mock->event_record(user, event, stream, out_code);
 }
+static gmlake_result faulty_query(void *user, void *event, int *out_done, int *out_code) {
+  gmlake_result result = fault_of(ON_QUERY, out_code);
+  return result ? result : mock->event_query(user, event, out_done, out_code);
+}
+static gmlake_result faulty_host_wait(void *user, void *event, int *out_code) {
+  gmlake_result result = fault_of(ON_HOST_WAIT, out_code);
+  return result ? result : mock->event_wait(user, event, out_code);
+}
+static gmlake_result faulty_stream_wait(void *user, gmlake_stream stream, void *event,
+                                        int *out_code) {
+  gmlake_result result = fault_of(ON_STREAM_WAIT, out_code);
+  return result ? result : mock->stream_wait(user, stream, event, out_code);
+}
 
 static inline void fail_call(int kind, long in, gmlake_result result, int stays) {
   faults[kind].in = in;
@@ -138,6 +163,9 @@ static inline void use_faults(void) {
   faulty.unmap = faulty_unmap;
   faulty.set_access = faulty_access;
   faulty.event_record = faulty_record;
+  faulty.event_query = faulty_query;
+  faulty.event_wait = faulty_host_wait;
+  faulty.stream_wait = faulty_stream_wait;
   desc.backend = &faulty;
 }
 

@@ -782,11 +782,11 @@ static void op_forget(void) {
          (m.streams[fresh].live || m.known.at[fresh] < m.streams[fresh].after.at[fresh]))
     fresh++;
   if (fresh == DIMS) return;
-  caller_order(heir, s);
-  for (i = 0; i < m.block_count; i++)
-    if (m.blocks[i].stream == s) m.blocks[i].stream = heir;
   expect_result(gmlake_forget_stream(m.lake, m.streams[s].value), GMLAKE_OK,
                 "gmlake_forget_stream");
+  caller_order(heir, s); /* waiting for the heir waits for the lake's last event there, too */
+  for (i = 0; i < m.block_count; i++)
+    if (m.blocks[i].stream == s) m.blocks[i].stream = heir;
   gmlake_mock_stream_destroy(m.mock, m.streams[s].value);
   m.streams[s].live = 0;
   expect_result(gmlake_mock_stream_create(m.mock, &m.streams[fresh].value), GMLAKE_OK,
@@ -1076,7 +1076,7 @@ static void test_pools(void **state) {
   init_scenario(&with, 4);
   with.has_pools = 1;
   with.desc.limit_bytes = 12 * MIB;
-  with.desc.small_bytes_max = 1;
+  with.desc.small_bytes_max = 64 * KIB;
   run(&with);
 }
 
@@ -1098,6 +1098,7 @@ static void test_few_windows(void **state) {
   with.desc.stitch_bytes_min = 128 * KIB;
   with.desc.window_bytes = 24 * MIB;
   with.desc.flags = GMLAKE_SINGLE_THREADED;
+  with.desc.small_bytes_max = 8 * KIB;
   run(&with);
 }
 

@@ -1,0 +1,1287 @@
+/* Tests of what the lake does with memory: BestFit's states after the GMLake paper's Figure 9,
+   windows and StitchFree, the options of a request, small blocks, growth, trim, limits, budget.
+
+   In the drawings a chunk stands between two bars, live blocks are capitals, free ones small
+   letters, dots are address space without memory. */
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#include "gmlake.h"
+
+#include "fixture.h"
+
+/* ---- BestFit, after the paper's Figure 9 ----------------------------------------------------- */
+
+static gmlake_stats mark;
+
+static void assert_state(int number, uint64_t splits, uint64_t stitches, uint64_t reuses) {
+  gmlake_stats now = stats();
+  int i;
+  for (i = 0; i < 5; i++)
+    assert_int_equal(now.state_count[i] - mark.state_count[i], i + 1 == number);
+  assert_int_equal(now.split_count - mark.split_count, splits);
+  assert_int_equal(now.stitch_count - mark.stitch_count, stitches);
+  assert_int_equal(now.stitch_reuse_count - mark.stitch_reuse_count, reuses);
+}
+
+static void *take_marked(size_t bytes) {
+  mark = stats();
+  return take(bytes);
+}
+
+/* S1, exact pBlock: ask 2
+     before  | A | b   b | C | d   d   d |      pPool {b 2, d 3}
+     after   | A | B   B | C | d   d   d |      pPool {d 3} */
+static void s1_takes_an_exact_pblock(void **state) {
+  void *a, *b, *c, *d;
+  (void)state;
+  start(8);
+  flood(7);
+  a = take(C);
+  b = take(2 * C);
+  c = take(C);
+  d = take(3 * C);
+  drop(d);
+  drop(b);
+  assert_ptr_equal(take_marked(2 * C), b);
+  assert_state(1, 0, 0, 0);
+  assert_int_equal(stats().driver_call_count, mark.driver_call_count);
+  drop(a);
+  drop(b);
+  drop(c);
+  finish();
+}
+
+/* S1, exact sBlock: ask 2 after w was freed
+     before  | a | B | c | D |                  pPool {a, c}   sPool {w = a c, idle}
+     after   | W | B | W | D |                  pPool {}       sPool {w live} */
+static void s1_takes_an_exact_sblock(void **state) {
+  void *b[4], *w;
+  (void)state;
+  start(4);
+  lay(b, 4);
+  drop(b[0]);
+  drop(b[2]);
+  w = take(2 * C);
+  drop(w);
+  assert_ptr_equal(take_marked(2 * C), w);
+  assert_state(1, 0, 0, 1);
+  assert_int_equal(stats().driver_call_count, mark.driver_call_count);
+  drop(w);
+  drop(b[1]);
+  drop(b[3]);
+  finish();
+}
+
+/* S1 prefers a pBlock of the size to a window of it, and a window to a larger pBlock: ask 2, 2
+     before  | a | B | c | D | e   e | F | g   g   g |    sPool {w = a c}
+     first   | a | B | c | D | E   E | F | g   g   g |
+     second  | W | B | W | D | E   E | F | g   g   g |
+   (w is made while nothing else is free). */
+static void s1_prefers_pblock_then_sblock_then_s2(void **state) {
+  void *b[6], *e, *g, *w;
+  (void)state;
+  start(12);
+  flood(10);
+  b[0] = take(C);
+  b[1] = take(C);
+  b[2] = take(C);
+  b[3] = take(C);
+  e = take(2 * C);
+  b[4] = take(C);
+  g = take(3 * C);
+  drop(b[0]);
+  drop(b[2]);
+  w = take(2 * C);
+  drop(w);
+  drop(g);
+  drop(e);
+  assert_ptr_equal(take_marked(2 * C), e);
+  assert_state(1, 0, 0, 0);
+  assert_ptr_equal(take_marked(2 * C), w);
+  assert_state(1, 0, 0, 1);
+  drop(w);
+  drop(e);
+  drop(b[1]);
+  drop(b[3]);
+  drop(b[4]);
+  finish();
+}
+
+/* A window of which one piece has been taken cannot serve; when the piece is free again it can.
+     | A | B | c | D |                          sPool {w = a c, blocked by A} */
+static void s1_skips_a_blocked_sblock(void **state) {
+  void *b[4], *w;
+  (void)state;
+  start(4);
+  lay(b, 4);
+  drop(b[0]);
+  drop(b[2]);
+  w = take(2 * C);
+  drop(w);
+  b[0] = take(C);
+  assert_error(try_on(2 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(stats().stitch_reuse_count, 0);
+  drop(b[0]);
+  assert_ptr_equal(take_marked(2 * C), w);
+  assert_state(1, 0, 0, 1);
+  drop(w);
+  drop(b[1]);
+  drop(b[3]);
+  finish();
+}
+
+/* S2, one larger pBlock, the smallest that holds it: ask 1
+     before  | a   a   a | B | c   c | D |      pPool {c 2, a 3}
+     after   | a   a   a | B | E | c | D |      pPool {c 1, a 3} */
+static void s2_splits_the_best_larger_pblock(void **state) {
+  void *a, *b, *c, *d, *e;
+  (void)state;
+  start(8);
+  flood(7);
+  a = take(3 * C);
+  b = take(C);
+  c = take(2 * C);
+  d = take(C);
+  drop(a);
+  drop(c);
+  e = take_marked(C);
+  assert_ptr_equal(e, c);
+  assert_state(2, 1, 0, 0);
+  assert_int_equal(stats().driver_call_count, mark.driver_call_count);
+  assert_ptr_equal(take_marked(C), (char *)c + C); /* the remainder */
+  assert_state(1, 0, 0, 0);
+  drop(e);
+  drop((char *)c + C);
+  drop(b);
+  drop(d);
+  finish();
+}
+
+/* S3, several and Split of the last: ask 3
+     before  | a | B | c | D | e   e | F |      pPool {a 1, c 1, e 2}
+     after   | W | B | W | D | W | e | F |      pPool {e 1}   sPool {w = a c e} */
+static void s3_stitches_and_splits_the_last(void **state) {
+  void *b[5], *e, *w;
+  (void)state;
+  start(12);
+  flood(7);
+  b[0] = take(C);
+  b[1] = take(C);
+  b[2] = take(C);
+  b[3] = take(C);
+  e = take(2 * C);
+  b[4] = take(C);
+  drop(b[0]);
+  drop(b[2]);
+  drop(e);
+  w = take_marked(3 * C);
+  assert_state(3, 0, 1, 0);
+  assert_int_equal(piece_count(w), 3);
+  assert_piece(w, 0, b[0], C);
+  assert_piece(w, 1, b[2], C);
+  assert_piece(w, 2, e, C);
+  assert_int_equal(stats().stitched_bytes, 3 * C);
+  assert_int_equal(census().mapping_count, 10);
+  assert_ptr_equal(take_marked(C), (char *)e + C);
+  assert_state(1, 0, 0, 0);
+  drop((char *)e + C);
+  drop(w);
+  drop(b[1]);
+  drop(b[3]);
+  drop(b[4]);
+  finish();
+}
+
+/* S3, contents: what is written through the window is read at the pieces' homes, in order, and
+   nowhere else. */
+static void s3_window_aliases_its_pieces(void **state) {
+  void *b[5], *w;
+  unsigned char *bytes;
+  size_t i;
+  (void)state;
+  start(5);
+  lay(b, 5);
+  for (i = 0; i < 5; i++) memset(b[i], (int)(0xE0 + i), C);
+  drop(b[0]);
+  drop(b[2]);
+  drop(b[4]);
+  w = take(3 * C);
+  bytes = (unsigned char *)w;
+  for (i = 0; i < 3 * C; i++) bytes[i] = (unsigned char)(i / C + i % 251);
+  for (i = 0; i < 3 * C; i++) {
+    const unsigned char *home = (const unsigned char *)piece(w, i / C).home;
+    i % 4096 ? (void)0 : assert_memory_equal(home + i % C, bytes + i, 4096);
+  }
+  for (i = 0; i < C; i++) {
+    assert_int_equal(((unsigned char *)b[1])[i], 0xE1);
+    assert_int_equal(((unsigned char *)b[3])[i], 0xE3);
+  }
+  drop(w);
+  drop(b[1]);
+  drop(b[3]);
+  finish();
+}
+
+static void assert_ends_are_on_chunks(const void *ptr) {
+  size_t count = piece_count(ptr), i;
+  for (i = 0; i < count; i++) {
+    uintptr_t home = (uintptr_t)piece(ptr, i).home;
+    if (i) assert_int_equal(home % C, 0);
+    if (i + 1 < count) assert_int_equal((home + piece(ptr, i).bytes) % C, 0);
+  }
+}
+
+/* S3, partial ends: the free tail of one chunk and the free head of another: ask 56K
+     before  | A 24K, b 40K | C | d 16K, E 48K | F |
+     after   | A 24K, W 40K | C | W 16K, E 48K | F | */
+static void s3_begins_in_a_tail_and_ends_in_a_head(void **state) {
+  char *a, *b, *c, *d, *e, *f, *w;
+  size_t i;
+  (void)state;
+  start(4);
+  flood(4);
+  a = (char *)take(24 * K);
+  b = (char *)take(40 * K);
+  c = (char *)take(C);
+  d = (char *)take(16 * K);
+  e = (char *)take(48 * K);
+  f = (char *)take(C);
+  memset(a, 1, 24 * K);
+  memset(e, 2, 48 * K);
+  drop(b);
+  drop(d);
+  w = (char *)take_marked(56 * K);
+  assert_state(3, 0, 1, 0);
+  assert_int_equal(piece_count(w), 2);
+  assert_piece(w, 0, b, 40 * K);
+  assert_piece(w, 1, d, 16 * K);
+  assert_ends_are_on_chunks(w);
+  assert_int_equal((uintptr_t)w % C, 24 * K);
+  assert_int_equal(stats().stitched_bytes, 2 * C); /* handles map whole */
+  for (i = 0; i < 56 * K; i++) w[i] = (char)(i % 127);
+  for (i = 0; i < 40 * K; i++) assert_int_equal(b[i], i % 127);
+  for (i = 0; i < 16 * K; i++) assert_int_equal(d[i], (i + 40 * K) % 127);
+  for (i = 0; i < 24 * K; i++) assert_int_equal(a[i], 1);
+  for (i = 0; i < 48 * K; i++) assert_int_equal(e[i], 2);
+  drop(w);
+  drop(a);
+  drop(c);
+  drop(e);
+  drop(f);
+  finish();
+}
+
+/* S3 with a whole chunk between the ends: ask 40K + 64K + 8K
+     before  | A 24K, b 40K | C | d | E | f 16K, G 48K |
+     after   | A 24K, W 40K | C | W | E | W 8K, f 8K, G 48K | */
+static void s3_puts_whole_chunks_between_its_ends(void **state) {
+  void *a, *b, *c, *d, *e, *f, *g, *w;
+  (void)state;
+  start(5);
+  flood(5);
+  a = take(24 * K);
+  b = take(40 * K);
+  c = take(C);
+  d = take(C);
+  e = take(C);
+  f = take(16 * K);
+  g = take(48 * K);
+  drop(b);
+  drop(d);
+  drop(f);
+  w = take(112 * K);
+  assert_int_equal(piece_count(w), 3);
+  assert_piece(w, 0, b, 40 * K);
+  assert_piece(w, 1, d, C);
+  assert_piece(w, 2, f, 8 * K);
+  assert_ends_are_on_chunks(w);
+  drop(w);
+  drop(a);
+  drop(c);
+  drop(e);
+  drop(g);
+  finish();
+}
+
+/* The last piece is the shortest free head that holds it: ask 64K + 10K
+     | a | B | c 40K, D 24K | e 16K, F 48K | g 8K, H 56K |     the window ends in e */
+static void s3_ends_in_the_shortest_head_that_will_do(void **state) {
+  void *b[8], *w;
+  size_t i;
+  const size_t sizes[] = {C, C, 40 * K, 24 * K, 16 * K, 48 * K, 8 * K, 56 * K};
+  (void)state;
+  start(5);
+  flood(5);
+  for (i = 0; i < 8; i++) b[i] = take(sizes[i]);
+  for (i = 0; i < 8; i += 2) drop(b[i]);
+  w = take(74 * K);
+  assert_int_equal(piece_count(w), 2);
+  assert_piece(w, 0, b[0], C);
+  assert_piece(w, 1, b[4], 10 * K);
+  drop(w);
+  for (i = 1; i < 8; i += 2) drop(b[i]);
+  finish();
+}
+
+/* A hole that touches no chunk's end is of no use to a window: ask 80K
+     | A 8K, b 48K, C 8K | d | E |              48K + 64K free, 64K of them stitchable */
+static void s3_cannot_use_a_hole_inside_a_chunk(void **state) {
+  void *a, *b, *c, *d, *e;
+  (void)state;
+  start(3);
+  flood(3);
+  a = take(8 * K);
+  b = take(48 * K);
+  c = take(8 * K);
+  d = take(C);
+  e = take(C);
+  drop(b);
+  drop(d);
+  assert_error(try_on(80 * K, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(last_error().free_bytes, 112 * K);
+  assert_int_equal(last_error().stitchable_bytes, C);
+  drop(a);
+  drop(c);
+  drop(e);
+  finish();
+}
+
+/* S4, Alloc of the shortfall, then Stitch: ask 3
+     before  | a | B | c | D | . | .            pPool {a 1, c 1}
+     after   | W | B | W | D | W | .            sPool {w = a c and the new chunk} */
+static void s4_allocates_the_shortfall_and_stitches(void **state) {
+  void *b[4], *w;
+  (void)state;
+  start(6);
+  lay(b, 4);
+  drop(b[0]);
+  drop(b[2]);
+  w = take_marked(3 * C);
+  assert_state(4, 0, 1, 0);
+  assert_int_equal(stats().reserved_bytes, mark.reserved_bytes + C);
+  assert_int_equal(stats().chunk_count, 5);
+  assert_int_equal(piece_count(w), 3);
+  assert_ends_are_on_chunks(w);
+  memset(w, 3, 3 * C);
+  drop(w);
+  drop(b[1]);
+  drop(b[3]);
+  finish();
+}
+
+/* S4 without a window, where one range takes no more new chunks: ask 3
+     before  | A | B | c | . | .
+     after   | A | B | D   D   D | */
+static void s4_grows_contiguously_where_that_takes_no_more(void **state) {
+  void *b[3], *d;
+  (void)state;
+  start(6);
+  lay(b, 3);
+  drop(b[2]);
+  d = take_marked(3 * C);
+  assert_ptr_equal(d, b[2]);
+  assert_int_equal(piece_count(d), 1);
+  assert_int_equal(stats().reserved_bytes, mark.reserved_bytes + 2 * C);
+  assert_int_equal(stats().stitch_count, 0);
+  assert_int_equal(stats().state_count[3], mark.state_count[3] + 1);
+  drop(b[0]);
+  drop(b[1]);
+  drop(d);
+  finish();
+}
+
+/* S4 on an empty lake is plain growth, and costs one set_access. */
+static void s4_of_an_empty_lake_is_growth(void **state) {
+  void *a;
+  (void)state;
+  start(6);
+  a = take_marked(5 * C - 1000);
+  assert_state(4, 1, 0, 0);
+  assert_int_equal(stats().chunk_count, 5);
+  assert_int_equal(stats().driver_call_count - mark.driver_call_count, 11);
+  drop(a);
+  finish();
+}
+
+/* S5, out of memory: ask 3 of a device of 5
+     | a | B | c | D | E |                      and the report has the figures */
+static void s5_reports_the_figures(void **state) {
+  gmlake_error_info info;
+  void *b[5];
+  (void)state;
+  start(5);
+  lay(b, 5);
+  drop(b[0]);
+  drop(b[2]);
+  mark = stats();
+  assert_error(try_on(3 * C - 1, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_state(5, 0, 0, 0);
+  assert_int_equal(stats().oom_count, 1);
+  assert_int_equal(stats().allocation_count, mark.allocation_count);
+  info = last_error();
+  assert_error(info.result, OUT_OF_DEVICE_MEMORY);
+  assert_string_equal(info.call, "gmlake_alloc");
+  assert_true(strlen(info.text) > 0);
+  assert_int_equal(info.asked_bytes, 3 * C - 1);
+  assert_int_equal(info.live_bytes, 3 * C);
+  assert_int_equal(info.free_bytes, 2 * C);
+  assert_int_equal(info.stitchable_bytes, 2 * C);
+  assert_int_equal(info.pending_bytes, 0);
+  assert_int_equal(info.reserved_bytes, 5 * C);
+  assert_int_equal(info.limit_bytes, 0);
+  assert_int_equal(info.driver_free_bytes, 0);
+  drop(b[1]);
+  drop(b[3]);
+  drop(b[4]);
+  finish();
+}
+
+static void every_allocation_is_in_one_state(void **state) {
+  void *b[6];
+  gmlake_stats now;
+  uint64_t sum = 0;
+  int i;
+  (void)state;
+  start(6);
+  lay(b, 6);
+  for (i = 0; i < 6; i += 2) drop(b[i]);
+  b[0] = take(C + 512);
+  b[2] = take(C / 2);
+  assert_error(try_on(2 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
+  b[4] = NULL;
+  for (i = 0; i < 6; i++) drop(b[i]);
+  now = stats();
+  for (i = 0; i < 5; i++) sum += now.state_count[i];
+  assert_int_equal(sum, now.allocation_count + now.oom_count);
+  finish();
+}
+
+static void get_pieces_fills_what_there_is_room_for(void **state) {
+  gmlake_piece two[2];
+  void *b[5], *w;
+  size_t count = 0;
+  (void)state;
+  start(5);
+  lay(b, 5);
+  drop(b[0]);
+  drop(b[2]);
+  drop(b[4]);
+  w = take(3 * C);
+  memset(two, 0, sizeof(two));
+  step(gmlake_get_pieces(lake, w, two, 1, &count));
+  assert_int_equal(count, 3);
+  assert_ptr_equal(two[0].home, b[0]);
+  assert_null(two[1].home);
+  step(gmlake_get_pieces(lake, b[1], two, 2, &count));
+  assert_int_equal(count, 1);
+  assert_ptr_equal(two[0].home, b[1]);
+  assert_int_equal(two[0].bytes, C);
+  assert_null(two[1].home);
+  drop(w);
+  drop(b[1]);
+  drop(b[3]);
+  finish();
+}
+
+/* ---- StitchFree ------------------------------------------------------------------------------ */
+
+/* | a | B | c | D | e | F | g | H |: windows of two, three and four chunks can be made. */
+static void open_comb(void **b, size_t stitched_bytes_max) {
+  size_t i;
+  prepare(8);
+  desc.stitched_bytes_max = stitched_bytes_max;
+  open_lake();
+  lay(b, 8);
+  for (i = 0; i < 8; i += 2) drop(b[i]);
+}
+
+static void close_comb(void **b) {
+  size_t i;
+  for (i = 1; i < 8; i += 2) drop(b[i]);
+  finish();
+}
+
+/* Past 8 chunks the oldest go until 6 are left: of {2, 3} and the new 4 both go. */
+static void stitch_free_evicts_down_to_the_low_water_mark(void **state) {
+  void *b[8], *w;
+  (void)state;
+  open_comb(b, 8 * C);
+  drop(take(2 * C));
+  drop(take(3 * C));
+  assert_int_equal(stats().stitch_evict_count, 0);
+  assert_int_equal(stats().stitched_bytes, 5 * C);
+  w = take(4 * C);
+  assert_int_equal(stats().stitch_evict_count, 2);
+  assert_int_equal(stats().stitched_bytes, 4 * C);
+  assert_int_equal(stats().window_count, 1);
+  assert_int_equal(stats().stitched_bytes_peak, 9 * C);
+  assert_int_equal(census().mapping_count, 12);
+  drop(w);
+  close_comb(b);
+}
+
+/* The same, but 2 was used after 3: only 3 goes, and 2 still serves without a driver call. */
+static void stitch_free_evicts_the_least_recently_used(void **state) {
+  void *b[8];
+  (void)state;
+  open_comb(b, 8 * C);
+  drop(take(2 * C));
+  drop(take(3 * C));
+  drop(take(2 * C));
+  drop(take(4 * C));
+  assert_int_equal(stats().stitch_evict_count, 1);
+  assert_int_equal(stats().stitched_bytes, 6 * C);
+  mark = stats();
+  drop(take(2 * C));
+  assert_state(1, 0, 0, 1);
+  assert_int_equal(stats().driver_call_count, mark.driver_call_count);
+  close_comb(b);
+}
+
+static void stitch_free_leaves_windows_of_pending_work(void **state) {
+  void *b[8];
+  (void)state;
+  open_comb(b, 8 * C);
+  gmlake_mock_stream_hold(mock, LEGACY);
+  drop(take(2 * C));
+  drop(take(3 * C));
+  drop(take(4 * C));
+  assert_int_equal(stats().stitch_evict_count, 0);
+  assert_int_equal(stats().stitched_bytes, 9 * C);
+  assert_int_equal(census().host_wait_count, 0);
+  gmlake_mock_stream_finish(mock, LEGACY);
+  drop(take(3 * C + 512)); /* a fourth window */
+  assert_true(stats().stitch_evict_count > 0);
+  assert_true(stats().stitched_bytes <= 8 * C);
+  close_comb(b);
+}
+
+static void stitch_free_leaves_live_windows(void **state) {
+  void *b[8], *w;
+  (void)state;
+  open_comb(b, C);
+  w = take(4 * C);
+  memset(w, 1, 4 * C);
+  assert_int_equal(stats().stitched_bytes, 4 * C);
+  assert_int_equal(stats().stitch_evict_count, 0);
+  drop(w);
+  close_comb(b);
+}
+
+/* "on all windows": a pool's count too. */
+static void stitch_free_counts_every_pool(void **state) {
+  void *b[8], *p[4], *w;
+  gmlake_pool *pool;
+  size_t i;
+  (void)state;
+  prepare(16);
+  desc.stitched_bytes_max = 3 * C;
+  open_lake();
+  pool = open_pool(0);
+  lay(b, 8);
+  for (i = 0; i < 8; i += 2) drop(b[i]);
+  drop(take(2 * C));
+  for (i = 0; i < 4; i++) p[i] = take_from(pool, C, LEGACY);
+  drop(p[0]);
+  drop(p[2]);
+  w = take_from(pool, 2 * C, LEGACY);
+  assert_int_equal(stats().stitch_count, 2);
+  assert_int_equal(stats().stitched_bytes, 2 * C);
+  drop(w);
+  drop(p[1]);
+  drop(p[3]);
+  step(gmlake_pool_destroy(lake, pool));
+  close_comb(b);
+}
+
+static void small_requests_are_not_stitched(void **state) {
+  void *b[4], *p;
+  (void)state;
+  prepare(8);
+  desc.stitch_bytes_min = 2 * C + 1;
+  open_lake();
+  lay(b, 4);
+  drop(b[0]);
+  drop(b[2]);
+  p = take(2 * C);
+  assert_int_equal(piece_count(p), 1);
+  assert_int_equal(stats().stitch_count, 0);
+  assert_int_equal(stats().reserved_bytes, 6 * C);
+  drop(p);
+  b[0] = take(2 * C);
+  p = take(2 * C + 512);
+  assert_int_equal(stats().stitch_count, 1);
+  drop(p);
+  drop(b[0]);
+  drop(b[1]);
+  drop(b[3]);
+  finish();
+}
+
+/* Two chunks of window space: a third window has to grow, not stitch. */
+static void without_window_space_left_the_lake_grows(void **state) {
+  void *b[8], *v, *w;
+  size_t i;
+  (void)state;
+  prepare(12);
+  desc.window_bytes = 2 * C;
+  open_lake();
+  lay(b, 8);
+  for (i = 0; i < 8; i += 2) drop(b[i]);
+  v = take(2 * C);
+  w = take(2 * C);
+  assert_int_equal(piece_count(v), 2);
+  assert_int_equal(piece_count(w), 1);
+  assert_int_equal(stats().reserved_bytes, 10 * C);
+  drop(v);
+  drop(w);
+  close_comb(b);
+}
+
+/* ---- Options of a request -------------------------------------------------------------------- */
+
+static void no_stitch_takes_one_piece(void **state) {
+  void *b[4], *p;
+  (void)state;
+  start(8);
+  lay(b, 4);
+  drop(b[0]);
+  drop(b[2]);
+  p = take_flags(2 * C, GMLAKE_NO_STITCH);
+  assert_int_equal(piece_count(p), 1);
+  assert_ptr_equal(piece(p, 0).home, p);
+  assert_int_equal(stats().stitch_count, 0);
+  assert_int_equal(stats().reserved_bytes, 6 * C);
+  drop(p);
+  drop(b[1]);
+  drop(b[3]);
+  finish();
+}
+
+static void no_stitch_does_not_reuse_a_window(void **state) {
+  void *b[4], *w, *p;
+  (void)state;
+  start(8);
+  lay(b, 4);
+  drop(b[0]);
+  drop(b[2]);
+  w = take(2 * C);
+  drop(w);
+  p = take_flags(2 * C, GMLAKE_NO_STITCH);
+  assert_int_equal(piece_count(p), 1);
+  drop(p);
+  drop(b[1]);
+  drop(b[3]);
+  finish();
+}
+
+/* Return and re-create: at the device's end, the two free chunks come back side by side. */
+static void no_stitch_gets_memory_that_is_returned_and_made_anew(void **state) {
+  void *b[4], *p;
+  (void)state;
+  start(4);
+  lay(b, 4);
+  drop(b[0]);
+  drop(b[2]);
+  p = take_flags(2 * C, GMLAKE_NO_STITCH);
+  assert_int_equal(piece_count(p), 1);
+  assert_int_equal(stats().reserved_bytes, 4 * C);
+  memset(p, 1, 2 * C);
+  drop(p);
+  drop(b[1]);
+  drop(b[3]);
+  finish();
+}
+
+static void exclusive_owns_whole_chunks(void **state) {
+  gmlake_allocation_info info;
+  char *a, *x, *y;
+  (void)state;
+  start(8);
+  flood(3);
+  a = (char *)take(24 * K);
+  x = (char *)take_flags(10 * K, GMLAKE_EXCLUSIVE);
+  assert_ptr_equal(x, a - 24 * K + C + 24 * K);
+  assert_int_equal((uintptr_t)x % C, 0);
+  step(gmlake_get_allocation(lake, x, &info));
+  assert_int_equal(info.bytes, C);
+  assert_int_equal(info.requested_bytes, 10 * K);
+  assert_int_equal(info.flags, GMLAKE_EXCLUSIVE);
+  y = (char *)take(20 * K);
+  assert_true(y < x || y >= x + C); /* nobody else is in it */
+  assert_int_equal(stats().active_bytes, 44 * K + C);
+  drop(a);
+  drop(x);
+  drop(y);
+  finish();
+}
+
+/* | A 24K, b 40K | c | D | e | F |: an exclusive window is made of c and e alone, the one in the
+   smaller hole first. */
+static void exclusive_windows_are_of_whole_chunks(void **state) {
+  void *a, *b, *c, *d, *e, *f, *x;
+  (void)state;
+  start(5);
+  flood(5);
+  a = take(24 * K);
+  b = take(40 * K);
+  c = take(C);
+  d = take(C);
+  e = take(C);
+  f = take(C);
+  drop(b);
+  drop(c);
+  drop(e);
+  x = take_flags(C + 1, GMLAKE_EXCLUSIVE);
+  assert_int_equal(piece_count(x), 2);
+  assert_piece(x, 0, e, C);
+  assert_piece(x, 1, c, C);
+  assert_int_equal((uintptr_t)x % C, 0);
+  drop(x);
+  drop(a);
+  drop(d);
+  drop(f);
+  finish();
+}
+
+/* A window for others of the same size begins inside a chunk: it is not for EXCLUSIVE. */
+static void exclusive_does_not_reuse_a_partial_window(void **state) {
+  void *a, *b, *c, *d, *e, *w, *x;
+  (void)state;
+  start(6);
+  flood(4);
+  a = take(24 * K);
+  b = take(40 * K);
+  c = take(C);
+  d = take(24 * K);
+  e = take(C + 40 * K);
+  drop(b);
+  drop(d);
+  w = take(C);
+  assert_int_equal(piece_count(w), 2);
+  drop(w);
+  x = take_flags(C, GMLAKE_EXCLUSIVE);
+  assert_int_equal((uintptr_t)x % C, 0);
+  assert_int_equal(piece_count(x), 1);
+  drop(x);
+  drop(a);
+  drop(c);
+  drop(e);
+  finish();
+}
+
+static void no_grow_takes_only_what_is_held(void **state) {
+  gmlake_alloc_desc wanted = request(C, GMLAKE_NO_GROW, NULL);
+  (void)state;
+  start(8);
+  assert_error(try_with(&wanted, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(stats().reserved_bytes, 0);
+  flood(1);
+  drop(take_with(&wanted, LEGACY));
+  wanted.bytes = C + 1;
+  assert_error(try_with(&wanted, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(stats().reserved_bytes, C);
+  finish();
+}
+
+static void no_grow_may_stitch(void **state) {
+  void *b[3], *w;
+  (void)state;
+  start(8);
+  lay(b, 3);
+  drop(b[0]);
+  drop(b[2]);
+  w = take_flags(2 * C, GMLAKE_NO_GROW);
+  assert_int_equal(piece_count(w), 2);
+  drop(w);
+  drop(b[1]);
+  finish();
+}
+
+static void alignment_is_kept(void **state) {
+  gmlake_alloc_desc wanted = request(3000, 0, NULL);
+  void *p[12];
+  size_t i, alignment = 1;
+  (void)state;
+  start(8);
+  p[0] = take(512);
+  for (i = 1; i < 12; i++, alignment *= 4) {
+    wanted.alignment = alignment > C ? C : alignment;
+    p[i] = take_with(&wanted, LEGACY);
+    assert_int_equal((uintptr_t)p[i] % wanted.alignment, 0);
+    assert_int_equal((uintptr_t)p[i] % 512, 0);
+  }
+  for (i = 0; i < 12; i++) drop(p[i]);
+  finish();
+}
+
+/* | A 24.5K, b 39.5K | C | d 16K, E 48K |: a window aligned to 4K begins at 28K. */
+static void alignment_of_a_window_is_its_first_piece(void **state) {
+  gmlake_alloc_desc wanted = request(50 * K, 0, NULL);
+  char *a, *b, *c, *d, *e, *w;
+  (void)state;
+  start(3);
+  flood(3);
+  a = (char *)take(24 * K + 512);
+  b = (char *)take(40 * K - 512);
+  c = (char *)take(C);
+  d = (char *)take(16 * K);
+  e = (char *)take(48 * K);
+  drop(b);
+  drop(d);
+  wanted.alignment = 4 * K;
+  w = (char *)take_with(&wanted, LEGACY);
+  assert_int_equal((uintptr_t)w % (4 * K), 0);
+  assert_int_equal(piece_count(w), 2);
+  assert_piece(w, 0, a + 28 * K, 36 * K);
+  assert_piece(w, 1, d, 14 * K);
+  drop(w);
+  wanted.alignment = C; /* no window that begins in a tail will do */
+  wanted.bytes = 40 * K;
+  assert_error(try_with(&wanted, LEGACY), OUT_OF_DEVICE_MEMORY);
+  drop(a);
+  drop(c);
+  drop(e);
+  finish();
+}
+
+/* A window that begins at 24K of its chunk is not for who asks for more than 8K of alignment. */
+static void alignment_is_kept_by_reused_windows(void **state) {
+  gmlake_alloc_desc wanted = request(56 * K, 0, NULL);
+  void *a, *b, *c, *d, *e, *w, *p;
+  (void)state;
+  start(5);
+  flood(3);
+  a = take(24 * K);
+  b = take(40 * K);
+  c = take(C);
+  d = take(16 * K);
+  e = take(48 * K);
+  drop(b);
+  drop(d);
+  w = take(56 * K);
+  drop(w);
+  wanted.alignment = 8 * K;
+  assert_ptr_equal(take_with(&wanted, LEGACY), w);
+  drop(w);
+  wanted.alignment = 16 * K;
+  p = take_with(&wanted, LEGACY);
+  assert_int_equal((uintptr_t)p % (16 * K), 0);
+  assert_ptr_not_equal(p, w);
+  drop(p);
+  drop(a);
+  drop(c);
+  drop(e);
+  finish();
+}
+
+/* ---- Small blocks kept by size --------------------------------------------------------------- */
+
+static void open_small(size_t chunks) {
+  prepare(chunks);
+  desc.small_bytes_max = 4 * K;
+  open_lake();
+}
+
+/* A larger hole comes first in the arena, a neighbour was freed last: the same size gets its own
+   block back all the same, the last one freed first. */
+static void small_blocks_come_back_whole(void **state) {
+  void *a, *b, *c, *d;
+  (void)state;
+  open_small(4);
+  a = take(2000);
+  b = take(4 * K);
+  c = take(2048);
+  d = take(8 * K);
+  drop(c);
+  drop(a);
+  drop(b);
+  assert_ptr_equal(take(2048), a);
+  assert_ptr_equal(take(1800), c);
+  assert_ptr_equal(take(4 * K), b);
+  assert_int_equal(stats().state_count[0], 3);
+  drop(a);
+  drop(b);
+  drop(c);
+  drop(d);
+  finish();
+}
+
+static void small_blocks_are_freed_once(void **state) {
+  void *a;
+  (void)state;
+  open_small(4);
+  a = take(600);
+  drop(a);
+  assert_error(gmlake_free(lake, a, LEGACY), DOUBLE_FREE);
+  assert_ok(gmlake_check(lake));
+  assert_int_equal(stats().live_count, 0);
+  finish();
+}
+
+static void small_blocks_join_before_the_lake_grows(void **state) {
+  void *p[64], *all;
+  size_t i;
+  (void)state;
+  open_small(4);
+  for (i = 0; i < 64; i++) p[i] = take((i % 2 + 1) * K);
+  for (i = 0; i < 64; i++) drop(p[i]);
+  assert_int_equal(stats().reserved_bytes, 2 * C);
+  all = take(2 * C);
+  assert_int_equal(stats().reserved_bytes, 2 * C);
+  assert_int_equal(piece_count(all), 1);
+  drop(all);
+  finish();
+}
+
+static void small_blocks_are_trimmed(void **state) {
+  void *p[8];
+  size_t i;
+  gmlake_budget budget;
+  (void)state;
+  open_small(4);
+  for (i = 0; i < 8; i++) p[i] = take(K);
+  for (i = 0; i < 8; i++) drop(p[i]);
+  step(gmlake_get_budget(lake, &budget));
+  assert_int_equal(budget.idle_bytes, C);
+  for (i = 0; i < 8; i++) p[i] = take(K);
+  for (i = 0; i < 8; i++) drop(p[i]);
+  assert_int_equal(trim_to(0), C);
+  finish();
+}
+
+/* ---- Growth, trim, limits, budget ------------------------------------------------------------ */
+
+/* | A | . | C | after trim: the hole that it left is backed again, at the same address. */
+static void growth_fills_the_holes_of_trim(void **state) {
+  void *b[3];
+  (void)state;
+  start(8);
+  lay(b, 3);
+  drop(b[1]);
+  assert_int_equal(trim_to(0), C);
+  assert_int_equal(stats().chunk_count, 2);
+  assert_ptr_equal(take(C), b[1]);
+  assert_int_equal(stats().chunk_count, 3);
+  drop(b[0]);
+  drop(b[1]);
+  drop(b[2]);
+  finish();
+}
+
+/* | A | . | . | d | E |: a hole with free memory behind it takes fewer new chunks. */
+static void growth_uses_what_lies_beside_a_hole(void **state) {
+  void *b[5], *p;
+  (void)state;
+  start(8);
+  lay(b, 5);
+  drop(b[1]);
+  drop(b[2]);
+  trim_to(0);
+  drop(b[3]);
+  assert_int_equal(stats().chunk_count, 3);
+  p = take(3 * C);
+  assert_ptr_equal(p, b[1]);
+  assert_int_equal(piece_count(p), 1);
+  assert_int_equal(stats().chunk_count, 5);
+  drop(p);
+  drop(b[0]);
+  drop(b[4]);
+  finish();
+}
+
+static void trim_returns_exactly_enough(void **state) {
+  (void)state;
+  start(8);
+  flood(8);
+  assert_int_equal(trim_to(SIZE_MAX), 0);
+  assert_int_equal(trim_to(8 * C), 0);
+  assert_int_equal(trim_to(5 * C), 3 * C);
+  assert_int_equal(stats().reserved_bytes, 5 * C);
+  assert_int_equal(census().physical_bytes, 5 * C);
+  assert_int_equal(trim_to(0), 5 * C);
+  assert_int_equal(census().handle_count, 0);
+  assert_int_equal(trim_to(0), 0);
+  finish();
+}
+
+/* "until at most keep_bytes are held" */
+static void trim_rounds_what_it_keeps_down(void **state) {
+  (void)state;
+  start(8);
+  flood(8);
+  assert_int_equal(trim_to(4 * C + C / 2), 4 * C);
+  assert_int_equal(trim_to(1), 4 * C);
+  finish();
+}
+
+static void trim_returns_more_than_one_batch(void **state) {
+  (void)state;
+  start(300);
+  flood(300);
+  assert_int_equal(trim_to(3 * C), 297 * C);
+  assert_int_equal(trim_to(0), 3 * C);
+  finish();
+}
+
+static void trim_leaves_partly_used_chunks(void **state) {
+  void *a, *b;
+  (void)state;
+  start(8);
+  flood(4);
+  a = take(512);
+  b = take(C);
+  assert_int_equal(trim_to(0), 2 * C);
+  drop(a);
+  drop(b);
+  finish();
+}
+
+static void trim_ends_windows_over_what_goes(void **state) {
+  void *b[3], *w;
+  (void)state;
+  start(3);
+  lay(b, 3);
+  drop(b[0]);
+  drop(b[2]);
+  w = take(2 * C);
+  drop(w);
+  assert_int_equal(stats().window_count, 1);
+  assert_int_equal(trim_to(2 * C), C);
+  assert_int_equal(stats().window_count, 0);
+  assert_int_equal(stats().stitched_bytes, 0);
+  assert_int_equal(stats().stitch_evict_count, 1);
+  assert_int_equal(census().mapping_count, 2);
+  drop(b[1]);
+  finish();
+}
+
+/* | a | B | c | D | E | f |, w = a c; f alone goes, and w has nothing to do with it, whatever
+   became of these slots in former trims. */
+static void trim_leaves_windows_over_what_stays(void **state) {
+  void *b[6], *w;
+  (void)state;
+  start(6);
+  flood(6);
+  trim_to(0);
+  lay(b, 6);
+  drop(b[0]);
+  drop(b[2]);
+  w = take(2 * C);
+  drop(w);
+  drop(b[5]);
+  assert_int_equal(trim_to(5 * C), C);
+  assert_int_equal(stats().window_count, 1);
+  mark = stats();
+  assert_ptr_equal(take(2 * C), w);
+  assert_state(1, 0, 0, 1);
+  drop(w);
+  drop(b[1]);
+  drop(b[3]);
+  drop(b[4]);
+  finish();
+}
+
+static void trim_takes_nothing_pending_and_never_waits(void **state) {
+  void *p;
+  (void)state;
+  start(4);
+  gmlake_mock_stream_hold(mock, LEGACY);
+  p = take(4 * C);
+  drop(p);
+  assert_int_equal(trim_to(0), 0);
+  assert_int_equal(census().host_wait_count, 0);
+  assert_int_equal(stats().host_wait_count, 0);
+  gmlake_mock_stream_finish(mock, LEGACY);
+  assert_int_equal(trim_to(0), 4 * C);
+  assert_int_equal(census().host_wait_count, 0);
+  finish();
+}
+
+static void trim_leaves_chunks_under_windows_of_pending_work(void **state) {
+  void *b[3], *w;
+  (void)state;
+  start(3);
+  lay(b, 3);
+  drop(b[0]);
+  drop(b[2]);
+  w = take(2 * C);
+  gmlake_mock_stream_hold(mock, LEGACY);
+  drop(w);
+  assert_int_equal(trim_to(0), 0);
+  assert_int_equal(stats().window_count, 1);
+  gmlake_mock_stream_finish(mock, LEGACY);
+  assert_int_equal(trim_to(0), 2 * C);
+  assert_int_equal(stats().window_count, 0);
+  drop(b[1]);
+  finish();
+}
+
+static void limit_is_reached_and_not_passed(void **state) {
+  void *a;
+  (void)state;
+  prepare(16);
+  desc.limit_bytes = 4 * C + C / 2;
+  open_lake();
+  assert_error(try_on(4 * C + 1, LEGACY), LIMIT_REACHED);
+  assert_int_equal(last_error().limit_bytes, 4 * C + C / 2);
+  assert_int_equal(last_error().driver_free_bytes, 16 * C);
+  a = take(4 * C); /* just below works */
+  assert_error(try_on(512, LEGACY), LIMIT_REACHED);
+  assert_int_equal(stats().oom_count, 2);
+  assert_int_equal(stats().state_count[4], 2);
+  drop(a);
+  drop(take(4 * C));
+  finish();
+}
+
+static void pool_limits_are_reached(void **state) {
+  gmlake_pool *pool;
+  gmlake_alloc_desc wanted;
+  void *a;
+  (void)state;
+  start(16);
+  pool = open_pool(2 * C);
+  wanted = request(2 * C + 1, 0, pool);
+  assert_error(try_with(&wanted, LEGACY), LIMIT_REACHED);
+  assert_int_equal(last_error().limit_bytes, 2 * C); /* the limit in force */
+  a = take_from(pool, 2 * C, LEGACY);
+  wanted.bytes = 512;
+  assert_error(try_with(&wanted, LEGACY), LIMIT_REACHED);
+  drop(take(4 * C)); /* the lake itself has none */
+  drop(a);
+  finish();
+}
+
+static void the_lakes_limit_holds_for_all_pools(void **state) {
+  gmlake_pool *pool;
+  gmlake_alloc_desc wanted;
+  void *a, *b;
+  (void)state;
+  prepare(16);
+  desc.limit_bytes = 4 * C;
+  open_lake();
+  pool = open_pool(0);
+  a = take(3 * C);
+  wanted = request(2 * C, 0, pool);
+  assert_error(try_with(&wanted, LEGACY), LIMIT_REACHED);
+  b = take_from(pool, C, LEGACY);
+  drop(a);
+  drop(b);
+  finish();
+}
+
+static void memory_is_left_to_others(void **state) {
+  void *a;
+  (void)state;
+  prepare(6);
+  desc.driver_free_bytes_min = 2 * C;
+  open_lake();
+  assert_error(try_on(4 * C + 1, LEGACY), LIMIT_REACHED);
+  a = take(4 * C);
+  assert_error(try_on(512, LEGACY), LIMIT_REACHED);
+  assert_int_equal(last_error().driver_free_bytes, 2 * C);
+  drop(a);
+  finish();
+}
+
+static void budget_adds_up(void **state) {
+  gmlake_budget budget;
+  void *a, *b;
+  (void)state;
+  prepare(16);
+  desc.limit_bytes = 10 * C;
+  open_lake();
+  flood(4);
+  a = take(C);
+  b = take(C);
+  gmlake_mock_stream_hold(mock, LEGACY);
+  drop(b);
+  step(gmlake_get_budget(lake, &budget));
+  assert_int_equal(budget.total_bytes, 16 * C);
+  assert_int_equal(budget.driver_free_bytes, 12 * C);
+  assert_int_equal(budget.reserved_bytes, 4 * C);
+  assert_int_equal(budget.idle_bytes, 2 * C);
+  assert_int_equal(budget.pending_bytes, C);
+  assert_int_equal(budget.allocatable_bytes, 9 * C);
+  assert_int_equal(census().host_wait_count, 0);
+  gmlake_mock_stream_finish(mock, LEGACY);
+  step(gmlake_get_budget(lake, &budget));
+  assert_int_equal(budget.idle_bytes, 3 * C);
+  assert_int_equal(budget.pending_bytes, 0);
+  drop(a);
+  finish();
+}
+
+static void budget_leaves_to_others_what_is_theirs(void **state) {
+  gmlake_budget budget;
+  (void)state;
+  prepare(16);
+  desc.driver_free_bytes_min = 5 * C;
+  open_lake();
+  flood(4);
+  step(gmlake_get_budget(lake, &budget));
+  assert_int_equal(budget.allocatable_bytes, 11 * C);
+  finish();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(s1_takes_an_exact_pblock),
+      cmocka_unit_test(s1_takes_an_exact_sblock),
+      cmocka_unit_test(s1_prefers_pblock_then_sblock_then_s2),
+      cmocka_unit_test(s1_skips_a_blocked_sblock),
+      cmocka_unit_test(s2_splits_the_best_larger_pblock),
+      cmocka_unit_test(s3_stitches_and_splits_the_last),
+      cmocka_unit_test(s3_window_aliases_its_pieces),
+      cmocka_unit_test(s3_begins_in_a_tail_and_ends_in_a_head),
+      cmocka_unit_test(s3_puts_whole_chunks_between_its_ends),
+      cmocka_unit_test(s3_ends_in_the_shortest_head_that_will_do),
+      cmocka_unit_test(s3_cannot_use_a_hole_inside_a_chunk),
+      cmocka_unit_test(s4_allocates_the_shortfall_and_stitches),
+      cmocka_unit_test(s4_grows_contiguously_where_that_takes_no_more),
+      cmocka_unit_test(s4_of_an_empty_lake_is_growth),
+      cmocka_unit_test(s5_reports_the_figures),
+      cmocka_unit_test(every_allocation_is_in_one_state),
+      cmocka_unit_test(get_pieces_fills_what_there_is_room_for),
+      cmocka_unit_test(stitch_free_evicts_down_to_the_low_water_mark),
+      cmocka_unit_test(stitch_free_evicts_the_least_recently_used),
+      cmocka_unit_test(stitch_free_leaves_windows_of_pending_work),
+      cmocka_unit_test(stitch_free_leaves_live_windows),
+      cmocka_unit_test(stitch_free_counts_every_pool),
+      cmocka_unit_test(small_requests_are_not_stitched),
+      cmocka_unit_test(without_window_space_left_the_lake_grows),
+      cmocka_unit_test(no_stitch_takes_one_piece),
+      cmocka_unit_test(no_stitch_does_not_reuse_a_window),
+      cmocka_unit_test(no_stitch_gets_memory_that_is_returned_and_made_anew),
+      cmocka_unit_test(exclusive_owns_whole_chunks),
+      cmocka_unit_test(exclusive_windows_are_of_whole_chunks),
+      cmocka_unit_test(exclusive_does_not_reuse_a_partial_window),
+      cmocka_unit_test(no_grow_takes_only_what_is_held),
+      cmocka_unit_test(no_grow_may_stitch),
+      cmocka_unit_test(alignment_is_kept),
+      cmocka_unit_test(alignment_of_a_window_is_its_first_piece),
+      cmocka_unit_test(alignment_is_kept_by_reused_windows),
+      cmocka_unit_test(small_blocks_come_back_whole),
+      cmocka_unit_test(small_blocks_are_freed_once),
+      cmocka_unit_test(small_blocks_join_before_the_lake_grows),
+      cmocka_unit_test(small_blocks_are_trimmed),
+      cmocka_unit_test(growth_fills_the_holes_of_trim),
+      cmocka_unit_test(growth_uses_what_lies_beside_a_hole),
+      cmocka_unit_test(trim_returns_exactly_enough),
+      cmocka_unit_test(trim_rounds_what_it_keeps_down),
+      cmocka_unit_test(trim_returns_more_than_one_batch),
+      cmocka_unit_test(trim_leaves_partly_used_chunks),
+      cmocka_unit_test(trim_ends_windows_over_what_goes),
+      cmocka_unit_test(trim_leaves_windows_over_what_stays),
+      cmocka_unit_test(trim_takes_nothing_pending_and_never_waits),
+      cmocka_unit_test(trim_leaves_chunks_under_windows_of_pending_work),
+      cmocka_unit_test(limit_is_reached_and_not_passed),
+      cmocka_unit_test(pool_limits_are_reached),
+      cmocka_unit_test(the_lakes_limit_holds_for_all_pools),
+      cmocka_unit_test(memory_is_left_to_others),
+      cmocka_unit_test(budget_adds_up),
+      cmocka_unit_test(budget_leaves_to_others_what_is_theirs),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,911 @@
+/* The containers inside gmlake.h, each by itself against the simplest thing that does the same:
+   records, the sorted pool, the index, sizes that cannot overflow, address space of windows, the
+   table of window sizes, and the planner of windows as a function of hand-made arenas. */
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#include "gmlake.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static uint64_t random_state;
+
+static uint64_t random_next(void) {
+  uint64_t x = random_state += 0x9E3779B97F4A7C15u;
+  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+  return x ^ x >> 31;
+}
+
+static uint32_t below(uint32_t count) { return (uint32_t)(random_next() % count); }
+
+/* Host memory that runs out after so many allocations; -1: never. */
+static long hook_left = -1, hook_live;
+
+static void *hook_malloc(void *user, size_t bytes) {
+  (void)user;
+  if (hook_left == 0) return NULL;
+  if (hook_left > 0) hook_left--;
+  hook_live++;
+  return malloc(bytes);
+}
+
+static void hook_free(void *user, void *ptr) {
+  (void)user;
+  hook_live--;
+  free(ptr);
+}
+
+static void host_open(gmlk_host *host, uint64_t seed) {
+  memset(host, 0, sizeof(*host));
+  host->hooks.malloc_fn = hook_malloc;
+  host->hooks.free_fn = hook_free;
+  random_state = seed;
+  hook_left = -1;
+  hook_live = 0;
+}
+
+static void host_close(const gmlk_host *host) {
+  assert_int_equal(hook_live, 0);
+  assert_int_equal(host->bytes, 0);
+}
+
+/* ---- sizes ---- */
+
+static void test_sizes(void **state) {
+  const size_t max = SIZE_MAX;
+  size_t out = 7;
+  (void)state;
+  assert_true(gmlk_size_add(max - 1, 1, &out));
+  assert_true(out == max);
+  assert_true(gmlk_size_add(0, 0, &out));
+  assert_int_equal(out, 0);
+  assert_false(gmlk_size_add(max, 1, &out));
+  assert_false(gmlk_size_add(1, max, &out));
+  assert_false(gmlk_size_add(max / 2 + 1, max / 2 + 1, &out));
+  assert_true(gmlk_size_round_up(0, 512, &out));
+  assert_int_equal(out, 0);
+  assert_true(gmlk_size_round_up(513, 512, &out));
+  assert_int_equal(out, 1024);
+  assert_true(gmlk_size_round_up(1024, 512, &out));
+  assert_int_equal(out, 1024);
+  assert_true(gmlk_size_round_up(max - 511, 512, &out));
+  assert_true(out == max - 511);
+  assert_false(gmlk_size_round_up(max - 510, 512, &out));
+  assert_false(gmlk_size_round_up(max, 2, &out));
+  assert_true(gmlk_size_round_up(max, 1, &out));
+  assert_true(out == max);
+}
+
+static void test_grains(void **state) {
+  const size_t most = (size_t)GMLK_GRAINS_MAX * 512;
+  (void)state;
+  assert_int_equal(gmlk_to_grains(0), 1);
+  assert_int_equal(gmlk_to_grains(1), 1);
+  assert_int_equal(gmlk_to_grains(512), 1);
+  assert_int_equal(gmlk_to_grains(513), 2);
+  assert_true(gmlk_to_grains(most) == GMLK_GRAINS_MAX);
+  assert_int_equal(gmlk_to_grains(most + 1), 0);
+  assert_int_equal(gmlk_to_grains(SIZE_MAX), 0);
+  assert_int_equal(gmlk_to_grains(SIZE_MAX - 511), 0);
+  assert_true(gmlk_to_bytes(GMLK_GRAINS_MAX) == most);
+}
+
+static void test_bits(void **state) {
+  unsigned bit;
+  (void)state;
+  for (bit = 0; bit < 64; bit++) {
+    uint64_t value = (uint64_t)1 << bit;
+    assert_int_equal(gmlk_log2(value), bit);
+    assert_int_equal(gmlk_log2(value | (value - 1)), bit);
+    assert_int_equal(gmlk_lowest_bit(value), bit);
+    assert_int_equal(gmlk_lowest_bit(value | ~(value - 1)), bit);
+  }
+  assert_true(gmlk_is_pow2(1) && gmlk_is_pow2((size_t)1 << 40));
+  assert_false(gmlk_is_pow2(0) || gmlk_is_pow2(3) || gmlk_is_pow2(SIZE_MAX));
+}
+
+/* ---- host memory ---- */
+
+static void test_host_grow(void **state) {
+  gmlk_host host;
+  unsigned char *p, *grown;
+  (void)state;
+  host_open(&host, 1);
+  p = (unsigned char *)gmlk_host_grow(&host, NULL, 0, 8);
+  assert_non_null(p);
+  assert_int_equal(p[0] | p[7], 0);
+  memset(p, 3, 8);
+  hook_left = 0;
+  assert_null(gmlk_host_grow(&host, p, 8, 16));
+  assert_int_equal(p[7], 3);
+  assert_int_equal(host.bytes, 8);
+  hook_left = -1;
+  grown = (unsigned char *)gmlk_host_grow(&host, p, 8, 16);
+  assert_non_null(grown);
+  assert_int_equal(grown[7], 3);
+  assert_int_equal(grown[8], 0);
+  assert_int_equal(host.bytes, 16);
+  assert_int_equal(host.bytes_peak, 24);
+  gmlk_host_free(&host, grown, 16);
+  host_close(&host);
+}
+
+/* ---- records ---- */
+
+static void test_records(void **state) {
+  gmlk_host host;
+  gmlk_records records, held;
+  gmlk_block *taken[200];
+  size_t i, n;
+  (void)state;
+  host_open(&host, 1);
+  memset(&records, 0, sizeof(records));
+  assert_true(gmlk_records_reserve(&records, &host, 200));
+  assert_true(records.unused_count >= 200);
+  hook_left = 0; /* what is reserved is there */
+  assert_true(gmlk_records_reserve(&records, &host, 200));
+  for (i = 0; i < 200; i++) {
+    taken[i] = gmlk_records_take(&records);
+    for (n = 0; n < i; n++) assert_ptr_not_equal(taken[n], taken[i]);
+  }
+  n = records.unused_count;
+  assert_false(gmlk_records_reserve(&records, &host, n + 1));
+  assert_int_equal(records.unused_count, n);
+  for (i = 0; i < 200; i++) gmlk_records_give(&records, taken[i]);
+  assert_int_equal(records.unused_count, n + 200);
+  gmlk_records_hold(&records, &held, 50);
+  assert_int_equal(records.unused_count, n + 150);
+  assert_int_equal(held.unused_count, 50);
+  (void)gmlk_records_take(&held); /* one was used up */
+  gmlk_records_return(&records, &held);
+  assert_int_equal(records.unused_count, n + 199);
+  assert_int_equal(held.unused_count, 0);
+  gmlk_records_destroy(&records, &host);
+  host_close(&host);
+}
+
+/* ---- the sorted pool ---- */
+
+#define HOLES 600
+
+static gmlk_holes holes;
+static gmlk_block hole_blocks[HOLES];
+static gmlk_block *sorted[HOLES]; /* the model: in the pool's order */
+static size_t sorted_count;
+
+/* Small sizes: last in, first out. Larger ones: by address. */
+static int model_precedes(const gmlk_block *added, const gmlk_block *b) {
+  if (added->hole != b->hole) return added->hole < b->hole;
+  return added->hole < GMLK_BINS_EXACT || added->at < b->at;
+}
+
+static void model_insert(gmlk_block *b) {
+  size_t i = sorted_count++;
+  for (; i && model_precedes(b, sorted[i - 1]); i--) sorted[i] = sorted[i - 1];
+  sorted[i] = b;
+}
+
+static void model_remove(const gmlk_block *b) {
+  size_t i = 0;
+  while (sorted[i] != b) i++;
+  for (sorted_count--; i < sorted_count; i++) sorted[i] = sorted[i + 1];
+}
+
+static gmlk_block *model_best(uint32_t grains) {
+  size_t i;
+  for (i = 0; i < sorted_count; i++)
+    if (sorted[i]->hole >= grains) return sorted[i];
+  return NULL;
+}
+
+/* Treaps: sorted by (hole, at), heaps by priority. */
+static size_t count_tree(const gmlk_block *b) {
+  const gmlk_block *left, *right;
+  if (!b) return 0;
+  left = b->as.tree.left;
+  right = b->as.tree.right;
+  if (left) assert_true(gmlk_hole_less(left, b) && gmlk_priority(left) <= gmlk_priority(b));
+  if (right) assert_true(gmlk_hole_less(b, right) && gmlk_priority(right) <= gmlk_priority(b));
+  return 1 + count_tree(left) + count_tree(right);
+}
+
+/* Walks the pool in its order, which is the model's. */
+static void check_holes(void) {
+  const gmlk_block *b = gmlk_holes_best(&holes, 1);
+  uint64_t grains = 0;
+  size_t i, in_trees = 0, large = 0;
+  unsigned bin;
+  for (i = 0; i < sorted_count; i++) {
+    assert_ptr_equal(b, sorted[i]);
+    grains += b->hole;
+    large += b->hole >= GMLK_BINS_EXACT;
+    b = gmlk_holes_next(&holes, b);
+  }
+  assert_null(b);
+  for (bin = 0; bin < GMLK_BINS; bin++) {
+    int bit = (int)(holes.bits[bin / 64] >> (bin % 64) & 1);
+    assert_int_equal(bit, holes.roots[bin] != NULL);
+    if (holes.roots[bin]) assert_int_equal(gmlk_bin_of(holes.roots[bin]->hole), bin);
+    if (bin >= GMLK_BINS_EXACT) in_trees += count_tree(holes.roots[bin]);
+  }
+  assert_int_equal(in_trees, large);
+  assert_int_equal(holes.count, sorted_count);
+  assert_true(holes.grains == grains);
+}
+
+/* Few sizes, so that many are equal; sizes at the bins' edges; any size. */
+static uint32_t any_hole(uint32_t kind) {
+  uint32_t edge = (uint32_t)1 << below(32);
+  if (kind == 0) return 1 + below(5);
+  if (kind == 1) return 1 + below(2 * GMLK_BINS_EXACT);
+  if (kind == 2) return edge > 1 ? edge - 1 + below(3) : 1;
+  return 1 + (uint32_t)(random_next() >> (33 + below(30)));
+}
+
+static void run_holes(uint32_t kind, uint64_t seed) {
+  uint32_t step, i;
+  memset(&holes, 0, sizeof(holes));
+  memset(hole_blocks, 0, sizeof(hole_blocks));
+  sorted_count = 0;
+  random_state = seed;
+  for (i = 0; i < HOLES; i++) hole_blocks[i].at = i * 977u;
+  for (step = 0; step < 6000; step++) {
+    uint32_t asked = any_hole(kind);
+    gmlk_block *b = &hole_blocks[below(HOLES)];
+    if (b->hole) {
+      model_remove(b);
+      gmlk_holes_remove(&holes, b);
+      assert_int_equal(b->hole, 0);
+    } else {
+      gmlk_holes_insert(&holes, b, any_hole(kind));
+      model_insert(b);
+    }
+    assert_ptr_equal(gmlk_holes_best(&holes, asked), model_best(asked));
+    if (step % 100 == 0) check_holes();
+  }
+  check_holes();
+  while (sorted_count) {
+    gmlk_block *b = gmlk_holes_best(&holes, 1); /* in the pool's order */
+    assert_ptr_equal(b, sorted[0]);
+    model_remove(b);
+    gmlk_holes_remove(&holes, b);
+  }
+  check_holes();
+  assert_null(gmlk_holes_best(&holes, 1));
+}
+
+static void test_holes_random(void **state) {
+  uint32_t kind;
+  (void)state;
+  for (kind = 0; kind < 4; kind++) run_holes(kind, 11 + kind);
+}
+
+static void run_equal_sizes(uint32_t size) {
+  uint32_t i;
+  memset(&holes, 0, sizeof(holes));
+  for (i = 0; i < HOLES; i++) {
+    memset(&hole_blocks[i], 0, sizeof(hole_blocks[i]));
+    hole_blocks[i].at = (i * 7919u) % HOLES; /* every address once, in disorder */
+    gmlk_holes_insert(&holes, &hole_blocks[i], size);
+  }
+  for (i = 0; i < HOLES; i++) {
+    gmlk_block *b = gmlk_holes_best(&holes, size);
+    if (size < GMLK_BINS_EXACT)
+      assert_ptr_equal(b, &hole_blocks[HOLES - 1 - i]);
+    else
+      assert_int_equal(b->at, i);
+    assert_null(gmlk_holes_best(&holes, size + 1));
+    gmlk_holes_remove(&holes, b);
+  }
+  assert_int_equal(holes.count, 0);
+}
+
+static void test_holes_equal_sizes(void **state) {
+  (void)state;
+  run_equal_sizes(1);
+  run_equal_sizes(GMLK_BINS_EXACT - 1);
+  run_equal_sizes(GMLK_BINS_EXACT);
+  run_equal_sizes(4096);
+}
+
+/* The smallest size of a bin: exact ones first, then equal parts of each octave. */
+static uint64_t edge_of(unsigned bin) {
+  unsigned parts = 1u << GMLK_BINS_LOG, behind = bin - GMLK_BINS_EXACT;
+  if (bin < GMLK_BINS_EXACT) return bin;
+  return ((uint64_t)GMLK_BINS_EXACT << (behind / parts)) / parts * (parts + behind % parts);
+}
+
+static void test_bin_edges(void **state) {
+  unsigned bin;
+  (void)state;
+  for (bin = 1; bin < GMLK_BINS; bin++) {
+    uint64_t first = edge_of(bin);
+    assert_true(first <= 0xFFFFFFFFu);
+    assert_int_equal(gmlk_bin_of((uint32_t)first), bin); /* so it grows with the size */
+    assert_int_equal(gmlk_bin_of((uint32_t)(first - 1)), bin - 1);
+  }
+  assert_true(edge_of(GMLK_BINS) == (uint64_t)1 << 32);
+  assert_int_equal(gmlk_bin_of(0xFFFFFFFFu), GMLK_BINS - 1);
+}
+
+/* At every bin's edge: a hole one grain smaller is not taken, in its bin or the one below. */
+static void test_best_at_edges(void **state) {
+  unsigned bin;
+  (void)state;
+  for (bin = 2; bin < GMLK_BINS; bin++) {
+    uint32_t first = (uint32_t)edge_of(bin);
+    memset(&holes, 0, sizeof(holes));
+    memset(hole_blocks, 0, sizeof(hole_blocks));
+    gmlk_holes_insert(&holes, &hole_blocks[0], first - 1);
+    assert_null(gmlk_holes_best(&holes, first));
+    assert_ptr_equal(gmlk_holes_best(&holes, first - 1), &hole_blocks[0]);
+    hole_blocks[1].at = 1;
+    gmlk_holes_insert(&holes, &hole_blocks[1], first);
+    assert_ptr_equal(gmlk_holes_best(&holes, first), &hole_blocks[1]);
+    assert_ptr_equal(gmlk_holes_best(&holes, first - 1), &hole_blocks[0]);
+    if (first < 0xFFFFFFFFu) assert_null(gmlk_holes_best(&holes, first + 1));
+  }
+}
+
+/* ---- the index ---- */
+
+#define ENTRIES 3000
+
+static gmlk_block index_blocks[ENTRIES];
+
+static void check_index(const gmlk_index *index, const uint64_t *addresses, const int *is_in,
+                        size_t count) {
+  size_t i, in = 0;
+  for (i = 0; i < count; i++) {
+    gmlk_block *found = gmlk_index_get(index, addresses[i]);
+    assert_ptr_equal(found, is_in[i] ? &index_blocks[i] : NULL);
+    in += is_in[i] != 0;
+  }
+  assert_int_equal(index->count, in);
+  assert_true(index->count * 8 <= index->capacity * 5);
+}
+
+static void put(gmlk_index *index, gmlk_host *host, uint64_t address, gmlk_block *b) {
+  assert_true(gmlk_index_reserve(index, host));
+  gmlk_index_put(index, address, b);
+}
+
+static void test_index_random(void **state) {
+  static uint64_t addresses[ENTRIES];
+  static int is_in[ENTRIES];
+  gmlk_index index;
+  gmlk_host host;
+  uint32_t i, step;
+  (void)state;
+  host_open(&host, 21);
+  memset(&index, 0, sizeof(index));
+  memset(is_in, 0, sizeof(is_in));
+  assert_null(gmlk_index_get(&index, 512));
+  for (i = 0; i < ENTRIES; i++) addresses[i] = ((uint64_t)1 << 45) + 512u * (i + i / 3 * 5);
+  for (step = 0; step < 60000; step++) {
+    i = below(step < 30000 ? ENTRIES : 200);
+    if (is_in[i])
+      gmlk_index_remove(&index, addresses[i]);
+    else
+      put(&index, &host, addresses[i], &index_blocks[i]);
+    is_in[i] = !is_in[i];
+    if (step % 2000 == 0) check_index(&index, addresses, is_in, ENTRIES);
+  }
+  check_index(&index, addresses, is_in, ENTRIES);
+  assert_null(gmlk_index_get(&index, 0));
+  gmlk_host_free(&host, index.entries, index.capacity * sizeof(gmlk_entry));
+  host_close(&host);
+}
+
+/* Addresses whose home is one of the last three slots of a table of 64, so that they pile up and
+   wrap round its end. */
+static size_t find_colliding(uint64_t *addresses, size_t count) {
+  gmlk_index small;
+  uint64_t address;
+  size_t found = 0;
+  memset(&small, 0, sizeof(small));
+  small.capacity = 64;
+  small.shift = 64 - 6;
+  for (address = 512; found < count; address += 512)
+    if (gmlk_index_slot(&small, address) >= 61) addresses[found++] = address;
+  return found;
+}
+
+static void test_index_collisions(void **state) {
+  uint64_t addresses[40];
+  int is_in[40];
+  gmlk_index index;
+  gmlk_host host;
+  uint32_t step, i;
+  (void)state;
+  host_open(&host, 22);
+  memset(&index, 0, sizeof(index));
+  memset(is_in, 0, sizeof(is_in));
+  assert_int_equal(find_colliding(addresses, 40), 40);
+  for (i = 0; i < 39; i++) {
+    put(&index, &host, addresses[i], &index_blocks[i]);
+    is_in[i] = 1;
+  }
+  assert_int_equal(index.capacity, 64);
+  check_index(&index, addresses, is_in, 40);
+  for (step = 0; step < 5000; step++) { /* deletion anywhere in the pile shifts the rest back */
+    i = below(39);
+    if (is_in[i])
+      gmlk_index_remove(&index, addresses[i]);
+    else
+      put(&index, &host, addresses[i], &index_blocks[i]);
+    is_in[i] = !is_in[i];
+    check_index(&index, addresses, is_in, 40);
+  }
+  assert_int_equal(index.capacity, 64);
+  gmlk_host_free(&host, index.entries, index.capacity * sizeof(gmlk_entry));
+  host_close(&host);
+}
+
+static void test_index_growth(void **state) {
+  gmlk_index index;
+  gmlk_host host;
+  size_t i, capacity;
+  (void)state;
+  host_open(&host, 23);
+  memset(&index, 0, sizeof(index));
+  for (i = 0; gmlk_index_reserve(&index, &host); i++) {
+    gmlk_index_put(&index, (i + 1) * 512, &index_blocks[i]);
+    if (i == 39) hook_left = 0; /* 40 of 64 are the most: the next needs memory */
+  }
+  assert_int_equal(i, 40);
+  capacity = index.capacity;
+  for (i = 0; i < 40; i++)
+    assert_ptr_equal(gmlk_index_get(&index, (i + 1) * 512), &index_blocks[i]);
+  hook_left = -1;
+  assert_true(gmlk_index_reserve(&index, &host));
+  assert_int_equal(index.capacity, 2 * capacity);
+  for (i = 0; i < 40; i++)
+    assert_ptr_equal(gmlk_index_get(&index, (i + 1) * 512), &index_blocks[i]);
+  gmlk_host_free(&host, index.entries, index.capacity * sizeof(gmlk_entry));
+  host_close(&host);
+}
+
+/* ---- address space and the table of windows ---- */
+
+#define VA_SLOTS 97u
+
+static gmlk_spool spool;
+
+static void spool_open(gmlk_records *records, gmlk_host *host) {
+  gmlk_block *va;
+  memset(records, 0, sizeof(*records));
+  memset(&spool, 0, sizeof(spool));
+  gmlk_edges_init(&spool.va_head, &spool.va_tail);
+  assert_true(gmlk_records_reserve(records, host, VA_SLOTS + 1));
+  memset(&holes, 0, sizeof(holes));
+  spool.va = &holes;
+  va = gmlk_records_take(records);
+  memset(va, 0, sizeof(*va));
+  va->state = GMLK_FREE;
+  va->grains = VA_SLOTS;
+  gmlk_link_before(va, &spool.va_tail);
+  gmlk_holes_insert(spool.va, va, VA_SLOTS);
+}
+
+/* The tiling, and that no two free neighbours are left apart. */
+static void check_va(void) {
+  const gmlk_block *b;
+  uint32_t at = 0;
+  size_t free_count = 0;
+  for (b = spool.va_head.next; b != &spool.va_tail; b = b->next) {
+    assert_int_equal(b->at, at);
+    assert_ptr_equal(b->next->prev, b);
+    at += b->grains;
+    free_count += b->state == GMLK_FREE;
+    assert_false(b->state == GMLK_FREE && b->next->state == GMLK_FREE);
+    assert_int_equal(b->hole, b->state == GMLK_FREE ? b->grains : 0);
+  }
+  assert_int_equal(at, VA_SLOTS);
+  assert_int_equal(spool.va->count, free_count);
+}
+
+/* The size of the smallest free range that holds it, 0: none, as the tiling tells. */
+static uint32_t wanted_va(uint32_t slots) {
+  uint32_t best = 0;
+  const gmlk_block *b;
+  for (b = spool.va_head.next; b != &spool.va_tail; b = b->next)
+    if (b->state == GMLK_FREE && b->grains >= slots && (!best || b->grains < best))
+      best = b->grains;
+  return best;
+}
+
+static void test_address_space(void **state) {
+  gmlk_block *taken[VA_SLOTS];
+  gmlk_records records;
+  gmlk_host host;
+  size_t count = 0;
+  int step;
+  (void)state;
+  host_open(&host, 31);
+  spool_open(&records, &host);
+  assert_null(gmlk_va_take(&spool, &records, VA_SLOTS + 1));
+  for (step = 0; step < 20000; step++) {
+    if (below(2)) {
+      uint32_t slots = 1 + below(12), wanted = wanted_va(slots);
+      gmlk_block *b = gmlk_va_take(&spool, &records, slots);
+      assert_int_equal(b != NULL, wanted != 0);
+      if (!b) continue;
+      assert_int_equal(b->grains, slots);
+      if (wanted > slots) assert_int_equal(b->next->hole, wanted - slots); /* the rest of it */
+      taken[count++] = b;
+    } else if (count) {
+      size_t i = below((uint32_t)count);
+      gmlk_va_give(&spool, &records, taken[i]);
+      taken[i] = taken[--count];
+    }
+    check_va();
+  }
+  while (count) gmlk_va_give(&spool, &records, taken[--count]);
+  check_va();
+  assert_int_equal(spool.va_head.next->grains, VA_SLOTS);
+  assert_int_equal(records.unused_count % GMLK_PAGE_BLOCKS, GMLK_PAGE_BLOCKS - 1); /* none lost */
+  gmlk_records_destroy(&records, &host);
+  host_close(&host);
+}
+
+#define WINDOWS 200
+
+static size_t chain_of(uint32_t grains, const gmlk_window **out, size_t most) {
+  const gmlk_window *w = *gmlk_bucket(&spool, grains);
+  size_t count = 0;
+  for (; w; w = w->bucket_next)
+    if (w->self.grains == grains && count < most) out[count++] = w;
+  return count;
+}
+
+/* Growth keeps every window, and the order within a size: last used first. */
+static void test_window_table(void **state) {
+  static gmlk_window windows[WINDOWS];
+  const gmlk_window *chain[WINDOWS], *w;
+  gmlk_host host;
+  size_t i, size, n, count;
+  (void)state;
+  host_open(&host, 41);
+  memset(&spool, 0, sizeof(spool));
+  memset(windows, 0, sizeof(windows));
+  for (i = 0; i < WINDOWS; i++) {
+    assert_true(gmlk_spool_reserve(&spool, &host));
+    assert_true(spool.bucket_count > spool.count);
+    windows[i].self.grains = 1000 + (uint32_t)(i % 7);
+    gmlk_bucket_enter(&spool, &windows[i]);
+    gmlk_window_set_idle(&spool, &windows[i]);
+    spool.count++;
+  }
+  assert_true(spool.bucket_count >= WINDOWS);
+  for (size = 0; size < 7; size++) {
+    count = chain_of(1000 + (uint32_t)size, chain, WINDOWS);
+    assert_int_equal(count, (WINDOWS - size + 6) / 7);
+    for (n = 1; n < count; n++) assert_true(chain[n - 1] > chain[n]);
+  }
+  for (i = 0, w = spool.oldest; w; w = w->newer, i++) assert_ptr_equal(w, &windows[i]);
+  assert_int_equal(i, WINDOWS);
+  for (i = 0; i < WINDOWS; i += 2) gmlk_window_unset_idle(&spool, &windows[i]);
+  for (i = 1, w = spool.oldest; w; w = w->newer, i += 2) assert_ptr_equal(w, &windows[i]);
+  for (i = WINDOWS - 1, w = spool.newest; w->older; w = w->older, i -= 2)
+    assert_ptr_equal(w, &windows[i]);
+  assert_ptr_equal(w, &windows[1]);
+  for (i = 0; i < WINDOWS; i += 3) gmlk_bucket_leave(&spool, &windows[i]);
+  for (i = count = 0; i < 7; i++) count += chain_of(1000 + (uint32_t)i, chain, WINDOWS);
+  assert_int_equal(count, WINDOWS - (WINDOWS + 2) / 3);
+  spool.count = spool.bucket_count;
+  hook_left = 0;
+  assert_false(gmlk_spool_reserve(&spool, &host));
+  for (i = n = 0; i < 7; i++) n += chain_of(1000 + (uint32_t)i, chain, WINDOWS);
+  assert_int_equal(n, count);
+  gmlk_host_free(&host, spool.buckets, spool.bucket_count * sizeof(gmlk_window *));
+  host_close(&host);
+}
+
+/* ---- the planner ---- */
+
+#define CHUNK 8u /* grains */
+#define SLOTS 24u
+
+static gmlk_arena arena;
+static gmlk_records arena_records;
+static gmlk_streams no_streams;
+static char drawing[SLOTS * CHUNK + 1];
+
+static void arena_open(gmlk_host *host, uint32_t slot_limit) {
+  memset(&arena, 0, sizeof(arena));
+  memset(&arena_records, 0, sizeof(arena_records));
+  memset(&no_streams, 0, sizeof(no_streams));
+  arena.chunk_log = 3;
+  arena.chunk_bytes = CHUNK * GMLK_GRAIN;
+  arena.slot_limit = slot_limit;
+  assert_true(gmlk_arena_init(&arena, host, &arena_records));
+  assert_true(gmlk_arena_reserve_slots(&arena, slot_limit));
+  assert_true(gmlk_scratch_reserve(&arena, slot_limit));
+  assert_true(gmlk_records_reserve(&arena_records, host, SLOTS * CHUNK + 8));
+}
+
+static void arena_close(gmlk_host *host) {
+  gmlk_arena_destroy(&arena);
+  gmlk_records_destroy(&arena_records, host);
+  host_close(host);
+}
+
+static void own(uint32_t at, uint32_t grains) {
+  gmlk_block *b = gmlk_reserve_range(&arena, gmlk_locate(&arena, at), at, grains);
+  (void)gmlk_own(&arena, b, grains, GMLK_LIVE);
+}
+
+/* An arena from a picture: a character a grain, '.' is free, another one live. */
+static void draw(const char *picture) {
+  uint32_t length = (uint32_t)strlen(picture), at = 0;
+  (void)snprintf(drawing, sizeof(drawing), "%s", picture);
+  assert_int_equal(length % CHUNK, 0);
+  gmlk_arena_extend(&arena, length / CHUNK);
+  gmlk_arena_back(&arena, 0, length / CHUNK);
+  while (at < length) {
+    uint32_t grains = 1;
+    while (picture[at + grains] == picture[at]) grains++;
+    if (picture[at] != '.') own(at, grains);
+    at += grains;
+  }
+}
+
+static int plan(uint32_t grains, uint32_t align, int whole_only, gmlk_plan *out) {
+  gmlk_taker taker;
+  memset(&taker, 0, sizeof(taker));
+  return gmlk_plan_window(&arena, &no_streams, taker, grains, align, whole_only, out);
+}
+
+static void expect_spans(const gmlk_plan *p, size_t count, const uint32_t *wanted) {
+  size_t i;
+  assert_int_equal(p->span_count, count);
+  for (i = 0; i < count; i++) {
+    assert_int_equal(arena.spans[i].at, wanted[2 * i]);
+    assert_int_equal(arena.spans[i].grains, wanted[2 * i + 1]);
+  }
+}
+
+static void test_plan_tail_whole_head(void **state) {
+  const uint32_t spans[6] = {5, 3, 16, 8, 32, 2};
+  gmlk_host host;
+  gmlk_plan p;
+  (void)state;
+  host_open(&host, 1);
+  arena_open(&host, SLOTS);
+  draw("#####...########........########..######");
+  assert_true(plan(13, 1, 0, &p));
+  expect_spans(&p, 3, spans);
+  assert_int_equal(p.chunk_count, 3);
+  assert_false(plan(14, 1, 0, &p));
+  assert_int_equal(p.shortfall, 1);
+  assert_false(plan(40, 1, 0, &p));
+  assert_int_equal(p.shortfall, 40 - 13);
+  arena_close(&host);
+}
+
+static void test_plan_whole_only(void **state) {
+  const uint32_t spans[4] = {16, 8, 40, 8};
+  gmlk_host host;
+  gmlk_plan p;
+  (void)state;
+  host_open(&host, 1);
+  arena_open(&host, SLOTS);
+  draw("#####...########........########..######........");
+  assert_true(plan(16, CHUNK, 1, &p));
+  expect_spans(&p, 2, spans);
+  assert_false(plan(24, CHUNK, 1, &p));
+  assert_int_equal(p.shortfall, 8);
+  arena_close(&host);
+}
+
+/* One chunk is free at both ends: a window takes one of them. */
+static void test_plan_one_chunk_once(void **state) {
+  gmlk_host host;
+  gmlk_plan p;
+  (void)state;
+  host_open(&host, 1);
+  arena_open(&host, SLOTS);
+  draw("########...##...########");
+  assert_false(plan(6, 1, 0, &p));
+  assert_int_equal(p.shortfall, 3);
+  arena_close(&host);
+}
+
+static void test_plan_alignment(void **state) {
+  const uint32_t spans[4] = {4, 4, 16, 8};
+  gmlk_host host;
+  gmlk_plan p;
+  (void)state;
+  host_open(&host, 1);
+  arena_open(&host, SLOTS);
+  draw("#.......########........");
+  assert_true(plan(15, 1, 0, &p));
+  assert_int_equal(arena.spans[0].at, 1);
+  assert_true(plan(12, 4, 0, &p)); /* the tail is cut to begin on a multiple of 4 */
+  expect_spans(&p, 2, spans);
+  assert_false(plan(13, 4, 0, &p));
+  assert_int_equal(p.shortfall, 1);
+  arena_close(&host);
+}
+
+/* Small holes first, so that large ones stay whole; neighbours become one piece. */
+static void test_plan_small_holes_first(void **state) {
+  const uint32_t spans[4] = {40, 8, 8, 16};
+  gmlk_host host;
+  gmlk_plan p;
+  (void)state;
+  host_open(&host, 1);
+  arena_open(&host, SLOTS);
+  draw("########........................########........########");
+  assert_true(plan(24, 1, 0, &p));
+  expect_spans(&p, 2, spans);
+  assert_int_equal(p.chunk_count, 3);
+  arena_close(&host);
+}
+
+static void test_plan_empty(void **state) {
+  gmlk_host host;
+  gmlk_plan p;
+  (void)state;
+  host_open(&host, 1);
+  arena_open(&host, SLOTS);
+  assert_false(plan(5, 1, 0, &p));
+  assert_int_equal(p.shortfall, 5);
+  draw("################");
+  assert_false(plan(5, 1, 0, &p));
+  assert_int_equal(p.shortfall, 5);
+  arena_close(&host);
+}
+
+/* What can be offered at most: all whole free chunks, the longest tail that is no longer than the
+   request, and the longest head. */
+static uint32_t offered(uint32_t slots, uint32_t grains, uint32_t align) {
+  uint32_t slot, whole = 0, tail = 0, head = 0;
+  for (slot = 0; slot < slots; slot++) {
+    const char *c = drawing + slot * CHUNK;
+    uint32_t first = 0, last = 0;
+    while (first < CHUNK && c[first] == '.') first++;
+    while (last < CHUNK && c[CHUNK - 1 - last] == '.') last++;
+    if (first == CHUNK) {
+      whole++;
+      continue;
+    }
+    last -= last % align;
+    if (first > head) head = first;
+    if (last > tail && last <= grains) tail = last;
+  }
+  return whole * CHUNK + tail + head;
+}
+
+static void check_plan(const gmlk_plan *p, uint32_t grains, uint32_t align, int whole_only) {
+  uint32_t i, at, sum = 0, chunks = 0;
+  unsigned char used[SLOTS];
+  memset(used, 0, sizeof(used));
+  assert_int_equal(arena.spans[0].at % align, 0);
+  for (i = 0; i < p->span_count; i++) {
+    const gmlk_span *s = &arena.spans[i];
+    assert_true(s->grains > 0);
+    assert_true(i == 0 || s->at % CHUNK == 0);
+    assert_true(i + 1 == p->span_count || (s->at + s->grains) % CHUNK == 0);
+    if (whole_only) assert_true(s->at % CHUNK == 0 && s->grains % CHUNK == 0);
+    for (at = s->at; at < s->at + s->grains; at++) assert_int_equal(drawing[at], '.');
+    for (at = s->at / CHUNK; at <= (s->at + s->grains - 1) / CHUNK; at++) {
+      assert_false(used[at]);
+      used[at] = 1;
+      chunks++;
+    }
+    sum += s->grains;
+  }
+  assert_int_equal(sum, grains);
+  assert_int_equal(chunks, p->chunk_count);
+}
+
+static void draw_random(uint32_t slots) {
+  char picture[SLOTS * CHUNK + 1];
+  uint32_t at = 0;
+  while (at < slots * CHUNK) {
+    uint32_t grains = 1 + below(below(3) ? 6 : 24);
+    char kind = "#.o"[below(3)];
+    for (; grains && at < slots * CHUNK; grains--) picture[at++] = kind;
+  }
+  picture[at] = 0;
+  draw(picture);
+}
+
+/* Where the offer is too small, so many grains more make a plan, and one chunk less does not. */
+static void check_shortfall(const gmlk_plan *p, uint32_t slots, uint32_t grains, uint32_t align) {
+  uint32_t offer = offered(slots, grains, align), more = (p->shortfall + CHUNK - 1) / CHUNK;
+  gmlk_plan again;
+  assert_true(p->shortfall > 0);
+  if (offer < grains) assert_int_equal(p->shortfall, grains - offer);
+  if (slots + more > SLOTS) return;
+  memset(drawing + slots * CHUNK, '.', more * CHUNK);
+  gmlk_arena_extend(&arena, slots + more);
+  gmlk_arena_back(&arena, slots, more);
+  if (!plan(grains, align, 0, &again)) {
+    assert_true(again.shortfall <= CHUNK); /* head and tail are of one chunk: one chunk more */
+    return;
+  }
+  check_plan(&again, grains, align, 0);
+}
+
+static void test_plan_random(void **state) {
+  uint32_t round, planned = 0, failed = 0;
+  gmlk_host host;
+  gmlk_plan p;
+  (void)state;
+  for (round = 0; round < 6000; round++) {
+    uint32_t slots = 1 + below(16), align = (uint32_t)1 << below(4), grains = 1 + below(60);
+    host_open(&host, round);
+    arena_open(&host, SLOTS);
+    draw_random(slots);
+    if (below(4) == 0) {
+      grains = (grains + CHUNK - 1) / CHUNK * CHUNK;
+      if (plan(grains, CHUNK, 1, &p)) check_plan(&p, grains, CHUNK, 1);
+    }
+    if (plan(grains, align, 0, &p)) {
+      planned++;
+      check_plan(&p, grains, align, 0);
+      assert_true(offered(slots, grains, align) >= grains);
+    } else {
+      failed++;
+      check_shortfall(&p, slots, grains, align);
+    }
+    arena_close(&host);
+  }
+  assert_true(planned > 500 && failed > 500);
+}
+
+/* As many separate runs, heads and spans as an arena can hold: they fit the scratch arrays. */
+static void test_plan_many_pieces(void **state) {
+  char picture[SLOTS * CHUNK + 1];
+  uint32_t slot;
+  gmlk_host host;
+  gmlk_plan p;
+  (void)state;
+  for (slot = 0; slot < SLOTS; slot++)
+    memcpy(picture + slot * CHUNK, slot % 2 ? ".######." : "........", CHUNK);
+  picture[SLOTS * CHUNK] = 0;
+  host_open(&host, 1);
+  arena_open(&host, SLOTS);
+  draw(picture);
+  assert_true(plan(SLOTS / 2 * CHUNK + 2, 1, 0, &p));
+  check_plan(&p, SLOTS / 2 * CHUNK + 2, 1, 0);
+  arena_close(&host);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_sizes),
+      cmocka_unit_test(test_grains),
+      cmocka_unit_test(test_bits),
+      cmocka_unit_test(test_host_grow),
+      cmocka_unit_test(test_records),
+      cmocka_unit_test(test_holes_random),
+      cmocka_unit_test(test_holes_equal_sizes),
+      cmocka_unit_test(test_bin_edges),
+      cmocka_unit_test(test_best_at_edges),
+      cmocka_unit_test(test_index_random),
+      cmocka_unit_test(test_index_collisions),
+      cmocka_unit_test(test_index_growth),
+      cmocka_unit_test(test_address_space),
+      cmocka_unit_test(test_window_table),
+      cmocka_unit_test(test_plan_tail_whole_head),
+      cmocka_unit_test(test_plan_whole_only),
+      cmocka_unit_test(test_plan_one_chunk_once),
+      cmocka_unit_test(test_plan_alignment),
+      cmocka_unit_test(test_plan_small_holes_first),
+      cmocka_unit_test(test_plan_empty),
+      cmocka_unit_test(test_plan_random),
+      cmocka_unit_test(test_plan_many_pieces),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,1925 @@
+/* Tests of the lake with several streams: tags, fences, waits, recorded and forgotten streams, the
+   rungs of the out-of-memory ladder that wait, pools and captures.
+
+   In the drawings a chunk stands between two bars, live blocks are capitals; free memory is named
+   by its stream in small letters, or a dash where it is clean. */
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#include "gmlake.h"
+
+#include "fixture.h"
+
+static gmlake_stream A, B;
+
+/* A lake that knows two idle streams. */
+static void open_two(size_t chunks) {
+  start(chunks);
+  A = open_stream();
+  B = open_stream();
+}
+
+static void hold(gmlake_stream stream) { gmlake_mock_stream_hold(mock, stream); }
+static void complete(gmlake_stream stream) { gmlake_mock_stream_finish(mock, stream); }
+
+/* Free memory of A: so many chunks side by side, their work pending, the event recorded. */
+static void *leave_pending(size_t chunks) {
+  void *ptr = take_on(chunks * C, A);
+  (void)take_on(512, B); /* the second stream; lives in a chunk of its own */
+  hold(A);
+  drop_on(ptr, A);
+  return ptr;
+}
+
+/* Destroys a lake that may have live blocks. */
+static void abandon(void) {
+  assert_ok(gmlake_check(lake));
+  assert_ok(gmlake_destroy(lake));
+  close_mock();
+}
+
+/* ---- Which values are streams ---------------------------------------------------------------- */
+
+static void null_and_one_are_the_legacy_stream(void **state) {
+  const gmlake_stream one = (gmlake_stream)(uintptr_t)1;
+  gmlake_allocation_info info;
+  void *p;
+  (void)state;
+  start(4);
+  hold(LEGACY);
+  p = take_on(C, LEGACY);
+  drop_on(p, one);
+  assert_ptr_equal(take_on(C, one), p);
+  step(gmlake_record_stream(lake, p, LEGACY));
+  drop_on(p, LEGACY);
+  assert_ptr_equal(take_on(C, LEGACY), p);
+  step(gmlake_get_allocation(lake, p, &info));
+  assert_true((uintptr_t)info.stream <= 1);
+  assert_int_equal(stats().event_count, 0);
+  assert_int_equal(stats().pending_bytes_peak, 0);
+  complete(LEGACY);
+  drop_on(p, one);
+  finish();
+}
+
+static void the_per_thread_stream_is_refused(void **state) {
+  const gmlake_stream two = (gmlake_stream)(uintptr_t)2;
+  gmlake_pool *pool;
+  void *p;
+  (void)state;
+  start(4);
+  pool = open_pool(0);
+  p = take(C);
+  assert_error(try_on(C, two), INVALID_ARGUMENT);
+  step_error(gmlake_free(lake, p, two), INVALID_ARGUMENT);
+  step_error(gmlake_free(lake, NULL, two), INVALID_ARGUMENT);
+  step_error(gmlake_record_stream(lake, p, two), INVALID_ARGUMENT);
+  step_error(gmlake_forget_stream(lake, two), INVALID_ARGUMENT);
+  step_error(gmlake_capture_begin(lake, two, pool), INVALID_ARGUMENT);
+  step_error(gmlake_capture_end(lake, two), INVALID_ARGUMENT);
+  assert_int_equal(stats().live_count, 1);
+  drop(p);
+  finish();
+}
+
+/* ---- Events ---------------------------------------------------------------------------------- */
+
+static void one_stream_records_no_event(void **state) {
+  void *b[4];
+  gmlake_stream stream;
+  size_t i;
+  int round;
+  (void)state;
+  start(4);
+  stream = open_stream();
+  hold(stream);
+  for (round = 0; round < 20; round++) {
+    for (i = 0; i < 4; i++) b[i] = take_on(C - i * 512, stream);
+    for (i = 0; i < 4; i++) drop_on(b[i], stream);
+  }
+  assert_int_equal(stats().event_count, 0);
+  assert_int_equal(census().event_count, 0);
+  assert_int_equal(stats().stream_wait_count, 0);
+  assert_int_equal(stats().host_wait_count, 0);
+  complete(stream);
+  finish();
+}
+
+static void the_second_stream_closes_the_firsts_epoch(void **state) {
+  (void)state;
+  open_two(4);
+  drop_on(take_on(512, A), A);
+  assert_int_equal(stats().event_count, 0);
+  drop_on(take_on(512, B), B);
+  assert_int_equal(stats().event_count, 1);
+  finish();
+}
+
+static void events_are_recorded_by_the_chunk_freed(void **state) {
+  void *b[12];
+  size_t i;
+  uint64_t before;
+  (void)state;
+  open_two(8);
+  for (i = 0; i < 12; i++) b[i] = take_on(C / 4, A);
+  drop_on(take_on(512, B), B);
+  before = stats().event_count;
+  for (i = 0; i < 12; i++) {
+    drop_on(b[i], A);
+    assert_int_equal(stats().event_count - before, (i + 1) / 4);
+  }
+  drop_on(take_on(3 * C, A), A); /* one event for one free, however large */
+  assert_int_equal(stats().event_count - before, 4);
+  finish();
+}
+
+static void metadata_of_streams_is_counted_to_the_byte(void **state) {
+  size_t i;
+  (void)state;
+  start(64);
+  for (i = 0; i < 40; i++) {
+    gmlake_stream stream = open_stream();
+    hold(stream);
+    drop_on(take_on(C, stream), stream);
+    assert_int_equal(stats().metadata_bytes, host_bytes);
+  }
+  finish();
+}
+
+/* ---- Own memory, clean memory, other streams' memory ----------------------------------------- */
+
+static void own_memory_is_reused_at_once(void **state) {
+  size_t reserved;
+  void *p;
+  (void)state;
+  open_two(4);
+  drop_on(take_on(512, B), B);
+  hold(A);
+  p = take_on(2 * C, A);
+  reserved = stats().reserved_bytes;
+  drop_on(p, A);
+  assert_ptr_equal(take_on(2 * C, A), p);
+  assert_int_equal(stats().stream_wait_count, 0);
+  assert_int_equal(stats().reserved_bytes, reserved);
+  complete(A);
+  drop_on(p, A);
+  finish();
+}
+
+static void own_windows_are_reused_at_once(void **state) {
+  void *b[4], *w;
+  size_t i;
+  (void)state;
+  open_two(4);
+  flood(4);
+  for (i = 0; i < 4; i++) b[i] = take_on(C, i < 3 ? A : B);
+  hold(A);
+  drop_on(b[0], A);
+  drop_on(b[2], A);
+  w = take_on(2 * C, A);
+  assert_int_equal(piece_count(w), 2);
+  drop_on(w, A);
+  assert_ptr_equal(take_on(2 * C, A), w);
+  assert_int_equal(stats().stream_wait_count, 0);
+  complete(A);
+  drop_on(w, A);
+  drop_on(b[1], A);
+  drop_on(b[3], B);
+  finish();
+}
+
+/* GROW_FIRST: B gets new memory while A's is pending. */
+static void pending_memory_is_nobody_elses(void **state) {
+  void *p, *q;
+  (void)state;
+  open_two(8);
+  p = leave_pending(2);
+  q = take_on(2 * C, B);
+  assert_true((char *)q >= (char *)p + 2 * C);
+  assert_int_equal(stats().stream_wait_count, 0);
+  assert_int_equal(stats().reserved_bytes, 5 * C);
+  complete(A);
+  abandon();
+}
+
+static void completed_memory_is_taken_without_growth_or_wait(void **state) {
+  void *p;
+  (void)state;
+  open_two(8);
+  p = leave_pending(2);
+  complete(A);
+  assert_ptr_equal(take_on(2 * C, B), p);
+  assert_int_equal(stats().stream_wait_count, 0);
+  assert_int_equal(stats().host_wait_count, 0);
+  assert_int_equal(stats().reserved_bytes, 3 * C);
+  abandon();
+}
+
+/* | A 16K, - 48K |: what A left of its chunk serves B, though A is busy. */
+static void clean_leftovers_serve_every_stream(void **state) {
+  char *a, *b;
+  (void)state;
+  open_two(8);
+  hold(A);
+  a = (char *)take_on(16 * K, A);
+  b = (char *)take_on(48 * K, B);
+  assert_ptr_equal(b, a + 16 * K);
+  assert_int_equal(stats().reserved_bytes, C);
+  assert_int_equal(stats().stream_wait_count, 0);
+  assert_int_equal(stats().event_count, 0);
+  complete(A);
+  drop_on(a, A);
+  drop_on(b, B);
+  finish();
+}
+
+/* | a | b |: side by side, both pending: neither stream has two chunks. */
+static void tags_of_two_streams_do_not_merge(void **state) {
+  char *a, *b, *p;
+  (void)state;
+  open_two(8);
+  flood(2);
+  a = (char *)take_on(C, A);
+  b = (char *)take_on(C, B);
+  assert_ptr_equal(b, a + C);
+  hold(A);
+  hold(B);
+  drop_on(a, A);
+  drop_on(b, B);
+  p = (char *)take_on(2 * C, A);
+  if (piece_count(p) == 1) assert_true(p >= b + C);
+  assert_ptr_not_equal(piece(p, piece_count(p) - 1).home, b);
+  assert_int_equal(stats().stream_wait_count, 0);
+  assert_ptr_equal(take_on(C, B), b); /* still its own */
+  complete(A);
+  complete(B);
+  abandon();
+}
+
+/* | - | a | - | B |: A sees one hole of three chunks, B two of one. */
+static void clean_and_own_memory_are_one_hole(void **state) {
+  char *p[4];
+  size_t i;
+  (void)state;
+  open_two(8);
+  flood(4);
+  for (i = 0; i < 4; i++) p[i] = (char *)take_on(C, i < 3 ? A : B);
+  hold(A);
+  drop_on(p[0], NONE);
+  drop_on(p[2], NONE);
+  drop_on(p[1], A);
+  assert_ptr_equal(take_on(3 * C, A), p[0]);
+  assert_int_equal(stats().reserved_bytes, 4 * C);
+  assert_int_equal(stats().stitch_count, 0);
+  complete(A);
+  drop_on(p[0], A);
+  drop_on(p[3], B);
+  finish();
+}
+
+/* The same from B's side: the clean chunks alone, as a window around A's. */
+static void clean_memory_around_anothers_is_stitched(void **state) {
+  char *p[4], *w;
+  size_t i;
+  (void)state;
+  open_two(8);
+  flood(4);
+  for (i = 0; i < 4; i++) p[i] = (char *)take_on(C, i < 3 ? A : B);
+  hold(A);
+  drop_on(p[0], NONE);
+  drop_on(p[2], NONE);
+  drop_on(p[1], A);
+  w = (char *)take_on(2 * C, B);
+  assert_int_equal(piece_count(w), 2);
+  assert_piece(w, 0, p[0], C);
+  assert_piece(w, 1, p[2], C);
+  assert_int_equal(stats().reserved_bytes, 4 * C);
+  assert_int_equal(stats().stream_wait_count, 0);
+  complete(A);
+  drop_on(w, B);
+  drop_on(p[3], B);
+  finish();
+}
+
+/* a was freed and its event completed, its neighbour b was freed later and is pending: B never
+   gets b. */
+static void memory_freed_later_stays_pending(void **state) {
+  char *a, *b;
+  (void)state;
+  open_two(8);
+  flood(2);
+  a = (char *)take_on(C, A);
+  b = (char *)take_on(C, A);
+  (void)take_on(512, B);
+  drop_on(a, A);
+  hold(A);
+  drop_on(b, A);
+  assert_ptr_not_equal(take_on(C, B), b);
+  assert_ptr_not_equal(take_on(C, B), b);
+  assert_int_equal(stats().stream_wait_count, 0);
+  complete(A);
+  abandon();
+}
+
+static void memory_freed_on_another_stream_is_that_streams(void **state) {
+  void *p;
+  (void)state;
+  open_two(4);
+  p = take_on(C, A);
+  hold(A);
+  hold(B);
+  drop_on(p, B);
+  assert_ptr_equal(take_on(C, B), p);
+  drop_on(p, B);
+  assert_ptr_not_equal(take_on(C, A), p);
+  complete(A);
+  complete(B);
+  abandon();
+}
+
+/* ---- No stream ------------------------------------------------------------------------------- */
+
+static void none_frees_clean_memory(void **state) {
+  void *p;
+  (void)state;
+  open_two(4);
+  hold(A);
+  p = take_on(C, A);
+  drop_on(p, NONE);
+  assert_ptr_equal(take_on(C, B), p);
+  assert_int_equal(stats().stream_wait_count, 0);
+  assert_int_equal(stats().reserved_bytes, C);
+  complete(A);
+  drop_on(p, B);
+  finish();
+}
+
+static void none_does_not_get_pending_memory(void **state) {
+  char *p, *q;
+  (void)state;
+  open_two(8);
+  p = (char *)leave_pending(2);
+  q = (char *)take_on(2 * C, NONE);
+  assert_true(q >= p + 2 * C);
+  assert_int_equal(stats().host_wait_count, 0);
+  complete(A);
+  abandon();
+}
+
+/* There is no stream that could wait on the device: at the device's end the host does. */
+static void none_waits_on_the_host_where_it_must(void **state) {
+  void *p;
+  (void)state;
+  open_two(3);
+  p = leave_pending(2);
+  assert_ptr_equal(take_on(2 * C, NONE), p);
+  assert_int_equal(stats().stream_wait_count, 0);
+  assert_int_equal(stats().host_wait_count, 1);
+  assert_int_equal(census().host_wait_count, 1);
+  abandon();
+}
+
+static void none_waits_for_the_only_stream_too(void **state) {
+  void *p;
+  (void)state;
+  open_two(2);
+  p = take_on(2 * C, A);
+  hold(A);
+  drop_on(p, A);
+  assert_ptr_equal(take_on(2 * C, NONE), p);
+  assert_int_equal(census().host_wait_count, 1);
+  drop_on(p, NONE);
+  finish();
+}
+
+/* ---- The ladder: waits on the device --------------------------------------------------------- */
+
+/* The device is full: A's pending memory, behind one wait; what lies behind the same wait is had
+   without another, what A frees later is not. */
+static void a_full_device_borrows_behind_one_wait(void **state) {
+  char *p, *mine;
+  (void)state;
+  open_two(5);
+  mine = (char *)take_on(C, A);
+  p = (char *)leave_pending(3);
+  assert_ptr_equal(take_on(C, B), p);
+  assert_int_equal(stats().stream_wait_count, 1);
+  assert_ptr_equal(take_on(2 * C, B), p + C);
+  assert_int_equal(stats().stream_wait_count, 1);
+  drop_on(mine, A);
+  assert_ptr_equal(take_on(C, B), mine);
+  assert_int_equal(stats().stream_wait_count, 2);
+  assert_int_equal(stats().host_wait_count, 0);
+  assert_int_equal(census().host_wait_count, 0);
+  complete(A);
+  abandon();
+}
+
+/* What B frees now is pending until A's work is done, since B waits for A. */
+static void a_wait_holds_the_waiters_work_back(void **state) {
+  void *p;
+  (void)state;
+  open_two(3);
+  p = leave_pending(2);
+  assert_ptr_equal(take_on(2 * C, B), p);
+  drop_on(p, B);
+  assert_int_equal(trim_to(0), 0);
+  complete(A);
+  assert_int_equal(trim_to(0), 2 * C);
+  abandon();
+}
+
+static void wait_first_borrows_before_it_grows(void **state) {
+  void *p;
+  (void)state;
+  prepare(8);
+  desc.cross_stream = GMLAKE_WAIT_FIRST;
+  open_lake();
+  A = open_stream();
+  B = open_stream();
+  p = leave_pending(2);
+  assert_ptr_equal(take_on(2 * C, B), p);
+  assert_int_equal(stats().stream_wait_count, 1);
+  assert_int_equal(stats().reserved_bytes, 3 * C);
+  complete(A);
+  abandon();
+}
+
+static void borrow_and_grow_six_chunks(gmlake_cross_stream order) {
+  void *w;
+  prepare(8);
+  desc.cross_stream = order;
+  open_lake();
+  A = open_stream();
+  B = open_stream();
+  (void)leave_pending(4);
+  w = take_on(6 * C, B);
+  assert_int_equal(stats().reserved_bytes, 7 * C);
+  assert_int_equal(stats().stream_wait_count, 1);
+  assert_int_equal(stats().host_wait_count, 0);
+  memset(w, 1, 6 * C);
+  complete(A);
+  abandon();
+}
+
+static void borrowing_and_growth_together_serve(void **state) {
+  (void)state;
+  borrow_and_grow_six_chunks(GMLAKE_GROW_FIRST);
+  borrow_and_grow_six_chunks(GMLAKE_WAIT_FIRST);
+}
+
+/* NONE cannot borrow: it waits for two chunks on the host and creates the other two. */
+static void waiting_and_growth_together_serve(void **state) {
+  (void)state;
+  open_two(5);
+  (void)leave_pending(2);
+  (void)take_on(4 * C, NONE);
+  assert_int_equal(stats().host_wait_count, 1);
+  assert_int_equal(stats().reserved_bytes, 5 * C);
+  abandon();
+}
+
+/* | a | X | b | Y |: a third stream's window of two other streams' memory takes two waits. */
+static void a_window_waits_once_for_each_stream(void **state) {
+  gmlake_stream third;
+  char *p[4], *w;
+  size_t i;
+  (void)state;
+  open_two(4);
+  third = open_stream();
+  flood(4);
+  for (i = 0; i < 4; i++) p[i] = (char *)take_on(C, i == 0 ? A : i == 2 ? B : third);
+  hold(A);
+  hold(B);
+  drop_on(p[0], A);
+  drop_on(p[2], B);
+  w = (char *)take_on(2 * C, third);
+  assert_int_equal(piece_count(w), 2);
+  assert_int_equal(stats().stream_wait_count, 2);
+  drop_on(w, third);
+  assert_ptr_equal(take_on(2 * C, third), w);
+  assert_int_equal(stats().stream_wait_count, 2);
+  complete(A);
+  complete(B);
+  abandon();
+}
+
+/* | a | - | a | B |: freed at different times, taken as one hole behind the later event. */
+static void a_hole_of_several_frees_takes_one_wait(void **state) {
+  char *p[4];
+  size_t i;
+  (void)state;
+  open_two(4);
+  flood(4);
+  for (i = 0; i < 4; i++) p[i] = (char *)take_on(C, i < 3 ? A : B);
+  hold(A);
+  drop_on(p[0], A);
+  drop_on(p[2], A);
+  drop_on(p[1], NONE);
+  assert_int_equal(stats().event_count, 2);
+  assert_ptr_equal(take_on(3 * C, B), p[0]);
+  assert_int_equal(stats().stream_wait_count, 1);
+  complete(A);
+  abandon();
+}
+
+static void an_idle_window_is_borrowed_behind_a_wait(void **state) {
+  char *p[3], *w;
+  size_t i, mapped;
+  (void)state;
+  open_two(3);
+  flood(3);
+  for (i = 0; i < 3; i++) p[i] = (char *)take_on(C, i == 1 ? B : A);
+  drop_on(p[0], A);
+  drop_on(p[2], A);
+  w = (char *)take_on(2 * C, A);
+  hold(A);
+  drop_on(w, A);
+  mapped = census().mapping_count;
+  assert_ptr_equal(take_on(2 * C, B), w);
+  assert_int_equal(stats().stream_wait_count, 1);
+  assert_int_equal(stats().stitch_reuse_count, 1);
+  assert_int_equal(census().mapping_count, mapped);
+  complete(A);
+  abandon();
+}
+
+/* More frees than a stream has fences for: all of it can still be had behind waits. */
+static void a_long_queue_of_frees_can_be_borrowed(void **state) {
+  void *b[199];
+  size_t i;
+  (void)state;
+  open_two(200);
+  for (i = 0; i < 199; i++) b[i] = take_on(C, A);
+  (void)take_on(512, B);
+  hold(A);
+  for (i = 0; i < 199; i++) drop_on(b[i], A);
+  assert_int_equal(stats().event_count, 199);
+  (void)take_on(199 * C, B);
+  assert_true(stats().stream_wait_count >= 1);
+  assert_int_equal(stats().host_wait_count, 0);
+  complete(A);
+  abandon();
+}
+
+static void a_long_queue_of_frees_can_be_waited_for(void **state) {
+  void *b[199];
+  size_t i;
+  (void)state;
+  open_two(200);
+  for (i = 0; i < 199; i++) b[i] = take_on(C, A);
+  (void)take_on(512, B);
+  hold(A);
+  for (i = 0; i < 199; i++) drop_on(b[i], A);
+  (void)take_on(199 * C, NONE);
+  assert_true(stats().host_wait_count >= 1);
+  abandon();
+}
+
+/* Of a long queue the part that has completed is known early: fences stand in between. Every
+   other chunk is freed, so that no two are one range of memory. */
+static void a_long_queue_of_frees_completes_in_parts(void **state) {
+  void *b[300];
+  size_t i;
+  (void)state;
+  open_two(400);
+  gmlake_mock_stream_set_lag(mock, A, 1000);
+  for (i = 0; i < 300; i++) b[i] = take_on(C, A);
+  (void)take_on(512, B);
+  for (i = 0; i < 150; i++) {
+    gmlake_mock_set_clock(mock, 1 + i);
+    drop_on(b[2 * i], A);
+  }
+  gmlake_mock_set_clock(mock, 1000 + 100); /* the first hundred are done */
+  (void)take_on(90 * C, B);
+  assert_int_equal(stats().reserved_bytes, 301 * C);
+  assert_int_equal(stats().stream_wait_count, 0);
+  gmlake_mock_set_clock(mock, 10000);
+  abandon();
+}
+
+static void no_grow_borrows_too(void **state) {
+  gmlake_alloc_desc wanted = request(2 * C, GMLAKE_NO_GROW, NULL);
+  void *p;
+  (void)state;
+  open_two(8);
+  p = leave_pending(2);
+  assert_ptr_equal(take_with(&wanted, B), p);
+  assert_int_equal(stats().stream_wait_count, 1);
+  assert_int_equal(stats().reserved_bytes, 3 * C);
+  complete(A);
+  abandon();
+}
+
+/* Out of memory for good: nothing is left pending where the host could wait for it. */
+static void out_of_memory_is_the_last_answer(void **state) {
+  gmlake_error_info info;
+  (void)state;
+  open_two(4);
+  (void)leave_pending(2);
+  assert_error(try_on(4 * C, B), OUT_OF_DEVICE_MEMORY);
+  info = last_error();
+  assert_int_equal(info.free_bytes + info.pending_bytes, 3 * C - 512);
+  assert_int_equal(info.live_bytes, 512);
+  complete(A);
+  abandon();
+}
+
+/* ---- Calls about streams that fail ----------------------------------------------------------- */
+
+static void open_faulty(size_t chunks) {
+  prepare(chunks);
+  use_faults();
+  open_lake();
+  A = open_stream();
+  B = open_stream();
+}
+
+/* A free needs no event: it succeeds, and the next one covers its memory. */
+static void a_free_survives_a_failed_record(void **state) {
+  void *p, *q;
+  (void)state;
+  open_faulty(4);
+  p = take_on(2 * C, A);
+  q = take_on(C, A);
+  (void)take_on(512, B);
+  hold(A);
+  fail_call(ON_RECORD, 1, GMLAKE_ERROR_DRIVER, 0);
+  drop_on(p, A);
+  assert_int_equal(stats().event_count, 0);
+  drop_on(q, A);
+  assert_int_equal(stats().event_count, 1);
+  complete(A);
+  assert_ptr_equal(take_on(3 * C, B), p);
+  assert_int_equal(stats().stream_wait_count, 0);
+  abandon();
+}
+
+static void a_device_lost_while_freeing_is_lost_from_then_on(void **state) {
+  void *p;
+  (void)state;
+  open_faulty(4);
+  p = take_on(2 * C, A);
+  (void)take_on(512, B);
+  fail_call(ON_RECORD, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
+  assert_ok(gmlake_free(lake, p, A));
+  assert_error(try_on(512, A), DEVICE_LOST);
+  assert_error(gmlake_destroy(lake), DEVICE_LOST);
+  close_mock();
+}
+
+/* Without the wait the memory may not be had; what is free stays so. */
+static void a_failed_wait_on_the_device_is_undone(void **state) {
+  gmlake_stats before, after;
+  void *p;
+  (void)state;
+  open_faulty(3);
+  p = leave_pending(2);
+  before = stats();
+  fail_call(ON_STREAM_WAIT, 1, GMLAKE_ERROR_DRIVER, 1);
+  fail_call(ON_HOST_WAIT, 1, GMLAKE_ERROR_DRIVER, 1);
+  assert_error(try_on(2 * C, B), DRIVER);
+  after = stats();
+  assert_int_equal(after.active_bytes, before.active_bytes);
+  assert_int_equal(after.stream_wait_count, 0);
+  fail_call(ON_STREAM_WAIT, 0, GMLAKE_OK, 0);
+  fail_call(ON_HOST_WAIT, 0, GMLAKE_OK, 0);
+  assert_ptr_equal(take_on(2 * C, B), p);
+  assert_int_equal(stats().stream_wait_count, 1);
+  complete(A);
+  abandon();
+}
+
+static void a_failed_query_is_not_completion(void **state) {
+  void *p, *q;
+  (void)state;
+  open_faulty(8);
+  p = leave_pending(2);
+  complete(A);
+  fail_call(ON_QUERY, 1, GMLAKE_ERROR_DRIVER, 0);
+  q = take_on(2 * C, B); /* from elsewhere */
+  assert_ptr_not_equal(q, p);
+  assert_ptr_equal(take_on(2 * C, B), p);
+  abandon();
+}
+
+static void destroy_frees_everything_though_waiting_fails(void **state) {
+  (void)state;
+  open_faulty(4);
+  (void)leave_pending(2);
+  fail_call(ON_HOST_WAIT, 1, GMLAKE_ERROR_DRIVER, 1);
+  assert_error(gmlake_destroy(lake), DRIVER);
+  close_mock();
+}
+
+/* ---- Recorded streams ------------------------------------------------------------------------ */
+
+static void recorded_streams_defer_reuse(void **state) {
+  void *p;
+  (void)state;
+  open_two(8);
+  p = take_on(2 * C, A);
+  step(gmlake_record_stream(lake, p, B));
+  hold(B);
+  drop_on(p, A);
+  assert_int_equal(stats().pending_bytes, 2 * C);
+  assert_int_equal(stats().active_bytes, 0);
+  assert_ptr_not_equal(take_on(2 * C, A), p);
+  assert_int_equal(stats().reserved_bytes, 4 * C);
+  complete(B);
+  assert_ptr_equal(take_on(2 * C, A), p);
+  assert_int_equal(stats().pending_bytes, 0);
+  assert_int_equal(stats().pending_bytes_peak, 2 * C);
+  assert_int_equal(stats().reserved_bytes, 4 * C);
+  abandon();
+}
+
+static void recorded_windows_are_deferred_too(void **state) {
+  void *b[3], *w;
+  (void)state;
+  open_two(3);
+  lay(b, 3);
+  drop(b[0]);
+  drop(b[2]);
+  w = take(2 * C);
+  step(gmlake_record_stream(lake, w, B));
+  hold(B);
+  drop(w);
+  assert_int_equal(stats().pending_bytes, 2 * C);
+  step_error(gmlake_free(lake, w, LEGACY), DOUBLE_FREE);
+  assert_int_equal(trim_to(0), 0);
+  complete(B);
+  assert_int_equal(trim_to(0), 2 * C);
+  assert_int_equal(stats().pending_bytes, 0);
+  drop(b[1]);
+  finish();
+}
+
+static void a_pending_block_cannot_be_freed_again(void **state) {
+  gmlake_stats before, after;
+  void *p;
+  (void)state;
+  open_two(4);
+  p = take_on(C, A);
+  step(gmlake_record_stream(lake, p, B));
+  hold(B);
+  drop_on(p, A);
+  before = stats();
+  step_error(gmlake_free(lake, p, A), DOUBLE_FREE);
+  step_error(gmlake_record_stream(lake, p, B), UNKNOWN_POINTER);
+  after = stats();
+  assert_memory_equal(&before, &after, sizeof(after));
+  complete(B);
+  finish();
+}
+
+static void recording_the_stream_it_is_freed_on_defers_nothing(void **state) {
+  void *p;
+  (void)state;
+  open_two(4);
+  p = take_on(C, A);
+  hold(A);
+  step(gmlake_record_stream(lake, p, A));
+  drop_on(p, A);
+  assert_int_equal(stats().pending_bytes, 0);
+  assert_ptr_equal(take_on(C, A), p);
+  complete(A);
+  drop_on(p, A);
+  finish();
+}
+
+/* Its own stream counts as well, where it is freed on another. */
+static void a_block_recorded_on_its_own_stream_and_freed_elsewhere_waits(void **state) {
+  void *p;
+  (void)state;
+  open_two(8);
+  p = take_on(C, A);
+  step(gmlake_record_stream(lake, p, A));
+  hold(A);
+  drop_on(p, B);
+  assert_int_equal(stats().pending_bytes, C);
+  assert_ptr_not_equal(take_on(C, B), p);
+  complete(A);
+  assert_ptr_equal(take_on(C, B), p);
+  abandon();
+}
+
+static void every_recorded_stream_counts(void **state) {
+  gmlake_stream others[5];
+  void *p;
+  size_t i;
+  (void)state;
+  open_two(16);
+  p = take_on(C, A);
+  for (i = 0; i < 5; i++) {
+    others[i] = open_stream();
+    hold(others[i]);
+    step(gmlake_record_stream(lake, p, others[i]));
+    step(gmlake_record_stream(lake, p, others[i])); /* again is the same */
+  }
+  drop_on(p, A);
+  for (i = 0; i < 5; i++) {
+    assert_ptr_not_equal(take_on(C, A), p);
+    complete(others[4 - i]);
+  }
+  assert_ptr_equal(take_on(C, A), p);
+  abandon();
+}
+
+static void work_before_the_free_counts_and_later_work_does_not(void **state) {
+  void *p;
+  (void)state;
+  open_two(8);
+  p = take_on(C, A);
+  step(gmlake_record_stream(lake, p, B));
+  hold(A);
+  drop_on(p, A); /* B is idle: its event is done */
+  hold(B);
+  drop_on(take_on(2 * C, B), B);
+  assert_ptr_equal(take_on(C, A), p);
+  complete(A);
+  complete(B);
+  drop_on(p, A);
+  finish();
+}
+
+/* Nobody may have it yet, on no device: at the device's end the host waits. */
+static void pending_frees_are_waited_for_in_the_end(void **state) {
+  void *p;
+  (void)state;
+  open_two(2);
+  p = take_on(2 * C, A);
+  step(gmlake_record_stream(lake, p, B));
+  hold(B);
+  drop_on(p, A);
+  assert_ptr_equal(take_on(2 * C, A), p);
+  assert_int_equal(stats().host_wait_count, 1);
+  assert_int_equal(census().host_wait_count, 1);
+  drop_on(p, A);
+  finish();
+}
+
+static void none_frees_what_was_recorded_at_once(void **state) {
+  void *p;
+  (void)state;
+  open_two(4);
+  p = take_on(C, A);
+  step(gmlake_record_stream(lake, p, B));
+  hold(B);
+  drop_on(p, NONE); /* the caller has synchronised */
+  assert_int_equal(stats().pending_bytes, 0);
+  assert_ptr_equal(take_on(C, A), p);
+  complete(B);
+  drop_on(p, A);
+  finish();
+}
+
+static void pending_frees_are_in_the_budget(void **state) {
+  gmlake_budget budget;
+  void *p;
+  (void)state;
+  open_two(8);
+  flood(4);
+  p = take_on(C, A);
+  step(gmlake_record_stream(lake, p, B));
+  hold(B);
+  drop_on(p, A);
+  step(gmlake_get_budget(lake, &budget));
+  assert_int_equal(budget.pending_bytes, C);
+  assert_int_equal(budget.idle_bytes, 3 * C);
+  assert_int_equal(budget.allocatable_bytes, 8 * C);
+  complete(B);
+  step(gmlake_get_budget(lake, &budget));
+  assert_int_equal(budget.pending_bytes, 0);
+  assert_int_equal(budget.idle_bytes, 4 * C);
+  finish();
+}
+
+static void destroy_waits_for_pending_frees(void **state) {
+  void *p;
+  (void)state;
+  open_two(4);
+  p = take_on(C, A);
+  step(gmlake_record_stream(lake, p, B));
+  hold(B);
+  drop_on(p, A);
+  assert_ok(gmlake_destroy(lake));
+  assert_int_equal(census().host_wait_count, 1);
+  close_mock();
+}
+
+static void record_stream_survives_lack_of_host_memory(void **state) {
+  gmlake_stream stream;
+  void *p;
+  long n;
+  gmlake_result result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  (void)state;
+  start(4);
+  stream = open_stream();
+  p = take(C);
+  for (n = 1; n < 10 && result; n++) {
+    host_fail_in = n;
+    result = gmlake_record_stream(lake, p, stream);
+    host_fail_in = 0;
+    assert_ok(gmlake_check(lake));
+    if (result) assert_error(result, OUT_OF_HOST_MEMORY);
+  }
+  assert_ok(result);
+  assert_true(n > 2);
+  hold(stream);
+  drop(p);
+  assert_int_equal(stats().pending_bytes, C); /* it was recorded in the end */
+  complete(stream);
+  finish();
+}
+
+/* ---- Forgotten streams ----------------------------------------------------------------------- */
+
+static void forgetting_an_unknown_stream_is_fine(void **state) {
+  (void)state;
+  open_two(4);
+  step(gmlake_forget_stream(lake, A));
+  assert_int_equal(stats().event_count, 0);
+  finish();
+}
+
+/* The driver hands the value out again: the new stream is not the old one, whose work goes on. */
+static void a_reused_value_is_another_stream(void **state) {
+  gmlake_stream again;
+  void *p, *q;
+  (void)state;
+  start(8);
+  A = open_stream();
+  p = take_on(2 * C, A);
+  hold(A);
+  drop_on(p, A);
+  step(gmlake_forget_stream(lake, A));
+  gmlake_mock_stream_destroy(mock, A);
+  again = open_stream();
+  assert_ptr_equal(again, A);
+  q = take_on(2 * C, again);
+  assert_ptr_not_equal(q, p);
+  assert_int_equal(stats().stream_wait_count, 0);
+  assert_int_equal(stats().reserved_bytes, 4 * C);
+  drop_on(q, again);
+  finish();
+}
+
+static void a_forgotten_streams_memory_is_had_behind_its_fence(void **state) {
+  gmlake_stream again;
+  void *p;
+  (void)state;
+  start(2);
+  A = open_stream();
+  p = take_on(2 * C, A);
+  hold(A);
+  drop_on(p, A);
+  step(gmlake_forget_stream(lake, A));
+  gmlake_mock_stream_destroy(mock, A);
+  again = open_stream();
+  assert_ptr_equal(take_on(2 * C, again), p);
+  assert_int_equal(stats().stream_wait_count + stats().host_wait_count, 1);
+  drop_on(p, again);
+  finish();
+}
+
+static void a_forgotten_stream_completes(void **state) {
+  void *p;
+  (void)state;
+  open_two(4);
+  p = take_on(512, A);
+  drop_on(take_on(512, B), B);
+  hold(A);
+  drop_on(p, A);
+  step(gmlake_forget_stream(lake, A));
+  complete(A);
+  gmlake_mock_stream_destroy(mock, A);
+  assert_int_equal(trim_to(0), C);
+  finish();
+}
+
+/* Work that was queued on a recorded stream before it was forgotten still counts. */
+static void a_recorded_stream_may_be_forgotten(void **state) {
+  void *p, *q;
+  (void)state;
+  open_two(8);
+  p = take_on(C, A);
+  hold(B);
+  step(gmlake_record_stream(lake, p, B));
+  step(gmlake_forget_stream(lake, B));
+  drop_on(p, A);
+  assert_int_equal(stats().pending_bytes, C);
+  q = take_on(C, A);
+  assert_ptr_not_equal(q, p);
+  complete(B);
+  gmlake_mock_stream_destroy(mock, B);
+  assert_ptr_equal(take_on(C, A), p);
+  drop_on(p, A);
+  drop_on(q, A);
+  finish();
+}
+
+static void a_forgotten_streams_blocks_live_on(void **state) {
+  gmlake_allocation_info info;
+  void *p;
+  (void)state;
+  open_two(4);
+  p = take_on(C, A);
+  step(gmlake_forget_stream(lake, A));
+  gmlake_mock_stream_destroy(mock, A);
+  step(gmlake_get_allocation(lake, p, &info));
+  drop_on(p, B);
+  assert_ptr_equal(take_on(C, B), p);
+  drop_on(p, B);
+  finish();
+}
+
+/* Its number may serve again, but not while a block still names it. */
+static void a_forgotten_streams_blocks_keep_its_name(void **state) {
+  gmlake_allocation_info info;
+  gmlake_stream other = NULL;
+  void *p;
+  int i;
+  (void)state;
+  open_two(4);
+  p = take_on(C, A);
+  step(gmlake_forget_stream(lake, A));
+  for (i = 0; i < 40; i++) {
+    other = open_stream();
+    drop_on(take_on(512, other), other);
+    step(gmlake_forget_stream(lake, other));
+    gmlake_mock_stream_destroy(mock, other);
+  }
+  step(gmlake_get_allocation(lake, p, &info));
+  assert_ptr_equal(info.stream, A);
+  drop_on(p, B);
+  finish();
+}
+
+static void a_busy_stream_with_many_frees_can_be_forgotten(void **state) {
+  void *b[150];
+  size_t i;
+  (void)state;
+  open_two(200);
+  for (i = 0; i < 150; i++) b[i] = take_on(C, A);
+  (void)take_on(512, B);
+  hold(A);
+  for (i = 0; i < 150; i++) drop_on(b[i], A);
+  step(gmlake_forget_stream(lake, A));
+  complete(A);
+  assert_int_equal(trim_to(C), 150 * C);
+  abandon();
+}
+
+/* Ten thousand streams, one after the other: numbers and host memory serve again. */
+static void numbers_of_streams_are_recycled(void **state) {
+  size_t flat = 0;
+  int round;
+  (void)state;
+  start(8);
+  for (round = 0; round < 10000; round++) {
+    gmlake_stream stream = open_stream();
+    void *p = NULL;
+    assert_ok(gmlake_alloc(lake, C, stream, &p));
+    assert_ok(gmlake_free(lake, p, stream));
+    assert_ok(gmlake_forget_stream(lake, stream));
+    gmlake_mock_stream_destroy(mock, stream);
+    if (round % 500 == 0) assert_ok(gmlake_check(lake));
+    if (round == 999) flat = stats().metadata_bytes;
+    if (round > 999) assert_int_equal(stats().metadata_bytes, flat);
+  }
+  assert_int_equal(stats().metadata_bytes, host_bytes);
+  assert_true(census().event_count < 1000);
+  finish();
+}
+
+/* B waited for a stream that is gone. A new stream with its number has not been waited for. */
+static void a_recycled_number_has_not_been_waited_for(void **state) {
+  gmlake_stream old;
+  uint64_t waits;
+  void *p, *small;
+  int i;
+  (void)state;
+  start(3);
+  B = open_stream();
+  small = take_on(512, B);
+  old = open_stream();
+  p = take_on(2 * C, old);
+  hold(old);
+  drop_on(p, old);
+  assert_ptr_equal(take_on(2 * C, B), p); /* behind a wait */
+  assert_int_equal(stats().stream_wait_count, 1);
+  drop_on(p, B);
+  complete(old);
+  for (i = 0; i < 32; i++) { /* enough for numbers to serve again */
+    step(gmlake_forget_stream(lake, old));
+    gmlake_mock_stream_destroy(mock, old);
+    old = open_stream();
+    drop_on(take_on(512, old), old);
+  }
+  p = take_on(2 * C, old);
+  hold(old);
+  drop_on(p, old);
+  waits = stats().stream_wait_count + stats().host_wait_count;
+  assert_ptr_equal(take_on(2 * C, B), p);
+  assert_int_equal(stats().stream_wait_count + stats().host_wait_count, waits + 1);
+  complete(old);
+  drop_on(p, B);
+  drop_on(small, B);
+  finish();
+}
+
+static void a_stream_that_the_driver_captures_cannot_be_forgotten(void **state) {
+  void *p;
+  (void)state;
+  open_two(4);
+  p = take_on(C, A);
+  assert_ok(gmlake_mock_capture_begin(mock, A));
+  step_error(gmlake_forget_stream(lake, A), CAPTURING);
+  (void)gmlake_mock_capture_end(mock, A);
+  step(gmlake_forget_stream(lake, A));
+  drop_on(p, B);
+  finish();
+}
+
+/* ---- Pools ----------------------------------------------------------------------------------- */
+
+static void pools_are_apart(void **state) {
+  gmlake_pool *pool;
+  gmlake_allocation_info info;
+  void *p, *q;
+  (void)state;
+  start(8);
+  pool = open_pool(0);
+  p = take_from(pool, 16 * K, LEGACY);
+  q = take(16 * K);
+  assert_int_equal(stats().reserved_bytes, 2 * C); /* no chunk in common */
+  step(gmlake_get_allocation(lake, p, &info));
+  assert_ptr_equal(info.pool, pool);
+  step(gmlake_get_allocation(lake, q, &info));
+  assert_null(info.pool);
+  drop(p);
+  drop(q);
+  assert_ptr_equal(take(C), q); /* not p's, though it is free as well */
+  assert_ptr_equal(take_from(pool, C, LEGACY), p);
+  assert_int_equal(stats().reserved_bytes, 2 * C);
+  drop(p);
+  drop(q);
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
+static void pools_have_their_own_chunk_size(void **state) {
+  gmlake_pool_desc pool_desc;
+  gmlake_pool *pool;
+  void *p;
+  (void)state;
+  start(16);
+  memset(&pool_desc, 0, sizeof(pool_desc));
+  pool_desc.chunk_bytes = 4 * C;
+  step(gmlake_pool_create(lake, &pool_desc, &pool));
+  p = take_from(pool, 512, LEGACY);
+  assert_int_equal(stats().reserved_bytes, 4 * C);
+  assert_int_equal(stats().chunk_count, 1);
+  drop(p);
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
+static void pool_create_refuses_odd_chunks(void **state) {
+  const size_t wrong[] = {3 * C, C / 2, 32 * C, C + 512};
+  gmlake_pool_desc pool_desc;
+  gmlake_pool *pool = NULL;
+  size_t i;
+  (void)state;
+  start(16);
+  memset(&pool_desc, 0, sizeof(pool_desc));
+  for (i = 0; i < 4; i++) {
+    pool_desc.chunk_bytes = wrong[i];
+    step_error(gmlake_pool_create(lake, &pool_desc, &pool), INVALID_ARGUMENT);
+    assert_null(pool);
+  }
+  step(gmlake_pool_create(lake, NULL, &pool));
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
+static void a_pool_that_cannot_be_made_leaves_nothing(void **state) {
+  gmlake_pool *pool = NULL;
+  size_t bytes;
+  long n;
+  gmlake_result result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  (void)state;
+  prepare(8);
+  use_faults();
+  open_lake();
+  bytes = host_bytes;
+  fail_call(ON_RESERVE, 1, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, 1);
+  step_error(gmlake_pool_create(lake, NULL, &pool), OUT_OF_DEVICE_MEMORY);
+  assert_null(pool);
+  assert_int_equal(host_bytes, bytes);
+  fail_call(ON_RESERVE, 0, GMLAKE_OK, 0);
+  for (n = 1; n < 20 && result; n++) {
+    host_fail_in = n;
+    result = gmlake_pool_create(lake, NULL, &pool);
+    host_fail_in = 0;
+    assert_ok(gmlake_check(lake));
+    if (result) assert_error(result, OUT_OF_HOST_MEMORY);
+    if (result) assert_int_equal(census().reservation_count, 2);
+  }
+  assert_ok(result);
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
+static void a_pool_with_live_blocks_stays(void **state) {
+  gmlake_pool *pool;
+  void *p, *q;
+  (void)state;
+  start(8);
+  q = take(C);
+  pool = open_pool(0);
+  p = take_from(pool, 3 * C, LEGACY);
+  step_error(gmlake_pool_destroy(lake, pool), INVALID_ARGUMENT);
+  memset(p, 1, 3 * C);
+  drop(p);
+  assert_int_equal(stats().reserved_bytes, 4 * C);
+  step(gmlake_pool_destroy(lake, pool));
+  assert_int_equal(stats().reserved_bytes, C);
+  assert_int_equal(stats().chunk_count, 1);
+  assert_int_equal(census().physical_bytes, C);
+  assert_int_equal(census().reservation_count, 2);
+  step_error(gmlake_free(lake, p, LEGACY), UNKNOWN_POINTER);
+  drop(q);
+  finish();
+}
+
+static void a_pools_windows_go_with_it(void **state) {
+  gmlake_pool *pool;
+  void *b[3], *w;
+  size_t i;
+  (void)state;
+  start(3);
+  pool = open_pool(0);
+  drop_on(take_from(pool, 3 * C, NONE), NONE);
+  for (i = 0; i < 3; i++) b[i] = take_from(pool, C, LEGACY);
+  drop(b[0]);
+  drop(b[2]);
+  w = take_from(pool, 2 * C, LEGACY);
+  assert_int_equal(piece_count(w), 2);
+  drop(w);
+  drop(b[1]);
+  assert_int_equal(stats().stitched_bytes, 2 * C);
+  step(gmlake_pool_destroy(lake, pool));
+  assert_int_equal(stats().stitched_bytes, 0);
+  assert_int_equal(stats().window_count, 0);
+  assert_int_equal(census().mapping_count, 0);
+  finish();
+}
+
+static void pool_destroy_waits_for_pending_work(void **state) {
+  gmlake_pool *pool;
+  void *p;
+  (void)state;
+  open_two(8);
+  pool = open_pool(0);
+  p = take_from(pool, C, A);
+  step(gmlake_record_stream(lake, p, B));
+  hold(A);
+  hold(B);
+  drop_on(p, A);
+  step(gmlake_pool_destroy(lake, pool));
+  assert_int_equal(census().host_wait_count, 2);
+  assert_int_equal(stats().pending_bytes, 0);
+  finish();
+}
+
+static void destroy_takes_the_pools_along(void **state) {
+  gmlake_pool *pool;
+  (void)state;
+  start(8);
+  (void)open_pool(0);
+  pool = open_pool(0);
+  (void)take_from(pool, C, LEGACY);
+  abandon();
+}
+
+/* The device is full: what a pool holds and does not need goes back and is created here. */
+static void idle_pools_give_way(void **state) {
+  gmlake_pool *pool;
+  void *p;
+  (void)state;
+  start(4);
+  pool = open_pool(0);
+  drop(take_from(pool, 3 * C, LEGACY));
+  p = take(4 * C);
+  assert_int_equal(stats().reserved_bytes, 4 * C);
+  drop(p);
+  p = take_from(pool, 4 * C, LEGACY); /* and back */
+  drop(p);
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
+static void trim_reaches_every_pool(void **state) {
+  (void)state;
+  start(8);
+  drop(take_from(open_pool(0), 2 * C, LEGACY));
+  drop(take_from(open_pool(0), 3 * C, LEGACY));
+  drop(take(C));
+  assert_int_equal(trim_to(0), 6 * C);
+  finish();
+}
+
+static void pools_come_and_go_without_growth_of_metadata(void **state) {
+  size_t flat = 0;
+  int round;
+  (void)state;
+  start(8);
+  for (round = 0; round < 200; round++) {
+    gmlake_pool *first = open_pool(0), *second = open_pool(0);
+    drop(take_from(first, C, LEGACY));
+    drop(take_from(second, C, LEGACY));
+    step(gmlake_pool_destroy(lake, first));
+    step(gmlake_pool_destroy(lake, second));
+    if (round == 9) flat = stats().metadata_bytes;
+    if (round > 9) assert_int_equal(stats().metadata_bytes, flat);
+  }
+  finish();
+}
+
+/* ---- Captures -------------------------------------------------------------------------------- */
+
+static void begin_capture(gmlake_stream stream, gmlake_pool *pool) {
+  step(gmlake_capture_begin(lake, stream, pool));
+  assert_ok(gmlake_mock_capture_begin(mock, stream));
+}
+
+/* The driver says here whether anything spoilt the capture. */
+static void end_capture(gmlake_stream stream) {
+  assert_ok(gmlake_mock_capture_end(mock, stream));
+  step(gmlake_capture_end(lake, stream));
+}
+
+static gmlake_pool *pool_of(const void *ptr) {
+  gmlake_allocation_info info;
+  assert_ok(gmlake_get_allocation(lake, ptr, &info));
+  return info.pool;
+}
+
+static void captured_allocations_come_from_the_pool(void **state) {
+  gmlake_pool *pool;
+  void *p, *q;
+  (void)state;
+  open_two(8);
+  pool = open_pool(0);
+  drop_on(take_on(4 * C, A), A); /* free memory outside */
+  begin_capture(A, pool);
+  p = take_on(2 * C, A);
+  assert_ptr_equal(pool_of(p), pool);
+  assert_int_equal(stats().reserved_bytes, 6 * C);
+  q = take_on(C, B); /* others are not concerned */
+  assert_null(pool_of(q));
+  end_capture(A);
+  assert_null(pool_of(take_on(C, A)));
+  abandon();
+}
+
+static void memory_freed_inside_is_reused_inside(void **state) {
+  gmlake_pool *pool;
+  gmlake_alloc_desc wanted;
+  void *p, *q;
+  (void)state;
+  open_two(8);
+  pool = open_pool(0);
+  begin_capture(A, pool);
+  p = take_on(2 * C, A);
+  drop_on(p, A);
+  q = take_from(pool, 2 * C, B); /* ordinary allocations of the pool do not get it */
+  assert_ptr_not_equal(q, p);
+  assert_ptr_equal(take_on(2 * C, A), p);
+  wanted = request(C, 0, pool); /* naming the pool is fine */
+  assert_ptr_equal(pool_of(take_with(&wanted, A)), pool);
+  end_capture(A);
+  abandon();
+}
+
+static void captured_memory_stays_pinned(void **state) {
+  gmlake_pool *pool;
+  void *inside, *kept, *p;
+  (void)state;
+  open_two(16);
+  pool = open_pool(0);
+  begin_capture(A, pool);
+  inside = take_on(2 * C, A);
+  kept = take_on(C, A);
+  drop_on(inside, A);
+  end_capture(A);
+  drop_on(kept, B); /* freed later, and pinned all the same */
+  p = take_from(pool, C, A);
+  assert_true((char *)p < (char *)inside || (char *)p >= (char *)inside + 3 * C);
+  drop_on(p, NONE);
+  assert_int_equal(trim_to(0), C); /* p's */
+  assert_int_equal(stats().reserved_bytes, 3 * C);
+  assert_error(try_on(14 * C, B), OUT_OF_DEVICE_MEMORY); /* not even then */
+  assert_int_equal(stats().reserved_bytes, 3 * C);
+  step(gmlake_pool_destroy(lake, pool));
+  assert_int_equal(stats().reserved_bytes, 0);
+  finish();
+}
+
+static void captured_memory_is_refused_twice(void **state) {
+  gmlake_pool *pool;
+  void *p;
+  (void)state;
+  open_two(8);
+  pool = open_pool(0);
+  begin_capture(A, pool);
+  p = take_on(C, A);
+  drop_on(p, A);
+  step_error(gmlake_free(lake, p, A), DOUBLE_FREE);
+  end_capture(A);
+  step_error(gmlake_free(lake, p, A), DOUBLE_FREE);
+  finish();
+}
+
+/* The first graph knows four chunks, the second captures one: the other three are still known to
+   the first, so ordinary allocations do not get them and trim leaves them. */
+static void graphs_that_share_a_pool_keep_what_they_know(void **state) {
+  gmlake_pool *pool;
+  char *first, *p;
+  (void)state;
+  open_two(16);
+  pool = open_pool(0);
+  begin_capture(A, pool);
+  first = (char *)take_on(4 * C, A);
+  drop_on(first, A);
+  end_capture(A);
+  begin_capture(A, pool);
+  p = (char *)take_on(C, A);
+  assert_true(p >= first && p < first + 4 * C); /* later captures do */
+  assert_int_equal(trim_to(0), 0);
+  drop_on(p, A);
+  end_capture(A);
+  p = (char *)take_from(pool, C, B);
+  assert_true(p < first || p >= first + 4 * C);
+  drop_on(p, NONE);
+  assert_int_equal(trim_to(0), C);
+  assert_int_equal(stats().reserved_bytes, 4 * C);
+  finish();
+}
+
+static void captured_windows_stay_mapped_and_serve_again(void **state) {
+  gmlake_pool *pool;
+  void *b[3], *w;
+  size_t i;
+  uint64_t calls;
+  (void)state;
+  prepare(3);
+  desc.stitched_bytes_max = 1;
+  open_lake();
+  A = open_stream();
+  pool = open_pool(0);
+  begin_capture(A, pool);
+  drop_on(take_on(3 * C, A), A);
+  for (i = 0; i < 3; i++) b[i] = take_on(C, A);
+  drop_on(b[0], A);
+  drop_on(b[2], A);
+  w = take_on(2 * C, A);
+  assert_int_equal(piece_count(w), 2);
+  drop_on(w, A);
+  end_capture(A);
+  assert_int_equal(trim_to(0), 0);
+  assert_error(try_on(C, A), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(stats().window_count, 1);
+  begin_capture(A, pool);
+  calls = stats().driver_call_count;
+  assert_ptr_equal(take_on(2 * C, A), w);
+  assert_int_equal(stats().driver_call_count, calls);
+  end_capture(A);
+  drop_on(w, A);
+  drop_on(b[1], A);
+  finish();
+}
+
+static void recapturing_needs_no_more_memory(void **state) {
+  gmlake_pool *pool;
+  void *p[4];
+  size_t i, reserved = 0, metadata = 0;
+  int round;
+  (void)state;
+  open_two(32);
+  drop_on(take_on(C, B), B);
+  pool = open_pool(0);
+  for (round = 0; round < 1000; round++) {
+    assert_ok(gmlake_capture_begin(lake, A, pool));
+    assert_ok(gmlake_mock_capture_begin(mock, A));
+    for (i = 0; i < 4; i++) assert_ok(gmlake_alloc(lake, (i + 1) * C, A, &p[i]));
+    for (i = 0; i < 3; i++) assert_ok(gmlake_free(lake, p[i], A));
+    assert_ok(gmlake_mock_capture_end(mock, A));
+    assert_ok(gmlake_capture_end(lake, A));
+    assert_ok(gmlake_free(lake, p[3], A));
+    if (round % 50 == 0) assert_ok(gmlake_check(lake));
+    if (round == 1) reserved = stats().reserved_bytes;
+    if (round == 1) metadata = stats().metadata_bytes;
+    if (round <= 1) continue;
+    assert_int_equal(stats().reserved_bytes, reserved);
+    assert_int_equal(stats().metadata_bytes, metadata);
+  }
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
+/* Freed inside on the capturing stream, allocated outside: neither the capture nor another stream
+   may have it before the end. */
+static void outside_memory_freed_inside_waits_for_the_end(void **state) {
+  gmlake_pool *pool;
+  void *p, *q;
+  (void)state;
+  open_two(16);
+  pool = open_pool(0);
+  p = take_on(2 * C, A);
+  (void)take_on(512, B);
+  begin_capture(A, pool);
+  drop_on(p, A);
+  assert_ptr_not_equal(take_on(2 * C, A), p);
+  q = take_on(2 * C, B);
+  assert_ptr_not_equal(q, p);
+  assert_int_equal(trim_to(0), 0);
+  end_capture(A);
+  assert_ptr_equal(take_on(2 * C, A), p);
+  assert_int_equal(stats().stream_wait_count, 0);
+  abandon();
+}
+
+static void outside_memory_freed_inside_is_had_by_others_after_the_end(void **state) {
+  gmlake_pool *pool;
+  void *p;
+  (void)state;
+  open_two(3);
+  pool = open_pool(0);
+  p = take_on(2 * C, A);
+  (void)take_on(512, B);
+  begin_capture(A, pool);
+  drop_on(p, A);
+  assert_error(try_on(2 * C, B), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(last_error().pending_bytes, 2 * C);
+  end_capture(A);
+  assert_ptr_equal(take_on(2 * C, B), p);
+  abandon();
+}
+
+/* What would otherwise record, query or wait: frees of many chunks, trim, the budget, full
+   devices, on the capturing stream and beside it. end_capture tells. */
+static void nothing_spoils_a_capture(void **state) {
+  gmlake_pool *pool;
+  gmlake_budget budget;
+  void *a, *b, *l, *p;
+  (void)state;
+  open_two(16);
+  pool = open_pool(0);
+  a = take_on(2 * C, A);
+  b = take_on(2 * C, B);
+  l = take(2 * C);
+  hold(B);
+  begin_capture(A, pool);
+  drop_on(a, A);
+  drop_on(b, B);
+  drop(l);
+  step(gmlake_get_budget(lake, &budget));
+  (void)trim_to(0);
+  p = take_on(4 * C, A);
+  drop_on(p, A);
+  assert_error(try_on(20 * C, A), OUT_OF_DEVICE_MEMORY);
+  assert_error(try_on(20 * C, B), OUT_OF_DEVICE_MEMORY);
+  assert_error(try_on(20 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_error(try_on(20 * C, NONE), OUT_OF_DEVICE_MEMORY);
+  end_capture(A);
+  complete(B);
+  finish();
+}
+
+/* The legacy stream may not be made to wait while another is captured: the host waits instead. */
+static void the_legacy_stream_does_not_wait_during_a_capture(void **state) {
+  gmlake_pool *pool;
+  void *p;
+  (void)state;
+  open_two(4);
+  pool = open_pool(0);
+  (void)take(512);
+  p = take_on(2 * C, B);
+  hold(B);
+  drop_on(p, B);
+  begin_capture(A, pool);
+  (void)take_on(512, A);
+  assert_ptr_equal(take(2 * C), p);
+  assert_int_equal(stats().stream_wait_count, 0);
+  assert_int_equal(stats().host_wait_count, 1);
+  end_capture(A);
+  abandon();
+}
+
+static void a_capture_waits_for_no_stream(void **state) {
+  gmlake_pool *pool;
+  void *p;
+  (void)state;
+  open_two(8);
+  pool = open_pool(0);
+  p = take_from(pool, 2 * C, B);
+  hold(B);
+  drop_on(p, B); /* the pool's own memory, with pending work */
+  begin_capture(A, pool);
+  assert_ptr_not_equal(take_on(2 * C, A), p);
+  assert_int_equal(stats().stream_wait_count, 0);
+  end_capture(A);
+  complete(B);
+  abandon();
+}
+
+static void a_capture_takes_clean_memory_of_the_pool(void **state) {
+  gmlake_pool *pool;
+  void *p;
+  (void)state;
+  open_two(8);
+  pool = open_pool(0);
+  p = take_from(pool, 2 * C, B);
+  drop_on(p, NONE);
+  begin_capture(A, pool);
+  assert_ptr_equal(take_on(2 * C, A), p);
+  assert_int_equal(stats().reserved_bytes, 2 * C);
+  end_capture(A);
+  abandon();
+}
+
+static void captures_begin_and_end_once(void **state) {
+  gmlake_pool *pool, *other;
+  gmlake_alloc_desc wanted;
+  (void)state;
+  open_two(8);
+  pool = open_pool(0);
+  other = open_pool(0);
+  step_error(gmlake_capture_end(lake, A), INVALID_ARGUMENT);
+  begin_capture(A, pool);
+  step_error(gmlake_capture_begin(lake, A, pool), CAPTURING);
+  step_error(gmlake_capture_begin(lake, A, other), CAPTURING);
+  step_error(gmlake_pool_destroy(lake, pool), CAPTURING);
+  step_error(gmlake_forget_stream(lake, A), CAPTURING);
+  wanted = request(C, 0, other);
+  assert_error(try_with(&wanted, A), CAPTURING);
+  end_capture(A);
+  step_error(gmlake_capture_end(lake, A), INVALID_ARGUMENT);
+  step(gmlake_pool_destroy(lake, pool));
+  step(gmlake_pool_destroy(lake, other));
+  finish();
+}
+
+static void captures_refuse_what_cannot_be_captured(void **state) {
+  gmlake_pool *pool;
+  (void)state;
+  open_two(8);
+  pool = open_pool(0);
+  step_error(gmlake_capture_begin(lake, LEGACY, pool), INVALID_ARGUMENT);
+  step_error(gmlake_capture_begin(lake, (gmlake_stream)(uintptr_t)1, pool), INVALID_ARGUMENT);
+  step_error(gmlake_capture_begin(lake, NONE, pool), INVALID_ARGUMENT);
+  step_error(gmlake_capture_begin(lake, A, NULL), INVALID_ARGUMENT);
+  step_error(gmlake_capture_end(lake, NONE), INVALID_ARGUMENT);
+  step_error(gmlake_capture_end(lake, LEGACY), INVALID_ARGUMENT);
+  finish();
+}
+
+/* Two streams captured into one pool: each reuses its own frees only. */
+static void two_captures_share_a_pool(void **state) {
+  gmlake_pool *pool;
+  void *p, *q;
+  (void)state;
+  open_two(8);
+  pool = open_pool(0);
+  begin_capture(A, pool);
+  begin_capture(B, pool);
+  p = take_on(C, A);
+  drop_on(p, A);
+  q = take_on(C, B);
+  assert_ptr_not_equal(q, p);
+  assert_ptr_equal(take_on(C, A), p);
+  drop_on(p, A);
+  end_capture(A);
+  step_error(gmlake_pool_destroy(lake, pool), CAPTURING);
+  assert_ptr_not_equal(take_on(C, B), p); /* A's graph knows it */
+  end_capture(B);
+  abandon();
+}
+
+static void a_captured_block_recorded_elsewhere_waits(void **state) {
+  gmlake_pool *pool;
+  void *p;
+  (void)state;
+  open_two(8);
+  pool = open_pool(0);
+  p = take_on(C, B);
+  step(gmlake_record_stream(lake, p, A));
+  begin_capture(A, pool);
+  drop_on(p, B); /* A cannot be recorded on: pending until after the end */
+  assert_int_equal(stats().pending_bytes, C);
+  assert_ptr_not_equal(take_on(C, B), p);
+  end_capture(A);
+  (void)trim_to(SIZE_MAX); /* nothing to return, but all is looked at */
+  assert_int_equal(stats().pending_bytes, 0);
+  assert_ptr_equal(take_on(C, B), p);
+  abandon();
+}
+
+/* The device is full: the capture gets what the other arena holds and does not need. */
+static void a_capture_on_a_full_device_reclaims(void **state) {
+  gmlake_pool *pool;
+  void *p;
+  (void)state;
+  open_two(4);
+  pool = open_pool(0);
+  drop_on(take_on(4 * C, B), B);
+  begin_capture(A, pool);
+  p = take_on(3 * C, A);
+  assert_ptr_equal(pool_of(p), pool);
+  end_capture(A);
+  abandon();
+}
+
+static void capture_begin_survives_lack_of_host_memory(void **state) {
+  gmlake_pool *pool;
+  gmlake_stream streams[12];
+  gmlake_result result;
+  long n;
+  size_t i, failed = 0;
+  (void)state;
+  start(8);
+  pool = open_pool(0);
+  for (i = 0; i < 12; i++) {
+    streams[i] = open_stream();
+    result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    for (n = 1; n < 10 && result; n++) {
+      host_fail_in = n;
+      result = gmlake_capture_begin(lake, streams[i], pool);
+      host_fail_in = 0;
+      assert_ok(gmlake_check(lake));
+      failed += result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+      if (result) step_error(gmlake_capture_end(lake, streams[i]), INVALID_ARGUMENT);
+    }
+    assert_ok(result);
+  }
+  assert_true(failed >= 12);
+  for (i = 0; i < 12; i++) step(gmlake_capture_end(lake, streams[i]));
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
+static void destroy_during_a_capture_frees_everything(void **state) {
+  gmlake_pool *pool;
+  (void)state;
+  open_two(8);
+  pool = open_pool(0);
+  step(gmlake_capture_begin(lake, A, pool));
+  drop_on(take_on(C, A), A);
+  (void)take_on(2 * C, A);
+  abandon();
+}
+
+/* ---- Small blocks ---------------------------------------------------------------------------- */
+
+/* Kept small blocks are their stream's; before the driver is asked they are everybody's again. */
+static void small_blocks_are_kept_by_stream(void **state) {
+  void *p;
+  (void)state;
+  prepare(1);
+  desc.small_bytes_max = 4 * K;
+  open_lake();
+  A = open_stream();
+  B = open_stream();
+  p = take_on(K, A);
+  (void)take_on(C - 2 * K, B);
+  (void)take_on(K, B);
+  hold(A);
+  drop_on(p, A);
+  assert_ptr_equal(take_on(K, B), p); /* the device is full */
+  assert_int_equal(stats().stream_wait_count, 1);
+  complete(A);
+  abandon();
+}
+
+static void small_blocks_freed_inside_a_capture_are_pinned(void **state) {
+  gmlake_pool *pool;
+  void *p;
+  (void)state;
+  prepare(8);
+  desc.small_bytes_max = 4 * K;
+  open_lake();
+  A = open_stream();
+  pool = open_pool(0);
+  begin_capture(A, pool);
+  p = take_on(K, A);
+  drop_on(p, A);
+  assert_ptr_equal(take_on(K, A), p);
+  drop_on(p, A);
+  end_capture(A);
+  B = open_stream(); /* it may get the number that stood for the capture */
+  assert_ptr_not_equal(take_from(pool, K, B), p);
+  assert_ptr_not_equal(take_from(pool, K, A), p);
+  abandon();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(null_and_one_are_the_legacy_stream),
+      cmocka_unit_test(the_per_thread_stream_is_refused),
+      cmocka_unit_test(one_stream_records_no_event),
+      cmocka_unit_test(the_second_stream_closes_the_firsts_epoch),
+      cmocka_unit_test(events_are_recorded_by_the_chunk_freed),
+      cmocka_unit_test(metadata_of_streams_is_counted_to_the_byte),
+      cmocka_unit_test(own_memory_is_reused_at_once),
+      cmocka_unit_test(own_windows_are_reused_at_once),
+      cmocka_unit_test(pending_memory_is_nobody_elses),
+      cmocka_unit_test(completed_memory_is_taken_without_growth_or_wait),
+      cmocka_unit_test(clean_leftovers_serve_every_stream),
+      cmocka_unit_test(tags_of_two_streams_do_not_merge),
+      cmocka_unit_test(clean_and_own_memory_are_one_hole),
+      cmocka_unit_test(clean_memory_around_anothers_is_stitched),
+      cmocka_unit_test(memory_freed_later_stays_pending),
+      cmocka_unit_test(memory_freed_on_another_stream_is_that_streams),
+      cmocka_unit_test(none_frees_clean_memory),
+      cmocka_unit_test(none_does_not_get_pending_memory),
+      cmocka_unit_test(none_waits_on_the_host_where_it_must),
+      cmocka_unit_test(none_waits_for_the_only_stream_too),
+      cmocka_unit_test(a_full_device_borrows_behind_one_wait),
+      cmocka_unit_test(a_wait_holds_the_waiters_work_back),
+      cmocka_unit_test(wait_first_borrows_before_it_grows),
+      cmocka_unit_test(borrowing_and_growth_together_serve),
+      cmocka_unit_test(waiting_and_growth_together_serve),
+      cmocka_unit_test(a_window_waits_once_for_each_stream),
+      cmocka_unit_test(a_hole_of_several_frees_takes_one_wait),
+      cmocka_unit_test(an_idle_window_is_borrowed_behind_a_wait),
+      cmocka_unit_test(a_long_queue_of_frees_can_be_borrowed),
+      cmocka_unit_test(a_long_queue_of_frees_can_be_waited_for),
+      cmocka_unit_test(a_long_queue_of_frees_completes_in_parts),
+      cmocka_unit_test(no_grow_borrows_too),
+      cmocka_unit_test(out_of_memory_is_the_last_answer),
+      cmocka_unit_test(a_free_survives_a_failed_record),
+      cmocka_unit_test(a_device_lost_while_freeing_is_lost_from_then_on),
+      cmocka_unit_test(a_failed_wait_on_the_device_is_undone),
+      cmocka_unit_test(a_failed_query_is_not_completion),
+      cmocka_unit_test(destroy_frees_everything_though_waiting_fails),
+      cmocka_unit_test(recorded_streams_defer_reuse),
+      cmocka_unit_test(recorded_windows_are_deferred_too),
+      cmocka_unit_test(a_pending_block_cannot_be_freed_again),
+      cmocka_unit_test(recording_the_stream_it_is_freed_on_defers_nothing),
+      cmocka_unit_test(a_block_recorded_on_its_own_stream_and_freed_elsewhere_waits),
+      cmocka_unit_test(every_recorded_stream_counts),
+      cmocka_unit_test(work_before_the_free_counts_and_later_work_does_not),
+      cmocka_unit_test(pending_frees_are_waited_for_in_the_end),
+      cmocka_unit_test(none_frees_what_was_recorded_at_once),
+      cmocka_unit_test(pending_frees_are_in_the_budget),
+      cmocka_unit_test(destroy_waits_for_pending_frees),
+      cmocka_unit_test(record_stream_survives_lack_of_host_memory),
+      cmocka_unit_test(forgetting_an_unknown_stream_is_fine),
+      cmocka_unit_test(a_reused_value_is_another_stream),
+      cmocka_unit_test(a_forgotten_streams_memory_is_had_behind_its_fence),
+      cmocka_unit_test(a_forgotten_stream_completes),
+      cmocka_unit_test(a_recorded_stream_may_be_forgotten),
+      cmocka_unit_test(a_forgotten_streams_blocks_live_on),
+      cmocka_unit_test(a_forgotten_streams_blocks_keep_its_name),
+      cmocka_unit_test(a_busy_stream_with_many_frees_can_be_forgotten),
+      cmocka_unit_test(numbers_of_streams_are_recycled),
+      cmocka_unit_test(a_recycled_number_has_not_been_waited_for),
+      cmocka_unit_test(a_stream_that_the_driver_captures_cannot_be_forgotten),
+      cmocka_unit_test(pools_are_apart),
+      cmocka_unit_test(pools_have_their_own_chunk_size),
+      cmocka_unit_test(pool_create_refuses_odd_chunks),
+      cmocka_unit_test(a_pool_that_cannot_be_made_leaves_nothing),
+      cmocka_unit_test(a_pool_with_live_blocks_stays),
+      cmocka_unit_test(a_pools_windows_go_with_it),
+      cmocka_unit_test(pool_destroy_waits_for_pending_work),
+      cmocka_unit_test(destroy_takes_the_pools_along),
+      cmocka_unit_test(idle_pools_give_way),
+      cmocka_unit_test(trim_reaches_every_pool),
+      cmocka_unit_test(pools_come_and_go_without_growth_of_metadata),
+      cmocka_unit_test(captured_allocations_come_from_the_pool),
+      cmocka_unit_test(memory_freed_inside_is_reused_inside),
+      cmocka_unit_test(captured_memory_stays_pinned),
+      cmocka_unit_test(captured_memory_is_refused_twice),
+      cmocka_unit_test(graphs_that_share_a_pool_keep_what_they_know),
+      cmocka_unit_test(captured_windows_stay_mapped_and_serve_again),
+      cmocka_unit_test(recapturing_needs_no_more_memory),
+      cmocka_unit_test(outside_memory_freed_inside_waits_for_the_end),
+      cmocka_unit_test(outside_memory_freed_inside_is_had_by_others_after_the_end),
+      cmocka_unit_test(nothing_spoils_a_capture),
+      cmocka_unit_test(the_legacy_stream_does_not_wait_during_a_capture),
+      cmocka_unit_test(a_capture_waits_for_no_stream),
+      cmocka_unit_test(a_capture_takes_clean_memory_of_the_pool),
+      cmocka_unit_test(captures_begin_and_end_once),
+      cmocka_unit_test(captures_refuse_what_cannot_be_captured),
+      cmocka_unit_test(two_captures_share_a_pool),
+      cmocka_unit_test(a_captured_block_recorded_elsewhere_waits),
+      cmocka_unit_test(a_capture_on_a_full_device_reclaims),
+      cmocka_unit_test(capture_begin_survives_lack_of_host_memory),
+      cmocka_unit_test(destroy_during_a_capture_frees_everything),
+      cmocka_unit_test(small_blocks_are_kept_by_stream),
+      cmocka_unit_test(small_blocks_freed_inside_a_capture_are_pinned),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
