@@ -958,16 +958,17 @@ static gmlk_block *gmlk_tree_from(gmlk_block *root, uint32_t grains, uint32_t at
 
 /* The first block of a bin in use from `bin` on, or NULL. */
 static gmlk_block *gmlk_holes_from_bin(const gmlk_holes *holes, unsigned bin) {
-  unsigned word = bin / 64u;
+  unsigned word = bin / 64u, found;
   uint64_t bits;
-  if (bin >= GMLK_BINS) return NULL;
+  if (word >= GMLK_BIN_WORDS) return NULL;
   bits = holes->bits[word] & (~(uint64_t)0 << (bin % 64u));
   while (!bits) {
     if (++word == GMLK_BIN_WORDS) return NULL;
     bits = holes->bits[word];
   }
-  bin = word * 64u + gmlk_lowest_bit(bits);
-  return bin < GMLK_BINS_EXACT ? holes->roots[bin] : gmlk_tree_from(holes->roots[bin], 0, 0);
+  found = word * 64u + gmlk_lowest_bit(bits);
+  if (found < GMLK_BINS_EXACT) return holes->roots[found];
+  return gmlk_tree_from(holes->roots[found], 0, 0);
 }
 
 /* The first block in order with a hole of at least this size, or NULL. */

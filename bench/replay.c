@@ -68,24 +68,25 @@ typedef struct allocator {
   void (*destroy)(void *self);
 } allocator;
 
-/* cuMemAlloc and cuMemFree as measured on an H200, in allocations of 2 MiB. */
+/* cuMemAlloc and cuMemFree as measured on an H200, in allocations of 2 MiB. Addresses fall from
+   one allocation to the next: so the caching allocator breaks ties between equal blocks as torch
+   did, and meets every recorded peak to the byte; with rising ones it meets six of eight. */
 typedef struct driver {
-  uint64_t next_address, bytes, bytes_peak, call_count, ns;
+  uint64_t last_address, bytes, bytes_peak, call_count, ns;
 } driver;
 
 static size_t driver_rounded(size_t bytes) { return (bytes + 2 * MIB - 1) & ~(2 * MIB - 1); }
 
 static void *driver_alloc(driver *d, size_t asked_bytes) {
   size_t bytes = driver_rounded(asked_bytes);
-  uint64_t address = d->next_address;
   d->call_count++;
   d->ns += 28000;
   if (bytes > DEVICE_BYTES - d->bytes) return NULL;
   d->ns += 39 * (bytes / MIB);
-  d->next_address += bytes;
+  d->last_address -= bytes;
   d->bytes += bytes;
   if (d->bytes > d->bytes_peak) d->bytes_peak = d->bytes;
-  return (void *)(uintptr_t)address;
+  return (void *)(uintptr_t)d->last_address;
 }
 
 static void driver_free(driver *d, size_t asked_bytes) {
@@ -108,7 +109,7 @@ static const char *native_create(const config *settings, const trace *t, void **
   (void)settings;
   (void)t;
   if (!d) return "out of host memory";
-  d->next_address = (uint64_t)1 << 40;
+  d->last_address = (uint64_t)1 << 46;
   *out_self = d;
   return NULL;
 }
@@ -155,7 +156,7 @@ static const char *bfc_create(const config *settings, const trace *t, void **out
   (void)settings;
   (void)t;
   if (!run) return "out of host memory";
-  run->device.next_address = (uint64_t)1 << 40;
+  run->device.last_address = (uint64_t)1 << 46;
   memset(&desc, 0, sizeof desc);
   desc.segment_alloc = bfc_segment_alloc;
   desc.segment_free = bfc_segment_free;
