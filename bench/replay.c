@@ -436,17 +436,22 @@ static double processor_ns(void) {
   return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-static double loop_ns(const replay *r) {
-  replay empty = *r;
+/* What the loop costs by itself, and moving the clock of the streams, which is no allocator's. */
+static double loop_ns(replay *r) {
+  const allocator *with = r->with;
+  allocator idle = empty_allocator;
   double best = 0, start, ns;
   int i;
-  empty.with = &empty_allocator;
+  idle.set_clock = with->set_clock;
+  r->with = &idle;
   for (i = 0; i < 3; i++) {
+    r->start_us += r->t->ops[r->t->op_count - 1].time_us;
     start = processor_ns();
-    replay_ops(&empty, 0, r->t->op_count);
+    replay_ops(r, 0, r->t->op_count);
     ns = processor_ns() - start;
     if (!i || ns < best) best = ns;
   }
+  r->with = with;
   memset(r->blocks, 0, r->t->id_count * sizeof(void *));
   return best;
 }
@@ -457,7 +462,7 @@ static const char *replay_second_pass(replay *r, outcome *out) {
   double overhead, start, ns;
   if (error) return error;
   overhead = loop_ns(r);
-  r->start_us = t->ops[t->op_count - 1].time_us;
+  r->start_us += t->ops[t->op_count - 1].time_us;
   start = processor_ns();
   error = replay_ops(r, 0, t->op_count);
   ns = processor_ns() - start - overhead;
