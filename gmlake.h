@@ -96,7 +96,8 @@ STREAMS
   once, without events; a program with one stream never records one. With several, an event
   is recorded per stream and chunk's worth of bytes freed, and memory passes to another stream
   when its event has completed, or behind cuStreamWaitEvent. Call gmlake_forget_stream before
-  destroying a stream: drivers hand the same value out again. Live blocks may be freed later.
+  destroying a stream: drivers hand the same value out again. Blocks
+  that are live then are freed on another stream, or on GMLAKE_STREAM_NONE.
 
 CAPTURES
   gmlake_capture_begin before cuStreamBeginCapture, gmlake_capture_end after
@@ -110,19 +111,21 @@ THREADS
   Every function but destroy may be called from any thread. Two locks: one planner at a time
   drives the device; frees, and allocations that need no driver, never wait for it. Logger and
   out-of-memory handler are called with no lock held. GMLAKE_SINGLE_THREADED: no locks.
-  A child of fork gets GMLAKE_ERROR_FORKED.
+  A child of fork must not use its parent's lake: calls that reach the driver get
+  GMLAKE_ERROR_FORKED; the others are not checked, since that would cost a system call.
 
 ERRORS
   Every function returns a gmlake_result; details are in gmlake_get_last_error. An error
   leaves live blocks, their contents and the accounting as they were. GMLAKE_ERROR_DEVICE_LOST
-  and _SHUTTING_DOWN are for good: every later call answers them at once, destroy still cleans
-  up. What the driver refuses to undo is quarantined: stats.quarantined_bytes.
+  and _SHUTTING_DOWN are for good: every later call that serves or changes memory answers them
+  at once, questions still work, destroy cleans up. What the driver refuses to undo is
+  quarantined: stats.quarantined_bytes.
 
 COSTS (measured; see README.md)
   alloc and free   50 to 100 ns without the driver. A free range or an exact window: expected
                    O(log of one bin), plus the spans of a window, plus one entry for each chunk
                    whose first block changes.
-  stitch           20 us a chunk mapped (cuMemSetAccess), O(slots) to plan
+  stitch           20 to 30 us a chunk mapped (cuMemSetAccess), O(slots) to plan
   grow             28 us a chunk
   trim, check      O(blocks); other queries O(1), the reason for a wrong pointer O(a chunk)
   host memory      64 bytes a block, 16 to 50 of index, about 60 a chunk, 8 KB a stream */
@@ -288,7 +291,7 @@ GMLAKE_DEF gmlake_result gmlake_mock_create(const gmlake_mock_desc *desc,
 GMLAKE_DEF void gmlake_mock_destroy(gmlake_backend *backend);
 GMLAKE_DEF void gmlake_mock_get_census(gmlake_backend *backend, gmlake_mock_census *out_census);
 /* The call whose number (census.call_count after it) is call_number fails with result; with
-   persistent, every later one too. 0 switches failing off. */
+   persistent, every later one too. 0 switches failing off. capture_exchange counts as a call. */
 GMLAKE_DEF void gmlake_mock_fail_at(gmlake_backend *backend, uint64_t call_number,
                                     gmlake_result result, int persistent);
 
@@ -334,7 +337,7 @@ typedef struct gmlake_error_info {
   int driver_code;  /* the driver's own number, 0: none */
   const char *call; /* the function that failed, the driver's or ours */
   char text[160];
-  /* Filled when memory ran out: */
+  /* Filled when memory ran out; free, stitchable and pending are of the pool that was asked: */
   size_t asked_bytes;
   size_t live_bytes;       /* live blocks of the lake, rounded */
   size_t free_bytes;       /* free memory of the arena that the asking stream may take now */
@@ -349,7 +352,9 @@ typedef struct gmlake_error_info {
 #define GMLAKE_LOG_WARNING 1
 #define GMLAKE_LOG_INFO 2
 
-/* Called with no lock held, from the thread whose call caused it. */
+/* Told of fatal errors, of a lake that cannot stitch, and at destroy of every live block (a
+   warning whose text names size, address and label). Called with no lock held, from the thread
+   whose call caused it; may call the lake. */
 typedef struct gmlake_logger {
   void (*fn)(void *user, int level, const gmlake_error_info *info);
   void *user;
@@ -388,9 +393,9 @@ typedef struct gmlake_desc { /* all zero: sensible defaults */
   gmlake_oom_handler oom;
 } gmlake_desc;
 
-#define GMLAKE_EXCLUSIVE 1u /* whole chunks of its own: to export, register or grow in place */
+#define GMLAKE_EXCLUSIVE 1u /* whole chunks that no other block shares */
 #define GMLAKE_NO_STITCH 2u /* one piece of the home arena: for legacy IPC, pinned DMA */
-#define GMLAKE_NO_GROW 4u   /* only from memory that the lake holds */
+#define GMLAKE_NO_GROW 4u   /* only from memory that the lake holds, else OUT_OF_DEVICE_MEMORY */
 
 typedef struct gmlake_alloc_desc {
   size_t bytes;
@@ -430,9 +435,9 @@ typedef struct gmlake_stats {
   size_t active_bytes, active_bytes_peak;       /* live blocks, rounded */
   size_t reserved_bytes, reserved_bytes_peak;   /* physical memory held */
   size_t stitched_bytes, stitched_bytes_peak;   /* all windows, live and idle */
-  size_t pending_bytes, pending_bytes_peak;     /* freed, waiting for recorded streams */
+  size_t pending_bytes, pending_bytes_peak;     /* freed, waiting for recorded streams alone */
   uint64_t allocation_count, free_count;
-  uint64_t state_count[5]; /* allocations served in the paper's states S1 to S5 */
+  uint64_t state_count[5]; /* attempts by the paper's states S1 to S4; S5: those that failed */
   uint64_t split_count, stitch_count, stitch_reuse_count, stitch_evict_count;
   uint64_t chunk_count;       /* chunks held now */
   uint64_t driver_call_count; /* calls of the backend, clock and capture exchange excluded */
@@ -440,7 +445,8 @@ typedef struct gmlake_stats {
                                  recorded in a free (0.2 us each) */
   uint64_t stream_wait_count; /* waits queued on a stream for another stream's memory */
   uint64_t host_wait_count;   /* waits of the host, last rungs of the ladder and destroy */
-  uint64_t oom_count;         /* allocations that failed for want of memory */
+  uint64_t oom_count;         /* attempts that failed for want of memory, each of the handler's
+                                 retries too */
   size_t quarantined_bytes;   /* memory given up because undoing failed */
   uint64_t live_count;        /* live blocks now */
   uint64_t window_count;      /* windows now, live and idle */
@@ -454,7 +460,8 @@ typedef struct gmlake_budget {
   size_t reserved_bytes;    /* held by this lake */
   size_t idle_bytes;        /* held, free and used by no pending work */
   size_t pending_bytes;     /* held, free, work still pending */
-  size_t allocatable_bytes; /* idle + pending + what limits and driver let it create */
+  size_t allocatable_bytes; /* what the default pool has idle and pending, and what limits and
+                               driver let it create */
 } gmlake_budget;
 
 /* ---- Functions ------------------------------------------------------------------------------ */
@@ -462,7 +469,10 @@ typedef struct gmlake_budget {
 /* All functions may be called from any thread, except destroy (when no other call is under way).
    Out parameters are written on success only, unless said otherwise. Costs: see the manual. */
 
-/* Errors: INVALID_ARGUMENT (contradictory or impossible description), NO_DRIVER, NO_DEVICE,
+/* Address space that the driver refuses is halved down to the device's memory; where there is
+   none for windows the lake runs unstitched and tells the logger. Without a lake there is no last
+   error: the result says it all. Errors: INVALID_ARGUMENT (contradictory or impossible
+   description), NO_DRIVER, NO_DEVICE,
    UNSUPPORTED, OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY (address space), DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lake);
 /* Waits for pending work, lists live blocks through the logger and frees everything, whatever
@@ -483,9 +493,12 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *lake, const gmlake_alloc_desc
    gmlake_record_stream. NULL is fine. Errors, nothing changed: UNKNOWN_POINTER, DOUBLE_FREE,
    INVALID_ARGUMENT, OUT_OF_HOST_MEMORY (first use of a stream), DEVICE_LOST. */
 GMLAKE_DEF gmlake_result gmlake_free(gmlake *lake, void *ptr, gmlake_stream stream);
-/* The block is also used on this stream, until it is freed. */
+/* The block is also used on this stream, until it is freed. Errors: UNKNOWN_POINTER,
+   INVALID_ARGUMENT, OUT_OF_HOST_MEMORY, DEVICE_LOST. */
 GMLAKE_DEF gmlake_result gmlake_record_stream(gmlake *lake, void *ptr, gmlake_stream stream);
-/* To be called before the stream is destroyed: its value may come back as another stream. */
+/* To be called before the stream is destroyed: its value may come back as another stream. A
+   stream never used is fine. Errors: CAPTURING, INVALID_ARGUMENT, OUT_OF_HOST_MEMORY, DRIVER,
+   DEVICE_LOST. */
 GMLAKE_DEF gmlake_result gmlake_forget_stream(gmlake *lake, gmlake_stream stream);
 
 /* What is known of a live block; ptr is its start. */
@@ -512,13 +525,15 @@ GMLAKE_DEF gmlake_result gmlake_capture_begin(gmlake *lake, gmlake_stream stream
 GMLAKE_DEF gmlake_result gmlake_capture_end(gmlake *lake, gmlake_stream stream);
 
 /* Returns free chunks whose work is complete to the driver until at most keep_bytes are held;
-   never waits. *out_released_bytes (may be NULL) is written in any case. */
+   never waits. What a capture used stays its pool's. *out_released_bytes (may be NULL) is written
+   in any case. */
 GMLAKE_DEF gmlake_result gmlake_trim(gmlake *lake, size_t keep_bytes, size_t *out_released_bytes);
 /* out_stats->struct_bytes is set by the caller: 0, or the size it was compiled with. */
 GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *lake, gmlake_stats *out_stats);
 GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *lake);
 GMLAKE_DEF gmlake_result gmlake_get_budget(gmlake *lake, gmlake_budget *out_budget);
-/* Details of the last call that failed on this lake, by any thread. */
+/* Details of the last call that failed on this lake, by any thread; arguments that are refused
+   without a look at the lake leave no trace. */
 GMLAKE_DEF gmlake_result gmlake_get_last_error(gmlake *lake, gmlake_error_info *out_info);
 /* Verifies every invariant of the lake in time linear in its size: OK or CORRUPT, the first
    broken one in gmlake_get_last_error. */
@@ -2332,9 +2347,8 @@ static gmlake_result gmlk_drive_book(gmlake *l, const gmlk_drive *drive) {
   l->stats.driver_call_count += drive->calls;
   l->stats.driver_ns += drive->ns;
   if (!result) return GMLAKE_OK;
-  if (result == GMLAKE_ERROR_INVALID_ARGUMENT)
-    result = GMLAKE_ERROR_DRIVER; /* ours, not the
-                                                                                caller's */
+  /* The lake's own mistake, or the driver's; the caller's arguments have been checked. */
+  if (result == GMLAKE_ERROR_INVALID_ARGUMENT) result = GMLAKE_ERROR_DRIVER;
   (void)gmlk_fail(l, result, drive->call, "a call of the backend failed");
   l->error.driver_code = drive->code;
   if (!gmlk_is_fatal(result)) return result;
@@ -6161,6 +6175,7 @@ static size_t gmlk_creatable(const gmlake *l, size_t driver_free_bytes) {
 static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   gmlake_result result = gmlk_refresh(l, 1);
   gmlake_budget budget;
+  const gmlk_note *note;
   gmlk_drive drive;
   uint64_t idle = 0, all = 0;
   size_t i;
@@ -6182,7 +6197,10 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   budget.idle_bytes = gmlk_to_bytes(idle);
   budget.pending_bytes = gmlk_to_bytes(all - idle) + l->stats.pending_bytes;
   budget.allocatable_bytes =
-      budget.idle_bytes + budget.pending_bytes + gmlk_creatable(l, budget.driver_free_bytes);
+      gmlk_to_bytes(l->home.free_grains) + gmlk_creatable(l, budget.driver_free_bytes);
+  for (note = l->pending; note; note = note->next)
+    if (note->block->arena == l->home.number)
+      budget.allocatable_bytes += gmlk_to_bytes(note->block->grains);
   *out = budget;
   return GMLAKE_OK;
 }
