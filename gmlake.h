@@ -374,7 +374,8 @@ typedef struct gmlake_desc { /* all zero: sensible defaults */
   const gmlake_backend *backend; /* NULL: CUDA where compiled in, else a mock of the lake's own */
   unsigned flags;
   gmlake_cross_stream cross_stream;
-  size_t chunk_bytes;           /* physical chunk, a power of two; 0: device memory / 8192, rounded
+  size_t
+      chunk_bytes; /* physical chunk, a power of two up to 1 GiB; 0: device memory / 8192, rounded
                                 down to a power of two, 2 to 32 MiB */
   size_t stitch_bytes_min;      /* smaller requests are never stitched (the paper's fragmentation
                                 limit); 0: no such limit */
@@ -476,7 +477,8 @@ typedef struct gmlake_budget {
    UNSUPPORTED, OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY (address space), DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lake);
 /* Waits for pending work, lists live blocks through the logger and frees everything, whatever
-   fails; the first driver error is returned. NULL is fine. */
+   fails; the first driver error is returned. A stream that is being captured cannot be waited
+   for: end captures first. NULL is fine. */
 GMLAKE_DEF gmlake_result gmlake_destroy(gmlake *lake);
 /* The description with every default filled in. */
 GMLAKE_DEF gmlake_result gmlake_get_desc(gmlake *lake, gmlake_desc *out_desc);
@@ -601,6 +603,8 @@ typedef pthread_mutex_t GMLK_MUTEX;
 
 #define GMLK_GRAIN ((size_t)512) /* every range of the arena is a multiple of this */
 #define GMLK_GRAINS_MAX ((uint32_t)0xFFFFFE00u)
+#define GMLK_SLOTS_MAX ((size_t)1 << 24)       /* of address space for windows */
+#define GMLK_CHUNK_BYTES_MAX ((size_t)1 << 30) /* so that what rounding adds fits 32 bits */
 #define GMLK_MIB ((size_t)1 << 20)
 
 static void gmlk_mutex_init(GMLK_MUTEX *mutex) { (void)GMLAKE_MUTEX_INIT(mutex); }
@@ -1247,6 +1251,7 @@ typedef struct gmlk_stream {
   unsigned wait_next;
   unsigned capture;   /* [being captured] the number that stands for the capture, else 0 */
   uint32_t arena;     /* [being captured] where its allocations come from */
+  uint32_t run_end;   /* scratch of the sweep: where its last run ends */
   uint8_t is_capture; /* stands for a capture, not for a stream */
   uint8_t is_used;    /* the number is taken */
   uint8_t is_forgotten;
@@ -1264,6 +1269,7 @@ typedef struct gmlk_streams {
   void **events; /* idle ones */
   size_t event_count, event_capacity;
   uint64_t record_count, forgotten_count;
+  int is_news; /* something has completed that no sweep has seen */
 } gmlk_streams;
 
 static gmlake_stream gmlk_stream_canonical(gmlake_stream stream) {
@@ -1367,6 +1373,7 @@ static void gmlk_stream_poll(gmlk_streams *streams, gmlk_drive *drive, unsigned 
     if (result != GMLAKE_ERROR_CAPTURING) gmlk_drive_note(drive, result, code, "event_query");
     if (result || !done) return;
     if (fence->epoch > s->done) s->done = fence->epoch;
+    streams->is_news = 1;
     gmlk_event_give(streams, fence->event);
     s->fence_head = (s->fence_head + 1) % GMLK_FENCES;
     s->fence_count--;
@@ -1447,6 +1454,7 @@ static gmlake_result gmlk_stream_wait(gmlk_streams *streams, gmlk_host *host, gm
   gmlk_fence *fence;
   gmlake_result result;
   int code = 0;
+  if (w->capture || (!w->value && streams->capture_count)) return GMLAKE_ERROR_CAPTURING;
   if (!gmlk_stream_covering(s, ticket)) (void)gmlk_stream_fence(streams, host, drive, stream);
   fence = gmlk_stream_covering(s, ticket);
   if (!fence) return s->done >= ticket ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
@@ -1848,37 +1856,52 @@ static gmlk_block *gmlk_best_clean(const gmlk_arena *a, unsigned stream, uint32_
   return b;
 }
 
-/* BestFit over the arena: the first run in (size, address) order that holds so many aligned
-   grains and is open to the stream. Returns its first block; *out_at is where the range begins.
-   Where the best hole cannot be aligned, one that is large enough wherever it begins. */
-static gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, uint32_t grains,
-                                 uint32_t align, uint32_t *out_at, uint32_t *out_hole) {
-  uint32_t want = grains;
-  unsigned tries;
-  for (tries = 0; tries < 2; tries++) {
-    gmlk_block *own = stream ? gmlk_holes_best(a->pools[stream], want) : NULL;
-    gmlk_block *clean = gmlk_best_clean(a, stream, want);
-    gmlk_block *start;
-    uint32_t hole, at;
-    if (!own && !clean) return NULL;
-    if (!own || (clean && gmlk_hole_less(clean, own))) {
-      start = clean;
-      hole = clean->hole;
-    } else {
-      start = gmlk_run_start(own, stream);
-      hole = own->hole;
-    }
-    at = start->at + ((align - start->at % align) & (align - 1));
-    if (at - start->at <= hole - grains) {
-      *out_at = at;
-      *out_hole = hole;
-      while (gmlk_block_end(start) <= at) start = start->next;
-      return start;
-    }
-    want = grains + align - 1; /* a hole of this size holds it wherever it begins */
-    if (want < grains) return NULL;
+/* Where a range of so many aligned grains can begin in the run open to the stream from `start`
+   on; 0 in *out_fits: nowhere. */
+static uint32_t gmlk_aligned_at(const gmlk_block *start, uint32_t hole, uint32_t grains,
+                                uint32_t align, int *out_fits) {
+  uint32_t skip = (align - start->at % align) & (align - 1);
+  *out_fits = hole >= grains && skip <= hole - grains;
+  return start->at + skip;
+}
+
+/* BestFit over one pool: the smallest hole, among sixteen, that holds the aligned range; else one
+   that holds it wherever it begins. */
+static gmlk_block *gmlk_best_in(const gmlk_arena *a, unsigned pool, unsigned stream,
+                                uint32_t grains, uint32_t align, uint32_t *out_at) {
+  const gmlk_holes *holes = a->pools[pool];
+  gmlk_block *b = pool ? gmlk_holes_best(holes, grains) : gmlk_best_clean(a, stream, grains);
+  unsigned tries = 0;
+  int fits;
+  for (; b; b = gmlk_holes_next(holes, b)) {
+    if (tries++ == 16 &&
+        (grains > UINT32_MAX - align || (b = gmlk_holes_best(holes, grains + align - 1)) == NULL))
+      return NULL;
+    *out_at = gmlk_aligned_at(pool ? gmlk_run_start(b, stream) : b, b->hole, grains, align, &fits);
+    if (fits) return b;
   }
   return NULL;
+}
+
+/* BestFit over the arena: the first run in order of size that holds so many aligned grains and
+   is open to the stream. Returns the block that holds its first grain, *out_at. */
+static gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, uint32_t grains,
+                                 uint32_t align, uint32_t *out_at, uint32_t *out_hole) {
+  uint32_t own_at = 0, clean_at = 0;
+  gmlk_block *own = stream ? gmlk_best_in(a, stream, stream, grains, align, &own_at) : NULL;
+  gmlk_block *clean = gmlk_best_in(a, GMLK_CLEAN, stream, grains, align, &clean_at);
+  gmlk_block *start;
+  if (!own && !clean) return NULL;
+  if (!own || (clean && gmlk_hole_less(clean, own))) {
+    *out_at = clean_at;
+    *out_hole = clean->hole;
+    return clean;
+  }
+  *out_at = own_at;
+  *out_hole = own->hole;
+  start = gmlk_run_start(own, stream);
+  while (gmlk_block_end(start) <= own_at) start = start->next;
+  return start;
 }
 
 /* Chunk records for slots [0, count), and the edge behind them. */
@@ -2062,7 +2085,8 @@ static void gmlk_small_flush(gmlk_arena *a) {
    again is O(1) until that block is freed. Looking up a size: O(1) expected plus the spans of at
    most eight idle candidates. Fails: host memory, in reserve only. */
 
-#define GMLK_WINDOW_TRIES 8u
+#define GMLK_WINDOW_TRIES 8u   /* idle ones of the size whose spans are looked at */
+#define GMLK_WINDOW_STEPS 128u /* windows passed on the way */
 
 struct gmlk_window {
   gmlk_block self;  /* what the index of live blocks sees; idle: the tag of its last use */
@@ -2125,6 +2149,12 @@ static gmlk_window **gmlk_bucket(const gmlk_spool *spool, uint32_t grains) {
   return &spool->buckets[(grains * 0x9E3779B1u) >> 7 & (spool->bucket_count - 1)];
 }
 
+static void gmlk_bucket_enter(gmlk_spool *spool, gmlk_window *w) {
+  gmlk_window **link = gmlk_bucket(spool, w->self.grains);
+  w->bucket_next = *link;
+  *link = w;
+}
+
 /* Room for one more window in the table of sizes. */
 static int gmlk_spool_reserve(gmlk_spool *spool, gmlk_host *host) {
   size_t count = spool->bucket_count ? spool->bucket_count * 2 : 16, i;
@@ -2135,23 +2165,20 @@ static int gmlk_spool_reserve(gmlk_spool *spool, gmlk_host *host) {
   if (!grown) return 0;
   spool->buckets = grown;
   spool->bucket_count = count;
-  for (i = 0; i < old_count; i++) {
-    while (old[i]) { /* order within a size survives: front to back, to the end of a chain */
-      gmlk_window *w = old[i], **link = gmlk_bucket(spool, w->self.grains);
-      old[i] = w->bucket_next;
-      while (*link) link = &(*link)->bucket_next;
-      w->bucket_next = NULL;
-      *link = w;
+  for (i = 0; i < old_count; i++) { /* twice turned round, a size keeps its order */
+    gmlk_window *turned = NULL, *next;
+    for (; old[i]; old[i] = next) {
+      next = old[i]->bucket_next;
+      old[i]->bucket_next = turned;
+      turned = old[i];
+    }
+    for (; turned; turned = next) {
+      next = turned->bucket_next;
+      gmlk_bucket_enter(spool, turned);
     }
   }
   gmlk_host_free(host, old, old_count * sizeof(gmlk_window *));
   return 1;
-}
-
-static void gmlk_bucket_enter(gmlk_spool *spool, gmlk_window *w) {
-  gmlk_window **link = gmlk_bucket(spool, w->self.grains);
-  w->bucket_next = *link;
-  *link = w;
 }
 
 static void gmlk_bucket_leave(gmlk_spool *spool, gmlk_window *w) {
@@ -2226,8 +2253,9 @@ static gmlk_window *gmlk_window_find(const gmlk_arena *a, const gmlk_streams *st
                                      int whole_only) {
   gmlk_window *w = a->spool.bucket_count ? *gmlk_bucket(&a->spool, grains) : NULL;
   uint32_t chunk = gmlk_chunk_grains(a);
-  unsigned tries = 0;
+  unsigned tries = 0, steps = 0;
   for (; w && tries < GMLK_WINDOW_TRIES; w = w->bucket_next) {
+    if (++steps > GMLK_WINDOW_STEPS) return NULL;
     if (w->self.state != GMLK_IDLE || w->self.grains != grains) continue;
     if (w->spans[0].at % align) continue;
     if (whole_only && (w->spans[0].at % chunk || grains % chunk)) continue;
@@ -2248,7 +2276,6 @@ static uint64_t gmlk_address_of(const gmlk_arena *a, const gmlk_block *b) {
    holder of driving creates or unmaps chunks and windows. */
 
 #define GMLK_LOG_QUEUE 8u
-#define GMLK_RECORDED_MAX 65535u
 
 typedef struct gmlk_used { /* a stream that uses a block beside its own */
   unsigned stream;
@@ -2421,13 +2448,40 @@ static void gmlk_pending_settle(gmlake *l) {
   }
 }
 
+/* Enters what stands in no pool after many blocks have changed, each run once. */
+static void gmlk_arena_enter(gmlake *l, gmlk_arena *a) {
+  gmlk_block *b, *end;
+  size_t i;
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) l->streams.items[i]->run_end = 0;
+  for (b = a->head.next; b != &a->tail; b = b->next) {
+    if (gmlk_is_clean(b) && !b->hole) gmlk_holes_insert(a->pools[GMLK_CLEAN], b, b->grains);
+    if (!gmlk_is_tagged(b) || b->at < l->streams.items[b->stream]->run_end) continue;
+    gmlk_run_enter(a, b);
+    for (end = b; gmlk_is_open(end, b->stream);) end = end->next;
+    l->streams.items[b->stream]->run_end = end->at;
+  }
+}
+
 /* Free memory whose stream has passed its ticket becomes clean; so do idle windows' tags. */
 static void gmlk_arena_sweep(gmlake *l, gmlk_arena *a) {
   gmlk_block *b = a->head.next;
   gmlk_window *w;
-  for (; b != &a->tail; b = b->next)
-    if (gmlk_is_tagged(b) && gmlk_tag_done(&l->streams, b->stream, b->ticket))
-      b = gmlk_retag(a, b, GMLK_CLEAN, 0);
+  int is_changed = 0;
+  for (; b != &a->tail; b = b->next) {
+    if (!gmlk_is_tagged(b) || !gmlk_tag_done(&l->streams, b->stream, b->ticket)) continue;
+    gmlk_lift(a, b);
+    b->stream = GMLK_CLEAN;
+    b->ticket = 0;
+    is_changed = 1;
+    if (gmlk_is_clean(b->prev)) {
+      gmlk_lift(a, b->prev);
+      b = gmlk_join(a, b->prev);
+    }
+    if (!gmlk_is_clean(b->next)) continue;
+    gmlk_lift(a, b->next);
+    b = gmlk_join(a, b);
+  }
+  if (is_changed) gmlk_arena_enter(l, a);
   for (w = a->spool.oldest; w; w = w->newer)
     if (gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket)) w->self.stream = GMLK_CLEAN;
 }
@@ -2442,7 +2496,6 @@ static void gmlk_smalls_flush(gmlake *l) {
    queued so far will be known; trim and the budget ask so. Never waits. */
 static gmlake_result gmlk_refresh(gmlake *l, int close) {
   gmlk_drive drive;
-  uint64_t before = 0, after = 0;
   size_t i;
   if (!close && l->streams.used_count < 2 && !l->pending) {
     gmlk_smalls_flush(l);
@@ -2450,17 +2503,16 @@ static gmlake_result gmlk_refresh(gmlake *l, int close) {
   }
   if (!gmlk_drive_begin(&drive, &l->driver)) {
     for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
-      before += l->streams.items[i]->done;
       if (close) (void)gmlk_stream_fence(&l->streams, &l->host, &drive, (unsigned)i);
       gmlk_stream_poll(&l->streams, &drive, (unsigned)i);
-      after += l->streams.items[i]->done;
     }
   }
   gmlk_drive_end(&drive);
   gmlk_pending_settle(l);
   gmlk_smalls_flush(l);
-  for (i = 0; i < l->arena_count && (before != after || close); i++)
+  for (i = 0; i < l->arena_count && (l->streams.is_news || close); i++)
     if (l->arenas[i]) gmlk_arena_sweep(l, l->arenas[i]);
+  l->streams.is_news = 0;
   return gmlk_drive_book(l, &drive);
 }
 /* ---- >>policy -------------------------------------------------------------------------------
@@ -2660,11 +2712,17 @@ static uint32_t gmlk_behind_stuck(const gmlk_arena *a, uint32_t slot, uint32_t c
   return slot;
 }
 
+/* Chunks for what is missing; one at least, since a run that is long enough already was passed
+   over, hidden behind others that could not be aligned. */
+static uint32_t gmlk_chunks_missing(const gmlk_arena *a, uint32_t grains, uint32_t have) {
+  return grains > have ? gmlk_chunks_for(a, grains - have) : 1;
+}
+
 /* Where one run of `grains` can begin behind the end; *out_need is its chunks, 0: no room. */
 static uint32_t gmlk_growth_at_end(const gmlk_arena *a, unsigned stream, uint32_t grains,
                                    uint32_t align, uint32_t *out_need) {
   uint32_t tail = gmlk_open_before(&a->tail, stream, align), slot = a->slot_count, next;
-  *out_need = gmlk_chunks_for(a, grains > tail ? grains - tail : 0);
+  *out_need = gmlk_chunks_missing(a, grains, tail);
   for (;;) {
     if (slot >= a->slot_limit || *out_need > a->slot_limit - slot) *out_need = 0;
     next = gmlk_behind_stuck(a, slot, *out_need);
@@ -2684,7 +2742,7 @@ static void gmlk_growth_contiguous(gmlk_arena *a, unsigned stream, uint32_t grai
     if (b->state != GMLK_UNBACKED) continue;
     before = gmlk_open_before(b, stream, align);
     after = gmlk_open_after(b, stream);
-    need = gmlk_chunks_for(a, grains > before ? grains - before : 0);
+    need = gmlk_chunks_missing(a, grains, before);
     if (need > gmlk_slot_of(a, b->grains)) {
       need = gmlk_slot_of(a, b->grains); /* all of the gap, and what is free behind it */
       if ((uint64_t)before + b->grains + after < grains) continue;
@@ -2762,10 +2820,10 @@ static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_drive *drive, gmlk_take
     uint64_t ticket = b->ticket;
     gmlake_result result;
     if (b->stream == GMLK_CLEAN || b->stream == taker.stream) continue;
-    for (other = b->next; other->at < end; other = other->next)
-      if (other->stream == b->stream && other->ticket > ticket) ticket = other->ticket;
     if (gmlk_tag_done(&l->streams, b->stream, ticket)) continue;
     if (gmlk_stream_has_waited(&l->streams, taker.stream, b->stream, ticket)) continue;
+    for (other = b->next; other->at < end; other = other->next) /* one wait for all of it */
+      if (other->stream == b->stream && other->ticket > ticket) ticket = other->ticket;
     result = gmlk_stream_wait(&l->streams, &l->host, drive, taker.stream, b->stream, ticket);
     if (result) return result;
     l->stats.stream_wait_count++;
@@ -3149,7 +3207,8 @@ static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_request *r, uint32_t co
 /* S4's Alloc: memory for the request, contiguous or the shortfall of a window. */
 static gmlake_result gmlk_grow(gmlake *l, gmlk_request *r, uint32_t shortfall) {
   gmlk_arena *a = r->arena;
-  uint64_t slots = (uint64_t)gmlk_max(a->slot_count, a->stuck_end) + gmlk_chunks_for(a, r->grains);
+  uint64_t slots = (uint64_t)gmlk_max(a->slot_count, a->stuck_end) +
+                   gmlk_chunks_for(a, (uint64_t)r->grains + r->align);
   gmlk_growth growth;
   gmlk_records held;
   gmlk_drive drive;
@@ -3159,7 +3218,9 @@ static gmlake_result gmlk_grow(gmlake *l, gmlk_request *r, uint32_t shortfall) {
   if (slots > a->slot_limit) slots = a->slot_limit;
   if (!gmlk_arena_reserve_slots(a, (size_t)slots) || !gmlk_scratch_reserve(a, (size_t)slots))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  gmlk_plan_growth(a, r->taker.stream, r->grains, r->align, shortfall, &growth);
+  /* A second time: enough that the range fits wherever its run begins. */
+  gmlk_plan_growth(a, r->taker.stream, r->grains + (r->has_grown ? r->align - 1 : 0), r->align,
+                   shortfall, &growth);
   if (!growth.count) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* no address space */
   result = gmlk_growth_allowed(l, r, growth.count);
   if (result) return result;
@@ -3373,8 +3434,9 @@ static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_request *r, gmlk_taker taker
   size_t i;
   memset(&span, 0, sizeof(span));
   for (i = GMLK_FIRST_STREAM; i < l->streams.count && i < a->pool_capacity; i++) {
-    gmlk_block *b =
-        a->pools[i] ? gmlk_best_fit(a, (unsigned)i, r->grains, r->align, &at, &hole) : NULL;
+    gmlk_block *b = a->pools[i] && !l->streams.items[i]->is_capture
+                        ? gmlk_best_fit(a, (unsigned)i, r->grains, r->align, &at, &hole)
+                        : NULL;
     if (!b || (best && hole >= best_hole) || !gmlk_may_take(&l->streams, taker, b)) continue;
     best = b;
     best_hole = hole;
@@ -3437,22 +3499,41 @@ static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_request *r, gmlk_block **o
   return gmlk_grow_for(l, r, taker, out_block);
 }
 
-/* Waits on the host for all work queued so far on one stream, or for what was freed on it. */
-static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream, int all) {
+/* Waits on the host for the stream with an event of its own, where host memory for a fence
+   lacks. pre: the stream may be recorded on. */
+static gmlake_result gmlk_wait_directly(gmlake *l, unsigned stream) {
   const gmlake_backend *b = l->driver.backend;
   gmlk_stream *s = l->streams.items[stream];
-  gmlk_fence fence;
-  gmlk_drive drive;
   gmlake_result result;
+  gmlk_drive drive;
+  void *event = NULL;
   int code = 0;
-  if (all && !s->is_forgotten) s->is_dirty = 1;
-  if (!s->is_used || s->is_capture || (!s->fence_count && !s->is_dirty)) return GMLAKE_OK;
-  if (!gmlk_drive_begin(&drive, &l->driver))
-    (void)gmlk_stream_fence(&l->streams, &l->host, &drive, stream);
+  uint64_t epoch = s->epoch++;
+  gmlk_books_unlock(l);
+  result = gmlk_drive_begin(&drive, &l->driver);
+  if (!result)
+    result =
+        gmlk_drive_called(&drive, b->event_create(b->user, &event, &code), code, "event_create");
+  if (!result) result = b->event_record(b->user, event, s->value, &code);
+  if (!result) result = b->event_wait(b->user, event, &code);
+  gmlk_drive_note(&drive, result, code, "event_wait");
+  if (event) (void)b->event_destroy(b->user, event, &code);
   gmlk_drive_end(&drive);
-  result = gmlk_drive_book(l, &drive);
-  if (result || !s->fence_count) return result;
-  fence = s->fences[(s->fence_head + --s->fence_count) % GMLK_FENCES];
+  gmlk_books_lock(l);
+  if (!result && epoch > s->done) s->done = epoch;
+  l->streams.is_news = 1;
+  (void)gmlk_drive_book(l, &drive);
+  return result;
+}
+
+/* Waits for the stream's newest fence. pre: it has one. */
+static gmlake_result gmlk_wait_for_fence(gmlake *l, unsigned stream) {
+  const gmlake_backend *b = l->driver.backend;
+  gmlk_stream *s = l->streams.items[stream];
+  gmlk_fence fence = s->fences[(s->fence_head + --s->fence_count) % GMLK_FENCES];
+  gmlake_result result;
+  gmlk_drive drive;
+  int code = 0;
   gmlk_books_unlock(l);
   result = gmlk_drive_begin(&drive, &l->driver);
   if (!result) {
@@ -3461,8 +3542,8 @@ static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream, int all) {
   }
   gmlk_drive_end(&drive);
   gmlk_books_lock(l);
-  l->stats.host_wait_count++;
   if (!result && fence.epoch > s->done) s->done = fence.epoch;
+  l->streams.is_news = 1;
   if (result && !gmlk_stream_covering(s, fence.epoch) && s->fence_count < GMLK_FENCES)
     s->fences[(s->fence_head + s->fence_count++) % GMLK_FENCES] = fence;
   else
@@ -3470,12 +3551,34 @@ static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream, int all) {
   return gmlk_drive_book(l, &drive);
 }
 
+/* Waits on the host for all work queued so far on one stream, or for what was freed on it.
+   CAPTURING: a capture forbids it. */
+static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream, int all) {
+  gmlk_stream *s = l->streams.items[stream];
+  gmlk_drive drive;
+  gmlake_result result;
+  if (all && !s->is_forgotten) s->is_dirty = 1;
+  if (!s->is_used || s->is_capture || (!s->fence_count && !s->is_dirty)) return GMLAKE_OK;
+  result = gmlk_drive_begin(&drive, &l->driver);
+  if (!result) result = gmlk_stream_fence(&l->streams, &l->host, &drive, stream);
+  gmlk_drive_end(&drive);
+  if (gmlk_drive_book(l, &drive)) return drive.result;
+  if (result && result != GMLAKE_ERROR_OUT_OF_HOST_MEMORY) return result;
+  l->stats.host_wait_count++;
+  if (result) return gmlk_wait_directly(l, stream);
+  return s->fence_count ? gmlk_wait_for_fence(l, stream) : GMLAKE_OK;
+}
+
+/* The same for every stream; the first error, after all have been tried. */
 static gmlake_result gmlk_wait_for_streams(gmlake *l, int all) {
-  gmlake_result result = GMLAKE_OK;
+  gmlake_result first = GMLAKE_OK, result = GMLAKE_OK;
   size_t i;
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count && !result; i++)
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(result); i++) {
     result = gmlk_wait_for_stream(l, (unsigned)i, all);
-  return result ? result : gmlk_refresh(l, 1);
+    if (!first || gmlk_is_fatal(result)) first = result;
+  }
+  result = gmlk_is_fatal(first) ? first : gmlk_refresh(l, 1);
+  return first ? first : result;
 }
 
 /* Waits on the host for memory that other streams' work, or pending frees, hold back. */
@@ -3483,6 +3586,7 @@ static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_request *r, gmlk_block **out
   gmlake_result result;
   if (l->streams.used_count < 2 && r->stream && !l->pending) return GMLAKE_OK;
   result = gmlk_wait_for_streams(l, 0);
+  if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK; /* the others have been waited for */
   if (!result) result = gmlk_try_fast(l, r, out_block);
   if (!result && !*out_block) result = gmlk_try_stitch(l, r, r->taker, out_block);
   if (result || *out_block) return result;
@@ -3505,6 +3609,7 @@ static gmlake_result gmlk_rung_reclaim(gmlake *l, gmlk_request *r, gmlk_block **
   size_t released = 0, windows;
   if ((r->flags & GMLAKE_NO_GROW) || !gmlk_can_reclaim(l, r)) return GMLAKE_OK;
   result = gmlk_wait_for_streams(l, 0);
+  if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK;
   do {
     windows = r->arena->spool.count;
     if (!result) result = gmlk_evict(l, r->arena, SIZE_MAX);
@@ -5803,17 +5908,15 @@ static int gmlk_in_handler(const gmlake *l) {
 }
 
 /* Lets the user's handler make room. pre: no lock is held. */
-static int gmlk_handle_oom(gmlake *l) {
+static int gmlk_handle_oom(gmlake *l, const gmlake_error_info *info) {
   gmlk_call call, **link;
-  gmlake_error_info info;
   int again;
   gmlk_books_lock(l);
   call.thread = gmlk_thread_id();
   call.next = l->handlers;
   l->handlers = &call;
-  info = l->error;
   gmlk_books_unlock(l);
-  again = l->desc.oom.fn(l->desc.oom.user, l, &info);
+  again = l->desc.oom.fn(l->desc.oom.user, l, info);
   gmlk_books_lock(l);
   for (link = &l->handlers; *link != &call;) link = &(*link)->next;
   *link = call.next;
@@ -5824,6 +5927,7 @@ static int gmlk_handle_oom(gmlake *l) {
 GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *l, const gmlake_alloc_desc *desc,
                                            gmlake_stream stream, void **out_ptr) {
   gmlake_result result = GMLAKE_ERROR_INVALID_ARGUMENT;
+  gmlake_error_info info;
   unsigned tries;
   if (!out_ptr) return result;
   *out_ptr = NULL;
@@ -5836,10 +5940,11 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *l, const gmlake_alloc_desc *d
                          "called from the out-of-memory handler");
     else if (desc->bytes)
       result = gmlk_serve(l, desc, stream, out_ptr);
+    info = l->error;
     result = gmlk_leave(l, result);
     if (result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY && result != GMLAKE_ERROR_LIMIT_REACHED)
       return result;
-    if (!l->desc.oom.fn || tries == 8 || gmlk_in_handler(l) || !gmlk_handle_oom(l)) return result;
+    if (!l->desc.oom.fn || tries == 8 || !gmlk_handle_oom(l, &info)) return result;
   }
 }
 
@@ -6300,7 +6405,8 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
   if (result) return result;
   a->slot_limit = (uint32_t)(a->reserved_bytes / chunk_bytes);
   if (!gmlk_arena_init(a, &l->host, &l->records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  a->spool.reserved_bytes = window_bytes & ~(chunk_bytes - 1);
+  a->spool.reserved_bytes =
+      gmlk_min(window_bytes, GMLK_SLOTS_MAX * chunk_bytes) & ~(chunk_bytes - 1);
   if (gmlk_reserve_halving(l, &a->spool.reserved_bytes, chunk_bytes, &a->spool.base)) {
     a->spool.reserved_bytes = 0;
     gmlk_log(l, GMLAKE_LOG_WARNING, &l->error); /* no stitching */
@@ -6449,7 +6555,7 @@ static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc,
   gmlake_pool *pool;
   gmlake_result result;
   if (!gmlk_is_pow2(chunk) || chunk % l->device.granularity_bytes || chunk > device ||
-      !gmlk_size_round_up(device, chunk, &arena))
+      chunk > GMLK_CHUNK_BYTES_MAX || !gmlk_size_round_up(device, chunk, &arena))
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_create", "chunk_bytes");
   window = l->home.spool.va ? gmlk_min(arena, SIZE_MAX / 8) * 4 : 0;
   pool = (gmlake_pool *)gmlk_host_alloc(&l->host, sizeof(gmlake_pool));
@@ -6479,15 +6585,18 @@ GMLAKE_DEF gmlake_result gmlake_pool_create(gmlake *l, const gmlake_pool_desc *d
   return gmlk_leave_driving(l, gmlk_pool_create(l, desc ? desc : &zero, out_pool));
 }
 
-/* Whether work may be pending that no event can be recorded behind before a capture ends. */
-static int gmlk_is_unfenced(const gmlake *l) {
-  size_t i;
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
-    const gmlk_stream *s = l->streams.items[i];
-    if (!s->is_used || !s->is_dirty || s->is_capture) continue;
-    if (s->capture || (!s->value && l->streams.capture_count)) return 1;
-  }
-  return 0;
+/* Whether all work on an arena's free memory and idle windows is known to be complete; a graph's
+   is the caller's affair. */
+static int gmlk_arena_is_quiet(const gmlake *l, const gmlk_arena *a) {
+  const gmlk_block *b;
+  const gmlk_window *w;
+  for (b = a->head.next; b != &a->tail; b = b->next)
+    if (gmlk_is_tagged(b) && !gmlk_tag_done(&l->streams, b->stream, b->ticket)) return 0;
+  for (w = a->spool.oldest; w; w = w->newer)
+    if (w->self.stream != GMLK_PINNED &&
+        !gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket))
+      return 0;
+  return 1;
 }
 
 static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
@@ -6496,13 +6605,13 @@ static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
   if (pool->capture_count)
     return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_pool_destroy", "a capture is under way");
   result = gmlk_wait_for_streams(l, 0); /* pending frees of the pool's blocks end here too */
-  if (result) return result;
-  if (gmlk_is_unfenced(l))
-    return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_pool_destroy",
-                     "a capture keeps the lake from fencing pending work");
-  if (a->live_count)
+  if (result && result != GMLAKE_ERROR_CAPTURING) return result;
+  if (!result && a->live_count)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",
                      "the pool has live blocks");
+  if (a->live_count || !gmlk_arena_is_quiet(l, a))
+    return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_pool_destroy",
+                     "a capture keeps the lake from fencing pending work");
   l->arenas[a->number] = NULL;
   return gmlk_pool_bury(l, pool);
 }
@@ -6629,7 +6738,8 @@ static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_prope
   if (!d->chunk_bytes)
     d->chunk_bytes =
         gmlk_max(gmlk_min(gmlk_max(chunk, 2 * GMLK_MIB), 32 * GMLK_MIB), device->granularity_bytes);
-  if (d->chunk_bytes % device->granularity_bytes || d->chunk_bytes > total)
+  if (d->chunk_bytes % device->granularity_bytes || d->chunk_bytes > total ||
+      d->chunk_bytes > GMLK_CHUNK_BYTES_MAX)
     return GMLAKE_ERROR_INVALID_ARGUMENT;
   if (d->handle_types & ~device->handle_types) return GMLAKE_ERROR_UNSUPPORTED;
   if (!d->stitched_bytes_max) d->stitched_bytes_max = gmlk_min(total, SIZE_MAX / 4) * 4;
@@ -6695,6 +6805,9 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
   const gmlake_backend *b = l->driver.backend;
   int code = 0;
   if (!result) result = b->get_properties(b->user, &l->device, &code);
+  if (!result &&
+      (!gmlk_is_pow2(l->device.granularity_bytes) || l->device.granularity_bytes < GMLK_GRAIN))
+    result = GMLAKE_ERROR_INVALID_ARGUMENT; /* no such device */
   if (!result) result = gmlk_desc_default(&l->desc, &l->device);
   if (result) return result;
   l->desc.backend = b;
@@ -6769,7 +6882,8 @@ GMLAKE_DEF gmlake_result gmlake_destroy(gmlake *l) {
   gmlk_report_leaks(l);
   gmlk_books_lock(l);
   if (!l->lost) waited = gmlk_wait_for_streams(l, 1);
-  l->message_count = 0; /* the result says it */
+  if (waited == GMLAKE_ERROR_CAPTURING) waited = GMLAKE_OK; /* there is no waiting for that */
+  l->message_count = 0;                                     /* the result says it */
   gmlk_books_unlock(l);
   drained = gmlk_lake_drain(l);
   if (!waited) waited = l->lost;

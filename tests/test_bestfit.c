@@ -693,6 +693,30 @@ static void no_stitch_gets_memory_that_is_returned_and_made_anew(void **state) {
   finish();
 }
 
+/* Holes of just the size that cannot be aligned neither serve the request nor hide what does. */
+static void misaligned_holes_hide_nothing(void **state) {
+  void *pad[24], *hole[24], *aligned[24];
+  gmlake_alloc_desc wanted = request(16 * K, GMLAKE_NO_STITCH, NULL);
+  size_t i;
+  (void)state;
+  start(64);
+  for (i = 0; i < 24; i++) {
+    pad[i] = take(512);
+    hole[i] = take(16 * K);
+  }
+  for (i = 0; i < 24; i++) drop(hole[i]);
+  wanted.alignment = 4 * K;
+  for (i = 0; i < 24; i++) {
+    aligned[i] = take_with(&wanted, LEGACY);
+    assert_int_equal((uintptr_t)aligned[i] % (4 * K), 0);
+  }
+  for (i = 0; i < 24; i++) {
+    drop(pad[i]);
+    drop(aligned[i]);
+  }
+  finish();
+}
+
 static void exclusive_owns_whole_chunks(void **state) {
   gmlake_allocation_info info;
   char *a, *x, *y;
@@ -1227,6 +1251,7 @@ static void budget_leaves_to_others_what_is_theirs(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(misaligned_holes_hide_nothing),
       cmocka_unit_test(s1_takes_an_exact_pblock),
       cmocka_unit_test(s1_takes_an_exact_sblock),
       cmocka_unit_test(s1_prefers_pblock_then_sblock_then_s2),
