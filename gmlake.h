@@ -127,8 +127,9 @@ COSTS (measured; see README.md)
                    whose first block changes.
   stitch           20 to 30 us a chunk mapped (cuMemSetAccess), O(slots) to plan
   grow             28 us a chunk
-  trim, check      O(blocks); other queries O(1), the reason for a wrong pointer O(a chunk)
-  host memory      64 bytes a block, 16 to 50 of index, about 60 a chunk, 8 KB a stream */
+  trim, budget, check  O(blocks); other queries O(1), the reason for a wrong pointer O(a chunk)
+  host memory      64 bytes a block, 16 to 50 of index, about 60 a chunk,
+                   10 KB a stream */
 
 #if defined(GMLAKE_IMPLEMENTATION) && !defined(_GNU_SOURCE)
 #define _GNU_SOURCE 1 /* memfd_create, in the mock */
@@ -3500,23 +3501,26 @@ static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_request *r, gmlk_block **o
 }
 
 /* Waits on the host for the stream with an event of its own, where host memory for a fence
-   lacks. pre: the stream may be recorded on. */
+   lacks. The epoch stays dirty, so that a later fence covers it should the wait fail. pre: the
+   stream may be recorded on. */
 static gmlake_result gmlk_wait_directly(gmlake *l, unsigned stream) {
   const gmlake_backend *b = l->driver.backend;
   gmlk_stream *s = l->streams.items[stream];
+  uint64_t epoch = s->epoch++;
   gmlake_result result;
   gmlk_drive drive;
   void *event = NULL;
   int code = 0;
-  uint64_t epoch = s->epoch++;
-  gmlk_books_unlock(l);
-  result = gmlk_drive_begin(&drive, &l->driver);
-  if (!result)
-    result =
-        gmlk_drive_called(&drive, b->event_create(b->user, &event, &code), code, "event_create");
+  (void)gmlk_drive_begin(&drive, &l->driver);
+  result = drive.result;
+  if (!result) result = b->event_create(b->user, &event, &code);
   if (!result) result = b->event_record(b->user, event, s->value, &code);
-  if (!result) result = b->event_wait(b->user, event, &code);
-  gmlk_drive_note(&drive, result, code, "event_wait");
+  (void)gmlk_drive_called(&drive, result, code, "event_record");
+  gmlk_books_unlock(l);
+  if (!result) {
+    result = b->event_wait(b->user, event, &code);
+    (void)gmlk_drive_called(&drive, result, code, "event_wait");
+  }
   if (event) (void)b->event_destroy(b->user, event, &code);
   gmlk_drive_end(&drive);
   gmlk_books_lock(l);
@@ -6601,10 +6605,13 @@ static int gmlk_arena_is_quiet(const gmlake *l, const gmlk_arena *a) {
 
 static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
   gmlk_arena *a = &pool->arena;
+  unsigned tries = 0;
   gmlake_result result;
   if (pool->capture_count)
     return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_pool_destroy", "a capture is under way");
-  result = gmlk_wait_for_streams(l, 0); /* pending frees of the pool's blocks end here too */
+  do { /* pending frees of the pool's blocks end here too; other threads may free meanwhile */
+    result = gmlk_wait_for_streams(l, 0);
+  } while (!result && !gmlk_arena_is_quiet(l, a) && ++tries < 8);
   if (result && result != GMLAKE_ERROR_CAPTURING) return result;
   if (!result && a->live_count)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",

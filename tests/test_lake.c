@@ -1445,6 +1445,46 @@ static void destroy_of_an_idle_lake_does_not_wait(void **state) {
   close_mock();
 }
 
+/* What rounding adds to an exclusive block stands in 32 bits, so chunks end at 1 GiB. */
+static void chunks_are_at_most_a_gibibyte(void **state) {
+  gmlake_mock_desc mock_desc;
+  gmlake_allocation_info info;
+  void *p;
+  (void)state;
+  memset(&mock_desc, 0, sizeof(mock_desc));
+  memset(&desc, 0, sizeof(desc));
+  mock_desc.bookkeeping_only = 1;
+  assert_ok(gmlake_mock_create(&mock_desc, &mock));
+  desc.backend = mock;
+  desc.chunk_bytes = (size_t)2 << 30;
+  assert_error(gmlake_create(&desc, &lake), INVALID_ARGUMENT);
+  desc.chunk_bytes = (size_t)1 << 30;
+  open_lake();
+  p = take_flags(1, GMLAKE_EXCLUSIVE);
+  step(gmlake_get_allocation(lake, p, &info));
+  assert_int_equal(info.requested_bytes, 1);
+  drop(p);
+  assert_int_equal(stats().requested_bytes, 0);
+  finish();
+}
+
+/* Small chunks on a large device: more windows' address space than 32 bits of chunks. */
+static void window_space_fits_its_records(void **state) {
+  gmlake_mock_desc mock_desc;
+  (void)state;
+  memset(&mock_desc, 0, sizeof(mock_desc));
+  memset(&desc, 0, sizeof(desc));
+  mock_desc.bookkeeping_only = 1;
+  mock_desc.granularity_bytes = 4096;
+  mock_desc.capacity_bytes = (size_t)512 << 30;
+  assert_ok(gmlake_mock_create(&mock_desc, &mock));
+  desc.backend = mock;
+  desc.chunk_bytes = 4096;
+  open_lake();
+  drop(take(4096));
+  finish();
+}
+
 static void destroy_returns_the_first_driver_error(void **state) {
   (void)state;
   prepare(4);
@@ -1629,6 +1669,8 @@ int main(void) {
       cmocka_unit_test(destroy_waits_for_freed_memory),
       cmocka_unit_test(destroy_waits_for_live_blocks),
       cmocka_unit_test(destroy_of_an_idle_lake_does_not_wait),
+      cmocka_unit_test(chunks_are_at_most_a_gibibyte),
+      cmocka_unit_test(window_space_fits_its_records),
       cmocka_unit_test(destroy_returns_the_first_driver_error),
       cmocka_unit_test(two_lakes_share_a_backend),
       cmocka_unit_test(a_single_threaded_lake_works),

@@ -1781,6 +1781,59 @@ static void destroy_during_a_capture_frees_everything(void **state) {
   abandon();
 }
 
+/* ---- Waiting where it is hard ----------------------------------------------------------------- */
+
+/* The events' array cannot be had: the wait makes do with an event of its own. */
+static void pools_and_lakes_wait_without_host_memory(void **state) {
+  gmlake_pool *pool;
+  gmlake_alloc_desc wanted;
+  int in_destroy;
+  (void)state;
+  for (in_destroy = 0; in_destroy < 2; in_destroy++) {
+    open_two(8);
+    pool = open_pool(0);
+    wanted = request(C, 0, pool);
+    hold(A);
+    drop_on(take_with(&wanted, A), A);
+    host_fail_in = host_fails_on = 1;
+    if (in_destroy) {
+      assert_ok(gmlake_destroy(lake));
+    } else {
+      assert_ok(gmlake_pool_destroy(lake, pool));
+    }
+    assert_true(census().host_wait_count > 0);
+    host_fail_in = host_fails_on = 0;
+    if (!in_destroy) assert_ok(gmlake_destroy(lake));
+    close_mock();
+  }
+}
+
+/* The legacy stream may not wait, and no captured stream either, whatever was planned before. */
+static void nothing_waits_on_the_legacy_stream_during_a_capture(void **state) {
+  gmlake_pool *pool;
+  gmlk_drive drive;
+  unsigned legacy, a, b;
+  (void)state;
+  open_two(8);
+  pool = open_pool(0);
+  drop(take(C));
+  drop_on(take_on(C, B), B);
+  legacy = gmlk_stream_find(&lake->streams, LEGACY);
+  b = gmlk_stream_find(&lake->streams, B);
+  step(gmlake_capture_begin(lake, A, pool));
+  a = gmlk_stream_find(&lake->streams, A);
+  assert_ok(gmlake_mock_capture_begin(mock, A));
+  assert_ok(gmlk_drive_begin(&drive, &lake->driver));
+  assert_error(gmlk_stream_wait(&lake->streams, &lake->host, &drive, legacy, b, 1), CAPTURING);
+  assert_error(gmlk_stream_wait(&lake->streams, &lake->host, &drive, a, b, 1), CAPTURING);
+  gmlk_drive_end(&drive);
+  assert_int_equal(drive.calls, 0);
+  assert_ok(gmlake_mock_capture_end(mock, A)); /* not spoilt */
+  step(gmlake_capture_end(lake, A));
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
 /* ---- Small blocks ---------------------------------------------------------------------------- */
 
 /* Kept small blocks are their stream's; before the driver is asked they are everybody's again. */
@@ -1918,6 +1971,8 @@ int main(void) {
       cmocka_unit_test(a_capture_on_a_full_device_reclaims),
       cmocka_unit_test(capture_begin_survives_lack_of_host_memory),
       cmocka_unit_test(destroy_during_a_capture_frees_everything),
+      cmocka_unit_test(pools_and_lakes_wait_without_host_memory),
+      cmocka_unit_test(nothing_waits_on_the_legacy_stream_during_a_capture),
       cmocka_unit_test(small_blocks_are_kept_by_stream),
       cmocka_unit_test(small_blocks_freed_inside_a_capture_are_pinned),
   };
