@@ -693,27 +693,25 @@ static void no_stitch_gets_memory_that_is_returned_and_made_anew(void **state) {
   finish();
 }
 
-/* Holes of just the size that cannot be aligned neither serve the request nor hide what does. */
+/* | s | b ... | t |: where b was, a hole of just the size that cannot be aligned; it neither serves
+   the request nor hides the chunk that is made for it. */
 static void misaligned_holes_hide_nothing(void **state) {
-  void *pad[24], *hole[24], *aligned[24];
-  gmlake_alloc_desc wanted = request(16 * K, GMLAKE_NO_STITCH, NULL);
-  size_t i;
+  gmlake_alloc_desc wanted = request(C, GMLAKE_NO_STITCH, NULL);
+  void *s, *b, *t, *aligned;
   (void)state;
-  start(64);
-  for (i = 0; i < 24; i++) {
-    pad[i] = take(512);
-    hole[i] = take(16 * K);
-  }
-  for (i = 0; i < 24; i++) drop(hole[i]);
+  start(8);
+  s = take(512);
+  b = take(C);
+  t = take(C - 512);
+  drop(b);
   wanted.alignment = 4 * K;
-  for (i = 0; i < 24; i++) {
-    aligned[i] = take_with(&wanted, LEGACY);
-    assert_int_equal((uintptr_t)aligned[i] % (4 * K), 0);
-  }
-  for (i = 0; i < 24; i++) {
-    drop(pad[i]);
-    drop(aligned[i]);
-  }
+  aligned = take_with(&wanted, LEGACY);
+  assert_int_equal((uintptr_t)aligned % (4 * K), 0);
+  assert_int_equal(stats().reserved_bytes, 3 * C);
+  assert_int_equal(stats().host_wait_count, 0); /* by growth, not by the last rungs */
+  drop(s);
+  drop(t);
+  drop(aligned);
   finish();
 }
 

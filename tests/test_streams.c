@@ -1781,7 +1781,7 @@ static void destroy_during_a_capture_frees_everything(void **state) {
   abandon();
 }
 
-/* ---- Waiting where it is hard ----------------------------------------------------------------- */
+/* ---- Waiting where it is hard ---------------------------------------------------------------- */
 
 /* The events' array cannot be had: the wait makes do with an event of its own. */
 static void pools_and_lakes_wait_without_host_memory(void **state) {
