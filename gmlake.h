@@ -120,6 +120,8 @@ ERRORS
   and _SHUTTING_DOWN are for good: every later call that serves or changes memory answers them
   at once, questions still work, destroy cleans up. What the driver refuses to undo is
   quarantined: stats.quarantined_bytes.
+  To find errors of your own: gmlake_check, the logger at destroy (what was never freed), and
+  on the mock desc.flags GMLAKE_FILL and GMLAKE_GUARD.
 
 COSTS (measured; see README.md)
   alloc and free   50 to 100 ns without the driver. A free range or an exact window: expected
@@ -193,6 +195,7 @@ typedef struct gmlake_device_properties {
   size_t device_bytes;      /* physical memory of the device */
   size_t granularity_bytes; /* chunks, mappings and reservations are multiples; a power of two */
   unsigned handle_types;    /* mask of GMLAKE_HANDLE_* that create accepts */
+  int is_host_memory;       /* the host may read and write what is mapped: GMLAKE_FILL */
   char name[64];
 } gmlake_device_properties;
 
@@ -368,7 +371,16 @@ typedef struct gmlake_oom_handler {
   void *user;
 } gmlake_oom_handler;
 
-#define GMLAKE_SINGLE_THREADED 1u /* desc.flags: no locks; one thread at a time calls the lake */
+/* desc.flags. The last two find errors of the program's: */
+#define GMLAKE_SINGLE_THREADED 1u /* no locks; one thread at a time calls the lake */
+#define GMLAKE_FILL \
+  2u                    /* memory is filled with GMLAKE_FILL_NEW when it is handed out, and
+                                     with GMLAKE_FILL_FREE when nothing may use it any more; mock
+                                     with real memory, else UNSUPPORTED */
+#define GMLAKE_GUARD 4u /* behind each window a chunk of address space stays unmapped */
+
+#define GMLAKE_FILL_NEW 0xA5u
+#define GMLAKE_FILL_FREE 0x5Au
 
 typedef struct gmlake_desc { /* all zero: sensible defaults */
   int device;
@@ -760,7 +772,7 @@ struct gmlk_block {
   uint32_t at;     /* first grain, from the arena's base */
   uint32_t grains;
   uint32_t hole;  /* [free] size under which it stands in a pool, 0: it does not */
-  uint32_t slack; /* [live] rounded less requested bytes; [address space] chunks mapped, 0: all */
+  uint32_t slack; /* [live] rounded less requested bytes; [address space] chunks mapped */
   uint32_t arena; /* number of its arena */
   uint16_t stream;
   uint8_t state, flags;
@@ -2407,12 +2419,21 @@ static void gmlk_fence_if_due(gmlake *l, unsigned stream, size_t chunk_bytes) {
   (void)gmlk_drive_book(l, &drive);
 }
 
+/* GMLAKE_FILL: on the host and at once, though streams may be behind; on the mock the host does
+   the streams' work. */
+static void gmlk_fill(const gmlake *l, const gmlk_block *b, unsigned byte) {
+  uint64_t address = gmlk_address_of(l->arenas[b->arena], b);
+  if (l->desc.flags & GMLAKE_FILL)
+    memset((void *)(uintptr_t)address, (int)byte, gmlk_to_bytes(b->grains));
+}
+
 /* A live block, window or not, becomes free memory with this tag. */
 static void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream, uint64_t ticket) {
   gmlk_arena *a = gmlk_arena_of(l, b);
   gmlk_window *w = b->as.live.window;
   uint32_t i;
   a->live_count--;
+  gmlk_fill(l, b, GMLAKE_FILL_FREE);
   if (!w) {
     if (!gmlk_small_put(a, b, stream, ticket)) gmlk_put(a, b, stream, ticket);
     return;
@@ -3031,8 +3052,12 @@ static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_plan *p
   memcpy(w->spans, a->spans, plan->span_count * sizeof(gmlk_span));
   w->span_count = plan->span_count;
   w->chunk_count = plan->chunk_count;
-  w->va = gmlk_va_take(&a->spool, &l->records, plan->chunk_count);
-  if (w->va) return w;
+  w->va = gmlk_va_take(&a->spool, &l->records,
+                       plan->chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0));
+  if (w->va) {
+    w->va->slack = plan->chunk_count;
+    return w;
+  }
   gmlk_host_free(&l->host, w, bytes);
   return NULL;
 }
@@ -3798,15 +3823,40 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_arena *a, const gmlk_bl
     gmlk_expect(c, b->hole == gmlk_check_hole(b), "A3: a hole's size is off");
     gmlk_expect(c, b->stream < GMLK_FIRST_STREAM || b->stream < c->l->streams.count,
                 "a tag names no stream");
+    gmlk_expect(c,
+                c->broken || b->stream < GMLK_FIRST_STREAM || b->ticket == GMLK_NEVER ||
+                    b->ticket <= c->l->streams.items[b->stream]->epoch,
+                "S1: a tag is of an epoch to come");
   }
   if (b->state == GMLK_LIVE || b->state == GMLK_PENDING) gmlk_check_live(c, b, gmlk_home(a, b->at));
   gmlk_expect(c, b->state != GMLK_RESERVED && b->state != GMLK_UNUSED && b->state != GMLK_IDLE,
               "a block is in a state that does not last");
 }
 
+/* Of a chunk: sums of it tell two multisets of chunks apart. */
+static uint64_t gmlk_check_print(uint32_t slot) {
+  uint64_t mixed = (slot + 1) * 0x9E3779B97F4A7C15u;
+  return (mixed ^ (mixed >> 29)) * 0xBF58476D1CE4E5B9u;
+}
+
+/* Of all chunks that a window maps. */
+static uint64_t gmlk_check_prints(const gmlk_arena *a, const gmlk_window *w) {
+  uint64_t sum = 0;
+  uint32_t i, n;
+  for (i = 0; i < w->span_count; i++)
+    for (n = 0; n < gmlk_span_chunks(a, &w->spans[i]); n++)
+      sum += gmlk_check_print(gmlk_slot_of(a, w->spans[i].at) + n);
+  return sum;
+}
+
 static void gmlk_check_window(gmlk_checker *c, const gmlk_arena *a, const gmlk_window *w,
                               int is_live) {
+  const gmlk_span *last = &w->spans[w->span_count - 1];
   uint32_t i, grains = 0, chunks = 0, edge = gmlk_chunk_grains(a) - 1;
+  gmlk_expect(c,
+              w->span_count == 1 || gmlk_slot_of(a, w->spans[0].at + w->spans[0].grains - 1) !=
+                                        gmlk_slot_of(a, last->at),
+              "W2: a window's ends share a chunk");
   for (i = 0; i < w->span_count; i++) {
     const gmlk_span *s = &w->spans[i];
     grains += s->grains;
@@ -3821,7 +3871,9 @@ static void gmlk_check_window(gmlk_checker *c, const gmlk_arena *a, const gmlk_w
                 "W4: a live window's piece is not its own");
   }
   gmlk_expect(c, grains == w->self.grains, "W3: a window's pieces do not add up");
-  gmlk_expect(c, chunks == w->chunk_count && w->va->grains == chunks,
+  gmlk_expect(c,
+              chunks == w->chunk_count && w->va->slack == chunks &&
+                  w->va->grains == chunks + ((c->l->desc.flags & GMLAKE_GUARD) != 0),
               "W2: a window's chunks do not match its address space");
 }
 
@@ -3830,7 +3882,7 @@ static void gmlk_check_spool(gmlk_checker *c, const gmlk_arena *a) {
   const gmlk_block *b;
   const gmlk_window *w, *older = NULL;
   size_t count = 0, bytes = 0;
-  uint64_t mapped = 0, counted = 0;
+  uint64_t mapped = 0, prints = 0;
   uint32_t slot;
   for (b = a->head.next; b != &a->tail && !c->broken; b = b->next) {
     if (b->state != GMLK_PIECE) continue;
@@ -3842,6 +3894,7 @@ static void gmlk_check_spool(gmlk_checker *c, const gmlk_arena *a) {
     gmlk_check_live(c, &w->self, w->address);
     count++;
     mapped += w->chunk_count;
+    prints += gmlk_check_prints(a, w);
   }
   for (w = a->spool.oldest; w && !c->broken; older = w, w = w->newer) {
     const gmlk_window *found = *gmlk_bucket(&a->spool, w->self.grains);
@@ -3851,14 +3904,16 @@ static void gmlk_check_spool(gmlk_checker *c, const gmlk_arena *a) {
     gmlk_check_window(c, a, w, 0);
     count++;
     mapped += w->chunk_count;
+    prints += gmlk_check_prints(a, w);
   }
   bytes = (size_t)mapped * a->chunk_bytes;
   gmlk_expect(c, c->broken || a->spool.newest == older, "W5: the list by age has a wrong end");
   gmlk_expect(c, count == a->spool.count && bytes == a->spool.bytes,
               "the windows' count or bytes are off");
-  for (w = a->spool.quarantine; w; w = w->bucket_next) mapped += w->chunk_count;
-  for (slot = 0; slot < a->slot_count; slot++) counted += a->chunks[slot].map_count;
-  gmlk_expect(c, counted == mapped, "W6: the chunks' mappings do not add up");
+  for (w = a->spool.quarantine; w; w = w->bucket_next) prints += gmlk_check_prints(a, w);
+  for (slot = 0; slot < a->slot_count; slot++)
+    prints -= a->chunks[slot].map_count * gmlk_check_print(slot);
+  gmlk_expect(c, prints == 0, "W6: a chunk's mappings do not add up");
   if (a->spool.va) gmlk_check_holes(c, a->spool.va);
 }
 
@@ -4828,6 +4883,7 @@ static gmlake_result gmlk_mock_do_get_properties(const gmlk_mock *mock,
   out->device_bytes = mock->desc.capacity_bytes;
   out->granularity_bytes = mock->desc.granularity_bytes;
   out->handle_types = GMLAKE_HANDLE_POSIX_FD;
+  out->is_host_memory = mock->file >= 0;
   memcpy(out->name, "gmlake mock", sizeof("gmlake mock"));
   return GMLAKE_OK;
 }
@@ -5839,6 +5895,7 @@ static void *gmlk_hand_over(gmlake *l, const gmlk_request *r, gmlk_block *b, gml
   uint64_t address = gmlk_address_of(r->arena, b);
   gmlake_stats *stats = &l->stats;
   b->as.live.note = note;
+  gmlk_fill(l, b, GMLAKE_FILL_NEW);
   gmlk_index_put(&l->index, address, b);
   stats->allocation_count++;
   stats->live_count++;
@@ -6434,10 +6491,9 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
   gmlk_block *va = a->spool.va_head.next;
   uint32_t slot;
   for (; va && va != &a->spool.va_tail; va = va->next) {
-    size_t chunks = va->slack ? va->slack : va->grains;
     if (va->state == GMLK_LIVE &&
         !gmlk_drive_unmap(drive, a->spool.base + (uint64_t)va->at * a->chunk_bytes,
-                          chunks * a->chunk_bytes))
+                          va->slack * a->chunk_bytes))
       va->state = GMLK_UNBACKED;
   }
   for (slot = 0; a->chunks && slot < gmlk_max(a->slot_count, a->stuck_end); slot++) {
@@ -6731,7 +6787,8 @@ static void gmlk_backend_close(gmlk_driver *driver) {
 
 static int gmlk_desc_is_valid(const gmlake_desc *d) {
   const unsigned handle_types = GMLAKE_HANDLE_POSIX_FD | GMLAKE_HANDLE_WIN32 | GMLAKE_HANDLE_FABRIC;
-  return (d->flags & ~GMLAKE_SINGLE_THREADED) == 0 && (d->handle_types & ~handle_types) == 0 &&
+  return (d->flags & ~(GMLAKE_SINGLE_THREADED | GMLAKE_FILL | GMLAKE_GUARD)) == 0 &&
+         (d->handle_types & ~handle_types) == 0 &&
          (d->cross_stream == GMLAKE_GROW_FIRST || d->cross_stream == GMLAKE_WAIT_FIRST) &&
          (d->chunk_bytes == 0 || gmlk_is_pow2(d->chunk_bytes)) &&
          d->small_bytes_max <= GMLK_SMALL_GRAINS * GMLK_GRAIN &&
@@ -6748,7 +6805,9 @@ static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_prope
   if (d->chunk_bytes % device->granularity_bytes || d->chunk_bytes > total ||
       d->chunk_bytes > GMLK_CHUNK_BYTES_MAX)
     return GMLAKE_ERROR_INVALID_ARGUMENT;
-  if (d->handle_types & ~device->handle_types) return GMLAKE_ERROR_UNSUPPORTED;
+  if ((d->handle_types & ~device->handle_types) ||
+      ((d->flags & GMLAKE_FILL) && !device->is_host_memory))
+    return GMLAKE_ERROR_UNSUPPORTED;
   if (!d->stitched_bytes_max) d->stitched_bytes_max = gmlk_min(total, SIZE_MAX / 4) * 4;
   if (!d->arena_bytes) d->arena_bytes = gmlk_min(total, SIZE_MAX / 8) * 8;
   if (!d->window_bytes) d->window_bytes = gmlk_min(total, SIZE_MAX / 32) * 32;

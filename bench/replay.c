@@ -37,6 +37,7 @@ static const char help_text[] =
     "  --cross-stream W    how the lake takes other streams' memory: `wait` (the default here;\n"
     "                      before it grows) or `grow` (after growth has failed)\n"
     "  --chunk-mib N       the lake's chunk size, a power of two; default: the lake's own choice\n"
+    "  --limit-mib N       physical memory that the lake may hold, as on a smaller card\n"
     "  --series FILE       writes live and reserved bytes over time as CSV; needs --allocator and\n"
     "                      one TRACE\n"
     "  --help\n"
@@ -49,6 +50,7 @@ typedef struct config {
   uint64_t lag_ns; /* UINT64_MAX: never */
   gmlake_cross_stream cross_stream;
   size_t chunk_bytes; /* 0: the lake's choice */
+  size_t limit_bytes; /* of the lake; 0: none */
 } config;
 
 typedef struct counters {
@@ -239,6 +241,7 @@ static const char *lake_create(const config *settings, const trace *t, void **ou
     desc.backend = run->backend;
     desc.cross_stream = settings->cross_stream;
     desc.chunk_bytes = settings->chunk_bytes;
+    desc.limit_bytes = settings->limit_bytes;
     result = gmlake_create(&desc, &run->lake);
   }
   if (result != GMLAKE_OK) {
@@ -812,6 +815,11 @@ static int parse_option(options *o, const char *name, const char *value) {
     if (!parse_number(value, DEVICE_BYTES / MIB, &number)) return 0;
     o->settings.chunk_bytes = (size_t)number * MIB;
     return number && !(number & (number - 1));
+  }
+  if (!strcmp(name, "--limit-mib")) {
+    if (!parse_number(value, DEVICE_BYTES / MIB, &number)) return 0;
+    o->settings.limit_bytes = (size_t)number * MIB;
+    return number > 0;
   }
   return -1;
 }

@@ -1,0 +1,254 @@
+/* What finds errors of the program's: filled memory, guards behind windows, and the checks that
+   gmlake_check makes of windows against their chunks. */
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#include "gmlake.h"
+
+#include "fixture.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void open_with(unsigned flags) {
+  prepare(16);
+  desc.flags = flags;
+  open_lake();
+}
+
+static int is_filled(const void *ptr, size_t bytes, unsigned byte) {
+  const unsigned char *at = (const unsigned char *)ptr;
+  while (bytes && *at == byte) at++, bytes--;
+  return bytes == 0;
+}
+
+/* A window of a tail and a head, with a block between them. */
+static void *take_window(void **b) {
+  lay(b, 5);
+  drop(b[1]);
+  drop(b[3]);
+  return take(2 * C);
+}
+
+static void memory_is_filled_when_handed_out_and_when_freed(void **state) {
+  char *block, *small;
+  (void)state;
+  open_with(GMLAKE_FILL);
+  flood(2);
+  block = (char *)take(C + 100);
+  assert_true(is_filled(block, C + 512, GMLAKE_FILL_NEW));
+  memset(block, 1, C + 100);
+  drop(block);
+  assert_true(is_filled(block, C + 512, GMLAKE_FILL_FREE));
+  small = (char *)take(512);
+  assert_ptr_equal(small, block);
+  assert_true(is_filled(small, 512, GMLAKE_FILL_NEW));
+  assert_true(is_filled(small + 512, C, GMLAKE_FILL_FREE));
+  drop(small);
+  finish();
+}
+
+static void small_blocks_are_filled(void **state) {
+  char *block;
+  (void)state;
+  prepare(16);
+  desc.flags = GMLAKE_FILL;
+  desc.small_bytes_max = 4096;
+  open_lake();
+  block = (char *)take(4096);
+  memset(block, 1, 4096);
+  drop(block);
+  assert_true(is_filled(block, 4096, GMLAKE_FILL_FREE));
+  assert_ptr_equal(take(4096), block);
+  assert_true(is_filled(block, 4096, GMLAKE_FILL_NEW));
+  drop(block);
+  finish();
+}
+
+static void windows_are_filled_in_all_their_pieces(void **state) {
+  void *b[5], *window;
+  (void)state;
+  open_with(GMLAKE_FILL);
+  window = take_window(b);
+  assert_int_equal(piece_count(window), 2);
+  assert_true(is_filled(window, 2 * C, GMLAKE_FILL_NEW));
+  memset(b[2], 7, C);
+  memset(window, 1, 2 * C);
+  drop(window);
+  assert_true(is_filled(b[1], C, GMLAKE_FILL_FREE));
+  assert_true(is_filled(b[2], C, 7));
+  assert_true(is_filled(b[3], C, GMLAKE_FILL_FREE));
+  finish();
+}
+
+static void what_streams_still_use_is_not_filled(void **state) {
+  gmlake_stream other;
+  char *block;
+  (void)state;
+  open_with(GMLAKE_FILL);
+  other = open_stream();
+  block = (char *)take(C);
+  memset(block, 1, C);
+  step(gmlake_record_stream(lake, block, other));
+  gmlake_mock_stream_hold(mock, other);
+  drop(block);
+  assert_true(is_filled(block, C, 1));
+  gmlake_mock_stream_finish(mock, other);
+  (void)trim_to(C);
+  assert_true(is_filled(block, C, GMLAKE_FILL_FREE));
+  finish();
+}
+
+static void without_the_flag_nothing_is_filled(void **state) {
+  char *block;
+  (void)state;
+  open_with(0);
+  block = (char *)take(C);
+  memset(block, 1, C);
+  drop(block);
+  assert_ptr_equal(take(C), block);
+  assert_true(is_filled(block, C, 1));
+  drop(block);
+  finish();
+}
+
+static void a_device_whose_memory_the_host_cannot_write_is_not_filled(void **state) {
+  gmlake_mock_desc with;
+  gmlake_device_properties properties;
+  int code;
+  (void)state;
+  memset(&with, 0, sizeof(with));
+  with.bookkeeping_only = 1;
+  assert_ok(gmlake_mock_create(&with, &mock));
+  assert_ok(mock->get_properties(mock->user, &properties, &code));
+  assert_false(properties.is_host_memory);
+  memset(&desc, 0, sizeof(desc));
+  desc.backend = mock;
+  desc.flags = GMLAKE_FILL;
+  assert_error(gmlake_create(&desc, &lake), UNSUPPORTED);
+  gmlake_mock_destroy(mock);
+}
+
+/* Non-zero: a child that writes there dies of it. */
+static int writing_kills(char *at) {
+  const struct rlimit none = {0, 0};
+  int status = 0;
+  const pid_t child = fork();
+  assert_true(child >= 0);
+  if (!child) {
+    (void)setrlimit(RLIMIT_CORE, &none);
+    (void)signal(SIGSEGV, SIG_DFL);
+    *(volatile char *)at = 1;
+    _exit(0);
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  return WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV;
+}
+
+static void a_guard_lies_behind_each_window(void **state) {
+  void *b[5];
+  char *first, *second;
+  (void)state;
+  open_with(GMLAKE_GUARD);
+  first = (char *)take_window(b);
+  drop(b[0]);
+  drop(b[2]);
+  drop(b[4]);
+  second = (char *)take_flags(2 * C, GMLAKE_NO_STITCH);
+  drop(second);
+  assert_false(writing_kills(first + 2 * C - 1));
+  assert_true(writing_kills(first + 2 * C));
+  second = (char *)take(3 * C);
+  assert_int_equal(stats().window_count, 2);
+  assert_true(second - first >= (ptrdiff_t)(3 * C) || first - second >= (ptrdiff_t)(4 * C));
+  assert_true(writing_kills(second + 3 * C));
+  drop(first);
+  drop(second);
+  (void)trim_to(0);
+  assert_int_equal(stats().window_count, 0);
+  finish();
+}
+
+static void without_guards_windows_lie_side_by_side(void **state) {
+  void *b[5];
+  char *first, *second;
+  (void)state;
+  open_with(0);
+  first = (char *)take_window(b);
+  drop(b[0]);
+  drop(b[2]);
+  drop(b[4]);
+  second = (char *)take(3 * C);
+  assert_int_equal(stats().window_count, 2);
+  assert_ptr_equal(second, first + 2 * C);
+  drop(first);
+  drop(second);
+  finish();
+}
+
+/* The message of the invariant that is found broken begins with this. */
+static void assert_broken(const char *invariant) {
+  assert_error(gmlake_check(lake), CORRUPT);
+  assert_memory_equal(last_error().text, invariant, strlen(invariant));
+}
+
+static void check_counts_the_mappings_of_each_chunk(void **state) {
+  void *b[5], *window;
+  (void)state;
+  open_with(0);
+  window = take_window(b);
+  lake->home.chunks[1].map_count--; /* the sum stays what it was */
+  lake->home.chunks[2].map_count++;
+  assert_broken("W6");
+  lake->home.chunks[1].map_count++;
+  lake->home.chunks[2].map_count--;
+  drop(window);
+  finish();
+}
+
+static void check_finds_a_chunk_twice_in_a_window(void **state) {
+  void *b[5], *window;
+  gmlk_window *w;
+  gmlk_span last;
+  (void)state;
+  open_with(0);
+  window = take_window(b);
+  drop(window);
+  w = lake->home.spool.oldest;
+  last = w->spans[1];
+  w->spans[1].at = w->spans[0].at;
+  assert_broken("W2");
+  w->spans[1] = last;
+  finish();
+}
+
+static void check_finds_a_tag_of_the_future(void **state) {
+  uint64_t *epoch, now;
+  (void)state;
+  open_with(0);
+  drop(take(C));
+  epoch = &lake->streams.items[GMLK_FIRST_STREAM]->epoch;
+  now = *epoch;
+  lake->home.head.next->ticket = now + 1;
+  assert_broken("S1");
+  lake->home.head.next->ticket = now;
+  finish();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(memory_is_filled_when_handed_out_and_when_freed),
+      cmocka_unit_test(small_blocks_are_filled),
+      cmocka_unit_test(windows_are_filled_in_all_their_pieces),
+      cmocka_unit_test(what_streams_still_use_is_not_filled),
+      cmocka_unit_test(without_the_flag_nothing_is_filled),
+      cmocka_unit_test(a_device_whose_memory_the_host_cannot_write_is_not_filled),
+      cmocka_unit_test(a_guard_lies_behind_each_window),
+      cmocka_unit_test(without_guards_windows_lie_side_by_side),
+      cmocka_unit_test(check_counts_the_mappings_of_each_chunk),
+      cmocka_unit_test(check_finds_a_chunk_twice_in_a_window),
+      cmocka_unit_test(check_finds_a_tag_of_the_future),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
