@@ -260,7 +260,8 @@ typedef struct gmlake_backend {
 #if !defined(GMLAKE_STATIC) || defined(GMLAKE_BACKEND_CUDA) || !defined(GMLAKE_BACKEND_MOCK)
 /* The CUDA driver (GMLAKE_BACKEND_CUDA). One backend serves one device and may serve several
    lakes; destroy it after them. Errors: NO_DRIVER, NO_DEVICE, UNSUPPORTED (no virtual memory
-   management), FORKED, OUT_OF_HOST_MEMORY, DRIVER. */
+   management), FORKED, OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY (a context), SHUTTING_DOWN,
+   DEVICE_LOST, DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_cuda_create(int device, gmlake_backend **out_backend);
 GMLAKE_DEF void gmlake_cuda_destroy(gmlake_backend *backend);
 
@@ -399,7 +400,8 @@ typedef struct gmlake_desc { /* all zero: sensible defaults */
   size_t driver_free_bytes_min; /* the lake does not grow below this much driver-free memory */
   size_t arena_bytes;           /* address space of the home arena; 0: 8 x device memory */
   size_t window_bytes;          /* address space of windows; 0: 32 x device memory */
-  const int *peer_devices;      /* devices that get access to every mapping */
+  const int *peer_devices;      /* devices that get access to every mapping, 64 at most; one that
+                                   cannot have it shows in the first allocation's error */
   size_t peer_count;
   unsigned handle_types; /* GMLAKE_HANDLE_*: chunks can be exported as these */
   gmlake_host_allocator host;
@@ -526,7 +528,8 @@ GMLAKE_DEF gmlake_result gmlake_get_pieces(gmlake *lake, const void *ptr, gmlake
 /* A pool is an arena of its own: its chunks serve nobody else. */
 GMLAKE_DEF gmlake_result gmlake_pool_create(gmlake *lake, const gmlake_pool_desc *desc,
                                             gmlake_pool **out_pool);
-/* Waits for pending work. pre: graphs captured into the pool are destroyed and have run.
+/* Waits for pending work. pre: graphs captured into the pool are destroyed and have run. After an
+   error the pool is as it was; what the driver refuses to take back is quarantined.
    INVALID_ARGUMENT: it has live blocks; CAPTURING: a capture into it is under way, or one
    elsewhere keeps the lake from recording an event behind pending work. */
 GMLAKE_DEF gmlake_result gmlake_pool_destroy(gmlake *lake, gmlake_pool *pool);
@@ -618,6 +621,7 @@ typedef pthread_mutex_t GMLK_MUTEX;
 #define GMLK_GRAINS_MAX ((uint32_t)0xFFFFFE00u)
 #define GMLK_SLOTS_MAX ((size_t)1 << 24)       /* of address space for windows */
 #define GMLK_CHUNK_BYTES_MAX ((size_t)1 << 30) /* so that what rounding adds fits 32 bits */
+#define GMLK_PEERS_MAX 64u
 #define GMLK_MIB ((size_t)1 << 20)
 
 static void gmlk_mutex_init(GMLK_MUTEX *mutex) { (void)GMLAKE_MUTEX_INIT(mutex); }
@@ -1104,6 +1108,11 @@ static int gmlk_is_fatal(gmlake_result result) {
          result == GMLAKE_ERROR_FORKED;
 }
 
+/* What the lake checked before it asked is not the caller's mistake. */
+static gmlake_result gmlk_backend_result(gmlake_result result) {
+  return result == GMLAKE_ERROR_INVALID_ARGUMENT ? GMLAKE_ERROR_DRIVER : result;
+}
+
 typedef struct gmlk_driver {
   const gmlake_backend *backend;
   gmlake_backend *owned; /* created by the lake, or NULL */
@@ -1151,7 +1160,8 @@ static gmlake_result gmlk_drive_begin(gmlk_drive *drive, const gmlk_driver *driv
   }
   drive->start_ns = backend->clock_ns(backend->user);
   drive->mode = 2;
-  drive->result = backend->capture_exchange(backend->user, &drive->mode, &code);
+  drive->result =
+      gmlk_backend_result(backend->capture_exchange(backend->user, &drive->mode, &code));
   drive->code = code;
   drive->call = "capture_exchange";
   drive->is_relaxed = !drive->result;
@@ -1169,6 +1179,7 @@ static void gmlk_drive_end(gmlk_drive *drive) {
 static gmlake_result gmlk_drive_called(gmlk_drive *drive, gmlake_result result, int code,
                                        const char *call) {
   drive->calls++;
+  result = gmlk_backend_result(result);
   gmlk_drive_note(drive, result, code, call);
   return result;
 }
@@ -1281,6 +1292,7 @@ typedef struct gmlk_streams {
   unsigned last; /* number of last_value, 0: none */
   void **events; /* idle ones */
   size_t event_count, event_capacity;
+  void *spare; /* for waits where host memory lacks for a fence; made on first need */
   uint64_t record_count, forgotten_count;
   int is_news; /* something has completed that no sweep has seen */
 } gmlk_streams;
@@ -1381,7 +1393,7 @@ static void gmlk_stream_poll(gmlk_streams *streams, gmlk_drive *drive, unsigned 
   while (s->fence_count) {
     gmlk_fence *fence = &s->fences[s->fence_head];
     int done = 0, code = 0;
-    gmlake_result result = b->event_query(b->user, fence->event, &done, &code);
+    gmlake_result result = gmlk_backend_result(b->event_query(b->user, fence->event, &done, &code));
     drive->calls++;
     if (result != GMLAKE_ERROR_CAPTURING) gmlk_drive_note(drive, result, code, "event_query");
     if (result || !done) return;
@@ -1423,7 +1435,7 @@ static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_host *host, g
   if (s->fence_count == GMLK_FENCES) gmlk_stream_thin(streams, s);
   event = gmlk_event_take(streams, host, drive);
   if (!event) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  result = b->event_record(b->user, event, s->value, &code);
+  result = gmlk_backend_result(b->event_record(b->user, event, s->value, &code));
   drive->calls++;
   if (result != GMLAKE_ERROR_CAPTURING) gmlk_drive_note(drive, result, code, "event_record");
   if (result) {
@@ -1472,7 +1484,8 @@ static gmlake_result gmlk_stream_wait(gmlk_streams *streams, gmlk_host *host, gm
   fence = gmlk_stream_covering(s, ticket);
   if (!fence) return s->done >= ticket ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   result = b->stream_wait(b->user, w->value, fence->event, &code);
-  if (gmlk_drive_called(drive, result, code, "stream_wait")) return result;
+  result = gmlk_drive_called(drive, result, code, "stream_wait");
+  if (result) return result;
   w->waits[w->wait_next].stream = stream;
   w->waits[w->wait_next].epoch = fence->epoch;
   w->wait_next = (w->wait_next + 1) % GMLK_WAITS;
@@ -1489,11 +1502,12 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
       gmlk_event_give(streams, s->fences[(s->fence_head + --s->fence_count) % GMLK_FENCES].event);
     gmlk_host_free(host, s, sizeof(*s));
   }
-  while (has_driver && streams->event_count) {
+  while (has_driver && (streams->event_count || streams->spare)) {
     int code = 0;
-    gmlake_result result =
-        b->event_destroy(b->user, streams->events[--streams->event_count], &code);
+    void *event = streams->event_count ? streams->events[--streams->event_count] : streams->spare;
+    gmlake_result result = b->event_destroy(b->user, event, &code);
     (void)gmlk_drive_called(drive, result, code, "event_destroy");
+    if (event == streams->spare) streams->spare = NULL;
   }
   gmlk_host_free(host, streams->events, streams->event_capacity * sizeof(void *));
   gmlk_host_free(host, streams->items, streams->capacity * sizeof(gmlk_stream *));
@@ -1549,8 +1563,9 @@ typedef struct gmlk_small {                 /* see >>small */
 } gmlk_small;
 
 typedef struct gmlk_spool { /* see >>spool */
-  gmlk_window **buckets;
+  gmlk_window **buckets;    /* idle ones by size */
   size_t bucket_count, count;
+  uint64_t number;              /* of the newest window */
   gmlk_window *oldest, *newest; /* idle ones by last use */
   gmlk_window *quarantine;      /* mapped for good: unmapping failed */
   size_t bytes;                 /* mapped by all windows */
@@ -1666,6 +1681,7 @@ static void gmlk_run_enter(gmlk_arena *a, gmlk_block *b) {
     else if (at->hole)
       gmlk_holes_remove(pool, at);
   }
+  GMLAKE_ASSERT(lead); /* b is a candidate itself */
   if (lead->hole == grains) return;
   if (lead->hole) gmlk_holes_remove(pool, lead);
   gmlk_holes_insert(pool, lead, grains);
@@ -2091,9 +2107,8 @@ static void gmlk_small_flush(gmlk_arena *a) {
    [W1] every span but the last ends on a chunk boundary, every one but the first begins on one;
    [W2] no chunk is in two spans, or twice in one window; [W3] the spans' grains add up to the
    window's; [W4] while a window is live each span is exactly one block of state GMLK_PIECE that
-   points back to it; [W5] all but quarantined windows stand in the table of sizes, the newest
-   first, so that a program that repeats itself meets the same windows; idle ones also in the list
-   by last use; [W6] the chunks' map_counts add up to the windows' chunk_counts.
+   points back to it; [W5] idle windows stand in the list by last use and in the table of sizes,
+   there the newest first, so that a program that repeats itself meets the same windows; [W6] the chunks' map_counts add up to the windows' chunk_counts.
    A window that was found blocked remembers by which ownership of which block, so that asking
    again is O(1) until that block is freed. Looking up a size: O(1) expected plus the spans of at
    most eight idle candidates. Fails: host memory, in reserve only. */
@@ -2107,7 +2122,8 @@ struct gmlk_window {
   gmlk_block *va;   /* its slots of address space */
   gmlk_span *spans; /* behind this record, in one allocation */
   uint32_t span_count, chunk_count;
-  gmlk_window *bucket_next;
+  uint64_t number; /* of its making */
+  gmlk_window *bucket_next, *bucket_prev;
   gmlk_window *older, *newer;
   gmlk_block *blocker;     /* a block that was in the way, */
   uint64_t blocker_serial; /* and still is if it has this ticket */
@@ -2158,14 +2174,31 @@ static void gmlk_va_give(gmlk_spool *spool, gmlk_records *records, gmlk_block *b
   gmlk_holes_insert(spool->va, b, b->grains);
 }
 
+/* By the product's upper bits: sizes are often multiples of a large power of two. */
 static gmlk_window **gmlk_bucket(const gmlk_spool *spool, uint32_t grains) {
-  return &spool->buckets[(grains * 0x9E3779B1u) >> 7 & (spool->bucket_count - 1)];
+  return &spool->buckets[(uint64_t)(grains * 0x9E3779B1u) * spool->bucket_count >> 32];
 }
 
+/* Behind the newer ones, or as far behind them as so many steps go. */
 static void gmlk_bucket_enter(gmlk_spool *spool, gmlk_window *w) {
   gmlk_window **link = gmlk_bucket(spool, w->self.grains);
+  unsigned steps = 0;
+  w->bucket_prev = NULL;
+  while (*link && (*link)->number > w->number && steps++ < GMLK_WINDOW_STEPS) {
+    w->bucket_prev = *link;
+    link = &(*link)->bucket_next;
+  }
   w->bucket_next = *link;
+  if (*link) (*link)->bucket_prev = w;
   *link = w;
+}
+
+static void gmlk_bucket_leave(gmlk_spool *spool, const gmlk_window *w) {
+  if (w->bucket_prev)
+    w->bucket_prev->bucket_next = w->bucket_next;
+  else
+    *gmlk_bucket(spool, w->self.grains) = w->bucket_next;
+  if (w->bucket_next) w->bucket_next->bucket_prev = w->bucket_prev;
 }
 
 /* Room for one more window in the table of sizes. */
@@ -2178,7 +2211,7 @@ static int gmlk_spool_reserve(gmlk_spool *spool, gmlk_host *host) {
   if (!grown) return 0;
   spool->buckets = grown;
   spool->bucket_count = count;
-  for (i = 0; i < old_count; i++) { /* twice turned round, a size keeps its order */
+  for (i = 0; i < old_count; i++) { /* turned round, so that each is the newest when it enters */
     gmlk_window *turned = NULL, *next;
     for (; old[i]; old[i] = next) {
       next = old[i]->bucket_next;
@@ -2194,13 +2227,8 @@ static int gmlk_spool_reserve(gmlk_spool *spool, gmlk_host *host) {
   return 1;
 }
 
-static void gmlk_bucket_leave(gmlk_spool *spool, gmlk_window *w) {
-  gmlk_window **link = gmlk_bucket(spool, w->self.grains);
-  while (*link != w) link = &(*link)->bucket_next;
-  *link = w->bucket_next;
-}
-
 static void gmlk_window_set_idle(gmlk_spool *spool, gmlk_window *w) {
+  gmlk_bucket_enter(spool, w);
   w->self.state = GMLK_IDLE;
   w->newer = NULL;
   w->older = spool->newest;
@@ -2212,6 +2240,7 @@ static void gmlk_window_set_idle(gmlk_spool *spool, gmlk_window *w) {
 }
 
 static void gmlk_window_unset_idle(gmlk_spool *spool, gmlk_window *w) {
+  gmlk_bucket_leave(spool, w);
   if (w->older)
     w->older->newer = w->newer;
   else
@@ -2269,7 +2298,7 @@ static gmlk_window *gmlk_window_find(const gmlk_arena *a, const gmlk_streams *st
   unsigned tries = 0, steps = 0;
   for (; w && tries < GMLK_WINDOW_TRIES; w = w->bucket_next) {
     if (++steps > GMLK_WINDOW_STEPS) return NULL;
-    if (w->self.state != GMLK_IDLE || w->self.grains != grains) continue;
+    if (w->self.grains != grains) continue;
     if (w->spans[0].at % align) continue;
     if (whole_only && (w->spans[0].at % chunk || grains % chunk)) continue;
     tries++;
@@ -2387,8 +2416,7 @@ static gmlake_result gmlk_drive_book(gmlake *l, const gmlk_drive *drive) {
   l->stats.driver_call_count += drive->calls;
   l->stats.driver_ns += drive->ns;
   if (!result) return GMLAKE_OK;
-  /* The lake's own mistake, or the driver's; the caller's arguments have been checked. */
-  if (result == GMLAKE_ERROR_INVALID_ARGUMENT) result = GMLAKE_ERROR_DRIVER;
+  if (l->lost && !gmlk_is_fatal(result)) return result; /* the fatal error stays the last one */
   (void)gmlk_fail(l, result, drive->call, "a call of the backend failed");
   l->error.driver_code = drive->code;
   if (!gmlk_is_fatal(result)) return result;
@@ -2422,9 +2450,9 @@ static void gmlk_fence_if_due(gmlake *l, unsigned stream, size_t chunk_bytes) {
 /* GMLAKE_FILL: on the host and at once, though streams may be behind; on the mock the host does
    the streams' work. */
 static void gmlk_fill(const gmlake *l, const gmlk_block *b, unsigned byte) {
-  uint64_t address = gmlk_address_of(l->arenas[b->arena], b);
   if (l->desc.flags & GMLAKE_FILL)
-    memset((void *)(uintptr_t)address, (int)byte, gmlk_to_bytes(b->grains));
+    memset((void *)(uintptr_t)gmlk_address_of(gmlk_arena_of(l, b), b), (int)byte,
+           gmlk_to_bytes(b->grains));
 }
 
 /* A live block, window or not, becomes free memory with this tag. */
@@ -2948,13 +2976,17 @@ static void gmlk_window_count(gmlk_arena *a, const gmlk_window *w, int by) {
   }
 }
 
-/* Takes an idle window out of every list. */
+/* Takes an idle window out of all lists. */
 static void gmlk_window_kill(gmlake *l, gmlk_arena *a, gmlk_window *w, gmlk_window **dying) {
   gmlk_window_unset_idle(&a->spool, w);
   gmlk_window_leave(l, a, w);
-  gmlk_bucket_leave(&a->spool, w);
   w->bucket_next = *dying;
   *dying = w;
+}
+
+static void gmlk_window_revive(gmlake *l, gmlk_arena *a, gmlk_window *w) {
+  gmlk_window_enter(l, a, w);
+  gmlk_window_set_idle(&a->spool, w);
 }
 
 /* Unmaps killed windows, the books unlocked meanwhile; what cannot be unmapped is
@@ -2965,10 +2997,10 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
   if (!dying) return GMLAKE_OK;
   gmlk_books_unlock(l);
   (void)gmlk_drive_begin(&drive, &l->driver);
-  for (w = dying; w; w = w->bucket_next) {
+  for (w = dying; w && drive.is_relaxed; w = w->bucket_next) {
     uint64_t at = a->spool.base + (uint64_t)w->va->at * a->chunk_bytes;
     w->blocker = NULL;
-    if (!drive.is_relaxed || gmlk_drive_unmap(&drive, at, w->chunk_count * a->chunk_bytes))
+    if (gmlk_drive_unmap(&drive, at, w->chunk_count * a->chunk_bytes))
       w->blocker = w->va; /* still mapped */
   }
   gmlk_drive_end(&drive);
@@ -2976,6 +3008,10 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
   while (dying) {
     w = dying;
     dying = w->bucket_next;
+    if (!drive.is_relaxed) { /* nothing was tried */
+      gmlk_window_revive(l, a, w);
+      continue;
+    }
     if (w->blocker) {
       gmlk_window_quarantine(l, a, w);
       continue;
@@ -3107,7 +3143,7 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_taker taker,
                gmlk_to_bytes(w->spans[0].at & (gmlk_chunk_grains(a) - 1));
   gmlk_window_enter(l, a, w);
   gmlk_window_count(a, w, 1);
-  gmlk_bucket_enter(&a->spool, w);
+  w->number = ++a->spool.number;
   l->stats.stitch_count++;
   *out_block = gmlk_grant(l, r, gmlk_window_own(a, w), 3);
   gmlk_evict_if_due(l, a);
@@ -3525,28 +3561,31 @@ static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_request *r, gmlk_block **o
   return gmlk_grow_for(l, r, taker, out_block);
 }
 
-/* Waits on the host for the stream with an event of its own, where host memory for a fence
-   lacks. The epoch stays dirty, so that a later fence covers it should the wait fail. pre: the
-   stream may be recorded on. */
+/* Waits on the host for the stream with the spare event, where host memory for a fence lacks. The
+   epoch stays dirty, so that a later fence covers it should the wait fail. pre: the stream may be
+   recorded on. */
 static gmlake_result gmlk_wait_directly(gmlake *l, unsigned stream) {
   const gmlake_backend *b = l->driver.backend;
   gmlk_stream *s = l->streams.items[stream];
   uint64_t epoch = s->epoch++;
   gmlake_result result;
   gmlk_drive drive;
-  void *event = NULL;
   int code = 0;
   (void)gmlk_drive_begin(&drive, &l->driver);
   result = drive.result;
-  if (!result) result = b->event_create(b->user, &event, &code);
-  if (!result) result = b->event_record(b->user, event, s->value, &code);
-  (void)gmlk_drive_called(&drive, result, code, "event_record");
+  if (!result && !l->streams.spare) {
+    result = b->event_create(b->user, &l->streams.spare, &code);
+    result = gmlk_drive_called(&drive, result, code, "event_create");
+  }
+  if (!result) {
+    result = b->event_record(b->user, l->streams.spare, s->value, &code);
+    result = gmlk_drive_called(&drive, result, code, "event_record");
+  }
   gmlk_books_unlock(l);
   if (!result) {
-    result = b->event_wait(b->user, event, &code);
-    (void)gmlk_drive_called(&drive, result, code, "event_wait");
+    result = b->event_wait(b->user, l->streams.spare, &code);
+    result = gmlk_drive_called(&drive, result, code, "event_wait");
   }
-  if (event) (void)b->event_destroy(b->user, event, &code);
   gmlk_drive_end(&drive);
   gmlk_books_lock(l);
   if (!result && epoch > s->done) s->done = epoch;
@@ -3567,7 +3606,7 @@ static gmlake_result gmlk_wait_for_fence(gmlake *l, unsigned stream) {
   result = gmlk_drive_begin(&drive, &l->driver);
   if (!result) {
     result = b->event_wait(b->user, fence.event, &code);
-    (void)gmlk_drive_called(&drive, result, code, "event_wait");
+    result = gmlk_drive_called(&drive, result, code, "event_wait");
   }
   gmlk_drive_end(&drive);
   gmlk_books_lock(l);
@@ -3710,7 +3749,7 @@ static gmlake_result gmlk_climb(gmlake *l, gmlk_request *r, gmlk_block **out_blo
     if (!result || result == GMLAKE_ERROR_LIMIT_REACHED ||
         result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || r->error)
       continue;
-    r->error = result == GMLAKE_ERROR_INVALID_ARGUMENT ? GMLAKE_ERROR_DRIVER : result;
+    r->error = result;
     error = l->error;
   }
   if (!r->error) return gmlk_report_oom(l, r, memory);
@@ -5182,7 +5221,8 @@ GMLAKE_DEF gmlake_result gmlake_mock_capture_end(gmlake_backend *backend, gmlake
 
    [C1] Between create and destroy the section's state is constant: entries need no lock.
    [C2] On return from every entry the calling thread's current context is what it was. Inside it
-        is the primary context, in which the driver makes and finds events.
+        is the primary context, in which the driver makes and finds events; capture modes are the
+        thread's own and need none.
    [C3] A process other than the one that called create makes no driver call at all.
    [C4] *out_code is the number of the driver call that failed, 0 where none did; other outputs
         are written on GMLAKE_OK only.
@@ -5200,8 +5240,6 @@ GMLAKE_DEF gmlake_result gmlake_mock_capture_end(gmlake_backend *backend, gmlake
 #if !defined(_WIN32) && !defined(GMLAKE_CUDA_LINK)
 #include <dlfcn.h>
 #endif
-
-#define GMLK_CUDA_PEERS_MAX 64
 
 /* Numbers, because a driver may know more attributes than the header it is compiled with. */
 enum {
@@ -5575,9 +5613,9 @@ static gmlake_result gmlk_cuda_set_access(void *user, uint64_t address, size_t b
                                           const int *peer_devices, size_t peer_count,
                                           int *out_code) {
   gmlk_cuda_call call;
-  CUmemAccessDesc descs[GMLK_CUDA_PEERS_MAX + 1];
+  CUmemAccessDesc descs[GMLK_PEERS_MAX + 1];
   size_t i;
-  if (peer_count > GMLK_CUDA_PEERS_MAX) {
+  if (peer_count > GMLK_PEERS_MAX) {
     *out_code = 0;
     return GMLAKE_ERROR_INVALID_ARGUMENT;
   }
@@ -5643,14 +5681,17 @@ static gmlake_result gmlk_cuda_stream_wait(void *user, gmlake_stream stream, voi
   return gmlk_cuda_leave(&call, out_code);
 }
 
+/* The mode is the thread's, not a context's: none is made current. */
 static gmlake_result gmlk_cuda_capture_exchange(void *user, int *mode, int *out_code) {
-  gmlk_cuda_call call;
+  const gmlk_cuda *cuda = (const gmlk_cuda *)user;
   CUstreamCaptureMode exchanged = (CUstreamCaptureMode)*mode;
-  if (gmlk_cuda_enter(user, &call)) {
-    call.code = call.cuda->fn.ThreadExchangeStreamCaptureMode(&exchanged);
-    if (call.code == CUDA_SUCCESS) *mode = (int)exchanged;
-  }
-  return gmlk_cuda_leave(&call, out_code);
+  CUresult code;
+  *out_code = 0;
+  if (gmlk_process_id() != cuda->process) return GMLAKE_ERROR_FORKED;
+  code = cuda->fn.ThreadExchangeStreamCaptureMode(&exchanged);
+  *out_code = (int)code;
+  if (code == CUDA_SUCCESS) *mode = (int)exchanged;
+  return gmlk_cuda_result(code);
 }
 
 static uint64_t gmlk_cuda_clock_ns(void *user) {
@@ -5723,10 +5764,12 @@ static gmlake_result gmlk_cuda_open_device(gmlk_cuda *cuda, int ordinal) {
   if (code == CUDA_SUCCESS && !gmlk_cuda_attribute(cuda, GMLK_CUDA_ATTRIBUTE_VMM))
     return GMLAKE_ERROR_UNSUPPORTED;
   if (code == CUDA_SUCCESS) code = cuda->fn.DevicePrimaryCtxRetain(&cuda->context, cuda->device);
-  if (code != CUDA_SUCCESS) return gmlk_cuda_result(code);
-  result = gmlk_cuda_read_properties(cuda);
-  if (result != GMLAKE_OK) (void)cuda->fn.DevicePrimaryCtxRelease(cuda->device);
-  return result;
+  result = gmlk_cuda_result(code);
+  if (result == GMLAKE_OK) {
+    result = gmlk_cuda_read_properties(cuda);
+    if (result != GMLAKE_OK) (void)cuda->fn.DevicePrimaryCtxRelease(cuda->device);
+  }
+  return gmlk_backend_result(result);
 }
 
 static void gmlk_cuda_fill_table(gmlk_cuda *cuda) {
@@ -5799,12 +5842,14 @@ static gmlake_result gmlk_enter(gmlake *l) {
   return lost;
 }
 
-/* Lets go of the books and hands queued messages to the logger. */
+/* Lets go of the books and hands queued messages to the logger. A failed call in which the device
+   was lost answers that. */
 static gmlake_result gmlk_leave(gmlake *l, gmlake_result result) {
   gmlk_message messages[GMLK_LOG_QUEUE];
   unsigned count = l->message_count, i;
   if (count) memcpy(messages, l->messages, count * sizeof(messages[0]));
   l->message_count = 0;
+  if (result && l->lost) result = l->lost;
   if (result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY)
     (void)gmlk_fail(l, result, "malloc", "the host has no memory for the lake's records");
   gmlk_books_unlock(l);
@@ -6599,7 +6644,7 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
   l->stats.reserved_bytes -= held * a->chunk_bytes;
   l->stats.chunk_count -= held;
   l->stats.quarantined_bytes += gmlk_arena_held(a) * a->chunk_bytes;
-  if (!a->base && !a->spool.reserved_bytes && !gmlk_arena_held(a)) {
+  if (!gmlk_is_fatal(result) && !a->base && !a->spool.reserved_bytes && !gmlk_arena_held(a)) {
     gmlk_pool_free(l, pool);
     return result;
   }
@@ -6676,7 +6721,8 @@ static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
     return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_pool_destroy",
                      "a capture keeps the lake from fencing pending work");
   l->arenas[a->number] = NULL;
-  return gmlk_pool_bury(l, pool);
+  result = gmlk_pool_bury(l, pool);
+  return gmlk_is_fatal(result) ? result : GMLAKE_OK;
 }
 
 GMLAKE_DEF gmlake_result gmlake_pool_destroy(gmlake *l, gmlake_pool *pool) {
@@ -6792,7 +6838,7 @@ static int gmlk_desc_is_valid(const gmlake_desc *d) {
          (d->cross_stream == GMLAKE_GROW_FIRST || d->cross_stream == GMLAKE_WAIT_FIRST) &&
          (d->chunk_bytes == 0 || gmlk_is_pow2(d->chunk_bytes)) &&
          d->small_bytes_max <= GMLK_SMALL_GRAINS * GMLK_GRAIN &&
-         (d->peer_count == 0) == (d->peer_devices == NULL) &&
+         (d->peer_count == 0) == (d->peer_devices == NULL) && d->peer_count <= GMLK_PEERS_MAX &&
          (d->host.malloc_fn == NULL) == (d->host.free_fn == NULL);
 }
 
@@ -6863,14 +6909,14 @@ static gmlake_result gmlk_lake_drain(gmlake *l) {
     gmlk_arena_drain(&dead->arena, &drive, 1);
   gmlk_streams_destroy(&l->streams, &l->host, &drive, drive.result != GMLAKE_ERROR_FORKED);
   gmlk_drive_end(&drive);
-  return drive.result == GMLAKE_ERROR_INVALID_ARGUMENT ? GMLAKE_ERROR_DRIVER : drive.result;
+  return drive.result;
 }
 
 static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
   gmlake_result result = gmlk_backend_open(desc, &l->driver);
   const gmlake_backend *b = l->driver.backend;
   int code = 0;
-  if (!result) result = b->get_properties(b->user, &l->device, &code);
+  if (!result) result = gmlk_backend_result(b->get_properties(b->user, &l->device, &code));
   if (!result &&
       (!gmlk_is_pow2(l->device.granularity_bytes) || l->device.granularity_bytes < GMLK_GRAIN))
     result = GMLAKE_ERROR_INVALID_ARGUMENT; /* no such device */
@@ -6881,7 +6927,6 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
   l->messages = (gmlk_message *)gmlk_host_alloc(&l->host, GMLK_LOG_QUEUE * sizeof(gmlk_message));
   if (!l->messages || !gmlk_arena_enlist(l, &l->home)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (desc->peer_count) {
-    if (desc->peer_count > SIZE_MAX / sizeof(int)) return GMLAKE_ERROR_INVALID_ARGUMENT;
     l->driver.peers = (int *)gmlk_host_alloc(&l->host, desc->peer_count * sizeof(int));
     if (!l->driver.peers) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     l->driver.peer_count = desc->peer_count;

@@ -84,6 +84,9 @@ enum {
   ON_QUERY,
   ON_HOST_WAIT,
   ON_STREAM_WAIT,
+  ON_EXCHANGE,
+  ON_UNRESERVE,
+  ON_EVENT_DESTROY,
   ON_KINDS
 };
 
@@ -147,6 +150,18 @@ static gmlake_result faulty_stream_wait(void *user, gmlake_stream stream, void *
   gmlake_result result = fault_of(ON_STREAM_WAIT, out_code);
   return result ? result : mock->stream_wait(user, stream, event, out_code);
 }
+static gmlake_result faulty_exchange(void *user, int *mode, int *out_code) {
+  gmlake_result result = fault_of(ON_EXCHANGE, out_code);
+  return result ? result : mock->capture_exchange(user, mode, out_code);
+}
+static gmlake_result faulty_unreserve(void *user, uint64_t address, size_t bytes, int *out_code) {
+  gmlake_result result = fault_of(ON_UNRESERVE, out_code);
+  return result ? result : mock->unreserve(user, address, bytes, out_code);
+}
+static gmlake_result faulty_event_destroy(void *user, void *event, int *out_code) {
+  gmlake_result result = fault_of(ON_EVENT_DESTROY, out_code);
+  return result ? result : mock->event_destroy(user, event, out_code);
+}
 
 static inline void fail_call(int kind, long in, gmlake_result result, int stays) {
   faults[kind].in = in;
@@ -166,6 +181,9 @@ static inline void use_faults(void) {
   faulty.event_query = faulty_query;
   faulty.event_wait = faulty_host_wait;
   faulty.stream_wait = faulty_stream_wait;
+  faulty.capture_exchange = faulty_exchange;
+  faulty.unreserve = faulty_unreserve;
+  faulty.event_destroy = faulty_event_destroy;
   desc.backend = &faulty;
 }
 

@@ -234,7 +234,7 @@ static void *work(void *argument) {
 }
 
 static void run_random(int threads, int steps, int faults, gmlake_cross_stream cross_stream) {
-  worker workers[8];
+  worker workers[32];
   gmlake_desc desc;
   gmlake_stats stats;
   int i;
@@ -281,9 +281,16 @@ static void test_eight_threads(void **state) {
   run_random(8, 2000, 0, GMLAKE_WAIT_FIRST);
 }
 
+static void test_thirty_two_threads(void **state) {
+  (void)state;
+  run_random(32, 500, 0, GMLAKE_GROW_FIRST);
+  run_random(32, 500, 0, GMLAKE_WAIT_FIRST);
+}
+
 static void test_threads_and_faults(void **state) {
   (void)state;
   run_random(8, 2000, 1, GMLAKE_WAIT_FIRST);
+  run_random(32, 500, 1, GMLAKE_GROW_FIRST);
 }
 
 /* ---- a planner that waits for the driver ---- */
@@ -559,12 +566,19 @@ static void test_logger(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_one_thread),          cmocka_unit_test(test_two_threads),
-      cmocka_unit_test(test_eight_threads),       cmocka_unit_test(test_threads_and_faults),
-      cmocka_unit_test(test_stuck_in_create),     cmocka_unit_test(test_stuck_in_map),
-      cmocka_unit_test(test_stuck_in_set_access), cmocka_unit_test(test_stuck_in_stitch),
-      cmocka_unit_test(test_stuck_in_trim),       cmocka_unit_test(test_stuck_in_host_wait),
-      cmocka_unit_test(test_oom_handler),         cmocka_unit_test(test_logger),
+      cmocka_unit_test(test_one_thread),
+      cmocka_unit_test(test_two_threads),
+      cmocka_unit_test(test_eight_threads),
+      cmocka_unit_test(test_thirty_two_threads),
+      cmocka_unit_test(test_threads_and_faults),
+      cmocka_unit_test(test_stuck_in_create),
+      cmocka_unit_test(test_stuck_in_map),
+      cmocka_unit_test(test_stuck_in_set_access),
+      cmocka_unit_test(test_stuck_in_stitch),
+      cmocka_unit_test(test_stuck_in_trim),
+      cmocka_unit_test(test_stuck_in_host_wait),
+      cmocka_unit_test(test_oom_handler),
+      cmocka_unit_test(test_logger),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
