@@ -269,10 +269,17 @@ GMLAKE_DEF void gmlake_cuda_destroy(gmlake_backend *backend);
 
 /* ---- Mock backend: a device on the host (GMLAKE_BACKEND_MOCK) -------------------------------- */
 
+/* What the modelled clock charges: what the calls of an H200 take, */
+typedef enum gmlake_mock_costs {
+  GMLAKE_MOCK_COSTS_ALONE = 0, /* each kind of call repeated, nothing else going on */
+  GMLAKE_MOCK_COSTS_REPLAYED   /* among others, as a lake makes them for recorded programs */
+} gmlake_mock_costs;
+
 typedef struct gmlake_mock_desc { /* all zero: sensible defaults */
   size_t capacity_bytes;          /* 0: 16 GiB; sparse, so more than the host has is fine */
   size_t granularity_bytes;       /* 0: 2 MiB; a power of two, at least the host's page */
   int bookkeeping_only;           /* no memory behind the addresses */
+  gmlake_mock_costs costs;
 } gmlake_mock_desc;
 
 typedef struct gmlake_mock_census {
@@ -2108,7 +2115,8 @@ static void gmlk_small_flush(gmlk_arena *a) {
    [W2] no chunk is in two spans, or twice in one window; [W3] the spans' grains add up to the
    window's; [W4] while a window is live each span is exactly one block of state GMLK_PIECE that
    points back to it; [W5] idle windows stand in the list by last use and in the table of sizes,
-   there the newest first, so that a program that repeats itself meets the same windows; [W6] the chunks' map_counts add up to the windows' chunk_counts.
+   there the newest first, so that a program that repeats itself meets the same windows; [W6] the
+   chunks' map_counts add up to the windows' chunk_counts.
    A window that was found blocked remembers by which ownership of which block, so that asking
    again is O(1) until that block is freed. Looking up a size: O(1) expected plus the spans of at
    most eight idle candidates. Fails: host memory, in reserve only. */
@@ -2400,9 +2408,10 @@ static void gmlk_log(gmlake *l, int level, const gmlake_error_info *info) {
   l->messages[l->message_count++].info = *info;
 }
 
-/* Makes this the lake's last error and returns it. */
+/* Makes this the lake's last error, unless a fatal one is, and returns it. */
 static gmlake_result gmlk_fail(gmlake *l, gmlake_result result, const char *call,
                                const char *text) {
+  if (l->lost) return result;
   memset(&l->error, 0, sizeof(l->error));
   l->error.result = result;
   l->error.call = call;
@@ -2416,7 +2425,7 @@ static gmlake_result gmlk_drive_book(gmlake *l, const gmlk_drive *drive) {
   l->stats.driver_call_count += drive->calls;
   l->stats.driver_ns += drive->ns;
   if (!result) return GMLAKE_OK;
-  if (l->lost && !gmlk_is_fatal(result)) return result; /* the fatal error stays the last one */
+  if (l->lost) return result;
   (void)gmlk_fail(l, result, drive->call, "a call of the backend failed");
   l->error.driver_code = drive->code;
   if (!gmlk_is_fatal(result)) return result;
@@ -2437,7 +2446,7 @@ static gmlk_arena *gmlk_arena_of(const gmlake *l, const gmlk_block *b) {
 static void gmlk_fence_if_due(gmlake *l, unsigned stream, size_t chunk_bytes) {
   gmlk_stream *s = l->streams.items[stream];
   gmlk_drive drive;
-  if (l->streams.live_count < 2 || s->freed_bytes < chunk_bytes) return;
+  if (l->streams.live_count < 2 || s->freed_bytes < chunk_bytes || l->lost) return;
   if (s->fence_count < GMLK_FENCES) /* else it asks what has completed */
     gmlk_drive_begin_lightly(&drive, &l->driver);
   else
@@ -2552,7 +2561,7 @@ static gmlake_result gmlk_refresh(gmlake *l, int close) {
     return GMLAKE_OK;
   }
   if (!gmlk_drive_begin(&drive, &l->driver)) {
-    for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
+    for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(drive.result); i++) {
       if (close) (void)gmlk_stream_fence(&l->streams, &l->host, &drive, (unsigned)i);
       gmlk_stream_poll(&l->streams, &drive, (unsigned)i);
     }
@@ -3553,8 +3562,10 @@ static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_request *r, gmlk_block **o
   gmlake_result result;
   if (!taker.may_wait) return GMLAKE_OK;
   if (r->may_stitch && (*out_block = gmlk_reuse(l, r, taker)) != NULL) return GMLAKE_OK;
+  if (l->lost) return l->lost;
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if ((*out_block = gmlk_borrow_hole(l, r, taker)) != NULL) return GMLAKE_OK;
+  if (l->lost) return l->lost;
   result = gmlk_try_stitch(l, r, taker, out_block);
   if (result || *out_block || !r->shortfall || l->desc.cross_stream == GMLAKE_WAIT_FIRST)
     return result;
@@ -3637,16 +3648,18 @@ static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream, int all) {
   return s->fence_count ? gmlk_wait_for_fence(l, stream) : GMLAKE_OK;
 }
 
-/* The same for every stream; the first error, after all have been tried. */
+/* The same for every stream; the first error, after all have been tried. CAPTURING gives way to
+   any other. */
 static gmlake_result gmlk_wait_for_streams(gmlake *l, int all) {
   gmlake_result first = GMLAKE_OK, result = GMLAKE_OK;
   size_t i;
   for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(result); i++) {
     result = gmlk_wait_for_stream(l, (unsigned)i, all);
-    if (!first || gmlk_is_fatal(result)) first = result;
+    if (!first || (result && first == GMLAKE_ERROR_CAPTURING) || gmlk_is_fatal(result))
+      first = result;
   }
   result = gmlk_is_fatal(first) ? first : gmlk_refresh(l, 1);
-  return first ? first : result;
+  return result && (!first || first == GMLAKE_ERROR_CAPTURING) ? result : first;
 }
 
 /* Waits on the host for memory that other streams' work, or pending frees, hold back. */
@@ -4081,24 +4094,21 @@ static const char *gmlk_check(const gmlake *l) {
 #include <unistd.h>
 #endif
 
-/* What a call costs in nanoseconds. Measured on an H200, driver 580. */
-#define GMLK_MOCK_NS_MEMORY_INFO 4000u
-#define GMLK_MOCK_NS_RESERVE 2000u
-#define GMLK_MOCK_NS_UNRESERVE 5000u
-#define GMLK_MOCK_NS_CREATE 7500u
-#define GMLK_MOCK_NS_CREATE_PER_MIB 7u /* beyond the first 512 */
-#define GMLK_MOCK_NS_RELEASE 8000u
-#define GMLK_MOCK_NS_RELEASE_PER_GIB 220000u
-#define GMLK_MOCK_NS_MAP 500u
-#define GMLK_MOCK_NS_UNMAP 13000u      /* a mapping */
-#define GMLK_MOCK_NS_SET_ACCESS 20000u /* a mapping */
-#define GMLK_MOCK_NS_EVENT_CREATE 150u
-#define GMLK_MOCK_NS_EVENT_DESTROY 100u
-#define GMLK_MOCK_NS_EVENT_RECORD 150u
-#define GMLK_MOCK_NS_EVENT_QUERY 100u
-#define GMLK_MOCK_NS_EVENT_WAIT 1000u
-#define GMLK_MOCK_NS_STREAM_WAIT 100u
-#define GMLK_MOCK_NS_CAPTURE_EXCHANGE 50u
+/* What calls cost in nanoseconds, measured on an H200, driver 580. */
+typedef struct gmlk_mock_costs {
+  uint32_t memory_info, reserve, unreserve;
+  uint32_t create, create_per_mib; /* beyond the first 512 */
+  uint32_t release, release_per_gib;
+  uint32_t map, unmap, set_access; /* a mapping */
+  uint32_t event_create, event_destroy, event_record, event_query, event_wait, stream_wait;
+  uint32_t capture_exchange;
+} gmlk_mock_costs;
+
+/* By gmlake_mock_costs. What a wait on a stream costs among other calls has not been measured. */
+static const gmlk_mock_costs gmlk_mock_cost_table[2] = {
+    {4000, 2000, 5000, 7500, 7, 8000, 220000, 500, 13000, 20000, 150, 100, 150, 100, 1000, 100, 50},
+    {4000, 11000, 73600, 9500, 7, 10800, 220000, 2600, 17200, 21600, 580, 570, 350, 325, 1600, 100,
+     200}};
 
 #define GMLK_MOCK_TIB ((uint64_t)1 << 40)
 #define GMLK_MOCK_RESERVED_MAX (100 * GMLK_MOCK_TIB) /* the driver refuses 120 */
@@ -4187,6 +4197,7 @@ typedef struct gmlk_mock {
   gmlake_backend backend;
   GMLK_MUTEX mutex;
   gmlake_mock_desc desc;
+  const gmlk_mock_costs *costs;
   gmlake_mock_census census;
   int file;               /* -1: bookkeeping only */
   uint64_t file_end;      /* handles lie below */
@@ -4532,7 +4543,7 @@ static gmlake_result gmlk_mock_do_reserve(gmlk_mock *mock, size_t bytes, size_t 
   mock->census.reservation_count++;
   mock->census.reserved_address_bytes += bytes;
   *out_address = added.address;
-  return gmlk_mock_charge(mock, GMLK_MOCK_NS_RESERVE);
+  return gmlk_mock_charge(mock, mock->costs->reserve);
 }
 
 static gmlake_result gmlk_mock_do_unreserve(gmlk_mock *mock, uint64_t address, size_t bytes) {
@@ -4548,7 +4559,7 @@ static gmlake_result gmlk_mock_do_unreserve(gmlk_mock *mock, uint64_t address, s
   memmove(found, found + 1, (mock->reservation_count-- - above) * sizeof(*found));
   mock->census.reservation_count--;
   mock->census.reserved_address_bytes -= bytes;
-  return gmlk_mock_charge(mock, GMLK_MOCK_NS_UNRESERVE);
+  return gmlk_mock_charge(mock, mock->costs->unreserve);
 }
 
 /* Physical memory and mappings. */
@@ -4571,7 +4582,7 @@ static gmlake_result gmlk_mock_do_create(gmlk_mock *mock, size_t bytes, unsigned
   mock->census.physical_bytes += bytes;
   *out_handle = gmlk_mock_value(&handle->slot);
   return gmlk_mock_charge(
-      mock, GMLK_MOCK_NS_CREATE + (mib > 512 ? (mib - 512) * GMLK_MOCK_NS_CREATE_PER_MIB : 0));
+      mock, mock->costs->create + (mib > 512 ? (mib - 512) * mock->costs->create_per_mib : 0));
 }
 
 /* Ends a handle that is released and mapped nowhere [M1]. */
@@ -4591,7 +4602,7 @@ static gmlake_result gmlk_mock_do_release(gmlk_mock *mock, uint64_t value) {
   handle->slot.generation++; /* the value is stale from now on, mapped or not */
   mock->census.handle_count--;
   gmlk_mock_reap(mock, handle);
-  return gmlk_mock_charge(mock, GMLK_MOCK_NS_RELEASE + mib * GMLK_MOCK_NS_RELEASE_PER_GIB / 1024);
+  return gmlk_mock_charge(mock, mock->costs->release + mib * mock->costs->release_per_gib / 1024);
 }
 
 static gmlake_result gmlk_mock_do_map(gmlk_mock *mock, uint64_t address, size_t bytes,
@@ -4611,7 +4622,7 @@ static gmlake_result gmlk_mock_do_map(gmlk_mock *mock, uint64_t address, size_t 
   handle->mapping_count++;
   span.reservation->mapping_count++;
   mock->census.mapping_count++;
-  return gmlk_mock_charge(mock, GMLK_MOCK_NS_MAP);
+  return gmlk_mock_charge(mock, mock->costs->map);
 }
 
 static gmlake_result gmlk_mock_do_unmap(gmlk_mock *mock, uint64_t address, size_t bytes) {
@@ -4629,7 +4640,7 @@ static gmlake_result gmlk_mock_do_unmap(gmlk_mock *mock, uint64_t address, size_
   gmlk_mock_set_cells(&span, 0);
   span.reservation->mapping_count -= count;
   mock->census.mapping_count -= count;
-  return gmlk_mock_charge(mock, (uint64_t)count * GMLK_MOCK_NS_UNMAP);
+  return gmlk_mock_charge(mock, (uint64_t)count * mock->costs->unmap);
 }
 
 static gmlake_result gmlk_mock_do_set_access(gmlk_mock *mock, uint64_t address, size_t bytes,
@@ -4641,7 +4652,7 @@ static gmlake_result gmlk_mock_do_set_access(gmlk_mock *mock, uint64_t address, 
     if (peers[i] < 0) return GMLAKE_ERROR_INVALID_ARGUMENT;
   if (mock->file >= 0 && !gmlk_mock_host_access(address, bytes))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  return gmlk_mock_charge(mock, (uint64_t)count * GMLK_MOCK_NS_SET_ACCESS);
+  return gmlk_mock_charge(mock, (uint64_t)count * mock->costs->set_access);
 }
 
 /* Streams: queues of work that completes in order. */
@@ -4787,7 +4798,7 @@ static gmlake_result gmlk_mock_do_exchange(gmlk_mock *mock, int *mode) {
     mock->modes[at] = mock->modes[--mock->mode_count];
   }
   *mode = former;
-  return gmlk_mock_charge(mock, GMLK_MOCK_NS_CAPTURE_EXCHANGE);
+  return gmlk_mock_charge(mock, mock->costs->capture_exchange);
 }
 
 /* Looking for finished work during a capture: forbidden to every thread in mode 0, in mode 1 to
@@ -4844,7 +4855,7 @@ static gmlake_result gmlk_mock_do_event_create(gmlk_mock *mock, void **out_event
   if (!event) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   mock->census.event_count++;
   *out_event = (void *)(uintptr_t)gmlk_mock_value(&event->slot);
-  return gmlk_mock_charge(mock, GMLK_MOCK_NS_EVENT_CREATE);
+  return gmlk_mock_charge(mock, mock->costs->event_create);
 }
 
 static gmlake_result gmlk_mock_do_event_destroy(gmlk_mock *mock, const void *value) {
@@ -4852,7 +4863,7 @@ static gmlake_result gmlk_mock_do_event_destroy(gmlk_mock *mock, const void *val
   if (!event) return GMLAKE_ERROR_INVALID_ARGUMENT;
   gmlk_mock_put(&mock->events, &event->slot);
   mock->census.event_count--;
-  return gmlk_mock_charge(mock, GMLK_MOCK_NS_EVENT_DESTROY);
+  return gmlk_mock_charge(mock, mock->costs->event_destroy);
 }
 
 static gmlake_result gmlk_mock_do_event_record(gmlk_mock *mock, const void *value,
@@ -4872,7 +4883,7 @@ static gmlake_result gmlk_mock_do_event_record(gmlk_mock *mock, const void *valu
   event->queue = (size_t)(queue - mock->queues);
   event->sequence = queue->last;
   (void)gmlk_mock_advance(mock, queue);
-  return gmlk_mock_charge(mock, GMLK_MOCK_NS_EVENT_RECORD);
+  return gmlk_mock_charge(mock, mock->costs->event_record);
 }
 
 static gmlake_result gmlk_mock_do_stream_wait(gmlk_mock *mock, gmlake_stream stream,
@@ -4890,7 +4901,7 @@ static gmlake_result gmlk_mock_do_stream_wait(gmlk_mock *mock, gmlake_stream str
   work.awaited_sequence = event->sequence;
   if (!gmlk_mock_event_is_done(mock, event) && !gmlk_mock_push(queue, &work))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  return gmlk_mock_charge(mock, GMLK_MOCK_NS_STREAM_WAIT);
+  return gmlk_mock_charge(mock, mock->costs->stream_wait);
 }
 
 static gmlake_result gmlk_mock_do_event_query(gmlk_mock *mock, const void *value, int *out_done) {
@@ -4900,7 +4911,7 @@ static gmlake_result gmlk_mock_do_event_query(gmlk_mock *mock, const void *value
   result = gmlk_mock_check_looking(mock);
   if (result) return result;
   *out_done = gmlk_mock_event_is_done(mock, event);
-  return gmlk_mock_charge(mock, GMLK_MOCK_NS_EVENT_QUERY);
+  return gmlk_mock_charge(mock, mock->costs->event_query);
 }
 
 static gmlake_result gmlk_mock_do_event_wait(gmlk_mock *mock, const void *value) {
@@ -4913,7 +4924,7 @@ static gmlake_result gmlk_mock_do_event_wait(gmlk_mock *mock, const void *value)
     mock->census.host_wait_count++;
     gmlk_mock_force(mock, event->queue, event->sequence);
   }
-  return gmlk_mock_charge(mock, GMLK_MOCK_NS_EVENT_WAIT);
+  return gmlk_mock_charge(mock, mock->costs->event_wait);
 }
 
 static gmlake_result gmlk_mock_do_get_properties(const gmlk_mock *mock,
@@ -4931,7 +4942,7 @@ static gmlake_result gmlk_mock_do_get_memory_info(gmlk_mock *mock, size_t *out_f
                                                   size_t *out_total_bytes) {
   *out_free_bytes = mock->desc.capacity_bytes - mock->census.physical_bytes;
   *out_total_bytes = mock->desc.capacity_bytes;
-  return gmlk_mock_charge(mock, GMLK_MOCK_NS_MEMORY_INFO);
+  return gmlk_mock_charge(mock, mock->costs->memory_info);
 }
 
 /* The table. */
@@ -5080,12 +5091,14 @@ GMLAKE_DEF gmlake_result gmlake_mock_create(const gmlake_mock_desc *desc,
   mock->desc = *desc;
   if (!desc->capacity_bytes) mock->desc.capacity_bytes = 16384 * GMLK_MIB;
   if (!desc->granularity_bytes) mock->desc.granularity_bytes = 2 * GMLK_MIB;
+  mock->costs = &gmlk_mock_cost_table[desc->costs == GMLAKE_MOCK_COSTS_REPLAYED];
   mock->handles.item_bytes = sizeof(gmlk_mock_handle);
   mock->events.item_bytes = sizeof(gmlk_mock_event);
   mock->streams.item_bytes = sizeof(gmlk_mock_stream);
   gmlk_mutex_init(&mock->mutex);
   if (!gmlk_is_pow2(mock->desc.granularity_bytes) ||
-      mock->desc.granularity_bytes < gmlk_mock_page_bytes())
+      mock->desc.granularity_bytes < gmlk_mock_page_bytes() ||
+      (desc->costs != GMLAKE_MOCK_COSTS_ALONE && desc->costs != GMLAKE_MOCK_COSTS_REPLAYED))
     result = GMLAKE_ERROR_INVALID_ARGUMENT;
   else
     result = gmlk_mock_open(mock);
@@ -5849,7 +5862,7 @@ static gmlake_result gmlk_leave(gmlake *l, gmlake_result result) {
   unsigned count = l->message_count, i;
   if (count) memcpy(messages, l->messages, count * sizeof(messages[0]));
   l->message_count = 0;
-  if (result && l->lost) result = l->lost;
+  if (result == GMLAKE_ERROR_DRIVER && l->lost) result = l->lost;
   if (result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY)
     (void)gmlk_fail(l, result, "malloc", "the host has no memory for the lake's records");
   gmlk_books_unlock(l);
@@ -6050,7 +6063,12 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *l, const gmlake_alloc_desc *d
     result = gmlk_leave(l, result);
     if (result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY && result != GMLAKE_ERROR_LIMIT_REACHED)
       return result;
-    if (!l->desc.oom.fn || tries == 8 || !gmlk_handle_oom(l, &info)) return result;
+    if (!l->desc.oom.fn) return result;
+    if (tries < 8 && gmlk_handle_oom(l, &info)) continue;
+    gmlk_books_lock(l);
+    if (!l->lost) l->error = info; /* not what the handler's own calls left */
+    gmlk_books_unlock(l);
+    return result;
   }
 }
 
@@ -6308,10 +6326,9 @@ static gmlake_result gmlk_get_allocation(gmlake *l, const void *ptr, gmlake_allo
 
 GMLAKE_DEF gmlake_result gmlake_get_allocation(gmlake *l, const void *ptr,
                                                gmlake_allocation_info *out_info) {
-  gmlake_result result;
   if (!l || !ptr || !out_info) return GMLAKE_ERROR_INVALID_ARGUMENT;
-  result = gmlk_enter(l);
-  return result ? result : gmlk_leave(l, gmlk_get_allocation(l, ptr, out_info));
+  gmlk_books_lock(l);
+  return gmlk_leave(l, gmlk_get_allocation(l, ptr, out_info));
 }
 
 static gmlake_result gmlk_get_pieces(gmlake *l, const void *ptr, gmlake_piece *out, size_t capacity,
@@ -6336,10 +6353,9 @@ static gmlake_result gmlk_get_pieces(gmlake *l, const void *ptr, gmlake_piece *o
 
 GMLAKE_DEF gmlake_result gmlake_get_pieces(gmlake *l, const void *ptr, gmlake_piece *out_pieces,
                                            size_t capacity, size_t *out_count) {
-  gmlake_result result;
   if (!l || !ptr || !out_count || (!out_pieces && capacity)) return GMLAKE_ERROR_INVALID_ARGUMENT;
-  result = gmlk_enter(l);
-  return result ? result : gmlk_leave(l, gmlk_get_pieces(l, ptr, out_pieces, capacity, out_count));
+  gmlk_books_lock(l);
+  return gmlk_leave(l, gmlk_get_pieces(l, ptr, out_pieces, capacity, out_count));
 }
 
 GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *l, gmlake_stats *out_stats) {
@@ -6513,6 +6529,7 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
   if (!gmlk_arena_init(a, &l->host, &l->records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   a->spool.reserved_bytes =
       gmlk_min(window_bytes, GMLK_SLOTS_MAX * chunk_bytes) & ~(chunk_bytes - 1);
+  if (!a->spool.reserved_bytes) return GMLAKE_OK; /* of a lake that runs unstitched */
   if (gmlk_reserve_halving(l, &a->spool.reserved_bytes, chunk_bytes, &a->spool.base)) {
     a->spool.reserved_bytes = 0;
     gmlk_log(l, GMLAKE_LOG_WARNING, &l->error); /* no stitching */
@@ -6535,10 +6552,13 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
 static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
   gmlk_block *va = a->spool.va_head.next;
   uint32_t slot;
+  int is_mapped = 0; /* a window still is */
   for (; va && va != &a->spool.va_tail; va = va->next) {
-    if (va->state == GMLK_LIVE &&
-        !gmlk_drive_unmap(drive, a->spool.base + (uint64_t)va->at * a->chunk_bytes,
-                          va->slack * a->chunk_bytes))
+    if (va->state != GMLK_LIVE) continue;
+    if (gmlk_drive_unmap(drive, a->spool.base + (uint64_t)va->at * a->chunk_bytes,
+                         va->slack * a->chunk_bytes))
+      is_mapped = 1;
+    else
       va->state = GMLK_UNBACKED;
   }
   for (slot = 0; a->chunks && slot < gmlk_max(a->slot_count, a->stuck_end); slot++) {
@@ -6546,6 +6566,7 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
     if (chunk->handle && chunk->stuck != 2 &&
         !gmlk_drive_unmap(drive, gmlk_home(a, gmlk_slot_at(a, slot)), a->chunk_bytes))
       chunk->stuck = 2;
+    if (is_mapped && chunk->map_count && !is_last) continue; /* its memory would live on */
     if (chunk->handle && (chunk->stuck == 2 || is_last) &&
         !gmlk_drive_release(drive, chunk->handle))
       chunk->handle = 0;
@@ -6755,7 +6776,7 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
                      "the stream is being captured already");
   capture = gmlk_stream_add(&l->streams, &l->host, value, 1);
   if (!capture) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (!gmlk_arena_admit(&pool->arena, capture)) {
+  if (!gmlk_arena_admit(&pool->arena, capture) || !gmlk_arena_admit(&pool->arena, stream)) {
     gmlk_stream_drop(&l->streams, capture);
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }

@@ -37,6 +37,8 @@ static const char help_text[] =
     "  --cross-stream W    how the lake takes other streams' memory: `wait` (the default here;\n"
     "                      before it grows) or `grow` (after growth has failed)\n"
     "  --chunk-mib N       the lake's chunk size, a power of two; default: the lake's own choice\n"
+    "  --costs C           what a driver call costs: as it does `alone` (the default), or as\n"
+    "                      `replayed`, among others, as it was measured on these traces\n"
     "  --limit-mib N       physical memory that the lake may hold, as on a smaller card\n"
     "  --series FILE       writes live and reserved bytes over time as CSV; needs --allocator and\n"
     "                      one TRACE\n"
@@ -51,6 +53,7 @@ typedef struct config {
   gmlake_cross_stream cross_stream;
   size_t chunk_bytes; /* 0: the lake's choice */
   size_t limit_bytes; /* of the lake; 0: none */
+  gmlake_mock_costs costs;
 } config;
 
 typedef struct counters {
@@ -234,6 +237,7 @@ static const char *lake_create(const config *settings, const trace *t, void **ou
   memset(&mock, 0, sizeof mock);
   memset(&desc, 0, sizeof desc);
   mock.capacity_bytes = DEVICE_BYTES;
+  mock.costs = settings->costs;
   mock.bookkeeping_only = 1;
   result = gmlake_mock_create(&mock, &run->backend);
   if (result == GMLAKE_OK) result = lake_create_streams(run, settings, t);
@@ -815,6 +819,10 @@ static int parse_option(options *o, const char *name, const char *value) {
     if (!parse_number(value, DEVICE_BYTES / MIB, &number)) return 0;
     o->settings.chunk_bytes = (size_t)number * MIB;
     return number && !(number & (number - 1));
+  }
+  if (!strcmp(name, "--costs")) {
+    if (!strcmp(value, "replayed")) o->settings.costs = GMLAKE_MOCK_COSTS_REPLAYED;
+    return !strcmp(value, "alone") || !strcmp(value, "replayed");
   }
   if (!strcmp(name, "--limit-mib")) {
     if (!parse_number(value, DEVICE_BYTES / MIB, &number)) return 0;

@@ -566,45 +566,84 @@ static size_t chain_of(uint32_t grains, const gmlk_window **out, size_t most) {
   return count;
 }
 
-/* Growth keeps every window, and the order within a size: last used first. */
+/* How many windows of the sizes stand in the table, all of them idle, the newest of each first. */
+static size_t check_table(void) {
+  const gmlk_window *chain[WINDOWS];
+  size_t size, n, count, all = 0;
+  for (size = 0; size < 7; size++) {
+    count = chain_of(1000 + (uint32_t)size, chain, WINDOWS);
+    for (n = 0; n < count; n++) {
+      assert_int_equal(chain[n]->self.state, GMLK_IDLE);
+      assert_ptr_equal(chain[n]->bucket_next ? chain[n]->bucket_next->bucket_prev : chain[n],
+                       chain[n]);
+      if (n) assert_true(chain[n - 1]->number > chain[n]->number);
+    }
+    all += count;
+  }
+  return all;
+}
+
+/* Growth keeps every window and the order within a size, whatever the order of their last use. */
 static void test_window_table(void **state) {
   static gmlk_window windows[WINDOWS];
-  const gmlk_window *chain[WINDOWS], *w;
+  const gmlk_window *w;
   gmlk_host host;
-  size_t i, size, n, count;
+  size_t i;
   (void)state;
   host_open(&host, 41);
   memset(&spool, 0, sizeof(spool));
   memset(windows, 0, sizeof(windows));
   for (i = 0; i < WINDOWS; i++) {
+    gmlk_window *next = &windows[i * 37 % WINDOWS];
     assert_true(gmlk_spool_reserve(&spool, &host));
     assert_true(spool.bucket_count > spool.count);
-    windows[i].self.grains = 1000 + (uint32_t)(i % 7);
-    gmlk_bucket_enter(&spool, &windows[i]);
-    gmlk_window_set_idle(&spool, &windows[i]);
+    next->self.grains = 1000 + (uint32_t)(next - windows) % 7;
+    next->number = (uint64_t)(next - windows) + 1;
+    gmlk_window_set_idle(&spool, next);
+    assert_int_equal(check_table(), i + 1);
     spool.count++;
   }
   assert_true(spool.bucket_count >= WINDOWS);
-  for (size = 0; size < 7; size++) {
-    count = chain_of(1000 + (uint32_t)size, chain, WINDOWS);
-    assert_int_equal(count, (WINDOWS - size + 6) / 7);
-    for (n = 1; n < count; n++) assert_true(chain[n - 1] > chain[n]);
-  }
-  for (i = 0, w = spool.oldest; w; w = w->newer, i++) assert_ptr_equal(w, &windows[i]);
+  for (i = 0, w = spool.oldest; w; w = w->newer, i++)
+    assert_ptr_equal(w, &windows[i * 37 % WINDOWS]);
   assert_int_equal(i, WINDOWS);
-  for (i = 0; i < WINDOWS; i += 2) gmlk_window_unset_idle(&spool, &windows[i]);
-  for (i = 1, w = spool.oldest; w; w = w->newer, i += 2) assert_ptr_equal(w, &windows[i]);
+  for (i = 0; i < WINDOWS; i += 2) {
+    gmlk_window_unset_idle(&spool, &windows[i * 37 % WINDOWS]);
+    windows[i * 37 % WINDOWS].self.state = GMLK_LIVE;
+  }
+  assert_int_equal(check_table(), WINDOWS / 2);
+  for (i = 1, w = spool.oldest; w; w = w->newer, i += 2)
+    assert_ptr_equal(w, &windows[i * 37 % WINDOWS]);
   for (i = WINDOWS - 1, w = spool.newest; w->older; w = w->older, i -= 2)
-    assert_ptr_equal(w, &windows[i]);
-  assert_ptr_equal(w, &windows[1]);
-  for (i = 0; i < WINDOWS; i += 3) gmlk_bucket_leave(&spool, &windows[i]);
-  for (i = count = 0; i < 7; i++) count += chain_of(1000 + (uint32_t)i, chain, WINDOWS);
-  assert_int_equal(count, WINDOWS - (WINDOWS + 2) / 3);
+    assert_ptr_equal(w, &windows[i * 37 % WINDOWS]);
   spool.count = spool.bucket_count;
   hook_left = 0;
   assert_false(gmlk_spool_reserve(&spool, &host));
-  for (i = n = 0; i < 7; i++) n += chain_of(1000 + (uint32_t)i, chain, WINDOWS);
-  assert_int_equal(n, count);
+  assert_int_equal(check_table(), WINDOWS / 2);
+  gmlk_host_free(&host, spool.buckets, spool.bucket_count * sizeof(gmlk_window *));
+  host_close(&host);
+}
+
+/* In a chain of very many older ones the place is approximate, the cost bounded. */
+static void test_window_table_bounds_its_walks(void **state) {
+  static gmlk_window windows[3 * GMLK_WINDOW_STEPS];
+  const gmlk_window *chain[3 * GMLK_WINDOW_STEPS];
+  const size_t count = 3 * GMLK_WINDOW_STEPS;
+  gmlk_host host;
+  size_t i;
+  (void)state;
+  host_open(&host, 42);
+  memset(&spool, 0, sizeof(spool));
+  memset(windows, 0, sizeof(windows));
+  assert_true(gmlk_spool_reserve(&spool, &host));
+  for (i = 0; i < count; i++) {
+    windows[i].self.grains = 1000;
+    windows[i].number = count - i;
+    gmlk_window_set_idle(&spool, &windows[i]);
+  }
+  assert_int_equal(chain_of(1000, chain, count), count);
+  for (i = 0; i < GMLK_WINDOW_STEPS; i++) assert_ptr_equal(chain[i], &windows[i]);
+  assert_ptr_equal(chain[GMLK_WINDOW_STEPS], &windows[count - 1]);
   gmlk_host_free(&host, spool.buckets, spool.bucket_count * sizeof(gmlk_window *));
   host_close(&host);
 }
@@ -898,6 +937,7 @@ int main(void) {
       cmocka_unit_test(test_index_growth),
       cmocka_unit_test(test_address_space),
       cmocka_unit_test(test_window_table),
+      cmocka_unit_test(test_window_table_bounds_its_walks),
       cmocka_unit_test(test_plan_tail_whole_head),
       cmocka_unit_test(test_plan_whole_only),
       cmocka_unit_test(test_plan_one_chunk_once),

@@ -750,8 +750,10 @@ static void assert_everything_fails(void *live, gmlake_result lost) {
   assert_int_equal(gmlake_free(lake, live, LEGACY), lost);
   assert_int_equal(gmlake_record_stream(lake, live, stream), lost);
   assert_int_equal(gmlake_forget_stream(lake, LEGACY), lost);
-  assert_int_equal(gmlake_get_allocation(lake, live, &info), lost);
-  assert_int_equal(gmlake_get_pieces(lake, live, NULL, 0, &count), lost);
+  assert_ok(gmlake_get_allocation(lake, live, &info));
+  assert_ok(gmlake_get_pieces(lake, live, NULL, 0, &count));
+  assert_error(gmlake_get_allocation(lake, &info, &info), UNKNOWN_POINTER);
+  assert_int_equal(last_error().result, lost);
   assert_int_equal(gmlake_pool_create(lake, NULL, &pool), lost);
   assert_int_equal(gmlake_trim(lake, 0, &count), lost);
   assert_int_equal(count, 0);

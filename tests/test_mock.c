@@ -793,6 +793,37 @@ static void test_modelled_cost(void **state) {
   close_mock();
 }
 
+/* The same calls, as they cost among others. */
+static void test_modelled_cost_among_others(void **state) {
+  gmlake_mock_desc desc;
+  uint64_t at, a;
+  (void)state;
+  memset(&desc, 0, sizeof(desc));
+  desc.bookkeeping_only = 1;
+  desc.costs = GMLAKE_MOCK_COSTS_REPLAYED;
+  assert_ok(gmlake_mock_create(&desc, &mock));
+  at = reserve(4 * GIB);
+  a = create(G);
+  assert_ok(map(at, G, a));
+  assert_ok(set_access(at, G));
+  assert_int_equal(census().modelled_ns, 11000 + 9500 + 2600 + 21600);
+  assert_ok(unmap(at, G));
+  assert_ok(release(a));
+  assert_ok(unreserve(at, 4 * GIB));
+  assert_int_equal(census().modelled_ns, 44700 + 17200 + 10800 + 220000 / 512 + 73600);
+  close_mock();
+}
+
+static void test_costs_are_of_two_kinds(void **state) {
+  gmlake_mock_desc desc;
+  gmlake_backend *none = NULL;
+  (void)state;
+  memset(&desc, 0, sizeof(desc));
+  desc.costs = (gmlake_mock_costs)2;
+  assert_error(gmlake_mock_create(&desc, &none), INVALID_ARGUMENT);
+  assert_null(none);
+}
+
 /* ---- Injected failures ---------------------------------------------------------------------- */
 
 typedef struct target { /* what the entries of the table are called with */
@@ -1639,6 +1670,8 @@ int main(void) {
       cmocka_unit_test(test_census),
       cmocka_unit_test(test_capacity),
       cmocka_unit_test(test_modelled_cost),
+      cmocka_unit_test(test_modelled_cost_among_others),
+      cmocka_unit_test(test_costs_are_of_two_kinds),
       cmocka_unit_test(test_fail_once),
       cmocka_unit_test(test_fail_persistently),
       cmocka_unit_test(test_injected_codes),

@@ -140,6 +140,7 @@ static void the_fatal_error_stays_the_last_one(void **state) {
     fail_call(ON_EXCHANGE, n, GMLAKE_ERROR_DRIVER, 1);
     result = gmlake_trim(lake, 0, NULL);
     assert_int_equal(last_error().result, result);
+    if (lake->lost) assert_int_equal(result, lake->lost);
     fail_call(ON_UNMAP, 0, GMLAKE_OK, 0);
     fail_call(ON_EXCHANGE, 0, GMLAKE_OK, 0);
     (void)gmlake_destroy(lake);
@@ -147,7 +148,7 @@ static void the_fatal_error_stays_the_last_one(void **state) {
   }
 }
 
-/* Large sizes, multiples of a large power of two, all fell into one bucket of the windows' table. */
+/* Sizes that are multiples of a large power of two all fell into one bucket. */
 static void sizes_of_windows_spread_over_their_table(void **state) {
   gmlk_window *buckets[64];
   gmlk_spool spool;
@@ -165,6 +166,177 @@ static void sizes_of_windows_spread_over_their_table(void **state) {
   assert_true(used > 32);
 }
 
+/* Its chunks counted as returned, though the window that stayed mapped kept their memory. */
+static void a_pool_whose_window_stays_keeps_its_chunks(void **state) {
+  gmlake_pool *pool;
+  void *b[4], *window;
+  int i;
+  (void)state;
+  open_faulty(8);
+  pool = open_pool(0);
+  for (i = 0; i < 4; i++) b[i] = take_from(pool, C, LEGACY);
+  drop(b[0]);
+  drop(b[2]);
+  window = take_from(pool, 2 * C, LEGACY);
+  assert_int_equal(piece_count(window), 2);
+  drop(window);
+  drop(b[1]);
+  drop(b[3]);
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0);
+  step(gmlake_pool_destroy(lake, pool));
+  assert_int_equal(stats().reserved_bytes, census().physical_bytes);
+  assert_int_equal(stats().quarantined_bytes, 2 * C);
+  finish();
+}
+
+/* The answer of a stream that is being captured hid what another one's was. */
+static void a_capture_hides_no_error(void **state) {
+  gmlake_pool *pool;
+  gmlake_stream captured;
+  (void)state;
+  open_faulty(8);
+  captured = open_stream();
+  pool = open_pool(0);
+  step(gmlake_capture_begin(lake, captured, pool));
+  drop_on(take_on(C, open_stream()), LEGACY);
+  (void)take_on(C, open_stream());
+  fail_call(ON_RECORD, 1, GMLAKE_ERROR_DRIVER, 1);
+  assert_error(gmlake_destroy(lake), DRIVER);
+  close_mock();
+}
+
+/* The same, a fatal one: the climb went on, and its report replaced the error. */
+static void a_capture_hides_no_lost_device(void **state) {
+  gmlake_pool *pool;
+  gmlake_stream captured;
+  gmlake_result result;
+  void *ptr;
+  long n;
+  int met = 0;
+  (void)state;
+  for (n = 1; n < 40; n++) {
+    prepare(4);
+    use_faults();
+    desc.limit_bytes = 2 * C;
+    open_lake();
+    captured = open_stream();
+    pool = open_pool(0);
+    step(gmlake_capture_begin(lake, captured, pool));
+    (void)take(C);
+    drop(take(C / 2));
+    fail_call(ON_EXCHANGE, n, GMLAKE_ERROR_SHUTTING_DOWN, 0);
+    result = gmlake_alloc(lake, 2 * C, LEGACY, &ptr);
+    met += result == GMLAKE_ERROR_SHUTTING_DOWN;
+    if (lake->lost) assert_int_equal(result, lake->lost);
+    assert_int_equal(last_error().result, result);
+    (void)gmlake_destroy(lake);
+    close_mock();
+  }
+  assert_true(met > 0);
+}
+
+static void count_errors(void *user, int level, const gmlake_error_info *info) {
+  (void)info;
+  *(int *)user += level == GMLAKE_LOG_ERROR;
+}
+
+static void a_lost_device_is_told_once(void **state) {
+  gmlake_pool *pool;
+  int told = 0;
+  (void)state;
+  prepare(8);
+  desc.logger.fn = count_errors;
+  desc.logger.user = &told;
+  open_lake();
+  gmlake_mock_fail_at(mock, census().call_count + 2, GMLAKE_ERROR_DEVICE_LOST, 1);
+  assert_error(gmlake_pool_create(lake, NULL, &pool), DEVICE_LOST);
+  assert_int_equal(told, 1);
+  gmlake_mock_fail_at(mock, 0, GMLAKE_OK, 0);
+  assert_error(gmlake_destroy(lake), DEVICE_LOST);
+  close_mock();
+}
+
+static int allocate_in_handler(void *user, gmlake *l, const gmlake_error_info *info) {
+  void *ptr;
+  (void)user, (void)info;
+  assert_error(gmlake_alloc(l, 512, LEGACY, &ptr), INVALID_ARGUMENT);
+  return 0;
+}
+
+static void the_last_error_is_not_the_handlers(void **state) {
+  (void)state;
+  prepare(8);
+  desc.oom.fn = allocate_in_handler;
+  open_lake();
+  assert_error(try_on(9 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_error(last_error().result, OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(last_error().asked_bytes, 9 * C);
+  finish();
+}
+
+static gmlake_result reserve_something(void *user, size_t bytes, size_t alignment, uint64_t *out,
+                                       int *out_code) {
+  assert_true(bytes > 0); /* pre of the backend's table */
+  return faulty_reserve(user, bytes, alignment, out, out_code);
+}
+
+static void pools_of_an_unstitched_lake_reserve_nothing_for_windows(void **state) {
+  (void)state;
+  prepare(8);
+  use_faults();
+  faulty.reserve = reserve_something;
+  fail_call(ON_RESERVE, 2, GMLAKE_ERROR_DRIVER, 0); /* the windows' */
+  open_lake();
+  step(gmlake_pool_destroy(lake, open_pool(0)));
+  finish();
+}
+
+/* A fatal error in a wait did not end the climb, which went on to ask the device. */
+static void a_lost_device_ends_the_climb(void **state) {
+  gmlake_stream a, b;
+  void *ptr = NULL;
+  uint64_t calls;
+  (void)state;
+  prepare(4);
+  use_faults();
+  desc.cross_stream = GMLAKE_WAIT_FIRST;
+  open_lake();
+  a = open_stream();
+  b = open_stream();
+  gmlake_mock_stream_hold(mock, a);
+  ptr = take_on(2 * C, a);
+  drop_on(take_on(512, b), b);
+  drop_on(ptr, a);
+  fail_call(ON_STREAM_WAIT, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
+  assert_error(gmlake_alloc(lake, 2 * C, b, &ptr), DEVICE_LOST);
+  assert_null(ptr);
+  assert_int_equal(faults[ON_STREAM_WAIT].in, 0);
+  calls = census().call_count;
+  assert_error(gmlake_alloc(lake, C, b, &ptr), DEVICE_LOST);
+  assert_int_equal(census().call_count, calls);
+  (void)gmlake_destroy(lake);
+  close_mock();
+}
+
+/* A block of a capture, freed behind it on the same stream, needed host memory to be freed. */
+static void a_graphs_block_is_freed_without_host_memory(void **state) {
+  gmlake_pool *pool;
+  gmlake_stream stream;
+  void *ptr;
+  (void)state;
+  open_faulty(8);
+  pool = open_pool(0);
+  stream = open_stream();
+  step(gmlake_capture_begin(lake, stream, pool));
+  ptr = take_on(C, stream);
+  step(gmlake_capture_end(lake, stream));
+  host_fail_in = host_fails_on = 1;
+  drop_on(ptr, stream);
+  host_fail_in = host_fails_on = 0;
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_failed_exchange_gives_up_no_window),
@@ -176,6 +348,14 @@ int main(void) {
       cmocka_unit_test(waiting_without_host_memory_loses_no_event),
       cmocka_unit_test(the_fatal_error_stays_the_last_one),
       cmocka_unit_test(sizes_of_windows_spread_over_their_table),
+      cmocka_unit_test(a_pool_whose_window_stays_keeps_its_chunks),
+      cmocka_unit_test(a_capture_hides_no_error),
+      cmocka_unit_test(a_capture_hides_no_lost_device),
+      cmocka_unit_test(a_lost_device_is_told_once),
+      cmocka_unit_test(the_last_error_is_not_the_handlers),
+      cmocka_unit_test(pools_of_an_unstitched_lake_reserve_nothing_for_windows),
+      cmocka_unit_test(a_lost_device_ends_the_climb),
+      cmocka_unit_test(a_graphs_block_is_freed_without_host_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

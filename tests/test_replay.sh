@@ -137,6 +137,9 @@ ok 'lake: default' prints '"allocator": "lake", "events": 6, "peak_active_bytes"
 ok 'lake: one chunk of 16 MiB' prints '"peak_reserved_bytes": 16777216, '
 ok 'lake: chunk size' run 0 --json --chunk-mib 2 "$dir/small.gmtrace"
 ok 'lake: two chunks of 2 MiB' prints '"peak_reserved_bytes": 4194304, '
+ok 'lake: costs' run 0 --json --costs replayed "$dir/small.gmtrace"
+ok 'lake: costs: one chunk created, mapped and set, two reservations' \
+  prints '"driver_ms": 0.057, '
 ok 'lake: limit' run 0 --json --chunk-mib 2 --limit-mib 4 "$dir/small.gmtrace"
 ok 'lake: limit too low' run 1 --json --chunk-mib 2 --limit-mib 2 "$dir/small.gmtrace"
 ok 'table' run 0 "$dir/small.gmtrace"
@@ -204,7 +207,7 @@ ok 'help' run 0 --help
 ok 'help: options' prints '--cross-stream'
 for arguments in '--nonsense' '--allocator' '--allocator torch' '--stream-lag-us -1' \
   '--stream-lag-us 1x' '--stream-lag-us 99999999999999999999' '--cross-stream both' \
-  '--chunk-mib 3' '--chunk-mib 0' '--limit-mib 0' '--limit-mib 1x' '--series x.csv' '--json=1'; do
+  '--chunk-mib 3' '--chunk-mib 0' '--limit-mib 0' '--costs dear' '--limit-mib 1x' '--series x.csv' '--json=1'; do
   # shellcheck disable=SC2086
   ok "refused: $arguments" run 2 $arguments "$dir/small.gmtrace"
   ok "refused: $arguments: silent" [ ! -s "$dir/out" ]
