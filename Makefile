@@ -1,6 +1,8 @@
 # make           builds build/replay
 # make replay    replays the traces of bench/traces: memory and driver time of each allocator
 # make test      builds and runs all tests
+# make gpu-test  the tests that need a GPU; without one it says so and succeeds
+# make gpu-bench measures the driver, the lake and its peers on a GPU; likewise
 # make examples  builds the examples into build/examples
 # make plots     draws memory over time into build/plots, and bench/figure.png
 # make format    formats the sources
@@ -14,6 +16,11 @@ TEST_PROGRAMS = $(patsubst tests/%.c,build/%,$(sort $(wildcard tests/test_*.c)))
 TEST_SCRIPTS = $(sort $(wildcard tests/test_*.sh))
 EXAMPLES = $(addprefix build/,$(basename $(wildcard examples/*.c examples/*.cpp)))
 SOURCES = $(wildcard *.h bench/*.[ch] tests/*.[ch] tests/*/*.[ch] examples/*.c examples/*.cpp)
+FAKE = build/fake/libcuda.so.1
+# The GPU's programs need declarations only: the toolkit's where it is installed, else our own.
+CUDA_HOME ?= /usr/local/cuda
+CUDA_INCLUDE = $(firstword $(patsubst %/cuda.h,-I%,$(wildcard $(CUDA_HOME)/include/cuda.h)) \
+  -Itests/cuda_stub)
 SUBMAKE = +@$(MAKE) --no-print-directory
 
 export CC CXX
@@ -25,8 +32,16 @@ replay: deps-replay
 	@build/replay
 
 test: deps-test
-	$(SUBMAKE) build/replay $(TEST_PROGRAMS)
+	$(SUBMAKE) build/replay $(FAKE) build/gpu_test build/gpu_bench $(TEST_PROGRAMS)
 	@sh tests/run.sh $(TEST_PROGRAMS) $(TEST_SCRIPTS)
+
+gpu-test: deps-replay
+	$(SUBMAKE) $(FAKE) build/gpu_test
+	@build/gpu_test
+
+gpu-bench: deps-replay
+	$(SUBMAKE) build/gpu_bench
+	@build/gpu_bench
 
 examples: $(EXAMPLES)
 
@@ -44,7 +59,7 @@ format:
 clean:
 	rm -rf build
 
-build build/examples:
+build build/examples build/fake:
 	mkdir -p $@
 
 build/replay: bench/replay.c Makefile | build
@@ -52,12 +67,29 @@ build/replay: bench/replay.c Makefile | build
 	  $(LDFLAGS) -lz $(LIBS) $(LDLIBS)
 
 build/test_%: tests/test_%.c Makefile | build
-	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CPPFLAGS) $(CFLAGS) $< -o $@ \
-	  $(LDFLAGS) -lcmocka -lz $(LIBS) $(LDLIBS)
+	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench -Itests/cuda_stub $(CPPFLAGS) \
+	  $(CFLAGS) $< -o $@ $(LDFLAGS) -lcmocka -lz $(LIBS) $(LDLIBS)
+
+$(FAKE): tests/fake_cuda.c Makefile | build/fake
+	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC -fvisibility=hidden -I. \
+	  -Itests/cuda_stub $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) -Wl,-soname,libcuda.so.1 $(LIBS)
+
+build/gpu_test: tests/gpu_test.c Makefile | build
+	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CUDA_INCLUDE) $(CPPFLAGS) \
+	  $(CFLAGS) $< -o $@ $(LDFLAGS) $(LIBS) $(LDLIBS)
+
+build/gpu_bench: bench/gpu_bench.c Makefile | build
+	$(CC) -std=c99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CUDA_INCLUDE) $(CPPFLAGS) \
+	  $(CFLAGS) $< -o $@ $(LDFLAGS) -lz $(LIBS) $(LDLIBS)
 
 build/examples/%: examples/%.c Makefile | build/examples
 	$(CC) -std=c99 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CFLAGS) $< -o $@ \
 	  $(LDFLAGS) $(LIBS) $(LDLIBS)
+
+# Links the driver's names: at run time they are the machine's driver's, where it has one.
+build/examples/fragmentation: examples/fragmentation.c $(FAKE) Makefile | build/examples
+	$(CC) -std=c99 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) $(CPPFLAGS) $(CFLAGS) $< \
+	  -o $@ $(LDFLAGS) $(FAKE) $(LIBS) $(LDLIBS)
 
 build/examples/%: examples/%.cpp Makefile | build/examples
 	$(CXX) -std=c++11 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CXXFLAGS) $< -o $@ \

@@ -78,6 +78,14 @@ example fallback \
 
 example ci_mock "$(build/examples/ci_mock | grep -x '[1-9][0-9]* failures injected, all survived')"
 
+# On a driver without a device, of 16 GiB; its granules are cuMemAlloc's pages.
+export LD_LIBRARY_PATH="build/fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" FAKE_CUDA_GIB=16
+example fragmentation \
+  'cuMemAlloc  13125 MiB live (80 %),  15000 held; asked for 2457 more: out of memory' \
+  'best fit    13125 MiB live (80 %),  16188 held; asked for 2457 more: out of memory' \
+  'lake        13125 MiB live (80 %),  14166 held; asked for 2457 more: served' \
+  '           in 14 pieces'
+
 for source in examples/*.c examples/*.cpp; do
   name=$(basename "${source%.*}")
   if grep -q "^example $name " "$0" && [ "$(wc -l <"$source")" -lt 80 ]; then

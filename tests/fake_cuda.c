@@ -1,0 +1,2144 @@
+/* libcuda.so.1 without a device: see fake_cuda.h for what it is for. One mock of gmlake.h serves
+   all devices, so that an event of one device can be waited for on another and a mapping can be
+   reached from several; what belongs to which device, who may reach a mapping, contexts, captures
+   and work are kept here. Everything runs under one lock.
+
+   [F1] An address that is mapped lies in a reservation, whose cell for the granule names the
+        mapping; cells are NULL elsewhere.
+   [F2] A handle lives until its references and its mappings are gone; device.physical_bytes is
+        the sum of the handles that live.
+   [F3] Pending work is kept in order of launch and looked through in that order. What a piece of
+        work depends on was launched before it, so effects follow every dependency.
+   [F4] Captures never reach the mock: its streams are not capturing, so that the fake alone says
+        which call a capture forbids.
+   [F5] No exported function is called or named in here: another library's function of that name
+        may be what the dynamic linker would bind it to. */
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_STATIC
+#define GMLAKE_BACKEND_MOCK
+#include "gmlake.h"
+
+#include "fake_cuda.h"
+
+#define FAKE_VERSION 12080
+#define FAKE_DEVICES_MAX 8
+#define FAKE_STACK_MAX 64
+#define FAKE_MEMBERS_MAX 8 /* streams of one capture */
+#define FAKE_BUCKETS 4096
+#define FAKE_VALUE_MIN ((uint64_t)1 << 40) /* above the values of the mock's streams */
+#define FAKE_STEP_NS 1000                  /* of the clock, at each call, on average */
+#define FAKE_LAG_NS 64000                  /* of a piece of work, at most */
+
+/* ---- State ---------------------------------------------------------------------------------- */
+
+typedef enum fake_kind {
+  FAKE_STREAM,
+  FAKE_EVENT,
+  FAKE_MODULE, /* its functions' values follow the module's */
+  FAKE_GRAPH,
+  FAKE_EXEC,
+  FAKE_HANDLE,
+  FAKE_BACKING, /* the handle under an allocation */
+  FAKE_ALLOCATION
+} fake_kind;
+
+typedef struct fake_object { /* first member of all that a caller knows by a value */
+  struct fake_object *next;  /* in its bucket */
+  uint64_t value;
+  fake_kind kind;
+  int device;
+  uint64_t context; /* serial number of the one it belongs to; 0: to none */
+} fake_object;
+
+typedef enum fake_work_kind { /* the kernels first, in the order of fake_kernels */
+                              FAKE_FILL,
+                              FAKE_VERIFY,
+                              FAKE_SPIN,
+                              FAKE_COPY,
+                              FAKE_KERNELS,
+                              FAKE_MEMSET = FAKE_KERNELS,
+                              FAKE_MEMCPY,
+                              FAKE_FREE
+} fake_work_kind;
+
+static const struct {
+  const char *name;
+  size_t params;
+} fake_kernels[FAKE_KERNELS] = {{"fill", 3}, {"verify", 4}, {"spin", 1}, {"copy", 3}};
+
+typedef struct fake_work {
+  fake_work_kind kind;
+  int device;
+  uint64_t to, from, wrong; /* addresses */
+  uint64_t count;           /* of words, 16 bytes or bytes; [spin] nanoseconds */
+  uint32_t seed;            /* [memset] the word */
+} fake_work;
+
+typedef struct fake_pending {
+  struct fake_pending *next;
+  void *event; /* the mock's: recorded behind the work */
+  fake_work work;
+} fake_pending;
+
+typedef struct fake_graph { /* a graph or an executable one */
+  fake_object object;
+  fake_work *nodes;
+  size_t count, capacity;
+  void *last; /* [exec] the mock's event behind the last launch; NULL: none */
+} fake_graph;
+
+typedef struct fake_thread {
+  uint64_t epoch; /* of the state it belongs to */
+  int mode;       /* of captures */
+  size_t depth;
+  CUcontext stack[FAKE_STACK_MAX];
+} fake_thread;
+
+/* Which of a capture's work precedes a point: so many pieces of each member's. */
+typedef struct fake_seen {
+  size_t count[FAKE_MEMBERS_MAX];
+} fake_seen;
+
+typedef struct fake_capture {
+  struct fake_capture *next;
+  uint64_t number;
+  int mode, invalid;
+  const fake_thread *thread; /* that began it */
+  fake_graph *graph;
+  struct fake_stream *members[FAKE_MEMBERS_MAX]; /* the origin first; NULL: destroyed */
+  size_t member_count;
+  fake_seen launched;
+} fake_capture;
+
+typedef struct fake_stream {
+  fake_object object;
+  struct fake_stream *next; /* of the device */
+  gmlake_stream queue;      /* the mock's; also the value */
+  int is_legacy, is_blocking;
+  fake_capture *capture; /* NULL: it is not being captured */
+  size_t member;         /* [captured] */
+  fake_seen seen;        /* [captured] what its next work comes after */
+} fake_stream;
+
+typedef struct fake_event {
+  fake_object object;
+  void *mock;
+  int is_recorded;
+  uint64_t capture; /* number of the capture it was last recorded in; 0: in none */
+  fake_seen seen;   /* [captured] */
+} fake_event;
+
+typedef struct fake_handle {
+  fake_object object; /* the value is the mock's */
+  size_t bytes, references, mapping_count;
+  CUmemAllocationProp prop;
+} fake_handle;
+
+typedef struct fake_allocation {
+  fake_object object; /* the value is the address */
+  fake_handle *backing;
+  int is_freed; /* a free is queued */
+} fake_allocation;
+
+typedef struct fake_mapping {
+  struct fake_mapping *next, *previous;
+  uint64_t address;
+  fake_handle *handle;
+  unsigned char access[FAKE_DEVICES_MAX]; /* CU_MEM_ACCESS_FLAGS_PROT_* */
+} fake_mapping;
+
+typedef struct fake_reservation {
+  uint64_t address;
+  size_t bytes;
+  int is_allocation;
+  fake_mapping **cells; /* [F1] by granule */
+} fake_reservation;
+
+typedef struct fake_device {
+  size_t physical_bytes;
+  CUresult lost;    /* sticky error of the context; CUDA_SUCCESS: it lives */
+  size_t retains;   /* of the primary context, whose value is this struct's address */
+  uint64_t context; /* its serial number */
+  fake_stream legacy;
+  fake_stream *streams;
+} fake_device;
+
+typedef struct fake_failure {
+  uint64_t call; /* [by number] 0: none */
+  char name[64]; /* [by name] */
+  uint64_t nth;  /* [by name] calls until it fails; 0: none */
+  CUresult code;
+  int is_persistent;
+} fake_failure;
+
+static struct fake_state {
+  uint64_t epoch; /* 0: never started; never comes back */
+  fake_cuda_options options;
+  gmlake_backend *mock; /* NULL: the host refused it */
+  long process;         /* the one that called cuInit; 0: none has */
+  fake_device devices[FAKE_DEVICES_MAX];
+  fake_object *buckets[FAKE_BUCKETS];
+  fake_reservation *reservations; /* by address */
+  size_t reservation_count, reservation_capacity;
+  fake_mapping *mappings;
+  fake_pending *pending, **pending_end;
+  fake_capture *captures;
+  uint64_t clock_ns, random, calls, next_serial;
+  uint64_t next_value; /* never starts again, so that a stale value is never another's */
+  fake_failure by_number, by_name;
+  const char *failed;
+  CUmemAllocationProp last_create;
+} fake;
+
+static pthread_mutex_t fake_mutex = PTHREAD_MUTEX_INITIALIZER;
+static __thread fake_thread fake_threads_own;
+
+/* One call of the mock: the driver's number. What the host refuses is memory to a driver too. */
+#define FAKE_MOCK(call, ...) \
+  (fake_result = fake.mock->call(fake.mock->user, __VA_ARGS__, &fake_result_code), fake_mock_code())
+static gmlake_result fake_result; /* of the last one, and its number */
+static int fake_result_code;
+
+static CUresult fake_mock_code(void) {
+  if (fake_result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) return CUDA_ERROR_OUT_OF_MEMORY;
+  return (CUresult)fake_result_code;
+}
+
+static fake_thread *fake_self(void) {
+  fake_thread *self = &fake_threads_own;
+  if (self->epoch != fake.epoch) {
+    memset(self, 0, sizeof(*self));
+    self->epoch = fake.epoch;
+  }
+  return self;
+}
+
+/* Below the limit. */
+static uint64_t fake_random(uint64_t limit) {
+  fake.random ^= fake.random << 13;
+  fake.random ^= fake.random >> 7;
+  fake.random ^= fake.random << 17;
+  return fake.random % limit;
+}
+
+/* ---- Objects -------------------------------------------------------------------------------- */
+
+static fake_object **fake_bucket(uint64_t value) {
+  return &fake.buckets[(value * 0x9E3779B97F4A7C15u) >> 52];
+}
+
+static void fake_insert(fake_object *object) {
+  fake_object **bucket = fake_bucket(object->value);
+  object->next = *bucket;
+  *bucket = object;
+}
+
+/* Zero but for its head; NULL: no host memory. Value 0: one that no other has had. */
+static void *fake_add(size_t bytes, fake_kind kind, uint64_t value, int device) {
+  fake_object *object = (fake_object *)calloc(1, bytes);
+  if (!object) return NULL;
+  object->value = value;
+  if (!value) {
+    fake.next_value += 16;
+    object->value = FAKE_VALUE_MIN + fake.next_value;
+  }
+  object->kind = kind;
+  object->device = device;
+  if (kind <= FAKE_MODULE) object->context = fake.devices[device].context;
+  fake_insert(object);
+  return object;
+}
+
+static void fake_remove(fake_object *object) {
+  fake_object **link = fake_bucket(object->value);
+  while (*link != object) link = &(*link)->next;
+  *link = object->next;
+}
+
+/* NULL: there is none, or its context is gone. */
+static void *fake_find(fake_kind kind, uint64_t value) {
+  fake_object *object = *fake_bucket(value);
+  while (object && (object->value != value || object->kind != kind)) object = object->next;
+  if (object && object->context && object->context != fake.devices[object->device].context)
+    return NULL;
+  return object;
+}
+
+static int fake_device_exists(int device) {
+  return device >= 0 && device < fake.options.device_count;
+}
+
+/* ---- Reservations, mappings, handles --------------------------------------------------------- */
+
+/* Index of the first reservation that begins above the address. */
+static size_t fake_above(uint64_t address) {
+  size_t low = 0, high = fake.reservation_count;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (fake.reservations[middle].address <= address)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+/* The one that the address lies in; NULL: none. */
+static fake_reservation *fake_find_reservation(uint64_t address) {
+  const size_t above = fake_above(address);
+  fake_reservation *found = above ? &fake.reservations[above - 1] : NULL;
+  return found && address - found->address < found->bytes ? found : NULL;
+}
+
+static fake_mapping **fake_cell(const fake_reservation *reservation, uint64_t address) {
+  return &reservation->cells[(address - reservation->address) / fake.options.granularity_bytes];
+}
+
+static fake_mapping *fake_find_mapping(uint64_t address) {
+  const fake_reservation *found = fake_find_reservation(address);
+  return found ? *fake_cell(found, address) : NULL;
+}
+
+static CUresult fake_reserve(size_t bytes, size_t alignment, int is_allocation,
+                             uint64_t *out_address) {
+  fake_reservation added = {0, 0, 0, NULL};
+  CUresult code;
+  size_t at;
+  if (fake.reservation_count == fake.reservation_capacity) {
+    const size_t capacity = fake.reservation_capacity * 2 + 16;
+    void *grown = realloc(fake.reservations, capacity * sizeof(added));
+    if (!grown) return CUDA_ERROR_OUT_OF_MEMORY;
+    fake.reservations = (fake_reservation *)grown;
+    fake.reservation_capacity = capacity;
+  }
+  code = FAKE_MOCK(reserve, bytes, alignment, &added.address);
+  if (code) return code;
+  added.bytes = bytes;
+  added.is_allocation = is_allocation;
+  added.cells =
+      (fake_mapping **)calloc(bytes / fake.options.granularity_bytes, sizeof(fake_mapping *));
+  if (!added.cells) {
+    (void)FAKE_MOCK(unreserve, added.address, bytes);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  at = fake_above(added.address);
+  memmove(&fake.reservations[at + 1], &fake.reservations[at],
+          (fake.reservation_count++ - at) * sizeof(added));
+  fake.reservations[at] = added;
+  *out_address = added.address;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_unreserve(uint64_t address, size_t bytes) {
+  const CUresult code = FAKE_MOCK(unreserve, address, bytes);
+  fake_reservation *found;
+  size_t at;
+  if (code) return code;
+  found = fake_find_reservation(address);
+  at = (size_t)(found - fake.reservations);
+  free(found->cells);
+  memmove(found, found + 1, (--fake.reservation_count - at) * sizeof(*found));
+  return CUDA_SUCCESS;
+}
+
+/* [F2] */
+static void fake_put_handle(fake_handle *handle) {
+  if (handle->references || handle->mapping_count) return;
+  (void)FAKE_MOCK(release, handle->object.value);
+  fake.devices[handle->object.device].physical_bytes -= handle->bytes;
+  fake_remove(&handle->object);
+  free(handle);
+}
+
+static CUresult fake_new_handle(fake_kind kind, int device, size_t bytes,
+                                const CUmemAllocationProp *prop, fake_handle **out) {
+  fake_device *owner = &fake.devices[device];
+  uint64_t value;
+  CUresult code;
+  if (bytes > fake.options.device_bytes - owner->physical_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  code = FAKE_MOCK(create, bytes, 0, &value);
+  if (code) return code;
+  *out = (fake_handle *)fake_add(sizeof(**out), kind, value, device);
+  if (!*out) {
+    (void)FAKE_MOCK(release, value);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  (*out)->bytes = bytes;
+  (*out)->references = 1;
+  if (prop) (*out)->prop = *prop;
+  owner->physical_bytes += bytes;
+  return CUDA_SUCCESS;
+}
+
+static void fake_set_cells(const fake_mapping *mapping, fake_mapping *value) {
+  fake_mapping **cells = fake_cell(fake_find_reservation(mapping->address), mapping->address);
+  size_t i;
+  for (i = 0; i < mapping->handle->bytes / fake.options.granularity_bytes; i++) cells[i] = value;
+}
+
+static CUresult fake_map(uint64_t address, size_t bytes, fake_handle *handle) {
+  fake_mapping *mapping = (fake_mapping *)calloc(1, sizeof(*mapping));
+  CUresult code;
+  if (!mapping) return CUDA_ERROR_OUT_OF_MEMORY;
+  code = FAKE_MOCK(map, address, bytes, handle->object.value);
+  if (code) {
+    free(mapping);
+    return code;
+  }
+  mapping->address = address;
+  mapping->handle = handle;
+  mapping->next = fake.mappings;
+  if (mapping->next) mapping->next->previous = mapping;
+  fake.mappings = mapping;
+  handle->mapping_count++;
+  fake_set_cells(mapping, mapping);
+  return CUDA_SUCCESS;
+}
+
+static void fake_drop_mapping(fake_mapping *mapping) {
+  fake_set_cells(mapping, NULL);
+  if (mapping->next) mapping->next->previous = mapping->previous;
+  if (mapping->previous)
+    mapping->previous->next = mapping->next;
+  else
+    fake.mappings = mapping->next;
+  mapping->handle->mapping_count--;
+  fake_put_handle(mapping->handle);
+  free(mapping);
+}
+
+/* What the mock lets pass is whole mappings, side by side. */
+static CUresult fake_unmap(uint64_t address, size_t bytes) {
+  const CUresult code = FAKE_MOCK(unmap, address, bytes);
+  const uint64_t end = address + bytes;
+  while (!code && address < end) {
+    fake_mapping *mapping = fake_find_mapping(address);
+    address += mapping->handle->bytes;
+    fake_drop_mapping(mapping);
+  }
+  return code;
+}
+
+static CUresult fake_set_access(uint64_t address, size_t bytes, int device, unsigned flags) {
+  const CUresult code = FAKE_MOCK(set_access, address, bytes, NULL, 0);
+  const uint64_t end = address + bytes;
+  while (!code && address < end) {
+    fake_mapping *mapping = fake_find_mapping(address);
+    mapping->access[device] = (unsigned char)flags;
+    address += mapping->handle->bytes;
+  }
+  return code;
+}
+
+/* Whether the device may use the range in this way. What cuMemAlloc made is reached by copies
+   from every device. */
+static CUresult fake_reach(const fake_work *work, uint64_t address, uint64_t bytes, unsigned flags,
+                           unsigned alignment) {
+  const int is_copy = work->kind >= FAKE_KERNELS;
+  if (address % alignment) return CUDA_ERROR_MISALIGNED_ADDRESS;
+  if (bytes > UINT64_MAX - address) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  while (bytes) {
+    const fake_mapping *mapping = fake_find_mapping(address);
+    uint64_t left;
+    if (!mapping) return CUDA_ERROR_ILLEGAL_ADDRESS;
+    if ((mapping->access[work->device] & flags) != flags &&
+        !(is_copy && mapping->handle->object.kind == FAKE_BACKING))
+      return CUDA_ERROR_ILLEGAL_ADDRESS;
+    left = mapping->address + mapping->handle->bytes - address;
+    if (left >= bytes) break;
+    address += left;
+    bytes -= left;
+  }
+  return CUDA_SUCCESS;
+}
+
+/* ---- Allocations ---------------------------------------------------------------------------- */
+
+static CUresult fake_back(fake_handle *backing, uint64_t *out_address) {
+  CUresult code = fake_reserve(backing->bytes, fake.options.granularity_bytes, 1, out_address);
+  if (code) return code;
+  code = fake_map(*out_address, backing->bytes, backing);
+  if (!code) {
+    code = fake_set_access(*out_address, backing->bytes, backing->object.device,
+                           CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    if (code) (void)fake_unmap(*out_address, backing->bytes);
+  }
+  if (code) (void)fake_unreserve(*out_address, backing->bytes);
+  return code;
+}
+
+static void fake_unback(fake_handle *backing, uint64_t address) {
+  const size_t bytes = backing->bytes;
+  (void)fake_unmap(address, bytes);
+  backing->references = 0;
+  fake_put_handle(backing);
+  (void)fake_unreserve(address, bytes);
+}
+
+/* Takes whole granules, whatever is asked for. */
+static CUresult fake_allocate(int device, size_t bytes, CUdeviceptr *out_address) {
+  fake_handle *backing;
+  fake_allocation *allocation;
+  uint64_t address;
+  CUresult code;
+  if (!gmlk_size_round_up(bytes, fake.options.granularity_bytes, &bytes))
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  code = fake_new_handle(FAKE_BACKING, device, bytes, NULL, &backing);
+  if (code) return code;
+  code = fake_back(backing, &address);
+  if (code) {
+    backing->references = 0;
+    fake_put_handle(backing);
+    return code;
+  }
+  allocation = (fake_allocation *)fake_add(sizeof(*allocation), FAKE_ALLOCATION, address, device);
+  if (!allocation) {
+    fake_unback(backing, address);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  allocation->backing = backing;
+  *out_address = address;
+  return CUDA_SUCCESS;
+}
+
+static void fake_deallocate(fake_allocation *allocation) {
+  fake_unback(allocation->backing, allocation->object.value);
+  fake_remove(&allocation->object);
+  free(allocation);
+}
+
+/* ---- Work ----------------------------------------------------------------------------------- */
+
+static void *fake_ptr(uint64_t address) { return (void *)(uintptr_t)address; }
+
+static void fake_do_fill(const fake_work *work) {
+  uint32_t *words = (uint32_t *)fake_ptr(work->to);
+  uint64_t i;
+  for (i = 0; i < work->count; i++) words[i] = (uint32_t)i * 2654435761u + work->seed;
+}
+
+static CUresult fake_do_verify(const fake_work *work) {
+  const uint32_t *words = (const uint32_t *)fake_ptr(work->from);
+  uint64_t i, wrong = 0;
+  CUresult code;
+  for (i = 0; i < work->count; i++) wrong += words[i] != (uint32_t)i * 2654435761u + work->seed;
+  if (!wrong) return CUDA_SUCCESS;
+  code = fake_reach(work, work->wrong, 8, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 8);
+  if (!code) *(uint64_t *)fake_ptr(work->wrong) += wrong;
+  return code;
+}
+
+static void fake_do_memset(const fake_work *work) {
+  uint32_t *words = (uint32_t *)fake_ptr(work->to);
+  uint64_t i;
+  for (i = 0; i < work->count; i++) words[i] = work->seed;
+}
+
+/* Bytes and alignment of one item. */
+static unsigned fake_item_bytes(const fake_work *work) {
+  if (work->kind == FAKE_COPY) return 16;
+  return work->kind == FAKE_MEMCPY ? 1 : 4;
+}
+
+/* What the work would answer if it ran now. */
+static CUresult fake_check_work(const fake_work *work) {
+  const unsigned item = fake_item_bytes(work);
+  const uint64_t bytes = work->count * item;
+  CUresult code = CUDA_SUCCESS;
+  if (work->kind == FAKE_SPIN || work->kind == FAKE_FREE || !work->count) return CUDA_SUCCESS;
+  if (work->count > UINT64_MAX / item) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  if (work->kind == FAKE_VERIFY || work->kind == FAKE_COPY || work->kind == FAKE_MEMCPY)
+    code = fake_reach(work, work->from, bytes, CU_MEM_ACCESS_FLAGS_PROT_READ, item);
+  if (!code && work->kind != FAKE_VERIFY)
+    code = fake_reach(work, work->to, bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, item);
+  return code;
+}
+
+static CUresult fake_do_reached(const fake_work *work) {
+  if (fake.options.bookkeeping_only || !work->count) return CUDA_SUCCESS;
+  switch (work->kind) {
+  case FAKE_FILL:
+    fake_do_fill(work);
+    return CUDA_SUCCESS;
+  case FAKE_VERIFY:
+    return fake_do_verify(work);
+  case FAKE_MEMSET:
+    fake_do_memset(work);
+    return CUDA_SUCCESS;
+  case FAKE_COPY:
+  case FAKE_MEMCPY:
+    memmove(fake_ptr(work->to), fake_ptr(work->from),
+            (size_t)(work->count * fake_item_bytes(work)));
+    return CUDA_SUCCESS;
+  default:
+    return CUDA_SUCCESS;
+  }
+}
+
+/* On a device that is lost nothing runs, but memory whose free is queued is given back. */
+static void fake_do(const fake_work *work) {
+  fake_device *device = &fake.devices[work->device];
+  if (work->kind == FAKE_FREE) {
+    fake_deallocate((fake_allocation *)fake_find(FAKE_ALLOCATION, work->to));
+    return;
+  }
+  if (!device->lost) device->lost = fake_check_work(work);
+  if (!device->lost) device->lost = fake_do_reached(work);
+}
+
+static int fake_is_done(void *event) {
+  int done = 0;
+  (void)FAKE_MOCK(event_query, event, &done);
+  return done;
+}
+
+/* [F3] All that is complete takes effect. */
+static void fake_run(void) {
+  fake_pending **link = &fake.pending;
+  while (*link) {
+    fake_pending *pending = *link;
+    if (!fake_is_done(pending->event)) {
+      link = &pending->next;
+      continue;
+    }
+    *link = pending->next;
+    fake_do(&pending->work);
+    (void)FAKE_MOCK(event_destroy, pending->event);
+    free(pending);
+  }
+  fake.pending_end = link;
+}
+
+/* ---- Streams -------------------------------------------------------------------------------- */
+
+static fake_device *fake_device_of(const fake_stream *stream) {
+  return &fake.devices[stream->object.device];
+}
+
+/* A new event of the mock, recorded behind what is queued on the stream; NULL: no host memory. */
+static void *fake_mark(const fake_stream *stream) {
+  void *event;
+  if (FAKE_MOCK(event_create, &event)) return NULL;
+  if (!FAKE_MOCK(event_record, event, stream->queue)) return event;
+  (void)FAKE_MOCK(event_destroy, event);
+  return NULL;
+}
+
+/* What is queued on the stream from now on comes after what is queued on the other. */
+static CUresult fake_follow(const fake_stream *stream, const fake_stream *other) {
+  void *event = fake_mark(other);
+  CUresult code = CUDA_ERROR_OUT_OF_MEMORY;
+  if (event) {
+    code = FAKE_MOCK(stream_wait, stream->queue, event);
+    (void)FAKE_MOCK(event_destroy, event);
+  }
+  return code;
+}
+
+/* The legacy stream comes after all blocking streams of its device, and they after it. */
+static CUresult fake_order(const fake_stream *stream) {
+  const fake_device *device = fake_device_of(stream);
+  const fake_stream *other;
+  CUresult code = CUDA_SUCCESS;
+  if (stream->is_legacy) {
+    for (other = device->streams; other && !code; other = other->next)
+      if (other->is_blocking) code = fake_follow(stream, other);
+  } else if (stream->is_blocking) {
+    code = fake_follow(stream, &device->legacy);
+  }
+  return code;
+}
+
+/* A quarter of the work takes no time, a quarter a few calls, the rest some dozen calls. */
+static uint64_t fake_lag(const fake_work *work) {
+  const uint64_t least = work->kind == FAKE_SPIN ? work->count : 0;
+  uint64_t lag = 0;
+  if (fake.options.seed) {
+    const uint64_t class = fake_random(4);
+    if (class == 1) lag = fake_random(4 * FAKE_STEP_NS);
+    if (class > 1) lag = fake_random(FAKE_LAG_NS);
+  }
+  return lag > UINT64_MAX - 1 - least ? UINT64_MAX - 1 : least + lag;
+}
+
+/* Work on a stream, whatever captures and contexts say. */
+static CUresult fake_launch(const fake_stream *stream, const fake_work *work) {
+  fake_pending *pending = (fake_pending *)calloc(1, sizeof(*pending));
+  if (!pending) return CUDA_ERROR_OUT_OF_MEMORY;
+  gmlake_mock_stream_set_lag(fake.mock, stream->queue, fake_lag(work));
+  pending->event = fake_mark(stream);
+  gmlake_mock_stream_set_lag(fake.mock, stream->queue, 0);
+  if (!pending->event) {
+    free(pending);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  pending->work = *work;
+  *fake.pending_end = pending;
+  fake.pending_end = &pending->next;
+  return CUDA_SUCCESS;
+}
+
+/* The host waits for the mock's event, and what that completes takes effect. */
+static void fake_wait(void *event) {
+  (void)FAKE_MOCK(event_wait, event);
+  fake_run();
+}
+
+/* The host waits for what is queued on the stream. */
+static CUresult fake_finish(const fake_stream *stream) {
+  void *event = fake_mark(stream);
+  if (!event) return CUDA_ERROR_OUT_OF_MEMORY;
+  fake_wait(event);
+  (void)FAKE_MOCK(event_destroy, event);
+  return fake_device_of(stream)->lost;
+}
+
+/* The same for all of a device, streams that are destroyed included. */
+static CUresult fake_finish_device(fake_device *device) {
+  const fake_stream *stream;
+  const fake_pending *pending;
+  CUresult code = fake_finish(&device->legacy);
+  for (stream = device->streams; stream; stream = stream->next) {
+    const CUresult next = fake_finish(stream);
+    if (!code) code = next;
+  }
+  for (pending = fake.pending; pending; pending = pending->next)
+    if (&fake.devices[pending->work.device] == device) (void)FAKE_MOCK(event_wait, pending->event);
+  fake_run();
+  return code ? code : device->lost;
+}
+
+/* ---- Captures ------------------------------------------------------------------------------- */
+
+static fake_capture *fake_find_capture(uint64_t number) {
+  fake_capture *capture = fake.captures;
+  while (capture && capture->number != number) capture = capture->next;
+  return capture;
+}
+
+/* Whether a capture forbids this thread to look for finished work and the like. */
+static int fake_forbids(const fake_capture *capture) {
+  const fake_thread *self = fake_self();
+  const int is_own = capture->thread == self;
+  if (self->mode == 2) return 0;
+  if (self->mode == 1) return is_own && capture->mode != 2;
+  return capture->mode == 0 || (is_own && capture->mode == 1);
+}
+
+/* For calls that are unsafe during a capture: those concerned are spoilt. */
+static CUresult fake_check_unsafe(void) {
+  fake_capture *capture;
+  CUresult code = CUDA_SUCCESS;
+  for (capture = fake.captures; capture; capture = capture->next) {
+    if (!fake_forbids(capture)) continue;
+    capture->invalid = 1;
+    code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  return code;
+}
+
+/* The legacy stream would depend on blocking streams that are being captured. */
+static CUresult fake_check_implicit(const fake_stream *stream) {
+  const fake_stream *other;
+  CUresult code = CUDA_SUCCESS;
+  if (!stream->is_legacy) return CUDA_SUCCESS;
+  for (other = fake_device_of(stream)->streams; other; other = other->next) {
+    if (!other->is_blocking || !other->capture) continue;
+    other->capture->invalid = 1;
+    code = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  }
+  return code;
+}
+
+static CUresult fake_spoil(fake_capture *capture, CUresult code) {
+  if (capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  capture->invalid = 1;
+  return code;
+}
+
+static int fake_append(fake_graph *graph, const fake_work *work) {
+  if (graph->count == graph->capacity) {
+    const size_t capacity = graph->capacity * 2 + 8;
+    void *grown = realloc(graph->nodes, capacity * sizeof(*work));
+    if (!grown) return 0;
+    graph->nodes = (fake_work *)grown;
+    graph->capacity = capacity;
+  }
+  graph->nodes[graph->count++] = *work;
+  return 1;
+}
+
+static CUresult fake_capture_work(fake_stream *stream, const fake_work *work) {
+  fake_capture *capture = stream->capture;
+  if (capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  if (work->kind == FAKE_FREE) return fake_spoil(capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  if (!fake_append(capture->graph, work)) return CUDA_ERROR_OUT_OF_MEMORY;
+  stream->seen.count[stream->member] = ++capture->launched.count[stream->member];
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_join(fake_capture *capture, fake_stream *stream) {
+  if (capture->member_count == FAKE_MEMBERS_MAX)
+    return fake_spoil(capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  memset(&stream->seen, 0, sizeof(stream->seen));
+  stream->capture = capture;
+  stream->member = capture->member_count;
+  capture->members[capture->member_count++] = stream;
+  return CUDA_SUCCESS;
+}
+
+/* A wait for an event that was recorded in a capture draws the stream into it. */
+static CUresult fake_wait_captured(fake_stream *stream, const fake_event *event) {
+  fake_capture *capture = fake_find_capture(event->capture);
+  CUresult code = CUDA_SUCCESS;
+  size_t i;
+  if (!capture && stream->capture)
+    return fake_spoil(stream->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+  if (!capture) return CUDA_ERROR_CAPTURED_EVENT;
+  if (capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  if (stream->is_legacy) return fake_spoil(capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+  if (stream->capture && stream->capture != capture) {
+    stream->capture->invalid = 1;
+    return fake_spoil(capture, CUDA_ERROR_STREAM_CAPTURE_MERGE);
+  }
+  if (!stream->capture) code = fake_join(capture, stream);
+  for (i = 0; !code && i < FAKE_MEMBERS_MAX; i++)
+    if (stream->seen.count[i] < event->seen.count[i]) stream->seen.count[i] = event->seen.count[i];
+  return code;
+}
+
+/* Whether the origin comes after all that was captured. */
+static int fake_is_joined(const fake_capture *capture) {
+  return !memcmp(&capture->members[0]->seen, &capture->launched, sizeof(capture->launched));
+}
+
+static void fake_free_graph(fake_graph *graph) {
+  if (graph->last) (void)FAKE_MOCK(event_destroy, graph->last);
+  free(graph->nodes);
+  free(graph);
+}
+
+/* The graph is the caller's from now on. */
+static fake_graph *fake_stop_capture(fake_capture *capture) {
+  fake_capture **link = &fake.captures;
+  fake_graph *graph = capture->graph;
+  size_t i;
+  while (*link != capture) link = &(*link)->next;
+  *link = capture->next;
+  for (i = 0; i < capture->member_count; i++)
+    if (capture->members[i]) capture->members[i]->capture = NULL;
+  free(capture);
+  return graph;
+}
+
+/* A stream that is destroyed while it is captured. */
+static void fake_leave_capture(const fake_stream *stream) {
+  fake_capture *capture = stream->capture;
+  if (!capture) return;
+  if (stream->member) {
+    capture->invalid = 1;
+    capture->members[stream->member] = NULL;
+  } else {
+    fake_free_graph(fake_stop_capture(capture));
+  }
+}
+
+/* ---- The frame of every call ---------------------------------------------------------------- */
+
+static int fake_add_legacy(int device) {
+  fake_stream *legacy = &fake.devices[device].legacy;
+  legacy->object.device = device;
+  legacy->is_legacy = 1;
+  return gmlake_mock_stream_create(fake.mock, &legacy->queue) == GMLAKE_OK;
+}
+
+static void fake_clear(void) {
+  size_t i;
+  while (fake.captures) fake_free_graph(fake_stop_capture(fake.captures));
+  while (fake.pending) {
+    fake_pending *pending = fake.pending;
+    fake.pending = pending->next;
+    free(pending);
+  }
+  while (fake.mappings) {
+    fake_mapping *mapping = fake.mappings;
+    fake.mappings = mapping->next;
+    free(mapping);
+  }
+  for (i = 0; i < FAKE_BUCKETS; i++) {
+    while (fake.buckets[i]) {
+      fake_object *object = fake.buckets[i];
+      fake.buckets[i] = object->next;
+      if (object->kind == FAKE_GRAPH || object->kind == FAKE_EXEC)
+        fake_free_graph((fake_graph *)object);
+      else
+        free(object);
+    }
+  }
+  for (i = 0; i < fake.reservation_count; i++) free(fake.reservations[i].cells);
+  free(fake.reservations);
+  gmlake_mock_destroy(fake.mock);
+}
+
+static void fake_start(const fake_cuda_options *options) {
+  const uint64_t epoch = fake.epoch + 1, next_value = fake.next_value;
+  gmlake_mock_desc desc;
+  int i;
+  memset(&fake, 0, sizeof(fake));
+  memset(&desc, 0, sizeof(desc));
+  fake.epoch = epoch;
+  fake.next_value = next_value;
+  fake.pending_end = &fake.pending;
+  fake.options = *options;
+  fake.random = 0x9E3779B97F4A7C15u * ((uint64_t)options->seed + 1);
+  if (!options->device_count) fake.options.device_count = 1;
+  if (options->device_count > FAKE_DEVICES_MAX) fake.options.device_count = FAKE_DEVICES_MAX;
+  if (!options->device_bytes) fake.options.device_bytes = (size_t)16 << 30;
+  if (!options->granularity_bytes) fake.options.granularity_bytes = 2 * GMLK_MIB;
+  if (fake.options.device_count < 0) return;
+  desc.capacity_bytes = fake.options.device_bytes * (size_t)fake.options.device_count;
+  desc.granularity_bytes = fake.options.granularity_bytes;
+  desc.bookkeeping_only = options->bookkeeping_only;
+  if (gmlake_mock_create(&desc, &fake.mock)) return;
+  for (i = 0; i < fake.options.device_count; i++) {
+    if (fake_add_legacy(i)) continue;
+    gmlake_mock_destroy(fake.mock);
+    fake.mock = NULL;
+    return;
+  }
+}
+
+static long fake_variable(const char *name) {
+  const char *text = getenv(name);
+  return text ? strtol(text, NULL, 10) : 0;
+}
+
+static void fake_lock(void) {
+  fake_cuda_options options;
+  (void)pthread_mutex_lock(&fake_mutex);
+  if (fake.epoch) return;
+  memset(&options, 0, sizeof(options));
+  options.seed = (unsigned)fake_variable("FAKE_CUDA_SEED");
+  options.device_count = (int)fake_variable("FAKE_CUDA_DEVICES");
+  options.device_bytes = (size_t)fake_variable("FAKE_CUDA_GIB") << 30;
+  fake_start(&options);
+}
+
+static void fake_unlock(void) { (void)pthread_mutex_unlock(&fake_mutex); }
+
+/* Whether this call is one that a test wants to fail. */
+static CUresult fake_injected(const char *name) {
+  const fake_failure *by_number = &fake.by_number;
+  fake_failure *by_name = &fake.by_name;
+  CUresult code = CUDA_SUCCESS;
+  if (by_name->nth && !strcmp(name, by_name->name)) {
+    if (by_name->nth == 1) code = by_name->code;
+    if (by_name->nth > 1 || !by_name->is_persistent) by_name->nth--;
+  }
+  if (by_number->call &&
+      (fake.calls == by_number->call || (fake.calls > by_number->call && by_number->is_persistent)))
+    code = by_number->code;
+  if (code) fake.failed = name;
+  return code;
+}
+
+static int fake_needs_init(const char *name) {
+  return strcmp(name, "cuInit") != 0 && strcmp(name, "cuDriverGetVersion") != 0;
+}
+
+/* A step of time, after which some work may have completed. */
+static void fake_step(void) {
+  const uint64_t step = fake.options.seed ? fake_random(2 * FAKE_STEP_NS) : FAKE_STEP_NS;
+  if (!fake.mock || !fake.process) return;
+  fake.clock_ns += step;
+  gmlake_mock_set_clock(fake.mock, fake.clock_ns);
+  fake_run();
+}
+
+/* A child of fork is told by the process alone: the lock may be another thread's for good. On
+   success the lock is held. */
+static CUresult fake_enter(const char *name) {
+  const long process = __atomic_load_n(&fake.process, __ATOMIC_ACQUIRE);
+  CUresult code;
+  if (process && process != gmlk_process_id()) return CUDA_ERROR_NOT_INITIALIZED;
+  fake_lock();
+  fake.calls++;
+  code = fake_injected(name);
+  if (!code && !fake.process && fake_needs_init(name)) code = CUDA_ERROR_NOT_INITIALIZED;
+  if (code)
+    fake_unlock();
+  else
+    fake_step();
+  return code;
+}
+
+static CUresult fake_leave(CUresult code) {
+  if (fake.mock) fake_run(); /* what takes no time takes effect within the call */
+  fake_unlock();
+  return code;
+}
+
+/* ---- Devices and contexts ------------------------------------------------------------------- */
+
+static CUresult fake_init(unsigned flags) {
+  if (flags) return CUDA_ERROR_INVALID_VALUE;
+  if (fake.options.device_count < 0) return CUDA_ERROR_NO_DEVICE;
+  if (!fake.mock) return CUDA_ERROR_UNKNOWN;
+  __atomic_store_n(&fake.process, gmlk_process_id(), __ATOMIC_RELEASE);
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_driver_version(int *out) {
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  *out = FAKE_VERSION;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_device_count(int *out) {
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  *out = fake.options.device_count;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_device_get(CUdevice *out, int ordinal) {
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (!fake_device_exists(ordinal)) return CUDA_ERROR_INVALID_DEVICE;
+  *out = ordinal;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_device_name(char *out, int bytes, CUdevice device) {
+  if (!out || bytes <= 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!fake_device_exists(device)) return CUDA_ERROR_INVALID_DEVICE;
+  (void)snprintf(out, (size_t)bytes, "gmlake fake device %d", device);
+  return CUDA_SUCCESS;
+}
+
+/* By number, since the header need not know them all. */
+static CUresult fake_device_attribute(int *out, int attribute, CUdevice device) {
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (!fake_device_exists(device)) return CUDA_ERROR_INVALID_DEVICE;
+  switch (attribute) {
+  case 16: /* multiprocessors */
+  case 41: /* unified addressing */
+    *out = 1;
+    return CUDA_SUCCESS;
+  case 75: /* compute capability */
+    *out = 9;
+    return CUDA_SUCCESS;
+  case 76:
+    *out = 0;
+    return CUDA_SUCCESS;
+  case 102:
+    *out = !fake.options.no_vmm;
+    return CUDA_SUCCESS;
+  case 103:
+    *out = !fake.options.no_posix_fd;
+    return CUDA_SUCCESS;
+  case 110:
+    *out = !fake.options.no_rdma;
+    return CUDA_SUCCESS;
+  case 115: /* cuMemAllocAsync */
+    *out = 1;
+    return CUDA_SUCCESS;
+  case 128:
+    *out = fake.options.fabric != 0;
+    return CUDA_SUCCESS;
+  default:
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+static CUresult fake_device_bytes(size_t *out, CUdevice device) {
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (!fake_device_exists(device)) return CUDA_ERROR_INVALID_DEVICE;
+  *out = fake.options.device_bytes;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_can_access(int *out, CUdevice device, CUdevice peer) {
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (!fake_device_exists(device) || !fake_device_exists(peer)) return CUDA_ERROR_INVALID_DEVICE;
+  *out = device != peer && !fake.options.no_peers;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_retain(CUcontext *out, CUdevice number) {
+  fake_device *device;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (!fake_device_exists(number)) return CUDA_ERROR_INVALID_DEVICE;
+  device = &fake.devices[number];
+  if (!device->retains++) {
+    device->lost = CUDA_SUCCESS;
+    device->context = device->legacy.object.context = ++fake.next_serial;
+  }
+  *out = (CUcontext)device;
+  return CUDA_SUCCESS;
+}
+
+/* With the last reference the context's streams, events and modules become invalid; they stay in
+   the census, since their owner has leaked them. */
+static CUresult fake_release(CUdevice number) {
+  fake_device *device;
+  if (!fake_device_exists(number)) return CUDA_ERROR_INVALID_DEVICE;
+  device = &fake.devices[number];
+  if (!device->retains) return CUDA_ERROR_INVALID_CONTEXT;
+  if (device->retains == 1) {
+    (void)fake_finish_device(device);
+    device->context = 0;
+  }
+  device->retains--;
+  return CUDA_SUCCESS;
+}
+
+/* NULL: no such context, or nobody retains it. */
+static fake_device *fake_find_context(CUcontext context) {
+  int i;
+  for (i = 0; i < fake.options.device_count; i++)
+    if ((CUcontext)&fake.devices[i] == context && fake.devices[i].retains) return &fake.devices[i];
+  return NULL;
+}
+
+/* The device of this thread's current context. */
+static CUresult fake_current(fake_device **out) {
+  const fake_thread *self = fake_self();
+  if (!self->depth || !self->stack[self->depth - 1]) return CUDA_ERROR_INVALID_CONTEXT;
+  *out = fake_find_context(self->stack[self->depth - 1]);
+  return *out ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+static CUresult fake_get_current(CUcontext *out) {
+  const fake_thread *self = fake_self();
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  *out = self->depth ? self->stack[self->depth - 1] : NULL;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_push(CUcontext context) {
+  fake_thread *self = fake_self();
+  if (!fake_find_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (self->depth == FAKE_STACK_MAX) return CUDA_ERROR_OUT_OF_MEMORY;
+  self->stack[self->depth++] = context;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_pop(CUcontext *out) {
+  fake_thread *self = fake_self();
+  if (!self->depth) return CUDA_ERROR_INVALID_CONTEXT;
+  self->depth--;
+  if (out) *out = self->stack[self->depth];
+  return CUDA_SUCCESS;
+}
+
+/* Replaces the top of the stack; NULL takes it away. */
+static CUresult fake_set_current(CUcontext context) {
+  fake_thread *self = fake_self();
+  if (context && !fake_find_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (self->depth) self->depth--;
+  return context ? fake_push(context) : CUDA_SUCCESS;
+}
+
+static CUresult fake_synchronize(void) {
+  fake_device *device;
+  CUresult code = fake_current(&device);
+  if (!code) code = device->lost;
+  if (!code) code = fake_check_unsafe();
+  return code ? code : fake_finish_device(device);
+}
+
+/* ---- Streams and events --------------------------------------------------------------------- */
+
+static int fake_number(const fake_device *device) { return (int)(device - fake.devices); }
+
+/* NULL and 1 are the legacy stream of the current context; the per-thread one is not there. */
+static CUresult fake_find_stream(CUstream value, fake_stream **out) {
+  fake_device *device;
+  if ((uintptr_t)value <= 1) {
+    const CUresult code = fake_current(&device);
+    if (!code) *out = &device->legacy;
+    return code;
+  }
+  *out = (fake_stream *)fake_find(FAKE_STREAM, (uintptr_t)value);
+  return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+/* The same for calls that a lost device refuses. */
+static CUresult fake_use_stream(CUstream value, fake_stream **out) {
+  const CUresult code = fake_find_stream(value, out);
+  return code ? code : fake_device_of(*out)->lost;
+}
+
+static CUresult fake_use_event(CUevent value, fake_event **out) {
+  *out = (fake_event *)fake_find(FAKE_EVENT, (uintptr_t)value);
+  if (!*out) return CUDA_ERROR_INVALID_HANDLE;
+  return fake.devices[(*out)->object.device].lost;
+}
+
+static CUresult fake_stream_create(CUstream *out, unsigned flags) {
+  fake_device *device;
+  fake_stream *stream;
+  gmlake_stream queue;
+  CUresult code = fake_current(&device);
+  if (!code && (!out || flags > CU_STREAM_NON_BLOCKING)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && gmlake_mock_stream_create(fake.mock, &queue)) code = CUDA_ERROR_OUT_OF_MEMORY;
+  if (code) return code;
+  stream =
+      (fake_stream *)fake_add(sizeof(*stream), FAKE_STREAM, (uintptr_t)queue, fake_number(device));
+  if (!stream) {
+    gmlake_mock_stream_destroy(fake.mock, queue);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  stream->queue = queue;
+  stream->is_blocking = flags == CU_STREAM_DEFAULT;
+  stream->next = device->streams;
+  device->streams = stream;
+  *out = (CUstream)queue;
+  return CUDA_SUCCESS;
+}
+
+/* What is pending goes on, and the legacy stream still comes after it. */
+static CUresult fake_stream_destroy(CUstream value) {
+  fake_stream *stream, **link;
+  CUresult code = fake_find_stream(value, &stream);
+  if (!code && stream->is_legacy) code = CUDA_ERROR_INVALID_HANDLE;
+  if (!code && stream->is_blocking) code = fake_follow(&fake_device_of(stream)->legacy, stream);
+  if (code) return code;
+  fake_leave_capture(stream);
+  for (link = &fake_device_of(stream)->streams; *link != stream;) link = &(*link)->next;
+  *link = stream->next;
+  gmlake_mock_stream_destroy(fake.mock, stream->queue);
+  fake_remove(&stream->object);
+  free(stream);
+  return CUDA_SUCCESS;
+}
+
+/* For calls that look at a stream: query and synchronise. */
+static CUresult fake_look(CUstream value, fake_stream **out) {
+  CUresult code = fake_use_stream(value, out);
+  if (!code) code = fake_check_unsafe();
+  if (!code && (*out)->capture)
+    code = fake_spoil((*out)->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  if (!code) code = fake_check_implicit(*out);
+  return code;
+}
+
+static CUresult fake_stream_synchronize(CUstream value) {
+  fake_stream *stream;
+  CUresult code = fake_look(value, &stream);
+  if (!code && stream->is_legacy) code = fake_order(stream);
+  return code ? code : fake_finish(stream);
+}
+
+static CUresult fake_is_idle(const fake_stream *stream) {
+  void *event = fake_mark(stream);
+  int done;
+  if (!event) return CUDA_ERROR_OUT_OF_MEMORY;
+  done = fake_is_done(event);
+  (void)FAKE_MOCK(event_destroy, event);
+  return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+/* The legacy stream is busy while a blocking one is. */
+static CUresult fake_stream_query(CUstream value) {
+  const fake_stream *other;
+  fake_stream *stream;
+  CUresult code = fake_look(value, &stream);
+  if (!code) code = fake_is_idle(stream);
+  if (code || !stream->is_legacy) return code;
+  for (other = fake_device_of(stream)->streams; other && !code; other = other->next)
+    if (other->is_blocking) code = fake_is_idle(other);
+  return code;
+}
+
+static CUresult fake_stream_wait(CUstream value, CUevent event_value, unsigned flags) {
+  fake_stream *stream;
+  fake_event *event;
+  CUresult code = fake_use_stream(value, &stream);
+  if (!code) code = fake_use_event(event_value, &event);
+  if (!code && flags) code = CUDA_ERROR_INVALID_VALUE;
+  if (code) return code;
+  if (event->capture) return fake_wait_captured(stream, event);
+  if (stream->capture && event->is_recorded)
+    return fake_spoil(stream->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+  code = fake_check_implicit(stream);
+  if (code || !event->is_recorded) return code;
+  return FAKE_MOCK(stream_wait, stream->queue, event->mock);
+}
+
+static CUresult fake_event_create(CUevent *out, unsigned flags) {
+  fake_device *device;
+  fake_event *event;
+  void *mock;
+  CUresult code = fake_current(&device);
+  if (!code && (!out || flags > 7)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code) code = FAKE_MOCK(event_create, &mock);
+  if (code) return code;
+  event = (fake_event *)fake_add(sizeof(*event), FAKE_EVENT, 0, fake_number(device));
+  if (!event) {
+    (void)FAKE_MOCK(event_destroy, mock);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  event->mock = mock;
+  *out = (CUevent)(uintptr_t)event->object.value;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_event_destroy(CUevent value) {
+  fake_event *event = (fake_event *)fake_find(FAKE_EVENT, (uintptr_t)value);
+  if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  (void)FAKE_MOCK(event_destroy, event->mock);
+  fake_remove(&event->object);
+  free(event);
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_event_record(CUevent value, CUstream stream_value) {
+  fake_stream *stream;
+  fake_event *event;
+  CUresult code = fake_use_stream(stream_value, &stream);
+  if (!code) code = fake_use_event(value, &event);
+  if (!code && event->object.device != stream->object.device) code = CUDA_ERROR_INVALID_HANDLE;
+  if (code) return code;
+  if (stream->capture) {
+    if (stream->capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    event->capture = stream->capture->number;
+    event->seen = stream->seen;
+    return CUDA_SUCCESS;
+  }
+  code = fake_check_implicit(stream);
+  if (!code) code = fake_order(stream);
+  if (!code) code = FAKE_MOCK(event_record, event->mock, stream->queue);
+  if (code) return code;
+  event->capture = 0;
+  event->is_recorded = 1;
+  return CUDA_SUCCESS;
+}
+
+/* For query and synchronise. */
+static CUresult fake_look_at_event(CUevent value, fake_event **out) {
+  CUresult code = fake_use_event(value, out);
+  if (!code) code = fake_check_unsafe();
+  if (!code && (*out)->capture) code = CUDA_ERROR_CAPTURED_EVENT;
+  return code;
+}
+
+static CUresult fake_event_query(CUevent value) {
+  fake_event *event;
+  const CUresult code = fake_look_at_event(value, &event);
+  if (code || !event->is_recorded) return code;
+  return fake_is_done(event->mock) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+static CUresult fake_event_synchronize(CUevent value) {
+  fake_event *event;
+  const CUresult code = fake_look_at_event(value, &event);
+  if (code || !event->is_recorded) return code;
+  fake_wait(event->mock);
+  return fake.devices[event->object.device].lost;
+}
+
+/* ---- Kernels and copies --------------------------------------------------------------------- */
+
+/* Work of the caller's: a node of a capture, or queued behind what its stream comes after. */
+static CUresult fake_submit(fake_stream *stream, const fake_work *work) {
+  CUresult code;
+  if (stream->capture) return fake_capture_work(stream, work);
+  code = fake_check_implicit(stream);
+  if (!code) code = fake_order(stream);
+  return code ? code : fake_launch(stream, work);
+}
+
+/* Any PTX will do; its kernels are known by their names. */
+static CUresult fake_module_load(CUmodule *out, const void *image) {
+  fake_device *device;
+  fake_object *module;
+  CUresult code = fake_current(&device);
+  if (!code) code = device->lost;
+  if (!code && (!out || !image)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && !strstr((const char *)image, ".version")) code = CUDA_ERROR_INVALID_IMAGE;
+  if (code) return code;
+  module = (fake_object *)fake_add(sizeof(*module), FAKE_MODULE, 0, fake_number(device));
+  if (!module) return CUDA_ERROR_OUT_OF_MEMORY;
+  *out = (CUmodule)(uintptr_t)module->value;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_module_unload(CUmodule value) {
+  fake_object *module = (fake_object *)fake_find(FAKE_MODULE, (uintptr_t)value);
+  if (!module) return CUDA_ERROR_INVALID_HANDLE;
+  fake_remove(module);
+  free(module);
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_module_function(CUfunction *out, CUmodule value, const char *name) {
+  const fake_object *module = (const fake_object *)fake_find(FAKE_MODULE, (uintptr_t)value);
+  uint64_t i;
+  if (!out || !name) return CUDA_ERROR_INVALID_VALUE;
+  if (!module) return CUDA_ERROR_INVALID_HANDLE;
+  for (i = 0; i < FAKE_KERNELS; i++) {
+    if (strcmp(name, fake_kernels[i].name) != 0) continue;
+    *out = (CUfunction)(uintptr_t)(module->value + 1 + i);
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_NOT_FOUND;
+}
+
+static uint64_t fake_param(void *const *params, size_t index) {
+  uint64_t value;
+  memcpy(&value, params[index], sizeof(value));
+  return value;
+}
+
+static void fake_read_params(fake_work *work, void *const *params) {
+  if (work->kind == FAKE_SPIN) {
+    work->count = fake_param(params, 0);
+    return;
+  }
+  work->to = fake_param(params, 0);
+  if (work->kind == FAKE_COPY) {
+    work->from = fake_param(params, 1);
+    work->count = fake_param(params, 2);
+    return;
+  }
+  work->count = fake_param(params, 1);
+  memcpy(&work->seed, params[2], sizeof(work->seed));
+  if (work->kind == FAKE_VERIFY) {
+    work->from = work->to;
+    work->wrong = fake_param(params, 3);
+  }
+}
+
+static CUresult fake_kernel(CUfunction function, const size_t *grid_and_block, CUstream value,
+                            void **params, void **extra) {
+  const uint64_t index = ((uintptr_t)function & 15) - 1;
+  const fake_object *module =
+      (const fake_object *)fake_find(FAKE_MODULE, (uintptr_t)function & ~(uintptr_t)15);
+  fake_stream *stream;
+  fake_device *device;
+  fake_work work;
+  size_t i;
+  CUresult code = fake_current(&device);
+  if (!code) code = fake_use_stream(value, &stream);
+  if (code) return code;
+  if (!module || index >= FAKE_KERNELS || module->device != stream->object.device)
+    return CUDA_ERROR_INVALID_HANDLE;
+  for (i = 0; i < 6; i++)
+    if (!grid_and_block[i]) return CUDA_ERROR_INVALID_VALUE;
+  if (grid_and_block[3] * grid_and_block[4] * grid_and_block[5] > 1024 || !params || extra)
+    return CUDA_ERROR_INVALID_VALUE;
+  for (i = 0; i < fake_kernels[index].params; i++)
+    if (!params[i]) return CUDA_ERROR_INVALID_VALUE;
+  memset(&work, 0, sizeof(work));
+  work.kind = (fake_work_kind)index;
+  work.device = module->device;
+  fake_read_params(&work, params);
+  return fake_submit(stream, &work);
+}
+
+static CUresult fake_launch_kernel(CUfunction function, size_t grid_x, size_t grid_y, size_t grid_z,
+                                   size_t block_x, size_t block_y, size_t block_z, CUstream stream,
+                                   void **params, void **extra) {
+  size_t dims[6];
+  dims[0] = grid_x, dims[1] = grid_y, dims[2] = grid_z;
+  dims[3] = block_x, dims[4] = block_y, dims[5] = block_z;
+  return fake_kernel(function, dims, stream, params, extra);
+}
+
+/* Memsets and copies are refused at once where the memory is not there; a kernel faults. */
+static CUresult fake_submit_checked(CUstream value, fake_work *work) {
+  fake_stream *stream;
+  const CUresult code = fake_use_stream(value, &stream);
+  if (code) return code;
+  work->device = stream->object.device;
+  if (fake_check_work(work)) return CUDA_ERROR_INVALID_VALUE;
+  return work->count ? fake_submit(stream, work) : CUDA_SUCCESS;
+}
+
+static CUresult fake_memset(CUdeviceptr to, unsigned word, size_t count, CUstream stream) {
+  fake_work work;
+  memset(&work, 0, sizeof(work));
+  work.kind = FAKE_MEMSET;
+  work.to = to;
+  work.seed = word;
+  work.count = count;
+  return fake_submit_checked(stream, &work);
+}
+
+static CUresult fake_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  fake_work work;
+  memset(&work, 0, sizeof(work));
+  work.kind = FAKE_MEMCPY;
+  work.to = to;
+  work.from = from;
+  work.count = bytes;
+  return fake_submit_checked(stream, &work);
+}
+
+/* A copy to or from the host comes after the legacy stream's work and ends within the call. */
+static CUresult fake_host_copy(void *host, CUdeviceptr address, size_t bytes, int to_host) {
+  fake_device *device;
+  fake_work work;
+  CUresult code = fake_current(&device);
+  if (!code) code = device->lost;
+  if (!code) code = fake_check_unsafe();
+  if (!code) code = fake_check_implicit(&device->legacy);
+  if (code) return code;
+  if (!bytes) return CUDA_SUCCESS;
+  memset(&work, 0, sizeof(work));
+  work.kind = FAKE_MEMCPY;
+  work.device = fake_number(device);
+  if (!host ||
+      fake_reach(&work, address, bytes,
+                 to_host ? CU_MEM_ACCESS_FLAGS_PROT_READ : CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 1))
+    return CUDA_ERROR_INVALID_VALUE;
+  code = fake_order(&device->legacy);
+  if (!code) code = fake_finish(&device->legacy);
+  if (code) return code;
+  if (fake.options.bookkeeping_only) {
+    if (to_host) memset(host, 0, bytes);
+  } else if (to_host) {
+    memcpy(host, fake_ptr(address), bytes);
+  } else {
+    memcpy(fake_ptr(address), host, bytes);
+  }
+  return CUDA_SUCCESS;
+}
+
+/* ---- Capture and graphs --------------------------------------------------------------------- */
+
+static CUresult fake_begin_capture(CUstream value, int mode) {
+  fake_capture *capture;
+  fake_stream *stream;
+  CUresult code = fake_use_stream(value, &stream);
+  if (!code && (mode < 0 || mode > 2)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && stream->is_legacy) code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (!code && stream->capture) code = CUDA_ERROR_ILLEGAL_STATE;
+  if (code) return code;
+  capture = (fake_capture *)calloc(1, sizeof(*capture));
+  if (!capture) return CUDA_ERROR_OUT_OF_MEMORY;
+  capture->graph = (fake_graph *)calloc(1, sizeof(*capture->graph));
+  if (!capture->graph) {
+    free(capture);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  capture->number = ++fake.next_serial;
+  capture->mode = mode;
+  capture->thread = fake_self();
+  capture->next = fake.captures;
+  fake.captures = capture;
+  return fake_join(capture, stream);
+}
+
+/* A capture that failed has ended too. */
+static CUresult fake_end_capture(CUstream value, CUgraph *out) {
+  fake_stream *stream;
+  fake_capture *capture;
+  fake_graph *graph;
+  CUresult code = fake_find_stream(value, &stream);
+  if (!code && !out) code = CUDA_ERROR_INVALID_VALUE;
+  if (code) return code;
+  *out = NULL;
+  capture = stream->capture;
+  if (!capture) return CUDA_ERROR_ILLEGAL_STATE;
+  if (stream->member) return fake_spoil(capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+  if (capture->mode != 2 && capture->thread != fake_self())
+    return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  if (capture->invalid)
+    code = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  else if (!fake_is_joined(capture))
+    code = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+  graph = fake_stop_capture(capture);
+  if (code) {
+    fake_free_graph(graph);
+    return code;
+  }
+  fake.next_value += 16;
+  graph->object.value = FAKE_VALUE_MIN + fake.next_value;
+  graph->object.kind = FAKE_GRAPH;
+  fake_insert(&graph->object);
+  *out = (CUgraph)(uintptr_t)graph->object.value;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_exchange_mode(CUstreamCaptureMode *mode) {
+  fake_thread *self = fake_self();
+  const int former = self->mode;
+  if (!mode || (int)*mode < 0 || (int)*mode > 2) return CUDA_ERROR_INVALID_VALUE;
+  self->mode = (int)*mode;
+  *mode = (CUstreamCaptureMode)former;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_instantiate(CUgraphExec *out, CUgraph value) {
+  const fake_graph *graph = (const fake_graph *)fake_find(FAKE_GRAPH, (uintptr_t)value);
+  fake_graph *exec;
+  size_t i;
+  if (!out || !graph) return CUDA_ERROR_INVALID_VALUE;
+  exec = (fake_graph *)fake_add(sizeof(*exec), FAKE_EXEC, 0, 0);
+  if (!exec) return CUDA_ERROR_OUT_OF_MEMORY;
+  for (i = 0; i < graph->count; i++) {
+    if (fake_append(exec, &graph->nodes[i])) continue;
+    fake_remove(&exec->object);
+    fake_free_graph(exec);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *out = (CUgraphExec)(uintptr_t)exec->object.value;
+  return CUDA_SUCCESS;
+}
+
+/* An executable graph runs once at a time: a launch comes after the one before. */
+static CUresult fake_graph_launch(CUgraphExec value, CUstream stream_value) {
+  fake_graph *exec = (fake_graph *)fake_find(FAKE_EXEC, (uintptr_t)value);
+  fake_stream *stream;
+  size_t i;
+  CUresult code = fake_use_stream(stream_value, &stream);
+  if (!code && !exec) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && exec->last && !stream->capture)
+    code = FAKE_MOCK(stream_wait, stream->queue, exec->last);
+  for (i = 0; !code && i < exec->count; i++) code = fake_submit(stream, &exec->nodes[i]);
+  if (code || stream->capture) return code;
+  if (exec->last) (void)FAKE_MOCK(event_destroy, exec->last);
+  exec->last = fake_mark(stream);
+  return exec->last ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult fake_graph_destroy(fake_kind kind, uint64_t value) {
+  fake_graph *graph = (fake_graph *)fake_find(kind, value);
+  if (!graph) return CUDA_ERROR_INVALID_VALUE;
+  fake_remove(&graph->object);
+  fake_free_graph(graph);
+  return CUDA_SUCCESS;
+}
+
+/* ---- Memory by cuMemAlloc ------------------------------------------------------------------- */
+
+/* Legal during a capture, but spoils those that forbid it. */
+static CUresult fake_mem_info(size_t *out_free, size_t *out_total) {
+  fake_device *device;
+  CUresult code = fake_current(&device);
+  if (!code) code = device->lost;
+  if (!code && (!out_free || !out_total)) code = CUDA_ERROR_INVALID_VALUE;
+  if (code) return code;
+  (void)fake_check_unsafe();
+  *out_free = fake.options.device_bytes - device->physical_bytes;
+  *out_total = fake.options.device_bytes;
+  return CUDA_SUCCESS;
+}
+
+/* Where memory is short, frees that are queued may give some. */
+static CUresult fake_allocate_patiently(fake_device *device, size_t bytes, CUdeviceptr *out) {
+  CUresult code;
+  if (!out || !bytes) return CUDA_ERROR_INVALID_VALUE;
+  code = fake_allocate(fake_number(device), bytes, out);
+  if (code != CUDA_ERROR_OUT_OF_MEMORY) return code;
+  code = fake_finish_device(device);
+  return code ? code : fake_allocate(fake_number(device), bytes, out);
+}
+
+static CUresult fake_mem_alloc(CUdeviceptr *out, size_t bytes) {
+  fake_device *device;
+  CUresult code = fake_current(&device);
+  if (!code) code = device->lost;
+  if (!code) code = fake_check_unsafe();
+  return code ? code : fake_allocate_patiently(device, bytes, out);
+}
+
+static fake_allocation *fake_find_allocation(CUdeviceptr address) {
+  fake_allocation *found = (fake_allocation *)fake_find(FAKE_ALLOCATION, address);
+  return found && !found->is_freed ? found : NULL;
+}
+
+/* Waits for the device first. */
+static CUresult fake_mem_free(CUdeviceptr address) {
+  fake_allocation *allocation = fake_find_allocation(address);
+  fake_device *device;
+  CUresult code = fake_current(&device);
+  if (!code) code = device->lost;
+  if (!code) code = fake_check_unsafe();
+  if (code || !address) return code;
+  if (!allocation) return CUDA_ERROR_INVALID_VALUE;
+  code = fake_finish_device(&fake.devices[allocation->object.device]);
+  if (!code) fake_deallocate(allocation);
+  return code;
+}
+
+static CUresult fake_mem_alloc_async(CUdeviceptr *out, size_t bytes, CUstream value) {
+  fake_stream *stream;
+  CUresult code = fake_use_stream(value, &stream);
+  if (!code && stream->capture)
+    code = fake_spoil(stream->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  if (!code) code = fake_check_implicit(stream);
+  return code ? code : fake_allocate_patiently(fake_device_of(stream), bytes, out);
+}
+
+static CUresult fake_mem_free_async(CUdeviceptr address, CUstream value) {
+  fake_allocation *allocation = fake_find_allocation(address);
+  fake_stream *stream;
+  fake_work work;
+  CUresult code = fake_use_stream(value, &stream);
+  if (!code && !allocation) code = CUDA_ERROR_INVALID_VALUE;
+  if (code) return code;
+  memset(&work, 0, sizeof(work));
+  work.kind = FAKE_FREE;
+  work.device = stream->object.device;
+  work.to = address;
+  code = fake_submit(stream, &work);
+  if (!code) allocation->is_freed = 1;
+  return code;
+}
+
+/* ---- Virtual memory ------------------------------------------------------------------------- */
+
+static CUresult fake_check_vmm(void) {
+  return fake.options.no_vmm ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+}
+
+static CUresult fake_check_location(const CUmemLocation *location) {
+  if (!location || location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  return fake_device_exists(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+static CUresult fake_check_prop(const CUmemAllocationProp *prop) {
+  unsigned types;
+  CUresult code;
+  if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  code = fake_check_location(&prop->location);
+  if (code) return code;
+  types = (unsigned)prop->requestedHandleTypes;
+  if (types & ~(GMLAKE_HANDLE_POSIX_FD | GMLAKE_HANDLE_FABRIC)) return CUDA_ERROR_INVALID_VALUE;
+  if ((types & GMLAKE_HANDLE_POSIX_FD && fake.options.no_posix_fd) ||
+      (types & GMLAKE_HANDLE_FABRIC && !fake.options.fabric) ||
+      (prop->allocFlags.gpuDirectRDMACapable && fake.options.no_rdma))
+    return CUDA_ERROR_NOT_SUPPORTED;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_granularity(size_t *out, const CUmemAllocationProp *prop, unsigned flags) {
+  CUresult code = fake_check_vmm();
+  if (!code && (!out || flags > 1)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code) code = fake_check_prop(prop);
+  if (!code) *out = fake.options.granularity_bytes;
+  return code;
+}
+
+static CUresult fake_mem_create(CUmemGenericAllocationHandle *out, size_t bytes,
+                                const CUmemAllocationProp *prop, unsigned long long flags) {
+  fake_handle *handle;
+  CUresult code = fake_check_vmm();
+  if (!code && (!out || flags || !bytes || bytes % fake.options.granularity_bytes))
+    code = CUDA_ERROR_INVALID_VALUE;
+  if (!code) code = fake_check_prop(prop);
+  if (!code && (unsigned)prop->requestedHandleTypes & GMLAKE_HANDLE_FABRIC &&
+      fake.options.fabric == 2)
+    code = CUDA_ERROR_NOT_PERMITTED;
+  if (!code) code = fake_new_handle(FAKE_HANDLE, prop->location.id, bytes, prop, &handle);
+  if (code) return code;
+  fake.last_create = *prop;
+  *out = handle->object.value;
+  return CUDA_SUCCESS;
+}
+
+/* NULL: there is none, or all references to it have been released. */
+static fake_handle *fake_find_handle(CUmemGenericAllocationHandle value) {
+  fake_handle *handle = (fake_handle *)fake_find(FAKE_HANDLE, value);
+  return handle && handle->references ? handle : NULL;
+}
+
+static CUresult fake_mem_release(CUmemGenericAllocationHandle value) {
+  fake_handle *handle = fake_find_handle(value);
+  const CUresult code = fake_check_vmm();
+  if (code) return code;
+  if (!handle) return CUDA_ERROR_INVALID_VALUE;
+  handle->references--;
+  fake_put_handle(handle);
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_address_reserve(CUdeviceptr *out, size_t bytes, size_t alignment,
+                                     unsigned long long flags) {
+  uint64_t address;
+  CUresult code = fake_check_vmm();
+  if (!code && (!out || flags || (alignment && !gmlk_is_pow2(alignment))))
+    code = CUDA_ERROR_INVALID_VALUE;
+  if (!code)
+    code = fake_reserve(bytes, alignment ? alignment : fake.options.granularity_bytes, 0, &address);
+  if (!code) *out = address;
+  return code;
+}
+
+/* What cuMemAlloc made is not for the calls of virtual memory. */
+static CUresult fake_check_range(CUdeviceptr address) {
+  const fake_reservation *found = fake_find_reservation(address);
+  const CUresult code = fake_check_vmm();
+  if (code) return code;
+  return found && !found->is_allocation ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult fake_address_free(CUdeviceptr address, size_t bytes) {
+  const CUresult code = fake_check_range(address);
+  return code ? code : fake_unreserve(address, bytes);
+}
+
+static CUresult fake_mem_map(CUdeviceptr address, size_t bytes, size_t offset,
+                             CUmemGenericAllocationHandle value, unsigned long long flags) {
+  fake_handle *handle = fake_find_handle(value);
+  CUresult code = fake_check_range(address);
+  if (!code && (flags || !handle)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && offset) code = CUDA_ERROR_NOT_SUPPORTED;
+  return code ? code : fake_map(address, bytes, handle);
+}
+
+static CUresult fake_mem_unmap(CUdeviceptr address, size_t bytes) {
+  const CUresult code = fake_check_range(address);
+  return code ? code : fake_unmap(address, bytes);
+}
+
+/* Of a device that a handle lives on, or that can reach that one. */
+static CUresult fake_check_peers(CUdeviceptr address, int device) {
+  const fake_mapping *mapping = fake_find_mapping(address);
+  if (!mapping) return CUDA_ERROR_INVALID_VALUE;
+  return device == mapping->handle->object.device || !fake.options.no_peers
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_DEVICE;
+}
+
+static CUresult fake_mem_set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *descs,
+                                    size_t count) {
+  size_t i;
+  CUresult code = fake_check_range(address);
+  if (!code && (!descs || !count)) code = CUDA_ERROR_INVALID_VALUE;
+  for (i = 0; !code && i < count; i++) {
+    const unsigned flags = (unsigned)descs[i].flags;
+    code = fake_check_location(&descs[i].location);
+    if (!code && flags != 0 && flags != 1 && flags != 3) code = CUDA_ERROR_INVALID_VALUE;
+    if (!code) code = fake_check_peers(address, descs[i].location.id);
+  }
+  for (i = 0; !code && i < count; i++)
+    code = fake_set_access(address, bytes, descs[i].location.id, (unsigned)descs[i].flags);
+  return code;
+}
+
+static CUresult fake_mem_get_access(unsigned long long *out, const CUmemLocation *location,
+                                    CUdeviceptr address) {
+  const fake_mapping *mapping = fake_find_mapping(address);
+  CUresult code = fake_check_range(address);
+  if (!code) code = fake_check_location(location);
+  if (!code && (!out || !mapping)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code) *out = mapping->access[location->id];
+  return code;
+}
+
+static CUresult fake_retain_handle(CUmemGenericAllocationHandle *out, const void *address) {
+  fake_mapping *mapping = fake_find_mapping((uintptr_t)address);
+  CUresult code = fake_check_range((uintptr_t)address);
+  if (!code && (!out || !mapping)) code = CUDA_ERROR_INVALID_VALUE;
+  if (code) return code;
+  mapping->handle->references++;
+  *out = mapping->handle->object.value;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_handle_prop(CUmemAllocationProp *out, CUmemGenericAllocationHandle value) {
+  const fake_handle *handle = fake_find_handle(value);
+  CUresult code = fake_check_vmm();
+  if (!code && (!out || !handle)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code) *out = handle->prop;
+  return code;
+}
+
+/* ---- Exports -------------------------------------------------------------------------------- */
+
+#define FAKE_EXPORTED __attribute__((visibility("default")))
+#define FAKE_TEXT_OF(name) #name
+#define FAKE_TEXT(name) FAKE_TEXT_OF(name) /* of the name that cuda.h's macros stand for */
+
+/* Name, version of the driver that has it in this form, parameters, what answers it. */
+/* clang-format off */
+#define FAKE_FUNCTIONS(X) \
+  X(cuInit, 2000, (unsigned flags), fake_init(flags)) \
+  X(cuDriverGetVersion, 2020, (int *version), fake_driver_version(version)) \
+  X(cuDeviceGetCount, 2000, (int *count), fake_device_count(count)) \
+  X(cuDeviceGet, 2000, (CUdevice *device, int ordinal), fake_device_get(device, ordinal)) \
+  X(cuDeviceGetName, 2000, (char *name, int bytes, CUdevice device), \
+    fake_device_name(name, bytes, device)) \
+  X(cuDeviceGetAttribute, 2000, (int *value, CUdevice_attribute attribute, CUdevice device), \
+    fake_device_attribute(value, (int)attribute, device)) \
+  X(cuDeviceTotalMem, 3020, (size_t *bytes, CUdevice device), fake_device_bytes(bytes, device)) \
+  X(cuDeviceCanAccessPeer, 4000, (int *can, CUdevice device, CUdevice peer), \
+    fake_can_access(can, device, peer)) \
+  X(cuDevicePrimaryCtxRetain, 7000, (CUcontext *context, CUdevice device), \
+    fake_retain(context, device)) \
+  X(cuDevicePrimaryCtxRelease, 11000, (CUdevice device), fake_release(device)) \
+  X(cuCtxGetCurrent, 4000, (CUcontext *context), fake_get_current(context)) \
+  X(cuCtxSetCurrent, 4000, (CUcontext context), fake_set_current(context)) \
+  X(cuCtxPushCurrent, 4000, (CUcontext context), fake_push(context)) \
+  X(cuCtxPopCurrent, 4000, (CUcontext *context), fake_pop(context)) \
+  X(cuCtxSynchronize, 2000, (void), fake_synchronize()) \
+  X(cuModuleLoadData, 2000, (CUmodule *module, const void *image), \
+    fake_module_load(module, image)) \
+  X(cuModuleUnload, 2000, (CUmodule module), fake_module_unload(module)) \
+  X(cuModuleGetFunction, 2000, (CUfunction *function, CUmodule module, const char *name), \
+    fake_module_function(function, module, name)) \
+  X(cuLaunchKernel, 4000, \
+    (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, \
+     unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **params, \
+     void **extra), \
+    ((void)shared_bytes, fake_launch_kernel(function, grid_x, grid_y, grid_z, block_x, block_y, \
+                                            block_z, stream, params, extra))) \
+  X(cuStreamCreate, 2000, (CUstream *stream, unsigned flags), fake_stream_create(stream, flags)) \
+  X(cuStreamDestroy, 4000, (CUstream stream), fake_stream_destroy(stream)) \
+  X(cuStreamSynchronize, 2000, (CUstream stream), fake_stream_synchronize(stream)) \
+  X(cuStreamQuery, 2000, (CUstream stream), fake_stream_query(stream)) \
+  X(cuStreamWaitEvent, 3020, (CUstream stream, CUevent event, unsigned flags), \
+    fake_stream_wait(stream, event, flags)) \
+  X(cuStreamBeginCapture, 10010, (CUstream stream, CUstreamCaptureMode mode), \
+    fake_begin_capture(stream, (int)mode)) \
+  X(cuStreamEndCapture, 10000, (CUstream stream, CUgraph *graph), \
+    fake_end_capture(stream, graph)) \
+  X(cuThreadExchangeStreamCaptureMode, 10010, (CUstreamCaptureMode *mode), \
+    fake_exchange_mode(mode)) \
+  X(cuGraphInstantiateWithFlags, 11040, \
+    (CUgraphExec *exec, CUgraph graph, unsigned long long flags), \
+    ((void)flags, fake_instantiate(exec, graph))) \
+  X(cuGraphLaunch, 10000, (CUgraphExec exec, CUstream stream), fake_graph_launch(exec, stream)) \
+  X(cuGraphExecDestroy, 10000, (CUgraphExec exec), \
+    fake_graph_destroy(FAKE_EXEC, (uintptr_t)exec)) \
+  X(cuGraphDestroy, 10000, (CUgraph graph), fake_graph_destroy(FAKE_GRAPH, (uintptr_t)graph)) \
+  X(cuEventCreate, 2000, (CUevent *event, unsigned flags), fake_event_create(event, flags)) \
+  X(cuEventDestroy, 4000, (CUevent event), fake_event_destroy(event)) \
+  X(cuEventRecord, 2000, (CUevent event, CUstream stream), fake_event_record(event, stream)) \
+  X(cuEventQuery, 2000, (CUevent event), fake_event_query(event)) \
+  X(cuEventSynchronize, 2000, (CUevent event), fake_event_synchronize(event)) \
+  X(cuMemGetInfo, 3020, (size_t *free_bytes, size_t *total_bytes), \
+    fake_mem_info(free_bytes, total_bytes)) \
+  X(cuMemAlloc, 3020, (CUdeviceptr *address, size_t bytes), fake_mem_alloc(address, bytes)) \
+  X(cuMemFree, 3020, (CUdeviceptr address), fake_mem_free(address)) \
+  X(cuMemAllocAsync, 11020, (CUdeviceptr *address, size_t bytes, CUstream stream), \
+    fake_mem_alloc_async(address, bytes, stream)) \
+  X(cuMemFreeAsync, 11020, (CUdeviceptr address, CUstream stream), \
+    fake_mem_free_async(address, stream)) \
+  X(cuMemcpyDtoH, 3020, (void *to, CUdeviceptr from, size_t bytes), \
+    fake_host_copy(to, from, bytes, 1)) \
+  X(cuMemcpyHtoD, 3020, (CUdeviceptr to, const void *from, size_t bytes), \
+    fake_host_copy((void *)(uintptr_t)from, to, bytes, 0)) \
+  X(cuMemcpyDtoDAsync, 3020, \
+    (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream), \
+    fake_copy(to, from, bytes, stream)) \
+  X(cuMemsetD32Async, 3020, (CUdeviceptr to, unsigned value, size_t count, CUstream stream), \
+    fake_memset(to, value, count, stream)) \
+  X(cuMemGetAllocationGranularity, 10020, \
+    (size_t *bytes, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags flags), \
+    fake_granularity(bytes, prop, (unsigned)flags)) \
+  X(cuMemCreate, 10020, \
+    (CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop, \
+     unsigned long long flags), \
+    fake_mem_create(handle, bytes, prop, flags)) \
+  X(cuMemRelease, 10020, (CUmemGenericAllocationHandle handle), fake_mem_release(handle)) \
+  X(cuMemAddressReserve, 10020, \
+    (CUdeviceptr *address, size_t bytes, size_t alignment, CUdeviceptr hint, \
+     unsigned long long flags), \
+    ((void)hint, fake_address_reserve(address, bytes, alignment, flags))) \
+  X(cuMemAddressFree, 10020, (CUdeviceptr address, size_t bytes), \
+    fake_address_free(address, bytes)) \
+  X(cuMemMap, 10020, \
+    (CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, \
+     unsigned long long flags), \
+    fake_mem_map(address, bytes, offset, handle, flags)) \
+  X(cuMemUnmap, 10020, (CUdeviceptr address, size_t bytes), fake_mem_unmap(address, bytes)) \
+  X(cuMemSetAccess, 10020, \
+    (CUdeviceptr address, size_t bytes, const CUmemAccessDesc *descs, size_t count), \
+    fake_mem_set_access(address, bytes, descs, count)) \
+  X(cuMemGetAccess, 10020, \
+    (unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address), \
+    fake_mem_get_access(flags, location, address)) \
+  X(cuMemRetainAllocationHandle, 11000, \
+    (CUmemGenericAllocationHandle *handle, void *address), fake_retain_handle(handle, address)) \
+  X(cuMemGetAllocationPropertiesFromHandle, 10020, \
+    (CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle), \
+    fake_handle_prop(prop, handle))
+/* clang-format on */
+
+/* Each function, and a name for it that only this library can bind. [F5] */
+#define FAKE_DEFINE(name, version, params, call)       \
+  FAKE_EXPORTED CUresult CUDAAPI name params {         \
+    const CUresult code = fake_enter(FAKE_TEXT(name)); \
+    return code ? code : fake_leave(call);             \
+  }                                                    \
+  extern __typeof__(name) fake_own_##name              \
+      __attribute__((alias(FAKE_TEXT(name)), visibility("hidden")));
+FAKE_FUNCTIONS(FAKE_DEFINE)
+
+typedef void fake_function(void);
+typedef struct fake_symbol {
+  const char *base;
+  int version;
+  fake_function *function;
+} fake_symbol;
+
+/* The youngest form of the function that the version knows; NULL: *out_status tells why. */
+static fake_function *fake_lookup(const char *base, int version, int *out_status);
+
+enum { FAKE_SYMBOL_FOUND, FAKE_SYMBOL_MISSING, FAKE_SYMBOL_TOO_YOUNG };
+
+/* Finding a function is no call of the driver: it is not counted and cannot be made to fail. */
+static CUresult fake_find_function(const char *base, void **out, int version, cuuint64_t flags,
+                                   int *out_status) {
+  fake_function *function;
+  if (!base || !out || flags > 1) return CUDA_ERROR_INVALID_VALUE;
+  function = fake_lookup(base, version, out_status);
+  memcpy(out, &function, sizeof(function));
+  return function ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+/* The forms of CUDA 11.3 and 12.0. */
+#undef cuGetProcAddress
+CUresult CUDAAPI cuGetProcAddress(const char *base, void **out, int version, cuuint64_t flags);
+CUresult CUDAAPI cuGetProcAddress_v2(const char *base, void **out, int version, cuuint64_t flags,
+                                     int *out_status);
+
+FAKE_EXPORTED CUresult CUDAAPI cuGetProcAddress(const char *base, void **out, int version,
+                                                cuuint64_t flags) {
+  int status;
+  return fake_find_function(base, out, version, flags, &status);
+}
+
+FAKE_EXPORTED CUresult CUDAAPI cuGetProcAddress_v2(const char *base, void **out, int version,
+                                                   cuuint64_t flags, int *out_status) {
+  int status = FAKE_SYMBOL_MISSING;
+  const CUresult code = fake_find_function(base, out, version, flags, &status);
+  if (out_status) *out_status = status;
+  return code;
+}
+
+extern __typeof__(cuGetProcAddress) fake_own_cuGetProcAddress
+    __attribute__((alias("cuGetProcAddress"), visibility("hidden")));
+extern __typeof__(cuGetProcAddress_v2) fake_own_cuGetProcAddress_v2
+    __attribute__((alias("cuGetProcAddress_v2"), visibility("hidden")));
+
+#define FAKE_ROW(name, version, params, call) {#name, version, (fake_function *)fake_own_##name},
+static fake_function *fake_lookup(const char *base, int version, int *out_status) {
+  static const fake_symbol symbols[] = {
+      {"cuGetProcAddress", 12000, (fake_function *)fake_own_cuGetProcAddress_v2},
+      {"cuGetProcAddress", 11030, (fake_function *)fake_own_cuGetProcAddress},
+      FAKE_FUNCTIONS(FAKE_ROW)};
+  size_t i;
+  *out_status = FAKE_SYMBOL_MISSING;
+  for (i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
+    if (strcmp(base, symbols[i].base) != 0) continue;
+    *out_status = version < symbols[i].version ? FAKE_SYMBOL_TOO_YOUNG : FAKE_SYMBOL_FOUND;
+    if (*out_status == FAKE_SYMBOL_FOUND) return symbols[i].function;
+  }
+  return NULL;
+}
+
+/* ---- Control -------------------------------------------------------------------------------- */
+
+static void fake_control_reset(const fake_cuda_options *options) {
+  fake_cuda_options zero;
+  memset(&zero, 0, sizeof(zero));
+  fake_lock();
+  fake_clear();
+  fake_start(options ? options : &zero);
+  fake_unlock();
+}
+
+static uint64_t fake_control_calls(void) {
+  uint64_t calls;
+  fake_lock();
+  calls = fake.calls;
+  fake_unlock();
+  return calls;
+}
+
+static void fake_control_fail_at(uint64_t call, CUresult code, int persistent) {
+  fake_lock();
+  fake.by_number.call = call;
+  fake.by_number.code = code;
+  fake.by_number.is_persistent = persistent;
+  fake_unlock();
+}
+
+static void fake_control_fail_function(const char *name, uint64_t nth, CUresult code,
+                                       int persistent) {
+  fake_lock();
+  (void)snprintf(fake.by_name.name, sizeof(fake.by_name.name), "%s", name);
+  fake.by_name.nth = nth;
+  fake.by_name.code = code;
+  fake.by_name.is_persistent = persistent;
+  fake_unlock();
+}
+
+static const char *fake_control_failed(void) {
+  const char *name;
+  fake_lock();
+  name = fake.failed;
+  fake_unlock();
+  return name;
+}
+
+static void fake_control_lose(CUresult code) {
+  fake_device *device;
+  fake_lock();
+  if (fake_current(&device)) device = &fake.devices[0];
+  device->lost = code;
+  fake_unlock();
+}
+
+static void fake_count(fake_cuda_census *census, const fake_object *object) {
+  switch (object->kind) {
+  case FAKE_STREAM:
+    census->streams++;
+    break;
+  case FAKE_EVENT:
+    census->events++;
+    break;
+  case FAKE_MODULE:
+    census->modules++;
+    break;
+  case FAKE_GRAPH:
+  case FAKE_EXEC:
+    census->graphs++;
+    break;
+  case FAKE_HANDLE:
+    census->handles += ((const fake_handle *)object)->references != 0;
+    break;
+  case FAKE_ALLOCATION:
+    census->allocations++;
+    break;
+  default:
+    break;
+  }
+}
+
+static void fake_control_get_census(fake_cuda_census *out) {
+  const fake_object *object;
+  const fake_mapping *mapping;
+  const fake_pending *pending;
+  size_t i;
+  memset(out, 0, sizeof(*out));
+  fake_lock();
+  for (i = 0; i < FAKE_BUCKETS; i++)
+    for (object = fake.buckets[i]; object; object = object->next) fake_count(out, object);
+  for (mapping = fake.mappings; mapping; mapping = mapping->next)
+    out->mappings += mapping->handle->object.kind == FAKE_HANDLE;
+  for (i = 0; i < fake.reservation_count; i++)
+    out->reservations += !fake.reservations[i].is_allocation;
+  for (pending = fake.pending; pending; pending = pending->next) out->pending++;
+  out->physical_bytes = fake.devices[0].physical_bytes;
+  out->retains = fake.devices[0].retains;
+  out->pushed = fake_self()->depth;
+  fake_unlock();
+}
+
+static void fake_control_last_create(CUmemAllocationProp *out) {
+  fake_lock();
+  *out = fake.last_create;
+  fake_unlock();
+}
+
+/* The name is a type's in C. */
+extern FAKE_EXPORTED const fake_cuda_control fake_control __asm__("fake_cuda_control");
+const fake_cuda_control fake_control = {
+    fake_control_reset,  fake_control_calls, fake_control_fail_at,    fake_control_fail_function,
+    fake_control_failed, fake_control_lose,  fake_control_get_census, fake_control_last_create};

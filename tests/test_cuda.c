@@ -1,0 +1,1901 @@
+/* Tests of the CUDA backend over a driver without a device (fake_cuda.h): how the entry points are
+   found, what every number of the driver becomes, which context is current, captures, peers,
+   handle types, forks, a driver that goes away, and every driver call made to fail in turn. */
+#if !defined(_GNU_SOURCE)
+#define _GNU_SOURCE 1 /* gmlake.h wants it, and is not the first header here */
+#endif
+#include <cuda.h>
+#include <dlfcn.h>
+#include <stddef.h>
+
+#include "fake_cuda.h"
+#include "gpu.h"
+
+/* The backend looks for the driver and for host memory through the test. */
+static void *hook_dlopen(const char *name, int flags);
+static void *hook_dlsym(void *module, const char *name);
+static void *hook_malloc(size_t bytes);
+static void hook_free(void *ptr);
+#define dlopen(name, flags) hook_dlopen(name, flags)
+#define dlsym(module, name) hook_dlsym(module, name)
+#define GMLAKE_MALLOC(bytes) hook_malloc(bytes)
+#define GMLAKE_FREE(ptr) hook_free(ptr)
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_CUDA
+#include "gmlake.h"
+#undef dlopen
+#undef dlsym
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define FAKE_PATH "build/fake/libcuda.so.1"
+#define MIB ((size_t)1 << 20)
+#define CHUNK (2 * MIB)
+#define LONG_NS ((uint64_t)10 * 1000 * 1000 * 1000) /* work that does not end by itself */
+#define NONE GMLAKE_STREAM_NONE
+#define POOL_CHUNKS 2 /* of the pool of the sweep's capture */
+
+#define assert_ok(call) assert_int_equal(call, GMLAKE_OK)
+#define assert_error(call, name) assert_int_equal(call, GMLAKE_ERROR_##name)
+#define count_of(array) (sizeof(array) / sizeof((array)[0]))
+
+/* ---- Host memory, counted; an allocation can be made to fail --------------------------------- */
+
+static long hook_live, hook_fail_in; /* fail_in: 1 fails the next allocation; 0: none fails */
+
+static void *hook_malloc(size_t bytes) {
+  if (hook_fail_in && !--hook_fail_in) return NULL;
+  hook_live++;
+  return malloc(bytes);
+}
+
+static void hook_free(void *ptr) {
+  if (ptr) hook_live--;
+  free(ptr);
+}
+
+/* ---- The driver's library, as the backend sees it -------------------------------------------- */
+
+/* What the backend must ask for: by name, by the version that brought this form of the function
+   (cudaTypedefs.h), and as what it is exported. */
+typedef struct symbol {
+  const char *name;
+  int version;
+  const char *exported;
+} symbol;
+
+static const symbol symbols[] = {
+    {"cuInit", 2000, "cuInit"},
+    {"cuDeviceGet", 2000, "cuDeviceGet"},
+    {"cuDeviceGetName", 2000, "cuDeviceGetName"},
+    {"cuDeviceGetAttribute", 2000, "cuDeviceGetAttribute"},
+    {"cuDeviceTotalMem", 3020, "cuDeviceTotalMem_v2"},
+    {"cuDevicePrimaryCtxRetain", 7000, "cuDevicePrimaryCtxRetain"},
+    {"cuDevicePrimaryCtxRelease", 11000, "cuDevicePrimaryCtxRelease_v2"},
+    {"cuCtxGetCurrent", 4000, "cuCtxGetCurrent"},
+    {"cuCtxPushCurrent", 4000, "cuCtxPushCurrent_v2"},
+    {"cuCtxPopCurrent", 4000, "cuCtxPopCurrent_v2"},
+    {"cuMemGetInfo", 3020, "cuMemGetInfo_v2"},
+    {"cuMemGetAllocationGranularity", 10020, "cuMemGetAllocationGranularity"},
+    {"cuMemAddressReserve", 10020, "cuMemAddressReserve"},
+    {"cuMemAddressFree", 10020, "cuMemAddressFree"},
+    {"cuMemCreate", 10020, "cuMemCreate"},
+    {"cuMemRelease", 10020, "cuMemRelease"},
+    {"cuMemMap", 10020, "cuMemMap"},
+    {"cuMemUnmap", 10020, "cuMemUnmap"},
+    {"cuMemSetAccess", 10020, "cuMemSetAccess"},
+    {"cuEventCreate", 2000, "cuEventCreate"},
+    {"cuEventDestroy", 4000, "cuEventDestroy_v2"},
+    {"cuEventRecord", 2000, "cuEventRecord"},
+    {"cuEventQuery", 2000, "cuEventQuery"},
+    {"cuEventSynchronize", 2000, "cuEventSynchronize"},
+    {"cuStreamWaitEvent", 3020, "cuStreamWaitEvent"},
+    {"cuThreadExchangeStreamCaptureMode", 10010, "cuThreadExchangeStreamCaptureMode"},
+};
+
+typedef enum lookup_form { BY_DLSYM, BY_LOOKUP, BY_LOOKUP_V2 } lookup_form;
+
+static struct loader {
+  int is_absent;        /* there is no library */
+  lookup_form form;     /* the youngest way that the library offers */
+  const symbol *hidden; /* this function is not in it */
+  int has_old;          /* the older forms are exported too, by the names without _v2 */
+  CUresult refusal;     /* what the lookups answer for the hidden one, with a NULL pointer */
+  unsigned char asked[count_of(symbols)];
+  size_t dlsym_count, lookup_count, lookup_v2_count;
+} loader;
+
+/* What the driver was asked, seen on the way to it. */
+static struct spies {
+  __typeof__(cuEventRecord) *event_record;
+  __typeof__(cuStreamWaitEvent) *stream_wait;
+  __typeof__(cuCtxGetCurrent) *get_current;
+  __typeof__(cuCtxPopCurrent) *pop;
+  __typeof__(cuDevicePrimaryCtxRelease) *release;
+  __typeof__(cuThreadExchangeStreamCaptureMode) *exchange;
+  size_t legacy_count, null_count, none_count, stream_count; /* streams that it was given */
+  size_t entry_count, release_count;
+  size_t exchange_count, relaxed_count;
+  size_t failed_pops, failed_restores;
+} spies;
+
+static void spy_stream(CUstream stream) {
+  spies.legacy_count += stream == CU_STREAM_LEGACY;
+  spies.null_count += stream == NULL;
+  spies.none_count += (gmlake_stream)stream == NONE;
+  spies.stream_count++;
+}
+
+static CUresult CUDAAPI spy_event_record(CUevent event, CUstream stream) {
+  spy_stream(stream);
+  return spies.event_record(event, stream);
+}
+
+static CUresult CUDAAPI spy_stream_wait(CUstream stream, CUevent event, unsigned flags) {
+  spy_stream(stream);
+  return spies.stream_wait(stream, event, flags);
+}
+
+static CUresult CUDAAPI spy_get_current(CUcontext *context) {
+  spies.entry_count++;
+  return spies.get_current(context);
+}
+
+static CUresult CUDAAPI spy_release(CUdevice device) {
+  spies.release_count++;
+  return spies.release(device);
+}
+
+static CUresult CUDAAPI spy_pop(CUcontext *context) {
+  const CUresult code = spies.pop(context);
+  spies.failed_pops += code != CUDA_SUCCESS;
+  return code;
+}
+
+static CUresult CUDAAPI spy_exchange(CUstreamCaptureMode *mode) {
+  const int restores = *mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+  const CUresult code = spies.exchange(mode);
+  spies.exchange_count++;
+  spies.relaxed_count += !restores;
+  spies.failed_restores += restores && code != CUDA_SUCCESS;
+  return code;
+}
+
+/* The bytes of one pointer in another, since ISO C has no cast for it. */
+#define SPY(name, field, spy)                               \
+  if (strcmp(exported, name) == 0) {                        \
+    __typeof__(spies.field) watching = spy;                 \
+    memcpy((void *)&spies.field, &address, sizeof(void *)); \
+    memcpy(&address, (void *)&watching, sizeof(void *));    \
+  }
+
+/* The exported function, or the spy before it. */
+static void *export_of(void *module, const char *exported) {
+  void *address = dlsym(module, exported);
+  assert_non_null(address);
+  SPY("cuEventRecord", event_record, spy_event_record)
+  SPY("cuStreamWaitEvent", stream_wait, spy_stream_wait)
+  SPY("cuCtxGetCurrent", get_current, spy_get_current)
+  SPY("cuCtxPopCurrent_v2", pop, spy_pop)
+  SPY("cuDevicePrimaryCtxRelease_v2", release, spy_release)
+  SPY("cuThreadExchangeStreamCaptureMode", exchange, spy_exchange)
+  return address;
+}
+#undef SPY
+
+static void *fake_module; /* of build/fake */
+
+/* Checks the question and answers it as the driver does. */
+static CUresult look_up(const char *name, void **out, int version, cuuint64_t flags) {
+  size_t i = 0;
+  while (i < count_of(symbols) && strcmp(symbols[i].name, name) != 0) i++;
+  assert_true(i < count_of(symbols));
+  assert_int_equal(version, symbols[i].version);
+  assert_int_equal(flags, 1); /* CU_GET_PROC_ADDRESS_LEGACY_STREAM */
+  loader.asked[i] = 1;
+  *out = NULL;
+  if (loader.hidden == &symbols[i]) return loader.refusal;
+  *out = export_of(fake_module, symbols[i].exported);
+  return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI lookup(const char *name, void **out, int version, cuuint64_t flags) {
+  loader.lookup_count++;
+  return look_up(name, out, version, flags);
+}
+
+static CUresult CUDAAPI lookup_v2(const char *name, void **out, int version, cuuint64_t flags,
+                                  int *status) {
+  assert_non_null(status);
+  loader.lookup_v2_count++;
+  return look_up(name, out, version, flags);
+}
+
+static void *hook_dlopen(const char *name, int flags) {
+  assert_string_equal(name, "libcuda.so.1");
+  assert_int_equal(flags, RTLD_NOW | RTLD_LOCAL);
+  return loader.is_absent ? NULL : fake_module;
+}
+
+static void *hook_dlsym(void *module, const char *name) {
+  CUresult(CUDAAPI * v1)(const char *, void **, int, cuuint64_t) = lookup;
+  CUresult(CUDAAPI * v2)(const char *, void **, int, cuuint64_t, int *) = lookup_v2;
+  void *address = NULL;
+  size_t i;
+  assert_ptr_equal(module, fake_module);
+  if (strcmp(name, "cuGetProcAddress_v2") == 0) {
+    if (loader.form == BY_LOOKUP_V2) memcpy(&address, (void *)&v2, sizeof(address));
+    return address;
+  }
+  if (strcmp(name, "cuGetProcAddress") == 0) {
+    if (loader.form != BY_DLSYM) memcpy(&address, (void *)&v1, sizeof(address));
+    return address;
+  }
+  loader.dlsym_count++;
+  for (i = 0; i < count_of(symbols); i++) {
+    if (strcmp(name, symbols[i].exported) == 0) {
+      loader.asked[i] = 1;
+      return loader.hidden == &symbols[i] ? NULL : export_of(module, name);
+    }
+    if (strcmp(name, symbols[i].name) == 0)
+      return loader.has_old ? export_of(module, symbols[i].exported) : NULL;
+  }
+  fail_msg("the backend asked for %s", name);
+  return NULL;
+}
+
+/* ---- Fixture --------------------------------------------------------------------------------- */
+
+static const fake_cuda_control *fake;
+static gpu_driver gpu; /* the same driver, for what the program around the lake does */
+static gmlake_backend *cuda;
+static gmlake *lake;
+static int code; /* the driver's number of the last call of the table */
+
+static fake_cuda_census census(void) {
+  fake_cuda_census now;
+  fake->get_census(&now);
+  return now;
+}
+
+/* A fresh driver. NULL: the defaults. */
+static void start(const fake_cuda_options *options) {
+  fake->reset(options);
+  memset(&loader, 0, sizeof(loader));
+  memset((void *)&spies, 0, sizeof(spies));
+  loader.form = BY_LOOKUP_V2;
+  loader.refusal = CUDA_ERROR_NOT_FOUND;
+  hook_live = hook_fail_in = 0;
+  cuda = NULL;
+  lake = NULL;
+}
+
+static void assert_nothing_left(void) {
+  const fake_cuda_census now = census();
+  assert_int_equal(now.handles, 0);
+  assert_int_equal(now.mappings, 0);
+  assert_int_equal(now.reservations, 0);
+  assert_int_equal(now.allocations, 0);
+  assert_int_equal(now.events, 0);
+  assert_int_equal(now.streams, 0);
+  assert_int_equal(now.modules, 0);
+  assert_int_equal(now.graphs, 0);
+  assert_int_equal(now.physical_bytes, 0);
+  assert_int_equal(now.retains, 0);
+  assert_int_equal(now.pushed, 0);
+  assert_int_equal(hook_live, 0);
+}
+
+static void open_backend(const fake_cuda_options *options) {
+  start(options);
+  assert_ok(gmlake_cuda_create(0, &cuda));
+}
+
+static void close_backend(void) {
+  gmlake_cuda_destroy(cuda);
+  assert_nothing_left();
+}
+
+static fake_cuda_options devices(int count) {
+  fake_cuda_options options;
+  memset(&options, 0, sizeof(options));
+  options.device_count = count;
+  return options;
+}
+
+/* The program around a lake: contexts, kernels and streams of device 0. Nothing is current. */
+static struct program {
+  CUcontext context;
+  gpu_kernels kernels;
+  CUstream streams[2];
+} program;
+
+#define run(call) assert_int_equal(call, CUDA_SUCCESS)
+
+static void open_program(void) {
+  CUcontext popped;
+  size_t i;
+  run(gpu.cuInit(0));
+  run(gpu.cuDevicePrimaryCtxRetain(&program.context, 0));
+  run(gpu.cuCtxPushCurrent(program.context));
+  run(gpu_load_kernels(&gpu, &program.kernels));
+  for (i = 0; i < 2; i++) run(gpu.cuStreamCreate(&program.streams[i], CU_STREAM_NON_BLOCKING));
+  run(gpu.cuCtxPopCurrent(&popped));
+}
+
+static void close_program(void) {
+  CUcontext popped;
+  size_t i;
+  run(gpu.cuCtxPushCurrent(program.context));
+  for (i = 0; i < 2; i++) run(gpu.cuStreamDestroy(program.streams[i]));
+  run(gpu.cuModuleUnload(program.kernels.module));
+  run(gpu.cuCtxPopCurrent(&popped));
+  run(gpu.cuDevicePrimaryCtxRelease(0));
+}
+
+/* Work that ends only when somebody waits for it. */
+static void occupy(CUstream stream) {
+  CUcontext popped;
+  run(gpu.cuCtxPushCurrent(program.context));
+  run(gpu_spin(&gpu, &program.kernels, stream, LONG_NS));
+  run(gpu.cuCtxPopCurrent(&popped));
+}
+
+static gmlake_desc small_desc(void) {
+  gmlake_desc desc;
+  memset(&desc, 0, sizeof(desc));
+  desc.chunk_bytes = CHUNK;
+  return desc;
+}
+
+static void open_lake(const gmlake_desc *desc) {
+  assert_ok(gmlake_create(desc, &lake));
+  assert_ok(gmlake_check(lake));
+}
+
+static void *take(size_t bytes, gmlake_stream stream) {
+  void *ptr = NULL;
+  assert_ok(gmlake_alloc(lake, bytes, stream, &ptr));
+  assert_ok(gmlake_check(lake));
+  assert_non_null(ptr);
+  return ptr;
+}
+
+static void give(void *ptr, gmlake_stream stream) {
+  assert_ok(gmlake_free(lake, ptr, stream));
+  assert_ok(gmlake_check(lake));
+}
+
+static gmlake_stats stats(void) {
+  gmlake_stats now;
+  now.struct_bytes = 0;
+  assert_ok(gmlake_get_stats(lake, &now));
+  return now;
+}
+
+static gmlake_error_info last_error(void) {
+  gmlake_error_info info;
+  assert_ok(gmlake_get_last_error(lake, &info));
+  return info;
+}
+
+static void close_lake(void) {
+  assert_ok(gmlake_check(lake));
+  assert_ok(gmlake_destroy(lake));
+  lake = NULL;
+}
+
+/* ---- Finding the driver ---------------------------------------------------------------------- */
+
+static const lookup_form forms[] = {BY_DLSYM, BY_LOOKUP, BY_LOOKUP_V2};
+
+/* Every function is asked for once, in the best way that the library offers. */
+static void test_loading(void **state) {
+  size_t i, n;
+  (void)state;
+  for (i = 0; i < count_of(forms); i++) {
+    start(NULL);
+    loader.form = forms[i];
+    assert_ok(gmlake_cuda_create(0, &cuda));
+    for (n = 0; n < count_of(symbols); n++) assert_true(loader.asked[n]);
+    assert_int_equal(loader.dlsym_count, forms[i] == BY_DLSYM ? count_of(symbols) : 0);
+    assert_int_equal(loader.lookup_count, forms[i] == BY_LOOKUP ? count_of(symbols) : 0);
+    assert_int_equal(loader.lookup_v2_count, forms[i] == BY_LOOKUP_V2 ? count_of(symbols) : 0);
+    open_lake(NULL);
+    give(take(3 * MIB, NULL), NULL);
+    close_lake();
+    close_backend();
+  }
+}
+
+static void refuse_one(lookup_form form, const symbol *hidden, int has_old, CUresult refusal,
+                       gmlake_result expected) {
+  start(NULL);
+  loader.form = form;
+  loader.hidden = hidden;
+  loader.has_old = has_old;
+  loader.refusal = refusal;
+  if (gmlake_cuda_create(0, &cuda) != expected)
+    fail_msg("without %s: not %s", hidden->exported, gmlake_result_name(expected));
+  assert_int_equal(cuda != NULL, expected == GMLAKE_OK);
+  close_backend();
+}
+
+/* The lookups answer an error for what they do not have, or success and no pointer. */
+static void test_missing_symbols(void **state) {
+  size_t i;
+  (void)state;
+  for (i = 0; i < count_of(symbols); i++) {
+    const symbol *s = &symbols[i];
+    const int is_same = strcmp(s->name, "cuDevicePrimaryCtxRelease") == 0;
+    refuse_one(BY_LOOKUP_V2, s, 1, CUDA_ERROR_NOT_FOUND, GMLAKE_ERROR_UNSUPPORTED);
+    refuse_one(BY_LOOKUP_V2, s, 1, CUDA_SUCCESS, GMLAKE_ERROR_UNSUPPORTED);
+    refuse_one(BY_LOOKUP, s, 1, CUDA_ERROR_NOT_FOUND, GMLAKE_ERROR_UNSUPPORTED);
+    refuse_one(BY_LOOKUP, s, 1, CUDA_SUCCESS, GMLAKE_ERROR_UNSUPPORTED);
+    refuse_one(BY_DLSYM, s, 0, CUDA_SUCCESS, GMLAKE_ERROR_UNSUPPORTED);
+    /* an older form has other parameters and must not be taken, but for one */
+    refuse_one(BY_DLSYM, s, 1, CUDA_SUCCESS, is_same ? GMLAKE_OK : GMLAKE_ERROR_UNSUPPORTED);
+  }
+}
+
+static void test_no_library(void **state) {
+  (void)state;
+  start(NULL);
+  loader.is_absent = 1;
+  cuda = (gmlake_backend *)&code;
+  assert_error(gmlake_cuda_create(0, &cuda), NO_DRIVER);
+  assert_null(cuda);
+  assert_error(gmlake_create(NULL, &lake), NO_DRIVER);
+  assert_null(lake);
+  assert_nothing_left();
+}
+
+/* ---- Opening a device ------------------------------------------------------------------------ */
+
+static void assert_refused(const fake_cuda_options *options, int ordinal, gmlake_result expected) {
+  gmlake_desc desc = small_desc();
+  start(options);
+  cuda = (gmlake_backend *)&code;
+  assert_int_equal(gmlake_cuda_create(ordinal, &cuda), expected);
+  assert_null(cuda);
+  desc.device = ordinal;
+  assert_int_equal(gmlake_create(&desc, &lake), expected);
+  assert_null(lake);
+  assert_nothing_left();
+}
+
+static void test_no_device(void **state) {
+  fake_cuda_options options = devices(-1);
+  (void)state;
+  assert_refused(&options, 0, GMLAKE_ERROR_NO_DEVICE);
+  options = devices(2);
+  assert_refused(&options, 2, GMLAKE_ERROR_NO_DEVICE);
+  assert_refused(&options, -1, GMLAKE_ERROR_NO_DEVICE);
+  options.no_vmm = 1;
+  assert_refused(&options, 0, GMLAKE_ERROR_UNSUPPORTED);
+}
+
+typedef struct refusal {
+  const char *function;
+  CUresult code;
+  gmlake_result result;
+} refusal;
+
+/* Each call of create fails in turn; what came before is undone. */
+static void test_create_failures(void **state) {
+  static const refusal refusals[] = {
+      {"cuInit", CUDA_ERROR_STUB_LIBRARY, GMLAKE_ERROR_NO_DRIVER},
+      {"cuInit", CUDA_ERROR_NO_DEVICE, GMLAKE_ERROR_NO_DEVICE},
+      {"cuInit", CUDA_ERROR_NOT_INITIALIZED, GMLAKE_ERROR_FORKED},
+      {"cuInit", CUDA_ERROR_DEINITIALIZED, GMLAKE_ERROR_SHUTTING_DOWN},
+      {"cuInit", CUDA_ERROR_UNKNOWN, GMLAKE_ERROR_DRIVER},
+      {"cuDeviceGet", CUDA_ERROR_INVALID_DEVICE, GMLAKE_ERROR_NO_DEVICE},
+      {"cuDeviceGetAttribute", CUDA_ERROR_INVALID_VALUE, GMLAKE_ERROR_UNSUPPORTED},
+      {"cuDevicePrimaryCtxRetain", CUDA_ERROR_OUT_OF_MEMORY, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY},
+      {"cuDevicePrimaryCtxRetain", CUDA_ERROR_UNKNOWN, GMLAKE_ERROR_DRIVER},
+      {"cuDeviceGetName", CUDA_ERROR_UNKNOWN, GMLAKE_ERROR_DRIVER},
+      {"cuDeviceTotalMem_v2", CUDA_ERROR_ILLEGAL_ADDRESS, GMLAKE_ERROR_DEVICE_LOST},
+      {"cuMemGetAllocationGranularity", CUDA_ERROR_NOT_SUPPORTED, GMLAKE_ERROR_UNSUPPORTED}};
+  size_t i;
+  (void)state;
+  for (i = 0; i < count_of(refusals); i++) {
+    start(NULL);
+    fake->fail_function(refusals[i].function, 1, refusals[i].code, 0);
+    assert_int_equal(gmlake_cuda_create(0, &cuda), refusals[i].result);
+    assert_string_equal(fake->failed(), refusals[i].function);
+    assert_null(cuda);
+    assert_nothing_left();
+  }
+}
+
+static void test_create_arguments(void **state) {
+  (void)state;
+  start(NULL);
+  assert_error(gmlake_cuda_create(0, NULL), INVALID_ARGUMENT);
+  cuda = (gmlake_backend *)&code;
+  hook_fail_in = 1;
+  assert_error(gmlake_cuda_create(0, &cuda), OUT_OF_HOST_MEMORY);
+  assert_null(cuda);
+  assert_int_equal(loader.lookup_v2_count, 0);
+  gmlake_cuda_destroy(NULL);
+  assert_nothing_left();
+}
+
+static void test_properties(void **state) {
+  fake_cuda_options options = devices(1);
+  gmlake_device_properties properties;
+  char name[256] = "";
+  uint64_t before;
+  (void)state;
+  options.device_bytes = (size_t)3 << 30;
+  options.granularity_bytes = 4 * MIB;
+  open_backend(&options);
+  assert_int_equal(cuda->struct_bytes, sizeof(gmlake_backend));
+  assert_int_equal(cuda->abi_version, GMLAKE_BACKEND_ABI);
+  memset(&properties, 0x5A, sizeof(properties));
+  before = fake->calls();
+  code = 5;
+  assert_ok(cuda->get_properties(cuda->user, &properties, &code));
+  assert_int_equal(code, 0);
+  assert_int_equal(fake->calls(), before);
+  assert_int_equal(properties.device_bytes, options.device_bytes);
+  assert_int_equal(properties.granularity_bytes, 4 * MIB);
+  run(gpu.cuDeviceGetName(name, sizeof(name), 0));
+  name[sizeof(properties.name) - 1] = '\0';
+  assert_true(strlen(name) > 0);
+  assert_string_equal(properties.name, name);
+  assert_int_equal(census().retains, 1);
+  close_backend();
+}
+
+/* A clock in nanoseconds that goes on. */
+static void test_clock(void **state) {
+  const struct timespec pause = {0, 5000000};
+  uint64_t first, second;
+  (void)state;
+  open_backend(NULL);
+  first = cuda->clock_ns(cuda->user);
+  assert_int_equal(nanosleep(&pause, NULL), 0);
+  second = cuda->clock_ns(cuda->user);
+  assert_true(second >= first + 5000000 && second < first + 60000000000u);
+  close_backend();
+}
+
+/* ---- Handle types ---------------------------------------------------------------------------- */
+
+static unsigned handle_types_of(void) {
+  gmlake_device_properties properties;
+  assert_ok(cuda->get_properties(cuda->user, &properties, &code));
+  return properties.handle_types;
+}
+
+/* A chunk made with these types: what the driver was asked for. */
+static CUmemAllocationProp created_with(unsigned handle_types) {
+  CUmemAllocationProp prop;
+  uint64_t handle = 0;
+  assert_ok(cuda->create(cuda->user, CHUNK, handle_types, &handle, &code));
+  assert_int_equal(code, 0);
+  assert_int_not_equal(handle, 0);
+  memset(&prop, 0, sizeof(prop));
+  fake->last_create(&prop);
+  assert_ok(cuda->release(cuda->user, handle, &code));
+  return prop;
+}
+
+static void assert_types(const fake_cuda_options *options, unsigned handle_types) {
+  static const unsigned all[] = {0, GMLAKE_HANDLE_POSIX_FD, GMLAKE_HANDLE_WIN32,
+                                 GMLAKE_HANDLE_FABRIC,
+                                 GMLAKE_HANDLE_POSIX_FD | GMLAKE_HANDLE_FABRIC};
+  gmlake_desc desc = small_desc();
+  uint64_t handle = 77, before;
+  size_t i;
+  open_backend(options);
+  desc.backend = cuda;
+  assert_int_equal(handle_types_of(), handle_types);
+  assert_int_equal(census().handles, 0); /* trying left nothing */
+  for (i = 0; i < count_of(all); i++) {
+    desc.handle_types = all[i];
+    if ((all[i] & ~handle_types) == 0) {
+      open_lake(&desc);
+      assert_int_equal(created_with(all[i]).requestedHandleTypes, all[i]);
+      give(take(CHUNK, NULL), NULL);
+      close_lake();
+      continue;
+    }
+    before = fake->calls();
+    code = 5;
+    assert_error(cuda->create(cuda->user, CHUNK, all[i], &handle, &code), UNSUPPORTED);
+    assert_int_equal(code, 0);
+    assert_int_equal(handle, 77);
+    assert_int_equal(fake->calls(), before);
+    assert_error(gmlake_create(&desc, &lake), UNSUPPORTED);
+  }
+  close_backend();
+}
+
+static void test_handle_types(void **state) {
+  fake_cuda_options options = devices(1);
+  (void)state;
+  assert_types(&options, GMLAKE_HANDLE_POSIX_FD);
+  options.fabric = 1;
+  assert_types(&options, GMLAKE_HANDLE_POSIX_FD | GMLAKE_HANDLE_FABRIC);
+  options.fabric = 2; /* the attribute is there, the permission is not */
+  assert_types(&options, GMLAKE_HANDLE_POSIX_FD);
+  options.fabric = 1;
+  options.no_posix_fd = 1;
+  assert_types(&options, GMLAKE_HANDLE_FABRIC);
+  options.fabric = 0;
+  assert_types(&options, 0);
+}
+
+/* Chunks of a lake are made with its types; the flag for network cards follows the device. */
+static void test_created_properties(void **state) {
+  gmlake_desc desc = small_desc();
+  CUmemAllocationProp prop;
+  int no_rdma;
+  (void)state;
+  for (no_rdma = 0; no_rdma < 2; no_rdma++) {
+    fake_cuda_options options = devices(2);
+    options.no_rdma = no_rdma;
+    start(&options);
+    desc.device = 1;
+    desc.handle_types = GMLAKE_HANDLE_POSIX_FD;
+    open_lake(&desc);
+    give(take(CHUNK, NULL), NULL);
+    memset(&prop, 0, sizeof(prop));
+    fake->last_create(&prop);
+    assert_int_equal(prop.type, CU_MEM_ALLOCATION_TYPE_PINNED);
+    assert_int_equal(prop.requestedHandleTypes, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    assert_int_equal(prop.location.type, CU_MEM_LOCATION_TYPE_DEVICE);
+    assert_int_equal(prop.location.id, 1);
+    assert_int_equal(prop.allocFlags.gpuDirectRDMACapable, !no_rdma);
+    assert_int_equal(prop.allocFlags.compressionType, 0);
+    assert_int_equal(prop.allocFlags.usage, 0);
+    assert_null(prop.win32HandleMetaData);
+    close_lake();
+    assert_nothing_left();
+  }
+}
+
+/* ---- Numbers of the driver ------------------------------------------------------------------- */
+
+static gmlake_result expected_result(int number) {
+  static const int lost[] = {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721};
+  static const int capturing[] = {900, 901, 902, 903, 904, 905, 906, 907};
+  size_t i;
+  for (i = 0; i < count_of(lost); i++)
+    if (number == lost[i]) return GMLAKE_ERROR_DEVICE_LOST;
+  for (i = 0; i < count_of(capturing); i++)
+    if (number == capturing[i]) return GMLAKE_ERROR_CAPTURING;
+  if (number == 1) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (number == 2) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  if (number == 3) return GMLAKE_ERROR_FORKED;
+  if (number == 4) return GMLAKE_ERROR_SHUTTING_DOWN;
+  if (number == 34) return GMLAKE_ERROR_NO_DRIVER;
+  if (number == 100 || number == 101) return GMLAKE_ERROR_NO_DEVICE;
+  return number == 801 ? GMLAKE_ERROR_UNSUPPORTED : GMLAKE_ERROR_DRIVER;
+}
+
+/* Every number, from a call that fails on a device that lives and on one that is lost: only the
+   unknown ones make the difference. */
+static void test_results(void **state) {
+  uint64_t handle = 77;
+  int number, dead;
+  (void)state;
+  for (dead = 0; dead < 2; dead++) {
+    open_backend(NULL);
+    if (dead) fake->lose(CUDA_ERROR_LAUNCH_FAILED);
+    for (number = 1; number <= 1001; number++) {
+      gmlake_result expected = expected_result(number);
+      if (dead && expected == GMLAKE_ERROR_DRIVER) expected = GMLAKE_ERROR_DEVICE_LOST;
+      fake->fail_function("cuMemCreate", 1, (CUresult)number, 0);
+      if (cuda->create(cuda->user, CHUNK, 0, &handle, &code) != expected || code != number)
+        fail_msg("%d did not become %s", number, gmlake_result_name(expected));
+      assert_int_equal(handle, 77);
+    }
+    close_backend();
+  }
+}
+
+/* A number that nobody knows, and nothing can be asked: then the device counts as lost. */
+static void test_unknown_for_good(void **state) {
+  size_t free_bytes, total_bytes;
+  (void)state;
+  open_backend(NULL);
+  fake->fail_function("cuCtxGetCurrent", 1, CUDA_ERROR_UNKNOWN, 0);
+  assert_error(cuda->get_memory_info(cuda->user, &free_bytes, &total_bytes, &code), DEVICE_LOST);
+  assert_int_equal(code, CUDA_ERROR_UNKNOWN);
+  /* get current, push, the call itself, and from there on everything */
+  fake->fail_at(fake->calls() + 3, CUDA_ERROR_UNKNOWN, 1);
+  assert_error(cuda->get_memory_info(cuda->user, &free_bytes, &total_bytes, &code), DEVICE_LOST);
+  assert_int_equal(code, CUDA_ERROR_UNKNOWN);
+  assert_int_equal(spies.failed_pops, 1);
+  fake->fail_at(0, CUDA_SUCCESS, 0);
+  run(gpu.cuCtxSetCurrent(NULL));
+  close_backend();
+}
+
+/* ---- The table's entries, and the current context -------------------------------------------- */
+
+static struct outputs { /* what the entries write, and the next ones use */
+  size_t free_bytes, total_bytes;
+  uint64_t address, handle;
+  void *event;
+  int done, mode;
+} out;
+
+static gmlake_result do_memory_info(void) {
+  return cuda->get_memory_info(cuda->user, &out.free_bytes, &out.total_bytes, &code);
+}
+static gmlake_result do_reserve(void) {
+  return cuda->reserve(cuda->user, 4 * CHUNK, 4 * CHUNK, &out.address, &code);
+}
+static gmlake_result do_create(void) {
+  return cuda->create(cuda->user, CHUNK, 0, &out.handle, &code);
+}
+static gmlake_result do_map(void) {
+  return cuda->map(cuda->user, out.address + CHUNK, CHUNK, out.handle, &code);
+}
+static gmlake_result do_set_access(void) {
+  return cuda->set_access(cuda->user, out.address + CHUNK, CHUNK, NULL, 0, &code);
+}
+static gmlake_result do_event_create(void) {
+  return cuda->event_create(cuda->user, &out.event, &code);
+}
+static gmlake_result do_event_record(void) {
+  return cuda->event_record(cuda->user, out.event, NULL, &code);
+}
+static gmlake_result do_event_query(void) {
+  return cuda->event_query(cuda->user, out.event, &out.done, &code);
+}
+static gmlake_result do_event_wait(void) { return cuda->event_wait(cuda->user, out.event, &code); }
+static gmlake_result do_stream_wait(void) {
+  return cuda->stream_wait(cuda->user, (gmlake_stream)(uintptr_t)1, out.event, &code);
+}
+static gmlake_result do_exchange(void) {
+  return cuda->capture_exchange(cuda->user, &out.mode, &code);
+}
+static gmlake_result do_event_destroy(void) {
+  return cuda->event_destroy(cuda->user, out.event, &code);
+}
+static gmlake_result do_unmap(void) {
+  return cuda->unmap(cuda->user, out.address + CHUNK, CHUNK, &code);
+}
+static gmlake_result do_release(void) { return cuda->release(cuda->user, out.handle, &code); }
+static gmlake_result do_unreserve(void) {
+  return cuda->unreserve(cuda->user, out.address, 4 * CHUNK, &code);
+}
+
+typedef struct entry {
+  const char *function;
+  gmlake_result (*call)(void);
+} entry;
+
+/* In an order in which each finds what it needs, and nothing is left at the end. */
+static const entry entries[] = {
+    {"cuMemGetInfo_v2", do_memory_info},
+    {"cuMemAddressReserve", do_reserve},
+    {"cuMemCreate", do_create},
+    {"cuMemMap", do_map},
+    {"cuMemSetAccess", do_set_access},
+    {"cuEventCreate", do_event_create},
+    {"cuEventRecord", do_event_record},
+    {"cuEventQuery", do_event_query},
+    {"cuEventSynchronize", do_event_wait},
+    {"cuStreamWaitEvent", do_stream_wait},
+    {"cuThreadExchangeStreamCaptureMode", do_exchange}, /* there */
+    {"cuThreadExchangeStreamCaptureMode", do_exchange}, /* and back */
+    {"cuEventDestroy_v2", do_event_destroy},
+    {"cuMemUnmap", do_unmap},
+    {"cuMemRelease", do_release},
+    {"cuMemAddressFree", do_unreserve},
+};
+
+static void prepare_outputs(void) {
+  memset(&out, 0x5A, sizeof(out));
+  out.mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+}
+
+/* The program's stack of contexts is what it was. */
+static void assert_stack(CUcontext current, size_t depth) {
+  CUcontext now = (CUcontext)(void *)&out;
+  run(gpu.cuCtxGetCurrent(&now));
+  assert_ptr_equal(now, current);
+  assert_int_equal(census().pushed, depth);
+}
+
+/* The entry fails because this function does: nothing is written, nothing changes. */
+static void fail_entry(const entry *e, const char *function, CUresult number,
+                       gmlake_result expected) {
+  const struct outputs before = out;
+  fake->fail_function(function, 1, number, 0);
+  if (e->call() != expected) fail_msg("%s in an entry: the wrong result", function);
+  assert_int_equal(code, number);
+  assert_memory_equal(&before, &out, sizeof(out));
+}
+
+/* All entries, failing and not, below this stack of contexts. */
+static void run_entries(const CUcontext *stack, size_t depth) {
+  const CUcontext current = depth ? stack[depth - 1] : NULL;
+  CUcontext popped;
+  size_t i;
+  for (i = 0; i < depth; i++) run(gpu.cuCtxPushCurrent(stack[i]));
+  prepare_outputs();
+  for (i = 0; i < count_of(entries); i++) {
+    const entry *e = &entries[i];
+    fail_entry(e, e->function, CUDA_ERROR_INVALID_VALUE, GMLAKE_ERROR_INVALID_ARGUMENT);
+    assert_stack(current, depth);
+    fail_entry(e, e->function, CUDA_ERROR_UNKNOWN, GMLAKE_ERROR_DRIVER);
+    assert_stack(current, depth);
+    if (e->call != do_exchange) /* the mode is the thread's: it needs no context */
+      fail_entry(e, "cuCtxGetCurrent", CUDA_ERROR_INVALID_CONTEXT, GMLAKE_ERROR_DEVICE_LOST);
+    assert_stack(current, depth);
+    if (e->call != do_exchange && current != program.context)
+      fail_entry(e, "cuCtxPushCurrent_v2", CUDA_ERROR_DEINITIALIZED, GMLAKE_ERROR_SHUTTING_DOWN);
+    assert_stack(current, depth);
+    code = 5;
+    assert_ok(e->call());
+    assert_int_equal(code, 0);
+    assert_stack(current, depth);
+  }
+  assert_true(out.free_bytes > 0 && out.free_bytes <= out.total_bytes);
+  assert_int_equal(out.address % (4 * CHUNK), 0);
+  assert_int_equal(out.done, 1);
+  for (i = 0; i < depth; i++) run(gpu.cuCtxPopCurrent(&popped));
+}
+
+static void test_contexts(void **state) {
+  const fake_cuda_options options = devices(2);
+  CUcontext other, stack[4];
+  (void)state;
+  open_backend(&options);
+  open_program();
+  run(gpu.cuDevicePrimaryCtxRetain(&other, 1));
+  run_entries(NULL, 0);
+  stack[0] = program.context;
+  run_entries(stack, 1);
+  stack[0] = other;
+  run_entries(stack, 1);
+  stack[0] = stack[3] = other;
+  stack[1] = stack[2] = program.context;
+  run_entries(stack, 3);
+  run_entries(stack, 4);
+  run(gpu.cuDevicePrimaryCtxRelease(1));
+  close_program();
+  close_backend();
+}
+
+/* Where even the pop fails there is nobody to tell; the entry has done its work. */
+static void test_failing_pop(void **state) {
+  (void)state;
+  open_backend(NULL);
+  prepare_outputs();
+  fake->fail_function("cuCtxPopCurrent_v2", 1, CUDA_ERROR_DEINITIALIZED, 0);
+  assert_ok(do_memory_info());
+  assert_int_equal(code, 0);
+  assert_int_equal(spies.failed_pops, 1);
+  run(gpu.cuCtxSetCurrent(NULL));
+  close_backend();
+}
+
+/* Only what the granularity does not give already is asked of the driver. */
+static void test_alignment(void **state) {
+  uint64_t address;
+  size_t alignment;
+  (void)state;
+  open_backend(NULL);
+  for (alignment = 512; alignment <= ((size_t)1 << 30); alignment *= 2) {
+    assert_ok(cuda->reserve(cuda->user, CHUNK, alignment, &address, &code));
+    assert_int_equal(address % alignment, 0);
+    assert_int_equal(address % CHUNK, 0);
+    assert_ok(cuda->unreserve(cuda->user, address, CHUNK, &code));
+  }
+  close_backend();
+}
+
+/* An event of work that is under way is not done, and that is no error. */
+static void test_event_pending(void **state) {
+  fake_cuda_options options = devices(1);
+  (void)state;
+  options.seed = 1;
+  open_backend(&options);
+  open_program();
+  prepare_outputs();
+  occupy(program.streams[0]);
+  assert_ok(do_event_create());
+  assert_ok(cuda->event_record(cuda->user, out.event, program.streams[0], &code));
+  assert_ok(do_event_query());
+  assert_int_equal(code, 0);
+  assert_int_equal(out.done, 0);
+  assert_ok(do_event_wait());
+  assert_ok(do_event_query());
+  assert_int_equal(out.done, 1);
+  assert_ok(do_event_destroy());
+  close_program();
+  close_backend();
+}
+
+/* ---- Streams --------------------------------------------------------------------------------- */
+
+/* All memory goes from stream to stream, so that events are recorded and waited for on each. */
+static void hand_around(const gmlake_stream *streams, size_t count, size_t bytes) {
+  size_t round, i;
+  for (round = 0; round < 3; round++) {
+    occupy((CUstream)streams[0]);
+    for (i = 0; i < count; i++) give(take(bytes, streams[i]), streams[i]);
+  }
+}
+
+/* NULL and 1 reach the driver by the legacy stream's name; NONE is nobody's stream. */
+static void test_stream_values(void **state) {
+  fake_cuda_options options = devices(1);
+  gmlake_desc desc = small_desc();
+  gmlake_stream streams[5];
+  void *event = NULL;
+  size_t i;
+  (void)state;
+  options.seed = 2;
+  open_backend(&options);
+  open_program();
+  streams[0] = program.streams[0];
+  streams[1] = NULL;
+  streams[2] = program.streams[1];
+  streams[3] = (gmlake_stream)(uintptr_t)1;
+  streams[4] = NONE;
+  assert_ok(cuda->event_create(cuda->user, &event, &code));
+  for (i = 0; i < 4; i++) {
+    assert_ok(cuda->event_record(cuda->user, event, streams[i], &code));
+    assert_ok(cuda->stream_wait(cuda->user, streams[i], event, &code));
+    assert_int_equal(spies.legacy_count, (i + 1) / 2 * 2);
+  }
+  assert_ok(cuda->event_destroy(cuda->user, event, &code));
+  desc.backend = cuda;
+  desc.cross_stream = GMLAKE_WAIT_FIRST;
+  desc.limit_bytes = 6 * CHUNK;
+  open_lake(&desc);
+  hand_around(streams, count_of(streams), desc.limit_bytes);
+  assert_true(stats().stream_wait_count >= 9 && stats().host_wait_count > 0);
+  close_lake();
+  assert_true(spies.legacy_count > 4);
+  assert_true(spies.stream_count > spies.legacy_count);
+  assert_int_equal(spies.null_count, 0);
+  assert_int_equal(spies.none_count, 0);
+  close_program();
+  close_backend();
+}
+
+/* ---- Captures -------------------------------------------------------------------------------- */
+
+/* What a thread does with the lake while somebody captures. Asserts in the main thread only. */
+typedef struct worker {
+  gmlake_stream stream;
+  CUstreamCaptureMode mode; /* of the thread, before and after */
+  int mode_kept;
+  gmlake_result result;
+} worker;
+
+/* Growth, a window, memory that comes from another stream, events, trim, a pool. */
+static gmlake_result work_on(gmlake_stream stream) {
+  gmlake_result result = GMLAKE_OK;
+  gmlake_pool *pool = NULL;
+  void *blocks[8], *window = NULL;
+  size_t i, released;
+  for (i = 0; i < 8 && !result; i++) result = gmlake_alloc(lake, CHUNK, stream, &blocks[i]);
+  for (i = 0; i < 8 && !result; i += 2) result = gmlake_free(lake, blocks[i], stream);
+  if (!result) result = gmlake_alloc(lake, 3 * CHUNK, stream, &window);
+  for (i = 1; i < 8 && !result; i += 2) result = gmlake_free(lake, blocks[i], stream);
+  if (!result) result = gmlake_free(lake, window, stream);
+  if (!result) result = gmlake_alloc(lake, 8 * CHUNK, program.streams[1], &window);
+  if (!result) result = gmlake_free(lake, window, program.streams[1]);
+  if (!result) result = gmlake_pool_create(lake, NULL, &pool);
+  if (!result) result = gmlake_pool_destroy(lake, pool);
+  if (!result) result = gmlake_trim(lake, 0, &released);
+  return result;
+}
+
+static void *worker_main(void *argument) {
+  worker *w = (worker *)argument;
+  CUstreamCaptureMode mode = w->mode;
+  (void)gpu.cuThreadExchangeStreamCaptureMode(&mode);
+  w->result = work_on(w->stream);
+  (void)gpu.cuThreadExchangeStreamCaptureMode(&mode);
+  w->mode_kept = mode == w->mode;
+  return NULL;
+}
+
+static void run_worker(worker *w, int on_a_thread) {
+  pthread_t thread;
+  if (!on_a_thread) {
+    (void)worker_main(w);
+    return;
+  }
+  assert_int_equal(pthread_create(&thread, NULL, worker_main, w), 0);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+/* One capture, of which the lake may know, while a thread works on other streams. */
+static void capture_over(CUstreamCaptureMode mode, CUstreamCaptureMode own, int on_a_thread,
+                         int is_told) {
+  CUstream captured;
+  CUgraph graph = NULL;
+  gmlake_pool *pool;
+  worker w;
+  memset(&w, 0, sizeof(w));
+  w.stream = program.streams[0];
+  w.mode = own;
+  run(gpu.cuCtxSetCurrent(program.context));
+  run(gpu.cuStreamCreate(&captured, CU_STREAM_NON_BLOCKING));
+  assert_ok(gmlake_pool_create(lake, NULL, &pool));
+  if (is_told) assert_ok(gmlake_capture_begin(lake, captured, pool));
+  run(gpu.cuStreamBeginCapture(captured, mode));
+  if (is_told) give(take(3 * CHUNK, captured), captured);
+  run_worker(&w, on_a_thread);
+  assert_ok(w.result);
+  assert_true(w.mode_kept);
+  run(gpu.cuStreamEndCapture(captured, &graph));
+  if (is_told) assert_ok(gmlake_capture_end(lake, captured));
+  run(gpu.cuGraphDestroy(graph));
+  assert_ok(gmlake_pool_destroy(lake, pool));
+  assert_ok(gmlake_forget_stream(lake, captured));
+  run(gpu.cuStreamDestroy(captured));
+  run(gpu.cuCtxSetCurrent(NULL));
+}
+
+static void test_captures(void **state) {
+  static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,
+                                              CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+                                              CU_STREAM_CAPTURE_MODE_RELAXED};
+  gmlake_desc desc = small_desc();
+  size_t i, n;
+  (void)state;
+  open_backend(NULL);
+  open_program();
+  desc.backend = cuda;
+  open_lake(&desc);
+  for (i = 0; i < count_of(modes); i++) {
+    for (n = 0; n < count_of(modes); n++) {
+      capture_over(modes[i], modes[n], 0, 0);
+      capture_over(modes[i], modes[n], 0, 1);
+      capture_over(modes[i], modes[n], 1, 0);
+      capture_over(modes[i], modes[n], 1, 1);
+    }
+  }
+  assert_true(spies.relaxed_count > 0);
+  assert_int_equal(spies.failed_restores, 0);
+  assert_int_equal(spies.exchange_count % 2, 0);
+  close_lake();
+  close_program();
+  close_backend();
+}
+
+static void *query_plainly(void *event) {
+  int done, number;
+  (void)cuda->event_query(cuda->user, event, &done, &number);
+  return NULL;
+}
+
+/* The entries alone do not exchange the mode: without the lake's exchange this capture is
+   spoilt, so the test above can see one that is missing. */
+static void test_capture_spoilt(void **state) {
+  CUgraph graph = NULL;
+  (void)state;
+  open_backend(NULL);
+  open_program();
+  prepare_outputs();
+  assert_ok(do_event_create());
+  assert_ok(cuda->event_record(cuda->user, out.event, program.streams[1], &code));
+  run(gpu.cuCtxSetCurrent(program.context));
+  run(gpu.cuStreamBeginCapture(program.streams[0], CU_STREAM_CAPTURE_MODE_GLOBAL));
+  (void)query_plainly(out.event);
+  assert_int_equal(gpu.cuStreamEndCapture(program.streams[0], &graph),
+                   CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  assert_null(graph);
+  run(gpu.cuCtxSetCurrent(NULL));
+  assert_ok(do_event_destroy());
+  close_program();
+  close_backend();
+}
+
+/* Asking whether the device lives, after an unknown error, spares this thread's capture. */
+static void test_capture_survives_question(void **state) {
+  uint64_t handle = 0;
+  CUgraph graph = NULL;
+  (void)state;
+  open_backend(NULL);
+  open_program();
+  run(gpu.cuCtxSetCurrent(program.context));
+  run(gpu.cuStreamBeginCapture(program.streams[0], CU_STREAM_CAPTURE_MODE_GLOBAL));
+  fake->fail_function("cuMemCreate", 1, CUDA_ERROR_UNKNOWN, 0);
+  assert_error(cuda->create(cuda->user, CHUNK, 0, &handle, &code), DRIVER);
+  run(gpu.cuStreamEndCapture(program.streams[0], &graph));
+  run(gpu.cuGraphDestroy(graph));
+  run(gpu.cuCtxSetCurrent(NULL));
+  close_program();
+  close_backend();
+}
+
+/* A record that a capture unknown to the lake forbids: nothing fails, the memory waits. */
+static void test_record_refused(void **state) {
+  gmlake_desc desc = small_desc();
+  void *mine, *other;
+  (void)state;
+  open_backend(NULL);
+  open_program();
+  desc.backend = cuda;
+  open_lake(&desc);
+  mine = take(4 * CHUNK, NULL);
+  other = take(CHUNK, program.streams[0]);
+  fake->fail_function("cuEventRecord", 1, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, 0);
+  give(mine, NULL);
+  assert_string_equal(fake->failed(), "cuEventRecord");
+  give(take(4 * CHUNK, NULL), NULL); /* the next record covers it */
+  assert_ptr_equal(take(4 * CHUNK, program.streams[0]), mine);
+  give(mine, program.streams[0]);
+  give(other, program.streams[0]);
+  close_lake();
+  close_program();
+  close_backend();
+}
+
+/* ---- Peers ----------------------------------------------------------------------------------- */
+
+/* Every chunk under the block can be read and written by these devices of three, no others. */
+static void assert_reachable(const void *ptr, size_t bytes, unsigned mask) {
+  const CUdeviceptr first = (CUdeviceptr)(uintptr_t)ptr;
+  CUdeviceptr at;
+  int device;
+  for (at = first; at < first + bytes; at += CHUNK) {
+    for (device = 0; device < 3; device++) {
+      CUmemLocation location;
+      unsigned long long flags = 77;
+      memset(&location, 0, sizeof(location));
+      location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+      location.id = device;
+      run(gpu.cuMemGetAccess(&flags, &location, at));
+      assert_int_equal(flags, mask >> device & 1 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                                 : CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    }
+  }
+}
+
+static void *take_reachable(size_t bytes, unsigned flags, unsigned mask) {
+  gmlake_alloc_desc wanted;
+  void *ptr = NULL;
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.bytes = bytes;
+  wanted.flags = flags;
+  assert_ok(gmlake_alloc_with(lake, &wanted, NULL, &ptr));
+  assert_ok(gmlake_check(lake));
+  assert_reachable(ptr, bytes, mask);
+  return ptr;
+}
+
+/* Growth, windows, growth after trim, chunks created anew where they are needed. */
+static void map_everywhere(unsigned mask) {
+  void *blocks[16], *window;
+  size_t i, released;
+  for (i = 0; i < 16; i++) blocks[i] = take_reachable(CHUNK, 0, mask);
+  for (i = 0; i < 16; i += 2) give(blocks[i], NULL);
+  window = take_reachable(5 * CHUNK, 0, mask);
+  assert_int_equal(stats().stitch_count, 1);
+  give(window, NULL);
+  assert_ok(gmlake_trim(lake, 0, &released));
+  assert_int_equal(released, 8 * CHUNK);
+  for (i = 0; i < 16; i += 2) blocks[i] = take_reachable(CHUNK, 0, mask);
+  for (i = 1; i < 16; i += 2) give(blocks[i], NULL);
+  give(take_reachable(7 * CHUNK, 0, mask), NULL);
+  assert_int_equal(stats().stitch_count, 2);
+  window = take_reachable(6 * CHUNK, GMLAKE_NO_STITCH, mask); /* at the limit: from other chunks */
+  assert_true(stats().stitch_evict_count >= 2);
+  give(window, NULL);
+  for (i = 0; i < 16; i += 2) give(blocks[i], NULL);
+}
+
+static void test_peers(void **state) {
+  static const int peers[] = {1, 2};
+  const fake_cuda_options options = devices(3);
+  gmlake_desc desc = small_desc();
+  (void)state;
+  desc.limit_bytes = 16 * CHUNK;
+  start(&options);
+  open_lake(&desc);
+  map_everywhere(1);
+  close_lake();
+  assert_nothing_left();
+  desc.peer_devices = peers;
+  desc.peer_count = 2;
+  open_lake(&desc);
+  map_everywhere(7);
+  close_lake();
+  assert_nothing_left();
+  desc.device = 2;
+  desc.peer_count = 1;
+  open_lake(&desc);
+  map_everywhere(6);
+  close_lake();
+  assert_nothing_left();
+}
+
+/* A device that is not there: nothing can be mapped for it, and what was begun is undone. */
+static void test_peer_missing(void **state) {
+  static const int peers[] = {1, 7};
+  const fake_cuda_options options = devices(3);
+  gmlake_desc desc = small_desc();
+  void *ptr = &desc;
+  (void)state;
+  start(&options);
+  desc.peer_devices = peers;
+  desc.peer_count = 2;
+  open_lake(&desc);
+  assert_error(gmlake_alloc(lake, CHUNK, NULL, &ptr), NO_DEVICE);
+  assert_null(ptr);
+  assert_string_equal(last_error().call, "set_access");
+  assert_int_equal(last_error().driver_code, CUDA_ERROR_INVALID_DEVICE);
+  assert_int_equal(census().handles, 0);
+  assert_int_equal(stats().reserved_bytes, 0);
+  close_lake();
+  assert_nothing_left();
+}
+
+static void test_too_many_peers(void **state) {
+  int peers[GMLK_PEERS_MAX + 1];
+  gmlake_desc desc = small_desc();
+  uint64_t before;
+  (void)state;
+  memset(peers, 0, sizeof(peers));
+  open_backend(NULL);
+  prepare_outputs();
+  assert_ok(do_reserve());
+  assert_ok(do_create());
+  assert_ok(do_map());
+  before = fake->calls();
+  code = 5;
+  assert_error(
+      cuda->set_access(cuda->user, out.address + CHUNK, CHUNK, peers, count_of(peers), &code),
+      INVALID_ARGUMENT);
+  assert_int_equal(code, 0);
+  assert_int_equal(fake->calls(), before);
+  assert_ok(do_unmap());
+  assert_ok(do_release());
+  assert_ok(do_unreserve());
+  desc.backend = cuda;
+  desc.peer_devices = peers;
+  desc.peer_count = count_of(peers);
+  assert_error(gmlake_create(&desc, &lake), INVALID_ARGUMENT);
+  close_backend();
+}
+
+/* ---- Several lakes --------------------------------------------------------------------------- */
+
+static void test_lakes_sharing(void **state) {
+  gmlake_desc desc = small_desc();
+  gmlake *lakes[2];
+  void *blocks[2][8];
+  size_t i, n;
+  (void)state;
+  open_backend(NULL);
+  desc.backend = cuda;
+  for (i = 0; i < 2; i++) assert_ok(gmlake_create(&desc, &lakes[i]));
+  for (n = 0; n < 8; n++)
+    for (i = 0; i < 2; i++) assert_ok(gmlake_alloc(lakes[i], CHUNK, NULL, &blocks[i][n]));
+  assert_int_equal(census().retains, 1);
+  assert_int_equal(census().physical_bytes, 16 * CHUNK);
+  assert_error(gmlake_free(lakes[0], blocks[1][0], NULL), UNKNOWN_POINTER);
+  for (n = 0; n < 8; n++) assert_ok(gmlake_free(lakes[0], blocks[0][n], NULL));
+  assert_ok(gmlake_destroy(lakes[0]));
+  assert_int_equal(census().physical_bytes, 8 * CHUNK);
+  lake = lakes[1];
+  for (n = 0; n < 8; n += 2) give(blocks[1][n], NULL);
+  give(take(4 * CHUNK, NULL), NULL);
+  assert_int_equal(stats().stitch_count, 1);
+  close_lake();
+  close_backend();
+}
+
+static int device_of_last_chunk(void) {
+  CUmemAllocationProp prop;
+  memset(&prop, 0, sizeof(prop));
+  fake->last_create(&prop);
+  return prop.location.id;
+}
+
+/* In one thread, turn about: each lake's memory and events are its own device's. */
+static void test_two_devices(void **state) {
+  const fake_cuda_options options = devices(3);
+  gmlake_desc desc = small_desc();
+  gmlake *lakes[2];
+  gmlake_backend *backends[2];
+  void *ptr;
+  int i, round;
+  (void)state;
+  start(&options);
+  for (i = 0; i < 2; i++) {
+    assert_ok(gmlake_cuda_create(i, &backends[i]));
+    desc.backend = backends[i];
+    assert_ok(gmlake_create(&desc, &lakes[i]));
+  }
+  for (round = 1; round < 6; round++) {
+    for (i = 0; i < 2; i++) {
+      lake = lakes[i];
+      ptr = take((size_t)round * CHUNK, NULL);
+      assert_int_equal(device_of_last_chunk(), i);
+      assert_reachable(ptr, (size_t)round * CHUNK, 1u << i);
+      give(ptr, NULL);
+      assert_stack(NULL, 0);
+    }
+  }
+  for (i = 0; i < 2; i++) {
+    assert_ok(gmlake_destroy(lakes[i]));
+    gmlake_cuda_destroy(backends[i]);
+  }
+  assert_nothing_left();
+}
+
+/* ---- A child of fork ------------------------------------------------------------------------- */
+
+static int child_failures;
+
+#define CHILD(condition)                                              \
+  do {                                                                \
+    if (!(condition)) {                                               \
+      fprintf(stderr, "child: %s (line %d)\n", #condition, __LINE__); \
+      child_failures++;                                               \
+    }                                                                 \
+  } while (0)
+#define FORKED(call) CHILD((call) == GMLAKE_ERROR_FORKED)
+
+static void use_table_in_child(void) {
+  gmlake_device_properties properties;
+  size_t i;
+  prepare_outputs();
+  for (i = 0; i < count_of(entries); i++) {
+    code = 5;
+    FORKED(entries[i].call());
+    CHILD(code == 0);
+  }
+  code = 5;
+  FORKED(cuda->get_properties(cuda->user, &properties, &code));
+  CHILD(code == 0);
+}
+
+/* The parent's lake in its child: `mine` is live, the pool empty. */
+static void use_lake_in_child(void *mine, gmlake_pool *pool) {
+  gmlake_allocation_info info;
+  gmlake_pool *another = NULL;
+  gmlake_budget budget;
+  size_t released = 77;
+  void *ptr = &ptr;
+  FORKED(gmlake_alloc(lake, 8 * CHUNK, NULL, &ptr));
+  CHILD(!ptr);
+  FORKED(gmlake_alloc(lake, 8 * CHUNK, NONE, &ptr));
+  FORKED(gmlake_trim(lake, 0, &released));
+  CHILD(released == 0);
+  FORKED(gmlake_get_budget(lake, &budget));
+  FORKED(gmlake_pool_create(lake, NULL, &another));
+  FORKED(gmlake_forget_stream(lake, program.streams[0]));
+  FORKED(gmlake_pool_destroy(lake, pool));
+  CHILD(gmlake_get_allocation(lake, mine, &info) == GMLAKE_OK);
+  CHILD(gmlake_free(lake, mine, program.streams[0]) == GMLAKE_OK); /* is not checked */
+  CHILD(gmlake_check(lake) == GMLAKE_OK);
+}
+
+/* The spies see what the driver, which refuses a child before it counts, does not. */
+static int child_main(gmlake *owner, void *mine, gmlake_pool *pool) {
+  const struct spies before = spies;
+  gmlake_backend *another = cuda;
+  child_failures = 0;
+  use_table_in_child();
+  use_lake_in_child(mine, pool);
+  FORKED(gmlake_destroy(lake));
+  FORKED(gmlake_destroy(owner));
+  gmlake_cuda_destroy(cuda);
+  CHILD(memcmp((const void *)&spies, (const void *)&before, sizeof(spies)) == 0);
+  CHILD(hook_live == 0);
+  FORKED(gmlake_cuda_create(0, &another));
+  CHILD(!another);
+  return child_failures != 0;
+}
+
+static void test_forked(void **state) {
+  gmlake_desc desc = small_desc();
+  gmlake_pool *pool;
+  gmlake *owner;
+  void *mine, *other;
+  int status = 0;
+  pid_t child;
+  (void)state;
+  open_backend(NULL);
+  open_program();
+  open_lake(&desc); /* one with a backend of its own */
+  owner = lake;
+  desc.backend = cuda;
+  open_lake(&desc);
+  mine = take(4 * CHUNK, program.streams[0]);
+  other = take(CHUNK, program.streams[1]);
+  assert_ok(gmlake_pool_create(lake, NULL, &pool));
+  give(take(2 * CHUNK, program.streams[0]), program.streams[0]);
+  fflush(NULL);
+  child = fork();
+  assert_true(child >= 0);
+  if (child == 0) _exit(child_main(owner, mine, pool));
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+  give(mine, program.streams[0]);
+  give(other, program.streams[1]);
+  give(take(16 * CHUNK, NULL), NULL);
+  close_lake();
+  assert_ok(gmlake_destroy(owner));
+  close_program();
+  close_backend();
+}
+
+/* ---- A driver that goes away ----------------------------------------------------------------- */
+
+static int logged; /* messages of errors */
+
+static void count_errors(void *user, int level, const gmlake_error_info *info) {
+  (void)user;
+  (void)info;
+  logged += level == GMLAKE_LOG_ERROR;
+}
+
+/* The fatal error is answered by everything that serves or changes memory, without a look at the
+   driver; questions work. */
+static void assert_lost(gmlake_result lost, void *live, gmlake_pool *pool) {
+  const uint64_t before = fake->calls();
+  gmlake_alloc_desc wanted;
+  gmlake_allocation_info info;
+  gmlake_budget budget;
+  gmlake_desc desc;
+  size_t count;
+  void *ptr = &ptr;
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.bytes = 512;
+  assert_int_equal(gmlake_alloc(lake, 512, NULL, &ptr), lost);
+  assert_null(ptr);
+  assert_int_equal(gmlake_alloc_with(lake, &wanted, NULL, &ptr), lost);
+  assert_int_equal(gmlake_free(lake, live, NULL), lost);
+  assert_int_equal(gmlake_record_stream(lake, live, program.streams[1]), lost);
+  assert_int_equal(gmlake_forget_stream(lake, program.streams[1]), lost);
+  assert_ok(gmlake_get_allocation(lake, live, &info)); /* questions that need no driver */
+  assert_ok(gmlake_get_pieces(lake, live, NULL, 0, &count));
+  assert_int_equal(gmlake_capture_begin(lake, program.streams[0], pool), lost);
+  assert_int_equal(gmlake_capture_end(lake, program.streams[0]), lost);
+  assert_int_equal(gmlake_pool_destroy(lake, pool), lost);
+  assert_int_equal(gmlake_pool_create(lake, NULL, &pool), lost);
+  assert_int_equal(gmlake_trim(lake, 0, &count), lost);
+  assert_int_equal(gmlake_get_budget(lake, &budget), lost);
+  assert_int_equal(last_error().result, lost);
+  assert_int_equal(stats().live_count, 1);
+  assert_ok(gmlake_get_desc(lake, &desc));
+  assert_ok(gmlake_check(lake));
+  assert_int_equal(fake->calls(), before);
+  assert_int_equal(logged, 1);
+}
+
+/* Destroy gives back what the driver still takes, which is everything but its events' answers. */
+static void destroy_lost(gmlake_result lost) {
+  fake_cuda_census left;
+  assert_int_equal(gmlake_destroy(lake), lost);
+  gmlake_cuda_destroy(cuda);
+  left = census();
+  assert_int_equal(left.handles, 0);
+  assert_int_equal(left.mappings, 0);
+  assert_int_equal(left.reservations, 0);
+  assert_int_equal(left.physical_bytes, 0);
+  assert_int_equal(left.events, 0);
+  assert_int_equal(left.retains, 1); /* the program's */
+  assert_int_equal(left.pushed, 0);
+  assert_int_equal(hook_live, 0);
+}
+
+static gmlake_result find_by_alloc(void) {
+  void *ptr;
+  return gmlake_alloc(lake, 8 * CHUNK, program.streams[1], &ptr);
+}
+static gmlake_result find_by_trim(void) { return gmlake_trim(lake, 0, NULL); }
+static gmlake_result find_by_budget(void) {
+  gmlake_budget budget;
+  return gmlake_get_budget(lake, &budget);
+}
+static gmlake_result (*const finders[])(void) = {find_by_alloc, find_by_trim, find_by_budget};
+
+/* A lake with work pending on memory of the first stream, and one block of the second's. */
+static void *open_doomed(gmlake_pool **out_pool) {
+  fake_cuda_options options = devices(1);
+  gmlake_desc desc = small_desc();
+  void *freed, *live;
+  logged = 0;
+  options.seed = 3;
+  open_backend(&options);
+  open_program();
+  desc.backend = cuda;
+  desc.logger.fn = count_errors;
+  open_lake(&desc);
+  assert_ok(gmlake_pool_create(lake, NULL, out_pool));
+  freed = take(8 * CHUNK, program.streams[0]);
+  live = take(CHUNK, program.streams[1]);
+  occupy(program.streams[0]);
+  give(freed, program.streams[0]);
+  return live;
+}
+
+static void test_device_lost(void **state) {
+  gmlake_pool *pool;
+  void *live;
+  size_t i;
+  (void)state;
+  for (i = 0; i < count_of(finders); i++) {
+    live = open_doomed(&pool);
+    fake->lose(CUDA_ERROR_ILLEGAL_ADDRESS);
+    assert_error(finders[i](), DEVICE_LOST);
+    assert_int_equal(last_error().driver_code, CUDA_ERROR_ILLEGAL_ADDRESS);
+    assert_lost(GMLAKE_ERROR_DEVICE_LOST, live, pool);
+    destroy_lost(GMLAKE_ERROR_DEVICE_LOST);
+  }
+}
+
+/* From some call on the driver answers that it is being unloaded. */
+static void test_shutting_down(void **state) {
+  gmlake_pool *pool;
+  void *live;
+  size_t i;
+  (void)state;
+  for (i = 0; i < count_of(finders); i++) {
+    live = open_doomed(&pool);
+    fake->fail_at(fake->calls() + 1, CUDA_ERROR_DEINITIALIZED, 1);
+    assert_error(finders[i](), SHUTTING_DOWN);
+    assert_int_equal(last_error().driver_code, CUDA_ERROR_DEINITIALIZED);
+    assert_lost(GMLAKE_ERROR_SHUTTING_DOWN, live, pool);
+    assert_error(gmlake_destroy(lake), SHUTTING_DOWN); /* host memory goes, nothing else can */
+    gmlake_cuda_destroy(cuda);
+    assert_int_equal(hook_live, 0);
+  }
+}
+
+/* ---- Every call of the driver fails in turn -------------------------------------------------- */
+
+typedef enum sweep_mode {
+  ONCE,          /* one call fails */
+  UNTIL_DESTROY, /* that one and all behind it, but for destroy's */
+  TO_THE_END,    /* and destroy's */
+  SWEEP_MODE_COUNT
+} sweep_mode;
+
+static struct sweep {
+  uint64_t call; /* counted from the lake's first */
+  CUresult code;
+  sweep_mode mode;
+  uint64_t base;
+  void *blocks[24];
+  gmlake_pool *pool;
+} sweep;
+
+#define CHECK(condition)                                                                         \
+  do {                                                                                           \
+    if (!(condition))                                                                            \
+      fail_msg("call %llu (%s), code %d, mode %d: %s (line %d)", (unsigned long long)sweep.call, \
+               fake->failed() ? fake->failed() : "none", (int)sweep.code, (int)sweep.mode,       \
+               #condition, __LINE__);                                                            \
+  } while (0)
+
+/* The driver's number in the report is the one that it answered. */
+static gmlake_result note(gmlake_result result) {
+  gmlake_error_info info;
+  if (!result) return result;
+  memset(&info, 0, sizeof(info));
+  CHECK(gmlake_get_last_error(lake, &info) == GMLAKE_OK);
+  if (info.result != result)
+    fail_msg("call %llu (%s), code %d, mode %d: %s is reported as %s of %s",
+             (unsigned long long)sweep.call, fake->failed(), (int)sweep.code, (int)sweep.mode,
+             gmlake_result_name(result), gmlake_result_name(info.result), info.call);
+  CHECK(!info.driver_code || info.driver_code == (int)sweep.code);
+  return result;
+}
+
+static void sweep_take(int at, size_t chunks, gmlake_stream stream, unsigned flags) {
+  gmlake_alloc_desc wanted;
+  void *ptr = &wanted;
+  gmlake_result result;
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.bytes = chunks * CHUNK;
+  wanted.flags = flags;
+  result = note(gmlake_alloc_with(lake, &wanted, stream, &ptr));
+  CHECK((result == GMLAKE_OK) == (ptr != NULL));
+  sweep.blocks[at] = ptr;
+}
+
+static void sweep_give(int at, gmlake_stream stream) {
+  if (!note(gmlake_free(lake, sweep.blocks[at], stream))) sweep.blocks[at] = NULL;
+}
+
+/* The paths that need the driver: growth, a capture's pool, windows made and used again, memory
+   of another stream behind a wait, a pending free, the ladder up to waits of the host, trim. */
+static void sweep_act(void) {
+  const gmlake_stream a = program.streams[0], b = program.streams[1];
+  gmlake_budget budget;
+  int i;
+  if (note(gmlake_pool_create(lake, NULL, &sweep.pool))) sweep.pool = NULL;
+  if (sweep.pool && !note(gmlake_capture_begin(lake, a, sweep.pool))) {
+    sweep_take(20, POOL_CHUNKS, a, 0);
+    sweep_give(20, a);
+    sweep_take(20, 1, a, 0);
+    sweep_give(20, a);
+    (void)note(gmlake_capture_end(lake, a));
+  }
+  for (i = 0; i < 8; i++) sweep_take(i, 1, a, 0);
+  sweep_take(8, 1, b, 0);
+  for (i = 0; i < 8; i += 2) sweep_give(i, a);
+  sweep_take(10, 3, a, 0);
+  sweep_give(10, a);
+  sweep_take(10, 3, a, 0);
+  sweep_give(10, a);
+  sweep_take(11, 2, b, 0);
+  if (sweep.blocks[1]) (void)note(gmlake_record_stream(lake, sweep.blocks[1], b));
+  sweep_give(1, a);
+  sweep_take(12, 4, b, GMLAKE_NO_STITCH);
+  sweep_give(11, b);
+  sweep_give(12, b);
+  sweep_take(13, 6, NULL, 0);
+  sweep_give(13, NULL);
+  (void)note(gmlake_get_budget(lake, &budget));
+  (void)note(gmlake_trim(lake, 2 * CHUNK, NULL));
+  sweep_take(14, 2, a, GMLAKE_EXCLUSIVE);
+  (void)note(gmlake_forget_stream(lake, b));
+  if (sweep.pool && !note(gmlake_pool_destroy(lake, sweep.pool))) sweep.pool = NULL;
+}
+
+static void sweep_start(void) {
+  fake_cuda_options options = devices(1);
+  options.seed = 4;
+  options.device_bytes = 64 * CHUNK;
+  options.bookkeeping_only = 1;
+  start(&options);
+  open_program();
+  occupy(program.streams[0]);
+  occupy(program.streams[1]);
+  memset(sweep.blocks, 0, sizeof(sweep.blocks));
+  sweep.pool = NULL;
+  sweep.base = fake->calls();
+  if (sweep.call) fake->fail_at(sweep.base + sweep.call, sweep.code, sweep.mode != ONCE);
+}
+
+static gmlake_result sweep_create(void) {
+  gmlake_desc desc = small_desc();
+  desc.cross_stream = GMLAKE_WAIT_FIRST;
+  desc.limit_bytes = 12 * CHUNK;
+  desc.driver_free_bytes_min = CHUNK;
+  lake = NULL;
+  return gmlake_create(&desc, &lake);
+}
+
+static int is_failed(const char *function) {
+  return fake->failed() && strcmp(fake->failed(), function) == 0;
+}
+
+/* The driver works again. The thread's state is what it was, but for a pop that the driver
+   refused, and the capture mode where it refused the exchange back. */
+static void sweep_repair(void) {
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  CUcontext popped;
+  fake->fail_at(0, CUDA_SUCCESS, 0);
+  CHECK(census().pushed == spies.failed_pops);
+  for (; spies.failed_pops; spies.failed_pops--) run(gpu.cuCtxPopCurrent(&popped));
+  run(gpu.cuThreadExchangeStreamCaptureMode(&mode));
+  CHECK(mode == CU_STREAM_CAPTURE_MODE_GLOBAL || sweep.mode != ONCE ||
+        is_failed("cuThreadExchangeStreamCaptureMode"));
+}
+
+/* Which errors are for good, and that nothing is asked of the driver behind one. */
+static void sweep_check_lost(void) {
+  const gmlake_result lost = lake->lost;
+  const uint64_t before = fake->calls();
+  void *ptr;
+  if (!lost) return;
+  CHECK(sweep.code == CUDA_ERROR_DEINITIALIZED || lost == GMLAKE_ERROR_DEVICE_LOST);
+  CHECK(sweep.code != CUDA_ERROR_DEINITIALIZED || lost == GMLAKE_ERROR_SHUTTING_DOWN);
+  CHECK((int)sweep.code == 4 || (int)sweep.code == 700 || (int)sweep.code == 999);
+  if (sweep.code == CUDA_ERROR_UNKNOWN && sweep.mode == ONCE)
+    CHECK(is_failed("cuCtxGetCurrent") || is_failed("cuCtxPushCurrent_v2"));
+  CHECK(gmlake_alloc(lake, 512, NULL, &ptr) == lost);
+  CHECK(fake->calls() == before);
+}
+
+/* Memory is given up only where the driver refused to take it back, or the context for that; and
+   a destroyed pool's where it could not be asked at all. */
+static void sweep_check_quarantine(void) {
+  const size_t bytes = stats().quarantined_bytes;
+  if (lake->lost || sweep.mode != ONCE || is_failed("cuMemUnmap") || is_failed("cuMemRelease") ||
+      is_failed("cuCtxGetCurrent") || is_failed("cuCtxPushCurrent_v2"))
+    return;
+  CHECK(bytes == 0 || (is_failed("cuThreadExchangeStreamCaptureMode") && !sweep.pool &&
+                       bytes == POOL_CHUNKS * CHUNK));
+}
+
+/* After an error that is not for good the lake serves again. */
+static void sweep_check_serves(void) {
+  void *ptr = NULL;
+  size_t i;
+  if (lake->lost) return;
+  for (i = 0; i < count_of(sweep.blocks); i++)
+    CHECK(gmlake_free(lake, sweep.blocks[i], program.streams[0]) == GMLAKE_OK);
+  CHECK(gmlake_alloc(lake, 4 * CHUNK, NULL, &ptr) == GMLAKE_OK);
+  CHECK(gmlake_check(lake) == GMLAKE_OK);
+  CHECK(gmlake_free(lake, ptr, NULL) == GMLAKE_OK);
+}
+
+/* What the lake has on the driver beside what the program had. */
+static size_t left_over(const fake_cuda_census *before) {
+  const fake_cuda_census now = census();
+  return now.handles - before->handles + now.mappings - before->mappings + now.reservations -
+         before->reservations + now.events - before->events + now.retains - before->retains +
+         now.physical_bytes - before->physical_bytes;
+}
+
+/* The failure came before destroy: destroy gives everything back, quarantined or not. */
+static void sweep_finish(const fake_cuda_census *before) {
+  gmlake_result lost;
+  sweep_repair();
+  CHECK(gmlake_check(lake) == GMLAKE_OK);
+  sweep_check_lost();
+  sweep_check_quarantine();
+  sweep_check_serves();
+  lost = lake->lost;
+  CHECK(gmlake_destroy(lake) == lost);
+  CHECK(left_over(before) == 0);
+  CHECK(spies.failed_pops == 0 && census().pushed == 0);
+}
+
+/* It comes in destroy, or lasts: OK still means that nothing is left, and one failure leaves what
+   that call was to give back: at most a mapping and with it its memory and its addresses. */
+static void sweep_destroy(const fake_cuda_census *before) {
+  const gmlake_result result = gmlake_destroy(lake);
+  const int leaks_retain = is_failed("cuDevicePrimaryCtxRelease_v2");
+  fake_cuda_census now;
+  sweep_repair();
+  now = census();
+  if (sweep.mode == ONCE) {
+    CHECK(now.handles <= before->handles + 1);
+    CHECK(now.reservations <= before->reservations + 1);
+    CHECK(now.events <= before->events + 1);
+    CHECK(now.retains == before->retains + (size_t)leaks_retain);
+    CHECK(result || left_over(before) == (size_t)leaks_retain);
+  }
+  CHECK(result || left_over(before) <= 1);
+}
+
+/* One run; the number of the last call before destroy, and of all. */
+static void sweep_run(uint64_t *out_acted, uint64_t *out_all) {
+  fake_cuda_census before;
+  gmlake_result created;
+  sweep_start();
+  before = census();
+  created = sweep_create();
+  if (!created) sweep_act();
+  *out_acted = fake->calls() - sweep.base;
+  CHECK((created == GMLAKE_OK) == (lake != NULL));
+  CHECK(created != GMLAKE_ERROR_INVALID_ARGUMENT); /* the description is valid */
+  if (created) {
+    CHECK(sweep.mode != ONCE || left_over(&before) == 0);
+    sweep_repair();
+  } else if (sweep.call && sweep.call <= *out_acted && sweep.mode != TO_THE_END) {
+    sweep_finish(&before);
+  } else {
+    sweep_destroy(&before);
+  }
+  CHECK(hook_live == 0);
+  *out_all = fake->calls() - sweep.base;
+}
+
+/* The scenario reaches what it is meant to reach. */
+static void assert_scenario(void) {
+  gmlake_stats now;
+  sweep_start();
+  assert_ok(sweep_create());
+  sweep_act();
+  assert_int_equal(lake->error.result, GMLAKE_OK);
+  now = stats();
+  assert_true(now.stitch_count > 0 && now.stitch_reuse_count > 0 && now.split_count > 0);
+  assert_true(now.stream_wait_count > 0 && now.host_wait_count > 0 && now.event_count > 0);
+  assert_true(now.stitch_evict_count > 0 && now.pending_bytes_peak > 0);
+  close_lake();
+  assert_int_equal(hook_live, 0);
+}
+
+static void sweep_codes(sweep_mode mode) {
+  static const CUresult codes[] = {CUDA_ERROR_OUT_OF_MEMORY,   CUDA_ERROR_INVALID_VALUE,
+                                   CUDA_ERROR_NOT_SUPPORTED,   CUDA_ERROR_UNKNOWN,
+                                   CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_DEINITIALIZED};
+  uint64_t acted, all, last;
+  size_t i;
+  memset(&sweep, 0, sizeof(sweep));
+  assert_scenario();
+  sweep_run(&acted, &all);
+  last = mode == UNTIL_DESTROY ? acted : all;
+  assert_true(acted > 100 && all > acted);
+  for (i = 0; i < count_of(codes); i++) {
+    for (sweep.call = 1; sweep.call <= last; sweep.call++) {
+      sweep.mode = mode;
+      sweep.code = codes[i];
+      sweep_run(&acted, &all);
+    }
+  }
+}
+
+static void test_failures_once(void **state) {
+  (void)state;
+  sweep_codes(ONCE);
+}
+
+static void test_failures_until_destroy(void **state) {
+  (void)state;
+  sweep_codes(UNTIL_DESTROY);
+}
+
+static void test_failures_to_the_end(void **state) {
+  (void)state;
+  sweep_codes(TO_THE_END);
+}
+
+/* ---- Main ------------------------------------------------------------------------------------ */
+
+/* The fake, by its path: there may be a real driver on the machine. */
+static int open_fake(void) {
+  void *control;
+  if (!gpu_open(&gpu, FAKE_PATH)) return 0;
+  fake_module = gpu.library;
+  control = dlsym(fake_module, "fake_cuda_control");
+  fake = (const fake_cuda_control *)control;
+  return fake != NULL;
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_loading),
+      cmocka_unit_test(test_missing_symbols),
+      cmocka_unit_test(test_no_library),
+      cmocka_unit_test(test_no_device),
+      cmocka_unit_test(test_create_failures),
+      cmocka_unit_test(test_create_arguments),
+      cmocka_unit_test(test_properties),
+      cmocka_unit_test(test_clock),
+      cmocka_unit_test(test_handle_types),
+      cmocka_unit_test(test_created_properties),
+      cmocka_unit_test(test_results),
+      cmocka_unit_test(test_unknown_for_good),
+      cmocka_unit_test(test_contexts),
+      cmocka_unit_test(test_failing_pop),
+      cmocka_unit_test(test_alignment),
+      cmocka_unit_test(test_event_pending),
+      cmocka_unit_test(test_stream_values),
+      cmocka_unit_test(test_captures),
+      cmocka_unit_test(test_capture_spoilt),
+      cmocka_unit_test(test_capture_survives_question),
+      cmocka_unit_test(test_record_refused),
+      cmocka_unit_test(test_peers),
+      cmocka_unit_test(test_peer_missing),
+      cmocka_unit_test(test_too_many_peers),
+      cmocka_unit_test(test_lakes_sharing),
+      cmocka_unit_test(test_two_devices),
+      cmocka_unit_test(test_forked),
+      cmocka_unit_test(test_device_lost),
+      cmocka_unit_test(test_shutting_down),
+      cmocka_unit_test(test_failures_once),
+      cmocka_unit_test(test_failures_until_destroy),
+      cmocka_unit_test(test_failures_to_the_end),
+  };
+  if (!open_fake()) {
+    fprintf(stderr, "%s: make it, and run from the repository's root\n", FAKE_PATH);
+    return 1;
+  }
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
