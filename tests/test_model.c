@@ -1,11 +1,19 @@
-/* usage: test_model [OPERATIONS [SEED]]
-   Random calls on a lake over memory that aliases for real, against a naive model: who owns which
+/* usage: test_model [--seconds N] [--seed S]
+   Random calls on lakes over memory that aliases for real, against a naive model: who owns which
    512 bytes of which physical memory, and which stream's work last used them. The lake's backend
-   is the mock behind a table that watches every call. The model trusts no promise of the lake: a
-   block handed over, unmapped or released is covered only if the stream waits for the events, or
-   an event was seen complete, that stand behind every earlier use. */
+   is the mock behind a table that watches every call and makes some fail, and so is its host
+   memory. The model trusts no promise of the lake: a block handed over, unmapped or released is
+   covered only if the stream waits for the events, or an event was seen complete, that stand
+   behind every earlier use.
+
+   Each lake is a description and a list of operations with every choice resolved, drawn from one
+   seed and performed in a child. A list that breaks a rule, or the child, is cut down to what
+   still breaks the same rule, and printed as a test. With --seconds lakes follow each other for so
+   long, with seeds from S on: `--seed S` of a lake's own seed repeats it first. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
+static void assertion_failed(const char *condition);
+#define GMLAKE_ASSERT(condition) ((condition) ? (void)0 : assertion_failed(#condition))
 #include "gmlake.h"
 
 #include <setjmp.h>
@@ -14,25 +22,110 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
-#define GRANULE (64 * KIB)
 #define GRAIN ((size_t)512)
-#define GRAINS (GRANULE / GRAIN)
+#define GRAINS_MAX 128u /* a granule is 64 KiB at most */
 #define DIMS 20 /* streams told apart at a time, forgotten ones with work pending included */
 #define FRAMES 512
 #define HANDLE_FRAMES 4
-#define RANGES 32
+#define RANGES 64
 #define EVENTS 4096
 #define BLOCKS 256
 #define PENDING 1024
-#define POOLS 3
+#define POOLS 4 /* [0] is the default pool */
 #define CAPTURES 512
 #define PIECES 512
+#define OPERATIONS 8192
 #define NO_STREAM (-1)
+
+/* ---- What is performed ----------------------------------------------------------------------- */
+
+#define AS_MEMBER(name) long name;
+#define ON_DEVICE(X) X(granule_bytes) X(capacity) X(chunk) X(streams) X(bookkeeping_only)
+#define ON_OFF(X) X(single_threaded) X(wait_first) X(has_handler) X(fills) X(guards)
+#define BOUNDS(X) X(limit) X(driver_free_min) X(arena) X(windows) X(stitched_max)
+#define SIZES(X) X(stitch_min_bytes) X(small_bytes_max) X(check_every)
+#define CONFIG_FIELDS(X) ON_DEVICE(X) ON_OFF(X) BOUNDS(X) SIZES(X)
+
+typedef struct config {    /* of a lake; all are numbers, so that they can be made smaller */
+  CONFIG_FIELDS(AS_MEMBER) /* sizes without _bytes are in granules */
+} config;
+
+enum {
+  ALLOC,
+  FREE,
+  RECORD,
+  HOLD,
+  FINISH,
+  LAG,
+  CLOCK,
+  FORGET,
+  POOL_OPEN,
+  POOL_CLOSE,
+  CAPTURE_BEGIN,
+  CAPTURE_END,
+  TRIM,
+  BUDGET,
+  PEAKS,
+  MISUSE,
+  QUIESCE,
+  VERIFY,
+  CLOSE
+};
+
+#define WHAT(X) X(kind) X(id) X(stream) X(other) X(pool) X(bytes) X(flags) X(alignment) X(victim)
+#define FAULTS(X) X(fault_call) X(fault_result) X(fault_stays) X(host_call) X(host_stays)
+#define OP_FIELDS(X) WHAT(X) FAULTS(X)
+
+typedef struct op {
+  OP_FIELDS(AS_MEMBER)
+  /* id: of the block. other: the stream that uses what STREAM_NONE got; who inherits a forgotten
+     stream's blocks; 1: FREE is called twice. pool: 0 is the default one. bytes: also of the pool's
+     limit, kept by TRIM, of LAG and CLOCK in ns. flags: POOL_OPEN's chunk in granules.
+     victim: freed by the handler. *_call: the how manieth call within the operation fails,
+     0: none; *_stays: and those behind it. */
+} op;
+
+#define CONFIG_LONGS (sizeof(config) / sizeof(long))
+#define OP_LONGS (sizeof(op) / sizeof(long))
+
+typedef struct totals {
+  uint64_t operations, lakes, faults, stitches, evictions, waits, refused, lost;
+} totals;
+
+static struct shared { /* by the child with its parent */
+  char rule[256];      /* the first rule found broken */
+  uint64_t seed;       /* of the lake under way */
+  config with;
+  size_t count; /* operations begun */
+  op list[OPERATIONS];
+  totals sum;
+} * shared;
+
+static void broken(const char *rule) {
+  (void)snprintf(shared->rule, sizeof(shared->rule), "%s", rule);
+  _exit(1);
+}
+
+static void assertion_failed(const char *condition) {
+  char rule[256];
+  (void)snprintf(rule, sizeof(rule), "assertion: %s", condition);
+  broken(rule);
+}
+
+static void expect(int holds, const char *rule) {
+  if (!holds) broken(rule);
+}
+
+/* ---- The model ------------------------------------------------------------------------------- */
 
 typedef struct stamp { /* how much work of each stream */
   uint32_t at[DIMS];
@@ -41,9 +134,9 @@ typedef struct stamp { /* how much work of each stream */
 typedef struct frame { /* a granule of physical memory */
   int taken;
   uint32_t mapping_count;
-  uint32_t owner[GRAINS]; /* id of the live block, 0: none */
-  uint32_t graph[GRAINS]; /* the capture whose graph uses it, 0: none */
-  stamp used[GRAINS];
+  uint32_t owner[GRAINS_MAX]; /* id of the live block, 0: none */
+  uint32_t graph[GRAINS_MAX]; /* the capture whose graph uses it, 0: none */
+  stamp used[GRAINS_MAX];
 } frame;
 
 typedef struct handle {
@@ -56,14 +149,15 @@ typedef struct handle {
 
 typedef struct cell { /* a granule of address space */
   int frame;          /* -1: nothing is mapped */
-  int in_graph;
+  int in_graph, is_accessible;
   stamp used; /* through this mapping */
 } cell;
 
 typedef struct range {
   uint64_t base;
   size_t count;
-  cell *cells;
+  int is_home; /* of an arena; else of windows */
+  cell *cells; /* NULL: free record */
 } range;
 
 typedef struct event {
@@ -83,10 +177,12 @@ typedef struct block {
   unsigned char *ptr;
   size_t requested, bytes;
   int stream;        /* free it on this one, or order another one behind it */
+  int is_unseen;     /* allocated on no stream: the lake may not know the one that uses it */
   uint32_t recorded; /* mask of streams */
+  uint32_t heirs;    /* mask of streams ordered behind forgotten ones that were recorded */
   int was_recorded;
   uint32_t capture; /* allocated in it, 0: none */
-  int pool;         /* -1: the default one */
+  int pool;
   unsigned flags;
 } block;
 
@@ -96,7 +192,7 @@ typedef struct pending { /* freed with streams recorded on it */
 } pending;
 
 typedef struct pool {
-  gmlake_pool *value; /* NULL: none */
+  gmlake_pool *value; /* NULL: none, and the default one */
   int range;
   size_t limit_bytes, chunk_bytes;
 } pool;
@@ -105,25 +201,41 @@ typedef struct capture {
   int pool, active;
 } capture;
 
-typedef struct scenario {
-  size_t capacity_bytes, largest_bytes;
-  int stream_count, has_pools, has_captures;
-  gmlake_desc desc;
-} scenario;
+typedef struct figures { /* what the statistics ought to say */
+  size_t requested, active, requested_peak, active_peak, reserved_peak, stitched_peak;
+  size_t reserved_most, stitched_most, pending_peak; /* upper bounds of peaks within operations */
+  uint64_t allocations, frees, refused, stitches, reuses, evictions, windows;
+  uint64_t stream_waits, host_waits, records;
+  uint64_t calls; /* of the backend by the lake, clock and exchange excluded */
+} figures;
 
 static struct model {
-  const scenario *with;
+  config with;
+  size_t granule, chunk, capacity, limit;
   gmlake_backend *mock, table;
   gmlake *lake;
-  uint64_t random, seed, operation, clock_ns;
-  const char *broken; /* the first rule found broken */
-  int destroying;
+  const op *now;
+  uint64_t clock_ns;
+  int is_caller;  /* the calls under way are the caller's */
+  int destroying; /* a lake, or a pool whose graphs are gone */
+  int next_is_home;
+  long unchecked; /* operations since the last gmlake_check */
+  int is_relaxed; /* within a stretch of calls */
+  /* Faults, in this operation and in this lake's life: */
+  long fault_call, host_call;
+  uint64_t fault_hits, host_hits, fatal_hits;
+  int is_clean, is_stuck; /* no fault yet; giving something back has failed */
+  gmlake_result lost;
+  uint64_t handler_calls;
+  size_t host_bytes;
   stamp known; /* work that the lake has seen complete, or the caller has waited for */
   frame frames[FRAMES];
   handle handles[FRAMES];
   range ranges[RANGES];
+  int last_range;
   event events[EVENTS];
   stream streams[DIMS];
+  size_t dims; /* of them, and of stamps, that were ever used */
   void *own_event;
   block blocks[BLOCKS];
   size_t block_count;
@@ -133,63 +245,123 @@ static struct model {
   pool pools[POOLS];
   capture captures[CAPTURES];
   uint32_t capture_count;
-  size_t requested, active, requested_peak, active_peak;
-  uint64_t allocations, frees, refused, unmaps, waits;
+  size_t mapped_bytes; /* in windows */
+  figures sum;
 } m;
 
-static void expect(int holds, const char *rule) {
-  if (!holds && !m.broken) m.broken = rule;
-}
-
-static void settle(const char *operation) {
-  if (!m.broken) return;
-  fail_msg("%s: %s (seed %llu, operation %llu)", operation, m.broken, (unsigned long long)m.seed,
-           (unsigned long long)m.operation);
-}
-
-static void expect_result(gmlake_result result, gmlake_result wanted, const char *call) {
-  if (result == wanted) return;
-  fail_msg("%s: %s, wanted %s (seed %llu, operation %llu)", call, gmlake_result_name(result),
-           gmlake_result_name(wanted), (unsigned long long)m.seed, (unsigned long long)m.operation);
-}
-
-static uint64_t random_next(void) {
-  uint64_t x = m.random += 0x9E3779B97F4A7C15u;
-  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-  return x ^ x >> 31;
-}
-
-static size_t below(size_t count) { return (size_t)(random_next() % count); }
-static int chance(size_t percent) { return below(100) < percent; }
+static size_t max_of(size_t a, size_t b) { return a > b ? a : b; }
+static size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 static void stamp_join(stamp *into, const stamp *from) {
   size_t i;
-  for (i = 0; i < DIMS; i++)
+  for (i = 0; i < m.dims; i++)
     if (from->at[i] > into->at[i]) into->at[i] = from->at[i];
 }
 
 static int stamp_covers(const stamp *a, const stamp *b) {
   size_t i;
-  for (i = 0; i < DIMS; i++)
+  for (i = 0; i < m.dims; i++)
     if (a->at[i] < b->at[i]) return 0;
   return 1;
 }
 
-/* Address space and physical memory, as the watched calls tell. */
+/* ---- Results --------------------------------------------------------------------------------- */
+
+/* What an operation may answer instead of success, for what was made to fail in it. */
+static int is_excused(gmlake_result result) {
+  gmlake_result injected = (gmlake_result)m.now->fault_result;
+  if (m.host_hits && result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) return 1;
+  if (injected == GMLAKE_ERROR_INVALID_ARGUMENT) injected = GMLAKE_ERROR_DRIVER;
+  return m.fault_hits && result == injected;
+}
+
+static void expect_result(gmlake_result result, gmlake_result wanted, const char *call) {
+  char rule[256];
+  if (result == wanted) return;
+  (void)snprintf(rule, sizeof(rule), "%s: %s, wanted %s", call, gmlake_result_name(result),
+                 gmlake_result_name(wanted));
+  broken(rule);
+}
+
+static void expect_last_error(gmlake_result result) {
+  gmlake_error_info info;
+  expect_result(gmlake_get_last_error(m.lake, &info), GMLAKE_OK, "gmlake_get_last_error");
+  expect_result(info.result, result, "the last error");
+  expect(info.call && info.text[0], "the last error says nothing");
+}
+
+/* Whether the call succeeded; if not, what was made to fail must be why. */
+static int succeeded(gmlake_result result, const char *call) {
+  if (!result) return 1;
+  if (!is_excused(result)) expect_result(result, GMLAKE_OK, call);
+  expect_last_error(result);
+  return 0;
+}
+
+/* ---- Faults ---------------------------------------------------------------------------------- */
+
+static int is_fatal(gmlake_result result) {
+  return result == GMLAKE_ERROR_DEVICE_LOST || result == GMLAKE_ERROR_SHUTTING_DOWN;
+}
+
+/* What this call of the backend is made to answer. */
+static gmlake_result injected(int *code, int gives_back, int is_silent) {
+  if (m.is_caller || !m.fault_call || --m.fault_call) return GMLAKE_OK;
+  if (m.now->fault_stays) m.fault_call = 1;
+  m.fault_hits++;
+  m.is_clean = 0;
+  m.is_stuck |= gives_back;
+  if (is_fatal((gmlake_result)m.now->fault_result) && !is_silent) m.fatal_hits++;
+  shared->sum.faults++;
+  *code = 1234;
+  return (gmlake_result)m.now->fault_result;
+}
+
+static gmlake_result watched(int *code, int gives_back) {
+  if (!m.is_caller) m.sum.calls++;
+  return injected(code, gives_back, 0);
+}
+
+static void *host_malloc(void *user, size_t bytes) {
+  char *ptr;
+  (void)user;
+  if (m.host_call && !--m.host_call) {
+    if (m.now->host_stays) m.host_call = 1;
+    m.host_hits++;
+    m.is_clean = 0;
+    shared->sum.faults++;
+    return NULL;
+  }
+  ptr = (char *)malloc(bytes + 16);
+  assert_non_null(ptr);
+  memcpy(ptr, &bytes, sizeof(bytes));
+  m.host_bytes += bytes;
+  return ptr + 16;
+}
+
+static void host_free(void *user, void *ptr) {
+  size_t bytes;
+  (void)user;
+  memcpy(&bytes, (char *)ptr - 16, sizeof(bytes));
+  m.host_bytes -= bytes;
+  free((char *)ptr - 16);
+}
+
+/* ---- Address space and physical memory, as the watched calls tell ---------------------------- */
 
 static int range_of(uint64_t address) {
-  int i;
-  for (i = 0; i < RANGES; i++)
-    if (m.ranges[i].cells && address >= m.ranges[i].base &&
-        (address - m.ranges[i].base) / GRANULE < m.ranges[i].count)
-      return i;
+  int i, n;
+  for (n = 0; n <= RANGES; n++) {
+    const range *r = &m.ranges[i = n ? n - 1 : m.last_range];
+    if (r->cells && address >= r->base && (address - r->base) / m.granule < r->count)
+      return m.last_range = i;
+  }
   return -1;
 }
 
 static cell *cell_at(uint64_t address) {
   int i = range_of(address);
-  return i < 0 ? NULL : &m.ranges[i].cells[(address - m.ranges[i].base) / GRANULE];
+  return i < 0 ? NULL : &m.ranges[i].cells[(address - m.ranges[i].base) / m.granule];
 }
 
 /* The physical memory behind an address, or NULL. */
@@ -213,25 +385,37 @@ static void handle_reap(handle *h) {
   h->value = 0;
 }
 
+static gmlake_mock_census census(void) {
+  gmlake_mock_census now;
+  gmlake_mock_get_census(m.mock, &now);
+  return now;
+}
+
+static size_t physical_bytes(void) { return census().physical_bytes; }
+
 static gmlake_result watch_reserve(void *user, size_t bytes, size_t alignment, uint64_t *out,
                                    int *code) {
-  gmlake_result result = m.mock->reserve(user, bytes, alignment, out, code);
+  gmlake_result result = watched(code, 0);
   size_t i, n;
+  if (!result) result = m.mock->reserve(user, bytes, alignment, out, code);
   if (result) return result;
   for (i = 0; i < RANGES && m.ranges[i].cells; i++) continue;
   assert_true(i < RANGES);
   m.ranges[i].base = *out;
-  m.ranges[i].count = bytes / GRANULE;
+  m.ranges[i].count = bytes / m.granule;
+  m.ranges[i].is_home = m.next_is_home;
   m.ranges[i].cells = (cell *)calloc(m.ranges[i].count, sizeof(cell));
   assert_non_null(m.ranges[i].cells);
   for (n = 0; n < m.ranges[i].count; n++) m.ranges[i].cells[n].frame = -1;
+  m.next_is_home = 0;
   return result;
 }
 
 static gmlake_result watch_unreserve(void *user, uint64_t address, size_t bytes, int *code) {
-  gmlake_result result = m.mock->unreserve(user, address, bytes, code);
+  gmlake_result result = watched(code, 1);
   int i = range_of(address);
-  if (result || i < 0) return result;
+  if (!result) result = m.mock->unreserve(user, address, bytes, code);
+  if (result) return result;
   free(m.ranges[i].cells);
   memset(&m.ranges[i], 0, sizeof(m.ranges[i]));
   return result;
@@ -239,15 +423,16 @@ static gmlake_result watch_unreserve(void *user, uint64_t address, size_t bytes,
 
 static gmlake_result watch_create(void *user, size_t bytes, unsigned types, uint64_t *out,
                                   int *code) {
-  gmlake_result result = m.mock->create(user, bytes, types, out, code);
+  gmlake_result result = watched(code, 0);
   handle *h = handle_find(0);
   size_t i, at = 0;
+  if (!result) result = m.mock->create(user, bytes, types, out, code);
   if (result) return result;
   assert_non_null(h);
   memset(h, 0, sizeof(*h));
   h->value = *out;
   h->range = -1;
-  h->frame_count = bytes / GRANULE;
+  h->frame_count = bytes / m.granule;
   assert_true(h->frame_count <= HANDLE_FRAMES);
   for (i = 0; i < h->frame_count; i++) {
     while (m.frames[at].taken) at++;
@@ -255,13 +440,15 @@ static gmlake_result watch_create(void *user, size_t bytes, unsigned types, uint
     m.frames[at].taken = 1;
     h->frames[i] = (int)at;
   }
+  m.sum.reserved_most = max_of(m.sum.reserved_most, physical_bytes());
   return result;
 }
 
 static gmlake_result watch_release(void *user, uint64_t value, int *code) {
+  gmlake_result result = watched(code, 1);
   handle *h = handle_find(value);
-  gmlake_result result = m.mock->release(user, value, code);
-  if (result || !h) return result;
+  if (!result) result = m.mock->release(user, value, code);
+  if (result) return result;
   h->released = 1;
   handle_reap(h);
   return result;
@@ -269,17 +456,34 @@ static gmlake_result watch_release(void *user, uint64_t value, int *code) {
 
 static gmlake_result watch_map(void *user, uint64_t address, size_t bytes, uint64_t value,
                                int *code) {
+  gmlake_result result = watched(code, 0);
   handle *h = handle_find(value);
-  gmlake_result result = m.mock->map(user, address, bytes, value, code);
   size_t i;
-  if (result || !h) return result;
+  if (!result) result = m.mock->map(user, address, bytes, value, code);
+  if (result) return result;
   if (h->range < 0) h->range = range_of(address);
   for (i = 0; i < h->frame_count; i++) {
-    cell *c = cell_at(address + i * GRANULE);
+    cell *c = cell_at(address + i * m.granule);
     memset(c, 0, sizeof(*c));
     c->frame = h->frames[i];
     m.frames[c->frame].mapping_count++;
   }
+  if (m.ranges[range_of(address)].is_home) return result;
+  m.mapped_bytes += bytes;
+  m.sum.stitched_most = max_of(m.sum.stitched_most, m.mapped_bytes);
+  return result;
+}
+
+static gmlake_result watch_access(void *user, uint64_t address, size_t bytes, const int *peers,
+                                  size_t peer_count, int *code) {
+  gmlake_result result = watched(code, 0);
+  size_t i;
+  if (!result) result = m.mock->set_access(user, address, bytes, peers, peer_count, code);
+  if (result) return result;
+  for (i = 0; i < bytes / m.granule; i++) cell_at(address + i * m.granule)->is_accessible = 1;
+  if (m.ranges[range_of(address)].is_home) return result;
+  m.sum.stitches++; /* one call a window */
+  m.sum.windows++;
   return result;
 }
 
@@ -292,25 +496,47 @@ static int is_live_address(uint64_t address, size_t bytes) {
   return 0;
 }
 
+static void forget_cell(cell *c) {
+  int covered = stamp_covers(&m.known, &c->used);
+  expect(covered || m.lost || m.fatal_hits || (m.now->kind == CLOSE && m.fault_hits),
+         "unmapped while work may still use it");
+  expect(m.destroying || !c->in_graph, "unmapped under a graph");
+  m.frames[c->frame].mapping_count--;
+  c->frame = -1;
+}
+
 static gmlake_result watch_unmap(void *user, uint64_t address, size_t bytes, int *code) {
-  gmlake_result result = m.mock->unmap(user, address, bytes, code);
+  gmlake_result result = watched(code, 1);
   size_t i;
+  if (!result) result = m.mock->unmap(user, address, bytes, code);
   if (result) return result;
-  m.unmaps++;
-  expect(m.destroying || !is_live_address(address, bytes), "a live block was unmapped");
-  for (i = 0; i < bytes / GRANULE; i++) {
-    cell *c = cell_at(address + i * GRANULE);
-    expect(stamp_covers(&m.known, &c->used), "unmapped while work may still use it");
-    expect(m.destroying || !c->in_graph, "unmapped under a graph");
-    m.frames[c->frame].mapping_count--;
-    c->frame = -1;
+  expect(m.now->kind == CLOSE || !is_live_address(address, bytes), "a live block was unmapped");
+  if (!m.ranges[range_of(address)].is_home) {
+    m.mapped_bytes -= bytes;
+    m.sum.windows -= (uint64_t)cell_at(address)->is_accessible;
+    m.sum.evictions += cell_at(address)->is_accessible && m.now->kind != POOL_CLOSE;
   }
+  for (i = 0; i < bytes / m.granule; i++) forget_cell(cell_at(address + i * m.granule));
   for (i = 0; i < FRAMES; i++)
     if (m.handles[i].value && m.handles[i].released) handle_reap(&m.handles[i]);
   return result;
 }
 
-/* Events and waits. */
+static gmlake_result watch_memory_info(void *user, size_t *out_free, size_t *out_total, int *code) {
+  gmlake_result result = watched(code, 0);
+  return result ? result : m.mock->get_memory_info(user, out_free, out_total, code);
+}
+
+/* The exchange that restores the mode is not asked for its result. Where one fails that begins to
+   take a pool down, all of it is given up. */
+static gmlake_result watch_exchange(void *user, int *mode, int *code) {
+  gmlake_result result = injected(code, m.now->kind == POOL_CLOSE, m.is_relaxed);
+  if (!result) result = m.mock->capture_exchange(user, mode, code);
+  m.is_relaxed = !m.is_relaxed && !result;
+  return result;
+}
+
+/* ---- Events and waits ------------------------------------------------------------------------ */
 
 static stream *stream_find(gmlake_stream value) {
   size_t i;
@@ -323,69 +549,84 @@ static event *event_find(const void *value) {
   size_t i;
   for (i = 0; i < EVENTS; i++)
     if (m.events[i].value == value) return &m.events[i];
-  fail_msg("too many events");
+  broken("an event that does not exist, or too many");
   return NULL;
 }
 
 static gmlake_result watch_event_create(void *user, void **out, int *code) {
-  gmlake_result result = m.mock->event_create(user, out, code);
+  gmlake_result result = watched(code, 0);
+  if (!result) result = m.mock->event_create(user, out, code);
   if (!result) event_find(NULL)->value = *out;
   return result;
 }
 
 static gmlake_result watch_event_destroy(void *user, void *value, int *code) {
-  event_find(value)->value = NULL;
-  return m.mock->event_destroy(user, value, code);
+  gmlake_result result = injected(code, 1, 1);
+  if (!m.is_caller) m.sum.calls++;
+  if (!result) result = m.mock->event_destroy(user, value, code);
+  if (!result) event_find(value)->value = NULL;
+  return result;
 }
 
 static gmlake_result watch_event_record(void *user, void *value, gmlake_stream on, int *code) {
+  gmlake_result result = watched(code, 0);
   stream *s = stream_find(on);
-  gmlake_result result = m.mock->event_record(user, value, on, code);
+  if (!result) result = m.mock->event_record(user, value, on, code);
   expect(s != NULL, "an event is recorded on a stream that is gone");
-  expect(!s || !s->capture, "an event is recorded on a capturing stream");
-  if (!result && s) event_find(value)->at = s->after;
+  expect(!s->capture, "an event is recorded on a capturing stream");
+  if (result) return result;
+  event_find(value)->at = s->after;
+  if (!m.is_caller) m.sum.records++;
   return result;
 }
 
 static gmlake_result watch_event_query(void *user, void *value, int *done, int *code) {
-  gmlake_result result = m.mock->event_query(user, value, done, code);
+  gmlake_result result = watched(code, 0);
+  if (!result) result = m.mock->event_query(user, value, done, code);
   if (!result && *done) stamp_join(&m.known, &event_find(value)->at);
   return result;
 }
 
 static gmlake_result watch_event_wait(void *user, void *value, int *code) {
-  gmlake_result result = m.mock->event_wait(user, value, code);
+  gmlake_result result = watched(code, 0);
+  if (!m.is_caller) m.sum.host_waits++;
+  if (!result) result = m.mock->event_wait(user, value, code);
   if (!result) stamp_join(&m.known, &event_find(value)->at);
   return result;
 }
 
 static gmlake_result watch_stream_wait(void *user, gmlake_stream on, void *value, int *code) {
+  gmlake_result result = watched(code, 0);
   stream *s = stream_find(on);
-  gmlake_result result = m.mock->stream_wait(user, on, value, code);
+  if (!result) result = m.mock->stream_wait(user, on, value, code);
   expect(s != NULL, "a stream that is gone was made to wait");
-  if (!result && s) stamp_join(&s->after, &event_find(value)->at);
-  m.waits++;
+  if (result) return result;
+  stamp_join(&s->after, &event_find(value)->at);
+  if (!m.is_caller) m.sum.stream_waits++;
   return result;
 }
 
 static void watch(gmlake_backend *mock) {
   m.mock = mock;
   m.table = *mock;
+  m.table.get_memory_info = watch_memory_info;
   m.table.reserve = watch_reserve;
   m.table.unreserve = watch_unreserve;
   m.table.create = watch_create;
   m.table.release = watch_release;
   m.table.map = watch_map;
   m.table.unmap = watch_unmap;
+  m.table.set_access = watch_access;
   m.table.event_create = watch_event_create;
   m.table.event_destroy = watch_event_destroy;
   m.table.event_record = watch_event_record;
   m.table.event_query = watch_event_query;
   m.table.event_wait = watch_event_wait;
   m.table.stream_wait = watch_stream_wait;
+  m.table.capture_exchange = watch_exchange;
 }
 
-/* What the caller does on the device beside calling the lake. */
+/* ---- What the caller does on the device beside calling the lake ------------------------------ */
 
 static int captures_active(void) {
   size_t i;
@@ -401,8 +642,10 @@ static int is_quiet(int s) {
 
 static void caller_record(int s) {
   int code = 0;
+  m.is_caller = 1;
   expect_result(m.table.event_record(m.table.user, m.own_event, m.streams[s].value, &code),
                 GMLAKE_OK, "the caller's event_record");
+  m.is_caller = 0;
 }
 
 /* Work queued on `later` from now on starts behind the work of `earlier`. */
@@ -410,15 +653,19 @@ static void caller_order(int later, int earlier) {
   int code = 0;
   if (later == earlier) return;
   caller_record(earlier);
+  m.is_caller = 1;
   expect_result(m.table.stream_wait(m.table.user, m.streams[later].value, m.own_event, &code),
                 GMLAKE_OK, "the caller's stream_wait");
+  m.is_caller = 0;
 }
 
 static void caller_wait(int s) {
   int code = 0;
   caller_record(s);
+  m.is_caller = 1;
   expect_result(m.table.event_wait(m.table.user, m.own_event, &code), GMLAKE_OK,
                 "the caller's event_wait");
+  m.is_caller = 0;
 }
 
 /* The kernels of a stream that use a block. */
@@ -427,8 +674,9 @@ static void caller_use(const block *b, int s) {
   uint32_t work = ++m.streams[s].after.at[s];
   size_t offset;
   for (offset = 0; offset < b->bytes; offset += GRAIN) {
-    frame_at(at + offset)->used[(at + offset) % GRANULE / GRAIN].at[s] = work;
-    cell_at(at + offset)->used.at[s] = work;
+    cell *c = cell_at(at + offset);
+    m.frames[c->frame].used[(at + offset) % m.granule / GRAIN].at[s] = work;
+    c->used.at[s] = work;
   }
 }
 
@@ -438,6 +686,7 @@ static uint64_t pattern(const block *b, size_t offset) {
 
 static void fill(const block *b) {
   size_t offset;
+  if (m.with.bookkeeping_only) return;
   for (offset = 0; offset < b->bytes; offset += 64) {
     uint64_t word = pattern(b, offset);
     memcpy(b->ptr + offset, &word, sizeof(word));
@@ -446,6 +695,7 @@ static void fill(const block *b) {
 
 static int is_intact(const block *b, size_t offset, const unsigned char *at, size_t bytes) {
   size_t i;
+  if (m.with.bookkeeping_only) return 1;
   for (i = 0; i < bytes; i += 64) {
     uint64_t wanted = pattern(b, offset + i), word;
     memcpy(&word, at + i, sizeof(word));
@@ -459,6 +709,7 @@ static void verify(const block *b) {
   static gmlake_piece pieces[PIECES];
   size_t count = 0, i, offset = 0;
   expect(is_intact(b, 0, b->ptr, b->bytes), "contents changed");
+  if (m.lost) return;
   expect_result(gmlake_get_pieces(m.lake, b->ptr, pieces, PIECES, &count), GMLAKE_OK,
                 "gmlake_get_pieces");
   for (i = 0; i < count && i < PIECES; i++) {
@@ -466,14 +717,9 @@ static void verify(const block *b) {
            "a piece shows other contents");
     offset += pieces[i].bytes;
   }
-  settle("verify");
 }
 
-/* Handing over: ownership of every 512 bytes, and the order behind their former uses. */
-
-static size_t chunk_of(const block *b) {
-  return b->pool < 0 ? m.with->desc.chunk_bytes : m.pools[b->pool].chunk_bytes;
-}
+/* ---- Handing over: ownership of every 512 bytes, and the order behind their former uses ------ */
 
 static void take_grain(const block *b, frame *f, size_t grain, const stamp *cover) {
   const capture *graph = f->graph[grain] ? &m.captures[f->graph[grain]] : NULL;
@@ -495,12 +741,12 @@ static void take(const block *b) {
   stamp cover = m.known;
   size_t offset;
   if (b->stream >= 0 && !b->capture) stamp_join(&cover, &m.streams[b->stream].after);
-  for (offset = 0; offset < b->bytes && !m.broken; offset += GRAIN) {
-    frame *f = frame_at(at + offset);
-    expect(f != NULL, "a block lies in memory that is not mapped");
-    if (!f) return;
-    take_grain(b, f, (at + offset) % GRANULE / GRAIN, &cover);
-    if (b->capture) cell_at(at + offset)->in_graph = 1;
+  for (offset = 0; offset < b->bytes; offset += GRAIN) {
+    cell *c = cell_at(at + offset);
+    expect(c && c->frame >= 0, "a block lies in memory that is not mapped");
+    expect(c->is_accessible, "a block lies in memory without access");
+    take_grain(b, &m.frames[c->frame], (at + offset) % m.granule / GRAIN, &cover);
+    if (b->capture) c->in_graph = 1;
   }
 }
 
@@ -508,32 +754,47 @@ static void give(const block *b) {
   uint64_t at = (uint64_t)(uintptr_t)b->ptr;
   size_t offset;
   for (offset = 0; offset < b->bytes; offset += GRAIN)
-    frame_at(at + offset)->owner[(at + offset) % GRANULE / GRAIN] = 0;
+    frame_at(at + offset)->owner[(at + offset) % m.granule / GRAIN] = 0;
+}
+
+/* Nothing is mapped behind a window. */
+static void check_guard(const block *b) {
+  size_t chunk = m.pools[b->pool].chunk_bytes;
+  uint64_t at = (uint64_t)(uintptr_t)b->ptr;
+  const cell *behind = cell_at(round_up(at + b->bytes, chunk));
+  if (!m.with.guards || m.ranges[range_of(at)].is_home) return;
+  expect(behind && behind->frame < 0, "a window has no guard behind it");
+}
+
+/* GMLAKE_FILL: new memory shows its byte. */
+static void check_filled(const block *b) {
+  size_t i;
+  if (!m.with.fills || m.with.bookkeeping_only) return;
+  for (i = 0; i < b->bytes; i += 32)
+    expect(b->ptr[i] == GMLAKE_FILL_NEW, "new memory is not filled");
 }
 
 /* The pieces: homes in the block's arena that show the same physical memory, cut as they may. */
 static void check_pieces(const block *b) {
   static gmlake_piece pieces[PIECES];
   uint64_t at = (uint64_t)(uintptr_t)b->ptr;
-  size_t count = 0, i, sum = 0, offset, chunk = chunk_of(b);
-  int home = m.pools[b->pool < 0 ? 0 : b->pool].range;
-  if (b->pool < 0) home = 0;
+  size_t count = 0, i, sum = 0, offset, chunk = m.pools[b->pool].chunk_bytes;
   expect_result(gmlake_get_pieces(m.lake, b->ptr, pieces, PIECES, &count), GMLAKE_OK,
                 "gmlake_get_pieces");
   expect(count >= 1 && count <= PIECES, "a block has no pieces, or too many");
   expect(count == 1 || !(b->flags & GMLAKE_NO_STITCH), "NO_STITCH was stitched");
   expect(!(b->flags & GMLAKE_NO_STITCH) || pieces[0].home == (void *)b->ptr,
          "NO_STITCH lies away from home");
-  for (i = 0; i < count && i < PIECES; i++) {
+  for (i = 0; i < count; i++) {
     uint64_t piece = (uint64_t)(uintptr_t)pieces[i].home;
-    expect(range_of(piece) == home, "a piece lies in another arena");
+    expect(range_of(piece) == m.pools[b->pool].range, "a piece lies in another arena");
     expect(i == 0 || piece % chunk == 0, "a piece begins inside a chunk");
     expect(i + 1 == count || (piece + pieces[i].bytes) % chunk == 0, "a piece ends inside a chunk");
     expect(!(b->flags & GMLAKE_EXCLUSIVE) || (piece | pieces[i].bytes) % chunk == 0,
            "EXCLUSIVE shares a chunk");
-    for (offset = 0; offset < pieces[i].bytes && !m.broken; offset += GRAIN)
+    for (offset = 0; offset < pieces[i].bytes; offset += GRAIN)
       expect(frame_at(piece + offset) == frame_at(at + sum + offset) &&
-                 (piece + offset) % GRANULE == (at + sum + offset) % GRANULE,
+                 (piece + offset) % m.granule == (at + sum + offset) % m.granule,
              "a piece shows other memory than the block");
     sum += pieces[i].bytes;
   }
@@ -542,47 +803,24 @@ static void check_pieces(const block *b) {
 
 static void check_info(const block *b, size_t alignment) {
   gmlake_allocation_info info;
-  size_t unit = b->flags & GMLAKE_EXCLUSIVE ? chunk_of(b) : GRAIN;
+  size_t unit = b->flags & GMLAKE_EXCLUSIVE ? m.pools[b->pool].chunk_bytes : GRAIN;
   expect_result(gmlake_get_allocation(m.lake, b->ptr, &info), GMLAKE_OK, "gmlake_get_allocation");
   expect(info.ptr == (void *)b->ptr && info.requested_bytes == b->requested, "wrong information");
-  expect(info.bytes == (b->requested + unit - 1) / unit * unit, "wrongly rounded");
+  expect(info.bytes == round_up(b->requested, unit), "wrongly rounded");
   expect((uintptr_t)b->ptr % alignment == 0, "wrongly aligned");
   expect(info.user_data == b->id && info.flags == b->flags, "wrong user data or flags");
-  expect(info.pool == (b->pool < 0 ? NULL : m.pools[b->pool].value), "wrong pool");
+  expect(info.pool == m.pools[b->pool].value, "wrong pool");
+  expect(info.stream == (b->stream < 0 ? GMLAKE_STREAM_NONE : m.streams[b->stream].value),
+         "wrong stream");
 }
 
-/* Random choices. */
-
-static int any_stream(void) {
-  size_t i = below(DIMS);
-  while (!m.streams[i].live) i = (i + 1) % DIMS;
-  return (int)i;
-}
-
-static int any_pool(void) {
-  size_t i, first = below(POOLS);
-  for (i = 0; i < POOLS; i++)
-    if (m.pools[(first + i) % POOLS].value) return (int)((first + i) % POOLS);
-  return -1;
-}
-
-static size_t any_size(void) {
-  static const size_t usual[6] = {512, 8 * KIB, 64 * KIB, 192 * KIB, 256 * KIB, 520 * KIB};
-  size_t bytes;
-  if (chance(25)) return usual[below(6)];
-  bytes = (size_t)1 << below(21);
-  bytes += below(bytes);
-  return bytes < m.with->largest_bytes ? bytes : m.with->largest_bytes;
-}
-
-/* Whether memory that must be there, or be made, would have served a request that failed: whole
-   chunks that nobody owns, of its arena or returned to the driver and created again. */
+/* ---- Whether memory that must be there, or be made, would have served ------------------------ */
 
 static int handle_is_free(const handle *h) {
   size_t i, grain;
   if (!h->value) return 0;
   for (i = 0; i < h->frame_count; i++)
-    for (grain = 0; grain < GRAINS; grain++)
+    for (grain = 0; grain < m.granule / GRAIN; grain++)
       if (m.frames[h->frames[i]].owner[grain] || m.frames[h->frames[i]].graph[grain]) return 0;
   return 1;
 }
@@ -591,7 +829,7 @@ static size_t free_chunk_bytes(int of_range, int others) {
   size_t i, bytes = 0;
   for (i = 0; i < FRAMES; i++) {
     const handle *h = &m.handles[i];
-    if ((h->range == of_range) != others && handle_is_free(h)) bytes += h->frame_count * GRANULE;
+    if ((h->range == of_range) != others && handle_is_free(h)) bytes += h->frame_count * m.granule;
   }
   return bytes;
 }
@@ -600,107 +838,67 @@ static size_t held_bytes(int of_range) {
   size_t i, bytes = 0;
   for (i = 0; i < FRAMES; i++)
     if (m.handles[i].value && m.handles[i].range == of_range)
-      bytes += m.handles[i].frame_count * GRANULE;
+      bytes += m.handles[i].frame_count * m.granule;
   return bytes;
 }
 
-static int is_servable(const block *b, size_t bytes) {
-  size_t chunk = chunk_of(b), room, limit = m.with->desc.limit_bytes, free_bytes;
-  int home = b->pool < 0 ? 0 : m.pools[b->pool].range;
-  gmlake_mock_census census;
-  if (captures_active() || (b->flags & GMLAKE_NO_STITCH)) return 0;
-  if (bytes < m.with->desc.stitch_bytes_min) return 0;
-  bytes = (bytes + chunk - 1) / chunk * chunk;
-  free_bytes = free_chunk_bytes(home, 0);
+static size_t room_below(size_t limit, size_t held, size_t room) {
+  if (!limit) return room;
+  limit = limit > held ? limit - held : 0;
+  return limit < room ? limit : room;
+}
+
+/* Whole chunks that nobody owns, of its arena, or returned to the driver and created again. */
+static int is_servable(const block *b) {
+  const pool *p = &m.pools[b->pool];
+  size_t physical = physical_bytes(), bytes = round_up(b->requested, p->chunk_bytes), room;
+  size_t free_bytes = free_chunk_bytes(p->range, 0);
+  if (!m.is_clean || captures_active() || (b->flags & GMLAKE_NO_STITCH)) return 0;
+  if (b->requested < (size_t)m.with.stitch_min_bytes || m.with.windows) return 0;
   if (bytes <= free_bytes) return 1;
   if (b->flags & GMLAKE_NO_GROW) return 0;
-  gmlake_mock_get_census(m.mock, &census);
-  room = m.with->capacity_bytes - census.physical_bytes;
-  if (limit && limit - census.physical_bytes < room) room = limit - census.physical_bytes;
-  room = (room + free_chunk_bytes(home, 1)) / chunk * chunk;
-  if (b->pool >= 0 && m.pools[b->pool].limit_bytes) {
-    limit = m.pools[b->pool].limit_bytes - held_bytes(home);
-    if (limit < room) room = limit / chunk * chunk;
-  }
+  room = m.capacity - physical;
+  room = room_below(m.capacity - (size_t)m.with.driver_free_min * m.granule, physical, room);
+  room = room_below(m.limit, physical, room);
+  room = (room + free_chunk_bytes(p->range, 1)) / p->chunk_bytes * p->chunk_bytes;
+  if (p->limit_bytes)
+    room = room_below(p->limit_bytes, held_bytes(p->range), room) / p->chunk_bytes * p->chunk_bytes;
   return bytes <= free_bytes + room;
 }
 
-/* Operations. */
+/* ---- Operations: each does what it can of what it was told to -------------------------------- */
 
-static void choose_request(block *b, gmlake_alloc_desc *desc) {
-  memset(b, 0, sizeof(*b));
-  memset(desc, 0, sizeof(*desc));
-  b->id = ++m.next_id;
-  b->stream = chance(4) ? NO_STREAM : any_stream();
-  b->pool = chance(25) ? any_pool() : -1;
-  if (b->stream >= 0 && m.streams[b->stream].capture) {
-    b->capture = m.streams[b->stream].capture;
-    b->pool = m.captures[b->capture].pool;
-  }
-  if (chance(8)) b->flags |= GMLAKE_EXCLUSIVE;
-  if (chance(8)) b->flags |= GMLAKE_NO_STITCH;
-  if (chance(8)) b->flags |= GMLAKE_NO_GROW;
-  b->requested = any_size();
-  desc->bytes = b->requested;
-  desc->flags = b->flags;
-  desc->user_data = b->id;
-  desc->alignment = chance(15) ? GRAIN << below(8) : 0;
-  if (b->pool >= 0 && !(b->capture && chance(50))) desc->pool = m.pools[b->pool].value;
+/* A stream that lives, the one named if it does. */
+static int live_stream(long named) {
+  size_t i = (size_t)named % DIMS;
+  if (named < 0) return NO_STREAM;
+  while (!m.streams[i].live) i = (i + 1) % DIMS;
+  return (int)i;
 }
 
-static size_t physical_bytes(void) {
-  gmlake_mock_census census;
-  gmlake_mock_get_census(m.mock, &census);
-  return census.physical_bytes;
+static gmlake_stream stream_value(int s) { return s < 0 ? GMLAKE_STREAM_NONE : m.streams[s].value; }
+
+/* A pool that exists, or the default one. */
+static int live_pool(long named) {
+  return named > 0 && named < POOLS && m.pools[named].value ? (int)named : 0;
 }
 
-static void op_alloc(void) {
-  gmlake_alloc_desc desc;
-  block *b = &m.blocks[m.block_count];
-  size_t unit, before = physical_bytes();
-  gmlake_result result;
-  void *ptr;
-  choose_request(b, &desc);
-  result = gmlake_alloc_with(m.lake, &desc,
-                             b->stream < 0 ? GMLAKE_STREAM_NONE : m.streams[b->stream].value, &ptr);
-  settle("gmlake_alloc");
-  expect((result == GMLAKE_OK) == (ptr != NULL), "the pointer and the result contradict");
-  if (b->flags & GMLAKE_NO_GROW) expect(physical_bytes() <= before, "NO_GROW has grown");
-  if (result) {
-    m.refused++;
-    if (result != GMLAKE_ERROR_LIMIT_REACHED)
-      expect_result(result, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, "gmlake_alloc");
-    expect(!is_servable(b, b->requested), "refused though whole free chunks would do");
-    return;
-  }
-  unit = b->flags & GMLAKE_EXCLUSIVE ? chunk_of(b) : GRAIN;
-  b->ptr = (unsigned char *)ptr;
-  b->bytes = (b->requested + unit - 1) / unit * unit;
-  check_info(b, desc.alignment ? desc.alignment : GRAIN);
-  take(b);
-  if (!m.broken) check_pieces(b);
-  settle("gmlake_alloc");
-  m.block_count++;
-  m.allocations++;
-  m.requested += b->requested;
-  m.active += b->bytes;
-  if (m.requested > m.requested_peak) m.requested_peak = m.requested;
-  if (m.active > m.active_peak) m.active_peak = m.active;
-  fill(b);
-  if (b->stream < 0) b->stream = any_stream();
-  if (m.streams[b->stream].capture && !b->capture) b->stream = 0; /* not used by that graph */
-  if (!b->capture) caller_use(b, b->stream);
+static block *block_find(long id) {
+  size_t i;
+  for (i = 0; i < m.block_count; i++)
+    if (id && m.blocks[i].id == (uint32_t)id) return &m.blocks[i];
+  return NULL;
 }
 
-/* Which stream a block is freed on, once the caller has ordered it behind the block's uses. */
-static int choose_free(const block *b) {
-  int on = chance(80) ? b->stream : any_stream();
+/* The stream to free a block on, once the caller has ordered it behind the block's uses. */
+static int order_free(const block *b, int on) {
   size_t i;
   if (b->capture && m.streams[b->stream].capture == b->capture) return b->stream;
-  if (chance(5) && !captures_active()) on = NO_STREAM;
+  if (on == NO_STREAM && captures_active()) on = b->stream;
   if (on == NO_STREAM) {
     for (i = 0; i < DIMS; i++)
-      if ((b->recorded >> i & 1 && m.streams[i].live) || (int)i == b->stream) caller_wait((int)i);
+      if (((b->recorded | b->heirs) >> i & 1 && m.streams[i].live) || (int)i == b->stream)
+        caller_wait((int)i);
     return NO_STREAM;
   }
   if (on == b->stream) return on;
@@ -713,131 +911,249 @@ static int choose_free(const block *b) {
 static void note_pending(const block *b, int on) {
   pending *p = &m.pendings[m.pending_count++];
   size_t i;
-  assert_true(m.pending_count < PENDING);
   memset(p, 0, sizeof(*p));
   p->bytes = b->bytes;
   for (i = 0; i < DIMS; i++)
     if ((b->recorded >> i & 1) && (int)i != on) p->need.at[i] = m.streams[i].after.at[i];
 }
 
-static void op_free(void) {
-  size_t i;
-  block b;
-  int on;
-  if (!m.block_count) return;
-  i = below(m.block_count);
-  verify(&m.blocks[i]);
-  on = choose_free(&m.blocks[i]);
-  b = m.blocks[i];
-  m.blocks[i] = m.blocks[--m.block_count];
-  give(&b);
-  if (b.was_recorded && on != NO_STREAM) note_pending(&b, on);
-  expect_result(
-      gmlake_free(m.lake, b.ptr, on == NO_STREAM ? GMLAKE_STREAM_NONE : m.streams[on].value),
-      GMLAKE_OK, "gmlake_free");
-  m.frees++;
-  m.requested -= b.requested;
-  m.active -= b.bytes;
+/* GMLAKE_FILL: freed memory shows its byte where it lies, unless work recorded on it is pending. */
+static void check_emptied(const gmlake_piece *pieces, size_t count) {
+  size_t i, offset;
+  for (i = 0; i < count && i < PIECES; i++)
+    for (offset = 0; offset < pieces[i].bytes; offset += 64)
+      expect(((const unsigned char *)pieces[i].home)[offset] == GMLAKE_FILL_FREE,
+             "freed memory is not filled");
 }
 
-static void op_record(void) {
-  block *b = m.block_count ? &m.blocks[below(m.block_count)] : NULL;
-  int on = any_stream();
+static int do_free(long id, int on, int twice) {
+  static gmlake_piece pieces[PIECES];
+  block *place = block_find(id), b;
+  size_t count = 0;
+  if (!place || m.pending_count == PENDING) return 0;
+  verify(place);
+  on = order_free(place, on);
+  if (m.with.fills && !m.with.bookkeeping_only && (!place->was_recorded || on == NO_STREAM))
+    (void)gmlake_get_pieces(m.lake, place->ptr, pieces, PIECES, &count);
+  b = *place;
+  if (!succeeded(gmlake_free(m.lake, b.ptr, stream_value(on)), "gmlake_free")) return 0;
+  *place = m.blocks[--m.block_count];
+  give(&b);
+  check_emptied(pieces, count);
+  if (b.was_recorded && on != NO_STREAM) note_pending(&b, on);
+  m.sum.frees++;
+  m.sum.requested -= b.requested;
+  m.sum.active -= b.bytes;
+  if (twice && !m.fatal_hits)
+    expect_result(gmlake_free(m.lake, b.ptr, stream_value(on)), GMLAKE_ERROR_DOUBLE_FREE,
+                  "gmlake_free twice");
+  return 1;
+}
+
+/* What the handler sees and may do: not allocate, but free. */
+static int on_oom(void *user, gmlake *lake, const gmlake_error_info *info) {
+  void *ptr = &ptr;
+  (void)user;
+  m.handler_calls++;
+  expect(info->result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY ||
+             info->result == GMLAKE_ERROR_LIMIT_REACHED,
+         "the handler was called for another error");
+  expect(info->asked_bytes == (size_t)m.now->bytes && info->live_bytes == m.sum.active &&
+             info->reserved_bytes == physical_bytes(),
+         "the handler was told wrong figures");
+  expect_result(gmlake_alloc(lake, 1, NULL, &ptr), GMLAKE_ERROR_INVALID_ARGUMENT,
+                "gmlake_alloc in the handler");
+  expect(ptr == NULL, "gmlake_alloc in the handler left a pointer");
+  return do_free(m.now->victim, live_stream(m.now->stream), 0);
+}
+
+static void fill_request(const block *b, gmlake_alloc_desc *desc) {
+  const op *o = m.now;
+  memset(desc, 0, sizeof(*desc));
+  desc->bytes = b->requested;
+  desc->flags = b->flags;
+  desc->user_data = b->id;
+  desc->alignment = (size_t)o->alignment;
+  if (!b->capture || o->pool == b->pool) desc->pool = m.pools[b->pool].value;
+}
+
+/* The result is an error: it must be one that the model understands. */
+static void check_refusal(const block *b, gmlake_result result) {
+  int is_memory = result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY ||
+                  (result == GMLAKE_ERROR_LIMIT_REACHED &&
+                   (m.limit || m.with.driver_free_min || m.pools[b->pool].limit_bytes));
+  if (!is_memory && !is_excused(result)) expect_result(result, GMLAKE_OK, "gmlake_alloc");
+  expect(!is_memory || m.fault_hits || m.host_hits || !is_servable(b),
+         "refused though whole free chunks would do");
+  if (!m.handler_calls) m.sum.refused += (uint64_t)is_memory;
+  if (!m.handler_calls) expect_last_error(result);
+}
+
+/* The block is the model's. */
+static void enter_block(block *b) {
+  take(b);
+  check_pieces(b);
+  check_guard(b);
+  check_filled(b);
+  m.sum.allocations++;
+  m.sum.requested += b->requested;
+  m.sum.active += b->bytes;
+  m.sum.requested_peak = max_of(m.sum.requested_peak, m.sum.requested);
+  m.sum.active_peak = max_of(m.sum.active_peak, m.sum.active);
+  fill(b);
+  b->is_unseen = b->stream < 0;
+  if (b->is_unseen) b->stream = live_stream(m.now->other);
+  if (m.streams[b->stream].capture && !b->capture) b->stream = 0; /* not used by that graph */
+  if (!b->capture) caller_use(b, b->stream);
+  m.blocks[m.block_count++] = *b;
+}
+
+static int is_alignment(size_t alignment, size_t chunk_bytes) {
+  return (alignment & (alignment - 1)) == 0 && alignment <= chunk_bytes;
+}
+
+static void do_alloc(void) {
+  const op *o = m.now;
+  gmlake_alloc_desc desc;
+  block b;
+  size_t before = physical_bytes();
+  uint64_t stitches = m.sum.stitches;
+  gmlake_result result;
+  void *ptr = &ptr;
+  if (!o->bytes || block_find(o->id) || m.block_count == BLOCKS) return;
+  memset(&b, 0, sizeof(b));
+  b.id = (uint32_t)o->id;
+  b.requested = (size_t)o->bytes;
+  b.flags = (unsigned)o->flags;
+  b.stream = live_stream(o->stream);
+  b.pool = live_pool(o->pool);
+  if (b.stream >= 0) b.capture = m.streams[b.stream].capture;
+  if (b.capture) b.pool = m.captures[b.capture].pool;
+  fill_request(&b, &desc);
+  result = gmlake_alloc_with(m.lake, &desc, stream_value(b.stream), &ptr);
+  expect((result == GMLAKE_OK) == (ptr != NULL), "the pointer and the result contradict");
+  if (b.flags & GMLAKE_NO_GROW) expect(physical_bytes() <= before, "NO_GROW has grown");
+  if (m.with.has_handler) m.sum.refused += m.handler_calls;
+  if (!is_alignment(desc.alignment, m.pools[b.pool].chunk_bytes)) {
+    if (!is_excused(result))
+      expect_result(result, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc with a wrong alignment");
+    return;
+  }
+  if (result) {
+    check_refusal(&b, result);
+    return;
+  }
+  b.ptr = (unsigned char *)ptr;
+  m.sum.reuses +=
+      m.sum.stitches == stitches && !m.ranges[range_of((uint64_t)(uintptr_t)ptr)].is_home;
+  b.bytes = round_up(b.requested, b.flags & GMLAKE_EXCLUSIVE ? m.pools[b.pool].chunk_bytes : GRAIN);
+  if (!m.fatal_hits) check_info(&b, max_of(desc.alignment, GRAIN));
+  if (!m.fatal_hits) enter_block(&b);
+}
+
+static void do_record(void) {
+  block *b = block_find(m.now->id);
+  int on = live_stream(m.now->stream);
   if (!b || b->capture || !is_quiet(on) || !is_quiet(b->stream)) return;
   caller_order(on, b->stream);
+  if (!succeeded(gmlake_record_stream(m.lake, b->ptr, stream_value(on)), "gmlake_record_stream"))
+    return;
   caller_use(b, on);
-  expect_result(gmlake_record_stream(m.lake, b->ptr, m.streams[on].value), GMLAKE_OK,
-                "gmlake_record_stream");
   b->recorded |= 1u << on;
   b->was_recorded = 1;
 }
 
-static void op_progress(void) {
-  int s = any_stream();
-  gmlake_stream value = m.streams[s].value;
-  if (m.streams[s].capture) return;
-  switch (below(4)) {
-  case 0:
-    gmlake_mock_stream_hold(m.mock, value);
-    break;
-  case 1:
-    gmlake_mock_stream_set_lag(m.mock, value, chance(50) ? 0 : below(1000));
-    break;
-  case 2:
-    gmlake_mock_set_clock(m.mock, m.clock_ns += below(400));
-    break;
-  default:
-    gmlake_mock_stream_finish(m.mock, value);
-  }
+static void do_progress(void) {
+  int s = live_stream(m.now->stream);
+  if (s < 0 || m.streams[s].capture) return;
+  if (m.now->kind == HOLD) gmlake_mock_stream_hold(m.mock, stream_value(s));
+  if (m.now->kind == LAG)
+    gmlake_mock_stream_set_lag(m.mock, stream_value(s), (uint64_t)m.now->bytes);
+  if (m.now->kind == CLOCK) gmlake_mock_set_clock(m.mock, m.clock_ns += (uint64_t)m.now->bytes);
+  if (m.now->kind == FINISH) gmlake_mock_stream_finish(m.mock, stream_value(s));
 }
 
-/* The stream is destroyed with work pending on it; its value may come back at once. */
-static void op_forget(void) {
-  int s = any_stream(), heir, fresh = 0;
-  size_t i;
-  if (s == 0 || m.with->stream_count < 3 || !is_quiet(s)) return;
-  for (heir = any_stream(); heir == s;) heir = any_stream();
-  if (!is_quiet(heir)) return;
+/* A number for a new stream: no work that an earlier holder did under it is unknown. */
+static int fresh_stream(void) {
+  int fresh = 0;
   while (fresh < DIMS &&
          (m.streams[fresh].live || m.known.at[fresh] < m.streams[fresh].after.at[fresh]))
     fresh++;
-  if (fresh == DIMS) return;
-  expect_result(gmlake_forget_stream(m.lake, m.streams[s].value), GMLAKE_OK,
-                "gmlake_forget_stream");
+  return fresh;
+}
+
+/* The stream is destroyed with work pending on it; its value may come back at once. */
+static void do_forget(void) {
+  int s = live_stream(m.now->stream), heir = live_stream(m.now->other), fresh = fresh_stream();
+  size_t i;
+  if (s <= 0 || heir < 0 || heir == s || fresh == DIMS || !is_quiet(s) || !is_quiet(heir)) return;
+  if (!succeeded(gmlake_forget_stream(m.lake, stream_value(s)), "gmlake_forget_stream")) return;
   caller_order(heir, s); /* waiting for the heir waits for the lake's last event there, too */
-  for (i = 0; i < m.block_count; i++)
-    if (m.blocks[i].stream == s) m.blocks[i].stream = heir;
+  for (i = 0; i < m.block_count; i++) {
+    block *b = &m.blocks[i];
+    if (b->stream == s) b->stream = heir;
+    if ((b->recorded | b->heirs) >> s & 1) b->heirs |= 1u << heir;
+    b->heirs &= ~(1u << s);
+  }
   gmlake_mock_stream_destroy(m.mock, m.streams[s].value);
   m.streams[s].live = 0;
   expect_result(gmlake_mock_stream_create(m.mock, &m.streams[fresh].value), GMLAKE_OK,
                 "gmlake_mock_stream_create");
   m.streams[fresh].live = 1;
+  m.dims = max_of(m.dims, (size_t)fresh + 1);
   for (i = 0; i < DIMS; i++)
     if ((int)i != fresh) m.streams[fresh].after.at[i] = 0;
   for (i = 0; i < m.block_count; i++) m.blocks[i].recorded &= ~(1u << fresh); /* another one */
 }
 
-static void op_pool(void) {
+static void do_pool_open(void) {
   gmlake_pool_desc desc;
-  size_t i = below(POOLS), n, live = 0;
-  pool *p = &m.pools[i];
-  gmlake_result result;
-  if (!p->value) {
-    memset(&desc, 0, sizeof(desc));
-    desc.chunk_bytes = chance(50) ? GRANULE << below(3) : 0;
-    desc.limit_bytes = chance(50) ? 2 * MIB : 0;
-    for (n = 0; m.ranges[n].cells;) n++;
-    p->range = (int)n; /* the home arena is reserved first */
+  int i = (int)m.now->pool, range = 0;
+  pool *p = &m.pools[i > 0 && i < POOLS ? i : 1];
+  gmlake_pool *value = NULL;
+  if (p->value) return;
+  memset(&desc, 0, sizeof(desc));
+  desc.chunk_bytes = (size_t)m.now->flags * m.granule;
+  desc.limit_bytes = (size_t)m.now->bytes;
+  while (m.ranges[range].cells) range++; /* the home arena is reserved first */
+  m.next_is_home = 1;
+  if (succeeded(gmlake_pool_create(m.lake, &desc, &value), "gmlake_pool_create")) {
+    expect(value != NULL, "gmlake_pool_create gave no pool");
+    p->value = value;
+    p->range = range;
     p->limit_bytes = desc.limit_bytes;
-    p->chunk_bytes = desc.chunk_bytes ? desc.chunk_bytes : m.with->desc.chunk_bytes;
-    expect_result(gmlake_pool_create(m.lake, &desc, &p->value), GMLAKE_OK, "gmlake_pool_create");
-    return;
+    p->chunk_bytes = desc.chunk_bytes ? desc.chunk_bytes : m.chunk;
+  } else {
+    expect(value == NULL, "gmlake_pool_create gave a pool, and an error");
   }
-  for (n = 1; n <= m.capture_count; n++)
-    if (m.captures[n].active && m.captures[n].pool == (int)i) return;
-  for (n = 0; n < m.block_count; n++) live += m.blocks[n].pool == (int)i;
-  m.destroying = !live; /* graphs are gone by the caller's promise, which covers their work only */
-  result = gmlake_pool_destroy(m.lake, p->value);
-  m.destroying = 0;
-  if (result == GMLAKE_ERROR_CAPTURING && captures_active()) return; /* work cannot be waited for */
-  expect_result(result, live ? GMLAKE_ERROR_INVALID_ARGUMENT : GMLAKE_OK, "gmlake_pool_destroy");
-  if (!live) p->value = NULL;
+  m.next_is_home = 0;
 }
 
-static void op_capture(void) {
-  int s = any_stream(), p = any_pool();
-  stream *on = &m.streams[s];
-  if (on->capture) {
-    expect_result(gmlake_mock_capture_end(m.mock, on->value), GMLAKE_OK,
-                  "the capture, by the driver");
-    expect_result(gmlake_capture_end(m.lake, on->value), GMLAKE_OK, "gmlake_capture_end");
-    m.captures[on->capture].active = 0;
-    on->capture = 0;
+static void do_pool_close(void) {
+  int i = live_pool(m.now->pool);
+  size_t n, live = 0;
+  gmlake_result result;
+  if (!i) return;
+  for (n = 1; n <= m.capture_count; n++)
+    if (m.captures[n].active && m.captures[n].pool == i) return;
+  for (n = 0; n < m.block_count; n++) live += m.blocks[n].pool == i;
+  m.destroying = !live; /* graphs are gone by the caller's promise, which covers their work only */
+  result = gmlake_pool_destroy(m.lake, m.pools[i].value);
+  m.destroying = 0;
+  if (result == GMLAKE_ERROR_CAPTURING && captures_active()) return; /* there is no waiting */
+  if (live && !is_excused(result))
+    expect_result(result, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy with live blocks");
+  else if (!live)
+    (void)succeeded(result, "gmlake_pool_destroy");
+  if (!result) memset(&m.pools[i], 0, sizeof(m.pools[i])); /* else it is as it was */
+}
+
+static void do_capture_begin(void) {
+  int s = live_stream(m.now->stream), p = live_pool(m.now->pool);
+  stream *on = &m.streams[s < 0 ? 0 : s];
+  if (s <= 0 || !p || on->capture || m.capture_count + 1 == CAPTURES) return;
+  if (!succeeded(gmlake_capture_begin(m.lake, on->value, m.pools[p].value), "gmlake_capture_begin"))
     return;
-  }
-  if (s == 0 || p < 0 || m.capture_count + 1 == CAPTURES) return;
-  expect_result(gmlake_capture_begin(m.lake, on->value, m.pools[p].value), GMLAKE_OK,
-                "gmlake_capture_begin");
   expect_result(gmlake_mock_capture_begin(m.mock, on->value), GMLAKE_OK,
                 "gmlake_mock_capture_begin");
   on->capture = ++m.capture_count;
@@ -845,41 +1161,66 @@ static void op_capture(void) {
   m.captures[on->capture].active = 1;
 }
 
-static void op_trim(void) {
-  size_t released = 0, before = physical_bytes(), keep = chance(50) ? 0 : below(before + 1);
-  expect_result(gmlake_trim(m.lake, keep, &released), GMLAKE_OK, "gmlake_trim");
-  expect(before - physical_bytes() == released, "trim tells another figure than it released");
-  expect(!released || before - released + 4 * GRANULE > keep, "trim released more than asked");
+static void end_capture(stream *on) {
+  expect_result(gmlake_mock_capture_end(m.mock, on->value), GMLAKE_OK,
+                "the capture, by the driver");
+  if (!m.lost)
+    expect_result(gmlake_capture_end(m.lake, on->value), GMLAKE_OK, "gmlake_capture_end");
+  m.captures[on->capture].active = 0;
+  on->capture = 0;
 }
 
-static void op_budget(void) {
+static void do_capture_end(void) {
+  int s = live_stream(m.now->stream);
+  if (s >= 0 && m.streams[s].capture) end_capture(&m.streams[s]);
+}
+
+static void do_trim(void) {
+  size_t released = 1, before = physical_bytes(), keep = (size_t)m.now->bytes;
+  (void)succeeded(gmlake_trim(m.lake, keep, &released), "gmlake_trim");
+  expect(before - physical_bytes() == released, "trim tells another figure than it released");
+  expect(!released || before - released + HANDLE_FRAMES * m.granule > keep,
+         "trim released more than asked");
+}
+
+static void do_budget(void) {
   gmlake_budget budget;
-  size_t physical = physical_bytes();
-  expect_result(gmlake_get_budget(m.lake, &budget), GMLAKE_OK, "gmlake_get_budget");
-  expect(budget.total_bytes == m.with->capacity_bytes, "budget: total");
-  expect(budget.driver_free_bytes == m.with->capacity_bytes - physical, "budget: driver-free");
+  size_t physical = physical_bytes(), sum;
+  if (!succeeded(gmlake_get_budget(m.lake, &budget), "gmlake_get_budget")) return;
+  expect(budget.total_bytes == m.capacity, "budget: total");
+  expect(budget.driver_free_bytes == m.capacity - physical, "budget: driver-free");
   expect(budget.reserved_bytes == physical, "budget: reserved");
-  expect(budget.idle_bytes + budget.pending_bytes + m.active == physical,
+  sum = budget.idle_bytes + budget.pending_bytes + m.sum.active;
+  expect(m.is_stuck ? sum <= physical : sum == physical,
          "budget: idle, pending and live memory are not what is held");
 }
 
+static void do_peaks(void) {
+  expect_result(gmlake_reset_peaks(m.lake), GMLAKE_OK, "gmlake_reset_peaks");
+  m.sum.requested_peak = m.sum.requested;
+  m.sum.active_peak = m.sum.active;
+  m.sum.reserved_peak = m.sum.reserved_most = physical_bytes();
+  m.sum.stitched_peak = m.sum.stitched_most = m.mapped_bytes;
+  m.sum.pending_peak = 0;
+}
+
 /* Pointers that are not the start of a live block. */
-static void op_misuse(void) {
-  const block *b = m.block_count ? &m.blocks[below(m.block_count)] : NULL;
+static void do_misuse(void) {
+  const block *b = block_find(m.now->id);
   gmlake_result result;
-  if (!b) return;
-  expect_result(gmlake_free(m.lake, b->ptr + 1 + below(b->bytes - 1), m.streams[0].value),
+  if (!b || m.now->fault_call) return;
+  expect_result(gmlake_free(m.lake, b->ptr + 1 + (size_t)m.now->bytes % (b->bytes - 1), NULL),
                 GMLAKE_ERROR_UNKNOWN_POINTER, "gmlake_free inside a block");
   expect_result(gmlake_free(m.lake, b->ptr, (gmlake_stream)(uintptr_t)2),
                 GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_free on stream 2");
-  result = gmlake_free(m.lake, &result, m.streams[0].value);
+  result = gmlake_free(m.lake, &result, NULL);
   expect_result(result, GMLAKE_ERROR_UNKNOWN_POINTER, "gmlake_free of the host's memory");
 }
 
 /* All work is done: nothing may be pending, and trim must find every whole free chunk. */
-static void op_quiesce(void) {
+static void do_quiesce(void) {
   gmlake_stats stats;
-  size_t i, released;
+  size_t i, n, released;
   if (captures_active()) return;
   for (i = 0; i < DIMS; i++) {
     if (!m.streams[i].live) continue;
@@ -888,227 +1229,1008 @@ static void op_quiesce(void) {
     caller_wait((int)i);
   }
   gmlake_mock_set_clock(m.mock, m.clock_ns += 10000);
-  expect_result(gmlake_trim(m.lake, 0, &released), GMLAKE_OK, "gmlake_trim");
+  if (!succeeded(gmlake_trim(m.lake, 0, &released), "gmlake_trim")) return;
+  if (m.fault_hits || m.host_hits || m.is_stuck) return;
   memset(&stats, 0, sizeof(stats));
   expect_result(gmlake_get_stats(m.lake, &stats), GMLAKE_OK, "gmlake_get_stats");
   m.pending_count = 0;
   for (i = 0; i < FRAMES; i++) {
+    const handle *h = &m.handles[i];
     int in_graph = 0;
-    size_t n;
-    for (n = 0; n < m.handles[i].frame_count * GRAINS && m.handles[i].value; n++)
-      in_graph |= m.frames[m.handles[i].frames[n / GRAINS]].graph[n % GRAINS] != 0;
-    expect(in_graph || !handle_is_free(&m.handles[i]), "trim left a whole free chunk");
+    for (n = 0; n < h->frame_count * (m.granule / GRAIN) && h->value; n++)
+      in_graph |= m.frames[h->frames[n / (m.granule / GRAIN)]].graph[n % (m.granule / GRAIN)] != 0;
+    expect(in_graph || !handle_is_free(h), "trim left a whole free chunk");
   }
   expect(stats.pending_bytes == 0, "blocks are pending though all work is done");
 }
 
-static void check_stats(void) {
+static void do_verify(void) {
+  const block *b = block_find(m.now->id);
+  if (b) verify(b);
+}
+
+/* With live blocks and pending work. */
+static void do_close(void) {
+  gmlake_mock_census left;
+  gmlake_result result;
+  int code = 0;
+  size_t i;
+  for (i = 0; i < DIMS; i++)
+    if (m.streams[i].live && m.streams[i].capture) end_capture(&m.streams[i]);
+  for (i = 0; i < m.block_count; i++) {
+    verify(&m.blocks[i]);
+    if (m.blocks[i].is_unseen) caller_wait(m.blocks[i].stream);
+  }
+  m.destroying = 1;
+  result = gmlake_destroy(m.lake);
+  if (m.lost)
+    expect_result(result, m.lost, "gmlake_destroy of a lost lake");
+  else if (result && !is_excused(result))
+    expect_result(result, GMLAKE_OK, "gmlake_destroy");
+  m.is_caller = 1;
+  expect_result(m.table.event_destroy(m.table.user, m.own_event, &code), GMLAKE_OK,
+                "the caller's event_destroy");
+  expect(m.host_bytes == 0, "host memory is left");
+  left = census();
+  expect(m.fault_hits || (!left.handle_count && !left.mapping_count && !left.reservation_count &&
+                          !left.event_count && !left.physical_bytes),
+         "something is left on the device");
+  gmlake_mock_destroy(m.mock);
+  for (i = 0; i < RANGES; i++) free(m.ranges[i].cells);
+  m.lake = NULL;
+}
+
+/* ---- After each operation -------------------------------------------------------------------- */
+
+static void check_pending(const gmlake_stats *stats) {
   size_t least = 0, most = 0, i;
-  gmlake_stats stats;
-  memset(&stats, 0, sizeof(stats));
-  expect_result(gmlake_get_stats(m.lake, &stats), GMLAKE_OK, "gmlake_get_stats");
   for (i = 0; i < m.pending_count; i++) {
     most += m.pendings[i].bytes;
     if (!stamp_covers(&m.known, &m.pendings[i].need)) least += m.pendings[i].bytes;
   }
-  expect(stats.requested_bytes == m.requested, "requested_bytes");
-  expect(stats.active_bytes == m.active, "active_bytes");
-  expect(stats.requested_bytes_peak == m.requested_peak, "requested_bytes_peak");
-  expect(stats.active_bytes_peak == m.active_peak, "active_bytes_peak");
-  expect(stats.reserved_bytes == physical_bytes(), "reserved_bytes");
-  expect(stats.quarantined_bytes == 0, "quarantined_bytes");
-  expect(stats.live_count == m.block_count, "live_count");
-  expect(stats.allocation_count == m.allocations && stats.free_count == m.frees, "counts");
-  expect(stats.oom_count == m.refused, "oom_count");
-  expect(stats.pending_bytes >= least && stats.pending_bytes <= most, "pending_bytes");
-  expect(!m.with->desc.limit_bytes || stats.reserved_bytes <= m.with->desc.limit_bytes,
-         "the limit is exceeded");
-  if (stats.pending_bytes == 0) m.pending_count = 0;
+  expect(stats->pending_bytes >= least && stats->pending_bytes <= most, "pending_bytes");
+  m.sum.pending_peak = max_of(m.sum.pending_peak, stats->pending_bytes);
+  expect(stats->pending_bytes_peak >= m.sum.pending_peak, "pending_bytes_peak");
+  if (stats->pending_bytes == 0) m.pending_count = 0;
 }
 
-static void check(void) {
+static void check_live(const gmlake_stats *stats) {
+  expect(stats->requested_bytes == m.sum.requested, "requested_bytes");
+  expect(stats->active_bytes == m.sum.active, "active_bytes");
+  expect(stats->requested_bytes_peak == m.sum.requested_peak, "requested_bytes_peak");
+  expect(stats->active_bytes_peak == m.sum.active_peak, "active_bytes_peak");
+  expect(stats->live_count == m.block_count, "live_count");
+  expect(stats->allocation_count == m.sum.allocations, "allocation_count");
+  expect(stats->free_count == m.sum.frees, "free_count");
+  expect(stats->oom_count == m.sum.refused, "oom_count");
+  expect(stats->metadata_bytes == m.host_bytes, "metadata_bytes");
+  expect(stats->metadata_bytes_peak >= stats->metadata_bytes, "metadata_bytes_peak");
+}
+
+/* Figures that agree with the mock's census and the calls that were watched. */
+static void check_device(const gmlake_stats *stats) {
+  gmlake_mock_census now = census();
+  m.sum.reserved_peak = max_of(m.sum.reserved_peak, now.physical_bytes);
+  expect(stats->reserved_bytes == now.physical_bytes, "reserved_bytes");
+  expect(stats->chunk_count == now.handle_count, "chunk_count");
+  expect(stats->reserved_bytes_peak >= m.sum.reserved_peak &&
+             stats->reserved_bytes_peak <= m.sum.reserved_most,
+         "reserved_bytes_peak");
+  expect(!m.limit || m.is_stuck || stats->reserved_bytes <= m.limit, "the limit is exceeded");
+  expect(stats->stitch_count == m.sum.stitches, "stitch_count");
+  expect(stats->stitch_reuse_count == m.sum.reuses, "stitch_reuse_count");
+  expect(stats->stream_wait_count == m.sum.stream_waits, "stream_wait_count");
+  if (m.is_stuck) return; /* what cannot be unmapped is out of the figures */
+  m.sum.stitched_peak = max_of(m.sum.stitched_peak, m.mapped_bytes);
+  expect(stats->quarantined_bytes == 0, "quarantined_bytes");
+  expect(stats->stitched_bytes == m.mapped_bytes, "stitched_bytes");
+  expect(stats->stitched_bytes_peak >= m.sum.stitched_peak &&
+             stats->stitched_bytes_peak <= m.sum.stitched_most,
+         "stitched_bytes_peak");
+  expect(stats->window_count == m.sum.windows, "window_count");
+  expect(stats->stitch_evict_count == m.sum.evictions, "stitch_evict_count");
+}
+
+static void check_counts(const gmlake_stats *stats) {
+  const uint64_t *states = stats->state_count;
+  if (!m.is_clean) return; /* what failed half way is counted here and there */
+  expect(states[0] + states[1] + states[2] + states[3] == m.sum.allocations, "state_count");
+  expect(states[4] == m.sum.refused, "state_count of S5");
+  expect(stats->split_count >= states[1] && stats->split_count <= states[1] + states[3],
+         "split_count");
+  expect(stats->host_wait_count == m.sum.host_waits, "host_wait_count");
+  expect(stats->event_count == m.sum.records, "event_count");
+  expect(stats->driver_call_count == m.sum.calls, "driver_call_count");
+}
+
+static void check_lake(void) {
   gmlake_error_info info;
-  check_stats();
-  if (gmlake_check(m.lake)) {
-    (void)gmlake_get_last_error(m.lake, &info);
-    fail_msg("gmlake_check: %s (seed %llu, operation %llu)", info.text, (unsigned long long)m.seed,
-             (unsigned long long)m.operation);
-  }
-  settle("after an operation");
-}
-
-static void step(void) {
-  size_t dice = below(1000);
-  int is_full = m.block_count == BLOCKS - 1 || m.pending_count > PENDING - 2;
-  if (dice < 430 && !is_full)
-    op_alloc();
-  else if (dice < 800 || is_full)
-    op_free();
-  else if (dice < 860)
-    op_record();
-  else if (dice < 920)
-    op_progress();
-  else if (dice < 930)
-    op_trim();
-  else if (dice < 940)
-    op_budget();
-  else if (dice < 950)
-    op_misuse();
-  else if (dice < 970)
-    op_forget();
-  else if (dice < 975)
-    op_quiesce();
-  else if (dice < 980 && m.with->has_pools)
-    op_pool();
-  else if (dice < 995 && m.with->has_captures)
-    op_capture();
-  else if (m.block_count)
-    verify(&m.blocks[below(m.block_count)]);
-  if (m.pending_count > PENDING - 2) op_quiesce();
-  check();
-}
-
-static void open_lake(const scenario *with, uint64_t seed) {
-  gmlake_mock_desc mock_desc;
-  gmlake_backend *mock;
-  gmlake_desc desc = with->desc;
-  int i, code = 0;
-  memset(&m, 0, sizeof(m));
-  m.with = with;
-  m.seed = m.random = seed;
-  memset(&mock_desc, 0, sizeof(mock_desc));
-  mock_desc.capacity_bytes = with->capacity_bytes;
-  mock_desc.granularity_bytes = GRANULE;
-  expect_result(gmlake_mock_create(&mock_desc, &mock), GMLAKE_OK, "gmlake_mock_create");
-  watch(mock);
-  desc.backend = &m.table;
-  expect_result(gmlake_create(&desc, &m.lake), GMLAKE_OK, "gmlake_create");
-  m.streams[0].live = 1;
-  for (i = 1; i < with->stream_count; i++) {
-    m.streams[i].live = 1;
-    expect_result(gmlake_mock_stream_create(mock, &m.streams[i].value), GMLAKE_OK,
-                  "gmlake_mock_stream_create");
-  }
-  expect_result(m.table.event_create(m.table.user, &m.own_event, &code), GMLAKE_OK, "event_create");
-}
-
-/* With live blocks and pending work. */
-static void close_lake(void) {
-  gmlake_mock_census census;
-  int code = 0;
-  size_t i;
-  for (i = 0; i < DIMS; i++)
-    if (m.streams[i].live && m.streams[i].capture) {
-      expect_result(gmlake_mock_capture_end(m.mock, m.streams[i].value), GMLAKE_OK,
-                    "the capture, by the driver");
-      expect_result(gmlake_capture_end(m.lake, m.streams[i].value), GMLAKE_OK,
-                    "gmlake_capture_end");
-      m.streams[i].capture = 0;
-    }
-  for (i = 0; i < m.block_count; i++) verify(&m.blocks[i]);
-  m.destroying = 1;
-  expect_result(gmlake_destroy(m.lake), GMLAKE_OK, "gmlake_destroy");
-  settle("gmlake_destroy");
-  (void)m.table.event_destroy(m.table.user, m.own_event, &code);
-  gmlake_mock_get_census(m.mock, &census);
-  assert_int_equal(census.handle_count, 0);
-  assert_int_equal(census.mapping_count, 0);
-  assert_int_equal(census.reservation_count, 0);
-  assert_int_equal(census.event_count, 0);
-  assert_int_equal(census.physical_bytes, 0);
-  gmlake_mock_destroy(m.mock);
-}
-
-static uint64_t operations = 6000, seed_of_all = 1;
-
-static void run(const scenario *with) {
   gmlake_stats stats;
-  open_lake(with, seed_of_all);
-  for (m.operation = 1; m.operation <= operations; m.operation++) step();
+  char rule[256];
   memset(&stats, 0, sizeof(stats));
   expect_result(gmlake_get_stats(m.lake, &stats), GMLAKE_OK, "gmlake_get_stats");
-  print_message(
-      "seed %llu: %llu blocks, %llu refused, %llu stitches, %llu reuses, %llu waits, "
-      "%llu unmaps\n",
-      (unsigned long long)m.seed, (unsigned long long)m.allocations, (unsigned long long)m.refused,
-      (unsigned long long)stats.stitch_count, (unsigned long long)stats.stitch_reuse_count,
-      (unsigned long long)m.waits, (unsigned long long)m.unmaps);
-  close_lake();
+  check_live(&stats);
+  check_pending(&stats);
+  check_device(&stats);
+  check_counts(&stats);
+  if (++m.unchecked < m.with.check_every) return;
+  m.unchecked = 0;
+  if (!gmlake_check(m.lake)) return;
+  (void)gmlake_get_last_error(m.lake, &info);
+  (void)snprintf(rule, sizeof(rule), "gmlake_check: %s", info.text);
+  broken(rule);
 }
 
-static void init_scenario(scenario *with, int stream_count) {
+/* After a fatal error every call that changes memory answers it, and changes nothing. */
+static void check_lost(void) {
+  void *ptr = &ptr;
+  int nothing = 0;
+  gmlake_result result = gmlake_alloc(m.lake, 1, NULL, &ptr);
+  expect(is_fatal(result) && !ptr, "the device is lost, and an allocation does not say so");
+  expect_result(gmlake_free(m.lake, &nothing, NULL), result, "gmlake_free on a lost device");
+  expect_result(gmlake_trim(m.lake, 0, NULL), result, "gmlake_trim on a lost device");
+  m.lost = result;
+  shared->sum.lost++;
+}
+
+static void dispatch(void) {
+  switch (m.now->kind) {
+  case ALLOC:
+    do_alloc();
+    break;
+  case FREE:
+    (void)do_free(m.now->id, live_stream(m.now->stream), m.now->other != 0);
+    break;
+  case RECORD:
+    do_record();
+    break;
+  case FORGET:
+    do_forget();
+    break;
+  case POOL_OPEN:
+    do_pool_open();
+    break;
+  case POOL_CLOSE:
+    do_pool_close();
+    break;
+  case CAPTURE_BEGIN:
+    do_capture_begin();
+    break;
+  case CAPTURE_END:
+    do_capture_end();
+    break;
+  case TRIM:
+    do_trim();
+    break;
+  case BUDGET:
+    do_budget();
+    break;
+  case PEAKS:
+    do_peaks();
+    break;
+  case MISUSE:
+    do_misuse();
+    break;
+  case QUIESCE:
+    do_quiesce();
+    break;
+  case VERIFY:
+    do_verify();
+    break;
+  case CLOSE:
+    do_close();
+    break;
+  default:
+    do_progress();
+  }
+}
+
+static void perform(const op *o) {
+  if (!m.lake || (m.lost && o->kind != CLOSE)) return;
+  m.now = o;
+  m.fault_call = o->fault_call;
+  m.host_call = o->host_call;
+  m.fault_hits = m.host_hits = m.fatal_hits = m.handler_calls = 0;
+  dispatch();
+  m.fault_call = m.host_call = 0;
+  shared->sum.operations++;
+  if (!m.lake) return;
+  if (m.fatal_hits)
+    check_lost();
+  else
+    check_lake();
+}
+
+/* ---- A lake and its list --------------------------------------------------------------------- */
+
+static gmlake_desc description(const config *with) {
+  gmlake_desc desc;
+  memset(&desc, 0, sizeof(desc));
+  desc.backend = &m.table;
+  desc.flags = with->single_threaded ? GMLAKE_SINGLE_THREADED : 0;
+  if (with->fills && !with->bookkeeping_only) desc.flags |= GMLAKE_FILL;
+  if (with->guards) desc.flags |= GMLAKE_GUARD;
+  desc.cross_stream = with->wait_first ? GMLAKE_WAIT_FIRST : GMLAKE_GROW_FIRST;
+  desc.chunk_bytes = m.chunk;
+  desc.limit_bytes = m.limit;
+  desc.driver_free_bytes_min = (size_t)with->driver_free_min * m.granule;
+  desc.arena_bytes = (size_t)with->arena * m.granule;
+  desc.window_bytes = (size_t)with->windows * m.granule;
+  desc.stitched_bytes_max = (size_t)with->stitched_max * m.granule;
+  desc.stitch_bytes_min = (size_t)with->stitch_min_bytes;
+  desc.small_bytes_max = (size_t)with->small_bytes_max;
+  desc.host.malloc_fn = host_malloc;
+  desc.host.free_fn = host_free;
+  if (with->has_handler) desc.oom.fn = on_oom;
+  return desc;
+}
+
+static void open_lake(const config *with) {
+  static const op opening;
+  gmlake_mock_desc mock_desc;
+  gmlake_backend *mock = NULL;
+  gmlake_desc desc;
+  gmlake_stats stats;
+  int i, code = 0;
+  memset(&m, 0, sizeof(m));
+  m.with = *with;
+  m.now = &opening;
+  m.is_clean = 1;
+  m.granule = (size_t)with->granule_bytes;
+  m.capacity = (size_t)with->capacity * m.granule;
+  m.chunk = (size_t)with->chunk * m.granule;
+  m.limit = (size_t)with->limit * m.granule;
+  m.pools[0].chunk_bytes = m.chunk;
+  memset(&mock_desc, 0, sizeof(mock_desc));
+  mock_desc.capacity_bytes = m.capacity;
+  mock_desc.granularity_bytes = m.granule;
+  mock_desc.bookkeeping_only = (int)with->bookkeeping_only;
+  expect_result(gmlake_mock_create(&mock_desc, &mock), GMLAKE_OK, "gmlake_mock_create");
+  watch(mock);
+  desc = description(with);
+  m.next_is_home = 1;
+  expect_result(gmlake_create(&desc, &m.lake), GMLAKE_OK, "gmlake_create");
+  for (i = 0; i < with->streams && i < DIMS; i++) {
+    m.streams[i].live = 1;
+    if (i) (void)gmlake_mock_stream_create(mock, &m.streams[i].value);
+  }
+  m.streams[0].live = 1;
+  m.dims = max_of(1, (size_t)i);
+  m.is_caller = 1;
+  expect_result(m.table.event_create(m.table.user, &m.own_event, &code), GMLAKE_OK, "event_create");
+  m.is_caller = 0;
+  memset(&stats, 0, sizeof(stats));
+  expect_result(gmlake_get_stats(m.lake, &stats), GMLAKE_OK, "gmlake_get_stats");
+}
+
+/* Adds a lake to the totals. */
+static void count_lake(void) {
+  shared->sum.lakes++;
+  shared->sum.stitches += m.sum.stitches;
+  shared->sum.evictions += m.sum.evictions;
+  shared->sum.waits += m.sum.stream_waits;
+  shared->sum.refused += m.sum.refused;
+}
+
+/* Closes the lake too, where the list does not. */
+static void perform_list(const config *with, const op *list, size_t count) {
+  static const op closing = {.kind = CLOSE};
+  size_t i;
+  open_lake(with);
+  for (i = 0; i < count; i++) {
+    shared->count = i + 1;
+    perform(&list[i]);
+  }
+  perform(&closing);
+  count_lake();
+}
+
+static void open_shared(void) {
+  if (shared) return;
+  shared = (struct shared *)mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) abort();
+}
+
+/* Runs the body in a child; 0 where a rule was broken, or the child died, as shared->rule says. */
+static int survives(void (*body)(void), unsigned seconds) {
+  int status = 0;
+  pid_t child;
+  fflush(NULL);
+  shared->rule[0] = 0;
+  child = fork();
+  if (child < 0) abort();
+  if (!child) {
+    (void)alarm(seconds);
+    body();
+    exit(0);
+  }
+  if (waitpid(child, &status, 0) != child) abort();
+  if (!status || shared->rule[0]) return !status;
+  if (WIFSIGNALED(status))
+    (void)snprintf(shared->rule, sizeof(shared->rule), "signal %d%s", WTERMSIG(status),
+                   WTERMSIG(status) == SIGALRM ? ": it hangs" : "");
+  else
+    (void)snprintf(shared->rule, sizeof(shared->rule), "exit status %d", WEXITSTATUS(status));
+  return 0;
+}
+
+static struct job { /* of the child to come */
+  config with;
+  const op *list;
+  size_t count;
+} job;
+
+static void perform_job(void) { perform_list(&job.with, job.list, job.count); }
+
+static int list_survives(const config *with, const op *list, size_t count, unsigned seconds) {
+  job.with = *with;
+  job.list = list;
+  job.count = count;
+  return survives(perform_job, seconds);
+}
+
+/* For tests that were printed. */
+static void replay(const config *with, const op *list, size_t count) {
+  open_shared();
+  if (!list_survives(with, list, count, 60))
+    fail_msg("operation %zu: %s", shared->count, shared->rule);
+}
+
+#if !defined(REPLAY)
+/* ---- Lists drawn at random ------------------------------------------------------------------- */
+
+static struct mix { /* what a lake's operations are drawn from */
+  uint64_t random;
+  size_t operations, allocs, largest_bytes, sizes, usual[6];
+  int has_pools, has_captures;
+  int closing; /* the pool that is being emptied, 0: none */
+  size_t fault_permille, host_permille;
+} mix;
+
+static uint64_t random_next(void) {
+  uint64_t x = mix.random += 0x9E3779B97F4A7C15u;
+  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+  return x ^ x >> 31;
+}
+
+static size_t below(size_t count) { return (size_t)(random_next() % count); }
+static int chance(size_t percent) { return below(100) < percent; }
+
+static long any_stream(void) { return live_stream((long)below(DIMS)); }
+static long any_block(void) { return m.block_count ? (long)m.blocks[below(m.block_count)].id : 0; }
+static long any_pool(void) { return live_pool(1 + (long)below(POOLS - 1)); }
+
+static size_t new_size(void) {
+  size_t bytes;
+  if (mix.sizes == 0) return GRAIN * (1 + below(16)) - below(GRAIN);
+  if (mix.sizes == 1) return m.chunk / 2 * (1 + below(max_of(1, 2 * mix.largest_bytes / m.chunk)));
+  bytes = (size_t)1 << below(22);
+  bytes += below(bytes);
+  return bytes < mix.largest_bytes ? bytes : mix.largest_bytes;
+}
+
+static void choose_alloc(op *o) {
+  o->kind = ALLOC;
+  o->id = (long)++m.next_id;
+  o->bytes = (long)(chance(30) ? mix.usual[below(6)] : new_size());
+  o->stream = chance(4) ? NO_STREAM : any_stream();
+  o->other = any_stream();
+  o->pool = chance(25) ? any_pool() : 0;
+  if (chance(8)) o->flags |= GMLAKE_EXCLUSIVE;
+  if (chance(8)) o->flags |= GMLAKE_NO_STITCH;
+  if (chance(8)) o->flags |= GMLAKE_NO_GROW;
+  if (chance(15)) o->alignment = (long)(GRAIN << below(8));
+  if (m.with.has_handler && chance(50)) o->victim = any_block();
+}
+
+static void choose_free(op *o) {
+  const block *b = block_find(o->id = any_block());
+  o->kind = FREE;
+  o->stream = b && chance(80) ? b->stream : any_stream();
+  if (chance(5)) o->stream = NO_STREAM;
+  o->other = chance(10);
+}
+
+static void choose_progress(op *o) {
+  static const long kinds[] = {HOLD, LAG, CLOCK, FINISH};
+  o->kind = kinds[below(4)];
+  o->stream = any_stream();
+  o->bytes = (long)(o->kind == LAG ? below(2) * below(1000) : below(400));
+}
+
+static void choose_pool(op *o) {
+  o->pool = 1 + (long)below(POOLS - 1);
+  o->kind = m.pools[o->pool].value ? POOL_CLOSE : POOL_OPEN;
+  if (o->kind == POOL_CLOSE && chance(80)) mix.closing = (int)o->pool;
+  if (o->kind == POOL_CLOSE) return;
+  if (chance(50)) o->flags = 1 << below(3);
+  if (chance(50)) o->bytes = (long)(m.capacity / 8);
+}
+
+/* Frees a pool's blocks one after the other, and then the pool. */
+static void choose_closing(op *o) {
+  size_t i;
+  o->pool = mix.closing;
+  o->kind = POOL_CLOSE;
+  for (i = 0; i < m.block_count; i++)
+    if (m.blocks[i].pool == mix.closing) {
+      o->kind = FREE;
+      o->id = (long)m.blocks[i].id;
+      o->stream = m.blocks[i].stream;
+    }
+  if (o->kind == POOL_CLOSE) mix.closing = 0;
+}
+
+static void choose_capture(op *o) {
+  o->stream = any_stream();
+  o->pool = any_pool();
+  o->kind = m.streams[o->stream].capture ? CAPTURE_END : CAPTURE_BEGIN;
+}
+
+static void choose_fault(op *o) {
+  static const gmlake_result results[] = {GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY,
+                                          GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY,
+                                          GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY,
+                                          GMLAKE_ERROR_DRIVER,
+                                          GMLAKE_ERROR_DRIVER,
+                                          GMLAKE_ERROR_INVALID_ARGUMENT,
+                                          GMLAKE_ERROR_UNSUPPORTED,
+                                          GMLAKE_ERROR_OUT_OF_HOST_MEMORY,
+                                          GMLAKE_ERROR_CAPTURING,
+                                          GMLAKE_ERROR_DEVICE_LOST,
+                                          GMLAKE_ERROR_SHUTTING_DOWN};
+  if (below(1000) < mix.fault_permille) {
+    o->fault_call = 1 + (long)below(chance(70) ? 8 : 64);
+    o->fault_result = results[below(sizeof(results) / sizeof(results[0]) - 2 * !chance(20))];
+    o->fault_stays = chance(30);
+  }
+  if (below(1000) < mix.host_permille) {
+    o->host_call = 1 + (long)below(6);
+    o->host_stays = chance(30);
+  }
+}
+
+static void choose_rare(op *o, size_t dice) {
+  o->kind = VERIFY;
+  o->id = any_block();
+  if (dice < 10) {
+    o->kind = TRIM;
+    o->bytes = chance(50) ? 0 : (long)below(physical_bytes() + 1);
+  } else if (dice < 20) {
+    o->kind = BUDGET;
+  } else if (dice < 30) {
+    o->kind = MISUSE;
+    o->bytes = (long)below(m.capacity);
+  } else if (dice < 50) {
+    o->kind = FORGET;
+    o->stream = any_stream();
+    o->other = any_stream();
+  } else if (dice < 56) {
+    o->kind = QUIESCE;
+  } else if (dice < 60) {
+    o->kind = PEAKS;
+  } else if (dice < 72 && mix.has_pools) {
+    choose_pool(o);
+  } else if (dice < 100 && mix.has_captures) {
+    choose_capture(o);
+  }
+}
+
+static void choose(op *o) {
+  size_t dice = below(1000);
+  int is_full = m.block_count == BLOCKS - 1;
+  memset(o, 0, sizeof(*o));
+  if (m.pending_count > PENDING - 4)
+    o->kind = QUIESCE;
+  else if (mix.closing && chance(70))
+    choose_closing(o);
+  else if (dice < mix.allocs && !is_full)
+    choose_alloc(o);
+  else if (dice < 780 || is_full)
+    choose_free(o);
+  else if (dice < 840)
+    o->kind = RECORD, o->id = any_block(), o->stream = any_stream();
+  else if (dice < 900)
+    choose_progress(o);
+  else
+    choose_rare(o, dice - 900);
+  choose_fault(o);
+}
+
+static size_t host_page(void) { return max_of(4 * KIB, (size_t)sysconf(_SC_PAGESIZE)); }
+
+static void draw_config(config *with) {
   memset(with, 0, sizeof(*with));
-  with->capacity_bytes = 16 * MIB;
-  with->largest_bytes = 2 * MIB;
-  with->stream_count = stream_count;
-  with->desc.chunk_bytes = GRANULE;
-  with->desc.arena_bytes = 64 * MIB;
-  with->desc.window_bytes = 256 * MIB;
+  with->granule_bytes = (long)(chance(75) ? host_page() : 64 * KIB);
+  with->capacity = 8 + (long)below(120);
+  with->chunk = 1 << below(3);
+  with->streams = 1 + (long)below(6);
+  with->bookkeeping_only = chance(40);
+  with->single_threaded = chance(50);
+  with->wait_first = chance(50);
+  with->has_handler = chance(30);
+  with->fills = !with->bookkeeping_only && chance(20);
+  with->guards = chance(20);
+  with->check_every = chance(30) ? 1 : 1 + (long)below(64); /* it takes most of the time */
+  if (chance(40)) with->limit = with->capacity / 2 + (long)below((size_t)with->capacity / 2);
+  if (chance(20)) with->driver_free_min = (long)below((size_t)with->capacity / 4 + 1);
+  if (chance(50)) with->arena = with->capacity + with->chunk;
+  if (chance(30)) with->windows = with->capacity + (long)below((size_t)with->capacity);
+  if (chance(40)) with->stitched_max = 1 + (long)below(2 * (size_t)with->capacity);
+  if (chance(30)) with->stitch_min_bytes = (long)below(4 * (size_t)with->granule_bytes);
+  if (chance(60)) with->small_bytes_max = (long)(GRAIN << below(8));
+}
+
+/* pre: the lake is open. */
+static void draw_mix(void) {
+  size_t i;
+  mix.closing = 0;
+  mix.operations = chance(50) ? 20 + below(200) : 200 + below(1500);
+  mix.allocs = 380 + below(120);
+  mix.largest_bytes = max_of(m.chunk, m.capacity / (2 + below(16)));
+  mix.sizes = below(4);
+  mix.has_pools = chance(50);
+  mix.has_captures = mix.has_pools && chance(60);
+  mix.fault_permille = chance(50) ? 0 : 5 + below(100);
+  mix.host_permille = chance(60) ? 0 : 5 + below(100);
+  for (i = 0; i < 6; i++) mix.usual[i] = max_of(1, new_size());
+}
+
+/* Draws and performs operations; the list is the parent's to see. pre: the lake is open. */
+static void perform_mix(void) {
+  for (shared->count = 0; shared->count < mix.operations && !m.lost;) {
+    choose(&shared->list[shared->count]);
+    perform(&shared->list[shared->count++]);
+  }
+  memset(&shared->list[shared->count], 0, sizeof(op));
+  shared->list[shared->count].kind = CLOSE;
+  choose_fault(&shared->list[shared->count]);
+  perform(&shared->list[shared->count++]);
+  count_lake();
+}
+
+static void perform_seed(uint64_t seed) {
+  shared->seed = mix.random = seed;
+  shared->count = 0;
+  draw_config(&shared->with);
+  open_lake(&shared->with);
+  draw_mix();
+  perform_mix();
+}
+
+/* ---- Cutting a list down --------------------------------------------------------------------- */
+
+typedef int (*breaks_fn)(const config *with, const op *list, size_t count);
+
+static size_t without(const op *list, size_t count, size_t from, size_t length, op *out) {
+  memcpy(out, list, from * sizeof(op));
+  memcpy(out + from, list + from + length, (count - from - length) * sizeof(op));
+  return count - length;
+}
+
+/* Leaves out stretches of operations, long ones first. */
+static size_t shrink_list(const config *with, op *list, size_t count, breaks_fn breaks) {
+  static op tried[OPERATIONS];
+  size_t length, from;
+  for (length = count > 1 ? count / 2 : 1; length; length /= 2) {
+    for (from = 0; from + length <= count;) {
+      size_t left = without(list, count, from, length, tried);
+      if (!breaks(with, tried, left)) {
+        from += length;
+        continue;
+      }
+      memcpy(list, tried, left * sizeof(op));
+      count = left;
+    }
+  }
+  return count;
+}
+
+/* Makes one number as small as it may be, or round: 0, halves, whole granules, whole grains. */
+static int shrink_number(long *number, const config *with, const op *list, size_t count,
+                         breaks_fn breaks) {
+  long old = *number, best = old, candidates[5];
+  size_t i;
+  for (;;) {
+    candidates[0] = 0;
+    candidates[1] = best / 2;
+    candidates[2] = best - best % with->granule_bytes;
+    candidates[3] = best - best % (long)GRAIN;
+    candidates[4] = best > 0 && best <= 32 ? best - 1 : best;
+    for (i = 0; i < 5; i++) {
+      *number = candidates[i];
+      if (candidates[i] != best && breaks(with, list, count)) break;
+    }
+    if (i == 5) break;
+    best = *number;
+  }
+  *number = best;
+  return best != old;
+}
+
+static int shrink_numbers(config *with, op *list, size_t count, breaks_fn breaks) {
+  int changed = 0;
+  size_t i, n;
+  for (n = 0; n < CONFIG_LONGS; n++)
+    if (&((long *)with)[n] != &with->granule_bytes)
+      changed |= shrink_number(&((long *)with)[n], with, list, count, breaks);
+  for (i = 0; i < count; i++)
+    for (n = 0; n < OP_LONGS; n++)
+      if (&((long *)&list[i])[n] != &list[i].kind && &((long *)&list[i])[n] != &list[i].id &&
+          ((long *)&list[i])[n])
+        changed |= shrink_number(&((long *)&list[i])[n], with, list, count, breaks);
+  return changed;
+}
+
+static size_t shrink(config *with, op *list, size_t count, breaks_fn breaks) {
+  size_t before;
+  int changed;
+  do {
+    before = count;
+    count = shrink_list(with, list, count, breaks);
+    changed = shrink_numbers(with, list, count, breaks);
+  } while (changed || count < before);
+  return count;
+}
+
+/* ---- What was found -------------------------------------------------------------------------- */
+
+static struct found {
+  char rule[256];
+  uint64_t seed;
+  config with;
+  size_t count, drawn;
+  op list[OPERATIONS];
+  uint64_t runs;
+  time_t deadline; /* of shrinking */
+} found;
+
+/* Whether the list breaks the rule that was found broken. */
+static int breaks_found(const config *with, const op *list, size_t count) {
+  if (time(NULL) > found.deadline) return 0;
+  if (with->capacity < with->chunk || with->chunk < 1 || with->chunk > HANDLE_FRAMES) return 0;
+  found.runs++;
+  return !list_survives(with, list, count, 10) && strcmp(shared->rule, found.rule) == 0;
+}
+
+#define AS_NAME(name) #name,
+static const char *const config_names[] = {CONFIG_FIELDS(AS_NAME)};
+static const char *const op_names[] = {OP_FIELDS(AS_NAME)};
+static const char *const kind_names[] = {
+    "ALLOC",  "FREE",      "RECORD",     "HOLD",          "FINISH",      "LAG",  "CLOCK",
+    "FORGET", "POOL_OPEN", "POOL_CLOSE", "CAPTURE_BEGIN", "CAPTURE_END", "TRIM", "BUDGET",
+    "PEAKS",  "MISUSE",    "QUIESCE",    "VERIFY",        "CLOSE"};
+
+static void print_numbers(const long *numbers, const char *const *names, size_t count) {
+  const char *comma = "";
+  size_t i;
+  for (i = 0; i < count; i++) {
+    if (!numbers[i] && (i || names != op_names)) continue;
+    if (names == op_names && i == 0)
+      printf(".kind = %s", kind_names[numbers[0]]);
+    else
+      printf("%s.%s = %ld", comma, names[i], numbers[i]);
+    comma = ", ";
+  }
+}
+
+static void print_test(void) {
+  size_t i;
+  printf("/* %s: %zu of %zu operations of seed %llu, after %llu runs.\n", found.rule, found.count,
+         found.drawn, (unsigned long long)found.seed, (unsigned long long)found.runs);
+  printf("   cc -std=c99 -I. -Itests this.c -lcmocka -lpthread -ldl */\n");
+  printf("#define REPLAY\n#include \"test_model.c\"\n\n");
+  printf("static void test_found(void **state) {\n  static const config with = {");
+  print_numbers((const long *)&found.with, config_names, CONFIG_LONGS);
+  printf("};\n  static const op list[] = {\n");
+  for (i = 0; i < found.count; i++) {
+    printf("      {");
+    print_numbers((const long *)&found.list[i], op_names, OP_LONGS);
+    printf("},\n");
+  }
+  printf("  };\n  (void)state;\n  replay(&with, list, sizeof(list) / sizeof(list[0]));\n}\n\n");
+  printf("int main(void) {\n  const struct CMUnitTest tests[] = {cmocka_unit_test(test_found)};\n");
+  printf("  return cmocka_run_group_tests(tests, NULL, NULL);\n}\n");
+  fflush(stdout);
+}
+
+/* The child has died of what shared tells. */
+static void report(void) {
+  memcpy(found.rule, shared->rule, sizeof(found.rule));
+  found.seed = shared->seed;
+  found.with = shared->with;
+  found.count = found.drawn = shared->count;
+  memcpy(found.list, shared->list, found.count * sizeof(op));
+  found.runs = 0;
+  found.deadline = time(NULL) + 120;
+  printf("broken: %s (seed %llu, operation %zu); being cut down\n", found.rule,
+         (unsigned long long)found.seed, found.count);
+  found.with.bookkeeping_only = 1; /* faster, where it does as well */
+  if (!breaks_found(&found.with, found.list, found.count))
+    found.with.bookkeeping_only = shared->with.bookkeeping_only;
+  if (breaks_found(&found.with, found.list, found.count))
+    found.count = shrink(&found.with, found.list, found.count, breaks_found);
+  else
+    printf("not again: the list below is as it was drawn\n");
+  print_test();
+}
+
+/* ---- Soak ------------------------------------------------------------------------------------ */
+
+static struct soak {
+  uint64_t seed, lakes; /* lakes: 0 where time ends it */
+  time_t begin, end, told;
+} soak;
+
+static void print_figures(void) {
+  const totals *sum = &shared->sum;
+  printf(
+      "seed %llu: %llu operations, %llu lakes, %llu faults, %llu lost devices, %llu refused, "
+      "%llu stitches, %llu evictions, %llu waits, %lld seconds\n",
+      (unsigned long long)shared->seed, (unsigned long long)sum->operations,
+      (unsigned long long)sum->lakes, (unsigned long long)sum->faults,
+      (unsigned long long)sum->lost, (unsigned long long)sum->refused,
+      (unsigned long long)sum->stitches, (unsigned long long)sum->evictions,
+      (unsigned long long)sum->waits, (long long)(time(NULL) - soak.begin));
+  fflush(stdout);
+}
+
+/* In a child, which is renewed once a minute. */
+static void perform_soak(void) {
+  uint64_t lakes = 0;
+  time_t start = time(NULL);
+  for (; soak.lakes ? lakes < soak.lakes : time(NULL) < soak.end && time(NULL) < start + 60;
+       lakes++) {
+    (void)alarm(120);
+    perform_seed(soak.seed + lakes);
+  }
+}
+
+static int run_soak(long seconds, uint64_t seed) {
+  open_shared();
+  soak.seed = seed;
+  soak.begin = time(NULL);
+  soak.end = soak.begin + seconds;
+  do {
+    if (!survives(perform_soak, 120)) {
+      report();
+      print_figures();
+      return 1;
+    }
+    print_figures();
+    soak.seed = shared->seed + 1;
+  } while (time(NULL) < soak.end);
+  return 0;
+}
+
+/* ---- Tests ----------------------------------------------------------------------------------- */
+
+static void run(void (*body)(void)) {
+  open_shared();
+  if (survives(body, 120)) return;
+  report();
+  fail_msg("seed %llu, operation %zu: %s", (unsigned long long)found.seed, found.drawn, found.rule);
+}
+
+static struct scenario { /* of the tests that name theirs */
+  config with;
+  size_t operations, largest_bytes, fault_permille, host_permille;
+  int has_pools, has_captures;
+} scenario;
+
+static void init_scenario(int streams) {
+  memset(&scenario, 0, sizeof(scenario));
+  scenario.operations = 3000;
+  scenario.with.granule_bytes = (long)(64 * KIB);
+  scenario.with.capacity = 256;
+  scenario.with.chunk = 1;
+  scenario.with.streams = streams;
+  scenario.with.arena = 1024;
+  scenario.with.windows = 0;
+  scenario.largest_bytes = 2 * MIB;
+}
+
+static void perform_scenario(void) {
+  static const size_t usual[6] = {512, 8 * KIB, 64 * KIB, 192 * KIB, 256 * KIB, 520 * KIB};
+  shared->seed = mix.random = 1;
+  shared->with = scenario.with;
+  open_lake(&scenario.with);
+  mix.operations = scenario.operations;
+  mix.closing = 0;
+  mix.allocs = 430;
+  mix.largest_bytes = scenario.largest_bytes;
+  mix.sizes = 2;
+  memcpy(mix.usual, usual, sizeof(usual));
+  mix.has_pools = scenario.has_pools;
+  mix.has_captures = scenario.has_captures;
+  mix.fault_permille = scenario.fault_permille;
+  mix.host_permille = scenario.host_permille;
+  perform_mix();
 }
 
 static void test_one_stream(void **state) {
-  scenario with;
   (void)state;
-  init_scenario(&with, 1);
-  run(&with);
+  init_scenario(1);
+  run(perform_scenario);
 }
 
 static void test_streams_grow_first(void **state) {
-  scenario with;
   (void)state;
-  init_scenario(&with, 5);
-  run(&with);
+  init_scenario(5);
+  run(perform_scenario);
 }
 
 static void test_streams_wait_first(void **state) {
-  scenario with;
   (void)state;
-  init_scenario(&with, 5);
-  with.desc.cross_stream = GMLAKE_WAIT_FIRST;
-  with.desc.limit_bytes = 10 * MIB;
-  with.desc.chunk_bytes = 2 * GRANULE;
-  run(&with);
+  init_scenario(5);
+  scenario.with.wait_first = 1;
+  scenario.with.limit = 160;
+  scenario.with.chunk = 2;
+  run(perform_scenario);
 }
 
 static void test_pools(void **state) {
-  scenario with;
   (void)state;
-  init_scenario(&with, 4);
-  with.has_pools = 1;
-  with.desc.limit_bytes = 12 * MIB;
-  with.desc.small_bytes_max = 64 * KIB;
-  run(&with);
+  init_scenario(4);
+  scenario.has_pools = 1;
+  scenario.with.limit = 192;
+  scenario.with.small_bytes_max = (long)(64 * KIB);
+  run(perform_scenario);
 }
 
 static void test_captures(void **state) {
-  scenario with;
   (void)state;
-  init_scenario(&with, 5);
-  with.has_pools = with.has_captures = 1;
-  with.desc.cross_stream = GMLAKE_WAIT_FIRST;
-  run(&with);
+  init_scenario(5);
+  scenario.has_pools = scenario.has_captures = 1;
+  scenario.with.wait_first = 1;
+  run(perform_scenario);
 }
 
 /* Windows are dropped all the time. */
 static void test_few_windows(void **state) {
-  scenario with;
   (void)state;
-  init_scenario(&with, 3);
-  with.desc.stitched_bytes_max = 4 * MIB;
-  with.desc.stitch_bytes_min = 128 * KIB;
-  with.desc.window_bytes = 24 * MIB;
-  with.desc.flags = GMLAKE_SINGLE_THREADED;
-  with.desc.small_bytes_max = 8 * KIB;
-  run(&with);
+  init_scenario(3);
+  scenario.with.stitched_max = 64;
+  scenario.with.stitch_min_bytes = (long)(128 * KIB);
+  scenario.with.windows = 384;
+  scenario.with.single_threaded = 1;
+  scenario.with.small_bytes_max = (long)(8 * KIB);
+  run(perform_scenario);
+}
+
+static void test_handler(void **state) {
+  (void)state;
+  init_scenario(3);
+  scenario.with.has_handler = 1;
+  scenario.with.capacity = 64;
+  scenario.with.driver_free_min = 8;
+  run(perform_scenario);
+}
+
+static void test_driver_fails(void **state) {
+  (void)state;
+  init_scenario(4);
+  scenario.fault_permille = 60;
+  scenario.has_pools = scenario.has_captures = 1;
+  run(perform_scenario);
+}
+
+static void test_host_fails(void **state) {
+  (void)state;
+  init_scenario(4);
+  scenario.host_permille = 100;
+  scenario.has_pools = scenario.has_captures = 1;
+  run(perform_scenario);
+}
+
+/* Descriptions and operations of all kinds. */
+static void test_many_lakes(void **state) {
+  (void)state;
+  soak.seed = 1;
+  soak.lakes = 200;
+  soak.begin = time(NULL);
+  run(perform_soak);
+  print_figures();
+}
+
+/* As a printed test is. */
+static void test_list(void **state) {
+  static const config with = {.granule_bytes = 65536, .capacity = 16, .chunk = 1, .streams = 2};
+  static const op list[] = {
+      {.kind = ALLOC, .id = 1, .bytes = 200000, .stream = 1},
+      {.kind = ALLOC, .id = 2, .bytes = 65536, .flags = GMLAKE_NO_STITCH},
+      {.kind = RECORD, .id = 1, .stream = 0},
+      {.kind = FREE, .id = 1, .stream = 1, .other = 1},
+      {.kind = ALLOC, .id = 3, .bytes = 1 << 20, .host_call = 1},
+      {.kind = TRIM, .fault_call = 2, .fault_result = GMLAKE_ERROR_DEVICE_LOST},
+  };
+  (void)state;
+  replay(&with, list, sizeof(list) / sizeof(list[0]));
+  assert_int_equal(shared->count, 6);
+}
+
+/* Two operations matter: the free of block 7, behind its allocation of 5,000 bytes or more. */
+static int breaks_by_example(const config *with, const op *list, size_t count) {
+  size_t i, large = 0;
+  (void)with;
+  for (i = 0; i < count; i++) {
+    large |= list[i].kind == ALLOC && list[i].id == 7 && list[i].bytes >= 5000;
+    if (list[i].kind == FREE && list[i].id == 7 && large) return 1;
+  }
+  return 0;
+}
+
+static void test_cutting_down(void **state) {
+  static op list[100];
+  config with;
+  size_t i;
+  (void)state;
+  memset(&with, 0, sizeof(with));
+  with.granule_bytes = 4096;
+  with.streams = 5;
+  for (i = 0; i < 100; i++) {
+    list[i].kind = i < 50 ? ALLOC : FREE;
+    list[i].id = 1 + (long)i % 50;
+    list[i].bytes = 100000 + (long)i;
+    list[i].stream = (long)i % 3 - 1;
+  }
+  assert_int_equal(shrink(&with, list, 100, breaks_by_example), 2);
+  assert_int_equal(list[0].kind, ALLOC);
+  assert_int_equal(list[0].bytes, 6144); /* halved thrice, then whole grains */
+  assert_int_equal(list[0].stream, 0);
+  assert_int_equal(list[1].kind, FREE);
+  assert_int_equal(list[1].bytes, 0);
+  assert_int_equal(with.streams, 0);
+}
+
+/* A child that dies is told apart from one that breaks a rule, and its list is found again. */
+static void die(void) {
+  shared->count = 3;
+  abort();
+}
+
+static void test_children_that_die(void **state) {
+  (void)state;
+  open_shared();
+  assert_int_equal(survives(die, 10), 0);
+  assert_string_equal(shared->rule, "signal 6");
+  assert_int_equal(shared->count, 3);
 }
 
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_one_stream),         cmocka_unit_test(test_streams_grow_first),
-      cmocka_unit_test(test_streams_wait_first), cmocka_unit_test(test_pools),
-      cmocka_unit_test(test_captures),           cmocka_unit_test(test_few_windows),
+      cmocka_unit_test(test_one_stream),
+      cmocka_unit_test(test_streams_grow_first),
+      cmocka_unit_test(test_streams_wait_first),
+      cmocka_unit_test(test_pools),
+      cmocka_unit_test(test_captures),
+      cmocka_unit_test(test_few_windows),
+      cmocka_unit_test(test_handler),
+      cmocka_unit_test(test_driver_fails),
+      cmocka_unit_test(test_host_fails),
+      cmocka_unit_test(test_list),
+      cmocka_unit_test(test_many_lakes),
+      cmocka_unit_test(test_cutting_down),
+      cmocka_unit_test(test_children_that_die),
   };
-  if (argc > 1) operations = strtoull(argv[1], NULL, 10);
-  if (argc > 2) seed_of_all = strtoull(argv[2], NULL, 10);
+  uint64_t seed = 1;
+  long seconds = 0;
+  int i;
+  for (i = 1; i + 1 < argc; i += 2) {
+    if (strcmp(argv[i], "--seconds") == 0)
+      seconds = strtol(argv[i + 1], NULL, 10);
+    else if (strcmp(argv[i], "--seed") == 0)
+      seed = strtoull(argv[i + 1], NULL, 10);
+    else
+      break;
+  }
+  if (i < argc) {
+    fprintf(stderr, "usage: %s [--seconds N] [--seed S]\n", argv[0]);
+    return 2;
+  }
+  if (seconds > 0) return run_soak(seconds, seed);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
+#endif /* REPLAY */

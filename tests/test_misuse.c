@@ -1,0 +1,1384 @@
+/* Every public function with arguments that it must refuse, and with the last ones that it must
+   take: each row answers its own documented error and changes nothing: not the figures, not the
+   live blocks and their contents, not what the backend holds. A row is a test of its name. */
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#include "gmlake.h"
+#define GMLAKE_BFC_IMPLEMENTATION
+#include "gmlake_bfc.h"
+
+#include "fixture.h"
+
+#include <limits.h>
+
+#define HUGE ((size_t)1 << 63)
+#define INVALID GMLAKE_ERROR_INVALID_ARGUMENT
+#define UNKNOWN GMLAKE_ERROR_UNKNOWN_POINTER
+#define TWICE GMLAKE_ERROR_DOUBLE_FREE
+#define NO_MEMORY GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY
+#define TWO ((gmlake_stream)(uintptr_t)2)
+#define ONE ((gmlake_stream)(uintptr_t)1)
+#define CHUNKS ((size_t)20)
+
+/* ---- A lake with one of everything, and its neighbour ---------------------------------------- */
+
+#define LIVE 6
+
+static struct world {
+  gmlake_backend *other_mock;
+  gmlake *other;
+  gmlake_stream held, captured;
+  gmlake_pool *pool, *graphs, *foreign_pool;
+  unsigned char *live[LIVE]; /* a home block, a window, an exclusive block, a pool's, two more */
+  unsigned char *home, *window, *exclusive, *idle, *freed, *pending, *foreign;
+  char on_stack;
+} w;
+
+static void open_other(void) {
+  gmlake_mock_desc mock_desc;
+  gmlake_desc other_desc;
+  memset(&mock_desc, 0, sizeof(mock_desc));
+  memset(&other_desc, 0, sizeof(other_desc));
+  mock_desc.capacity_bytes = 4 * C;
+  mock_desc.granularity_bytes = C;
+  assert_ok(gmlake_mock_create(&mock_desc, &w.other_mock));
+  other_desc.backend = w.other_mock;
+  other_desc.chunk_bytes = C;
+  assert_ok(gmlake_create(&other_desc, &w.other));
+  assert_ok(gmlake_alloc(w.other, C, LEGACY, (void **)&w.foreign));
+  assert_ok(gmlake_pool_create(w.other, NULL, &w.foreign_pool));
+}
+
+static void open_world(size_t limit_bytes) {
+  void *blocks[10];
+  size_t i;
+  memset(&w, 0, sizeof(w));
+  prepare(CHUNKS);
+  desc.limit_bytes = limit_bytes;
+  open_lake();
+  w.held = open_stream();
+  w.captured = open_stream();
+  w.pool = open_pool(2 * C);
+  w.graphs = open_pool(0);
+  lay(blocks, 10);
+  drop(blocks[1]);
+  drop(blocks[3]);
+  w.idle = (unsigned char *)take(2 * C);
+  drop(w.idle);
+  drop(blocks[5]);
+  w.live[0] = w.home = (unsigned char *)blocks[0];
+  w.live[1] = w.window = (unsigned char *)take(3 * C);
+  w.live[2] = w.exclusive = (unsigned char *)take_flags(100, GMLAKE_EXCLUSIVE);
+  w.live[3] = (unsigned char *)take_from(w.pool, C, LEGACY);
+  w.live[4] = (unsigned char *)blocks[2];
+  w.live[5] = (unsigned char *)blocks[4];
+  assert_int_equal(piece_count(w.window), 3);
+  w.pending = (unsigned char *)blocks[6];
+  gmlake_mock_stream_hold(mock, w.held);
+  step(gmlake_record_stream(lake, w.pending, w.held));
+  drop(w.pending);
+  w.freed = (unsigned char *)blocks[8];
+  drop(w.freed);
+  for (i = 0; i < LIVE; i++) memset(w.live[i], (int)i + 1, i == 2 ? 100 : C);
+  open_other();
+}
+
+static void close_world(void) {
+  assert_ok(gmlake_destroy(w.other));
+  gmlake_mock_destroy(w.other_mock);
+  finish();
+}
+
+/* In the place of the pool's block, once that is freed. */
+static void retake(void) {
+  step(gmlake_alloc(lake, C, LEGACY, (void **)&w.live[3]));
+  memset(w.live[3], 4, C);
+}
+
+/* ---- What may not change --------------------------------------------------------------------- */
+
+typedef struct picture {
+  gmlake_stats stats;
+  gmlake_mock_census census;
+  gmlake_error_info error;
+  gmlake_allocation_info live[LIVE];
+} picture;
+
+static picture look(void) {
+  picture now;
+  size_t i;
+  memset(&now, 0, sizeof(now));
+  now.stats = stats();
+  now.census = census();
+  now.error = last_error();
+  for (i = 0; i < LIVE; i++) {
+    assert_ok(gmlake_get_allocation(lake, w.live[i], &now.live[i]));
+    assert_int_equal(w.live[i][0], i + 1);
+    assert_int_equal(w.live[i][i == 2 ? 99 : C - 1], i + 1);
+  }
+  return now;
+}
+
+/* How much a refusal may leave behind. */
+enum {
+  NOTHING,   /* the arguments alone were wrong: no trace at all, not even a last error */
+  LAST_ERROR /* the lake was asked: it remembers the error */
+};
+
+/* pre: not for an error after a search for memory, which may drop caches and counts attempts. */
+static void assert_same(const picture *before, gmlake_result result, int leaves) {
+  picture now = look();
+  gmlake_error_info info = now.error;
+  if (leaves == LAST_ERROR) {
+    assert_int_equal(info.result, result);
+    assert_non_null(info.call);
+    assert_true(info.text[0] != 0);
+    now.error = before->error;
+    now.census.call_count = before->census.call_count; /* it may have asked the backend, too */
+    now.census.modelled_ns = before->census.modelled_ns;
+  }
+  now.stats.metadata_bytes_peak = before->stats.metadata_bytes_peak;
+  assert_memory_equal(&now.stats, &before->stats, sizeof(now.stats));
+  assert_memory_equal(&now.census, &before->census, sizeof(now.census));
+  assert_memory_equal(&now.error, &before->error, sizeof(now.error));
+  assert_memory_equal(now.live, before->live, sizeof(now.live));
+  assert_ok(gmlake_check(lake));
+}
+
+/* After a search for memory: caches may have shrunk, and the attempt is counted. */
+static void assert_searched(const picture *before, gmlake_result result) {
+  picture now = look();
+  assert_int_equal(now.error.result, result);
+  assert_int_equal(now.stats.oom_count, before->stats.oom_count + 1);
+  assert_int_equal(now.stats.state_count[4], before->stats.state_count[4] + 1);
+  assert_int_equal(now.stats.requested_bytes, before->stats.requested_bytes);
+  assert_int_equal(now.stats.active_bytes, before->stats.active_bytes);
+  assert_int_equal(now.stats.active_bytes_peak, before->stats.active_bytes_peak);
+  assert_int_equal(now.stats.allocation_count, before->stats.allocation_count);
+  assert_int_equal(now.stats.free_count, before->stats.free_count);
+  assert_int_equal(now.stats.live_count, before->stats.live_count);
+  assert_int_equal(now.stats.quarantined_bytes, 0);
+  assert_true(now.stats.reserved_bytes <= before->stats.reserved_bytes);
+  assert_int_equal(now.stats.reserved_bytes, now.census.physical_bytes);
+  assert_memory_equal(now.live, before->live, sizeof(now.live));
+  assert_ok(gmlake_check(lake));
+}
+
+/* ---- Pointers -------------------------------------------------------------------------------- */
+
+typedef struct pointer_row {
+  const char *what;
+  gmlake_result freed; /* what gmlake_free answers */
+  void *(*pointer)(void);
+} pointer_row;
+
+static void *at_null(void) { return NULL; }
+static void *at_one(void) { return (void *)(uintptr_t)1; }
+static void *at_the_last_byte(void) { return (void *)UINTPTR_MAX; }
+static void *on_the_stack(void) { return &w.on_stack; }
+static void *in_another_lake(void) { return w.foreign; }
+static void *one_byte_in(void) { return w.home + 1; }
+static void *one_grain_in(void) { return w.home + 512; }
+static void *at_its_last_byte(void) { return w.home + C - 1; }
+static void *in_a_window(void) { return w.window + C; }
+static void *behind_a_window(void) { return w.window + 3 * C; }
+static void *at_home_of_a_piece(void) { return piece(w.window, 0).home; }
+static void *at_home_of_the_last_piece(void) { return piece(w.window, 2).home; }
+static void *in_an_exclusive_chunk(void) { return w.exclusive + 512; }
+static void *at_an_idle_window(void) { return w.idle; }
+static void *in_an_idle_window(void) { return w.idle + 2 * C - 1; }
+static void *at_a_freed_block(void) { return w.freed; }
+static void *in_a_freed_block(void) { return w.freed + 12345; }
+static void *at_a_pending_block(void) { return w.pending; }
+static void *in_a_pending_block(void) { return w.pending + C - 1; }
+static void *behind_the_arena(void) { return w.home + CHUNKS * C; }
+static void *before_the_arena(void) { return w.home - 1; }
+
+static const pointer_row pointers[] = {
+    {"NULL", GMLAKE_OK, at_null},
+    {"address 1", UNKNOWN, at_one},
+    {"the last address", UNKNOWN, at_the_last_byte},
+    {"the host's memory", UNKNOWN, on_the_stack},
+    {"another lake's block", UNKNOWN, in_another_lake},
+    {"a block, one byte in", UNKNOWN, one_byte_in},
+    {"a block, one grain in", UNKNOWN, one_grain_in},
+    {"a block's last byte", UNKNOWN, at_its_last_byte},
+    {"the inside of a window", UNKNOWN, in_a_window},
+    {"one past the end of a window", UNKNOWN, behind_a_window},
+    {"the home of a window's first piece", UNKNOWN, at_home_of_a_piece},
+    {"the home of a window's last piece", UNKNOWN, at_home_of_the_last_piece},
+    {"the rest of an exclusive block", UNKNOWN, in_an_exclusive_chunk},
+    {"an idle window", TWICE, at_an_idle_window},
+    {"an idle window's last byte", TWICE, in_an_idle_window},
+    {"a freed block", TWICE, at_a_freed_block},
+    {"the inside of a freed block", TWICE, in_a_freed_block},
+    {"a pending block", TWICE, at_a_pending_block},
+    {"a pending block's last byte", TWICE, in_a_pending_block},
+    {"address space behind what is backed", UNKNOWN, behind_the_arena},
+    {"the byte before the arena", UNKNOWN, before_the_arena},
+};
+
+static gmlake_result free_it(void *ptr) { return gmlake_free(lake, ptr, LEGACY); }
+static gmlake_result free_on_none(void *ptr) { return gmlake_free(lake, ptr, NONE); }
+static gmlake_result record_it(void *ptr) { return gmlake_record_stream(lake, ptr, w.held); }
+
+static gmlake_result get_info(void *ptr) {
+  gmlake_allocation_info info, before;
+  gmlake_result result;
+  memset(&info, 0x5A, sizeof(info));
+  before = info;
+  result = gmlake_get_allocation(lake, ptr, &info);
+  assert_memory_equal(&info, &before, sizeof(info)); /* written on success only */
+  return result;
+}
+
+static gmlake_result get_pieces_of(void *ptr) {
+  gmlake_piece pieces[2], before[2];
+  size_t count = 77;
+  gmlake_result result;
+  memset(pieces, 0x5A, sizeof(pieces));
+  memcpy(before, pieces, sizeof(before));
+  result = gmlake_get_pieces(lake, ptr, pieces, 2, &count);
+  assert_memory_equal(pieces, before, sizeof(before));
+  assert_int_equal(count, 77);
+  return result;
+}
+
+static const struct {
+  const char *what;
+  gmlake_result (*call)(void *ptr);
+  int is_free; /* a question does not tell free memory from other, and NULL is no block */
+} pointer_calls[] = {{"gmlake_free", free_it, 1},
+                     {"gmlake_free on no stream", free_on_none, 1},
+                     {"gmlake_record_stream", record_it, 0},
+                     {"gmlake_get_allocation", get_info, 0},
+                     {"gmlake_get_pieces", get_pieces_of, 0}};
+
+static void test_pointer(void **state) {
+  const pointer_row *row = (const pointer_row *)*state;
+  size_t i;
+  open_world(0);
+  for (i = 0; i < sizeof(pointer_calls) / sizeof(pointer_calls[0]); i++) {
+    void *ptr = row->pointer();
+    gmlake_result wanted = row->freed, result;
+    picture before;
+    if (!pointer_calls[i].is_free) wanted = ptr ? UNKNOWN : INVALID;
+    before = look();
+    result = pointer_calls[i].call(ptr);
+    if (result != wanted)
+      fail_msg("%s of %s: %s", pointer_calls[i].what, row->what, gmlake_result_name(result));
+    assert_same(&before, result, ptr ? LAST_ERROR : NOTHING);
+  }
+  close_world();
+}
+
+/* ---- Sizes, alignments, flags ---------------------------------------------------------------- */
+
+typedef struct request_row {
+  const char *what;
+  size_t bytes, alignment;
+  unsigned flags;
+  gmlake_result result;
+  size_t rounded; /* of what is served */
+} request_row;
+
+static const request_row requests[] = {
+    {"0 bytes", 0, 0, 0, GMLAKE_OK, 0},
+    {"1 byte", 1, 0, 0, GMLAKE_OK, 512},
+    {"a grain less 1", 511, 0, 0, GMLAKE_OK, 512},
+    {"a grain", 512, 0, 0, GMLAKE_OK, 512},
+    {"a grain and 1", 513, 0, 0, GMLAKE_OK, 1024},
+    {"a chunk less 1", C - 1, 0, 0, GMLAKE_OK, C},
+    {"a chunk", C, 0, 0, GMLAKE_OK, C},
+    {"a chunk and 1", C + 1, 0, 0, GMLAKE_OK, C + 512},
+    {"1 byte, exclusive", 1, 0, GMLAKE_EXCLUSIVE, GMLAKE_OK, C},
+    {"a chunk and 1, exclusive", C + 1, 0, GMLAKE_EXCLUSIVE, GMLAKE_OK, 2 * C},
+    {"the device and 1", CHUNKS *C + 1, 0, 0, NO_MEMORY, 0},
+    {"half the address space", HUGE, 0, 0, NO_MEMORY, 0},
+    {"what rounds past the end", SIZE_MAX - 510, 0, 0, NO_MEMORY, 0},
+    {"what rounds to the end", SIZE_MAX - 511, 0, 0, NO_MEMORY, 0},
+    {"what rounds past the end by chunks", SIZE_MAX - C + 2, 0, GMLAKE_EXCLUSIVE, NO_MEMORY, 0},
+    {"SIZE_MAX", SIZE_MAX, 0, 0, NO_MEMORY, 0},
+    {"SIZE_MAX, exclusive", SIZE_MAX, 0, GMLAKE_EXCLUSIVE, NO_MEMORY, 0},
+    {"SIZE_MAX, in one piece", SIZE_MAX, 0, GMLAKE_NO_STITCH, NO_MEMORY, 0},
+    {"SIZE_MAX, aligned", SIZE_MAX, C, 0, NO_MEMORY, 0},
+    {"2^32 grains", (size_t)512 << 32, 0, 0, NO_MEMORY, 0},
+    {"2^32 grains less 1", ((size_t)512 << 32) - 512, 0, 0, NO_MEMORY, 0},
+    {"2^32 grains and 1", ((size_t)512 << 32) + 512, 0, 0, NO_MEMORY, 0},
+    {"alignment 1", 1, 1, 0, GMLAKE_OK, 512},
+    {"alignment 3", 1, 3, 0, INVALID, 0},
+    {"alignment 256", 1, 256, 0, GMLAKE_OK, 512},
+    {"alignment 511", 1, 511, 0, INVALID, 0},
+    {"alignment 513", 1, 513, 0, INVALID, 0},
+    {"alignment of a chunk", 1, C, 0, GMLAKE_OK, 512},
+    {"alignment of a chunk less 1", 1, C - 1, 0, INVALID, 0},
+    {"alignment of two chunks", 1, 2 * C, 0, INVALID, 0},
+    {"alignment 2^63", 1, HUGE, 0, INVALID, 0},
+    {"alignment SIZE_MAX", 1, SIZE_MAX, 0, INVALID, 0},
+    {"flag 8", 1, 0, 8, INVALID, 0},
+    {"flag 0x80, the lake's own", 1, 0, 0x80, INVALID, 0},
+    {"flag 0x100", 1, 0, 0x100, INVALID, 0},
+    {"all flags", 1, 0, ~0u, INVALID, 0},
+    {"all known flags", 1, 0, 7, GMLAKE_OK, C},
+    {"a wrong alignment and a wrong flag", 1, 3, 8, INVALID, 0},
+    {"a wrong flag and too much", SIZE_MAX, 0, 8, INVALID, 0},
+};
+
+static void check_served(const request_row *row, void *ptr) {
+  gmlake_allocation_info info;
+  if (!row->bytes) {
+    assert_null(ptr);
+    return;
+  }
+  assert_ok(gmlake_get_allocation(lake, ptr, &info));
+  assert_int_equal(info.requested_bytes, row->bytes);
+  assert_int_equal(info.bytes, row->rounded);
+  assert_int_equal((uintptr_t)ptr % (row->alignment > 512 ? row->alignment : 512), 0);
+  memset(ptr, 0xEE, row->bytes);
+  step(gmlake_free(lake, ptr, LEGACY));
+}
+
+static void test_request(void **state) {
+  const request_row *row = (const request_row *)*state;
+  gmlake_alloc_desc wanted = request(row->bytes, row->flags, NULL);
+  picture before;
+  void *ptr = &ptr;
+  gmlake_result result;
+  open_world(0);
+  wanted.alignment = row->alignment;
+  before = look();
+  result = gmlake_alloc_with(lake, &wanted, LEGACY, &ptr);
+  assert_int_equal(result, row->result);
+  if (result) assert_null(ptr);
+  if (result == INVALID) assert_same(&before, result, LAST_ERROR);
+  if (result == NO_MEMORY) assert_searched(&before, result);
+  if (!result) check_served(row, ptr);
+  (void)look();
+  close_world();
+}
+
+/* ---- Limits ---------------------------------------------------------------------------------- */
+
+static void with_limit(size_t limit_bytes) {
+  prepare(CHUNKS);
+  desc.limit_bytes = limit_bytes;
+  open_lake();
+}
+
+static void test_limit(void **state) {
+  static const struct {
+    size_t limit, bytes;
+    gmlake_result result;
+  } rows[] = {{4 * C, 4 * C, GMLAKE_OK},
+              {4 * C, 4 * C - 1, GMLAKE_OK},
+              {4 * C, 4 * C + 1, GMLAKE_ERROR_LIMIT_REACHED},
+              {4 * C - 1, 4 * C - 1, GMLAKE_ERROR_LIMIT_REACHED}, /* a chunk is whole or not */
+              {4 * C - 1, 3 * C, GMLAKE_OK},
+              {4 * C + 1, 4 * C, GMLAKE_OK},
+              {4 * C + 1, 4 * C + 1, GMLAKE_ERROR_LIMIT_REACHED},
+              {1, 1, GMLAKE_ERROR_LIMIT_REACHED},
+              {C - 1, 1, GMLAKE_ERROR_LIMIT_REACHED},
+              {C, 1, GMLAKE_OK},
+              {SIZE_MAX, CHUNKS * C, GMLAKE_OK},
+              {SIZE_MAX, CHUNKS * C + 1, NO_MEMORY}};
+  size_t i;
+  (void)state;
+  for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    with_limit(rows[i].limit);
+    if (rows[i].result) {
+      if (try_on(rows[i].bytes, LEGACY) != rows[i].result)
+        fail_msg("limit %zu, %zu bytes: %s", rows[i].limit, rows[i].bytes,
+                 gmlake_result_name(last_error().result));
+      assert_int_equal(last_error().asked_bytes, rows[i].bytes);
+      assert_int_equal(stats().live_count, 0);
+      assert_int_equal(stats().reserved_bytes, census().physical_bytes);
+    } else {
+      drop(take(rows[i].bytes));
+    }
+    assert_true(stats().reserved_bytes <= rows[i].limit);
+    finish();
+  }
+}
+
+static void test_pool_limit(void **state) {
+  gmlake_alloc_desc wanted;
+  (void)state;
+  open_world(0); /* the pool's limit is two chunks, one is live */
+  wanted = request(C, 0, w.pool);
+  drop(take_with(&wanted, LEGACY));
+  wanted.bytes = C + 1;
+  assert_error(try_with(&wanted, LEGACY), LIMIT_REACHED);
+  wanted.bytes = SIZE_MAX - C + 2;
+  wanted.flags = GMLAKE_EXCLUSIVE;
+  assert_error(try_with(&wanted, LEGACY), OUT_OF_DEVICE_MEMORY);
+  close_world();
+}
+
+/* Driver-free memory that the lake must leave. */
+static void test_driver_free_min(void **state) {
+  (void)state;
+  prepare(4);
+  desc.driver_free_bytes_min = C + 1;
+  open_lake();
+  drop(take(2 * C));
+  assert_error(try_on(2 * C + 1, LEGACY), LIMIT_REACHED);
+  finish();
+  prepare(4);
+  desc.driver_free_bytes_min = SIZE_MAX;
+  open_lake();
+  assert_error(try_on(1, LEGACY), LIMIT_REACHED);
+  assert_int_equal(stats().reserved_bytes, 0);
+  finish();
+}
+
+/* ---- Arguments of every function ------------------------------------------------------------- */
+
+static struct outputs {
+  gmlake *lake;
+  void *ptr;
+  gmlake_pool *pool;
+  gmlake_desc desc;
+  gmlake_stats stats;
+  gmlake_budget budget;
+  gmlake_error_info error;
+  gmlake_allocation_info info;
+  gmlake_piece pieces[2];
+  size_t count, released;
+} out;
+
+static gmlake_result allocate(gmlake *from, const gmlake_alloc_desc *wanted, gmlake_stream stream) {
+  gmlake_result result = gmlake_alloc_with(from, wanted, stream, &out.ptr);
+  if (result) assert_null(out.ptr);
+  return result;
+}
+
+static gmlake_result allocate_plainly(gmlake *from, size_t bytes, gmlake_stream stream) {
+  gmlake_result result = gmlake_alloc(from, bytes, stream, &out.ptr);
+  if (result) assert_null(out.ptr);
+  return result;
+}
+
+static gmlake_result allocate_from(gmlake_pool *pool, gmlake_stream stream) {
+  gmlake_alloc_desc wanted = request(1, 0, pool);
+  return allocate(lake, &wanted, stream);
+}
+
+static gmlake_result create_pool(size_t chunk_bytes) {
+  gmlake_pool_desc pool_desc;
+  memset(&pool_desc, 0, sizeof(pool_desc));
+  pool_desc.chunk_bytes = chunk_bytes;
+  return gmlake_pool_create(lake, &pool_desc, &out.pool);
+}
+
+static gmlake_result trim_without_lake(void) {
+  gmlake_result result = gmlake_trim(NULL, 0, &out.released);
+  assert_int_equal(out.released, 0); /* written in any case */
+  return result;
+}
+
+static gmlake_result get_stats_of(size_t struct_bytes) {
+  struct outputs before;
+  gmlake_result result;
+  out.stats.struct_bytes = struct_bytes;
+  before = out;
+  result = gmlake_get_stats(lake, &out.stats);
+  assert_memory_equal(&out.stats, &before.stats, sizeof(out.stats));
+  memset(&out.stats.struct_bytes, 0x5A, sizeof(size_t)); /* as all of the outputs */
+  return result;
+}
+
+/* X(name, result, what it may leave behind, call) */
+#define CALLS(X)                                                                                   \
+  X(create_without_out, INVALID, NOTHING, gmlake_create(&desc, NULL))                              \
+  X(get_desc_without_lake, INVALID, NOTHING, gmlake_get_desc(NULL, &out.desc))                     \
+  X(get_desc_without_out, INVALID, NOTHING, gmlake_get_desc(lake, NULL))                           \
+  X(alloc_without_lake, INVALID, NOTHING, allocate_plainly(NULL, 1, LEGACY))                       \
+  X(alloc_without_out, INVALID, NOTHING, gmlake_alloc(lake, 1, LEGACY, NULL))                      \
+  X(alloc_of_nothing_without_out, INVALID, NOTHING, gmlake_alloc(lake, 0, LEGACY, NULL))           \
+  X(alloc_on_stream_2, INVALID, NOTHING, allocate_plainly(lake, 1, TWO))                           \
+  X(alloc_of_nothing_on_stream_2, INVALID, NOTHING, allocate_plainly(lake, 0, TWO))                \
+  X(alloc_with_no_lake, INVALID, NOTHING, allocate(NULL, NULL, LEGACY))                            \
+  X(alloc_with_no_description, INVALID, NOTHING, allocate(lake, NULL, LEGACY))                     \
+  X(alloc_from_another_lakes_pool, INVALID, LAST_ERROR, allocate_from(w.foreign_pool, LEGACY))     \
+  X(alloc_from_another_lakes_pool_on_none, INVALID, LAST_ERROR,                                    \
+    allocate_from(w.foreign_pool, NONE))                                                           \
+  X(free_without_lake, INVALID, NOTHING, gmlake_free(NULL, w.home, LEGACY))                        \
+  X(free_of_nothing_without_lake, INVALID, NOTHING, gmlake_free(NULL, NULL, LEGACY))               \
+  X(free_on_stream_2, INVALID, NOTHING, gmlake_free(lake, w.home, TWO))                            \
+  X(free_of_nothing_on_stream_2, INVALID, NOTHING, gmlake_free(lake, NULL, TWO))                   \
+  X(record_without_lake, INVALID, NOTHING, gmlake_record_stream(NULL, w.home, w.held))             \
+  X(record_on_stream_2, INVALID, NOTHING, gmlake_record_stream(lake, w.home, TWO))                 \
+  X(record_on_none, INVALID, NOTHING, gmlake_record_stream(lake, w.home, NONE))                    \
+  X(forget_without_lake, INVALID, NOTHING, gmlake_forget_stream(NULL, w.held))                     \
+  X(forget_stream_2, INVALID, NOTHING, gmlake_forget_stream(lake, TWO))                            \
+  X(forget_none, INVALID, NOTHING, gmlake_forget_stream(lake, NONE))                               \
+  X(forget_stream_never_seen, GMLAKE_OK, NOTHING, gmlake_forget_stream(lake, w.captured))          \
+  X(info_without_lake, INVALID, NOTHING, gmlake_get_allocation(NULL, w.home, &out.info))           \
+  X(info_without_out, INVALID, NOTHING, gmlake_get_allocation(lake, w.home, NULL))                 \
+  X(pieces_without_lake, INVALID, NOTHING,                                                         \
+    gmlake_get_pieces(NULL, w.home, out.pieces, 2, &out.count))                                    \
+  X(pieces_without_count, INVALID, NOTHING, gmlake_get_pieces(lake, w.home, out.pieces, 2, NULL))  \
+  X(pieces_without_array, INVALID, NOTHING,                                                        \
+    gmlake_get_pieces(lake, w.home, NULL, SIZE_MAX, &out.count))                                   \
+  X(pool_create_without_lake, INVALID, NOTHING, gmlake_pool_create(NULL, NULL, &out.pool))         \
+  X(pool_create_without_out, INVALID, NOTHING, gmlake_pool_create(lake, NULL, NULL))               \
+  X(pool_chunk_1, INVALID, LAST_ERROR, create_pool(1))                                             \
+  X(pool_chunk_below_granularity, INVALID, LAST_ERROR, create_pool(C / 2))                         \
+  X(pool_chunk_less_1, INVALID, LAST_ERROR, create_pool(C - 1))                                    \
+  X(pool_chunk_and_1, INVALID, LAST_ERROR, create_pool(C + 1))                                     \
+  X(pool_chunk_3, INVALID, LAST_ERROR, create_pool(3 * C))                                         \
+  X(pool_chunk_above_device, INVALID, LAST_ERROR, create_pool(32 * C))                             \
+  X(pool_chunk_2_to_63, INVALID, LAST_ERROR, create_pool(HUGE))                                    \
+  X(pool_chunk_size_max, INVALID, LAST_ERROR, create_pool(SIZE_MAX))                               \
+  X(pool_destroy_without_lake, INVALID, NOTHING, gmlake_pool_destroy(NULL, w.pool))                \
+  X(pool_destroy_without_both, INVALID, NOTHING, gmlake_pool_destroy(NULL, NULL))                  \
+  X(pool_destroy_of_nothing, GMLAKE_OK, NOTHING, gmlake_pool_destroy(lake, NULL))                  \
+  X(pool_destroy_of_another_lakes, INVALID, NOTHING, gmlake_pool_destroy(lake, w.foreign_pool))    \
+  X(capture_without_lake, INVALID, NOTHING, gmlake_capture_begin(NULL, w.captured, w.graphs))      \
+  X(capture_without_pool, INVALID, NOTHING, gmlake_capture_begin(lake, w.captured, NULL))          \
+  X(capture_into_another_lakes_pool, INVALID, NOTHING,                                             \
+    gmlake_capture_begin(lake, w.captured, w.foreign_pool))                                        \
+  X(capture_of_legacy, INVALID, NOTHING, gmlake_capture_begin(lake, LEGACY, w.graphs))             \
+  X(capture_of_legacy_as_1, INVALID, NOTHING, gmlake_capture_begin(lake, ONE, w.graphs))           \
+  X(capture_of_stream_2, INVALID, NOTHING, gmlake_capture_begin(lake, TWO, w.graphs))              \
+  X(capture_of_none, INVALID, NOTHING, gmlake_capture_begin(lake, NONE, w.graphs))                 \
+  X(capture_end_without_lake, INVALID, NOTHING, gmlake_capture_end(NULL, w.captured))              \
+  X(capture_end_of_legacy, INVALID, LAST_ERROR, gmlake_capture_end(lake, LEGACY))                  \
+  X(capture_end_of_stream_2, INVALID, NOTHING, gmlake_capture_end(lake, TWO))                      \
+  X(capture_end_of_none, INVALID, NOTHING, gmlake_capture_end(lake, NONE))                         \
+  X(capture_end_of_a_stream_not_captured, INVALID, LAST_ERROR, gmlake_capture_end(lake, w.held))   \
+  X(capture_end_of_a_stream_never_seen, INVALID, LAST_ERROR, gmlake_capture_end(lake, w.captured)) \
+  X(trim_without_lake, INVALID, NOTHING, trim_without_lake())                                      \
+  X(stats_without_lake, INVALID, NOTHING, gmlake_get_stats(NULL, &out.stats))                      \
+  X(stats_without_out, INVALID, NOTHING, gmlake_get_stats(lake, NULL))                             \
+  X(stats_of_1_byte, INVALID, NOTHING, get_stats_of(1))                                            \
+  X(stats_of_half_a_field, INVALID, NOTHING, get_stats_of(sizeof(size_t) - 1))                     \
+  X(reset_peaks_without_lake, INVALID, NOTHING, gmlake_reset_peaks(NULL))                          \
+  X(budget_without_lake, INVALID, NOTHING, gmlake_get_budget(NULL, &out.budget))                   \
+  X(budget_without_out, INVALID, NOTHING, gmlake_get_budget(lake, NULL))                           \
+  X(last_error_without_lake, INVALID, NOTHING, gmlake_get_last_error(NULL, &out.error))            \
+  X(last_error_without_out, INVALID, NOTHING, gmlake_get_last_error(lake, NULL))                   \
+  X(check_without_lake, INVALID, NOTHING, gmlake_check(NULL))                                      \
+  X(destroy_of_nothing, GMLAKE_OK, NOTHING, gmlake_destroy(NULL))
+
+/* The same, while a stream is being captured into the pool of graphs. */
+#define CAPTURING GMLAKE_ERROR_CAPTURING
+#define CAPTURE_CALLS(X)                                                                           \
+  X(capture_of_a_captured_stream, CAPTURING, LAST_ERROR,                                           \
+    gmlake_capture_begin(lake, w.captured, w.graphs))                                              \
+  X(capture_of_a_captured_stream_elsewhere, CAPTURING, LAST_ERROR,                                 \
+    gmlake_capture_begin(lake, w.captured, w.pool))                                                \
+  X(alloc_from_another_pool_in_a_capture, CAPTURING, LAST_ERROR,                                   \
+    allocate_from(w.pool, w.captured))                                                             \
+  X(forget_a_captured_stream, CAPTURING, LAST_ERROR, gmlake_forget_stream(lake, w.captured))       \
+  X(forget_the_legacy_stream_in_a_capture, CAPTURING, LAST_ERROR,                                  \
+    gmlake_forget_stream(lake, LEGACY))                                                            \
+  X(pool_destroy_in_a_capture_into_it, CAPTURING, LAST_ERROR, gmlake_pool_destroy(lake, w.graphs)) \
+  X(capture_end_of_another_stream, INVALID, LAST_ERROR, gmlake_capture_end(lake, w.held))
+
+typedef struct call_row {
+  const char *what;
+  gmlake_result result;
+  int leaves;
+  gmlake_result (*call)(void);
+} call_row;
+
+#define AS_FUNCTION(name, result, leaves, expression) \
+  static gmlake_result call_##name(void) { return expression; }
+#define AS_ROW(name, result, leaves, expression) {#name, result, leaves, call_##name},
+CALLS(AS_FUNCTION)
+CAPTURE_CALLS(AS_FUNCTION)
+static const call_row calls[] = {CALLS(AS_ROW)};
+static const call_row capture_calls[] = {CAPTURE_CALLS(AS_ROW)};
+
+/* Nothing but what is written in any case has been written. */
+static void assert_unwritten(void) {
+  struct outputs fresh;
+  memset(&fresh, 0x5A, sizeof(fresh));
+  if (!out.ptr) out.ptr = fresh.ptr;
+  if (!out.released) out.released = fresh.released;
+  assert_memory_equal(&out, &fresh, sizeof(out));
+}
+
+static void run_call(const call_row *row) {
+  picture before = look();
+  gmlake_result result;
+  memset(&out, 0x5A, sizeof(out));
+  result = row->call();
+  assert_int_equal(result, row->result);
+  assert_unwritten();
+  assert_same(&before, result, row->leaves);
+}
+
+static void test_call(void **state) {
+  open_world(0);
+  run_call((const call_row *)*state);
+  close_world();
+}
+
+static void test_capture_call(void **state) {
+  open_world(0);
+  step(gmlake_capture_begin(lake, w.captured, w.graphs));
+  assert_ok(gmlake_mock_capture_begin(mock, w.captured));
+  run_call((const call_row *)*state);
+  assert_ok(gmlake_mock_capture_end(mock, w.captured)); /* it was not spoilt */
+  step(gmlake_capture_end(lake, w.captured));
+  close_world();
+}
+
+/* A pool with live blocks: the lake waits before it looks, so figures of waiting may move. */
+static void test_pool_destroy_with_live_blocks(void **state) {
+  picture before;
+  (void)state;
+  open_world(0);
+  before = look();
+  assert_error(gmlake_pool_destroy(lake, w.pool), INVALID_ARGUMENT);
+  assert_int_equal(last_error().result, INVALID);
+  assert_int_equal(stats().live_count, before.stats.live_count);
+  assert_int_equal(stats().reserved_bytes, before.stats.reserved_bytes);
+  assert_memory_equal(look().live, before.live, sizeof(before.live));
+  step(gmlake_free(lake, w.live[3], LEGACY));
+  step(gmlake_pool_destroy(lake, w.pool));
+  retake();
+  close_world();
+}
+
+/* ---- The last arguments that are taken ------------------------------------------------------- */
+
+static void test_trim_of_nothing(void **state) {
+  (void)state;
+  open_world(0);
+  gmlake_mock_stream_finish(mock, w.held);
+  assert_int_equal(trim_to(SIZE_MAX), 0);
+  assert_int_equal(trim_to(stats().reserved_bytes), 0);
+  assert_int_equal(trim_to(stats().reserved_bytes - 1), C); /* a chunk is returned whole */
+  step(gmlake_trim(lake, 0, NULL));
+  (void)look();
+  close_world();
+}
+
+static void test_pieces_capacity(void **state) {
+  gmlake_piece pieces[4], untouched;
+  size_t count, capacity;
+  (void)state;
+  open_world(0);
+  memset(&untouched, 0x5A, sizeof(untouched));
+  assert_ok(gmlake_get_pieces(lake, w.window, NULL, 0, &count));
+  assert_int_equal(count, 3);
+  for (capacity = 0; capacity <= 4; capacity++) {
+    memset(pieces, 0x5A, sizeof(pieces));
+    assert_ok(gmlake_get_pieces(lake, w.window, pieces, capacity, &count));
+    assert_int_equal(count, 3);
+    for (count = 0; count < 4; count++)
+      assert_int_equal(memcmp(&pieces[count], &untouched, sizeof(untouched)) == 0,
+                       count >= capacity || count >= 3);
+  }
+  assert_ok(gmlake_get_pieces(lake, w.window, pieces, SIZE_MAX, &count));
+  close_world();
+}
+
+static void test_stats_struct_bytes(void **state) {
+  struct {
+    gmlake_stats stats;
+    unsigned char beyond[64];
+  } now;
+  gmlake_stats whole;
+  size_t bytes, i;
+  (void)state;
+  open_world(0);
+  whole = stats();
+  assert_int_equal(whole.struct_bytes, sizeof(whole));
+  for (bytes = 0; bytes <= sizeof(now); bytes++) {
+    size_t wanted = bytes == 0 || bytes > sizeof(whole) ? sizeof(whole) : bytes;
+    if (bytes && bytes < sizeof(size_t)) continue; /* refused, as rows of calls[] say */
+    memset(&now, 0x5A, sizeof(now));
+    now.stats.struct_bytes = bytes;
+    assert_ok(gmlake_get_stats(lake, &now.stats));
+    assert_int_equal(now.stats.struct_bytes, wanted);
+    now.stats.struct_bytes = whole.struct_bytes;
+    assert_memory_equal(&now, &whole, wanted);
+    for (i = wanted; i < sizeof(now); i++) assert_int_equal(((unsigned char *)&now)[i], 0x5A);
+  }
+  close_world();
+}
+
+static void test_result_names(void **state) {
+  static const int beyond[] = {-1, 16, 17, 255, INT_MAX, INT_MIN};
+  size_t i;
+  int result;
+  (void)state;
+  for (result = GMLAKE_OK; result <= GMLAKE_ERROR_CORRUPT; result++)
+    assert_memory_equal(gmlake_result_name((gmlake_result)result), "GMLAKE_", 7);
+  for (i = 0; i < sizeof(beyond) / sizeof(beyond[0]); i++)
+    assert_string_equal(gmlake_result_name((gmlake_result)beyond[i]), "unknown");
+}
+
+/* The legacy stream's two names are one stream: what is freed on one serves the other at once. */
+static void test_legacy_stream_as_1(void **state) {
+  void *ptr;
+  (void)state;
+  start(4);
+  ptr = take_on(C, ONE);
+  drop_on(ptr, LEGACY);
+  assert_ptr_equal(take_on(C, ONE), ptr);
+  step(gmlake_forget_stream(lake, ONE));
+  finish();
+}
+
+/* Addresses that were a block's or a pool's, and are nothing now. */
+static void test_pointers_to_what_is_gone(void **state) {
+  unsigned char *pooled;
+  picture before;
+  (void)state;
+  open_world(0);
+  pooled = w.live[3];
+  step(gmlake_free(lake, pooled, LEGACY));
+  step_error(gmlake_free(lake, pooled, LEGACY), DOUBLE_FREE);
+  step(gmlake_pool_destroy(lake, w.pool));
+  gmlake_mock_stream_finish(mock, w.held);
+  (void)trim_to(0);
+  step_error(gmlake_free(lake, w.freed, LEGACY), UNKNOWN_POINTER);
+  retake();
+  before = look();
+  step_error(gmlake_free(lake, pooled, LEGACY), UNKNOWN_POINTER);
+  assert_same(&before, UNKNOWN, LAST_ERROR);
+  close_world();
+}
+
+/* What is said twice is true once. */
+static void test_repeated_calls(void **state) {
+  (void)state;
+  open_world(0);
+  step(gmlake_record_stream(lake, w.home, w.held));
+  step(gmlake_record_stream(lake, w.home, w.held));
+  step(gmlake_record_stream(lake, w.home, LEGACY)); /* its own */
+  assert_int_equal(stats().pending_bytes, C);       /* the world's pending block alone */
+  drop(w.home);
+  assert_int_equal(stats().pending_bytes, 2 * C);
+  step_error(gmlake_free(lake, w.home, LEGACY), DOUBLE_FREE);
+  step(gmlake_forget_stream(lake, w.held));
+  step(gmlake_forget_stream(lake, w.held));
+  step(gmlake_capture_begin(lake, w.captured, w.graphs));
+  step(gmlake_capture_end(lake, w.captured));
+  step_error(gmlake_capture_end(lake, w.captured), INVALID_ARGUMENT);
+  step(gmlake_capture_begin(lake, w.captured, w.graphs));
+  step(gmlake_capture_end(lake, w.captured));
+  step(gmlake_reset_peaks(lake));
+  step(gmlake_reset_peaks(lake));
+  close_world();
+}
+
+/* ---- Descriptions ---------------------------------------------------------------------------- */
+
+static gmlake_backend altered; /* the mock, with other properties or another header */
+static gmlake_device_properties properties;
+
+static gmlake_result altered_properties(void *user, gmlake_device_properties *result, int *code) {
+  (void)user;
+  *code = 0;
+  *result = properties;
+  return GMLAKE_OK;
+}
+
+static gmlake_result lost_properties(void *user, gmlake_device_properties *result, int *code) {
+  (void)user, (void)result;
+  *code = 719;
+  return GMLAKE_ERROR_DEVICE_LOST;
+}
+
+static const int peers[65] = {0};
+
+#define UNSUPPORTED GMLAKE_ERROR_UNSUPPORTED
+#define LIES(field, value) \
+  (altered.get_properties = altered_properties, properties.field = (value), desc.backend = &altered)
+#define DESCRIPTIONS(X)                                                                            \
+  X(flag_8, INVALID, desc.flags = 8)                                                               \
+  X(fill, GMLAKE_OK, desc.flags = GMLAKE_FILL)                                                     \
+  X(guard, GMLAKE_OK, desc.flags = GMLAKE_GUARD)                                                   \
+  X(guard_and_windows_of_a_chunk, GMLAKE_OK, (desc.flags = GMLAKE_GUARD, desc.window_bytes = C))   \
+  X(fill_of_what_the_host_cannot_reach, UNSUPPORTED,                                               \
+    (desc.flags = GMLAKE_FILL, LIES(is_host_memory, 0)))                                           \
+  X(all_flags, INVALID, desc.flags = ~0u)                                                          \
+  X(single_threaded, GMLAKE_OK, desc.flags = GMLAKE_SINGLE_THREADED)                               \
+  X(cross_stream_2, INVALID, desc.cross_stream = (gmlake_cross_stream)2)                           \
+  X(cross_stream_less_1, INVALID, desc.cross_stream = (gmlake_cross_stream)-1)                     \
+  X(chunk_1, INVALID, desc.chunk_bytes = 1)                                                        \
+  X(chunk_less_1, INVALID, desc.chunk_bytes = C - 1)                                               \
+  X(chunk_and_1, INVALID, desc.chunk_bytes = C + 1)                                                \
+  X(chunk_below_granularity, INVALID, desc.chunk_bytes = C / 2)                                    \
+  X(chunk_3, INVALID, desc.chunk_bytes = 3 * C)                                                    \
+  X(chunk_of_16, GMLAKE_OK, desc.chunk_bytes = 16 * C)                                             \
+  X(chunk_above_device, INVALID, desc.chunk_bytes = 32 * C)                                        \
+  X(chunk_2_to_63, INVALID, desc.chunk_bytes = HUGE)                                               \
+  X(chunk_size_max, INVALID, desc.chunk_bytes = SIZE_MAX)                                          \
+  X(chunk_by_default_above_device, INVALID, desc.chunk_bytes = 0)                                  \
+  X(small_64_kib, GMLAKE_OK, desc.small_bytes_max = 64 * K)                                        \
+  X(small_64_kib_and_1, INVALID, desc.small_bytes_max = 64 * K + 1)                                \
+  X(small_size_max, INVALID, desc.small_bytes_max = SIZE_MAX)                                      \
+  X(small_1, GMLAKE_OK, desc.small_bytes_max = 1)                                                  \
+  X(stitch_min_size_max, GMLAKE_OK, desc.stitch_bytes_min = SIZE_MAX)                              \
+  X(stitched_max_1, GMLAKE_OK, desc.stitched_bytes_max = 1)                                        \
+  X(stitched_max_size_max, GMLAKE_OK, desc.stitched_bytes_max = SIZE_MAX)                          \
+  X(limit_1, GMLAKE_OK, desc.limit_bytes = 1)                                                      \
+  X(limit_size_max, GMLAKE_OK, desc.limit_bytes = SIZE_MAX)                                        \
+  X(driver_free_size_max, GMLAKE_OK, desc.driver_free_bytes_min = SIZE_MAX)                        \
+  X(arena_1, INVALID, desc.arena_bytes = 1)                                                        \
+  X(arena_of_a_chunk_less_1, INVALID, desc.arena_bytes = C - 1)                                    \
+  X(arena_of_a_chunk, GMLAKE_OK, desc.arena_bytes = C)                                             \
+  X(arena_of_a_chunk_and_1, GMLAKE_OK, desc.arena_bytes = C + 1)                                   \
+  X(arena_size_max, GMLAKE_OK, desc.arena_bytes = SIZE_MAX)                                        \
+  X(windows_1, INVALID, desc.window_bytes = 1)                                                     \
+  X(windows_of_a_chunk_less_1, INVALID, desc.window_bytes = C - 1)                                 \
+  X(windows_of_a_chunk, GMLAKE_OK, desc.window_bytes = C)                                          \
+  X(windows_size_max, GMLAKE_OK, desc.window_bytes = SIZE_MAX)                                     \
+  X(peers_without_array, INVALID, desc.peer_count = 1)                                             \
+  X(peers_without_count, INVALID, desc.peer_devices = peers)                                       \
+  X(peers_64, GMLAKE_OK, (desc.peer_devices = peers, desc.peer_count = 64))                        \
+  X(peers_65, INVALID, (desc.peer_devices = peers, desc.peer_count = 65))                          \
+  X(peers_size_max, INVALID, (desc.peer_devices = peers, desc.peer_count = SIZE_MAX))              \
+  X(handle_type_unknown, INVALID, desc.handle_types = 4)                                           \
+  X(handle_types_all, INVALID, desc.handle_types = ~0u)                                            \
+  X(handle_type_of_another_system, UNSUPPORTED, desc.handle_types = GMLAKE_HANDLE_WIN32)           \
+  X(handle_type_fd, GMLAKE_OK, desc.handle_types = GMLAKE_HANDLE_POSIX_FD)                         \
+  X(host_without_memory, GMLAKE_ERROR_OUT_OF_HOST_MEMORY, host_fail_in = host_fails_on = 1)        \
+  X(host_without_free, INVALID, desc.host.free_fn = NULL)                                          \
+  X(host_without_malloc, INVALID, desc.host.malloc_fn = NULL)                                      \
+  X(host_of_two_kinds, GMLAKE_OK, (desc.host.malloc_fn = NULL, desc.host.free_fn = NULL))          \
+  X(no_backend_but_a_device, GMLAKE_ERROR_NO_DEVICE, (desc.backend = NULL, desc.device = 1))       \
+  X(no_backend_but_device_less_1, GMLAKE_ERROR_NO_DEVICE, (desc.backend = NULL, desc.device = -1)) \
+  X(backend_of_0_bytes, INVALID, (altered.struct_bytes = 0, desc.backend = &altered))              \
+  X(backend_too_small, INVALID, (altered.struct_bytes--, desc.backend = &altered))                 \
+  X(backend_larger, GMLAKE_OK, (altered.struct_bytes += 8, desc.backend = &altered))               \
+  X(backend_of_abi_0, INVALID, (altered.abi_version = 0, desc.backend = &altered))                 \
+  X(backend_of_a_later_abi, INVALID, (altered.abi_version++, desc.backend = &altered))             \
+  X(device_without_granularity, INVALID, LIES(granularity_bytes, 0))                               \
+  X(device_granularity_3, INVALID, LIES(granularity_bytes, 3 * C))                                 \
+  X(device_granularity_256, INVALID, LIES(granularity_bytes, 256))                                 \
+  X(device_granularity_above_chunk, INVALID, LIES(granularity_bytes, 2 * C))                       \
+  X(device_granularity_2_to_63, INVALID, LIES(granularity_bytes, HUGE))                            \
+  X(device_without_memory, INVALID, LIES(device_bytes, 0))                                         \
+  X(device_of_a_chunk_less_1, INVALID, LIES(device_bytes, C - 1))                                  \
+  X(device_of_size_max, GMLAKE_OK, LIES(device_bytes, SIZE_MAX))                                   \
+  X(device_lost, GMLAKE_ERROR_DEVICE_LOST,                                                         \
+    (altered.get_properties = lost_properties, desc.backend = &altered))
+
+typedef struct description_row {
+  const char *what;
+  gmlake_result result;
+  void (*alter)(void);
+} description_row;
+
+#define AS_ALTERATION(name, result, expression) \
+  static void alter_##name(void) { (void)(expression); }
+#define AS_DESCRIPTION(name, result, expression) {#name, result, alter_##name},
+DESCRIPTIONS(AS_ALTERATION)
+static const description_row descriptions[] = {DESCRIPTIONS(AS_DESCRIPTION)};
+
+/* A refused one leaves nothing; one that is taken makes a lake that works. */
+static void test_description(void **state) {
+  const description_row *row = (const description_row *)*state;
+  gmlake_result result, served;
+  gmlake *untouched = (gmlake *)&w, *made = untouched;
+  void *ptr;
+  int unused;
+  prepare(CHUNKS);
+  altered = *mock;
+  assert_ok(mock->get_properties(mock->user, &properties, &unused));
+  row->alter();
+  result = gmlake_create(&desc, &made);
+  assert_int_equal(result, row->result);
+  if (result) {
+    assert_ptr_equal(made, untouched);
+    close_mock();
+    return;
+  }
+  served = gmlake_alloc(made, 1, LEGACY, &ptr);
+  assert_ok(gmlake_check(made));
+  if (!served)
+    assert_ok(gmlake_free(made, ptr, LEGACY));
+  else /* a limit that leaves room for nothing */
+    assert_int_equal(served, GMLAKE_ERROR_LIMIT_REACHED);
+  assert_ok(gmlake_destroy(made));
+  close_mock();
+}
+
+/* NULL is all zero: in a build without CUDA a mock of the lake's own. */
+static void test_no_description(void **state) {
+  gmlake_desc filled;
+  void *ptr;
+  (void)state;
+  memset(&filled, 0, sizeof(filled));
+  assert_ok(gmlake_create(NULL, &lake));
+  assert_ok(gmlake_get_desc(lake, &filled));
+  assert_true(filled.chunk_bytes && filled.arena_bytes && filled.window_bytes);
+  assert_non_null(filled.backend);
+  step(gmlake_alloc(lake, SIZE_MAX / 4, LEGACY, &ptr) == NO_MEMORY ? GMLAKE_OK : INVALID);
+  step(gmlake_alloc(lake, 1, LEGACY, &ptr));
+  step(gmlake_free(lake, ptr, LEGACY));
+  assert_ok(gmlake_destroy(lake));
+}
+
+/* ---- Callbacks that call the lake ------------------------------------------------------------ */
+
+static struct heard {
+  int calls, warnings;
+  void *victim; /* what the handler frees */
+  size_t asked;
+  gmlake_result alloc_with, alloc_nothing, nested_trim, nested_free;
+  uint64_t allocations;
+} heard;
+
+/* May free and trim and ask, not allocate. */
+static int make_room(void *user, gmlake *from, const gmlake_error_info *info) {
+  gmlake_alloc_desc wanted = request(1, 0, NULL);
+  void *ptr = &ptr;
+  assert_ptr_equal(user, &heard);
+  assert_ptr_equal(from, lake);
+  heard.calls++;
+  heard.asked = info->asked_bytes;
+  heard.alloc_with = gmlake_alloc_with(from, &wanted, LEGACY, &ptr);
+  assert_null(ptr);
+  assert_int_equal(last_error().result, INVALID);
+  assert_ok(gmlake_check(from));
+  heard.nested_trim = gmlake_trim(from, 0, NULL);
+  heard.allocations = stats().allocation_count;
+  if (!heard.victim) return 0;
+  heard.nested_free = gmlake_free(from, heard.victim, LEGACY);
+  heard.victim = NULL;
+  return 1;
+}
+
+static void test_handler(void **state) {
+  void *first, *second;
+  (void)state;
+  prepare(4);
+  memset(&heard, 0, sizeof(heard));
+  desc.oom.fn = make_room;
+  desc.oom.user = &heard;
+  open_lake();
+  first = take(3 * C);
+  heard.victim = first;
+  second = take(2 * C); /* served from what the handler freed */
+  assert_int_equal(heard.calls, 1);
+  assert_int_equal(heard.asked, 2 * C);
+  assert_int_equal(heard.alloc_with, INVALID);
+  assert_int_equal(heard.nested_trim, GMLAKE_OK);
+  assert_int_equal(heard.nested_free, GMLAKE_OK);
+  assert_int_equal(heard.allocations, 1);
+  assert_error(try_on(4 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(heard.calls, 2);
+  assert_int_equal(stats().oom_count, 2);
+  drop(second);
+  drop(take(4 * C)); /* it may allocate again outside */
+  finish();
+}
+
+static int never_enough(void *user, gmlake *from, const gmlake_error_info *info) {
+  (void)from, (void)info;
+  ++*(int *)user;
+  return 1;
+}
+
+static void test_handler_is_asked_eight_times(void **state) {
+  int asked = 0;
+  (void)state;
+  prepare(4);
+  desc.oom.fn = never_enough;
+  desc.oom.user = &asked;
+  open_lake();
+  assert_error(try_on(5 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(asked, 8);
+  assert_error(try_on(SIZE_MAX, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(asked, 16);
+  finish();
+}
+
+/* Asks, and tries to allocate, wherever it is told something. */
+static void listen(void *user, int level, const gmlake_error_info *info) {
+  gmlake_error_info last;
+  void *ptr = &ptr;
+  (void)user;
+  heard.calls++;
+  heard.warnings += level == GMLAKE_LOG_WARNING;
+  if (level != GMLAKE_LOG_ERROR) return;
+  assert_ok(gmlake_get_last_error(lake, &last));
+  assert_int_equal(last.result, info->result);
+  assert_ok(gmlake_check(lake));
+  heard.alloc_with = gmlake_alloc(lake, 1, LEGACY, &ptr);
+  assert_null(ptr);
+}
+
+static void test_logger_calls_the_lake(void **state) {
+  void *ptr;
+  (void)state;
+  prepare(4);
+  use_faults();
+  memset(&heard, 0, sizeof(heard));
+  desc.logger.fn = listen;
+  open_lake();
+  ptr = take(C);
+  fail_call(ON_CREATE, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
+  assert_error(gmlake_alloc(lake, 3 * C, LEGACY, &ptr), DEVICE_LOST);
+  assert_int_equal(heard.calls, 1);
+  assert_int_equal(heard.alloc_with, GMLAKE_ERROR_DEVICE_LOST);
+  assert_error(gmlake_destroy(lake), DEVICE_LOST);
+  assert_int_equal(heard.warnings, 1); /* the live block */
+  close_mock();
+}
+
+static void ask_at_destroy(void *user, int level, const gmlake_error_info *info) {
+  (void)info;
+  assert_int_equal(level, GMLAKE_LOG_WARNING);
+  assert_int_equal(stats().live_count, 3);
+  assert_ok(gmlake_check(lake));
+  ++*(int *)user;
+}
+
+static void test_logger_asks_at_destroy(void **state) {
+  int told = 0;
+  (void)state;
+  prepare(8);
+  desc.logger.fn = ask_at_destroy;
+  desc.logger.user = &told;
+  open_lake();
+  (void)take(C);
+  (void)take(2 * C);
+  (void)take(512);
+  assert_ok(gmlake_destroy(lake));
+  assert_int_equal(told, 3);
+  close_mock();
+}
+
+/* ---- The mock -------------------------------------------------------------------------------- */
+
+static void test_mock_descriptions(void **state) {
+  static const struct {
+    size_t capacity, granularity;
+    gmlake_result result;
+  } rows[] = {{0, 0, GMLAKE_OK},      {0, 1, INVALID},          {0, 3, INVALID},
+              {0, 2048, INVALID},     {0, 64 * K + 1, INVALID}, {0, 96 * K, INVALID},
+              {0, HUGE, GMLAKE_OK},   {1, 64 * K, GMLAKE_OK},   {SIZE_MAX, 64 * K, GMLAKE_OK},
+              {0, SIZE_MAX, INVALID}, {0, HUGE + 1, INVALID}};
+  gmlake_mock_desc mock_desc;
+  size_t i;
+  (void)state;
+  assert_error(gmlake_mock_create(NULL, NULL), INVALID_ARGUMENT);
+  for (i = 0; i < 2; i++) {
+    gmlake_backend *none = NULL;
+    memset(&mock_desc, 0, sizeof(mock_desc));
+    mock_desc.costs = (gmlake_mock_costs)(i ? 2 : -1);
+    assert_error(gmlake_mock_create(&mock_desc, &none), INVALID_ARGUMENT);
+    assert_null(none);
+  }
+  gmlake_mock_destroy(NULL);
+  for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    gmlake_backend *untouched = (gmlake_backend *)&w, *made = untouched;
+    memset(&mock_desc, 0, sizeof(mock_desc));
+    mock_desc.capacity_bytes = rows[i].capacity;
+    mock_desc.granularity_bytes = rows[i].granularity;
+    assert_int_equal(gmlake_mock_create(&mock_desc, &made), rows[i].result);
+    if (rows[i].result)
+      assert_ptr_equal(made, untouched);
+    else
+      gmlake_mock_destroy(made);
+  }
+}
+
+typedef struct mock_row {
+  const char *what;
+  gmlake_result result;
+  gmlake_result (*call)(uint64_t base, uint64_t handle, uint64_t *out_value, int *code);
+} mock_row;
+
+/* X(name, result, call): of a mock of 20 granules with 8 reserved at base, and a handle of 1. */
+#define MOCK_CALLS(X)                                                                              \
+  X(reserve_what_rounds_past_the_end, INVALID,                                                     \
+    mock->reserve(mock->user, SIZE_MAX - C + 2, C, out_value, code))                               \
+  X(reserve_the_address_space, NO_MEMORY,                                                          \
+    mock->reserve(mock->user, SIZE_MAX - C + 1, C, out_value, code))                               \
+  X(reserve_size_max, INVALID, mock->reserve(mock->user, SIZE_MAX, C, out_value, code))            \
+  X(reserve_aligned_to_2_to_63, NO_MEMORY, mock->reserve(mock->user, C, HUGE, out_value, code))    \
+  X(reserve_aligned_to_size_max, INVALID, mock->reserve(mock->user, C, SIZE_MAX, out_value, code)) \
+  X(create_size_max, INVALID, mock->create(mock->user, SIZE_MAX, 0, out_value, code))              \
+  X(create_2_to_63, NO_MEMORY, mock->create(mock->user, HUGE, 0, out_value, code))                 \
+  X(create_the_rest_and_1, NO_MEMORY, mock->create(mock->user, 20 * C, 0, out_value, code))        \
+  X(create_of_all_types, UNSUPPORTED, mock->create(mock->user, C, ~0u, out_value, code))           \
+  X(release_a_value_of_ones, INVALID, mock->release(mock->user, UINT64_MAX, code))                 \
+  X(release_the_next_value, INVALID, mock->release(mock->user, handle + 1, code))                  \
+  X(unreserve_a_granule_more, INVALID, mock->unreserve(mock->user, base, 9 * C, code))             \
+  X(unreserve_a_granule_less, INVALID, mock->unreserve(mock->user, base, 7 * C, code))             \
+  X(unreserve_nothing, INVALID, mock->unreserve(mock->user, base, 0, code))                        \
+  X(unreserve_size_max, INVALID, mock->unreserve(mock->user, base, SIZE_MAX, code))                \
+  X(unreserve_the_last_address, INVALID, mock->unreserve(mock->user, UINT64_MAX, C, code))         \
+  X(map_past_the_end, INVALID, mock->map(mock->user, base + 8 * C, C, handle, code))               \
+  X(map_two_granules_of_one, UNSUPPORTED, mock->map(mock->user, base, 2 * C, handle, code))        \
+  X(map_between_granules, INVALID, mock->map(mock->user, base + 512, C, handle, code))             \
+  X(map_size_max, INVALID, mock->map(mock->user, base, SIZE_MAX - C + 1, handle, code))            \
+  X(map_at_the_last_granule_of_all, INVALID,                                                       \
+    mock->map(mock->user, UINT64_MAX - C + 1, C, handle, code))                                    \
+  X(map_at_0, INVALID, mock->map(mock->user, 0, C, handle, code))                                  \
+  X(unmap_what_wraps_round, INVALID, mock->unmap(mock->user, base + C, SIZE_MAX - C + 1, code))    \
+  X(unmap_nothing, INVALID, mock->unmap(mock->user, base, 0, code))                                \
+  X(access_without_mapping, INVALID, mock->set_access(mock->user, base, C, NULL, 0, code))         \
+  X(access_to_nothing, INVALID, mock->set_access(mock->user, base, 0, NULL, 0, code))
+
+#define AS_MOCK_FUNCTION(name, result, expression)                                      \
+  static gmlake_result mock_##name(uint64_t base, uint64_t handle, uint64_t *out_value, \
+                                   int *code) {                                         \
+    (void)base, (void)handle, (void)out_value;                                          \
+    return expression;                                                                  \
+  }
+#define AS_MOCK_ROW(name, result, expression) {#name, result, mock_##name},
+MOCK_CALLS(AS_MOCK_FUNCTION)
+static const mock_row mock_rows[] = {MOCK_CALLS(AS_MOCK_ROW)};
+
+static void test_mock_call(void **state) {
+  const mock_row *row = (const mock_row *)*state;
+  gmlake_mock_census before, now;
+  uint64_t base, handle, value = 77;
+  int code = 0;
+  prepare(CHUNKS);
+  assert_ok(mock->reserve(mock->user, 8 * C, C, &base, &code));
+  assert_ok(mock->create(mock->user, C, 0, &handle, &code));
+  before = census();
+  assert_int_equal(row->call(base, handle, &value, &code), row->result);
+  now = census();
+  assert_int_not_equal(code, 0);
+  assert_int_equal(value, 77);
+  assert_int_equal(now.call_count, before.call_count + 1);
+  assert_int_equal(now.failed_count, before.failed_count + 1);
+  now.call_count--;
+  now.failed_count--;
+  assert_memory_equal(&now, &before, sizeof(now));
+  assert_ok(mock->map(mock->user, base, C, handle, &code)); /* what was there is there */
+  assert_ok(mock->set_access(mock->user, base, C, NULL, 0, &code));
+  assert_ok(mock->unmap(mock->user, base, C, &code));
+  assert_ok(mock->release(mock->user, handle, &code));
+  assert_ok(mock->unreserve(mock->user, base, 8 * C, &code));
+  close_mock();
+}
+
+/* ---- gmlake_bfc.h ---------------------------------------------------------------------------- */
+
+#define BFC_OK GMLAKE_BFC_OK
+#define BFC_INVALID GMLAKE_BFC_ERROR_INVALID_ARGUMENT
+#define BFC_UNKNOWN GMLAKE_BFC_ERROR_UNKNOWN_POINTER
+#define BFC_TWICE GMLAKE_BFC_ERROR_DOUBLE_FREE
+#define BFC_NO_MEMORY GMLAKE_BFC_ERROR_OUT_OF_DEVICE_MEMORY
+#define BFC_LIMIT GMLAKE_BFC_ERROR_LIMIT_REACHED
+#define MEGABYTE ((size_t)1 << 20)
+
+static struct bfc_world {
+  gmlake_bfc *bfc, *other;
+  char *small, *large, *freed, *foreign;
+  void *ptr;
+  gmlake_bfc_stats stats;
+  size_t released;
+} b;
+
+static void *take_segment(void *user, size_t bytes) {
+  (void)user;
+  return bytes > 64 * MEGABYTE ? NULL : malloc(bytes);
+}
+
+static void give_segment(void *user, void *segment, size_t bytes) {
+  (void)user, (void)bytes;
+  free(segment);
+}
+
+static gmlake_bfc_desc bfc_description(void) {
+  gmlake_bfc_desc plain;
+  memset(&plain, 0, sizeof(plain));
+  plain.segment_alloc = take_segment;
+  plain.segment_free = give_segment;
+  return plain;
+}
+
+static void open_bfc(void) {
+  gmlake_bfc_desc plain = bfc_description();
+  memset(&b, 0, sizeof(b));
+  assert_int_equal(gmlake_bfc_create(&plain, &b.bfc), BFC_OK);
+  assert_int_equal(gmlake_bfc_create(&plain, &b.other), BFC_OK);
+  assert_int_equal(gmlake_bfc_alloc(b.bfc, 1000, NULL, (void **)&b.small), BFC_OK);
+  assert_int_equal(gmlake_bfc_alloc(b.bfc, 3 * MEGABYTE, NULL, (void **)&b.large), BFC_OK);
+  assert_int_equal(gmlake_bfc_alloc(b.bfc, 2000, NULL, (void **)&b.freed), BFC_OK);
+  assert_int_equal(gmlake_bfc_alloc(b.other, 1000, NULL, (void **)&b.foreign), BFC_OK);
+  assert_int_equal(gmlake_bfc_free(b.bfc, b.freed), BFC_OK);
+}
+
+static void close_bfc(void) {
+  assert_int_equal(gmlake_bfc_check(b.bfc), BFC_OK);
+  assert_int_equal(gmlake_bfc_destroy(b.bfc), BFC_OK);
+  assert_int_equal(gmlake_bfc_destroy(b.other), BFC_OK);
+}
+
+static gmlake_bfc_stats bfc_stats(void) {
+  gmlake_bfc_stats now;
+  memset(&now, 0, sizeof(now));
+  assert_int_equal(gmlake_bfc_get_stats(b.bfc, &now), BFC_OK);
+  return now;
+}
+
+static gmlake_bfc_result bfc_alloc(gmlake_bfc *from, size_t bytes) {
+  gmlake_bfc_result result;
+  b.ptr = &b;
+  result = gmlake_bfc_alloc(from, bytes, NULL, &b.ptr);
+  assert_null(b.ptr);
+  return result;
+}
+
+static gmlake_bfc_result bfc_stats_of(size_t struct_bytes) {
+  b.stats.struct_bytes = struct_bytes;
+  return gmlake_bfc_get_stats(b.bfc, &b.stats);
+}
+
+#define BFC_CALLS(X)                                                                         \
+  X(alloc_without_bfc, BFC_INVALID, bfc_alloc(NULL, 1))                                      \
+  X(alloc_without_out, BFC_INVALID, gmlake_bfc_alloc(b.bfc, 1, NULL, NULL))                  \
+  X(alloc_of_nothing, BFC_OK, bfc_alloc(b.bfc, 0))                                           \
+  X(alloc_of_nothing_without_bfc, BFC_INVALID, bfc_alloc(NULL, 0))                           \
+  X(free_without_bfc, BFC_INVALID, gmlake_bfc_free(NULL, b.small))                           \
+  X(free_of_nothing_without_bfc, BFC_INVALID, gmlake_bfc_free(NULL, NULL))                   \
+  X(free_of_nothing, BFC_OK, gmlake_bfc_free(b.bfc, NULL))                                   \
+  X(free_twice, BFC_TWICE, gmlake_bfc_free(b.bfc, b.freed))                                  \
+  X(free_inside_free_memory, BFC_TWICE, gmlake_bfc_free(b.bfc, b.freed + 1))                 \
+  X(free_one_byte_in, BFC_UNKNOWN, gmlake_bfc_free(b.bfc, b.small + 1))                      \
+  X(free_one_grain_in, BFC_UNKNOWN, gmlake_bfc_free(b.bfc, b.large + 512))                   \
+  X(free_the_last_byte, BFC_UNKNOWN, gmlake_bfc_free(b.bfc, b.large + 3 * MEGABYTE - 1))     \
+  X(free_one_past_the_end, BFC_TWICE, gmlake_bfc_free(b.bfc, b.large + 3 * MEGABYTE))        \
+  X(free_one_past_the_segment, BFC_UNKNOWN, gmlake_bfc_free(b.bfc, b.large + 20 * MEGABYTE)) \
+  X(free_one_before_the_segment, BFC_UNKNOWN, gmlake_bfc_free(b.bfc, b.large - 1))           \
+  X(free_anothers, BFC_UNKNOWN, gmlake_bfc_free(b.bfc, b.foreign))                           \
+  X(free_the_hosts, BFC_UNKNOWN, gmlake_bfc_free(b.bfc, &b))                                 \
+  X(free_address_1, BFC_UNKNOWN, gmlake_bfc_free(b.bfc, (void *)(uintptr_t)1))               \
+  X(free_the_last_address, BFC_UNKNOWN, gmlake_bfc_free(b.bfc, (void *)UINTPTR_MAX))         \
+  X(trim_without_bfc, BFC_INVALID, gmlake_bfc_trim(NULL, &b.released))                       \
+  X(stats_without_bfc, BFC_INVALID, gmlake_bfc_get_stats(NULL, &b.stats))                    \
+  X(stats_without_out, BFC_INVALID, gmlake_bfc_get_stats(b.bfc, NULL))                       \
+  X(stats_of_1_byte, BFC_INVALID, bfc_stats_of(1))                                           \
+  X(stats_of_half_a_field, BFC_INVALID, bfc_stats_of(sizeof(size_t) - 1))                    \
+  X(check_without_bfc, BFC_INVALID, gmlake_bfc_check(NULL))                                  \
+  X(destroy_of_nothing, BFC_OK, gmlake_bfc_destroy(NULL))
+
+/* After these the attempt is counted; cached segments may be gone. */
+#define BFC_SIZES(X)                                                             \
+  X(alloc_of_size_max, BFC_NO_MEMORY, bfc_alloc(b.bfc, SIZE_MAX))                \
+  X(alloc_of_size_max_less_511, BFC_NO_MEMORY, bfc_alloc(b.bfc, SIZE_MAX - 511)) \
+  X(alloc_of_2_to_63, BFC_NO_MEMORY, bfc_alloc(b.bfc, HUGE))                     \
+  X(alloc_of_more_than_there_is, BFC_NO_MEMORY, bfc_alloc(b.bfc, 64 * MEGABYTE + 1))
+
+typedef struct bfc_row {
+  const char *what;
+  gmlake_bfc_result result;
+  gmlake_bfc_result (*call)(void);
+} bfc_row;
+
+#define AS_BFC_FUNCTION(name, result, expression) \
+  static gmlake_bfc_result bfc_##name(void) { return expression; }
+#define AS_BFC_ROW(name, result, expression) {#name, result, bfc_##name},
+BFC_CALLS(AS_BFC_FUNCTION)
+BFC_SIZES(AS_BFC_FUNCTION)
+static const bfc_row bfc_rows[] = {BFC_CALLS(AS_BFC_ROW)};
+static const bfc_row bfc_sizes[] = {BFC_SIZES(AS_BFC_ROW)};
+
+static void test_bfc_call(void **state) {
+  const bfc_row *row = (const bfc_row *)*state;
+  gmlake_bfc_stats before, now;
+  open_bfc();
+  before = bfc_stats();
+  assert_int_equal(row->call(), row->result);
+  now = bfc_stats();
+  assert_memory_equal(&now, &before, sizeof(now));
+  close_bfc();
+}
+
+static void test_bfc_size(void **state) {
+  const bfc_row *row = (const bfc_row *)*state;
+  gmlake_bfc_stats before, now;
+  open_bfc();
+  before = bfc_stats();
+  assert_int_equal(row->call(), row->result);
+  now = bfc_stats();
+  assert_int_equal(now.oom_count, before.oom_count + 1);
+  assert_int_equal(now.live_count, before.live_count);
+  assert_int_equal(now.active_bytes, before.active_bytes);
+  assert_int_equal(now.allocation_count, before.allocation_count);
+  close_bfc();
+}
+
+static void test_bfc_limit(void **state) {
+  static const struct {
+    size_t limit, bytes;
+    gmlake_bfc_result result;
+  } rows[] = {{60 * MEGABYTE, 60 * MEGABYTE, BFC_OK},
+              {60 * MEGABYTE, 60 * MEGABYTE + 1, BFC_LIMIT},
+              {60 * MEGABYTE - 1, 60 * MEGABYTE, BFC_LIMIT},
+              {60 * MEGABYTE + 1, 60 * MEGABYTE, BFC_OK},
+              {1, 1, BFC_LIMIT},
+              {SIZE_MAX, 1, BFC_OK}};
+  gmlake_bfc_desc plain = bfc_description();
+  size_t i;
+  (void)state;
+  for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    gmlake_bfc *bfc;
+    void *ptr;
+    plain.limit_bytes = rows[i].limit;
+    assert_int_equal(gmlake_bfc_create(&plain, &bfc), BFC_OK);
+    assert_int_equal(gmlake_bfc_alloc(bfc, rows[i].bytes, NULL, &ptr), rows[i].result);
+    assert_int_equal(ptr == NULL, rows[i].result != BFC_OK);
+    assert_int_equal(gmlake_bfc_check(bfc), BFC_OK);
+    assert_int_equal(gmlake_bfc_destroy(bfc), BFC_OK);
+  }
+}
+
+/* ---- Rows as tests --------------------------------------------------------------------------- */
+
+#define ROWS_MAX 512
+static struct CMUnitTest tests[ROWS_MAX];
+static size_t test_count;
+static char names[ROWS_MAX][96];
+
+static void add(const char *group, const char *what, CMUnitTestFunction function, const void *row) {
+  struct CMUnitTest *test = &tests[test_count];
+  if (test_count == ROWS_MAX) abort();
+  (void)snprintf(names[test_count], sizeof(names[0]), "%s%s%s", group, *what ? ": " : "", what);
+  test->name = names[test_count++];
+  test->test_func = function;
+  test->initial_state = (void *)(uintptr_t)row;
+}
+
+#define ADD_ROWS(group, function, rows)                  \
+  for (i = 0; i < sizeof(rows) / sizeof((rows)[0]); i++) \
+  add(group, (rows)[i].what, function, &(rows)[i])
+#define ADD(function) add(#function, "", function, NULL)
+
+int main(void) {
+  size_t i;
+  ADD_ROWS("pointer", test_pointer, pointers);
+  ADD_ROWS("request", test_request, requests);
+  ADD_ROWS("call", test_call, calls);
+  ADD_ROWS("call in a capture", test_capture_call, capture_calls);
+  ADD_ROWS("description", test_description, descriptions);
+  ADD_ROWS("mock", test_mock_call, mock_rows);
+  ADD_ROWS("bfc", test_bfc_call, bfc_rows);
+  ADD_ROWS("bfc", test_bfc_size, bfc_sizes);
+  ADD(test_limit);
+  ADD(test_bfc_limit);
+  ADD(test_pool_limit);
+  ADD(test_driver_free_min);
+  ADD(test_pool_destroy_with_live_blocks);
+  ADD(test_trim_of_nothing);
+  ADD(test_pieces_capacity);
+  ADD(test_stats_struct_bytes);
+  ADD(test_result_names);
+  ADD(test_legacy_stream_as_1);
+  ADD(test_pointers_to_what_is_gone);
+  ADD(test_repeated_calls);
+  ADD(test_no_description);
+  ADD(test_handler);
+  ADD(test_handler_is_asked_eight_times);
+  ADD(test_logger_calls_the_lake);
+  ADD(test_logger_asks_at_destroy);
+  ADD(test_mock_descriptions);
+  return _cmocka_run_group_tests("misuse", tests, test_count, NULL, NULL);
+}
