@@ -3,6 +3,8 @@
 # make test      builds and runs all tests
 # make gpu-test  the tests that need a GPU; without one it says so and succeeds
 # make gpu-bench measures the driver, the lake and its peers on a GPU; likewise
+# make soak      random lakes against the model for SOAK_SECONDS, from SOAK_SEED on
+# make exhaustive  every fault in every scenario: minutes
 # make examples  builds the examples into build/examples
 # make plots     draws memory over time into build/plots, and bench/figure.png
 # make format    formats the sources
@@ -34,6 +36,16 @@ replay: deps-replay
 test: deps-test
 	$(SUBMAKE) build/replay $(FAKE) build/gpu_test build/gpu_bench $(TEST_PROGRAMS)
 	@sh tests/run.sh $(TEST_PROGRAMS) $(TEST_SCRIPTS)
+
+SOAK_SECONDS ?= 600
+SOAK_SEED ?= $(shell date +%s)
+soak: deps-test
+	$(SUBMAKE) build/test_model
+	@build/test_model --seconds $(SOAK_SECONDS) --seed $(SOAK_SEED)
+
+exhaustive: deps-test
+	$(SUBMAKE) build/test_exhaustive
+	@build/test_exhaustive --full
 
 gpu-test: deps-replay
 	$(SUBMAKE) $(FAKE) build/gpu_test

@@ -3391,7 +3391,7 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
   gmlk_drive drive;
   gmlake_result result;
   uint32_t count, i;
-  if (!gmlk_records_reserve(&l->records, &l->host, 2 * GMLK_TRIM_BATCH) ||
+  if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)GMLK_TRIM_BATCH) ||
       !gmlk_scratch_reserve(a, GMLK_TRIM_BATCH))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   count = gmlk_trim_choose(l, a, from_slot, max_bytes, &dying);

@@ -39,6 +39,7 @@ if [ "$1" = ci ]; then need clang-format command -v clang-format; fi
 if [ "$1" = lint ]; then
   need cppcheck command -v cppcheck
   need clang-tidy command -v clang-tidy
+  need valgrind command -v valgrind
   need gcc-mingw-w64-x86-64-win32 command -v x86_64-w64-mingw32-gcc
 fi
 if [ -z "$missing" ]; then exit 0; fi

@@ -1,0 +1,205 @@
+/* Fuzz target: the input is a trace file for the reader of bench/trace.h, plain; and gzipped, which
+   must read the same. What is accepted keeps the reader's promises and, if it is small, is replayed
+   through a lake. */
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#include "gmlake.h"
+
+#include "trace.h"
+
+#include "fuzz.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define REPLAY_OPS_MAX 400
+#define MIB ((size_t)1 << 20)
+
+/* ---- Files ----------------------------------------------------------------------------------- */
+
+static int open_memory(const uint8_t *data, size_t size, char *path, size_t path_bytes) {
+  int file = memfd_create("fuzz_trace", MFD_CLOEXEC);
+  REQUIRE(file >= 0 && write(file, data, size) == (ssize_t)size);
+  (void)snprintf(path, path_bytes, "/proc/self/fd/%d", file);
+  return file;
+}
+
+/* The same bytes gzipped, not compressed: the reader's side is what matters. */
+static size_t gzip(const uint8_t *data, size_t size, uint8_t *out, size_t capacity) {
+  z_stream stream;
+  size_t bytes;
+  memset(&stream, 0, sizeof stream);
+  REQUIRE(deflateInit2(&stream, 0, Z_DEFLATED, 16 + 9, 1, Z_DEFAULT_STRATEGY) == Z_OK);
+  stream.next_in = (Bytef *)(uintptr_t)data;
+  stream.avail_in = (uInt)size;
+  stream.next_out = out;
+  stream.avail_out = (uInt)capacity;
+  REQUIRE(deflate(&stream, Z_FINISH) == Z_STREAM_END);
+  bytes = capacity - stream.avail_out;
+  REQUIRE(deflateEnd(&stream) == Z_OK);
+  return bytes;
+}
+
+/* ---- What the reader promises ---------------------------------------------------------------- */
+
+/* The error is text that begins with the path, cut where the caller's room ends. */
+static void check_refused(const trace *t, const char *path, const char *error, size_t room) {
+  size_t length = strlen(path);
+  REQUIRE(memchr(error, 0, room));
+  REQUIRE(!strncmp(error, path, length < room - 1 ? length : room - 1));
+  REQUIRE(room < 100 || (error[length] == ':' && strstr(error, ": ")));
+  REQUIRE(!t->ops && !t->marks && !t->op_count);
+}
+
+static void check_streams(const trace *t) {
+  size_t i, n, seen = 0;
+  REQUIRE(t->stream_count <= TRACE_STREAMS_MAX);
+  for (i = 0; i < t->stream_count; i++)
+    for (n = 0; n < i; n++) REQUIRE(t->streams[i] != t->streams[n]);
+  for (i = 0; i < t->op_count; i++) {
+    REQUIRE(t->ops[i].stream <= seen && t->ops[i].stream < t->stream_count);
+    seen += t->ops[i].stream == seen;
+  }
+  REQUIRE(seen == t->stream_count);
+}
+
+static void check_marks(const trace *t) {
+  size_t i;
+  for (i = 0; i < t->mark_count; i++) {
+    REQUIRE(t->marks[i] <= t->op_count);
+    REQUIRE(i == 0 || t->marks[i - 1] <= t->marks[i]);
+  }
+}
+
+static void check_alloc(const trace_op *op, const trace_op **live) {
+  REQUIRE(!live[op->id] && op->bytes <= TRACE_BYTES_MAX);
+  live[op->id] = op;
+}
+
+static void check_free(const trace_op *op, const trace_op **live) {
+  const trace_op *from = live[op->id];
+  REQUIRE(from && from->bytes == op->bytes && from->stream == op->stream);
+  live[op->id] = NULL;
+}
+
+static void check_accepted(const trace *t) {
+  const trace_op **live = (const trace_op **)calloc(t->id_count + 1, sizeof *live);
+  size_t i, active = 0, peak = 0, count = 0, count_peak = 0;
+  uint64_t time_us = 0;
+  REQUIRE(live && t->ops && t->op_count);
+  for (i = 0; i < t->op_count; i++) {
+    const trace_op *op = &t->ops[i];
+    size_t rounded = (op->bytes + 511) / 512 * 512;
+    REQUIRE(op->id < t->id_count && op->time_us >= time_us && op->time_us <= TRACE_TIME_US_MAX);
+    time_us = op->time_us;
+    if (op->type == TRACE_ALLOC) {
+      check_alloc(op, live);
+      REQUIRE(active <= TRACE_BYTES_MAX - rounded);
+      active += rounded;
+      count++;
+    } else {
+      check_free(op, live);
+      active -= rounded;
+      count--;
+    }
+    if (active > peak) peak = active;
+    if (count > count_peak) count_peak = count;
+  }
+  REQUIRE(peak == t->active_bytes_peak && count_peak == t->id_count);
+  REQUIRE(t->torch_active_bytes_peak <= TRACE_BYTES_MAX);
+  REQUIRE(t->torch_reserved_bytes_peak <= TRACE_BYTES_MAX);
+  free(live);
+  check_streams(t);
+  check_marks(t);
+}
+
+static void check_same(const trace *a, const trace *b) {
+  size_t i;
+  REQUIRE(a->op_count == b->op_count && a->mark_count == b->mark_count);
+  REQUIRE(a->id_count == b->id_count && a->stream_count == b->stream_count);
+  for (i = 0; i < a->op_count; i++)
+    REQUIRE(a->ops[i].id == b->ops[i].id && a->ops[i].bytes == b->ops[i].bytes);
+  for (i = 0; i < a->mark_count; i++) REQUIRE(a->marks[i] == b->marks[i]);
+}
+
+/* ---- Replay ---------------------------------------------------------------------------------- */
+
+static void replay_op(gmlake *lake, const trace_op *op, gmlake_stream stream, void **ptrs) {
+  gmlake_result result;
+  if (op->type == TRACE_FREE) {
+    REQUIRE(gmlake_free(lake, ptrs[op->id], stream) == GMLAKE_OK);
+    ptrs[op->id] = NULL;
+  } else {
+    result = gmlake_alloc(lake, op->bytes, stream, &ptrs[op->id]);
+    REQUIRE(result == GMLAKE_OK || result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY);
+    REQUIRE(!ptrs[op->id] == (result || !op->bytes));
+  }
+  REQUIRE(gmlake_check(lake) == GMLAKE_OK);
+}
+
+static void replay(const trace *t) {
+  void **ptrs = (void **)calloc(t->id_count, sizeof *ptrs);
+  gmlake_stream *streams = (gmlake_stream *)calloc(t->stream_count, sizeof *streams);
+  gmlake_mock_desc mock_desc;
+  gmlake_mock_census left;
+  gmlake_backend *mock;
+  gmlake_desc desc;
+  gmlake *lake;
+  size_t i;
+  memset(&mock_desc, 0, sizeof mock_desc);
+  memset(&desc, 0, sizeof desc);
+  mock_desc.bookkeeping_only = 1;
+  mock_desc.capacity_bytes = 256 * MIB;
+  REQUIRE(ptrs && streams && gmlake_mock_create(&mock_desc, &mock) == GMLAKE_OK);
+  desc.backend = mock;
+  REQUIRE(gmlake_create(&desc, &lake) == GMLAKE_OK);
+  for (i = 1; i < t->stream_count; i++) {
+    REQUIRE(gmlake_mock_stream_create(mock, &streams[i]) == GMLAKE_OK);
+    gmlake_mock_stream_set_lag(mock, streams[i], 1000);
+  }
+  for (i = 0; i < t->op_count; i++) {
+    gmlake_mock_set_clock(mock, t->ops[i].time_us * 1000);
+    replay_op(lake, &t->ops[i], streams[t->ops[i].stream], ptrs);
+  }
+  REQUIRE(gmlake_destroy(lake) == GMLAKE_OK);
+  gmlake_mock_get_census(mock, &left);
+  REQUIRE(!left.handle_count && !left.mapping_count && !left.reservation_count);
+  gmlake_mock_destroy(mock);
+  free(ptrs);
+  free(streams);
+}
+
+/* ---- The target ------------------------------------------------------------------------------ */
+
+/* Whether the bytes are accepted; *out then is to be freed. */
+static int load(const uint8_t *data, size_t size, trace *out, size_t room) {
+  char path[32], error[200];
+  int file = open_memory(data, size, path, sizeof path), accepted;
+  memset(error, 'x', sizeof error);
+  accepted = trace_load(path, out, error, room);
+  (void)close(file);
+  if (accepted)
+    check_accepted(out);
+  else
+    check_refused(out, path, error, room);
+  return accepted;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  uint8_t *zipped;
+  trace plain, unzipped;
+  int accepted = load(data, size, &plain, size % 3 ? 200 : 1 + size % 60);
+  if (size && data[0] != 0x1F) { /* else the reader takes the plain one for gzipped */
+    zipped = (uint8_t *)malloc(size + size / 64 + 100);
+    REQUIRE(zipped);
+    REQUIRE(load(zipped, gzip(data, size, zipped, size + size / 64 + 100), &unzipped, 200) ==
+            accepted);
+    free(zipped);
+    if (accepted) check_same(&plain, &unzipped);
+    if (accepted) trace_free(&unzipped);
+  }
+  if (!accepted) return 0;
+  if (plain.op_count <= REPLAY_OPS_MAX) replay(&plain);
+  trace_free(&plain);
+  return 0;
+}
