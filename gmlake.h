@@ -1643,8 +1643,7 @@ static void gmlk_cover(gmlk_arena *a, gmlk_block *b) { /* keeps [A4] for the slo
   for (; slot < end; slot++) a->chunks[slot].first = b;
 }
 
-/* A pool for a stream's memory, so that nothing that follows has to allocate one. */
-static int gmlk_arena_admit(gmlk_arena *a, unsigned stream) {
+static int gmlk_arena_admit_new(gmlk_arena *a, unsigned stream) {
   if (stream >= a->pool_capacity) {
     size_t capacity = gmlk_max(8, (size_t)stream * 2), old = a->pool_capacity;
     gmlk_holes **pools = (gmlk_holes **)gmlk_host_alloc(a->host, capacity * sizeof(gmlk_holes *));
@@ -1667,6 +1666,12 @@ static int gmlk_arena_admit(gmlk_arena *a, unsigned stream) {
   if (!a->smalls[stream] && a->small_grains && stream)
     a->smalls[stream] = (gmlk_small *)gmlk_host_alloc(a->host, sizeof(gmlk_small));
   return a->pools[stream] && (a->smalls[stream] || !a->small_grains || !stream);
+}
+
+/* A pool for a stream's memory, so that nothing that follows has to allocate one. */
+static int gmlk_arena_admit(gmlk_arena *a, unsigned stream) {
+  return (stream < a->pool_capacity && a->pools[stream] && !a->small_grains) ||
+         gmlk_arena_admit_new(a, stream);
 }
 
 static gmlk_block *gmlk_run_start(gmlk_block *b, unsigned stream) {
@@ -5907,6 +5912,7 @@ static gmlake_result gmlk_request_init(gmlake *l, gmlk_request *r, const gmlake_
   r->bytes = desc->bytes;
   r->flags = desc->flags;
   r->arena = desc->pool ? &desc->pool->arena : &l->home;
+  if (desc->pool && desc->pool->lake != l) return GMLAKE_ERROR_INVALID_ARGUMENT;
   if (stream != GMLAKE_STREAM_NONE) {
     gmlk_stream *s;
     r->stream = gmlk_stream_number(l, stream);
@@ -5921,8 +5927,7 @@ static gmlake_result gmlk_request_init(gmlake *l, gmlk_request *r, const gmlake_
   }
   unit = gmlk_is_whole(r) ? r->arena->chunk_bytes : GMLK_GRAIN;
   if (!gmlk_is_pow2(alignment) || alignment > r->arena->chunk_bytes ||
-      (desc->flags & ~(GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW)) ||
-      (desc->pool && desc->pool->lake != l))
+      (desc->flags & ~(GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW)))
     return GMLAKE_ERROR_INVALID_ARGUMENT;
   if (!gmlk_size_round_up(desc->bytes, unit, &unit)) unit = SIZE_MAX;
   r->grains = gmlk_to_grains(unit);
@@ -5975,6 +5980,10 @@ static void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned stream,
   *out_ticket = GMLK_NEVER;
 }
 
+static int gmlk_is_shortage(gmlake_result result) {
+  return result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || result == GMLAKE_ERROR_LIMIT_REACHED;
+}
+
 /* The slow way: both locks, the ladder. */
 static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   unsigned tag;
@@ -5985,8 +5994,7 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlk_block **
   if (!result) result = gmlk_climb(l, r, out_block);
   gmlk_driving_unlock(l);
   if (result) {
-    l->stats.oom_count +=
-        result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || result == GMLAKE_ERROR_LIMIT_REACHED;
+    l->stats.oom_count += (uint64_t)gmlk_is_shortage(result);
     l->stats.state_count[4]++;
     return result;
   }
@@ -6059,11 +6067,10 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *l, const gmlake_alloc_desc *d
                          "called from the out-of-memory handler");
     else if (desc->bytes)
       result = gmlk_serve(l, desc, stream, out_ptr);
+    if (!l->desc.oom.fn || !gmlk_is_shortage(result)) return gmlk_leave(l, result);
     info = l->error;
     result = gmlk_leave(l, result);
-    if (result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY && result != GMLAKE_ERROR_LIMIT_REACHED)
-      return result;
-    if (!l->desc.oom.fn) return result;
+    if (!gmlk_is_shortage(result)) return result;
     if (tries < 8 && gmlk_handle_oom(l, &info)) continue;
     gmlk_books_lock(l);
     if (!l->lost) l->error = info; /* not what the handler's own calls left */
@@ -6824,6 +6831,14 @@ GMLAKE_DEF gmlake_result gmlake_capture_end(gmlake *l, gmlake_stream stream) {
 
 /* ---- create and destroy ---- */
 
+static int gmlk_backend_is_whole(const gmlake_backend *b) {
+  return b->struct_bytes >= sizeof(gmlake_backend) && b->abi_version == GMLAKE_BACKEND_ABI &&
+         b->get_properties && b->get_memory_info && b->reserve && b->unreserve && b->create &&
+         b->release && b->map && b->unmap && b->set_access && b->event_create && b->event_destroy &&
+         b->event_record && b->event_query && b->event_wait && b->stream_wait &&
+         b->capture_exchange && b->clock_ns;
+}
+
 static gmlake_result gmlk_backend_open(const gmlake_desc *desc, gmlk_driver *driver) {
   gmlake_result result = GMLAKE_OK;
   driver->process_id = gmlk_process_id();
@@ -6834,8 +6849,7 @@ static gmlake_result gmlk_backend_open(const gmlake_desc *desc, gmlk_driver *dri
     result = desc->device ? GMLAKE_ERROR_NO_DEVICE : gmlake_mock_create(NULL, &driver->owned);
 #endif
     driver->backend = driver->owned;
-  } else if (desc->backend->struct_bytes < sizeof(gmlake_backend) ||
-             desc->backend->abi_version != GMLAKE_BACKEND_ABI) {
+  } else if (!gmlk_backend_is_whole(desc->backend)) {
     result = GMLAKE_ERROR_INVALID_ARGUMENT;
   } else {
     driver->backend = desc->backend;

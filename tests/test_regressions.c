@@ -337,6 +337,38 @@ static void a_graphs_block_is_freed_without_host_memory(void **state) {
   finish();
 }
 
+static void a_backend_with_a_hole_is_refused(void **state) {
+  (void)state;
+  prepare(8);
+  use_faults();
+  faulty.clock_ns = NULL;
+  assert_error(gmlake_create(&desc, &lake), INVALID_ARGUMENT);
+  use_faults();
+  faulty.unreserve = NULL;
+  assert_error(gmlake_create(&desc, &lake), INVALID_ARGUMENT);
+  close_mock();
+}
+
+/* It answered CAPTURING, after a look into the other lake. */
+static void another_lakes_pool_is_refused_in_a_capture(void **state) {
+  gmlake_alloc_desc wanted;
+  gmlake_stream stream;
+  gmlake_pool *pool, *others;
+  gmlake *other;
+  (void)state;
+  open_faulty(8);
+  assert_ok(gmlake_create(&desc, &other));
+  assert_ok(gmlake_pool_create(other, NULL, &others));
+  pool = open_pool(0);
+  stream = open_stream();
+  step(gmlake_capture_begin(lake, stream, pool));
+  wanted = request(C, 0, others);
+  assert_error(try_with(&wanted, stream), INVALID_ARGUMENT);
+  step(gmlake_capture_end(lake, stream));
+  assert_ok(gmlake_destroy(other));
+  finish();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_failed_exchange_gives_up_no_window),
@@ -356,6 +388,8 @@ int main(void) {
       cmocka_unit_test(pools_of_an_unstitched_lake_reserve_nothing_for_windows),
       cmocka_unit_test(a_lost_device_ends_the_climb),
       cmocka_unit_test(a_graphs_block_is_freed_without_host_memory),
+      cmocka_unit_test(a_backend_with_a_hole_is_refused),
+      cmocka_unit_test(another_lakes_pool_is_refused_in_a_capture),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
