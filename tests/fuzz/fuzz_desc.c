@@ -18,6 +18,7 @@
 #define BIT_OK (1u << GMLAKE_OK)
 #define PEERS 4
 #define CHUNKS_MAX 2000 /* larger requests take too long */
+#define FILLED_MAX ((size_t)1 << 24)
 
 static struct world {
   fuzz_input in;
@@ -234,6 +235,7 @@ static void read_request(gmlake_alloc_desc *wanted, gmlake_pool *pool) {
 /* Small enough, or larger than any limit of an arena. */
 static int is_quick(const gmlake_alloc_desc *wanted) {
   size_t chunk = wanted->pool ? w.pool_chunk : w.full.chunk_bytes;
+  if (w.full.flags & GMLAKE_FILL && (wanted->bytes | chunk) > FILLED_MAX) return 0;
   return wanted->bytes / chunk <= CHUNKS_MAX || wanted->bytes >= (size_t)1 << 41;
 }
 
