@@ -1,0 +1,1023 @@
+/* usage: test_worlds [--depth N | --full] [WORLD]
+   Small worlds, exhaustively: every sequence of calls on an arena of at most four chunks with at
+   most three live blocks and two streams, breadth first, each state visited once. After every call:
+   gmlake_check; the figures and the mock's census agree with the test's own accounts; no two live
+   blocks overlap; no block is handed over, and nothing is unmapped, while work may still use it; no
+   limit is passed; nothing is refused that whole free chunks would serve. In every state destroy
+   leaves nothing. With faults: each call of the backend fails in turn, and all of that still holds.
+
+   The lake and the mock allocate from one heap here, so that a state is taken back by copying it. A
+   state is written down as what decides its future: tiles, tags, the order within pools, windows,
+   fences and the work that is pending, all numbers reduced to their order. --depth goes so deep in
+   every world, --full until nothing new is found. */
+#include <stddef.h>
+
+static void *world_malloc(size_t bytes);
+static void world_free(void *ptr);
+
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#define GMLAKE_MALLOC(bytes) world_malloc(bytes)
+#define GMLAKE_FREE(ptr) world_free(ptr)
+#include "gmlake.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define CHUNK ((size_t)4096)
+#define CELL (CHUNK / 2) /* sizes are multiples: what blocks can share */
+#define CELLS 2          /* in a chunk */
+#define SLACK 100        /* less is asked for than a block is rounded to */
+#define SLOTS 8          /* of address space for windows, at most */
+#define HANDLES 16
+#define EVENTS 256
+#define BLOCKS 3
+#define STREAMS 2
+#define SIZES 4
+#define DEPTH_MAX 64
+#define WHOLE (DEPTH_MAX - 1) /* until nothing new is found */
+
+/* ---- The heap -------------------------------------------------------------------------------- */
+
+#define HEAP_BYTES ((size_t)1 << 20)
+#define HEAP_LINE ((size_t)64)
+
+typedef struct piece { /* a line before what is handed out */
+  size_t bytes;
+  struct piece *next; /* [free] */
+} piece;
+
+typedef struct heap {
+  size_t used, live;
+  piece *unused;
+  unsigned char bytes[HEAP_BYTES];
+} heap;
+
+static heap h;
+static unsigned char *heap_base; /* aligned */
+
+static void *world_malloc(size_t bytes) {
+  size_t room = (bytes + 2 * HEAP_LINE - 1) & ~(HEAP_LINE - 1);
+  piece **link = &h.unused, *found;
+  while (*link && (*link)->bytes != room) link = &(*link)->next;
+  found = *link;
+  if (found) {
+    *link = found->next;
+  } else {
+    if (room > HEAP_BYTES - HEAP_LINE - h.used) return NULL;
+    found = (piece *)(void *)(heap_base + h.used);
+    h.used += room;
+    found->bytes = room;
+  }
+  h.live++;
+  return (unsigned char *)found + HEAP_LINE;
+}
+
+static void world_free(void *ptr) {
+  piece *gone;
+  if (!ptr) return;
+  gone = (piece *)(void *)((unsigned char *)ptr - HEAP_LINE);
+  gone->next = h.unused;
+  h.unused = gone;
+  h.live--;
+}
+
+/* ---- The world ------------------------------------------------------------------------------- */
+
+typedef struct stamp { /* how much work of each stream */
+  uint32_t at[STREAMS];
+} stamp;
+
+typedef struct block {
+  unsigned char *ptr; /* NULL: none */
+  size_t bytes;
+  int stream;
+  unsigned recorded; /* mask of streams */
+} block;
+
+static struct world { /* what a state consists of, beside the heap */
+  gmlake *lake;
+  gmlake_backend *mock;
+  gmlake_stream streams[STREAMS];
+  void *own_event;
+  block blocks[BLOCKS];
+  int held[STREAMS];
+  stamp after[STREAMS]; /* what its next work is ordered behind; own entry: its work so far */
+  stamp known;          /* work that the lake has seen complete */
+  stamp events[EVENTS];
+  struct {
+    stamp used[CELLS];
+    int owner[CELLS]; /* block + 1 */
+  } frames[HANDLES];
+  stamp window_used[SLOTS]; /* through the window mapped there */
+} w;
+
+typedef struct config {
+  const char *name;
+  int chunks, streams, blocks, sizes; /* of the device; how many of each may be in use */
+  gmlake_cross_stream cross_stream;
+  size_t window_slots, limit_chunks, small_bytes_max, stitched_chunks_max;
+  int records, forgets, faults;
+  int depth; /* in make test; the least there */
+} config;
+
+static const config *with;
+static gmlake_backend table; /* the mock, watched */
+static const char *broken;   /* the first rule found broken */
+
+static void expect(int holds, const char *rule) {
+  if (!holds && !broken) broken = rule;
+}
+
+static int covers(const stamp *a, const stamp *b) {
+  return a->at[0] >= b->at[0] && a->at[1] >= b->at[1];
+}
+
+static void join(stamp *into, const stamp *from) {
+  int s;
+  for (s = 0; s < STREAMS; s++)
+    if (from->at[s] > into->at[s]) into->at[s] = from->at[s];
+}
+
+static gmlk_mock *mock_of_world(void) { return (gmlk_mock *)w.mock->user; }
+
+/* The mock's number of the handle that is mapped at an address; -1: none is. */
+static int frame_at(uint64_t address) {
+  gmlk_mock_span span;
+  const gmlk_mock_handle *handle = NULL;
+  if (gmlk_mock_find_span(mock_of_world(), address & ~(uint64_t)(CHUNK - 1), CHUNK, &span))
+    handle = gmlk_mock_mapped(mock_of_world(), &span, span.first);
+  return handle ? (int)handle->slot.index : -1;
+}
+
+/* The slot of the windows' address space; -1: the address is none of it. */
+static int window_slot(uint64_t address) {
+  const gmlk_spool *spool = &w.lake->home.spool;
+  if (address < spool->base || address - spool->base >= spool->reserved_bytes) return -1;
+  return (int)((address - spool->base) / CHUNK);
+}
+
+static size_t number_of(const void *event) {
+  return (size_t)((uintptr_t)event & GMLK_MOCK_SLOT_MASK) - 1;
+}
+
+static const gmlk_mock_event *mock_event(const void *event) {
+  return (const gmlk_mock_event *)gmlk_mock_at(&mock_of_world()->events, number_of(event));
+}
+
+/* ---- Watched calls --------------------------------------------------------------------------- */
+
+static gmlake_result watch_record(void *user, void *event, gmlake_stream stream, int *code) {
+  gmlake_result result = w.mock->event_record(user, event, stream, code);
+  if (!result) w.events[number_of(event)] = w.after[stream == w.streams[1]];
+  return result;
+}
+
+static gmlake_result watch_query(void *user, void *event, int *out_done, int *code) {
+  gmlake_result result = w.mock->event_query(user, event, out_done, code);
+  if (!result && *out_done) join(&w.known, &w.events[number_of(event)]);
+  return result;
+}
+
+static gmlake_result watch_host_wait(void *user, void *event, int *code) {
+  gmlake_result result = w.mock->event_wait(user, event, code);
+  if (!result) join(&w.known, &w.events[number_of(event)]);
+  return result;
+}
+
+static gmlake_result watch_stream_wait(void *user, gmlake_stream stream, void *event, int *code) {
+  gmlake_result result = w.mock->stream_wait(user, stream, event, code);
+  if (!result) join(&w.after[stream == w.streams[1]], &w.events[number_of(event)]);
+  return result;
+}
+
+static gmlake_result watch_unmap(void *user, uint64_t address, size_t bytes, int *code) {
+  gmlake_result result = w.mock->unmap(user, address, bytes, code);
+  int first = w.lake ? window_slot(address) : -1, slot;
+  if (result || first < 0) return result;
+  for (slot = first; slot < first + (int)(bytes / CHUNK); slot++) {
+    expect(covers(&w.known, &w.window_used[slot]), "a window is unmapped under pending work");
+    memset(&w.window_used[slot], 0, sizeof(stamp));
+  }
+  return result;
+}
+
+static gmlake_result watch_release(void *user, uint64_t handle, int *code) {
+  gmlake_result result = w.mock->release(user, handle, code);
+  size_t frame = (size_t)(handle & GMLK_MOCK_SLOT_MASK) - 1, i;
+  if (result) return result;
+  for (i = 0; i < CELLS; i++)
+    expect(covers(&w.known, &w.frames[frame].used[i]), "a chunk is released under pending work");
+  memset(&w.frames[frame].used, 0, sizeof(w.frames[frame].used));
+  return result;
+}
+
+static void watch(void) {
+  table = *w.mock;
+  table.event_record = watch_record;
+  table.event_query = watch_query;
+  table.event_wait = watch_host_wait;
+  table.stream_wait = watch_stream_wait;
+  table.unmap = watch_unmap;
+  table.release = watch_release;
+}
+
+/* ---- Operations ------------------------------------------------------------------------------ */
+
+enum { DO_ALLOC, DO_FREE, DO_RECORD, DO_HOLD, DO_FINISH, DO_FORGET, DO_TRIM };
+
+typedef struct operation {
+  unsigned char call, which, stream;
+} operation;
+
+static const size_t sizes[SIZES] = {2 * CELL, 4 * CELL, CELL, 3 * CELL};
+
+static operation operations[64];
+static size_t operation_count;
+
+static void add_operation(int call, int which, int stream) {
+  operations[operation_count].call = (unsigned char)call;
+  operations[operation_count].which = (unsigned char)which;
+  operations[operation_count++].stream = (unsigned char)stream;
+}
+
+static void list_operations(void) {
+  int i, s;
+  operation_count = 0;
+  for (s = 0; s < with->streams; s++) {
+    for (i = 0; i < with->sizes; i++) add_operation(DO_ALLOC, i, s);
+    for (i = 0; i < with->blocks; i++) add_operation(DO_FREE, i, s);
+    for (i = 0; i < with->blocks && with->records; i++) add_operation(DO_RECORD, i, s);
+    add_operation(DO_HOLD, 0, s);
+    add_operation(DO_FINISH, 0, s);
+    if (with->forgets) add_operation(DO_FORGET, 0, s);
+  }
+  add_operation(DO_TRIM, 0, 0);
+}
+
+/* Whether it is a call that a program may make, and that can change anything. */
+static int is_possible(const operation *op) {
+  const block *b = &w.blocks[op->which % BLOCKS];
+  const gmlk_mock *mock = mock_of_world();
+  const gmlk_mock_queue *queue = gmlk_mock_find_queue(mock, w.streams[op->stream]);
+  int i;
+  switch (op->call) {
+  case DO_ALLOC:
+    for (i = 0; i < with->blocks; i++)
+      if (!w.blocks[i].ptr) return 1;
+    return 0;
+  case DO_FREE:
+    return b->ptr != NULL;
+  case DO_RECORD:
+    return b->ptr && !(b->recorded >> op->stream & 1) && b->stream != op->stream;
+  case DO_HOLD:
+    return !w.held[op->stream];
+  case DO_FINISH:
+    return w.held[op->stream] || queue->done != queue->last;
+  default:
+    return 1;
+  }
+}
+
+/* Work of the stream that uses all of the block. */
+static void use(const block *b, int stream) {
+  size_t offset;
+  uint32_t work = ++w.after[stream].at[stream];
+  for (offset = 0; offset < b->bytes; offset += CELL) {
+    uint64_t at = (uint64_t)(uintptr_t)b->ptr + offset;
+    int slot = window_slot(at);
+    w.frames[frame_at(at)].used[at % CHUNK / CELL].at[stream] = work;
+    if (slot >= 0) w.window_used[slot].at[stream] = work;
+  }
+}
+
+/* Whether the program first makes the operation's stream wait for the block's own. */
+static int orders(const operation *op) {
+  const block *b = &w.blocks[op->which % BLOCKS];
+  if (op->call == DO_RECORD) return 1;
+  return op->call == DO_FREE && op->stream != b->stream && !(b->recorded >> b->stream & 1);
+}
+
+#define ORDER_CALLS 2
+
+static void order(int later, int earlier) {
+  int code = 0;
+  expect(!table.event_record(table.user, w.own_event, w.streams[earlier], &code) &&
+             !table.stream_wait(table.user, w.streams[later], w.own_event, &code),
+         "the test's own event");
+}
+
+static void own(const block *b, int owner) {
+  size_t offset;
+  for (offset = 0; offset < b->bytes; offset += CELL) {
+    uint64_t at = (uint64_t)(uintptr_t)b->ptr + offset;
+    w.frames[frame_at(at)].owner[at % CHUNK / CELL] = owner;
+  }
+}
+
+/* The memory is nobody's, and what used it is done or waited for. */
+static void expect_covered(const block *b) {
+  stamp cover = w.known;
+  size_t offset;
+  join(&cover, &w.after[b->stream]);
+  for (offset = 0; offset < b->bytes; offset += CELL) {
+    uint64_t at = (uint64_t)(uintptr_t)b->ptr + offset;
+    int frame = frame_at(at);
+    expect(frame >= 0, "a block lies in memory that is not mapped");
+    if (frame < 0) return;
+    expect(!w.frames[frame].owner[at % CHUNK / CELL], "two live blocks overlap");
+    expect(covers(&cover, &w.frames[frame].used[at % CHUNK / CELL]),
+           "handed over while work may still use it");
+  }
+}
+
+/* Whether whole chunks, free or still to be created, would do; where address space is short the
+   windows that are live may be in the way. */
+static int is_servable(size_t bytes) {
+  const gmlk_arena *a = &w.lake->home;
+  size_t slot, chunks = 0, backed = 0;
+  if (with->window_slots < SLOTS) return 0;
+  for (slot = 0; slot < a->slot_count; slot++) {
+    int frame = frame_at(a->base + slot * CHUNK);
+    if (frame < 0) continue;
+    backed++;
+    chunks += !w.frames[frame].owner[0] && !w.frames[frame].owner[1];
+  }
+  return (chunks + (with->limit_chunks ? with->limit_chunks : (size_t)with->chunks) - backed) *
+             CHUNK >=
+         bytes;
+}
+
+static gmlake_result do_alloc(const operation *op) {
+  size_t bytes = sizes[op->which];
+  block *b = w.blocks;
+  void *ptr = &ptr;
+  gmlake_result result = gmlake_alloc(w.lake, bytes - SLACK, w.streams[op->stream], &ptr);
+  while (b->ptr) b++;
+  expect(!result == (ptr != NULL), "the pointer and the result contradict");
+  if (result) {
+    expect(result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || result == GMLAKE_ERROR_LIMIT_REACHED,
+           "another error than for want of memory");
+    return result;
+  }
+  memset(b, 0, sizeof(*b));
+  b->ptr = (unsigned char *)ptr;
+  b->bytes = bytes;
+  b->stream = op->stream;
+  expect_covered(b);
+  if (broken) return result;
+  own(b, (int)(b - w.blocks) + 1);
+  use(b, b->stream);
+  return result;
+}
+
+static gmlake_result do_free(const operation *op) {
+  block *b = &w.blocks[op->which], gone = *b;
+  gmlake_result result;
+  int s = op->stream;
+  if (orders(op)) order(s, b->stream);
+  result = gmlake_free(w.lake, b->ptr, w.streams[s]);
+  if (result) return result;
+  own(&gone, 0);
+  memset(b, 0, sizeof(*b));
+  return result;
+}
+
+static gmlake_result do_record(const operation *op) {
+  block *b = &w.blocks[op->which];
+  gmlake_result result;
+  order(op->stream, b->stream);
+  result = gmlake_record_stream(w.lake, b->ptr, w.streams[op->stream]);
+  if (result) return result;
+  use(b, op->stream);
+  b->recorded |= 1u << op->stream;
+  return result;
+}
+
+static gmlake_result do_trim(void) {
+  size_t before = mock_of_world()->census.physical_bytes, released = SIZE_MAX;
+  gmlake_result result = gmlake_trim(w.lake, 0, &released);
+  expect(released == before - mock_of_world()->census.physical_bytes, "what trim says it released");
+  return result;
+}
+
+static gmlake_result apply(const operation *op) {
+  gmlake_stream stream = w.streams[op->stream];
+  switch (op->call) {
+  case DO_ALLOC:
+    return do_alloc(op);
+  case DO_FREE:
+    return do_free(op);
+  case DO_RECORD:
+    return do_record(op);
+  case DO_HOLD:
+    w.held[op->stream] = 1;
+    gmlake_mock_stream_hold(w.mock, stream);
+    return GMLAKE_OK;
+  case DO_FINISH:
+    w.held[op->stream] = 0;
+    gmlake_mock_stream_finish(w.mock, stream);
+    return GMLAKE_OK;
+  case DO_FORGET: /* its value comes back as the same stream, which is the harder case */
+    return gmlake_forget_stream(w.lake, stream);
+  default:
+    return do_trim();
+  }
+}
+
+/* ---- What always holds ----------------------------------------------------------------------- */
+
+static void expect_books_balance(void) {
+  gmlake_mock_census census;
+  gmlake_stats stats;
+  size_t i, live = 0, bytes = 0;
+  for (i = 0; i < BLOCKS; i++) {
+    live += w.blocks[i].ptr != NULL;
+    bytes += w.blocks[i].ptr ? w.blocks[i].bytes : 0;
+  }
+  stats.struct_bytes = 0;
+  gmlake_mock_get_census(w.mock, &census);
+  expect(!gmlake_get_stats(w.lake, &stats), "gmlake_get_stats");
+  expect(stats.live_count == live && stats.active_bytes == bytes, "the figures of live blocks");
+  expect(stats.requested_bytes == bytes - live * SLACK, "requested_bytes");
+  expect(stats.reserved_bytes == census.physical_bytes, "reserved_bytes and the census");
+  expect(census.handle_count * CHUNK == census.physical_bytes, "a released chunk is still mapped");
+  expect(stats.quarantined_bytes || stats.chunk_count == census.handle_count, "chunk_count");
+  expect(!with->limit_chunks || census.handle_count <= with->limit_chunks, "the limit");
+  if (gmlake_check(w.lake)) expect(0, w.lake->error.text);
+}
+
+static void expect_destroyed(void) {
+  gmlake_mock_census left;
+  int code = 0;
+  expect(!gmlake_destroy(w.lake), "gmlake_destroy");
+  w.lake = NULL;
+  expect(!table.event_destroy(table.user, w.own_event, &code), "the test's own event");
+  gmlake_mock_get_census(w.mock, &left);
+  expect(!left.handle_count && !left.mapping_count && !left.reservation_count && !left.event_count,
+         "destroy leaves something on the device");
+  gmlake_mock_destroy(w.mock);
+  expect(h.live == 0, "destroy leaves host memory");
+}
+
+/* ---- A state, written down ------------------------------------------------------------------- */
+
+#define KEY_MAX 8192
+#define NUMBERS 32 /* of streams in the lake, forgotten ones too */
+
+static struct key {
+  size_t bytes;
+  unsigned char text[KEY_MAX];
+  unsigned char matters[NUMBERS][GMLK_FENCES + 1]; /* some tag needs the fence of that place */
+} key;
+
+static void put(unsigned value) {
+  if (key.bytes + 2 > KEY_MAX) fail_msg("a state is too long");
+  key.text[key.bytes++] = (unsigned char)value;
+  key.text[key.bytes++] = (unsigned char)(value >> 8);
+}
+
+static void put_wide(unsigned value) {
+  put(value & 0xFFFF);
+  put(value >> 16);
+}
+
+static const gmlk_stream *stream_at(unsigned number) { return w.lake->streams.items[number]; }
+
+/* Which of the stream's fences covers a ticket first; its count: none. */
+static unsigned cover_of(const gmlk_stream *s, uint64_t ticket) {
+  unsigned i = 0;
+  while (i < s->fence_count && s->fences[(s->fence_head + i) % GMLK_FENCES].epoch < ticket) i++;
+  return i;
+}
+
+typedef void (*visitor)(unsigned stream, uint64_t ticket);
+
+static void note_fence(unsigned stream, uint64_t ticket) {
+  if (stream < GMLK_FIRST_STREAM) return;
+  if (stream_at(stream)->done < ticket)
+    key.matters[stream][cover_of(stream_at(stream), ticket)] = 1;
+}
+
+/* How many fences that matter lie before this one. */
+static unsigned rank_of(unsigned stream, unsigned fence) {
+  unsigned i, rank = 0;
+  for (i = 0; i < fence; i++) rank += key.matters[stream][i];
+  return rank;
+}
+
+/* A tag: clean, complete but not yet clean, behind a fence, or in the open epoch; and who has been
+   made to wait for it. */
+static void put_tag(unsigned stream, uint64_t ticket) {
+  const gmlk_stream *s = stream < GMLK_FIRST_STREAM ? NULL : stream_at(stream);
+  unsigned cover, waited = 0;
+  size_t i;
+  put(stream);
+  if (!s) return;
+  cover = cover_of(s, ticket);
+  for (i = GMLK_FIRST_STREAM; i < w.lake->streams.count; i++)
+    waited |= (unsigned)gmlk_stream_has_waited(&w.lake->streams, (unsigned)i, stream, ticket) << i;
+  if (s->done >= ticket) {
+    put(0xFFFF);
+    return;
+  }
+  put(cover == s->fence_count ? 0xFFFE : rank_of(stream, cover));
+  put_wide(waited);
+}
+
+static void visit_tags(visitor visit) {
+  const gmlk_arena *a = &w.lake->home;
+  const gmlk_block *b;
+  const gmlk_window *window;
+  const gmlk_note *note;
+  size_t i;
+  for (b = a->head.next; b != &a->tail; b = b->next)
+    if (b->state == GMLK_FREE || b->state == GMLK_CACHED) visit(b->stream, b->ticket);
+  for (window = a->spool.oldest; window; window = window->newer)
+    visit(window->self.stream, window->self.ticket);
+  for (note = w.lake->pending; note; note = note->next) {
+    visit(note->stream, note->ticket);
+    for (i = 0; i < note->used_count; i++) visit(note->used[i].stream, note->used[i].ticket);
+  }
+}
+
+static void put_list(const gmlk_holes *holes) {
+  size_t bin;
+  for (bin = 0; holes && bin < GMLK_BINS_EXACT; bin++) {
+    const gmlk_block *b = holes->roots[bin];
+    if (!b || !b->as.tree.right) continue;
+    put((unsigned)bin);
+    for (; b; b = b->as.tree.right) put(b->at);
+  }
+  put(0xFFFE);
+}
+
+static void put_tiles(const gmlk_block *b, const gmlk_block *tail) {
+  size_t i;
+  for (; b != tail; b = b->next) {
+    const gmlk_note *note = b->state == GMLK_LIVE ? b->as.live.note : NULL;
+    put(b->at);
+    put((unsigned)b->state);
+    if (b->state == GMLK_LIVE) put(b->stream);
+    for (i = 0; note && i < note->used_count; i++) put(note->used[i].stream);
+  }
+  put(b->at);
+}
+
+static void put_window(const gmlk_window *window) {
+  uint32_t i;
+  const gmlk_note *note = window->self.state == GMLK_IDLE ? NULL : window->self.as.live.note;
+  put(window->va->at);
+  put((unsigned)window->self.state);
+  put(window->self.stream);
+  for (i = 0; i < window->span_count; i++) put(window->spans[i].at << 8 | window->spans[i].grains);
+  for (i = 0; note && i < note->used_count; i++) put(note->used[i].stream);
+}
+
+static void put_windows(void) {
+  const gmlk_spool *spool = &w.lake->home.spool;
+  const gmlk_window *window;
+  size_t i;
+  for (i = 0; i < spool->bucket_count; i++)
+    for (window = spool->buckets[i]; window; window = window->bucket_next) put_window(window);
+  for (window = spool->oldest; window; window = window->newer) put(window->va->at);
+  put_tiles(spool->va_head.next, &spool->va_tail);
+  put_list(spool->va);
+}
+
+static void put_arena(void) {
+  const gmlk_arena *a = &w.lake->home;
+  size_t i, n;
+  put_tiles(a->head.next, &a->tail);
+  for (i = 0; i < a->pool_capacity; i++) {
+    put_list(a->pools[i]);
+    for (n = 0; a->smalls[i] && n <= GMLK_SMALL_GRAINS; n++) {
+      const gmlk_block *b = a->smalls[i]->lists[n];
+      for (; b; b = b->as.tree.left) put(b->at);
+    }
+  }
+  put_windows();
+}
+
+static void put_streams(void) {
+  const gmlk_streams *streams = &w.lake->streams;
+  const gmlk_note *note;
+  size_t i;
+  put((unsigned)streams->is_news);
+  put((unsigned)(streams->forgotten_count % 16));
+  for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
+    const gmlk_stream *s = streams->items[i];
+    put((unsigned)(s->value == w.streams[1]) | (unsigned)s->is_used << 1 |
+        (unsigned)s->is_forgotten << 2 | (unsigned)s->is_dirty << 3);
+    put((unsigned)(s->freed_bytes > CHUNK ? CHUNK : s->freed_bytes));
+  }
+  for (note = w.lake->pending; note; note = note->next) put(note->block->at);
+}
+
+#define QUEUES 8
+#define NEEDS_MAX 256
+
+typedef struct need { /* by queue: the last of its pending work that has to be finished, 0: none */
+  uint64_t at[QUEUES];
+} need;
+
+/* What has to be finished before a queue's work up to a sequence is complete, waits followed. */
+static need need_of(const gmlk_mock *mock, size_t queue, uint64_t sequence) {
+  need wanted, looked, result;
+  size_t i;
+  int moved;
+  memset(&wanted, 0, sizeof(wanted));
+  memset(&result, 0, sizeof(result));
+  for (i = 0; i < mock->queue_count; i++) looked.at[i] = mock->queues[i].done;
+  wanted.at[queue] = sequence;
+  do {
+    for (moved = 0, i = 0; i < mock->queue_count; i++) {
+      const gmlk_mock_queue *q = &mock->queues[i];
+      for (; looked.at[i] < wanted.at[i] && looked.at[i] < q->last; moved = 1) {
+        uint64_t at = ++looked.at[i];
+        const gmlk_mock_work *work = gmlk_mock_work_at(q, at);
+        if (work->awaited_sequence > wanted.at[work->awaited_queue])
+          wanted.at[work->awaited_queue] = work->awaited_sequence;
+        if (!work->awaited_sequence && work->held && at > q->forced) result.at[i] = at;
+      }
+    }
+  } while (moved);
+  return result;
+}
+
+/* Of the fences that matter, and of what would be queued on each stream next. */
+static size_t list_needs(need *needs) {
+  const gmlk_mock *mock = mock_of_world();
+  const gmlk_streams *streams = &w.lake->streams;
+  size_t i, n, count = 0;
+  if (mock->queue_count > QUEUES) fail_msg("too many queues");
+  for (i = 0; i < mock->queue_count; i++) {
+    needs[count] = need_of(mock, i, mock->queues[i].last);
+    needs[count++].at[i] = 0; /* the next one comes behind all of its own queue anyway */
+  }
+  for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
+    const gmlk_stream *s = streams->items[i];
+    for (n = 0; n < s->fence_count; n++) {
+      const gmlk_mock_event *event = mock_event(s->fences[(s->fence_head + n) % GMLK_FENCES].event);
+      if (!key.matters[i][n]) continue;
+      if (count == NEEDS_MAX) fail_msg("too many fences");
+      needs[count++] = need_of(mock, event->queue, event->sequence);
+    }
+  }
+  return count;
+}
+
+/* Whether no need before it is of the same work in a queue. */
+static int is_first_of(const need *needs, size_t at, size_t queue) {
+  size_t i = 0;
+  while (needs[i].at[queue] != needs[at].at[queue]) i++;
+  return i == at && needs[at].at[queue];
+}
+
+/* Which streams are held, and what has to be finished for what, in each queue by its order. */
+static void put_queues(void) {
+  static need needs[NEEDS_MAX];
+  size_t count = list_needs(needs), i, n, q;
+  put((unsigned)w.held[0] | (unsigned)w.held[1] << 1);
+  for (i = 0; i < count; i++)
+    for (q = 0; q < mock_of_world()->queue_count; q++) {
+      unsigned rank = 0;
+      for (n = 0; n < count && needs[i].at[q]; n++)
+        rank += is_first_of(needs, n, q) && needs[n].at[q] <= needs[i].at[q];
+      put(rank);
+    }
+}
+
+/* Work that may still use some memory: which streams, and which fences, are behind it. */
+static void put_used(const stamp *used) {
+  const gmlk_streams *streams = &w.lake->streams;
+  size_t i, n;
+  int s;
+  for (s = 0; s < STREAMS; s++) {
+    unsigned bits = 1, bit = 2;
+    if (w.known.at[s] >= used->at[s]) {
+      put_wide(0);
+      continue;
+    }
+    for (i = 0; i < STREAMS; i++, bit <<= 1) bits |= w.after[i].at[s] >= used->at[s] ? bit : 0;
+    for (i = GMLK_FIRST_STREAM; i < streams->count; i++)
+      for (n = 0; n < streams->items[i]->fence_count; n++) {
+        const gmlk_stream *item = streams->items[i];
+        const void *event = item->fences[(item->fence_head + n) % GMLK_FENCES].event;
+        if (!key.matters[i][n]) continue;
+        if (w.events[number_of(event)].at[s] >= used->at[s]) bits |= bit;
+        bit <<= 1;
+        if (!bit) fail_msg("too many fences");
+      }
+    put_wide(bits);
+  }
+}
+
+static void put_uses(void) {
+  const gmlk_arena *a = &w.lake->home;
+  size_t i, n;
+  for (i = 0; i < a->slot_count; i++) {
+    int frame = frame_at(a->base + i * CHUNK);
+    for (n = 0; frame >= 0 && n < CELLS; n++) put_used(&w.frames[frame].used[n]);
+  }
+  for (i = 0; i < SLOTS; i++) put_used(&w.window_used[i]);
+}
+
+static void write_key(void) {
+  key.bytes = 0;
+  memset(key.matters, 0, sizeof(key.matters));
+  if (w.lake->streams.count > NUMBERS) fail_msg("too many streams");
+  visit_tags(note_fence);
+  put_arena();
+  put_streams();
+  visit_tags(put_tag);
+  put_queues();
+  put_uses();
+}
+
+/* ---- The search ------------------------------------------------------------------------------ */
+
+typedef struct digest {
+  uint64_t a, b; /* 0, 0: an empty place */
+} digest;
+
+typedef struct node {
+  uint32_t parent;
+  unsigned char op, depth;
+} node;
+
+static struct search {
+  digest *seen;
+  node *nodes;
+  size_t capacity, count; /* of seen; of nodes, which has room for half as many */
+  uint64_t transitions, refusals, faults;
+  int depth;
+} search;
+
+typedef struct snapshot {
+  struct world world;
+  size_t used, live;
+  piece *unused;
+  unsigned char bytes[HEAP_BYTES];
+} snapshot;
+
+static snapshot first, base; /* the empty world; the state that is expanded */
+
+static void save(snapshot *s) {
+  s->world = w;
+  s->used = h.used;
+  s->live = h.live;
+  s->unused = h.unused;
+  memcpy(s->bytes, heap_base, h.used);
+}
+
+static void restore(const snapshot *s) {
+  w = s->world;
+  h.used = s->used;
+  h.live = s->live;
+  h.unused = s->unused;
+  memcpy(heap_base, s->bytes, s->used);
+}
+
+static uint64_t mix(uint64_t x) {
+  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+  return x ^ x >> 31;
+}
+
+static digest digest_of_key(void) {
+  digest d = {1, 2};
+  size_t i;
+  for (i = 0; i < key.bytes; i += 2) {
+    uint64_t value = (uint64_t)key.text[i] | (uint64_t)key.text[i + 1] << 8;
+    d.a = mix(d.a + value + 0x9E3779B97F4A7C15u);
+    d.b = mix(d.b * 31 + value + i);
+  }
+  if (!d.a) d.a = 1;
+  return d;
+}
+
+static void grow_search(void) {
+  digest *old = search.seen;
+  size_t old_capacity = search.capacity, i, at;
+  search.capacity = old_capacity ? old_capacity * 2 : (size_t)1 << 16;
+  search.seen = (digest *)calloc(search.capacity, sizeof(digest));
+  search.nodes = (node *)realloc(search.nodes, search.capacity / 2 * sizeof(node));
+  assert_true(search.seen && search.nodes);
+  for (i = 0; i < old_capacity; i++) {
+    if (!old[i].a) continue;
+    for (at = (size_t)old[i].b; search.seen[at & (search.capacity - 1)].a;) at++;
+    search.seen[at & (search.capacity - 1)] = old[i];
+  }
+  free(old);
+}
+
+/* Whether the state that is written down is new; it then has a node. */
+static int enter_state(uint32_t parent, size_t op, int depth) {
+  digest d = digest_of_key();
+  size_t at = (size_t)d.b;
+  node *added;
+  if (search.count == search.capacity / 2) grow_search();
+  for (;; at++) {
+    digest *place = &search.seen[at & (search.capacity - 1)];
+    if (place->a == d.a && place->b == d.b) return 0;
+    if (place->a) continue;
+    *place = d;
+    break;
+  }
+  added = &search.nodes[search.count++];
+  added->parent = parent;
+  added->op = (unsigned char)op;
+  added->depth = (unsigned char)depth;
+  return 1;
+}
+
+/* The operations that lead to a node. */
+static size_t path_to(uint32_t at, unsigned char *ops) {
+  size_t depth = search.nodes[at].depth, i = depth;
+  while (i) {
+    ops[--i] = search.nodes[at].op;
+    at = search.nodes[at].parent;
+  }
+  return depth;
+}
+
+static void print_operation(size_t number) {
+  static const char *const names[] = {"alloc",  "free",   "record", "hold",
+                                      "finish", "forget", "trim"};
+  const operation *op = &operations[number];
+  print_message("  %s %d on stream %d\n", names[op->call],
+                op->call == DO_ALLOC ? (int)sizes[op->which] : (int)op->which, (int)op->stream);
+}
+
+/* Fails with the way to the rule that was broken. */
+static void settle(uint32_t at, size_t op, uint64_t fault) {
+  unsigned char ops[DEPTH_MAX];
+  size_t count, i;
+  if (!broken) return;
+  count = path_to(at, ops);
+  for (i = 0; i < count; i++) print_operation(ops[i]);
+  print_operation(op);
+  fail_msg("%s: %s (call %llu of the last one failed)", with->name, broken,
+           (unsigned long long)fault);
+}
+
+static void open_world(void) {
+  gmlake_mock_desc mock_desc;
+  gmlake_desc desc;
+  int s, code = 0;
+  memset(&w, 0, sizeof(w));
+  memset(&h, 0, sizeof(h));
+  heap_base = (unsigned char *)(((uintptr_t)h.bytes + HEAP_LINE - 1) & ~(uintptr_t)(HEAP_LINE - 1));
+  memset(&mock_desc, 0, sizeof(mock_desc));
+  memset(&desc, 0, sizeof(desc));
+  mock_desc.capacity_bytes = (size_t)with->chunks * CHUNK;
+  mock_desc.granularity_bytes = CHUNK;
+  mock_desc.bookkeeping_only = 1;
+  assert_int_equal(gmlake_mock_create(&mock_desc, &w.mock), GMLAKE_OK);
+  for (s = 0; s < STREAMS; s++)
+    assert_int_equal(gmlake_mock_stream_create(w.mock, &w.streams[s]), GMLAKE_OK);
+  watch();
+  assert_int_equal(table.event_create(table.user, &w.own_event, &code), GMLAKE_OK);
+  desc.backend = &table;
+  desc.flags = GMLAKE_SINGLE_THREADED;
+  desc.chunk_bytes = CHUNK;
+  desc.cross_stream = with->cross_stream;
+  desc.limit_bytes = with->limit_chunks * CHUNK;
+  desc.small_bytes_max = with->small_bytes_max;
+  desc.stitched_bytes_max = with->stitched_chunks_max * CHUNK;
+  desc.arena_bytes = (size_t)(with->chunks + 1) * CHUNK;
+  desc.window_bytes = with->window_slots * CHUNK;
+  assert_int_equal(gmlake_create(&desc, &w.lake), GMLAKE_OK);
+  save(&first);
+}
+
+static uint64_t call_count(void) { return mock_of_world()->census.call_count; }
+
+/* The operation again and again from the same state, each of its calls failing once. */
+static void try_faults(uint32_t at, size_t number, uint64_t calls) {
+  const operation *op = &operations[number];
+  uint64_t n;
+  restore(&base);
+  for (n = orders(op) ? ORDER_CALLS + 1 : 1; n <= calls; n++) {
+    restore(&base);
+    gmlake_mock_fail_at(w.mock, call_count() + n, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, 0);
+    (void)apply(op);
+    gmlake_mock_fail_at(w.mock, 0, GMLAKE_OK, 0);
+    expect_books_balance();
+    if (!broken) expect_destroyed();
+    settle(at, number, n);
+    search.faults++;
+  }
+}
+
+static void try_operation(uint32_t at, size_t number) {
+  const operation *op = &operations[number];
+  uint64_t before;
+  gmlake_result result;
+  restore(&base);
+  if (!is_possible(op)) return;
+  before = call_count();
+  result = apply(op);
+  search.transitions++;
+  search.refusals += result != GMLAKE_OK;
+  if (result) expect(op->call == DO_ALLOC && !is_servable(sizes[op->which]), "refused");
+  if (!broken) expect_books_balance();
+  settle(at, number, 0);
+  write_key();
+  if (!enter_state(at, number, search.nodes[at].depth + 1)) return;
+  before = call_count() - before;
+  expect_destroyed();
+  settle(at, number, 0);
+  if (with->faults && op->call != DO_HOLD && op->call != DO_FINISH) try_faults(at, number, before);
+}
+
+/* Comes back to a node's state by its operations from the first one. */
+static void rebuild(uint32_t at) {
+  unsigned char ops[DEPTH_MAX];
+  size_t count = path_to(at, ops), i;
+  restore(&first);
+  for (i = 0; i < count; i++) (void)apply(&operations[ops[i]]);
+  save(&base);
+}
+
+static int asked_depth;
+
+static void explore(const config *c) {
+  uint32_t at;
+  size_t i;
+  int limit = asked_depth ? asked_depth : c->depth, deepest = 0;
+  with = c;
+  broken = NULL;
+  memset(&search, 0, sizeof(search));
+  grow_search();
+  list_operations();
+  open_world();
+  write_key();
+  (void)enter_state(0, 0, 0);
+  for (at = 0; at < search.count && search.nodes[at].depth < limit; at++) {
+    deepest = search.nodes[at].depth + 1;
+    assert_true(deepest < DEPTH_MAX);
+    rebuild(at);
+    for (i = 0; i < operation_count; i++) try_operation(at, i);
+  }
+  print_message("%s: %lu states, %llu calls (%llu refused), %llu faults, depth %d%s\n", c->name,
+                (unsigned long)search.count, (unsigned long long)search.transitions,
+                (unsigned long long)search.refusals, (unsigned long long)search.faults, deepest,
+                at == search.count ? ", nothing new beyond" : "");
+  free(search.seen);
+  free(search.nodes);
+}
+
+static const config configs[] = {
+    {"one stream", 3, 1, 2, 2, GMLAKE_GROW_FIRST, 4, 0, 0, 2, 0, 0, 0, 22},
+    {"two streams", 2, 2, 2, 1, GMLAKE_GROW_FIRST, 2, 0, 0, 0, 0, 0, 0, WHOLE},
+    {"grow first", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, 0, 0, 0, 0, 0, 5},
+    {"wait first", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 0, 0, 0, 0, 5},
+    {"limit", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 3, 0, 0, 0, 0, 0, 4},
+    {"small lists", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, CHUNK, 0, 0, 0, 0, 4},
+    {"few windows", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, 0, 2, 0, 0, 0, 4},
+    {"records", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, 0, 0, 1, 0, 0, 4},
+    {"forgets", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 0, 1, 1, 0, 4},
+    {"faults", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 0, 1, 0, 1, 4},
+};
+
+#define CONFIGS (sizeof(configs) / sizeof(configs[0]))
+
+static void test_world(void **state) { explore((const config *)*state); }
+
+int main(int argc, char **argv) {
+  struct CMUnitTest tests[CONFIGS];
+  config chosen[CONFIGS];
+  const char *world = NULL;
+  size_t i, count = 0;
+  int next = 1;
+  if (next < argc && !strcmp(argv[next], "--full")) {
+    asked_depth = WHOLE;
+    next++;
+  } else if (next + 1 < argc && !strcmp(argv[next], "--depth")) {
+    asked_depth = atoi(argv[next + 1]);
+    next += 2;
+  }
+  if (next < argc) world = argv[next++];
+  memset(tests, 0, sizeof(tests));
+  for (i = 0; i < CONFIGS; i++) {
+    if (world && strcmp(world, configs[i].name) != 0) continue;
+    chosen[count] = configs[i];
+    tests[count].name = configs[i].name;
+    tests[count].test_func = test_world;
+    tests[count].initial_state = &chosen[count];
+    count++;
+  }
+  if (next < argc || !count || asked_depth < 0 || asked_depth >= DEPTH_MAX) {
+    fprintf(stderr, "usage: test_worlds [--depth N | --full] [WORLD]\n");
+    return 2;
+  }
+  return _cmocka_run_group_tests("worlds", tests, count, NULL, NULL);
+}
