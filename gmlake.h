@@ -90,6 +90,9 @@ HOW AN ALLOCATION IS SERVED
  13. the caller's handler, up to eight times; then the error, with a report.
 
 STREAMS
+  On CUDA streams are those of the device's primary context, the one that the runtime library
+  and the frameworks use: work in a context of cuCtxCreate is not waited for, not on its NULL
+  stream either.
   A block may be used on its stream, and on others in work that is ordered after the
   allocating call. gmlake_free(ptr, stream) promises that every use precedes the call on that
   stream or is on a stream named by gmlake_record_stream. A stream reuses its own memory at
@@ -121,7 +124,7 @@ ERRORS
   at once, questions still work, destroy cleans up. What the driver refuses to undo is
   quarantined: stats.quarantined_bytes.
   To find errors of your own: gmlake_check, the logger at destroy (what was never freed), and
-  on the mock desc.flags GMLAKE_FILL and GMLAKE_GUARD.
+  desc.flags GMLAKE_GUARD, on the mock GMLAKE_FILL.
 
 COSTS (measured; see README.md)
   alloc and free   50 to 100 ns without the driver. A free range or an exact window: expected
@@ -382,10 +385,12 @@ typedef struct gmlake_oom_handler {
 /* desc.flags. The last two find errors of the program's: */
 #define GMLAKE_SINGLE_THREADED 1u /* no locks; one thread at a time calls the lake */
 #define GMLAKE_FILL \
-  2u                    /* memory is filled with GMLAKE_FILL_NEW when it is handed out, and
+  2u /* memory is filled with GMLAKE_FILL_NEW when it is handed out, and
                                      with GMLAKE_FILL_FREE when nothing may use it any more; mock
                                      with real memory, else UNSUPPORTED */
-#define GMLAKE_GUARD 4u /* behind each window a chunk of address space stays unmapped */
+#define GMLAKE_GUARD \
+  4u /* behind the last chunk of each window as much address space stays
+                                     unmapped: finds what runs past that chunk */
 
 #define GMLAKE_FILL_NEW 0xA5u
 #define GMLAKE_FILL_FREE 0x5Au
@@ -6559,7 +6564,7 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
 static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
   gmlk_block *va = a->spool.va_head.next;
   uint32_t slot;
-  int is_mapped = 0; /* a window still is */
+  int is_mapped = 0, is_backed = 0; /* a window still is; a slot still is */
   for (; va && va != &a->spool.va_tail; va = va->next) {
     if (va->state != GMLK_LIVE) continue;
     if (gmlk_drive_unmap(drive, a->spool.base + (uint64_t)va->at * a->chunk_bytes,
@@ -6570,18 +6575,22 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
   }
   for (slot = 0; a->chunks && slot < gmlk_max(a->slot_count, a->stuck_end); slot++) {
     gmlk_chunk *chunk = &a->chunks[slot];
-    if (chunk->handle && chunk->stuck != 2 &&
-        !gmlk_drive_unmap(drive, gmlk_home(a, gmlk_slot_at(a, slot)), a->chunk_bytes))
-      chunk->stuck = 2;
+    if (chunk->handle && chunk->stuck != 2) {
+      if (gmlk_drive_unmap(drive, gmlk_home(a, gmlk_slot_at(a, slot)), a->chunk_bytes))
+        is_backed = 1;
+      else
+        chunk->stuck = 2;
+    }
     if (is_mapped && chunk->map_count && !is_last) continue; /* its memory would live on */
     if (chunk->handle && (chunk->stuck == 2 || is_last) &&
         !gmlk_drive_release(drive, chunk->handle))
       chunk->handle = 0;
   }
-  if (a->spool.reserved_bytes &&
+  if (a->spool.reserved_bytes && !is_mapped &&
       !gmlk_drive_unreserve(drive, a->spool.base, a->spool.reserved_bytes))
     a->spool.reserved_bytes = 0;
-  if (a->base && !gmlk_drive_unreserve(drive, a->base, a->reserved_bytes)) a->base = 0;
+  if (a->base && !is_backed && !gmlk_drive_unreserve(drive, a->base, a->reserved_bytes))
+    a->base = 0;
 }
 
 /* The same in a stretch of calls of its own, the books unlocked. */
@@ -6742,6 +6751,8 @@ static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
     result = gmlk_wait_for_streams(l, 0);
   } while (!result && !gmlk_arena_is_quiet(l, a) && ++tries < 8);
   if (result && result != GMLAKE_ERROR_CAPTURING) return result;
+  if (pool->capture_count) /* begun while the books were unlocked */
+    return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_pool_destroy", "a capture is under way");
   if (!result && a->live_count)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",
                      "the pool has live blocks");

@@ -533,7 +533,7 @@ static void verify_census(void) {
   CHECK(have.physical_bytes == s->reserved_bytes);
   CHECK(have.event_count == books.events);
   CHECK(s->quarantined_bytes == books.quarantined);
-  CHECK(!w.refused || w.failed[UNMAP]);
+  CHECK(!w.refused);
   CHECK(s->metadata_bytes == w.host_bytes);
   verify_records(books.blocks);
 }
@@ -1280,7 +1280,8 @@ static void expect_explained(void) {
   CHECK(w.host_bytes == 0);
   CHECK(left.handle_count == w.failed[RELEASE]);
   CHECK(left.mapping_count == 0 || w.failed[UNMAP]);
-  CHECK(left.reservation_count == w.failed[UNRESERVE]);
+  CHECK(left.reservation_count >= w.failed[UNRESERVE]); /* none is tried with mappings in it */
+  CHECK(left.reservation_count <= w.failed[UNRESERVE] + w.failed[UNMAP]);
   CHECK(left.physical_bytes == 0 || left.handle_count || left.mapping_count);
   CHECK(left.event_count == w.failed[EVENT_DESTROY]);
 }

@@ -369,6 +369,21 @@ static void another_lakes_pool_is_refused_in_a_capture(void **state) {
   finish();
 }
 
+/* Its addresses were given back with a mapping left in them, against the table's own pre. */
+static void addresses_stay_while_anything_is_mapped_there(void **state) {
+  gmlake_pool *pool;
+  (void)state;
+  open_faulty(8);
+  pool = open_pool(0);
+  drop(take_from(pool, C, LEGACY));
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0);
+  fail_call(ON_UNRESERVE, 2, GMLAKE_ERROR_DRIVER, 0); /* the first is the windows' */
+  step(gmlake_pool_destroy(lake, pool));
+  assert_int_equal(faults[ON_UNRESERVE].in, 1);
+  fail_call(ON_UNRESERVE, 0, GMLAKE_OK, 0);
+  finish();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_failed_exchange_gives_up_no_window),
@@ -390,6 +405,7 @@ int main(void) {
       cmocka_unit_test(a_graphs_block_is_freed_without_host_memory),
       cmocka_unit_test(a_backend_with_a_hole_is_refused),
       cmocka_unit_test(another_lakes_pool_is_refused_in_a_capture),
+      cmocka_unit_test(addresses_stay_while_anything_is_mapped_there),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
