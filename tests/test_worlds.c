@@ -978,6 +978,7 @@ static void explore(const config *c) {
 static const config configs[] = {
     {"one stream", 3, 1, 2, 2, GMLAKE_GROW_FIRST, 4, 0, 0, 2, 0, 0, 0, 22},
     {"two streams", 2, 2, 2, 1, GMLAKE_GROW_FIRST, 2, 0, 0, 0, 0, 0, 0, WHOLE},
+    {"two sizes", 2, 2, 2, 2, GMLAKE_GROW_FIRST, 2, 0, 0, 0, 0, 0, 0, 7},
     {"grow first", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, 0, 0, 0, 0, 0, 5},
     {"wait first", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 0, 0, 0, 0, 5},
     {"limit", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 3, 0, 0, 0, 0, 0, 4},

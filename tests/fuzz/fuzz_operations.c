@@ -424,14 +424,11 @@ static void do_pool_create(void) {
 static void do_pool_destroy(void) {
   pool *p = &w.pools[w.e % POOLS];
   unsigned allowed = BIT_OK, i;
-  gmlake_result result;
   if (!p->value) return;
   for (i = 0; i < SLOTS; i++)
     if (w.blocks[i].ptr && w.blocks[i].pool == (int)(p - w.pools)) allowed = BIT(INVALID_ARGUMENT);
   if (is_capturing()) allowed |= BIT(CAPTURING);
-  result = judge(gmlake_pool_destroy(w.lake, p->value), allowed);
-  /* after a driver's error it is not asked for again, so that it need not be known what is left */
-  if (result != GMLAKE_ERROR_INVALID_ARGUMENT && result != GMLAKE_ERROR_CAPTURING) p->value = NULL;
+  if (!judge(gmlake_pool_destroy(w.lake, p->value), allowed)) p->value = NULL;
 }
 
 static void do_capture_begin(void) {
@@ -592,8 +589,7 @@ static void close_world(unsigned how) {
     if (w.captured[i]) run_operation(30), end_capture(i);
   w.hits_before = gate.hits;
   w.refused_before = fuzz_host.refused;
-  gate.hit_results = 0;
-  gate.hit_kinds &= ON_EVENT_DESTROY; /* nobody offers an event again */
+  gate.hit_results = gate.hit_kinds = 0;
   result = gmlake_destroy(w.lake);
 #if defined(FUZZ_TRACE)
   tell_result("destroy", result);
