@@ -177,67 +177,87 @@ static void test_records(void **state) {
 
 static gmlk_holes holes;
 static gmlk_block hole_blocks[HOLES];
-static gmlk_block *sorted[HOLES]; /* the model: in the pool's order */
-static size_t sorted_count;
+static gmlk_block *model[HOLES]; /* what stands in the pool, the newest first */
+static size_t model_count;
 
-/* Small sizes: last in, first out. Larger ones: by address. */
-static int model_precedes(const gmlk_block *added, const gmlk_block *b) {
-  if (added->hole != b->hole) return added->hole < b->hole;
-  return added->hole < GMLK_BINS_EXACT || added->at < b->at;
+static void holes_open(void) {
+  unsigned bin;
+  memset(&holes, 0, sizeof(holes));
+  memset(hole_blocks, 0, sizeof(hole_blocks));
+  model_count = 0;
+  for (bin = 0; bin < GMLK_BINS; bin++)
+    holes.bins[bin].prev = holes.bins[bin].next = &holes.bins[bin];
 }
 
 static void model_insert(gmlk_block *b) {
-  size_t i = sorted_count++;
-  for (; i && model_precedes(b, sorted[i - 1]); i--) sorted[i] = sorted[i - 1];
-  sorted[i] = b;
+  size_t i = model_count++;
+  for (; i; i--) model[i] = model[i - 1];
+  model[0] = b;
 }
 
 static void model_remove(const gmlk_block *b) {
   size_t i = 0;
-  while (sorted[i] != b) i++;
-  for (sorted_count--; i < sorted_count; i++) sorted[i] = sorted[i + 1];
+  while (model[i] != b) i++;
+  for (model_count--; i < model_count; i++) model[i] = model[i + 1];
+}
+
+/* The best of a bin's newest blocks: by size, then by address. */
+static gmlk_block *model_bin_best(unsigned bin, uint32_t grains, size_t tries) {
+  gmlk_block *best = NULL;
+  size_t i;
+  for (i = 0; i < model_count && tries; i++) {
+    gmlk_block *b = model[i];
+    if (gmlk_bin_of(b->hole) != bin) continue;
+    tries--;
+    if (b->hole < grains) continue;
+    if (!best || b->hole < best->hole || (b->hole == best->hole && b->at < best->at)) best = b;
+  }
+  return best;
 }
 
 static gmlk_block *model_best(uint32_t grains) {
-  size_t i;
-  for (i = 0; i < sorted_count; i++)
-    if (sorted[i]->hole >= grains) return sorted[i];
-  return NULL;
-}
-
-/* Treaps: sorted by (hole, at), heaps by priority. */
-static size_t count_tree(const gmlk_block *b) {
-  const gmlk_block *left, *right;
-  if (!b) return 0;
-  left = b->as.tree.left;
-  right = b->as.tree.right;
-  if (left) assert_true(gmlk_hole_less(left, b) && gmlk_priority(left) <= gmlk_priority(b));
-  if (right) assert_true(gmlk_hole_less(b, right) && gmlk_priority(right) <= gmlk_priority(b));
-  return 1 + count_tree(left) + count_tree(right);
-}
-
-/* Walks the pool in its order, which is the model's. */
-static void check_holes(void) {
-  const gmlk_block *b = gmlk_holes_best(&holes, 1);
-  uint64_t grains = 0;
-  size_t i, in_trees = 0, large = 0;
+  const unsigned own = gmlk_bin_of(grains);
+  gmlk_block *best = NULL;
   unsigned bin;
-  for (i = 0; i < sorted_count; i++) {
-    assert_ptr_equal(b, sorted[i]);
-    grains += b->hole;
-    large += b->hole >= GMLK_BINS_EXACT;
-    b = gmlk_holes_next(&holes, b);
-  }
-  assert_null(b);
+  for (bin = own; bin < GMLK_BINS && !best; bin++)
+    best = model_bin_best(bin, grains, bin < GMLK_BINS_EXACT ? 1 : GMLK_BIN_TRIES);
+  return best ? best : model_bin_best(own, grains, HOLES);
+}
+
+static int is_past(const gmlk_block *b, const gmlk_block *next) {
+  return !next || gmlk_bin_of(next->hole) >= gmlk_bin_of(b->hole);
+}
+
+/* The rings hold what the model holds, in its order. */
+static void check_holes(void) {
+  const gmlk_block *b;
+  uint64_t grains = 0;
+  size_t i, in_rings = 0;
+  unsigned bin;
   for (bin = 0; bin < GMLK_BINS; bin++) {
-    int bit = (int)(holes.bits[bin / 64] >> (bin % 64) & 1);
-    assert_int_equal(bit, holes.roots[bin] != NULL);
-    if (holes.roots[bin]) assert_int_equal(gmlk_bin_of(holes.roots[bin]->hole), bin);
-    if (bin >= GMLK_BINS_EXACT) in_trees += count_tree(holes.roots[bin]);
+    const gmlk_link *ring = &holes.bins[bin], *link = ring->next;
+    assert_int_equal((int)(holes.bits[bin / 64] >> (bin % 64) & 1), link != ring);
+    for (i = 0; i < model_count; i++) {
+      if (gmlk_bin_of(model[i]->hole) != bin) continue;
+      assert_ptr_equal(gmlk_linked(link), model[i]);
+      assert_ptr_equal(link->next->prev, link);
+      grains += model[i]->hole;
+      in_rings++;
+      link = link->next;
+    }
+    assert_ptr_equal(link, ring);
   }
-  assert_int_equal(in_trees, large);
-  assert_int_equal(holes.count, sorted_count);
+  for (i = 0; i < GMLK_BIN_WORDS; i++)
+    assert_int_equal((int)(holes.words >> i & 1), holes.bits[i] != 0);
+  assert_int_equal(in_rings, model_count);
+  assert_int_equal(holes.count, model_count);
   assert_true(holes.grains == grains);
+  for (i = 0, b = gmlk_holes_best(&holes, 1); b; i++) { /* the walk ends */
+    const gmlk_block *next = gmlk_holes_next(&holes, b);
+    assert_true(is_past(b, next));
+    b = next;
+  }
+  assert_true(i <= model_count && !i == !model_count);
 }
 
 /* Few sizes, so that many are equal; sizes at the bins' edges; any size. */
@@ -251,9 +271,7 @@ static uint32_t any_hole(uint32_t kind) {
 
 static void run_holes(uint32_t kind, uint64_t seed) {
   uint32_t step, i;
-  memset(&holes, 0, sizeof(holes));
-  memset(hole_blocks, 0, sizeof(hole_blocks));
-  sorted_count = 0;
+  holes_open();
   random_state = seed;
   for (i = 0; i < HOLES; i++) hole_blocks[i].at = i * 977u;
   for (step = 0; step < 6000; step++) {
@@ -271,9 +289,9 @@ static void run_holes(uint32_t kind, uint64_t seed) {
     if (step % 100 == 0) check_holes();
   }
   check_holes();
-  while (sorted_count) {
-    gmlk_block *b = gmlk_holes_best(&holes, 1); /* in the pool's order */
-    assert_ptr_equal(b, sorted[0]);
+  while (model_count) {
+    gmlk_block *b = gmlk_holes_best(&holes, 1);
+    assert_ptr_equal(b, model_best(1));
     model_remove(b);
     gmlk_holes_remove(&holes, b);
   }
@@ -287,21 +305,21 @@ static void test_holes_random(void **state) {
   for (kind = 0; kind < 4; kind++) run_holes(kind, 11 + kind);
 }
 
+/* One size: the last freed first, or the lowest address of the sixteen freed last. */
 static void run_equal_sizes(uint32_t size) {
   uint32_t i;
-  memset(&holes, 0, sizeof(holes));
+  holes_open();
   for (i = 0; i < HOLES; i++) {
-    memset(&hole_blocks[i], 0, sizeof(hole_blocks[i]));
     hole_blocks[i].at = (i * 7919u) % HOLES; /* every address once, in disorder */
     gmlk_holes_insert(&holes, &hole_blocks[i], size);
+    model_insert(&hole_blocks[i]);
   }
   for (i = 0; i < HOLES; i++) {
     gmlk_block *b = gmlk_holes_best(&holes, size);
-    if (size < GMLK_BINS_EXACT)
-      assert_ptr_equal(b, &hole_blocks[HOLES - 1 - i]);
-    else
-      assert_int_equal(b->at, i);
+    assert_ptr_equal(b, model_best(size));
+    if (size < GMLK_BINS_EXACT) assert_ptr_equal(b, &hole_blocks[HOLES - 1 - i]);
     assert_null(gmlk_holes_best(&holes, size + 1));
+    model_remove(b);
     gmlk_holes_remove(&holes, b);
   }
   assert_int_equal(holes.count, 0);
@@ -335,14 +353,26 @@ static void test_bin_edges(void **state) {
   assert_int_equal(gmlk_bin_of(0xFFFFFFFFu), GMLK_BINS - 1);
 }
 
+/* What is long enough is found behind any number of newer ones that are too short. */
+static void test_best_behind_short_ones(void **state) {
+  uint32_t i;
+  (void)state;
+  holes_open();
+  gmlk_holes_insert(&holes, &hole_blocks[0], 4099);
+  for (i = 1; i < 100; i++) gmlk_holes_insert(&holes, &hole_blocks[i], 4097);
+  assert_ptr_equal(gmlk_holes_best(&holes, 4098), &hole_blocks[0]);
+  gmlk_holes_insert(&holes, &hole_blocks[100], 9000); /* as good, and nearer */
+  assert_ptr_equal(gmlk_holes_best(&holes, 4098), &hole_blocks[100]);
+  assert_null(gmlk_holes_best(&holes, 9001));
+}
+
 /* At every bin's edge: a hole one grain smaller is not taken, in its bin or the one below. */
 static void test_best_at_edges(void **state) {
   unsigned bin;
   (void)state;
   for (bin = 2; bin < GMLK_BINS; bin++) {
     uint32_t first = (uint32_t)edge_of(bin);
-    memset(&holes, 0, sizeof(holes));
-    memset(hole_blocks, 0, sizeof(hole_blocks));
+    holes_open();
     gmlk_holes_insert(&holes, &hole_blocks[0], first - 1);
     assert_null(gmlk_holes_best(&holes, first));
     assert_ptr_equal(gmlk_holes_best(&holes, first - 1), &hole_blocks[0]);
@@ -369,7 +399,7 @@ static void check_index(const gmlk_index *index, const uint64_t *addresses, cons
     in += is_in[i] != 0;
   }
   assert_int_equal(index->count, in);
-  assert_true(index->count * 8 <= index->capacity * 5);
+  assert_true(index->count * 2 <= index->row_count * 5);
 }
 
 static void put(gmlk_index *index, gmlk_host *host, uint64_t address, gmlk_block *b) {
@@ -392,7 +422,7 @@ static void test_index_random(void **state) {
   for (step = 0; step < 60000; step++) {
     i = below(step < 30000 ? ENTRIES : 200);
     if (is_in[i])
-      gmlk_index_remove(&index, addresses[i]);
+      gmlk_index_remove(&index, gmlk_index_find(&index, addresses[i]));
     else
       put(&index, &host, addresses[i], &index_blocks[i]);
     is_in[i] = !is_in[i];
@@ -400,22 +430,35 @@ static void test_index_random(void **state) {
   }
   check_index(&index, addresses, is_in, ENTRIES);
   assert_null(gmlk_index_get(&index, 0));
-  gmlk_host_free(&host, index.entries, index.capacity * sizeof(gmlk_entry));
+  gmlk_index_destroy(&index, &host);
   host_close(&host);
 }
 
-/* Addresses whose home is one of the last three slots of a table of 64, so that they pile up and
-   wrap round its end. */
+/* Addresses whose home is one of the last two rows of a table of 16, so that they pile up and
+   pass on to the first rows. */
 static size_t find_colliding(uint64_t *addresses, size_t count) {
   gmlk_index small;
   uint64_t address;
   size_t found = 0;
   memset(&small, 0, sizeof(small));
-  small.capacity = 64;
-  small.shift = 64 - 6;
+  small.row_count = 16;
+  small.shift = 64 - 4;
   for (address = 512; found < count; address += 512)
-    if (gmlk_index_slot(&small, address) >= 61) addresses[found++] = address;
+    if (gmlk_index_home(&small, address) >= 14) addresses[found++] = address;
   return found;
+}
+
+/* [I1], and that an empty table counts nothing. */
+static void check_passed(const gmlk_index *index) {
+  size_t passed[16] = {0}, i, row;
+  for (i = 0; i < index->row_count * GMLK_ROW; i++) {
+    uint64_t address = index->rows[i / GMLK_ROW].address[i % GMLK_ROW];
+    if (!gmlk_index_at(index, i)) continue;
+    for (row = gmlk_index_home(index, address); row != i / GMLK_ROW; row = (row + 1) % 16)
+      passed[row]++;
+  }
+  for (row = 0; row < 16; row++)
+    assert_int_equal(index->rows[row].address[0] % GMLK_GRAIN, passed[row]);
 }
 
 static void test_index_collisions(void **state) {
@@ -433,26 +476,51 @@ static void test_index_collisions(void **state) {
     put(&index, &host, addresses[i], &index_blocks[i]);
     is_in[i] = 1;
   }
-  assert_int_equal(index.capacity, 64);
+  assert_int_equal(index.row_count, 16);
   check_index(&index, addresses, is_in, 40);
-  for (step = 0; step < 5000; step++) { /* deletion anywhere in the pile shifts the rest back */
+  for (step = 0; step < 5000; step++) {
     i = below(39);
     if (is_in[i])
-      gmlk_index_remove(&index, addresses[i]);
+      gmlk_index_remove(&index, gmlk_index_find(&index, addresses[i]));
     else
       put(&index, &host, addresses[i], &index_blocks[i]);
     is_in[i] = !is_in[i];
     check_index(&index, addresses, is_in, 40);
+    check_passed(&index);
   }
-  assert_int_equal(index.capacity, 64);
-  gmlk_host_free(&host, index.entries, index.capacity * sizeof(gmlk_entry));
+  for (i = 0; i < 39; i++)
+    if (is_in[i]) gmlk_index_remove(&index, gmlk_index_find(&index, addresses[i]));
+  check_passed(&index);
+  assert_int_equal(index.row_count, 16);
+  gmlk_index_destroy(&index, &host);
+  host_close(&host);
+}
+
+/* More than a row can count pass over it: it stays passed, and what is behind is found. */
+static void test_index_saturation(void **state) {
+  gmlk_index index;
+  gmlk_host host;
+  (void)state;
+  host_open(&host, 24);
+  memset(&index, 0, sizeof(index));
+  assert_true(gmlk_index_reserve(&index, &host));
+  index.rows[gmlk_index_home(&index, 512)].address[0] = GMLK_PASSED_MAX;
+  index.rows[(gmlk_index_home(&index, 512) + 1) % 16].address[0] = 1;
+  assert_int_equal(gmlk_index_find(&index, 512), GMLK_NO_ENTRY);
+  gmlk_index_put(&index, 512, &index_blocks[0]);
+  assert_ptr_equal(gmlk_index_get(&index, 512), &index_blocks[0]);
+  assert_null(gmlk_index_get(&index, 513)); /* within the block */
+  gmlk_index_remove(&index, gmlk_index_find(&index, 512));
+  assert_int_equal(index.rows[gmlk_index_home(&index, 512)].address[0], GMLK_PASSED_MAX);
+  assert_null(gmlk_index_get(&index, 512));
+  gmlk_index_destroy(&index, &host);
   host_close(&host);
 }
 
 static void test_index_growth(void **state) {
   gmlk_index index;
   gmlk_host host;
-  size_t i, capacity;
+  size_t i, row_count;
   (void)state;
   host_open(&host, 23);
   memset(&index, 0, sizeof(index));
@@ -461,15 +529,15 @@ static void test_index_growth(void **state) {
     if (i == 39) hook_left = 0; /* 40 of 64 are the most: the next needs memory */
   }
   assert_int_equal(i, 40);
-  capacity = index.capacity;
+  row_count = index.row_count;
   for (i = 0; i < 40; i++)
     assert_ptr_equal(gmlk_index_get(&index, (i + 1) * 512), &index_blocks[i]);
   hook_left = -1;
   assert_true(gmlk_index_reserve(&index, &host));
-  assert_int_equal(index.capacity, 2 * capacity);
+  assert_int_equal(index.row_count, 2 * row_count);
   for (i = 0; i < 40; i++)
     assert_ptr_equal(gmlk_index_get(&index, (i + 1) * 512), &index_blocks[i]);
-  gmlk_host_free(&host, index.entries, index.capacity * sizeof(gmlk_entry));
+  gmlk_index_destroy(&index, &host);
   host_close(&host);
 }
 
@@ -485,7 +553,7 @@ static void spool_open(gmlk_records *records, gmlk_host *host) {
   memset(&spool, 0, sizeof(spool));
   gmlk_edges_init(&spool.va_head, &spool.va_tail);
   assert_true(gmlk_records_reserve(records, host, VA_SLOTS + 1));
-  memset(&holes, 0, sizeof(holes));
+  holes_open();
   spool.va = &holes;
   va = gmlk_records_take(records);
   memset(va, 0, sizeof(*va));
@@ -931,9 +999,11 @@ int main(void) {
       cmocka_unit_test(test_holes_random),
       cmocka_unit_test(test_holes_equal_sizes),
       cmocka_unit_test(test_bin_edges),
+      cmocka_unit_test(test_best_behind_short_ones),
       cmocka_unit_test(test_best_at_edges),
       cmocka_unit_test(test_index_random),
       cmocka_unit_test(test_index_collisions),
+      cmocka_unit_test(test_index_saturation),
       cmocka_unit_test(test_index_growth),
       cmocka_unit_test(test_address_space),
       cmocka_unit_test(test_window_table),

@@ -550,18 +550,18 @@ static void visit_tags(visitor visit) {
 static void put_list(const gmlk_holes *holes) {
   size_t bin;
   for (bin = 0; holes && bin < GMLK_BINS_EXACT; bin++) {
-    const gmlk_block *b = holes->roots[bin];
-    if (!b || !b->as.tree.right) continue;
+    const gmlk_link *ring = &holes->bins[bin], *link = ring->next;
+    if (link == ring->prev) continue;
     put((unsigned)bin);
-    for (; b; b = b->as.tree.right) put(b->at);
+    for (; link != ring; link = link->next) put(gmlk_linked(link)->at);
   }
   put(0xFFFE);
 }
 
-static void put_tiles(const gmlk_block *b, const gmlk_block *tail) {
+static void put_tiles(const gmlk_block *b, const gmlk_block *tail, int are_blocks) {
   size_t i;
   for (; b != tail; b = b->next) {
-    const gmlk_note *note = b->state == GMLK_LIVE ? b->as.live.note : NULL;
+    const gmlk_note *note = are_blocks && b->state == GMLK_LIVE ? b->as.live.note : NULL;
     put(b->at);
     put((unsigned)b->state);
     if (b->state == GMLK_LIVE) put(b->stream);
@@ -587,19 +587,19 @@ static void put_windows(void) {
   for (i = 0; i < spool->bucket_count; i++)
     for (window = spool->buckets[i]; window; window = window->bucket_next) put_window(window);
   for (window = spool->oldest; window; window = window->newer) put(window->va->at);
-  put_tiles(spool->va_head.next, &spool->va_tail);
+  put_tiles(spool->va_head.next, &spool->va_tail, 0);
   put_list(spool->va);
 }
 
 static void put_arena(void) {
   const gmlk_arena *a = &w.lake->home;
   size_t i, n;
-  put_tiles(a->head.next, &a->tail);
+  put_tiles(a->head.next, &a->tail, 1);
   for (i = 0; i < a->pool_capacity; i++) {
     put_list(a->pools[i]);
     for (n = 0; a->smalls[i] && n <= GMLK_SMALL_GRAINS; n++) {
       const gmlk_block *b = a->smalls[i]->lists[n];
-      for (; b; b = b->as.tree.left) put(b->at);
+      for (; b; b = b->as.cached) put(b->at);
     }
   }
   put_windows();
