@@ -132,7 +132,8 @@ COSTS (measured; see README.md)
   alloc and free   50 to 100 ns without the driver. A free range or an exact window: expected
                    O(log of one bin), plus the spans of a window, plus one entry for each chunk
                    whose first block changes.
-  stitch           20 to 30 us a chunk mapped (cuMemSetAccess), O(slots) to plan
+  stitch           20 to 30 us a chunk mapped (cuMemSetAccess), O(chunks mapped) to plan, O(slots)
+                   where it may wait for other streams
   grow             28 us a chunk
   trim, budget, check  O(blocks); other queries O(1), the reason for a wrong pointer O(a chunk)
   host memory      64 bytes a block, 16 to 50 of index, about 60 a chunk,
@@ -2671,9 +2672,11 @@ static gmlake_result gmlk_refresh(gmlake *l, int close) {
    What a window is made of and where memory grows: reads the arena, changes nothing but its
    scratch arrays. A plan may begin in the free tail of one chunk and end in the free head of
    another; only the chunks between must be free whole.
-   Costs: O(slots + blocks of free runs that touch a chunk's end). Cannot fail. */
+   Costs: for a taker that may not wait O(whole chunks it takes + runs of one to two chunks that
+   hold none), else O(slots + blocks of free runs that touch a chunk's end). Cannot fail. */
 
 #define GMLK_NOWHERE (~(uint32_t)0)
+#define GMLK_END_TRIES 64u /* runs shorter than a chunk that are looked at for a window's ends */
 
 typedef struct gmlk_plan {
   uint32_t span_count;  /* in arena->spans */
@@ -2711,12 +2714,12 @@ static void gmlk_supply_add(gmlk_arena *a, gmlk_supply *supply, uint32_t at, uin
   uint32_t first = gmlk_slot_from(a, at), last = gmlk_slot_of(a, end);
   uint32_t aligned = at + ((0 - at) & (align - 1));
   uint32_t boundary = gmlk_slot_at(a, first);
+  if (end < boundary) return; /* it touches no chunk's end */
   if (aligned < boundary && boundary - aligned <= grains &&
       boundary - aligned > supply->tail_grains) {
     supply->tail_at = aligned;
     supply->tail_grains = boundary - aligned;
   }
-  if (first > last) return;
   if (last > first) {
     gmlk_run *run = &a->runs[supply->run_count++];
     run->slot = first;
@@ -2732,8 +2735,47 @@ static void gmlk_supply_add(gmlk_arena *a, gmlk_supply *supply, uint32_t at, uin
   }
 }
 
-/* Every maximal run that the taker may have and that touches a chunk's end, each once. */
-static void gmlk_supply_find(gmlk_arena *a, const gmlk_streams *streams, gmlk_taker taker,
+/* The runs open to the stream in a bin of its pool or of the clean one, each once, at most so many;
+   returns how many. */
+static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned pool, unsigned stream, unsigned bin,
+                                unsigned tries, uint32_t grains, uint32_t align,
+                                gmlk_supply *supply) {
+  const gmlk_link *ring = &a->pools[pool]->bins[bin], *link;
+  unsigned count = 0;
+  for (link = ring->next; link != ring && count < tries; link = link->next, count++) {
+    gmlk_block *b = gmlk_linked(link);
+    uint32_t hole = b->hole;
+    if (pool)
+      b = gmlk_run_start(b, stream);
+    else if (stream && gmlk_is_beside(b, stream))
+      continue; /* part of a run of the stream's */
+    gmlk_supply_add(a, supply, b->at, b->at + hole, grains, align);
+  }
+  return count;
+}
+
+/* What the pools offer to a taker that may not wait: whole chunks from the shortest runs that hold one on, until
+   there are enough, and ends from the longest runs below that. */
+static void gmlk_supply_find(gmlk_arena *a, unsigned stream, uint32_t grains, uint32_t align,
+                             gmlk_supply *supply) {
+  const unsigned chunk_bin = gmlk_bin_of(gmlk_chunk_grains(a));
+  unsigned pool, bin, tries;
+  memset(supply, 0, sizeof(*supply));
+  for (bin = chunk_bin; bin < GMLK_BINS && supply->whole_chunks << a->chunk_log < grains; bin++)
+    for (pool = stream ? stream : GMLK_CLEAN;; pool = GMLK_CLEAN) {
+      (void)gmlk_supply_bin(a, pool, stream, bin, UINT32_MAX, grains, align, supply);
+      if (!pool) break;
+    }
+  for (bin = chunk_bin, tries = GMLK_END_TRIES; bin-- > 1 && tries;)
+    for (pool = stream ? stream : GMLK_CLEAN;; pool = GMLK_CLEAN) {
+      tries -= gmlk_supply_bin(a, pool, stream, bin, tries, grains, align, supply);
+      if (!pool) break;
+    }
+}
+
+/* The same for any taker, of every run that touches a chunk's end: what lies side by side is one
+   run only for who may wait for the streams of all its parts, and no pool has it as such. */
+static void gmlk_supply_scan(gmlk_arena *a, const gmlk_streams *streams, gmlk_taker taker,
                              uint32_t grains, uint32_t align, gmlk_supply *supply) {
   uint32_t slot = 0;
   memset(supply, 0, sizeof(*supply));
@@ -2803,7 +2845,10 @@ static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_tak
   gmlk_supply supply;
   uint64_t offer;
   memset(plan, 0, sizeof(*plan));
-  gmlk_supply_find(a, streams, taker, grains, align, &supply);
+  if (taker.may_wait)
+    gmlk_supply_scan(a, streams, taker, grains, align, &supply);
+  else
+    gmlk_supply_find(a, taker.stream, grains, align, &supply);
   if (whole_only) supply.tail_grains = supply.tip_grains = supply.tip_count = 0;
   offer = (supply.whole_chunks << a->chunk_log) + supply.tail_grains + supply.tip_grains;
   if (offer < grains) {
@@ -3815,7 +3860,7 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_re
   }
   memset(&supply, 0, sizeof(supply));
   if (gmlk_scratch_reserve(a, a->slot_count))
-    gmlk_supply_find(a, &l->streams, r->taker, r->grains, r->align, &supply);
+    gmlk_supply_scan(a, &l->streams, r->taker, r->grains, r->align, &supply);
   info.stitchable_bytes =
       gmlk_to_bytes((supply.whole_chunks << a->chunk_log) + supply.tail_grains + supply.tip_grains);
   if (!gmlk_drive_begin(&drive, &l->driver))

@@ -767,8 +767,19 @@ static void draw(const char *picture) {
 
 static int plan(uint32_t grains, uint32_t align, int whole_only, gmlk_plan *out) {
   gmlk_taker taker;
+  gmlk_plan scanned;
+  int is_planned, is_found;
   memset(&taker, 0, sizeof(taker));
-  return gmlk_plan_window(&arena, &no_streams, taker, grains, align, whole_only, out);
+  taker.may_wait = 1; /* reads the arena, not the pools, and finds the same if runs are few */
+  is_found = gmlk_plan_window(&arena, &no_streams, taker, grains, align, whole_only, &scanned);
+  taker.may_wait = 0;
+  is_planned = gmlk_plan_window(&arena, &no_streams, taker, grains, align, whole_only, out);
+  if (arena.pools[GMLK_CLEAN]->count > GMLK_END_TRIES) return is_planned;
+  if (is_planned != is_found ||
+      out->shortfall != scanned.shortfall) /* of equal tails another one */
+    assert_true(out->shortfall < CHUNK &&
+                scanned.shortfall < CHUNK); /* is beside the head needed */
+  return is_planned;
 }
 
 static void expect_spans(const gmlk_plan *p, size_t count, const uint32_t *wanted) {
