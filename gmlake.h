@@ -927,7 +927,7 @@ static void gmlk_unlink(gmlk_block *block) {
    bitmap of the bins in use and one of its words. Below 64 grains a bin is one size; above, 32
    bins an octave, so that a block of the next bin is at most 1/32 too long or too short for its
    place. In a bin the block that was freed last comes first. Best fit is the smallest of the
-   first sixteen blocks in the size's own bin that are long enough, else of the next bin in use.
+   first eight blocks in the size's own bin that are long enough, else of the next bin in use.
    [H1] a block stands in the bin of its hole; [H2] the bitmaps have a bit for each bin in use and
    each word in use; [H3] bins are rings, linked both ways; [H4] grains is the sum of the holes.
    O(1). Cannot fail. */
@@ -936,7 +936,7 @@ static void gmlk_unlink(gmlk_block *block) {
 #define GMLK_BINS_EXACT (2u << GMLK_BINS_LOG)
 #define GMLK_BINS (GMLK_BINS_EXACT + ((31u - GMLK_BINS_LOG) << GMLK_BINS_LOG))
 #define GMLK_BIN_WORDS ((GMLK_BINS + 63u) / 64u)
-#define GMLK_BIN_TRIES 16u
+#define GMLK_BIN_TRIES 8u
 
 typedef struct gmlk_holes {
   uint64_t words; /* a bit for each word of bits that is not 0 */
@@ -1006,6 +1006,10 @@ static inline gmlk_block *gmlk_bin_best(const gmlk_holes *holes, unsigned bin, u
   return best;
 }
 
+static inline size_t gmlk_bin_tries(unsigned bin) {
+  return bin < GMLK_BINS_EXACT ? 1 : GMLK_BIN_TRIES;
+}
+
 /* The best of the first bin in use from `bin` on, or NULL. */
 static inline gmlk_block *gmlk_holes_from_bin(const gmlk_holes *holes, unsigned bin) {
   unsigned word = bin / 64u;
@@ -1019,7 +1023,7 @@ static inline gmlk_block *gmlk_holes_from_bin(const gmlk_holes *holes, unsigned 
     bits = holes->bits[word];
   }
   bin = word * 64u + gmlk_lowest_bit(bits);
-  return gmlk_bin_best(holes, bin, 0, bin < GMLK_BINS_EXACT ? 1 : GMLK_BIN_TRIES);
+  return gmlk_bin_best(holes, bin, 0, gmlk_bin_tries(bin));
 }
 
 /* BestFit: a block with a hole of at least this size, or NULL. */
@@ -1027,8 +1031,7 @@ static inline gmlk_block *gmlk_holes_best(const gmlk_holes *holes, uint32_t grai
   unsigned bin = gmlk_bin_of(grains);
   gmlk_block *found;
   if (!holes) return NULL;
-  if (bin < GMLK_BINS_EXACT) return gmlk_holes_from_bin(holes, bin);
-  found = gmlk_bin_best(holes, bin, grains, GMLK_BIN_TRIES);
+  found = gmlk_bin_best(holes, bin, grains, gmlk_bin_tries(bin));
   if (!found) found = gmlk_holes_from_bin(holes, bin + 1);
   return found ? found : gmlk_bin_best(holes, bin, grains, SIZE_MAX);
 }
@@ -1068,16 +1071,21 @@ static inline size_t gmlk_index_home(const gmlk_index *index, uint64_t address) 
   return (size_t)(((address / GMLK_GRAIN) * 0x9E3779B97F4A7C15u) >> index->shift);
 }
 
+/* A bit for each entry of the row that holds the address; 0 asks for empty ones. */
+static inline unsigned gmlk_row_find(const gmlk_row *r, uint64_t address) {
+  unsigned i, found = 0;
+  for (i = 0; i < GMLK_ROW; i++) /* by a borrow, where compilers would make a branch of == */
+    found |= (unsigned)(((r->address[i] ^ address) / GMLK_GRAIN - 1) >> 63) << i;
+  return found;
+}
+
 /* Where the address stands, row * GMLK_ROW + entry, or GMLK_NO_ENTRY. pre: reserved once. */
 static inline size_t gmlk_index_find(const gmlk_index *index, uint64_t address) {
   size_t row = gmlk_index_home(index, address), left;
   if (!address || address % GMLK_GRAIN) return GMLK_NO_ENTRY;
   for (left = index->row_count; left; left--) {
     const gmlk_row *r = &index->rows[row];
-    unsigned found = (unsigned)((r->address[0] ^ address) < GMLK_GRAIN) |
-                     (unsigned)(r->address[1] == address) << 1 |
-                     (unsigned)(r->address[2] == address) << 2 |
-                     (unsigned)(r->address[3] == address) << 3;
+    unsigned found = gmlk_row_find(r, address);
     if (found) return row * GMLK_ROW + gmlk_lowest_bit(found);
     if (!(r->address[0] % GMLK_GRAIN)) break;
     row = (row + 1) & (index->row_count - 1);
@@ -1098,8 +1106,7 @@ static inline void gmlk_index_put(gmlk_index *index, uint64_t address, gmlk_bloc
   size_t row = gmlk_index_home(index, address);
   for (;; row = (row + 1) & (index->row_count - 1)) {
     gmlk_row *r = &index->rows[row];
-    unsigned empty = (unsigned)(r->address[0] < GMLK_GRAIN) | (unsigned)!r->address[1] << 1 |
-                     (unsigned)!r->address[2] << 2 | (unsigned)!r->address[3] << 3;
+    unsigned empty = gmlk_row_find(r, 0);
     if (empty) {
       unsigned i = gmlk_lowest_bit(empty);
       r->address[i] |= address;
@@ -1618,6 +1625,7 @@ typedef struct gmlk_spool { /* see >>spool */
   gmlk_window **buckets;    /* idle ones by size */
   size_t bucket_count, count;
   uint64_t number;              /* of the newest window */
+  uint32_t grains_min;          /* of the smallest one that ever was: less need not be looked for */
   gmlk_window *oldest, *newest; /* idle ones by last use */
   gmlk_window *quarantine;      /* mapped for good: unmapping failed */
   size_t bytes;                 /* mapped by all windows */
@@ -1981,7 +1989,10 @@ static gmlk_block *gmlk_best_clean(const gmlk_arena *a, unsigned stream, uint32_
   const gmlk_holes *pool = a->pools[GMLK_CLEAN];
   gmlk_block *b = gmlk_holes_best(pool, grains);
   unsigned tries = 0;
-  while (b && stream && gmlk_is_beside(b, stream) && tries++ < 16) b = gmlk_holes_next(pool, b);
+  while (b && (b->hole < grains || (stream && tries < 16 && gmlk_is_beside(b, stream)))) {
+    b = gmlk_holes_next(pool, b);
+    tries++;
+  }
   return b;
 }
 
@@ -1994,8 +2005,8 @@ static uint32_t gmlk_aligned_at(const gmlk_block *start, uint32_t hole, uint32_t
   return start->at + skip;
 }
 
-/* BestFit over one pool: the smallest hole, among sixteen, that holds the aligned range; else one
-   that holds it wherever it begins. */
+/* BestFit over one pool: of sixteen holes the first that holds the aligned range; else one that
+   holds it wherever it begins. */
 static inline gmlk_block *gmlk_best_in(const gmlk_arena *a, unsigned pool, unsigned stream,
                                        uint32_t grains, uint32_t align, uint32_t *out_at) {
   const gmlk_holes *holes = a->pools[pool];
@@ -2017,9 +2028,16 @@ static inline gmlk_block *gmlk_best_in(const gmlk_arena *a, unsigned pool, unsig
 static inline gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, uint32_t grains,
                                         uint32_t align, uint32_t *out_at, uint32_t *out_hole) {
   uint32_t own_at = 0, clean_at = 0;
-  gmlk_block *own = stream ? gmlk_best_in(a, stream, stream, grains, align, &own_at) : NULL;
-  gmlk_block *clean = gmlk_best_in(a, GMLK_CLEAN, stream, grains, align, &clean_at);
-  gmlk_block *start;
+  gmlk_block *own = NULL, *clean, *start;
+  if (align > 1) {
+    if (stream) own = gmlk_best_in(a, stream, stream, grains, align, &own_at);
+    clean = gmlk_best_in(a, GMLK_CLEAN, stream, grains, align, &clean_at);
+  } else {
+    if (stream) own = gmlk_holes_best(a->pools[stream], grains);
+    if (own) own_at = gmlk_run_start(own, stream)->at;
+    clean = gmlk_best_clean(a, stream, grains);
+    if (clean) clean_at = clean->at;
+  }
   if (!own && !clean) return NULL;
   if (!own || (clean && gmlk_hole_less(clean, own))) {
     *out_at = clean_at;
@@ -2676,7 +2694,7 @@ static gmlake_result gmlk_refresh(gmlake *l, int close) {
    hold none), else O(slots + blocks of free runs that touch a chunk's end). Cannot fail. */
 
 #define GMLK_NOWHERE (~(uint32_t)0)
-#define GMLK_END_TRIES 64u /* runs shorter than a chunk that are looked at for a window's ends */
+#define GMLK_END_TRIES 4u /* the longest runs below a chunk: shorter ones are for short requests */
 
 typedef struct gmlk_plan {
   uint32_t span_count;  /* in arena->spans */
@@ -2754,20 +2772,20 @@ static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned pool, unsigned stream, u
   return count;
 }
 
-/* What the pools offer to a taker that may not wait: whole chunks from the shortest runs that hold one on, until
-   there are enough, and ends from the longest runs below that. */
+/* What the pools offer to a taker that may not wait: whole chunks, from the shortest runs that
+   hold one on until there are enough, and ends, also of the longest runs below those. */
 static void gmlk_supply_find(gmlk_arena *a, unsigned stream, uint32_t grains, uint32_t align,
                              gmlk_supply *supply) {
   const unsigned chunk_bin = gmlk_bin_of(gmlk_chunk_grains(a));
   unsigned pool, bin, tries;
   memset(supply, 0, sizeof(*supply));
   for (bin = chunk_bin; bin < GMLK_BINS && supply->whole_chunks << a->chunk_log < grains; bin++)
-    for (pool = stream ? stream : GMLK_CLEAN;; pool = GMLK_CLEAN) {
+    for (pool = stream;; pool = GMLK_CLEAN) {
       (void)gmlk_supply_bin(a, pool, stream, bin, UINT32_MAX, grains, align, supply);
       if (!pool) break;
     }
   for (bin = chunk_bin, tries = GMLK_END_TRIES; bin-- > 1 && tries;)
-    for (pool = stream ? stream : GMLK_CLEAN;; pool = GMLK_CLEAN) {
+    for (pool = stream;; pool = GMLK_CLEAN) {
       tries -= gmlk_supply_bin(a, pool, stream, bin, tries, grains, align, supply);
       if (!pool) break;
     }
@@ -3291,6 +3309,7 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_taker taker,
                gmlk_to_bytes(w->spans[0].at & (gmlk_chunk_grains(a) - 1));
   gmlk_window_enter(l, a, w);
   gmlk_window_count(a, w, 1);
+  if (!a->spool.number || r->grains < a->spool.grains_min) a->spool.grains_min = r->grains;
   w->number = ++a->spool.number;
   l->stats.stitch_count++;
   *out_block = gmlk_grant(l, r, gmlk_window_own(a, w), 3);
@@ -3595,7 +3614,8 @@ static inline gmlk_block *gmlk_fast(gmlake *l, const gmlk_request *r) {
     b = gmlk_small_take(a, r->taker.stream, r->grains);
   if (b) return gmlk_grant(l, r, b, 1);
   b = gmlk_best_fit(a, r->taker.stream, r->grains, r->align, &at, &hole);
-  if ((!b || hole != r->grains) && r->may_stitch && a->spool.oldest) {
+  if ((!b || hole != r->grains) && r->may_stitch && a->spool.oldest &&
+      r->grains >= a->spool.grains_min) {
     gmlk_block *window = gmlk_reuse(l, r, r->taker);
     if (window) return window;
   }

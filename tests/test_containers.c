@@ -305,7 +305,7 @@ static void test_holes_random(void **state) {
   for (kind = 0; kind < 4; kind++) run_holes(kind, 11 + kind);
 }
 
-/* One size: the last freed first, or the lowest address of the sixteen freed last. */
+/* One size: the last freed first, or the lowest address of the eight freed last. */
 static void run_equal_sizes(uint32_t size) {
   uint32_t i;
   holes_open();
@@ -943,7 +943,9 @@ static void check_shortfall(const gmlk_plan *p, uint32_t slots, uint32_t grains,
   uint32_t offer = offered(slots, grains, align), more = (p->shortfall + CHUNK - 1) / CHUNK;
   gmlk_plan again;
   assert_true(p->shortfall > 0);
-  if (offer < grains) assert_int_equal(p->shortfall, grains - offer);
+  if (offer < grains) assert_true(p->shortfall >= grains - offer);
+  if (offer < grains && arena.pools[GMLK_CLEAN]->count <= GMLK_END_TRIES)
+    assert_int_equal(p->shortfall, grains - offer);
   if (slots + more > SLOTS) return;
   memset(drawing + slots * CHUNK, '.', more * CHUNK);
   gmlk_arena_extend(&arena, slots + more);

@@ -417,6 +417,7 @@ static void functions_refuse_no_lake(void **state) {
   gmlake_budget budget;
   gmlake_error_info error;
   (void)state;
+  memset(&info, 0, sizeof(info));
   now.struct_bytes = 0;
   assert_error(gmlake_alloc(NULL, C, LEGACY, &ptr), INVALID_ARGUMENT);
   assert_null(ptr);
