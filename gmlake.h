@@ -1071,12 +1071,16 @@ static inline size_t gmlk_index_home(const gmlk_index *index, uint64_t address) 
   return (size_t)(((address / GMLK_GRAIN) * 0x9E3779B97F4A7C15u) >> index->shift);
 }
 
-/* A bit for each entry of the row that holds the address; 0 asks for empty ones. */
+/* 1 where an entry's address, but for its count, is this one: by a borrow, since compilers may make
+   a branch of ==. */
+static inline unsigned gmlk_row_has(const gmlk_row *r, unsigned i, uint64_t address) {
+  return (unsigned)(((r->address[i] ^ address) / GMLK_GRAIN - 1) >> 63);
+}
+
+/* A bit for each entry of the row with that address; 0 asks for empty ones. */
 static inline unsigned gmlk_row_find(const gmlk_row *r, uint64_t address) {
-  unsigned i, found = 0;
-  for (i = 0; i < GMLK_ROW; i++) /* by a borrow, where compilers would make a branch of == */
-    found |= (unsigned)(((r->address[i] ^ address) / GMLK_GRAIN - 1) >> 63) << i;
-  return found;
+  return gmlk_row_has(r, 0, address) | gmlk_row_has(r, 1, address) << 1 |
+         gmlk_row_has(r, 2, address) << 2 | gmlk_row_has(r, 3, address) << 3;
 }
 
 /* Where the address stands, row * GMLK_ROW + entry, or GMLK_NO_ENTRY. pre: reserved once. */
