@@ -1059,7 +1059,7 @@ static CUresult fake_device_bytes(size_t *out, CUdevice device) {
 static CUresult fake_can_access(int *out, CUdevice device, CUdevice peer) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (!fake_device_exists(device) || !fake_device_exists(peer)) return CUDA_ERROR_INVALID_DEVICE;
-  *out = device != peer && !fake.options.no_peers;
+  *out = device != peer;
   return CUDA_SUCCESS;
 }
 
@@ -1794,15 +1794,6 @@ static CUresult fake_mem_unmap(CUdeviceptr address, size_t bytes) {
   return code ? code : fake_unmap(address, bytes);
 }
 
-/* Of a device that a handle lives on, or that can reach that one. */
-static CUresult fake_check_peers(CUdeviceptr address, int device) {
-  const fake_mapping *mapping = fake_find_mapping(address);
-  if (!mapping) return CUDA_ERROR_INVALID_VALUE;
-  return device == mapping->handle->object.device || !fake.options.no_peers
-             ? CUDA_SUCCESS
-             : CUDA_ERROR_INVALID_DEVICE;
-}
-
 static CUresult fake_mem_set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *descs,
                                     size_t count) {
   size_t i;
@@ -1812,7 +1803,7 @@ static CUresult fake_mem_set_access(CUdeviceptr address, size_t bytes, const CUm
     const unsigned flags = (unsigned)descs[i].flags;
     code = fake_check_location(&descs[i].location);
     if (!code && flags != 0 && flags != 1 && flags != 3) code = CUDA_ERROR_INVALID_VALUE;
-    if (!code) code = fake_check_peers(address, descs[i].location.id);
+    if (!code && !fake_find_mapping(address)) code = CUDA_ERROR_INVALID_VALUE;
   }
   for (i = 0; !code && i < count; i++)
     code = fake_set_access(address, bytes, descs[i].location.id, (unsigned)descs[i].flags);
