@@ -81,7 +81,7 @@ HOW AN ALLOCATION IS SERVED
   4. What other streams have completed meanwhile; then 1 to 3 again.
   5. S3: a window is stitched from free pieces, the smallest holes first.
   6. With GMLAKE_WAIT_FIRST: 10 comes here.
-  7. S4: chunks are created: a contiguous range if that takes no more of them than
+  7. S4: chunks are created: a contiguous range if that takes at most one more of them than
   8. the shortfall of a window, which is then stitched.
   9. S5 begins where limits or the driver refuse:
  10. other streams' memory behind a wait that is queued on the asking stream;
@@ -2894,8 +2894,8 @@ static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_tak
   return 1;
 }
 
-/* Where the arena grows: slots that make one contiguous run of the size, if that takes fewer or
-   as many chunks as the shortfall of a window, else the lowest ones free. */
+/* Where the arena grows: slots that make one contiguous run of the size, if that takes at most a
+   chunk more than the shortfall of a window, else the lowest ones free. */
 typedef struct gmlk_growth {
   uint32_t count; /* chunks, their slots in arena->slots; 0: no room in the address space */
 } gmlk_growth;
@@ -2985,12 +2985,13 @@ static void gmlk_growth_anywhere(gmlk_arena *a, uint32_t count, gmlk_growth *gro
   if (growth->count < count) growth->count = 0;
 }
 
-/* S4: shortfall 0 means that no window can be made. pre: slots reserved for both ways. */
+/* S4: one range, which needs no stitching, unless a window saves more than so many spare chunks;
+   shortfall 0 means that no window can be made. pre: slots reserved for both ways. */
 static void gmlk_plan_growth(gmlk_arena *a, unsigned stream, uint32_t grains, uint32_t align,
-                             uint32_t shortfall, gmlk_growth *growth) {
+                             uint32_t shortfall, uint32_t spare, gmlk_growth *growth) {
   uint32_t missing = gmlk_chunks_for(a, shortfall);
   gmlk_growth_contiguous(a, stream, grains, align, growth);
-  if (!missing || (growth->count && growth->count <= missing)) return;
+  if (!missing || (growth->count && growth->count <= missing + spare)) return;
   gmlk_growth_anywhere(a, missing, growth);
 }
 /* ---- >>stitch -------------------------------------------------------------------------------
@@ -3437,8 +3438,10 @@ static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_request *r, uint32_t co
              : GMLAKE_OK;
 }
 
-/* S4's Alloc: memory for the request, contiguous or the shortfall of a window. */
-static gmlake_result gmlk_grow(gmlake *l, gmlk_request *r, uint32_t shortfall) {
+/* S4's Alloc: memory for the request, contiguous or the shortfall of a window. *out_count is the
+   chunks that it tried to create. */
+static gmlake_result gmlk_grow_by(gmlake *l, gmlk_request *r, uint32_t shortfall, uint32_t spare,
+                                  uint32_t *out_count) {
   gmlk_arena *a = r->arena;
   uint64_t slots = (uint64_t)gmlk_max(a->slot_count, a->stuck_end) +
                    gmlk_chunks_for(a, (uint64_t)r->grains + r->align);
@@ -3453,7 +3456,8 @@ static gmlake_result gmlk_grow(gmlake *l, gmlk_request *r, uint32_t shortfall) {
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   /* A second time: enough that the range fits wherever its run begins. */
   gmlk_plan_growth(a, r->taker.stream, r->grains + (r->has_grown ? r->align - 1 : 0), r->align,
-                   shortfall, &growth);
+                   shortfall, spare, &growth);
+  *out_count = growth.count;
   if (!growth.count) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* no address space */
   result = gmlk_growth_allowed(l, r, growth.count);
   if (result) return result;
@@ -3473,6 +3477,20 @@ static gmlake_result gmlk_grow(gmlake *l, gmlk_request *r, uint32_t shortfall) {
   }
   gmlk_growth_commit(l, a, growth.count);
   return GMLAKE_OK;
+}
+
+static int gmlk_is_shortage(gmlake_result result) {
+  return result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || result == GMLAKE_ERROR_LIMIT_REACHED;
+}
+
+/* One chunk to spare buys a range that needs no window, and what is left over serves later
+   requests; where memory is too short for that, the shortfall alone. */
+static gmlake_result gmlk_grow(gmlake *l, gmlk_request *r, uint32_t shortfall) {
+  uint32_t count = 0;
+  gmlake_result result = gmlk_grow_by(l, r, shortfall, 1, &count);
+  if (!gmlk_is_shortage(result) || !shortfall || count <= gmlk_chunks_for(r->arena, shortfall))
+    return result;
+  return gmlk_grow_by(l, r, shortfall, 0, &count);
 }
 
 /* ---- trim ---- */
@@ -6132,10 +6150,6 @@ static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned s
   if (!(b->flags & GMLK_IN_GRAPH)) return;
   *out_stream = s && s->capture && s->arena == b->arena ? s->capture : (unsigned)GMLK_PINNED;
   *out_ticket = GMLK_NEVER;
-}
-
-static int gmlk_is_shortage(gmlake_result result) {
-  return result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || result == GMLAKE_ERROR_LIMIT_REACHED;
 }
 
 /* The slow way: both locks, the ladder. */

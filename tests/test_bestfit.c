@@ -390,6 +390,42 @@ static void s4_grows_contiguously_where_that_takes_no_more(void **state) {
   finish();
 }
 
+/* S4 without a window, where one range takes a single new chunk more: ask 2
+     before  | a | B | . | .
+     after   | a | B | D   D | */
+static void s4_spares_a_chunk_for_one_range(void **state) {
+  void *b[2], *d;
+  (void)state;
+  start(4);
+  lay(b, 2);
+  drop(b[0]);
+  d = take_marked(2 * C);
+  assert_state(4, 0, 0, 0);
+  assert_int_equal(piece_count(d), 1);
+  assert_int_equal(stats().reserved_bytes, mark.reserved_bytes + 2 * C);
+  drop(d);
+  drop(b[1]);
+  finish();
+}
+
+/* The same where the device has no chunk to spare
+     before  | a | B | .
+     after   | D | B | D | */
+static void s4_stitches_where_there_is_none_to_spare(void **state) {
+  void *b[2], *d;
+  (void)state;
+  start(3);
+  lay(b, 2);
+  drop(b[0]);
+  d = take_marked(2 * C);
+  assert_state(4, 0, 1, 0);
+  assert_int_equal(piece_count(d), 2);
+  assert_int_equal(stats().reserved_bytes, 3 * C);
+  drop(d);
+  drop(b[1]);
+  finish();
+}
+
 /* S4 on an empty lake is plain growth, and costs one set_access. */
 static void s4_of_an_empty_lake_is_growth(void **state) {
   void *a;
@@ -1263,6 +1299,8 @@ int main(void) {
       cmocka_unit_test(s3_cannot_use_a_hole_inside_a_chunk),
       cmocka_unit_test(s4_allocates_the_shortfall_and_stitches),
       cmocka_unit_test(s4_grows_contiguously_where_that_takes_no_more),
+      cmocka_unit_test(s4_spares_a_chunk_for_one_range),
+      cmocka_unit_test(s4_stitches_where_there_is_none_to_spare),
       cmocka_unit_test(s4_of_an_empty_lake_is_growth),
       cmocka_unit_test(s5_reports_the_figures),
       cmocka_unit_test(every_allocation_is_in_one_state),
