@@ -203,6 +203,14 @@ done
 ok 'goes on after a failure' run 2 --json "$dir/large.gmtrace" "$dir" "$dir/small.gmtrace"
 ok 'goes on: last trace' prints '{"trace": "small", '
 
+sh bench/random_trace.sh 1 300 >"$dir/random.gmtrace"
+ok 'random trace' run 0 --json --chunk-mib 2 "$dir/random.gmtrace"
+ok 'random trace: 8 GiB live at most' [ "$(sed 's/.*"peak_active_bytes": \([0-9]*\).*/\1/' \
+  "$dir/out")" -le $((8 << 30)) ]
+sh bench/random_trace.sh 2 300 >"$dir/random2.gmtrace"
+ok 'random trace: seeds differ' [ "$(cksum <"$dir/random.gmtrace")" != "$(cksum <"$dir/random2.gmtrace")" ]
+ok 'random trace: no seed' [ "$(sh bench/random_trace.sh 2>/dev/null || echo $?)" = 2 ]
+
 ok 'help' run 0 --help
 ok 'help: options' prints '--cross-stream'
 for arguments in '--nonsense' '--allocator' '--allocator torch' '--stream-lag-us -1' \
