@@ -2039,7 +2039,7 @@ static inline gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, ui
   } else {
     if (stream) own = gmlk_holes_best(a->pools[stream], grains);
     if (own) own_at = gmlk_run_start(own, stream)->at;
-    clean = gmlk_best_clean(a, stream, grains);
+    clean = own && own->hole == grains ? NULL : gmlk_best_clean(a, stream, grains);
     if (clean) clean_at = clean->at;
   }
   if (!own && !clean) return NULL;
@@ -6219,6 +6219,20 @@ static int gmlk_handle_oom(gmlake *l, const gmlake_error_info *info) {
   return again;
 }
 
+/* One try. *out_info: of a shortage that the user's handler may end; its result is the answer. */
+static gmlake_result gmlk_alloc_once(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
+                                     void **out_ptr, gmlake_error_info *out_info) {
+  gmlake_result result = gmlk_enter(l);
+  if (result) return result;
+  if (l->handlers && gmlk_in_handler(l))
+    result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
+                       "called from the out-of-memory handler");
+  else if (desc->bytes)
+    result = gmlk_serve(l, desc, stream, out_ptr);
+  if (gmlk_is_shortage(result) && l->desc.oom.fn) *out_info = l->error;
+  return gmlk_leave(l, result);
+}
+
 GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *l, const gmlake_alloc_desc *desc,
                                            gmlake_stream stream, void **out_ptr) {
   gmlake_result result = GMLAKE_ERROR_INVALID_ARGUMENT;
@@ -6227,24 +6241,15 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *l, const gmlake_alloc_desc *d
   if (!out_ptr) return result;
   *out_ptr = NULL;
   if (!l || !desc || !gmlk_is_stream(stream)) return result;
-  for (tries = 0;; tries++) {
-    result = gmlk_enter(l);
-    if (result) return result;
-    if (l->handlers && gmlk_in_handler(l))
-      result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
-                         "called from the out-of-memory handler");
-    else if (desc->bytes)
-      result = gmlk_serve(l, desc, stream, out_ptr);
-    if (!l->desc.oom.fn || !gmlk_is_shortage(result)) return gmlk_leave(l, result);
-    info = l->error;
-    result = gmlk_leave(l, result);
-    if (!gmlk_is_shortage(result)) return result;
-    if (tries < 8 && gmlk_handle_oom(l, &info)) continue;
-    gmlk_books_lock(l);
-    if (!l->lost) l->error = info; /* not what the handler's own calls left */
-    gmlk_books_unlock(l);
-    return result;
+  for (tries = 0; tries < 9; tries++) {
+    result = gmlk_alloc_once(l, desc, stream, out_ptr, &info);
+    if (!gmlk_is_shortage(result) || !l->desc.oom.fn) return result;
+    if (tries == 8 || !gmlk_handle_oom(l, &info)) break;
   }
+  gmlk_books_lock(l);
+  if (!l->lost) l->error = info; /* not what the handler's own calls left */
+  gmlk_books_unlock(l);
+  return result;
 }
 
 GMLAKE_DEF gmlake_result gmlake_alloc(gmlake *l, size_t bytes, gmlake_stream stream,
