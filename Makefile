@@ -6,6 +6,7 @@
 # make soak      random lakes against the model for SOAK_SECONDS, from SOAK_SEED on
 # make exhaustive  every fault in every scenario: minutes
 # make examples  builds the examples into build/examples
+# make build/bench  measures what allocators cost in processor time (--help)
 # make plots     draws memory over time into build/plots, and bench/figure.png
 # make format    formats the sources
 # replay, test and plots first install what they need, on Debian and Ubuntu.
@@ -85,6 +86,10 @@ build/test_%: tests/test_%.c Makefile | build
 $(FAKE): tests/fake_cuda.c Makefile | build/fake
 	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC -fvisibility=hidden -I. \
 	  -Itests/cuda_stub $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) -Wl,-soname,libcuda.so.1 $(LIBS)
+
+build/bench: bench/bench.c Makefile | build
+	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CPPFLAGS) $(CFLAGS) $< -o $@ \
+	  $(LDFLAGS) -lz $(LIBS) -lm $(LDLIBS)
 
 build/gpu_test: tests/gpu_test.c Makefile | build
 	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CUDA_INCLUDE) $(CPPFLAGS) \
