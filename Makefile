@@ -1,15 +1,15 @@
 # make           builds build/replay
 # make replay    replays the traces of bench/traces: memory and driver time of each allocator
+# make bench     measures what an allocation costs the processor, in each allocator
 # make test      builds and runs all tests
 # make gpu-test  the tests that need a GPU; without one it says so and succeeds
 # make gpu-bench measures the driver, the lake and its peers on a GPU; likewise
 # make soak      random lakes against the model for SOAK_SECONDS, from SOAK_SEED on
 # make exhaustive  every fault in every scenario: minutes
 # make examples  builds the examples into build/examples
-# make build/bench  measures what allocators cost in processor time (--help)
 # make plots     draws memory over time into build/plots, and bench/figure.png
 # make format    formats the sources
-# replay, test and plots first install what they need, on Debian and Ubuntu.
+# replay, bench, test and plots first install what they need, on Debian and Ubuntu.
 
 CC ?= cc
 WARNINGS = -Wall -Wextra -Werror
@@ -18,7 +18,9 @@ LIBS = -lpthread -ldl
 TEST_PROGRAMS = $(patsubst tests/%.c,build/%,$(sort $(wildcard tests/test_*.c)))
 TEST_SCRIPTS = $(sort $(wildcard tests/test_*.sh))
 EXAMPLES = $(addprefix build/,$(basename $(wildcard examples/*.c examples/*.cpp)))
-SOURCES = $(wildcard *.h bench/*.[ch] tests/*.[ch] tests/*/*.[ch] examples/*.c examples/*.cpp)
+SOURCES = $(wildcard *.h bench/*.[ch] bench/*.cpp tests/*.[ch] tests/*/*.[ch] examples/*.c \
+  examples/*.cpp)
+YARDSTICK = build/peer_bfc_set.so
 FAKE = build/fake/libcuda.so.1
 # The GPU's programs need declarations only: the toolkit's where it is installed, else our own.
 CUDA_HOME ?= /usr/local/cuda
@@ -34,8 +36,13 @@ replay: deps-replay
 	$(SUBMAKE) build/replay
 	@build/replay
 
+bench: deps-bench
+	$(SUBMAKE) build/bench $(YARDSTICK)
+	@build/bench
+
 test: deps-test
-	$(SUBMAKE) build/replay $(FAKE) build/gpu_test build/gpu_bench $(TEST_PROGRAMS)
+	$(SUBMAKE) build/replay $(FAKE) build/bench $(YARDSTICK) build/gpu_test \
+	  build/gpu_bench $(TEST_PROGRAMS)
 	@sh tests/run.sh $(TEST_PROGRAMS) $(TEST_SCRIPTS)
 
 SOAK_SECONDS ?= 600
@@ -91,6 +98,10 @@ build/bench: bench/bench.c Makefile | build
 	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CPPFLAGS) $(CFLAGS) $< -o $@ \
 	  $(LDFLAGS) -lz $(LIBS) -lm $(LDLIBS)
 
+$(YARDSTICK): bench/bfc_set.cpp Makefile | build
+	$(CXX) -std=c++11 -O2 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC $(CPPFLAGS) $(CXXFLAGS) $< \
+	  -o $@ $(LDFLAGS)
+
 build/gpu_test: tests/gpu_test.c Makefile | build
 	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CUDA_INCLUDE) $(CPPFLAGS) \
 	  $(CFLAGS) $< -o $@ $(LDFLAGS) $(LIBS) $(LDLIBS)
@@ -114,4 +125,4 @@ build/examples/%: examples/%.cpp Makefile | build/examples
 
 -include $(wildcard build/*.d build/examples/*.d)
 
-.PHONY: all replay test examples plots format clean
+.PHONY: all replay bench test examples plots format clean

@@ -1,5 +1,6 @@
 /* Measures on the host what allocators cost in processor time: gmlake with its lock and without,
-   gmlake_bfc and, as the floor, malloc and mimalloc. No device, and no memory behind addresses. */
+   gmlake_bfc, peers from shared libraries and, as the floor, malloc and mimalloc. No device, and no
+   memory behind addresses. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -19,9 +20,11 @@
 #include "measure.h"
 #pragma GCC diagnostic pop
 #include "bench_run.h"
+#include "bench_scale.h"
 
+#define YARDSTICK "build/peer_bfc_set.so"
 #define TRACE_FORMAT "bench/traces/%s.gmtrace.gz"
-#define HEADS_MAX 256
+#define HEADS_MAX 512
 #define OPS_MAX 100000000
 #define DIVISOR_MAX 4096
 
@@ -40,17 +43,24 @@ static const char help_text[] =
     "    fifo       1024 blocks live; the oldest is freed, one of random size allocated\n"
     "    one-64k, one-1m   like random-1024, all of one size\n"
     "  threads    a lake for each of up to 8 threads, and one allocator for all of them\n"
+    "  scale      the lake alone: a device of 192 GiB filled in chunks of 2 MiB, a million "
+    "blocks,\n"
+    "             20,000 windows; beside it a hundredth of that; driver calls for chunks are free\n"
     "\n"
     "options:\n"
     "  --json FILE        writes every figure as one JSON document\n"
     "  --markdown         prints the tables in Markdown\n"
     "  --repeat N         measures everything N times, allocators in turn (default 5)\n"
     "  --ops N            operations in one measurement, about (default 300000)\n"
+    "  --scale-blocks N   blocks of the section scale, the rest in proportion (default 1048576)\n"
     "  --floor-divisor N  malloc and mimalloc are asked for 1/N of each size (default 32: their\n"
     "                     grain is 16 bytes, gmlake's 512; 1: the whole size)\n"
+    "  --peer FILE        measures one more allocator, from a shared library that exports what\n"
+    "                     bench/peer.h says; up to 3 times. build/peer_bfc_set.so, where it is\n"
+    "                     built, is always measured: bfc with the structures torch uses\n"
     "  --once ALLOCATOR   runs one load or trace on it in this process and nothing else, for\n"
-    "                     profilers: loop, lake, lake_single_threaded, bfc, malloc, mimalloc.\n"
-    "                     What counts is inside the function run_timed\n"
+    "                     profilers: loop, lake, lake_single_threaded, bfc, malloc, mimalloc or\n"
+    "                     a peer. What counts is inside the function run_timed\n"
     "  --help\n"
     "\n"
     "Each measurement is a process of its own. Times are medians without the measuring loop's\n"
@@ -59,7 +69,7 @@ static const char help_text[] =
     "trace are bad.\n";
 
 typedef struct options {
-  size_t repeat, op_count;
+  size_t repeat, op_count, scale_blocks;
   int is_markdown;
   const char *json_path, *once; /* the one allocator's name */
   char **words;                 /* what is to be measured; none: everything */
@@ -72,6 +82,13 @@ typedef struct options {
 #define RESULTS_BYTES (32 * sizeof(result))
 static result *results;
 static double tick_ns;
+
+/* Zeroed memory that children of fork write into. */
+static void *share(size_t bytes) {
+  void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) abort();
+  return memory;
+}
 
 static double median_of(const double *values, size_t count) {
   double sorted[REPEAT_MAX];
@@ -98,13 +115,14 @@ static double net_ns(size_t a, double ns) {
 
 static double median_ns(size_t a) { return net_ns(a, median_of(results[a].ns, results[a].count)); }
 
-/* The lake's time in the other's, which was measured in turn with it. */
-static double lake_ratio(size_t a) {
-  const double lake_ns = net_ns(LAKE, extreme_ns(LAKE, 0)), ns = net_ns(a, extreme_ns(a, 0));
+/* A lake's time in the other's, which was measured in turn with it. */
+static double ratio_to(size_t lake, size_t a) {
+  const double lake_ns = net_ns(lake, extreme_ns(lake, 0)), ns = net_ns(a, extreme_ns(a, 0));
   return ns > 0 ? lake_ns / ns : NAN; /* 0 is too little to be measured */
 }
 
-/* The share of the calls took less than this, the timer's own time included. */
+/* The share of the calls took less than this, the timer's own time included. Calls that needed the
+   driver are left out. */
 static double percentile_ns(size_t a, int is_free, double share) {
   const uint64_t *ticks = results[a].ticks[is_free];
   uint64_t all = 0, seen = 0;
@@ -123,7 +141,9 @@ static double percentile_ns(size_t a, int is_free, double share) {
 typedef struct bench {
   options o;
   json document;
-  table times, latencies, others;
+  table times, ratios, latencies, others;
+  double log_ratios[2][ALLOCATORS_MAX]; /* sums: of the lake and of the unlocked one */
+  size_t ratio_count;
   int status; /* to exit with */
 } bench;
 
@@ -157,8 +177,9 @@ static void open_table(table *t, const bench *b, const char *section, const char
 }
 
 static void open_tables(bench *b, const char *section) {
-  char times[HEADS_MAX] = "<name|blocks", latencies[HEADS_MAX] = "<name|<call";
-  char others[HEADS_MAX] = "<name|driver calls|lake bytes|bfc bytes";
+  char times[HEADS_MAX] = "<name|blocks", ratios[HEADS_MAX] = "<name";
+  char latencies[HEADS_MAX] = "<name|<call",
+       others[HEADS_MAX] = "<name|driver calls|lake bytes|bfc bytes";
   size_t a;
   for (a = 0; a < allocator_count; a++) {
     append_head(times, "", allocators[a].head);
@@ -166,14 +187,24 @@ static void open_tables(bench *b, const char *section) {
     append_head(latencies, "", a == LOOP ? "timer" : allocators[a].head);
     append_head(others, "", allocators[a].head);
   }
-  for (a = BFC; a < allocator_count; a++) append_head(times, "lake / ", allocators[a].head);
+  for (a = BFC; a < allocator_count; a++) {
+    append_head(ratios, "lake / ", allocators[a].head);
+    append_head(ratios, "unlocked / ", allocators[a].head);
+  }
   open_table(&b->times, b, section, "processor ns an operation, without the loop's", times);
-  open_table(&b->latencies, b, section,
-             "ns a call takes at 50, 99 and 99.9 %, with the timer's own", latencies);
+  open_table(&b->ratios, b, section, "the lake's time, with its lock and without, in the others'",
+             ratios);
+  open_table(
+      &b->latencies, b, section,
+      "ns a call takes at 50, 99 and 99.9 %, with the timer's own; those that need the driver "
+      "left out",
+      latencies);
   open_table(&b->others, b, section,
              "the lake's driver calls in 1000 operations; metadata of a block; instructions an "
              "operation, the loop's included",
              others);
+  memset(b->log_ratios, 0, sizeof b->log_ratios);
+  b->ratio_count = 0;
 }
 
 static void print_latencies(table *t, const char *name, int is_free) {
@@ -189,6 +220,28 @@ static void print_latencies(table *t, const char *name, int is_free) {
   }
 }
 
+static void print_ratios(bench *b, const char *name) {
+  size_t a, unlocked;
+  table_cell(&b->ratios, "%s", name);
+  for (a = BFC; a < allocator_count; a++) {
+    for (unlocked = 0; unlocked < 2; unlocked++) {
+      const double ratio = ratio_to(unlocked ? UNLOCKED : LAKE, a);
+      table_real(&b->ratios, 2, ratio);
+      b->log_ratios[unlocked][a] += log(ratio);
+    }
+  }
+  b->ratio_count++;
+}
+
+static void print_mean_ratios(bench *b) {
+  size_t a, unlocked;
+  if (b->ratio_count < 2) return;
+  table_cell(&b->ratios, "geometric mean");
+  for (a = BFC; a < allocator_count; a++)
+    for (unlocked = 0; unlocked < 2; unlocked++)
+      table_real(&b->ratios, 2, exp(b->log_ratios[unlocked][a] / (double)b->ratio_count));
+}
+
 static void print_rows(bench *b, const workload *w) {
   table *t = &b->times;
   size_t a;
@@ -199,7 +252,7 @@ static void print_rows(bench *b, const workload *w) {
     if (a == LAKE)
       table_cell(t, "%.1f-%.1f", net_ns(a, extreme_ns(a, 0)), net_ns(a, extreme_ns(a, 1)));
   }
-  for (a = BFC; a < allocator_count; a++) table_real(t, 2, lake_ratio(a));
+  print_ratios(b, w->name);
   print_latencies(&b->latencies, w->name, 0);
   print_latencies(&b->latencies, w->name, 1);
   t = &b->others;
@@ -234,10 +287,12 @@ static void write_allocator(json *j, size_t a) {
   json_real(j, "ns_per_op", median_ns(a));
   json_real(j, "ns_per_op_min", net_ns(a, extreme_ns(a, 0)));
   json_real(j, "ns_per_op_max", net_ns(a, extreme_ns(a, 1)));
-  json_real(j, "lake_ratio", lake_ratio(a));
+  json_real(j, "lake_ratio", ratio_to(LAKE, a));
+  json_real(j, "lake_single_threaded_ratio", ratio_to(UNLOCKED, a));
   json_real(j, "instructions_per_op", median_of(r->instructions, r->count));
   json_real(j, "driver_calls_per_op", r->counted.driver_calls);
   json_real(j, "metadata_bytes_per_block", r->counted.metadata_bytes);
+  json_whole(j, "reserved_bytes_peak", r->counted.reserved_bytes);
   write_latencies(j, "alloc_ns", a, 0);
   write_latencies(j, "free_ns", a, 1);
   write_values(j, "ns_per_op_with_loop", r->ns, r->count);
@@ -270,7 +325,9 @@ static void run_workload(bench *b, const workload *w) {
 }
 
 static void close_tables(bench *b) {
+  print_mean_ratios(b);
   table_close(&b->times);
+  table_close(&b->ratios);
   table_close(&b->latencies);
   table_close(&b->others);
 }
@@ -283,7 +340,8 @@ static int is_named(const options *o, const char *name) {
 }
 
 static int is_section(const char *word) {
-  return !strcmp(word, "traces") || !strcmp(word, "loads") || !strcmp(word, "threads");
+  return !strcmp(word, "traces") || !strcmp(word, "loads") || !strcmp(word, "threads") ||
+         !strcmp(word, "scale");
 }
 
 static const load *find_load(const char *word) {
@@ -443,7 +501,7 @@ static void write_crowds(json *j, size_t crowd_count, result (*shared)[THREAD_CO
 }
 
 static void run_threads(bench *b) {
-  const size_t crowd_count = CROWD_COUNT - (allocator_count < ALLOCATORS_MAX);
+  const size_t crowd_count = CROWD_COUNT - !has_mimalloc;
   result(*shared)[THREAD_COUNTS] = (result(*)[THREAD_COUNTS])results;
   workload w;
   size_t k, n;
@@ -456,6 +514,58 @@ static void run_threads(bench *b) {
   print_crowds(b, crowd_count, shared);
   write_crowds(&b->document, crowd_count, shared);
   free(w.ops);
+}
+
+static double scale_median(const scale_result *of, size_t figure) {
+  return of->error[0] ? NAN : median_of(of->values[figure], of->count);
+}
+
+static void print_scale(const bench *b, const scale_result *of) {
+  table t;
+  size_t i;
+  table_open(&t, b->o.is_markdown, "Scale: processor time of the lake by itself",
+             "<figure|a hundredth|full|ratio");
+  for (i = 0; i < SCALE_FIGURES; i++) {
+    const double small = scale_median(&of[0], i), full = scale_median(&of[1], i);
+    table_cell(&t, "%s", scale_figures[i].text);
+    table_real(&t, 0, small);
+    table_real(&t, 0, full);
+    table_real(&t, 2, full / small);
+  }
+  table_close(&t);
+}
+
+static void write_scale(json *j, const scale_result *of) {
+  size_t size, i;
+  json_begin(j, "scale", '[');
+  for (size = 0; size < 2; size++) {
+    json_begin(j, NULL, '{');
+    json_text(j, "size", size ? "full" : "a hundredth");
+    json_text(j, "error", of[size].error);
+    for (i = 0; i < SCALE_FIGURES; i++)
+      write_values(j, scale_figures[i].name, of[size].values[i], of[size].count);
+    json_end(j, '}');
+  }
+  json_end(j, ']');
+}
+
+static void run_scale(bench *b) {
+  scale_result *of = (scale_result *)share(2 * sizeof(scale_result));
+  size_t i, size;
+  for (i = 0; i < b->o.repeat; i++) {
+    show_progress("scale", i + 1, b->o.repeat);
+    for (size = 0; size < 2; size++)
+      scale_measure_apart(b->o.scale_blocks / (size ? 1 : 100), b->o.op_count, &of[size]);
+  }
+  for (size = 0; size < 2; size++) {
+    if (!of[size].error[0]) continue;
+    clear_progress();
+    fprintf(stderr, "scale: %s\n", of[size].error);
+    b->status = 1;
+  }
+  clear_progress();
+  print_scale(b, of);
+  write_scale(&b->document, of);
 }
 
 /* ---- The program ----------------------------------------------------------------------------- */
@@ -473,15 +583,22 @@ static int parse_number(const char *text, size_t max, size_t *out) {
   return !errno && !*end && *out && *out <= max;
 }
 
+static int add_peer(const char *path) {
+  const char *error = load_peer(path);
+  if (error) fprintf(stderr, "%s: %s\n", path, error);
+  return !error;
+}
+
 /* Returns 1 where the value fits the option, 0 where it does not, -1 for an unknown option. */
 static int parse_option(options *o, const char *name, const char *value) {
   if (!strcmp(name, "--repeat")) return parse_number(value, REPEAT_MAX, &o->repeat);
   if (!strcmp(name, "--ops")) return parse_number(value, OPS_MAX, &o->op_count);
+  if (!strcmp(name, "--scale-blocks"))
+    return parse_number(value, SCALE_BLOCKS_MAX, &o->scale_blocks) &&
+           o->scale_blocks >= SCALE_BLOCKS_MIN;
   if (!strcmp(name, "--floor-divisor")) return parse_number(value, DIVISOR_MAX, &floor_divisor);
-  if (!strcmp(name, "--once")) {
-    o->once = value;
-    return find_allocator(value) < allocator_count;
-  }
+  if (!strcmp(name, "--once")) return (o->once = value) != NULL;
+  if (!strcmp(name, "--peer")) return add_peer(value);
   if (strcmp(name, "--json")) return -1;
   o->json_path = value;
   return *value != '\0';
@@ -494,6 +611,7 @@ static int parse_arguments(int argc, char **argv, options *o) {
   memset(o, 0, sizeof *o);
   o->repeat = 5;
   o->op_count = 300000;
+  o->scale_blocks = 1048576;
   o->words = argv + 1;
   for (i = 1; i < argc; i++) {
     const char *name = argv[i];
@@ -514,6 +632,8 @@ static int parse_arguments(int argc, char **argv, options *o) {
       if (!fits) return usage_error(name, argv[i]);
     }
   }
+  if (o->once && find_allocator(o->once) == allocator_count)
+    return usage_error("no such allocator", o->once);
   if (o->once && (o->word_count != 1 || is_section(o->words[0])))
     return usage_error("--once takes one load or trace, not", o->word_count ? o->words[0] : "none");
   return -1;
@@ -544,7 +664,8 @@ static void print_head(bench *b) {
       "malloc and mimalloc are asked for 1/%lu of each size\n",
       processor, sysconf(_SC_NPROCESSORS_ONLN), __VERSION__, date, tick_ns,
       (unsigned long)floor_divisor);
-  if (allocator_count < ALLOCATORS_MAX) puts("no libmimalloc.so.2 here: left out");
+  if (!has_mimalloc) puts("no libmimalloc.so.2 here: left out");
+  if (access(YARDSTICK, R_OK)) puts("no " YARDSTICK " here: left out (make bench builds it)");
   if (counter < 0) puts("the system counts no instructions here: left out");
   if (counter >= 0) close(counter);
   json_text(j, "processor", processor);
@@ -590,6 +711,7 @@ static void run_sections(bench *b) {
   if (has_traces) run_traces(b);
   if (has_loads) run_loads(b);
   if (is_named(o, "threads")) run_threads(b);
+  if (is_named(o, "scale")) run_scale(b);
   json_end(&b->document, '}');
 }
 
@@ -598,14 +720,13 @@ int main(int argc, char **argv) {
   FILE **file = &b.document.file;
   int is_unwritten;
   int status;
-  allocator_count = ALLOCATORS_MAX - !mimalloc_load();
+  find_allocators();
+  if (!access(YARDSTICK, R_OK) && !add_peer(YARDSTICK)) return 1;
   status = parse_arguments(argc, argv, &b.o);
   if (status >= 0) return status;
   tick_ns = measure_tick_ns();
   prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0); /* a block's first byte shall not take 2 MiB */
-  results = (result *)mmap(NULL, RESULTS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                           -1, 0);
-  if ((void *)results == MAP_FAILED) abort();
+  results = (result *)share(RESULTS_BYTES);
   if (b.o.once) return run_once(&b);
   if (b.o.json_path && !(*file = fopen(b.o.json_path, "w"))) {
     fprintf(stderr, "%s:0: %s\n", b.o.json_path, strerror(errno));

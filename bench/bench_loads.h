@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "peer.h"
 #include "trace.h"
 
 #define KIB ((size_t)1 << 10)
@@ -166,8 +167,8 @@ static void make_trace(workload *w, const char *name, const trace *t, size_t op_
 
 /* ---- Allocators ------------------------------------------------------------------------------ */
 
-typedef struct counts { /* NAN: not known */
-  double driver_calls, metadata_bytes;
+typedef struct counts {                                /* NAN: not known */
+  double driver_calls, metadata_bytes, reserved_bytes; /* the latter two: peaks */
 } counts;
 
 /* Nothing is closed: the process ends. Open returns NULL or what went wrong, alloc NULL and
@@ -175,10 +176,12 @@ typedef struct counts { /* NAN: not known */
 typedef struct allocator {
   const char *name, *head; /* in JSON, in tables */
   unsigned flags;          /* of the lake */
+  const struct peer *peer; /* NULL: no peer */
   const char *(*open)(const struct allocator *with, const workload *w, void **out_self);
   void *(*alloc)(void *self, const op *o);
   int (*free_block)(void *self, const op *o, void *ptr);
   void (*count)(void *self, counts *out); /* NULL: nothing is known */
+  uint64_t (*driver_calls)(void *self);   /* so far; NULL: it calls no driver */
 } allocator;
 
 typedef struct lake_run {
@@ -229,6 +232,12 @@ static void lake_count(void *self, counts *out) {
   gmlake_get_stats(((lake_run *)self)->lake, &stats);
   out->driver_calls = (double)stats.driver_call_count;
   out->metadata_bytes = (double)stats.metadata_bytes_peak;
+  out->reserved_bytes = (double)stats.reserved_bytes_peak;
+}
+
+/* Without gmlake_get_stats, which would disturb what is measured next. */
+static uint64_t lake_driver_calls(void *self) {
+  return ((lake_run *)self)->lake->stats.driver_call_count;
 }
 
 static void *bfc_segment_alloc(void *user, size_t bytes) {
@@ -277,6 +286,7 @@ static void bfc_count(void *self, counts *out) {
   gmlake_bfc_get_stats((gmlake_bfc *)self, &stats);
   out->driver_calls = (double)(stats.segment_alloc_count + stats.segment_free_count);
   out->metadata_bytes = (double)stats.metadata_bytes_peak;
+  out->reserved_bytes = (double)stats.reserved_bytes_peak;
 }
 
 /* The host's allocators are to be the floor: they are kept from calling the system in passing. */
@@ -334,20 +344,93 @@ static int heap_free(void *self, const op *o, void *ptr) {
 static void *loop_alloc(void *self, const op *o) { return o ? self : NULL; }
 static int loop_free(void *self, const op *o, void *ptr) { return !self || !o || !ptr; }
 
+/* A peer's functions and what it has opened. */
+typedef struct peer {
+  char name[24];
+  __typeof__(peer_open) *open;
+  __typeof__(peer_alloc) *alloc;
+  __typeof__(peer_free) *free_block;
+  __typeof__(peer_reserved_peak) *reserved_peak; /* NULL: not known */
+  void *self;
+} peer;
+
+static const char *peer_start(const allocator *with, const workload *w, void **out_self) {
+  peer *run = (peer *)malloc(sizeof(peer));
+  if (!run) return "out of memory";
+  *run = *with->peer;
+  run->self = run->open(w->device_bytes, w->slot_count, w->stream_count);
+  *out_self = run;
+  return run->self ? NULL : "peer_open answers NULL";
+}
+
+static void *peer_take(void *self, const op *o) {
+  const peer *run = (const peer *)self;
+  return run->alloc(run->self, o->bytes, o->stream);
+}
+
+static int peer_give(void *self, const op *o, void *ptr) {
+  const peer *run = (const peer *)self;
+  (void)o;
+  return run->free_block(run->self, ptr);
+}
+
+static void peer_count_bytes(void *self, counts *out) {
+  const peer *run = (const peer *)self;
+  if (run->reserved_peak) out->reserved_bytes = (double)run->reserved_peak(run->self);
+}
+
 enum { LOOP, LAKE, UNLOCKED, BFC, MALLOC, MIMALLOC };
 
-static const allocator allocators[] = {
-    {"loop", "loop", 0, malloc_open, loop_alloc, loop_free, NULL},
-    {"lake", "lake", 0, lake_open, lake_alloc, lake_free, lake_count},
-    {"lake_single_threaded", "unlocked", GMLAKE_SINGLE_THREADED, lake_open, lake_alloc, lake_free,
-     lake_count},
-    {"bfc", "bfc", 0, bfc_open, bfc_alloc, bfc_free, bfc_count},
-    {"malloc", "malloc", 0, malloc_open, heap_alloc, heap_free, NULL},
-    {"mimalloc", "mimalloc", 0, mimalloc_open, heap_alloc, heap_free, NULL}};
+#define PEERS_MAX 4
+#define ALLOCATORS_MAX (MIMALLOC + 1 + PEERS_MAX)
 
-#define ALLOCATORS_MAX (MIMALLOC + 1)
+static allocator allocators[ALLOCATORS_MAX] = {
+    {"loop", "loop", 0, NULL, malloc_open, loop_alloc, loop_free, NULL, NULL},
+    {"lake", "lake", 0, NULL, lake_open, lake_alloc, lake_free, lake_count, lake_driver_calls},
+    {"lake_single_threaded", "unlocked", GMLAKE_SINGLE_THREADED, NULL, lake_open, lake_alloc,
+     lake_free, lake_count, lake_driver_calls},
+    {"bfc", "bfc", 0, NULL, bfc_open, bfc_alloc, bfc_free, bfc_count, NULL},
+    {"malloc", "malloc", 0, NULL, malloc_open, heap_alloc, heap_free, NULL, NULL},
+    {"mimalloc", "mimalloc", 0, NULL, mimalloc_open, heap_alloc, heap_free, NULL, NULL}};
 
-static size_t allocator_count; /* without mimalloc where there is none */
+static size_t allocator_count;
+static int has_mimalloc; /* else the first peer, if any, has its place */
+
+static void find_allocators(void) {
+  has_mimalloc = mimalloc_load();
+  allocator_count = has_mimalloc ? MIMALLOC + 1 : MIMALLOC;
+}
+
+static void name_peer(peer *p, const char *path) {
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  if (!strncmp(name, "peer_", 5)) name += 5;
+  snprintf(p->name, sizeof p->name, "%.*s", (int)strcspn(name, "."), name);
+}
+
+/* Returns NULL or what is wrong with the library. */
+static const char *load_peer(const char *path) {
+  static peer peers[PEERS_MAX];
+  static size_t peer_count;
+  allocator added = {NULL, NULL, 0, NULL, peer_start, peer_take, peer_give, peer_count_bytes, NULL};
+  peer *p = &peers[peer_count];
+  char with_slash[512];
+  void *library;
+  if (peer_count == PEERS_MAX) return "there are too many peers";
+  snprintf(with_slash, sizeof with_slash, "%s%s", strchr(path, '/') ? "" : "./", path);
+  library = dlopen(with_slash, RTLD_NOW | RTLD_LOCAL);
+  if (!library) return dlerror();
+  *(void **)&p->open = dlsym(library, "peer_open");
+  *(void **)&p->alloc = dlsym(library, "peer_alloc");
+  *(void **)&p->free_block = dlsym(library, "peer_free");
+  *(void **)&p->reserved_peak = dlsym(library, "peer_reserved_peak");
+  if (!p->open || !p->alloc || !p->free_block) return "it lacks a function of bench/peer.h";
+  name_peer(p, path);
+  added.name = added.head = p->name;
+  added.peer = p;
+  peer_count++;
+  allocators[allocator_count++] = added;
+  return NULL;
+}
 
 /* allocator_count where there is none of that name. */
 static size_t find_allocator(const char *name) {

@@ -109,10 +109,14 @@ static int run_range(runner *r, range span) {
   return 1;
 }
 
+#define TICKS_DRIVEN UINT32_MAX /* of an operation that called the driver */
+
 /* One round with the timer read around each operation. */
 static int run_inspected(runner *r, uint32_t *ticks) {
   const op *o = r->w->ops + r->w->inspected.begin, *const end = r->w->ops + r->w->inspected.end;
+  uint64_t (*const driver_calls)(void *) = r->with->driver_calls;
   for (; o < end; o++) {
+    const uint64_t calls = driver_calls ? driver_calls(r->self) : 0;
     void **block = &r->blocks[o->slot];
     int failed = 0;
     uint64_t start = tick(), taken;
@@ -121,7 +125,9 @@ static int run_inspected(runner *r, uint32_t *ticks) {
     else
       *block = r->with->alloc(r->self, o);
     taken = tick() - start;
-    *ticks++ = taken < UINT32_MAX ? (uint32_t)taken : UINT32_MAX;
+    *ticks++ = driver_calls && driver_calls(r->self) != calls ? TICKS_DRIVEN
+               : taken < TICKS_DRIVEN                         ? (uint32_t)taken
+                                                              : TICKS_DRIVEN - 1;
     if (!failed && *block) continue;
     r->failed = o;
     return 0;
@@ -153,7 +159,7 @@ __attribute__((noinline)) static int run_timed(runner *r, result *out) {
   const range span = r->w->timed;
   const double op_count = (double)((span.end - span.begin) * span.rounds);
   const int counter = open_instruction_counter();
-  counts before = {NAN, NAN}, after = {NAN, NAN};
+  counts before = {NAN, NAN, NAN}, after = {NAN, NAN, NAN};
   double ns, instructions;
   if (r->with->count) r->with->count(r->self, &before);
   instructions = read_counter(counter);
@@ -164,6 +170,7 @@ __attribute__((noinline)) static int run_timed(runner *r, result *out) {
   if (r->with->count) r->with->count(r->self, &after);
   out->counted.driver_calls = (after.driver_calls - before.driver_calls) / op_count;
   out->counted.metadata_bytes = after.metadata_bytes / (double)r->w->slot_count;
+  out->counted.reserved_bytes = after.reserved_bytes;
   return 1;
 }
 
@@ -197,7 +204,8 @@ static int measure_one(const workload *w, const allocator *with, const void *con
   if (!measure_time(&r, w, with, out)) return 0;
   if (!run_inspected(&r, ticks)) return runner_fail(&r, out);
   for (i = 0; i < op_count; i++)
-    out->ticks[w->ops[span.begin + i].is_free][tick_bucket(ticks[i])]++;
+    if (ticks[i] != TICKS_DRIVEN)
+      out->ticks[w->ops[span.begin + i].is_free][tick_bucket(ticks[i])]++;
   out->count++;
   return 1;
 }
@@ -205,18 +213,22 @@ static int measure_one(const workload *w, const allocator *with, const void *con
 typedef int (*measurement)(const workload *w, const allocator *with, const void *context,
                            result *out);
 
+static void await_child(pid_t child, char *error, size_t error_bytes) {
+  int status;
+  if (child < 0 || waitpid(child, &status, 0) != child)
+    snprintf(error, error_bytes, "no process: %s", strerror(errno));
+  else if (WIFSIGNALED(status))
+    snprintf(error, error_bytes, "killed by signal %d", WTERMSIG(status));
+}
+
 /* An allocator that has failed once is not asked again. */
 static void measure_apart(measurement measure, const workload *w, const allocator *with,
                           const void *context, result *out) {
-  int status;
   pid_t child;
   if (out->error[0]) return;
   child = fork();
   if (!child) _exit(!measure(w, with, context, out));
-  if (child < 0 || waitpid(child, &status, 0) != child)
-    snprintf(out->error, sizeof out->error, "no process: %s", strerror(errno));
-  else if (WIFSIGNALED(status))
-    snprintf(out->error, sizeof out->error, "killed by signal %d", WTERMSIG(status));
+  await_child(child, out->error, sizeof out->error);
 }
 
 /* ---- Many threads ---------------------------------------------------------------------------- */
