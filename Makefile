@@ -1,5 +1,6 @@
 # make           builds build/replay
 # make replay    replays the traces of bench/traces: memory and driver time of each allocator
+# make bench     measures what an allocation costs the processor, in each allocator
 # make test      builds and runs all tests
 # make gpu-test  the tests that need a GPU; without one it says so and succeeds
 # make gpu-bench measures the driver, the lake and its peers on a GPU; likewise
@@ -8,7 +9,7 @@
 # make examples  builds the examples into build/examples
 # make plots     draws memory over time into build/plots, and bench/figure.png
 # make format    formats the sources
-# replay, test and plots first install what they need, on Debian and Ubuntu.
+# replay, bench, test and plots first install what they need, on Debian and Ubuntu.
 
 CC ?= cc
 WARNINGS = -Wall -Wextra -Werror
@@ -17,7 +18,9 @@ LIBS = -lpthread -ldl
 TEST_PROGRAMS = $(patsubst tests/%.c,build/%,$(sort $(wildcard tests/test_*.c)))
 TEST_SCRIPTS = $(sort $(wildcard tests/test_*.sh))
 EXAMPLES = $(addprefix build/,$(basename $(wildcard examples/*.c examples/*.cpp)))
-SOURCES = $(wildcard *.h bench/*.[ch] tests/*.[ch] tests/*/*.[ch] examples/*.c examples/*.cpp)
+SOURCES = $(wildcard *.h bench/*.[ch] bench/*.cpp tests/*.[ch] tests/*/*.[ch] examples/*.c \
+  examples/*.cpp)
+YARDSTICK = build/peer_bfc_set.so
 FAKE = build/fake/libcuda.so.1
 # The GPU's programs need declarations only: the toolkit's where it is installed, else our own.
 CUDA_HOME ?= /usr/local/cuda
@@ -33,8 +36,13 @@ replay: deps-replay
 	$(SUBMAKE) build/replay
 	@build/replay
 
+bench: deps-bench
+	$(SUBMAKE) build/bench $(YARDSTICK)
+	@build/bench
+
 test: deps-test
-	$(SUBMAKE) build/replay $(FAKE) build/gpu_test build/gpu_bench $(TEST_PROGRAMS)
+	$(SUBMAKE) build/replay $(FAKE) build/bench $(YARDSTICK) build/gpu_test \
+	  build/gpu_bench $(TEST_PROGRAMS)
 	@sh tests/run.sh $(TEST_PROGRAMS) $(TEST_SCRIPTS)
 
 SOAK_SECONDS ?= 600
@@ -86,6 +94,14 @@ $(FAKE): tests/fake_cuda.c Makefile | build/fake
 	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC -fvisibility=hidden -I. \
 	  -Itests/cuda_stub $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) -Wl,-soname,libcuda.so.1 $(LIBS)
 
+build/bench: bench/bench.c Makefile | build
+	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CPPFLAGS) $(CFLAGS) $< -o $@ \
+	  $(LDFLAGS) -lz $(LIBS) -lm $(LDLIBS)
+
+$(YARDSTICK): bench/bfc_set.cpp Makefile | build
+	$(CXX) -std=c++11 -O2 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC $(CPPFLAGS) $(CXXFLAGS) $< \
+	  -o $@ $(LDFLAGS)
+
 build/gpu_test: tests/gpu_test.c Makefile | build
 	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CUDA_INCLUDE) $(CPPFLAGS) \
 	  $(CFLAGS) $< -o $@ $(LDFLAGS) $(LIBS) $(LDLIBS)
@@ -109,4 +125,4 @@ build/examples/%: examples/%.cpp Makefile | build/examples
 
 -include $(wildcard build/*.d build/examples/*.d)
 
-.PHONY: all replay test examples plots format clean
+.PHONY: all replay bench test examples plots format clean

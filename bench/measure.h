@@ -148,7 +148,7 @@ static void json_real(json *j, const char *name, double value) {
 /* ---- Tables ---------------------------------------------------------------------------------- */
 
 #define TABLE_COLUMNS 16
-#define TABLE_CELL 56
+#define TABLE_CELL 80
 
 /* Cells are given one after the other, row by row; the first row is the head. */
 typedef struct table {
