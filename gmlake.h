@@ -2757,8 +2757,8 @@ static void gmlk_supply_add(gmlk_arena *a, gmlk_supply *supply, uint32_t at, uin
   }
 }
 
-/* The runs open to the stream in a bin of its pool or of the clean one, each once, at most so many;
-   returns how many. */
+/* The runs open to the stream in a bin of its pool or of the clean one, each once, until so many have
+   been looked at or the whole chunks are enough; returns how many. */
 static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned pool, unsigned stream, unsigned bin,
                                 unsigned tries, uint32_t grains, uint32_t align,
                                 gmlk_supply *supply) {
@@ -2767,6 +2767,7 @@ static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned pool, unsigned stream, u
   for (link = ring->next; link != ring && count < tries; link = link->next, count++) {
     gmlk_block *b = gmlk_linked(link);
     uint32_t hole = b->hole;
+    if (supply->whole_chunks << a->chunk_log >= grains) break;
     if (pool)
       b = gmlk_run_start(b, stream);
     else if (stream && gmlk_is_beside(b, stream))
@@ -2777,13 +2778,13 @@ static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned pool, unsigned stream, u
 }
 
 /* What the pools offer to a taker that may not wait: whole chunks, from the shortest runs that
-   hold one on until there are enough, and ends, also of the longest runs below those. */
+   hold one on until there are enough, and if there are not, ends of the longest runs below. */
 static void gmlk_supply_find(gmlk_arena *a, unsigned stream, uint32_t grains, uint32_t align,
                              gmlk_supply *supply) {
   const unsigned chunk_bin = gmlk_bin_of(gmlk_chunk_grains(a));
   unsigned pool, bin, tries;
   memset(supply, 0, sizeof(*supply));
-  for (bin = chunk_bin; bin < GMLK_BINS && supply->whole_chunks << a->chunk_log < grains; bin++)
+  for (bin = chunk_bin; bin < GMLK_BINS; bin++)
     for (pool = stream;; pool = GMLK_CLEAN) {
       (void)gmlk_supply_bin(a, pool, stream, bin, UINT32_MAX, grains, align, supply);
       if (!pool) break;
@@ -2976,9 +2977,9 @@ static void gmlk_growth_contiguous(gmlk_arena *a, unsigned stream, uint32_t grai
 
 /* So many chunks anywhere: gaps from the lowest on, then the end. */
 static void gmlk_growth_anywhere(gmlk_arena *a, uint32_t count, gmlk_growth *growth) {
-  uint32_t slot;
+  uint32_t slot = a->backed_count < a->slot_count ? 0 : a->slot_count;
   growth->count = 0;
-  for (slot = 0; slot < a->slot_count && growth->count < count; slot++)
+  for (; slot < a->slot_count && growth->count < count; slot++)
     if (!a->chunks[slot].handle) a->slots[growth->count++] = slot;
   for (; slot < a->slot_limit && growth->count < count; slot++)
     if (slot >= a->stuck_end || !a->chunks[slot].stuck) a->slots[growth->count++] = slot;
