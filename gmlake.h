@@ -549,8 +549,8 @@ typedef struct gmlake_budget {
    UNSUPPORTED, OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY (address space), DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lake);
 /* Waits for pending work, lists live blocks and buffers through the logger and frees everything,
-   whatever fails; the first driver error is returned. A stream that is being captured cannot be waited
-   for: end captures first. NULL is fine. */
+   whatever fails; the first driver error is returned. A stream that is being captured cannot be
+   waited for: end captures first. NULL is fine. */
 GMLAKE_DEF gmlake_result gmlake_destroy(gmlake *lake);
 /* The description with every default filled in. */
 GMLAKE_DEF gmlake_result gmlake_get_desc(gmlake *lake, gmlake_desc *out_desc);
@@ -3624,9 +3624,20 @@ static gmlake_result gmlk_buffers_reap(gmlake *l, gmlk_arena *a, size_t limit) {
   return result;
 }
 
-/* Counts a buffer's front anew. */
-static void gmlk_buffer_count(gmlake *l, gmlake_buffer *b, uint32_t count) {
+/* GMLAKE_FILL, for the chunks of [from, to). */
+static void gmlk_buffer_fill(const gmlake *l, const gmlake_buffer *b, uint32_t from, uint32_t to,
+                             unsigned byte) {
+  size_t chunk = b->arena->chunk_bytes;
+  if ((l->desc.flags & GMLAKE_FILL) && from < to)
+    memset((char *)(uintptr_t)gmlk_buffer_address(b) + from * chunk, (int)byte,
+           (to - from) * chunk);
+}
+
+/* Its front ends here now. */
+static void gmlk_buffer_end(gmlake *l, gmlake_buffer *b, uint32_t count) {
   size_t before = b->count * b->arena->chunk_bytes, now = count * b->arena->chunk_bytes;
+  gmlk_buffer_fill(l, b, b->count, count, GMLAKE_FILL_NEW);
+  gmlk_buffer_fill(l, b, count, b->count, GMLAKE_FILL_FREE);
   b->count = count;
   l->stats.buffer_bytes += now - before;
   l->stats.active_bytes += now - before;
@@ -3808,7 +3819,8 @@ static int gmlk_window_marks(gmlk_arena *a, const gmlk_window *w, int clear) {
 }
 
 /* Chooses chunks to return, the highest first: wholly free and clean, and under no window or
-   buffer's place whose work is pending. Marks them, lists them in a->slots and kills their windows. */
+   buffer's place whose work is pending. Marks them, lists them in a->slots and kills their
+   windows. */
 static uint32_t gmlk_trim_choose(gmlake *l, gmlk_arena *a, uint32_t *from_slot, size_t max_bytes,
                                  gmlk_window **dying) {
   uint32_t slot = *from_slot, count = 0, kept = 0, i;
@@ -4281,28 +4293,18 @@ static void gmlk_place_take(gmlk_arena *a, const gmlk_place *place) {
   gmlk_chunk_commit(a, gmlk_reserve_range(a, gmlk_locate(a, at), at, gmlk_chunk_grains(a)));
 }
 
-/* GMLAKE_FILL, for the chunks of [from, to). */
-static void gmlk_buffer_fill(const gmlake *l, const gmlake_buffer *b, uint32_t from, uint32_t to,
-                             unsigned byte) {
-  size_t chunk = b->arena->chunk_bytes;
-  if (l->desc.flags & GMLAKE_FILL)
-    memset((char *)(uintptr_t)gmlk_buffer_address(b) + from * chunk, (int)byte,
-           (to - from) * chunk);
-}
-
 /* Gives up the chunks behind `count`, their mappings kept. An event is recorded, with one stream
    too, since only complete memory serves other buffers without a wait. */
 static void gmlk_buffer_shrink(gmlake *l, gmlake_buffer *b, uint32_t count, unsigned stream) {
   uint32_t i = b->count;
   if (i == count) return;
-  gmlk_buffer_fill(l, b, count, i, GMLAKE_FILL_FREE);
   while (i-- > count) {
     gmlk_place *place = &b->places[i];
     gmlk_chunk_return(l, b->arena, place, stream);
     place->stream = (uint16_t)stream;
     place->ticket = stream ? l->streams.items[stream]->epoch : 0;
   }
-  gmlk_buffer_count(l, b, count);
+  gmlk_buffer_end(l, b, count);
   if (stream) gmlk_fence_now(l, stream);
 }
 
@@ -4321,7 +4323,7 @@ static int gmlk_buffer_try(gmlake *l, gmlake_buffer *b, uint32_t count, unsigned
   for (i = b->count; i < count; i++)
     if (!gmlk_place_is_open(b->arena, &b->places[i], stream)) return 0;
   for (i = b->count; i < count; i++) gmlk_place_take(b->arena, &b->places[i]);
-  gmlk_buffer_count(l, b, count);
+  gmlk_buffer_end(l, b, count);
   return 1;
 }
 
@@ -4355,6 +4357,14 @@ static gmlake_result gmlk_chunk_find(gmlake *l, const gmlk_request *wanted, gmlk
   return gmlk_climb(l, &r, out);
 }
 
+static int gmlk_place_retake(gmlake *l, const gmlk_request *r, const gmlk_place *place) {
+  if (!gmlk_place_is_open(r->arena, place, r->taker.stream) ||
+      !gmlk_records_reserve(&l->records, &l->host, 2))
+    return 0;
+  gmlk_place_take(r->arena, place);
+  return 1;
+}
+
 /* Takes a place's chunk from the other stream that used it last, behind a wait on the device. */
 static int gmlk_place_borrow(gmlake *l, const gmlk_request *r, const gmlk_place *place) {
   gmlk_taker taker = gmlk_waiting_taker(l, r);
@@ -4363,7 +4373,9 @@ static int gmlk_place_borrow(gmlake *l, const gmlk_request *r, const gmlk_place 
   span.at = gmlk_slot_at(r->arena, place->slot);
   span.grains = r->grains;
   span.block = gmlk_locate(r->arena, span.at);
-  if (!gmlk_may_take(&l->streams, taker, span.block)) return 0;
+  if (!gmlk_may_take(&l->streams, taker, span.block) ||
+      !gmlk_records_reserve(&l->records, &l->host, 2))
+    return 0;
   span.block = gmlk_reserve_range(r->arena, span.block, span.at, span.grains);
   if (gmlk_wait_for_spans(l, taker, &span, 1)) {
     gmlk_unreserve_range(r->arena, span.block, span.grains);
@@ -4373,16 +4385,14 @@ static int gmlk_place_borrow(gmlake *l, const gmlk_request *r, const gmlk_place 
   return 1;
 }
 
-/* A mapping is in the way: it goes once its last use here is complete, which the host waits for. */
-static gmlake_result gmlk_place_clear(gmlake *l, gmlk_arena *a, gmlk_place *place) {
+/* The host waits for the last use through a place. */
+static gmlake_result gmlk_place_wait(gmlake *l, const gmlk_place *place) {
   gmlake_result result = l->lost;
-  if (!result && !gmlk_place_is_done(l, place)) {
-    result = gmlk_wait_for_stream(l, place->stream, 0);
-    if (result == GMLAKE_ERROR_CAPTURING)
-      (void)gmlk_fail(l, result, "gmlake_buffer_resize", "a capture forbids to wait for a use");
-  }
-  place->next = NULL;
-  return result ? result : gmlk_places_unmap(l, a, place);
+  if (result || gmlk_place_is_done(l, place)) return result;
+  result = gmlk_wait_for_stream(l, place->stream, 0);
+  if (result == GMLAKE_ERROR_CAPTURING)
+    return gmlk_fail(l, result, "gmlake_buffer_resize", "a capture forbids to wait for a use");
+  return result ? result : gmlk_refresh(l, 0);
 }
 
 /* Takes a chunk for a place: the one mapped there if it can be had, else another. */
@@ -4390,13 +4400,15 @@ static gmlake_result gmlk_place_serve(gmlake *l, const gmlk_request *r, gmlk_pla
   gmlk_arena *a = r->arena;
   gmlk_block *found = NULL;
   gmlake_result result = GMLAKE_OK;
-  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (gmlk_place_is_open(a, place, r->taker.stream)) {
-    gmlk_place_take(a, place);
-    return GMLAKE_OK;
+  if (gmlk_place_retake(l, r, place)) return GMLAKE_OK;
+  if (place->state) {
+    if (gmlk_place_borrow(l, r, place)) return GMLAKE_OK;
+    result = gmlk_place_wait(l, place);
+    if (result) return result;
+    if (gmlk_place_retake(l, r, place)) return GMLAKE_OK;
+    place->next = NULL;
+    result = gmlk_places_unmap(l, a, place);
   }
-  if (place->state && gmlk_place_borrow(l, r, place)) return GMLAKE_OK;
-  if (place->state) result = gmlk_place_clear(l, a, place);
   if (!result) result = gmlk_chunk_find(l, r, &found);
   if (result) return result;
   a->live_count--; /* it is no block of the user's */
@@ -4417,7 +4429,7 @@ static gmlake_result gmlk_buffer_grow(gmlake *l, const gmlk_request *r, gmlake_b
     result = gmlk_place_serve(l, r, &b->places[taken]);
   if (!result) result = gmlk_places_map(l, b, count);
   if (!result)
-    gmlk_buffer_count(l, b, count);
+    gmlk_buffer_end(l, b, count);
   else
     while (taken > b->count) gmlk_chunk_return(l, a, &b->places[--taken], r->stream);
   return result;
@@ -4459,10 +4471,12 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
     if (!gmlk_records_reserve(&l->records, &l->host, 1)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     *out_va = gmlk_va_take(&a->spool, &l->records, (uint32_t)slots + guard);
     if (*out_va || tries == 2 || !a->void_count) break;
-    if (tries) result = gmlk_wait_for_streams(l, 0);
-    if (!gmlk_is_fatal(result)) result = gmlk_buffers_reap(l, a, SIZE_MAX);
+    result = tries ? gmlk_wait_for_streams(l, 0) : GMLAKE_OK;
+    if (!result || result == GMLAKE_ERROR_CAPTURING) /* others have been waited for */
+      result = gmlk_buffers_reap(l, a, SIZE_MAX);
     if (gmlk_is_fatal(result)) return result;
   }
+  if (!*out_va && result) return result;
   if (!*out_va)
     return gmlk_fail(l, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, "gmlake_buffer_create",
                      "no address space is left for max_bytes");
