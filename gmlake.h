@@ -7595,11 +7595,10 @@ static gmlake_result gmlk_buffer_admit(gmlake *l, const gmlake_buffer *b, size_t
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call, "the buffer was destroyed");
   if (value == GMLAKE_STREAM_NONE) return GMLAKE_OK;
   *out_stream = gmlk_stream_number(l, value);
-  if (!*out_stream || !gmlk_arena_admit(b->arena, *out_stream))
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!*out_stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (count < b->count && l->streams.items[*out_stream]->capture)
     return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, call, "a buffer cannot shrink in a capture");
-  return GMLAKE_OK;
+  return gmlk_arena_admit(b->arena, *out_stream) ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
 
 /* pre: the books are locked; they are at the end, whatever happened between. */
