@@ -4282,15 +4282,12 @@ static void gmlk_chunk_return(gmlake *l, gmlk_arena *a, const gmlk_place *place,
   if (s) s->is_dirty = 1;
 }
 
-/* Whether the stream may have the chunk that is mapped there. */
-static int gmlk_place_is_open(const gmlk_arena *a, const gmlk_place *place, unsigned stream) {
-  return place->state == GMLK_PLACE_MAPPED && gmlk_is_open(gmlk_place_block(a, place), stream);
-}
-
-/* Takes it. pre: two records reserved. */
-static void gmlk_place_take(gmlk_arena *a, const gmlk_place *place) {
-  uint32_t at = gmlk_slot_at(a, place->slot);
-  gmlk_chunk_commit(a, gmlk_reserve_range(a, gmlk_locate(a, at), at, gmlk_chunk_grains(a)));
+/* Reserves the chunk that is mapped there if the stream may have it; else NULL. pre: two records
+   reserved. */
+static gmlk_block *gmlk_place_reserve(gmlk_arena *a, const gmlk_place *place, unsigned stream) {
+  gmlk_block *b = place->state == GMLK_PLACE_MAPPED ? gmlk_place_block(a, place) : NULL;
+  if (!b || !gmlk_is_open(b, stream)) return NULL;
+  return gmlk_reserve_range(a, b, gmlk_slot_at(a, place->slot), gmlk_chunk_grains(a));
 }
 
 /* Gives up the chunks behind `count`, their mappings kept. An event is recorded, with one stream
@@ -4311,7 +4308,9 @@ static void gmlk_buffer_shrink(gmlake *l, gmlake_buffer *b, uint32_t count, unsi
 /* Resizes where that takes no driver: to fewer chunks, or as far as the next places keep chunks
    that the stream may have. */
 static int gmlk_buffer_try(gmlake *l, gmlake_buffer *b, uint32_t count, unsigned stream) {
-  uint32_t i;
+  gmlk_arena *a = b->arena;
+  uint32_t i = b->count;
+  int is_all;
   if (b->is_busy) return 0;
   if (count <= b->count) {
     gmlk_buffer_shrink(l, b, count, stream);
@@ -4320,11 +4319,16 @@ static int gmlk_buffer_try(gmlake *l, gmlake_buffer *b, uint32_t count, unsigned
   if (count > b->place_count ||
       !gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)(count - b->count)))
     return 0;
-  for (i = b->count; i < count; i++)
-    if (!gmlk_place_is_open(b->arena, &b->places[i], stream)) return 0;
-  for (i = b->count; i < count; i++) gmlk_place_take(b->arena, &b->places[i]);
-  gmlk_buffer_end(l, b, count);
-  return 1;
+  while (i < count && gmlk_place_reserve(a, &b->places[i], stream)) i++; /* two may show one */
+  is_all = i == count;
+  while (i-- > b->count) {
+    if (is_all)
+      gmlk_chunk_commit(a, gmlk_place_block(a, &b->places[i]));
+    else
+      gmlk_unreserve_range(a, gmlk_place_block(a, &b->places[i]), gmlk_chunk_grains(a));
+  }
+  if (is_all) gmlk_buffer_end(l, b, count);
+  return is_all;
 }
 
 /* A new chunk; where that is refused, one that has become complete, or one in the place of what
@@ -4358,11 +4362,11 @@ static gmlake_result gmlk_chunk_find(gmlake *l, const gmlk_request *wanted, gmlk
 }
 
 static int gmlk_place_retake(gmlake *l, const gmlk_request *r, const gmlk_place *place) {
-  if (!gmlk_place_is_open(r->arena, place, r->taker.stream) ||
-      !gmlk_records_reserve(&l->records, &l->host, 2))
-    return 0;
-  gmlk_place_take(r->arena, place);
-  return 1;
+  gmlk_block *b = gmlk_records_reserve(&l->records, &l->host, 2)
+                      ? gmlk_place_reserve(r->arena, place, r->taker.stream)
+                      : NULL;
+  if (b) gmlk_chunk_commit(r->arena, b);
+  return b != NULL;
 }
 
 /* Takes a place's chunk from the other stream that used it last, behind a wait on the device. */

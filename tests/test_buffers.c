@@ -310,6 +310,28 @@ static void complete_chunks_serve_other_buffers_first(void **state) {
   finish();
 }
 
+/* Two addresses of a buffer may show one chunk; only one of them can have it. */
+static void a_buffer_does_not_take_a_chunk_twice(void **state) {
+  gmlake_buffer *a, *b;
+  (void)state;
+  start(16);
+  a = open_buffer(8);
+  b = open_buffer(8);
+  resize(a, 2 * C);
+  resize(a, 0);
+  resize(b, C);
+  resize(a, C); /* takes the chunk that its second address shows still */
+  resize(a, 0);
+  assert_int_equal(a->places[0].slot, a->places[1].slot);
+  resize(a, 2 * C);
+  stamp(a, 0, 1);
+  stamp(a, 1, 2);
+  stamp(b, 0, 3);
+  assert_stamp(a, 0, 1);
+  assert_stamp(a, 1, 2);
+  finish();
+}
+
 static void pending_chunks_stay_with_their_buffer_while_memory_can_be_had(void **state) {
   gmlake_stream stream;
   gmlake_buffer *a, *b;
@@ -1196,6 +1218,7 @@ int main(void) {
       cmocka_unit_test(the_figures_count_buffers),
       cmocka_unit_test(the_budget_sees_what_buffers_gave_up),
       cmocka_unit_test(complete_chunks_serve_other_buffers_first),
+      cmocka_unit_test(a_buffer_does_not_take_a_chunk_twice),
       cmocka_unit_test(pending_chunks_stay_with_their_buffer_while_memory_can_be_had),
       cmocka_unit_test(at_the_limit_a_stream_takes_its_own_pending_chunks),
       cmocka_unit_test(the_host_waits_to_unmap_and_only_then),
