@@ -4428,7 +4428,8 @@ static gmlake_result gmlk_buffer_grow(gmlake *l, const gmlk_request *r, gmlake_b
   uint32_t taken = b->count;
   gmlake_result result = GMLAKE_OK;
   if (!gmlk_places_reserve(l, b, count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (a->free_grains > a->pools[GMLK_CLEAN]->grains) result = gmlk_refresh(l, 0);
+  if (a->free_grains > a->pools[GMLK_CLEAN]->grains) (void)gmlk_refresh(l, 0);
+  result = l->lost;
   for (; taken < count && !result; taken += !result)
     result = gmlk_place_serve(l, r, &b->places[taken]);
   if (!result) result = gmlk_places_map(l, b, count);
@@ -4453,13 +4454,12 @@ static gmlake_result gmlk_buffer_climb(gmlake *l, gmlake_buffer *b, uint32_t cou
   b->is_busy = 1;
   result = gmlk_buffer_grow(l, &r, b, count);
   b->is_busy = 0;
-  if (!result) return GMLAKE_OK;
-  l->stats.state_count[4]++;
   if (!gmlk_is_shortage(result)) return result;
+  l->stats.state_count[4]++;
   l->stats.oom_count++;
-  if (l->error.result != result || !l->error.asked_bytes) return result;
-  l->error.call = "gmlake_buffer_resize";
-  l->error.asked_bytes = (count - b->count) * b->arena->chunk_bytes;
+  r.bytes = (count - b->count) * b->arena->chunk_bytes;
+  result = gmlk_report_oom(l, &r, result);
+  if (gmlk_is_shortage(result)) l->error.call = "gmlake_buffer_resize";
   return result;
 }
 
