@@ -165,6 +165,21 @@ static void growing_again_calls_no_driver(void **state) {
   finish();
 }
 
+/* One free range is cut into chunks again, for which there are records whoever took those that were
+   left over when the chunks became one. */
+static void growing_again_has_its_records(void **state) {
+  gmlake_buffer *buffer;
+  size_t i;
+  (void)state;
+  start(128);
+  buffer = open_buffer(100);
+  resize(buffer, 100 * C);
+  resize(buffer, 0);
+  for (i = 0; i < 140; i++) (void)take(512);
+  resize(buffer, 100 * C);
+  finish();
+}
+
 /* 2 MiB at a time on the modelled H200, with costs alone and as replayed. */
 static void growing_by_2_mib_takes_less_than_40_us(void **state) {
   gmlake_mock_desc mock_desc;
@@ -1213,6 +1228,7 @@ int main(void) {
       cmocka_unit_test(it_grows_in_place_and_keeps_its_bytes),
       cmocka_unit_test(the_first_growth_makes_one_chunk_and_one_mapping),
       cmocka_unit_test(growing_again_calls_no_driver),
+      cmocka_unit_test(growing_again_has_its_records),
       cmocka_unit_test(growing_by_2_mib_takes_less_than_40_us),
       cmocka_unit_test(chunks_are_2_mib_or_the_granularity),
       cmocka_unit_test(the_figures_count_buffers),
