@@ -413,8 +413,9 @@ typedef struct gmlake_oom_handler {
                                      with GMLAKE_FILL_FREE when nothing may use it any more; mock
                                      with real memory, else UNSUPPORTED */
 #define GMLAKE_GUARD \
-  4u /* behind the last chunk of each window as much address space stays
-                                     unmapped: finds what runs past that chunk */
+  4u /* behind the last chunk of each window, and behind all addresses of
+                                     each buffer, a chunk's worth stays unmapped: finds what runs
+                                     past them */
 
 #define GMLAKE_FILL_NEW 0xA5u
 #define GMLAKE_FILL_FREE 0x5Au
