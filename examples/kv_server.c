@@ -1,8 +1,8 @@
 /* The memory of an inference server: weights that stay, temporaries of prefills that come and go, a
    decode step that is captured once, and for each running sequence a cache of keys and values that
-   grows by one token a step. A cache is a growing buffer, so it never moves and holds memory for the
-   tokens it has, in steps of 2 MiB; when a sequence ends its buffer is emptied and kept for the
-   next one. Memory is limited: a sequence whose prompt does not fit waits.
+   grows by one token a step. A cache is a growing buffer, so it never moves and holds memory for
+   the tokens it has, in steps of 2 MiB; when a sequence ends its buffer is emptied and kept for
+   the next one. Memory is limited: a sequence whose prompt does not fit waits.
 
    The model is Llama 3.2 1B in bfloat16. No kernel runs: fills stand for them. On the mock:
      cc -I. examples/kv_server.c -lpthread -ldl
@@ -62,7 +62,7 @@ static struct server {
   void *weights[1 + LAYERS * 7];
   slot slots[SLOTS];
   sequence queue[128];
-  unsigned queued, step, age, finished, waits, resizes, silent_resizes;
+  unsigned queued, step, age, finished, waits, growths, silent_growths;
 } s;
 
 static int failed(const char *what, gmlake_result result) {
@@ -173,7 +173,7 @@ static gmlake_result run_layers(size_t tokens) {
   return result;
 }
 
-/* Once for all steps to come: the graph's temporaries are its pool's, and the caches do not move. */
+/* Once for all steps: the graph's temporaries are its pool's, and the caches do not move. */
 static int capture_decode(void) {
   int status = failed("pool_create", gmlake_pool_create(s.lake, NULL, &s.graph_pool));
   if (status || failed("capture", gmlake_capture_begin(s.lake, s.stream, s.graph_pool))) return 1;
@@ -190,11 +190,13 @@ static gmlake_stats figures(void) {
   return stats;
 }
 
-static gmlake_result resize(slot *slot, size_t tokens) {
-  uint64_t calls = figures().driver_call_count;
-  gmlake_result result = gmlake_buffer_resize(s.lake, slot->cache, tokens * TOKEN_BYTES, s.stream);
-  s.resizes++;
-  s.silent_resizes += figures().driver_call_count == calls;
+static gmlake_result resize(slot *at, size_t tokens) {
+  gmlake_stats before = figures(), after;
+  gmlake_result result = gmlake_buffer_resize(s.lake, at->cache, tokens * TOKEN_BYTES, s.stream);
+  after = figures();
+  if (after.buffer_bytes <= before.buffer_bytes) return result;
+  s.growths++;
+  s.silent_growths += after.driver_call_count == before.driver_call_count;
   return result;
 }
 
@@ -205,61 +207,59 @@ static int open_slots(void) {
   desc.max_bytes = TOKENS_MAX * TOKEN_BYTES;
   desc.label = "keys and values";
   for (i = 0; i < SLOTS; i++) {
-    slot *slot = &s.slots[i];
-    if (failed("buffer", gmlake_buffer_create(s.lake, &desc, &slot->cache)) ||
-        failed("info", gmlake_buffer_get_info(s.lake, slot->cache, &info)))
+    slot *at = &s.slots[i];
+    if (failed("buffer", gmlake_buffer_create(s.lake, &desc, &at->cache)) ||
+        failed("info", gmlake_buffer_get_info(s.lake, at->cache, &info)))
       return 1;
-    slot->address = (char *)info.ptr;
+    at->address = (char *)info.ptr;
   }
   return 0;
 }
 
 /* Each token's row begins with a word that says whose it is. */
-static unsigned word_of(const slot *slot, size_t token) {
-  return slot->age << 16 | (unsigned)token;
-}
+static unsigned word_of(const slot *at, size_t token) { return at->age << 16 | (unsigned)token; }
 
 /* pre: there is memory for them. */
-static int append(slot *slot, size_t tokens) {
-  for (; tokens; tokens--, slot->tokens++)
-    if (fill(slot->address + slot->tokens * TOKEN_BYTES, word_of(slot, slot->tokens), 1)) return 1;
+static int append(slot *at, size_t tokens) {
+  for (; tokens; tokens--, at->tokens++)
+    if (fill(at->address + at->tokens * TOKEN_BYTES, word_of(at, at->tokens), 1)) return 1;
   return 0;
 }
 
 /* The sequence leaves; what it wrote is still there. Its memory serves the others. */
-static int leave(slot *slot) {
+static int leave(slot *at) {
   size_t token;
-  for (token = 0; token < slot->tokens; token += 61)
-    if (read_word(slot->address + token * TOKEN_BYTES) != word_of(slot, token)) {
+  for (token = 0; token < at->tokens; token += 61)
+    if (read_word(at->address + token * TOKEN_BYTES) != word_of(at, token)) {
       fprintf(stderr, "a token was overwritten\n");
       return 1;
     }
-  slot->tokens = 0;
-  return failed("resize", resize(slot, 0));
+  at->tokens = 0;
+  return failed("resize", resize(at, 0));
 }
 
 /* The first one that waits comes in, if there is a slot and memory for its prompt, which is taken
    in by pieces. */
 static int admit(void) {
-  slot *slot = s.slots;
+  slot *at = s.slots;
   gmlake_result result = GMLAKE_OK;
   size_t left = s.queue[0].prompt_tokens, piece;
-  while (slot < s.slots + SLOTS && slot->tokens) slot++;
-  if (!s.queued || slot == s.slots + SLOTS) return 0;
-  slot->what = s.queue[0];
-  slot->age = ++s.age;
+  while (at < s.slots + SLOTS && at->tokens) at++;
+  if (!s.queued || at == s.slots + SLOTS) return 0;
+  at->what = s.queue[0];
+  at->age = ++s.age;
   for (; left && !result; left -= piece) {
     piece = left < PIECE_TOKENS ? left : PIECE_TOKENS;
-    result = resize(slot, slot->tokens + piece);
+    result = resize(at, at->tokens + piece);
     if (!result) result = run_layers(piece);
-    if (!result && append(slot, piece)) return 1;
+    if (!result && append(at, piece)) return 1;
   }
   if (is_shortage(result)) {
     s.waits++;
-    return leave(slot);
+    return leave(at);
   }
   if (failed("prefill", result)) return 1;
-  slot->what.new_tokens--;
+  at->what.new_tokens--;
   memmove(s.queue, s.queue + 1, --s.queued * sizeof(s.queue[0]));
   return 0;
 }
@@ -267,16 +267,16 @@ static int admit(void) {
 /* One token for every sequence. Should a cache not get its memory, an engine would have another
    sequence give way; here what a prompt leaves free is enough. */
 static int step(void) {
-  slot *slot;
-  for (slot = s.slots; slot < s.slots + SLOTS; slot++)
-    if (slot->tokens && failed("resize", resize(slot, slot->tokens + 1))) return 1;
+  slot *at;
+  for (at = s.slots; at < s.slots + SLOTS; at++)
+    if (at->tokens && failed("resize", resize(at, at->tokens + 1))) return 1;
   if (launch_decode()) return 1;
-  for (slot = s.slots; slot < s.slots + SLOTS; slot++) {
-    if (!slot->tokens) continue;
-    if (append(slot, 1)) return 1;
-    if (--slot->what.new_tokens) continue;
+  for (at = s.slots; at < s.slots + SLOTS; at++) {
+    if (!at->tokens) continue;
+    if (append(at, 1)) return 1;
+    if (--at->what.new_tokens) continue;
     s.finished++;
-    if (leave(slot)) return 1;
+    if (leave(at)) return 1;
   }
   return 0;
 }
@@ -285,13 +285,16 @@ static int step(void) {
 
 static void report(void) {
   gmlake_stats stats = figures();
+  size_t tokens = 0;
   unsigned running = 0;
   int i;
-  for (i = 0; i < SLOTS; i++) running += s.slots[i].tokens != 0;
+  for (i = 0; i < SLOTS; i++) {
+    running += s.slots[i].tokens != 0;
+    tokens += s.slots[i].tokens;
+  }
   printf("step %3u: %2u running, %2u waiting; caches %4zu MiB, committed %4zu; lake %4zu MiB\n",
-         s.step, running, s.queued,
-         (stats.requested_bytes - (stats.active_bytes - stats.buffer_bytes)) / MIB,
-         stats.buffer_bytes / MIB, stats.reserved_bytes / MIB);
+         s.step, running, s.queued, tokens * TOKEN_BYTES / MIB, stats.buffer_bytes / MIB,
+         stats.reserved_bytes / MIB);
 }
 
 static int serve(void) {
@@ -316,8 +319,8 @@ static void sum_up(void) {
   printf("%u sequences served; %u times one waited for memory\n", s.finished, s.waits);
   printf("caches: %zu MiB at most; the longest sequence for each slot would take %zu\n",
          stats.buffer_bytes_peak / MIB, SLOTS * TOKENS_MAX * TOKEN_BYTES / MIB);
-  printf("%u resizes, %u of them without a driver call; %.1f ms in the driver for everything\n",
-         s.resizes, s.silent_resizes, (double)stats.driver_ns / 1e6);
+  printf("%u times a cache took memory, %u without a driver call; in the driver for all %.1f ms\n",
+         s.growths, s.silent_growths, (double)stats.driver_ns / 1e6);
 }
 
 static int run(void) {

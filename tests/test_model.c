@@ -1076,7 +1076,7 @@ static void do_alloc(void) {
   if (!m.fatal_hits) enter_block(&b);
 }
 
-/* ---- Growing buffers: their fronts are owned, used and kept in order as blocks are ------------ */
+/* ---- Growing buffers: their fronts are owned, used and kept in order as blocks are ----------- */
 
 static block part_of(const buffer *b, size_t from, size_t to) {
   block part = b->front;
