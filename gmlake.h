@@ -121,9 +121,9 @@ GROWING BUFFERS
   What is given up stays mapped: growing again on the same stream takes it back without a driver
   call, as long as nobody else took the chunk. So keep a buffer, at 0 bytes, for the next
   sequence rather than destroy it. A growth takes, in this order: the chunk that lies next; a free
-  chunk whose work is complete; a new one; a free chunk that gmlake_trim would return; what the
-  ladder above finds, from 9 on. A chunk may be mapped by several buffers, one of which owns it;
-  of the others none is used.
+  chunk of other buffers whose work is complete; a new one; a new one in the place of what
+  gmlake_trim would return; what the ladder above finds, from 10 on (with GMLAKE_WAIT_FIRST before
+  new ones). So a chunk may be mapped by several buffers, but it is memory of one alone.
   Resizing on a stream says what freeing a block there says: every use of what is given up
   precedes the call on that stream. The host waits only in the ladder, or to unmap: where somebody
   else has the chunk that lies next and the work of its last use here is not complete.
@@ -623,9 +623,9 @@ GMLAKE_DEF gmlake_result gmlake_buffer_resize(gmlake *lake, gmlake_buffer *buffe
 GMLAKE_DEF gmlake_result gmlake_buffer_get_info(gmlake *lake, gmlake_buffer *buffer,
                                                 gmlake_buffer_info *out_info);
 
-/* Returns free chunks whose work is complete to the driver until at most keep_bytes are held;
-   never waits. What a capture used stays its pool's. *out_released_bytes (may be NULL) is written
-   in any case. */
+/* Returns free chunks whose work is complete, buffers' too, to the driver until at most keep_bytes
+   are held; never waits. What a capture used stays its pool's. *out_released_bytes (may be NULL)
+   is written in any case. */
 GMLAKE_DEF gmlake_result gmlake_trim(gmlake *lake, size_t keep_bytes, size_t *out_released_bytes);
 /* out_stats->struct_bytes is set by the caller: 0, or the size it was compiled with. */
 GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *lake, gmlake_stats *out_stats);
@@ -3438,7 +3438,7 @@ struct gmlake_buffer {
   gmlk_arena *arena;
   gmlk_block *va; /* its addresses */
   gmlk_place *places;
-  uint32_t place_count; /* as far as it has ever grown */
+  uint32_t place_count; /* as far as it may have grown yet */
   uint32_t count;       /* chunks committed */
   size_t bytes, max_bytes;
   uint64_t user_data;
@@ -4317,7 +4317,7 @@ static int gmlk_buffer_try(gmlake *l, gmlake_buffer *b, uint32_t count, unsigned
     gmlk_buffer_shrink(l, b, count, stream);
     return 1;
   }
-  if (count > b->place_count ||
+  if (count > b->place_count || b->places[count - 1].state != GMLK_PLACE_MAPPED ||
       !gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)(count - b->count)))
     return 0;
   while (i < count && gmlk_place_reserve(a, &b->places[i], stream)) i++; /* two may show one */
