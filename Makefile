@@ -17,7 +17,8 @@ DEPENDENCIES = -MMD -MP -MF $@.d -MT $@
 LIBS = -lpthread -ldl
 TEST_PROGRAMS = $(patsubst tests/%.c,build/%,$(sort $(wildcard tests/test_*.c)))
 TEST_SCRIPTS = $(sort $(wildcard tests/test_*.sh))
-EXAMPLES = $(addprefix build/,$(basename $(wildcard examples/*.c examples/*.cpp)))
+EXAMPLES = $(addprefix build/,$(basename $(wildcard examples/*.c examples/*.cpp))) \
+  build/examples/kv_server_cuda
 SOURCES = $(wildcard *.h bench/*.[ch] bench/*.cpp tests/*.[ch] tests/*/*.[ch] examples/*.c \
   examples/*.cpp)
 YARDSTICK = build/peer_bfc_set.so
@@ -118,6 +119,10 @@ build/examples/%: examples/%.c Makefile | build/examples
 build/examples/fragmentation: examples/fragmentation.c $(FAKE) Makefile | build/examples
 	$(CC) -std=c99 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) $(CPPFLAGS) $(CFLAGS) $< \
 	  -o $@ $(LDFLAGS) $(FAKE) $(LIBS) $(LDLIBS)
+
+build/examples/kv_server_cuda: examples/kv_server.c $(FAKE) Makefile | build/examples
+	$(CC) -std=c99 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) -DKV_SERVER_CUDA $(CPPFLAGS) \
+	  $(CFLAGS) $< -o $@ $(LDFLAGS) $(FAKE) $(LIBS) $(LDLIBS)
 
 build/examples/%: examples/%.cpp Makefile | build/examples
 	$(CXX) -std=c++11 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CXXFLAGS) $< -o $@ \

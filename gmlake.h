@@ -7,10 +7,10 @@ and include it plainly everywhere else. C99 or C++11 and later; -lpthread -ldl o
 
 CONTENTS
   what it is, an example, what it does not do, macros, glossary, how an allocation is served,
-  streams, captures, running out, threads, errors, costs; then the declarations; then the
+  streams, captures, growing buffers, threads, errors, costs; then the declarations; then the
   implementation, whose sections carry tags to search for:
   >>base >>list >>bins >>index >>driver >>streams >>arena >>small >>spool >>lake >>policy
-  >>stitch >>grow >>ladder >>check >>backend_mock >>backend_cuda >>api
+  >>stitch >>buffer >>grow >>ladder >>resize >>check >>backend_mock >>backend_cuda >>api
 
 WHAT IT IS
   A deep-learning program loses memory to fragmentation: what is free lies in pieces, none of
@@ -72,6 +72,8 @@ GLOSSARY
   tag         what pending work a free range may still be used by: clean, or a stream's epoch
   fence       an event that closes a stream's epoch
   pool        a further arena, for a graph's memory or a tenant
+  buffer      a range of addresses whose front is memory and whose end moves; its chunks are
+              mapped there alone and belong to no home arena
   grain       512 bytes; everything is rounded to it
 
 HOW AN ALLOCATION IS SERVED
@@ -110,6 +112,24 @@ CAPTURES
   is captured the lake leaves the legacy stream alone too, since an event recorded there would
   spoil the capture.
 
+GROWING BUFFERS
+  For what grows at its end and may not move: a sequence's keys and values, a log, an arena of
+  the program's own. gmlake_buffer_create takes addresses for max_bytes and no memory;
+  gmlake_buffer_resize commits memory up to a size, in chunks of 2 MiB by default that nothing
+  else shares, or gives up what lies behind it. The address stays, so graphs captured before a
+  growth read what is committed after it.
+  What is given up stays mapped: growing again on the same stream takes it back without a driver
+  call, as long as nobody else took the chunk. So keep a buffer, at 0 bytes, for the next
+  sequence rather than destroy it. A growth takes, in this order: the chunk that lies next; a free
+  chunk of other buffers whose work is complete; a new one; a new one in the place of what
+  gmlake_trim would return; what the ladder above finds, from 10 on (with GMLAKE_WAIT_FIRST before
+  new ones). So a chunk may be mapped by several buffers, but it is memory of one alone.
+  Resizing on a stream says what freeing a block there says: every use of what is given up
+  precedes the call on that stream. The host waits only in the ladder, or to unmap: where somebody
+  else has the chunk that lies next and the work of its last use here is not complete.
+  During a capture of its stream a buffer may grow, by the same rules, not shrink; what a graph
+  uses has to stay committed as long as the graph may run.
+
 THREADS
   Every function but destroy may be called from any thread. Two locks: one planner at a time
   drives the device; frees, and allocations that need no driver, never wait for it. Logger and
@@ -134,9 +154,9 @@ COSTS (measured; see README.md)
                    Beyond 100,000 live blocks 130 to 350 ns: the processor's caches.
   stitch           20 to 30 us a chunk mapped (cuMemSetAccess), O(chunks mapped) to plan, O(slots)
                    where it may wait for other streams
-  grow             28 us a chunk
+  grow             28 us a chunk, of a buffer too; nothing where a mapped chunk lies next
   trim, budget, check  O(blocks); other queries O(1), the reason for a wrong pointer O(a chunk)
-  host memory      64 bytes a block, 16 to 50 of index, about 60 a chunk,
+  host memory      64 bytes a block, 16 to 50 of index, about 60 a chunk, a buffer's twice that,
                    10 KB a stream */
 
 #if defined(GMLAKE_IMPLEMENTATION) && !defined(_GNU_SOURCE)
@@ -189,6 +209,7 @@ typedef enum gmlake_result {
 
 typedef struct gmlake gmlake;
 typedef struct gmlake_pool gmlake_pool;
+typedef struct gmlake_buffer gmlake_buffer;
 typedef void *gmlake_stream; /* a CUstream or cudaStream_t; NULL and 1 are the legacy stream */
 
 /* No stream: alloc returns memory that no pending work uses; free says the caller has
@@ -357,7 +378,7 @@ typedef struct gmlake_error_info {
   char text[160];
   /* Filled when memory ran out; free, stitchable and pending are of the pool that was asked: */
   size_t asked_bytes;
-  size_t live_bytes;       /* live blocks of the lake, rounded */
+  size_t live_bytes;       /* live blocks and buffers of the lake, rounded */
   size_t free_bytes;       /* free memory of the arena that the asking stream may take now */
   size_t stitchable_bytes; /* the part of it that a window could be made of */
   size_t pending_bytes;    /* free memory of the arena that other streams' work still uses */
@@ -370,16 +391,16 @@ typedef struct gmlake_error_info {
 #define GMLAKE_LOG_WARNING 1
 #define GMLAKE_LOG_INFO 2
 
-/* Told of fatal errors, of a lake that cannot stitch, and at destroy of every live block (a
-   warning whose text names size, address and label). Called with no lock held, from the thread
+/* Told of fatal errors, of a lake that cannot stitch, and at destroy of every live block and buffer
+   (a warning whose text names size, address and label). Called with no lock held, from the thread
    whose call caused it; may call the lake. */
 typedef struct gmlake_logger {
   void (*fn)(void *user, int level, const gmlake_error_info *info);
   void *user;
 } gmlake_logger;
 
-/* Called with no lock held when memory has run out; may free and trim, not allocate, on this
-   lake. Non-zero: try again, eight times at most. */
+/* Called with no lock held when memory has run out; may free, shrink and trim, not allocate or
+   grow, on this lake. Non-zero: try again, eight times at most. */
 typedef struct gmlake_oom_handler {
   int (*fn)(void *user, gmlake *lake, const gmlake_error_info *info);
   void *user;
@@ -392,8 +413,9 @@ typedef struct gmlake_oom_handler {
                                      with GMLAKE_FILL_FREE when nothing may use it any more; mock
                                      with real memory, else UNSUPPORTED */
 #define GMLAKE_GUARD \
-  4u /* behind the last chunk of each window as much address space stays
-                                     unmapped: finds what runs past that chunk */
+  4u /* behind the last chunk of each window, and behind all addresses of
+                                     each buffer, a chunk's worth stays unmapped: finds what runs
+                                     past them */
 
 #define GMLAKE_FILL_NEW 0xA5u
 #define GMLAKE_FILL_FREE 0x5Au
@@ -443,6 +465,24 @@ typedef struct gmlake_pool_desc { /* all zero: sensible defaults */
   const char *label;              /* not copied */
 } gmlake_pool_desc;
 
+typedef struct gmlake_buffer_desc {
+  size_t max_bytes;   /* address space, rounded up to chunks; 0 is refused */
+  size_t chunk_bytes; /* 0: 2 MiB, or the device's granularity if that is larger; a power of two,
+                         a multiple of the granularity, at most 1 GiB */
+  uint64_t user_data;
+  const char *label; /* not copied */
+} gmlake_buffer_desc;
+
+typedef struct gmlake_buffer_info {
+  void *ptr;              /* of the first byte, whatever the size; a multiple of chunk_bytes */
+  size_t bytes;           /* as last asked for */
+  size_t committed_bytes; /* rounded up to chunks: memory from ptr on */
+  size_t max_bytes;       /* as asked for at create */
+  size_t chunk_bytes;
+  uint64_t user_data;
+  const char *label;
+} gmlake_buffer_info;
+
 typedef struct gmlake_allocation_info {
   void *ptr;
   size_t bytes; /* rounded */
@@ -462,13 +502,14 @@ typedef struct gmlake_piece {
 
 typedef struct gmlake_stats {
   size_t struct_bytes;                          /* set by the caller; 0: this header's size */
-  size_t requested_bytes, requested_bytes_peak; /* live blocks, as asked for */
-  size_t active_bytes, active_bytes_peak;       /* live blocks, rounded */
+  size_t requested_bytes, requested_bytes_peak; /* live blocks and buffers, as asked for */
+  size_t active_bytes, active_bytes_peak;       /* the same, rounded */
   size_t reserved_bytes, reserved_bytes_peak;   /* physical memory held */
   size_t stitched_bytes, stitched_bytes_peak;   /* all windows, live and idle */
   size_t pending_bytes, pending_bytes_peak;     /* freed, waiting for recorded streams alone */
   uint64_t allocation_count, free_count;
-  uint64_t state_count[5]; /* attempts by the paper's states S1 to S4; S5: those that failed */
+  uint64_t state_count[5]; /* attempts by the paper's states S1 to S4, a chunk of a buffer as one;
+                              S5: those that failed */
   uint64_t split_count, stitch_count, stitch_reuse_count, stitch_evict_count;
   uint64_t chunk_count;       /* chunks held now */
   uint64_t driver_call_count; /* calls of the backend, clock and capture exchange excluded */
@@ -483,6 +524,8 @@ typedef struct gmlake_stats {
   uint64_t window_count;      /* windows now, live and idle */
   uint64_t event_count;       /* events recorded */
   size_t metadata_bytes, metadata_bytes_peak; /* host memory of the lake */
+  uint64_t buffer_count;                      /* buffers now */
+  size_t buffer_bytes, buffer_bytes_peak;     /* committed in them: a part of active_bytes */
 } gmlake_stats;
 
 typedef struct gmlake_budget {
@@ -506,9 +549,9 @@ typedef struct gmlake_budget {
    description), NO_DRIVER, NO_DEVICE,
    UNSUPPORTED, OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY (address space), DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lake);
-/* Waits for pending work, lists live blocks through the logger and frees everything, whatever
-   fails; the first driver error is returned. A stream that is being captured cannot be waited
-   for: end captures first. NULL is fine. */
+/* Waits for pending work, lists live blocks and buffers through the logger and frees everything,
+   whatever fails; the first driver error is returned. A stream that is being captured cannot be
+   waited for: end captures first. NULL is fine. */
 GMLAKE_DEF gmlake_result gmlake_destroy(gmlake *lake);
 /* The description with every default filled in. */
 GMLAKE_DEF gmlake_result gmlake_get_desc(gmlake *lake, gmlake_desc *out_desc);
@@ -557,9 +600,32 @@ GMLAKE_DEF gmlake_result gmlake_capture_begin(gmlake *lake, gmlake_stream stream
 /* Call after the driver's own end. INVALID_ARGUMENT: the stream is not being captured. */
 GMLAKE_DEF gmlake_result gmlake_capture_end(gmlake *lake, gmlake_stream stream);
 
-/* Returns free chunks whose work is complete to the driver until at most keep_bytes are held;
-   never waits. What a capture used stays its pool's. *out_released_bytes (may be NULL) is written
-   in any case. */
+/* Addresses for max_bytes, no memory; gmlake_buffer_get_info tells where. Unmaps what up to two
+   destroyed buffers left. Errors: INVALID_ARGUMENT, OUT_OF_DEVICE_MEMORY (address space: 32 times
+   the device's memory for all buffers of one chunk_bytes), OUT_OF_HOST_MEMORY, DRIVER, DEVICE_LOST,
+   FORKED, SHUTTING_DOWN. */
+GMLAKE_DEF gmlake_result gmlake_buffer_create(gmlake *lake, const gmlake_buffer_desc *desc,
+                                              gmlake_buffer **out_buffer);
+/* As gmlake_buffer_resize to 0, whose errors it has; then the handle is void, and its addresses
+   are given up when what is mapped there can be unmapped. No driver call but to record an event.
+   pre: no other call on the buffer is under way. INVALID_ARGUMENT: destroyed before, as far as can
+   be told. NULL is fine. */
+GMLAKE_DEF gmlake_result gmlake_buffer_destroy(gmlake *lake, gmlake_buffer *buffer,
+                                               gmlake_stream stream);
+/* Commits memory up to `bytes`, contents undefined where it is new, for work on the stream; or
+   gives up the chunks behind, every use of which must precede this call on the stream. After an
+   error the buffer is as it was. INVALID_ARGUMENT: more than max_bytes, the handler grows;
+   CAPTURING: less on a stream that is being captured, or one that has to be waited for is;
+   OUT_OF_DEVICE_MEMORY, LIMIT_REACHED, OUT_OF_HOST_MEMORY, DRIVER, DEVICE_LOST, FORKED,
+   SHUTTING_DOWN. */
+GMLAKE_DEF gmlake_result gmlake_buffer_resize(gmlake *lake, gmlake_buffer *buffer, size_t bytes,
+                                              gmlake_stream stream);
+GMLAKE_DEF gmlake_result gmlake_buffer_get_info(gmlake *lake, gmlake_buffer *buffer,
+                                                gmlake_buffer_info *out_info);
+
+/* Returns free chunks whose work is complete, buffers' too, to the driver until at most keep_bytes
+   are held; never waits. What a capture used stays its pool's. *out_released_bytes (may be NULL)
+   is written in any case. */
 GMLAKE_DEF gmlake_result gmlake_trim(gmlake *lake, size_t keep_bytes, size_t *out_released_bytes);
 /* out_stats->struct_bytes is set by the caller: 0, or the size it was compiled with. */
 GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *lake, gmlake_stats *out_stats);
@@ -796,6 +862,7 @@ enum {                  /* gmlk_block.state */
        GMLK_RESERVED,   /* free, but part of a plan that is being driven; keeps its tag */
        GMLK_CACHED,     /* free, but kept whole in the small path's lists; carries a tag */
        GMLK_UNBACKED,   /* address space without a chunk */
+       GMLK_COMMITTED,  /* a chunk of a buffer's front; in address space: a buffer's */
        GMLK_IDLE,       /* only a window's own record: mapped, nobody owns it */
        GMLK_EDGE        /* before the first and behind the last block */
 };
@@ -1667,7 +1734,10 @@ typedef struct gmlk_arena {
   uint32_t stuck_end; /* behind the last quarantined slot */
   size_t live_count;  /* blocks of the user's, pending ones included */
   gmlk_spool spool;
-  gmlake_pool *pool; /* NULL: the default one */
+  gmlake_pool *pool;      /* NULL: the default one */
+  int is_bare;            /* no home range: its chunks are mapped in buffers alone, see >>buffer */
+  gmlake_buffer *buffers; /* [bare] destroyed ones too until they are unmapped, */
+  size_t void_count;      /* so many */
 } gmlk_arena;
 
 static uint32_t gmlk_chunk_grains(const gmlk_arena *a) { return (uint32_t)1 << a->chunk_log; }
@@ -2492,7 +2562,8 @@ struct gmlake {
   size_t arena_count, arena_capacity;
   gmlk_arena home;
   gmlk_note *pending;
-  gmlake_pool *dead; /* pools that could not give everything back */
+  gmlake_pool *dead;           /* pools that could not give everything back */
+  gmlake_buffer *void_buffers; /* records of buffers that are gone; kept, to know their handles */
   gmlake_stats stats;
   gmlake_error_info error;
   gmlk_message *messages; /* for the logger, when no lock is held */
@@ -2558,11 +2629,11 @@ static gmlk_arena *gmlk_arena_of(const gmlake *l, const gmlk_block *b) {
   return l->arenas[b->arena];
 }
 
-/* Records an event on a stream that freed enough since its last one, once there are several. */
-static void gmlk_fence_if_due(gmlake *l, unsigned stream, size_t chunk_bytes) {
+/* Records an event on a stream, on the way out of a free. */
+static void gmlk_fence_now(gmlake *l, unsigned stream) {
   gmlk_stream *s = l->streams.items[stream];
   gmlk_drive drive;
-  if (l->streams.live_count < 2 || s->freed_bytes < chunk_bytes || l->lost) return;
+  if (l->lost) return;
   if (s->fence_count < GMLK_FENCES) /* else it asks what has completed */
     gmlk_drive_begin_lightly(&drive, &l->driver);
   else
@@ -2570,6 +2641,12 @@ static void gmlk_fence_if_due(gmlake *l, unsigned stream, size_t chunk_bytes) {
   if (!drive.result) (void)gmlk_stream_fence(&l->streams, &l->host, &drive, stream);
   gmlk_drive_end(&drive);
   (void)gmlk_drive_book(l, &drive);
+}
+
+/* The same where it freed enough since its last one, once there are several streams. */
+static void gmlk_fence_if_due(gmlake *l, unsigned stream, size_t chunk_bytes) {
+  if (l->streams.live_count >= 2 && l->streams.items[stream]->freed_bytes >= chunk_bytes)
+    gmlk_fence_now(l, stream);
 }
 
 /* GMLAKE_FILL: on the host and at once, though streams may be behind; on the mock the host does
@@ -2672,7 +2749,7 @@ static void gmlk_smalls_flush(gmlake *l) {
 static gmlake_result gmlk_refresh(gmlake *l, int close) {
   gmlk_drive drive;
   size_t i;
-  if (!close && l->streams.used_count < 2 && !l->pending) {
+  if (!close && l->streams.used_count < 2 && !l->pending && !l->stats.buffer_count) {
     gmlk_smalls_flush(l);
     return GMLAKE_OK;
   }
@@ -2757,8 +2834,8 @@ static void gmlk_supply_add(gmlk_arena *a, gmlk_supply *supply, uint32_t at, uin
   }
 }
 
-/* The runs open to the stream in a bin of its pool or of the clean one, each once, until so many have
-   been looked at or the whole chunks are enough; returns how many. */
+/* The runs open to the stream in a bin of its pool or of the clean one, each once, at most so many;
+   returns how many were looked at. */
 static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned pool, unsigned stream, unsigned bin,
                                 unsigned tries, uint32_t grains, uint32_t align,
                                 gmlk_supply *supply) {
@@ -2767,7 +2844,6 @@ static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned pool, unsigned stream, u
   for (link = ring->next; link != ring && count < tries; link = link->next, count++) {
     gmlk_block *b = gmlk_linked(link);
     uint32_t hole = b->hole;
-    if (supply->whole_chunks << a->chunk_log >= grains) break;
     if (pool)
       b = gmlk_run_start(b, stream);
     else if (stream && gmlk_is_beside(b, stream))
@@ -2778,13 +2854,13 @@ static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned pool, unsigned stream, u
 }
 
 /* What the pools offer to a taker that may not wait: whole chunks, from the shortest runs that
-   hold one on until there are enough, and if there are not, ends of the longest runs below. */
+   hold one on until there are enough, and ends, also of the longest runs below those. */
 static void gmlk_supply_find(gmlk_arena *a, unsigned stream, uint32_t grains, uint32_t align,
                              gmlk_supply *supply) {
   const unsigned chunk_bin = gmlk_bin_of(gmlk_chunk_grains(a));
   unsigned pool, bin, tries;
   memset(supply, 0, sizeof(*supply));
-  for (bin = chunk_bin; bin < GMLK_BINS; bin++)
+  for (bin = chunk_bin; bin < GMLK_BINS && supply->whole_chunks << a->chunk_log < grains; bin++)
     for (pool = stream;; pool = GMLK_CLEAN) {
       (void)gmlk_supply_bin(a, pool, stream, bin, UINT32_MAX, grains, align, supply);
       if (!pool) break;
@@ -3322,13 +3398,262 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_taker taker,
   gmlk_evict_if_due(l, a);
   return GMLAKE_OK;
 }
+/* ---- >>buffer -------------------------------------------------------------------------------
+   gmlake_buffer: a range of addresses that is memory up to where it was last resized. Its chunks
+   are those of a bare arena, one for each chunk_bytes in use: the arena's tiling and tags say who
+   owns a chunk and what may still use it, as for blocks, but a chunk has no home address; it is
+   mapped where buffers need it. The addresses are taken from what other arenas have for windows.
+   Owns the buffers' records and places. pre: the caller holds `driving`, but for what needs no
+   driver call on a buffer that is not busy.
+
+   [B1] places [0, count) are mapped, and the chunk of each is one block of state GMLK_COMMITTED
+        that is in the front of no other buffer;
+   [B2] a place behind them is empty or keeps its mapping, whoever owns the chunk now, with the
+        tag of the last use through it; it is unmapped only when that is complete;
+   [B3] a bare arena's map_count of a chunk is the number of places that map it;
+   [B4] a destroyed buffer has count 0, and stays in the arena's list until all its places are
+        empty.
+   A place is blind where a mapping could not be undone; that is tried again before it is used.
+   Costs: a set_access a chunk newly mapped, an unmap a mapping removed, else O(chunks). Fail: host
+   memory, the driver. */
+
+enum { /* gmlk_place.state */
+       GMLK_PLACE_EMPTY = 0,
+       GMLK_PLACE_MAPPED,
+       GMLK_PLACE_BLIND /* mapped, perhaps without access: quarantined */
+};
+
+typedef struct gmlk_place gmlk_place;
+struct gmlk_place { /* a chunk's worth of a buffer's addresses */
+  gmlk_place *next; /* scratch of the driver: what is to be unmapped */
+  uint64_t address;
+  uint64_t ticket; /* [behind the front] of its stream: when the mapping was last used */
+  uint32_t slot;   /* the chunk mapped here, or about to be */
+  uint16_t stream;
+  uint8_t state;
+  uint8_t mark; /* scratch of the driver */
+};
+
+struct gmlake_buffer {
+  gmlake *lake;
+  gmlk_arena *arena;
+  gmlk_block *va; /* its addresses */
+  gmlk_place *places;
+  uint32_t place_count; /* as far as it may have grown yet */
+  uint32_t count;       /* chunks committed */
+  size_t bytes, max_bytes;
+  uint64_t user_data;
+  const char *label;
+  gmlake_buffer *next;
+  int is_live; /* not destroyed */
+  int is_busy; /* the holder of `driving` is growing it with the books unlocked */
+};
+
+static uint64_t gmlk_buffer_address(const gmlake_buffer *b) {
+  return b->arena->spool.base + (uint64_t)b->va->at * b->arena->chunk_bytes;
+}
+
+/* The block that holds a place's chunk. */
+static gmlk_block *gmlk_place_block(const gmlk_arena *a, const gmlk_place *place) {
+  return gmlk_locate(a, gmlk_slot_at(a, place->slot));
+}
+
+static int gmlk_place_is_done(const gmlake *l, const gmlk_place *place) {
+  return gmlk_tag_done(&l->streams, place->stream, place->ticket);
+}
+
+/* Unmaps what lies behind fronts, the books unlocked meanwhile; what cannot be unmapped stays. */
+static gmlake_result gmlk_places_unmap(gmlake *l, gmlk_arena *a, gmlk_place *list) {
+  gmlk_drive drive;
+  gmlk_place *place;
+  if (!list) return GMLAKE_OK;
+  gmlk_books_unlock(l);
+  (void)gmlk_drive_begin(&drive, &l->driver);
+  for (place = list; place; place = place->next)
+    place->mark = drive.is_relaxed && !gmlk_drive_unmap(&drive, place->address, a->chunk_bytes);
+  gmlk_drive_end(&drive);
+  gmlk_books_lock(l);
+  for (place = list; place; place = place->next) {
+    if (!place->mark) continue;
+    if (place->state == GMLK_PLACE_BLIND) l->stats.quarantined_bytes -= a->chunk_bytes;
+    a->chunks[place->slot].map_count--;
+    place->state = GMLK_PLACE_EMPTY;
+    place->mark = 0;
+  }
+  return gmlk_drive_book(l, &drive);
+}
+
+/* For trim: chunks under mappings whose work is pending cannot be returned. */
+static void gmlk_places_spare(gmlake *l, gmlk_arena *a) {
+  const gmlake_buffer *b;
+  uint32_t i;
+  for (b = a->buffers; b; b = b->next)
+    for (i = b->count; i < b->place_count; i++)
+      if (b->places[i].state && !gmlk_place_is_done(l, &b->places[i]))
+        a->chunks[b->places[i].slot].mark = 0;
+}
+
+/* Marks the streams that places behind fronts name; those whose work is complete name none. */
+static void gmlk_places_mark(const gmlake *l, gmlk_arena *a, unsigned char *named) {
+  const gmlake_buffer *b;
+  uint32_t i;
+  for (b = a->buffers; b; b = b->next) {
+    for (i = b->count; i < b->place_count; i++) {
+      if (gmlk_place_is_done(l, &b->places[i])) b->places[i].stream = GMLK_CLEAN;
+      named[b->places[i].stream] = 1;
+    }
+  }
+}
+
+/* For trim: every mapping of a marked chunk. */
+static gmlk_place *gmlk_places_marked(gmlk_arena *a) {
+  gmlk_place *list = NULL;
+  gmlake_buffer *b;
+  uint32_t i;
+  for (b = a->buffers; b; b = b->next) {
+    for (i = b->count; i < b->place_count; i++) {
+      if (!b->places[i].state || !a->chunks[b->places[i].slot].mark) continue;
+      b->places[i].next = list;
+      list = &b->places[i];
+    }
+  }
+  return list;
+}
+
+/* Maps the empty places of [b->count, count) to the chunks they name; undoes what it did on an
+   error. */
+static gmlake_result gmlk_places_drive(gmlk_drive *drive, gmlake_buffer *b, uint32_t count) {
+  gmlk_arena *a = b->arena;
+  gmlk_place *places = b->places;
+  gmlake_result result = drive->result;
+  uint32_t i, first;
+  for (i = b->count; i < count && !result; i++) {
+    if (places[i].state) continue;
+    result =
+        gmlk_drive_map(drive, places[i].address, a->chunk_bytes, a->chunks[places[i].slot].handle);
+    places[i].mark = !result;
+  }
+  for (i = first = b->count; i < count && !result; i++) { /* one call for places side by side */
+    if (!places[i].mark) first = i + 1;
+    if (!places[i].mark || (i + 1 < count && places[i + 1].mark)) continue;
+    result = gmlk_drive_set_access(drive, places[first].address, (i + 1 - first) * a->chunk_bytes);
+    first = i + 1;
+  }
+  for (i = count; result && i-- > b->count;)
+    if (places[i].mark && !gmlk_drive_unmap(drive, places[i].address, a->chunk_bytes))
+      places[i].mark = 0;
+  return result;
+}
+
+/* The same with the books unlocked, entered into them. */
+static gmlake_result gmlk_places_map(gmlake *l, gmlake_buffer *b, uint32_t count) {
+  gmlk_arena *a = b->arena;
+  gmlk_drive drive;
+  uint32_t i;
+  gmlk_books_unlock(l);
+  (void)gmlk_drive_begin(&drive, &l->driver);
+  (void)gmlk_places_drive(&drive, b, count);
+  gmlk_drive_end(&drive);
+  gmlk_books_lock(l);
+  for (i = b->count; i < count; i++) {
+    gmlk_place *place = &b->places[i];
+    if (!place->mark) continue;
+    place->mark = 0;
+    place->state = drive.result ? GMLK_PLACE_BLIND : GMLK_PLACE_MAPPED;
+    place->stream = GMLK_CLEAN;
+    a->chunks[place->slot].map_count++;
+    if (drive.result) l->stats.quarantined_bytes += a->chunk_bytes;
+  }
+  return gmlk_drive_book(l, &drive);
+}
+
+/* Host memory for the places of [0, count). */
+static int gmlk_places_reserve(gmlake *l, gmlake_buffer *b, uint32_t count) {
+  uint32_t most = b->va->slack, i, capacity;
+  void *grown;
+  if (count <= b->place_count) return 1;
+  capacity = most - b->place_count < b->place_count ? most : 2 * b->place_count;
+  if (capacity < count) capacity = count;
+  grown = gmlk_host_grow(&l->host, b->places, b->place_count * sizeof(gmlk_place),
+                         capacity * sizeof(gmlk_place));
+  if (!grown) return 0;
+  b->places = (gmlk_place *)grown;
+  for (i = b->place_count; i < capacity; i++)
+    b->places[i].address = gmlk_buffer_address(b) + (uint64_t)i * b->arena->chunk_bytes;
+  b->place_count = capacity;
+  return 1;
+}
+
+/* Gives up the addresses of a destroyed buffer. pre: [B4] its places are empty. */
+static void gmlk_buffer_discard(gmlake *l, gmlake_buffer *b) {
+  gmlake_buffer **link = &b->arena->buffers;
+  while (*link != b) link = &(*link)->next;
+  *link = b->next;
+  b->arena->void_count--;
+  gmlk_va_give(&b->arena->spool, &l->records, b->va);
+  gmlk_host_free(&l->host, b->places, b->place_count * sizeof(gmlk_place));
+  b->places = NULL;
+  b->place_count = 0;
+  b->next = l->void_buffers;
+  l->void_buffers = b;
+}
+
+/* What a destroyed buffer still maps, if all of it may be unmapped. */
+static int gmlk_buffer_remains(const gmlake *l, gmlake_buffer *b, gmlk_place **out_list) {
+  uint32_t i;
+  *out_list = NULL;
+  for (i = 0; i < b->place_count; i++) {
+    if (!b->places[i].state) continue;
+    if (!gmlk_place_is_done(l, &b->places[i])) return 0;
+    b->places[i].next = *out_list;
+    *out_list = &b->places[i];
+  }
+  return 1;
+}
+
+/* Unmaps up to `limit` destroyed buffers whose work is known to be complete. Never waits. */
+static gmlake_result gmlk_buffers_reap(gmlake *l, gmlk_arena *a, size_t limit) {
+  gmlake_buffer *b = a->buffers, *next;
+  gmlake_result result = GMLAKE_OK;
+  for (; b && limit && !result; b = next) {
+    gmlk_place *list;
+    next = b->next;
+    if (b->is_live || !gmlk_buffer_remains(l, b, &list)) continue;
+    limit -= list != NULL;
+    result = gmlk_places_unmap(l, a, list);
+    if (!result) gmlk_buffer_discard(l, b);
+  }
+  return result;
+}
+
+/* GMLAKE_FILL, for the chunks of [from, to). */
+static void gmlk_buffer_fill(const gmlake *l, const gmlake_buffer *b, uint32_t from, uint32_t to,
+                             unsigned byte) {
+  size_t chunk = b->arena->chunk_bytes;
+  if ((l->desc.flags & GMLAKE_FILL) && from < to)
+    memset((char *)(uintptr_t)gmlk_buffer_address(b) + from * chunk, (int)byte,
+           (to - from) * chunk);
+}
+
+/* Its front ends here now. */
+static void gmlk_buffer_end(gmlake *l, gmlake_buffer *b, uint32_t count) {
+  size_t before = b->count * b->arena->chunk_bytes, now = count * b->arena->chunk_bytes;
+  gmlk_buffer_fill(l, b, b->count, count, GMLAKE_FILL_NEW);
+  gmlk_buffer_fill(l, b, count, b->count, GMLAKE_FILL_FREE);
+  b->count = count;
+  l->stats.buffer_bytes += now - before;
+  l->stats.active_bytes += now - before;
+  gmlk_peak(&l->stats.buffer_bytes_peak, l->stats.buffer_bytes);
+  gmlk_peak(&l->stats.active_bytes_peak, l->stats.active_bytes);
+}
+
 /* ---- >>grow ---------------------------------------------------------------------------------
    Alloc, the paper's: the only way that physical memory grows; and trim, the only way that it
    shrinks before the end. pre: the caller holds `driving`. A chunk whose undoing fails is
    quarantined: its slot stays taken, or its handle is kept to be released at the end.
    Costs: the driver's, a chunk at a time. Fail: host memory, the driver, limits. */
 
-/* Creates and maps the chunks of a->slots[0, count); *out_made are mapped. */
+/* Creates the chunks of a->slots[0, count) and maps them at home; *out_made are mapped. */
 static gmlake_result gmlk_chunks_make(gmlk_drive *drive, gmlk_arena *a, uint32_t count,
                                       uint32_t *out_made) {
   gmlake_result result = drive->result;
@@ -3338,11 +3663,12 @@ static gmlake_result gmlk_chunks_make(gmlk_drive *drive, gmlk_arena *a, uint32_t
     result = gmlk_drive_create(drive, a->chunk_bytes, &handle);
     if (result) break;
     a->chunks[a->slots[i]].handle = handle;
+    if (a->is_bare) continue;
     result = gmlk_drive_map(drive, at, a->chunk_bytes, handle);
     if (result) break;
     *out_made = i + 1;
   }
-  for (i = 1; i <= count && !result; i++) { /* one call for slots side by side */
+  for (i = 1; i <= *out_made && !result; i++) { /* one call for slots side by side */
     if (i < count && a->slots[i] == a->slots[i - 1] + 1) continue;
     result = gmlk_drive_set_access(drive, gmlk_home(a, gmlk_slot_at(a, a->slots[first])),
                                    (size_t)(i - first) * a->chunk_bytes);
@@ -3511,8 +3837,9 @@ static int gmlk_window_marks(gmlk_arena *a, const gmlk_window *w, int clear) {
   return 0;
 }
 
-/* Chooses chunks to return, the highest first: wholly free and clean, and under no window whose
-   work is pending. Marks them, lists them in a->slots and kills their windows. */
+/* Chooses chunks to return, the highest first: wholly free and clean, and under no window or
+   buffer's place whose work is pending. Marks them, lists them in a->slots and kills their
+   windows. */
 static uint32_t gmlk_trim_choose(gmlake *l, gmlk_arena *a, uint32_t *from_slot, size_t max_bytes,
                                  gmlk_window **dying) {
   uint32_t slot = *from_slot, count = 0, kept = 0, i;
@@ -3534,6 +3861,7 @@ static uint32_t gmlk_trim_choose(gmlake *l, gmlk_arena *a, uint32_t *from_slot, 
     newer = w->newer;
     if (gmlk_window_marks(a, w, 0)) gmlk_window_kill(l, a, w, dying);
   }
+  gmlk_places_spare(l, a);
   for (i = 0; i < count; i++)
     if (a->chunks[a->slots[i]].mark) a->slots[kept++] = a->slots[i];
   return kept;
@@ -3580,6 +3908,7 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
     (void)gmlk_reserve_range(a, a->chunks[a->slots[i]].first, gmlk_slot_at(a, a->slots[i]),
                              gmlk_chunk_grains(a));
   result = gmlk_windows_unmap(l, a, dying);
+  if (!result) result = gmlk_places_unmap(l, a, gmlk_places_marked(a));
   gmlk_books_unlock(l);
   (void)gmlk_drive_begin(&drive, &l->driver);
   for (i = 0; i < count; i++) {
@@ -3587,7 +3916,7 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
     uint64_t at = gmlk_home(a, gmlk_slot_at(a, a->slots[i]));
     chunk->mark = 0;
     if (result || chunk->map_count || !drive.is_relaxed) continue;
-    if (gmlk_drive_unmap(&drive, at, a->chunk_bytes)) continue;
+    if (!a->is_bare && gmlk_drive_unmap(&drive, at, a->chunk_bytes)) continue;
     chunk->mark = gmlk_drive_release(&drive, chunk->handle) ? 2 : 1;
   }
   gmlk_drive_end(&drive);
@@ -3950,6 +4279,231 @@ static gmlake_result gmlk_climb(gmlake *l, gmlk_request *r, gmlk_block **out_blo
   if (error.result == r->error) l->error = error;
   return r->error;
 }
+/* ---- >>resize -------------------------------------------------------------------------------
+   Moves the ends of buffers. Shrinking, and growing over places whose chunks are free for the
+   stream, is bookkeeping, done with the books locked alone. Other growth takes a chunk for each
+   place, then maps them all; an error gives them back. pre, for that: the caller holds `driving`.
+   Costs and failures: those of >>buffer and >>ladder. */
+
+/* A chunk's block, owned or reserved, goes to a buffer's front. */
+static void gmlk_chunk_commit(gmlk_arena *a, gmlk_block *block) {
+  gmlk_own(a, block, gmlk_chunk_grains(a), GMLK_COMMITTED)->stream = GMLK_CLEAN;
+}
+
+/* And back: free memory that the stream's work so far may use. */
+static void gmlk_chunk_return(gmlake *l, gmlk_arena *a, const gmlk_place *place, unsigned stream) {
+  gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
+  gmlk_put(a, gmlk_place_block(a, place), stream, s ? s->epoch : 0);
+  if (s) s->is_dirty = 1;
+}
+
+/* Reserves the chunk that is mapped there if the stream may have it; else NULL. pre: two records
+   reserved. */
+static gmlk_block *gmlk_place_reserve(gmlk_arena *a, const gmlk_place *place, unsigned stream) {
+  gmlk_block *b = place->state == GMLK_PLACE_MAPPED ? gmlk_place_block(a, place) : NULL;
+  if (!b || !gmlk_is_open(b, stream)) return NULL;
+  return gmlk_reserve_range(a, b, gmlk_slot_at(a, place->slot), gmlk_chunk_grains(a));
+}
+
+/* Gives up the chunks behind `count`, their mappings kept. An event is recorded, with one stream
+   too, since only complete memory serves other buffers without a wait. */
+static void gmlk_buffer_shrink(gmlake *l, gmlake_buffer *b, uint32_t count, unsigned stream) {
+  uint32_t i = b->count;
+  if (i == count) return;
+  while (i-- > count) {
+    gmlk_place *place = &b->places[i];
+    gmlk_chunk_return(l, b->arena, place, stream);
+    place->stream = (uint16_t)stream;
+    place->ticket = stream ? l->streams.items[stream]->epoch : 0;
+  }
+  gmlk_buffer_end(l, b, count);
+  if (stream) gmlk_fence_now(l, stream);
+}
+
+/* Resizes where that takes no driver: to fewer chunks, or as far as the next places keep chunks
+   that the stream may have. */
+static int gmlk_buffer_try(gmlake *l, gmlake_buffer *b, uint32_t count, unsigned stream) {
+  gmlk_arena *a = b->arena;
+  uint32_t i = b->count;
+  int is_all;
+  if (b->is_busy) return 0;
+  if (count <= b->count) {
+    gmlk_buffer_shrink(l, b, count, stream);
+    return 1;
+  }
+  if (count > b->place_count || b->places[count - 1].state != GMLK_PLACE_MAPPED ||
+      !gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)(count - b->count)))
+    return 0;
+  while (i < count && gmlk_place_reserve(a, &b->places[i], stream)) i++; /* two may show one */
+  is_all = i == count;
+  while (i-- > b->count) {
+    if (is_all)
+      gmlk_chunk_commit(a, gmlk_place_block(a, &b->places[i]));
+    else
+      gmlk_unreserve_range(a, gmlk_place_block(a, &b->places[i]), gmlk_chunk_grains(a));
+  }
+  if (is_all) gmlk_buffer_end(l, b, count);
+  return is_all;
+}
+
+/* A new chunk; where that is refused, one that has become complete, or one in the place of what
+   trim would return. OK with *out NULL: there is none. */
+static gmlake_result gmlk_chunk_make(gmlake *l, gmlk_request *r, gmlk_block **out) {
+  size_t held, released = 0;
+  gmlake_result result = gmlk_grow_for(l, r, r->taker, out);
+  if (!gmlk_is_shortage(result)) return result;
+  result = gmlk_refresh(l, 1);
+  if (!result) result = gmlk_try_fast(l, r, out);
+  if (result || *out) return result;
+  held = l->stats.reserved_bytes;
+  result = gmlk_trim(l, held - gmlk_min(held, r->arena->chunk_bytes), &released);
+  if (!result && released) result = gmlk_grow_for(l, r, r->taker, out);
+  return gmlk_is_shortage(result) ? GMLAKE_OK : result;
+}
+
+/* A chunk for an empty place. Complete memory comes first, and new memory before what only this
+   stream may use: that is still mapped where it was used, and nobody can remove a mapping before
+   its use is complete. */
+static gmlake_result gmlk_chunk_find(gmlake *l, const gmlk_request *wanted, gmlk_block **out) {
+  gmlk_request r = *wanted;
+  gmlake_result result;
+  r.taker.stream = GMLK_CLEAN;
+  result = gmlk_try_fast(l, &r, out);
+  if (!result && !*out && l->desc.cross_stream == GMLAKE_GROW_FIRST)
+    result = gmlk_chunk_make(l, &r, out);
+  if (*out || gmlk_is_fatal(result) || result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) return result;
+  r = *wanted;
+  return gmlk_climb(l, &r, out);
+}
+
+static int gmlk_place_retake(gmlake *l, const gmlk_request *r, const gmlk_place *place) {
+  gmlk_block *b = gmlk_records_reserve(&l->records, &l->host, 2)
+                      ? gmlk_place_reserve(r->arena, place, r->taker.stream)
+                      : NULL;
+  if (b) gmlk_chunk_commit(r->arena, b);
+  return b != NULL;
+}
+
+/* Takes a place's chunk from the other stream that used it last, behind a wait on the device. */
+static int gmlk_place_borrow(gmlake *l, const gmlk_request *r, const gmlk_place *place) {
+  gmlk_taker taker = gmlk_waiting_taker(l, r);
+  gmlk_span span;
+  if (place->state != GMLK_PLACE_MAPPED) return 0;
+  span.at = gmlk_slot_at(r->arena, place->slot);
+  span.grains = r->grains;
+  span.block = gmlk_locate(r->arena, span.at);
+  if (!gmlk_may_take(&l->streams, taker, span.block) ||
+      !gmlk_records_reserve(&l->records, &l->host, 2))
+    return 0;
+  span.block = gmlk_reserve_range(r->arena, span.block, span.at, span.grains);
+  if (gmlk_wait_for_spans(l, taker, &span, 1)) {
+    gmlk_unreserve_range(r->arena, span.block, span.grains);
+    return 0;
+  }
+  gmlk_chunk_commit(r->arena, span.block);
+  return 1;
+}
+
+/* The host waits for the last use through a place. */
+static gmlake_result gmlk_place_wait(gmlake *l, const gmlk_place *place) {
+  gmlake_result result = l->lost;
+  if (result || gmlk_place_is_done(l, place)) return result;
+  result = gmlk_wait_for_stream(l, place->stream, 0);
+  if (result == GMLAKE_ERROR_CAPTURING)
+    return gmlk_fail(l, result, "gmlake_buffer_resize", "a capture forbids to wait for a use");
+  return result ? result : gmlk_refresh(l, 0);
+}
+
+/* Takes a chunk for a place: the one mapped there if it can be had, else another. */
+static gmlake_result gmlk_place_serve(gmlake *l, const gmlk_request *r, gmlk_place *place) {
+  gmlk_arena *a = r->arena;
+  gmlk_block *found = NULL;
+  gmlake_result result = GMLAKE_OK;
+  if (gmlk_place_retake(l, r, place)) return GMLAKE_OK;
+  if (place->state) {
+    if (gmlk_place_borrow(l, r, place)) return GMLAKE_OK;
+    result = gmlk_place_wait(l, place);
+    if (result) return result;
+    if (gmlk_place_retake(l, r, place)) return GMLAKE_OK;
+    place->next = NULL;
+    result = gmlk_places_unmap(l, a, place);
+  }
+  if (!result) result = gmlk_chunk_find(l, r, &found);
+  if (result) return result;
+  a->live_count--; /* it is no block of the user's */
+  gmlk_chunk_commit(a, found);
+  place->slot = gmlk_slot_of(a, found->at);
+  return GMLAKE_OK;
+}
+
+/* Growth that may need the driver: all of it, or none. */
+static gmlake_result gmlk_buffer_grow(gmlake *l, const gmlk_request *r, gmlake_buffer *b,
+                                      uint32_t count) {
+  gmlk_arena *a = b->arena;
+  uint32_t taken = b->count;
+  gmlake_result result = GMLAKE_OK;
+  if (!gmlk_places_reserve(l, b, count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (a->free_grains > a->pools[GMLK_CLEAN]->grains) (void)gmlk_refresh(l, 0);
+  result = l->lost;
+  for (; taken < count && !result; taken += !result)
+    result = gmlk_place_serve(l, r, &b->places[taken]);
+  if (!result) result = gmlk_places_map(l, b, count);
+  if (!result)
+    gmlk_buffer_end(l, b, count);
+  else
+    while (taken > b->count) gmlk_chunk_return(l, a, &b->places[--taken], r->stream);
+  return result;
+}
+
+/* The same for the ladder, which is asked for one chunk at a time. */
+static gmlake_result gmlk_buffer_climb(gmlake *l, gmlake_buffer *b, uint32_t count,
+                                       unsigned stream) {
+  gmlk_request r;
+  gmlake_result result;
+  memset(&r, 0, sizeof(r));
+  r.arena = b->arena;
+  r.taker.stream = r.stream = stream;
+  r.is_capture = stream && l->streams.items[stream]->capture;
+  r.bytes = b->arena->chunk_bytes;
+  r.grains = r.align = gmlk_chunk_grains(b->arena);
+  b->is_busy = 1;
+  result = gmlk_buffer_grow(l, &r, b, count);
+  b->is_busy = 0;
+  if (!gmlk_is_shortage(result)) return result;
+  l->stats.state_count[4]++;
+  l->stats.oom_count++;
+  r.bytes = (count - b->count) * b->arena->chunk_bytes;
+  result = gmlk_report_oom(l, &r, result);
+  if (gmlk_is_shortage(result)) l->error.call = "gmlake_buffer_resize";
+  return result;
+}
+
+/* Address space for a buffer; what destroyed ones hold is given up first, then waited for. */
+static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_bytes,
+                                           gmlk_block **out_va) {
+  size_t slots = max_bytes / a->chunk_bytes + (max_bytes % a->chunk_bytes != 0);
+  uint32_t guard = (l->desc.flags & GMLAKE_GUARD) != 0;
+  gmlake_result result = GMLAKE_OK;
+  unsigned tries;
+  *out_va = NULL;
+  for (tries = 0; slots <= GMLK_SLOTS_MAX; tries++) {
+    if (!gmlk_records_reserve(&l->records, &l->host, 1)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    *out_va = gmlk_va_take(&a->spool, &l->records, (uint32_t)slots + guard);
+    if (*out_va || tries == 2 || !a->void_count) break;
+    result = tries ? gmlk_wait_for_streams(l, 0) : GMLAKE_OK;
+    if (!result || result == GMLAKE_ERROR_CAPTURING) /* others have been waited for */
+      result = gmlk_buffers_reap(l, a, SIZE_MAX);
+    if (gmlk_is_fatal(result)) return result;
+  }
+  if (!*out_va && result) return result;
+  if (!*out_va)
+    return gmlk_fail(l, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, "gmlake_buffer_create",
+                     "no address space is left for max_bytes");
+  (*out_va)->state = GMLK_COMMITTED;
+  (*out_va)->slack = (uint32_t)slots;
+  return GMLAKE_OK;
+}
+
 /* ---- >>check --------------------------------------------------------------------------------
    Recomputes what the other sections keep, and names the first invariant that does not hold.
    Changes nothing. O(everything). */
@@ -3958,6 +4512,7 @@ typedef struct gmlk_checker {
   const gmlake *l;
   const char *broken; /* the first invariant found broken */
   size_t requested, active, live, pending;
+  size_t committed, buffers;
 } gmlk_checker;
 
 static void gmlk_expect(gmlk_checker *c, int holds, const char *invariant) {
@@ -4092,12 +4647,56 @@ static void gmlk_check_window(gmlk_checker *c, const gmlk_arena *a, const gmlk_w
               "W2: a window's chunks do not match its address space");
 }
 
+static void gmlk_check_buffer(gmlk_checker *c, const gmlake_buffer *b) {
+  size_t committed = b->count * b->arena->chunk_bytes;
+  gmlk_expect(c, b->count <= b->place_count && b->place_count <= b->va->slack,
+              "B1: a buffer's front has no places");
+  gmlk_expect(c, b->bytes <= b->max_bytes && b->bytes <= committed,
+              "B1: a buffer's front does not hold its bytes");
+  gmlk_expect(c, b->is_live || !b->count, "B4: a destroyed buffer has memory");
+  gmlk_expect(c, !b->is_busy, "a buffer is in a state that does not last");
+  c->requested += b->bytes;
+  c->active += committed;
+  c->committed += committed;
+  c->buffers += b->is_live != 0;
+}
+
+/* [B1] to [B4]; returns the sum of the prints of all chunks that buffers map. */
+static uint64_t gmlk_check_buffers(gmlk_checker *c, const gmlk_arena *a) {
+  uint64_t fronts = 0, kept = 0;
+  size_t destroyed = 0;
+  const gmlk_block *block;
+  const gmlake_buffer *b;
+  uint32_t i;
+  for (b = a->buffers; b && !c->broken; b = b->next) {
+    gmlk_check_buffer(c, b);
+    destroyed += !b->is_live;
+    for (i = 0; i < b->place_count && !c->broken; i++) {
+      const gmlk_place *place = &b->places[i];
+      uint64_t print = place->state ? gmlk_check_print(place->slot) : 0;
+      *(i < b->count ? &fronts : &kept) += print;
+      gmlk_expect(c, i >= b->count || place->state == GMLK_PLACE_MAPPED,
+                  "B1: a place of a buffer's front is not mapped");
+      gmlk_expect(c,
+                  i < b->count || !place->state || place->stream < GMLK_FIRST_STREAM ||
+                      place->ticket <= c->l->streams.items[place->stream]->epoch,
+                  "B2: a place's tag is of an epoch to come");
+    }
+  }
+  kept += fronts;
+  for (block = a->head.next; block != &a->tail; block = block->next)
+    if (block->state == GMLK_COMMITTED) fronts -= gmlk_check_print(gmlk_slot_of(a, block->at));
+  gmlk_expect(c, c->broken || fronts == 0, "B1: the buffers' fronts are not the chunks committed");
+  gmlk_expect(c, c->broken || destroyed == a->void_count, "B4: the destroyed buffers are off");
+  return kept;
+}
+
 /* Windows reach the checker by two ways: live ones by their pieces, idle ones by the list. */
 static void gmlk_check_spool(gmlk_checker *c, const gmlk_arena *a) {
   const gmlk_block *b;
   const gmlk_window *w, *older = NULL;
   size_t count = 0, bytes = 0;
-  uint64_t mapped = 0, prints = 0;
+  uint64_t mapped = 0, prints = gmlk_check_buffers(c, a);
   uint32_t slot;
   for (b = a->head.next; b != &a->tail && !c->broken; b = b->next) {
     if (b->state != GMLK_PIECE) continue;
@@ -4128,7 +4727,7 @@ static void gmlk_check_spool(gmlk_checker *c, const gmlk_arena *a) {
   for (w = a->spool.quarantine; w; w = w->bucket_next) prints += gmlk_check_prints(a, w);
   for (slot = 0; slot < a->slot_count; slot++)
     prints -= a->chunks[slot].map_count * gmlk_check_print(slot);
-  gmlk_expect(c, prints == 0, "W6: a chunk's mappings do not add up");
+  gmlk_expect(c, prints == 0, "W6, B3: a chunk's mappings do not add up");
   if (a->spool.va) gmlk_check_holes(c, a->spool.va);
 }
 
@@ -4211,6 +4810,8 @@ static const char *gmlk_check(const gmlake *l) {
   gmlk_expect(&c, c.requested == l->stats.requested_bytes && c.active == l->stats.active_bytes,
               "the live bytes are off");
   gmlk_expect(&c, c.pending == l->stats.pending_bytes, "the pending bytes are off");
+  gmlk_expect(&c, c.committed == l->stats.buffer_bytes && c.buffers == l->stats.buffer_count,
+              "the buffers' count or bytes are off");
   gmlk_expect(&c, reserved == l->stats.reserved_bytes, "the reserved bytes are off");
   gmlk_expect(&c,
               !l->desc.limit_bytes || reserved <= l->desc.limit_bytes || l->stats.quarantined_bytes,
@@ -6220,36 +6821,39 @@ static int gmlk_handle_oom(gmlake *l, const gmlake_error_info *info) {
   return again;
 }
 
-/* One try. *out_info: of a shortage that the user's handler may end; its result is the answer. */
-static gmlake_result gmlk_alloc_once(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
-                                     void **out_ptr, gmlake_error_info *out_info) {
-  gmlake_result result = gmlk_enter(l);
-  if (result) return result;
-  if (l->handlers && gmlk_in_handler(l))
-    result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
-                       "called from the out-of-memory handler");
-  else if (desc->bytes)
-    result = gmlk_serve(l, desc, stream, out_ptr);
-  if (gmlk_is_shortage(result) && l->desc.oom.fn) *out_info = l->error;
-  return gmlk_leave(l, result);
+/* Leaves; after a shortage, asks the handler. Returns whether to try again. */
+static int gmlk_leave_short(gmlake *l, gmlake_result *result, unsigned tries) {
+  gmlake_error_info info;
+  if (!l->desc.oom.fn || !gmlk_is_shortage(*result)) {
+    *result = gmlk_leave(l, *result);
+    return 0;
+  }
+  info = l->error;
+  *result = gmlk_leave(l, *result);
+  if (!gmlk_is_shortage(*result)) return 0;
+  if (tries < 8 && gmlk_handle_oom(l, &info)) return 1;
+  gmlk_books_lock(l);
+  if (!l->lost) l->error = info; /* not what the handler's own calls left */
+  gmlk_books_unlock(l);
+  return 0;
 }
 
 GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *l, const gmlake_alloc_desc *desc,
                                            gmlake_stream stream, void **out_ptr) {
   gmlake_result result = GMLAKE_ERROR_INVALID_ARGUMENT;
-  gmlake_error_info info;
-  unsigned tries;
+  unsigned tries = 0;
   if (!out_ptr) return result;
   *out_ptr = NULL;
   if (!l || !desc || !gmlk_is_stream(stream)) return result;
-  for (tries = 0; tries < 9; tries++) {
-    result = gmlk_alloc_once(l, desc, stream, out_ptr, &info);
-    if (!gmlk_is_shortage(result) || !l->desc.oom.fn) return result;
-    if (tries == 8 || !gmlk_handle_oom(l, &info)) break;
-  }
-  gmlk_books_lock(l);
-  if (!l->lost) l->error = info; /* not what the handler's own calls left */
-  gmlk_books_unlock(l);
+  do {
+    result = gmlk_enter(l);
+    if (result) return result;
+    if (l->handlers && gmlk_in_handler(l))
+      result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
+                         "called from the out-of-memory handler");
+    else if (desc->bytes)
+      result = gmlk_serve(l, desc, stream, out_ptr);
+  } while (gmlk_leave_short(l, &result, tries++));
   return result;
 }
 
@@ -6279,7 +6883,7 @@ static gmlake_result gmlk_reason(gmlake *l, uint64_t address) {
     for (w = a->spool.oldest; w; w = w->newer)
       if (gmlk_is_within(address, w->address, gmlk_to_bytes(w->self.grains)))
         return GMLAKE_ERROR_DOUBLE_FREE;
-    if (!gmlk_is_within(address, a->base, gmlk_to_bytes(a->tail.at))) continue;
+    if (a->is_bare || !gmlk_is_within(address, a->base, gmlk_to_bytes(a->tail.at))) continue;
     b = gmlk_locate(a, (uint32_t)((address - a->base) / GMLK_GRAIN));
     if (b->state == GMLK_FREE || b->state == GMLK_CACHED || b->state == GMLK_RESERVED ||
         b->state == GMLK_PENDING)
@@ -6431,6 +7035,7 @@ static void gmlk_streams_mark(gmlake *l, unsigned char *named) {
     if (!l->arenas[i]) continue;
     for (b = l->arenas[i]->head.next; b != &l->arenas[i]->tail; b = b->next) named[b->stream] = 1;
     for (w = l->arenas[i]->spool.oldest; w; w = w->newer) named[w->self.stream] = 1;
+    gmlk_places_mark(l, l->arenas[i], named);
   }
   for (i = 0; i < l->index.row_count * GMLK_ROW; i++) {
     const gmlk_block *b = gmlk_index_at(&l->index, i);
@@ -6568,6 +7173,7 @@ GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *l) {
   s->reserved_bytes_peak = s->reserved_bytes;
   s->stitched_bytes_peak = s->stitched_bytes;
   s->pending_bytes_peak = s->pending_bytes;
+  s->buffer_bytes_peak = s->buffer_bytes;
   l->host.bytes_peak = l->host.bytes;
   gmlk_books_unlock(l);
   return GMLAKE_OK;
@@ -6707,7 +7313,8 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
   a->small_grains = (uint32_t)(l->desc.small_bytes_max / GMLK_GRAIN);
   a->chunk_log = gmlk_log2(chunk_bytes / GMLK_GRAIN);
   a->reserved_bytes = gmlk_min(arena_bytes & ~(chunk_bytes - 1), max);
-  result = gmlk_reserve_halving(l, &a->reserved_bytes, chunk_bytes, &a->base);
+  result =
+      a->is_bare ? GMLAKE_OK : gmlk_reserve_halving(l, &a->reserved_bytes, chunk_bytes, &a->base);
   if (result) return result;
   a->slot_limit = (uint32_t)(a->reserved_bytes / chunk_bytes);
   if (!gmlk_arena_init(a, &l->host, &l->records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -6716,6 +7323,7 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
   if (!a->spool.reserved_bytes) return GMLAKE_OK; /* of a lake that runs unstitched */
   if (gmlk_reserve_halving(l, &a->spool.reserved_bytes, chunk_bytes, &a->spool.base)) {
     a->spool.reserved_bytes = 0;
+    if (a->is_bare) return l->error.result;
     gmlk_log(l, GMLAKE_LOG_WARNING, &l->error); /* no stitching */
     return l->lost;
   }
@@ -6731,12 +7339,25 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
   return GMLAKE_OK;
 }
 
+/* Unmaps all places of an arena's buffers; returns whether one could not be. */
+static int gmlk_buffers_drain(gmlk_arena *a, gmlk_drive *drive) {
+  gmlake_buffer *b;
+  uint32_t i;
+  int is_mapped = 0;
+  for (b = a->buffers; b; b = b->next)
+    for (i = 0; i < b->place_count; i++)
+      if (b->places[i].state && gmlk_drive_unmap(drive, b->places[i].address, a->chunk_bytes))
+        is_mapped = 1;
+  return is_mapped;
+}
+
 /* Unmaps, releases and unreserves all that an arena holds, whatever fails; what is left can be
    drained again, unless it is the last time. */
 static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
   gmlk_block *va = a->spool.va_head.next;
   uint32_t slot;
-  int is_mapped = 0, is_backed = 0; /* a window still is; a slot still is */
+  int is_mapped = gmlk_buffers_drain(a, drive); /* a window or buffer still is */
+  int is_backed = 0;                            /* a slot still is */
   for (; va && va != &a->spool.va_tail; va = va->next) {
     if (va->state != GMLK_LIVE) continue;
     if (gmlk_drive_unmap(drive, a->spool.base + (uint64_t)va->at * a->chunk_bytes,
@@ -6748,7 +7369,8 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
   for (slot = 0; a->chunks && slot < gmlk_max(a->slot_count, a->stuck_end); slot++) {
     gmlk_chunk *chunk = &a->chunks[slot];
     if (chunk->handle && chunk->stuck != 2) {
-      if (gmlk_drive_unmap(drive, gmlk_home(a, gmlk_slot_at(a, slot)), a->chunk_bytes))
+      if (!a->is_bare &&
+          gmlk_drive_unmap(drive, gmlk_home(a, gmlk_slot_at(a, slot)), a->chunk_bytes))
         is_backed = 1;
       else
         chunk->stuck = 2;
@@ -6783,6 +7405,15 @@ static void gmlk_windows_free(gmlake *l, gmlk_window *w) {
   }
 }
 
+static void gmlk_buffers_free(gmlake *l, gmlake_buffer *b) {
+  while (b) {
+    gmlake_buffer *next = b->next;
+    gmlk_host_free(&l->host, b->places, b->place_count * sizeof(gmlk_place));
+    gmlk_host_free(&l->host, b, sizeof(gmlake_buffer));
+    b = next;
+  }
+}
+
 /* Gives back the records of a tiling. */
 static void gmlk_tiling_give(gmlake *l, gmlk_block *b, const gmlk_block *tail) {
   while (b && b != tail) {
@@ -6805,6 +7436,7 @@ static void gmlk_arena_close(gmlake *l, gmlk_arena *a) {
   gmlk_windows_free(l, live);
   gmlk_windows_free(l, a->spool.oldest);
   gmlk_windows_free(l, a->spool.quarantine);
+  gmlk_buffers_free(l, a->buffers);
   gmlk_tiling_give(l, a->head.next, &a->tail);
   gmlk_tiling_give(l, a->spool.va_head.next, &a->spool.va_tail);
   gmlk_host_free(&l->host, a->spool.buckets, a->spool.bucket_count * sizeof(gmlk_window *));
@@ -6862,7 +7494,7 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
   return result;
 }
 
-static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc,
+static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc, int is_bare,
                                       gmlake_pool **out_pool) {
   size_t chunk = desc->chunk_bytes ? desc->chunk_bytes : l->home.chunk_bytes;
   size_t device = l->device.device_bytes, arena, window;
@@ -6870,15 +7502,18 @@ static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc,
   gmlake_result result;
   if (!gmlk_is_pow2(chunk) || chunk % l->device.granularity_bytes || chunk > device ||
       chunk > GMLK_CHUNK_BYTES_MAX || !gmlk_size_round_up(device, chunk, &arena))
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_create", "chunk_bytes");
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT,
+                     is_bare ? "gmlake_buffer_create" : "gmlake_pool_create", "chunk_bytes");
   window = l->home.spool.va ? gmlk_min(arena, SIZE_MAX / 8) * 4 : 0;
+  if (is_bare) window = gmlk_min(device, SIZE_MAX / 32) * 32;
   pool = (gmlake_pool *)gmlk_host_alloc(&l->host, sizeof(gmlake_pool));
   if (!pool) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   pool->lake = l;
   pool->label = desc->label;
   pool->arena.pool = pool;
   pool->arena.limit_bytes = desc->limit_bytes;
-  result = gmlk_arena_open(l, &pool->arena, chunk, arena, window);
+  pool->arena.is_bare = is_bare;
+  result = gmlk_arena_open(l, &pool->arena, chunk, is_bare ? SIZE_MAX : arena, window);
   if (!result && !gmlk_arena_enlist(l, &pool->arena)) result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!result) {
     *out_pool = pool;
@@ -6896,7 +7531,176 @@ GMLAKE_DEF gmlake_result gmlake_pool_create(gmlake *l, const gmlake_pool_desc *d
   if (!out_pool) return GMLAKE_ERROR_INVALID_ARGUMENT;
   result = gmlk_enter_driving(l);
   if (result) return result;
-  return gmlk_leave_driving(l, gmlk_pool_create(l, desc ? desc : &zero, out_pool));
+  return gmlk_leave_driving(l, gmlk_pool_create(l, desc ? desc : &zero, 0, out_pool));
+}
+
+/* ---- buffers ---- */
+
+/* The arena that buffers of this chunk size share, made on first use. */
+static gmlake_result gmlk_bare_arena(gmlake *l, size_t chunk_bytes, gmlk_arena **out_arena) {
+  gmlake_pool_desc desc;
+  gmlake_pool *pool;
+  gmlake_result result;
+  size_t i;
+  for (i = 0; i < l->arena_count; i++) {
+    *out_arena = l->arenas[i];
+    if (*out_arena && (*out_arena)->is_bare && (*out_arena)->chunk_bytes == chunk_bytes)
+      return GMLAKE_OK;
+  }
+  memset(&desc, 0, sizeof(desc));
+  desc.chunk_bytes = chunk_bytes;
+  result = gmlk_pool_create(l, &desc, 1, &pool);
+  if (!result) *out_arena = &pool->arena;
+  return result;
+}
+
+/* Unmaps a little of what destroyed buffers left; what fails is tried again another time. */
+static gmlake_result gmlk_buffers_tidy(gmlake *l, gmlk_arena *a) {
+  gmlake_result result;
+  if (!a->void_count) return GMLAKE_OK;
+  result = gmlk_refresh(l, 0);
+  if (!gmlk_is_fatal(result)) result = gmlk_buffers_reap(l, a, 2);
+  return gmlk_is_fatal(result) ? result : GMLAKE_OK;
+}
+
+static gmlake_result gmlk_buffer_create(gmlake *l, const gmlake_buffer_desc *desc,
+                                        gmlake_buffer **out_buffer) {
+  size_t chunk = gmlk_max(2 * GMLK_MIB, l->device.granularity_bytes);
+  gmlake_buffer *b;
+  gmlk_arena *a;
+  gmlk_block *va;
+  gmlake_result result = gmlk_bare_arena(l, desc->chunk_bytes ? desc->chunk_bytes : chunk, &a);
+  if (!result) result = gmlk_buffers_tidy(l, a);
+  if (!result) result = gmlk_buffer_addresses(l, a, desc->max_bytes, &va);
+  if (result) return result;
+  b = l->void_buffers;
+  if (b)
+    l->void_buffers = b->next;
+  else
+    b = (gmlake_buffer *)gmlk_host_alloc(&l->host, sizeof(gmlake_buffer));
+  if (!b) {
+    gmlk_va_give(&a->spool, &l->records, va);
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  }
+  memset(b, 0, sizeof(*b));
+  b->lake = l;
+  b->arena = a;
+  b->va = va;
+  b->max_bytes = desc->max_bytes;
+  b->user_data = desc->user_data;
+  b->label = desc->label;
+  b->is_live = 1;
+  b->next = a->buffers;
+  a->buffers = b;
+  l->stats.buffer_count++;
+  *out_buffer = b;
+  return GMLAKE_OK;
+}
+
+GMLAKE_DEF gmlake_result gmlake_buffer_create(gmlake *l, const gmlake_buffer_desc *desc,
+                                              gmlake_buffer **out_buffer) {
+  gmlake_result result;
+  if (!l || !desc || !desc->max_bytes || !out_buffer) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  result = gmlk_enter_driving(l);
+  return result ? result : gmlk_leave_driving(l, gmlk_buffer_create(l, desc, out_buffer));
+}
+
+/* The stream's number, with what moving the buffer's end to `count` chunks on it needs. */
+static gmlake_result gmlk_buffer_admit(gmlake *l, const gmlake_buffer *b, size_t count,
+                                       gmlake_stream value, const char *call,
+                                       unsigned *out_stream) {
+  *out_stream = 0;
+  if (!b->is_live)
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call, "the buffer was destroyed");
+  if (value == GMLAKE_STREAM_NONE) return GMLAKE_OK;
+  *out_stream = gmlk_stream_number(l, value);
+  if (!*out_stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (count < b->count && l->streams.items[*out_stream]->capture)
+    return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, call, "a buffer cannot shrink in a capture");
+  return gmlk_arena_admit(b->arena, *out_stream) ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+}
+
+/* pre: the books are locked; they are at the end, whatever happened between. */
+static gmlake_result gmlk_buffer_resize(gmlake *l, gmlake_buffer *b, size_t bytes,
+                                        gmlake_stream value, const char *call) {
+  size_t chunk = b->arena->chunk_bytes;
+  uint32_t count = (uint32_t)(bytes / chunk + (bytes % chunk != 0));
+  unsigned stream;
+  gmlake_result result = gmlk_buffer_admit(l, b, count, value, call, &stream);
+  if (result) return result;
+  if (!gmlk_buffer_try(l, b, count, stream)) {
+    gmlk_driving_lock(l);
+    result = l->lost;
+    if (!result && !b->is_live) result = gmlk_buffer_admit(l, b, count, value, call, &stream);
+    if (!result && !gmlk_buffer_try(l, b, count, stream))
+      result = gmlk_buffer_climb(l, b, count, stream);
+    gmlk_driving_unlock(l);
+  }
+  if (result) return result;
+  l->stats.requested_bytes += bytes - b->bytes;
+  gmlk_peak(&l->stats.requested_bytes_peak, l->stats.requested_bytes);
+  b->bytes = bytes;
+  return GMLAKE_OK;
+}
+
+GMLAKE_DEF gmlake_result gmlake_buffer_resize(gmlake *l, gmlake_buffer *b, size_t bytes,
+                                              gmlake_stream stream) {
+  gmlake_result result;
+  unsigned tries = 0;
+  if (!l || !b || b->lake != l || !gmlk_is_stream(stream)) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  do {
+    result = gmlk_enter(l);
+    if (result) return result;
+    if (bytes > b->max_bytes)
+      result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_buffer_resize",
+                         "more than max_bytes");
+    else if (bytes > b->bytes && l->handlers && gmlk_in_handler(l))
+      result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_buffer_resize",
+                         "a growth in the out-of-memory handler");
+    else
+      result = gmlk_buffer_resize(l, b, bytes, stream, "gmlake_buffer_resize");
+  } while (gmlk_leave_short(l, &result, tries++));
+  return result;
+}
+
+static gmlake_result gmlk_buffer_destroy(gmlake *l, gmlake_buffer *b, gmlake_stream stream) {
+  gmlake_result result = gmlk_buffer_resize(l, b, 0, stream, "gmlake_buffer_destroy");
+  if (result) return result;
+  b->is_live = 0;
+  b->arena->void_count++;
+  l->stats.buffer_count--;
+  return GMLAKE_OK;
+}
+
+GMLAKE_DEF gmlake_result gmlake_buffer_destroy(gmlake *l, gmlake_buffer *b, gmlake_stream stream) {
+  gmlake_result result;
+  if (!l || (b && b->lake != l) || !gmlk_is_stream(stream)) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!b) return GMLAKE_OK;
+  result = gmlk_enter(l);
+  return result ? result : gmlk_leave(l, gmlk_buffer_destroy(l, b, stream));
+}
+
+static gmlake_result gmlk_buffer_get_info(gmlake *l, const gmlake_buffer *b,
+                                          gmlake_buffer_info *out) {
+  if (!b->is_live)
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_buffer_get_info",
+                     "the buffer was destroyed");
+  memset(out, 0, sizeof(*out));
+  out->ptr = (void *)(uintptr_t)gmlk_buffer_address(b);
+  out->bytes = b->bytes;
+  out->committed_bytes = b->count * b->arena->chunk_bytes;
+  out->max_bytes = b->max_bytes;
+  out->chunk_bytes = b->arena->chunk_bytes;
+  out->user_data = b->user_data;
+  out->label = b->label;
+  return GMLAKE_OK;
+}
+
+GMLAKE_DEF gmlake_result gmlake_buffer_get_info(gmlake *l, gmlake_buffer *b,
+                                                gmlake_buffer_info *out_info) {
+  if (!l || !b || b->lake != l || !out_info) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  gmlk_books_lock(l);
+  return gmlk_leave(l, gmlk_buffer_get_info(l, b, out_info));
 }
 
 /* Whether all work on an arena's free memory and idle windows is known to be complete; a graph's
@@ -7103,6 +7907,7 @@ static void gmlk_lake_free(gmlake *l) {
     gmlk_pool_free(l, l->dead);
     l->dead = next;
   }
+  gmlk_buffers_free(l, l->void_buffers);
   gmlk_host_free(&l->host, l->arenas, l->arena_capacity * sizeof(gmlk_arena *));
   gmlk_index_destroy(&l->index, &l->host);
   gmlk_host_free(&l->host, l->messages, GMLK_LOG_QUEUE * sizeof(gmlk_message));
@@ -7188,21 +7993,35 @@ GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lak
   return result;
 }
 
-/* Tells the logger of every live block. pre: no lock is held. */
+static void gmlk_report_leak(gmlake *l, size_t live_bytes, size_t bytes, const char *what,
+                             uint64_t address, const char *label) {
+  gmlake_error_info info;
+  memset(&info, 0, sizeof(info));
+  info.call = "gmlake_destroy";
+  info.live_bytes = live_bytes;
+  (void)snprintf(info.text, sizeof(info.text), "%llu bytes%s at 0x%llx were never freed (%s)",
+                 (unsigned long long)bytes, what, (unsigned long long)address,
+                 label ? label : "no label");
+  l->desc.logger.fn(l->desc.logger.user, GMLAKE_LOG_WARNING, &info);
+}
+
+/* Tells the logger of every live block and buffer. pre: no lock is held. */
 static void gmlk_report_leaks(gmlake *l) {
+  const gmlake_buffer *buffer;
   size_t i;
   for (i = 0; i < l->index.row_count * GMLK_ROW && l->desc.logger.fn; i++) {
     const gmlk_block *b = gmlk_index_at(&l->index, i);
-    gmlake_error_info info;
     if (!b) continue;
-    memset(&info, 0, sizeof(info));
-    info.call = "gmlake_destroy";
-    info.live_bytes = gmlk_to_bytes(b->grains);
-    (void)snprintf(info.text, sizeof(info.text), "%llu bytes at 0x%llx were never freed (%s)",
-                   (unsigned long long)(gmlk_to_bytes(b->grains) - b->slack),
-                   (unsigned long long)gmlk_address_of(l->arenas[b->arena], b),
-                   b->as.live.note && b->as.live.note->label ? b->as.live.note->label : "no label");
-    l->desc.logger.fn(l->desc.logger.user, GMLAKE_LOG_WARNING, &info);
+    gmlk_report_leak(l, gmlk_to_bytes(b->grains), gmlk_to_bytes(b->grains) - b->slack, "",
+                     gmlk_address_of(l->arenas[b->arena], b),
+                     b->as.live.note ? b->as.live.note->label : NULL);
+  }
+  for (i = 0; i < l->arena_count && l->desc.logger.fn; i++) {
+    buffer = l->arenas[i] ? l->arenas[i]->buffers : NULL;
+    for (; buffer; buffer = buffer->next)
+      if (buffer->is_live)
+        gmlk_report_leak(l, buffer->count * buffer->arena->chunk_bytes, buffer->bytes,
+                         " of a buffer", gmlk_buffer_address(buffer), buffer->label);
   }
 }
 

@@ -10,6 +10,8 @@
      ra@2  Ia            record a stream on block a; ask for its pieces
      f1  P0:2:8  D0      forget stream 1; create pool 0 of chunks of 2, limited to 8; destroy it
      B1:0  E1            begin a capture on stream 1 into pool 0; end it
+     N0:8  z0:3-1b@1     create buffer 0 of at most 8 chunks; resize it, on stream 1 (default 0)
+     K0@1                destroy it
      T:3  Q  S  X        trim to 3 chunks; the budget; other questions; calls that are refused
      h1  e1  g1:9b  t:9b work is pending on stream 1; is done; takes 9 ns; the clock says 9 ns
      |                   the pairs of calls from here on are tried, if they are not too many
@@ -21,7 +23,8 @@
    served an allocation: c what others completed, s stitch, g grow, b borrow, w wait, r reclaim,
    h the handler; E a window evicted, R reused, W live, Z stitched; X a split, V an event
    recorded, P pending frees, T trimmed, M small blocks kept, N pinned by a graph, O out of memory
-   (or a limit), L a limit, D blocks live at destroy. */
+   (or a limit), L a limit, D blocks live at destroy; a buffer that grew without a call (F), onto
+   chunks that were there (A), where another mapping had to go (Y). */
 #if !defined(SCENARIOS_H)
 #define SCENARIOS_H
 
@@ -258,6 +261,41 @@ static const program programs[] = {
     {"capture-at-destroy", ".w", "4", "", "P0 B1:0 +a=2@1 +b=1@2 -b |"},
     {"capture-free-elsewhere", ".", "4N", "", "P0 B1:0 +a=2@1 | -a@2 +b=2@1 E1"},
     {"capture-then-eager", ".", "4N", "", "P0 B1:0 +a=2@1 -a E1 | +b=2@1/p -b D0"},
+
+    /* growing buffers */
+    {"buffer-empty", ".1g", "", "", "| N0:4 K0 N0:3-1b K0 K0!I"},
+    {"buffer-grow", ".1wfglko", "4g", "", "| N0:8 z0:1 z0:3 z0:3+1b z0:8"},
+    {"buffer-left", ".", "4D", "", "N0:8 z0:2 | N1:8 z1:1b@1"},
+    {"buffer-refused", ".1", "", "", "N0:4 | z0:4+1b!I z0:4 K0 z0:1!I K0!I X"},
+    {"buffer-regrow", ".1wfgo", "F", "", "N0:8 z0:4 | z0:1 z0:4 z0:0 z0:2"},
+    {"buffer-peers", ".", "4", "peers", "N0:8 | z0:2 z0:3"},
+    {"buffer-alias", ".wfg", "AF", "", "N0:8 N1:8 z0:3 z0:0 | z1:2 z1:1 z1:2 z0:1 z1:3 z0:3"},
+    {"buffer-replace", ".wfg", "AY", "", "N0:8 N1:8 z0:3 z0:0 z1:3 | z0:2 z1:0 z0:4"},
+    {"buffer-pending", ".", "g4F", "", "N0:8 N1:8 z0:2@1 h1 z0:0@1 | z1:1@1 z0:2@1"},
+    {"buffer-own-pending", ".l", "A", "cap:2", "N0:8 N1:8 z0:2@1 h1 z0:0@1 | z1:2@1"},
+    {"buffer-wait-to-unmap", ".", "wY", "cap:3",
+     "N0:8 N1:8 z0:2@1 h1 z0:0@1 z1:3@1 | z1:2@1 z0:1@1"},
+    {"buffer-borrow", ".wl", "b", "cap:2", "N0:8 z0:2@1 h1 z0:0@1 | z0:2@2"},
+    {"buffer-borrow-alias", ".wl", "bA", "cap:2", "N0:8 N1:8 z0:2@1 h1 z0:0@1 | z1:1@2 z1:2@3"},
+    {"buffer-wait-for-clean", ".", "w", "", "N0:8 z0:2@1 h1 z0:0@1 | z0:1@n z0:2@2"},
+    {"buffer-given-clean", ".", "F", "", "N0:8 z0:2@1 h1 | z0:0@n z0:2@2"},
+    {"buffer-full", ".wlk", "5O", "cap:3", "N0:8 N1:8 z0:2 | z1:2!O z1:1 z0:1 z1:2"},
+    {"buffer-part-made", ".", "5O", "cap:4", "N0:8 z0:1 | z0:7!O z0:4"},
+    {"buffer-from-home", ".l", "r", "cap:4", "N0:8 +a=4 -a | z0:2 z0:4"},
+    {"buffer-from-windows", ".", "rE", "cap:8", "N0:8 " HOLES8 "+x=3 -x | z0:2"},
+    {"buffer-to-home", ".l", "r", "cap:4", "N0:8 z0:4 z0:1 | +a=3"},
+    {"buffer-to-home-pending", ".", "r", "cap:4", "N0:8 z0:4@1 h1 z0:0@1 | +a=4"},
+    {"buffer-trim", ".1", "T", "", "N0:8 N1:8 z0:4 z0:1 z1:3 z1:0 | T:4 T:0 z0:2"},
+    {"buffer-trim-pending", ".", "T", "", "N0:8 z0:4@1 z0:3 h1 z0:1@1 | T:0 e1 T:0"},
+    {"buffer-trim-alias", ".", "T", "", "N0:8 N1:8 z0:2 z0:0 z1:2 z1:0 | T:0"},
+    {"buffer-handler", ".", "h", "cap:4 oom:a", "N0:8 +a=3 z0:1 | z0:3"},
+    {"buffer-destroy", ".1", "A", "", "N0:8 z0:2 K0 | N1:8 z1:2 N0:4 z0:1"},
+    {"buffer-destroy-pending", ".", "", "", "N0:8 z0:2@1 h1 K0@1 | N0:8 e1 N1:4 z0:2@1"},
+    {"buffer-addresses", ".", "", "cap:4", "N0:128 z0:2@1 h1 K0@1 | N0:100 z0:1@1"},
+    {"buffer-capture", ".", "", "", "P0 N0:8 z0:2@1 B1:0 | z0:4@1 z0:1@1!C E1 z0:1@1"},
+    {"buffer-capture-waits", ".", "", "cap:2",
+     "P0 N0:8 N1:8 z0:2 B1:0 z0:1 z1:1 | z0:2@2!C E1 z1:0 z0:2@2"},
+    {"buffer-forget", ".", "V", "", "N0:8 z0:2@1 h1 z0:1@1 | f1 z0:2@2 z0:1@1"},
 
     /* the small path */
     {"small-kept", ".w1fp", "1M", "small:2k", "+a=512b -a | +b=512b +c=1k"},

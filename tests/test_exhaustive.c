@@ -29,6 +29,7 @@
 #define GRAIN ((size_t)512)
 #define SLOTS 52
 #define STREAMS 4
+#define BUFFERS 3
 #define POOLS 3 /* two of the scenario's, one that serves for the default pool */
 #define BASE_POOL 2
 #define STREAM_UNNAMED (-1) /* numbers of streams beside those from 0 on */
@@ -110,6 +111,13 @@ typedef struct block {
   const char *label;
 } block;
 
+typedef struct buffer {
+  gmlake_buffer *handle; /* also when it is destroyed */
+  int is_live;
+  size_t max_bytes;
+  block front; /* its memory, as a block */
+} buffer;
+
 enum { /* calls of the backend */
        PROPERTIES,
        INFO,
@@ -163,6 +171,7 @@ static struct world {
   const scenario *scenario;
   fault fault;
   int is_over;    /* the fault lasts no longer */
+  int is_closing; /* destroy is under way */
   int is_checked; /* every step is, not only those from the fault on */
   gmlake_backend *mock, table;
   gmlake *lake;
@@ -172,6 +181,7 @@ static struct world {
   int capture_pools[STREAMS];
   gmlake_pool *pools[POOLS];
   block blocks[SLOTS];
+  buffer buffers[BUFFERS];
   size_t live_count, requested, active;
   uint64_t allocation_count, free_count;
   tally now, before;
@@ -248,6 +258,17 @@ static void note_record(void *event, gmlake_stream stream) {
   if (i == w.record_count) w.record_count++;
   w.records[i].event = event;
   w.records[i].then = w.queues[queue_of_stream(stream)];
+}
+
+/* Nothing is unmapped that work may still use, unless destroy could not wait for it. */
+static void verify_unmap(uint64_t address, size_t bytes) {
+  int is_excused = !w.lake || w.lake->lost || (w.is_closing && w.now.hits);
+  size_t n;
+  for (n = 0; n < w.use_count && !is_excused; n++) {
+    const use *u = &w.uses[n];
+    if (u->home < address + bytes && address < u->home + u->bytes)
+      CHECK(w.host.behind[u->queue] >= u->number);
+  }
 }
 
 /* What comes next there comes behind the event too. */
@@ -379,13 +400,18 @@ WATCH(CREATE, create, (void *u, size_t bytes, unsigned types, uint64_t *out, int
 WATCH(RELEASE, release, (void *u, uint64_t handle, int *code), (u, handle, code))
 WATCH(MAP, map, (void *u, uint64_t at, size_t bytes, uint64_t handle, int *code),
       (u, at, bytes, handle, code))
-WATCH(UNMAP, unmap, (void *u, uint64_t at, size_t bytes, int *code), (u, at, bytes, code))
 WATCH(ACCESS, set_access,
       (void *u, uint64_t at, size_t bytes, const int *peers, size_t count, int *code),
       (u, at, bytes, peers, count, code))
 WATCH(EVENT_CREATE, event_create, (void *u, void **out, int *code), (u, out, code))
 WATCH(EVENT_DESTROY, event_destroy, (void *u, void *event, int *code), (u, event, code))
 WATCH(EXCHANGE, capture_exchange, (void *u, int *mode, int *code), (u, mode, code))
+
+static gmlake_result watch_unmap(void *u, uint64_t at, size_t bytes, int *code) {
+  int is_hit = arm(UNMAP);
+  verify_unmap(at, bytes);
+  return passed(UNMAP, is_hit, w.mock->unmap(u, at, bytes, code));
+}
 
 static gmlake_result watch_event_record(void *u, void *event, gmlake_stream s, int *code) {
   int is_hit = arm(RECORD);
@@ -445,12 +471,14 @@ static gmlake_mock_census census(void) {
 /* ---- Contents: every grain of a block begins with a stamp of its own ------------------------- */
 
 static uint64_t stamp_of(const block *b, size_t grain) {
-  return (uint64_t)(b - w.blocks + 1) << 48 | (uint64_t)b->generation << 24 | grain;
+  uint64_t offset = (uint64_t)((const char *)b - (const char *)&w);
+  return offset << 40 | (uint64_t)b->generation << 24 | grain;
 }
 
-static void stamp(const block *b) {
+/* From the grain that holds this byte on. */
+static void stamp(const block *b, size_t from) {
   size_t at;
-  for (at = 0; at < b->bytes; at += GRAIN) {
+  for (at = from / GRAIN * GRAIN; at < b->bytes; at += GRAIN) {
     uint64_t value = stamp_of(b, at / GRAIN);
     memcpy(b->ptr + at, &value, sizeof(value));
   }
@@ -472,15 +500,27 @@ typedef struct holdings { /* what the lake's books say it holds of the mock's */
   size_t blocks; /* records of them */
 } holdings;
 
+static void count_places(const gmlk_arena *a, holdings *h) {
+  const gmlake_buffer *b;
+  uint32_t i;
+  for (b = a->buffers; b; b = b->next) {
+    for (i = 0; i < b->place_count; i++) {
+      h->mappings += b->places[i].state != GMLK_PLACE_EMPTY;
+      h->quarantined += b->places[i].state == GMLK_PLACE_BLIND ? a->chunk_bytes : 0;
+    }
+  }
+}
+
 static void count_arena(const gmlk_arena *a, int is_dead, holdings *h) {
   const gmlk_block *va = a->spool.va_head.next, *b = a->head.next;
   const gmlk_window *window;
   uint32_t slot;
+  count_places(a, h);
   for (slot = 0; a->chunks && slot < gmlk_max(a->slot_count, a->stuck_end); slot++) {
     const gmlk_chunk *chunk = &a->chunks[slot];
     if (!chunk->handle) continue;
     h->handles++;
-    h->mappings += chunk->stuck != 2;
+    h->mappings += chunk->stuck != 2 && !a->is_bare;
     h->quarantined += chunk->stuck || is_dead ? a->chunk_bytes : 0;
   }
   for (; b && b != &a->tail; b = b->next) h->blocks++;
@@ -552,6 +592,16 @@ static void verify_block(const block *b) {
   CHECK(info.label == b->label);
 }
 
+static void verify_buffer(const buffer *b) {
+  gmlake_buffer_info info;
+  CHECK(gmlake_buffer_get_info(w.lake, b->handle, &info) == GMLAKE_OK);
+  CHECK(is_stamped(&b->front));
+  CHECK(info.ptr == b->front.ptr);
+  CHECK(info.bytes == b->front.bytes);
+  CHECK(info.committed_bytes == b->front.rounded);
+  CHECK(info.max_bytes == b->max_bytes);
+}
+
 static void take_stats(void) {
   w.now.stats.struct_bytes = 0;
   CHECK(gmlake_get_stats(w.lake, &w.now.stats) == GMLAKE_OK);
@@ -561,10 +611,15 @@ static void take_stats(void) {
 /* The live blocks, their contents and the accounting are the model's. */
 static void verify(void) {
   const gmlake_stats *s = &w.now.stats;
-  size_t i;
+  size_t i, buffers = 0;
   CHECK(gmlake_check(w.lake) == GMLAKE_OK);
   for (i = 0; i < SLOTS; i++)
     if (w.blocks[i].is_live) verify_block(&w.blocks[i]);
+  for (i = 0; i < BUFFERS; i++) {
+    buffers += w.buffers[i].is_live != 0;
+    if (w.buffers[i].is_live) verify_buffer(&w.buffers[i]);
+  }
+  CHECK(s->buffer_count == buffers);
   CHECK(s->live_count == w.live_count);
   CHECK(s->requested_bytes == w.requested);
   CHECK(s->active_bytes == w.active);
@@ -575,10 +630,14 @@ static void verify(void) {
 
 /* ---- Judging a public call ------------------------------------------------------------------- */
 
-/* Where a fault has cost memory or the means to stitch, later requests may fail for it. */
+/* Where a fault has cost memory or addresses, later requests may fail for it. */
 static int is_crippled(void) {
   size_t i;
   if (w.now.stats.quarantined_bytes || !w.lake->home.spool.va) return 1;
+  for (i = 0; i < w.lake->arena_count; i++)
+    if (w.lake->arenas[i] && w.lake->arenas[i]->is_bare &&
+        w.lake->arenas[i]->spool.reserved_bytes < 32 * w.lake->device.device_bytes)
+      return 1;
   for (i = 0; i < POOLS; i++)
     if (w.pools[i] && !w.pools[i]->arena.spool.va) return 1;
   return 0;
@@ -686,7 +745,7 @@ static void enter_block(block *b, const gmlake_alloc_desc *desc, int number, voi
   w.live_count++;
   w.requested += b->bytes;
   w.active += b->rounded;
-  stamp(b);
+  stamp(b, 0);
 }
 
 static gmlake_result do_alloc(const action *a, block *b) {
@@ -748,6 +807,75 @@ static gmlake_result do_record(block *b, int number) {
   if (result) return result;
   b->recorded |= 1u << w.queue_of[number];
   add_work(w.queue_of[number]);
+  return result;
+}
+
+/* Memory of a buffer, by the handles of its chunks. */
+static size_t buffer_pieces(const buffer *b, size_t from, size_t to, gmlake_piece *out) {
+  const gmlk_arena *a = b->handle->arena;
+  size_t i, count = 0;
+  for (i = from / a->chunk_bytes; i < to / a->chunk_bytes; i++) {
+    CHECK(count < PIECES);
+    out[count].home = (void *)(uintptr_t)a->chunks[b->handle->places[i].slot].handle;
+    out[count++].bytes = 1;
+  }
+  return count;
+}
+
+static gmlake_result do_buffer_create(const action *a, buffer *b) {
+  gmlake_buffer_desc desc;
+  gmlake_buffer_info info;
+  gmlake_buffer *handle = NULL;
+  gmlake_result result;
+  memset(&desc, 0, sizeof(desc));
+  desc.max_bytes = a->sizes[0];
+  desc.chunk_bytes = w.desc.chunk_bytes;
+  result = gmlake_buffer_create(w.lake, &desc, &handle);
+  CHECK((handle != NULL) == !result);
+  if (result) return result;
+  CHECK(gmlake_buffer_get_info(w.lake, handle, &info) == GMLAKE_OK && !info.bytes);
+  b->handle = handle;
+  b->is_live = 1;
+  b->max_bytes = desc.max_bytes;
+  b->front.ptr = (unsigned char *)info.ptr;
+  b->front.bytes = b->front.rounded = 0;
+  b->front.generation++;
+  return result;
+}
+
+/* The model's front ends here. */
+static void move_front(buffer *b, size_t bytes) {
+  size_t chunk = w.desc.chunk_bytes, old = b->front.bytes;
+  w.requested += bytes - b->front.bytes;
+  w.active -= b->front.rounded;
+  b->front.bytes = bytes;
+  b->front.rounded = (bytes + chunk - 1) / chunk * chunk;
+  w.active += b->front.rounded;
+  if (bytes > old) stamp(&b->front, old);
+}
+
+/* Work on the stream uses what is given up; what is new has to come behind its last use. */
+static gmlake_result do_buffer_resize(buffer *b, size_t bytes, int number, int is_destroy) {
+  gmlake_piece pieces[PIECES];
+  size_t old = b->front.rounded, now = (bytes + w.desc.chunk_bytes - 1) / w.desc.chunk_bytes, count;
+  gmlake_stream s = stream_of(number);
+  gmlake_result result;
+  now *= w.desc.chunk_bytes;
+  if (b->is_live && now < old && number != STREAM_NONE && !w.captures[number]) {
+    count = buffer_pieces(b, now, old, pieces);
+    add_work(w.queue_of[number]);
+    add_uses(pieces, count, w.queue_of[number]);
+    pieces[0].home = b->front.ptr + now;
+    pieces[0].bytes = old - now;
+    add_uses(pieces, 1, w.queue_of[number]);
+  }
+  result = is_destroy ? gmlake_buffer_destroy(w.lake, b->handle, s)
+                      : gmlake_buffer_resize(w.lake, b->handle, bytes, s);
+  if (result) return result;
+  move_front(b, bytes);
+  if (is_destroy) b->is_live = 0;
+  count = now > old ? buffer_pieces(b, old, now, pieces) : 0;
+  verify_order(pieces, count, number);
   return result;
 }
 
@@ -874,6 +1002,9 @@ static void do_refused(void) {
   CHECK(gmlake_capture_begin(l, (gmlake_stream)1, w.pools[0]) == GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_capture_end(l, GMLAKE_STREAM_NONE) == GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_get_budget(l, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
+  CHECK(gmlake_buffer_create(l, NULL, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
+  CHECK(gmlake_buffer_resize(l, NULL, 0, w.streams[0]) == GMLAKE_ERROR_INVALID_ARGUMENT);
+  CHECK(gmlake_buffer_destroy(l, NULL, w.streams[0]) == GMLAKE_OK);
   CHECK(gmlake_free(l, NULL, w.streams[0]) == GMLAKE_OK);
   CHECK(gmlake_pool_destroy(l, NULL) == GMLAKE_OK);
   CHECK(w.now.calls == w.before.calls);
@@ -883,6 +1014,11 @@ static void do_refused(void) {
 static int is_possible(const action *a, const block *b) {
   size_t i;
   switch (a->verb) {
+  case 'N':
+    return !w.buffers[a->number].is_live;
+  case 'z':
+  case 'K':
+    return w.buffers[a->number].is_live || (a->expected && w.buffers[a->number].handle);
   case '+':
     return !b->is_live && (a->pool < 0 || w.pools[a->pool]);
   case '-':
@@ -930,6 +1066,11 @@ static gmlake_result perform(const action *a, block *b) {
     return do_trim(a->sizes[0]);
   case 'Q':
     return do_budget();
+  case 'N':
+    return do_buffer_create(a, &w.buffers[a->number]);
+  case 'z':
+  case 'K':
+    return do_buffer_resize(&w.buffers[a->number], a->sizes[0], stream_for(a, 0), a->verb == 'K');
   default:
     fail_msg("scenario %s: no such step: %.20s", w.scenario->name, w.step);
     return GMLAKE_OK;
@@ -986,6 +1127,22 @@ static void note_rung(void) {
   if (since[QUERY] && !since[CREATE] && !since[MAP]) w.reached['c'] = 1;
 }
 
+/* The same of a buffer's growth. */
+static void note_growth(void) {
+  const tally *now = &w.now, *was = &w.before;
+  uint64_t since[CALLS], undone = now->undone - was->undone;
+  int i, grew = now->stats.state_count[3] > was->stats.state_count[3];
+  for (i = 0; i < CALLS; i++) since[i] = now->counted[i] - was->counted[i];
+  if (now->stats.buffer_bytes <= was->stats.buffer_bytes) return;
+  if (now->calls == was->calls) w.reached['F'] = 1;
+  if (grew) w.reached['g'] = 1;
+  if (since[MAP] && !grew) w.reached['A'] = 1;
+  if (since[HOST_WAIT]) w.reached['w'] = 1;
+  if (since[STREAM_WAIT]) w.reached['b'] = 1;
+  if (since[RELEASE] > undone) w.reached['r'] = 1;
+  if (since[UNMAP] && !since[RELEASE]) w.reached['Y'] = 1;
+}
+
 static void note_blocks(void) {
   size_t i;
   for (i = 0; i < w.lake->arena_count; i++) {
@@ -1004,6 +1161,7 @@ static void note_reached(const action *a, gmlake_result result) {
   const gmlake_stats *s = &w.now.stats;
   int i;
   if (a->verb == '+' && !result) note_rung();
+  if (a->verb == 'z' && !result) note_growth();
   note_blocks();
   for (i = 0; i < 5; i++)
     if (s->state_count[i]) w.reached['1' + i] = 1;
@@ -1359,6 +1517,7 @@ static void close_lake(void) {
   uint64_t hits, silent;
   gmlake_result result, lost = w.lake->lost;
   w.step = "destroy";
+  w.is_closing = 1;
   memset(w.failed, 0, sizeof(w.failed));
   hits = w.now.hits;
   silent = w.now.silent_hits;

@@ -29,10 +29,34 @@ static struct world {
   gmlake *other;
   gmlake_stream held, captured;
   gmlake_pool *pool, *graphs, *foreign_pool;
+  gmlake_buffer *buffer, *gone_buffer, *foreign_buffer; /* of 3 chunks at most, 1 and 1 kept */
+  unsigned char *grown;
   unsigned char *live[LIVE]; /* a home block, a window, an exclusive block, a pool's, two more */
   unsigned char *home, *window, *exclusive, *idle, *freed, *pending, *foreign;
   char on_stack;
 } w;
+
+static gmlake_buffer *make_buffer(gmlake *from) {
+  gmlake_buffer_desc wanted;
+  gmlake_buffer *buffer = NULL;
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.max_bytes = 3 * C;
+  wanted.chunk_bytes = C;
+  assert_ok(gmlake_buffer_create(from, &wanted, &buffer));
+  return buffer;
+}
+
+static void open_buffers(void) {
+  gmlake_buffer_info info;
+  w.buffer = make_buffer(lake);
+  step(gmlake_buffer_resize(lake, w.buffer, 2 * C, LEGACY));
+  step(gmlake_buffer_resize(lake, w.buffer, 1, LEGACY));
+  w.gone_buffer = make_buffer(lake);
+  step(gmlake_buffer_destroy(lake, w.gone_buffer, LEGACY));
+  assert_ok(gmlake_buffer_get_info(lake, w.buffer, &info));
+  w.grown = (unsigned char *)info.ptr;
+  *w.grown = 77;
+}
 
 static void open_other(void) {
   gmlake_mock_desc mock_desc;
@@ -47,6 +71,7 @@ static void open_other(void) {
   assert_ok(gmlake_create(&other_desc, &w.other));
   assert_ok(gmlake_alloc(w.other, C, LEGACY, (void **)&w.foreign));
   assert_ok(gmlake_pool_create(w.other, NULL, &w.foreign_pool));
+  w.foreign_buffer = make_buffer(w.other);
 }
 
 static void open_world(size_t limit_bytes) {
@@ -80,6 +105,7 @@ static void open_world(size_t limit_bytes) {
   w.freed = (unsigned char *)blocks[8];
   drop(w.freed);
   for (i = 0; i < LIVE; i++) memset(w.live[i], (int)i + 1, i == 2 ? 100 : C);
+  open_buffers();
   open_other();
 }
 
@@ -102,6 +128,7 @@ typedef struct picture {
   gmlake_mock_census census;
   gmlake_error_info error;
   gmlake_allocation_info live[LIVE];
+  gmlake_buffer_info buffer;
 } picture;
 
 static picture look(void) {
@@ -116,6 +143,8 @@ static picture look(void) {
     assert_int_equal(w.live[i][0], i + 1);
     assert_int_equal(w.live[i][i == 2 ? 99 : C - 1], i + 1);
   }
+  assert_ok(gmlake_buffer_get_info(lake, w.buffer, &now.buffer));
+  assert_int_equal(*w.grown, 77);
   return now;
 }
 
@@ -142,6 +171,7 @@ static void assert_same(const picture *before, gmlake_result result, int leaves)
   assert_memory_equal(&now.census, &before->census, sizeof(now.census));
   assert_memory_equal(&now.error, &before->error, sizeof(now.error));
   assert_memory_equal(now.live, before->live, sizeof(now.live));
+  assert_memory_equal(&now.buffer, &before->buffer, sizeof(now.buffer));
   assert_ok(gmlake_check(lake));
 }
 
@@ -193,6 +223,10 @@ static void *at_a_pending_block(void) { return w.pending; }
 static void *in_a_pending_block(void) { return w.pending + C - 1; }
 static void *behind_the_arena(void) { return w.home + CHUNKS * C; }
 static void *before_the_arena(void) { return w.home - 1; }
+static void *at_a_buffer(void) { return w.grown; }
+static void *in_a_buffer(void) { return w.grown + C - 1; }
+static void *behind_a_buffers_end(void) { return w.grown + C; }
+static void *among_a_buffers_last_addresses(void) { return w.grown + 3 * C - 1; }
 
 static const pointer_row pointers[] = {
     {"NULL", GMLAKE_OK, at_null},
@@ -216,6 +250,10 @@ static const pointer_row pointers[] = {
     {"a pending block's last byte", TWICE, in_a_pending_block},
     {"address space behind what is backed", UNKNOWN, behind_the_arena},
     {"the byte before the arena", UNKNOWN, before_the_arena},
+    {"a growing buffer", UNKNOWN, at_a_buffer},
+    {"a growing buffer's last byte", UNKNOWN, in_a_buffer},
+    {"what a buffer gave up", UNKNOWN, behind_a_buffers_end},
+    {"where a buffer may grow to", UNKNOWN, among_a_buffers_last_addresses},
 };
 
 static gmlake_result free_it(void *ptr) { return gmlake_free(lake, ptr, LEGACY); }
@@ -437,6 +475,8 @@ static struct outputs {
   gmlake *lake;
   void *ptr;
   gmlake_pool *pool;
+  gmlake_buffer *buffer;
+  gmlake_buffer_info buffer_info;
   gmlake_desc desc;
   gmlake_stats stats;
   gmlake_budget budget;
@@ -470,10 +510,82 @@ static gmlake_result create_pool(size_t chunk_bytes) {
   return gmlake_pool_create(lake, &pool_desc, &out.pool);
 }
 
+static gmlake_result create_buffer(gmlake *from, size_t max_bytes, size_t chunk_bytes) {
+  gmlake_buffer_desc wanted;
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.max_bytes = max_bytes;
+  wanted.chunk_bytes = chunk_bytes;
+  return gmlake_buffer_create(from, &wanted, &out.buffer);
+}
+
+static gmlake_result create_buffer_for_nothing(void) {
+  gmlake_buffer_desc wanted;
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.max_bytes = C;
+  return gmlake_buffer_create(lake, &wanted, NULL);
+}
+
+static gmlake_result resize_to(gmlake_buffer *buffer, size_t bytes, gmlake_stream stream) {
+  return gmlake_buffer_resize(lake, buffer, bytes, stream);
+}
+
 static gmlake_result trim_without_lake(void) {
   gmlake_result result = gmlake_trim(NULL, 0, &out.released);
   assert_int_equal(out.released, 0); /* written in any case */
   return result;
+}
+
+/* A buffer's last sizes, and the first that it cannot have. */
+static void test_buffer_size(void **state) {
+  static const struct {
+    size_t max_bytes, bytes, committed;
+  } rows[] = {{1, 1, C},
+              {C - 1, C - 1, C},
+              {C, C, C},
+              {C + 1, C, C},
+              {C + 1, C + 1, 2 * C},
+              {3 * C, 0, 0},
+              {3 * C, 3 * C, 3 * C},
+              {3 * C, 3 * C - 1, 3 * C},
+              {3 * C, 2 * C + 1, 3 * C}};
+  gmlake_buffer_info info;
+  size_t i;
+  (void)state;
+  for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    open_world(0);
+    assert_ok(create_buffer(lake, rows[i].max_bytes, C));
+    step(resize_to(out.buffer, rows[i].bytes, LEGACY));
+    assert_ok(gmlake_buffer_get_info(lake, out.buffer, &info));
+    assert_int_equal(info.committed_bytes, rows[i].committed);
+    memset(info.ptr, 0xEE, rows[i].bytes);
+    step_error(resize_to(out.buffer, rows[i].max_bytes + 1, LEGACY), INVALID_ARGUMENT);
+    step(gmlake_buffer_destroy(lake, out.buffer, LEGACY));
+    (void)look();
+    close_world();
+  }
+}
+
+/* Address space is 32 times the device. */
+static void test_buffer_max_bytes(void **state) {
+  static const struct {
+    size_t max_bytes;
+    gmlake_result result;
+  } rows[] = {{32 * CHUNKS * C, GMLAKE_OK},
+              {32 * CHUNKS * C - C + 1, GMLAKE_OK},
+              {32 * CHUNKS * C + 1, NO_MEMORY},
+              {HUGE, NO_MEMORY},
+              {((size_t)C << 32) + C, NO_MEMORY},
+              {SIZE_MAX - C + 2, NO_MEMORY},
+              {SIZE_MAX, NO_MEMORY}};
+  size_t i;
+  (void)state;
+  for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    prepare(CHUNKS);
+    open_lake();
+    assert_int_equal(create_buffer(lake, rows[i].max_bytes, C), rows[i].result);
+    if (rows[i].result) assert_string_equal(last_error().call, "gmlake_buffer_create");
+    finish();
+  }
 }
 
 static gmlake_result get_stats_of(size_t struct_bytes) {
@@ -548,6 +660,47 @@ static gmlake_result get_stats_of(size_t struct_bytes) {
   X(capture_end_of_none, INVALID, NOTHING, gmlake_capture_end(lake, NONE))                         \
   X(capture_end_of_a_stream_not_captured, INVALID, LAST_ERROR, gmlake_capture_end(lake, w.held))   \
   X(capture_end_of_a_stream_never_seen, INVALID, LAST_ERROR, gmlake_capture_end(lake, w.captured)) \
+  X(buffer_create_without_lake, INVALID, NOTHING, create_buffer(NULL, C, C))                       \
+  X(buffer_create_without_description, INVALID, NOTHING,                                           \
+    gmlake_buffer_create(lake, NULL, &out.buffer))                                                 \
+  X(buffer_create_without_out, INVALID, NOTHING, create_buffer_for_nothing())                      \
+  X(buffer_of_nothing, INVALID, NOTHING, create_buffer(lake, 0, C))                                \
+  X(buffer_chunk_1, INVALID, LAST_ERROR, create_buffer(lake, C, 1))                                \
+  X(buffer_chunk_below_granularity, INVALID, LAST_ERROR, create_buffer(lake, C, C / 2))            \
+  X(buffer_chunk_less_1, INVALID, LAST_ERROR, create_buffer(lake, C, C - 1))                       \
+  X(buffer_chunk_and_1, INVALID, LAST_ERROR, create_buffer(lake, C, C + 1))                        \
+  X(buffer_chunk_3, INVALID, LAST_ERROR, create_buffer(lake, C, 3 * C))                            \
+  X(buffer_chunk_above_device, INVALID, LAST_ERROR, create_buffer(lake, C, 32 * C))                \
+  X(buffer_chunk_2_to_63, INVALID, LAST_ERROR, create_buffer(lake, C, HUGE))                       \
+  X(buffer_chunk_size_max, INVALID, LAST_ERROR, create_buffer(lake, SIZE_MAX, SIZE_MAX))           \
+  X(buffer_resize_without_lake, INVALID, NOTHING, gmlake_buffer_resize(NULL, w.buffer, 1, LEGACY)) \
+  X(buffer_resize_without_buffer, INVALID, NOTHING, resize_to(NULL, 1, LEGACY))                    \
+  X(buffer_resize_of_another_lakes, INVALID, NOTHING, resize_to(w.foreign_buffer, 1, LEGACY))      \
+  X(buffer_resize_on_stream_2, INVALID, NOTHING, resize_to(w.buffer, 1, TWO))                      \
+  X(buffer_resize_to_its_size, GMLAKE_OK, NOTHING, resize_to(w.buffer, 1, LEGACY))                 \
+  X(buffer_resize_to_max_and_1, INVALID, LAST_ERROR, resize_to(w.buffer, 3 * C + 1, LEGACY))       \
+  X(buffer_resize_to_2_to_63, INVALID, LAST_ERROR, resize_to(w.buffer, HUGE, NONE))                \
+  X(buffer_resize_to_size_max, INVALID, LAST_ERROR, resize_to(w.buffer, SIZE_MAX, LEGACY))         \
+  X(buffer_resize_of_a_destroyed_one, INVALID, LAST_ERROR, resize_to(w.gone_buffer, 0, LEGACY))    \
+  X(buffer_destroy_without_lake, INVALID, NOTHING, gmlake_buffer_destroy(NULL, w.buffer, LEGACY))  \
+  X(buffer_destroy_without_both, INVALID, NOTHING, gmlake_buffer_destroy(NULL, NULL, LEGACY))      \
+  X(buffer_destroy_of_nothing, GMLAKE_OK, NOTHING, gmlake_buffer_destroy(lake, NULL, LEGACY))      \
+  X(buffer_destroy_of_nothing_on_stream_2, INVALID, NOTHING,                                       \
+    gmlake_buffer_destroy(lake, NULL, TWO))                                                        \
+  X(buffer_destroy_of_another_lakes, INVALID, NOTHING,                                             \
+    gmlake_buffer_destroy(lake, w.foreign_buffer, LEGACY))                                         \
+  X(buffer_destroy_on_stream_2, INVALID, NOTHING, gmlake_buffer_destroy(lake, w.buffer, TWO))      \
+  X(buffer_destroyed_twice, INVALID, LAST_ERROR,                                                   \
+    gmlake_buffer_destroy(lake, w.gone_buffer, LEGACY))                                            \
+  X(buffer_info_without_lake, INVALID, NOTHING,                                                    \
+    gmlake_buffer_get_info(NULL, w.buffer, &out.buffer_info))                                      \
+  X(buffer_info_without_buffer, INVALID, NOTHING,                                                  \
+    gmlake_buffer_get_info(lake, NULL, &out.buffer_info))                                          \
+  X(buffer_info_without_out, INVALID, NOTHING, gmlake_buffer_get_info(lake, w.buffer, NULL))       \
+  X(buffer_info_of_another_lakes, INVALID, NOTHING,                                                \
+    gmlake_buffer_get_info(lake, w.foreign_buffer, &out.buffer_info))                              \
+  X(buffer_info_of_a_destroyed_one, INVALID, LAST_ERROR,                                           \
+    gmlake_buffer_get_info(lake, w.gone_buffer, &out.buffer_info))                                 \
   X(trim_without_lake, INVALID, NOTHING, trim_without_lake())                                      \
   X(stats_without_lake, INVALID, NOTHING, gmlake_get_stats(NULL, &out.stats))                      \
   X(stats_without_out, INVALID, NOTHING, gmlake_get_stats(lake, NULL))                             \
@@ -573,6 +726,9 @@ static gmlake_result get_stats_of(size_t struct_bytes) {
   X(forget_a_captured_stream, CAPTURING, LAST_ERROR, gmlake_forget_stream(lake, w.captured))       \
   X(forget_the_legacy_stream_in_a_capture, CAPTURING, LAST_ERROR,                                  \
     gmlake_forget_stream(lake, LEGACY))                                                            \
+  X(buffer_shrink_in_a_capture, CAPTURING, LAST_ERROR, resize_to(w.buffer, 0, w.captured))         \
+  X(buffer_destroy_in_a_capture, CAPTURING, LAST_ERROR,                                            \
+    gmlake_buffer_destroy(lake, w.buffer, w.captured))                                             \
   X(pool_destroy_in_a_capture_into_it, CAPTURING, LAST_ERROR, gmlake_pool_destroy(lake, w.graphs)) \
   X(capture_end_of_another_stream, INVALID, LAST_ERROR, gmlake_capture_end(lake, w.held))
 
@@ -1369,6 +1525,8 @@ int main(void) {
   ADD(test_pool_destroy_with_live_blocks);
   ADD(test_trim_of_nothing);
   ADD(test_pieces_capacity);
+  ADD(test_buffer_size);
+  ADD(test_buffer_max_bytes);
   ADD(test_stats_struct_bytes);
   ADD(test_result_names);
   ADD(test_legacy_stream_as_1);

@@ -41,6 +41,8 @@ static void assertion_failed(const char *condition);
 #define BLOCKS 256
 #define PENDING 1024
 #define POOLS 4 /* [0] is the default pool */
+#define BUFFERS 5
+#define BUFFER_CHUNKS 12
 #define CAPTURES 512
 #define PIECES 512
 #define OPERATIONS 8192
@@ -78,6 +80,7 @@ enum {
   MISUSE,
   QUIESCE,
   VERIFY,
+  RESIZE,
   CLOSE
 };
 
@@ -90,6 +93,7 @@ typedef struct op {
   /* id: of the block. other: the stream that uses what STREAM_NONE got; who inherits a forgotten
      stream's blocks; 1: FREE is called twice. pool: 0 is the default one. bytes: also of the pool's
      limit, kept by TRIM, of LAG and CLOCK in ns. flags: POOL_OPEN's chunk in granules.
+     RESIZE: id is of the buffer, made where there is none; other: it is destroyed first.
      victim: freed by the handler. *_call: the how manieth call within the operation fails,
      0: none; *_stays: and those behind it. */
 } op;
@@ -156,8 +160,9 @@ typedef struct cell { /* a granule of address space */
 typedef struct range {
   uint64_t base;
   size_t count;
-  int is_home; /* of an arena; else of windows */
-  cell *cells; /* NULL: free record */
+  int is_home;    /* of an arena; else of windows, */
+  int is_buffers; /* or of buffers */
+  cell *cells;    /* NULL: free record */
 } range;
 
 typedef struct event {
@@ -197,6 +202,11 @@ typedef struct pool {
   size_t limit_bytes, chunk_bytes;
 } pool;
 
+typedef struct buffer {
+  gmlake_buffer *value; /* NULL: none */
+  block front;          /* its memory, as a block of the one stream that uses it */
+} buffer;
+
 typedef struct capture {
   int pool, active;
 } capture;
@@ -218,7 +228,7 @@ static struct model {
   uint64_t clock_ns;
   int is_caller;  /* the calls under way are the caller's */
   int destroying; /* a lake, or a pool whose graphs are gone */
-  int next_is_home;
+  int next_is_home, next_is_buffers;
   long unchecked; /* operations since the last gmlake_check */
   int is_relaxed; /* within a stretch of calls */
   /* Faults, in this operation and in this lake's life: */
@@ -245,6 +255,9 @@ static struct model {
   pool pools[POOLS];
   capture captures[CAPTURES];
   uint32_t capture_count;
+  buffer buffers[BUFFERS];
+  uint32_t buffer_serial;
+  size_t asked;        /* what the handler is told of */
   size_t mapped_bytes; /* in windows */
   figures sum;
 } m;
@@ -404,6 +417,7 @@ static gmlake_result watch_reserve(void *user, size_t bytes, size_t alignment, u
   m.ranges[i].base = *out;
   m.ranges[i].count = bytes / m.granule;
   m.ranges[i].is_home = m.next_is_home;
+  m.ranges[i].is_buffers = m.next_is_buffers;
   m.ranges[i].cells = (cell *)calloc(m.ranges[i].count, sizeof(cell));
   assert_non_null(m.ranges[i].cells);
   for (n = 0; n < m.ranges[i].count; n++) m.ranges[i].cells[n].frame = -1;
@@ -454,6 +468,11 @@ static gmlake_result watch_release(void *user, uint64_t value, int *code) {
   return result;
 }
 
+static int is_for_windows(uint64_t address) {
+  const range *r = &m.ranges[range_of(address)];
+  return !r->is_home && !r->is_buffers;
+}
+
 static gmlake_result watch_map(void *user, uint64_t address, size_t bytes, uint64_t value,
                                int *code) {
   gmlake_result result = watched(code, 0);
@@ -468,7 +487,7 @@ static gmlake_result watch_map(void *user, uint64_t address, size_t bytes, uint6
     c->frame = h->frames[i];
     m.frames[c->frame].mapping_count++;
   }
-  if (m.ranges[range_of(address)].is_home) return result;
+  if (!is_for_windows(address)) return result;
   m.mapped_bytes += bytes;
   m.sum.stitched_most = max_of(m.sum.stitched_most, m.mapped_bytes);
   return result;
@@ -481,7 +500,7 @@ static gmlake_result watch_access(void *user, uint64_t address, size_t bytes, co
   if (!result) result = m.mock->set_access(user, address, bytes, peers, peer_count, code);
   if (result) return result;
   for (i = 0; i < bytes / m.granule; i++) cell_at(address + i * m.granule)->is_accessible = 1;
-  if (m.ranges[range_of(address)].is_home) return result;
+  if (!is_for_windows(address)) return result;
   m.sum.stitches++; /* one call a window */
   m.sum.windows++;
   return result;
@@ -492,6 +511,11 @@ static int is_live_address(uint64_t address, size_t bytes) {
   for (i = 0; i < m.block_count; i++) {
     uint64_t at = (uint64_t)(uintptr_t)m.blocks[i].ptr;
     if (at < address + bytes && address < at + m.blocks[i].bytes) return 1;
+  }
+  for (i = 0; i < BUFFERS; i++) {
+    uint64_t at = (uint64_t)(uintptr_t)m.buffers[i].front.ptr;
+    if (m.buffers[i].value && at < address + bytes && address < at + m.buffers[i].front.bytes)
+      return 1;
   }
   return 0;
 }
@@ -511,7 +535,7 @@ static gmlake_result watch_unmap(void *user, uint64_t address, size_t bytes, int
   if (!result) result = m.mock->unmap(user, address, bytes, code);
   if (result) return result;
   expect(m.now->kind == CLOSE || !is_live_address(address, bytes), "a live block was unmapped");
-  if (!m.ranges[range_of(address)].is_home) {
+  if (is_for_windows(address)) {
     m.mapped_bytes -= bytes;
     m.sum.windows -= (uint64_t)cell_at(address)->is_accessible;
     m.sum.evictions += cell_at(address)->is_accessible && m.now->kind != POOL_CLOSE;
@@ -958,7 +982,7 @@ static int on_oom(void *user, gmlake *lake, const gmlake_error_info *info) {
   expect(info->result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY ||
              info->result == GMLAKE_ERROR_LIMIT_REACHED,
          "the handler was called for another error");
-  expect(info->asked_bytes == (size_t)m.now->bytes && info->live_bytes == m.sum.active &&
+  expect(info->asked_bytes == m.asked && info->live_bytes == m.sum.active &&
              info->reserved_bytes == physical_bytes(),
          "the handler was told wrong figures");
   expect_result(gmlake_alloc(lake, 1, NULL, &ptr), GMLAKE_ERROR_INVALID_ARGUMENT,
@@ -1027,6 +1051,7 @@ static void do_alloc(void) {
   b.flags = (unsigned)o->flags;
   b.stream = live_stream(o->stream);
   b.pool = live_pool(o->pool);
+  m.asked = b.requested;
   if (b.stream >= 0) b.capture = m.streams[b.stream].capture;
   if (b.capture) b.pool = m.captures[b.capture].pool;
   fill_request(&b, &desc);
@@ -1049,6 +1074,117 @@ static void do_alloc(void) {
   b.bytes = round_up(b.requested, b.flags & GMLAKE_EXCLUSIVE ? m.pools[b.pool].chunk_bytes : GRAIN);
   if (!m.fatal_hits) check_info(&b, max_of(desc.alignment, GRAIN));
   if (!m.fatal_hits) enter_block(&b);
+}
+
+/* ---- Growing buffers: their fronts are owned, used and kept in order as blocks are ----------- */
+
+static block part_of(const buffer *b, size_t from, size_t to) {
+  block part = b->front;
+  part.ptr += from;
+  part.bytes = to - from;
+  return part;
+}
+
+static int open_buffer(buffer *b, long stream) {
+  gmlake_buffer_desc desc;
+  gmlake_buffer_info info;
+  memset(&desc, 0, sizeof(desc));
+  desc.max_bytes = BUFFER_CHUNKS * m.granule;
+  desc.chunk_bytes = m.granule;
+  m.next_is_buffers = 1;
+  (void)succeeded(gmlake_buffer_create(m.lake, &desc, &b->value), "gmlake_buffer_create");
+  m.next_is_buffers = 0;
+  if (!b->value) return 0;
+  expect_result(gmlake_buffer_get_info(m.lake, b->value, &info), GMLAKE_OK,
+                "gmlake_buffer_get_info");
+  memset(&b->front, 0, sizeof(b->front));
+  b->front.id = 0x40000000u + ++m.buffer_serial;
+  b->front.ptr = (unsigned char *)info.ptr;
+  b->front.stream = live_stream(stream < 0 ? 0 : stream);
+  return !m.fatal_hits;
+}
+
+/* The stream to resize on, once the caller has ordered it behind the buffer's uses. */
+static int order_resize(const buffer *b, int on) {
+  int last = b->front.stream;
+  if (on == NO_STREAM && captures_active()) on = last;
+  if (on == last || !is_quiet(last) || (on != NO_STREAM && !is_quiet(on))) return last;
+  if (on == NO_STREAM)
+    caller_wait(last);
+  else
+    caller_order(on, last);
+  return on;
+}
+
+/* The buffer's bytes and what the streams do with them, after a resize. */
+static void enter_front(buffer *b, size_t requested, int on) {
+  size_t bytes = round_up(requested, m.granule), old = b->front.bytes;
+  block part;
+  if (on != NO_STREAM) b->front.stream = on;
+  b->front.is_unseen = on == NO_STREAM;
+  part = part_of(b, bytes < old ? bytes : old, bytes < old ? old : bytes);
+  if (on == NO_STREAM) part.stream = NO_STREAM;
+  if (bytes > old) take(&part);
+  if (bytes > old) check_filled(&part);
+  if (bytes < old) give(&part);
+  m.sum.requested += requested - b->front.requested;
+  m.sum.active += bytes - old;
+  m.sum.requested_peak = max_of(m.sum.requested_peak, m.sum.requested);
+  m.sum.active_peak = max_of(m.sum.active_peak, m.sum.active);
+  b->front.requested = requested;
+  b->front.bytes = bytes;
+  fill(&b->front);
+  if (!m.streams[b->front.stream].capture) caller_use(&b->front, b->front.stream);
+}
+
+/* Free chunks, wherever they are, and what may be created would do. */
+static int is_growable(size_t bytes) {
+  size_t physical = physical_bytes(), room = m.capacity - physical;
+  if (!m.is_clean || captures_active()) return 0;
+  room = room_below(m.capacity - (size_t)m.with.driver_free_min * m.granule, physical, room);
+  room = room_below(m.limit, physical, room);
+  return bytes <= room + free_chunk_bytes(-1, 1) + free_chunk_bytes(-1, 0);
+}
+
+static void check_resize_refusal(gmlake_result result, size_t grown, int is_captured) {
+  int is_memory =
+      grown && (result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY ||
+                (result == GMLAKE_ERROR_LIMIT_REACHED && (m.limit || m.with.driver_free_min)));
+  if (result == GMLAKE_ERROR_CAPTURING && (grown ? captures_active() : is_captured)) return;
+  if (!is_memory && !is_excused(result)) expect_result(result, GMLAKE_OK, "gmlake_buffer_resize");
+  expect(!is_memory || m.fault_hits || m.host_hits || !is_growable(grown),
+         "a buffer was refused though free chunks would do");
+  if (!m.handler_calls) m.sum.refused += (uint64_t)is_memory;
+  if (!m.handler_calls) expect_last_error(result);
+}
+
+static int do_buffer_destroy(buffer *b, int on) {
+  gmlake_result result = gmlake_buffer_destroy(m.lake, b->value, stream_value(on));
+  if (result == GMLAKE_ERROR_CAPTURING && m.streams[b->front.stream].capture) return 0;
+  if (!succeeded(result, "gmlake_buffer_destroy")) return 0;
+  enter_front(b, 0, on);
+  b->value = NULL;
+  return 1;
+}
+
+static void do_resize(void) {
+  buffer *b = &m.buffers[(size_t)m.now->id % BUFFERS];
+  int on = live_stream(m.now->stream), is_captured;
+  size_t requested = (size_t)m.now->bytes % (BUFFER_CHUNKS * m.granule + 1), bytes;
+  gmlake_result result;
+  if (b->value && m.now->other && !do_buffer_destroy(b, order_resize(b, on))) return;
+  if (!b->value && !open_buffer(b, m.now->stream)) return;
+  expect(is_intact(&b->front, 0, b->front.ptr, b->front.bytes), "a buffer's contents changed");
+  on = order_resize(b, on);
+  is_captured = on >= 0 && m.streams[on].capture;
+  bytes = round_up(requested, m.granule);
+  m.asked = bytes - b->front.bytes;
+  result = gmlake_buffer_resize(m.lake, b->value, requested, stream_value(on));
+  if (m.with.has_handler) m.sum.refused += m.handler_calls;
+  if (result)
+    check_resize_refusal(result, bytes > b->front.bytes ? m.asked : 0, is_captured);
+  else if (!m.fatal_hits)
+    enter_front(b, requested, on);
 }
 
 static void do_record(void) {
@@ -1095,6 +1231,8 @@ static void do_forget(void) {
     if ((b->recorded | b->heirs) >> s & 1) b->heirs |= 1u << heir;
     b->heirs &= ~(1u << s);
   }
+  for (i = 0; i < BUFFERS; i++)
+    if (m.buffers[i].front.stream == s) m.buffers[i].front.stream = heir;
   gmlake_mock_stream_destroy(m.mock, m.streams[s].value);
   m.streams[s].live = 0;
   expect_result(gmlake_mock_stream_create(m.mock, &m.streams[fresh].value), GMLAKE_OK,
@@ -1261,6 +1399,12 @@ static void do_close(void) {
     verify(&m.blocks[i]);
     if (m.blocks[i].is_unseen) caller_wait(m.blocks[i].stream);
   }
+  for (i = 0; i < BUFFERS; i++) {
+    const block *front = &m.buffers[i].front;
+    if (!m.buffers[i].value) continue;
+    expect(is_intact(front, 0, front->ptr, front->bytes), "a buffer's contents changed");
+    if (front->is_unseen) caller_wait(front->stream);
+  }
   m.destroying = 1;
   result = gmlake_destroy(m.lake);
   if (m.lost)
@@ -1331,10 +1475,23 @@ static void check_device(const gmlake_stats *stats) {
   expect(stats->stitch_evict_count == m.sum.evictions, "stitch_evict_count");
 }
 
+static void check_buffers(const gmlake_stats *stats) {
+  size_t i, bytes = 0, count = 0;
+  for (i = 0; i < BUFFERS; i++) {
+    if (!m.buffers[i].value) continue;
+    count++;
+    bytes += m.buffers[i].front.bytes;
+  }
+  expect(stats->buffer_count == count, "buffer_count");
+  expect(stats->buffer_bytes == bytes, "buffer_bytes");
+}
+
 static void check_counts(const gmlake_stats *stats) {
   const uint64_t *states = stats->state_count;
+  uint64_t served = states[0] + states[1] + states[2] + states[3];
   if (!m.is_clean) return; /* what failed half way is counted here and there */
-  expect(states[0] + states[1] + states[2] + states[3] == m.sum.allocations, "state_count");
+  expect(m.buffer_serial ? served >= m.sum.allocations : served == m.sum.allocations,
+         "state_count"); /* buffers take some chunks back without being served */
   expect(states[4] == m.sum.refused, "state_count of S5");
   expect(stats->split_count >= states[1] && stats->split_count <= states[1] + states[3],
          "split_count");
@@ -1350,6 +1507,7 @@ static void check_lake(void) {
   memset(&stats, 0, sizeof(stats));
   expect_result(gmlake_get_stats(m.lake, &stats), GMLAKE_OK, "gmlake_get_stats");
   check_live(&stats);
+  check_buffers(&stats);
   check_pending(&stats);
   check_device(&stats);
   check_counts(&stats);
@@ -1416,6 +1574,9 @@ static void dispatch(void) {
     break;
   case VERIFY:
     do_verify();
+    break;
+  case RESIZE:
+    do_resize();
     break;
   case CLOSE:
     do_close();
@@ -1583,7 +1744,7 @@ static void replay(const config *with, const op *list, size_t count) {
 static struct mix { /* what a lake's operations are drawn from */
   uint64_t random;
   size_t operations, allocs, largest_bytes, sizes, usual[6];
-  int has_pools, has_captures;
+  int has_pools, has_captures, has_buffers;
   int closing; /* the pool that is being emptied, 0: none */
   size_t fault_permille, host_permille;
 } mix;
@@ -1638,6 +1799,17 @@ static void choose_progress(op *o) {
   o->kind = kinds[below(4)];
   o->stream = any_stream();
   o->bytes = (long)(o->kind == LAG ? below(2) * below(1000) : below(400));
+}
+
+static void choose_resize(op *o) {
+  const buffer *b = &m.buffers[o->id = (long)below(BUFFERS)];
+  o->kind = RESIZE;
+  o->stream = b->value && chance(70) ? b->front.stream : any_stream();
+  if (chance(5)) o->stream = NO_STREAM;
+  o->bytes = chance(60) && b->value ? (long)(b->front.bytes + m.granule)
+                                    : (long)below(BUFFER_CHUNKS * m.granule + 1);
+  o->other = chance(4);
+  if (m.with.has_handler && chance(50)) o->victim = any_block();
 }
 
 static void choose_pool(op *o) {
@@ -1726,6 +1898,8 @@ static void choose(op *o) {
     o->kind = QUIESCE;
   else if (mix.closing && chance(70))
     choose_closing(o);
+  else if (mix.has_buffers && chance(25))
+    choose_resize(o);
   else if (dice < mix.allocs && !is_full)
     choose_alloc(o);
   else if (dice < 780 || is_full)
@@ -1773,6 +1947,7 @@ static void draw_mix(void) {
   mix.sizes = below(4);
   mix.has_pools = chance(50);
   mix.has_captures = mix.has_pools && chance(60);
+  mix.has_buffers = chance(50);
   mix.fault_permille = chance(50) ? 0 : 5 + below(100);
   mix.host_permille = chance(60) ? 0 : 5 + below(100);
   for (i = 0; i < 6; i++) mix.usual[i] = max_of(1, new_size());
@@ -1901,7 +2076,7 @@ static const char *const op_names[] = {OP_FIELDS(AS_NAME)};
 static const char *const kind_names[] = {
     "ALLOC",  "FREE",      "RECORD",     "HOLD",          "FINISH",      "LAG",  "CLOCK",
     "FORGET", "POOL_OPEN", "POOL_CLOSE", "CAPTURE_BEGIN", "CAPTURE_END", "TRIM", "BUDGET",
-    "PEAKS",  "MISUSE",    "QUIESCE",    "VERIFY",        "CLOSE"};
+    "PEAKS",  "MISUSE",    "QUIESCE",    "VERIFY",        "RESIZE",      "CLOSE"};
 
 static void print_numbers(const long *numbers, const char *const *names, size_t count) {
   const char *comma = "";
@@ -2017,7 +2192,7 @@ static void run(void (*body)(void)) {
 static struct scenario { /* of the tests that name theirs */
   config with;
   size_t operations, largest_bytes, fault_permille, host_permille;
-  int has_pools, has_captures;
+  int has_pools, has_captures, has_buffers;
 } scenario;
 
 static void init_scenario(int streams) {
@@ -2045,6 +2220,7 @@ static void perform_scenario(void) {
   memcpy(mix.usual, usual, sizeof(usual));
   mix.has_pools = scenario.has_pools;
   mix.has_captures = scenario.has_captures;
+  mix.has_buffers = scenario.has_buffers;
   mix.fault_permille = scenario.fault_permille;
   mix.host_permille = scenario.host_permille;
   perform_mix();
@@ -2088,6 +2264,14 @@ static void test_captures(void **state) {
   run(perform_scenario);
 }
 
+static void test_buffers(void **state) {
+  (void)state;
+  init_scenario(4);
+  scenario.has_buffers = scenario.has_pools = scenario.has_captures = 1;
+  scenario.with.capacity = 64;
+  run(perform_scenario);
+}
+
 /* Windows are dropped all the time. */
 static void test_few_windows(void **state) {
   (void)state;
@@ -2113,7 +2297,7 @@ static void test_driver_fails(void **state) {
   (void)state;
   init_scenario(4);
   scenario.fault_permille = 60;
-  scenario.has_pools = scenario.has_captures = 1;
+  scenario.has_pools = scenario.has_captures = scenario.has_buffers = 1;
   run(perform_scenario);
 }
 
@@ -2121,7 +2305,7 @@ static void test_host_fails(void **state) {
   (void)state;
   init_scenario(4);
   scenario.host_permille = 100;
-  scenario.has_pools = scenario.has_captures = 1;
+  scenario.has_pools = scenario.has_captures = scenario.has_buffers = 1;
   run(perform_scenario);
 }
 
@@ -2206,6 +2390,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_streams_wait_first),
       cmocka_unit_test(test_pools),
       cmocka_unit_test(test_captures),
+      cmocka_unit_test(test_buffers),
       cmocka_unit_test(test_few_windows),
       cmocka_unit_test(test_handler),
       cmocka_unit_test(test_driver_fails),

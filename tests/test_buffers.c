@@ -1,0 +1,1271 @@
+/* Growing buffers: addresses that stay, chunks that come and go at the end, who may take which of
+   them and what that costs the driver. */
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#include "gmlake.h"
+
+#include "fixture.h"
+
+#define MIB ((size_t)1 << 20)
+
+static gmlake_buffer_desc buffer_desc(size_t max_bytes) {
+  gmlake_buffer_desc wanted;
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.max_bytes = max_bytes;
+  wanted.chunk_bytes = C;
+  return wanted;
+}
+
+static gmlake_buffer *open_buffer(size_t max_chunks) {
+  gmlake_buffer_desc wanted = buffer_desc(max_chunks * C);
+  gmlake_buffer *buffer = NULL;
+  step(gmlake_buffer_create(lake, &wanted, &buffer));
+  assert_non_null(buffer);
+  return buffer;
+}
+
+static gmlake_buffer_info info_of(gmlake_buffer *buffer) {
+  gmlake_buffer_info info;
+  assert_ok(gmlake_buffer_get_info(lake, buffer, &info));
+  return info;
+}
+
+static unsigned char *bytes_of(gmlake_buffer *buffer) {
+  return (unsigned char *)info_of(buffer).ptr;
+}
+
+static void resize_on(gmlake_buffer *buffer, size_t bytes, gmlake_stream stream) {
+  step(gmlake_buffer_resize(lake, buffer, bytes, stream));
+  assert_int_equal(info_of(buffer).bytes, bytes);
+  assert_int_equal(info_of(buffer).committed_bytes, (bytes + C - 1) / C * C);
+}
+
+static void resize(gmlake_buffer *buffer, size_t bytes) { resize_on(buffer, bytes, LEGACY); }
+
+static void close_buffer(gmlake_buffer *buffer) {
+  step(gmlake_buffer_destroy(lake, buffer, LEGACY));
+}
+
+/* Chunk i of the buffer holds this byte throughout. */
+static void stamp(gmlake_buffer *buffer, size_t i, int byte) {
+  memset(bytes_of(buffer) + i * C, byte, C);
+}
+
+static void assert_stamp(gmlake_buffer *buffer, size_t i, int byte) {
+  const unsigned char *at = bytes_of(buffer) + i * C;
+  size_t n;
+  for (n = 0; n < C; n++) assert_int_equal(at[n], byte);
+}
+
+/* Calls of the backend, events and capture modes excluded, since the last time. */
+typedef struct calls {
+  size_t handles, mappings;
+  uint64_t count, ns;
+} calls;
+
+static calls calls_now(void) {
+  calls now;
+  now.handles = census().handle_count;
+  now.mappings = census().mapping_count;
+  now.count = stats().driver_call_count;
+  now.ns = census().modelled_ns;
+  return now;
+}
+
+static void assert_calls(const calls *since, uint64_t count) {
+  assert_int_equal(stats().driver_call_count, since->count + count);
+}
+
+/* ---- One buffer ------------------------------------------------------------------------------ */
+
+static void a_buffer_has_addresses_and_no_memory(void **state) {
+  gmlake_buffer_desc wanted;
+  gmlake_buffer *buffer;
+  gmlake_buffer_info info;
+  (void)state;
+  start(16);
+  wanted = buffer_desc(5 * C + 1);
+  wanted.user_data = 7;
+  wanted.label = "kv";
+  step(gmlake_buffer_create(lake, &wanted, &buffer));
+  info = info_of(buffer);
+  assert_non_null(info.ptr);
+  assert_int_equal((uintptr_t)info.ptr % C, 0);
+  assert_int_equal(info.bytes, 0);
+  assert_int_equal(info.committed_bytes, 0);
+  assert_int_equal(info.max_bytes, 5 * C + 1);
+  assert_int_equal(info.chunk_bytes, C);
+  assert_int_equal(info.user_data, 7);
+  assert_string_equal(info.label, "kv");
+  assert_int_equal(stats().buffer_count, 1);
+  assert_int_equal(stats().reserved_bytes, 0);
+  assert_int_equal(census().handle_count, 0);
+  close_buffer(buffer);
+  assert_int_equal(stats().buffer_count, 0);
+  finish();
+}
+
+static void it_grows_in_place_and_keeps_its_bytes(void **state) {
+  gmlake_buffer *buffer;
+  unsigned char *at;
+  size_t i;
+  (void)state;
+  start(16);
+  buffer = open_buffer(8);
+  at = bytes_of(buffer);
+  for (i = 0; i < 8; i++) {
+    resize(buffer, (i + 1) * C);
+    stamp(buffer, i, (int)i + 1);
+    assert_ptr_equal(bytes_of(buffer), at);
+  }
+  for (i = 0; i < 8; i++) assert_stamp(buffer, i, (int)i + 1);
+  resize(buffer, 3 * C);
+  for (i = 0; i < 3; i++) assert_stamp(buffer, i, (int)i + 1);
+  close_buffer(buffer);
+  finish();
+}
+
+static void the_first_growth_makes_one_chunk_and_one_mapping(void **state) {
+  gmlake_buffer *buffer;
+  calls before;
+  (void)state;
+  start(16);
+  buffer = open_buffer(8);
+  before = calls_now();
+  resize(buffer, 1);
+  assert_calls(&before, 3); /* create, map, set_access */
+  assert_int_equal(census().handle_count, before.handles + 1);
+  assert_int_equal(census().mapping_count, before.mappings + 1);
+  resize(buffer, C);
+  assert_calls(&before, 3);
+  resize(buffer, C + 1);
+  assert_calls(&before, 6);
+  close_buffer(buffer);
+  finish();
+}
+
+static void growing_again_calls_no_driver(void **state) {
+  gmlake_buffer *buffer;
+  calls before;
+  size_t i;
+  (void)state;
+  start(16);
+  buffer = open_buffer(8);
+  resize(buffer, 8 * C);
+  before = calls_now();
+  resize(buffer, 2 * C);
+  assert_calls(&before, 2); /* an event is made and recorded */
+  assert_int_equal(census().mapping_count, before.mappings);
+  before = calls_now();
+  for (i = 3; i <= 8; i++) resize(buffer, i * C);
+  assert_calls(&before, 0);
+  assert_int_equal(census().modelled_ns, before.ns);
+  assert_int_equal(census().handle_count, 8);
+  close_buffer(buffer);
+  finish();
+}
+
+/* One free range is cut into chunks again, for which there are records whoever took those that were
+   left over when the chunks became one. */
+static void growing_again_has_its_records(void **state) {
+  gmlake_buffer *buffer;
+  size_t i;
+  (void)state;
+  start(128);
+  buffer = open_buffer(100);
+  resize(buffer, 100 * C);
+  resize(buffer, 0);
+  for (i = 0; i < 140; i++) (void)take(512);
+  resize(buffer, 100 * C);
+  finish();
+}
+
+/* 2 MiB at a time on the modelled H200, with costs alone and as replayed. */
+static void growing_by_2_mib_takes_less_than_40_us(void **state) {
+  gmlake_mock_desc mock_desc;
+  gmlake_buffer_desc wanted;
+  gmlake_buffer *buffer;
+  uint64_t ns;
+  size_t i;
+  int costs;
+  (void)state;
+  for (costs = GMLAKE_MOCK_COSTS_ALONE; costs <= GMLAKE_MOCK_COSTS_REPLAYED; costs++) {
+    prepare(1);
+    gmlake_mock_destroy(mock);
+    memset(&mock_desc, 0, sizeof(mock_desc));
+    mock_desc.bookkeeping_only = 1;
+    mock_desc.costs = (gmlake_mock_costs)costs;
+    assert_ok(gmlake_mock_create(&mock_desc, &mock));
+    desc.backend = mock;
+    desc.chunk_bytes = 0;
+    open_lake();
+    memset(&wanted, 0, sizeof(wanted));
+    wanted.max_bytes = 256 * MIB;
+    assert_ok(gmlake_buffer_create(lake, &wanted, &buffer));
+    assert_int_equal(info_of(buffer).chunk_bytes, 2 * MIB);
+    for (i = 1; i <= 128; i++) {
+      ns = census().modelled_ns;
+      assert_ok(gmlake_buffer_resize(lake, buffer, i * 2 * MIB, LEGACY));
+      assert_in_range(census().modelled_ns - ns, 1, 39999);
+    }
+    assert_ok(gmlake_buffer_resize(lake, buffer, 0, LEGACY));
+    ns = census().modelled_ns;
+    for (i = 1; i <= 128; i++) assert_ok(gmlake_buffer_resize(lake, buffer, i * 2 * MIB, LEGACY));
+    assert_int_equal(census().modelled_ns, ns);
+    finish();
+  }
+}
+
+static void chunks_are_2_mib_or_the_granularity(void **state) {
+  gmlake_buffer_desc wanted;
+  gmlake_mock_desc mock_desc;
+  gmlake_buffer *buffer, *other;
+  (void)state;
+  start(128);
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.max_bytes = 3 * MIB;
+  step(gmlake_buffer_create(lake, &wanted, &buffer));
+  assert_int_equal(info_of(buffer).chunk_bytes, 2 * MIB);
+  step(gmlake_buffer_resize(lake, buffer, 1, LEGACY));
+  assert_int_equal(info_of(buffer).committed_bytes, 2 * MIB);
+  step(gmlake_buffer_resize(lake, buffer, 3 * MIB, LEGACY));
+  assert_int_equal(info_of(buffer).committed_bytes, 4 * MIB);
+  other = open_buffer(2); /* of C: from another arena */
+  resize(other, C);
+  assert_int_equal(stats().reserved_bytes, 4 * MIB + C);
+  assert_int_equal(stats().chunk_count, 3);
+  finish();
+  memset(&mock_desc, 0, sizeof(mock_desc));
+  mock_desc.granularity_bytes = 4 * MIB;
+  assert_ok(gmlake_mock_create(&mock_desc, &mock));
+  desc.backend = mock;
+  desc.chunk_bytes = 0;
+  open_lake();
+  step(gmlake_buffer_create(lake, &wanted, &buffer));
+  assert_int_equal(info_of(buffer).chunk_bytes, 4 * MIB);
+  finish();
+}
+
+static void the_figures_count_buffers(void **state) {
+  gmlake_buffer *buffer;
+  void *block;
+  (void)state;
+  start(16);
+  buffer = open_buffer(8);
+  block = take(100);
+  resize(buffer, 3 * C + 1);
+  assert_int_equal(stats().requested_bytes, 3 * C + 101);
+  assert_int_equal(stats().active_bytes, 4 * C + 512);
+  assert_int_equal(stats().buffer_bytes, 4 * C);
+  assert_int_equal(stats().live_count, 1);
+  resize(buffer, C - 1);
+  drop(block);
+  assert_int_equal(stats().requested_bytes, C - 1);
+  assert_int_equal(stats().active_bytes, C);
+  assert_int_equal(stats().buffer_bytes, C);
+  assert_int_equal(stats().buffer_bytes_peak, 4 * C);
+  assert_int_equal(stats().active_bytes_peak, 4 * C + 512);
+  assert_int_equal(stats().requested_bytes_peak, 3 * C + 101);
+  assert_ok(gmlake_reset_peaks(lake));
+  assert_int_equal(stats().buffer_bytes_peak, C);
+  close_buffer(buffer);
+  assert_int_equal(stats().requested_bytes, 0);
+  assert_int_equal(stats().active_bytes, 0);
+  finish();
+}
+
+static void the_budget_sees_what_buffers_gave_up(void **state) {
+  gmlake_stream stream;
+  gmlake_budget budget;
+  gmlake_buffer *buffer;
+  (void)state;
+  start(16);
+  stream = open_stream();
+  buffer = open_buffer(8);
+  resize_on(buffer, 4 * C, stream);
+  gmlake_mock_stream_hold(mock, stream);
+  resize_on(buffer, C, stream);
+  step(gmlake_get_budget(lake, &budget));
+  assert_int_equal(budget.pending_bytes, 3 * C);
+  assert_int_equal(budget.idle_bytes, 0);
+  gmlake_mock_stream_finish(mock, stream);
+  step(gmlake_get_budget(lake, &budget));
+  assert_int_equal(budget.pending_bytes, 0);
+  assert_int_equal(budget.idle_bytes, 3 * C);
+  assert_int_equal(budget.reserved_bytes, 4 * C);
+  assert_int_equal(budget.allocatable_bytes, 12 * C);
+  finish();
+}
+
+/* ---- Several buffers: whose chunk it is ------------------------------------------------------ */
+
+static void complete_chunks_serve_other_buffers_first(void **state) {
+  gmlake_buffer *a, *b;
+  calls before;
+  (void)state;
+  start(16);
+  a = open_buffer(8);
+  b = open_buffer(8);
+  resize(a, 4 * C);
+  resize(a, 0);
+  before = calls_now();
+  resize(b, 4 * C);
+  assert_int_equal(census().handle_count, 4);
+  assert_int_equal(census().mapping_count, before.mappings + 4);
+  assert_calls(&before, 6); /* a query, four maps, one set_access */
+  stamp(b, 0, 1);
+  stamp(b, 3, 4);
+  resize(a, 1); /* what is mapped there is b's now: unmapped, and another chunk takes its place */
+  assert_int_equal(census().handle_count, 5);
+  assert_int_equal(census().mapping_count, before.mappings + 4);
+  stamp(a, 0, 9);
+  assert_stamp(b, 0, 1);
+  assert_stamp(b, 3, 4);
+  assert_int_equal(stats().host_wait_count, 0);
+  finish();
+}
+
+/* Two addresses of a buffer may show one chunk; only one of them can have it. */
+static void a_buffer_does_not_take_a_chunk_twice(void **state) {
+  gmlake_buffer *a, *b;
+  (void)state;
+  start(16);
+  a = open_buffer(8);
+  b = open_buffer(8);
+  resize(a, 2 * C);
+  resize(a, 0);
+  resize(b, C);
+  resize(a, C); /* takes the chunk that its second address shows still */
+  resize(a, 0);
+  assert_int_equal(a->places[0].slot, a->places[1].slot);
+  resize(a, 2 * C);
+  stamp(a, 0, 1);
+  stamp(a, 1, 2);
+  stamp(b, 0, 3);
+  assert_stamp(a, 0, 1);
+  assert_stamp(a, 1, 2);
+  finish();
+}
+
+static void pending_chunks_stay_with_their_buffer_while_memory_can_be_had(void **state) {
+  gmlake_stream stream;
+  gmlake_buffer *a, *b;
+  calls before;
+  (void)state;
+  start(16);
+  stream = open_stream();
+  a = open_buffer(8);
+  b = open_buffer(8);
+  resize_on(a, 4 * C, stream);
+  gmlake_mock_stream_hold(mock, stream);
+  resize_on(a, C, stream);
+  resize_on(b, 2 * C, stream);
+  assert_int_equal(census().handle_count, 6);
+  before = calls_now();
+  resize_on(a, 4 * C, stream);
+  assert_calls(&before, 0);
+  gmlake_mock_stream_finish(mock, stream);
+  finish();
+}
+
+/* Without new memory the stream's own is taken, pending as it is; who had it waits before the
+   address can show anything else. */
+static void at_the_limit_a_stream_takes_its_own_pending_chunks(void **state) {
+  gmlake_stream stream;
+  gmlake_buffer *a, *b;
+  (void)state;
+  prepare(16);
+  desc.limit_bytes = 4 * C;
+  open_lake();
+  stream = open_stream();
+  a = open_buffer(8);
+  b = open_buffer(8);
+  resize_on(a, 4 * C, stream);
+  gmlake_mock_stream_hold(mock, stream);
+  resize_on(a, 2 * C, stream);
+  resize_on(b, 2 * C, stream);
+  assert_int_equal(census().handle_count, 4);
+  assert_int_equal(stats().host_wait_count, 0);
+  step_error(gmlake_buffer_resize(lake, a, 3 * C, stream), LIMIT_REACHED);
+  resize_on(b, 0, stream);
+  resize_on(a, 4 * C, stream); /* they are its own still */
+  assert_int_equal(stats().host_wait_count, 1);
+  finish();
+}
+
+static void the_host_waits_to_unmap_and_only_then(void **state) {
+  gmlake_stream stream;
+  gmlake_buffer *a, *b;
+  void *block;
+  uint64_t waits;
+  (void)state;
+  prepare(16);
+  desc.limit_bytes = 4 * C;
+  open_lake();
+  stream = open_stream();
+  a = open_buffer(8);
+  b = open_buffer(8);
+  resize_on(a, 3 * C, stream);
+  gmlake_mock_stream_hold(mock, stream);
+  resize_on(a, 0, stream);
+  resize_on(b, 4 * C, stream); /* all of a's, pending, and a new one */
+  waits = stats().host_wait_count;
+  resize_on(b, 1 * C, stream);
+  resize_on(b, 4 * C, stream);
+  resize_on(b, 1 * C, stream);
+  assert_int_equal(stats().host_wait_count, waits);
+  resize_on(a, 1 * C, stream); /* b has the chunk that is mapped there, or another has */
+  block = NULL;
+  assert_int_equal(gmlake_alloc(lake, C, stream, &block), GMLAKE_OK);
+  stamp(a, 0, 1);
+  stamp(b, 0, 2);
+  memset(block, 3, C);
+  assert_stamp(a, 0, 1);
+  assert_stamp(b, 0, 2);
+  finish();
+}
+
+static void another_stream_waits_on_the_device_for_the_next_chunk(void **state) {
+  gmlake_stream one, two;
+  gmlake_buffer *a;
+  calls before;
+  (void)state;
+  start(16);
+  one = open_stream();
+  two = open_stream();
+  a = open_buffer(8);
+  resize_on(a, 2 * C, one);
+  stamp(a, 1, 1);
+  gmlake_mock_stream_hold(mock, one);
+  resize_on(a, C, one);
+  before = calls_now();
+  resize_on(a, 2 * C, two);
+  assert_int_equal(stats().stream_wait_count, 1);
+  assert_int_equal(stats().host_wait_count, 0);
+  assert_int_equal(census().handle_count, before.handles);
+  assert_int_equal(census().mapping_count, before.mappings);
+  gmlake_mock_stream_finish(mock, one);
+  finish();
+}
+
+static void no_stream_takes_complete_memory_and_waits_for_it(void **state) {
+  gmlake_stream one;
+  gmlake_buffer *a, *b;
+  calls before;
+  (void)state;
+  start(16);
+  one = open_stream();
+  a = open_buffer(8);
+  b = open_buffer(8);
+  resize_on(a, 2 * C, one);
+  gmlake_mock_stream_hold(mock, one);
+  resize_on(a, 0, one);
+  resize_on(b, C, NONE);
+  assert_int_equal(census().handle_count, 3);
+  assert_int_equal(stats().host_wait_count, 0);
+  before = calls_now();
+  resize_on(a, C, NONE);
+  assert_int_equal(stats().host_wait_count, 1);
+  assert_int_equal(census().mapping_count, before.mappings);
+  resize_on(a, 0, NONE);
+  before = calls_now();
+  resize_on(b, 2 * C, one);
+  assert_int_equal(census().handle_count, before.handles);
+  finish();
+}
+
+static void waiting_first_takes_what_is_pending_before_it_grows(void **state) {
+  gmlake_stream one, two;
+  gmlake_buffer *a, *b;
+  (void)state;
+  prepare(16);
+  desc.cross_stream = GMLAKE_WAIT_FIRST;
+  open_lake();
+  one = open_stream();
+  two = open_stream();
+  a = open_buffer(8);
+  b = open_buffer(8);
+  resize_on(a, 2 * C, one);
+  gmlake_mock_stream_hold(mock, one);
+  resize_on(a, 0, one);
+  resize_on(b, C, one);
+  resize_on(b, 2 * C, two);
+  assert_int_equal(census().handle_count, 2);
+  assert_int_equal(stats().stream_wait_count, 1);
+  gmlake_mock_stream_finish(mock, one);
+  finish();
+}
+
+/* Written through one buffer's kept mapping, read through the owner's: the same memory. */
+static void kept_mappings_alias_for_real(void **state) {
+  gmlake_buffer *a, *b;
+  unsigned char *stale;
+  (void)state;
+  start(16);
+  a = open_buffer(8);
+  b = open_buffer(8);
+  resize(a, C);
+  stale = bytes_of(a);
+  stamp(a, 0, 5);
+  resize(a, 0);
+  resize(b, C);
+  assert_stamp(b, 0, 5);
+  stamp(b, 0, 6);
+  assert_int_equal(stale[0], 6);
+  assert_int_equal(stale[C - 1], 6);
+  resize(a, C);
+  stamp(a, 0, 7);
+  assert_stamp(b, 0, 6);
+  finish();
+}
+
+/* ---- Memory that comes and goes -------------------------------------------------------------- */
+
+static void trim_returns_what_is_complete(void **state) {
+  gmlake_stream stream;
+  gmlake_buffer *a, *b;
+  (void)state;
+  start(16);
+  stream = open_stream();
+  a = open_buffer(8);
+  b = open_buffer(8);
+  resize(a, 4 * C);
+  resize_on(b, 2 * C, stream);
+  gmlake_mock_stream_hold(mock, stream);
+  resize(a, C);
+  resize_on(b, 0, stream);
+  assert_int_equal(trim_to(5 * C), C);
+  assert_int_equal(trim_to(0), 2 * C);
+  assert_int_equal(census().handle_count, 3);
+  assert_int_equal(census().mapping_count, 3);
+  gmlake_mock_stream_finish(mock, stream);
+  assert_int_equal(trim_to(0), 2 * C);
+  assert_int_equal(census().mapping_count, 1);
+  assert_int_equal(stats().host_wait_count, 0);
+  resize(a, 3 * C);
+  assert_int_equal(census().handle_count, 3);
+  finish();
+}
+
+/* A chunk that several buffers map goes only when none of them may still use it. */
+static void trim_spares_a_chunk_that_somebody_may_still_read(void **state) {
+  gmlake_stream one, two;
+  gmlake_buffer *a, *b;
+  (void)state;
+  prepare(16);
+  desc.limit_bytes = C;
+  open_lake();
+  one = open_stream();
+  two = open_stream();
+  a = open_buffer(8);
+  b = open_buffer(8);
+  resize_on(a, C, one);
+  gmlake_mock_stream_hold(mock, one);
+  resize_on(a, 0, one);
+  resize_on(b, C, two); /* behind a wait for one */
+  assert_int_equal(stats().stream_wait_count, 1);
+  resize_on(b, 0, NONE);
+  assert_int_equal(census().mapping_count, 2);
+  assert_int_equal(trim_to(0), 0);
+  gmlake_mock_stream_finish(mock, one);
+  assert_int_equal(trim_to(0), C);
+  assert_int_equal(census().mapping_count, 0);
+  finish();
+}
+
+static void blocks_get_what_buffers_gave_up(void **state) {
+  gmlake_buffer *a;
+  void *block;
+  (void)state;
+  prepare(16);
+  desc.limit_bytes = 8 * C;
+  open_lake();
+  a = open_buffer(8);
+  resize(a, 8 * C);
+  assert_error(try_on(C, LEGACY), LIMIT_REACHED);
+  resize(a, 3 * C);
+  block = take(5 * C);
+  assert_int_equal(census().handle_count, 8);
+  step_error(gmlake_buffer_resize(lake, a, 4 * C, LEGACY), LIMIT_REACHED);
+  drop(block);
+  resize(a, 4 * C);
+  assert_int_equal(census().handle_count, 8); /* one chunk was enough */
+  resize(a, 8 * C);
+  assert_int_equal(census().handle_count, 8);
+  finish();
+}
+
+static void a_growth_that_fails_leaves_the_buffer_as_it_was(void **state) {
+  gmlake_buffer *a, *b;
+  gmlake_error_info info;
+  (void)state;
+  prepare(16);
+  desc.limit_bytes = 4 * C;
+  open_lake();
+  a = open_buffer(16);
+  b = open_buffer(16);
+  resize(a, C);
+  resize(b, C);
+  stamp(a, 0, 1);
+  stamp(b, 0, 2);
+  step_error(gmlake_buffer_resize(lake, a, 6 * C, LEGACY), LIMIT_REACHED);
+  info = last_error();
+  assert_string_equal(info.call, "gmlake_buffer_resize");
+  assert_int_equal(info.result, GMLAKE_ERROR_LIMIT_REACHED);
+  assert_int_equal(info.asked_bytes, 5 * C);
+  assert_int_equal(info.limit_bytes, 4 * C);
+  assert_int_equal(info.live_bytes, 2 * C);
+  assert_int_equal(info_of(a).bytes, C);
+  assert_int_equal(stats().buffer_bytes, 2 * C);
+  assert_int_equal(stats().oom_count, 1);
+  resize(b, 3 * C);
+  assert_stamp(a, 0, 1);
+  assert_stamp(b, 0, 2);
+  finish();
+}
+
+static gmlake_buffer *victim;
+static unsigned handler_calls;
+
+static int give_up_the_victim(void *user, gmlake *l, const gmlake_error_info *info) {
+  (void)user;
+  handler_calls++;
+  assert_string_equal(info->call, "gmlake_buffer_resize");
+  assert_error(gmlake_buffer_resize(l, victim, 8 * C, LEGACY), INVALID_ARGUMENT);
+  return gmlake_buffer_resize(l, victim, 0, LEGACY) == GMLAKE_OK;
+}
+
+static void the_handler_may_shrink_and_not_grow(void **state) {
+  gmlake_buffer *a;
+  (void)state;
+  prepare(16);
+  desc.limit_bytes = 4 * C;
+  desc.oom.fn = give_up_the_victim;
+  open_lake();
+  handler_calls = 0;
+  a = open_buffer(16);
+  victim = open_buffer(16);
+  resize(a, C);
+  resize(victim, 3 * C);
+  resize(a, 4 * C);
+  assert_int_equal(handler_calls, 1);
+  step_error(gmlake_buffer_resize(lake, a, 5 * C, LEGACY), LIMIT_REACHED);
+  assert_int_equal(handler_calls, 1 + 8);
+  finish();
+}
+
+/* ---- Destroying ------------------------------------------------------------------------------ */
+
+static void destroyed_buffers_leave_chunks_and_then_addresses(void **state) {
+  gmlake_stream stream;
+  gmlake_buffer *a, *b;
+  (void)state;
+  start(16);
+  stream = open_stream();
+  a = open_buffer(4);
+  resize_on(a, 4 * C, stream);
+  gmlake_mock_stream_hold(mock, stream);
+  step(gmlake_buffer_destroy(lake, a, stream));
+  assert_int_equal(stats().buffer_count, 0);
+  step_error(gmlake_buffer_destroy(lake, a, stream), INVALID_ARGUMENT);
+  step_error(gmlake_buffer_resize(lake, a, C, stream), INVALID_ARGUMENT);
+  b = open_buffer(4);
+  assert_int_equal(census().mapping_count, 4);
+  gmlake_mock_stream_finish(mock, stream);
+  resize_on(b, 4 * C, stream);
+  assert_int_equal(census().handle_count, 4);
+  assert_int_equal(census().mapping_count, 8);
+  assert_ptr_equal(open_buffer(4), a); /* which unmaps what the destroyed one left */
+  assert_int_equal(census().mapping_count, 4);
+  finish();
+}
+
+static void addresses_of_destroyed_buffers_are_waited_for(void **state) {
+  gmlake_stream stream;
+  gmlake_buffer *a, *b;
+  gmlake_buffer_desc wanted;
+  size_t space;
+  (void)state;
+  start(16);
+  stream = open_stream();
+  a = open_buffer(1);
+  space = 32 * 16; /* chunks of address space */
+  close_buffer(a);
+  b = open_buffer(space);
+  resize_on(b, C, stream);
+  wanted = buffer_desc(C);
+  step_error(gmlake_buffer_create(lake, &wanted, &a), OUT_OF_DEVICE_MEMORY);
+  assert_string_equal(last_error().call, "gmlake_buffer_create");
+  gmlake_mock_stream_hold(mock, stream);
+  step(gmlake_buffer_destroy(lake, b, stream));
+  b = open_buffer(space);
+  assert_int_equal(stats().host_wait_count, 1);
+  resize_on(b, C, stream);
+  step(gmlake_buffer_destroy(lake, b, NONE));
+  wanted.max_bytes = (space + 1) * C;
+  step_error(gmlake_buffer_create(lake, &wanted, &a), OUT_OF_DEVICE_MEMORY);
+  wanted.max_bytes = SIZE_MAX;
+  step_error(gmlake_buffer_create(lake, &wanted, &a), OUT_OF_DEVICE_MEMORY);
+  finish();
+}
+
+static char leak_text[2][160];
+static unsigned leak_count;
+
+static void note_leak(void *user, int level, const gmlake_error_info *info) {
+  (void)user;
+  assert_int_equal(level, GMLAKE_LOG_WARNING);
+  if (leak_count < 2) memcpy(leak_text[leak_count], info->text, sizeof(leak_text[0]));
+  leak_count++;
+}
+
+static void buffers_left_are_told_of_at_destroy(void **state) {
+  gmlake_buffer_desc wanted;
+  gmlake_buffer *buffer;
+  (void)state;
+  prepare(16);
+  desc.logger.fn = note_leak;
+  open_lake();
+  leak_count = 0;
+  close_buffer(open_buffer(3));
+  wanted = buffer_desc(4 * C);
+  wanted.label = "keys";
+  step(gmlake_buffer_create(lake, &wanted, &buffer));
+  resize(buffer, 5);
+  finish();
+  assert_int_equal(leak_count, 1);
+  assert_int_equal(strncmp(leak_text[0], "5 bytes of a buffer at 0x", 25), 0);
+  assert_non_null(strstr(leak_text[0], "(keys)"));
+}
+
+/* ---- Streams and captures -------------------------------------------------------------------- */
+
+static void a_captured_stream_grows_and_does_not_shrink(void **state) {
+  gmlake_stream stream;
+  gmlake_buffer *buffer;
+  gmlake_pool *pool;
+  (void)state;
+  start(16);
+  stream = open_stream();
+  buffer = open_buffer(8);
+  resize_on(buffer, 2 * C, stream);
+  resize_on(buffer, C, stream);
+  pool = open_pool(0);
+  step(gmlake_capture_begin(lake, stream, pool));
+  assert_ok(gmlake_mock_capture_begin(mock, stream));
+  resize_on(buffer, 2 * C, stream);
+  resize_on(buffer, 4 * C, stream);
+  step_error(gmlake_buffer_resize(lake, buffer, 3 * C, stream), CAPTURING);
+  step_error(gmlake_buffer_destroy(lake, buffer, stream), CAPTURING);
+  assert_int_equal(info_of(buffer).bytes, 4 * C);
+  resize_on(buffer, 3 * C + 1, stream); /* no chunk is given up */
+  resize_on(buffer, C, NONE);
+  resize_on(buffer, 8 * C, stream);
+  assert_ok(gmlake_mock_capture_end(mock, stream));
+  step(gmlake_capture_end(lake, stream));
+  close_buffer(buffer);
+  finish();
+}
+
+/* The mapping in the way was used on a stream that cannot be asked for the end of it. */
+static void a_capture_forbids_to_wait_for_a_use(void **state) {
+  gmlake_stream one, two;
+  gmlake_buffer *a, *b;
+  gmlake_pool *pool;
+  (void)state;
+  prepare(16);
+  desc.limit_bytes = 2 * C;
+  open_lake();
+  one = open_stream();
+  two = open_stream();
+  a = open_buffer(8);
+  b = open_buffer(8);
+  pool = open_pool(0);
+  resize_on(b, C, NONE);
+  resize_on(b, 0, NONE);
+  resize_on(a, 2 * C, one);
+  step(gmlake_capture_begin(lake, two, pool));
+  resize_on(a, C, LEGACY); /* nothing can be recorded there now */
+  resize_on(b, C, LEGACY);
+  step_error(gmlake_buffer_resize(lake, a, 2 * C, one), CAPTURING);
+  assert_int_equal(last_error().result, GMLAKE_ERROR_CAPTURING);
+  assert_int_equal(info_of(a).bytes, C);
+  step(gmlake_capture_end(lake, two));
+  resize_on(b, 0, LEGACY);
+  resize_on(a, 2 * C, one);
+  finish();
+}
+
+static void forgotten_streams_are_waited_for_too(void **state) {
+  gmlake_stream stream;
+  gmlake_buffer *buffer;
+  size_t i;
+  (void)state;
+  start(32);
+  buffer = open_buffer(8);
+  for (i = 0; i < 40; i++) { /* numbers of streams serve again */
+    stream = open_stream();
+    resize_on(buffer, 4 * C, stream);
+    gmlake_mock_stream_hold(mock, stream);
+    resize_on(buffer, 1 + i % 3 * C, stream);
+    step(gmlake_forget_stream(lake, stream));
+    gmlake_mock_stream_finish(mock, stream);
+    gmlake_mock_stream_destroy(mock, stream);
+  }
+  assert_int_equal(census().handle_count, 4);
+  assert_int_equal(trim_to(0), 3 * C);
+  close_buffer(buffer);
+  finish();
+}
+
+/* ---- Calls that fail ------------------------------------------------------------------------- */
+
+static gmlake_buffer *one_chunk_of(size_t max_chunks) {
+  gmlake_buffer *buffer;
+  prepare(16);
+  use_faults();
+  open_lake();
+  buffer = open_buffer(max_chunks);
+  resize(buffer, C);
+  stamp(buffer, 0, 1);
+  return buffer;
+}
+
+static void growth_is_undone_whatever_call_fails(void **state) {
+  static const int kinds[] = {ON_CREATE, ON_MAP, ON_ACCESS};
+  gmlake_buffer *buffer;
+  size_t i;
+  long in;
+  (void)state;
+  for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+    for (in = 1; in <= (kinds[i] == ON_ACCESS ? 1 : 3); in++) {
+      buffer = one_chunk_of(8);
+      fail_call(kinds[i], in, GMLAKE_ERROR_UNSUPPORTED, 0);
+      if (gmlake_buffer_resize(lake, buffer, 4 * C, LEGACY)) {
+        assert_ok(gmlake_check(lake));
+        assert_int_equal(info_of(buffer).bytes, C);
+        assert_int_equal(census().mapping_count, 1);
+        assert_int_equal(stats().quarantined_bytes, 0);
+      } else {
+        assert_int_equal(kinds[i], ON_CREATE); /* the ladder tried again */
+      }
+      resize(buffer, 4 * C);
+      assert_stamp(buffer, 0, 1);
+      finish();
+    }
+  }
+}
+
+static void what_cannot_be_undone_is_quarantined_until_it_can(void **state) {
+  gmlake_buffer *buffer;
+  (void)state;
+  buffer = one_chunk_of(8);
+  fail_call(ON_ACCESS, 1, GMLAKE_ERROR_UNSUPPORTED, 0);
+  fail_call(ON_UNMAP, 2, GMLAKE_ERROR_UNSUPPORTED, 0);
+  step_error(gmlake_buffer_resize(lake, buffer, 4 * C, LEGACY), UNSUPPORTED);
+  assert_int_equal(stats().quarantined_bytes, C);
+  assert_int_equal(census().mapping_count, 2);
+  assert_int_equal(info_of(buffer).bytes, C);
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_UNSUPPORTED, 0);
+  step_error(gmlake_buffer_resize(lake, buffer, 4 * C, LEGACY), UNSUPPORTED);
+  assert_int_equal(stats().quarantined_bytes, C);
+  resize(buffer, 4 * C);
+  assert_int_equal(stats().quarantined_bytes, 0);
+  assert_int_equal(census().mapping_count, 4);
+  stamp(buffer, 3, 4);
+  assert_stamp(buffer, 0, 1);
+  finish();
+}
+
+static void trim_tries_quarantined_mappings_again(void **state) {
+  gmlake_buffer *buffer;
+  (void)state;
+  buffer = one_chunk_of(8);
+  fail_call(ON_ACCESS, 1, GMLAKE_ERROR_UNSUPPORTED, 0);
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_UNSUPPORTED, 1);
+  step_error(gmlake_buffer_resize(lake, buffer, 3 * C, LEGACY), UNSUPPORTED);
+  assert_int_equal(stats().quarantined_bytes, 2 * C);
+  assert_error(gmlake_trim(lake, 0, NULL), UNSUPPORTED);
+  assert_int_equal(census().handle_count, 3);
+  fail_call(ON_UNMAP, 0, GMLAKE_OK, 0);
+  assert_int_equal(trim_to(0), 2 * C);
+  assert_int_equal(stats().quarantined_bytes, 0);
+  assert_int_equal(census().mapping_count, 1);
+  finish();
+}
+
+static void a_mapping_that_does_not_go_stops_growth(void **state) {
+  gmlake_buffer *a, *b;
+  (void)state;
+  a = one_chunk_of(8);
+  b = open_buffer(8);
+  resize(a, 0);
+  resize(b, C);
+  stamp(b, 0, 2);
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_UNSUPPORTED, 0);
+  step_error(gmlake_buffer_resize(lake, a, C, LEGACY), UNSUPPORTED);
+  assert_int_equal(info_of(a).bytes, 0);
+  assert_int_equal(stats().quarantined_bytes, 0);
+  resize(a, C);
+  stamp(a, 0, 1);
+  assert_stamp(b, 0, 2);
+  finish();
+}
+
+static void shrinking_survives_an_event_that_fails(void **state) {
+  gmlake_buffer *buffer;
+  (void)state;
+  buffer = one_chunk_of(8);
+  resize(buffer, 3 * C);
+  fail_call(ON_RECORD, 1, GMLAKE_ERROR_UNSUPPORTED, 0);
+  resize(buffer, C);
+  assert_int_equal(trim_to(0), 2 * C);
+  finish();
+}
+
+static void a_stream_that_cannot_be_made_to_wait_leaves_the_host_to(void **state) {
+  gmlake_stream one, two;
+  gmlake_buffer *buffer;
+  (void)state;
+  buffer = one_chunk_of(8);
+  one = open_stream();
+  two = open_stream();
+  resize_on(buffer, 2 * C, one);
+  gmlake_mock_stream_hold(mock, one);
+  resize_on(buffer, C, one);
+  fail_call(ON_STREAM_WAIT, 1, GMLAKE_ERROR_UNSUPPORTED, 0);
+  resize_on(buffer, 2 * C, two);
+  assert_int_equal(stats().host_wait_count, 1);
+  assert_int_equal(census().handle_count, 2);
+  resize_on(buffer, C, one);
+  fail_call(ON_STREAM_WAIT, 1, GMLAKE_ERROR_UNSUPPORTED, 0);
+  fail_call(ON_HOST_WAIT, 1, GMLAKE_ERROR_UNSUPPORTED, 0);
+  gmlake_mock_stream_hold(mock, one);
+  step_error(gmlake_buffer_resize(lake, buffer, 2 * C, two), UNSUPPORTED);
+  assert_int_equal(info_of(buffer).bytes, C);
+  gmlake_mock_stream_finish(mock, one);
+  finish();
+}
+
+static void host_memory_may_lack_anywhere(void **state) {
+  gmlake_buffer *buffer;
+  gmlake_buffer_desc wanted;
+  gmlake_result result;
+  long in;
+  int failed = 0;
+  (void)state;
+  for (in = 1; in < 12; in++) {
+    start(16);
+    wanted = buffer_desc(300 * C);
+    host_fail_in = in;
+    result = gmlake_buffer_create(lake, &wanted, &buffer);
+    host_fail_in = 0;
+    failed += result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    assert_true(!result || result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
+    assert_ok(gmlake_check(lake));
+    if (result) buffer = open_buffer(300);
+    host_fail_in = in;
+    result = gmlake_buffer_resize(lake, buffer, 4 * C, LEGACY);
+    host_fail_in = 0;
+    failed += result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    assert_ok(gmlake_check(lake));
+    assert_int_equal(info_of(buffer).bytes, result ? 0 : 4 * C);
+    resize(buffer, 4 * C);
+    finish();
+  }
+  assert_true(failed >= 8);
+}
+
+static void addresses_may_lack(void **state) {
+  gmlake_buffer_desc wanted;
+  gmlake_buffer *buffer = NULL;
+  (void)state;
+  prepare(16);
+  use_faults();
+  open_lake();
+  wanted = buffer_desc(C);
+  fail_call(ON_RESERVE, 1, GMLAKE_ERROR_UNSUPPORTED, 0);
+  step_error(gmlake_buffer_create(lake, &wanted, &buffer), UNSUPPORTED);
+  fail_call(ON_RESERVE, 1, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, 1);
+  step_error(gmlake_buffer_create(lake, &wanted, &buffer), OUT_OF_DEVICE_MEMORY);
+  assert_null(buffer);
+  fail_call(ON_RESERVE, 1, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, 0); /* half of it will do */
+  buffer = open_buffer(4);
+  resize(buffer, 4 * C);
+  finish();
+}
+
+static void a_lost_device_answers_questions_only(void **state) {
+  gmlake_buffer *buffer;
+  gmlake_buffer_desc wanted;
+  (void)state;
+  buffer = one_chunk_of(8);
+  fail_call(ON_MAP, 2, GMLAKE_ERROR_DEVICE_LOST, 0);
+  assert_error(gmlake_buffer_resize(lake, buffer, 4 * C, LEGACY), DEVICE_LOST);
+  assert_int_equal(info_of(buffer).bytes, C);
+  assert_error(gmlake_buffer_resize(lake, buffer, 0, LEGACY), DEVICE_LOST);
+  assert_error(gmlake_buffer_destroy(lake, buffer, LEGACY), DEVICE_LOST);
+  wanted = buffer_desc(C);
+  assert_error(gmlake_buffer_create(lake, &wanted, &buffer), DEVICE_LOST);
+  assert_ok(gmlake_check(lake));
+  assert_error(gmlake_destroy(lake), DEVICE_LOST);
+  close_mock();
+}
+
+/* ---- What finds errors ----------------------------------------------------------------------- */
+
+static void addresses_of_buffers_are_no_blocks(void **state) {
+  gmlake_allocation_info info;
+  gmlake_buffer *buffer;
+  size_t count;
+  unsigned char *at;
+  (void)state;
+  start(16);
+  buffer = open_buffer(8);
+  resize(buffer, 4 * C);
+  resize(buffer, 2 * C);
+  at = bytes_of(buffer);
+  step_error(gmlake_free(lake, at, LEGACY), UNKNOWN_POINTER);
+  step_error(gmlake_free(lake, at + 3 * C, LEGACY), UNKNOWN_POINTER);
+  step_error(gmlake_free(lake, (void *)(uintptr_t)(3 * C), LEGACY), UNKNOWN_POINTER);
+  step_error(gmlake_get_allocation(lake, at, &info), UNKNOWN_POINTER);
+  step_error(gmlake_get_pieces(lake, at, NULL, 0, &count), UNKNOWN_POINTER);
+  step_error(gmlake_record_stream(lake, at, LEGACY), UNKNOWN_POINTER);
+  finish();
+}
+
+static void memory_is_filled_and_guarded(void **state) {
+  gmlake_buffer *a, *b;
+  unsigned char *at;
+  (void)state;
+  prepare(16);
+  desc.flags = GMLAKE_FILL | GMLAKE_GUARD;
+  open_lake();
+  a = open_buffer(3);
+  b = open_buffer(3);
+  resize(a, 2 * C);
+  assert_stamp(a, 0, GMLAKE_FILL_NEW);
+  assert_stamp(a, 1, GMLAKE_FILL_NEW);
+  stamp(a, 0, 1);
+  stamp(a, 1, 2);
+  resize(a, C);
+  assert_stamp(a, 0, 1);
+  assert_stamp(a, 1, GMLAKE_FILL_FREE); /* still mapped */
+  resize(a, 2 * C);
+  assert_stamp(a, 0, 1);
+  assert_stamp(a, 1, GMLAKE_FILL_NEW);
+  at = bytes_of(b);
+  assert_true(at >= bytes_of(a) + 4 * C || at + 4 * C <= bytes_of(a));
+  finish();
+}
+
+static void assert_broken(const char *what) {
+  assert_error(gmlake_check(lake), CORRUPT);
+  assert_string_equal(last_error().text, what);
+}
+
+static void check_finds_what_is_wrong_with_a_buffer(void **state) {
+  gmlake_buffer *a, *b;
+  gmlk_place kept;
+  uint32_t slot;
+  (void)state;
+  start(16);
+  a = open_buffer(8);
+  b = open_buffer(8);
+  resize(a, 3 * C);
+  resize(a, 2 * C);
+  resize(b, C);
+  slot = b->places[0].slot;
+  b->places[0].slot = a->places[0].slot;
+  assert_broken("B1: the buffers' fronts are not the chunks committed");
+  b->places[0].slot = slot;
+  a->count = 1;
+  assert_broken("B1: a buffer's front does not hold its bytes");
+  a->count = 3;
+  assert_broken("B1: the buffers' fronts are not the chunks committed");
+  a->count = 2;
+  a->bytes = C * 2 + 1;
+  assert_broken("B1: a buffer's front does not hold its bytes");
+  a->bytes = C * 2;
+  a->places[1].state = GMLK_PLACE_EMPTY;
+  assert_broken("B1: a place of a buffer's front is not mapped");
+  a->places[1].state = GMLK_PLACE_MAPPED;
+  kept = a->places[2];
+  a->places[2].ticket = 100;
+  assert_broken("B2: a place's tag is of an epoch to come");
+  a->places[2] = kept;
+  a->places[2].state = GMLK_PLACE_EMPTY;
+  assert_broken("W6, B3: a chunk's mappings do not add up");
+  a->places[2] = kept;
+  b->is_live = 0;
+  assert_broken("B4: a destroyed buffer has memory");
+  b->is_live = 1;
+  a->arena->void_count = 1;
+  assert_broken("B4: the destroyed buffers are off");
+  a->arena->void_count = 0;
+  lake->stats.buffer_bytes += C;
+  assert_broken("the buffers' count or bytes are off");
+  lake->stats.buffer_bytes -= C;
+  finish();
+}
+
+/* ---- Random buffers and blocks against their contents ---------------------------------------- */
+
+#define BUFFERS 6
+#define BLOCKS 8
+#define MOST 12 /* chunks of a buffer */
+
+static uint64_t random_state;
+
+static size_t random_below(size_t bound) {
+  random_state ^= random_state << 13;
+  random_state ^= random_state >> 7;
+  random_state ^= random_state << 17;
+  return (size_t)(random_state % bound);
+}
+
+static struct zoo {
+  gmlake_stream streams[3];
+  gmlake_buffer *buffers[BUFFERS];
+  size_t chunks[BUFFERS];
+  unsigned char *blocks[BLOCKS];
+  unsigned serial, buffer_stamps[BUFFERS][MOST], block_stamps[BLOCKS];
+} zoo;
+
+static void write_stamp(unsigned char *at, unsigned stamp) { memcpy(at, &stamp, sizeof(stamp)); }
+
+static void assert_zoo(void) {
+  size_t i, n;
+  for (i = 0; i < BUFFERS; i++)
+    for (n = 0; n < zoo.chunks[i]; n++)
+      assert_memory_equal(bytes_of(zoo.buffers[i]) + n * C, &zoo.buffer_stamps[i][n],
+                          sizeof(unsigned));
+  for (i = 0; i < BLOCKS; i++)
+    if (zoo.blocks[i]) assert_memory_equal(zoo.blocks[i], &zoo.block_stamps[i], sizeof(unsigned));
+}
+
+static void resize_at_random(size_t i, gmlake_stream stream) {
+  size_t chunks = random_below(MOST + 1);
+  gmlake_result result;
+  if (random_below(16) == 0) {
+    step(gmlake_buffer_destroy(lake, zoo.buffers[i], stream));
+    zoo.buffers[i] = open_buffer(MOST);
+    zoo.chunks[i] = 0;
+  }
+  result = gmlake_buffer_resize(lake, zoo.buffers[i], chunks * C, stream);
+  assert_ok(gmlake_check(lake));
+  if (result) {
+    assert_true(chunks > zoo.chunks[i]);
+    assert_int_equal(result, GMLAKE_ERROR_LIMIT_REACHED);
+    return;
+  }
+  for (; zoo.chunks[i] < chunks; zoo.chunks[i]++) {
+    zoo.buffer_stamps[i][zoo.chunks[i]] = ++zoo.serial;
+    write_stamp(bytes_of(zoo.buffers[i]) + zoo.chunks[i] * C, zoo.serial);
+  }
+  zoo.chunks[i] = chunks;
+}
+
+static void trade_block_at_random(size_t i, gmlake_stream stream) {
+  void *ptr;
+  if (zoo.blocks[i]) {
+    drop_on(zoo.blocks[i], stream);
+    zoo.blocks[i] = NULL;
+  } else if (!gmlake_alloc(lake, (1 + random_below(3)) * C, stream, &ptr)) {
+    zoo.blocks[i] = (unsigned char *)ptr;
+    zoo.block_stamps[i] = ++zoo.serial;
+    write_stamp(zoo.blocks[i], zoo.serial);
+  }
+}
+
+static void act_at_random(void) {
+  gmlake_stream stream = zoo.streams[random_below(3)];
+  switch (random_below(12)) {
+  case 0:
+    gmlake_mock_stream_hold(mock, stream);
+    break;
+  case 1:
+  case 2:
+    gmlake_mock_stream_finish(mock, stream);
+    break;
+  case 3:
+    (void)trim_to(random_below(20) * C);
+    break;
+  case 4:
+  case 5:
+    trade_block_at_random(random_below(BLOCKS), stream);
+    break;
+  default:
+    resize_at_random(random_below(BUFFERS), stream);
+  }
+}
+
+static void random_buffers_keep_their_contents(void **state) {
+  uint64_t seed;
+  size_t i;
+  (void)state;
+  for (seed = 1; seed <= 24; seed++) {
+    memset(&zoo, 0, sizeof(zoo));
+    random_state = seed * 0x9E3779B97F4A7C15u;
+    prepare(64);
+    desc.limit_bytes = (16 + random_below(32)) * C;
+    desc.cross_stream = seed % 3 ? GMLAKE_GROW_FIRST : GMLAKE_WAIT_FIRST;
+    open_lake();
+    for (i = 0; i < 3; i++) zoo.streams[i] = i ? open_stream() : LEGACY;
+    for (i = 0; i < BUFFERS; i++) zoo.buffers[i] = open_buffer(MOST);
+    for (i = 0; i < 400; i++) {
+      act_at_random();
+      assert_zoo();
+    }
+    for (i = 0; i < 3; i++) gmlake_mock_stream_finish(mock, zoo.streams[i]);
+    finish();
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_buffer_has_addresses_and_no_memory),
+      cmocka_unit_test(it_grows_in_place_and_keeps_its_bytes),
+      cmocka_unit_test(the_first_growth_makes_one_chunk_and_one_mapping),
+      cmocka_unit_test(growing_again_calls_no_driver),
+      cmocka_unit_test(growing_again_has_its_records),
+      cmocka_unit_test(growing_by_2_mib_takes_less_than_40_us),
+      cmocka_unit_test(chunks_are_2_mib_or_the_granularity),
+      cmocka_unit_test(the_figures_count_buffers),
+      cmocka_unit_test(the_budget_sees_what_buffers_gave_up),
+      cmocka_unit_test(complete_chunks_serve_other_buffers_first),
+      cmocka_unit_test(a_buffer_does_not_take_a_chunk_twice),
+      cmocka_unit_test(pending_chunks_stay_with_their_buffer_while_memory_can_be_had),
+      cmocka_unit_test(at_the_limit_a_stream_takes_its_own_pending_chunks),
+      cmocka_unit_test(the_host_waits_to_unmap_and_only_then),
+      cmocka_unit_test(another_stream_waits_on_the_device_for_the_next_chunk),
+      cmocka_unit_test(no_stream_takes_complete_memory_and_waits_for_it),
+      cmocka_unit_test(waiting_first_takes_what_is_pending_before_it_grows),
+      cmocka_unit_test(kept_mappings_alias_for_real),
+      cmocka_unit_test(trim_returns_what_is_complete),
+      cmocka_unit_test(trim_spares_a_chunk_that_somebody_may_still_read),
+      cmocka_unit_test(blocks_get_what_buffers_gave_up),
+      cmocka_unit_test(a_growth_that_fails_leaves_the_buffer_as_it_was),
+      cmocka_unit_test(the_handler_may_shrink_and_not_grow),
+      cmocka_unit_test(destroyed_buffers_leave_chunks_and_then_addresses),
+      cmocka_unit_test(addresses_of_destroyed_buffers_are_waited_for),
+      cmocka_unit_test(buffers_left_are_told_of_at_destroy),
+      cmocka_unit_test(a_captured_stream_grows_and_does_not_shrink),
+      cmocka_unit_test(a_capture_forbids_to_wait_for_a_use),
+      cmocka_unit_test(forgotten_streams_are_waited_for_too),
+      cmocka_unit_test(growth_is_undone_whatever_call_fails),
+      cmocka_unit_test(what_cannot_be_undone_is_quarantined_until_it_can),
+      cmocka_unit_test(trim_tries_quarantined_mappings_again),
+      cmocka_unit_test(a_mapping_that_does_not_go_stops_growth),
+      cmocka_unit_test(shrinking_survives_an_event_that_fails),
+      cmocka_unit_test(a_stream_that_cannot_be_made_to_wait_leaves_the_host_to),
+      cmocka_unit_test(host_memory_may_lack_anywhere),
+      cmocka_unit_test(addresses_may_lack),
+      cmocka_unit_test(a_lost_device_answers_questions_only),
+      cmocka_unit_test(addresses_of_buffers_are_no_blocks),
+      cmocka_unit_test(memory_is_filled_and_guarded),
+      cmocka_unit_test(check_finds_what_is_wrong_with_a_buffer),
+      cmocka_unit_test(random_buffers_keep_their_contents),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
