@@ -2775,7 +2775,7 @@ static gmlake_result gmlk_refresh(gmlake *l, int close) {
    hold none), else O(slots + blocks of free runs that touch a chunk's end). Cannot fail. */
 
 #define GMLK_NOWHERE (~(uint32_t)0)
-#define GMLK_END_TRIES 4u /* the longest runs below a chunk: shorter ones are for short requests */
+#define GMLK_END_TRIES 16u /* the longest runs below a chunk: shorter ones are for short requests */
 
 typedef struct gmlk_plan {
   uint32_t span_count;  /* in arena->spans */
@@ -2853,6 +2853,12 @@ static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned pool, unsigned stream, u
   return count;
 }
 
+/* How many runs of one bin are looked at for whole chunks: in proportion to what is missing. */
+static unsigned gmlk_supply_tries(const gmlk_arena *a, const gmlk_supply *supply, uint32_t grains) {
+  uint64_t have = supply->whole_chunks << a->chunk_log;
+  return have < grains ? 64u + 4u * (unsigned)((grains - have) >> a->chunk_log) : 0;
+}
+
 /* What the pools offer to a taker that may not wait: whole chunks, from the shortest runs that
    hold one on until there are enough, and ends, also of the longest runs below those. */
 static void gmlk_supply_find(gmlk_arena *a, unsigned stream, uint32_t grains, uint32_t align,
@@ -2860,9 +2866,10 @@ static void gmlk_supply_find(gmlk_arena *a, unsigned stream, uint32_t grains, ui
   const unsigned chunk_bin = gmlk_bin_of(gmlk_chunk_grains(a));
   unsigned pool, bin, tries;
   memset(supply, 0, sizeof(*supply));
-  for (bin = chunk_bin; bin < GMLK_BINS && supply->whole_chunks << a->chunk_log < grains; bin++)
+  for (bin = chunk_bin; bin < GMLK_BINS && gmlk_supply_tries(a, supply, grains); bin++)
     for (pool = stream;; pool = GMLK_CLEAN) {
-      (void)gmlk_supply_bin(a, pool, stream, bin, UINT32_MAX, grains, align, supply);
+      tries = gmlk_supply_tries(a, supply, grains);
+      (void)gmlk_supply_bin(a, pool, stream, bin, tries, grains, align, supply);
       if (!pool) break;
     }
   for (bin = chunk_bin, tries = GMLK_END_TRIES; bin-- > 1 && tries;)
