@@ -9,7 +9,7 @@
 # make examples  builds the examples into build/examples
 # make torch     builds build/gmlake_torch.so, for examples/torch/gmlake_torch.py
 # make cupy      builds build/gmlake_cupy.so, for examples/cupy/gmlake_cupy.py
-# make plots     draws memory over time into build/plots, and bench/figure.png
+# make plots     draws memory over time into build/plots, and the figures of README.md
 # make format    formats the sources
 # replay, bench, test, torch, cupy and plots first install what they need, on Debian and Ubuntu.
 
@@ -75,6 +75,8 @@ plots: deps-plots
 	$(SUBMAKE) build/replay
 	@sh bench/plots.sh bench/traces/*.gmtrace.gz
 	@cp build/plots/gpt2-xl-R-dyn.png bench/figure.png
+	@python3 bench/torch/report.py --plot bench/torch/figure.png bench/torch/h200.json \
+	  bench/torch/h200x2.json | gnuplot
 
 deps-%:
 	@sh tests/deps.sh $*

@@ -75,7 +75,7 @@ ok 'cupy' fake build/client_torch build/gmlake_cupy.so cupy
 # ---- Python ----
 
 if command -v python3 >/dev/null; then
-  for source in examples/*/*.py tests/clients/*.py; do
+  for source in examples/*/*.py bench/torch/*.py tests/clients/*.py; do
     ok "python: $source" python3 -c 'import sys
 compile(open(sys.argv[1]).read(), sys.argv[1], "exec")' "$source"
     ok "python: $source: lines" [ "$(awk 'length($0) > 100' "$source" | wc -l)" = 0 ]
@@ -93,6 +93,19 @@ const char *text(void) { return raised; }
 C
   ok 'python: the stub' "${CC:-cc}" -w -shared -fPIC "$dir/c10.c" -o "$dir/lib/libc10.so"
   ok 'python: gmlake_torch.py' fake python3 -B tests/clients/torch_stub.py "$library" "$dir"
+fi
+
+# ---- What was measured ----
+
+# in_readme NAME: every line of that document's tables is in README.md.
+in_readme() {
+  python3 -B bench/torch/report.py "bench/torch/$1.json" >"$dir/out" 2>"$dir/err" &&
+    grep -q 'opt-1.3b' "$dir/out" && ! grep -vxF -f README.md "$dir/out" | grep -q .
+}
+if command -v python3 >/dev/null; then
+  for document in h200 h200x2 limit; do
+    ok "README.md: the tables of $document.json" in_readme "$document"
+  done
 fi
 
 # ---- ggml ----
