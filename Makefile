@@ -7,9 +7,11 @@
 # make soak      random lakes against the model for SOAK_SECONDS, from SOAK_SEED on
 # make exhaustive  every fault in every scenario: minutes
 # make examples  builds the examples into build/examples
-# make plots     draws memory over time into build/plots, and bench/figure.png
+# make torch     builds build/gmlake_torch.so, for examples/torch/gmlake_torch.py
+# make cupy      builds build/gmlake_cupy.so, for examples/cupy/gmlake_cupy.py
+# make plots     draws memory over time into build/plots, and the figures of README.md
 # make format    formats the sources
-# replay, bench, test and plots first install what they need, on Debian and Ubuntu.
+# replay, bench, test, torch, cupy and plots first install what they need, on Debian and Ubuntu.
 
 CC ?= cc
 WARNINGS = -Wall -Wextra -Werror
@@ -19,9 +21,10 @@ TEST_PROGRAMS = $(patsubst tests/%.c,build/%,$(sort $(wildcard tests/test_*.c)))
 TEST_SCRIPTS = $(sort $(wildcard tests/test_*.sh))
 EXAMPLES = $(addprefix build/,$(basename $(wildcard examples/*.c examples/*.cpp))) \
   build/examples/kv_server_cuda
-SOURCES = $(wildcard *.h bench/*.[ch] bench/*.cpp tests/*.[ch] tests/*/*.[ch] examples/*.c \
-  examples/*.cpp)
+SOURCES = $(wildcard *.h bench/*.[ch] bench/*.cpp tests/*.[ch] tests/*/*.[ch] tests/*/*.cpp \
+  examples/*.[ch] examples/*.cpp examples/*/*.c)
 YARDSTICK = build/peer_bfc_set.so
+CLIENTS = build/gmlake_torch.so build/gmlake_cupy.so build/client_torch build/client_ggml
 FAKE = build/fake/libcuda.so.1
 # The GPU's programs need declarations only: the toolkit's where it is installed, else our own.
 CUDA_HOME ?= /usr/local/cuda
@@ -43,7 +46,7 @@ bench: deps-bench
 
 test: deps-test
 	$(SUBMAKE) build/replay $(FAKE) build/bench $(YARDSTICK) build/gpu_test \
-	  build/gpu_bench $(TEST_PROGRAMS)
+	  build/gpu_bench $(CLIENTS) $(TEST_PROGRAMS)
 	@sh tests/run.sh $(TEST_PROGRAMS) $(TEST_SCRIPTS)
 
 SOAK_SECONDS ?= 600
@@ -66,10 +69,15 @@ gpu-bench: deps-replay
 
 examples: $(EXAMPLES)
 
+torch cupy: deps-replay
+	$(SUBMAKE) build/gmlake_$@.so
+
 plots: deps-plots
 	$(SUBMAKE) build/replay
 	@sh bench/plots.sh bench/traces/*.gmtrace.gz
 	@cp build/plots/gpt2-xl-R-dyn.png bench/figure.png
+	@python3 bench/torch/report.py --plot bench/torch/figure.png bench/torch/h200.json \
+	  bench/torch/h200x2.json | gnuplot
 
 deps-%:
 	@sh tests/deps.sh $*
@@ -111,6 +119,22 @@ build/gpu_bench: bench/gpu_bench.c Makefile | build
 	$(CC) -std=c99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CUDA_INCLUDE) $(CPPFLAGS) \
 	  $(CFLAGS) $< -o $@ $(LDFLAGS) -lz $(LIBS) $(LDLIBS)
 
+build/gmlake_%.so: Makefile | build
+	$(CC) -std=c99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC -fvisibility=hidden -fexceptions \
+	  -I. $(CUDA_INCLUDE) $(CPPFLAGS) $(CFLAGS) examples/$*/gmlake_$*.c -o $@ $(LDFLAGS) $(LIBS) \
+	  $(LDLIBS)
+
+build/gmlake_torch.so: examples/torch/gmlake_torch.c
+build/gmlake_cupy.so: examples/cupy/gmlake_cupy.c
+
+build/client_torch: tests/clients/torch.c Makefile | build
+	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench -Itests -Itests/cuda_stub \
+	  $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) $(LIBS) $(LDLIBS)
+
+build/client_ggml: tests/clients/ggml.cpp Makefile | build
+	$(CXX) -std=c++11 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CXXFLAGS) $< -o $@ \
+	  $(LDFLAGS) -lcmocka $(LIBS) $(LDLIBS)
+
 build/examples/%: examples/%.c Makefile | build/examples
 	$(CC) -std=c99 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CFLAGS) $< -o $@ \
 	  $(LDFLAGS) $(LIBS) $(LDLIBS)
@@ -130,4 +154,4 @@ build/examples/%: examples/%.cpp Makefile | build/examples
 
 -include $(wildcard build/*.d build/examples/*.d)
 
-.PHONY: all replay bench test examples plots format clean
+.PHONY: all replay bench test examples torch cupy plots format clean

@@ -28,7 +28,10 @@ esac
 need gcc command -v "${cc%% *}"
 need libc6-dev has_header stdlib.h
 need zlib1g-dev has_header zlib.h
-if [ "$1" = plots ]; then need gnuplot-nox command -v gnuplot; fi
+if [ "$1" = plots ]; then
+  need gnuplot-nox command -v gnuplot
+  need python3 command -v python3
+fi
 if [ "$1" = bench ]; then
   need g++ has_cxx_library "${CXX:-g++}"
   need libmimalloc-dev has_header mimalloc.h

@@ -311,7 +311,8 @@ END {
 AWK
 
 measures() {
-  for file in *.h bench/*.[ch] bench/*.cpp tests/*.[ch] examples/*.c examples/*.cpp; do
+  for file in *.h bench/*.[ch] bench/*.cpp tests/*.[ch] tests/clients/*.c* examples/*.[ch] \
+    examples/*.cpp examples/*/*.c; do
     job "measures of $file" "awk -f $dir/measures.awk $file"
   done
   job 'the macros of gmlake.h' \

@@ -1,0 +1,189 @@
+"""Makes Markdown tables of what run.py wrote, or with --plot a gnuplot script of the first one.
+
+    python3 bench/torch/report.py bench/torch/h200.json bench/torch/h200x2.json
+    python3 bench/torch/report.py bench/torch/limit.json
+    python3 bench/torch/report.py --plot figure.png bench/torch/h200.json | gnuplot
+"""
+import json
+import statistics
+import sys
+
+NAMES = {
+    "native": "native",
+    "expandable": "expandable segments",
+    "async": "cudaMallocAsync",
+    "gmlake": "lake",
+    "gmlake-wait": "lake, waiting first",
+    "gmlake-32m": "lake, chunks of 32 MiB",
+}
+GIB = 2**30
+
+
+def step_ratio(runs, native):
+    """Each step by the same step of native's, medians over the runs; the median of the steps. The
+    first two steps warm up."""
+    steps = range(2, len(native[0]["seconds"]))
+
+    def at(i, runs):
+        return statistics.median(run["seconds"][i] for run in runs)
+
+    return statistics.median(at(i, runs) / at(i, native) for i in steps)
+
+
+def utilization(run):
+    return run["peak_live_bytes"] / run["peak_reserved_bytes"]
+
+
+def median(runs, value):
+    return statistics.median(value(run) for run in runs)
+
+
+def table(head, rows):
+    yield "| " + " | ".join(head) + " |"
+    yield "|---" * len(head) + "|"
+    for row in rows:
+        yield "| " + " | ".join(row) + " |"
+    yield ""
+
+
+def memory(workload, by_allocator, allocators):
+    live = max(run["peak_live_bytes"] for run in by_allocator["gmlake"])
+    row = [workload, f"{live / GIB:.2f}"]
+    for allocator in allocators:
+        runs = by_allocator.get(allocator)
+        if runs:
+            # The worst of several runs.
+            run = min(runs, key=utilization)
+            row.append(f"{run['peak_reserved_bytes'] / GIB:.2f} ({utilization(run):.3f})")
+        else:
+            row.append("")
+    return row
+
+
+def spread(runs, value):
+    values = [value(run) for run in runs]
+    return max(values) - min(values)
+
+
+def times(workload, by_allocator, allocators):
+    def first(run):
+        return run["seconds"][0]
+
+    def mean(run):
+        return 1000 * statistics.mean(run["seconds"][2:])
+
+    native = by_allocator["native"]
+    row = [workload, f"{median(native, mean):.0f}"]
+    noise = max(abs(step_ratio([run], native) - 1) for run in native)
+    row.append(f"{100 * noise:.1f} %" if len(native) > 1 else "")
+    others = [by_allocator.get(name) for name in allocators[1:]]
+    row += [f"{step_ratio(runs, native):.3f}" if runs else "" for runs in others]
+    row.append(f"{median(native, first):.2f}")
+    row += [f"{median(r, first) / median(native, first):.3f}" if r else "" for r in others]
+    return row
+
+
+def losses(workload, by_allocator, allocators):
+    def last(run):
+        return run["losses"][-1]
+
+    native = by_allocator["native"]
+    row = [workload, f"{median(native, last):.5f}", f"{1e5 * spread(native, last):.0f}"]
+    for allocator in allocators[1:]:
+        runs = by_allocator.get(allocator, [])
+        distances = [abs(last(run) - median(native, last)) for run in runs]
+        row.append(f"{1e5 * max(distances):.0f}" if runs else "")
+    return row
+
+
+def compare(document):
+    groups = {}
+    for run in document["runs"]:
+        assert not run["error"], run["error"]
+        groups.setdefault(run["workload"], {}).setdefault(run["allocator"], []).append(run)
+    used = {run["allocator"] for run in document["runs"]}
+    allocators = [name for name in NAMES if name in used]
+    names = [NAMES[name] for name in allocators]
+    head = ["workload", "live", *names]
+    yield from table(head, [memory(w, by, allocators) for w, by in groups.items()])
+    head = ["workload", "native ms a step", "its noise", *names[1:], "native's first s", *names[1:]]
+    yield from table(head, [times(w, by, allocators) for w, by in groups.items()])
+    head = ["workload", "native's final loss", "its spread", *names[1:]]
+    rows = [losses(w, by, allocators) for w, by in groups.items() if not w.endswith("serve")]
+    yield from table(head, rows)
+
+
+def largest(document):
+    """Of each workload and allocator the largest batch that ran, what it held, and the mean of the
+    steps but the first where runs came one after the other."""
+    limit = max(run["limit_bytes"] for run in document["runs"])
+    rows = {}
+    for run in document["runs"]:
+        row = rows.setdefault(run["workload"], {})
+        if not run["limit_bytes"]:
+            row["above"] = f"batch {run['batch']} has {run['peak_live_bytes'] / GIB:.2f} live"
+        elif not run["error"]:
+            row.setdefault(run["allocator"], []).append(run)
+    allocators = [name for name in NAMES if name in {run["allocator"] for run in document["runs"]}]
+    body = []
+    for workload, row in rows.items():
+        body.append([workload])
+        for name in allocators:
+            batch = max(run["batch"] for run in row[name])
+            best = [run for run in row[name] if run["batch"] == batch]
+            held = f"{best[0]['peak_live_bytes'] / GIB:.2f} of "
+            held += f"{best[0]['peak_reserved_bytes'] / GIB:.2f}"
+            alone = [run["seconds"][1:] for run in best if "repeat" in run]
+            took = f"; {statistics.mean(sum(alone, [])):.2f} s a step" if alone else ""
+            body[-1].append(f"{batch} ({held}{took})")
+        body[-1].append(row["above"])
+    head = ["workload", *(NAMES[name] for name in allocators), f"limit {limit / GIB:.2f}"]
+    yield from table(head, body)
+
+
+def plot(documents, path):
+    """Bars: what each allocator reserves at its peak, by what is live."""
+    runs = [run for document in documents for run in document["runs"]]
+    workloads = list(dict.fromkeys(run["workload"] for run in runs))
+    allocators = [name for name in NAMES if name in {run["allocator"] for run in runs}]
+    yield "$data << END"
+    yield "\t".join(["workload", *(NAMES[name] for name in allocators)])
+    for workload in workloads:
+        row = [workload]
+        for name in allocators:
+            found = [r for r in runs if r["workload"] == workload and r["allocator"] == name]
+            worst = min(map(utilization, found)) if found else None
+            row.append(f"{1 / worst:.4f}" if worst else "-")
+        yield "\t".join(row)
+    yield "END"
+    yield f"""set terminal pngcairo size 1200,600 noenhanced
+set output "{path}"
+set datafile separator "\\t" missing "-"
+set style data histograms
+set style histogram clustered gap 2
+set style fill solid 0.9
+set ylabel "peak reserved / peak live"
+set yrange [1:*]
+set xtics nomirror rotate by -20
+set rmargin 8
+set key outside bottom center horizontal
+set grid ytics
+plot for [i=2:{len(allocators) + 1}] $data using i:xtic(1) title columnheader(i)"""
+
+
+def main():
+    arguments = sys.argv[1:]
+    path = None
+    if arguments[:1] == ["--plot"]:
+        path, arguments = arguments[1], arguments[2:]
+    documents = [json.load(open(name)) for name in arguments]
+    if path:
+        print("\n".join(plot(documents, path)))
+        return
+    for document in documents:
+        is_limit = any("limit_bytes" in run for run in document["runs"])
+        print("\n".join((largest if is_limit else compare)(document)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""A lake as torch's memory: `make torch`, then, before anything is on a GPU,
+
+    import gmlake_torch
+    gmlake_torch.enable()
+
+Every tensor then comes from the lake of its device. Running out raises a RuntimeError whose text
+begins with torch's own, `CUDA out of memory.`; torch.cuda.memory_stats() and what builds on it is
+not to be had, gmlake_torch.stats() is. CUDA graphs are refused.
+
+    with gmlake_torch.pool():
+        ...
+
+leaves torch its allocator, which then takes its segments from the lake for what the thread
+allocates inside: running out raises torch.OutOfMemoryError, torch's statistics and graphs work, and
+torch's segments lose what they lose. One process uses one of the two.
+
+Environment variables configure the lakes: see gmlake_torch.c.
+"""
+import contextlib
+import ctypes
+import json
+import os
+
+import torch
+
+_LIBRARY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../build/gmlake_torch.so")
+# void torchCheckFail(const char *function, const char *file, uint32_t line, const char *text)
+_RAISE = "_ZN3c106detail14torchCheckFailEPKcS2_jS2_"
+_loaded = None
+
+
+def load(path=None):
+    """The library, and torch's object for it; only the first call's path counts."""
+    global _loaded
+    if _loaded is None:
+        path = os.path.abspath(path or _LIBRARY)
+        allocator = torch.cuda.memory.CUDAPluggableAllocator(
+            path, "gmlake_torch_malloc", "gmlake_torch_free"
+        )
+        library = ctypes.CDLL(path)
+        library.gmlake_torch_stats_json.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
+        _loaded = library, allocator
+    return _loaded
+
+
+def _address(function):
+    return ctypes.cast(function, ctypes.c_void_p).value
+
+
+def enable(path=None):
+    """Makes the lakes torch's allocator. Raises RuntimeError where torch has used its own."""
+    library, allocator = load(path)
+    c10 = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so"))
+    raise_function = ctypes.cast(getattr(c10, _RAISE), ctypes.c_void_p)
+    hooks = allocator.allocator()
+    hooks.set_record_stream_fn(_address(library.gmlake_torch_record_stream))
+    hooks.set_reset_fn(_address(library.gmlake_torch_empty_cache))
+    hooks.set_begin_allocate_to_pool(_address(library.gmlake_torch_refuse_capture))
+    torch.cuda.memory.change_current_allocator(allocator)
+    library.gmlake_torch_set_raise(raise_function)
+
+
+@contextlib.contextmanager
+def pool(device=None, path=None):
+    """What this thread allocates inside, backward passes too, is a torch.cuda.MemPool's."""
+    mem_pool = torch.cuda.MemPool(load(path)[1].allocator())
+    backward_here = torch.autograd.set_multithreading_enabled(False)
+    with torch.cuda.use_mem_pool(mem_pool, device), backward_here:
+        yield mem_pool
+
+
+def _index(device):
+    if isinstance(device, int):
+        return device
+    index = None if device is None else torch.device(device).index
+    return torch.cuda.current_device() if index is None else index
+
+
+def stats(device=None):
+    """gmlake_stats of the device's lake, and its utilization; None where there is no lake yet."""
+    library = load()[0]
+    size = library.gmlake_torch_stats_json(_index(device), None, 0) + 64  # it may grow meanwhile
+    buffer = ctypes.create_string_buffer(size)
+    if library.gmlake_torch_stats_json(_index(device), buffer, size) < 0:
+        return None
+    return json.loads(buffer.value)
+
+
+def reset_peaks(device=None):
+    load()[0].gmlake_torch_reset_peaks(_index(device))

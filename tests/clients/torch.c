@@ -1,0 +1,342 @@
+/* Drives the library of examples/torch as torch does, over a driver without a device.
+   usage: torch LIBRARY CASE, with the fake driver first on the library path; see test_clients.sh */
+#if !defined(_GNU_SOURCE)
+#define _GNU_SOURCE 1
+#endif
+#include "fake_cuda.h"
+#include "gpu.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+
+#define MIB ((size_t)1 << 20)
+#define LONG_NS ((uint64_t)10 * 1000 * 1000 * 1000) /* work that does not end by itself */
+
+#define check(condition)                                                  \
+  do {                                                                    \
+    if (!(condition)) {                                                   \
+      fprintf(stderr, "%s:%d: not %s\n", __FILE__, __LINE__, #condition); \
+      exit(1);                                                            \
+    }                                                                     \
+  } while (0)
+#define cu(call) check((call) == CUDA_SUCCESS)
+
+typedef void raise_fn(const char *function, const char *file, unsigned line, const char *text);
+
+static struct {
+  void *(*malloc)(size_t bytes, int device, void *stream);
+  void (*free)(void *ptr, size_t bytes, int device, void *stream);
+  void (*record_stream)(void *ptr, void *stream);
+  void (*empty_cache)(void);
+  void (*refuse_capture)(void);
+  void (*set_raise)(raise_fn *fn);
+  int (*reset_peaks)(int device);
+  int (*stats_json)(int device, char *buffer, size_t size);
+} torch;
+
+static void *library;
+static gpu_driver gpu;
+static gpu_kernels kernels;
+static const fake_cuda_control *fake;
+static CUstream streams[2];
+
+static void find(void *in, const char *name, void *out) {
+  void *const symbol = dlsym(in, name);
+  if (!symbol) fprintf(stderr, "%s\n", dlerror());
+  check(symbol);
+  memcpy(out, &symbol, sizeof symbol);
+}
+
+static void load(const char *path) {
+  library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!library) fprintf(stderr, "%s\n", dlerror());
+  check(library);
+  find(library, "gmlake_torch_malloc", (void *)&torch.malloc);
+  find(library, "gmlake_torch_free", (void *)&torch.free);
+  find(library, "gmlake_torch_record_stream", (void *)&torch.record_stream);
+  find(library, "gmlake_torch_empty_cache", (void *)&torch.empty_cache);
+  find(library, "gmlake_torch_refuse_capture", (void *)&torch.refuse_capture);
+  find(library, "gmlake_torch_set_raise", (void *)&torch.set_raise);
+  find(library, "gmlake_torch_reset_peaks", (void *)&torch.reset_peaks);
+  find(library, "gmlake_torch_stats_json", (void *)&torch.stats_json);
+  check(gpu_open(&gpu, "libcuda.so.1"));
+  find(gpu.library, "fake_cuda_control", (void *)&fake);
+}
+
+/* As the runtime library does before torch allocates. */
+static CUcontext make_current(int device) {
+  CUcontext context;
+  cu(gpu.cuInit(0));
+  cu(gpu.cuDevicePrimaryCtxRetain(&context, device));
+  cu(gpu.cuCtxSetCurrent(context));
+  return context;
+}
+
+static CUcontext start_work(void) {
+  const CUcontext context = make_current(0);
+  cu(gpu_load_kernels(&gpu, &kernels));
+  cu(gpu.cuStreamCreate(&streams[0], CU_STREAM_NON_BLOCKING));
+  cu(gpu.cuStreamCreate(&streams[1], CU_STREAM_NON_BLOCKING));
+  return context;
+}
+
+/* The number that the statistics give under that name. */
+static unsigned long long stat_of(int device, const char *name) {
+  char text[4096], key[64];
+  const char *found;
+  check(torch.stats_json(device, text, sizeof text) > 0);
+  snprintf(key, sizeof key, "\"%s\": ", name);
+  found = strstr(text, key);
+  check(found);
+  return strtoull(found + strlen(key), NULL, 10);
+}
+
+/* ---- Cases ---------------------------------------------------------------------------------- */
+
+static void case_memory(void) {
+  CUcontext context, current;
+  void *a;
+  CUdeviceptr wrong;
+  uint64_t wrong_count = 0;
+  check(!torch.malloc(0, 0, NULL) && fake->calls() == 0); /* nothing is opened for nothing */
+  a = torch.malloc(3 * MIB + 1, 0, NULL);
+  check(a && (uintptr_t)a % 512 == 0);
+  context = (CUcontext)&wrong;
+  cu(gpu.cuCtxGetCurrent(&context));
+  check(!context); /* there was none, and is none */
+  context = start_work();
+  cu(gpu.cuMemAlloc(&wrong, sizeof wrong_count));
+  cu(gpu.cuMemcpyHtoD(wrong, &wrong_count, sizeof wrong_count));
+  cu(gpu_fill(&gpu, &kernels, NULL, (CUdeviceptr)a, 3 * MIB / 4, 7));
+  cu(gpu_verify(&gpu, &kernels, NULL, (CUdeviceptr)a, 3 * MIB / 4, 7, wrong));
+  torch.free(a, 3 * MIB + 1, 0, NULL);
+  check(torch.malloc(3 * MIB + 1, 0, NULL) == a); /* its own stream: at once */
+  cu(gpu.cuCtxSynchronize());
+  cu(gpu.cuMemcpyDtoH(&wrong_count, wrong, sizeof wrong_count));
+  check(!wrong_count);
+  cu(gpu.cuCtxGetCurrent(&current));
+  check(current == context);
+  torch.free(NULL, 0, 0, NULL);
+  check(stat_of(0, "allocation_count") == 2 && stat_of(0, "free_count") == 1);
+}
+
+/* Memory whose work does not end is freed on one stream and asked for on another. */
+static void pass_between_streams(void) {
+  void *a;
+  start_work();
+  a = torch.malloc(4 * MIB, 0, streams[0]);
+  cu(gpu_spin(&gpu, &kernels, streams[0], LONG_NS));
+  torch.free(a, 4 * MIB, 0, streams[0]);
+  check(torch.malloc(4 * MIB, 0, streams[1]));
+}
+
+static void case_grow(void) {
+  pass_between_streams();
+  check(stat_of(0, "stream_wait_count") == 0 && stat_of(0, "reserved_bytes") == 8 * MIB);
+}
+
+static void case_wait(void) { /* GMLAKE_TORCH_CROSS_STREAM=wait */
+  pass_between_streams();
+  check(stat_of(0, "stream_wait_count") == 1 && stat_of(0, "reserved_bytes") == 4 * MIB);
+}
+
+static void case_record_stream(void) {
+  void *a, *b;
+  start_work();
+  torch.record_stream(NULL, streams[1]);
+  a = torch.malloc(4 * MIB, 0, NULL);
+  torch.record_stream(a, streams[1]);
+  cu(gpu_spin(&gpu, &kernels, streams[1], LONG_NS));
+  torch.free(a, 4 * MIB, 0, NULL);
+  b = torch.malloc(4 * MIB, 0, NULL);
+  check(b && b != a && stat_of(0, "pending_bytes") == 4 * MIB);
+  cu(gpu.cuStreamSynchronize(streams[1]));
+  check(torch.malloc(4 * MIB, 0, NULL) == a);
+}
+
+static void case_empty_cache(void) {
+  void *a, *b;
+  torch.empty_cache(); /* there is no lake yet */
+  a = torch.malloc(4 * MIB, 0, NULL);
+  b = torch.malloc(4 * MIB, 0, NULL);
+  torch.free(a, 4 * MIB, 0, NULL);
+  check(stat_of(0, "reserved_bytes") == 8 * MIB);
+  torch.empty_cache();
+  check(stat_of(0, "reserved_bytes") == 4 * MIB);
+  torch.free(b, 4 * MIB, 0, NULL);
+  torch.empty_cache();
+  check(stat_of(0, "reserved_bytes") == 0);
+}
+
+static void case_stats(void) {
+  char whole[4096], part[4096];
+  void *a;
+  int length, size;
+  check(torch.stats_json(0, whole, sizeof whole) == -1 && !*whole);
+  check(torch.stats_json(-1, NULL, 0) == -1 && torch.stats_json(64, NULL, 0) == -1);
+  check(torch.reset_peaks(0) == -1);
+  a = torch.malloc(3 * MIB, 0, NULL);
+  length = torch.stats_json(0, whole, sizeof whole);
+  check(length == (int)strlen(whole) && torch.stats_json(0, NULL, 0) == length);
+  check(!strncmp(whole, "{\"utilization\": 0.7500, ", 24) && whole[length - 1] == '}');
+  check(stat_of(0, "active_bytes_peak") == 3 * MIB);
+  check(stat_of(0, "driver_call_count") && stat_of(0, "driver_ns"));
+  for (size = 1; size <= length + 1; size++) {
+    memset(part, '#', sizeof part);
+    check(torch.stats_json(0, part, (size_t)size) == length);
+    check((int)strlen(part) == size - 1 && !strncmp(part, whole, (size_t)size - 1));
+    check(part[size] == '#');
+  }
+  torch.free(a, 3 * MIB, 0, NULL);
+  check(stat_of(0, "active_bytes_peak") == 3 * MIB);
+  check(torch.reset_peaks(0) == 0 && stat_of(0, "active_bytes_peak") == 0);
+  puts(whole);
+}
+
+static int is_writable_from(void *ptr, int device) {
+  CUmemLocation location;
+  unsigned long long flags = 0;
+  memset(&location, 0, sizeof location);
+  location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  location.id = device;
+  cu(gpu.cuMemGetAccess(&flags, &location, (CUdeviceptr)ptr));
+  return flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+}
+
+static void case_devices(void) { /* GMLAKE_TORCH_PEERS=0,1, on two devices of three */
+  void *a, *b;
+  start_work();
+  a = torch.malloc(3 * MIB, 0, NULL);
+  b = torch.malloc(5 * MIB, 1, NULL);
+  check(a && b && !torch.malloc(MIB, 3, NULL));
+  check(stat_of(0, "active_bytes") == 3 * MIB && stat_of(1, "active_bytes") == 5 * MIB);
+  check(torch.stats_json(2, NULL, 0) == -1);
+  check(is_writable_from(a, 0) && is_writable_from(a, 1) && !is_writable_from(a, 2));
+  check(is_writable_from(b, 0) && is_writable_from(b, 1));
+  torch.record_stream(b, (void *)1); /* finds the second lake */
+  torch.free(b, 5 * MIB, 1, NULL);
+  torch.free(a, 3 * MIB, 0, NULL);
+  torch.empty_cache();
+  check(stat_of(0, "reserved_bytes") == 0);
+}
+
+static jmp_buf raised;
+static char raised_text[1024];
+
+static void raise_here(const char *function, const char *file, unsigned line, const char *text) {
+  check(!strcmp(function, "gmlake_torch") && strstr(file, "gmlake_torch.c") && line);
+  snprintf(raised_text, sizeof raised_text, "%s", text);
+  longjmp(raised, 1); /* as an exception would: past the library's frames */
+}
+
+/* Calls malloc; 1: it raised. */
+static int raises(size_t bytes, int device) {
+  *raised_text = '\0';
+  if (setjmp(raised)) return 1;
+  (void)torch.malloc(bytes, device, NULL);
+  return 0;
+}
+
+static void case_limit(
+    void) { /* GMLAKE_TORCH_LIMIT_BYTES=8388608, GMLAKE_TORCH_CHUNK_BYTES=4194304 */
+  void *a = torch.malloc(5 * MIB, 0, NULL);
+  check(a && stat_of(0, "reserved_bytes") == 8 * MIB && stat_of(0, "chunk_count") == 2);
+  check(!torch.malloc(4 * MIB, 0, NULL)); /* torch raises by itself */
+  torch.set_raise(raise_here);
+  check(raises(4 * MIB, 0));
+  check(!strncmp(raised_text, "CUDA out of memory. Tried to allocate 4.00 MiB on device 0", 58));
+  check(strstr(raised_text, "holds 8.00 MiB, 5.00 live, 3.00 free") &&
+        strstr(raised_text, "limit 8.00"));
+  check(raises(SIZE_MAX - 5, 0) && raises(MIB, -1));
+  check(!raises(MIB, 0) && stat_of(0, "live_count") == 2);
+  if (!setjmp(raised)) {
+    torch.refuse_capture();
+    check(!"refused");
+  }
+  check(strstr(raised_text, "pool()"));
+  torch.set_raise(NULL);
+  check(!torch.malloc(4 * MIB, 0, NULL));
+  check(stat_of(0, "oom_count") == 4);
+}
+
+/* The environment cannot be read, or there is no such device: the shell reads what is said. */
+static void case_refused(void) {
+  check(!torch.malloc(MIB, 0, NULL) && torch.stats_json(0, NULL, 0) == -1);
+  torch.set_raise(raise_here);
+  check(raises(MIB, 0) && raises(MIB, 0));
+}
+
+/* Said, and nothing else happens. */
+static void case_misuse(void) {
+  char *a = (char *)torch.malloc(MIB, 0, NULL);
+  torch.free(a + 512, 512, 0, NULL);
+  torch.record_stream(a + 512, (void *)1);
+  torch.free(a, MIB, 1, NULL); /* that device has no lake */
+  torch.free(a, MIB, 0, NULL);
+  torch.free(a, MIB, 0, NULL);
+  torch.refuse_capture();
+  check(stat_of(0, "free_count") == 1);
+}
+
+static void *malloc_once(void *out) {
+  *(void **)out = torch.malloc(MIB, 0, NULL);
+  return NULL;
+}
+
+static void case_threads(void) { /* they make one lake */
+  pthread_t threads[8];
+  void *blocks[8];
+  fake_cuda_census census;
+  size_t i;
+  for (i = 0; i < 8; i++) check(!pthread_create(&threads[i], NULL, malloc_once, &blocks[i]));
+  for (i = 0; i < 8; i++) check(!pthread_join(threads[i], NULL) && blocks[i]);
+  check(stat_of(0, "live_count") == 8);
+  fake->get_census(&census);
+  check(census.retains == 1);
+}
+
+static void case_cupy(void) { /* gmlake_cupy.so: the stream is what CuPy passes through */
+  void *(*cupy_malloc)(void *stream, size_t bytes, int device);
+  void (*cupy_free)(void *stream, void *ptr, int device);
+  void *a, *b;
+  find(library, "gmlake_cupy_malloc", (void *)&cupy_malloc);
+  find(library, "gmlake_cupy_free", (void *)&cupy_free);
+  start_work();
+  check(!cupy_malloc(NULL, 0, 0));
+  a = cupy_malloc(streams[0], 4 * MIB, 0);
+  cu(gpu_spin(&gpu, &kernels, streams[0], LONG_NS));
+  cupy_free(streams[0], a, 0);
+  b = cupy_malloc(streams[1], 4 * MIB, 0);
+  check(b && b != a); /* that stream has work to do */
+  check(cupy_malloc(streams[0], 4 * MIB, 0) == a);
+  check(!cupy_malloc(NULL, 2048 * MIB, 0));
+}
+
+static const struct {
+  const char *name;
+  void (*run)(void);
+} cases[] = {{"memory", case_memory},
+             {"grow", case_grow},
+             {"wait", case_wait},
+             {"record_stream", case_record_stream},
+             {"empty_cache", case_empty_cache},
+             {"stats", case_stats},
+             {"devices", case_devices},
+             {"limit", case_limit},
+             {"refused", case_refused},
+             {"misuse", case_misuse},
+             {"threads", case_threads},
+             {"cupy", case_cupy}};
+
+int main(int argc, char **argv) {
+  size_t i;
+  check(argc == 3);
+  load(argv[1]);
+  for (i = 0; i < sizeof cases / sizeof *cases; i++)
+    if (!strcmp(argv[2], cases[i].name)) {
+      cases[i].run();
+      return 0;
+    }
+  fprintf(stderr, "no such case: %s\n", argv[2]);
+  return 2;
+}

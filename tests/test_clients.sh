@@ -1,0 +1,117 @@
+#!/bin/sh
+# The libraries that torch and CuPy load, over the driver without a device; ggml's pool and buffers,
+# on the mock; that what Python there is compiles, and runs where a stub can stand in for torch.
+set -u
+
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+library=build/gmlake_torch.so
+passed=0
+failed=0
+
+# ok NAME COMMAND...: passes if the command succeeds.
+ok() {
+  name=$1
+  shift
+  if "$@"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAILED: $name"
+    cat "$dir/out" "$dir/err"
+  fi
+}
+
+# fake VARIABLE=VALUE... COMMAND...: runs it over the fake driver.
+fake() {
+  LD_LIBRARY_PATH=build/fake FAKE_CUDA_GIB=1 timeout -k 5 60 env "$@" >"$dir/out" 2>"$dir/err"
+}
+
+says() { grep -qF -- "$1" "$dir/err"; }
+silent() { [ ! -s "$dir/err" ]; }
+
+# ---- torch ----
+
+for case in memory grow record_stream empty_cache stats threads; do
+  ok "torch: $case" fake build/client_torch "$library" "$case"
+  ok "torch: $case: silent" silent
+done
+ok 'torch: wait' fake GMLAKE_TORCH_CROSS_STREAM=wait build/client_torch "$library" wait
+ok 'torch: grow, named' fake GMLAKE_TORCH_CROSS_STREAM=grow build/client_torch "$library" grow
+ok 'torch: devices' fake FAKE_CUDA_DEVICES=3 GMLAKE_TORCH_PEERS=0,1 build/client_torch \
+  "$library" devices
+ok 'torch: limit' fake GMLAKE_TORCH_LIMIT_BYTES=8388608 GMLAKE_TORCH_CHUNK_BYTES=4194304 \
+  build/client_torch "$library" limit
+ok 'torch: empty variables' fake GMLAKE_TORCH_LIMIT_BYTES= GMLAKE_TORCH_CROSS_STREAM= \
+  GMLAKE_TORCH_PEERS= build/client_torch "$library" grow
+for variable in LIMIT_BYTES=8G LIMIT_BYTES=-1 LIMIT_BYTES=99999999999999999999 CHUNK_BYTES=0x10 \
+  DRIVER_FREE_BYTES=x SMALL_BYTES=1.5 CROSS_STREAM=yes 'PEERS=0,' PEERS=0,x PEERS=64 PEERS=-1; do
+  ok "torch: $variable" fake "GMLAKE_TORCH_$variable" build/client_torch "$library" refused
+  ok "torch: $variable: says so" says "GMLAKE_TORCH_${variable%%=*} cannot be read: ${variable#*=}"
+done
+ok 'torch: a chunk that cannot be' fake GMLAKE_TORCH_CHUNK_BYTES=1000 build/client_torch \
+  "$library" refused
+ok 'torch: a chunk that cannot be: says so' says 'gmlake_create: GMLAKE_ERROR_INVALID_ARGUMENT'
+ok 'torch: no device' fake FAKE_CUDA_DEVICES=-1 build/client_torch "$library" refused
+ok 'torch: no device: says so' says 'device 0: gmlake_create: GMLAKE_ERROR_NO_DEVICE'
+ok 'torch: misuse' fake build/client_torch "$library" misuse
+ok 'torch: misuse: says so' [ "$(grep -cE \
+  '^gmlake_torch: .*(UNKNOWN_POINTER|DOUBLE_FREE|gmlake_torch.pool)' "$dir/err")" = 5 ]
+ok 'torch: exports nothing else' [ "$(nm -D --defined-only "$library" |
+  grep -cv ' T gmlake_torch_')" = 0 ]
+
+# command_of FILE: runs the command in the file's first comment, into a directory of its own.
+command_of() {
+  sed -n '/^   cc /,/-ldl$/p' "$1" | sed 's/\\$//' | tr '\n' ' ' |
+    sed "s|-I/usr/local/cuda/include|-Itests/cuda_stub|; s|-o |-o $dir/|" >"$dir/command"
+  sh -e "$dir/command" >"$dir/out" 2>"$dir/err"
+}
+ok 'torch: the command in the file' command_of examples/torch/gmlake_torch.c
+ok 'torch: its library' fake build/client_torch "$dir/gmlake_torch.so" memory
+ok 'cupy: the command in the file' command_of examples/cupy/gmlake_cupy.c
+ok 'cupy: its library' fake build/client_torch "$dir/gmlake_cupy.so" cupy
+ok 'cupy' fake build/client_torch build/gmlake_cupy.so cupy
+
+# ---- Python ----
+
+if command -v python3 >/dev/null; then
+  for source in examples/*/*.py bench/torch/*.py tests/clients/*.py; do
+    ok "python: $source" python3 -c 'import sys
+compile(open(sys.argv[1]).read(), sys.argv[1], "exec")' "$source"
+    ok "python: $source: lines" [ "$(awk 'length($0) > 100' "$source" | wc -l)" = 0 ]
+  done
+  mkdir "$dir/lib"
+  cat >"$dir/c10.c" <<'C'
+#include <string.h>
+static char raised[1024];
+void _ZN3c106detail14torchCheckFailEPKcS2_jS2_(const char *function, const char *file,
+                                               unsigned line, const char *message) {
+  (void)function, (void)file, (void)line;
+  strncpy(raised, message, sizeof raised - 1);
+}
+const char *text(void) { return raised; }
+C
+  ok 'python: the stub' "${CC:-cc}" -w -shared -fPIC "$dir/c10.c" -o "$dir/lib/libc10.so"
+  ok 'python: gmlake_torch.py' fake python3 -B tests/clients/torch_stub.py "$library" "$dir"
+fi
+
+# ---- What was measured ----
+
+# in_readme NAME: every line of that document's tables is in README.md.
+in_readme() {
+  python3 -B bench/torch/report.py "bench/torch/$1.json" >"$dir/out" 2>"$dir/err" &&
+    grep -q 'opt-1.3b' "$dir/out" && ! grep -vxF -f README.md "$dir/out" | grep -q .
+}
+if command -v python3 >/dev/null; then
+  for document in h200 h200x2 limit; do
+    ok "README.md: the tables of $document.json" in_readme "$document"
+  done
+fi
+
+# ---- ggml ----
+
+ggml() { timeout -k 5 60 build/client_ggml >"$dir/out" 2>"$dir/err"; }
+ok 'ggml' ggml
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
