@@ -41,8 +41,7 @@ WHAT IT DOES NOT DO
   - find out by itself which streams use a block: name them by gmlake_record_stream;
   - hand memory over inside a kernel: two addresses of one chunk are coherent only across
     stream or event order, so flags polled inside kernels are not enough;
-  - legacy IPC (cuIpcGetMemHandle) of windows: ask for GMLAKE_NO_STITCH, or share chunks that
-    are GMLAKE_EXCLUSIVE;
+  - legacy IPC (cuIpcGetMemHandle): the driver gives such handles for cuMemAlloc's memory only;
   - the per-thread default stream (value 2): one value that means many streams is refused.
 
 MACROS                            defined where
@@ -447,7 +446,7 @@ typedef struct gmlake_desc { /* all zero: sensible defaults */
 } gmlake_desc;
 
 #define GMLAKE_EXCLUSIVE 1u /* whole chunks that no other block shares */
-#define GMLAKE_NO_STITCH 2u /* one piece of the home arena: for legacy IPC, pinned DMA */
+#define GMLAKE_NO_STITCH 2u /* one piece of the home arena, as pinned DMA wants it */
 #define GMLAKE_NO_GROW 4u   /* only from memory that the lake holds, else OUT_OF_DEVICE_MEMORY */
 
 typedef struct gmlake_alloc_desc {
@@ -3746,7 +3745,11 @@ static void gmlk_growth_commit(gmlake *l, gmlk_arena *a, uint32_t count) {
   }
 }
 
-/* Whether limits allow so many more chunks; the driver is asked only where it must be. */
+#define GMLK_GROWTH_ASKED \
+  64u /* chunks from which on a question to the driver is cheap beside them */
+
+/* Whether limits and the device allow so many more chunks; the driver is asked only where it must
+   be, or before it would be found out by creating hundreds of them in vain. */
 static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_request *r, uint32_t count) {
   const gmlk_arena *a = r->arena;
   size_t bytes = (size_t)count * a->chunk_bytes, pool = a->backed_count * a->chunk_bytes, after;
@@ -3761,15 +3764,15 @@ static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_request *r, uint32_t co
   if (r->limit_bytes && (!gmlk_size_add(pool, bytes, &after) || after > r->limit_bytes))
     return GMLAKE_ERROR_LIMIT_REACHED;
   r->limit_bytes = 0;
-  if (!l->desc.driver_free_bytes_min) return GMLAKE_OK;
+  if (!l->desc.driver_free_bytes_min && count < GMLK_GROWTH_ASKED) return GMLAKE_OK;
   if (!gmlk_drive_begin(&drive, &l->driver))
     (void)gmlk_drive_memory_info(&drive, &free_bytes, &total_bytes);
   gmlk_drive_end(&drive);
   result = gmlk_drive_book(l, &drive);
   if (result) return result;
-  return bytes > free_bytes || free_bytes - bytes < l->desc.driver_free_bytes_min
-             ? GMLAKE_ERROR_LIMIT_REACHED
-             : GMLAKE_OK;
+  if (bytes > free_bytes) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  return free_bytes - bytes < l->desc.driver_free_bytes_min ? GMLAKE_ERROR_LIMIT_REACHED
+                                                            : GMLAKE_OK;
 }
 
 /* S4's Alloc: memory for the request, contiguous or the shortfall of a window. *out_count is the
