@@ -891,7 +891,7 @@ typedef struct gmlk_block gmlk_block;
 struct gmlk_block {
   gmlk_block *prev, *next; /* neighbours by address */
   union {
-    gmlk_link link;     /* [free] in its pool's bin */
+    gmlk_link link;     /* [free] in its pool's bin; [unbacked] among the arena's gaps */
     gmlk_block *cached; /* [cached] the next one */
     struct {
       gmlk_window *window; /* [live, piece, idle] the window it is or belongs to */
@@ -902,7 +902,7 @@ struct gmlk_block {
                       that no other ownership of any block has */
   uint32_t at;     /* first grain, from the arena's base */
   uint32_t grains;
-  uint32_t hole;  /* [free] size under which it stands in a pool, 0: it does not */
+  uint32_t hole; /* [free, unbacked] size under which it stands in a pool or ring, 0: it does not */
   uint32_t slack; /* [live] rounded less requested bytes; [address space] chunks mapped */
   uint32_t arena; /* number of its arena */
   uint16_t stream;
@@ -1012,11 +1012,24 @@ typedef struct gmlk_holes {
   gmlk_link bins[GMLK_BINS]; /* rings through the blocks */
 } gmlk_holes;
 
+static void gmlk_ring_init(gmlk_link *ring) { ring->prev = ring->next = ring; }
+
+static inline void gmlk_link_insert(gmlk_link *ring, gmlk_link *link) {
+  link->prev = ring;
+  link->next = ring->next;
+  ring->next->prev = link;
+  ring->next = link;
+}
+
+static inline void gmlk_link_remove(gmlk_link *link) {
+  link->prev->next = link->next;
+  link->next->prev = link->prev;
+}
+
 static gmlk_holes *gmlk_holes_new(gmlk_host *host) {
   gmlk_holes *holes = (gmlk_holes *)gmlk_host_alloc(host, sizeof(gmlk_holes));
   unsigned bin;
-  for (bin = 0; holes && bin < GMLK_BINS; bin++)
-    holes->bins[bin].prev = holes->bins[bin].next = &holes->bins[bin];
+  for (bin = 0; holes && bin < GMLK_BINS; bin++) gmlk_ring_init(&holes->bins[bin]);
   return holes;
 }
 
@@ -1031,12 +1044,8 @@ static gmlk_block *gmlk_linked(const gmlk_link *link) { /* the block that holds 
 
 static inline void gmlk_holes_insert(gmlk_holes *holes, gmlk_block *block, uint32_t hole) {
   unsigned bin = gmlk_bin_of(hole);
-  gmlk_link *ring = &holes->bins[bin], *link = &block->as.link;
   block->hole = hole;
-  link->prev = ring;
-  link->next = ring->next;
-  ring->next->prev = link;
-  ring->next = link;
+  gmlk_link_insert(&holes->bins[bin], &block->as.link);
   holes->bits[bin / 64u] |= (uint64_t)1 << (bin % 64u);
   holes->words |= (uint64_t)1 << (bin / 64u);
   holes->grains += hole;
@@ -1047,8 +1056,7 @@ static inline void gmlk_holes_remove(gmlk_holes *holes, gmlk_block *block) {
   unsigned bin = gmlk_bin_of(block->hole), word = bin / 64u;
   gmlk_link *link = &block->as.link;
   uint64_t is_last = link->prev == link->next; /* the ring itself */
-  link->prev->next = link->next;
-  link->next->prev = link->prev;
+  gmlk_link_remove(link);
   holes->bits[word] &= ~(is_last << (bin % 64u)); /* without a branch, which nobody could predict */
   holes->words &= ~((uint64_t)!holes->bits[word] << word);
   holes->grains -= block->hole;
@@ -1657,7 +1665,8 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
    [A4] chunks[i].first is the block that holds the first grain of slot i, the edge behind the
         last slot; [A5] a slot's handle is 0 exactly where the block there is unbacked or the slot
    lies behind the end, but for quarantined slots, which growth passes over;
-   [A6] free_grains and backed_count are what a walk would count.
+   [A6] free_grains and backed_count are what a walk would count; [A7] the ring of gaps holds each
+   unbacked block, with its size, and nothing else.
    Costs: locate is O(blocks of one chunk); put and take are O(1) plus the length of
    a run plus the chunks whose first block changes. Fail: host memory, in reserving only. */
 
@@ -1723,6 +1732,7 @@ typedef struct gmlk_arena {
   gmlk_span *spans;
   uint32_t *slots;
   gmlk_block head, tail; /* edges */
+  gmlk_link gaps;        /* the ring of unbacked blocks */
   gmlk_holes **pools;    /* by stream number */
   size_t pool_capacity;
   gmlk_small **smalls;   /* see >>small: by stream number, as many as pools */
@@ -1838,7 +1848,10 @@ static void gmlk_run_leave(gmlk_arena *a, gmlk_block *b) {
 
 /* Takes a free block out of every pool it counts in. */
 static void gmlk_lift(gmlk_arena *a, gmlk_block *b) {
-  if (b->stream == GMLK_CLEAN) {
+  if (b->state == GMLK_UNBACKED) {
+    gmlk_link_remove(&b->as.link);
+    b->hole = 0;
+  } else if (b->stream == GMLK_CLEAN) {
     if (b->hole) gmlk_holes_remove(a->pools[GMLK_CLEAN], b);
     if (gmlk_is_tagged(b->prev)) gmlk_run_leave(a, b->prev);
     if (gmlk_is_tagged(b->next)) gmlk_run_leave(a, b->next);
@@ -1855,6 +1868,9 @@ static void gmlk_settle(gmlk_arena *a, gmlk_block *b) {
     if (!b->hole) gmlk_holes_insert(a->pools[GMLK_CLEAN], b, b->grains);
     if (gmlk_is_tagged(b->prev)) gmlk_run_enter(a, b->prev);
     if (gmlk_is_tagged(b->next)) gmlk_run_enter(a, b->next);
+  } else if (b->state == GMLK_UNBACKED && !b->hole) {
+    gmlk_link_insert(&a->gaps, &b->as.link);
+    b->hole = b->grains;
   }
 }
 
@@ -1906,11 +1922,11 @@ static int gmlk_same_tag(const gmlk_block *a, const gmlk_block *b) {
 /* Joins a block that is in no pool with neighbours of the same kind, and enters the result. */
 static gmlk_block *gmlk_coalesce(gmlk_arena *a, gmlk_block *b) {
   if (gmlk_same_tag(b, b->prev)) {
-    if (b->state == GMLK_FREE) gmlk_lift(a, b->prev);
+    gmlk_lift(a, b->prev);
     b = gmlk_join(a, b->prev);
   }
   if (gmlk_same_tag(b, b->next)) {
-    if (b->state == GMLK_FREE) gmlk_lift(a, b->next);
+    gmlk_lift(a, b->next);
     b = gmlk_join(a, b);
   }
   gmlk_settle(a, b);
@@ -2184,8 +2200,15 @@ static void gmlk_arena_extend(gmlk_arena *a, uint32_t count) {
 static void gmlk_arena_back(gmlk_arena *a, uint32_t slot, uint32_t count) {
   uint32_t at = gmlk_slot_at(a, slot), grains = count << a->chunk_log;
   gmlk_block *b = gmlk_locate(a, at);
-  if (b->at < at) b = gmlk_split(a, b, at - b->at)->next;
-  if (b->grains > grains) b = gmlk_split(a, b, grains);
+  gmlk_lift(a, b);
+  if (b->at < at) {
+    b = gmlk_split(a, b, at - b->at)->next;
+    gmlk_settle(a, b->prev);
+  }
+  if (b->grains > grains) {
+    b = gmlk_split(a, b, grains);
+    gmlk_settle(a, b->next);
+  }
   a->backed_count += count;
   gmlk_put(a, b, GMLK_CLEAN, 0);
 }
@@ -2196,6 +2219,7 @@ static void gmlk_arena_shrink(gmlk_arena *a) {
   if (b->state != GMLK_UNBACKED) return;
   a->slot_count = gmlk_slot_of(a, b->at);
   a->tail.at = b->at;
+  gmlk_lift(a, b);
   gmlk_unlink(b);
   gmlk_records_give(a->records, b);
   a->chunks[a->slot_count].first = &a->tail;
@@ -2222,6 +2246,7 @@ static int gmlk_arena_init(gmlk_arena *a, gmlk_host *host, gmlk_records *records
   a->records = records;
   gmlk_edges_init(&a->head, &a->tail);
   gmlk_edges_init(&a->spool.va_head, &a->spool.va_tail);
+  gmlk_ring_init(&a->gaps);
   return gmlk_arena_admit(a, GMLK_CLEAN) && gmlk_arena_reserve_slots(a, 1);
 }
 
@@ -3038,10 +3063,10 @@ static uint32_t gmlk_growth_at_end(const gmlk_arena *a, unsigned stream, uint32_
 static void gmlk_growth_contiguous(gmlk_arena *a, unsigned stream, uint32_t grains, uint32_t align,
                                    gmlk_growth *growth) {
   uint32_t best, slot = gmlk_growth_at_end(a, stream, grains, align, &best);
-  gmlk_block *b;
-  for (b = a->backed_count < a->slot_count ? a->head.next : &a->tail; b != &a->tail; b = b->next) {
+  const gmlk_link *gap;
+  for (gap = a->gaps.next; gap != &a->gaps; gap = gap->next) {
+    const gmlk_block *b = gmlk_linked(gap);
     uint32_t before, after, need, first = gmlk_slot_of(a, b->at);
-    if (b->state != GMLK_UNBACKED) continue;
     before = gmlk_open_before(b, stream, align);
     after = gmlk_open_after(b, stream);
     need = gmlk_chunks_missing(a, grains, before);
@@ -3049,7 +3074,7 @@ static void gmlk_growth_contiguous(gmlk_arena *a, unsigned stream, uint32_t grai
       need = gmlk_slot_of(a, b->grains); /* all of the gap, and what is free behind it */
       if ((uint64_t)before + b->grains + after < grains) continue;
     }
-    if (best && (need > best || (need == best && slot < a->slot_count))) continue;
+    if (best && (need > best || (need == best && slot < first))) continue;
     if (gmlk_behind_stuck(a, first, need) != first) continue;
     best = need;
     slot = first;
@@ -4759,10 +4784,21 @@ static void gmlk_check_small(gmlk_checker *c, const gmlk_arena *a, size_t cached
   gmlk_expect(c, count == cached, "M1: a cached block is in no list");
 }
 
+/* The ring of gaps holds so many blocks, all unbacked and of their size. */
+static void gmlk_check_gaps(gmlk_checker *c, const gmlk_arena *a, size_t count) {
+  const gmlk_link *link = a->gaps.next, *before = &a->gaps;
+  for (; link != &a->gaps && count && !c->broken; before = link, link = link->next, count--) {
+    const gmlk_block *b = gmlk_linked(link);
+    gmlk_expect(c, b->state == GMLK_UNBACKED && b->hole == b->grains, "A7: a gap is none");
+    gmlk_expect(c, link->prev == before, "A7: the ring of gaps is not linked both ways");
+  }
+  gmlk_expect(c, c->broken || (link == &a->gaps && !count), "A7: a gap is not in the ring");
+}
+
 static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   const gmlk_block *b;
   uint64_t free_grains = 0;
-  size_t backed = 0, live = c->live, cached = 0, i;
+  size_t backed = 0, live = c->live, cached = 0, gaps = 0, i;
   const gmlk_note *note;
   gmlk_expect(c, a->head.next == &a->tail || a->head.next->at == 0, "A1: the arena has no start");
   gmlk_expect(
@@ -4772,7 +4808,9 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
     gmlk_check_block(c, a, b);
     if (b->state == GMLK_FREE) free_grains += b->grains;
     cached += b->state == GMLK_CACHED;
+    gaps += b->state == GMLK_UNBACKED;
   }
+  gmlk_check_gaps(c, a, gaps);
   for (i = 0; i < a->slot_count; i++) backed += a->chunks[i].handle && !a->chunks[i].stuck;
   gmlk_expect(c, free_grains == a->free_grains && backed == a->backed_count,
               "A6: the arena's totals are off");

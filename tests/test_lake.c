@@ -43,6 +43,22 @@ static void create_with_an_own_mock(void **state) {
   assert_ok(gmlake_destroy(made));
 }
 
+/* More than the device has is refused before hundreds of chunks are created for it. */
+static void a_hopeless_request_creates_nothing(void **state) {
+  uint64_t calls;
+  void *ptr;
+  (void)state;
+  prepare(256);
+  open_lake();
+  calls = census().call_count;
+  assert_error(gmlake_alloc(lake, 300 * C, LEGACY, &ptr), OUT_OF_DEVICE_MEMORY);
+  assert_true(census().call_count - calls < 40);
+  assert_int_equal(stats().reserved_bytes, 0);
+  assert_ok(gmlake_alloc(lake, 256 * C, LEGACY, &ptr));
+  assert_ok(gmlake_free(lake, ptr, LEGACY));
+  finish();
+}
+
 static void create_with_no_such_device(void **state) {
   (void)state;
   prepare(8);
@@ -1603,6 +1619,7 @@ int main(void) {
       cmocka_unit_test(create_without_a_place_for_the_lake),
       cmocka_unit_test(create_with_an_own_mock),
       cmocka_unit_test(create_with_no_such_device),
+      cmocka_unit_test(a_hopeless_request_creates_nothing),
       cmocka_unit_test(create_refuses_unknown_flags),
       cmocka_unit_test(create_refuses_odd_chunks),
       cmocka_unit_test(create_refuses_an_unknown_order),
