@@ -7568,7 +7568,7 @@ static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc, i
     return GMLAKE_OK;
   }
   (void)gmlk_pool_bury(l, pool);
-  return result;
+  return l->lost ? l->lost : result;
 }
 
 GMLAKE_DEF gmlake_result gmlake_pool_create(gmlake *l, const gmlake_pool_desc *desc,

@@ -1183,7 +1183,7 @@ static void do_resize(void) {
   if (m.with.has_handler) m.sum.refused += m.handler_calls;
   if (result)
     check_resize_refusal(result, bytes > b->front.bytes ? m.asked : 0, is_captured);
-  else if (!m.fatal_hits)
+  else
     enter_front(b, requested, on);
 }
 

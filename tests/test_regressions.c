@@ -384,6 +384,21 @@ static void addresses_stay_while_anything_is_mapped_there(void **state) {
   finish();
 }
 
+/* Host memory lacked, the device was lost while that was undone, and the answer hid it. */
+static void a_pool_that_loses_the_device_says_so(void **state) {
+  gmlake_pool *pool = NULL;
+  (void)state;
+  open_faulty(8);
+  host_fail_in = 2;
+  fail_call(ON_UNRESERVE, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
+  assert_error(gmlake_pool_create(lake, NULL, &pool), DEVICE_LOST);
+  assert_null(pool);
+  assert_int_equal(last_error().result, GMLAKE_ERROR_DEVICE_LOST);
+  host_fail_in = 0;
+  assert_error(gmlake_destroy(lake), DEVICE_LOST);
+  close_mock();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_failed_exchange_gives_up_no_window),
@@ -406,6 +421,7 @@ int main(void) {
       cmocka_unit_test(a_backend_with_a_hole_is_refused),
       cmocka_unit_test(another_lakes_pool_is_refused_in_a_capture),
       cmocka_unit_test(addresses_stay_while_anything_is_mapped_there),
+      cmocka_unit_test(a_pool_that_loses_the_device_says_so),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
