@@ -1742,6 +1742,7 @@ typedef struct gmlk_arena {
   size_t backed_count, stuck_count;
   uint32_t stuck_end; /* behind the last quarantined slot */
   size_t live_count;  /* blocks of the user's, pending ones included */
+  int is_unswept;     /* ranges came back under tags that may be of completed work */
   gmlk_spool spool;
   gmlake_pool *pool;      /* NULL: the default one */
   int is_bare;            /* no home range: its chunks are mapped in buffers alone, see >>buffer */
@@ -2045,6 +2046,7 @@ static inline gmlk_block *gmlk_take(gmlk_arena *a, gmlk_block *b, uint32_t at, u
 /* Undoes gmlk_reserve_range. */
 static void gmlk_unreserve_range(gmlk_arena *a, gmlk_block *first, uint32_t grains) {
   uint32_t end = first->at + grains;
+  a->is_unswept = 1;
   for (;;) {
     uint32_t block_end = gmlk_block_end(first);
     gmlk_block *next = first->next;
@@ -2311,6 +2313,7 @@ static void gmlk_small_flush(gmlk_arena *a) {
         small->lists[grains] = b->as.cached;
         small->counts[grains]--;
         gmlk_put(a, b, b->stream, b->ticket);
+        a->is_unswept = 1;
       }
     }
   }
@@ -2758,6 +2761,7 @@ static void gmlk_arena_sweep(gmlake *l, gmlk_arena *a) {
     b = gmlk_join(a, b);
   }
   if (is_changed) gmlk_arena_enter(l, a);
+  a->is_unswept = 0;
   for (w = a->spool.oldest; w; w = w->newer)
     if (gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket)) w->self.stream = GMLK_CLEAN;
 }
@@ -2786,8 +2790,9 @@ static gmlake_result gmlk_refresh(gmlake *l, int close) {
   gmlk_drive_end(&drive);
   gmlk_pending_settle(l);
   gmlk_smalls_flush(l);
-  for (i = 0; i < l->arena_count && (l->streams.is_news || close); i++)
-    if (l->arenas[i]) gmlk_arena_sweep(l, l->arenas[i]);
+  for (i = 0; i < l->arena_count; i++)
+    if (l->arenas[i] && (l->streams.is_news || (close && l->arenas[i]->is_unswept)))
+      gmlk_arena_sweep(l, l->arenas[i]);
   l->streams.is_news = 0;
   return gmlk_drive_book(l, &drive);
 }
