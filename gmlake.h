@@ -1084,20 +1084,38 @@ static inline size_t gmlk_bin_tries(unsigned bin) {
   return bin < GMLK_BINS_EXACT ? 1 : GMLK_BIN_TRIES;
 }
 
-/* The best of the first bin in use from `bin` on, or NULL. */
-static inline gmlk_block *gmlk_holes_from_bin(const gmlk_holes *holes, unsigned bin) {
+/* The first bin in use from `bin` on, or GMLK_BINS. */
+static inline unsigned gmlk_bin_from(const gmlk_holes *holes, unsigned bin) {
   unsigned word = bin / 64u;
   uint64_t bits, words;
-  if (word >= GMLK_BIN_WORDS) return NULL;
+  if (word >= GMLK_BIN_WORDS) return GMLK_BINS;
   bits = holes->bits[word] & (~(uint64_t)0 << (bin % 64u));
   if (!bits) {
     words = holes->words & (~(uint64_t)1 << word);
-    if (!words) return NULL;
+    if (!words) return GMLK_BINS;
     word = gmlk_lowest_bit(words);
     bits = holes->bits[word];
   }
-  bin = word * 64u + gmlk_lowest_bit(bits);
-  return gmlk_bin_best(holes, bin, 0, gmlk_bin_tries(bin));
+  return word * 64u + gmlk_lowest_bit(bits);
+}
+
+/* The last bin in use up to `bin`, or 0, which never is. */
+static unsigned gmlk_bin_down(const gmlk_holes *holes, unsigned bin) {
+  unsigned word = bin / 64u;
+  uint64_t bits = holes->bits[word] & (~(uint64_t)0 >> (63u - bin % 64u));
+  if (!bits) {
+    uint64_t words = holes->words & (((uint64_t)1 << word) - 1);
+    if (!words) return 0;
+    word = gmlk_log2(words);
+    bits = holes->bits[word];
+  }
+  return word * 64u + gmlk_log2(bits);
+}
+
+/* The best of the first bin in use from `bin` on, or NULL. */
+static inline gmlk_block *gmlk_holes_from_bin(const gmlk_holes *holes, unsigned bin) {
+  bin = gmlk_bin_from(holes, bin);
+  return bin < GMLK_BINS ? gmlk_bin_best(holes, bin, 0, gmlk_bin_tries(bin)) : NULL;
 }
 
 /* BestFit: a block with a hole of at least this size, or NULL. */
@@ -2892,20 +2910,27 @@ static unsigned gmlk_supply_tries(const gmlk_arena *a, const gmlk_supply *supply
    hold one on until there are enough, and ends, also of the longest runs below those. */
 static void gmlk_supply_find(gmlk_arena *a, unsigned stream, uint32_t grains, uint32_t align,
                              gmlk_supply *supply) {
+  const gmlk_holes *own = a->pools[stream], *clean = a->pools[GMLK_CLEAN];
   const unsigned chunk_bin = gmlk_bin_of(gmlk_chunk_grains(a));
-  unsigned pool, bin, tries;
+  unsigned pool, bin = chunk_bin, tries;
   memset(supply, 0, sizeof(*supply));
-  for (bin = chunk_bin; bin < GMLK_BINS && gmlk_supply_tries(a, supply, grains); bin++)
+  while ((tries = gmlk_supply_tries(a, supply, grains)) != 0) {
+    bin = (unsigned)gmlk_min(gmlk_bin_from(own, bin), gmlk_bin_from(clean, bin));
+    if (bin == GMLK_BINS) break;
     for (pool = stream;; pool = GMLK_CLEAN) {
-      tries = gmlk_supply_tries(a, supply, grains);
       (void)gmlk_supply_bin(a, pool, stream, bin, tries, grains, align, supply);
       if (!pool) break;
+      tries = gmlk_supply_tries(a, supply, grains);
     }
-  for (bin = chunk_bin, tries = GMLK_END_TRIES; bin-- > 1 && tries;)
-    for (pool = stream;; pool = GMLK_CLEAN) {
+    bin++;
+  }
+  for (bin = chunk_bin, tries = GMLK_END_TRIES; bin && tries;) {
+    bin = (unsigned)gmlk_max(gmlk_bin_down(own, bin - 1), gmlk_bin_down(clean, bin - 1));
+    for (pool = stream; bin; pool = GMLK_CLEAN) {
       tries -= gmlk_supply_bin(a, pool, stream, bin, tries, grains, align, supply);
       if (!pool) break;
     }
+  }
 }
 
 /* The same for any taker, of every run that touches a chunk's end: what lies side by side is one
@@ -3885,14 +3910,17 @@ static uint32_t gmlk_trim_choose(gmlake *l, gmlk_arena *a, uint32_t *from_slot, 
   uint32_t slot = *from_slot, count = 0, kept = 0, i;
   uint32_t limit = (uint32_t)gmlk_min(GMLK_TRIM_BATCH, (max_bytes - 1) / a->chunk_bytes + 1);
   gmlk_window *w, *newer;
+  int is_mapped = 0;
   while (slot && count < limit) {
     const gmlk_block *b = a->chunks[--slot].first;
     a->chunks[slot].mark = 0;
     if (!gmlk_is_clean(b) || gmlk_block_end(b) < gmlk_slot_at(a, slot + 1)) continue;
     a->chunks[slot].mark = 1;
     a->slots[count++] = slot;
+    is_mapped |= a->chunks[slot].map_count != 0;
   }
   *from_slot = slot;
+  if (!is_mapped) return count;
   for (w = a->spool.quarantine; w; w = w->bucket_next) (void)gmlk_window_marks(a, w, 1);
   for (w = a->spool.oldest; w; w = w->newer)
     if (!gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket))

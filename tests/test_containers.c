@@ -228,6 +228,20 @@ static int is_past(const gmlk_block *b, const gmlk_block *next) {
   return !next || gmlk_bin_of(next->hole) >= gmlk_bin_of(b->hole);
 }
 
+/* The next bin in use either way, as the rings tell. */
+static void check_neighbours(void) {
+  unsigned bin, used = 0;
+  for (bin = 0; bin < GMLK_BINS; bin++) {
+    if (holes.bins[bin].next != &holes.bins[bin]) used = bin;
+    assert_int_equal(gmlk_bin_down(&holes, bin), used);
+  }
+  for (used = GMLK_BINS; bin--;) {
+    if (holes.bins[bin].next != &holes.bins[bin]) used = bin;
+    assert_int_equal(gmlk_bin_from(&holes, bin), used);
+  }
+  assert_int_equal(gmlk_bin_from(&holes, GMLK_BINS), GMLK_BINS);
+}
+
 /* The rings hold what the model holds, in its order. */
 static void check_holes(void) {
   const gmlk_block *b;
@@ -249,6 +263,7 @@ static void check_holes(void) {
   }
   for (i = 0; i < GMLK_BIN_WORDS; i++)
     assert_int_equal((int)(holes.words >> i & 1), holes.bits[i] != 0);
+  check_neighbours();
   assert_int_equal(in_rings, model_count);
   assert_int_equal(holes.count, model_count);
   assert_true(holes.grains == grains);
