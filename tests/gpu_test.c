@@ -221,6 +221,85 @@ static void case_trim(void) {
   cu(rig.gpu.cuStreamDestroy(idle));
 }
 
+/* ---- Growing buffers ------------------------------------------------------------------------- */
+
+#define BUFFERS 6
+
+typedef struct growing {
+  gmlake_buffer *handle;
+  CUstream stream;
+  unsigned char *ptr;
+  size_t chunks; /* filled, each with a seed of its own */
+  uint32_t seed;
+} growing;
+
+static void growing_open(gmlake *lake, growing *g, size_t chunks_max, CUstream stream) {
+  gmlake_buffer_desc desc;
+  gmlake_buffer_info info;
+  memset(&desc, 0, sizeof(desc));
+  desc.max_bytes = chunks_max * CHUNK;
+  desc.chunk_bytes = CHUNK;
+  g->stream = stream;
+  ok(gmlake_buffer_create(lake, &desc, &g->handle));
+  ok(gmlake_buffer_get_info(lake, g->handle, &info));
+  g->ptr = (unsigned char *)info.ptr;
+}
+
+/* Kernels read what is there before it is given up, and fill what is new, at once. 0: no room. */
+static int growing_resize(gmlake *lake, growing *g, size_t chunks) {
+  gmlake_result result;
+  size_t i;
+  for (i = chunks; i < g->chunks; i++)
+    verify_on(g->stream, g->ptr + i * CHUNK, CHUNK, g->seed + (uint32_t)i);
+  result = gmlake_buffer_resize(lake, g->handle, chunks * CHUNK, g->stream);
+  if (chunks > g->chunks && result == GMLAKE_ERROR_LIMIT_REACHED) return 0;
+  ok(result);
+  for (i = g->chunks; i < chunks; i++)
+    fill_on(g->stream, g->ptr + i * CHUNK, CHUNK, g->seed + (uint32_t)i);
+  g->chunks = chunks;
+  return 1;
+}
+
+static double grow_by_chunks_us(gmlake *lake, growing *g, size_t chunks) {
+  const uint64_t start = now_ns();
+  size_t i;
+  for (i = 1; i <= chunks; i++) ok(gmlake_buffer_resize(lake, g->handle, i * CHUNK, g->stream));
+  return (double)(now_ns() - start) / 1e3 / (double)chunks;
+}
+
+/* More buffers than their lake's limit has chunks for, on streams with work pending. */
+static void case_buffers(void) {
+  const size_t chunks_max = scale(24, 6), steps = scale(3000, 100);
+  const gmlake_desc desc = small_chunks(3 * chunks_max * CHUNK);
+  growing buffers[BUFFERS + 1];
+  CUstream streams[3];
+  gmlake *lake = new_lake(&desc);
+  uint64_t state = options.seed;
+  size_t i, refused = 0;
+  double first_us, again_us;
+  memset(buffers, 0, sizeof(buffers));
+  for (i = 0; i < 3; i++) streams[i] = new_stream(CU_STREAM_NON_BLOCKING);
+  for (i = 0; i <= BUFFERS; i++) {
+    growing_open(lake, &buffers[i], chunks_max, streams[i % 3]);
+    buffers[i].seed = (uint32_t)(1000 * i);
+  }
+  first_us = grow_by_chunks_us(lake, &buffers[BUFFERS], chunks_max);
+  ok(gmlake_buffer_resize(lake, buffers[BUFFERS].handle, 0, streams[0]));
+  again_us = grow_by_chunks_us(lake, &buffers[BUFFERS], chunks_max);
+  ok(gmlake_buffer_destroy(lake, buffers[BUFFERS].handle, streams[0]));
+  for (i = 0; i < steps; i++)
+    refused += !growing_resize(lake, &buffers[below(&state, BUFFERS)], below(&state, chunks_max));
+  for (i = 0; i < BUFFERS; i++) require(growing_resize(lake, &buffers[i], 0), "no way to shrink");
+  for (i = 0; i < 3; i++) await_stream(streams[i]);
+  require_no_wrong_words("buffers");
+  require(refused > 0 && refused < steps / 2, "%zu of %zu refused", refused, steps);
+  for (i = 0; i < BUFFERS; i++) ok(gmlake_buffer_destroy(lake, buffers[i].handle, streams[i % 3]));
+  tell("%zu resizes, %zu refused by the limit; 2 MiB more take %.1f us, again %.2f us", steps,
+       refused, first_us, again_us);
+  close_lake(lake);
+  for (i = 0; i < 3; i++) cu(rig.gpu.cuStreamDestroy(streams[i]));
+}
+
 static void count_warning(void *user, int level, const gmlake_error_info *info) {
   (void)info;
   *(size_t *)user += level == GMLAKE_LOG_WARNING;
@@ -529,13 +608,21 @@ typedef struct test_case {
 } test_case;
 
 static const test_case cases[] = {
-    {"misuse", case_misuse, 0, 0},       {"traffic", case_traffic, 1, 0},
-    {"capture", case_capture, 1, 0},     {"other-thread", case_other_thread, 1, 0},
-    {"recapture", case_recapture, 1, 0}, {"stream-reuse", case_stream_reuse, 1, 0},
-    {"full", case_full, 1, 0},           {"trim", case_trim, 1, 0},
-    {"two-lakes", case_two_lakes, 1, 0}, {"destroy", case_destroy, 1, 0},
-    {"fork", case_fork, 1, 0},           {"contexts", case_contexts, 1, 0},
-    {"peers", case_peers, 1, 0},         {"handle-types", case_handle_types, 1, 0},
+    {"misuse", case_misuse, 0, 0},
+    {"traffic", case_traffic, 1, 0},
+    {"capture", case_capture, 1, 0},
+    {"other-thread", case_other_thread, 1, 0},
+    {"recapture", case_recapture, 1, 0},
+    {"stream-reuse", case_stream_reuse, 1, 0},
+    {"full", case_full, 1, 0},
+    {"trim", case_trim, 1, 0},
+    {"two-lakes", case_two_lakes, 1, 0},
+    {"destroy", case_destroy, 1, 0},
+    {"fork", case_fork, 1, 0},
+    {"contexts", case_contexts, 1, 0},
+    {"buffers", case_buffers, 1, 0},
+    {"peers", case_peers, 1, 0},
+    {"handle-types", case_handle_types, 1, 0},
     {"fault", case_fault, 1, 1},
 };
 
