@@ -1430,7 +1430,6 @@ typedef struct gmlk_stream {
   unsigned wait_next;
   unsigned capture;   /* [being captured] the number that stands for the capture, else 0 */
   uint32_t arena;     /* [being captured] where its allocations come from */
-  uint32_t run_end;   /* scratch of the sweep: where its last run ends */
   uint8_t is_capture; /* stands for a capture, not for a stream */
   uint8_t is_used;    /* the number is taken */
   uint8_t is_forgotten;
@@ -2745,40 +2744,54 @@ static void gmlk_pending_settle(gmlake *l) {
   }
 }
 
-/* Enters what stands in no pool after many blocks have changed, each run once. */
-static void gmlk_arena_enter(gmlake *l, gmlk_arena *a) {
-  gmlk_block *b, *end;
-  size_t i;
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) l->streams.items[i]->run_end = 0;
-  for (b = a->head.next; b != &a->tail; b = b->next) {
-    if (gmlk_is_clean(b) && !b->hole) gmlk_holes_insert(a->pools[GMLK_CLEAN], b, b->grains);
-    if (!gmlk_is_tagged(b) || b->at < l->streams.items[b->stream]->run_end) continue;
-    gmlk_run_enter(a, b);
-    for (end = b; gmlk_is_open(end, b->stream);) end = end->next;
-    l->streams.items[b->stream]->run_end = end->at;
-  }
+/* Whether anything in the run is of a stream that has passed its ticket. */
+static int gmlk_run_is_done(const gmlk_streams *streams, const gmlk_block *b, unsigned stream) {
+  for (; gmlk_is_open(b, stream); b = b->next)
+    if (b->stream == stream && gmlk_tag_done(streams, stream, b->ticket)) return 1;
+  return 0;
 }
 
-/* Free memory whose stream has passed its ticket becomes clean; so do idle windows' tags. */
-static void gmlk_arena_sweep(gmlake *l, gmlk_arena *a) {
-  gmlk_block *b = a->head.next;
-  gmlk_window *w;
-  int is_changed = 0;
-  for (; b != &a->tail; b = b->next) {
-    if (!gmlk_is_tagged(b) || !gmlk_tag_done(&l->streams, b->stream, b->ticket)) continue;
-    gmlk_lift(a, b);
+/* What is complete in a run of the stream's becomes clean. */
+static void gmlk_run_sweep(gmlake *l, gmlk_arena *a, gmlk_block *lead, unsigned stream) {
+  gmlk_holes *clean = a->pools[GMLK_CLEAN];
+  gmlk_block *b = gmlk_run_start(lead, stream), *before = b->prev, *left = NULL, *at;
+  if (!gmlk_run_is_done(&l->streams, b, stream)) return;
+  gmlk_holes_remove(a->pools[stream], lead);
+  for (; gmlk_is_open(b, stream); b = b->next) {
+    if (b->stream == stream && !gmlk_tag_done(&l->streams, stream, b->ticket)) {
+      left = b;
+      continue;
+    }
     b->stream = GMLK_CLEAN;
     b->ticket = 0;
-    is_changed = 1;
-    if (gmlk_is_clean(b->prev)) {
-      gmlk_lift(a, b->prev);
-      b = gmlk_join(a, b->prev);
-    }
-    if (!gmlk_is_clean(b->next)) continue;
-    gmlk_lift(a, b->next);
-    b = gmlk_join(a, b);
+    if (!gmlk_is_clean(b->prev)) continue;
+    if (b->hole) gmlk_holes_remove(clean, b);
+    if (b->prev->hole) gmlk_holes_remove(clean, b->prev);
+    b = gmlk_join(a, b->prev);
   }
-  if (is_changed) gmlk_arena_enter(l, a);
+  for (at = before->next; at != b; at = at->next)
+    if (at->stream == GMLK_CLEAN && !at->hole) gmlk_holes_insert(clean, at, at->grains);
+  if (left) gmlk_run_enter(a, left);
+  if (gmlk_is_tagged(before)) gmlk_run_enter(a, before); /* others' runs reach further now */
+  if (gmlk_is_tagged(b)) gmlk_run_enter(a, b);
+}
+
+/* Free memory whose stream has passed its ticket becomes clean; so do idle windows' tags.
+   O(blocks in runs of streams + windows). */
+static void gmlk_arena_sweep(gmlake *l, gmlk_arena *a) {
+  gmlk_window *w;
+  unsigned stream, bin;
+  for (stream = GMLK_FIRST_STREAM; stream < l->streams.count; stream++) {
+    gmlk_holes *pool = stream < a->pool_capacity ? a->pools[stream] : NULL;
+    for (bin = pool ? gmlk_bin_from(pool, 1) : GMLK_BINS; bin < GMLK_BINS;
+         bin = gmlk_bin_from(pool, bin + 1)) {
+      gmlk_link *ring = &pool->bins[bin], *link = ring->next, *next;
+      for (; link != ring; link = next) { /* what a run leaves enters the same bin, at its head */
+        next = link->next;
+        gmlk_run_sweep(l, a, gmlk_linked(link), stream);
+      }
+    }
+  }
   a->is_unswept = 0;
   for (w = a->spool.oldest; w; w = w->newer)
     if (gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket)) w->self.stream = GMLK_CLEAN;
