@@ -154,7 +154,8 @@ COSTS (measured; see README.md)
   stitch           20 to 30 us a chunk mapped (cuMemSetAccess), O(chunks mapped) to plan, O(slots)
                    where it may wait for other streams
   grow             28 us a chunk, of a buffer too; nothing where a mapped chunk lies next
-  trim, budget, check  O(blocks); other queries O(1), the reason for a wrong pointer O(a chunk)
+  trim, budget     O(free ranges + chunks + windows); check O(blocks); other queries O(1), the
+                   reason for a wrong pointer O(a chunk)
   host memory      64 bytes a block, 16 to 50 of index, about 60 a chunk, a buffer's twice that,
                    10 KB a stream */
 
