@@ -1,26 +1,9 @@
 #!/bin/sh
 # build/bench with few operations: that every section runs, what it writes, and how it answers bad
 # input. Its times mean nothing here.
-set -u
 
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
+. tests/shell.sh
 bench=$PWD/build/bench
-passed=0
-failed=0
-
-# ok NAME COMMAND...: passes if the command succeeds.
-ok() {
-  name=$1
-  shift
-  if "$@"; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    echo "FAILED: $name"
-    tail -n 20 "$dir/out" "$dir/err"
-  fi
-}
 
 # run STATUS ARGUMENT...: runs the benchmark, succeeds if it exits so.
 run() {
@@ -29,9 +12,6 @@ run() {
   "$bench" --repeat 1 --ops 2000 "$@" >"$dir/out" 2>"$dir/err"
   [ $? = "$expected" ]
 }
-
-says() { grep -qF -- "$1" "$dir/err"; }
-prints() { grep -qF -- "$1" "$dir/out"; }
 
 # holds TEXT N: the document, as one line, has the text so often.
 holds() { [ "$(tr -d '\n' <"$dir/json" | grep -oF -- "$1" | wc -l)" = "$2" ]; }
@@ -220,5 +200,4 @@ ok 'too large: which operation' says 'large: lake: allocation 1 failed (15032385
 ok 'too large: once' run 1 --once lake "$dir/large.gmtrace"
 ok 'unwritable document' run 1 --json "$dir/none/x" random-64
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+report

@@ -1,33 +1,15 @@
 #!/bin/sh
 # The libraries that torch and CuPy load, over the driver without a device; ggml's pool and buffers,
 # on the mock; that what Python there is compiles, and runs where a stub can stand in for torch.
-set -u
 
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
+. tests/shell.sh
 library=build/gmlake_torch.so
-passed=0
-failed=0
-
-# ok NAME COMMAND...: passes if the command succeeds.
-ok() {
-  name=$1
-  shift
-  if "$@"; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    echo "FAILED: $name"
-    cat "$dir/out" "$dir/err"
-  fi
-}
 
 # fake VARIABLE=VALUE... COMMAND...: runs it over the fake driver.
 fake() {
   LD_LIBRARY_PATH=build/fake FAKE_CUDA_GIB=1 timeout -k 5 60 env "$@" >"$dir/out" 2>"$dir/err"
 }
 
-says() { grep -qF -- "$1" "$dir/err"; }
 silent() { [ ! -s "$dir/err" ]; }
 
 # ---- torch ----
@@ -113,5 +95,4 @@ fi
 ggml() { timeout -k 5 60 build/client_ggml >"$dir/out" 2>"$dir/err"; }
 ok 'ggml' ggml
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+report

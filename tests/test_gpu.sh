@@ -1,29 +1,12 @@
 #!/bin/sh
 # build/gpu_test over the driver without a device (fake_cuda.h): every case passes, without a driver
 # or a device it says so, and defects planted in gmlake.h are noticed.
-set -u
 
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-passed=0
-failed=0
+. tests/shell.sh
 FAKE_CUDA_DEVICES=2
 FAKE_CUDA_GIB=1
 FAKE_CUDA_SEED=1
 export FAKE_CUDA_DEVICES FAKE_CUDA_GIB FAKE_CUDA_SEED
-
-# ok NAME COMMAND...: passes if the command succeeds.
-ok() {
-  name=$1
-  shift
-  if "$@"; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    echo "FAILED: $name"
-    cat "$dir/out" "$dir/err"
-  fi
-}
 
 # run STATUS PROGRAM ARGUMENT...: runs it over the fake, succeeds if it exits so.
 run() {
@@ -34,7 +17,6 @@ run() {
   [ $? = "$expected" ]
 }
 
-prints() { grep -qF -- "$1" "$dir/out"; }
 ends_with() { [ "$(tail -n 1 "$dir/out")" = "$1" ]; }
 
 small='--operations 3000 --replays 60 --recaptures 40'
@@ -103,5 +85,4 @@ ok 'a lax mock: built' "${CC:-cc}" -std=c99 -O1 -w -shared -fPIC -fvisibility=hi
 ok 'a lax mock: noticed' run 1 build/gpu_test --fake "$dir/libcuda.so.1" misuse
 ok 'a lax mock: which row' grep -q '^  free addresses that are mapped .*the mock accepts' "$dir/out"
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+report

@@ -1,26 +1,9 @@
 #!/bin/sh
 # build/gpu_bench over the fake driver: that every section runs and what the figures must be that
 # are no times. The times are the host's and mean nothing here.
-set -u
 
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
+. tests/shell.sh
 bench=build/gpu_bench
-passed=0
-failed=0
-
-# ok NAME COMMAND...: passes if the command succeeds.
-ok() {
-  name=$1
-  shift
-  if "$@"; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    echo "FAILED: $name"
-    tail -n 40 "$dir/out" "$dir/err"
-  fi
-}
 
 # run STATUS ARGUMENT...: runs the benchmark over the fake, succeeds if it exits so.
 run() {
@@ -31,8 +14,6 @@ run() {
   [ $? = "$expected" ]
 }
 
-says() { grep -qF -- "$1" "$dir/err"; }
-prints() { grep -qF -- "$1" "$dir/out"; }
 out_is() { [ "$(cat "$dir/out")" = "$1" ]; }
 writes() { grep -qF -- "$1" "$dir/json"; }
 
@@ -153,5 +134,4 @@ ok 'no such trace' run 1 operation "$dir/none.gmtrace"
 ok 'no such trace: reason' says "$dir/none.gmtrace:0: No such file or directory"
 ok 'unwritable document' run 1 --json "$dir/none/x" bandwidth
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+report

@@ -1,25 +1,8 @@
 #!/bin/sh
 # build/replay: what it prints for a trace worked out by hand, and how it answers bad input.
-set -u
 
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
+. tests/shell.sh
 replay=build/replay
-passed=0
-failed=0
-
-# ok NAME COMMAND...: passes if the command succeeds.
-ok() {
-  name=$1
-  shift
-  if "$@"; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    echo "FAILED: $name"
-    cat "$dir/out" "$dir/err"
-  fi
-}
 
 # run STATUS ARGUMENT...: runs replay, succeeds if it exits so.
 run() {
@@ -29,8 +12,6 @@ run() {
   [ $? = "$expected" ]
 }
 
-says() { grep -qF -- "$1" "$dir/err"; }
-prints() { grep -qF -- "$1" "$dir/out"; }
 file_is() { [ "$(cat "$1")" = "$2" ]; }
 
 # bad NAME LINE REASON TEXT: a trace of that text (printf's escapes) is refused so, with status 2
@@ -222,5 +203,4 @@ for arguments in '--nonsense' '--allocator' '--allocator torch' '--stream-lag-us
 done
 ok 'unwritable series' run 1 --allocator bfc --series "$dir/none/x" "$dir/small.gmtrace"
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+report
