@@ -15,6 +15,7 @@ NAMES = {
     "gmlake": "lake",
     "gmlake-wait": "lake, waiting first",
     "gmlake-32m": "lake, chunks of 32 MiB",
+    "gmlake-64m-wait": "lake, waiting first, chunks of 64 MiB",
 }
 GIB = 2**30
 

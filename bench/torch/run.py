@@ -30,6 +30,10 @@ ENVIRONMENT = {
     "gmlake": {},
     "gmlake-wait": {"GMLAKE_TORCH_CROSS_STREAM": "wait"},
     "gmlake-32m": {"GMLAKE_TORCH_CHUNK_BYTES": "33554432"},
+    "gmlake-64m-wait": {
+        "GMLAKE_TORCH_CHUNK_BYTES": "67108864",
+        "GMLAKE_TORCH_CROSS_STREAM": "wait",
+    },
 }
 LONG = ("neox-20b-LR", "gpt2-xl-R-dyn", "llama-7b-LR-dyn", "llama-1b-serve")
 WORKLOADS = ("opt-1.3b-N", "opt-1.3b-R", "opt-1.3b-LR", "opt-1.3b-LRO", *LONG)
