@@ -406,6 +406,114 @@ typedef struct gmlake_oom_handler {
   void *user;
 } gmlake_oom_handler;
 
+/* ---- Policies and observers: for research ---------------------------------------------------- */
+
+/* A range of a home arena. */
+typedef struct gmlake_piece {
+  void *home; /* where it lies there */
+  size_t bytes;
+} gmlake_piece;
+
+typedef struct gmlake_request { /* what is asked for */
+  uint64_t number;              /* counts attempts from 1 on; the observer's events name it */
+  size_t bytes, alignment;      /* as asked for; 512 at least */
+  unsigned flags;               /* GMLAKE_EXCLUSIVE, GMLAKE_NO_STITCH, GMLAKE_NO_GROW */
+  gmlake_stream stream;
+  gmlake_pool *pool; /* NULL: the default one */
+} gmlake_request;
+
+typedef struct gmlake_window_info { /* an idle window: an inactive sBlock */
+  uint64_t number;                  /* names it; counts windows as they are stitched, from 1 on */
+  size_t bytes;
+  size_t mapped_bytes; /* of the chunks under it */
+  size_t piece_count;
+  int is_free;     /* its pieces are free for the request: it can be reused */
+  int is_complete; /* no work uses it any more: it can be evicted */
+} gmlake_window_info;
+
+/* What a request could be served from; to be read only while the callback runs. */
+typedef struct gmlake_view {
+  size_t chunk_bytes;                          /* of the arena */
+  size_t stitch_bytes_min, stitched_bytes_max; /* of the description */
+  size_t reserved_bytes, stitched_bytes;       /* of the lake, now */
+  const gmlake_piece *blocks;                  /* the free pBlocks that the request may have without
+                                                  waiting for anything, by address */
+  size_t block_count;
+  const gmlake_window_info *windows; /* idle ones, the one longest unused first */
+  size_t window_count;
+} gmlake_view;
+
+/* How a request is to be served: all zero when the policy gets it, but for pieces and capacity. */
+typedef struct gmlake_plan {
+  unsigned state;  /* the paper's, 1 to 5; 0: the built-in policy decides, nothing else counts */
+  uint64_t window; /* its number: reuse this one as it is; 0: none */
+  gmlake_piece
+      *pieces; /* to be written: one is taken as it is, several are stitched in this order */
+  size_t piece_count, piece_capacity; /* a block more than the view has */
+  size_t grow_bytes;   /* memory to be created, whole chunks side by side, as the last piece */
+  int keeps_former;    /* of a block whose front is taken: also stitches front and rest, idle */
+  unsigned candidates; /* how many it looked at, for the observer */
+  const char *reason;  /* the same; not copied */
+} gmlake_plan;
+
+/* Decisions, each NULL where the built-in policy's is to stand. They are called with no lock of
+   the books held, but one planner at a time, and may not call the lake on their thread:
+   INVALID_ARGUMENT. Plans are checked before anything changes; an illegal one is the answer to the
+   allocation, INVALID_ARGUMENT with the reason in gmlake_get_last_error, the heap as it was. */
+typedef struct gmlake_policy {
+  size_t struct_bytes; /* sizeof(gmlake_policy) */
+  void *user;
+  /* BestFit. Pieces are free, of 512-byte grains, without overlap, as many bytes as asked for or
+     more; of several, all but the last end where a chunk ends, all but the first begin where one
+     begins, none shares a chunk with another. State 5, or growth that fails: it is asked again after
+     the host has waited for other streams, and once more after all idle windows are dropped and all
+     free chunks are returned; then the allocation fails. */
+  void (*choose)(void *user, const gmlake_view *view, const gmlake_request *request,
+                 gmlake_plan *plan);
+  /* StitchFree, before so many bytes more are mapped by a window: writes numbers of complete
+     windows, at most view->window_count, to be dropped; returns how many. */
+  size_t (*evict)(void *user, const gmlake_view *view, size_t mapped_bytes, uint64_t *out_windows);
+  /* Update: whether a block that is freed joins free neighbours. With this function set, memory
+     newly created never does. */
+  int (*coalesce)(void *user, const gmlake_piece *block);
+  /* Whether the built-in policy takes the end of this hole instead of its beginning. */
+  int (*place)(void *user, const gmlake_request *request, const gmlake_piece *hole);
+} gmlake_policy;
+
+typedef enum gmlake_event_kind {
+  GMLAKE_EVENT_ALLOC = 1, /* a request was served, or was not: state 5 */
+  GMLAKE_EVENT_FREE,
+  GMLAKE_EVENT_SPLIT,  /* of a free range a part was taken */
+  GMLAKE_EVENT_STITCH, /* a window was made */
+  GMLAKE_EVENT_REUSE,  /* a window was taken again */
+  GMLAKE_EVENT_EVICT,  /* a window was dropped */
+  GMLAKE_EVENT_GROW,   /* chunks were created */
+  GMLAKE_EVENT_WAIT,   /* a stream, or the host, was made to wait */
+  GMLAKE_EVENT_TRIM    /* chunks were returned to the driver */
+} gmlake_event_kind;
+
+typedef struct gmlake_event {
+  gmlake_event_kind kind;
+  unsigned state;       /* ALLOC: the paper's, 1 to 5; else 0 */
+  uint64_t request;     /* the number of the attempt that it serves, 0: of none */
+  uint64_t address;     /* ALLOC, FREE: the block's; STITCH, REUSE, EVICT: the window's; else of the
+                           first byte at home, 0 where there is none */
+  size_t bytes;         /* of that, rounded; GROW, TRIM: of all chunks; WAIT: 0 */
+  size_t asked_bytes;   /* ALLOC, FREE: of the user */
+  gmlake_stream stream; /* that the memory, or the waiting, is for */
+  unsigned candidates;  /* free ranges and windows that were looked at for it */
+  const char *reason;   /* a few words, never NULL; they stay valid */
+  uint64_t driver_ns;   /* in calls of the backend: of this step, ALLOC: of the whole attempt */
+  size_t reserved_bytes, active_bytes; /* of the lake, after it */
+} gmlake_event;
+
+/* Told of every step, in order, with the books locked: it must be quick and may not call any lake.
+   fn NULL: nobody. */
+typedef struct gmlake_observer {
+  void (*fn)(void *user, const gmlake_event *event);
+  void *user;
+} gmlake_observer;
+
 /* desc.flags */
 #define GMLAKE_SINGLE_THREADED 1u /* no locks; one thread at a time calls the lake */
 /* Finds errors of the program's: memory is filled with GMLAKE_FILL_NEW when it is handed out, and
@@ -443,6 +551,8 @@ typedef struct gmlake_desc { /* all zero: sensible defaults */
   gmlake_host_allocator host;
   gmlake_logger logger;
   gmlake_oom_handler oom;
+  const gmlake_policy *policy; /* NULL: the built-in one alone; has to outlive the lake */
+  gmlake_observer observer;
 } gmlake_desc;
 
 #define GMLAKE_EXCLUSIVE 1u /* whole chunks that no other block shares */
@@ -493,11 +603,6 @@ typedef struct gmlake_allocation_info {
   uint64_t user_data;
   const char *label;
 } gmlake_allocation_info;
-
-typedef struct gmlake_piece {
-  void *home; /* where the piece lies in the home arena */
-  size_t bytes;
-} gmlake_piece;
 
 typedef struct gmlake_stats {
   size_t struct_bytes;                          /* set by the caller; 0: this header's size */
