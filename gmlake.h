@@ -10,7 +10,7 @@ CONTENTS
   streams, captures, growing buffers, threads, errors, costs; then the declarations; then the
   implementation, whose sections carry tags to search for:
   >>base >>list >>bins >>index >>driver >>streams >>arena >>small >>spool >>lake >>policy
-  >>stitch >>buffer >>grow >>ladder >>resize >>check >>backend_mock >>backend_cuda >>api
+  >>stitch >>buffer >>grow >>decide >>ladder >>resize >>check >>backend_mock >>backend_cuda >>api
 
 WHAT IT IS
   A deep-learning program loses memory to fragmentation: what is free lies in pieces, none of
@@ -972,8 +972,9 @@ enum {                  /* gmlk_block.state */
        GMLK_EDGE        /* before the first and behind the last block */
 };
 
-enum {                      /* gmlk_block.flags, beside GMLAKE_EXCLUSIVE and the like */
-       GMLK_IN_GRAPH = 0x80 /* allocated during a capture: a graph knows its address */
+enum {                       /* gmlk_block.flags, beside GMLAKE_EXCLUSIVE and the like */
+       GMLK_IN_GRAPH = 0x80, /* allocated during a capture: a graph knows its address */
+       GMLK_APART = 0x40     /* free: joins no neighbour, see >>decide */
 };
 
 enum { /* gmlk_block.stream: the tag of free memory; from GMLK_FIRST_STREAM on it is a stream's */
@@ -1776,13 +1777,13 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
    gmlk_arena: one home range of addresses, tiled by blocks, and the pPool: its free blocks in
    sorted pools, one a stream and one of clean memory. Owns the tiling, tags and chunk records.
 
-   Neighbours of one tag are one block. Free memory beside free memory of another tag stays
+   Neighbours of one tag are one block, but for those that a policy keeps apart. Free memory beside free memory of another tag stays
    apart, since merging would lose a fence or spread one; but a stream may take clean memory and
    its own in one piece. Such a *run* stands in the stream's pool as one hole: its first block
    tagged with the stream carries the run's size. Clean blocks stand in the clean pool besides.
 
    [A1] the blocks tile the arena from its base to its end without gap or overlap;
-   [A2] no two neighbours are both free with the same tag, or both unbacked;
+   [A2] no two neighbours are both unbacked, or both free with the same tag and neither apart;
    [A3] each clean free block stands in pool 0 with its own size, each run with a stream's block
         in it in that stream's pool, by its first such block, with the run's size; others do not;
    [A4] chunks[i].first is the block that holds the first grain of slot i, the edge behind the
@@ -1866,6 +1867,7 @@ typedef struct gmlk_arena {
   uint32_t stuck_end; /* behind the last quarantined slot */
   size_t live_count;  /* blocks of the user's, pending ones included */
   int is_unswept;     /* ranges came back under tags that may be of completed work */
+  int keeps_apart;    /* a policy says which free blocks are joined */
   gmlk_spool spool;
   gmlake_pool *pool;      /* NULL: the default one */
   int is_bare;            /* no home range: its chunks are mapped in buffers alone, see >>buffer */
@@ -2039,8 +2041,9 @@ static inline gmlk_block *gmlk_join(gmlk_arena *a, gmlk_block *b) {
 }
 
 static int gmlk_same_tag(const gmlk_block *a, const gmlk_block *b) {
-  return a->state == b->state &&
-         (a->state == GMLK_UNBACKED || (a->state == GMLK_FREE && a->stream == b->stream));
+  if (a->state != b->state) return 0;
+  return a->state == GMLK_UNBACKED ||
+         (a->state == GMLK_FREE && a->stream == b->stream && !((a->flags | b->flags) & GMLK_APART));
 }
 
 /* Joins a block that is in no pool with neighbours of the same kind, and enters the result. */
@@ -2068,12 +2071,13 @@ static int gmlk_is_plain(const gmlk_block *beside, unsigned stream) {
 /* Update, the paper's free: a block that is owned becomes free memory with a tag. */
 static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint64_t ticket) {
   b->state = GMLK_FREE;
-  b->flags = 0;
+  b->flags &= GMLK_APART;
   b->stream = (uint16_t)stream;
   b->ticket = ticket;
   b->hole = 0;
   a->free_grains += b->grains;
-  if (stream == GMLK_PINNED || !gmlk_is_plain(b->prev, stream) || !gmlk_is_plain(b->next, stream)) {
+  if (stream == GMLK_PINNED || a->keeps_apart || !gmlk_is_plain(b->prev, stream) ||
+      !gmlk_is_plain(b->next, stream)) {
     (void)gmlk_coalesce(a, b);
     return;
   }
@@ -2335,6 +2339,7 @@ static void gmlk_arena_back(gmlk_arena *a, uint32_t slot, uint32_t count) {
     gmlk_settle(a, b->next);
   }
   a->backed_count += count;
+  b->flags = a->keeps_apart ? GMLK_APART : 0;
   gmlk_put(a, b, GMLK_CLEAN, 0);
 }
 
@@ -2404,7 +2409,7 @@ static int gmlk_small_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint64_
   if (small->counts[b->grains] == GMLK_SMALL_DEPTH) return 0;
   small->counts[b->grains]++;
   b->state = GMLK_CACHED;
-  b->flags = 0;
+  b->flags &= GMLK_APART;
   b->stream = (uint16_t)stream;
   b->ticket = ticket;
   b->as.cached = small->lists[b->grains];
@@ -2629,18 +2634,22 @@ static int gmlk_window_is_free(const gmlk_arena *a, const gmlk_streams *streams,
   return 1;
 }
 
+/* Whether a window has its first byte where a request wants it, and whole chunks. */
+static int gmlk_window_suits(const gmlk_arena *a, const gmlk_window *w, uint32_t align,
+                             int whole_only) {
+  uint32_t at = w->spans[0].at, edge = gmlk_chunk_grains(a) - 1;
+  return !(at & (align - 1)) && !(whole_only && ((at | w->self.grains) & edge));
+}
+
 /* An idle window of exactly this size that the taker may have, or NULL. */
 static gmlk_window *gmlk_window_find(const gmlk_arena *a, const gmlk_streams *streams,
                                      gmlk_taker taker, uint32_t grains, uint32_t align,
                                      int whole_only) {
   gmlk_window *w = a->spool.bucket_count ? *gmlk_bucket(&a->spool, grains) : NULL;
-  uint32_t chunk = gmlk_chunk_grains(a);
   unsigned tries = 0, steps = 0;
   for (; w && tries < GMLK_WINDOW_TRIES; w = w->bucket_next) {
     if (++steps > GMLK_WINDOW_STEPS) return NULL;
-    if (w->self.grains != grains) continue;
-    if (w->spans[0].at & (align - 1)) continue;
-    if (whole_only && (w->spans[0].at % chunk || grains % chunk)) continue;
+    if (w->self.grains != grains || !gmlk_window_suits(a, w, align, whole_only)) continue;
     tries++;
     if (gmlk_window_is_free(a, streams, taker, w)) return w;
   }
@@ -2683,8 +2692,9 @@ struct gmlake_pool {
   gmlake_pool *next_dead; /* destroyed, but not everything went back */
 };
 
-typedef struct gmlk_call { /* an out-of-memory handler that is running */
+typedef struct gmlk_call { /* a callback that is running, of the user's or of a policy */
   uintptr_t thread;
+  int is_policy;
   struct gmlk_call *next;
 } gmlk_call;
 
@@ -2715,7 +2725,11 @@ struct gmlake {
   gmlake_error_info error;
   gmlk_message *messages; /* for the logger, when no lock is held */
   unsigned message_count;
-  gmlk_call *handlers;
+  gmlk_call *calls;
+  int asks_first; /* the policy has a say in every allocation */
+  uint64_t request_count;
+  void *view_memory; /* of the holder of driving, see >>decide */
+  size_t view_bytes;
 };
 
 static void gmlk_books_lock(gmlake *l) {
@@ -2734,6 +2748,30 @@ static void gmlk_driving_lock(gmlake *l) {
 }
 static void gmlk_driving_unlock(gmlake *l) {
   if (l->has_locks) gmlk_mutex_unlock(&l->driving);
+}
+
+/* Lets go of the books for a callback, and takes them again. */
+static void gmlk_call_begin(gmlake *l, gmlk_call *call, int is_policy) {
+  call->thread = gmlk_thread_id();
+  call->is_policy = is_policy;
+  call->next = l->calls;
+  l->calls = call;
+  gmlk_books_unlock(l);
+}
+
+static void gmlk_call_end(gmlake *l, gmlk_call *call) {
+  gmlk_call **link = &l->calls;
+  gmlk_books_lock(l);
+  while (*link != call) link = &(*link)->next;
+  *link = call->next;
+}
+
+/* Whether this thread is in a callback: any one, or a policy's. */
+static int gmlk_in_call(const gmlake *l, int of_policy) {
+  const gmlk_call *call = l->calls;
+  while (call && (call->thread != gmlk_thread_id() || (of_policy && !call->is_policy)))
+    call = call->next;
+  return call != NULL;
 }
 
 static void gmlk_log(gmlake *l, int level, const gmlake_error_info *info) {
@@ -2815,7 +2853,10 @@ static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream,
     if (!gmlk_small_put(a, b, stream, ticket)) gmlk_put(a, b, stream, ticket);
     return;
   }
-  for (i = 0; i < w->span_count; i++) gmlk_put(a, w->spans[i].block, stream, ticket);
+  for (i = 0; i < w->span_count; i++) {
+    w->spans[i].block->flags = b->flags;
+    gmlk_put(a, w->spans[i].block, stream, ticket);
+  }
   w->self.stream = (uint16_t)stream;
   w->self.ticket = ticket;
   gmlk_window_set_idle(&a->spool, w);
@@ -2867,7 +2908,7 @@ static void gmlk_run_sweep(gmlake *l, gmlk_arena *a, gmlk_block *lead, unsigned 
     }
     b->stream = GMLK_CLEAN;
     b->ticket = 0;
-    if (!gmlk_is_clean(b->prev)) continue;
+    if (!gmlk_same_tag(b, b->prev)) continue;
     if (b->hole) gmlk_holes_remove(clean, b);
     if (b->prev->hole) gmlk_holes_remove(clean, b->prev);
     b = gmlk_join(a, b->prev);
@@ -3191,18 +3232,29 @@ static uint32_t gmlk_chunks_missing(const gmlk_arena *a, uint32_t grains, uint32
   return grains > have ? gmlk_chunks_for(a, grains - have) : 1;
 }
 
+/* The first slot, from one at the end on, with room for so many chunks, or GMLK_NOWHERE. */
+static uint32_t gmlk_slots_behind(const gmlk_arena *a, uint32_t slot, uint32_t count) {
+  for (;;) {
+    uint32_t next;
+    if (slot >= a->slot_limit || count > a->slot_limit - slot) return GMLK_NOWHERE;
+    next = gmlk_behind_stuck(a, slot, count);
+    if (next == slot) return slot;
+    slot = next;
+  }
+}
+
 /* Where one run of `grains` can begin behind the end; *out_need is its chunks, 0: no room. */
 static uint32_t gmlk_growth_at_end(const gmlk_arena *a, unsigned stream, uint32_t grains,
                                    uint32_t align, uint32_t *out_need) {
-  uint32_t tail = gmlk_open_before(&a->tail, stream, align), slot = a->slot_count, next;
+  uint32_t tail = gmlk_open_before(&a->tail, stream, align), slot;
   *out_need = gmlk_chunks_missing(a, grains, tail);
-  for (;;) {
-    if (slot >= a->slot_limit || *out_need > a->slot_limit - slot) *out_need = 0;
-    next = gmlk_behind_stuck(a, slot, *out_need);
-    if (next == slot) return slot;
-    slot = next; /* and without the free tail */
+  slot = gmlk_slots_behind(a, a->slot_count, *out_need);
+  if (slot != a->slot_count && slot != GMLK_NOWHERE) { /* without the free tail */
     *out_need = gmlk_chunks_for(a, grains);
+    slot = gmlk_slots_behind(a, slot, *out_need);
   }
+  if (slot == GMLK_NOWHERE) *out_need = 0;
+  return slot;
 }
 
 /* The fewest chunks that make one run of `grains`: behind the last slot, or in a gap. */
@@ -3255,6 +3307,7 @@ static void gmlk_plan_growth(gmlk_arena *a, unsigned stream, uint32_t grains, ui
    Costs: a mapping a chunk, one set_access a window. Fail: host memory, the driver. */
 
 typedef struct gmlk_request {
+  uint64_t number; /* of the attempt */
   gmlk_arena *arena;
   gmlk_taker taker;       /* stream: who may take what; a capture's number inside one */
   unsigned stream;        /* the stream's own number, 0: none */
@@ -3267,6 +3320,7 @@ typedef struct gmlk_request {
   size_t limit_bytes; /* the limit that stopped growth, 0: none did */
   uint32_t shortfall; /* grains missing for a window, 0: none can be made */
   int has_grown, lacks_window_space;
+  int takes_end;       /* of a hole: the policy says so */
   gmlake_result error; /* of the last rung that failed */
   const gmlake_alloc_desc *desc;
 } gmlk_request;
@@ -3345,12 +3399,12 @@ static gmlk_block *gmlk_window_own(gmlk_arena *a, gmlk_window *w) {
   return &w->self;
 }
 
-/* S1 on the sPool: an idle window of the size whose pieces are free again. No driver call but
-   stream waits. */
-static gmlk_block *gmlk_reuse(gmlake *l, const gmlk_request *r, gmlk_taker taker) {
+/* An idle window whose pieces are free becomes live; NULL on an error. No driver call but stream
+   waits. */
+static gmlk_block *gmlk_window_take(gmlake *l, const gmlk_request *r, gmlk_taker taker,
+                                    gmlk_window *w, unsigned state) {
   gmlk_arena *a = r->arena;
-  gmlk_window *w = gmlk_window_find(a, &l->streams, taker, r->grains, r->align, gmlk_is_whole(r));
-  if (!w || !gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)w->span_count)) return NULL;
+  if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)w->span_count)) return NULL;
   gmlk_spans_reserve(a, w->spans, w->span_count);
   if (gmlk_wait_for_spans(l, taker, w->spans, w->span_count)) {
     gmlk_spans_unreserve(a, w->spans, w->span_count);
@@ -3358,7 +3412,14 @@ static gmlk_block *gmlk_reuse(gmlake *l, const gmlk_request *r, gmlk_taker taker
   }
   gmlk_window_unset_idle(&a->spool, w);
   l->stats.stitch_reuse_count++;
-  return gmlk_grant(l, r, gmlk_window_own(a, w), 1);
+  return gmlk_grant(l, r, gmlk_window_own(a, w), state);
+}
+
+/* S1 on the sPool: an idle window of the size whose pieces are free again. */
+static gmlk_block *gmlk_reuse(gmlake *l, const gmlk_request *r, gmlk_taker taker) {
+  gmlk_window *w =
+      gmlk_window_find(r->arena, &l->streams, taker, r->grains, r->align, gmlk_is_whole(r));
+  return w ? gmlk_window_take(l, r, taker, w, 1) : NULL;
 }
 
 /* Counts a window in or out of the lake's figures. */
@@ -3469,6 +3530,7 @@ static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t bytes) {
 static void gmlk_evict_if_due(gmlake *l, gmlk_arena *a) {
   size_t low = l->desc.stitched_bytes_max / 4 * 3, i;
   if (l->stats.stitched_bytes <= l->desc.stitched_bytes_max) return;
+  if (l->desc.policy && l->desc.policy->evict) return; /* has been asked before */
   (void)gmlk_refresh(l, 1);
   (void)gmlk_evict(l, a, l->stats.stitched_bytes - low);
   for (i = 0; i < l->arena_count && l->stats.stitched_bytes > low; i++)
@@ -3535,11 +3597,33 @@ static void gmlk_window_abandon(gmlake *l, gmlk_arena *a, gmlk_window *w, uint32
   gmlk_window_quarantine(l, a, w);
 }
 
+/* Maps a new window, the books unlocked meanwhile, and enters it; it is nobody's yet.
+   *out_stuck: see gmlk_window_map. */
+static gmlake_result gmlk_window_make(gmlake *l, gmlk_arena *a, gmlk_window *w, uint32_t grains,
+                                      uint32_t *out_stuck) {
+  gmlk_drive drive;
+  gmlk_books_unlock(l);
+  (void)gmlk_drive_begin(&drive, &l->driver);
+  (void)gmlk_window_map(&drive, a, w, out_stuck);
+  gmlk_drive_end(&drive);
+  gmlk_books_lock(l);
+  if (gmlk_drive_book(l, &drive)) return drive.result;
+  w->self.arena = a->number;
+  w->self.grains = grains;
+  w->address = a->spool.base + (uint64_t)w->va->at * a->chunk_bytes +
+               gmlk_to_bytes(w->spans[0].at & (gmlk_chunk_grains(a) - 1));
+  gmlk_window_enter(l, a, w);
+  gmlk_window_count(a, w, 1);
+  if (!a->spool.number || grains < a->spool.grains_min) a->spool.grains_min = grains;
+  w->number = ++a->spool.number;
+  l->stats.stitch_count++;
+  return GMLAKE_OK;
+}
+
 /* Stitch: a window as planned in arena->spans. *out_block stays NULL on an error. */
 static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_taker taker,
                                  const gmlk_plan *plan, gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
-  gmlk_drive drive;
   gmlake_result result;
   gmlk_window *w = gmlk_window_new(l, a, plan, &result);
   uint32_t stuck_chunks = 0;
@@ -3553,24 +3637,11 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_taker taker,
     gmlk_window_abandon(l, a, w, 0);
     return result;
   }
-  gmlk_books_unlock(l);
-  (void)gmlk_drive_begin(&drive, &l->driver);
-  (void)gmlk_window_map(&drive, a, w, &stuck_chunks);
-  gmlk_drive_end(&drive);
-  gmlk_books_lock(l);
-  if (gmlk_drive_book(l, &drive)) {
+  result = gmlk_window_make(l, a, w, r->grains, &stuck_chunks);
+  if (result) {
     gmlk_window_abandon(l, a, w, stuck_chunks);
-    return drive.result;
+    return result;
   }
-  w->self.arena = a->number;
-  w->self.grains = r->grains;
-  w->address = a->spool.base + (uint64_t)w->va->at * a->chunk_bytes +
-               gmlk_to_bytes(w->spans[0].at & (gmlk_chunk_grains(a) - 1));
-  gmlk_window_enter(l, a, w);
-  gmlk_window_count(a, w, 1);
-  if (!a->spool.number || r->grains < a->spool.grains_min) a->spool.grains_min = r->grains;
-  w->number = ++a->spool.number;
-  l->stats.stitch_count++;
   *out_block = gmlk_grant(l, r, gmlk_window_own(a, w), 3);
   gmlk_evict_if_due(l, a);
   return GMLAKE_OK;
@@ -3946,45 +4017,52 @@ static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_request *r, uint32_t co
                                                             : GMLAKE_OK;
 }
 
+/* Creates the chunks of a->slots[0, count) where limits and the device allow it. */
+static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_request *r, uint32_t count) {
+  gmlk_arena *a = r->arena;
+  size_t records = gmlk_growth_records(a, count);
+  gmlk_records held;
+  gmlk_drive drive;
+  gmlake_result result = gmlk_growth_allowed(l, r, count);
+  uint32_t made = 0;
+  if (result) return result;
+  if (!gmlk_records_reserve(&l->records, &l->host, records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  gmlk_records_hold(&l->records, &held, records);
+  gmlk_books_unlock(l);
+  (void)gmlk_drive_begin(&drive, &l->driver);
+  result = gmlk_chunks_make(&drive, a, count, &made);
+  if (result) gmlk_chunks_unmake(&drive, a, count, made);
+  gmlk_drive_end(&drive);
+  gmlk_books_lock(l);
+  gmlk_records_return(&l->records, &held);
+  if (gmlk_drive_book(l, &drive)) {
+    gmlk_growth_quarantine(l, a, count);
+    return drive.result;
+  }
+  gmlk_growth_commit(l, a, count);
+  return GMLAKE_OK;
+}
+
+/* Host memory for listing and entering so many more slots. */
+static int gmlk_grow_reserve(gmlk_arena *a, uint64_t more) {
+  size_t slots = (size_t)gmlk_min(gmlk_max(a->slot_count, a->stuck_end) + more, a->slot_limit);
+  return gmlk_arena_reserve_slots(a, slots) && gmlk_scratch_reserve(a, slots);
+}
+
 /* S4's Alloc: memory for the request, contiguous or the shortfall of a window. *out_count is the
    chunks that it tried to create. */
 static gmlake_result gmlk_grow_by(gmlake *l, gmlk_request *r, uint32_t shortfall, uint32_t spare,
                                   uint32_t *out_count) {
   gmlk_arena *a = r->arena;
-  uint64_t slots = (uint64_t)gmlk_max(a->slot_count, a->stuck_end) +
-                   gmlk_chunks_for(a, (uint64_t)r->grains + r->align);
   gmlk_growth growth;
-  gmlk_records held;
-  gmlk_drive drive;
-  gmlake_result result;
-  size_t records;
-  uint32_t made = 0;
-  if (slots > a->slot_limit) slots = a->slot_limit;
-  if (!gmlk_arena_reserve_slots(a, (size_t)slots) || !gmlk_scratch_reserve(a, (size_t)slots))
+  if (!gmlk_grow_reserve(a, gmlk_chunks_for(a, (uint64_t)r->grains + r->align)))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   /* A second time: enough that the range fits wherever its run begins. */
   gmlk_plan_growth(a, r->taker.stream, r->grains + (r->has_grown ? r->align - 1 : 0), r->align,
                    shortfall, spare, &growth);
   *out_count = growth.count;
   if (!growth.count) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* no address space */
-  result = gmlk_growth_allowed(l, r, growth.count);
-  if (result) return result;
-  records = gmlk_growth_records(a, growth.count);
-  if (!gmlk_records_reserve(&l->records, &l->host, records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  gmlk_records_hold(&l->records, &held, records);
-  gmlk_books_unlock(l);
-  (void)gmlk_drive_begin(&drive, &l->driver);
-  result = gmlk_chunks_make(&drive, a, growth.count, &made);
-  if (result) gmlk_chunks_unmake(&drive, a, growth.count, made);
-  gmlk_drive_end(&drive);
-  gmlk_books_lock(l);
-  gmlk_records_return(&l->records, &held);
-  if (gmlk_drive_book(l, &drive)) {
-    gmlk_growth_quarantine(l, a, growth.count);
-    return drive.result;
-  }
-  gmlk_growth_commit(l, a, growth.count);
-  return GMLAKE_OK;
+  return gmlk_grow_slots(l, r, growth.count);
 }
 
 static int gmlk_is_shortage(gmlake_result result) {
@@ -4133,6 +4211,422 @@ static size_t gmlk_arena_held(const gmlk_arena *a) {
   return count;
 }
 
+/* ---- >>decide -------------------------------------------------------------------------------
+   Asks desc.policy, for research: builds a view, calls with the books unlocked, checks what comes
+   back and carries it out by what the sections above offer. Owns the memory of views. A free block
+   that the policy kept apart is marked GMLK_APART and joins no neighbour [A2].
+   pre: the caller holds `driving`. With a policy every allocation does, so what was free before a
+   call is free after it; frees go on meanwhile.
+   Costs: O(blocks + windows) a question. Fails: host memory, as >>stitch and >>grow do, and with
+   INVALID_ARGUMENT before anything has changed. */
+
+typedef struct gmlk_question {
+  gmlake_view view;
+  gmlake_request request;
+  gmlake_plan plan;
+  gmlake_piece *pieces; /* for the plan's, one more than it is told */
+  uint64_t *numbers;    /* for windows to be evicted */
+  size_t piece_capacity, window_count;
+} gmlk_question;
+
+static void gmlk_view_fill(const gmlake *l, const gmlk_request *r, gmlake_piece *blocks,
+                           gmlake_window_info *windows) {
+  const gmlk_arena *a = r->arena;
+  const gmlk_block *b;
+  gmlk_window *w;
+  for (b = a->head.next; b != &a->tail; b = b->next) {
+    if (!gmlk_is_open(b, r->taker.stream)) continue;
+    blocks->home = (void *)(uintptr_t)gmlk_home(a, b->at);
+    blocks->bytes = gmlk_to_bytes(b->grains);
+    blocks++;
+  }
+  for (w = a->spool.oldest; w; w = w->newer, windows++) {
+    windows->number = w->number;
+    windows->bytes = gmlk_to_bytes(w->self.grains);
+    windows->mapped_bytes = w->chunk_count * a->chunk_bytes;
+    windows->piece_count = w->span_count;
+    windows->is_free = r->may_stitch && gmlk_window_suits(a, w, r->align, gmlk_is_whole(r)) &&
+                       gmlk_window_is_free(a, &l->streams, r->taker, w);
+    windows->is_complete = gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket);
+  }
+}
+
+/* Everything that a policy is shown of a request; 0: no host memory. */
+static int gmlk_ask(gmlake *l, const gmlk_request *r, gmlk_question *q) {
+  const gmlk_arena *a = r->arena;
+  const gmlk_block *b;
+  const gmlk_window *w;
+  gmlake_piece *blocks;
+  gmlake_window_info *windows;
+  size_t bytes;
+  memset(q, 0, sizeof(*q));
+  for (b = a->head.next; b != &a->tail; b = b->next)
+    q->view.block_count += (size_t)gmlk_is_open(b, r->taker.stream);
+  for (w = a->spool.oldest; w; w = w->newer) q->window_count++;
+  q->piece_capacity = q->view.block_count + 1;
+  bytes = (q->view.block_count + q->piece_capacity + 1) * sizeof(gmlake_piece) +
+          q->window_count * (sizeof(gmlake_window_info) + sizeof(uint64_t));
+  if (bytes > l->view_bytes) {
+    gmlk_host_free(&l->host, l->view_memory, l->view_bytes);
+    l->view_memory = gmlk_host_alloc(&l->host, bytes * 2);
+    l->view_bytes = l->view_memory ? bytes * 2 : 0;
+    if (!l->view_memory) return 0;
+  }
+  windows = (gmlake_window_info *)l->view_memory;
+  q->numbers = (uint64_t *)(void *)(windows + q->window_count);
+  blocks = (gmlake_piece *)(void *)(q->numbers + q->window_count);
+  q->pieces = blocks + q->view.block_count;
+  gmlk_view_fill(l, r, blocks, windows);
+  q->view.chunk_bytes = a->chunk_bytes;
+  q->view.stitch_bytes_min = l->desc.stitch_bytes_min;
+  q->view.stitched_bytes_max = l->desc.stitched_bytes_max;
+  q->view.reserved_bytes = l->stats.reserved_bytes;
+  q->view.stitched_bytes = l->stats.stitched_bytes;
+  q->view.blocks = blocks;
+  q->view.windows = windows;
+  q->view.window_count = q->window_count;
+  q->request.number = r->number;
+  q->request.bytes = r->bytes;
+  q->request.alignment = gmlk_to_bytes(r->align);
+  q->request.flags = r->flags;
+  q->request.stream = r->stream ? l->streams.items[r->stream]->value : GMLAKE_STREAM_NONE;
+  q->request.pool = a->pool;
+  q->plan.pieces = q->pieces;
+  q->plan.piece_capacity = q->piece_capacity;
+  return 1;
+}
+
+/* ---- what a policy may not do ---- */
+
+/* Why a piece is none, or NULL. */
+static const char *gmlk_piece_wrong(const gmlk_request *r, const gmlake_piece *p, int is_first,
+                                    int is_last) {
+  const gmlk_arena *a = r->arena;
+  uint64_t home = (uint64_t)(uintptr_t)p->home, end_bytes = gmlk_to_bytes(a->tail.at);
+  uint32_t at, end, edge = gmlk_chunk_grains(a) - 1;
+  const gmlk_block *b;
+  if (!p->bytes || (home | p->bytes) % GMLK_GRAIN) return "a piece is not of 512-byte grains";
+  if (home < a->base || home - a->base >= end_bytes || p->bytes > end_bytes - (home - a->base))
+    return "a piece lies outside the arena";
+  at = (uint32_t)((home - a->base) / GMLK_GRAIN);
+  end = at + (uint32_t)(p->bytes / GMLK_GRAIN);
+  for (b = gmlk_locate(a, at); b->at < end; b = b->next)
+    if (!gmlk_is_open(b, r->taker.stream)) return "a piece is not free for the request";
+  if ((!is_first || gmlk_is_whole(r)) && (at & edge)) return "a piece begins inside a chunk";
+  if ((!is_last || gmlk_is_whole(r)) && (end & edge)) return "a piece ends inside a chunk";
+  if (is_first && (at & (r->align - 1))) return "the first piece is not aligned";
+  return NULL;
+}
+
+static uint32_t gmlk_piece_at(const gmlk_arena *a, const gmlake_piece *p) {
+  return (uint32_t)(((uint64_t)(uintptr_t)p->home - a->base) / GMLK_GRAIN);
+}
+
+/* The slots under a piece, [*out_first, *out_end). */
+static void gmlk_piece_slots(const gmlk_arena *a, const gmlake_piece *p, uint32_t *out_first,
+                             uint32_t *out_end) {
+  uint32_t at = gmlk_piece_at(a, p);
+  *out_first = gmlk_slot_of(a, at);
+  *out_end = gmlk_slot_from(a, at + (uint32_t)(p->bytes / GMLK_GRAIN));
+}
+
+/* Whether two of the pieces, or one of them twice, lie in one chunk. */
+static int gmlk_pieces_collide(gmlk_arena *a, const gmlake_piece *pieces, size_t count) {
+  uint32_t slot, end;
+  int collide = 0;
+  size_t i;
+  for (i = 0; i < count; i++)
+    for (gmlk_piece_slots(a, &pieces[i], &slot, &end); slot < end; slot++)
+      collide |= a->chunks[slot].mark++ != 0;
+  for (i = 0; i < count; i++)
+    for (gmlk_piece_slots(a, &pieces[i], &slot, &end); slot < end; slot++) a->chunks[slot].mark = 0;
+  return collide;
+}
+
+/* Why the front of a block cannot be taken and both parts be stitched. */
+static const char *gmlk_former_wrong(const gmlk_request *r, const gmlake_piece *p) {
+  uint32_t at = gmlk_piece_at(r->arena, p), end = at + (uint32_t)(p->bytes / GMLK_GRAIN);
+  const gmlk_block *b = gmlk_locate(r->arena, at);
+  if (b->at != at || gmlk_block_end(b) <= end) return "what is kept is not a block's front";
+  return end & (gmlk_chunk_grains(r->arena) - 1) ? "what is kept is cut inside a chunk" : NULL;
+}
+
+/* Why the pieces of a plan and what it creates cannot serve the request. */
+static const char *gmlk_pieces_wrong(const gmlk_request *r, const gmlk_question *q) {
+  const gmlake_plan *plan = &q->plan;
+  const gmlk_arena *a = r->arena;
+  size_t parts = plan->piece_count + (plan->grow_bytes != 0), i;
+  uint64_t total = plan->grow_bytes;
+  if (plan->pieces != q->pieces || plan->piece_count > q->piece_capacity)
+    return "more pieces than there is room for";
+  if (!parts) return "the plan serves nothing";
+  if (plan->state != (plan->grow_bytes ? 4u : parts > 1 ? 3u : plan->state == 2 ? 2u : 1u))
+    return "the state is not that of the plan";
+  if (parts > 1 && !r->may_stitch) return "the request may not be stitched";
+  if (plan->grow_bytes && (r->flags & GMLAKE_NO_GROW)) return "the request may not grow";
+  if (plan->grow_bytes % a->chunk_bytes || plan->grow_bytes > a->reserved_bytes)
+    return "what is created is not whole chunks";
+  for (i = 0; i < plan->piece_count; i++) {
+    const char *wrong = gmlk_piece_wrong(r, &plan->pieces[i], i == 0, i + 1 == parts);
+    if (wrong) return wrong;
+    total += plan->pieces[i].bytes;
+  }
+  if (parts > 1 && gmlk_pieces_collide(r->arena, plan->pieces, plan->piece_count))
+    return "two pieces share a chunk";
+  if (total < r->bytes) return "the pieces are too small";
+  if (total - r->bytes > UINT32_MAX || total > gmlk_to_bytes(GMLK_GRAINS_MAX / 2))
+    return "the pieces are too large";
+  if (!plan->keeps_former) return NULL;
+  return parts > 1 || plan->grow_bytes ? "what is kept is not a block's front"
+                                       : gmlk_former_wrong(r, &plan->pieces[0]);
+}
+
+static gmlk_window *gmlk_window_numbered(const gmlk_arena *a, uint64_t number) {
+  gmlk_window *w = a->spool.oldest;
+  while (w && w->number != number) w = w->newer;
+  return w;
+}
+
+/* Why the window of a plan cannot serve the request. */
+static const char *gmlk_reuse_wrong(const gmlake *l, const gmlk_request *r, const gmlk_question *q,
+                                    gmlk_window *w) {
+  if (!w) return "no idle window has this number";
+  if (q->plan.piece_count || q->plan.grow_bytes || q->plan.keeps_former)
+    return "a window and pieces";
+  if (q->plan.state > 2) return "the state is not that of the plan";
+  if (!r->may_stitch || !gmlk_window_suits(r->arena, w, r->align, gmlk_is_whole(r)) ||
+      !gmlk_window_is_free(r->arena, &l->streams, r->taker, w))
+    return "the window is not free for the request";
+  if (gmlk_to_bytes(w->self.grains) < r->bytes) return "the window is too small";
+  return gmlk_to_bytes(w->self.grains) - r->bytes > UINT32_MAX ? "the window is too large" : NULL;
+}
+
+/* ---- asking ---- */
+
+/* StitchFree as the policy wants it, before so many chunks more are mapped. */
+static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_request *r, const gmlk_question *q,
+                                      size_t chunk_count) {
+  const gmlake_policy *policy = l->desc.policy;
+  gmlk_window *w, *dying = NULL;
+  gmlk_call call;
+  size_t count, i, n;
+  if (!policy || !policy->evict) return GMLAKE_OK;
+  gmlk_call_begin(l, &call, 1);
+  count = policy->evict(policy->user, &q->view, chunk_count * r->arena->chunk_bytes, q->numbers);
+  gmlk_call_end(l, &call);
+  if (l->lost) return l->lost;
+  for (i = 0; i < gmlk_min(count, q->window_count); i++) {
+    w = gmlk_window_numbered(r->arena, q->numbers[i]);
+    if (!w || !gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket)) break;
+    for (n = 0; n < i && q->numbers[n] != q->numbers[i];) n++;
+    if (n < i) break;
+  }
+  if (i < count)
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy.evict",
+                     "what is to be dropped is no idle window whose work is complete");
+  for (i = 0; i < count; i++)
+    gmlk_window_kill(l, r->arena, gmlk_window_numbered(r->arena, q->numbers[i]), &dying);
+  return gmlk_windows_unmap(l, r->arena, dying);
+}
+
+static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_request *r, size_t chunk_count) {
+  gmlk_question q;
+  if (!l->desc.policy || !l->desc.policy->evict) return GMLAKE_OK;
+  if (!gmlk_ask(l, r, &q)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  return gmlk_evict_asked(l, r, &q, chunk_count);
+}
+
+/* At which end of a hole the built-in policy is to take the request. */
+static gmlake_result gmlk_ask_place(gmlake *l, gmlk_request *r) {
+  const gmlake_policy *policy = l->desc.policy;
+  uint32_t at = 0, hole = 0;
+  gmlk_question q;
+  gmlake_piece piece;
+  gmlk_call call;
+  r->takes_end = 0;
+  if (!policy || !policy->place || r->align != 1 || r->arena->is_bare) return GMLAKE_OK;
+  if (!gmlk_best_fit(r->arena, r->taker.stream, r->grains, 1, &at, &hole) || hole == r->grains)
+    return GMLAKE_OK;
+  if (!gmlk_ask(l, r, &q)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  piece.home = (void *)(uintptr_t)gmlk_home(r->arena, at);
+  piece.bytes = gmlk_to_bytes(hole);
+  gmlk_call_begin(l, &call, 1);
+  r->takes_end = policy->place(policy->user, &q.request, &piece);
+  gmlk_call_end(l, &call);
+  return l->lost;
+}
+
+/* Whether what is freed joins its neighbours. The block may be gone afterwards. */
+static int gmlk_ask_coalesce(gmlake *l, const gmlk_block *b, uint64_t address) {
+  const gmlake_policy *policy = l->desc.policy;
+  gmlake_piece piece;
+  gmlk_call call;
+  int joins;
+  piece.home = (void *)(uintptr_t)address;
+  piece.bytes = gmlk_to_bytes(b->grains);
+  gmlk_call_begin(l, &call, 1);
+  joins = policy->coalesce(policy->user, &piece);
+  gmlk_call_end(l, &call);
+  return joins;
+}
+
+/* ---- carrying out ---- */
+
+/* Slots side by side for new chunks: the lowest gap that holds them, else the end; 0: no room. */
+static int gmlk_growth_fresh(const gmlk_arena *a, uint32_t count, uint32_t *out_slot) {
+  const gmlk_link *gap;
+  uint32_t best = GMLK_NOWHERE, slot;
+  for (gap = a->gaps.next; gap != &a->gaps; gap = gap->next) {
+    const gmlk_block *b = gmlk_linked(gap);
+    slot = gmlk_slot_of(a, b->at);
+    if (slot < best && gmlk_slot_of(a, b->grains) >= count &&
+        gmlk_behind_stuck(a, slot, count) == slot)
+      best = slot;
+  }
+  *out_slot = best == GMLK_NOWHERE ? gmlk_slots_behind(a, a->slot_count, count) : best;
+  return *out_slot != GMLK_NOWHERE;
+}
+
+/* Creates chunks side by side, as the piece behind the plan's. */
+static gmlake_result gmlk_grow_fresh(gmlake *l, gmlk_request *r, gmlk_question *q) {
+  gmlk_arena *a = r->arena;
+  uint32_t count = (uint32_t)(q->plan.grow_bytes / a->chunk_bytes), slot;
+  gmlake_piece *piece = &q->pieces[q->plan.piece_count];
+  gmlk_growth growth;
+  gmlake_result result;
+  if (!gmlk_grow_reserve(a, count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!gmlk_growth_fresh(a, count, &slot)) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  gmlk_growth_slots(a, &growth, slot, count);
+  result = gmlk_grow_slots(l, r, count);
+  if (result) return result;
+  r->has_grown = 1;
+  piece->home = (void *)(uintptr_t)gmlk_home(a, gmlk_slot_at(a, slot));
+  piece->bytes = q->plan.grow_bytes;
+  return GMLAKE_OK;
+}
+
+/* Spans of a window, each piece one of its own. */
+static gmlake_result gmlk_pieces_list(gmlk_arena *a, const gmlake_piece *pieces, size_t count,
+                                      gmlk_plan *plan) {
+  memset(plan, 0, sizeof(*plan));
+  if (!gmlk_scratch_reserve(a, 2 * count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  for (; plan->span_count < count; plan->span_count++, pieces++) {
+    gmlk_span *span = &a->spans[plan->span_count];
+    span->at = gmlk_piece_at(a, pieces);
+    span->grains = (uint32_t)(pieces->bytes / GMLK_GRAIN);
+    span->block = NULL;
+    plan->chunk_count += gmlk_span_chunks(a, span);
+  }
+  return GMLAKE_OK;
+}
+
+/* S2's other half: an idle window of the block as it was before it was split. A cache: where it
+   cannot be made, there is none. */
+static void gmlk_keep_former(gmlake *l, gmlk_arena *a, const gmlake_piece *pair) {
+  gmlk_window *w = NULL;
+  gmlake_result result;
+  uint32_t stuck_chunks = 0;
+  gmlk_plan plan;
+  if (a->spool.va && !gmlk_pieces_list(a, pair, 2, &plan))
+    w = gmlk_window_new(l, a, &plan, &result);
+  if (!w) return;
+  if (!gmlk_window_make(l, a, w, w->spans[0].grains + w->spans[1].grains, &stuck_chunks)) {
+    gmlk_window_set_idle(&a->spool, w);
+    return;
+  }
+  if (!stuck_chunks) {
+    gmlk_window_discard(l, a, w);
+    return;
+  }
+  w->va->slack = stuck_chunks;
+  gmlk_window_count(a, w, 1);
+  gmlk_window_quarantine(l, a, w);
+}
+
+/* One range, from wherever it lies in free blocks. */
+static gmlake_result gmlk_take_piece(gmlake *l, gmlk_request *r, const gmlk_question *q,
+                                     gmlk_block **out_block) {
+  gmlk_arena *a = r->arena;
+  gmlake_piece pair[2];
+  uint32_t at = gmlk_piece_at(a, &q->pieces[0]), end = at + r->grains, whole_end;
+  gmlk_block *b = gmlk_locate(a, at), *last = gmlk_locate(a, end - 1);
+  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  whole_end = gmlk_block_end(last);
+  if (b->at < at || whole_end > end) l->stats.split_count++;
+  b = gmlk_own(a, gmlk_reserve_range(a, b, at, r->grains), r->grains, GMLK_LIVE);
+  *out_block = gmlk_grant(l, r, b, q->plan.state);
+  if (!q->plan.keeps_former) return GMLAKE_OK;
+  pair[0] = q->pieces[0];
+  pair[1].home = (void *)(uintptr_t)gmlk_home(a, end);
+  pair[1].bytes = gmlk_to_bytes(whole_end - end);
+  gmlk_keep_former(l, a, pair);
+  return GMLAKE_OK;
+}
+
+static gmlake_result gmlk_stitch_pieces(gmlake *l, gmlk_request *r, const gmlk_question *q,
+                                        size_t count, gmlk_block **out_block) {
+  gmlk_plan plan;
+  gmlake_result result = gmlk_pieces_list(r->arena, q->pieces, count, &plan);
+  if (!result) result = gmlk_stitch(l, r, r->taker, &plan, out_block);
+  return result || *out_block ? result : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* window space */
+}
+
+/* Chunks that the plan maps once more. */
+static size_t gmlk_plan_mappings(const gmlk_arena *a, const gmlk_question *q) {
+  size_t count = (size_t)(q->plan.grow_bytes / a->chunk_bytes), i;
+  uint32_t first, end;
+  if (q->plan.keeps_former) {
+    const gmlk_block *b = gmlk_locate(a, gmlk_piece_at(a, &q->pieces[0]));
+    return gmlk_slot_from(a, gmlk_block_end(b)) - gmlk_slot_of(a, b->at);
+  }
+  for (i = 0; i < q->plan.piece_count; i++, count += end - first)
+    gmlk_piece_slots(a, &q->pieces[i], &first, &end);
+  return q->plan.piece_count + (q->plan.grow_bytes != 0) > 1 ? count : 0;
+}
+
+/* A plan that has been checked. r->grains becomes the plan's. */
+static gmlake_result gmlk_carry_out(gmlake *l, gmlk_request *r, gmlk_question *q, gmlk_window *w,
+                                    gmlk_block **out_block) {
+  size_t parts = q->plan.piece_count + (q->plan.grow_bytes != 0);
+  size_t mappings = gmlk_plan_mappings(r->arena, q), i;
+  gmlake_result result = GMLAKE_OK;
+  if (w) {
+    r->grains = w->self.grains;
+    *out_block = gmlk_window_take(l, r, r->taker, w, q->plan.state);
+    return *out_block ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  }
+  if (mappings) result = gmlk_evict_asked(l, r, q, mappings);
+  if (!result && q->plan.grow_bytes) result = gmlk_grow_fresh(l, r, q);
+  if (result) return result;
+  for (i = 0, r->grains = 0; i < parts; i++)
+    r->grains += (uint32_t)(q->pieces[i].bytes / GMLK_GRAIN);
+  return parts > 1 ? gmlk_stitch_pieces(l, r, q, parts, out_block)
+                   : gmlk_take_piece(l, r, q, out_block);
+}
+
+/* BestFit as the policy does it. OK without a block: the built-in policy is to do it. */
+static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  const gmlake_policy *policy = l->desc.policy;
+  uint32_t grains = r->grains;
+  gmlk_window *w = NULL;
+  gmlk_question q;
+  gmlk_call call;
+  gmlake_result result;
+  const char *wrong;
+  if (!gmlk_ask(l, r, &q)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  gmlk_call_begin(l, &call, 1);
+  policy->choose(policy->user, &q.view, &q.request, &q.plan);
+  gmlk_call_end(l, &call);
+  if (l->lost || !q.plan.state) return l->lost;
+  if (q.plan.state == 5) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  if (q.plan.window) w = gmlk_window_numbered(r->arena, q.plan.window);
+  wrong = q.plan.window ? gmlk_reuse_wrong(l, r, &q, w) : gmlk_pieces_wrong(r, &q);
+  if (wrong) return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy.choose", wrong);
+  result = gmlk_carry_out(l, r, &q, w, out_block);
+  if (result) r->grains = grains;
+  return result;
+}
+
 /* ---- >>ladder -------------------------------------------------------------------------------
    Serves a request: the states S1 to S3 from what the lake holds, then the out-of-memory ladder,
    rung by rung. A rung answers OK with *out_block NULL where it has nothing to offer, so that
@@ -4156,6 +4650,10 @@ static inline gmlk_block *gmlk_fast(gmlake *l, const gmlk_request *r) {
     if (window) return window;
   }
   if (!b) return NULL;
+  if (r->takes_end) {
+    at += hole - r->grains;
+    b = gmlk_locate(a, at);
+  }
   b = gmlk_take(a, b, at, r->grains);
   if (hole != r->grains) l->stats.split_count++;
   return gmlk_grant(l, r, b, hole == r->grains ? 1 : 2);
@@ -4168,13 +4666,18 @@ static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_taker take
   r->shortfall = 0;
   if (!r->may_stitch || r->lacks_window_space) return GMLAKE_OK;
   if (!gmlk_scratch_reserve(r->arena, r->arena->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (gmlk_plan_window(r->arena, &l->streams, taker, r->grains, r->align, gmlk_is_whole(r), &plan))
-    return gmlk_stitch(l, r, taker, &plan, out_block);
+  if (gmlk_plan_window(r->arena, &l->streams, taker, r->grains, r->align, gmlk_is_whole(r),
+                       &plan)) {
+    gmlake_result result = gmlk_ask_evict(l, r, plan.chunk_count);
+    return result ? result : gmlk_stitch(l, r, taker, &plan, out_block);
+  }
   r->shortfall = plan.shortfall;
   return GMLAKE_OK;
 }
 
 static gmlake_result gmlk_try_fast(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  gmlake_result result = gmlk_ask_place(l, r);
+  if (result) return result;
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   *out_block = gmlk_fast(l, r);
   return GMLAKE_OK;
@@ -4378,17 +4881,25 @@ static int gmlk_can_reclaim(const gmlake *l, const gmlk_request *r) {
   return 0;
 }
 
+/* Drops all windows that can be dropped. */
+static gmlake_result gmlk_evict_all(gmlake *l, gmlk_arena *a) {
+  gmlake_result result = GMLAKE_OK;
+  size_t windows;
+  do {
+    windows = a->spool.count;
+    result = gmlk_evict(l, a, SIZE_MAX);
+  } while (!result && a->spool.count < windows);
+  return result;
+}
+
 /* Drops idle windows, returns free chunks to the driver and creates what is missing. */
 static gmlake_result gmlk_rung_reclaim(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   gmlake_result result;
-  size_t released = 0, windows;
+  size_t released = 0;
   if ((r->flags & GMLAKE_NO_GROW) || !gmlk_can_reclaim(l, r)) return GMLAKE_OK;
   result = gmlk_wait_for_streams(l, 0);
   if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK;
-  do {
-    windows = r->arena->spool.count;
-    if (!result) result = gmlk_evict(l, r->arena, SIZE_MAX);
-  } while (!result && r->arena->spool.count < windows);
+  if (!result) result = gmlk_evict_all(l, r->arena);
   r->lacks_window_space = 0;
   if (!result) result = gmlk_try_stitch(l, r, r->taker, out_block);
   if (!result && !*out_block) result = gmlk_trim(l, 0, &released);
@@ -4436,6 +4947,23 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_re
   return result;
 }
 
+/* The ladder of a policy that chooses; OK without a block as gmlk_decide. */
+static gmlake_result gmlk_climb_asked(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  gmlake_result result = gmlk_refresh(l, 0);
+  size_t released = 0;
+  unsigned step;
+  for (step = 0; !result; step++) {
+    result = gmlk_decide(l, r, out_block);
+    if (!gmlk_is_shortage(result)) return result;
+    if (step == 2) return gmlk_report_oom(l, r, result);
+    result = gmlk_wait_for_streams(l, 0);
+    if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK;
+    if (!result && step) result = gmlk_evict_all(l, r->arena);
+    if (!result && step) result = gmlk_trim(l, 0, &released);
+  }
+  return result;
+}
+
 /* Everything that may need the driver. */
 static gmlake_result gmlk_climb(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   gmlk_rung rungs[6] = {gmlk_rung_completed, gmlk_rung_stitch, gmlk_rung_grow,
@@ -4444,6 +4972,10 @@ static gmlake_result gmlk_climb(gmlake *l, gmlk_request *r, gmlk_block **out_blo
   gmlake_error_info error;
   size_t i;
   memset(&error, 0, sizeof(error));
+  if (r->grains && l->desc.policy && l->desc.policy->choose && !r->arena->is_bare) {
+    result = gmlk_climb_asked(l, r, out_block);
+    if (result || *out_block) return result;
+  }
   if (l->desc.cross_stream == GMLAKE_WAIT_FIRST) {
     rungs[2] = gmlk_rung_borrow;
     rungs[3] = gmlk_rung_grow;
@@ -6812,6 +7344,8 @@ static inline gmlake_result gmlk_enter(gmlake *l) {
   if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
   gmlk_books_lock(l);
   lost = l->lost;
+  if (l->calls && !lost && gmlk_in_call(l, 1))
+    lost = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy", "a policy may not call the lake");
   if (lost) gmlk_books_unlock(l);
   return lost;
 }
@@ -6882,6 +7416,7 @@ static gmlake_result gmlk_request_size(gmlk_request *r, const gmlake_alloc_desc 
 static inline gmlake_result gmlk_request_init(gmlake *l, gmlk_request *r,
                                               const gmlake_alloc_desc *desc, gmlake_stream stream) {
   memset(r, 0, sizeof(*r));
+  r->number = ++l->request_count;
   r->desc = desc;
   r->bytes = desc->bytes;
   r->flags = desc->flags;
@@ -6985,7 +7520,7 @@ static gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, gmlake
     note = gmlk_note_new(l, desc->user_data, desc->label);
     if (!note) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
-  b = r.grains ? gmlk_fast(l, &r) : NULL;
+  b = r.grains && !l->asks_first ? gmlk_fast(l, &r) : NULL;
   if (!b) result = gmlk_serve_slowly(l, &r, &b);
   if (result) {
     gmlk_note_free(l, note);
@@ -6995,25 +7530,14 @@ static gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, gmlake
   return GMLAKE_OK;
 }
 
-static int gmlk_in_handler(const gmlake *l) {
-  const gmlk_call *call = l->handlers;
-  while (call && call->thread != gmlk_thread_id()) call = call->next;
-  return call != NULL;
-}
-
 /* Lets the user's handler make room. pre: no lock is held. */
 static int gmlk_handle_oom(gmlake *l, const gmlake_error_info *info) {
-  gmlk_call call, **link;
+  gmlk_call call;
   int again;
   gmlk_books_lock(l);
-  call.thread = gmlk_thread_id();
-  call.next = l->handlers;
-  l->handlers = &call;
-  gmlk_books_unlock(l);
+  gmlk_call_begin(l, &call, 0);
   again = l->desc.oom.fn(l->desc.oom.user, l, info);
-  gmlk_books_lock(l);
-  for (link = &l->handlers; *link != &call;) link = &(*link)->next;
-  *link = call.next;
+  gmlk_call_end(l, &call);
   gmlk_books_unlock(l);
   return again;
 }
@@ -7045,7 +7569,7 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *l, const gmlake_alloc_desc *d
   do {
     result = gmlk_enter(l);
     if (result) return result;
-    if (l->handlers && gmlk_in_handler(l))
+    if (l->calls && gmlk_in_call(l, 0))
       result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
                          "called from the out-of-memory handler");
     else if (desc->bytes)
@@ -7140,7 +7664,7 @@ static int gmlk_is_used_elsewhere(const gmlk_note *note, unsigned stream) {
 
 static gmlake_result gmlk_free(gmlake *l, void *ptr, gmlake_stream value) {
   const uint64_t address = (uint64_t)(uintptr_t)ptr;
-  const size_t entry = gmlk_index_find(&l->index, address);
+  size_t entry = gmlk_index_find(&l->index, address);
   gmlk_block *b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
   gmlk_arena *a;
   gmlk_stream *s;
@@ -7148,6 +7672,13 @@ static gmlake_result gmlk_free(gmlake *l, void *ptr, gmlake_stream value) {
   unsigned stream = 0, tag;
   uint64_t ticket;
   size_t bytes;
+  unsigned apart = 0;
+  if (b && l->desc.policy && l->desc.policy->coalesce) {
+    apart = gmlk_ask_coalesce(l, b, address) ? 0 : GMLK_APART;
+    if (l->lost) return l->lost;
+    entry = gmlk_index_find(&l->index, address);
+    b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
+  }
   if (!b) return gmlk_explain(l, address, "gmlake_free");
   a = gmlk_arena_of(l, b);
   if (value != GMLAKE_STREAM_NONE) {
@@ -7161,6 +7692,7 @@ static gmlake_result gmlk_free(gmlake *l, void *ptr, gmlake_stream value) {
   l->stats.live_count--;
   l->stats.active_bytes -= bytes;
   l->stats.requested_bytes -= bytes - b->slack;
+  b->flags |= (uint8_t)apart;
   note = b->as.live.note;
   if (stream && gmlk_is_used_elsewhere(note, stream)) {
     gmlk_pend(l, b, tag, ticket);
@@ -7442,11 +7974,16 @@ GMLAKE_DEF gmlake_result gmlake_get_desc(gmlake *l, gmlake_desc *out_desc) {
 
 GMLAKE_DEF gmlake_result gmlake_check(gmlake *l) {
   const char *broken;
-  gmlake_result result = GMLAKE_OK;
-  if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  gmlake_result result = GMLAKE_ERROR_INVALID_ARGUMENT; /* asked by a policy */
+  if (!l) return result;
   gmlk_books_lock(l);
+  if (l->calls && gmlk_in_call(l, 1)) {
+    gmlk_books_unlock(l);
+    return result;
+  }
   gmlk_driving_lock(l);
   broken = gmlk_check(l);
+  result = GMLAKE_OK;
   if (broken) result = gmlk_fail(l, GMLAKE_ERROR_CORRUPT, "gmlake_check", broken);
   return gmlk_leave_driving(l, result);
 }
@@ -7514,6 +8051,7 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
       a->is_bare ? GMLAKE_OK : gmlk_reserve_halving(l, &a->reserved_bytes, chunk_bytes, &a->base);
   if (result) return result;
   a->slot_limit = (uint32_t)(a->reserved_bytes / chunk_bytes);
+  a->keeps_apart = !a->is_bare && l->desc.policy && l->desc.policy->coalesce;
   if (!gmlk_arena_init(a, &l->host, &l->records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   a->spool.reserved_bytes =
       gmlk_min(window_bytes, GMLK_SLOTS_MAX * chunk_bytes) & ~(chunk_bytes - 1);
@@ -7851,7 +8389,7 @@ GMLAKE_DEF gmlake_result gmlake_buffer_resize(gmlake *l, gmlake_buffer *b, size_
     if (bytes > b->max_bytes)
       result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_buffer_resize",
                          "more than max_bytes");
-    else if (bytes > b->bytes && l->handlers && gmlk_in_handler(l))
+    else if (bytes > b->bytes && l->calls && gmlk_in_call(l, 0))
       result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_buffer_resize",
                          "a growth in the out-of-memory handler");
     else
@@ -8057,6 +8595,7 @@ static int gmlk_desc_is_valid(const gmlake_desc *d) {
          (d->cross_stream == GMLAKE_GROW_FIRST || d->cross_stream == GMLAKE_WAIT_FIRST) &&
          (d->chunk_bytes == 0 || gmlk_is_pow2(d->chunk_bytes)) &&
          d->small_bytes_max <= GMLK_SMALL_GRAINS * GMLK_GRAIN &&
+         (!d->policy || d->policy->struct_bytes == sizeof(gmlake_policy)) &&
          (d->peer_count == 0) == (d->peer_devices == NULL) && d->peer_count <= GMLK_PEERS_MAX &&
          (d->host.malloc_fn == NULL) == (d->host.free_fn == NULL);
 }
@@ -8107,6 +8646,7 @@ static void gmlk_lake_free(gmlake *l) {
   gmlk_buffers_free(l, l->void_buffers);
   gmlk_host_free(&l->host, l->arenas, l->arena_capacity * sizeof(gmlk_arena *));
   gmlk_index_destroy(&l->index, &l->host);
+  gmlk_host_free(&l->host, l->view_memory, l->view_bytes);
   gmlk_host_free(&l->host, l->messages, GMLK_LOG_QUEUE * sizeof(gmlk_message));
   gmlk_host_free(&l->host, l->driver.peers, l->driver.peer_count * sizeof(int));
   gmlk_records_destroy(&l->records, &l->host);
@@ -8175,6 +8715,8 @@ GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lak
   if (!l) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   l->host = host;
   l->desc = *desc;
+  l->asks_first =
+      desc->policy && (desc->policy->choose || desc->policy->evict || desc->policy->place);
   l->has_locks = !(desc->flags & GMLAKE_SINGLE_THREADED);
   if (l->has_locks) gmlk_mutex_init(&l->driving);
   if (l->has_locks) gmlk_latch_init(&l->books);
