@@ -2711,6 +2711,7 @@ struct gmlake {
   GMLK_MUTEX driving;
   gmlk_latch books;
   int has_locks;
+  int is_barred;      /* lost, or calls are under way: a look at the two next */
   gmlake_result lost; /* the fatal error that every later call answers */
   gmlk_records records;
   gmlk_index index;
@@ -2726,7 +2727,8 @@ struct gmlake {
   gmlk_message *messages; /* for the logger, when no lock is held */
   unsigned message_count;
   gmlk_call *calls;
-  int asks_first; /* the policy has a say in every allocation */
+  int asks_first; /* the policy has a say in every allocation, */
+  int asks_free;  /* or in every free */
   uint64_t request_count;
   void *view_memory; /* of the holder of driving, see >>decide */
   size_t view_bytes;
@@ -2756,6 +2758,7 @@ static void gmlk_call_begin(gmlake *l, gmlk_call *call, int is_policy) {
   call->is_policy = is_policy;
   call->next = l->calls;
   l->calls = call;
+  l->is_barred = 1;
   gmlk_books_unlock(l);
 }
 
@@ -2764,6 +2767,7 @@ static void gmlk_call_end(gmlake *l, gmlk_call *call) {
   gmlk_books_lock(l);
   while (*link != call) link = &(*link)->next;
   *link = call->next;
+  l->is_barred = l->lost || l->calls;
 }
 
 /* Whether this thread is in a callback: any one, or a policy's. */
@@ -2801,7 +2805,12 @@ static gmlake_result gmlk_drive_book(gmlake *l, const gmlk_drive *drive) {
   (void)gmlk_fail(l, result, drive->call, "a call of the backend failed");
   l->error.driver_code = drive->code;
   if (!gmlk_is_fatal(result)) return result;
-  if (result != GMLAKE_ERROR_FORKED) l->lost = result; /* the parent's lake lives on */
+  if (result == GMLAKE_ERROR_FORKED) { /* the parent's lake lives on */
+    gmlk_log(l, GMLAKE_LOG_ERROR, &l->error);
+    return result;
+  }
+  l->lost = result;
+  l->is_barred = 1;
   gmlk_log(l, GMLAKE_LOG_ERROR, &l->error);
   return result;
 }
@@ -4636,7 +4645,7 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_bl
 /* S1 and S2 without any driver call: a cached small block, an exact pBlock, an exact window, the
    best larger pBlock.
    pre: two records reserved. */
-static inline gmlk_block *gmlk_fast(gmlake *l, const gmlk_request *r) {
+static inline gmlk_block *gmlk_fast_at(gmlake *l, const gmlk_request *r, int takes_end) {
   gmlk_arena *a = r->arena;
   uint32_t at = 0, hole = 0;
   gmlk_block *b = NULL;
@@ -4650,13 +4659,17 @@ static inline gmlk_block *gmlk_fast(gmlake *l, const gmlk_request *r) {
     if (window) return window;
   }
   if (!b) return NULL;
-  if (r->takes_end) {
+  if (takes_end) {
     at += hole - r->grains;
     b = gmlk_locate(a, at);
   }
   b = gmlk_take(a, b, at, r->grains);
   if (hole != r->grains) l->stats.split_count++;
   return gmlk_grant(l, r, b, hole == r->grains ? 1 : 2);
+}
+
+static inline gmlk_block *gmlk_fast(gmlake *l, const gmlk_request *r) {
+  return gmlk_fast_at(l, r, 0);
 }
 
 /* S3: a window as the planner finds it; notes the shortfall where it finds none. */
@@ -4679,7 +4692,7 @@ static gmlake_result gmlk_try_fast(gmlake *l, gmlk_request *r, gmlk_block **out_
   gmlake_result result = gmlk_ask_place(l, r);
   if (result) return result;
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  *out_block = gmlk_fast(l, r);
+  *out_block = gmlk_fast_at(l, r, r->takes_end);
   return GMLAKE_OK;
 }
 
@@ -7338,16 +7351,20 @@ GMLAKE_DEF void gmlake_cuda_destroy(gmlake_backend *backend) {
 
 static int gmlk_is_stream(gmlake_stream stream) { return (uintptr_t)stream != 2; }
 
+static gmlake_result gmlk_enter_barred(gmlake *l) {
+  gmlake_result result = l->lost;
+  if (!result && gmlk_in_call(l, 1))
+    result =
+        gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy", "a policy may not call the lake");
+  if (result) gmlk_books_unlock(l);
+  return result;
+}
+
 /* Takes the books; anything but OK is the answer to the call, with no lock held. */
 static inline gmlake_result gmlk_enter(gmlake *l) {
-  gmlake_result lost;
   if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
   gmlk_books_lock(l);
-  lost = l->lost;
-  if (l->calls && !lost && gmlk_in_call(l, 1))
-    lost = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy", "a policy may not call the lake");
-  if (lost) gmlk_books_unlock(l);
-  return lost;
+  return l->is_barred ? gmlk_enter_barred(l) : GMLAKE_OK;
 }
 
 /* Lets go of the books and hands queued messages to the logger. A failed call in which the device
@@ -7569,7 +7586,7 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *l, const gmlake_alloc_desc *d
   do {
     result = gmlk_enter(l);
     if (result) return result;
-    if (l->calls && gmlk_in_call(l, 0))
+    if (l->is_barred && gmlk_in_call(l, 0))
       result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
                          "called from the out-of-memory handler");
     else if (desc->bytes)
@@ -7662,9 +7679,10 @@ static int gmlk_is_used_elsewhere(const gmlk_note *note, unsigned stream) {
   return 0;
 }
 
-static gmlake_result gmlk_free(gmlake *l, void *ptr, gmlake_stream value) {
+/* apart: 0, or GMLK_APART. */
+static inline gmlake_result gmlk_free(gmlake *l, void *ptr, gmlake_stream value, unsigned apart) {
   const uint64_t address = (uint64_t)(uintptr_t)ptr;
-  size_t entry = gmlk_index_find(&l->index, address);
+  const size_t entry = gmlk_index_find(&l->index, address);
   gmlk_block *b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
   gmlk_arena *a;
   gmlk_stream *s;
@@ -7672,13 +7690,6 @@ static gmlake_result gmlk_free(gmlake *l, void *ptr, gmlake_stream value) {
   unsigned stream = 0, tag;
   uint64_t ticket;
   size_t bytes;
-  unsigned apart = 0;
-  if (b && l->desc.policy && l->desc.policy->coalesce) {
-    apart = gmlk_ask_coalesce(l, b, address) ? 0 : GMLK_APART;
-    if (l->lost) return l->lost;
-    entry = gmlk_index_find(&l->index, address);
-    b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
-  }
   if (!b) return gmlk_explain(l, address, "gmlake_free");
   a = gmlk_arena_of(l, b);
   if (value != GMLAKE_STREAM_NONE) {
@@ -7708,12 +7719,24 @@ static gmlake_result gmlk_free(gmlake *l, void *ptr, gmlake_stream value) {
   return GMLAKE_OK;
 }
 
+/* Asks the policy first; meanwhile another thread may be quicker. */
+static gmlake_result gmlk_free_asked(gmlake *l, void *ptr, gmlake_stream value) {
+  const uint64_t address = (uint64_t)(uintptr_t)ptr;
+  const gmlk_block *b = gmlk_index_get(&l->index, address);
+  unsigned apart = 0;
+  if (b && gmlk_arena_of(l, b)->keeps_apart)
+    apart = gmlk_ask_coalesce(l, b, address) ? 0 : GMLK_APART;
+  return l->lost ? l->lost : gmlk_free(l, ptr, value, apart);
+}
+
 GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream) {
   gmlake_result result;
   if (!l || !gmlk_is_stream(stream)) return GMLAKE_ERROR_INVALID_ARGUMENT;
   if (!ptr) return GMLAKE_OK;
   result = gmlk_enter(l);
-  return result ? result : gmlk_leave(l, gmlk_free(l, ptr, stream));
+  if (result) return result;
+  return gmlk_leave(l,
+                    l->asks_free ? gmlk_free_asked(l, ptr, stream) : gmlk_free(l, ptr, stream, 0));
 }
 
 /* ---- streams ---- */
@@ -7977,7 +8000,7 @@ GMLAKE_DEF gmlake_result gmlake_check(gmlake *l) {
   gmlake_result result = GMLAKE_ERROR_INVALID_ARGUMENT; /* asked by a policy */
   if (!l) return result;
   gmlk_books_lock(l);
-  if (l->calls && gmlk_in_call(l, 1)) {
+  if (l->is_barred && gmlk_in_call(l, 1)) {
     gmlk_books_unlock(l);
     return result;
   }
@@ -8389,7 +8412,7 @@ GMLAKE_DEF gmlake_result gmlake_buffer_resize(gmlake *l, gmlake_buffer *b, size_
     if (bytes > b->max_bytes)
       result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_buffer_resize",
                          "more than max_bytes");
-    else if (bytes > b->bytes && l->calls && gmlk_in_call(l, 0))
+    else if (bytes > b->bytes && l->is_barred && gmlk_in_call(l, 0))
       result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_buffer_resize",
                          "a growth in the out-of-memory handler");
     else
@@ -8715,6 +8738,7 @@ GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lak
   if (!l) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   l->host = host;
   l->desc = *desc;
+  l->asks_free = desc->policy && desc->policy->coalesce;
   l->asks_first =
       desc->policy && (desc->policy->choose || desc->policy->evict || desc->policy->place);
   l->has_locks = !(desc->flags & GMLAKE_SINGLE_THREADED);
