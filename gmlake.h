@@ -7,7 +7,7 @@ and include it plainly everywhere else. C99 or C++11 and later; -lpthread -ldl o
 
 CONTENTS
   what it is, an example, what it does not do, macros, glossary, how an allocation is served,
-  streams, captures, growing buffers, threads, errors, costs; then the declarations; then the
+  streams, captures, growing buffers, policies, threads, errors, costs; then the declarations; then the
   implementation, whose sections carry tags to search for:
   >>base >>list >>bins >>index >>driver >>streams >>arena >>small >>spool >>lake >>policy
   >>stitch >>buffer >>grow >>decide >>ladder >>resize >>check >>backend_mock >>backend_cuda >>api
@@ -128,6 +128,15 @@ GROWING BUFFERS
   else has the chunk that lies next and the work of its last use here is not complete.
   During a capture of its stream a buffer may grow, by the same rules, not shrink; what a graph
   uses has to stay committed as long as the graph may run.
+
+POLICIES
+  desc.policy is for research: a table of decisions that the lake asks for in the place of its own,
+  each where the pointer is set: choose (BestFit: how a request is served), evict (StitchFree: which
+  windows are dropped), coalesce (Update: whether what is freed joins its neighbours), place (which
+  end of a hole is taken). A decision is made from a view of the pools and returned as a plan; the
+  lake checks it before anything changes, carries it out and keeps the books, so a policy can be
+  wrong but not break the heap. The GMLake paper's own is bench/policy_paper.h. desc.observer is told
+  of every step that the lake takes, whoever decides. Growing buffers are not asked about.
 
 THREADS
   Every function but destroy may be called from any thread. Two locks: one planner at a time
