@@ -4269,6 +4269,17 @@ static void gmlk_view_fill(const gmlake *l, const gmlk_request *r, gmlake_piece 
   }
 }
 
+static gmlake_request gmlk_request_show(const gmlake *l, const gmlk_request *r) {
+  gmlake_request shown;
+  shown.number = r->number;
+  shown.bytes = r->bytes;
+  shown.alignment = gmlk_to_bytes(r->align);
+  shown.flags = r->flags;
+  shown.stream = r->stream ? l->streams.items[r->stream]->value : GMLAKE_STREAM_NONE;
+  shown.pool = r->arena->pool;
+  return shown;
+}
+
 /* Everything that a policy is shown of a request; 0: no host memory. */
 static int gmlk_ask(gmlake *l, const gmlk_request *r, gmlk_question *q) {
   const gmlk_arena *a = r->arena;
@@ -4303,12 +4314,7 @@ static int gmlk_ask(gmlake *l, const gmlk_request *r, gmlk_question *q) {
   q->view.blocks = blocks;
   q->view.windows = windows;
   q->view.window_count = q->window_count;
-  q->request.number = r->number;
-  q->request.bytes = r->bytes;
-  q->request.alignment = gmlk_to_bytes(r->align);
-  q->request.flags = r->flags;
-  q->request.stream = r->stream ? l->streams.items[r->stream]->value : GMLAKE_STREAM_NONE;
-  q->request.pool = a->pool;
+  q->request = gmlk_request_show(l, r);
   q->plan.pieces = q->pieces;
   q->plan.piece_capacity = q->piece_capacity;
   return 1;
@@ -4455,23 +4461,21 @@ static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_request *r, size_t chu
 }
 
 /* At which end of a hole the built-in policy is to take the request. */
-static gmlake_result gmlk_ask_place(gmlake *l, gmlk_request *r) {
+static void gmlk_ask_place(gmlake *l, gmlk_request *r) {
   const gmlake_policy *policy = l->desc.policy;
+  gmlake_request shown = gmlk_request_show(l, r);
   uint32_t at = 0, hole = 0;
-  gmlk_question q;
   gmlake_piece piece;
   gmlk_call call;
   r->takes_end = 0;
-  if (!policy || !policy->place || r->align != 1 || r->arena->is_bare) return GMLAKE_OK;
+  if (!policy || !policy->place || r->align != 1 || r->arena->is_bare) return;
   if (!gmlk_best_fit(r->arena, r->taker.stream, r->grains, 1, &at, &hole) || hole == r->grains)
-    return GMLAKE_OK;
-  if (!gmlk_ask(l, r, &q)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    return;
   piece.home = (void *)(uintptr_t)gmlk_home(r->arena, at);
   piece.bytes = gmlk_to_bytes(hole);
   gmlk_call_begin(l, &call, 1);
-  r->takes_end = policy->place(policy->user, &q.request, &piece);
+  r->takes_end = policy->place(policy->user, &shown, &piece);
   gmlk_call_end(l, &call);
-  return l->lost;
 }
 
 /* Whether what is freed joins its neighbours. The block may be gone afterwards. */
@@ -4698,8 +4702,8 @@ static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_taker take
 }
 
 static gmlake_result gmlk_try_fast(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
-  gmlake_result result = gmlk_ask_place(l, r);
-  if (result) return result;
+  gmlk_ask_place(l, r);
+  if (l->lost) return l->lost;
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   *out_block = gmlk_fast_at(l, r, r->takes_end);
   return GMLAKE_OK;
