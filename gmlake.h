@@ -965,6 +965,7 @@ static void *gmlk_host_grow(gmlk_host *host, void *old, size_t old_bytes, size_t
 /* ---- >>list ---------------------------------------------------------------------------------
    Blocks: the tiles of an arena, linked in order of address. Owns: pages of block records.
    Records are reserved before an operation begins, so that no operation fails half way.
+   [R1] every record of every page is in one tiling, of an arena or of address space, or unused.
    O(1). Fails: host memory, in reserve only. */
 
 enum {                  /* gmlk_block.state */
@@ -1256,7 +1257,8 @@ static gmlk_block *gmlk_holes_next(const gmlk_holes *holes, const gmlk_block *bl
    cache line: which of the four it is takes no branch that could be guessed wrong. What finds its
    row full goes to the next one that is not. The lowest bits of a row's first address, always 0 in
    addresses, count the entries that passed over the row; at most 5/8 of the entries are in use.
-   [I1] an entry stands in its home row, or behind it with each row from home on counting it.
+   [I1] an entry stands in its home row, or behind it with each row from home on counting it; live
+   blocks stand there, and nothing else; [I2] the table is of row_count rows, a power of two.
    Owns its table. Expected O(1). Fails: host memory, in reserve only. */
 
 #define GMLK_ROW 4u
@@ -1521,7 +1523,11 @@ static gmlake_result gmlk_drive_memory_info(gmlk_drive *drive, size_t *free_byte
    the epoch; when it completes, memory of that epoch and all before is clean.
    [S1] done < epoch; [S2] fences are in order of epoch, all in (done, epoch); [S3] nothing is
    recorded on a stream while it is being captured, nor after it was forgotten, nor on the legacy
-   stream while any is being captured: that would spoil the capture.
+   stream while any is being captured: that would spoil the capture; [S4] every closed epoch, and
+   every tag, is complete or covered by a fence, or its stream is dirty: a fence is to come; [S5] a
+   number in use is a stream's, forgotten or not, or a capture's: then one stream has it as its
+   capture, and its pool counts it; there is room to give every event back; [S6] what a stream
+   waited for is of closed epochs.
    Event calls neither block nor take longer than 0.3 us, so they are made with the bookkeeping
    lock held. Finding a stream is O(streams), O(1) for the last one used. */
 
@@ -1799,7 +1805,9 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
         last slot; [A5] a slot's handle is 0 exactly where the block there is unbacked or the slot
    lies behind the end, but for quarantined slots, which growth passes over;
    [A6] free_grains and backed_count are what a walk would count; [A7] the ring of gaps holds each
-   unbacked block, with its size, and nothing else.
+   unbacked block, with its size, and nothing else; [A8] the sizes of an arena's tables are those
+   of its slots, chunks and streams; [A9] an owned block has a ticket that was given out, and flags
+   that could be asked for; free memory has none but APART.
    Costs: locate is O(blocks of one chunk); put and take are O(1) plus the length of
    a run plus the chunks whose first block changes. Fail: host memory, in reserving only. */
 
@@ -2462,7 +2470,10 @@ static void gmlk_small_flush(gmlk_arena *a) {
    window's; [W4] while a window is live each span is exactly one block of state GMLK_PIECE that
    points back to it; [W5] idle windows stand in the list by last use and in the table of sizes,
    there the newest first, so that a program that repeats itself meets the same windows; [W6] the
-   chunks' map_counts add up to the windows' chunk_counts.
+   chunks' map_counts add up to the windows' chunk_counts; [W7] what blocks a window is a tile, or
+   was; [W8] no window is newer than the spool's number or smaller than its grains_min; [V1] address
+   space is tiled as an arena is, its free blocks standing in a pool of their own; [V2] each block
+   of it that is in use is one window's, a quarantined one's too, or one buffer's.
    A window that was found blocked remembers by which ownership of which block, so that asking
    again is O(1) until that block is freed. Looking up a size: O(1) expected plus the spans of at
    most eight idle candidates. Fails: host memory, in reserve only. */
@@ -2673,7 +2684,9 @@ static uint64_t gmlk_address_of(const gmlk_arena *a, const gmlk_block *b) {
 /* ---- >>lake ---------------------------------------------------------------------------------
    The lake itself: what the sections below work on. Owns everything. Two locks: `driving` (one
    planner at a time) outside, `books` inside; every field is guarded by books, and only the
-   holder of driving creates or unmaps chunks and windows. */
+   holder of driving creates or unmaps chunks and windows.
+   [N1] a note is one block's; a pending block has one, in the list, that names it; [N2] it has room
+   for the streams it lists, which are in use. */
 
 #define GMLK_LOG_QUEUE 8u
 
@@ -3678,7 +3691,8 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_taker taker,
         tag of the last use through it; it is unmapped only when that is complete;
    [B3] a bare arena's map_count of a chunk is the number of places that map it;
    [B4] a destroyed buffer has count 0, and stays in the arena's list until all its places are
-        empty.
+        empty;
+   [B5] a buffer's address space is what it may grow to, and its places lie there in order.
    A place is blind where a mapping could not be undone; that is tried again before it is used.
    Costs: a set_access a chunk newly mapped, an unmap a mapping removed, else O(chunks). Fail: host
    memory, the driver. */
@@ -5247,48 +5261,680 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
 }
 
 /* ---- >>check --------------------------------------------------------------------------------
-   Recomputes what the other sections keep, and names the first invariant that does not hold.
-   Changes nothing. O(everything). */
+   Recomputes what the other sections keep, and names the first invariant that does not hold, theirs
+   or one of these:
+
+   [L1] the lake's parts are those that its description asked for;
+   [L2] the host's bytes are those of all that the lake reaches, but for notes of calls under way;
+   [L3] no table, stream, event or handle is there twice. Such twins are looked for among the last
+        ones, several hundred: where there are more, one may be missed;
+   [L4] the figures are what a walk counts, and no peak is lower than its figure.
+
+   It ends and harms nothing whatever one field holds, a pointer to another record of its kind
+   included: first every list is walked, its links looked at before they are followed; then [L2]
+   says whether the tables are as large as they claim; only then their contents are read.
+   Changes nothing; notes are marked for a moment. O(everything). */
+
+#define GMLK_SEEN_LOG 10u
+#define GMLK_SEEN_STEPS 16u
 
 typedef struct gmlk_checker {
   const gmlake *l;
   const char *broken; /* the first invariant found broken */
-  size_t requested, active, live, pending;
+  size_t host_bytes;  /* what the walk has reached: host memory, */
+  size_t records;     /* records of blocks in tilings, */
+  size_t requested, active, live, owned, pending, pending_count;
   size_t committed, buffers;
+  size_t chunks, reserved, quarantined, windows, stitched;
+  uint64_t seen[1u << GMLK_SEEN_LOG];
 } gmlk_checker;
 
-static void gmlk_expect(gmlk_checker *c, int holds, const char *invariant) {
+/* Returns whether everything has held so far. */
+static int gmlk_expect(gmlk_checker *c, int holds, const char *invariant) {
   if (!holds && !c->broken) c->broken = invariant;
+  return !c->broken;
 }
 
-static void gmlk_check_ring(gmlk_checker *c, const gmlk_link *ring, unsigned bin, gmlk_holes *sum) {
-  const gmlk_link *link = ring->next, *before = ring;
-  for (; link != ring && !c->broken; before = link, link = link->next) {
-    const gmlk_block *b = gmlk_linked(link);
-    gmlk_expect(c, b->hole && gmlk_bin_of(b->hole) == bin, "H1: a block stands in a wrong bin");
-    gmlk_expect(c, b->state == GMLK_FREE, "A3: a block in a pool is not free");
-    gmlk_expect(c, link->prev == before, "H3: a ring is not linked both ways");
-    sum->count++;
-    sum->grains += b->hole;
+static void gmlk_check_afresh(gmlk_checker *c) { memset(c->seen, 0, sizeof(c->seen)); }
+
+/* [L3]. pre: not 0. */
+static int gmlk_check_once(gmlk_checker *c, uint64_t value, const char *invariant) {
+  size_t at = (size_t)((value * 0x9E3779B97F4A7C15u) >> (64u - GMLK_SEEN_LOG)), i;
+  uint64_t *seen = NULL;
+  for (i = 0; i < GMLK_SEEN_STEPS; i++) {
+    seen = &c->seen[(at + i) % (1u << GMLK_SEEN_LOG)];
+    if (*seen == value || !*seen) break;
+  }
+  gmlk_expect(c, *seen != value, invariant);
+  *seen = value;
+  return !c->broken;
+}
+
+/* A table of so many bytes, or none of none. */
+static int gmlk_survey_table(gmlk_checker *c, const void *table, size_t bytes) {
+  if (!gmlk_expect(c, (table != NULL) == (bytes != 0), "L2: a table and its size differ")) return 0;
+  c->host_bytes += bytes;
+  return !table || gmlk_check_once(c, (uintptr_t)table, "L3: a table is there twice");
+}
+
+/* How many records of a size there can be: lists whose length nothing else tells end here. */
+static size_t gmlk_survey_most(const gmlk_checker *c, size_t record_bytes) {
+  return c->l->host.bytes / record_bytes;
+}
+
+/* ---- the lake and its description ---- */
+
+static void gmlk_check_desc(gmlk_checker *c) {
+  const gmlake *l = c->l;
+  const gmlake_desc *d = &l->desc;
+  const gmlake_device_properties *device = &l->device;
+  gmlk_expect(c, l->driver.backend && l->driver.backend == d->backend,
+              "L1: the backend is another");
+  gmlk_expect(c, !l->driver.owned || l->driver.owned == d->backend, "L1: the backend is another");
+  gmlk_expect(c, l->has_locks == !(d->flags & GMLAKE_SINGLE_THREADED), "L1: the locks are off");
+  gmlk_expect(c,
+              !(d->flags & ~(GMLAKE_SINGLE_THREADED | GMLAKE_FILL | GMLAKE_GUARD)) &&
+                  (!(d->flags & GMLAKE_FILL) || device->is_host_memory),
+              "L1: the flags are none");
+  gmlk_expect(c, d->cross_stream == GMLAKE_GROW_FIRST || d->cross_stream == GMLAKE_WAIT_FIRST,
+              "L1: cross_stream is no value of its type");
+  gmlk_expect(c,
+              l->host.hooks.malloc_fn == d->host.malloc_fn &&
+                  l->host.hooks.free_fn == d->host.free_fn && l->host.hooks.user == d->host.user,
+              "L1: the host's functions are others");
+  gmlk_expect(
+      c, l->driver.handle_types == d->handle_types && !(d->handle_types & ~device->handle_types),
+      "L1: the handle types are others");
+  gmlk_expect(c, l->driver.peer_count == d->peer_count && l->driver.peers == d->peer_devices,
+              "L1: the peers are others");
+  gmlk_expect(c,
+              gmlk_is_pow2(device->granularity_bytes) && device->granularity_bytes >= GMLK_GRAIN &&
+                  d->chunk_bytes <= device->device_bytes,
+              "L1: the device is another");
+  gmlk_expect(c, !d->policy || d->policy->struct_bytes == sizeof(gmlake_policy),
+              "L1: the policy is another");
+  gmlk_expect(c,
+              c->broken || (l->asks_free == (d->policy && d->policy->coalesce) &&
+                            l->asks_first == (d->policy && (d->policy->choose || d->policy->evict ||
+                                                            d->policy->place))),
+              "L1: the policy's say is off");
+  gmlk_expect(c, d->stitched_bytes_max != 0, "L1: a default is not filled in");
+}
+
+static void gmlk_check_lake(gmlk_checker *c) {
+  const gmlake *l = c->l;
+  gmlk_check_desc(c);
+  gmlk_expect(c, l->is_barred == (l->lost || l->calls), "L1: the bar is off");
+  gmlk_expect(c, !l->lost || (gmlk_is_fatal(l->lost) && l->lost != GMLAKE_ERROR_FORKED),
+              "L1: the lake is lost for no reason");
+  gmlk_expect(c, l->message_count <= (l->desc.logger.fn ? GMLK_LOG_QUEUE : 0),
+              "L1: messages nobody queued");
+  gmlk_expect(c,
+              l->arenas && l->arena_count && l->arena_count <= l->arena_capacity &&
+                  gmlk_is_pow2(l->arena_capacity) && l->arenas[0] == &l->home,
+              "L1: the list of arenas is off");
+  gmlk_expect(c,
+              l->home.chunk_bytes == l->desc.chunk_bytes &&
+                  l->home.reserved_bytes == l->desc.arena_bytes &&
+                  l->home.spool.reserved_bytes == l->desc.window_bytes && !l->home.limit_bytes,
+              "L1: the home arena is another");
+  c->host_bytes += sizeof(gmlake);
+  (void)gmlk_survey_table(c, l->messages, GMLK_LOG_QUEUE * sizeof(gmlk_message));
+  (void)gmlk_survey_table(c, l->arenas, l->arena_capacity * sizeof(gmlk_arena *));
+  (void)gmlk_survey_table(c, l->driver.peers, l->driver.peer_count * sizeof(int));
+  (void)gmlk_survey_table(c, l->view_memory, l->view_bytes);
+}
+
+/* ---- links, lists and sizes ---- */
+
+static void gmlk_survey_index(gmlk_checker *c) {
+  const gmlk_index *index = &c->l->index;
+  gmlk_expect(c,
+              gmlk_is_pow2(index->row_count) && index->row_count >= 16 &&
+                  index->shift == 64u - gmlk_log2(index->row_count) &&
+                  index->rows == gmlk_line_from(index->memory),
+              "I2: the index is not of its size");
+  (void)gmlk_survey_table(c, index->memory, (index->row_count + 1) * sizeof(gmlk_row));
+}
+
+static void gmlk_survey_streams(gmlk_checker *c) {
+  const gmlk_streams *s = &c->l->streams;
+  size_t i;
+  (void)gmlk_survey_table(c, s->items, s->capacity * sizeof(gmlk_stream *));
+  (void)gmlk_survey_table(c, s->events, s->event_capacity * sizeof(void *));
+  gmlk_expect(c,
+              (!s->capacity || gmlk_is_pow2(s->capacity)) && s->count <= s->capacity &&
+                  s->event_capacity % (GMLK_FENCES + 1) == 0 && s->event_count <= s->event_capacity,
+              "S5: more streams or events than there is room for");
+  for (i = 0; i < s->count && !c->broken; i++)
+    if (gmlk_expect(c, (s->items[i] != NULL) == (i >= GMLK_FIRST_STREAM), "S5: a number has none"))
+      (void)gmlk_survey_table(c, s->items[i], i >= GMLK_FIRST_STREAM ? sizeof(gmlk_stream) : 0);
+}
+
+/* The ends of a tiling hold nothing but a state, a link and, the last one, where it lies. */
+static void gmlk_survey_edge(gmlk_checker *c, const gmlk_block *edge, uint32_t at) {
+  gmlk_block expected;
+  memset(&expected, 0, sizeof(expected));
+  expected.next = edge->next;
+  expected.prev = edge->prev;
+  expected.at = at;
+  expected.state = GMLK_EDGE;
+  gmlk_expect(c, memcmp(edge, &expected, sizeof(expected)) == 0, "A1: an edge is none");
+}
+
+/* That a tiling is one: what begins where the one before ends, and is linked both ways. */
+static void gmlk_survey_tiling(gmlk_checker *c, const gmlk_block *head, const gmlk_block *tail,
+                               uint32_t end, uint32_t tail_at) {
+  const gmlk_block *b = head, *next;
+  uint64_t at = 0;
+  gmlk_survey_edge(c, head, 0);
+  gmlk_survey_edge(c, tail, tail_at);
+  gmlk_expect(c, !head->prev && !tail->next, "A1: an edge is none");
+  for (; b != tail && !c->broken; b = next) {
+    next = b->next;
+    if (!gmlk_expect(c, next && next->prev == b && (next == tail || next->grains),
+                     "A1: blocks do not tile the arena"))
+      return;
+    if (next == tail) continue;
+    gmlk_expect(c, next->at == at && next->grains <= end - at, "A1: blocks do not tile the arena");
+    at += next->grains;
+    c->records++;
+  }
+  gmlk_expect(c, c->broken || at == end, "A1: blocks do not tile the arena");
+}
+
+/* Sorted pools and small lists. Behind the last stream's there are none: see gmlk_check_rest. */
+static void gmlk_survey_pools(gmlk_checker *c, const gmlk_arena *a) {
+  size_t i, count = gmlk_min(a->pool_capacity, gmlk_max(c->l->streams.count, 1));
+  for (i = 0; i < count && !c->broken; i++) {
+    if (a->pools[i]) (void)gmlk_survey_table(c, a->pools[i], sizeof(gmlk_holes));
+    if (a->smalls[i]) (void)gmlk_survey_table(c, a->smalls[i], sizeof(gmlk_small));
   }
 }
 
-static void gmlk_check_holes(gmlk_checker *c, const gmlk_holes *holes) {
+static void gmlk_survey_scratch(gmlk_checker *c, const gmlk_arena *a) {
+  uintptr_t at = (uintptr_t)a->scratch;
+  if (!at) return;
+  c->host_bytes += gmlk_scratch_bytes(a->scratch_slots);
+  gmlk_expect(c, (uintptr_t)a->slots == at && (uintptr_t)a->spans == at, "A8: the scratch is off");
+  at += (a->scratch_slots / 2 + 3) * sizeof(gmlk_span);
+  gmlk_expect(c, (uintptr_t)a->runs == at, "A8: the scratch is off");
+  at += (a->scratch_slots / 2 + 1) * sizeof(gmlk_run);
+  gmlk_expect(c, (uintptr_t)a->tips == at, "A8: the scratch is off");
+}
+
+/* An arena's own fields, against one another and the lake's. */
+static int gmlk_survey_shape(gmlk_checker *c, const gmlk_arena *a, int is_dead) {
+  const gmlake *l = c->l;
+  const gmlk_spool *spool = &a->spool;
+  size_t chunk = a->chunk_bytes;
+  gmlk_expect(c, a->host == &l->host && a->records == &l->records,
+              "L1: an arena is another lake's");
+  if (!gmlk_expect(c,
+                   gmlk_is_pow2(chunk) && chunk >= GMLK_GRAIN &&
+                       chunk % l->device.granularity_bytes == 0 &&
+                       a->chunk_log == gmlk_log2(chunk / GMLK_GRAIN),
+                   "A8: a chunk is not of its size"))
+    return 0;
+  gmlk_expect(c, a->reserved_bytes % chunk == 0 && a->slot_limit == a->reserved_bytes / chunk,
+              "A8: the slots are not those of the address space");
+  gmlk_expect(c,
+              a->slot_count <= a->slot_capacity && a->stuck_end <= a->slot_capacity &&
+                  a->slot_capacity <= a->slot_limit,
+              "A8: more slots than there is room for");
+  gmlk_expect(c, a->serial < GMLK_NEVER, "A8: no ownership can follow");
+  gmlk_expect(c, a->base % chunk == 0 && (is_dead || (a->base != 0) == !a->is_bare),
+              "A8: the address space is none");
+  gmlk_expect(c,
+              spool->base % chunk == 0 && spool->reserved_bytes % chunk == 0 &&
+                  (is_dead || (spool->reserved_bytes != 0) == (spool->va != NULL)) &&
+                  (!spool->va || spool->base),
+              "V1: the windows' address space is none");
+  gmlk_expect(c, a->small_grains == l->desc.small_bytes_max / GMLK_GRAIN,
+              "L1: what is small is another size");
+  gmlk_expect(c,
+              a->is_bare == (a->is_bare != 0) &&
+                  a->keeps_apart == (!a->is_bare && l->desc.policy && l->desc.policy->coalesce),
+              "L1: an arena is of another kind");
+  gmlk_expect(c, a->is_bare || (!a->buffers && !a->void_count),
+              "B4: blocks' arenas have no buffers");
+  gmlk_expect(
+      c, !spool->bucket_count || (gmlk_is_pow2(spool->bucket_count) && spool->bucket_count >= 16),
+      "W5: the table of sizes is not of its size");
+  gmlk_expect(c,
+              a->pool_capacity == 8 || (is_dead && !a->pool_capacity) ||
+                  (a->pool_capacity >= 16 && a->pool_capacity % 2 == 0 &&
+                   a->pool_capacity <= 2 * GMLK_STREAMS_MAX),
+              "A8: the table of pools is not of its size");
+  gmlk_expect(c, spool->count <= spool->bucket_count, "W5: more windows than there is room for");
+  return gmlk_expect(c,
+                     is_dead || (a->chunks && a->pool_capacity && a->pools && a->pools[GMLK_CLEAN]),
+                     "A8: an arena without tables");
+}
+
+/* The user's block that begins with a tile: itself, or the window whose first piece it is; NULL:
+   none does. */
+static const gmlk_block *gmlk_check_owner(const gmlk_block *b) {
+  if (b->state == GMLK_LIVE || b->state == GMLK_PENDING) return b;
+  if (b->state != GMLK_PIECE || b->as.live.window->spans[0].block != b) return NULL;
+  return &b->as.live.window->self;
+}
+
+static int gmlk_survey_window(gmlk_checker *c, const gmlk_window *w) {
+  if (!gmlk_expect(c, w->spans == (const gmlk_span *)(const void *)(w + 1) && w->span_count,
+                   "W2: a window's pieces are elsewhere"))
+    return 0;
+  c->host_bytes += gmlk_window_record_bytes(w->span_count);
+  return 1;
+}
+
+/* Windows reach the checker by three ways: live ones by their first piece, idle ones by the list,
+   and those that are mapped for good. As many are in address space. */
+static void gmlk_survey_windows(gmlk_checker *c, const gmlk_arena *a, size_t count) {
+  const gmlk_block *b;
+  const gmlk_window *w, *older = NULL;
+  for (b = a->head.next; b != &a->tail && !c->broken; b = b->next) {
+    if (b->state != GMLK_PIECE) continue;
+    w = b->as.live.window;
+    gmlk_expect(c, w && (w->self.state == GMLK_LIVE || w->self.state == GMLK_PENDING),
+                "W4: a piece without a live window");
+    gmlk_expect(c, c->broken || w->spans == (const gmlk_span *)(const void *)(w + 1),
+                "W2: a window's pieces are elsewhere");
+    if (c->broken || w->spans[0].block != b) continue;
+    count -= (size_t)gmlk_survey_window(c, w);
+  }
+  for (w = a->spool.oldest; w && !c->broken; older = w, w = w->newer) {
+    if (!gmlk_expect(c, w->self.state == GMLK_IDLE && w->older == older,
+                     "W5: an idle window is not where it should be"))
+      return;
+    count -= (size_t)gmlk_survey_window(c, w);
+  }
+  gmlk_expect(c, c->broken || a->spool.newest == older, "W5: the list by age has a wrong end");
+  for (w = a->spool.quarantine; w && count && !c->broken; w = w->bucket_next)
+    count -= (size_t)gmlk_survey_window(c, w);
+  gmlk_expect(c, c->broken || (!w && !count), "V2: windows and their address space differ");
+}
+
+static void gmlk_survey_buffers(gmlk_checker *c, const gmlk_arena *a, size_t count) {
+  const gmlake_buffer *b = a->buffers;
+  for (; b && count && !c->broken; b = b->next, count--) {
+    c->host_bytes += sizeof(gmlake_buffer);
+    gmlk_expect(c, b->lake == c->l && b->arena == a, "B5: a buffer is of another arena");
+    (void)gmlk_survey_table(c, b->places, b->place_count * sizeof(gmlk_place));
+  }
+  gmlk_expect(c, c->broken || (!b && !count), "V2: buffers and their address space differ");
+}
+
+/* An arena's tables. is_dead: of a pool that could not give everything back. */
+static void gmlk_survey_tables(gmlk_checker *c, const gmlk_arena *a, int is_dead) {
+  const gmlk_spool *spool = &a->spool;
+  if (a->pool) c->host_bytes += sizeof(gmlake_pool);
+  if (is_dead && !a->head.next) return; /* it never was one */
+  if (!gmlk_survey_shape(c, a, is_dead)) return;
+  (void)gmlk_survey_table(c, a->chunks,
+                          a->chunks || !is_dead ? (a->slot_capacity + 1) * sizeof(gmlk_chunk) : 0);
+  (void)gmlk_survey_table(c, a->pools, a->pool_capacity * sizeof(gmlk_holes *));
+  (void)gmlk_survey_table(c, a->smalls, a->pool_capacity * sizeof(gmlk_small *));
+  (void)gmlk_survey_table(c, spool->buckets, spool->bucket_count * sizeof(gmlk_window *));
+  if (spool->va) (void)gmlk_survey_table(c, spool->va, sizeof(gmlk_holes));
+  gmlk_survey_scratch(c, a);
+}
+
+/* What lies in them, and in lists. */
+static void gmlk_survey_arena(gmlk_checker *c, const gmlk_arena *a, int is_dead) {
+  const gmlk_spool *spool = &a->spool;
+  const gmlk_block *va;
+  size_t windows = 0, buffers = 0;
+  uint32_t slots;
+  if (c->broken || (is_dead && !a->head.next)) return;
+  gmlk_survey_pools(c, a);
+  if (c->broken) return;
+  gmlk_survey_tiling(c, &a->head, &a->tail, a->slot_count << a->chunk_log,
+                     a->slot_count << a->chunk_log);
+  slots = (uint32_t)(spool->va ? spool->reserved_bytes / a->chunk_bytes : 0);
+  if (is_dead && spool->va_tail.prev) slots = gmlk_block_end(spool->va_tail.prev); /* given up */
+  gmlk_survey_tiling(c, &spool->va_head, &spool->va_tail, slots, 0);
+  for (va = spool->va_head.next; va != &spool->va_tail && !c->broken; va = va->next) {
+    windows += va->state == GMLK_LIVE || (is_dead && va->state == GMLK_UNBACKED);
+    buffers += va->state == GMLK_COMMITTED;
+  }
+  if (!c->broken) gmlk_survey_windows(c, a, windows);
+  if (!c->broken) gmlk_survey_buffers(c, a, buffers);
+}
+
+/* ---- notes ---- */
+
+static void gmlk_survey_note(gmlk_checker *c, const gmlk_note *note) {
+  gmlk_expect(c, !note->used_capacity || gmlk_is_pow2(note->used_capacity),
+              "N2: a note's table is not of its size");
+  c->host_bytes += sizeof(gmlk_note);
+  (void)gmlk_survey_table(c, note->used, note->used_capacity * sizeof(gmlk_used));
+}
+
+/* Marks the notes of an arena's live blocks, which name no block otherwise, or takes the marks
+   away; so one that two blocks share is found. */
+static void gmlk_survey_notes(gmlk_checker *c, const gmlk_arena *a, int is_first) {
+  const gmlk_block *tile;
+  for (tile = a->head.next; tile != &a->tail; tile = tile->next) {
+    const gmlk_block *b = gmlk_check_owner(tile);
+    gmlk_note *note = b ? b->as.live.note : NULL;
+    if (b) c->pending_count += is_first && b->state == GMLK_PENDING;
+    if (!note || b->state != GMLK_LIVE) continue;
+    if (!is_first) {
+      if (note->block == b) note->block = NULL;
+    } else if (gmlk_expect(c, !note->block, "N1: a live block's note is another's")) {
+      note->block = (gmlk_block *)(uintptr_t)b;
+      gmlk_survey_note(c, note);
+    }
+  }
+}
+
+/* The list of pending blocks' notes, as many as such blocks. */
+static void gmlk_survey_pending(gmlk_checker *c) {
+  const gmlk_note *note = c->l->pending;
+  size_t left = c->pending_count;
+  for (; note && left && !c->broken; note = note->next, left--) {
+    const gmlk_block *b = note->block;
+    gmlk_expect(c, b && b->state == GMLK_PENDING && b->as.live.note == note,
+                "N1: a pending block's note is not its own");
+    gmlk_survey_note(c, note);
+  }
+  gmlk_expect(c, c->broken || (!note && !left), "N1: a pending block is not in the list");
+}
+
+/* [R1] */
+static void gmlk_survey_records(gmlk_checker *c) {
+  const gmlk_records *records = &c->l->records;
+  const gmlk_page *page = records->pages;
+  const gmlk_block *b = records->unused;
+  size_t count = 0, most = gmlk_survey_most(c, GMLK_PAGE_BYTES), unused = 0;
+  for (; page && count <= most; page = page->next) count++;
+  c->host_bytes += count * GMLK_PAGE_BYTES;
+  for (; b && unused < records->unused_count && b->state == GMLK_UNUSED; b = b->next) unused++;
+  gmlk_expect(c, !b && unused == records->unused_count, "R1: the unused records are off");
+  gmlk_expect(c, count * GMLK_PAGE_BLOCKS == c->records + unused,
+              "R1: a record is neither in a tiling nor unused");
+}
+
+/* ---- all that is linked ---- */
+
+/* Pools that could not give everything back, and records of buffers that are gone. */
+static void gmlk_survey_gone(gmlk_checker *c) {
+  const gmlake *l = c->l;
+  const gmlake_pool *dead = l->dead;
+  const gmlake_buffer *b = l->void_buffers;
+  size_t most = gmlk_survey_most(c, sizeof(gmlake_pool));
+  for (; dead && most && !c->broken; dead = dead->next_dead, most--) {
+    const gmlk_arena *a = &dead->arena;
+    if (gmlk_expect(c,
+                    dead->lake == l && a->pool == dead && !dead->capture_count &&
+                        (a->number >= l->arena_count || l->arenas[a->number] != a),
+                    "L1: a pool is dead and alive") &&
+        gmlk_check_once(c, (uintptr_t)dead, "L3: a pool is dead twice"))
+      gmlk_survey_tables(c, a, 1);
+  }
+  most = gmlk_survey_most(c, sizeof(gmlake_buffer));
+  for (; b && most && !c->broken; b = b->next, most--) {
+    c->host_bytes += sizeof(gmlake_buffer);
+    gmlk_expect(c, b->lake == l && !b->is_live && !b->places && !b->place_count,
+                "B4: a buffer that is gone has something");
+  }
+  gmlk_expect(c, c->broken || (!b && !dead), "L2: a list has no end");
+}
+
+/* Arenas, all their tables before what lies in any. */
+static void gmlk_survey_arenas(gmlk_checker *c) {
+  const gmlake *l = c->l;
+  const gmlake_pool *dead;
+  size_t i;
+  for (i = 0; i < l->arena_count && !c->broken; i++) {
+    const gmlk_arena *a = l->arenas[i];
+    if (a && gmlk_expect(c,
+                         a->number == i && (a->pool != NULL) == (i != 0) &&
+                             (!a->pool || (&a->pool->arena == a && a->pool->lake == l)),
+                         "L1: an arena is not its pool's"))
+      gmlk_survey_tables(c, a, 0);
+  }
+  if (!c->broken) gmlk_survey_gone(c);
+  for (i = 0; i < l->arena_count && !c->broken; i++)
+    if (l->arenas[i]) gmlk_survey_arena(c, l->arenas[i], 0);
+  for (dead = l->dead; dead && !c->broken; dead = dead->next_dead)
+    gmlk_survey_arena(c, &dead->arena, 1);
+}
+
+/* [L2], and that all lists end. */
+static void gmlk_survey(gmlk_checker *c) {
+  const gmlake *l = c->l;
+  size_t i, extra;
+  gmlk_survey_index(c);
+  gmlk_survey_streams(c);
+  if (!c->broken) gmlk_survey_arenas(c);
+  if (c->broken) return;
+  for (i = 0; i < l->arena_count; i++)
+    if (l->arenas[i]) gmlk_survey_notes(c, l->arenas[i], 1);
+  for (i = 0; i < l->arena_count; i++)
+    if (l->arenas[i]) gmlk_survey_notes(c, l->arenas[i], 0);
+  gmlk_survey_pending(c);
+  gmlk_survey_records(c);
+  extra = l->host.bytes - c->host_bytes;
+  gmlk_expect(c,
+              extra % sizeof(gmlk_note) == 0 && (!extra || (l->has_locks && extra < l->host.bytes)),
+              "L2: the host's bytes are not those of the records");
+}
+
+/* ---- streams ---- */
+
+/* Up to where the work of a stream is complete, or will be with an event that is recorded. */
+static uint64_t gmlk_check_fenced(const gmlk_stream *s) {
+  uint64_t last = s->done;
+  if (s->fence_count) {
+    const gmlk_fence *fence = &s->fences[(s->fence_head + s->fence_count - 1) % GMLK_FENCES];
+    if (fence->epoch > last) last = fence->epoch;
+  }
+  return last;
+}
+
+/* [S1], [S2], [S4] of one stream. Its events go through the sieve. */
+static void gmlk_check_fences(gmlk_checker *c, const gmlk_stream *s) {
+  uint64_t last = 0;
+  unsigned i;
+  gmlk_expect(c, s->done < s->epoch && s->epoch < GMLK_NEVER,
+              "S1: a stream's epochs are out of order");
+  if (!gmlk_expect(c, s->fence_head < GMLK_FENCES && s->fence_count <= GMLK_FENCES,
+                   "S2: a fence lies outside its ring"))
+    return;
+  for (i = 0; i < s->fence_count && !c->broken; i++) {
+    const gmlk_fence *fence = &s->fences[(s->fence_head + i) % GMLK_FENCES];
+    gmlk_expect(c, fence->epoch < s->epoch && fence->epoch > last, "S2: fences out of order");
+    gmlk_expect(c, fence->event != NULL, "S2: a fence has no event");
+    (void)gmlk_check_once(c, (uintptr_t)fence->event, "L3: an event is there twice");
+    last = fence->epoch;
+  }
+  gmlk_expect(c, s->is_dirty || gmlk_check_fenced(s) + 1 == s->epoch,
+              "S4: no fence covers a closed epoch");
+}
+
+/* [S6] What a stream waited for is of other streams' closed epochs. */
+static void gmlk_check_waits(gmlk_checker *c, const gmlk_stream *s) {
+  const gmlk_streams *all = &c->l->streams;
+  unsigned i;
+  gmlk_expect(c, s->wait_next < GMLK_WAITS, "S6: a wait lies outside its ring");
+  for (i = 0; i < GMLK_WAITS && !c->broken; i++) {
+    unsigned stream = s->waits[i].stream;
+    if (gmlk_expect(c, stream < all->count || !stream, "S6: a wait names no stream"))
+      gmlk_expect(c,
+                  stream < GMLK_FIRST_STREAM ? !stream && !s->waits[i].epoch
+                                             : s->waits[i].epoch < all->items[stream]->epoch,
+                  "S6: a wait is for an epoch to come");
+  }
+}
+
+/* [S5] of one number. Values go through the sieve. */
+static void gmlk_check_number(gmlk_checker *c, const gmlk_stream *s) {
+  const gmlake *l = c->l;
+  uintptr_t value = (uintptr_t)s->value;
+  const gmlk_stream *capture;
+  gmlk_expect(c, (s->is_used | s->is_capture | s->is_forgotten | s->is_dirty) <= 1,
+              "S5: a stream is in no known state");
+  if (!gmlk_expect(c, !s->capture || (s->is_used && !s->is_capture && !s->is_forgotten),
+                   "S5: a capture is of no stream"))
+    return;
+  gmlk_expect(c, s->is_used ? !s->is_capture || !s->is_forgotten : s->is_capture || s->is_forgotten,
+              "S5: a stream is in no known state");
+  gmlk_expect(c, !s->fence_count || (s->is_used && !s->is_capture), "S5: a fence is of no stream");
+  if (!s->is_used || s->is_forgotten || s->is_capture) return;
+  gmlk_expect(c, value != 1 && value != 2 && s->value != GMLAKE_STREAM_NONE,
+              "S5: a stream is none");
+  (void)gmlk_check_once(c, (uint64_t)value + 1, "L3: a stream is there twice");
+  if (!s->capture || !gmlk_expect(c, s->capture < l->streams.count, "S5: a capture has no number"))
+    return;
+  capture = s->capture < GMLK_FIRST_STREAM ? NULL : l->streams.items[s->capture];
+  gmlk_expect(c, capture && capture->is_used && capture->is_capture && capture->value == s->value,
+              "S5: a capture is another stream's");
+  gmlk_expect(c, s->arena < l->arena_count && l->arenas[s->arena] && l->arenas[s->arena]->pool,
+              "S5: a capture has no pool");
+}
+
+static void gmlk_check_numbers(gmlk_checker *c) {
+  const gmlk_streams *all = &c->l->streams;
+  size_t live = 0, used = 0, captures = 0, captured = 0, i;
+  const gmlk_stream *s;
+  gmlk_check_afresh(c);
+  for (i = GMLK_FIRST_STREAM; i < all->count && !c->broken; i++) {
+    s = all->items[i];
+    gmlk_check_number(c, s);
+    gmlk_check_waits(c, s);
+    live += s->is_used && !s->is_capture && !s->is_forgotten;
+    used += s->is_used && !s->is_capture;
+    captures += s->is_used && s->is_capture;
+    captured += s->capture != 0;
+  }
+  gmlk_expect(c, live == all->live_count && used == all->used_count,
+              "S5: the numbers in use are off");
+  gmlk_expect(c, captures == captured && captured == all->capture_count,
+              "S5: the captures are off");
+  if (c->broken || !all->last) return;
+  s = all->last < all->count ? all->items[all->last] : NULL;
+  gmlk_expect(c,
+              s && s->is_used && !s->is_forgotten && !s->is_capture && s->value == all->last_value,
+              "S5: the stream found last is another");
+}
+
+static void gmlk_check_streams(gmlk_checker *c) {
+  const gmlk_streams *all = &c->l->streams;
+  size_t fences = 0, i;
+  gmlk_check_numbers(c);
+  gmlk_check_afresh(c);
+  for (i = GMLK_FIRST_STREAM; i < all->count && !c->broken; i++) {
+    gmlk_check_fences(c, all->items[i]);
+    fences += all->items[i]->fence_count;
+  }
+  gmlk_expect(c, c->broken || fences + all->event_count <= all->event_capacity,
+              "S5: no room to give all events back");
+  for (i = 0; i < all->event_count && !c->broken; i++)
+    if (gmlk_expect(c, all->events[i] != NULL, "S5: an idle event is none"))
+      (void)gmlk_check_once(c, (uintptr_t)all->events[i], "L3: an event is there twice");
+  if (all->spare) (void)gmlk_check_once(c, (uintptr_t)all->spare, "L3: an event is there twice");
+}
+
+/* A tag of memory that is free, or will be: [S1], [S4]. */
+static void gmlk_check_tag(gmlk_checker *c, unsigned stream, uint64_t ticket,
+                           const char *invariant) {
+  const gmlk_streams *all = &c->l->streams;
+  const gmlk_stream *s = NULL;
+  if (stream == GMLK_CLEAN || c->broken) return;
+  if (stream == GMLK_PINNED) {
+    gmlk_expect(c, ticket == GMLK_NEVER, invariant);
+    return;
+  }
+  if (stream < all->count) s = all->items[stream];
+  if (!gmlk_expect(c, s && s->is_used, "S1: a tag names no stream")) return;
+  if (s->is_capture) {
+    gmlk_expect(c, ticket == GMLK_NEVER, invariant);
+    return;
+  }
+  gmlk_expect(c, ticket && ticket <= s->epoch, invariant);
+  gmlk_expect(c, s->is_dirty || ticket <= gmlk_check_fenced(s), "S4: no fence is to cover a tag");
+}
+
+/* ---- the index ---- */
+
+/* [I1]: what entries passed over is what the rows count. */
+static void gmlk_check_index(gmlk_checker *c) {
+  const gmlk_index *index = &c->l->index;
+  size_t i, row, count = 0, passed = 0, counted = 0;
+  int is_full = 0;
+  for (i = 0; i < index->row_count * GMLK_ROW && !c->broken; i++) {
+    const gmlk_row *r = &index->rows[i / GMLK_ROW];
+    uint64_t address = r->address[i % GMLK_ROW];
+    size_t low = (size_t)(address % GMLK_GRAIN);
+    gmlk_expect(c, !low || i % GMLK_ROW == 0, "I1: an address is between grains");
+    gmlk_expect(c, (address >= GMLK_GRAIN) == (r->block[i % GMLK_ROW] != NULL),
+                "I1: an address and its block differ");
+    counted += low;
+    is_full |= low == GMLK_PASSED_MAX;
+    if (address < GMLK_GRAIN) continue;
+    count++;
+    for (row = gmlk_index_home(index, address); row != i / GMLK_ROW && !c->broken; passed++) {
+      gmlk_expect(c, index->rows[row].address[0] % GMLK_GRAIN != 0,
+                  "I1: an entry passed over a row that does not count it");
+      row = (row + 1) & (index->row_count - 1);
+    }
+  }
+  gmlk_expect(c, c->broken || is_full || passed == counted, "I1: a row counts what is not there");
+  gmlk_expect(c, count == index->count, "I1: the index's count is off");
+}
+
+/* ---- sorted pools ---- */
+
+/* One bin: what stands there is free memory of this tag and arena. */
+static void gmlk_check_ring(gmlk_checker *c, const gmlk_holes *holes, unsigned bin, unsigned stream,
+                            uint32_t arena, gmlk_holes *sum) {
+  const gmlk_link *ring = &holes->bins[bin], *link = ring, *before;
+  do {
+    const gmlk_block *b;
+    before = link;
+    link = link->next;
+    if (!gmlk_expect(c, link && link->prev == before, "H3: a ring is not linked both ways")) return;
+    if (link == ring) return;
+    if (!gmlk_expect(c,
+                     (uintptr_t)link < (uintptr_t)holes->bins ||
+                         (uintptr_t)link >= (uintptr_t)(holes->bins + GMLK_BINS),
+                     "H3: a ring leads to another"))
+      return;
+    b = gmlk_linked(link);
+    gmlk_expect(c, b->hole && gmlk_bin_of(b->hole) == bin, "H1: a block stands in a wrong bin");
+    gmlk_expect(c, b->state == GMLK_FREE && b->stream == stream && b->arena == arena,
+                "A3: a block in a pool is not its free memory");
+    sum->count++;
+    sum->grains += b->hole;
+  } while (!c->broken);
+}
+
+/* Returns how many blocks stand there. */
+static size_t gmlk_check_holes(gmlk_checker *c, const gmlk_holes *holes, unsigned stream,
+                               uint32_t arena) {
   gmlk_holes sum; /* of which only the totals are used */
   unsigned bin;
   sum.count = 0;
   sum.grains = 0;
   for (bin = 0; bin < GMLK_BINS; bin++) {
-    int bit = (int)(holes->bits[bin / 64u] >> (bin % 64u) & 1u);
-    gmlk_expect(c, bit == (holes->bins[bin].next != &holes->bins[bin]),
-                "H2: a bin and its bit differ");
-    gmlk_check_ring(c, &holes->bins[bin], bin, &sum);
+    const gmlk_link *ring = &holes->bins[bin];
+    int is_empty = ring->next == ring;
+    if (is_empty == (int)(holes->bits[bin / 64u] >> (bin % 64u) & 1u)) {
+      gmlk_expect(c, 0, "H2: a bin and its bit differ");
+      return 0;
+    }
+    if (is_empty && ring->prev == ring) continue;
+    gmlk_check_ring(c, holes, bin, stream, arena, &sum);
+    if (c->broken) return 0;
   }
-  for (bin = 0; bin < GMLK_BIN_WORDS; bin++)
-    gmlk_expect(c, (int)(holes->words >> bin & 1u) == (holes->bits[bin] != 0),
-                "H2: a word of bits and its bit differ");
+  for (bin = 0; bin < 64; bin++)
+    if ((int)(holes->words >> bin & 1u) != (bin < GMLK_BIN_WORDS && holes->bits[bin] != 0))
+      gmlk_expect(c, 0, "H2: a word of bits and its bit differ");
   gmlk_expect(c, sum.count == holes->count && sum.grains == holes->grains,
               "H4: a pool's totals are off");
+  return sum.count;
 }
 
 /* The hole that a free block should stand in its pool with. */
@@ -5305,53 +5951,178 @@ static uint32_t gmlk_check_hole(const gmlk_block *b) {
   return grains;
 }
 
-static void gmlk_check_live(gmlk_checker *c, const gmlk_block *b, uint64_t address) {
+/* ---- blocks ---- */
+
+static void gmlk_check_note(gmlk_checker *c, const gmlk_note *note, int is_pending) {
+  const gmlk_streams *all = &c->l->streams;
+  size_t i;
+  if (!gmlk_expect(c,
+                   note->used_count <= note->used_capacity &&
+                       (note->used != NULL) == (note->used_capacity != 0),
+                   "N2: more streams than there is room for"))
+    return;
+  for (i = 0; i < note->used_count && !c->broken; i++) {
+    unsigned stream = note->used[i].stream;
+    gmlk_expect(c,
+                stream >= GMLK_FIRST_STREAM && stream < all->count && all->items[stream]->is_used &&
+                    !all->items[stream]->is_capture,
+                "N2: a block is used on no stream");
+    if (is_pending)
+      gmlk_check_tag(c, stream, note->used[i].ticket, "S1: a pending use is of an epoch to come");
+  }
+  if (is_pending)
+    gmlk_check_tag(c, note->stream, note->ticket, "S1: a pending tag is of an epoch to come");
+}
+
+/* What an owned block may have been asked for with: [A9]. */
+static void gmlk_check_flags(gmlk_checker *c, const gmlk_arena *a, const gmlk_block *b,
+                             uint32_t first_at) {
+  unsigned known = GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW;
+  if (a->pool) known |= GMLK_IN_GRAPH;
+  if (a->keeps_apart && b->state == GMLK_PENDING) known |= GMLK_APART;
+  gmlk_expect(c, !(b->flags & ~known), "A9: a block was asked for in no such way");
+  gmlk_expect(
+      c, !(b->flags & GMLAKE_EXCLUSIVE) || !((first_at | b->grains) & (gmlk_chunk_grains(a) - 1)),
+      "A9: an exclusive block shares a chunk");
+  gmlk_expect(c, !(b->flags & GMLAKE_NO_STITCH) || !b->as.live.window,
+              "A9: a window was not to be stitched");
+}
+
+/* A block of the user's, `first_at` being where its first byte lies at home. */
+static void gmlk_check_live(gmlk_checker *c, const gmlk_arena *a, const gmlk_block *b,
+                            uint64_t address, uint32_t first_at) {
+  const gmlk_streams *all = &c->l->streams;
   const gmlk_note *note = b->as.live.note;
+  const gmlk_block *found = gmlk_index_get(&c->l->index, address);
+  size_t bytes = gmlk_to_bytes(b->grains);
+  gmlk_check_flags(c, a, b, first_at);
+  gmlk_expect(c, b->ticket && b->ticket <= a->serial, "A9: an ownership has not been yet");
+  c->owned++;
+  if (note) gmlk_check_note(c, note, b->state == GMLK_PENDING);
   if (b->state == GMLK_PENDING) {
-    c->pending += gmlk_to_bytes(b->grains);
-    gmlk_expect(c, note && note->block == b, "a pending block's note is not its own");
-    gmlk_expect(c, gmlk_index_get(&c->l->index, address) == NULL, "a pending block is indexed");
+    c->pending += bytes;
+    gmlk_expect(c, note && note->block == b, "N1: a pending block's note is not its own");
+    gmlk_expect(c, found == NULL, "I1: a pending block is indexed");
     return;
   }
   c->live++;
-  c->active += gmlk_to_bytes(b->grains);
-  c->requested += gmlk_to_bytes(b->grains) - b->slack;
-  gmlk_expect(c, gmlk_index_get(&c->l->index, address) == b, "a live block is not indexed");
+  c->active += bytes;
+  c->requested += bytes - b->slack;
+  gmlk_expect(c, b->slack < bytes, "A9: nothing was asked for");
+  gmlk_expect(c,
+              !b->stream || (b->stream >= GMLK_FIRST_STREAM && b->stream < all->count &&
+                             all->items[b->stream]->is_used),
+              "A9: a block is of no stream");
+  gmlk_expect(c, found == b, "I1: a live block is not indexed");
 }
 
-static void gmlk_check_block(gmlk_checker *c, const gmlk_arena *a, const gmlk_block *b) {
+/* Free memory, cached too. */
+static void gmlk_check_free(gmlk_checker *c, const gmlk_arena *a, const gmlk_block *b) {
+  gmlk_check_tag(c, b->stream, b->ticket, "S1: a tag is of an epoch to come");
+  gmlk_expect(c, !(b->flags & ~(a->keeps_apart ? GMLK_APART : 0)), "A9: free memory has flags");
+  if (b->state != GMLK_FREE) return;
+  gmlk_expect(c, b->stream || !b->ticket, "S1: clean memory is of an epoch");
+  gmlk_expect(c, b->hole == gmlk_check_hole(b), "A3: a hole's size is off");
+}
+
+/* [A4], [A5] of the slots that a block begins. */
+static void gmlk_check_slots(gmlk_checker *c, const gmlk_arena *a, const gmlk_block *b,
+                             int is_dead) {
   uint32_t slot, end = gmlk_slot_from(a, gmlk_block_end(b));
   int backed = b->state != GMLK_UNBACKED;
-  gmlk_expect(c, b->grains && b->next->at == gmlk_block_end(b) && b->next->prev == b,
-              "A1: blocks do not tile the arena");
-  gmlk_expect(c, b->arena == a->number, "a block names another arena");
-  gmlk_expect(c, !gmlk_same_tag(b, b->next), "A2: neighbours of one tag are apart");
   for (slot = gmlk_slot_from(a, b->at); slot < end && !c->broken; slot++) {
-    gmlk_expect(c, a->chunks[slot].first == b, "A4: a slot's first block is another");
-    gmlk_expect(c, (a->chunks[slot].handle != 0) == (backed || a->chunks[slot].stuck),
-                "A5: a handle and a state differ");
+    const gmlk_chunk *chunk = &a->chunks[slot];
+    gmlk_expect(c, chunk->first == b, "A4: a slot's first block is another");
+    gmlk_expect(
+        c, is_dead || (backed ? chunk->handle && !chunk->stuck : !chunk->handle == !chunk->stuck),
+        "A5: a handle and a state differ");
   }
-  if (b->state == GMLK_FREE) {
-    gmlk_expect(c, b->hole == gmlk_check_hole(b), "A3: a hole's size is off");
-    gmlk_expect(c, b->stream < GMLK_FIRST_STREAM || b->stream < c->l->streams.count,
-                "a tag names no stream");
-    gmlk_expect(c,
-                c->broken || b->stream < GMLK_FIRST_STREAM || b->ticket == GMLK_NEVER ||
-                    b->ticket <= c->l->streams.items[b->stream]->epoch,
-                "S1: a tag is of an epoch to come");
-  }
-  if (b->state == GMLK_LIVE || b->state == GMLK_PENDING) gmlk_check_live(c, b, gmlk_home(a, b->at));
-  gmlk_expect(c, b->state != GMLK_RESERVED && b->state != GMLK_UNUSED && b->state != GMLK_IDLE,
-              "a block is in a state that does not last");
+  gmlk_expect(c, backed || !((b->at | b->grains) & (gmlk_chunk_grains(a) - 1)),
+              "A5: part of a chunk is unbacked");
 }
 
-/* Of a chunk: sums of it tell two multisets of chunks apart. */
-static uint64_t gmlk_check_print(uint32_t slot) {
+static void gmlk_check_block(gmlk_checker *c, const gmlk_arena *a, const gmlk_block *b,
+                             int is_dead) {
+  gmlk_expect(c, b->arena == a->number, "A1: a block names another arena");
+  gmlk_expect(c, b->stream < GMLK_FIRST_STREAM || b->stream < c->l->streams.count,
+              "S1: a tag names no stream");
+  gmlk_expect(c, !gmlk_same_tag(b, b->next), "A2: neighbours of one tag are apart");
+  gmlk_check_slots(c, a, b, is_dead);
+  if (is_dead) return;
+  gmlk_expect(c, !b->hole || b->state == GMLK_FREE || b->state == GMLK_UNBACKED,
+              "A3: an owned block has a hole");
+  switch (b->state) {
+  case GMLK_FREE:
+  case GMLK_CACHED:
+    gmlk_check_free(c, a, b);
+    return;
+  case GMLK_UNBACKED: /* see gmlk_check_gaps */
+    return;
+  case GMLK_LIVE:
+  case GMLK_PENDING:
+    gmlk_expect(c, !b->as.live.window, "W4: a window owns a block of the user's");
+    gmlk_check_live(c, a, b, gmlk_home(a, b->at), b->at);
+    return;
+  case GMLK_PIECE:
+  case GMLK_COMMITTED:
+    gmlk_expect(c, b->ticket && b->ticket <= a->serial, "A9: an ownership has not been yet");
+    gmlk_expect(c, !b->flags, "A9: a block was asked for in no such way");
+    gmlk_expect(c, (b->state == GMLK_COMMITTED) == a->is_bare, "B1: a chunk is no buffer's");
+    return;
+  default:
+    gmlk_expect(c, 0, "A1: a block is in a state that does not last");
+  }
+}
+
+/* The ring of gaps holds so many blocks, all unbacked and of their size. */
+static void gmlk_check_gaps(gmlk_checker *c, const gmlk_arena *a, size_t count) {
+  const gmlk_link *link = &a->gaps, *before;
+  for (;; count--) {
+    const gmlk_block *b;
+    before = link;
+    link = link->next;
+    if (!gmlk_expect(c, link && link->prev == before,
+                     "A7: the ring of gaps is not linked both ways"))
+      return;
+    if (link == &a->gaps || !count) break;
+    b = gmlk_linked(link);
+    if (!gmlk_expect(c, b->state == GMLK_UNBACKED && b->hole == b->grains && b->arena == a->number,
+                     "A7: a gap is none"))
+      return;
+  }
+  gmlk_expect(c, link == &a->gaps && !count, "A7: a gap is not in the ring");
+}
+
+static void gmlk_check_small(gmlk_checker *c, const gmlk_arena *a, size_t cached) {
+  size_t stream, count = 0, pools = gmlk_min(a->pool_capacity, c->l->streams.count);
+  uint32_t grains;
+  for (stream = 0; stream < pools && !c->broken; stream++) {
+    const gmlk_small *small = a->smalls[stream];
+    for (grains = 0; small && grains <= GMLK_SMALL_GRAINS; grains++) {
+      const gmlk_block *b = small->lists[grains];
+      size_t listed = 0;
+      for (; b && listed <= GMLK_SMALL_DEPTH && !c->broken; b = b->as.cached, listed++)
+        gmlk_expect(c,
+                    b->state == GMLK_CACHED && b->grains == grains && b->stream == stream &&
+                        b->arena == a->number,
+                    "M1: a cached block is in a wrong list");
+      gmlk_expect(c, listed == small->counts[grains] && (!listed || grains <= a->small_grains),
+                  "M1: a list's count is off");
+      count += listed;
+    }
+  }
+  gmlk_expect(c, c->broken || count == cached, "M1: a cached block is in no list");
+}
+
+/* ---- windows ---- */
+
+/* Of a chunk, or of a record's address: sums of it tell two multisets of them apart. */
+static uint64_t gmlk_check_print(uint64_t slot) {
   uint64_t mixed = (slot + 1) * 0x9E3779B97F4A7C15u;
   return (mixed ^ (mixed >> 29)) * 0xBF58476D1CE4E5B9u;
 }
 
-/* Of all chunks that a window maps. */
+/* Of all chunks that a window maps. pre: its pieces are in the arena. */
 static uint64_t gmlk_check_prints(const gmlk_arena *a, const gmlk_window *w) {
   uint64_t sum = 0;
   uint32_t i, n;
@@ -5361,216 +6132,394 @@ static uint64_t gmlk_check_prints(const gmlk_arena *a, const gmlk_window *w) {
   return sum;
 }
 
-static void gmlk_check_window(gmlk_checker *c, const gmlk_arena *a, const gmlk_window *w,
-                              int is_live) {
-  const gmlk_span *last = &w->spans[w->span_count - 1];
+/* [W1], [W2]: as many pieces as have the window's chunks, all in the arena. Returns the grains. */
+static uint32_t gmlk_check_spans(gmlk_checker *c, const gmlk_arena *a, const gmlk_window *w) {
   uint32_t i, grains = 0, chunks = 0, edge = gmlk_chunk_grains(a) - 1;
-  gmlk_expect(c,
-              w->span_count == 1 || gmlk_slot_of(a, w->spans[0].at + w->spans[0].grains - 1) !=
-                                        gmlk_slot_of(a, last->at),
-              "W2: a window's ends share a chunk");
-  for (i = 0; i < w->span_count; i++) {
+  for (i = 0; i < w->span_count && chunks < w->chunk_count; i++) {
     const gmlk_span *s = &w->spans[i];
-    grains += s->grains;
-    chunks += gmlk_span_chunks(a, s);
+    if (!gmlk_expect(c, s->grains && s->at < a->tail.at && s->grains <= a->tail.at - s->at,
+                     "W2: a window's piece lies outside the arena"))
+      return 0;
     gmlk_expect(c, i == 0 || (s->at & edge) == 0, "W1: a piece begins inside a chunk");
     gmlk_expect(c, i + 1 == w->span_count || ((s->at + s->grains) & edge) == 0,
                 "W1: a piece ends inside a chunk");
-    if (!is_live) continue;
-    gmlk_expect(c,
-                s->block->state == GMLK_PIECE && s->block->as.live.window == w &&
-                    s->block->at == s->at && s->block->grains == s->grains,
-                "W4: a live window's piece is not its own");
+    grains += s->grains;
+    chunks += gmlk_span_chunks(a, s);
   }
-  gmlk_expect(c, grains == w->self.grains, "W3: a window's pieces do not add up");
-  gmlk_expect(c,
-              chunks == w->chunk_count && w->va->slack == chunks &&
-                  w->va->grains == chunks + ((c->l->desc.flags & GMLAKE_GUARD) != 0),
+  gmlk_expect(c, i == w->span_count && chunks == w->chunk_count,
               "W2: a window's chunks do not match its address space");
+  gmlk_expect(c,
+              c->broken || i == 1 ||
+                  gmlk_slot_of(a, w->spans[0].at + w->spans[0].grains - 1) !=
+                      gmlk_slot_of(a, w->spans[i - 1].at),
+              "W2: a window's ends share a chunk");
+  return grains;
 }
 
-static void gmlk_check_buffer(gmlk_checker *c, const gmlake_buffer *b) {
-  size_t committed = b->count * b->arena->chunk_bytes;
+/* [W7] What blocks a window is a tile, if it still does. */
+static void gmlk_check_blocker(gmlk_checker *c, const gmlk_window *w) {
+  const gmlk_block *b = w->blocker;
+  int is_owned = b && (b->state == GMLK_LIVE || b->state == GMLK_PENDING);
+  gmlk_expect(c,
+              !b || (b->state != GMLK_IDLE &&
+                     !(is_owned && b->as.live.window && b == &b->as.live.window->self)),
+              "W7: a window blocks another");
+}
+
+/* What the windows and buffers of an arena map, as sums that have to come out as 0. */
+typedef struct gmlk_mapped {
+  uint64_t chunks; /* prints of the chunks mapped, less those that the chunks count */
+  uint64_t vas;    /* prints of the records of address space in use, less those that are used */
+  size_t count, mappings;
+  size_t pieces;
+  uint64_t idle; /* prints of the idle windows' records, less those in the table of sizes */
+} gmlk_mapped;
+
+/* quarantined: mapped for good, perhaps in part, perhaps not made to its end. */
+static void gmlk_check_window(gmlk_checker *c, const gmlk_arena *a, const gmlk_window *w,
+                              int is_quarantined, gmlk_mapped *sum) {
+  const gmlk_block *va = w->va;
+  const uint32_t guard = (c->l->desc.flags & GMLAKE_GUARD) != 0;
+  uint32_t grains, edge = gmlk_chunk_grains(a) - 1;
+  if (!gmlk_expect(c,
+                   va && va->grains == w->chunk_count + guard &&
+                       (va->slack == w->chunk_count ||
+                        (is_quarantined && va->slack && va->slack < w->chunk_count)),
+                   "W2: a window's chunks do not match its address space"))
+    return;
+  sum->vas -= gmlk_check_print((uintptr_t)va);
+  grains = gmlk_check_spans(c, a, w);
+  if (c->broken) return;
+  sum->chunks += gmlk_check_prints(a, w);
+  if (is_quarantined && !w->number) return;
+  if (!is_quarantined) {
+    sum->count++;
+    sum->mappings += w->chunk_count;
+    gmlk_check_blocker(c, w);
+  }
+  gmlk_expect(c, w->self.arena == a->number, "A1: a block names another arena");
+  gmlk_expect(c, grains == w->self.grains, "W3: a window's pieces do not add up");
+  gmlk_expect(c, w->number && w->number <= a->spool.number && grains >= a->spool.grains_min,
+              "W8: a window is newer or smaller than any");
+  gmlk_expect(c,
+              w->address == a->spool.base + (uint64_t)va->at * a->chunk_bytes +
+                                gmlk_to_bytes(w->spans[0].at & edge),
+              "W2: a window is not where its address space is");
+}
+
+static void gmlk_check_live_windows(gmlk_checker *c, const gmlk_arena *a, gmlk_mapped *sum) {
+  const gmlk_block *tile;
+  uint32_t i;
+  for (tile = a->head.next; tile != &a->tail && !c->broken; tile = tile->next) {
+    const gmlk_window *w = tile->as.live.window;
+    if (tile->state != GMLK_PIECE) continue;
+    sum->pieces++;
+    if (w->spans[0].block != tile) continue;
+    gmlk_check_window(c, a, w, 0, sum);
+    gmlk_expect(c, w->self.as.live.window == w, "W4: a live window's block is another's");
+    for (i = 0; i < w->span_count && !c->broken; i++) {
+      const gmlk_span *s = &w->spans[i];
+      gmlk_expect(c,
+                  s->block && s->block->state == GMLK_PIECE && s->block->as.live.window == w &&
+                      s->block->at == s->at && s->block->grains == s->grains &&
+                      s->block->arena == a->number,
+                  "W4: a live window's piece is not its own");
+    }
+    if (c->broken) return;
+    gmlk_check_live(c, a, &w->self, w->address, w->spans[0].at);
+    sum->pieces -= w->span_count;
+  }
+}
+
+/* [W5]: every entry of the table of sizes is idle, in its bucket and linked both ways. */
+static void gmlk_check_buckets(gmlk_checker *c, const gmlk_arena *a, gmlk_mapped *sum) {
+  size_t i;
+  for (i = 0; i < a->spool.bucket_count && !c->broken; i++) {
+    const gmlk_window *w = a->spool.buckets[i], *before = NULL;
+    for (; w && !c->broken; before = w, w = w->bucket_next) {
+      gmlk_expect(c,
+                  w->self.state == GMLK_IDLE && w->self.arena == a->number &&
+                      w->bucket_prev == before &&
+                      gmlk_bucket(&a->spool, w->self.grains) == &a->spool.buckets[i],
+                  "W5: an idle window is not where it should be");
+      sum->idle -= gmlk_check_print((uintptr_t)w);
+    }
+  }
+}
+
+static void gmlk_check_idle_windows(gmlk_checker *c, const gmlk_arena *a, int is_dead,
+                                    gmlk_mapped *sum) {
+  const gmlk_window *w;
+  for (w = a->spool.oldest; w && !c->broken; w = w->newer) {
+    gmlk_check_window(c, a, w, 0, sum);
+    sum->idle += gmlk_check_print((uintptr_t)w);
+    if (is_dead) continue;
+    gmlk_check_tag(c, w->self.stream, w->self.ticket, "S1: a window's tag is of an epoch to come");
+  }
+  gmlk_check_buckets(c, a, sum);
+  gmlk_expect(c, c->broken || sum->idle == 0, "W5: an idle window is not where it should be");
+  for (w = a->spool.quarantine; w && !c->broken; w = w->bucket_next) {
+    gmlk_check_window(c, a, w, 1, sum);
+    if (!is_dead) c->quarantined += w->chunk_count * a->chunk_bytes;
+  }
+}
+
+/* [V1], [V2]: the address space of windows and buffers. */
+static void gmlk_check_vas(gmlk_checker *c, const gmlk_arena *a, int is_dead, gmlk_mapped *sum) {
+  const gmlk_block *va = a->spool.va_head.next;
+  size_t holes = 0;
+  for (; va != &a->spool.va_tail && !c->broken; va = va->next) {
+    gmlk_expect(c, !va->arena && !va->stream, "V1: address space is an arena's");
+    if (va->state == GMLK_FREE) {
+      holes++;
+      gmlk_expect(c, va->hole == va->grains, "V1: free address space is not its hole");
+      gmlk_expect(c, va->next->state != GMLK_FREE, "V1: free address space is apart");
+      continue;
+    }
+    sum->vas += gmlk_check_print((uintptr_t)va);
+    gmlk_expect(c, !va->hole, "V1: address space in use is a hole");
+    gmlk_expect(c,
+                va->state == (a->is_bare ? GMLK_COMMITTED : GMLK_LIVE) ||
+                    (is_dead && va->state == GMLK_UNBACKED),
+                "V1: address space is in a state that it is never in");
+  }
+  if (c->broken || !a->spool.va) return;
+  holes -= gmlk_check_holes(c, a->spool.va, GMLK_CLEAN, 0);
+  gmlk_expect(c, !holes, "V1: free address space is in no pool");
+}
+
+/* ---- buffers ---- */
+
+static void gmlk_check_buffer(gmlk_checker *c, const gmlake_buffer *b, gmlk_mapped *sum) {
+  const gmlk_arena *a = b->arena;
+  const uint32_t guard = (c->l->desc.flags & GMLAKE_GUARD) != 0;
+  size_t committed = b->count * a->chunk_bytes, chunk = a->chunk_bytes;
+  if (!gmlk_expect(c,
+                   b->va && b->va->grains == b->va->slack + guard &&
+                       b->max_bytes / chunk + (b->max_bytes % chunk != 0) == b->va->slack,
+                   "B5: a buffer's addresses are not what it may grow to"))
+    return;
+  sum->vas -= gmlk_check_print((uintptr_t)b->va);
   gmlk_expect(c, b->count <= b->place_count && b->place_count <= b->va->slack,
               "B1: a buffer's front has no places");
   gmlk_expect(c, b->bytes <= b->max_bytes && b->bytes <= committed,
               "B1: a buffer's front does not hold its bytes");
-  gmlk_expect(c, b->is_live || !b->count, "B4: a destroyed buffer has memory");
-  gmlk_expect(c, !b->is_busy, "a buffer is in a state that does not last");
+  gmlk_expect(c, b->is_live == 1 || (!b->is_live && !b->count),
+              "B4: a destroyed buffer has memory");
+  gmlk_expect(c, !b->is_busy, "B1: a buffer is in a state that does not last");
   c->requested += b->bytes;
   c->active += committed;
   c->committed += committed;
   c->buffers += b->is_live != 0;
 }
 
-/* [B1] to [B4]; returns the sum of the prints of all chunks that buffers map. */
-static uint64_t gmlk_check_buffers(gmlk_checker *c, const gmlk_arena *a) {
-  uint64_t fronts = 0, kept = 0;
+static void gmlk_check_place(gmlk_checker *c, const gmlake_buffer *b, uint32_t i) {
+  const gmlk_arena *a = b->arena;
+  const gmlk_place *place = &b->places[i];
+  gmlk_expect(c, place->address == gmlk_buffer_address(b) + (uint64_t)i * a->chunk_bytes,
+              "B5: a place is not where its buffer is");
+  gmlk_expect(c, place->state <= GMLK_PLACE_BLIND && !place->mark,
+              "B2: a place is in a state that does not last");
+  gmlk_expect(c, !place->state || place->slot < a->slot_count, "B3: a place maps no chunk");
+  gmlk_expect(c, place->stream < GMLK_FIRST_STREAM || place->stream < c->l->streams.count,
+              "B2: a place's tag names no stream");
+  if (place->state == GMLK_PLACE_BLIND) c->quarantined += a->chunk_bytes;
+  if (i < b->count)
+    gmlk_expect(c, place->state == GMLK_PLACE_MAPPED,
+                "B1: a place of a buffer's front is not mapped");
+  else if (place->state)
+    gmlk_check_tag(c, place->stream, place->ticket, "B2: a place's tag is of an epoch to come");
+}
+
+/* [B1] to [B5]; the chunks that places map go into the sum. */
+static void gmlk_check_buffers(gmlk_checker *c, const gmlk_arena *a, gmlk_mapped *sum) {
+  uint64_t fronts = 0;
   size_t destroyed = 0;
   const gmlk_block *block;
   const gmlake_buffer *b;
   uint32_t i;
   for (b = a->buffers; b && !c->broken; b = b->next) {
-    gmlk_check_buffer(c, b);
+    gmlk_check_buffer(c, b, sum);
     destroyed += !b->is_live;
     for (i = 0; i < b->place_count && !c->broken; i++) {
-      const gmlk_place *place = &b->places[i];
-      uint64_t print = place->state ? gmlk_check_print(place->slot) : 0;
-      *(i < b->count ? &fronts : &kept) += print;
-      gmlk_expect(c, i >= b->count || place->state == GMLK_PLACE_MAPPED,
-                  "B1: a place of a buffer's front is not mapped");
-      gmlk_expect(c,
-                  i < b->count || !place->state || place->stream < GMLK_FIRST_STREAM ||
-                      place->ticket <= c->l->streams.items[place->stream]->epoch,
-                  "B2: a place's tag is of an epoch to come");
+      uint64_t print = b->places[i].state ? gmlk_check_print(b->places[i].slot) : 0;
+      gmlk_check_place(c, b, i);
+      sum->chunks += print;
+      if (i < b->count) fronts += print;
     }
   }
-  kept += fronts;
   for (block = a->head.next; block != &a->tail; block = block->next)
     if (block->state == GMLK_COMMITTED) fronts -= gmlk_check_print(gmlk_slot_of(a, block->at));
   gmlk_expect(c, c->broken || fronts == 0, "B1: the buffers' fronts are not the chunks committed");
   gmlk_expect(c, c->broken || destroyed == a->void_count, "B4: the destroyed buffers are off");
-  return kept;
 }
 
-/* Windows reach the checker by two ways: live ones by their pieces, idle ones by the list. */
-static void gmlk_check_spool(gmlk_checker *c, const gmlk_arena *a) {
-  const gmlk_block *b;
-  const gmlk_window *w, *older = NULL;
-  size_t count = 0, bytes = 0;
-  uint64_t mapped = 0, prints = gmlk_check_buffers(c, a);
+/* ---- arenas ---- */
+
+static void gmlk_check_spool(gmlk_checker *c, const gmlk_arena *a, int is_dead) {
+  gmlk_mapped sum;
   uint32_t slot;
-  for (b = a->head.next; b != &a->tail && !c->broken; b = b->next) {
-    if (b->state != GMLK_PIECE) continue;
-    w = b->as.live.window;
-    gmlk_expect(c, w && (w->self.state == GMLK_LIVE || w->self.state == GMLK_PENDING),
-                "W4: a piece without a live window");
-    if (c->broken || w->spans[0].block != b) continue;
-    gmlk_check_window(c, a, w, 1);
-    gmlk_check_live(c, &w->self, w->address);
-    count++;
-    mapped += w->chunk_count;
-    prints += gmlk_check_prints(a, w);
-  }
-  for (w = a->spool.oldest; w && !c->broken; older = w, w = w->newer) {
-    const gmlk_window *found = *gmlk_bucket(&a->spool, w->self.grains);
-    while (found && found != w) found = found->bucket_next;
-    gmlk_expect(c, w->self.state == GMLK_IDLE && w->older == older && found == w,
-                "W5: an idle window is not where it should be");
-    gmlk_check_window(c, a, w, 0);
-    count++;
-    mapped += w->chunk_count;
-    prints += gmlk_check_prints(a, w);
-  }
-  bytes = (size_t)mapped * a->chunk_bytes;
-  gmlk_expect(c, c->broken || a->spool.newest == older, "W5: the list by age has a wrong end");
-  gmlk_expect(c, count == a->spool.count && bytes == a->spool.bytes,
-              "the windows' count or bytes are off");
-  for (w = a->spool.quarantine; w; w = w->bucket_next) prints += gmlk_check_prints(a, w);
+  memset(&sum, 0, sizeof(sum));
+  gmlk_check_buffers(c, a, &sum);
+  if (!c->broken) gmlk_check_live_windows(c, a, &sum);
+  if (!c->broken) gmlk_check_idle_windows(c, a, is_dead, &sum);
+  if (!c->broken) gmlk_check_vas(c, a, is_dead, &sum);
+  if (c->broken) return;
   for (slot = 0; slot < a->slot_count; slot++)
-    prints -= a->chunks[slot].map_count * gmlk_check_print(slot);
-  gmlk_expect(c, prints == 0, "W6, B3: a chunk's mappings do not add up");
-  if (a->spool.va) gmlk_check_holes(c, a->spool.va);
+    sum.chunks -= a->chunks[slot].map_count * gmlk_check_print(slot);
+  gmlk_expect(c, sum.chunks == 0, "W6, B3: a chunk's mappings do not add up");
+  gmlk_expect(c, sum.vas == 0, "V2: windows or buffers share address space");
+  gmlk_expect(c, sum.pieces == 0, "W4: a piece is of no window");
+  gmlk_expect(c, sum.count == a->spool.count && sum.mappings * a->chunk_bytes == a->spool.bytes,
+              "L4: the windows' count or bytes are off");
+  if (is_dead) return;
+  c->windows += sum.count;
+  c->stitched += a->spool.bytes;
 }
 
-static void gmlk_check_small(gmlk_checker *c, const gmlk_arena *a, size_t cached) {
-  size_t stream, count = 0;
-  uint32_t grains;
-  for (stream = 0; stream < a->pool_capacity; stream++) {
-    const gmlk_small *small = a->smalls[stream];
-    for (grains = 0; small && grains <= GMLK_SMALL_GRAINS; grains++) {
-      const gmlk_block *b = small->lists[grains];
-      size_t listed = 0;
-      for (; b && listed <= GMLK_SMALL_DEPTH; b = b->as.cached, listed++)
-        gmlk_expect(c, b->state == GMLK_CACHED && b->grains == grains && b->stream == stream,
-                    "M1: a cached block is in a wrong list");
-      gmlk_expect(c, listed == small->counts[grains], "M1: a list's count is off");
-      count += listed;
-    }
+/* What the tables have room for and nothing uses is empty. */
+static void gmlk_check_rest(gmlk_checker *c, const gmlk_arena *a) {
+  size_t i;
+  for (i = gmlk_max(c->l->streams.count, 1); i < a->pool_capacity; i++)
+    gmlk_expect(c, !a->pools[i] && !a->smalls[i], "A8: a pool is of no stream");
+  for (i = a->slot_count; i < a->slot_capacity; i++)
+    gmlk_expect(c,
+                !a->chunks[i].handle == !a->chunks[i].stuck && !a->chunks[i].map_count &&
+                    !a->chunks[i].mark,
+                "A5: a slot behind the end has something");
+}
+
+/* [A5], [A6]: the chunks of a live arena. */
+static void gmlk_check_chunks(gmlk_checker *c, const gmlk_arena *a) {
+  size_t backed = 0, stuck = 0;
+  uint32_t slot, end = 0;
+  for (slot = 0; slot < gmlk_max(a->slot_count, a->stuck_end); slot++) {
+    const gmlk_chunk *chunk = &a->chunks[slot];
+    backed += chunk->handle && !chunk->stuck;
+    stuck += chunk->stuck != 0;
+    if (chunk->stuck) end = slot + 1;
+    gmlk_expect(c, chunk->stuck <= 2 && !chunk->mark, "A5: a chunk is marked");
   }
-  gmlk_expect(c, count == cached, "M1: a cached block is in no list");
+  gmlk_expect(c, backed == a->backed_count && stuck == a->stuck_count && end == a->stuck_end,
+              "A6: the arena's totals are off");
+  gmlk_expect(c, !a->limit_bytes || backed * a->chunk_bytes <= a->limit_bytes || stuck,
+              "L4: a pool's limit is exceeded");
+  c->chunks += backed + stuck;
+  c->reserved += (backed + stuck) * a->chunk_bytes;
+  c->quarantined += stuck * a->chunk_bytes;
 }
 
-/* The ring of gaps holds so many blocks, all unbacked and of their size. */
-static void gmlk_check_gaps(gmlk_checker *c, const gmlk_arena *a, size_t count) {
-  const gmlk_link *link = a->gaps.next, *before = &a->gaps;
-  for (; link != &a->gaps && count && !c->broken; before = link, link = link->next, count--) {
-    const gmlk_block *b = gmlk_linked(link);
-    gmlk_expect(c, b->state == GMLK_UNBACKED && b->hole == b->grains, "A7: a gap is none");
-    gmlk_expect(c, link->prev == before, "A7: the ring of gaps is not linked both ways");
-  }
-  gmlk_expect(c, c->broken || (link == &a->gaps && !count), "A7: a gap is not in the ring");
-}
-
-static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
+static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a, int is_dead) {
   const gmlk_block *b;
   uint64_t free_grains = 0;
-  size_t backed = 0, live = c->live, cached = 0, gaps = 0, i;
-  const gmlk_note *note;
-  gmlk_expect(c, a->head.next == &a->tail || a->head.next->at == 0, "A1: the arena has no start");
-  gmlk_expect(
-      c, a->chunks[a->slot_count].first == &a->tail && a->tail.at == gmlk_slot_at(a, a->slot_count),
-      "A4: the arena's end is off");
+  size_t owned = c->owned, cached = 0, gaps = 0, holes = 0, i;
+  if (!a->head.next) return; /* a dead pool that never was one */
+  gmlk_expect(c, a->chunks[a->slot_count].first == &a->tail, "A4: the arena's end is off");
   for (b = a->head.next; b != &a->tail && !c->broken; b = b->next) {
-    gmlk_check_block(c, a, b);
+    gmlk_check_block(c, a, b, is_dead);
     if (b->state == GMLK_FREE) free_grains += b->grains;
+    holes += b->state == GMLK_FREE && b->hole;
     cached += b->state == GMLK_CACHED;
     gaps += b->state == GMLK_UNBACKED;
   }
+  if (c->broken) return;
   gmlk_check_gaps(c, a, gaps);
-  for (i = 0; i < a->slot_count; i++) backed += a->chunks[i].handle && !a->chunks[i].stuck;
-  gmlk_expect(c, free_grains == a->free_grains && backed == a->backed_count,
-              "A6: the arena's totals are off");
-  for (i = 0; i < a->pool_capacity; i++)
-    if (a->pools[i]) gmlk_check_holes(c, a->pools[i]);
-  if (!c->broken) gmlk_check_spool(c, a);
+  gmlk_expect(c, free_grains == a->free_grains, "A6: the arena's totals are off");
+  for (i = 0; i < gmlk_min(a->pool_capacity, gmlk_max(c->l->streams.count, 1)); i++)
+    if (a->pools[i]) holes -= gmlk_check_holes(c, a->pools[i], (unsigned)i, a->number);
+  gmlk_expect(c, !holes, "A3: free memory is in no pool");
+  if (!c->broken) gmlk_check_spool(c, a, is_dead);
   if (!c->broken) gmlk_check_small(c, a, cached);
-  for (note = c->l->pending; note; note = note->next) live -= note->block->arena == a->number;
-  gmlk_expect(c, c->broken || c->live - live == a->live_count, "the arena's live count is off");
+  gmlk_expect(c, c->broken || c->owned - owned == a->live_count,
+              "L4: the arena's live count is off");
+  if (c->broken) return;
+  gmlk_check_rest(c, a);
+  if (!is_dead) {
+    gmlk_check_chunks(c, a);
+    return;
+  }
+  i = gmlk_arena_held(a);
+  c->chunks += i;
+  c->reserved += i * a->chunk_bytes;
+  c->quarantined += i * a->chunk_bytes;
 }
 
-static void gmlk_check_streams(gmlk_checker *c) {
+static void gmlk_check_handles(gmlk_checker *c, const gmlk_arena *a) {
+  uint32_t slot;
+  for (slot = 0; a->chunks && slot < gmlk_max(a->slot_count, a->stuck_end); slot++)
+    if (a->chunks[slot].handle)
+      (void)gmlk_check_once(c, a->chunks[slot].handle, "L3: a handle is there twice");
+}
+
+static void gmlk_check_arenas(gmlk_checker *c) {
+  const gmlake *l = c->l;
+  const gmlake_pool *dead;
+  uint64_t captures = 0;
   size_t i;
-  for (i = GMLK_FIRST_STREAM; i < c->l->streams.count; i++) {
-    const gmlk_stream *s = c->l->streams.items[i];
-    uint64_t last = s->done;
-    unsigned n;
-    gmlk_expect(c, s->done < s->epoch, "S1: a stream's epochs are out of order");
-    for (n = 0; n < s->fence_count; n++) {
-      uint64_t epoch = s->fences[(s->fence_head + n) % GMLK_FENCES].epoch;
-      gmlk_expect(c, epoch < s->epoch && (n == 0 || epoch > last), "S2: fences out of order");
-      last = epoch;
-    }
+  gmlk_check_afresh(c);
+  for (i = 0; i < l->arena_count && !c->broken; i++) {
+    const gmlk_arena *a = l->arenas[i];
+    if (!a) continue;
+    gmlk_check_arena(c, a, 0);
+    gmlk_check_handles(c, a);
+    if (a->pool) captures += a->pool->capture_count * gmlk_check_print(i);
   }
+  for (dead = l->dead; dead && !c->broken; dead = dead->next_dead) {
+    gmlk_check_arena(c, &dead->arena, 1);
+    gmlk_check_handles(c, &dead->arena);
+  }
+  for (i = l->arena_count; i < l->arena_capacity; i++)
+    gmlk_expect(c, !l->arenas[i], "L1: the list of arenas is off");
+  for (i = l->streams.count; i < l->streams.capacity; i++)
+    gmlk_expect(c, !l->streams.items[i], "S5: a stream has no number");
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
+    if (l->streams.items[i]->capture) captures -= gmlk_check_print(l->streams.items[i]->arena);
+  gmlk_expect(c, captures == 0, "S5: the captures into a pool are off");
+}
+
+/* ---- figures ---- */
+
+/* [L4] */
+static void gmlk_check_figures(gmlk_checker *c) {
+  const gmlake *l = c->l;
+  const gmlake_stats *s = &l->stats;
+  gmlk_expect(c, c->live == l->index.count && c->live == s->live_count,
+              "L4: the index and the live blocks differ");
+  gmlk_expect(c, s->allocation_count - s->free_count == s->live_count,
+              "L4: what was allocated is neither live nor freed");
+  gmlk_expect(c, c->requested == s->requested_bytes && c->active == s->active_bytes,
+              "L4: the live bytes are off");
+  gmlk_expect(c, c->pending == s->pending_bytes, "L4: the pending bytes are off");
+  gmlk_expect(c, c->committed == s->buffer_bytes && c->buffers == s->buffer_count,
+              "the buffers' count or bytes are off");
+  gmlk_expect(c, c->windows == s->window_count && c->stitched == s->stitched_bytes,
+              "L4: the windows' count or bytes are off");
+  gmlk_expect(c, c->reserved == s->reserved_bytes && c->chunks == s->chunk_count,
+              "L4: the reserved bytes are off");
+  gmlk_expect(c, c->quarantined == s->quarantined_bytes, "L4: the quarantined bytes are off");
+  gmlk_expect(c, !l->desc.limit_bytes || c->reserved <= l->desc.limit_bytes || s->quarantined_bytes,
+              "L4: the limit is exceeded");
+  gmlk_expect(c,
+              s->requested_bytes <= s->requested_bytes_peak &&
+                  s->active_bytes <= s->active_bytes_peak &&
+                  s->reserved_bytes <= s->reserved_bytes_peak &&
+                  s->stitched_bytes <= s->stitched_bytes_peak &&
+                  s->pending_bytes <= s->pending_bytes_peak &&
+                  s->buffer_bytes <= s->buffer_bytes_peak && l->host.bytes <= l->host.bytes_peak,
+              "L4: a peak is below its figure");
 }
 
 /* NULL, or what is broken. pre: both locks are held. */
 static const char *gmlk_check(const gmlake *l) {
   gmlk_checker c;
-  size_t i, reserved = 0;
-  const gmlake_pool *dead;
   memset(&c, 0, sizeof(c));
   c.l = l;
-  for (i = 0; i < l->arena_count && !c.broken; i++) {
-    if (!l->arenas[i]) continue;
-    gmlk_check_arena(&c, l->arenas[i]);
-    reserved +=
-        (l->arenas[i]->backed_count + l->arenas[i]->stuck_count) * l->arenas[i]->chunk_bytes;
-  }
-  for (dead = l->dead; dead; dead = dead->next_dead)
-    reserved += gmlk_arena_held(&dead->arena) * dead->arena.chunk_bytes;
-  gmlk_check_streams(&c);
-  gmlk_expect(&c, c.live == l->index.count && c.live == l->stats.live_count,
-              "the index and the live blocks differ");
-  gmlk_expect(&c, c.requested == l->stats.requested_bytes && c.active == l->stats.active_bytes,
-              "the live bytes are off");
-  gmlk_expect(&c, c.pending == l->stats.pending_bytes, "the pending bytes are off");
-  gmlk_expect(&c, c.committed == l->stats.buffer_bytes && c.buffers == l->stats.buffer_count,
-              "the buffers' count or bytes are off");
-  gmlk_expect(&c, reserved == l->stats.reserved_bytes, "the reserved bytes are off");
-  gmlk_expect(&c,
-              !l->desc.limit_bytes || reserved <= l->desc.limit_bytes || l->stats.quarantined_bytes,
-              "the limit is exceeded");
+  gmlk_check_lake(&c);
+  if (!c.broken) gmlk_survey(&c);
+  if (!c.broken) gmlk_check_streams(&c);
+  if (!c.broken) gmlk_check_index(&c);
+  if (!c.broken) gmlk_check_arenas(&c);
+  if (!c.broken) gmlk_check_figures(&c);
   return c.broken;
 }
 #if defined(GMLAKE_BACKEND_MOCK)
@@ -8019,9 +8968,11 @@ GMLAKE_DEF gmlake_result gmlake_check(gmlake *l) {
   }
   gmlk_driving_lock(l);
   broken = gmlk_check(l);
-  result = GMLAKE_OK;
-  if (broken) result = gmlk_fail(l, GMLAKE_ERROR_CORRUPT, "gmlake_check", broken);
-  return gmlk_leave_driving(l, result);
+  if (!broken) return gmlk_leave_driving(l, GMLAKE_OK);
+  result = gmlk_fail(l, GMLAKE_ERROR_CORRUPT, "gmlake_check", broken);
+  gmlk_driving_unlock(l); /* and not by gmlk_leave, which would trust the queue of messages */
+  gmlk_books_unlock(l);
+  return result;
 }
 
 GMLAKE_DEF gmlake_result gmlake_trim(gmlake *l, size_t keep_bytes, size_t *out_released_bytes) {
