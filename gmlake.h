@@ -1981,15 +1981,30 @@ static void gmlk_run_leave(gmlk_arena *a, gmlk_block *b) {
   }
 }
 
+/* The nearest blocks that are not clean, whose runs reach over those between: one step, but where
+   clean blocks are apart. */
+static gmlk_block *gmlk_before_clean(const gmlk_block *b) {
+  gmlk_block *before = b->prev;
+  while (gmlk_is_clean(before)) before = before->prev;
+  return before;
+}
+
+static gmlk_block *gmlk_behind_clean(const gmlk_block *b) {
+  gmlk_block *behind = b->next;
+  while (gmlk_is_clean(behind)) behind = behind->next;
+  return behind;
+}
+
 /* Takes a free block out of every pool it counts in. */
 static void gmlk_lift(gmlk_arena *a, gmlk_block *b) {
   if (b->state == GMLK_UNBACKED) {
     gmlk_link_remove(&b->as.link);
     b->hole = 0;
   } else if (b->stream == GMLK_CLEAN) {
+    gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b);
     if (b->hole) gmlk_holes_remove(a->pools[GMLK_CLEAN], b);
-    if (gmlk_is_tagged(b->prev)) gmlk_run_leave(a, b->prev);
-    if (gmlk_is_tagged(b->next)) gmlk_run_leave(a, b->next);
+    if (gmlk_is_tagged(before)) gmlk_run_leave(a, before);
+    if (gmlk_is_tagged(behind)) gmlk_run_leave(a, behind);
   } else if (b->stream != GMLK_PINNED) {
     gmlk_run_leave(a, b);
   }
@@ -2000,9 +2015,10 @@ static void gmlk_settle(gmlk_arena *a, gmlk_block *b) {
   if (gmlk_is_tagged(b)) {
     gmlk_run_enter(a, b);
   } else if (gmlk_is_clean(b)) {
+    gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b);
     if (!b->hole) gmlk_holes_insert(a->pools[GMLK_CLEAN], b, b->grains);
-    if (gmlk_is_tagged(b->prev)) gmlk_run_enter(a, b->prev);
-    if (gmlk_is_tagged(b->next)) gmlk_run_enter(a, b->next);
+    if (gmlk_is_tagged(before)) gmlk_run_enter(a, before);
+    if (gmlk_is_tagged(behind)) gmlk_run_enter(a, behind);
   } else if (b->state == GMLK_UNBACKED && !b->hole) {
     gmlk_link_insert(&a->gaps, &b->as.link);
     b->hole = b->grains;
@@ -2206,9 +2222,11 @@ static gmlk_block *gmlk_locate(const gmlk_arena *a, uint32_t at) {
   return b;
 }
 
+/* Whether a clean block is part of a run of the stream's. */
 static int gmlk_is_beside(const gmlk_block *b, unsigned stream) {
-  return (b->prev->state == GMLK_FREE && b->prev->stream == stream) ||
-         (b->next->state == GMLK_FREE && b->next->stream == stream);
+  const gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b);
+  return (before->state == GMLK_FREE && before->stream == stream) ||
+         (behind->state == GMLK_FREE && behind->stream == stream);
 }
 
 /* The best clean block that is a hole by itself for the stream, not part of a run of its own. */
