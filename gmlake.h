@@ -2312,15 +2312,16 @@ static int gmlk_arena_reserve_slots(gmlk_arena *a, size_t count) {
   return 1;
 }
 
-/* Bytes of scratch for so many slots: runs of whole chunks have something between them, a chunk
-   has one head, and a window has a span a run and two ends. The planner is through with these
-   when growth lists slots in their place. */
+/* Bytes of scratch for so many slots, twice as many where blocks are kept apart: runs of whole
+   chunks have something between them then only, a chunk has one head, and a window has a span a run
+   and two ends. The planner is through with these when growth lists slots in their place. */
 static size_t gmlk_scratch_bytes(size_t slots) {
   return (slots / 2 + 1) * sizeof(gmlk_run) + (slots + 1) * sizeof(gmlk_tip) +
          (slots / 2 + 3) * sizeof(gmlk_span);
 }
 
 static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) {
+  if (a->keeps_apart) slots *= 2;
   if (a->scratch && slots <= a->scratch_slots) return 1;
   gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
   a->scratch_slots = slots + slots / 4 + 16;
