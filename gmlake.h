@@ -3236,15 +3236,19 @@ static uint32_t gmlk_chunks_for(const gmlk_arena *a, uint64_t grains) {
   return (uint32_t)((grains + gmlk_chunk_grains(a) - 1) >> a->chunk_log);
 }
 
-/* Grains of the run open to the stream that ends where b begins, or begins where b ends. */
-static uint32_t gmlk_open_before(const gmlk_block *b, unsigned stream, uint32_t align) {
+/* Grains of the run open to the stream that ends where b begins, or begins where b ends: what new
+   memory there makes one run with. */
+static uint32_t gmlk_open_before(const gmlk_arena *a, const gmlk_block *b, unsigned stream,
+                                 uint32_t align) {
   uint32_t grains = 0;
+  if (a->keeps_apart) return 0;
   for (b = b->prev; gmlk_is_open(b, stream); b = b->prev) grains += b->grains;
   return grains & ~(align - 1); /* boundaries are aligned, so the rest of it is */
 }
 
-static uint32_t gmlk_open_after(const gmlk_block *b, unsigned stream) {
+static uint32_t gmlk_open_after(const gmlk_arena *a, const gmlk_block *b, unsigned stream) {
   uint32_t grains = 0;
+  if (a->keeps_apart) return 0;
   for (b = b->next; gmlk_is_open(b, stream); b = b->next) grains += b->grains;
   return grains;
 }
@@ -3283,7 +3287,7 @@ static uint32_t gmlk_slots_behind(const gmlk_arena *a, uint32_t slot, uint32_t c
 /* Where one run of `grains` can begin behind the end; *out_need is its chunks, 0: no room. */
 static uint32_t gmlk_growth_at_end(const gmlk_arena *a, unsigned stream, uint32_t grains,
                                    uint32_t align, uint32_t *out_need) {
-  uint32_t tail = gmlk_open_before(&a->tail, stream, align), slot;
+  uint32_t tail = gmlk_open_before(a, &a->tail, stream, align), slot;
   *out_need = gmlk_chunks_missing(a, grains, tail);
   slot = gmlk_slots_behind(a, a->slot_count, *out_need);
   if (slot != a->slot_count && slot != GMLK_NOWHERE) { /* without the free tail */
@@ -3302,8 +3306,8 @@ static void gmlk_growth_contiguous(gmlk_arena *a, unsigned stream, uint32_t grai
   for (gap = a->gaps.next; gap != &a->gaps; gap = gap->next) {
     const gmlk_block *b = gmlk_linked(gap);
     uint32_t before, after, need, first = gmlk_slot_of(a, b->at);
-    before = gmlk_open_before(b, stream, align);
-    after = gmlk_open_after(b, stream);
+    before = gmlk_open_before(a, b, stream, align);
+    after = gmlk_open_after(a, b, stream);
     need = gmlk_chunks_missing(a, grains, before);
     if (need > gmlk_slot_of(a, b->grains)) {
       need = gmlk_slot_of(a, b->grains); /* all of the gap, and what is free behind it */
