@@ -4137,6 +4137,13 @@ static int gmlk_window_marks(gmlk_arena *a, const gmlk_window *w, int clear) {
   return 0;
 }
 
+/* Whether all of a chunk is clean; it may be of several blocks that are apart. */
+static int gmlk_slot_is_clean(const gmlk_arena *a, uint32_t slot) {
+  const gmlk_block *b = a->chunks[slot].first;
+  while (gmlk_is_clean(b) && gmlk_block_end(b) < gmlk_slot_at(a, slot + 1)) b = b->next;
+  return gmlk_is_clean(b);
+}
+
 /* Chooses chunks to return, the highest first: wholly free and clean, and under no window or
    buffer's place whose work is pending. Marks them, lists them in a->slots and kills their
    windows. */
@@ -4147,9 +4154,8 @@ static uint32_t gmlk_trim_choose(gmlake *l, gmlk_arena *a, uint32_t *from_slot, 
   gmlk_window *w, *newer;
   int is_mapped = 0;
   while (slot && count < limit) {
-    const gmlk_block *b = a->chunks[--slot].first;
-    a->chunks[slot].mark = 0;
-    if (!gmlk_is_clean(b) || gmlk_block_end(b) < gmlk_slot_at(a, slot + 1)) continue;
+    a->chunks[--slot].mark = 0;
+    if (!gmlk_slot_is_clean(a, slot)) continue;
     a->chunks[slot].mark = 1;
     a->slots[count++] = slot;
     is_mapped |= a->chunks[slot].map_count != 0;
@@ -4191,7 +4197,7 @@ static size_t gmlk_trim_commit(gmlake *l, gmlk_arena *a, uint32_t count) {
       gmlk_slot_quarantine(l, a, a->slots[i]);
     }
     chunk->mark = 0;
-    gmlk_arena_unback(a, chunk->first);
+    gmlk_arena_unback(a, gmlk_own(a, chunk->first, gmlk_chunk_grains(a), GMLK_RESERVED));
   }
   return released;
 }
