@@ -4330,6 +4330,7 @@ static int gmlk_ask(gmlake *l, const gmlk_request *r, gmlk_question *q) {
     l->view_bytes = l->view_memory ? bytes * 2 : 0;
     if (!l->view_memory) return 0;
   }
+  memset(l->view_memory, 0, bytes); /* what a policy does not write is not chance's */
   windows = (gmlake_window_info *)l->view_memory;
   q->numbers = (uint64_t *)(void *)(windows + q->window_count);
   blocks = (gmlake_piece *)(void *)(q->numbers + q->window_count);
