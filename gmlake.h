@@ -4682,7 +4682,8 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_bl
 /* ---- >>ladder -------------------------------------------------------------------------------
    Serves a request: the states S1 to S3 from what the lake holds, then the out-of-memory ladder,
    rung by rung. A rung answers OK with *out_block NULL where it has nothing to offer, so that
-   the next one is tried; a fatal error ends the climb. pre, from gmlk_climb on: the caller
+   the next one is tried; a fatal error ends the climb, and so does a policy's illegal answer, which
+   alone is INVALID_ARGUMENT. pre, from gmlk_climb on: the caller
    holds `driving`. */
 
 /* S1 and S2 without any driver call: a cached small block, an exact pBlock, an exact window, the
@@ -5039,7 +5040,7 @@ static gmlake_result gmlk_climb(gmlake *l, gmlk_request *r, gmlk_block **out_blo
   for (i = 0; r->grains && i < sizeof(rungs) / sizeof(rungs[0]); i++) {
     result = rungs[i](l, r, out_block);
     if (*out_block) return GMLAKE_OK;
-    if (gmlk_is_fatal(result)) return result;
+    if (gmlk_is_fatal(result) || result == GMLAKE_ERROR_INVALID_ARGUMENT) return result;
     if (result == GMLAKE_ERROR_LIMIT_REACHED) memory = result;
     if (!result || result == GMLAKE_ERROR_LIMIT_REACHED ||
         result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || r->error)
