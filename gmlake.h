@@ -4584,6 +4584,7 @@ static void gmlk_keep_former(gmlake *l, gmlk_arena *a, const gmlake_piece *pair)
   if (!w) return;
   if (!gmlk_window_make(l, a, w, w->spans[0].grains + w->spans[1].grains, &stuck_chunks)) {
     gmlk_window_set_idle(&a->spool, w);
+    gmlk_evict_if_due(l, a);
     return;
   }
   if (!stuck_chunks) {
