@@ -4933,10 +4933,10 @@ static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_request *r, gmlk_block **out
 }
 
 /* Whether giving memory back could help: it lies in other arenas, or the request cannot be
-   stitched from where it lies. */
+   stitched from where it lies, or chunks are free in parts that are kept apart. */
 static int gmlk_can_reclaim(const gmlake *l, const gmlk_request *r) {
   size_t i;
-  if (!r->may_stitch || r->lacks_window_space) return 1;
+  if (!r->may_stitch || r->lacks_window_space || r->arena->keeps_apart) return 1;
   for (i = 0; i < l->arena_count; i++)
     if (l->arenas[i] && l->arenas[i] != r->arena && l->arenas[i]->free_grains) return 1;
   return 0;
