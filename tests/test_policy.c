@@ -56,7 +56,7 @@ static void note_view(const gmlake_view *view) {
 
 static void on_choose(void *user, const gmlake_view *view, const gmlake_request *request,
                       gmlake_plan *plan) {
-  answer *a = &p.answers[p.chosen < p.answer_count ? p.chosen : p.answer_count - 1];
+  const answer *a = &p.answers[0];
   gmlake_plan empty;
   size_t count;
   if (user != &p) abort();
@@ -66,6 +66,7 @@ static void on_choose(void *user, const gmlake_view *view, const gmlake_request 
   if (memcmp(plan, &empty, sizeof(empty)) != 0) abort();
   note_view(view);
   p.request = *request;
+  if (p.answer_count) a += p.chosen < p.answer_count ? p.chosen : p.answer_count - 1;
   p.chosen++;
   if (p.hook) p.hook();
   if (!p.answer_count) return;
