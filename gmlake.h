@@ -4457,6 +4457,17 @@ static const char *gmlk_reuse_wrong(const gmlake *l, const gmlk_request *r, cons
 
 /* ---- asking ---- */
 
+/* Looks again at what is complete, as the built-in StitchFree does: a program of one stream records
+   no event before. What has become idle since the view was filled stands behind its windows. */
+static void gmlk_view_refresh(gmlake *l, const gmlk_request *r, const gmlk_question *q) {
+  gmlake_window_info *windows = (gmlake_window_info *)l->view_memory;
+  const gmlk_window *w = r->arena->spool.oldest;
+  size_t i;
+  if (q->window_count) (void)gmlk_refresh(l, 1);
+  for (i = 0; i < q->window_count; i++, w = w->newer)
+    windows[i].is_complete = gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket);
+}
+
 /* StitchFree as the policy wants it, before so many chunks more are mapped. */
 static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_request *r, const gmlk_question *q,
                                       size_t chunk_count) {
@@ -4465,6 +4476,8 @@ static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_request *r, const gm
   gmlk_call call;
   size_t count, i, n;
   if (!policy || !policy->evict) return GMLAKE_OK;
+  gmlk_view_refresh(l, r, q);
+  if (l->lost) return l->lost;
   gmlk_call_begin(l, &call, 1);
   count = policy->evict(policy->user, &q->view, chunk_count * r->arena->chunk_bytes, q->numbers);
   gmlk_call_end(l, &call);
