@@ -4498,10 +4498,7 @@ static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_request *r, const gm
 
 static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_request *r, size_t chunk_count) {
   gmlk_question q;
-  gmlake_result result;
   if (!l->desc.policy || !l->desc.policy->evict) return GMLAKE_OK;
-  result = gmlk_refresh(l, 1); /* which windows are complete */
-  if (gmlk_is_fatal(result)) return result;
   if (!gmlk_ask(l, r, &q)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   return gmlk_evict_asked(l, r, &q, chunk_count);
 }
@@ -5023,7 +5020,7 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_re
 
 /* The ladder of a policy that chooses; OK without a block as gmlk_decide. */
 static gmlake_result gmlk_climb_asked(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
-  gmlake_result result = gmlk_refresh(l, l->desc.policy->evict != NULL); /* closes for evict */
+  gmlake_result result = gmlk_refresh(l, 0);
   size_t released = 0;
   unsigned step;
   if (!gmlk_is_fatal(result)) result = GMLAKE_OK; /* then less is known to be complete */
