@@ -4943,10 +4943,10 @@ static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_request *r, gmlk_block **out
 }
 
 /* Whether giving memory back could help: it lies in other arenas, or the request cannot be
-   stitched from where it lies. */
+   stitched from where it lies, or chunks are free in parts that are kept apart. */
 static int gmlk_can_reclaim(const gmlake *l, const gmlk_request *r) {
   size_t i;
-  if (!r->may_stitch || r->lacks_window_space) return 1;
+  if (!r->may_stitch || r->lacks_window_space || r->arena->keeps_apart) return 1;
   for (i = 0; i < l->arena_count; i++)
     if (l->arenas[i] && l->arenas[i] != r->arena && l->arenas[i]->free_grains) return 1;
   return 0;
@@ -5018,23 +5018,37 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_re
   return result;
 }
 
-/* The ladder of a policy that chooses; OK without a block as gmlk_decide. */
-static gmlake_result gmlk_climb_asked(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
-  gmlake_result result = gmlk_refresh(l, 0);
+/* What is done before a policy is asked again: the first time the host waits, then all windows are
+   dropped and all free chunks returned. */
+static gmlake_result gmlk_make_room(gmlake *l, const gmlk_request *r, unsigned step) {
+  gmlake_result result = gmlk_wait_for_streams(l, 0);
   size_t released = 0;
+  if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK;
+  if (!result && step) result = gmlk_evict_all(l, r->arena);
+  if (!result && step) result = gmlk_trim(l, 0, &released);
+  return result;
+}
+
+/* The ladder of a policy that chooses; OK without a block as gmlk_decide. Where no plan can be
+   carried out, r->error and *error tell what else has failed. */
+static gmlake_result gmlk_climb_asked(gmlake *l, gmlk_request *r, gmlk_block **out_block,
+                                      gmlake_error_info *error) {
+  gmlake_result result = gmlk_refresh(l, 0);
   unsigned step;
-  if (!gmlk_is_fatal(result)) result = GMLAKE_OK; /* then less is known to be complete */
-  for (step = 0; !result; step++) {
+  for (step = 0; !gmlk_is_fatal(result); step++) {
     r->lacks_window_space = 0;
     result = gmlk_decide(l, r, out_block);
     if (!gmlk_is_shortage(result)) return result;
-    if (step == 2) return gmlk_report_oom(l, r, result);
-    result = gmlk_wait_for_streams(l, 0);
-    if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK;
-    if (!result && step) result = gmlk_evict_all(l, r->arena);
-    if (!result && step) result = gmlk_trim(l, 0, &released);
+    if (step == 2 && !r->error) return gmlk_report_oom(l, r, result);
+    if (step == 2) break;
+    result = gmlk_make_room(l, r, step);
+    if (!result || gmlk_is_shortage(result) || r->error) continue;
+    r->error = result;
+    *error = l->error;
   }
-  return result;
+  if (gmlk_is_fatal(result)) return result;
+  if (error->result == r->error) l->error = *error;
+  return r->error;
 }
 
 /* Everything that may need the driver. */
@@ -5046,7 +5060,7 @@ static gmlake_result gmlk_climb(gmlake *l, gmlk_request *r, gmlk_block **out_blo
   size_t i;
   memset(&error, 0, sizeof(error));
   if (r->grains && l->desc.policy && l->desc.policy->choose && !r->arena->is_bare) {
-    result = gmlk_climb_asked(l, r, out_block);
+    result = gmlk_climb_asked(l, r, out_block, &error);
     if (result || *out_block) return result;
   }
   if (l->desc.cross_stream == GMLAKE_WAIT_FIRST) {

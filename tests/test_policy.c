@@ -702,7 +702,7 @@ static void note_question(void) {
   waited[i] = census().host_wait_count;
 }
 
-/* State 5: thrice, the host waits before the second time, windows and chunks go before the third. */
+/* Thrice: the host waits before the second time, windows and chunks go before the third. */
 static void state_5_is_asked_about_thrice(void **state) {
   gmlake_stream held;
   gmlake_error_info info;
@@ -839,6 +839,36 @@ static void growth_that_the_driver_refuses(void **state) {
   assert_int_equal(p.chosen, 1);
   assert_int_equal(stats().reserved_bytes, 0);
   end();
+}
+
+/* A wait that fails is told where no plan serves: the policy is asked all the same. */
+static void state_5_and_a_wait_that_fails(void **state) {
+  static const gmlake_result failures[] = {GMLAKE_ERROR_DRIVER, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY};
+  size_t i;
+  (void)state;
+  for (i = 0; i < 2; i++) {
+    gmlake_stream held;
+    gmlake_error_info info;
+    void *x;
+    prepare_policy(8, CHOOSE);
+    use_faults();
+    open_lake();
+    held = open_stream();
+    x = take_on(C, held);
+    drop(take(C));
+    gmlake_mock_stream_hold(mock, held);
+    drop_on(x, held);
+    (void)plan(5);
+    fail_call(ON_HOST_WAIT, 1, failures[i], 1);
+    assert_int_equal(try_on(C, LEGACY), failures[i]);
+    assert_int_equal(p.chosen, 3);
+    info = last_error();
+    assert_int_equal(info.result, failures[i]);
+    assert_int_equal(info.asked_bytes, i ? C : 0); /* a report, or the driver's error */
+    assert_int_equal(info.driver_code, i ? 0 : 1234);
+    fail_call(ON_HOST_WAIT, 0, GMLAKE_OK, 0);
+    end();
+  }
 }
 
 /* No addresses are left for the window: asked again, behind growth that stays. */
@@ -2510,6 +2540,20 @@ static void apart_parts_of_a_chunk_serve_another_pool(void **state) {
   end();
 }
 
+/* And here, though there is no other pool: returned and created anew, in one piece. */
+static void apart_parts_of_a_chunk_are_made_whole(void **state) {
+  void *b[4];
+  size_t i;
+  (void)state;
+  begin(2, COALESCE);
+  flood(2);
+  for (i = 0; i < 4; i++) b[i] = take(C / 2);
+  p.joins = 0;
+  for (i = 0; i < 4; i++) drop_on(b[i], NONE);
+  drop(take(C + C / 2));
+  end();
+}
+
 /* What trim cannot unmap stays as it is. */
 static void apart_parts_of_a_chunk_that_stay(void **state) {
   void *b[2];
@@ -3213,6 +3257,7 @@ static const struct {
     CASE(state_5_then_served_after_waiting),
     CASE(state_5_then_served_after_returning_memory),
     CASE(state_5_then_the_built_in_policy),
+    CASE(state_5_and_a_wait_that_fails),
     CASE(growth_beyond_a_limit),
     CASE(growth_beyond_the_device),
     CASE(growth_beyond_the_addresses),
@@ -3269,6 +3314,7 @@ static const struct {
     CASE(apart_chunks_are_stitched),
     CASE(apart_parts_of_a_chunk_are_trimmed),
     CASE(apart_parts_of_a_chunk_serve_another_pool),
+    CASE(apart_parts_of_a_chunk_are_made_whole),
     CASE(apart_parts_of_a_chunk_that_stay),
     CASE(growth_beside_apart_memory),
     CASE(apart_pieces_of_a_failed_stitch),
