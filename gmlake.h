@@ -1981,15 +1981,30 @@ static void gmlk_run_leave(gmlk_arena *a, gmlk_block *b) {
   }
 }
 
+/* The nearest blocks that are not clean, whose runs reach over those between: one step, but where
+   clean blocks are apart. */
+static gmlk_block *gmlk_before_clean(const gmlk_block *b) {
+  gmlk_block *before = b->prev;
+  while (gmlk_is_clean(before)) before = before->prev;
+  return before;
+}
+
+static gmlk_block *gmlk_behind_clean(const gmlk_block *b) {
+  gmlk_block *behind = b->next;
+  while (gmlk_is_clean(behind)) behind = behind->next;
+  return behind;
+}
+
 /* Takes a free block out of every pool it counts in. */
 static void gmlk_lift(gmlk_arena *a, gmlk_block *b) {
   if (b->state == GMLK_UNBACKED) {
     gmlk_link_remove(&b->as.link);
     b->hole = 0;
   } else if (b->stream == GMLK_CLEAN) {
+    gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b);
     if (b->hole) gmlk_holes_remove(a->pools[GMLK_CLEAN], b);
-    if (gmlk_is_tagged(b->prev)) gmlk_run_leave(a, b->prev);
-    if (gmlk_is_tagged(b->next)) gmlk_run_leave(a, b->next);
+    if (gmlk_is_tagged(before)) gmlk_run_leave(a, before);
+    if (gmlk_is_tagged(behind)) gmlk_run_leave(a, behind);
   } else if (b->stream != GMLK_PINNED) {
     gmlk_run_leave(a, b);
   }
@@ -2000,9 +2015,10 @@ static void gmlk_settle(gmlk_arena *a, gmlk_block *b) {
   if (gmlk_is_tagged(b)) {
     gmlk_run_enter(a, b);
   } else if (gmlk_is_clean(b)) {
+    gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b);
     if (!b->hole) gmlk_holes_insert(a->pools[GMLK_CLEAN], b, b->grains);
-    if (gmlk_is_tagged(b->prev)) gmlk_run_enter(a, b->prev);
-    if (gmlk_is_tagged(b->next)) gmlk_run_enter(a, b->next);
+    if (gmlk_is_tagged(before)) gmlk_run_enter(a, before);
+    if (gmlk_is_tagged(behind)) gmlk_run_enter(a, behind);
   } else if (b->state == GMLK_UNBACKED && !b->hole) {
     gmlk_link_insert(&a->gaps, &b->as.link);
     b->hole = b->grains;
@@ -2206,9 +2222,11 @@ static gmlk_block *gmlk_locate(const gmlk_arena *a, uint32_t at) {
   return b;
 }
 
+/* Whether a clean block is part of a run of the stream's. */
 static int gmlk_is_beside(const gmlk_block *b, unsigned stream) {
-  return (b->prev->state == GMLK_FREE && b->prev->stream == stream) ||
-         (b->next->state == GMLK_FREE && b->next->stream == stream);
+  const gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b);
+  return (before->state == GMLK_FREE && before->stream == stream) ||
+         (behind->state == GMLK_FREE && behind->stream == stream);
 }
 
 /* The best clean block that is a hole by itself for the stream, not part of a run of its own. */
@@ -2294,15 +2312,16 @@ static int gmlk_arena_reserve_slots(gmlk_arena *a, size_t count) {
   return 1;
 }
 
-/* Bytes of scratch for so many slots: runs of whole chunks have something between them, a chunk
-   has one head, and a window has a span a run and two ends. The planner is through with these
-   when growth lists slots in their place. */
+/* Bytes of scratch for so many slots, twice as many where blocks are kept apart: runs of whole
+   chunks have something between them then only, a chunk has one head, and a window has a span a run
+   and two ends. The planner is through with these when growth lists slots in their place. */
 static size_t gmlk_scratch_bytes(size_t slots) {
   return (slots / 2 + 1) * sizeof(gmlk_run) + (slots + 1) * sizeof(gmlk_tip) +
          (slots / 2 + 3) * sizeof(gmlk_span);
 }
 
 static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) {
+  if (a->keeps_apart) slots *= 2;
   if (a->scratch && slots <= a->scratch_slots) return 1;
   gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
   a->scratch_slots = slots + slots / 4 + 16;
@@ -3217,15 +3236,19 @@ static uint32_t gmlk_chunks_for(const gmlk_arena *a, uint64_t grains) {
   return (uint32_t)((grains + gmlk_chunk_grains(a) - 1) >> a->chunk_log);
 }
 
-/* Grains of the run open to the stream that ends where b begins, or begins where b ends. */
-static uint32_t gmlk_open_before(const gmlk_block *b, unsigned stream, uint32_t align) {
+/* Grains of the run open to the stream that ends where b begins, or begins where b ends: what new
+   memory there makes one run with. */
+static uint32_t gmlk_open_before(const gmlk_arena *a, const gmlk_block *b, unsigned stream,
+                                 uint32_t align) {
   uint32_t grains = 0;
+  if (a->keeps_apart) return 0;
   for (b = b->prev; gmlk_is_open(b, stream); b = b->prev) grains += b->grains;
   return grains & ~(align - 1); /* boundaries are aligned, so the rest of it is */
 }
 
-static uint32_t gmlk_open_after(const gmlk_block *b, unsigned stream) {
+static uint32_t gmlk_open_after(const gmlk_arena *a, const gmlk_block *b, unsigned stream) {
   uint32_t grains = 0;
+  if (a->keeps_apart) return 0;
   for (b = b->next; gmlk_is_open(b, stream); b = b->next) grains += b->grains;
   return grains;
 }
@@ -3264,7 +3287,7 @@ static uint32_t gmlk_slots_behind(const gmlk_arena *a, uint32_t slot, uint32_t c
 /* Where one run of `grains` can begin behind the end; *out_need is its chunks, 0: no room. */
 static uint32_t gmlk_growth_at_end(const gmlk_arena *a, unsigned stream, uint32_t grains,
                                    uint32_t align, uint32_t *out_need) {
-  uint32_t tail = gmlk_open_before(&a->tail, stream, align), slot;
+  uint32_t tail = gmlk_open_before(a, &a->tail, stream, align), slot;
   *out_need = gmlk_chunks_missing(a, grains, tail);
   slot = gmlk_slots_behind(a, a->slot_count, *out_need);
   if (slot != a->slot_count && slot != GMLK_NOWHERE) { /* without the free tail */
@@ -3283,8 +3306,8 @@ static void gmlk_growth_contiguous(gmlk_arena *a, unsigned stream, uint32_t grai
   for (gap = a->gaps.next; gap != &a->gaps; gap = gap->next) {
     const gmlk_block *b = gmlk_linked(gap);
     uint32_t before, after, need, first = gmlk_slot_of(a, b->at);
-    before = gmlk_open_before(b, stream, align);
-    after = gmlk_open_after(b, stream);
+    before = gmlk_open_before(a, b, stream, align);
+    after = gmlk_open_after(a, b, stream);
     need = gmlk_chunks_missing(a, grains, before);
     if (need > gmlk_slot_of(a, b->grains)) {
       need = gmlk_slot_of(a, b->grains); /* all of the gap, and what is free behind it */
@@ -4114,6 +4137,13 @@ static int gmlk_window_marks(gmlk_arena *a, const gmlk_window *w, int clear) {
   return 0;
 }
 
+/* Whether all of a chunk is clean; it may be of several blocks that are apart. */
+static int gmlk_slot_is_clean(const gmlk_arena *a, uint32_t slot) {
+  const gmlk_block *b = a->chunks[slot].first;
+  while (gmlk_is_clean(b) && gmlk_block_end(b) < gmlk_slot_at(a, slot + 1)) b = b->next;
+  return gmlk_is_clean(b);
+}
+
 /* Chooses chunks to return, the highest first: wholly free and clean, and under no window or
    buffer's place whose work is pending. Marks them, lists them in a->slots and kills their
    windows. */
@@ -4124,9 +4154,8 @@ static uint32_t gmlk_trim_choose(gmlake *l, gmlk_arena *a, uint32_t *from_slot, 
   gmlk_window *w, *newer;
   int is_mapped = 0;
   while (slot && count < limit) {
-    const gmlk_block *b = a->chunks[--slot].first;
-    a->chunks[slot].mark = 0;
-    if (!gmlk_is_clean(b) || gmlk_block_end(b) < gmlk_slot_at(a, slot + 1)) continue;
+    a->chunks[--slot].mark = 0;
+    if (!gmlk_slot_is_clean(a, slot)) continue;
     a->chunks[slot].mark = 1;
     a->slots[count++] = slot;
     is_mapped |= a->chunks[slot].map_count != 0;
@@ -4168,7 +4197,7 @@ static size_t gmlk_trim_commit(gmlake *l, gmlk_arena *a, uint32_t count) {
       gmlk_slot_quarantine(l, a, a->slots[i]);
     }
     chunk->mark = 0;
-    gmlk_arena_unback(a, chunk->first);
+    gmlk_arena_unback(a, gmlk_own(a, chunk->first, gmlk_chunk_grains(a), GMLK_RESERVED));
   }
   return released;
 }
@@ -4301,6 +4330,7 @@ static int gmlk_ask(gmlake *l, const gmlk_request *r, gmlk_question *q) {
     l->view_bytes = l->view_memory ? bytes * 2 : 0;
     if (!l->view_memory) return 0;
   }
+  memset(l->view_memory, 0, bytes); /* what a policy does not write is not chance's */
   windows = (gmlake_window_info *)l->view_memory;
   q->numbers = (uint64_t *)(void *)(windows + q->window_count);
   blocks = (gmlake_piece *)(void *)(q->numbers + q->window_count);
@@ -4567,6 +4597,7 @@ static void gmlk_keep_former(gmlake *l, gmlk_arena *a, const gmlake_piece *pair)
   if (!w) return;
   if (!gmlk_window_make(l, a, w, w->spans[0].grains + w->spans[1].grains, &stuck_chunks)) {
     gmlk_window_set_idle(&a->spool, w);
+    gmlk_evict_if_due(l, a);
     return;
   }
   if (!stuck_chunks) {
@@ -4665,7 +4696,8 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_bl
 /* ---- >>ladder -------------------------------------------------------------------------------
    Serves a request: the states S1 to S3 from what the lake holds, then the out-of-memory ladder,
    rung by rung. A rung answers OK with *out_block NULL where it has nothing to offer, so that
-   the next one is tried; a fatal error ends the climb. pre, from gmlk_climb on: the caller
+   the next one is tried; a fatal error ends the climb, and so does a policy's illegal answer, which
+   alone is INVALID_ARGUMENT. pre, from gmlk_climb on: the caller
    holds `driving`. */
 
 /* S1 and S2 without any driver call: a cached small block, an exact pBlock, an exact window, the
@@ -4991,7 +5023,9 @@ static gmlake_result gmlk_climb_asked(gmlake *l, gmlk_request *r, gmlk_block **o
   gmlake_result result = gmlk_refresh(l, 0);
   size_t released = 0;
   unsigned step;
+  if (!gmlk_is_fatal(result)) result = GMLAKE_OK; /* then less is known to be complete */
   for (step = 0; !result; step++) {
+    r->lacks_window_space = 0;
     result = gmlk_decide(l, r, out_block);
     if (!gmlk_is_shortage(result)) return result;
     if (step == 2) return gmlk_report_oom(l, r, result);
@@ -5022,7 +5056,7 @@ static gmlake_result gmlk_climb(gmlake *l, gmlk_request *r, gmlk_block **out_blo
   for (i = 0; r->grains && i < sizeof(rungs) / sizeof(rungs[0]); i++) {
     result = rungs[i](l, r, out_block);
     if (*out_block) return GMLAKE_OK;
-    if (gmlk_is_fatal(result)) return result;
+    if (gmlk_is_fatal(result) || result == GMLAKE_ERROR_INVALID_ARGUMENT) return result;
     if (result == GMLAKE_ERROR_LIMIT_REACHED) memory = result;
     if (!result || result == GMLAKE_ERROR_LIMIT_REACHED ||
         result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || r->error)
