@@ -4465,6 +4465,17 @@ static const char *gmlk_reuse_wrong(const gmlake *l, const gmlk_request *r, cons
 
 /* ---- asking ---- */
 
+/* Looks again at what is complete, as the built-in StitchFree does: a program of one stream records
+   no event before. What has become idle since the view was filled stands behind its windows. */
+static void gmlk_view_refresh(gmlake *l, const gmlk_request *r, const gmlk_question *q) {
+  gmlake_window_info *windows = (gmlake_window_info *)l->view_memory;
+  const gmlk_window *w = r->arena->spool.oldest;
+  size_t i;
+  if (q->window_count) (void)gmlk_refresh(l, 1);
+  for (i = 0; i < q->window_count; i++, w = w->newer)
+    windows[i].is_complete = gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket);
+}
+
 /* StitchFree as the policy wants it, before so many chunks more are mapped. */
 static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_request *r, const gmlk_question *q,
                                       size_t chunk_count) {
@@ -4473,6 +4484,8 @@ static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_request *r, const gm
   gmlk_call call;
   size_t count, i, n;
   if (!policy || !policy->evict) return GMLAKE_OK;
+  gmlk_view_refresh(l, r, q);
+  if (l->lost) return l->lost;
   gmlk_call_begin(l, &call, 1);
   count = policy->evict(policy->user, &q->view, chunk_count * r->arena->chunk_bytes, q->numbers);
   gmlk_call_end(l, &call);
@@ -4493,10 +4506,7 @@ static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_request *r, const gm
 
 static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_request *r, size_t chunk_count) {
   gmlk_question q;
-  gmlake_result result;
   if (!l->desc.policy || !l->desc.policy->evict) return GMLAKE_OK;
-  result = gmlk_refresh(l, 1); /* which windows are complete */
-  if (gmlk_is_fatal(result)) return result;
   if (!gmlk_ask(l, r, &q)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   return gmlk_evict_asked(l, r, &q, chunk_count);
 }
@@ -5030,7 +5040,7 @@ static gmlake_result gmlk_make_room(gmlake *l, const gmlk_request *r, unsigned s
    carried out, r->error and *error tell what else has failed. */
 static gmlake_result gmlk_climb_asked(gmlake *l, gmlk_request *r, gmlk_block **out_block,
                                       gmlake_error_info *error) {
-  gmlake_result result = gmlk_refresh(l, l->desc.policy->evict != NULL); /* closes for evict */
+  gmlake_result result = gmlk_refresh(l, 0);
   unsigned step;
   for (step = 0; !gmlk_is_fatal(result); step++) {
     r->lacks_window_space = 0;
