@@ -4397,11 +4397,19 @@ static int gmlk_pieces_collide(gmlk_arena *a, const gmlake_piece *pieces, size_t
   return collide;
 }
 
+/* The block, as it was shown, of which the plan's piece is the front, or NULL: by now it may have
+   grown. */
+static const gmlake_piece *gmlk_former_of(const gmlk_question *q) {
+  const gmlake_piece *p = &q->pieces[0], *b = q->view.blocks, *end = b + q->view.block_count;
+  while (b != end && b->home != p->home) b++;
+  return b != end && b->bytes > p->bytes ? b : NULL;
+}
+
 /* Why the front of a block cannot be taken and both parts be stitched. */
-static const char *gmlk_former_wrong(const gmlk_request *r, const gmlake_piece *p) {
-  uint32_t at = gmlk_piece_at(r->arena, p), end = at + (uint32_t)(p->bytes / GMLK_GRAIN);
-  const gmlk_block *b = gmlk_locate(r->arena, at);
-  if (b->at != at || gmlk_block_end(b) <= end) return "what is kept is not a block's front";
+static const char *gmlk_former_wrong(const gmlk_request *r, const gmlk_question *q) {
+  uint32_t end =
+      gmlk_piece_at(r->arena, &q->pieces[0]) + (uint32_t)(q->pieces[0].bytes / GMLK_GRAIN);
+  if (!gmlk_former_of(q)) return "what is kept is not a block's front";
   return end & (gmlk_chunk_grains(r->arena) - 1) ? "what is kept is cut inside a chunk" : NULL;
 }
 
@@ -4432,7 +4440,7 @@ static const char *gmlk_pieces_wrong(const gmlk_request *r, const gmlk_question 
     return "the pieces are too large";
   if (!plan->keeps_former) return NULL;
   return parts > 1 || plan->grow_bytes ? "what is kept is not a block's front"
-                                       : gmlk_former_wrong(r, &plan->pieces[0]);
+                                       : gmlk_former_wrong(r, q);
 }
 
 static gmlk_window *gmlk_window_numbered(const gmlk_arena *a, uint64_t number) {
@@ -4614,17 +4622,16 @@ static gmlake_result gmlk_take_piece(gmlake *l, gmlk_request *r, const gmlk_ques
                                      gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
   gmlake_piece pair[2];
-  uint32_t at = gmlk_piece_at(a, &q->pieces[0]), end = at + r->grains, whole_end;
+  uint32_t at = gmlk_piece_at(a, &q->pieces[0]), end = at + r->grains;
   gmlk_block *b = gmlk_locate(a, at), *last = gmlk_locate(a, end - 1);
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  whole_end = gmlk_block_end(last);
-  if (b->at < at || whole_end > end) l->stats.split_count++;
+  if (b->at < at || gmlk_block_end(last) > end) l->stats.split_count++;
   b = gmlk_own(a, gmlk_reserve_range(a, b, at, r->grains), r->grains, GMLK_LIVE);
   *out_block = gmlk_grant(l, r, b, q->plan.state);
   if (!q->plan.keeps_former) return GMLAKE_OK;
   pair[0] = q->pieces[0];
   pair[1].home = (void *)(uintptr_t)gmlk_home(a, end);
-  pair[1].bytes = gmlk_to_bytes(whole_end - end);
+  pair[1].bytes = gmlk_former_of(q)->bytes - pair[0].bytes;
   gmlk_keep_former(l, a, pair);
   return GMLAKE_OK;
 }
@@ -4642,8 +4649,8 @@ static size_t gmlk_plan_mappings(const gmlk_arena *a, const gmlk_question *q) {
   size_t count = (size_t)(q->plan.grow_bytes / a->chunk_bytes), i;
   uint32_t first, end;
   if (q->plan.keeps_former) {
-    const gmlk_block *b = gmlk_locate(a, gmlk_piece_at(a, &q->pieces[0]));
-    return gmlk_slot_from(a, gmlk_block_end(b)) - gmlk_slot_of(a, b->at);
+    gmlk_piece_slots(a, gmlk_former_of(q), &first, &end);
+    return end - first;
   }
   for (i = 0; i < q->plan.piece_count; i++, count += end - first)
     gmlk_piece_slots(a, &q->pieces[i], &first, &end);

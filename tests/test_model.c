@@ -897,7 +897,8 @@ static int is_servable(const block *b) {
   size_t free_bytes = free_chunk_bytes(p->range, 0);
   if (!m.is_clean || captures_active() || (b->flags & GMLAKE_NO_STITCH)) return 0;
   if (b->requested < (size_t)m.with.stitch_min_bytes || m.with.windows) return 0;
-  if (m.with.policy & CHOOSES) return 0; /* if it wants to */
+  if (m.with.policy & CHOOSES) return 0;                                    /* if it wants to */
+  if ((m.with.policy & COALESCES) && (b->flags & GMLAKE_NO_GROW)) return 0; /* chunks in parts */
   if (bytes <= free_bytes) return 1;
   if (b->flags & GMLAKE_NO_GROW) return 0;
   room = m.capacity - physical;

@@ -56,7 +56,7 @@ static void note_view(const gmlake_view *view) {
 
 static void on_choose(void *user, const gmlake_view *view, const gmlake_request *request,
                       gmlake_plan *plan) {
-  answer *a = &p.answers[p.chosen < p.answer_count ? p.chosen : p.answer_count - 1];
+  const answer *a = &p.answers[0];
   gmlake_plan empty;
   size_t count;
   if (user != &p) abort();
@@ -66,6 +66,7 @@ static void on_choose(void *user, const gmlake_view *view, const gmlake_request 
   if (memcmp(plan, &empty, sizeof(empty)) != 0) abort();
   note_view(view);
   p.request = *request;
+  if (p.answer_count) a += p.chosen < p.answer_count ? p.chosen : p.answer_count - 1;
   p.chosen++;
   if (p.hook) p.hook();
   if (!p.answer_count) return;
@@ -2922,21 +2923,27 @@ static void another_thread_frees_during_choose(void **state) {
   end();
 }
 
-/* The block whose former is to be kept begins earlier by then. */
-static void another_thread_frees_before_a_former(void **state) {
-  void *b[4];
+/* The block whose former is to be kept is larger by then: kept is what was shown. */
+static void another_thread_frees_around_a_former(void **state) {
+  void *b[5], *x;
   (void)state;
-  begin(4, CHOOSE);
-  lay(b, 4);
+  begin(5, CHOOSE);
+  lay(b, 5);
   drop(b[1]);
   drop(b[2]);
   memset(others, 0, sizeof(others));
   others[0] = b[0];
+  others[1] = b[3];
   p.hook = wait_for_frees;
   plan_piece(2, b[1], C)->plan.keeps_former = 1;
-  assert_error(try_on(C, LEGACY), INVALID_ARGUMENT);
-  assert_string_equal(last_error().text, FORMER);
-  drop(b[3]);
+  x = take_in(2, C);
+  assert_ptr_equal(x, b[1]);
+  show();
+  assert_int_equal(p.windows[0].bytes, 2 * C);
+  assert_block(0, b[0], C);
+  assert_block(1, b[2], 2 * C);
+  drop(x);
+  drop(b[4]);
   end();
 }
 
@@ -3328,7 +3335,7 @@ static const struct {
     CASE(coalesce_in_the_handler),
     CASE(choose_uses_another_lake),
     CASE(another_thread_frees_during_choose),
-    CASE(another_thread_frees_before_a_former),
+    CASE(another_thread_frees_around_a_former),
     CASE(another_thread_frees_beside_a_former),
     CASE(another_thread_allocates_during_evict),
     CASE(another_thread_allocates_during_place),
