@@ -461,7 +461,7 @@ typedef struct gmlake_plan {
   size_t piece_count, piece_capacity; /* a block more than the view has */
   size_t grow_bytes;   /* memory to be created, whole chunks side by side, as the last piece */
   int keeps_former;    /* of a block whose front is taken: also stitches front and rest, idle */
-  unsigned candidates; /* how many it looked at, for the observer */
+  unsigned candidates; /* how many it chose from, for the observer; 0: it does not say */
   const char *reason;  /* the same; not copied */
 } gmlake_plan;
 
@@ -510,7 +510,8 @@ typedef struct gmlake_event {
   size_t bytes;       /* of that, rounded; SPLIT: of the range; GROW, TRIM: of all chunks */
   size_t asked_bytes; /* ALLOC, FREE: of the user */
   gmlake_stream stream; /* that the memory, or the waiting, is for */
-  unsigned candidates;  /* free ranges and windows that were looked at for it */
+  unsigned candidates;  /* free ranges and windows that there were to choose from, or as many as the
+                           policy says */
   const char *reason;   /* a few words, never NULL; they stay valid */
   uint64_t driver_ns;   /* in calls of the backend: of this step, ALLOC: of the whole attempt */
   size_t reserved_bytes, active_bytes; /* of the lake, after it */
@@ -860,6 +861,13 @@ typedef GMLK_MUTEX gmlk_latch;
 #define gmlk_latch_unlock(latch) gmlk_mutex_unlock(latch)
 #endif
 
+/* For what two functions share, of which one does more. */
+#if defined(__GNUC__)
+#define GMLK_INLINE static inline __attribute__((always_inline))
+#else
+#define GMLK_INLINE static inline
+#endif
+
 static uintptr_t gmlk_thread_id(void) {
 #if defined(_WIN32)
   return (uintptr_t)GetCurrentThreadId();
@@ -1125,7 +1133,6 @@ typedef struct gmlk_holes {
   uint64_t bits[GMLK_BIN_WORDS];
   uint64_t grains;
   size_t count;
-  unsigned looked;           /* blocks that searches met, ever: for the observer */
   gmlk_link bins[GMLK_BINS]; /* rings through the blocks */
 } gmlk_holes;
 
@@ -1186,16 +1193,14 @@ static int gmlk_hole_less(const gmlk_block *a, const gmlk_block *b) {
 }
 
 /* The smallest of the first blocks of a bin that have so many grains, or NULL. */
-static inline gmlk_block *gmlk_bin_best(gmlk_holes *holes, unsigned bin, uint32_t grains,
+static inline gmlk_block *gmlk_bin_best(const gmlk_holes *holes, unsigned bin, uint32_t grains,
                                         size_t tries) {
   const gmlk_link *ring = &holes->bins[bin], *link = ring->next;
   gmlk_block *best = NULL;
-  size_t left = tries;
-  for (; link != ring && left; link = link->next, left--) {
+  for (; link != ring && tries; link = link->next, tries--) {
     gmlk_block *b = gmlk_linked(link);
     if (b->hole >= grains && (!best || gmlk_hole_less(b, best))) best = b;
   }
-  holes->looked += (unsigned)(tries - left);
   return best;
 }
 
@@ -1232,13 +1237,13 @@ static unsigned gmlk_bin_down(const gmlk_holes *holes, unsigned bin) {
 }
 
 /* The best of the first bin in use from `bin` on, or NULL. */
-static inline gmlk_block *gmlk_holes_from_bin(gmlk_holes *holes, unsigned bin) {
+static inline gmlk_block *gmlk_holes_from_bin(const gmlk_holes *holes, unsigned bin) {
   bin = gmlk_bin_from(holes, bin);
   return bin < GMLK_BINS ? gmlk_bin_best(holes, bin, 0, gmlk_bin_tries(bin)) : NULL;
 }
 
 /* BestFit: a block with a hole of at least this size, or NULL. */
-static inline gmlk_block *gmlk_holes_best(gmlk_holes *holes, uint32_t grains) {
+static inline gmlk_block *gmlk_holes_best(const gmlk_holes *holes, uint32_t grains) {
   unsigned bin = gmlk_bin_of(grains);
   gmlk_block *found;
   if (!holes) return NULL;
@@ -1248,7 +1253,7 @@ static inline gmlk_block *gmlk_holes_best(gmlk_holes *holes, uint32_t grains) {
 }
 
 /* Another one to try: the next of the bin, be it too short, or of the next bin in use. */
-static gmlk_block *gmlk_holes_next(gmlk_holes *holes, const gmlk_block *block) {
+static gmlk_block *gmlk_holes_next(const gmlk_holes *holes, const gmlk_block *block) {
   unsigned bin = gmlk_bin_of(block->hole);
   const gmlk_link *next = block->as.link.next;
   return next != &holes->bins[bin] ? gmlk_linked(next) : gmlk_holes_from_bin(holes, bin + 1);
@@ -1879,7 +1884,6 @@ typedef struct gmlk_arena {
   uint32_t stuck_end; /* behind the last quarantined slot */
   size_t live_count;  /* blocks of the user's, pending ones included */
   int is_unswept;     /* ranges came back under tags that may be of completed work */
-  unsigned looked;    /* windows and runs that searches met, ever: for the observer */
   int keeps_apart;    /* a policy says which free blocks are joined */
   gmlk_spool spool;
   gmlake_pool *pool;      /* NULL: the default one */
@@ -2183,7 +2187,7 @@ static gmlk_block *gmlk_own(gmlk_arena *a, gmlk_block *first, uint32_t grains, u
 
 /* Takes so many grains from `at` on out of a hole, the block that holds the first one being `b`:
    one live block. pre: two records reserved. */
-static inline gmlk_block *gmlk_take(gmlk_arena *a, gmlk_block *b, uint32_t at, uint32_t grains) {
+GMLK_INLINE gmlk_block *gmlk_take(gmlk_arena *a, gmlk_block *b, uint32_t at, uint32_t grains) {
   gmlk_holes *pool = a->pools[b->stream];
   int is_alone = b->stream == GMLK_CLEAN
                      ? b->prev->state != GMLK_FREE && b->next->state != GMLK_FREE
@@ -2235,7 +2239,7 @@ static int gmlk_is_beside(const gmlk_block *b, unsigned stream) {
 
 /* The best clean block that is a hole by itself for the stream, not part of a run of its own. */
 static gmlk_block *gmlk_best_clean(const gmlk_arena *a, unsigned stream, uint32_t grains) {
-  gmlk_holes *pool = a->pools[GMLK_CLEAN];
+  const gmlk_holes *pool = a->pools[GMLK_CLEAN];
   gmlk_block *b = gmlk_holes_best(pool, grains);
   unsigned tries = 0;
   while (b && (b->hole < grains || (stream && tries < 16 && gmlk_is_beside(b, stream)))) {
@@ -2258,7 +2262,7 @@ static uint32_t gmlk_aligned_at(const gmlk_block *start, uint32_t hole, uint32_t
    holds it wherever it begins. */
 static inline gmlk_block *gmlk_best_in(const gmlk_arena *a, unsigned pool, unsigned stream,
                                        uint32_t grains, uint32_t align, uint32_t *out_at) {
-  gmlk_holes *holes = a->pools[pool];
+  const gmlk_holes *holes = a->pools[pool];
   gmlk_block *b = pool ? gmlk_holes_best(holes, grains) : gmlk_best_clean(a, stream, grains);
   unsigned tries = 0;
   int fits;
@@ -2674,15 +2678,15 @@ static int gmlk_window_suits(const gmlk_arena *a, const gmlk_window *w, uint32_t
 }
 
 /* An idle window of exactly this size that the taker may have, or NULL. */
-static gmlk_window *gmlk_window_find(gmlk_arena *a, const gmlk_streams *streams, gmlk_taker taker,
-                                     uint32_t grains, uint32_t align, int whole_only) {
+static gmlk_window *gmlk_window_find(const gmlk_arena *a, const gmlk_streams *streams,
+                                     gmlk_taker taker, uint32_t grains, uint32_t align,
+                                     int whole_only) {
   gmlk_window *w = a->spool.bucket_count ? *gmlk_bucket(&a->spool, grains) : NULL;
   unsigned tries = 0, steps = 0;
   for (; w && tries < GMLK_WINDOW_TRIES; w = w->bucket_next) {
     if (++steps > GMLK_WINDOW_STEPS) return NULL;
     if (w->self.grains != grains || !gmlk_window_suits(a, w, align, whole_only)) continue;
     tries++;
-    a->looked++;
     if (gmlk_window_is_free(a, streams, taker, w)) return w;
   }
   return NULL;
@@ -2747,8 +2751,7 @@ typedef struct gmlk_request {
   int takes_end; /* of a hole: the policy says so */
   /* for the observer: */
   unsigned state;      /* the paper's, of what was granted */
-  unsigned looked;     /* before the attempt */
-  unsigned candidates; /* as a policy counts them, 0: as they are looked at */
+  unsigned candidates; /* before the attempt, or as a policy counts them */
   const char *reason;  /* NULL: the state says it */
   gmlake_result error; /* of the last rung that failed */
   const gmlake_alloc_desc *desc;
@@ -2783,9 +2786,9 @@ struct gmlake {
   gmlk_message *messages; /* for the logger, when no lock is held */
   unsigned message_count;
   gmlk_call *calls;
-  int asks_first; /* the policy has a say in every allocation, */
-  int asks_free;  /* or in every free */
+  int asks_first; /* the policy has a say in every allocation */
   uint64_t request_count;
+  int is_watched; /* by an observer or a policy */
   int is_observed;
   const gmlk_request *served; /* by the holder of driving, or NULL */
   void *view_memory;          /* of the holder of driving, see >>decide */
@@ -2844,13 +2847,12 @@ static void gmlk_log(gmlake *l, int level, const gmlake_error_info *info) {
 
 /* ---- the observer ---- */
 
-/* What searches on behalf of a request have met so far; those of other threads on the same stream
-   too. */
-static unsigned gmlk_looked(const gmlk_request *r) {
+/* Free ranges and windows that there are to choose from. */
+static unsigned gmlk_candidates(const gmlk_request *r) {
   const gmlk_arena *a = r->arena;
-  unsigned stream = r->taker.stream, looked = a->looked + a->pools[GMLK_CLEAN]->looked;
-  return stream && stream < a->pool_capacity && a->pools[stream] ? looked + a->pools[stream]->looked
-                                                                 : looked;
+  size_t count = a->pools[GMLK_CLEAN]->count + a->spool.count;
+  if (r->taker.stream) count += a->pools[r->taker.stream]->count;
+  return (unsigned)count;
 }
 
 static gmlake_stream gmlk_stream_shown(const gmlake *l, unsigned stream) {
@@ -2868,7 +2870,7 @@ static gmlake_event gmlk_event(const gmlake *l, const gmlk_request *r, gmlake_ev
   if (!r) return event;
   event.request = r->number;
   event.stream = gmlk_stream_shown(l, r->stream);
-  event.candidates = r->candidates ? r->candidates : gmlk_looked(r) - r->looked;
+  event.candidates = r->candidates;
   return event;
 }
 
@@ -3186,7 +3188,6 @@ static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned pool, unsigned stream, u
       continue; /* part of a run of the stream's */
     gmlk_supply_add(a, supply, b->at, b->at + hole, grains, align);
   }
-  a->looked += count;
   return count;
 }
 
@@ -3244,7 +3245,6 @@ static void gmlk_supply_scan(gmlk_arena *a, const gmlk_streams *streams, gmlk_ta
     }
     while (gmlk_may_take(streams, taker, b->prev)) b = b->prev;
     gmlk_supply_add(a, supply, b->at, end, grains, align);
-    a->looked++;
   }
 }
 
@@ -4789,7 +4789,7 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_bl
   policy->choose(policy->user, &q.view, &q.request, &q.plan);
   gmlk_call_end(l, &call);
   r->reason = q.plan.reason ? q.plan.reason : "the policy's plan";
-  r->candidates = q.plan.candidates;
+  if (q.plan.candidates) r->candidates = q.plan.candidates;
   if (l->lost || !q.plan.state) return l->lost;
   if (q.plan.state == 5) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   if (q.plan.window) w = gmlk_window_numbered(r->arena, q.plan.window);
@@ -4810,7 +4810,7 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_bl
 /* S1 and S2 without any driver call: a cached small block, an exact pBlock, an exact window, the
    best larger pBlock.
    pre: two records reserved. */
-static inline gmlk_block *gmlk_fast_at(gmlake *l, gmlk_request *r, int takes_end) {
+GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_request *r, int is_watched) {
   gmlk_arena *a = r->arena;
   uint32_t at = 0, hole = 0;
   gmlk_block *b = NULL;
@@ -4824,19 +4824,19 @@ static inline gmlk_block *gmlk_fast_at(gmlake *l, gmlk_request *r, int takes_end
     if (window) return window;
   }
   if (!b) return NULL;
-  if (takes_end) {
+  if (is_watched && r->takes_end) {
     at += hole - r->grains;
     b = gmlk_locate(a, at);
   }
   b = gmlk_take(a, b, at, r->grains);
   if (hole != r->grains) {
     l->stats.split_count++;
-    gmlk_tell_split(l, r, at, hole);
+    if (is_watched) gmlk_tell_split(l, r, at, hole);
   }
   return gmlk_grant(l, r, b, hole == r->grains ? 1 : 2);
 }
 
-static inline gmlk_block *gmlk_fast(gmlake *l, gmlk_request *r) { return gmlk_fast_at(l, r, 0); }
+static inline gmlk_block *gmlk_fast(gmlake *l, gmlk_request *r) { return gmlk_fast_as(l, r, 0); }
 
 /* S3: a window as the planner finds it; notes the shortfall where it finds none. */
 static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_taker taker,
@@ -4858,7 +4858,7 @@ static gmlake_result gmlk_try_fast(gmlake *l, gmlk_request *r, gmlk_block **out_
   gmlk_ask_place(l, r);
   if (l->lost) return l->lost;
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  *out_block = gmlk_fast_at(l, r, r->takes_end);
+  *out_block = gmlk_fast_as(l, r, 1);
   return GMLAKE_OK;
 }
 
@@ -7627,10 +7627,9 @@ static gmlake_result gmlk_request_size(gmlk_request *r, const gmlake_alloc_desc 
 }
 
 /* Who asks, where, and for how much. */
-static inline gmlake_result gmlk_request_init(gmlake *l, gmlk_request *r,
-                                              const gmlake_alloc_desc *desc, gmlake_stream stream) {
+GMLK_INLINE gmlake_result gmlk_request_init(gmlake *l, gmlk_request *r,
+                                            const gmlake_alloc_desc *desc, gmlake_stream stream) {
   memset(r, 0, sizeof(*r));
-  if (l->is_observed || l->asks_first) r->number = ++l->request_count;
   r->desc = desc;
   r->bytes = desc->bytes;
   r->flags = desc->flags;
@@ -7673,8 +7672,7 @@ static inline int gmlk_serve_reserve(gmlake *l, const gmlk_request *r) {
 }
 
 /* A granted block goes to the user: the index, the note and the figures. */
-static inline void *gmlk_hand_over(gmlake *l, const gmlk_request *r, gmlk_block *b,
-                                   gmlk_note *note) {
+GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_request *r, gmlk_block *b, gmlk_note *note) {
   uint64_t address = gmlk_address_of(r->arena, b);
   gmlake_stats *stats = &l->stats;
   b->as.live.note = note;
@@ -7742,12 +7740,12 @@ static void gmlk_tell_attempt(gmlake *l, const gmlk_request *r, const void *ptr,
 }
 
 /* pre: the books are locked; they are at the end, whatever happened between. */
-static gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
-                                void **out_ptr) {
+GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc,
+                                        gmlake_stream stream, void **out_ptr, int is_watched) {
+  const uint64_t driver_ns = is_watched ? l->stats.driver_ns : 0;
   gmlk_request r;
-  gmlk_block *b;
+  gmlk_block *b = NULL;
   gmlk_note *note = NULL;
-  const uint64_t driver_ns = l->stats.driver_ns;
   gmlake_result result = gmlk_request_init(l, &r, desc, stream);
   if (result) return gmlk_fail(l, result, "gmlake_alloc", "the request cannot be served");
   if (!gmlk_serve_reserve(l, &r)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -7755,15 +7753,31 @@ static gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, gmlake
     note = gmlk_note_new(l, desc->user_data, desc->label);
     if (!note) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
-  if (l->is_observed) r.looked = gmlk_looked(&r);
-  b = r.grains && !l->asks_first ? gmlk_fast(l, &r) : NULL;
+  if (is_watched) {
+    r.number = ++l->request_count;
+    r.candidates = gmlk_candidates(&r);
+  }
+  if (r.grains && !(is_watched && l->asks_first)) b = gmlk_fast_as(l, &r, is_watched);
   if (!b) result = gmlk_serve_slowly(l, &r, &b);
   if (result)
     gmlk_note_free(l, note);
   else
     *out_ptr = gmlk_hand_over(l, &r, b, note);
-  if (l->is_observed) gmlk_tell_attempt(l, &r, *out_ptr, l->stats.driver_ns - driver_ns);
+  if (is_watched && l->is_observed)
+    gmlk_tell_attempt(l, &r, *out_ptr, l->stats.driver_ns - driver_ns);
   return result;
+}
+
+/* The same twice, so that lakes without policy and observer do not pay for them. */
+static gmlake_result gmlk_serve_watched(gmlake *l, const gmlake_alloc_desc *desc,
+                                        gmlake_stream stream, void **out_ptr) {
+  return gmlk_serve_as(l, desc, stream, out_ptr, 1);
+}
+
+static inline gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc,
+                                       gmlake_stream stream, void **out_ptr) {
+  return l->is_watched ? gmlk_serve_watched(l, desc, stream, out_ptr)
+                       : gmlk_serve_as(l, desc, stream, out_ptr, 0);
 }
 
 /* Lets the user's handler make room. pre: no lock is held. */
@@ -7898,20 +7912,7 @@ static int gmlk_is_used_elsewhere(const gmlk_note *note, unsigned stream) {
   return 0;
 }
 
-static void gmlk_tell_free(gmlake *l, uint64_t address, const gmlk_block *b, unsigned stream) {
-  int is_pending = stream && gmlk_is_used_elsewhere(b->as.live.note, stream);
-  gmlake_event event =
-      gmlk_event(l, NULL, GMLAKE_EVENT_FREE,
-                 is_pending ? "other streams still use it" : "free for its stream");
-  event.stream = gmlk_stream_shown(l, stream);
-  event.address = address;
-  event.bytes = gmlk_to_bytes(b->grains);
-  event.asked_bytes = event.bytes - b->slack;
-  gmlk_tell_event(l, &event);
-}
-
-/* apart: 0, or GMLK_APART. */
-static inline gmlake_result gmlk_free(gmlake *l, void *ptr, gmlake_stream value, unsigned apart) {
+static gmlake_result gmlk_free(gmlake *l, void *ptr, gmlake_stream value) {
   const uint64_t address = (uint64_t)(uintptr_t)ptr;
   const size_t entry = gmlk_index_find(&l->index, address);
   gmlk_block *b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
@@ -7934,8 +7935,6 @@ static inline gmlake_result gmlk_free(gmlake *l, void *ptr, gmlake_stream value,
   l->stats.live_count--;
   l->stats.active_bytes -= bytes;
   l->stats.requested_bytes -= bytes - b->slack;
-  b->flags |= (uint8_t)apart;
-  if (l->is_observed) gmlk_tell_free(l, address, b, stream);
   note = b->as.live.note;
   if (stream && gmlk_is_used_elsewhere(note, stream)) {
     gmlk_pend(l, b, tag, ticket);
@@ -7951,14 +7950,31 @@ static inline gmlake_result gmlk_free(gmlake *l, void *ptr, gmlake_stream value,
   return GMLAKE_OK;
 }
 
-/* Asks the policy first; meanwhile another thread may be quicker. */
-static gmlake_result gmlk_free_asked(gmlake *l, void *ptr, gmlake_stream value) {
+/* Asks the policy, frees and tells the observer. */
+static gmlake_result gmlk_free_watched(gmlake *l, void *ptr, gmlake_stream value) {
   const uint64_t address = (uint64_t)(uintptr_t)ptr;
-  const gmlk_block *b = gmlk_index_get(&l->index, address);
+  gmlk_block *b = gmlk_index_get(&l->index, address);
+  gmlake_event event;
+  gmlake_result result;
   unsigned apart = 0;
-  if (b && gmlk_arena_of(l, b)->keeps_apart)
+  if (b && gmlk_arena_of(l, b)->keeps_apart) {
     apart = gmlk_ask_coalesce(l, b, address) ? 0 : GMLK_APART;
-  return l->lost ? l->lost : gmlk_free(l, ptr, value, apart);
+    if (l->lost) return l->lost;
+    b = gmlk_index_get(&l->index, address); /* another thread may have been quicker */
+  }
+  event = gmlk_event(l, NULL, GMLAKE_EVENT_FREE, "free for its stream");
+  if (b) {
+    b->flags |= (uint8_t)apart;
+    event.address = address;
+    event.bytes = gmlk_to_bytes(b->grains);
+    event.asked_bytes = event.bytes - b->slack;
+  }
+  result = gmlk_free(l, ptr, value);
+  if (result && b) b->flags &= (uint8_t)~GMLK_APART;
+  if (result || !l->is_observed) return result;
+  event.stream = value;
+  gmlk_tell_event(l, &event);
+  return GMLAKE_OK;
 }
 
 GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream) {
@@ -7968,7 +7984,7 @@ GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream)
   result = gmlk_enter(l);
   if (result) return result;
   return gmlk_leave(l,
-                    l->asks_free ? gmlk_free_asked(l, ptr, stream) : gmlk_free(l, ptr, stream, 0));
+                    l->is_watched ? gmlk_free_watched(l, ptr, stream) : gmlk_free(l, ptr, stream));
 }
 
 /* ---- streams ---- */
@@ -8971,8 +8987,8 @@ GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lak
   if (!l) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   l->host = host;
   l->desc = *desc;
-  l->asks_free = desc->policy && desc->policy->coalesce;
   l->is_observed = desc->observer.fn != NULL;
+  l->is_watched = l->is_observed || desc->policy;
   l->asks_first =
       desc->policy && (desc->policy->choose || desc->policy->evict || desc->policy->place);
   l->has_locks = !(desc->flags & GMLAKE_SINGLE_THREADED);
