@@ -1296,6 +1296,19 @@ static void no_grow_gets_what_is_there(void **state) {
   end();
 }
 
+/* What may not be created anew is not returned for it, either. */
+static void no_grow_returns_nothing(void **state) {
+  gmlake_alloc_desc wanted = request(4 * C, GMLAKE_NO_GROW, NULL);
+  (void)state;
+  begin(5, CHOOSE);
+  drop(take(3 * C));
+  (void)plan(5);
+  assert_error(try_with(&wanted, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(p.chosen, 3);
+  assert_int_equal(stats().reserved_bytes, 3 * C);
+  end();
+}
+
 static void small_requests_are_not_stitched(void **state) {
   void *b[4], *w;
   (void)state;
@@ -2752,14 +2765,17 @@ static void call_everything(void) {
   ANSWERED(gmlake_get_last_error(lake, &error));
   if (strcmp(error.text, "a policy may not call the lake") != 0) abort();
   ANSWERED(gmlake_get_desc(lake, &with));
+  ANSWERED(gmlake_reset_peaks(lake));
   ANSWERED(gmlake_get_allocation(lake, live_block, &info));
   ANSWERED(gmlake_get_pieces(lake, live_block, &one, 1, &count));
   ANSWERED(gmlake_buffer_get_info(lake, live_buffer, &buffer_info));
 }
 
-static void open_callees(unsigned functions) {
+static void open_callees(unsigned functions, unsigned flags) {
   gmlake_buffer_desc wanted;
-  begin(12, functions);
+  prepare_policy(12, functions);
+  desc.flags = flags;
+  open_lake();
   live_pool = open_pool(0);
   memset(&wanted, 0, sizeof(wanted));
   wanted.max_bytes = 2 * C;
@@ -2780,7 +2796,16 @@ static void close_callees(void) {
 
 static void choose_calls_the_lake(void **state) {
   (void)state;
-  open_callees(CHOOSE);
+  open_callees(CHOOSE, 0);
+  p.hook = call_everything;
+  (void)plan_growth(C);
+  drop(take_in(4, C));
+  close_callees();
+}
+
+static void choose_calls_a_lake_without_locks(void **state) {
+  (void)state;
+  open_callees(CHOOSE, GMLAKE_SINGLE_THREADED);
   p.hook = call_everything;
   (void)plan_growth(C);
   drop(take_in(4, C));
@@ -2790,7 +2815,7 @@ static void choose_calls_the_lake(void **state) {
 static void evict_calls_the_lake(void **state) {
   void *b[4], *x;
   (void)state;
-  open_callees(EVICT);
+  open_callees(EVICT, 0);
   flood(4);
   b[0] = take(C);
   b[1] = take(C);
@@ -2808,7 +2833,7 @@ static void evict_calls_the_lake(void **state) {
 static void coalesce_calls_the_lake(void **state) {
   void *x;
   (void)state;
-  open_callees(COALESCE);
+  open_callees(COALESCE, 0);
   x = take(C);
   p.hook = call_everything;
   drop(x);
@@ -2817,7 +2842,7 @@ static void coalesce_calls_the_lake(void **state) {
 
 static void place_calls_the_lake(void **state) {
   (void)state;
-  open_callees(PLACE);
+  open_callees(PLACE, 0);
   p.hook = call_everything;
   drop(take(512));
   close_callees();
@@ -3288,6 +3313,7 @@ static const struct {
     CASE(exclusive_gets_whole_chunks),
     CASE(no_stitch_gets_one_piece),
     CASE(no_grow_gets_what_is_there),
+    CASE(no_grow_returns_nothing),
     CASE(small_requests_are_not_stitched),
     CASE(pools_are_shown_apart),
     CASE(captures_are_served),
@@ -3329,6 +3355,7 @@ static const struct {
     CASE(place_takes_the_end_of_a_run),
     CASE(place_is_not_asked),
     CASE(choose_calls_the_lake),
+    CASE(choose_calls_a_lake_without_locks),
     CASE(evict_calls_the_lake),
     CASE(coalesce_calls_the_lake),
     CASE(place_calls_the_lake),
