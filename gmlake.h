@@ -7,8 +7,8 @@ and include it plainly everywhere else. C99 or C++11 and later; -lpthread -ldl o
 
 CONTENTS
   what it is, an example, what it does not do, macros, glossary, how an allocation is served,
-  streams, captures, growing buffers, policies, threads, errors, costs; then the declarations; then the
-  implementation, whose sections carry tags to search for:
+  streams, captures, growing buffers, policies, threads, errors, costs; then the declarations;
+  then the implementation, whose sections carry tags to search for:
   >>base >>list >>bins >>index >>driver >>streams >>arena >>small >>spool >>lake >>policy
   >>stitch >>buffer >>grow >>decide >>ladder >>resize >>check >>backend_mock >>backend_cuda >>api
 
@@ -135,8 +135,8 @@ POLICIES
   windows are dropped), coalesce (Update: whether what is freed joins its neighbours), place (which
   end of a hole is taken). A decision is made from a view of the pools and returned as a plan; the
   lake checks it before anything changes, carries it out and keeps the books, so a policy can be
-  wrong but not break the heap. The GMLake paper's own is bench/policy_paper.h. desc.observer is told
-  of every step that the lake takes, whoever decides. Growing buffers are not asked about.
+  wrong but not break the heap. The GMLake paper's own is bench/policy_paper.h. desc.observer is
+  told of every step that the lake takes, whoever decides. Growing buffers are not asked about.
 
 THREADS
   Every function but destroy may be called from any thread. Two locks: one planner at a time
@@ -474,16 +474,16 @@ typedef struct gmlake_policy {
   void *user;
   /* BestFit. Pieces are free, of 512-byte grains, without overlap, as many bytes as asked for or
      more; of several, all but the last end where a chunk ends, all but the first begin where one
-     begins, none shares a chunk with another. State 5, or growth that fails: it is asked again after
-     the host has waited for other streams, and once more after all idle windows are dropped and,
-     where it may grow, all free chunks are returned; then the allocation fails. */
+     begins, none shares a chunk with another. State 5, or growth that fails: it is asked again
+     after the host has waited for other streams, and once more after all idle windows are dropped
+     and, where it may grow, all free chunks are returned; then the allocation fails. */
   void (*choose)(void *user, const gmlake_view *view, const gmlake_request *request,
                  gmlake_plan *plan);
   /* StitchFree, before so many bytes more are mapped by a window: writes numbers of complete
      windows, at most view->window_count, to be dropped; returns how many. */
   size_t (*evict)(void *user, const gmlake_view *view, size_t mapped_bytes, uint64_t *out_windows);
-  /* Update: whether a block that is freed joins free neighbours of which the same was said. Asked by
-     whoever frees, so by several threads at once. With this function set, memory newly created
+  /* Update: whether a block that is freed joins free neighbours of which the same was said. Asked
+     by whoever frees, so by several threads at once. With this function set, memory newly created
      never joins. */
   int (*coalesce)(void *user, const gmlake_piece *block);
   /* Whether the built-in policy takes the end of this hole instead of its beginning. */
@@ -1787,9 +1787,9 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
    gmlk_arena: one home range of addresses, tiled by blocks, and the pPool: its free blocks in
    sorted pools, one a stream and one of clean memory. Owns the tiling, tags and chunk records.
 
-   Neighbours of one tag are one block, but for those that a policy keeps apart. Free memory beside free memory of another tag stays
-   apart, since merging would lose a fence or spread one; but a stream may take clean memory and
-   its own in one piece. Such a *run* stands in the stream's pool as one hole: its first block
+   Neighbours of one tag are one block, but for those that a policy keeps apart. Free memory beside
+   free memory of another tag stays apart, since merging would lose a fence or spread one; but a
+   stream may take clean memory and its own in one piece. Such a *run* stands in the stream's pool as one hole: its first block
    tagged with the stream carries the run's size. Clean blocks stand in the clean pool besides.
 
    [A1] the blocks tile the arena from its base to its end without gap or overlap;
