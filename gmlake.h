@@ -504,12 +504,12 @@ typedef enum gmlake_event_kind {
 
 typedef struct gmlake_event {
   gmlake_event_kind kind;
-  unsigned state;       /* ALLOC: the paper's, 1 to 5; else 0 */
-  uint64_t request;     /* the number of the attempt that it serves, 0: of none */
-  uint64_t address;     /* ALLOC, FREE: the block's; STITCH, REUSE, EVICT: the window's; else of the
-                           first byte at home, 0 where there is none */
-  size_t bytes;         /* of that, rounded; GROW, TRIM: of all chunks; WAIT: 0 */
-  size_t asked_bytes;   /* ALLOC, FREE: of the user */
+  unsigned state;     /* ALLOC: the paper's, 1 to 5; else 0 */
+  uint64_t request;   /* the number of the attempt that it serves, 0: of none */
+  uint64_t address;   /* ALLOC, FREE: the block's; STITCH, REUSE, EVICT: the window's; SPLIT, GROW:
+                           of the first byte taken or created, at home; else, and of buffers, 0 */
+  size_t bytes;       /* of that, rounded; SPLIT: of the range; GROW, TRIM: of all chunks */
+  size_t asked_bytes; /* ALLOC, FREE: of the user */
   gmlake_stream stream; /* that the memory, or the waiting, is for */
   unsigned candidates;  /* free ranges and windows that were looked at for it */
   const char *reason;   /* a few words, never NULL; they stay valid */
@@ -1126,6 +1126,7 @@ typedef struct gmlk_holes {
   uint64_t bits[GMLK_BIN_WORDS];
   uint64_t grains;
   size_t count;
+  unsigned looked;           /* blocks that searches met, ever: for the observer */
   gmlk_link bins[GMLK_BINS]; /* rings through the blocks */
 } gmlk_holes;
 
@@ -1186,14 +1187,16 @@ static int gmlk_hole_less(const gmlk_block *a, const gmlk_block *b) {
 }
 
 /* The smallest of the first blocks of a bin that have so many grains, or NULL. */
-static inline gmlk_block *gmlk_bin_best(const gmlk_holes *holes, unsigned bin, uint32_t grains,
+static inline gmlk_block *gmlk_bin_best(gmlk_holes *holes, unsigned bin, uint32_t grains,
                                         size_t tries) {
   const gmlk_link *ring = &holes->bins[bin], *link = ring->next;
   gmlk_block *best = NULL;
-  for (; link != ring && tries; link = link->next, tries--) {
+  size_t left = tries;
+  for (; link != ring && left; link = link->next, left--) {
     gmlk_block *b = gmlk_linked(link);
     if (b->hole >= grains && (!best || gmlk_hole_less(b, best))) best = b;
   }
+  holes->looked += (unsigned)(tries - left);
   return best;
 }
 
@@ -1230,13 +1233,13 @@ static unsigned gmlk_bin_down(const gmlk_holes *holes, unsigned bin) {
 }
 
 /* The best of the first bin in use from `bin` on, or NULL. */
-static inline gmlk_block *gmlk_holes_from_bin(const gmlk_holes *holes, unsigned bin) {
+static inline gmlk_block *gmlk_holes_from_bin(gmlk_holes *holes, unsigned bin) {
   bin = gmlk_bin_from(holes, bin);
   return bin < GMLK_BINS ? gmlk_bin_best(holes, bin, 0, gmlk_bin_tries(bin)) : NULL;
 }
 
 /* BestFit: a block with a hole of at least this size, or NULL. */
-static inline gmlk_block *gmlk_holes_best(const gmlk_holes *holes, uint32_t grains) {
+static inline gmlk_block *gmlk_holes_best(gmlk_holes *holes, uint32_t grains) {
   unsigned bin = gmlk_bin_of(grains);
   gmlk_block *found;
   if (!holes) return NULL;
@@ -1246,7 +1249,7 @@ static inline gmlk_block *gmlk_holes_best(const gmlk_holes *holes, uint32_t grai
 }
 
 /* Another one to try: the next of the bin, be it too short, or of the next bin in use. */
-static gmlk_block *gmlk_holes_next(const gmlk_holes *holes, const gmlk_block *block) {
+static gmlk_block *gmlk_holes_next(gmlk_holes *holes, const gmlk_block *block) {
   unsigned bin = gmlk_bin_of(block->hole);
   const gmlk_link *next = block->as.link.next;
   return next != &holes->bins[bin] ? gmlk_linked(next) : gmlk_holes_from_bin(holes, bin + 1);
@@ -1877,6 +1880,7 @@ typedef struct gmlk_arena {
   uint32_t stuck_end; /* behind the last quarantined slot */
   size_t live_count;  /* blocks of the user's, pending ones included */
   int is_unswept;     /* ranges came back under tags that may be of completed work */
+  unsigned looked;    /* windows and runs that searches met, ever: for the observer */
   int keeps_apart;    /* a policy says which free blocks are joined */
   gmlk_spool spool;
   gmlake_pool *pool;      /* NULL: the default one */
@@ -2232,7 +2236,7 @@ static int gmlk_is_beside(const gmlk_block *b, unsigned stream) {
 
 /* The best clean block that is a hole by itself for the stream, not part of a run of its own. */
 static gmlk_block *gmlk_best_clean(const gmlk_arena *a, unsigned stream, uint32_t grains) {
-  const gmlk_holes *pool = a->pools[GMLK_CLEAN];
+  gmlk_holes *pool = a->pools[GMLK_CLEAN];
   gmlk_block *b = gmlk_holes_best(pool, grains);
   unsigned tries = 0;
   while (b && (b->hole < grains || (stream && tries < 16 && gmlk_is_beside(b, stream)))) {
@@ -2255,7 +2259,7 @@ static uint32_t gmlk_aligned_at(const gmlk_block *start, uint32_t hole, uint32_t
    holds it wherever it begins. */
 static inline gmlk_block *gmlk_best_in(const gmlk_arena *a, unsigned pool, unsigned stream,
                                        uint32_t grains, uint32_t align, uint32_t *out_at) {
-  const gmlk_holes *holes = a->pools[pool];
+  gmlk_holes *holes = a->pools[pool];
   gmlk_block *b = pool ? gmlk_holes_best(holes, grains) : gmlk_best_clean(a, stream, grains);
   unsigned tries = 0;
   int fits;
@@ -2671,15 +2675,15 @@ static int gmlk_window_suits(const gmlk_arena *a, const gmlk_window *w, uint32_t
 }
 
 /* An idle window of exactly this size that the taker may have, or NULL. */
-static gmlk_window *gmlk_window_find(const gmlk_arena *a, const gmlk_streams *streams,
-                                     gmlk_taker taker, uint32_t grains, uint32_t align,
-                                     int whole_only) {
+static gmlk_window *gmlk_window_find(gmlk_arena *a, const gmlk_streams *streams, gmlk_taker taker,
+                                     uint32_t grains, uint32_t align, int whole_only) {
   gmlk_window *w = a->spool.bucket_count ? *gmlk_bucket(&a->spool, grains) : NULL;
   unsigned tries = 0, steps = 0;
   for (; w && tries < GMLK_WINDOW_TRIES; w = w->bucket_next) {
     if (++steps > GMLK_WINDOW_STEPS) return NULL;
     if (w->self.grains != grains || !gmlk_window_suits(a, w, align, whole_only)) continue;
     tries++;
+    a->looked++;
     if (gmlk_window_is_free(a, streams, taker, w)) return w;
   }
   return NULL;
@@ -2727,6 +2731,30 @@ typedef struct gmlk_call { /* a callback that is running, of the user's or of a 
   struct gmlk_call *next;
 } gmlk_call;
 
+typedef struct gmlk_request {
+  uint64_t number; /* of the attempt; 0: for a buffer */
+  gmlk_arena *arena;
+  gmlk_taker taker;       /* stream: who may take what; a capture's number inside one */
+  unsigned stream;        /* the stream's own number, 0: none */
+  size_t bytes;           /* as asked for */
+  uint32_t grains, align; /* grains 0: more than any arena can hold */
+  unsigned flags;
+  int may_stitch;
+  int is_capture;
+  /* what the rungs of the ladder tell one another: */
+  size_t limit_bytes; /* the limit that stopped growth, 0: none did */
+  uint32_t shortfall; /* grains missing for a window, 0: none can be made */
+  int has_grown, lacks_window_space;
+  int takes_end; /* of a hole: the policy says so */
+  /* for the observer: */
+  unsigned state;      /* the paper's, of what was granted */
+  unsigned looked;     /* before the attempt */
+  unsigned candidates; /* as a policy counts them, 0: as they are looked at */
+  const char *reason;  /* NULL: the state says it */
+  gmlake_result error; /* of the last rung that failed */
+  const gmlake_alloc_desc *desc;
+} gmlk_request;
+
 typedef struct gmlk_message {
   int level;
   gmlake_error_info info;
@@ -2759,7 +2787,9 @@ struct gmlake {
   int asks_first; /* the policy has a say in every allocation, */
   int asks_free;  /* or in every free */
   uint64_t request_count;
-  void *view_memory; /* of the holder of driving, see >>decide */
+  int is_observed;
+  const gmlk_request *served; /* by the holder of driving, or NULL */
+  void *view_memory;          /* of the holder of driving, see >>decide */
   size_t view_bytes;
 };
 
@@ -2811,6 +2841,71 @@ static void gmlk_log(gmlake *l, int level, const gmlake_error_info *info) {
   if (!l->desc.logger.fn || l->message_count == GMLK_LOG_QUEUE) return;
   l->messages[l->message_count].level = level;
   l->messages[l->message_count++].info = *info;
+}
+
+/* ---- the observer ---- */
+
+/* What searches on behalf of a request have met so far; those of other threads on the same stream
+   too. */
+static unsigned gmlk_looked(const gmlk_request *r) {
+  const gmlk_arena *a = r->arena;
+  unsigned stream = r->taker.stream, looked = a->looked + a->pools[GMLK_CLEAN]->looked;
+  return stream && stream < a->pool_capacity && a->pools[stream] ? looked + a->pools[stream]->looked
+                                                                 : looked;
+}
+
+static gmlake_stream gmlk_stream_shown(const gmlake *l, unsigned stream) {
+  return stream ? l->streams.items[stream]->value : GMLAKE_STREAM_NONE;
+}
+
+/* An event on behalf of a request, or of none. */
+static gmlake_event gmlk_event(const gmlake *l, const gmlk_request *r, gmlake_event_kind kind,
+                               const char *reason) {
+  gmlake_event event;
+  memset(&event, 0, sizeof(event));
+  event.kind = kind;
+  event.reason = reason;
+  event.stream = GMLAKE_STREAM_NONE;
+  if (!r) return event;
+  event.request = r->number;
+  event.stream = gmlk_stream_shown(l, r->stream);
+  event.candidates = r->candidates ? r->candidates : gmlk_looked(r) - r->looked;
+  return event;
+}
+
+static void gmlk_tell_event(gmlake *l, gmlake_event *event) {
+  event->reserved_bytes = l->stats.reserved_bytes;
+  event->active_bytes = l->stats.active_bytes;
+  l->desc.observer.fn(l->desc.observer.user, event);
+}
+
+/* Tells of a step; where no request is given it is that of the holder of `driving`. */
+static void gmlk_tell(gmlake *l, const gmlk_request *r, gmlake_event_kind kind, uint64_t address,
+                      uint64_t bytes, uint64_t driver_ns, const char *reason) {
+  gmlake_event event;
+  if (!l->is_observed) return;
+  event = gmlk_event(l, r ? r : l->served, kind, reason);
+  event.address = address;
+  event.bytes = (size_t)bytes;
+  event.driver_ns = driver_ns;
+  gmlk_tell_event(l, &event);
+}
+
+/* A stream, or the host for what a stream still does. */
+static void gmlk_tell_wait(gmlake *l, unsigned stream, uint64_t driver_ns, const char *reason) {
+  gmlake_event event;
+  if (!l->is_observed) return;
+  event = gmlk_event(l, l->served, GMLAKE_EVENT_WAIT, reason);
+  event.stream = gmlk_stream_shown(l, stream);
+  event.driver_ns = driver_ns;
+  gmlk_tell_event(l, &event);
+}
+
+/* Of a range at `at`, so many grains long, a part was taken. */
+static void gmlk_tell_split(gmlake *l, const gmlk_request *r, uint32_t at, uint32_t grains) {
+  if (l->is_observed)
+    gmlk_tell(l, r, GMLAKE_EVENT_SPLIT, r->arena->is_bare ? 0 : gmlk_home(r->arena, at),
+              gmlk_to_bytes(grains), 0, "a part of a larger range");
 }
 
 /* Makes this the lake's last error, unless a fatal one is, and returns it. */
@@ -3092,6 +3187,7 @@ static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned pool, unsigned stream, u
       continue; /* part of a run of the stream's */
     gmlk_supply_add(a, supply, b->at, b->at + hole, grains, align);
   }
+  a->looked += count;
   return count;
 }
 
@@ -3149,6 +3245,7 @@ static void gmlk_supply_scan(gmlk_arena *a, const gmlk_streams *streams, gmlk_ta
     }
     while (gmlk_may_take(streams, taker, b->prev)) b = b->prev;
     gmlk_supply_add(a, supply, b->at, end, grains, align);
+    a->looked++;
   }
 }
 
@@ -3348,36 +3445,17 @@ static void gmlk_plan_growth(gmlk_arena *a, unsigned stream, uint32_t grains, ui
    reverse. pre, except for reuse: the caller holds `driving`.
    Costs: a mapping a chunk, one set_access a window. Fail: host memory, the driver. */
 
-typedef struct gmlk_request {
-  uint64_t number; /* of the attempt */
-  gmlk_arena *arena;
-  gmlk_taker taker;       /* stream: who may take what; a capture's number inside one */
-  unsigned stream;        /* the stream's own number, 0: none */
-  size_t bytes;           /* as asked for */
-  uint32_t grains, align; /* grains 0: more than any arena can hold */
-  unsigned flags;
-  int may_stitch;
-  int is_capture;
-  /* what the rungs of the ladder tell one another: */
-  size_t limit_bytes; /* the limit that stopped growth, 0: none did */
-  uint32_t shortfall; /* grains missing for a window, 0: none can be made */
-  int has_grown, lacks_window_space;
-  int takes_end;       /* of a hole: the policy says so */
-  gmlake_result error; /* of the last rung that failed */
-  const gmlake_alloc_desc *desc;
-} gmlk_request;
-
 static int gmlk_is_whole(const gmlk_request *r) { return (r->flags & GMLAKE_EXCLUSIVE) != 0; }
 
 /* What is taken becomes live; `state` is the paper's, 1 to 3, or 4 after growth. */
-static inline gmlk_block *gmlk_grant(gmlake *l, const gmlk_request *r, gmlk_block *b,
-                                     unsigned state) {
+static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, unsigned state) {
   b->state = GMLK_LIVE;
   b->stream = (uint16_t)r->stream;
   b->flags = (uint8_t)((r->flags & 0x7F) | (r->is_capture ? GMLK_IN_GRAPH : 0));
   b->slack = (uint32_t)(gmlk_to_bytes(r->grains) - r->bytes);
   r->arena->live_count++;
-  l->stats.state_count[r->has_grown ? 3 : state - 1]++;
+  r->state = r->has_grown ? 4 : state;
+  l->stats.state_count[r->state - 1]++;
   return b;
 }
 
@@ -3388,16 +3466,19 @@ static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_drive *drive, gmlk_take
   uint32_t end = first->at + grains;
   gmlk_block *b = first, *other;
   for (; b->at < end; b = b->next) {
-    uint64_t ticket = b->ticket;
+    uint64_t ticket = b->ticket, before;
     gmlake_result result;
     if (b->stream == GMLK_CLEAN || b->stream == taker.stream) continue;
     if (gmlk_tag_done(&l->streams, b->stream, ticket)) continue;
     if (gmlk_stream_has_waited(&l->streams, taker.stream, b->stream, ticket)) continue;
     for (other = b->next; other->at < end; other = other->next) /* one wait for all of it */
       if (other->stream == b->stream && other->ticket > ticket) ticket = other->ticket;
+    before = drive->ns;
     result = gmlk_stream_wait(&l->streams, &l->host, drive, taker.stream, b->stream, ticket);
     if (result) return result;
     l->stats.stream_wait_count++;
+    gmlk_tell_wait(l, taker.stream, drive->ns - before,
+                   "on the device, for another stream's memory");
   }
   return GMLAKE_OK;
 }
@@ -3443,8 +3524,8 @@ static gmlk_block *gmlk_window_own(gmlk_arena *a, gmlk_window *w) {
 
 /* An idle window whose pieces are free becomes live; NULL on an error. No driver call but stream
    waits. */
-static gmlk_block *gmlk_window_take(gmlake *l, const gmlk_request *r, gmlk_taker taker,
-                                    gmlk_window *w, unsigned state) {
+static gmlk_block *gmlk_window_take(gmlake *l, gmlk_request *r, gmlk_taker taker, gmlk_window *w,
+                                    unsigned state) {
   gmlk_arena *a = r->arena;
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)w->span_count)) return NULL;
   gmlk_spans_reserve(a, w->spans, w->span_count);
@@ -3454,11 +3535,13 @@ static gmlk_block *gmlk_window_take(gmlake *l, const gmlk_request *r, gmlk_taker
   }
   gmlk_window_unset_idle(&a->spool, w);
   l->stats.stitch_reuse_count++;
+  if (!r->reason) r->reason = "an exact window";
+  gmlk_tell(l, r, GMLAKE_EVENT_REUSE, w->address, gmlk_to_bytes(w->self.grains), 0, r->reason);
   return gmlk_grant(l, r, gmlk_window_own(a, w), state);
 }
 
 /* S1 on the sPool: an idle window of the size whose pieces are free again. */
-static gmlk_block *gmlk_reuse(gmlake *l, const gmlk_request *r, gmlk_taker taker) {
+static gmlk_block *gmlk_reuse(gmlake *l, gmlk_request *r, gmlk_taker taker) {
   gmlk_window *w =
       gmlk_window_find(r->arena, &l->streams, taker, r->grains, r->align, gmlk_is_whole(r));
   return w ? gmlk_window_take(l, r, taker, w, 1) : NULL;
@@ -3522,10 +3605,11 @@ static void gmlk_window_revive(gmlake *l, gmlk_arena *a, gmlk_window *w) {
 static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *dying) {
   gmlk_drive drive;
   gmlk_window *w;
+  uint64_t count = 0;
   if (!dying) return GMLAKE_OK;
   gmlk_books_unlock(l);
   (void)gmlk_drive_begin(&drive, &l->driver);
-  for (w = dying; w && drive.is_relaxed; w = w->bucket_next) {
+  for (w = dying; w && drive.is_relaxed; w = w->bucket_next, count++) {
     uint64_t at = a->spool.base + (uint64_t)w->va->at * a->chunk_bytes;
     w->blocker = NULL;
     if (gmlk_drive_unmap(&drive, at, w->chunk_count * a->chunk_bytes))
@@ -3546,6 +3630,8 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
     }
     l->stats.stitch_evict_count++;
     gmlk_window_count(a, w, -1);
+    gmlk_tell(l, NULL, GMLAKE_EVENT_EVICT, w->address, gmlk_to_bytes(w->self.grains),
+              drive.ns / count, "unmapped");
     gmlk_window_discard(l, a, w);
   }
   return gmlk_drive_book(l, &drive);
@@ -3659,6 +3745,8 @@ static gmlake_result gmlk_window_make(gmlake *l, gmlk_arena *a, gmlk_window *w, 
   if (!a->spool.number || grains < a->spool.grains_min) a->spool.grains_min = grains;
   w->number = ++a->spool.number;
   l->stats.stitch_count++;
+  gmlk_tell(l, NULL, GMLAKE_EVENT_STITCH, w->address, gmlk_to_bytes(grains), drive.ns,
+            "of free pieces");
   return GMLAKE_OK;
 }
 
@@ -4007,6 +4095,7 @@ static void gmlk_growth_quarantine(gmlake *l, gmlk_arena *a, uint32_t count) {
     if (!a->chunks[a->slots[i]].handle) continue;
     gmlk_reserved_add(l, a->chunk_bytes);
     gmlk_slot_quarantine(l, a, a->slots[i]);
+    gmlk_tell(l, NULL, GMLAKE_EVENT_GROW, 0, a->chunk_bytes, 0, "in vain, and not to be undone");
   }
 }
 
@@ -4082,6 +4171,8 @@ static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_request *r, uint32_t count)
     return drive.result;
   }
   gmlk_growth_commit(l, a, count);
+  gmlk_tell(l, r, GMLAKE_EVENT_GROW, a->is_bare ? 0 : gmlk_home(a, gmlk_slot_at(a, a->slots[0])),
+            count * (uint64_t)a->chunk_bytes, drive.ns, "new chunks");
   return GMLAKE_OK;
 }
 
@@ -4210,6 +4301,7 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
   gmlk_drive drive;
   gmlake_result result;
   uint32_t count, i;
+  size_t bytes;
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)GMLK_TRIM_BATCH) ||
       !gmlk_scratch_reserve(a, GMLK_TRIM_BATCH))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -4231,7 +4323,10 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
   }
   gmlk_drive_end(&drive);
   gmlk_books_lock(l);
-  *released += gmlk_trim_commit(l, a, count);
+  bytes = gmlk_trim_commit(l, a, count);
+  *released += bytes;
+  if (bytes)
+    gmlk_tell(l, NULL, GMLAKE_EVENT_TRIM, 0, bytes, drive.ns, "free, and no work uses them");
   if (gmlk_drive_book(l, &drive)) return drive.result;
   return result;
 }
@@ -4626,7 +4721,10 @@ static gmlake_result gmlk_take_piece(gmlake *l, gmlk_request *r, const gmlk_ques
   uint32_t at = gmlk_piece_at(a, &q->pieces[0]), end = at + r->grains;
   gmlk_block *b = gmlk_locate(a, at), *last = gmlk_locate(a, end - 1);
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (b->at < at || gmlk_block_end(last) > end) l->stats.split_count++;
+  if (b->at < at || gmlk_block_end(last) > end) {
+    l->stats.split_count++;
+    gmlk_tell_split(l, r, at, gmlk_block_end(last) - b->at);
+  }
   b = gmlk_own(a, gmlk_reserve_range(a, b, at, r->grains), r->grains, GMLK_LIVE);
   *out_block = gmlk_grant(l, r, b, q->plan.state);
   if (!q->plan.keeps_former) return GMLAKE_OK;
@@ -4691,6 +4789,8 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_bl
   gmlk_call_begin(l, &call, 1);
   policy->choose(policy->user, &q.view, &q.request, &q.plan);
   gmlk_call_end(l, &call);
+  r->reason = q.plan.reason ? q.plan.reason : "the policy's plan";
+  r->candidates = q.plan.candidates;
   if (l->lost || !q.plan.state) return l->lost;
   if (q.plan.state == 5) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   if (q.plan.window) w = gmlk_window_numbered(r->arena, q.plan.window);
@@ -4711,7 +4811,7 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_bl
 /* S1 and S2 without any driver call: a cached small block, an exact pBlock, an exact window, the
    best larger pBlock.
    pre: two records reserved. */
-static inline gmlk_block *gmlk_fast_at(gmlake *l, const gmlk_request *r, int takes_end) {
+static inline gmlk_block *gmlk_fast_at(gmlake *l, gmlk_request *r, int takes_end) {
   gmlk_arena *a = r->arena;
   uint32_t at = 0, hole = 0;
   gmlk_block *b = NULL;
@@ -4730,13 +4830,14 @@ static inline gmlk_block *gmlk_fast_at(gmlake *l, const gmlk_request *r, int tak
     b = gmlk_locate(a, at);
   }
   b = gmlk_take(a, b, at, r->grains);
-  if (hole != r->grains) l->stats.split_count++;
+  if (hole != r->grains) {
+    l->stats.split_count++;
+    gmlk_tell_split(l, r, at, hole);
+  }
   return gmlk_grant(l, r, b, hole == r->grains ? 1 : 2);
 }
 
-static inline gmlk_block *gmlk_fast(gmlake *l, const gmlk_request *r) {
-  return gmlk_fast_at(l, r, 0);
-}
+static inline gmlk_block *gmlk_fast(gmlake *l, gmlk_request *r) { return gmlk_fast_at(l, r, 0); }
 
 /* S3: a window as the planner finds it; notes the shortfall where it finds none. */
 static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_taker taker,
@@ -4765,10 +4866,12 @@ static gmlake_result gmlk_try_fast(gmlake *l, gmlk_request *r, gmlk_block **out_
 /* What has completed meanwhile, other streams' memory too. */
 static gmlake_result gmlk_rung_completed(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   gmlake_result result = gmlk_refresh(l, 0);
+  r->reason = "memory whose work has completed";
   return result ? result : gmlk_try_fast(l, r, out_block);
 }
 
 static gmlake_result gmlk_rung_stitch(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  r->reason = "stitched from free pieces";
   return gmlk_try_stitch(l, r, r->taker, out_block);
 }
 
@@ -4796,7 +4899,10 @@ static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_request *r, gmlk_taker taker
     gmlk_unreserve_range(a, span.block, r->grains);
     return NULL;
   }
-  if (best_hole != r->grains) l->stats.split_count++;
+  if (best_hole != r->grains) {
+    l->stats.split_count++;
+    gmlk_tell_split(l, r, span.at, best_hole);
+  }
   return gmlk_grant(l, r, gmlk_own(a, span.block, r->grains, GMLK_LIVE),
                     best_hole == r->grains ? 1 : 2);
 }
@@ -4828,6 +4934,7 @@ static gmlake_result gmlk_grow_for(gmlake *l, gmlk_request *r, gmlk_taker taker,
 /* Growth; where waiting comes first, only what other streams' memory cannot cover. */
 static gmlake_result gmlk_rung_grow(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   int waits = l->desc.cross_stream == GMLAKE_WAIT_FIRST;
+  r->reason = "new chunks";
   return gmlk_grow_for(l, r, waits ? gmlk_waiting_taker(l, r) : r->taker, out_block);
 }
 
@@ -4837,6 +4944,7 @@ static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_request *r, gmlk_block **o
   gmlk_taker taker = gmlk_waiting_taker(l, r);
   gmlake_result result;
   if (!taker.may_wait) return GMLAKE_OK;
+  r->reason = "other streams' memory behind a wait";
   if (r->may_stitch && (*out_block = gmlk_reuse(l, r, taker)) != NULL) return GMLAKE_OK;
   if (l->lost) return l->lost;
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -4912,6 +5020,7 @@ static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream, int all) {
   gmlk_stream *s = l->streams.items[stream];
   gmlk_drive drive;
   gmlake_result result;
+  uint64_t ns;
   if (all && !s->is_forgotten) s->is_dirty = 1;
   if (!s->is_used || s->is_capture || (!s->fence_count && !s->is_dirty)) return GMLAKE_OK;
   result = gmlk_drive_begin(&drive, &l->driver);
@@ -4920,8 +5029,13 @@ static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream, int all) {
   if (gmlk_drive_book(l, &drive)) return drive.result;
   if (result && result != GMLAKE_ERROR_OUT_OF_HOST_MEMORY) return result;
   l->stats.host_wait_count++;
-  if (result) return gmlk_wait_directly(l, stream);
-  return s->fence_count ? gmlk_wait_for_fence(l, stream) : GMLAKE_OK;
+  ns = l->stats.driver_ns;
+  if (result)
+    result = gmlk_wait_directly(l, stream);
+  else if (s->fence_count)
+    result = gmlk_wait_for_fence(l, stream);
+  gmlk_tell_wait(l, stream, l->stats.driver_ns - ns, "on the host, for what the stream still does");
+  return result;
 }
 
 /* The same for every stream; the first error, after all have been tried. CAPTURING gives way to
@@ -4942,6 +5056,7 @@ static gmlake_result gmlk_wait_for_streams(gmlake *l, int all) {
 static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   gmlake_result result;
   if (l->streams.used_count < 2 && r->stream && !l->pending) return GMLAKE_OK;
+  r->reason = "after a wait of the host";
   result = gmlk_wait_for_streams(l, 0);
   if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK; /* the others have been waited for */
   if (!result) result = gmlk_try_fast(l, r, out_block);
@@ -4976,6 +5091,7 @@ static gmlake_result gmlk_rung_reclaim(gmlake *l, gmlk_request *r, gmlk_block **
   gmlake_result result;
   size_t released = 0;
   if ((r->flags & GMLAKE_NO_GROW) || !gmlk_can_reclaim(l, r)) return GMLAKE_OK;
+  r->reason = "after windows were dropped and chunks returned";
   result = gmlk_wait_for_streams(l, 0);
   if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK;
   if (!result) result = gmlk_evict_all(l, r->arena);
@@ -7515,7 +7631,7 @@ static gmlake_result gmlk_request_size(gmlk_request *r, const gmlake_alloc_desc 
 static inline gmlake_result gmlk_request_init(gmlake *l, gmlk_request *r,
                                               const gmlake_alloc_desc *desc, gmlake_stream stream) {
   memset(r, 0, sizeof(*r));
-  r->number = ++l->request_count;
+  if (l->is_observed || l->asks_first) r->number = ++l->request_count;
   r->desc = desc;
   r->bytes = desc->bytes;
   r->flags = desc->flags;
@@ -7591,8 +7707,10 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlk_block **
   uint64_t ticket;
   gmlake_result result;
   gmlk_driving_lock(l);
+  l->served = r;
   result = l->lost;
   if (!result) result = gmlk_climb(l, r, out_block);
+  l->served = NULL;
   gmlk_driving_unlock(l);
   if (result) {
     l->stats.oom_count += (uint64_t)gmlk_is_shortage(result);
@@ -7606,12 +7724,31 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlk_block **
   return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
 
+/* An attempt is over. */
+static void gmlk_tell_attempt(gmlake *l, const gmlk_request *r, const void *ptr,
+                              uint64_t driver_ns) {
+  const char *reason = r->reason;
+  gmlake_event event;
+  if (!ptr)
+    reason = "not served";
+  else if (!reason)
+    reason = r->state == 1 ? "a range of the size" : "the smallest larger range";
+  event = gmlk_event(l, r, GMLAKE_EVENT_ALLOC, reason);
+  event.state = ptr ? r->state : 5;
+  event.address = (uint64_t)(uintptr_t)ptr;
+  event.bytes = gmlk_to_bytes(r->grains);
+  event.asked_bytes = r->bytes;
+  event.driver_ns = driver_ns;
+  gmlk_tell_event(l, &event);
+}
+
 /* pre: the books are locked; they are at the end, whatever happened between. */
 static gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
                                 void **out_ptr) {
   gmlk_request r;
   gmlk_block *b;
   gmlk_note *note = NULL;
+  const uint64_t driver_ns = l->stats.driver_ns;
   gmlake_result result = gmlk_request_init(l, &r, desc, stream);
   if (result) return gmlk_fail(l, result, "gmlake_alloc", "the request cannot be served");
   if (!gmlk_serve_reserve(l, &r)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -7619,14 +7756,15 @@ static gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, gmlake
     note = gmlk_note_new(l, desc->user_data, desc->label);
     if (!note) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
+  if (l->is_observed) r.looked = gmlk_looked(&r);
   b = r.grains && !l->asks_first ? gmlk_fast(l, &r) : NULL;
   if (!b) result = gmlk_serve_slowly(l, &r, &b);
-  if (result) {
+  if (result)
     gmlk_note_free(l, note);
-    return result;
-  }
-  *out_ptr = gmlk_hand_over(l, &r, b, note);
-  return GMLAKE_OK;
+  else
+    *out_ptr = gmlk_hand_over(l, &r, b, note);
+  if (l->is_observed) gmlk_tell_attempt(l, &r, *out_ptr, l->stats.driver_ns - driver_ns);
+  return result;
 }
 
 /* Lets the user's handler make room. pre: no lock is held. */
@@ -7761,6 +7899,18 @@ static int gmlk_is_used_elsewhere(const gmlk_note *note, unsigned stream) {
   return 0;
 }
 
+static void gmlk_tell_free(gmlake *l, uint64_t address, const gmlk_block *b, unsigned stream) {
+  int is_pending = stream && gmlk_is_used_elsewhere(b->as.live.note, stream);
+  gmlake_event event =
+      gmlk_event(l, NULL, GMLAKE_EVENT_FREE,
+                 is_pending ? "other streams still use it" : "free for its stream");
+  event.stream = gmlk_stream_shown(l, stream);
+  event.address = address;
+  event.bytes = gmlk_to_bytes(b->grains);
+  event.asked_bytes = event.bytes - b->slack;
+  gmlk_tell_event(l, &event);
+}
+
 /* apart: 0, or GMLK_APART. */
 static inline gmlake_result gmlk_free(gmlake *l, void *ptr, gmlake_stream value, unsigned apart) {
   const uint64_t address = (uint64_t)(uintptr_t)ptr;
@@ -7786,6 +7936,7 @@ static inline gmlake_result gmlk_free(gmlake *l, void *ptr, gmlake_stream value,
   l->stats.active_bytes -= bytes;
   l->stats.requested_bytes -= bytes - b->slack;
   b->flags |= (uint8_t)apart;
+  if (l->is_observed) gmlk_tell_free(l, address, b, stream);
   note = b->as.live.note;
   if (stream && gmlk_is_used_elsewhere(note, stream)) {
     gmlk_pend(l, b, tag, ticket);
@@ -8324,6 +8475,7 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
   held -= gmlk_arena_held(a);
   l->stats.reserved_bytes -= held * a->chunk_bytes;
   l->stats.chunk_count -= held;
+  if (held) gmlk_tell(l, NULL, GMLAKE_EVENT_TRIM, 0, held * a->chunk_bytes, 0, "with their pool");
   l->stats.quarantined_bytes += gmlk_arena_held(a) * a->chunk_bytes;
   if (!gmlk_is_fatal(result) && !a->base && !a->spool.reserved_bytes && !gmlk_arena_held(a)) {
     gmlk_pool_free(l, pool);
@@ -8821,6 +8973,7 @@ GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lak
   l->host = host;
   l->desc = *desc;
   l->asks_free = desc->policy && desc->policy->coalesce;
+  l->is_observed = desc->observer.fn != NULL;
   l->asks_first =
       desc->policy && (desc->policy->choose || desc->policy->evict || desc->policy->place);
   l->has_locks = !(desc->flags & GMLAKE_SINGLE_THREADED);

@@ -35,8 +35,10 @@ row() {
   name=$(basename "$policy" .so)
   file=$out/rows/$(printf %s "$line" | cksum | tr ' ' -)
   traces=$#
-  for knob in $knobs; do set -- --set "$knob" "$@"; done
-  build/replay --json --once --policy "$policy" "$@" >"$file.json" || :
+  options=
+  for knob in $knobs; do options="$options --set $knob"; done
+  # shellcheck disable=SC2086
+  build/replay --json --once --policy "$policy" $options "$@" >"$file.json" || :
   awk -v traces="$traces" -v policy="${name#policy_}" -v knobs="${knobs# }" '
   function field(name) {
     if (!match($0, "\"" name "\": [0-9.]+")) return 0
