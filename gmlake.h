@@ -1792,8 +1792,9 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
 
    Neighbours of one tag are one block, but for those that a policy keeps apart. Free memory beside
    free memory of another tag stays apart, since merging would lose a fence or spread one; but a
-   stream may take clean memory and its own in one piece. Such a *run* stands in the stream's pool as one hole: its first block
-   tagged with the stream carries the run's size. Clean blocks stand in the clean pool besides.
+   stream may take clean memory and its own in one piece. Such a *run* stands in the stream's pool
+   as one hole: its first block tagged with the stream carries the run's size. Clean blocks stand in
+   the clean pool besides.
 
    [A1] the blocks tile the arena from its base to its end without gap or overlap;
    [A2] no two neighbours are both unbacked, or both free with the same tag and neither apart;
