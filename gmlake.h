@@ -477,14 +477,15 @@ typedef struct gmlake_policy {
      more; of several, all but the last end where a chunk ends, all but the first begin where one
      begins, none shares a chunk with another. State 5, or growth that fails: it is asked again
      after the host has waited for other streams, and once more after all idle windows are dropped
-     and all free chunks are returned; then the allocation fails. */
+     and, where it may grow, all free chunks are returned; then the allocation fails. */
   void (*choose)(void *user, const gmlake_view *view, const gmlake_request *request,
                  gmlake_plan *plan);
   /* StitchFree, before so many bytes more are mapped by a window: writes numbers of complete
      windows, at most view->window_count, to be dropped; returns how many. */
   size_t (*evict)(void *user, const gmlake_view *view, size_t mapped_bytes, uint64_t *out_windows);
-  /* Update: whether a block that is freed joins free neighbours. With this function set, memory
-     newly created never does. */
+  /* Update: whether a block that is freed joins free neighbours of which the same was said. Asked
+     by whoever frees, so by several threads at once. With this function set, memory newly created
+     never joins. */
   int (*coalesce)(void *user, const gmlake_piece *block);
   /* Whether the built-in policy takes the end of this hole instead of its beginning. */
   int (*place)(void *user, const gmlake_request *request, const gmlake_piece *hole);
@@ -5144,13 +5145,13 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_re
 }
 
 /* What is done before a policy is asked again: the first time the host waits, then all windows are
-   dropped and all free chunks returned. */
+   dropped and all free chunks returned, unless none may be created in their place. */
 static gmlake_result gmlk_make_room(gmlake *l, const gmlk_request *r, unsigned step) {
   gmlake_result result = gmlk_wait_for_streams(l, 0);
   size_t released = 0;
   if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK;
   if (!result && step) result = gmlk_evict_all(l, r->arena);
-  if (!result && step) result = gmlk_trim(l, 0, &released);
+  if (!result && step && !(r->flags & GMLAKE_NO_GROW)) result = gmlk_trim(l, 0, &released);
   return result;
 }
 
