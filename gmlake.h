@@ -7,8 +7,8 @@ and include it plainly everywhere else. C99 or C++11 and later; -lpthread -ldl o
 
 CONTENTS
   what it is, an example, what it does not do, macros, glossary, how an allocation is served,
-  streams, captures, growing buffers, policies, threads, errors, costs; then the declarations; then the
-  implementation, whose sections carry tags to search for:
+  streams, captures, growing buffers, policies, threads, errors, costs; then the declarations;
+  then the implementation, whose sections carry tags to search for:
   >>base >>list >>bins >>index >>driver >>streams >>arena >>small >>spool >>lake >>policy
   >>stitch >>buffer >>grow >>decide >>ladder >>resize >>check >>backend_mock >>backend_cuda >>api
 
@@ -135,8 +135,9 @@ POLICIES
   windows are dropped), coalesce (Update: whether what is freed joins its neighbours), place (which
   end of a hole is taken). A decision is made from a view of the pools and returned as a plan; the
   lake checks it before anything changes, carries it out and keeps the books, so a policy can be
-  wrong but not break the heap. The GMLake paper's own is bench/policy_paper.h. desc.observer is told
-  of every step that the lake takes, whoever decides. Growing buffers are not asked about.
+  wrong but not break the heap. The GMLake paper's own is bench/policy_paper.h. desc.observer is
+  told of every step that the lake takes, whoever decides; examples/record.h writes a program's
+  allocations down with it. Growing buffers are not asked about.
 
 THREADS
   Every function but destroy may be called from any thread. Two locks: one planner at a time
@@ -461,7 +462,7 @@ typedef struct gmlake_plan {
   size_t piece_count, piece_capacity; /* a block more than the view has */
   size_t grow_bytes;   /* memory to be created, whole chunks side by side, as the last piece */
   int keeps_former;    /* of a block whose front is taken: also stitches front and rest, idle */
-  unsigned candidates; /* how many it looked at, for the observer */
+  unsigned candidates; /* how many it chose from, for the observer; 0: it does not say */
   const char *reason;  /* the same; not copied */
 } gmlake_plan;
 
@@ -474,16 +475,17 @@ typedef struct gmlake_policy {
   void *user;
   /* BestFit. Pieces are free, of 512-byte grains, without overlap, as many bytes as asked for or
      more; of several, all but the last end where a chunk ends, all but the first begin where one
-     begins, none shares a chunk with another. State 5, or growth that fails: it is asked again after
-     the host has waited for other streams, and once more after all idle windows are dropped and all
-     free chunks are returned; then the allocation fails. */
+     begins, none shares a chunk with another. State 5, or growth that fails: it is asked again
+     after the host has waited for other streams, and once more after all idle windows are dropped
+     and, where it may grow, all free chunks are returned; then the allocation fails. */
   void (*choose)(void *user, const gmlake_view *view, const gmlake_request *request,
                  gmlake_plan *plan);
   /* StitchFree, before so many bytes more are mapped by a window: writes numbers of complete
      windows, at most view->window_count, to be dropped; returns how many. */
   size_t (*evict)(void *user, const gmlake_view *view, size_t mapped_bytes, uint64_t *out_windows);
-  /* Update: whether a block that is freed joins free neighbours. With this function set, memory
-     newly created never does. */
+  /* Update: whether a block that is freed joins free neighbours of which the same was said. Asked
+     by whoever frees, so by several threads at once. With this function set, memory newly created
+     never joins. */
   int (*coalesce)(void *user, const gmlake_piece *block);
   /* Whether the built-in policy takes the end of this hole instead of its beginning. */
   int (*place)(void *user, const gmlake_request *request, const gmlake_piece *hole);
@@ -503,14 +505,15 @@ typedef enum gmlake_event_kind {
 
 typedef struct gmlake_event {
   gmlake_event_kind kind;
-  unsigned state;       /* ALLOC: the paper's, 1 to 5; else 0 */
-  uint64_t request;     /* the number of the attempt that it serves, 0: of none */
-  uint64_t address;     /* ALLOC, FREE: the block's; STITCH, REUSE, EVICT: the window's; else of the
-                           first byte at home, 0 where there is none */
-  size_t bytes;         /* of that, rounded; GROW, TRIM: of all chunks; WAIT: 0 */
-  size_t asked_bytes;   /* ALLOC, FREE: of the user */
+  unsigned state;     /* ALLOC: the paper's, 1 to 5; else 0 */
+  uint64_t request;   /* the number of the attempt that it serves, 0: of none */
+  uint64_t address;   /* ALLOC, FREE: the block's; STITCH, REUSE, EVICT: the window's; SPLIT, GROW:
+                           of the first byte taken or created, at home; else, and of buffers, 0 */
+  size_t bytes;       /* of that, rounded; SPLIT: of the range; GROW, TRIM: of all chunks */
+  size_t asked_bytes; /* ALLOC, FREE: of the user */
   gmlake_stream stream; /* that the memory, or the waiting, is for */
-  unsigned candidates;  /* free ranges and windows that were looked at for it */
+  unsigned candidates;  /* free ranges and windows that there were to choose from, or as many as the
+                           policy says */
   const char *reason;   /* a few words, never NULL; they stay valid */
   uint64_t driver_ns;   /* in calls of the backend: of this step, ALLOC: of the whole attempt */
   size_t reserved_bytes, active_bytes; /* of the lake, after it */
@@ -858,6 +861,13 @@ typedef GMLK_MUTEX gmlk_latch;
 #define gmlk_latch_destroy(latch) gmlk_mutex_destroy(latch)
 #define gmlk_latch_lock(latch) gmlk_mutex_lock(latch)
 #define gmlk_latch_unlock(latch) gmlk_mutex_unlock(latch)
+#endif
+
+/* For what two functions share, of which one does more. */
+#if defined(__GNUC__)
+#define GMLK_INLINE static inline __attribute__((always_inline))
+#else
+#define GMLK_INLINE static inline
 #endif
 
 static uintptr_t gmlk_thread_id(void) {
@@ -1792,10 +1802,11 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
    gmlk_arena: one home range of addresses, tiled by blocks, and the pPool: its free blocks in
    sorted pools, one a stream and one of clean memory. Owns the tiling, tags and chunk records.
 
-   Neighbours of one tag are one block, but for those that a policy keeps apart. Free memory beside free memory of another tag stays
-   apart, since merging would lose a fence or spread one; but a stream may take clean memory and
-   its own in one piece. Such a *run* stands in the stream's pool as one hole: its first block
-   tagged with the stream carries the run's size. Clean blocks stand in the clean pool besides.
+   Neighbours of one tag are one block, but for those that a policy keeps apart. Free memory beside
+   free memory of another tag stays apart, since merging would lose a fence or spread one; but a
+   stream may take clean memory and its own in one piece. Such a *run* stands in the stream's pool
+   as one hole: its first block tagged with the stream carries the run's size. Clean blocks stand in
+   the clean pool besides.
 
    [A1] the blocks tile the arena from its base to its end without gap or overlap;
    [A2] no two neighbours are both unbacked, or both free with the same tag and neither apart;
@@ -1989,15 +2000,30 @@ static void gmlk_run_leave(gmlk_arena *a, gmlk_block *b) {
   }
 }
 
+/* The nearest blocks that are not clean, whose runs reach over those between: one step, but where
+   clean blocks are apart. */
+static gmlk_block *gmlk_before_clean(const gmlk_block *b) {
+  gmlk_block *before = b->prev;
+  while (gmlk_is_clean(before)) before = before->prev;
+  return before;
+}
+
+static gmlk_block *gmlk_behind_clean(const gmlk_block *b) {
+  gmlk_block *behind = b->next;
+  while (gmlk_is_clean(behind)) behind = behind->next;
+  return behind;
+}
+
 /* Takes a free block out of every pool it counts in. */
 static void gmlk_lift(gmlk_arena *a, gmlk_block *b) {
   if (b->state == GMLK_UNBACKED) {
     gmlk_link_remove(&b->as.link);
     b->hole = 0;
   } else if (b->stream == GMLK_CLEAN) {
+    gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b);
     if (b->hole) gmlk_holes_remove(a->pools[GMLK_CLEAN], b);
-    if (gmlk_is_tagged(b->prev)) gmlk_run_leave(a, b->prev);
-    if (gmlk_is_tagged(b->next)) gmlk_run_leave(a, b->next);
+    if (gmlk_is_tagged(before)) gmlk_run_leave(a, before);
+    if (gmlk_is_tagged(behind)) gmlk_run_leave(a, behind);
   } else if (b->stream != GMLK_PINNED) {
     gmlk_run_leave(a, b);
   }
@@ -2008,9 +2034,10 @@ static void gmlk_settle(gmlk_arena *a, gmlk_block *b) {
   if (gmlk_is_tagged(b)) {
     gmlk_run_enter(a, b);
   } else if (gmlk_is_clean(b)) {
+    gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b);
     if (!b->hole) gmlk_holes_insert(a->pools[GMLK_CLEAN], b, b->grains);
-    if (gmlk_is_tagged(b->prev)) gmlk_run_enter(a, b->prev);
-    if (gmlk_is_tagged(b->next)) gmlk_run_enter(a, b->next);
+    if (gmlk_is_tagged(before)) gmlk_run_enter(a, before);
+    if (gmlk_is_tagged(behind)) gmlk_run_enter(a, behind);
   } else if (b->state == GMLK_UNBACKED && !b->hole) {
     gmlk_link_insert(&a->gaps, &b->as.link);
     b->hole = b->grains;
@@ -2171,7 +2198,7 @@ static gmlk_block *gmlk_own(gmlk_arena *a, gmlk_block *first, uint32_t grains, u
 
 /* Takes so many grains from `at` on out of a hole, the block that holds the first one being `b`:
    one live block. pre: two records reserved. */
-static inline gmlk_block *gmlk_take(gmlk_arena *a, gmlk_block *b, uint32_t at, uint32_t grains) {
+GMLK_INLINE gmlk_block *gmlk_take(gmlk_arena *a, gmlk_block *b, uint32_t at, uint32_t grains) {
   gmlk_holes *pool = a->pools[b->stream];
   int is_alone = b->stream == GMLK_CLEAN
                      ? b->prev->state != GMLK_FREE && b->next->state != GMLK_FREE
@@ -2214,9 +2241,11 @@ static gmlk_block *gmlk_locate(const gmlk_arena *a, uint32_t at) {
   return b;
 }
 
+/* Whether a clean block is part of a run of the stream's. */
 static int gmlk_is_beside(const gmlk_block *b, unsigned stream) {
-  return (b->prev->state == GMLK_FREE && b->prev->stream == stream) ||
-         (b->next->state == GMLK_FREE && b->next->stream == stream);
+  const gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b);
+  return (before->state == GMLK_FREE && before->stream == stream) ||
+         (behind->state == GMLK_FREE && behind->stream == stream);
 }
 
 /* The best clean block that is a hole by itself for the stream, not part of a run of its own. */
@@ -2302,15 +2331,16 @@ static int gmlk_arena_reserve_slots(gmlk_arena *a, size_t count) {
   return 1;
 }
 
-/* Bytes of scratch for so many slots: runs of whole chunks have something between them, a chunk
-   has one head, and a window has a span a run and two ends. The planner is through with these
-   when growth lists slots in their place. */
+/* Bytes of scratch for so many slots, twice as many where blocks are kept apart: runs of whole
+   chunks have something between them then only, a chunk has one head, and a window has a span a run
+   and two ends. The planner is through with these when growth lists slots in their place. */
 static size_t gmlk_scratch_bytes(size_t slots) {
   return (slots / 2 + 1) * sizeof(gmlk_run) + (slots + 1) * sizeof(gmlk_tip) +
          (slots / 2 + 3) * sizeof(gmlk_span);
 }
 
 static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) {
+  if (a->keeps_apart) slots *= 2;
   if (a->scratch && slots <= a->scratch_slots) return 1;
   gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
   a->scratch_slots = slots + slots / 4 + 16;
@@ -2720,6 +2750,29 @@ typedef struct gmlk_call { /* a callback that is running, of the user's or of a 
   struct gmlk_call *next;
 } gmlk_call;
 
+typedef struct gmlk_request {
+  uint64_t number; /* of the attempt; 0: for a buffer */
+  gmlk_arena *arena;
+  gmlk_taker taker;       /* stream: who may take what; a capture's number inside one */
+  unsigned stream;        /* the stream's own number, 0: none */
+  size_t bytes;           /* as asked for */
+  uint32_t grains, align; /* grains 0: more than any arena can hold */
+  unsigned flags;
+  int may_stitch;
+  int is_capture;
+  /* what the rungs of the ladder tell one another: */
+  size_t limit_bytes; /* the limit that stopped growth, 0: none did */
+  uint32_t shortfall; /* grains missing for a window, 0: none can be made */
+  int has_grown, lacks_window_space;
+  int takes_end; /* of a hole: the policy says so */
+  /* for the observer: */
+  unsigned state;      /* the paper's, of what was granted */
+  unsigned candidates; /* before the attempt, or as a policy counts them */
+  const char *reason;  /* NULL: the state says it */
+  gmlake_result error; /* of the last rung that failed */
+  const gmlake_alloc_desc *desc;
+} gmlk_request;
+
 typedef struct gmlk_message {
   int level;
   gmlake_error_info info;
@@ -2749,10 +2802,12 @@ struct gmlake {
   gmlk_message *messages; /* for the logger, when no lock is held */
   unsigned message_count;
   gmlk_call *calls;
-  int asks_first; /* the policy has a say in every allocation, */
-  int asks_free;  /* or in every free */
+  int asks_first; /* the policy has a say in every allocation */
   uint64_t request_count;
-  void *view_memory; /* of the holder of driving, see >>decide */
+  int is_watched; /* by an observer or a policy */
+  int is_observed;
+  const gmlk_request *served; /* by the holder of driving, or NULL */
+  void *view_memory;          /* of the holder of driving, see >>decide */
   size_t view_bytes;
 };
 
@@ -2804,6 +2859,70 @@ static void gmlk_log(gmlake *l, int level, const gmlake_error_info *info) {
   if (!l->desc.logger.fn || l->message_count == GMLK_LOG_QUEUE) return;
   l->messages[l->message_count].level = level;
   l->messages[l->message_count++].info = *info;
+}
+
+/* ---- the observer ---- */
+
+/* Free ranges and windows that there are to choose from. */
+static unsigned gmlk_candidates(const gmlk_request *r) {
+  const gmlk_arena *a = r->arena;
+  size_t count = a->pools[GMLK_CLEAN]->count + a->spool.count;
+  if (r->taker.stream) count += a->pools[r->taker.stream]->count;
+  return (unsigned)count;
+}
+
+static gmlake_stream gmlk_stream_shown(const gmlake *l, unsigned stream) {
+  return stream ? l->streams.items[stream]->value : GMLAKE_STREAM_NONE;
+}
+
+/* An event on behalf of a request, or of none. */
+static gmlake_event gmlk_event(const gmlake *l, const gmlk_request *r, gmlake_event_kind kind,
+                               const char *reason) {
+  gmlake_event event;
+  memset(&event, 0, sizeof(event));
+  event.kind = kind;
+  event.reason = reason;
+  event.stream = GMLAKE_STREAM_NONE;
+  if (!r) return event;
+  event.request = r->number;
+  event.stream = gmlk_stream_shown(l, r->stream);
+  event.candidates = r->candidates;
+  return event;
+}
+
+static void gmlk_tell_event(gmlake *l, gmlake_event *event) {
+  event->reserved_bytes = l->stats.reserved_bytes;
+  event->active_bytes = l->stats.active_bytes;
+  l->desc.observer.fn(l->desc.observer.user, event);
+}
+
+/* Tells of a step; where no request is given it is that of the holder of `driving`. */
+static void gmlk_tell(gmlake *l, const gmlk_request *r, gmlake_event_kind kind, uint64_t address,
+                      uint64_t bytes, uint64_t driver_ns, const char *reason) {
+  gmlake_event event;
+  if (!l->is_observed) return;
+  event = gmlk_event(l, r ? r : l->served, kind, reason);
+  event.address = address;
+  event.bytes = (size_t)bytes;
+  event.driver_ns = driver_ns;
+  gmlk_tell_event(l, &event);
+}
+
+/* A stream, or the host for what a stream still does. */
+static void gmlk_tell_wait(gmlake *l, unsigned stream, uint64_t driver_ns, const char *reason) {
+  gmlake_event event;
+  if (!l->is_observed) return;
+  event = gmlk_event(l, l->served, GMLAKE_EVENT_WAIT, reason);
+  event.stream = gmlk_stream_shown(l, stream);
+  event.driver_ns = driver_ns;
+  gmlk_tell_event(l, &event);
+}
+
+/* Of a range at `at`, so many grains long, a part was taken. */
+static void gmlk_tell_split(gmlake *l, const gmlk_request *r, uint32_t at, uint32_t grains) {
+  if (l->is_observed)
+    gmlk_tell(l, r, GMLAKE_EVENT_SPLIT, r->arena->is_bare ? 0 : gmlk_home(r->arena, at),
+              gmlk_to_bytes(grains), 0, "a part of a larger range");
 }
 
 /* Makes this the lake's last error, unless a fatal one is, and returns it. */
@@ -3230,15 +3349,19 @@ static uint32_t gmlk_chunks_for(const gmlk_arena *a, uint64_t grains) {
   return (uint32_t)((grains + gmlk_chunk_grains(a) - 1) >> a->chunk_log);
 }
 
-/* Grains of the run open to the stream that ends where b begins, or begins where b ends. */
-static uint32_t gmlk_open_before(const gmlk_block *b, unsigned stream, uint32_t align) {
+/* Grains of the run open to the stream that ends where b begins, or begins where b ends: what new
+   memory there makes one run with. */
+static uint32_t gmlk_open_before(const gmlk_arena *a, const gmlk_block *b, unsigned stream,
+                                 uint32_t align) {
   uint32_t grains = 0;
+  if (a->keeps_apart) return 0;
   for (b = b->prev; gmlk_is_open(b, stream); b = b->prev) grains += b->grains;
   return grains & ~(align - 1); /* boundaries are aligned, so the rest of it is */
 }
 
-static uint32_t gmlk_open_after(const gmlk_block *b, unsigned stream) {
+static uint32_t gmlk_open_after(const gmlk_arena *a, const gmlk_block *b, unsigned stream) {
   uint32_t grains = 0;
+  if (a->keeps_apart) return 0;
   for (b = b->next; gmlk_is_open(b, stream); b = b->next) grains += b->grains;
   return grains;
 }
@@ -3277,7 +3400,7 @@ static uint32_t gmlk_slots_behind(const gmlk_arena *a, uint32_t slot, uint32_t c
 /* Where one run of `grains` can begin behind the end; *out_need is its chunks, 0: no room. */
 static uint32_t gmlk_growth_at_end(const gmlk_arena *a, unsigned stream, uint32_t grains,
                                    uint32_t align, uint32_t *out_need) {
-  uint32_t tail = gmlk_open_before(&a->tail, stream, align), slot;
+  uint32_t tail = gmlk_open_before(a, &a->tail, stream, align), slot;
   *out_need = gmlk_chunks_missing(a, grains, tail);
   slot = gmlk_slots_behind(a, a->slot_count, *out_need);
   if (slot != a->slot_count && slot != GMLK_NOWHERE) { /* without the free tail */
@@ -3296,8 +3419,8 @@ static void gmlk_growth_contiguous(gmlk_arena *a, unsigned stream, uint32_t grai
   for (gap = a->gaps.next; gap != &a->gaps; gap = gap->next) {
     const gmlk_block *b = gmlk_linked(gap);
     uint32_t before, after, need, first = gmlk_slot_of(a, b->at);
-    before = gmlk_open_before(b, stream, align);
-    after = gmlk_open_after(b, stream);
+    before = gmlk_open_before(a, b, stream, align);
+    after = gmlk_open_after(a, b, stream);
     need = gmlk_chunks_missing(a, grains, before);
     if (need > gmlk_slot_of(a, b->grains)) {
       need = gmlk_slot_of(a, b->grains); /* all of the gap, and what is free behind it */
@@ -3337,36 +3460,17 @@ static void gmlk_plan_growth(gmlk_arena *a, unsigned stream, uint32_t grains, ui
    reverse. pre, except for reuse: the caller holds `driving`.
    Costs: a mapping a chunk, one set_access a window. Fail: host memory, the driver. */
 
-typedef struct gmlk_request {
-  uint64_t number; /* of the attempt */
-  gmlk_arena *arena;
-  gmlk_taker taker;       /* stream: who may take what; a capture's number inside one */
-  unsigned stream;        /* the stream's own number, 0: none */
-  size_t bytes;           /* as asked for */
-  uint32_t grains, align; /* grains 0: more than any arena can hold */
-  unsigned flags;
-  int may_stitch;
-  int is_capture;
-  /* what the rungs of the ladder tell one another: */
-  size_t limit_bytes; /* the limit that stopped growth, 0: none did */
-  uint32_t shortfall; /* grains missing for a window, 0: none can be made */
-  int has_grown, lacks_window_space;
-  int takes_end;       /* of a hole: the policy says so */
-  gmlake_result error; /* of the last rung that failed */
-  const gmlake_alloc_desc *desc;
-} gmlk_request;
-
 static int gmlk_is_whole(const gmlk_request *r) { return (r->flags & GMLAKE_EXCLUSIVE) != 0; }
 
 /* What is taken becomes live; `state` is the paper's, 1 to 3, or 4 after growth. */
-static inline gmlk_block *gmlk_grant(gmlake *l, const gmlk_request *r, gmlk_block *b,
-                                     unsigned state) {
+static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, unsigned state) {
   b->state = GMLK_LIVE;
   b->stream = (uint16_t)r->stream;
   b->flags = (uint8_t)((r->flags & 0x7F) | (r->is_capture ? GMLK_IN_GRAPH : 0));
   b->slack = (uint32_t)(gmlk_to_bytes(r->grains) - r->bytes);
   r->arena->live_count++;
-  l->stats.state_count[r->has_grown ? 3 : state - 1]++;
+  r->state = r->has_grown ? 4 : state;
+  l->stats.state_count[r->state - 1]++;
   return b;
 }
 
@@ -3377,16 +3481,19 @@ static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_drive *drive, gmlk_take
   uint32_t end = first->at + grains;
   gmlk_block *b = first, *other;
   for (; b->at < end; b = b->next) {
-    uint64_t ticket = b->ticket;
+    uint64_t ticket = b->ticket, before;
     gmlake_result result;
     if (b->stream == GMLK_CLEAN || b->stream == taker.stream) continue;
     if (gmlk_tag_done(&l->streams, b->stream, ticket)) continue;
     if (gmlk_stream_has_waited(&l->streams, taker.stream, b->stream, ticket)) continue;
     for (other = b->next; other->at < end; other = other->next) /* one wait for all of it */
       if (other->stream == b->stream && other->ticket > ticket) ticket = other->ticket;
+    before = drive->ns;
     result = gmlk_stream_wait(&l->streams, &l->host, drive, taker.stream, b->stream, ticket);
     if (result) return result;
     l->stats.stream_wait_count++;
+    gmlk_tell_wait(l, taker.stream, drive->ns - before,
+                   "on the device, for another stream's memory");
   }
   return GMLAKE_OK;
 }
@@ -3432,8 +3539,8 @@ static gmlk_block *gmlk_window_own(gmlk_arena *a, gmlk_window *w) {
 
 /* An idle window whose pieces are free becomes live; NULL on an error. No driver call but stream
    waits. */
-static gmlk_block *gmlk_window_take(gmlake *l, const gmlk_request *r, gmlk_taker taker,
-                                    gmlk_window *w, unsigned state) {
+static gmlk_block *gmlk_window_take(gmlake *l, gmlk_request *r, gmlk_taker taker, gmlk_window *w,
+                                    unsigned state) {
   gmlk_arena *a = r->arena;
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)w->span_count)) return NULL;
   gmlk_spans_reserve(a, w->spans, w->span_count);
@@ -3443,11 +3550,13 @@ static gmlk_block *gmlk_window_take(gmlake *l, const gmlk_request *r, gmlk_taker
   }
   gmlk_window_unset_idle(&a->spool, w);
   l->stats.stitch_reuse_count++;
+  if (!r->reason) r->reason = "an exact window";
+  gmlk_tell(l, r, GMLAKE_EVENT_REUSE, w->address, gmlk_to_bytes(w->self.grains), 0, r->reason);
   return gmlk_grant(l, r, gmlk_window_own(a, w), state);
 }
 
 /* S1 on the sPool: an idle window of the size whose pieces are free again. */
-static gmlk_block *gmlk_reuse(gmlake *l, const gmlk_request *r, gmlk_taker taker) {
+static gmlk_block *gmlk_reuse(gmlake *l, gmlk_request *r, gmlk_taker taker) {
   gmlk_window *w =
       gmlk_window_find(r->arena, &l->streams, taker, r->grains, r->align, gmlk_is_whole(r));
   return w ? gmlk_window_take(l, r, taker, w, 1) : NULL;
@@ -3511,10 +3620,11 @@ static void gmlk_window_revive(gmlake *l, gmlk_arena *a, gmlk_window *w) {
 static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *dying) {
   gmlk_drive drive;
   gmlk_window *w;
+  uint64_t count = 0;
   if (!dying) return GMLAKE_OK;
   gmlk_books_unlock(l);
   (void)gmlk_drive_begin(&drive, &l->driver);
-  for (w = dying; w && drive.is_relaxed; w = w->bucket_next) {
+  for (w = dying; w && drive.is_relaxed; w = w->bucket_next, count++) {
     uint64_t at = a->spool.base + (uint64_t)w->va->at * a->chunk_bytes;
     w->blocker = NULL;
     if (gmlk_drive_unmap(&drive, at, w->chunk_count * a->chunk_bytes))
@@ -3535,6 +3645,8 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
     }
     l->stats.stitch_evict_count++;
     gmlk_window_count(a, w, -1);
+    gmlk_tell(l, NULL, GMLAKE_EVENT_EVICT, w->address, gmlk_to_bytes(w->self.grains),
+              drive.ns / count, "unmapped");
     gmlk_window_discard(l, a, w);
   }
   return gmlk_drive_book(l, &drive);
@@ -3648,6 +3760,8 @@ static gmlake_result gmlk_window_make(gmlake *l, gmlk_arena *a, gmlk_window *w, 
   if (!a->spool.number || grains < a->spool.grains_min) a->spool.grains_min = grains;
   w->number = ++a->spool.number;
   l->stats.stitch_count++;
+  gmlk_tell(l, NULL, GMLAKE_EVENT_STITCH, w->address, gmlk_to_bytes(grains), drive.ns,
+            "of free pieces");
   return GMLAKE_OK;
 }
 
@@ -3997,6 +4111,7 @@ static void gmlk_growth_quarantine(gmlake *l, gmlk_arena *a, uint32_t count) {
     if (!a->chunks[a->slots[i]].handle) continue;
     gmlk_reserved_add(l, a->chunk_bytes);
     gmlk_slot_quarantine(l, a, a->slots[i]);
+    gmlk_tell(l, NULL, GMLAKE_EVENT_GROW, 0, a->chunk_bytes, 0, "in vain, and not to be undone");
   }
 }
 
@@ -4072,6 +4187,8 @@ static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_request *r, uint32_t count)
     return drive.result;
   }
   gmlk_growth_commit(l, a, count);
+  gmlk_tell(l, r, GMLAKE_EVENT_GROW, a->is_bare ? 0 : gmlk_home(a, gmlk_slot_at(a, a->slots[0])),
+            count * (uint64_t)a->chunk_bytes, drive.ns, "new chunks");
   return GMLAKE_OK;
 }
 
@@ -4128,6 +4245,13 @@ static int gmlk_window_marks(gmlk_arena *a, const gmlk_window *w, int clear) {
   return 0;
 }
 
+/* Whether all of a chunk is clean; it may be of several blocks that are apart. */
+static int gmlk_slot_is_clean(const gmlk_arena *a, uint32_t slot) {
+  const gmlk_block *b = a->chunks[slot].first;
+  while (gmlk_is_clean(b) && gmlk_block_end(b) < gmlk_slot_at(a, slot + 1)) b = b->next;
+  return gmlk_is_clean(b);
+}
+
 /* Chooses chunks to return, the highest first: wholly free and clean, and under no window or
    buffer's place whose work is pending. Marks them, lists them in a->slots and kills their
    windows. */
@@ -4138,9 +4262,8 @@ static uint32_t gmlk_trim_choose(gmlake *l, gmlk_arena *a, uint32_t *from_slot, 
   gmlk_window *w, *newer;
   int is_mapped = 0;
   while (slot && count < limit) {
-    const gmlk_block *b = a->chunks[--slot].first;
-    a->chunks[slot].mark = 0;
-    if (!gmlk_is_clean(b) || gmlk_block_end(b) < gmlk_slot_at(a, slot + 1)) continue;
+    a->chunks[--slot].mark = 0;
+    if (!gmlk_slot_is_clean(a, slot)) continue;
     a->chunks[slot].mark = 1;
     a->slots[count++] = slot;
     is_mapped |= a->chunks[slot].map_count != 0;
@@ -4182,7 +4305,7 @@ static size_t gmlk_trim_commit(gmlake *l, gmlk_arena *a, uint32_t count) {
       gmlk_slot_quarantine(l, a, a->slots[i]);
     }
     chunk->mark = 0;
-    gmlk_arena_unback(a, chunk->first);
+    gmlk_arena_unback(a, gmlk_own(a, chunk->first, gmlk_chunk_grains(a), GMLK_RESERVED));
   }
   return released;
 }
@@ -4194,6 +4317,7 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
   gmlk_drive drive;
   gmlake_result result;
   uint32_t count, i;
+  size_t bytes;
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)GMLK_TRIM_BATCH) ||
       !gmlk_scratch_reserve(a, GMLK_TRIM_BATCH))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -4215,7 +4339,10 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
   }
   gmlk_drive_end(&drive);
   gmlk_books_lock(l);
-  *released += gmlk_trim_commit(l, a, count);
+  bytes = gmlk_trim_commit(l, a, count);
+  *released += bytes;
+  if (bytes)
+    gmlk_tell(l, NULL, GMLAKE_EVENT_TRIM, 0, bytes, drive.ns, "free, and no work uses them");
   if (gmlk_drive_book(l, &drive)) return drive.result;
   return result;
 }
@@ -4315,6 +4442,7 @@ static int gmlk_ask(gmlake *l, const gmlk_request *r, gmlk_question *q) {
     l->view_bytes = l->view_memory ? bytes * 2 : 0;
     if (!l->view_memory) return 0;
   }
+  memset(l->view_memory, 0, bytes); /* what a policy does not write is not chance's */
   windows = (gmlake_window_info *)l->view_memory;
   q->numbers = (uint64_t *)(void *)(windows + q->window_count);
   blocks = (gmlake_piece *)(void *)(q->numbers + q->window_count);
@@ -4381,11 +4509,19 @@ static int gmlk_pieces_collide(gmlk_arena *a, const gmlake_piece *pieces, size_t
   return collide;
 }
 
+/* The block, as it was shown, of which the plan's piece is the front, or NULL: by now it may have
+   grown. */
+static const gmlake_piece *gmlk_former_of(const gmlk_question *q) {
+  const gmlake_piece *p = &q->pieces[0], *b = q->view.blocks, *end = b + q->view.block_count;
+  while (b != end && b->home != p->home) b++;
+  return b != end && b->bytes > p->bytes ? b : NULL;
+}
+
 /* Why the front of a block cannot be taken and both parts be stitched. */
-static const char *gmlk_former_wrong(const gmlk_request *r, const gmlake_piece *p) {
-  uint32_t at = gmlk_piece_at(r->arena, p), end = at + (uint32_t)(p->bytes / GMLK_GRAIN);
-  const gmlk_block *b = gmlk_locate(r->arena, at);
-  if (b->at != at || gmlk_block_end(b) <= end) return "what is kept is not a block's front";
+static const char *gmlk_former_wrong(const gmlk_request *r, const gmlk_question *q) {
+  uint32_t end =
+      gmlk_piece_at(r->arena, &q->pieces[0]) + (uint32_t)(q->pieces[0].bytes / GMLK_GRAIN);
+  if (!gmlk_former_of(q)) return "what is kept is not a block's front";
   return end & (gmlk_chunk_grains(r->arena) - 1) ? "what is kept is cut inside a chunk" : NULL;
 }
 
@@ -4416,7 +4552,7 @@ static const char *gmlk_pieces_wrong(const gmlk_request *r, const gmlk_question 
     return "the pieces are too large";
   if (!plan->keeps_former) return NULL;
   return parts > 1 || plan->grow_bytes ? "what is kept is not a block's front"
-                                       : gmlk_former_wrong(r, &plan->pieces[0]);
+                                       : gmlk_former_wrong(r, q);
 }
 
 static gmlk_window *gmlk_window_numbered(const gmlk_arena *a, uint64_t number) {
@@ -4441,6 +4577,17 @@ static const char *gmlk_reuse_wrong(const gmlake *l, const gmlk_request *r, cons
 
 /* ---- asking ---- */
 
+/* Looks again at what is complete, as the built-in StitchFree does: a program of one stream records
+   no event before. What has become idle since the view was filled stands behind its windows. */
+static void gmlk_view_refresh(gmlake *l, const gmlk_request *r, const gmlk_question *q) {
+  gmlake_window_info *windows = (gmlake_window_info *)l->view_memory;
+  const gmlk_window *w = r->arena->spool.oldest;
+  size_t i;
+  if (q->window_count) (void)gmlk_refresh(l, 1);
+  for (i = 0; i < q->window_count; i++, w = w->newer)
+    windows[i].is_complete = gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket);
+}
+
 /* StitchFree as the policy wants it, before so many chunks more are mapped. */
 static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_request *r, const gmlk_question *q,
                                       size_t chunk_count) {
@@ -4449,6 +4596,8 @@ static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_request *r, const gm
   gmlk_call call;
   size_t count, i, n;
   if (!policy || !policy->evict) return GMLAKE_OK;
+  gmlk_view_refresh(l, r, q);
+  if (l->lost) return l->lost;
   gmlk_call_begin(l, &call, 1);
   count = policy->evict(policy->user, &q->view, chunk_count * r->arena->chunk_bytes, q->numbers);
   gmlk_call_end(l, &call);
@@ -4568,6 +4717,7 @@ static void gmlk_keep_former(gmlake *l, gmlk_arena *a, const gmlake_piece *pair)
   if (!w) return;
   if (!gmlk_window_make(l, a, w, w->spans[0].grains + w->spans[1].grains, &stuck_chunks)) {
     gmlk_window_set_idle(&a->spool, w);
+    gmlk_evict_if_due(l, a);
     return;
   }
   if (!stuck_chunks) {
@@ -4584,17 +4734,19 @@ static gmlake_result gmlk_take_piece(gmlake *l, gmlk_request *r, const gmlk_ques
                                      gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
   gmlake_piece pair[2];
-  uint32_t at = gmlk_piece_at(a, &q->pieces[0]), end = at + r->grains, whole_end;
+  uint32_t at = gmlk_piece_at(a, &q->pieces[0]), end = at + r->grains;
   gmlk_block *b = gmlk_locate(a, at), *last = gmlk_locate(a, end - 1);
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  whole_end = gmlk_block_end(last);
-  if (b->at < at || whole_end > end) l->stats.split_count++;
+  if (b->at < at || gmlk_block_end(last) > end) {
+    l->stats.split_count++;
+    gmlk_tell_split(l, r, at, gmlk_block_end(last) - b->at);
+  }
   b = gmlk_own(a, gmlk_reserve_range(a, b, at, r->grains), r->grains, GMLK_LIVE);
   *out_block = gmlk_grant(l, r, b, q->plan.state);
   if (!q->plan.keeps_former) return GMLAKE_OK;
   pair[0] = q->pieces[0];
   pair[1].home = (void *)(uintptr_t)gmlk_home(a, end);
-  pair[1].bytes = gmlk_to_bytes(whole_end - end);
+  pair[1].bytes = gmlk_former_of(q)->bytes - pair[0].bytes;
   gmlk_keep_former(l, a, pair);
   return GMLAKE_OK;
 }
@@ -4612,8 +4764,8 @@ static size_t gmlk_plan_mappings(const gmlk_arena *a, const gmlk_question *q) {
   size_t count = (size_t)(q->plan.grow_bytes / a->chunk_bytes), i;
   uint32_t first, end;
   if (q->plan.keeps_former) {
-    const gmlk_block *b = gmlk_locate(a, gmlk_piece_at(a, &q->pieces[0]));
-    return gmlk_slot_from(a, gmlk_block_end(b)) - gmlk_slot_of(a, b->at);
+    gmlk_piece_slots(a, gmlk_former_of(q), &first, &end);
+    return end - first;
   }
   for (i = 0; i < q->plan.piece_count; i++, count += end - first)
     gmlk_piece_slots(a, &q->pieces[i], &first, &end);
@@ -4653,6 +4805,8 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_bl
   gmlk_call_begin(l, &call, 1);
   policy->choose(policy->user, &q.view, &q.request, &q.plan);
   gmlk_call_end(l, &call);
+  r->reason = q.plan.reason ? q.plan.reason : "the policy's plan";
+  if (q.plan.candidates) r->candidates = q.plan.candidates;
   if (l->lost || !q.plan.state) return l->lost;
   if (q.plan.state == 5) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   if (q.plan.window) w = gmlk_window_numbered(r->arena, q.plan.window);
@@ -4666,13 +4820,14 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_bl
 /* ---- >>ladder -------------------------------------------------------------------------------
    Serves a request: the states S1 to S3 from what the lake holds, then the out-of-memory ladder,
    rung by rung. A rung answers OK with *out_block NULL where it has nothing to offer, so that
-   the next one is tried; a fatal error ends the climb. pre, from gmlk_climb on: the caller
+   the next one is tried; a fatal error ends the climb, and so does a policy's illegal answer, which
+   alone is INVALID_ARGUMENT. pre, from gmlk_climb on: the caller
    holds `driving`. */
 
 /* S1 and S2 without any driver call: a cached small block, an exact pBlock, an exact window, the
    best larger pBlock.
    pre: two records reserved. */
-static inline gmlk_block *gmlk_fast_at(gmlake *l, const gmlk_request *r, int takes_end) {
+GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_request *r, int is_watched) {
   gmlk_arena *a = r->arena;
   uint32_t at = 0, hole = 0;
   gmlk_block *b = NULL;
@@ -4686,18 +4841,19 @@ static inline gmlk_block *gmlk_fast_at(gmlake *l, const gmlk_request *r, int tak
     if (window) return window;
   }
   if (!b) return NULL;
-  if (takes_end) {
+  if (is_watched && r->takes_end) {
     at += hole - r->grains;
     b = gmlk_locate(a, at);
   }
   b = gmlk_take(a, b, at, r->grains);
-  if (hole != r->grains) l->stats.split_count++;
+  if (hole != r->grains) {
+    l->stats.split_count++;
+    if (is_watched) gmlk_tell_split(l, r, at, hole);
+  }
   return gmlk_grant(l, r, b, hole == r->grains ? 1 : 2);
 }
 
-static inline gmlk_block *gmlk_fast(gmlake *l, const gmlk_request *r) {
-  return gmlk_fast_at(l, r, 0);
-}
+static inline gmlk_block *gmlk_fast(gmlake *l, gmlk_request *r) { return gmlk_fast_as(l, r, 0); }
 
 /* S3: a window as the planner finds it; notes the shortfall where it finds none. */
 static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_taker taker,
@@ -4719,17 +4875,19 @@ static gmlake_result gmlk_try_fast(gmlake *l, gmlk_request *r, gmlk_block **out_
   gmlk_ask_place(l, r);
   if (l->lost) return l->lost;
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  *out_block = gmlk_fast_at(l, r, r->takes_end);
+  *out_block = gmlk_fast_as(l, r, 1);
   return GMLAKE_OK;
 }
 
 /* What has completed meanwhile, other streams' memory too. */
 static gmlake_result gmlk_rung_completed(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   gmlake_result result = gmlk_refresh(l, 0);
+  r->reason = "memory whose work has completed";
   return result ? result : gmlk_try_fast(l, r, out_block);
 }
 
 static gmlake_result gmlk_rung_stitch(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  r->reason = "stitched from free pieces";
   return gmlk_try_stitch(l, r, r->taker, out_block);
 }
 
@@ -4757,7 +4915,10 @@ static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_request *r, gmlk_taker taker
     gmlk_unreserve_range(a, span.block, r->grains);
     return NULL;
   }
-  if (best_hole != r->grains) l->stats.split_count++;
+  if (best_hole != r->grains) {
+    l->stats.split_count++;
+    gmlk_tell_split(l, r, span.at, best_hole);
+  }
   return gmlk_grant(l, r, gmlk_own(a, span.block, r->grains, GMLK_LIVE),
                     best_hole == r->grains ? 1 : 2);
 }
@@ -4789,6 +4950,7 @@ static gmlake_result gmlk_grow_for(gmlake *l, gmlk_request *r, gmlk_taker taker,
 /* Growth; where waiting comes first, only what other streams' memory cannot cover. */
 static gmlake_result gmlk_rung_grow(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   int waits = l->desc.cross_stream == GMLAKE_WAIT_FIRST;
+  r->reason = "new chunks";
   return gmlk_grow_for(l, r, waits ? gmlk_waiting_taker(l, r) : r->taker, out_block);
 }
 
@@ -4798,6 +4960,7 @@ static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_request *r, gmlk_block **o
   gmlk_taker taker = gmlk_waiting_taker(l, r);
   gmlake_result result;
   if (!taker.may_wait) return GMLAKE_OK;
+  r->reason = "other streams' memory behind a wait";
   if (r->may_stitch && (*out_block = gmlk_reuse(l, r, taker)) != NULL) return GMLAKE_OK;
   if (l->lost) return l->lost;
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -4873,6 +5036,7 @@ static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream, int all) {
   gmlk_stream *s = l->streams.items[stream];
   gmlk_drive drive;
   gmlake_result result;
+  uint64_t ns;
   if (all && !s->is_forgotten) s->is_dirty = 1;
   if (!s->is_used || s->is_capture || (!s->fence_count && !s->is_dirty)) return GMLAKE_OK;
   result = gmlk_drive_begin(&drive, &l->driver);
@@ -4881,8 +5045,13 @@ static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream, int all) {
   if (gmlk_drive_book(l, &drive)) return drive.result;
   if (result && result != GMLAKE_ERROR_OUT_OF_HOST_MEMORY) return result;
   l->stats.host_wait_count++;
-  if (result) return gmlk_wait_directly(l, stream);
-  return s->fence_count ? gmlk_wait_for_fence(l, stream) : GMLAKE_OK;
+  ns = l->stats.driver_ns;
+  if (result)
+    result = gmlk_wait_directly(l, stream);
+  else if (s->fence_count)
+    result = gmlk_wait_for_fence(l, stream);
+  gmlk_tell_wait(l, stream, l->stats.driver_ns - ns, "on the host, for what the stream still does");
+  return result;
 }
 
 /* The same for every stream; the first error, after all have been tried. CAPTURING gives way to
@@ -4903,6 +5072,7 @@ static gmlake_result gmlk_wait_for_streams(gmlake *l, int all) {
 static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   gmlake_result result;
   if (l->streams.used_count < 2 && r->stream && !l->pending) return GMLAKE_OK;
+  r->reason = "after a wait of the host";
   result = gmlk_wait_for_streams(l, 0);
   if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK; /* the others have been waited for */
   if (!result) result = gmlk_try_fast(l, r, out_block);
@@ -4912,10 +5082,10 @@ static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_request *r, gmlk_block **out
 }
 
 /* Whether giving memory back could help: it lies in other arenas, or the request cannot be
-   stitched from where it lies. */
+   stitched from where it lies, or chunks are free in parts that are kept apart. */
 static int gmlk_can_reclaim(const gmlake *l, const gmlk_request *r) {
   size_t i;
-  if (!r->may_stitch || r->lacks_window_space) return 1;
+  if (!r->may_stitch || r->lacks_window_space || r->arena->keeps_apart) return 1;
   for (i = 0; i < l->arena_count; i++)
     if (l->arenas[i] && l->arenas[i] != r->arena && l->arenas[i]->free_grains) return 1;
   return 0;
@@ -4937,6 +5107,7 @@ static gmlake_result gmlk_rung_reclaim(gmlake *l, gmlk_request *r, gmlk_block **
   gmlake_result result;
   size_t released = 0;
   if ((r->flags & GMLAKE_NO_GROW) || !gmlk_can_reclaim(l, r)) return GMLAKE_OK;
+  r->reason = "after windows were dropped and chunks returned";
   result = gmlk_wait_for_streams(l, 0);
   if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK;
   if (!result) result = gmlk_evict_all(l, r->arena);
@@ -4987,21 +5158,37 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_re
   return result;
 }
 
-/* The ladder of a policy that chooses; OK without a block as gmlk_decide. */
-static gmlake_result gmlk_climb_asked(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
-  gmlake_result result = gmlk_refresh(l, 0);
+/* What is done before a policy is asked again: the first time the host waits, then all windows are
+   dropped and all free chunks returned, unless none may be created in their place. */
+static gmlake_result gmlk_make_room(gmlake *l, const gmlk_request *r, unsigned step) {
+  gmlake_result result = gmlk_wait_for_streams(l, 0);
   size_t released = 0;
+  if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK;
+  if (!result && step) result = gmlk_evict_all(l, r->arena);
+  if (!result && step && !(r->flags & GMLAKE_NO_GROW)) result = gmlk_trim(l, 0, &released);
+  return result;
+}
+
+/* The ladder of a policy that chooses; OK without a block as gmlk_decide. Where no plan can be
+   carried out, r->error and *error tell what else has failed. */
+static gmlake_result gmlk_climb_asked(gmlake *l, gmlk_request *r, gmlk_block **out_block,
+                                      gmlake_error_info *error) {
+  gmlake_result result = gmlk_refresh(l, 0);
   unsigned step;
-  for (step = 0; !result; step++) {
+  for (step = 0; !gmlk_is_fatal(result); step++) {
+    r->lacks_window_space = 0;
     result = gmlk_decide(l, r, out_block);
     if (!gmlk_is_shortage(result)) return result;
-    if (step == 2) return gmlk_report_oom(l, r, result);
-    result = gmlk_wait_for_streams(l, 0);
-    if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK;
-    if (!result && step) result = gmlk_evict_all(l, r->arena);
-    if (!result && step) result = gmlk_trim(l, 0, &released);
+    if (step == 2 && !r->error) return gmlk_report_oom(l, r, result);
+    if (step == 2) break;
+    result = gmlk_make_room(l, r, step);
+    if (!result || gmlk_is_shortage(result) || r->error) continue;
+    r->error = result;
+    *error = l->error;
   }
-  return result;
+  if (gmlk_is_fatal(result)) return result;
+  if (error->result == r->error) l->error = *error;
+  return r->error;
 }
 
 /* Everything that may need the driver. */
@@ -5013,7 +5200,7 @@ static gmlake_result gmlk_climb(gmlake *l, gmlk_request *r, gmlk_block **out_blo
   size_t i;
   memset(&error, 0, sizeof(error));
   if (r->grains && l->desc.policy && l->desc.policy->choose && !r->arena->is_bare) {
-    result = gmlk_climb_asked(l, r, out_block);
+    result = gmlk_climb_asked(l, r, out_block, &error);
     if (result || *out_block) return result;
   }
   if (l->desc.cross_stream == GMLAKE_WAIT_FIRST) {
@@ -5023,7 +5210,7 @@ static gmlake_result gmlk_climb(gmlake *l, gmlk_request *r, gmlk_block **out_blo
   for (i = 0; r->grains && i < sizeof(rungs) / sizeof(rungs[0]); i++) {
     result = rungs[i](l, r, out_block);
     if (*out_block) return GMLAKE_OK;
-    if (gmlk_is_fatal(result)) return result;
+    if (gmlk_is_fatal(result) || result == GMLAKE_ERROR_INVALID_ARGUMENT) return result;
     if (result == GMLAKE_ERROR_LIMIT_REACHED) memory = result;
     if (!result || result == GMLAKE_ERROR_LIMIT_REACHED ||
         result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || r->error)
@@ -8392,10 +8579,9 @@ static gmlake_result gmlk_request_size(gmlk_request *r, const gmlake_alloc_desc 
 }
 
 /* Who asks, where, and for how much. */
-static inline gmlake_result gmlk_request_init(gmlake *l, gmlk_request *r,
-                                              const gmlake_alloc_desc *desc, gmlake_stream stream) {
+GMLK_INLINE gmlake_result gmlk_request_init(gmlake *l, gmlk_request *r,
+                                            const gmlake_alloc_desc *desc, gmlake_stream stream) {
   memset(r, 0, sizeof(*r));
-  r->number = ++l->request_count;
   r->desc = desc;
   r->bytes = desc->bytes;
   r->flags = desc->flags;
@@ -8438,8 +8624,7 @@ static inline int gmlk_serve_reserve(gmlake *l, const gmlk_request *r) {
 }
 
 /* A granted block goes to the user: the index, the note and the figures. */
-static inline void *gmlk_hand_over(gmlake *l, const gmlk_request *r, gmlk_block *b,
-                                   gmlk_note *note) {
+GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_request *r, gmlk_block *b, gmlk_note *note) {
   uint64_t address = gmlk_address_of(r->arena, b);
   gmlake_stats *stats = &l->stats;
   b->as.live.note = note;
@@ -8471,8 +8656,10 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlk_block **
   uint64_t ticket;
   gmlake_result result;
   gmlk_driving_lock(l);
+  l->served = r;
   result = l->lost;
   if (!result) result = gmlk_climb(l, r, out_block);
+  l->served = NULL;
   gmlk_driving_unlock(l);
   if (result) {
     l->stats.oom_count += (uint64_t)gmlk_is_shortage(result);
@@ -8486,11 +8673,30 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlk_block **
   return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
 
+/* An attempt is over. */
+static void gmlk_tell_attempt(gmlake *l, const gmlk_request *r, const void *ptr,
+                              uint64_t driver_ns) {
+  const char *reason = r->reason;
+  gmlake_event event;
+  if (!ptr)
+    reason = "not served";
+  else if (!reason)
+    reason = r->state == 1 ? "a range of the size" : "the smallest larger range";
+  event = gmlk_event(l, r, GMLAKE_EVENT_ALLOC, reason);
+  event.state = ptr ? r->state : 5;
+  event.address = (uint64_t)(uintptr_t)ptr;
+  event.bytes = gmlk_to_bytes(r->grains);
+  event.asked_bytes = r->bytes;
+  event.driver_ns = driver_ns;
+  gmlk_tell_event(l, &event);
+}
+
 /* pre: the books are locked; they are at the end, whatever happened between. */
-static gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
-                                void **out_ptr) {
+GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc,
+                                        gmlake_stream stream, void **out_ptr, int is_watched) {
+  const uint64_t driver_ns = is_watched ? l->stats.driver_ns : 0;
   gmlk_request r;
-  gmlk_block *b;
+  gmlk_block *b = NULL;
   gmlk_note *note = NULL;
   gmlake_result result = gmlk_request_init(l, &r, desc, stream);
   if (result) return gmlk_fail(l, result, "gmlake_alloc", "the request cannot be served");
@@ -8499,14 +8705,31 @@ static gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, gmlake
     note = gmlk_note_new(l, desc->user_data, desc->label);
     if (!note) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
-  b = r.grains && !l->asks_first ? gmlk_fast(l, &r) : NULL;
-  if (!b) result = gmlk_serve_slowly(l, &r, &b);
-  if (result) {
-    gmlk_note_free(l, note);
-    return result;
+  if (is_watched) {
+    r.number = ++l->request_count;
+    r.candidates = gmlk_candidates(&r);
   }
-  *out_ptr = gmlk_hand_over(l, &r, b, note);
-  return GMLAKE_OK;
+  if (r.grains && !(is_watched && l->asks_first)) b = gmlk_fast_as(l, &r, is_watched);
+  if (!b) result = gmlk_serve_slowly(l, &r, &b);
+  if (result)
+    gmlk_note_free(l, note);
+  else
+    *out_ptr = gmlk_hand_over(l, &r, b, note);
+  if (is_watched && l->is_observed)
+    gmlk_tell_attempt(l, &r, *out_ptr, l->stats.driver_ns - driver_ns);
+  return result;
+}
+
+/* The same twice, so that lakes without policy and observer do not pay for them. */
+static gmlake_result gmlk_serve_watched(gmlake *l, const gmlake_alloc_desc *desc,
+                                        gmlake_stream stream, void **out_ptr) {
+  return gmlk_serve_as(l, desc, stream, out_ptr, 1);
+}
+
+static inline gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc,
+                                       gmlake_stream stream, void **out_ptr) {
+  return l->is_watched ? gmlk_serve_watched(l, desc, stream, out_ptr)
+                       : gmlk_serve_as(l, desc, stream, out_ptr, 0);
 }
 
 /* Lets the user's handler make room. pre: no lock is held. */
@@ -8641,8 +8864,7 @@ static int gmlk_is_used_elsewhere(const gmlk_note *note, unsigned stream) {
   return 0;
 }
 
-/* apart: 0, or GMLK_APART. */
-static inline gmlake_result gmlk_free(gmlake *l, void *ptr, gmlake_stream value, unsigned apart) {
+static gmlake_result gmlk_free(gmlake *l, void *ptr, gmlake_stream value) {
   const uint64_t address = (uint64_t)(uintptr_t)ptr;
   const size_t entry = gmlk_index_find(&l->index, address);
   gmlk_block *b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
@@ -8665,7 +8887,6 @@ static inline gmlake_result gmlk_free(gmlake *l, void *ptr, gmlake_stream value,
   l->stats.live_count--;
   l->stats.active_bytes -= bytes;
   l->stats.requested_bytes -= bytes - b->slack;
-  b->flags |= (uint8_t)apart;
   note = b->as.live.note;
   if (stream && gmlk_is_used_elsewhere(note, stream)) {
     gmlk_pend(l, b, tag, ticket);
@@ -8681,14 +8902,31 @@ static inline gmlake_result gmlk_free(gmlake *l, void *ptr, gmlake_stream value,
   return GMLAKE_OK;
 }
 
-/* Asks the policy first; meanwhile another thread may be quicker. */
-static gmlake_result gmlk_free_asked(gmlake *l, void *ptr, gmlake_stream value) {
+/* Asks the policy, frees and tells the observer. */
+static gmlake_result gmlk_free_watched(gmlake *l, void *ptr, gmlake_stream value) {
   const uint64_t address = (uint64_t)(uintptr_t)ptr;
-  const gmlk_block *b = gmlk_index_get(&l->index, address);
+  gmlk_block *b = gmlk_index_get(&l->index, address);
+  gmlake_event event;
+  gmlake_result result;
   unsigned apart = 0;
-  if (b && gmlk_arena_of(l, b)->keeps_apart)
+  if (b && gmlk_arena_of(l, b)->keeps_apart) {
     apart = gmlk_ask_coalesce(l, b, address) ? 0 : GMLK_APART;
-  return l->lost ? l->lost : gmlk_free(l, ptr, value, apart);
+    if (l->lost) return l->lost;
+    b = gmlk_index_get(&l->index, address); /* another thread may have been quicker */
+  }
+  event = gmlk_event(l, NULL, GMLAKE_EVENT_FREE, "free for its stream");
+  if (b) {
+    b->flags |= (uint8_t)apart;
+    event.address = address;
+    event.bytes = gmlk_to_bytes(b->grains);
+    event.asked_bytes = event.bytes - b->slack;
+  }
+  result = gmlk_free(l, ptr, value);
+  if (result && b) b->flags &= (uint8_t)~GMLK_APART;
+  if (result || !l->is_observed) return result;
+  event.stream = value;
+  gmlk_tell_event(l, &event);
+  return GMLAKE_OK;
 }
 
 GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream) {
@@ -8698,7 +8936,7 @@ GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream)
   result = gmlk_enter(l);
   if (result) return result;
   return gmlk_leave(l,
-                    l->asks_free ? gmlk_free_asked(l, ptr, stream) : gmlk_free(l, ptr, stream, 0));
+                    l->is_watched ? gmlk_free_watched(l, ptr, stream) : gmlk_free(l, ptr, stream));
 }
 
 /* ---- streams ---- */
@@ -9206,6 +9444,7 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
   held -= gmlk_arena_held(a);
   l->stats.reserved_bytes -= held * a->chunk_bytes;
   l->stats.chunk_count -= held;
+  if (held) gmlk_tell(l, NULL, GMLAKE_EVENT_TRIM, 0, held * a->chunk_bytes, 0, "with their pool");
   l->stats.quarantined_bytes += gmlk_arena_held(a) * a->chunk_bytes;
   if (!gmlk_is_fatal(result) && !a->base && !a->spool.reserved_bytes && !gmlk_arena_held(a)) {
     gmlk_pool_free(l, pool);
@@ -9702,7 +9941,8 @@ GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lak
   if (!l) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   l->host = host;
   l->desc = *desc;
-  l->asks_free = desc->policy && desc->policy->coalesce;
+  l->is_observed = desc->observer.fn != NULL;
+  l->is_watched = l->is_observed || desc->policy;
   l->asks_first =
       desc->policy && (desc->policy->choose || desc->policy->evict || desc->policy->place);
   l->has_locks = !(desc->flags & GMLAKE_SINGLE_THREADED);
