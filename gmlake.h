@@ -5541,10 +5541,13 @@ static void gmlk_check_desc(gmlk_checker *c) {
   gmlk_expect(c, !d->policy || d->policy->struct_bytes == sizeof(gmlake_policy),
               "L1: the policy is another");
   gmlk_expect(c,
-              c->broken || (l->asks_free == (d->policy && d->policy->coalesce) &&
-                            l->asks_first == (d->policy && (d->policy->choose || d->policy->evict ||
-                                                            d->policy->place))),
+              c->broken || l->asks_first == (d->policy && (d->policy->choose || d->policy->evict ||
+                                                           d->policy->place)),
               "L1: the policy's say is off");
+  gmlk_expect(
+      c,
+      l->is_observed == (d->observer.fn != NULL) && l->is_watched == (d->observer.fn || d->policy),
+      "L1: the observer is another");
   gmlk_expect(c, d->stitched_bytes_max != 0, "L1: a default is not filled in");
 }
 
@@ -5554,6 +5557,7 @@ static void gmlk_check_lake(gmlk_checker *c) {
   gmlk_expect(c, l->is_barred == (l->lost || l->calls), "L1: the bar is off");
   gmlk_expect(c, !l->lost || (gmlk_is_fatal(l->lost) && l->lost != GMLAKE_ERROR_FORKED),
               "L1: the lake is lost for no reason");
+  gmlk_expect(c, !l->served, "L1: a request is served by nobody");
   gmlk_expect(c, l->message_count <= (l->desc.logger.fn ? GMLK_LOG_QUEUE : 0),
               "L1: messages nobody queued");
   gmlk_expect(c,

@@ -296,7 +296,12 @@ static void log_nothing(void *user, int level, const gmlake_error_info *info) {
 static gmlake_policy policy = {sizeof(gmlake_policy), NULL, choose_nothing, NULL,
                                joins_large,           NULL};
 
-/* With locks, a logger and a policy that keeps blocks apart. */
+static void watch_nothing(void *user, const gmlake_event *event) {
+  (void)user;
+  (void)event;
+}
+
+/* With locks, a logger, an observer and a policy that keeps blocks apart. */
 static void build_asked(world *w) {
   void *b[6], *small[4];
   size_t i;
@@ -304,6 +309,7 @@ static void build_asked(world *w) {
   prepare(64);
   desc.policy = &policy;
   desc.logger.fn = log_nothing;
+  desc.observer.fn = watch_nothing;
   open_lake();
   for (i = 0; i < 6; i++) b[i] = take(C);
   for (i = 0; i < 4; i++) small[i] = take(C / 4);
@@ -386,7 +392,7 @@ static void use_up(void) {
   figures.struct_bytes = 0;
   for (i = 0; i < now->stream_count; i++) gmlake_mock_stream_finish(now->mock, now->streams[i]);
   if (now->captured) DO(gmlake_capture_end(l, now->captured));
-  if (!l->home.keeps_apart) use_some(l, LEGACY);
+  use_some(l, LEGACY);
   for (i = 0; i < now->stream_count; i++) use_some(l, now->streams[i]);
   DO(gmlake_get_budget(l, &budget));
   use_up_buffers(l);
@@ -791,8 +797,11 @@ static const field lake_fields[] = {
     GAP(T, message_count, 4),
     ONE(T, calls, TABLE),
     ONE(T, asks_first, INTEGER),
-    ONE(T, asks_free, INTEGER),
+    GAP(T, asks_first, 4),
     ONE(T, request_count, INTEGER),
+    ONE(T, is_watched, INTEGER),
+    ONE(T, is_observed, INTEGER),
+    ONE(T, served, OWNER),
     ONE(T, view_memory, TABLE),
     ONE(T, view_bytes, INTEGER),
 };
@@ -1681,6 +1690,8 @@ static void padding_hides_no_field(void **state) {
                         0,
                         0,
                         0,
+                        0,
+                        NULL,
                         NULL,
                         0};
   (void)index, (void)stream, (void)streams, (void)small, (void)spool, (void)arena, (void)used;
