@@ -2752,6 +2752,7 @@ typedef struct gmlk_request {
   /* for the observer: */
   unsigned state;      /* the paper's, of what was granted */
   unsigned candidates; /* before the attempt, or as a policy counts them */
+  uint64_t driver_ns;
   const char *reason;  /* NULL: the state says it */
   gmlake_result error; /* of the last rung that failed */
   const gmlake_alloc_desc *desc;
@@ -4835,8 +4836,6 @@ GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_request *r, int is_watched)
   }
   return gmlk_grant(l, r, b, hole == r->grains ? 1 : 2);
 }
-
-static inline gmlk_block *gmlk_fast(gmlake *l, gmlk_request *r) { return gmlk_fast_as(l, r, 0); }
 
 /* S3: a window as the planner finds it; notes the shortfall where it finds none. */
 static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_taker taker,
@@ -7705,8 +7704,10 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlk_block **
   gmlake_result result;
   gmlk_driving_lock(l);
   l->served = r;
+  r->driver_ns = l->stats.driver_ns;
   result = l->lost;
   if (!result) result = gmlk_climb(l, r, out_block);
+  r->driver_ns = l->stats.driver_ns - r->driver_ns;
   l->served = NULL;
   gmlk_driving_unlock(l);
   if (result) {
@@ -7722,8 +7723,7 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlk_block **
 }
 
 /* An attempt is over. */
-static void gmlk_tell_attempt(gmlake *l, const gmlk_request *r, const void *ptr,
-                              uint64_t driver_ns) {
+static void gmlk_tell_attempt(gmlake *l, const gmlk_request *r, const void *ptr) {
   const char *reason = r->reason;
   gmlake_event event;
   if (!ptr)
@@ -7735,14 +7735,13 @@ static void gmlk_tell_attempt(gmlake *l, const gmlk_request *r, const void *ptr,
   event.address = (uint64_t)(uintptr_t)ptr;
   event.bytes = gmlk_to_bytes(r->grains);
   event.asked_bytes = r->bytes;
-  event.driver_ns = driver_ns;
+  event.driver_ns = r->driver_ns;
   gmlk_tell_event(l, &event);
 }
 
 /* pre: the books are locked; they are at the end, whatever happened between. */
 GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc,
                                         gmlake_stream stream, void **out_ptr, int is_watched) {
-  const uint64_t driver_ns = is_watched ? l->stats.driver_ns : 0;
   gmlk_request r;
   gmlk_block *b = NULL;
   gmlk_note *note = NULL;
@@ -7763,8 +7762,7 @@ GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc
     gmlk_note_free(l, note);
   else
     *out_ptr = gmlk_hand_over(l, &r, b, note);
-  if (is_watched && l->is_observed)
-    gmlk_tell_attempt(l, &r, *out_ptr, l->stats.driver_ns - driver_ns);
+  if (is_watched && l->is_observed) gmlk_tell_attempt(l, &r, *out_ptr);
   return result;
 }
 
