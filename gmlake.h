@@ -4789,9 +4789,9 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_bl
   gmlk_call_begin(l, &call, 1);
   policy->choose(policy->user, &q.view, &q.request, &q.plan);
   gmlk_call_end(l, &call);
+  if (l->lost || !q.plan.state) return l->lost;
   r->reason = q.plan.reason ? q.plan.reason : "the policy's plan";
   if (q.plan.candidates) r->candidates = q.plan.candidates;
-  if (l->lost || !q.plan.state) return l->lost;
   if (q.plan.state == 5) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   if (q.plan.window) w = gmlk_window_numbered(r->arena, q.plan.window);
   wrong = q.plan.window ? gmlk_reuse_wrong(l, r, &q, w) : gmlk_pieces_wrong(r, &q);
@@ -4864,7 +4864,7 @@ static gmlake_result gmlk_try_fast(gmlake *l, gmlk_request *r, gmlk_block **out_
 /* What has completed meanwhile, other streams' memory too. */
 static gmlake_result gmlk_rung_completed(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   gmlake_result result = gmlk_refresh(l, 0);
-  r->reason = "memory whose work has completed";
+  r->reason = l->asks_first ? NULL : "memory whose work has completed";
   return result ? result : gmlk_try_fast(l, r, out_block);
 }
 
@@ -7952,6 +7952,7 @@ static gmlake_result gmlk_free(gmlake *l, void *ptr, gmlake_stream value) {
 static gmlake_result gmlk_free_watched(gmlake *l, void *ptr, gmlake_stream value) {
   const uint64_t address = (uint64_t)(uintptr_t)ptr;
   gmlk_block *b = gmlk_index_get(&l->index, address);
+  const gmlk_note *pending;
   gmlake_event event;
   gmlake_result result;
   unsigned apart = 0;
@@ -7967,9 +7968,14 @@ static gmlake_result gmlk_free_watched(gmlake *l, void *ptr, gmlake_stream value
     event.bytes = gmlk_to_bytes(b->grains);
     event.asked_bytes = event.bytes - b->slack;
   }
+  pending = l->pending;
   result = gmlk_free(l, ptr, value);
   if (result && b) b->flags &= (uint8_t)~GMLK_APART;
   if (result || !l->is_observed) return result;
+  if (l->pending != pending)
+    event.reason = "other streams still use it";
+  else if (value == GMLAKE_STREAM_NONE)
+    event.reason = "free for every stream";
   event.stream = value;
   gmlk_tell_event(l, &event);
   return GMLAKE_OK;
@@ -8479,6 +8485,7 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
   const gmlk_window *w;
   gmlake_result result;
   size_t held = gmlk_arena_held(a);
+  uint64_t ns = l->stats.driver_ns;
   l->stats.quarantined_bytes -= a->stuck_count * a->chunk_bytes;
   for (w = a->spool.quarantine; w; w = w->bucket_next)
     l->stats.quarantined_bytes -= w->chunk_count * a->chunk_bytes;
@@ -8488,7 +8495,8 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
   held -= gmlk_arena_held(a);
   l->stats.reserved_bytes -= held * a->chunk_bytes;
   l->stats.chunk_count -= held;
-  if (held) gmlk_tell(l, NULL, GMLAKE_EVENT_TRIM, 0, held * a->chunk_bytes, 0, "with their pool");
+  ns = l->stats.driver_ns - ns;
+  if (held) gmlk_tell(l, NULL, GMLAKE_EVENT_TRIM, 0, held * a->chunk_bytes, ns, "with their pool");
   l->stats.quarantined_bytes += gmlk_arena_held(a) * a->chunk_bytes;
   if (!gmlk_is_fatal(result) && !a->base && !a->spool.reserved_bytes && !gmlk_arena_held(a)) {
     gmlk_pool_free(l, pool);
