@@ -2768,6 +2768,7 @@ typedef struct gmlk_request {
   /* for the observer: */
   unsigned state;      /* the paper's, of what was granted */
   unsigned candidates; /* before the attempt, or as a policy counts them */
+  uint64_t driver_ns;
   const char *reason;  /* NULL: the state says it */
   gmlake_result error; /* of the last rung that failed */
   const gmlake_alloc_desc *desc;
@@ -4805,9 +4806,9 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_bl
   gmlk_call_begin(l, &call, 1);
   policy->choose(policy->user, &q.view, &q.request, &q.plan);
   gmlk_call_end(l, &call);
+  if (l->lost || !q.plan.state) return l->lost;
   r->reason = q.plan.reason ? q.plan.reason : "the policy's plan";
   if (q.plan.candidates) r->candidates = q.plan.candidates;
-  if (l->lost || !q.plan.state) return l->lost;
   if (q.plan.state == 5) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   if (q.plan.window) w = gmlk_window_numbered(r->arena, q.plan.window);
   wrong = q.plan.window ? gmlk_reuse_wrong(l, r, &q, w) : gmlk_pieces_wrong(r, &q);
@@ -4853,8 +4854,6 @@ GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_request *r, int is_watched)
   return gmlk_grant(l, r, b, hole == r->grains ? 1 : 2);
 }
 
-static inline gmlk_block *gmlk_fast(gmlake *l, gmlk_request *r) { return gmlk_fast_as(l, r, 0); }
-
 /* S3: a window as the planner finds it; notes the shortfall where it finds none. */
 static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_taker taker,
                                      gmlk_block **out_block) {
@@ -4882,7 +4881,7 @@ static gmlake_result gmlk_try_fast(gmlake *l, gmlk_request *r, gmlk_block **out_
 /* What has completed meanwhile, other streams' memory too. */
 static gmlake_result gmlk_rung_completed(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   gmlake_result result = gmlk_refresh(l, 0);
-  r->reason = "memory whose work has completed";
+  r->reason = l->asks_first ? NULL : "memory whose work has completed";
   return result ? result : gmlk_try_fast(l, r, out_block);
 }
 
@@ -8660,8 +8659,10 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlk_block **
   gmlake_result result;
   gmlk_driving_lock(l);
   l->served = r;
+  r->driver_ns = l->stats.driver_ns;
   result = l->lost;
   if (!result) result = gmlk_climb(l, r, out_block);
+  r->driver_ns = l->stats.driver_ns - r->driver_ns;
   l->served = NULL;
   gmlk_driving_unlock(l);
   if (result) {
@@ -8677,8 +8678,7 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlk_block **
 }
 
 /* An attempt is over. */
-static void gmlk_tell_attempt(gmlake *l, const gmlk_request *r, const void *ptr,
-                              uint64_t driver_ns) {
+static void gmlk_tell_attempt(gmlake *l, const gmlk_request *r, const void *ptr) {
   const char *reason = r->reason;
   gmlake_event event;
   if (!ptr)
@@ -8690,14 +8690,13 @@ static void gmlk_tell_attempt(gmlake *l, const gmlk_request *r, const void *ptr,
   event.address = (uint64_t)(uintptr_t)ptr;
   event.bytes = gmlk_to_bytes(r->grains);
   event.asked_bytes = r->bytes;
-  event.driver_ns = driver_ns;
+  event.driver_ns = r->driver_ns;
   gmlk_tell_event(l, &event);
 }
 
 /* pre: the books are locked; they are at the end, whatever happened between. */
 GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc,
                                         gmlake_stream stream, void **out_ptr, int is_watched) {
-  const uint64_t driver_ns = is_watched ? l->stats.driver_ns : 0;
   gmlk_request r;
   gmlk_block *b = NULL;
   gmlk_note *note = NULL;
@@ -8718,8 +8717,7 @@ GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc
     gmlk_note_free(l, note);
   else
     *out_ptr = gmlk_hand_over(l, &r, b, note);
-  if (is_watched && l->is_observed)
-    gmlk_tell_attempt(l, &r, *out_ptr, l->stats.driver_ns - driver_ns);
+  if (is_watched && l->is_observed) gmlk_tell_attempt(l, &r, *out_ptr);
   return result;
 }
 
@@ -8909,6 +8907,7 @@ static gmlake_result gmlk_free(gmlake *l, void *ptr, gmlake_stream value) {
 static gmlake_result gmlk_free_watched(gmlake *l, void *ptr, gmlake_stream value) {
   const uint64_t address = (uint64_t)(uintptr_t)ptr;
   gmlk_block *b = gmlk_index_get(&l->index, address);
+  const gmlk_note *pending;
   gmlake_event event;
   gmlake_result result;
   unsigned apart = 0;
@@ -8924,9 +8923,14 @@ static gmlake_result gmlk_free_watched(gmlake *l, void *ptr, gmlake_stream value
     event.bytes = gmlk_to_bytes(b->grains);
     event.asked_bytes = event.bytes - b->slack;
   }
+  pending = l->pending;
   result = gmlk_free(l, ptr, value);
   if (result && b) b->flags &= (uint8_t)~GMLK_APART;
   if (result || !l->is_observed) return result;
+  if (l->pending != pending)
+    event.reason = "other streams still use it";
+  else if (value == GMLAKE_STREAM_NONE)
+    event.reason = "free for every stream";
   event.stream = value;
   gmlk_tell_event(l, &event);
   return GMLAKE_OK;
@@ -9438,6 +9442,7 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
   const gmlk_window *w;
   gmlake_result result;
   size_t held = gmlk_arena_held(a);
+  uint64_t ns = l->stats.driver_ns;
   l->stats.quarantined_bytes -= a->stuck_count * a->chunk_bytes;
   for (w = a->spool.quarantine; w; w = w->bucket_next)
     l->stats.quarantined_bytes -= w->chunk_count * a->chunk_bytes;
@@ -9447,7 +9452,8 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
   held -= gmlk_arena_held(a);
   l->stats.reserved_bytes -= held * a->chunk_bytes;
   l->stats.chunk_count -= held;
-  if (held) gmlk_tell(l, NULL, GMLAKE_EVENT_TRIM, 0, held * a->chunk_bytes, 0, "with their pool");
+  ns = l->stats.driver_ns - ns;
+  if (held) gmlk_tell(l, NULL, GMLAKE_EVENT_TRIM, 0, held * a->chunk_bytes, ns, "with their pool");
   l->stats.quarantined_bytes += gmlk_arena_held(a) * a->chunk_bytes;
   if (!gmlk_is_fatal(result) && !a->base && !a->spool.reserved_bytes && !gmlk_arena_held(a)) {
     gmlk_pool_free(l, pool);

@@ -16,6 +16,7 @@
 
 #include <dlfcn.h>
 
+#include "decisions.h"
 #include "policy_builtin.h"
 #include "trace.h"
 
@@ -52,6 +53,8 @@ static const char help_text[] =
     "  --series FILE       writes live and reserved bytes over time as CSV; needs --allocator and\n"
     "                      one TRACE\n"
     "  --iterations FILE   writes what the lake did in each iteration as TSV; needs one TRACE\n"
+    "  --decisions FILE    writes what the lake did and why, a JSON object a line, see\n"
+    "                      bench/decisions.h; the lake alone, one pass over one TRACE\n"
     "  --help              this; with --policy, the knobs of that one\n"
     "\n"
     "Exit status: 0, 1 if an allocator failed, 2 if the arguments or a trace are bad.\n";
@@ -66,6 +69,7 @@ typedef struct config {
   gmlake_mock_costs costs;
   int once;                    /* one pass */
   const policy_plugin *policy; /* of the lake */
+  decisions *told;             /* of the lake; NULL: not */
 } config;
 
 typedef struct counters {
@@ -260,6 +264,11 @@ static const char *lake_create(const config *settings, const trace *t, void **ou
     desc.cross_stream = settings->cross_stream;
     if (settings->chunk_bytes) desc.chunk_bytes = settings->chunk_bytes;
     desc.limit_bytes = settings->limit_bytes;
+    if (settings->told) {
+      settings->told->streams = run->streams;
+      desc.observer.fn = decisions_write;
+      desc.observer.user = settings->told;
+    }
     result = gmlake_create(&desc, &run->lake);
   }
   if (result != GMLAKE_OK) {
@@ -476,17 +485,21 @@ static const char iterations_head[] =
 typedef struct records {
   series *points;
   iterations *rows;
+  decisions *told;
 } records;
 
-static const records nothing = {NULL, NULL};
+static const records nothing = {NULL, NULL, NULL};
 
 static const char *replay_range(replay *r, size_t begin, size_t end, const records *to) {
   size_t i;
-  if (!to->points && !to->rows) return replay_ops(r, begin, end);
+  if (!to->points && !to->rows && !to->told) return replay_ops(r, begin, end);
   for (i = begin; i < end; i++) {
-    const char *error = replay_ops(r, i, i + 1);
+    const char *error;
     counters now;
+    if (to->told) to->told->op = i;
+    error = replay_ops(r, i, i + 1);
     if (error) return error;
+    if (!to->points && !to->rows) continue;
     r->with->get_counters(r->self, &now);
     if (to->points) series_add(to->points, i, now.reserved_bytes);
     if (to->rows) iterations_add(to->rows, i, &now);
@@ -567,6 +580,7 @@ static int replay_trace(const char *name, const trace *t, const allocator *with,
     fprintf(stderr, "%s: %s cannot be created: %s\n", name, with->name, error);
   } else {
     error = replay_first_pass(&r, to, out);
+    if (to->told) to->told->is_over = 1;
     if (!error) error = settings->once ? replay_free_live(&r) : replay_second_pass(&r, out);
     if (error) {
       const trace_op *op = &t->ops[r.failed_op];
@@ -589,20 +603,6 @@ static double ratio(uint64_t part, uint64_t whole) {
   return whole ? (double)part / (double)whole : 0;
 }
 
-static void print_json_string(const char *text) {
-  putchar('"');
-  for (; *text; text++) {
-    unsigned char c = (unsigned char)*text;
-    if (c == '"' || c == '\\') putchar('\\');
-    if (c < 0x20) {
-      printf("\\u%04x", (unsigned)c);
-    } else {
-      putchar(c);
-    }
-  }
-  putchar('"');
-}
-
 static void print_json_field(const char *name, uint64_t value) {
   printf(", \"%s\": %llu", name, (unsigned long long)value);
 }
@@ -619,7 +619,7 @@ static void print_json(const char *name, const trace *t, const outcome *o) {
   const counters *c = &o->first;
   unsigned i;
   printf("{\"trace\": ");
-  print_json_string(name);
+  json_string(stdout, name);
   printf(", \"allocator\": \"%s\"", o->allocator_name);
   print_json_field("events", t->op_count);
   print_json_field("peak_active_bytes", t->active_bytes_peak);
@@ -647,7 +647,7 @@ static void print_json(const char *name, const trace *t, const outcome *o) {
                            t->torch_reserved_bytes_peak);
   if (o->settings.policy) {
     printf(", \"policy\": ");
-    print_json_string(o->settings.policy->name);
+    json_string(stdout, o->settings.policy->name);
     for (i = 0; i < 5; i++)
       printf("%s%llu", i ? ", " : ", \"state_count\": [", (unsigned long long)c->state_count[i]);
     printf("]");
@@ -691,7 +691,7 @@ typedef struct options {
   const allocator *only; /* NULL: torch, bfc and lake side by side */
   int json, help, lag_given, cross_stream_given;
   config settings; /* policy NULL: none was asked for */
-  const char *series_path, *iterations_path, *policy_name;
+  const char *series_path, *iterations_path, *decisions_path, *policy_name;
   const char *knobs[KNOBS_MAX]; /* KEY=VALUE */
   size_t knob_count;
   char **paths;
@@ -845,19 +845,25 @@ static int replay_one(const char *name, const trace *t, const options *o) {
   config settings = o->settings;
   outcome result;
   iterations rows;
+  decisions told;
   series s;
   records to = nothing;
   int ok = 1;
   memset(&s, 0, sizeof s);
   memset(&rows, 0, sizeof rows);
-  s.t = rows.t = t;
+  memset(&told, 0, sizeof told);
+  s.t = rows.t = told.t = t;
   s.bucket_size = (t->op_count + SERIES_BUCKETS - 1) / SERIES_BUCKETS;
   if (!settings.policy) settings.policy = &policy_builtins[0];
   if (o->series_path) s.file = open_record(o->series_path, series_head);
   if (o->iterations_path) rows.file = open_record(o->iterations_path, iterations_head);
+  if (o->decisions_path) told.file = open_record(o->decisions_path, "");
   if (s.file) to.points = &s;
   if (rows.file) to.rows = &rows;
-  if ((o->series_path && !s.file) || (o->iterations_path && !rows.file)) ok = 0;
+  if (told.file) to.told = settings.told = &told;
+  if ((o->series_path && !s.file) || (o->iterations_path && !rows.file) ||
+      (o->decisions_path && !told.file))
+    ok = 0;
   show_progress(name, with->name);
   ok = ok && replay_trace(name, t, with, &settings, &to, &result);
   clear_progress();
@@ -866,6 +872,7 @@ static int replay_one(const char *name, const trace *t, const options *o) {
     print_row(name, with == &allocators[0] ? policy_label(settings.policy) : with->name, t,
               &result);
   ok = close_record(o->series_path, s.file) && ok;
+  ok = close_record(o->decisions_path, told.file) && ok;
   return close_record(o->iterations_path, rows.file) && ok;
 }
 
@@ -962,11 +969,11 @@ static int parse_option(options *o, const char *name, const char *value) {
   size_t i;
   if (!strcmp(name, "--series")) o->series_path = value;
   if (!strcmp(name, "--iterations")) o->iterations_path = value;
-  if (!strcmp(name, "--series") || !strcmp(name, "--iterations")) return 1;
-  if (!strcmp(name, "--policy")) {
-    o->policy_name = value;
+  if (!strcmp(name, "--decisions")) o->decisions_path = value;
+  if (!strcmp(name, "--policy")) o->policy_name = value;
+  if (!strcmp(name, "--series") || !strcmp(name, "--iterations") || !strcmp(name, "--decisions") ||
+      !strcmp(name, "--policy"))
     return 1;
-  }
   if (!strcmp(name, "--set")) {
     if (o->knob_count == KNOBS_MAX) return 0;
     o->knobs[o->knob_count++] = value;
@@ -1051,6 +1058,13 @@ static int parse_arguments(int argc, char **argv, options *o) {
     return usage_error("--series needs --allocator and one trace", NULL);
   if (o->iterations_path && (o->path_count != 1 || (!o->only && !o->json)) && !o->help)
     return usage_error("--iterations needs --allocator or --json, and one trace", NULL);
+  if (o->decisions_path && !o->help) {
+    if (o->path_count != 1) return usage_error("--decisions needs one trace", NULL);
+    if (!o->only) o->only = &allocators[0];
+    if (o->only != &allocators[0])
+      return usage_error("only the lake tells of its decisions, not", o->only->name);
+    o->settings.once = 1;
+  }
   return parse_policy(o);
 }
 
