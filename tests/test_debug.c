@@ -236,6 +236,263 @@ static void check_finds_a_tag_of_the_future(void **state) {
   finish();
 }
 
+/* With that value in its place the invariant is broken; else all is well. */
+#define assert_breaks(place, value, invariant) \
+  do {                                         \
+    unsigned char kept_[sizeof(place)];        \
+    memcpy(kept_, &(place), sizeof(place));    \
+    (place) = (value);                         \
+    assert_broken(invariant);                  \
+    memcpy(&(place), kept_, sizeof(place));    \
+    assert_ok(gmlake_check(lake));             \
+  } while (0)
+
+/* Five blocks of a chunk, the second and the fourth free: their records. */
+static void lay_stripes(gmlk_block **records) {
+  void *b[5];
+  size_t i;
+  open_with(0);
+  lay(b, 5);
+  drop(b[1]);
+  drop(b[3]);
+  records[0] = lake->home.head.next;
+  for (i = 1; i < 5; i++) records[i] = records[i - 1]->next;
+}
+
+/* Destroys a lake with live blocks. */
+static void abandon(void) {
+  assert_ok(gmlake_check(lake));
+  assert_ok(gmlake_destroy(lake));
+  close_mock();
+}
+
+static void check_finds_what_is_wrong_with_a_block(void **state) {
+  gmlk_block *b[5];
+  gmlk_note note;
+  (void)state;
+  lay_stripes(b);
+  assert_breaks(b[0]->grains, 0, "A1: blocks do not tile");
+  assert_breaks(b[0]->grains, b[0]->grains + 1, "A1: blocks do not tile");
+  assert_breaks(b[2]->prev, b[0], "A1: blocks do not tile");
+  assert_breaks(b[0]->arena, 7, "a block names another arena");
+  assert_breaks(lake->home.chunks[1].first, b[0], "A4: a slot's first block");
+  assert_breaks(lake->home.chunks[1].handle, 0, "A5");
+  assert_breaks(b[1]->hole, 0, "A3: a hole's size is off");
+  assert_breaks(b[1]->stream, (uint16_t)lake->streams.count, "a tag names no stream");
+  assert_breaks(b[0]->state, GMLK_RESERVED, "a block is in a state that does not last");
+  assert_breaks(b[0]->state, GMLK_UNUSED, "a block is in a state that does not last");
+  assert_breaks(b[0]->state, GMLK_IDLE, "a block is in a state that does not last");
+  assert_breaks(b[1]->state, GMLK_LIVE, "a live block is not indexed");
+  assert_breaks(b[0]->state, GMLK_PENDING, "a pending block's note is not its own");
+  memset(&note, 0, sizeof(note));
+  note.block = b[2];
+  b[0]->as.live.note = &note;
+  assert_breaks(b[0]->state, GMLK_PENDING, "a pending block's note is not its own");
+  note.block = b[0];
+  assert_breaks(b[0]->state, GMLK_PENDING, "a pending block is indexed");
+  b[0]->as.live.note = NULL;
+  b[2]->stream = b[1]->stream;
+  assert_breaks(b[2]->state, GMLK_FREE, "A2");
+  b[2]->stream = 0;
+  abandon();
+}
+
+static void check_finds_what_is_wrong_with_a_pool(void **state) {
+  gmlk_block *b[5];
+  gmlk_holes *pool;
+  uint32_t whole;
+  unsigned bin;
+  (void)state;
+  lay_stripes(b);
+  whole = b[1]->hole;
+  bin = gmlk_bin_of(whole);
+  pool = lake->home.pools[b[1]->stream];
+  gmlk_holes_remove(pool, b[1]);
+  gmlk_holes_insert(pool, b[1], whole / 2);
+  pool->grains += whole / 2;
+  b[1]->hole = whole;
+  assert_broken("H1");
+  b[1]->hole = whole / 2;
+  pool->grains -= whole / 2;
+  gmlk_holes_remove(pool, b[1]);
+  gmlk_holes_insert(pool, b[1], whole);
+  lake->home.free_grains -= whole;
+  b[1]->state = GMLK_EDGE;
+  assert_broken("A3: a block in a pool is not free");
+  b[1]->state = GMLK_FREE;
+  lake->home.free_grains += whole;
+  assert_breaks(b[1]->as.link.prev, NULL, "H3");
+  assert_breaks(b[3]->as.link.prev, NULL, "H3");
+  assert_breaks(pool->bits[bin / 64], 0, "H2: a bin and its bit differ");
+  assert_breaks(pool->bits[bin / 64], ~(uint64_t)0, "H2: a bin and its bit differ");
+  assert_breaks(pool->words, 0, "H2: a word of bits and its bit differ");
+  assert_breaks(pool->words, ~(uint64_t)0, "H2: a word of bits and its bit differ");
+  assert_breaks(pool->count, pool->count + 1, "H4");
+  assert_breaks(pool->grains, pool->grains + 1, "H4");
+  abandon();
+}
+
+static void check_finds_what_is_wrong_with_an_arena(void **state) {
+  gmlk_arena *a;
+  gmlk_block *b[5];
+  (void)state;
+  lay_stripes(b);
+  a = &lake->home;
+  assert_int_equal(trim_to(3 * C), 2 * C);
+  assert_int_equal(b[1]->state, GMLK_UNBACKED);
+  assert_breaks(a->head.next, b[1], "A1: the arena has no start");
+  assert_breaks(a->chunks[a->slot_count].first, NULL, "A4: the arena's end is off");
+  assert_breaks(a->tail.at, a->tail.at + 1, "A4: the arena's end is off");
+  assert_breaks(a->free_grains, a->free_grains + 1, "A6");
+  assert_breaks(a->backed_count, a->backed_count + 1, "A6");
+  assert_breaks(a->live_count, a->live_count + 1, "the arena's live count is off");
+  assert_breaks(a->chunks[1].handle, 5, "A5");
+  assert_breaks(a->chunks[1].stuck, 1, "A5");
+  assert_breaks(b[1]->hole, 1, "A7: a gap is none");
+  assert_breaks(b[1]->as.link.prev, NULL, "A7: the ring of gaps is not linked");
+  assert_breaks(b[3]->as.link.prev, NULL, "A7: the ring of gaps is not linked");
+  assert_breaks(a->gaps.next, &a->gaps, "A7: a gap is not in the ring");
+  assert_breaks(a->gaps.next, a->gaps.next->next, "A7");
+  abandon();
+}
+
+static void check_finds_what_is_wrong_with_small_blocks(void **state) {
+  gmlk_small *small;
+  gmlk_block *b;
+  void *first, *second;
+  (void)state;
+  prepare(16);
+  desc.small_bytes_max = 4096;
+  open_lake();
+  first = take(512);
+  second = take(512);
+  drop(first);
+  drop(second);
+  b = lake->home.head.next;
+  assert_int_equal(b->state, GMLK_CACHED);
+  small = lake->home.smalls[b->stream];
+  assert_int_equal(small->counts[1], 2);
+  assert_breaks(b->stream, 1, "M1: a cached block is in a wrong list");
+  assert_breaks(b->state, GMLK_EDGE, "M1: a cached block is in a wrong list");
+  assert_breaks(small->lists[2], b, "M1: a cached block is in a wrong list");
+  assert_breaks(small->counts[1], 1, "M1: a list's count is off");
+  assert_breaks(small->counts[GMLK_SMALL_GRAINS], 1, "M1: a list's count is off");
+  b = small->lists[1];
+  small->lists[1] = NULL;
+  small->counts[1] = 0;
+  assert_broken("M1: a cached block is in no list");
+  small->lists[1] = b;
+  small->counts[1] = 2;
+  finish();
+}
+
+static void check_finds_what_is_wrong_with_a_live_window(void **state) {
+  gmlk_window *w;
+  gmlk_block *piece;
+  void *b[5];
+  (void)state;
+  open_with(0);
+  (void)take_window(b);
+  piece = lake->home.head.next->next;
+  w = piece->as.live.window;
+  assert_int_equal(w->span_count, 2);
+  assert_breaks(piece->as.live.window, NULL, "W4: a piece without a live window");
+  assert_breaks(w->self.state, GMLK_IDLE, "W4: a piece without a live window");
+  assert_breaks(w->spans[0].grains, w->spans[0].grains - 1, "W1: a piece ends inside");
+  assert_breaks(w->spans[1].at, w->spans[1].at + 1, "W1: a piece begins inside");
+  piece = w->spans[1].block;
+  assert_breaks(piece->state, GMLK_EDGE, "W4: a live window's piece is not its own");
+  assert_breaks(piece->as.live.window, NULL, "W4: a live window's piece is not its own");
+  assert_breaks(w->spans[1].at, piece->next->at, "W4: a live window's piece is not its own");
+  assert_breaks(w->spans[1].grains, piece->grains - 1, "W4: a live window's piece is not its own");
+  assert_breaks(w->self.grains, w->self.grains + 1, "W3");
+  assert_breaks(w->chunk_count, 3, "W2: a window's chunks do not match");
+  assert_breaks(w->va->slack, 3, "W2: a window's chunks do not match");
+  assert_breaks(w->va->grains, 3, "W2: a window's chunks do not match");
+  assert_breaks(w->address, w->address + 512, "a live block is not indexed");
+  assert_breaks(lake->home.spool.count, 0, "the windows' count or bytes");
+  assert_breaks(lake->home.spool.bytes, 0, "the windows' count or bytes");
+  abandon();
+}
+
+static void check_finds_what_is_wrong_with_idle_windows(void **state) {
+  gmlk_window *w[2];
+  gmlk_spool *spool;
+  void *b[5], *first, *second;
+  (void)state;
+  open_with(0);
+  first = take_window(b);
+  drop(b[0]);
+  drop(b[4]);
+  second = take(2 * C);
+  drop(first);
+  drop(second);
+  spool = &lake->home.spool;
+  w[0] = spool->oldest;
+  w[1] = spool->newest;
+  assert_ptr_equal(w[0]->newer, w[1]);
+  assert_breaks(w[0]->self.state, GMLK_LIVE, "W5: an idle window is not where");
+  assert_breaks(w[0]->older, w[1], "W5: an idle window is not where");
+  assert_breaks(w[1]->older, NULL, "W5: an idle window is not where");
+  assert_breaks(*gmlk_bucket(spool, w[0]->self.grains), NULL, "W5: an idle window is not where");
+  assert_breaks(w[1]->bucket_next, NULL, "W5: an idle window is not where");
+  assert_breaks(spool->newest, w[0], "W5: the list by age");
+  assert_breaks(w[1]->self.grains, w[1]->self.grains - 1, "W");
+  assert_breaks(w[0]->chunk_count, 3, "W2: a window's chunks do not match");
+  assert_breaks(spool->count, 1, "the windows' count or bytes");
+  assert_breaks(spool->bytes, 2 * C, "the windows' count or bytes");
+  assert_breaks(spool->va->count, spool->va->count + 1, "H4");
+  abandon();
+}
+
+static void check_finds_what_is_wrong_with_a_stream(void **state) {
+  gmlake_stream stream;
+  gmlk_stream *s;
+  void *a, *b;
+  (void)state;
+  start(8);
+  stream = open_stream();
+  a = take_on(C, stream);
+  b = take_on(C, stream);
+  (void)take(512); /* a second stream: events are recorded */
+  gmlake_mock_stream_hold(mock, stream);
+  drop_on(a, stream);
+  drop_on(b, stream);
+  s = lake->streams.items[gmlk_stream_find(&lake->streams, stream)];
+  assert_int_equal(s->fence_count, 2);
+  assert_breaks(s->done, s->epoch, "S1: a stream's epochs are out of order");
+  assert_breaks(s->fences[(s->fence_head + 1) % GMLK_FENCES].epoch, s->epoch, "S2");
+  assert_breaks(s->fences[(s->fence_head + 1) % GMLK_FENCES].epoch, s->fences[s->fence_head].epoch,
+                "S2");
+  assert_breaks(s->fences[s->fence_head].epoch, s->fences[s->fence_head].epoch + 1, "S2");
+  abandon();
+}
+
+static void check_finds_what_is_wrong_with_the_figures(void **state) {
+  gmlk_block *b[5];
+  gmlake_stats *figures;
+  (void)state;
+  lay_stripes(b);
+  figures = &lake->stats;
+  assert_breaks(lake->index.count, 2, "the index and the live blocks differ");
+  assert_breaks(figures->live_count, 4, "the index and the live blocks differ");
+  assert_breaks(figures->requested_bytes, 0, "the live bytes are off");
+  assert_breaks(figures->active_bytes, 0, "the live bytes are off");
+  assert_breaks(figures->pending_bytes, 512, "the pending bytes are off");
+  assert_breaks(figures->buffer_bytes, C, "the buffers' count or bytes are off");
+  assert_breaks(figures->buffer_count, 1, "the buffers' count or bytes are off");
+  assert_breaks(figures->reserved_bytes, 6 * C, "the reserved bytes are off");
+  assert_breaks(lake->desc.limit_bytes, 5 * C - 1, "the limit is exceeded");
+  lake->desc.limit_bytes = 5 * C;
+  assert_ok(gmlake_check(lake));
+  lake->desc.limit_bytes = C; /* what stays with the driver is nobody's fault */
+  figures->quarantined_bytes = C;
+  assert_ok(gmlake_check(lake));
+  lake->desc.limit_bytes = 0;
+  figures->quarantined_bytes = 0;
+  abandon();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(memory_is_filled_when_handed_out_and_when_freed),
@@ -249,6 +506,14 @@ int main(void) {
       cmocka_unit_test(check_counts_the_mappings_of_each_chunk),
       cmocka_unit_test(check_finds_a_chunk_twice_in_a_window),
       cmocka_unit_test(check_finds_a_tag_of_the_future),
+      cmocka_unit_test(check_finds_what_is_wrong_with_a_block),
+      cmocka_unit_test(check_finds_what_is_wrong_with_a_pool),
+      cmocka_unit_test(check_finds_what_is_wrong_with_an_arena),
+      cmocka_unit_test(check_finds_what_is_wrong_with_small_blocks),
+      cmocka_unit_test(check_finds_what_is_wrong_with_a_live_window),
+      cmocka_unit_test(check_finds_what_is_wrong_with_idle_windows),
+      cmocka_unit_test(check_finds_what_is_wrong_with_a_stream),
+      cmocka_unit_test(check_finds_what_is_wrong_with_the_figures),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -708,6 +708,32 @@ static void a_window_that_stays_mapped_is_quarantined(void **state) {
   finish();
 }
 
+static void a_pool_goes_with_its_quarantined_window(void **state) {
+  gmlake_pool *pool;
+  void *b[3];
+  size_t i;
+  (void)state;
+  prepare(8);
+  use_faults();
+  open_lake();
+  pool = open_pool(0);
+  drop_on(take_from(pool, 3 * C, NONE), NONE);
+  for (i = 0; i < 3; i++) b[i] = take_from(pool, C, LEGACY);
+  drop(b[0]);
+  drop(b[2]);
+  drop(take_from(pool, 2 * C, LEGACY));
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0);
+  assert_error(gmlake_trim(lake, 0, NULL), DRIVER);
+  assert_int_equal(stats().quarantined_bytes, 2 * C);
+  drop(b[1]);
+  step(gmlake_pool_destroy(lake, pool)); /* the driver takes it now */
+  assert_int_equal(stats().quarantined_bytes, 0);
+  assert_int_equal(stats().stitched_bytes, 0);
+  assert_int_equal(stats().reserved_bytes, 0);
+  assert_int_equal(stats().chunk_count, 0);
+  finish();
+}
+
 /* The n-th call of a scenario that grows, stitches, reuses and trims fails, for every n: what is
    live keeps its contents, and everything goes back in the end. */
 static gmlake_result scenario(void **b, gmlake_result result) {
@@ -1372,6 +1398,38 @@ static void growing_survives_lack_of_host_memory(void **state) {
   fail_host(200, 190 * C, 1);
 }
 
+/* While the driver creates a chunk others take the last place in the index of live blocks. */
+static gmlake_result create_meanwhile(void *user, size_t bytes, unsigned handle_types,
+                                      uint64_t *out_handle, int *out_code) {
+  void *ptr = NULL;
+  assert_ok(gmlake_alloc(lake, 512, LEGACY, &ptr));
+  host_fail_in = 1;
+  return mock->create(user, bytes, handle_types, out_handle, out_code);
+}
+
+static void a_full_index_gives_the_block_back(void **state) {
+  size_t i, reserved;
+  void *ptr = &ptr;
+  (void)state;
+  prepare(8);
+  faulty = *mock;
+  desc.backend = &faulty;
+  open_lake();
+  flood(1);
+  for (i = 0; i < 39; i++) (void)take(512); /* 40 fit */
+  faulty.create = create_meanwhile;
+  assert_error(gmlake_alloc(lake, C, LEGACY, &ptr), OUT_OF_HOST_MEMORY);
+  faulty.create = mock->create;
+  assert_null(ptr);
+  assert_ok(gmlake_check(lake));
+  assert_int_equal(stats().live_count, 40);
+  reserved = stats().reserved_bytes;
+  (void)take(C);
+  assert_int_equal(stats().reserved_bytes, reserved);
+  assert_ok(gmlake_destroy(lake));
+  close_mock();
+}
+
 static void stitching_survives_lack_of_host_memory(void **state) {
   (void)state;
   fail_host(4, 2 * C, 0);
@@ -1654,6 +1712,7 @@ int main(void) {
       cmocka_unit_test(growth_that_cannot_be_undone_is_quarantined),
       cmocka_unit_test(a_handle_that_stays_is_quarantined),
       cmocka_unit_test(a_window_that_stays_mapped_is_quarantined),
+      cmocka_unit_test(a_pool_goes_with_its_quarantined_window),
       cmocka_unit_test(any_failing_call_leaves_the_lake_whole),
       cmocka_unit_test(a_lost_device_stays_lost),
       cmocka_unit_test(a_driver_that_shuts_down_stays_so),
@@ -1682,6 +1741,7 @@ int main(void) {
       cmocka_unit_test(metadata_is_counted_to_the_byte),
       cmocka_unit_test(the_last_error_is_that_of_the_last_call_that_failed),
       cmocka_unit_test(growing_survives_lack_of_host_memory),
+      cmocka_unit_test(a_full_index_gives_the_block_back),
       cmocka_unit_test(stitching_survives_lack_of_host_memory),
       cmocka_unit_test(labels_survive_lack_of_host_memory),
       cmocka_unit_test(a_free_on_a_new_stream_survives_lack_of_host_memory),
