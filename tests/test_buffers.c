@@ -680,6 +680,24 @@ static void destroyed_buffers_leave_chunks_and_then_addresses(void **state) {
   finish();
 }
 
+static void create_learns_what_destroyed_buffers_wait_for(void **state) {
+  gmlake_stream stream;
+  gmlake_buffer *a;
+  (void)state;
+  start(16);
+  stream = open_stream();
+  a = open_buffer(2);
+  resize_on(a, 2 * C, stream);
+  gmlake_mock_stream_hold(mock, stream);
+  step(gmlake_buffer_destroy(lake, a, stream));
+  (void)open_buffer(1);
+  assert_int_equal(census().mapping_count, 2);
+  gmlake_mock_stream_finish(mock, stream);
+  (void)open_buffer(1);
+  assert_int_equal(census().mapping_count, 0);
+  finish();
+}
+
 static void addresses_of_destroyed_buffers_are_waited_for(void **state) {
   gmlake_stream stream;
   gmlake_buffer *a, *b;
@@ -1248,6 +1266,7 @@ int main(void) {
       cmocka_unit_test(a_growth_that_fails_leaves_the_buffer_as_it_was),
       cmocka_unit_test(the_handler_may_shrink_and_not_grow),
       cmocka_unit_test(destroyed_buffers_leave_chunks_and_then_addresses),
+      cmocka_unit_test(create_learns_what_destroyed_buffers_wait_for),
       cmocka_unit_test(addresses_of_destroyed_buffers_are_waited_for),
       cmocka_unit_test(buffers_left_are_told_of_at_destroy),
       cmocka_unit_test(a_captured_stream_grows_and_does_not_shrink),

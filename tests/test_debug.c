@@ -326,6 +326,7 @@ static void check_finds_what_is_wrong_with_a_pool(void **state) {
   assert_breaks(pool->bits[bin / 64], 0, "H2: a bin and its bit differ");
   assert_breaks(pool->bits[bin / 64], ~(uint64_t)0, "H2: a bin and its bit differ");
   assert_breaks(pool->words, 0, "H2: a word of bits and its bit differ");
+  assert_breaks(pool->words, pool->words ^ 1, "H2: a word of bits and its bit differ");
   assert_breaks(pool->words, ~(uint64_t)0, "H2: a word of bits and its bit differ");
   assert_breaks(pool->count, pool->count + 1, "H4");
   assert_breaks(pool->grains, pool->grains + 1, "H4");

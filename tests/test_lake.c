@@ -179,6 +179,39 @@ static void create_refuses_a_table_of_another_version(void **state) {
   close_mock();
 }
 
+#define assert_needed(function)                 \
+  do {                                          \
+    use_faults();                               \
+    faulty.function = NULL;                     \
+    assert_error(try_desc(), INVALID_ARGUMENT); \
+  } while (0)
+
+static void create_refuses_a_table_with_a_gap(void **state) {
+  (void)state;
+  prepare(8);
+  assert_needed(get_properties);
+  assert_needed(get_memory_info);
+  assert_needed(reserve);
+  assert_needed(unreserve);
+  assert_needed(create);
+  assert_needed(release);
+  assert_needed(map);
+  assert_needed(unmap);
+  assert_needed(set_access);
+  assert_needed(event_create);
+  assert_needed(event_destroy);
+  assert_needed(event_record);
+  assert_needed(event_query);
+  assert_needed(event_wait);
+  assert_needed(stream_wait);
+  assert_needed(capture_exchange);
+  assert_needed(clock_ns);
+  assert_int_equal(census().call_count, 0);
+  use_faults();
+  assert_ok(try_desc());
+  close_mock();
+}
+
 static gmlake_result no_driver(void *user, gmlake_device_properties *out, int *out_code) {
   (void)user;
   (void)out;
@@ -219,8 +252,11 @@ static void create_undoes_whatever_fails(void **state) {
 static void create_survives_any_lack_of_host_memory(void **state) {
   long n;
   gmlake_result result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  int peer = 1;
   (void)state;
   prepare(8);
+  desc.peer_devices = &peer;
+  desc.peer_count = 1;
   for (n = 1; n < 100 && result; n++) {
     host_fail_in = n;
     result = try_desc();
@@ -529,6 +565,11 @@ static void a_request_too_large_for_any_arena_is_reported_in_full(void **state) 
   assert_int_equal(last_error().asked_bytes, SIZE_MAX);
   assert_int_equal(stats().oom_count, 1);
   assert_int_equal(stats().state_count[4], 1);
+  /* Fits the numbers of grains, and leaves no room for the chunks' ends. */
+  assert_error(try_on((size_t)GMLK_GRAINS_MAX * 512, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_error(try_on((size_t)GMLK_GRAINS_MAX * 512 - C + 512, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_error(try_on((size_t)GMLK_GRAINS_MAX * 512 - C, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(stats().oom_count, 4);
   finish();
 }
 
@@ -1562,6 +1603,42 @@ static void window_space_fits_its_records(void **state) {
   finish();
 }
 
+static void odd_address_space_is_rounded_down(void **state) {
+  (void)state;
+  prepare(8);
+  desc.arena_bytes = 9 * C - 1;
+  desc.window_bytes = 5 * C - 1;
+  open_lake();
+  assert_int_equal(census().reserved_address_bytes, 8 * C + 4 * C);
+  finish();
+}
+
+/* Every one of a window's 40 pieces is cut out of a larger block, twice. */
+static void a_window_of_many_pieces_has_records_for_all(void **state) {
+  void *b[81], *window, *again;
+  gmlk_records held;
+  size_t i;
+  (void)state;
+  start(82);
+  lay(b, 81);
+  for (i = 1; i < 80; i += 2) drop(b[i]);
+  window = take(40 * C);
+  assert_int_equal(piece_count(window), 40);
+  drop(window);
+  for (i = 0; i < 81; i += 2) drop(b[i]);
+  gmlk_records_hold(&lake->records, &held, lake->records.unused_count - 45);
+  host_fail_in = 1;
+  again = take(40 * C); /* what needs no records */
+  assert_int_equal(host_fail_in, 0);
+  assert_ptr_not_equal(again, window);
+  drop(again);
+  again = take(40 * C);
+  assert_ptr_equal(again, window);
+  gmlk_records_return(&lake->records, &held);
+  drop(again);
+  finish();
+}
+
 static void destroy_returns_the_first_driver_error(void **state) {
   (void)state;
   prepare(4);
@@ -1687,6 +1764,7 @@ int main(void) {
       cmocka_unit_test(create_refuses_address_space_below_a_chunk),
       cmocka_unit_test(create_knows_handle_types),
       cmocka_unit_test(create_refuses_a_table_of_another_version),
+      cmocka_unit_test(create_refuses_a_table_with_a_gap),
       cmocka_unit_test(create_passes_the_missing_driver_on),
       cmocka_unit_test(create_undoes_whatever_fails),
       cmocka_unit_test(create_survives_any_lack_of_host_memory),
@@ -1751,6 +1829,8 @@ int main(void) {
       cmocka_unit_test(destroy_of_an_idle_lake_does_not_wait),
       cmocka_unit_test(chunks_are_at_most_a_gibibyte),
       cmocka_unit_test(window_space_fits_its_records),
+      cmocka_unit_test(odd_address_space_is_rounded_down),
+      cmocka_unit_test(a_window_of_many_pieces_has_records_for_all),
       cmocka_unit_test(destroy_returns_the_first_driver_error),
       cmocka_unit_test(two_lakes_share_a_backend),
       cmocka_unit_test(a_single_threaded_lake_works),

@@ -995,6 +995,48 @@ static void test_no_host_memory(void **state) {
 
 /* ---- Streams -------------------------------------------------------------------------------- */
 
+static void test_no_host_memory_for_a_wait(void **state) {
+  void *event;
+  gmlake_stream held, waiter;
+  int i, failures = 0;
+  (void)state;
+  open_mock(0, 1);
+  held = new_stream();
+  waiter = new_stream();
+  gmlake_mock_stream_hold(mock, held);
+  event = recorded(held);
+  for (i = 0; i < 20; i++) { /* past the first size of the queue, and the second */
+    gmlake_mock_census before = census();
+    gmlake_result result;
+    hook_fail_in = 1;
+    result = mock->stream_wait(mock->user, waiter, event, &code);
+    hook_fail_in = 0;
+    if (!result) continue;
+    assert_int_equal(result, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
+    assert_unchanged(before, 1, 1);
+    failures++;
+    assert_ok(mock->stream_wait(mock->user, waiter, event, &code));
+  }
+  assert_int_equal(failures, 3);
+  event = recorded(waiter);
+  assert_false(is_done(event));
+  gmlake_mock_stream_finish(mock, held);
+  assert_true(is_done(event));
+  close_mock();
+}
+
+static void test_capture_of_no_stream(void **state) {
+  gmlake_stream gone;
+  (void)state;
+  open_mock(0, 1);
+  gone = new_stream();
+  assert_error(gmlake_mock_capture_end(mock, gone), INVALID_ARGUMENT); /* none is under way */
+  gmlake_mock_stream_destroy(mock, gone);
+  assert_error(gmlake_mock_capture_end(mock, gone), INVALID_ARGUMENT);
+  assert_error(gmlake_mock_capture_end(mock, &gone), INVALID_ARGUMENT);
+  close_mock();
+}
+
 static void test_hold_and_finish(void **state) {
   void *early, *held, *later, *mixed;
   gmlake_stream s;
@@ -1676,6 +1718,8 @@ int main(void) {
       cmocka_unit_test(test_fail_persistently),
       cmocka_unit_test(test_injected_codes),
       cmocka_unit_test(test_no_host_memory),
+      cmocka_unit_test(test_no_host_memory_for_a_wait),
+      cmocka_unit_test(test_capture_of_no_stream),
       cmocka_unit_test(test_hold_and_finish),
       cmocka_unit_test(test_lag_and_clock),
       cmocka_unit_test(test_waits_between_streams),

@@ -543,6 +543,34 @@ static void an_idle_window_is_borrowed_behind_a_wait(void **state) {
   abandon();
 }
 
+/* A device that is lost while a window is waited for is asked for nothing more. */
+static void a_lost_device_ends_the_borrowing(void **state) {
+  void *p[5], *window;
+  size_t i;
+  (void)state;
+  prepare(6);
+  use_faults();
+  open_lake();
+  A = open_stream();
+  B = open_stream();
+  flood(6);
+  for (i = 0; i < 5; i++) p[i] = take_on(C, A);
+  (void)take_on(512, B);
+  drop_on(p[0], A);
+  drop_on(p[2], A);
+  window = take_on(2 * C, A);
+  hold(A);
+  drop_on(window, A);
+  drop_on(p[3], A); /* one hole with the chunk before and the one behind */
+  drop_on(p[4], A);
+  fail_call(ON_STREAM_WAIT, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
+  assert_error(try_on(2 * C, B), DEVICE_LOST);
+  assert_int_equal(stats().stream_wait_count, 0);
+  complete(A);
+  (void)gmlake_destroy(lake);
+  gmlake_mock_destroy(mock);
+}
+
 /* More frees than a stream has fences for: all of it can still be had behind waits. */
 static void a_long_queue_of_frees_can_be_borrowed(void **state) {
   void *b[199];
@@ -1907,6 +1935,7 @@ int main(void) {
       cmocka_unit_test(a_window_waits_once_for_each_stream),
       cmocka_unit_test(a_hole_of_several_frees_takes_one_wait),
       cmocka_unit_test(an_idle_window_is_borrowed_behind_a_wait),
+      cmocka_unit_test(a_lost_device_ends_the_borrowing),
       cmocka_unit_test(a_long_queue_of_frees_can_be_borrowed),
       cmocka_unit_test(a_long_queue_of_frees_can_be_waited_for),
       cmocka_unit_test(a_long_queue_of_frees_completes_in_parts),
