@@ -334,7 +334,15 @@ static void refused_reservations_are_halved(void **state) {
   assert_ok(gmlake_get_desc(lake, &filled));
   assert_int_equal(filled.arena_bytes, 32 * C);
   assert_int_equal(filled.window_bytes, 32 * C);
-  finish();
+  assert_ok(gmlake_destroy(lake));
+  reserve_limit = 16 * C; /* what the device has is enough, less is not */
+  open_lake();
+  assert_ok(gmlake_get_desc(lake, &filled));
+  assert_int_equal(filled.arena_bytes, 16 * C);
+  assert_ok(gmlake_destroy(lake));
+  reserve_limit = 16 * C - 1;
+  assert_error(try_desc(), OUT_OF_DEVICE_MEMORY);
+  close_mock();
 }
 
 /* ---- Logger ---------------------------------------------------------------------------------- */

@@ -1304,6 +1304,73 @@ static void a_pools_windows_go_with_it(void **state) {
   finish();
 }
 
+/* What other threads do while pool_destroy waits. */
+static gmlake_pool *waited_pool;
+static void *waited_block, *waited_event; /* the event is recorded behind the block's last use */
+
+static gmlake_result meddle(void *user, void *event, int *out_code) {
+  if (waited_block) {
+    assert_ok(mock->event_record(user, waited_event, B, out_code));
+    assert_ok(gmlake_free(lake, waited_block, B));
+  } else {
+    assert_ok(gmlake_capture_begin(lake, B, waited_pool));
+  }
+  faulty.event_wait = mock->event_wait;
+  return mock->event_wait(user, event, out_code);
+}
+
+/* A pool with free memory that A still uses. */
+static void open_waited_pool(void) {
+  prepare(8);
+  use_faults();
+  open_lake();
+  A = open_stream();
+  B = open_stream();
+  waited_pool = open_pool(0);
+  (void)take_on(512, B);
+}
+
+static void pool_destroy_ends_where_a_capture_begins_meanwhile(void **state) {
+  (void)state;
+  open_waited_pool();
+  drop_on(take_from(waited_pool, C, A), A);
+  hold(A);
+  drop_on(take_from(waited_pool, C, A), A);
+  waited_block = NULL;
+  faulty.event_wait = meddle;
+  step_error(gmlake_pool_destroy(lake, waited_pool), CAPTURING);
+  assert_string_equal(last_error().text, "a capture is under way");
+  step(gmlake_capture_end(lake, B));
+  step(gmlake_pool_destroy(lake, waited_pool));
+  abandon();
+}
+
+static void pool_destroy_waits_for_what_is_freed_meanwhile(void **state) {
+  void *b[3];
+  size_t i;
+  int of_window, is_done = 0, code = 0;
+  (void)state;
+  for (of_window = 0; of_window < 2; of_window++) {
+    open_waited_pool();
+    assert_ok(mock->event_create(mock->user, &waited_event, &code));
+    drop_on(take_from(waited_pool, 3 * C, NONE), NONE);
+    for (i = 0; i < 3; i++) b[i] = take_from(waited_pool, C, B);
+    drop_on(b[0], B);
+    drop_on(b[2], B);
+    waited_block = of_window ? take_from(waited_pool, 2 * C, B) : b[1];
+    if (of_window) drop_on(b[1], B);
+    hold(A);
+    hold(B);
+    drop_on(take_from(waited_pool, C, A), A);
+    faulty.event_wait = meddle;
+    step(gmlake_pool_destroy(lake, waited_pool));
+    assert_ok(mock->event_query(mock->user, waited_event, &is_done, &code));
+    assert_true(is_done);
+    assert_ok(mock->event_destroy(mock->user, waited_event, &code));
+    abandon();
+  }
+}
+
 static void pool_destroy_waits_for_pending_work(void **state) {
   gmlake_pool *pool;
   void *p;
@@ -1976,6 +2043,8 @@ int main(void) {
       cmocka_unit_test(a_pool_with_live_blocks_stays),
       cmocka_unit_test(a_pools_windows_go_with_it),
       cmocka_unit_test(pool_destroy_waits_for_pending_work),
+      cmocka_unit_test(pool_destroy_ends_where_a_capture_begins_meanwhile),
+      cmocka_unit_test(pool_destroy_waits_for_what_is_freed_meanwhile),
       cmocka_unit_test(destroy_takes_the_pools_along),
       cmocka_unit_test(idle_pools_give_way),
       cmocka_unit_test(trim_reaches_every_pool),
