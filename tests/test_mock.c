@@ -17,6 +17,7 @@ static void hook_free(void *ptr);
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -993,6 +994,26 @@ static void test_no_host_memory(void **state) {
   close_mock();
 }
 
+/* The host has no file for the memory. */
+static void test_no_file(void **state) {
+  struct rlimit limit, none;
+  gmlake_mock_desc desc;
+  gmlake_result result;
+  (void)state;
+  memset(&desc, 0, sizeof(desc));
+  hook_live = hook_fail_in = 0;
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  none = limit;
+  none.rlim_cur = 0;
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+  result = gmlake_mock_create(&desc, &mock);
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  assert_int_equal(result, GMLAKE_ERROR_UNSUPPORTED);
+  assert_int_equal(hook_live, 0);
+  assert_ok(gmlake_mock_create(&desc, &mock));
+  close_mock();
+}
+
 /* ---- Streams -------------------------------------------------------------------------------- */
 
 static void test_no_host_memory_for_a_wait(void **state) {
@@ -1718,6 +1739,7 @@ int main(void) {
       cmocka_unit_test(test_fail_persistently),
       cmocka_unit_test(test_injected_codes),
       cmocka_unit_test(test_no_host_memory),
+      cmocka_unit_test(test_no_file),
       cmocka_unit_test(test_no_host_memory_for_a_wait),
       cmocka_unit_test(test_capture_of_no_stream),
       cmocka_unit_test(test_hold_and_finish),
