@@ -1083,6 +1083,24 @@ static void a_forgotten_streams_blocks_keep_its_name(void **state) {
   finish();
 }
 
+/* The numbers of forgotten streams serve again, a little later where host memory lacks. */
+static void numbers_serve_again(void **state) {
+  size_t i;
+  (void)state;
+  start(4);
+  for (i = 1; i <= 64; i++) {
+    A = open_stream();
+    drop_on(take_on(512, A), A);
+    host_fail_in = i == 16;
+    step(gmlake_forget_stream(lake, A));
+    assert_int_equal(host_fail_in, 0);
+    gmlake_mock_stream_destroy(mock, A);
+  }
+  assert_int_equal(lake->streams.count, GMLK_FIRST_STREAM + 32);
+  assert_int_equal(lake->streams.live_count, 0);
+  finish();
+}
+
 static void a_busy_stream_with_many_frees_can_be_forgotten(void **state) {
   void *b[150];
   size_t i;
@@ -2033,6 +2051,7 @@ int main(void) {
       cmocka_unit_test(a_forgotten_streams_blocks_live_on),
       cmocka_unit_test(a_forgotten_streams_blocks_keep_its_name),
       cmocka_unit_test(a_busy_stream_with_many_frees_can_be_forgotten),
+      cmocka_unit_test(numbers_serve_again),
       cmocka_unit_test(numbers_of_streams_are_recycled),
       cmocka_unit_test(a_recycled_number_has_not_been_waited_for),
       cmocka_unit_test(a_stream_that_the_driver_captures_cannot_be_forgotten),
