@@ -589,6 +589,58 @@ static void a_long_queue_of_frees_can_be_borrowed(void **state) {
   abandon();
 }
 
+static void frees_ask_for_nothing_while_there_are_fences(void **state) {
+  void *b[8];
+  size_t i;
+  (void)state;
+  prepare(8);
+  use_faults();
+  open_lake();
+  A = open_stream();
+  B = open_stream();
+  for (i = 0; i < 7; i++) b[i] = take_on(C, A);
+  (void)take_on(512, B);
+  hold(A);
+  fail_call(ON_QUERY, 1, GMLAKE_ERROR_DRIVER, 0);
+  for (i = 0; i < 7; i++) drop_on(b[i], A);
+  assert_int_equal(faults[ON_QUERY].in, 1);
+  assert_int_equal(stats().event_count, 7);
+  fail_call(ON_QUERY, 0, GMLAKE_OK, 0);
+  complete(A);
+  abandon();
+}
+
+static int wait_count;
+
+static gmlake_result wait_badly(void *user, void *event, int *out_code) {
+  (void)user;
+  (void)event;
+  *out_code = 1234;
+  return wait_count++ ? GMLAKE_ERROR_DRIVER : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+}
+
+static void of_failed_waits_the_first_is_told(void **state) {
+  gmlake_pool *pool;
+  (void)state;
+  prepare(8);
+  use_faults();
+  open_lake();
+  A = open_stream();
+  B = open_stream();
+  pool = open_pool(0);
+  hold(A);
+  hold(B);
+  drop_on(take_from(pool, C, A), A);
+  drop_on(take_from(pool, C, B), B);
+  faulty.event_wait = wait_badly;
+  wait_count = 0;
+  step_error(gmlake_pool_destroy(lake, pool), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(wait_count, 2);
+  faulty.event_wait = mock->event_wait;
+  step(gmlake_pool_destroy(lake, pool));
+  abandon();
+}
+
 static void a_long_queue_of_frees_can_be_waited_for(void **state) {
   void *b[199];
   size_t i;
@@ -2023,6 +2075,8 @@ int main(void) {
       cmocka_unit_test(a_lost_device_ends_the_borrowing),
       cmocka_unit_test(a_long_queue_of_frees_can_be_borrowed),
       cmocka_unit_test(a_long_queue_of_frees_can_be_waited_for),
+      cmocka_unit_test(frees_ask_for_nothing_while_there_are_fences),
+      cmocka_unit_test(of_failed_waits_the_first_is_told),
       cmocka_unit_test(a_long_queue_of_frees_completes_in_parts),
       cmocka_unit_test(no_grow_borrows_too),
       cmocka_unit_test(out_of_memory_is_the_last_answer),
