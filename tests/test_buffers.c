@@ -425,6 +425,26 @@ static void the_host_waits_to_unmap_and_only_then(void **state) {
   finish();
 }
 
+static void what_has_completed_is_taken_before_anything_is_returned(void **state) {
+  gmlake_stream stream;
+  gmlake_buffer *a, *b;
+  calls before;
+  (void)state;
+  start(2);
+  stream = open_stream();
+  a = open_buffer(2);
+  b = open_buffer(2);
+  resize_on(a, 2 * C, stream);
+  gmlake_mock_stream_hold(mock, stream);
+  resize_on(a, 0, stream);
+  gmlake_mock_stream_finish(mock, stream);
+  before = calls_now();
+  resize(b, C);
+  assert_int_equal(census().mapping_count, before.mappings + 1); /* a's stay */
+  assert_int_equal(census().handle_count, 2);
+  finish();
+}
+
 static void another_stream_waits_on_the_device_for_the_next_chunk(void **state) {
   gmlake_stream one, two;
   gmlake_buffer *a;
@@ -1256,6 +1276,7 @@ int main(void) {
       cmocka_unit_test(pending_chunks_stay_with_their_buffer_while_memory_can_be_had),
       cmocka_unit_test(at_the_limit_a_stream_takes_its_own_pending_chunks),
       cmocka_unit_test(the_host_waits_to_unmap_and_only_then),
+      cmocka_unit_test(what_has_completed_is_taken_before_anything_is_returned),
       cmocka_unit_test(another_stream_waits_on_the_device_for_the_next_chunk),
       cmocka_unit_test(no_stream_takes_complete_memory_and_waits_for_it),
       cmocka_unit_test(waiting_first_takes_what_is_pending_before_it_grows),
