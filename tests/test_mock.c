@@ -994,6 +994,22 @@ static void test_no_host_memory(void **state) {
   close_mock();
 }
 
+static void test_odd_ranges(void **state) {
+  uint64_t at, handle;
+  (void)state;
+  open_mock(8 * G, 1);
+  at = reserve(4 * G);
+  handle = create(G);
+  assert_ok(map(at, G, handle));
+  assert_error(mock->set_access(mock->user, at, G + G / 2, NULL, 0, &code), INVALID_ARGUMENT);
+  assert_error(mock->set_access(mock->user, at, G, NULL, 1, &code), INVALID_ARGUMENT);
+  assert_error(mock->unmap(mock->user, at, G + G / 2, &code), INVALID_ARGUMENT);
+  assert_error(mock->unmap(mock->user, at + G / 2, G / 2, &code), INVALID_ARGUMENT);
+  assert_counts(1, 1, 1, G);
+  assert_ok(mock->unmap(mock->user, at, G, &code));
+  close_mock();
+}
+
 /* The host has no file for the memory. */
 static void test_no_file(void **state) {
   struct rlimit limit, none;
@@ -1739,6 +1755,7 @@ int main(void) {
       cmocka_unit_test(test_fail_persistently),
       cmocka_unit_test(test_injected_codes),
       cmocka_unit_test(test_no_host_memory),
+      cmocka_unit_test(test_odd_ranges),
       cmocka_unit_test(test_no_file),
       cmocka_unit_test(test_no_host_memory_for_a_wait),
       cmocka_unit_test(test_capture_of_no_stream),
