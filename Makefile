@@ -6,12 +6,16 @@
 # make gpu-bench measures the driver, the lake and its peers on a GPU; likewise
 # make soak      random lakes against the model for SOAK_SECONDS, from SOAK_SEED on
 # make exhaustive  every fault in every scenario: minutes
+# make mutate    plants MUTANTS small defects, drawn by SEED, and counts those that no test notices:
+#                hours; JOBS at a time, MUTATE has further options of tests/mutate.py
+# make coverage  lines and branches of the headers that the tests reach: minutes
 # make examples  builds the examples into build/examples
 # make torch     builds build/gmlake_torch.so, for examples/torch/gmlake_torch.py
 # make cupy      builds build/gmlake_cupy.so, for examples/cupy/gmlake_cupy.py
 # make plots     draws memory over time into build/plots, and the figures of README.md
 # make format    formats the sources
-# replay, bench, test, torch, cupy and plots first install what they need, on Debian and Ubuntu.
+# replay, bench, test, mutate, coverage, torch, cupy and plots first install what they need, on
+# Debian and Ubuntu.
 
 CC ?= cc
 WARNINGS = -Wall -Wextra -Werror
@@ -58,6 +62,17 @@ soak: deps-test
 exhaustive: deps-test
 	$(SUBMAKE) build/test_exhaustive
 	@build/test_exhaustive --full
+
+MUTANTS ?= 500
+SEED ?= 1
+JOBS ?= 2
+mutate: deps-mutate
+	$(SUBMAKE) $(FAKE)
+	@python3 -B tests/mutate.py --mutants $(MUTANTS) --seed $(SEED) --jobs $(JOBS) $(MUTATE)
+
+coverage: deps-mutate
+	$(SUBMAKE) $(FAKE)
+	@python3 -B tests/coverage.py
 
 gpu-test: deps-replay
 	$(SUBMAKE) $(FAKE) build/gpu_test
@@ -154,4 +169,4 @@ build/examples/%: examples/%.cpp Makefile | build/examples
 
 -include $(wildcard build/*.d build/examples/*.d)
 
-.PHONY: all replay bench test examples torch cupy plots format clean
+.PHONY: all replay bench test mutate coverage examples torch cupy plots format clean
