@@ -1062,6 +1062,23 @@ static void test_no_host_memory_for_a_wait(void **state) {
   close_mock();
 }
 
+static void test_wait_for_what_the_legacy_stream_waits_for(void **state) {
+  gmlake_stream held;
+  void *first, *second;
+  (void)state;
+  open_mock(0, 1);
+  held = new_stream();
+  gmlake_mock_stream_hold(mock, held);
+  gmlake_mock_stream_hold(mock, NULL);
+  first = recorded(held);
+  assert_ok(stream_wait(NULL, first));
+  second = recorded(NULL);
+  assert_ok(mock->event_wait(mock->user, second, &code));
+  assert_true(is_done(second));
+  assert_true(is_done(first));
+  close_mock();
+}
+
 static void test_capture_of_no_stream(void **state) {
   gmlake_stream gone;
   (void)state;
@@ -1758,6 +1775,7 @@ int main(void) {
       cmocka_unit_test(test_odd_ranges),
       cmocka_unit_test(test_no_file),
       cmocka_unit_test(test_no_host_memory_for_a_wait),
+      cmocka_unit_test(test_wait_for_what_the_legacy_stream_waits_for),
       cmocka_unit_test(test_capture_of_no_stream),
       cmocka_unit_test(test_hold_and_finish),
       cmocka_unit_test(test_lag_and_clock),

@@ -641,6 +641,46 @@ static void of_failed_waits_the_first_is_told(void **state) {
   abandon();
 }
 
+static gmlake_stream others[16];
+
+/* While the planner maps B's memory, B completes, and the lake learns of it. */
+static gmlake_result map_too_late(void *user, uint64_t address, size_t bytes, uint64_t handle,
+                                  int *out_code) {
+  size_t i;
+  (void)user, (void)address, (void)bytes, (void)handle;
+  complete(B);
+  for (i = 0; i < 16; i++) assert_ok(gmlake_forget_stream(lake, others[i]));
+  *out_code = 1234;
+  return GMLAKE_ERROR_DRIVER;
+}
+
+static void what_a_failed_plan_gives_back_is_looked_at_again(void **state) {
+  void *p[4];
+  size_t i;
+  (void)state;
+  prepare(4);
+  use_faults();
+  open_lake();
+  A = open_stream();
+  B = open_stream();
+  flood(4);
+  for (i = 0; i < 4; i++) p[i] = take_on(C, B);
+  drop_on(p[3], NONE);
+  for (i = 0; i < 16; i++) {
+    others[i] = open_stream();
+    drop_on(take_on(512, others[i]), others[i]);
+  }
+  (void)take_on(512, A);
+  hold(B);
+  drop_on(p[0], B);
+  drop_on(p[2], B);
+  faulty.map = map_too_late;
+  assert_error(try_on(2 * C, A), DRIVER);
+  faulty.map = mock->map;
+  assert_int_equal(trim_to(0), 2 * C);
+  abandon();
+}
+
 static void a_long_queue_of_frees_can_be_waited_for(void **state) {
   void *b[199];
   size_t i;
@@ -2076,6 +2116,7 @@ int main(void) {
       cmocka_unit_test(a_lost_device_ends_the_borrowing),
       cmocka_unit_test(a_long_queue_of_frees_can_be_borrowed),
       cmocka_unit_test(a_long_queue_of_frees_can_be_waited_for),
+      cmocka_unit_test(what_a_failed_plan_gives_back_is_looked_at_again),
       cmocka_unit_test(frees_ask_for_nothing_while_there_are_fences),
       cmocka_unit_test(of_failed_waits_the_first_is_told),
       cmocka_unit_test(a_long_queue_of_frees_completes_in_parts),
