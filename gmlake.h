@@ -2877,21 +2877,19 @@ static gmlake_stream gmlk_stream_shown(const gmlake *l, unsigned stream) {
 }
 
 /* An event on behalf of a request, or of none. */
-static gmlake_event gmlk_event(const gmlake *l, const gmlk_request *r, gmlake_event_kind kind,
-                               const char *reason) {
-  gmlake_event event;
-  memset(&event, 0, sizeof(event));
-  event.kind = kind;
-  event.reason = reason;
-  event.stream = GMLAKE_STREAM_NONE;
-  if (!r) return event;
-  event.request = r->number;
-  event.stream = gmlk_stream_shown(l, r->stream);
-  event.candidates = r->candidates;
-  return event;
+GMLK_INLINE void gmlk_event(const gmlake *l, const gmlk_request *r, gmlake_event_kind kind,
+                            const char *reason, gmlake_event *out) {
+  out->kind = kind;
+  out->reason = reason;
+  out->request = r ? r->number : 0;
+  out->stream = r ? gmlk_stream_shown(l, r->stream) : GMLAKE_STREAM_NONE;
+  out->candidates = r ? r->candidates : 0;
+  out->state = 0;
+  out->address = out->driver_ns = 0;
+  out->bytes = out->asked_bytes = 0;
 }
 
-static void gmlk_tell_event(gmlake *l, gmlake_event *event) {
+GMLK_INLINE void gmlk_tell_event(gmlake *l, gmlake_event *event) {
   event->reserved_bytes = l->stats.reserved_bytes;
   event->active_bytes = l->stats.active_bytes;
   l->desc.observer.fn(l->desc.observer.user, event);
@@ -2902,7 +2900,7 @@ static void gmlk_tell(gmlake *l, const gmlk_request *r, gmlake_event_kind kind, 
                       uint64_t bytes, uint64_t driver_ns, const char *reason) {
   gmlake_event event;
   if (!l->is_observed) return;
-  event = gmlk_event(l, r ? r : l->served, kind, reason);
+  gmlk_event(l, r ? r : l->served, kind, reason, &event);
   event.address = address;
   event.bytes = (size_t)bytes;
   event.driver_ns = driver_ns;
@@ -2913,7 +2911,7 @@ static void gmlk_tell(gmlake *l, const gmlk_request *r, gmlake_event_kind kind, 
 static void gmlk_tell_wait(gmlake *l, unsigned stream, uint64_t driver_ns, const char *reason) {
   gmlake_event event;
   if (!l->is_observed) return;
-  event = gmlk_event(l, l->served, GMLAKE_EVENT_WAIT, reason);
+  gmlk_event(l, l->served, GMLAKE_EVENT_WAIT, reason, &event);
   event.stream = gmlk_stream_shown(l, stream);
   event.driver_ns = driver_ns;
   gmlk_tell_event(l, &event);
@@ -8685,7 +8683,7 @@ static void gmlk_tell_attempt(gmlake *l, const gmlk_request *r, const void *ptr)
     reason = "not served";
   else if (!reason)
     reason = r->state == 1 ? "a range of the size" : "the smallest larger range";
-  event = gmlk_event(l, r, GMLAKE_EVENT_ALLOC, reason);
+  gmlk_event(l, r, GMLAKE_EVENT_ALLOC, reason, &event);
   event.state = ptr ? r->state : 5;
   event.address = (uint64_t)(uintptr_t)ptr;
   event.bytes = gmlk_to_bytes(r->grains);
@@ -8865,9 +8863,8 @@ static int gmlk_is_used_elsewhere(const gmlk_note *note, unsigned stream) {
   return 0;
 }
 
-static gmlake_result gmlk_free(gmlake *l, void *ptr, gmlake_stream value) {
-  const uint64_t address = (uint64_t)(uintptr_t)ptr;
-  const size_t entry = gmlk_index_find(&l->index, address);
+GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t entry,
+                                          gmlake_stream value) {
   gmlk_block *b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
   gmlk_arena *a;
   gmlk_stream *s;
@@ -8903,10 +8900,14 @@ static gmlake_result gmlk_free(gmlake *l, void *ptr, gmlake_stream value) {
   return GMLAKE_OK;
 }
 
+static gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream value) {
+  return gmlk_free_found(l, address, gmlk_index_find(&l->index, address), value);
+}
+
 /* Asks the policy, frees and tells the observer. */
-static gmlake_result gmlk_free_watched(gmlake *l, void *ptr, gmlake_stream value) {
-  const uint64_t address = (uint64_t)(uintptr_t)ptr;
-  gmlk_block *b = gmlk_index_get(&l->index, address);
+static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_stream value) {
+  size_t entry = gmlk_index_find(&l->index, address);
+  gmlk_block *b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
   const gmlk_note *pending;
   gmlake_event event;
   gmlake_result result;
@@ -8914,9 +8915,10 @@ static gmlake_result gmlk_free_watched(gmlake *l, void *ptr, gmlake_stream value
   if (b && gmlk_arena_of(l, b)->keeps_apart) {
     apart = gmlk_ask_coalesce(l, b, address) ? 0 : GMLK_APART;
     if (l->lost) return l->lost;
-    b = gmlk_index_get(&l->index, address); /* another thread may have been quicker */
+    entry = gmlk_index_find(&l->index, address); /* another thread may have been quicker */
+    b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
   }
-  event = gmlk_event(l, NULL, GMLAKE_EVENT_FREE, "free for its stream");
+  gmlk_event(l, NULL, GMLAKE_EVENT_FREE, "free for its stream", &event);
   if (b) {
     b->flags |= (uint8_t)apart;
     event.address = address;
@@ -8924,7 +8926,7 @@ static gmlake_result gmlk_free_watched(gmlake *l, void *ptr, gmlake_stream value
     event.asked_bytes = event.bytes - b->slack;
   }
   pending = l->pending;
-  result = gmlk_free(l, ptr, value);
+  result = gmlk_free_found(l, address, entry, value);
   if (result && b) b->flags &= (uint8_t)~GMLK_APART;
   if (result || !l->is_observed) return result;
   if (l->pending != pending)
@@ -8937,13 +8939,14 @@ static gmlake_result gmlk_free_watched(gmlake *l, void *ptr, gmlake_stream value
 }
 
 GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream) {
+  const uint64_t address = (uint64_t)(uintptr_t)ptr;
   gmlake_result result;
   if (!l || !gmlk_is_stream(stream)) return GMLAKE_ERROR_INVALID_ARGUMENT;
   if (!ptr) return GMLAKE_OK;
   result = gmlk_enter(l);
   if (result) return result;
-  return gmlk_leave(l,
-                    l->is_watched ? gmlk_free_watched(l, ptr, stream) : gmlk_free(l, ptr, stream));
+  return gmlk_leave(
+      l, l->is_watched ? gmlk_free_watched(l, address, stream) : gmlk_free(l, address, stream));
 }
 
 /* ---- streams ---- */
