@@ -453,14 +453,16 @@ typedef struct gmlake_view {
   size_t window_count;
 } gmlake_view;
 
-/* How a request is to be served: all zero when the policy gets it, but for pieces and capacity. */
+/* How a request is to be served: all zero when the policy gets it, but for pieces and capacity. A
+   window or one piece is state 1 or 2, several pieces are 3, with memory to be created 4. */
 typedef struct gmlake_plan {
   unsigned state;  /* the paper's, 1 to 5; 0: the built-in policy decides, nothing else counts */
   uint64_t window; /* its number: reuse this one as it is; 0: none */
   gmlake_piece
       *pieces; /* to be written: one is taken as it is, several are stitched in this order */
   size_t piece_count, piece_capacity; /* a block more than the view has */
-  size_t grow_bytes;   /* memory to be created, whole chunks side by side, as the last piece */
+  size_t grow_bytes;   /* memory to be created, whole chunks side by side, as the last piece: all of
+                          it is the block's; to take a part of new memory, leave state 0 */
   int keeps_former;    /* of a block whose front is taken: also stitches front and rest, idle */
   unsigned candidates; /* how many it chose from, for the observer; 0: it does not say */
   const char *reason;  /* the same; not copied */
@@ -471,7 +473,7 @@ typedef struct gmlake_plan {
    INVALID_ARGUMENT. Plans are checked before anything changes; an illegal one is the answer to the
    allocation, INVALID_ARGUMENT with the reason in gmlake_get_last_error, the heap as it was. */
 typedef struct gmlake_policy {
-  size_t struct_bytes; /* sizeof(gmlake_policy) */
+  size_t struct_bytes; /* sizeof(gmlake_policy), unlike elsewhere never 0 */
   void *user;
   /* BestFit. Pieces are free, of 512-byte grains, without overlap, as many bytes as asked for or
      more; of several, all but the last end where a chunk ends, all but the first begin where one
@@ -483,9 +485,10 @@ typedef struct gmlake_policy {
   /* StitchFree, before so many bytes more are mapped by a window: writes numbers of complete
      windows, at most view->window_count, to be dropped; returns how many. */
   size_t (*evict)(void *user, const gmlake_view *view, size_t mapped_bytes, uint64_t *out_windows);
-  /* Update: whether a block that is freed joins free neighbours of which the same was said. Asked
-     by whoever frees, so by several threads at once. With this function set, memory newly created
-     never joins. */
+  /* Update: whether a block that is freed joins free neighbours; 0 keeps it apart, until it is
+     taken, from them and from those freed later. What has just been created is apart too. Blocks
+     that are apart stand in the view one by one; the built-in policy takes neighbours as one range
+     nonetheless. Asked by whoever frees, so by several threads at once. */
   int (*coalesce)(void *user, const gmlake_piece *block);
   /* Whether the built-in policy takes the end of this hole instead of its beginning. */
   int (*place)(void *user, const gmlake_request *request, const gmlake_piece *hole);
@@ -520,7 +523,8 @@ typedef struct gmlake_event {
 } gmlake_event;
 
 /* Told of every step, in order, with the books locked: it must be quick and may not call any lake.
-   fn NULL: nobody. */
+   Waits and evictions in gmlake_destroy are told too; what is live then gets no FREE. fn NULL:
+   nobody. */
 typedef struct gmlake_observer {
   void (*fn)(void *user, const gmlake_event *event);
   void *user;
