@@ -310,7 +310,7 @@ done
 refuses 'a value that does not fit: chunk_mib=1' --policy $worst_fit --set chunk_mib=1
 refuses 'only the lake has policies, not: bfc' --allocator bfc --policy paper
 refuses 'only the lake has policies, not: native' --allocator native --set chunk_mib=2
-refuses '--iterations needs one trace' --iterations "$dir/x"
+refuses '--iterations needs one trace' --iterations "$dir/x" "$dir/policy.gmtrace"
 ok 'unwritable iterations' run 1 --json --iterations "$dir/none/x" "$dir/policy.gmtrace"
 refuses 'only the lake tells of its decisions, not: bfc' --allocator bfc --decisions "$dir/x"
 refuses '--decisions needs one trace' --decisions "$dir/x" "$dir/small.gmtrace"
