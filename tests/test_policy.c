@@ -172,7 +172,7 @@ static answer *plan_growth(size_t bytes) {
 
 static void plan_reuse(uint64_t number) { plan(1)->plan.window = number; }
 
-static void *at(const void *home, size_t bytes) { return (char *)(uintptr_t)home + bytes; }
+static void *at(const void *home, size_t bytes) { return (void *)((uintptr_t)home + bytes); }
 
 /* A window of two free blocks of one chunk, idle. */
 static uint64_t make_window(void *first, void *second) {
