@@ -453,14 +453,16 @@ typedef struct gmlake_view {
   size_t window_count;
 } gmlake_view;
 
-/* How a request is to be served: all zero when the policy gets it, but for pieces and capacity. */
+/* How a request is to be served: all zero when the policy gets it, but for pieces and capacity. A
+   window or one piece is state 1 or 2, several pieces are 3, with memory to be created 4. */
 typedef struct gmlake_plan {
   unsigned state;  /* the paper's, 1 to 5; 0: the built-in policy decides, nothing else counts */
   uint64_t window; /* its number: reuse this one as it is; 0: none */
   gmlake_piece
       *pieces; /* to be written: one is taken as it is, several are stitched in this order */
   size_t piece_count, piece_capacity; /* a block more than the view has */
-  size_t grow_bytes;   /* memory to be created, whole chunks side by side, as the last piece */
+  size_t grow_bytes;   /* memory to be created, whole chunks side by side, as the last piece: all of
+                          it is the block's; to take a part of new memory, leave state 0 */
   int keeps_former;    /* of a block whose front is taken: also stitches front and rest, idle */
   unsigned candidates; /* how many it chose from, for the observer; 0: it does not say */
   const char *reason;  /* the same; not copied */
@@ -471,7 +473,7 @@ typedef struct gmlake_plan {
    INVALID_ARGUMENT. Plans are checked before anything changes; an illegal one is the answer to the
    allocation, INVALID_ARGUMENT with the reason in gmlake_get_last_error, the heap as it was. */
 typedef struct gmlake_policy {
-  size_t struct_bytes; /* sizeof(gmlake_policy) */
+  size_t struct_bytes; /* sizeof(gmlake_policy), unlike elsewhere never 0 */
   void *user;
   /* BestFit. Pieces are free, of 512-byte grains, without overlap, as many bytes as asked for or
      more; of several, all but the last end where a chunk ends, all but the first begin where one
@@ -483,9 +485,10 @@ typedef struct gmlake_policy {
   /* StitchFree, before so many bytes more are mapped by a window: writes numbers of complete
      windows, at most view->window_count, to be dropped; returns how many. */
   size_t (*evict)(void *user, const gmlake_view *view, size_t mapped_bytes, uint64_t *out_windows);
-  /* Update: whether a block that is freed joins free neighbours of which the same was said. Asked
-     by whoever frees, so by several threads at once. With this function set, memory newly created
-     never joins. */
+  /* Update: whether a block that is freed joins free neighbours; 0 keeps it apart, until it is
+     taken, from them and from those freed later. What has just been created is apart too. Blocks
+     that are apart stand in the view one by one; the built-in policy takes neighbours as one range
+     nonetheless. Asked by whoever frees, so by several threads at once. */
   int (*coalesce)(void *user, const gmlake_piece *block);
   /* Whether the built-in policy takes the end of this hole instead of its beginning. */
   int (*place)(void *user, const gmlake_request *request, const gmlake_piece *hole);
@@ -520,7 +523,8 @@ typedef struct gmlake_event {
 } gmlake_event;
 
 /* Told of every step, in order, with the books locked: it must be quick and may not call any lake.
-   fn NULL: nobody. */
+   Waits and evictions in gmlake_destroy are told too; what is live then gets no FREE. fn NULL:
+   nobody. */
 typedef struct gmlake_observer {
   void (*fn)(void *user, const gmlake_event *event);
   void *user;
@@ -2877,21 +2881,19 @@ static gmlake_stream gmlk_stream_shown(const gmlake *l, unsigned stream) {
 }
 
 /* An event on behalf of a request, or of none. */
-static gmlake_event gmlk_event(const gmlake *l, const gmlk_request *r, gmlake_event_kind kind,
-                               const char *reason) {
-  gmlake_event event;
-  memset(&event, 0, sizeof(event));
-  event.kind = kind;
-  event.reason = reason;
-  event.stream = GMLAKE_STREAM_NONE;
-  if (!r) return event;
-  event.request = r->number;
-  event.stream = gmlk_stream_shown(l, r->stream);
-  event.candidates = r->candidates;
-  return event;
+GMLK_INLINE void gmlk_event(const gmlake *l, const gmlk_request *r, gmlake_event_kind kind,
+                            const char *reason, gmlake_event *out) {
+  out->kind = kind;
+  out->reason = reason;
+  out->request = r ? r->number : 0;
+  out->stream = r ? gmlk_stream_shown(l, r->stream) : GMLAKE_STREAM_NONE;
+  out->candidates = r ? r->candidates : 0;
+  out->state = 0;
+  out->address = out->driver_ns = 0;
+  out->bytes = out->asked_bytes = 0;
 }
 
-static void gmlk_tell_event(gmlake *l, gmlake_event *event) {
+GMLK_INLINE void gmlk_tell_event(gmlake *l, gmlake_event *event) {
   event->reserved_bytes = l->stats.reserved_bytes;
   event->active_bytes = l->stats.active_bytes;
   l->desc.observer.fn(l->desc.observer.user, event);
@@ -2902,7 +2904,7 @@ static void gmlk_tell(gmlake *l, const gmlk_request *r, gmlake_event_kind kind, 
                       uint64_t bytes, uint64_t driver_ns, const char *reason) {
   gmlake_event event;
   if (!l->is_observed) return;
-  event = gmlk_event(l, r ? r : l->served, kind, reason);
+  gmlk_event(l, r ? r : l->served, kind, reason, &event);
   event.address = address;
   event.bytes = (size_t)bytes;
   event.driver_ns = driver_ns;
@@ -2913,7 +2915,7 @@ static void gmlk_tell(gmlake *l, const gmlk_request *r, gmlake_event_kind kind, 
 static void gmlk_tell_wait(gmlake *l, unsigned stream, uint64_t driver_ns, const char *reason) {
   gmlake_event event;
   if (!l->is_observed) return;
-  event = gmlk_event(l, l->served, GMLAKE_EVENT_WAIT, reason);
+  gmlk_event(l, l->served, GMLAKE_EVENT_WAIT, reason, &event);
   event.stream = gmlk_stream_shown(l, stream);
   event.driver_ns = driver_ns;
   gmlk_tell_event(l, &event);
@@ -8686,7 +8688,7 @@ static void gmlk_tell_attempt(gmlake *l, const gmlk_request *r, const void *ptr)
     reason = "not served";
   else if (!reason)
     reason = r->state == 1 ? "a range of the size" : "the smallest larger range";
-  event = gmlk_event(l, r, GMLAKE_EVENT_ALLOC, reason);
+  gmlk_event(l, r, GMLAKE_EVENT_ALLOC, reason, &event);
   event.state = ptr ? r->state : 5;
   event.address = (uint64_t)(uintptr_t)ptr;
   event.bytes = gmlk_to_bytes(r->grains);
@@ -8866,9 +8868,8 @@ static int gmlk_is_used_elsewhere(const gmlk_note *note, unsigned stream) {
   return 0;
 }
 
-static gmlake_result gmlk_free(gmlake *l, void *ptr, gmlake_stream value) {
-  const uint64_t address = (uint64_t)(uintptr_t)ptr;
-  const size_t entry = gmlk_index_find(&l->index, address);
+GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t entry,
+                                          gmlake_stream value) {
   gmlk_block *b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
   gmlk_arena *a;
   gmlk_stream *s;
@@ -8904,10 +8905,14 @@ static gmlake_result gmlk_free(gmlake *l, void *ptr, gmlake_stream value) {
   return GMLAKE_OK;
 }
 
+static gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream value) {
+  return gmlk_free_found(l, address, gmlk_index_find(&l->index, address), value);
+}
+
 /* Asks the policy, frees and tells the observer. */
-static gmlake_result gmlk_free_watched(gmlake *l, void *ptr, gmlake_stream value) {
-  const uint64_t address = (uint64_t)(uintptr_t)ptr;
-  gmlk_block *b = gmlk_index_get(&l->index, address);
+static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_stream value) {
+  size_t entry = gmlk_index_find(&l->index, address);
+  gmlk_block *b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
   const gmlk_note *pending;
   gmlake_event event;
   gmlake_result result;
@@ -8915,9 +8920,10 @@ static gmlake_result gmlk_free_watched(gmlake *l, void *ptr, gmlake_stream value
   if (b && gmlk_arena_of(l, b)->keeps_apart) {
     apart = gmlk_ask_coalesce(l, b, address) ? 0 : GMLK_APART;
     if (l->lost) return l->lost;
-    b = gmlk_index_get(&l->index, address); /* another thread may have been quicker */
+    entry = gmlk_index_find(&l->index, address); /* another thread may have been quicker */
+    b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
   }
-  event = gmlk_event(l, NULL, GMLAKE_EVENT_FREE, "free for its stream");
+  gmlk_event(l, NULL, GMLAKE_EVENT_FREE, "free for its stream", &event);
   if (b) {
     b->flags |= (uint8_t)apart;
     event.address = address;
@@ -8925,7 +8931,7 @@ static gmlake_result gmlk_free_watched(gmlake *l, void *ptr, gmlake_stream value
     event.asked_bytes = event.bytes - b->slack;
   }
   pending = l->pending;
-  result = gmlk_free(l, ptr, value);
+  result = gmlk_free_found(l, address, entry, value);
   if (result && b) b->flags &= (uint8_t)~GMLK_APART;
   if (result || !l->is_observed) return result;
   if (l->pending != pending)
@@ -8938,13 +8944,14 @@ static gmlake_result gmlk_free_watched(gmlake *l, void *ptr, gmlake_stream value
 }
 
 GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream) {
+  const uint64_t address = (uint64_t)(uintptr_t)ptr;
   gmlake_result result;
   if (!l || !gmlk_is_stream(stream)) return GMLAKE_ERROR_INVALID_ARGUMENT;
   if (!ptr) return GMLAKE_OK;
   result = gmlk_enter(l);
   if (result) return result;
-  return gmlk_leave(l,
-                    l->is_watched ? gmlk_free_watched(l, ptr, stream) : gmlk_free(l, ptr, stream));
+  return gmlk_leave(
+      l, l->is_watched ? gmlk_free_watched(l, address, stream) : gmlk_free(l, address, stream));
 }
 
 /* ---- streams ---- */

@@ -52,7 +52,8 @@ static const char help_text[] =
     "  --set KEY=VALUE     a knob of that policy; may be repeated\n"
     "  --series FILE       writes live and reserved bytes over time as CSV; needs --allocator and\n"
     "                      one TRACE\n"
-    "  --iterations FILE   writes what the lake did in each iteration as TSV; needs one TRACE\n"
+    "  --iterations FILE   writes what the lake did in each iteration as TSV: requests by state,\n"
+    "                      how many were of 2 MiB and more, peaks, driver time; needs one TRACE\n"
     "  --decisions FILE    writes what the lake did and why, a JSON object a line, see\n"
     "                      bench/decisions.h; the lake alone, one pass over one TRACE\n"
     "  --help              this; with --policy, the knobs of that one\n"
@@ -279,10 +280,21 @@ static const char *lake_create(const config *settings, const trace *t, void **ou
   return NULL;
 }
 
+/* An error with what the lake says about it. */
+static const char *lake_error(gmlake *lake, gmlake_result result) {
+  static char text[256];
+  gmlake_error_info info;
+  if (result == GMLAKE_OK) return NULL;
+  if (gmlake_get_last_error(lake, &info) || info.result != result)
+    return gmlake_result_name(result);
+  snprintf(text, sizeof text, "%s: %s: %s", gmlake_result_name(result), info.call, info.text);
+  return text;
+}
+
 static const char *lake_alloc(void *self, const trace_op *op, void **out_ptr) {
   lake_run *run = (lake_run *)self;
-  gmlake_result result = gmlake_alloc(run->lake, op->bytes, run->streams[op->stream], out_ptr);
-  return result == GMLAKE_OK ? NULL : gmlake_result_name(result);
+  return lake_error(run->lake,
+                    gmlake_alloc(run->lake, op->bytes, run->streams[op->stream], out_ptr));
 }
 
 static const char *lake_free(void *self, const trace_op *op, void *ptr) {
@@ -1054,10 +1066,11 @@ static int parse_arguments(int argc, char **argv, options *o) {
       if (!fits) return usage_error(name, argv[i]);
     }
   }
+  if ((o->iterations_path || o->decisions_path) && !o->only && !o->json) o->only = &allocators[0];
   if (o->series_path && (!o->only || o->path_count != 1) && !o->help)
     return usage_error("--series needs --allocator and one trace", NULL);
-  if (o->iterations_path && (o->path_count != 1 || (!o->only && !o->json)) && !o->help)
-    return usage_error("--iterations needs --allocator or --json, and one trace", NULL);
+  if (o->iterations_path && o->path_count != 1 && !o->help)
+    return usage_error("--iterations needs one trace", NULL);
   if (o->decisions_path && !o->help) {
     if (o->path_count != 1) return usage_error("--decisions needs one trace", NULL);
     if (!o->only) o->only = &allocators[0];

@@ -167,7 +167,7 @@ static inline gmlake_recorder *gmlake_recorder_open(const char *path) {
 /* For desc.observer; the recorder has to outlive the lake. */
 static inline gmlake_observer gmlake_recorder_observer(gmlake_recorder *r) {
   gmlake_observer observer;
-  observer.fn = gmlake_recorder_observe;
+  observer.fn = r ? gmlake_recorder_observe : NULL; /* could not be opened: nobody listens */
   observer.user = r;
   return observer;
 }

@@ -1635,7 +1635,7 @@ static void a_window_of_many_pieces_has_records_for_all(void **state) {
   drop(window);
   for (i = 0; i < 81; i += 2) drop(b[i]);
   gmlk_records_hold(&lake->records, &held, lake->records.unused_count - 45);
-  host_fail_in = 1; /* and no gmlake_check: it would miss the records that are held */
+  host_fail_in = 1; /* and no check while records are held: it would miss them */
   assert_ok(gmlake_alloc(lake, 40 * C, LEGACY, &again)); /* what needs no records */
   assert_int_equal(host_fail_in, 0);
   assert_ptr_not_equal(again, window);
