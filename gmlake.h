@@ -5605,9 +5605,10 @@ static void gmlk_survey_streams(gmlk_checker *c) {
 
 /* The ends of a tiling hold nothing but a state, a link and, the last one, where it lies. */
 static void gmlk_survey_edge(gmlk_checker *c, const gmlk_block *edge, uint32_t at) {
-  gmlk_expect(c, edge->state == GMLK_EDGE && edge->at == at, "A1: an edge is none");
+  gmlk_expect(c, edge->at == at, "A4: the arena's end is off");
   gmlk_expect(c,
-              !(edge->grains | edge->hole | edge->slack | edge->arena) &&
+              edge->state == GMLK_EDGE &&
+                  !(edge->grains | edge->hole | edge->slack | edge->arena) &&
                   !(edge->stream | edge->flags) && !edge->ticket && !edge->as.link.prev &&
                   !edge->as.link.next,
               "A1: an edge is none");
@@ -5615,7 +5616,7 @@ static void gmlk_survey_edge(gmlk_checker *c, const gmlk_block *edge, uint32_t a
 
 /* That a tiling is one: what begins where the one before ends, and is linked both ways. */
 static void gmlk_survey_tiling(gmlk_checker *c, const gmlk_block *head, const gmlk_block *tail,
-                               uint32_t end, uint32_t tail_at) {
+                               uint32_t end, uint32_t tail_at, const char *invariant) {
   const gmlk_block *b = head, *next;
   uint64_t at = 0;
   gmlk_survey_edge(c, head, 0);
@@ -5623,15 +5624,14 @@ static void gmlk_survey_tiling(gmlk_checker *c, const gmlk_block *head, const gm
   gmlk_expect(c, !head->prev && !tail->next, "A1: an edge is none");
   for (; b != tail && !c->broken; b = next) {
     next = b->next;
-    if (!gmlk_expect(c, next && next->prev == b && (next == tail || next->grains),
-                     "A1: blocks do not tile the arena"))
+    if (!gmlk_expect(c, next && next->prev == b && (next == tail || next->grains), invariant))
       return;
     if (next == tail) continue;
-    gmlk_expect(c, next->at == at && next->grains <= end - at, "A1: blocks do not tile the arena");
+    gmlk_expect(c, next->at == at && next->grains <= end - at, invariant);
     at += next->grains;
     c->records++;
   }
-  gmlk_expect(c, c->broken || at == end, "A1: blocks do not tile the arena");
+  gmlk_expect(c, c->broken || at == end, invariant);
 }
 
 /* Sorted pools and small lists. Behind the last stream's there are none: see gmlk_check_rest. */
@@ -5780,11 +5780,12 @@ static void gmlk_survey_arena(gmlk_checker *c, const gmlk_arena *a, int is_dead)
   if (c->broken || (is_dead && !a->head.next)) return;
   gmlk_survey_pools(c, a);
   if (c->broken) return;
-  gmlk_survey_tiling(c, &a->head, &a->tail, a->slot_count << a->chunk_log,
-                     a->slot_count << a->chunk_log);
+  gmlk_survey_tiling(c, &a->head, &a->tail, gmlk_slot_at(a, a->slot_count),
+                     gmlk_slot_at(a, a->slot_count), "A1: blocks do not tile the arena");
   slots = (uint32_t)(spool->va ? spool->reserved_bytes / a->chunk_bytes : 0);
   if (is_dead && spool->va_tail.prev) slots = gmlk_block_end(spool->va_tail.prev); /* given up */
-  gmlk_survey_tiling(c, &spool->va_head, &spool->va_tail, slots, 0);
+  gmlk_survey_tiling(c, &spool->va_head, &spool->va_tail, slots, 0,
+                     "V1: blocks do not tile the address space");
   for (va = spool->va_head.next; va != &spool->va_tail && !c->broken; va = va->next) {
     windows += va->state == GMLK_LIVE || (is_dead && va->state == GMLK_UNBACKED);
     buffers += va->state == GMLK_COMMITTED;
