@@ -2755,7 +2755,6 @@ typedef struct gmlk_call { /* a callback that is running, of the user's or of a 
 } gmlk_call;
 
 typedef struct gmlk_request {
-  uint64_t number; /* of the attempt; 0: for a buffer */
   gmlk_arena *arena;
   gmlk_taker taker;       /* stream: who may take what; a capture's number inside one */
   unsigned stream;        /* the stream's own number, 0: none */
@@ -2768,14 +2767,15 @@ typedef struct gmlk_request {
   size_t limit_bytes; /* the limit that stopped growth, 0: none did */
   uint32_t shortfall; /* grains missing for a window, 0: none can be made */
   int has_grown, lacks_window_space;
-  int takes_end; /* of a hole: the policy says so */
-  /* for the observer: */
-  unsigned state;      /* the paper's, of what was granted */
-  unsigned candidates; /* before the attempt, or as a policy counts them */
-  uint64_t driver_ns;
-  const char *reason;  /* NULL: the state says it */
   gmlake_result error; /* of the last rung that failed */
   const gmlake_alloc_desc *desc;
+  /* for policy and observer; apart, so that clearing what is before takes a few stores: */
+  int takes_end;       /* of a hole: the policy says so */
+  unsigned state;      /* the paper's, of what was granted */
+  unsigned candidates; /* before the attempt, or as a policy counts them */
+  uint64_t number;     /* of the attempt; 0: for a buffer */
+  uint64_t driver_ns;
+  const char *reason; /* NULL: the state says it */
 } gmlk_request;
 
 typedef struct gmlk_message {
@@ -8586,7 +8586,11 @@ static gmlake_result gmlk_request_size(gmlk_request *r, const gmlake_alloc_desc 
 /* Who asks, where, and for how much. */
 GMLK_INLINE gmlake_result gmlk_request_init(gmlake *l, gmlk_request *r,
                                             const gmlake_alloc_desc *desc, gmlake_stream stream) {
-  memset(r, 0, sizeof(*r));
+  memset(r, 0, offsetof(gmlk_request, takes_end));
+  r->takes_end = 0;
+  r->state = r->candidates = 0;
+  r->number = r->driver_ns = 0;
+  r->reason = NULL;
   r->desc = desc;
   r->bytes = desc->bytes;
   r->flags = desc->flags;
