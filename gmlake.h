@@ -458,8 +458,7 @@ typedef struct gmlake_view {
 typedef struct gmlake_plan {
   unsigned state;  /* the paper's, 1 to 5; 0: the built-in policy decides, nothing else counts */
   uint64_t window; /* its number: reuse this one as it is; 0: none */
-  gmlake_piece
-      *pieces; /* to be written: one is taken as it is, several are stitched in this order */
+  gmlake_piece *pieces; /* to be written: one is taken, several are stitched in this order */
   size_t piece_count, piece_capacity; /* a block more than the view has */
   size_t grow_bytes;   /* memory to be created, whole chunks side by side, as the last piece: all of
                           it is the block's; to take a part of new memory, leave state 0 */
@@ -490,7 +489,9 @@ typedef struct gmlake_policy {
      that are apart stand in the view one by one; the built-in policy takes neighbours as one range
      nonetheless. Asked by whoever frees, so by several threads at once. */
   int (*coalesce)(void *user, const gmlake_piece *block);
-  /* Whether the built-in policy takes the end of this hole instead of its beginning. */
+  /* Whether the built-in policy takes the end of this hole instead of its beginning. Not asked of
+     requests that need more than the 512-byte alignment, nor where other streams' memory is
+     taken. */
   int (*place)(void *user, const gmlake_request *request, const gmlake_piece *hole);
 } gmlake_policy;
 
@@ -523,8 +524,8 @@ typedef struct gmlake_event {
 } gmlake_event;
 
 /* Told of every step, in order, with the books locked: it must be quick and may not call any lake.
-   Waits and evictions in gmlake_destroy are told too; what is live then gets no FREE. fn NULL:
-   nobody. */
+   Of gmlake_destroy only the waits are told: what is live then gets no FREE, what is given back no
+   EVICT or TRIM. fn NULL: nobody. */
 typedef struct gmlake_observer {
   void (*fn)(void *user, const gmlake_event *event);
   void *user;
