@@ -30,12 +30,12 @@
 
 static struct options {
   size_t operations, replays, recaptures;
-  uint64_t seed;
+  uint64_t seed, seconds;
   const char *fake_path;
   int no_fork;
   int is_slow; /* a tool lets no kernel run behind the host */
   int prints_table;
-} options = {100000, 1000, 1000, 1, "build/fake/libcuda.so.1", 0, 0, 0};
+} options = {100000, 1000, 1000, 1, 0, "build/fake/libcuda.so.1", 0, 0, 0};
 
 /* ---- The outcome of a case ------------------------------------------------------------------- */
 

@@ -626,7 +626,7 @@ static const test_case cases[] = {
     {"fault", case_fault, 1, 1},
 };
 
-#define CASE_SECONDS 300 /* then a case is taken to hang */
+#define CASE_SECONDS 300 /* and --seconds: then a case is taken to hang */
 
 static void run_here(const test_case *c) {
   case_thread = pthread_self();
@@ -647,7 +647,7 @@ static void run_in_child(const test_case *c) {
   (void)fflush(stdout);
   child = fork();
   if (child == 0) {
-    (void)alarm(CASE_SECONDS);
+    (void)alarm(CASE_SECONDS + (unsigned)options.seconds);
     run_here(c);
     (void)fflush(stdout);
     _exit(0);
@@ -711,6 +711,7 @@ static void print_help(void) {
   printf(
       "usage: gpu_test [OPTION...] [CASE...]\n"
       "  --operations N  of the traffic case (%zu)\n"
+      "  --seconds N     repeats the traffic case with other seeds until that is over\n"
       "  --replays N     of each graph (%zu)\n"
       "  --recaptures N  into one pool (%zu)\n"
       "  --seed N        of all that is random (%llu)\n"
@@ -745,6 +746,8 @@ static int read_option(char **arguments) {
   const char *option = arguments[0], *value = arguments[1];
   if (!strcmp(option, "--operations"))
     options.operations = (size_t)number_of(option, value);
+  else if (!strcmp(option, "--seconds"))
+    options.seconds = number_of(option, value);
   else if (!strcmp(option, "--replays"))
     options.replays = (size_t)number_of(option, value);
   else if (!strcmp(option, "--recaptures"))

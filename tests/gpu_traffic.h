@@ -160,13 +160,16 @@ static inline void traffic_drain(traffic *t) {
 
 /* ---- The case -------------------------------------------------------------------------------- */
 
-/* Says what has happened, and that enough has. */
-static void traffic_report(const traffic *t, const char *separator) {
+/* Says what has happened, of the first round, and that enough has. */
+static void traffic_report(const traffic *t, uint64_t round, const char *separator) {
   const gmlake_stats stats = stats_of(t->lake);
   const unsigned long long stitches = stats.stitch_count, evictions = stats.stitch_evict_count;
   const unsigned long long waits = stats.stream_wait_count, host_waits = stats.host_wait_count;
-  tell("%s%zu blocks, %zu refused, %llu stitches, %llu evictions, %llu stream and %llu host waits",
-       separator, t->alloc_count, t->refused_count, stitches, evictions, waits, host_waits);
+  if (round == 0) {
+    tell(
+        "%s%zu blocks, %zu refused, %llu stitches, %llu evictions, %llu stream and %llu host waits",
+        separator, t->alloc_count, t->refused_count, stitches, evictions, waits, host_waits);
+  }
   require(stitches && evictions && (options.is_slow || waits + host_waits),
           "nothing was tested: %llu stitches, %llu evictions, %llu stream waits", stitches,
           evictions, waits);
@@ -175,7 +178,8 @@ static void traffic_report(const traffic *t, const char *separator) {
           t->alloc_count);
 }
 
-static void traffic_run(gmlake_cross_stream cross_stream, size_t chunk_bytes, size_t operations) {
+static void traffic_run(gmlake_cross_stream cross_stream, size_t chunk_bytes, uint64_t round) {
+  const size_t operations = options.operations / 2;
   static traffic t;
   gmlake_desc desc;
   size_t i, released;
@@ -188,7 +192,7 @@ static void traffic_run(gmlake_cross_stream cross_stream, size_t chunk_bytes, si
   desc.stitched_bytes_max = t.live_max / 2;
   t.bytes_max = scale(64 * MIB, 8 * MIB);
   t.lake = new_lake(&desc);
-  traffic_seed(&t, (uint64_t)cross_stream);
+  traffic_seed(&t, (uint64_t)cross_stream + 2 * round);
   traffic_new_streams(&t);
   for (i = 1; i <= operations; i++) {
     traffic_step(&t);
@@ -201,14 +205,23 @@ static void traffic_run(gmlake_cross_stream cross_stream, size_t chunk_bytes, si
   }
   traffic_drain(&t);
   require_no_wrong_words("traffic");
-  traffic_report(&t, cross_stream == GMLAKE_GROW_FIRST ? "" : "; ");
+  traffic_report(&t, round, cross_stream == GMLAKE_GROW_FIRST ? "" : "; ");
   traffic_drop_streams(&t);
   close_lake(t.lake);
 }
 
+/* One round, or as many as fit into --seconds. */
 static void case_traffic(void) {
-  traffic_run(GMLAKE_GROW_FIRST, CHUNK, options.operations / 2);
-  traffic_run(GMLAKE_WAIT_FIRST, scale(4 * CHUNK, CHUNK), options.operations / 2);
+  const uint64_t end = now_ns() + options.seconds * 1000 * MS_NS;
+  uint64_t round = 0;
+  do {
+    traffic_run(GMLAKE_GROW_FIRST, CHUNK, round);
+    traffic_run(GMLAKE_WAIT_FIRST, scale(4 * CHUNK, CHUNK), round);
+    round++;
+  } while (now_ns() < end);
+  if (options.seconds) {
+    tell("; %llu rounds of %zu operations", (unsigned long long)round, options.operations);
+  }
 }
 
 #endif
