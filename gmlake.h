@@ -6606,7 +6606,7 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a, int is_dead) 
   const gmlk_block *b;
   uint64_t free_grains = 0;
   size_t owned = c->owned, cached = 0, gaps = 0, holes = 0, i;
-  if (!a->head.next) return; /* a dead pool that never was one */
+  if (is_dead && !a->chunks) return; /* a pool that never became one */
   gmlk_expect(c, a->chunks[a->slot_count].first == &a->tail, "A4: the arena's end is off");
   for (b = a->head.next; b != &a->tail && !c->broken; b = b->next) {
     gmlk_check_block(c, a, b, is_dead);

@@ -399,6 +399,27 @@ static void a_pool_that_loses_the_device_says_so(void **state) {
   close_mock();
 }
 
+/* gmlake_check looked into its chunks, which it never got. */
+static void a_pool_that_never_became_one_is_checked(void **state) {
+  gmlake_pool *pool = NULL;
+  long n;
+  (void)state;
+  for (n = 1; n < 16; n++) {
+    open_faulty(8);
+    host_fail_in = n;
+    fail_call(ON_UNRESERVE, 1, GMLAKE_ERROR_DRIVER, 0);
+    if (!gmlake_pool_create(lake, NULL, &pool)) break;
+    host_fail_in = 0;
+    assert_ok(gmlake_check(lake));
+    fail_call(ON_UNRESERVE, 0, GMLAKE_OK, 0);
+    finish();
+  }
+  assert_in_range(n, 3, 15);
+  host_fail_in = 0;
+  fail_call(ON_UNRESERVE, 0, GMLAKE_OK, 0);
+  finish();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_failed_exchange_gives_up_no_window),
@@ -422,6 +443,7 @@ int main(void) {
       cmocka_unit_test(another_lakes_pool_is_refused_in_a_capture),
       cmocka_unit_test(addresses_stay_while_anything_is_mapped_there),
       cmocka_unit_test(a_pool_that_loses_the_device_says_so),
+      cmocka_unit_test(a_pool_that_never_became_one_is_checked),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
