@@ -160,25 +160,42 @@ static inline void traffic_drain(traffic *t) {
 
 /* ---- The case -------------------------------------------------------------------------------- */
 
-/* Says what has happened, of the first round, and that enough has. */
-static void traffic_report(const traffic *t, uint64_t round, const char *separator) {
+typedef struct traffic_sums {
+  size_t allocs, refusals, windows, trimmed_bytes;
+  uint64_t stitches, evictions, stream_waits, host_waits;
+} traffic_sums;
+
+static void traffic_add(traffic_sums *sums, const traffic *t) {
   const gmlake_stats stats = stats_of(t->lake);
-  const unsigned long long stitches = stats.stitch_count, evictions = stats.stitch_evict_count;
-  const unsigned long long waits = stats.stream_wait_count, host_waits = stats.host_wait_count;
-  if (round == 0) {
-    tell(
-        "%s%zu blocks, %zu refused, %llu stitches, %llu evictions, %llu stream and %llu host waits",
-        separator, t->alloc_count, t->refused_count, stitches, evictions, waits, host_waits);
-  }
+  sums->allocs += t->alloc_count;
+  sums->refusals += t->refused_count;
+  sums->windows += t->window_count;
+  sums->trimmed_bytes += t->trimmed_bytes;
+  sums->stitches += stats.stitch_count;
+  sums->evictions += stats.stitch_evict_count;
+  sums->stream_waits += stats.stream_wait_count;
+  sums->host_waits += stats.host_wait_count;
+}
+
+/* Says what has happened, and that enough has. */
+static void traffic_report(const traffic_sums *sums, uint64_t rounds) {
+  const unsigned long long stitches = sums->stitches, evictions = sums->evictions;
+  const unsigned long long waits = sums->stream_waits, host_waits = sums->host_waits;
+  tell(
+      "%llu rounds: %zu blocks, %zu refused, %llu stitches, %llu evictions, %llu stream and %llu "
+      "host waits",
+      (unsigned long long)rounds, sums->allocs, sums->refusals, stitches, evictions, waits,
+      host_waits);
   require(stitches && evictions && (options.is_slow || waits + host_waits),
           "nothing was tested: %llu stitches, %llu evictions, %llu stream waits", stitches,
           evictions, waits);
-  require(t->window_count && t->trimmed_bytes, "no window was used or nothing was trimmed");
-  require(t->refused_count * 20 < t->alloc_count, "%zu of %zu requests refused", t->refused_count,
-          t->alloc_count);
+  require(sums->windows && sums->trimmed_bytes, "no window was used or nothing was trimmed");
+  require(sums->refusals * 20 < sums->allocs, "%zu of %zu requests refused", sums->refusals,
+          sums->allocs);
 }
 
-static void traffic_run(gmlake_cross_stream cross_stream, size_t chunk_bytes, uint64_t round) {
+static void traffic_run(gmlake_cross_stream cross_stream, size_t chunk_bytes, uint64_t round,
+                        traffic_sums *sums) {
   const size_t operations = options.operations / 2;
   static traffic t;
   gmlake_desc desc;
@@ -205,7 +222,7 @@ static void traffic_run(gmlake_cross_stream cross_stream, size_t chunk_bytes, ui
   }
   traffic_drain(&t);
   require_no_wrong_words("traffic");
-  traffic_report(&t, round, cross_stream == GMLAKE_GROW_FIRST ? "" : "; ");
+  traffic_add(sums, &t);
   traffic_drop_streams(&t);
   close_lake(t.lake);
 }
@@ -214,14 +231,14 @@ static void traffic_run(gmlake_cross_stream cross_stream, size_t chunk_bytes, ui
 static void case_traffic(void) {
   const uint64_t end = now_ns() + options.seconds * 1000 * MS_NS;
   uint64_t round = 0;
+  traffic_sums sums;
+  memset(&sums, 0, sizeof(sums));
   do {
-    traffic_run(GMLAKE_GROW_FIRST, CHUNK, round);
-    traffic_run(GMLAKE_WAIT_FIRST, scale(4 * CHUNK, CHUNK), round);
+    traffic_run(GMLAKE_GROW_FIRST, CHUNK, round, &sums);
+    traffic_run(GMLAKE_WAIT_FIRST, scale(4 * CHUNK, CHUNK), round, &sums);
     round++;
   } while (now_ns() < end);
-  if (options.seconds) {
-    tell("; %llu rounds of %zu operations", (unsigned long long)round, options.operations);
-  }
+  traffic_report(&sums, round);
 }
 
 #endif
