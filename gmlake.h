@@ -9358,7 +9358,7 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
     if (is_mapped && chunk->map_count && !is_last) continue; /* its memory would live on */
     if (chunk->handle && (chunk->stuck == 2 || is_last) &&
         !gmlk_drive_release(drive, chunk->handle))
-      chunk->handle = 0;
+      chunk->handle = chunk->stuck = 0;
   }
   if (a->spool.reserved_bytes && !is_mapped &&
       !gmlk_drive_unreserve(drive, a->spool.base, a->spool.reserved_bytes))

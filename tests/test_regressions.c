@@ -420,6 +420,26 @@ static void a_pool_that_never_became_one_is_checked(void **state) {
   finish();
 }
 
+/* Its quarantined chunk was released behind the arena's end, and gmlake_check missed it there. */
+static void a_dead_pool_may_have_released_its_quarantine(void **state) {
+  gmlake_alloc_desc wanted;
+  gmlake_pool *pool;
+  void *ptr;
+  (void)state;
+  open_faulty(8);
+  pool = open_pool(0);
+  wanted = request(C, 0, pool);
+  fail_call(ON_MAP, 1, GMLAKE_ERROR_DRIVER, 0);
+  fail_call(ON_RELEASE, 1, GMLAKE_ERROR_DRIVER, 0);
+  step_error(gmlake_alloc_with(lake, &wanted, LEGACY, &ptr), DRIVER);
+  assert_int_equal(stats().quarantined_bytes, C);
+  fail_call(ON_UNRESERVE, 1, GMLAKE_ERROR_DRIVER, 0);
+  step(gmlake_pool_destroy(lake, pool));
+  assert_int_equal(faults[ON_UNRESERVE].in, 0);
+  assert_int_equal(stats().quarantined_bytes, 0);
+  finish();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_failed_exchange_gives_up_no_window),
@@ -444,6 +464,7 @@ int main(void) {
       cmocka_unit_test(addresses_stay_while_anything_is_mapped_there),
       cmocka_unit_test(a_pool_that_loses_the_device_says_so),
       cmocka_unit_test(a_pool_that_never_became_one_is_checked),
+      cmocka_unit_test(a_dead_pool_may_have_released_its_quarantine),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
