@@ -15,6 +15,7 @@ changed need another DIR.
 """
 import argparse
 import collections
+import glob
 import hashlib
 import json
 import os
@@ -57,8 +58,8 @@ def digest(paths):
 
 
 def sources():
-    found = list(HEADERS)
-    for top in ("tests", "bench"):
+    found = glob.glob("*.h")
+    for top in ("tests", "bench", "examples"):
         for directory, _, names in os.walk(top):
             found += [f"{directory}/{n}" for n in names if n.endswith((".c", ".h")) or
                       "corpus" in directory]
@@ -145,8 +146,9 @@ class Suite:
             return
         shutil.rmtree(self.tree, ignore_errors=True)
         os.makedirs(self.tree + "/build")
-        for header in HEADERS:
+        for header in glob.glob("*.h"):
             shutil.copy(header, self.tree)
+        shutil.copytree("examples", self.tree + "/examples")
         shutil.copytree("tests", self.tree + "/tests", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copytree("bench", self.tree + "/bench", ignore=shutil.ignore_patterns("plots"))
         shutil.copytree("build/fake", self.tree + "/build/fake")
