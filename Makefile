@@ -97,7 +97,7 @@ build/replay: bench/replay.c Makefile | build
 
 build/test_%: tests/test_%.c Makefile | build
 	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench -Itests/cuda_stub $(CPPFLAGS) \
-	  $(CFLAGS) $< -o $@ $(LDFLAGS) -lcmocka -lz $(LIBS) $(LDLIBS)
+	  $(CFLAGS) $< -o $@ $(LDFLAGS) -lcmocka -lz $(LIBS) -lm $(LDLIBS)
 
 $(FAKE): tests/fake_cuda.c Makefile | build/fake
 	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC -fvisibility=hidden -I. \

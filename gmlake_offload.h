@@ -2575,7 +2575,8 @@ static gmlake_offload_result gmlo_planner_add(gmlake_offload_planner *planner,
    [N3] Pinned places stay: an operator is running on them.
    [N4] One copy is under way in each direction, one operator in each job.
    [N5] Passive swaps out are asked for by one job at a time, the acquirer, whose next operator's
-        tensors they leave alone: two jobs cannot wait for each other's.
+        tensors they leave alone, and what they free is the acquirer's: jobs cannot wait for each
+        other's tensors, nor take them from each other for ever.
    Complexity: an operator O(what it touches), a passive swap out O(all tensors).
    Fails: host memory, the backend, an operator larger than the limit; the run is over then. */
 
@@ -2591,7 +2592,7 @@ typedef struct gmlo_place {
   int keep;   /* going, but stays on the device: it is used again already */
   int host_valid;
   int remaking; /* operators are running again to make it */
-  int dead;     /* going, but no longer needed at all */
+  int dead;     /* being copied, but no longer needed at all */
   unsigned pins;
   uint32_t last_op; /* the last that used it */
   uint64_t used_at; /* rises with every use */
@@ -2645,6 +2646,7 @@ struct gmlake_offload_run {
   uint64_t now_ns;
   uint64_t pending;  /* tokens that have not come back */
   uint32_t acquirer; /* [N5] a job, or NONE */
+  int hungry;        /* the acquirer waits for memory: nobody else takes any */
   void **pointers;   /* of the operator that is launched */
   size_t pointer_capacity;
   gmlake_offload_result failed;
@@ -2807,7 +2809,7 @@ static int gmlo_queue_has_passive(const gmlo_queue *queue, uint32_t job) {
   return 0;
 }
 
-/* The job's passive requests go before those of others. */
+/* The job's passive request goes before all others. */
 static void gmlo_queue_prefer(gmlo_queue *queue, uint32_t job) {
   size_t i;
   for (i = 0; i + 1 < queue->count; i++) {
@@ -2916,6 +2918,7 @@ static int gmlo_in_next(gmlake_offload_run *run) {
   if (queue->busy || queue->count == 0) return 0;
   if (run->acquirer != GMLAKE_OFFLOAD_NONE) gmlo_queue_prefer(queue, run->acquirer);
   next = &queue->requests[queue->count - 1];
+  if (run->hungry && !(next->passive && next->job == run->acquirer)) return 0;
   place = gmlo_request_place(run, next);
   if (!run->jobs[next->job].alive || place->there || !place->host_valid) {
     run->stats.void_count++;
@@ -2963,7 +2966,7 @@ static int gmlo_next_uses(const gmlake_offload_run *run, uint32_t job, uint32_t 
 
 static int gmlo_may_evict(const gmlake_offload_run *run, uint32_t job, uint32_t tensor) {
   const gmlo_place *place = &run->jobs[job].places[tensor];
-  return place->there && !place->coming && !place->going && place->pins == 0 && !place->remaking &&
+  return place->there && !place->coming && !place->going && place->pins == 0 &&
          run->jobs[job].graph->tensors[tensor].bytes != 0 &&
          !gmlo_queue_has(&run->queues[GMLO_OUT], job, tensor) && !gmlo_next_uses(run, job, tensor);
 }
@@ -3008,6 +3011,7 @@ static int gmlo_reclaim(gmlake_offload_run *run, size_t bytes) {
   size_t limit = run->desc.limit_bytes != 0 ? run->desc.limit_bytes : SIZE_MAX, leaving;
   uint32_t job = 0, tensor = 0;
   int changed = 0;
+  run->hungry = 1;
   leaving = gmlo_leaving(run);
   while (run->used_bytes - leaving > limit || bytes > limit - (run->used_bytes - leaving) ||
          (run->refused_bytes != 0 && leaving < bytes)) {
@@ -3147,11 +3151,15 @@ static int gmlo_step_next(gmlake_offload_run *run, uint32_t id) {
     if (run->acquirer == GMLAKE_OFFLOAD_NONE) run->acquirer = id;
     return 0;
   }
+  if (run->hungry && run->acquirer != id && bytes != 0) return 0;
   if (!gmlo_run_fits(run, bytes) || !gmlo_step_alloc(run, id)) {
     if (run->acquirer == GMLAKE_OFFLOAD_NONE) run->acquirer = id;
     return run->acquirer == id ? gmlo_reclaim(run, bytes) : 0;
   }
-  if (run->acquirer == id) run->acquirer = GMLAKE_OFFLOAD_NONE;
+  if (run->acquirer == id) {
+    run->acquirer = GMLAKE_OFFLOAD_NONE;
+    run->hungry = 0;
+  }
   if (!gmlo_step_launch(run, id)) {
     (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
   }
@@ -3248,10 +3256,9 @@ static void gmlo_step_free(gmlake_offload_run *run, gmlo_run_job *job) {
   for (i = job->free_begin[job->at]; i < job->free_begin[job->at + 1]; i++) {
     gmlo_place *place = &job->places[job->frees[i]];
     size_t bytes = gmlo_run_bytes(job, job->frees[i]);
-    GMLAKE_OFFLOAD_ASSERT(!place->coming);
     place->last_op = GMLAKE_OFFLOAD_NONE;
-    place->dead = place->going; /* then gmlo_copy_done frees it */
-    if (place->going) continue;
+    place->dead = place->going || place->coming; /* then gmlo_copy_done frees it */
+    if (place->dead) continue;
     gmlo_place_free(run, place, bytes);
     gmlo_place_forget_host(run, place, bytes);
   }
