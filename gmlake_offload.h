@@ -395,6 +395,7 @@ typedef struct gmlake_offload_planner_desc {
                                of an iteration's 1. To the letter: recomputation has no bound */
   double smoothing;         /* weight of a new time in the mean; 0: .2 */
   double drift_max;         /* replan where times changed by this part of an iteration; 0: .1 */
+  size_t try_count_max;     /* plans tried for a job, 3 at least; 0: more for smaller graphs */
   size_t tensor_bytes_min;  /* smaller tensors stay; 0: 1 MiB, to the letter 1 */
   uint64_t copy_ns;         /* what each copy takes besides its bytes; 0: 10 us */
   uint64_t margin_ns;       /* swaps in end that much before the access */
@@ -1280,6 +1281,7 @@ typedef struct gmlo_circle {
   int64_t *tree_max, *tree_add; /* see >>profile */
   size_t leaf_count;
   uint64_t base_ns, added_ns; /* period without and by waits and recomputation */
+  uint64_t noise;             /* of keys and rates, a state; 0: none */
   size_t *found;              /* room for item_count: candidates, as indices of items */
   double *keys;               /* room for item_count: their order */
 } gmlo_circle;
@@ -1842,10 +1844,17 @@ static int gmlo_swap_later(gmlo_circle *c, gmlo_item *item, size_t use) {
   return 1;
 }
 
-static double gmlo_candidate_key(const gmlo_candidate *k, gmlo_order order) {
-  if (order == GMLO_LARGEST) return (double)k->item->bytes;
-  if (order == GMLO_FARTHEST) return (double)(k->end - k->slot_end);
-  return (double)(k->end - k->begin) * (double)k->item->bytes;
+/* The figure times something between a half and two, where the circle has noise. */
+static double gmlo_noisy(gmlo_circle *c, double figure) {
+  if (c->noise == 0) return figure;
+  c->noise = c->noise * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+  return figure * (.5 + 1.5 * (double)(c->noise >> 40) / 16777216.0);
+}
+
+static double gmlo_candidate_key(gmlo_circle *c, const gmlo_candidate *k, gmlo_order order) {
+  if (order == GMLO_LARGEST) return gmlo_noisy(c, (double)k->item->bytes);
+  if (order == GMLO_FARTHEST) return gmlo_noisy(c, (double)(k->end - k->slot_end));
+  return gmlo_noisy(c, (double)(k->end - k->begin) * (double)k->item->bytes);
 }
 
 static void gmlo_found_sift(gmlo_circle *c, size_t i, size_t count) {
@@ -1868,7 +1877,7 @@ static size_t gmlo_find_candidates(gmlo_circle *c, size_t slot, gmlo_order order
   for (i = 0; i < c->item_count && c->items[i].bytes >= c->desc->tensor_bytes_min; i++) {
     if (!gmlo_candidate_at(c, &c->items[i], slot, &k)) continue;
     if (c->gaps[k.use].tried_at == slot + 1) continue;
-    c->keys[count] = gmlo_candidate_key(&k, order);
+    c->keys[count] = gmlo_candidate_key(c, &k, order);
     c->found[count++] = i;
   }
   for (i = count / 2; i-- > 0;) gmlo_found_sift(c, i, count);
@@ -1970,14 +1979,6 @@ static int gmlo_swap_all(gmlo_circle *c, int64_t target, gmlo_order order) {
 
 /* ---- Recomputation and waits: what costs time ---- */
 
-typedef struct gmlo_offer {
-  gmlo_candidate k;
-  int recompute;
-  uint64_t recompute_ns;
-  size_t returned_bytes;            /* of swaps that recomputing takes back */
-  uint64_t out_wait_ns, in_wait_ns; /* before the peak's slot, before the use behind the gap */
-} gmlo_offer;
-
 /* [T3] for one tensor that the operator at step `maker` reads: it is there during `step`, with the
    bytes it had then. A swap around `step` is taken back for that, its bytes are added to
    *returned_bytes. Nothing changes before `pin` says so. */
@@ -2004,33 +2005,66 @@ static gmlo_item *gmlo_item_of(gmlo_circle *c, uint32_t job, uint32_t tensor) {
   return &c->items[c->item_at[c->item_base[job] + tensor]];
 }
 
-/* The time of making the candidate's tensor again before its next use, or 0 if it cannot be: by its
-   pure makers up to the gap, which write nothing else. */
-static uint64_t gmlo_recompute_time(gmlo_circle *c, const gmlo_candidate *k, int pin,
-                                    size_t *returned_bytes) {
+/* Whether what else an operator writes is gone by `step`: room for it is needed for the operator's
+   time only. Adds it to *scratch_bytes. */
+static int gmlo_rest_is_gone(gmlo_circle *c, const gmlo_item *item, const gmlo_op *op, size_t step,
+                             size_t *scratch_bytes) {
+  const gmlake_offload_graph *graph = c->jobs[item->job].graph;
+  size_t n;
+  for (n = 0; n < op->write_count; n++) {
+    uint32_t tensor = graph->refs[op->first_ref + op->read_count + n];
+    const gmlo_item *other = gmlo_item_of(c, item->job, tensor);
+    if (tensor == item->tensor) continue;
+    if (graph->tensors[tensor].kind != GMLAKE_OFFLOAD_INTERMEDIATE) return 0;
+    if (c->uses[other->use_end - 1].step >= step) return 0;
+    *scratch_bytes += other->bytes;
+  }
+  return 1;
+}
+
+/* What recomputing a candidate's tensor takes. */
+typedef struct gmlo_remake {
+  uint64_t time_ns;      /* 0: it cannot be */
+  size_t returned_bytes; /* of swaps that it takes back */
+  size_t scratch_bytes;  /* of other tensors that its makers write */
+} gmlo_remake;
+
+/* Makes the candidate's tensor again before its next use, by its pure makers up to the gap. With
+   `pin` what they read stays from now on. */
+static gmlo_remake gmlo_remake_of(gmlo_circle *c, const gmlo_candidate *k, int pin) {
   const gmlo_item *item = k->item;
   const gmlake_offload_graph *graph = c->jobs[item->job].graph;
+  gmlo_remake none, remake;
   size_t u, n, step;
-  uint64_t t = 0;
-  if (!item->made || k->use + 1 == item->use_end) return 0;
+  memset(&none, 0, sizeof none);
+  remake = none;
+  if (!item->made || k->use + 1 == item->use_end) return none;
   step = c->uses[k->use + 1].step;
   for (u = item->use_begin; u <= k->use; u++) {
     uint32_t id = c->steps[c->uses[u].step].op;
     const gmlo_op *op = &graph->ops[id];
     if ((c->uses[u].how & GMLO_WRITES) == 0) continue;
-    if (op->write_count != 1 || (op->flags & GMLAKE_OFFLOAD_IMPURE) != 0) return 0;
+    if ((op->flags & GMLAKE_OFFLOAD_IMPURE) != 0) return none;
+    if (!gmlo_rest_is_gone(c, item, op, step, &remake.scratch_bytes)) return none;
     for (n = 0; n < op->read_count; n++) {
       uint32_t source = graph->refs[op->first_ref + n];
       if (source == item->tensor) continue;
       if (!gmlo_source_is_there(c, gmlo_item_of(c, item->job, source), c->uses[u].step, step, pin,
-                                returned_bytes)) {
-        return 0;
+                                &remake.returned_bytes)) {
+        return none;
       }
     }
-    t += gmlo_mean(&c->jobs[item->job], id);
+    remake.time_ns += gmlo_mean(&c->jobs[item->job], id);
   }
-  return t;
+  return remake.returned_bytes < item->bytes ? remake : none;
 }
+
+typedef struct gmlo_offer {
+  gmlo_candidate k;
+  int recompute;
+  gmlo_remake remake;
+  uint64_t out_wait_ns, in_wait_ns; /* before the peak's slot, before the use behind the gap */
+} gmlo_offer;
 
 /* What a swap would have to wait for; 0 where it fits nowhere. */
 static int gmlo_wait_times(const gmlo_circle *c, const gmlo_candidate *k, gmlo_offer *offer) {
@@ -2057,16 +2091,13 @@ static int gmlo_offer_make(gmlo_circle *c, const gmlo_candidate *k, gmlo_offer *
   uint64_t wait = UINT64_MAX;
   memset(offer, 0, sizeof *offer);
   offer->k = *k;
-  if ((flags & GMLAKE_OFFLOAD_NO_RECOMPUTE) == 0) {
-    offer->recompute_ns = gmlo_recompute_time(c, k, 0, &offer->returned_bytes);
-    if (offer->returned_bytes >= k->item->bytes) offer->recompute_ns = 0;
-  }
+  if ((flags & GMLAKE_OFFLOAD_NO_RECOMPUTE) == 0) offer->remake = gmlo_remake_of(c, k, 0);
   if ((flags & GMLAKE_OFFLOAD_LETTER) == 0 && gmlo_ratio_allows(c, k->item) &&
       gmlo_wait_times(c, k, offer)) {
     wait = offer->out_wait_ns + offer->in_wait_ns;
   }
-  offer->recompute = offer->recompute_ns != 0 && offer->recompute_ns <= wait;
-  *out_cost_ns = offer->recompute ? offer->recompute_ns : wait;
+  offer->recompute = offer->remake.time_ns != 0 && offer->remake.time_ns <= wait;
+  *out_cost_ns = offer->recompute ? offer->remake.time_ns : wait;
   return *out_cost_ns != UINT64_MAX;
 }
 
@@ -2083,15 +2114,16 @@ static void gmlo_wait_before(gmlo_circle *c, size_t slot, uint64_t t) {
 
 static void gmlo_recompute_commit(gmlo_circle *c, const gmlo_offer *offer) {
   const gmlo_candidate *k = &offer->k;
+  const gmlo_step *next = &c->steps[c->uses[k->use + 1].step];
   gmlo_gap *gap = &c->gaps[k->use];
-  size_t returned_bytes = 0;
-  (void)gmlo_recompute_time(c, k, 1, &returned_bytes);
+  (void)gmlo_remake_of(c, k, 1);
   gap->state = GMLO_DROPPED;
-  gap->recompute_ns = offer->recompute_ns;
+  gap->recompute_ns = offer->remake.time_ns;
   gap->out_start = gap->out_end = k->begin;
   gap->in_start = gap->in_end = k->end;
   gmlo_gap_absent(c, k->item, gap);
-  gmlo_circle_stretch(c, c->steps[c->uses[k->use + 1].step].lo + 1, offer->recompute_ns);
+  gmlo_profile_add(c, next->lo, next->hi - next->lo + 1, (int64_t)offer->remake.scratch_bytes);
+  gmlo_circle_stretch(c, next->lo + 1, offer->remake.time_ns);
 }
 
 /* 1: done, 0: it no longer fits, -1: host memory. */
@@ -2109,8 +2141,9 @@ static int gmlo_offer_take(gmlo_circle *c, gmlo_offer *offer, size_t slot) {
   return gmlo_swap_try(c, k);
 }
 
-/* Of the slot's candidates the one whose saving costs least, within `budget_ns`: MSPS. */
-static int gmlo_pay_at(gmlo_circle *c, size_t slot, uint64_t budget_ns) {
+/* Of the slot's candidates the one whose saving costs least, within `budget_ns`: MSPS. By default
+   saving more than the excess is worth nothing. */
+static int gmlo_pay_at(gmlo_circle *c, size_t slot, double excess_bytes, uint64_t budget_ns) {
   gmlo_candidate k;
   gmlo_offer offer, best;
   double best_rate = -1;
@@ -2121,8 +2154,10 @@ static int gmlo_pay_at(gmlo_circle *c, size_t slot, uint64_t budget_ns) {
     double rate;
     if (!gmlo_candidate_at(c, &c->items[i], slot, &k)) continue;
     if (!gmlo_offer_make(c, &k, &offer, &cost) || cost > budget_ns) continue;
-    rate =
-        (double)(k.item->bytes - (offer.recompute ? offer.returned_bytes : 0)) / ((double)cost + 1);
+    rate = (double)k.item->bytes;
+    if (offer.recompute) rate -= (double)offer.remake.returned_bytes;
+    if (rate > excess_bytes && (c->desc->flags & GMLAKE_OFFLOAD_LETTER) == 0) rate = excess_bytes;
+    rate = gmlo_noisy(c, rate / ((double)cost + 1));
     if (rate <= best_rate) continue;
     best_rate = rate;
     best = offer;
@@ -2138,7 +2173,7 @@ static int gmlo_pay_down(gmlo_circle *c, int64_t target, gmlo_order order) {
   int64_t bytes;
   size_t i, slot = gmlo_profile_peak(c, &bytes);
   while (bytes > target && c->added_ns < budget) {
-    done = gmlo_pay_at(c, slot, budget - c->added_ns);
+    done = gmlo_pay_at(c, slot, (double)(bytes - target), budget - c->added_ns);
     if (done <= 0) return done;
     for (i = 0; i < c->use_count; i++) c->gaps[i].tried_at = 0;
     if (gmlo_swap_down(c, target, order) < 0) return -1;
@@ -2436,35 +2471,113 @@ static int gmlo_plan_letter(gmlake_offload_planner *planner, gmlake_offload_plan
   return done;
 }
 
-/* The best of the orders for one job: least bytes, then least time, then least over the link. */
-static int gmlo_plan_job(gmlake_offload_planner *planner, uint32_t job, double share,
-                         gmlake_offload_plan **out_plan) {
-  size_t peak = planner->jobs[job].graph->info.peak_bytes, all = gmlo_jobs_bytes(planner);
-  int64_t target =
-      all == 0 ? 0 : (int64_t)((double)planner->desc.target_bytes * (double)peak / (double)all);
+/* One job's plan while the best of several tries is looked for. */
+typedef struct gmlo_search {
+  gmlake_offload_planner *planner;
+  uint32_t job;
+  double share;
+  size_t goal_bytes; /* lower is no better */
+  size_t try_count;  /* that are left */
+  gmlake_offload_plan *best;
+} gmlo_search;
+
+/* Least bytes above the goal, then least time, then least over the link. */
+static int gmlo_search_prefers(const gmlo_search *search, const gmlake_offload_plan *plan) {
+  const gmlake_offload_plan_info *a = &plan->info, *b;
+  size_t a_bytes = a->peak_bytes > search->goal_bytes ? a->peak_bytes : search->goal_bytes, b_bytes;
+  if (search->best == NULL) return 1;
+  b = &search->best->info;
+  b_bytes = b->peak_bytes > search->goal_bytes ? b->peak_bytes : search->goal_bytes;
+  if (a_bytes != b_bytes) return a_bytes < b_bytes;
+  if (a->time_ns != b->time_ns) return a->time_ns < b->time_ns;
+  return a->in_bytes + a->out_bytes < b->in_bytes + b->out_bytes;
+}
+
+/* Plans towards the target in that order. 0 where host memory is refused. */
+static int gmlo_search_try(gmlo_search *search, size_t target_bytes, int order, uint64_t noise) {
+  const gmlake_offload_host *host = &search->planner->desc.host;
+  gmlake_offload_plan *plan = NULL;
+  gmlo_circle c;
+  int64_t bytes = 0;
+  if (!gmlo_circle_make(&c, search->planner, search->job, search->share)) return 0;
+  c.noise = noise;
+  if (gmlo_circle_plan(&c, (int64_t)target_bytes, (gmlo_order)order)) {
+    (void)gmlo_profile_peak(&c, &bytes);
+    plan = gmlo_plan_of(&c, search->job, host);
+  }
+  gmlo_circle_leave(&c);
+  if (plan == NULL) return 0;
+  plan->info.peak_bytes = (size_t)bytes;
+  if (gmlo_search_prefers(search, plan)) {
+    gmlake_offload_plan *former = search->best;
+    search->best = plan;
+    plan = former;
+  }
+  gmlo_plan_destroy(plan);
+  if (search->try_count != 0) search->try_count--;
+  return 1;
+}
+
+/* A plan that wants too much spends the link and its time in the wrong places: targets between
+   `low` and what was reached are tried by bisection, until `left` tries are left. */
+static int gmlo_search_between(gmlo_search *search, size_t low, size_t left) {
+  size_t high = search->best->info.peak_bytes;
   int order;
-  for (order = 0; order < GMLO_ORDERS; order++) {
-    gmlake_offload_plan *best = *out_plan, *plan = NULL;
-    gmlo_circle c;
-    int64_t bytes = 0;
-    if (!gmlo_circle_make(&c, planner, job, share)) return 0;
-    if (gmlo_circle_plan(&c, target, (gmlo_order)order)) {
-      (void)gmlo_profile_peak(&c, &bytes);
-      plan = gmlo_plan_of(&c, job, &planner->desc.host);
+  while (high > low + low / 512 && search->try_count > left) {
+    size_t middle = low + (high - low) / 2;
+    for (order = 0; order < GMLO_ORDERS && search->best->info.peak_bytes > middle; order++) {
+      if (!gmlo_search_try(search, middle, order, 0)) return 0;
     }
-    gmlo_circle_leave(&c);
-    if (plan == NULL) return 0;
-    plan->info.peak_bytes = (size_t)bytes;
-    if (best == NULL || plan->info.peak_bytes < best->info.peak_bytes ||
-        (plan->info.peak_bytes == best->info.peak_bytes &&
-         plan->info.time_ns <= best->info.time_ns &&
-         plan->info.in_bytes + plan->info.out_bytes < best->info.in_bytes + best->info.out_bytes)) {
-      *out_plan = plan;
-      plan = best;
-    }
-    gmlo_plan_destroy(plan);
+    if (search->best->info.peak_bytes > middle) low = middle;
+    high = search->best->info.peak_bytes;
   }
   return 1;
+}
+
+/* Every order towards the goal, then lower targets than reached, then with noise. */
+static int gmlo_search_run(gmlo_search *search) {
+  size_t low = search->planner->jobs[search->job].graph->info.op_bytes_max, target;
+  int order;
+  for (order = 0; order < GMLO_ORDERS; order++) {
+    if (!gmlo_search_try(search, search->goal_bytes, order, 0)) return 0;
+  }
+  if (low < search->goal_bytes) low = search->goal_bytes;
+  if (!gmlo_search_between(search, low, search->try_count / 3 * 2)) return 0;
+  while (search->try_count != 0) {
+    size_t best = search->best->info.peak_bytes;
+    if (best <= low && search->best->info.added_ns == 0) break;
+    target = search->try_count % 2 == 0 ? low : best - (best - low) / 16;
+    if (best <= low) target = search->goal_bytes;
+    if (!gmlo_search_try(search, target, (int)(search->try_count % GMLO_ORDERS),
+                         search->try_count)) {
+      return 0;
+    }
+  }
+  return 1;
+}
+
+static int gmlo_plan_job(gmlake_offload_planner *planner, uint32_t job, double share,
+                         gmlake_offload_plan **out_plan) {
+  const gmlake_offload_graph_info *info = &planner->jobs[job].graph->info;
+  double all = (double)gmlo_jobs_bytes(planner);
+  gmlo_search search;
+  memset(&search, 0, sizeof search);
+  search.planner = planner;
+  search.job = job;
+  search.share = share;
+  if (all > 0) {
+    search.goal_bytes =
+        (size_t)((double)planner->desc.target_bytes * ((double)info->peak_bytes / all));
+  }
+  search.try_count = planner->desc.try_count_max;
+  if (search.try_count == 0) search.try_count = 3 + 100000 / (info->access_count + 1);
+  if (search.try_count > 60) search.try_count = 60;
+  if (gmlo_search_run(&search)) {
+    *out_plan = search.best;
+    return 1;
+  }
+  gmlo_plan_destroy(search.best);
+  return 0;
 }
 
 static int gmlo_plan_jobs(gmlake_offload_planner *planner, gmlake_offload_plan **plans) {
@@ -2754,28 +2867,63 @@ static int gmlo_run_make_steps(gmlo_run_job *job) {
   return 1;
 }
 
-/* Intermediates go after the last step that touches them, outputs after the last of all. */
-static int gmlo_run_make_frees(gmlo_run_job *job) {
+/* Whether step s runs again, for another tensor, what made `tensor`, which is gone by then. */
+static int gmlo_run_is_scratch(const gmlo_run_job *job, size_t s, size_t i, const size_t *last) {
+  uint32_t op = job->steps[s].op, tensor = gmlo_op_ref(job->graph, op, i);
+  return job->steps[s].remade != GMLAKE_OFFLOAD_NONE && job->steps[s].remade != tensor &&
+         i >= job->graph->ops[op].read_count && last[tensor] < s + 1;
+}
+
+/* Counts while there is no room for frees yet. */
+static void gmlo_run_add_free(gmlo_run_job *job, size_t after, uint32_t tensor) {
+  if (job->frees != NULL) {
+    job->frees[job->free_begin[after]++] = tensor;
+  } else {
+    job->free_begin[after + 1]++;
+  }
+}
+
+/* Intermediates go after the last step that needs them, outputs after the last of all, and what is
+   written beside a tensor that is made again, at once. last: the step, + 1. */
+static void gmlo_run_add_frees(gmlo_run_job *job, const size_t *last) {
   const gmlake_offload_graph *graph = job->graph;
   size_t s, i, t;
-  size_t *last = (size_t *)gmlo_take(&job->scope, graph->tensor_count, sizeof *last);
-  job->free_begin = (size_t *)gmlo_take(&job->scope, job->step_count + 2, sizeof(size_t));
-  job->frees = (uint32_t *)gmlo_take(&job->scope, graph->tensor_count, sizeof *job->frees);
-  if (last == NULL || job->free_begin == NULL || job->frees == NULL) return 0;
-  for (s = 0; s < job->step_count; s++) {
-    for (i = 0; i < gmlo_op_refs(graph, job->steps[s].op); i++) {
-      last[gmlo_op_ref(graph, job->steps[s].op, i)] = s + 1;
+  for (t = 0; t < graph->tensor_count; t++) {
+    if (last[t] != 0 && gmlo_kind_is_made(graph->tensors[t].kind)) {
+      int output = graph->tensors[t].kind == GMLAKE_OFFLOAD_OUTPUT;
+      gmlo_run_add_free(job, output ? job->step_count : last[t], (uint32_t)t);
     }
   }
-  for (t = 0; t < graph->tensor_count; t++) {
-    if (!gmlo_kind_is_made(graph->tensors[t].kind)) last[t] = 0;
-    if (graph->tensors[t].kind == GMLAKE_OFFLOAD_OUTPUT && last[t] != 0) last[t] = job->step_count;
-    if (last[t] != 0) job->free_begin[last[t] + 1]++;
+  for (s = 0; s < job->step_count; s++) {
+    for (i = 0; i < gmlo_op_refs(graph, job->steps[s].op); i++) {
+      if (!gmlo_run_is_scratch(job, s, i, last)) continue;
+      gmlo_run_add_free(job, s + 1, gmlo_op_ref(graph, job->steps[s].op, i));
+    }
   }
+}
+
+static int gmlo_run_make_frees(gmlo_run_job *job) {
+  const gmlake_offload_graph *graph = job->graph;
+  size_t s, i;
+  size_t *last = (size_t *)gmlo_take(&job->scope, graph->tensor_count, sizeof *last);
+  job->frees = NULL;
+  job->free_begin = (size_t *)gmlo_take(&job->scope, job->step_count + 3, sizeof(size_t));
+  if (last == NULL || job->free_begin == NULL) return 0;
+  for (s = 0; s < job->step_count; s++) {
+    for (i = 0; i < gmlo_op_refs(graph, job->steps[s].op); i++) {
+      uint32_t tensor = gmlo_op_ref(graph, job->steps[s].op, i);
+      if (job->steps[s].remade == GMLAKE_OFFLOAD_NONE || job->steps[s].remade == tensor ||
+          i < graph->ops[job->steps[s].op].read_count) {
+        last[tensor] = s + 1;
+      }
+    }
+  }
+  gmlo_run_add_frees(job, last);
   for (s = 0; s < job->step_count; s++) job->free_begin[s + 2] += job->free_begin[s + 1];
-  for (t = 0; t < graph->tensor_count; t++) {
-    if (last[t] != 0) job->frees[job->free_begin[last[t]]++] = (uint32_t)t;
-  }
+  job->frees =
+      (uint32_t *)gmlo_take(&job->scope, job->free_begin[job->step_count + 1], sizeof *job->frees);
+  if (job->frees == NULL) return 0;
+  gmlo_run_add_frees(job, last);
   return 1;
 }
 
@@ -4059,6 +4207,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_get_op(const gmlake_offl
 static gmlake_offload_result gmlo_event_check(const gmlake_offload_graph *graph,
                                               const gmlake_offload_event *event) {
   const gmlo_op *op;
+  size_t i, after;
   if ((unsigned)event->action > (unsigned)GMLAKE_OFFLOAD_RECOMPUTE ||
       event->delay_ns > GMLO_TIME_MAX) {
     return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
@@ -4069,10 +4218,19 @@ static gmlake_offload_result gmlo_event_check(const gmlake_offload_graph *graph,
   }
   if (event->action != GMLAKE_OFFLOAD_RECOMPUTE) return GMLAKE_OFFLOAD_OK;
   op = &graph->ops[event->op];
-  if (op->write_count != 1 || (op->flags & GMLAKE_OFFLOAD_IMPURE) != 0 ||
-      graph->refs[op->first_ref + op->read_count] != event->tensor || event->delay_ns != 0 ||
+  if ((op->flags & GMLAKE_OFFLOAD_IMPURE) != 0 || event->delay_ns != 0 ||
+      (gmlo_op_uses(graph, event->op, event->tensor) & GMLO_WRITES) == 0 ||
       !gmlo_kind_is_made(graph->tensors[event->tensor].kind)) {
     return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  after = event->trigger == GMLAKE_OFFLOAD_NONE ? 0 : graph->position[event->trigger] + (size_t)1;
+  for (i = 0; i < op->write_count; i++) { /* what else it writes must be gone */
+    uint32_t tensor = graph->refs[op->first_ref + op->read_count + i];
+    if (tensor == event->tensor) continue;
+    if (graph->tensors[tensor].kind != GMLAKE_OFFLOAD_INTERMEDIATE ||
+        graph->accesses[graph->access_begin[tensor + 1] - 1].position >= after) {
+      return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+    }
   }
   return GMLAKE_OFFLOAD_OK;
 }
