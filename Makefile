@@ -1,6 +1,7 @@
 # make           builds build/replay
 # make replay    replays the traces of bench/traces: memory and driver time of each allocator
 # make bench     measures what an allocation costs the processor, in each allocator
+# make offload   plans and runs the graphs of bench/graphs in less memory, on a mock clock
 # make test      builds and runs all tests
 # make gpu-test  the tests that need a GPU; without one it says so and succeeds
 # make gpu-bench measures the driver, the lake and its peers on a GPU; likewise
@@ -11,7 +12,8 @@
 # make cupy      builds build/gmlake_cupy.so, for examples/cupy/gmlake_cupy.py
 # make plots     draws memory over time into build/plots, and the figures of README.md
 # make format    formats the sources
-# replay, bench, test, torch, cupy and plots first install what they need, on Debian and Ubuntu.
+# replay, bench, offload, test, torch, cupy and plots first install what they need, on Debian and
+# Ubuntu.
 
 CC ?= cc
 WARNINGS = -Wall -Wextra -Werror
@@ -21,8 +23,8 @@ TEST_PROGRAMS = $(patsubst tests/%.c,build/%,$(sort $(wildcard tests/test_*.c)))
 TEST_SCRIPTS = $(sort $(wildcard tests/test_*.sh))
 EXAMPLES = $(addprefix build/,$(basename $(wildcard examples/*.c examples/*.cpp))) \
   build/examples/kv_server_cuda
-SOURCES = $(wildcard *.h bench/*.[ch] bench/*.cpp tests/*.[ch] tests/*/*.[ch] tests/*/*.cpp \
-  examples/*.[ch] examples/*.cpp examples/*/*.c)
+SOURCES = $(wildcard *.h bench/*.[ch] bench/*/*.[ch] bench/*.cpp tests/*.[ch] tests/*/*.[ch] \
+  tests/*/*.cpp examples/*.[ch] examples/*.cpp examples/*/*.c)
 YARDSTICK = build/peer_bfc_set.so
 CLIENTS = build/gmlake_torch.so build/gmlake_cupy.so build/client_torch build/client_ggml
 FAKE = build/fake/libcuda.so.1
@@ -44,8 +46,12 @@ bench: deps-bench
 	$(SUBMAKE) build/bench $(YARDSTICK)
 	@build/bench
 
+offload: deps-replay
+	$(SUBMAKE) build/offload
+	@build/offload
+
 test: deps-test
-	$(SUBMAKE) build/replay $(FAKE) build/bench $(YARDSTICK) build/gpu_test \
+	$(SUBMAKE) build/replay build/offload $(FAKE) build/bench $(YARDSTICK) build/gpu_test \
 	  build/gpu_bench $(CLIENTS) $(TEST_PROGRAMS)
 	@sh tests/run.sh $(TEST_PROGRAMS) $(TEST_SCRIPTS)
 
@@ -107,6 +113,10 @@ build/bench: bench/bench.c Makefile | build
 	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CPPFLAGS) $(CFLAGS) $< -o $@ \
 	  $(LDFLAGS) -lz $(LIBS) -lm $(LDLIBS)
 
+build/offload: bench/offload/plan.c Makefile | build
+	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CFLAGS) $< -o $@ \
+	  $(LDFLAGS) -lz $(LDLIBS)
+
 $(YARDSTICK): bench/bfc_set.cpp Makefile | build
 	$(CXX) -std=c++11 -O2 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC $(CPPFLAGS) $(CXXFLAGS) $< \
 	  -o $@ $(LDFLAGS)
@@ -154,4 +164,4 @@ build/examples/%: examples/%.cpp Makefile | build/examples
 
 -include $(wildcard build/*.d build/examples/*.d)
 
-.PHONY: all replay bench test examples torch cupy plots format clean
+.PHONY: all replay bench offload test examples torch cupy plots format clean

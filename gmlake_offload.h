@@ -129,14 +129,17 @@ HOW TENSILE PLANS
      job swaps at most swap_ratio_max of its bytes. Largest first; to the letter all candidates of
      a peak are scheduled before the next peak is looked for, and then, as far as the link is free,
      later accesses of the same tensor get swaps in of their own.
-     By default one candidate is taken for each peak, the plans of several orders are compared, a
-     tensor whose bytes the host has is dropped, not copied, and swaps that do not lower the peak
-     are taken back, so that others find the link free.
+     By default one candidate is taken for each peak, a tensor whose bytes the host has is dropped,
+     not copied, and swaps that do not lower the peak are taken back, so that others find the link
+     free.
   4. The complete loop (Algorithm 3): 2 and 3 until the target is reached or nothing helps. Then,
      if the jobs are still above the target, tensors are recomputed: the candidate that saves most
      bytes per time of recomputation (MSPS) is dropped in its gap and the operators that made it run
-     again before its next access; then 2 again. By default, where overhead_max allows, an operator
-     may also wait for a swap, and whichever costs least time per byte is done.
+     again before its next access; then 2 again. What else these operators write must be gone by
+     then. By default overhead_max bounds the time, an operator may also wait for a swap, whichever
+     costs least time per byte is done, and the best of several plans is kept: candidates in
+     different orders, targets between the goal and what was reached, and choices with noise, which
+     is the same in every run.
   5. The plan: (trigger, delay) pairs. Each event happens a delay after the end of an operator, so
      that an iteration that runs late takes its swaps along.
   gmlake_offload_update replans where a job came or left, or where times have drifted past
@@ -594,6 +597,11 @@ gmlake_offload_run_set_plan(gmlake_offload_run *run, uint32_t job, const gmlake_
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_iterations(gmlake_offload_run *run,
                                                                        uint64_t iteration_count);
 
+/* What all tensors on the device may take from now on; 0: the backend's. Where they take more,
+   tensors leave when an operator next needs memory. Errors: INVALID_ARGUMENT. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_set_limit(gmlake_offload_run *run,
+                                                                      size_t limit_bytes);
+
 /* Where a tensor's bytes are: NULL in *out_device or *out_host where they are not.
    Errors: INVALID_ARGUMENT, UNKNOWN_ID. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_locate(const gmlake_offload_run *run,
@@ -604,6 +612,9 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_locate(const gmlake_
 /* Errors: INVALID_ARGUMENT. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_run_get_stats(const gmlake_offload_run *run, gmlake_offload_run_stats *out_stats);
+
+/* Peaks count anew from what is there now. Errors: INVALID_ARGUMENT. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_reset_peaks(gmlake_offload_run *run);
 
 /* The result's spelling in this header, a constant string; never NULL. */
 GMLAKE_OFFLOAD_DEF const char *gmlake_offload_result_name(gmlake_offload_result result);
@@ -1213,6 +1224,7 @@ typedef struct gmlo_item {
   uint32_t job, tensor;
   size_t bytes;
   size_t use_begin, use_end;
+  size_t lo, hi;        /* slots of the first and the last use */
   int made;             /* INTERMEDIATE or OUTPUT */
   int written;          /* by an operator */
   size_t swapped_count; /* gaps that are GMLO_SWAPPED */
@@ -1401,7 +1413,10 @@ static void gmlo_item_init(gmlo_circle *c, gmlo_item *item, uint32_t job, uint32
     item->written |= (use->how & GMLO_WRITES) != 0;
   }
   item->use_end = c->use_count;
-  if (item->made && end != begin) c->gaps[c->use_count - 1].state = GMLO_NONE;
+  if (end == begin) return;
+  item->lo = c->steps[c->uses[item->use_begin].step].lo;
+  item->hi = c->steps[c->uses[item->use_end - 1].step].hi;
+  if (item->made) c->gaps[c->use_count - 1].state = GMLO_NONE;
 }
 
 static int gmlo_larger(const void *a, const void *b) {
@@ -1698,14 +1713,14 @@ typedef struct gmlo_candidate {
   uint64_t slot_begin, slot_end; /* of the peak's slot, in the gap */
 } gmlo_candidate;
 
-static int gmlo_uses_before(const gmlo_circle *c, const gmlo_item *item, size_t slot) {
-  return item->use_begin != item->use_end && c->steps[c->uses[item->use_begin].step].lo <= slot;
+static int gmlo_uses_before(const gmlo_item *item, size_t slot) {
+  return item->use_begin != item->use_end && item->lo <= slot;
 }
 
 /* The last use that begins in the slot or before; use_end - 1 where all begin later. */
 static size_t gmlo_use_at(const gmlo_circle *c, const gmlo_item *item, size_t slot) {
   size_t lo = item->use_begin, hi = item->use_end - 1;
-  if (!gmlo_uses_before(c, item, slot)) return hi;
+  if (!gmlo_uses_before(item, slot)) return hi;
   while (lo < hi) {
     size_t middle = hi - (hi - lo) / 2;
     if (c->steps[c->uses[middle].step].lo <= slot) {
@@ -1736,12 +1751,12 @@ static int gmlo_candidate_at(const gmlo_circle *c, gmlo_item *item, size_t slot,
                              gmlo_candidate *k) {
   const gmlo_gap *gap;
   if (item->use_begin == item->use_end) return 0;
-  if (item->made && !gmlo_uses_before(c, item, slot)) return 0;
+  if (item->made && (slot < item->lo || slot > item->hi)) return 0;
   k->item = item;
   k->use = gmlo_use_at(c, item, slot);
   gap = &c->gaps[k->use];
   if (gap->state != GMLO_KEPT || gap->pinned) return 0;
-  if (gmlo_uses_before(c, item, slot) && c->steps[c->uses[k->use].step].hi >= slot) return 0;
+  if (gmlo_uses_before(item, slot) && c->steps[c->uses[k->use].step].hi >= slot) return 0;
   if (k->use + 1 == item->use_end && (c->desc->flags & GMLAKE_OFFLOAD_NO_CROSSING) != 0) return 0;
   gmlo_candidate_times(c, k, slot);
   return k->slot_end <= k->end;
@@ -1990,7 +2005,7 @@ static int gmlo_source_is_there(gmlo_circle *c, gmlo_item *item, size_t maker, s
     size_t s = c->uses[u].step;
     if (s >= maker && s <= step && (c->uses[u].how & GMLO_WRITES) != 0) return 0;
   }
-  if (gmlo_uses_before(c, item, slot) && c->steps[c->uses[at].step].hi >= slot) return 1;
+  if (gmlo_uses_before(item, slot) && c->steps[c->uses[at].step].hi >= slot) return 1;
   if (gap->state == GMLO_SWAPPED && !gmlo_gap_is_needed(c, item, at)) {
     *returned_bytes += item->bytes;
     if (pin) gmlo_swap_undo(c, item, at);
@@ -4576,6 +4591,20 @@ gmlake_offload_run_get_stats(const gmlake_offload_run *run, gmlake_offload_run_s
   if (bytes < sizeof bytes) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   memcpy(out_stats, &run->stats, bytes);
   out_stats->struct_bytes = bytes;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_set_limit(gmlake_offload_run *run,
+                                                                      size_t limit_bytes) {
+  if (run == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  run->desc.limit_bytes = limit_bytes;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_reset_peaks(gmlake_offload_run *run) {
+  if (run == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  run->stats.device_bytes_peak = run->stats.device_bytes;
+  run->stats.host_bytes_peak = run->stats.host_bytes;
   return GMLAKE_OFFLOAD_OK;
 }
 

@@ -456,8 +456,8 @@ static int graph_begin(graph_maker *m) {
 }
 
 /* C = A B in blocks of n by n half-precision numbers, `blocks` to a side, cut over the devices:
-   block (i, k) of A and (k, j) of B lie on devices in turn, their product is made where A's block lies,
-   and summed up where C's block lies. NULL where it cannot be made. */
+   blocks (i, k) of A and (k, j) of B lie on devices in turn, their product is made where A's block
+   lies, and summed up where C's block lies. NULL where it cannot be made. */
 static inline gmlake_offload_graph *graph_make_product(unsigned devices, unsigned blocks,
                                                        double n) {
   uint32_t a[64], b[64];
