@@ -2719,8 +2719,9 @@ typedef struct gmlo_place {
   int going;  /* being copied to the host */
   int keep;   /* going, but stays on the device: it is used again already */
   int host_valid;
-  int remaking; /* operators are running again to make it */
-  int dead;     /* being copied, but no longer needed at all */
+  int remaking;     /* operators are running again to make it */
+  int dead;         /* being copied, but no longer needed at all */
+  unsigned awaited; /* timers of swaps in */
   unsigned pins;
   uint32_t last_op; /* the last that used it */
   uint64_t used_at; /* rises with every use */
@@ -2754,6 +2755,13 @@ typedef struct gmlo_request {
   int passive;
 } gmlo_request;
 
+/* An event whose time has not come. */
+typedef struct gmlo_timer {
+  gmlake_offload_event event;
+  uint32_t job;
+  int busy;
+} gmlo_timer;
+
 typedef struct gmlo_queue {
   gmlo_request *requests; /* the next one last */
   size_t count, capacity;
@@ -2768,6 +2776,8 @@ struct gmlake_offload_run {
   size_t job_count, job_capacity;
   uint32_t device;
   gmlo_queue queues[2];
+  gmlo_timer *timers;
+  size_t timer_count, timer_capacity;
   size_t used_bytes;
   size_t refused_bytes; /* the backend refused as many; 0: not since something was freed */
   uint64_t uses;        /* clock of used_at */
@@ -3198,6 +3208,7 @@ static int gmlo_step_is_ready(gmlake_offload_run *run, uint32_t id, size_t *out_
   gmlo_run_job *job = &run->jobs[id];
   uint32_t op = job->steps[job->at].op;
   size_t i, read_count = job->graph->ops[op].read_count;
+  const gmlo_queue *queue = &run->queues[GMLO_IN];
   int ready = 1;
   *out_bytes = 0;
   for (i = 0; i < gmlo_op_refs(job->graph, op); i++) {
@@ -3219,10 +3230,12 @@ static int gmlo_step_is_ready(gmlake_offload_run *run, uint32_t id, size_t *out_
       (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_WRONG_PLAN);
       return 0;
     }
-    /* One at a time: the next when it is there. */
-    if (!gmlo_queue_has_passive(&run->queues[GMLO_IN], id)) {
-      gmlo_queue_push(run, GMLO_IN, id, tensor, 1);
+    /* What is planned comes in its turn. Else one at a time: the next when it is there. */
+    if (place->awaited != 0 || gmlo_queue_has_passive(queue, id) ||
+        (queue->busy && gmlo_queue_has(queue, id, tensor))) {
+      continue;
     }
+    gmlo_queue_push(run, GMLO_IN, id, tensor, 1);
   }
   return ready;
 }
@@ -3368,6 +3381,40 @@ static void gmlo_event_fire(gmlake_offload_run *run, uint32_t id,
   }
 }
 
+/* Keeps the event until its time; 0 where that fails. */
+static int gmlo_timer_set(gmlake_offload_run *run, uint32_t id, const gmlake_offload_event *event) {
+  size_t i = 0;
+  gmlo_timer *timers;
+  while (i < run->timer_count && run->timers[i].busy) i++;
+  timers = (gmlo_timer *)gmlo_grow(&run->desc.host, run->timers, run->timer_count, 1,
+                                   &run->timer_capacity, sizeof *timers);
+  if (timers == NULL) {
+    (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
+    return 0;
+  }
+  run->timers = timers;
+  if (run->backend->timer(run->backend->user, run->now_ns + event->delay_ns,
+                          (uint64_t)GMLO_TOKEN_TIMER << 60 | i) != 0) {
+    (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
+    return 0;
+  }
+  if (i == run->timer_count) run->timer_count++;
+  timers[i].event = *event;
+  timers[i].job = id;
+  timers[i].busy = 1;
+  run->pending++;
+  if (event->action == GMLAKE_OFFLOAD_SWAP_IN) run->jobs[id].places[event->tensor].awaited++;
+  return 1;
+}
+
+static void gmlo_timer_done(gmlake_offload_run *run, size_t i) {
+  gmlake_offload_event event = run->timers[i].event;
+  gmlo_run_job *job = &run->jobs[run->timers[i].job];
+  run->timers[i].busy = 0;
+  if (event.action == GMLAKE_OFFLOAD_SWAP_IN) job->places[event.tensor].awaited--;
+  if (job->alive) gmlo_event_fire(run, run->timers[i].job, &event);
+}
+
 /* The events of a trigger, whose position is p - 1: at once, or when their time comes. */
 static void gmlo_events_trigger(gmlake_offload_run *run, uint32_t id, size_t p) {
   gmlo_run_job *job = &run->jobs[id];
@@ -3378,12 +3425,8 @@ static void gmlo_events_trigger(gmlake_offload_run *run, uint32_t id, size_t p) 
     if (event->action == GMLAKE_OFFLOAD_RECOMPUTE) continue;
     if (event->delay_ns == 0) {
       gmlo_event_fire(run, id, event);
-    } else if (run->backend->timer(run->backend->user, run->now_ns + event->delay_ns,
-                                   (uint64_t)GMLO_TOKEN_TIMER << 60 | (uint64_t)id << 32 | i) !=
-               0) {
-      (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
-    } else {
-      run->pending++;
+    } else if (!gmlo_timer_set(run, id, event)) {
+      return;
     }
   }
 }
@@ -3480,11 +3523,7 @@ static void gmlo_run_token(gmlake_offload_run *run, uint64_t token) {
     gmlo_copy_done(run, (int)id);
     break;
   default:
-    id = (uint32_t)(token >> 32) & 0x0FFFFFFFu;
-    if (run->jobs[id].alive && run->jobs[id].plan != NULL &&
-        (token & UINT32_MAX) < run->jobs[id].plan->info.event_count) {
-      gmlo_event_fire(run, id, &run->jobs[id].plan->events[token & UINT32_MAX]);
-    }
+    gmlo_timer_done(run, id);
     break;
   }
 }
@@ -3552,6 +3591,7 @@ static void gmlo_run_destroy(gmlake_offload_run *run) {
   gmlo_free(&host, run->queues[GMLO_OUT].requests);
   gmlo_free(&host, run->queues[GMLO_IN].requests);
   gmlo_free(&host, run->pointers);
+  gmlo_free(&host, run->timers);
   gmlo_free(&host, run);
 }
 
