@@ -1235,12 +1235,15 @@ typedef struct gmlo_use {
   unsigned how; /* GMLO_READS, GMLO_WRITES */
 } gmlo_use;
 
+#define GMLO_STAYS 1
+#define GMLO_NO_DROP 2
+
 typedef enum gmlo_state { GMLO_KEPT = 0, GMLO_SWAPPED, GMLO_DROPPED, GMLO_NONE } gmlo_state;
 
 typedef struct gmlo_gap {
   gmlo_state state;
-  int pinned;      /* a recomputation reads the tensor in here: it stays */
-  int copies;      /* swapped: out takes the link */
+  int pinned; /* a recomputation reads the tensor in here: it stays; or at its end: GMLO_NO_DROP */
+  int copies; /* swapped: out takes the link */
   size_t tried_at; /* slot for which no place on the link was found, + 1 */
   uint64_t out_start, out_end, in_start, in_end;
   size_t absent_lo, absent_count;
@@ -1755,7 +1758,7 @@ static int gmlo_candidate_at(const gmlo_circle *c, gmlo_item *item, size_t slot,
   k->item = item;
   k->use = gmlo_use_at(c, item, slot);
   gap = &c->gaps[k->use];
-  if (gap->state != GMLO_KEPT || gap->pinned) return 0;
+  if (gap->state != GMLO_KEPT || gap->pinned == GMLO_STAYS) return 0;
   if (gmlo_uses_before(item, slot) && c->steps[c->uses[k->use].step].hi >= slot) return 0;
   if (k->use + 1 == item->use_end && (c->desc->flags & GMLAKE_OFFLOAD_NO_CROSSING) != 0) return 0;
   gmlo_candidate_times(c, k, slot);
@@ -2005,14 +2008,19 @@ static int gmlo_source_is_there(gmlo_circle *c, gmlo_item *item, size_t maker, s
     size_t s = c->uses[u].step;
     if (s >= maker && s <= step && (c->uses[u].how & GMLO_WRITES) != 0) return 0;
   }
-  if (gmlo_uses_before(item, slot) && c->steps[c->uses[at].step].hi >= slot) return 1;
+  if (gmlo_uses_before(item, slot) && c->steps[c->uses[at].step].hi >= slot) {
+    gap = &c->gaps[at > item->use_begin ? at - 1 : item->use_end - 1];
+    if (gap->state == GMLO_DROPPED) return 0;
+    if (pin && gap->pinned == 0) gap->pinned = GMLO_NO_DROP;
+    return 1;
+  }
   if (gap->state == GMLO_SWAPPED && !gmlo_gap_is_needed(c, item, at)) {
     *returned_bytes += item->bytes;
     if (pin) gmlo_swap_undo(c, item, at);
   } else if (gap->state != GMLO_KEPT) {
     return 0;
   }
-  if (pin) gap->pinned = 1;
+  if (pin) gap->pinned = GMLO_STAYS;
   return 1;
 }
 
@@ -2053,7 +2061,7 @@ static gmlo_remake gmlo_remake_of(gmlo_circle *c, const gmlo_candidate *k, int p
   size_t u, n, step;
   memset(&none, 0, sizeof none);
   remake = none;
-  if (!item->made || k->use + 1 == item->use_end) return none;
+  if (!item->made || k->use + 1 == item->use_end || c->gaps[k->use].pinned != 0) return none;
   step = c->uses[k->use + 1].step;
   for (u = item->use_begin; u <= k->use; u++) {
     uint32_t id = c->steps[c->uses[u].step].op;
@@ -2302,7 +2310,11 @@ static void gmlo_draft_time(const gmlo_circle *c, uint32_t job, uint64_t t,
     }
   }
   event->trigger = lo == begin ? GMLAKE_OFFLOAD_NONE : c->steps[lo - 1].op;
-  event->delay_ns = lo == begin ? t : t - gmlo_op_end(c, lo - 1);
+  if (lo == begin) { /* an iteration begins when the last one's operators end, waits or not */
+    event->delay_ns = t + c->steps[c->job_steps[job + 1] - 1].idle_ns;
+  } else {
+    event->delay_ns = t - gmlo_op_end(c, lo - 1);
+  }
 }
 
 static int gmlo_draft_add(const gmlo_circle *c, gmlo_draft *d, const gmlake_offload_event *event) {
@@ -2585,7 +2597,7 @@ static int gmlo_plan_job(gmlake_offload_planner *planner, uint32_t job, double s
         (size_t)((double)planner->desc.target_bytes * ((double)info->peak_bytes / all));
   }
   search.try_count = planner->desc.try_count_max;
-  if (search.try_count == 0) search.try_count = 3 + 100000 / (info->access_count + 1);
+  if (search.try_count == 0) search.try_count = 3 + 50000 / (info->access_count + 1);
   if (search.try_count > 60) search.try_count = 60;
   if (gmlo_search_run(&search)) {
     *out_plan = search.best;
@@ -2784,8 +2796,9 @@ struct gmlake_offload_run {
   uint64_t now_ns;
   uint64_t pending;  /* tokens that have not come back */
   uint32_t acquirer; /* [N5] a job, or NONE */
-  int hungry;        /* the acquirer waits for memory: nobody else takes any */
-  void **pointers;   /* of the operator that is launched */
+  int hungry;        /* the acquirer waits for hungry_bytes: nobody else takes what it needs */
+  size_t hungry_bytes;
+  void **pointers; /* of the operator that is launched */
   size_t pointer_capacity;
   gmlake_offload_result failed;
   gmlake_offload_run_stats stats;
@@ -3081,6 +3094,15 @@ static int gmlo_out_next(gmlake_offload_run *run) {
 }
 
 static int gmlo_reclaim(gmlake_offload_run *run, size_t bytes);
+static size_t gmlo_leaving(gmlake_offload_run *run);
+
+/* Whether the acquirer gets what it waits for, from what is leaving, if others take `bytes`. */
+static int gmlo_run_spares(gmlake_offload_run *run, size_t bytes) {
+  size_t limit = run->desc.limit_bytes != 0 ? run->desc.limit_bytes : SIZE_MAX;
+  size_t used = run->used_bytes - gmlo_leaving(run);
+  return run->refused_bytes == 0 && used <= limit && bytes <= limit - used &&
+         run->hungry_bytes <= limit - used - bytes;
+}
 
 /* Starts the next swap in, if there is one and memory for it. */
 static int gmlo_in_next(gmlake_offload_run *run) {
@@ -3091,14 +3113,17 @@ static int gmlo_in_next(gmlake_offload_run *run) {
   if (queue->busy || queue->count == 0) return 0;
   if (run->acquirer != GMLAKE_OFFLOAD_NONE) gmlo_queue_prefer(queue, run->acquirer);
   next = &queue->requests[queue->count - 1];
-  if (run->hungry && !(next->passive && next->job == run->acquirer)) return 0;
+  bytes = gmlo_run_bytes(&run->jobs[next->job], next->tensor);
+  if (run->hungry && !(next->passive && next->job == run->acquirer) &&
+      (next->passive || !gmlo_run_spares(run, bytes))) {
+    return 0;
+  }
   place = gmlo_request_place(run, next);
   if (!run->jobs[next->job].alive || place->there || !place->host_valid) {
     run->stats.void_count++;
     gmlo_queue_pop(queue);
     return 1;
   }
-  bytes = gmlo_run_bytes(&run->jobs[next->job], next->tensor);
   if (!gmlo_run_fits(run, bytes) || !gmlo_place_alloc(run, place, bytes)) {
     return next->passive && run->acquirer == next->job ? gmlo_reclaim(run, bytes) : 0;
   }
@@ -3137,11 +3162,26 @@ static int gmlo_next_uses(const gmlake_offload_run *run, uint32_t job, uint32_t 
          gmlo_op_uses(j->graph, j->steps[j->at].op, tensor) != 0;
 }
 
+/* Whether the tensor is about to leave anyway. */
+static int gmlo_leaves_soon(const gmlake_offload_run *run, uint32_t job, uint32_t tensor) {
+  size_t i;
+  for (i = 0; i < run->timer_count; i++) {
+    const gmlo_timer *timer = &run->timers[i];
+    if (timer->busy && timer->job == job && timer->event.tensor == tensor &&
+        timer->event.action != GMLAKE_OFFLOAD_SWAP_IN &&
+        timer->event.op == run->jobs[job].places[tensor].last_op) {
+      return 1;
+    }
+  }
+  return 0;
+}
+
 static int gmlo_may_evict(const gmlake_offload_run *run, uint32_t job, uint32_t tensor) {
   const gmlo_place *place = &run->jobs[job].places[tensor];
   return place->there && !place->coming && !place->going && place->pins == 0 &&
          run->jobs[job].graph->tensors[tensor].bytes != 0 &&
-         !gmlo_queue_has(&run->queues[GMLO_OUT], job, tensor) && !gmlo_next_uses(run, job, tensor);
+         !gmlo_queue_has(&run->queues[GMLO_OUT], job, tensor) &&
+         !gmlo_leaves_soon(run, job, tensor) && !gmlo_next_uses(run, job, tensor);
 }
 
 /* The least recently used tensor that may leave. 0: there is none. */
@@ -3163,7 +3203,24 @@ static int gmlo_find_victim(const gmlake_offload_run *run, uint32_t *out_job,
   return best != UINT64_MAX;
 }
 
-/* Bytes that swaps out asked for will free. */
+/* Bytes that planned swaps out whose time comes soon will free, without those asked for already. */
+static size_t gmlo_leaving_soon(gmlake_offload_run *run) {
+  size_t i, bytes = 0;
+  for (i = 0; i < run->timer_count; i++) {
+    const gmlake_offload_event *event = &run->timers[i].event;
+    gmlo_request request;
+    request.job = run->timers[i].job;
+    request.tensor = event->tensor;
+    request.last_op = event->op;
+    if (!run->timers[i].busy || event->action == GMLAKE_OFFLOAD_SWAP_IN) continue;
+    if (!gmlo_out_is_valid(run, &request)) continue;
+    if (gmlo_queue_has(&run->queues[GMLO_OUT], request.job, request.tensor)) continue;
+    bytes += gmlo_run_bytes(&run->jobs[request.job], request.tensor);
+  }
+  return bytes;
+}
+
+/* Bytes that swaps out asked for or planned will free. */
 static size_t gmlo_leaving(gmlake_offload_run *run) {
   gmlo_queue *queue = &run->queues[GMLO_OUT];
   size_t i, bytes = 0;
@@ -3175,7 +3232,7 @@ static size_t gmlo_leaving(gmlake_offload_run *run) {
     if (!gmlo_out_is_valid(run, request)) continue;
     bytes += gmlo_run_bytes(&run->jobs[request->job], request->tensor);
   }
-  return bytes;
+  return bytes + gmlo_leaving_soon(run);
 }
 
 /* Asks the least recently used tensors to leave until `bytes` will fit. 1 where that changed
@@ -3185,6 +3242,7 @@ static int gmlo_reclaim(gmlake_offload_run *run, size_t bytes) {
   uint32_t job = 0, tensor = 0;
   int changed = 0;
   run->hungry = 1;
+  run->hungry_bytes = bytes;
   leaving = gmlo_leaving(run);
   while (run->used_bytes - leaving > limit || bytes > limit - (run->used_bytes - leaving) ||
          (run->refused_bytes != 0 && leaving < bytes)) {
