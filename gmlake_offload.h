@@ -746,8 +746,9 @@ static void gmlo_sort(void *items, void *room, size_t count, size_t bytes,
 
 /* Nanoseconds that bytes take; a figure above all times where that is no number. */
 static uint64_t gmlo_copy_time(size_t bytes, double bytes_per_s) {
+  uint64_t most = GMLO_TIME_MAX / 2;
   double ns = (double)bytes * 1e9 / bytes_per_s;
-  return ns < (double)(GMLO_TIME_MAX / 2) ? (uint64_t)ns + 1 : GMLO_TIME_MAX / 2;
+  return ns < (double)most ? (uint64_t)ns + 1 : most;
 }
 
 /* ---- >>graph: tensors, operators, their order --------------------------------------------------
@@ -3209,6 +3210,7 @@ static size_t gmlo_leaving_soon(gmlake_offload_run *run) {
   for (i = 0; i < run->timer_count; i++) {
     const gmlake_offload_event *event = &run->timers[i].event;
     gmlo_request request;
+    memset(&request, 0, sizeof request);
     request.job = run->timers[i].job;
     request.tensor = event->tensor;
     request.last_op = event->op;

@@ -592,6 +592,83 @@ static void jobs_share_the_device(void **state) {
   gmlake_offload_graph_destroy(graph);
 }
 
+/* A run that tells a planner what operators take, and takes its plans. */
+typedef struct loop {
+  gmlake_offload_planner *planner;
+  gmlake_offload_run *run;
+  gmlake_offload_plan *plans[16]; /* all that were made, to the end */
+  size_t plan_count;
+} loop;
+
+static void loop_observe(void *user, uint32_t job, uint32_t op_id, uint64_t time_ns) {
+  assert_ok(gmlake_offload_observe(((loop *)user)->planner, job, op_id, time_ns));
+}
+
+static void loop_update(loop *l, uint32_t jobs) {
+  uint32_t j;
+  int replanned;
+  assert_ok(gmlake_offload_update(l->planner, &replanned));
+  for (j = 0; replanned && j < jobs; j++) {
+    gmlake_offload_plan *plan;
+    if (gmlake_offload_take_plan(l->planner, j, &plan)) continue;
+    assert_true(l->plan_count < 16);
+    l->plans[l->plan_count++] = plan;
+    assert_ok(gmlake_offload_run_set_plan(l->run, j, plan));
+  }
+}
+
+static void jobs_come_and_go_while_others_run(void **state) {
+  valley v = make_valley(GMLAKE_OFFLOAD_INTERMEDIATE);
+  gmlake_offload_run_desc desc;
+  machine m = new_machine(0, 0, 0);
+  loop l;
+  uint32_t id, i;
+  (void)state;
+  memset(&l, 0, sizeof l);
+  memset(&desc, 0, sizeof desc);
+  gmlake_offload_run_destroy(m.run);
+  desc.backend = m.mock;
+  desc.observe_fn = loop_observe;
+  desc.user = &l;
+  desc.host = counted;
+  assert_ok(gmlake_offload_run_create(&desc, &m.run));
+  l.run = m.run;
+  l.planner = new_planner(0, 0);
+  (void)add_job(l.planner, v.graph);
+  assert_ok(gmlake_offload_run_add_job(m.run, v.graph, NULL, &id));
+  loop_update(&l, 1);
+  assert_ok(gmlake_offload_run_iterations(m.run, 2));
+  assert_int_equal(stats_of(&m).device_bytes_peak, 301 * MIB);
+  (void)add_job(l.planner, v.graph); /* a second one comes: both take twice the time */
+  assert_ok(gmlake_offload_run_add_job(m.run, v.graph, NULL, &id));
+  for (i = 0; i < 12; i++) {
+    loop_update(&l, 2);
+    assert_ok(gmlake_offload_run_iterations(m.run, 1));
+  }
+  assert_true(job_info(l.planner, 0).time_ns > 60 * MS);
+  assert_true(job_info(l.planner, 0).plan_count > 2);
+  assert_ok(gmlake_offload_run_reset_peaks(m.run));
+  assert_ok(gmlake_offload_run_iterations(m.run, 2));
+  assert_int_equal(stats_of(&m).device_bytes_peak, 602 * MIB);
+  assert_ok(gmlake_offload_run_remove_job(m.run, 0)); /* the first one leaves */
+  assert_ok(gmlake_offload_remove_job(l.planner, 0));
+  for (i = 0; i < 12; i++) {
+    loop_update(&l, 2);
+    assert_ok(gmlake_offload_run_iterations(m.run, 1));
+  }
+  assert_true(job_info(l.planner, 1).time_ns < 40 * MS);
+  assert_ok(gmlake_offload_run_reset_peaks(m.run));
+  assert_ok(gmlake_offload_run_set_limit(m.run, 301 * MIB));
+  assert_ok(gmlake_offload_run_iterations(m.run, 2));
+  assert_int_equal(stats_of(&m).device_bytes_peak, 301 * MIB);
+  assert_int_equal(stats_of(&m).passive_out_count, 0);
+  (void)end_machine(&m);
+  for (i = 0; i < l.plan_count; i++) gmlake_offload_plan_destroy(l.plans[i]);
+  gmlake_offload_planner_destroy(l.planner);
+  gmlake_offload_graph_destroy(v.graph);
+  assert_int_equal(host_bytes, 0);
+}
+
 /* ---- Wrong arguments ------------------------------------------------------------------------- */
 
 static void plans_by_hand_are_checked(void **state) {
@@ -868,6 +945,7 @@ int main(void) {
       cmocka_unit_test(persistent_contents_live_on),
       cmocka_unit_test(the_mock_takes_its_time),
       cmocka_unit_test(jobs_share_the_device),
+      cmocka_unit_test(jobs_come_and_go_while_others_run),
       cmocka_unit_test(plans_by_hand_are_checked),
       cmocka_unit_test(wrong_arguments_are_refused),
       cmocka_unit_test(results_have_names),

@@ -11,9 +11,8 @@
    Saved is the part of the memory that is no longer needed at the peak (the paper's MSR), overhead
    the part of the time that is added (EOR), quotient saved by overhead (CBR), all measured in the
    run after plans have settled. Every run's bytes are compared with those of the run that moves
-   nothing. Link: how much of the time copies are under way, out and in. Plan: the last replanning, of all
-   jobs, in processor time.
-   */
+   nothing. Link: how much of the time copies are under way, out and in. Plan: processor time of the
+   last replanning, of all jobs. */
 #define GMLAKE_OFFLOAD_IMPLEMENTATION
 #define GMLAKE_OFFLOAD_BACKEND_MOCK
 #include "gmlake_offload.h"
