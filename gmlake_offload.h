@@ -142,6 +142,11 @@ HOW TENSILE PLANS
      is the same in every run.
   5. The plan: (trigger, delay) pairs. Each event happens a delay after the end of an operator, so
      that an iteration that runs late takes its swaps along.
+  To the letter 4 also ends when a hundred rounds have not brought a two-thousandth, and swaps are
+  planned at each direction's own speed, not at the lower one that it has while both are busy. Both
+  ways a run copies nothing that the host has already.
+  Left alone: tensors that no operator uses, and bytes that are overwritten unread, which come back
+  before all the same.
   gmlake_offload_update replans where a job came or left, or where times have drifted past
   drift_max of the iteration; a run takes a new plan at its next iteration.
 
@@ -385,7 +390,7 @@ gmlake_offload_plan_get_info(const gmlake_offload_plan *plan, gmlake_offload_pla
 #define GMLAKE_OFFLOAD_LETTER 1u        /* planner: as the paper says */
 #define GMLAKE_OFFLOAD_NO_RECOMPUTE 2u  /* planner: swaps only */
 #define GMLAKE_OFFLOAD_NO_CROSSING 4u   /* planner: nothing leaves across iterations */
-#define GMLAKE_OFFLOAD_NO_CLEAN_DROP 8u /* planner: what the host has is copied again */
+#define GMLAKE_OFFLOAD_NO_CLEAN_DROP 8u /* planner: time for copies of what the host has, too */
 
 /* All zero: an H200's link, as much saved as costs no time. */
 typedef struct gmlake_offload_planner_desc {
@@ -394,8 +399,9 @@ typedef struct gmlake_offload_planner_desc {
   double out_bytes_per_s;   /* link to the host; 0: 55e9 */
   double in_bytes_per_s;    /* from the host; 0: 55e9 */
   double both_bytes_per_s;  /* both at once; 0: 101e9 */
-  double overhead_max;      /* time that waits and recomputation may add to an iteration; 0: none,
-                               of an iteration's 1. To the letter: recomputation has no bound */
+  double overhead_max;      /* part of an iteration's time that waits and recomputation may add to
+                               it; 0: none. To the letter recomputation has no bound, and happens
+                               only above target_bytes */
   double smoothing;         /* weight of a new time in the mean; 0: .2 */
   double drift_max;         /* replan where times changed by this part of an iteration; 0: .1 */
   size_t try_count_max;     /* plans tried for a job, 3 at least; 0: more for smaller graphs */

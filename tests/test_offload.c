@@ -576,6 +576,37 @@ static void the_mock_takes_its_time(void **state) {
   gmlake_offload_graph_destroy(graph);
 }
 
+static void directions_share_the_link(void **state) {
+  gmlake_offload_event events[2];
+  gmlake_offload_graph *graph = new_graph(0);
+  gmlake_offload_plan *plan;
+  uint32_t p = tensor(graph, 101000000, GMLAKE_OFFLOAD_PERSISTENT);
+  uint32_t q = tensor(graph, 101000000, GMLAKE_OFFLOAD_PERSISTENT), id;
+  machine m = new_machine(0, 0, 0);
+  (void)state;
+  op(graph, MS, NONE, NONE, NONE);
+  op(graph, 1, q, NONE, NONE); /* waits for q: 2 ms at half of both directions' 101 GB/s */
+  op(graph, MS, NONE, NONE, NONE);
+  op(graph, 1, p, NONE, NONE);
+  assert_ok(gmlake_offload_graph_seal(graph));
+  memset(events, 0, sizeof events);
+  events[0].action = GMLAKE_OFFLOAD_SWAP_OUT;
+  events[0].tensor = p;
+  events[0].op = 3;
+  events[1].action = GMLAKE_OFFLOAD_SWAP_IN;
+  events[1].tensor = q;
+  events[0].trigger = events[1].trigger = NONE;
+  assert_ok(gmlake_offload_plan_create(graph, events, 2, &q, 1, &counted, &plan));
+  assert_ok(gmlake_offload_run_add_job(m.run, graph, plan, &id));
+  assert_ok(gmlake_offload_run_iterations(m.run, 1));
+  assert_in_range(census_of(&m).in_busy_ns, 2009 * US - 10 * US, 4025 * US);
+  assert_in_range(census_of(&m).out_busy_ns, 2009 * US, 2012 * US);
+  assert_int_equal(stats_of(&m).out_count, 1);
+  (void)end_machine(&m);
+  gmlake_offload_plan_destroy(plan);
+  gmlake_offload_graph_destroy(graph);
+}
+
 static void jobs_share_the_device(void **state) {
   gmlake_offload_graph *graph = new_graph(0);
   machine m = new_machine(0, 0, 0);
@@ -944,6 +975,7 @@ int main(void) {
       cmocka_unit_test(a_new_plan_takes_over_at_the_next_iteration),
       cmocka_unit_test(persistent_contents_live_on),
       cmocka_unit_test(the_mock_takes_its_time),
+      cmocka_unit_test(directions_share_the_link),
       cmocka_unit_test(jobs_share_the_device),
       cmocka_unit_test(jobs_come_and_go_while_others_run),
       cmocka_unit_test(plans_by_hand_are_checked),

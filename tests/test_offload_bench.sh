@@ -1,10 +1,11 @@
-#!/ bin / sh
-#build / offload : how it answers bad graphs, and that plans save what they have to, by the mock's
-#clock, which is the same everywhere.
+#!/bin/sh
+# build/offload: how it answers bad graphs, and that plans save what they have to, by the mock's
+# clock, which is the same everywhere.
 
 . tests/shell.sh
 offload=build/offload
-#run STATUS ARGUMENT... : runs it, succeeds if it exits so.
+
+# run STATUS ARGUMENT...: runs it, succeeds if it exits so.
 run() {
   expected=$1
   shift
@@ -12,10 +13,10 @@ run() {
   [ $? = "$expected" ]
 }
 
-#bad NAME LINE REASON TEXT : a graph of that text(printf's escapes) is refused so.
+# bad NAME LINE REASON TEXT: a graph of that text (printf's escapes) is refused so.
 bad() {
   path=$dir/bad.gmgraph
-#shellcheck disable = SC2059
+  # shellcheck disable=SC2059
   printf "$4" >"$path"
   ok "$1: status" run 1 --json "$path"
   ok "$1: reason" says "$path:$2: $3"
@@ -42,24 +43,16 @@ ok 'no file' run 1 "$dir/none.gmgraph"
 ok 'an unknown option' run 2 --nonsense
 ok 'an option without its number' run 2 --jobs
 
-#row WAY FIELD : that field of the way's line in $dir/out.
-row() {
-  sed - n
-      "s/.*\"way\":\"$1\".*\"$2\":\([^,}]*\).*/\1/p"
-      "$dir/out";
+# row WAY FIELD: that field of the way's line in $dir/out.
+row() { sed -n "s/.*\"way\":\"$1\".*\"$2\":\([^,}]*\).*/\1/p" "$dir/out"; }
+
+# within WAY SAVED OVERHEAD: it saved at least so much, at no more than that overhead.
+within() {
+  awk -v saved="$(row "$1" saved)" -v overhead="$(row "$1" overhead)" -v least="$2" -v most="$3" \
+    'BEGIN { exit !(saved >= least && overhead <= most) }'
 }
 
-#within WAY SAVED OVERHEAD : it saved at least so much, at no more than that overhead.
-within(){
-    awk - v saved =
-        "$(row " $1 " saved)" -
-        v overhead = "$(row " $1 " overhead)" -
-                     v least = "$2" -
-                               v most = "$3" 'BEGIN { exit !(saved >= least && overhead <= most) }'}
-
-all_ok() {
-  !grep - v '"state":"ok"' "$dir/out";
-}
+all_ok() { ! grep -v '"state":"ok"' "$dir/out"; }
 
 vgg=bench/graphs/vgg16-b64.gmgraph.gz
 ok 'vgg16-b64' run 0 --json "$vgg"
@@ -81,5 +74,10 @@ ok 'vgg16-b2' run 0 --json bench/graphs/vgg16-b2.gmgraph.gz
 ok 'vgg16-b2: saved' within 'tensile+' .07 .0501
 ok 'resnet50-b64' run 0 --json bench/graphs/resnet50-b64.gmgraph.gz
 ok 'resnet50-b64: saved' within 'tensile+' .5 .0501
+
+# 10,805 operators: within 200 ms of processor time.
+ok 'llama-7b-lora' run 0 --json --iterations 1 bench/graphs/llama-7b-lora-b8-1k.gmgraph.gz
+ok 'llama-7b-lora: saved' within 'tensile+' .8 .0501
+ok 'llama-7b-lora: planned in time' awk -v ms="$(row tensile+ plan_ms)" 'BEGIN { exit !(ms < 200) }'
 
 report
