@@ -433,7 +433,8 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_planner_create(
 GMLAKE_OFFLOAD_DEF void gmlake_offload_planner_destroy(gmlake_offload_planner *planner);
 
 /* A job arrives; *out_job is its number, a job's that left may come again. No plan is made yet.
-   Errors: INVALID_ARGUMENT, NOT_SEALED, WRONG_DEVICE (more than one), OUT_OF_HOST_MEMORY. */
+   Errors: INVALID_ARGUMENT, NOT_SEALED, WRONG_DEVICE (more than one), SIZE_OVERFLOW (all jobs'
+   tensors together), OUT_OF_HOST_MEMORY. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_job(gmlake_offload_planner *planner,
                                                                 const gmlake_offload_job_desc *desc,
                                                                 uint32_t *out_job);
@@ -442,7 +443,8 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_job(gmlake_offload_p
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_remove_job(gmlake_offload_planner *planner,
                                                                    uint32_t job);
 
-/* How long an operator ran this time: moves its mean. Errors: INVALID_ARGUMENT, UNKNOWN_ID. */
+/* How long an operator ran this time: moves its mean.
+   Errors: INVALID_ARGUMENT (also years), UNKNOWN_ID. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_observe(gmlake_offload_planner *planner,
                                                                 uint32_t job, uint32_t op,
                                                                 uint64_t time_ns);
@@ -582,7 +584,8 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_run_destroy(gmlake_offload_run *run);
    when an iteration begins, and those that do not fit. plan may be NULL; it has to stay until the
    run or another plan has taken its place and an iteration has begun.
    pre: job numbers are the run's own, from 0.
-   Errors: INVALID_ARGUMENT, NOT_SEALED, WRONG_PLAN, WRONG_DEVICE, OUT_OF_HOST_MEMORY, BACKEND. */
+   Errors: INVALID_ARGUMENT, NOT_SEALED, WRONG_PLAN, WRONG_DEVICE, SIZE_OVERFLOW,
+   OUT_OF_HOST_MEMORY, BACKEND. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_run_add_job(gmlake_offload_run *run, const gmlake_offload_graph *graph,
                            const gmlake_offload_plan *plan, uint32_t *out_job);
@@ -4481,9 +4484,15 @@ static int gmlo_graph_has_one_device(const gmlake_offload_graph *graph) {
   return 1;
 }
 
+/* Whether a graph's bytes and these may be summed. */
+static int gmlo_sum_valid(const gmlake_offload_graph *graph, size_t bytes) {
+  return graph->tensor_bytes <= GMLO_BYTES_MAX - bytes;
+}
+
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_job(gmlake_offload_planner *planner,
                                                                 const gmlake_offload_job_desc *desc,
                                                                 uint32_t *out_job) {
+  size_t j, bytes = 0;
   if (out_job == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   *out_job = GMLAKE_OFFLOAD_NONE;
   if (planner == NULL || desc == NULL || desc->graph == NULL ||
@@ -4492,6 +4501,10 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_job(gmlake_offload_p
   }
   if (!desc->graph->sealed) return GMLAKE_OFFLOAD_ERROR_NOT_SEALED;
   if (!gmlo_graph_has_one_device(desc->graph)) return GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE;
+  for (j = 0; j < planner->job_count; j++) {
+    if (planner->jobs[j].graph != NULL) bytes += planner->jobs[j].graph->tensor_bytes;
+  }
+  if (!gmlo_sum_valid(desc->graph, bytes)) return GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW;
   return gmlo_planner_add(planner, desc, out_job);
 }
 
@@ -4518,6 +4531,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_observe(gmlake_offload_p
   if (planner == NULL || time_ns > GMLO_TIME_MAX) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   j = gmlo_planner_job(planner, job);
   if (j == NULL || op >= j->graph->op_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  if (time_ns > GMLO_TIME_MAX / j->graph->op_count) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   j->mean_ns[op] += planner->desc.smoothing * ((double)time_ns - j->mean_ns[op]);
   return GMLAKE_OFFLOAD_OK;
 }
@@ -4623,6 +4637,7 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_run_destroy(gmlake_offload_run *run) {
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_run_add_job(gmlake_offload_run *run, const gmlake_offload_graph *graph,
                            const gmlake_offload_plan *plan, uint32_t *out_job) {
+  size_t j, bytes = 0;
   if (out_job == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   *out_job = GMLAKE_OFFLOAD_NONE;
   if (run == NULL || graph == NULL || run->job_count >= 0x0FFFFFFFu) {
@@ -4634,6 +4649,10 @@ gmlake_offload_run_add_job(gmlake_offload_run *run, const gmlake_offload_graph *
       (run->job_count != 0 && run->device != graph->ops[0].device)) {
     return GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE;
   }
+  for (j = 0; j < run->job_count; j++) {
+    if (run->jobs[j].alive) bytes += run->jobs[j].graph->tensor_bytes;
+  }
+  if (!gmlo_sum_valid(graph, bytes)) return GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW;
   return gmlo_run_add(run, graph, plan, out_job);
 }
 

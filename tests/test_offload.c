@@ -780,6 +780,28 @@ static void wrong_arguments_are_refused(void **state) {
   gmlake_offload_mock_destroy(NULL);
 }
 
+static void sums_of_jobs_do_not_overflow(void **state) {
+  gmlake_offload_graph *graph = new_graph(0);
+  gmlake_offload_planner *planner = new_planner(0, 0);
+  gmlake_offload_job_desc desc;
+  machine m = new_machine(0, 0, 0);
+  uint32_t id;
+  (void)state;
+  (void)made(graph, SIZE_MAX / 8 + 1); /* that nothing uses */
+  op(graph, 1, NONE, NONE, NONE);
+  assert_ok(gmlake_offload_graph_seal(graph));
+  memset(&desc, 0, sizeof desc);
+  desc.graph = graph;
+  assert_ok(gmlake_offload_add_job(planner, &desc, &id));
+  assert_error(gmlake_offload_add_job(planner, &desc, &id), SIZE_OVERFLOW);
+  assert_error(gmlake_offload_observe(planner, 0, 0, UINT64_MAX / 32), INVALID_ARGUMENT);
+  assert_ok(gmlake_offload_run_add_job(m.run, graph, NULL, &id));
+  assert_error(gmlake_offload_run_add_job(m.run, graph, NULL, &id), SIZE_OVERFLOW);
+  (void)end_machine(&m);
+  gmlake_offload_planner_destroy(planner);
+  gmlake_offload_graph_destroy(graph);
+}
+
 static void results_have_names(void **state) {
   int i;
   (void)state;
@@ -980,6 +1002,7 @@ int main(void) {
       cmocka_unit_test(jobs_come_and_go_while_others_run),
       cmocka_unit_test(plans_by_hand_are_checked),
       cmocka_unit_test(wrong_arguments_are_refused),
+      cmocka_unit_test(sums_of_jobs_do_not_overflow),
       cmocka_unit_test(results_have_names),
       cmocka_unit_test(made_up_graphs_are_sound),
       cmocka_unit_test(host_memory_is_refused_at_every_call),
