@@ -7,13 +7,17 @@
 # make gpu-bench measures the driver, the lake and its peers on a GPU; likewise
 # make soak      random lakes against the model for SOAK_SECONDS, from SOAK_SEED on
 # make exhaustive  every fault in every scenario: minutes
+# make mutate    plants MUTANTS small defects, drawn by SEED, and counts those that no test notices:
+#                hours; JOBS at a time, MUTATE has further options of tests/mutate.py
+# make coverage  lines and branches of the headers that the tests reach: minutes
 # make examples  builds the examples into build/examples
 # make torch     builds build/gmlake_torch.so, for examples/torch/gmlake_torch.py
 # make cupy      builds build/gmlake_cupy.so, for examples/cupy/gmlake_cupy.py
 # make plots     draws memory over time into build/plots, and the figures of README.md
+# make sweep     replays the traces by a grid of policies and knobs: table and picture, build/sweep
 # make format    formats the sources
-# replay, bench, offload, test, torch, cupy and plots first install what they need, on Debian and
-# Ubuntu.
+# replay, bench, offload, test, mutate, coverage, torch, cupy, plots and sweep first install what they
+# need, on Debian and Ubuntu.
 
 CC ?= cc
 WARNINGS = -Wall -Wextra -Werror
@@ -26,6 +30,7 @@ EXAMPLES = $(addprefix build/,$(basename $(wildcard examples/*.c examples/*.cpp)
 SOURCES = $(wildcard *.h bench/*.[ch] bench/*/*.[ch] bench/*.cpp tests/*.[ch] tests/*/*.[ch] \
   tests/*/*.cpp examples/*.[ch] examples/*.cpp examples/*/*.c)
 YARDSTICK = build/peer_bfc_set.so
+POLICY = build/policy_worst_fit.so
 CLIENTS = build/gmlake_torch.so build/gmlake_cupy.so build/client_torch build/client_ggml
 FAKE = build/fake/libcuda.so.1
 # The GPU's programs need declarations only: the toolkit's where it is installed, else our own.
@@ -51,7 +56,7 @@ offload: deps-replay
 	@build/offload
 
 test: deps-test
-	$(SUBMAKE) build/replay build/offload $(FAKE) build/bench $(YARDSTICK) build/gpu_test \
+	$(SUBMAKE) build/replay build/offload $(POLICY) $(FAKE) build/bench $(YARDSTICK) build/gpu_test \
 	  build/gpu_bench $(CLIENTS) $(TEST_PROGRAMS)
 	@sh tests/run.sh $(TEST_PROGRAMS) $(TEST_SCRIPTS)
 
@@ -64,6 +69,17 @@ soak: deps-test
 exhaustive: deps-test
 	$(SUBMAKE) build/test_exhaustive
 	@build/test_exhaustive --full
+
+MUTANTS ?= 500
+SEED ?= 1
+JOBS ?= 2
+mutate: deps-mutate
+	$(SUBMAKE) $(FAKE)
+	@python3 -B tests/mutate.py --mutants $(MUTANTS) --seed $(SEED) --jobs $(JOBS) $(MUTATE)
+
+coverage: deps-mutate
+	$(SUBMAKE) $(FAKE)
+	@python3 -B tests/coverage.py
 
 gpu-test: deps-replay
 	$(SUBMAKE) $(FAKE) build/gpu_test
@@ -84,6 +100,11 @@ plots: deps-plots
 	@cp build/plots/gpt2-xl-R-dyn.png bench/figure.png
 	@python3 bench/torch/report.py --plot bench/torch/figure.png bench/torch/h200.json \
 	  bench/torch/h200x2.json | gnuplot
+
+sweep: deps-plots
+	$(SUBMAKE) build/replay $(POLICY)
+	@sh bench/sweep.sh
+	@cp build/sweep/sweep.png bench/sweep.png
 
 deps-%:
 	@sh tests/deps.sh $*
@@ -120,6 +141,10 @@ build/offload: bench/offload/plan.c Makefile | build
 $(YARDSTICK): bench/bfc_set.cpp Makefile | build
 	$(CXX) -std=c++11 -O2 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC $(CPPFLAGS) $(CXXFLAGS) $< \
 	  -o $@ $(LDFLAGS)
+
+build/policy_%.so: bench/policy_%.c Makefile | build
+	$(CC) -std=c99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC -I. -Ibench $(CPPFLAGS) \
+	  $(CFLAGS) $< -o $@ $(LDFLAGS)
 
 build/gpu_test: tests/gpu_test.c Makefile | build
 	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CUDA_INCLUDE) $(CPPFLAGS) \
@@ -164,4 +189,4 @@ build/examples/%: examples/%.cpp Makefile | build/examples
 
 -include $(wildcard build/*.d build/examples/*.d)
 
-.PHONY: all replay bench offload test examples torch cupy plots format clean
+.PHONY: all replay bench offload test mutate coverage examples torch cupy plots sweep format clean

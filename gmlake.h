@@ -7,10 +7,10 @@ and include it plainly everywhere else. C99 or C++11 and later; -lpthread -ldl o
 
 CONTENTS
   what it is, an example, what it does not do, macros, glossary, how an allocation is served,
-  streams, captures, growing buffers, threads, errors, costs; then the declarations; then the
-  implementation, whose sections carry tags to search for:
+  streams, captures, growing buffers, policies, threads, errors, costs; then the declarations;
+  then the implementation, whose sections carry tags to search for:
   >>base >>list >>bins >>index >>driver >>streams >>arena >>small >>spool >>lake >>policy
-  >>stitch >>buffer >>grow >>ladder >>resize >>check >>backend_mock >>backend_cuda >>api
+  >>stitch >>buffer >>grow >>decide >>ladder >>resize >>check >>backend_mock >>backend_cuda >>api
 
 WHAT IT IS
   A deep-learning program loses memory to fragmentation: what is free lies in pieces, none of
@@ -128,6 +128,16 @@ GROWING BUFFERS
   else has the chunk that lies next and the work of its last use here is not complete.
   During a capture of its stream a buffer may grow, by the same rules, not shrink; what a graph
   uses has to stay committed as long as the graph may run.
+
+POLICIES
+  desc.policy is for research: a table of decisions that the lake asks for in the place of its own,
+  each where the pointer is set: choose (BestFit: how a request is served), evict (StitchFree: which
+  windows are dropped), coalesce (Update: whether what is freed joins its neighbours), place (which
+  end of a hole is taken). A decision is made from a view of the pools and returned as a plan; the
+  lake checks it before anything changes, carries it out and keeps the books, so a policy can be
+  wrong but not break the heap. The GMLake paper's own is bench/policy_paper.h. desc.observer is
+  told of every step that the lake takes, whoever decides; examples/record.h writes a program's
+  allocations down with it. Growing buffers are not asked about.
 
 THREADS
   Every function but destroy may be called from any thread. Two locks: one planner at a time
@@ -406,6 +416,121 @@ typedef struct gmlake_oom_handler {
   void *user;
 } gmlake_oom_handler;
 
+/* ---- Policies and observers: for research ---------------------------------------------------- */
+
+/* A range of a home arena. */
+typedef struct gmlake_piece {
+  void *home; /* where it lies there */
+  size_t bytes;
+} gmlake_piece;
+
+typedef struct gmlake_request { /* what is asked for */
+  uint64_t number;              /* counts attempts from 1 on; the observer's events name it */
+  size_t bytes, alignment;      /* as asked for; 512 at least */
+  unsigned flags;               /* GMLAKE_EXCLUSIVE, GMLAKE_NO_STITCH, GMLAKE_NO_GROW */
+  gmlake_stream stream;
+  gmlake_pool *pool; /* NULL: the default one */
+} gmlake_request;
+
+typedef struct gmlake_window_info { /* an idle window: an inactive sBlock */
+  uint64_t number;                  /* names it; counts windows as they are stitched, from 1 on */
+  size_t bytes;
+  size_t mapped_bytes; /* of the chunks under it */
+  size_t piece_count;
+  int is_free;     /* its pieces are free for the request: it can be reused */
+  int is_complete; /* no work uses it any more: it can be evicted */
+} gmlake_window_info;
+
+/* What a request could be served from; to be read only while the callback runs. */
+typedef struct gmlake_view {
+  size_t chunk_bytes;                          /* of the arena */
+  size_t stitch_bytes_min, stitched_bytes_max; /* of the description */
+  size_t reserved_bytes, stitched_bytes;       /* of the lake, now */
+  const gmlake_piece *blocks;                  /* the free pBlocks that the request may have without
+                                                  waiting for anything, by address */
+  size_t block_count;
+  const gmlake_window_info *windows; /* idle ones, the one longest unused first */
+  size_t window_count;
+} gmlake_view;
+
+/* How a request is to be served: all zero when the policy gets it, but for pieces and capacity. A
+   window or one piece is state 1 or 2, several pieces are 3, with memory to be created 4. */
+typedef struct gmlake_plan {
+  unsigned state;  /* the paper's, 1 to 5; 0: the built-in policy decides, nothing else counts */
+  uint64_t window; /* its number: reuse this one as it is; 0: none */
+  gmlake_piece *pieces; /* to be written: one is taken, several are stitched in this order */
+  size_t piece_count, piece_capacity; /* a block more than the view has */
+  size_t grow_bytes;   /* memory to be created, whole chunks side by side, as the last piece: all of
+                          it is the block's; to take a part of new memory, leave state 0 */
+  int keeps_former;    /* of a block whose front is taken: also stitches front and rest, idle */
+  unsigned candidates; /* how many it chose from, for the observer; 0: it does not say */
+  const char *reason;  /* the same; not copied */
+} gmlake_plan;
+
+/* Decisions, each NULL where the built-in policy's is to stand. They are called with no lock of
+   the books held, but one planner at a time, and may not call the lake on their thread:
+   INVALID_ARGUMENT. Plans are checked before anything changes; an illegal one is the answer to the
+   allocation, INVALID_ARGUMENT with the reason in gmlake_get_last_error, the heap as it was. */
+typedef struct gmlake_policy {
+  size_t struct_bytes; /* sizeof(gmlake_policy), unlike elsewhere never 0 */
+  void *user;
+  /* BestFit. Pieces are free, of 512-byte grains, without overlap, as many bytes as asked for or
+     more; of several, all but the last end where a chunk ends, all but the first begin where one
+     begins, none shares a chunk with another. State 5, or growth that fails: it is asked again
+     after the host has waited for other streams, and once more after all idle windows are dropped
+     and, where it may grow, all free chunks are returned; then the allocation fails. */
+  void (*choose)(void *user, const gmlake_view *view, const gmlake_request *request,
+                 gmlake_plan *plan);
+  /* StitchFree, before so many bytes more are mapped by a window: writes numbers of complete
+     windows, at most view->window_count, to be dropped; returns how many. */
+  size_t (*evict)(void *user, const gmlake_view *view, size_t mapped_bytes, uint64_t *out_windows);
+  /* Update: whether a block that is freed joins free neighbours; 0 keeps it apart, until it is
+     taken, from them and from those freed later. What has just been created is apart too. Blocks
+     that are apart stand in the view one by one; the built-in policy takes neighbours as one range
+     nonetheless. Asked by whoever frees, so by several threads at once. */
+  int (*coalesce)(void *user, const gmlake_piece *block);
+  /* Whether the built-in policy takes the end of this hole instead of its beginning. Not asked of
+     requests that need more than the 512-byte alignment, nor where other streams' memory is
+     taken. */
+  int (*place)(void *user, const gmlake_request *request, const gmlake_piece *hole);
+} gmlake_policy;
+
+typedef enum gmlake_event_kind {
+  GMLAKE_EVENT_ALLOC = 1, /* a request was served, or was not: state 5 */
+  GMLAKE_EVENT_FREE,
+  GMLAKE_EVENT_SPLIT,  /* of a free range a part was taken */
+  GMLAKE_EVENT_STITCH, /* a window was made */
+  GMLAKE_EVENT_REUSE,  /* a window was taken again */
+  GMLAKE_EVENT_EVICT,  /* a window was dropped */
+  GMLAKE_EVENT_GROW,   /* chunks were created */
+  GMLAKE_EVENT_WAIT,   /* a stream, or the host, was made to wait */
+  GMLAKE_EVENT_TRIM    /* chunks were returned to the driver */
+} gmlake_event_kind;
+
+typedef struct gmlake_event {
+  gmlake_event_kind kind;
+  unsigned state;     /* ALLOC: the paper's, 1 to 5; else 0 */
+  uint64_t request;   /* the number of the attempt that it serves, 0: of none */
+  uint64_t address;   /* ALLOC, FREE: the block's; STITCH, REUSE, EVICT: the window's; SPLIT, GROW:
+                           of the first byte taken or created, at home; else, and of buffers, 0 */
+  size_t bytes;       /* of that, rounded; SPLIT: of the range; GROW, TRIM: of all chunks */
+  size_t asked_bytes; /* ALLOC, FREE: of the user */
+  gmlake_stream stream; /* that the memory, or the waiting, is for */
+  unsigned candidates;  /* free ranges and windows that there were to choose from, or as many as the
+                           policy says */
+  const char *reason;   /* a few words, never NULL; they stay valid */
+  uint64_t driver_ns;   /* in calls of the backend: of this step, ALLOC: of the whole attempt */
+  size_t reserved_bytes, active_bytes; /* of the lake, after it */
+} gmlake_event;
+
+/* Told of every step, in order, with the books locked: it must be quick and may not call any lake.
+   Of gmlake_destroy only the waits are told: what is live then gets no FREE, what is given back no
+   EVICT or TRIM. fn NULL: nobody. */
+typedef struct gmlake_observer {
+  void (*fn)(void *user, const gmlake_event *event);
+  void *user;
+} gmlake_observer;
+
 /* desc.flags */
 #define GMLAKE_SINGLE_THREADED 1u /* no locks; one thread at a time calls the lake */
 /* Finds errors of the program's: memory is filled with GMLAKE_FILL_NEW when it is handed out, and
@@ -443,6 +568,8 @@ typedef struct gmlake_desc { /* all zero: sensible defaults */
   gmlake_host_allocator host;
   gmlake_logger logger;
   gmlake_oom_handler oom;
+  const gmlake_policy *policy; /* NULL: the built-in one alone; has to outlive the lake */
+  gmlake_observer observer;
 } gmlake_desc;
 
 #define GMLAKE_EXCLUSIVE 1u /* whole chunks that no other block shares */
@@ -493,11 +620,6 @@ typedef struct gmlake_allocation_info {
   uint64_t user_data;
   const char *label;
 } gmlake_allocation_info;
-
-typedef struct gmlake_piece {
-  void *home; /* where the piece lies in the home arena */
-  size_t bytes;
-} gmlake_piece;
 
 typedef struct gmlake_stats {
   size_t struct_bytes;                          /* set by the caller; 0: this header's size */
@@ -746,6 +868,13 @@ typedef GMLK_MUTEX gmlk_latch;
 #define gmlk_latch_unlock(latch) gmlk_mutex_unlock(latch)
 #endif
 
+/* For what two functions share, of which one does more. */
+#if defined(__GNUC__)
+#define GMLK_INLINE static inline __attribute__((always_inline))
+#else
+#define GMLK_INLINE static inline
+#endif
+
 static uintptr_t gmlk_thread_id(void) {
 #if defined(_WIN32)
   return (uintptr_t)GetCurrentThreadId();
@@ -851,6 +980,7 @@ static void *gmlk_host_grow(gmlk_host *host, void *old, size_t old_bytes, size_t
 /* ---- >>list ---------------------------------------------------------------------------------
    Blocks: the tiles of an arena, linked in order of address. Owns: pages of block records.
    Records are reserved before an operation begins, so that no operation fails half way.
+   [R1] every record of every page is in one tiling, of an arena or of address space, or unused.
    O(1). Fails: host memory, in reserve only. */
 
 enum {                  /* gmlk_block.state */
@@ -867,8 +997,9 @@ enum {                  /* gmlk_block.state */
        GMLK_EDGE        /* before the first and behind the last block */
 };
 
-enum {                      /* gmlk_block.flags, beside GMLAKE_EXCLUSIVE and the like */
-       GMLK_IN_GRAPH = 0x80 /* allocated during a capture: a graph knows its address */
+enum {                       /* gmlk_block.flags, beside GMLAKE_EXCLUSIVE and the like */
+       GMLK_IN_GRAPH = 0x80, /* allocated during a capture: a graph knows its address */
+       GMLK_APART = 0x40     /* free: joins no neighbour, see >>decide */
 };
 
 enum { /* gmlk_block.stream: the tag of free memory; from GMLK_FIRST_STREAM on it is a stream's */
@@ -1141,7 +1272,8 @@ static gmlk_block *gmlk_holes_next(const gmlk_holes *holes, const gmlk_block *bl
    cache line: which of the four it is takes no branch that could be guessed wrong. What finds its
    row full goes to the next one that is not. The lowest bits of a row's first address, always 0 in
    addresses, count the entries that passed over the row; at most 5/8 of the entries are in use.
-   [I1] an entry stands in its home row, or behind it with each row from home on counting it.
+   [I1] an entry stands in its home row, or behind it with each row from home on counting it; live
+   blocks stand there, and nothing else; [I2] the table is of row_count rows, a power of two.
    Owns its table. Expected O(1). Fails: host memory, in reserve only. */
 
 #define GMLK_ROW 4u
@@ -1406,7 +1538,11 @@ static gmlake_result gmlk_drive_memory_info(gmlk_drive *drive, size_t *free_byte
    the epoch; when it completes, memory of that epoch and all before is clean.
    [S1] done < epoch; [S2] fences are in order of epoch, all in (done, epoch); [S3] nothing is
    recorded on a stream while it is being captured, nor after it was forgotten, nor on the legacy
-   stream while any is being captured: that would spoil the capture.
+   stream while any is being captured: that would spoil the capture; [S4] every closed epoch, and
+   every tag, is complete or covered by a fence, or its stream is dirty: a fence is to come; [S5] a
+   number in use is a stream's, forgotten or not, or a capture's: then one stream has it as its
+   capture, and its pool counts it; there is room to give every event back; [S6] what a stream
+   waited for is of closed epochs.
    Event calls neither block nor take longer than 0.3 us, so they are made with the bookkeeping
    lock held. Finding a stream is O(streams), O(1) for the last one used. */
 
@@ -1671,20 +1807,23 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
    gmlk_arena: one home range of addresses, tiled by blocks, and the pPool: its free blocks in
    sorted pools, one a stream and one of clean memory. Owns the tiling, tags and chunk records.
 
-   Neighbours of one tag are one block. Free memory beside free memory of another tag stays
-   apart, since merging would lose a fence or spread one; but a stream may take clean memory and
-   its own in one piece. Such a *run* stands in the stream's pool as one hole: its first block
-   tagged with the stream carries the run's size. Clean blocks stand in the clean pool besides.
+   Neighbours of one tag are one block, but for those that a policy keeps apart. Free memory beside
+   free memory of another tag stays apart, since merging would lose a fence or spread one; but a
+   stream may take clean memory and its own in one piece. Such a *run* stands in the stream's pool
+   as one hole: its first block tagged with the stream carries the run's size. Clean blocks stand in
+   the clean pool besides.
 
    [A1] the blocks tile the arena from its base to its end without gap or overlap;
-   [A2] no two neighbours are both free with the same tag, or both unbacked;
+   [A2] no two neighbours are both unbacked, or both free with the same tag and neither apart;
    [A3] each clean free block stands in pool 0 with its own size, each run with a stream's block
         in it in that stream's pool, by its first such block, with the run's size; others do not;
    [A4] chunks[i].first is the block that holds the first grain of slot i, the edge behind the
         last slot; [A5] a slot's handle is 0 exactly where the block there is unbacked or the slot
    lies behind the end, but for quarantined slots, which growth passes over;
    [A6] free_grains and backed_count are what a walk would count; [A7] the ring of gaps holds each
-   unbacked block, with its size, and nothing else.
+   unbacked block, with its size, and nothing else; [A8] the sizes of an arena's tables are those
+   of its slots, chunks and streams; [A9] an owned block has a ticket that was given out, and flags
+   that could be asked for; free memory has none but APART.
    Costs: locate is O(blocks of one chunk); put and take are O(1) plus the length of
    a run plus the chunks whose first block changes. Fail: host memory, in reserving only. */
 
@@ -1761,6 +1900,7 @@ typedef struct gmlk_arena {
   uint32_t stuck_end; /* behind the last quarantined slot */
   size_t live_count;  /* blocks of the user's, pending ones included */
   int is_unswept;     /* ranges came back under tags that may be of completed work */
+  int keeps_apart;    /* a policy says which free blocks are joined */
   gmlk_spool spool;
   gmlake_pool *pool;      /* NULL: the default one */
   int is_bare;            /* no home range: its chunks are mapped in buffers alone, see >>buffer */
@@ -1865,15 +2005,30 @@ static void gmlk_run_leave(gmlk_arena *a, gmlk_block *b) {
   }
 }
 
+/* The nearest blocks that are not clean, whose runs reach over those between: one step, but where
+   clean blocks are apart. */
+static gmlk_block *gmlk_before_clean(const gmlk_block *b) {
+  gmlk_block *before = b->prev;
+  while (gmlk_is_clean(before)) before = before->prev;
+  return before;
+}
+
+static gmlk_block *gmlk_behind_clean(const gmlk_block *b) {
+  gmlk_block *behind = b->next;
+  while (gmlk_is_clean(behind)) behind = behind->next;
+  return behind;
+}
+
 /* Takes a free block out of every pool it counts in. */
 static void gmlk_lift(gmlk_arena *a, gmlk_block *b) {
   if (b->state == GMLK_UNBACKED) {
     gmlk_link_remove(&b->as.link);
     b->hole = 0;
   } else if (b->stream == GMLK_CLEAN) {
+    gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b);
     if (b->hole) gmlk_holes_remove(a->pools[GMLK_CLEAN], b);
-    if (gmlk_is_tagged(b->prev)) gmlk_run_leave(a, b->prev);
-    if (gmlk_is_tagged(b->next)) gmlk_run_leave(a, b->next);
+    if (gmlk_is_tagged(before)) gmlk_run_leave(a, before);
+    if (gmlk_is_tagged(behind)) gmlk_run_leave(a, behind);
   } else if (b->stream != GMLK_PINNED) {
     gmlk_run_leave(a, b);
   }
@@ -1884,9 +2039,10 @@ static void gmlk_settle(gmlk_arena *a, gmlk_block *b) {
   if (gmlk_is_tagged(b)) {
     gmlk_run_enter(a, b);
   } else if (gmlk_is_clean(b)) {
+    gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b);
     if (!b->hole) gmlk_holes_insert(a->pools[GMLK_CLEAN], b, b->grains);
-    if (gmlk_is_tagged(b->prev)) gmlk_run_enter(a, b->prev);
-    if (gmlk_is_tagged(b->next)) gmlk_run_enter(a, b->next);
+    if (gmlk_is_tagged(before)) gmlk_run_enter(a, before);
+    if (gmlk_is_tagged(behind)) gmlk_run_enter(a, behind);
   } else if (b->state == GMLK_UNBACKED && !b->hole) {
     gmlk_link_insert(&a->gaps, &b->as.link);
     b->hole = b->grains;
@@ -1934,8 +2090,9 @@ static inline gmlk_block *gmlk_join(gmlk_arena *a, gmlk_block *b) {
 }
 
 static int gmlk_same_tag(const gmlk_block *a, const gmlk_block *b) {
-  return a->state == b->state &&
-         (a->state == GMLK_UNBACKED || (a->state == GMLK_FREE && a->stream == b->stream));
+  if (a->state != b->state) return 0;
+  return a->state == GMLK_UNBACKED ||
+         (a->state == GMLK_FREE && a->stream == b->stream && !((a->flags | b->flags) & GMLK_APART));
 }
 
 /* Joins a block that is in no pool with neighbours of the same kind, and enters the result. */
@@ -1963,12 +2120,13 @@ static int gmlk_is_plain(const gmlk_block *beside, unsigned stream) {
 /* Update, the paper's free: a block that is owned becomes free memory with a tag. */
 static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint64_t ticket) {
   b->state = GMLK_FREE;
-  b->flags = 0;
+  b->flags &= GMLK_APART;
   b->stream = (uint16_t)stream;
   b->ticket = ticket;
   b->hole = 0;
   a->free_grains += b->grains;
-  if (stream == GMLK_PINNED || !gmlk_is_plain(b->prev, stream) || !gmlk_is_plain(b->next, stream)) {
+  if (stream == GMLK_PINNED || a->keeps_apart || !gmlk_is_plain(b->prev, stream) ||
+      !gmlk_is_plain(b->next, stream)) {
     (void)gmlk_coalesce(a, b);
     return;
   }
@@ -2045,7 +2203,7 @@ static gmlk_block *gmlk_own(gmlk_arena *a, gmlk_block *first, uint32_t grains, u
 
 /* Takes so many grains from `at` on out of a hole, the block that holds the first one being `b`:
    one live block. pre: two records reserved. */
-static inline gmlk_block *gmlk_take(gmlk_arena *a, gmlk_block *b, uint32_t at, uint32_t grains) {
+GMLK_INLINE gmlk_block *gmlk_take(gmlk_arena *a, gmlk_block *b, uint32_t at, uint32_t grains) {
   gmlk_holes *pool = a->pools[b->stream];
   int is_alone = b->stream == GMLK_CLEAN
                      ? b->prev->state != GMLK_FREE && b->next->state != GMLK_FREE
@@ -2088,9 +2246,11 @@ static gmlk_block *gmlk_locate(const gmlk_arena *a, uint32_t at) {
   return b;
 }
 
+/* Whether a clean block is part of a run of the stream's. */
 static int gmlk_is_beside(const gmlk_block *b, unsigned stream) {
-  return (b->prev->state == GMLK_FREE && b->prev->stream == stream) ||
-         (b->next->state == GMLK_FREE && b->next->stream == stream);
+  const gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b);
+  return (before->state == GMLK_FREE && before->stream == stream) ||
+         (behind->state == GMLK_FREE && behind->stream == stream);
 }
 
 /* The best clean block that is a hole by itself for the stream, not part of a run of its own. */
@@ -2176,15 +2336,16 @@ static int gmlk_arena_reserve_slots(gmlk_arena *a, size_t count) {
   return 1;
 }
 
-/* Bytes of scratch for so many slots: runs of whole chunks have something between them, a chunk
-   has one head, and a window has a span a run and two ends. The planner is through with these
-   when growth lists slots in their place. */
+/* Bytes of scratch for so many slots, twice as many where blocks are kept apart: runs of whole
+   chunks have something between them then only, a chunk has one head, and a window has a span a run
+   and two ends. The planner is through with these when growth lists slots in their place. */
 static size_t gmlk_scratch_bytes(size_t slots) {
   return (slots / 2 + 1) * sizeof(gmlk_run) + (slots + 1) * sizeof(gmlk_tip) +
          (slots / 2 + 3) * sizeof(gmlk_span);
 }
 
 static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) {
+  if (a->keeps_apart) slots *= 2;
   if (a->scratch && slots <= a->scratch_slots) return 1;
   gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
   a->scratch_slots = slots + slots / 4 + 16;
@@ -2230,6 +2391,7 @@ static void gmlk_arena_back(gmlk_arena *a, uint32_t slot, uint32_t count) {
     gmlk_settle(a, b->next);
   }
   a->backed_count += count;
+  b->flags = a->keeps_apart ? GMLK_APART : 0;
   gmlk_put(a, b, GMLK_CLEAN, 0);
 }
 
@@ -2299,7 +2461,7 @@ static int gmlk_small_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint64_
   if (small->counts[b->grains] == GMLK_SMALL_DEPTH) return 0;
   small->counts[b->grains]++;
   b->state = GMLK_CACHED;
-  b->flags = 0;
+  b->flags &= GMLK_APART;
   b->stream = (uint16_t)stream;
   b->ticket = ticket;
   b->as.cached = small->lists[b->grains];
@@ -2343,7 +2505,10 @@ static void gmlk_small_flush(gmlk_arena *a) {
    window's; [W4] while a window is live each span is exactly one block of state GMLK_PIECE that
    points back to it; [W5] idle windows stand in the list by last use and in the table of sizes,
    there the newest first, so that a program that repeats itself meets the same windows; [W6] the
-   chunks' map_counts add up to the windows' chunk_counts.
+   chunks' map_counts add up to the windows' chunk_counts; [W7] what blocks a window is a tile, or
+   was; [W8] no window is newer than the spool's number or smaller than its grains_min; [V1] address
+   space is tiled as an arena is, its free blocks standing in a pool of their own; [V2] each block
+   of it that is in use is one window's, a quarantined one's too, or one buffer's.
    A window that was found blocked remembers by which ownership of which block, so that asking
    again is O(1) until that block is freed. Looking up a size: O(1) expected plus the spans of at
    most eight idle candidates. Fails: host memory, in reserve only. */
@@ -2524,18 +2689,22 @@ static int gmlk_window_is_free(const gmlk_arena *a, const gmlk_streams *streams,
   return 1;
 }
 
+/* Whether a window has its first byte where a request wants it, and whole chunks. */
+static int gmlk_window_suits(const gmlk_arena *a, const gmlk_window *w, uint32_t align,
+                             int whole_only) {
+  uint32_t at = w->spans[0].at, edge = gmlk_chunk_grains(a) - 1;
+  return !(at & (align - 1)) && !(whole_only && ((at | w->self.grains) & edge));
+}
+
 /* An idle window of exactly this size that the taker may have, or NULL. */
 static gmlk_window *gmlk_window_find(const gmlk_arena *a, const gmlk_streams *streams,
                                      gmlk_taker taker, uint32_t grains, uint32_t align,
                                      int whole_only) {
   gmlk_window *w = a->spool.bucket_count ? *gmlk_bucket(&a->spool, grains) : NULL;
-  uint32_t chunk = gmlk_chunk_grains(a);
   unsigned tries = 0, steps = 0;
   for (; w && tries < GMLK_WINDOW_TRIES; w = w->bucket_next) {
     if (++steps > GMLK_WINDOW_STEPS) return NULL;
-    if (w->self.grains != grains) continue;
-    if (w->spans[0].at & (align - 1)) continue;
-    if (whole_only && (w->spans[0].at % chunk || grains % chunk)) continue;
+    if (w->self.grains != grains || !gmlk_window_suits(a, w, align, whole_only)) continue;
     tries++;
     if (gmlk_window_is_free(a, streams, taker, w)) return w;
   }
@@ -2550,7 +2719,9 @@ static uint64_t gmlk_address_of(const gmlk_arena *a, const gmlk_block *b) {
 /* ---- >>lake ---------------------------------------------------------------------------------
    The lake itself: what the sections below work on. Owns everything. Two locks: `driving` (one
    planner at a time) outside, `books` inside; every field is guarded by books, and only the
-   holder of driving creates or unmaps chunks and windows. */
+   holder of driving creates or unmaps chunks and windows.
+   [N1] a note is one block's; a pending block has one, in the list, that names it; [N2] it has room
+   for the streams it lists, which are in use. */
 
 #define GMLK_LOG_QUEUE 8u
 
@@ -2578,10 +2749,35 @@ struct gmlake_pool {
   gmlake_pool *next_dead; /* destroyed, but not everything went back */
 };
 
-typedef struct gmlk_call { /* an out-of-memory handler that is running */
+typedef struct gmlk_call { /* a callback that is running, of the user's or of a policy */
   uintptr_t thread;
+  int is_policy;
   struct gmlk_call *next;
 } gmlk_call;
+
+typedef struct gmlk_request {
+  gmlk_arena *arena;
+  gmlk_taker taker;       /* stream: who may take what; a capture's number inside one */
+  unsigned stream;        /* the stream's own number, 0: none */
+  size_t bytes;           /* as asked for */
+  uint32_t grains, align; /* grains 0: more than any arena can hold */
+  unsigned flags;
+  int may_stitch;
+  int is_capture;
+  /* what the rungs of the ladder tell one another: */
+  size_t limit_bytes; /* the limit that stopped growth, 0: none did */
+  uint32_t shortfall; /* grains missing for a window, 0: none can be made */
+  int has_grown, lacks_window_space;
+  gmlake_result error; /* of the last rung that failed */
+  const gmlake_alloc_desc *desc;
+  /* for policy and observer; apart, so that clearing what is before takes a few stores: */
+  int takes_end;       /* of a hole: the policy says so */
+  unsigned state;      /* the paper's, of what was granted */
+  unsigned candidates; /* before the attempt, or as a policy counts them */
+  uint64_t number;     /* of the attempt; 0: for a buffer */
+  uint64_t driver_ns;
+  const char *reason; /* NULL: the state says it */
+} gmlk_request;
 
 typedef struct gmlk_message {
   int level;
@@ -2596,6 +2792,7 @@ struct gmlake {
   GMLK_MUTEX driving;
   gmlk_latch books;
   int has_locks;
+  int is_barred;      /* lost, or calls are under way: a look at the two next */
   gmlake_result lost; /* the fatal error that every later call answers */
   gmlk_records records;
   gmlk_index index;
@@ -2610,7 +2807,14 @@ struct gmlake {
   gmlake_error_info error;
   gmlk_message *messages; /* for the logger, when no lock is held */
   unsigned message_count;
-  gmlk_call *handlers;
+  gmlk_call *calls;
+  int asks_first; /* the policy has a say in every allocation */
+  uint64_t request_count;
+  int is_watched; /* by an observer or a policy */
+  int is_observed;
+  const gmlk_request *served; /* by the holder of driving, or NULL */
+  void *view_memory;          /* of the holder of driving, see >>decide */
+  size_t view_bytes;
 };
 
 static void gmlk_books_lock(gmlake *l) {
@@ -2631,10 +2835,98 @@ static void gmlk_driving_unlock(gmlake *l) {
   if (l->has_locks) gmlk_mutex_unlock(&l->driving);
 }
 
+/* Lets go of the books for a callback, and takes them again. */
+static void gmlk_call_begin(gmlake *l, gmlk_call *call, int is_policy) {
+  call->thread = gmlk_thread_id();
+  call->is_policy = is_policy;
+  call->next = l->calls;
+  l->calls = call;
+  l->is_barred = 1;
+  gmlk_books_unlock(l);
+}
+
+static void gmlk_call_end(gmlake *l, gmlk_call *call) {
+  gmlk_call **link = &l->calls;
+  gmlk_books_lock(l);
+  while (*link != call) link = &(*link)->next;
+  *link = call->next;
+  l->is_barred = l->lost || l->calls;
+}
+
+/* Whether this thread is in a callback: any one, or a policy's. */
+static int gmlk_in_call(const gmlake *l, int of_policy) {
+  const gmlk_call *call = l->calls;
+  while (call && (call->thread != gmlk_thread_id() || (of_policy && !call->is_policy)))
+    call = call->next;
+  return call != NULL;
+}
+
 static void gmlk_log(gmlake *l, int level, const gmlake_error_info *info) {
   if (!l->desc.logger.fn || l->message_count == GMLK_LOG_QUEUE) return;
   l->messages[l->message_count].level = level;
   l->messages[l->message_count++].info = *info;
+}
+
+/* ---- the observer ---- */
+
+/* Free ranges and windows that there are to choose from. */
+static unsigned gmlk_candidates(const gmlk_request *r) {
+  const gmlk_arena *a = r->arena;
+  size_t count = a->pools[GMLK_CLEAN]->count + a->spool.count;
+  if (r->taker.stream) count += a->pools[r->taker.stream]->count;
+  return (unsigned)count;
+}
+
+static gmlake_stream gmlk_stream_shown(const gmlake *l, unsigned stream) {
+  return stream ? l->streams.items[stream]->value : GMLAKE_STREAM_NONE;
+}
+
+/* An event on behalf of a request, or of none. */
+GMLK_INLINE void gmlk_event(const gmlake *l, const gmlk_request *r, gmlake_event_kind kind,
+                            const char *reason, gmlake_event *out) {
+  out->kind = kind;
+  out->reason = reason;
+  out->request = r ? r->number : 0;
+  out->stream = r ? gmlk_stream_shown(l, r->stream) : GMLAKE_STREAM_NONE;
+  out->candidates = r ? r->candidates : 0;
+  out->state = 0;
+  out->address = out->driver_ns = 0;
+  out->bytes = out->asked_bytes = 0;
+}
+
+GMLK_INLINE void gmlk_tell_event(gmlake *l, gmlake_event *event) {
+  event->reserved_bytes = l->stats.reserved_bytes;
+  event->active_bytes = l->stats.active_bytes;
+  l->desc.observer.fn(l->desc.observer.user, event);
+}
+
+/* Tells of a step; where no request is given it is that of the holder of `driving`. */
+static void gmlk_tell(gmlake *l, const gmlk_request *r, gmlake_event_kind kind, uint64_t address,
+                      uint64_t bytes, uint64_t driver_ns, const char *reason) {
+  gmlake_event event;
+  if (!l->is_observed) return;
+  gmlk_event(l, r ? r : l->served, kind, reason, &event);
+  event.address = address;
+  event.bytes = (size_t)bytes;
+  event.driver_ns = driver_ns;
+  gmlk_tell_event(l, &event);
+}
+
+/* A stream, or the host for what a stream still does. */
+static void gmlk_tell_wait(gmlake *l, unsigned stream, uint64_t driver_ns, const char *reason) {
+  gmlake_event event;
+  if (!l->is_observed) return;
+  gmlk_event(l, l->served, GMLAKE_EVENT_WAIT, reason, &event);
+  event.stream = gmlk_stream_shown(l, stream);
+  event.driver_ns = driver_ns;
+  gmlk_tell_event(l, &event);
+}
+
+/* Of a range at `at`, so many grains long, a part was taken. */
+static void gmlk_tell_split(gmlake *l, const gmlk_request *r, uint32_t at, uint32_t grains) {
+  if (l->is_observed)
+    gmlk_tell(l, r, GMLAKE_EVENT_SPLIT, r->arena->is_bare ? 0 : gmlk_home(r->arena, at),
+              gmlk_to_bytes(grains), 0, "a part of a larger range");
 }
 
 /* Makes this the lake's last error, unless a fatal one is, and returns it. */
@@ -2658,7 +2950,12 @@ static gmlake_result gmlk_drive_book(gmlake *l, const gmlk_drive *drive) {
   (void)gmlk_fail(l, result, drive->call, "a call of the backend failed");
   l->error.driver_code = drive->code;
   if (!gmlk_is_fatal(result)) return result;
-  if (result != GMLAKE_ERROR_FORKED) l->lost = result; /* the parent's lake lives on */
+  if (result == GMLAKE_ERROR_FORKED) { /* the parent's lake lives on */
+    gmlk_log(l, GMLAKE_LOG_ERROR, &l->error);
+    return result;
+  }
+  l->lost = result;
+  l->is_barred = 1;
   gmlk_log(l, GMLAKE_LOG_ERROR, &l->error);
   return result;
 }
@@ -2710,7 +3007,10 @@ static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream,
     if (!gmlk_small_put(a, b, stream, ticket)) gmlk_put(a, b, stream, ticket);
     return;
   }
-  for (i = 0; i < w->span_count; i++) gmlk_put(a, w->spans[i].block, stream, ticket);
+  for (i = 0; i < w->span_count; i++) {
+    w->spans[i].block->flags = b->flags;
+    gmlk_put(a, w->spans[i].block, stream, ticket);
+  }
   w->self.stream = (uint16_t)stream;
   w->self.ticket = ticket;
   gmlk_window_set_idle(&a->spool, w);
@@ -2762,7 +3062,7 @@ static void gmlk_run_sweep(gmlake *l, gmlk_arena *a, gmlk_block *lead, unsigned 
     }
     b->stream = GMLK_CLEAN;
     b->ticket = 0;
-    if (!gmlk_is_clean(b->prev)) continue;
+    if (!gmlk_same_tag(b, b->prev)) continue;
     if (b->hole) gmlk_holes_remove(clean, b);
     if (b->prev->hole) gmlk_holes_remove(clean, b->prev);
     b = gmlk_join(a, b->prev);
@@ -3053,15 +3353,19 @@ static uint32_t gmlk_chunks_for(const gmlk_arena *a, uint64_t grains) {
   return (uint32_t)((grains + gmlk_chunk_grains(a) - 1) >> a->chunk_log);
 }
 
-/* Grains of the run open to the stream that ends where b begins, or begins where b ends. */
-static uint32_t gmlk_open_before(const gmlk_block *b, unsigned stream, uint32_t align) {
+/* Grains of the run open to the stream that ends where b begins, or begins where b ends: what new
+   memory there makes one run with. */
+static uint32_t gmlk_open_before(const gmlk_arena *a, const gmlk_block *b, unsigned stream,
+                                 uint32_t align) {
   uint32_t grains = 0;
+  if (a->keeps_apart) return 0;
   for (b = b->prev; gmlk_is_open(b, stream); b = b->prev) grains += b->grains;
   return grains & ~(align - 1); /* boundaries are aligned, so the rest of it is */
 }
 
-static uint32_t gmlk_open_after(const gmlk_block *b, unsigned stream) {
+static uint32_t gmlk_open_after(const gmlk_arena *a, const gmlk_block *b, unsigned stream) {
   uint32_t grains = 0;
+  if (a->keeps_apart) return 0;
   for (b = b->next; gmlk_is_open(b, stream); b = b->next) grains += b->grains;
   return grains;
 }
@@ -3086,18 +3390,29 @@ static uint32_t gmlk_chunks_missing(const gmlk_arena *a, uint32_t grains, uint32
   return grains > have ? gmlk_chunks_for(a, grains - have) : 1;
 }
 
+/* The first slot, from one at the end on, with room for so many chunks, or GMLK_NOWHERE. */
+static uint32_t gmlk_slots_behind(const gmlk_arena *a, uint32_t slot, uint32_t count) {
+  for (;;) {
+    uint32_t next;
+    if (slot >= a->slot_limit || count > a->slot_limit - slot) return GMLK_NOWHERE;
+    next = gmlk_behind_stuck(a, slot, count);
+    if (next == slot) return slot;
+    slot = next;
+  }
+}
+
 /* Where one run of `grains` can begin behind the end; *out_need is its chunks, 0: no room. */
 static uint32_t gmlk_growth_at_end(const gmlk_arena *a, unsigned stream, uint32_t grains,
                                    uint32_t align, uint32_t *out_need) {
-  uint32_t tail = gmlk_open_before(&a->tail, stream, align), slot = a->slot_count, next;
+  uint32_t tail = gmlk_open_before(a, &a->tail, stream, align), slot;
   *out_need = gmlk_chunks_missing(a, grains, tail);
-  for (;;) {
-    if (slot >= a->slot_limit || *out_need > a->slot_limit - slot) *out_need = 0;
-    next = gmlk_behind_stuck(a, slot, *out_need);
-    if (next == slot) return slot;
-    slot = next; /* and without the free tail */
+  slot = gmlk_slots_behind(a, a->slot_count, *out_need);
+  if (slot != a->slot_count && slot != GMLK_NOWHERE) { /* without the free tail */
     *out_need = gmlk_chunks_for(a, grains);
+    slot = gmlk_slots_behind(a, slot, *out_need);
   }
+  if (slot == GMLK_NOWHERE) *out_need = 0;
+  return slot;
 }
 
 /* The fewest chunks that make one run of `grains`: behind the last slot, or in a gap. */
@@ -3108,8 +3423,8 @@ static void gmlk_growth_contiguous(gmlk_arena *a, unsigned stream, uint32_t grai
   for (gap = a->gaps.next; gap != &a->gaps; gap = gap->next) {
     const gmlk_block *b = gmlk_linked(gap);
     uint32_t before, after, need, first = gmlk_slot_of(a, b->at);
-    before = gmlk_open_before(b, stream, align);
-    after = gmlk_open_after(b, stream);
+    before = gmlk_open_before(a, b, stream, align);
+    after = gmlk_open_after(a, b, stream);
     need = gmlk_chunks_missing(a, grains, before);
     if (need > gmlk_slot_of(a, b->grains)) {
       need = gmlk_slot_of(a, b->grains); /* all of the gap, and what is free behind it */
@@ -3149,34 +3464,17 @@ static void gmlk_plan_growth(gmlk_arena *a, unsigned stream, uint32_t grains, ui
    reverse. pre, except for reuse: the caller holds `driving`.
    Costs: a mapping a chunk, one set_access a window. Fail: host memory, the driver. */
 
-typedef struct gmlk_request {
-  gmlk_arena *arena;
-  gmlk_taker taker;       /* stream: who may take what; a capture's number inside one */
-  unsigned stream;        /* the stream's own number, 0: none */
-  size_t bytes;           /* as asked for */
-  uint32_t grains, align; /* grains 0: more than any arena can hold */
-  unsigned flags;
-  int may_stitch;
-  int is_capture;
-  /* what the rungs of the ladder tell one another: */
-  size_t limit_bytes; /* the limit that stopped growth, 0: none did */
-  uint32_t shortfall; /* grains missing for a window, 0: none can be made */
-  int has_grown, lacks_window_space;
-  gmlake_result error; /* of the last rung that failed */
-  const gmlake_alloc_desc *desc;
-} gmlk_request;
-
 static int gmlk_is_whole(const gmlk_request *r) { return (r->flags & GMLAKE_EXCLUSIVE) != 0; }
 
 /* What is taken becomes live; `state` is the paper's, 1 to 3, or 4 after growth. */
-static inline gmlk_block *gmlk_grant(gmlake *l, const gmlk_request *r, gmlk_block *b,
-                                     unsigned state) {
+static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, unsigned state) {
   b->state = GMLK_LIVE;
   b->stream = (uint16_t)r->stream;
   b->flags = (uint8_t)((r->flags & 0x7F) | (r->is_capture ? GMLK_IN_GRAPH : 0));
   b->slack = (uint32_t)(gmlk_to_bytes(r->grains) - r->bytes);
   r->arena->live_count++;
-  l->stats.state_count[r->has_grown ? 3 : state - 1]++;
+  r->state = r->has_grown ? 4 : state;
+  l->stats.state_count[r->state - 1]++;
   return b;
 }
 
@@ -3187,16 +3485,19 @@ static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_drive *drive, gmlk_take
   uint32_t end = first->at + grains;
   gmlk_block *b = first, *other;
   for (; b->at < end; b = b->next) {
-    uint64_t ticket = b->ticket;
+    uint64_t ticket = b->ticket, before;
     gmlake_result result;
     if (b->stream == GMLK_CLEAN || b->stream == taker.stream) continue;
     if (gmlk_tag_done(&l->streams, b->stream, ticket)) continue;
     if (gmlk_stream_has_waited(&l->streams, taker.stream, b->stream, ticket)) continue;
     for (other = b->next; other->at < end; other = other->next) /* one wait for all of it */
       if (other->stream == b->stream && other->ticket > ticket) ticket = other->ticket;
+    before = drive->ns;
     result = gmlk_stream_wait(&l->streams, &l->host, drive, taker.stream, b->stream, ticket);
     if (result) return result;
     l->stats.stream_wait_count++;
+    gmlk_tell_wait(l, taker.stream, drive->ns - before,
+                   "on the device, for another stream's memory");
   }
   return GMLAKE_OK;
 }
@@ -3240,12 +3541,12 @@ static gmlk_block *gmlk_window_own(gmlk_arena *a, gmlk_window *w) {
   return &w->self;
 }
 
-/* S1 on the sPool: an idle window of the size whose pieces are free again. No driver call but
-   stream waits. */
-static gmlk_block *gmlk_reuse(gmlake *l, const gmlk_request *r, gmlk_taker taker) {
+/* An idle window whose pieces are free becomes live; NULL on an error. No driver call but stream
+   waits. */
+static gmlk_block *gmlk_window_take(gmlake *l, gmlk_request *r, gmlk_taker taker, gmlk_window *w,
+                                    unsigned state) {
   gmlk_arena *a = r->arena;
-  gmlk_window *w = gmlk_window_find(a, &l->streams, taker, r->grains, r->align, gmlk_is_whole(r));
-  if (!w || !gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)w->span_count)) return NULL;
+  if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)w->span_count)) return NULL;
   gmlk_spans_reserve(a, w->spans, w->span_count);
   if (gmlk_wait_for_spans(l, taker, w->spans, w->span_count)) {
     gmlk_spans_unreserve(a, w->spans, w->span_count);
@@ -3253,7 +3554,16 @@ static gmlk_block *gmlk_reuse(gmlake *l, const gmlk_request *r, gmlk_taker taker
   }
   gmlk_window_unset_idle(&a->spool, w);
   l->stats.stitch_reuse_count++;
-  return gmlk_grant(l, r, gmlk_window_own(a, w), 1);
+  if (!r->reason) r->reason = "an exact window";
+  gmlk_tell(l, r, GMLAKE_EVENT_REUSE, w->address, gmlk_to_bytes(w->self.grains), 0, r->reason);
+  return gmlk_grant(l, r, gmlk_window_own(a, w), state);
+}
+
+/* S1 on the sPool: an idle window of the size whose pieces are free again. */
+static gmlk_block *gmlk_reuse(gmlake *l, gmlk_request *r, gmlk_taker taker) {
+  gmlk_window *w =
+      gmlk_window_find(r->arena, &l->streams, taker, r->grains, r->align, gmlk_is_whole(r));
+  return w ? gmlk_window_take(l, r, taker, w, 1) : NULL;
 }
 
 /* Counts a window in or out of the lake's figures. */
@@ -3314,10 +3624,11 @@ static void gmlk_window_revive(gmlake *l, gmlk_arena *a, gmlk_window *w) {
 static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *dying) {
   gmlk_drive drive;
   gmlk_window *w;
+  uint64_t count = 0;
   if (!dying) return GMLAKE_OK;
   gmlk_books_unlock(l);
   (void)gmlk_drive_begin(&drive, &l->driver);
-  for (w = dying; w && drive.is_relaxed; w = w->bucket_next) {
+  for (w = dying; w && drive.is_relaxed; w = w->bucket_next, count++) {
     uint64_t at = a->spool.base + (uint64_t)w->va->at * a->chunk_bytes;
     w->blocker = NULL;
     if (gmlk_drive_unmap(&drive, at, w->chunk_count * a->chunk_bytes))
@@ -3338,6 +3649,8 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
     }
     l->stats.stitch_evict_count++;
     gmlk_window_count(a, w, -1);
+    gmlk_tell(l, NULL, GMLAKE_EVENT_EVICT, w->address, gmlk_to_bytes(w->self.grains),
+              drive.ns / count, "unmapped");
     gmlk_window_discard(l, a, w);
   }
   return gmlk_drive_book(l, &drive);
@@ -3364,6 +3677,7 @@ static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t bytes) {
 static void gmlk_evict_if_due(gmlake *l, gmlk_arena *a) {
   size_t low = l->desc.stitched_bytes_max / 4 * 3, i;
   if (l->stats.stitched_bytes <= l->desc.stitched_bytes_max) return;
+  if (l->desc.policy && l->desc.policy->evict) return; /* has been asked before */
   (void)gmlk_refresh(l, 1);
   (void)gmlk_evict(l, a, l->stats.stitched_bytes - low);
   for (i = 0; i < l->arena_count && l->stats.stitched_bytes > low; i++)
@@ -3430,11 +3744,35 @@ static void gmlk_window_abandon(gmlake *l, gmlk_arena *a, gmlk_window *w, uint32
   gmlk_window_quarantine(l, a, w);
 }
 
+/* Maps a new window, the books unlocked meanwhile, and enters it; it is nobody's yet.
+   *out_stuck: see gmlk_window_map. */
+static gmlake_result gmlk_window_make(gmlake *l, gmlk_arena *a, gmlk_window *w, uint32_t grains,
+                                      uint32_t *out_stuck) {
+  gmlk_drive drive;
+  gmlk_books_unlock(l);
+  (void)gmlk_drive_begin(&drive, &l->driver);
+  (void)gmlk_window_map(&drive, a, w, out_stuck);
+  gmlk_drive_end(&drive);
+  gmlk_books_lock(l);
+  if (gmlk_drive_book(l, &drive)) return drive.result;
+  w->self.arena = a->number;
+  w->self.grains = grains;
+  w->address = a->spool.base + (uint64_t)w->va->at * a->chunk_bytes +
+               gmlk_to_bytes(w->spans[0].at & (gmlk_chunk_grains(a) - 1));
+  gmlk_window_enter(l, a, w);
+  gmlk_window_count(a, w, 1);
+  if (!a->spool.number || grains < a->spool.grains_min) a->spool.grains_min = grains;
+  w->number = ++a->spool.number;
+  l->stats.stitch_count++;
+  gmlk_tell(l, NULL, GMLAKE_EVENT_STITCH, w->address, gmlk_to_bytes(grains), drive.ns,
+            "of free pieces");
+  return GMLAKE_OK;
+}
+
 /* Stitch: a window as planned in arena->spans. *out_block stays NULL on an error. */
 static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_taker taker,
                                  const gmlk_plan *plan, gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
-  gmlk_drive drive;
   gmlake_result result;
   gmlk_window *w = gmlk_window_new(l, a, plan, &result);
   uint32_t stuck_chunks = 0;
@@ -3448,24 +3786,11 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_taker taker,
     gmlk_window_abandon(l, a, w, 0);
     return result;
   }
-  gmlk_books_unlock(l);
-  (void)gmlk_drive_begin(&drive, &l->driver);
-  (void)gmlk_window_map(&drive, a, w, &stuck_chunks);
-  gmlk_drive_end(&drive);
-  gmlk_books_lock(l);
-  if (gmlk_drive_book(l, &drive)) {
+  result = gmlk_window_make(l, a, w, r->grains, &stuck_chunks);
+  if (result) {
     gmlk_window_abandon(l, a, w, stuck_chunks);
-    return drive.result;
+    return result;
   }
-  w->self.arena = a->number;
-  w->self.grains = r->grains;
-  w->address = a->spool.base + (uint64_t)w->va->at * a->chunk_bytes +
-               gmlk_to_bytes(w->spans[0].at & (gmlk_chunk_grains(a) - 1));
-  gmlk_window_enter(l, a, w);
-  gmlk_window_count(a, w, 1);
-  if (!a->spool.number || r->grains < a->spool.grains_min) a->spool.grains_min = r->grains;
-  w->number = ++a->spool.number;
-  l->stats.stitch_count++;
   *out_block = gmlk_grant(l, r, gmlk_window_own(a, w), 3);
   gmlk_evict_if_due(l, a);
   return GMLAKE_OK;
@@ -3484,7 +3809,8 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_taker taker,
         tag of the last use through it; it is unmapped only when that is complete;
    [B3] a bare arena's map_count of a chunk is the number of places that map it;
    [B4] a destroyed buffer has count 0, and stays in the arena's list until all its places are
-        empty.
+        empty;
+   [B5] a buffer's address space is what it may grow to, and its places lie there in order.
    A place is blind where a mapping could not be undone; that is tried again before it is used.
    Costs: a set_access a chunk newly mapped, an unmap a mapping removed, else O(chunks). Fail: host
    memory, the driver. */
@@ -3789,6 +4115,7 @@ static void gmlk_growth_quarantine(gmlake *l, gmlk_arena *a, uint32_t count) {
     if (!a->chunks[a->slots[i]].handle) continue;
     gmlk_reserved_add(l, a->chunk_bytes);
     gmlk_slot_quarantine(l, a, a->slots[i]);
+    gmlk_tell(l, NULL, GMLAKE_EVENT_GROW, 0, a->chunk_bytes, 0, "in vain, and not to be undone");
   }
 }
 
@@ -3841,45 +4168,54 @@ static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_request *r, uint32_t co
                                                             : GMLAKE_OK;
 }
 
+/* Creates the chunks of a->slots[0, count) where limits and the device allow it. */
+static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_request *r, uint32_t count) {
+  gmlk_arena *a = r->arena;
+  size_t records = gmlk_growth_records(a, count);
+  gmlk_records held;
+  gmlk_drive drive;
+  gmlake_result result = gmlk_growth_allowed(l, r, count);
+  uint32_t made = 0;
+  if (result) return result;
+  if (!gmlk_records_reserve(&l->records, &l->host, records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  gmlk_records_hold(&l->records, &held, records);
+  gmlk_books_unlock(l);
+  (void)gmlk_drive_begin(&drive, &l->driver);
+  result = gmlk_chunks_make(&drive, a, count, &made);
+  if (result) gmlk_chunks_unmake(&drive, a, count, made);
+  gmlk_drive_end(&drive);
+  gmlk_books_lock(l);
+  gmlk_records_return(&l->records, &held);
+  if (gmlk_drive_book(l, &drive)) {
+    gmlk_growth_quarantine(l, a, count);
+    return drive.result;
+  }
+  gmlk_growth_commit(l, a, count);
+  gmlk_tell(l, r, GMLAKE_EVENT_GROW, a->is_bare ? 0 : gmlk_home(a, gmlk_slot_at(a, a->slots[0])),
+            count * (uint64_t)a->chunk_bytes, drive.ns, "new chunks");
+  return GMLAKE_OK;
+}
+
+/* Host memory for listing and entering so many more slots. */
+static int gmlk_grow_reserve(gmlk_arena *a, uint64_t more) {
+  size_t slots = (size_t)gmlk_min(gmlk_max(a->slot_count, a->stuck_end) + more, a->slot_limit);
+  return gmlk_arena_reserve_slots(a, slots) && gmlk_scratch_reserve(a, slots);
+}
+
 /* S4's Alloc: memory for the request, contiguous or the shortfall of a window. *out_count is the
    chunks that it tried to create. */
 static gmlake_result gmlk_grow_by(gmlake *l, gmlk_request *r, uint32_t shortfall, uint32_t spare,
                                   uint32_t *out_count) {
   gmlk_arena *a = r->arena;
-  uint64_t slots = (uint64_t)gmlk_max(a->slot_count, a->stuck_end) +
-                   gmlk_chunks_for(a, (uint64_t)r->grains + r->align);
   gmlk_growth growth;
-  gmlk_records held;
-  gmlk_drive drive;
-  gmlake_result result;
-  size_t records;
-  uint32_t made = 0;
-  if (slots > a->slot_limit) slots = a->slot_limit;
-  if (!gmlk_arena_reserve_slots(a, (size_t)slots) || !gmlk_scratch_reserve(a, (size_t)slots))
+  if (!gmlk_grow_reserve(a, gmlk_chunks_for(a, (uint64_t)r->grains + r->align)))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   /* A second time: enough that the range fits wherever its run begins. */
   gmlk_plan_growth(a, r->taker.stream, r->grains + (r->has_grown ? r->align - 1 : 0), r->align,
                    shortfall, spare, &growth);
   *out_count = growth.count;
   if (!growth.count) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* no address space */
-  result = gmlk_growth_allowed(l, r, growth.count);
-  if (result) return result;
-  records = gmlk_growth_records(a, growth.count);
-  if (!gmlk_records_reserve(&l->records, &l->host, records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  gmlk_records_hold(&l->records, &held, records);
-  gmlk_books_unlock(l);
-  (void)gmlk_drive_begin(&drive, &l->driver);
-  result = gmlk_chunks_make(&drive, a, growth.count, &made);
-  if (result) gmlk_chunks_unmake(&drive, a, growth.count, made);
-  gmlk_drive_end(&drive);
-  gmlk_books_lock(l);
-  gmlk_records_return(&l->records, &held);
-  if (gmlk_drive_book(l, &drive)) {
-    gmlk_growth_quarantine(l, a, growth.count);
-    return drive.result;
-  }
-  gmlk_growth_commit(l, a, growth.count);
-  return GMLAKE_OK;
+  return gmlk_grow_slots(l, r, growth.count);
 }
 
 static int gmlk_is_shortage(gmlake_result result) {
@@ -3913,6 +4249,13 @@ static int gmlk_window_marks(gmlk_arena *a, const gmlk_window *w, int clear) {
   return 0;
 }
 
+/* Whether all of a chunk is clean; it may be of several blocks that are apart. */
+static int gmlk_slot_is_clean(const gmlk_arena *a, uint32_t slot) {
+  const gmlk_block *b = a->chunks[slot].first;
+  while (gmlk_is_clean(b) && gmlk_block_end(b) < gmlk_slot_at(a, slot + 1)) b = b->next;
+  return gmlk_is_clean(b);
+}
+
 /* Chooses chunks to return, the highest first: wholly free and clean, and under no window or
    buffer's place whose work is pending. Marks them, lists them in a->slots and kills their
    windows. */
@@ -3923,9 +4266,8 @@ static uint32_t gmlk_trim_choose(gmlake *l, gmlk_arena *a, uint32_t *from_slot, 
   gmlk_window *w, *newer;
   int is_mapped = 0;
   while (slot && count < limit) {
-    const gmlk_block *b = a->chunks[--slot].first;
-    a->chunks[slot].mark = 0;
-    if (!gmlk_is_clean(b) || gmlk_block_end(b) < gmlk_slot_at(a, slot + 1)) continue;
+    a->chunks[--slot].mark = 0;
+    if (!gmlk_slot_is_clean(a, slot)) continue;
     a->chunks[slot].mark = 1;
     a->slots[count++] = slot;
     is_mapped |= a->chunks[slot].map_count != 0;
@@ -3967,7 +4309,7 @@ static size_t gmlk_trim_commit(gmlake *l, gmlk_arena *a, uint32_t count) {
       gmlk_slot_quarantine(l, a, a->slots[i]);
     }
     chunk->mark = 0;
-    gmlk_arena_unback(a, chunk->first);
+    gmlk_arena_unback(a, gmlk_own(a, chunk->first, gmlk_chunk_grains(a), GMLK_RESERVED));
   }
   return released;
 }
@@ -3979,6 +4321,7 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
   gmlk_drive drive;
   gmlake_result result;
   uint32_t count, i;
+  size_t bytes;
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)GMLK_TRIM_BATCH) ||
       !gmlk_scratch_reserve(a, GMLK_TRIM_BATCH))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -4000,7 +4343,10 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
   }
   gmlk_drive_end(&drive);
   gmlk_books_lock(l);
-  *released += gmlk_trim_commit(l, a, count);
+  bytes = gmlk_trim_commit(l, a, count);
+  *released += bytes;
+  if (bytes)
+    gmlk_tell(l, NULL, GMLAKE_EVENT_TRIM, 0, bytes, drive.ns, "free, and no work uses them");
   if (gmlk_drive_book(l, &drive)) return drive.result;
   return result;
 }
@@ -4028,16 +4374,464 @@ static size_t gmlk_arena_held(const gmlk_arena *a) {
   return count;
 }
 
+/* ---- >>decide -------------------------------------------------------------------------------
+   Asks desc.policy, for research: builds a view, calls with the books unlocked, checks what comes
+   back and carries it out by what the sections above offer. Owns the memory of views. A free block
+   that the policy kept apart is marked GMLK_APART and joins no neighbour [A2].
+   pre: the caller holds `driving`. With a policy every allocation does, so what was free before a
+   call is free after it; frees go on meanwhile.
+   Costs: O(blocks + windows) a question. Fails: host memory, as >>stitch and >>grow do, and with
+   INVALID_ARGUMENT before anything has changed. */
+
+typedef struct gmlk_question {
+  gmlake_view view;
+  gmlake_request request;
+  gmlake_plan plan;
+  gmlake_piece *pieces; /* for the plan's, one more than it is told */
+  uint64_t *numbers;    /* for windows to be evicted */
+  size_t piece_capacity, window_count;
+} gmlk_question;
+
+static void gmlk_view_fill(const gmlake *l, const gmlk_request *r, gmlake_piece *blocks,
+                           gmlake_window_info *windows) {
+  const gmlk_arena *a = r->arena;
+  const gmlk_block *b;
+  gmlk_window *w;
+  for (b = a->head.next; b != &a->tail; b = b->next) {
+    if (!gmlk_is_open(b, r->taker.stream)) continue;
+    blocks->home = (void *)(uintptr_t)gmlk_home(a, b->at);
+    blocks->bytes = gmlk_to_bytes(b->grains);
+    blocks++;
+  }
+  for (w = a->spool.oldest; w; w = w->newer, windows++) {
+    windows->number = w->number;
+    windows->bytes = gmlk_to_bytes(w->self.grains);
+    windows->mapped_bytes = w->chunk_count * a->chunk_bytes;
+    windows->piece_count = w->span_count;
+    windows->is_free = r->may_stitch && gmlk_window_suits(a, w, r->align, gmlk_is_whole(r)) &&
+                       gmlk_window_is_free(a, &l->streams, r->taker, w);
+    windows->is_complete = gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket);
+  }
+}
+
+static gmlake_request gmlk_request_show(const gmlake *l, const gmlk_request *r) {
+  gmlake_request shown;
+  shown.number = r->number;
+  shown.bytes = r->bytes;
+  shown.alignment = gmlk_to_bytes(r->align);
+  shown.flags = r->flags;
+  shown.stream = r->stream ? l->streams.items[r->stream]->value : GMLAKE_STREAM_NONE;
+  shown.pool = r->arena->pool;
+  return shown;
+}
+
+/* Everything that a policy is shown of a request; 0: no host memory. */
+static int gmlk_ask(gmlake *l, const gmlk_request *r, gmlk_question *q) {
+  const gmlk_arena *a = r->arena;
+  const gmlk_block *b;
+  const gmlk_window *w;
+  gmlake_piece *blocks;
+  gmlake_window_info *windows;
+  size_t bytes;
+  memset(q, 0, sizeof(*q));
+  for (b = a->head.next; b != &a->tail; b = b->next)
+    q->view.block_count += (size_t)gmlk_is_open(b, r->taker.stream);
+  for (w = a->spool.oldest; w; w = w->newer) q->window_count++;
+  q->piece_capacity = q->view.block_count + 1;
+  bytes = (q->view.block_count + q->piece_capacity + 1) * sizeof(gmlake_piece) +
+          q->window_count * (sizeof(gmlake_window_info) + sizeof(uint64_t));
+  if (bytes > l->view_bytes) {
+    gmlk_host_free(&l->host, l->view_memory, l->view_bytes);
+    l->view_memory = gmlk_host_alloc(&l->host, bytes * 2);
+    l->view_bytes = l->view_memory ? bytes * 2 : 0;
+    if (!l->view_memory) return 0;
+  }
+  memset(l->view_memory, 0, bytes); /* what a policy does not write is not chance's */
+  windows = (gmlake_window_info *)l->view_memory;
+  q->numbers = (uint64_t *)(void *)(windows + q->window_count);
+  blocks = (gmlake_piece *)(void *)(q->numbers + q->window_count);
+  q->pieces = blocks + q->view.block_count;
+  gmlk_view_fill(l, r, blocks, windows);
+  q->view.chunk_bytes = a->chunk_bytes;
+  q->view.stitch_bytes_min = l->desc.stitch_bytes_min;
+  q->view.stitched_bytes_max = l->desc.stitched_bytes_max;
+  q->view.reserved_bytes = l->stats.reserved_bytes;
+  q->view.stitched_bytes = l->stats.stitched_bytes;
+  q->view.blocks = blocks;
+  q->view.windows = windows;
+  q->view.window_count = q->window_count;
+  q->request = gmlk_request_show(l, r);
+  q->plan.pieces = q->pieces;
+  q->plan.piece_capacity = q->piece_capacity;
+  return 1;
+}
+
+/* ---- what a policy may not do ---- */
+
+/* Why a piece is none, or NULL. */
+static const char *gmlk_piece_wrong(const gmlk_request *r, const gmlake_piece *p, int is_first,
+                                    int is_last) {
+  const gmlk_arena *a = r->arena;
+  uint64_t home = (uint64_t)(uintptr_t)p->home, end_bytes = gmlk_to_bytes(a->tail.at);
+  uint32_t at, end, edge = gmlk_chunk_grains(a) - 1;
+  const gmlk_block *b;
+  if (!p->bytes || (home | p->bytes) % GMLK_GRAIN) return "a piece is not of 512-byte grains";
+  if (home < a->base || home - a->base >= end_bytes || p->bytes > end_bytes - (home - a->base))
+    return "a piece lies outside the arena";
+  at = (uint32_t)((home - a->base) / GMLK_GRAIN);
+  end = at + (uint32_t)(p->bytes / GMLK_GRAIN);
+  for (b = gmlk_locate(a, at); b->at < end; b = b->next)
+    if (!gmlk_is_open(b, r->taker.stream)) return "a piece is not free for the request";
+  if ((!is_first || gmlk_is_whole(r)) && (at & edge)) return "a piece begins inside a chunk";
+  if ((!is_last || gmlk_is_whole(r)) && (end & edge)) return "a piece ends inside a chunk";
+  if (is_first && (at & (r->align - 1))) return "the first piece is not aligned";
+  return NULL;
+}
+
+static uint32_t gmlk_piece_at(const gmlk_arena *a, const gmlake_piece *p) {
+  return (uint32_t)(((uint64_t)(uintptr_t)p->home - a->base) / GMLK_GRAIN);
+}
+
+/* The slots under a piece, [*out_first, *out_end). */
+static void gmlk_piece_slots(const gmlk_arena *a, const gmlake_piece *p, uint32_t *out_first,
+                             uint32_t *out_end) {
+  uint32_t at = gmlk_piece_at(a, p);
+  *out_first = gmlk_slot_of(a, at);
+  *out_end = gmlk_slot_from(a, at + (uint32_t)(p->bytes / GMLK_GRAIN));
+}
+
+/* Whether two of the pieces, or one of them twice, lie in one chunk. */
+static int gmlk_pieces_collide(gmlk_arena *a, const gmlake_piece *pieces, size_t count) {
+  uint32_t slot, end;
+  int collide = 0;
+  size_t i;
+  for (i = 0; i < count; i++)
+    for (gmlk_piece_slots(a, &pieces[i], &slot, &end); slot < end; slot++)
+      collide |= a->chunks[slot].mark++ != 0;
+  for (i = 0; i < count; i++)
+    for (gmlk_piece_slots(a, &pieces[i], &slot, &end); slot < end; slot++) a->chunks[slot].mark = 0;
+  return collide;
+}
+
+/* The block, as it was shown, of which the plan's piece is the front, or NULL: by now it may have
+   grown. */
+static const gmlake_piece *gmlk_former_of(const gmlk_question *q) {
+  const gmlake_piece *p = &q->pieces[0], *b = q->view.blocks, *end = b + q->view.block_count;
+  while (b != end && b->home != p->home) b++;
+  return b != end && b->bytes > p->bytes ? b : NULL;
+}
+
+/* Why the front of a block cannot be taken and both parts be stitched. */
+static const char *gmlk_former_wrong(const gmlk_request *r, const gmlk_question *q) {
+  uint32_t end =
+      gmlk_piece_at(r->arena, &q->pieces[0]) + (uint32_t)(q->pieces[0].bytes / GMLK_GRAIN);
+  if (!gmlk_former_of(q)) return "what is kept is not a block's front";
+  return end & (gmlk_chunk_grains(r->arena) - 1) ? "what is kept is cut inside a chunk" : NULL;
+}
+
+/* Why the pieces of a plan and what it creates cannot serve the request. */
+static const char *gmlk_pieces_wrong(const gmlk_request *r, const gmlk_question *q) {
+  const gmlake_plan *plan = &q->plan;
+  const gmlk_arena *a = r->arena;
+  size_t parts = plan->piece_count + (plan->grow_bytes != 0), i;
+  uint64_t total = plan->grow_bytes;
+  if (plan->pieces != q->pieces || plan->piece_count > q->piece_capacity)
+    return "more pieces than there is room for";
+  if (!parts) return "the plan serves nothing";
+  if (plan->state != (plan->grow_bytes ? 4u : parts > 1 ? 3u : plan->state == 2 ? 2u : 1u))
+    return "the state is not that of the plan";
+  if (parts > 1 && !r->may_stitch) return "the request may not be stitched";
+  if (plan->grow_bytes && (r->flags & GMLAKE_NO_GROW)) return "the request may not grow";
+  if (plan->grow_bytes % a->chunk_bytes || plan->grow_bytes > a->reserved_bytes)
+    return "what is created is not whole chunks";
+  for (i = 0; i < plan->piece_count; i++) {
+    const char *wrong = gmlk_piece_wrong(r, &plan->pieces[i], i == 0, i + 1 == parts);
+    if (wrong) return wrong;
+    total += plan->pieces[i].bytes;
+  }
+  if (parts > 1 && gmlk_pieces_collide(r->arena, plan->pieces, plan->piece_count))
+    return "two pieces share a chunk";
+  if (total < r->bytes) return "the pieces are too small";
+  if (total - r->bytes > UINT32_MAX || total > gmlk_to_bytes(GMLK_GRAINS_MAX / 2))
+    return "the pieces are too large";
+  if (!plan->keeps_former) return NULL;
+  return parts > 1 || plan->grow_bytes ? "what is kept is not a block's front"
+                                       : gmlk_former_wrong(r, q);
+}
+
+static gmlk_window *gmlk_window_numbered(const gmlk_arena *a, uint64_t number) {
+  gmlk_window *w = a->spool.oldest;
+  while (w && w->number != number) w = w->newer;
+  return w;
+}
+
+/* Why the window of a plan cannot serve the request. */
+static const char *gmlk_reuse_wrong(const gmlake *l, const gmlk_request *r, const gmlk_question *q,
+                                    gmlk_window *w) {
+  if (!w) return "no idle window has this number";
+  if (q->plan.piece_count || q->plan.grow_bytes || q->plan.keeps_former)
+    return "a window and pieces";
+  if (q->plan.state > 2) return "the state is not that of the plan";
+  if (!r->may_stitch || !gmlk_window_suits(r->arena, w, r->align, gmlk_is_whole(r)) ||
+      !gmlk_window_is_free(r->arena, &l->streams, r->taker, w))
+    return "the window is not free for the request";
+  if (gmlk_to_bytes(w->self.grains) < r->bytes) return "the window is too small";
+  return gmlk_to_bytes(w->self.grains) - r->bytes > UINT32_MAX ? "the window is too large" : NULL;
+}
+
+/* ---- asking ---- */
+
+/* Looks again at what is complete, as the built-in StitchFree does: a program of one stream records
+   no event before. What has become idle since the view was filled stands behind its windows. */
+static void gmlk_view_refresh(gmlake *l, const gmlk_request *r, const gmlk_question *q) {
+  gmlake_window_info *windows = (gmlake_window_info *)l->view_memory;
+  const gmlk_window *w = r->arena->spool.oldest;
+  size_t i;
+  if (q->window_count) (void)gmlk_refresh(l, 1);
+  for (i = 0; i < q->window_count; i++, w = w->newer)
+    windows[i].is_complete = gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket);
+}
+
+/* StitchFree as the policy wants it, before so many chunks more are mapped. */
+static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_request *r, const gmlk_question *q,
+                                      size_t chunk_count) {
+  const gmlake_policy *policy = l->desc.policy;
+  gmlk_window *w, *dying = NULL;
+  gmlk_call call;
+  size_t count, i, n;
+  if (!policy || !policy->evict) return GMLAKE_OK;
+  gmlk_view_refresh(l, r, q);
+  if (l->lost) return l->lost;
+  gmlk_call_begin(l, &call, 1);
+  count = policy->evict(policy->user, &q->view, chunk_count * r->arena->chunk_bytes, q->numbers);
+  gmlk_call_end(l, &call);
+  if (l->lost) return l->lost;
+  for (i = 0; i < gmlk_min(count, q->window_count); i++) {
+    w = gmlk_window_numbered(r->arena, q->numbers[i]);
+    if (!w || !gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket)) break;
+    for (n = 0; n < i && q->numbers[n] != q->numbers[i];) n++;
+    if (n < i) break;
+  }
+  if (i < count)
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy.evict",
+                     "what is to be dropped is no idle window whose work is complete");
+  for (i = 0; i < count; i++)
+    gmlk_window_kill(l, r->arena, gmlk_window_numbered(r->arena, q->numbers[i]), &dying);
+  return gmlk_windows_unmap(l, r->arena, dying);
+}
+
+static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_request *r, size_t chunk_count) {
+  gmlk_question q;
+  if (!l->desc.policy || !l->desc.policy->evict) return GMLAKE_OK;
+  if (!gmlk_ask(l, r, &q)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  return gmlk_evict_asked(l, r, &q, chunk_count);
+}
+
+/* At which end of a hole the built-in policy is to take the request. */
+static void gmlk_ask_place(gmlake *l, gmlk_request *r) {
+  const gmlake_policy *policy = l->desc.policy;
+  gmlake_request shown = gmlk_request_show(l, r);
+  uint32_t at = 0, hole = 0;
+  gmlake_piece piece;
+  gmlk_call call;
+  r->takes_end = 0;
+  if (!policy || !policy->place || r->align != 1 || r->arena->is_bare) return;
+  if (!gmlk_best_fit(r->arena, r->taker.stream, r->grains, 1, &at, &hole) || hole == r->grains)
+    return;
+  piece.home = (void *)(uintptr_t)gmlk_home(r->arena, at);
+  piece.bytes = gmlk_to_bytes(hole);
+  gmlk_call_begin(l, &call, 1);
+  r->takes_end = policy->place(policy->user, &shown, &piece);
+  gmlk_call_end(l, &call);
+}
+
+/* Whether what is freed joins its neighbours. The block may be gone afterwards. */
+static int gmlk_ask_coalesce(gmlake *l, const gmlk_block *b, uint64_t address) {
+  const gmlake_policy *policy = l->desc.policy;
+  gmlake_piece piece;
+  gmlk_call call;
+  int joins;
+  piece.home = (void *)(uintptr_t)address;
+  piece.bytes = gmlk_to_bytes(b->grains);
+  gmlk_call_begin(l, &call, 1);
+  joins = policy->coalesce(policy->user, &piece);
+  gmlk_call_end(l, &call);
+  return joins;
+}
+
+/* ---- carrying out ---- */
+
+/* Slots side by side for new chunks: the lowest gap that holds them, else the end; 0: no room. */
+static int gmlk_growth_fresh(const gmlk_arena *a, uint32_t count, uint32_t *out_slot) {
+  const gmlk_link *gap;
+  uint32_t best = GMLK_NOWHERE, slot;
+  for (gap = a->gaps.next; gap != &a->gaps; gap = gap->next) {
+    const gmlk_block *b = gmlk_linked(gap);
+    slot = gmlk_slot_of(a, b->at);
+    if (slot < best && gmlk_slot_of(a, b->grains) >= count &&
+        gmlk_behind_stuck(a, slot, count) == slot)
+      best = slot;
+  }
+  *out_slot = best == GMLK_NOWHERE ? gmlk_slots_behind(a, a->slot_count, count) : best;
+  return *out_slot != GMLK_NOWHERE;
+}
+
+/* Creates chunks side by side, as the piece behind the plan's. */
+static gmlake_result gmlk_grow_fresh(gmlake *l, gmlk_request *r, gmlk_question *q) {
+  gmlk_arena *a = r->arena;
+  uint32_t count = (uint32_t)(q->plan.grow_bytes / a->chunk_bytes), slot;
+  gmlake_piece *piece = &q->pieces[q->plan.piece_count];
+  gmlk_growth growth;
+  gmlake_result result;
+  if (!gmlk_grow_reserve(a, count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!gmlk_growth_fresh(a, count, &slot)) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  gmlk_growth_slots(a, &growth, slot, count);
+  result = gmlk_grow_slots(l, r, count);
+  if (result) return result;
+  r->has_grown = 1;
+  piece->home = (void *)(uintptr_t)gmlk_home(a, gmlk_slot_at(a, slot));
+  piece->bytes = q->plan.grow_bytes;
+  return GMLAKE_OK;
+}
+
+/* Spans of a window, each piece one of its own. */
+static gmlake_result gmlk_pieces_list(gmlk_arena *a, const gmlake_piece *pieces, size_t count,
+                                      gmlk_plan *plan) {
+  memset(plan, 0, sizeof(*plan));
+  if (!gmlk_scratch_reserve(a, 2 * count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  for (; plan->span_count < count; plan->span_count++, pieces++) {
+    gmlk_span *span = &a->spans[plan->span_count];
+    span->at = gmlk_piece_at(a, pieces);
+    span->grains = (uint32_t)(pieces->bytes / GMLK_GRAIN);
+    span->block = NULL;
+    plan->chunk_count += gmlk_span_chunks(a, span);
+  }
+  return GMLAKE_OK;
+}
+
+/* S2's other half: an idle window of the block as it was before it was split. A cache: where it
+   cannot be made, there is none. */
+static void gmlk_keep_former(gmlake *l, gmlk_arena *a, const gmlake_piece *pair) {
+  gmlk_window *w = NULL;
+  gmlake_result result;
+  uint32_t stuck_chunks = 0;
+  gmlk_plan plan;
+  if (a->spool.va && !gmlk_pieces_list(a, pair, 2, &plan))
+    w = gmlk_window_new(l, a, &plan, &result);
+  if (!w) return;
+  if (!gmlk_window_make(l, a, w, w->spans[0].grains + w->spans[1].grains, &stuck_chunks)) {
+    gmlk_window_set_idle(&a->spool, w);
+    gmlk_evict_if_due(l, a);
+    return;
+  }
+  if (!stuck_chunks) {
+    gmlk_window_discard(l, a, w);
+    return;
+  }
+  w->va->slack = stuck_chunks;
+  gmlk_window_count(a, w, 1);
+  gmlk_window_quarantine(l, a, w);
+}
+
+/* One range, from wherever it lies in free blocks. */
+static gmlake_result gmlk_take_piece(gmlake *l, gmlk_request *r, const gmlk_question *q,
+                                     gmlk_block **out_block) {
+  gmlk_arena *a = r->arena;
+  gmlake_piece pair[2];
+  uint32_t at = gmlk_piece_at(a, &q->pieces[0]), end = at + r->grains;
+  gmlk_block *b = gmlk_locate(a, at), *last = gmlk_locate(a, end - 1);
+  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (b->at < at || gmlk_block_end(last) > end) {
+    l->stats.split_count++;
+    gmlk_tell_split(l, r, at, gmlk_block_end(last) - b->at);
+  }
+  b = gmlk_own(a, gmlk_reserve_range(a, b, at, r->grains), r->grains, GMLK_LIVE);
+  *out_block = gmlk_grant(l, r, b, q->plan.state);
+  if (!q->plan.keeps_former) return GMLAKE_OK;
+  pair[0] = q->pieces[0];
+  pair[1].home = (void *)(uintptr_t)gmlk_home(a, end);
+  pair[1].bytes = gmlk_former_of(q)->bytes - pair[0].bytes;
+  gmlk_keep_former(l, a, pair);
+  return GMLAKE_OK;
+}
+
+static gmlake_result gmlk_stitch_pieces(gmlake *l, gmlk_request *r, const gmlk_question *q,
+                                        size_t count, gmlk_block **out_block) {
+  gmlk_plan plan;
+  gmlake_result result = gmlk_pieces_list(r->arena, q->pieces, count, &plan);
+  if (!result) result = gmlk_stitch(l, r, r->taker, &plan, out_block);
+  return result || *out_block ? result : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* window space */
+}
+
+/* Chunks that the plan maps once more. */
+static size_t gmlk_plan_mappings(const gmlk_arena *a, const gmlk_question *q) {
+  size_t count = (size_t)(q->plan.grow_bytes / a->chunk_bytes), i;
+  uint32_t first, end;
+  if (q->plan.keeps_former) {
+    gmlk_piece_slots(a, gmlk_former_of(q), &first, &end);
+    return end - first;
+  }
+  for (i = 0; i < q->plan.piece_count; i++, count += end - first)
+    gmlk_piece_slots(a, &q->pieces[i], &first, &end);
+  return q->plan.piece_count + (q->plan.grow_bytes != 0) > 1 ? count : 0;
+}
+
+/* A plan that has been checked. r->grains becomes the plan's. */
+static gmlake_result gmlk_carry_out(gmlake *l, gmlk_request *r, gmlk_question *q, gmlk_window *w,
+                                    gmlk_block **out_block) {
+  size_t parts = q->plan.piece_count + (q->plan.grow_bytes != 0);
+  size_t mappings = gmlk_plan_mappings(r->arena, q), i;
+  gmlake_result result = GMLAKE_OK;
+  if (w) {
+    r->grains = w->self.grains;
+    *out_block = gmlk_window_take(l, r, r->taker, w, q->plan.state);
+    return *out_block ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  }
+  if (mappings) result = gmlk_evict_asked(l, r, q, mappings);
+  if (!result && q->plan.grow_bytes) result = gmlk_grow_fresh(l, r, q);
+  if (result) return result;
+  for (i = 0, r->grains = 0; i < parts; i++)
+    r->grains += (uint32_t)(q->pieces[i].bytes / GMLK_GRAIN);
+  return parts > 1 ? gmlk_stitch_pieces(l, r, q, parts, out_block)
+                   : gmlk_take_piece(l, r, q, out_block);
+}
+
+/* BestFit as the policy does it. OK without a block: the built-in policy is to do it. */
+static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  const gmlake_policy *policy = l->desc.policy;
+  uint32_t grains = r->grains;
+  gmlk_window *w = NULL;
+  gmlk_question q;
+  gmlk_call call;
+  gmlake_result result;
+  const char *wrong;
+  if (!gmlk_ask(l, r, &q)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  gmlk_call_begin(l, &call, 1);
+  policy->choose(policy->user, &q.view, &q.request, &q.plan);
+  gmlk_call_end(l, &call);
+  if (l->lost || !q.plan.state) return l->lost;
+  r->reason = q.plan.reason ? q.plan.reason : "the policy's plan";
+  if (q.plan.candidates) r->candidates = q.plan.candidates;
+  if (q.plan.state == 5) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  if (q.plan.window) w = gmlk_window_numbered(r->arena, q.plan.window);
+  wrong = q.plan.window ? gmlk_reuse_wrong(l, r, &q, w) : gmlk_pieces_wrong(r, &q);
+  if (wrong) return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy.choose", wrong);
+  result = gmlk_carry_out(l, r, &q, w, out_block);
+  if (result) r->grains = grains;
+  return result;
+}
+
 /* ---- >>ladder -------------------------------------------------------------------------------
    Serves a request: the states S1 to S3 from what the lake holds, then the out-of-memory ladder,
    rung by rung. A rung answers OK with *out_block NULL where it has nothing to offer, so that
-   the next one is tried; a fatal error ends the climb. pre, from gmlk_climb on: the caller
+   the next one is tried; a fatal error ends the climb, and so does a policy's illegal answer, which
+   alone is INVALID_ARGUMENT. pre, from gmlk_climb on: the caller
    holds `driving`. */
 
 /* S1 and S2 without any driver call: a cached small block, an exact pBlock, an exact window, the
    best larger pBlock.
    pre: two records reserved. */
-static inline gmlk_block *gmlk_fast(gmlake *l, const gmlk_request *r) {
+GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_request *r, int is_watched) {
   gmlk_arena *a = r->arena;
   uint32_t at = 0, hole = 0;
   gmlk_block *b = NULL;
@@ -4051,8 +4845,15 @@ static inline gmlk_block *gmlk_fast(gmlake *l, const gmlk_request *r) {
     if (window) return window;
   }
   if (!b) return NULL;
+  if (is_watched && r->takes_end) {
+    at += hole - r->grains;
+    b = gmlk_locate(a, at);
+  }
   b = gmlk_take(a, b, at, r->grains);
-  if (hole != r->grains) l->stats.split_count++;
+  if (hole != r->grains) {
+    l->stats.split_count++;
+    if (is_watched) gmlk_tell_split(l, r, at, hole);
+  }
   return gmlk_grant(l, r, b, hole == r->grains ? 1 : 2);
 }
 
@@ -4063,25 +4864,32 @@ static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_taker take
   r->shortfall = 0;
   if (!r->may_stitch || r->lacks_window_space) return GMLAKE_OK;
   if (!gmlk_scratch_reserve(r->arena, r->arena->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (gmlk_plan_window(r->arena, &l->streams, taker, r->grains, r->align, gmlk_is_whole(r), &plan))
-    return gmlk_stitch(l, r, taker, &plan, out_block);
+  if (gmlk_plan_window(r->arena, &l->streams, taker, r->grains, r->align, gmlk_is_whole(r),
+                       &plan)) {
+    gmlake_result result = gmlk_ask_evict(l, r, plan.chunk_count);
+    return result ? result : gmlk_stitch(l, r, taker, &plan, out_block);
+  }
   r->shortfall = plan.shortfall;
   return GMLAKE_OK;
 }
 
 static gmlake_result gmlk_try_fast(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  gmlk_ask_place(l, r);
+  if (l->lost) return l->lost;
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  *out_block = gmlk_fast(l, r);
+  *out_block = gmlk_fast_as(l, r, 1);
   return GMLAKE_OK;
 }
 
 /* What has completed meanwhile, other streams' memory too. */
 static gmlake_result gmlk_rung_completed(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   gmlake_result result = gmlk_refresh(l, 0);
+  r->reason = l->asks_first ? NULL : "memory whose work has completed";
   return result ? result : gmlk_try_fast(l, r, out_block);
 }
 
 static gmlake_result gmlk_rung_stitch(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  r->reason = "stitched from free pieces";
   return gmlk_try_stitch(l, r, r->taker, out_block);
 }
 
@@ -4109,7 +4917,10 @@ static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_request *r, gmlk_taker taker
     gmlk_unreserve_range(a, span.block, r->grains);
     return NULL;
   }
-  if (best_hole != r->grains) l->stats.split_count++;
+  if (best_hole != r->grains) {
+    l->stats.split_count++;
+    gmlk_tell_split(l, r, span.at, best_hole);
+  }
   return gmlk_grant(l, r, gmlk_own(a, span.block, r->grains, GMLK_LIVE),
                     best_hole == r->grains ? 1 : 2);
 }
@@ -4141,6 +4952,7 @@ static gmlake_result gmlk_grow_for(gmlake *l, gmlk_request *r, gmlk_taker taker,
 /* Growth; where waiting comes first, only what other streams' memory cannot cover. */
 static gmlake_result gmlk_rung_grow(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   int waits = l->desc.cross_stream == GMLAKE_WAIT_FIRST;
+  r->reason = "new chunks";
   return gmlk_grow_for(l, r, waits ? gmlk_waiting_taker(l, r) : r->taker, out_block);
 }
 
@@ -4150,6 +4962,7 @@ static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_request *r, gmlk_block **o
   gmlk_taker taker = gmlk_waiting_taker(l, r);
   gmlake_result result;
   if (!taker.may_wait) return GMLAKE_OK;
+  r->reason = "other streams' memory behind a wait";
   if (r->may_stitch && (*out_block = gmlk_reuse(l, r, taker)) != NULL) return GMLAKE_OK;
   if (l->lost) return l->lost;
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -4225,6 +5038,7 @@ static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream, int all) {
   gmlk_stream *s = l->streams.items[stream];
   gmlk_drive drive;
   gmlake_result result;
+  uint64_t ns;
   if (all && !s->is_forgotten) s->is_dirty = 1;
   if (!s->is_used || s->is_capture || (!s->fence_count && !s->is_dirty)) return GMLAKE_OK;
   result = gmlk_drive_begin(&drive, &l->driver);
@@ -4233,8 +5047,13 @@ static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream, int all) {
   if (gmlk_drive_book(l, &drive)) return drive.result;
   if (result && result != GMLAKE_ERROR_OUT_OF_HOST_MEMORY) return result;
   l->stats.host_wait_count++;
-  if (result) return gmlk_wait_directly(l, stream);
-  return s->fence_count ? gmlk_wait_for_fence(l, stream) : GMLAKE_OK;
+  ns = l->stats.driver_ns;
+  if (result)
+    result = gmlk_wait_directly(l, stream);
+  else if (s->fence_count)
+    result = gmlk_wait_for_fence(l, stream);
+  gmlk_tell_wait(l, stream, l->stats.driver_ns - ns, "on the host, for what the stream still does");
+  return result;
 }
 
 /* The same for every stream; the first error, after all have been tried. CAPTURING gives way to
@@ -4255,6 +5074,7 @@ static gmlake_result gmlk_wait_for_streams(gmlake *l, int all) {
 static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   gmlake_result result;
   if (l->streams.used_count < 2 && r->stream && !l->pending) return GMLAKE_OK;
+  r->reason = "after a wait of the host";
   result = gmlk_wait_for_streams(l, 0);
   if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK; /* the others have been waited for */
   if (!result) result = gmlk_try_fast(l, r, out_block);
@@ -4264,26 +5084,35 @@ static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_request *r, gmlk_block **out
 }
 
 /* Whether giving memory back could help: it lies in other arenas, or the request cannot be
-   stitched from where it lies. */
+   stitched from where it lies, or chunks are free in parts that are kept apart. */
 static int gmlk_can_reclaim(const gmlake *l, const gmlk_request *r) {
   size_t i;
-  if (!r->may_stitch || r->lacks_window_space) return 1;
+  if (!r->may_stitch || r->lacks_window_space || r->arena->keeps_apart) return 1;
   for (i = 0; i < l->arena_count; i++)
     if (l->arenas[i] && l->arenas[i] != r->arena && l->arenas[i]->free_grains) return 1;
   return 0;
 }
 
+/* Drops all windows that can be dropped. */
+static gmlake_result gmlk_evict_all(gmlake *l, gmlk_arena *a) {
+  gmlake_result result = GMLAKE_OK;
+  size_t windows;
+  do {
+    windows = a->spool.count;
+    result = gmlk_evict(l, a, SIZE_MAX);
+  } while (!result && a->spool.count < windows);
+  return result;
+}
+
 /* Drops idle windows, returns free chunks to the driver and creates what is missing. */
 static gmlake_result gmlk_rung_reclaim(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   gmlake_result result;
-  size_t released = 0, windows;
+  size_t released = 0;
   if ((r->flags & GMLAKE_NO_GROW) || !gmlk_can_reclaim(l, r)) return GMLAKE_OK;
+  r->reason = "after windows were dropped and chunks returned";
   result = gmlk_wait_for_streams(l, 0);
   if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK;
-  do {
-    windows = r->arena->spool.count;
-    if (!result) result = gmlk_evict(l, r->arena, SIZE_MAX);
-  } while (!result && r->arena->spool.count < windows);
+  if (!result) result = gmlk_evict_all(l, r->arena);
   r->lacks_window_space = 0;
   if (!result) result = gmlk_try_stitch(l, r, r->taker, out_block);
   if (!result && !*out_block) result = gmlk_trim(l, 0, &released);
@@ -4331,6 +5160,39 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_re
   return result;
 }
 
+/* What is done before a policy is asked again: the first time the host waits, then all windows are
+   dropped and all free chunks returned, unless none may be created in their place. */
+static gmlake_result gmlk_make_room(gmlake *l, const gmlk_request *r, unsigned step) {
+  gmlake_result result = gmlk_wait_for_streams(l, 0);
+  size_t released = 0;
+  if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK;
+  if (!result && step) result = gmlk_evict_all(l, r->arena);
+  if (!result && step && !(r->flags & GMLAKE_NO_GROW)) result = gmlk_trim(l, 0, &released);
+  return result;
+}
+
+/* The ladder of a policy that chooses; OK without a block as gmlk_decide. Where no plan can be
+   carried out, r->error and *error tell what else has failed. */
+static gmlake_result gmlk_climb_asked(gmlake *l, gmlk_request *r, gmlk_block **out_block,
+                                      gmlake_error_info *error) {
+  gmlake_result result = gmlk_refresh(l, 0);
+  unsigned step;
+  for (step = 0; !gmlk_is_fatal(result); step++) {
+    r->lacks_window_space = 0;
+    result = gmlk_decide(l, r, out_block);
+    if (!gmlk_is_shortage(result)) return result;
+    if (step == 2 && !r->error) return gmlk_report_oom(l, r, result);
+    if (step == 2) break;
+    result = gmlk_make_room(l, r, step);
+    if (!result || gmlk_is_shortage(result) || r->error) continue;
+    r->error = result;
+    *error = l->error;
+  }
+  if (gmlk_is_fatal(result)) return result;
+  if (error->result == r->error) l->error = *error;
+  return r->error;
+}
+
 /* Everything that may need the driver. */
 static gmlake_result gmlk_climb(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   gmlk_rung rungs[6] = {gmlk_rung_completed, gmlk_rung_stitch, gmlk_rung_grow,
@@ -4339,6 +5201,10 @@ static gmlake_result gmlk_climb(gmlake *l, gmlk_request *r, gmlk_block **out_blo
   gmlake_error_info error;
   size_t i;
   memset(&error, 0, sizeof(error));
+  if (r->grains && l->desc.policy && l->desc.policy->choose && !r->arena->is_bare) {
+    result = gmlk_climb_asked(l, r, out_block, &error);
+    if (result || *out_block) return result;
+  }
   if (l->desc.cross_stream == GMLAKE_WAIT_FIRST) {
     rungs[2] = gmlk_rung_borrow;
     rungs[3] = gmlk_rung_grow;
@@ -4346,7 +5212,7 @@ static gmlake_result gmlk_climb(gmlake *l, gmlk_request *r, gmlk_block **out_blo
   for (i = 0; r->grains && i < sizeof(rungs) / sizeof(rungs[0]); i++) {
     result = rungs[i](l, r, out_block);
     if (*out_block) return GMLAKE_OK;
-    if (gmlk_is_fatal(result)) return result;
+    if (gmlk_is_fatal(result) || result == GMLAKE_ERROR_INVALID_ARGUMENT) return result;
     if (result == GMLAKE_ERROR_LIMIT_REACHED) memory = result;
     if (!result || result == GMLAKE_ERROR_LIMIT_REACHED ||
         result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || r->error)
@@ -4584,48 +5450,684 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
 }
 
 /* ---- >>check --------------------------------------------------------------------------------
-   Recomputes what the other sections keep, and names the first invariant that does not hold.
-   Changes nothing. O(everything). */
+   Recomputes what the other sections keep, and names the first invariant that does not hold, theirs
+   or one of these:
+
+   [L1] the lake's parts are those that its description asked for;
+   [L2] the host's bytes are those of all that the lake reaches, but for notes of calls under way;
+   [L3] no table, stream, event or handle is there twice. Such twins are looked for among the last
+        ones, several hundred: where there are more, one may be missed;
+   [L4] the figures are what a walk counts, and no peak is lower than its figure.
+
+   It ends and harms nothing whatever one field holds, a pointer to another record of its kind
+   included: first every list is walked, its links looked at before they are followed; then [L2]
+   says whether the tables are as large as they claim; only then their contents are read.
+   Changes nothing; notes are marked for a moment. O(everything). */
+
+#define GMLK_SEEN_LOG 10u
+#define GMLK_SEEN_STEPS 16u
 
 typedef struct gmlk_checker {
   const gmlake *l;
   const char *broken; /* the first invariant found broken */
-  size_t requested, active, live, pending;
+  size_t host_bytes;  /* what the walk has reached: host memory, */
+  size_t records;     /* records of blocks in tilings, */
+  size_t requested, active, live, owned, pending, pending_count;
   size_t committed, buffers;
+  size_t chunks, reserved, quarantined, windows, stitched;
+  uint64_t seen[1u << GMLK_SEEN_LOG];
 } gmlk_checker;
 
-static void gmlk_expect(gmlk_checker *c, int holds, const char *invariant) {
+/* Returns whether everything has held so far. */
+static int gmlk_expect(gmlk_checker *c, int holds, const char *invariant) {
   if (!holds && !c->broken) c->broken = invariant;
+  return !c->broken;
 }
 
-static void gmlk_check_ring(gmlk_checker *c, const gmlk_link *ring, unsigned bin, gmlk_holes *sum) {
-  const gmlk_link *link = ring->next, *before = ring;
-  for (; link != ring && !c->broken; before = link, link = link->next) {
-    const gmlk_block *b = gmlk_linked(link);
-    gmlk_expect(c, b->hole && gmlk_bin_of(b->hole) == bin, "H1: a block stands in a wrong bin");
-    gmlk_expect(c, b->state == GMLK_FREE, "A3: a block in a pool is not free");
-    gmlk_expect(c, link->prev == before, "H3: a ring is not linked both ways");
-    sum->count++;
-    sum->grains += b->hole;
+static void gmlk_check_afresh(gmlk_checker *c) { memset(c->seen, 0, sizeof(c->seen)); }
+
+/* [L3]. pre: not 0. */
+static int gmlk_check_once(gmlk_checker *c, uint64_t value, const char *invariant) {
+  size_t at = (size_t)((value * 0x9E3779B97F4A7C15u) >> (64u - GMLK_SEEN_LOG)), i;
+  uint64_t *seen = NULL;
+  for (i = 0; i < GMLK_SEEN_STEPS; i++) {
+    seen = &c->seen[(at + i) % (1u << GMLK_SEEN_LOG)];
+    if (*seen == value || !*seen) break;
+  }
+  gmlk_expect(c, *seen != value, invariant);
+  *seen = value;
+  return !c->broken;
+}
+
+/* A table of so many bytes, or none of none. */
+static int gmlk_survey_table(gmlk_checker *c, const void *table, size_t bytes) {
+  if (!gmlk_expect(c, (table != NULL) == (bytes != 0), "L2: a table and its size differ")) return 0;
+  c->host_bytes += bytes;
+  return !table || gmlk_check_once(c, (uintptr_t)table, "L3: a table is there twice");
+}
+
+/* How many records of a size there can be: lists whose length nothing else tells end here. */
+static size_t gmlk_survey_most(const gmlk_checker *c, size_t record_bytes) {
+  return c->l->host.bytes / record_bytes;
+}
+
+/* ---- the lake and its description ---- */
+
+static void gmlk_check_desc(gmlk_checker *c) {
+  const gmlake *l = c->l;
+  const gmlake_desc *d = &l->desc;
+  const gmlake_device_properties *device = &l->device;
+  gmlk_expect(c, l->driver.backend && l->driver.backend == d->backend,
+              "L1: the backend is another");
+  gmlk_expect(c, !l->driver.owned || l->driver.owned == d->backend, "L1: the backend is another");
+  gmlk_expect(c, l->has_locks == !(d->flags & GMLAKE_SINGLE_THREADED), "L1: the locks are off");
+  gmlk_expect(c,
+              !(d->flags & ~(GMLAKE_SINGLE_THREADED | GMLAKE_FILL | GMLAKE_GUARD)) &&
+                  (!(d->flags & GMLAKE_FILL) || device->is_host_memory),
+              "L1: the flags are none");
+  gmlk_expect(c, d->cross_stream == GMLAKE_GROW_FIRST || d->cross_stream == GMLAKE_WAIT_FIRST,
+              "L1: cross_stream is no value of its type");
+  gmlk_expect(c,
+              l->host.hooks.malloc_fn == d->host.malloc_fn &&
+                  l->host.hooks.free_fn == d->host.free_fn && l->host.hooks.user == d->host.user,
+              "L1: the host's functions are others");
+  gmlk_expect(
+      c, l->driver.handle_types == d->handle_types && !(d->handle_types & ~device->handle_types),
+      "L1: the handle types are others");
+  gmlk_expect(c, l->driver.peer_count == d->peer_count && l->driver.peers == d->peer_devices,
+              "L1: the peers are others");
+  gmlk_expect(c,
+              gmlk_is_pow2(device->granularity_bytes) && device->granularity_bytes >= GMLK_GRAIN &&
+                  d->chunk_bytes <= device->device_bytes,
+              "L1: the device is another");
+  gmlk_expect(c, !d->policy || d->policy->struct_bytes == sizeof(gmlake_policy),
+              "L1: the policy is another");
+  gmlk_expect(c,
+              c->broken || l->asks_first == (d->policy && (d->policy->choose || d->policy->evict ||
+                                                           d->policy->place)),
+              "L1: the policy's say is off");
+  gmlk_expect(
+      c,
+      l->is_observed == (d->observer.fn != NULL) && l->is_watched == (d->observer.fn || d->policy),
+      "L1: the observer is another");
+  gmlk_expect(c, d->stitched_bytes_max != 0, "L1: a default is not filled in");
+}
+
+static void gmlk_check_lake(gmlk_checker *c) {
+  const gmlake *l = c->l;
+  gmlk_check_desc(c);
+  gmlk_expect(c, l->is_barred == (l->lost || l->calls), "L1: the bar is off");
+  gmlk_expect(c, !l->lost || (gmlk_is_fatal(l->lost) && l->lost != GMLAKE_ERROR_FORKED),
+              "L1: the lake is lost for no reason");
+  gmlk_expect(c, !l->served, "L1: a request is served by nobody");
+  gmlk_expect(c, l->message_count <= (l->desc.logger.fn ? GMLK_LOG_QUEUE : 0),
+              "L1: messages nobody queued");
+  gmlk_expect(c,
+              l->arenas && l->arena_count && l->arena_count <= l->arena_capacity &&
+                  gmlk_is_pow2(l->arena_capacity) && l->arenas[0] == &l->home,
+              "L1: the list of arenas is off");
+  gmlk_expect(c,
+              l->home.chunk_bytes == l->desc.chunk_bytes &&
+                  l->home.reserved_bytes == l->desc.arena_bytes &&
+                  l->home.spool.reserved_bytes == l->desc.window_bytes && !l->home.limit_bytes,
+              "L1: the home arena is another");
+  c->host_bytes += sizeof(gmlake);
+  (void)gmlk_survey_table(c, l->messages, GMLK_LOG_QUEUE * sizeof(gmlk_message));
+  (void)gmlk_survey_table(c, l->arenas, l->arena_capacity * sizeof(gmlk_arena *));
+  (void)gmlk_survey_table(c, l->driver.peers, l->driver.peer_count * sizeof(int));
+  (void)gmlk_survey_table(c, l->view_memory, l->view_bytes);
+}
+
+/* ---- links, lists and sizes ---- */
+
+static void gmlk_survey_index(gmlk_checker *c) {
+  const gmlk_index *index = &c->l->index;
+  gmlk_expect(c,
+              gmlk_is_pow2(index->row_count) && index->row_count >= 16 &&
+                  index->shift == 64u - gmlk_log2(index->row_count) &&
+                  index->rows == gmlk_line_from(index->memory),
+              "I2: the index is not of its size");
+  (void)gmlk_survey_table(c, index->memory, (index->row_count + 1) * sizeof(gmlk_row));
+}
+
+static void gmlk_survey_streams(gmlk_checker *c) {
+  const gmlk_streams *s = &c->l->streams;
+  size_t i;
+  (void)gmlk_survey_table(c, s->items, s->capacity * sizeof(gmlk_stream *));
+  (void)gmlk_survey_table(c, s->events, s->event_capacity * sizeof(void *));
+  gmlk_expect(c,
+              (!s->capacity || gmlk_is_pow2(s->capacity)) && s->count <= s->capacity &&
+                  s->event_capacity % (GMLK_FENCES + 1) == 0 && s->event_count <= s->event_capacity,
+              "S5: more streams or events than there is room for");
+  for (i = 0; i < s->count && !c->broken; i++)
+    if (gmlk_expect(c, (s->items[i] != NULL) == (i >= GMLK_FIRST_STREAM), "S5: a number has none"))
+      (void)gmlk_survey_table(c, s->items[i], i >= GMLK_FIRST_STREAM ? sizeof(gmlk_stream) : 0);
+}
+
+/* The ends of a tiling hold nothing but a state, a link and, the last one, where it lies. */
+static void gmlk_survey_edge(gmlk_checker *c, const gmlk_block *edge, uint32_t at) {
+  gmlk_expect(c, edge->at == at, "A4: the arena's end is off");
+  gmlk_expect(c,
+              edge->state == GMLK_EDGE &&
+                  !(edge->grains | edge->hole | edge->slack | edge->arena) &&
+                  !(edge->stream | edge->flags) && !edge->ticket && !edge->as.link.prev &&
+                  !edge->as.link.next,
+              "A1: an edge is none");
+}
+
+/* That a tiling is one: what begins where the one before ends, and is linked both ways. */
+static void gmlk_survey_tiling(gmlk_checker *c, const gmlk_block *head, const gmlk_block *tail,
+                               uint32_t end, uint32_t tail_at, const char *invariant) {
+  const gmlk_block *b = head, *next;
+  uint64_t at = 0;
+  gmlk_survey_edge(c, head, 0);
+  gmlk_survey_edge(c, tail, tail_at);
+  gmlk_expect(c, !head->prev && !tail->next, "A1: an edge is none");
+  for (; b != tail && !c->broken; b = next) {
+    next = b->next;
+    if (!gmlk_expect(c, next && next->prev == b && (next == tail || next->grains), invariant))
+      return;
+    if (next == tail) continue;
+    gmlk_expect(c, next->at == at && next->grains <= end - at, invariant);
+    at += next->grains;
+    c->records++;
+  }
+  gmlk_expect(c, c->broken || at == end, invariant);
+}
+
+/* Sorted pools and small lists. Behind the last stream's there are none: see gmlk_check_rest. */
+static void gmlk_survey_pools(gmlk_checker *c, const gmlk_arena *a) {
+  size_t i, count = gmlk_min(a->pool_capacity, gmlk_max(c->l->streams.count, 1));
+  for (i = 0; i < count && !c->broken; i++) {
+    if (a->pools[i]) (void)gmlk_survey_table(c, a->pools[i], sizeof(gmlk_holes));
+    if (a->smalls[i]) (void)gmlk_survey_table(c, a->smalls[i], sizeof(gmlk_small));
   }
 }
 
-static void gmlk_check_holes(gmlk_checker *c, const gmlk_holes *holes) {
+static void gmlk_survey_scratch(gmlk_checker *c, const gmlk_arena *a) {
+  uintptr_t at = (uintptr_t)a->scratch;
+  if (!at) return;
+  c->host_bytes += gmlk_scratch_bytes(a->scratch_slots);
+  gmlk_expect(c, (uintptr_t)a->slots == at && (uintptr_t)a->spans == at, "A8: the scratch is off");
+  at += (a->scratch_slots / 2 + 3) * sizeof(gmlk_span);
+  gmlk_expect(c, (uintptr_t)a->runs == at, "A8: the scratch is off");
+  at += (a->scratch_slots / 2 + 1) * sizeof(gmlk_run);
+  gmlk_expect(c, (uintptr_t)a->tips == at, "A8: the scratch is off");
+}
+
+/* An arena's own fields, against one another and the lake's. */
+static int gmlk_survey_shape(gmlk_checker *c, const gmlk_arena *a, int is_dead) {
+  const gmlake *l = c->l;
+  const gmlk_spool *spool = &a->spool;
+  size_t chunk = a->chunk_bytes;
+  gmlk_expect(c, a->host == &l->host && a->records == &l->records,
+              "L1: an arena is another lake's");
+  if (!gmlk_expect(c,
+                   gmlk_is_pow2(chunk) && chunk >= GMLK_GRAIN &&
+                       chunk % l->device.granularity_bytes == 0 &&
+                       a->chunk_log == gmlk_log2(chunk / GMLK_GRAIN),
+                   "A8: a chunk is not of its size"))
+    return 0;
+  gmlk_expect(c, a->reserved_bytes % chunk == 0 && a->slot_limit == a->reserved_bytes / chunk,
+              "A8: the slots are not those of the address space");
+  gmlk_expect(c,
+              a->slot_count <= a->slot_capacity && a->stuck_end <= a->slot_capacity &&
+                  a->slot_capacity <= a->slot_limit,
+              "A8: more slots than there is room for");
+  gmlk_expect(c, a->serial < GMLK_NEVER, "A8: no ownership can follow");
+  gmlk_expect(c, a->base % chunk == 0 && (is_dead || (a->base != 0) == !a->is_bare),
+              "A8: the address space is none");
+  gmlk_expect(c,
+              spool->base % chunk == 0 && spool->reserved_bytes % chunk == 0 &&
+                  (is_dead || (spool->reserved_bytes != 0) == (spool->va != NULL)) &&
+                  (!spool->va || spool->base),
+              "V1: the windows' address space is none");
+  gmlk_expect(c, a->small_grains == l->desc.small_bytes_max / GMLK_GRAIN,
+              "L1: what is small is another size");
+  gmlk_expect(c,
+              a->is_bare == (a->is_bare != 0) &&
+                  a->keeps_apart == (!a->is_bare && l->desc.policy && l->desc.policy->coalesce),
+              "L1: an arena is of another kind");
+  gmlk_expect(c, a->is_bare || (!a->buffers && !a->void_count),
+              "B4: blocks' arenas have no buffers");
+  gmlk_expect(
+      c, !spool->bucket_count || (gmlk_is_pow2(spool->bucket_count) && spool->bucket_count >= 16),
+      "W5: the table of sizes is not of its size");
+  gmlk_expect(c,
+              a->pool_capacity == 8 || (is_dead && !a->pool_capacity) ||
+                  (a->pool_capacity >= 16 && a->pool_capacity % 2 == 0 &&
+                   a->pool_capacity / 2 <= GMLK_STREAMS_MAX),
+              "A8: the table of pools is not of its size");
+  gmlk_expect(c, spool->count <= spool->bucket_count, "W5: more windows than there is room for");
+  return gmlk_expect(c,
+                     is_dead || (a->chunks && a->pool_capacity && a->pools && a->pools[GMLK_CLEAN]),
+                     "A8: an arena without tables");
+}
+
+/* The user's block that begins with a tile: itself, or the window whose first piece it is; NULL:
+   none does. */
+static const gmlk_block *gmlk_check_owner(const gmlk_block *b) {
+  if (b->state == GMLK_LIVE || b->state == GMLK_PENDING) return b;
+  if (b->state != GMLK_PIECE || b->as.live.window->spans[0].block != b) return NULL;
+  return &b->as.live.window->self;
+}
+
+static int gmlk_survey_window(gmlk_checker *c, const gmlk_window *w) {
+  if (!gmlk_expect(c, w->spans == (const gmlk_span *)(const void *)(w + 1) && w->span_count,
+                   "W2: a window's pieces are elsewhere"))
+    return 0;
+  c->host_bytes += gmlk_window_record_bytes(w->span_count);
+  return 1;
+}
+
+/* Windows reach the checker by three ways: live ones by their first piece, idle ones by the list,
+   and those that are mapped for good. As many are in address space. */
+static void gmlk_survey_windows(gmlk_checker *c, const gmlk_arena *a, size_t count) {
+  const gmlk_block *b;
+  const gmlk_window *w, *older = NULL;
+  for (b = a->head.next; b != &a->tail && !c->broken; b = b->next) {
+    if (b->state != GMLK_PIECE) continue;
+    w = b->as.live.window;
+    gmlk_expect(c, w && (w->self.state == GMLK_LIVE || w->self.state == GMLK_PENDING),
+                "W4: a piece without a live window");
+    gmlk_expect(c, c->broken || w->spans == (const gmlk_span *)(const void *)(w + 1),
+                "W2: a window's pieces are elsewhere");
+    if (c->broken || w->spans[0].block != b) continue;
+    count -= (size_t)gmlk_survey_window(c, w);
+  }
+  for (w = a->spool.oldest; w && !c->broken; older = w, w = w->newer) {
+    if (!gmlk_expect(c, w->self.state == GMLK_IDLE && w->older == older,
+                     "W5: an idle window is not where it should be"))
+      return;
+    count -= (size_t)gmlk_survey_window(c, w);
+  }
+  gmlk_expect(c, c->broken || a->spool.newest == older, "W5: the list by age has a wrong end");
+  for (w = a->spool.quarantine; w && count && !c->broken; w = w->bucket_next)
+    count -= (size_t)gmlk_survey_window(c, w);
+  gmlk_expect(c, c->broken || (!w && !count), "V2: windows and their address space differ");
+}
+
+static void gmlk_survey_buffers(gmlk_checker *c, const gmlk_arena *a, size_t count) {
+  const gmlake_buffer *b = a->buffers;
+  for (; b && count && !c->broken; b = b->next, count--) {
+    c->host_bytes += sizeof(gmlake_buffer);
+    gmlk_expect(c, b->lake == c->l && b->arena == a, "B5: a buffer is of another arena");
+    (void)gmlk_survey_table(c, b->places, b->place_count * sizeof(gmlk_place));
+  }
+  gmlk_expect(c, c->broken || (!b && !count), "V2: buffers and their address space differ");
+}
+
+/* An arena's tables. is_dead: of a pool that could not give everything back. */
+static void gmlk_survey_tables(gmlk_checker *c, const gmlk_arena *a, int is_dead) {
+  const gmlk_spool *spool = &a->spool;
+  if (a->pool) c->host_bytes += sizeof(gmlake_pool);
+  if (is_dead && !a->head.next) return; /* it never was one */
+  if (!gmlk_survey_shape(c, a, is_dead)) return;
+  (void)gmlk_survey_table(c, a->chunks,
+                          a->chunks || !is_dead ? (a->slot_capacity + 1) * sizeof(gmlk_chunk) : 0);
+  (void)gmlk_survey_table(c, a->pools, a->pool_capacity * sizeof(gmlk_holes *));
+  (void)gmlk_survey_table(c, a->smalls, a->pool_capacity * sizeof(gmlk_small *));
+  (void)gmlk_survey_table(c, spool->buckets, spool->bucket_count * sizeof(gmlk_window *));
+  if (spool->va) (void)gmlk_survey_table(c, spool->va, sizeof(gmlk_holes));
+  gmlk_survey_scratch(c, a);
+}
+
+/* What lies in them, and in lists. */
+static void gmlk_survey_arena(gmlk_checker *c, const gmlk_arena *a, int is_dead) {
+  const gmlk_spool *spool = &a->spool;
+  const gmlk_block *va;
+  size_t windows = 0, buffers = 0;
+  uint32_t slots;
+  if (c->broken || (is_dead && !a->head.next)) return;
+  gmlk_survey_pools(c, a);
+  if (c->broken) return;
+  gmlk_survey_tiling(c, &a->head, &a->tail, gmlk_slot_at(a, a->slot_count),
+                     gmlk_slot_at(a, a->slot_count), "A1: blocks do not tile the arena");
+  slots = (uint32_t)(spool->va ? spool->reserved_bytes / a->chunk_bytes : 0);
+  if (is_dead && spool->va_tail.prev) slots = gmlk_block_end(spool->va_tail.prev); /* given up */
+  gmlk_survey_tiling(c, &spool->va_head, &spool->va_tail, slots, 0,
+                     "V1: blocks do not tile the address space");
+  for (va = spool->va_head.next; va != &spool->va_tail && !c->broken; va = va->next) {
+    windows += va->state == GMLK_LIVE || (is_dead && va->state == GMLK_UNBACKED);
+    buffers += va->state == GMLK_COMMITTED;
+  }
+  if (!c->broken) gmlk_survey_windows(c, a, windows);
+  if (!c->broken) gmlk_survey_buffers(c, a, buffers);
+}
+
+/* ---- notes ---- */
+
+static void gmlk_survey_note(gmlk_checker *c, const gmlk_note *note) {
+  gmlk_expect(c, !note->used_capacity || gmlk_is_pow2(note->used_capacity),
+              "N2: a note's table is not of its size");
+  c->host_bytes += sizeof(gmlk_note);
+  (void)gmlk_survey_table(c, note->used, note->used_capacity * sizeof(gmlk_used));
+}
+
+/* Marks the notes of an arena's live blocks, which name no block otherwise, or takes the marks
+   away; so one that two blocks share is found. */
+static void gmlk_survey_notes(gmlk_checker *c, const gmlk_arena *a, int is_first) {
+  const gmlk_block *tile;
+  for (tile = a->head.next; tile != &a->tail; tile = tile->next) {
+    const gmlk_block *b = gmlk_check_owner(tile);
+    gmlk_note *note = b ? b->as.live.note : NULL;
+    if (b) c->pending_count += is_first && b->state == GMLK_PENDING;
+    if (!note || b->state != GMLK_LIVE) continue;
+    if (!is_first) {
+      if (note->block == b) note->block = NULL;
+    } else if (gmlk_expect(c, !note->block, "N1: a live block's note is another's")) {
+      note->block = (gmlk_block *)(uintptr_t)b;
+      gmlk_survey_note(c, note);
+    }
+  }
+}
+
+/* The list of pending blocks' notes, as many as such blocks. */
+static void gmlk_survey_pending(gmlk_checker *c) {
+  const gmlk_note *note = c->l->pending;
+  size_t left = c->pending_count;
+  for (; note && left && !c->broken; note = note->next, left--) {
+    const gmlk_block *b = note->block;
+    gmlk_expect(c, b && b->state == GMLK_PENDING && b->as.live.note == note,
+                "N1: a pending block's note is not its own");
+    gmlk_survey_note(c, note);
+  }
+  gmlk_expect(c, c->broken || (!note && !left), "N1: a pending block is not in the list");
+}
+
+/* [R1] */
+static void gmlk_survey_records(gmlk_checker *c) {
+  const gmlk_records *records = &c->l->records;
+  const gmlk_page *page = records->pages;
+  const gmlk_block *b = records->unused;
+  size_t count = 0, most = gmlk_survey_most(c, GMLK_PAGE_BYTES), unused = 0;
+  for (; page && count <= most; page = page->next) count++;
+  c->host_bytes += count * GMLK_PAGE_BYTES;
+  for (; b && unused < records->unused_count && b->state == GMLK_UNUSED; b = b->next) unused++;
+  gmlk_expect(c, !b && unused == records->unused_count, "R1: the unused records are off");
+  gmlk_expect(c, count * GMLK_PAGE_BLOCKS == c->records + unused,
+              "R1: a record is neither in a tiling nor unused");
+}
+
+/* ---- all that is linked ---- */
+
+/* Pools that could not give everything back, and records of buffers that are gone. */
+static void gmlk_survey_gone(gmlk_checker *c) {
+  const gmlake *l = c->l;
+  const gmlake_pool *dead = l->dead;
+  const gmlake_buffer *b = l->void_buffers;
+  size_t most = gmlk_survey_most(c, sizeof(gmlake_pool));
+  for (; dead && most && !c->broken; dead = dead->next_dead, most--) {
+    const gmlk_arena *a = &dead->arena;
+    if (gmlk_expect(c,
+                    dead->lake == l && a->pool == dead && !dead->capture_count &&
+                        (a->number >= l->arena_count || l->arenas[a->number] != a),
+                    "L1: a pool is dead and alive") &&
+        gmlk_check_once(c, (uintptr_t)dead, "L3: a pool is dead twice"))
+      gmlk_survey_tables(c, a, 1);
+  }
+  most = gmlk_survey_most(c, sizeof(gmlake_buffer));
+  for (; b && most && !c->broken; b = b->next, most--) {
+    c->host_bytes += sizeof(gmlake_buffer);
+    gmlk_expect(c, b->lake == l && !b->is_live && !b->places && !b->place_count,
+                "B4: a buffer that is gone has something");
+  }
+  gmlk_expect(c, c->broken || (!b && !dead), "L2: a list has no end");
+}
+
+/* Arenas, all their tables before what lies in any. */
+static void gmlk_survey_arenas(gmlk_checker *c) {
+  const gmlake *l = c->l;
+  const gmlake_pool *dead;
+  size_t i;
+  for (i = 0; i < l->arena_count && !c->broken; i++) {
+    const gmlk_arena *a = l->arenas[i];
+    if (a && gmlk_expect(c,
+                         a->number == i && (a->pool != NULL) == (i != 0) &&
+                             (!a->pool || (&a->pool->arena == a && a->pool->lake == l)),
+                         "L1: an arena is not its pool's"))
+      gmlk_survey_tables(c, a, 0);
+  }
+  if (!c->broken) gmlk_survey_gone(c);
+  for (i = 0; i < l->arena_count && !c->broken; i++)
+    if (l->arenas[i]) gmlk_survey_arena(c, l->arenas[i], 0);
+  for (dead = l->dead; dead && !c->broken; dead = dead->next_dead)
+    gmlk_survey_arena(c, &dead->arena, 1);
+}
+
+/* [L2], and that all lists end. */
+static void gmlk_survey(gmlk_checker *c) {
+  const gmlake *l = c->l;
+  size_t i, extra;
+  gmlk_survey_index(c);
+  gmlk_survey_streams(c);
+  if (!c->broken) gmlk_survey_arenas(c);
+  if (c->broken) return;
+  for (i = 0; i < l->arena_count; i++)
+    if (l->arenas[i]) gmlk_survey_notes(c, l->arenas[i], 1);
+  for (i = 0; i < l->arena_count; i++)
+    if (l->arenas[i]) gmlk_survey_notes(c, l->arenas[i], 0);
+  gmlk_survey_pending(c);
+  gmlk_survey_records(c);
+  extra = l->host.bytes - c->host_bytes;
+  gmlk_expect(c,
+              extra % sizeof(gmlk_note) == 0 && (!extra || (l->has_locks && extra < l->host.bytes)),
+              "L2: the host's bytes are not those of the records");
+}
+
+/* ---- streams ---- */
+
+/* Up to where the work of a stream is complete, or will be with an event that is recorded. */
+static uint64_t gmlk_check_fenced(const gmlk_stream *s) {
+  uint64_t last = s->done;
+  if (s->fence_count) {
+    const gmlk_fence *fence = &s->fences[(s->fence_head + s->fence_count - 1) % GMLK_FENCES];
+    if (fence->epoch > last) last = fence->epoch;
+  }
+  return last;
+}
+
+/* [S1], [S2], [S4] of one stream. Its events go through the sieve. */
+static void gmlk_check_fences(gmlk_checker *c, const gmlk_stream *s) {
+  uint64_t last = 0;
+  unsigned i;
+  gmlk_expect(c, s->done < s->epoch && s->epoch < GMLK_NEVER,
+              "S1: a stream's epochs are out of order");
+  if (!gmlk_expect(c, s->fence_head < GMLK_FENCES && s->fence_count <= GMLK_FENCES,
+                   "S2: a fence lies outside its ring"))
+    return;
+  for (i = 0; i < s->fence_count && !c->broken; i++) {
+    const gmlk_fence *fence = &s->fences[(s->fence_head + i) % GMLK_FENCES];
+    gmlk_expect(c, fence->epoch < s->epoch && fence->epoch > last, "S2: fences out of order");
+    gmlk_expect(c, fence->event != NULL, "S2: a fence has no event");
+    (void)gmlk_check_once(c, (uintptr_t)fence->event, "L3: an event is there twice");
+    last = fence->epoch;
+  }
+  gmlk_expect(c, s->is_dirty || gmlk_check_fenced(s) + 1 == s->epoch,
+              "S4: no fence covers a closed epoch");
+}
+
+/* [S6] What a stream waited for is of other streams' closed epochs. */
+static void gmlk_check_waits(gmlk_checker *c, const gmlk_stream *s) {
+  const gmlk_streams *all = &c->l->streams;
+  unsigned i;
+  gmlk_expect(c, s->wait_next < GMLK_WAITS, "S6: a wait lies outside its ring");
+  for (i = 0; i < GMLK_WAITS && !c->broken; i++) {
+    unsigned stream = s->waits[i].stream;
+    if (gmlk_expect(c, stream < all->count || !stream, "S6: a wait names no stream"))
+      gmlk_expect(c,
+                  stream < GMLK_FIRST_STREAM ? !stream && !s->waits[i].epoch
+                                             : s->waits[i].epoch < all->items[stream]->epoch,
+                  "S6: a wait is for an epoch to come");
+  }
+}
+
+/* [S5] of one number. Values go through the sieve. */
+static void gmlk_check_number(gmlk_checker *c, const gmlk_stream *s) {
+  const gmlake *l = c->l;
+  uintptr_t value = (uintptr_t)s->value;
+  const gmlk_stream *capture;
+  gmlk_expect(c, (s->is_used | s->is_capture | s->is_forgotten | s->is_dirty) <= 1,
+              "S5: a stream is in no known state");
+  if (!gmlk_expect(c, !s->capture || (s->is_used && !s->is_capture && !s->is_forgotten),
+                   "S5: a capture is of no stream"))
+    return;
+  gmlk_expect(c, s->is_used ? !s->is_capture || !s->is_forgotten : s->is_capture || s->is_forgotten,
+              "S5: a stream is in no known state");
+  gmlk_expect(c, !s->fence_count || (s->is_used && !s->is_capture), "S5: a fence is of no stream");
+  if (!s->is_used || s->is_forgotten || s->is_capture) return;
+  gmlk_expect(c, value != 1 && value != 2 && s->value != GMLAKE_STREAM_NONE,
+              "S5: a stream is none");
+  (void)gmlk_check_once(c, (uint64_t)value + 1, "L3: a stream is there twice");
+  if (!s->capture || !gmlk_expect(c, s->capture < l->streams.count, "S5: a capture has no number"))
+    return;
+  capture = s->capture < GMLK_FIRST_STREAM ? NULL : l->streams.items[s->capture];
+  gmlk_expect(c, capture && capture->is_used && capture->is_capture && capture->value == s->value,
+              "S5: a capture is another stream's");
+  gmlk_expect(c, s->arena < l->arena_count && l->arenas[s->arena] && l->arenas[s->arena]->pool,
+              "S5: a capture has no pool");
+}
+
+static void gmlk_check_numbers(gmlk_checker *c) {
+  const gmlk_streams *all = &c->l->streams;
+  size_t live = 0, used = 0, captures = 0, captured = 0, i;
+  const gmlk_stream *s;
+  gmlk_check_afresh(c);
+  for (i = GMLK_FIRST_STREAM; i < all->count && !c->broken; i++) {
+    s = all->items[i];
+    gmlk_check_number(c, s);
+    gmlk_check_waits(c, s);
+    live += s->is_used && !s->is_capture && !s->is_forgotten;
+    used += s->is_used && !s->is_capture;
+    captures += s->is_used && s->is_capture;
+    captured += s->capture != 0;
+  }
+  gmlk_expect(c, live == all->live_count && used == all->used_count,
+              "S5: the numbers in use are off");
+  gmlk_expect(c, captures == captured && captured == all->capture_count,
+              "S5: the captures are off");
+  if (c->broken || !all->last) return;
+  s = all->last < all->count ? all->items[all->last] : NULL;
+  gmlk_expect(c,
+              s && s->is_used && !s->is_forgotten && !s->is_capture && s->value == all->last_value,
+              "S5: the stream found last is another");
+}
+
+static void gmlk_check_streams(gmlk_checker *c) {
+  const gmlk_streams *all = &c->l->streams;
+  size_t fences = 0, i;
+  gmlk_check_numbers(c);
+  gmlk_check_afresh(c);
+  for (i = GMLK_FIRST_STREAM; i < all->count && !c->broken; i++) {
+    gmlk_check_fences(c, all->items[i]);
+    fences += all->items[i]->fence_count;
+  }
+  gmlk_expect(c, c->broken || fences + all->event_count <= all->event_capacity,
+              "S5: no room to give all events back");
+  for (i = 0; i < all->event_count && !c->broken; i++)
+    if (gmlk_expect(c, all->events[i] != NULL, "S5: an idle event is none"))
+      (void)gmlk_check_once(c, (uintptr_t)all->events[i], "L3: an event is there twice");
+  if (all->spare) (void)gmlk_check_once(c, (uintptr_t)all->spare, "L3: an event is there twice");
+}
+
+/* A tag of memory that is free, or will be: [S1], [S4]. */
+static void gmlk_check_tag(gmlk_checker *c, unsigned stream, uint64_t ticket,
+                           const char *invariant) {
+  const gmlk_streams *all = &c->l->streams;
+  const gmlk_stream *s = NULL;
+  if (stream == GMLK_CLEAN || c->broken) return;
+  if (stream == GMLK_PINNED) {
+    gmlk_expect(c, ticket == GMLK_NEVER, invariant);
+    return;
+  }
+  if (stream < all->count) s = all->items[stream];
+  if (!gmlk_expect(c, s && s->is_used, "S1: a tag names no stream")) return;
+  if (s->is_capture) {
+    gmlk_expect(c, ticket == GMLK_NEVER, invariant);
+    return;
+  }
+  gmlk_expect(c, ticket && ticket <= s->epoch, invariant);
+  gmlk_expect(c, s->is_dirty || ticket <= gmlk_check_fenced(s), "S4: no fence is to cover a tag");
+}
+
+/* ---- the index ---- */
+
+/* [I1]: what entries passed over is what the rows count. */
+static void gmlk_check_index(gmlk_checker *c) {
+  const gmlk_index *index = &c->l->index;
+  size_t i, row, count = 0, passed = 0, counted = 0;
+  int is_full = 0;
+  for (i = 0; i < index->row_count * GMLK_ROW && !c->broken; i++) {
+    const gmlk_row *r = &index->rows[i / GMLK_ROW];
+    uint64_t address = r->address[i % GMLK_ROW];
+    size_t low = (size_t)(address % GMLK_GRAIN);
+    gmlk_expect(c, !low || i % GMLK_ROW == 0, "I1: an address is between grains");
+    gmlk_expect(c, (address >= GMLK_GRAIN) == (r->block[i % GMLK_ROW] != NULL),
+                "I1: an address and its block differ");
+    counted += low;
+    is_full |= low == GMLK_PASSED_MAX;
+    if (address < GMLK_GRAIN) continue;
+    count++;
+    for (row = gmlk_index_home(index, address); row != i / GMLK_ROW && !c->broken; passed++) {
+      gmlk_expect(c, index->rows[row].address[0] % GMLK_GRAIN != 0,
+                  "I1: an entry passed over a row that does not count it");
+      row = (row + 1) & (index->row_count - 1);
+    }
+  }
+  gmlk_expect(c, c->broken || is_full || passed == counted, "I1: a row counts what is not there");
+  gmlk_expect(c, count == index->count, "I1: the index's count is off");
+}
+
+/* ---- sorted pools ---- */
+
+/* One bin: what stands there is free memory of this tag and arena. */
+static void gmlk_check_ring(gmlk_checker *c, const gmlk_holes *holes, unsigned bin, unsigned stream,
+                            uint32_t arena, gmlk_holes *sum) {
+  const gmlk_link *ring = &holes->bins[bin], *link = ring, *before;
+  do {
+    const gmlk_block *b;
+    before = link;
+    link = link->next;
+    if (!gmlk_expect(c, link && link->prev == before, "H3: a ring is not linked both ways")) return;
+    if (link == ring) return;
+    if (!gmlk_expect(c,
+                     (uintptr_t)link < (uintptr_t)holes->bins ||
+                         (uintptr_t)link >= (uintptr_t)(holes->bins + GMLK_BINS),
+                     "H3: a ring leads to another"))
+      return;
+    b = gmlk_linked(link);
+    gmlk_expect(c, b->hole && gmlk_bin_of(b->hole) == bin, "H1: a block stands in a wrong bin");
+    gmlk_expect(c, b->state == GMLK_FREE && b->stream == stream && b->arena == arena,
+                "A3: a block in a pool is not its free memory");
+    sum->count++;
+    sum->grains += b->hole;
+  } while (!c->broken);
+}
+
+/* Returns how many blocks stand there. */
+static size_t gmlk_check_holes(gmlk_checker *c, const gmlk_holes *holes, unsigned stream,
+                               uint32_t arena) {
   gmlk_holes sum; /* of which only the totals are used */
   unsigned bin;
   sum.count = 0;
   sum.grains = 0;
   for (bin = 0; bin < GMLK_BINS; bin++) {
-    int bit = (int)(holes->bits[bin / 64u] >> (bin % 64u) & 1u);
-    gmlk_expect(c, bit == (holes->bins[bin].next != &holes->bins[bin]),
-                "H2: a bin and its bit differ");
-    gmlk_check_ring(c, &holes->bins[bin], bin, &sum);
+    const gmlk_link *ring = &holes->bins[bin];
+    int is_empty = ring->next == ring;
+    if (is_empty == (int)(holes->bits[bin / 64u] >> (bin % 64u) & 1u)) {
+      gmlk_expect(c, 0, "H2: a bin and its bit differ");
+      return 0;
+    }
+    if (is_empty && ring->prev == ring) continue;
+    gmlk_check_ring(c, holes, bin, stream, arena, &sum);
+    if (c->broken) return 0;
   }
-  for (bin = 0; bin < GMLK_BIN_WORDS; bin++)
-    gmlk_expect(c, (int)(holes->words >> bin & 1u) == (holes->bits[bin] != 0),
-                "H2: a word of bits and its bit differ");
+  for (bin = 0; bin < 64; bin++)
+    if ((int)(holes->words >> bin & 1u) != (bin < GMLK_BIN_WORDS && holes->bits[bin] != 0))
+      gmlk_expect(c, 0, "H2: a word of bits and its bit differ");
   gmlk_expect(c, sum.count == holes->count && sum.grains == holes->grains,
               "H4: a pool's totals are off");
+  return sum.count;
 }
 
 /* The hole that a free block should stand in its pool with. */
@@ -4642,53 +6144,178 @@ static uint32_t gmlk_check_hole(const gmlk_block *b) {
   return grains;
 }
 
-static void gmlk_check_live(gmlk_checker *c, const gmlk_block *b, uint64_t address) {
+/* ---- blocks ---- */
+
+static void gmlk_check_note(gmlk_checker *c, const gmlk_note *note, int is_pending) {
+  const gmlk_streams *all = &c->l->streams;
+  size_t i;
+  if (!gmlk_expect(c,
+                   note->used_count <= note->used_capacity &&
+                       (note->used != NULL) == (note->used_capacity != 0),
+                   "N2: more streams than there is room for"))
+    return;
+  for (i = 0; i < note->used_count && !c->broken; i++) {
+    unsigned stream = note->used[i].stream;
+    gmlk_expect(c,
+                stream >= GMLK_FIRST_STREAM && stream < all->count && all->items[stream]->is_used &&
+                    !all->items[stream]->is_capture,
+                "N2: a block is used on no stream");
+    if (is_pending)
+      gmlk_check_tag(c, stream, note->used[i].ticket, "S1: a pending use is of an epoch to come");
+  }
+  if (is_pending)
+    gmlk_check_tag(c, note->stream, note->ticket, "S1: a pending tag is of an epoch to come");
+}
+
+/* What an owned block may have been asked for with: [A9]. */
+static void gmlk_check_flags(gmlk_checker *c, const gmlk_arena *a, const gmlk_block *b,
+                             uint32_t first_at) {
+  unsigned known = GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW;
+  if (a->pool) known |= GMLK_IN_GRAPH;
+  if (a->keeps_apart && b->state == GMLK_PENDING) known |= GMLK_APART;
+  gmlk_expect(c, !(b->flags & ~known), "A9: a block was asked for in no such way");
+  gmlk_expect(
+      c, !(b->flags & GMLAKE_EXCLUSIVE) || !((first_at | b->grains) & (gmlk_chunk_grains(a) - 1)),
+      "A9: an exclusive block shares a chunk");
+  gmlk_expect(c, !(b->flags & GMLAKE_NO_STITCH) || !b->as.live.window,
+              "A9: a window was not to be stitched");
+}
+
+/* A block of the user's, `first_at` being where its first byte lies at home. */
+static void gmlk_check_live(gmlk_checker *c, const gmlk_arena *a, const gmlk_block *b,
+                            uint64_t address, uint32_t first_at) {
+  const gmlk_streams *all = &c->l->streams;
   const gmlk_note *note = b->as.live.note;
+  const gmlk_block *found = gmlk_index_get(&c->l->index, address);
+  size_t bytes = gmlk_to_bytes(b->grains);
+  gmlk_check_flags(c, a, b, first_at);
+  gmlk_expect(c, b->ticket && b->ticket <= a->serial, "A9: an ownership has not been yet");
+  c->owned++;
+  if (note) gmlk_check_note(c, note, b->state == GMLK_PENDING);
   if (b->state == GMLK_PENDING) {
-    c->pending += gmlk_to_bytes(b->grains);
-    gmlk_expect(c, note && note->block == b, "a pending block's note is not its own");
-    gmlk_expect(c, gmlk_index_get(&c->l->index, address) == NULL, "a pending block is indexed");
+    c->pending += bytes;
+    gmlk_expect(c, note && note->block == b, "N1: a pending block's note is not its own");
+    gmlk_expect(c, found == NULL, "I1: a pending block is indexed");
     return;
   }
   c->live++;
-  c->active += gmlk_to_bytes(b->grains);
-  c->requested += gmlk_to_bytes(b->grains) - b->slack;
-  gmlk_expect(c, gmlk_index_get(&c->l->index, address) == b, "a live block is not indexed");
+  c->active += bytes;
+  c->requested += bytes - b->slack;
+  gmlk_expect(c, b->slack < bytes, "A9: nothing was asked for");
+  gmlk_expect(c,
+              !b->stream || (b->stream >= GMLK_FIRST_STREAM && b->stream < all->count &&
+                             all->items[b->stream]->is_used),
+              "A9: a block is of no stream");
+  gmlk_expect(c, found == b, "I1: a live block is not indexed");
 }
 
-static void gmlk_check_block(gmlk_checker *c, const gmlk_arena *a, const gmlk_block *b) {
+/* Free memory, cached too. */
+static void gmlk_check_free(gmlk_checker *c, const gmlk_arena *a, const gmlk_block *b) {
+  gmlk_check_tag(c, b->stream, b->ticket, "S1: a tag is of an epoch to come");
+  gmlk_expect(c, !(b->flags & ~(a->keeps_apart ? GMLK_APART : 0)), "A9: free memory has flags");
+  if (b->state != GMLK_FREE) return;
+  gmlk_expect(c, b->stream || !b->ticket, "S1: clean memory is of an epoch");
+  gmlk_expect(c, b->hole == gmlk_check_hole(b), "A3: a hole's size is off");
+}
+
+/* [A4], [A5] of the slots that a block begins. */
+static void gmlk_check_slots(gmlk_checker *c, const gmlk_arena *a, const gmlk_block *b,
+                             int is_dead) {
   uint32_t slot, end = gmlk_slot_from(a, gmlk_block_end(b));
   int backed = b->state != GMLK_UNBACKED;
-  gmlk_expect(c, b->grains && b->next->at == gmlk_block_end(b) && b->next->prev == b,
-              "A1: blocks do not tile the arena");
-  gmlk_expect(c, b->arena == a->number, "a block names another arena");
-  gmlk_expect(c, !gmlk_same_tag(b, b->next), "A2: neighbours of one tag are apart");
   for (slot = gmlk_slot_from(a, b->at); slot < end && !c->broken; slot++) {
-    gmlk_expect(c, a->chunks[slot].first == b, "A4: a slot's first block is another");
-    gmlk_expect(c, (a->chunks[slot].handle != 0) == (backed || a->chunks[slot].stuck),
-                "A5: a handle and a state differ");
+    const gmlk_chunk *chunk = &a->chunks[slot];
+    gmlk_expect(c, chunk->first == b, "A4: a slot's first block is another");
+    gmlk_expect(
+        c, is_dead || (backed ? chunk->handle && !chunk->stuck : !chunk->handle == !chunk->stuck),
+        "A5: a handle and a state differ");
   }
-  if (b->state == GMLK_FREE) {
-    gmlk_expect(c, b->hole == gmlk_check_hole(b), "A3: a hole's size is off");
-    gmlk_expect(c, b->stream < GMLK_FIRST_STREAM || b->stream < c->l->streams.count,
-                "a tag names no stream");
-    gmlk_expect(c,
-                c->broken || b->stream < GMLK_FIRST_STREAM || b->ticket == GMLK_NEVER ||
-                    b->ticket <= c->l->streams.items[b->stream]->epoch,
-                "S1: a tag is of an epoch to come");
-  }
-  if (b->state == GMLK_LIVE || b->state == GMLK_PENDING) gmlk_check_live(c, b, gmlk_home(a, b->at));
-  gmlk_expect(c, b->state != GMLK_RESERVED && b->state != GMLK_UNUSED && b->state != GMLK_IDLE,
-              "a block is in a state that does not last");
+  gmlk_expect(c, backed || !((b->at | b->grains) & (gmlk_chunk_grains(a) - 1)),
+              "A5: part of a chunk is unbacked");
 }
 
-/* Of a chunk: sums of it tell two multisets of chunks apart. */
-static uint64_t gmlk_check_print(uint32_t slot) {
+static void gmlk_check_block(gmlk_checker *c, const gmlk_arena *a, const gmlk_block *b,
+                             int is_dead) {
+  gmlk_expect(c, b->arena == a->number, "A1: a block names another arena");
+  gmlk_expect(c, b->stream < GMLK_FIRST_STREAM || b->stream < c->l->streams.count,
+              "S1: a tag names no stream");
+  gmlk_expect(c, !gmlk_same_tag(b, b->next), "A2: neighbours of one tag are apart");
+  gmlk_check_slots(c, a, b, is_dead);
+  if (is_dead) return;
+  gmlk_expect(c, !b->hole || b->state == GMLK_FREE || b->state == GMLK_UNBACKED,
+              "A3: an owned block has a hole");
+  switch (b->state) {
+  case GMLK_FREE:
+  case GMLK_CACHED:
+    gmlk_check_free(c, a, b);
+    return;
+  case GMLK_UNBACKED: /* see gmlk_check_gaps */
+    return;
+  case GMLK_LIVE:
+  case GMLK_PENDING:
+    gmlk_expect(c, !b->as.live.window, "W4: a window owns a block of the user's");
+    gmlk_check_live(c, a, b, gmlk_home(a, b->at), b->at);
+    return;
+  case GMLK_PIECE:
+  case GMLK_COMMITTED:
+    gmlk_expect(c, b->ticket && b->ticket <= a->serial, "A9: an ownership has not been yet");
+    gmlk_expect(c, !b->flags, "A9: a block was asked for in no such way");
+    gmlk_expect(c, (b->state == GMLK_COMMITTED) == a->is_bare, "B1: a chunk is no buffer's");
+    return;
+  default:
+    gmlk_expect(c, 0, "A1: a block is in a state that does not last");
+  }
+}
+
+/* The ring of gaps holds so many blocks, all unbacked and of their size. */
+static void gmlk_check_gaps(gmlk_checker *c, const gmlk_arena *a, size_t count) {
+  const gmlk_link *link = &a->gaps, *before;
+  for (;; count--) {
+    const gmlk_block *b;
+    before = link;
+    link = link->next;
+    if (!gmlk_expect(c, link && link->prev == before,
+                     "A7: the ring of gaps is not linked both ways"))
+      return;
+    if (link == &a->gaps || !count) break;
+    b = gmlk_linked(link);
+    if (!gmlk_expect(c, b->state == GMLK_UNBACKED && b->hole == b->grains && b->arena == a->number,
+                     "A7: a gap is none"))
+      return;
+  }
+  gmlk_expect(c, link == &a->gaps && !count, "A7: a gap is not in the ring");
+}
+
+static void gmlk_check_small(gmlk_checker *c, const gmlk_arena *a, size_t cached) {
+  size_t stream, count = 0, pools = gmlk_min(a->pool_capacity, c->l->streams.count);
+  uint32_t grains;
+  for (stream = 0; stream < pools && !c->broken; stream++) {
+    const gmlk_small *small = a->smalls[stream];
+    for (grains = 0; small && grains <= GMLK_SMALL_GRAINS; grains++) {
+      const gmlk_block *b = small->lists[grains];
+      size_t listed = 0;
+      for (; b && listed <= GMLK_SMALL_DEPTH && !c->broken; b = b->as.cached, listed++)
+        gmlk_expect(c,
+                    b->state == GMLK_CACHED && b->grains == grains && b->stream == stream &&
+                        b->arena == a->number,
+                    "M1: a cached block is in a wrong list");
+      gmlk_expect(c, listed == small->counts[grains] && (!listed || grains <= a->small_grains),
+                  "M1: a list's count is off");
+      count += listed;
+    }
+  }
+  gmlk_expect(c, c->broken || count == cached, "M1: a cached block is in no list");
+}
+
+/* ---- windows ---- */
+
+/* Of a chunk, or of a record's address: sums of it tell two multisets of them apart. */
+static uint64_t gmlk_check_print(uint64_t slot) {
   uint64_t mixed = (slot + 1) * 0x9E3779B97F4A7C15u;
   return (mixed ^ (mixed >> 29)) * 0xBF58476D1CE4E5B9u;
 }
 
-/* Of all chunks that a window maps. */
+/* Of all chunks that a window maps. pre: its pieces are in the arena. */
 static uint64_t gmlk_check_prints(const gmlk_arena *a, const gmlk_window *w) {
   uint64_t sum = 0;
   uint32_t i, n;
@@ -4698,216 +6325,394 @@ static uint64_t gmlk_check_prints(const gmlk_arena *a, const gmlk_window *w) {
   return sum;
 }
 
-static void gmlk_check_window(gmlk_checker *c, const gmlk_arena *a, const gmlk_window *w,
-                              int is_live) {
-  const gmlk_span *last = &w->spans[w->span_count - 1];
+/* [W1], [W2]: as many pieces as have the window's chunks, all in the arena. Returns the grains. */
+static uint32_t gmlk_check_spans(gmlk_checker *c, const gmlk_arena *a, const gmlk_window *w) {
   uint32_t i, grains = 0, chunks = 0, edge = gmlk_chunk_grains(a) - 1;
-  gmlk_expect(c,
-              w->span_count == 1 || gmlk_slot_of(a, w->spans[0].at + w->spans[0].grains - 1) !=
-                                        gmlk_slot_of(a, last->at),
-              "W2: a window's ends share a chunk");
-  for (i = 0; i < w->span_count; i++) {
+  for (i = 0; i < w->span_count && chunks < w->chunk_count; i++) {
     const gmlk_span *s = &w->spans[i];
-    grains += s->grains;
-    chunks += gmlk_span_chunks(a, s);
+    if (!gmlk_expect(c, s->grains && s->at < a->tail.at && s->grains <= a->tail.at - s->at,
+                     "W2: a window's piece lies outside the arena"))
+      return 0;
     gmlk_expect(c, i == 0 || (s->at & edge) == 0, "W1: a piece begins inside a chunk");
     gmlk_expect(c, i + 1 == w->span_count || ((s->at + s->grains) & edge) == 0,
                 "W1: a piece ends inside a chunk");
-    if (!is_live) continue;
-    gmlk_expect(c,
-                s->block->state == GMLK_PIECE && s->block->as.live.window == w &&
-                    s->block->at == s->at && s->block->grains == s->grains,
-                "W4: a live window's piece is not its own");
+    grains += s->grains;
+    chunks += gmlk_span_chunks(a, s);
   }
-  gmlk_expect(c, grains == w->self.grains, "W3: a window's pieces do not add up");
-  gmlk_expect(c,
-              chunks == w->chunk_count && w->va->slack == chunks &&
-                  w->va->grains == chunks + ((c->l->desc.flags & GMLAKE_GUARD) != 0),
+  gmlk_expect(c, i == w->span_count && chunks == w->chunk_count,
               "W2: a window's chunks do not match its address space");
+  gmlk_expect(c,
+              c->broken || i == 1 ||
+                  gmlk_slot_of(a, w->spans[0].at + w->spans[0].grains - 1) !=
+                      gmlk_slot_of(a, w->spans[i - 1].at),
+              "W2: a window's ends share a chunk");
+  return grains;
 }
 
-static void gmlk_check_buffer(gmlk_checker *c, const gmlake_buffer *b) {
-  size_t committed = b->count * b->arena->chunk_bytes;
+/* [W7] What blocks a window is a tile, if it still does. */
+static void gmlk_check_blocker(gmlk_checker *c, const gmlk_window *w) {
+  const gmlk_block *b = w->blocker;
+  int is_owned = b && (b->state == GMLK_LIVE || b->state == GMLK_PENDING);
+  gmlk_expect(c,
+              !b || (b->state != GMLK_IDLE &&
+                     !(is_owned && b->as.live.window && b == &b->as.live.window->self)),
+              "W7: a window blocks another");
+}
+
+/* What the windows and buffers of an arena map, as sums that have to come out as 0. */
+typedef struct gmlk_mapped {
+  uint64_t chunks; /* prints of the chunks mapped, less those that the chunks count */
+  uint64_t vas;    /* prints of the records of address space in use, less those that are used */
+  size_t count, mappings;
+  size_t pieces;
+  uint64_t idle; /* prints of the idle windows' records, less those in the table of sizes */
+} gmlk_mapped;
+
+/* quarantined: mapped for good, perhaps in part, perhaps not made to its end. */
+static void gmlk_check_window(gmlk_checker *c, const gmlk_arena *a, const gmlk_window *w,
+                              int is_quarantined, gmlk_mapped *sum) {
+  const gmlk_block *va = w->va;
+  const uint32_t guard = (c->l->desc.flags & GMLAKE_GUARD) != 0;
+  uint32_t grains, edge = gmlk_chunk_grains(a) - 1;
+  if (!gmlk_expect(c,
+                   va && va->grains == w->chunk_count + guard &&
+                       (va->slack == w->chunk_count ||
+                        (is_quarantined && va->slack && va->slack < w->chunk_count)),
+                   "W2: a window's chunks do not match its address space"))
+    return;
+  sum->vas -= gmlk_check_print((uintptr_t)va);
+  grains = gmlk_check_spans(c, a, w);
+  if (c->broken) return;
+  sum->chunks += gmlk_check_prints(a, w);
+  if (is_quarantined && !w->number) return;
+  if (!is_quarantined) {
+    sum->count++;
+    sum->mappings += w->chunk_count;
+    gmlk_check_blocker(c, w);
+  }
+  gmlk_expect(c, w->self.arena == a->number, "A1: a block names another arena");
+  gmlk_expect(c, grains == w->self.grains, "W3: a window's pieces do not add up");
+  gmlk_expect(c, w->number && w->number <= a->spool.number && grains >= a->spool.grains_min,
+              "W8: a window is newer or smaller than any");
+  gmlk_expect(c,
+              w->address == a->spool.base + (uint64_t)va->at * a->chunk_bytes +
+                                gmlk_to_bytes(w->spans[0].at & edge),
+              "W2: a window is not where its address space is");
+}
+
+static void gmlk_check_live_windows(gmlk_checker *c, const gmlk_arena *a, gmlk_mapped *sum) {
+  const gmlk_block *tile;
+  uint32_t i;
+  for (tile = a->head.next; tile != &a->tail && !c->broken; tile = tile->next) {
+    const gmlk_window *w = tile->as.live.window;
+    if (tile->state != GMLK_PIECE) continue;
+    sum->pieces++;
+    if (w->spans[0].block != tile) continue;
+    gmlk_check_window(c, a, w, 0, sum);
+    gmlk_expect(c, w->self.as.live.window == w, "W4: a live window's block is another's");
+    for (i = 0; i < w->span_count && !c->broken; i++) {
+      const gmlk_span *s = &w->spans[i];
+      gmlk_expect(c,
+                  s->block && s->block->state == GMLK_PIECE && s->block->as.live.window == w &&
+                      s->block->at == s->at && s->block->grains == s->grains &&
+                      s->block->arena == a->number,
+                  "W4: a live window's piece is not its own");
+    }
+    if (c->broken) return;
+    gmlk_check_live(c, a, &w->self, w->address, w->spans[0].at);
+    sum->pieces -= w->span_count;
+  }
+}
+
+/* [W5]: every entry of the table of sizes is idle, in its bucket and linked both ways. */
+static void gmlk_check_buckets(gmlk_checker *c, const gmlk_arena *a, gmlk_mapped *sum) {
+  size_t i;
+  for (i = 0; i < a->spool.bucket_count && !c->broken; i++) {
+    const gmlk_window *w = a->spool.buckets[i], *before = NULL;
+    for (; w && !c->broken; before = w, w = w->bucket_next) {
+      gmlk_expect(c,
+                  w->self.state == GMLK_IDLE && w->self.arena == a->number &&
+                      w->bucket_prev == before &&
+                      gmlk_bucket(&a->spool, w->self.grains) == &a->spool.buckets[i],
+                  "W5: an idle window is not where it should be");
+      sum->idle -= gmlk_check_print((uintptr_t)w);
+    }
+  }
+}
+
+static void gmlk_check_idle_windows(gmlk_checker *c, const gmlk_arena *a, int is_dead,
+                                    gmlk_mapped *sum) {
+  const gmlk_window *w;
+  for (w = a->spool.oldest; w && !c->broken; w = w->newer) {
+    gmlk_check_window(c, a, w, 0, sum);
+    sum->idle += gmlk_check_print((uintptr_t)w);
+    if (is_dead) continue;
+    gmlk_check_tag(c, w->self.stream, w->self.ticket, "S1: a window's tag is of an epoch to come");
+  }
+  gmlk_check_buckets(c, a, sum);
+  gmlk_expect(c, c->broken || sum->idle == 0, "W5: an idle window is not where it should be");
+  for (w = a->spool.quarantine; w && !c->broken; w = w->bucket_next) {
+    gmlk_check_window(c, a, w, 1, sum);
+    if (!is_dead) c->quarantined += w->chunk_count * a->chunk_bytes;
+  }
+}
+
+/* [V1], [V2]: the address space of windows and buffers. */
+static void gmlk_check_vas(gmlk_checker *c, const gmlk_arena *a, int is_dead, gmlk_mapped *sum) {
+  const gmlk_block *va = a->spool.va_head.next;
+  size_t holes = 0;
+  for (; va != &a->spool.va_tail && !c->broken; va = va->next) {
+    gmlk_expect(c, !va->arena && !va->stream, "V1: address space is an arena's");
+    if (va->state == GMLK_FREE) {
+      holes++;
+      gmlk_expect(c, va->hole == va->grains, "V1: free address space is not its hole");
+      gmlk_expect(c, va->next->state != GMLK_FREE, "V1: free address space is apart");
+      continue;
+    }
+    sum->vas += gmlk_check_print((uintptr_t)va);
+    gmlk_expect(c, !va->hole, "V1: address space in use is a hole");
+    gmlk_expect(c,
+                va->state == (a->is_bare ? GMLK_COMMITTED : GMLK_LIVE) ||
+                    (is_dead && va->state == GMLK_UNBACKED),
+                "V1: address space is in a state that it is never in");
+  }
+  if (c->broken || !a->spool.va) return;
+  holes -= gmlk_check_holes(c, a->spool.va, GMLK_CLEAN, 0);
+  gmlk_expect(c, !holes, "V1: free address space is in no pool");
+}
+
+/* ---- buffers ---- */
+
+static void gmlk_check_buffer(gmlk_checker *c, const gmlake_buffer *b, gmlk_mapped *sum) {
+  const gmlk_arena *a = b->arena;
+  const uint32_t guard = (c->l->desc.flags & GMLAKE_GUARD) != 0;
+  size_t committed = b->count * a->chunk_bytes, chunk = a->chunk_bytes;
+  if (!gmlk_expect(c,
+                   b->va && b->va->grains == b->va->slack + guard &&
+                       b->max_bytes / chunk + (b->max_bytes % chunk != 0) == b->va->slack,
+                   "B5: a buffer's addresses are not what it may grow to"))
+    return;
+  sum->vas -= gmlk_check_print((uintptr_t)b->va);
   gmlk_expect(c, b->count <= b->place_count && b->place_count <= b->va->slack,
               "B1: a buffer's front has no places");
   gmlk_expect(c, b->bytes <= b->max_bytes && b->bytes <= committed,
               "B1: a buffer's front does not hold its bytes");
-  gmlk_expect(c, b->is_live || !b->count, "B4: a destroyed buffer has memory");
-  gmlk_expect(c, !b->is_busy, "a buffer is in a state that does not last");
+  gmlk_expect(c, b->is_live == 1 || (!b->is_live && !b->count),
+              "B4: a destroyed buffer has memory");
+  gmlk_expect(c, !b->is_busy, "B1: a buffer is in a state that does not last");
   c->requested += b->bytes;
   c->active += committed;
   c->committed += committed;
   c->buffers += b->is_live != 0;
 }
 
-/* [B1] to [B4]; returns the sum of the prints of all chunks that buffers map. */
-static uint64_t gmlk_check_buffers(gmlk_checker *c, const gmlk_arena *a) {
-  uint64_t fronts = 0, kept = 0;
+static void gmlk_check_place(gmlk_checker *c, const gmlake_buffer *b, uint32_t i) {
+  const gmlk_arena *a = b->arena;
+  const gmlk_place *place = &b->places[i];
+  gmlk_expect(c, place->address == gmlk_buffer_address(b) + (uint64_t)i * a->chunk_bytes,
+              "B5: a place is not where its buffer is");
+  gmlk_expect(c, place->state <= GMLK_PLACE_BLIND && !place->mark,
+              "B2: a place is in a state that does not last");
+  gmlk_expect(c, !place->state || place->slot < a->slot_count, "B3: a place maps no chunk");
+  gmlk_expect(c, place->stream < GMLK_FIRST_STREAM || place->stream < c->l->streams.count,
+              "B2: a place's tag names no stream");
+  if (place->state == GMLK_PLACE_BLIND) c->quarantined += a->chunk_bytes;
+  if (i < b->count)
+    gmlk_expect(c, place->state == GMLK_PLACE_MAPPED,
+                "B1: a place of a buffer's front is not mapped");
+  else if (place->state)
+    gmlk_check_tag(c, place->stream, place->ticket, "B2: a place's tag is of an epoch to come");
+}
+
+/* [B1] to [B5]; the chunks that places map go into the sum. */
+static void gmlk_check_buffers(gmlk_checker *c, const gmlk_arena *a, gmlk_mapped *sum) {
+  uint64_t fronts = 0;
   size_t destroyed = 0;
   const gmlk_block *block;
   const gmlake_buffer *b;
   uint32_t i;
   for (b = a->buffers; b && !c->broken; b = b->next) {
-    gmlk_check_buffer(c, b);
+    gmlk_check_buffer(c, b, sum);
     destroyed += !b->is_live;
     for (i = 0; i < b->place_count && !c->broken; i++) {
-      const gmlk_place *place = &b->places[i];
-      uint64_t print = place->state ? gmlk_check_print(place->slot) : 0;
-      *(i < b->count ? &fronts : &kept) += print;
-      gmlk_expect(c, i >= b->count || place->state == GMLK_PLACE_MAPPED,
-                  "B1: a place of a buffer's front is not mapped");
-      gmlk_expect(c,
-                  i < b->count || !place->state || place->stream < GMLK_FIRST_STREAM ||
-                      place->ticket <= c->l->streams.items[place->stream]->epoch,
-                  "B2: a place's tag is of an epoch to come");
+      uint64_t print = b->places[i].state ? gmlk_check_print(b->places[i].slot) : 0;
+      gmlk_check_place(c, b, i);
+      sum->chunks += print;
+      if (i < b->count) fronts += print;
     }
   }
-  kept += fronts;
   for (block = a->head.next; block != &a->tail; block = block->next)
     if (block->state == GMLK_COMMITTED) fronts -= gmlk_check_print(gmlk_slot_of(a, block->at));
   gmlk_expect(c, c->broken || fronts == 0, "B1: the buffers' fronts are not the chunks committed");
   gmlk_expect(c, c->broken || destroyed == a->void_count, "B4: the destroyed buffers are off");
-  return kept;
 }
 
-/* Windows reach the checker by two ways: live ones by their pieces, idle ones by the list. */
-static void gmlk_check_spool(gmlk_checker *c, const gmlk_arena *a) {
-  const gmlk_block *b;
-  const gmlk_window *w, *older = NULL;
-  size_t count = 0, bytes = 0;
-  uint64_t mapped = 0, prints = gmlk_check_buffers(c, a);
+/* ---- arenas ---- */
+
+static void gmlk_check_spool(gmlk_checker *c, const gmlk_arena *a, int is_dead) {
+  gmlk_mapped sum;
   uint32_t slot;
-  for (b = a->head.next; b != &a->tail && !c->broken; b = b->next) {
-    if (b->state != GMLK_PIECE) continue;
-    w = b->as.live.window;
-    gmlk_expect(c, w && (w->self.state == GMLK_LIVE || w->self.state == GMLK_PENDING),
-                "W4: a piece without a live window");
-    if (c->broken || w->spans[0].block != b) continue;
-    gmlk_check_window(c, a, w, 1);
-    gmlk_check_live(c, &w->self, w->address);
-    count++;
-    mapped += w->chunk_count;
-    prints += gmlk_check_prints(a, w);
-  }
-  for (w = a->spool.oldest; w && !c->broken; older = w, w = w->newer) {
-    const gmlk_window *found = *gmlk_bucket(&a->spool, w->self.grains);
-    while (found && found != w) found = found->bucket_next;
-    gmlk_expect(c, w->self.state == GMLK_IDLE && w->older == older && found == w,
-                "W5: an idle window is not where it should be");
-    gmlk_check_window(c, a, w, 0);
-    count++;
-    mapped += w->chunk_count;
-    prints += gmlk_check_prints(a, w);
-  }
-  bytes = (size_t)mapped * a->chunk_bytes;
-  gmlk_expect(c, c->broken || a->spool.newest == older, "W5: the list by age has a wrong end");
-  gmlk_expect(c, count == a->spool.count && bytes == a->spool.bytes,
-              "the windows' count or bytes are off");
-  for (w = a->spool.quarantine; w; w = w->bucket_next) prints += gmlk_check_prints(a, w);
+  memset(&sum, 0, sizeof(sum));
+  gmlk_check_buffers(c, a, &sum);
+  if (!c->broken) gmlk_check_live_windows(c, a, &sum);
+  if (!c->broken) gmlk_check_idle_windows(c, a, is_dead, &sum);
+  if (!c->broken) gmlk_check_vas(c, a, is_dead, &sum);
+  if (c->broken) return;
   for (slot = 0; slot < a->slot_count; slot++)
-    prints -= a->chunks[slot].map_count * gmlk_check_print(slot);
-  gmlk_expect(c, prints == 0, "W6, B3: a chunk's mappings do not add up");
-  if (a->spool.va) gmlk_check_holes(c, a->spool.va);
+    sum.chunks -= a->chunks[slot].map_count * gmlk_check_print(slot);
+  gmlk_expect(c, sum.chunks == 0, "W6, B3: a chunk's mappings do not add up");
+  gmlk_expect(c, sum.vas == 0, "V2: windows or buffers share address space");
+  gmlk_expect(c, sum.pieces == 0, "W4: a piece is of no window");
+  gmlk_expect(c, sum.count == a->spool.count && sum.mappings * a->chunk_bytes == a->spool.bytes,
+              "L4: the windows' count or bytes are off");
+  if (is_dead) return;
+  c->windows += sum.count;
+  c->stitched += a->spool.bytes;
 }
 
-static void gmlk_check_small(gmlk_checker *c, const gmlk_arena *a, size_t cached) {
-  size_t stream, count = 0;
-  uint32_t grains;
-  for (stream = 0; stream < a->pool_capacity; stream++) {
-    const gmlk_small *small = a->smalls[stream];
-    for (grains = 0; small && grains <= GMLK_SMALL_GRAINS; grains++) {
-      const gmlk_block *b = small->lists[grains];
-      size_t listed = 0;
-      for (; b && listed <= GMLK_SMALL_DEPTH; b = b->as.cached, listed++)
-        gmlk_expect(c, b->state == GMLK_CACHED && b->grains == grains && b->stream == stream,
-                    "M1: a cached block is in a wrong list");
-      gmlk_expect(c, listed == small->counts[grains], "M1: a list's count is off");
-      count += listed;
-    }
+/* What the tables have room for and nothing uses is empty. */
+static void gmlk_check_rest(gmlk_checker *c, const gmlk_arena *a) {
+  size_t i;
+  for (i = gmlk_max(c->l->streams.count, 1); i < a->pool_capacity; i++)
+    gmlk_expect(c, !a->pools[i] && !a->smalls[i], "A8: a pool is of no stream");
+  for (i = a->slot_count; i < a->slot_capacity; i++)
+    gmlk_expect(c,
+                !a->chunks[i].handle == !a->chunks[i].stuck && !a->chunks[i].map_count &&
+                    !a->chunks[i].mark,
+                "A5: a slot behind the end has something");
+}
+
+/* [A5], [A6]: the chunks of a live arena. */
+static void gmlk_check_chunks(gmlk_checker *c, const gmlk_arena *a) {
+  size_t backed = 0, stuck = 0;
+  uint32_t slot, end = 0;
+  for (slot = 0; slot < gmlk_max(a->slot_count, a->stuck_end); slot++) {
+    const gmlk_chunk *chunk = &a->chunks[slot];
+    backed += chunk->handle && !chunk->stuck;
+    stuck += chunk->stuck != 0;
+    if (chunk->stuck) end = slot + 1;
+    gmlk_expect(c, chunk->stuck <= 2 && !chunk->mark, "A5: a chunk is marked");
   }
-  gmlk_expect(c, count == cached, "M1: a cached block is in no list");
+  gmlk_expect(c, backed == a->backed_count && stuck == a->stuck_count && end == a->stuck_end,
+              "A6: the arena's totals are off");
+  gmlk_expect(c, !a->limit_bytes || backed * a->chunk_bytes <= a->limit_bytes || stuck,
+              "L4: a pool's limit is exceeded");
+  c->chunks += backed + stuck;
+  c->reserved += (backed + stuck) * a->chunk_bytes;
+  c->quarantined += stuck * a->chunk_bytes;
 }
 
-/* The ring of gaps holds so many blocks, all unbacked and of their size. */
-static void gmlk_check_gaps(gmlk_checker *c, const gmlk_arena *a, size_t count) {
-  const gmlk_link *link = a->gaps.next, *before = &a->gaps;
-  for (; link != &a->gaps && count && !c->broken; before = link, link = link->next, count--) {
-    const gmlk_block *b = gmlk_linked(link);
-    gmlk_expect(c, b->state == GMLK_UNBACKED && b->hole == b->grains, "A7: a gap is none");
-    gmlk_expect(c, link->prev == before, "A7: the ring of gaps is not linked both ways");
-  }
-  gmlk_expect(c, c->broken || (link == &a->gaps && !count), "A7: a gap is not in the ring");
-}
-
-static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
+static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a, int is_dead) {
   const gmlk_block *b;
   uint64_t free_grains = 0;
-  size_t backed = 0, live = c->live, cached = 0, gaps = 0, i;
-  const gmlk_note *note;
-  gmlk_expect(c, a->head.next == &a->tail || a->head.next->at == 0, "A1: the arena has no start");
-  gmlk_expect(
-      c, a->chunks[a->slot_count].first == &a->tail && a->tail.at == gmlk_slot_at(a, a->slot_count),
-      "A4: the arena's end is off");
+  size_t owned = c->owned, cached = 0, gaps = 0, holes = 0, i;
+  if (!a->head.next) return; /* a dead pool that never was one */
+  gmlk_expect(c, a->chunks[a->slot_count].first == &a->tail, "A4: the arena's end is off");
   for (b = a->head.next; b != &a->tail && !c->broken; b = b->next) {
-    gmlk_check_block(c, a, b);
+    gmlk_check_block(c, a, b, is_dead);
     if (b->state == GMLK_FREE) free_grains += b->grains;
+    holes += b->state == GMLK_FREE && b->hole;
     cached += b->state == GMLK_CACHED;
     gaps += b->state == GMLK_UNBACKED;
   }
+  if (c->broken) return;
   gmlk_check_gaps(c, a, gaps);
-  for (i = 0; i < a->slot_count; i++) backed += a->chunks[i].handle && !a->chunks[i].stuck;
-  gmlk_expect(c, free_grains == a->free_grains && backed == a->backed_count,
-              "A6: the arena's totals are off");
-  for (i = 0; i < a->pool_capacity; i++)
-    if (a->pools[i]) gmlk_check_holes(c, a->pools[i]);
-  if (!c->broken) gmlk_check_spool(c, a);
+  gmlk_expect(c, free_grains == a->free_grains, "A6: the arena's totals are off");
+  for (i = 0; i < gmlk_min(a->pool_capacity, gmlk_max(c->l->streams.count, 1)); i++)
+    if (a->pools[i]) holes -= gmlk_check_holes(c, a->pools[i], (unsigned)i, a->number);
+  gmlk_expect(c, !holes, "A3: free memory is in no pool");
+  if (!c->broken) gmlk_check_spool(c, a, is_dead);
   if (!c->broken) gmlk_check_small(c, a, cached);
-  for (note = c->l->pending; note; note = note->next) live -= note->block->arena == a->number;
-  gmlk_expect(c, c->broken || c->live - live == a->live_count, "the arena's live count is off");
+  gmlk_expect(c, c->broken || c->owned - owned == a->live_count,
+              "L4: the arena's live count is off");
+  if (c->broken) return;
+  gmlk_check_rest(c, a);
+  if (!is_dead) {
+    gmlk_check_chunks(c, a);
+    return;
+  }
+  i = gmlk_arena_held(a);
+  c->chunks += i;
+  c->reserved += i * a->chunk_bytes;
+  c->quarantined += i * a->chunk_bytes;
 }
 
-static void gmlk_check_streams(gmlk_checker *c) {
+static void gmlk_check_handles(gmlk_checker *c, const gmlk_arena *a) {
+  uint32_t slot;
+  for (slot = 0; a->chunks && slot < gmlk_max(a->slot_count, a->stuck_end); slot++)
+    if (a->chunks[slot].handle)
+      (void)gmlk_check_once(c, a->chunks[slot].handle, "L3: a handle is there twice");
+}
+
+static void gmlk_check_arenas(gmlk_checker *c) {
+  const gmlake *l = c->l;
+  const gmlake_pool *dead;
+  uint64_t captures = 0;
   size_t i;
-  for (i = GMLK_FIRST_STREAM; i < c->l->streams.count; i++) {
-    const gmlk_stream *s = c->l->streams.items[i];
-    uint64_t last = s->done;
-    unsigned n;
-    gmlk_expect(c, s->done < s->epoch, "S1: a stream's epochs are out of order");
-    for (n = 0; n < s->fence_count; n++) {
-      uint64_t epoch = s->fences[(s->fence_head + n) % GMLK_FENCES].epoch;
-      gmlk_expect(c, epoch < s->epoch && (n == 0 || epoch > last), "S2: fences out of order");
-      last = epoch;
-    }
+  gmlk_check_afresh(c);
+  for (i = 0; i < l->arena_count && !c->broken; i++) {
+    const gmlk_arena *a = l->arenas[i];
+    if (!a) continue;
+    gmlk_check_arena(c, a, 0);
+    gmlk_check_handles(c, a);
+    if (a->pool) captures += a->pool->capture_count * gmlk_check_print(i);
   }
+  for (dead = l->dead; dead && !c->broken; dead = dead->next_dead) {
+    gmlk_check_arena(c, &dead->arena, 1);
+    gmlk_check_handles(c, &dead->arena);
+  }
+  for (i = l->arena_count; i < l->arena_capacity; i++)
+    gmlk_expect(c, !l->arenas[i], "L1: the list of arenas is off");
+  for (i = l->streams.count; i < l->streams.capacity; i++)
+    gmlk_expect(c, !l->streams.items[i], "S5: a stream has no number");
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
+    if (l->streams.items[i]->capture) captures -= gmlk_check_print(l->streams.items[i]->arena);
+  gmlk_expect(c, captures == 0, "S5: the captures into a pool are off");
+}
+
+/* ---- figures ---- */
+
+/* [L4] */
+static void gmlk_check_figures(gmlk_checker *c) {
+  const gmlake *l = c->l;
+  const gmlake_stats *s = &l->stats;
+  gmlk_expect(c, c->live == l->index.count && c->live == s->live_count,
+              "L4: the index and the live blocks differ");
+  gmlk_expect(c, s->allocation_count - s->free_count == s->live_count,
+              "L4: what was allocated is neither live nor freed");
+  gmlk_expect(c, c->requested == s->requested_bytes && c->active == s->active_bytes,
+              "L4: the live bytes are off");
+  gmlk_expect(c, c->pending == s->pending_bytes, "L4: the pending bytes are off");
+  gmlk_expect(c, c->committed == s->buffer_bytes && c->buffers == s->buffer_count,
+              "the buffers' count or bytes are off");
+  gmlk_expect(c, c->windows == s->window_count && c->stitched == s->stitched_bytes,
+              "L4: the windows' count or bytes are off");
+  gmlk_expect(c, c->reserved == s->reserved_bytes && c->chunks == s->chunk_count,
+              "L4: the reserved bytes are off");
+  gmlk_expect(c, c->quarantined == s->quarantined_bytes, "L4: the quarantined bytes are off");
+  gmlk_expect(c, !l->desc.limit_bytes || c->reserved <= l->desc.limit_bytes || s->quarantined_bytes,
+              "L4: the limit is exceeded");
+  gmlk_expect(c,
+              s->requested_bytes <= s->requested_bytes_peak &&
+                  s->active_bytes <= s->active_bytes_peak &&
+                  s->reserved_bytes <= s->reserved_bytes_peak &&
+                  s->stitched_bytes <= s->stitched_bytes_peak &&
+                  s->pending_bytes <= s->pending_bytes_peak &&
+                  s->buffer_bytes <= s->buffer_bytes_peak && l->host.bytes <= l->host.bytes_peak,
+              "L4: a peak is below its figure");
 }
 
 /* NULL, or what is broken. pre: both locks are held. */
 static const char *gmlk_check(const gmlake *l) {
   gmlk_checker c;
-  size_t i, reserved = 0;
-  const gmlake_pool *dead;
   memset(&c, 0, sizeof(c));
   c.l = l;
-  for (i = 0; i < l->arena_count && !c.broken; i++) {
-    if (!l->arenas[i]) continue;
-    gmlk_check_arena(&c, l->arenas[i]);
-    reserved +=
-        (l->arenas[i]->backed_count + l->arenas[i]->stuck_count) * l->arenas[i]->chunk_bytes;
-  }
-  for (dead = l->dead; dead; dead = dead->next_dead)
-    reserved += gmlk_arena_held(&dead->arena) * dead->arena.chunk_bytes;
-  gmlk_check_streams(&c);
-  gmlk_expect(&c, c.live == l->index.count && c.live == l->stats.live_count,
-              "the index and the live blocks differ");
-  gmlk_expect(&c, c.requested == l->stats.requested_bytes && c.active == l->stats.active_bytes,
-              "the live bytes are off");
-  gmlk_expect(&c, c.pending == l->stats.pending_bytes, "the pending bytes are off");
-  gmlk_expect(&c, c.committed == l->stats.buffer_bytes && c.buffers == l->stats.buffer_count,
-              "the buffers' count or bytes are off");
-  gmlk_expect(&c, reserved == l->stats.reserved_bytes, "the reserved bytes are off");
-  gmlk_expect(&c,
-              !l->desc.limit_bytes || reserved <= l->desc.limit_bytes || l->stats.quarantined_bytes,
-              "the limit is exceeded");
+  gmlk_check_lake(&c);
+  if (!c.broken) gmlk_survey(&c);
+  if (!c.broken) gmlk_check_streams(&c);
+  if (!c.broken) gmlk_check_index(&c);
+  if (!c.broken) gmlk_check_arenas(&c);
+  if (!c.broken) gmlk_check_figures(&c);
   return c.broken;
 }
 #if defined(GMLAKE_BACKEND_MOCK)
@@ -6701,14 +8506,20 @@ GMLAKE_DEF void gmlake_cuda_destroy(gmlake_backend *backend) {
 
 static int gmlk_is_stream(gmlake_stream stream) { return (uintptr_t)stream != 2; }
 
+static gmlake_result gmlk_enter_barred(gmlake *l) {
+  gmlake_result result = l->lost;
+  if (!result && gmlk_in_call(l, 1))
+    result =
+        gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy", "a policy may not call the lake");
+  if (result) gmlk_books_unlock(l);
+  return result;
+}
+
 /* Takes the books; anything but OK is the answer to the call, with no lock held. */
 static inline gmlake_result gmlk_enter(gmlake *l) {
-  gmlake_result lost;
   if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
   gmlk_books_lock(l);
-  lost = l->lost;
-  if (lost) gmlk_books_unlock(l);
-  return lost;
+  return l->is_barred ? gmlk_enter_barred(l) : GMLAKE_OK;
 }
 
 /* Lets go of the books and hands queued messages to the logger. A failed call in which the device
@@ -6774,9 +8585,13 @@ static gmlake_result gmlk_request_size(gmlk_request *r, const gmlake_alloc_desc 
 }
 
 /* Who asks, where, and for how much. */
-static inline gmlake_result gmlk_request_init(gmlake *l, gmlk_request *r,
-                                              const gmlake_alloc_desc *desc, gmlake_stream stream) {
-  memset(r, 0, sizeof(*r));
+GMLK_INLINE gmlake_result gmlk_request_init(gmlake *l, gmlk_request *r,
+                                            const gmlake_alloc_desc *desc, gmlake_stream stream) {
+  memset(r, 0, offsetof(gmlk_request, takes_end));
+  r->takes_end = 0;
+  r->state = r->candidates = 0;
+  r->number = r->driver_ns = 0;
+  r->reason = NULL;
   r->desc = desc;
   r->bytes = desc->bytes;
   r->flags = desc->flags;
@@ -6819,8 +8634,7 @@ static inline int gmlk_serve_reserve(gmlake *l, const gmlk_request *r) {
 }
 
 /* A granted block goes to the user: the index, the note and the figures. */
-static inline void *gmlk_hand_over(gmlake *l, const gmlk_request *r, gmlk_block *b,
-                                   gmlk_note *note) {
+GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_request *r, gmlk_block *b, gmlk_note *note) {
   uint64_t address = gmlk_address_of(r->arena, b);
   gmlake_stats *stats = &l->stats;
   b->as.live.note = note;
@@ -6852,8 +8666,12 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlk_block **
   uint64_t ticket;
   gmlake_result result;
   gmlk_driving_lock(l);
+  l->served = r;
+  r->driver_ns = l->stats.driver_ns;
   result = l->lost;
   if (!result) result = gmlk_climb(l, r, out_block);
+  r->driver_ns = l->stats.driver_ns - r->driver_ns;
+  l->served = NULL;
   gmlk_driving_unlock(l);
   if (result) {
     l->stats.oom_count += (uint64_t)gmlk_is_shortage(result);
@@ -6867,11 +8685,28 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlk_block **
   return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
 
+/* An attempt is over. */
+static void gmlk_tell_attempt(gmlake *l, const gmlk_request *r, const void *ptr) {
+  const char *reason = r->reason;
+  gmlake_event event;
+  if (!ptr)
+    reason = "not served";
+  else if (!reason)
+    reason = r->state == 1 ? "a range of the size" : "the smallest larger range";
+  gmlk_event(l, r, GMLAKE_EVENT_ALLOC, reason, &event);
+  event.state = ptr ? r->state : 5;
+  event.address = (uint64_t)(uintptr_t)ptr;
+  event.bytes = gmlk_to_bytes(r->grains);
+  event.asked_bytes = r->bytes;
+  event.driver_ns = r->driver_ns;
+  gmlk_tell_event(l, &event);
+}
+
 /* pre: the books are locked; they are at the end, whatever happened between. */
-static gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
-                                void **out_ptr) {
+GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc,
+                                        gmlake_stream stream, void **out_ptr, int is_watched) {
   gmlk_request r;
-  gmlk_block *b;
+  gmlk_block *b = NULL;
   gmlk_note *note = NULL;
   gmlake_result result = gmlk_request_init(l, &r, desc, stream);
   if (result) return gmlk_fail(l, result, "gmlake_alloc", "the request cannot be served");
@@ -6880,35 +8715,40 @@ static gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, gmlake
     note = gmlk_note_new(l, desc->user_data, desc->label);
     if (!note) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
-  b = r.grains ? gmlk_fast(l, &r) : NULL;
-  if (!b) result = gmlk_serve_slowly(l, &r, &b);
-  if (result) {
-    gmlk_note_free(l, note);
-    return result;
+  if (is_watched) {
+    r.number = ++l->request_count;
+    r.candidates = gmlk_candidates(&r);
   }
-  *out_ptr = gmlk_hand_over(l, &r, b, note);
-  return GMLAKE_OK;
+  if (r.grains && !(is_watched && l->asks_first)) b = gmlk_fast_as(l, &r, is_watched);
+  if (!b) result = gmlk_serve_slowly(l, &r, &b);
+  if (result)
+    gmlk_note_free(l, note);
+  else
+    *out_ptr = gmlk_hand_over(l, &r, b, note);
+  if (is_watched && l->is_observed) gmlk_tell_attempt(l, &r, *out_ptr);
+  return result;
 }
 
-static int gmlk_in_handler(const gmlake *l) {
-  const gmlk_call *call = l->handlers;
-  while (call && call->thread != gmlk_thread_id()) call = call->next;
-  return call != NULL;
+/* The same twice, so that lakes without policy and observer do not pay for them. */
+static gmlake_result gmlk_serve_watched(gmlake *l, const gmlake_alloc_desc *desc,
+                                        gmlake_stream stream, void **out_ptr) {
+  return gmlk_serve_as(l, desc, stream, out_ptr, 1);
+}
+
+static inline gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc,
+                                       gmlake_stream stream, void **out_ptr) {
+  return l->is_watched ? gmlk_serve_watched(l, desc, stream, out_ptr)
+                       : gmlk_serve_as(l, desc, stream, out_ptr, 0);
 }
 
 /* Lets the user's handler make room. pre: no lock is held. */
 static int gmlk_handle_oom(gmlake *l, const gmlake_error_info *info) {
-  gmlk_call call, **link;
+  gmlk_call call;
   int again;
   gmlk_books_lock(l);
-  call.thread = gmlk_thread_id();
-  call.next = l->handlers;
-  l->handlers = &call;
-  gmlk_books_unlock(l);
+  gmlk_call_begin(l, &call, 0);
   again = l->desc.oom.fn(l->desc.oom.user, l, info);
-  gmlk_books_lock(l);
-  for (link = &l->handlers; *link != &call;) link = &(*link)->next;
-  *link = call.next;
+  gmlk_call_end(l, &call);
   gmlk_books_unlock(l);
   return again;
 }
@@ -6940,7 +8780,7 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *l, const gmlake_alloc_desc *d
   do {
     result = gmlk_enter(l);
     if (result) return result;
-    if (l->handlers && gmlk_in_handler(l))
+    if (l->is_barred && gmlk_in_call(l, 0))
       result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
                          "called from the out-of-memory handler");
     else if (desc->bytes)
@@ -7033,9 +8873,8 @@ static int gmlk_is_used_elsewhere(const gmlk_note *note, unsigned stream) {
   return 0;
 }
 
-static gmlake_result gmlk_free(gmlake *l, void *ptr, gmlake_stream value) {
-  const uint64_t address = (uint64_t)(uintptr_t)ptr;
-  const size_t entry = gmlk_index_find(&l->index, address);
+GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t entry,
+                                          gmlake_stream value) {
   gmlk_block *b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
   gmlk_arena *a;
   gmlk_stream *s;
@@ -7071,12 +8910,53 @@ static gmlake_result gmlk_free(gmlake *l, void *ptr, gmlake_stream value) {
   return GMLAKE_OK;
 }
 
+static gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream value) {
+  return gmlk_free_found(l, address, gmlk_index_find(&l->index, address), value);
+}
+
+/* Asks the policy, frees and tells the observer. */
+static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_stream value) {
+  size_t entry = gmlk_index_find(&l->index, address);
+  gmlk_block *b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
+  const gmlk_note *pending;
+  gmlake_event event;
+  gmlake_result result;
+  unsigned apart = 0;
+  if (b && gmlk_arena_of(l, b)->keeps_apart) {
+    apart = gmlk_ask_coalesce(l, b, address) ? 0 : GMLK_APART;
+    if (l->lost) return l->lost;
+    entry = gmlk_index_find(&l->index, address); /* another thread may have been quicker */
+    b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
+  }
+  gmlk_event(l, NULL, GMLAKE_EVENT_FREE, "free for its stream", &event);
+  if (b) {
+    b->flags |= (uint8_t)apart;
+    event.address = address;
+    event.bytes = gmlk_to_bytes(b->grains);
+    event.asked_bytes = event.bytes - b->slack;
+  }
+  pending = l->pending;
+  result = gmlk_free_found(l, address, entry, value);
+  if (result && b) b->flags &= (uint8_t)~GMLK_APART;
+  if (result || !l->is_observed) return result;
+  if (l->pending != pending)
+    event.reason = "other streams still use it";
+  else if (value == GMLAKE_STREAM_NONE)
+    event.reason = "free for every stream";
+  event.stream = value;
+  gmlk_tell_event(l, &event);
+  return GMLAKE_OK;
+}
+
 GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream) {
+  const uint64_t address = (uint64_t)(uintptr_t)ptr;
   gmlake_result result;
   if (!l || !gmlk_is_stream(stream)) return GMLAKE_ERROR_INVALID_ARGUMENT;
   if (!ptr) return GMLAKE_OK;
   result = gmlk_enter(l);
-  return result ? result : gmlk_leave(l, gmlk_free(l, ptr, stream));
+  if (result) return result;
+  return gmlk_leave(
+      l, l->is_watched ? gmlk_free_watched(l, address, stream) : gmlk_free(l, address, stream));
 }
 
 /* ---- streams ---- */
@@ -7337,13 +9217,20 @@ GMLAKE_DEF gmlake_result gmlake_get_desc(gmlake *l, gmlake_desc *out_desc) {
 
 GMLAKE_DEF gmlake_result gmlake_check(gmlake *l) {
   const char *broken;
-  gmlake_result result = GMLAKE_OK;
-  if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  gmlake_result result = GMLAKE_ERROR_INVALID_ARGUMENT; /* asked by a policy */
+  if (!l) return result;
   gmlk_books_lock(l);
+  if (l->is_barred && gmlk_in_call(l, 1)) {
+    gmlk_books_unlock(l);
+    return result;
+  }
   gmlk_driving_lock(l);
   broken = gmlk_check(l);
-  if (broken) result = gmlk_fail(l, GMLAKE_ERROR_CORRUPT, "gmlake_check", broken);
-  return gmlk_leave_driving(l, result);
+  if (!broken) return gmlk_leave_driving(l, GMLAKE_OK);
+  result = gmlk_fail(l, GMLAKE_ERROR_CORRUPT, "gmlake_check", broken);
+  gmlk_driving_unlock(l); /* and not by gmlk_leave, which would trust the queue of messages */
+  gmlk_books_unlock(l);
+  return result;
 }
 
 GMLAKE_DEF gmlake_result gmlake_trim(gmlake *l, size_t keep_bytes, size_t *out_released_bytes) {
@@ -7409,6 +9296,7 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
       a->is_bare ? GMLAKE_OK : gmlk_reserve_halving(l, &a->reserved_bytes, chunk_bytes, &a->base);
   if (result) return result;
   a->slot_limit = (uint32_t)(a->reserved_bytes / chunk_bytes);
+  a->keeps_apart = !a->is_bare && l->desc.policy && l->desc.policy->coalesce;
   if (!gmlk_arena_init(a, &l->host, &l->records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   a->spool.reserved_bytes =
       gmlk_min(window_bytes, GMLK_SLOTS_MAX * chunk_bytes) & ~(chunk_bytes - 1);
@@ -7567,6 +9455,7 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
   const gmlk_window *w;
   gmlake_result result;
   size_t held = gmlk_arena_held(a);
+  uint64_t ns = l->stats.driver_ns;
   l->stats.quarantined_bytes -= a->stuck_count * a->chunk_bytes;
   for (w = a->spool.quarantine; w; w = w->bucket_next)
     l->stats.quarantined_bytes -= w->chunk_count * a->chunk_bytes;
@@ -7576,6 +9465,8 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
   held -= gmlk_arena_held(a);
   l->stats.reserved_bytes -= held * a->chunk_bytes;
   l->stats.chunk_count -= held;
+  ns = l->stats.driver_ns - ns;
+  if (held) gmlk_tell(l, NULL, GMLAKE_EVENT_TRIM, 0, held * a->chunk_bytes, ns, "with their pool");
   l->stats.quarantined_bytes += gmlk_arena_held(a) * a->chunk_bytes;
   if (!gmlk_is_fatal(result) && !a->base && !a->spool.reserved_bytes && !gmlk_arena_held(a)) {
     gmlk_pool_free(l, pool);
@@ -7746,7 +9637,7 @@ GMLAKE_DEF gmlake_result gmlake_buffer_resize(gmlake *l, gmlake_buffer *b, size_
     if (bytes > b->max_bytes)
       result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_buffer_resize",
                          "more than max_bytes");
-    else if (bytes > b->bytes && l->handlers && gmlk_in_handler(l))
+    else if (bytes > b->bytes && l->is_barred && gmlk_in_call(l, 0))
       result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_buffer_resize",
                          "a growth in the out-of-memory handler");
     else
@@ -7952,6 +9843,7 @@ static int gmlk_desc_is_valid(const gmlake_desc *d) {
          (d->cross_stream == GMLAKE_GROW_FIRST || d->cross_stream == GMLAKE_WAIT_FIRST) &&
          (d->chunk_bytes == 0 || gmlk_is_pow2(d->chunk_bytes)) &&
          d->small_bytes_max <= GMLK_SMALL_GRAINS * GMLK_GRAIN &&
+         (!d->policy || d->policy->struct_bytes == sizeof(gmlake_policy)) &&
          (d->peer_count == 0) == (d->peer_devices == NULL) && d->peer_count <= GMLK_PEERS_MAX &&
          (d->host.malloc_fn == NULL) == (d->host.free_fn == NULL);
 }
@@ -8002,6 +9894,7 @@ static void gmlk_lake_free(gmlake *l) {
   gmlk_buffers_free(l, l->void_buffers);
   gmlk_host_free(&l->host, l->arenas, l->arena_capacity * sizeof(gmlk_arena *));
   gmlk_index_destroy(&l->index, &l->host);
+  gmlk_host_free(&l->host, l->view_memory, l->view_bytes);
   gmlk_host_free(&l->host, l->messages, GMLK_LOG_QUEUE * sizeof(gmlk_message));
   gmlk_host_free(&l->host, l->driver.peers, l->driver.peer_count * sizeof(int));
   gmlk_records_destroy(&l->records, &l->host);
@@ -8070,6 +9963,10 @@ GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lak
   if (!l) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   l->host = host;
   l->desc = *desc;
+  l->is_observed = desc->observer.fn != NULL;
+  l->is_watched = l->is_observed || desc->policy;
+  l->asks_first =
+      desc->policy && (desc->policy->choose || desc->policy->evict || desc->policy->place);
   l->has_locks = !(desc->flags & GMLAKE_SINGLE_THREADED);
   if (l->has_locks) gmlk_mutex_init(&l->driving);
   if (l->has_locks) gmlk_latch_init(&l->books);

@@ -50,6 +50,7 @@ static const char help_text[] =
     "options:\n"
     "  --json FILE        writes every figure as one JSON document\n"
     "  --markdown         prints the tables in Markdown\n"
+    "  --observe          lakes, but for those of the section scale, have an observer that counts\n"
     "  --repeat N         measures everything N times, allocators in turn (default 5)\n"
     "  --ops N            operations in one measurement, about (default 300000)\n"
     "  --scale-blocks N   blocks of the section scale, the rest in proportion (default 1048576)\n"
@@ -625,6 +626,8 @@ static int parse_arguments(int argc, char **argv, options *o) {
       return 0;
     } else if (!strcmp(name, "--markdown")) {
       o->is_markdown = 1;
+    } else if (!strcmp(name, "--observe")) {
+      is_observed = 1;
     } else {
       fits = parse_option(o, name, i + 1 < argc ? argv[i + 1] : "");
       if (fits < 0) return usage_error("unknown option", name);

@@ -187,7 +187,14 @@ typedef struct allocator {
 typedef struct lake_run {
   gmlake *lake;
   gmlake_stream streams[TRACE_STREAMS_MAX]; /* the first is the legacy stream */
+  uint64_t events[GMLAKE_EVENT_TRIM + 1];   /* by kind */
 } lake_run;
+
+static int is_observed; /* lakes tell an observer, which counts */
+
+static void lake_note(void *user, const gmlake_event *event) {
+  ((lake_run *)user)->events[event->kind]++;
+}
 
 static const char *lake_open(const allocator *with, const workload *w, void **out_self) {
   lake_run *run = (lake_run *)calloc(1, sizeof(lake_run));
@@ -209,6 +216,8 @@ static const char *lake_open(const allocator *with, const workload *w, void **ou
   desc.flags = with->flags;
   desc.chunk_bytes = CHUNK_BYTES;
   desc.cross_stream = GMLAKE_WAIT_FIRST;
+  desc.observer.fn = is_observed ? lake_note : NULL;
+  desc.observer.user = run;
   result = gmlake_create(&desc, &run->lake);
   *out_self = run;
   return result ? gmlake_result_name(result) : NULL;

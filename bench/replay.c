@@ -14,6 +14,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <dlfcn.h>
+
+#include "decisions.h"
+#include "policy_builtin.h"
 #include "trace.h"
 
 #define MIB ((size_t)1 << 20)
@@ -21,6 +25,7 @@
 #define SEGMENT_BYTES (20 * MIB)    /* torch's expandable segments grow by this much */
 #define SEGMENT_NS 28000.0          /* and mapping one costs about this */
 #define SERIES_BUCKETS 2000         /* two points each */
+#define KNOBS_MAX 64
 #define DEFAULT_TRACES "bench/traces/*.gmtrace.gz"
 
 static const char help_text[] =
@@ -30,7 +35,9 @@ static const char help_text[] =
     "\n"
     "  --allocator NAME    lake (gmlake), bfc (torch's native rules) or native (one driver\n"
     "                      allocation a request): one row a trace. Without it torch's own\n"
-    "                      recorded peaks, bfc and lake are shown side by side.\n"
+    "                      recorded peaks, bfc and the lake are shown side by side, the lake by\n"
+    "                      the paper's policy and by its own.\n"
+    "  --once              one pass over each trace; the time of an operation is not measured\n"
     "  --json              one JSON object a line (of the lake, if no allocator is named)\n"
     "  --stream-lag-us N   a free's work completes N microseconds of the trace's time after\n"
     "                      it, or `never`; default 0. Matters where a trace has several streams.\n"
@@ -40,9 +47,16 @@ static const char help_text[] =
     "  --costs C           what a driver call costs: as it does `alone` (the default), or as\n"
     "                      `replayed`, among others, as it was measured on these traces\n"
     "  --limit-mib N       physical memory that the lake may hold, as on a smaller card\n"
+    "  --policy NAME       how the lake serves requests: `default` or `paper`, see below, or the\n"
+    "                      path of a shared library, see bench/policy.h\n"
+    "  --set KEY=VALUE     a knob of that policy; may be repeated\n"
     "  --series FILE       writes live and reserved bytes over time as CSV; needs --allocator and\n"
     "                      one TRACE\n"
-    "  --help\n"
+    "  --iterations FILE   writes what the lake did in each iteration as TSV: requests by state,\n"
+    "                      how many were of 2 MiB and more, peaks, driver time; needs one TRACE\n"
+    "  --decisions FILE    writes what the lake did and why, a JSON object a line, see\n"
+    "                      bench/decisions.h; the lake alone, one pass over one TRACE\n"
+    "  --help              this; with --policy, the knobs of that one\n"
     "\n"
     "Exit status: 0, 1 if an allocator failed, 2 if the arguments or a trace are bad.\n";
 
@@ -54,12 +68,16 @@ typedef struct config {
   size_t chunk_bytes; /* 0: the lake's choice */
   size_t limit_bytes; /* of the lake; 0: none */
   gmlake_mock_costs costs;
+  int once;                    /* one pass */
+  const policy_plugin *policy; /* of the lake */
+  decisions *told;             /* of the lake; NULL: not */
 } config;
 
 typedef struct counters {
   uint64_t reserved_bytes, reserved_bytes_peak, metadata_bytes_peak, chunk_count;
   uint64_t driver_call_count, driver_ns;
   uint64_t stitch_count, stitch_reuse_count, stream_wait_count;
+  uint64_t state_count[5];
 } counters;
 
 /* Functions that can fail return NULL, or the error's name. */
@@ -242,10 +260,16 @@ static const char *lake_create(const config *settings, const trace *t, void **ou
   result = gmlake_mock_create(&mock, &run->backend);
   if (result == GMLAKE_OK) result = lake_create_streams(run, settings, t);
   if (result == GMLAKE_OK) {
+    settings->policy->describe(&desc);
     desc.backend = run->backend;
     desc.cross_stream = settings->cross_stream;
-    desc.chunk_bytes = settings->chunk_bytes;
+    if (settings->chunk_bytes) desc.chunk_bytes = settings->chunk_bytes;
     desc.limit_bytes = settings->limit_bytes;
+    if (settings->told) {
+      settings->told->streams = run->streams;
+      desc.observer.fn = decisions_write;
+      desc.observer.user = settings->told;
+    }
     result = gmlake_create(&desc, &run->lake);
   }
   if (result != GMLAKE_OK) {
@@ -256,10 +280,21 @@ static const char *lake_create(const config *settings, const trace *t, void **ou
   return NULL;
 }
 
+/* An error with what the lake says about it. */
+static const char *lake_error(gmlake *lake, gmlake_result result) {
+  static char text[256];
+  gmlake_error_info info;
+  if (result == GMLAKE_OK) return NULL;
+  if (gmlake_get_last_error(lake, &info) || info.result != result)
+    return gmlake_result_name(result);
+  snprintf(text, sizeof text, "%s: %s: %s", gmlake_result_name(result), info.call, info.text);
+  return text;
+}
+
 static const char *lake_alloc(void *self, const trace_op *op, void **out_ptr) {
   lake_run *run = (lake_run *)self;
-  gmlake_result result = gmlake_alloc(run->lake, op->bytes, run->streams[op->stream], out_ptr);
-  return result == GMLAKE_OK ? NULL : gmlake_result_name(result);
+  return lake_error(run->lake,
+                    gmlake_alloc(run->lake, op->bytes, run->streams[op->stream], out_ptr));
 }
 
 static const char *lake_free(void *self, const trace_op *op, void *ptr) {
@@ -285,6 +320,7 @@ static void lake_get_counters(void *self, counters *out) {
   out->stitch_count = stats.stitch_count;
   out->stitch_reuse_count = stats.stitch_reuse_count;
   out->stream_wait_count = stats.stream_wait_count;
+  memcpy(out->state_count, stats.state_count, sizeof out->state_count);
 }
 
 static const allocator allocators[] = {
@@ -409,27 +445,88 @@ static void series_add(series *s, size_t index, uint64_t reserved_bytes) {
   if (s->most_live.index > s->most_reserved.index) series_write(s, &s->most_live);
 }
 
-static const char *replay_range(replay *r, size_t begin, size_t end, series *s) {
+/* What is counted of each iteration, those before the first mark as iteration 0. */
+typedef struct iterations {
+  FILE *file;
+  const trace *t;
+  size_t mark;                           /* marks passed */
+  counters before, last;                 /* the iteration, the operation that comes */
+  uint64_t requests, large, by_state[5]; /* by_state: of the large ones */
+  uint64_t reserved_bytes_peak;
+} iterations;
+
+static void iterations_write(iterations *it) {
+  const counters *a = &it->before, *b = &it->last;
+  unsigned i;
+  fprintf(it->file, "%lu\t%llu\t%llu", (unsigned long)it->mark, (unsigned long long)it->requests,
+          (unsigned long long)it->large);
+  for (i = 0; i < 5; i++) fprintf(it->file, "\t%llu", (unsigned long long)it->by_state[i]);
+  fprintf(it->file, "\t%llu\t%llu\t%.3f\t%llu\n",
+          (unsigned long long)(b->stitch_count - a->stitch_count),
+          (unsigned long long)(b->driver_call_count - a->driver_call_count),
+          (double)(b->driver_ns - a->driver_ns) / 1e6, (unsigned long long)it->reserved_bytes_peak);
+  it->before = it->last;
+  it->requests = it->large = it->reserved_bytes_peak = 0;
+  memset(it->by_state, 0, sizeof it->by_state);
+}
+
+/* The operation has been replayed. */
+static void iterations_add(iterations *it, size_t index, const counters *now) {
+  const trace_op *op = &it->t->ops[index];
+  int is_large = op->type == TRACE_ALLOC && op->bytes >= 2 * MIB;
+  unsigned i;
+  while (it->mark < it->t->mark_count && it->t->marks[it->mark] == index) {
+    if (index) iterations_write(it);
+    it->mark++;
+  }
+  it->requests += op->type == TRACE_ALLOC;
+  it->large += (uint64_t)is_large;
+  for (i = 0; i < 5 && is_large; i++)
+    it->by_state[i] += now->state_count[i] - it->last.state_count[i];
+  if (now->reserved_bytes > it->reserved_bytes_peak) it->reserved_bytes_peak = now->reserved_bytes;
+  it->last = *now;
+  if (index + 1 == it->t->op_count) iterations_write(it);
+}
+
+static const char series_head[] = "event,time_us,live_bytes,reserved_bytes\n";
+static const char iterations_head[] =
+    "iteration\trequests\tfrom_2mib\ts1\ts2\ts3\ts4\ts5\tstitches\tdriver_calls\tdriver_ms\t"
+    "reserved_bytes\n";
+
+/* What is written while a trace is replayed; NULL: not. */
+typedef struct records {
+  series *points;
+  iterations *rows;
+  decisions *told;
+} records;
+
+static const records nothing = {NULL, NULL, NULL};
+
+static const char *replay_range(replay *r, size_t begin, size_t end, const records *to) {
   size_t i;
-  if (!s) return replay_ops(r, begin, end);
+  if (!to->points && !to->rows && !to->told) return replay_ops(r, begin, end);
   for (i = begin; i < end; i++) {
-    const char *error = replay_ops(r, i, i + 1);
+    const char *error;
     counters now;
+    if (to->told) to->told->op = i;
+    error = replay_ops(r, i, i + 1);
     if (error) return error;
+    if (!to->points && !to->rows) continue;
     r->with->get_counters(r->self, &now);
-    series_add(s, i, now.reserved_bytes);
+    if (to->points) series_add(to->points, i, now.reserved_bytes);
+    if (to->rows) iterations_add(to->rows, i, &now);
   }
   return NULL;
 }
 
-static const char *replay_first_pass(replay *r, series *s, outcome *out) {
+static const char *replay_first_pass(replay *r, const records *to, outcome *out) {
   const trace *t = r->t;
   size_t half = t->mark_count > 1 ? t->marks[t->mark_count / 2] : 0;
-  const char *error = replay_range(r, 0, half, s);
+  const char *error = replay_range(r, 0, half, to);
   counters at_half;
   if (error) return error;
   r->with->get_counters(r->self, &at_half);
-  error = replay_range(r, half, t->op_count, s);
+  error = replay_range(r, half, t->op_count, to);
   if (error) return error;
   r->with->get_counters(r->self, &out->first);
   out->has_second_half = t->mark_count > 1;
@@ -479,13 +576,14 @@ static const char *replay_second_pass(replay *r, outcome *out) {
 
 /* Returns 1, or 0 after the failure has been printed. */
 static int replay_trace(const char *name, const trace *t, const allocator *with,
-                        const config *settings, series *s, outcome *out) {
+                        const config *settings, const records *to, outcome *out) {
   const char *error;
   replay r;
   memset(out, 0, sizeof *out);
   memset(&r, 0, sizeof r);
   out->allocator_name = with->name;
   out->settings = *settings;
+  if (with != &allocators[0]) out->settings.policy = NULL;
   r.t = t;
   r.with = with;
   r.blocks = (void **)calloc(t->id_count, sizeof(void *));
@@ -493,8 +591,9 @@ static int replay_trace(const char *name, const trace *t, const allocator *with,
   if (error) {
     fprintf(stderr, "%s: %s cannot be created: %s\n", name, with->name, error);
   } else {
-    error = replay_first_pass(&r, s, out);
-    if (!error) error = replay_second_pass(&r, out);
+    error = replay_first_pass(&r, to, out);
+    if (to->told) to->told->is_over = 1;
+    if (!error) error = settings->once ? replay_free_live(&r) : replay_second_pass(&r, out);
     if (error) {
       const trace_op *op = &t->ops[r.failed_op];
       fprintf(stderr, "%s: %s failed at event %lu (%s of %lu bytes): %s\n", name, with->name,
@@ -516,20 +615,6 @@ static double ratio(uint64_t part, uint64_t whole) {
   return whole ? (double)part / (double)whole : 0;
 }
 
-static void print_json_string(const char *text) {
-  putchar('"');
-  for (; *text; text++) {
-    unsigned char c = (unsigned char)*text;
-    if (c == '"' || c == '\\') putchar('\\');
-    if (c < 0x20) {
-      printf("\\u%04x", (unsigned)c);
-    } else {
-      putchar(c);
-    }
-  }
-  putchar('"');
-}
-
 static void print_json_field(const char *name, uint64_t value) {
   printf(", \"%s\": %llu", name, (unsigned long long)value);
 }
@@ -544,8 +629,9 @@ static void print_json_field_or_null(const char *name, int known, uint64_t value
 
 static void print_json(const char *name, const trace *t, const outcome *o) {
   const counters *c = &o->first;
+  unsigned i;
   printf("{\"trace\": ");
-  print_json_string(name);
+  json_string(stdout, name);
   printf(", \"allocator\": \"%s\"", o->allocator_name);
   print_json_field("events", t->op_count);
   print_json_field("peak_active_bytes", t->active_bytes_peak);
@@ -557,7 +643,10 @@ static void print_json(const char *name, const trace *t, const outcome *o) {
   print_json_field("stitches", c->stitch_count);
   print_json_field("stitch_reuses", c->stitch_reuse_count);
   print_json_field("stream_waits", c->stream_wait_count);
-  printf(", \"ns_per_op\": %.1f", o->ns_per_op);
+  if (o->settings.once)
+    printf(", \"ns_per_op\": null");
+  else
+    printf(", \"ns_per_op\": %.1f", o->ns_per_op);
   print_json_field("peak_metadata_bytes", c->metadata_bytes_peak);
   print_json_field("peak_live_count", t->id_count);
   print_json_field("chunk_count", c->chunk_count);
@@ -568,6 +657,13 @@ static void print_json(const char *name, const trace *t, const outcome *o) {
          o->settings.cross_stream == GMLAKE_WAIT_FIRST ? "wait" : "grow");
   print_json_field_or_null("torch_reserved_bytes", t->torch_reserved_bytes_peak != 0,
                            t->torch_reserved_bytes_peak);
+  if (o->settings.policy) {
+    printf(", \"policy\": ");
+    json_string(stdout, o->settings.policy->name);
+    for (i = 0; i < 5; i++)
+      printf("%s%llu", i ? ", " : ", \"state_count\": [", (unsigned long long)c->state_count[i]);
+    printf("]");
+  }
   printf("}\n");
 }
 
@@ -590,24 +686,26 @@ static void print_torch_row(const char *name, const trace *t) {
 
 static void print_row(const char *name, const char *label, const trace *t, const outcome *o) {
   const counters *c = &o->first;
-  char second_half[32] = "-";
+  char second_half[32] = "-", ns_per_op[32] = "-";
   if (o->has_second_half) {
     snprintf(second_half, sizeof second_half, "%llu", (unsigned long long)o->second_half_calls);
   }
-  printf("%-19s %-19s %7.2f %8.2f %6.4f %9llu %9.1f %9s %6.0f\n", name, label,
-         gib(t->active_bytes_peak), gib(c->reserved_bytes_peak),
-         ratio(t->active_bytes_peak, c->reserved_bytes_peak),
-         (unsigned long long)c->driver_call_count, (double)c->driver_ns / 1e6, second_half,
-         o->ns_per_op);
+  if (!o->settings.once) snprintf(ns_per_op, sizeof ns_per_op, "%.0f", o->ns_per_op);
+  printf(
+      "%-19s %-19s %7.2f %8.2f %6.4f %9llu %9.1f %9s %6s\n", name, label, gib(t->active_bytes_peak),
+      gib(c->reserved_bytes_peak), ratio(t->active_bytes_peak, c->reserved_bytes_peak),
+      (unsigned long long)c->driver_call_count, (double)c->driver_ns / 1e6, second_half, ns_per_op);
 }
 
 /* ---- The program ----------------------------------------------------------------------------- */
 
 typedef struct options {
   const allocator *only; /* NULL: torch, bfc and lake side by side */
-  int json, lag_given, cross_stream_given;
-  config settings;
-  const char *series_path;
+  int json, help, lag_given, cross_stream_given;
+  config settings; /* policy NULL: none was asked for */
+  const char *series_path, *iterations_path, *decisions_path, *policy_name;
+  const char *knobs[KNOBS_MAX]; /* KEY=VALUE */
+  size_t knob_count;
   char **paths;
   size_t path_count;
 } options;
@@ -619,8 +717,9 @@ typedef struct mean {
 
 /* Over traces with one stream. */
 typedef struct summary {
-  mean torch, bfc, lake;
-  double segments_ms; /* what the lake's memory would cost in segments */
+  mean torch, bfc, other, lake;
+  const char *other_name; /* of another policy than the lake's own */
+  double segments_ms;     /* what the lake's memory would cost in segments */
 } summary;
 
 static void show_progress(const char *name, const char *what) {
@@ -648,9 +747,8 @@ static void mean_print(const mean *m, const char *name) {
   if (!m->count) return;
   printf("%-5s %2u traces of one stream: utilization mean %.4f, worst %.4f", name, m->count,
          m->utilization_sum / m->count, m->utilization_min);
-  if (m->driver_ms > 0) {
-    printf("; driver %.1f ms in all; %.0f ns per op", m->driver_ms, m->ns_per_op_sum / m->count);
-  }
+  if (m->driver_ms > 0) printf("; driver %.1f ms in all", m->driver_ms);
+  if (m->ns_per_op_sum > 0) printf("; %.0f ns per op", m->ns_per_op_sum / m->count);
   printf("\n");
 }
 
@@ -658,6 +756,7 @@ static void summary_print(const summary *s) {
   printf("\n");
   mean_print(&s->torch, "torch");
   mean_print(&s->bfc, "bfc");
+  mean_print(&s->other, s->other_name);
   mean_print(&s->lake, "lake");
   if (s->segments_ms > 0) {
     printf("lake's driver time: %.2f times the %.1f ms that 20 MiB segments take for its memory\n",
@@ -665,34 +764,48 @@ static void summary_print(const summary *s) {
   }
 }
 
-/* The table's rows of the lake: one, or all lags and orders where several streams make them
-   differ and none was asked for. */
-static int compare_lake(const char *name, const trace *t, const options *o, summary *sum) {
+static const char *policy_label(const policy_plugin *policy) {
+  return policy == &policy_builtins[0] ? "lake" : policy->name;
+}
+
+/* The table's rows of the lake by a policy: one, or all lags and orders where several streams make
+   them differ and none was asked for. Only the lake's own policy has an order. */
+static int compare_lake(const char *name, const trace *t, const options *o,
+                        const policy_plugin *policy, summary *sum) {
   static const uint64_t lags_us[] = {0, 1000, 10000, UINT64_MAX};
   int all = t->stream_count > 1 && !o->lag_given && !o->cross_stream_given;
-  int ok = 1;
+  int own = policy == &policy_builtins[0], ok = 1;
   size_t i;
-  for (i = 0; i < (all ? 8u : 1u); i++) {
+  for (i = 0; i < (all ? 8u : 1u); i += own ? 1 : 2) {
     config settings = o->settings;
     outcome result;
-    char label[40] = "lake";
+    char label[40];
+    snprintf(label, sizeof label, "%.19s", policy_label(policy));
+    settings.policy = policy;
+    if (!own && !o->settings.policy) settings.once = 1; /* it is asked for its memory alone */
     if (all) {
       uint64_t lag_us = lags_us[i / 2];
       int wait = i % 2 == 0;
       settings.lag_ns = lag_us == UINT64_MAX ? UINT64_MAX : lag_us * 1000;
       settings.cross_stream = wait ? GMLAKE_WAIT_FIRST : GMLAKE_GROW_FIRST;
-      snprintf(label, sizeof label, "lake %s lag %ld", wait ? "wait" : "grow", (long)lag_us);
+      snprintf(label, sizeof label, "%.19s%s lag %ld", policy_label(policy),
+               !own   ? ""
+               : wait ? " wait"
+                      : " grow",
+               (long)lag_us);
       if (lag_us == UINT64_MAX) strcpy(strrchr(label, ' '), " never");
     }
     show_progress(name, label);
-    if (!replay_trace(name, t, &allocators[0], &settings, NULL, &result)) {
+    if (!replay_trace(name, t, &allocators[0], &settings, &nothing, &result)) {
       ok = 0;
       continue;
     }
     clear_progress();
     print_row(name, label, t, &result);
     if (t->stream_count > 1) continue;
-    mean_add_outcome(&sum->lake, t, &result);
+    mean_add_outcome(own ? &sum->lake : &sum->other, t, &result);
+    if (!own) sum->other_name = policy->name;
+    if (!own) continue;
     sum->segments_ms +=
         (double)((result.first.reserved_bytes_peak + SEGMENT_BYTES - 1) / SEGMENT_BYTES) *
         SEGMENT_NS / 1e6;
@@ -709,41 +822,70 @@ static int compare_all(const char *name, const trace *t, const options *o, summa
     mean_add(&sum->torch, ratio(t->torch_active_bytes_peak, t->torch_reserved_bytes_peak), 0, 0);
   }
   show_progress(name, "bfc");
-  ok = replay_trace(name, t, &allocators[1], &o->settings, NULL, &result);
+  ok = replay_trace(name, t, &allocators[1], &o->settings, &nothing, &result);
   if (ok) {
     clear_progress();
     print_row(name, "bfc", t, &result);
     if (single) mean_add_outcome(&sum->bfc, t, &result);
   }
-  return compare_lake(name, t, o, sum) && ok;
+  if (o->settings.policy) return compare_lake(name, t, o, o->settings.policy, sum) && ok;
+  ok &= compare_lake(name, t, o, &policy_builtins[1], sum);
+  return compare_lake(name, t, o, &policy_builtins[0], sum) && ok;
+}
+
+/* For rows or curves; NULL after the failure has been printed. */
+static FILE *open_record(const char *path, const char *head) {
+  FILE *file = fopen(path, "w");
+  if (file)
+    fputs(head, file);
+  else
+    fprintf(stderr, "%s:0: %s\n", path, strerror(errno));
+  return file;
+}
+
+/* Returns 0 after the failure has been printed. */
+static int close_record(const char *path, FILE *file) {
+  int unwritten = !file || ferror(file);
+  if (!file) return 1;
+  if (!fclose(file) && !unwritten) return 1;
+  fprintf(stderr, "%s:0: cannot be written\n", path);
+  return 0;
 }
 
 static int replay_one(const char *name, const trace *t, const options *o) {
   const allocator *with = o->only ? o->only : &allocators[0];
+  config settings = o->settings;
   outcome result;
+  iterations rows;
+  decisions told;
   series s;
-  int ok, unwritten;
+  records to = nothing;
+  int ok = 1;
   memset(&s, 0, sizeof s);
-  if (o->series_path) {
-    s.t = t;
-    s.bucket_size = (t->op_count + SERIES_BUCKETS - 1) / SERIES_BUCKETS;
-    s.file = fopen(o->series_path, "w");
-    if (!s.file) {
-      fprintf(stderr, "%s:0: %s\n", o->series_path, strerror(errno));
-      return 0;
-    }
-    fprintf(s.file, "event,time_us,live_bytes,reserved_bytes\n");
-  }
+  memset(&rows, 0, sizeof rows);
+  memset(&told, 0, sizeof told);
+  s.t = rows.t = told.t = t;
+  s.bucket_size = (t->op_count + SERIES_BUCKETS - 1) / SERIES_BUCKETS;
+  if (!settings.policy) settings.policy = &policy_builtins[0];
+  if (o->series_path) s.file = open_record(o->series_path, series_head);
+  if (o->iterations_path) rows.file = open_record(o->iterations_path, iterations_head);
+  if (o->decisions_path) told.file = open_record(o->decisions_path, "");
+  if (s.file) to.points = &s;
+  if (rows.file) to.rows = &rows;
+  if (told.file) to.told = settings.told = &told;
+  if ((o->series_path && !s.file) || (o->iterations_path && !rows.file) ||
+      (o->decisions_path && !told.file))
+    ok = 0;
   show_progress(name, with->name);
-  ok = replay_trace(name, t, with, &o->settings, s.file ? &s : NULL, &result);
+  ok = ok && replay_trace(name, t, with, &settings, &to, &result);
   clear_progress();
   if (ok && o->json) print_json(name, t, &result);
-  if (ok && !o->json) print_row(name, with->name, t, &result);
-  if (!s.file) return ok;
-  unwritten = ferror(s.file);
-  if (!fclose(s.file) && !unwritten) return ok;
-  fprintf(stderr, "%s:0: cannot be written\n", o->series_path);
-  return 0;
+  if (ok && !o->json)
+    print_row(name, with == &allocators[0] ? policy_label(settings.policy) : with->name, t,
+              &result);
+  ok = close_record(o->series_path, s.file) && ok;
+  ok = close_record(o->decisions_path, told.file) && ok;
+  return close_record(o->iterations_path, rows.file) && ok;
 }
 
 /* A file's base name without .gmtrace and .gz. */
@@ -782,20 +924,71 @@ static int usage_error(const char *reason, const char *value) {
   return 2;
 }
 
-static int parse_number(const char *text, uint64_t max, uint64_t *out) {
-  char *end;
-  if (*text < '0' || *text > '9') return 0;
-  errno = 0;
-  *out = strtoull(text, &end, 10);
-  return !errno && !*end && *out <= max;
+/* One of our own, or that of a shared library, which stays loaded; NULL after the failure has been
+   printed. */
+static const policy_plugin *find_policy(const char *name) {
+  const policy_plugin *found = NULL;
+  char path[4096];
+  void *library;
+  size_t i, length = strlen(name);
+  for (i = 0; i < POLICY_BUILTIN_COUNT; i++)
+    if (!strcmp(name, policy_builtins[i].name)) return &policy_builtins[i];
+  if (!strchr(name, '/') && (length < 3 || strcmp(name + length - 3, ".so") != 0)) {
+    usage_error("no such policy, and not a file.so", name);
+    return NULL;
+  }
+  snprintf(path, sizeof path, "%s%s", strchr(name, '/') ? "" : "./", name);
+  library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library) found = (const policy_plugin *)dlsym(library, POLICY_SYMBOL);
+  if (!found) {
+    usage_error(library ? "the library has no " POLICY_SYMBOL : dlerror(), library ? name : NULL);
+  } else if (found->struct_bytes != sizeof(policy_plugin) ||
+             found->policy_bytes != sizeof(gmlake_policy)) {
+    usage_error("the library was built for another version", name);
+    found = NULL;
+  }
+  return found;
+}
+
+/* Returns the exit status of a mistake, or -1. */
+static int set_knobs(const options *o, const policy_plugin *policy) {
+  size_t i;
+  for (i = 0; i < o->knob_count; i++) {
+    const char *knob = o->knobs[i], *equals = strchr(knob, '=');
+    const policy_key *key;
+    char reason[128];
+    if (!equals) return usage_error("--set takes KEY=VALUE, not", knob);
+    key = policy_find_key(policy, knob, (size_t)(equals - knob));
+    snprintf(reason, sizeof reason, "the policy %.60s has no such key", policy->name);
+    if (!key) return usage_error(reason, knob);
+    if (!policy->set(key->name, equals + 1)) return usage_error("a value that does not fit", knob);
+  }
+  return -1;
+}
+
+static void print_knobs(const policy_plugin *policy) {
+  size_t i;
+  printf("\n--policy %s: %s\n", policy->name, policy->help);
+  for (i = 0; i < policy->key_count; i++) {
+    const policy_key *key = &policy->keys[i];
+    printf("  --set %-20s %s (%s)\n", key->name, key->help, key->value);
+  }
 }
 
 /* Returns 1 where the value fits the option, 0 where it does not, -1 for an unknown option. */
 static int parse_option(options *o, const char *name, const char *value) {
   uint64_t number = 0;
   size_t i;
-  if (!strcmp(name, "--series")) {
-    o->series_path = value;
+  if (!strcmp(name, "--series")) o->series_path = value;
+  if (!strcmp(name, "--iterations")) o->iterations_path = value;
+  if (!strcmp(name, "--decisions")) o->decisions_path = value;
+  if (!strcmp(name, "--policy")) o->policy_name = value;
+  if (!strcmp(name, "--series") || !strcmp(name, "--iterations") || !strcmp(name, "--decisions") ||
+      !strcmp(name, "--policy"))
+    return 1;
+  if (!strcmp(name, "--set")) {
+    if (o->knob_count == KNOBS_MAX) return 0;
+    o->knobs[o->knob_count++] = value;
     return 1;
   }
   if (!strcmp(name, "--allocator")) {
@@ -806,7 +999,7 @@ static int parse_option(options *o, const char *name, const char *value) {
   }
   if (!strcmp(name, "--stream-lag-us")) {
     int never = !strcmp(value, "never");
-    o->lag_given = never || parse_number(value, TRACE_TIME_US_MAX, &number);
+    o->lag_given = never || policy_number(value, TRACE_TIME_US_MAX, &number);
     o->settings.lag_ns = never ? UINT64_MAX : number * 1000;
     return o->lag_given;
   }
@@ -816,7 +1009,7 @@ static int parse_option(options *o, const char *name, const char *value) {
     return o->cross_stream_given;
   }
   if (!strcmp(name, "--chunk-mib")) {
-    if (!parse_number(value, DEVICE_BYTES / MIB, &number)) return 0;
+    if (!policy_number(value, DEVICE_BYTES / MIB, &number)) return 0;
     o->settings.chunk_bytes = (size_t)number * MIB;
     return number && !(number & (number - 1));
   }
@@ -825,11 +1018,29 @@ static int parse_option(options *o, const char *name, const char *value) {
     return !strcmp(value, "alone") || !strcmp(value, "replayed");
   }
   if (!strcmp(name, "--limit-mib")) {
-    if (!parse_number(value, DEVICE_BYTES / MIB, &number)) return 0;
+    if (!policy_number(value, DEVICE_BYTES / MIB, &number)) return 0;
     o->settings.limit_bytes = (size_t)number * MIB;
     return number > 0;
   }
   return -1;
+}
+
+/* What the options say of policies, and --help. Returns -1 to go on, or the exit status. */
+static int parse_policy(options *o) {
+  const policy_plugin *policy = &policy_builtins[0];
+  int status;
+  if (o->only && o->only != &allocators[0] && (o->policy_name || o->knob_count))
+    return usage_error("only the lake has policies, not", o->only->name);
+  if (o->policy_name || o->knob_count)
+    o->settings.policy = policy = o->policy_name ? find_policy(o->policy_name) : policy;
+  if (!policy) return 2;
+  status = set_knobs(o, policy);
+  if (status >= 0 || !o->help) return status;
+  fputs(help_text, stdout);
+  print_knobs(&policy_builtins[0]);
+  print_knobs(&policy_builtins[1]);
+  if (policy != &policy_builtins[0] && policy != &policy_builtins[1]) print_knobs(policy);
+  return 0;
 }
 
 /* Returns -1 to go on, or the exit status. The paths are moved to the front of argv. */
@@ -843,10 +1054,11 @@ static int parse_arguments(int argc, char **argv, options *o) {
     if (name[0] != '-' || !name[1]) {
       o->paths[o->path_count++] = argv[i];
     } else if (!strcmp(name, "--help")) {
-      fputs(help_text, stdout);
-      return 0;
+      o->help = 1;
     } else if (!strcmp(name, "--json")) {
       o->json = 1;
+    } else if (!strcmp(name, "--once")) {
+      o->settings.once = 1;
     } else {
       fits = parse_option(o, name, i + 1 < argc ? argv[i + 1] : "");
       if (fits < 0) return usage_error("unknown option", name);
@@ -854,10 +1066,19 @@ static int parse_arguments(int argc, char **argv, options *o) {
       if (!fits) return usage_error(name, argv[i]);
     }
   }
-  if (o->series_path && (!o->only || o->path_count != 1)) {
+  if ((o->iterations_path || o->decisions_path) && !o->only && !o->json) o->only = &allocators[0];
+  if (o->series_path && (!o->only || o->path_count != 1) && !o->help)
     return usage_error("--series needs --allocator and one trace", NULL);
+  if (o->iterations_path && o->path_count != 1 && !o->help)
+    return usage_error("--iterations needs one trace", NULL);
+  if (o->decisions_path && !o->help) {
+    if (o->path_count != 1) return usage_error("--decisions needs one trace", NULL);
+    if (!o->only) o->only = &allocators[0];
+    if (o->only != &allocators[0])
+      return usage_error("only the lake tells of its decisions, not", o->only->name);
+    o->settings.once = 1;
   }
-  return -1;
+  return parse_policy(o);
 }
 
 static int replay_all(const options *o) {

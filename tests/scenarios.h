@@ -19,6 +19,12 @@
      !O                  behind a step: it fails. O out of memory (or a limit), L a limit, I invalid
                          argument, C capturing, U unknown pointer, D double free
 
+   The option ask:LETTERS gives the lake a policy. For each request it makes the first plan of its
+   letters that can be made: p a piece, r the reuse of a window; from two chunks on s a stitch of
+   what lies last first, k the front of a block whose former is kept, g growth, b growth behind the
+   first block, 4 state 5 once, 5 twice, 9 always. Else the built-in policy decides; what is freed
+   is kept apart with c, the end of a hole is taken with l, all windows are evicted with e.
+
    `reach` names what a run without faults must come by: 1 to 5 the paper's states; the rung that
    served an allocation: c what others completed, s stitch, g grow, b borrow, w wait, r reclaim,
    h the handler; E a window evicted, R reused, W live, Z stitched; X a split, V an event
@@ -296,6 +302,47 @@ static const program programs[] = {
     {"buffer-capture-waits", ".", "", "cap:2",
      "P0 N0:8 N1:8 z0:2 B1:0 z0:1 z1:1 | z0:2@2!C E1 z1:0 z0:2@2"},
     {"buffer-forget", ".", "V", "", "N0:8 z0:2@1 h1 z0:1@1 | f1 z0:2@2 z0:1@1"},
+
+    /* policies */
+    {"policy-piece", ".1wgfcplko", "2X", "ask:p", HOLES8 "| +x=512b +y=1 -x +z=1"},
+    {"policy-piece-of-two-tags", ".p", "2X", "ask:p", LAY8 "-c -d@n | +x=1+1k -x +y=2"},
+    {"policy-stitch", ".1wgfcplqm", "3Z", "ask:s", HOLES8 "| +x=2 -x +y=3"},
+    {"policy-stitch-all", ".gp", "3Z", "ask:s", HOLES8 "+x=4 -x | +y=4"},
+    {"policy-no-addresses", ".", "3Z", "ask:s window:4", HOLES8 "+x=3 | +y=2 -x +z=2"},
+    {"policy-grow", ".1wcplkq", "4", "ask:g", "+a=1 | +b=5"},
+    {"policy-grow-into-gap", ".p", "4T", "ask:g", LAY8 "-cd T:6 | +x=2"},
+    {"policy-grow-too-much", ".lq", "5O", "ask:g cap:8", "+a=6 | +b=3!O"},
+    {"policy-grow-after-trim", ".", "4", "ask:g cap:8", "P0 +a=6/p -a | +b=4"},
+    {"policy-grow-and-stitch", ".wgcplq", "4Z", "ask:b", HOLES8 "| +x=4"},
+    {"policy-reuse", ".1wgfpm", "1RZ", "ask:rs", HOLES8 "+x=3 -x | +y=3 -y +z=2"},
+    {"policy-reuse-blocked", ".", "3RZ", "ask:rs", HOLES8 "+x=4 -x +a=1 | +y=3 -ya +z=4"},
+    {"policy-former", ".1gfcp", "2XZ", "ask:k", LAY8 "-cdef | +x=2 -x"},
+    {"policy-former-reused", ".gp", "2RZ", "ask:rk", LAY8 "-cdef +x=2 | -x +y=4"},
+    {"policy-former-trimmed", ".g", "2TEZ", "ask:k", LAY8 "-cdef +x=2 | T:0 -x T:0"},
+    {"policy-former-past-the-threshold", ".", "2EZ", "ask:k smax:4", LAY8 "-cdef +x=2 -x | +y=3"},
+    {"policy-former-in-a-pool", ".", "2Z", "ask:k", "P0 +a=6/p -a | +b=2/p -b D0"},
+    {"policy-evict", ".1wgp", "3EZ", "ask:es", HOLES8 "+x=3 -x +y=2 -y | +z=4"},
+    {"policy-evict-built-in", ".wp", "3EZ", "ask:e", HOLES8 "+x=3 -x | +z=4"},
+    {"policy-evict-pending", ".", "3Z", "ask:es", LAY8_ON_1 "-aceg h1 +x=3@1 -x | +y=4@1 e1"},
+    {"policy-evict-and-grow", ".g", "4EZ", "ask:eb", HOLES8 "+x=3 -x | +y=4"},
+    {"policy-evict-former", ".", "2EZ", "ask:ek", LAY8 "-cdefg +x=2 | +y=2"},
+    {"policy-waits", ".w", "4r", "ask:5g cap:8", "+p=512b@2 +a=4@1 h1 -a | +b=4@2"},
+    {"policy-waits-for-pending", ".", "wP", "ask:4g cap:8", "+p=512b@2 +a=4@1 ra@2 h2 -a | +b=3@1"},
+    {"policy-gives-up", ".1wl", "5O", "ask:9", "+a-d=1 -ac | +y=2!O +z=1"},
+    {"policy-handler", ".", "h", "ask:g cap:8 oom:a", "+a=5 | +b=5"},
+    {"policy-keeps-apart", ".1sfp", "T", "ask:c", LAY8 "-a-d | +x=2 T:0 -x +y=3"},
+    {"policy-keeps-parts-apart", ".", "T", "ask:c", "+a-h=512b -a-h | +i=1k T:0 -i T:0"},
+    {"policy-keeps-apart-and-grows", ".", "4", "ask:c", "+a=1+1k -a | +b=2/s +c=3"},
+    {"policy-keeps-streams-apart", ".w", "V", "ask:c",
+     LAY8_ON_1 "-abc -h@2 e1 | +x=2@2 -x@2 +y=1@1 +z=3@1"},
+    {"policy-keeps-windows-apart", ".g", "3Z", "ask:c", HOLES8 "+x=3 | -x +y=2 -y"},
+    {"policy-joins-nothing-pending", ".", "PV", "ask:c", "+a=1@1 +b=1@1 ra@2 h2 | -ab e2 +c=2@1"},
+    {"policy-place", ".1wfp", "2X", "ask:l", LAY8 "-cd | +x=1 +y=512b"},
+    {"policy-place-of-two-tags", ".", "2X", "ask:l", LAY8 "-c -d@n | +x=1 +y=512b"},
+    {"policy-capture", ".", "3NZ", "ask:rsc",
+     "P0 B1:0 +Z=8@1 -Z +a-h=1@1 -aceg | +x=3@1 -x +y=3@1 E1 -y"},
+    {"policy-whole", ".wgm", "4RZ", "ask:rekspcl cap:16",
+     HOLES8 "+x=3 -x | +y=3 +z=2 -yz +i=6 -bd +j=5"},
 
     /* the small path */
     {"small-kept", ".w1fp", "1M", "small:2k", "+a=512b -a | +b=512b +c=1k"},

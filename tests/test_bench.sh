@@ -140,6 +140,8 @@ ok 'a peer: no peak' [ "$(figure other reserved_bytes_peak)" = null ]
 ok 'a peer: a column' prints 'lake / other'
 ok 'a peer: once' run 0 --once other random-64 --peer "$dir/peer_other.x.so"
 ok 'a peer: once: says so' prints 'random-64, other: '
+ok 'observed: once' run 0 --observe --once lake random-64
+ok 'observed: once: says so' prints 'random-64, lake: '
 
 ok 'a peer that fails' peer out.so \
   "$opens $gives void *peer_alloc(void *self, size_t bytes, size_t stream) { return 0; }"

@@ -1048,6 +1048,23 @@ static void growth_uses_what_lies_beside_a_hole(void **state) {
   finish();
 }
 
+/* A hole and what lies behind it are too short: ask 4, in one range
+     before  | A | . | b | D |
+     after   | A | . | b | D | E   E   E   E | */
+static void growth_passes_holes_that_are_too_short(void **state) {
+  void *b[4];
+  (void)state;
+  start(16);
+  lay(b, 4);
+  drop(b[1]);
+  trim_to(3 * C);
+  drop(b[2]);
+  assert_ptr_equal(take_flags(4 * C, GMLAKE_NO_STITCH), (char *)b[0] + 4 * C);
+  assert_int_equal(stats().reserved_bytes, 7 * C);
+  assert_ok(gmlake_destroy(lake));
+  close_mock();
+}
+
 static void trim_returns_exactly_enough(void **state) {
   (void)state;
   start(8);
@@ -1138,6 +1155,32 @@ static void trim_leaves_windows_over_what_stays(void **state) {
   drop(b[3]);
   drop(b[4]);
   finish();
+}
+
+/* | A | W | C | W | E | v | G | v |: of two idle windows the one over live blocks stays. */
+static void trim_tells_windows_apart(void **state) {
+  void *b[8], *w, *v;
+  (void)state;
+  start(8);
+  lay(b, 8);
+  drop(b[1]);
+  drop(b[3]);
+  w = take(2 * C);
+  drop(b[5]);
+  drop(b[7]);
+  v = take(2 * C);
+  drop(w);
+  assert_ptr_equal(take(C), b[1]);
+  assert_ptr_equal(take(C), b[3]);
+  drop(v);
+  assert_int_equal(stats().window_count, 2);
+  assert_int_equal(trim_to(0), 2 * C);
+  assert_int_equal(stats().window_count, 1);
+  drop(b[1]);
+  drop(b[3]);
+  assert_ptr_equal(take(2 * C), w);
+  assert_ok(gmlake_destroy(lake));
+  close_mock();
 }
 
 static void trim_takes_nothing_pending_and_never_waits(void **state) {
@@ -1329,12 +1372,14 @@ int main(void) {
       cmocka_unit_test(small_blocks_are_trimmed),
       cmocka_unit_test(growth_fills_the_holes_of_trim),
       cmocka_unit_test(growth_uses_what_lies_beside_a_hole),
+      cmocka_unit_test(growth_passes_holes_that_are_too_short),
       cmocka_unit_test(trim_returns_exactly_enough),
       cmocka_unit_test(trim_rounds_what_it_keeps_down),
       cmocka_unit_test(trim_returns_more_than_one_batch),
       cmocka_unit_test(trim_leaves_partly_used_chunks),
       cmocka_unit_test(trim_ends_windows_over_what_goes),
       cmocka_unit_test(trim_leaves_windows_over_what_stays),
+      cmocka_unit_test(trim_tells_windows_apart),
       cmocka_unit_test(trim_takes_nothing_pending_and_never_waits),
       cmocka_unit_test(trim_leaves_chunks_under_windows_of_pending_work),
       cmocka_unit_test(limit_is_reached_and_not_passed),

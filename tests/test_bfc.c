@@ -840,6 +840,14 @@ static void test_check_sees_broken_segments(void **state) {
   oldest->small = 0;
   assert_error(gmlake_bfc_check(bfc), CORRUPT);
   oldest->small = 1;
+  oldest->first->segment = newest;
+  assert_error(gmlake_bfc_check(bfc), CORRUPT);
+  oldest->first->segment = oldest;
+  oldest->next = newest; /* a ring */
+  newest->previous = oldest;
+  assert_error(gmlake_bfc_check(bfc), CORRUPT);
+  oldest->next = NULL;
+  newest->previous = NULL;
   finish(bfc);
 }
 

@@ -425,6 +425,26 @@ static void the_host_waits_to_unmap_and_only_then(void **state) {
   finish();
 }
 
+static void what_has_completed_is_taken_before_anything_is_returned(void **state) {
+  gmlake_stream stream;
+  gmlake_buffer *a, *b;
+  calls before;
+  (void)state;
+  start(2);
+  stream = open_stream();
+  a = open_buffer(2);
+  b = open_buffer(2);
+  resize_on(a, 2 * C, stream);
+  gmlake_mock_stream_hold(mock, stream);
+  resize_on(a, 0, stream);
+  gmlake_mock_stream_finish(mock, stream);
+  before = calls_now();
+  resize(b, C);
+  assert_int_equal(census().mapping_count, before.mappings + 1); /* a's stay */
+  assert_int_equal(census().handle_count, 2);
+  finish();
+}
+
 static void another_stream_waits_on_the_device_for_the_next_chunk(void **state) {
   gmlake_stream one, two;
   gmlake_buffer *a;
@@ -677,6 +697,24 @@ static void destroyed_buffers_leave_chunks_and_then_addresses(void **state) {
   assert_int_equal(census().mapping_count, 8);
   assert_ptr_equal(open_buffer(4), a); /* which unmaps what the destroyed one left */
   assert_int_equal(census().mapping_count, 4);
+  finish();
+}
+
+static void create_learns_what_destroyed_buffers_wait_for(void **state) {
+  gmlake_stream stream;
+  gmlake_buffer *a;
+  (void)state;
+  start(16);
+  stream = open_stream();
+  a = open_buffer(2);
+  resize_on(a, 2 * C, stream);
+  gmlake_mock_stream_hold(mock, stream);
+  step(gmlake_buffer_destroy(lake, a, stream));
+  (void)open_buffer(1);
+  assert_int_equal(census().mapping_count, 2);
+  gmlake_mock_stream_finish(mock, stream);
+  (void)open_buffer(1);
+  assert_int_equal(census().mapping_count, 0);
   finish();
 }
 
@@ -1238,6 +1276,7 @@ int main(void) {
       cmocka_unit_test(pending_chunks_stay_with_their_buffer_while_memory_can_be_had),
       cmocka_unit_test(at_the_limit_a_stream_takes_its_own_pending_chunks),
       cmocka_unit_test(the_host_waits_to_unmap_and_only_then),
+      cmocka_unit_test(what_has_completed_is_taken_before_anything_is_returned),
       cmocka_unit_test(another_stream_waits_on_the_device_for_the_next_chunk),
       cmocka_unit_test(no_stream_takes_complete_memory_and_waits_for_it),
       cmocka_unit_test(waiting_first_takes_what_is_pending_before_it_grows),
@@ -1248,6 +1287,7 @@ int main(void) {
       cmocka_unit_test(a_growth_that_fails_leaves_the_buffer_as_it_was),
       cmocka_unit_test(the_handler_may_shrink_and_not_grow),
       cmocka_unit_test(destroyed_buffers_leave_chunks_and_then_addresses),
+      cmocka_unit_test(create_learns_what_destroyed_buffers_wait_for),
       cmocka_unit_test(addresses_of_destroyed_buffers_are_waited_for),
       cmocka_unit_test(buffers_left_are_told_of_at_destroy),
       cmocka_unit_test(a_captured_stream_grows_and_does_not_shrink),

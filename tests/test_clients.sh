@@ -36,6 +36,33 @@ ok 'torch: a chunk that cannot be' fake GMLAKE_TORCH_CHUNK_BYTES=1000 build/clie
 ok 'torch: a chunk that cannot be: says so' says 'gmlake_create: GMLAKE_ERROR_INVALID_ARGUMENT'
 ok 'torch: no device' fake FAKE_CUDA_DEVICES=-1 build/client_torch "$library" refused
 ok 'torch: no device: says so' says 'device 0: gmlake_create: GMLAKE_ERROR_NO_DEVICE'
+# recorded FILE LINE...: it holds those records, their times left out.
+recorded() {
+  file=$dir/$1
+  shift
+  printf '%s\n' "$@" >"$dir/err"
+  grep '^[af] ' "$file" | sed 's/ [0-9]*$//' | cmp - "$dir/err" >"$dir/out"
+}
+ok 'torch: record' fake "GMLAKE_TORCH_RECORD=$dir/memory" build/client_torch "$library" memory
+ok 'torch: record: silent' silent
+ok 'torch: record: what' recorded memory.0.gmtrace 'a 0 3145729 0' 'f 0' 'a 1 3145729 0'
+ok 'torch: record: streams' fake "GMLAKE_TORCH_RECORD=$dir/grow" build/client_torch "$library" grow
+ok 'torch: record: streams: what' recorded grow.0.gmtrace 'a 0 4194304 1' 'f 0' 'a 1 4194304 2'
+ok 'torch: record: devices' fake FAKE_CUDA_DEVICES=3 GMLAKE_TORCH_PEERS=0,1 \
+  "GMLAKE_TORCH_RECORD=$dir/devices" build/client_torch "$library" devices
+ok 'torch: record: devices: the first' recorded devices.0.gmtrace 'a 0 3145728 0' 'f 0'
+ok 'torch: record: devices: the second' recorded devices.1.gmtrace 'a 0 5242880 0' 'f 0'
+ok 'torch: record: no lake' fake GMLAKE_TORCH_CHUNK_BYTES=1000 "GMLAKE_TORCH_RECORD=$dir/none" \
+  build/client_torch "$library" refused
+ok 'torch: record: no such folder' fake "GMLAKE_TORCH_RECORD=$dir/none/run" build/client_torch \
+  "$library" refused
+ok 'torch: record: no such folder: says so' says \
+  "GMLAKE_TORCH_RECORD cannot be written: $dir/none/run: No such file or directory"
+if [ -e /dev/full ]; then
+  ln -s /dev/full "$dir/full.0.gmtrace"
+  ok 'torch: record: full' fake "GMLAKE_TORCH_RECORD=$dir/full" build/client_torch "$library" memory
+  ok 'torch: record: full: says so' says 'the recording is not complete: No space left on device'
+fi
 ok 'torch: misuse' fake build/client_torch "$library" misuse
 ok 'torch: misuse: says so' [ "$(grep -cE \
   '^gmlake_torch: .*(UNKNOWN_POINTER|DOUBLE_FREE|gmlake_torch.pool)' "$dir/err")" = 5 ]
@@ -57,7 +84,7 @@ ok 'cupy' fake build/client_torch build/gmlake_cupy.so cupy
 # ---- Python ----
 
 if command -v python3 >/dev/null; then
-  for source in examples/*/*.py bench/torch/*.py tests/clients/*.py; do
+  for source in examples/*/*.py bench/torch/*.py tests/*.py tests/clients/*.py; do
     ok "python: $source" python3 -c 'import sys
 compile(open(sys.argv[1]).read(), sys.argv[1], "exec")' "$source"
     ok "python: $source: lines" [ "$(awk 'length($0) > 100' "$source" | wc -l)" = 0 ]

@@ -236,6 +236,19 @@ static void check_finds_a_tag_of_the_future(void **state) {
   finish();
 }
 
+static void what_stays_with_the_driver_may_exceed_the_limit(void **state) {
+  (void)state;
+  prepare(8);
+  use_faults();
+  open_lake();
+  drop(take(C));
+  fail_call(ON_RELEASE, 1, GMLAKE_ERROR_DRIVER, 0);
+  assert_error(gmlake_trim(lake, 0, NULL), DRIVER);
+  assert_int_equal(stats().quarantined_bytes, C);
+  lake->desc.limit_bytes = C / 2;
+  finish();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(memory_is_filled_when_handed_out_and_when_freed),
@@ -249,6 +262,7 @@ int main(void) {
       cmocka_unit_test(check_counts_the_mappings_of_each_chunk),
       cmocka_unit_test(check_finds_a_chunk_twice_in_a_window),
       cmocka_unit_test(check_finds_a_tag_of_the_future),
+      cmocka_unit_test(what_stays_with_the_driver_may_exceed_the_limit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

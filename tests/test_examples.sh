@@ -75,6 +75,19 @@ example fallback \
   '3145728 bytes came from gmlake.h' \
   'gmlake_create: GMLAKE_ERROR_UNSUPPORTED' \
   '3145728 bytes came from gmlake_bfc.h'
+example record \
+  'recorded 4 steps of 6 allocations; to replay them: build/replay build/examples/record.gmtrace'
+
+# The lake serves the other steps from the largest one's memory and a chunk or two.
+if build/replay --allocator lake build/examples/record.gmtrace >"$dir/out" 2>&1 &&
+  grep -q '^record  *lake  *0\.21  *0\.22 ' "$dir/out" &&
+  [ "$(grep -cE '^(a|f|m) ' build/examples/record.gmtrace)" = 52 ]; then
+  passed=$((passed + 1))
+else
+  failed=$((failed + 1))
+  echo 'FAILED: the recording of record:'
+  cat "$dir/out" build/examples/record.gmtrace
+fi
 
 served='70 sequences served; 30 times one waited for memory'
 caches='caches: 712 MiB at most; the longest sequence for each slot would take 2048'

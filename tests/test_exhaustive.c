@@ -194,6 +194,9 @@ static struct world {
   uint64_t mark, end;     /* calls before the step `|`, calls before destroy */
   uint64_t mallocs;
   size_t host_bytes;
+  const char *asked;     /* the policy's letters, NULL: there is none */
+  uint64_t asked_number; /* the last request that it was asked about, */
+  unsigned asked_times;  /* so often */
   int handler_calls;
   char oom_slot; /* what the out-of-memory handler frees; '!': it trims, '?': it allocates */
   int errors_told, leaks_told;
@@ -1340,6 +1343,153 @@ static const char *play(const char *at) {
   return at;
 }
 
+/* ---- The policy of ask: ---------------------------------------------------------------------- */
+
+static void plan_piece(gmlake_plan *plan, const void *home, size_t bytes) {
+  gmlake_piece *piece = &plan->pieces[plan->piece_count++];
+  piece->home = (void *)(uintptr_t)home;
+  piece->bytes = bytes;
+}
+
+/* The front of what lies side by side: the first that is large enough. */
+static int plan_front(const gmlake_view *view, size_t bytes, gmlake_plan *plan) {
+  size_t i, n, have;
+  for (i = 0; i < view->block_count; i += n) {
+    const gmlake_piece *b = &view->blocks[i];
+    have = b->bytes;
+    for (n = 1; i + n < view->block_count && b[n].home == (char *)b->home + have; n++)
+      have += b[n].bytes;
+    if (have < bytes) continue;
+    plan_piece(plan, b->home, bytes);
+    plan->state = have == bytes ? 1 : 2;
+    return 1;
+  }
+  return 0;
+}
+
+static int plan_reuse(const gmlake_view *view, size_t bytes, gmlake_plan *plan) {
+  size_t i;
+  for (i = 0; i < view->window_count && !plan->window; i++)
+    if (view->windows[i].is_free && view->windows[i].bytes == bytes)
+      plan->window = view->windows[i].number;
+  plan->state = plan->window ? 1 : 0;
+  return plan->state != 0;
+}
+
+static int is_chunks(const gmlake_view *view, const gmlake_piece *b) {
+  return !((uintptr_t)b->home % view->chunk_bytes || b->bytes % view->chunk_bytes);
+}
+
+static int plan_stitch(const gmlake_view *view, size_t bytes, gmlake_plan *plan) {
+  size_t i, have = 0;
+  for (i = view->block_count; i-- && have < bytes;) {
+    size_t part = view->blocks[i].bytes < bytes - have ? view->blocks[i].bytes : bytes - have;
+    if (!is_chunks(view, &view->blocks[i])) continue;
+    plan_piece(plan, view->blocks[i].home, part);
+    have += part;
+  }
+  plan->state = 3;
+  return have == bytes && plan->piece_count > 1;
+}
+
+static int plan_former(const gmlake_view *view, size_t bytes, gmlake_plan *plan) {
+  size_t i = 0;
+  while (i < view->block_count &&
+         (!is_chunks(view, &view->blocks[i]) || view->blocks[i].bytes <= bytes))
+    i++;
+  if (i == view->block_count) return 0;
+  plan_piece(plan, view->blocks[i].home, bytes);
+  plan->state = 2;
+  plan->keeps_former = 1;
+  return 1;
+}
+
+static int plan_growth(const gmlake_view *view, size_t bytes, gmlake_plan *plan, int is_behind) {
+  const gmlake_piece *b = view->blocks;
+  if (is_behind && !(view->block_count && is_chunks(view, b) && b->bytes < bytes)) return 0;
+  if (is_behind) plan_piece(plan, b->home, b->bytes);
+  plan->grow_bytes = bytes - (is_behind ? b->bytes : 0);
+  plan->state = 4;
+  return 1;
+}
+
+static int plan_letter(char letter, const gmlake_view *view, const gmlake_request *request,
+                       gmlake_plan *plan) {
+  const gmlk_arena *a = request->pool ? &request->pool->arena : &w.lake->home;
+  size_t bytes = (request->bytes + GRAIN - 1) / GRAIN * GRAIN;
+  if (letter == 'p') return plan_front(view, bytes, plan);
+  if (letter == 'r') return plan_reuse(view, bytes, plan);
+  if (bytes < 2 * view->chunk_bytes || bytes % view->chunk_bytes) return 0;
+  plan->state = 5;
+  switch (letter) {
+  case '4':
+    return w.asked_times < 2;
+  case '5':
+    return w.asked_times < 3;
+  case '9':
+    return 1;
+  case 's':
+    return a->spool.va && plan_stitch(view, bytes, plan);
+  case 'k':
+    return plan_former(view, bytes, plan);
+  case 'g':
+    return plan_growth(view, bytes, plan, 0);
+  case 'b':
+    return a->spool.va && plan_growth(view, bytes, plan, 1);
+  default:
+    return 0;
+  }
+}
+
+static void on_choose(void *user, const gmlake_view *view, const gmlake_request *request,
+                      gmlake_plan *plan) {
+  gmlake_plan empty = *plan;
+  const char *letter;
+  (void)user;
+  if (w.asked_number != request->number) w.asked_times = 0;
+  w.asked_number = request->number;
+  w.asked_times++;
+  for (letter = w.asked; *letter && *letter != ' '; letter++) {
+    if (plan_letter(*letter, view, request, plan)) return;
+    *plan = empty;
+  }
+}
+
+static size_t on_evict(void *user, const gmlake_view *view, size_t mapped_bytes,
+                       uint64_t *out_windows) {
+  size_t i, count = 0;
+  (void)user;
+  CHECK(mapped_bytes % view->chunk_bytes == 0 && mapped_bytes);
+  for (i = 0; i < view->window_count; i++)
+    if (view->windows[i].is_complete) out_windows[count++] = view->windows[i].number;
+  return count;
+}
+
+static int on_coalesce(void *user, const gmlake_piece *block) {
+  (void)user;
+  CHECK(block->bytes % GRAIN == 0);
+  return 0;
+}
+
+static int on_place(void *user, const gmlake_request *request, const gmlake_piece *hole) {
+  (void)user;
+  CHECK(hole->bytes > request->bytes);
+  return 1;
+}
+
+static const gmlake_policy *asked_policy(void) {
+  static gmlake_policy policy;
+  const char *end = strchr(w.asked, ' ');
+  size_t length = end ? (size_t)(end - w.asked) : strlen(w.asked);
+  memset(&policy, 0, sizeof(policy));
+  policy.struct_bytes = sizeof(policy);
+  if (strcspn(w.asked, "prskgb459") < length) policy.choose = on_choose;
+  if (strcspn(w.asked, "e") < length) policy.evict = on_evict;
+  if (strcspn(w.asked, "c") < length) policy.coalesce = on_coalesce;
+  if (strcspn(w.asked, "l") < length) policy.place = on_place;
+  return &policy;
+}
+
 /* ---- A run ----------------------------------------------------------------------------------- */
 
 static int on_oom(void *user, gmlake *l, const gmlake_error_info *info) {
@@ -1396,6 +1546,7 @@ static void parse_option(const char *at, options *o) {
   }
   if (!strncmp(at, "cap:", 4)) (void)parse_size(at + 4, &o->capacity);
   if (!strncmp(at, "oom:", 4)) w.oom_slot = at[4];
+  if (!strncmp(at, "ask:", 4)) w.asked = at + 4;
   if (!strncmp(at, "limited ", 8)) o->is_limited = 1;
   if (!strncmp(at, "kept", 4)) o->is_kept = 1;
   if (!strncmp(at, "pool", 4)) o->has_pool = 1;
@@ -1555,6 +1706,7 @@ static void run(const scenario *s, const fault *f) {
   w.desc.host.free_fn = host_free;
   w.desc.logger.fn = on_log;
   if (w.oom_slot) w.desc.oom.fn = on_oom;
+  if (w.asked) w.desc.policy = asked_policy();
   if (create_lake()) {
     play_program(&o);
     close_lake();

@@ -179,6 +179,39 @@ static void create_refuses_a_table_of_another_version(void **state) {
   close_mock();
 }
 
+#define assert_needed(function)                 \
+  do {                                          \
+    use_faults();                               \
+    faulty.function = NULL;                     \
+    assert_error(try_desc(), INVALID_ARGUMENT); \
+  } while (0)
+
+static void create_refuses_a_table_with_a_gap(void **state) {
+  (void)state;
+  prepare(8);
+  assert_needed(get_properties);
+  assert_needed(get_memory_info);
+  assert_needed(reserve);
+  assert_needed(unreserve);
+  assert_needed(create);
+  assert_needed(release);
+  assert_needed(map);
+  assert_needed(unmap);
+  assert_needed(set_access);
+  assert_needed(event_create);
+  assert_needed(event_destroy);
+  assert_needed(event_record);
+  assert_needed(event_query);
+  assert_needed(event_wait);
+  assert_needed(stream_wait);
+  assert_needed(capture_exchange);
+  assert_needed(clock_ns);
+  assert_int_equal(census().call_count, 0);
+  use_faults();
+  assert_ok(try_desc());
+  close_mock();
+}
+
 static gmlake_result no_driver(void *user, gmlake_device_properties *out, int *out_code) {
   (void)user;
   (void)out;
@@ -219,8 +252,11 @@ static void create_undoes_whatever_fails(void **state) {
 static void create_survives_any_lack_of_host_memory(void **state) {
   long n;
   gmlake_result result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  int peer = 1;
   (void)state;
   prepare(8);
+  desc.peer_devices = &peer;
+  desc.peer_count = 1;
   for (n = 1; n < 100 && result; n++) {
     host_fail_in = n;
     result = try_desc();
@@ -298,7 +334,15 @@ static void refused_reservations_are_halved(void **state) {
   assert_ok(gmlake_get_desc(lake, &filled));
   assert_int_equal(filled.arena_bytes, 32 * C);
   assert_int_equal(filled.window_bytes, 32 * C);
-  finish();
+  assert_ok(gmlake_destroy(lake));
+  reserve_limit = 16 * C; /* what the device has is enough, less is not */
+  open_lake();
+  assert_ok(gmlake_get_desc(lake, &filled));
+  assert_int_equal(filled.arena_bytes, 16 * C);
+  assert_ok(gmlake_destroy(lake));
+  reserve_limit = 16 * C - 1;
+  assert_error(try_desc(), OUT_OF_DEVICE_MEMORY);
+  close_mock();
 }
 
 /* ---- Logger ---------------------------------------------------------------------------------- */
@@ -529,6 +573,11 @@ static void a_request_too_large_for_any_arena_is_reported_in_full(void **state) 
   assert_int_equal(last_error().asked_bytes, SIZE_MAX);
   assert_int_equal(stats().oom_count, 1);
   assert_int_equal(stats().state_count[4], 1);
+  /* Fits the numbers of grains, and leaves no room for the chunks' ends. */
+  assert_error(try_on((size_t)GMLK_GRAINS_MAX * 512, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_error(try_on((size_t)GMLK_GRAINS_MAX * 512 - C + 512, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_error(try_on((size_t)GMLK_GRAINS_MAX * 512 - C, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(stats().oom_count, 4);
   finish();
 }
 
@@ -705,6 +754,32 @@ static void a_window_that_stays_mapped_is_quarantined(void **state) {
   assert_int_equal(trim_to(0), 0); /* nobody unmaps what such a window still shows */
   drop(take(2 * C));
   drop(b[1]);
+  finish();
+}
+
+static void a_pool_goes_with_its_quarantined_window(void **state) {
+  gmlake_pool *pool;
+  void *b[3];
+  size_t i;
+  (void)state;
+  prepare(8);
+  use_faults();
+  open_lake();
+  pool = open_pool(0);
+  drop_on(take_from(pool, 3 * C, NONE), NONE);
+  for (i = 0; i < 3; i++) b[i] = take_from(pool, C, LEGACY);
+  drop(b[0]);
+  drop(b[2]);
+  drop(take_from(pool, 2 * C, LEGACY));
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0);
+  assert_error(gmlake_trim(lake, 0, NULL), DRIVER);
+  assert_int_equal(stats().quarantined_bytes, 2 * C);
+  drop(b[1]);
+  step(gmlake_pool_destroy(lake, pool)); /* the driver takes it now */
+  assert_int_equal(stats().quarantined_bytes, 0);
+  assert_int_equal(stats().stitched_bytes, 0);
+  assert_int_equal(stats().reserved_bytes, 0);
+  assert_int_equal(stats().chunk_count, 0);
   finish();
 }
 
@@ -1372,6 +1447,38 @@ static void growing_survives_lack_of_host_memory(void **state) {
   fail_host(200, 190 * C, 1);
 }
 
+/* While the driver creates a chunk others take the last place in the index of live blocks. */
+static gmlake_result create_meanwhile(void *user, size_t bytes, unsigned handle_types,
+                                      uint64_t *out_handle, int *out_code) {
+  void *ptr = NULL;
+  assert_ok(gmlake_alloc(lake, 512, LEGACY, &ptr));
+  host_fail_in = 1;
+  return mock->create(user, bytes, handle_types, out_handle, out_code);
+}
+
+static void a_full_index_gives_the_block_back(void **state) {
+  size_t i, reserved;
+  void *ptr = &ptr;
+  (void)state;
+  prepare(8);
+  faulty = *mock;
+  desc.backend = &faulty;
+  open_lake();
+  flood(1);
+  for (i = 0; i < 39; i++) (void)take(512); /* 40 fit */
+  faulty.create = create_meanwhile;
+  assert_error(gmlake_alloc(lake, C, LEGACY, &ptr), OUT_OF_HOST_MEMORY);
+  faulty.create = mock->create;
+  assert_null(ptr);
+  assert_ok(gmlake_check(lake));
+  assert_int_equal(stats().live_count, 40);
+  reserved = stats().reserved_bytes;
+  (void)take(C);
+  assert_int_equal(stats().reserved_bytes, reserved);
+  assert_ok(gmlake_destroy(lake));
+  close_mock();
+}
+
 static void stitching_survives_lack_of_host_memory(void **state) {
   (void)state;
   fail_host(4, 2 * C, 0);
@@ -1504,6 +1611,42 @@ static void window_space_fits_its_records(void **state) {
   finish();
 }
 
+static void odd_address_space_is_rounded_down(void **state) {
+  (void)state;
+  prepare(8);
+  desc.arena_bytes = 9 * C - 1;
+  desc.window_bytes = 5 * C - 1;
+  open_lake();
+  assert_int_equal(census().reserved_address_bytes, 8 * C + 4 * C);
+  finish();
+}
+
+/* Every one of a window's 40 pieces is cut out of a larger block, twice. */
+static void a_window_of_many_pieces_has_records_for_all(void **state) {
+  void *b[81], *window, *again;
+  gmlk_records held;
+  size_t i;
+  (void)state;
+  start(82);
+  lay(b, 81);
+  for (i = 1; i < 80; i += 2) drop(b[i]);
+  window = take(40 * C);
+  assert_int_equal(piece_count(window), 40);
+  drop(window);
+  for (i = 0; i < 81; i += 2) drop(b[i]);
+  gmlk_records_hold(&lake->records, &held, lake->records.unused_count - 45);
+  host_fail_in = 1; /* and no check while records are held: it would miss them */
+  assert_ok(gmlake_alloc(lake, 40 * C, LEGACY, &again)); /* what needs no records */
+  assert_int_equal(host_fail_in, 0);
+  assert_ptr_not_equal(again, window);
+  assert_ok(gmlake_free(lake, again, LEGACY));
+  assert_ok(gmlake_alloc(lake, 40 * C, LEGACY, &again));
+  assert_ptr_equal(again, window);
+  gmlk_records_return(&lake->records, &held);
+  drop(again);
+  finish();
+}
+
 static void destroy_returns_the_first_driver_error(void **state) {
   (void)state;
   prepare(4);
@@ -1629,6 +1772,7 @@ int main(void) {
       cmocka_unit_test(create_refuses_address_space_below_a_chunk),
       cmocka_unit_test(create_knows_handle_types),
       cmocka_unit_test(create_refuses_a_table_of_another_version),
+      cmocka_unit_test(create_refuses_a_table_with_a_gap),
       cmocka_unit_test(create_passes_the_missing_driver_on),
       cmocka_unit_test(create_undoes_whatever_fails),
       cmocka_unit_test(create_survives_any_lack_of_host_memory),
@@ -1654,6 +1798,7 @@ int main(void) {
       cmocka_unit_test(growth_that_cannot_be_undone_is_quarantined),
       cmocka_unit_test(a_handle_that_stays_is_quarantined),
       cmocka_unit_test(a_window_that_stays_mapped_is_quarantined),
+      cmocka_unit_test(a_pool_goes_with_its_quarantined_window),
       cmocka_unit_test(any_failing_call_leaves_the_lake_whole),
       cmocka_unit_test(a_lost_device_stays_lost),
       cmocka_unit_test(a_driver_that_shuts_down_stays_so),
@@ -1682,6 +1827,7 @@ int main(void) {
       cmocka_unit_test(metadata_is_counted_to_the_byte),
       cmocka_unit_test(the_last_error_is_that_of_the_last_call_that_failed),
       cmocka_unit_test(growing_survives_lack_of_host_memory),
+      cmocka_unit_test(a_full_index_gives_the_block_back),
       cmocka_unit_test(stitching_survives_lack_of_host_memory),
       cmocka_unit_test(labels_survive_lack_of_host_memory),
       cmocka_unit_test(a_free_on_a_new_stream_survives_lack_of_host_memory),
@@ -1691,6 +1837,8 @@ int main(void) {
       cmocka_unit_test(destroy_of_an_idle_lake_does_not_wait),
       cmocka_unit_test(chunks_are_at_most_a_gibibyte),
       cmocka_unit_test(window_space_fits_its_records),
+      cmocka_unit_test(odd_address_space_is_rounded_down),
+      cmocka_unit_test(a_window_of_many_pieces_has_records_for_all),
       cmocka_unit_test(destroy_returns_the_first_driver_error),
       cmocka_unit_test(two_lakes_share_a_backend),
       cmocka_unit_test(a_single_threaded_lake_works),

@@ -17,6 +17,7 @@ static void hook_free(void *ptr);
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -993,7 +994,102 @@ static void test_no_host_memory(void **state) {
   close_mock();
 }
 
+static void test_odd_ranges(void **state) {
+  uint64_t at, handle;
+  (void)state;
+  open_mock(8 * G, 1);
+  at = reserve(4 * G);
+  handle = create(G);
+  assert_ok(map(at, G, handle));
+  assert_error(mock->set_access(mock->user, at, G + G / 2, NULL, 0, &code), INVALID_ARGUMENT);
+  assert_error(mock->set_access(mock->user, at, G, NULL, 1, &code), INVALID_ARGUMENT);
+  assert_error(mock->unmap(mock->user, at, G + G / 2, &code), INVALID_ARGUMENT);
+  assert_error(mock->unmap(mock->user, at + G / 2, G / 2, &code), INVALID_ARGUMENT);
+  assert_counts(1, 1, 1, G);
+  assert_ok(mock->unmap(mock->user, at, G, &code));
+  close_mock();
+}
+
+/* The host has no file for the memory. */
+static void test_no_file(void **state) {
+  struct rlimit limit, none;
+  gmlake_mock_desc desc;
+  gmlake_result result;
+  (void)state;
+  memset(&desc, 0, sizeof(desc));
+  hook_live = hook_fail_in = 0;
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  none = limit;
+  none.rlim_cur = 0;
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+  result = gmlake_mock_create(&desc, &mock);
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  assert_int_equal(result, GMLAKE_ERROR_UNSUPPORTED);
+  assert_int_equal(hook_live, 0);
+  assert_ok(gmlake_mock_create(&desc, &mock));
+  close_mock();
+}
+
 /* ---- Streams -------------------------------------------------------------------------------- */
+
+static void test_no_host_memory_for_a_wait(void **state) {
+  void *event;
+  gmlake_stream held, waiter;
+  int i, failures = 0;
+  (void)state;
+  open_mock(0, 1);
+  held = new_stream();
+  waiter = new_stream();
+  gmlake_mock_stream_hold(mock, held);
+  event = recorded(held);
+  for (i = 0; i < 20; i++) { /* past the first size of the queue, and the second */
+    gmlake_mock_census before = census();
+    gmlake_result result;
+    hook_fail_in = 1;
+    result = mock->stream_wait(mock->user, waiter, event, &code);
+    hook_fail_in = 0;
+    if (!result) continue;
+    assert_int_equal(result, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
+    assert_unchanged(before, 1, 1);
+    failures++;
+    assert_ok(mock->stream_wait(mock->user, waiter, event, &code));
+  }
+  assert_int_equal(failures, 3);
+  event = recorded(waiter);
+  assert_false(is_done(event));
+  gmlake_mock_stream_finish(mock, held);
+  assert_true(is_done(event));
+  close_mock();
+}
+
+static void test_wait_for_what_the_legacy_stream_waits_for(void **state) {
+  gmlake_stream held;
+  void *first, *second;
+  (void)state;
+  open_mock(0, 1);
+  held = new_stream();
+  gmlake_mock_stream_hold(mock, held);
+  gmlake_mock_stream_hold(mock, NULL);
+  first = recorded(held);
+  assert_ok(stream_wait(NULL, first));
+  second = recorded(NULL);
+  assert_ok(mock->event_wait(mock->user, second, &code));
+  assert_true(is_done(second));
+  assert_true(is_done(first));
+  close_mock();
+}
+
+static void test_capture_of_no_stream(void **state) {
+  gmlake_stream gone;
+  (void)state;
+  open_mock(0, 1);
+  gone = new_stream();
+  assert_error(gmlake_mock_capture_end(mock, gone), INVALID_ARGUMENT); /* none is under way */
+  gmlake_mock_stream_destroy(mock, gone);
+  assert_error(gmlake_mock_capture_end(mock, gone), INVALID_ARGUMENT);
+  assert_error(gmlake_mock_capture_end(mock, &gone), INVALID_ARGUMENT);
+  close_mock();
+}
 
 static void test_hold_and_finish(void **state) {
   void *early, *held, *later, *mixed;
@@ -1676,6 +1772,11 @@ int main(void) {
       cmocka_unit_test(test_fail_persistently),
       cmocka_unit_test(test_injected_codes),
       cmocka_unit_test(test_no_host_memory),
+      cmocka_unit_test(test_odd_ranges),
+      cmocka_unit_test(test_no_file),
+      cmocka_unit_test(test_no_host_memory_for_a_wait),
+      cmocka_unit_test(test_wait_for_what_the_legacy_stream_waits_for),
+      cmocka_unit_test(test_capture_of_no_stream),
       cmocka_unit_test(test_hold_and_finish),
       cmocka_unit_test(test_lag_and_clock),
       cmocka_unit_test(test_waits_between_streams),

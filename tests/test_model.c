@@ -1,4 +1,4 @@
-/* usage: test_model [--seconds N] [--seed S]
+/* usage: test_model [--seconds N] [--seed S] [--policy 1]
    Random calls on lakes over memory that aliases for real, against a naive model: who owns which
    512 bytes of which physical memory, and which stream's work last used them. The lake's backend
    is the mock behind a table that watches every call and makes some fail, and so is its host
@@ -9,7 +9,8 @@
    Each lake is a description and a list of operations with every choice resolved, drawn from one
    seed and performed in a child. A list that breaks a rule, or the child, is cut down to what
    still breaks the same rule, and printed as a test. With --seconds lakes follow each other for so
-   long, with seeds from S on: `--seed S` of a lake's own seed repeats it first. */
+   long, with seeds from S on: `--seed S` of a lake's own seed repeats it first. With --policy each
+   of them has a policy that decides at random, else some have. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 static void assertion_failed(const char *condition);
@@ -54,12 +55,20 @@ static void assertion_failed(const char *condition);
 #define ON_DEVICE(X) X(granule_bytes) X(capacity) X(chunk) X(streams) X(bookkeeping_only)
 #define ON_OFF(X) X(single_threaded) X(wait_first) X(has_handler) X(fills) X(guards)
 #define BOUNDS(X) X(limit) X(driver_free_min) X(arena) X(windows) X(stitched_max)
-#define SIZES(X) X(stitch_min_bytes) X(small_bytes_max) X(check_every)
+#define SIZES(X) X(stitch_min_bytes) X(small_bytes_max) X(check_every) X(policy)
 #define CONFIG_FIELDS(X) ON_DEVICE(X) ON_OFF(X) BOUNDS(X) SIZES(X)
 
 typedef struct config {    /* of a lake; all are numbers, so that they can be made smaller */
   CONFIG_FIELDS(AS_MEMBER) /* sizes without _bytes are in granules */
 } config;
+
+enum { /* config.policy: which functions it has, and whether some answers are illegal */
+       CHOOSES = 1,
+       EVICTS = 2,
+       COALESCES = 4,
+       PLACES = 8,
+       LIES = 16
+};
 
 enum {
   ALLOC,
@@ -214,7 +223,7 @@ typedef struct capture {
 typedef struct figures { /* what the statistics ought to say */
   size_t requested, active, requested_peak, active_peak, reserved_peak, stitched_peak;
   size_t reserved_most, stitched_most, pending_peak; /* upper bounds of peaks within operations */
-  uint64_t allocations, frees, refused, stitches, reuses, evictions, windows;
+  uint64_t allocations, frees, refused, lies, stitches, reuses, evictions, windows;
   uint64_t stream_waits, host_waits, records;
   uint64_t calls; /* of the backend by the lake, clock and exchange excluded */
 } figures;
@@ -257,6 +266,9 @@ static struct model {
   uint32_t capture_count;
   buffer buffers[BUFFERS];
   uint32_t buffer_serial;
+  gmlake_policy policy;
+  uint64_t policy_random;
+  int has_lied;        /* the policy, in this operation */
   size_t asked;        /* what the handler is told of */
   size_t mapped_bytes; /* in windows */
   figures sum;
@@ -290,9 +302,12 @@ static int is_excused(gmlake_result result) {
 
 static void expect_result(gmlake_result result, gmlake_result wanted, const char *call) {
   char rule[256];
+  gmlake_error_info info;
   if (result == wanted) return;
-  (void)snprintf(rule, sizeof(rule), "%s: %s, wanted %s", call, gmlake_result_name(result),
-                 gmlake_result_name(wanted));
+  memset(&info, 0, sizeof(info));
+  if (m.lake) (void)gmlake_get_last_error(m.lake, &info);
+  (void)snprintf(rule, sizeof(rule), "%s: %s, wanted %s (last error: %s)", call,
+                 gmlake_result_name(result), gmlake_result_name(wanted), info.text);
   broken(rule);
 }
 
@@ -830,7 +845,10 @@ static void check_info(const block *b, size_t alignment) {
   size_t unit = b->flags & GMLAKE_EXCLUSIVE ? m.pools[b->pool].chunk_bytes : GRAIN;
   expect_result(gmlake_get_allocation(m.lake, b->ptr, &info), GMLAKE_OK, "gmlake_get_allocation");
   expect(info.ptr == (void *)b->ptr && info.requested_bytes == b->requested, "wrong information");
-  expect(info.bytes == round_up(b->requested, unit), "wrongly rounded");
+  expect(info.bytes == b->bytes &&
+             (m.with.policy & CHOOSES ? info.bytes >= b->requested && info.bytes % unit == 0
+                                      : info.bytes == round_up(b->requested, unit)),
+         "wrongly rounded");
   expect((uintptr_t)b->ptr % alignment == 0, "wrongly aligned");
   expect(info.user_data == b->id && info.flags == b->flags, "wrong user data or flags");
   expect(info.pool == m.pools[b->pool].value, "wrong pool");
@@ -879,6 +897,8 @@ static int is_servable(const block *b) {
   size_t free_bytes = free_chunk_bytes(p->range, 0);
   if (!m.is_clean || captures_active() || (b->flags & GMLAKE_NO_STITCH)) return 0;
   if (b->requested < (size_t)m.with.stitch_min_bytes || m.with.windows) return 0;
+  if (m.with.policy & CHOOSES) return 0;                                    /* if it wants to */
+  if ((m.with.policy & COALESCES) && (b->flags & GMLAKE_NO_GROW)) return 0; /* chunks in parts */
   if (bytes <= free_bytes) return 1;
   if (b->flags & GMLAKE_NO_GROW) return 0;
   room = m.capacity - physical;
@@ -1006,6 +1026,12 @@ static void check_refusal(const block *b, gmlake_result result) {
   int is_memory = result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY ||
                   (result == GMLAKE_ERROR_LIMIT_REACHED &&
                    (m.limit || m.with.driver_free_min || m.pools[b->pool].limit_bytes));
+  if (m.has_lied) {
+    expect_result(result, GMLAKE_ERROR_INVALID_ARGUMENT, "an illegal plan");
+    expect_last_error(result);
+    m.sum.lies++;
+    return;
+  }
   if (!is_memory && !is_excused(result)) expect_result(result, GMLAKE_OK, "gmlake_alloc");
   expect(!is_memory || m.fault_hits || m.host_hits || !is_servable(b),
          "refused though whole free chunks would do");
@@ -1034,6 +1060,12 @@ static void enter_block(block *b) {
 
 static int is_alignment(size_t alignment, size_t chunk_bytes) {
   return (alignment & (alignment - 1)) == 0 && alignment <= chunk_bytes;
+}
+
+static size_t bytes_of(const void *ptr) {
+  gmlake_allocation_info info;
+  expect_result(gmlake_get_allocation(m.lake, ptr, &info), GMLAKE_OK, "gmlake_get_allocation");
+  return info.bytes;
 }
 
 static void do_alloc(void) {
@@ -1071,7 +1103,9 @@ static void do_alloc(void) {
   b.ptr = (unsigned char *)ptr;
   m.sum.reuses +=
       m.sum.stitches == stitches && !m.ranges[range_of((uint64_t)(uintptr_t)ptr)].is_home;
+  expect(!m.has_lied, "an illegal plan was carried out");
   b.bytes = round_up(b.requested, b.flags & GMLAKE_EXCLUSIVE ? m.pools[b.pool].chunk_bytes : GRAIN);
+  if (m.with.policy & CHOOSES) b.bytes = bytes_of(ptr);
   if (!m.fatal_hits) check_info(&b, max_of(desc.alignment, GRAIN));
   if (!m.fatal_hits) enter_block(&b);
 }
@@ -1492,8 +1526,9 @@ static void check_counts(const gmlake_stats *stats) {
   if (!m.is_clean) return; /* what failed half way is counted here and there */
   expect(m.buffer_serial ? served >= m.sum.allocations : served == m.sum.allocations,
          "state_count"); /* buffers take some chunks back without being served */
-  expect(states[4] == m.sum.refused, "state_count of S5");
-  expect(stats->split_count >= states[1] && stats->split_count <= states[1] + states[3],
+  expect(states[4] == m.sum.refused + m.sum.lies, "state_count of S5");
+  expect(m.with.policy & CHOOSES ||
+             (stats->split_count >= states[1] && stats->split_count <= states[1] + states[3]),
          "split_count");
   expect(stats->host_wait_count == m.sum.host_waits, "host_wait_count");
   expect(stats->event_count == m.sum.records, "event_count");
@@ -1592,6 +1627,7 @@ static void perform(const op *o) {
   m.fault_call = o->fault_call;
   m.host_call = o->host_call;
   m.fault_hits = m.host_hits = m.fatal_hits = m.handler_calls = 0;
+  m.has_lied = 0;
   dispatch();
   m.fault_call = m.host_call = 0;
   shared->sum.operations++;
@@ -1600,6 +1636,212 @@ static void perform(const op *o) {
     check_lost();
   else
     check_lake();
+}
+
+/* ---- A policy that decides at random --------------------------------------------------------- */
+
+static uint64_t random_of(uint64_t *state) {
+  uint64_t x = *state += 0x9E3779B97F4A7C15u;
+  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+  return x ^ x >> 31;
+}
+
+static size_t policy_below(size_t count) { return (size_t)(random_of(&m.policy_random) % count); }
+static int policy_chance(size_t percent) { return policy_below(100) < percent; }
+
+typedef struct wish { /* what a plan is made from */
+  const gmlake_view *view;
+  const gmlake_request *request;
+  gmlake_plan *plan;
+  size_t bytes, unit; /* rounded, and to what pieces are */
+  int may_stitch, may_grow;
+} wish;
+
+static uint64_t home_of(const gmlake_piece *p) { return (uint64_t)(uintptr_t)p->home; }
+
+static void wish_for(wish *w, uint64_t home, size_t bytes) {
+  gmlake_piece *p = &w->plan->pieces[w->plan->piece_count++];
+  p->home = (void *)(uintptr_t)home;
+  p->bytes = bytes;
+}
+
+/* Part of a block, or of several side by side; 0: too small. */
+static int wish_piece(wish *w) {
+  const gmlake_piece *b = w->view->blocks;
+  size_t first = policy_below(w->view->block_count), last = first, room, spare;
+  uint64_t begin = home_of(&b[first]), end, home, mask = w->request->alignment - 1;
+  while (last + 1 < w->view->block_count && policy_chance(70) &&
+         home_of(&b[last]) + b[last].bytes == home_of(&b[last + 1]))
+    last++;
+  end = home_of(&b[last]) + b[last].bytes;
+  home = (begin + mask) & ~mask;
+  if (end < home || end - home < w->bytes) return 0;
+  room = (size_t)(end - home);
+  spare = (room - w->bytes) / (size_t)(mask + 1);
+  if (spare && policy_chance(50)) home += policy_below(spare + 1) * (mask + 1);
+  room = (size_t)(end - home - w->bytes) / w->unit;
+  wish_for(w, home, w->bytes + (policy_chance(20) ? policy_below(room + 1) * w->unit : 0));
+  w->plan->state = 1 + (unsigned)policy_below(2);
+  room = w->plan->pieces[0].bytes;
+  w->plan->keeps_former = home == begin && room < b[first].bytes && policy_chance(50) &&
+                          (home + room) % w->view->chunk_bytes == 0;
+  return 1;
+}
+
+static int wish_window(wish *w) {
+  const gmlake_window_info *window = &w->view->windows[policy_below(w->view->window_count)];
+  if (!window->is_free || window->bytes < w->request->bytes) return 0;
+  w->plan->window = window->number;
+  w->plan->state = 1 + (unsigned)policy_below(2);
+  return 1;
+}
+
+/* The last chunk's part of a block that begins inside it: what a window may begin with. */
+static size_t wish_tail(wish *w) {
+  const gmlake_piece *b = &w->view->blocks[policy_below(w->view->block_count)];
+  uint64_t chunk = w->view->chunk_bytes, end = (home_of(b) + chunk - 1) / chunk * chunk, home;
+  home = (home_of(b) + w->request->alignment - 1) & ~(uint64_t)(w->request->alignment - 1);
+  if (home >= end || end > home_of(b) + b->bytes || end - home >= w->bytes) return 0;
+  wish_for(w, home, (size_t)(end - home));
+  return (size_t)(end - home);
+}
+
+/* Whether a range ends in the chunk that the first piece lies in. */
+static int wish_collides(const wish *w, uint64_t end) {
+  const size_t chunk = w->view->chunk_bytes;
+  return w->plan->piece_count && (end - 1) / chunk == home_of(&w->plan->pieces[0]) / chunk;
+}
+
+/* Whole chunks of blocks, from any block on, until there are enough, the last one cut. */
+static int wish_stitch(wish *w) {
+  const size_t count = w->view->block_count, chunk = w->view->chunk_bytes;
+  size_t have = w->request->flags & GMLAKE_EXCLUSIVE || policy_chance(50) ? 0 : wish_tail(w);
+  size_t at = policy_below(count), step = policy_chance(50) ? 1 : count - 1, n;
+  for (n = 0; n < count && have < w->bytes; n++, at = (at + step) % count) {
+    const gmlake_piece *b = &w->view->blocks[at];
+    uint64_t home = (home_of(b) + chunk - 1) / chunk * chunk, end = home_of(b) + b->bytes;
+    size_t bytes = end > home ? (size_t)(end - home) : 0, left = w->bytes - have;
+    if (bytes > left) bytes = left;
+    if (bytes < left || wish_collides(w, home + bytes)) bytes = bytes / chunk * chunk;
+    if (!bytes) continue;
+    wish_for(w, home, bytes);
+    have += bytes;
+  }
+  if (have < w->bytes && (!w->may_grow || policy_chance(30))) return 0;
+  if (have < w->bytes) w->plan->grow_bytes = round_up(w->bytes - have, chunk);
+  w->plan->state = w->plan->grow_bytes ? 4 : w->plan->piece_count > 1 ? 3 : 2;
+  return 1;
+}
+
+static int wish_growth(wish *w) {
+  if (!w->may_grow) return 0;
+  w->plan->grow_bytes = round_up(w->bytes, w->view->chunk_bytes);
+  if (policy_chance(10)) w->plan->grow_bytes += w->view->chunk_bytes;
+  w->plan->state = 4;
+  return 1;
+}
+
+/* A plan that no lake may carry out. */
+static void wish_wrongly(wish *w) {
+  gmlake_plan *plan = w->plan;
+  const gmlake_piece *b = w->view->blocks;
+  m.has_lied = 1;
+  plan->state = 1 + (unsigned)policy_below(3);
+  switch (policy_below(7)) {
+  case 0:
+    return; /* nothing */
+  case 1:
+    plan->window = UINT64_MAX;
+    return;
+  case 2:
+    plan->piece_count = SIZE_MAX;
+    return;
+  case 3:
+    plan->grow_bytes = w->view->chunk_bytes; /* the state is wrong */
+    return;
+  case 4:
+    wish_for(w, m.block_count ? (uint64_t)(uintptr_t)m.blocks[0].ptr : GRAIN, w->bytes);
+    return;
+  case 5:
+    plan->pieces = (gmlake_piece *)plan;
+    plan->piece_count = 1;
+    return;
+  default: /* too little, past the end, or nothing */
+    if (w->view->block_count)
+      wish_for(w, home_of(b), w->request->bytes > GRAIN ? GRAIN : b[0].bytes + 1);
+  }
+}
+
+static void on_choose(void *user, const gmlake_view *view, const gmlake_request *request,
+                      gmlake_plan *plan) {
+  const gmlk_arena *a = request->pool ? &request->pool->arena : &m.lake->home;
+  gmlake_piece *pieces = plan->pieces;
+  size_t capacity = plan->piece_capacity, dice = policy_below(100);
+  wish w;
+  int is_made = 0;
+  expect(user == &m, "the policy's user");
+  expect(plan->piece_capacity == view->block_count + 1, "the plan's capacity");
+  w.view = view;
+  w.request = request;
+  w.plan = plan;
+  w.unit = request->flags & GMLAKE_EXCLUSIVE ? view->chunk_bytes : GRAIN;
+  w.bytes = round_up(request->bytes, w.unit);
+  w.may_stitch = !(request->flags & GMLAKE_NO_STITCH) && a->spool.va &&
+                 request->bytes >= view->stitch_bytes_min;
+  w.may_grow = !(request->flags & GMLAKE_NO_GROW) && w.bytes <= m.capacity;
+  if ((m.with.policy & LIES) && policy_chance(4)) {
+    wish_wrongly(&w);
+    return;
+  }
+  if (dice < 40 && view->block_count) is_made = wish_piece(&w);
+  if (dice >= 30 && dice < 55 && !is_made && view->window_count) is_made = wish_window(&w);
+  if (dice >= 45 && dice < 80 && !is_made && view->block_count && w.may_stitch)
+    is_made = wish_stitch(&w);
+  if (dice >= 75 && dice < 85 && !is_made && !plan->piece_count) is_made = wish_growth(&w);
+  if (is_made) return;
+  memset(plan, 0, sizeof(*plan));
+  plan->pieces = pieces;
+  plan->piece_capacity = capacity;
+  if (policy_chance(5)) plan->state = 5;
+}
+
+static size_t on_evict(void *user, const gmlake_view *view, size_t mapped_bytes,
+                       uint64_t *out_windows) {
+  size_t i, count = 0, percent = policy_chance(50) ? 0 : policy_below(100);
+  expect(user == &m && mapped_bytes && mapped_bytes % view->chunk_bytes == 0, "evict is told");
+  if ((m.with.policy & LIES) && policy_chance(3)) {
+    m.has_lied = 1;
+    if (view->window_count) out_windows[0] = view->windows[0].number;
+    if (view->window_count > 1) out_windows[1] = view->windows[0].number;
+    return view->window_count > 1 ? 2 : view->window_count + 1;
+  }
+  for (i = view->window_count; i--;)
+    if (view->windows[i].is_complete && policy_below(100) < percent)
+      out_windows[count++] = view->windows[i].number;
+  return count;
+}
+
+static int on_coalesce(void *user, const gmlake_piece *block) {
+  expect(user == &m && block->bytes && block->bytes % GRAIN == 0, "coalesce is told");
+  return policy_chance(60);
+}
+
+static int on_place(void *user, const gmlake_request *request, const gmlake_piece *hole) {
+  expect(user == &m && hole->bytes > request->bytes, "place is told");
+  return policy_chance(50);
+}
+
+static const gmlake_policy *random_policy(void) {
+  gmlake_policy *p = &m.policy;
+  p->struct_bytes = sizeof(*p);
+  p->user = &m;
+  m.policy_random = (uint64_t)m.with.policy;
+  if (m.with.policy & CHOOSES) p->choose = on_choose;
+  if (m.with.policy & EVICTS) p->evict = on_evict;
+  if (m.with.policy & COALESCES) p->coalesce = on_coalesce;
+  if (m.with.policy & PLACES) p->place = on_place;
+  return p;
 }
 
 /* ---- A lake and its list --------------------------------------------------------------------- */
@@ -1623,6 +1865,7 @@ static gmlake_desc description(const config *with) {
   desc.host.malloc_fn = host_malloc;
   desc.host.free_fn = host_free;
   if (with->has_handler) desc.oom.fn = on_oom;
+  if (with->policy) desc.policy = random_policy();
   return desc;
 }
 
@@ -1741,6 +1984,8 @@ static void replay(const config *with, const op *list, size_t count) {
 #if !defined(REPLAY)
 /* ---- Lists drawn at random ------------------------------------------------------------------- */
 
+static int has_policies; /* all lakes */
+
 static struct mix { /* what a lake's operations are drawn from */
   uint64_t random;
   size_t operations, allocs, largest_bytes, sizes, usual[6];
@@ -1749,14 +1994,7 @@ static struct mix { /* what a lake's operations are drawn from */
   size_t fault_permille, host_permille;
 } mix;
 
-static uint64_t random_next(void) {
-  uint64_t x = mix.random += 0x9E3779B97F4A7C15u;
-  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-  return x ^ x >> 31;
-}
-
-static size_t below(size_t count) { return (size_t)(random_next() % count); }
+static size_t below(size_t count) { return (size_t)(random_of(&mix.random) % count); }
 static int chance(size_t percent) { return below(100) < percent; }
 
 static long any_stream(void) { return live_stream((long)below(DIMS)); }
@@ -1935,6 +2173,7 @@ static void draw_config(config *with) {
   if (chance(40)) with->stitched_max = 1 + (long)below(2 * (size_t)with->capacity);
   if (chance(30)) with->stitch_min_bytes = (long)below(4 * (size_t)with->granule_bytes);
   if (chance(60)) with->small_bytes_max = (long)(GRAIN << below(8));
+  if (has_policies || chance(30)) with->policy = (long)below(1 << 16) | 1 << below(4);
 }
 
 /* pre: the lake is open. */
@@ -2309,6 +2548,50 @@ static void test_host_fails(void **state) {
   run(perform_scenario);
 }
 
+static void test_policy(long functions, size_t fault_permille, size_t host_permille) {
+  init_scenario(4);
+  scenario.with.policy = functions;
+  scenario.with.check_every = 1;
+  scenario.with.capacity = 96;
+  scenario.with.small_bytes_max = (long)(8 * KIB);
+  scenario.has_pools = scenario.has_captures = scenario.has_buffers = 1;
+  scenario.fault_permille = fault_permille;
+  scenario.host_permille = host_permille;
+  run(perform_scenario);
+}
+
+static void test_policy_chooses(void **state) {
+  (void)state;
+  test_policy(CHOOSES, 0, 0);
+}
+
+static void test_policy_keeps_apart(void **state) {
+  (void)state;
+  test_policy(COALESCES | PLACES, 0, 0);
+}
+
+static void test_policy_and_liar(void **state) {
+  (void)state;
+  test_policy(CHOOSES | EVICTS | COALESCES | PLACES | LIES, 0, 0);
+}
+
+static void test_policy_and_faults(void **state) {
+  (void)state;
+  test_policy(CHOOSES | EVICTS | COALESCES | PLACES | LIES, 60, 60);
+}
+
+/* Descriptions and operations of all kinds, decided at random as well. */
+static void test_many_policies(void **state) {
+  (void)state;
+  soak.seed = 1000;
+  soak.lakes = 150;
+  soak.begin = time(NULL);
+  has_policies = 1;
+  run(perform_soak);
+  has_policies = 0;
+  print_figures();
+}
+
 /* Descriptions and operations of all kinds. */
 static void test_many_lakes(void **state) {
   (void)state;
@@ -2395,8 +2678,13 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_handler),
       cmocka_unit_test(test_driver_fails),
       cmocka_unit_test(test_host_fails),
+      cmocka_unit_test(test_policy_chooses),
+      cmocka_unit_test(test_policy_keeps_apart),
+      cmocka_unit_test(test_policy_and_liar),
+      cmocka_unit_test(test_policy_and_faults),
       cmocka_unit_test(test_list),
       cmocka_unit_test(test_many_lakes),
+      cmocka_unit_test(test_many_policies),
       cmocka_unit_test(test_cutting_down),
       cmocka_unit_test(test_children_that_die),
   };
@@ -2408,11 +2696,13 @@ int main(int argc, char **argv) {
       seconds = strtol(argv[i + 1], NULL, 10);
     else if (strcmp(argv[i], "--seed") == 0)
       seed = strtoull(argv[i + 1], NULL, 10);
+    else if (strcmp(argv[i], "--policy") == 0)
+      has_policies = strtol(argv[i + 1], NULL, 10) != 0;
     else
       break;
   }
   if (i < argc) {
-    fprintf(stderr, "usage: %s [--seconds N] [--seed S]\n", argv[0]);
+    fprintf(stderr, "usage: %s [--seconds N] [--seed S] [--policy 1]\n", argv[0]);
     return 2;
   }
   if (seconds > 0) return run_soak(seconds, seed);

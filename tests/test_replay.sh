@@ -184,10 +184,164 @@ done
 ok 'goes on after a failure' run 2 --json "$dir/large.gmtrace" "$dir" "$dir/small.gmtrace"
 ok 'goes on: last trace' prints '{"trace": "small", '
 
+# Policies. Two blocks of 4 MiB are freed that do not lie together; then come requests of 8 and 2.
+cat >"$dir/policy.gmtrace" <<'END'
+gmtrace 1
+a 0 512 0 0
+m one
+a 1 4194304 0 1
+a 2 2097152 0 1
+a 3 4194304 0 1
+a 4 2097152 0 1
+f 1 1
+f 3 1
+m two
+a 5 8388608 0 1
+f 5 1
+m three
+a 6 8388608 0 1
+f 6 1
+a 7 2097152 0 1
+f 7 1
+END
+ok 'policy: default' run 0 --json --policy default --set chunk_mib=2 "$dir/policy.gmtrace"
+ok 'policy: default: its name' prints '"policy": "default", "state_count": ['
+ok 'policy: default: its knob' prints '"chunk_count": 8, '
+ok 'policy: knobs of the default without its name' run 0 --json --set chunk_mib=4 \
+  "$dir/policy.gmtrace"
+ok 'policy: that knob' prints '"chunk_count": 6, '
+ok 'policy: an option goes before a knob' run 0 --json --chunk-mib 2 --set chunk_mib=4 \
+  "$dir/policy.gmtrace"
+ok 'policy: that option' prints '"chunk_count": 8, '
+ok 'policy: paper' run 0 --json --policy paper --set limit_mib=2 \
+  --iterations "$dir/iterations" "$dir/policy.gmtrace"
+ok 'policy: paper: S1, S2, S3, S4' prints '"policy": "paper", "state_count": [1, 1, 1, 5, 0]'
+ok 'policy: paper: 12 MiB and a slab' prints '"peak_reserved_bytes": 14680064, '
+ok 'iterations' file_is "$dir/iterations" "$(printf '%s\n' \
+  'iteration requests from_2mib s1 s2 s3 s4 s5 stitches driver_calls driver_ms reserved_bytes' \
+  '0 1 0 0 0 0 0 0 0 5 0.032 2097152' '1 4 4 0 0 0 4 0 0 16 0.168 14680064' \
+  '2 1 1 0 0 1 0 0 1 5 0.082 14680064' '3 2 2 1 1 0 0 0 1 6 0.042 14680064' | tr ' ' '\t')"
+ok 'policy: limit' run 0 --json --policy paper "$dir/policy.gmtrace"
+ok 'policy: limit: below it nothing is stitched' prints '"stitches": 0, '
+ok 'policy: all rows' run 0 "$dir/policy.gmtrace"
+ok 'policy: a row of the paper' [ "$(grep -c '^policy *paper ' "$dir/out")" = 1 ]
+ok 'policy: and its mean' prints 'paper  1 traces of one stream: utilization mean '
+ok 'policy: one instead of both' run 0 --policy paper "$dir/policy.gmtrace"
+ok 'policy: no row of the lake' [ "$(grep -c '^policy *lake ' "$dir/out")" = 0 ]
+worst_fit=build/policy_worst_fit.so
+ok 'policy: library' run 0 --json --policy $worst_fit --set chunk_mib=2 "$dir/policy.gmtrace"
+ok 'policy: library: its name' prints '"stitches": 0, '
+ok 'policy: library: its name' prints '"policy": "worst_fit", '
+cp $worst_fit "$dir/p.so"
+here=$PWD
+ok 'policy: library in this directory' sh -c \
+  "cd $dir && $here/$replay --once --policy p.so $dir/policy.gmtrace >out 2>err"
+ok 'policy: library: its row' prints 'worst_fit  1 traces'
+ok 'policy: help' run 0 --policy $worst_fit --help
+ok 'policy: help: of the paper' prints '--set limit_reading '
+ok 'policy: help: of the library' prints '--policy worst_fit: the largest free block'
+
+# decided N PATTERN...: so many lines have all the patterns.
+decided() {
+  wanted=$1
+  shift
+  cp "$dir/told" "$dir/some"
+  for pattern; do
+    grep -F -- "$pattern" "$dir/some" >"$dir/fewer"
+    mv "$dir/fewer" "$dir/some"
+  done
+  [ "$(wc -l <"$dir/some")" = "$wanted" ]
+}
+
+# decisions_are_json: all of them, and every operation of the trace has one.
+decisions_are_json() {
+  n='[0-9][0-9]*'
+  ! grep -vx "{\"op\": $n, \"kind\": \"[a-z]*\", \"state\": [0-5], \"request\": $n, \
+\"address\": \"0x[0-9a-f]*\", \"bytes\": $n, \"asked\": $n, \"stream\": \($n\|null\), \
+\"candidates\": $n, \"reason\": \"\([^\"\\\\]\|\\\\.\)*\", \"driver_ns\": $n, \
+\"reserved\": $n, \"active\": $n}" "$dir/told" &&
+    [ "$(sed 's/{"op": \([0-9]*\).*/\1/' "$dir/told" | uniq | tr '\n' ' ')" = "$1 " ]
+}
+ok 'decisions' run 0 --json --policy paper --set limit_mib=2 --decisions "$dir/told" \
+  "$dir/policy.gmtrace"
+ok 'decisions: one pass' prints '"ns_per_op": null'
+ok 'decisions: the same figures' prints '"policy": "paper", "state_count": [1, 1, 1, 5, 0]'
+ok 'decisions: lines' decisions_are_json '0 1 2 3 4 5 6 7 8 9 10 11 12'
+for states in '1 1' '2 1' '3 1' '4 5' '5 0'; do
+  ok "decisions: state and count: $states" \
+    decided "${states#* }" '"kind": "alloc"' "\"state\": ${states% *}, "
+done
+ok 'decisions: frees' decided 5 '"kind": "free"' '"reason": "free for its stream"'
+ok 'decisions: one is stitched, and a former' decided 2 '"kind": "stitch"' '"stream": 0'
+ok 'decisions: reasons of the policy' decided 2 '"bytes": 8388608' '"reason": "exact sBlock"'
+ok 'decisions: 12 MiB and a slab at the end' [ "$(sed -n '$s/.*"reserved": \([0-9]*\).*/\1/p' \
+  "$dir/told")" = 14680064 ]
+ok 'decisions: by the lake, without its name' run 0 --chunk-mib 2 --decisions "$dir/told" \
+  "$dir/policy.gmtrace"
+ok 'decisions: one row' [ "$(wc -l <"$dir/out")" = 3 ]
+ok 'decisions: its lines' decisions_are_json '0 1 2 3 4 5 6 7 8 9 10 11 12'
+ok 'decisions: reasons of its own' decided 1 '"state": 2' '"reason": "the smallest larger range"'
+ok 'decisions: none left over' decided 0 '"op": 13'
+
+# refuses MESSAGE ARGUMENT...: with status 2, and says so.
+refuses() {
+  message=$1
+  shift
+  ok "refused: $*" run 2 "$@" "$dir/policy.gmtrace"
+  ok "refused: $*: why" says "$message"
+  ok "refused: $*: silent" [ ! -s "$dir/out" ]
+}
+refuses 'no such policy, and not a file.so: torch' --policy torch
+refuses 'No such file' --policy "$dir/none.so"
+echo 'int nothing;' >"$dir/empty.c"
+ok 'empty library' gcc -shared -fPIC "$dir/empty.c" -o "$dir/empty.so"
+refuses 'the library has no gmlake_replay_policy' --policy "$dir/empty.so"
+refuses 'the policy paper has no such key: chunk=2' --policy paper --set chunk=2
+refuses 'the policy default has no such key: limit_mib=2' --set limit_mib=2
+refuses 'the policy worst_fit has no such key: x=1' --policy $worst_fit --set x=1
+refuses '--set takes KEY=VALUE, not: chunk_mib' --set chunk_mib
+for knob in chunk_mib=3 chunk_mib=2x chunk_mib= small_kib=65 stitch_min_mib=-1; do
+  refuses "a value that does not fit: $knob" --set $knob
+done
+for knob in chunk_mib=1 chunk_mib=0 limit_reading=none limit_mib=x keeps_former=2 \
+  reuse_percent=99; do
+  refuses "a value that does not fit: $knob" --policy paper --set $knob
+done
+refuses 'a value that does not fit: chunk_mib=1' --policy $worst_fit --set chunk_mib=1
+refuses 'only the lake has policies, not: bfc' --allocator bfc --policy paper
+refuses 'only the lake has policies, not: native' --allocator native --set chunk_mib=2
+refuses '--iterations needs one trace' --iterations "$dir/x" "$dir/policy.gmtrace"
+ok 'unwritable iterations' run 1 --json --iterations "$dir/none/x" "$dir/policy.gmtrace"
+refuses 'only the lake tells of its decisions, not: bfc' --allocator bfc --decisions "$dir/x"
+refuses '--decisions needs one trace' --decisions "$dir/x" "$dir/small.gmtrace"
+ok 'decisions that cannot be opened' run 1 --decisions "$dir/none/x" "$dir/policy.gmtrace"
+ok 'decisions that cannot be opened: why' says "$dir/none/x:0: No such file or directory"
+ok 'unwritable decisions' run 1 --decisions /dev/full "$dir/policy.gmtrace"
+ok 'unwritable decisions: why' says '/dev/full:0: cannot be written'
+ok 'decisions: a request that fails' run 1 --chunk-mib 2 --limit-mib 2 --decisions "$dir/told" \
+  "$dir/policy.gmtrace"
+ok 'decisions: its lines' decisions_are_json '0 1'
+ok 'decisions: in state 5' decided 1 '"op": 1' '"state": 5' '"reason": "not served"'
+
 sh bench/random_trace.sh 1 300 >"$dir/random.gmtrace"
 ok 'random trace' run 0 --json --chunk-mib 2 "$dir/random.gmtrace"
 ok 'random trace: 8 GiB live at most' [ "$(sed 's/.*"peak_active_bytes": \([0-9]*\).*/\1/' \
   "$dir/out")" -le $((8 << 30)) ]
+# figure NAME: what --json says of it; told PATTERN: so many decisions.
+figure() { sed "s/.*\"$1\": \([0-9]*\|\[[^]]*\]\)[,}].*/\1/" "$dir/out"; }
+told() { grep -c "$1" "$dir/told" || true; }
+for policy in default paper; do
+  ok "decisions of $policy" run 0 --json --policy $policy --set chunk_mib=2 \
+    --decisions "$dir/told" "$dir/random.gmtrace"
+  ok "decisions of $policy: states" [ "$(figure state_count)" = "$(for state in 1 2 3 4 5; do
+    told "\"kind\": \"alloc\", \"state\": $state,"
+  done | paste -sd, | sed 's/,/, /g; s/.*/[&]/')" ]
+  ok "decisions of $policy: stitches" [ "$(figure stitches)" = "$(told '"stitch"')" ]
+  ok "decisions of $policy: reuses" [ "$(figure stitch_reuses)" = "$(told '"reuse"')" ]
+  ok "decisions of $policy: waits" [ "$(figure stream_waits)" = "$(told ': "on the device')" ]
+  ok "decisions of $policy: peak" [ "$(figure peak_reserved_bytes)" = "$(
+    sed 's/.*"reserved": \([0-9]*\).*/\1/' "$dir/told" | sort -n | tail -n 1)" ]
+done
 sh bench/random_trace.sh 2 300 >"$dir/random2.gmtrace"
 ok 'random trace: seeds differ' [ "$(cksum <"$dir/random.gmtrace")" != "$(cksum <"$dir/random2.gmtrace")" ]
 ok 'random trace: no seed' [ "$(sh bench/random_trace.sh 2>/dev/null || echo $?)" = 2 ]

@@ -543,6 +543,34 @@ static void an_idle_window_is_borrowed_behind_a_wait(void **state) {
   abandon();
 }
 
+/* A device that is lost while a window is waited for is asked for nothing more. */
+static void a_lost_device_ends_the_borrowing(void **state) {
+  void *p[5], *window;
+  size_t i;
+  (void)state;
+  prepare(6);
+  use_faults();
+  open_lake();
+  A = open_stream();
+  B = open_stream();
+  flood(6);
+  for (i = 0; i < 5; i++) p[i] = take_on(C, A);
+  (void)take_on(512, B);
+  drop_on(p[0], A);
+  drop_on(p[2], A);
+  window = take_on(2 * C, A);
+  hold(A);
+  drop_on(window, A);
+  drop_on(p[3], A); /* one hole with the chunk before and the one behind */
+  drop_on(p[4], A);
+  fail_call(ON_STREAM_WAIT, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
+  assert_error(try_on(2 * C, B), DEVICE_LOST);
+  assert_int_equal(stats().stream_wait_count, 0);
+  complete(A);
+  (void)gmlake_destroy(lake);
+  gmlake_mock_destroy(mock);
+}
+
 /* More frees than a stream has fences for: all of it can still be had behind waits. */
 static void a_long_queue_of_frees_can_be_borrowed(void **state) {
   void *b[199];
@@ -558,6 +586,98 @@ static void a_long_queue_of_frees_can_be_borrowed(void **state) {
   assert_true(stats().stream_wait_count >= 1);
   assert_int_equal(stats().host_wait_count, 0);
   complete(A);
+  abandon();
+}
+
+static void frees_ask_for_nothing_while_there_are_fences(void **state) {
+  void *b[8];
+  size_t i;
+  (void)state;
+  prepare(8);
+  use_faults();
+  open_lake();
+  A = open_stream();
+  B = open_stream();
+  for (i = 0; i < 7; i++) b[i] = take_on(C, A);
+  (void)take_on(512, B);
+  hold(A);
+  fail_call(ON_QUERY, 1, GMLAKE_ERROR_DRIVER, 0);
+  for (i = 0; i < 7; i++) drop_on(b[i], A);
+  assert_int_equal(faults[ON_QUERY].in, 1);
+  assert_int_equal(stats().event_count, 7);
+  fail_call(ON_QUERY, 0, GMLAKE_OK, 0);
+  complete(A);
+  abandon();
+}
+
+static int wait_count;
+
+static gmlake_result wait_badly(void *user, void *event, int *out_code) {
+  (void)user;
+  (void)event;
+  *out_code = 1234;
+  return wait_count++ ? GMLAKE_ERROR_DRIVER : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+}
+
+static void of_failed_waits_the_first_is_told(void **state) {
+  gmlake_pool *pool;
+  (void)state;
+  prepare(8);
+  use_faults();
+  open_lake();
+  A = open_stream();
+  B = open_stream();
+  pool = open_pool(0);
+  hold(A);
+  hold(B);
+  drop_on(take_from(pool, C, A), A);
+  drop_on(take_from(pool, C, B), B);
+  faulty.event_wait = wait_badly;
+  wait_count = 0;
+  step_error(gmlake_pool_destroy(lake, pool), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(wait_count, 2);
+  faulty.event_wait = mock->event_wait;
+  step(gmlake_pool_destroy(lake, pool));
+  abandon();
+}
+
+static gmlake_stream others[16];
+
+/* While the planner maps B's memory, B completes, and the lake learns of it. */
+static gmlake_result map_too_late(void *user, uint64_t address, size_t bytes, uint64_t handle,
+                                  int *out_code) {
+  size_t i;
+  (void)user, (void)address, (void)bytes, (void)handle;
+  complete(B);
+  for (i = 0; i < 16; i++) assert_ok(gmlake_forget_stream(lake, others[i]));
+  *out_code = 1234;
+  return GMLAKE_ERROR_DRIVER;
+}
+
+static void what_a_failed_plan_gives_back_is_looked_at_again(void **state) {
+  void *p[4];
+  size_t i;
+  (void)state;
+  prepare(4);
+  use_faults();
+  open_lake();
+  A = open_stream();
+  B = open_stream();
+  flood(4);
+  for (i = 0; i < 4; i++) p[i] = take_on(C, B);
+  drop_on(p[3], NONE);
+  for (i = 0; i < 16; i++) {
+    others[i] = open_stream();
+    drop_on(take_on(512, others[i]), others[i]);
+  }
+  (void)take_on(512, A);
+  hold(B);
+  drop_on(p[0], B);
+  drop_on(p[2], B);
+  faulty.map = map_too_late;
+  assert_error(try_on(2 * C, A), DRIVER);
+  faulty.map = mock->map;
+  assert_int_equal(trim_to(0), 2 * C);
   abandon();
 }
 
@@ -1055,6 +1175,25 @@ static void a_forgotten_streams_blocks_keep_its_name(void **state) {
   finish();
 }
 
+/* The numbers of forgotten streams serve again, a little later where host memory lacks. */
+static void numbers_serve_again(void **state) {
+  size_t i;
+  (void)state;
+  start(4);
+  step(gmlake_pool_destroy(lake, open_pool(0))); /* leaves a gap among the arenas */
+  for (i = 1; i <= 64; i++) {
+    A = open_stream();
+    drop_on(take_on(512, A), A);
+    host_fail_in = i == 16;
+    step(gmlake_forget_stream(lake, A));
+    assert_int_equal(host_fail_in, 0);
+    gmlake_mock_stream_destroy(mock, A);
+  }
+  assert_int_equal(lake->streams.count, GMLK_FIRST_STREAM + 32);
+  assert_int_equal(lake->streams.live_count, 0);
+  finish();
+}
+
 static void a_busy_stream_with_many_frees_can_be_forgotten(void **state) {
   void *b[150];
   size_t i;
@@ -1274,6 +1413,73 @@ static void a_pools_windows_go_with_it(void **state) {
   assert_int_equal(stats().window_count, 0);
   assert_int_equal(census().mapping_count, 0);
   finish();
+}
+
+/* What other threads do while pool_destroy waits. */
+static gmlake_pool *waited_pool;
+static void *waited_block, *waited_event; /* the event is recorded behind the block's last use */
+
+static gmlake_result meddle(void *user, void *event, int *out_code) {
+  if (waited_block) {
+    assert_ok(mock->event_record(user, waited_event, B, out_code));
+    assert_ok(gmlake_free(lake, waited_block, B));
+  } else {
+    assert_ok(gmlake_capture_begin(lake, B, waited_pool));
+  }
+  faulty.event_wait = mock->event_wait;
+  return mock->event_wait(user, event, out_code);
+}
+
+/* A pool with free memory that A still uses. */
+static void open_waited_pool(void) {
+  prepare(8);
+  use_faults();
+  open_lake();
+  A = open_stream();
+  B = open_stream();
+  waited_pool = open_pool(0);
+  (void)take_on(512, B);
+}
+
+static void pool_destroy_ends_where_a_capture_begins_meanwhile(void **state) {
+  (void)state;
+  open_waited_pool();
+  drop_on(take_from(waited_pool, C, A), A);
+  hold(A);
+  drop_on(take_from(waited_pool, C, A), A);
+  waited_block = NULL;
+  faulty.event_wait = meddle;
+  step_error(gmlake_pool_destroy(lake, waited_pool), CAPTURING);
+  assert_string_equal(last_error().text, "a capture is under way");
+  step(gmlake_capture_end(lake, B));
+  step(gmlake_pool_destroy(lake, waited_pool));
+  abandon();
+}
+
+static void pool_destroy_waits_for_what_is_freed_meanwhile(void **state) {
+  void *b[3];
+  size_t i;
+  int of_window, is_done = 0, code = 0;
+  (void)state;
+  for (of_window = 0; of_window < 2; of_window++) {
+    open_waited_pool();
+    assert_ok(mock->event_create(mock->user, &waited_event, &code));
+    drop_on(take_from(waited_pool, 3 * C, NONE), NONE);
+    for (i = 0; i < 3; i++) b[i] = take_from(waited_pool, C, B);
+    drop_on(b[0], B);
+    drop_on(b[2], B);
+    waited_block = of_window ? take_from(waited_pool, 2 * C, B) : b[1];
+    if (of_window) drop_on(b[1], B);
+    hold(A);
+    hold(B);
+    drop_on(take_from(waited_pool, C, A), A);
+    faulty.event_wait = meddle;
+    step(gmlake_pool_destroy(lake, waited_pool));
+    assert_ok(mock->event_query(mock->user, waited_event, &is_done, &code));
+    assert_true(is_done);
+    assert_ok(mock->event_destroy(mock->user, waited_event, &code));
+    abandon();
+  }
 }
 
 static void pool_destroy_waits_for_pending_work(void **state) {
@@ -1907,8 +2113,12 @@ int main(void) {
       cmocka_unit_test(a_window_waits_once_for_each_stream),
       cmocka_unit_test(a_hole_of_several_frees_takes_one_wait),
       cmocka_unit_test(an_idle_window_is_borrowed_behind_a_wait),
+      cmocka_unit_test(a_lost_device_ends_the_borrowing),
       cmocka_unit_test(a_long_queue_of_frees_can_be_borrowed),
       cmocka_unit_test(a_long_queue_of_frees_can_be_waited_for),
+      cmocka_unit_test(what_a_failed_plan_gives_back_is_looked_at_again),
+      cmocka_unit_test(frees_ask_for_nothing_while_there_are_fences),
+      cmocka_unit_test(of_failed_waits_the_first_is_told),
       cmocka_unit_test(a_long_queue_of_frees_completes_in_parts),
       cmocka_unit_test(no_grow_borrows_too),
       cmocka_unit_test(out_of_memory_is_the_last_answer),
@@ -1937,6 +2147,7 @@ int main(void) {
       cmocka_unit_test(a_forgotten_streams_blocks_live_on),
       cmocka_unit_test(a_forgotten_streams_blocks_keep_its_name),
       cmocka_unit_test(a_busy_stream_with_many_frees_can_be_forgotten),
+      cmocka_unit_test(numbers_serve_again),
       cmocka_unit_test(numbers_of_streams_are_recycled),
       cmocka_unit_test(a_recycled_number_has_not_been_waited_for),
       cmocka_unit_test(a_stream_that_the_driver_captures_cannot_be_forgotten),
@@ -1947,6 +2158,8 @@ int main(void) {
       cmocka_unit_test(a_pool_with_live_blocks_stays),
       cmocka_unit_test(a_pools_windows_go_with_it),
       cmocka_unit_test(pool_destroy_waits_for_pending_work),
+      cmocka_unit_test(pool_destroy_ends_where_a_capture_begins_meanwhile),
+      cmocka_unit_test(pool_destroy_waits_for_what_is_freed_meanwhile),
       cmocka_unit_test(destroy_takes_the_pools_along),
       cmocka_unit_test(idle_pools_give_way),
       cmocka_unit_test(trim_reaches_every_pool),

@@ -300,7 +300,84 @@ static void *work(void *argument) {
   return NULL;
 }
 
-static void run_random(int threads, int steps, int faults, gmlake_cross_stream cross_stream) {
+/* ---- a policy, of which one planner at a time asks, but for coalesce ---- */
+
+static size_t evict_some(void *user, const gmlake_view *view, size_t mapped_bytes,
+                         uint64_t *out_windows) {
+  uint64_t *random = (uint64_t *)user;
+  size_t i, count = 0;
+  (void)mapped_bytes;
+  for (i = 0; i < view->window_count; i++)
+    if (view->windows[i].is_complete && below(random, 4) == 0)
+      out_windows[count++] = view->windows[i].number;
+  return count;
+}
+
+static int coalesce_some(void *user, const gmlake_piece *block) {
+  (void)user; /* asked by many threads at once */
+  return ((uintptr_t)block->home / CHUNK) % 3 != 0;
+}
+
+static int place_some(void *user, const gmlake_request *request, const gmlake_piece *hole) {
+  (void)hole;
+  return below((uint64_t *)user, 2) == request->bytes % 2;
+}
+
+/* The front of a block, at times with its former. */
+static int choose_piece(uint64_t *random, const gmlake_view *view, size_t bytes,
+                        gmlake_plan *plan) {
+  const gmlake_piece *b = &view->blocks[below(random, view->block_count)];
+  if (b->bytes < bytes) return 0;
+  plan->pieces[0].home = b->home;
+  plan->pieces[0].bytes = bytes;
+  plan->piece_count = 1;
+  plan->state = b->bytes == bytes ? 1 : 2;
+  plan->keeps_former = b->bytes > bytes && ((uintptr_t)b->home + bytes) % CHUNK == 0;
+  return 1;
+}
+
+/* Whole chunks, the last one cut, and new ones for what is missing. */
+static void choose_chunks(uint64_t *random, const gmlake_view *view, size_t bytes,
+                          gmlake_plan *plan) {
+  size_t i, have = 0;
+  for (i = 0; i < view->block_count && have < bytes; i++) {
+    const gmlake_piece *b = &view->blocks[i];
+    uintptr_t home = ((uintptr_t)b->home + CHUNK - 1) / CHUNK * CHUNK;
+    uintptr_t end = ((uintptr_t)b->home + b->bytes) / CHUNK * CHUNK;
+    if (end <= home || below(random, 4) == 0) continue;
+    plan->pieces[plan->piece_count].home = (void *)home;
+    plan->pieces[plan->piece_count++].bytes = end - home;
+    have += end - home;
+  }
+  if (have > bytes) plan->pieces[plan->piece_count - 1].bytes -= have - bytes;
+  if (have < bytes) plan->grow_bytes = (bytes - have + CHUNK - 1) / CHUNK * CHUNK;
+  plan->state = plan->grow_bytes ? 4 : plan->piece_count > 1 ? 3 : 1;
+}
+
+static void choose_some(void *user, const gmlake_view *view, const gmlake_request *request,
+                        gmlake_plan *plan) {
+  uint64_t *random = (uint64_t *)user;
+  size_t bytes = (request->bytes + 511) / 512 * 512, dice = below(random, 8), i;
+  if (dice == 0) return;
+  if (dice < 3)
+    for (i = 0; i < view->window_count; i++)
+      if (view->windows[i].is_free && view->windows[i].bytes >= bytes) {
+        plan->window = view->windows[i].number;
+        plan->state = 1;
+        return;
+      }
+  if (dice < 6 && view->block_count && choose_piece(random, view, bytes, plan)) return;
+  choose_chunks(random, view, bytes, plan);
+}
+
+static uint64_t policy_random;
+static const gmlake_policy some_policy = {
+    sizeof(gmlake_policy), &policy_random, choose_some, evict_some, coalesce_some, place_some};
+
+/* ---- runs ---- */
+
+static void run_random_with(int threads, int steps, int faults, gmlake_cross_stream cross_stream,
+                            const gmlake_policy *policy) {
   worker workers[32];
   gmlake_desc desc;
   gmlake_stats stats;
@@ -309,6 +386,7 @@ static void run_random(int threads, int steps, int faults, gmlake_cross_stream c
   desc.cross_stream = cross_stream;
   desc.limit_bytes = 10 * MIB;
   desc.stitched_bytes_max = 32 * MIB;
+  desc.policy = policy;
   open_lake(&desc);
   f.faults = faults;
   for (i = 0; i < BUFFERS; i++) f.buffers[i].handle = open_buffer();
@@ -335,6 +413,10 @@ static void run_random(int threads, int steps, int faults, gmlake_cross_stream c
   close_lake(GMLAKE_OK);
 }
 
+static void run_random(int threads, int steps, int faults, gmlake_cross_stream cross_stream) {
+  run_random_with(threads, steps, faults, cross_stream, NULL);
+}
+
 static void test_one_thread(void **state) {
   (void)state;
   run_random(1, 12000, 0, GMLAKE_GROW_FIRST);
@@ -355,6 +437,19 @@ static void test_thirty_two_threads(void **state) {
   (void)state;
   run_random(32, 500, 0, GMLAKE_GROW_FIRST);
   run_random(32, 500, 0, GMLAKE_WAIT_FIRST);
+}
+
+static void test_threads_and_a_policy(void **state) {
+  gmlake_policy less = some_policy;
+  (void)state;
+  policy_random = 1;
+  run_random_with(4, 4000, 0, GMLAKE_GROW_FIRST, &some_policy);
+  run_random_with(4, 2000, 1, GMLAKE_WAIT_FIRST, &some_policy);
+  less.choose = NULL;
+  run_random_with(4, 2000, 0, GMLAKE_WAIT_FIRST, &less);
+  less.evict = NULL;
+  less.place = NULL; /* frees alone are asked about, while others allocate */
+  run_random_with(4, 4000, 0, GMLAKE_GROW_FIRST, &less);
 }
 
 static void test_threads_and_faults(void **state) {
@@ -642,19 +737,13 @@ static void test_logger(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_one_thread),
-      cmocka_unit_test(test_two_threads),
-      cmocka_unit_test(test_eight_threads),
-      cmocka_unit_test(test_thirty_two_threads),
-      cmocka_unit_test(test_threads_and_faults),
-      cmocka_unit_test(test_stuck_in_create),
-      cmocka_unit_test(test_stuck_in_map),
-      cmocka_unit_test(test_stuck_in_set_access),
-      cmocka_unit_test(test_stuck_in_stitch),
-      cmocka_unit_test(test_stuck_in_trim),
-      cmocka_unit_test(test_stuck_in_host_wait),
-      cmocka_unit_test(test_oom_handler),
-      cmocka_unit_test(test_logger),
+      cmocka_unit_test(test_one_thread),          cmocka_unit_test(test_two_threads),
+      cmocka_unit_test(test_eight_threads),       cmocka_unit_test(test_thirty_two_threads),
+      cmocka_unit_test(test_threads_and_faults),  cmocka_unit_test(test_threads_and_a_policy),
+      cmocka_unit_test(test_stuck_in_create),     cmocka_unit_test(test_stuck_in_map),
+      cmocka_unit_test(test_stuck_in_set_access), cmocka_unit_test(test_stuck_in_stitch),
+      cmocka_unit_test(test_stuck_in_trim),       cmocka_unit_test(test_stuck_in_host_wait),
+      cmocka_unit_test(test_oom_handler),         cmocka_unit_test(test_logger),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

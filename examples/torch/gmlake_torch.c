@@ -15,11 +15,15 @@
      GMLAKE_TORCH_SMALL_BYTES        blocks up to this size are kept whole when they are freed
      GMLAKE_TORCH_CROSS_STREAM       grow (the default) or wait: see gmlake_cross_stream
      GMLAKE_TORCH_PEERS              devices that may reach the memory, as in 0,1
-   A lake is not made where one of them cannot be read. All functions may be called from any
-   thread. */
+     GMLAKE_TORCH_RECORD             NAME: the allocations are recorded, for build/replay, into
+                                     NAME.0.gmtrace, NAME.1.gmtrace and so on, by device
+   A lake is not made where one of them cannot be read, or its recording not be written. All
+   functions may be called from any thread. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_STATIC
 #include "gmlake.h"
+
+#include "../record.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -40,6 +44,7 @@ API int gmlake_torch_reset_peaks(int device);
 API int gmlake_torch_stats_json(int device, char *buffer, size_t size);
 
 static gmlake *lakes[DEVICES_MAX]; /* set once, under the mutex */
+static gmlake_recorder *recorders[DEVICES_MAX];
 static pthread_mutex_t create_mutex = PTHREAD_MUTEX_INITIALIZER;
 static raise_fn *raise_error;
 
@@ -111,6 +116,36 @@ static const char *read_environment(gmlake_desc *desc, int *peers) {
   return NULL;
 }
 
+/* ---- Recordings ----------------------------------------------------------------------------- */
+
+/* pre: as create_lake. Leaves desc as it is where nothing is to be recorded. 0: says why. */
+static int start_recording(gmlake_desc *desc, char *why, size_t why_bytes) {
+  const char *const name = getenv("GMLAKE_TORCH_RECORD");
+  char path[4096];
+  int length;
+  if (!name || !*name) return 1;
+  length = snprintf(path, sizeof path, "%s.%d.gmtrace", name, desc->device);
+  errno = ENAMETOOLONG;
+  if (length < (int)sizeof path) recorders[desc->device] = gmlake_recorder_open(path);
+  if (recorders[desc->device]) {
+    desc->observer = gmlake_recorder_observer(recorders[desc->device]);
+    return 1;
+  }
+  snprintf(why, why_bytes, "GMLAKE_TORCH_RECORD cannot be written: %s: %s", name, strerror(errno));
+  return 0;
+}
+
+/* As the process ends. Nothing is closed: torch may still free, and so write. */
+__attribute__((destructor)) static void flush_recordings(void) {
+  int device;
+  for (device = 0; device < DEVICES_MAX; device++) {
+    const int error = recorders[device] ? gmlake_recorder_flush(recorders[device]) : 0;
+    if (error)
+      fprintf(stderr, "gmlake_torch: device %d: the recording is not complete: %s\n", device,
+              strerror(error));
+  }
+}
+
 /* ---- Lakes ---------------------------------------------------------------------------------- */
 
 /* pre: the mutex is held and the device has no lake. On failure *out is NULL and says why. */
@@ -126,9 +161,12 @@ static void create_lake(int device, gmlake **out, char *why, size_t why_bytes) {
     snprintf(why, why_bytes, "%s cannot be read: %s", unread, getenv(unread));
     return;
   }
+  if (!start_recording(&desc, why, why_bytes)) return;
   result = gmlake_create(&desc, out);
-  if (result != GMLAKE_OK)
-    snprintf(why, why_bytes, "device %d: gmlake_create: %s", device, gmlake_result_name(result));
+  if (result == GMLAKE_OK) return;
+  snprintf(why, why_bytes, "device %d: gmlake_create: %s", device, gmlake_result_name(result));
+  (void)gmlake_recorder_close(recorders[device]);
+  recorders[device] = NULL;
 }
 
 static gmlake *lake_for(int device) {

@@ -1,0 +1,1797 @@
+/* Damage: every field of every record of a lake is given wrong but plausible values, in lakes in
+   which all that can be is, each in a child of its own. gmlake_check has to report it. What it
+   need not report is listed with the reason, and it is shown that the program ends well with it. */
+#if !defined(_GNU_SOURCE)
+#define _GNU_SOURCE
+#endif
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#include "gmlake.h"
+
+#include "fixture.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- Worlds: lakes in which all that can be is ----------------------------------------------- */
+
+#define WORLDS 2
+#define KEPT_MAX 128
+#define POOLS_MAX 4
+#define BUFFERS_MAX 8
+#define STREAMS_MAX 8
+
+typedef struct world {
+  gmlake *lake;
+  gmlake_backend *mock;
+  size_t host_bytes; /* of it alone */
+  void *kept[KEPT_MAX];
+  size_t kept_count;
+  gmlake_pool *pools[POOLS_MAX];
+  size_t pool_count;
+  gmlake_buffer *buffers[BUFFERS_MAX];
+  size_t buffer_count;
+  gmlake_stream streams[STREAMS_MAX];
+  size_t stream_count;
+  gmlake_stream captured; /* NULL: none is */
+} world;
+
+static world worlds[WORLDS];
+static world *now; /* the one that is being built, or used */
+
+static void *keep(void *ptr) {
+  assert_true(now->kept_count < KEPT_MAX);
+  return now->kept[now->kept_count++] = ptr;
+}
+
+static void *keep_labelled(size_t bytes, unsigned flags, const char *label) {
+  gmlake_alloc_desc wanted = request(bytes, flags, NULL);
+  wanted.label = label;
+  wanted.user_data = 7;
+  return keep(take_with(&wanted, LEGACY));
+}
+
+static gmlake_pool *add_pool(size_t limit_bytes) {
+  return now->pools[now->pool_count++] = open_pool(limit_bytes);
+}
+
+static gmlake_buffer *make_buffer(size_t chunks) {
+  gmlake_buffer_desc with;
+  gmlake_buffer *buffer = NULL;
+  memset(&with, 0, sizeof(with));
+  with.max_bytes = chunks * C;
+  with.chunk_bytes = C;
+  with.label = "a buffer";
+  step(gmlake_buffer_create(lake, &with, &buffer));
+  return buffer;
+}
+
+static gmlake_buffer *add_buffer(size_t chunks) {
+  return now->buffers[now->buffer_count++] = make_buffer(chunks);
+}
+
+static gmlake_stream add_stream(void) { return now->streams[now->stream_count++] = open_stream(); }
+
+/* Gives so many bytes back to the driver. */
+static gmlake_result return_bytes(size_t bytes) {
+  gmlake_result result = gmlake_trim(lake, lake->stats.reserved_bytes - bytes, NULL);
+  assert_ok(gmlake_check(lake));
+  return result;
+}
+
+/* Live, idle and quarantined windows, some of a size; one remembers what is in its way. */
+static void add_windows(void **b) {
+  void *second, *third, *fourth;
+  drop(b[1]);
+  drop(b[3]);
+  keep(take(2 * C));
+  drop(b[5]);
+  drop(b[7]);
+  second = take(2 * C);
+  drop(b[9]);
+  drop(b[11]);
+  third = take(2 * C);
+  drop(second);
+  drop(third);
+  fourth = take(4 * C);
+  drop(fourth);
+  keep(take(2 * C));
+  keep(take(4 * C)); /* not the window, whose pieces are in use: memory is created */
+  drop(b[13]);
+  drop(b[15]);
+  drop(take(2 * C));
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0);
+  assert_error(return_bytes(C), DRIVER);
+}
+
+/* Slots without memory between others, and slots that are given up. */
+static void add_gaps(void **b) {
+  void *ptr = NULL;
+  fail_call(ON_ACCESS, 1, GMLAKE_ERROR_DRIVER, 1);
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0);
+  step_error(gmlake_alloc(lake, 8 * C, LEGACY, &ptr), DRIVER);
+  memset(faults, 0, sizeof(faults));
+  drop(b[21]);
+  fail_call(ON_RELEASE, 1, GMLAKE_ERROR_DRIVER, 0);
+  assert_error(return_bytes(C), DRIVER);
+  drop(b[17]);
+  drop(b[19]);
+  assert_ok(return_bytes(2 * C));
+}
+
+static void forget(gmlake_stream stream) {
+  step(gmlake_forget_stream(lake, stream));
+  gmlake_mock_stream_destroy(mock, stream);
+}
+
+/* Numbers of streams that are forgotten, and that serve again. */
+static void add_forgotten(void) {
+  gmlake_stream stream;
+  void *ptr;
+  int i;
+  for (i = 0; i < 16; i++) {
+    stream = open_stream();
+    drop_on(take_on(512, stream), stream);
+    forget(stream);
+  }
+  stream = open_stream();
+  ptr = take_on(1024, stream);
+  step(gmlake_record_stream(lake, keep(take(512)), stream));
+  drop_on(ptr, stream);
+  forget(stream);
+}
+
+/* Pools: with a limit, with memory that a graph knows, and two that could not give all back. */
+static void add_pools(gmlake_stream captured) {
+  gmlake_pool *pool = add_pool(16 * C), *graph = add_pool(0), *dead;
+  void *first, *third, *ptr;
+  keep(take_from(pool, 3 * C, LEGACY));
+  drop(take_from(pool, C / 2, LEGACY));
+  step(gmlake_capture_begin(lake, captured, graph));
+  first = take_on(C, captured);
+  keep(take_on(C, captured));
+  third = take_on(C, captured);
+  keep(take_on(C, captured));
+  drop_on(first, captured);
+  drop_on(third, captured);
+  ptr = take_on(2 * C, captured);
+  drop_on(ptr, captured);
+  step(gmlake_capture_end(lake, captured));
+  dead = open_pool(0);
+  drop(take_from(dead, 2 * C, LEGACY));
+  fail_call(ON_UNRESERVE, 1, GMLAKE_ERROR_DRIVER, 0);
+  step(gmlake_pool_destroy(lake, dead));
+  dead = open_pool(0);
+  drop(take_from(dead, 2 * C, LEGACY));
+  fail_call(ON_RELEASE, 1, GMLAKE_ERROR_DRIVER, 0);
+  step(gmlake_pool_destroy(lake, dead));
+}
+
+/* Buffers: in use, destroyed with work pending, gone; and a place that could not be mapped. */
+static void add_buffers(gmlake_stream held) {
+  gmlake_buffer *gone[8], *buffer = add_buffer(8);
+  int i;
+  for (i = 0; i < 8; i++) gone[i] = make_buffer(2);
+  for (i = 0; i < 8; i++) step(gmlake_buffer_destroy(lake, gone[i], NONE));
+  step(gmlake_buffer_resize(lake, buffer, 4 * C, LEGACY));
+  step(gmlake_buffer_resize(lake, buffer, 2 * C - 100, LEGACY));
+  step(gmlake_buffer_resize(lake, add_buffer(8), C, held));
+  buffer = add_buffer(4);
+  fail_call(ON_ACCESS, 1, GMLAKE_ERROR_DRIVER, 0);
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0);
+  step_error(gmlake_buffer_resize(lake, buffer, C, LEGACY), DRIVER);
+  buffer = make_buffer(3);
+  step(gmlake_buffer_resize(lake, buffer, 2 * C, held));
+  step(gmlake_buffer_destroy(lake, buffer, held));
+}
+
+/* Blocks and a window that wait for a stream, and free memory that one still uses. */
+static void add_pending(gmlake_stream first, gmlake_stream held) {
+  void *run[4], *ptr;
+  size_t i;
+  gmlake_mock_stream_hold(mock, first);
+  gmlake_mock_stream_hold(mock, held);
+  ptr = take_on(2 * C, first);
+  step(gmlake_record_stream(lake, ptr, held));
+  drop_on(ptr, first);
+  for (i = 0; i < 3; i++) {
+    ptr = take_on(C / 4, first);
+    step(gmlake_record_stream(lake, ptr, held));
+    step(gmlake_record_stream(lake, ptr, LEGACY));
+    drop_on(ptr, first);
+  }
+  for (i = 0; i < 4; i++) drop_on(take_on(C, first), first);
+  keep(take_on(C / 8, first));
+  for (i = 0; i < 4; i++) run[i] = take_on(C / 8, first);
+  drop_on(run[0], first);
+  drop_on(run[1], NONE);
+  drop_on(run[2], first);
+  keep(run[3]);
+}
+
+/* What every call of the driver's would tidy up comes last. */
+static void add_last(gmlake_stream first, gmlake_stream captured, void **b) {
+  gmlake_pool *pool = add_pool(0);
+  void *ptr, *small[4];
+  size_t i;
+  int code = 0;
+  drop_on(b[0], NONE);
+  drop_on(b[2], NONE);
+  assert_ok(return_bytes(4 * C));
+  step(gmlake_capture_begin(lake, captured, pool));
+  now->captured = captured;
+  ptr = take_on(C / 2, captured);
+  keep(take_on(C / 2, captured));
+  drop_on(ptr, captured);
+  for (i = 0; i < 4; i++) small[i] = take_on(512 * (1 + i / 2), i % 3 ? first : LEGACY);
+  for (i = 0; i < 4; i++) drop_on(small[i], i % 3 ? first : LEGACY);
+  assert_ok(mock->event_create(mock->user, &lake->streams.spare, &code));
+}
+
+static void settle(world *w) {
+  w->lake = lake;
+  w->mock = mock;
+  w->host_bytes = host_bytes;
+  memset(faults, 0, sizeof(faults));
+}
+
+static int peers[2] = {1, 2};
+
+/* Without locks, so that all host memory is accounted for. */
+static void build_rich(world *w) {
+  void *b[24];
+  gmlake_stream first, held, captured;
+  size_t i;
+  now = w;
+  prepare(256);
+  desc.flags = GMLAKE_SINGLE_THREADED | GMLAKE_GUARD;
+  desc.cross_stream = GMLAKE_WAIT_FIRST;
+  desc.small_bytes_max = 2048;
+  desc.limit_bytes = 200 * C;
+  desc.peer_devices = peers;
+  desc.peer_count = 2;
+  use_faults();
+  open_lake();
+  lay(b, 24);
+  for (i = 0; i < 24; i++)
+    if ((i > 2 && i % 2 == 0) || i == 23) keep(b[i]);
+  first = add_stream();
+  held = add_stream();
+  captured = add_stream();
+  keep_labelled(C / 2, 0, "one");
+  keep_labelled(2 * C, GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH, "two");
+  step(gmlake_record_stream(lake, keep(take(3000)), held));
+  add_windows(b);
+  add_gaps(b);
+  add_forgotten();
+  add_pools(captured);
+  add_buffers(first);
+  add_pending(first, held);
+  add_last(first, captured, b);
+  settle(w);
+}
+
+static void choose_nothing(void *user, const gmlake_view *view, const gmlake_request *asked,
+                           gmlake_plan *plan) {
+  (void)user;
+  (void)view;
+  (void)asked;
+  (void)plan;
+}
+
+static int joins_large(void *user, const gmlake_piece *block) {
+  (void)user;
+  return block->bytes >= C;
+}
+
+static void log_nothing(void *user, int level, const gmlake_error_info *info) {
+  (void)user;
+  (void)level;
+  (void)info;
+}
+
+static gmlake_policy policy = {sizeof(gmlake_policy), NULL, choose_nothing, NULL,
+                               joins_large,           NULL};
+
+static void watch_nothing(void *user, const gmlake_event *event) {
+  (void)user;
+  (void)event;
+}
+
+/* With locks, a logger, an observer and a policy that keeps blocks apart. */
+static void build_asked(world *w) {
+  void *b[6], *small[4];
+  size_t i;
+  now = w;
+  prepare(64);
+  desc.policy = &policy;
+  desc.logger.fn = log_nothing;
+  desc.observer.fn = watch_nothing;
+  open_lake();
+  for (i = 0; i < 6; i++) b[i] = take(C);
+  for (i = 0; i < 4; i++) small[i] = take(C / 4);
+  for (i = 1; i < 6; i += 2) drop(b[i]);
+  drop(take(2 * C));
+  keep(take(2 * C));
+  keep(b[0]);
+  keep(b[4]);
+  drop(b[2]);
+  drop(take(2 * C));
+  drop(small[1]);
+  drop(small[2]);
+  keep(small[0]);
+  keep(small[3]);
+  keep_labelled(1000, 0, "three");
+  step(gmlake_buffer_resize(lake, add_buffer(4), C, LEGACY));
+  settle(w);
+}
+
+/* ---- What follows damage that is not reported ------------------------------------------------ */
+
+static int is_strict; /* every call has to succeed, and the lake to stay well */
+static int may_leave_notes;
+
+/* Ends a child that found something wrong. */
+static void give_up(const char *what) {
+  printf("  afterwards, %s\n", what);
+  fflush(stdout);
+  _exit(1);
+}
+
+static void went(const char *call, gmlake_result result) {
+  char text[512];
+  if (!result || !is_strict) return;
+  (void)snprintf(text, sizeof(text), "%s: %s (%s)", call, gmlake_result_name(result),
+                 now->lake->error.text);
+  give_up(text);
+}
+
+#define DO(call) went(#call, call)
+
+static void stay_well(void) {
+  went("gmlake_check", is_strict ? gmlake_check(now->lake) : GMLAKE_OK);
+}
+
+static void use_some(gmlake *l, gmlake_stream stream) {
+  const size_t sizes[] = {512, 1024, 5000, C, 2 * C, 3 * C, 512};
+  void *got[7];
+  size_t i;
+  for (i = 0; i < 7; i++) {
+    got[i] = NULL;
+    DO(gmlake_alloc(l, sizes[i], stream, &got[i]));
+  }
+  for (i = 0; i < 7; i += 2) DO(gmlake_free(l, got[i], stream));
+  DO(gmlake_alloc(l, 2 * C, stream, &got[0]));
+  DO(gmlake_record_stream(l, got[0], LEGACY));
+  DO(gmlake_free(l, got[0], stream));
+  stay_well();
+  for (i = 1; i < 7; i += 2) DO(gmlake_free(l, got[i], stream));
+  stay_well();
+}
+
+static void use_up_buffers(gmlake *l) {
+  size_t i;
+  for (i = 0; i < now->buffer_count; i++) {
+    DO(gmlake_buffer_resize(l, now->buffers[i], 3 * C, LEGACY));
+    DO(gmlake_buffer_resize(l, now->buffers[i], C, LEGACY));
+    DO(gmlake_buffer_destroy(l, now->buffers[i], LEGACY));
+    stay_well();
+  }
+}
+
+/* Uses all parts of the lake, then ends it; returns whether nothing is left. */
+static void use_up(void) {
+  gmlake *l = now->lake;
+  gmlake_mock_census left;
+  gmlake_budget budget;
+  gmlake_stats figures;
+  size_t i;
+  figures.struct_bytes = 0;
+  for (i = 0; i < now->stream_count; i++) gmlake_mock_stream_finish(now->mock, now->streams[i]);
+  if (now->captured) DO(gmlake_capture_end(l, now->captured));
+  use_some(l, LEGACY);
+  for (i = 0; i < now->stream_count; i++) use_some(l, now->streams[i]);
+  DO(gmlake_get_budget(l, &budget));
+  use_up_buffers(l);
+  for (i = 0; i < now->kept_count; i++) DO(gmlake_free(l, now->kept[i], LEGACY));
+  stay_well();
+  for (i = 0; i < now->pool_count; i++) DO(gmlake_pool_destroy(l, now->pools[i]));
+  stay_well();
+  DO(gmlake_reset_peaks(l));
+  DO(gmlake_get_stats(l, &figures));
+  for (i = 0; i < now->stream_count; i++) DO(gmlake_forget_stream(l, now->streams[i]));
+  DO(gmlake_trim(l, 0, NULL));
+  stay_well();
+  went("gmlake_destroy", gmlake_destroy(l));
+  gmlake_mock_get_census(now->mock, &left);
+  if (is_strict && (left.handle_count || left.mapping_count || left.reservation_count ||
+                    left.physical_bytes || left.event_count))
+    give_up("the driver has something left");
+  if (host_bytes && !may_leave_notes) give_up("host memory is left");
+}
+
+/* ---- Fields ---------------------------------------------------------------------------------- */
+
+typedef enum kind {
+  PADDING,
+  PART, /* a record of its own, or several, listed elsewhere */
+  INTEGER,
+  TEXT,
+  FUNCTION,
+  LOCK,
+  OPAQUE, /* the user's or the driver's: not looked into */
+  /* pointers to: */
+  TABLE, /* of which there is no other */
+  BLOCK,
+  LINK,
+  WINDOW,
+  NOTE,
+  USED,
+  HOLES,
+  HOLES_TABLE,
+  SMALL,
+  SMALL_TABLE,
+  WINDOW_TABLE,
+  CHUNKS,
+  SPANS,
+  ARENA,
+  POOL,
+  BUFFER,
+  PLACES,
+  PLACE,
+  STREAM,
+  EVENT,
+  PAGE,
+  BACKEND,
+  OWNER, /* of another lake */
+  OWNER_HOST,
+  OWNER_RECORDS,
+  KINDS
+} kind;
+
+typedef struct field {
+  const char *name;
+  size_t offset, bytes, stride, count; /* of an array: of an element, and how many */
+  kind is;
+} field;
+
+#define SIZE(type, member) sizeof(((type *)0)->member)
+#define ONE(type, member, is) \
+  { #member, offsetof(type, member), SIZE(type, member), 0, 1, is }
+#define MANY(type, member, is)                                                          \
+  {                                                                                     \
+#member "[]", offsetof(type, member), SIZE(type, member[0]), SIZE(type, member[0]), \
+        SIZE(type, member) / SIZE(type, member[0]), is                                  \
+  }
+#define EACH(type, array, member, is)                                                   \
+  {                                                                                     \
+#array "[]." #member, offsetof(type, array[0].member), SIZE(type, array[0].member), \
+        SIZE(type, array[0]), SIZE(type, array) / SIZE(type, array[0]), is              \
+  }
+/* so many bytes behind a member that are not used */
+#define GAP(type, member, bytes) \
+  { "", offsetof(type, member) + SIZE(type, member), bytes, 0, 1, PADDING }
+#define GAP_EACH(type, array, member, bytes)                                    \
+  {                                                                             \
+    "", offsetof(type, array[0].member) + SIZE(type, array[0].member), bytes,   \
+        SIZE(type, array[0]), SIZE(type, array) / SIZE(type, array[0]), PADDING \
+  }
+
+#define T gmlk_link
+static const field link_fields[] = {ONE(T, prev, LINK), ONE(T, next, LINK)};
+#undef T
+#define T gmlk_block
+static const field block_fields[] = {
+    ONE(T, prev, BLOCK),        ONE(T, next, BLOCK),      ONE(T, as.link.prev, LINK),
+    ONE(T, as.link.next, LINK), ONE(T, as.cached, BLOCK), ONE(T, as.live.window, WINDOW),
+    ONE(T, as.live.note, NOTE), ONE(T, ticket, INTEGER),  ONE(T, at, INTEGER),
+    ONE(T, grains, INTEGER),    ONE(T, hole, INTEGER),    ONE(T, slack, INTEGER),
+    ONE(T, arena, INTEGER),     ONE(T, stream, INTEGER),  ONE(T, state, INTEGER),
+    ONE(T, flags, INTEGER),
+};
+#undef T
+#define T gmlk_page
+static const field page_fields[] = {ONE(T, next, PAGE)};
+#undef T
+#define T gmlk_records
+static const field records_fields[] = {ONE(T, pages, PAGE), ONE(T, unused, BLOCK),
+                                       ONE(T, unused_count, INTEGER)};
+#undef T
+#define T gmlk_holes
+static const field holes_fields[] = {ONE(T, words, INTEGER), MANY(T, bits, INTEGER),
+                                     ONE(T, grains, INTEGER), ONE(T, count, INTEGER),
+                                     MANY(T, bins, PART)};
+#undef T
+#define T gmlk_row
+static const field row_fields[] = {MANY(T, address, INTEGER), MANY(T, block, BLOCK)};
+#undef T
+#define T gmlk_index
+static const field index_fields[] = {ONE(T, memory, TABLE),      ONE(T, rows, TABLE),
+                                     ONE(T, row_count, INTEGER), ONE(T, count, INTEGER),
+                                     ONE(T, shift, INTEGER),     GAP(T, shift, 4)};
+#undef T
+#define T gmlk_fence
+static const field fence_fields[] = {ONE(T, event, EVENT), ONE(T, epoch, INTEGER)};
+#undef T
+#define T gmlk_stream
+static const field stream_fields[] = {
+    ONE(T, value, OPAQUE),         ONE(T, epoch, INTEGER),         ONE(T, done, INTEGER),
+    ONE(T, freed_bytes, INTEGER),  MANY(T, fences, PART),          ONE(T, fence_head, INTEGER),
+    ONE(T, fence_count, INTEGER),  EACH(T, waits, epoch, INTEGER), EACH(T, waits, stream, INTEGER),
+    GAP_EACH(T, waits, stream, 4), ONE(T, wait_next, INTEGER),     ONE(T, capture, INTEGER),
+    ONE(T, arena, INTEGER),        ONE(T, is_capture, INTEGER),    ONE(T, is_used, INTEGER),
+    ONE(T, is_forgotten, INTEGER), ONE(T, is_dirty, INTEGER),
+};
+#undef T
+#define T gmlk_streams
+static const field streams_fields[] = {
+    ONE(T, items, TABLE),
+    ONE(T, count, INTEGER),
+    ONE(T, capacity, INTEGER),
+    ONE(T, capture_count, INTEGER),
+    ONE(T, live_count, INTEGER),
+    ONE(T, used_count, INTEGER),
+    ONE(T, last_value, OPAQUE),
+    ONE(T, last, INTEGER),
+    GAP(T, last, 4),
+    ONE(T, events, TABLE),
+    ONE(T, event_count, INTEGER),
+    ONE(T, event_capacity, INTEGER),
+    ONE(T, spare, EVENT),
+    ONE(T, record_count, INTEGER),
+    ONE(T, forgotten_count, INTEGER),
+    ONE(T, is_news, INTEGER),
+    GAP(T, is_news, 4),
+};
+#undef T
+#define T gmlk_chunk
+static const field chunk_fields[] = {ONE(T, handle, INTEGER), ONE(T, first, BLOCK),
+                                     ONE(T, map_count, INTEGER), ONE(T, mark, INTEGER),
+                                     ONE(T, stuck, INTEGER)};
+#undef T
+#define T gmlk_span
+static const field span_fields[] = {ONE(T, at, INTEGER), ONE(T, grains, INTEGER),
+                                    ONE(T, block, BLOCK)};
+#undef T
+#define T gmlk_small
+static const field small_fields[] = {MANY(T, lists, BLOCK), MANY(T, counts, INTEGER),
+                                     GAP(T, counts, 7)};
+#undef T
+#define T gmlk_spool
+static const field spool_fields[] = {
+    ONE(T, buckets, WINDOW_TABLE),
+    ONE(T, bucket_count, INTEGER),
+    ONE(T, count, INTEGER),
+    ONE(T, number, INTEGER),
+    ONE(T, grains_min, INTEGER),
+    GAP(T, grains_min, 4),
+    ONE(T, oldest, WINDOW),
+    ONE(T, newest, WINDOW),
+    ONE(T, quarantine, WINDOW),
+    ONE(T, bytes, INTEGER),
+    ONE(T, va_head, PART),
+    ONE(T, va_tail, PART),
+    ONE(T, va, HOLES),
+    ONE(T, base, INTEGER),
+    ONE(T, reserved_bytes, INTEGER),
+};
+#undef T
+#define T gmlk_arena
+static const field arena_fields[] = {
+    ONE(T, host, OWNER_HOST),
+    ONE(T, records, OWNER_RECORDS),
+    ONE(T, base, INTEGER),
+    ONE(T, reserved_bytes, INTEGER),
+    ONE(T, chunk_bytes, INTEGER),
+    ONE(T, limit_bytes, INTEGER),
+    ONE(T, chunk_log, INTEGER),
+    ONE(T, number, INTEGER),
+    ONE(T, slot_count, INTEGER),
+    ONE(T, slot_limit, INTEGER),
+    ONE(T, slot_capacity, INTEGER),
+    ONE(T, chunks, CHUNKS),
+    ONE(T, scratch, TABLE),
+    ONE(T, scratch_slots, INTEGER),
+    ONE(T, runs, TABLE),
+    ONE(T, tips, TABLE),
+    ONE(T, spans, SPANS),
+    ONE(T, slots, TABLE),
+    ONE(T, head, PART),
+    ONE(T, tail, PART),
+    ONE(T, gaps, PART),
+    ONE(T, pools, HOLES_TABLE),
+    ONE(T, pool_capacity, INTEGER),
+    ONE(T, smalls, SMALL_TABLE),
+    ONE(T, small_grains, INTEGER),
+    GAP(T, small_grains, 4),
+    ONE(T, free_grains, INTEGER),
+    ONE(T, serial, INTEGER),
+    ONE(T, backed_count, INTEGER),
+    ONE(T, stuck_count, INTEGER),
+    ONE(T, stuck_end, INTEGER),
+    GAP(T, stuck_end, 4),
+    ONE(T, live_count, INTEGER),
+    ONE(T, is_unswept, INTEGER),
+    ONE(T, keeps_apart, INTEGER),
+    ONE(T, spool, PART),
+    ONE(T, pool, POOL),
+    ONE(T, is_bare, INTEGER),
+    GAP(T, is_bare, 4),
+    ONE(T, buffers, BUFFER),
+    ONE(T, void_count, INTEGER),
+};
+#undef T
+#define T gmlk_window
+static const field window_fields[] = {
+    ONE(T, self, PART),
+    ONE(T, address, INTEGER),
+    ONE(T, va, BLOCK),
+    ONE(T, spans, SPANS),
+    ONE(T, span_count, INTEGER),
+    ONE(T, chunk_count, INTEGER),
+    ONE(T, number, INTEGER),
+    ONE(T, bucket_next, WINDOW),
+    ONE(T, bucket_prev, WINDOW),
+    ONE(T, older, WINDOW),
+    ONE(T, newer, WINDOW),
+    ONE(T, blocker, BLOCK),
+    ONE(T, blocker_serial, INTEGER),
+};
+#undef T
+#define T gmlk_used
+static const field used_fields[] = {ONE(T, stream, INTEGER), GAP(T, stream, 4),
+                                    ONE(T, ticket, INTEGER)};
+#undef T
+#define T gmlk_note
+static const field note_fields[] = {ONE(T, user_data, INTEGER),
+                                    ONE(T, label, OPAQUE),
+                                    ONE(T, used, USED),
+                                    ONE(T, used_count, INTEGER),
+                                    ONE(T, used_capacity, INTEGER),
+                                    ONE(T, block, BLOCK),
+                                    ONE(T, stream, INTEGER),
+                                    GAP(T, stream, 4),
+                                    ONE(T, ticket, INTEGER),
+                                    ONE(T, next, NOTE)};
+#undef T
+#define T gmlake_pool
+static const field pool_fields[] = {ONE(T, arena, PART), ONE(T, lake, OWNER), ONE(T, label, OPAQUE),
+                                    ONE(T, capture_count, INTEGER), ONE(T, next_dead, POOL)};
+#undef T
+#define T gmlk_place
+static const field place_fields[] = {ONE(T, next, PLACE),     ONE(T, address, INTEGER),
+                                     ONE(T, ticket, INTEGER), ONE(T, slot, INTEGER),
+                                     ONE(T, stream, INTEGER), ONE(T, state, INTEGER),
+                                     ONE(T, mark, INTEGER)};
+#undef T
+#define T gmlake_buffer
+static const field buffer_fields[] = {
+    ONE(T, lake, OWNER),     ONE(T, arena, ARENA),         ONE(T, va, BLOCK),
+    ONE(T, places, PLACES),  ONE(T, place_count, INTEGER), ONE(T, count, INTEGER),
+    ONE(T, bytes, INTEGER),  ONE(T, max_bytes, INTEGER),   ONE(T, user_data, INTEGER),
+    ONE(T, label, OPAQUE),   ONE(T, next, BUFFER),         ONE(T, is_live, INTEGER),
+    ONE(T, is_busy, INTEGER)};
+#undef T
+#define T gmlk_host
+static const field host_fields[] = {ONE(T, hooks.malloc_fn, FUNCTION),
+                                    ONE(T, hooks.free_fn, FUNCTION), ONE(T, hooks.user, OPAQUE),
+                                    ONE(T, bytes, INTEGER), ONE(T, bytes_peak, INTEGER)};
+#undef T
+#define T gmlk_driver
+static const field driver_fields[] = {ONE(T, backend, BACKEND),      ONE(T, owned, BACKEND),
+                                      ONE(T, peers, TABLE),          ONE(T, peer_count, INTEGER),
+                                      ONE(T, handle_types, INTEGER), GAP(T, handle_types, 4),
+                                      ONE(T, process_id, INTEGER)};
+#undef T
+#define T gmlake_desc
+static const field desc_fields[] = {
+    ONE(T, device, INTEGER),
+    GAP(T, device, 4),
+    ONE(T, backend, BACKEND),
+    ONE(T, flags, INTEGER),
+    ONE(T, cross_stream, INTEGER),
+    ONE(T, chunk_bytes, INTEGER),
+    ONE(T, stitch_bytes_min, INTEGER),
+    ONE(T, stitched_bytes_max, INTEGER),
+    ONE(T, small_bytes_max, INTEGER),
+    ONE(T, limit_bytes, INTEGER),
+    ONE(T, driver_free_bytes_min, INTEGER),
+    ONE(T, arena_bytes, INTEGER),
+    ONE(T, window_bytes, INTEGER),
+    ONE(T, peer_devices, TABLE),
+    ONE(T, peer_count, INTEGER),
+    ONE(T, handle_types, INTEGER),
+    GAP(T, handle_types, 4),
+    ONE(T, host.malloc_fn, FUNCTION),
+    ONE(T, host.free_fn, FUNCTION),
+    ONE(T, host.user, OPAQUE),
+    ONE(T, logger.fn, FUNCTION),
+    ONE(T, logger.user, OPAQUE),
+    ONE(T, oom.fn, FUNCTION),
+    ONE(T, oom.user, OPAQUE),
+    ONE(T, policy, OPAQUE),
+    ONE(T, observer.fn, FUNCTION),
+    ONE(T, observer.user, OPAQUE),
+};
+#undef T
+#define T gmlake_device_properties
+static const field device_fields[] = {
+    ONE(T, device_bytes, INTEGER), ONE(T, granularity_bytes, INTEGER),
+    ONE(T, handle_types, INTEGER), ONE(T, is_host_memory, INTEGER), ONE(T, name, TEXT)};
+#undef T
+#define T gmlake_error_info
+static const field error_fields[] = {
+    ONE(T, result, INTEGER),        ONE(T, driver_code, INTEGER),
+    ONE(T, call, OPAQUE),           ONE(T, text, TEXT),
+    ONE(T, asked_bytes, INTEGER),   ONE(T, live_bytes, INTEGER),
+    ONE(T, free_bytes, INTEGER),    ONE(T, stitchable_bytes, INTEGER),
+    ONE(T, pending_bytes, INTEGER), ONE(T, reserved_bytes, INTEGER),
+    ONE(T, limit_bytes, INTEGER),   ONE(T, driver_free_bytes, INTEGER)};
+#undef T
+#define T gmlake_stats
+static const field stats_fields[] = {
+    ONE(T, struct_bytes, INTEGER),
+    ONE(T, requested_bytes, INTEGER),
+    ONE(T, requested_bytes_peak, INTEGER),
+    ONE(T, active_bytes, INTEGER),
+    ONE(T, active_bytes_peak, INTEGER),
+    ONE(T, reserved_bytes, INTEGER),
+    ONE(T, reserved_bytes_peak, INTEGER),
+    ONE(T, stitched_bytes, INTEGER),
+    ONE(T, stitched_bytes_peak, INTEGER),
+    ONE(T, pending_bytes, INTEGER),
+    ONE(T, pending_bytes_peak, INTEGER),
+    ONE(T, allocation_count, INTEGER),
+    ONE(T, free_count, INTEGER),
+    MANY(T, state_count, INTEGER),
+    ONE(T, split_count, INTEGER),
+    ONE(T, stitch_count, INTEGER),
+    ONE(T, stitch_reuse_count, INTEGER),
+    ONE(T, stitch_evict_count, INTEGER),
+    ONE(T, chunk_count, INTEGER),
+    ONE(T, driver_call_count, INTEGER),
+    ONE(T, driver_ns, INTEGER),
+    ONE(T, stream_wait_count, INTEGER),
+    ONE(T, host_wait_count, INTEGER),
+    ONE(T, oom_count, INTEGER),
+    ONE(T, quarantined_bytes, INTEGER),
+    ONE(T, live_count, INTEGER),
+    ONE(T, window_count, INTEGER),
+    ONE(T, event_count, INTEGER),
+    ONE(T, metadata_bytes, INTEGER),
+    ONE(T, metadata_bytes_peak, INTEGER),
+    ONE(T, buffer_count, INTEGER),
+    ONE(T, buffer_bytes, INTEGER),
+    ONE(T, buffer_bytes_peak, INTEGER),
+};
+#undef T
+#define T gmlake
+static const field lake_fields[] = {
+    ONE(T, desc, PART),
+    ONE(T, host, PART),
+    ONE(T, driver, PART),
+    ONE(T, device, PART),
+    ONE(T, driving, LOCK),
+    ONE(T, books, LOCK),
+    GAP(T, books, 3),
+    ONE(T, has_locks, INTEGER),
+    ONE(T, is_barred, INTEGER),
+    ONE(T, lost, INTEGER),
+    ONE(T, records, PART),
+    ONE(T, index, PART),
+    ONE(T, streams, PART),
+    ONE(T, arenas, TABLE),
+    ONE(T, arena_count, INTEGER),
+    ONE(T, arena_capacity, INTEGER),
+    ONE(T, home, PART),
+    ONE(T, pending, NOTE),
+    ONE(T, dead, POOL),
+    ONE(T, void_buffers, BUFFER),
+    ONE(T, stats, PART),
+    ONE(T, error, PART),
+    ONE(T, messages, TABLE),
+    ONE(T, message_count, INTEGER),
+    GAP(T, message_count, 4),
+    ONE(T, calls, TABLE),
+    ONE(T, asks_first, INTEGER),
+    GAP(T, asks_first, 4),
+    ONE(T, request_count, INTEGER),
+    ONE(T, is_watched, INTEGER),
+    ONE(T, is_observed, INTEGER),
+    ONE(T, served, OWNER),
+    ONE(T, view_memory, TABLE),
+    ONE(T, view_bytes, INTEGER),
+};
+#undef T
+/* tables of pointers */
+static const field window_table_fields[] = {{"[]", 0, sizeof(void *), 0, 1, WINDOW}};
+static const field holes_table_fields[] = {{"[]", 0, sizeof(void *), 0, 1, HOLES}};
+static const field small_table_fields[] = {{"[]", 0, sizeof(void *), 0, 1, SMALL}};
+static const field stream_table_fields[] = {{"[]", 0, sizeof(void *), 0, 1, STREAM}};
+static const field arena_table_fields[] = {{"[]", 0, sizeof(void *), 0, 1, ARENA}};
+static const field event_table_fields[] = {{"[]", 0, sizeof(void *), 0, 1, EVENT}};
+
+/* ---- Records, by what they are used for ------------------------------------------------------ */
+
+/* name, what it is called, its fields, the pointers that lead to it, its type */
+#define SHAPES(X)                                                      \
+  X(CLEAN, "clean block", block, BLOCK, gmlk_block)                    \
+  X(TAGGED, "tagged block", block, BLOCK, gmlk_block)                  \
+  X(IN_RUN, "tagged block in a run", block, BLOCK, gmlk_block)         \
+  X(PINNED, "pinned block", block, BLOCK, gmlk_block)                  \
+  X(LIVE, "live block", block, BLOCK, gmlk_block)                      \
+  X(PIECE, "piece", block, BLOCK, gmlk_block)                          \
+  X(PENDING, "pending block", block, BLOCK, gmlk_block)                \
+  X(CACHED, "cached block", block, BLOCK, gmlk_block)                  \
+  X(UNBACKED, "gap", block, BLOCK, gmlk_block)                         \
+  X(COMMITTED, "committed chunk", block, BLOCK, gmlk_block)            \
+  X(UNUSED, "unused record", block, BLOCK, gmlk_block)                 \
+  X(EDGE, "edge", block, BLOCK, gmlk_block)                            \
+  X(VA_FREE, "free address space", block, BLOCK, gmlk_block)           \
+  X(VA_USED, "address space in use", block, BLOCK, gmlk_block)         \
+  X(LIVE_SELF, "live window's block", block, BLOCK, gmlk_block)        \
+  X(PENDING_SELF, "pending window's block", block, BLOCK, gmlk_block)  \
+  X(IDLE_SELF, "idle window's block", block, BLOCK, gmlk_block)        \
+  X(LOST_SELF, "quarantined window's block", block, BLOCK, gmlk_block) \
+  X(BIN, "bin", link, LINK, gmlk_link)                                 \
+  X(GAPS, "ring of gaps", link, LINK, gmlk_link)                       \
+  X(PAGES, "page", page, PAGE, gmlk_page)                              \
+  X(RECORDS, "gmlk_records", records, PADDING, gmlk_records)           \
+  X(POOL_HOLES, "gmlk_holes", holes, HOLES, gmlk_holes)                \
+  X(INDEX, "gmlk_index", index, PADDING, gmlk_index)                   \
+  X(ROW, "gmlk_row", row, PADDING, gmlk_row)                           \
+  X(FENCE, "fence", fence, PADDING, gmlk_fence)                        \
+  X(OLD_FENCE, "fence not in use", fence, PADDING, gmlk_fence)         \
+  X(STREAM_USED, "stream", stream, STREAM, gmlk_stream)                \
+  X(STREAM_CAPTURED, "captured stream", stream, STREAM, gmlk_stream)   \
+  X(STREAM_FORGOTTEN, "forgotten stream", stream, STREAM, gmlk_stream) \
+  X(STREAM_CAPTURE, "capture", stream, STREAM, gmlk_stream)            \
+  X(STREAM_UNUSED, "number not in use", stream, STREAM, gmlk_stream)   \
+  X(ALL_STREAMS, "gmlk_streams", streams, PADDING, gmlk_streams)       \
+  X(CHUNK, "chunk", chunk, CHUNKS, gmlk_chunk)                         \
+  X(SLOT, "slot without memory", chunk, CHUNKS, gmlk_chunk)            \
+  X(STUCK, "quarantined slot", chunk, CHUNKS, gmlk_chunk)              \
+  X(SLOT_BEHIND, "slot behind the end", chunk, CHUNKS, gmlk_chunk)     \
+  X(LIVE_SPAN, "live window's span", span, SPANS, gmlk_span)           \
+  X(IDLE_SPAN, "idle window's span", span, SPANS, gmlk_span)           \
+  X(LOST_SPAN, "quarantined window's span", span, SPANS, gmlk_span)    \
+  X(SMALL_LISTS, "gmlk_small", small, SMALL, gmlk_small)               \
+  X(SPOOL, "gmlk_spool", spool, PADDING, gmlk_spool)                   \
+  X(HOME, "gmlk_arena", arena, ARENA, gmlk_arena)                      \
+  X(LIVE_WINDOW, "live window", window, WINDOW, gmlk_window)           \
+  X(IDLE_WINDOW, "idle window", window, WINDOW, gmlk_window)           \
+  X(LOST_WINDOW, "quarantined window", window, WINDOW, gmlk_window)    \
+  X(LIVE_USED, "live block's use", used, PADDING, gmlk_used)           \
+  X(PENDING_USED, "pending block's use", used, PADDING, gmlk_used)     \
+  X(LIVE_NOTE, "live block's note", note, NOTE, gmlk_note)             \
+  X(PENDING_NOTE, "pending block's note", note, NOTE, gmlk_note)       \
+  X(LIVE_POOL, "pool", pool, POOL, gmlake_pool)                        \
+  X(DEAD_POOL, "dead pool", pool, POOL, gmlake_pool)                   \
+  X(FRONT_PLACE, "front's place", place, PLACES, gmlk_place)           \
+  X(KEPT_PLACE, "place behind a front", place, PLACES, gmlk_place)     \
+  X(EMPTY_PLACE, "empty place", place, PLACES, gmlk_place)             \
+  X(LIVE_BUFFER, "buffer", buffer, BUFFER, gmlake_buffer)              \
+  X(VOID_BUFFER, "destroyed buffer", buffer, BUFFER, gmlake_buffer)    \
+  X(GONE_BUFFER, "buffer that is gone", buffer, BUFFER, gmlake_buffer) \
+  X(HOST, "gmlk_host", host, PADDING, gmlk_host)                       \
+  X(DRIVER, "gmlk_driver", driver, PADDING, gmlk_driver)               \
+  X(DESC, "desc", desc, PADDING, gmlake_desc)                          \
+  X(DEVICE, "device", device, PADDING, gmlake_device_properties)       \
+  X(LAST_ERROR, "error", error, PADDING, gmlake_error_info)            \
+  X(STATS, "stats", stats, PADDING, gmlake_stats)                      \
+  X(LAKE, "gmlake", lake, PADDING, gmlake)                             \
+  X(BUCKETS, "table of sizes", window_table, PADDING, void *)          \
+  X(POOLS, "table of pools", holes_table, PADDING, void *)             \
+  X(SMALLS, "table of small lists", small_table, PADDING, void *)      \
+  X(STREAM_ITEMS, "table of streams", stream_table, PADDING, void *)   \
+  X(EVENTS, "table of events", event_table, PADDING, void *)           \
+  X(ARENAS, "table of arenas", arena_table, PADDING, void *)
+
+#define SHAPE_NAME(name, called, fields, pointer, type) SHAPE_##name,
+typedef enum shape { SHAPES(SHAPE_NAME) SHAPE_COUNT } shape;
+
+static const struct shape_row {
+  const char *called, *type;
+  const field *fields;
+  size_t field_count, bytes;
+  kind pointer;
+} shapes[] = {
+#define SHAPE_ROW(name, called, fields, pointer, type) \
+  {called, #type, fields##_fields, sizeof(fields##_fields) / sizeof(field), sizeof(type), pointer},
+    SHAPES(SHAPE_ROW)};
+
+#define INSTANCES_MAX 8
+#define POINTERS_MAX 12
+
+static void *instances[WORLDS][SHAPE_COUNT][INSTANCES_MAX];
+static size_t instance_counts[WORLDS][SHAPE_COUNT];
+static void *pointers[WORLDS][KINDS][POINTERS_MAX]; /* valid ones of a kind, to be put elsewhere */
+static size_t pointer_counts[WORLDS][KINDS];
+static size_t at_world;
+
+static void note_pointer(kind is, const void *ptr) {
+  size_t *count = &pointer_counts[at_world][is], i;
+  for (i = 0; i < *count; i++)
+    if (pointers[at_world][is][i] == ptr) return;
+  if (ptr && *count < POINTERS_MAX) pointers[at_world][is][(*count)++] = (void *)(uintptr_t)ptr;
+}
+
+/* One more record of a shape: the first four are taken, and the last four. */
+static void found(shape which, const void *record) {
+  static size_t rounds;
+  size_t *count = &instance_counts[at_world][which], at = *count;
+  if (at == INSTANCES_MAX)
+    at = 4 + rounds++ % 4;
+  else
+    ++*count;
+  instances[at_world][which][at] = (void *)(uintptr_t)record;
+  if (*count < 3 && shapes[which].pointer != PADDING) note_pointer(shapes[which].pointer, record);
+}
+
+static shape shape_of_tile(const gmlk_block *b) {
+  switch (b->state) {
+  case GMLK_FREE:
+    if (b->stream == GMLK_CLEAN) return SHAPE_CLEAN;
+    if (b->stream == GMLK_PINNED) return SHAPE_PINNED;
+    return b->hole ? SHAPE_TAGGED : SHAPE_IN_RUN;
+  case GMLK_LIVE:
+    return SHAPE_LIVE;
+  case GMLK_PIECE:
+    return SHAPE_PIECE;
+  case GMLK_PENDING:
+    return SHAPE_PENDING;
+  case GMLK_CACHED:
+    return SHAPE_CACHED;
+  case GMLK_UNBACKED:
+    return SHAPE_UNBACKED;
+  default:
+    assert_int_equal(b->state, GMLK_COMMITTED);
+    return SHAPE_COMMITTED;
+  }
+}
+
+static void find_note(const gmlk_note *note, int is_pending) {
+  size_t i;
+  if (!note) return;
+  found(is_pending ? SHAPE_PENDING_NOTE : SHAPE_LIVE_NOTE, note);
+  note_pointer(USED, note->used);
+  for (i = 0; i < note->used_count; i++)
+    found(is_pending ? SHAPE_PENDING_USED : SHAPE_LIVE_USED, &note->used[i]);
+}
+
+static void find_window(const gmlk_window *w, shape which, shape self, shape span) {
+  found(which, w);
+  found(self, &w->self);
+  found(span, &w->spans[0]);
+  found(span, &w->spans[w->span_count - 1]);
+}
+
+static void find_windows(const gmlk_arena *a) {
+  const gmlk_block *b;
+  const gmlk_window *w;
+  for (b = a->head.next; b != &a->tail; b = b->next) {
+    w = b->as.live.window;
+    if (b->state != GMLK_PIECE || w->spans[0].block != b) continue;
+    find_window(w, SHAPE_LIVE_WINDOW,
+                w->self.state == GMLK_LIVE ? SHAPE_LIVE_SELF : SHAPE_PENDING_SELF, SHAPE_LIVE_SPAN);
+    find_note(w->self.as.live.note, w->self.state == GMLK_PENDING);
+  }
+  for (w = a->spool.oldest; w; w = w->newer)
+    find_window(w, SHAPE_IDLE_WINDOW, SHAPE_IDLE_SELF, SHAPE_IDLE_SPAN);
+  for (w = a->spool.quarantine; w; w = w->bucket_next)
+    find_window(w, SHAPE_LOST_WINDOW, SHAPE_LOST_SELF, SHAPE_LOST_SPAN);
+}
+
+static void find_holes(const gmlk_holes *holes) {
+  unsigned bin;
+  found(SHAPE_POOL_HOLES, holes);
+  for (bin = 0; bin < GMLK_BINS; bin++)
+    if (bin == 7 || holes->bins[bin].next != &holes->bins[bin]) found(SHAPE_BIN, &holes->bins[bin]);
+}
+
+static void find_chunks(const gmlk_arena *a) {
+  size_t slot;
+  note_pointer(CHUNKS, a->chunks);
+  for (slot = 0; slot < a->slot_capacity; slot++) {
+    const gmlk_chunk *chunk = &a->chunks[slot];
+    found(chunk->stuck            ? SHAPE_STUCK
+          : slot >= a->slot_count ? SHAPE_SLOT_BEHIND
+          : chunk->handle         ? SHAPE_CHUNK
+                                  : SHAPE_SLOT,
+          chunk);
+  }
+}
+
+static void find_buffers(const gmlk_arena *a) {
+  const gmlake_buffer *b;
+  uint32_t i;
+  for (b = a->buffers; b; b = b->next) {
+    found(b->is_live ? SHAPE_LIVE_BUFFER : SHAPE_VOID_BUFFER, b);
+    for (i = 0; i < b->place_count; i++)
+      found(i < b->count         ? SHAPE_FRONT_PLACE
+            : b->places[i].state ? SHAPE_KEPT_PLACE
+                                 : SHAPE_EMPTY_PLACE,
+            &b->places[i]);
+    note_pointer(PLACE, b->places);
+  }
+}
+
+static void find_tables(const gmlk_arena *a) {
+  size_t i;
+  note_pointer(HOLES_TABLE, a->pools);
+  note_pointer(SMALL_TABLE, a->smalls);
+  note_pointer(WINDOW_TABLE, a->spool.buckets);
+  note_pointer(SPANS, a->spans);
+  for (i = 0; i < a->pool_capacity; i++) {
+    if (i < 4 || !a->pools[i] || i + 1 == a->pool_capacity) found(SHAPE_POOLS, &a->pools[i]);
+    if (i < 2 || a->smalls[i]) found(SHAPE_SMALLS, &a->smalls[i]);
+    if (a->pools[i]) find_holes(a->pools[i]);
+    if (a->smalls[i]) found(SHAPE_SMALL_LISTS, a->smalls[i]);
+  }
+  for (i = 0; i < a->spool.bucket_count; i++)
+    if (a->spool.buckets[i] || i < 2) found(SHAPE_BUCKETS, &a->spool.buckets[i]);
+}
+
+static void find_arena(const gmlk_arena *a) {
+  const gmlk_block *b;
+  found(SHAPE_HOME, a);
+  found(SHAPE_SPOOL, &a->spool);
+  found(SHAPE_EDGE, &a->head);
+  found(SHAPE_EDGE, &a->tail);
+  found(SHAPE_GAPS, &a->gaps);
+  for (b = a->head.next; b != &a->tail; b = b->next) {
+    found(shape_of_tile(b), b);
+    if (b->state == GMLK_LIVE || b->state == GMLK_PENDING)
+      find_note(b->as.live.note, b->state == GMLK_PENDING);
+    note_pointer(LINK, &b->as.link);
+  }
+  for (b = a->spool.va_head.next; b != &a->spool.va_tail; b = b->next)
+    found(b->state == GMLK_FREE ? SHAPE_VA_FREE : SHAPE_VA_USED, b);
+  find_windows(a);
+  find_tables(a);
+  find_chunks(a);
+  find_buffers(a);
+}
+
+static void find_streams(const gmlk_streams *all) {
+  size_t i;
+  for (i = 0; i < all->capacity; i++) {
+    const gmlk_stream *s = all->items[i];
+    unsigned head = s ? s->fence_head : 0;
+    if (i < 3 || !s) found(SHAPE_STREAM_ITEMS, &all->items[i]);
+    if (!s) continue;
+    found(!s->is_used       ? SHAPE_STREAM_UNUSED
+          : s->is_capture   ? SHAPE_STREAM_CAPTURE
+          : s->is_forgotten ? SHAPE_STREAM_FORGOTTEN
+          : s->capture      ? SHAPE_STREAM_CAPTURED
+                            : SHAPE_STREAM_USED,
+          s);
+    if (s->fence_count) {
+      found(SHAPE_FENCE, &s->fences[head]);
+      found(SHAPE_FENCE, &s->fences[(head + s->fence_count - 1) % GMLK_FENCES]);
+      note_pointer(EVENT, s->fences[head].event);
+    }
+    found(SHAPE_OLD_FENCE, &s->fences[(head + s->fence_count) % GMLK_FENCES]);
+  }
+  for (i = 0; i <= all->event_count && i < all->event_capacity; i++) {
+    found(SHAPE_EVENTS, &all->events[i]);
+    note_pointer(EVENT, all->events[i]);
+  }
+}
+
+static int do_nothing(void) { return 0; }
+
+static void find_lake(gmlake *l) {
+  const gmlake_pool *dead;
+  const gmlake_buffer *gone;
+  const gmlk_block *unused = l->records.unused;
+  const gmlk_page *page;
+  size_t i;
+  for (i = 0; i < l->arena_capacity; i++) {
+    found(SHAPE_ARENAS, &l->arenas[i]);
+    if (!l->arenas[i]) continue;
+    find_arena(l->arenas[i]);
+    if (l->arenas[i]->pool) found(SHAPE_LIVE_POOL, l->arenas[i]->pool);
+  }
+  for (dead = l->dead; dead; dead = dead->next_dead) found(SHAPE_DEAD_POOL, dead);
+  for (gone = l->void_buffers; gone; gone = gone->next) found(SHAPE_GONE_BUFFER, gone);
+  for (i = 0; i < 3 && unused; i++, unused = unused->next) found(SHAPE_UNUSED, unused);
+  for (page = l->records.pages; page; page = page->next) found(SHAPE_PAGES, page);
+  for (i = 0; i < l->index.row_count; i++) found(SHAPE_ROW, &l->index.rows[i]);
+  find_streams(&l->streams);
+  found(SHAPE_RECORDS, &l->records);
+  found(SHAPE_INDEX, &l->index);
+  found(SHAPE_ALL_STREAMS, &l->streams);
+  found(SHAPE_HOST, &l->host);
+  found(SHAPE_DRIVER, &l->driver);
+  found(SHAPE_DESC, &l->desc);
+  found(SHAPE_DEVICE, &l->device);
+  found(SHAPE_LAST_ERROR, &l->error);
+  found(SHAPE_STATS, &l->stats);
+  found(SHAPE_LAKE, l);
+  note_pointer(BACKEND, worlds[!at_world].mock);
+  note_pointer(OWNER, worlds[!at_world].lake);
+  note_pointer(OWNER_HOST, &worlds[!at_world].lake->host);
+  note_pointer(OWNER_RECORDS, &worlds[!at_world].lake->records);
+  note_pointer(FUNCTION, (void *)(uintptr_t)&do_nothing);
+  note_pointer(OPAQUE, "another");
+}
+
+/* ---- What need not be reported --------------------------------------------------------------- */
+
+typedef enum verdict {
+  REPORTED,
+  HARMLESS, /* nothing depends on it: what follows goes well, to the last byte */
+  LEGAL,    /* the state is as legal as the one before, only the user or the driver could tell:
+               what follows ends, and leaves no host memory */
+  A_CALLS   /* with locks, what is missing may be a note of a call under way: what follows ends */
+} verdict;
+
+static const struct exception {
+  shape in;
+  const char *field; /* a `*` at its end: all that begin so */
+  verdict is;
+  const char *reason;
+} exceptions[] = {
+    {SHAPE_CLEAN, "slack", HARMLESS, "not read while nobody owns it"},
+    {SHAPE_TAGGED, "slack", HARMLESS, "not read while nobody owns it"},
+    {SHAPE_TAGGED, "ticket", LEGAL, "any epoch of the stream up to the open one is a tag"},
+    {SHAPE_TAGGED, "flags", LEGAL,
+     "what a policy keeps apart may have no neighbour to be joined with"},
+    {SHAPE_IN_RUN, "as.link.prev", HARMLESS, "the run stands in its pool by its first block"},
+    {SHAPE_IN_RUN, "as.link.next", HARMLESS, "the run stands in its pool by its first block"},
+    {SHAPE_IN_RUN, "slack", HARMLESS, "not read while nobody owns it"},
+    {SHAPE_IN_RUN, "ticket", LEGAL, "any epoch of the stream up to the open one is a tag"},
+    {SHAPE_IN_RUN, "flags", LEGAL,
+     "what a policy keeps apart may have no neighbour to be joined with"},
+    {SHAPE_PINNED, "as.link.prev", HARMLESS, "stands in no pool"},
+    {SHAPE_PINNED, "as.link.next", HARMLESS, "stands in no pool"},
+    {SHAPE_PINNED, "slack", HARMLESS, "not read while nobody owns it"},
+    {SHAPE_LIVE, "as.live.note", A_CALLS, "with locks it may be lost to a call under way"},
+    {SHAPE_LIVE, "ticket", HARMLESS,
+     "names an ownership: at worst a window that is blocked is asked in vain, or not"},
+    {SHAPE_LIVE, "stream", LEGAL, "only tells the user what he asked for"},
+    {SHAPE_LIVE, "flags", LEGAL, "what the user asked for"},
+    {SHAPE_PIECE, "as.live.note", HARMLESS, "the window's own block has the note"},
+    {SHAPE_PIECE, "ticket", HARMLESS,
+     "names an ownership: at worst a window that is blocked is asked in vain, or not"},
+    {SHAPE_PIECE, "slack", HARMLESS, "the window's own block has it"},
+    {SHAPE_PIECE, "stream", HARMLESS, "overwritten when the window is freed"},
+    {SHAPE_PENDING, "ticket", HARMLESS,
+     "names an ownership: at worst a window that is blocked is asked in vain, or not"},
+    {SHAPE_PENDING, "slack", HARMLESS, "not read any more"},
+    {SHAPE_PENDING, "stream", HARMLESS, "its note has the tag to come"},
+    {SHAPE_PENDING, "flags", HARMLESS,
+     "what the user asked for, and what is done with it is decided"},
+    {SHAPE_CACHED, "slack", HARMLESS, "not read while nobody owns it"},
+    {SHAPE_CACHED, "ticket", LEGAL, "any epoch of the stream up to the open one is a tag"},
+    {SHAPE_UNBACKED, "ticket", HARMLESS, "overwritten when there is memory"},
+    {SHAPE_UNBACKED, "slack", HARMLESS, "overwritten when there is memory"},
+    {SHAPE_UNBACKED, "stream", HARMLESS, "overwritten when there is memory"},
+    {SHAPE_UNBACKED, "flags", HARMLESS, "overwritten when there is memory"},
+    {SHAPE_COMMITTED, "as.link.prev", HARMLESS, "stands in no pool"},
+    {SHAPE_COMMITTED, "as.link.next", HARMLESS, "stands in no pool"},
+    {SHAPE_COMMITTED, "ticket", HARMLESS, "names an ownership: no window asks for it"},
+    {SHAPE_COMMITTED, "slack", HARMLESS, "not read of a chunk"},
+    {SHAPE_COMMITTED, "stream", HARMLESS, "overwritten when it is given up"},
+    {SHAPE_UNUSED, "prev", HARMLESS, "overwritten when it is taken"},
+    {SHAPE_UNUSED, "as.link.prev", HARMLESS, "overwritten when it is taken"},
+    {SHAPE_UNUSED, "as.link.next", HARMLESS, "overwritten when it is taken"},
+    {SHAPE_UNUSED, "ticket", HARMLESS, "overwritten when it is taken"},
+    {SHAPE_UNUSED, "at", HARMLESS, "overwritten when it is taken"},
+    {SHAPE_UNUSED, "grains", HARMLESS, "overwritten when it is taken"},
+    {SHAPE_UNUSED, "hole", HARMLESS, "overwritten when it is taken"},
+    {SHAPE_UNUSED, "slack", HARMLESS, "overwritten when it is taken"},
+    {SHAPE_UNUSED, "arena", HARMLESS, "overwritten when it is taken"},
+    {SHAPE_UNUSED, "stream", HARMLESS, "overwritten when it is taken"},
+    {SHAPE_UNUSED, "flags", HARMLESS, "overwritten when it is taken"},
+    {SHAPE_VA_FREE, "ticket", HARMLESS, "not read of address space"},
+    {SHAPE_VA_FREE, "slack", HARMLESS, "overwritten when it is taken"},
+    {SHAPE_VA_FREE, "flags", HARMLESS, "not read of address space"},
+    {SHAPE_VA_USED, "as.link.prev", HARMLESS, "stands in no pool"},
+    {SHAPE_VA_USED, "as.link.next", HARMLESS, "stands in no pool"},
+    {SHAPE_VA_USED, "ticket", HARMLESS, "not read of address space"},
+    {SHAPE_VA_USED, "flags", HARMLESS, "not read of address space"},
+    {SHAPE_LIVE_SELF, "prev", HARMLESS, "a window's own block is in no tiling and no pool"},
+    {SHAPE_LIVE_SELF, "next", HARMLESS, "a window's own block is in no tiling and no pool"},
+    {SHAPE_LIVE_SELF, "at", HARMLESS, "a window's own block is in no tiling and no pool"},
+    {SHAPE_LIVE_SELF, "hole", HARMLESS, "a window's own block is in no tiling and no pool"},
+    {SHAPE_PENDING_SELF, "prev", HARMLESS, "a window's own block is in no tiling and no pool"},
+    {SHAPE_PENDING_SELF, "next", HARMLESS, "a window's own block is in no tiling and no pool"},
+    {SHAPE_PENDING_SELF, "at", HARMLESS, "a window's own block is in no tiling and no pool"},
+    {SHAPE_PENDING_SELF, "hole", HARMLESS, "a window's own block is in no tiling and no pool"},
+    {SHAPE_IDLE_SELF, "prev", HARMLESS, "a window's own block is in no tiling and no pool"},
+    {SHAPE_IDLE_SELF, "next", HARMLESS, "a window's own block is in no tiling and no pool"},
+    {SHAPE_IDLE_SELF, "at", HARMLESS, "a window's own block is in no tiling and no pool"},
+    {SHAPE_IDLE_SELF, "hole", HARMLESS, "a window's own block is in no tiling and no pool"},
+    {SHAPE_LIVE_SELF, "ticket", HARMLESS, "names an ownership: no window asks for it"},
+    {SHAPE_LIVE_SELF, "stream", LEGAL, "only tells the user what he asked for"},
+    {SHAPE_LIVE_SELF, "flags", LEGAL, "what the user asked for"},
+    {SHAPE_PENDING_SELF, "ticket", HARMLESS, "names an ownership: no window asks for it"},
+    {SHAPE_PENDING_SELF, "slack", HARMLESS, "not read any more"},
+    {SHAPE_PENDING_SELF, "stream", HARMLESS, "its note has the tag to come"},
+    {SHAPE_PENDING_SELF, "flags", HARMLESS,
+     "what the user asked for, and what is done with it is decided"},
+    {SHAPE_IDLE_SELF, "as.live.window", HARMLESS, "overwritten when the window is taken"},
+    {SHAPE_IDLE_SELF, "as.live.note", HARMLESS, "overwritten when the window is taken"},
+    {SHAPE_IDLE_SELF, "ticket", LEGAL, "any epoch of the stream up to the open one is a tag"},
+    {SHAPE_IDLE_SELF, "slack", HARMLESS, "overwritten when the window is taken"},
+    {SHAPE_IDLE_SELF, "stream", LEGAL, "a window may have been used last on any stream"},
+    {SHAPE_IDLE_SELF, "flags", HARMLESS, "overwritten when the window is taken"},
+    {SHAPE_LOST_SELF, "prev", HARMLESS, "a quarantined window is never taken again"},
+    {SHAPE_LOST_SELF, "next", HARMLESS, "a quarantined window is never taken again"},
+    {SHAPE_LOST_SELF, "as.live.window", HARMLESS, "a quarantined window is never taken again"},
+    {SHAPE_LOST_SELF, "as.live.note", HARMLESS, "a quarantined window is never taken again"},
+    {SHAPE_LOST_SELF, "ticket", HARMLESS, "a quarantined window is never taken again"},
+    {SHAPE_LOST_SELF, "at", HARMLESS, "a quarantined window is never taken again"},
+    {SHAPE_LOST_SELF, "hole", HARMLESS, "a quarantined window is never taken again"},
+    {SHAPE_LOST_SELF, "slack", HARMLESS, "a quarantined window is never taken again"},
+    {SHAPE_LOST_SELF, "stream", HARMLESS, "a quarantined window is never taken again"},
+    {SHAPE_LOST_SELF, "state", HARMLESS, "a quarantined window is never taken again"},
+    {SHAPE_LOST_SELF, "flags", HARMLESS, "a quarantined window is never taken again"},
+    {SHAPE_FENCE, "epoch", LEGAL, "a fence may be for any epoch between its neighbours'"},
+    {SHAPE_OLD_FENCE, "event", HARMLESS, "not read outside the ring"},
+    {SHAPE_OLD_FENCE, "epoch", HARMLESS, "not read outside the ring"},
+    {SHAPE_STREAM_USED, "value", LEGAL, "the driver's name of a stream"},
+    {SHAPE_STREAM_USED, "epoch", LEGAL,
+     "of a stream on which something was freed any later epoch may be open"},
+    {SHAPE_STREAM_USED, "done", LEGAL, "any epoch before the fences may be the last one known"},
+    {SHAPE_STREAM_USED, "freed_bytes", HARMLESS, "at worst an event too early or too late"},
+    {SHAPE_STREAM_USED, "fence_head", HARMLESS, "nothing begins where there is no fence"},
+    {SHAPE_STREAM_USED, "fence_count", LEGAL,
+     "of a stream on which something was freed the last epoch may have no fence"},
+    {SHAPE_STREAM_USED, "waits[].epoch", LEGAL,
+     "any epoch that is closed may have been waited for"},
+    {SHAPE_STREAM_USED, "waits[].stream", LEGAL, "any stream may have been waited for"},
+    {SHAPE_STREAM_USED, "wait_next", HARMLESS, "at worst a wait is forgotten, and done again"},
+    {SHAPE_STREAM_USED, "arena", HARMLESS, "not read but of a stream that is being captured"},
+    {SHAPE_STREAM_USED, "is_dirty", HARMLESS, "at worst an event too many"},
+    {SHAPE_STREAM_CAPTURED, "freed_bytes", HARMLESS, "at worst an event too early or too late"},
+    {SHAPE_STREAM_CAPTURED, "fence_head", HARMLESS, "nothing begins where there is no fence"},
+    {SHAPE_STREAM_CAPTURED, "waits[].stream", LEGAL, "any stream may have been waited for"},
+    {SHAPE_STREAM_CAPTURED, "wait_next", HARMLESS, "at worst a wait is forgotten, and done again"},
+    {SHAPE_STREAM_CAPTURED, "is_dirty", HARMLESS, "at worst an event too many"},
+    {SHAPE_STREAM_FORGOTTEN, "value", HARMLESS, "not read of a stream that is forgotten"},
+    {SHAPE_STREAM_FORGOTTEN, "freed_bytes", HARMLESS, "not read of a stream that is forgotten"},
+    {SHAPE_STREAM_FORGOTTEN, "fence_head", HARMLESS, "not read of a stream that is forgotten"},
+    {SHAPE_STREAM_FORGOTTEN, "waits[].stream", HARMLESS, "not read of a stream that is forgotten"},
+    {SHAPE_STREAM_FORGOTTEN, "wait_next", HARMLESS, "not read of a stream that is forgotten"},
+    {SHAPE_STREAM_FORGOTTEN, "arena", HARMLESS, "not read of a stream that is forgotten"},
+    {SHAPE_STREAM_FORGOTTEN, "is_dirty", HARMLESS, "not read of a stream that is forgotten"},
+    {SHAPE_STREAM_CAPTURE, "freed_bytes", HARMLESS, "not read of a capture"},
+    {SHAPE_STREAM_CAPTURE, "fence_head", HARMLESS, "not read of a capture"},
+    {SHAPE_STREAM_CAPTURE, "waits[].stream", HARMLESS, "not read of a capture"},
+    {SHAPE_STREAM_CAPTURE, "wait_next", HARMLESS, "not read of a capture"},
+    {SHAPE_STREAM_CAPTURE, "arena", HARMLESS, "not read of a capture"},
+    {SHAPE_STREAM_CAPTURE, "is_dirty", HARMLESS, "not read of a capture"},
+    {SHAPE_STREAM_UNUSED, "value", HARMLESS, "not read of a number that is not in use"},
+    {SHAPE_STREAM_UNUSED, "freed_bytes", HARMLESS, "not read of a number that is not in use"},
+    {SHAPE_STREAM_UNUSED, "fence_head", HARMLESS, "not read of a number that is not in use"},
+    {SHAPE_STREAM_UNUSED, "waits[].stream", HARMLESS, "not read of a number that is not in use"},
+    {SHAPE_STREAM_UNUSED, "wait_next", HARMLESS, "not read of a number that is not in use"},
+    {SHAPE_STREAM_UNUSED, "arena", HARMLESS, "not read of a number that is not in use"},
+    {SHAPE_STREAM_UNUSED, "is_capture", HARMLESS, "not read of a number that is not in use"},
+    {SHAPE_STREAM_UNUSED, "is_dirty", HARMLESS, "not read of a number that is not in use"},
+    {SHAPE_ALL_STREAMS, "last", HARMLESS, "at worst the stream is looked for"},
+    {SHAPE_ALL_STREAMS, "event_count", LEGAL,
+     "any number of events may lie idle; the driver has the one more"},
+    {SHAPE_ALL_STREAMS, "spare", LEGAL, "it may not have been made; the driver has it"},
+    {SHAPE_ALL_STREAMS, "record_count", HARMLESS, "counts what was"},
+    {SHAPE_ALL_STREAMS, "forgotten_count", HARMLESS,
+     "at worst numbers serve again too early or too late"},
+    {SHAPE_ALL_STREAMS, "is_news", HARMLESS, "at worst a walk too many, or later"},
+    {SHAPE_CHUNK, "handle", LEGAL, "the driver's name of memory"},
+    {SHAPE_STUCK, "handle", LEGAL, "the driver's name of memory"},
+    {SHAPE_STUCK, "first", HARMLESS, "not read behind the end"},
+    {SHAPE_STUCK, "stuck", LEGAL, "whether it is mapped only the driver can tell"},
+    {SHAPE_SLOT_BEHIND, "first", HARMLESS, "not read behind the end"},
+    {SHAPE_IDLE_SPAN, "block", HARMLESS, "overwritten when the window is taken"},
+    {SHAPE_LOST_SPAN, "block", HARMLESS, "a quarantined window is never taken again"},
+    {SHAPE_SPOOL, "number", HARMLESS, "any that is no window's, or larger"},
+    {SHAPE_SPOOL, "grains_min", HARMLESS, "at worst a size is looked for in vain"},
+    {SHAPE_SPOOL, "base", LEGAL, "the driver's address, where nothing is mapped yet"},
+    {SHAPE_HOME, "limit_bytes", LEGAL, "any limit that holds"},
+    {SHAPE_HOME, "serial", HARMLESS, "any that is no block's, or larger"},
+    {SHAPE_HOME, "is_unswept", HARMLESS, "at worst a walk too many, or later"},
+    {SHAPE_LIVE_WINDOW, "number", HARMLESS, "only names it to a policy"},
+    {SHAPE_LIVE_WINDOW, "bucket_next", HARMLESS, "not read while it is live"},
+    {SHAPE_LIVE_WINDOW, "bucket_prev", HARMLESS, "not read while it is live"},
+    {SHAPE_LIVE_WINDOW, "older", HARMLESS, "not read while it is live"},
+    {SHAPE_LIVE_WINDOW, "newer", HARMLESS, "not read while it is live"},
+    {SHAPE_LIVE_WINDOW, "blocker", HARMLESS, "at worst the window is asked in vain, or not"},
+    {SHAPE_LIVE_WINDOW, "blocker_serial", HARMLESS, "at worst the window is asked in vain, or not"},
+    {SHAPE_IDLE_WINDOW, "number", HARMLESS, "only names it to a policy"},
+    {SHAPE_IDLE_WINDOW, "blocker", HARMLESS, "at worst the window is asked in vain, or not"},
+    {SHAPE_IDLE_WINDOW, "blocker_serial", HARMLESS, "at worst the window is asked in vain, or not"},
+    {SHAPE_LOST_WINDOW, "number", HARMLESS, "only names it to a policy"},
+    {SHAPE_LOST_WINDOW, "bucket_prev", HARMLESS, "it is in no bucket"},
+    {SHAPE_LOST_WINDOW, "older", HARMLESS, "it is in no list by age"},
+    {SHAPE_LOST_WINDOW, "newer", HARMLESS, "it is in no list by age"},
+    {SHAPE_LOST_WINDOW, "blocker", HARMLESS, "nobody asks for it"},
+    {SHAPE_LOST_WINDOW, "blocker_serial", HARMLESS, "nobody asks for it"},
+    {SHAPE_LIVE_USED, "stream", LEGAL, "the user may have recorded any stream"},
+    {SHAPE_LIVE_USED, "ticket", HARMLESS, "overwritten when the block is freed"},
+    {SHAPE_PENDING_USED, "stream", LEGAL, "the user may have recorded any stream"},
+    {SHAPE_PENDING_USED, "ticket", LEGAL,
+     "any epoch of the stream up to the open one may be waited for"},
+    {SHAPE_LIVE_NOTE, "user_data", HARMLESS, "the user's"},
+    {SHAPE_LIVE_NOTE, "label", HARMLESS, "the user's"},
+    {SHAPE_LIVE_NOTE, "used_count", LEGAL, "the user may have recorded fewer streams"},
+    {SHAPE_LIVE_NOTE, "stream", HARMLESS, "overwritten when the block is freed"},
+    {SHAPE_LIVE_NOTE, "ticket", HARMLESS, "overwritten when the block is freed"},
+    {SHAPE_LIVE_NOTE, "next", HARMLESS, "overwritten when the block is freed"},
+    {SHAPE_PENDING_NOTE, "user_data", HARMLESS, "the user's"},
+    {SHAPE_PENDING_NOTE, "label", HARMLESS, "the user's"},
+    {SHAPE_PENDING_NOTE, "used_count", LEGAL, "the user may have recorded fewer streams"},
+    {SHAPE_PENDING_NOTE, "stream", LEGAL, "the block may have been freed on any stream"},
+    {SHAPE_PENDING_NOTE, "ticket", LEGAL, "any epoch of the stream up to the open one is a tag"},
+    {SHAPE_LIVE_POOL, "label", HARMLESS, "the user's"},
+    {SHAPE_LIVE_POOL, "next_dead", HARMLESS, "overwritten when the pool dies"},
+    {SHAPE_DEAD_POOL, "label", HARMLESS, "the user's"},
+    {SHAPE_FRONT_PLACE, "next", HARMLESS, "overwritten when it is to be unmapped"},
+    {SHAPE_FRONT_PLACE, "ticket", HARMLESS, "overwritten when it is given up"},
+    {SHAPE_FRONT_PLACE, "stream", HARMLESS, "overwritten when it is given up"},
+    {SHAPE_KEPT_PLACE, "next", HARMLESS, "overwritten when it is to be unmapped"},
+    {SHAPE_KEPT_PLACE, "ticket", LEGAL, "any epoch of the stream up to the open one is a tag"},
+    {SHAPE_KEPT_PLACE, "stream", LEGAL, "it may have been used last on any stream"},
+    {SHAPE_EMPTY_PLACE, "next", HARMLESS, "overwritten when it is to be unmapped"},
+    {SHAPE_EMPTY_PLACE, "ticket", HARMLESS, "overwritten when it is mapped"},
+    {SHAPE_EMPTY_PLACE, "slot", HARMLESS, "overwritten when it is mapped"},
+    {SHAPE_EMPTY_PLACE, "stream", HARMLESS, "overwritten when it is mapped"},
+    {SHAPE_LIVE_BUFFER, "max_bytes", LEGAL, "the user may have asked for it"},
+    {SHAPE_LIVE_BUFFER, "user_data", HARMLESS, "the user's"},
+    {SHAPE_LIVE_BUFFER, "label", HARMLESS, "the user's"},
+    {SHAPE_VOID_BUFFER, "max_bytes", HARMLESS, "not read of a buffer that is destroyed"},
+    {SHAPE_VOID_BUFFER, "user_data", HARMLESS, "the user's"},
+    {SHAPE_VOID_BUFFER, "label", HARMLESS, "the user's"},
+    {SHAPE_GONE_BUFFER, "arena", HARMLESS, "overwritten when the record serves again"},
+    {SHAPE_GONE_BUFFER, "va", HARMLESS, "overwritten when the record serves again"},
+    {SHAPE_GONE_BUFFER, "count", HARMLESS, "overwritten when the record serves again"},
+    {SHAPE_GONE_BUFFER, "bytes", HARMLESS, "overwritten when the record serves again"},
+    {SHAPE_GONE_BUFFER, "max_bytes", HARMLESS, "overwritten when the record serves again"},
+    {SHAPE_GONE_BUFFER, "user_data", HARMLESS, "overwritten when the record serves again"},
+    {SHAPE_GONE_BUFFER, "label", HARMLESS, "overwritten when the record serves again"},
+    {SHAPE_GONE_BUFFER, "is_busy", HARMLESS, "overwritten when the record serves again"},
+    {SHAPE_HOST, "bytes_peak", HARMLESS, "remembers what was"},
+    {SHAPE_DRIVER, "process_id", LEGAL,
+     "as if this were a child of the process that made the lake"},
+    {SHAPE_DESC, "device", HARMLESS, "not read any more"},
+    {SHAPE_DESC, "cross_stream", LEGAL, "the user may have asked for it"},
+    {SHAPE_DESC, "stitch_bytes_min", LEGAL, "the user may have asked for it"},
+    {SHAPE_DESC, "stitched_bytes_max", LEGAL, "the user may have asked for it"},
+    {SHAPE_DESC, "small_bytes_max", HARMLESS, "not read any more, but for what is small in grains"},
+    {SHAPE_DESC, "limit_bytes", LEGAL, "the user may have asked for it"},
+    {SHAPE_DESC, "driver_free_bytes_min", LEGAL, "the user may have asked for it"},
+    {SHAPE_DESC, "logger.fn", LEGAL, "the user's"},
+    {SHAPE_DESC, "logger.user", HARMLESS, "the user's"},
+    {SHAPE_DESC, "oom.fn", LEGAL, "the user's"},
+    {SHAPE_DESC, "oom.user", HARMLESS, "the user's"},
+    {SHAPE_DESC, "observer.fn", LEGAL, "the user's"},
+    {SHAPE_DESC, "observer.user", HARMLESS, "the user's"},
+    {SHAPE_DEVICE, "device_bytes", LEGAL, "only the driver can tell; sizes address space to come"},
+    {SHAPE_DEVICE, "handle_types", HARMLESS, "not read any more"},
+    {SHAPE_DEVICE, "is_host_memory", HARMLESS, "not read any more"},
+    {SHAPE_DEVICE, "name", HARMLESS, "not read any more"},
+    {SHAPE_LAST_ERROR, "*", HARMLESS, "tells the user what was"},
+    {SHAPE_STATS, "struct_bytes", HARMLESS, "the caller's"},
+    {SHAPE_STATS, "requested_bytes_peak", HARMLESS, "remembers what was"},
+    {SHAPE_STATS, "active_bytes_peak", HARMLESS, "remembers what was"},
+    {SHAPE_STATS, "reserved_bytes_peak", HARMLESS, "remembers what was"},
+    {SHAPE_STATS, "stitched_bytes_peak", HARMLESS, "remembers what was"},
+    {SHAPE_STATS, "pending_bytes_peak", HARMLESS, "remembers what was"},
+    {SHAPE_STATS, "buffer_bytes_peak", HARMLESS, "remembers what was"},
+    {SHAPE_STATS, "state_count[]", HARMLESS, "counts what was"},
+    {SHAPE_STATS, "split_count", HARMLESS, "counts what was"},
+    {SHAPE_STATS, "stitch_count", HARMLESS, "counts what was"},
+    {SHAPE_STATS, "stitch_reuse_count", HARMLESS, "counts what was"},
+    {SHAPE_STATS, "stitch_evict_count", HARMLESS, "counts what was"},
+    {SHAPE_STATS, "driver_call_count", HARMLESS, "counts what was"},
+    {SHAPE_STATS, "driver_ns", HARMLESS, "counts what was"},
+    {SHAPE_STATS, "stream_wait_count", HARMLESS, "counts what was"},
+    {SHAPE_STATS, "host_wait_count", HARMLESS, "counts what was"},
+    {SHAPE_STATS, "oom_count", HARMLESS, "counts what was"},
+    {SHAPE_STATS, "event_count", HARMLESS, "kept elsewhere"},
+    {SHAPE_STATS, "metadata_bytes", HARMLESS, "kept elsewhere"},
+    {SHAPE_STATS, "metadata_bytes_peak", HARMLESS, "kept elsewhere"},
+    {SHAPE_LAKE, "driving", HARMLESS, "not looked at in a lake without locks; else nothing begins"},
+    {SHAPE_LAKE, "books", HARMLESS, "not looked at in a lake without locks; else nothing begins"},
+    {SHAPE_LAKE, "arena_count", HARMLESS, "an empty place is that of a pool that was destroyed"},
+    {SHAPE_LAKE, "message_count", HARMLESS, "the logger is handed an empty message"},
+    {SHAPE_LAKE, "request_count", HARMLESS, "counts what was"},
+    {SHAPE_EVENTS, "[]", LEGAL, "the driver's; not read behind the last one"},
+};
+
+static const struct exception *exception_of(shape which, const field *f) {
+  size_t i;
+  for (i = 0; i < sizeof(exceptions) / sizeof(exceptions[0]); i++) {
+    const char *name = exceptions[i].field;
+    size_t length = strlen(name);
+    if (exceptions[i].in != which) continue;
+    if (strcmp(name, "*") == 0 || strcmp(name, f->name) == 0) return &exceptions[i];
+    if (length && name[length - 1] == '*' && strncmp(name, f->name, length - 1) == 0)
+      return &exceptions[i];
+  }
+  return NULL;
+}
+
+/* ---- Damage ---------------------------------------------------------------------------------- */
+
+#define VALUES_MAX 24
+
+static size_t followed_max = 8; /* damages a field that are followed to the end */
+
+typedef struct damage {
+  unsigned char *at;
+  size_t bytes;
+  uint64_t values[VALUES_MAX]; /* beside the one it has */
+  size_t count;
+} damage;
+
+static uint64_t read_value(const unsigned char *at, size_t bytes) {
+  uint64_t value = 0;
+  memcpy(&value, at, bytes); /* of a machine whose lowest byte comes first */
+  return value;
+}
+
+static void write_value(unsigned char *at, size_t bytes, uint64_t value) {
+  memcpy(at, &value, bytes);
+}
+
+static void add_value(damage *d, uint64_t value) {
+  uint64_t mask = d->bytes == 8 ? UINT64_MAX : ((uint64_t)1 << 8 * d->bytes) - 1;
+  size_t i;
+  value &= mask;
+  if (value == read_value(d->at, d->bytes)) return;
+  for (i = 0; i < d->count; i++)
+    if (d->values[i] == value) return;
+  assert_true(d->count < VALUES_MAX);
+  d->values[d->count++] = value;
+}
+
+/* Wrong but plausible values for an element of a field. */
+static void plan_damage(damage *d, const struct shape_row *row, const field *f,
+                        unsigned char *record, size_t element) {
+  uint64_t value;
+  size_t i;
+  memset(d, 0, sizeof(*d));
+  d->at = record + f->offset + element * f->stride;
+  d->bytes = f->is == TEXT || f->is == LOCK ? 1 : f->bytes;
+  assert_true(d->bytes <= 8);
+  value = read_value(d->at, d->bytes);
+  if (f->is == INTEGER || f->is == TEXT || f->is == LOCK) {
+    add_value(d, value + 1);
+    add_value(d, value - 1);
+    add_value(d, 0);
+    add_value(d, UINT64_MAX);
+    add_value(d, value ^ 4);
+    add_value(d, value ^ (uint64_t)1 << (4 * d->bytes + 1));
+    return;
+  }
+  add_value(d, 0);
+  if (row->pointer == f->is) add_value(d, (uintptr_t)record);
+  if (f->is == LINK) add_value(d, (uintptr_t)(d->at - (strstr(f->name, "next") ? 8 : 0)));
+  for (i = 0; i < pointer_counts[at_world][f->is]; i++)
+    add_value(d, (uintptr_t)pointers[at_world][f->is][i]);
+}
+
+/* Elements of an array that are tried: the first two, the last, and two that are not empty. */
+static size_t choose_elements(const field *f, const unsigned char *record, size_t chosen[5]) {
+  size_t count = 0, used = 0, i;
+  for (i = 0; i < f->count; i++) {
+    int is_used = read_value(record + f->offset + i * f->stride, f->bytes > 8 ? 1 : f->bytes) != 0;
+    if (i > 1 && i + 1 < f->count && !(is_used && used < 2)) continue;
+    if (i > 1 && i + 1 < f->count) used++;
+    chosen[count++] = i;
+  }
+  return count;
+}
+
+/* What the children tell. */
+static struct tally {
+  char where[160];
+  size_t damages, reported, harmless, legal;
+} * tally;
+
+static int is_damaged_id(const damage *d) {
+  return d->at == (unsigned char *)&now->lake->driver.process_id;
+}
+
+/* In a child: the world as if this were the process that made it. */
+static void enter_world(size_t number, const damage *d) {
+  at_world = number;
+  now = &worlds[number];
+  lake = now->lake;
+  mock = now->mock;
+  host_bytes = now->host_bytes;
+  if (!d || !is_damaged_id(d)) lake->driver.process_id = gmlk_process_id();
+}
+
+/* Whether the lake can be used and destroyed with the damage. */
+static int ends_well(const damage *d, const struct exception *e) {
+  int status = 0;
+  pid_t child;
+  fflush(stdout);
+  child = fork();
+  if (child < 0) return 0;
+  if (!child) {
+    (void)alarm(10);
+    is_strict = e->is == HARMLESS;
+    may_leave_notes = e->is == A_CALLS;
+    enter_world(at_world, d);
+    use_up();
+    _exit(0);
+  }
+  if (waitpid(child, &status, 0) != child) return 0;
+  if (WIFSIGNALED(status)) printf("  afterwards, signal %d\n", WTERMSIG(status));
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* One value; returns whether the outcome is as it should be. */
+static int do_damage(const damage *d, uint64_t value, const struct exception *e, size_t *followed) {
+  const uint64_t before = read_value(d->at, d->bytes);
+  size_t length = strlen(tally->where);
+  gmlake_result result;
+  int is_well = 1;
+  (void)snprintf(tally->where + length, sizeof(tally->where) - length, ": 0x%llx instead of 0x%llx",
+                 (unsigned long long)value, (unsigned long long)before);
+  tally->damages++;
+  write_value(d->at, d->bytes, value);
+  (void)alarm(10);
+  lake->error.text[0] = '\0';
+  result = gmlake_check(lake);
+  if (result == GMLAKE_ERROR_CORRUPT && (lake->lost || lake->error.text[0])) {
+    tally->reported++;
+  } else if (result || !e || (e->is == A_CALLS && !lake->has_locks)) {
+    printf("  missed (%s): %s\n", gmlake_result_name(result), tally->where);
+    is_well = 0;
+  } else {
+    *(e->is == HARMLESS ? &tally->harmless : &tally->legal) += 1;
+    if (++*followed <= followed_max) is_well = ends_well(d, e);
+    if (!is_well) printf("  with %s\n", tally->where);
+  }
+  write_value(d->at, d->bytes, before);
+  tally->where[length] = '\0';
+  return is_well;
+}
+
+typedef struct damaged_field {
+  shape in;
+  const field *what;
+} damaged_field;
+
+static int damage_record(const damaged_field *t, const struct exception *e, size_t record,
+                         size_t *followed) {
+  unsigned char *at = (unsigned char *)instances[at_world][t->in][record];
+  size_t chosen[5], count = choose_elements(t->what, at, chosen), i, n;
+  int is_well = 1;
+  for (i = 0; i < count; i++) {
+    damage d;
+    plan_damage(&d, &shapes[t->in], t->what, at, chosen[i]);
+    for (n = 0; n < d.count; n++) {
+      (void)snprintf(tally->where, sizeof(tally->where), "lake %d, record %d, element %d",
+                     (int)at_world, (int)record, (int)chosen[i]);
+      is_well &= do_damage(&d, d.values[n], e, followed);
+    }
+  }
+  return is_well;
+}
+
+/* In a child: all damage of a field. Returns its exit status. */
+static int damage_field(const damaged_field *t) {
+  const struct exception *e = exception_of(t->in, t->what);
+  size_t world, record, followed = 0;
+  int is_well = 1;
+  for (world = 0; world < WORLDS; world++) {
+    enter_world(world, NULL);
+    if (t->what->is == LOCK && lake->has_locks) continue; /* the check could not even begin */
+    for (record = 0; record < instance_counts[world][t->in]; record++)
+      is_well &= damage_record(t, e, record, &followed);
+    if (gmlake_check(lake)) {
+      printf("  the check itself has changed the lake: %s\n", lake->error.text);
+      is_well = 0;
+    }
+  }
+  if (e && !followed) {
+    printf("  all of it is reported, and need not be said to be harmless\n");
+    is_well = 0;
+  }
+  fflush(stdout);
+  return !is_well;
+}
+
+static void damage_is_found(void **state) {
+  const damaged_field *t = (const damaged_field *)*state;
+  const struct rlimit none = {0, 0};
+  int status = 0;
+  pid_t child;
+  fflush(stdout);
+  child = fork();
+  assert_true(child >= 0);
+  if (!child) {
+    (void)setrlimit(RLIMIT_CORE, &none);
+    (void)signal(SIGSEGV, SIG_DFL);
+    (void)signal(SIGABRT, SIG_DFL);
+    (void)signal(SIGBUS, SIG_DFL);
+    (void)signal(SIGFPE, SIG_DFL);
+    _exit(damage_field(t));
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  if (WIFSIGNALED(status)) fail_msg("signal %d: %s", WTERMSIG(status), tally->where);
+  assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* ---- That nothing is left out ---------------------------------------------------------------- */
+
+/* Every byte of a type is of one listed field at least, or of padding. */
+static void every_field_is_listed(void **state) {
+  const struct shape_row *row = (const struct shape_row *)*state;
+  unsigned char *covered = (unsigned char *)calloc(row->bytes, 1);
+  size_t i, n, at;
+  assert_non_null(covered);
+  for (i = 0; i < row->field_count; i++) {
+    const field *f = &row->fields[i];
+    for (n = 0; n < f->count; n++) {
+      at = f->offset + n * f->stride;
+      assert_true(at + f->bytes <= row->bytes);
+      for (; at < f->offset + n * f->stride + f->bytes; at++) {
+        if (f->is == PADDING) assert_int_equal(covered[at], 0);
+        covered[at] = f->is == PADDING ? 2 : 1;
+      }
+    }
+  }
+  for (at = 0; at < row->bytes; at++)
+    if (!covered[at]) fail_msg("byte %d of %s is of no field", (int)at, row->type);
+  free(covered);
+}
+
+/* What the sum of sizes cannot tell: the compiler warns where an initialiser leaves out a field. */
+static void padding_hides_no_field(void **state) {
+#if !defined(__cplusplus)
+  const gmlk_index index = {NULL, NULL, 0, 0, 0};
+  const gmlk_stream stream = {NULL, 0, 0, 0, {{0}}, 0, 0, {{0}}, 0, 0, 0, 0, 0, 0, 0};
+  const gmlk_streams streams = {NULL, 0, 0, 0, 0, 0, NULL, 0, NULL, 0, 0, NULL, 0, 0, 0};
+  const gmlk_small small = {{NULL}, {0}};
+  const gmlk_spool spool = {NULL, 0, 0, 0, 0, NULL, NULL, NULL, 0, {0}, {0}, NULL, 0, 0};
+  const gmlk_arena arena = {NULL, NULL, 0,    0,    0,    0,   0,   0,   0,    0, 0,    NULL, NULL,
+                            0,    NULL, NULL, NULL, NULL, {0}, {0}, {0}, NULL, 0, NULL, 0,    0,
+                            0,    0,    0,    0,    0,    0,   0,   {0}, NULL, 0, NULL, 0};
+  const gmlk_used used = {0, 0};
+  const gmlk_note note = {0, NULL, NULL, 0, 0, NULL, 0, 0, NULL};
+  const gmlk_driver driver = {NULL, NULL, NULL, 0, 0, 0};
+  const gmlake_desc with = {
+      0, NULL, 0, GMLAKE_GROW_FIRST, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, {0}, {0}, {0}, NULL, {0}};
+  const gmlake whole = {{0},
+                        {{NULL, NULL, NULL}, 0, 0},
+                        {0},
+                        {0},
+                        PTHREAD_MUTEX_INITIALIZER,
+                        0,
+                        0,
+                        0,
+                        GMLAKE_OK,
+                        {0},
+                        {0},
+                        {0},
+                        NULL,
+                        0,
+                        0,
+                        {0},
+                        NULL,
+                        NULL,
+                        NULL,
+                        {0},
+                        {0},
+                        NULL,
+                        0,
+                        NULL,
+                        0,
+                        0,
+                        0,
+                        0,
+                        NULL,
+                        NULL,
+                        0};
+  (void)index, (void)stream, (void)streams, (void)small, (void)spool, (void)arena, (void)used;
+  (void)note, (void)driver, (void)with, (void)whole;
+#endif
+  (void)state;
+}
+
+static void every_shape_is_there(void **state) {
+  size_t i;
+  (void)state;
+  for (i = 0; i < SHAPE_COUNT; i++)
+    if (!instance_counts[0][i]) fail_msg("no %s", shapes[i].called);
+}
+
+static void each_lake_ends_well_undamaged(void **state) {
+  const struct exception none = {SHAPE_COUNT, "", HARMLESS, ""};
+  damage d;
+  size_t i;
+  (void)state;
+  memset(&d, 0, sizeof(d));
+  for (i = 0; i < WORLDS; i++) {
+    at_world = i;
+    now = &worlds[i];
+    assert_true(ends_well(&d, &none));
+  }
+}
+
+static void build(void **state) {
+  (void)state;
+  build_rich(&worlds[0]);
+  build_asked(&worlds[1]);
+  for (at_world = 0; at_world < WORLDS; at_world++) find_lake(worlds[at_world].lake);
+}
+
+/* ---- The list -------------------------------------------------------------------------------- */
+
+#define TESTS_MAX 1200
+
+static struct CMUnitTest tests[TESTS_MAX];
+static size_t test_count;
+
+static void add_test(const char *name, CMUnitTestFunction function, const void *state) {
+  struct CMUnitTest *test = &tests[test_count++];
+  assert_true(test_count <= TESTS_MAX);
+  test->name = strdup(name);
+  test->test_func = function;
+  test->initial_state = (void *)(uintptr_t)state;
+}
+
+/* Whether a block of this shape uses another member of the union. */
+static int is_other_member(shape which, const field *f) {
+  int links = which != SHAPE_CACHED && which != SHAPE_LIVE && which != SHAPE_PIECE &&
+              which != SHAPE_PENDING && which != SHAPE_LIVE_SELF && which != SHAPE_PENDING_SELF &&
+              which != SHAPE_IDLE_SELF && which != SHAPE_LOST_SELF;
+  if (shapes[which].fields != block_fields || strncmp(f->name, "as.", 3) != 0) return 0;
+  if (which == SHAPE_CACHED) return strcmp(f->name, "as.cached") != 0;
+  return strncmp(f->name, links ? "as.link" : "as.live", 7) != 0;
+}
+
+static void add_fields(shape which, damaged_field *fields) {
+  const struct shape_row *row = &shapes[which];
+  char name[128];
+  size_t i;
+  for (i = 0; i < row->field_count; i++) {
+    const field *f = &row->fields[i];
+    if (f->is == PADDING || f->is == PART || is_other_member(which, f)) continue;
+    fields[i].in = which;
+    fields[i].what = f;
+    (void)snprintf(name, sizeof(name), "%s: %s", row->called, f->name);
+    add_test(name, damage_is_found, &fields[i]);
+  }
+}
+
+static void say_tally(void **state) {
+  (void)state;
+  printf("%d damages: %d reported, %d harmless, %d as legal as what was there\n",
+         (int)tally->damages, (int)tally->reported, (int)tally->harmless, (int)tally->legal);
+  assert_true(tally->reported > 0);
+}
+
+/* --full: follows all damage that is not reported, in half a minute. */
+int main(int count, char **arguments) {
+  static damaged_field fields[SHAPE_COUNT][64];
+  char name[128];
+  size_t i;
+  tally = (struct tally *)mmap(NULL, sizeof(*tally), PROT_READ | PROT_WRITE,
+                               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (tally == MAP_FAILED) return 1;
+  if (count > 1 && strcmp(arguments[1], "--full") == 0) followed_max = SIZE_MAX;
+  add_test("build", build, NULL);
+  add_test("padding hides no field", padding_hides_no_field, NULL);
+  add_test("every shape is there", every_shape_is_there, NULL);
+  add_test("each lake ends well undamaged", each_lake_ends_well_undamaged, NULL);
+  for (i = 0; i < SHAPE_COUNT; i++) {
+    if (i && shapes[i].fields == shapes[i - 1].fields) continue;
+    (void)snprintf(name, sizeof(name), "every field of %s is listed", shapes[i].type);
+    add_test(name, every_field_is_listed, &shapes[i]);
+  }
+  for (i = 0; i < SHAPE_COUNT; i++) add_fields((shape)i, fields[i]);
+  add_test("tally", say_tally, NULL);
+  return _cmocka_run_group_tests("corruption", tests, test_count, NULL, NULL);
+}

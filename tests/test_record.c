@@ -1,0 +1,322 @@
+/* examples/record.h: a recording of a replayed trace is that trace; threads leave a valid one; what
+   is not to be recorded is not; failures are reported. */
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#include "gmlake.h"
+
+#include "examples/record.h"
+#include "trace.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define MIB ((size_t)1 << 20)
+#define GIB ((size_t)1 << 30)
+#define THREADS 4
+#define SHELF 64
+#define ROUNDS 5000
+
+#define assert_ok(call) assert_int_equal(call, GMLAKE_OK)
+
+static struct fixture {
+  char path[64];
+  gmlake_recorder *recorder;
+  gmlake_backend *mock;
+  gmlake *lake;
+  pthread_mutex_t mutex; /* guards the shelf */
+  void *shelf[SHELF];    /* blocks that any thread may free */
+} f;
+
+static int set_up(void **state) {
+  int file;
+  (void)state;
+  memset(&f, 0, sizeof f);
+  strcpy(f.path, "/tmp/test_record.XXXXXX");
+  file = mkstemp(f.path);
+  if (file < 0) return -1;
+  (void)close(file);
+  return pthread_mutex_init(&f.mutex, NULL);
+}
+
+static int tear_down(void **state) {
+  (void)state;
+  (void)pthread_mutex_destroy(&f.mutex);
+  return unlink(f.path);
+}
+
+static void open_lake(const char *path, size_t capacity_bytes) {
+  gmlake_mock_desc mock;
+  gmlake_desc desc;
+  memset(&mock, 0, sizeof mock);
+  memset(&desc, 0, sizeof desc);
+  mock.capacity_bytes = capacity_bytes;
+  mock.bookkeeping_only = 1;
+  assert_ok(gmlake_mock_create(&mock, &f.mock));
+  f.recorder = gmlake_recorder_open(path);
+  assert_non_null(f.recorder);
+  desc.backend = f.mock;
+  desc.observer = gmlake_recorder_observer(f.recorder);
+  assert_ok(gmlake_create(&desc, &f.lake));
+}
+
+/* Returns what close of the recorder does. */
+static int close_lake(void) {
+  assert_ok(gmlake_destroy(f.lake));
+  gmlake_mock_destroy(f.mock);
+  return gmlake_recorder_close(f.recorder);
+}
+
+static void *take(size_t bytes, gmlake_stream stream) {
+  void *ptr = NULL;
+  assert_ok(gmlake_alloc(f.lake, bytes, stream, &ptr));
+  return ptr;
+}
+
+static trace load(const char *path) {
+  static char error[512];
+  trace t;
+  if (!trace_load(path, &t, error, sizeof error)) fail_msg("%s", error);
+  return t;
+}
+
+/* The recording, times left out. */
+static void assert_recorded(const char *expected) {
+  char line[512], text[4096] = "";
+  FILE *const file = fopen(f.path, "r");
+  assert_non_null(file);
+  while (fgets(line, sizeof line, file)) {
+    char *const last = strrchr(line, ' ');
+    if (*line == 'a' || *line == 'f') strcpy(last, "\n");
+    assert_true(strlen(text) + strlen(line) < sizeof text);
+    strcat(text, line);
+  }
+  (void)fclose(file);
+  assert_string_equal(text, expected);
+}
+
+/* ---- Round trip ------------------------------------------------------------------------------ */
+
+static void replay(const trace *t) {
+  gmlake_stream streams[TRACE_STREAMS_MAX];
+  void **const blocks = (void **)calloc(t->id_count, sizeof *blocks);
+  size_t i, mark = 0;
+  assert_non_null(blocks);
+  memset(streams, 0, sizeof streams);
+  for (i = 0; i < t->stream_count; i++)
+    if (t->streams[i]) assert_ok(gmlake_mock_stream_create(f.mock, &streams[i]));
+  for (i = 0; i < t->op_count; i++) {
+    const trace_op *const op = &t->ops[i];
+    for (; mark < t->mark_count && t->marks[mark] == i; mark++)
+      gmlake_recorder_mark(f.recorder, "iteration");
+    if (op->type == TRACE_ALLOC)
+      blocks[op->id] = take(op->bytes, streams[op->stream]);
+    else
+      assert_ok(gmlake_free(f.lake, blocks[op->id], streams[op->stream]));
+  }
+  for (; mark < t->mark_count; mark++) gmlake_recorder_mark(f.recorder, "iteration");
+  free(blocks);
+}
+
+/* The reader numbers ids and streams anew, by first use: equal traces are equal as read. */
+static void assert_same(const trace *a, const trace *b) {
+  size_t i;
+  assert_int_equal(a->op_count, b->op_count);
+  assert_int_equal(a->id_count, b->id_count);
+  assert_int_equal(a->stream_count, b->stream_count);
+  assert_int_equal(a->mark_count, b->mark_count);
+  assert_int_equal(a->active_bytes_peak, b->active_bytes_peak);
+  for (i = 0; i < a->stream_count; i++) assert_int_equal(!a->streams[i], !b->streams[i]);
+  for (i = 0; i < a->mark_count; i++) assert_int_equal(a->marks[i], b->marks[i]);
+  for (i = 0; i < a->op_count; i++) {
+    assert_int_equal(a->ops[i].type, b->ops[i].type);
+    assert_int_equal(a->ops[i].id, b->ops[i].id);
+    assert_int_equal(a->ops[i].bytes, b->ops[i].bytes);
+    assert_int_equal(a->ops[i].stream, b->ops[i].stream);
+  }
+}
+
+static void round_trip(const char *path) {
+  const uint64_t begin_us = gmlake_recorder_now_us();
+  trace t = load(path), recording;
+  open_lake(f.path, 140 * GIB);
+  replay(&t);
+  assert_int_equal(close_lake(), 0);
+  recording = load(f.path);
+  assert_same(&t, &recording);
+  assert_true(recording.ops[recording.op_count - 1].time_us <= gmlake_recorder_now_us() - begin_us);
+  trace_free(&t);
+  trace_free(&recording);
+}
+
+static void one_stream(void **state) {
+  (void)state;
+  round_trip("bench/traces/opt-1.3b-LRO.gmtrace.gz");
+}
+
+static void several_streams(void **state) {
+  (void)state;
+  round_trip("bench/traces/fsdp2-opt-1.3b-R.gmtrace.gz");
+}
+
+/* ---- What is recorded ------------------------------------------------------------------------ */
+
+static void records(void **state) {
+  gmlake_stream stream;
+  void *a, *b, *none = NULL;
+  (void)state;
+  open_lake(f.path, 64 * MIB);
+  assert_ok(gmlake_mock_stream_create(f.mock, &stream));
+  a = take(1000, stream);
+  gmlake_recorder_mark(f.recorder, "one\nf 7 0\ttwo");
+  assert_int_equal(gmlake_alloc(f.lake, 65 * MIB, NULL, &none), GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY);
+  b = take(3 * MIB + 1, GMLAKE_STREAM_NONE);
+  (void)gmlake_alloc(f.lake, 0, NULL, &none);
+  assert_null(none);
+  assert_ok(gmlake_free(f.lake, a, stream));
+  assert_int_equal(gmlake_free(f.lake, a, stream), GMLAKE_ERROR_DOUBLE_FREE);
+  assert_ok(gmlake_free(f.lake, NULL, stream));
+  assert_ptr_equal(take(1000, stream), a);
+  (void)take(5, NULL);
+  assert_ok(gmlake_free(f.lake, b, NULL)); /* what is live at the end stays so */
+  assert_int_equal(gmlake_recorder_flush(f.recorder), 0);
+  assert_recorded(
+      "gmtrace 1\n# recorder: gmlake\na 0 1000 1\nm one f 7 0 two\na 1 3145729 2\n"
+      "f 0\na 2 1000 1\na 3 5 0\nf 1\n");
+  assert_int_equal(close_lake(), 0);
+}
+
+static void long_label(void **state) {
+  char label[5000];
+  trace t;
+  (void)state;
+  memset(label, 'x', sizeof label - 1);
+  label[sizeof label - 1] = '\0';
+  open_lake(f.path, 64 * MIB);
+  gmlake_recorder_mark(f.recorder, label);
+  (void)take(1, NULL);
+  gmlake_recorder_mark(f.recorder, "");
+  assert_int_equal(close_lake(), 0);
+  t = load(f.path);
+  assert_int_equal(t.mark_count, 2);
+  trace_free(&t);
+}
+
+/* ---- Threads --------------------------------------------------------------------------------- */
+
+/* Puts a block on the shelf and frees the one that lay there, whoever put it. */
+static void *trade(void *seed) {
+  unsigned long x = *(const unsigned long *)seed;
+  size_t i, failures = 0;
+  for (i = 0; i < ROUNDS; i++) {
+    void *mine = NULL, *other;
+    size_t at;
+    x = x * 1103515245u + 12345u;
+    at = x >> 16 & (SHELF - 1);
+    failures += gmlake_alloc(f.lake, 1 + (x >> 8 & 0xfffff), NULL, &mine) != GMLAKE_OK;
+    (void)pthread_mutex_lock(&f.mutex);
+    other = f.shelf[at];
+    f.shelf[at] = mine;
+    (void)pthread_mutex_unlock(&f.mutex);
+    failures += gmlake_free(f.lake, other, NULL) != GMLAKE_OK;
+    if (i % 1000 == 0) gmlake_recorder_mark(f.recorder, "round");
+  }
+  return failures ? seed : NULL;
+}
+
+static void threads(void **state) {
+  pthread_t handles[THREADS];
+  unsigned long seeds[THREADS];
+  size_t i, bytes = 0;
+  trace t;
+  (void)state;
+  open_lake(f.path, 4 * GIB);
+  for (i = 0; i < THREADS; i++) {
+    seeds[i] = 77 + i;
+    assert_int_equal(pthread_create(&handles[i], NULL, trade, &seeds[i]), 0);
+  }
+  for (i = 0; i < THREADS; i++) {
+    void *failed = NULL;
+    assert_int_equal(pthread_join(handles[i], &failed), 0);
+    assert_null(failed);
+  }
+  for (i = 0; i < SHELF; i++) assert_ok(gmlake_free(f.lake, f.shelf[i], NULL));
+  assert_int_equal(close_lake(), 0);
+  t = load(f.path); /* it refuses a free of an id that is not live */
+  assert_int_equal(t.op_count, 2 * THREADS * ROUNDS);
+  assert_int_equal(t.mark_count, THREADS * ((ROUNDS + 999) / 1000));
+  for (i = 0; i < t.op_count; i++)
+    bytes += t.ops[i].type == TRACE_ALLOC ? t.ops[i].bytes : (size_t)0 - t.ops[i].bytes;
+  assert_int_equal(bytes, 0); /* nothing is live at the end */
+  trace_free(&t);
+}
+
+/* ---- Failures -------------------------------------------------------------------------------- */
+
+static void cannot_open(void **state) {
+  (void)state;
+  errno = 0;
+  assert_null(gmlake_recorder_open("/nonexistent/run.gmtrace"));
+  assert_int_equal(errno, ENOENT);
+  assert_int_equal(gmlake_recorder_close(NULL), 0);
+}
+
+/* Few records fail as they are flushed, many before; the program is not disturbed. */
+static void cannot_write(void **state) {
+  size_t counts[] = {1, 20000}, i, j;
+  (void)state;
+  if (access("/dev/full", W_OK)) skip();
+  for (i = 0; i < 2; i++) {
+    open_lake("/dev/full", 64 * MIB);
+    for (j = 0; j < counts[i]; j++) assert_ok(gmlake_free(f.lake, take(MIB, NULL), NULL));
+    assert_int_equal(close_lake(), ENOSPC);
+  }
+}
+
+/* The first error stays, and what was written before it is a trace. */
+static void too_many_streams(void **state) {
+  gmlake_event event;
+  gmlake_observer observer;
+  trace t;
+  size_t i;
+  (void)state;
+  f.recorder = gmlake_recorder_open(f.path);
+  assert_non_null(f.recorder);
+  observer = gmlake_recorder_observer(f.recorder);
+  memset(&event, 0, sizeof event);
+  event.kind = GMLAKE_EVENT_ALLOC;
+  event.state = 1;
+  for (i = 1; i <= TRACE_STREAMS_MAX; i++) {
+    event.address = i * 512;
+    event.stream = (gmlake_stream)(uintptr_t)i;
+    observer.fn(observer.user, &event);
+    assert_int_equal(gmlake_recorder_flush(f.recorder), i < TRACE_STREAMS_MAX ? 0 : ERANGE);
+  }
+  event.kind = GMLAKE_EVENT_FREE;
+  observer.fn(observer.user, &event);
+  assert_int_equal(gmlake_recorder_close(f.recorder), ERANGE);
+  t = load(f.path);
+  assert_int_equal(t.op_count, TRACE_STREAMS_MAX - 1);
+  trace_free(&t);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(one_stream, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(several_streams, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(records, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(long_label, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(threads, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(cannot_open, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(cannot_write, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(too_many_streams, set_up, tear_down),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
