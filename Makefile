@@ -16,8 +16,8 @@
 # make plots     draws memory over time into build/plots, and the figures of README.md
 # make sweep     replays the traces by a grid of policies and knobs: table and picture, build/sweep
 # make format    formats the sources
-# replay, bench, offload, test, mutate, coverage, torch, cupy, plots and sweep first install what they
-# need, on Debian and Ubuntu.
+# replay, bench, offload, test, mutate, coverage, torch, cupy, plots and sweep first install what
+# they need, on Debian and Ubuntu.
 
 CC ?= cc
 WARNINGS = -Wall -Wextra -Werror
