@@ -1,6 +1,7 @@
 # make           builds build/replay
 # make replay    replays the traces of bench/traces: memory and driver time of each allocator
 # make bench     measures what an allocation costs the processor, in each allocator
+# make offload   plans and runs the graphs of bench/graphs in less memory, on a mock clock
 # make test      builds and runs all tests
 # make gpu-test  the tests that need a GPU; without one it says so and succeeds
 # make gpu-bench measures the driver, the lake and its peers on a GPU; likewise
@@ -15,8 +16,8 @@
 # make plots     draws memory over time into build/plots, and the figures of README.md
 # make sweep     replays the traces by a grid of policies and knobs: table and picture, build/sweep
 # make format    formats the sources
-# replay, bench, test, mutate, coverage, torch, cupy, plots and sweep first install what they need, on
-# Debian and Ubuntu.
+# replay, bench, offload, test, mutate, coverage, torch, cupy, plots and sweep first install what
+# they need, on Debian and Ubuntu.
 
 CC ?= cc
 WARNINGS = -Wall -Wextra -Werror
@@ -26,8 +27,8 @@ TEST_PROGRAMS = $(patsubst tests/%.c,build/%,$(sort $(wildcard tests/test_*.c)))
 TEST_SCRIPTS = $(sort $(wildcard tests/test_*.sh))
 EXAMPLES = $(addprefix build/,$(basename $(wildcard examples/*.c examples/*.cpp))) \
   build/examples/kv_server_cuda
-SOURCES = $(wildcard *.h bench/*.[ch] bench/*.cpp tests/*.[ch] tests/*/*.[ch] tests/*/*.cpp \
-  examples/*.[ch] examples/*.cpp examples/*/*.c)
+SOURCES = $(wildcard *.h bench/*.[ch] bench/*/*.[ch] bench/*.cpp tests/*.[ch] tests/*/*.[ch] \
+  tests/*/*.cpp examples/*.[ch] examples/*.cpp examples/*/*.c)
 YARDSTICK = build/peer_bfc_set.so
 POLICY = build/policy_worst_fit.so
 CLIENTS = build/gmlake_torch.so build/gmlake_cupy.so build/client_torch build/client_ggml
@@ -50,8 +51,12 @@ bench: deps-bench
 	$(SUBMAKE) build/bench $(YARDSTICK)
 	@build/bench
 
+offload: deps-replay
+	$(SUBMAKE) build/offload
+	@build/offload
+
 test: deps-test
-	$(SUBMAKE) build/replay $(POLICY) $(FAKE) build/bench $(YARDSTICK) build/gpu_test \
+	$(SUBMAKE) build/replay build/offload $(POLICY) $(FAKE) build/bench $(YARDSTICK) build/gpu_test \
 	  build/gpu_bench $(CLIENTS) $(TEST_PROGRAMS)
 	@sh tests/run.sh $(TEST_PROGRAMS) $(TEST_SCRIPTS)
 
@@ -119,7 +124,7 @@ build/replay: bench/replay.c Makefile | build
 
 build/test_%: tests/test_%.c Makefile | build
 	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench -Itests/cuda_stub $(CPPFLAGS) \
-	  $(CFLAGS) $< -o $@ $(LDFLAGS) -lcmocka -lz $(LIBS) $(LDLIBS)
+	  $(CFLAGS) $< -o $@ $(LDFLAGS) -lcmocka -lz $(LIBS) -lm $(LDLIBS)
 
 $(FAKE): tests/fake_cuda.c Makefile | build/fake
 	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC -fvisibility=hidden -I. \
@@ -128,6 +133,10 @@ $(FAKE): tests/fake_cuda.c Makefile | build/fake
 build/bench: bench/bench.c Makefile | build
 	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CPPFLAGS) $(CFLAGS) $< -o $@ \
 	  $(LDFLAGS) -lz $(LIBS) -lm $(LDLIBS)
+
+build/offload: bench/offload/plan.c Makefile | build
+	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CFLAGS) $< -o $@ \
+	  $(LDFLAGS) -lz $(LDLIBS)
 
 $(YARDSTICK): bench/bfc_set.cpp Makefile | build
 	$(CXX) -std=c++11 -O2 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC $(CPPFLAGS) $(CXXFLAGS) $< \
@@ -180,4 +189,4 @@ build/examples/%: examples/%.cpp Makefile | build/examples
 
 -include $(wildcard build/*.d build/examples/*.d)
 
-.PHONY: all replay bench test mutate coverage examples torch cupy plots sweep format clean
+.PHONY: all replay bench offload test mutate coverage examples torch cupy plots sweep format clean

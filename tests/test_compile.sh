@@ -8,7 +8,7 @@ dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 warnings='-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wundef -Wshadow -Werror'
 flags="$warnings -I. -Itests/cuda_stub"
-both='-DGMLAKE_BACKEND_MOCK -DGMLAKE_BACKEND_CUDA'
+both='-DGMLAKE_BACKEND_MOCK -DGMLAKE_BACKEND_CUDA -DGMLAKE_OFFLOAD_BACKEND_MOCK'
 libs='-lpthread -ldl'
 
 # job NAME COMMAND: notes a command of the shell, which passes if it succeeds.
@@ -40,21 +40,31 @@ source_file bfc <<'END'
 #define GMLAKE_BFC_IMPLEMENTATION
 #include "gmlake_bfc.h"
 END
+source_file offload <<'END'
+#define GMLAKE_OFFLOAD_IMPLEMENTATION
+#include "gmlake_offload.h"
+END
 source_file declarations <<'END'
 #include "gmlake.h"
 #include "gmlake.h"
 #include "gmlake_bfc.h"
 #include "gmlake_bfc.h"
+#include "gmlake_offload.h"
+#include "gmlake_offload.h"
 END
 source_file late <<'END'
 #include "gmlake.h"
 #include "gmlake_bfc.h"
+#include "gmlake_offload.h"
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BFC_IMPLEMENTATION
+#define GMLAKE_OFFLOAD_IMPLEMENTATION
+#include "gmlake_offload.h"
 #include "gmlake_bfc.h"
 #include "gmlake.h"
 #include "gmlake_bfc.h"
 #include "gmlake.h"
+#include "gmlake_offload.h"
 END
 
 # ---- The matrix ----
@@ -69,6 +79,11 @@ matrix() {
       done
       mode=$(echo "$mode" | sed s/GMLAKE/GMLAKE_BFC/)
       job "gmlake_bfc.h: $compiler $standard $mode" "$compile $mode $dir/bfc.$extension"
+      mode=$(echo "$mode" | sed s/GMLAKE_BFC/GMLAKE_OFFLOAD/)
+      for backend in '' -DGMLAKE_OFFLOAD_BACKEND_MOCK; do
+        job "gmlake_offload.h: $compiler $standard $mode $backend" \
+          "$compile $mode $backend $dir/offload.$extension"
+      done
     done
     job "declarations alone: $compiler $standard" "$compile $dir/declarations.$extension"
     # In strict C the first header of a file fixes what the system's headers declare.
@@ -104,6 +119,7 @@ END
 source_file use <<'END'
 #include "gmlake.h"
 #include "gmlake_bfc.h"
+#include "gmlake_offload.h"
 #include "use.h"
 #include <stdlib.h>
 #include <string.h>
@@ -137,6 +153,14 @@ static int use_lake(void) {
   return 0;
 }
 
+static int use_offload(void) {
+  gmlake_offload_graph *graph;
+  if (gmlake_offload_graph_create(NULL, &graph) != GMLAKE_OFFLOAD_OK) return 1;
+  if (gmlake_offload_graph_seal(graph) != GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT) return 1;
+  gmlake_offload_graph_destroy(graph);
+  return 0;
+}
+
 int USE(void) {
   gmlake_bfc_desc desc;
   gmlake_bfc *bfc;
@@ -147,7 +171,7 @@ int USE(void) {
   if (gmlake_bfc_create(&desc, &bfc) != GMLAKE_BFC_OK) return 1;
   if (gmlake_bfc_alloc(bfc, 1000, NULL, &ptr) != GMLAKE_BFC_OK) return 1;
   if (gmlake_bfc_free(bfc, ptr) != GMLAKE_BFC_OK) return 1;
-  return gmlake_bfc_destroy(bfc) != GMLAKE_BFC_OK || use_lake();
+  return gmlake_bfc_destroy(bfc) != GMLAKE_BFC_OK || use_lake() || use_offload();
 }
 END
 source_file main <<'END'
@@ -157,8 +181,10 @@ END
 source_file lake_first <<'END'
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BFC_IMPLEMENTATION
+#define GMLAKE_OFFLOAD_IMPLEMENTATION
 #include "gmlake.h"
 #include "gmlake_bfc.h"
+#include "gmlake_offload.h"
 END
 source_file bfc_first <<'END'
 #if !defined(_GNU_SOURCE)
@@ -166,6 +192,8 @@ source_file bfc_first <<'END'
 #endif
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BFC_IMPLEMENTATION
+#define GMLAKE_OFFLOAD_IMPLEMENTATION
+#include "gmlake_offload.h"
 #include "gmlake_bfc.h"
 #include "gmlake.h"
 END
@@ -193,6 +221,7 @@ programs() {
   program 'C++, implemented in C, gmlake_bfc.h first' cpp bfc_first.c
   program 'C++, implemented in C++, gmlake.h first' cpp lake_first.cpp
   statics='-DGMLAKE_STATIC -DGMLAKE_IMPLEMENTATION -DGMLAKE_BFC_STATIC -DGMLAKE_BFC_IMPLEMENTATION'
+  statics="$statics -DGMLAKE_OFFLOAD_STATIC -DGMLAKE_OFFLOAD_IMPLEMENTATION"
   compile="gcc -std=c99 -DGMLAKE_BACKEND_MOCK $statics $flags -I$dir -c"
   job 'static copies in two files' "$compile -DUSE=first $dir/use.c -o $dir/static.1.o &&
  $compile -DUSE=second $dir/use.c -o $dir/static.2.o &&
@@ -215,6 +244,10 @@ macros() {
   text='define both GMLAKE_BFC_MALLOC and GMLAKE_BFC_FREE, or neither'
   refused 'bfc: MALLOC without FREE' bfc "$text" 'GMLAKE_BFC_MALLOC(bytes)=malloc(bytes)'
   refused 'bfc: FREE without MALLOC' bfc "$text" 'GMLAKE_BFC_FREE(ptr)=free(ptr)'
+  text='define both GMLAKE_OFFLOAD_MALLOC and GMLAKE_OFFLOAD_FREE, or neither'
+  refused 'offload: MALLOC without FREE' offload "$text" \
+    'GMLAKE_OFFLOAD_MALLOC(bytes)=malloc(bytes)'
+  refused 'offload: FREE without MALLOC' offload "$text" 'GMLAKE_OFFLOAD_FREE(ptr)=free(ptr)'
   refused 'a mutex without its functions' lake 'define all of GMLAKE_MUTEX' GMLAKE_MUTEX=int
   refused 'bfc: a mutex without its functions' bfc 'define all of GMLAKE_BFC_MUTEX_TYPE' \
     GMLAKE_BFC_MUTEX_TYPE=int
@@ -244,10 +277,15 @@ static void own_assert(int condition) { (void)condition; }
 #define GMLAKE_BFC_MUTEX_DESTROY(mutex) (*(mutex) = 0)
 #define GMLAKE_BFC_MUTEX_LOCK(mutex) own_lock(mutex)
 #define GMLAKE_BFC_MUTEX_UNLOCK(mutex) own_unlock(mutex)
+#define GMLAKE_OFFLOAD_MALLOC(bytes) own_malloc(bytes)
+#define GMLAKE_OFFLOAD_FREE(ptr) own_free(ptr)
+#define GMLAKE_OFFLOAD_ASSERT(condition) own_assert((condition) ? 1 : 0)
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BFC_IMPLEMENTATION
+#define GMLAKE_OFFLOAD_IMPLEMENTATION
 #include "gmlake.h"
 #include "gmlake_bfc.h"
+#include "gmlake_offload.h"
 
 static void *own_malloc(size_t bytes) { return malloc(bytes); }
 static void own_free(void *ptr) { free(ptr); }
@@ -262,14 +300,14 @@ replaced() {
 
 # ---- Symbols ----
 
-# symbols NAME COMPILER EXTENSION: what the object of both headers defines.
+# symbols NAME COMPILER EXTENSION: what the object of the three headers defines.
 symbols() {
   object=$dir/symbols.$2.o
   job "$1" "$2 $flags $both -fno-pic -O0 -c $dir/lake_first.$3 -o $object &&
  nm -g --defined-only $object >$object.global && nm --defined-only $object >$object.all &&
  test -s $object.global && ! awk '\$3 !~ /^(gmlake_|DW\\.)/' $object.global | grep . &&
  ! awk '\$2 ~ /^[bBdDcCsS]\$/' $object.all | grep . &&
- ! awk '\$2 == \"t\" && \$3 !~ /^(gmlk_|gmlkb_|_ZL[0-9]+gmlkb?_)/' $object.all | grep ."
+ ! awk '\$2 == \"t\" && \$3 !~ /^(gmlk_|gmlkb_|gmlo_|_ZL[0-9]+gml(kb?|o)_)/' $object.all | grep ."
 }
 
 # ---- Sources ----
@@ -311,7 +349,7 @@ END {
 AWK
 
 measures() {
-  for file in *.h bench/*.[ch] bench/*.cpp tests/*.[ch] tests/clients/*.c* examples/*.[ch] \
+  for file in *.h bench/*.[ch] bench/*.cpp bench/*/*.[ch] tests/*.[ch] tests/clients/*.c* examples/*.[ch] \
     examples/*.cpp examples/*/*.c; do
     job "measures of $file" "awk -f $dir/measures.awk $file"
   done
@@ -319,6 +357,8 @@ measures() {
     "awk -v 'prefix=^(GMLAKE_|GMLK_|gmlk_|_GNU_SOURCE\$)' -f $dir/prefix.awk gmlake.h"
   job 'the macros of gmlake_bfc.h' \
     "awk -v 'prefix=^(GMLAKE_BFC_|GMLKB_)' -f $dir/prefix.awk gmlake_bfc.h"
+  job 'the macros of gmlake_offload.h' \
+    "awk -v 'prefix=^(GMLAKE_OFFLOAD_|GMLO_)' -f $dir/prefix.awk gmlake_offload.h"
 }
 
 # version FILE MACRO: what a header says it is, as major.minor.patch.
@@ -334,6 +374,8 @@ versions() {
     "test '$newest' = '$(version gmlake.h GMLAKE_VERSION)'"
   job "the newest entry of CHANGELOG.md, $newest, is GMLAKE_BFC_VERSION" \
     "test '$newest' = '$(version gmlake_bfc.h GMLAKE_BFC_VERSION)'"
+  job "the newest entry of CHANGELOG.md, $newest, is GMLAKE_OFFLOAD_VERSION" \
+    "test '$newest' = '$(version gmlake_offload.h GMLAKE_OFFLOAD_VERSION)'"
   job 'the first line of gmlake.h says so too' "head -n 1 gmlake.h | grep -qF 'v$newest '"
 }
 

@@ -158,6 +158,7 @@ manual() {
 
 manual gmlake.h
 manual gmlake_bfc.h
+manual gmlake_offload.h
 
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

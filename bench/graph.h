@@ -1,0 +1,534 @@
+/* Reader of .gmgraph files, plain or gzipped (link with -lz), and made-up graphs of devices.
+   Include after gmlake_offload.h.
+
+   A graph file is text. Its first line is `gmgraph 1`, every other line is one of
+     t ID BYTES KIND                   a tensor: p persistent, i input, a intermediate; IDs count up
+     o NAME TIME_NS r ID... w ID...    an operator, behind the tensors it reads and writes
+     m LABEL                           an iteration begins, or the last one ends
+     # NAME: VALUE                     a remark
+   The reader is strict, but an operator may name a tensor twice. */
+#if !defined(GRAPH_H_INCLUDED)
+#define GRAPH_H_INCLUDED
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#define GRAPH_LINE_MAX (1 << 16)
+#define GRAPH_BYTES_MAX ((uint64_t)1 << 50)   /* of one tensor */
+#define GRAPH_TIME_NS_MAX ((uint64_t)1 << 50) /* of one operator */
+#define GRAPH_NAME_BYTES 32
+
+typedef struct graph_tensor {
+  size_t bytes;
+  char kind; /* p, i, a */
+} graph_tensor;
+
+typedef struct graph_op {
+  char name[GRAPH_NAME_BYTES];
+  uint64_t time_ns;
+  size_t first_ref, read_count, write_count; /* refs: reads, then writes */
+} graph_op;
+
+typedef struct graph {
+  graph_tensor *tensors;
+  graph_op *ops;
+  uint32_t *refs;
+  size_t *marks; /* operators before which an iteration begins, or the last one ends */
+  size_t tensor_count, op_count, ref_count, mark_count; /* at least one operator */
+} graph;
+
+/* Private from here to graph_load. Functions return 1, or 0 once the error text is written. */
+
+typedef struct graph_reader {
+  graph *out;
+  const char *path;
+  char *error;
+  size_t error_bytes;
+  gzFile file;
+  size_t line_number;
+  char *line;   /* GRAPH_LINE_MAX */
+  char *cursor; /* what of the line is still to read */
+  size_t tensor_capacity, op_capacity, ref_capacity, mark_capacity;
+} graph_reader;
+
+static int graph_fail(graph_reader *r, const char *format, ...) {
+  int written =
+      snprintf(r->error, r->error_bytes, "%s:%lu: ", r->path, (unsigned long)r->line_number);
+  if (written > 0 && (size_t)written < r->error_bytes) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(r->error + written, r->error_bytes - (size_t)written, format, arguments);
+    va_end(arguments);
+  }
+  return 0;
+}
+
+/* Makes room for one item more: returns the items, or NULL with the old ones untouched. */
+static void *graph_grow(void *items, size_t count, size_t *capacity, size_t item_bytes) {
+  size_t wanted = *capacity ? *capacity * 2 : 1024;
+  void *grown;
+  if (count < *capacity) return items;
+  grown = wanted <= SIZE_MAX / item_bytes ? realloc(items, wanted * item_bytes) : NULL;
+  if (grown) *capacity = wanted;
+  return grown;
+}
+
+/* Cuts the next word off the line; NULL at its end. */
+static char *graph_word(graph_reader *r) {
+  char *word = r->cursor + strspn(r->cursor, " \t");
+  if (!*word) return NULL;
+  r->cursor = word + strcspn(word, " \t");
+  if (*r->cursor) *r->cursor++ = '\0';
+  return word;
+}
+
+static int graph_parse(graph_reader *r, const char *word, const char *what, uint64_t max,
+                       uint64_t *out) {
+  const char *digit;
+  uint64_t value = 0;
+  if (!word) return graph_fail(r, "%s is missing", what);
+  for (digit = word; *digit; digit++) {
+    unsigned d = (unsigned)(*digit - '0');
+    if (*digit < '0' || *digit > '9') {
+      return graph_fail(r, "%s is not a number: '%.40s'", what, word);
+    }
+    if (d > max || value > (max - d) / 10) {
+      return graph_fail(r, "%s is too large: %.40s", what, word);
+    }
+    value = value * 10 + d;
+  }
+  *out = value;
+  return 1;
+}
+
+static int graph_number(graph_reader *r, const char *what, uint64_t max, uint64_t *out) {
+  return graph_parse(r, graph_word(r), what, max, out);
+}
+
+static int graph_read_tensor(graph_reader *r) {
+  graph *g = r->out;
+  graph_tensor *tensors;
+  const char *kind, *more;
+  uint64_t id, bytes;
+  if (!graph_number(r, "the id", UINT32_MAX - 2, &id) ||
+      !graph_number(r, "the size", GRAPH_BYTES_MAX, &bytes)) {
+    return 0;
+  }
+  if (id != g->tensor_count) {
+    return graph_fail(r, "id %lu expected", (unsigned long)g->tensor_count);
+  }
+  kind = graph_word(r);
+  if (!kind || kind[1] || !strchr("pia", kind[0])) {
+    return graph_fail(r, "the kind is none of p, i, a: '%.40s'", kind ? kind : "");
+  }
+  more = graph_word(r);
+  if (more) return graph_fail(r, "text after the record: '%.40s'", more);
+  tensors = (graph_tensor *)graph_grow(g->tensors, g->tensor_count, &r->tensor_capacity,
+                                       sizeof(graph_tensor));
+  if (!tensors) return graph_fail(r, "out of memory");
+  g->tensors = tensors;
+  g->tensors[g->tensor_count].bytes = (size_t)bytes;
+  g->tensors[g->tensor_count++].kind = kind[0];
+  return 1;
+}
+
+/* A list's ids up to the word `end` (NULL: the line's end), each once. */
+static int graph_read_ids(graph_reader *r, const char *end, size_t *out_count) {
+  graph *g = r->out;
+  size_t first = g->ref_count, i;
+  const char *word;
+  while ((word = graph_word(r)) != NULL && (!end || strcmp(word, end))) {
+    uint32_t *refs;
+    uint64_t id;
+    if (!graph_parse(r, word, "an id", UINT32_MAX, &id)) return 0;
+    if (id >= g->tensor_count) {
+      return graph_fail(r, "unknown tensor %lu", (unsigned long)id);
+    }
+    for (i = first; i < g->ref_count && g->refs[i] != id; i++) continue;
+    if (i < g->ref_count) continue;
+    refs = (uint32_t *)graph_grow(g->refs, g->ref_count, &r->ref_capacity, sizeof(uint32_t));
+    if (!refs) return graph_fail(r, "out of memory");
+    g->refs = refs;
+    g->refs[g->ref_count++] = (uint32_t)id;
+  }
+  if (end && !word) return graph_fail(r, "'%s' is missing", end);
+  *out_count = g->ref_count - first;
+  return 1;
+}
+
+static int graph_read_op(graph_reader *r) {
+  graph *g = r->out;
+  graph_op op, *ops;
+  const char *name = graph_word(r), *word;
+  memset(&op, 0, sizeof op);
+  if (!name) return graph_fail(r, "the name is missing");
+  (void)snprintf(op.name, sizeof op.name, "%.31s", name);
+  if (!graph_number(r, "the time", GRAPH_TIME_NS_MAX, &op.time_ns)) return 0;
+  word = graph_word(r);
+  if (!word || strcmp(word, "r")) return graph_fail(r, "'r' is missing");
+  op.first_ref = g->ref_count;
+  if (!graph_read_ids(r, "w", &op.read_count) || !graph_read_ids(r, NULL, &op.write_count)) {
+    return 0;
+  }
+  ops = (graph_op *)graph_grow(g->ops, g->op_count, &r->op_capacity, sizeof(graph_op));
+  if (!ops) return graph_fail(r, "out of memory");
+  g->ops = ops;
+  g->ops[g->op_count++] = op;
+  return 1;
+}
+
+static int graph_read_mark(graph_reader *r) {
+  graph *g = r->out;
+  size_t *marks = (size_t *)graph_grow(g->marks, g->mark_count, &r->mark_capacity, sizeof(size_t));
+  if (!marks) return graph_fail(r, "out of memory");
+  g->marks = marks;
+  g->marks[g->mark_count++] = g->op_count;
+  return 1;
+}
+
+static int graph_read_record(graph_reader *r) {
+  const char *word = graph_word(r);
+  if (word && !strcmp(word, "t")) return graph_read_tensor(r);
+  if (word && !strcmp(word, "o")) return graph_read_op(r);
+  if (word && !strcmp(word, "m")) return graph_read_mark(r);
+  if (word && word[0] == '#') return 1;
+  return graph_fail(r, "unknown record '%.40s'", word ? word : "");
+}
+
+/* Returns 1 with a line, 0 at the end, -1 once the error text is written. */
+static int graph_next_line(graph_reader *r) {
+  const char *got = gzgets(r->file, r->line, GRAPH_LINE_MAX);
+  size_t length = got ? strlen(r->line) : 0;
+  int code = Z_OK;
+  const char *text;
+  if (length && r->line[length - 1] == '\n') {
+    r->line[length - 1] = '\0';
+    r->cursor = r->line;
+    r->line_number++;
+    return 1;
+  }
+  text = gzerror(r->file, &code);
+  if (!got && (code == Z_OK || code == Z_STREAM_END)) return 0;
+  r->line_number++;
+  if (code == Z_BUF_ERROR) {
+    graph_fail(r, "the compressed data is truncated");
+  } else if (code != Z_OK && code != Z_STREAM_END) {
+    graph_fail(r, "%s", code == Z_ERRNO ? strerror(errno) : text);
+  } else if (length == GRAPH_LINE_MAX - 1) {
+    graph_fail(r, "the line is too long");
+  } else {
+    graph_fail(r, gzeof(r->file) ? "the last line is truncated" : "not a line of text");
+  }
+  return -1;
+}
+
+static int graph_read_all(graph_reader *r) {
+  int more = graph_next_line(r);
+  if (more < 0) return 0;
+  r->line_number = 1;
+  if (!more) return graph_fail(r, "the file is empty");
+  if (strcmp(r->line, "gmgraph 1")) return graph_fail(r, "not a graph: 'gmgraph 1' expected");
+  while ((more = graph_next_line(r)) > 0) {
+    if (!graph_read_record(r)) return 0;
+  }
+  if (more < 0) return 0;
+  return r->out->op_count ? 1 : graph_fail(r, "the graph has no operators");
+}
+
+/* Frees what graph_load has filled in. */
+static inline void graph_free(graph *g) {
+  free(g->tensors);
+  free(g->ops);
+  free(g->refs);
+  free(g->marks);
+  memset(g, 0, sizeof *g);
+}
+
+/* Returns 1; or 0 with `file:line: reason` in error, and nothing to free. */
+static inline int graph_load(const char *path, graph *out, char *error, size_t error_bytes) {
+  graph_reader reader;
+  int ok;
+  memset(out, 0, sizeof *out);
+  memset(&reader, 0, sizeof reader);
+  reader.out = out;
+  reader.path = path;
+  reader.error = error;
+  reader.error_bytes = error_bytes;
+  errno = 0;
+  reader.line = (char *)malloc(GRAPH_LINE_MAX);
+  reader.file = reader.line ? gzopen(path, "rb") : NULL;
+  if (!reader.file) {
+    free(reader.line);
+    return graph_fail(&reader, "%s", strerror(errno ? errno : ENOMEM));
+  }
+  gzbuffer(reader.file, 1u << 17);
+  ok = graph_read_all(&reader);
+  gzclose_r(reader.file);
+  free(reader.line);
+  if (!ok) graph_free(out);
+  return ok;
+}
+
+/* ---- One iteration of a file as a graph to plan ---------------------------------------------- */
+
+static inline size_t graph_iteration_count(const graph *g) {
+  return g->mark_count > 1 ? g->mark_count - 1 : 1;
+}
+
+/* The operators of an iteration; all of them where there are no two marks. */
+static void graph_iteration_range(const graph *g, size_t iteration, size_t *first, size_t *end) {
+  *first = g->mark_count > 1 ? g->marks[iteration] : 0;
+  *end = g->mark_count > 1 ? g->marks[iteration + 1] : g->op_count;
+}
+
+/* Whether running the operator twice gives other bytes: random numbers. */
+static int graph_is_impure(const char *name) {
+  static const char *const words[] = {"rand",    "dropout",  "bernoulli",   "uniform",
+                                      "normal.", "normal_.", "exponential", "multinomial"};
+  size_t i;
+  for (i = 0; i < sizeof words / sizeof *words; i++) {
+    if (strstr(name, words[i])) return 1;
+  }
+  return 0;
+}
+
+/* What an iteration makes before it reads it is an intermediate, whatever the file calls it but
+   persistent; what it only reads, an input. */
+static gmlake_offload_kind graph_kind(const graph_tensor *tensor, int made, int written) {
+  if (tensor->kind == 'p') return GMLAKE_OFFLOAD_PERSISTENT;
+  if (made) return GMLAKE_OFFLOAD_INTERMEDIATE;
+  return written ? GMLAKE_OFFLOAD_PERSISTENT : GMLAKE_OFFLOAD_INPUT;
+}
+
+/* Adds the tensors that the iteration touches, and all persistent ones; ids[t] is t's number. */
+static int graph_add_tensors(const graph *g, size_t first, size_t end,
+                             gmlake_offload_graph *planned, uint32_t *ids) {
+  unsigned char *how = (unsigned char *)calloc(g->tensor_count + 1, 1);
+  gmlake_offload_tensor_desc desc;
+  size_t i, n, t;
+  int ok = how != NULL;
+  memset(&desc, 0, sizeof desc);
+  for (i = first; ok && i < end; i++) {
+    const graph_op *op = &g->ops[i];
+    for (n = 0; n < op->read_count + op->write_count; n++) {
+      unsigned char *use = &how[g->refs[op->first_ref + n]];
+      if (n >= op->read_count) *use |= *use ? 2 : 3; /* 1: touched, 2: written, 4: read first */
+      if (n < op->read_count) *use |= *use ? 1 : 5;
+    }
+  }
+  for (t = 0; ok && t < g->tensor_count; t++) {
+    ids[t] = GMLAKE_OFFLOAD_NONE;
+    if (!how[t] && g->tensors[t].kind != 'p') continue;
+    desc.bytes = g->tensors[t].bytes;
+    desc.kind = graph_kind(&g->tensors[t], how[t] && !(how[t] & 4), (how[t] & 2) != 0);
+    ok = gmlake_offload_add_tensor(planned, &desc, &ids[t]) == GMLAKE_OFFLOAD_OK;
+  }
+  free(how);
+  return ok;
+}
+
+static int graph_add_ops(const graph *g, size_t first, size_t end, gmlake_offload_graph *planned,
+                         const uint32_t *ids) {
+  uint32_t *refs = (uint32_t *)malloc((g->ref_count + 1) * sizeof *refs), id;
+  gmlake_offload_op_desc desc;
+  size_t i, n;
+  int ok = refs != NULL;
+  for (i = first; ok && i < end; i++) {
+    const graph_op *op = &g->ops[i];
+    memset(&desc, 0, sizeof desc);
+    for (n = 0; n < op->read_count + op->write_count; n++) {
+      refs[n] = ids[g->refs[op->first_ref + n]];
+    }
+    desc.name = op->name;
+    desc.flags = graph_is_impure(op->name) ? GMLAKE_OFFLOAD_IMPURE : 0;
+    desc.time_ns = op->time_ns;
+    desc.reads = refs;
+    desc.writes = refs + op->read_count;
+    desc.read_count = op->read_count;
+    desc.write_count = op->write_count;
+    ok = gmlake_offload_add_op(planned, &desc, &id) == GMLAKE_OFFLOAD_OK;
+  }
+  free(refs);
+  return ok;
+}
+
+/* A sealed graph of one iteration, or NULL with the reason in error. */
+static inline gmlake_offload_graph *graph_make(const graph *g, size_t iteration, char *error,
+                                               size_t error_bytes) {
+  gmlake_offload_graph *planned = NULL;
+  gmlake_offload_error_info info;
+  uint32_t *ids = (uint32_t *)malloc((g->tensor_count + 1) * sizeof *ids);
+  size_t first, end;
+  memset(&info, 0, sizeof info);
+  graph_iteration_range(g, iteration, &first, &end);
+  if (ids && gmlake_offload_graph_create(NULL, &planned) == GMLAKE_OFFLOAD_OK &&
+      graph_add_tensors(g, first, end, planned, ids) &&
+      graph_add_ops(g, first, end, planned, ids) &&
+      gmlake_offload_graph_seal(planned) == GMLAKE_OFFLOAD_OK) {
+    free(ids);
+    return planned;
+  }
+  (void)gmlake_offload_graph_get_error(planned, &info);
+  (void)snprintf(error, error_bytes, "operator %lu, tensor %lu: %s", (unsigned long)info.op,
+                 (unsigned long)info.tensor, info.text[0] ? info.text : "out of memory");
+  gmlake_offload_graph_destroy(planned);
+  free(ids);
+  return NULL;
+}
+
+/* ---- Made-up graphs -------------------------------------------------------------------------- */
+
+#define GRAPH_FLOPS 400e12      /* of a device, a second */
+#define GRAPH_PEER_BYTES 200e9  /* between two devices, a second */
+#define GRAPH_MEMORY_BYTES 3e12 /* of a device, a second */
+#define GRAPH_DEVICES_MAX 8
+
+typedef struct graph_maker {
+  gmlake_offload_graph *graph;
+  int ok;
+} graph_maker;
+
+static uint32_t graph_new(graph_maker *m, double bytes, gmlake_offload_kind kind, unsigned device) {
+  gmlake_offload_tensor_desc desc;
+  uint32_t id = GMLAKE_OFFLOAD_NONE;
+  desc.bytes = (size_t)bytes;
+  desc.kind = kind;
+  desc.device = device;
+  m->ok &= gmlake_offload_add_tensor(m->graph, &desc, &id) == GMLAKE_OFFLOAD_OK;
+  return id;
+}
+
+/* An operator that reads two tensors (the second may be NONE) and makes one. */
+static uint32_t graph_apply(graph_maker *m, const char *name, double seconds, uint32_t a,
+                            uint32_t b, double bytes, unsigned device) {
+  uint32_t reads[2], made = graph_new(m, bytes, GMLAKE_OFFLOAD_INTERMEDIATE, device), id;
+  gmlake_offload_op_desc desc;
+  memset(&desc, 0, sizeof desc);
+  reads[0] = a;
+  reads[1] = b;
+  desc.name = name;
+  desc.device = device;
+  desc.time_ns = (uint64_t)(seconds * 1e9) + 1000;
+  desc.reads = reads;
+  desc.read_count = b == GMLAKE_OFFLOAD_NONE ? 1 : 2;
+  desc.writes = &made;
+  desc.write_count = 1;
+  m->ok &= gmlake_offload_add_op(m->graph, &desc, &id) == GMLAKE_OFFLOAD_OK;
+  return made;
+}
+
+/* The tensor, or a copy of it, on that device. */
+static uint32_t graph_bring(graph_maker *m, uint32_t tensor, unsigned device) {
+  gmlake_offload_tensor_desc desc;
+  uint32_t copy, id;
+  if (gmlake_offload_get_tensor(m->graph, tensor, &desc) != GMLAKE_OFFLOAD_OK) {
+    m->ok = 0;
+    return tensor;
+  }
+  if (desc.device == device) return tensor;
+  copy = graph_new(m, (double)desc.bytes, GMLAKE_OFFLOAD_INTERMEDIATE, device);
+  m->ok &= gmlake_offload_add_transfer(m->graph, tensor, copy,
+                                       (uint64_t)((double)desc.bytes / GRAPH_PEER_BYTES * 1e9) + 1,
+                                       &id) == GMLAKE_OFFLOAD_OK;
+  return copy;
+}
+
+static gmlake_offload_graph *graph_finish(graph_maker *m) {
+  if (m->graph && m->ok && gmlake_offload_graph_seal(m->graph) == GMLAKE_OFFLOAD_OK) {
+    return m->graph;
+  }
+  gmlake_offload_graph_destroy(m->graph);
+  return NULL;
+}
+
+static int graph_begin(graph_maker *m) {
+  gmlake_offload_graph_desc desc;
+  memset(&desc, 0, sizeof desc);
+  desc.flags = GMLAKE_OFFLOAD_UNORDERED;
+  m->ok = 1;
+  return gmlake_offload_graph_create(&desc, &m->graph) == GMLAKE_OFFLOAD_OK;
+}
+
+/* C = A B in blocks of n by n half-precision numbers, `blocks` to a side, cut over the devices:
+   blocks (i, k) of A and (k, j) of B lie on devices in turn, their product is made where A's block
+   lies, and summed up where C's block lies. NULL where it cannot be made. */
+static inline gmlake_offload_graph *graph_make_product(unsigned devices, unsigned blocks,
+                                                       double n) {
+  uint32_t a[64], b[64];
+  graph_maker m;
+  unsigned i, j, k;
+  double bytes = 2 * n * n;
+  if (!devices || devices > GRAPH_DEVICES_MAX || !blocks || blocks > 8 || !graph_begin(&m)) {
+    return NULL;
+  }
+  for (i = 0; i < blocks * blocks; i++)
+    a[i] = graph_new(&m, bytes, GMLAKE_OFFLOAD_INPUT, i % devices);
+  for (i = 0; i < blocks * blocks; i++)
+    b[i] = graph_new(&m, bytes, GMLAKE_OFFLOAD_INPUT, i % devices);
+  for (i = 0; i < blocks; i++) {
+    for (j = 0; j < blocks; j++) {
+      unsigned home = (i * blocks + j) % devices;
+      uint32_t sum = GMLAKE_OFFLOAD_NONE;
+      for (k = 0; k < blocks; k++) {
+        unsigned at = (i * blocks + k) % devices;
+        uint32_t right = graph_bring(&m, b[k * blocks + j], at);
+        uint32_t part = graph_apply(&m, "product", 2 * n * n * n / GRAPH_FLOPS, a[i * blocks + k],
+                                    right, bytes, at);
+        part = graph_bring(&m, part, home);
+        sum = sum == GMLAKE_OFFLOAD_NONE
+                  ? part
+                  : graph_apply(&m, "sum", 3 * bytes / GRAPH_MEMORY_BYTES, sum, part, bytes, home);
+      }
+    }
+  }
+  return graph_finish(&m);
+}
+
+/* One device's part of a transformer layer: its heads, then its columns of the two matrices behind
+   them. `tokens` by `width` half-precision numbers go in; what comes out is a part of a sum. */
+static uint32_t graph_layer_part(graph_maker *m, uint32_t x, double tokens, double width,
+                                 unsigned devices, unsigned device, int attention) {
+  double inner = (attention ? width : 4 * width) / devices, wide = attention ? 3 * inner : inner;
+  uint32_t up = graph_new(m, 2 * width * wide, GMLAKE_OFFLOAD_PERSISTENT, device);
+  uint32_t down = graph_new(m, 2 * inner * width, GMLAKE_OFFLOAD_PERSISTENT, device);
+  double flops = 2 * tokens * width * wide;
+  uint32_t h = graph_apply(m, attention ? "qkv" : "up", flops / GRAPH_FLOPS,
+                           graph_bring(m, x, device), up, 2 * tokens * wide, device);
+  h = graph_apply(m, attention ? "heads" : "gelu",
+                  attention ? 4 * tokens * tokens * inner / GRAPH_FLOPS
+                            : 4 * tokens * inner / GRAPH_MEMORY_BYTES,
+                  h, GMLAKE_OFFLOAD_NONE, 2 * tokens * inner, device);
+  return graph_apply(m, "down", 2 * tokens * inner * width / GRAPH_FLOPS, h, down,
+                     2 * tokens * width, device);
+}
+
+/* `layers` transformer layers cut by heads over the devices, the sums made on each device in turn.
+   NULL where it cannot be made. */
+static inline gmlake_offload_graph *graph_make_transformer(unsigned devices, unsigned layers,
+                                                           double tokens, double width) {
+  double bytes = 2 * tokens * width;
+  graph_maker m;
+  uint32_t x;
+  unsigned layer, d;
+  if (!devices || devices > GRAPH_DEVICES_MAX || !graph_begin(&m)) return NULL;
+  x = graph_new(&m, bytes, GMLAKE_OFFLOAD_INPUT, 0);
+  for (layer = 0; layer < 2 * layers; layer++) {
+    unsigned home = layer % devices;
+    uint32_t sum = graph_bring(&m, x, home);
+    for (d = 0; d < devices; d++) {
+      uint32_t part = graph_layer_part(&m, x, tokens, width, devices, d, layer % 2 == 0);
+      part = graph_bring(&m, part, home);
+      sum = graph_apply(&m, "add", 3 * bytes / GRAPH_MEMORY_BYTES, sum, part, bytes, home);
+    }
+    x = sum;
+  }
+  return graph_finish(&m);
+}
+
+#endif

@@ -1,0 +1,342 @@
+/* usage: plan [--json] [--jobs N] [--overhead F] [--jitter F] [--iterations N] GRAPH...
+   Plans and runs recorded graphs on the mock's clock with an H200's link, and compares with the
+   same jobs when nothing moves. Without graphs: those of bench/graphs alone, and vgg16-b64 as two
+   and three jobs at once. One row for each way:
+     letter    TENSILE as the paper says, swaps only
+     letter+r  the same with recomputation, towards 3/4 of the memory
+     tensile   gmlake_offload.h's planner, no time added
+     tensile+  the same where waits and recomputation may add --overhead of the time (.05)
+     demand    no plan: the least recently used tensor leaves when memory is short; in the memory
+               that tensile+ was planned for
+   Saved is the part of the memory that is no longer needed at the peak (the paper's MSR), overhead
+   the part of the time that is added (EOR), quotient saved by overhead (CBR), all measured in the
+   run after plans have settled. Every run's bytes are compared with those of the run that moves
+   nothing. Link: how much of the time copies are under way, out and in. Plan: processor time of the
+   last replanning, of all jobs. */
+#define GMLAKE_OFFLOAD_IMPLEMENTATION
+#define GMLAKE_OFFLOAD_BACKEND_MOCK
+#include "gmlake_offload.h"
+
+#include "../graph.h"
+
+#include <time.h>
+
+#define JOBS_MAX 16
+#define SETTLE 12 /* iterations before measuring */
+
+typedef struct options {
+  int json;
+  uint32_t jobs;
+  double overhead, jitter;
+  uint64_t iterations;
+} options;
+
+typedef struct way {
+  const char *name;
+  unsigned flags;
+  int plans;       /* 0: on demand */
+  double overhead; /* below 0: --overhead */
+  double target;   /* of the memory that nothing moved takes */
+} way;
+
+static const way ways[] = {
+    {"letter", GMLAKE_OFFLOAD_LETTER | GMLAKE_OFFLOAD_NO_RECOMPUTE, 1, 0, 0},
+    {"letter+r", GMLAKE_OFFLOAD_LETTER, 1, 0, .75},
+    {"tensile", 0, 1, 0, 0},
+    {"tensile+", 0, 1, -1, 0},
+    {"demand", 0, 0, 0, 0},
+};
+#define WAYS (sizeof ways / sizeof *ways)
+
+typedef struct bench {
+  const options *opts;
+  const gmlake_offload_graph *graph;
+  gmlake_offload_planner *planner;
+  gmlake_offload_backend *mock;
+  gmlake_offload_run *run;
+  gmlake_offload_plan *plans[JOBS_MAX], *former[JOBS_MAX];
+  int settling;
+  double plan_ms;
+  size_t planned_bytes;
+  gmlake_offload_result result;
+} bench;
+
+typedef struct outcome {
+  gmlake_offload_result result;
+  double time_ms, stall_ms, out_busy, in_busy, plan_ms; /* time and stall of an iteration */
+  size_t peak_bytes, planned_bytes;
+  uint64_t digest, passive_count, recompute_count;
+} outcome;
+
+static double now_ms(void) {
+  struct timespec t;
+  (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+/* ---- Plans that follow the times measured ---------------------------------------------------- */
+
+static void observe(void *user, uint32_t job, uint32_t op, uint64_t time_ns) {
+  bench *b = (bench *)user;
+  if (b->planner) (void)gmlake_offload_observe(b->planner, job, op, time_ns);
+}
+
+static void keep_first(gmlake_offload_result *result, gmlake_offload_result next) {
+  if (!*result) *result = next;
+}
+
+/* The planner's present plans, for the jobs' next iterations. */
+static void hand_over(bench *b, const way *w) {
+  size_t limit = 0;
+  uint32_t j;
+  for (j = 0; j < b->opts->jobs; j++) {
+    gmlake_offload_plan_info info;
+    memset(&info, 0, sizeof info);
+    gmlake_offload_plan_destroy(b->former[j]);
+    b->former[j] = b->plans[j];
+    b->plans[j] = NULL;
+    keep_first(&b->result, gmlake_offload_take_plan(b->planner, j, &b->plans[j]));
+    if (b->result) return;
+    keep_first(&b->result, gmlake_offload_plan_get_info(b->plans[j], &info));
+    keep_first(&b->result, gmlake_offload_run_set_plan(b->run, j, b->plans[j]));
+    limit = w->flags & GMLAKE_OFFLOAD_LETTER ? info.peak_bytes : limit + info.peak_bytes;
+  }
+  b->planned_bytes = limit;
+  if (!(w->flags & GMLAKE_OFFLOAD_LETTER)) {
+    keep_first(&b->result, gmlake_offload_run_set_limit(b->run, limit));
+  }
+}
+
+static void replan(bench *b, const way *w) {
+  double began = now_ms();
+  int replanned = 0;
+  keep_first(&b->result, gmlake_offload_update(b->planner, &replanned));
+  if (!replanned || b->result) return;
+  b->plan_ms = now_ms() - began;
+  hand_over(b, w);
+}
+
+/* ---- One way --------------------------------------------------------------------------------- */
+
+static int set_up(bench *b, const way *w, const gmlake_offload_graph_info *info) {
+  gmlake_offload_planner_desc planner;
+  gmlake_offload_job_desc job_desc;
+  gmlake_offload_mock_desc mock;
+  gmlake_offload_run_desc run;
+  uint32_t j, id;
+  memset(&planner, 0, sizeof planner);
+  memset(&job_desc, 0, sizeof job_desc);
+  memset(&mock, 0, sizeof mock);
+  memset(&run, 0, sizeof run);
+  if (w && w->plans) {
+    planner.flags = w->flags;
+    planner.overhead_max = w->overhead < 0 ? b->opts->overhead : w->overhead;
+    planner.target_bytes = (size_t)(w->target * (double)info->peak_bytes * b->opts->jobs);
+    planner.smoothing = .5;
+    job_desc.graph = b->graph;
+    keep_first(&b->result, gmlake_offload_planner_create(&planner, &b->planner));
+    for (j = 0; j < b->opts->jobs && !b->result; j++) {
+      keep_first(&b->result, gmlake_offload_add_job(b->planner, &job_desc, &id));
+    }
+  }
+  mock.divisor = (size_t)1 << 20;
+  mock.jitter = b->opts->jitter;
+  mock.copy_ns = 10000;
+  mock.seed = 1;
+  keep_first(&b->result, gmlake_offload_mock_create(&mock, &b->mock));
+  run.backend = b->mock;
+  run.observe_fn = observe;
+  run.user = b;
+  if (!b->result) b->result = gmlake_offload_run_create(&run, &b->run);
+  for (j = 0; j < b->opts->jobs && !b->result; j++) {
+    b->result = gmlake_offload_run_add_job(b->run, b->graph, NULL, &id);
+  }
+  return !b->result;
+}
+
+static void tear_down(bench *b) {
+  uint32_t j;
+  gmlake_offload_run_destroy(b->run);
+  gmlake_offload_planner_destroy(b->planner);
+  for (j = 0; j < JOBS_MAX; j++) {
+    gmlake_offload_plan_destroy(b->plans[j]);
+    gmlake_offload_plan_destroy(b->former[j]);
+  }
+  gmlake_offload_mock_destroy(b->mock);
+}
+
+static void measure(bench *b, outcome *o) {
+  gmlake_offload_run_stats before, after;
+  gmlake_offload_mock_census first, last;
+  double iterations = (double)b->opts->iterations, ns;
+  before.struct_bytes = after.struct_bytes = 0;
+  (void)gmlake_offload_run_reset_peaks(b->run);
+  (void)gmlake_offload_run_get_stats(b->run, &before);
+  gmlake_offload_mock_get_census(b->mock, &first);
+  b->result = gmlake_offload_run_iterations(b->run, b->opts->iterations);
+  (void)gmlake_offload_run_get_stats(b->run, &after);
+  gmlake_offload_mock_get_census(b->mock, &last);
+  ns = (double)(after.time_ns - before.time_ns);
+  o->time_ms = ns / 1e6 / iterations;
+  o->stall_ms = (double)(after.stall_ns - before.stall_ns) / 1e6 / iterations / b->opts->jobs;
+  o->out_busy = (double)(last.out_busy_ns - first.out_busy_ns) / ns;
+  o->in_busy = (double)(last.in_busy_ns - first.in_busy_ns) / ns;
+  o->peak_bytes = after.device_bytes_peak;
+  o->passive_count = after.passive_out_count - before.passive_out_count;
+  o->recompute_count = after.recompute_count - before.recompute_count;
+  o->digest = last.race_count ? 0 : last.digest;
+}
+
+/* w NULL: nothing moves. limit_bytes: of `demand`. */
+static outcome run_way(const options *opts, const gmlake_offload_graph *graph, const way *w,
+                       size_t limit_bytes) {
+  gmlake_offload_graph_info info;
+  outcome o;
+  bench b;
+  int i;
+  memset(&b, 0, sizeof b);
+  memset(&o, 0, sizeof o);
+  memset(&info, 0, sizeof info);
+  b.opts = opts;
+  b.graph = graph;
+  b.result = gmlake_offload_graph_get_info(graph, &info);
+  if (set_up(&b, w, &info)) {
+    if (w && !w->plans) (void)gmlake_offload_run_set_limit(b.run, limit_bytes);
+    for (i = 0; i < SETTLE && !b.result; i++) {
+      if (b.planner) replan(&b, w);
+      if (!b.result) b.result = gmlake_offload_run_iterations(b.run, 1);
+    }
+    if (!b.result) measure(&b, &o);
+  }
+  o.result = b.result;
+  o.plan_ms = b.plan_ms;
+  o.planned_bytes = b.planned_bytes;
+  tear_down(&b);
+  return o;
+}
+
+/* ---- Rows ------------------------------------------------------------------------------------ */
+
+static void print_row(const options *opts, const char *graph, const char *name, const outcome *none,
+                      const outcome *o) {
+  double saved = 1 - (double)o->peak_bytes / (double)none->peak_bytes;
+  double overhead = o->time_ms / none->time_ms - 1;
+  const char *state = o->result                   ? gmlake_offload_result_name(o->result)
+                      : o->digest == none->digest ? "ok"
+                                                  : "WRONG BYTES";
+  char quotient[32] = "-";
+  if (overhead > .0005) (void)snprintf(quotient, sizeof quotient, "%.2f", saved / overhead);
+  if (opts->json) {
+    printf(
+        "{\"graph\":\"%s\",\"jobs\":%u,\"way\":\"%s\",\"state\":\"%s\",\"peak_bytes\":%zu,"
+        "\"saved\":%.4f,\"overhead\":%.4f,\"time_ms\":%.3f,\"stall_ms\":%.3f,\"out_busy\":%.3f,"
+        "\"in_busy\":%.3f,\"passive\":%llu,\"recomputed\":%llu,\"plan_ms\":%.2f}\n",
+        graph, (unsigned)opts->jobs, name, state, o->peak_bytes, saved, overhead, o->time_ms,
+        o->stall_ms, o->out_busy, o->in_busy, (unsigned long long)o->passive_count,
+        (unsigned long long)o->recompute_count, o->plan_ms);
+    return;
+  }
+  printf("%-20s %4u %-9s %8.3f %7.4f %8.4f %8s %9.3f %8.3f %4.0f%% %4.0f%% %8.1f  %s\n", graph,
+         (unsigned)opts->jobs, name, (double)o->peak_bytes / 1e9, saved, overhead, quotient,
+         o->time_ms, o->stall_ms, 100 * o->out_busy, 100 * o->in_busy, o->plan_ms, state);
+}
+
+static const char *base_name(const char *path, char *out, size_t room) {
+  const char *slash = strrchr(path, '/');
+  char *dot;
+  (void)snprintf(out, room, "%s", slash ? slash + 1 : path);
+  dot = strchr(out, '.');
+  if (dot) *dot = '\0';
+  return out;
+}
+
+static int bench_graph(const options *opts, const char *path) {
+  char error[400], name[64];
+  graph g;
+  gmlake_offload_graph *made;
+  outcome none;
+  size_t i, limit = 0;
+  int failed = 0;
+  if (!graph_load(path, &g, error, sizeof error)) {
+    fprintf(stderr, "%s\n", error);
+    return 0;
+  }
+  made = graph_make(&g, graph_iteration_count(&g) - 1, error, sizeof error);
+  graph_free(&g);
+  if (!made) {
+    fprintf(stderr, "%s: %s\n", path, error);
+    return 0;
+  }
+  (void)base_name(path, name, sizeof name);
+  none = run_way(opts, made, NULL, 0);
+  print_row(opts, name, "none", &none, &none);
+  for (i = 0; i < WAYS; i++) {
+    outcome o = run_way(opts, made, &ways[i], limit);
+    if (ways[i].plans) limit = o.planned_bytes;
+    print_row(opts, name, ways[i].name, &none, &o);
+    (void)fflush(stdout);
+    failed |= o.result || o.digest != none.digest;
+  }
+  gmlake_offload_graph_destroy(made);
+  return !failed;
+}
+
+static int bench_all(options *opts) {
+  static const char *const names[] = {"vgg16-b64",           "vgg16-b2",
+                                      "resnet50-b64",        "densenet121-b64",
+                                      "llama-7b-prefill-4k", "llama-7b-lora-b8-1k"};
+  char path[200];
+  size_t i;
+  int ok = 1;
+  for (i = 0; i < sizeof names / sizeof *names; i++) {
+    (void)snprintf(path, sizeof path, "bench/graphs/%s.gmgraph.gz", names[i]);
+    ok &= bench_graph(opts, path);
+  }
+  for (opts->jobs = 2; opts->jobs <= 3; opts->jobs++) {
+    ok &= bench_graph(opts, "bench/graphs/vgg16-b64.gmgraph.gz");
+  }
+  return ok;
+}
+
+/* A number after an option; exits where there is none. */
+static double option_value(int argc, char **argv, int *at, double min, double max) {
+  char *end = NULL;
+  double value = *at + 1 < argc ? strtod(argv[*at + 1], &end) : 0;
+  if (!end || end == argv[*at + 1] || *end || !(value >= min && value <= max)) {
+    fprintf(stderr, "%s wants a number from %g to %g\n", argv[*at], min, max);
+    exit(2);
+  }
+  ++*at;
+  return value;
+}
+
+int main(int argc, char **argv) {
+  options opts = {0, 1, .05, 0, 6};
+  int i, ok = 1, graphs = 0;
+  for (i = 1; i < argc && argv[i][0] == '-'; i++) {
+    if (!strcmp(argv[i], "--json")) {
+      opts.json = 1;
+    } else if (!strcmp(argv[i], "--jobs")) {
+      opts.jobs = (uint32_t)option_value(argc, argv, &i, 1, JOBS_MAX);
+    } else if (!strcmp(argv[i], "--overhead")) {
+      opts.overhead = option_value(argc, argv, &i, 0, 100);
+    } else if (!strcmp(argv[i], "--jitter")) {
+      opts.jitter = option_value(argc, argv, &i, 0, .99);
+    } else if (!strcmp(argv[i], "--iterations")) {
+      opts.iterations = (uint64_t)option_value(argc, argv, &i, 1, 1e6);
+    } else {
+      fprintf(stderr,
+              "usage: plan [--json] [--jobs N] [--overhead F] [--jitter F] "
+              "[--iterations N] GRAPH...\n");
+      return 2;
+    }
+  }
+  if (!opts.json) {
+    printf(
+        "graph                jobs way        peak GB   saved overhead quotient   time ms stall ms "
+        " out   in  plan ms\n");
+  }
+  for (; i < argc; i++, graphs++) ok &= bench_graph(&opts, argv[i]);
+  if (!graphs) ok = bench_all(&opts);
+  return ok ? 0 : 1;
+}

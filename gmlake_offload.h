@@ -1,0 +1,4791 @@
+/* gmlake_offload.h 0.1.0: plans and runs computations larger than the GPU's memory.
+
+RECIPE
+  One C or C++ file of the program says
+      #define GMLAKE_OFFLOAD_IMPLEMENTATION
+      #include "gmlake_offload.h"
+  and every other file includes the header alone. It needs the C library, no GPU and no other
+  header: memory, copies and kernels come from a table of functions, the backend.
+  GMLAKE_OFFLOAD_BACKEND_MOCK, defined before the implementation, adds one without a device.
+
+CONTENTS
+  an example, what it does not do, macros, glossary, the graph, how TENSILE plans, how a plan is
+  run, the mock, threads, errors, costs; then the declarations; then the implementation, whose
+  sections carry tags to search for:
+  >>base >>graph >>circle >>link >>profile >>tensile >>plan >>planner >>run >>backend_mock >>api
+
+EXAMPLE
+      // A step of training whose activation `x` is not needed while `y` is made.
+      #define GMLAKE_OFFLOAD_IMPLEMENTATION
+      #define GMLAKE_OFFLOAD_BACKEND_MOCK
+      #include "gmlake_offload.h"
+      #include <stdio.h>
+      static uint32_t tensor(gmlake_offload_graph *graph, size_t bytes) {
+        gmlake_offload_tensor_desc desc = {0};
+        uint32_t id = GMLAKE_OFFLOAD_NONE;
+        desc.bytes = bytes;
+        desc.kind = GMLAKE_OFFLOAD_INTERMEDIATE;
+        gmlake_offload_add_tensor(graph, &desc, &id);
+        return id;
+      }
+      static void step(gmlake_offload_graph *graph, uint32_t read, uint32_t write) {
+        gmlake_offload_op_desc desc = {0};
+        uint32_t id;
+        desc.time_ns = 5000000;
+        desc.reads = &read;
+        desc.read_count = read != GMLAKE_OFFLOAD_NONE;
+        desc.writes = &write;
+        desc.write_count = 1;
+        gmlake_offload_add_op(graph, &desc, &id);
+      }
+      int main(void) {
+        gmlake_offload_planner_desc desc = {0}; // an H200's link
+        gmlake_offload_job_desc job_desc = {0};
+        gmlake_offload_job_info info;
+        gmlake_offload_graph *graph;
+        gmlake_offload_planner *planner;
+        uint32_t x, y, z, job;
+        if (gmlake_offload_graph_create(NULL, &graph)) return 1;
+        x = tensor(graph, 100 << 20), y = tensor(graph, 300 << 20), z = tensor(graph, 1 << 20);
+        step(graph, GMLAKE_OFFLOAD_NONE, x);
+        step(graph, x, z);
+        step(graph, GMLAKE_OFFLOAD_NONE, y); // x leaves before this, and comes back behind it
+        step(graph, y, z);
+        step(graph, x, z);
+        if (gmlake_offload_graph_seal(graph)) return 1;
+        if (gmlake_offload_planner_create(&desc, &planner)) return 1;
+        job_desc.graph = graph;
+        if (gmlake_offload_add_job(planner, &job_desc, &job)) return 1;
+        if (gmlake_offload_replan(planner)) return 1;
+        info.struct_bytes = 0;
+        gmlake_offload_get_job_info(planner, job, &info);
+        printf("%zu instead of %zu bytes\n", info.planned_bytes, info.unplanned_bytes);
+        gmlake_offload_planner_destroy(planner);
+        gmlake_offload_graph_destroy(graph);
+        return 0;
+      }
+
+WHAT IT DOES NOT DO
+  It splits no tensor and no operator, and reorders no operators of a job. It does not find out
+  what a program executes: the graph is told to it. It places no tensors: bytes come from the
+  backend, and a lake (gmlake.h) keeps them from fragmenting.
+
+MACROS, all for the implementation file only unless it says otherwise
+  GMLAKE_OFFLOAD_IMPLEMENTATION  compiles the implementation
+  GMLAKE_OFFLOAD_BACKEND_MOCK    every file that uses it: the mock
+  GMLAKE_OFFLOAD_STATIC          every file: all functions static, each file has its own copy
+  GMLAKE_OFFLOAD_DEF             every file: linkage of the functions, instead of extern
+  GMLAKE_OFFLOAD_ASSERT(x)       instead of assert
+  GMLAKE_OFFLOAD_MALLOC(bytes)   instead of malloc and free where a description names no functions;
+  GMLAKE_OFFLOAD_FREE(ptr)       both or neither
+
+GLOSSARY
+  tensor      bytes that operators read and write, whole
+  operator    work of known time on one device that reads some tensors and writes others; a tensor
+              in both lists is updated in place
+  job         a graph that is executed again and again; one execution is an iteration
+  access      one operator's use of one tensor; a tensor's accesses in order are its tensor access
+              sequence (TENSILE). The first one of an intermediate generates it
+  gap         the time between two accesses of a tensor that follow each other. Those of persistent
+              tensors have one more, from the last access of an iteration to the first of the next
+  slot        a stretch of time in which no operator begins or ends
+  circle      an iteration's slots, the last followed by the first: plans are periodic
+  link        the two directions between device and host; each carries one tensor at a time
+  swap out    copy to the host, then free the device's bytes. Swap in: the way back
+  drop        free the device's bytes without a copy, since the host has one or it is made anew
+  letter      as the paper says, where this header by default does something else
+
+THE GRAPH
+  Tensors have bytes, a device and a kind:
+    PERSISTENT    exists between iterations: parameters, state of an optimizer. What is written in
+                  one iteration is read in the next.
+    INPUT         likewise, written by the caller between iterations and by no operator.
+    INTERMEDIATE  made by the first operator that writes it, gone after its last access.
+    OUTPUT        the same, but kept until its iteration ends.
+  Operators run on one device and touch that device's tensors only; a transfer reads a tensor on one
+  device and writes one of equal bytes on another. Two operators that touch the same tensor, one of
+  them writing, run in the order in which they were added. With GMLAKE_OFFLOAD_UNORDERED whatever
+  makes an intermediate comes before whatever else touches it, wherever it was added: tasks of a
+  dataflow graph need no order. gmlake_offload_add_dependency orders two operators more.
+  gmlake_offload_graph_seal checks the whole and finds the order: that of adding, where
+  dependencies leave a choice. A sealed graph does not change, and any number of jobs, planners and
+  runs may share it. Two kinds of planners stand on it: TENSILE keeps that order and one stream of
+  operators a job; TURNIP needs the dependencies alone (successors in the implementation) and
+  devices.
+
+HOW TENSILE PLANS
+  Zhang et al., arXiv 2105.13336; its words are used here. A planner holds the jobs of one device.
+  1. The circle. Operator times, at first the graph's, then the exponentially weighted means of
+     what gmlake_offload_observe is told, give each access its time. By default each job has a
+     circle of its own and an equal share of the link, so that a plan holds whatever the phases of
+     the jobs; to the letter all jobs lie on one circle, beginning together, and share one link.
+  2. Peak analysis (the paper's Algorithm 2). A tree over the slots knows the bytes in each and the
+     slot that has most. The tensors in it that its operators do not use, each with the gap that it
+     is in, are the candidates.
+  3. Swap scheduling (Algorithm 1). A candidate leaves as early as it can after its last access and
+     before the peak, and comes back as late as it can after the peak and before its next access,
+     where the link is free in that direction. Gaps across iterations are like others: updated
+     parameters and optimizer state leave at the end of one iteration and come back in the next. A
+     job swaps at most swap_ratio_max of its bytes. Largest first; to the letter all candidates of
+     a peak are scheduled before the next peak is looked for, and then, as far as the link is free,
+     later accesses of the same tensor get swaps in of their own.
+     By default one candidate is taken for each peak, a tensor whose bytes the host has is dropped,
+     not copied, and swaps that do not lower the peak are taken back, so that others find the link
+     free.
+  4. The complete loop (Algorithm 3): 2 and 3 until the target is reached or nothing helps. Then,
+     if the jobs are still above the target, tensors are recomputed: the candidate that saves most
+     bytes per time of recomputation (MSPS) is dropped in its gap and the operators that made it run
+     again before its next access; then 2 again. What else these operators write must be gone by
+     then. By default overhead_max bounds the time, an operator may also wait for a swap, whichever
+     costs least time per byte is done, and the best of several plans is kept: candidates in
+     different orders, targets between the goal and what was reached, and choices with noise, which
+     is the same in every run.
+  5. The plan: (trigger, delay) pairs. Each event happens a delay after the end of an operator, so
+     that an iteration that runs late takes its swaps along.
+  To the letter 4 also ends when a hundred rounds have not brought a two-thousandth, and swaps are
+  planned at each direction's own speed, not at the lower one that it has while both are busy. Both
+  ways a run copies nothing that the host has already.
+  Left alone: tensors that no operator uses, and bytes that are overwritten unread, which come back
+  before all the same.
+  gmlake_offload_update replans where a job came or left, or where times have drifted past
+  drift_max of the iteration; a run takes a new plan at its next iteration.
+
+HOW A PLAN IS RUN
+  A run executes the jobs' operators in order, one at a time in each job, and the plan's events
+  through the backend. Intermediates are allocated before the operator that makes them and freed
+  after their last access. Copies of one direction go one after another, in the order in which they
+  come up. Before an operator everything it uses is on the device and whole: what is missing is
+  fetched (a passive swap in), however wrong the plan. limit_bytes is never passed: operators and
+  swaps in wait for what is leaving, and if that is not enough the least recently used tensors
+  leave (a passive swap out). With no plan at all this is on-demand swapping.
+  Events that come too late or too early are void: a swap out of a tensor that has been used since,
+  a swap in of one that is there. So any plan gives the right bytes; a bad one costs time.
+
+THE MOCK
+  A backend of its own clock. Operators take their time, with a seeded jitter if asked for; jobs
+  that run at once share the device evenly. Copies take bytes by the link's speed, less where both
+  directions are busy. Tensors are host memory, scaled down by a divisor, and their bytes really
+  move: half of a copy at its begin, half at its end. An operator writes into each of its tensors a
+  stream that depends on every byte that it read; what it does not read it spoils at its begin, and
+  freed memory is spoiled. A digest of all that was written shows any wrong order, missing copy or
+  overlap, and census.race_count counts inputs that changed under an operator.
+
+THREADS
+  One thread at a time in each graph, planner or run; sealed graphs may be read by many.
+
+ERRORS
+  Every failure is a result and changes nothing, unless its function says otherwise. Errors of a
+  graph are explained by gmlake_offload_graph_get_error. Nothing is printed, nothing exits.
+
+COSTS
+  Sealing: linear in accesses. Planning: O((c + log s) r) for c candidates, s slots and r swaps;
+  about 1 us an access for each order that is tried. Running: linear in accesses and events.
+
+Licence: MIT, at the end of this file. */
+#if !defined(GMLAKE_OFFLOAD_H_INCLUDED)
+#define GMLAKE_OFFLOAD_H_INCLUDED
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define GMLAKE_OFFLOAD_VERSION 100 /* major * 10000 + minor * 100 + patch */
+
+#if !defined(GMLAKE_OFFLOAD_DEF)
+#if defined(GMLAKE_OFFLOAD_STATIC) && defined(__GNUC__)
+#define GMLAKE_OFFLOAD_DEF __attribute__((unused)) static
+#elif defined(GMLAKE_OFFLOAD_STATIC)
+#define GMLAKE_OFFLOAD_DEF static
+#else
+#define GMLAKE_OFFLOAD_DEF extern
+#endif
+#endif
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+#define GMLAKE_OFFLOAD_NONE UINT32_MAX /* no tensor, no operator */
+
+typedef enum gmlake_offload_result {
+  GMLAKE_OFFLOAD_OK = 0,
+  GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT,
+  GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY,
+  GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY, /* one operator's tensors pass the limit */
+  GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID,           /* no such tensor, operator or job */
+  GMLAKE_OFFLOAD_ERROR_DUPLICATE_ID,         /* a tensor twice among the reads, or the writes */
+  GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW,        /* bytes of all tensors, or times of all operators */
+  GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE,         /* an operator touches another device's tensor */
+  GMLAKE_OFFLOAD_ERROR_READ_BEFORE_WRITE,    /* an intermediate is read that nothing has made */
+  GMLAKE_OFFLOAD_ERROR_WRITTEN_INPUT,        /* an operator writes an INPUT */
+  GMLAKE_OFFLOAD_ERROR_CYCLE,                /* operators wait for each other */
+  GMLAKE_OFFLOAD_ERROR_SEALED,               /* the graph no longer changes */
+  GMLAKE_OFFLOAD_ERROR_NOT_SEALED,           /* the graph has not been checked */
+  GMLAKE_OFFLOAD_ERROR_WRONG_PLAN,           /* the plan is another graph's */
+  GMLAKE_OFFLOAD_ERROR_BACKEND               /* a call of the backend failed */
+} gmlake_offload_result;
+
+typedef struct gmlake_offload_graph gmlake_offload_graph;
+typedef struct gmlake_offload_planner gmlake_offload_planner;
+typedef struct gmlake_offload_plan gmlake_offload_plan;
+typedef struct gmlake_offload_run gmlake_offload_run;
+
+/* Host memory for metadata, aligned as malloc's; both or neither (GMLAKE_OFFLOAD_MALLOC, FREE). */
+typedef struct gmlake_offload_host {
+  void *(*malloc_fn)(void *user, size_t bytes);
+  void (*free_fn)(void *user, void *ptr);
+  void *user; /* first argument of both */
+} gmlake_offload_host;
+
+/* ---- Graphs ---------------------------------------------------------------------------------- */
+
+typedef enum gmlake_offload_kind {
+  GMLAKE_OFFLOAD_PERSISTENT = 0,
+  GMLAKE_OFFLOAD_INPUT,
+  GMLAKE_OFFLOAD_INTERMEDIATE,
+  GMLAKE_OFFLOAD_OUTPUT
+} gmlake_offload_kind;
+
+#define GMLAKE_OFFLOAD_UNORDERED 1u /* graph: makers of tensors come first, wherever they stand */
+#define GMLAKE_OFFLOAD_IMPURE 1u    /* operator: run twice it writes other bytes (random numbers) */
+#define GMLAKE_OFFLOAD_TRANSFER 2u  /* operator, set by add_transfer: copies between devices */
+
+typedef struct gmlake_offload_graph_desc {
+  unsigned flags; /* GMLAKE_OFFLOAD_UNORDERED */
+  gmlake_offload_host host;
+} gmlake_offload_graph_desc;
+
+typedef struct gmlake_offload_tensor_desc {
+  size_t bytes; /* 0 is allowed */
+  gmlake_offload_kind kind;
+  uint32_t device;
+} gmlake_offload_tensor_desc;
+
+/* Names are cut to 31 characters; NULL is "". As an answer, `reads` and `writes` point into the
+   graph. */
+typedef struct gmlake_offload_op_desc {
+  const char *name;
+  uint32_t device;
+  unsigned flags;   /* GMLAKE_OFFLOAD_IMPURE */
+  uint64_t time_ns; /* how long it runs, alone on its device */
+  const uint32_t *reads, *writes;
+  size_t read_count, write_count;
+} gmlake_offload_op_desc;
+
+typedef struct gmlake_offload_graph_info {
+  size_t tensor_count, op_count, access_count, dependency_count;
+  size_t device_count;      /* one more than the largest device named */
+  size_t tensor_bytes;      /* all tensors */
+  size_t persistent_bytes;  /* PERSISTENT and INPUT */
+  size_t peak_bytes;        /* one iteration in order, nothing moved; all devices together */
+  size_t op_bytes_max;      /* what the largest operator touches: no limit may be below */
+  uint64_t time_ns;         /* all operators */
+  const uint32_t *op_order; /* op_count operators, in the order in which they run */
+} gmlake_offload_graph_info;
+
+typedef struct gmlake_offload_error_info {
+  gmlake_offload_result result;
+  uint32_t op, tensor; /* what it is about, or GMLAKE_OFFLOAD_NONE */
+  char text[120];
+} gmlake_offload_error_info;
+
+/* Makes an empty graph. desc may be NULL.
+   Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY; *out_graph is then NULL. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_create(
+    const gmlake_offload_graph_desc *desc, gmlake_offload_graph **out_graph);
+
+/* pre: no planner and no run uses the graph. NULL is fine. */
+GMLAKE_OFFLOAD_DEF void gmlake_offload_graph_destroy(gmlake_offload_graph *graph);
+
+/* Adds a tensor; ids count up from 0.
+   Errors: INVALID_ARGUMENT, SIZE_OVERFLOW, SEALED, OUT_OF_HOST_MEMORY. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_tensor(
+    gmlake_offload_graph *graph, const gmlake_offload_tensor_desc *desc, uint32_t *out_tensor);
+
+/* Adds an operator; ids count up from 0.
+   Errors: INVALID_ARGUMENT, UNKNOWN_ID, DUPLICATE_ID, WRONG_DEVICE, WRITTEN_INPUT, SIZE_OVERFLOW,
+   SEALED, OUT_OF_HOST_MEMORY. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_op(gmlake_offload_graph *graph,
+                                                               const gmlake_offload_op_desc *desc,
+                                                               uint32_t *out_op);
+
+/* Adds a copy of tensor `from` to tensor `to` of another device: an operator of from's device with
+   the flag GMLAKE_OFFLOAD_TRANSFER. Errors: as add_op; INVALID_ARGUMENT where the devices are the
+   same or the bytes differ. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_transfer(gmlake_offload_graph *graph,
+                                                                     uint32_t from, uint32_t to,
+                                                                     uint64_t time_ns,
+                                                                     uint32_t *out_op);
+
+/* `before` ends before `after` begins. Errors: INVALID_ARGUMENT, UNKNOWN_ID, SEALED,
+   OUT_OF_HOST_MEMORY. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_dependency(gmlake_offload_graph *graph,
+                                                                       uint32_t before,
+                                                                       uint32_t after);
+
+/* Checks the graph and finds the order of its operators. It may be used from now on, and no longer
+   changed. Errors, after which the graph may be changed further: READ_BEFORE_WRITE, CYCLE,
+   OUT_OF_HOST_MEMORY; INVALID_ARGUMENT where there is no operator. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_seal(gmlake_offload_graph *graph);
+
+/* What the last call that failed was about. Errors: INVALID_ARGUMENT. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_get_error(
+    const gmlake_offload_graph *graph, gmlake_offload_error_info *out_info);
+
+/* Errors: INVALID_ARGUMENT, NOT_SEALED. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_get_info(
+    const gmlake_offload_graph *graph, gmlake_offload_graph_info *out_info);
+
+/* Errors of both: INVALID_ARGUMENT, UNKNOWN_ID. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_get_tensor(
+    const gmlake_offload_graph *graph, uint32_t tensor, gmlake_offload_tensor_desc *out_desc);
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_get_op(const gmlake_offload_graph *graph,
+                                                               uint32_t op,
+                                                               gmlake_offload_op_desc *out_desc);
+
+/* ---- Plans ----------------------------------------------------------------------------------- */
+
+typedef enum gmlake_offload_action {
+  GMLAKE_OFFLOAD_SWAP_OUT = 0,
+  GMLAKE_OFFLOAD_SWAP_IN,
+  GMLAKE_OFFLOAD_DROP,
+  GMLAKE_OFFLOAD_RECOMPUTE
+} gmlake_offload_action;
+
+/* Happens delay_ns after the end of the operator `trigger`, in every iteration. */
+typedef struct gmlake_offload_event {
+  gmlake_offload_action action;
+  uint32_t tensor;
+  uint32_t trigger;  /* an operator; NONE: the iteration's begin */
+  uint64_t delay_ns; /* RECOMPUTE: 0, the operator runs next */
+  uint32_t op;       /* RECOMPUTE: what runs. Others: the tensor's last access before its gap */
+} gmlake_offload_event;
+
+typedef struct gmlake_offload_plan_info {
+  size_t event_count;
+  const gmlake_offload_event *events; /* by trigger, then by delay; valid as long as the plan */
+  size_t peak_bytes;                  /* as planned */
+  size_t out_bytes, in_bytes;         /* that cross the link in an iteration */
+  uint64_t time_ns, added_ns;         /* an iteration; what recomputation and waits add to it */
+  size_t host_start_count;     /* persistent tensors that are on the host when an iteration */
+  const uint32_t *host_starts; /* begins */
+} gmlake_offload_plan_info;
+
+/* Makes a plan of events by hand, for one graph, in any order: baselines and experiments.
+   pre: the graph outlives the plan.
+   Errors: INVALID_ARGUMENT, UNKNOWN_ID, NOT_SEALED, OUT_OF_HOST_MEMORY. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_plan_create(const gmlake_offload_graph *graph, const gmlake_offload_event *events,
+                           size_t event_count, const uint32_t *host_starts, size_t host_start_count,
+                           const gmlake_offload_host *host, gmlake_offload_plan **out_plan);
+
+/* NULL is fine. pre: no run uses it. */
+GMLAKE_OFFLOAD_DEF void gmlake_offload_plan_destroy(gmlake_offload_plan *plan);
+
+/* Errors: INVALID_ARGUMENT. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_plan_get_info(const gmlake_offload_plan *plan, gmlake_offload_plan_info *out_info);
+
+/* ---- The planner: TENSILE for the jobs of one device ----------------------------------------- */
+
+#define GMLAKE_OFFLOAD_LETTER 1u        /* planner: as the paper says */
+#define GMLAKE_OFFLOAD_NO_RECOMPUTE 2u  /* planner: swaps only */
+#define GMLAKE_OFFLOAD_NO_CROSSING 4u   /* planner: nothing leaves across iterations */
+#define GMLAKE_OFFLOAD_NO_CLEAN_DROP 8u /* planner: time for copies of what the host has, too */
+
+/* All zero: an H200's link, as much saved as costs no time. */
+typedef struct gmlake_offload_planner_desc {
+  unsigned flags;
+  size_t target_bytes;      /* all jobs together: no tensor moves below it; 0: as low as it gets */
+  double out_bytes_per_s;   /* link to the host; 0: 55e9 */
+  double in_bytes_per_s;    /* from the host; 0: 55e9 */
+  double both_bytes_per_s;  /* both at once; 0: 101e9 */
+  double overhead_max;      /* part of an iteration's time that waits and recomputation may add to
+                               it; 0: none. To the letter recomputation has no bound, and happens
+                               only above target_bytes */
+  double smoothing;         /* weight of a new time in the mean; 0: .2 */
+  double drift_max;         /* replan where times changed by this part of an iteration; 0: .1 */
+  size_t try_count_max;     /* plans tried for a job, 3 at least; 0: more for smaller graphs */
+  size_t tensor_bytes_min;  /* smaller tensors stay; 0: 1 MiB, to the letter 1 */
+  uint64_t copy_ns;         /* what each copy takes besides its bytes; 0: 10 us */
+  uint64_t margin_ns;       /* swaps in end that much before the access */
+  gmlake_offload_host host; /* also the plans' */
+} gmlake_offload_planner_desc;
+
+typedef struct gmlake_offload_job_desc {
+  const gmlake_offload_graph *graph; /* sealed, all on one device; outlives the job */
+  double swap_ratio_max;             /* of the job's tensors' bytes; 0: all */
+} gmlake_offload_job_desc;
+
+typedef struct gmlake_offload_job_info {
+  size_t struct_bytes; /* set by the caller, or 0: this header's size; returned: bytes filled in */
+  size_t unplanned_bytes, planned_bytes; /* the job's peak with nothing moved, and as planned */
+  uint64_t time_ns;                      /* an iteration by the present means, nothing moved */
+  uint64_t plan_count;                   /* plans made for this job so far */
+  double drift;                          /* since the last of them, as drift_max */
+} gmlake_offload_job_info;
+
+/* Errors: INVALID_ARGUMENT (NULL, negative or not finite figures, unknown flags),
+   OUT_OF_HOST_MEMORY; *out_planner is then NULL. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_planner_create(
+    const gmlake_offload_planner_desc *desc, gmlake_offload_planner **out_planner);
+
+/* NULL is fine. Plans taken stay valid. */
+GMLAKE_OFFLOAD_DEF void gmlake_offload_planner_destroy(gmlake_offload_planner *planner);
+
+/* A job arrives; *out_job is its number, a job's that left may come again. No plan is made yet.
+   Errors: INVALID_ARGUMENT, NOT_SEALED, WRONG_DEVICE (more than one), SIZE_OVERFLOW (all jobs'
+   tensors together), OUT_OF_HOST_MEMORY. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_job(gmlake_offload_planner *planner,
+                                                                const gmlake_offload_job_desc *desc,
+                                                                uint32_t *out_job);
+
+/* A job leaves. Errors: INVALID_ARGUMENT, UNKNOWN_ID. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_remove_job(gmlake_offload_planner *planner,
+                                                                   uint32_t job);
+
+/* How long an operator ran this time: moves its mean.
+   Errors: INVALID_ARGUMENT (also years), UNKNOWN_ID. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_observe(gmlake_offload_planner *planner,
+                                                                uint32_t job, uint32_t op,
+                                                                uint64_t time_ns);
+
+/* Plans every job anew. Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY, after which the former plans
+   stay. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_replan(gmlake_offload_planner *planner);
+
+/* Plans anew if jobs came or left, or times drifted. *out_replanned (may be NULL) says so.
+   Errors: as replan. Cost: nothing where nothing changed. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_update(gmlake_offload_planner *planner,
+                                                               int *out_replanned);
+
+/* A copy of the job's present plan, for the caller to destroy.
+   Errors: INVALID_ARGUMENT, UNKNOWN_ID (also where none was made), OUT_OF_HOST_MEMORY. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_take_plan(gmlake_offload_planner *planner,
+                                                                  uint32_t job,
+                                                                  gmlake_offload_plan **out_plan);
+
+/* Errors: INVALID_ARGUMENT, UNKNOWN_ID. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_get_job_info(
+    const gmlake_offload_planner *planner, uint32_t job, gmlake_offload_job_info *out_info);
+
+/* ---- Backends -------------------------------------------------------------------------------- */
+
+typedef struct gmlake_offload_copy {
+  uint32_t device;
+  int to_host; /* 1: from `device` memory to `host` memory; 0: the other way */
+  void *device_ptr, *host_ptr;
+  size_t bytes;
+} gmlake_offload_copy;
+
+/* Pointers in the order of the operator's reads and writes. */
+typedef struct gmlake_offload_launch {
+  const gmlake_offload_graph *graph;
+  uint32_t job, op;
+  uint64_t iteration;
+  gmlake_offload_op_desc desc;
+  void *const *reads, *const *writes;
+} gmlake_offload_launch;
+
+/* What a run is executed by. Functions return 0, or anything else where they fail; then nothing has
+   happened. What copy, launch and timer start completes later: `wait` says so, once for each. */
+typedef struct gmlake_offload_backend {
+  size_t struct_bytes;  /* sizeof(gmlake_offload_backend) */
+  unsigned abi_version; /* 1 */
+  void *user;           /* first argument of all */
+  /* Memory. A refusal of device memory is answered by moving tensors out, as if by a limit. */
+  int (*device_alloc)(void *user, uint32_t device, size_t bytes, void **out_ptr);
+  void (*device_free)(void *user, uint32_t device, void *ptr, size_t bytes);
+  int (*host_alloc)(void *user, size_t bytes, void **out_ptr);
+  void (*host_free)(void *user, void *ptr, size_t bytes);
+  /* Gives a PERSISTENT or INPUT tensor its first contents, before its job's first iteration. */
+  int (*fill)(void *user, uint32_t job, uint32_t tensor, void *ptr, size_t bytes, int on_host);
+  /* pre: no copy of that device and direction is under way. */
+  int (*copy)(void *user, const gmlake_offload_copy *copy, uint64_t token);
+  /* pre: no operator of that job is under way. Runs beside copies and other jobs' operators. */
+  int (*launch)(void *user, const gmlake_offload_launch *launch, uint64_t token);
+  int (*timer)(void *user, uint64_t at_ns, uint64_t token); /* completes at that time or later */
+  int (*now)(void *user, uint64_t *out_ns);
+  int (*wait)(void *user, uint64_t *out_token); /* blocks until something completes */
+} gmlake_offload_backend;
+
+#if defined(GMLAKE_OFFLOAD_BACKEND_MOCK)
+/* All zero: an H200's link, tensors at their full size. */
+typedef struct gmlake_offload_mock_desc {
+  size_t device_bytes;      /* refuses to allocate more; 0: no end */
+  size_t divisor;           /* a tensor's real bytes: its bytes by this, at least 16; 0: 1 */
+  double out_bytes_per_s;   /* 0: 55e9 */
+  double in_bytes_per_s;    /* 0: 55e9 */
+  double both_bytes_per_s;  /* 0: 101e9 */
+  uint64_t copy_ns;         /* what each copy takes besides its bytes */
+  double jitter;            /* operators take their time by 1 - jitter to 1 + jitter; below 1 */
+  uint64_t seed;            /* of the jitter */
+  gmlake_offload_host host; /* also the tensors' memory */
+} gmlake_offload_mock_desc;
+
+typedef struct gmlake_offload_mock_census {
+  uint64_t call_count; /* calls of the backend so far, but for now */
+  uint64_t digest;     /* of all that operators wrote, whatever their order was; an
+                                    operator that ran again has to write the same */
+  uint64_t race_count; /* operators and copies whose source changed under them */
+  uint64_t launch_count, copy_count;
+  uint64_t rerun_count; /* launches of an operator for the second time in an iteration */
+  size_t device_bytes, host_bytes, device_bytes_peak, host_bytes_peak;
+  uint64_t out_busy_ns, in_busy_ns, compute_ns; /* time in which something was under way */
+} gmlake_offload_mock_census;
+
+/* Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY; *out_backend is then NULL. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_mock_create(
+    const gmlake_offload_mock_desc *desc, gmlake_offload_backend **out_backend);
+GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_destroy(gmlake_offload_backend *backend);
+GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_get_census(const gmlake_offload_backend *backend,
+                                                       gmlake_offload_mock_census *out_census);
+
+/* The call of that number, as census.call_count counts them, fails; 0: none does. */
+GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_fail_at(gmlake_offload_backend *backend,
+                                                    uint64_t call_number);
+#endif
+
+/* ---- Runs ------------------------------------------------------------------------------------ */
+
+#define GMLAKE_OFFLOAD_STRICT 1u /* run: no passive swap out; what would need one is an error */
+
+typedef struct gmlake_offload_run_desc {
+  const gmlake_offload_backend *backend; /* outlives the run */
+  unsigned flags;                        /* GMLAKE_OFFLOAD_STRICT */
+  size_t limit_bytes;                    /* of all tensors on the device; 0: the backend's */
+  gmlake_offload_host host;
+  /* Called after each operator with the time it took; may be NULL. */
+  void (*observe_fn)(void *user, uint32_t job, uint32_t op, uint64_t time_ns);
+  /* Called after each iteration; may call gmlake_offload_run_set_plan. May be NULL. */
+  void (*iteration_fn)(void *user, uint32_t job, uint64_t iteration);
+  void *user;
+} gmlake_offload_run_desc;
+
+typedef struct gmlake_offload_run_stats {
+  size_t struct_bytes; /* set by the caller, or 0: this header's size; returned: bytes filled in */
+  uint64_t time_ns;    /* by the backend's clock, in gmlake_offload_run_iterations */
+  uint64_t stall_ns;   /* jobs' time between operators, added up */
+  size_t device_bytes, device_bytes_peak, host_bytes, host_bytes_peak;
+  size_t out_bytes, in_bytes;   /* copied so far */
+  uint64_t out_count, in_count; /* copies */
+  uint64_t passive_out_count, passive_in_count, recompute_count;
+  uint64_t void_count;      /* events that came too late or were not needed */
+  uint64_t iteration_count; /* of all jobs */
+} gmlake_offload_run_stats;
+
+/* Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY; *out_run is then NULL. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_run_create(const gmlake_offload_run_desc *desc, gmlake_offload_run **out_run);
+
+/* Waits for what is under way and frees all tensors. NULL is fine. */
+GMLAKE_OFFLOAD_DEF void gmlake_offload_run_destroy(gmlake_offload_run *run);
+
+/* Adds a job; its persistent tensors are made and filled, those on the host that the plan has there
+   when an iteration begins, and those that do not fit. plan may be NULL; it has to stay until the
+   run or another plan has taken its place and an iteration has begun.
+   pre: job numbers are the run's own, from 0.
+   Errors: INVALID_ARGUMENT, NOT_SEALED, WRONG_PLAN, WRONG_DEVICE, SIZE_OVERFLOW,
+   OUT_OF_HOST_MEMORY, BACKEND. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_run_add_job(gmlake_offload_run *run, const gmlake_offload_graph *graph,
+                           const gmlake_offload_plan *plan, uint32_t *out_job);
+
+/* The job stops after its present iteration; its tensors are freed. Errors: INVALID_ARGUMENT,
+   UNKNOWN_ID. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_remove_job(gmlake_offload_run *run,
+                                                                       uint32_t job);
+
+/* From its next iteration on the job runs by this plan; NULL: by none.
+   Errors: INVALID_ARGUMENT, UNKNOWN_ID, WRONG_PLAN. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_run_set_plan(gmlake_offload_run *run, uint32_t job, const gmlake_offload_plan *plan);
+
+/* Runs until every job has completed that many more iterations. Jobs that are done wait.
+   Errors: INVALID_ARGUMENT; OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, BACKEND, after which the run
+   can only be destroyed. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_iterations(gmlake_offload_run *run,
+                                                                       uint64_t iteration_count);
+
+/* What all tensors on the device may take from now on; 0: the backend's. Where they take more,
+   tensors leave when an operator next needs memory. Errors: INVALID_ARGUMENT. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_set_limit(gmlake_offload_run *run,
+                                                                      size_t limit_bytes);
+
+/* Where a tensor's bytes are: NULL in *out_device or *out_host where they are not.
+   Errors: INVALID_ARGUMENT, UNKNOWN_ID. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_locate(const gmlake_offload_run *run,
+                                                                   uint32_t job, uint32_t tensor,
+                                                                   void **out_device,
+                                                                   void **out_host);
+
+/* Errors: INVALID_ARGUMENT. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_run_get_stats(const gmlake_offload_run *run, gmlake_offload_run_stats *out_stats);
+
+/* Peaks count anew from what is there now. Errors: INVALID_ARGUMENT. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_reset_peaks(gmlake_offload_run *run);
+
+/* The result's spelling in this header, a constant string; never NULL. */
+GMLAKE_OFFLOAD_DEF const char *gmlake_offload_result_name(gmlake_offload_result result);
+
+#if defined(__cplusplus)
+}
+#endif
+
+#endif /* GMLAKE_OFFLOAD_H_INCLUDED */
+
+/* ---- Users can stop here; the implementation is below ---------------------------------------- */
+
+#if defined(GMLAKE_OFFLOAD_IMPLEMENTATION) && !defined(GMLAKE_OFFLOAD_IMPLEMENTATION_DONE)
+#define GMLAKE_OFFLOAD_IMPLEMENTATION_DONE
+
+/* ---- >>base: configuration, host memory --------------------------------------------------------
+   Owns nothing. Two ways to host memory: items that grow, and a scope, whose pieces are zeroed and
+   freed all at once. Sections below call those above them only.
+   Complexity: constant, growth amortised. Fails: host memory. */
+
+#include <string.h>
+
+#if !defined(GMLAKE_OFFLOAD_ASSERT)
+#include <assert.h>
+#define GMLAKE_OFFLOAD_ASSERT(x) assert(x)
+#endif
+
+#if defined(GMLAKE_OFFLOAD_MALLOC) != defined(GMLAKE_OFFLOAD_FREE)
+#error "define both GMLAKE_OFFLOAD_MALLOC and GMLAKE_OFFLOAD_FREE, or neither"
+#elif !defined(GMLAKE_OFFLOAD_MALLOC)
+#include <stdlib.h>
+#define GMLAKE_OFFLOAD_MALLOC(bytes) malloc(bytes)
+#define GMLAKE_OFFLOAD_FREE(ptr) free(ptr)
+#endif
+
+#define GMLO_NAME_BYTES 32
+#define GMLO_BYTES_MAX (SIZE_MAX / 4)   /* of all tensors of a graph */
+#define GMLO_TIME_MAX (UINT64_MAX / 64) /* of all operators of a graph */
+
+static void *gmlo_malloc(const gmlake_offload_host *host, size_t bytes) {
+  return host->malloc_fn != NULL ? host->malloc_fn(host->user, bytes)
+                                 : GMLAKE_OFFLOAD_MALLOC(bytes);
+}
+
+static void gmlo_free(const gmlake_offload_host *host, void *ptr) {
+  if (ptr == NULL) return;
+  if (host->malloc_fn != NULL) {
+    host->free_fn(host->user, ptr);
+  } else {
+    GMLAKE_OFFLOAD_FREE(ptr);
+  }
+}
+
+/* Zeroed. NULL where refused, also for sizes that overflow. */
+static void *gmlo_zeroed(const gmlake_offload_host *host, size_t count, size_t item_bytes) {
+  size_t bytes;
+  void *ptr;
+  if (count > SIZE_MAX / 2 / item_bytes) return NULL;
+  bytes = count != 0 ? count * item_bytes : item_bytes;
+  ptr = gmlo_malloc(host, bytes);
+  if (ptr != NULL) memset(ptr, 0, bytes);
+  return ptr;
+}
+
+/* Items with room for `more` beyond `count`; NULL where refused, the old ones then stay. */
+static void *gmlo_grow(const gmlake_offload_host *host, void *items, size_t count, size_t more,
+                       size_t *capacity, size_t item_bytes) {
+  size_t wanted = *capacity < 8 ? 16 : *capacity;
+  void *grown;
+  if (items != NULL && more <= *capacity - count) return items;
+  while (wanted - count < more) {
+    if (wanted > SIZE_MAX / 8 / item_bytes) return NULL;
+    wanted *= 2;
+  }
+  grown = gmlo_malloc(host, wanted * item_bytes);
+  if (grown == NULL) return NULL;
+  if (count != 0) memcpy(grown, items, count * item_bytes);
+  gmlo_free(host, items);
+  *capacity = wanted;
+  return grown;
+}
+
+typedef struct gmlo_piece {
+  struct gmlo_piece *next;
+  double align; /* what follows is aligned for every type used here */
+} gmlo_piece;
+
+typedef struct gmlo_scope {
+  gmlake_offload_host host;
+  gmlo_piece *pieces;
+} gmlo_scope;
+
+static void *gmlo_take(gmlo_scope *scope, size_t count, size_t item_bytes) {
+  gmlo_piece *piece;
+  if (count > SIZE_MAX / 4 / item_bytes) return NULL;
+  piece = (gmlo_piece *)gmlo_zeroed(&scope->host, 1, sizeof *piece + count * item_bytes);
+  if (piece == NULL) return NULL;
+  piece->next = scope->pieces;
+  scope->pieces = piece;
+  return piece + 1;
+}
+
+static void gmlo_leave(gmlo_scope *scope) {
+  while (scope->pieces != NULL) {
+    gmlo_piece *piece = scope->pieces;
+    scope->pieces = piece->next;
+    gmlo_free(&scope->host, piece);
+  }
+}
+
+static int gmlo_host_valid(const gmlake_offload_host *host) {
+  return (host->malloc_fn == NULL) == (host->free_fn == NULL);
+}
+
+/* Merges; equal items keep their order. `room` is as large as the items. */
+static void gmlo_sort(void *items, void *room, size_t count, size_t bytes,
+                      int (*before)(const void *a, const void *b)) {
+  size_t half = count / 2, a = 0, b = half, i;
+  char *to = (char *)items, *from = (char *)room;
+  if (count < 2) return;
+  gmlo_sort(to, room, half, bytes, before);
+  gmlo_sort(to + half * bytes, room, count - half, bytes, before);
+  memcpy(from, to, count * bytes);
+  for (i = 0; i < count; i++) {
+    int second = a == half || (b != count && before(from + b * bytes, from + a * bytes));
+    memcpy(to + i * bytes, from + (second ? b++ : a++) * bytes, bytes);
+  }
+}
+
+/* Nanoseconds that bytes take; a figure above all times where that is no number. */
+static uint64_t gmlo_copy_time(size_t bytes, double bytes_per_s) {
+  uint64_t most = GMLO_TIME_MAX / 2;
+  double ns = (double)bytes * 1e9 / bytes_per_s;
+  return ns < (double)most ? (uint64_t)ns + 1 : most;
+}
+
+/* ---- >>graph: tensors, operators, their order --------------------------------------------------
+   Owns what was added, and once sealed the order, the accesses of each tensor in that order and
+   the dependencies. Invariants:
+   [G1] Ids in refs and links are below tensor_count and op_count; no operator names a tensor twice
+        among its reads, or among its writes.
+   [G2] Bytes of all tensors are at most GMLO_BYTES_MAX, times of all operators GMLO_TIME_MAX.
+   [G3] Sealed: order is a permutation of the operators, position its inverse; every dependency goes
+        from a lower to a higher position.
+   [G4] Sealed: accesses[access_begin[t] .. access_begin[t + 1]) are t's, by position; the first of
+        an INTERMEDIATE or OUTPUT writes and does not read.
+   Complexity: adding O(1) amortised a reference; sealing O(n log n) where the order has to be
+   found, else linear. Fails: what the public functions name; nothing is kept then. */
+
+#define GMLO_READS 1u
+#define GMLO_WRITES 2u
+
+typedef struct gmlo_tensor {
+  size_t bytes;
+  size_t mark; /* of the list that named it last */
+  uint32_t device;
+  gmlake_offload_kind kind;
+} gmlo_tensor;
+
+typedef struct gmlo_op {
+  uint64_t time_ns;
+  size_t first_ref, read_count, write_count; /* refs: reads, then writes */
+  uint32_t device;
+  unsigned flags;
+  char name[GMLO_NAME_BYTES];
+} gmlo_op;
+
+typedef struct gmlo_access {
+  uint32_t op;
+  uint32_t position; /* of op in the order */
+  unsigned how;      /* GMLO_READS, GMLO_WRITES */
+} gmlo_access;
+
+typedef struct gmlo_link {
+  uint32_t before, after;
+} gmlo_link;
+
+struct gmlake_offload_graph {
+  gmlake_offload_host host;
+  unsigned flags;
+  int sealed;
+  gmlo_tensor *tensors;
+  gmlo_op *ops;
+  uint32_t *refs;
+  gmlo_link *links; /* asked for by add_dependency */
+  size_t tensor_count, op_count, ref_count, link_count;
+  size_t tensor_capacity, op_capacity, ref_capacity, link_capacity;
+  size_t tensor_bytes, marks, device_count;
+  uint64_t time_ns;
+  gmlo_scope scope; /* what follows, made by seal */
+  uint32_t *order, *position;
+  size_t *access_begin;
+  gmlo_access *accesses;
+  size_t *successor_begin; /* dependencies: successors[successor_begin[op] ..] run after op */
+  uint32_t *successors;
+  size_t access_count, dependency_count;
+  gmlake_offload_graph_info info;
+  gmlake_offload_error_info error;
+};
+
+static void gmlo_text(char *out, size_t room, const char *text) {
+  size_t length = strlen(text);
+  if (length >= room) length = room - 1;
+  memcpy(out, text, length);
+  out[length] = '\0';
+}
+
+static gmlake_offload_result gmlo_graph_fail(gmlake_offload_graph *graph,
+                                             gmlake_offload_result result, size_t op, size_t tensor,
+                                             const char *text) {
+  graph->error.result = result;
+  graph->error.op = (uint32_t)op;
+  graph->error.tensor = (uint32_t)tensor;
+  gmlo_text(graph->error.text, sizeof graph->error.text, text);
+  return result;
+}
+
+static gmlake_offload_result gmlo_graph_no_memory(gmlake_offload_graph *graph) {
+  return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY, GMLAKE_OFFLOAD_NONE,
+                         GMLAKE_OFFLOAD_NONE, "host memory was refused");
+}
+
+static gmlake_offload_result gmlo_graph_add_tensor(gmlake_offload_graph *graph,
+                                                   const gmlake_offload_tensor_desc *desc,
+                                                   uint32_t *out_tensor) {
+  gmlo_tensor *tensors;
+  if ((unsigned)desc->kind > (unsigned)GMLAKE_OFFLOAD_OUTPUT || desc->device > 0xFFFFu) {
+    return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
+                           graph->tensor_count, "a tensor of unknown kind, or device above 65535");
+  }
+  if (desc->bytes > GMLO_BYTES_MAX - graph->tensor_bytes ||
+      graph->tensor_count >= GMLAKE_OFFLOAD_NONE - 1) {
+    return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW, GMLAKE_OFFLOAD_NONE,
+                           graph->tensor_count, "the bytes of all tensors overflow");
+  }
+  tensors = (gmlo_tensor *)gmlo_grow(&graph->host, graph->tensors, graph->tensor_count, 1,
+                                     &graph->tensor_capacity, sizeof *tensors);
+  if (tensors == NULL) return gmlo_graph_no_memory(graph);
+  graph->tensors = tensors;
+  memset(&tensors[graph->tensor_count], 0, sizeof *tensors);
+  tensors[graph->tensor_count].bytes = desc->bytes;
+  tensors[graph->tensor_count].kind = desc->kind;
+  tensors[graph->tensor_count].device = desc->device;
+  graph->tensor_bytes += desc->bytes;
+  if (desc->device >= graph->device_count) graph->device_count = (size_t)desc->device + 1;
+  *out_tensor = (uint32_t)graph->tensor_count++;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+/* [G1] and what an operator may touch. `other` is a device that a transfer may write on. */
+static gmlake_offload_result gmlo_graph_check_refs(gmlake_offload_graph *graph, const uint32_t *ids,
+                                                   size_t count, int writes, uint32_t device,
+                                                   uint32_t other) {
+  size_t i, mark = ++graph->marks;
+  for (i = 0; i < count; i++) {
+    gmlo_tensor *tensor;
+    if (ids[i] >= graph->tensor_count) {
+      return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID, graph->op_count, ids[i],
+                             "an operator names a tensor that was not added");
+    }
+    tensor = &graph->tensors[ids[i]];
+    if (tensor->mark == mark) {
+      return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_DUPLICATE_ID, graph->op_count, ids[i],
+                             "an operator names a tensor twice");
+    }
+    tensor->mark = mark;
+    if (tensor->device != device && !(writes && tensor->device == other)) {
+      return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE, graph->op_count, ids[i],
+                             "an operator touches another device's tensor");
+    }
+    if (writes && tensor->kind == GMLAKE_OFFLOAD_INPUT) {
+      return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_WRITTEN_INPUT, graph->op_count, ids[i],
+                             "an operator writes an INPUT");
+    }
+  }
+  return GMLAKE_OFFLOAD_OK;
+}
+
+/* Room for one operator more and its references. */
+static int gmlo_graph_reserve(gmlake_offload_graph *graph, size_t ref_count) {
+  gmlo_op *ops = (gmlo_op *)gmlo_grow(&graph->host, graph->ops, graph->op_count, 1,
+                                      &graph->op_capacity, sizeof *ops);
+  uint32_t *refs;
+  if (ops == NULL) return 0;
+  graph->ops = ops;
+  refs = (uint32_t *)gmlo_grow(&graph->host, graph->refs, graph->ref_count, ref_count,
+                               &graph->ref_capacity, sizeof *refs);
+  if (refs == NULL) return 0;
+  graph->refs = refs;
+  return 1;
+}
+
+static gmlake_offload_result gmlo_graph_add_op(gmlake_offload_graph *graph,
+                                               const gmlake_offload_op_desc *desc, uint32_t other,
+                                               uint32_t *out_op) {
+  gmlake_offload_result result;
+  gmlo_op *op;
+  result =
+      gmlo_graph_check_refs(graph, desc->reads, desc->read_count, 0, desc->device, desc->device);
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  result = gmlo_graph_check_refs(graph, desc->writes, desc->write_count, 1, desc->device, other);
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  if (desc->time_ns > GMLO_TIME_MAX - graph->time_ns ||
+      graph->op_count >= GMLAKE_OFFLOAD_NONE - 1) {
+    return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW, graph->op_count,
+                           GMLAKE_OFFLOAD_NONE, "the times of all operators overflow");
+  }
+  if (!gmlo_graph_reserve(graph, desc->read_count + desc->write_count)) {
+    return gmlo_graph_no_memory(graph);
+  }
+  op = &graph->ops[graph->op_count];
+  memset(op, 0, sizeof *op);
+  op->time_ns = desc->time_ns;
+  op->device = desc->device;
+  op->flags = desc->flags;
+  op->first_ref = graph->ref_count;
+  op->read_count = desc->read_count;
+  op->write_count = desc->write_count;
+  gmlo_text(op->name, sizeof op->name, desc->name != NULL ? desc->name : "");
+  if (op->read_count != 0) {
+    memcpy(graph->refs + graph->ref_count, desc->reads, op->read_count * sizeof *graph->refs);
+  }
+  graph->ref_count += op->read_count;
+  if (op->write_count != 0) {
+    memcpy(graph->refs + graph->ref_count, desc->writes, op->write_count * sizeof *graph->refs);
+  }
+  graph->ref_count += op->write_count;
+  graph->time_ns += desc->time_ns;
+  if (desc->device >= graph->device_count) graph->device_count = (size_t)desc->device + 1;
+  *out_op = (uint32_t)graph->op_count++;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+/* How `op` uses the tensor; 0: not at all. */
+static unsigned gmlo_op_uses(const gmlake_offload_graph *graph, uint32_t op, uint32_t tensor) {
+  const gmlo_op *o = &graph->ops[op];
+  unsigned how = 0;
+  size_t i;
+  for (i = 0; i < o->read_count + o->write_count; i++) {
+    if (graph->refs[o->first_ref + i] == tensor)
+      how |= i < o->read_count ? GMLO_READS : GMLO_WRITES;
+  }
+  return how;
+}
+
+/* Fills the accesses by walking the operators in `order` (NULL: as they were added). */
+static void gmlo_graph_fill_accesses(gmlake_offload_graph *graph, const uint32_t *order) {
+  size_t i, n, *fill = graph->access_begin;
+  memset(fill, 0, (graph->tensor_count + 1) * sizeof *fill);
+  for (i = 0; i < graph->tensor_count; i++) graph->tensors[i].mark = 0;
+  graph->marks = 0;
+  /* Counts first: an update is one access. Marks tell the last operator that named a tensor. */
+  for (i = 0; i < graph->op_count; i++) {
+    const gmlo_op *op = &graph->ops[i];
+    for (n = 0; n < op->read_count + op->write_count; n++) {
+      uint32_t t = graph->refs[op->first_ref + n];
+      if (graph->tensors[t].mark != i + 1) fill[t + 1]++;
+      graph->tensors[t].mark = i + 1;
+    }
+  }
+  for (i = 0; i < graph->tensor_count; i++) fill[i + 1] += fill[i];
+  graph->access_count = fill[graph->tensor_count];
+  for (i = 0; i < graph->tensor_count; i++) graph->tensors[i].mark = fill[i];
+  for (i = 0; i < graph->op_count; i++) {
+    uint32_t id = order != NULL ? order[i] : (uint32_t)i;
+    const gmlo_op *op = &graph->ops[id];
+    for (n = 0; n < op->read_count + op->write_count; n++) {
+      uint32_t t = graph->refs[op->first_ref + n];
+      size_t *next = &graph->tensors[t].mark;
+      unsigned how = n < op->read_count ? GMLO_READS : GMLO_WRITES;
+      if (*next > fill[t] && graph->accesses[*next - 1].op == id) {
+        graph->accesses[*next - 1].how |= how;
+        continue;
+      }
+      graph->accesses[*next].op = id;
+      graph->accesses[*next].position = (uint32_t)i;
+      graph->accesses[(*next)++].how = how;
+    }
+  }
+  for (i = 0; i < graph->tensor_count; i++) graph->tensors[i].mark = 0;
+}
+
+static int gmlo_kind_is_made(gmlake_offload_kind kind) {
+  return kind == GMLAKE_OFFLOAD_INTERMEDIATE || kind == GMLAKE_OFFLOAD_OUTPUT;
+}
+
+/* With UNORDERED the maker of a tensor comes first. Then [G4]'s first access is checked. */
+static gmlake_offload_result gmlo_graph_check_makers(gmlake_offload_graph *graph) {
+  size_t t, i;
+  for (t = 0; t < graph->tensor_count; t++) {
+    gmlo_access *first = &graph->accesses[graph->access_begin[t]];
+    size_t count = graph->access_begin[t + 1] - graph->access_begin[t];
+    if (count == 0 || !gmlo_kind_is_made(graph->tensors[t].kind)) continue;
+    for (i = 0; i < count && (graph->flags & GMLAKE_OFFLOAD_UNORDERED) != 0; i++) {
+      gmlo_access maker = first[i];
+      if (maker.how != GMLO_WRITES) continue;
+      memmove(first + 1, first, i * sizeof *first);
+      first[0] = maker;
+      break;
+    }
+    if (first->how != GMLO_WRITES) {
+      return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_READ_BEFORE_WRITE, first->op, t,
+                             "an operator reads an intermediate that nothing has written");
+    }
+  }
+  return GMLAKE_OFFLOAD_OK;
+}
+
+/* Calls for every dependency: counts it, and stores it where there is room for successors. */
+static void gmlo_graph_link(gmlake_offload_graph *graph, uint32_t before, uint32_t after) {
+  if (graph->successors != NULL) {
+    graph->successors[graph->successor_begin[before + 1]++] = after;
+  } else {
+    graph->successor_begin[before + 2]++;
+    graph->dependency_count++;
+  }
+}
+
+/* Readers come after the last writer, a writer after the readers since, or else that writer. */
+static void gmlo_graph_link_all(gmlake_offload_graph *graph) {
+  size_t t, i;
+  for (t = 0; t < graph->tensor_count; t++) {
+    const gmlo_access *a = graph->accesses + graph->access_begin[t];
+    size_t count = graph->access_begin[t + 1] - graph->access_begin[t], writer = count, n;
+    for (i = 0; i < count; i++) {
+      if ((a[i].how & GMLO_WRITES) == 0) {
+        if (writer != count) gmlo_graph_link(graph, a[writer].op, a[i].op);
+        continue;
+      }
+      for (n = writer == count ? 0 : writer + 1; n < i; n++) {
+        gmlo_graph_link(graph, a[n].op, a[i].op);
+      }
+      if (writer != count && writer + 1 == i) gmlo_graph_link(graph, a[writer].op, a[i].op);
+      writer = i;
+    }
+  }
+  for (i = 0; i < graph->link_count; i++) {
+    gmlo_graph_link(graph, graph->links[i].before, graph->links[i].after);
+  }
+}
+
+/* successor_begin has two entries more than operators: counts go up two behind, so that filling
+   leaves every begin where it belongs. */
+static int gmlo_graph_make_successors(gmlake_offload_graph *graph) {
+  size_t i;
+  graph->successors = NULL;
+  graph->dependency_count = 0;
+  graph->successor_begin =
+      (size_t *)gmlo_take(&graph->scope, graph->op_count + 2, sizeof *graph->successor_begin);
+  if (graph->successor_begin == NULL) return 0;
+  gmlo_graph_link_all(graph);
+  for (i = 0; i < graph->op_count; i++) {
+    graph->successor_begin[i + 2] += graph->successor_begin[i + 1];
+  }
+  graph->successors =
+      (uint32_t *)gmlo_take(&graph->scope, graph->dependency_count, sizeof *graph->successors);
+  if (graph->successors == NULL) return 0;
+  gmlo_graph_link_all(graph);
+  return 1;
+}
+
+/* A heap of operators, the one added first on top. */
+static void gmlo_heap_push(uint32_t *heap, size_t *count, uint32_t op) {
+  size_t i = (*count)++;
+  for (; i != 0 && heap[(i - 1) / 2] > op; i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
+  heap[i] = op;
+}
+
+static uint32_t gmlo_heap_pop(uint32_t *heap, size_t *count) {
+  uint32_t top = heap[0], last = heap[--*count];
+  size_t i = 0, child;
+  for (; (child = 2 * i + 1) < *count; i = child) {
+    if (child + 1 < *count && heap[child + 1] < heap[child]) child++;
+    if (heap[child] >= last) break;
+    heap[i] = heap[child];
+  }
+  heap[i] = last;
+  return top;
+}
+
+/* [G3] Takes the operator added first among those whose predecessors are all taken. */
+static gmlake_offload_result gmlo_graph_sort(gmlake_offload_graph *graph) {
+  size_t i, count = 0, taken = 0;
+  uint32_t *waits = (uint32_t *)gmlo_take(&graph->scope, graph->op_count, sizeof *waits);
+  uint32_t *heap = (uint32_t *)gmlo_take(&graph->scope, graph->op_count, sizeof *heap);
+  if (waits == NULL || heap == NULL) return gmlo_graph_no_memory(graph);
+  for (i = 0; i < graph->dependency_count; i++) waits[graph->successors[i]]++;
+  for (i = 0; i < graph->op_count; i++) {
+    if (waits[i] == 0) gmlo_heap_push(heap, &count, (uint32_t)i);
+  }
+  while (count != 0) {
+    uint32_t op = gmlo_heap_pop(heap, &count);
+    graph->position[op] = (uint32_t)taken;
+    graph->order[taken++] = op;
+    for (i = graph->successor_begin[op]; i < graph->successor_begin[op + 1]; i++) {
+      if (--waits[graph->successors[i]] == 0) gmlo_heap_push(heap, &count, graph->successors[i]);
+    }
+  }
+  for (i = 0; taken < graph->op_count && i < graph->op_count; i++) {
+    if (waits[i] == 0) continue;
+    return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_CYCLE, i, GMLAKE_OFFLOAD_NONE,
+                           "operators wait for each other");
+  }
+  return GMLAKE_OFFLOAD_OK;
+}
+
+static size_t gmlo_graph_op_bytes(const gmlake_offload_graph *graph, const gmlo_op *op) {
+  size_t bytes = 0, n, w;
+  for (n = 0; n < op->read_count; n++)
+    bytes += graph->tensors[graph->refs[op->first_ref + n]].bytes;
+  for (w = 0; w < op->write_count; w++) {
+    uint32_t t = graph->refs[op->first_ref + op->read_count + w];
+    for (n = 0; n < op->read_count && graph->refs[op->first_ref + n] != t; n++) continue;
+    if (n == op->read_count) bytes += graph->tensors[t].bytes;
+  }
+  return bytes;
+}
+
+/* Position behind which an intermediate is freed. */
+static size_t gmlo_graph_last(const gmlake_offload_graph *graph, size_t t) {
+  if (graph->tensors[t].kind != GMLAKE_OFFLOAD_INTERMEDIATE) return graph->op_count - 1;
+  return graph->accesses[graph->access_begin[t + 1] - 1].position;
+}
+
+/* Bytes that exist in each position are summed from what comes and goes there. */
+static gmlake_offload_result gmlo_graph_measure(gmlake_offload_graph *graph) {
+  gmlake_offload_graph_info *info = &graph->info;
+  gmlo_scope scratch;
+  size_t t, i, bytes = 0, *comes, *goes;
+  memset(info, 0, sizeof *info);
+  scratch.host = graph->host;
+  scratch.pieces = NULL;
+  comes = (size_t *)gmlo_take(&scratch, graph->op_count, sizeof *comes);
+  goes = (size_t *)gmlo_take(&scratch, graph->op_count, sizeof *goes);
+  if (comes == NULL || goes == NULL) {
+    gmlo_leave(&scratch);
+    return gmlo_graph_no_memory(graph);
+  }
+  for (t = 0; t < graph->tensor_count; t++) {
+    if (!gmlo_kind_is_made(graph->tensors[t].kind)) {
+      info->persistent_bytes += graph->tensors[t].bytes;
+    } else if (graph->access_begin[t] != graph->access_begin[t + 1]) {
+      comes[graph->accesses[graph->access_begin[t]].position] += graph->tensors[t].bytes;
+      goes[gmlo_graph_last(graph, t)] += graph->tensors[t].bytes;
+    }
+  }
+  bytes = info->persistent_bytes;
+  for (i = 0; i < graph->op_count; i++) {
+    size_t op_bytes = gmlo_graph_op_bytes(graph, &graph->ops[i]);
+    bytes += comes[i];
+    if (bytes > info->peak_bytes) info->peak_bytes = bytes;
+    if (op_bytes > info->op_bytes_max) info->op_bytes_max = op_bytes;
+    bytes -= goes[i];
+  }
+  gmlo_leave(&scratch);
+  info->tensor_count = graph->tensor_count;
+  info->op_count = graph->op_count;
+  info->access_count = graph->access_count;
+  info->dependency_count = graph->dependency_count;
+  info->device_count = graph->device_count;
+  info->tensor_bytes = graph->tensor_bytes;
+  info->time_ns = graph->time_ns;
+  info->op_order = graph->order;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+static gmlake_offload_result gmlo_graph_seal(gmlake_offload_graph *graph) {
+  gmlake_offload_result result;
+  graph->order = (uint32_t *)gmlo_take(&graph->scope, graph->op_count, sizeof *graph->order);
+  graph->position = (uint32_t *)gmlo_take(&graph->scope, graph->op_count, sizeof *graph->position);
+  graph->access_begin =
+      (size_t *)gmlo_take(&graph->scope, graph->tensor_count + 1, sizeof *graph->access_begin);
+  graph->accesses =
+      (gmlo_access *)gmlo_take(&graph->scope, graph->ref_count, sizeof *graph->accesses);
+  if (graph->order == NULL || graph->position == NULL || graph->access_begin == NULL ||
+      graph->accesses == NULL) {
+    return gmlo_graph_no_memory(graph);
+  }
+  gmlo_graph_fill_accesses(graph, NULL);
+  result = gmlo_graph_check_makers(graph);
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  if (!gmlo_graph_make_successors(graph)) return gmlo_graph_no_memory(graph);
+  result = gmlo_graph_sort(graph);
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  gmlo_graph_fill_accesses(graph, graph->order);
+  return gmlo_graph_measure(graph);
+}
+
+/* ---- >>circle: an iteration of one or several jobs as slots ------------------------------------
+   Owns the slots' times, the steps (operators in time), and for each tensor its uses with the gap
+   behind each. Times are nanoseconds since the circle's begin; those of one iteration later are a
+   period more. Invariants:
+   [C1] slot_begin rises strictly; slot i is [slot_begin[i], slot_begin[i + 1]), the last ends the
+        period. A step covers whole slots, lo to hi.
+   [C2] A step's operator ends idle_ns before its slots do: then it waits for a swap.
+   [C3] uses[use_begin .. use_end) of an item are in order of time and none of one step twice.
+   [C4] gaps[u] lies behind uses[u]. It is GMLO_NONE behind the last use of what is no persistent
+        tensor; absent_lo and absent_count are slots, past the last one slot 0 comes again.
+   Complexity: built in O(n log n) for several jobs, else linear. Fails: host memory. */
+
+typedef struct gmlo_step {
+  uint32_t job, op;
+  size_t lo, hi;
+  uint64_t idle_ns;
+} gmlo_step;
+
+typedef struct gmlo_item {
+  uint32_t job, tensor;
+  size_t bytes;
+  size_t use_begin, use_end;
+  size_t lo, hi;        /* slots of the first and the last use */
+  int made;             /* INTERMEDIATE or OUTPUT */
+  int written;          /* by an operator */
+  size_t swapped_count; /* gaps that are GMLO_SWAPPED */
+} gmlo_item;
+
+typedef struct gmlo_use {
+  size_t step;
+  unsigned how; /* GMLO_READS, GMLO_WRITES */
+} gmlo_use;
+
+#define GMLO_STAYS 1
+#define GMLO_NO_DROP 2
+
+typedef enum gmlo_state { GMLO_KEPT = 0, GMLO_SWAPPED, GMLO_DROPPED, GMLO_NONE } gmlo_state;
+
+typedef struct gmlo_gap {
+  gmlo_state state;
+  int pinned; /* a recomputation reads the tensor in here: it stays; or at its end: GMLO_NO_DROP */
+  int copies; /* swapped: out takes the link */
+  size_t tried_at; /* slot for which no place on the link was found, + 1 */
+  uint64_t out_start, out_end, in_start, in_end;
+  size_t absent_lo, absent_count;
+  uint64_t recompute_ns; /* dropped */
+} gmlo_gap;
+
+typedef struct gmlo_job {
+  const gmlake_offload_graph *graph; /* NULL: no job has this number */
+  double swap_ratio_max;
+  double *mean_ns;  /* of each operator */
+  double *based_ns; /* the means when the job was planned last */
+  gmlake_offload_plan *plan;
+  uint64_t plan_count;
+  size_t planned_bytes, unplanned_bytes;
+  double swapped_bytes; /* while planning: of items with a swapped gap */
+} gmlo_job;
+
+/* The link's directions, as indices. */
+#define GMLO_OUT 0
+#define GMLO_IN 1
+
+typedef struct gmlo_span {
+  uint64_t begin, end;
+} gmlo_span;
+
+/* See >>link. */
+typedef struct gmlo_lane {
+  gmlo_span *spans;
+  size_t count, capacity;
+  double bytes_per_s;
+} gmlo_lane;
+
+typedef struct gmlo_circle {
+  gmlo_scope scope;
+  const gmlake_offload_planner_desc *desc;
+  gmlo_job *jobs;
+  uint64_t *slot_begin;
+  size_t slot_count;
+  gmlo_step *steps; /* of a job side by side, in order */
+  size_t step_count;
+  size_t *job_steps; /* steps of job j: job_steps[j] up to job_steps[j + 1] */
+  size_t job_count;  /* numbers of jobs, some of which may not be on this circle */
+  gmlo_item *items;  /* largest first */
+  size_t item_count;
+  size_t *item_base, *item_at; /* tensor t of job j: items[item_at[item_base[j] + t]] */
+  gmlo_use *uses;
+  gmlo_gap *gaps;
+  size_t use_count;
+  gmlo_lane lanes[2];
+  int64_t *tree_max, *tree_add; /* see >>profile */
+  size_t leaf_count;
+  uint64_t base_ns, added_ns; /* period without and by waits and recomputation */
+  uint64_t noise;             /* of keys and rates, a state; 0: none */
+  size_t *found;              /* room for item_count: candidates, as indices of items */
+  double *keys;               /* room for item_count: their order */
+} gmlo_circle;
+
+static uint64_t gmlo_period(const gmlo_circle *c) { return c->slot_begin[c->slot_count]; }
+
+static uint64_t gmlo_step_begin(const gmlo_circle *c, size_t step) {
+  return c->slot_begin[c->steps[step].lo];
+}
+
+static uint64_t gmlo_step_end(const gmlo_circle *c, size_t step) {
+  return c->slot_begin[c->steps[step].hi + 1];
+}
+
+/* The largest i below or at slot_count with slot_begin[i] <= t. pre: t is at most the period. */
+static size_t gmlo_slot_floor(const gmlo_circle *c, uint64_t t) {
+  size_t lo = 0, hi = c->slot_count;
+  while (lo < hi) {
+    size_t middle = hi - (hi - lo) / 2;
+    if (c->slot_begin[middle] <= t) {
+      lo = middle;
+    } else {
+      hi = middle - 1;
+    }
+  }
+  return lo;
+}
+
+/* Slots counted on through the periods: the last boundary at or before t. */
+static size_t gmlo_boundary_before(const gmlo_circle *c, uint64_t t) {
+  uint64_t period = gmlo_period(c), turns = t / period;
+  return (size_t)turns * c->slot_count + gmlo_slot_floor(c, t - turns * period);
+}
+
+/* The first boundary at or after t. */
+static size_t gmlo_boundary_after(const gmlo_circle *c, uint64_t t) {
+  uint64_t period = gmlo_period(c), turns = t / period;
+  size_t slot = gmlo_slot_floor(c, t - turns * period);
+  if (c->slot_begin[slot] < t - turns * period) slot++;
+  return (size_t)turns * c->slot_count + slot;
+}
+
+static uint64_t gmlo_mean(const gmlo_job *job, uint32_t op) {
+  return job->mean_ns[op] >= 1 ? (uint64_t)job->mean_ns[op] : 1;
+}
+
+static int gmlo_earlier(const void *a, const void *b) {
+  return *(const uint64_t *)a < *(const uint64_t *)b;
+}
+
+/* [C1] Steps of job j follow each other; boundaries of all jobs make the slots. */
+static int gmlo_circle_make_slots(gmlo_circle *c) {
+  size_t i, j, n = 0, count = 0;
+  uint64_t *room = (uint64_t *)gmlo_take(&c->scope, c->step_count + c->job_count + 1, sizeof *room);
+  uint64_t *ends = (uint64_t *)gmlo_take(&c->scope, c->step_count, sizeof *ends);
+  c->slot_begin =
+      (uint64_t *)gmlo_take(&c->scope, c->step_count + c->job_count + 1, sizeof *c->slot_begin);
+  if (room == NULL || ends == NULL || c->slot_begin == NULL) return 0;
+  c->slot_begin[count++] = 0;
+  for (j = 0; j < c->job_count; j++) {
+    uint64_t t = 0;
+    for (i = c->job_steps[j]; i < c->job_steps[j + 1]; i++) {
+      t += gmlo_mean(&c->jobs[j], c->steps[i].op);
+      ends[i] = t;
+      c->slot_begin[count++] = t;
+    }
+  }
+  gmlo_sort(c->slot_begin, room, count, sizeof *room, gmlo_earlier);
+  for (i = 1; i < count; i++) {
+    if (c->slot_begin[i] != c->slot_begin[n]) c->slot_begin[++n] = c->slot_begin[i];
+  }
+  c->slot_count = n;
+  for (j = 0; j < c->job_count; j++) {
+    size_t lo = 0;
+    for (i = c->job_steps[j]; i < c->job_steps[j + 1]; i++) {
+      c->steps[i].lo = lo;
+      lo = gmlo_slot_floor(c, ends[i]);
+      c->steps[i].hi = lo - 1;
+    }
+  }
+  return 1;
+}
+
+/* The steps of jobs `only`, or of all where it is GMLAKE_OFFLOAD_NONE. */
+static int gmlo_circle_make_steps(gmlo_circle *c, uint32_t only) {
+  size_t i, j;
+  c->job_steps = (size_t *)gmlo_take(&c->scope, c->job_count + 1, sizeof *c->job_steps);
+  if (c->job_steps == NULL) return 0;
+  for (j = 0; j < c->job_count; j++) {
+    int here = c->jobs[j].graph != NULL && (only == GMLAKE_OFFLOAD_NONE || only == j);
+    c->job_steps[j + 1] = c->job_steps[j] + (here ? c->jobs[j].graph->op_count : 0);
+  }
+  c->step_count = c->job_steps[c->job_count];
+  c->steps = (gmlo_step *)gmlo_take(&c->scope, c->step_count, sizeof *c->steps);
+  if (c->steps == NULL) return 0;
+  for (j = 0; j < c->job_count; j++) {
+    for (i = c->job_steps[j]; i < c->job_steps[j + 1]; i++) {
+      c->steps[i].job = (uint32_t)j;
+      c->steps[i].op = c->jobs[j].graph->order[i - c->job_steps[j]];
+    }
+  }
+  return gmlo_circle_make_slots(c);
+}
+
+static void gmlo_item_init(gmlo_circle *c, gmlo_item *item, uint32_t job, uint32_t tensor) {
+  const gmlake_offload_graph *graph = c->jobs[job].graph;
+  size_t i, begin = graph->access_begin[tensor], end = graph->access_begin[tensor + 1];
+  item->job = job;
+  item->tensor = tensor;
+  item->bytes = graph->tensors[tensor].bytes;
+  item->made = gmlo_kind_is_made(graph->tensors[tensor].kind);
+  item->use_begin = c->use_count;
+  for (i = begin; i < end; i++) {
+    gmlo_use *use = &c->uses[c->use_count++];
+    use->step = c->job_steps[job] + graph->accesses[i].position;
+    use->how = graph->accesses[i].how;
+    item->written |= (use->how & GMLO_WRITES) != 0;
+  }
+  item->use_end = c->use_count;
+  if (end == begin) return;
+  item->lo = c->steps[c->uses[item->use_begin].step].lo;
+  item->hi = c->steps[c->uses[item->use_end - 1].step].hi;
+  if (item->made) c->gaps[c->use_count - 1].state = GMLO_NONE;
+}
+
+static int gmlo_larger(const void *a, const void *b) {
+  return ((const gmlo_item *)a)->bytes > ((const gmlo_item *)b)->bytes;
+}
+
+/* Where each job's tensors are among the items. */
+static int gmlo_circle_make_index(gmlo_circle *c) {
+  size_t i, j;
+  c->item_base = (size_t *)gmlo_take(&c->scope, c->job_count + 1, sizeof *c->item_base);
+  c->item_at = (size_t *)gmlo_take(&c->scope, c->item_count, sizeof *c->item_at);
+  if (c->item_base == NULL || c->item_at == NULL) return 0;
+  for (j = 0; j < c->job_count; j++) {
+    int here = c->job_steps[j] != c->job_steps[j + 1];
+    c->item_base[j + 1] = c->item_base[j] + (here ? c->jobs[j].graph->tensor_count : 0);
+  }
+  for (i = 0; i < c->item_count; i++) {
+    c->item_at[c->item_base[c->items[i].job] + c->items[i].tensor] = i;
+  }
+  return 1;
+}
+
+static int gmlo_circle_make_items(gmlo_circle *c) {
+  size_t j, t, uses = 0;
+  gmlo_item *room;
+  for (j = 0; j < c->job_count; j++) {
+    if (c->job_steps[j] == c->job_steps[j + 1]) continue;
+    c->item_count += c->jobs[j].graph->tensor_count;
+    uses += c->jobs[j].graph->access_count;
+  }
+  c->items = (gmlo_item *)gmlo_take(&c->scope, c->item_count, sizeof *c->items);
+  room = (gmlo_item *)gmlo_take(&c->scope, c->item_count, sizeof *room);
+  c->uses = (gmlo_use *)gmlo_take(&c->scope, uses, sizeof *c->uses);
+  c->gaps = (gmlo_gap *)gmlo_take(&c->scope, uses, sizeof *c->gaps);
+  c->found = (size_t *)gmlo_take(&c->scope, c->item_count, sizeof *c->found);
+  c->keys = (double *)gmlo_take(&c->scope, c->item_count, sizeof *c->keys);
+  if (c->items == NULL || room == NULL || c->uses == NULL || c->gaps == NULL || c->found == NULL ||
+      c->keys == NULL) {
+    return 0;
+  }
+  c->item_count = 0;
+  for (j = 0; j < c->job_count; j++) {
+    if (c->job_steps[j] == c->job_steps[j + 1]) continue;
+    for (t = 0; t < c->jobs[j].graph->tensor_count; t++) {
+      gmlo_item_init(c, &c->items[c->item_count++], (uint32_t)j, (uint32_t)t);
+    }
+  }
+  gmlo_sort(c->items, room, c->item_count, sizeof *room, gmlo_larger);
+  return gmlo_circle_make_index(c);
+}
+
+/* ---- >>link: when a direction is free ----------------------------------------------------------
+   A lane owns the spans in which one direction is taken. [L1] They lie in [0, period), sorted and
+   disjoint; what goes past the period's end continues at 0 as a span of its own.
+   Complexity: search and change linear in the spans. Fails: host memory. */
+
+static uint64_t gmlo_lane_time(const gmlo_circle *c, int lane, size_t bytes) {
+  return gmlo_copy_time(bytes, c->lanes[lane].bytes_per_s) + c->desc->copy_ns;
+}
+
+/* The earliest begin of `length` free nanoseconds in [lo, hi]; 0 where there is none. */
+static int gmlo_lane_earliest(const gmlo_circle *c, int lane, uint64_t lo, uint64_t hi,
+                              uint64_t length, uint64_t *out_begin) {
+  const gmlo_lane *l = &c->lanes[lane];
+  uint64_t period = gmlo_period(c), base = lo / period * period;
+  size_t i = 0;
+  if (length > period) return 0;
+  while (i < l->count && l->spans[i].end + base <= lo) i++;
+  while (lo + length <= hi) {
+    if (i == l->count) {
+      i = 0;
+      base += period;
+      if (l->count == 0 || l->spans[0].begin + base >= lo + length) break;
+    } else if (l->spans[i].begin + base >= lo + length) {
+      break;
+    }
+    if (l->spans[i].end + base > lo) lo = l->spans[i].end + base;
+    i++;
+  }
+  *out_begin = lo;
+  return lo + length <= hi;
+}
+
+/* The latest. */
+static int gmlo_lane_latest(const gmlo_circle *c, int lane, uint64_t lo, uint64_t hi,
+                            uint64_t length, uint64_t *out_begin) {
+  const gmlo_lane *l = &c->lanes[lane];
+  uint64_t period = gmlo_period(c), base = hi / period * period;
+  size_t i = l->count;
+  if (length > period) return 0;
+  while (i > 0 && l->spans[i - 1].begin + base >= hi) i--;
+  while (hi >= length && hi - length >= lo) {
+    if (i == 0) {
+      if (base == 0 || l->count == 0) break;
+      i = l->count;
+      base -= period;
+    }
+    if (l->spans[i - 1].end + base <= hi - length) break;
+    if (l->spans[i - 1].begin + base < hi) hi = l->spans[i - 1].begin + base;
+    i--;
+  }
+  if (hi < length || hi - length < lo) return 0;
+  *out_begin = hi - length;
+  return 1;
+}
+
+/* pre: there is room for one span more, and [begin, end) is free within [0, period]. */
+static void gmlo_lane_insert(gmlo_lane *l, uint64_t begin, uint64_t end) {
+  size_t i = l->count;
+  if (begin == end) return;
+  l->count++;
+  for (; i > 0 && l->spans[i - 1].begin > begin; i--) l->spans[i] = l->spans[i - 1];
+  l->spans[i].begin = begin;
+  l->spans[i].end = end;
+}
+
+static void gmlo_lane_remove(gmlo_lane *l, uint64_t begin, uint64_t end) {
+  size_t i;
+  for (i = 0; i < l->count && l->spans[i].begin != begin; i++) continue;
+  if (begin == end || i == l->count) return;
+  l->count--;
+  for (; i < l->count; i++) l->spans[i] = l->spans[i + 1];
+}
+
+/* [L1] for a span that may lie behind the period's end. */
+static void gmlo_lane_change(gmlo_circle *c, int lane, uint64_t begin, uint64_t end, int insert) {
+  uint64_t period = gmlo_period(c), low = begin % period, length = end - begin;
+  void (*change)(gmlo_lane *, uint64_t, uint64_t) = insert ? gmlo_lane_insert : gmlo_lane_remove;
+  if (low + length <= period) {
+    change(&c->lanes[lane], low, low + length);
+  } else {
+    change(&c->lanes[lane], low, period);
+    change(&c->lanes[lane], 0, low + length - period);
+  }
+}
+
+/* Room for one swap more, which may be two spans in each direction. */
+static int gmlo_lanes_reserve(gmlo_circle *c) {
+  int lane;
+  for (lane = 0; lane < 2; lane++) {
+    gmlo_lane *l = &c->lanes[lane];
+    gmlo_span *spans =
+        (gmlo_span *)gmlo_grow(&c->scope.host, l->spans, l->count, 2, &l->capacity, sizeof *spans);
+    if (spans == NULL) return 0;
+    l->spans = spans;
+  }
+  return 1;
+}
+
+/* A begin at or above x, in each turn of the circle, moves by t, and its end along. */
+static void gmlo_shift(uint64_t *begin, uint64_t *end, uint64_t x, uint64_t t, uint64_t period) {
+  uint64_t length = *end - *begin, turns = *begin / period, rest = *begin % period;
+  *begin = turns * (period + t) + rest + (rest >= x ? t : 0);
+  *end = *begin + length;
+}
+
+/* The slot before boundary `slot` (above 0) gets longer by t; what begins behind it moves along.
+   What slots tensors are absent from stays true, if not complete. pre: lanes are reserved. */
+static void gmlo_circle_stretch(gmlo_circle *c, size_t slot, uint64_t t) {
+  uint64_t x = c->slot_begin[slot], period = gmlo_period(c);
+  size_t i;
+  for (i = slot; i <= c->slot_count; i++) c->slot_begin[i] += t;
+  c->added_ns += t;
+  c->lanes[GMLO_OUT].count = 0;
+  c->lanes[GMLO_IN].count = 0;
+  for (i = 0; i < c->use_count; i++) {
+    gmlo_gap *gap = &c->gaps[i];
+    if (gap->state != GMLO_SWAPPED) continue;
+    gmlo_shift(&gap->out_start, &gap->out_end, x, t, period);
+    gmlo_shift(&gap->in_start, &gap->in_end, x, t, period);
+    gmlo_lane_change(c, GMLO_OUT, gap->out_start, gap->out_end, 1);
+    gmlo_lane_change(c, GMLO_IN, gap->in_start, gap->in_end, 1);
+  }
+}
+
+/* ---- >>profile: bytes in each slot -------------------------------------------------------------
+   A tree over the slots, leaves a power of two. [P1] tree_max of a node is the largest sum in its
+   slots of what was added to it and below it; that of a node's children does not have tree_add of
+   the node yet. Slots past slot_count hold INT64_MIN / 2.
+   Complexity: O(log slots). Cannot fail. */
+
+static void gmlo_tree_change(gmlo_circle *c, size_t node, size_t first, size_t width, size_t lo,
+                             size_t hi, int64_t bytes) {
+  size_t half = width / 2;
+  if (hi <= first || lo >= first + width) return;
+  if (lo <= first && first + width <= hi) {
+    c->tree_max[node] += bytes;
+    c->tree_add[node] += bytes;
+    return;
+  }
+  gmlo_tree_change(c, 2 * node, first, half, lo, hi, bytes);
+  gmlo_tree_change(c, 2 * node + 1, first + half, half, lo, hi, bytes);
+  c->tree_max[node] = c->tree_max[2 * node] > c->tree_max[2 * node + 1] ? c->tree_max[2 * node]
+                                                                        : c->tree_max[2 * node + 1];
+  c->tree_max[node] += c->tree_add[node];
+}
+
+static int64_t gmlo_tree_max_in(const gmlo_circle *c, size_t node, size_t first, size_t width,
+                                size_t lo, size_t hi) {
+  int64_t a, b;
+  if (hi <= first || lo >= first + width) return INT64_MIN / 2;
+  if (lo <= first && first + width <= hi) return c->tree_max[node];
+  a = gmlo_tree_max_in(c, 2 * node, first, width / 2, lo, hi);
+  b = gmlo_tree_max_in(c, 2 * node + 1, first + width / 2, width / 2, lo, hi);
+  return (a > b ? a : b) + c->tree_add[node];
+}
+
+/* Bytes that come (or go, below 0) in `count` slots from lo on, around the circle. */
+static void gmlo_profile_add(gmlo_circle *c, size_t lo, size_t count, int64_t bytes) {
+  lo %= c->slot_count;
+  if (count > c->slot_count) count = c->slot_count;
+  if (lo + count <= c->slot_count) {
+    gmlo_tree_change(c, 1, 0, c->leaf_count, lo, lo + count, bytes);
+  } else {
+    gmlo_tree_change(c, 1, 0, c->leaf_count, lo, c->slot_count, bytes);
+    gmlo_tree_change(c, 1, 0, c->leaf_count, 0, lo + count - c->slot_count, bytes);
+  }
+}
+
+/* The most bytes in such a range. */
+static int64_t gmlo_profile_max(const gmlo_circle *c, size_t lo, size_t count) {
+  int64_t a, b = INT64_MIN / 2;
+  lo %= c->slot_count;
+  if (lo + count <= c->slot_count) {
+    return gmlo_tree_max_in(c, 1, 0, c->leaf_count, lo, lo + count);
+  }
+  a = gmlo_tree_max_in(c, 1, 0, c->leaf_count, lo, c->slot_count);
+  b = gmlo_tree_max_in(c, 1, 0, c->leaf_count, 0, lo + count - c->slot_count);
+  return a > b ? a : b;
+}
+
+/* The first slot that has most bytes. */
+static size_t gmlo_profile_peak(const gmlo_circle *c, int64_t *out_bytes) {
+  size_t node = 1;
+  *out_bytes = c->tree_max[1];
+  while (node < c->leaf_count) {
+    node = c->tree_max[2 * node] >= c->tree_max[2 * node + 1] ? 2 * node : 2 * node + 1;
+  }
+  return node - c->leaf_count;
+}
+
+/* Every tensor from its maker to its last use, persistent ones always. */
+static void gmlo_profile_add_items(gmlo_circle *c) {
+  size_t i;
+  for (i = 0; i < c->item_count; i++) {
+    const gmlo_item *item = &c->items[i];
+    const gmlake_offload_graph *graph = c->jobs[item->job].graph;
+    size_t lo, hi;
+    if (!item->made) {
+      gmlo_profile_add(c, 0, c->slot_count, (int64_t)item->bytes);
+      continue;
+    }
+    if (item->use_begin == item->use_end) continue;
+    lo = c->steps[c->uses[item->use_begin].step].lo;
+    hi = c->steps[c->uses[item->use_end - 1].step].hi;
+    if (graph->tensors[item->tensor].kind == GMLAKE_OFFLOAD_OUTPUT) {
+      hi = c->steps[c->job_steps[item->job + 1] - 1].hi;
+    }
+    gmlo_profile_add(c, lo, hi - lo + 1, (int64_t)item->bytes);
+  }
+}
+
+static int gmlo_profile_make(gmlo_circle *c) {
+  c->leaf_count = 1;
+  while (c->leaf_count < c->slot_count) c->leaf_count *= 2;
+  c->tree_max = (int64_t *)gmlo_take(&c->scope, 2 * c->leaf_count, sizeof *c->tree_max);
+  c->tree_add = (int64_t *)gmlo_take(&c->scope, 2 * c->leaf_count, sizeof *c->tree_add);
+  if (c->tree_max == NULL || c->tree_add == NULL) return 0;
+  if (c->leaf_count > c->slot_count) {
+    gmlo_tree_change(c, 1, 0, c->leaf_count, c->slot_count, c->leaf_count, INT64_MIN / 2);
+  }
+  gmlo_profile_add_items(c);
+  return 1;
+}
+
+/* ---- >>tensile: what leaves, when, and when it comes back --------------------------------------
+   Works on one circle. Invariants between its steps:
+   [T1] A swapped gap's out lies between the end of the use before it and its in, the in ends
+        margin_ns or more before the use behind it; both are spans of the lanes.
+   [T2] The profile counts a tensor in every slot of which it is there for any part.
+   [T3] What recomputation in a gap reads is there, unwritten since, and its gap is pinned.
+   [T4] A swapped gap that does not copy lies behind one that does, with no write between, or its
+        tensor is never written.
+   Complexity: a peak analysis O(items log uses + log slots), a swap O(spans). Fails: host memory,
+   and then the circle is thrown away. */
+
+/* Orders in which candidates are tried. */
+typedef enum gmlo_order { GMLO_LARGEST = 0, GMLO_FARTHEST, GMLO_AREA, GMLO_ORDERS } gmlo_order;
+
+typedef struct gmlo_candidate {
+  gmlo_item *item;
+  size_t use;          /* before the gap */
+  uint64_t begin, end; /* of the gap: end of that use, begin of the next, maybe a turn later */
+  uint64_t slot_begin, slot_end; /* of the peak's slot, in the gap */
+} gmlo_candidate;
+
+static int gmlo_uses_before(const gmlo_item *item, size_t slot) {
+  return item->use_begin != item->use_end && item->lo <= slot;
+}
+
+/* The last use that begins in the slot or before; use_end - 1 where all begin later. */
+static size_t gmlo_use_at(const gmlo_circle *c, const gmlo_item *item, size_t slot) {
+  size_t lo = item->use_begin, hi = item->use_end - 1;
+  if (!gmlo_uses_before(item, slot)) return hi;
+  while (lo < hi) {
+    size_t middle = hi - (hi - lo) / 2;
+    if (c->steps[c->uses[middle].step].lo <= slot) {
+      lo = middle;
+    } else {
+      hi = middle - 1;
+    }
+  }
+  return lo;
+}
+
+static void gmlo_candidate_times(const gmlo_circle *c, gmlo_candidate *k, size_t slot) {
+  uint64_t period = gmlo_period(c);
+  int wraps = k->use + 1 == k->item->use_end;
+  size_t next = wraps ? k->item->use_begin : k->use + 1;
+  k->begin = gmlo_step_end(c, c->uses[k->use].step);
+  k->end = gmlo_step_begin(c, c->uses[next].step) + (wraps ? period : 0);
+  k->slot_begin = c->slot_begin[slot];
+  k->slot_end = c->slot_begin[slot + 1];
+  if (k->slot_begin < k->begin) {
+    k->slot_begin += period;
+    k->slot_end += period;
+  }
+}
+
+/* Whether the item is in the slot only because it waits for its next use. */
+static int gmlo_candidate_at(const gmlo_circle *c, gmlo_item *item, size_t slot,
+                             gmlo_candidate *k) {
+  const gmlo_gap *gap;
+  if (item->use_begin == item->use_end) return 0;
+  if (item->made && (slot < item->lo || slot > item->hi)) return 0;
+  k->item = item;
+  k->use = gmlo_use_at(c, item, slot);
+  gap = &c->gaps[k->use];
+  if (gap->state != GMLO_KEPT || gap->pinned == GMLO_STAYS) return 0;
+  if (gmlo_uses_before(item, slot) && c->steps[c->uses[k->use].step].hi >= slot) return 0;
+  if (k->use + 1 == item->use_end && (c->desc->flags & GMLAKE_OFFLOAD_NO_CROSSING) != 0) return 0;
+  gmlo_candidate_times(c, k, slot);
+  return k->slot_end <= k->end;
+}
+
+/* [T4] Whether the host has the tensor's bytes when the gap begins. */
+static int gmlo_gap_is_clean(const gmlo_circle *c, const gmlo_item *item, size_t use) {
+  size_t u = use;
+  if ((c->desc->flags & (GMLAKE_OFFLOAD_NO_CLEAN_DROP | GMLAKE_OFFLOAD_LETTER)) != 0) return 0;
+  if (!item->made && !item->written) return 1;
+  for (; u > item->use_begin; u--) {
+    if ((c->uses[u].how & GMLO_WRITES) != 0) return 0;
+    if (c->gaps[u - 1].state == GMLO_SWAPPED) return 1;
+  }
+  return 0;
+}
+
+static int gmlo_ratio_allows(const gmlo_circle *c, const gmlo_item *item) {
+  const gmlo_job *job = &c->jobs[item->job];
+  if (item->swapped_count != 0) return 1;
+  return job->swapped_bytes + (double)item->bytes <=
+         job->swap_ratio_max * (double)job->graph->tensor_bytes;
+}
+
+static void gmlo_gap_absent(gmlo_circle *c, const gmlo_item *item, gmlo_gap *gap) {
+  size_t from = gmlo_boundary_after(c, gap->out_end), to = gmlo_boundary_before(c, gap->in_start);
+  gap->absent_lo = from;
+  gap->absent_count = to > from ? to - from : 0;
+  gmlo_profile_add(c, gap->absent_lo, gap->absent_count, -(int64_t)item->bytes);
+}
+
+/* Finds places on the link: out before the peak's slot, in behind it. 0 where there are none. */
+static int gmlo_swap_place(const gmlo_circle *c, const gmlo_candidate *k, gmlo_gap *gap) {
+  uint64_t length = gmlo_lane_time(c, GMLO_OUT, k->item->bytes), in_lo;
+  gap->copies = !gmlo_gap_is_clean(c, k->item, k->use);
+  gap->out_start = k->begin;
+  if (!gap->copies) length = 0;
+  if (length != 0 &&
+      !gmlo_lane_earliest(c, GMLO_OUT, k->begin, k->slot_begin, length, &gap->out_start)) {
+    return 0;
+  }
+  gap->out_end = gap->out_start + length;
+  in_lo = gap->out_end > k->slot_end ? gap->out_end : k->slot_end;
+  length = gmlo_lane_time(c, GMLO_IN, k->item->bytes);
+  if (k->end < in_lo + c->desc->margin_ns) return 0;
+  if (!gmlo_lane_latest(c, GMLO_IN, in_lo, k->end - c->desc->margin_ns, length, &gap->in_start)) {
+    return 0;
+  }
+  gap->in_end = gap->in_start + length;
+  return 1;
+}
+
+/* pre: lanes are reserved. */
+static void gmlo_swap_commit(gmlo_circle *c, gmlo_item *item, size_t use, const gmlo_gap *placed) {
+  gmlo_gap *gap = &c->gaps[use];
+  *gap = *placed;
+  gap->state = GMLO_SWAPPED;
+  if (item->swapped_count++ == 0) c->jobs[item->job].swapped_bytes += (double)item->bytes;
+  gmlo_lane_change(c, GMLO_OUT, gap->out_start, gap->out_end, 1);
+  gmlo_lane_change(c, GMLO_IN, gap->in_start, gap->in_end, 1);
+  gmlo_gap_absent(c, item, gap);
+}
+
+static void gmlo_swap_undo(gmlo_circle *c, gmlo_item *item, size_t use) {
+  gmlo_gap *gap = &c->gaps[use];
+  gmlo_lane_change(c, GMLO_OUT, gap->out_start, gap->out_end, 0);
+  gmlo_lane_change(c, GMLO_IN, gap->in_start, gap->in_end, 0);
+  gmlo_profile_add(c, gap->absent_lo, gap->absent_count, (int64_t)item->bytes);
+  if (--item->swapped_count == 0) c->jobs[item->job].swapped_bytes -= (double)item->bytes;
+  gap->state = GMLO_KEPT;
+  gap->tried_at = 0;
+}
+
+/* 1: swapped, 0: not possible, -1: host memory. */
+static int gmlo_swap_try(gmlo_circle *c, const gmlo_candidate *k) {
+  gmlo_gap placed = c->gaps[k->use];
+  if (!gmlo_ratio_allows(c, k->item) || !gmlo_swap_place(c, k, &placed)) return 0;
+  if (!gmlo_lanes_reserve(c)) return -1;
+  gmlo_swap_commit(c, k->item, k->use, &placed);
+  return 1;
+}
+
+/* The letter's greedy part: behind a swap in, later gaps of the same tensor are left and entered as
+   the link allows; the host has the bytes until the next write. -1: host memory. */
+static int gmlo_swap_later(gmlo_circle *c, gmlo_item *item, size_t use) {
+  size_t u;
+  for (u = use + 1; u + 1 < item->use_end && (c->uses[u].how & GMLO_WRITES) == 0; u++) {
+    gmlo_gap placed = c->gaps[u];
+    uint64_t begin = gmlo_step_end(c, c->uses[u].step), length;
+    uint64_t end = gmlo_step_begin(c, c->uses[u + 1].step);
+    if (placed.state != GMLO_KEPT || placed.pinned) continue;
+    length = gmlo_lane_time(c, GMLO_IN, item->bytes);
+    if (!gmlo_lane_latest(c, GMLO_IN, begin, end, length, &placed.in_start)) continue;
+    if (!gmlo_lanes_reserve(c)) return -1;
+    placed.copies = 0;
+    placed.out_start = placed.out_end = begin;
+    placed.in_end = placed.in_start + length;
+    gmlo_swap_commit(c, item, u, &placed);
+  }
+  return 1;
+}
+
+/* The figure times something between a half and two, where the circle has noise. */
+static double gmlo_noisy(gmlo_circle *c, double figure) {
+  if (c->noise == 0) return figure;
+  c->noise = c->noise * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+  return figure * (.5 + 1.5 * (double)(c->noise >> 40) / 16777216.0);
+}
+
+static double gmlo_candidate_key(gmlo_circle *c, const gmlo_candidate *k, gmlo_order order) {
+  if (order == GMLO_LARGEST) return gmlo_noisy(c, (double)k->item->bytes);
+  if (order == GMLO_FARTHEST) return gmlo_noisy(c, (double)(k->end - k->slot_end));
+  return gmlo_noisy(c, (double)(k->end - k->begin) * (double)k->item->bytes);
+}
+
+static void gmlo_found_sift(gmlo_circle *c, size_t i, size_t count) {
+  size_t item = c->found[i], child;
+  double key = c->keys[i];
+  for (; (child = 2 * i + 1) < count; i = child) {
+    if (child + 1 < count && c->keys[child + 1] > c->keys[child]) child++;
+    if (c->keys[child] <= key) break;
+    c->keys[i] = c->keys[child];
+    c->found[i] = c->found[child];
+  }
+  c->keys[i] = key;
+  c->found[i] = item;
+}
+
+/* Candidates of the slot as a heap over `keys`; their number. Items are sorted by size. */
+static size_t gmlo_find_candidates(gmlo_circle *c, size_t slot, gmlo_order order) {
+  size_t i, count = 0;
+  gmlo_candidate k;
+  for (i = 0; i < c->item_count && c->items[i].bytes >= c->desc->tensor_bytes_min; i++) {
+    if (!gmlo_candidate_at(c, &c->items[i], slot, &k)) continue;
+    if (c->gaps[k.use].tried_at == slot + 1) continue;
+    c->keys[count] = gmlo_candidate_key(c, &k, order);
+    c->found[count++] = i;
+  }
+  for (i = count / 2; i-- > 0;) gmlo_found_sift(c, i, count);
+  return count;
+}
+
+/* The candidate on top of the heap, removed. */
+static gmlo_item *gmlo_next_candidate(gmlo_circle *c, size_t *count) {
+  size_t top = c->found[0];
+  (*count)--;
+  c->found[0] = c->found[*count];
+  c->keys[0] = c->keys[*count];
+  if (*count != 0) gmlo_found_sift(c, 0, *count);
+  return &c->items[top];
+}
+
+/* Swaps candidates of the slot: all that it can to the letter, else one. The number swapped, or -1
+   for host memory. */
+static int gmlo_swap_at(gmlo_circle *c, size_t slot, gmlo_order order) {
+  int letter = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0, swapped = 0, done;
+  size_t count = gmlo_find_candidates(c, slot, order);
+  while (count != 0 && (letter || swapped == 0)) {
+    gmlo_candidate k;
+    gmlo_item *item = gmlo_next_candidate(c, &count);
+    if (!gmlo_candidate_at(c, item, slot, &k)) continue;
+    done = gmlo_swap_try(c, &k);
+    if (done < 0) return -1;
+    if (done == 0) c->gaps[k.use].tried_at = slot + 1;
+    swapped += done;
+    if (done > 0 && letter && gmlo_swap_later(c, item, k.use) < 0) return -1;
+  }
+  return swapped;
+}
+
+/* Algorithm 3 without recomputation: 0 when the target is reached or nothing more helps. To the
+   letter it also ends when a hundred rounds have not brought a two-thousandth. */
+static int gmlo_swap_down(gmlo_circle *c, int64_t target, gmlo_order order) {
+  int64_t bytes, mark_bytes = INT64_MAX;
+  size_t round = 0, slot = gmlo_profile_peak(c, &bytes);
+  int swapped;
+  while (bytes > target) {
+    if ((c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0 && round++ % 100 == 0) {
+      if (bytes > mark_bytes - mark_bytes / 2000) break;
+      mark_bytes = bytes;
+    }
+    swapped = gmlo_swap_at(c, slot, order);
+    if (swapped < 0) return -1;
+    if (swapped == 0) break;
+    slot = gmlo_profile_peak(c, &bytes);
+  }
+  return 0;
+}
+
+/* Whether a later gap relies on this one's copy. */
+static int gmlo_gap_is_needed(const gmlo_circle *c, const gmlo_item *item, size_t use) {
+  size_t u;
+  if (!c->gaps[use].copies) return 0;
+  for (u = use + 1; u < item->use_end && (c->uses[u].how & GMLO_WRITES) == 0; u++) {
+    if (c->gaps[u].state == GMLO_SWAPPED && !c->gaps[u].copies) return 1;
+  }
+  return 0;
+}
+
+/* Takes back swaps that keep no slot below `bytes`, the smallest tensors first; their number. */
+static size_t gmlo_swap_prune(gmlo_circle *c, int64_t bytes) {
+  size_t i, u, count = 0;
+  for (i = c->item_count; i-- > 0;) {
+    gmlo_item *item = &c->items[i];
+    for (u = item->use_begin; item->swapped_count != 0 && u < item->use_end; u++) {
+      const gmlo_gap *gap = &c->gaps[u];
+      int64_t most;
+      if (gap->state != GMLO_SWAPPED || gmlo_gap_is_needed(c, item, u)) continue;
+      most = gap->absent_count != 0 ? gmlo_profile_max(c, gap->absent_lo, gap->absent_count) : 0;
+      if (most + (int64_t)item->bytes > bytes) continue;
+      gmlo_swap_undo(c, item, u);
+      count++;
+    }
+  }
+  return count;
+}
+
+/* Swaps down, takes back what is not needed, and tries again as long as that helps. */
+static int gmlo_swap_all(gmlo_circle *c, int64_t target, gmlo_order order) {
+  int64_t before, after;
+  size_t i;
+  int rounds;
+  if (gmlo_swap_down(c, target, order) < 0) return -1;
+  if ((c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0) return 0;
+  for (rounds = 0; rounds < 8; rounds++) {
+    (void)gmlo_profile_peak(c, &before);
+    if (gmlo_swap_prune(c, before) == 0 || before <= target) break;
+    for (i = 0; i < c->use_count; i++) c->gaps[i].tried_at = 0;
+    if (gmlo_swap_down(c, target, order) < 0) return -1;
+    (void)gmlo_profile_peak(c, &after);
+    if (after >= before) break;
+  }
+  return 0;
+}
+
+/* ---- Recomputation and waits: what costs time ---- */
+
+/* [T3] for one tensor that the operator at step `maker` reads: it is there during `step`, with the
+   bytes it had then. A swap around `step` is taken back for that, its bytes are added to
+   *returned_bytes. Nothing changes before `pin` says so. */
+static int gmlo_source_is_there(gmlo_circle *c, gmlo_item *item, size_t maker, size_t step, int pin,
+                                size_t *returned_bytes) {
+  size_t u, slot = c->steps[step].lo, at = gmlo_use_at(c, item, slot);
+  gmlo_gap *gap = &c->gaps[at];
+  for (u = item->use_begin; u < item->use_end; u++) {
+    size_t s = c->uses[u].step;
+    if (s >= maker && s <= step && (c->uses[u].how & GMLO_WRITES) != 0) return 0;
+  }
+  if (gmlo_uses_before(item, slot) && c->steps[c->uses[at].step].hi >= slot) {
+    gap = &c->gaps[at > item->use_begin ? at - 1 : item->use_end - 1];
+    if (gap->state == GMLO_DROPPED) return 0;
+    if (pin && gap->pinned == 0) gap->pinned = GMLO_NO_DROP;
+    return 1;
+  }
+  if (gap->state == GMLO_SWAPPED && !gmlo_gap_is_needed(c, item, at)) {
+    *returned_bytes += item->bytes;
+    if (pin) gmlo_swap_undo(c, item, at);
+  } else if (gap->state != GMLO_KEPT) {
+    return 0;
+  }
+  if (pin) gap->pinned = GMLO_STAYS;
+  return 1;
+}
+
+static gmlo_item *gmlo_item_of(gmlo_circle *c, uint32_t job, uint32_t tensor) {
+  return &c->items[c->item_at[c->item_base[job] + tensor]];
+}
+
+/* Whether what else an operator writes is gone by `step`: room for it is needed for the operator's
+   time only. Adds it to *scratch_bytes. */
+static int gmlo_rest_is_gone(gmlo_circle *c, const gmlo_item *item, const gmlo_op *op, size_t step,
+                             size_t *scratch_bytes) {
+  const gmlake_offload_graph *graph = c->jobs[item->job].graph;
+  size_t n;
+  for (n = 0; n < op->write_count; n++) {
+    uint32_t tensor = graph->refs[op->first_ref + op->read_count + n];
+    const gmlo_item *other = gmlo_item_of(c, item->job, tensor);
+    if (tensor == item->tensor) continue;
+    if (graph->tensors[tensor].kind != GMLAKE_OFFLOAD_INTERMEDIATE) return 0;
+    if (c->uses[other->use_end - 1].step >= step) return 0;
+    *scratch_bytes += other->bytes;
+  }
+  return 1;
+}
+
+/* What recomputing a candidate's tensor takes. */
+typedef struct gmlo_remake {
+  uint64_t time_ns;      /* 0: it cannot be */
+  size_t returned_bytes; /* of swaps that it takes back */
+  size_t scratch_bytes;  /* of other tensors that its makers write */
+} gmlo_remake;
+
+/* Makes the candidate's tensor again before its next use, by its pure makers up to the gap. With
+   `pin` what they read stays from now on. */
+static gmlo_remake gmlo_remake_of(gmlo_circle *c, const gmlo_candidate *k, int pin) {
+  const gmlo_item *item = k->item;
+  const gmlake_offload_graph *graph = c->jobs[item->job].graph;
+  gmlo_remake none, remake;
+  size_t u, n, step;
+  memset(&none, 0, sizeof none);
+  remake = none;
+  if (!item->made || k->use + 1 == item->use_end || c->gaps[k->use].pinned != 0) return none;
+  step = c->uses[k->use + 1].step;
+  for (u = item->use_begin; u <= k->use; u++) {
+    uint32_t id = c->steps[c->uses[u].step].op;
+    const gmlo_op *op = &graph->ops[id];
+    if ((c->uses[u].how & GMLO_WRITES) == 0) continue;
+    if ((op->flags & GMLAKE_OFFLOAD_IMPURE) != 0) return none;
+    if (!gmlo_rest_is_gone(c, item, op, step, &remake.scratch_bytes)) return none;
+    for (n = 0; n < op->read_count; n++) {
+      uint32_t source = graph->refs[op->first_ref + n];
+      if (source == item->tensor) continue;
+      if (!gmlo_source_is_there(c, gmlo_item_of(c, item->job, source), c->uses[u].step, step, pin,
+                                &remake.returned_bytes)) {
+        return none;
+      }
+    }
+    remake.time_ns += gmlo_mean(&c->jobs[item->job], id);
+  }
+  return remake.returned_bytes < item->bytes ? remake : none;
+}
+
+typedef struct gmlo_offer {
+  gmlo_candidate k;
+  int recompute;
+  gmlo_remake remake;
+  uint64_t out_wait_ns, in_wait_ns; /* before the peak's slot, before the use behind the gap */
+} gmlo_offer;
+
+/* What a swap would have to wait for; 0 where it fits nowhere. */
+static int gmlo_wait_times(const gmlo_circle *c, const gmlo_candidate *k, gmlo_offer *offer) {
+  uint64_t length = gmlo_lane_time(c, GMLO_OUT, k->item->bytes), out = k->begin, in, lo;
+  uint64_t period = gmlo_period(c);
+  if (gmlo_gap_is_clean(c, k->item, k->use)) length = 0;
+  if (length != 0 && !gmlo_lane_earliest(c, GMLO_OUT, k->begin, k->begin + period, length, &out)) {
+    return 0;
+  }
+  out += length;
+  offer->out_wait_ns = out > k->slot_begin ? out - k->slot_begin : 0;
+  lo = out > k->slot_end ? out : k->slot_end;
+  length = gmlo_lane_time(c, GMLO_IN, k->item->bytes);
+  if (!gmlo_lane_earliest(c, GMLO_IN, lo, lo + period, length, &in)) return 0;
+  in += length + c->desc->margin_ns;
+  offer->in_wait_ns = in > k->end ? in - k->end : 0;
+  return 1;
+}
+
+/* The better of recomputing and waiting; its time in *out_cost_ns. 0 where there is neither. */
+static int gmlo_offer_make(gmlo_circle *c, const gmlo_candidate *k, gmlo_offer *offer,
+                           uint64_t *out_cost_ns) {
+  unsigned flags = c->desc->flags;
+  uint64_t wait = UINT64_MAX;
+  memset(offer, 0, sizeof *offer);
+  offer->k = *k;
+  if ((flags & GMLAKE_OFFLOAD_NO_RECOMPUTE) == 0) offer->remake = gmlo_remake_of(c, k, 0);
+  if ((flags & GMLAKE_OFFLOAD_LETTER) == 0 && gmlo_ratio_allows(c, k->item) &&
+      gmlo_wait_times(c, k, offer)) {
+    wait = offer->out_wait_ns + offer->in_wait_ns;
+  }
+  offer->recompute = offer->remake.time_ns != 0 && offer->remake.time_ns <= wait;
+  *out_cost_ns = offer->recompute ? offer->remake.time_ns : wait;
+  return *out_cost_ns != UINT64_MAX;
+}
+
+/* The operator's slots get longer at their end, where it then waits. Boundary 0 is the last. */
+static void gmlo_wait_before(gmlo_circle *c, size_t slot, uint64_t t) {
+  size_t i;
+  if (t == 0) return;
+  if (slot == 0) slot = c->slot_count;
+  for (i = 0; i < c->step_count; i++) {
+    if (c->steps[i].hi + 1 == slot) c->steps[i].idle_ns += t;
+  }
+  gmlo_circle_stretch(c, slot, t);
+}
+
+static void gmlo_recompute_commit(gmlo_circle *c, const gmlo_offer *offer) {
+  const gmlo_candidate *k = &offer->k;
+  const gmlo_step *next = &c->steps[c->uses[k->use + 1].step];
+  gmlo_gap *gap = &c->gaps[k->use];
+  (void)gmlo_remake_of(c, k, 1);
+  gap->state = GMLO_DROPPED;
+  gap->recompute_ns = offer->remake.time_ns;
+  gap->out_start = gap->out_end = k->begin;
+  gap->in_start = gap->in_end = k->end;
+  gmlo_gap_absent(c, k->item, gap);
+  gmlo_profile_add(c, next->lo, next->hi - next->lo + 1, (int64_t)offer->remake.scratch_bytes);
+  gmlo_circle_stretch(c, next->lo + 1, offer->remake.time_ns);
+}
+
+/* 1: done, 0: it no longer fits, -1: host memory. */
+static int gmlo_offer_take(gmlo_circle *c, gmlo_offer *offer, size_t slot) {
+  gmlo_candidate *k = &offer->k;
+  size_t next = k->use + 1 == k->item->use_end ? k->item->use_begin : k->use + 1;
+  if (!gmlo_lanes_reserve(c)) return -1;
+  if (offer->recompute) {
+    gmlo_recompute_commit(c, offer);
+    return 1;
+  }
+  gmlo_wait_before(c, slot, offer->out_wait_ns);
+  gmlo_wait_before(c, c->steps[c->uses[next].step].lo, offer->in_wait_ns);
+  gmlo_candidate_times(c, k, slot);
+  return gmlo_swap_try(c, k);
+}
+
+/* Of the slot's candidates the one whose saving costs least, within `budget_ns`: MSPS. By default
+   saving more than the excess is worth nothing. */
+static int gmlo_pay_at(gmlo_circle *c, size_t slot, double excess_bytes, uint64_t budget_ns) {
+  gmlo_candidate k;
+  gmlo_offer offer, best;
+  double best_rate = -1;
+  size_t i;
+  memset(&best, 0, sizeof best);
+  for (i = 0; i < c->item_count && c->items[i].bytes >= c->desc->tensor_bytes_min; i++) {
+    uint64_t cost;
+    double rate;
+    if (!gmlo_candidate_at(c, &c->items[i], slot, &k)) continue;
+    if (!gmlo_offer_make(c, &k, &offer, &cost) || cost > budget_ns) continue;
+    rate = (double)k.item->bytes;
+    if (offer.recompute) rate -= (double)offer.remake.returned_bytes;
+    if (rate > excess_bytes && (c->desc->flags & GMLAKE_OFFLOAD_LETTER) == 0) rate = excess_bytes;
+    rate = gmlo_noisy(c, rate / ((double)cost + 1));
+    if (rate <= best_rate) continue;
+    best_rate = rate;
+    best = offer;
+  }
+  return best_rate < 0 ? 0 : gmlo_offer_take(c, &best, slot);
+}
+
+/* Pays with time for what swaps alone did not reach, and swaps again behind each payment. */
+static int gmlo_pay_down(gmlo_circle *c, int64_t target, gmlo_order order) {
+  int letter = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0, done;
+  uint64_t budget =
+      letter ? UINT64_MAX / 4 : (uint64_t)((double)c->base_ns * c->desc->overhead_max);
+  int64_t bytes;
+  size_t i, slot = gmlo_profile_peak(c, &bytes);
+  while (bytes > target && c->added_ns < budget) {
+    done = gmlo_pay_at(c, slot, (double)(bytes - target), budget - c->added_ns);
+    if (done <= 0) return done;
+    for (i = 0; i < c->use_count; i++) c->gaps[i].tried_at = 0;
+    if (gmlo_swap_down(c, target, order) < 0) return -1;
+    slot = gmlo_profile_peak(c, &bytes);
+  }
+  return 0;
+}
+
+/* ---- >>plan: events ----------------------------------------------------------------------------
+   Owns its events, sorted by the trigger's position (none first), then by delay; of equals the one
+   that frees memory first. It never changes. Complexity: O(n log n). Fails: host memory. */
+
+struct gmlake_offload_plan {
+  gmlake_offload_host host;
+  const gmlake_offload_graph *graph;
+  gmlake_offload_event *events;
+  uint32_t *host_starts;
+  gmlake_offload_plan_info info;
+};
+
+typedef struct gmlo_keyed {
+  uint64_t position; /* of the trigger, + 1; 0: the iteration's begin */
+  gmlake_offload_event event;
+} gmlo_keyed;
+
+static int gmlo_keyed_before(const void *a, const void *b) {
+  const gmlo_keyed *x = (const gmlo_keyed *)a, *y = (const gmlo_keyed *)b;
+  int x_in = x->event.action == GMLAKE_OFFLOAD_SWAP_IN;
+  int y_in = y->event.action == GMLAKE_OFFLOAD_SWAP_IN;
+  if (x->position != y->position) return x->position < y->position;
+  if (x->event.delay_ns != y->event.delay_ns) return x->event.delay_ns < y->event.delay_ns;
+  return x_in < y_in;
+}
+
+static int gmlo_events_sort(const gmlake_offload_graph *graph, gmlake_offload_event *events,
+                            size_t count, const gmlake_offload_host *host) {
+  size_t i;
+  gmlo_keyed *keyed = (gmlo_keyed *)gmlo_zeroed(host, count, 2 * sizeof *keyed);
+  if (keyed == NULL) return 0;
+  for (i = 0; i < count; i++) {
+    uint32_t trigger = events[i].trigger;
+    keyed[i].event = events[i];
+    keyed[i].position = trigger == GMLAKE_OFFLOAD_NONE ? 0 : (uint64_t)graph->position[trigger] + 1;
+  }
+  gmlo_sort(keyed, keyed + count, count, sizeof *keyed, gmlo_keyed_before);
+  for (i = 0; i < count; i++) events[i] = keyed[i].event;
+  gmlo_free(host, keyed);
+  return 1;
+}
+
+static void gmlo_plan_destroy(gmlake_offload_plan *plan) {
+  gmlake_offload_host host;
+  if (plan == NULL) return;
+  host = plan->host;
+  gmlo_free(&host, plan->events);
+  gmlo_free(&host, plan->host_starts);
+  gmlo_free(&host, plan);
+}
+
+/* With copies of the events, sorted, and of the starts; NULL where host memory is refused. */
+static gmlake_offload_plan *gmlo_plan_make(const gmlake_offload_graph *graph,
+                                           const gmlake_offload_event *events, size_t event_count,
+                                           const uint32_t *starts, size_t start_count,
+                                           const gmlake_offload_host *host) {
+  gmlake_offload_plan *plan = (gmlake_offload_plan *)gmlo_zeroed(host, 1, sizeof *plan);
+  if (plan == NULL) return NULL;
+  plan->host = *host;
+  plan->graph = graph;
+  plan->events = (gmlake_offload_event *)gmlo_zeroed(host, event_count, sizeof *plan->events);
+  plan->host_starts = (uint32_t *)gmlo_zeroed(host, start_count, sizeof *plan->host_starts);
+  if (plan->events != NULL && event_count != 0) {
+    memcpy(plan->events, events, event_count * sizeof *events);
+  }
+  if (plan->host_starts != NULL && start_count != 0) {
+    memcpy(plan->host_starts, starts, start_count * sizeof *starts);
+  }
+  if (plan->events == NULL || plan->host_starts == NULL ||
+      !gmlo_events_sort(graph, plan->events, event_count, host)) {
+    gmlo_plan_destroy(plan);
+    return NULL;
+  }
+  plan->info.event_count = event_count;
+  plan->info.events = plan->events;
+  plan->info.host_start_count = start_count;
+  plan->info.host_starts = plan->host_starts;
+  return plan;
+}
+
+/* What a circle's gaps of one job come to. */
+typedef struct gmlo_draft {
+  gmlake_offload_event *events;
+  uint32_t *starts;
+  size_t event_count, start_count, event_capacity, start_capacity, out_bytes, in_bytes;
+} gmlo_draft;
+
+static uint64_t gmlo_op_end(const gmlo_circle *c, size_t step) {
+  return gmlo_step_end(c, step) - c->steps[step].idle_ns;
+}
+
+/* Trigger and delay of a time, in the iteration of the job that it falls into. */
+static void gmlo_draft_time(const gmlo_circle *c, uint32_t job, uint64_t t,
+                            gmlake_offload_event *event) {
+  size_t begin = c->job_steps[job], lo = begin, hi = c->job_steps[job + 1];
+  t %= gmlo_period(c);
+  while (lo < hi) { /* the first step that ends after t */
+    size_t middle = lo + (hi - lo) / 2;
+    if (gmlo_op_end(c, middle) <= t) {
+      lo = middle + 1;
+    } else {
+      hi = middle;
+    }
+  }
+  event->trigger = lo == begin ? GMLAKE_OFFLOAD_NONE : c->steps[lo - 1].op;
+  if (lo == begin) { /* an iteration begins when the last one's operators end, waits or not */
+    event->delay_ns = t + c->steps[c->job_steps[job + 1] - 1].idle_ns;
+  } else {
+    event->delay_ns = t - gmlo_op_end(c, lo - 1);
+  }
+}
+
+static int gmlo_draft_add(const gmlo_circle *c, gmlo_draft *d, const gmlake_offload_event *event) {
+  gmlake_offload_event *events = (gmlake_offload_event *)gmlo_grow(
+      &c->scope.host, d->events, d->event_count, 1, &d->event_capacity, sizeof *events);
+  if (events == NULL) return 0;
+  d->events = events;
+  d->events[d->event_count++] = *event;
+  return 1;
+}
+
+/* The makers run again after the operator before the next use, one after another. */
+static int gmlo_draft_recompute(const gmlo_circle *c, gmlo_draft *d, const gmlo_item *item,
+                                size_t use, gmlake_offload_event *event) {
+  size_t u, step = c->uses[use + 1].step;
+  event->action = GMLAKE_OFFLOAD_DROP;
+  if (!gmlo_draft_add(c, d, event)) return 0;
+  event->action = GMLAKE_OFFLOAD_RECOMPUTE;
+  event->trigger = step == c->job_steps[item->job] ? GMLAKE_OFFLOAD_NONE : c->steps[step - 1].op;
+  for (u = item->use_begin; u <= use; u++) {
+    if ((c->uses[u].how & GMLO_WRITES) == 0) continue;
+    event->op = c->steps[c->uses[u].step].op;
+    if (!gmlo_draft_add(c, d, event)) return 0;
+  }
+  return 1;
+}
+
+static int gmlo_draft_start(const gmlo_circle *c, gmlo_draft *d, const gmlo_item *item,
+                            const gmlo_gap *gap) {
+  uint32_t *starts;
+  size_t lo = gap->absent_lo % c->slot_count;
+  if (lo != 0 && lo + gap->absent_count <= c->slot_count) return 1;
+  if (gap->absent_count == 0) return 1;
+  starts = (uint32_t *)gmlo_grow(&c->scope.host, d->starts, d->start_count, 1, &d->start_capacity,
+                                 sizeof *starts);
+  if (starts == NULL) return 0;
+  d->starts = starts;
+  d->starts[d->start_count++] = item->tensor;
+  return 1;
+}
+
+static int gmlo_draft_gap(const gmlo_circle *c, gmlo_draft *d, const gmlo_item *item, size_t use) {
+  const gmlo_gap *gap = &c->gaps[use];
+  gmlake_offload_event event;
+  memset(&event, 0, sizeof event);
+  event.tensor = item->tensor;
+  event.trigger = event.op = c->steps[c->uses[use].step].op;
+  if (gap->state == GMLO_DROPPED) return gmlo_draft_recompute(c, d, item, use, &event);
+  event.action = gap->copies ? GMLAKE_OFFLOAD_SWAP_OUT : GMLAKE_OFFLOAD_DROP;
+  gmlo_draft_time(c, item->job, gap->out_start, &event);
+  if (!gmlo_draft_add(c, d, &event)) return 0;
+  event.action = GMLAKE_OFFLOAD_SWAP_IN;
+  gmlo_draft_time(c, item->job, gap->in_start, &event);
+  if (!gmlo_draft_add(c, d, &event)) return 0;
+  if (gap->copies) d->out_bytes += item->bytes;
+  d->in_bytes += item->bytes;
+  return item->made || use + 1 != item->use_end || gmlo_draft_start(c, d, item, gap);
+}
+
+/* The plan of one job; NULL where host memory is refused. */
+static gmlake_offload_plan *gmlo_plan_of(const gmlo_circle *c, uint32_t job,
+                                         const gmlake_offload_host *host) {
+  gmlake_offload_plan *plan = NULL;
+  gmlo_draft d;
+  size_t i, u;
+  int done = 1;
+  memset(&d, 0, sizeof d);
+  for (i = 0; i < c->item_count && done; i++) {
+    const gmlo_item *item = &c->items[i];
+    if (item->job != job) continue;
+    for (u = item->use_begin; u < item->use_end && done; u++) {
+      if (c->gaps[u].state == GMLO_SWAPPED || c->gaps[u].state == GMLO_DROPPED) {
+        done = gmlo_draft_gap(c, &d, item, u);
+      }
+    }
+  }
+  if (done) {
+    plan =
+        gmlo_plan_make(c->jobs[job].graph, d.events, d.event_count, d.starts, d.start_count, host);
+  }
+  if (plan != NULL) {
+    plan->info.out_bytes = d.out_bytes;
+    plan->info.in_bytes = d.in_bytes;
+    plan->info.time_ns = gmlo_period(c);
+    plan->info.added_ns = c->added_ns;
+  }
+  gmlo_free(&c->scope.host, d.events);
+  gmlo_free(&c->scope.host, d.starts);
+  return plan;
+}
+
+/* ---- >>planner: jobs, their times, replanning --------------------------------------------------
+   Owns the jobs' means and plans. [R1] A replan makes all plans before it takes any of the former
+   ones' places. Complexity: orders times circles. Fails: host memory; the former plans stay. */
+
+struct gmlake_offload_planner {
+  gmlake_offload_planner_desc desc;
+  gmlo_job *jobs;
+  size_t job_count, job_capacity;
+  int changed; /* jobs came or left since the last plan */
+};
+
+static void gmlo_circle_leave(gmlo_circle *c) {
+  gmlo_free(&c->scope.host, c->lanes[GMLO_OUT].spans);
+  gmlo_free(&c->scope.host, c->lanes[GMLO_IN].spans);
+  gmlo_leave(&c->scope);
+}
+
+/* A circle of job `only`, or of all, each direction at `share` of its speed. By default a direction
+   is planned as slow as it is while the other is busy too. */
+static int gmlo_circle_make(gmlo_circle *c, const gmlake_offload_planner *planner, uint32_t only,
+                            double share) {
+  const gmlake_offload_planner_desc *desc = &planner->desc;
+  double both = desc->both_bytes_per_s / 2;
+  int letter = (desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
+  size_t j;
+  memset(c, 0, sizeof *c);
+  c->scope.host = desc->host;
+  c->desc = desc;
+  c->jobs = planner->jobs;
+  c->job_count = planner->job_count;
+  for (j = 0; j < c->job_count; j++) c->jobs[j].swapped_bytes = 0;
+  c->lanes[GMLO_OUT].bytes_per_s = share * desc->out_bytes_per_s;
+  c->lanes[GMLO_IN].bytes_per_s = share * desc->in_bytes_per_s;
+  if (!letter && both < desc->out_bytes_per_s) c->lanes[GMLO_OUT].bytes_per_s = share * both;
+  if (!letter && both < desc->in_bytes_per_s) c->lanes[GMLO_IN].bytes_per_s = share * both;
+  if (gmlo_circle_make_steps(c, only) && gmlo_circle_make_items(c) && gmlo_profile_make(c)) {
+    c->base_ns = gmlo_period(c);
+    return 1;
+  }
+  gmlo_circle_leave(c);
+  return 0;
+}
+
+/* Plans the circle towards the target. 0 where host memory is refused. */
+static int gmlo_circle_plan(gmlo_circle *c, int64_t target, gmlo_order order) {
+  int letter = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
+  int pays = letter ? target > 0 : c->desc->overhead_max > 0;
+  int64_t bytes;
+  if (gmlo_swap_all(c, target, order) < 0) return 0;
+  if (pays && gmlo_pay_down(c, target, order) < 0) return 0;
+  if (!letter) {
+    (void)gmlo_profile_peak(c, &bytes);
+    (void)gmlo_swap_prune(c, bytes > target ? bytes : target);
+  }
+  return 1;
+}
+
+static size_t gmlo_jobs_bytes(const gmlake_offload_planner *planner) {
+  size_t j, bytes = 0;
+  for (j = 0; j < planner->job_count; j++) {
+    if (planner->jobs[j].graph != NULL) bytes += planner->jobs[j].graph->info.peak_bytes;
+  }
+  return bytes;
+}
+
+static size_t gmlo_jobs_count(const gmlake_offload_planner *planner) {
+  size_t j, count = 0;
+  for (j = 0; j < planner->job_count; j++) count += planner->jobs[j].graph != NULL;
+  return count;
+}
+
+/* To the letter: all jobs on one circle. The plans are put into `plans` by number. */
+static int gmlo_plan_letter(gmlake_offload_planner *planner, gmlake_offload_plan **plans) {
+  gmlo_circle c;
+  int64_t bytes;
+  size_t j;
+  int done = 0;
+  if (!gmlo_circle_make(&c, planner, GMLAKE_OFFLOAD_NONE, 1)) return 0;
+  if (gmlo_circle_plan(&c, (int64_t)planner->desc.target_bytes, GMLO_LARGEST)) {
+    done = 1;
+    (void)gmlo_profile_peak(&c, &bytes);
+    for (j = 0; j < planner->job_count && done; j++) {
+      if (planner->jobs[j].graph == NULL) continue;
+      plans[j] = gmlo_plan_of(&c, (uint32_t)j, &planner->desc.host);
+      done = plans[j] != NULL;
+      if (done) plans[j]->info.peak_bytes = (size_t)bytes;
+    }
+  }
+  gmlo_circle_leave(&c);
+  return done;
+}
+
+/* One job's plan while the best of several tries is looked for. */
+typedef struct gmlo_search {
+  gmlake_offload_planner *planner;
+  uint32_t job;
+  double share;
+  size_t goal_bytes; /* lower is no better */
+  size_t try_count;  /* that are left */
+  gmlake_offload_plan *best;
+} gmlo_search;
+
+/* Least bytes above the goal, then least time, then least over the link. */
+static int gmlo_search_prefers(const gmlo_search *search, const gmlake_offload_plan *plan) {
+  const gmlake_offload_plan_info *a = &plan->info, *b;
+  size_t a_bytes = a->peak_bytes > search->goal_bytes ? a->peak_bytes : search->goal_bytes, b_bytes;
+  if (search->best == NULL) return 1;
+  b = &search->best->info;
+  b_bytes = b->peak_bytes > search->goal_bytes ? b->peak_bytes : search->goal_bytes;
+  if (a_bytes != b_bytes) return a_bytes < b_bytes;
+  if (a->time_ns != b->time_ns) return a->time_ns < b->time_ns;
+  return a->in_bytes + a->out_bytes < b->in_bytes + b->out_bytes;
+}
+
+/* Plans towards the target in that order. 0 where host memory is refused. */
+static int gmlo_search_try(gmlo_search *search, size_t target_bytes, int order, uint64_t noise) {
+  const gmlake_offload_host *host = &search->planner->desc.host;
+  gmlake_offload_plan *plan = NULL;
+  gmlo_circle c;
+  int64_t bytes = 0;
+  if (!gmlo_circle_make(&c, search->planner, search->job, search->share)) return 0;
+  c.noise = noise;
+  if (gmlo_circle_plan(&c, (int64_t)target_bytes, (gmlo_order)order)) {
+    (void)gmlo_profile_peak(&c, &bytes);
+    plan = gmlo_plan_of(&c, search->job, host);
+  }
+  gmlo_circle_leave(&c);
+  if (plan == NULL) return 0;
+  plan->info.peak_bytes = (size_t)bytes;
+  if (gmlo_search_prefers(search, plan)) {
+    gmlake_offload_plan *former = search->best;
+    search->best = plan;
+    plan = former;
+  }
+  gmlo_plan_destroy(plan);
+  if (search->try_count != 0) search->try_count--;
+  return 1;
+}
+
+/* A plan that wants too much spends the link and its time in the wrong places: targets between
+   `low` and what was reached are tried by bisection, until `left` tries are left. */
+static int gmlo_search_between(gmlo_search *search, size_t low, size_t left) {
+  size_t high = search->best->info.peak_bytes;
+  int order;
+  while (high > low + low / 512 && search->try_count > left) {
+    size_t middle = low + (high - low) / 2;
+    for (order = 0; order < GMLO_ORDERS && search->best->info.peak_bytes > middle; order++) {
+      if (!gmlo_search_try(search, middle, order, 0)) return 0;
+    }
+    if (search->best->info.peak_bytes > middle) low = middle;
+    high = search->best->info.peak_bytes;
+  }
+  return 1;
+}
+
+/* Every order towards the goal, then lower targets than reached, then with noise. */
+static int gmlo_search_run(gmlo_search *search) {
+  size_t low = search->planner->jobs[search->job].graph->info.op_bytes_max, target;
+  int order;
+  for (order = 0; order < GMLO_ORDERS; order++) {
+    if (!gmlo_search_try(search, search->goal_bytes, order, 0)) return 0;
+  }
+  if (low < search->goal_bytes) low = search->goal_bytes;
+  if (!gmlo_search_between(search, low, search->try_count / 3 * 2)) return 0;
+  while (search->try_count != 0) {
+    size_t best = search->best->info.peak_bytes;
+    if (best <= low && search->best->info.added_ns == 0) break;
+    target = search->try_count % 2 == 0 ? low : best - (best - low) / 16;
+    if (best <= low) target = search->goal_bytes;
+    if (!gmlo_search_try(search, target, (int)(search->try_count % GMLO_ORDERS),
+                         search->try_count)) {
+      return 0;
+    }
+  }
+  return 1;
+}
+
+static int gmlo_plan_job(gmlake_offload_planner *planner, uint32_t job, double share,
+                         gmlake_offload_plan **out_plan) {
+  const gmlake_offload_graph_info *info = &planner->jobs[job].graph->info;
+  double all = (double)gmlo_jobs_bytes(planner);
+  gmlo_search search;
+  memset(&search, 0, sizeof search);
+  search.planner = planner;
+  search.job = job;
+  search.share = share;
+  if (all > 0) {
+    search.goal_bytes =
+        (size_t)((double)planner->desc.target_bytes * ((double)info->peak_bytes / all));
+  }
+  search.try_count = planner->desc.try_count_max;
+  if (search.try_count == 0) search.try_count = 3 + 50000 / (info->access_count + 1);
+  if (search.try_count > 60) search.try_count = 60;
+  if (gmlo_search_run(&search)) {
+    *out_plan = search.best;
+    return 1;
+  }
+  gmlo_plan_destroy(search.best);
+  return 0;
+}
+
+static int gmlo_plan_jobs(gmlake_offload_planner *planner, gmlake_offload_plan **plans) {
+  size_t j, count = gmlo_jobs_count(planner);
+  for (j = 0; j < planner->job_count; j++) {
+    if (planner->jobs[j].graph == NULL) continue;
+    if (!gmlo_plan_job(planner, (uint32_t)j, 1 / (double)count, &plans[j])) return 0;
+  }
+  return 1;
+}
+
+/* [R1] */
+static void gmlo_planner_adopt(gmlake_offload_planner *planner, gmlake_offload_plan **plans) {
+  size_t j, i;
+  for (j = 0; j < planner->job_count; j++) {
+    gmlo_job *job = &planner->jobs[j];
+    if (job->graph == NULL) continue;
+    gmlo_plan_destroy(job->plan);
+    job->plan = plans[j];
+    job->plan_count++;
+    job->planned_bytes = plans[j]->info.peak_bytes;
+    for (i = 0; i < job->graph->op_count; i++) job->based_ns[i] = job->mean_ns[i];
+  }
+  planner->changed = 0;
+}
+
+static gmlake_offload_result gmlo_replan(gmlake_offload_planner *planner) {
+  gmlake_offload_plan **plans;
+  size_t j;
+  int done = 1, letter = (planner->desc.flags & GMLAKE_OFFLOAD_LETTER) != 0;
+  plans =
+      (gmlake_offload_plan **)gmlo_zeroed(&planner->desc.host, planner->job_count, sizeof *plans);
+  if (plans == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  if (gmlo_jobs_count(planner) != 0) {
+    done = letter ? gmlo_plan_letter(planner, plans) : gmlo_plan_jobs(planner, plans);
+  }
+  if (done) {
+    gmlo_planner_adopt(planner, plans);
+  } else {
+    for (j = 0; j < planner->job_count; j++) gmlo_plan_destroy(plans[j]);
+  }
+  gmlo_free(&planner->desc.host, plans);
+  return done ? GMLAKE_OFFLOAD_OK : GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+}
+
+static double gmlo_job_drift(const gmlo_job *job) {
+  double moved = 0, sum = 0;
+  size_t i;
+  for (i = 0; i < job->graph->op_count; i++) {
+    double change = job->mean_ns[i] - job->based_ns[i];
+    moved += change < 0 ? -change : change;
+    sum += job->based_ns[i];
+  }
+  return sum > 0 ? moved / sum : 0;
+}
+
+static void gmlo_job_leave(gmlake_offload_planner *planner, gmlo_job *job) {
+  gmlo_plan_destroy(job->plan);
+  gmlo_free(&planner->desc.host, job->mean_ns);
+  gmlo_free(&planner->desc.host, job->based_ns);
+  memset(job, 0, sizeof *job);
+}
+
+static gmlake_offload_result gmlo_job_init(gmlake_offload_planner *planner, gmlo_job *job,
+                                           const gmlake_offload_job_desc *desc) {
+  const gmlake_offload_graph *graph = desc->graph;
+  size_t i;
+  memset(job, 0, sizeof *job);
+  job->mean_ns = (double *)gmlo_zeroed(&planner->desc.host, graph->op_count, sizeof(double));
+  job->based_ns = (double *)gmlo_zeroed(&planner->desc.host, graph->op_count, sizeof(double));
+  if (job->mean_ns == NULL || job->based_ns == NULL) {
+    gmlo_job_leave(planner, job);
+    return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  }
+  job->graph = graph;
+  job->swap_ratio_max = desc->swap_ratio_max == 0 ? 1 : desc->swap_ratio_max;
+  job->unplanned_bytes = graph->info.peak_bytes;
+  job->planned_bytes = graph->info.peak_bytes;
+  for (i = 0; i < graph->op_count; i++) {
+    job->mean_ns[i] = job->based_ns[i] = (double)graph->ops[i].time_ns;
+  }
+  return GMLAKE_OFFLOAD_OK;
+}
+
+static gmlake_offload_result gmlo_planner_add(gmlake_offload_planner *planner,
+                                              const gmlake_offload_job_desc *desc,
+                                              uint32_t *out_job) {
+  gmlake_offload_result result;
+  size_t j;
+  gmlo_job *jobs = (gmlo_job *)gmlo_grow(&planner->desc.host, planner->jobs, planner->job_count, 1,
+                                         &planner->job_capacity, sizeof *jobs);
+  if (jobs == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  planner->jobs = jobs;
+  for (j = 0; j < planner->job_count && jobs[j].graph != NULL; j++) continue;
+  result = gmlo_job_init(planner, &jobs[j], desc);
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  if (j == planner->job_count) planner->job_count++;
+  planner->changed = 1;
+  *out_job = (uint32_t)j;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+/* ---- >>run: jobs' operators in order, and a plan's events --------------------------------------
+   Owns the places of the jobs' tensors and the two queues of copies. Invariants:
+   [N1] used_bytes are the bytes of all places that are there, are coming or are going.
+   [N2] A place that is `there` and not `coming` has the tensor's bytes; one with host_valid has
+        them on the host. A tensor that exists has one or the other.
+   [N3] Pinned places stay: an operator is running on them.
+   [N4] One copy is under way in each direction, one operator in each job.
+   [N5] Passive swaps out are asked for by one job at a time, the acquirer, whose next operator's
+        tensors they leave alone, and what they free is the acquirer's: jobs cannot wait for each
+        other's tensors, nor take them from each other for ever.
+   Complexity: an operator O(what it touches), a passive swap out O(all tensors).
+   Fails: host memory, the backend, an operator larger than the limit; the run is over then. */
+
+#define GMLO_TOKEN_OP 1u
+#define GMLO_TOKEN_COPY 2u
+#define GMLO_TOKEN_TIMER 3u
+
+typedef struct gmlo_place {
+  void *device, *host;
+  int there;  /* has device memory */
+  int coming; /* being copied from the host */
+  int going;  /* being copied to the host */
+  int keep;   /* going, but stays on the device: it is used again already */
+  int host_valid;
+  int remaking;     /* operators are running again to make it */
+  int dead;         /* being copied, but no longer needed at all */
+  unsigned awaited; /* timers of swaps in */
+  unsigned pins;
+  uint32_t last_op; /* the last that used it */
+  uint64_t used_at; /* rises with every use */
+} gmlo_place;
+
+typedef struct gmlo_run_step {
+  uint32_t op;
+  uint32_t remade; /* the tensor that it runs again for, or NONE */
+} gmlo_run_step;
+
+typedef struct gmlo_run_job {
+  const gmlake_offload_graph *graph;
+  const gmlake_offload_plan *plan, *next_plan;
+  int alive, leaves, replans; /* replans: next_plan takes over at the next iteration */
+  gmlo_place *places;
+  gmlo_scope scope; /* what follows, made for each plan */
+  gmlo_run_step *steps;
+  size_t step_count;
+  size_t *event_begin; /* plan's events behind position p: event_begin[p + 1] .. [p + 2] */
+  size_t *free_begin;  /* tensors freed after step s: frees[free_begin[s]] .. */
+  uint32_t *frees;
+  size_t at; /* next step, or the one that runs */
+  int running;
+  uint64_t started_ns, ended_ns;
+  uint64_t iteration, target;
+} gmlo_run_job;
+
+typedef struct gmlo_request {
+  uint32_t job, tensor;
+  uint32_t last_op; /* void if the tensor has been used since */
+  int passive;
+} gmlo_request;
+
+/* An event whose time has not come. */
+typedef struct gmlo_timer {
+  gmlake_offload_event event;
+  uint32_t job;
+  int busy;
+} gmlo_timer;
+
+typedef struct gmlo_queue {
+  gmlo_request *requests; /* the next one last */
+  size_t count, capacity;
+  int busy;
+  gmlo_request now; /* under way */
+} gmlo_queue;
+
+struct gmlake_offload_run {
+  gmlake_offload_run_desc desc;
+  const gmlake_offload_backend *backend;
+  gmlo_run_job *jobs;
+  size_t job_count, job_capacity;
+  uint32_t device;
+  gmlo_queue queues[2];
+  gmlo_timer *timers;
+  size_t timer_count, timer_capacity;
+  size_t used_bytes;
+  size_t refused_bytes; /* the backend refused as many; 0: not since something was freed */
+  uint64_t uses;        /* clock of used_at */
+  uint64_t now_ns;
+  uint64_t pending;  /* tokens that have not come back */
+  uint32_t acquirer; /* [N5] a job, or NONE */
+  int hungry;        /* the acquirer waits for hungry_bytes: nobody else takes what it needs */
+  size_t hungry_bytes;
+  void **pointers; /* of the operator that is launched */
+  size_t pointer_capacity;
+  gmlake_offload_result failed;
+  gmlake_offload_run_stats stats;
+};
+
+static gmlake_offload_result gmlo_run_fail(gmlake_offload_run *run, gmlake_offload_result result) {
+  if (run->failed == GMLAKE_OFFLOAD_OK) run->failed = result;
+  return result;
+}
+
+static size_t gmlo_run_bytes(const gmlo_run_job *job, uint32_t tensor) {
+  return job->graph->tensors[tensor].bytes;
+}
+
+static void gmlo_run_count(size_t *value, size_t *peak, size_t bytes) {
+  *value += bytes;
+  if (*value > *peak) *peak = *value;
+}
+
+static int gmlo_run_fits(const gmlake_offload_run *run, size_t bytes) {
+  size_t limit = run->desc.limit_bytes != 0 ? run->desc.limit_bytes : SIZE_MAX;
+  if (run->refused_bytes != 0 && bytes >= run->refused_bytes) return 0;
+  return run->used_bytes <= limit && bytes <= limit - run->used_bytes;
+}
+
+/* Device memory for a place; 0 where the backend refuses. */
+static int gmlo_place_alloc(gmlake_offload_run *run, gmlo_place *place, size_t bytes) {
+  place->device = NULL;
+  if (bytes != 0 &&
+      run->backend->device_alloc(run->backend->user, run->device, bytes, &place->device) != 0) {
+    run->refused_bytes = bytes;
+    return 0;
+  }
+  place->there = 1;
+  run->used_bytes += bytes;
+  gmlo_run_count(&run->stats.device_bytes, &run->stats.device_bytes_peak, bytes);
+  return 1;
+}
+
+static void gmlo_place_free(gmlake_offload_run *run, gmlo_place *place, size_t bytes) {
+  if (!place->there) return;
+  if (bytes != 0) run->backend->device_free(run->backend->user, run->device, place->device, bytes);
+  place->device = NULL;
+  place->there = 0;
+  run->used_bytes -= bytes;
+  run->stats.device_bytes -= bytes;
+  run->refused_bytes = 0;
+}
+
+/* The host's room for a tensor, kept as long as the tensor exists. */
+static int gmlo_place_host(gmlake_offload_run *run, gmlo_place *place, size_t bytes) {
+  if (place->host != NULL || bytes == 0) return 1;
+  if (run->backend->host_alloc(run->backend->user, bytes, &place->host) != 0) {
+    place->host = NULL;
+    return 0;
+  }
+  gmlo_run_count(&run->stats.host_bytes, &run->stats.host_bytes_peak, bytes);
+  return 1;
+}
+
+static void gmlo_place_forget_host(gmlake_offload_run *run, gmlo_place *place, size_t bytes) {
+  place->host_valid = 0;
+  if (place->host == NULL) return;
+  run->backend->host_free(run->backend->user, place->host, bytes);
+  place->host = NULL;
+  run->stats.host_bytes -= bytes;
+}
+
+/* ---- Steps of an iteration ---- */
+
+static uint32_t gmlo_op_ref(const gmlake_offload_graph *graph, uint32_t op, size_t i) {
+  return graph->refs[graph->ops[op].first_ref + i];
+}
+
+static size_t gmlo_op_refs(const gmlake_offload_graph *graph, uint32_t op) {
+  return graph->ops[op].read_count + graph->ops[op].write_count;
+}
+
+static int gmlo_run_make_steps(gmlo_run_job *job) {
+  const gmlake_offload_graph *graph = job->graph;
+  const gmlake_offload_plan *plan = job->plan;
+  size_t count = plan != NULL ? plan->info.event_count : 0, i = 0, p;
+  job->steps = (gmlo_run_step *)gmlo_take(&job->scope, graph->op_count + count, sizeof *job->steps);
+  job->event_begin =
+      (size_t *)gmlo_take(&job->scope, graph->op_count + 2, sizeof *job->event_begin);
+  if (job->steps == NULL || job->event_begin == NULL) return 0;
+  job->step_count = 0;
+  for (p = 0; p <= graph->op_count; p++) { /* the events before position p, then its operator */
+    job->event_begin[p] = i;
+    for (; i < count; i++) {
+      const gmlake_offload_event *event = &plan->events[i];
+      size_t after =
+          event->trigger == GMLAKE_OFFLOAD_NONE ? 0 : (size_t)graph->position[event->trigger] + 1;
+      if (after != p) break;
+      if (event->action != GMLAKE_OFFLOAD_RECOMPUTE || p == graph->op_count) continue;
+      job->steps[job->step_count].op = event->op;
+      job->steps[job->step_count++].remade = event->tensor;
+    }
+    if (p == graph->op_count) break;
+    job->steps[job->step_count].op = graph->order[p];
+    job->steps[job->step_count++].remade = GMLAKE_OFFLOAD_NONE;
+  }
+  job->event_begin[graph->op_count + 1] = count;
+  return 1;
+}
+
+/* Whether step s runs again, for another tensor, what made `tensor`, which is gone by then. */
+static int gmlo_run_is_scratch(const gmlo_run_job *job, size_t s, size_t i, const size_t *last) {
+  uint32_t op = job->steps[s].op, tensor = gmlo_op_ref(job->graph, op, i);
+  return job->steps[s].remade != GMLAKE_OFFLOAD_NONE && job->steps[s].remade != tensor &&
+         i >= job->graph->ops[op].read_count && last[tensor] < s + 1;
+}
+
+/* Counts while there is no room for frees yet. */
+static void gmlo_run_add_free(gmlo_run_job *job, size_t after, uint32_t tensor) {
+  if (job->frees != NULL) {
+    job->frees[job->free_begin[after]++] = tensor;
+  } else {
+    job->free_begin[after + 1]++;
+  }
+}
+
+/* Intermediates go after the last step that needs them, outputs after the last of all, and what is
+   written beside a tensor that is made again, at once. last: the step, + 1. */
+static void gmlo_run_add_frees(gmlo_run_job *job, const size_t *last) {
+  const gmlake_offload_graph *graph = job->graph;
+  size_t s, i, t;
+  for (t = 0; t < graph->tensor_count; t++) {
+    if (last[t] != 0 && gmlo_kind_is_made(graph->tensors[t].kind)) {
+      int output = graph->tensors[t].kind == GMLAKE_OFFLOAD_OUTPUT;
+      gmlo_run_add_free(job, output ? job->step_count : last[t], (uint32_t)t);
+    }
+  }
+  for (s = 0; s < job->step_count; s++) {
+    for (i = 0; i < gmlo_op_refs(graph, job->steps[s].op); i++) {
+      if (!gmlo_run_is_scratch(job, s, i, last)) continue;
+      gmlo_run_add_free(job, s + 1, gmlo_op_ref(graph, job->steps[s].op, i));
+    }
+  }
+}
+
+static int gmlo_run_make_frees(gmlo_run_job *job) {
+  const gmlake_offload_graph *graph = job->graph;
+  size_t s, i;
+  size_t *last = (size_t *)gmlo_take(&job->scope, graph->tensor_count, sizeof *last);
+  job->frees = NULL;
+  job->free_begin = (size_t *)gmlo_take(&job->scope, job->step_count + 3, sizeof(size_t));
+  if (last == NULL || job->free_begin == NULL) return 0;
+  for (s = 0; s < job->step_count; s++) {
+    for (i = 0; i < gmlo_op_refs(graph, job->steps[s].op); i++) {
+      uint32_t tensor = gmlo_op_ref(graph, job->steps[s].op, i);
+      if (job->steps[s].remade == GMLAKE_OFFLOAD_NONE || job->steps[s].remade == tensor ||
+          i < graph->ops[job->steps[s].op].read_count) {
+        last[tensor] = s + 1;
+      }
+    }
+  }
+  gmlo_run_add_frees(job, last);
+  for (s = 0; s < job->step_count; s++) job->free_begin[s + 2] += job->free_begin[s + 1];
+  job->frees =
+      (uint32_t *)gmlo_take(&job->scope, job->free_begin[job->step_count + 1], sizeof *job->frees);
+  if (job->frees == NULL) return 0;
+  gmlo_run_add_frees(job, last);
+  return 1;
+}
+
+/* Steps for the plan that takes over. */
+static int gmlo_run_adopt(gmlo_run_job *job) {
+  gmlo_leave(&job->scope);
+  if (job->replans) job->plan = job->next_plan;
+  job->replans = 0;
+  return gmlo_run_make_steps(job) && gmlo_run_make_frees(job);
+}
+
+/* ---- Copies ---- */
+
+static gmlo_place *gmlo_request_place(gmlake_offload_run *run, const gmlo_request *request) {
+  return &run->jobs[request->job].places[request->tensor];
+}
+
+static int gmlo_queue_has(const gmlo_queue *queue, uint32_t job, uint32_t tensor) {
+  size_t i;
+  for (i = 0; i < queue->count; i++) {
+    if (queue->requests[i].job == job && queue->requests[i].tensor == tensor) return 1;
+  }
+  return 0;
+}
+
+static int gmlo_queue_has_passive(const gmlo_queue *queue, uint32_t job) {
+  size_t i;
+  for (i = 0; i < queue->count; i++) {
+    if (queue->requests[i].job == job && queue->requests[i].passive) return 1;
+  }
+  return 0;
+}
+
+/* The job's passive request goes before all others. */
+static void gmlo_queue_prefer(gmlo_queue *queue, uint32_t job) {
+  size_t i;
+  for (i = 0; i + 1 < queue->count; i++) {
+    gmlo_request request = queue->requests[i];
+    if (request.job != job || !request.passive) continue;
+    memmove(&queue->requests[i], &queue->requests[i + 1],
+            (queue->count - i - 1) * sizeof *queue->requests);
+    queue->requests[queue->count - 1] = request;
+    return;
+  }
+}
+
+/* Passive requests go first. */
+static void gmlo_queue_push(gmlake_offload_run *run, int lane, uint32_t job, uint32_t tensor,
+                            int passive) {
+  gmlo_queue *queue = &run->queues[lane];
+  gmlo_request *requests = (gmlo_request *)gmlo_grow(&run->desc.host, queue->requests, queue->count,
+                                                     1, &queue->capacity, sizeof *requests);
+  size_t i = queue->count;
+  if (requests == NULL) {
+    (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
+    return;
+  }
+  queue->requests = requests;
+  if (!passive) {
+    memmove(requests + 1, requests, queue->count * sizeof *requests);
+    i = 0;
+  }
+  requests[i].job = job;
+  requests[i].tensor = tensor;
+  requests[i].passive = passive;
+  requests[i].last_op = run->jobs[job].places[tensor].last_op;
+  queue->count++;
+}
+
+static void gmlo_queue_pop(gmlo_queue *queue) { queue->now = queue->requests[--queue->count]; }
+
+static void gmlo_copy_start(gmlake_offload_run *run, int lane, gmlo_place *place, size_t bytes) {
+  gmlo_queue *queue = &run->queues[lane];
+  gmlake_offload_copy copy;
+  memset(&copy, 0, sizeof copy);
+  copy.device = run->device;
+  copy.to_host = lane == GMLO_OUT;
+  copy.device_ptr = place->device;
+  copy.host_ptr = place->host;
+  copy.bytes = bytes;
+  if (run->backend->copy(run->backend->user, &copy,
+                         (uint64_t)GMLO_TOKEN_COPY << 60 | (uint64_t)(unsigned)lane) != 0) {
+    (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
+    return;
+  }
+  run->pending++;
+  queue->busy = 1;
+  if (lane == GMLO_OUT) {
+    place->going = 1;
+    run->stats.out_bytes += bytes;
+    run->stats.out_count++;
+    run->stats.passive_out_count += (uint64_t)(queue->now.passive != 0);
+  } else {
+    place->coming = 1;
+    run->stats.in_bytes += bytes;
+    run->stats.in_count++;
+    run->stats.passive_in_count += (uint64_t)(queue->now.passive != 0);
+  }
+}
+
+/* Whether a swap out may still happen: the tensor is there, idle and unused since. */
+static int gmlo_out_is_valid(gmlake_offload_run *run, const gmlo_request *request) {
+  const gmlo_place *place = gmlo_request_place(run, request);
+  return run->jobs[request->job].alive && place->there && !place->coming && !place->going &&
+         place->pins == 0 && place->last_op == request->last_op;
+}
+
+/* Starts the next swap out, if there is one; 1 where something changed. */
+static int gmlo_out_next(gmlake_offload_run *run) {
+  gmlo_queue *queue = &run->queues[GMLO_OUT];
+  gmlo_place *place;
+  size_t bytes;
+  if (queue->busy || queue->count == 0) return 0;
+  gmlo_queue_pop(queue);
+  if (!gmlo_out_is_valid(run, &queue->now)) {
+    run->stats.void_count++;
+    return 1;
+  }
+  place = gmlo_request_place(run, &queue->now);
+  bytes = gmlo_run_bytes(&run->jobs[queue->now.job], queue->now.tensor);
+  if (place->host_valid || bytes == 0) {
+    place->host_valid = 1;
+    gmlo_place_free(run, place, bytes);
+  } else if (!gmlo_place_host(run, place, bytes)) {
+    (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
+  } else {
+    gmlo_copy_start(run, GMLO_OUT, place, bytes);
+  }
+  return 1;
+}
+
+static int gmlo_reclaim(gmlake_offload_run *run, size_t bytes);
+static size_t gmlo_leaving(gmlake_offload_run *run);
+
+/* Whether the acquirer gets what it waits for, from what is leaving, if others take `bytes`. */
+static int gmlo_run_spares(gmlake_offload_run *run, size_t bytes) {
+  size_t limit = run->desc.limit_bytes != 0 ? run->desc.limit_bytes : SIZE_MAX;
+  size_t used = run->used_bytes - gmlo_leaving(run);
+  return run->refused_bytes == 0 && used <= limit && bytes <= limit - used &&
+         run->hungry_bytes <= limit - used - bytes;
+}
+
+/* Starts the next swap in, if there is one and memory for it. */
+static int gmlo_in_next(gmlake_offload_run *run) {
+  gmlo_queue *queue = &run->queues[GMLO_IN];
+  gmlo_request *next;
+  gmlo_place *place;
+  size_t bytes;
+  if (queue->busy || queue->count == 0) return 0;
+  if (run->acquirer != GMLAKE_OFFLOAD_NONE) gmlo_queue_prefer(queue, run->acquirer);
+  next = &queue->requests[queue->count - 1];
+  bytes = gmlo_run_bytes(&run->jobs[next->job], next->tensor);
+  if (run->hungry && !(next->passive && next->job == run->acquirer) &&
+      (next->passive || !gmlo_run_spares(run, bytes))) {
+    return 0;
+  }
+  place = gmlo_request_place(run, next);
+  if (!run->jobs[next->job].alive || place->there || !place->host_valid) {
+    run->stats.void_count++;
+    gmlo_queue_pop(queue);
+    return 1;
+  }
+  if (!gmlo_run_fits(run, bytes) || !gmlo_place_alloc(run, place, bytes)) {
+    return next->passive && run->acquirer == next->job ? gmlo_reclaim(run, bytes) : 0;
+  }
+  gmlo_queue_pop(queue);
+  if (bytes != 0) gmlo_copy_start(run, GMLO_IN, place, bytes);
+  return 1;
+}
+
+static void gmlo_copy_done(gmlake_offload_run *run, int lane) {
+  gmlo_queue *queue = &run->queues[lane];
+  gmlo_run_job *job = &run->jobs[queue->now.job];
+  gmlo_place *place = gmlo_request_place(run, &queue->now);
+  size_t bytes = gmlo_run_bytes(job, queue->now.tensor);
+  queue->busy = 0;
+  if (lane == GMLO_IN) {
+    place->coming = 0;
+    place->used_at = ++run->uses;
+  } else {
+    place->going = 0;
+    place->host_valid = 1;
+    if (!place->keep && place->pins == 0) gmlo_place_free(run, place, bytes);
+    place->keep = 0;
+  }
+  if (!job->alive || place->dead) {
+    place->dead = 0;
+    gmlo_place_free(run, place, bytes);
+    gmlo_place_forget_host(run, place, bytes);
+  }
+}
+
+/* ---- Memory on demand ---- */
+
+static int gmlo_next_uses(const gmlake_offload_run *run, uint32_t job, uint32_t tensor) {
+  const gmlo_run_job *j = &run->jobs[job];
+  return run->acquirer == job && j->at < j->step_count &&
+         gmlo_op_uses(j->graph, j->steps[j->at].op, tensor) != 0;
+}
+
+/* Whether the tensor is about to leave anyway. */
+static int gmlo_leaves_soon(const gmlake_offload_run *run, uint32_t job, uint32_t tensor) {
+  size_t i;
+  for (i = 0; i < run->timer_count; i++) {
+    const gmlo_timer *timer = &run->timers[i];
+    if (timer->busy && timer->job == job && timer->event.tensor == tensor &&
+        timer->event.action != GMLAKE_OFFLOAD_SWAP_IN &&
+        timer->event.op == run->jobs[job].places[tensor].last_op) {
+      return 1;
+    }
+  }
+  return 0;
+}
+
+static int gmlo_may_evict(const gmlake_offload_run *run, uint32_t job, uint32_t tensor) {
+  const gmlo_place *place = &run->jobs[job].places[tensor];
+  return place->there && !place->coming && !place->going && place->pins == 0 &&
+         run->jobs[job].graph->tensors[tensor].bytes != 0 &&
+         !gmlo_queue_has(&run->queues[GMLO_OUT], job, tensor) &&
+         !gmlo_leaves_soon(run, job, tensor) && !gmlo_next_uses(run, job, tensor);
+}
+
+/* The least recently used tensor that may leave. 0: there is none. */
+static int gmlo_find_victim(const gmlake_offload_run *run, uint32_t *out_job,
+                            uint32_t *out_tensor) {
+  uint64_t best = UINT64_MAX;
+  size_t j, t;
+  for (j = 0; j < run->job_count; j++) {
+    const gmlo_run_job *job = &run->jobs[j];
+    if (!job->alive) continue;
+    for (t = 0; t < job->graph->tensor_count; t++) {
+      if (job->places[t].used_at >= best) continue;
+      if (!gmlo_may_evict(run, (uint32_t)j, (uint32_t)t)) continue;
+      best = job->places[t].used_at;
+      *out_job = (uint32_t)j;
+      *out_tensor = (uint32_t)t;
+    }
+  }
+  return best != UINT64_MAX;
+}
+
+/* Bytes that planned swaps out whose time comes soon will free, without those asked for already. */
+static size_t gmlo_leaving_soon(gmlake_offload_run *run) {
+  size_t i, bytes = 0;
+  for (i = 0; i < run->timer_count; i++) {
+    const gmlake_offload_event *event = &run->timers[i].event;
+    gmlo_request request;
+    memset(&request, 0, sizeof request);
+    request.job = run->timers[i].job;
+    request.tensor = event->tensor;
+    request.last_op = event->op;
+    if (!run->timers[i].busy || event->action == GMLAKE_OFFLOAD_SWAP_IN) continue;
+    if (!gmlo_out_is_valid(run, &request)) continue;
+    if (gmlo_queue_has(&run->queues[GMLO_OUT], request.job, request.tensor)) continue;
+    bytes += gmlo_run_bytes(&run->jobs[request.job], request.tensor);
+  }
+  return bytes;
+}
+
+/* Bytes that swaps out asked for or planned will free. */
+static size_t gmlo_leaving(gmlake_offload_run *run) {
+  gmlo_queue *queue = &run->queues[GMLO_OUT];
+  size_t i, bytes = 0;
+  if (queue->busy && !gmlo_request_place(run, &queue->now)->keep) {
+    bytes += gmlo_run_bytes(&run->jobs[queue->now.job], queue->now.tensor);
+  }
+  for (i = 0; i < queue->count; i++) {
+    const gmlo_request *request = &queue->requests[i];
+    if (!gmlo_out_is_valid(run, request)) continue;
+    bytes += gmlo_run_bytes(&run->jobs[request->job], request->tensor);
+  }
+  return bytes + gmlo_leaving_soon(run);
+}
+
+/* Asks the least recently used tensors to leave until `bytes` will fit. 1 where that changed
+   something. [N5] */
+static int gmlo_reclaim(gmlake_offload_run *run, size_t bytes) {
+  size_t limit = run->desc.limit_bytes != 0 ? run->desc.limit_bytes : SIZE_MAX, leaving;
+  uint32_t job = 0, tensor = 0;
+  int changed = 0;
+  run->hungry = 1;
+  run->hungry_bytes = bytes;
+  leaving = gmlo_leaving(run);
+  while (run->used_bytes - leaving > limit || bytes > limit - (run->used_bytes - leaving) ||
+         (run->refused_bytes != 0 && leaving < bytes)) {
+    if ((run->desc.flags & GMLAKE_OFFLOAD_STRICT) != 0 || !gmlo_find_victim(run, &job, &tensor)) {
+      if (run->pending != 0 || leaving != 0) return changed;
+      (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY);
+      return 0;
+    }
+    gmlo_queue_push(run, GMLO_OUT, job, tensor, 1);
+    if (run->failed != GMLAKE_OFFLOAD_OK) return 0;
+    leaving += gmlo_run_bytes(&run->jobs[job], tensor);
+    changed = 1;
+  }
+  return changed;
+}
+
+/* ---- Operators ---- */
+
+/* Whether what the step uses is there; asks for what is not. Counts what it has to allocate. */
+static int gmlo_step_is_ready(gmlake_offload_run *run, uint32_t id, size_t *out_bytes) {
+  gmlo_run_job *job = &run->jobs[id];
+  uint32_t op = job->steps[job->at].op;
+  size_t i, read_count = job->graph->ops[op].read_count;
+  const gmlo_queue *queue = &run->queues[GMLO_IN];
+  int ready = 1;
+  *out_bytes = 0;
+  for (i = 0; i < gmlo_op_refs(job->graph, op); i++) {
+    uint32_t tensor = gmlo_op_ref(job->graph, op, i);
+    gmlo_place *place = &job->places[tensor];
+    if (place->going) {
+      place->keep = 1;
+      if (i >= read_count) ready = 0;
+    }
+    if (place->coming) ready = 0;
+    if (place->there || (i < read_count && place->coming)) continue;
+    if (i >= read_count && (gmlo_op_uses(job->graph, op, tensor) & GMLO_READS) != 0) continue;
+    if (i >= read_count) {
+      *out_bytes += gmlo_run_bytes(job, tensor);
+      continue;
+    }
+    ready = 0;
+    if (!place->host_valid) {
+      (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_WRONG_PLAN);
+      return 0;
+    }
+    /* What is planned comes in its turn. Else one at a time: the next when it is there. */
+    if (place->awaited != 0 || gmlo_queue_has_passive(queue, id) ||
+        (queue->busy && gmlo_queue_has(queue, id, tensor))) {
+      continue;
+    }
+    gmlo_queue_push(run, GMLO_IN, id, tensor, 1);
+  }
+  return ready;
+}
+
+/* Device memory for what the step makes; 0 where it does not fit yet. */
+static int gmlo_step_alloc(gmlake_offload_run *run, uint32_t id) {
+  gmlo_run_job *job = &run->jobs[id];
+  uint32_t op = job->steps[job->at].op;
+  size_t i, begin = job->graph->ops[op].read_count, end = gmlo_op_refs(job->graph, op);
+  for (i = begin; i < end; i++) {
+    uint32_t tensor = gmlo_op_ref(job->graph, op, i);
+    gmlo_place *place = &job->places[tensor];
+    if (place->there) continue;
+    if (gmlo_place_alloc(run, place, gmlo_run_bytes(job, tensor))) {
+      place->remaking = 2; /* allocated here */
+      continue;
+    }
+    while (i-- > begin) {
+      tensor = gmlo_op_ref(job->graph, op, i);
+      if (job->places[tensor].remaking != 2) continue;
+      gmlo_place_free(run, &job->places[tensor], gmlo_run_bytes(job, tensor));
+      job->places[tensor].remaking = 0;
+    }
+    run->refused_bytes = gmlo_run_bytes(job, gmlo_op_ref(job->graph, op, begin));
+    return 0;
+  }
+  for (i = begin; i < end; i++) {
+    gmlo_place *place = &job->places[gmlo_op_ref(job->graph, op, i)];
+    place->remaking = job->steps[job->at].remade != GMLAKE_OFFLOAD_NONE;
+  }
+  return 1;
+}
+
+static int gmlo_step_launch(gmlake_offload_run *run, uint32_t id) {
+  gmlo_run_job *job = &run->jobs[id];
+  const gmlake_offload_graph *graph = job->graph;
+  uint32_t op = job->steps[job->at].op;
+  size_t i, count = gmlo_op_refs(graph, op), read_count = graph->ops[op].read_count;
+  gmlake_offload_launch launch;
+  void **pointers = (void **)gmlo_grow(&run->desc.host, run->pointers, 0, count + 1,
+                                       &run->pointer_capacity, sizeof *pointers);
+  if (pointers == NULL) return 0;
+  run->pointers = pointers;
+  for (i = 0; i < count; i++) {
+    gmlo_place *place = &job->places[gmlo_op_ref(graph, op, i)];
+    place->pins++;
+    place->last_op = op;
+    place->used_at = ++run->uses;
+    if (i >= read_count) place->host_valid = 0;
+    run->pointers[i] = place->device;
+  }
+  memset(&launch, 0, sizeof launch);
+  launch.graph = graph;
+  launch.job = id;
+  launch.op = op;
+  launch.iteration = job->iteration;
+  (void)gmlake_offload_get_op(graph, op, &launch.desc);
+  launch.reads = run->pointers;
+  launch.writes = run->pointers + read_count;
+  if (run->backend->launch(run->backend->user, &launch, (uint64_t)GMLO_TOKEN_OP << 60 | id) != 0) {
+    (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
+    return 1;
+  }
+  run->pending++;
+  job->running = 1;
+  job->started_ns = run->now_ns;
+  run->stats.stall_ns += run->now_ns - job->ended_ns;
+  return 1;
+}
+
+/* A step that runs again is left out where its tensor is there after all. */
+static int gmlo_step_is_void(const gmlo_run_job *job) {
+  uint32_t remade = job->steps[job->at].remade;
+  return remade != GMLAKE_OFFLOAD_NONE && job->places[remade].there &&
+         !job->places[remade].remaking;
+}
+
+/* Launches the job's next step if it can; 1 where something changed. */
+static int gmlo_step_next(gmlake_offload_run *run, uint32_t id) {
+  gmlo_run_job *job = &run->jobs[id];
+  size_t bytes;
+  if (!job->alive || job->running || job->iteration >= job->target) return 0;
+  if (gmlo_step_is_void(job)) {
+    job->at++;
+    run->stats.void_count++;
+    return 1;
+  }
+  if (!gmlo_step_is_ready(run, id, &bytes)) {
+    if (run->acquirer == GMLAKE_OFFLOAD_NONE) run->acquirer = id;
+    return 0;
+  }
+  if (run->hungry && run->acquirer != id && bytes != 0) return 0;
+  if (!gmlo_run_fits(run, bytes) || !gmlo_step_alloc(run, id)) {
+    if (run->acquirer == GMLAKE_OFFLOAD_NONE) run->acquirer = id;
+    return run->acquirer == id ? gmlo_reclaim(run, bytes) : 0;
+  }
+  if (run->acquirer == id) {
+    run->acquirer = GMLAKE_OFFLOAD_NONE;
+    run->hungry = 0;
+  }
+  if (!gmlo_step_launch(run, id)) {
+    (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
+  }
+  return 1;
+}
+
+/* ---- Events ---- */
+
+/* Whether the dropped tensor is made again before its next use. */
+static int gmlo_drop_is_sound(const gmlo_run_job *job, const gmlake_offload_event *event) {
+  size_t s;
+  for (s = job->at; s < job->step_count; s++) {
+    unsigned uses = gmlo_op_uses(job->graph, job->steps[s].op, event->tensor);
+    if (uses != 0) return job->steps[s].remade == event->tensor && uses == GMLO_WRITES;
+  }
+  return 0;
+}
+
+static void gmlo_event_fire(gmlake_offload_run *run, uint32_t id,
+                            const gmlake_offload_event *event) {
+  gmlo_run_job *job = &run->jobs[id];
+  gmlo_place *place = &job->places[event->tensor];
+  int idle = place->there && !place->coming && !place->going && place->pins == 0 &&
+             (place->last_op == event->op || place->last_op == GMLAKE_OFFLOAD_NONE);
+  if (event->action == GMLAKE_OFFLOAD_SWAP_IN) {
+    if (place->there && !place->going) {
+      run->stats.void_count++;
+    } else if (place->going) {
+      place->keep = 1;
+    } else if (!gmlo_queue_has(&run->queues[GMLO_IN], id, event->tensor)) {
+      gmlo_queue_push(run, GMLO_IN, id, event->tensor, 0);
+    }
+    return;
+  }
+  if (event->action == GMLAKE_OFFLOAD_RECOMPUTE) return; /* a step of its own */
+  if (!idle) {
+    run->stats.void_count++;
+  } else if (place->host_valid ||
+             (event->action == GMLAKE_OFFLOAD_DROP && gmlo_drop_is_sound(job, event))) {
+    gmlo_place_free(run, place, gmlo_run_bytes(job, event->tensor));
+  } else if (!gmlo_queue_has(&run->queues[GMLO_OUT], id, event->tensor)) {
+    gmlo_queue_push(run, GMLO_OUT, id, event->tensor, 0);
+  }
+}
+
+/* Keeps the event until its time; 0 where that fails. */
+static int gmlo_timer_set(gmlake_offload_run *run, uint32_t id, const gmlake_offload_event *event) {
+  size_t i = 0;
+  gmlo_timer *timers;
+  while (i < run->timer_count && run->timers[i].busy) i++;
+  timers = (gmlo_timer *)gmlo_grow(&run->desc.host, run->timers, run->timer_count, 1,
+                                   &run->timer_capacity, sizeof *timers);
+  if (timers == NULL) {
+    (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
+    return 0;
+  }
+  run->timers = timers;
+  if (run->backend->timer(run->backend->user, run->now_ns + event->delay_ns,
+                          (uint64_t)GMLO_TOKEN_TIMER << 60 | i) != 0) {
+    (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
+    return 0;
+  }
+  if (i == run->timer_count) run->timer_count++;
+  timers[i].event = *event;
+  timers[i].job = id;
+  timers[i].busy = 1;
+  run->pending++;
+  if (event->action == GMLAKE_OFFLOAD_SWAP_IN) run->jobs[id].places[event->tensor].awaited++;
+  return 1;
+}
+
+static void gmlo_timer_done(gmlake_offload_run *run, size_t i) {
+  gmlake_offload_event event = run->timers[i].event;
+  gmlo_run_job *job = &run->jobs[run->timers[i].job];
+  run->timers[i].busy = 0;
+  if (event.action == GMLAKE_OFFLOAD_SWAP_IN) job->places[event.tensor].awaited--;
+  if (job->alive) gmlo_event_fire(run, run->timers[i].job, &event);
+}
+
+/* The events of a trigger, whose position is p - 1: at once, or when their time comes. */
+static void gmlo_events_trigger(gmlake_offload_run *run, uint32_t id, size_t p) {
+  gmlo_run_job *job = &run->jobs[id];
+  size_t i;
+  if (job->plan == NULL) return;
+  for (i = job->event_begin[p]; i < job->event_begin[p + 1]; i++) {
+    const gmlake_offload_event *event = &job->plan->events[i];
+    if (event->action == GMLAKE_OFFLOAD_RECOMPUTE) continue;
+    if (event->delay_ns == 0) {
+      gmlo_event_fire(run, id, event);
+    } else if (!gmlo_timer_set(run, id, event)) {
+      return;
+    }
+  }
+}
+
+static void gmlo_job_stop(gmlake_offload_run *run, gmlo_run_job *job) {
+  size_t t;
+  job->alive = 0;
+  for (t = 0; t < job->graph->tensor_count; t++) {
+    gmlo_place *place = &job->places[t];
+    if (place->coming || place->going) continue; /* when the copy is done */
+    gmlo_place_free(run, place, job->graph->tensors[t].bytes);
+    gmlo_place_forget_host(run, place, job->graph->tensors[t].bytes);
+  }
+}
+
+/* The job's next iteration begins, if it has one to run. */
+static void gmlo_iteration_begin(gmlake_offload_run *run, uint32_t id) {
+  gmlo_run_job *job = &run->jobs[id];
+  job->at = 0;
+  if (job->leaves) {
+    gmlo_job_stop(run, job);
+  } else if (job->iteration < job->target) {
+    if (job->replans && !gmlo_run_adopt(job)) {
+      (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
+      return;
+    }
+    gmlo_events_trigger(run, id, 0);
+  }
+}
+
+static void gmlo_step_free(gmlake_offload_run *run, gmlo_run_job *job) {
+  size_t i;
+  for (i = job->free_begin[job->at]; i < job->free_begin[job->at + 1]; i++) {
+    gmlo_place *place = &job->places[job->frees[i]];
+    size_t bytes = gmlo_run_bytes(job, job->frees[i]);
+    place->last_op = GMLAKE_OFFLOAD_NONE;
+    place->dead = place->going || place->coming; /* then gmlo_copy_done frees it */
+    if (place->dead) continue;
+    gmlo_place_free(run, place, bytes);
+    gmlo_place_forget_host(run, place, bytes);
+  }
+}
+
+static void gmlo_step_done(gmlake_offload_run *run, uint32_t id) {
+  gmlo_run_job *job = &run->jobs[id];
+  uint32_t op = job->steps[job->at].op, remade = job->steps[job->at].remade;
+  uint64_t iteration = job->iteration;
+  size_t i;
+  job->running = 0;
+  job->ended_ns = run->now_ns;
+  for (i = 0; i < gmlo_op_refs(job->graph, op); i++) {
+    gmlo_place *place = &job->places[gmlo_op_ref(job->graph, op, i)];
+    place->pins--;
+    if (remade == GMLAKE_OFFLOAD_NONE) place->remaking = 0;
+  }
+  gmlo_step_free(run, job);
+  if (run->desc.observe_fn != NULL) {
+    run->desc.observe_fn(run->desc.user, id, op, run->now_ns - job->started_ns);
+  }
+  job->at++;
+  if (remade != GMLAKE_OFFLOAD_NONE) {
+    run->stats.recompute_count++;
+    return;
+  }
+  gmlo_events_trigger(run, id, (size_t)job->graph->position[op] + 1);
+  if (job->at < job->step_count) return;
+  job->iteration++;
+  run->stats.iteration_count++;
+  if (run->desc.iteration_fn != NULL) run->desc.iteration_fn(run->desc.user, id, iteration);
+  gmlo_iteration_begin(run, id);
+}
+
+/* ---- The loop ---- */
+
+static void gmlo_run_progress(gmlake_offload_run *run) {
+  int changed = 1;
+  size_t j;
+  while (changed && run->failed == GMLAKE_OFFLOAD_OK) {
+    changed = 0;
+    for (j = 0; j < run->job_count; j++) changed |= gmlo_step_next(run, (uint32_t)j);
+    changed |= gmlo_out_next(run);
+    changed |= gmlo_in_next(run);
+  }
+}
+
+static void gmlo_run_token(gmlake_offload_run *run, uint64_t token) {
+  uint32_t id = (uint32_t)(token & UINT32_MAX);
+  run->pending--;
+  switch ((unsigned)(token >> 60)) {
+  case GMLO_TOKEN_OP:
+    gmlo_step_done(run, id);
+    break;
+  case GMLO_TOKEN_COPY:
+    gmlo_copy_done(run, (int)id);
+    break;
+  default:
+    gmlo_timer_done(run, id);
+    break;
+  }
+}
+
+static int gmlo_run_unfinished(const gmlake_offload_run *run) {
+  size_t j;
+  for (j = 0; j < run->job_count; j++) {
+    const gmlo_run_job *job = &run->jobs[j];
+    if (job->alive && job->iteration < job->target) return 1;
+  }
+  return 0;
+}
+
+static int gmlo_run_wait(gmlake_offload_run *run, uint64_t *out_token) {
+  return run->pending != 0 && run->backend->wait(run->backend->user, out_token) == 0 &&
+         run->backend->now(run->backend->user, &run->now_ns) == 0;
+}
+
+static gmlake_offload_result gmlo_run_iterations(gmlake_offload_run *run, uint64_t count) {
+  uint64_t began_ns, token;
+  size_t j;
+  if (run->backend->now(run->backend->user, &run->now_ns) != 0) {
+    return gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
+  }
+  began_ns = run->now_ns;
+  for (j = 0; j < run->job_count; j++) {
+    gmlo_run_job *job = &run->jobs[j];
+    if (!job->alive) continue;
+    job->target = job->iteration + count;
+    job->ended_ns = run->now_ns;
+    gmlo_iteration_begin(run, (uint32_t)j);
+  }
+  gmlo_run_progress(run);
+  while (run->failed == GMLAKE_OFFLOAD_OK && gmlo_run_unfinished(run)) {
+    if (run->pending == 0) {
+      return gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY);
+    }
+    if (!gmlo_run_wait(run, &token)) return gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
+    gmlo_run_token(run, token);
+    gmlo_run_progress(run);
+  }
+  run->stats.time_ns += run->now_ns - began_ns;
+  return run->failed;
+}
+
+static void gmlo_run_destroy(gmlake_offload_run *run) {
+  gmlake_offload_host host = run->desc.host;
+  uint64_t token;
+  size_t j;
+  run->failed = GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT; /* nothing starts any more */
+  while (run->pending != 0) {
+    if (run->backend->wait(run->backend->user, &token) != 0) break;
+    run->pending--;
+    if (token >> 60 == GMLO_TOKEN_COPY) gmlo_copy_done(run, (int)(token & 1));
+  }
+  for (j = 0; j < run->job_count; j++) {
+    gmlo_run_job *job = &run->jobs[j];
+    size_t t;
+    for (t = 0; t < job->graph->tensor_count; t++) job->places[t].coming = job->places[t].going = 0;
+    gmlo_job_stop(run, job);
+    gmlo_leave(&job->scope);
+    gmlo_free(&host, job->places);
+  }
+  gmlo_free(&host, run->jobs);
+  gmlo_free(&host, run->queues[GMLO_OUT].requests);
+  gmlo_free(&host, run->queues[GMLO_IN].requests);
+  gmlo_free(&host, run->pointers);
+  gmlo_free(&host, run->timers);
+  gmlo_free(&host, run);
+}
+
+/* Persistent tensors get memory and contents: on the host where the plan has them when an iteration
+   begins, or where the device has no room left. */
+static gmlake_offload_result gmlo_run_fill(gmlake_offload_run *run, uint32_t id) {
+  gmlo_run_job *job = &run->jobs[id];
+  size_t t, i;
+  if (job->plan != NULL) {
+    for (i = 0; i < job->plan->info.host_start_count; i++) {
+      job->places[job->plan->host_starts[i]].host_valid = 1;
+    }
+  }
+  for (t = 0; t < job->graph->tensor_count; t++) {
+    gmlo_place *place = &job->places[t];
+    size_t bytes = job->graph->tensors[t].bytes;
+    int on_host = place->host_valid || !gmlo_run_fits(run, bytes);
+    if (gmlo_kind_is_made(job->graph->tensors[t].kind)) continue;
+    if (!on_host && !gmlo_place_alloc(run, place, bytes)) on_host = 1;
+    if (on_host && !gmlo_place_host(run, place, bytes)) {
+      return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+    }
+    place->host_valid = on_host;
+    if (bytes != 0 &&
+        run->backend->fill(run->backend->user, id, (uint32_t)t,
+                           on_host ? place->host : place->device, bytes, on_host) != 0) {
+      return GMLAKE_OFFLOAD_ERROR_BACKEND;
+    }
+  }
+  return GMLAKE_OFFLOAD_OK;
+}
+
+static gmlake_offload_result gmlo_run_add(gmlake_offload_run *run,
+                                          const gmlake_offload_graph *graph,
+                                          const gmlake_offload_plan *plan, uint32_t *out_job) {
+  gmlake_offload_result result;
+  gmlo_run_job *job;
+  size_t t;
+  gmlo_run_job *jobs = (gmlo_run_job *)gmlo_grow(&run->desc.host, run->jobs, run->job_count, 1,
+                                                 &run->job_capacity, sizeof *jobs);
+  if (jobs == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  run->jobs = jobs;
+  job = &jobs[run->job_count];
+  memset(job, 0, sizeof *job);
+  job->graph = graph;
+  job->plan = plan;
+  job->scope.host = run->desc.host;
+  job->places = (gmlo_place *)gmlo_zeroed(&run->desc.host, graph->tensor_count, sizeof(gmlo_place));
+  if (job->places == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  for (t = 0; t < graph->tensor_count; t++) job->places[t].last_op = GMLAKE_OFFLOAD_NONE;
+  run->device = graph->ops[0].device;
+  *out_job = (uint32_t)run->job_count++;
+  result =
+      gmlo_run_adopt(job) ? gmlo_run_fill(run, *out_job) : GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  if (result == GMLAKE_OFFLOAD_OK) {
+    job->alive = 1;
+    return result;
+  }
+  run->job_count--;
+  gmlo_job_stop(run, job);
+  gmlo_leave(&job->scope);
+  gmlo_free(&run->desc.host, job->places);
+  *out_job = GMLAKE_OFFLOAD_NONE;
+  return result;
+}
+
+/* ---- >>backend_mock: a device on a clock of its own --------------------------------------------
+   Owns tasks under way and the time. [K1] Between two events every task has a constant speed: an
+   operator 1 / (operators under way), a copy its direction's, an equal part of both_bytes_per_s
+   where that is less and both are under way, a timer 1. Work is counted in nanoseconds at full
+   speed. Complexity: a call O(tasks under way), and linear in the bytes that it touches.
+   Fails: what is refused for device_bytes, host memory, and the call that was asked to. */
+
+#if defined(GMLAKE_OFFLOAD_BACKEND_MOCK)
+
+typedef enum gmlo_task_kind {
+  GMLO_TASK_OP = 0,
+  GMLO_TASK_OUT,
+  GMLO_TASK_IN,
+  GMLO_TASK_TIMER
+} gmlo_task_kind;
+
+typedef struct gmlo_task {
+  gmlo_task_kind kind;
+  uint32_t device, job, op;
+  uint64_t token, number; /* of equal times the lower number is first */
+  double left_ns;         /* work */
+  double speed;
+  gmlake_offload_copy copy;
+  uint64_t iteration, source; /* digest of what it reads, when it began */
+  void **pointers;            /* an operator's, a copy of the launch's */
+  const gmlake_offload_graph *graph;
+} gmlo_task;
+
+/* What an operator wrote in which iteration, to know it again. */
+typedef struct gmlo_memory {
+  uint64_t iteration, digest; /* iteration + 1; 0: never */
+} gmlo_memory;
+
+typedef struct gmlo_mock {
+  gmlake_offload_backend table; /* first: the user's pointer is this */
+  gmlake_offload_mock_desc desc;
+  gmlake_offload_mock_census census;
+  gmlo_task *tasks;
+  size_t task_count, task_capacity;
+  gmlo_memory **memories; /* by job, then operator */
+  size_t memory_count, memory_capacity;
+  double now_ns;
+  uint64_t task_number, fail_at, random;
+} gmlo_mock;
+
+static int gmlo_mock_fails(gmlo_mock *mock) {
+  mock->census.call_count++;
+  return mock->fail_at != 0 && mock->census.call_count == mock->fail_at;
+}
+
+static uint64_t gmlo_mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+  x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
+  return x ^ (x >> 31);
+}
+
+static size_t gmlo_mock_bytes(const gmlo_mock *mock, size_t bytes) {
+  size_t real = bytes / mock->desc.divisor;
+  return real < 16 ? 16 : real / 8 * 8;
+}
+
+static uint64_t gmlo_mock_digest(const gmlo_mock *mock, const void *ptr, size_t bytes,
+                                 uint64_t seed) {
+  size_t i, real = gmlo_mock_bytes(mock, bytes);
+  const unsigned char *at = (const unsigned char *)ptr;
+  uint64_t word, digest = gmlo_mix(seed + 0x9E3779B9u);
+  if (bytes == 0) return digest;
+  for (i = 0; i < real; i += 8) {
+    memcpy(&word, at + i, 8);
+    digest = (digest ^ word) * UINT64_C(0x9E3779B97F4A7C15) + (digest >> 29);
+  }
+  return gmlo_mix(digest);
+}
+
+static void gmlo_mock_stream(const gmlo_mock *mock, void *ptr, size_t bytes, uint64_t seed) {
+  size_t i, real = gmlo_mock_bytes(mock, bytes);
+  unsigned char *at = (unsigned char *)ptr;
+  if (bytes == 0) return;
+  for (i = 0; i < real; i += 8) {
+    uint64_t word = gmlo_mix(seed + i);
+    memcpy(at + i, &word, 8);
+  }
+}
+
+static int gmlo_mock_device_alloc(void *user, uint32_t device, size_t bytes, void **out_ptr) {
+  gmlo_mock *mock = (gmlo_mock *)user;
+  gmlake_offload_mock_census *census = &mock->census;
+  size_t room = mock->desc.device_bytes != 0 ? mock->desc.device_bytes : SIZE_MAX;
+  (void)device;
+  *out_ptr = NULL;
+  if (gmlo_mock_fails(mock) || bytes > room - census->device_bytes) return 1;
+  *out_ptr = gmlo_malloc(&mock->desc.host, gmlo_mock_bytes(mock, bytes));
+  if (*out_ptr == NULL) return 1;
+  gmlo_mock_stream(mock, *out_ptr, bytes, ++mock->random);
+  gmlo_run_count(&census->device_bytes, &census->device_bytes_peak, bytes);
+  return 0;
+}
+
+static void gmlo_mock_device_free(void *user, uint32_t device, void *ptr, size_t bytes) {
+  gmlo_mock *mock = (gmlo_mock *)user;
+  (void)device;
+  mock->census.device_bytes -= bytes;
+  gmlo_mock_stream(mock, ptr, bytes, ++mock->random);
+  gmlo_free(&mock->desc.host, ptr);
+}
+
+static int gmlo_mock_host_alloc(void *user, size_t bytes, void **out_ptr) {
+  gmlo_mock *mock = (gmlo_mock *)user;
+  *out_ptr = NULL;
+  if (gmlo_mock_fails(mock)) return 1;
+  *out_ptr = gmlo_malloc(&mock->desc.host, gmlo_mock_bytes(mock, bytes));
+  if (*out_ptr == NULL) return 1;
+  gmlo_mock_stream(mock, *out_ptr, bytes, ++mock->random);
+  gmlo_run_count(&mock->census.host_bytes, &mock->census.host_bytes_peak, bytes);
+  return 0;
+}
+
+static void gmlo_mock_host_free(void *user, void *ptr, size_t bytes) {
+  gmlo_mock *mock = (gmlo_mock *)user;
+  mock->census.host_bytes -= bytes;
+  gmlo_mock_stream(mock, ptr, bytes, ++mock->random);
+  gmlo_free(&mock->desc.host, ptr);
+}
+
+static int gmlo_mock_fill(void *user, uint32_t job, uint32_t tensor, void *ptr, size_t bytes,
+                          int on_host) {
+  gmlo_mock *mock = (gmlo_mock *)user;
+  (void)on_host;
+  if (gmlo_mock_fails(mock)) return 1;
+  gmlo_mock_stream(mock, ptr, bytes, gmlo_mix(tensor + 1) ^ job);
+  return 0;
+}
+
+/* A task more, zeroed; NULL where host memory is refused. */
+static gmlo_task *gmlo_mock_task(gmlo_mock *mock, gmlo_task_kind kind, double work_ns,
+                                 uint64_t token) {
+  gmlo_task *tasks = (gmlo_task *)gmlo_grow(&mock->desc.host, mock->tasks, mock->task_count, 1,
+                                            &mock->task_capacity, sizeof *tasks);
+  gmlo_task *task;
+  if (tasks == NULL) return NULL;
+  mock->tasks = tasks;
+  task = &tasks[mock->task_count++];
+  memset(task, 0, sizeof *task);
+  task->kind = kind;
+  task->left_ns = work_ns;
+  task->token = token;
+  task->number = ++mock->task_number;
+  return task;
+}
+
+/* The first half of a copy's bytes moves when it begins, the second when it ends. */
+static void gmlo_mock_move(const gmlo_mock *mock, const gmlake_offload_copy *copy, int second) {
+  size_t real = gmlo_mock_bytes(mock, copy->bytes), half = real / 16 * 8;
+  char *device = (char *)copy->device_ptr + (second ? half : 0);
+  char *host = (char *)copy->host_ptr + (second ? half : 0);
+  memcpy(copy->to_host ? host : device, copy->to_host ? device : host, second ? real - half : half);
+}
+
+static uint64_t gmlo_mock_copy_source(const gmlo_mock *mock, const gmlake_offload_copy *copy) {
+  return gmlo_mock_digest(mock, copy->to_host ? copy->device_ptr : copy->host_ptr, copy->bytes, 0);
+}
+
+static int gmlo_mock_copy(void *user, const gmlake_offload_copy *copy, uint64_t token) {
+  gmlo_mock *mock = (gmlo_mock *)user;
+  double speed = copy->to_host ? mock->desc.out_bytes_per_s : mock->desc.in_bytes_per_s;
+  double work = (double)copy->bytes * 1e9 / speed + (double)mock->desc.copy_ns;
+  gmlo_task *task;
+  if (gmlo_mock_fails(mock)) return 1;
+  task = gmlo_mock_task(mock, copy->to_host ? GMLO_TASK_OUT : GMLO_TASK_IN, work, token);
+  if (task == NULL) return 1;
+  task->copy = *copy;
+  task->device = copy->device;
+  task->source = gmlo_mock_copy_source(mock, copy);
+  gmlo_mock_move(mock, copy, 0);
+  mock->census.copy_count++;
+  return 0;
+}
+
+/* Digest of everything that the operator reads. */
+static uint64_t gmlo_mock_op_source(const gmlo_mock *mock, const gmlo_task *task) {
+  const gmlo_op *op = &task->graph->ops[task->op];
+  uint64_t digest = gmlo_mix(task->op + UINT64_C(77)) ^ task->job;
+  size_t i;
+  if ((op->flags & GMLAKE_OFFLOAD_IMPURE) != 0) digest ^= gmlo_mix(task->iteration);
+  for (i = 0; i < op->read_count; i++) {
+    size_t bytes = task->graph->tensors[task->graph->refs[op->first_ref + i]].bytes;
+    digest = gmlo_mock_digest(mock, task->pointers[i], bytes, digest + i);
+  }
+  return digest;
+}
+
+/* Room to know what each operator of the job wrote; 0 where host memory is refused. */
+static int gmlo_mock_remember(gmlo_mock *mock, uint32_t job, size_t op_count) {
+  size_t more = job + (size_t)1 - mock->memory_count;
+  gmlo_memory **memories;
+  if (job >= mock->memory_count) {
+    memories = (gmlo_memory **)gmlo_grow(&mock->desc.host, mock->memories, mock->memory_count, more,
+                                         &mock->memory_capacity, sizeof *memories);
+    if (memories == NULL) return 0;
+    memset(memories + mock->memory_count, 0, more * sizeof *memories);
+    mock->memories = memories;
+    mock->memory_count += more;
+  }
+  if (mock->memories[job] == NULL) {
+    mock->memories[job] =
+        (gmlo_memory *)gmlo_zeroed(&mock->desc.host, op_count, sizeof(gmlo_memory));
+  }
+  return mock->memories[job] != NULL;
+}
+
+static double gmlo_mock_duration(gmlo_mock *mock, uint64_t time_ns) {
+  double unit;
+  mock->desc.seed += UINT64_C(0x9E3779B97F4A7C15);
+  unit = (double)(gmlo_mix(mock->desc.seed) >> 11) / 9007199254740992.0;
+  return (double)time_ns * (1 + mock->desc.jitter * (2 * unit - 1));
+}
+
+static int gmlo_mock_launch(void *user, const gmlake_offload_launch *launch, uint64_t token) {
+  gmlo_mock *mock = (gmlo_mock *)user;
+  size_t i, count = launch->desc.read_count + launch->desc.write_count, n;
+  gmlo_task *task;
+  void **pointers;
+  if (gmlo_mock_fails(mock) || !gmlo_mock_remember(mock, launch->job, launch->graph->op_count)) {
+    return 1;
+  }
+  pointers = (void **)gmlo_zeroed(&mock->desc.host, count, sizeof *pointers);
+  if (pointers == NULL) return 1;
+  task = gmlo_mock_task(mock, GMLO_TASK_OP, gmlo_mock_duration(mock, launch->desc.time_ns), token);
+  if (task == NULL) {
+    gmlo_free(&mock->desc.host, pointers);
+    return 1;
+  }
+  task->graph = launch->graph;
+  task->device = launch->desc.device;
+  task->job = launch->job;
+  task->op = launch->op;
+  task->iteration = launch->iteration;
+  task->pointers = pointers;
+  for (i = 0; i < count; i++) {
+    pointers[i] = i < launch->desc.read_count ? launch->reads[i]
+                                              : launch->writes[i - launch->desc.read_count];
+  }
+  task->source = gmlo_mock_op_source(mock, task);
+  for (i = launch->desc.read_count; i < count; i++) { /* what is not read is spoiled */
+    uint32_t tensor = launch->desc.writes[i - launch->desc.read_count];
+    for (n = 0; n < launch->desc.read_count && launch->desc.reads[n] != tensor; n++) continue;
+    if (n != launch->desc.read_count) continue;
+    gmlo_mock_stream(mock, pointers[i], task->graph->tensors[tensor].bytes, ++mock->random);
+  }
+  mock->census.launch_count++;
+  return 0;
+}
+
+static int gmlo_mock_timer(void *user, uint64_t at_ns, uint64_t token) {
+  gmlo_mock *mock = (gmlo_mock *)user;
+  double wait = (double)at_ns - mock->now_ns;
+  if (gmlo_mock_fails(mock)) return 1;
+  return gmlo_mock_task(mock, GMLO_TASK_TIMER, wait > 0 ? wait : 0, token) == NULL;
+}
+
+static int gmlo_mock_now(void *user, uint64_t *out_ns) {
+  *out_ns = (uint64_t)((gmlo_mock *)user)->now_ns;
+  return 0;
+}
+
+/* [K1] Operators share their device; jobs on other devices do not matter to them. */
+static void gmlo_mock_speeds(gmlo_mock *mock) {
+  const gmlake_offload_mock_desc *desc = &mock->desc;
+  size_t i, n;
+  for (i = 0; i < mock->task_count; i++) {
+    gmlo_task *task = &mock->tasks[i];
+    size_t ops = 0, others = 0;
+    double speed = task->kind == GMLO_TASK_OUT ? desc->out_bytes_per_s : desc->in_bytes_per_s;
+    for (n = 0; n < mock->task_count; n++) {
+      if (mock->tasks[n].device != task->device) continue;
+      ops += mock->tasks[n].kind == GMLO_TASK_OP;
+      others += (task->kind == GMLO_TASK_OUT && mock->tasks[n].kind == GMLO_TASK_IN) ||
+                (task->kind == GMLO_TASK_IN && mock->tasks[n].kind == GMLO_TASK_OUT);
+    }
+    task->speed = task->kind == GMLO_TASK_OP ? 1 / (double)ops : 1;
+    if (others != 0 && desc->both_bytes_per_s / 2 < speed) {
+      task->speed = desc->both_bytes_per_s / 2 / speed;
+    }
+  }
+}
+
+static void gmlo_mock_advance(gmlo_mock *mock, double ns) {
+  int busy[3] = {0, 0, 0};
+  size_t i;
+  for (i = 0; i < mock->task_count; i++) {
+    gmlo_task *task = &mock->tasks[i];
+    task->left_ns -= ns * task->speed;
+    if (task->kind != GMLO_TASK_TIMER) busy[task->kind] = 1;
+  }
+  mock->now_ns += ns;
+  if (busy[GMLO_TASK_OP]) mock->census.compute_ns += (uint64_t)ns;
+  if (busy[GMLO_TASK_OUT]) mock->census.out_busy_ns += (uint64_t)ns;
+  if (busy[GMLO_TASK_IN]) mock->census.in_busy_ns += (uint64_t)ns;
+}
+
+/* The operator's outputs get their bytes; its digest counts once for each iteration. */
+static void gmlo_mock_op_done(gmlo_mock *mock, gmlo_task *task) {
+  const gmlo_op *op = &task->graph->ops[task->op];
+  gmlo_memory *memory = &mock->memories[task->job][task->op];
+  uint64_t digest = gmlo_mock_op_source(mock, task);
+  size_t i;
+  if (digest != task->source) mock->census.race_count++;
+  for (i = 0; i < op->write_count; i++) {
+    uint32_t tensor = task->graph->refs[op->first_ref + op->read_count + i];
+    gmlo_mock_stream(mock, task->pointers[op->read_count + i], task->graph->tensors[tensor].bytes,
+                     gmlo_mix(digest + i));
+  }
+  if (memory->iteration != task->iteration + 1) {
+    mock->census.digest += gmlo_mix(digest + task->iteration);
+    memory->iteration = task->iteration + 1;
+    memory->digest = digest;
+  } else {
+    mock->census.rerun_count++;
+    if (memory->digest != digest) mock->census.digest += gmlo_mix(digest ^ 1);
+  }
+  gmlo_free(&mock->desc.host, task->pointers);
+}
+
+static void gmlo_mock_done(gmlo_mock *mock, gmlo_task *task) {
+  if (task->kind == GMLO_TASK_OP) {
+    gmlo_mock_op_done(mock, task);
+  } else if (task->kind != GMLO_TASK_TIMER) {
+    if (gmlo_mock_copy_source(mock, &task->copy) != task->source) mock->census.race_count++;
+    gmlo_mock_move(mock, &task->copy, 1);
+  }
+}
+
+static int gmlo_mock_wait(void *user, uint64_t *out_token) {
+  gmlo_mock *mock = (gmlo_mock *)user;
+  size_t i, first = 0;
+  double least = 0;
+  if (gmlo_mock_fails(mock) || mock->task_count == 0) return 1;
+  gmlo_mock_speeds(mock);
+  for (i = 0; i < mock->task_count; i++) {
+    double ns = mock->tasks[i].left_ns / mock->tasks[i].speed;
+    if (i != 0 &&
+        (ns > least || (ns == least && mock->tasks[i].number > mock->tasks[first].number)))
+      continue;
+    first = i;
+    least = ns;
+  }
+  gmlo_mock_advance(mock, least > 0 ? least : 0);
+  *out_token = mock->tasks[first].token;
+  gmlo_mock_done(mock, &mock->tasks[first]);
+  mock->tasks[first] = mock->tasks[--mock->task_count];
+  return 0;
+}
+
+static int gmlo_rate_valid(double rate) { return rate >= 0 && rate < 1e18; }
+
+static void gmlo_rate_default(double *rate, double value) {
+  if (*rate == 0) *rate = value;
+}
+
+static int gmlo_mock_desc_valid(const gmlake_offload_mock_desc *desc) {
+  return gmlo_rate_valid(desc->out_bytes_per_s) && gmlo_rate_valid(desc->in_bytes_per_s) &&
+         gmlo_rate_valid(desc->both_bytes_per_s) && desc->jitter >= 0 && desc->jitter < 1 &&
+         desc->copy_ns <= GMLO_TIME_MAX && gmlo_host_valid(&desc->host);
+}
+
+static void gmlo_mock_init(gmlo_mock *mock, const gmlake_offload_mock_desc *desc) {
+  gmlake_offload_backend *table = &mock->table;
+  memset(mock, 0, sizeof *mock);
+  mock->desc = *desc;
+  if (mock->desc.divisor == 0) mock->desc.divisor = 1;
+  gmlo_rate_default(&mock->desc.out_bytes_per_s, 55e9);
+  gmlo_rate_default(&mock->desc.in_bytes_per_s, 55e9);
+  gmlo_rate_default(&mock->desc.both_bytes_per_s, 101e9);
+  table->struct_bytes = sizeof *table;
+  table->abi_version = 1;
+  table->user = mock;
+  table->device_alloc = gmlo_mock_device_alloc;
+  table->device_free = gmlo_mock_device_free;
+  table->host_alloc = gmlo_mock_host_alloc;
+  table->host_free = gmlo_mock_host_free;
+  table->fill = gmlo_mock_fill;
+  table->copy = gmlo_mock_copy;
+  table->launch = gmlo_mock_launch;
+  table->timer = gmlo_mock_timer;
+  table->now = gmlo_mock_now;
+  table->wait = gmlo_mock_wait;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_mock_create(
+    const gmlake_offload_mock_desc *desc, gmlake_offload_backend **out_backend) {
+  gmlake_offload_mock_desc zero;
+  gmlo_mock *mock;
+  if (out_backend == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_backend = NULL;
+  memset(&zero, 0, sizeof zero);
+  if (desc == NULL) desc = &zero;
+  if (!gmlo_mock_desc_valid(desc)) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  mock = (gmlo_mock *)gmlo_zeroed(&desc->host, 1, sizeof *mock);
+  if (mock == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  gmlo_mock_init(mock, desc);
+  *out_backend = &mock->table;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_destroy(gmlake_offload_backend *backend) {
+  gmlo_mock *mock = (gmlo_mock *)(void *)backend;
+  gmlake_offload_host host;
+  size_t i;
+  if (mock == NULL) return;
+  host = mock->desc.host;
+  for (i = 0; i < mock->task_count; i++) gmlo_free(&host, mock->tasks[i].pointers);
+  for (i = 0; i < mock->memory_count; i++) gmlo_free(&host, mock->memories[i]);
+  gmlo_free(&host, mock->memories);
+  gmlo_free(&host, mock->tasks);
+  gmlo_free(&host, mock);
+}
+
+GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_get_census(const gmlake_offload_backend *backend,
+                                                       gmlake_offload_mock_census *out_census) {
+  *out_census = ((const gmlo_mock *)(const void *)backend)->census;
+}
+
+GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_fail_at(gmlake_offload_backend *backend,
+                                                    uint64_t call_number) {
+  ((gmlo_mock *)(void *)backend)->fail_at = call_number;
+}
+
+#endif /* GMLAKE_OFFLOAD_BACKEND_MOCK */
+
+/* ---- >>api: validate, delegate --------------------------------------------------------------- */
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_create(
+    const gmlake_offload_graph_desc *desc, gmlake_offload_graph **out_graph) {
+  gmlake_offload_graph_desc zero;
+  gmlake_offload_graph *graph;
+  if (out_graph == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_graph = NULL;
+  memset(&zero, 0, sizeof zero);
+  if (desc == NULL) desc = &zero;
+  if ((desc->flags & ~GMLAKE_OFFLOAD_UNORDERED) != 0 || !gmlo_host_valid(&desc->host)) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  graph = (gmlake_offload_graph *)gmlo_zeroed(&desc->host, 1, sizeof *graph);
+  if (graph == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  graph->host = graph->scope.host = desc->host;
+  graph->flags = desc->flags;
+  graph->error.op = graph->error.tensor = GMLAKE_OFFLOAD_NONE;
+  *out_graph = graph;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF void gmlake_offload_graph_destroy(gmlake_offload_graph *graph) {
+  gmlake_offload_host host;
+  if (graph == NULL) return;
+  host = graph->host;
+  gmlo_leave(&graph->scope);
+  gmlo_free(&host, graph->tensors);
+  gmlo_free(&host, graph->ops);
+  gmlo_free(&host, graph->refs);
+  gmlo_free(&host, graph->links);
+  gmlo_free(&host, graph);
+}
+
+static gmlake_offload_result gmlo_graph_sealed(gmlake_offload_graph *graph) {
+  return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_SEALED, GMLAKE_OFFLOAD_NONE,
+                         GMLAKE_OFFLOAD_NONE, "the graph is sealed");
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_tensor(
+    gmlake_offload_graph *graph, const gmlake_offload_tensor_desc *desc, uint32_t *out_tensor) {
+  if (graph == NULL || desc == NULL || out_tensor == NULL) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  *out_tensor = GMLAKE_OFFLOAD_NONE;
+  if (graph->sealed) return gmlo_graph_sealed(graph);
+  return gmlo_graph_add_tensor(graph, desc, out_tensor);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_op(gmlake_offload_graph *graph,
+                                                               const gmlake_offload_op_desc *desc,
+                                                               uint32_t *out_op) {
+  if (graph == NULL || desc == NULL || out_op == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_op = GMLAKE_OFFLOAD_NONE;
+  if (graph->sealed) return gmlo_graph_sealed(graph);
+  if ((desc->flags & ~GMLAKE_OFFLOAD_IMPURE) != 0 || desc->device > 0xFFFFu ||
+      (desc->reads == NULL && desc->read_count != 0) ||
+      (desc->writes == NULL && desc->write_count != 0)) {
+    return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, graph->op_count,
+                           GMLAKE_OFFLOAD_NONE,
+                           "an operator with flags, device or lists that "
+                           "cannot be");
+  }
+  return gmlo_graph_add_op(graph, desc, desc->device, out_op);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_transfer(gmlake_offload_graph *graph,
+                                                                     uint32_t from, uint32_t to,
+                                                                     uint64_t time_ns,
+                                                                     uint32_t *out_op) {
+  gmlake_offload_op_desc desc;
+  if (graph == NULL || out_op == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_op = GMLAKE_OFFLOAD_NONE;
+  if (graph->sealed) return gmlo_graph_sealed(graph);
+  if (from >= graph->tensor_count || to >= graph->tensor_count) {
+    return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID, graph->op_count,
+                           from >= graph->tensor_count ? from : to,
+                           "a transfer names a tensor that was not added");
+  }
+  if (graph->tensors[from].device == graph->tensors[to].device ||
+      graph->tensors[from].bytes != graph->tensors[to].bytes) {
+    return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, graph->op_count, to,
+                           "a transfer within one device, or between tensors of unequal bytes");
+  }
+  memset(&desc, 0, sizeof desc);
+  desc.name = "transfer";
+  desc.device = graph->tensors[from].device;
+  desc.flags = GMLAKE_OFFLOAD_TRANSFER;
+  desc.time_ns = time_ns;
+  desc.reads = &from;
+  desc.writes = &to;
+  desc.read_count = desc.write_count = 1;
+  return gmlo_graph_add_op(graph, &desc, graph->tensors[to].device, out_op);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_dependency(gmlake_offload_graph *graph,
+                                                                       uint32_t before,
+                                                                       uint32_t after) {
+  gmlo_link *links;
+  if (graph == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  if (graph->sealed) return gmlo_graph_sealed(graph);
+  if (before >= graph->op_count || after >= graph->op_count) {
+    return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID,
+                           before >= graph->op_count ? before : after, GMLAKE_OFFLOAD_NONE,
+                           "a dependency names an operator that was not added");
+  }
+  links = (gmlo_link *)gmlo_grow(&graph->host, graph->links, graph->link_count, 1,
+                                 &graph->link_capacity, sizeof *links);
+  if (links == NULL) return gmlo_graph_no_memory(graph);
+  graph->links = links;
+  links[graph->link_count].before = before;
+  links[graph->link_count++].after = after;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_seal(gmlake_offload_graph *graph) {
+  gmlake_offload_result result;
+  if (graph == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  if (graph->sealed) return gmlo_graph_sealed(graph);
+  if (graph->op_count == 0) {
+    return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
+                           GMLAKE_OFFLOAD_NONE, "the graph has no operator");
+  }
+  result = gmlo_graph_seal(graph);
+  if (result != GMLAKE_OFFLOAD_OK) gmlo_leave(&graph->scope);
+  graph->sealed = result == GMLAKE_OFFLOAD_OK;
+  return result;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_get_error(
+    const gmlake_offload_graph *graph, gmlake_offload_error_info *out_info) {
+  if (graph == NULL || out_info == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_info = graph->error;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_get_info(
+    const gmlake_offload_graph *graph, gmlake_offload_graph_info *out_info) {
+  if (graph == NULL || out_info == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  if (!graph->sealed) return GMLAKE_OFFLOAD_ERROR_NOT_SEALED;
+  *out_info = graph->info;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_get_tensor(
+    const gmlake_offload_graph *graph, uint32_t tensor, gmlake_offload_tensor_desc *out_desc) {
+  if (graph == NULL || out_desc == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  if (tensor >= graph->tensor_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  out_desc->bytes = graph->tensors[tensor].bytes;
+  out_desc->kind = graph->tensors[tensor].kind;
+  out_desc->device = graph->tensors[tensor].device;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_get_op(const gmlake_offload_graph *graph,
+                                                               uint32_t op,
+                                                               gmlake_offload_op_desc *out_desc) {
+  const gmlo_op *o;
+  if (graph == NULL || out_desc == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  if (op >= graph->op_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  o = &graph->ops[op];
+  out_desc->name = o->name;
+  out_desc->device = o->device;
+  out_desc->flags = o->flags;
+  out_desc->time_ns = o->time_ns;
+  out_desc->reads = graph->refs + o->first_ref;
+  out_desc->writes = graph->refs + o->first_ref + o->read_count;
+  out_desc->read_count = o->read_count;
+  out_desc->write_count = o->write_count;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+static gmlake_offload_result gmlo_event_check(const gmlake_offload_graph *graph,
+                                              const gmlake_offload_event *event) {
+  const gmlo_op *op;
+  size_t i, after;
+  if ((unsigned)event->action > (unsigned)GMLAKE_OFFLOAD_RECOMPUTE ||
+      event->delay_ns > GMLO_TIME_MAX) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  if (event->tensor >= graph->tensor_count || event->op >= graph->op_count ||
+      (event->trigger != GMLAKE_OFFLOAD_NONE && event->trigger >= graph->op_count)) {
+    return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  }
+  if (event->action != GMLAKE_OFFLOAD_RECOMPUTE) return GMLAKE_OFFLOAD_OK;
+  op = &graph->ops[event->op];
+  if ((op->flags & GMLAKE_OFFLOAD_IMPURE) != 0 || event->delay_ns != 0 ||
+      (gmlo_op_uses(graph, event->op, event->tensor) & GMLO_WRITES) == 0 ||
+      !gmlo_kind_is_made(graph->tensors[event->tensor].kind)) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  after = event->trigger == GMLAKE_OFFLOAD_NONE ? 0 : graph->position[event->trigger] + (size_t)1;
+  for (i = 0; i < op->write_count; i++) { /* what else it writes must be gone */
+    uint32_t tensor = graph->refs[op->first_ref + op->read_count + i];
+    if (tensor == event->tensor) continue;
+    if (graph->tensors[tensor].kind != GMLAKE_OFFLOAD_INTERMEDIATE ||
+        graph->accesses[graph->access_begin[tensor + 1] - 1].position >= after) {
+      return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+    }
+  }
+  return GMLAKE_OFFLOAD_OK;
+}
+
+static gmlake_offload_result gmlo_plan_check(const gmlake_offload_graph *graph,
+                                             const gmlake_offload_event *events, size_t event_count,
+                                             const uint32_t *starts, size_t start_count) {
+  gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
+  size_t i;
+  for (i = 0; i < event_count && result == GMLAKE_OFFLOAD_OK; i++) {
+    result = gmlo_event_check(graph, &events[i]);
+  }
+  for (i = 0; i < start_count && result == GMLAKE_OFFLOAD_OK; i++) {
+    if (starts[i] >= graph->tensor_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+    if (gmlo_kind_is_made(graph->tensors[starts[i]].kind)) {
+      return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+    }
+  }
+  return result;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_plan_create(const gmlake_offload_graph *graph, const gmlake_offload_event *events,
+                           size_t event_count, const uint32_t *host_starts, size_t host_start_count,
+                           const gmlake_offload_host *host, gmlake_offload_plan **out_plan) {
+  gmlake_offload_result result;
+  gmlake_offload_host none;
+  size_t i;
+  if (out_plan == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_plan = NULL;
+  memset(&none, 0, sizeof none);
+  if (host == NULL) host = &none;
+  if (graph == NULL || (events == NULL && event_count != 0) || !gmlo_host_valid(host) ||
+      (host_starts == NULL && host_start_count != 0)) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  if (!graph->sealed) return GMLAKE_OFFLOAD_ERROR_NOT_SEALED;
+  result = gmlo_plan_check(graph, events, event_count, host_starts, host_start_count);
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  *out_plan = gmlo_plan_make(graph, events, event_count, host_starts, host_start_count, host);
+  if (*out_plan == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  for (i = 0; i < event_count; i++) {
+    size_t bytes = graph->tensors[events[i].tensor].bytes;
+    if (events[i].action == GMLAKE_OFFLOAD_SWAP_OUT) (*out_plan)->info.out_bytes += bytes;
+    if (events[i].action == GMLAKE_OFFLOAD_SWAP_IN) (*out_plan)->info.in_bytes += bytes;
+  }
+  (*out_plan)->info.peak_bytes = graph->info.peak_bytes;
+  (*out_plan)->info.time_ns = graph->info.time_ns;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF void gmlake_offload_plan_destroy(gmlake_offload_plan *plan) {
+  gmlo_plan_destroy(plan);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_plan_get_info(const gmlake_offload_plan *plan, gmlake_offload_plan_info *out_info) {
+  if (plan == NULL || out_info == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_info = plan->info;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+static int gmlo_figure_valid(double figure) { return figure >= 0 && figure < 1e18; }
+
+static int gmlo_planner_desc_valid(const gmlake_offload_planner_desc *desc) {
+  unsigned known = GMLAKE_OFFLOAD_LETTER | GMLAKE_OFFLOAD_NO_RECOMPUTE |
+                   GMLAKE_OFFLOAD_NO_CROSSING | GMLAKE_OFFLOAD_NO_CLEAN_DROP;
+  return (desc->flags & ~known) == 0 && desc->target_bytes <= GMLO_BYTES_MAX &&
+         gmlo_figure_valid(desc->out_bytes_per_s) && gmlo_figure_valid(desc->in_bytes_per_s) &&
+         gmlo_figure_valid(desc->both_bytes_per_s) && gmlo_figure_valid(desc->overhead_max) &&
+         desc->overhead_max <= 1e6 && gmlo_figure_valid(desc->smoothing) && desc->smoothing <= 1 &&
+         gmlo_figure_valid(desc->drift_max) && desc->copy_ns <= GMLO_TIME_MAX &&
+         desc->margin_ns <= GMLO_TIME_MAX && gmlo_host_valid(&desc->host);
+}
+
+static void gmlo_figure_default(double *figure, double value) {
+  if (*figure == 0) *figure = value;
+}
+
+static void gmlo_planner_desc_fill(gmlake_offload_planner_desc *desc) {
+  int letter = (desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
+  gmlo_figure_default(&desc->out_bytes_per_s, 55e9);
+  gmlo_figure_default(&desc->in_bytes_per_s, 55e9);
+  gmlo_figure_default(&desc->both_bytes_per_s, 101e9);
+  gmlo_figure_default(&desc->smoothing, .2);
+  gmlo_figure_default(&desc->drift_max, .1);
+  if (desc->tensor_bytes_min == 0) desc->tensor_bytes_min = letter ? 1 : (size_t)1 << 20;
+  if (desc->copy_ns == 0) desc->copy_ns = 10000;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_planner_create(
+    const gmlake_offload_planner_desc *desc, gmlake_offload_planner **out_planner) {
+  gmlake_offload_planner_desc filled;
+  if (out_planner == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_planner = NULL;
+  memset(&filled, 0, sizeof filled);
+  if (desc != NULL) filled = *desc;
+  if (!gmlo_planner_desc_valid(&filled)) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  gmlo_planner_desc_fill(&filled);
+  *out_planner = (gmlake_offload_planner *)gmlo_zeroed(&filled.host, 1, sizeof **out_planner);
+  if (*out_planner == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  (*out_planner)->desc = filled;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF void gmlake_offload_planner_destroy(gmlake_offload_planner *planner) {
+  gmlake_offload_host host;
+  size_t j;
+  if (planner == NULL) return;
+  host = planner->desc.host;
+  for (j = 0; j < planner->job_count; j++) gmlo_job_leave(planner, &planner->jobs[j]);
+  gmlo_free(&host, planner->jobs);
+  gmlo_free(&host, planner);
+}
+
+static int gmlo_graph_has_one_device(const gmlake_offload_graph *graph) {
+  size_t i;
+  for (i = 0; i < graph->op_count; i++) {
+    if (graph->ops[i].device != graph->ops[0].device ||
+        (graph->ops[i].flags & GMLAKE_OFFLOAD_TRANSFER) != 0) {
+      return 0;
+    }
+  }
+  for (i = 0; i < graph->tensor_count; i++) {
+    if (graph->tensors[i].device != graph->ops[0].device) return 0;
+  }
+  return 1;
+}
+
+/* Whether a graph's bytes and these may be summed. */
+static int gmlo_sum_valid(const gmlake_offload_graph *graph, size_t bytes) {
+  return graph->tensor_bytes <= GMLO_BYTES_MAX - bytes;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_job(gmlake_offload_planner *planner,
+                                                                const gmlake_offload_job_desc *desc,
+                                                                uint32_t *out_job) {
+  size_t j, bytes = 0;
+  if (out_job == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_job = GMLAKE_OFFLOAD_NONE;
+  if (planner == NULL || desc == NULL || desc->graph == NULL ||
+      !gmlo_figure_valid(desc->swap_ratio_max)) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  if (!desc->graph->sealed) return GMLAKE_OFFLOAD_ERROR_NOT_SEALED;
+  if (!gmlo_graph_has_one_device(desc->graph)) return GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE;
+  for (j = 0; j < planner->job_count; j++) {
+    if (planner->jobs[j].graph != NULL) bytes += planner->jobs[j].graph->tensor_bytes;
+  }
+  if (!gmlo_sum_valid(desc->graph, bytes)) return GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW;
+  return gmlo_planner_add(planner, desc, out_job);
+}
+
+static gmlo_job *gmlo_planner_job(const gmlake_offload_planner *planner, uint32_t job) {
+  if (job >= planner->job_count || planner->jobs[job].graph == NULL) return NULL;
+  return &planner->jobs[job];
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_remove_job(gmlake_offload_planner *planner,
+                                                                   uint32_t job) {
+  gmlo_job *j;
+  if (planner == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  j = gmlo_planner_job(planner, job);
+  if (j == NULL) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  gmlo_job_leave(planner, j);
+  planner->changed = 1;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_observe(gmlake_offload_planner *planner,
+                                                                uint32_t job, uint32_t op,
+                                                                uint64_t time_ns) {
+  gmlo_job *j;
+  if (planner == NULL || time_ns > GMLO_TIME_MAX) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  j = gmlo_planner_job(planner, job);
+  if (j == NULL || op >= j->graph->op_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  if (time_ns > GMLO_TIME_MAX / j->graph->op_count) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  j->mean_ns[op] += planner->desc.smoothing * ((double)time_ns - j->mean_ns[op]);
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_replan(gmlake_offload_planner *planner) {
+  return planner != NULL ? gmlo_replan(planner) : GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_update(gmlake_offload_planner *planner,
+                                                               int *out_replanned) {
+  gmlake_offload_result result;
+  int wanted;
+  size_t j;
+  if (out_replanned != NULL) *out_replanned = 0;
+  if (planner == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  wanted = planner->changed;
+  for (j = 0; j < planner->job_count && !wanted; j++) {
+    if (planner->jobs[j].graph == NULL) continue;
+    wanted = gmlo_job_drift(&planner->jobs[j]) > planner->desc.drift_max;
+  }
+  if (!wanted) return GMLAKE_OFFLOAD_OK;
+  result = gmlo_replan(planner);
+  if (out_replanned != NULL) *out_replanned = result == GMLAKE_OFFLOAD_OK;
+  return result;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_take_plan(gmlake_offload_planner *planner,
+                                                                  uint32_t job,
+                                                                  gmlake_offload_plan **out_plan) {
+  const gmlake_offload_plan_info *info;
+  gmlo_job *j;
+  if (out_plan == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_plan = NULL;
+  if (planner == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  j = gmlo_planner_job(planner, job);
+  if (j == NULL || j->plan == NULL) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  info = &j->plan->info;
+  *out_plan = gmlo_plan_make(j->graph, info->events, info->event_count, info->host_starts,
+                             info->host_start_count, &planner->desc.host);
+  if (*out_plan == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  (*out_plan)->info.peak_bytes = info->peak_bytes;
+  (*out_plan)->info.out_bytes = info->out_bytes;
+  (*out_plan)->info.in_bytes = info->in_bytes;
+  (*out_plan)->info.time_ns = info->time_ns;
+  (*out_plan)->info.added_ns = info->added_ns;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_get_job_info(
+    const gmlake_offload_planner *planner, uint32_t job, gmlake_offload_job_info *out_info) {
+  gmlake_offload_job_info info;
+  size_t bytes, i;
+  double sum = 0;
+  gmlo_job *j;
+  if (planner == NULL || out_info == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  bytes = out_info->struct_bytes;
+  if (bytes == 0 || bytes > sizeof info) bytes = sizeof info;
+  if (bytes < sizeof bytes) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  j = gmlo_planner_job(planner, job);
+  if (j == NULL) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  memset(&info, 0, sizeof info);
+  for (i = 0; i < j->graph->op_count; i++) sum += j->mean_ns[i];
+  info.struct_bytes = bytes;
+  info.unplanned_bytes = j->unplanned_bytes;
+  info.planned_bytes = j->planned_bytes;
+  info.time_ns = (uint64_t)sum;
+  info.plan_count = j->plan_count;
+  info.drift = gmlo_job_drift(j);
+  memcpy(out_info, &info, bytes);
+  return GMLAKE_OFFLOAD_OK;
+}
+
+static int gmlo_backend_valid(const gmlake_offload_backend *b) {
+  return b != NULL && b->struct_bytes >= sizeof *b && b->abi_version == 1 &&
+         b->device_alloc != NULL && b->device_free != NULL && b->host_alloc != NULL &&
+         b->host_free != NULL && b->fill != NULL && b->copy != NULL && b->launch != NULL &&
+         b->timer != NULL && b->now != NULL && b->wait != NULL;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_run_create(const gmlake_offload_run_desc *desc, gmlake_offload_run **out_run) {
+  gmlake_offload_run *run;
+  if (out_run == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_run = NULL;
+  if (desc == NULL || !gmlo_backend_valid(desc->backend) || !gmlo_host_valid(&desc->host) ||
+      (desc->flags & ~GMLAKE_OFFLOAD_STRICT) != 0) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  run = (gmlake_offload_run *)gmlo_zeroed(&desc->host, 1, sizeof *run);
+  if (run == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  run->desc = *desc;
+  run->backend = desc->backend;
+  run->acquirer = GMLAKE_OFFLOAD_NONE;
+  run->stats.struct_bytes = sizeof run->stats;
+  *out_run = run;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF void gmlake_offload_run_destroy(gmlake_offload_run *run) {
+  if (run != NULL) gmlo_run_destroy(run);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_run_add_job(gmlake_offload_run *run, const gmlake_offload_graph *graph,
+                           const gmlake_offload_plan *plan, uint32_t *out_job) {
+  size_t j, bytes = 0;
+  if (out_job == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_job = GMLAKE_OFFLOAD_NONE;
+  if (run == NULL || graph == NULL || run->job_count >= 0x0FFFFFFFu) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  if (!graph->sealed) return GMLAKE_OFFLOAD_ERROR_NOT_SEALED;
+  if (plan != NULL && plan->graph != graph) return GMLAKE_OFFLOAD_ERROR_WRONG_PLAN;
+  if (!gmlo_graph_has_one_device(graph) ||
+      (run->job_count != 0 && run->device != graph->ops[0].device)) {
+    return GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE;
+  }
+  for (j = 0; j < run->job_count; j++) {
+    if (run->jobs[j].alive) bytes += run->jobs[j].graph->tensor_bytes;
+  }
+  if (!gmlo_sum_valid(graph, bytes)) return GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW;
+  return gmlo_run_add(run, graph, plan, out_job);
+}
+
+static gmlo_run_job *gmlo_run_find(const gmlake_offload_run *run, uint32_t job) {
+  return job < run->job_count && run->jobs[job].alive ? &run->jobs[job] : NULL;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_remove_job(gmlake_offload_run *run,
+                                                                       uint32_t job) {
+  gmlo_run_job *j;
+  if (run == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  j = gmlo_run_find(run, job);
+  if (j == NULL) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  j->leaves = 1;
+  if (j->iteration >= j->target && !j->running) gmlo_job_stop(run, j);
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_set_plan(
+    gmlake_offload_run *run, uint32_t job, const gmlake_offload_plan *plan) {
+  gmlo_run_job *j;
+  if (run == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  j = gmlo_run_find(run, job);
+  if (j == NULL) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  if (plan != NULL && plan->graph != j->graph) return GMLAKE_OFFLOAD_ERROR_WRONG_PLAN;
+  j->next_plan = plan;
+  j->replans = 1;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_iterations(gmlake_offload_run *run,
+                                                                       uint64_t iteration_count) {
+  if (run == NULL || iteration_count > UINT32_MAX) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  if (run->failed != GMLAKE_OFFLOAD_OK) return run->failed;
+  return gmlo_run_iterations(run, iteration_count);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_locate(const gmlake_offload_run *run,
+                                                                   uint32_t job, uint32_t tensor,
+                                                                   void **out_device,
+                                                                   void **out_host) {
+  const gmlo_run_job *j;
+  const gmlo_place *place;
+  if (run == NULL || out_device == NULL || out_host == NULL) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  j = gmlo_run_find(run, job);
+  if (j == NULL || tensor >= j->graph->tensor_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  place = &j->places[tensor];
+  *out_device = place->there && !place->coming ? place->device : NULL;
+  *out_host = place->host_valid ? place->host : NULL;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_run_get_stats(const gmlake_offload_run *run, gmlake_offload_run_stats *out_stats) {
+  size_t bytes;
+  if (run == NULL || out_stats == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  bytes = out_stats->struct_bytes;
+  if (bytes == 0 || bytes > sizeof run->stats) bytes = sizeof run->stats;
+  if (bytes < sizeof bytes) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  memcpy(out_stats, &run->stats, bytes);
+  out_stats->struct_bytes = bytes;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_set_limit(gmlake_offload_run *run,
+                                                                      size_t limit_bytes) {
+  if (run == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  run->desc.limit_bytes = limit_bytes;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_reset_peaks(gmlake_offload_run *run) {
+  if (run == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  run->stats.device_bytes_peak = run->stats.device_bytes;
+  run->stats.host_bytes_peak = run->stats.host_bytes;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF const char *gmlake_offload_result_name(gmlake_offload_result result) {
+  switch (result) {
+  case GMLAKE_OFFLOAD_OK:
+    return "GMLAKE_OFFLOAD_OK";
+  case GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT:
+    return "GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT";
+  case GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY:
+    return "GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY";
+  case GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY:
+    return "GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY";
+  case GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID:
+    return "GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID";
+  case GMLAKE_OFFLOAD_ERROR_DUPLICATE_ID:
+    return "GMLAKE_OFFLOAD_ERROR_DUPLICATE_ID";
+  case GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW:
+    return "GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW";
+  case GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE:
+    return "GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE";
+  case GMLAKE_OFFLOAD_ERROR_READ_BEFORE_WRITE:
+    return "GMLAKE_OFFLOAD_ERROR_READ_BEFORE_WRITE";
+  case GMLAKE_OFFLOAD_ERROR_WRITTEN_INPUT:
+    return "GMLAKE_OFFLOAD_ERROR_WRITTEN_INPUT";
+  case GMLAKE_OFFLOAD_ERROR_CYCLE:
+    return "GMLAKE_OFFLOAD_ERROR_CYCLE";
+  case GMLAKE_OFFLOAD_ERROR_SEALED:
+    return "GMLAKE_OFFLOAD_ERROR_SEALED";
+  case GMLAKE_OFFLOAD_ERROR_NOT_SEALED:
+    return "GMLAKE_OFFLOAD_ERROR_NOT_SEALED";
+  case GMLAKE_OFFLOAD_ERROR_WRONG_PLAN:
+    return "GMLAKE_OFFLOAD_ERROR_WRONG_PLAN";
+  case GMLAKE_OFFLOAD_ERROR_BACKEND:
+    return "GMLAKE_OFFLOAD_ERROR_BACKEND";
+  }
+  return "GMLAKE_OFFLOAD_ERROR_?";
+}
+
+#endif /* GMLAKE_OFFLOAD_IMPLEMENTATION */
+
+/* MIT License
+
+Copyright (c) 2026 gmlake contributors
+
+Permission is hereby granted, free of charge, to any person obtaining a copy of this software and
+associated documentation files (the "Software"), to deal in the Software without restriction,
+including without limitation the rights to use, copy, modify, merge, publish, distribute,
+sublicense, and/or sell copies of the Software, and to permit persons to whom the Software is
+furnished to do so, subject to the following conditions:
+
+The above copyright notice and this permission notice shall be included in all copies or substantial
+portions of the Software.
+
+THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT
+NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND
+NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES
+OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN
+CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE. */

@@ -1,0 +1,1013 @@
+/* Tests of gmlake_offload.h by hand: graphs and their errors, plans, runs, faults.
+   Random graphs are in test_offload_random.c. */
+#include "offload_fixture.h"
+#include "graph.h"
+
+/* ---- Graphs ---------------------------------------------------------------------------------- */
+
+static void check_graph_error(const gmlake_offload_graph *graph, gmlake_offload_result result,
+                              uint32_t op_id, uint32_t tensor_id) {
+  gmlake_offload_error_info info;
+  assert_ok(gmlake_offload_graph_get_error(graph, &info));
+  assert_int_equal(info.result, result);
+  assert_int_equal(info.op, op_id);
+  assert_int_equal(info.tensor, tensor_id);
+  assert_true(strlen(info.text) > 10);
+}
+
+static void graph_errors_have_names(void **state) {
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t a = made(graph, MIB), b = made(graph, MIB), far, in, id;
+  (void)state;
+  assert_ok(try_tensor(graph, MIB, GMLAKE_OFFLOAD_INTERMEDIATE, 1, &far));
+  in = tensor(graph, MIB, GMLAKE_OFFLOAD_INPUT);
+  assert_error(try_op(graph, 1, 99, NONE, a, NONE, &id), UNKNOWN_ID);
+  check_graph_error(graph, GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID, 0, 99);
+  assert_int_equal(id, NONE);
+  assert_error(try_op(graph, 1, in, NONE, a, a, &id), DUPLICATE_ID);
+  check_graph_error(graph, GMLAKE_OFFLOAD_ERROR_DUPLICATE_ID, 0, a);
+  assert_error(try_op(graph, 1, far, NONE, a, NONE, &id), WRONG_DEVICE);
+  assert_error(try_op(graph, 1, NONE, NONE, far, NONE, &id), WRONG_DEVICE);
+  assert_error(try_op(graph, 1, NONE, NONE, in, NONE, &id), WRITTEN_INPUT);
+  assert_error(try_op(graph, UINT64_MAX / 2, NONE, NONE, a, NONE, &id), SIZE_OVERFLOW);
+  assert_error(try_tensor(graph, SIZE_MAX / 2, GMLAKE_OFFLOAD_PERSISTENT, 0, &id), SIZE_OVERFLOW);
+  assert_error(try_tensor(graph, 1, (gmlake_offload_kind)9, 0, &id), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_add_transfer(graph, a, b, 1, &id), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_add_transfer(graph, a, 77, 1, &id), UNKNOWN_ID);
+  assert_error(gmlake_offload_add_dependency(graph, 0, 0), UNKNOWN_ID);
+  assert_error(gmlake_offload_graph_seal(graph), INVALID_ARGUMENT); /* no operator */
+  op(graph, 1, b, NONE, a);
+  assert_error(gmlake_offload_graph_seal(graph), READ_BEFORE_WRITE);
+  check_graph_error(graph, GMLAKE_OFFLOAD_ERROR_READ_BEFORE_WRITE, 0, b);
+  gmlake_offload_graph_destroy(graph);
+  assert_int_equal(host_bytes, 0);
+}
+
+static void cycles_are_found(void **state) {
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t a = made(graph, MIB), first = op(graph, 1, NONE, NONE, a),
+           second = op(graph, 1, a, NONE, NONE);
+  gmlake_offload_graph_info info;
+  (void)state;
+  assert_ok(gmlake_offload_add_dependency(graph, second, first));
+  assert_error(gmlake_offload_graph_seal(graph), CYCLE);
+  assert_error(gmlake_offload_graph_get_info(graph, &info), NOT_SEALED);
+  gmlake_offload_graph_destroy(graph);
+
+  graph = new_graph(GMLAKE_OFFLOAD_UNORDERED); /* each reads what the other makes */
+  a = made(graph, 1);
+  first = made(graph, 1);
+  op(graph, 1, a, NONE, first);
+  op(graph, 1, first, NONE, a);
+  assert_error(gmlake_offload_graph_seal(graph), CYCLE);
+  gmlake_offload_graph_destroy(graph);
+}
+
+static void unordered_makers_come_first(void **state) {
+  gmlake_offload_graph *graph = new_graph(GMLAKE_OFFLOAD_UNORDERED);
+  uint32_t a = made(graph, MIB), b = made(graph, MIB), last, first, middle;
+  gmlake_offload_graph_info info;
+  (void)state;
+  last = op(graph, 1, b, NONE, NONE);
+  middle = op(graph, 1, a, NONE, b);
+  first = op(graph, 1, NONE, NONE, a);
+  assert_ok(gmlake_offload_graph_seal(graph));
+  info = info_of(graph);
+  assert_int_equal(info.op_order[0], first);
+  assert_int_equal(info.op_order[1], middle);
+  assert_int_equal(info.op_order[2], last);
+  assert_int_equal(info.dependency_count, 2);
+  assert_error(gmlake_offload_graph_seal(graph), SEALED);
+  assert_error(gmlake_offload_add_dependency(graph, 0, 1), SEALED);
+  gmlake_offload_graph_destroy(graph);
+}
+
+static void dependencies_reorder(void **state) {
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t a = made(graph, MIB), b = made(graph, MIB);
+  uint32_t first = op(graph, 1, NONE, NONE, a), second = op(graph, 1, NONE, NONE, b);
+  gmlake_offload_graph_info info;
+  (void)state;
+  assert_ok(gmlake_offload_add_dependency(graph, second, first));
+  assert_ok(gmlake_offload_graph_seal(graph));
+  info = info_of(graph);
+  assert_int_equal(info.op_order[0], second);
+  assert_int_equal(info.op_order[1], first);
+  gmlake_offload_graph_destroy(graph);
+}
+
+static void graphs_are_measured(void **state) {
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t p = tensor(graph, 10, GMLAKE_OFFLOAD_PERSISTENT);
+  uint32_t a = made(graph, 100), b = made(graph, 1000),
+           out = tensor(graph, 5, GMLAKE_OFFLOAD_OUTPUT);
+  gmlake_offload_graph_info info;
+  gmlake_offload_op_desc desc;
+  (void)state;
+  op(graph, 3, p, NONE, a);
+  op(graph, 4, a, NONE, out);
+  op(graph, 5, a, NONE, b); /* 10 + 100 + 5 + 1000 */
+  op(graph, 6, b, p, p);    /* 10 + 5 + 1000 */
+  assert_ok(gmlake_offload_graph_seal(graph));
+  info = info_of(graph);
+  assert_int_equal(info.peak_bytes, 1115);
+  assert_int_equal(info.op_bytes_max, 1100);
+  assert_int_equal(info.persistent_bytes, 10);
+  assert_int_equal(info.tensor_bytes, 1115);
+  assert_int_equal(info.time_ns, 18);
+  assert_int_equal(info.access_count, 8);
+  assert_ok(gmlake_offload_get_op(graph, 3, &desc));
+  assert_string_equal(desc.name, "operator");
+  assert_int_equal(desc.read_count, 2);
+  assert_int_equal(desc.writes[0], p);
+  assert_error(gmlake_offload_get_op(graph, 4, &desc), UNKNOWN_ID);
+  gmlake_offload_graph_destroy(graph);
+}
+
+/* ---- A graph whose plan is known: `early` is used first and last, `late` between ------------- */
+
+typedef struct valley {
+  gmlake_offload_graph *graph;
+  uint32_t early, late, sink;
+} valley;
+
+static valley make_valley(gmlake_offload_kind kind) {
+  valley v;
+  v.graph = new_graph(0);
+  v.early = tensor(v.graph, 100 * MIB, kind);
+  v.late = made(v.graph, 300 * MIB);
+  v.sink = made(v.graph, MIB);
+  op(v.graph, 5 * MS, NONE, NONE, v.sink);
+  op(v.graph, 5 * MS, NONE, NONE, v.early);
+  op(v.graph, 5 * MS, v.early, v.sink, v.sink);
+  op(v.graph, 5 * MS, NONE, NONE, v.sink);
+  op(v.graph, 5 * MS, NONE, NONE, v.late);
+  op(v.graph, 5 * MS, NONE, NONE, v.sink);
+  op(v.graph, 5 * MS, v.early, v.sink, v.sink);
+  assert_ok(gmlake_offload_graph_seal(v.graph));
+  return v;
+}
+
+static gmlake_offload_planner *new_planner(unsigned flags, size_t target_bytes) {
+  gmlake_offload_planner_desc desc;
+  gmlake_offload_planner *planner;
+  memset(&desc, 0, sizeof desc);
+  desc.flags = flags;
+  desc.target_bytes = target_bytes;
+  desc.host = counted;
+  assert_ok(gmlake_offload_planner_create(&desc, &planner));
+  return planner;
+}
+
+static uint32_t add_job(gmlake_offload_planner *planner, const gmlake_offload_graph *graph) {
+  gmlake_offload_job_desc desc;
+  uint32_t job;
+  memset(&desc, 0, sizeof desc);
+  desc.graph = graph;
+  assert_ok(gmlake_offload_add_job(planner, &desc, &job));
+  return job;
+}
+
+static gmlake_offload_job_info job_info(const gmlake_offload_planner *planner, uint32_t job) {
+  gmlake_offload_job_info info;
+  info.struct_bytes = 0;
+  assert_ok(gmlake_offload_get_job_info(planner, job, &info));
+  return info;
+}
+
+static gmlake_offload_plan_info plan_info(const gmlake_offload_plan *plan) {
+  gmlake_offload_plan_info info;
+  assert_ok(gmlake_offload_plan_get_info(plan, &info));
+  return info;
+}
+
+/* The tensor leaves at once behind its first uses, and comes back just before its last. */
+static void check_valley_events(const valley *v, const gmlake_offload_plan *plan, int letter) {
+  gmlake_offload_plan_info info = plan_info(plan);
+  double rate = letter ? 55e9 : 101e9 / 2;
+  uint64_t copy_ns = (uint64_t)(100.0 * (double)MIB * 1e9 / rate) + 1 + 10000;
+  size_t i, found = 0;
+  for (i = 0; i < info.event_count; i++) {
+    const gmlake_offload_event *event = &info.events[i];
+    if (event->tensor != v->early || event->op != 2) continue;
+    found++;
+    if (event->action == GMLAKE_OFFLOAD_SWAP_OUT) {
+      assert_int_equal(event->trigger, 2);
+      assert_int_equal(event->delay_ns, 0);
+    } else {
+      assert_int_equal(event->action, GMLAKE_OFFLOAD_SWAP_IN);
+      assert_int_equal(event->trigger, 4);
+      assert_int_equal(event->delay_ns, 5 * MS - copy_ns);
+    }
+  }
+  assert_int_equal(found, 2);
+}
+
+static void a_tensor_leaves_and_comes_back(void **state) {
+  unsigned flags[2] = {0, GMLAKE_OFFLOAD_LETTER};
+  size_t i;
+  (void)state;
+  for (i = 0; i < 2; i++) {
+    valley v = make_valley(GMLAKE_OFFLOAD_INTERMEDIATE);
+    gmlake_offload_planner *planner = new_planner(flags[i], 0);
+    gmlake_offload_plan *plan;
+    uint32_t job = add_job(planner, v.graph);
+    assert_error(gmlake_offload_take_plan(planner, job, &plan), UNKNOWN_ID);
+    assert_ok(gmlake_offload_replan(planner));
+    assert_int_equal(job_info(planner, job).unplanned_bytes, 401 * MIB);
+    assert_int_equal(job_info(planner, job).planned_bytes, 301 * MIB);
+    assert_ok(gmlake_offload_take_plan(planner, job, &plan));
+    check_valley_events(&v, plan, i == 1);
+    assert_int_equal(plan_info(plan).out_bytes, 100 * MIB);
+    gmlake_offload_plan_destroy(plan);
+    gmlake_offload_planner_destroy(planner);
+    gmlake_offload_graph_destroy(v.graph);
+    assert_int_equal(host_bytes, 0);
+  }
+}
+
+static void a_target_is_enough(void **state) {
+  valley v = make_valley(GMLAKE_OFFLOAD_INTERMEDIATE);
+  gmlake_offload_planner *planner = new_planner(0, 401 * MIB);
+  uint32_t job = add_job(planner, v.graph);
+  (void)state;
+  assert_ok(gmlake_offload_replan(planner));
+  assert_int_equal(job_info(planner, job).planned_bytes, 401 * MIB);
+  gmlake_offload_planner_destroy(planner);
+  gmlake_offload_graph_destroy(v.graph);
+}
+
+static void the_ratio_bounds_what_a_job_swaps(void **state) {
+  valley v = make_valley(GMLAKE_OFFLOAD_INTERMEDIATE);
+  gmlake_offload_planner *planner = new_planner(0, 0);
+  gmlake_offload_job_desc desc;
+  uint32_t job;
+  (void)state;
+  memset(&desc, 0, sizeof desc);
+  desc.graph = v.graph;
+  desc.swap_ratio_max = 99.0 / 401;
+  assert_ok(gmlake_offload_add_job(planner, &desc, &job));
+  assert_ok(gmlake_offload_replan(planner));
+  assert_int_equal(job_info(planner, job).planned_bytes, 401 * MIB);
+  gmlake_offload_planner_destroy(planner);
+  gmlake_offload_graph_destroy(v.graph);
+}
+
+static void state_leaves_across_iterations(void **state) {
+  unsigned flags[2] = {0, GMLAKE_OFFLOAD_NO_CROSSING};
+  size_t i;
+  (void)state;
+  for (i = 0; i < 2; i++) { /* an optimizer's state is used at the end, a peak is at the begin */
+    gmlake_offload_graph *graph = new_graph(0);
+    uint32_t moment = tensor(graph, 100 * MIB, GMLAKE_OFFLOAD_PERSISTENT);
+    uint32_t a = made(graph, 300 * MIB), b = made(graph, MIB), job;
+    gmlake_offload_planner *planner = new_planner(flags[i], 0);
+    gmlake_offload_plan *plan;
+    op(graph, 5 * MS, NONE, NONE, b);
+    op(graph, 5 * MS, b, NONE, a);
+    op(graph, 5 * MS, a, NONE, b);
+    op(graph, 5 * MS, b, NONE, NONE);
+    op(graph, 5 * MS, b, moment, moment);
+    assert_ok(gmlake_offload_graph_seal(graph));
+    job = add_job(planner, graph);
+    assert_ok(gmlake_offload_replan(planner));
+    assert_int_equal(job_info(planner, job).planned_bytes, (i ? 401 : 301) * MIB);
+    assert_ok(gmlake_offload_take_plan(planner, job, &plan));
+    assert_int_equal(plan_info(plan).event_count, i ? 0 : 2);
+    gmlake_offload_plan_destroy(plan);
+    gmlake_offload_planner_destroy(planner);
+    gmlake_offload_graph_destroy(graph);
+  }
+}
+
+/* The link is too slow for a swap; making the tensor again takes 1 ms. */
+static void recomputation_where_swaps_do_not_fit(void **state) {
+  unsigned flags[3] = {0, GMLAKE_OFFLOAD_LETTER, GMLAKE_OFFLOAD_NO_RECOMPUTE};
+  size_t i;
+  (void)state;
+  for (i = 0; i < 3; i++) {
+    gmlake_offload_planner_desc desc;
+    gmlake_offload_planner *planner;
+    gmlake_offload_graph *graph = new_graph(0);
+    uint32_t in = tensor(graph, MIB, GMLAKE_OFFLOAD_INPUT), x = made(graph, 100 * MIB);
+    uint32_t y = made(graph, 300 * MIB), z = made(graph, MIB), job;
+    op(graph, MS / 2, in, NONE, x);
+    op(graph, MS / 2, x, NONE, x); /* in place: both run again */
+    op(graph, MS, x, NONE, z);
+    op(graph, MS, z, NONE, y);
+    op(graph, MS, y, z, z);
+    op(graph, MS, x, z, z);
+    assert_ok(gmlake_offload_graph_seal(graph));
+    memset(&desc, 0, sizeof desc);
+    desc.flags = flags[i];
+    desc.host = counted;
+    desc.target_bytes = 310 * MIB;
+    desc.out_bytes_per_s = desc.in_bytes_per_s = 1e9;
+    desc.both_bytes_per_s = 2e9;
+    desc.overhead_max = .3;
+    assert_ok(gmlake_offload_planner_create(&desc, &planner));
+    job = add_job(planner, graph);
+    assert_ok(gmlake_offload_replan(planner));
+    assert_int_equal(job_info(planner, job).planned_bytes, (i == 2 ? 402 : 302) * MIB);
+    if (i != 2) {
+      gmlake_offload_plan *plan;
+      gmlake_offload_plan_info info;
+      assert_ok(gmlake_offload_take_plan(planner, job, &plan));
+      info = plan_info(plan);
+      assert_int_equal(info.event_count, 3);
+      assert_int_equal(info.events[0].action, GMLAKE_OFFLOAD_DROP);
+      assert_int_equal(info.events[1].action, GMLAKE_OFFLOAD_RECOMPUTE);
+      assert_int_equal(info.events[1].op, 0);
+      assert_int_equal(info.events[2].op, 1);
+      assert_int_equal(info.added_ns, MS);
+      gmlake_offload_plan_destroy(plan);
+    }
+    gmlake_offload_planner_destroy(planner);
+    gmlake_offload_graph_destroy(graph);
+    assert_int_equal(host_bytes, 0);
+  }
+}
+
+/* ---- Times, jobs ----------------------------------------------------------------------------- */
+
+static void times_drift_and_plans_follow(void **state) {
+  valley v = make_valley(GMLAKE_OFFLOAD_INTERMEDIATE);
+  gmlake_offload_planner *planner = new_planner(0, 0);
+  uint32_t job = add_job(planner, v.graph), second, i;
+  int replanned;
+  (void)state;
+  assert_ok(gmlake_offload_update(planner, &replanned));
+  assert_true(replanned); /* a job came */
+  assert_ok(gmlake_offload_update(planner, &replanned));
+  assert_false(replanned);
+  assert_ok(gmlake_offload_observe(planner, job, 0, 10 * MS)); /* mean: 6 ms */
+  assert_int_equal(job_info(planner, job).time_ns, 36 * MS);
+  assert_ok(gmlake_offload_update(planner, &replanned));
+  assert_false(replanned);
+  for (i = 0; i < 20; i++) assert_ok(gmlake_offload_observe(planner, job, 0, 10 * MS));
+  assert_true(job_info(planner, job).drift > .12);
+  assert_ok(gmlake_offload_update(planner, &replanned));
+  assert_true(replanned);
+  assert_int_equal(job_info(planner, job).plan_count, 2);
+  assert_true(job_info(planner, job).drift < .001);
+  second = add_job(planner, v.graph);
+  assert_int_equal(second, 1);
+  assert_ok(gmlake_offload_update(planner, &replanned));
+  assert_true(replanned);
+  assert_ok(gmlake_offload_remove_job(planner, job));
+  assert_error(gmlake_offload_remove_job(planner, job), UNKNOWN_ID);
+  assert_error(gmlake_offload_observe(planner, job, 0, 1), UNKNOWN_ID);
+  assert_ok(gmlake_offload_update(planner, &replanned));
+  assert_true(replanned);
+  assert_int_equal(add_job(planner, v.graph), 0);
+  assert_ok(gmlake_offload_remove_job(planner, 0));
+  assert_ok(gmlake_offload_remove_job(planner, 1));
+  assert_ok(gmlake_offload_update(planner, &replanned)); /* nothing is left to plan */
+  gmlake_offload_planner_destroy(planner);
+  gmlake_offload_graph_destroy(v.graph);
+  assert_int_equal(host_bytes, 0);
+}
+
+/* ---- Runs ------------------------------------------------------------------------------------ */
+
+typedef struct machine {
+  gmlake_offload_backend *mock;
+  gmlake_offload_run *run;
+} machine;
+
+static machine new_machine(size_t limit_bytes, unsigned flags, double jitter) {
+  machine m;
+  gmlake_offload_mock_desc mock;
+  gmlake_offload_run_desc desc;
+  memset(&mock, 0, sizeof mock);
+  mock.divisor = 1 << 14;
+  mock.jitter = jitter;
+  mock.copy_ns = 10000;
+  mock.host = counted;
+  assert_ok(gmlake_offload_mock_create(&mock, &m.mock));
+  memset(&desc, 0, sizeof desc);
+  desc.backend = m.mock;
+  desc.flags = flags;
+  desc.limit_bytes = limit_bytes;
+  desc.host = counted;
+  assert_ok(gmlake_offload_run_create(&desc, &m.run));
+  return m;
+}
+
+static gmlake_offload_run_stats stats_of(const machine *m) {
+  gmlake_offload_run_stats stats;
+  stats.struct_bytes = 0;
+  assert_ok(gmlake_offload_run_get_stats(m->run, &stats));
+  return stats;
+}
+
+static gmlake_offload_mock_census census_of(const machine *m) {
+  gmlake_offload_mock_census census;
+  gmlake_offload_mock_get_census(m->mock, &census);
+  return census;
+}
+
+/* Ends it; what was written, as a digest. */
+static uint64_t end_machine(machine *m) {
+  gmlake_offload_mock_census census = census_of(m);
+  assert_int_equal(census.race_count, 0);
+  gmlake_offload_run_destroy(m->run);
+  assert_int_equal(census_of(m).device_bytes, 0);
+  assert_int_equal(census_of(m).host_bytes, 0);
+  gmlake_offload_mock_destroy(m->mock);
+  return census.digest;
+}
+
+static uint64_t digest_alone(const gmlake_offload_graph *graph, uint64_t iterations) {
+  machine m = new_machine(0, 0, 0);
+  uint32_t job;
+  assert_ok(gmlake_offload_run_add_job(m.run, graph, NULL, &job));
+  assert_ok(gmlake_offload_run_iterations(m.run, iterations));
+  assert_int_equal(stats_of(&m).device_bytes_peak, info_of(graph).peak_bytes);
+  assert_int_equal(stats_of(&m).stall_ns, 0);
+  return end_machine(&m);
+}
+
+static void a_plan_runs_as_planned(void **state) {
+  valley v = make_valley(GMLAKE_OFFLOAD_INTERMEDIATE);
+  gmlake_offload_planner *planner = new_planner(0, 0);
+  machine m = new_machine(301 * MIB, GMLAKE_OFFLOAD_STRICT, 0);
+  gmlake_offload_run_stats stats;
+  gmlake_offload_plan *plan;
+  uint32_t job = add_job(planner, v.graph), id;
+  (void)state;
+  assert_ok(gmlake_offload_replan(planner));
+  assert_ok(gmlake_offload_take_plan(planner, job, &plan));
+  assert_ok(gmlake_offload_run_add_job(m.run, v.graph, plan, &id));
+  assert_ok(gmlake_offload_run_iterations(m.run, 3));
+  stats = stats_of(&m);
+  assert_int_equal(stats.time_ns, 105 * MS);
+  assert_int_equal(stats.stall_ns, 0);
+  assert_int_equal(stats.device_bytes_peak, 301 * MIB);
+  assert_int_equal(stats.out_count, 3);
+  assert_int_equal(stats.in_count, 3);
+  assert_int_equal(stats.passive_in_count + stats.passive_out_count + stats.void_count, 0);
+  assert_true(end_machine(&m) == digest_alone(v.graph, 3));
+  gmlake_offload_plan_destroy(plan);
+  gmlake_offload_planner_destroy(planner);
+  gmlake_offload_graph_destroy(v.graph);
+  assert_int_equal(host_bytes, 0);
+}
+
+static void without_a_plan_tensors_move_on_demand(void **state) {
+  valley v = make_valley(GMLAKE_OFFLOAD_INTERMEDIATE);
+  machine m = new_machine(301 * MIB, 0, 0);
+  gmlake_offload_run_stats stats;
+  uint32_t id;
+  (void)state;
+  assert_ok(gmlake_offload_run_add_job(m.run, v.graph, NULL, &id));
+  assert_ok(gmlake_offload_run_iterations(m.run, 3));
+  stats = stats_of(&m);
+  assert_true(stats.time_ns > 105 * MS);
+  assert_int_equal(stats.stall_ns, stats.time_ns - 105 * MS);
+  assert_int_equal(stats.device_bytes_peak, 301 * MIB);
+  assert_int_equal(stats.passive_out_count, 3);
+  assert_int_equal(stats.passive_in_count, 3);
+  assert_true(end_machine(&m) == digest_alone(v.graph, 3));
+  gmlake_offload_graph_destroy(v.graph);
+}
+
+static void limits_that_cannot_be_kept(void **state) {
+  valley v = make_valley(GMLAKE_OFFLOAD_INTERMEDIATE);
+  machine m = new_machine(299 * MIB, 0, 0); /* the largest operator needs 300 */
+  uint32_t id;
+  (void)state;
+  assert_ok(gmlake_offload_run_add_job(m.run, v.graph, NULL, &id));
+  assert_error(gmlake_offload_run_iterations(m.run, 1), OUT_OF_DEVICE_MEMORY);
+  assert_error(gmlake_offload_run_iterations(m.run, 1), OUT_OF_DEVICE_MEMORY);
+  (void)end_machine(&m);
+  m = new_machine(301 * MIB, GMLAKE_OFFLOAD_STRICT, 0); /* nobody moves anything */
+  assert_ok(gmlake_offload_run_add_job(m.run, v.graph, NULL, &id));
+  assert_error(gmlake_offload_run_iterations(m.run, 1), OUT_OF_DEVICE_MEMORY);
+  (void)end_machine(&m);
+  gmlake_offload_graph_destroy(v.graph);
+  assert_int_equal(host_bytes, 0);
+}
+
+static void a_new_plan_takes_over_at_the_next_iteration(void **state) {
+  valley v = make_valley(GMLAKE_OFFLOAD_INTERMEDIATE),
+         other = make_valley(GMLAKE_OFFLOAD_INTERMEDIATE);
+  gmlake_offload_planner *planner = new_planner(0, 0);
+  machine m = new_machine(0, 0, 0);
+  gmlake_offload_plan *plan;
+  uint32_t job = add_job(planner, v.graph), id;
+  (void)state;
+  assert_ok(gmlake_offload_replan(planner));
+  assert_ok(gmlake_offload_take_plan(planner, job, &plan));
+  assert_ok(gmlake_offload_run_add_job(m.run, v.graph, NULL, &id));
+  assert_error(gmlake_offload_run_add_job(m.run, other.graph, plan, &id), WRONG_PLAN);
+  assert_ok(gmlake_offload_run_iterations(m.run, 1));
+  assert_int_equal(stats_of(&m).out_count, 0);
+  assert_ok(gmlake_offload_run_set_plan(m.run, 0, plan));
+  assert_ok(gmlake_offload_run_iterations(m.run, 2));
+  assert_int_equal(stats_of(&m).out_count, 2);
+  assert_ok(gmlake_offload_run_set_plan(m.run, 0, NULL));
+  assert_ok(gmlake_offload_run_iterations(m.run, 1));
+  assert_int_equal(stats_of(&m).out_count, 2);
+  assert_ok(gmlake_offload_run_remove_job(m.run, 0));
+  assert_error(gmlake_offload_run_remove_job(m.run, 0), UNKNOWN_ID);
+  assert_ok(gmlake_offload_run_iterations(m.run, 1));
+  assert_int_equal(stats_of(&m).device_bytes, 0);
+  assert_true(end_machine(&m) == digest_alone(v.graph, 4));
+  gmlake_offload_plan_destroy(plan);
+  gmlake_offload_planner_destroy(planner);
+  gmlake_offload_graph_destroy(v.graph);
+  gmlake_offload_graph_destroy(other.graph);
+  assert_int_equal(host_bytes, 0);
+}
+
+static void persistent_contents_live_on(void **state) {
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t p = tensor(graph, 10 * MIB, GMLAKE_OFFLOAD_PERSISTENT), q = made(graph, 10 * MIB), id;
+  unsigned char bytes[640];
+  void *device, *host;
+  size_t i;
+  (void)state;
+  op(graph, MS, p, NONE, p);
+  op(graph, MS, NONE, NONE, q);
+  assert_ok(gmlake_offload_graph_seal(graph));
+  for (i = 0; i < 2; i++) { /* with room for both, and for one at a time */
+    machine m = new_machine(i ? 10 * MIB : 0, 0, 0);
+    assert_ok(gmlake_offload_run_add_job(m.run, graph, NULL, &id));
+    assert_ok(gmlake_offload_run_iterations(m.run, 3));
+    assert_ok(gmlake_offload_run_locate(m.run, 0, p, &device, &host));
+    assert_true((device != NULL) == !i && (host != NULL) == (i == 1));
+    if (i == 0) memcpy(bytes, device, sizeof bytes);
+    if (i == 1) assert_memory_equal(bytes, host, sizeof bytes);
+    assert_error(gmlake_offload_run_locate(m.run, 0, 2, &device, &host), UNKNOWN_ID);
+    (void)end_machine(&m);
+  }
+  gmlake_offload_graph_destroy(graph);
+}
+
+static void the_mock_takes_its_time(void **state) {
+  gmlake_offload_event events[2];
+  gmlake_offload_graph *graph = new_graph(0);
+  gmlake_offload_plan *plan;
+  uint32_t p = tensor(graph, 55000000, GMLAKE_OFFLOAD_PERSISTENT);
+  uint32_t q = tensor(graph, 55000000, GMLAKE_OFFLOAD_PERSISTENT), id;
+  machine m = new_machine(0, 0, 0);
+  (void)state;
+  op(graph, 10 * MS, NONE, NONE, NONE);
+  op(graph, 1, p, q, NONE);
+  assert_ok(gmlake_offload_graph_seal(graph));
+  memset(events, 0, sizeof events);
+  events[0].action = GMLAKE_OFFLOAD_SWAP_OUT; /* at 0 */
+  events[0].tensor = p;
+  events[0].trigger = NONE;
+  events[0].op = 1;
+  events[1].action = GMLAKE_OFFLOAD_SWAP_IN; /* at 9.5 ms: half a millisecond late, and 10 us */
+  events[1].tensor = p;
+  events[1].trigger = NONE;
+  events[1].delay_ns = 9500 * US;
+  assert_ok(gmlake_offload_plan_create(graph, events, 2, NULL, 0, &counted, &plan));
+  assert_ok(gmlake_offload_run_add_job(m.run, graph, plan, &id));
+  assert_ok(gmlake_offload_run_iterations(m.run, 1));
+  assert_in_range(stats_of(&m).time_ns, 10510 * US, 10510 * US + 2);
+  assert_in_range(census_of(&m).out_busy_ns, 1010 * US - 2, 1010 * US + 2);
+  assert_in_range(census_of(&m).in_busy_ns, 1010 * US - 2, 1010 * US + 2);
+  (void)end_machine(&m);
+  gmlake_offload_plan_destroy(plan);
+  gmlake_offload_graph_destroy(graph);
+}
+
+static void directions_share_the_link(void **state) {
+  gmlake_offload_event events[2];
+  gmlake_offload_graph *graph = new_graph(0);
+  gmlake_offload_plan *plan;
+  uint32_t p = tensor(graph, 101000000, GMLAKE_OFFLOAD_PERSISTENT);
+  uint32_t q = tensor(graph, 101000000, GMLAKE_OFFLOAD_PERSISTENT), id;
+  machine m = new_machine(0, 0, 0);
+  (void)state;
+  op(graph, MS, NONE, NONE, NONE);
+  op(graph, 1, q, NONE, NONE); /* waits for q: 2 ms at half of both directions' 101 GB/s */
+  op(graph, MS, NONE, NONE, NONE);
+  op(graph, 1, p, NONE, NONE);
+  assert_ok(gmlake_offload_graph_seal(graph));
+  memset(events, 0, sizeof events);
+  events[0].action = GMLAKE_OFFLOAD_SWAP_OUT;
+  events[0].tensor = p;
+  events[0].op = 3;
+  events[1].action = GMLAKE_OFFLOAD_SWAP_IN;
+  events[1].tensor = q;
+  events[0].trigger = events[1].trigger = NONE;
+  assert_ok(gmlake_offload_plan_create(graph, events, 2, &q, 1, &counted, &plan));
+  assert_ok(gmlake_offload_run_add_job(m.run, graph, plan, &id));
+  assert_ok(gmlake_offload_run_iterations(m.run, 1));
+  assert_in_range(census_of(&m).in_busy_ns, 2009 * US - 10 * US, 4025 * US);
+  assert_in_range(census_of(&m).out_busy_ns, 2009 * US, 2012 * US);
+  assert_int_equal(stats_of(&m).out_count, 1);
+  (void)end_machine(&m);
+  gmlake_offload_plan_destroy(plan);
+  gmlake_offload_graph_destroy(graph);
+}
+
+static void jobs_share_the_device(void **state) {
+  gmlake_offload_graph *graph = new_graph(0);
+  machine m = new_machine(0, 0, 0);
+  uint32_t id;
+  (void)state;
+  op(graph, 3 * MS, NONE, NONE, NONE);
+  assert_ok(gmlake_offload_graph_seal(graph));
+  assert_ok(gmlake_offload_run_add_job(m.run, graph, NULL, &id));
+  assert_ok(gmlake_offload_run_add_job(m.run, graph, NULL, &id));
+  assert_ok(gmlake_offload_run_iterations(m.run, 2));
+  assert_int_equal(stats_of(&m).time_ns, 12 * MS);
+  assert_int_equal(stats_of(&m).iteration_count, 4);
+  (void)end_machine(&m);
+  gmlake_offload_graph_destroy(graph);
+}
+
+/* A run that tells a planner what operators take, and takes its plans. */
+typedef struct loop {
+  gmlake_offload_planner *planner;
+  gmlake_offload_run *run;
+  gmlake_offload_plan *plans[16]; /* all that were made, to the end */
+  size_t plan_count;
+} loop;
+
+static void loop_observe(void *user, uint32_t job, uint32_t op_id, uint64_t time_ns) {
+  assert_ok(gmlake_offload_observe(((loop *)user)->planner, job, op_id, time_ns));
+}
+
+static void loop_update(loop *l, uint32_t jobs) {
+  uint32_t j;
+  int replanned;
+  assert_ok(gmlake_offload_update(l->planner, &replanned));
+  for (j = 0; replanned && j < jobs; j++) {
+    gmlake_offload_plan *plan;
+    if (gmlake_offload_take_plan(l->planner, j, &plan)) continue;
+    assert_true(l->plan_count < 16);
+    l->plans[l->plan_count++] = plan;
+    assert_ok(gmlake_offload_run_set_plan(l->run, j, plan));
+  }
+}
+
+static void jobs_come_and_go_while_others_run(void **state) {
+  valley v = make_valley(GMLAKE_OFFLOAD_INTERMEDIATE);
+  gmlake_offload_run_desc desc;
+  machine m = new_machine(0, 0, 0);
+  loop l;
+  uint32_t id, i;
+  (void)state;
+  memset(&l, 0, sizeof l);
+  memset(&desc, 0, sizeof desc);
+  gmlake_offload_run_destroy(m.run);
+  desc.backend = m.mock;
+  desc.observe_fn = loop_observe;
+  desc.user = &l;
+  desc.host = counted;
+  assert_ok(gmlake_offload_run_create(&desc, &m.run));
+  l.run = m.run;
+  l.planner = new_planner(0, 0);
+  (void)add_job(l.planner, v.graph);
+  assert_ok(gmlake_offload_run_add_job(m.run, v.graph, NULL, &id));
+  loop_update(&l, 1);
+  assert_ok(gmlake_offload_run_iterations(m.run, 2));
+  assert_int_equal(stats_of(&m).device_bytes_peak, 301 * MIB);
+  (void)add_job(l.planner, v.graph); /* a second one comes: both take twice the time */
+  assert_ok(gmlake_offload_run_add_job(m.run, v.graph, NULL, &id));
+  for (i = 0; i < 12; i++) {
+    loop_update(&l, 2);
+    assert_ok(gmlake_offload_run_iterations(m.run, 1));
+  }
+  assert_true(job_info(l.planner, 0).time_ns > 60 * MS);
+  assert_true(job_info(l.planner, 0).plan_count > 2);
+  assert_ok(gmlake_offload_run_reset_peaks(m.run));
+  assert_ok(gmlake_offload_run_iterations(m.run, 2));
+  assert_int_equal(stats_of(&m).device_bytes_peak, 602 * MIB);
+  assert_ok(gmlake_offload_run_remove_job(m.run, 0)); /* the first one leaves */
+  assert_ok(gmlake_offload_remove_job(l.planner, 0));
+  for (i = 0; i < 12; i++) {
+    loop_update(&l, 2);
+    assert_ok(gmlake_offload_run_iterations(m.run, 1));
+  }
+  assert_true(job_info(l.planner, 1).time_ns < 40 * MS);
+  assert_ok(gmlake_offload_run_reset_peaks(m.run));
+  assert_ok(gmlake_offload_run_set_limit(m.run, 301 * MIB));
+  assert_ok(gmlake_offload_run_iterations(m.run, 2));
+  assert_int_equal(stats_of(&m).device_bytes_peak, 301 * MIB);
+  assert_int_equal(stats_of(&m).passive_out_count, 0);
+  (void)end_machine(&m);
+  for (i = 0; i < l.plan_count; i++) gmlake_offload_plan_destroy(l.plans[i]);
+  gmlake_offload_planner_destroy(l.planner);
+  gmlake_offload_graph_destroy(v.graph);
+  assert_int_equal(host_bytes, 0);
+}
+
+/* ---- Wrong arguments ------------------------------------------------------------------------- */
+
+static void plans_by_hand_are_checked(void **state) {
+  valley v = make_valley(GMLAKE_OFFLOAD_INTERMEDIATE);
+  gmlake_offload_event event;
+  gmlake_offload_plan *plan;
+  uint32_t start = v.early;
+  (void)state;
+  memset(&event, 0, sizeof event);
+  event.trigger = NONE;
+  event.tensor = 3;
+  assert_error(gmlake_offload_plan_create(v.graph, &event, 1, NULL, 0, NULL, &plan), UNKNOWN_ID);
+  event.tensor = v.late;
+  event.op = 7;
+  assert_error(gmlake_offload_plan_create(v.graph, &event, 1, NULL, 0, NULL, &plan), UNKNOWN_ID);
+  event.op = 0;
+  event.trigger = 7;
+  assert_error(gmlake_offload_plan_create(v.graph, &event, 1, NULL, 0, NULL, &plan), UNKNOWN_ID);
+  event.trigger = 0;
+  event.action = GMLAKE_OFFLOAD_RECOMPUTE; /* operator 0 makes something else */
+  assert_error(gmlake_offload_plan_create(v.graph, &event, 1, NULL, 0, NULL, &plan),
+               INVALID_ARGUMENT);
+  event.action = (gmlake_offload_action)4;
+  assert_error(gmlake_offload_plan_create(v.graph, &event, 1, NULL, 0, NULL, &plan),
+               INVALID_ARGUMENT);
+  assert_error(gmlake_offload_plan_create(v.graph, NULL, 0, &start, 1, NULL, &plan),
+               INVALID_ARGUMENT); /* no persistent tensor */
+  assert_null(plan);
+  gmlake_offload_graph_destroy(v.graph);
+}
+
+static void wrong_arguments_are_refused(void **state) {
+  gmlake_offload_graph *graph = NULL, *open = new_graph(0);
+  gmlake_offload_planner_desc planner_desc;
+  gmlake_offload_planner *planner;
+  gmlake_offload_run_desc run_desc;
+  gmlake_offload_run *run;
+  gmlake_offload_mock_desc mock_desc;
+  gmlake_offload_backend *mock;
+  gmlake_offload_job_desc job_desc;
+  uint32_t id;
+  (void)state;
+  assert_error(gmlake_offload_graph_create(NULL, NULL), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_add_op(graph, NULL, &id), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_graph_seal(NULL), INVALID_ARGUMENT);
+  memset(&planner_desc, 0, sizeof planner_desc);
+  planner_desc.flags = 1u << 20;
+  assert_error(gmlake_offload_planner_create(&planner_desc, &planner), INVALID_ARGUMENT);
+  planner_desc.flags = 0;
+  planner_desc.smoothing = 2;
+  assert_error(gmlake_offload_planner_create(&planner_desc, &planner), INVALID_ARGUMENT);
+  planner_desc.smoothing = 0;
+  planner_desc.overhead_max = -1;
+  assert_error(gmlake_offload_planner_create(&planner_desc, &planner), INVALID_ARGUMENT);
+  assert_null(planner);
+  memset(&run_desc, 0, sizeof run_desc);
+  assert_error(gmlake_offload_run_create(&run_desc, &run), INVALID_ARGUMENT);
+  memset(&mock_desc, 0, sizeof mock_desc);
+  mock_desc.jitter = 1;
+  assert_error(gmlake_offload_mock_create(&mock_desc, &mock), INVALID_ARGUMENT);
+  planner = new_planner(0, 0);
+  memset(&job_desc, 0, sizeof job_desc);
+  assert_error(gmlake_offload_add_job(planner, &job_desc, &id), INVALID_ARGUMENT);
+  job_desc.graph = open;
+  assert_error(gmlake_offload_add_job(planner, &job_desc, &id), NOT_SEALED);
+  gmlake_offload_planner_destroy(planner);
+  gmlake_offload_graph_destroy(open);
+  graph = graph_make_product(2, 2, 64);
+  planner = new_planner(0, 0);
+  job_desc.graph = graph;
+  assert_error(gmlake_offload_add_job(planner, &job_desc, &id), WRONG_DEVICE);
+  gmlake_offload_planner_destroy(planner);
+  gmlake_offload_graph_destroy(graph);
+  gmlake_offload_graph_destroy(NULL);
+  gmlake_offload_planner_destroy(NULL);
+  gmlake_offload_run_destroy(NULL);
+  gmlake_offload_plan_destroy(NULL);
+  gmlake_offload_mock_destroy(NULL);
+}
+
+static void sums_of_jobs_do_not_overflow(void **state) {
+  gmlake_offload_graph *graph = new_graph(0);
+  gmlake_offload_planner *planner = new_planner(0, 0);
+  gmlake_offload_job_desc desc;
+  machine m = new_machine(0, 0, 0);
+  uint32_t id;
+  (void)state;
+  (void)made(graph, SIZE_MAX / 8 + 1); /* that nothing uses */
+  op(graph, 1, NONE, NONE, NONE);
+  assert_ok(gmlake_offload_graph_seal(graph));
+  memset(&desc, 0, sizeof desc);
+  desc.graph = graph;
+  assert_ok(gmlake_offload_add_job(planner, &desc, &id));
+  assert_error(gmlake_offload_add_job(planner, &desc, &id), SIZE_OVERFLOW);
+  assert_error(gmlake_offload_observe(planner, 0, 0, UINT64_MAX / 32), INVALID_ARGUMENT);
+  assert_ok(gmlake_offload_run_add_job(m.run, graph, NULL, &id));
+  assert_error(gmlake_offload_run_add_job(m.run, graph, NULL, &id), SIZE_OVERFLOW);
+  (void)end_machine(&m);
+  gmlake_offload_planner_destroy(planner);
+  gmlake_offload_graph_destroy(graph);
+}
+
+static void results_have_names(void **state) {
+  int i;
+  (void)state;
+  for (i = 0; i <= GMLAKE_OFFLOAD_ERROR_BACKEND; i++) {
+    const char *name = gmlake_offload_result_name((gmlake_offload_result)i);
+    assert_true(!strncmp(name, "GMLAKE_OFFLOAD_", 15) && !strchr(name, '?'));
+  }
+  assert_string_equal(gmlake_offload_result_name((gmlake_offload_result)99),
+                      "GMLAKE_OFFLOAD_ERROR_?");
+}
+
+/* ---- Graphs of several devices --------------------------------------------------------------- */
+
+/* Every dependency is kept by the order, and operators touch their own device. */
+static void check_order(const gmlake_offload_graph *graph) {
+  gmlake_offload_graph_info info = info_of(graph);
+  unsigned char *written = (unsigned char *)calloc(info.tensor_count, 1);
+  size_t i, n;
+  assert_non_null(written);
+  for (i = 0; i < info.op_count; i++) {
+    gmlake_offload_op_desc o;
+    gmlake_offload_tensor_desc t;
+    assert_ok(gmlake_offload_get_op(graph, info.op_order[i], &o));
+    for (n = 0; n < o.read_count; n++) {
+      assert_ok(gmlake_offload_get_tensor(graph, o.reads[n], &t));
+      assert_true(t.device == o.device);
+      assert_true(written[o.reads[n]] || t.kind <= GMLAKE_OFFLOAD_INPUT);
+    }
+    for (n = 0; n < o.write_count; n++) {
+      assert_ok(gmlake_offload_get_tensor(graph, o.writes[n], &t));
+      assert_true(t.device == o.device || (o.flags & GMLAKE_OFFLOAD_TRANSFER));
+      written[o.writes[n]] = 1;
+    }
+  }
+  free(written);
+}
+
+static void made_up_graphs_are_sound(void **state) {
+  unsigned devices;
+  (void)state;
+  for (devices = 1; devices <= 8; devices++) {
+    gmlake_offload_graph *product = graph_make_product(devices, 4, 1024);
+    gmlake_offload_graph *transformer = graph_make_transformer(devices, 3, 512, 1024);
+    assert_non_null(product);
+    assert_non_null(transformer);
+    assert_int_equal(info_of(product).device_count, devices);
+    assert_int_equal(info_of(transformer).device_count, devices);
+    check_order(product);
+    check_order(transformer);
+    if (devices == 1) assert_int_equal(info_of(product).op_count, 64 + 48);
+    gmlake_offload_graph_destroy(product);
+    gmlake_offload_graph_destroy(transformer);
+  }
+  assert_null(graph_make_product(9, 4, 1024));
+}
+
+/* ---- Faults ---------------------------------------------------------------------------------- */
+
+/* Everything once; 0 where some host memory or call was refused. */
+static gmlake_offload_result whole_life(const gmlake_offload_graph *graph, unsigned flags,
+                                        uint64_t fail_call, uint64_t *out_calls) {
+  gmlake_offload_planner_desc desc;
+  gmlake_offload_mock_desc mock_desc;
+  gmlake_offload_run_desc run_desc;
+  gmlake_offload_mock_census census;
+  gmlake_offload_job_desc job_desc;
+  gmlake_offload_planner *planner = NULL;
+  gmlake_offload_backend *mock = NULL;
+  gmlake_offload_run *run = NULL;
+  gmlake_offload_plan *plan = NULL;
+  gmlake_offload_result result;
+  uint32_t job;
+  memset(&desc, 0, sizeof desc);
+  memset(&mock_desc, 0, sizeof mock_desc);
+  memset(&run_desc, 0, sizeof run_desc);
+  memset(&job_desc, 0, sizeof job_desc);
+  memset(&census, 0, sizeof census);
+  desc.flags = flags;
+  desc.overhead_max = .2;
+  desc.target_bytes = MIB;
+  desc.host = mock_desc.host = run_desc.host = counted;
+  mock_desc.divisor = 1 << 16;
+  job_desc.graph = graph;
+  result = gmlake_offload_planner_create(&desc, &planner);
+  if (!result) result = gmlake_offload_add_job(planner, &job_desc, &job);
+  if (!result) result = gmlake_offload_replan(planner);
+  if (!result) result = gmlake_offload_take_plan(planner, job, &plan);
+  if (!result) result = gmlake_offload_mock_create(&mock_desc, &mock);
+  if (!result) gmlake_offload_mock_fail_at(mock, fail_call);
+  run_desc.backend = mock;
+  if (!result) run_desc.limit_bytes = plan_info(plan).peak_bytes;
+  if (!result) result = gmlake_offload_run_create(&run_desc, &run);
+  if (!result) result = gmlake_offload_run_add_job(run, graph, plan, &job);
+  if (!result) result = gmlake_offload_run_iterations(run, 2);
+  if (mock) gmlake_offload_mock_get_census(mock, &census);
+  if (out_calls) *out_calls = census.call_count;
+  gmlake_offload_run_destroy(run);
+  gmlake_offload_plan_destroy(plan);
+  gmlake_offload_planner_destroy(planner);
+  gmlake_offload_mock_destroy(mock);
+  return result;
+}
+
+static void host_memory_is_refused_at_every_call(void **state) {
+  unsigned flags[2] = {0, GMLAKE_OFFLOAD_LETTER};
+  size_t i, before;
+  long call, calls;
+  (void)state;
+  for (i = 0; i < 2; i++) {
+    gmlake_offload_graph *graph = random_graph(7, 25);
+    before = host_bytes;
+    host_calls = 0;
+    assert_ok(whole_life(graph, flags[i], 0, NULL));
+    calls = (long)host_calls;
+    assert_int_equal(host_bytes, before);
+    for (call = 1; call <= calls; call++) {
+      gmlake_offload_result result;
+      host_fail_in = call;
+      result = whole_life(graph, flags[i], 0, NULL);
+      assert_int_equal(host_fail_in, 0);
+      assert_true(result == GMLAKE_OFFLOAD_OK ||
+                  result == GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY ||
+                  result == GMLAKE_OFFLOAD_ERROR_BACKEND ||
+                  result == GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY);
+      assert_int_equal(host_bytes, before);
+    }
+    gmlake_offload_graph_destroy(graph);
+    assert_int_equal(host_bytes, 0);
+  }
+}
+
+static void calls_of_the_backend_fail(void **state) {
+  gmlake_offload_graph *graph = random_graph(11, 25);
+  uint64_t call, calls;
+  size_t before = host_bytes;
+  (void)state;
+  assert_ok(whole_life(graph, 0, 0, &calls));
+  for (call = 1; call <= calls; call++) {
+    gmlake_offload_result result = whole_life(graph, 0, call, NULL);
+    assert_true(result == GMLAKE_OFFLOAD_OK || result == GMLAKE_OFFLOAD_ERROR_BACKEND ||
+                result == GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY ||
+                result == GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY);
+    assert_int_equal(host_bytes, before);
+  }
+  gmlake_offload_graph_destroy(graph);
+}
+
+/* Building a graph, refused at every call; what failed can be tried again. */
+static void graphs_survive_refused_memory(void **state) {
+  long call;
+  (void)state;
+  for (call = 1;; call++) {
+    gmlake_offload_graph_desc desc;
+    gmlake_offload_graph *graph = NULL;
+    uint32_t a = NONE, id;
+    gmlake_offload_result result;
+    memset(&desc, 0, sizeof desc);
+    desc.host = counted;
+    host_fail_in = call;
+    while (gmlake_offload_graph_create(&desc, &graph)) continue;
+    while (try_tensor(graph, MIB, GMLAKE_OFFLOAD_INTERMEDIATE, 0, &a)) continue;
+    while (try_op(graph, 1, NONE, NONE, a, NONE, &id)) continue;
+    while (try_op(graph, 1, a, NONE, NONE, NONE, &id)) continue;
+    while (gmlake_offload_add_dependency(graph, 0, 1)) continue;
+    while ((result = gmlake_offload_graph_seal(graph)) != GMLAKE_OFFLOAD_OK) {
+      assert_int_equal(result, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
+    }
+    assert_int_equal(info_of(graph).peak_bytes, MIB);
+    assert_int_equal(info_of(graph).op_count, 2);
+    gmlake_offload_graph_destroy(graph);
+    assert_int_equal(host_bytes, 0);
+    if (host_fail_in) break;
+  }
+  host_fail_in = 0;
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(graph_errors_have_names),
+      cmocka_unit_test(cycles_are_found),
+      cmocka_unit_test(unordered_makers_come_first),
+      cmocka_unit_test(dependencies_reorder),
+      cmocka_unit_test(graphs_are_measured),
+      cmocka_unit_test(a_tensor_leaves_and_comes_back),
+      cmocka_unit_test(a_target_is_enough),
+      cmocka_unit_test(the_ratio_bounds_what_a_job_swaps),
+      cmocka_unit_test(state_leaves_across_iterations),
+      cmocka_unit_test(recomputation_where_swaps_do_not_fit),
+      cmocka_unit_test(times_drift_and_plans_follow),
+      cmocka_unit_test(a_plan_runs_as_planned),
+      cmocka_unit_test(without_a_plan_tensors_move_on_demand),
+      cmocka_unit_test(limits_that_cannot_be_kept),
+      cmocka_unit_test(a_new_plan_takes_over_at_the_next_iteration),
+      cmocka_unit_test(persistent_contents_live_on),
+      cmocka_unit_test(the_mock_takes_its_time),
+      cmocka_unit_test(directions_share_the_link),
+      cmocka_unit_test(jobs_share_the_device),
+      cmocka_unit_test(jobs_come_and_go_while_others_run),
+      cmocka_unit_test(plans_by_hand_are_checked),
+      cmocka_unit_test(wrong_arguments_are_refused),
+      cmocka_unit_test(sums_of_jobs_do_not_overflow),
+      cmocka_unit_test(results_have_names),
+      cmocka_unit_test(made_up_graphs_are_sound),
+      cmocka_unit_test(host_memory_is_refused_at_every_call),
+      cmocka_unit_test(calls_of_the_backend_fail),
+      cmocka_unit_test(graphs_survive_refused_memory),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

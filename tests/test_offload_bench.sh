@@ -1,0 +1,83 @@
+#!/bin/sh
+# build/offload: how it answers bad graphs, and that plans save what they have to, by the mock's
+# clock, which is the same everywhere.
+
+. tests/shell.sh
+offload=build/offload
+
+# run STATUS ARGUMENT...: runs it, succeeds if it exits so.
+run() {
+  expected=$1
+  shift
+  "$offload" "$@" >"$dir/out" 2>"$dir/err"
+  [ $? = "$expected" ]
+}
+
+# bad NAME LINE REASON TEXT: a graph of that text (printf's escapes) is refused so.
+bad() {
+  path=$dir/bad.gmgraph
+  # shellcheck disable=SC2059
+  printf "$4" >"$path"
+  ok "$1: status" run 1 --json "$path"
+  ok "$1: reason" says "$path:$2: $3"
+  ok "$1: silent" [ ! -s "$dir/out" ]
+}
+
+h='gmgraph 1\nt 0 512 a\nt 1 512 p\n'
+bad 'empty' 1 'the file is empty' ''
+bad 'not a graph' 1 'not a graph' 'gmtrace 1\n'
+bad 'no operators' 3 'the graph has no operators' "$h"
+bad 'unknown record' 4 "unknown record 'x'" "${h}x\n"
+bad 'an id left out' 4 'id 2 expected' "${h}t 3 512 a\n"
+bad 'unknown kind' 4 "the kind is none of p, i, a: 'q'" "${h}t 2 512 q\n"
+bad 'no kind' 4 "the kind is none of p, i, a: ''" "${h}t 2 512\n"
+bad 'size of 2^60' 4 'the size is too large' "${h}t 2 1152921504606846976 a\n"
+bad 'negative time' 4 "the time is not a number: '-1'" "${h}o x -1 r w\n"
+bad 'no reads' 4 "'r' is missing" "${h}o x 1 w 0\n"
+bad 'no writes' 4 "'w' is missing" "${h}o x 1 r 1\n"
+bad 'unknown tensor' 4 'unknown tensor 2' "${h}o x 1 r 2 w 0\n"
+bad 'word for an id' 4 "an id is not a number: 'b'" "${h}o x 1 r b w 0\n"
+bad 'text behind a tensor' 4 "text after the record: 'x'" "${h}t 2 5 a x\n"
+bad 'truncated line' 4 'the last line is truncated' "${h}o x 1 r 1 w 0"
+ok 'no file' run 1 "$dir/none.gmgraph"
+ok 'an unknown option' run 2 --nonsense
+ok 'an option without its number' run 2 --jobs
+
+# row WAY FIELD: that field of the way's line in $dir/out.
+row() { sed -n "s/.*\"way\":\"$1\".*\"$2\":\([^,}]*\).*/\1/p" "$dir/out"; }
+
+# within WAY SAVED OVERHEAD: it saved at least so much, at no more than that overhead.
+within() {
+  awk -v saved="$(row "$1" saved)" -v overhead="$(row "$1" overhead)" -v least="$2" -v most="$3" \
+    'BEGIN { exit !(saved >= least && overhead <= most) }'
+}
+
+all_ok() { ! grep -v '"state":"ok"' "$dir/out"; }
+
+vgg=bench/graphs/vgg16-b64.gmgraph.gz
+ok 'vgg16-b64' run 0 --json "$vgg"
+ok 'vgg16-b64: right bytes' all_ok
+ok 'vgg16-b64: the letter with recomputation' within 'letter+r' .2241 .0971
+ok 'vgg16-b64: saved' within 'tensile+' .31 .0501
+ok 'vgg16-b64: saved at no cost' within tensile .13 .0005
+ok 'vgg16-b64, 2 %' run 0 --json --overhead .02 "$vgg"
+ok 'vgg16-b64, 2 %: saved' within 'tensile+' .2241 .0201
+ok 'two jobs' run 0 --json --jobs 2 "$vgg"
+ok 'two jobs: right bytes' all_ok
+ok 'two jobs: saved' within 'tensile+' .2295 .06
+ok 'three jobs' run 0 --json --jobs 3 "$vgg"
+ok 'three jobs: right bytes' all_ok
+ok 'three jobs: saved' within 'tensile+' .2767 .06
+ok 'jitter' run 0 --json --jitter .2 "$vgg"
+ok 'jitter: right bytes' all_ok
+ok 'vgg16-b2' run 0 --json bench/graphs/vgg16-b2.gmgraph.gz
+ok 'vgg16-b2: saved' within 'tensile+' .07 .0501
+ok 'resnet50-b64' run 0 --json bench/graphs/resnet50-b64.gmgraph.gz
+ok 'resnet50-b64: saved' within 'tensile+' .5 .0501
+
+# 10,805 operators: within 200 ms of processor time.
+ok 'llama-7b-lora' run 0 --json --iterations 1 bench/graphs/llama-7b-lora-b8-1k.gmgraph.gz
+ok 'llama-7b-lora: saved' within 'tensile+' .8 .0501
+ok 'llama-7b-lora: planned in time' awk -v ms="$(row tensile+ plan_ms)" 'BEGIN { exit !(ms < 200) }'
+
+report
