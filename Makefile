@@ -5,7 +5,8 @@
 # make test      builds and runs all tests
 # make gpu-test  the tests that need a GPU; without one it says so and succeeds
 # make gpu-bench measures the driver, the lake and its peers on a GPU; likewise
-# make soak      random lakes against the model for SOAK_SECONDS, from SOAK_SEED on
+# make soak      for SOAK_SECONDS each, from SOAK_SEED on: random lakes against the model, the traces
+#                over and over through one lake, threads under the thread sanitizer
 # make exhaustive  every fault in every scenario: minutes
 # make mutate    plants MUTANTS small defects, drawn by SEED, and counts those that no test notices:
 #                hours; JOBS at a time, MUTATE has further options of tests/mutate.py
@@ -63,8 +64,10 @@ test: deps-test
 SOAK_SECONDS ?= 600
 SOAK_SEED ?= $(shell date +%s)
 soak: deps-test
-	$(SUBMAKE) build/test_model
+	$(SUBMAKE) build/test_model build/test_soak build/test_threads.tsan
 	@build/test_model --seconds $(SOAK_SECONDS) --seed $(SOAK_SEED)
+	@build/test_soak --seconds $(SOAK_SECONDS) --seed $(SOAK_SEED)
+	@build/test_threads.tsan --seconds $(SOAK_SECONDS)
 
 exhaustive: deps-test
 	$(SUBMAKE) build/test_exhaustive
@@ -125,6 +128,10 @@ build/replay: bench/replay.c Makefile | build
 build/test_%: tests/test_%.c Makefile | build
 	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench -Itests/cuda_stub $(CPPFLAGS) \
 	  $(CFLAGS) $< -o $@ $(LDFLAGS) -lcmocka -lz $(LIBS) -lm $(LDLIBS)
+
+build/test_%.tsan: tests/test_%.c Makefile | build
+	$(CC) -std=c99 -O1 -g -fsanitize=thread $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CPPFLAGS) \
+	  $(CFLAGS) $< -o $@ $(LDFLAGS) -lcmocka $(LIBS) $(LDLIBS)
 
 $(FAKE): tests/fake_cuda.c Makefile | build/fake
 	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC -fvisibility=hidden -I. \

@@ -1,6 +1,8 @@
-/* Threads on one lake: random calls from many, blocks freed by others than those who asked for
+/* usage: test_threads [--seconds N]
+   Threads on one lake: random calls from many, blocks freed by others than those who asked for
    them, contents verified, driver faults in one variant; a planner that waits for the driver holds
-   up nobody's fast path; callbacks run with no lock held. A deadlock ends in the alarm. */
+   up nobody's fast path; callbacks run with no lock held. A deadlock ends in the alarm. With
+   --seconds all of it over and over, with other seeds. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -56,6 +58,8 @@ static struct fixture {
   int callbacks;
   int faults;
 } f;
+
+static uint64_t seed; /* of the workers */
 
 static void lock(void) { (void)pthread_mutex_lock(&f.mutex); }
 static void unlock(void) { (void)pthread_mutex_unlock(&f.mutex); }
@@ -391,7 +395,7 @@ static void run_random_with(int threads, int steps, int faults, gmlake_cross_str
   f.faults = faults;
   for (i = 0; i < BUFFERS; i++) f.buffers[i].handle = open_buffer();
   for (i = 0; i < threads; i++) {
-    workers[i].random = (uint64_t)(i + 1) * 1000003u;
+    workers[i].random = (seed * 32 + (uint64_t)i + 1) * 1000003u;
     workers[i].steps = steps;
     assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
   }
@@ -735,7 +739,7 @@ static void test_logger(void **state) {
   close_lake(GMLAKE_ERROR_DEVICE_LOST);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_one_thread),          cmocka_unit_test(test_two_threads),
       cmocka_unit_test(test_eight_threads),       cmocka_unit_test(test_thirty_two_threads),
@@ -745,5 +749,13 @@ int main(void) {
       cmocka_unit_test(test_stuck_in_trim),       cmocka_unit_test(test_stuck_in_host_wait),
       cmocka_unit_test(test_oom_handler),         cmocka_unit_test(test_logger),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  const long seconds = argc == 3 && strcmp(argv[1], "--seconds") == 0 ? atol(argv[2]) : 0;
+  const time_t end = time(NULL) + seconds;
+  int failed;
+  do {
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    seed++;
+  } while (!failed && time(NULL) < end);
+  if (seconds) printf("%llu times in %ld s\n", (unsigned long long)seed, seconds);
+  return failed;
 }
