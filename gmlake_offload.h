@@ -158,6 +158,9 @@ HOW A PLAN IS RUN
   fetched (a passive swap in), however wrong the plan. limit_bytes is never passed: operators and
   swaps in wait for what is leaving, and if that is not enough the least recently used tensors
   leave (a passive swap out). With no plan at all this is on-demand swapping.
+  With launch_ahead_max the next operators of a job are launched while one runs, if all they use is
+  there and what they make fits, so that a device need not wait for the host between two operators.
+  What is freed or leaves still does so after the operator before it has ended.
   Events that come too late or too early are void: a swap out of a tensor that has been used since,
   a swap in of one that is there. So any plan gives the right bytes; a bad one costs time.
 
@@ -501,7 +504,8 @@ typedef struct gmlake_offload_backend {
   int (*fill)(void *user, uint32_t job, uint32_t tensor, void *ptr, size_t bytes, int on_host);
   /* pre: no copy of that device and direction is under way. */
   int (*copy)(void *user, const gmlake_offload_copy *copy, uint64_t token);
-  /* pre: no operator of that job is under way. Runs beside copies and other jobs' operators. */
+  /* Runs beside copies and other jobs' operators, and behind those of its own job that are under
+     way: none is where a run has no launch_ahead_max. */
   int (*launch)(void *user, const gmlake_offload_launch *launch, uint64_t token);
   int (*timer)(void *user, uint64_t at_ns, uint64_t token); /* completes at that time or later */
   int (*now)(void *user, uint64_t *out_ns);
@@ -553,6 +557,8 @@ typedef struct gmlake_offload_run_desc {
   const gmlake_offload_backend *backend; /* outlives the run */
   unsigned flags;                        /* GMLAKE_OFFLOAD_STRICT */
   size_t limit_bytes;                    /* of all tensors on the device; 0: the backend's */
+  uint32_t launch_ahead_max;             /* operators of a job that are launched behind the one that
+                                            runs, where all they need is there; 0: none */
   gmlake_offload_host host;
   /* Called after each operator with the time it took; may be NULL. */
   void (*observe_fn)(void *user, uint32_t job, uint32_t op, uint64_t time_ns);
@@ -2723,7 +2729,8 @@ static gmlake_offload_result gmlo_planner_add(gmlake_offload_planner *planner,
    [N2] A place that is `there` and not `coming` has the tensor's bytes; one with host_valid has
         them on the host. A tensor that exists has one or the other.
    [N3] Pinned places stay: an operator is running on them.
-   [N4] One copy is under way in each direction, one operator in each job.
+   [N4] One copy is under way in each direction. Operators of a job end in their order; more than
+        one are under way only where launch_ahead_max says so, within one iteration.
    [N5] Passive swaps out are asked for by one job at a time, the acquirer, whose next operator's
         tensors they leave alone, and what they free is the acquirer's: jobs cannot wait for each
         other's tensors, nor take them from each other for ever.
@@ -2765,8 +2772,8 @@ typedef struct gmlo_run_job {
   size_t *event_begin; /* plan's events behind position p: event_begin[p + 1] .. [p + 2] */
   size_t *free_begin;  /* tensors freed after step s: frees[free_begin[s]] .. */
   uint32_t *frees;
-  size_t at; /* next step, or the one that runs */
-  int running;
+  size_t at;      /* next step, or the one that runs */
+  size_t running; /* steps launched, from `at` on */
   uint64_t started_ns, ended_ns;
   uint64_t iteration, target;
 } gmlo_run_job;
@@ -3312,7 +3319,8 @@ static int gmlo_step_is_ready(gmlake_offload_run *run, uint32_t id, size_t *out_
 /* Device memory for what the step makes; 0 where it does not fit yet. */
 static int gmlo_step_alloc(gmlake_offload_run *run, uint32_t id) {
   gmlo_run_job *job = &run->jobs[id];
-  uint32_t op = job->steps[job->at].op;
+  const gmlo_run_step *step = &job->steps[job->at + job->running];
+  uint32_t op = step->op;
   size_t i, begin = job->graph->ops[op].read_count, end = gmlo_op_refs(job->graph, op);
   for (i = begin; i < end; i++) {
     uint32_t tensor = gmlo_op_ref(job->graph, op, i);
@@ -3333,7 +3341,7 @@ static int gmlo_step_alloc(gmlake_offload_run *run, uint32_t id) {
   }
   for (i = begin; i < end; i++) {
     gmlo_place *place = &job->places[gmlo_op_ref(job->graph, op, i)];
-    place->remaking = job->steps[job->at].remade != GMLAKE_OFFLOAD_NONE;
+    place->remaking = step->remade != GMLAKE_OFFLOAD_NONE;
   }
   return 1;
 }
@@ -3341,7 +3349,7 @@ static int gmlo_step_alloc(gmlake_offload_run *run, uint32_t id) {
 static int gmlo_step_launch(gmlake_offload_run *run, uint32_t id) {
   gmlo_run_job *job = &run->jobs[id];
   const gmlake_offload_graph *graph = job->graph;
-  uint32_t op = job->steps[job->at].op;
+  uint32_t op = job->steps[job->at + job->running].op;
   size_t i, count = gmlo_op_refs(graph, op), read_count = graph->ops[op].read_count;
   gmlake_offload_launch launch;
   void **pointers = (void **)gmlo_grow(&run->desc.host, run->pointers, 0, count + 1,
@@ -3369,7 +3377,7 @@ static int gmlo_step_launch(gmlake_offload_run *run, uint32_t id) {
     return 1;
   }
   run->pending++;
-  job->running = 1;
+  if (job->running++ != 0) return 1;
   job->started_ns = run->now_ns;
   run->stats.stall_ns += run->now_ns - job->ended_ns;
   return 1;
@@ -3377,16 +3385,50 @@ static int gmlo_step_launch(gmlake_offload_run *run, uint32_t id) {
 
 /* A step that runs again is left out where its tensor is there after all. */
 static int gmlo_step_is_void(const gmlo_run_job *job) {
-  uint32_t remade = job->steps[job->at].remade;
+  uint32_t remade = job->steps[job->at + job->running].remade;
   return remade != GMLAKE_OFFLOAD_NONE && job->places[remade].there &&
          !job->places[remade].remaking;
+}
+
+/* Whether the step can follow those that run: all it needs is there, and nothing has to be asked
+   for. Counts what it has to allocate. */
+static int gmlo_step_is_ready_ahead(const gmlo_run_job *job, size_t *out_bytes) {
+  uint32_t op = job->steps[job->at + job->running].op;
+  size_t i;
+  *out_bytes = 0;
+  for (i = 0; i < gmlo_op_refs(job->graph, op); i++) {
+    uint32_t tensor = gmlo_op_ref(job->graph, op, i);
+    const gmlo_place *place = &job->places[tensor];
+    if (place->coming || place->going) return 0;
+    if (place->there) continue;
+    if (i < job->graph->ops[op].read_count) return 0;
+    *out_bytes += gmlo_run_bytes(job, tensor);
+  }
+  return 1;
+}
+
+/* [N4] Launches one step more behind those that run. */
+static int gmlo_step_next_ahead(gmlake_offload_run *run, uint32_t id) {
+  gmlo_run_job *job = &run->jobs[id];
+  size_t bytes;
+  if (job->running > run->desc.launch_ahead_max || job->at + job->running >= job->step_count ||
+      run->acquirer != GMLAKE_OFFLOAD_NONE || gmlo_step_is_void(job) ||
+      !gmlo_step_is_ready_ahead(job, &bytes) || !gmlo_run_fits(run, bytes) ||
+      !gmlo_step_alloc(run, id)) {
+    return 0;
+  }
+  if (!gmlo_step_launch(run, id)) {
+    (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
+  }
+  return 1;
 }
 
 /* Launches the job's next step if it can; 1 where something changed. */
 static int gmlo_step_next(gmlake_offload_run *run, uint32_t id) {
   gmlo_run_job *job = &run->jobs[id];
   size_t bytes;
-  if (!job->alive || job->running || job->iteration >= job->target) return 0;
+  if (!job->alive || job->iteration >= job->target) return 0;
+  if (job->running != 0) return gmlo_step_next_ahead(run, id);
   if (gmlo_step_is_void(job)) {
     job->at++;
     run->stats.void_count++;
@@ -3531,6 +3573,7 @@ static void gmlo_step_free(gmlake_offload_run *run, gmlo_run_job *job) {
   for (i = job->free_begin[job->at]; i < job->free_begin[job->at + 1]; i++) {
     gmlo_place *place = &job->places[job->frees[i]];
     size_t bytes = gmlo_run_bytes(job, job->frees[i]);
+    if (place->pins != 0) continue; /* made again by a step that runs, and freed behind that */
     place->last_op = GMLAKE_OFFLOAD_NONE;
     place->dead = place->going || place->coming; /* then gmlo_copy_done frees it */
     if (place->dead) continue;
@@ -3544,7 +3587,7 @@ static void gmlo_step_done(gmlake_offload_run *run, uint32_t id) {
   uint32_t op = job->steps[job->at].op, remade = job->steps[job->at].remade;
   uint64_t iteration = job->iteration;
   size_t i;
-  job->running = 0;
+  job->running--;
   job->ended_ns = run->now_ns;
   for (i = 0; i < gmlo_op_refs(job->graph, op); i++) {
     gmlo_place *place = &job->places[gmlo_op_ref(job->graph, op, i)];
@@ -3555,6 +3598,7 @@ static void gmlo_step_done(gmlake_offload_run *run, uint32_t id) {
   if (run->desc.observe_fn != NULL) {
     run->desc.observe_fn(run->desc.user, id, op, run->now_ns - job->started_ns);
   }
+  job->started_ns = run->now_ns; /* of the next, if it is launched */
   job->at++;
   if (remade != GMLAKE_OFFLOAD_NONE) {
     run->stats.recompute_count++;
@@ -3746,6 +3790,7 @@ typedef enum gmlo_task_kind {
 typedef struct gmlo_task {
   gmlo_task_kind kind;
   uint32_t device, job, op;
+  int begun;              /* an operator waits for those of its job that were launched before */
   uint64_t token, number; /* of equal times the lower number is first */
   double left_ns;         /* work */
   double speed;
@@ -3874,6 +3919,7 @@ static gmlo_task *gmlo_mock_task(gmlo_mock *mock, gmlo_task_kind kind, double wo
   task->left_ns = work_ns;
   task->token = token;
   task->number = ++mock->task_number;
+  task->begun = kind != GMLO_TASK_OP;
   return task;
 }
 
@@ -3944,9 +3990,35 @@ static double gmlo_mock_duration(gmlo_mock *mock, uint64_t time_ns) {
   return (double)time_ns * (1 + mock->desc.jitter * (2 * unit - 1));
 }
 
+/* Looks at what the operator reads, and spoils what it writes but does not read. */
+static void gmlo_mock_op_begin(gmlo_mock *mock, gmlo_task *task) {
+  const gmlo_op *op = &task->graph->ops[task->op];
+  size_t i, n;
+  task->begun = 1;
+  task->source = gmlo_mock_op_source(mock, task);
+  for (i = op->read_count; i < op->read_count + op->write_count; i++) {
+    uint32_t tensor = task->graph->refs[op->first_ref + i];
+    for (n = 0; n < op->read_count && task->graph->refs[op->first_ref + n] != tensor; n++) continue;
+    if (n != op->read_count) continue;
+    gmlo_mock_stream(mock, task->pointers[i], task->graph->tensors[tensor].bytes, ++mock->random);
+  }
+}
+
+/* The job's operator that was launched first, of those under way; NULL: none. */
+static gmlo_task *gmlo_mock_first_op(gmlo_mock *mock, uint32_t device, uint32_t job) {
+  gmlo_task *first = NULL;
+  size_t i;
+  for (i = 0; i < mock->task_count; i++) {
+    gmlo_task *task = &mock->tasks[i];
+    if (task->kind != GMLO_TASK_OP || task->job != job || task->device != device) continue;
+    if (first == NULL || task->number < first->number) first = task;
+  }
+  return first;
+}
+
 static int gmlo_mock_launch(void *user, const gmlake_offload_launch *launch, uint64_t token) {
   gmlo_mock *mock = (gmlo_mock *)user;
-  size_t i, count = launch->desc.read_count + launch->desc.write_count, n;
+  size_t i, count = launch->desc.read_count + launch->desc.write_count;
   gmlo_task *task;
   void **pointers;
   if (gmlo_mock_fails(mock) || !gmlo_mock_remember(mock, launch->job, launch->graph->op_count)) {
@@ -3969,13 +4041,7 @@ static int gmlo_mock_launch(void *user, const gmlake_offload_launch *launch, uin
     pointers[i] = i < launch->desc.read_count ? launch->reads[i]
                                               : launch->writes[i - launch->desc.read_count];
   }
-  task->source = gmlo_mock_op_source(mock, task);
-  for (i = launch->desc.read_count; i < count; i++) { /* what is not read is spoiled */
-    uint32_t tensor = launch->desc.writes[i - launch->desc.read_count];
-    for (n = 0; n < launch->desc.read_count && launch->desc.reads[n] != tensor; n++) continue;
-    if (n != launch->desc.read_count) continue;
-    gmlo_mock_stream(mock, pointers[i], task->graph->tensors[tensor].bytes, ++mock->random);
-  }
+  if (gmlo_mock_first_op(mock, task->device, task->job) == task) gmlo_mock_op_begin(mock, task);
   mock->census.launch_count++;
   return 0;
 }
@@ -4002,7 +4068,7 @@ static void gmlo_mock_speeds(gmlo_mock *mock) {
     double speed = task->kind == GMLO_TASK_OUT ? desc->out_bytes_per_s : desc->in_bytes_per_s;
     for (n = 0; n < mock->task_count; n++) {
       if (mock->tasks[n].device != task->device) continue;
-      ops += mock->tasks[n].kind == GMLO_TASK_OP;
+      ops += mock->tasks[n].kind == GMLO_TASK_OP && mock->tasks[n].begun;
       others += (task->kind == GMLO_TASK_OUT && mock->tasks[n].kind == GMLO_TASK_IN) ||
                 (task->kind == GMLO_TASK_IN && mock->tasks[n].kind == GMLO_TASK_OUT);
     }
@@ -4018,6 +4084,7 @@ static void gmlo_mock_advance(gmlo_mock *mock, double ns) {
   size_t i;
   for (i = 0; i < mock->task_count; i++) {
     gmlo_task *task = &mock->tasks[i];
+    if (!task->begun) continue;
     task->left_ns -= ns * task->speed;
     if (task->kind != GMLO_TASK_TIMER) busy[task->kind] = 1;
   }
@@ -4059,24 +4126,35 @@ static void gmlo_mock_done(gmlo_mock *mock, gmlo_task *task) {
   }
 }
 
+/* The task that completes first, and when; pre: there is one. */
+static size_t gmlo_mock_first(const gmlo_mock *mock, double *out_ns) {
+  size_t i, first = SIZE_MAX;
+  for (i = 0; i < mock->task_count; i++) {
+    const gmlo_task *task = &mock->tasks[i];
+    double ns = task->left_ns / task->speed;
+    if (!task->begun || (first != SIZE_MAX && ns > *out_ns)) continue;
+    if (first != SIZE_MAX && ns == *out_ns && task->number > mock->tasks[first].number) continue;
+    first = i;
+    *out_ns = ns;
+  }
+  return first;
+}
+
 static int gmlo_mock_wait(void *user, uint64_t *out_token) {
   gmlo_mock *mock = (gmlo_mock *)user;
-  size_t i, first = 0;
-  double least = 0;
+  gmlo_task done, *next;
+  double ns = 0;
+  size_t first;
   if (gmlo_mock_fails(mock) || mock->task_count == 0) return 1;
   gmlo_mock_speeds(mock);
-  for (i = 0; i < mock->task_count; i++) {
-    double ns = mock->tasks[i].left_ns / mock->tasks[i].speed;
-    if (i != 0 &&
-        (ns > least || (ns == least && mock->tasks[i].number > mock->tasks[first].number)))
-      continue;
-    first = i;
-    least = ns;
-  }
-  gmlo_mock_advance(mock, least > 0 ? least : 0);
-  *out_token = mock->tasks[first].token;
+  first = gmlo_mock_first(mock, &ns);
+  gmlo_mock_advance(mock, ns > 0 ? ns : 0);
   gmlo_mock_done(mock, &mock->tasks[first]);
+  done = mock->tasks[first];
   mock->tasks[first] = mock->tasks[--mock->task_count];
+  *out_token = done.token;
+  next = done.kind == GMLO_TASK_OP ? gmlo_mock_first_op(mock, done.device, done.job) : NULL;
+  if (next != NULL) gmlo_mock_op_begin(mock, next);
   return 0;
 }
 
@@ -4667,7 +4745,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_remove_job(gmlake_of
   j = gmlo_run_find(run, job);
   if (j == NULL) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
   j->leaves = 1;
-  if (j->iteration >= j->target && !j->running) gmlo_job_stop(run, j);
+  if (j->iteration >= j->target && j->running == 0) gmlo_job_stop(run, j);
   return GMLAKE_OFFLOAD_OK;
 }
 
