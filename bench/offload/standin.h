@@ -13,7 +13,7 @@
 
 #include "standin_c.h"
 
-#define STANDIN_BYTES_PER_NS 2.0 /* half of what an H200's memory does */
+#define STANDIN_BYTES_PER_NS 2000.0 /* half of what an H200's memory does */
 #define STANDIN_LAUNCH_NS 4000   /* what two kernels that do nothing take */
 #define STANDIN_WHOLE_BYTES ((size_t)64 << 10)
 #define STANDIN_SHIFT_MAX 14 /* 2 MiB */
