@@ -4456,7 +4456,7 @@ static int gmlo_cuda_load(gmlo_cuda_functions *fn) {
 static int gmlo_cuda_enter(const gmlo_cuda *cuda, int *out_pushed) {
   CUcontext current = NULL;
   *out_pushed = 0;
-  if (cuda->fn.CtxGetCurrent(&current) != CUDA_SUCCESS) return 0;
+  if (cuda->fn.CtxGetCurrent(&current) != CUDA_SUCCESS) current = NULL;
   if (current == cuda->context) return 1;
   *out_pushed = cuda->fn.CtxPushCurrent(cuda->context) == CUDA_SUCCESS;
   return *out_pushed;

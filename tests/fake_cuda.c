@@ -957,7 +957,8 @@ static void fake_clear(void) {
     while (fake.buckets[i]) {
       fake_object *object = fake.buckets[i];
       fake.buckets[i] = object->next;
-      if (object->kind == FAKE_HOST) free(fake_ptr(object->value));
+      if (object->kind == FAKE_HOST)
+        (void)munmap(fake_ptr(object->value), ((const fake_host *)object)->bytes);
       if (object->kind == FAKE_GRAPH || object->kind == FAKE_EXEC)
         fake_free_graph((fake_graph *)object);
       else
@@ -1820,10 +1821,11 @@ static CUresult fake_host_alloc(void **out, size_t bytes, unsigned flags) {
   if (!code) code = device->lost;
   if (!code && (!out || !bytes || flags > 7)) code = CUDA_ERROR_INVALID_VALUE;
   if (code) return code;
-  if (posix_memalign(&ptr, 4096, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (ptr == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   host = (fake_host *)fake_add(sizeof(*host), FAKE_HOST, (uintptr_t)ptr, fake_number(device));
   if (!host) {
-    free(ptr);
+    (void)munmap(ptr, bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   host->bytes = bytes;
@@ -1843,7 +1845,7 @@ static CUresult fake_host_free(void *ptr) {
   while (*link != host) link = &(*link)->next;
   *link = host->next;
   fake_remove(&host->object);
-  free(ptr);
+  (void)munmap(ptr, host->bytes);
   free(host);
   return CUDA_SUCCESS;
 }
