@@ -27,7 +27,7 @@ LIBS = -lpthread -ldl
 TEST_PROGRAMS = $(patsubst tests/%.c,build/%,$(sort $(wildcard tests/test_*.c)))
 TEST_SCRIPTS = $(sort $(wildcard tests/test_*.sh))
 EXAMPLES = $(addprefix build/,$(basename $(wildcard examples/*.c examples/*.cpp))) \
-  build/examples/kv_server_cuda
+  build/examples/kv_server_cuda build/examples/offload_optimizer_cuda
 SOURCES = $(wildcard *.h bench/*.[ch] bench/*/*.[ch] bench/*.cpp tests/*.[ch] tests/*/*.[ch] \
   tests/*/*.cpp examples/*.[ch] examples/*.cpp examples/*/*.c)
 YARDSTICK = build/peer_bfc_set.so
@@ -192,10 +192,14 @@ build/examples/kv_server_cuda: examples/kv_server.c $(FAKE) Makefile | build/exa
 	$(CC) -std=c99 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) -DKV_SERVER_CUDA $(CPPFLAGS) \
 	  $(CFLAGS) $< -o $@ $(LDFLAGS) $(FAKE) $(LIBS) $(LDLIBS)
 
+build/examples/offload_optimizer_cuda: examples/offload_optimizer.c $(FAKE) Makefile | build/examples
+	$(CC) -std=c99 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) -DOFFLOAD_CUDA $(CPPFLAGS) \
+	  $(CFLAGS) $< -o $@ $(LDFLAGS) $(FAKE) $(LIBS) $(LDLIBS)
+
 build/examples/%: examples/%.cpp Makefile | build/examples
 	$(CXX) -std=c++11 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CXXFLAGS) $< -o $@ \
 	  $(LDFLAGS) $(LIBS) $(LDLIBS)
 
 -include $(wildcard build/*.d build/examples/*.d)
 
-.PHONY: all replay bench offload test mutate coverage examples torch cupy plots sweep format clean
+.PHONY: all replay bench offload offload-gpu test mutate coverage examples torch cupy plots sweep format clean
