@@ -27,7 +27,7 @@
 
 #define ITERATIONS_MAX 256
 #define CHECKED 3 /* iterations after which persistent tensors are looked at */
-#define LINK_BYTES ((size_t)256 << 20)
+#define LINK_BYTES ((size_t)64 << 20)
 
 typedef struct options {
   int json;
