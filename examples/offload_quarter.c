@@ -1,6 +1,6 @@
-/* Runs a graph in a quarter of its memory: a model of 32 layers, whose weights come from host memory
-   while the layer before is computed and are dropped behind their own. It runs on the mock, by a
-   clock of its own; the same with a plan and with none, when tensors move only once memory is
+/* Runs a graph in a quarter of its memory: a model of 32 layers, whose weights come from host
+   memory while the layer before is computed and are dropped behind their own. It runs on the mock,
+   by a clock of its own; the same with a plan and with none, when tensors move only once memory is
    short. */
 #define GMLAKE_OFFLOAD_IMPLEMENTATION
 #define GMLAKE_OFFLOAD_BACKEND_MOCK

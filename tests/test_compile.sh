@@ -8,8 +8,8 @@ dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 warnings='-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wundef -Wshadow -Werror'
 flags="$warnings -I. -Itests/cuda_stub"
-both='-DGMLAKE_BACKEND_MOCK -DGMLAKE_BACKEND_CUDA -DGMLAKE_OFFLOAD_BACKEND_MOCK
- -DGMLAKE_OFFLOAD_BACKEND_CUDA'
+both='-DGMLAKE_BACKEND_MOCK -DGMLAKE_BACKEND_CUDA -DGMLAKE_OFFLOAD_BACKEND_MOCK'
+both="$both -DGMLAKE_OFFLOAD_BACKEND_CUDA"
 libs='-lpthread -ldl'
 
 # job NAME COMMAND: notes a command of the shell, which passes if it succeeds.

@@ -241,7 +241,7 @@ static gmlake_offload_run_stats run_world(world *w, unsigned seed, result *out) 
 
 /* ---- Tests ----------------------------------------------------------------------------------- */
 
-/* The same bytes with any plan, limit, depth and delay, through cuMemAlloc or the caller's memory. */
+/* The same bytes with any plan, limit, depth and delay, from cuMemAlloc or the caller's memory. */
 static void plans_give_the_same_bytes(void **state) {
   gmlake_offload_graph *graph = make_graph(8);
   gmlake_offload_plan *plan = make_plan(graph);
