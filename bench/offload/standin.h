@@ -14,7 +14,7 @@
 #include "standin_c.h"
 
 #define STANDIN_BYTES_PER_NS 2000.0 /* half of what an H200's memory does */
-#define STANDIN_LAUNCH_NS 4000   /* what two kernels that do nothing take */
+#define STANDIN_LAUNCH_NS 4000      /* what two kernels that do nothing take */
 #define STANDIN_WHOLE_BYTES ((size_t)64 << 10)
 #define STANDIN_SHIFT_MAX 14 /* 2 MiB */
 #define STANDIN_BLOCKS 1056  /* 8 on each multiprocessor of an H200 */
@@ -26,7 +26,7 @@
      digest, and `total` that and the iteration mixed, or if not `first`, `wrong` counts where it
      is another; ends when ns have passed */
 /* clang-format off */
-static const char standin_ptx[] =
+static const char standin_read_ptx[] =
     ".version 6.4\n"
     ".target sm_70\n"
     ".address_size 64\n"
@@ -73,7 +73,12 @@ static const char standin_ptx[] =
     "shr.u32 %r8, %r8, 1; setp.ne.u32 %p0, %r8, 0; @%p0 bra lane;\n"
     "and.b32 %r9, %r2, 31; setp.eq.u32 %p0, %r9, 0; @%p0 red.shared.add.u64 [sum], %d5;\n"
     "bar.sync 0; setp.ne.u32 %p0, %r2, 0; @%p0 ret;\n"
-    "ld.shared.u64 %d5, [sum]; red.global.add.u64 [%d3], %d5; ret; }\n"
+    "ld.shared.u64 %d5, [sum]; red.global.add.u64 [%d3], %d5; ret; }\n";
+
+static const char standin_write_ptx[] =
+    ".version 6.4\n"
+    ".target sm_70\n"
+    ".address_size 64\n"
     ".visible .entry standin_write(.param .align 8 .b8 items[384], .param .u32 count,\n"
     " .param .u32 first, .param .u64 slot,\n"
     " .param .u64 clear, .param .u64 seed, .param .u64 ns, .param .u64 iteration,\n"
@@ -131,7 +136,7 @@ static const char standin_ptx[] =
 typedef struct standin {
   const gpu_driver *gpu;
   const gmlake_offload_graph *graph;
-  CUmodule module;
+  CUmodule modules[2];
   CUfunction read, write;
   CUdeviceptr memory; /* NULL: none; two slots, one that stays zero, `wrong`, then totals, seen */
   uint64_t iteration_max;                 /* totals */
@@ -183,16 +188,18 @@ static inline void standin_plan(standin *s, size_t op_count) {
 
 static inline int standin_load(standin *s, size_t bytes) {
   const gpu_driver *gpu = s->gpu;
-  return !gpu->cuModuleLoadData(&s->module, standin_ptx) &&
-         !gpu->cuModuleGetFunction(&s->read, s->module, "standin_read") &&
-         !gpu->cuModuleGetFunction(&s->write, s->module, "standin_write") &&
+  return !gpu->cuModuleLoadData(&s->modules[0], standin_read_ptx) &&
+         !gpu->cuModuleLoadData(&s->modules[1], standin_write_ptx) &&
+         !gpu->cuModuleGetFunction(&s->read, s->modules[0], "standin_read") &&
+         !gpu->cuModuleGetFunction(&s->write, s->modules[1], "standin_write") &&
          !gpu->cuMemAlloc(&s->memory, bytes) &&
          !gpu->cuMemsetD32Async(s->memory, 0, bytes / 4, NULL) && !gpu->cuCtxSynchronize();
 }
 
 static inline void standin_destroy(standin *s) {
   if (s->memory) (void)s->gpu->cuMemFree(s->memory);
-  if (s->module) (void)s->gpu->cuModuleUnload(s->module);
+  if (s->modules[0]) (void)s->gpu->cuModuleUnload(s->modules[0]);
+  if (s->modules[1]) (void)s->gpu->cuModuleUnload(s->modules[1]);
   free(s->ran);
   free(s->op_shift);
   free(s->tensor_shift);
