@@ -2,6 +2,7 @@
 # make replay    replays the traces of bench/traces: memory and driver time of each allocator
 # make bench     measures what an allocation costs the processor, in each allocator
 # make offload   plans and runs the graphs of bench/graphs in less memory, on a mock clock
+# make offload-gpu  runs some of them on a GPU; without one it says so and succeeds
 # make test      builds and runs all tests
 # make gpu-test  the tests that need a GPU; without one it says so and succeeds
 # make gpu-bench measures the driver, the lake and its peers on a GPU; likewise
@@ -27,7 +28,7 @@ LIBS = -lpthread -ldl
 TEST_PROGRAMS = $(patsubst tests/%.c,build/%,$(sort $(wildcard tests/test_*.c)))
 TEST_SCRIPTS = $(sort $(wildcard tests/test_*.sh))
 EXAMPLES = $(addprefix build/,$(basename $(wildcard examples/*.c examples/*.cpp))) \
-  build/examples/kv_server_cuda
+  build/examples/kv_server_cuda build/examples/offload_optimizer_cuda
 SOURCES = $(wildcard *.h bench/*.[ch] bench/*/*.[ch] bench/*.cpp tests/*.[ch] tests/*/*.[ch] \
   tests/*/*.cpp examples/*.[ch] examples/*.cpp examples/*/*.c)
 YARDSTICK = build/peer_bfc_set.so
@@ -56,8 +57,12 @@ offload: deps-replay
 	$(SUBMAKE) build/offload
 	@build/offload
 
+offload-gpu: deps-replay
+	$(SUBMAKE) build/offload_gpu
+	@build/offload_gpu
+
 test: deps-test
-	$(SUBMAKE) build/replay build/offload $(POLICY) $(FAKE) build/bench $(YARDSTICK) build/gpu_test \
+	$(SUBMAKE) build/replay build/offload build/offload_gpu $(POLICY) $(FAKE) build/bench $(YARDSTICK) build/gpu_test \
 	  build/gpu_bench $(CLIENTS) $(TEST_PROGRAMS)
 	@sh tests/run.sh $(TEST_PROGRAMS) $(TEST_SCRIPTS)
 
@@ -145,6 +150,10 @@ build/offload: bench/offload/plan.c Makefile | build
 	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CFLAGS) $< -o $@ \
 	  $(LDFLAGS) -lz $(LDLIBS)
 
+build/offload_gpu: bench/offload/gpu.c Makefile | build
+	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) $(CPPFLAGS) $(CFLAGS) $< \
+	  -o $@ $(LDFLAGS) -lz $(LIBS) $(LDLIBS)
+
 $(YARDSTICK): bench/bfc_set.cpp Makefile | build
 	$(CXX) -std=c++11 -O2 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC $(CPPFLAGS) $(CXXFLAGS) $< \
 	  -o $@ $(LDFLAGS)
@@ -190,10 +199,14 @@ build/examples/kv_server_cuda: examples/kv_server.c $(FAKE) Makefile | build/exa
 	$(CC) -std=c99 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) -DKV_SERVER_CUDA $(CPPFLAGS) \
 	  $(CFLAGS) $< -o $@ $(LDFLAGS) $(FAKE) $(LIBS) $(LDLIBS)
 
+build/examples/offload_optimizer_cuda: examples/offload_optimizer.c $(FAKE) Makefile | build/examples
+	$(CC) -std=c99 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) -DOFFLOAD_CUDA $(CPPFLAGS) \
+	  $(CFLAGS) $< -o $@ $(LDFLAGS) $(FAKE) $(LIBS) $(LDLIBS)
+
 build/examples/%: examples/%.cpp Makefile | build/examples
 	$(CXX) -std=c++11 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CXXFLAGS) $< -o $@ \
 	  $(LDFLAGS) $(LIBS) $(LDLIBS)
 
 -include $(wildcard build/*.d build/examples/*.d)
 
-.PHONY: all replay bench offload test mutate coverage examples torch cupy plots sweep format clean
+.PHONY: all replay bench offload offload-gpu test mutate coverage examples torch cupy plots sweep format clean

@@ -6,13 +6,15 @@ RECIPE
       #include "gmlake_offload.h"
   and every other file includes the header alone. It needs the C library, no GPU and no other
   header: memory, copies and kernels come from a table of functions, the backend.
-  GMLAKE_OFFLOAD_BACKEND_MOCK, defined before the implementation, adds one without a device.
+  GMLAKE_OFFLOAD_BACKEND_CUDA, defined before the implementation, adds one for a GPU, which needs
+  <cuda.h>; GMLAKE_OFFLOAD_BACKEND_MOCK one without a device.
 
 CONTENTS
   an example, what it does not do, macros, glossary, the graph, how TENSILE plans, how a plan is
-  run, the mock, threads, errors, costs; then the declarations; then the implementation, whose
+  run, the mock, CUDA, threads, errors, costs; then the declarations; then the implementation, whose
   sections carry tags to search for:
-  >>base >>graph >>circle >>link >>profile >>tensile >>plan >>planner >>run >>backend_mock >>api
+  >>base >>graph >>circle >>link >>profile >>tensile >>plan >>planner >>run >>backend_mock
+  >>backend_cuda >>api
 
 EXAMPLE
       // A step of training whose activation `x` is not needed while `y` is made.
@@ -73,6 +75,9 @@ WHAT IT DOES NOT DO
 MACROS, all for the implementation file only unless it says otherwise
   GMLAKE_OFFLOAD_IMPLEMENTATION  compiles the implementation
   GMLAKE_OFFLOAD_BACKEND_MOCK    every file that uses it: the mock
+  GMLAKE_OFFLOAD_BACKEND_CUDA    every file that uses it: CUDA; the implementation file then
+                                 includes this header before any other, or defines _GNU_SOURCE
+  GMLAKE_OFFLOAD_CUDA_LINK       links the driver, instead of opening its library when it is needed
   GMLAKE_OFFLOAD_STATIC          every file: all functions static, each file has its own copy
   GMLAKE_OFFLOAD_DEF             every file: linkage of the functions, instead of extern
   GMLAKE_OFFLOAD_ASSERT(x)       instead of assert
@@ -158,6 +163,9 @@ HOW A PLAN IS RUN
   fetched (a passive swap in), however wrong the plan. limit_bytes is never passed: operators and
   swaps in wait for what is leaving, and if that is not enough the least recently used tensors
   leave (a passive swap out). With no plan at all this is on-demand swapping.
+  With launch_ahead_max the next operators of a job are launched while one runs, if all they use is
+  there and what they make fits, so that a device need not wait for the host between two operators.
+  What is freed or leaves still does so after the operator before it has ended.
   Events that come too late or too early are void: a swap out of a tensor that has been used since,
   a swap in of one that is there. So any plan gives the right bytes; a bad one costs time.
 
@@ -169,6 +177,13 @@ THE MOCK
   stream that depends on every byte that it read; what it does not read it spoils at its begin, and
   freed memory is spoiled. A digest of all that was written shows any wrong order, missing copy or
   overlap, and census.race_count counts inputs that changed under an operator.
+
+CUDA
+  The caller's functions launch the operators, on a stream of their job's own, and give and take
+  device memory: a lake's (gmlake.h) does not fragment. Copies go through pinned memory, one stream
+  a direction; it is kept for the next swap once it has been pinned, which takes long. The thread
+  that runs a run is busy while it waits. Set launch_ahead_max (4 or so): an operator that is
+  launched only when the one before it has ended begins some microseconds late.
 
 THREADS
   One thread at a time in each graph, planner or run; sealed graphs may be read by many.
@@ -182,6 +197,11 @@ COSTS
   about 1 us an access for each order that is tried. Running: linear in accesses and events.
 
 Licence: MIT, at the end of this file. */
+#if defined(GMLAKE_OFFLOAD_IMPLEMENTATION) && defined(GMLAKE_OFFLOAD_BACKEND_CUDA) && \
+    !defined(_GNU_SOURCE)
+#define _GNU_SOURCE 1 /* clock_gettime, dlopen */
+#endif
+
 #if !defined(GMLAKE_OFFLOAD_H_INCLUDED)
 #define GMLAKE_OFFLOAD_H_INCLUDED
 
@@ -501,7 +521,8 @@ typedef struct gmlake_offload_backend {
   int (*fill)(void *user, uint32_t job, uint32_t tensor, void *ptr, size_t bytes, int on_host);
   /* pre: no copy of that device and direction is under way. */
   int (*copy)(void *user, const gmlake_offload_copy *copy, uint64_t token);
-  /* pre: no operator of that job is under way. Runs beside copies and other jobs' operators. */
+  /* Runs beside copies and other jobs' operators, and behind those of its own job that are under
+     way: none is where a run has no launch_ahead_max. */
   int (*launch)(void *user, const gmlake_offload_launch *launch, uint64_t token);
   int (*timer)(void *user, uint64_t at_ns, uint64_t token); /* completes at that time or later */
   int (*now)(void *user, uint64_t *out_ns);
@@ -545,6 +566,36 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_fail_at(gmlake_offload_backend *back
                                                     uint64_t call_number);
 #endif
 
+#if defined(GMLAKE_OFFLOAD_BACKEND_CUDA)
+/* Functions return 0, or anything else where they fail. They are called in the device's primary
+   context; `stream` is a CUstream. */
+typedef struct gmlake_offload_cuda_desc {
+  int device;        /* the driver's number; graphs may call it by another */
+  size_t host_bytes; /* pinned at create; more is pinned when it is needed, 256 MiB at a time */
+  /* Device memory; both, or neither: cuMemAlloc and cuMemFree, which wait for the device. Any
+     stream may use what alloc_fn hands out at once, and nothing uses what free_fn takes back any
+     more. The stream is always the same, and lives as long as the backend. A lake: gmlake_alloc and
+     gmlake_free. */
+  int (*alloc_fn)(void *user, size_t bytes, void *stream, void **out_ptr);
+  void (*free_fn)(void *user, void *ptr, size_t bytes, void *stream);
+  /* Queues the operator on the stream and waits for nothing. Required. */
+  int (*launch_fn)(void *user, const gmlake_offload_launch *launch, void *stream);
+  /* Queues a tensor's first contents, in device memory or in pinned memory, which kernels reach by
+     the same pointer. NULL: zeros. */
+  int (*fill_fn)(void *user, uint32_t job, uint32_t tensor, void *ptr, size_t bytes, int on_host,
+                 void *stream);
+  void *user; /* first argument of all */
+  gmlake_offload_host host;
+} gmlake_offload_cuda_desc;
+
+/* Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY, BACKEND (no driver, no device, or it refuses);
+   *out_backend is then NULL. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_cuda_create(
+    const gmlake_offload_cuda_desc *desc, gmlake_offload_backend **out_backend);
+/* pre: no run uses it. Waits for what is under way. NULL is fine. */
+GMLAKE_OFFLOAD_DEF void gmlake_offload_cuda_destroy(gmlake_offload_backend *backend);
+#endif
+
 /* ---- Runs ------------------------------------------------------------------------------------ */
 
 #define GMLAKE_OFFLOAD_STRICT 1u /* run: no passive swap out; what would need one is an error */
@@ -553,6 +604,8 @@ typedef struct gmlake_offload_run_desc {
   const gmlake_offload_backend *backend; /* outlives the run */
   unsigned flags;                        /* GMLAKE_OFFLOAD_STRICT */
   size_t limit_bytes;                    /* of all tensors on the device; 0: the backend's */
+  uint32_t launch_ahead_max;             /* operators of a job that are launched behind the one that
+                                            runs, where all they need is there; 0: none */
   gmlake_offload_host host;
   /* Called after each operator with the time it took; may be NULL. */
   void (*observe_fn)(void *user, uint32_t job, uint32_t op, uint64_t time_ns);
@@ -2723,7 +2776,8 @@ static gmlake_offload_result gmlo_planner_add(gmlake_offload_planner *planner,
    [N2] A place that is `there` and not `coming` has the tensor's bytes; one with host_valid has
         them on the host. A tensor that exists has one or the other.
    [N3] Pinned places stay: an operator is running on them.
-   [N4] One copy is under way in each direction, one operator in each job.
+   [N4] One copy is under way in each direction. Operators of a job end in their order; more than
+        one are under way only where launch_ahead_max says so, within one iteration.
    [N5] Passive swaps out are asked for by one job at a time, the acquirer, whose next operator's
         tensors they leave alone, and what they free is the acquirer's: jobs cannot wait for each
         other's tensors, nor take them from each other for ever.
@@ -2765,8 +2819,8 @@ typedef struct gmlo_run_job {
   size_t *event_begin; /* plan's events behind position p: event_begin[p + 1] .. [p + 2] */
   size_t *free_begin;  /* tensors freed after step s: frees[free_begin[s]] .. */
   uint32_t *frees;
-  size_t at; /* next step, or the one that runs */
-  int running;
+  size_t at;      /* next step, or the one that runs */
+  size_t running; /* steps launched, from `at` on */
   uint64_t started_ns, ended_ns;
   uint64_t iteration, target;
 } gmlo_run_job;
@@ -3312,7 +3366,8 @@ static int gmlo_step_is_ready(gmlake_offload_run *run, uint32_t id, size_t *out_
 /* Device memory for what the step makes; 0 where it does not fit yet. */
 static int gmlo_step_alloc(gmlake_offload_run *run, uint32_t id) {
   gmlo_run_job *job = &run->jobs[id];
-  uint32_t op = job->steps[job->at].op;
+  const gmlo_run_step *step = &job->steps[job->at + job->running];
+  uint32_t op = step->op;
   size_t i, begin = job->graph->ops[op].read_count, end = gmlo_op_refs(job->graph, op);
   for (i = begin; i < end; i++) {
     uint32_t tensor = gmlo_op_ref(job->graph, op, i);
@@ -3333,7 +3388,7 @@ static int gmlo_step_alloc(gmlake_offload_run *run, uint32_t id) {
   }
   for (i = begin; i < end; i++) {
     gmlo_place *place = &job->places[gmlo_op_ref(job->graph, op, i)];
-    place->remaking = job->steps[job->at].remade != GMLAKE_OFFLOAD_NONE;
+    place->remaking = step->remade != GMLAKE_OFFLOAD_NONE;
   }
   return 1;
 }
@@ -3341,7 +3396,7 @@ static int gmlo_step_alloc(gmlake_offload_run *run, uint32_t id) {
 static int gmlo_step_launch(gmlake_offload_run *run, uint32_t id) {
   gmlo_run_job *job = &run->jobs[id];
   const gmlake_offload_graph *graph = job->graph;
-  uint32_t op = job->steps[job->at].op;
+  uint32_t op = job->steps[job->at + job->running].op;
   size_t i, count = gmlo_op_refs(graph, op), read_count = graph->ops[op].read_count;
   gmlake_offload_launch launch;
   void **pointers = (void **)gmlo_grow(&run->desc.host, run->pointers, 0, count + 1,
@@ -3369,7 +3424,7 @@ static int gmlo_step_launch(gmlake_offload_run *run, uint32_t id) {
     return 1;
   }
   run->pending++;
-  job->running = 1;
+  if (job->running++ != 0) return 1;
   job->started_ns = run->now_ns;
   run->stats.stall_ns += run->now_ns - job->ended_ns;
   return 1;
@@ -3377,16 +3432,50 @@ static int gmlo_step_launch(gmlake_offload_run *run, uint32_t id) {
 
 /* A step that runs again is left out where its tensor is there after all. */
 static int gmlo_step_is_void(const gmlo_run_job *job) {
-  uint32_t remade = job->steps[job->at].remade;
+  uint32_t remade = job->steps[job->at + job->running].remade;
   return remade != GMLAKE_OFFLOAD_NONE && job->places[remade].there &&
          !job->places[remade].remaking;
+}
+
+/* Whether the step can follow those that run: all it needs is there, and nothing has to be asked
+   for. Counts what it has to allocate. */
+static int gmlo_step_is_ready_ahead(const gmlo_run_job *job, size_t *out_bytes) {
+  uint32_t op = job->steps[job->at + job->running].op;
+  size_t i;
+  *out_bytes = 0;
+  for (i = 0; i < gmlo_op_refs(job->graph, op); i++) {
+    uint32_t tensor = gmlo_op_ref(job->graph, op, i);
+    const gmlo_place *place = &job->places[tensor];
+    if (place->coming || place->going) return 0;
+    if (place->there) continue;
+    if (i < job->graph->ops[op].read_count) return 0;
+    *out_bytes += gmlo_run_bytes(job, tensor);
+  }
+  return 1;
+}
+
+/* [N4] Launches one step more behind those that run. */
+static int gmlo_step_next_ahead(gmlake_offload_run *run, uint32_t id) {
+  gmlo_run_job *job = &run->jobs[id];
+  size_t bytes;
+  if (job->running > run->desc.launch_ahead_max || job->at + job->running >= job->step_count ||
+      run->acquirer != GMLAKE_OFFLOAD_NONE || gmlo_step_is_void(job) ||
+      !gmlo_step_is_ready_ahead(job, &bytes) || !gmlo_run_fits(run, bytes) ||
+      !gmlo_step_alloc(run, id)) {
+    return 0;
+  }
+  if (!gmlo_step_launch(run, id)) {
+    (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
+  }
+  return 1;
 }
 
 /* Launches the job's next step if it can; 1 where something changed. */
 static int gmlo_step_next(gmlake_offload_run *run, uint32_t id) {
   gmlo_run_job *job = &run->jobs[id];
   size_t bytes;
-  if (!job->alive || job->running || job->iteration >= job->target) return 0;
+  if (!job->alive || job->iteration >= job->target) return 0;
+  if (job->running != 0) return gmlo_step_next_ahead(run, id);
   if (gmlo_step_is_void(job)) {
     job->at++;
     run->stats.void_count++;
@@ -3531,6 +3620,7 @@ static void gmlo_step_free(gmlake_offload_run *run, gmlo_run_job *job) {
   for (i = job->free_begin[job->at]; i < job->free_begin[job->at + 1]; i++) {
     gmlo_place *place = &job->places[job->frees[i]];
     size_t bytes = gmlo_run_bytes(job, job->frees[i]);
+    if (place->pins != 0) continue; /* made again by a step that runs, and freed behind that */
     place->last_op = GMLAKE_OFFLOAD_NONE;
     place->dead = place->going || place->coming; /* then gmlo_copy_done frees it */
     if (place->dead) continue;
@@ -3544,7 +3634,7 @@ static void gmlo_step_done(gmlake_offload_run *run, uint32_t id) {
   uint32_t op = job->steps[job->at].op, remade = job->steps[job->at].remade;
   uint64_t iteration = job->iteration;
   size_t i;
-  job->running = 0;
+  job->running--;
   job->ended_ns = run->now_ns;
   for (i = 0; i < gmlo_op_refs(job->graph, op); i++) {
     gmlo_place *place = &job->places[gmlo_op_ref(job->graph, op, i)];
@@ -3555,6 +3645,7 @@ static void gmlo_step_done(gmlake_offload_run *run, uint32_t id) {
   if (run->desc.observe_fn != NULL) {
     run->desc.observe_fn(run->desc.user, id, op, run->now_ns - job->started_ns);
   }
+  job->started_ns = run->now_ns; /* of the next, if it is launched */
   job->at++;
   if (remade != GMLAKE_OFFLOAD_NONE) {
     run->stats.recompute_count++;
@@ -3746,6 +3837,7 @@ typedef enum gmlo_task_kind {
 typedef struct gmlo_task {
   gmlo_task_kind kind;
   uint32_t device, job, op;
+  int begun;              /* an operator waits for those of its job that were launched before */
   uint64_t token, number; /* of equal times the lower number is first */
   double left_ns;         /* work */
   double speed;
@@ -3874,6 +3966,7 @@ static gmlo_task *gmlo_mock_task(gmlo_mock *mock, gmlo_task_kind kind, double wo
   task->left_ns = work_ns;
   task->token = token;
   task->number = ++mock->task_number;
+  task->begun = kind != GMLO_TASK_OP;
   return task;
 }
 
@@ -3944,9 +4037,35 @@ static double gmlo_mock_duration(gmlo_mock *mock, uint64_t time_ns) {
   return (double)time_ns * (1 + mock->desc.jitter * (2 * unit - 1));
 }
 
+/* Looks at what the operator reads, and spoils what it writes but does not read. */
+static void gmlo_mock_op_begin(gmlo_mock *mock, gmlo_task *task) {
+  const gmlo_op *op = &task->graph->ops[task->op];
+  size_t i, n;
+  task->begun = 1;
+  task->source = gmlo_mock_op_source(mock, task);
+  for (i = op->read_count; i < op->read_count + op->write_count; i++) {
+    uint32_t tensor = task->graph->refs[op->first_ref + i];
+    for (n = 0; n < op->read_count && task->graph->refs[op->first_ref + n] != tensor; n++) continue;
+    if (n != op->read_count) continue;
+    gmlo_mock_stream(mock, task->pointers[i], task->graph->tensors[tensor].bytes, ++mock->random);
+  }
+}
+
+/* The job's operator that was launched first, of those under way; NULL: none. */
+static gmlo_task *gmlo_mock_first_op(gmlo_mock *mock, uint32_t device, uint32_t job) {
+  gmlo_task *first = NULL;
+  size_t i;
+  for (i = 0; i < mock->task_count; i++) {
+    gmlo_task *task = &mock->tasks[i];
+    if (task->kind != GMLO_TASK_OP || task->job != job || task->device != device) continue;
+    if (first == NULL || task->number < first->number) first = task;
+  }
+  return first;
+}
+
 static int gmlo_mock_launch(void *user, const gmlake_offload_launch *launch, uint64_t token) {
   gmlo_mock *mock = (gmlo_mock *)user;
-  size_t i, count = launch->desc.read_count + launch->desc.write_count, n;
+  size_t i, count = launch->desc.read_count + launch->desc.write_count;
   gmlo_task *task;
   void **pointers;
   if (gmlo_mock_fails(mock) || !gmlo_mock_remember(mock, launch->job, launch->graph->op_count)) {
@@ -3969,13 +4088,7 @@ static int gmlo_mock_launch(void *user, const gmlake_offload_launch *launch, uin
     pointers[i] = i < launch->desc.read_count ? launch->reads[i]
                                               : launch->writes[i - launch->desc.read_count];
   }
-  task->source = gmlo_mock_op_source(mock, task);
-  for (i = launch->desc.read_count; i < count; i++) { /* what is not read is spoiled */
-    uint32_t tensor = launch->desc.writes[i - launch->desc.read_count];
-    for (n = 0; n < launch->desc.read_count && launch->desc.reads[n] != tensor; n++) continue;
-    if (n != launch->desc.read_count) continue;
-    gmlo_mock_stream(mock, pointers[i], task->graph->tensors[tensor].bytes, ++mock->random);
-  }
+  if (gmlo_mock_first_op(mock, task->device, task->job) == task) gmlo_mock_op_begin(mock, task);
   mock->census.launch_count++;
   return 0;
 }
@@ -4002,7 +4115,7 @@ static void gmlo_mock_speeds(gmlo_mock *mock) {
     double speed = task->kind == GMLO_TASK_OUT ? desc->out_bytes_per_s : desc->in_bytes_per_s;
     for (n = 0; n < mock->task_count; n++) {
       if (mock->tasks[n].device != task->device) continue;
-      ops += mock->tasks[n].kind == GMLO_TASK_OP;
+      ops += mock->tasks[n].kind == GMLO_TASK_OP && mock->tasks[n].begun;
       others += (task->kind == GMLO_TASK_OUT && mock->tasks[n].kind == GMLO_TASK_IN) ||
                 (task->kind == GMLO_TASK_IN && mock->tasks[n].kind == GMLO_TASK_OUT);
     }
@@ -4018,6 +4131,7 @@ static void gmlo_mock_advance(gmlo_mock *mock, double ns) {
   size_t i;
   for (i = 0; i < mock->task_count; i++) {
     gmlo_task *task = &mock->tasks[i];
+    if (!task->begun) continue;
     task->left_ns -= ns * task->speed;
     if (task->kind != GMLO_TASK_TIMER) busy[task->kind] = 1;
   }
@@ -4059,24 +4173,35 @@ static void gmlo_mock_done(gmlo_mock *mock, gmlo_task *task) {
   }
 }
 
+/* The task that completes first, and when; pre: there is one. */
+static size_t gmlo_mock_first(const gmlo_mock *mock, double *out_ns) {
+  size_t i, first = SIZE_MAX;
+  for (i = 0; i < mock->task_count; i++) {
+    const gmlo_task *task = &mock->tasks[i];
+    double ns = task->left_ns / task->speed;
+    if (!task->begun || (first != SIZE_MAX && ns > *out_ns)) continue;
+    if (first != SIZE_MAX && ns == *out_ns && task->number > mock->tasks[first].number) continue;
+    first = i;
+    *out_ns = ns;
+  }
+  return first;
+}
+
 static int gmlo_mock_wait(void *user, uint64_t *out_token) {
   gmlo_mock *mock = (gmlo_mock *)user;
-  size_t i, first = 0;
-  double least = 0;
+  gmlo_task done, *next;
+  double ns = 0;
+  size_t first;
   if (gmlo_mock_fails(mock) || mock->task_count == 0) return 1;
   gmlo_mock_speeds(mock);
-  for (i = 0; i < mock->task_count; i++) {
-    double ns = mock->tasks[i].left_ns / mock->tasks[i].speed;
-    if (i != 0 &&
-        (ns > least || (ns == least && mock->tasks[i].number > mock->tasks[first].number)))
-      continue;
-    first = i;
-    least = ns;
-  }
-  gmlo_mock_advance(mock, least > 0 ? least : 0);
-  *out_token = mock->tasks[first].token;
+  first = gmlo_mock_first(mock, &ns);
+  gmlo_mock_advance(mock, ns > 0 ? ns : 0);
   gmlo_mock_done(mock, &mock->tasks[first]);
+  done = mock->tasks[first];
   mock->tasks[first] = mock->tasks[--mock->task_count];
+  *out_token = done.token;
+  next = done.kind == GMLO_TASK_OP ? gmlo_mock_first_op(mock, done.device, done.job) : NULL;
+  if (next != NULL) gmlo_mock_op_begin(mock, next);
   return 0;
 }
 
@@ -4155,6 +4280,593 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_fail_at(gmlake_offload_backend *back
 }
 
 #endif /* GMLAKE_OFFLOAD_BACKEND_MOCK */
+
+/* ---- >>backend_cuda: a GPU ----------------------------------------------------------------------
+   Owns a reference to the device's primary context, a stream for each direction and each job, their
+   events, and pinned memory. Invariants:
+   [U1] A token waits for the event that stands behind its work on its stream, or, a timer's, for
+        the host's clock. Work under way always has a token: where an entry fails, what it has
+        queued has ended, and where `wait` fails, everything has.
+   [U2] So device and pinned memory is handed back only when nothing uses it any more, and may be
+        handed out for any stream.
+   [U3] On return from every entry the thread's current context is what it was; inside it, also in
+        the caller's functions, it is the primary one.
+   Complexity: a few driver calls an entry, none for pinned memory but where it grows; pinned memory
+   O(pieces); `wait` asks one event a stream and keeps its thread busy.
+   Fails: what the driver, the caller's functions or the host refuse. */
+
+#if defined(GMLAKE_OFFLOAD_BACKEND_CUDA)
+
+#include <cuda.h>
+#if defined(_WIN32)
+#include <windows.h>
+#else
+#include <time.h>
+#if !defined(GMLAKE_OFFLOAD_CUDA_LINK)
+#include <dlfcn.h>
+#endif
+#endif
+
+#define GMLO_PINNED_BYTES ((size_t)256 << 20) /* of a segment, at least */
+#define GMLO_PINNED_GRAIN ((size_t)512)
+
+/* Name without cu, the driver version that introduced this form, exported name, parameters. */
+#define GMLO_CUDA_FUNCTIONS(X)                                                         \
+  X(Init, 2000, "cuInit", (unsigned flags))                                            \
+  X(DeviceGet, 2000, "cuDeviceGet", (CUdevice * device, int ordinal))                  \
+  X(DevicePrimaryCtxRetain, 7000, "cuDevicePrimaryCtxRetain",                          \
+    (CUcontext * context, CUdevice device))                                            \
+  X(DevicePrimaryCtxRelease, 11000, "cuDevicePrimaryCtxRelease_v2", (CUdevice device)) \
+  X(CtxGetCurrent, 4000, "cuCtxGetCurrent", (CUcontext * context))                     \
+  X(CtxPushCurrent, 4000, "cuCtxPushCurrent_v2", (CUcontext context))                  \
+  X(CtxPopCurrent, 4000, "cuCtxPopCurrent_v2", (CUcontext * context))                  \
+  X(StreamCreate, 2000, "cuStreamCreate", (CUstream * stream, unsigned flags))         \
+  X(StreamDestroy, 4000, "cuStreamDestroy_v2", (CUstream stream))                      \
+  X(StreamSynchronize, 2000, "cuStreamSynchronize", (CUstream stream))                 \
+  X(EventCreate, 2000, "cuEventCreate", (CUevent * event, unsigned flags))             \
+  X(EventDestroy, 4000, "cuEventDestroy_v2", (CUevent event))                          \
+  X(EventRecord, 2000, "cuEventRecord", (CUevent event, CUstream stream))              \
+  X(EventQuery, 2000, "cuEventQuery", (CUevent event))                                 \
+  X(MemAlloc, 3020, "cuMemAlloc_v2", (CUdeviceptr * address, size_t bytes))            \
+  X(MemFree, 3020, "cuMemFree_v2", (CUdeviceptr address))                              \
+  X(MemHostAlloc, 2020, "cuMemHostAlloc", (void **ptr, size_t bytes, unsigned flags))  \
+  X(MemFreeHost, 2000, "cuMemFreeHost", (void *ptr))                                   \
+  X(MemcpyHtoDAsync, 3020, "cuMemcpyHtoDAsync_v2",                                     \
+    (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))                 \
+  X(MemcpyDtoHAsync, 3020, "cuMemcpyDtoHAsync_v2",                                     \
+    (void *to, CUdeviceptr from, size_t bytes, CUstream stream))                       \
+  X(MemsetD8Async, 3020, "cuMemsetD8Async",                                            \
+    (CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream))
+
+#define GMLO_CUDA_MEMBER(name, version, exported, params) CUresult(CUDAAPI *name) params;
+typedef struct gmlo_cuda_functions {
+  GMLO_CUDA_FUNCTIONS(GMLO_CUDA_MEMBER)
+} gmlo_cuda_functions;
+#undef GMLO_CUDA_MEMBER
+
+/* An event behind work that is under way, or a spare one. */
+typedef struct gmlo_mark {
+  CUevent event;
+  uint64_t token;
+} gmlo_mark;
+
+typedef struct gmlo_cuda_lane {
+  CUstream stream;
+  gmlo_mark *marks; /* `count` under way, oldest first, then the spare ones up to `made` */
+  size_t count, made, capacity;
+} gmlo_cuda_lane;
+
+/* A piece of pinned memory. */
+typedef struct gmlo_pinned {
+  char *ptr;
+  size_t bytes;
+  int busy;
+  int first; /* of its segment: never joined to the one below */
+} gmlo_pinned;
+
+typedef struct gmlo_cuda_timer {
+  uint64_t at_ns, token;
+} gmlo_cuda_timer;
+
+typedef struct gmlo_cuda {
+  gmlake_offload_backend table; /* first: the user's pointer is this */
+  gmlake_offload_cuda_desc desc;
+  gmlo_cuda_functions fn;
+  CUdevice device;
+  CUcontext context;     /* NULL: not retained */
+  gmlo_cuda_lane *lanes; /* GMLO_OUT, GMLO_IN, then one for each job */
+  size_t lane_count, lane_capacity;
+  gmlo_pinned *pinned; /* by address, all segments */
+  size_t pinned_count, pinned_capacity;
+  gmlo_cuda_timer *timers; /* the first one last */
+  size_t timer_count, timer_capacity;
+} gmlo_cuda;
+
+/* ---- Loading the driver ---- */
+
+#if defined(GMLAKE_OFFLOAD_CUDA_LINK)
+
+/* The token pasted below is the header's macro where it has one, so it names the right form. */
+#define GMLO_CUDA_ASSIGN(name, version, exported, params) fn->name = cu##name;
+static int gmlo_cuda_load(gmlo_cuda_functions *fn) {
+  GMLO_CUDA_FUNCTIONS(GMLO_CUDA_ASSIGN)
+  return 1;
+}
+#undef GMLO_CUDA_ASSIGN
+
+#else
+
+typedef struct gmlo_cuda_symbol {
+  const char *base, *exported;
+  int version;
+  size_t offset; /* in gmlo_cuda_functions */
+} gmlo_cuda_symbol;
+
+/* cuGetProcAddress of CUDA 12. */
+typedef CUresult(CUDAAPI *gmlo_cuda_lookup)(const char *, void **, int, cuuint64_t, int *);
+
+/* The library is never closed: the driver keeps threads and exit handlers of its own. */
+#if defined(_WIN32)
+static void *gmlo_cuda_open(void) {
+  return (void *)LoadLibraryExA("nvcuda.dll", NULL, LOAD_LIBRARY_SEARCH_SYSTEM32);
+}
+static void *gmlo_cuda_find(void *library, const char *name) {
+  FARPROC function = GetProcAddress((HMODULE)library, name);
+  void *symbol;
+  memcpy(&symbol, &function, sizeof symbol);
+  return symbol;
+}
+#else
+static void *gmlo_cuda_open(void) { return dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL); }
+static void *gmlo_cuda_find(void *library, const char *name) { return dlsym(library, name); }
+#endif
+
+#define GMLO_CUDA_ROW(name, version, exported, params) \
+  {"cu" #name, exported, version, offsetof(gmlo_cuda_functions, name)},
+/* By cuGetProcAddress, or where the driver is older, by exported names. 0: something is missing. */
+static int gmlo_cuda_load(gmlo_cuda_functions *fn) {
+  static const gmlo_cuda_symbol rows[] = {GMLO_CUDA_FUNCTIONS(GMLO_CUDA_ROW)};
+  void *library = gmlo_cuda_open(), *symbol;
+  gmlo_cuda_lookup lookup;
+  size_t i;
+  if (library == NULL) return 0;
+  /* ISO C has no cast from an object pointer to a function pointer; the bytes are the same. */
+  symbol = gmlo_cuda_find(library, "cuGetProcAddress_v2");
+  memcpy(&lookup, &symbol, sizeof symbol);
+  for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+    int status = 0;
+    symbol = NULL;
+    if (lookup == NULL) {
+      symbol = gmlo_cuda_find(library, rows[i].exported);
+    } else if (lookup(rows[i].base, &symbol, rows[i].version, 0, &status) != CUDA_SUCCESS) {
+      symbol = NULL;
+    }
+    if (symbol == NULL) return 0;
+    memcpy((char *)fn + rows[i].offset, &symbol, sizeof symbol);
+  }
+  return 1;
+}
+#undef GMLO_CUDA_ROW
+
+#endif /* GMLAKE_OFFLOAD_CUDA_LINK */
+
+/* ---- The frame of every entry, and waiting ---- */
+
+/* [U3] 0: it cannot be made current. *out_pushed is for gmlo_cuda_leave. */
+static int gmlo_cuda_enter(const gmlo_cuda *cuda, int *out_pushed) {
+  CUcontext current = NULL;
+  *out_pushed = 0;
+  if (cuda->fn.CtxGetCurrent(&current) != CUDA_SUCCESS) current = NULL;
+  if (current == cuda->context) return 1;
+  *out_pushed = cuda->fn.CtxPushCurrent(cuda->context) == CUDA_SUCCESS;
+  return *out_pushed;
+}
+
+/* Passes the answer on. */
+static int gmlo_cuda_leave(const gmlo_cuda *cuda, int pushed, int failed) {
+  CUcontext popped;
+  if (pushed) (void)cuda->fn.CtxPopCurrent(&popped);
+  return failed;
+}
+
+/* [U1] Ends all that is under way, and forgets it. */
+static void gmlo_cuda_quiesce(gmlo_cuda *cuda) {
+  size_t i;
+  for (i = 0; i < cuda->lane_count; i++) {
+    if (cuda->lanes[i].stream != NULL) (void)cuda->fn.StreamSynchronize(cuda->lanes[i].stream);
+    cuda->lanes[i].count = 0;
+  }
+  cuda->timer_count = 0;
+}
+
+static uint64_t gmlo_cuda_clock(void) {
+#if defined(_WIN32)
+  LARGE_INTEGER ticks, rate;
+  (void)QueryPerformanceCounter(&ticks);
+  (void)QueryPerformanceFrequency(&rate);
+  return (uint64_t)((double)ticks.QuadPart / (double)rate.QuadPart * 1e9);
+#else
+  struct timespec now;
+  (void)clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+#endif
+}
+
+/* ---- Streams ---- */
+
+/* The lane, with its stream and a spare event; NULL where one is refused. */
+static gmlo_cuda_lane *gmlo_cuda_lane_of(gmlo_cuda *cuda, size_t index) {
+  gmlo_cuda_lane *lane;
+  gmlo_mark *marks;
+  if (index >= cuda->lane_count) {
+    size_t more = index + 1 - cuda->lane_count;
+    lane = (gmlo_cuda_lane *)gmlo_grow(&cuda->desc.host, cuda->lanes, cuda->lane_count, more,
+                                       &cuda->lane_capacity, sizeof *lane);
+    if (lane == NULL) return NULL;
+    memset(lane + cuda->lane_count, 0, more * sizeof *lane);
+    cuda->lanes = lane;
+    cuda->lane_count += more;
+  }
+  lane = &cuda->lanes[index];
+  if (lane->stream == NULL &&
+      cuda->fn.StreamCreate(&lane->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
+    lane->stream = NULL;
+    return NULL;
+  }
+  if (lane->count != lane->made) return lane;
+  marks = (gmlo_mark *)gmlo_grow(&cuda->desc.host, lane->marks, lane->made, 1, &lane->capacity,
+                                 sizeof *marks);
+  if (marks == NULL) return NULL;
+  lane->marks = marks;
+  if (cuda->fn.EventCreate(&marks[lane->made].event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+    return NULL;
+  }
+  lane->made++;
+  return lane;
+}
+
+/* [U1] The token waits for what is queued; where that is refused, or queueing failed, so does this.
+   0: done. */
+static int gmlo_cuda_mark(gmlo_cuda *cuda, gmlo_cuda_lane *lane, int failed, uint64_t token) {
+  gmlo_mark *mark = &lane->marks[lane->count];
+  if (!failed && cuda->fn.EventRecord(mark->event, lane->stream) == CUDA_SUCCESS) {
+    mark->token = token;
+    lane->count++;
+    return 0;
+  }
+  (void)cuda->fn.StreamSynchronize(lane->stream);
+  return 1;
+}
+
+/* Takes the lane's oldest token if its work has ended; -1 where the driver reports an error. */
+static int gmlo_cuda_poll(gmlo_cuda *cuda, gmlo_cuda_lane *lane, uint64_t *out_token) {
+  gmlo_mark oldest;
+  CUresult code;
+  if (lane->count == 0) return 0;
+  oldest = lane->marks[0];
+  code = cuda->fn.EventQuery(oldest.event);
+  if (code != CUDA_SUCCESS) return code == CUDA_ERROR_NOT_READY ? 0 : -1;
+  *out_token = oldest.token;
+  lane->count--;
+  memmove(lane->marks, lane->marks + 1, (lane->made - 1) * sizeof *lane->marks);
+  lane->marks[lane->made - 1] = oldest;
+  return 1;
+}
+
+/* ---- Pinned memory ---- */
+
+static int gmlo_pinned_insert(gmlo_cuda *cuda, size_t at, char *ptr, size_t bytes, int first) {
+  gmlo_pinned *pinned = (gmlo_pinned *)gmlo_grow(&cuda->desc.host, cuda->pinned, cuda->pinned_count,
+                                                 1, &cuda->pinned_capacity, sizeof *pinned);
+  if (pinned == NULL) return 0;
+  cuda->pinned = pinned;
+  memmove(&pinned[at + 1], &pinned[at], (cuda->pinned_count++ - at) * sizeof *pinned);
+  pinned[at].ptr = ptr;
+  pinned[at].bytes = bytes;
+  pinned[at].busy = 0;
+  pinned[at].first = first;
+  return 1;
+}
+
+static void gmlo_pinned_remove(gmlo_cuda *cuda, size_t at) {
+  memmove(&cuda->pinned[at], &cuda->pinned[at + 1],
+          (--cuda->pinned_count - at) * sizeof *cuda->pinned);
+}
+
+/* The last piece that begins at or below the address; pre: there is one. */
+static size_t gmlo_pinned_find(const gmlo_cuda *cuda, const void *ptr) {
+  size_t low = 0, high = cuda->pinned_count;
+  while (high - low > 1) {
+    size_t middle = low + (high - low) / 2;
+    if ((uintptr_t)cuda->pinned[middle].ptr <= (uintptr_t)ptr) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+/* Pins a segment of at least that many bytes; 0 where it is refused. pre: a current context. */
+static int gmlo_pinned_grow(gmlo_cuda *cuda, size_t bytes) {
+  size_t at = 0;
+  void *ptr = NULL;
+  if (bytes < GMLO_PINNED_BYTES) bytes = GMLO_PINNED_BYTES;
+  if (cuda->fn.MemHostAlloc(&ptr, bytes, 0) != CUDA_SUCCESS) return 0;
+  while (at < cuda->pinned_count && (uintptr_t)cuda->pinned[at].ptr < (uintptr_t)ptr) at++;
+  if (gmlo_pinned_insert(cuda, at, (char *)ptr, bytes, 1)) return 1;
+  (void)cuda->fn.MemFreeHost(ptr);
+  return 0;
+}
+
+/* The smallest free piece that holds the bytes, cut to size; NULL: there is none. */
+static char *gmlo_pinned_take(gmlo_cuda *cuda, size_t bytes) {
+  size_t i, best = SIZE_MAX;
+  gmlo_pinned *piece;
+  for (i = 0; i < cuda->pinned_count; i++) {
+    piece = &cuda->pinned[i];
+    if (piece->busy || piece->bytes < bytes) continue;
+    if (best == SIZE_MAX || piece->bytes < cuda->pinned[best].bytes) best = i;
+  }
+  if (best == SIZE_MAX) return NULL;
+  piece = &cuda->pinned[best];
+  if (piece->bytes > bytes) {
+    char *rest = piece->ptr + bytes;
+    if (!gmlo_pinned_insert(cuda, best + 1, rest, piece->bytes - bytes, 0)) return NULL;
+    piece = &cuda->pinned[best];
+    piece->bytes = bytes;
+  }
+  piece->busy = 1;
+  return piece->ptr;
+}
+
+/* Joins the piece to free ones beside it. */
+static void gmlo_pinned_give(gmlo_cuda *cuda, const void *ptr) {
+  size_t at = gmlo_pinned_find(cuda, ptr);
+  gmlo_pinned *piece = &cuda->pinned[at];
+  piece->busy = 0;
+  if (at + 1 < cuda->pinned_count && !piece[1].busy && !piece[1].first) {
+    piece->bytes += piece[1].bytes;
+    gmlo_pinned_remove(cuda, at + 1);
+  }
+  if (!piece->first && !piece[-1].busy) {
+    piece[-1].bytes += piece->bytes;
+    gmlo_pinned_remove(cuda, at);
+  }
+}
+
+/* ---- Entries ---- */
+
+static int gmlo_cuda_device_alloc(void *user, uint32_t device, size_t bytes, void **out_ptr) {
+  gmlo_cuda *cuda = (gmlo_cuda *)user;
+  void *stream = (void *)cuda->lanes[2].stream;
+  CUdeviceptr address = 0;
+  int pushed, failed = 1;
+  (void)device;
+  *out_ptr = NULL;
+  if (!gmlo_cuda_enter(cuda, &pushed)) return 1;
+  if (cuda->desc.alloc_fn != NULL) {
+    failed = cuda->desc.alloc_fn(cuda->desc.user, bytes, stream, out_ptr) != 0;
+  } else if (cuda->fn.MemAlloc(&address, bytes) == CUDA_SUCCESS) {
+    *out_ptr = (void *)(uintptr_t)address;
+    failed = 0;
+  }
+  return gmlo_cuda_leave(cuda, pushed, failed);
+}
+
+/* A free that the driver refuses leaves memory that goes with the context. */
+static void gmlo_cuda_device_free(void *user, uint32_t device, void *ptr, size_t bytes) {
+  gmlo_cuda *cuda = (gmlo_cuda *)user;
+  int pushed;
+  (void)device;
+  (void)gmlo_cuda_enter(cuda, &pushed);
+  if (cuda->desc.free_fn != NULL) {
+    cuda->desc.free_fn(cuda->desc.user, ptr, bytes, (void *)cuda->lanes[2].stream);
+  } else {
+    (void)cuda->fn.MemFree((CUdeviceptr)(uintptr_t)ptr);
+  }
+  (void)gmlo_cuda_leave(cuda, pushed, 0);
+}
+
+static int gmlo_cuda_host_alloc(void *user, size_t bytes, void **out_ptr) {
+  gmlo_cuda *cuda = (gmlo_cuda *)user;
+  int pushed;
+  *out_ptr = NULL;
+  if (bytes > SIZE_MAX / 2) return 1;
+  bytes = (bytes + GMLO_PINNED_GRAIN - 1) / GMLO_PINNED_GRAIN * GMLO_PINNED_GRAIN;
+  *out_ptr = gmlo_pinned_take(cuda, bytes);
+  if (*out_ptr != NULL) return 0;
+  if (!gmlo_cuda_enter(cuda, &pushed)) return 1;
+  if (gmlo_pinned_grow(cuda, bytes)) *out_ptr = gmlo_pinned_take(cuda, bytes);
+  return gmlo_cuda_leave(cuda, pushed, *out_ptr == NULL);
+}
+
+static void gmlo_cuda_host_free(void *user, void *ptr, size_t bytes) {
+  (void)bytes;
+  gmlo_pinned_give((gmlo_cuda *)user, ptr);
+}
+
+static int gmlo_cuda_fill(void *user, uint32_t job, uint32_t tensor, void *ptr, size_t bytes,
+                          int on_host) {
+  gmlo_cuda *cuda = (gmlo_cuda *)user;
+  CUstream stream = cuda->lanes[2].stream;
+  int pushed, failed = 0;
+  if (!gmlo_cuda_enter(cuda, &pushed)) return 1;
+  if (cuda->desc.fill_fn != NULL) {
+    failed = cuda->desc.fill_fn(cuda->desc.user, job, tensor, ptr, bytes, on_host, (void *)stream);
+  } else if (on_host) {
+    memset(ptr, 0, bytes);
+  } else {
+    failed = cuda->fn.MemsetD8Async((CUdeviceptr)(uintptr_t)ptr, 0, bytes, stream) != CUDA_SUCCESS;
+  }
+  failed = (cuda->fn.StreamSynchronize(stream) != CUDA_SUCCESS) | (failed != 0);
+  return gmlo_cuda_leave(cuda, pushed, failed);
+}
+
+static int gmlo_cuda_copy(void *user, const gmlake_offload_copy *copy, uint64_t token) {
+  gmlo_cuda *cuda = (gmlo_cuda *)user;
+  CUdeviceptr address = (CUdeviceptr)(uintptr_t)copy->device_ptr;
+  gmlo_cuda_lane *lane;
+  CUresult code;
+  int pushed, failed = 1;
+  if (!gmlo_cuda_enter(cuda, &pushed)) return 1;
+  lane = gmlo_cuda_lane_of(cuda, copy->to_host ? GMLO_OUT : GMLO_IN);
+  if (lane != NULL) {
+    code = copy->to_host
+               ? cuda->fn.MemcpyDtoHAsync(copy->host_ptr, address, copy->bytes, lane->stream)
+               : cuda->fn.MemcpyHtoDAsync(address, copy->host_ptr, copy->bytes, lane->stream);
+    failed = gmlo_cuda_mark(cuda, lane, code != CUDA_SUCCESS, token);
+  }
+  return gmlo_cuda_leave(cuda, pushed, failed);
+}
+
+static int gmlo_cuda_launch(void *user, const gmlake_offload_launch *launch, uint64_t token) {
+  gmlo_cuda *cuda = (gmlo_cuda *)user;
+  gmlo_cuda_lane *lane;
+  int pushed, failed = 1;
+  if (!gmlo_cuda_enter(cuda, &pushed)) return 1;
+  lane = gmlo_cuda_lane_of(cuda, (size_t)launch->job + 2);
+  if (lane != NULL) {
+    failed = cuda->desc.launch_fn(cuda->desc.user, launch, (void *)lane->stream) != 0;
+    failed = gmlo_cuda_mark(cuda, lane, failed, token);
+  }
+  return gmlo_cuda_leave(cuda, pushed, failed);
+}
+
+static int gmlo_cuda_timer_set(void *user, uint64_t at_ns, uint64_t token) {
+  gmlo_cuda *cuda = (gmlo_cuda *)user;
+  gmlo_cuda_timer *timers = (gmlo_cuda_timer *)gmlo_grow(
+      &cuda->desc.host, cuda->timers, cuda->timer_count, 1, &cuda->timer_capacity, sizeof *timers);
+  size_t i = cuda->timer_count;
+  if (timers == NULL) return 1;
+  cuda->timers = timers;
+  for (; i != 0 && timers[i - 1].at_ns <= at_ns; i--) timers[i] = timers[i - 1];
+  timers[i].at_ns = at_ns;
+  timers[i].token = token;
+  cuda->timer_count++;
+  return 0;
+}
+
+static int gmlo_cuda_now(void *user, uint64_t *out_ns) {
+  (void)user;
+  *out_ns = gmlo_cuda_clock();
+  return 0;
+}
+
+/* One look at everything: 1 with a token, 0 where nothing has ended yet, -1 where nothing will. */
+static int gmlo_cuda_look(gmlo_cuda *cuda, uint64_t *out_token) {
+  size_t i = cuda->lane_count, waiting = cuda->timer_count;
+  while (i-- != 0) { /* operators first: the device is idle without the next one */
+    int state = gmlo_cuda_poll(cuda, &cuda->lanes[i], out_token);
+    if (state != 0) return state;
+    waiting += cuda->lanes[i].count;
+  }
+  if (cuda->timer_count != 0) {
+    const gmlo_cuda_timer *first = &cuda->timers[cuda->timer_count - 1];
+    if (first->at_ns <= gmlo_cuda_clock()) {
+      *out_token = first->token;
+      cuda->timer_count--;
+      return 1;
+    }
+  }
+  return waiting != 0 ? 0 : -1;
+}
+
+static int gmlo_cuda_wait(void *user, uint64_t *out_token) {
+  gmlo_cuda *cuda = (gmlo_cuda *)user;
+  int pushed, state = 0;
+  if (!gmlo_cuda_enter(cuda, &pushed)) return 1;
+  while (state == 0) state = gmlo_cuda_look(cuda, out_token);
+  if (state < 0) gmlo_cuda_quiesce(cuda);
+  return gmlo_cuda_leave(cuda, pushed, state < 0);
+}
+
+/* ---- Create and destroy ---- */
+
+static void gmlo_cuda_fill_table(gmlo_cuda *cuda) {
+  gmlake_offload_backend *table = &cuda->table;
+  table->struct_bytes = sizeof *table;
+  table->abi_version = 1;
+  table->user = cuda;
+  table->device_alloc = gmlo_cuda_device_alloc;
+  table->device_free = gmlo_cuda_device_free;
+  table->host_alloc = gmlo_cuda_host_alloc;
+  table->host_free = gmlo_cuda_host_free;
+  table->fill = gmlo_cuda_fill;
+  table->copy = gmlo_cuda_copy;
+  table->launch = gmlo_cuda_launch;
+  table->timer = gmlo_cuda_timer_set;
+  table->now = gmlo_cuda_now;
+  table->wait = gmlo_cuda_wait;
+}
+
+/* Everything that is there before the first call of an entry; 0 where something is refused. */
+static int gmlo_cuda_open_device(gmlo_cuda *cuda) {
+  size_t i;
+  int pushed, ok;
+  if (!gmlo_cuda_load(&cuda->fn) || cuda->fn.Init(0) != CUDA_SUCCESS ||
+      cuda->fn.DeviceGet(&cuda->device, cuda->desc.device) != CUDA_SUCCESS ||
+      cuda->fn.DevicePrimaryCtxRetain(&cuda->context, cuda->device) != CUDA_SUCCESS) {
+    cuda->context = NULL;
+    return 0;
+  }
+  ok = gmlo_cuda_enter(cuda, &pushed);
+  for (i = 0; ok && i < 3; i++) ok = gmlo_cuda_lane_of(cuda, i) != NULL;
+  if (ok && cuda->desc.host_bytes != 0) ok = gmlo_pinned_grow(cuda, cuda->desc.host_bytes);
+  return !gmlo_cuda_leave(cuda, pushed, !ok);
+}
+
+static void gmlo_cuda_close(gmlo_cuda *cuda) {
+  gmlake_offload_host host = cuda->desc.host;
+  size_t i, n;
+  int pushed;
+  if (cuda->context != NULL) {
+    (void)gmlo_cuda_enter(cuda, &pushed);
+    gmlo_cuda_quiesce(cuda);
+    for (i = 0; i < cuda->lane_count; i++) {
+      gmlo_cuda_lane *lane = &cuda->lanes[i];
+      for (n = 0; n < lane->made; n++) (void)cuda->fn.EventDestroy(lane->marks[n].event);
+      if (lane->stream != NULL) (void)cuda->fn.StreamDestroy(lane->stream);
+    }
+    for (i = 0; i < cuda->pinned_count; i++) {
+      if (cuda->pinned[i].first) (void)cuda->fn.MemFreeHost(cuda->pinned[i].ptr);
+    }
+    (void)gmlo_cuda_leave(cuda, pushed, 0);
+    (void)cuda->fn.DevicePrimaryCtxRelease(cuda->device);
+  }
+  for (i = 0; i < cuda->lane_count; i++) gmlo_free(&host, cuda->lanes[i].marks);
+  gmlo_free(&host, cuda->lanes);
+  gmlo_free(&host, cuda->pinned);
+  gmlo_free(&host, cuda->timers);
+  gmlo_free(&host, cuda);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_cuda_create(
+    const gmlake_offload_cuda_desc *desc, gmlake_offload_backend **out_backend) {
+  gmlo_cuda *cuda;
+  if (out_backend == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_backend = NULL;
+  if (desc == NULL || desc->launch_fn == NULL || desc->device < 0 ||
+      (desc->alloc_fn == NULL) != (desc->free_fn == NULL) || !gmlo_host_valid(&desc->host)) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  cuda = (gmlo_cuda *)gmlo_zeroed(&desc->host, 1, sizeof *cuda);
+  if (cuda == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  cuda->desc = *desc;
+  gmlo_cuda_fill_table(cuda);
+  if (!gmlo_cuda_open_device(cuda)) {
+    gmlo_cuda_close(cuda);
+    return GMLAKE_OFFLOAD_ERROR_BACKEND;
+  }
+  *out_backend = &cuda->table;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF void gmlake_offload_cuda_destroy(gmlake_offload_backend *backend) {
+  if (backend != NULL) gmlo_cuda_close((gmlo_cuda *)(void *)backend);
+}
+
+#endif /* GMLAKE_OFFLOAD_BACKEND_CUDA */
 
 /* ---- >>api: validate, delegate --------------------------------------------------------------- */
 
@@ -4667,7 +5379,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_remove_job(gmlake_of
   j = gmlo_run_find(run, job);
   if (j == NULL) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
   j->leaves = 1;
-  if (j->iteration >= j->target && !j->running) gmlo_job_stop(run, j);
+  if (j->iteration >= j->target && j->running == 0) gmlo_job_stop(run, j);
   return GMLAKE_OFFLOAD_OK;
 }
 

@@ -20,6 +20,8 @@
 
 #include "fake_cuda.h"
 
+#include "bench/offload/standin_c.h"
+
 #define FAKE_VERSION 12080
 #define FAKE_DEVICES_MAX 8
 #define FAKE_STACK_MAX 64
@@ -39,7 +41,8 @@ typedef enum fake_kind {
   FAKE_EXEC,
   FAKE_HANDLE,
   FAKE_BACKING, /* the handle under an allocation */
-  FAKE_ALLOCATION
+  FAKE_ALLOCATION,
+  FAKE_HOST /* pinned */
 } fake_kind;
 
 typedef struct fake_object { /* first member of all that a caller knows by a value */
@@ -55,8 +58,11 @@ typedef enum fake_work_kind { /* the kernels first, in the order of fake_kernels
                               FAKE_VERIFY,
                               FAKE_SPIN,
                               FAKE_COPY,
+                              FAKE_STANDIN_READ,
+                              FAKE_STANDIN_WRITE,
                               FAKE_KERNELS,
                               FAKE_MEMSET = FAKE_KERNELS,
+                              FAKE_MEMSET8,
                               FAKE_MEMCPY,
                               FAKE_FREE
 } fake_work_kind;
@@ -64,14 +70,22 @@ typedef enum fake_work_kind { /* the kernels first, in the order of fake_kernels
 static const struct {
   const char *name;
   size_t params;
-} fake_kernels[FAKE_KERNELS] = {{"fill", 3}, {"verify", 4}, {"spin", 1}, {"copy", 3}};
+} fake_kernels[FAKE_KERNELS] = {{"fill", 3}, {"verify", 4},       {"spin", 1},
+                                {"copy", 3}, {"standin_read", 4}, {"standin_write", 11}};
+
+typedef struct fake_standin { /* the parameters, of both kernels */
+  standin_item items[STANDIN_ITEMS];
+  uint32_t count, first;
+  uint64_t slot, clear, seed, ns, iteration, seen, total, wrong;
+} fake_standin;
 
 typedef struct fake_work {
   fake_work_kind kind;
   int device;
   uint64_t to, from, wrong; /* addresses */
   uint64_t count;           /* of words, 16 bytes or bytes; [spin] nanoseconds */
-  uint32_t seed;            /* [memset] the word */
+  uint32_t seed;            /* [memset] the word; [memset8] the byte */
+  fake_standin standin;
 } fake_work;
 
 typedef struct fake_pending {
@@ -140,6 +154,12 @@ typedef struct fake_allocation {
   int is_freed; /* a free is queued */
 } fake_allocation;
 
+typedef struct fake_host {
+  fake_object object; /* the value is the address */
+  struct fake_host *next;
+  size_t bytes;
+} fake_host;
+
 typedef struct fake_mapping {
   struct fake_mapping *next, *previous;
   uint64_t address;
@@ -181,6 +201,7 @@ static struct fake_state {
   fake_reservation *reservations; /* by address */
   size_t reservation_count, reservation_capacity;
   fake_mapping *mappings;
+  fake_host *hosts;
   fake_pending *pending, **pending_end;
   fake_capture *captures;
   uint64_t clock_ns, random, calls, next_serial;
@@ -430,6 +451,15 @@ static CUresult fake_set_access(uint64_t address, size_t bytes, int device, unsi
   return code;
 }
 
+/* Whether the range is pinned, which every device reaches. */
+static int fake_is_pinned(uint64_t address, uint64_t bytes) {
+  const fake_host *host = fake.hosts;
+  while (host && (address < host->object.value || address - host->object.value > host->bytes ||
+                  bytes > host->bytes - (address - host->object.value)))
+    host = host->next;
+  return host != NULL;
+}
+
 /* Whether the device may use the range in this way. What cuMemAlloc made is reached by copies
    from every device. */
 static CUresult fake_reach(const fake_work *work, uint64_t address, uint64_t bytes, unsigned flags,
@@ -437,6 +467,7 @@ static CUresult fake_reach(const fake_work *work, uint64_t address, uint64_t byt
   const int is_copy = work->kind >= FAKE_KERNELS;
   if (address % alignment) return CUDA_ERROR_MISALIGNED_ADDRESS;
   if (bytes > UINT64_MAX - address) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  if (fake_is_pinned(address, bytes)) return CUDA_SUCCESS;
   while (bytes) {
     const fake_mapping *mapping = fake_find_mapping(address);
     uint64_t left;
@@ -534,10 +565,54 @@ static void fake_do_memset(const fake_work *work) {
   for (i = 0; i < work->count; i++) words[i] = work->seed;
 }
 
+static CUresult fake_reach_words(const fake_work *work, uint64_t address, size_t count) {
+  if (!address) return CUDA_SUCCESS;
+  return fake_reach(work, address, count * 8, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 8);
+}
+
+static CUresult fake_check_standin(const fake_work *work) {
+  const fake_standin *s = &work->standin;
+  const int writes = work->kind == FAKE_STANDIN_WRITE;
+  const unsigned flags =
+      writes ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;
+  CUresult code = s->slot ? fake_reach_words(work, s->slot, 2) : CUDA_ERROR_ILLEGAL_ADDRESS;
+  uint32_t i;
+  for (i = 0; !code && i < s->count; i++) {
+    const uint64_t extent = standin_extent(&s->items[i]);
+    if (extent) code = fake_reach(work, s->items[i].ptr, extent, flags, 16);
+  }
+  if (!code && writes) code = fake_reach_words(work, s->clear, 2);
+  if (!code && writes) code = fake_reach_words(work, s->seen, 1);
+  if (!code && writes) code = fake_reach_words(work, s->total, 1);
+  if (!code && writes) code = fake_reach_words(work, s->wrong, 1);
+  return code;
+}
+
+static void fake_do_standin_read(const fake_standin *s) {
+  uint64_t *slot = (uint64_t *)fake_ptr(s->slot);
+  uint32_t i;
+  for (i = 0; i < s->count; i++) *slot += standin_read(&s->items[i], s->seed, i);
+}
+
+static void fake_do_standin_write(const fake_standin *s) {
+  const uint64_t digest = standin_mix(*(uint64_t *)fake_ptr(s->slot) + s->seed);
+  uint64_t *seen = (uint64_t *)fake_ptr(s->seen);
+  uint32_t i;
+  for (i = 0; i < s->count; i++) standin_write(&s->items[i], digest, i);
+  if (s->clear) memset(fake_ptr(s->clear), 0, 16);
+  if (!s->seen) return;
+  if (s->first) {
+    *seen = digest;
+    *(uint64_t *)fake_ptr(s->total) += standin_mix(digest + s->iteration);
+  } else if (*seen != digest) {
+    ++*(uint64_t *)fake_ptr(s->wrong);
+  }
+}
+
 /* Bytes and alignment of one item. */
 static unsigned fake_item_bytes(const fake_work *work) {
   if (work->kind == FAKE_COPY) return 16;
-  return work->kind == FAKE_MEMCPY ? 1 : 4;
+  return work->kind == FAKE_MEMCPY || work->kind == FAKE_MEMSET8 ? 1 : 4;
 }
 
 /* What the work would answer if it ran now. */
@@ -545,6 +620,8 @@ static CUresult fake_check_work(const fake_work *work) {
   const unsigned item = fake_item_bytes(work);
   const uint64_t bytes = work->count * item;
   CUresult code = CUDA_SUCCESS;
+  if (work->kind == FAKE_STANDIN_READ || work->kind == FAKE_STANDIN_WRITE)
+    return fake_check_standin(work);
   if (work->kind == FAKE_SPIN || work->kind == FAKE_FREE || !work->count) return CUDA_SUCCESS;
   if (work->count > UINT64_MAX / item) return CUDA_ERROR_ILLEGAL_ADDRESS;
   if (work->kind == FAKE_VERIFY || work->kind == FAKE_COPY || work->kind == FAKE_MEMCPY)
@@ -555,8 +632,17 @@ static CUresult fake_check_work(const fake_work *work) {
 }
 
 static CUresult fake_do_reached(const fake_work *work) {
-  if (fake.options.bookkeeping_only || !work->count) return CUDA_SUCCESS;
+  if (fake.options.bookkeeping_only) return CUDA_SUCCESS;
   switch (work->kind) {
+  case FAKE_STANDIN_READ:
+    fake_do_standin_read(&work->standin);
+    return CUDA_SUCCESS;
+  case FAKE_STANDIN_WRITE:
+    fake_do_standin_write(&work->standin);
+    return CUDA_SUCCESS;
+  case FAKE_MEMSET8:
+    memset(fake_ptr(work->to), (int)work->seed, (size_t)work->count);
+    return CUDA_SUCCESS;
   case FAKE_FILL:
     fake_do_fill(work);
     return CUDA_SUCCESS;
@@ -651,7 +737,9 @@ static CUresult fake_order(const fake_stream *stream) {
 
 /* A quarter of the work takes no time, a quarter a few calls, the rest some dozen calls. */
 static uint64_t fake_lag(const fake_work *work) {
-  const uint64_t least = work->kind == FAKE_SPIN ? work->count : 0;
+  const uint64_t least = work->kind == FAKE_SPIN            ? work->count
+                         : work->kind == FAKE_STANDIN_WRITE ? work->standin.ns
+                                                            : 0;
   uint64_t lag = 0;
   if (fake.options.seed) {
     const uint64_t class = fake_random(4);
@@ -869,6 +957,8 @@ static void fake_clear(void) {
     while (fake.buckets[i]) {
       fake_object *object = fake.buckets[i];
       fake.buckets[i] = object->next;
+      if (object->kind == FAKE_HOST)
+        (void)munmap(fake_ptr(object->value), ((const fake_host *)object)->bytes);
       if (object->kind == FAKE_GRAPH || object->kind == FAKE_EXEC)
         fake_free_graph((fake_graph *)object);
       else
@@ -1390,7 +1480,32 @@ static uint64_t fake_param(void *const *params, size_t index) {
   return value;
 }
 
+static void fake_read_standin(fake_work *work, void *const *params) {
+  fake_standin *s = &work->standin;
+  memcpy(&s->count, params[1], sizeof(s->count));
+  if (s->count > STANDIN_ITEMS) s->count = STANDIN_ITEMS;
+  memcpy(s->items, params[0], s->count * sizeof(s->items[0]));
+  if (work->kind == FAKE_STANDIN_READ) {
+    s->slot = fake_param(params, 2);
+    s->seed = fake_param(params, 3);
+    return;
+  }
+  memcpy(&s->first, params[2], sizeof(s->first));
+  s->slot = fake_param(params, 3);
+  s->clear = fake_param(params, 4);
+  s->seed = fake_param(params, 5);
+  s->ns = fake_param(params, 6);
+  s->iteration = fake_param(params, 7);
+  s->seen = fake_param(params, 8);
+  s->total = fake_param(params, 9);
+  s->wrong = fake_param(params, 10);
+}
+
 static void fake_read_params(fake_work *work, void *const *params) {
+  if (work->kind == FAKE_STANDIN_READ || work->kind == FAKE_STANDIN_WRITE) {
+    fake_read_standin(work, params);
+    return;
+  }
   if (work->kind == FAKE_SPIN) {
     work->count = fake_param(params, 0);
     return;
@@ -1455,10 +1570,11 @@ static CUresult fake_submit_checked(CUstream value, fake_work *work) {
   return work->count ? fake_submit(stream, work) : CUDA_SUCCESS;
 }
 
-static CUresult fake_memset(CUdeviceptr to, unsigned word, size_t count, CUstream stream) {
+static CUresult fake_memset(fake_work_kind kind, CUdeviceptr to, unsigned word, size_t count,
+                            CUstream stream) {
   fake_work work;
   memset(&work, 0, sizeof(work));
-  work.kind = FAKE_MEMSET;
+  work.kind = kind;
   work.to = to;
   work.seed = word;
   work.count = count;
@@ -1473,6 +1589,15 @@ static CUresult fake_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstre
   work.from = from;
   work.count = bytes;
   return fake_submit_checked(stream, &work);
+}
+
+/* Between the device and pinned memory; from other memory the driver copies in its own time. */
+static CUresult fake_pinned_copy(CUdeviceptr address, const void *host, size_t bytes, int to_host,
+                                 CUstream stream) {
+  const uint64_t pinned = (uintptr_t)host;
+  if (!fake_is_pinned(pinned, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  return to_host ? fake_copy(pinned, address, bytes, stream)
+                 : fake_copy(address, pinned, bytes, stream);
 }
 
 /* A copy to or from the host comes after the legacy stream's work and ends within the call. */
@@ -1686,6 +1811,43 @@ static CUresult fake_mem_free_async(CUdeviceptr address, CUstream value) {
   code = fake_submit(stream, &work);
   if (!code) allocation->is_freed = 1;
   return code;
+}
+
+static CUresult fake_host_alloc(void **out, size_t bytes, unsigned flags) {
+  fake_device *device;
+  fake_host *host;
+  void *ptr;
+  CUresult code = fake_current(&device);
+  if (!code) code = device->lost;
+  if (!code && (!out || !bytes || flags > 7)) code = CUDA_ERROR_INVALID_VALUE;
+  if (code) return code;
+  ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (ptr == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  host = (fake_host *)fake_add(sizeof(*host), FAKE_HOST, (uintptr_t)ptr, fake_number(device));
+  if (!host) {
+    (void)munmap(ptr, bytes);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  host->bytes = bytes;
+  host->next = fake.hosts;
+  fake.hosts = host;
+  *out = ptr;
+  return CUDA_SUCCESS;
+}
+
+/* Waits for the device first. */
+static CUresult fake_host_free(void *ptr) {
+  fake_host *host = (fake_host *)fake_find(FAKE_HOST, (uintptr_t)ptr), **link = &fake.hosts;
+  CUresult code;
+  if (!host) return CUDA_ERROR_INVALID_VALUE;
+  code = fake_finish_device(&fake.devices[host->object.device]);
+  if (code) return code;
+  while (*link != host) link = &(*link)->next;
+  *link = host->next;
+  fake_remove(&host->object);
+  (void)munmap(ptr, host->bytes);
+  free(host);
+  return CUDA_SUCCESS;
 }
 
 /* ---- Virtual memory ------------------------------------------------------------------------- */
@@ -1916,8 +2078,18 @@ static CUresult fake_handle_prop(CUmemAllocationProp *out, CUmemGenericAllocatio
   X(cuMemcpyDtoDAsync, 3020, \
     (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream), \
     fake_copy(to, from, bytes, stream)) \
+  X(cuMemcpyDtoHAsync, 3020, (void *to, CUdeviceptr from, size_t bytes, CUstream stream), \
+    fake_pinned_copy(from, to, bytes, 1, stream)) \
+  X(cuMemcpyHtoDAsync, 3020, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream), \
+    fake_pinned_copy(to, from, bytes, 0, stream)) \
+  X(cuMemHostAlloc, 2020, (void **ptr, size_t bytes, unsigned flags), \
+    fake_host_alloc(ptr, bytes, flags)) \
+  X(cuMemFreeHost, 2000, (void *ptr), fake_host_free(ptr)) \
+  X(cuMemsetD8Async, 3020, \
+    (CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream), \
+    fake_memset(FAKE_MEMSET8, to, value, bytes, stream)) \
   X(cuMemsetD32Async, 3020, (CUdeviceptr to, unsigned value, size_t count, CUstream stream), \
-    fake_memset(to, value, count, stream)) \
+    fake_memset(FAKE_MEMSET, to, value, count, stream)) \
   X(cuMemGetAllocationGranularity, 10020, \
     (size_t *bytes, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags flags), \
     fake_granularity(bytes, prop, (unsigned)flags)) \
@@ -2096,6 +2268,9 @@ static void fake_count(fake_cuda_census *census, const fake_object *object) {
     break;
   case FAKE_ALLOCATION:
     census->allocations++;
+    break;
+  case FAKE_HOST:
+    census->hosts++;
     break;
   default:
     break;

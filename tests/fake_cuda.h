@@ -1,6 +1,6 @@
 /* A driver without a device: build/fake/libcuda.so.1 has the entry points of the CUDA driver that
-   gmlake.h, the tests and the benchmark use, on a mock of gmlake.h. Beside them it exports what is
-   declared here, by which tests choose the devices and make calls fail.
+   the headers, the tests and the benchmarks use, on a mock of gmlake.h. Beside them it exports what
+   is declared here, by which tests choose the devices and make calls fail.
 
    Streams are asynchronous: a kernel or copy is queued on the mock's stream and takes effect when
    the mock's clock, which every call moves a little, says that it completes, as late as order
@@ -12,10 +12,10 @@
    When the primary context's last reference goes, its streams, events and modules answer
    INVALID_HANDLE, but stay in the census: they were leaked.
 
-   What differs from a driver: cuMemAlloc takes whole granules; kernels are those of gpu.h, known
-   by their names; a graph's nodes run one after the other; cuMemAllocAsync and cuMemFreeAsync
-   cannot be captured; there is no per-thread default stream; at most 8 devices, and 8 streams in
-   one capture. */
+   What differs from a driver: cuMemAlloc takes whole granules; kernels are those of gpu.h and
+   standin.h, known by their names; cuMemcpyHtoDAsync and cuMemcpyDtoHAsync want pinned memory; a
+   graph's nodes run one after the other; cuMemAllocAsync and cuMemFreeAsync cannot be captured;
+   there is no per-thread default stream; at most 8 devices, and 8 streams in one capture. */
 #if !defined(FAKE_CUDA_H)
 #define FAKE_CUDA_H
 
@@ -61,6 +61,7 @@ typedef void fake_cuda_lose_fn(CUresult code);
 
 typedef struct fake_cuda_census {
   size_t handles, mappings, reservations, allocations, events, streams, modules, graphs;
+  size_t hosts;          /* pieces of pinned memory */
   size_t physical_bytes; /* of device 0 */
   size_t retains;        /* of the primary context of device 0 */
   size_t pushed;         /* contexts on this thread's stack */

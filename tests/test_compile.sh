@@ -9,6 +9,7 @@ trap 'rm -rf "$dir"' EXIT
 warnings='-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wundef -Wshadow -Werror'
 flags="$warnings -I. -Itests/cuda_stub"
 both='-DGMLAKE_BACKEND_MOCK -DGMLAKE_BACKEND_CUDA -DGMLAKE_OFFLOAD_BACKEND_MOCK'
+both="$both -DGMLAKE_OFFLOAD_BACKEND_CUDA"
 libs='-lpthread -ldl'
 
 # job NAME COMMAND: notes a command of the shell, which passes if it succeeds.
@@ -80,7 +81,7 @@ matrix() {
       mode=$(echo "$mode" | sed s/GMLAKE/GMLAKE_BFC/)
       job "gmlake_bfc.h: $compiler $standard $mode" "$compile $mode $dir/bfc.$extension"
       mode=$(echo "$mode" | sed s/GMLAKE_BFC/GMLAKE_OFFLOAD/)
-      for backend in '' -DGMLAKE_OFFLOAD_BACKEND_MOCK; do
+      for backend in '' -DGMLAKE_OFFLOAD_BACKEND_MOCK -DGMLAKE_OFFLOAD_BACKEND_CUDA; do
         job "gmlake_offload.h: $compiler $standard $mode $backend" \
           "$compile $mode $backend $dir/offload.$extension"
       done
@@ -90,7 +91,8 @@ matrix() {
     job "declared, then implemented, twice: $compiler $standard" \
       "$compile -D_GNU_SOURCE $both $dir/late.$extension"
     job "the driver linked: $compiler $standard" \
-      "$compile -DGMLAKE_BACKEND_CUDA -DGMLAKE_CUDA_LINK $dir/lake.$extension"
+      "$compile -DGMLAKE_BACKEND_CUDA -DGMLAKE_CUDA_LINK $dir/lake.$extension &&
+ $compile -DGMLAKE_OFFLOAD_BACKEND_CUDA -DGMLAKE_OFFLOAD_CUDA_LINK $dir/offload.$extension"
   done
 }
 
@@ -358,7 +360,7 @@ measures() {
   job 'the macros of gmlake_bfc.h' \
     "awk -v 'prefix=^(GMLAKE_BFC_|GMLKB_)' -f $dir/prefix.awk gmlake_bfc.h"
   job 'the macros of gmlake_offload.h' \
-    "awk -v 'prefix=^(GMLAKE_OFFLOAD_|GMLO_)' -f $dir/prefix.awk gmlake_offload.h"
+    "awk -v 'prefix=^(GMLAKE_OFFLOAD_|GMLO_|_GNU_SOURCE\$)' -f $dir/prefix.awk gmlake_offload.h"
 }
 
 # version FILE MACRO: what a header says it is, as major.minor.patch.

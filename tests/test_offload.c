@@ -978,6 +978,94 @@ static void graphs_survive_refused_memory(void **state) {
   host_fail_in = 0;
 }
 
+/* ---- Launches ahead -------------------------------------------------------------------------- */
+
+static struct ahead {
+  gmlake_offload_backend table; /* the mock's, but for what is counted */
+  const gmlake_offload_backend *mock;
+  size_t under_way, under_way_max;
+} ahead;
+
+static int ahead_launch(void *user, const gmlake_offload_launch *launch, uint64_t token) {
+  if (++ahead.under_way > ahead.under_way_max) ahead.under_way_max = ahead.under_way;
+  return ahead.mock->launch(user, launch, token);
+}
+
+static int ahead_wait(void *user, uint64_t *out_token) {
+  int failed = ahead.mock->wait(user, out_token);
+  if (!failed && *out_token >> 60 == GMLO_TOKEN_OP) ahead.under_way--;
+  return failed;
+}
+
+/* Three iterations; the most operators under way at once, and what was written. */
+static size_t run_ahead(const gmlake_offload_graph *graph, const gmlake_offload_plan *plan,
+                        uint32_t launch_ahead_max, size_t limit_bytes, uint64_t *out_digest) {
+  gmlake_offload_mock_desc mock_desc;
+  gmlake_offload_run_desc desc;
+  gmlake_offload_mock_census census;
+  gmlake_offload_backend *mock;
+  gmlake_offload_run *run;
+  uint32_t job;
+  memset(&mock_desc, 0, sizeof mock_desc);
+  memset(&desc, 0, sizeof desc);
+  mock_desc.host = desc.host = counted;
+  mock_desc.divisor = 1 << 12;
+  assert_ok(gmlake_offload_mock_create(&mock_desc, &mock));
+  memset(&ahead, 0, sizeof ahead);
+  ahead.mock = mock;
+  ahead.table = *mock;
+  ahead.table.launch = ahead_launch;
+  ahead.table.wait = ahead_wait;
+  desc.backend = &ahead.table;
+  desc.launch_ahead_max = launch_ahead_max;
+  desc.limit_bytes = limit_bytes;
+  assert_ok(gmlake_offload_run_create(&desc, &run));
+  assert_ok(gmlake_offload_run_add_job(run, graph, plan, &job));
+  assert_ok(gmlake_offload_run_iterations(run, 3));
+  gmlake_offload_mock_get_census(mock, &census);
+  assert_int_equal(census.race_count, 0);
+  assert_int_equal(census.rerun_count, plan ? 3 : 0);
+  assert_int_equal(census.device_bytes, 0);
+  gmlake_offload_run_destroy(run);
+  gmlake_offload_mock_destroy(mock);
+  *out_digest = census.digest;
+  return ahead.under_way_max;
+}
+
+/* As many as may, where memory lets them; what they make again by the way is freed only then. */
+static void operators_are_launched_ahead(void **state) {
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t x = made(graph, MIB), y = made(graph, MIB), z = made(graph, MIB);
+  gmlake_offload_event events[2];
+  gmlake_offload_plan *plan;
+  uint64_t digest, other;
+  uint32_t depth;
+  (void)state;
+  assert_ok(try_op(graph, MS, NONE, NONE, x, y, &events[1].op));
+  events[0].op = op(graph, MS, y, NONE, z);
+  events[1].trigger = op(graph, MS, x, z, z); /* the last that uses x */
+  op(graph, MS, y, z, z);
+  assert_ok(gmlake_offload_graph_seal(graph));
+  events[0].action = GMLAKE_OFFLOAD_DROP;
+  events[0].trigger = events[0].op;
+  events[1].action = GMLAKE_OFFLOAD_RECOMPUTE;
+  events[0].tensor = events[1].tensor = y;
+  events[0].delay_ns = events[1].delay_ns = 0;
+  assert_ok(gmlake_offload_plan_create(graph, events, 2, NULL, 0, &counted, &plan));
+  assert_int_equal(run_ahead(graph, NULL, 0, 0, &digest), 1);
+  for (depth = 0; depth < 5; depth++) {
+    assert_int_equal(run_ahead(graph, NULL, depth, 0, &other), depth < 4 ? depth + 1 : 4);
+    assert_true(other == digest);
+    assert_true(run_ahead(graph, plan, depth, 0, &other) >= (depth ? 2 : 1));
+    assert_true(other == digest);
+    (void)run_ahead(graph, plan, depth, 3 * MIB, &other);
+    assert_true(other == digest);
+  }
+  gmlake_offload_plan_destroy(plan);
+  gmlake_offload_graph_destroy(graph);
+  assert_int_equal(host_bytes, 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(graph_errors_have_names),
@@ -1008,6 +1096,7 @@ int main(void) {
       cmocka_unit_test(host_memory_is_refused_at_every_call),
       cmocka_unit_test(calls_of_the_backend_fail),
       cmocka_unit_test(graphs_survive_refused_memory),
+      cmocka_unit_test(operators_are_launched_ahead),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

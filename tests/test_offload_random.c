@@ -234,7 +234,7 @@ typedef struct outcome {
 typedef struct setting {
   size_t limit_bytes, divisor;
   double jitter;
-  uint32_t jobs;
+  uint32_t jobs, ahead;
   uint64_t iterations;
 } setting;
 
@@ -258,6 +258,7 @@ static outcome run_jobs(const gmlake_offload_graph *graph, const gmlake_offload_
   assert_ok(gmlake_offload_mock_create(&mock_desc, &mock));
   desc.backend = mock;
   desc.limit_bytes = s->limit_bytes;
+  desc.launch_ahead_max = s->ahead;
   assert_ok(gmlake_offload_run_create(&desc, &run));
   for (j = 0; j < s->jobs; j++) assert_ok(gmlake_offload_run_add_job(run, graph, plan, &id));
   o.result = gmlake_offload_run_iterations(run, s->iterations);
@@ -287,6 +288,7 @@ static void check_run(const gmlake_offload_graph *graph, const gmlake_offload_pl
   setting free_of_limits = *s;
   outcome with, without;
   free_of_limits.limit_bytes = 0;
+  free_of_limits.ahead = 0;
   without = run_jobs(graph, NULL, &free_of_limits);
   with = run_jobs(graph, plan, s);
   assert_ok(without.result);
@@ -314,6 +316,10 @@ static void planned_runs_give_the_same_bytes(void **state) {
     s.limit_bytes = info_of(graph).op_bytes_max; /* on demand */
     check_run(graph, plan, &s);
     check_run(graph, NULL, &s);
+    s.ahead = 1 + (uint32_t)seed % 4;
+    check_run(graph, plan, &s);
+    s.limit_bytes = plan_info(plan).peak_bytes * s.jobs;
+    check_run(graph, plan, &s);
     gmlake_offload_plan_destroy(plan);
     gmlake_offload_graph_destroy(graph);
   }
@@ -373,6 +379,7 @@ static void nonsense_gives_the_same_bytes(void **state) {
     assert_ok(gmlake_offload_plan_create(graph, events, count, starts, 2, &counted, &plan));
     check_run(graph, plan, &s);
     s.jitter = .5;
+    s.ahead = (uint32_t)seed % 5;
     s.limit_bytes = info.op_bytes_max + random_below(20) * MIB;
     check_run(graph, plan, &s);
     gmlake_offload_plan_destroy(plan);

@@ -1,4 +1,4 @@
-/* The declarations of the CUDA driver that gmlake.h, the tests and the benchmark use, so that they
+/* The declarations of the CUDA driver that the headers, the tests and the benchmarks use, so that they
    can be compiled where no toolkit is installed. Names and numbers are the driver's; nothing is
    implemented here (tests/fake_cuda.c does that). */
 #if !defined(CUDA_STUB_H_INCLUDED)
@@ -144,6 +144,8 @@ typedef struct CUmemAccessDesc_st {
 #define cuMemcpyDtoH cuMemcpyDtoH_v2
 #define cuMemcpyHtoD cuMemcpyHtoD_v2
 #define cuMemcpyDtoDAsync cuMemcpyDtoDAsync_v2
+#define cuMemcpyDtoHAsync cuMemcpyDtoHAsync_v2
+#define cuMemcpyHtoDAsync cuMemcpyHtoDAsync_v2
 
 CUresult CUDAAPI cuInit(unsigned flags);
 CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal);
@@ -177,7 +179,7 @@ CUresult CUDAAPI cuEventSynchronize(CUevent event);
 CUresult CUDAAPI cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags);
 CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode);
 
-/* For the tests and the benchmark. */
+/* For gmlake_offload.h, the tests and the benchmarks. */
 CUresult CUDAAPI cuDriverGetVersion(int *version);
 CUresult CUDAAPI cuDeviceGetCount(int *count);
 CUresult CUDAAPI cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer);
@@ -208,6 +210,12 @@ CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr address, CUstream stream);
 CUresult CUDAAPI cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes);
 CUresult CUDAAPI cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes);
 CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
+CUresult CUDAAPI cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream stream);
+CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream stream);
+CUresult CUDAAPI cuMemHostAlloc(void **ptr, size_t bytes, unsigned flags);
+CUresult CUDAAPI cuMemFreeHost(void *ptr);
+CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes,
+                                 CUstream stream);
 CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream);
 CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
                                 CUdeviceptr address);

@@ -1,0 +1,548 @@
+/* usage: gpu [--json] [--iterations N] [--settle N] [--ahead N] [--part F] [--divide N] GRAPH...
+   Runs recorded graphs on a GPU in less than their memory: memory from a lake, copies on streams,
+   stand-in operators that take their recorded time and fingerprint what they read into what they
+   write (standin.h). Without graphs: vgg16-b64, resnet50-b64 and llama-7b-lora-b8-1k of
+   bench/graphs. Two rows for each:
+     none      nothing moves
+     tensile+  in --part (.5) of the memory that takes, by a plan of gmlake_offload.h's planner: the
+               one of least added time whose peak fits, else the lowest, and the run's passive swaps
+               make up the rest
+   Each is run on the GPU and, with the same plan, limit and launches ahead (--ahead, 4), on the
+   mock, whose link has the speeds measured at the start. Times are medians of --iterations (10)
+   iterations in a row, behind --settle (6). Stall: time between operators. Digests: of every
+   operator of every iteration, of all persistent tensors after each of the first iterations and at
+   the end; they are compared with those of the run in which nothing moves. Looked at: the part of
+   the bytes read that operators fingerprint. --divide: sizes and times by N. */
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_CUDA
+#define GMLAKE_OFFLOAD_IMPLEMENTATION
+#define GMLAKE_OFFLOAD_BACKEND_CUDA
+#define GMLAKE_OFFLOAD_BACKEND_MOCK
+#include "gmlake.h"
+#include "gmlake_offload.h"
+
+#include "../gpu.h"
+#include "../graph.h"
+#include "standin.h"
+
+#define ITERATIONS_MAX 256
+#define CHECKED 3 /* iterations after which persistent tensors are looked at */
+#define LINK_BYTES ((size_t)64 << 20)
+
+typedef struct options {
+  int json;
+  uint32_t iterations, settle, ahead, divide;
+  double part;
+} options;
+
+typedef struct link_speed {
+  double out, in, both; /* bytes a second */
+} link_speed;
+
+static gpu_driver gpu;
+
+/* A graph and what the run in which nothing moves has shown. */
+typedef struct subject {
+  const options *opts;
+  const char *name;
+  const gmlake_offload_graph *graph;
+  gmlake_offload_graph_info info;
+  link_speed link;
+} subject;
+
+/* One run, on the GPU or on the mock. */
+typedef struct outcome {
+  gmlake_offload_result result;
+  double time_ms, stall_ms; /* an iteration */
+  size_t peak_bytes, reserved_bytes, pinned_bytes;
+  double out_bytes, in_bytes; /* an iteration */
+  uint64_t passive_count, recompute_count;
+  double looked_at;
+  uint64_t totals[ITERATIONS_MAX], wrong;
+  uint64_t *persistent; /* digests: CHECKED times, and at the end */
+  size_t persistent_count;
+} outcome;
+
+typedef struct bench {
+  const subject *s;
+  const gmlake_offload_backend *backend;
+  gmlake_offload_run *run;
+  gmlake *lake;
+  standin operators;
+  uint64_t ends[ITERATIONS_MAX + 1]; /* of the iterations measured, by the backend's clock */
+  size_t end_count;
+} bench;
+
+static double host_ms(void) {
+  struct timespec t;
+  (void)clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+static void fail(outcome *o, gmlake_offload_result result) {
+  if (!o->result) o->result = result;
+}
+
+/* ---- The link -------------------------------------------------------------------------------- */
+
+/* Copies eight times each way asked for; the bytes a second of them all, 0 where one fails. */
+static double link_rate(CUdeviceptr device, char *host, size_t bytes, CUstream out, CUstream in) {
+  double began = host_ms(), count = 0;
+  int i;
+  for (i = 0; i < 8; i++) {
+    if (out && gpu.cuMemcpyDtoHAsync(host, device, bytes, out)) return 0;
+    if (in && gpu.cuMemcpyHtoDAsync(device + bytes, host + bytes, bytes, in)) return 0;
+    count += (out != NULL) + (in != NULL);
+  }
+  if (gpu.cuCtxSynchronize()) return 0;
+  return count * (double)bytes * 1e3 / (host_ms() - began);
+}
+
+static int measure_link(size_t bytes, link_speed *speed) {
+  CUdeviceptr device = 0;
+  CUstream out = NULL, in = NULL;
+  void *host = NULL;
+  int ok = !gpu.cuMemAlloc(&device, 2 * bytes) && !gpu.cuMemHostAlloc(&host, 2 * bytes, 0) &&
+           !gpu.cuStreamCreate(&out, CU_STREAM_NON_BLOCKING) &&
+           !gpu.cuStreamCreate(&in, CU_STREAM_NON_BLOCKING);
+  if (ok) {
+    (void)link_rate(device, (char *)host, bytes, out, in);
+    speed->out = link_rate(device, (char *)host, bytes, out, NULL);
+    speed->in = link_rate(device, (char *)host, bytes, NULL, in);
+    speed->both = link_rate(device, (char *)host, bytes, out, in);
+    ok = speed->out > 0 && speed->in > 0 && speed->both > 0;
+  }
+  if (in) (void)gpu.cuStreamDestroy(in);
+  if (out) (void)gpu.cuStreamDestroy(out);
+  if (host) (void)gpu.cuMemFreeHost(host);
+  if (device) (void)gpu.cuMemFree(device);
+  return ok;
+}
+
+/* ---- The kernels against standin_c.h --------------------------------------------------------- */
+
+#define CHECK_BYTES 70001
+
+static int check_kernels(const subject *s, unsigned shift) {
+  static unsigned char got[CHECK_BYTES], expected[CHECK_BYTES];
+  standin_item item;
+  standin_end end;
+  standin op;
+  CUdeviceptr at = 0;
+  uint64_t digest = 0;
+  int ok = standin_create(&op, &gpu, s->graph, 1);
+  if (!ok) return 0;
+  memset(expected, 0, sizeof expected);
+  memset(&end, 0, sizeof end);
+  end.slot = op.memory + STANDIN_ZERO;
+  end.seed = 5;
+  ok = !gpu.cuMemAlloc(&at, CHECK_BYTES) && !gpu.cuMemcpyHtoD(at, expected, CHECK_BYTES);
+  item = standin_item_of((void *)(uintptr_t)at, CHECK_BYTES, shift);
+  ok = ok && !standin_start_write(&op, &item, 1, &end, NULL) && !gpu.cuCtxSynchronize() &&
+       !gpu.cuMemcpyDtoH(got, at, CHECK_BYTES) &&
+       !standin_start_read(&op, &item, 1, op.memory, 9, NULL) && !gpu.cuCtxSynchronize() &&
+       !gpu.cuMemcpyDtoH(&digest, op.memory, 8);
+  item = standin_item_of(expected, CHECK_BYTES, shift);
+  standin_write(&item, standin_mix(5), 0);
+  ok = ok && !memcmp(got, expected, sizeof got) && digest == standin_read(&item, 9, 0);
+  if (at) (void)gpu.cuMemFree(at);
+  standin_destroy(&op);
+  return ok;
+}
+
+/* ---- A run ----------------------------------------------------------------------------------- */
+
+static int lake_alloc(void *user, size_t bytes, void *stream, void **out_ptr) {
+  return gmlake_alloc(((bench *)user)->lake, bytes, stream, out_ptr) != GMLAKE_OK;
+}
+
+static void lake_free(void *user, void *ptr, size_t bytes, void *stream) {
+  (void)bytes;
+  (void)gmlake_free(((bench *)user)->lake, ptr, stream);
+}
+
+static int launch(void *user, const gmlake_offload_launch *what, void *stream) {
+  return standin_launch(&((bench *)user)->operators, what, stream);
+}
+
+static int fill(void *user, uint32_t job, uint32_t tensor, void *ptr, size_t bytes, int on_host,
+                void *stream) {
+  return standin_fill(&((bench *)user)->operators, job, tensor, ptr, bytes, on_host, stream);
+}
+
+static void note_end(void *user, uint32_t job, uint64_t iteration) {
+  bench *b = (bench *)user;
+  (void)job;
+  (void)iteration;
+  if (b->end_count > ITERATIONS_MAX) return;
+  (void)b->backend->now(b->backend->user, &b->ends[b->end_count++]);
+}
+
+static int before(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* The median of the iterations measured. */
+static double median_ms(const bench *b) {
+  double times[ITERATIONS_MAX];
+  size_t i;
+  for (i = 0; i + 1 < b->end_count; i++) {
+    times[i] = (double)(b->ends[i + 1] - b->ends[i]) / 1e6;
+  }
+  qsort(times, i, sizeof *times, before);
+  return i ? (times[i / 2] + times[(i - 1) / 2]) / 2 : 0;
+}
+
+/* Digests of all persistent tensors, wherever they are. */
+static void look_at_persistent(bench *b, outcome *o) {
+  CUresult code = CUDA_SUCCESS;
+  uint32_t t;
+  for (t = 0; t < b->s->info.tensor_count && !code; t++) {
+    gmlake_offload_tensor_desc desc;
+    void *device = NULL, *host = NULL;
+    memset(&desc, 0, sizeof desc);
+    (void)gmlake_offload_get_tensor(b->s->graph, t, &desc);
+    if (desc.kind > GMLAKE_OFFLOAD_INPUT || !desc.bytes) continue;
+    fail(o, gmlake_offload_run_locate(b->run, 0, t, &device, &host));
+    if (o->result) return;
+    code = standin_digest(&b->operators, device ? device : host, desc.bytes, NULL,
+                          &o->persistent[o->persistent_count++]);
+  }
+  if (code) fail(o, GMLAKE_OFFLOAD_ERROR_BACKEND);
+}
+
+static void iterate(bench *b, outcome *o, uint32_t count) {
+  if (!o->result) fail(o, gmlake_offload_run_iterations(b->run, count));
+}
+
+static void measure(bench *b, outcome *o) {
+  const options *opts = b->s->opts;
+  gmlake_offload_run_stats first, last;
+  double count = opts->iterations;
+  iterate(b, o, opts->settle);
+  first.struct_bytes = last.struct_bytes = 0;
+  (void)gmlake_offload_run_reset_peaks(b->run);
+  (void)gmlake_offload_run_get_stats(b->run, &first);
+  b->end_count = 0;
+  (void)b->backend->now(b->backend->user, &b->ends[b->end_count++]);
+  iterate(b, o, opts->iterations);
+  (void)gmlake_offload_run_get_stats(b->run, &last);
+  o->time_ms = median_ms(b);
+  o->stall_ms = (double)(last.stall_ns - first.stall_ns) / 1e6 / count;
+  o->peak_bytes = last.device_bytes_peak;
+  o->pinned_bytes = last.host_bytes_peak;
+  o->out_bytes = (double)(last.out_bytes - first.out_bytes) / count;
+  o->in_bytes = (double)(last.in_bytes - first.in_bytes) / count;
+  o->passive_count = last.passive_out_count - first.passive_out_count;
+  o->recompute_count = last.recompute_count - first.recompute_count;
+}
+
+static void start_run(bench *b, outcome *o, const gmlake_offload_plan *plan, size_t limit) {
+  gmlake_offload_run_desc desc;
+  uint32_t job;
+  memset(&desc, 0, sizeof desc);
+  desc.backend = b->backend;
+  desc.limit_bytes = limit;
+  desc.launch_ahead_max = b->s->opts->ahead;
+  desc.iteration_fn = note_end;
+  desc.user = b;
+  fail(o, gmlake_offload_run_create(&desc, &b->run));
+  if (!o->result) fail(o, gmlake_offload_run_add_job(b->run, b->s->graph, plan, &job));
+}
+
+static void run_on_gpu(bench *b, outcome *o, const gmlake_offload_plan *plan, size_t limit) {
+  uint32_t i, all = CHECKED + b->s->opts->settle + b->s->opts->iterations;
+  o->persistent = (uint64_t *)calloc(CHECKED + 1, b->s->info.tensor_count * sizeof(uint64_t));
+  if (!o->persistent) fail(o, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
+  if (!o->result) start_run(b, o, plan, limit);
+  for (i = 0; i < CHECKED && !o->result; i++) {
+    iterate(b, o, 1);
+    if (!o->result) look_at_persistent(b, o);
+  }
+  measure(b, o);
+  if (!o->result) look_at_persistent(b, o);
+  if (!o->result && standin_totals(&b->operators, o->totals, all, &o->wrong)) {
+    fail(o, GMLAKE_OFFLOAD_ERROR_BACKEND);
+  }
+  o->looked_at = b->operators.bytes > 0 ? b->operators.looked_at / b->operators.bytes : 1;
+  gmlake_offload_run_destroy(b->run);
+}
+
+/* pre: a current context. */
+static void on_gpu(const subject *s, const gmlake_offload_plan *plan, size_t limit, outcome *o) {
+  gmlake_offload_cuda_desc desc;
+  gmlake_offload_backend *backend = NULL;
+  gmlake_desc lake_desc;
+  gmlake_stats stats;
+  bench b;
+  memset(&b, 0, sizeof b);
+  memset(o, 0, sizeof *o);
+  memset(&desc, 0, sizeof desc);
+  memset(&lake_desc, 0, sizeof lake_desc);
+  memset(&stats, 0, sizeof stats);
+  b.s = s;
+  desc.alloc_fn = lake_alloc;
+  desc.free_fn = lake_free;
+  desc.launch_fn = launch;
+  desc.fill_fn = fill;
+  desc.user = &b;
+  if (gmlake_create(&lake_desc, &b.lake)) {
+    fail(o, GMLAKE_OFFLOAD_ERROR_BACKEND);
+    return;
+  }
+  fail(o, gmlake_offload_cuda_create(&desc, &backend));
+  b.backend = backend;
+  if (!o->result && !standin_create(&b.operators, &gpu, s->graph, ITERATIONS_MAX)) {
+    fail(o, GMLAKE_OFFLOAD_ERROR_BACKEND);
+  }
+  if (!o->result) run_on_gpu(&b, o, plan, limit);
+  standin_destroy(&b.operators);
+  (void)gmlake_get_stats(b.lake, &stats);
+  o->reserved_bytes = stats.reserved_bytes_peak;
+  if (gmlake_destroy(b.lake)) fail(o, GMLAKE_OFFLOAD_ERROR_BACKEND); /* before its stream goes */
+  gmlake_offload_cuda_destroy(backend);
+}
+
+/* The same on the mock's clock, whose operators begin without any delay. */
+static void on_mock(const subject *s, const gmlake_offload_plan *plan, size_t limit, outcome *o) {
+  gmlake_offload_mock_desc desc;
+  gmlake_offload_backend *backend = NULL;
+  bench b;
+  memset(&b, 0, sizeof b);
+  memset(o, 0, sizeof *o);
+  memset(&desc, 0, sizeof desc);
+  b.s = s;
+  desc.divisor = (size_t)1 << 20;
+  desc.out_bytes_per_s = s->link.out;
+  desc.in_bytes_per_s = s->link.in;
+  desc.both_bytes_per_s = s->link.both;
+  desc.copy_ns = 10000;
+  fail(o, gmlake_offload_mock_create(&desc, &backend));
+  if (o->result) return;
+  b.backend = backend;
+  start_run(&b, o, plan, limit);
+  iterate(&b, o, CHECKED);
+  measure(&b, o);
+  gmlake_offload_run_destroy(b.run);
+  gmlake_offload_mock_destroy(backend);
+}
+
+/* ---- Plans ----------------------------------------------------------------------------------- */
+
+/* The plan of least overhead whose peak is the limit at most, else the lowest. NULL: none. */
+static gmlake_offload_plan *make_plan(const subject *s, size_t limit) {
+  static const double overheads[] = {.02, .05, .1, .2, .4, .8};
+  gmlake_offload_plan *best = NULL;
+  size_t i, best_bytes = SIZE_MAX;
+  for (i = 0; i < sizeof overheads / sizeof *overheads && best_bytes > limit; i++) {
+    gmlake_offload_planner_desc desc;
+    gmlake_offload_job_desc job_desc;
+    gmlake_offload_plan_info info;
+    gmlake_offload_planner *planner;
+    gmlake_offload_plan *plan = NULL;
+    uint32_t job;
+    memset(&desc, 0, sizeof desc);
+    memset(&job_desc, 0, sizeof job_desc);
+    desc.overhead_max = overheads[i];
+    desc.target_bytes = limit;
+    desc.out_bytes_per_s = s->link.out;
+    desc.in_bytes_per_s = s->link.in;
+    desc.both_bytes_per_s = s->link.both;
+    job_desc.graph = s->graph;
+    if (gmlake_offload_planner_create(&desc, &planner)) break;
+    if (!gmlake_offload_add_job(planner, &job_desc, &job) && !gmlake_offload_replan(planner)) {
+      (void)gmlake_offload_take_plan(planner, job, &plan);
+    }
+    gmlake_offload_planner_destroy(planner);
+    if (!plan || gmlake_offload_plan_get_info(plan, &info)) break;
+    if (info.peak_bytes < best_bytes) {
+      gmlake_offload_plan_destroy(best);
+      best = plan;
+      best_bytes = info.peak_bytes;
+    } else {
+      gmlake_offload_plan_destroy(plan);
+    }
+  }
+  return best;
+}
+
+/* ---- Rows ------------------------------------------------------------------------------------ */
+
+static int is_equal(const subject *s, const outcome *none, const outcome *o) {
+  const options *opts = s->opts;
+  size_t all = CHECKED + opts->settle + opts->iterations;
+  return !none->result && !o->result && !o->wrong &&
+         !memcmp(o->totals, none->totals, all * sizeof *o->totals) &&
+         o->persistent_count == none->persistent_count &&
+         !memcmp(o->persistent, none->persistent, o->persistent_count * sizeof(uint64_t));
+}
+
+static void print_row(const subject *s, const char *way, const outcome *real, const outcome *mock,
+                      int equal) {
+  const char *state = real->result   ? gmlake_offload_result_name(real->result)
+                      : mock->result ? gmlake_offload_result_name(mock->result)
+                      : equal        ? "ok"
+                                     : "WRONG BYTES";
+  if (s->opts->json) {
+    printf(
+        "{\"graph\":\"%s\",\"way\":\"%s\",\"state\":\"%s\",\"peak_bytes\":%zu,"
+        "\"reserved_bytes\":%zu,\"pinned_bytes\":%zu,\"time_ms\":%.3f,\"mock_ms\":%.3f,"
+        "\"stall_ms\":%.3f,\"mock_stall_ms\":%.3f,\"out_bytes\":%.0f,\"in_bytes\":%.0f,"
+        "\"mock_out_bytes\":%.0f,\"mock_in_bytes\":%.0f,\"passive\":%llu,"
+        "\"mock_passive\":%llu,\"recomputed\":%llu,\"digests\":%zu,\"looked_at\":%.4f}\n",
+        s->name, way, state, real->peak_bytes, real->reserved_bytes, real->pinned_bytes,
+        real->time_ms, mock->time_ms, real->stall_ms, mock->stall_ms, real->out_bytes,
+        real->in_bytes, mock->out_bytes, mock->in_bytes, (unsigned long long)real->passive_count,
+        (unsigned long long)mock->passive_count, (unsigned long long)real->recompute_count,
+        real->persistent_count, real->looked_at);
+  } else {
+    printf("%-20s %-9s %7.3f %7.3f %9.3f %9.3f %6.3f %8.3f %8.3f %7.3f %7.3f %7.2f  %s\n", s->name,
+           way, (double)real->peak_bytes / 1e9, (double)real->reserved_bytes / 1e9, real->time_ms,
+           mock->time_ms, real->time_ms / mock->time_ms, real->stall_ms, mock->stall_ms,
+           real->out_bytes / 1e9, real->in_bytes / 1e9, real->looked_at, state);
+  }
+  (void)fflush(stdout);
+}
+
+static int bench_subject(subject *s) {
+  outcome *o = (outcome *)calloc(4, sizeof *o);
+  gmlake_offload_plan *plan;
+  size_t limit = (size_t)((double)s->info.peak_bytes * s->opts->part);
+  int ok = 0;
+  if (!o) return 0;
+  if (limit < s->info.op_bytes_max) limit = s->info.op_bytes_max;
+  on_mock(s, NULL, 0, &o[1]);
+  on_gpu(s, NULL, 0, &o[0]);
+  print_row(s, "none", &o[0], &o[1], !o[0].wrong);
+  plan = make_plan(s, limit);
+  if (plan) {
+    on_mock(s, plan, limit, &o[3]);
+    on_gpu(s, plan, limit, &o[2]);
+    ok = is_equal(s, &o[0], &o[2]) && !o[1].result && !o[3].result;
+    print_row(s, "tensile+", &o[2], &o[3], ok);
+  }
+  gmlake_offload_plan_destroy(plan);
+  free(o[0].persistent);
+  free(o[2].persistent);
+  free(o);
+  return ok;
+}
+
+static int bench_graph(const options *opts, const link_speed *link, const char *path) {
+  char error[400], name[64];
+  const char *slash = strrchr(path, '/');
+  gmlake_offload_graph *made;
+  subject s;
+  graph g;
+  size_t i;
+  int ok;
+  memset(&s, 0, sizeof s);
+  if (!graph_load(path, &g, error, sizeof error)) {
+    fprintf(stderr, "%s\n", error);
+    return 0;
+  }
+  for (i = 0; i < g.tensor_count; i++) g.tensors[i].bytes /= opts->divide;
+  for (i = 0; i < g.op_count; i++) g.ops[i].time_ns /= opts->divide;
+  made = graph_make(&g, graph_iteration_count(&g) - 1, error, sizeof error);
+  graph_free(&g);
+  if (!made) {
+    fprintf(stderr, "%s: %s\n", path, error);
+    return 0;
+  }
+  (void)snprintf(name, sizeof name, "%s", slash ? slash + 1 : path);
+  name[strcspn(name, ".")] = '\0';
+  s.opts = opts;
+  s.name = name;
+  s.graph = made;
+  s.link = *link;
+  (void)gmlake_offload_graph_get_info(made, &s.info);
+  ok = check_kernels(&s, 0) && check_kernels(&s, 2);
+  if (!ok) fprintf(stderr, "the kernels do not do what standin_c.h does\n");
+  ok = ok && bench_subject(&s);
+  gmlake_offload_graph_destroy(made);
+  return ok;
+}
+
+static int bench_all(const options *opts, char **paths, int count) {
+  static const char *const names[] = {"bench/graphs/vgg16-b64.gmgraph.gz",
+                                      "bench/graphs/resnet50-b64.gmgraph.gz",
+                                      "bench/graphs/llama-7b-lora-b8-1k.gmgraph.gz"};
+  link_speed link;
+  int i, ok = 1;
+  if (!measure_link(LINK_BYTES / opts->divide, &link)) {
+    fprintf(stderr, "the link cannot be measured\n");
+    return 0;
+  }
+  if (opts->json) {
+    printf("{\"out_bytes_per_s\":%.0f,\"in_bytes_per_s\":%.0f,\"both_bytes_per_s\":%.0f}\n",
+           link.out, link.in, link.both);
+  } else {
+    printf("link: %.1f GB/s out, %.1f in, %.1f both together\n", link.out / 1e9, link.in / 1e9,
+           link.both / 1e9);
+    printf(
+        "graph                way       peak GB lake GB   time ms   mock ms  ratio stall ms  "
+        "by mock  out GB   in GB  looked  state\n");
+  }
+  for (i = 0; i < count; i++) ok &= bench_graph(opts, &link, paths[i]);
+  for (i = 0; !count && i < 3; i++) ok &= bench_graph(opts, &link, names[i]);
+  return ok;
+}
+
+/* ---- Options --------------------------------------------------------------------------------- */
+
+/* A number after an option; exits where there is none. */
+static double option_value(int argc, char **argv, int *at, double min, double max) {
+  char *end = NULL;
+  double value = *at + 1 < argc ? strtod(argv[*at + 1], &end) : 0;
+  if (!end || end == argv[*at + 1] || *end || !(value >= min && value <= max)) {
+    fprintf(stderr, "%s wants a number from %g to %g\n", argv[*at], min, max);
+    exit(2);
+  }
+  ++*at;
+  return value;
+}
+
+/* The first argument that is no option. */
+static int read_options(int argc, char **argv, options *opts) {
+  int i;
+  for (i = 1; i < argc && argv[i][0] == '-'; i++) {
+    if (!strcmp(argv[i], "--json")) {
+      opts->json = 1;
+    } else if (!strcmp(argv[i], "--iterations")) {
+      opts->iterations = (uint32_t)option_value(argc, argv, &i, 1, 200);
+    } else if (!strcmp(argv[i], "--settle")) {
+      opts->settle = (uint32_t)option_value(argc, argv, &i, 0, 50);
+    } else if (!strcmp(argv[i], "--ahead")) {
+      opts->ahead = (uint32_t)option_value(argc, argv, &i, 0, 1000);
+    } else if (!strcmp(argv[i], "--part")) {
+      opts->part = option_value(argc, argv, &i, .01, 1);
+    } else if (!strcmp(argv[i], "--divide")) {
+      opts->divide = (uint32_t)option_value(argc, argv, &i, 1, 1 << 20);
+    } else {
+      fprintf(stderr,
+              "usage: gpu [--json] [--iterations N] [--settle N] [--ahead N] [--part F] "
+              "[--divide N] GRAPH...\n");
+      exit(2);
+    }
+  }
+  return i;
+}
+
+int main(int argc, char **argv) {
+  options opts = {0, 10, 6, 4, 1, .5};
+  int first = read_options(argc, argv, &opts), ok;
+  CUdevice device;
+  CUcontext context;
+  if (!gpu_open(&gpu, "libcuda.so.1") || gpu.cuInit(0) || gpu.cuDeviceGet(&device, 0)) {
+    printf("skipped: no GPU\n");
+    return 0;
+  }
+  if (gpu.cuDevicePrimaryCtxRetain(&context, device) || gpu.cuCtxSetCurrent(context)) {
+    fprintf(stderr, "the device has no context\n");
+    return 1;
+  }
+  ok = bench_all(&opts, argv + first, argc - first);
+  (void)gpu.cuDevicePrimaryCtxRelease(device);
+  return ok ? 0 : 1;
+}
