@@ -370,7 +370,10 @@ typedef struct gmlake_offload_plan_info {
   const uint32_t *host_starts; /* begins */
 } gmlake_offload_plan_info;
 
-/* Makes a plan of events by hand, for one graph, in any order: baselines and experiments.
+/* Makes a plan of events by hand, for one graph, in any order: baselines and experiments. Where a
+   tensor is made again, a RECOMPUTE for each operator that wrote it before the trigger is needed,
+   in their order. All must be pure; what else they read must be needed later still and unwritten
+   since, what else they write no longer needed. info's peak_bytes and time_ns are the graph's.
    pre: the graph outlives the plan.
    Errors: INVALID_ARGUMENT, UNKNOWN_ID, NOT_SEALED, OUT_OF_HOST_MEMORY. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
@@ -554,9 +557,10 @@ typedef struct gmlake_offload_run_desc {
   unsigned flags;                        /* GMLAKE_OFFLOAD_STRICT */
   size_t limit_bytes;                    /* of all tensors on the device; 0: the backend's */
   gmlake_offload_host host;
-  /* Called after each operator with the time it took; may be NULL. */
+  /* Called after each operator with the time it took; may be NULL. This and the next one may call
+     the functions below but run_iterations, run_overwrite and run_destroy. */
   void (*observe_fn)(void *user, uint32_t job, uint32_t op, uint64_t time_ns);
-  /* Called after each iteration; may call gmlake_offload_run_set_plan. May be NULL. */
+  /* Called after each iteration, when its OUTPUTs are still there; may be NULL. */
   void (*iteration_fn)(void *user, uint32_t job, uint64_t iteration);
   void *user;
 } gmlake_offload_run_desc;
@@ -581,17 +585,18 @@ gmlake_offload_run_create(const gmlake_offload_run_desc *desc, gmlake_offload_ru
 GMLAKE_OFFLOAD_DEF void gmlake_offload_run_destroy(gmlake_offload_run *run);
 
 /* Adds a job; its persistent tensors are made and filled, those on the host that the plan has there
-   when an iteration begins, and those that do not fit. plan may be NULL; it has to stay until the
-   run or another plan has taken its place and an iteration has begun.
-   pre: job numbers are the run's own, from 0.
+   when an iteration begins, and those that do not fit. It runs from the next run_iterations on.
+   *out_job is the lowest number that is free, as a planner's: jobs that are added to both, and
+   removed from both when they are gone, have the same numbers. The graph has to stay until the job
+   is gone; plan, which may be NULL, until then or until an iteration has begun by another one.
    Errors: INVALID_ARGUMENT, NOT_SEALED, WRONG_PLAN, WRONG_DEVICE, SIZE_OVERFLOW,
    OUT_OF_HOST_MEMORY, BACKEND. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_run_add_job(gmlake_offload_run *run, const gmlake_offload_graph *graph,
                            const gmlake_offload_plan *plan, uint32_t *out_job);
 
-/* The job stops after its present iteration; its tensors are freed. Errors: INVALID_ARGUMENT,
-   UNKNOWN_ID. */
+/* The job stops after its present iteration, at once where none is under way, and is gone: its
+   tensors are freed, its number is free. Errors: INVALID_ARGUMENT, UNKNOWN_ID. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_remove_job(gmlake_offload_run *run,
                                                                        uint32_t job);
 
@@ -611,12 +616,21 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_iterations(gmlake_of
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_set_limit(gmlake_offload_run *run,
                                                                       size_t limit_bytes);
 
-/* Where a tensor's bytes are: NULL in *out_device or *out_host where they are not.
-   Errors: INVALID_ARGUMENT, UNKNOWN_ID. */
+/* Where a tensor's bytes are: NULL in *out_device or *out_host where they are not. Both until the
+   next call that runs iterations; in a callback, until it returns, and intermediates may be there
+   too. Errors: INVALID_ARGUMENT, UNKNOWN_ID. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_locate(const gmlake_offload_run *run,
                                                                    uint32_t job, uint32_t tensor,
                                                                    void **out_device,
                                                                    void **out_host);
+
+/* Where the caller may write a PERSISTENT or INPUT tensor before the next iteration: one of both
+   places, the other is NULL; what is being copied is waited for.
+   Errors: INVALID_ARGUMENT (also another kind, or in a callback), UNKNOWN_ID, BACKEND. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_overwrite(gmlake_offload_run *run,
+                                                                      uint32_t job, uint32_t tensor,
+                                                                      void **out_device,
+                                                                      void **out_host);
 
 /* Errors: INVALID_ARGUMENT. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
@@ -2201,8 +2215,8 @@ static int gmlo_pay_at(gmlo_circle *c, size_t slot, double excess_bytes, uint64_
 /* Pays with time for what swaps alone did not reach, and swaps again behind each payment. */
 static int gmlo_pay_down(gmlo_circle *c, int64_t target, gmlo_order order) {
   int letter = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0, done;
-  uint64_t budget =
-      letter ? UINT64_MAX / 4 : (uint64_t)((double)c->base_ns * c->desc->overhead_max);
+  double wanted = (double)c->base_ns * c->desc->overhead_max;
+  uint64_t budget = letter || wanted > (double)GMLO_TIME_MAX ? GMLO_TIME_MAX : (uint64_t)wanted;
   int64_t bytes;
   size_t i, slot = gmlo_profile_peak(c, &bytes);
   while (bytes > target && c->added_ns < budget) {
@@ -2755,7 +2769,7 @@ typedef struct gmlo_run_step {
 } gmlo_run_step;
 
 typedef struct gmlo_run_job {
-  const gmlake_offload_graph *graph;
+  const gmlake_offload_graph *graph; /* NULL: no job has this number */
   const gmlake_offload_plan *plan, *next_plan;
   int alive, leaves, replans; /* replans: next_plan takes over at the next iteration */
   gmlo_place *places;
@@ -2763,7 +2777,8 @@ typedef struct gmlo_run_job {
   gmlo_run_step *steps;
   size_t step_count;
   size_t *event_begin; /* plan's events behind position p: event_begin[p + 1] .. [p + 2] */
-  size_t *free_begin;  /* tensors freed after step s: frees[free_begin[s]] .. */
+  size_t *free_begin;  /* tensors freed after step s, or behind the last one and the iteration's
+                          end: frees[free_begin[s]] .. */
   uint32_t *frees;
   size_t at; /* next step, or the one that runs */
   int running;
@@ -2780,7 +2795,7 @@ typedef struct gmlo_request {
 /* An event whose time has not come. */
 typedef struct gmlo_timer {
   gmlake_offload_event event;
-  uint32_t job;
+  uint32_t job; /* NONE: it is gone */
   int busy;
 } gmlo_timer;
 
@@ -2788,7 +2803,9 @@ typedef struct gmlo_queue {
   gmlo_request *requests; /* the next one last */
   size_t count, capacity;
   int busy;
-  gmlo_request now; /* under way */
+  gmlo_request now; /* under way; of a job that is gone: job is NONE, and the place this: */
+  gmlo_place orphan;
+  size_t now_bytes;
 } gmlo_queue;
 
 struct gmlake_offload_run {
@@ -2806,6 +2823,7 @@ struct gmlake_offload_run {
   uint64_t now_ns;
   uint64_t pending;  /* tokens that have not come back */
   uint32_t acquirer; /* [N5] a job, or NONE */
+  int looping;       /* in gmlake_offload_run_iterations */
   int hungry;        /* the acquirer waits for hungry_bytes: nobody else takes what it needs */
   size_t hungry_bytes;
   void **pointers; /* of the operator that is launched */
@@ -2931,7 +2949,7 @@ static void gmlo_run_add_free(gmlo_run_job *job, size_t after, uint32_t tensor) 
   }
 }
 
-/* Intermediates go after the last step that needs them, outputs after the last of all, and what is
+/* Intermediates go after the last step that needs them, outputs behind the iteration, and what is
    written beside a tensor that is made again, at once. last: the step, + 1. */
 static void gmlo_run_add_frees(gmlo_run_job *job, const size_t *last) {
   const gmlake_offload_graph *graph = job->graph;
@@ -2939,7 +2957,7 @@ static void gmlo_run_add_frees(gmlo_run_job *job, const size_t *last) {
   for (t = 0; t < graph->tensor_count; t++) {
     if (last[t] != 0 && gmlo_kind_is_made(graph->tensors[t].kind)) {
       int output = graph->tensors[t].kind == GMLAKE_OFFLOAD_OUTPUT;
-      gmlo_run_add_free(job, output ? job->step_count : last[t], (uint32_t)t);
+      gmlo_run_add_free(job, output ? job->step_count + 1 : last[t], (uint32_t)t);
     }
   }
   for (s = 0; s < job->step_count; s++) {
@@ -2955,7 +2973,7 @@ static int gmlo_run_make_frees(gmlo_run_job *job) {
   size_t s, i;
   size_t *last = (size_t *)gmlo_take(&job->scope, graph->tensor_count, sizeof *last);
   job->frees = NULL;
-  job->free_begin = (size_t *)gmlo_take(&job->scope, job->step_count + 3, sizeof(size_t));
+  job->free_begin = (size_t *)gmlo_take(&job->scope, job->step_count + 4, sizeof(size_t));
   if (last == NULL || job->free_begin == NULL) return 0;
   for (s = 0; s < job->step_count; s++) {
     for (i = 0; i < gmlo_op_refs(graph, job->steps[s].op); i++) {
@@ -2967,9 +2985,9 @@ static int gmlo_run_make_frees(gmlo_run_job *job) {
     }
   }
   gmlo_run_add_frees(job, last);
-  for (s = 0; s < job->step_count; s++) job->free_begin[s + 2] += job->free_begin[s + 1];
+  for (s = 0; s <= job->step_count; s++) job->free_begin[s + 2] += job->free_begin[s + 1];
   job->frees =
-      (uint32_t *)gmlo_take(&job->scope, job->free_begin[job->step_count + 1], sizeof *job->frees);
+      (uint32_t *)gmlo_take(&job->scope, job->free_begin[job->step_count + 2], sizeof *job->frees);
   if (job->frees == NULL) return 0;
   gmlo_run_add_frees(job, last);
   return 1;
@@ -2987,6 +3005,13 @@ static int gmlo_run_adopt(gmlo_run_job *job) {
 
 static gmlo_place *gmlo_request_place(gmlake_offload_run *run, const gmlo_request *request) {
   return &run->jobs[request->job].places[request->tensor];
+}
+
+/* The place that is being copied. */
+static gmlo_place *gmlo_queue_place(gmlake_offload_run *run, int lane) {
+  gmlo_queue *queue = &run->queues[lane];
+  return queue->now.job == GMLAKE_OFFLOAD_NONE ? &queue->orphan
+                                               : gmlo_request_place(run, &queue->now);
 }
 
 static int gmlo_queue_has(const gmlo_queue *queue, uint32_t job, uint32_t tensor) {
@@ -3059,6 +3084,7 @@ static void gmlo_copy_start(gmlake_offload_run *run, int lane, gmlo_place *place
   }
   run->pending++;
   queue->busy = 1;
+  queue->now_bytes = bytes;
   if (lane == GMLO_OUT) {
     place->going = 1;
     run->stats.out_bytes += bytes;
@@ -3075,8 +3101,8 @@ static void gmlo_copy_start(gmlake_offload_run *run, int lane, gmlo_place *place
 /* Whether a swap out may still happen: the tensor is there, idle and unused since. */
 static int gmlo_out_is_valid(gmlake_offload_run *run, const gmlo_request *request) {
   const gmlo_place *place = gmlo_request_place(run, request);
-  return run->jobs[request->job].alive && place->there && !place->coming && !place->going &&
-         place->pins == 0 && place->last_op == request->last_op;
+  return place->there && !place->coming && !place->going && place->pins == 0 &&
+         place->last_op == request->last_op;
 }
 
 /* Starts the next swap out, if there is one; 1 where something changed. */
@@ -3129,7 +3155,7 @@ static int gmlo_in_next(gmlake_offload_run *run) {
     return 0;
   }
   place = gmlo_request_place(run, next);
-  if (!run->jobs[next->job].alive || place->there || !place->host_valid) {
+  if (place->there || !place->host_valid) {
     run->stats.void_count++;
     gmlo_queue_pop(queue);
     return 1;
@@ -3143,11 +3169,9 @@ static int gmlo_in_next(gmlake_offload_run *run) {
 }
 
 static void gmlo_copy_done(gmlake_offload_run *run, int lane) {
-  gmlo_queue *queue = &run->queues[lane];
-  gmlo_run_job *job = &run->jobs[queue->now.job];
-  gmlo_place *place = gmlo_request_place(run, &queue->now);
-  size_t bytes = gmlo_run_bytes(job, queue->now.tensor);
-  queue->busy = 0;
+  gmlo_place *place = gmlo_queue_place(run, lane);
+  size_t bytes = run->queues[lane].now_bytes;
+  run->queues[lane].busy = 0;
   if (lane == GMLO_IN) {
     place->coming = 0;
     place->used_at = ++run->uses;
@@ -3157,7 +3181,7 @@ static void gmlo_copy_done(gmlake_offload_run *run, int lane) {
     if (!place->keep && place->pins == 0) gmlo_place_free(run, place, bytes);
     place->keep = 0;
   }
-  if (!job->alive || place->dead) {
+  if (place->dead) {
     place->dead = 0;
     gmlo_place_free(run, place, bytes);
     gmlo_place_forget_host(run, place, bytes);
@@ -3223,7 +3247,10 @@ static size_t gmlo_leaving_soon(gmlake_offload_run *run) {
     request.job = run->timers[i].job;
     request.tensor = event->tensor;
     request.last_op = event->op;
-    if (!run->timers[i].busy || event->action == GMLAKE_OFFLOAD_SWAP_IN) continue;
+    if (!run->timers[i].busy || request.job == GMLAKE_OFFLOAD_NONE ||
+        event->action == GMLAKE_OFFLOAD_SWAP_IN) {
+      continue;
+    }
     if (!gmlo_out_is_valid(run, &request)) continue;
     if (gmlo_queue_has(&run->queues[GMLO_OUT], request.job, request.tensor)) continue;
     bytes += gmlo_run_bytes(&run->jobs[request.job], request.tensor);
@@ -3235,9 +3262,7 @@ static size_t gmlo_leaving_soon(gmlake_offload_run *run) {
 static size_t gmlo_leaving(gmlake_offload_run *run) {
   gmlo_queue *queue = &run->queues[GMLO_OUT];
   size_t i, bytes = 0;
-  if (queue->busy && !gmlo_request_place(run, &queue->now)->keep) {
-    bytes += gmlo_run_bytes(&run->jobs[queue->now.job], queue->now.tensor);
-  }
+  if (queue->busy && !gmlo_queue_place(run, GMLO_OUT)->keep) bytes += queue->now_bytes;
   for (i = 0; i < queue->count; i++) {
     const gmlo_request *request = &queue->requests[i];
     if (!gmlo_out_is_valid(run, request)) continue;
@@ -3258,7 +3283,7 @@ static int gmlo_reclaim(gmlake_offload_run *run, size_t bytes) {
   while (run->used_bytes - leaving > limit || bytes > limit - (run->used_bytes - leaving) ||
          (run->refused_bytes != 0 && leaving < bytes)) {
     if ((run->desc.flags & GMLAKE_OFFLOAD_STRICT) != 0 || !gmlo_find_victim(run, &job, &tensor)) {
-      if (run->pending != 0 || leaving != 0) return changed;
+      if (run->pending != 0 || leaving != 0 || run->queues[GMLO_OUT].count != 0) return changed;
       (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY);
       return 0;
     }
@@ -3309,8 +3334,8 @@ static int gmlo_step_is_ready(gmlake_offload_run *run, uint32_t id, size_t *out_
   return ready;
 }
 
-/* Device memory for what the step makes; 0 where it does not fit yet. */
-static int gmlo_step_alloc(gmlake_offload_run *run, uint32_t id) {
+/* Device memory, `bytes` in all, for what the step makes; 0 where it does not fit yet. */
+static int gmlo_step_alloc(gmlake_offload_run *run, uint32_t id, size_t bytes) {
   gmlo_run_job *job = &run->jobs[id];
   uint32_t op = job->steps[job->at].op;
   size_t i, begin = job->graph->ops[op].read_count, end = gmlo_op_refs(job->graph, op);
@@ -3328,7 +3353,7 @@ static int gmlo_step_alloc(gmlake_offload_run *run, uint32_t id) {
       gmlo_place_free(run, &job->places[tensor], gmlo_run_bytes(job, tensor));
       job->places[tensor].remaking = 0;
     }
-    run->refused_bytes = gmlo_run_bytes(job, gmlo_op_ref(job->graph, op, begin));
+    run->refused_bytes = bytes;
     return 0;
   }
   for (i = begin; i < end; i++) {
@@ -3397,7 +3422,7 @@ static int gmlo_step_next(gmlake_offload_run *run, uint32_t id) {
     return 0;
   }
   if (run->hungry && run->acquirer != id && bytes != 0) return 0;
-  if (!gmlo_run_fits(run, bytes) || !gmlo_step_alloc(run, id)) {
+  if (!gmlo_run_fits(run, bytes) || !gmlo_step_alloc(run, id, bytes)) {
     if (run->acquirer == GMLAKE_OFFLOAD_NONE) run->acquirer = id;
     return run->acquirer == id ? gmlo_reclaim(run, bytes) : 0;
   }
@@ -3478,10 +3503,11 @@ static int gmlo_timer_set(gmlake_offload_run *run, uint32_t id, const gmlake_off
 
 static void gmlo_timer_done(gmlake_offload_run *run, size_t i) {
   gmlake_offload_event event = run->timers[i].event;
-  gmlo_run_job *job = &run->jobs[run->timers[i].job];
+  uint32_t id = run->timers[i].job;
   run->timers[i].busy = 0;
-  if (event.action == GMLAKE_OFFLOAD_SWAP_IN) job->places[event.tensor].awaited--;
-  if (job->alive) gmlo_event_fire(run, run->timers[i].job, &event);
+  if (id == GMLAKE_OFFLOAD_NONE) return;
+  if (event.action == GMLAKE_OFFLOAD_SWAP_IN) run->jobs[id].places[event.tensor].awaited--;
+  gmlo_event_fire(run, id, &event);
 }
 
 /* The events of a trigger, whose position is p - 1: at once, or when their time comes. */
@@ -3500,15 +3526,41 @@ static void gmlo_events_trigger(gmlake_offload_run *run, uint32_t id, size_t p) 
   }
 }
 
-static void gmlo_job_stop(gmlake_offload_run *run, gmlo_run_job *job) {
-  size_t t;
-  job->alive = 0;
-  for (t = 0; t < job->graph->tensor_count; t++) {
-    gmlo_place *place = &job->places[t];
-    if (place->coming || place->going) continue; /* when the copy is done */
-    gmlo_place_free(run, place, job->graph->tensors[t].bytes);
-    gmlo_place_forget_host(run, place, job->graph->tensors[t].bytes);
+/* Nothing refers to the job any more: what is being copied becomes the queue's. */
+static void gmlo_job_disown(gmlake_offload_run *run, uint32_t id) {
+  size_t i, lane;
+  for (lane = 0; lane < 2; lane++) {
+    gmlo_queue *queue = &run->queues[lane];
+    size_t kept = 0;
+    for (i = 0; i < queue->count; i++) {
+      if (queue->requests[i].job != id) queue->requests[kept++] = queue->requests[i];
+    }
+    queue->count = kept;
+    if (queue->busy && queue->now.job == id) {
+      gmlo_place *place = gmlo_request_place(run, &queue->now);
+      queue->orphan = *place;
+      queue->orphan.dead = 1;
+      memset(place, 0, sizeof *place);
+      queue->now.job = GMLAKE_OFFLOAD_NONE;
+    }
   }
+  for (i = 0; i < run->timer_count; i++) {
+    if (run->timers[i].job == id) run->timers[i].job = GMLAKE_OFFLOAD_NONE;
+  }
+}
+
+/* pre: none of its operators runs. */
+static void gmlo_job_stop(gmlake_offload_run *run, uint32_t id) {
+  gmlo_run_job *job = &run->jobs[id];
+  size_t t;
+  gmlo_job_disown(run, id);
+  for (t = 0; t < job->graph->tensor_count; t++) {
+    gmlo_place_free(run, &job->places[t], gmlo_run_bytes(job, (uint32_t)t));
+    gmlo_place_forget_host(run, &job->places[t], gmlo_run_bytes(job, (uint32_t)t));
+  }
+  gmlo_leave(&job->scope);
+  gmlo_free(&run->desc.host, job->places);
+  memset(job, 0, sizeof *job);
 }
 
 /* The job's next iteration begins, if it has one to run. */
@@ -3516,7 +3568,7 @@ static void gmlo_iteration_begin(gmlake_offload_run *run, uint32_t id) {
   gmlo_run_job *job = &run->jobs[id];
   job->at = 0;
   if (job->leaves) {
-    gmlo_job_stop(run, job);
+    gmlo_job_stop(run, id);
   } else if (job->iteration < job->target) {
     if (job->replans && !gmlo_run_adopt(job)) {
       (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
@@ -3555,6 +3607,7 @@ static void gmlo_step_done(gmlake_offload_run *run, uint32_t id) {
   if (run->desc.observe_fn != NULL) {
     run->desc.observe_fn(run->desc.user, id, op, run->now_ns - job->started_ns);
   }
+  job = &run->jobs[id]; /* others may have come */
   job->at++;
   if (remade != GMLAKE_OFFLOAD_NONE) {
     run->stats.recompute_count++;
@@ -3565,6 +3618,9 @@ static void gmlo_step_done(gmlake_offload_run *run, uint32_t id) {
   job->iteration++;
   run->stats.iteration_count++;
   if (run->desc.iteration_fn != NULL) run->desc.iteration_fn(run->desc.user, id, iteration);
+  job = &run->jobs[id];
+  if (!job->alive || job->at == 0) return; /* it is gone; another one may have its number */
+  gmlo_step_free(run, job);
   gmlo_iteration_begin(run, id);
 }
 
@@ -3642,19 +3698,18 @@ static void gmlo_run_destroy(gmlake_offload_run *run) {
   gmlake_offload_host host = run->desc.host;
   uint64_t token;
   size_t j;
+  int lane;
   run->failed = GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT; /* nothing starts any more */
   while (run->pending != 0) {
     if (run->backend->wait(run->backend->user, &token) != 0) break;
     run->pending--;
     if (token >> 60 == GMLO_TOKEN_COPY) gmlo_copy_done(run, (int)(token & 1));
   }
+  for (lane = 0; lane < 2; lane++) {
+    if (run->queues[lane].busy) gmlo_copy_done(run, lane); /* whose end cannot be waited for */
+  }
   for (j = 0; j < run->job_count; j++) {
-    gmlo_run_job *job = &run->jobs[j];
-    size_t t;
-    for (t = 0; t < job->graph->tensor_count; t++) job->places[t].coming = job->places[t].going = 0;
-    gmlo_job_stop(run, job);
-    gmlo_leave(&job->scope);
-    gmlo_free(&host, job->places);
+    if (run->jobs[j].graph != NULL) gmlo_job_stop(run, (uint32_t)j);
   }
   gmlo_free(&host, run->jobs);
   gmlo_free(&host, run->queues[GMLO_OUT].requests);
@@ -3698,33 +3753,31 @@ static gmlake_offload_result gmlo_run_add(gmlake_offload_run *run,
                                           const gmlake_offload_plan *plan, uint32_t *out_job) {
   gmlake_offload_result result;
   gmlo_run_job *job;
-  size_t t;
+  size_t t, j;
   gmlo_run_job *jobs = (gmlo_run_job *)gmlo_grow(&run->desc.host, run->jobs, run->job_count, 1,
                                                  &run->job_capacity, sizeof *jobs);
   if (jobs == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   run->jobs = jobs;
-  job = &jobs[run->job_count];
+  for (j = 0; j < run->job_count && jobs[j].graph != NULL; j++) continue;
+  job = &jobs[j];
   memset(job, 0, sizeof *job);
+  job->places = (gmlo_place *)gmlo_zeroed(&run->desc.host, graph->tensor_count, sizeof(gmlo_place));
+  if (job->places == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   job->graph = graph;
   job->plan = plan;
   job->scope.host = run->desc.host;
-  job->places = (gmlo_place *)gmlo_zeroed(&run->desc.host, graph->tensor_count, sizeof(gmlo_place));
-  if (job->places == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   for (t = 0; t < graph->tensor_count; t++) job->places[t].last_op = GMLAKE_OFFLOAD_NONE;
   run->device = graph->ops[0].device;
-  *out_job = (uint32_t)run->job_count++;
-  result =
-      gmlo_run_adopt(job) ? gmlo_run_fill(run, *out_job) : GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
-  if (result == GMLAKE_OFFLOAD_OK) {
-    job->alive = 1;
+  if (j == run->job_count) run->job_count++;
+  result = gmlo_run_adopt(job) ? gmlo_run_fill(run, (uint32_t)j)
+                               : GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  if (result != GMLAKE_OFFLOAD_OK) {
+    gmlo_job_stop(run, (uint32_t)j);
     return result;
   }
-  run->job_count--;
-  gmlo_job_stop(run, job);
-  gmlo_leave(&job->scope);
-  gmlo_free(&run->desc.host, job->places);
-  *out_job = GMLAKE_OFFLOAD_NONE;
-  return result;
+  job->alive = 1;
+  *out_job = (uint32_t)j;
+  return GMLAKE_OFFLOAD_OK;
 }
 
 /* ---- >>backend_mock: a device on a clock of its own --------------------------------------------
@@ -3760,14 +3813,21 @@ typedef struct gmlo_memory {
   uint64_t iteration, digest; /* iteration + 1; 0: never */
 } gmlo_memory;
 
+/* Those of a job. */
+typedef struct gmlo_past {
+  const gmlake_offload_graph *graph;
+  gmlo_memory *ops;
+  size_t op_count;
+} gmlo_past;
+
 typedef struct gmlo_mock {
   gmlake_offload_backend table; /* first: the user's pointer is this */
   gmlake_offload_mock_desc desc;
   gmlake_offload_mock_census census;
   gmlo_task *tasks;
   size_t task_count, task_capacity;
-  gmlo_memory **memories; /* by job, then operator */
-  size_t memory_count, memory_capacity;
+  gmlo_past *pasts; /* by job */
+  size_t past_count, past_capacity;
   double now_ns;
   uint64_t task_number, fail_at, random;
 } gmlo_mock;
@@ -3918,23 +3978,32 @@ static uint64_t gmlo_mock_op_source(const gmlo_mock *mock, const gmlo_task *task
   return digest;
 }
 
+/* Whether the job's number is another job's now: iterations are over in which operators run. */
+static int gmlo_past_is_over(const gmlo_past *past, const gmlake_offload_launch *launch) {
+  const gmlake_offload_graph *graph = launch->graph;
+  return past->graph != graph || past->op_count != graph->op_count ||
+         past->ops[graph->order[graph->op_count - 1]].iteration > launch->iteration;
+}
+
 /* Room to know what each operator of the job wrote; 0 where host memory is refused. */
-static int gmlo_mock_remember(gmlo_mock *mock, uint32_t job, size_t op_count) {
-  size_t more = job + (size_t)1 - mock->memory_count;
-  gmlo_memory **memories;
-  if (job >= mock->memory_count) {
-    memories = (gmlo_memory **)gmlo_grow(&mock->desc.host, mock->memories, mock->memory_count, more,
-                                         &mock->memory_capacity, sizeof *memories);
-    if (memories == NULL) return 0;
-    memset(memories + mock->memory_count, 0, more * sizeof *memories);
-    mock->memories = memories;
-    mock->memory_count += more;
+static int gmlo_mock_remember(gmlo_mock *mock, const gmlake_offload_launch *launch) {
+  size_t more = launch->job + (size_t)1 - mock->past_count;
+  gmlo_past *past;
+  if (launch->job >= mock->past_count) {
+    gmlo_past *pasts = (gmlo_past *)gmlo_grow(&mock->desc.host, mock->pasts, mock->past_count, more,
+                                              &mock->past_capacity, sizeof *pasts);
+    if (pasts == NULL) return 0;
+    memset(pasts + mock->past_count, 0, more * sizeof *pasts);
+    mock->pasts = pasts;
+    mock->past_count += more;
   }
-  if (mock->memories[job] == NULL) {
-    mock->memories[job] =
-        (gmlo_memory *)gmlo_zeroed(&mock->desc.host, op_count, sizeof(gmlo_memory));
-  }
-  return mock->memories[job] != NULL;
+  past = &mock->pasts[launch->job];
+  if (past->ops != NULL && !gmlo_past_is_over(past, launch)) return 1;
+  gmlo_free(&mock->desc.host, past->ops);
+  past->graph = launch->graph;
+  past->op_count = launch->graph->op_count;
+  past->ops = (gmlo_memory *)gmlo_zeroed(&mock->desc.host, past->op_count, sizeof(gmlo_memory));
+  return past->ops != NULL;
 }
 
 static double gmlo_mock_duration(gmlo_mock *mock, uint64_t time_ns) {
@@ -3949,7 +4018,7 @@ static int gmlo_mock_launch(void *user, const gmlake_offload_launch *launch, uin
   size_t i, count = launch->desc.read_count + launch->desc.write_count, n;
   gmlo_task *task;
   void **pointers;
-  if (gmlo_mock_fails(mock) || !gmlo_mock_remember(mock, launch->job, launch->graph->op_count)) {
+  if (gmlo_mock_fails(mock) || !gmlo_mock_remember(mock, launch)) {
     return 1;
   }
   pointers = (void **)gmlo_zeroed(&mock->desc.host, count, sizeof *pointers);
@@ -4030,7 +4099,7 @@ static void gmlo_mock_advance(gmlo_mock *mock, double ns) {
 /* The operator's outputs get their bytes; its digest counts once for each iteration. */
 static void gmlo_mock_op_done(gmlo_mock *mock, gmlo_task *task) {
   const gmlo_op *op = &task->graph->ops[task->op];
-  gmlo_memory *memory = &mock->memories[task->job][task->op];
+  gmlo_memory *memory = &mock->pasts[task->job].ops[task->op];
   uint64_t digest = gmlo_mock_op_source(mock, task);
   size_t i;
   if (digest != task->source) mock->census.race_count++;
@@ -4138,8 +4207,8 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_destroy(gmlake_offload_backend *back
   if (mock == NULL) return;
   host = mock->desc.host;
   for (i = 0; i < mock->task_count; i++) gmlo_free(&host, mock->tasks[i].pointers);
-  for (i = 0; i < mock->memory_count; i++) gmlo_free(&host, mock->memories[i]);
-  gmlo_free(&host, mock->memories);
+  for (i = 0; i < mock->past_count; i++) gmlo_free(&host, mock->pasts[i].ops);
+  gmlo_free(&host, mock->pasts);
   gmlo_free(&host, mock->tasks);
   gmlo_free(&host, mock);
 }
@@ -4328,10 +4397,33 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_get_op(const gmlake_offl
   return GMLAKE_OFFLOAD_OK;
 }
 
+/* Whether operator `op`, run again before position `after`, may touch the tensor: what it reads is
+   alive then and has the bytes that it had, what it writes besides `remade` is gone. */
+static int gmlo_rerun_may_touch(const gmlake_offload_graph *graph, uint32_t op, uint32_t tensor,
+                                unsigned how, size_t after) {
+  size_t i = graph->access_begin[tensor], end = graph->access_begin[tensor + 1];
+  int gone = graph->tensors[tensor].kind == GMLAKE_OFFLOAD_INTERMEDIATE &&
+             graph->accesses[end - 1].position < after;
+  if ((how & GMLO_WRITES) != 0) return gone && (how & GMLO_READS) == 0;
+  for (; i < end && graph->accesses[i].position < after; i++) {
+    if (graph->accesses[i].position > graph->position[op] &&
+        (graph->accesses[i].how & GMLO_WRITES) != 0) {
+      return 0;
+    }
+  }
+  return !gone;
+}
+
+/* Position behind a trigger. */
+static size_t gmlo_event_after(const gmlake_offload_graph *graph,
+                               const gmlake_offload_event *event) {
+  return event->trigger == GMLAKE_OFFLOAD_NONE ? 0 : graph->position[event->trigger] + (size_t)1;
+}
+
 static gmlake_offload_result gmlo_event_check(const gmlake_offload_graph *graph,
                                               const gmlake_offload_event *event) {
   const gmlo_op *op;
-  size_t i, after;
+  size_t i;
   if ((unsigned)event->action > (unsigned)GMLAKE_OFFLOAD_RECOMPUTE ||
       event->delay_ns > GMLO_TIME_MAX) {
     return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
@@ -4347,16 +4439,55 @@ static gmlake_offload_result gmlo_event_check(const gmlake_offload_graph *graph,
       !gmlo_kind_is_made(graph->tensors[event->tensor].kind)) {
     return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   }
-  after = event->trigger == GMLAKE_OFFLOAD_NONE ? 0 : graph->position[event->trigger] + (size_t)1;
-  for (i = 0; i < op->write_count; i++) { /* what else it writes must be gone */
-    uint32_t tensor = graph->refs[op->first_ref + op->read_count + i];
-    if (tensor == event->tensor) continue;
-    if (graph->tensors[tensor].kind != GMLAKE_OFFLOAD_INTERMEDIATE ||
-        graph->accesses[graph->access_begin[tensor + 1] - 1].position >= after) {
+  for (i = 0; i < op->read_count + op->write_count; i++) {
+    uint32_t tensor = graph->refs[op->first_ref + i];
+    if (tensor != event->tensor &&
+        !gmlo_rerun_may_touch(graph, event->op, tensor, gmlo_op_uses(graph, event->op, tensor),
+                              gmlo_event_after(graph, event))) {
       return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
     }
   }
   return GMLAKE_OFFLOAD_OK;
+}
+
+/* The next event behind `i` that recomputes the same tensor at the same trigger, or the number of
+   events. */
+static size_t gmlo_plan_next_remake(const gmlake_offload_plan *plan, size_t i) {
+  const gmlake_offload_event *events = plan->events, *event = &events[i];
+  for (i++; i < plan->info.event_count && events[i].trigger == event->trigger; i++) {
+    if (events[i].action == GMLAKE_OFFLOAD_RECOMPUTE && events[i].tensor == event->tensor) return i;
+  }
+  return plan->info.event_count;
+}
+
+/* Whether a tensor is made again by all of its makers before the trigger, in their order. `first`
+   is the first event that says so. `seen` has a mark for each event. */
+static int gmlo_plan_remakes(const gmlake_offload_plan *plan, size_t first, unsigned char *seen) {
+  const gmlake_offload_graph *graph = plan->graph;
+  const gmlake_offload_event *event = &plan->events[first];
+  size_t i = first, count = plan->info.event_count, n = graph->access_begin[event->tensor];
+  size_t after = gmlo_event_after(graph, event);
+  for (; n < graph->access_begin[event->tensor + 1]; n++) {
+    if (graph->accesses[n].position >= after) break;
+    if ((graph->accesses[n].how & GMLO_WRITES) == 0) continue;
+    if (i == count || plan->events[i].op != graph->accesses[n].op) return 0;
+    seen[i] = 1;
+    i = gmlo_plan_next_remake(plan, i);
+  }
+  return i == count;
+}
+
+static gmlake_offload_result gmlo_plan_check_remakes(const gmlake_offload_plan *plan) {
+  unsigned char *seen = (unsigned char *)gmlo_zeroed(&plan->host, plan->info.event_count, 1);
+  size_t i;
+  int sound = 1;
+  if (seen == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  for (i = 0; i < plan->info.event_count && sound; i++) {
+    if (plan->events[i].action != GMLAKE_OFFLOAD_RECOMPUTE || seen[i] != 0) continue;
+    sound = gmlo_plan_remakes(plan, i, seen);
+  }
+  gmlo_free(&plan->host, seen);
+  return sound ? GMLAKE_OFFLOAD_OK : GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
 }
 
 static gmlake_offload_result gmlo_plan_check(const gmlake_offload_graph *graph,
@@ -4396,6 +4527,12 @@ gmlake_offload_plan_create(const gmlake_offload_graph *graph, const gmlake_offlo
   if (result != GMLAKE_OFFLOAD_OK) return result;
   *out_plan = gmlo_plan_make(graph, events, event_count, host_starts, host_start_count, host);
   if (*out_plan == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  result = gmlo_plan_check_remakes(*out_plan);
+  if (result != GMLAKE_OFFLOAD_OK) {
+    gmlo_plan_destroy(*out_plan);
+    *out_plan = NULL;
+    return result;
+  }
   for (i = 0; i < event_count; i++) {
     size_t bytes = graph->tensors[events[i].tensor].bytes;
     if (events[i].action == GMLAKE_OFFLOAD_SWAP_OUT) (*out_plan)->info.out_bytes += bytes;
@@ -4645,12 +4782,11 @@ gmlake_offload_run_add_job(gmlake_offload_run *run, const gmlake_offload_graph *
   }
   if (!graph->sealed) return GMLAKE_OFFLOAD_ERROR_NOT_SEALED;
   if (plan != NULL && plan->graph != graph) return GMLAKE_OFFLOAD_ERROR_WRONG_PLAN;
-  if (!gmlo_graph_has_one_device(graph) ||
-      (run->job_count != 0 && run->device != graph->ops[0].device)) {
-    return GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE;
-  }
+  if (!gmlo_graph_has_one_device(graph)) return GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE;
   for (j = 0; j < run->job_count; j++) {
-    if (run->jobs[j].alive) bytes += run->jobs[j].graph->tensor_bytes;
+    if (!run->jobs[j].alive) continue;
+    if (run->device != graph->ops[0].device) return GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE;
+    bytes += run->jobs[j].graph->tensor_bytes;
   }
   if (!gmlo_sum_valid(graph, bytes)) return GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW;
   return gmlo_run_add(run, graph, plan, out_job);
@@ -4667,7 +4803,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_remove_job(gmlake_of
   j = gmlo_run_find(run, job);
   if (j == NULL) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
   j->leaves = 1;
-  if (j->iteration >= j->target && !j->running) gmlo_job_stop(run, j);
+  if (j->iteration >= j->target && !j->running) gmlo_job_stop(run, job);
   return GMLAKE_OFFLOAD_OK;
 }
 
@@ -4685,9 +4821,15 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_set_plan(
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_iterations(gmlake_offload_run *run,
                                                                        uint64_t iteration_count) {
-  if (run == NULL || iteration_count > UINT32_MAX) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  gmlake_offload_result result;
+  if (run == NULL || iteration_count > UINT32_MAX || run->looping) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
   if (run->failed != GMLAKE_OFFLOAD_OK) return run->failed;
-  return gmlo_run_iterations(run, iteration_count);
+  run->looping = 1;
+  result = gmlo_run_iterations(run, iteration_count);
+  run->looping = 0;
+  return result;
 }
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_locate(const gmlake_offload_run *run,
@@ -4705,6 +4847,32 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_locate(const gmlake_
   *out_device = place->there && !place->coming ? place->device : NULL;
   *out_host = place->host_valid ? place->host : NULL;
   return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_overwrite(gmlake_offload_run *run,
+                                                                      uint32_t job, uint32_t tensor,
+                                                                      void **out_device,
+                                                                      void **out_host) {
+  gmlo_place *place;
+  uint64_t token;
+  if (run == NULL || out_device == NULL || out_host == NULL || run->looping) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  *out_device = *out_host = NULL;
+  if (run->failed != GMLAKE_OFFLOAD_OK) return run->failed;
+  if (gmlo_run_find(run, job) == NULL || tensor >= run->jobs[job].graph->tensor_count) {
+    return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  }
+  if (gmlo_kind_is_made(run->jobs[job].graph->tensors[tensor].kind)) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  place = &run->jobs[job].places[tensor];
+  while (place->coming || place->going) {
+    if (!gmlo_run_wait(run, &token)) return gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
+    gmlo_run_token(run, token);
+  }
+  if (place->there) place->host_valid = 0;
+  return gmlake_offload_run_locate(run, job, tensor, out_device, out_host);
 }
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
