@@ -160,6 +160,10 @@ HOW A PLAN IS RUN
   leave (a passive swap out). With no plan at all this is on-demand swapping.
   Events that come too late or too early are void: a swap out of a tensor that has been used since,
   a swap in of one that is there. So any plan gives the right bytes; a bad one costs time.
+  A loop that follows the jobs and the times: gmlake_offload_run_iterations of one or a few, with
+  gmlake_offload_observe as observe_fn; gmlake_offload_update; if it planned anew, for each job
+  gmlake_offload_take_plan, gmlake_offload_run_set_plan and the plan before the last is destroyed,
+  and gmlake_offload_run_set_limit is told the sum of the plans' peak_bytes.
 
 THE MOCK
   A backend of its own clock. Operators take their time, with a seeded jitter if asked for; jobs
@@ -363,7 +367,7 @@ typedef struct gmlake_offload_event {
 typedef struct gmlake_offload_plan_info {
   size_t event_count;
   const gmlake_offload_event *events; /* by trigger, then by delay; valid as long as the plan */
-  size_t peak_bytes;                  /* as planned */
+  size_t peak_bytes;                  /* as planned; to the letter, of all jobs together */
   size_t out_bytes, in_bytes;         /* that cross the link in an iteration */
   uint64_t time_ns, added_ns;         /* an iteration; what recomputation and waits add to it */
   size_t host_start_count;     /* persistent tensors that are on the host when an iteration */
@@ -4061,22 +4065,27 @@ static int gmlo_mock_now(void *user, uint64_t *out_ns) {
   return 0;
 }
 
+/* What is under way on a device, by kind. */
+static void gmlo_mock_count(const gmlo_mock *mock, uint32_t device, size_t *counts) {
+  size_t i;
+  memset(counts, 0, 4 * sizeof *counts);
+  for (i = 0; i < mock->task_count; i++) {
+    if (mock->tasks[i].device == device) counts[mock->tasks[i].kind]++;
+  }
+}
+
 /* [K1] Operators share their device; jobs on other devices do not matter to them. */
 static void gmlo_mock_speeds(gmlo_mock *mock) {
   const gmlake_offload_mock_desc *desc = &mock->desc;
-  size_t i, n;
+  size_t i, counts[4] = {0, 0, 0, 0};
   for (i = 0; i < mock->task_count; i++) {
     gmlo_task *task = &mock->tasks[i];
-    size_t ops = 0, others = 0;
     double speed = task->kind == GMLO_TASK_OUT ? desc->out_bytes_per_s : desc->in_bytes_per_s;
-    for (n = 0; n < mock->task_count; n++) {
-      if (mock->tasks[n].device != task->device) continue;
-      ops += mock->tasks[n].kind == GMLO_TASK_OP;
-      others += (task->kind == GMLO_TASK_OUT && mock->tasks[n].kind == GMLO_TASK_IN) ||
-                (task->kind == GMLO_TASK_IN && mock->tasks[n].kind == GMLO_TASK_OUT);
-    }
-    task->speed = task->kind == GMLO_TASK_OP ? 1 / (double)ops : 1;
-    if (others != 0 && desc->both_bytes_per_s / 2 < speed) {
+    if (i == 0 || task->device != task[-1].device) gmlo_mock_count(mock, task->device, counts);
+    task->speed = task->kind == GMLO_TASK_OP ? 1 / (double)counts[GMLO_TASK_OP] : 1;
+    if (((task->kind == GMLO_TASK_OUT && counts[GMLO_TASK_IN] != 0) ||
+         (task->kind == GMLO_TASK_IN && counts[GMLO_TASK_OUT] != 0)) &&
+        desc->both_bytes_per_s / 2 < speed) {
       task->speed = desc->both_bytes_per_s / 2 / speed;
     }
   }
