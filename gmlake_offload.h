@@ -159,7 +159,8 @@ HOW A PLAN IS RUN
   swaps in wait for what is leaving, and if that is not enough the least recently used tensors
   leave (a passive swap out). With no plan at all this is on-demand swapping.
   Events that come too late or too early are void: a swap out of a tensor that has been used since,
-  a swap in of one that is there. So any plan gives the right bytes; a bad one costs time.
+  a swap in of one that is there. What an operator reads while it is copied out stays, until a later
+  event lets it go. So any plan gives the right bytes; a bad one costs time.
   A loop that follows the jobs and the times: gmlake_offload_run_iterations of one or a few, with
   gmlake_offload_observe as observe_fn; gmlake_offload_update; if it planned anew, for each job
   gmlake_offload_take_plan, gmlake_offload_run_set_plan and the plan before the last is destroyed,
@@ -3456,7 +3457,7 @@ static void gmlo_event_fire(gmlake_offload_run *run, uint32_t id,
                             const gmlake_offload_event *event) {
   gmlo_run_job *job = &run->jobs[id];
   gmlo_place *place = &job->places[event->tensor];
-  int idle = place->there && !place->coming && !place->going && place->pins == 0 &&
+  int idle = place->there && !place->coming && place->pins == 0 &&
              (place->last_op == event->op || place->last_op == GMLAKE_OFFLOAD_NONE);
   if (event->action == GMLAKE_OFFLOAD_SWAP_IN) {
     if (place->there && !place->going) {
@@ -3471,11 +3472,14 @@ static void gmlo_event_fire(gmlake_offload_run *run, uint32_t id,
   if (event->action == GMLAKE_OFFLOAD_RECOMPUTE) return; /* a step of its own */
   if (!idle) {
     run->stats.void_count++;
+  } else if (place->going) {
+    place->keep = 0; /* what was read while it was copied leaves after all */
   } else if (place->host_valid ||
              (event->action == GMLAKE_OFFLOAD_DROP && gmlo_drop_is_sound(job, event))) {
     gmlo_place_free(run, place, gmlo_run_bytes(job, event->tensor));
   } else if (!gmlo_queue_has(&run->queues[GMLO_OUT], id, event->tensor)) {
     gmlo_queue_push(run, GMLO_OUT, id, event->tensor, 0);
+    (void)gmlo_out_next(run); /* before the next operator may use it */
   }
 }
 

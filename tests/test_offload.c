@@ -1021,6 +1021,38 @@ static void jobs_leave_nothing_behind(void **state) {
   assert_int_equal(host_bytes, 0);
 }
 
+/* A copy begins with the operator that reads its tensor, and goes on behind it if it takes longer;
+   an event behind the operator lets the tensor leave when the copy ends. */
+static void copies_go_on_beside_readers(void **state) {
+  uint64_t read_ns[2] = {5 * MS, MS};
+  size_t i;
+  (void)state;
+  for (i = 0; i < 2; i++) {
+    gmlake_offload_graph *graph = new_graph(0);
+    uint32_t x = made(graph, 110000000), y = made(graph, 110000000), id; /* 2.01 ms */
+    machine m = new_machine(110000000, 0, 0);
+    gmlake_offload_event events[2];
+    gmlake_offload_plan *plan;
+    op(graph, MS, NONE, NONE, x);
+    op(graph, read_ns[i], x, NONE, NONE);
+    op(graph, 5 * MS, NONE, NONE, y);
+    op(graph, MS, x, NONE, NONE);
+    assert_ok(gmlake_offload_graph_seal(graph));
+    events[0] = event_of(GMLAKE_OFFLOAD_SWAP_OUT, x, 0, 0);
+    events[1] = event_of(GMLAKE_OFFLOAD_DROP, x, 1, 1);
+    plan = plan_by_hand(graph, events, 2);
+    assert_ok(gmlake_offload_run_add_job(m.run, graph, plan, &id));
+    assert_ok(gmlake_offload_run_iterations(m.run, 1));
+    assert_int_equal(stats_of(&m).void_count + stats_of(&m).passive_out_count, 0);
+    assert_int_equal(stats_of(&m).out_count, 1);
+    assert_in_range(stats_of(&m).stall_ns, (i ? 1010 * US : 0) + 2010 * US,
+                    (i ? 1010 * US : 0) + 2010 * US + 4); /* y waits for it, then x comes back */
+    assert_true(end_machine(&m) == digest_alone(graph, 1));
+    gmlake_offload_plan_destroy(plan);
+    gmlake_offload_graph_destroy(graph);
+  }
+}
+
 typedef struct visitor {
   gmlake_offload_run *run;
   const gmlake_offload_graph *graph;
@@ -1299,6 +1331,7 @@ int main(void) {
       cmocka_unit_test(void_swaps_do_not_hold_their_tensors),
       cmocka_unit_test(tensors_are_made_again_whole_or_not_at_all),
       cmocka_unit_test(jobs_leave_nothing_behind),
+      cmocka_unit_test(copies_go_on_beside_readers),
       cmocka_unit_test(callbacks_see_outputs_and_change_jobs),
       cmocka_unit_test(inputs_are_overwritten),
       cmocka_unit_test(times_do_not_overflow),
