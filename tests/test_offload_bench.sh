@@ -60,10 +60,14 @@ ok 'vgg16-b64: right bytes' all_ok
 ok 'vgg16-b64: the letter with recomputation' within 'letter+r' .2241 .0971
 ok 'vgg16-b64: saved' within 'tensile+' .31 .0501
 ok 'vgg16-b64: saved at no cost' within tensile .13 .0005
+ok 'vgg16-b64: vDNN' within vdnn-conv .2 1.2
+ok 'vgg16-b64: vDNN, all feature maps' within vdnn-all .2 2.3
+ok 'vgg16-b64: Capuchin' within capuchin .32 1.6
 ok 'vgg16-b64, 2 %' run 0 --json --overhead .02 "$vgg"
 ok 'vgg16-b64, 2 %: saved' within 'tensile+' .2241 .0201
 ok 'two jobs' run 0 --json --jobs 2 "$vgg"
 ok 'two jobs: right bytes' all_ok
+ok 'two jobs: no baselines of one job' [ -z "$(row vdnn-conv saved)$(row capuchin saved)" ]
 ok 'two jobs: saved' within 'tensile+' .2295 .06
 ok 'three jobs' run 0 --json --jobs 3 "$vgg"
 ok 'three jobs: right bytes' all_ok
