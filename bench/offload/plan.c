@@ -36,12 +36,12 @@ typedef struct options {
   uint64_t iterations;
 } options;
 
-typedef enum planner { ON_DEMAND = 0, TENSILE, CAPUCHIN, VDNN_CONV, VDNN_ALL } planner;
+typedef enum strategy { ON_DEMAND = 0, TENSILE, CAPUCHIN, VDNN_CONV, VDNN_ALL } strategy;
 
 typedef struct way {
   const char *name;
   unsigned flags;
-  planner plans;
+  strategy plans;
   double overhead; /* below 0: --overhead */
   double target;   /* of the memory that nothing moved takes */
 } way;
