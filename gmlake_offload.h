@@ -1264,15 +1264,13 @@ typedef struct gmlo_use {
   unsigned how; /* GMLO_READS, GMLO_WRITES */
 } gmlo_use;
 
-#define GMLO_STAYS 1
-#define GMLO_NO_DROP 2
-
 typedef enum gmlo_state { GMLO_KEPT = 0, GMLO_SWAPPED, GMLO_DROPPED, GMLO_NONE } gmlo_state;
 
 typedef struct gmlo_gap {
   gmlo_state state;
-  int pinned; /* a recomputation reads the tensor in here: it stays; or at its end: GMLO_NO_DROP */
-  int copies; /* swapped: out takes the link */
+  int pinned;    /* a recomputation reads the tensor in here or at its end: it is not dropped */
+  size_t needed; /* the first step in here before which one does, + 1: it has to be there by then */
+  int copies;    /* swapped: out takes the link */
   size_t tried_at; /* slot for which no place on the link was found, + 1 */
   uint64_t out_start, out_end, in_start, in_end;
   size_t absent_lo, absent_count;
@@ -1729,7 +1727,7 @@ static int gmlo_profile_make(gmlo_circle *c) {
    [T1] A swapped gap's out lies between the end of the use before it and its in, the in ends
         margin_ns or more before the use behind it; both are spans of the lanes.
    [T2] The profile counts a tensor in every slot of which it is there for any part.
-   [T3] What recomputation in a gap reads is there, unwritten since, and its gap is pinned.
+   [T3] What recomputation in a gap reads is there by then, unwritten since; its gap is pinned.
    [T4] A swapped gap that does not copy lies behind one that does, with no write between, or its
         tensor is never written.
    Complexity: a peak analysis O(items log uses + log slots), a swap O(spans). Fails: host memory,
@@ -1741,7 +1739,8 @@ typedef enum gmlo_order { GMLO_LARGEST = 0, GMLO_FARTHEST, GMLO_AREA, GMLO_ORDER
 typedef struct gmlo_candidate {
   gmlo_item *item;
   size_t use;          /* before the gap */
-  uint64_t begin, end; /* of the gap: end of that use, begin of the next, maybe a turn later */
+  uint64_t begin, end; /* of the gap, maybe a turn later: when that use ends, and the tensor is
+                          needed */
   uint64_t slot_begin, slot_end; /* of the peak's slot, in the gap */
 } gmlo_candidate;
 
@@ -1764,12 +1763,22 @@ static size_t gmlo_use_at(const gmlo_circle *c, const gmlo_item *item, size_t sl
   return lo;
 }
 
+/* The step by which the tensor has to be back. */
+static size_t gmlo_gap_next(const gmlo_circle *c, const gmlo_item *item, size_t use) {
+  size_t next = use + 1 == item->use_end ? item->use_begin : use + 1;
+  return c->gaps[use].needed != 0 ? c->gaps[use].needed - 1 : c->uses[next].step;
+}
+
+/* The begin of a step in the gap behind a use, or at its end. */
+static uint64_t gmlo_gap_time(const gmlo_circle *c, size_t use, size_t step) {
+  uint64_t t = gmlo_step_begin(c, step);
+  return t < gmlo_step_end(c, c->uses[use].step) ? t + gmlo_period(c) : t;
+}
+
 static void gmlo_candidate_times(const gmlo_circle *c, gmlo_candidate *k, size_t slot) {
   uint64_t period = gmlo_period(c);
-  int wraps = k->use + 1 == k->item->use_end;
-  size_t next = wraps ? k->item->use_begin : k->use + 1;
   k->begin = gmlo_step_end(c, c->uses[k->use].step);
-  k->end = gmlo_step_begin(c, c->uses[next].step) + (wraps ? period : 0);
+  k->end = gmlo_gap_time(c, k->use, gmlo_gap_next(c, k->item, k->use));
   k->slot_begin = c->slot_begin[slot];
   k->slot_end = c->slot_begin[slot + 1];
   if (k->slot_begin < k->begin) {
@@ -1787,7 +1796,7 @@ static int gmlo_candidate_at(const gmlo_circle *c, gmlo_item *item, size_t slot,
   k->item = item;
   k->use = gmlo_use_at(c, item, slot);
   gap = &c->gaps[k->use];
-  if (gap->state != GMLO_KEPT || gap->pinned == GMLO_STAYS) return 0;
+  if (gap->state != GMLO_KEPT) return 0;
   if (gmlo_uses_before(item, slot) && c->steps[c->uses[k->use].step].hi >= slot) return 0;
   if (k->use + 1 == item->use_end && (c->desc->flags & GMLAKE_OFFLOAD_NO_CROSSING) != 0) return 0;
   gmlo_candidate_times(c, k, slot);
@@ -2026,13 +2035,14 @@ static int gmlo_swap_all(gmlo_circle *c, int64_t target, gmlo_order order) {
 
 /* ---- Recomputation and waits: what costs time ---- */
 
-/* [T3] for one tensor that the operator at step `maker` reads: it is there during `step`, with the
-   bytes it had then. A swap around `step` is taken back for that, its bytes are added to
+/* [T3] for one tensor that the operator at step `maker` reads: it is there before `step`, with the
+   bytes it had then. A swap that ends later is taken back for that, its bytes are added to
    *returned_bytes. Nothing changes before `pin` says so. */
 static int gmlo_source_is_there(gmlo_circle *c, gmlo_item *item, size_t maker, size_t step, int pin,
                                 size_t *returned_bytes) {
   size_t u, slot = c->steps[step].lo, at = gmlo_use_at(c, item, slot);
   gmlo_gap *gap = &c->gaps[at];
+  uint64_t begin;
   for (u = item->use_begin; u < item->use_end; u++) {
     size_t s = c->uses[u].step;
     if (s >= maker && s <= step && (c->uses[u].how & GMLO_WRITES) != 0) return 0;
@@ -2040,16 +2050,19 @@ static int gmlo_source_is_there(gmlo_circle *c, gmlo_item *item, size_t maker, s
   if (gmlo_uses_before(item, slot) && c->steps[c->uses[at].step].hi >= slot) {
     gap = &c->gaps[at > item->use_begin ? at - 1 : item->use_end - 1];
     if (gap->state == GMLO_DROPPED) return 0;
-    if (pin && gap->pinned == 0) gap->pinned = GMLO_NO_DROP;
+    if (pin) gap->pinned = 1;
     return 1;
   }
-  if (gap->state == GMLO_SWAPPED && !gmlo_gap_is_needed(c, item, at)) {
+  if (gap->state == GMLO_DROPPED || gap->state == GMLO_NONE) return 0;
+  begin = gmlo_gap_time(c, at, step);
+  if (gap->state == GMLO_SWAPPED && gap->in_end + c->desc->margin_ns > begin) {
+    if (gmlo_gap_is_needed(c, item, at)) return 0;
     *returned_bytes += item->bytes;
     if (pin) gmlo_swap_undo(c, item, at);
-  } else if (gap->state != GMLO_KEPT) {
-    return 0;
   }
-  if (pin) gap->pinned = GMLO_STAYS;
+  if (!pin) return 1;
+  gap->pinned = 1;
+  if (gap->needed == 0 || begin < gmlo_gap_time(c, at, gap->needed - 1)) gap->needed = step + 1;
   return 1;
 }
 
@@ -2181,14 +2194,13 @@ static void gmlo_recompute_commit(gmlo_circle *c, const gmlo_offer *offer) {
 /* 1: done, 0: it no longer fits, -1: host memory. */
 static int gmlo_offer_take(gmlo_circle *c, gmlo_offer *offer, size_t slot) {
   gmlo_candidate *k = &offer->k;
-  size_t next = k->use + 1 == k->item->use_end ? k->item->use_begin : k->use + 1;
   if (!gmlo_lanes_reserve(c)) return -1;
   if (offer->recompute) {
     gmlo_recompute_commit(c, offer);
     return 1;
   }
   gmlo_wait_before(c, slot, offer->out_wait_ns);
-  gmlo_wait_before(c, c->steps[c->uses[next].step].lo, offer->in_wait_ns);
+  gmlo_wait_before(c, c->steps[gmlo_gap_next(c, k->item, k->use)].lo, offer->in_wait_ns);
   gmlo_candidate_times(c, k, slot);
   return gmlo_swap_try(c, k);
 }
