@@ -135,11 +135,11 @@ HOW TENSILE PLANS
   4. The complete loop (Algorithm 3): 2 and 3 until the target is reached or nothing helps. Then,
      if the jobs are still above the target, tensors are recomputed: the candidate that saves most
      bytes per time of recomputation (MSPS) is dropped in its gap and the operators that made it run
-     again before its next access; then 2 again. What else these operators write must be gone by
-     then. By default overhead_max bounds the time, an operator may also wait for a swap, whichever
-     costs least time per byte is done, and the best of several plans is kept: candidates in
-     different orders, targets between the goal and what was reached, and choices with noise, which
-     is the same in every run.
+     again before its next access; then 2 again. What they read is back by then and as it was, what
+     else they write as well, or gone. By default overhead_max bounds the time, an operator may also
+     wait for a swap, whichever costs least time per byte is done, and the best of several plans is
+     kept: candidates in different orders, targets between the goal and what was reached, and
+     choices with noise, which is the same in every run.
   5. The plan: (trigger, delay) pairs. Each event happens a delay after the end of an operator, so
      that an iteration that runs late takes its swaps along.
   To the letter 4 also ends when a hundred rounds have not brought a two-thousandth, and swaps are
@@ -378,7 +378,7 @@ typedef struct gmlake_offload_plan_info {
 /* Makes a plan of events by hand, for one graph, in any order: baselines and experiments. Where a
    tensor is made again, a RECOMPUTE for each operator that wrote it before the trigger is needed,
    in their order. All must be pure; what else they read must be needed later still and unwritten
-   since, what else they write no longer needed. info's peak_bytes and time_ns are the graph's.
+   since; what else they write unwritten since, or no longer needed, and not persistent. info's peak_bytes and time_ns are the graph's.
    pre: the graph outlives the plan.
    Errors: INVALID_ARGUMENT, UNKNOWN_ID, NOT_SEALED, OUT_OF_HOST_MEMORY. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
@@ -2035,8 +2035,7 @@ static int gmlo_swap_all(gmlo_circle *c, int64_t target, gmlo_order order) {
 
 /* ---- Recomputation and waits: what costs time ---- */
 
-/* [T3] for one tensor that the operator at step `maker` reads: it is there before `step`, with the
-   bytes it had then. A swap that ends later is taken back for that, its bytes are added to
+/* [T3] for one tensor: it is there before `step`, unwritten since the step `maker`. A swap that ends later is taken back for that, its bytes are added to
    *returned_bytes. Nothing changes before `pin` says so. */
 static int gmlo_source_is_there(gmlo_circle *c, gmlo_item *item, size_t maker, size_t step, int pin,
                                 size_t *returned_bytes) {
@@ -2070,29 +2069,35 @@ static gmlo_item *gmlo_item_of(gmlo_circle *c, uint32_t job, uint32_t tensor) {
   return &c->items[c->item_at[c->item_base[job] + tensor]];
 }
 
-/* Whether what else an operator writes is gone by `step`: room for it is needed for the operator's
-   time only. Adds it to *scratch_bytes. */
-static int gmlo_rest_is_gone(gmlo_circle *c, const gmlo_item *item, const gmlo_op *op, size_t step,
-                             size_t *scratch_bytes) {
-  const gmlake_offload_graph *graph = c->jobs[item->job].graph;
-  size_t n;
-  for (n = 0; n < op->write_count; n++) {
-    uint32_t tensor = graph->refs[op->first_ref + op->read_count + n];
-    const gmlo_item *other = gmlo_item_of(c, item->job, tensor);
-    if (tensor == item->tensor) continue;
-    if (graph->tensors[tensor].kind != GMLAKE_OFFLOAD_INTERMEDIATE) return 0;
-    if (c->uses[other->use_end - 1].step >= step) return 0;
-    *scratch_bytes += other->bytes;
-  }
-  return 1;
-}
-
 /* What recomputing a candidate's tensor takes. */
 typedef struct gmlo_remake {
   uint64_t time_ns;      /* 0: it cannot be */
   size_t returned_bytes; /* of swaps that it takes back */
   size_t scratch_bytes;  /* of other tensors that its makers write */
 } gmlo_remake;
+
+/* Whether what else the operator at step `maker` writes may be written again before `step`: it is
+   gone, and room for it is needed for the operator's time only, or it is there as it was made. */
+static int gmlo_rest_is_sound(gmlo_circle *c, const gmlo_item *item, size_t maker, size_t step,
+                              int pin, gmlo_remake *remake) {
+  const gmlake_offload_graph *graph = c->jobs[item->job].graph;
+  uint32_t id = c->steps[maker].op;
+  const gmlo_op *op = &graph->ops[id];
+  size_t n;
+  for (n = 0; n < op->write_count; n++) {
+    uint32_t tensor = graph->refs[op->first_ref + op->read_count + n];
+    gmlo_item *other = gmlo_item_of(c, item->job, tensor);
+    if (tensor == item->tensor) continue;
+    if (!other->made || (gmlo_op_uses(graph, id, tensor) & GMLO_READS) != 0) return 0;
+    if (graph->tensors[tensor].kind == GMLAKE_OFFLOAD_INTERMEDIATE &&
+        c->uses[other->use_end - 1].step < step) {
+      remake->scratch_bytes += other->bytes;
+    } else if (!gmlo_source_is_there(c, other, maker + 1, step, pin, &remake->returned_bytes)) {
+      return 0;
+    }
+  }
+  return 1;
+}
 
 /* Makes the candidate's tensor again before its next use, by its pure makers up to the gap. With
    `pin` what they read stays from now on. */
@@ -2110,7 +2115,7 @@ static gmlo_remake gmlo_remake_of(gmlo_circle *c, const gmlo_candidate *k, int p
     const gmlo_op *op = &graph->ops[id];
     if ((c->uses[u].how & GMLO_WRITES) == 0) continue;
     if ((op->flags & GMLAKE_OFFLOAD_IMPURE) != 0) return none;
-    if (!gmlo_rest_is_gone(c, item, op, step, &remake.scratch_bytes)) return none;
+    if (!gmlo_rest_is_sound(c, item, c->uses[u].step, step, pin, &remake)) return none;
     for (n = 0; n < op->read_count; n++) {
       uint32_t source = graph->refs[op->first_ref + n];
       if (source == item->tensor) continue;
@@ -4423,13 +4428,16 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_get_op(const gmlake_offl
 }
 
 /* Whether operator `op`, run again before position `after`, may touch the tensor: what it reads is
-   alive then and has the bytes that it had, what it writes besides `remade` is gone. */
+   alive then and has the bytes that it had; what else it writes is gone, or as it was made. */
 static int gmlo_rerun_may_touch(const gmlake_offload_graph *graph, uint32_t op, uint32_t tensor,
                                 unsigned how, size_t after) {
   size_t i = graph->access_begin[tensor], end = graph->access_begin[tensor + 1];
   int gone = graph->tensors[tensor].kind == GMLAKE_OFFLOAD_INTERMEDIATE &&
              graph->accesses[end - 1].position < after;
-  if ((how & GMLO_WRITES) != 0) return gone && (how & GMLO_READS) == 0;
+  if ((how & GMLO_WRITES) != 0) {
+    if ((how & GMLO_READS) != 0 || !gmlo_kind_is_made(graph->tensors[tensor].kind)) return 0;
+    if (gone) return 1;
+  }
   for (; i < end && graph->accesses[i].position < after; i++) {
     if (graph->accesses[i].position > graph->position[op] &&
         (graph->accesses[i].how & GMLO_WRITES) != 0) {

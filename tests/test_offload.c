@@ -929,7 +929,8 @@ static void void_swaps_do_not_hold_their_tensors(void **state) {
   gmlake_offload_graph_destroy(graph);
 }
 
-/* A tensor of two makers, x; what makes it reads `weight`, and writes `rest` beside it. */
+/* A tensor of two makers, x; what makes it reads `weight`, and writes `rest` beside it, which may be
+   written again as long as it is as it was. */
 static void tensors_are_made_again_whole_or_not_at_all(void **state) {
   gmlake_offload_graph *graph = new_graph(0);
   uint32_t weight = tensor(graph, MIB, GMLAKE_OFFLOAD_PERSISTENT), x = made(graph, MIB);
@@ -942,15 +943,22 @@ static void tensors_are_made_again_whole_or_not_at_all(void **state) {
   op(graph, MS, x, NONE, x);                                /* 1 */
   op(graph, MS, NONE, NONE, NONE);                          /* 2: here x may be gone */
   op(graph, MS, x, NONE, NONE);                             /* 3: here again */
-  op(graph, MS, weight, NONE, weight);                      /* 4: until here it can be remade */
+  op(graph, MS, rest, NONE, rest);                          /* 4: until here it can be remade */
   op(graph, MS, x, rest, NONE);                             /* 5 */
-  op(graph, MS, x, NONE, NONE);                             /* 6 */
   assert_ok(gmlake_offload_graph_seal(graph));
   events[0] = event_of(GMLAKE_OFFLOAD_DROP, x, 1, 1);
   events[1] = event_of(GMLAKE_OFFLOAD_RECOMPUTE, x, 2, 0);
   events[2] = event_of(GMLAKE_OFFLOAD_RECOMPUTE, x, 2, 1);
+  plan = plan_by_hand(graph, events, 3);
+  assert_ok(gmlake_offload_run_add_job(m.run, graph, plan, &id));
+  assert_ok(gmlake_offload_run_iterations(m.run, 2));
+  assert_int_equal(stats_of(&m).recompute_count, 4);
+  assert_true(end_machine(&m) == digest_alone(graph, 2));
+  gmlake_offload_plan_destroy(plan);
+  events[1].trigger = events[2].trigger = 4;
   assert_error(gmlake_offload_plan_create(graph, events, 3, NULL, 0, &counted, &plan),
-               INVALID_ARGUMENT); /* `rest` is used later */
+               INVALID_ARGUMENT);
+  events[1].trigger = events[2].trigger = 2;
   gmlake_offload_graph_destroy(graph);
 
   graph = new_graph(0);
@@ -963,6 +971,7 @@ static void tensors_are_made_again_whole_or_not_at_all(void **state) {
   op(graph, MS, weight, NONE, weight);
   op(graph, MS, x, NONE, NONE);
   assert_ok(gmlake_offload_graph_seal(graph));
+  m = new_machine(0, 0, 0);
   assert_error(gmlake_offload_plan_create(graph, events, 2, NULL, 0, &counted, &plan),
                INVALID_ARGUMENT); /* the second maker is missing */
   assert_error(gmlake_offload_plan_create(graph, events + 2, 1, NULL, 0, &counted, &plan),
