@@ -378,7 +378,8 @@ typedef struct gmlake_offload_plan_info {
 /* Makes a plan of events by hand, for one graph, in any order: baselines and experiments. Where a
    tensor is made again, a RECOMPUTE for each operator that wrote it before the trigger is needed,
    in their order. All must be pure; what else they read must be needed later still and unwritten
-   since; what else they write unwritten since, or no longer needed, and not persistent. info's peak_bytes and time_ns are the graph's.
+   since; what else they write unwritten since, or no longer needed, and not persistent. info's
+   peak_bytes and time_ns are the graph's.
    pre: the graph outlives the plan.
    Errors: INVALID_ARGUMENT, UNKNOWN_ID, NOT_SEALED, OUT_OF_HOST_MEMORY. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
@@ -1268,13 +1269,13 @@ typedef enum gmlo_state { GMLO_KEPT = 0, GMLO_SWAPPED, GMLO_DROPPED, GMLO_NONE }
 
 typedef struct gmlo_gap {
   gmlo_state state;
-  int pinned;    /* a recomputation reads the tensor in here or at its end: it is not dropped */
   size_t needed; /* the first step in here before which one does, + 1: it has to be there by then */
   int copies;    /* swapped: out takes the link */
   size_t tried_at; /* slot for which no place on the link was found, + 1 */
   uint64_t out_start, out_end, in_start, in_end;
   size_t absent_lo, absent_count;
-  uint64_t recompute_ns; /* dropped */
+  const gmlo_item *dropped; /* the tensor, if it is */
+  size_t dropped_before;    /* the use behind which one was dropped before this one, + 1 */
 } gmlo_gap;
 
 typedef struct gmlo_job {
@@ -1323,6 +1324,7 @@ typedef struct gmlo_circle {
   int64_t *tree_max, *tree_add; /* see >>profile */
   size_t leaf_count;
   uint64_t base_ns, added_ns; /* period without and by waits and recomputation */
+  size_t last_dropped;        /* the use behind which a tensor was dropped last, + 1 */
   uint64_t noise;             /* of keys and rates, a state; 0: none */
   size_t *found;              /* room for item_count: candidates, as indices of items */
   double *keys;               /* room for item_count: their order */
@@ -1727,7 +1729,9 @@ static int gmlo_profile_make(gmlo_circle *c) {
    [T1] A swapped gap's out lies between the end of the use before it and its in, the in ends
         margin_ns or more before the use behind it; both are spans of the lanes.
    [T2] The profile counts a tensor in every slot of which it is there for any part.
-   [T3] What recomputation in a gap reads is there by then, unwritten since; its gap is pinned.
+   [T3] What recomputation in a gap reads is there by then, unwritten since; its gap says
+        so. Of tensors made again before one step the one dropped last comes first: others may read
+        it.
    [T4] A swapped gap that does not copy lies behind one that does, with no write between, or its
         tensor is never written.
    Complexity: a peak analysis O(items log uses + log slots), a swap O(spans). Fails: host memory,
@@ -1888,7 +1892,7 @@ static int gmlo_swap_later(gmlo_circle *c, gmlo_item *item, size_t use) {
     gmlo_gap placed = c->gaps[u];
     uint64_t begin = gmlo_step_end(c, c->uses[u].step), length;
     uint64_t end = gmlo_step_begin(c, c->uses[u + 1].step);
-    if (placed.state != GMLO_KEPT || placed.pinned) continue;
+    if (placed.state != GMLO_KEPT || placed.needed != 0) continue;
     length = gmlo_lane_time(c, GMLO_IN, item->bytes);
     if (!gmlo_lane_latest(c, GMLO_IN, begin, end, length, &placed.in_start)) continue;
     if (!gmlo_lanes_reserve(c)) return -1;
@@ -2035,8 +2039,9 @@ static int gmlo_swap_all(gmlo_circle *c, int64_t target, gmlo_order order) {
 
 /* ---- Recomputation and waits: what costs time ---- */
 
-/* [T3] for one tensor: it is there before `step`, unwritten since the step `maker`. A swap that ends later is taken back for that, its bytes are added to
-   *returned_bytes. Nothing changes before `pin` says so. */
+/* [T3] for one tensor: it is there before `step`, unwritten since the step `maker`. A swap that ends
+   later is taken back for that, its bytes are added to *returned_bytes. Nothing changes before
+   `pin` says so. */
 static int gmlo_source_is_there(gmlo_circle *c, gmlo_item *item, size_t maker, size_t step, int pin,
                                 size_t *returned_bytes) {
   size_t u, slot = c->steps[step].lo, at = gmlo_use_at(c, item, slot);
@@ -2047,21 +2052,22 @@ static int gmlo_source_is_there(gmlo_circle *c, gmlo_item *item, size_t maker, s
     if (s >= maker && s <= step && (c->uses[u].how & GMLO_WRITES) != 0) return 0;
   }
   if (gmlo_uses_before(item, slot) && c->steps[c->uses[at].step].hi >= slot) {
-    gap = &c->gaps[at > item->use_begin ? at - 1 : item->use_end - 1];
-    if (gap->state == GMLO_DROPPED) return 0;
-    if (pin) gap->pinned = 1;
-    return 1;
+    at = at > item->use_begin ? at - 1 : item->use_end - 1; /* used by the step: needed anyway */
+    return c->gaps[at].state != GMLO_DROPPED;
   }
-  if (gap->state == GMLO_DROPPED || gap->state == GMLO_NONE) return 0;
+  if (gap->state == GMLO_NONE) return 0;
   begin = gmlo_gap_time(c, at, step);
+  if (gap->state == GMLO_DROPPED) {
+    return gmlo_gap_time(c, at, gmlo_gap_next(c, item, at)) < begin;
+  }
   if (gap->state == GMLO_SWAPPED && gap->in_end + c->desc->margin_ns > begin) {
     if (gmlo_gap_is_needed(c, item, at)) return 0;
     *returned_bytes += item->bytes;
     if (pin) gmlo_swap_undo(c, item, at);
   }
-  if (!pin) return 1;
-  gap->pinned = 1;
-  if (gap->needed == 0 || begin < gmlo_gap_time(c, at, gap->needed - 1)) gap->needed = step + 1;
+  if (pin && (gap->needed == 0 || begin < gmlo_gap_time(c, at, gap->needed - 1))) {
+    gap->needed = step + 1;
+  }
   return 1;
 }
 
@@ -2108,8 +2114,8 @@ static gmlo_remake gmlo_remake_of(gmlo_circle *c, const gmlo_candidate *k, int p
   size_t u, n, step;
   memset(&none, 0, sizeof none);
   remake = none;
-  if (!item->made || k->use + 1 == item->use_end || c->gaps[k->use].pinned != 0) return none;
-  step = c->uses[k->use + 1].step;
+  if (!item->made || k->use + 1 == item->use_end) return none;
+  step = gmlo_gap_next(c, item, k->use);
   for (u = item->use_begin; u <= k->use; u++) {
     uint32_t id = c->steps[c->uses[u].step].op;
     const gmlo_op *op = &graph->ops[id];
@@ -2184,11 +2190,13 @@ static void gmlo_wait_before(gmlo_circle *c, size_t slot, uint64_t t) {
 
 static void gmlo_recompute_commit(gmlo_circle *c, const gmlo_offer *offer) {
   const gmlo_candidate *k = &offer->k;
-  const gmlo_step *next = &c->steps[c->uses[k->use + 1].step];
+  const gmlo_step *next = &c->steps[gmlo_gap_next(c, k->item, k->use)];
   gmlo_gap *gap = &c->gaps[k->use];
   (void)gmlo_remake_of(c, k, 1);
   gap->state = GMLO_DROPPED;
-  gap->recompute_ns = offer->remake.time_ns;
+  gap->dropped = k->item;
+  gap->dropped_before = c->last_dropped;
+  c->last_dropped = k->use + 1;
   gap->out_start = gap->out_end = k->begin;
   gap->in_start = gap->in_end = k->end;
   gmlo_gap_absent(c, k->item, gap);
@@ -2375,7 +2383,7 @@ static int gmlo_draft_add(const gmlo_circle *c, gmlo_draft *d, const gmlake_offl
 /* The makers run again after the operator before the next use, one after another. */
 static int gmlo_draft_recompute(const gmlo_circle *c, gmlo_draft *d, const gmlo_item *item,
                                 size_t use, gmlake_offload_event *event) {
-  size_t u, step = c->uses[use + 1].step;
+  size_t u, step = gmlo_gap_next(c, item, use);
   event->action = GMLAKE_OFFLOAD_DROP;
   if (!gmlo_draft_add(c, d, event)) return 0;
   event->action = GMLAKE_OFFLOAD_RECOMPUTE;
@@ -2432,10 +2440,12 @@ static gmlake_offload_plan *gmlo_plan_of(const gmlo_circle *c, uint32_t job,
     const gmlo_item *item = &c->items[i];
     if (item->job != job) continue;
     for (u = item->use_begin; u < item->use_end && done; u++) {
-      if (c->gaps[u].state == GMLO_SWAPPED || c->gaps[u].state == GMLO_DROPPED) {
-        done = gmlo_draft_gap(c, &d, item, u);
-      }
+      if (c->gaps[u].state == GMLO_SWAPPED) done = gmlo_draft_gap(c, &d, item, u);
     }
+  }
+  for (u = c->last_dropped; u != 0 && done; u = c->gaps[u - 1].dropped_before) { /* [T3] */
+    const gmlo_item *item = c->gaps[u - 1].dropped;
+    if (item->job == job) done = gmlo_draft_gap(c, &d, item, u - 1);
   }
   if (done) {
     plan =
