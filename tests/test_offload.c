@@ -700,6 +700,54 @@ static void jobs_come_and_go_while_others_run(void **state) {
   assert_int_equal(host_bytes, 0);
 }
 
+/* t is made of s, and both are in the way: t is dropped, then s, which is made again first. Beside
+   s its maker writes `rest`, which stays. */
+static void what_recomputation_reads_is_recomputed(void **state) {
+  gmlake_offload_planner_desc desc;
+  gmlake_offload_planner *planner;
+  gmlake_offload_plan *plan;
+  gmlake_offload_plan_info info;
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t in = tensor(graph, MIB, GMLAKE_OFFLOAD_INPUT), s = made(graph, 100 * MIB);
+  uint32_t t = made(graph, 90 * MIB), rest = made(graph, MIB), peak = made(graph, 300 * MIB);
+  uint32_t id, job;
+  (void)state;
+  assert_ok(try_op(graph, MS, in, NONE, s, rest, &id));
+  op(graph, MS, s, NONE, t);
+  op(graph, MS, NONE, NONE, peak);
+  op(graph, MS, t, NONE, NONE);
+  op(graph, MS, s, rest, NONE);
+  assert_ok(gmlake_offload_graph_seal(graph));
+  memset(&desc, 0, sizeof desc);
+  desc.host = counted;
+  desc.out_bytes_per_s = desc.in_bytes_per_s = 1e9;
+  desc.overhead_max = .5;
+  assert_ok(gmlake_offload_planner_create(&desc, &planner));
+  job = add_job(planner, graph);
+  assert_ok(gmlake_offload_replan(planner));
+  assert_int_equal(job_info(planner, job).planned_bytes, 302 * MIB);
+  assert_ok(gmlake_offload_take_plan(planner, job, &plan));
+  info = plan_info(plan);
+  assert_int_equal(info.event_count, 4);
+  assert_int_equal(info.events[2].action, GMLAKE_OFFLOAD_RECOMPUTE);
+  assert_int_equal(info.events[2].trigger, 2);
+  assert_int_equal(info.events[2].op, 0);
+  assert_int_equal(info.events[3].trigger, 2);
+  assert_int_equal(info.events[3].op, 1);
+  assert_int_equal(info.added_ns, 2 * MS);
+  {
+    machine m = new_machine(302 * MIB, GMLAKE_OFFLOAD_STRICT, 0);
+    assert_ok(gmlake_offload_run_add_job(m.run, graph, plan, &id));
+    assert_ok(gmlake_offload_run_iterations(m.run, 2));
+    assert_int_equal(stats_of(&m).time_ns, 14 * MS);
+    assert_true(end_machine(&m) == digest_alone(graph, 2));
+  }
+  gmlake_offload_plan_destroy(plan);
+  gmlake_offload_planner_destroy(planner);
+  gmlake_offload_graph_destroy(graph);
+  assert_int_equal(host_bytes, 0);
+}
+
 /* ---- Wrong arguments ------------------------------------------------------------------------- */
 
 static void plans_by_hand_are_checked(void **state) {
@@ -1321,6 +1369,7 @@ int main(void) {
       cmocka_unit_test(the_ratio_bounds_what_a_job_swaps),
       cmocka_unit_test(state_leaves_across_iterations),
       cmocka_unit_test(recomputation_where_swaps_do_not_fit),
+      cmocka_unit_test(what_recomputation_reads_is_recomputed),
       cmocka_unit_test(times_drift_and_plans_follow),
       cmocka_unit_test(a_plan_runs_as_planned),
       cmocka_unit_test(without_a_plan_tensors_move_on_demand),

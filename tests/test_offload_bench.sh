@@ -58,7 +58,7 @@ vgg=bench/graphs/vgg16-b64.gmgraph.gz
 ok 'vgg16-b64' run 0 --json "$vgg"
 ok 'vgg16-b64: right bytes' all_ok
 ok 'vgg16-b64: the letter with recomputation' within 'letter+r' .2241 .0971
-ok 'vgg16-b64: saved' within 'tensile+' .31 .0501
+ok 'vgg16-b64: saved' within 'tensile+' .32 .0501
 ok 'vgg16-b64: saved at no cost' within tensile .13 .0005
 ok 'vgg16-b64: vDNN' within vdnn-conv .2 1.2
 ok 'vgg16-b64: vDNN, all feature maps' within vdnn-all .2 2.3
@@ -77,7 +77,10 @@ ok 'jitter: right bytes' all_ok
 ok 'vgg16-b2' run 0 --json bench/graphs/vgg16-b2.gmgraph.gz
 ok 'vgg16-b2: saved' within 'tensile+' .07 .0501
 ok 'resnet50-b64' run 0 --json bench/graphs/resnet50-b64.gmgraph.gz
-ok 'resnet50-b64: saved' within 'tensile+' .5 .0501
+ok 'resnet50-b64: saved' within 'tensile+' .54 .0501
+ok 'densenet121-b64' run 0 --json bench/graphs/densenet121-b64.gmgraph.gz
+ok 'densenet121-b64: right bytes' all_ok
+ok 'densenet121-b64: saved' within 'tensile+' .55 .0501
 
 # 10,805 operators: about .1 s of processor time, more where others use the processor's caches.
 ok 'llama-7b-lora' run 0 --json --iterations 1 bench/graphs/llama-7b-lora-b8-1k.gmgraph.gz

@@ -256,6 +256,7 @@ static outcome run_vdnn(const options *opts, const gmlake_offload_graph *graph, 
                         const outcome *none) {
   gmlake_offload_graph *waits = NULL;
   gmlake_offload_plan *plan = NULL;
+  gmlake_offload_graph_info info;
   baseline_view view;
   double began = now_ms(), plan_ms;
   outcome o;
@@ -266,6 +267,9 @@ static outcome run_vdnn(const options *opts, const gmlake_offload_graph *graph, 
     o = run_way(opts, waits, NULL, plan, 0);
     if (o.digest == run_way(opts, waits, NULL, NULL, 0).digest) o.digest = none->digest;
     o.plan_ms = plan_ms;
+    if (!gmlake_offload_graph_get_info(waits, &info)) {
+      o.stall_ms += (double)(info.time_ns - view.info.time_ns) / 1e6;
+    }
   }
   gmlake_offload_plan_destroy(plan);
   gmlake_offload_graph_destroy(waits);
