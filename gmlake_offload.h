@@ -622,9 +622,9 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_iterations(gmlake_of
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_set_limit(gmlake_offload_run *run,
                                                                       size_t limit_bytes);
 
-/* Where a tensor's bytes are: NULL in *out_device or *out_host where they are not. Both until the
-   next call that runs iterations; in a callback, until it returns, and intermediates may be there
-   too. Errors: INVALID_ARGUMENT, UNKNOWN_ID. */
+/* Where a tensor's bytes are: NULL in *out_device or *out_host where they are not. The pointers hold
+   until iterations are run again; in a callback, until it returns. Errors: INVALID_ARGUMENT,
+   UNKNOWN_ID. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_locate(const gmlake_offload_run *run,
                                                                    uint32_t job, uint32_t tensor,
                                                                    void **out_device,
