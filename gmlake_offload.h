@@ -622,8 +622,8 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_iterations(gmlake_of
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_set_limit(gmlake_offload_run *run,
                                                                       size_t limit_bytes);
 
-/* Where a tensor's bytes are: NULL in *out_device or *out_host where they are not. The pointers hold
-   until iterations are run again; in a callback, until it returns. Errors: INVALID_ARGUMENT,
+/* Where a tensor's bytes are: NULL in *out_device or *out_host where they are not. The pointers
+   hold until iterations are run again; in a callback, until it returns. Errors: INVALID_ARGUMENT,
    UNKNOWN_ID. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_locate(const gmlake_offload_run *run,
                                                                    uint32_t job, uint32_t tensor,
@@ -2039,8 +2039,8 @@ static int gmlo_swap_all(gmlo_circle *c, int64_t target, gmlo_order order) {
 
 /* ---- Recomputation and waits: what costs time ---- */
 
-/* [T3] for one tensor: it is there before `step`, unwritten since the step `maker`. A swap that ends
-   later is taken back for that, its bytes are added to *returned_bytes. Nothing changes before
+/* [T3] for one tensor: it is there before `step`, unwritten since the step `maker`. A swap that
+   ends later is taken back for that, its bytes are added to *returned_bytes. Nothing changes before
    `pin` says so. */
 static int gmlo_source_is_there(gmlo_circle *c, gmlo_item *item, size_t maker, size_t step, int pin,
                                 size_t *returned_bytes) {

@@ -906,7 +906,7 @@ static void made_up_graphs_are_sound(void **state) {
   assert_null(graph_make_product(9, 4, 1024));
 }
 
-/* ---- What a review found ---------------------------------------------------------------------- */
+/* ---- Plans and jobs at the edges ------------------------------------------------------------- */
 
 static gmlake_offload_event event_of(gmlake_offload_action action, uint32_t tensor_id,
                                      uint32_t trigger, uint32_t op_id) {
@@ -977,54 +977,58 @@ static void void_swaps_do_not_hold_their_tensors(void **state) {
   gmlake_offload_graph_destroy(graph);
 }
 
-/* A tensor of two makers, x; what makes it reads `weight`, and writes `rest` beside it, which may be
-   written again as long as it is as it was. */
+/* What makes x writes `rest` beside it, which may be written again as long as it is as it was. */
+static void what_is_beside_is_written_again(void **state) {
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t x = made(graph, MIB), rest = made(graph, MIB), id;
+  gmlake_offload_event events[2];
+  gmlake_offload_plan *plan;
+  machine m = new_machine(0, 0, 0);
+  (void)state;
+  assert_ok(try_op(graph, MS, NONE, NONE, x, rest, &id));
+  op(graph, MS, NONE, NONE, NONE);
+  op(graph, MS, x, NONE, NONE);
+  op(graph, MS, rest, NONE, rest);
+  op(graph, MS, x, rest, NONE);
+  assert_ok(gmlake_offload_graph_seal(graph));
+  events[0] = event_of(GMLAKE_OFFLOAD_DROP, x, 0, 0);
+  events[1] = event_of(GMLAKE_OFFLOAD_RECOMPUTE, x, 1, 0);
+  plan = plan_by_hand(graph, events, 2);
+  assert_ok(gmlake_offload_run_add_job(m.run, graph, plan, &id));
+  assert_ok(gmlake_offload_run_iterations(m.run, 2));
+  assert_int_equal(stats_of(&m).recompute_count, 2);
+  assert_true(end_machine(&m) == digest_alone(graph, 2));
+  gmlake_offload_plan_destroy(plan);
+  events[0] = event_of(GMLAKE_OFFLOAD_DROP, x, 2, 2);
+  events[1] = event_of(GMLAKE_OFFLOAD_RECOMPUTE, x, 3, 0);
+  assert_error(gmlake_offload_plan_create(graph, events, 2, NULL, 0, &counted, &plan),
+               INVALID_ARGUMENT);
+  gmlake_offload_graph_destroy(graph);
+  assert_int_equal(host_bytes, 0);
+}
+
+/* x has two makers, of which the first reads `weight`. */
 static void tensors_are_made_again_whole_or_not_at_all(void **state) {
   gmlake_offload_graph *graph = new_graph(0);
-  uint32_t weight = tensor(graph, MIB, GMLAKE_OFFLOAD_PERSISTENT), x = made(graph, MIB);
-  uint32_t rest = made(graph, MIB), id;
+  uint32_t weight = tensor(graph, MIB, GMLAKE_OFFLOAD_PERSISTENT), x = made(graph, MIB), id;
   gmlake_offload_event events[4];
   gmlake_offload_plan *plan;
   machine m = new_machine(0, 0, 0);
   (void)state;
-  assert_ok(try_op(graph, MS, weight, NONE, x, rest, &id)); /* 0 */
-  op(graph, MS, x, NONE, x);                                /* 1 */
-  op(graph, MS, NONE, NONE, NONE);                          /* 2: here x may be gone */
-  op(graph, MS, x, NONE, NONE);                             /* 3: here again */
-  op(graph, MS, rest, NONE, rest);                          /* 4: until here it can be remade */
-  op(graph, MS, x, rest, NONE);                             /* 5 */
-  assert_ok(gmlake_offload_graph_seal(graph));
-  events[0] = event_of(GMLAKE_OFFLOAD_DROP, x, 1, 1);
-  events[1] = event_of(GMLAKE_OFFLOAD_RECOMPUTE, x, 2, 0);
-  events[2] = event_of(GMLAKE_OFFLOAD_RECOMPUTE, x, 2, 1);
-  plan = plan_by_hand(graph, events, 3);
-  assert_ok(gmlake_offload_run_add_job(m.run, graph, plan, &id));
-  assert_ok(gmlake_offload_run_iterations(m.run, 2));
-  assert_int_equal(stats_of(&m).recompute_count, 4);
-  assert_true(end_machine(&m) == digest_alone(graph, 2));
-  gmlake_offload_plan_destroy(plan);
-  events[1].trigger = events[2].trigger = 4;
-  assert_error(gmlake_offload_plan_create(graph, events, 3, NULL, 0, &counted, &plan),
-               INVALID_ARGUMENT);
-  events[1].trigger = events[2].trigger = 2;
-  gmlake_offload_graph_destroy(graph);
-
-  graph = new_graph(0);
-  weight = tensor(graph, MIB, GMLAKE_OFFLOAD_PERSISTENT);
-  x = made(graph, MIB);
   op(graph, MS, weight, NONE, x);
   op(graph, MS, x, NONE, x);
-  op(graph, MS, NONE, NONE, NONE);
+  op(graph, MS, NONE, NONE, NONE); /* here x may be gone */
   op(graph, MS, x, NONE, NONE);
-  op(graph, MS, weight, NONE, weight);
+  op(graph, MS, weight, NONE, weight); /* until here it can be remade */
   op(graph, MS, x, NONE, NONE);
   assert_ok(gmlake_offload_graph_seal(graph));
-  m = new_machine(0, 0, 0);
+  events[0] = event_of(GMLAKE_OFFLOAD_DROP, x, 1, 1);
+  events[1] = events[3] = event_of(GMLAKE_OFFLOAD_RECOMPUTE, x, 2, 0);
+  events[2] = event_of(GMLAKE_OFFLOAD_RECOMPUTE, x, 2, 1);
   assert_error(gmlake_offload_plan_create(graph, events, 2, NULL, 0, &counted, &plan),
                INVALID_ARGUMENT); /* the second maker is missing */
   assert_error(gmlake_offload_plan_create(graph, events + 2, 1, NULL, 0, &counted, &plan),
                INVALID_ARGUMENT); /* the first */
-  events[3] = events[1];
   assert_error(gmlake_offload_plan_create(graph, events + 2, 2, NULL, 0, &counted, &plan),
                INVALID_ARGUMENT); /* the wrong way round */
   assert_error(gmlake_offload_plan_create(graph, events, 4, NULL, 0, &counted, &plan),
@@ -1387,6 +1391,7 @@ int main(void) {
       cmocka_unit_test(made_up_graphs_are_sound),
       cmocka_unit_test(what_the_device_refuses_is_made_room_for),
       cmocka_unit_test(void_swaps_do_not_hold_their_tensors),
+      cmocka_unit_test(what_is_beside_is_written_again),
       cmocka_unit_test(tensors_are_made_again_whole_or_not_at_all),
       cmocka_unit_test(jobs_leave_nothing_behind),
       cmocka_unit_test(copies_go_on_beside_readers),
