@@ -99,9 +99,10 @@ THE GRAPH
   Tensors have bytes, a device and a kind:
     PERSISTENT    exists between iterations: parameters, state of an optimizer. What is written in
                   one iteration is read in the next.
-    INPUT         likewise, written by the caller between iterations and by no operator.
+    INPUT         likewise, written by the caller between iterations (gmlake_offload_run_overwrite)
+                  and by no operator.
     INTERMEDIATE  made by the first operator that writes it, gone after its last access.
-    OUTPUT        the same, but kept until its iteration ends.
+    OUTPUT        the same, but kept until its iteration has ended and iteration_fn has seen it.
   Operators run on one device and touch that device's tensors only; a transfer reads a tensor on one
   device and writes one of equal bytes on another. Two operators that touch the same tensor, one of
   them writing, run in the order in which they were added. With GMLAKE_OFFLOAD_UNORDERED whatever
@@ -161,8 +162,8 @@ HOW A PLAN IS RUN
   Events that come too late or too early are void: a swap out of a tensor that has been used since,
   a swap in of one that is there. What an operator reads while it is copied out stays, until a later
   event lets it go. So any plan gives the right bytes; a bad one costs time.
-  A loop that follows the jobs and the times: gmlake_offload_run_iterations of one or a few, with
-  gmlake_offload_observe as observe_fn; gmlake_offload_update; if it planned anew, for each job
+  A loop that follows the jobs and the times: gmlake_offload_run_iterations of one or a few, whose
+  observe_fn calls gmlake_offload_observe; gmlake_offload_update; if it planned anew, for each job
   gmlake_offload_take_plan, gmlake_offload_run_set_plan and the plan before the last is destroyed,
   and gmlake_offload_run_set_limit is told the sum of the plans' peak_bytes.
 
@@ -1269,8 +1270,8 @@ typedef enum gmlo_state { GMLO_KEPT = 0, GMLO_SWAPPED, GMLO_DROPPED, GMLO_NONE }
 
 typedef struct gmlo_gap {
   gmlo_state state;
-  size_t needed; /* the first step in here before which one does, + 1: it has to be there by then */
-  int copies;    /* swapped: out takes the link */
+  size_t needed;   /* the first step in here before which a recomputation reads the tensor, + 1 */
+  int copies;      /* swapped: out takes the link */
   size_t tried_at; /* slot for which no place on the link was found, + 1 */
   uint64_t out_start, out_end, in_start, in_end;
   size_t absent_lo, absent_count;
@@ -1729,9 +1730,9 @@ static int gmlo_profile_make(gmlo_circle *c) {
    [T1] A swapped gap's out lies between the end of the use before it and its in, the in ends
         margin_ns or more before the use behind it; both are spans of the lanes.
    [T2] The profile counts a tensor in every slot of which it is there for any part.
-   [T3] What recomputation in a gap reads is there by then, unwritten since; its gap says
-        so. Of tensors made again before one step the one dropped last comes first: others may read
-        it.
+   [T3] What recomputation in a gap reads is there by then, unwritten since: `needed` of its own gap
+        sees to that. Of tensors that are made again before the same step the one that was dropped
+        last is made first: others may read it.
    [T4] A swapped gap that does not copy lies behind one that does, with no write between, or its
         tensor is never written.
    Complexity: a peak analysis O(items log uses + log slots), a swap O(spans). Fails: host memory,
@@ -2773,6 +2774,8 @@ static gmlake_offload_result gmlo_planner_add(gmlake_offload_planner *planner,
    [N5] Passive swaps out are asked for by one job at a time, the acquirer, whose next operator's
         tensors they leave alone, and what they free is the acquirer's: jobs cannot wait for each
         other's tensors, nor take them from each other for ever.
+   [N6] Nothing refers to a job that is gone: its requests went with it, its timers are nobody's, and
+        what is being copied is the queue's, to be freed when the copy ends.
    Complexity: an operator O(what it touches), a passive swap out O(all tensors).
    Fails: host memory, the backend, an operator larger than the limit; the run is over then. */
 
