@@ -2774,7 +2774,7 @@ static gmlake_offload_result gmlo_planner_add(gmlake_offload_planner *planner,
    [N5] Passive swaps out are asked for by one job at a time, the acquirer, whose next operator's
         tensors they leave alone, and what they free is the acquirer's: jobs cannot wait for each
         other's tensors, nor take them from each other for ever.
-   [N6] Nothing refers to a job that is gone: its requests went with it, its timers are nobody's, and
+   [N6] Nothing refers to a job that is gone: its requests went with it, its timers are nobody's,
         what is being copied is the queue's, to be freed when the copy ends.
    Complexity: an operator O(what it touches), a passive swap out O(all tensors).
    Fails: host memory, the backend, an operator larger than the limit; the run is over then. */
