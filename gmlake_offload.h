@@ -104,9 +104,10 @@ THE GRAPH
   Tensors have bytes, a device and a kind:
     PERSISTENT    exists between iterations: parameters, state of an optimizer. What is written in
                   one iteration is read in the next.
-    INPUT         likewise, written by the caller between iterations and by no operator.
+    INPUT         likewise, written by the caller between iterations (gmlake_offload_run_overwrite)
+                  and by no operator.
     INTERMEDIATE  made by the first operator that writes it, gone after its last access.
-    OUTPUT        the same, but kept until its iteration ends.
+    OUTPUT        the same, but kept until its iteration has ended and iteration_fn has seen it.
   Operators run on one device and touch that device's tensors only; a transfer reads a tensor on one
   device and writes one of equal bytes on another. Two operators that touch the same tensor, one of
   them writing, run in the order in which they were added. With GMLAKE_OFFLOAD_UNORDERED whatever
@@ -140,11 +141,11 @@ HOW TENSILE PLANS
   4. The complete loop (Algorithm 3): 2 and 3 until the target is reached or nothing helps. Then,
      if the jobs are still above the target, tensors are recomputed: the candidate that saves most
      bytes per time of recomputation (MSPS) is dropped in its gap and the operators that made it run
-     again before its next access; then 2 again. What else these operators write must be gone by
-     then. By default overhead_max bounds the time, an operator may also wait for a swap, whichever
-     costs least time per byte is done, and the best of several plans is kept: candidates in
-     different orders, targets between the goal and what was reached, and choices with noise, which
-     is the same in every run.
+     again before its next access; then 2 again. What they read is back by then and as it was, what
+     else they write as well, or gone. By default overhead_max bounds the time, an operator may also
+     wait for a swap, whichever costs least time per byte is done, and the best of several plans is
+     kept: candidates in different orders, targets between the goal and what was reached, and
+     choices with noise, which is the same in every run.
   5. The plan: (trigger, delay) pairs. Each event happens a delay after the end of an operator, so
      that an iteration that runs late takes its swaps along.
   To the letter 4 also ends when a hundred rounds have not brought a two-thousandth, and swaps are
@@ -167,7 +168,12 @@ HOW A PLAN IS RUN
   there and what they make fits, so that a device need not wait for the host between two operators.
   What is freed or leaves still does so after the operator before it has ended.
   Events that come too late or too early are void: a swap out of a tensor that has been used since,
-  a swap in of one that is there. So any plan gives the right bytes; a bad one costs time.
+  a swap in of one that is there. What an operator reads while it is copied out stays, until a later
+  event lets it go. So any plan gives the right bytes; a bad one costs time.
+  A loop that follows the jobs and the times: gmlake_offload_run_iterations of one or a few, whose
+  observe_fn calls gmlake_offload_observe; gmlake_offload_update; if it planned anew, for each job
+  gmlake_offload_take_plan, gmlake_offload_run_set_plan and the plan before the last is destroyed,
+  and gmlake_offload_run_set_limit is told the sum of the plans' peak_bytes.
 
 THE MOCK
   A backend of its own clock. Operators take their time, with a seeded jitter if asked for; jobs
@@ -383,14 +389,18 @@ typedef struct gmlake_offload_event {
 typedef struct gmlake_offload_plan_info {
   size_t event_count;
   const gmlake_offload_event *events; /* by trigger, then by delay; valid as long as the plan */
-  size_t peak_bytes;                  /* as planned */
+  size_t peak_bytes;                  /* as planned; to the letter, of all jobs together */
   size_t out_bytes, in_bytes;         /* that cross the link in an iteration */
   uint64_t time_ns, added_ns;         /* an iteration; what recomputation and waits add to it */
   size_t host_start_count;     /* persistent tensors that are on the host when an iteration */
   const uint32_t *host_starts; /* begins */
 } gmlake_offload_plan_info;
 
-/* Makes a plan of events by hand, for one graph, in any order: baselines and experiments.
+/* Makes a plan of events by hand, for one graph, in any order: baselines and experiments. Where a
+   tensor is made again, a RECOMPUTE for each operator that wrote it before the trigger is needed,
+   in their order. All must be pure; what else they read must be needed later still and unwritten
+   since; what else they write unwritten since, or no longer needed, and not persistent. info's
+   peak_bytes and time_ns are the graph's.
    pre: the graph outlives the plan.
    Errors: INVALID_ARGUMENT, UNKNOWN_ID, NOT_SEALED, OUT_OF_HOST_MEMORY. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
@@ -607,9 +617,10 @@ typedef struct gmlake_offload_run_desc {
   uint32_t launch_ahead_max;             /* operators of a job that are launched behind the one that
                                             runs, where all they need is there; 0: none */
   gmlake_offload_host host;
-  /* Called after each operator with the time it took; may be NULL. */
+  /* Called after each operator with the time it took; may be NULL. This and the next one may call
+     the functions below but run_iterations, run_overwrite and run_destroy. */
   void (*observe_fn)(void *user, uint32_t job, uint32_t op, uint64_t time_ns);
-  /* Called after each iteration; may call gmlake_offload_run_set_plan. May be NULL. */
+  /* Called after each iteration, when its OUTPUTs are still there; may be NULL. */
   void (*iteration_fn)(void *user, uint32_t job, uint64_t iteration);
   void *user;
 } gmlake_offload_run_desc;
@@ -634,17 +645,18 @@ gmlake_offload_run_create(const gmlake_offload_run_desc *desc, gmlake_offload_ru
 GMLAKE_OFFLOAD_DEF void gmlake_offload_run_destroy(gmlake_offload_run *run);
 
 /* Adds a job; its persistent tensors are made and filled, those on the host that the plan has there
-   when an iteration begins, and those that do not fit. plan may be NULL; it has to stay until the
-   run or another plan has taken its place and an iteration has begun.
-   pre: job numbers are the run's own, from 0.
+   when an iteration begins, and those that do not fit. It runs from the next run_iterations on.
+   *out_job is the lowest number that is free, as a planner's: jobs that are added to both, and
+   removed from both when they are gone, have the same numbers. The graph has to stay until the job
+   is gone; plan, which may be NULL, until then or until an iteration has begun by another one.
    Errors: INVALID_ARGUMENT, NOT_SEALED, WRONG_PLAN, WRONG_DEVICE, SIZE_OVERFLOW,
    OUT_OF_HOST_MEMORY, BACKEND. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_run_add_job(gmlake_offload_run *run, const gmlake_offload_graph *graph,
                            const gmlake_offload_plan *plan, uint32_t *out_job);
 
-/* The job stops after its present iteration; its tensors are freed. Errors: INVALID_ARGUMENT,
-   UNKNOWN_ID. */
+/* The job stops after its present iteration, at once where none is under way, and is gone: its
+   tensors are freed, its number is free. Errors: INVALID_ARGUMENT, UNKNOWN_ID. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_remove_job(gmlake_offload_run *run,
                                                                        uint32_t job);
 
@@ -664,12 +676,21 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_iterations(gmlake_of
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_set_limit(gmlake_offload_run *run,
                                                                       size_t limit_bytes);
 
-/* Where a tensor's bytes are: NULL in *out_device or *out_host where they are not.
-   Errors: INVALID_ARGUMENT, UNKNOWN_ID. */
+/* Where a tensor's bytes are: NULL in *out_device or *out_host where they are not. The pointers
+   hold until iterations are run again; in a callback, until it returns. Errors: INVALID_ARGUMENT,
+   UNKNOWN_ID. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_locate(const gmlake_offload_run *run,
                                                                    uint32_t job, uint32_t tensor,
                                                                    void **out_device,
                                                                    void **out_host);
+
+/* Where the caller may write a PERSISTENT or INPUT tensor before the next iteration: one of both
+   places, the other is NULL; what is being copied is waited for.
+   Errors: INVALID_ARGUMENT (also another kind, or in a callback), UNKNOWN_ID, BACKEND. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_overwrite(gmlake_offload_run *run,
+                                                                      uint32_t job, uint32_t tensor,
+                                                                      void **out_device,
+                                                                      void **out_host);
 
 /* Errors: INVALID_ARGUMENT. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
@@ -1298,19 +1319,17 @@ typedef struct gmlo_use {
   unsigned how; /* GMLO_READS, GMLO_WRITES */
 } gmlo_use;
 
-#define GMLO_STAYS 1
-#define GMLO_NO_DROP 2
-
 typedef enum gmlo_state { GMLO_KEPT = 0, GMLO_SWAPPED, GMLO_DROPPED, GMLO_NONE } gmlo_state;
 
 typedef struct gmlo_gap {
   gmlo_state state;
-  int pinned; /* a recomputation reads the tensor in here: it stays; or at its end: GMLO_NO_DROP */
-  int copies; /* swapped: out takes the link */
+  size_t needed;   /* the first step in here before which a recomputation reads the tensor, + 1 */
+  int copies;      /* swapped: out takes the link */
   size_t tried_at; /* slot for which no place on the link was found, + 1 */
   uint64_t out_start, out_end, in_start, in_end;
   size_t absent_lo, absent_count;
-  uint64_t recompute_ns; /* dropped */
+  const gmlo_item *dropped; /* the tensor, if it is */
+  size_t dropped_before;    /* the use behind which one was dropped before this one, + 1 */
 } gmlo_gap;
 
 typedef struct gmlo_job {
@@ -1359,6 +1378,7 @@ typedef struct gmlo_circle {
   int64_t *tree_max, *tree_add; /* see >>profile */
   size_t leaf_count;
   uint64_t base_ns, added_ns; /* period without and by waits and recomputation */
+  size_t last_dropped;        /* the use behind which a tensor was dropped last, + 1 */
   uint64_t noise;             /* of keys and rates, a state; 0: none */
   size_t *found;              /* room for item_count: candidates, as indices of items */
   double *keys;               /* room for item_count: their order */
@@ -1763,7 +1783,9 @@ static int gmlo_profile_make(gmlo_circle *c) {
    [T1] A swapped gap's out lies between the end of the use before it and its in, the in ends
         margin_ns or more before the use behind it; both are spans of the lanes.
    [T2] The profile counts a tensor in every slot of which it is there for any part.
-   [T3] What recomputation in a gap reads is there, unwritten since, and its gap is pinned.
+   [T3] What recomputation in a gap reads is there by then, unwritten since: `needed` of its own gap
+        sees to that. Of tensors that are made again before the same step the one that was dropped
+        last is made first: others may read it.
    [T4] A swapped gap that does not copy lies behind one that does, with no write between, or its
         tensor is never written.
    Complexity: a peak analysis O(items log uses + log slots), a swap O(spans). Fails: host memory,
@@ -1775,7 +1797,8 @@ typedef enum gmlo_order { GMLO_LARGEST = 0, GMLO_FARTHEST, GMLO_AREA, GMLO_ORDER
 typedef struct gmlo_candidate {
   gmlo_item *item;
   size_t use;          /* before the gap */
-  uint64_t begin, end; /* of the gap: end of that use, begin of the next, maybe a turn later */
+  uint64_t begin, end; /* of the gap, maybe a turn later: when that use ends, and the tensor is
+                          needed */
   uint64_t slot_begin, slot_end; /* of the peak's slot, in the gap */
 } gmlo_candidate;
 
@@ -1798,12 +1821,22 @@ static size_t gmlo_use_at(const gmlo_circle *c, const gmlo_item *item, size_t sl
   return lo;
 }
 
+/* The step by which the tensor has to be back. */
+static size_t gmlo_gap_next(const gmlo_circle *c, const gmlo_item *item, size_t use) {
+  size_t next = use + 1 == item->use_end ? item->use_begin : use + 1;
+  return c->gaps[use].needed != 0 ? c->gaps[use].needed - 1 : c->uses[next].step;
+}
+
+/* The begin of a step in the gap behind a use, or at its end. */
+static uint64_t gmlo_gap_time(const gmlo_circle *c, size_t use, size_t step) {
+  uint64_t t = gmlo_step_begin(c, step);
+  return t < gmlo_step_end(c, c->uses[use].step) ? t + gmlo_period(c) : t;
+}
+
 static void gmlo_candidate_times(const gmlo_circle *c, gmlo_candidate *k, size_t slot) {
   uint64_t period = gmlo_period(c);
-  int wraps = k->use + 1 == k->item->use_end;
-  size_t next = wraps ? k->item->use_begin : k->use + 1;
   k->begin = gmlo_step_end(c, c->uses[k->use].step);
-  k->end = gmlo_step_begin(c, c->uses[next].step) + (wraps ? period : 0);
+  k->end = gmlo_gap_time(c, k->use, gmlo_gap_next(c, k->item, k->use));
   k->slot_begin = c->slot_begin[slot];
   k->slot_end = c->slot_begin[slot + 1];
   if (k->slot_begin < k->begin) {
@@ -1821,7 +1854,7 @@ static int gmlo_candidate_at(const gmlo_circle *c, gmlo_item *item, size_t slot,
   k->item = item;
   k->use = gmlo_use_at(c, item, slot);
   gap = &c->gaps[k->use];
-  if (gap->state != GMLO_KEPT || gap->pinned == GMLO_STAYS) return 0;
+  if (gap->state != GMLO_KEPT) return 0;
   if (gmlo_uses_before(item, slot) && c->steps[c->uses[k->use].step].hi >= slot) return 0;
   if (k->use + 1 == item->use_end && (c->desc->flags & GMLAKE_OFFLOAD_NO_CROSSING) != 0) return 0;
   gmlo_candidate_times(c, k, slot);
@@ -1913,7 +1946,7 @@ static int gmlo_swap_later(gmlo_circle *c, gmlo_item *item, size_t use) {
     gmlo_gap placed = c->gaps[u];
     uint64_t begin = gmlo_step_end(c, c->uses[u].step), length;
     uint64_t end = gmlo_step_begin(c, c->uses[u + 1].step);
-    if (placed.state != GMLO_KEPT || placed.pinned) continue;
+    if (placed.state != GMLO_KEPT || placed.needed != 0) continue;
     length = gmlo_lane_time(c, GMLO_IN, item->bytes);
     if (!gmlo_lane_latest(c, GMLO_IN, begin, end, length, &placed.in_start)) continue;
     if (!gmlo_lanes_reserve(c)) return -1;
@@ -2060,52 +2093,40 @@ static int gmlo_swap_all(gmlo_circle *c, int64_t target, gmlo_order order) {
 
 /* ---- Recomputation and waits: what costs time ---- */
 
-/* [T3] for one tensor that the operator at step `maker` reads: it is there during `step`, with the
-   bytes it had then. A swap around `step` is taken back for that, its bytes are added to
-   *returned_bytes. Nothing changes before `pin` says so. */
+/* [T3] for one tensor: it is there before `step`, unwritten since the step `maker`. A swap that
+   ends later is taken back for that, its bytes are added to *returned_bytes. Nothing changes before
+   `pin` says so. */
 static int gmlo_source_is_there(gmlo_circle *c, gmlo_item *item, size_t maker, size_t step, int pin,
                                 size_t *returned_bytes) {
   size_t u, slot = c->steps[step].lo, at = gmlo_use_at(c, item, slot);
   gmlo_gap *gap = &c->gaps[at];
+  uint64_t begin;
   for (u = item->use_begin; u < item->use_end; u++) {
     size_t s = c->uses[u].step;
     if (s >= maker && s <= step && (c->uses[u].how & GMLO_WRITES) != 0) return 0;
   }
   if (gmlo_uses_before(item, slot) && c->steps[c->uses[at].step].hi >= slot) {
-    gap = &c->gaps[at > item->use_begin ? at - 1 : item->use_end - 1];
-    if (gap->state == GMLO_DROPPED) return 0;
-    if (pin && gap->pinned == 0) gap->pinned = GMLO_NO_DROP;
-    return 1;
+    at = at > item->use_begin ? at - 1 : item->use_end - 1; /* used by the step: needed anyway */
+    return c->gaps[at].state != GMLO_DROPPED;
   }
-  if (gap->state == GMLO_SWAPPED && !gmlo_gap_is_needed(c, item, at)) {
+  if (gap->state == GMLO_NONE) return 0;
+  begin = gmlo_gap_time(c, at, step);
+  if (gap->state == GMLO_DROPPED) {
+    return gmlo_gap_time(c, at, gmlo_gap_next(c, item, at)) < begin;
+  }
+  if (gap->state == GMLO_SWAPPED && gap->in_end + c->desc->margin_ns > begin) {
+    if (gmlo_gap_is_needed(c, item, at)) return 0;
     *returned_bytes += item->bytes;
     if (pin) gmlo_swap_undo(c, item, at);
-  } else if (gap->state != GMLO_KEPT) {
-    return 0;
   }
-  if (pin) gap->pinned = GMLO_STAYS;
+  if (pin && (gap->needed == 0 || begin < gmlo_gap_time(c, at, gap->needed - 1))) {
+    gap->needed = step + 1;
+  }
   return 1;
 }
 
 static gmlo_item *gmlo_item_of(gmlo_circle *c, uint32_t job, uint32_t tensor) {
   return &c->items[c->item_at[c->item_base[job] + tensor]];
-}
-
-/* Whether what else an operator writes is gone by `step`: room for it is needed for the operator's
-   time only. Adds it to *scratch_bytes. */
-static int gmlo_rest_is_gone(gmlo_circle *c, const gmlo_item *item, const gmlo_op *op, size_t step,
-                             size_t *scratch_bytes) {
-  const gmlake_offload_graph *graph = c->jobs[item->job].graph;
-  size_t n;
-  for (n = 0; n < op->write_count; n++) {
-    uint32_t tensor = graph->refs[op->first_ref + op->read_count + n];
-    const gmlo_item *other = gmlo_item_of(c, item->job, tensor);
-    if (tensor == item->tensor) continue;
-    if (graph->tensors[tensor].kind != GMLAKE_OFFLOAD_INTERMEDIATE) return 0;
-    if (c->uses[other->use_end - 1].step >= step) return 0;
-    *scratch_bytes += other->bytes;
-  }
-  return 1;
 }
 
 /* What recomputing a candidate's tensor takes. */
@@ -2114,6 +2135,29 @@ typedef struct gmlo_remake {
   size_t returned_bytes; /* of swaps that it takes back */
   size_t scratch_bytes;  /* of other tensors that its makers write */
 } gmlo_remake;
+
+/* Whether what else the operator at step `maker` writes may be written again before `step`: it is
+   gone, and room for it is needed for the operator's time only, or it is there as it was made. */
+static int gmlo_rest_is_sound(gmlo_circle *c, const gmlo_item *item, size_t maker, size_t step,
+                              int pin, gmlo_remake *remake) {
+  const gmlake_offload_graph *graph = c->jobs[item->job].graph;
+  uint32_t id = c->steps[maker].op;
+  const gmlo_op *op = &graph->ops[id];
+  size_t n;
+  for (n = 0; n < op->write_count; n++) {
+    uint32_t tensor = graph->refs[op->first_ref + op->read_count + n];
+    gmlo_item *other = gmlo_item_of(c, item->job, tensor);
+    if (tensor == item->tensor) continue;
+    if (!other->made || (gmlo_op_uses(graph, id, tensor) & GMLO_READS) != 0) return 0;
+    if (graph->tensors[tensor].kind == GMLAKE_OFFLOAD_INTERMEDIATE &&
+        c->uses[other->use_end - 1].step < step) {
+      remake->scratch_bytes += other->bytes;
+    } else if (!gmlo_source_is_there(c, other, maker + 1, step, pin, &remake->returned_bytes)) {
+      return 0;
+    }
+  }
+  return 1;
+}
 
 /* Makes the candidate's tensor again before its next use, by its pure makers up to the gap. With
    `pin` what they read stays from now on. */
@@ -2124,14 +2168,14 @@ static gmlo_remake gmlo_remake_of(gmlo_circle *c, const gmlo_candidate *k, int p
   size_t u, n, step;
   memset(&none, 0, sizeof none);
   remake = none;
-  if (!item->made || k->use + 1 == item->use_end || c->gaps[k->use].pinned != 0) return none;
-  step = c->uses[k->use + 1].step;
+  if (!item->made || k->use + 1 == item->use_end) return none;
+  step = gmlo_gap_next(c, item, k->use);
   for (u = item->use_begin; u <= k->use; u++) {
     uint32_t id = c->steps[c->uses[u].step].op;
     const gmlo_op *op = &graph->ops[id];
     if ((c->uses[u].how & GMLO_WRITES) == 0) continue;
     if ((op->flags & GMLAKE_OFFLOAD_IMPURE) != 0) return none;
-    if (!gmlo_rest_is_gone(c, item, op, step, &remake.scratch_bytes)) return none;
+    if (!gmlo_rest_is_sound(c, item, c->uses[u].step, step, pin, &remake)) return none;
     for (n = 0; n < op->read_count; n++) {
       uint32_t source = graph->refs[op->first_ref + n];
       if (source == item->tensor) continue;
@@ -2200,11 +2244,13 @@ static void gmlo_wait_before(gmlo_circle *c, size_t slot, uint64_t t) {
 
 static void gmlo_recompute_commit(gmlo_circle *c, const gmlo_offer *offer) {
   const gmlo_candidate *k = &offer->k;
-  const gmlo_step *next = &c->steps[c->uses[k->use + 1].step];
+  const gmlo_step *next = &c->steps[gmlo_gap_next(c, k->item, k->use)];
   gmlo_gap *gap = &c->gaps[k->use];
   (void)gmlo_remake_of(c, k, 1);
   gap->state = GMLO_DROPPED;
-  gap->recompute_ns = offer->remake.time_ns;
+  gap->dropped = k->item;
+  gap->dropped_before = c->last_dropped;
+  c->last_dropped = k->use + 1;
   gap->out_start = gap->out_end = k->begin;
   gap->in_start = gap->in_end = k->end;
   gmlo_gap_absent(c, k->item, gap);
@@ -2215,14 +2261,13 @@ static void gmlo_recompute_commit(gmlo_circle *c, const gmlo_offer *offer) {
 /* 1: done, 0: it no longer fits, -1: host memory. */
 static int gmlo_offer_take(gmlo_circle *c, gmlo_offer *offer, size_t slot) {
   gmlo_candidate *k = &offer->k;
-  size_t next = k->use + 1 == k->item->use_end ? k->item->use_begin : k->use + 1;
   if (!gmlo_lanes_reserve(c)) return -1;
   if (offer->recompute) {
     gmlo_recompute_commit(c, offer);
     return 1;
   }
   gmlo_wait_before(c, slot, offer->out_wait_ns);
-  gmlo_wait_before(c, c->steps[c->uses[next].step].lo, offer->in_wait_ns);
+  gmlo_wait_before(c, c->steps[gmlo_gap_next(c, k->item, k->use)].lo, offer->in_wait_ns);
   gmlo_candidate_times(c, k, slot);
   return gmlo_swap_try(c, k);
 }
@@ -2254,8 +2299,8 @@ static int gmlo_pay_at(gmlo_circle *c, size_t slot, double excess_bytes, uint64_
 /* Pays with time for what swaps alone did not reach, and swaps again behind each payment. */
 static int gmlo_pay_down(gmlo_circle *c, int64_t target, gmlo_order order) {
   int letter = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0, done;
-  uint64_t budget =
-      letter ? UINT64_MAX / 4 : (uint64_t)((double)c->base_ns * c->desc->overhead_max);
+  double wanted = (double)c->base_ns * c->desc->overhead_max;
+  uint64_t budget = letter || wanted > (double)GMLO_TIME_MAX ? GMLO_TIME_MAX : (uint64_t)wanted;
   int64_t bytes;
   size_t i, slot = gmlo_profile_peak(c, &bytes);
   while (bytes > target && c->added_ns < budget) {
@@ -2392,7 +2437,7 @@ static int gmlo_draft_add(const gmlo_circle *c, gmlo_draft *d, const gmlake_offl
 /* The makers run again after the operator before the next use, one after another. */
 static int gmlo_draft_recompute(const gmlo_circle *c, gmlo_draft *d, const gmlo_item *item,
                                 size_t use, gmlake_offload_event *event) {
-  size_t u, step = c->uses[use + 1].step;
+  size_t u, step = gmlo_gap_next(c, item, use);
   event->action = GMLAKE_OFFLOAD_DROP;
   if (!gmlo_draft_add(c, d, event)) return 0;
   event->action = GMLAKE_OFFLOAD_RECOMPUTE;
@@ -2449,10 +2494,12 @@ static gmlake_offload_plan *gmlo_plan_of(const gmlo_circle *c, uint32_t job,
     const gmlo_item *item = &c->items[i];
     if (item->job != job) continue;
     for (u = item->use_begin; u < item->use_end && done; u++) {
-      if (c->gaps[u].state == GMLO_SWAPPED || c->gaps[u].state == GMLO_DROPPED) {
-        done = gmlo_draft_gap(c, &d, item, u);
-      }
+      if (c->gaps[u].state == GMLO_SWAPPED) done = gmlo_draft_gap(c, &d, item, u);
     }
+  }
+  for (u = c->last_dropped; u != 0 && done; u = c->gaps[u - 1].dropped_before) { /* [T3] */
+    const gmlo_item *item = c->gaps[u - 1].dropped;
+    if (item->job == job) done = gmlo_draft_gap(c, &d, item, u - 1);
   }
   if (done) {
     plan =
@@ -2781,6 +2828,8 @@ static gmlake_offload_result gmlo_planner_add(gmlake_offload_planner *planner,
    [N5] Passive swaps out are asked for by one job at a time, the acquirer, whose next operator's
         tensors they leave alone, and what they free is the acquirer's: jobs cannot wait for each
         other's tensors, nor take them from each other for ever.
+   [N6] Nothing refers to a job that is gone: its requests went with it, its timers are nobody's,
+        what is being copied is the queue's, to be freed when the copy ends.
    Complexity: an operator O(what it touches), a passive swap out O(all tensors).
    Fails: host memory, the backend, an operator larger than the limit; the run is over then. */
 
@@ -2809,7 +2858,7 @@ typedef struct gmlo_run_step {
 } gmlo_run_step;
 
 typedef struct gmlo_run_job {
-  const gmlake_offload_graph *graph;
+  const gmlake_offload_graph *graph; /* NULL: no job has this number */
   const gmlake_offload_plan *plan, *next_plan;
   int alive, leaves, replans; /* replans: next_plan takes over at the next iteration */
   gmlo_place *places;
@@ -2817,7 +2866,8 @@ typedef struct gmlo_run_job {
   gmlo_run_step *steps;
   size_t step_count;
   size_t *event_begin; /* plan's events behind position p: event_begin[p + 1] .. [p + 2] */
-  size_t *free_begin;  /* tensors freed after step s: frees[free_begin[s]] .. */
+  size_t *free_begin;  /* tensors freed after step s, or behind the last one and the iteration's
+                          end: frees[free_begin[s]] .. */
   uint32_t *frees;
   size_t at;      /* next step, or the one that runs */
   size_t running; /* steps launched, from `at` on */
@@ -2834,7 +2884,7 @@ typedef struct gmlo_request {
 /* An event whose time has not come. */
 typedef struct gmlo_timer {
   gmlake_offload_event event;
-  uint32_t job;
+  uint32_t job; /* NONE: it is gone */
   int busy;
 } gmlo_timer;
 
@@ -2842,7 +2892,9 @@ typedef struct gmlo_queue {
   gmlo_request *requests; /* the next one last */
   size_t count, capacity;
   int busy;
-  gmlo_request now; /* under way */
+  gmlo_request now; /* under way; of a job that is gone: job is NONE, and the place this: */
+  gmlo_place orphan;
+  size_t now_bytes;
 } gmlo_queue;
 
 struct gmlake_offload_run {
@@ -2860,6 +2912,7 @@ struct gmlake_offload_run {
   uint64_t now_ns;
   uint64_t pending;  /* tokens that have not come back */
   uint32_t acquirer; /* [N5] a job, or NONE */
+  int looping;       /* in gmlake_offload_run_iterations */
   int hungry;        /* the acquirer waits for hungry_bytes: nobody else takes what it needs */
   size_t hungry_bytes;
   void **pointers; /* of the operator that is launched */
@@ -2985,7 +3038,7 @@ static void gmlo_run_add_free(gmlo_run_job *job, size_t after, uint32_t tensor) 
   }
 }
 
-/* Intermediates go after the last step that needs them, outputs after the last of all, and what is
+/* Intermediates go after the last step that needs them, outputs behind the iteration, and what is
    written beside a tensor that is made again, at once. last: the step, + 1. */
 static void gmlo_run_add_frees(gmlo_run_job *job, const size_t *last) {
   const gmlake_offload_graph *graph = job->graph;
@@ -2993,7 +3046,7 @@ static void gmlo_run_add_frees(gmlo_run_job *job, const size_t *last) {
   for (t = 0; t < graph->tensor_count; t++) {
     if (last[t] != 0 && gmlo_kind_is_made(graph->tensors[t].kind)) {
       int output = graph->tensors[t].kind == GMLAKE_OFFLOAD_OUTPUT;
-      gmlo_run_add_free(job, output ? job->step_count : last[t], (uint32_t)t);
+      gmlo_run_add_free(job, output ? job->step_count + 1 : last[t], (uint32_t)t);
     }
   }
   for (s = 0; s < job->step_count; s++) {
@@ -3009,7 +3062,7 @@ static int gmlo_run_make_frees(gmlo_run_job *job) {
   size_t s, i;
   size_t *last = (size_t *)gmlo_take(&job->scope, graph->tensor_count, sizeof *last);
   job->frees = NULL;
-  job->free_begin = (size_t *)gmlo_take(&job->scope, job->step_count + 3, sizeof(size_t));
+  job->free_begin = (size_t *)gmlo_take(&job->scope, job->step_count + 4, sizeof(size_t));
   if (last == NULL || job->free_begin == NULL) return 0;
   for (s = 0; s < job->step_count; s++) {
     for (i = 0; i < gmlo_op_refs(graph, job->steps[s].op); i++) {
@@ -3021,9 +3074,9 @@ static int gmlo_run_make_frees(gmlo_run_job *job) {
     }
   }
   gmlo_run_add_frees(job, last);
-  for (s = 0; s < job->step_count; s++) job->free_begin[s + 2] += job->free_begin[s + 1];
+  for (s = 0; s <= job->step_count; s++) job->free_begin[s + 2] += job->free_begin[s + 1];
   job->frees =
-      (uint32_t *)gmlo_take(&job->scope, job->free_begin[job->step_count + 1], sizeof *job->frees);
+      (uint32_t *)gmlo_take(&job->scope, job->free_begin[job->step_count + 2], sizeof *job->frees);
   if (job->frees == NULL) return 0;
   gmlo_run_add_frees(job, last);
   return 1;
@@ -3041,6 +3094,13 @@ static int gmlo_run_adopt(gmlo_run_job *job) {
 
 static gmlo_place *gmlo_request_place(gmlake_offload_run *run, const gmlo_request *request) {
   return &run->jobs[request->job].places[request->tensor];
+}
+
+/* The place that is being copied. */
+static gmlo_place *gmlo_queue_place(gmlake_offload_run *run, int lane) {
+  gmlo_queue *queue = &run->queues[lane];
+  return queue->now.job == GMLAKE_OFFLOAD_NONE ? &queue->orphan
+                                               : gmlo_request_place(run, &queue->now);
 }
 
 static int gmlo_queue_has(const gmlo_queue *queue, uint32_t job, uint32_t tensor) {
@@ -3113,6 +3173,7 @@ static void gmlo_copy_start(gmlake_offload_run *run, int lane, gmlo_place *place
   }
   run->pending++;
   queue->busy = 1;
+  queue->now_bytes = bytes;
   if (lane == GMLO_OUT) {
     place->going = 1;
     run->stats.out_bytes += bytes;
@@ -3129,8 +3190,8 @@ static void gmlo_copy_start(gmlake_offload_run *run, int lane, gmlo_place *place
 /* Whether a swap out may still happen: the tensor is there, idle and unused since. */
 static int gmlo_out_is_valid(gmlake_offload_run *run, const gmlo_request *request) {
   const gmlo_place *place = gmlo_request_place(run, request);
-  return run->jobs[request->job].alive && place->there && !place->coming && !place->going &&
-         place->pins == 0 && place->last_op == request->last_op;
+  return place->there && !place->coming && !place->going && place->pins == 0 &&
+         place->last_op == request->last_op;
 }
 
 /* Starts the next swap out, if there is one; 1 where something changed. */
@@ -3183,7 +3244,7 @@ static int gmlo_in_next(gmlake_offload_run *run) {
     return 0;
   }
   place = gmlo_request_place(run, next);
-  if (!run->jobs[next->job].alive || place->there || !place->host_valid) {
+  if (place->there || !place->host_valid) {
     run->stats.void_count++;
     gmlo_queue_pop(queue);
     return 1;
@@ -3197,11 +3258,9 @@ static int gmlo_in_next(gmlake_offload_run *run) {
 }
 
 static void gmlo_copy_done(gmlake_offload_run *run, int lane) {
-  gmlo_queue *queue = &run->queues[lane];
-  gmlo_run_job *job = &run->jobs[queue->now.job];
-  gmlo_place *place = gmlo_request_place(run, &queue->now);
-  size_t bytes = gmlo_run_bytes(job, queue->now.tensor);
-  queue->busy = 0;
+  gmlo_place *place = gmlo_queue_place(run, lane);
+  size_t bytes = run->queues[lane].now_bytes;
+  run->queues[lane].busy = 0;
   if (lane == GMLO_IN) {
     place->coming = 0;
     place->used_at = ++run->uses;
@@ -3211,7 +3270,7 @@ static void gmlo_copy_done(gmlake_offload_run *run, int lane) {
     if (!place->keep && place->pins == 0) gmlo_place_free(run, place, bytes);
     place->keep = 0;
   }
-  if (!job->alive || place->dead) {
+  if (place->dead) {
     place->dead = 0;
     gmlo_place_free(run, place, bytes);
     gmlo_place_forget_host(run, place, bytes);
@@ -3277,7 +3336,10 @@ static size_t gmlo_leaving_soon(gmlake_offload_run *run) {
     request.job = run->timers[i].job;
     request.tensor = event->tensor;
     request.last_op = event->op;
-    if (!run->timers[i].busy || event->action == GMLAKE_OFFLOAD_SWAP_IN) continue;
+    if (!run->timers[i].busy || request.job == GMLAKE_OFFLOAD_NONE ||
+        event->action == GMLAKE_OFFLOAD_SWAP_IN) {
+      continue;
+    }
     if (!gmlo_out_is_valid(run, &request)) continue;
     if (gmlo_queue_has(&run->queues[GMLO_OUT], request.job, request.tensor)) continue;
     bytes += gmlo_run_bytes(&run->jobs[request.job], request.tensor);
@@ -3289,9 +3351,7 @@ static size_t gmlo_leaving_soon(gmlake_offload_run *run) {
 static size_t gmlo_leaving(gmlake_offload_run *run) {
   gmlo_queue *queue = &run->queues[GMLO_OUT];
   size_t i, bytes = 0;
-  if (queue->busy && !gmlo_request_place(run, &queue->now)->keep) {
-    bytes += gmlo_run_bytes(&run->jobs[queue->now.job], queue->now.tensor);
-  }
+  if (queue->busy && !gmlo_queue_place(run, GMLO_OUT)->keep) bytes += queue->now_bytes;
   for (i = 0; i < queue->count; i++) {
     const gmlo_request *request = &queue->requests[i];
     if (!gmlo_out_is_valid(run, request)) continue;
@@ -3312,7 +3372,7 @@ static int gmlo_reclaim(gmlake_offload_run *run, size_t bytes) {
   while (run->used_bytes - leaving > limit || bytes > limit - (run->used_bytes - leaving) ||
          (run->refused_bytes != 0 && leaving < bytes)) {
     if ((run->desc.flags & GMLAKE_OFFLOAD_STRICT) != 0 || !gmlo_find_victim(run, &job, &tensor)) {
-      if (run->pending != 0 || leaving != 0) return changed;
+      if (run->pending != 0 || leaving != 0 || run->queues[GMLO_OUT].count != 0) return changed;
       (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY);
       return 0;
     }
@@ -3363,8 +3423,8 @@ static int gmlo_step_is_ready(gmlake_offload_run *run, uint32_t id, size_t *out_
   return ready;
 }
 
-/* Device memory for what the step makes; 0 where it does not fit yet. */
-static int gmlo_step_alloc(gmlake_offload_run *run, uint32_t id) {
+/* Device memory, `bytes` in all, for what the step makes; 0 where it does not fit yet. */
+static int gmlo_step_alloc(gmlake_offload_run *run, uint32_t id, size_t bytes) {
   gmlo_run_job *job = &run->jobs[id];
   const gmlo_run_step *step = &job->steps[job->at + job->running];
   uint32_t op = step->op;
@@ -3383,7 +3443,7 @@ static int gmlo_step_alloc(gmlake_offload_run *run, uint32_t id) {
       gmlo_place_free(run, &job->places[tensor], gmlo_run_bytes(job, tensor));
       job->places[tensor].remaking = 0;
     }
-    run->refused_bytes = gmlo_run_bytes(job, gmlo_op_ref(job->graph, op, begin));
+    run->refused_bytes = bytes;
     return 0;
   }
   for (i = begin; i < end; i++) {
@@ -3461,7 +3521,7 @@ static int gmlo_step_next_ahead(gmlake_offload_run *run, uint32_t id) {
   if (job->running > run->desc.launch_ahead_max || job->at + job->running >= job->step_count ||
       run->acquirer != GMLAKE_OFFLOAD_NONE || gmlo_step_is_void(job) ||
       !gmlo_step_is_ready_ahead(job, &bytes) || !gmlo_run_fits(run, bytes) ||
-      !gmlo_step_alloc(run, id)) {
+      !gmlo_step_alloc(run, id, bytes)) {
     return 0;
   }
   if (!gmlo_step_launch(run, id)) {
@@ -3486,7 +3546,7 @@ static int gmlo_step_next(gmlake_offload_run *run, uint32_t id) {
     return 0;
   }
   if (run->hungry && run->acquirer != id && bytes != 0) return 0;
-  if (!gmlo_run_fits(run, bytes) || !gmlo_step_alloc(run, id)) {
+  if (!gmlo_run_fits(run, bytes) || !gmlo_step_alloc(run, id, bytes)) {
     if (run->acquirer == GMLAKE_OFFLOAD_NONE) run->acquirer = id;
     return run->acquirer == id ? gmlo_reclaim(run, bytes) : 0;
   }
@@ -3516,7 +3576,7 @@ static void gmlo_event_fire(gmlake_offload_run *run, uint32_t id,
                             const gmlake_offload_event *event) {
   gmlo_run_job *job = &run->jobs[id];
   gmlo_place *place = &job->places[event->tensor];
-  int idle = place->there && !place->coming && !place->going && place->pins == 0 &&
+  int idle = place->there && !place->coming && place->pins == 0 &&
              (place->last_op == event->op || place->last_op == GMLAKE_OFFLOAD_NONE);
   if (event->action == GMLAKE_OFFLOAD_SWAP_IN) {
     if (place->there && !place->going) {
@@ -3531,11 +3591,14 @@ static void gmlo_event_fire(gmlake_offload_run *run, uint32_t id,
   if (event->action == GMLAKE_OFFLOAD_RECOMPUTE) return; /* a step of its own */
   if (!idle) {
     run->stats.void_count++;
+  } else if (place->going) {
+    place->keep = 0; /* what was read while it was copied leaves after all */
   } else if (place->host_valid ||
              (event->action == GMLAKE_OFFLOAD_DROP && gmlo_drop_is_sound(job, event))) {
     gmlo_place_free(run, place, gmlo_run_bytes(job, event->tensor));
   } else if (!gmlo_queue_has(&run->queues[GMLO_OUT], id, event->tensor)) {
     gmlo_queue_push(run, GMLO_OUT, id, event->tensor, 0);
+    (void)gmlo_out_next(run); /* before the next operator may use it */
   }
 }
 
@@ -3567,10 +3630,11 @@ static int gmlo_timer_set(gmlake_offload_run *run, uint32_t id, const gmlake_off
 
 static void gmlo_timer_done(gmlake_offload_run *run, size_t i) {
   gmlake_offload_event event = run->timers[i].event;
-  gmlo_run_job *job = &run->jobs[run->timers[i].job];
+  uint32_t id = run->timers[i].job;
   run->timers[i].busy = 0;
-  if (event.action == GMLAKE_OFFLOAD_SWAP_IN) job->places[event.tensor].awaited--;
-  if (job->alive) gmlo_event_fire(run, run->timers[i].job, &event);
+  if (id == GMLAKE_OFFLOAD_NONE) return;
+  if (event.action == GMLAKE_OFFLOAD_SWAP_IN) run->jobs[id].places[event.tensor].awaited--;
+  gmlo_event_fire(run, id, &event);
 }
 
 /* The events of a trigger, whose position is p - 1: at once, or when their time comes. */
@@ -3589,15 +3653,41 @@ static void gmlo_events_trigger(gmlake_offload_run *run, uint32_t id, size_t p) 
   }
 }
 
-static void gmlo_job_stop(gmlake_offload_run *run, gmlo_run_job *job) {
-  size_t t;
-  job->alive = 0;
-  for (t = 0; t < job->graph->tensor_count; t++) {
-    gmlo_place *place = &job->places[t];
-    if (place->coming || place->going) continue; /* when the copy is done */
-    gmlo_place_free(run, place, job->graph->tensors[t].bytes);
-    gmlo_place_forget_host(run, place, job->graph->tensors[t].bytes);
+/* Nothing refers to the job any more: what is being copied becomes the queue's. */
+static void gmlo_job_disown(gmlake_offload_run *run, uint32_t id) {
+  size_t i, lane;
+  for (lane = 0; lane < 2; lane++) {
+    gmlo_queue *queue = &run->queues[lane];
+    size_t kept = 0;
+    for (i = 0; i < queue->count; i++) {
+      if (queue->requests[i].job != id) queue->requests[kept++] = queue->requests[i];
+    }
+    queue->count = kept;
+    if (queue->busy && queue->now.job == id) {
+      gmlo_place *place = gmlo_request_place(run, &queue->now);
+      queue->orphan = *place;
+      queue->orphan.dead = 1;
+      memset(place, 0, sizeof *place);
+      queue->now.job = GMLAKE_OFFLOAD_NONE;
+    }
   }
+  for (i = 0; i < run->timer_count; i++) {
+    if (run->timers[i].job == id) run->timers[i].job = GMLAKE_OFFLOAD_NONE;
+  }
+}
+
+/* pre: none of its operators runs. */
+static void gmlo_job_stop(gmlake_offload_run *run, uint32_t id) {
+  gmlo_run_job *job = &run->jobs[id];
+  size_t t;
+  gmlo_job_disown(run, id);
+  for (t = 0; t < job->graph->tensor_count; t++) {
+    gmlo_place_free(run, &job->places[t], gmlo_run_bytes(job, (uint32_t)t));
+    gmlo_place_forget_host(run, &job->places[t], gmlo_run_bytes(job, (uint32_t)t));
+  }
+  gmlo_leave(&job->scope);
+  gmlo_free(&run->desc.host, job->places);
+  memset(job, 0, sizeof *job);
 }
 
 /* The job's next iteration begins, if it has one to run. */
@@ -3605,7 +3695,7 @@ static void gmlo_iteration_begin(gmlake_offload_run *run, uint32_t id) {
   gmlo_run_job *job = &run->jobs[id];
   job->at = 0;
   if (job->leaves) {
-    gmlo_job_stop(run, job);
+    gmlo_job_stop(run, id);
   } else if (job->iteration < job->target) {
     if (job->replans && !gmlo_run_adopt(job)) {
       (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
@@ -3645,6 +3735,7 @@ static void gmlo_step_done(gmlake_offload_run *run, uint32_t id) {
   if (run->desc.observe_fn != NULL) {
     run->desc.observe_fn(run->desc.user, id, op, run->now_ns - job->started_ns);
   }
+  job = &run->jobs[id];          /* others may have come */
   job->started_ns = run->now_ns; /* of the next, if it is launched */
   job->at++;
   if (remade != GMLAKE_OFFLOAD_NONE) {
@@ -3656,6 +3747,9 @@ static void gmlo_step_done(gmlake_offload_run *run, uint32_t id) {
   job->iteration++;
   run->stats.iteration_count++;
   if (run->desc.iteration_fn != NULL) run->desc.iteration_fn(run->desc.user, id, iteration);
+  job = &run->jobs[id];
+  if (!job->alive || job->at == 0) return; /* it is gone; another one may have its number */
+  gmlo_step_free(run, job);
   gmlo_iteration_begin(run, id);
 }
 
@@ -3733,19 +3827,18 @@ static void gmlo_run_destroy(gmlake_offload_run *run) {
   gmlake_offload_host host = run->desc.host;
   uint64_t token;
   size_t j;
+  int lane;
   run->failed = GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT; /* nothing starts any more */
   while (run->pending != 0) {
     if (run->backend->wait(run->backend->user, &token) != 0) break;
     run->pending--;
     if (token >> 60 == GMLO_TOKEN_COPY) gmlo_copy_done(run, (int)(token & 1));
   }
+  for (lane = 0; lane < 2; lane++) {
+    if (run->queues[lane].busy) gmlo_copy_done(run, lane); /* whose end cannot be waited for */
+  }
   for (j = 0; j < run->job_count; j++) {
-    gmlo_run_job *job = &run->jobs[j];
-    size_t t;
-    for (t = 0; t < job->graph->tensor_count; t++) job->places[t].coming = job->places[t].going = 0;
-    gmlo_job_stop(run, job);
-    gmlo_leave(&job->scope);
-    gmlo_free(&host, job->places);
+    if (run->jobs[j].graph != NULL) gmlo_job_stop(run, (uint32_t)j);
   }
   gmlo_free(&host, run->jobs);
   gmlo_free(&host, run->queues[GMLO_OUT].requests);
@@ -3789,33 +3882,31 @@ static gmlake_offload_result gmlo_run_add(gmlake_offload_run *run,
                                           const gmlake_offload_plan *plan, uint32_t *out_job) {
   gmlake_offload_result result;
   gmlo_run_job *job;
-  size_t t;
+  size_t t, j;
   gmlo_run_job *jobs = (gmlo_run_job *)gmlo_grow(&run->desc.host, run->jobs, run->job_count, 1,
                                                  &run->job_capacity, sizeof *jobs);
   if (jobs == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   run->jobs = jobs;
-  job = &jobs[run->job_count];
+  for (j = 0; j < run->job_count && jobs[j].graph != NULL; j++) continue;
+  job = &jobs[j];
   memset(job, 0, sizeof *job);
+  job->places = (gmlo_place *)gmlo_zeroed(&run->desc.host, graph->tensor_count, sizeof(gmlo_place));
+  if (job->places == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   job->graph = graph;
   job->plan = plan;
   job->scope.host = run->desc.host;
-  job->places = (gmlo_place *)gmlo_zeroed(&run->desc.host, graph->tensor_count, sizeof(gmlo_place));
-  if (job->places == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   for (t = 0; t < graph->tensor_count; t++) job->places[t].last_op = GMLAKE_OFFLOAD_NONE;
   run->device = graph->ops[0].device;
-  *out_job = (uint32_t)run->job_count++;
-  result =
-      gmlo_run_adopt(job) ? gmlo_run_fill(run, *out_job) : GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
-  if (result == GMLAKE_OFFLOAD_OK) {
-    job->alive = 1;
+  if (j == run->job_count) run->job_count++;
+  result = gmlo_run_adopt(job) ? gmlo_run_fill(run, (uint32_t)j)
+                               : GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  if (result != GMLAKE_OFFLOAD_OK) {
+    gmlo_job_stop(run, (uint32_t)j);
     return result;
   }
-  run->job_count--;
-  gmlo_job_stop(run, job);
-  gmlo_leave(&job->scope);
-  gmlo_free(&run->desc.host, job->places);
-  *out_job = GMLAKE_OFFLOAD_NONE;
-  return result;
+  job->alive = 1;
+  *out_job = (uint32_t)j;
+  return GMLAKE_OFFLOAD_OK;
 }
 
 /* ---- >>backend_mock: a device on a clock of its own --------------------------------------------
@@ -3852,14 +3943,21 @@ typedef struct gmlo_memory {
   uint64_t iteration, digest; /* iteration + 1; 0: never */
 } gmlo_memory;
 
+/* Those of a job. */
+typedef struct gmlo_past {
+  const gmlake_offload_graph *graph;
+  gmlo_memory *ops;
+  size_t op_count;
+} gmlo_past;
+
 typedef struct gmlo_mock {
   gmlake_offload_backend table; /* first: the user's pointer is this */
   gmlake_offload_mock_desc desc;
   gmlake_offload_mock_census census;
   gmlo_task *tasks;
   size_t task_count, task_capacity;
-  gmlo_memory **memories; /* by job, then operator */
-  size_t memory_count, memory_capacity;
+  gmlo_past *pasts; /* by job */
+  size_t past_count, past_capacity;
   double now_ns;
   uint64_t task_number, fail_at, random;
 } gmlo_mock;
@@ -4011,23 +4109,32 @@ static uint64_t gmlo_mock_op_source(const gmlo_mock *mock, const gmlo_task *task
   return digest;
 }
 
+/* Whether the job's number is another job's now: iterations are over in which operators run. */
+static int gmlo_past_is_over(const gmlo_past *past, const gmlake_offload_launch *launch) {
+  const gmlake_offload_graph *graph = launch->graph;
+  return past->graph != graph || past->op_count != graph->op_count ||
+         past->ops[graph->order[graph->op_count - 1]].iteration > launch->iteration;
+}
+
 /* Room to know what each operator of the job wrote; 0 where host memory is refused. */
-static int gmlo_mock_remember(gmlo_mock *mock, uint32_t job, size_t op_count) {
-  size_t more = job + (size_t)1 - mock->memory_count;
-  gmlo_memory **memories;
-  if (job >= mock->memory_count) {
-    memories = (gmlo_memory **)gmlo_grow(&mock->desc.host, mock->memories, mock->memory_count, more,
-                                         &mock->memory_capacity, sizeof *memories);
-    if (memories == NULL) return 0;
-    memset(memories + mock->memory_count, 0, more * sizeof *memories);
-    mock->memories = memories;
-    mock->memory_count += more;
+static int gmlo_mock_remember(gmlo_mock *mock, const gmlake_offload_launch *launch) {
+  size_t more = launch->job + (size_t)1 - mock->past_count;
+  gmlo_past *past;
+  if (launch->job >= mock->past_count) {
+    gmlo_past *pasts = (gmlo_past *)gmlo_grow(&mock->desc.host, mock->pasts, mock->past_count, more,
+                                              &mock->past_capacity, sizeof *pasts);
+    if (pasts == NULL) return 0;
+    memset(pasts + mock->past_count, 0, more * sizeof *pasts);
+    mock->pasts = pasts;
+    mock->past_count += more;
   }
-  if (mock->memories[job] == NULL) {
-    mock->memories[job] =
-        (gmlo_memory *)gmlo_zeroed(&mock->desc.host, op_count, sizeof(gmlo_memory));
-  }
-  return mock->memories[job] != NULL;
+  past = &mock->pasts[launch->job];
+  if (past->ops != NULL && !gmlo_past_is_over(past, launch)) return 1;
+  gmlo_free(&mock->desc.host, past->ops);
+  past->graph = launch->graph;
+  past->op_count = launch->graph->op_count;
+  past->ops = (gmlo_memory *)gmlo_zeroed(&mock->desc.host, past->op_count, sizeof(gmlo_memory));
+  return past->ops != NULL;
 }
 
 static double gmlo_mock_duration(gmlo_mock *mock, uint64_t time_ns) {
@@ -4068,7 +4175,7 @@ static int gmlo_mock_launch(void *user, const gmlake_offload_launch *launch, uin
   size_t i, count = launch->desc.read_count + launch->desc.write_count;
   gmlo_task *task;
   void **pointers;
-  if (gmlo_mock_fails(mock) || !gmlo_mock_remember(mock, launch->job, launch->graph->op_count)) {
+  if (gmlo_mock_fails(mock) || !gmlo_mock_remember(mock, launch)) {
     return 1;
   }
   pointers = (void **)gmlo_zeroed(&mock->desc.host, count, sizeof *pointers);
@@ -4105,22 +4212,28 @@ static int gmlo_mock_now(void *user, uint64_t *out_ns) {
   return 0;
 }
 
+/* What is under way on a device, by kind; operators that wait for their job's first do not count. */
+static void gmlo_mock_count(const gmlo_mock *mock, uint32_t device, size_t *counts) {
+  size_t i;
+  memset(counts, 0, 4 * sizeof *counts);
+  for (i = 0; i < mock->task_count; i++) {
+    const gmlo_task *task = &mock->tasks[i];
+    if (task->device == device && (task->kind != GMLO_TASK_OP || task->begun)) counts[task->kind]++;
+  }
+}
+
 /* [K1] Operators share their device; jobs on other devices do not matter to them. */
 static void gmlo_mock_speeds(gmlo_mock *mock) {
   const gmlake_offload_mock_desc *desc = &mock->desc;
-  size_t i, n;
+  size_t i, counts[4] = {0, 0, 0, 0};
   for (i = 0; i < mock->task_count; i++) {
     gmlo_task *task = &mock->tasks[i];
-    size_t ops = 0, others = 0;
     double speed = task->kind == GMLO_TASK_OUT ? desc->out_bytes_per_s : desc->in_bytes_per_s;
-    for (n = 0; n < mock->task_count; n++) {
-      if (mock->tasks[n].device != task->device) continue;
-      ops += mock->tasks[n].kind == GMLO_TASK_OP && mock->tasks[n].begun;
-      others += (task->kind == GMLO_TASK_OUT && mock->tasks[n].kind == GMLO_TASK_IN) ||
-                (task->kind == GMLO_TASK_IN && mock->tasks[n].kind == GMLO_TASK_OUT);
-    }
-    task->speed = task->kind == GMLO_TASK_OP ? 1 / (double)ops : 1;
-    if (others != 0 && desc->both_bytes_per_s / 2 < speed) {
+    if (i == 0 || task->device != task[-1].device) gmlo_mock_count(mock, task->device, counts);
+    task->speed = task->kind == GMLO_TASK_OP ? 1 / (double)counts[GMLO_TASK_OP] : 1;
+    if (((task->kind == GMLO_TASK_OUT && counts[GMLO_TASK_IN] != 0) ||
+         (task->kind == GMLO_TASK_IN && counts[GMLO_TASK_OUT] != 0)) &&
+        desc->both_bytes_per_s / 2 < speed) {
       task->speed = desc->both_bytes_per_s / 2 / speed;
     }
   }
@@ -4144,7 +4257,7 @@ static void gmlo_mock_advance(gmlo_mock *mock, double ns) {
 /* The operator's outputs get their bytes; its digest counts once for each iteration. */
 static void gmlo_mock_op_done(gmlo_mock *mock, gmlo_task *task) {
   const gmlo_op *op = &task->graph->ops[task->op];
-  gmlo_memory *memory = &mock->memories[task->job][task->op];
+  gmlo_memory *memory = &mock->pasts[task->job].ops[task->op];
   uint64_t digest = gmlo_mock_op_source(mock, task);
   size_t i;
   if (digest != task->source) mock->census.race_count++;
@@ -4263,8 +4376,8 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_destroy(gmlake_offload_backend *back
   if (mock == NULL) return;
   host = mock->desc.host;
   for (i = 0; i < mock->task_count; i++) gmlo_free(&host, mock->tasks[i].pointers);
-  for (i = 0; i < mock->memory_count; i++) gmlo_free(&host, mock->memories[i]);
-  gmlo_free(&host, mock->memories);
+  for (i = 0; i < mock->past_count; i++) gmlo_free(&host, mock->pasts[i].ops);
+  gmlo_free(&host, mock->pasts);
   gmlo_free(&host, mock->tasks);
   gmlo_free(&host, mock);
 }
@@ -5040,10 +5153,36 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_get_op(const gmlake_offl
   return GMLAKE_OFFLOAD_OK;
 }
 
+/* Whether operator `op`, run again before position `after`, may touch the tensor: what it reads is
+   alive then and has the bytes that it had; what else it writes is gone, or as it was made. */
+static int gmlo_rerun_may_touch(const gmlake_offload_graph *graph, uint32_t op, uint32_t tensor,
+                                unsigned how, size_t after) {
+  size_t i = graph->access_begin[tensor], end = graph->access_begin[tensor + 1];
+  int gone = graph->tensors[tensor].kind == GMLAKE_OFFLOAD_INTERMEDIATE &&
+             graph->accesses[end - 1].position < after;
+  if ((how & GMLO_WRITES) != 0) {
+    if ((how & GMLO_READS) != 0 || !gmlo_kind_is_made(graph->tensors[tensor].kind)) return 0;
+    if (gone) return 1;
+  }
+  for (; i < end && graph->accesses[i].position < after; i++) {
+    if (graph->accesses[i].position > graph->position[op] &&
+        (graph->accesses[i].how & GMLO_WRITES) != 0) {
+      return 0;
+    }
+  }
+  return !gone;
+}
+
+/* Position behind a trigger. */
+static size_t gmlo_event_after(const gmlake_offload_graph *graph,
+                               const gmlake_offload_event *event) {
+  return event->trigger == GMLAKE_OFFLOAD_NONE ? 0 : graph->position[event->trigger] + (size_t)1;
+}
+
 static gmlake_offload_result gmlo_event_check(const gmlake_offload_graph *graph,
                                               const gmlake_offload_event *event) {
   const gmlo_op *op;
-  size_t i, after;
+  size_t i;
   if ((unsigned)event->action > (unsigned)GMLAKE_OFFLOAD_RECOMPUTE ||
       event->delay_ns > GMLO_TIME_MAX) {
     return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
@@ -5059,16 +5198,55 @@ static gmlake_offload_result gmlo_event_check(const gmlake_offload_graph *graph,
       !gmlo_kind_is_made(graph->tensors[event->tensor].kind)) {
     return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   }
-  after = event->trigger == GMLAKE_OFFLOAD_NONE ? 0 : graph->position[event->trigger] + (size_t)1;
-  for (i = 0; i < op->write_count; i++) { /* what else it writes must be gone */
-    uint32_t tensor = graph->refs[op->first_ref + op->read_count + i];
-    if (tensor == event->tensor) continue;
-    if (graph->tensors[tensor].kind != GMLAKE_OFFLOAD_INTERMEDIATE ||
-        graph->accesses[graph->access_begin[tensor + 1] - 1].position >= after) {
+  for (i = 0; i < op->read_count + op->write_count; i++) {
+    uint32_t tensor = graph->refs[op->first_ref + i];
+    if (tensor != event->tensor &&
+        !gmlo_rerun_may_touch(graph, event->op, tensor, gmlo_op_uses(graph, event->op, tensor),
+                              gmlo_event_after(graph, event))) {
       return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
     }
   }
   return GMLAKE_OFFLOAD_OK;
+}
+
+/* The next event behind `i` that recomputes the same tensor at the same trigger, or the number of
+   events. */
+static size_t gmlo_plan_next_remake(const gmlake_offload_plan *plan, size_t i) {
+  const gmlake_offload_event *events = plan->events, *event = &events[i];
+  for (i++; i < plan->info.event_count && events[i].trigger == event->trigger; i++) {
+    if (events[i].action == GMLAKE_OFFLOAD_RECOMPUTE && events[i].tensor == event->tensor) return i;
+  }
+  return plan->info.event_count;
+}
+
+/* Whether a tensor is made again by all of its makers before the trigger, in their order. `first`
+   is the first event that says so. `seen` has a mark for each event. */
+static int gmlo_plan_remakes(const gmlake_offload_plan *plan, size_t first, unsigned char *seen) {
+  const gmlake_offload_graph *graph = plan->graph;
+  const gmlake_offload_event *event = &plan->events[first];
+  size_t i = first, count = plan->info.event_count, n = graph->access_begin[event->tensor];
+  size_t after = gmlo_event_after(graph, event);
+  for (; n < graph->access_begin[event->tensor + 1]; n++) {
+    if (graph->accesses[n].position >= after) break;
+    if ((graph->accesses[n].how & GMLO_WRITES) == 0) continue;
+    if (i == count || plan->events[i].op != graph->accesses[n].op) return 0;
+    seen[i] = 1;
+    i = gmlo_plan_next_remake(plan, i);
+  }
+  return i == count;
+}
+
+static gmlake_offload_result gmlo_plan_check_remakes(const gmlake_offload_plan *plan) {
+  unsigned char *seen = (unsigned char *)gmlo_zeroed(&plan->host, plan->info.event_count, 1);
+  size_t i;
+  int sound = 1;
+  if (seen == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  for (i = 0; i < plan->info.event_count && sound; i++) {
+    if (plan->events[i].action != GMLAKE_OFFLOAD_RECOMPUTE || seen[i] != 0) continue;
+    sound = gmlo_plan_remakes(plan, i, seen);
+  }
+  gmlo_free(&plan->host, seen);
+  return sound ? GMLAKE_OFFLOAD_OK : GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
 }
 
 static gmlake_offload_result gmlo_plan_check(const gmlake_offload_graph *graph,
@@ -5108,6 +5286,12 @@ gmlake_offload_plan_create(const gmlake_offload_graph *graph, const gmlake_offlo
   if (result != GMLAKE_OFFLOAD_OK) return result;
   *out_plan = gmlo_plan_make(graph, events, event_count, host_starts, host_start_count, host);
   if (*out_plan == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  result = gmlo_plan_check_remakes(*out_plan);
+  if (result != GMLAKE_OFFLOAD_OK) {
+    gmlo_plan_destroy(*out_plan);
+    *out_plan = NULL;
+    return result;
+  }
   for (i = 0; i < event_count; i++) {
     size_t bytes = graph->tensors[events[i].tensor].bytes;
     if (events[i].action == GMLAKE_OFFLOAD_SWAP_OUT) (*out_plan)->info.out_bytes += bytes;
@@ -5357,12 +5541,11 @@ gmlake_offload_run_add_job(gmlake_offload_run *run, const gmlake_offload_graph *
   }
   if (!graph->sealed) return GMLAKE_OFFLOAD_ERROR_NOT_SEALED;
   if (plan != NULL && plan->graph != graph) return GMLAKE_OFFLOAD_ERROR_WRONG_PLAN;
-  if (!gmlo_graph_has_one_device(graph) ||
-      (run->job_count != 0 && run->device != graph->ops[0].device)) {
-    return GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE;
-  }
+  if (!gmlo_graph_has_one_device(graph)) return GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE;
   for (j = 0; j < run->job_count; j++) {
-    if (run->jobs[j].alive) bytes += run->jobs[j].graph->tensor_bytes;
+    if (!run->jobs[j].alive) continue;
+    if (run->device != graph->ops[0].device) return GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE;
+    bytes += run->jobs[j].graph->tensor_bytes;
   }
   if (!gmlo_sum_valid(graph, bytes)) return GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW;
   return gmlo_run_add(run, graph, plan, out_job);
@@ -5379,7 +5562,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_remove_job(gmlake_of
   j = gmlo_run_find(run, job);
   if (j == NULL) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
   j->leaves = 1;
-  if (j->iteration >= j->target && j->running == 0) gmlo_job_stop(run, j);
+  if (j->iteration >= j->target && j->running == 0) gmlo_job_stop(run, job);
   return GMLAKE_OFFLOAD_OK;
 }
 
@@ -5397,9 +5580,15 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_set_plan(
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_iterations(gmlake_offload_run *run,
                                                                        uint64_t iteration_count) {
-  if (run == NULL || iteration_count > UINT32_MAX) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  gmlake_offload_result result;
+  if (run == NULL || iteration_count > UINT32_MAX || run->looping) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
   if (run->failed != GMLAKE_OFFLOAD_OK) return run->failed;
-  return gmlo_run_iterations(run, iteration_count);
+  run->looping = 1;
+  result = gmlo_run_iterations(run, iteration_count);
+  run->looping = 0;
+  return result;
 }
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_locate(const gmlake_offload_run *run,
@@ -5417,6 +5606,32 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_locate(const gmlake_
   *out_device = place->there && !place->coming ? place->device : NULL;
   *out_host = place->host_valid ? place->host : NULL;
   return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_overwrite(gmlake_offload_run *run,
+                                                                      uint32_t job, uint32_t tensor,
+                                                                      void **out_device,
+                                                                      void **out_host) {
+  gmlo_place *place;
+  uint64_t token;
+  if (run == NULL || out_device == NULL || out_host == NULL || run->looping) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  *out_device = *out_host = NULL;
+  if (run->failed != GMLAKE_OFFLOAD_OK) return run->failed;
+  if (gmlo_run_find(run, job) == NULL || tensor >= run->jobs[job].graph->tensor_count) {
+    return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  }
+  if (gmlo_kind_is_made(run->jobs[job].graph->tensors[tensor].kind)) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  place = &run->jobs[job].places[tensor];
+  while (place->coming || place->going) {
+    if (!gmlo_run_wait(run, &token)) return gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
+    gmlo_run_token(run, token);
+  }
+  if (place->there) place->host_valid = 0;
+  return gmlake_offload_run_locate(run, job, tensor, out_device, out_host);
 }
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result

@@ -700,6 +700,54 @@ static void jobs_come_and_go_while_others_run(void **state) {
   assert_int_equal(host_bytes, 0);
 }
 
+/* t is made of s, and both are in the way: t is dropped, then s, which is made again first. Beside
+   s its maker writes `rest`, which stays. */
+static void what_recomputation_reads_is_recomputed(void **state) {
+  gmlake_offload_planner_desc desc;
+  gmlake_offload_planner *planner;
+  gmlake_offload_plan *plan;
+  gmlake_offload_plan_info info;
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t in = tensor(graph, MIB, GMLAKE_OFFLOAD_INPUT), s = made(graph, 100 * MIB);
+  uint32_t t = made(graph, 90 * MIB), rest = made(graph, MIB), peak = made(graph, 300 * MIB);
+  uint32_t id, job;
+  (void)state;
+  assert_ok(try_op(graph, MS, in, NONE, s, rest, &id));
+  op(graph, MS, s, NONE, t);
+  op(graph, MS, NONE, NONE, peak);
+  op(graph, MS, t, NONE, NONE);
+  op(graph, MS, s, rest, NONE);
+  assert_ok(gmlake_offload_graph_seal(graph));
+  memset(&desc, 0, sizeof desc);
+  desc.host = counted;
+  desc.out_bytes_per_s = desc.in_bytes_per_s = 1e9;
+  desc.overhead_max = .5;
+  assert_ok(gmlake_offload_planner_create(&desc, &planner));
+  job = add_job(planner, graph);
+  assert_ok(gmlake_offload_replan(planner));
+  assert_int_equal(job_info(planner, job).planned_bytes, 302 * MIB);
+  assert_ok(gmlake_offload_take_plan(planner, job, &plan));
+  info = plan_info(plan);
+  assert_int_equal(info.event_count, 4);
+  assert_int_equal(info.events[2].action, GMLAKE_OFFLOAD_RECOMPUTE);
+  assert_int_equal(info.events[2].trigger, 2);
+  assert_int_equal(info.events[2].op, 0);
+  assert_int_equal(info.events[3].trigger, 2);
+  assert_int_equal(info.events[3].op, 1);
+  assert_int_equal(info.added_ns, 2 * MS);
+  {
+    machine m = new_machine(302 * MIB, GMLAKE_OFFLOAD_STRICT, 0);
+    assert_ok(gmlake_offload_run_add_job(m.run, graph, plan, &id));
+    assert_ok(gmlake_offload_run_iterations(m.run, 2));
+    assert_int_equal(stats_of(&m).time_ns, 14 * MS);
+    assert_true(end_machine(&m) == digest_alone(graph, 2));
+  }
+  gmlake_offload_plan_destroy(plan);
+  gmlake_offload_planner_destroy(planner);
+  gmlake_offload_graph_destroy(graph);
+  assert_int_equal(host_bytes, 0);
+}
+
 /* ---- Wrong arguments ------------------------------------------------------------------------- */
 
 static void plans_by_hand_are_checked(void **state) {
@@ -856,6 +904,341 @@ static void made_up_graphs_are_sound(void **state) {
     gmlake_offload_graph_destroy(transformer);
   }
   assert_null(graph_make_product(9, 4, 1024));
+}
+
+/* ---- Plans and jobs at the edges ------------------------------------------------------------- */
+
+static gmlake_offload_event event_of(gmlake_offload_action action, uint32_t tensor_id,
+                                     uint32_t trigger, uint32_t op_id) {
+  gmlake_offload_event event;
+  memset(&event, 0, sizeof event);
+  event.action = action;
+  event.tensor = tensor_id;
+  event.trigger = trigger;
+  event.op = op_id;
+  return event;
+}
+
+static gmlake_offload_plan *plan_by_hand(const gmlake_offload_graph *graph,
+                                         const gmlake_offload_event *events, size_t count) {
+  gmlake_offload_plan *plan;
+  assert_ok(gmlake_offload_plan_create(graph, events, count, NULL, 0, &counted, &plan));
+  return plan;
+}
+
+/* The device refuses what an operator makes, of which the first tensor has no bytes: others have to
+   leave all the same. */
+static void what_the_device_refuses_is_made_room_for(void **state) {
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t a = made(graph, 100 * MIB), none = made(graph, 0), b = made(graph, 100 * MIB), id;
+  gmlake_offload_mock_desc mock;
+  gmlake_offload_run_desc desc;
+  machine m;
+  (void)state;
+  op(graph, MS, NONE, NONE, a);
+  assert_ok(try_op(graph, MS, NONE, NONE, none, b, &id));
+  op(graph, MS, a, NONE, NONE);
+  assert_ok(gmlake_offload_graph_seal(graph));
+  memset(&mock, 0, sizeof mock);
+  memset(&desc, 0, sizeof desc);
+  mock.divisor = 1 << 14;
+  mock.device_bytes = 100 * MIB;
+  assert_ok(gmlake_offload_mock_create(&mock, &m.mock));
+  desc.backend = m.mock;
+  assert_ok(gmlake_offload_run_create(&desc, &m.run));
+  assert_ok(gmlake_offload_run_add_job(m.run, graph, NULL, &id));
+  assert_ok(gmlake_offload_run_iterations(m.run, 2));
+  assert_true(end_machine(&m) == digest_alone(graph, 2));
+  gmlake_offload_graph_destroy(graph);
+}
+
+/* A swap out that waits for the link is void once its tensor was used again. Such a tensor may
+   leave for another one that needs its memory. */
+static void void_swaps_do_not_hold_their_tensors(void **state) {
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t a = made(graph, 100 * MIB), b = made(graph, 100 * MIB), c = made(graph, 200 * MIB), id;
+  machine m = new_machine(200 * MIB, 0, 0);
+  gmlake_offload_event events[2];
+  gmlake_offload_plan *plan;
+  (void)state;
+  op(graph, 1, NONE, NONE, a);
+  op(graph, 1, NONE, NONE, b);
+  op(graph, 1, b, NONE, NONE);
+  op(graph, 1, NONE, NONE, c);
+  op(graph, 1, a, b, NONE);
+  assert_ok(gmlake_offload_graph_seal(graph));
+  events[0] = event_of(GMLAKE_OFFLOAD_SWAP_OUT, a, 1, 0);
+  events[1] = event_of(GMLAKE_OFFLOAD_SWAP_OUT, b, 1, 1);
+  plan = plan_by_hand(graph, events, 2);
+  assert_ok(gmlake_offload_run_add_job(m.run, graph, plan, &id));
+  assert_ok(gmlake_offload_run_iterations(m.run, 2));
+  assert_true(end_machine(&m) == digest_alone(graph, 2));
+  gmlake_offload_plan_destroy(plan);
+  gmlake_offload_graph_destroy(graph);
+}
+
+/* What makes x writes `rest` beside it, which may be written again as long as it is as it was. */
+static void what_is_beside_is_written_again(void **state) {
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t x = made(graph, MIB), rest = made(graph, MIB), id;
+  gmlake_offload_event events[2];
+  gmlake_offload_plan *plan;
+  machine m = new_machine(0, 0, 0);
+  (void)state;
+  assert_ok(try_op(graph, MS, NONE, NONE, x, rest, &id));
+  op(graph, MS, NONE, NONE, NONE);
+  op(graph, MS, x, NONE, NONE);
+  op(graph, MS, rest, NONE, rest);
+  op(graph, MS, x, rest, NONE);
+  assert_ok(gmlake_offload_graph_seal(graph));
+  events[0] = event_of(GMLAKE_OFFLOAD_DROP, x, 0, 0);
+  events[1] = event_of(GMLAKE_OFFLOAD_RECOMPUTE, x, 1, 0);
+  plan = plan_by_hand(graph, events, 2);
+  assert_ok(gmlake_offload_run_add_job(m.run, graph, plan, &id));
+  assert_ok(gmlake_offload_run_iterations(m.run, 2));
+  assert_int_equal(stats_of(&m).recompute_count, 2);
+  assert_true(end_machine(&m) == digest_alone(graph, 2));
+  gmlake_offload_plan_destroy(plan);
+  events[0] = event_of(GMLAKE_OFFLOAD_DROP, x, 2, 2);
+  events[1] = event_of(GMLAKE_OFFLOAD_RECOMPUTE, x, 3, 0);
+  assert_error(gmlake_offload_plan_create(graph, events, 2, NULL, 0, &counted, &plan),
+               INVALID_ARGUMENT);
+  gmlake_offload_graph_destroy(graph);
+  assert_int_equal(host_bytes, 0);
+}
+
+/* x has two makers, of which the first reads `weight`. */
+static void tensors_are_made_again_whole_or_not_at_all(void **state) {
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t weight = tensor(graph, MIB, GMLAKE_OFFLOAD_PERSISTENT), x = made(graph, MIB), id;
+  gmlake_offload_event events[4];
+  gmlake_offload_plan *plan;
+  machine m = new_machine(0, 0, 0);
+  (void)state;
+  op(graph, MS, weight, NONE, x);
+  op(graph, MS, x, NONE, x);
+  op(graph, MS, NONE, NONE, NONE); /* here x may be gone */
+  op(graph, MS, x, NONE, NONE);
+  op(graph, MS, weight, NONE, weight); /* until here it can be remade */
+  op(graph, MS, x, NONE, NONE);
+  assert_ok(gmlake_offload_graph_seal(graph));
+  events[0] = event_of(GMLAKE_OFFLOAD_DROP, x, 1, 1);
+  events[1] = events[3] = event_of(GMLAKE_OFFLOAD_RECOMPUTE, x, 2, 0);
+  events[2] = event_of(GMLAKE_OFFLOAD_RECOMPUTE, x, 2, 1);
+  assert_error(gmlake_offload_plan_create(graph, events, 2, NULL, 0, &counted, &plan),
+               INVALID_ARGUMENT); /* the second maker is missing */
+  assert_error(gmlake_offload_plan_create(graph, events + 2, 1, NULL, 0, &counted, &plan),
+               INVALID_ARGUMENT); /* the first */
+  assert_error(gmlake_offload_plan_create(graph, events + 2, 2, NULL, 0, &counted, &plan),
+               INVALID_ARGUMENT); /* the wrong way round */
+  assert_error(gmlake_offload_plan_create(graph, events, 4, NULL, 0, &counted, &plan),
+               INVALID_ARGUMENT); /* one twice */
+  events[1].trigger = events[2].trigger = 4;
+  assert_error(gmlake_offload_plan_create(graph, events, 3, NULL, 0, &counted, &plan),
+               INVALID_ARGUMENT); /* the weight has changed by then */
+  events[1].trigger = events[2].trigger = 2;
+  plan = plan_by_hand(graph, events, 3);
+  assert_ok(gmlake_offload_run_add_job(m.run, graph, plan, &id));
+  assert_ok(gmlake_offload_run_iterations(m.run, 2));
+  assert_int_equal(stats_of(&m).recompute_count, 4);
+  assert_true(end_machine(&m) == digest_alone(graph, 2));
+  gmlake_offload_plan_destroy(plan);
+  gmlake_offload_graph_destroy(graph);
+  assert_int_equal(host_bytes, 0);
+}
+
+/* A job leaves while one of its tensors is being copied and another waits for its turn; its graph
+   and plan go at once, its number is the next one's, of another graph. */
+static void jobs_leave_nothing_behind(void **state) {
+  gmlake_offload_graph *graph = new_graph(0), *other = new_graph(0);
+  uint32_t p = tensor(graph, 500 * MIB, GMLAKE_OFFLOAD_PERSISTENT);
+  uint32_t q = tensor(graph, 500 * MIB, GMLAKE_OFFLOAD_PERSISTENT), id, i;
+  machine m = new_machine(0, 0, 0);
+  gmlake_offload_event events[3];
+  gmlake_offload_plan *plan;
+  (void)state;
+  op(graph, MS, p, q, NONE);
+  assert_ok(gmlake_offload_graph_seal(graph));
+  for (i = 0; i < 40; i++) op(other, MS, NONE, NONE, made(other, MIB));
+  assert_ok(gmlake_offload_graph_seal(other));
+  events[0] = event_of(GMLAKE_OFFLOAD_SWAP_OUT, p, 0, 0);
+  events[1] = event_of(GMLAKE_OFFLOAD_SWAP_OUT, q, 0, 0);
+  events[2] = event_of(GMLAKE_OFFLOAD_SWAP_IN, p, 0, 0);
+  events[2].delay_ns = 20 * MS;
+  plan = plan_by_hand(graph, events, 3);
+  assert_ok(gmlake_offload_run_add_job(m.run, graph, plan, &id));
+  assert_ok(gmlake_offload_run_iterations(m.run, 1));
+  assert_ok(gmlake_offload_run_remove_job(m.run, id));
+  assert_int_equal(stats_of(&m).device_bytes, 500 * MIB); /* until the copy has ended */
+  gmlake_offload_plan_destroy(plan);
+  gmlake_offload_graph_destroy(graph);
+  assert_ok(gmlake_offload_run_add_job(m.run, other, NULL, &id));
+  assert_int_equal(id, 0);
+  assert_ok(gmlake_offload_run_iterations(m.run, 1));
+  assert_int_equal(stats_of(&m).device_bytes, 0);
+  assert_int_equal(stats_of(&m).out_count, 1);
+  (void)end_machine(&m);
+  gmlake_offload_graph_destroy(other);
+  assert_int_equal(host_bytes, 0);
+}
+
+/* A copy begins with the operator that reads its tensor, and goes on behind it if it takes longer;
+   an event behind the operator lets the tensor leave when the copy ends. */
+static void copies_go_on_beside_readers(void **state) {
+  uint64_t read_ns[2] = {5 * MS, MS};
+  size_t i;
+  (void)state;
+  for (i = 0; i < 2; i++) {
+    gmlake_offload_graph *graph = new_graph(0);
+    uint32_t x = made(graph, 110000000), y = made(graph, 110000000), id; /* 2.01 ms */
+    machine m = new_machine(110000000, 0, 0);
+    gmlake_offload_event events[2];
+    gmlake_offload_plan *plan;
+    op(graph, MS, NONE, NONE, x);
+    op(graph, read_ns[i], x, NONE, NONE);
+    op(graph, 5 * MS, NONE, NONE, y);
+    op(graph, MS, x, NONE, NONE);
+    assert_ok(gmlake_offload_graph_seal(graph));
+    events[0] = event_of(GMLAKE_OFFLOAD_SWAP_OUT, x, 0, 0);
+    events[1] = event_of(GMLAKE_OFFLOAD_DROP, x, 1, 1);
+    plan = plan_by_hand(graph, events, 2);
+    assert_ok(gmlake_offload_run_add_job(m.run, graph, plan, &id));
+    assert_ok(gmlake_offload_run_iterations(m.run, 1));
+    assert_int_equal(stats_of(&m).void_count + stats_of(&m).passive_out_count, 0);
+    assert_int_equal(stats_of(&m).out_count, 1);
+    assert_in_range(stats_of(&m).stall_ns, (i ? 1010 * US : 0) + 2010 * US,
+                    (i ? 1010 * US : 0) + 2010 * US + 4); /* y waits for it, then x comes back */
+    assert_true(end_machine(&m) == digest_alone(graph, 1));
+    gmlake_offload_plan_destroy(plan);
+    gmlake_offload_graph_destroy(graph);
+  }
+}
+
+typedef struct visitor {
+  gmlake_offload_run *run;
+  const gmlake_offload_graph *graph;
+  uint32_t out; /* an OUTPUT */
+  int outputs, jobs;
+} visitor;
+
+static void visit_op(void *user, uint32_t job, uint32_t op_id, uint64_t time_ns) {
+  visitor *v = (visitor *)user;
+  uint32_t id;
+  (void)job, (void)op_id, (void)time_ns;
+  for (; v->jobs < 40; v->jobs++) {
+    assert_ok(gmlake_offload_run_add_job(v->run, v->graph, NULL, &id));
+  }
+}
+
+static void visit_iteration(void *user, uint32_t job, uint64_t iteration) {
+  visitor *v = (visitor *)user;
+  void *device, *host;
+  (void)iteration;
+  assert_ok(gmlake_offload_run_locate(v->run, job, v->out, &device, &host));
+  v->outputs += device != NULL;
+  assert_error(gmlake_offload_run_iterations(v->run, 1), INVALID_ARGUMENT);
+  if (job % 2 == 1) assert_ok(gmlake_offload_run_remove_job(v->run, job));
+}
+
+/* Jobs are added after an operator, others leave after their iteration, of which the outputs are
+   still there. */
+static void callbacks_see_outputs_and_change_jobs(void **state) {
+  gmlake_offload_graph *graph = new_graph(0);
+  gmlake_offload_run_desc desc;
+  machine m = new_machine(0, 0, 0);
+  visitor v;
+  uint32_t id;
+  (void)state;
+  memset(&v, 0, sizeof v);
+  memset(&desc, 0, sizeof desc);
+  v.graph = graph;
+  v.out = tensor(graph, MIB, GMLAKE_OFFLOAD_OUTPUT);
+  op(graph, MS, NONE, NONE, v.out);
+  op(graph, MS, NONE, NONE, NONE);
+  assert_ok(gmlake_offload_graph_seal(graph));
+  gmlake_offload_run_destroy(m.run);
+  desc.backend = m.mock;
+  desc.observe_fn = visit_op;
+  desc.iteration_fn = visit_iteration;
+  desc.user = &v;
+  desc.host = counted;
+  assert_ok(gmlake_offload_run_create(&desc, &m.run));
+  v.run = m.run;
+  assert_ok(gmlake_offload_run_add_job(m.run, graph, NULL, &id));
+  assert_ok(gmlake_offload_run_iterations(m.run, 1));
+  assert_int_equal(v.outputs, 1);
+  assert_ok(gmlake_offload_run_iterations(m.run, 2)); /* 41, of which 20 leave after the first */
+  assert_int_equal(v.outputs, 1 + 20 + 2 * 21);
+  assert_int_equal(stats_of(&m).iteration_count, 1 + 20 + 2 * 21);
+  assert_int_equal(stats_of(&m).device_bytes, 0);
+  (void)end_machine(&m);
+  gmlake_offload_graph_destroy(graph);
+  assert_int_equal(host_bytes, 0);
+}
+
+/* What the caller writes is what the next iteration reads, also where a copy of the former bytes is
+   on the host or on its way there. */
+static void inputs_are_overwritten(void **state) {
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t in = tensor(graph, 100 * MIB, GMLAKE_OFFLOAD_INPUT), a = made(graph, MIB), id, i;
+  gmlake_offload_event events[2];
+  gmlake_offload_plan *plan;
+  uint64_t digests[2];
+  (void)state;
+  op(graph, MS, in, NONE, a);
+  op(graph, MS, a, NONE, NONE);
+  assert_ok(gmlake_offload_graph_seal(graph));
+  events[0] = event_of(GMLAKE_OFFLOAD_SWAP_OUT, in, 1, 0);
+  events[1] = event_of(GMLAKE_OFFLOAD_SWAP_IN, in, NONE, 0);
+  plan = plan_by_hand(graph, events, 2);
+  for (i = 0; i < 2; i++) {
+    machine m = new_machine(0, 0, 0);
+    void *device, *host;
+    assert_ok(gmlake_offload_run_add_job(m.run, graph, i ? plan : NULL, &id));
+    for (id = 0; id < 4; id++) {
+      assert_ok(gmlake_offload_run_iterations(m.run, 1));
+      assert_error(gmlake_offload_run_overwrite(m.run, 0, a, &device, &host), INVALID_ARGUMENT);
+      assert_error(gmlake_offload_run_overwrite(m.run, 1, a, &device, &host), UNKNOWN_ID);
+      assert_ok(gmlake_offload_run_overwrite(m.run, 0, in, &device, &host));
+      assert_true((device != NULL) != (host != NULL));
+      memset(device ? device : host, (int)id, 100 * MIB >> 14);
+    }
+    digests[i] = end_machine(&m);
+  }
+  assert_true(digests[0] == digests[1]);
+  gmlake_offload_plan_destroy(plan);
+  gmlake_offload_graph_destroy(graph);
+}
+
+/* Years of operators, and a million times as much for waits and recomputation. */
+static void times_do_not_overflow(void **state) {
+  valley v;
+  gmlake_offload_planner_desc desc;
+  gmlake_offload_planner *planner;
+  uint32_t i, id;
+  (void)state;
+  memset(&v, 0, sizeof v);
+  v.graph = new_graph(0);
+  v.early = made(v.graph, SIZE_MAX / 16);
+  v.late = made(v.graph, SIZE_MAX / 16);
+  op(v.graph, UINT64_MAX / 512, NONE, NONE, v.early);
+  for (i = 0; i < 3; i++) {
+    op(v.graph, UINT64_MAX / 512, NONE, NONE, v.late);
+    op(v.graph, UINT64_MAX / 512, v.early, NONE, NONE);
+  }
+  assert_ok(gmlake_offload_graph_seal(v.graph));
+  for (i = 0; i < 2; i++) {
+    memset(&desc, 0, sizeof desc);
+    desc.flags = i ? GMLAKE_OFFLOAD_LETTER : 0;
+    desc.target_bytes = 1;
+    desc.overhead_max = 1e6;
+    assert_ok(gmlake_offload_planner_create(&desc, &planner));
+    id = add_job(planner, v.graph);
+    assert_ok(gmlake_offload_replan(planner));
+    assert_true(job_info(planner, id).planned_bytes <= info_of(v.graph).peak_bytes);
+    gmlake_offload_planner_destroy(planner);
+  }
+  gmlake_offload_graph_destroy(v.graph);
 }
 
 /* ---- Faults ---------------------------------------------------------------------------------- */
@@ -1078,6 +1461,7 @@ int main(void) {
       cmocka_unit_test(the_ratio_bounds_what_a_job_swaps),
       cmocka_unit_test(state_leaves_across_iterations),
       cmocka_unit_test(recomputation_where_swaps_do_not_fit),
+      cmocka_unit_test(what_recomputation_reads_is_recomputed),
       cmocka_unit_test(times_drift_and_plans_follow),
       cmocka_unit_test(a_plan_runs_as_planned),
       cmocka_unit_test(without_a_plan_tensors_move_on_demand),
@@ -1093,6 +1477,15 @@ int main(void) {
       cmocka_unit_test(sums_of_jobs_do_not_overflow),
       cmocka_unit_test(results_have_names),
       cmocka_unit_test(made_up_graphs_are_sound),
+      cmocka_unit_test(what_the_device_refuses_is_made_room_for),
+      cmocka_unit_test(void_swaps_do_not_hold_their_tensors),
+      cmocka_unit_test(what_is_beside_is_written_again),
+      cmocka_unit_test(tensors_are_made_again_whole_or_not_at_all),
+      cmocka_unit_test(jobs_leave_nothing_behind),
+      cmocka_unit_test(copies_go_on_beside_readers),
+      cmocka_unit_test(callbacks_see_outputs_and_change_jobs),
+      cmocka_unit_test(inputs_are_overwritten),
+      cmocka_unit_test(times_do_not_overflow),
       cmocka_unit_test(host_memory_is_refused_at_every_call),
       cmocka_unit_test(calls_of_the_backend_fail),
       cmocka_unit_test(graphs_survive_refused_memory),

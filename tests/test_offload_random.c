@@ -165,11 +165,18 @@ static void check_lanes(const reading *r) {
   }
 }
 
+static gmlake_offload_plan_info plan_info(const gmlake_offload_plan *plan) {
+  gmlake_offload_plan_info info;
+  assert_ok(gmlake_offload_plan_get_info(plan, &info));
+  return info;
+}
+
 static gmlake_offload_plan *plan_of(const gmlake_offload_graph *graph,
                                     const gmlake_offload_planner_desc *desc) {
   gmlake_offload_planner *planner;
   gmlake_offload_job_desc job_desc;
-  gmlake_offload_plan *plan;
+  gmlake_offload_plan *plan, *again;
+  gmlake_offload_plan_info info;
   uint32_t job;
   memset(&job_desc, 0, sizeof job_desc);
   job_desc.graph = graph;
@@ -178,13 +185,11 @@ static gmlake_offload_plan *plan_of(const gmlake_offload_graph *graph,
   assert_ok(gmlake_offload_replan(planner));
   assert_ok(gmlake_offload_take_plan(planner, job, &plan));
   gmlake_offload_planner_destroy(planner);
+  info = plan_info(plan); /* is what plans by hand may be */
+  assert_ok(gmlake_offload_plan_create(graph, info.events, info.event_count, info.host_starts,
+                                       info.host_start_count, &counted, &again));
+  gmlake_offload_plan_destroy(again);
   return plan;
-}
-
-static gmlake_offload_plan_info plan_info(const gmlake_offload_plan *plan) {
-  gmlake_offload_plan_info info;
-  assert_ok(gmlake_offload_plan_get_info(plan, &info));
-  return info;
 }
 
 static gmlake_offload_planner_desc planner_desc(unsigned flags, double overhead_max) {
@@ -232,7 +237,7 @@ typedef struct outcome {
 } outcome;
 
 typedef struct setting {
-  size_t limit_bytes, divisor;
+  size_t limit_bytes, device_bytes, divisor; /* device_bytes: the backend refuses more */
   double jitter;
   uint32_t jobs, ahead;
   uint64_t iterations;
@@ -250,6 +255,7 @@ static outcome run_jobs(const gmlake_offload_graph *graph, const gmlake_offload_
   memset(&o, 0, sizeof o);
   memset(&mock_desc, 0, sizeof mock_desc);
   memset(&desc, 0, sizeof desc);
+  mock_desc.device_bytes = s->device_bytes;
   mock_desc.divisor = s->divisor;
   mock_desc.jitter = s->jitter;
   mock_desc.seed = 5;
@@ -287,7 +293,7 @@ static void check_run(const gmlake_offload_graph *graph, const gmlake_offload_pl
                       const setting *s) {
   setting free_of_limits = *s;
   outcome with, without;
-  free_of_limits.limit_bytes = 0;
+  free_of_limits.limit_bytes = free_of_limits.device_bytes = 0;
   free_of_limits.ahead = 0;
   without = run_jobs(graph, NULL, &free_of_limits);
   with = run_jobs(graph, plan, s);
@@ -318,7 +324,11 @@ static void planned_runs_give_the_same_bytes(void **state) {
     check_run(graph, NULL, &s);
     s.ahead = 1 + (uint32_t)seed % 4;
     check_run(graph, plan, &s);
+    s.device_bytes = s.limit_bytes;
+    s.limit_bytes = 0;
+    check_run(graph, plan, &s);
     s.limit_bytes = plan_info(plan).peak_bytes * s.jobs;
+    s.device_bytes = 0;
     check_run(graph, plan, &s);
     gmlake_offload_plan_destroy(plan);
     gmlake_offload_graph_destroy(graph);

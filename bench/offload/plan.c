@@ -8,6 +8,10 @@
      tensile+  the same where waits and recomputation may add --overhead of the time (.05)
      demand    no plan: the least recently used tensor leaves when memory is short; in the memory
                that tensile+ was planned for
+     capuchin  Capuchin's plan for that memory, what it does not reach on demand
+     vdnn-conv vDNN: the feature maps that convolutions read
+     vdnn-all  all feature maps
+   The last three are for one job (baselines.h).
    Saved is the part of the memory that is no longer needed at the peak (the paper's MSR), overhead
    the part of the time that is added (EOR), quotient saved by overhead (CBR), all measured in the
    run after plans have settled. Every run's bytes are compared with those of the run that moves
@@ -18,6 +22,7 @@
 #include "gmlake_offload.h"
 
 #include "../graph.h"
+#include "baselines.h"
 
 #include <time.h>
 
@@ -31,21 +36,28 @@ typedef struct options {
   uint64_t iterations;
 } options;
 
+typedef enum strategy { ON_DEMAND = 0, TENSILE, CAPUCHIN, VDNN_CONV, VDNN_ALL } strategy;
+
 typedef struct way {
   const char *name;
   unsigned flags;
-  int plans;       /* 0: on demand */
+  strategy plans;
   double overhead; /* below 0: --overhead */
   double target;   /* of the memory that nothing moved takes */
 } way;
 
 static const way ways[] = {
-    {"letter", GMLAKE_OFFLOAD_LETTER | GMLAKE_OFFLOAD_NO_RECOMPUTE, 1, 0, 0},
-    {"letter+r", GMLAKE_OFFLOAD_LETTER, 1, 0, .75},
-    {"tensile", 0, 1, 0, 0},
-    {"tensile+", 0, 1, -1, 0},
-    {"demand", 0, 0, 0, 0},
+    {"letter", GMLAKE_OFFLOAD_LETTER | GMLAKE_OFFLOAD_NO_RECOMPUTE, TENSILE, 0, 0},
+    {"letter+r", GMLAKE_OFFLOAD_LETTER, TENSILE, 0, .75},
+    {"tensile", 0, TENSILE, 0, 0},
+    {"tensile+", 0, TENSILE, -1, 0},
+    {"demand", 0, ON_DEMAND, 0, 0},
+    {"capuchin", 0, CAPUCHIN, 0, 0},
+    {"vdnn-conv", 0, VDNN_CONV, 0, 0},
+    {"vdnn-all", 0, VDNN_ALL, 0, 0},
 };
+static const baseline_link h200 = {55e9, 55e9, 10000};
+
 #define WAYS (sizeof ways / sizeof *ways)
 
 typedef struct bench {
@@ -55,6 +67,8 @@ typedef struct bench {
   gmlake_offload_backend *mock;
   gmlake_offload_run *run;
   gmlake_offload_plan *plans[JOBS_MAX], *former[JOBS_MAX];
+  baseline_view view;
+  capuchin capuchin;
   int settling;
   double plan_ms;
   size_t planned_bytes;
@@ -78,6 +92,7 @@ static double now_ms(void) {
 
 static void observe(void *user, uint32_t job, uint32_t op, uint64_t time_ns) {
   bench *b = (bench *)user;
+  if (b->capuchin.view) capuchin_observe(&b->capuchin, b->run, job, op);
   if (b->planner) (void)gmlake_offload_observe(b->planner, job, op, time_ns);
 }
 
@@ -107,6 +122,23 @@ static void hand_over(bench *b, const way *w) {
   }
 }
 
+/* Capuchin's in-triggers move with every iteration. */
+static void replan_capuchin(bench *b, size_t budget_bytes) {
+  double began = now_ms();
+  int chosen = b->capuchin.view != NULL;
+  if (!chosen && (!baseline_view_make(&b->view, b->graph, &h200) ||
+                  !capuchin_choose(&b->capuchin, &b->view, budget_bytes))) {
+    b->result = GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+    return;
+  }
+  gmlake_offload_plan_destroy(b->former[0]);
+  b->former[0] = b->plans[0];
+  b->plans[0] = capuchin_plan(&b->capuchin);
+  if (!chosen) b->plan_ms = now_ms() - began;
+  b->result = b->plans[0] ? gmlake_offload_run_set_plan(b->run, 0, b->plans[0])
+                          : GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+}
+
 static void replan(bench *b, const way *w) {
   double began = now_ms();
   int replanned = 0;
@@ -128,7 +160,7 @@ static int set_up(bench *b, const way *w, const gmlake_offload_graph_info *info)
   memset(&job_desc, 0, sizeof job_desc);
   memset(&mock, 0, sizeof mock);
   memset(&run, 0, sizeof run);
-  if (w && w->plans) {
+  if (w && w->plans == TENSILE) {
     planner.flags = w->flags;
     planner.overhead_max = w->overhead < 0 ? b->opts->overhead : w->overhead;
     planner.target_bytes = (size_t)(w->target * (double)info->peak_bytes * b->opts->jobs);
@@ -163,6 +195,8 @@ static void tear_down(bench *b) {
     gmlake_offload_plan_destroy(b->former[j]);
   }
   gmlake_offload_mock_destroy(b->mock);
+  capuchin_free(&b->capuchin);
+  baseline_view_free(&b->view);
 }
 
 static void measure(bench *b, outcome *o) {
@@ -187,9 +221,9 @@ static void measure(bench *b, outcome *o) {
   o->digest = last.race_count ? 0 : last.digest;
 }
 
-/* w NULL: nothing moves. limit_bytes: of `demand`. */
+/* w NULL: nothing moves, or as `plan` says. limit_bytes: of `demand` and Capuchin. */
 static outcome run_way(const options *opts, const gmlake_offload_graph *graph, const way *w,
-                       size_t limit_bytes) {
+                       const gmlake_offload_plan *plan, size_t limit_bytes) {
   gmlake_offload_graph_info info;
   outcome o;
   bench b;
@@ -201,9 +235,11 @@ static outcome run_way(const options *opts, const gmlake_offload_graph *graph, c
   b.graph = graph;
   b.result = gmlake_offload_graph_get_info(graph, &info);
   if (set_up(&b, w, &info)) {
-    if (w && !w->plans) (void)gmlake_offload_run_set_limit(b.run, limit_bytes);
+    (void)gmlake_offload_run_set_limit(b.run, limit_bytes);
+    if (plan) b.result = gmlake_offload_run_set_plan(b.run, 0, plan);
     for (i = 0; i < SETTLE && !b.result; i++) {
       if (b.planner) replan(&b, w);
+      if (w && w->plans == CAPUCHIN) replan_capuchin(&b, limit_bytes);
       if (!b.result) b.result = gmlake_offload_run_iterations(b.run, 1);
     }
     if (!b.result) measure(&b, &o);
@@ -212,6 +248,32 @@ static outcome run_way(const options *opts, const gmlake_offload_graph *graph, c
   o.plan_ms = b.plan_ms;
   o.planned_bytes = b.planned_bytes;
   tear_down(&b);
+  return o;
+}
+
+/* vDNN's graph has waits, and so a digest of its own. */
+static outcome run_vdnn(const options *opts, const gmlake_offload_graph *graph, int all,
+                        const outcome *none) {
+  gmlake_offload_graph *waits = NULL;
+  gmlake_offload_plan *plan = NULL;
+  gmlake_offload_graph_info info;
+  baseline_view view;
+  double began = now_ms(), plan_ms;
+  outcome o;
+  memset(&o, 0, sizeof o);
+  o.result = GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  if (baseline_view_make(&view, graph, &h200) && vdnn_plan(&view, all, &waits, &plan)) {
+    plan_ms = now_ms() - began;
+    o = run_way(opts, waits, NULL, plan, 0);
+    if (o.digest == run_way(opts, waits, NULL, NULL, 0).digest) o.digest = none->digest;
+    o.plan_ms = plan_ms;
+    if (!gmlake_offload_graph_get_info(waits, &info)) {
+      o.stall_ms += (double)(info.time_ns - view.info.time_ns) / 1e6;
+    }
+  }
+  gmlake_offload_plan_destroy(plan);
+  gmlake_offload_graph_destroy(waits);
+  baseline_view_free(&view);
   return o;
 }
 
@@ -268,11 +330,13 @@ static int bench_graph(const options *opts, const char *path) {
     return 0;
   }
   (void)base_name(path, name, sizeof name);
-  none = run_way(opts, made, NULL, 0);
+  none = run_way(opts, made, NULL, NULL, 0);
   print_row(opts, name, "none", &none, &none);
-  for (i = 0; i < WAYS; i++) {
-    outcome o = run_way(opts, made, &ways[i], limit);
-    if (ways[i].plans) limit = o.planned_bytes;
+  for (i = 0; i < WAYS && (opts->jobs == 1 || ways[i].plans < CAPUCHIN); i++) {
+    outcome o = ways[i].plans < VDNN_CONV
+                    ? run_way(opts, made, &ways[i], NULL, ways[i].plans == TENSILE ? 0 : limit)
+                    : run_vdnn(opts, made, ways[i].plans == VDNN_ALL, &none);
+    if (ways[i].plans == TENSILE) limit = o.planned_bytes;
     print_row(opts, name, ways[i].name, &none, &o);
     (void)fflush(stdout);
     failed |= o.result || o.digest != none.digest;
