@@ -670,6 +670,7 @@ typedef struct gmlake_offload_memgraph_info {
   size_t offload_bytes, reload_bytes;   /* copied in an iteration */
   size_t device_count, device_bytes;    /* arenas, all together */
   size_t used_bytes;                    /* of them, up to the last byte that is used */
+  size_t home_bytes;                    /* tensors there when an iteration begins and ends */
   size_t host_bytes;                    /* the host's arena */
   size_t align_bytes;
   uint64_t alloc_ahead_ns, reload_ahead_ns; /* as given, or the best of those tried */
@@ -3991,12 +3992,13 @@ typedef struct gmlo_block {
   size_t offset, bytes;
   uint32_t tensor; /* or NONE */
   uint32_t prev, next, users;
-  size_t used; /* free: the position of exec when it became so, + 1 */
+  uint32_t free_prev, free_next; /* free: of the arena's list */
+  size_t used;                   /* free: the position of exec when it became so, + 1 */
 } gmlo_block;
 
 typedef struct gmlo_arena {
-  uint32_t first;
-  size_t high; /* no byte above was ever taken */
+  uint32_t first, free; /* by offset, and the free ones in any order */
+  size_t high;          /* no byte above was ever taken */
 } gmlo_arena;
 
 typedef struct gmlo_hold { /* what is known of a tensor */
@@ -4012,6 +4014,13 @@ typedef struct gmlo_hold { /* what is known of a tensor */
   size_t host_offset; /* of tensors that are not made, or NOWHERE */
   size_t next;        /* of the accesses */
 } gmlo_hold;
+
+/* What a memgraph may be tuned by: see >>horizons. */
+typedef struct gmlo_tuning {
+  uint64_t alloc_ahead_ns, reload_ahead_ns;
+  unsigned home_percent; /* of the room for homes */
+  int home_spread;       /* homes are spread over the iteration, not given to what is used first */
+} gmlo_tuning;
 
 typedef struct gmlo_compiler {
   gmlo_scope scope;
@@ -4031,7 +4040,7 @@ typedef struct gmlo_compiler {
   uint32_t *links; /* dependencies asked for: links[link_begin[op]] .. end before op */
   size_t *link_begin;
   uint64_t *begin_ns; /* of each position, in order */
-  uint64_t alloc_ahead_ns, reload_ahead_ns;
+  gmlo_tuning tuning;
   size_t exec, alloc, reload;
   uint32_t marks;
   size_t host_fixed_bytes;
@@ -4164,8 +4173,28 @@ static uint32_t gmlo_block_new(gmlo_compiler *c) {
   return (uint32_t)c->block_count++;
 }
 
-/* What is above `bytes` becomes a block of its own. 0 where host memory is refused. */
-static int gmlo_block_split(gmlo_compiler *c, uint32_t b, size_t bytes) {
+static void gmlo_free_push(gmlo_compiler *c, gmlo_arena *arena, uint32_t b) {
+  c->blocks[b].free_prev = GMLAKE_OFFLOAD_NONE;
+  c->blocks[b].free_next = arena->free;
+  if (arena->free != GMLAKE_OFFLOAD_NONE) c->blocks[arena->free].free_prev = b;
+  arena->free = b;
+}
+
+static void gmlo_free_remove(gmlo_compiler *c, gmlo_arena *arena, uint32_t b) {
+  const gmlo_block *block = &c->blocks[b];
+  if (block->free_next != GMLAKE_OFFLOAD_NONE) {
+    c->blocks[block->free_next].free_prev = block->free_prev;
+  }
+  if (block->free_prev != GMLAKE_OFFLOAD_NONE) {
+    c->blocks[block->free_prev].free_next = block->free_next;
+  } else {
+    arena->free = block->free_next;
+  }
+}
+
+/* What is above `bytes` becomes a block of its own. 0 where host memory is refused.
+   pre: the block is free. */
+static int gmlo_block_split(gmlo_compiler *c, gmlo_arena *arena, uint32_t b, size_t bytes) {
   uint32_t id = gmlo_block_new(c);
   gmlo_block *low, *high;
   if (id == GMLAKE_OFFLOAD_NONE) return 0;
@@ -4178,19 +4207,20 @@ static int gmlo_block_split(gmlo_compiler *c, uint32_t b, size_t bytes) {
   low->bytes = bytes;
   low->next = id;
   if (high->next != GMLAKE_OFFLOAD_NONE) c->blocks[high->next].prev = id;
+  gmlo_free_push(c, arena, id);
   return 1;
 }
 
-/* The block takes in the one behind it, and its users. */
-static void gmlo_block_absorb(gmlo_compiler *c, uint32_t b) {
+/* The block takes in the one behind it, and its users. pre: both are free. */
+static void gmlo_block_absorb(gmlo_compiler *c, gmlo_arena *arena, uint32_t b) {
   gmlo_block *low = &c->blocks[b];
   uint32_t id = low->next;
   gmlo_block *high = &c->blocks[id];
   low->bytes += high->bytes;
   low->next = high->next;
-  if (high->used > low->used) low->used = high->used;
   if (high->next != GMLAKE_OFFLOAD_NONE) c->blocks[high->next].prev = b;
   low->users = gmlo_list_join(c, low->users, high->users);
+  gmlo_free_remove(c, arena, id);
   high->next = c->spare_blocks;
   c->spare_blocks = id;
 }
@@ -4206,23 +4236,35 @@ static int gmlo_block_take(gmlo_compiler *c, gmlo_arena *arena, uint32_t b, size
   while (c->blocks[b].bytes < bytes) {
     uint32_t next = c->blocks[b].next;
     size_t more = bytes - c->blocks[b].bytes;
-    if (c->blocks[next].bytes > more && !gmlo_block_split(c, next, more)) return 0;
-    gmlo_block_absorb(c, b);
+    if (c->blocks[next].bytes > more && !gmlo_block_split(c, arena, next, more)) return 0;
+    gmlo_block_absorb(c, arena, b);
   }
-  if (c->blocks[b].bytes > bytes && !gmlo_block_split(c, b, bytes)) return 0;
+  if (c->blocks[b].bytes > bytes && !gmlo_block_split(c, arena, b, bytes)) return 0;
+  gmlo_free_remove(c, arena, b);
   c->blocks[b].tensor = tensor;
   if (c->blocks[b].offset + bytes > arena->high) arena->high = c->blocks[b].offset + bytes;
   return 1;
 }
 
+/* A tensor's block becomes free for whoever comes behind its users. */
+static void gmlo_block_give(gmlo_compiler *c, gmlo_arena *arena, uint32_t b, uint32_t users) {
+  gmlo_block *block = &c->blocks[b];
+  block->tensor = GMLAKE_OFFLOAD_NONE;
+  block->users = users;
+  block->used = c->exec + 1;
+  gmlo_free_push(c, arena, b);
+}
+
 static int gmlo_arena_init(gmlo_compiler *c, gmlo_arena *arena, size_t bytes) {
   gmlo_block *block;
+  arena->free = GMLAKE_OFFLOAD_NONE;
   arena->first = gmlo_block_new(c);
   if (arena->first == GMLAKE_OFFLOAD_NONE) return 0;
   block = &c->blocks[arena->first];
   memset(block, 0, sizeof *block);
   block->bytes = bytes;
   block->tensor = block->prev = block->next = block->users = GMLAKE_OFFLOAD_NONE;
+  gmlo_free_push(c, arena, arena->first);
   return 1;
 }
 
@@ -4235,32 +4277,52 @@ static size_t gmlo_next_use(const gmlo_compiler *c, uint32_t tensor) {
   return c->graph->op_count + !hold->has_home;
 }
 
-/* Free blocks in a row that have `bytes`: those longest unused. NONE where there are none. */
-static uint32_t gmlo_find_free(const gmlo_compiler *c, const gmlo_arena *arena, size_t bytes,
-                               int lowest) {
-  uint32_t b = arena->first, best = GMLAKE_OFFLOAD_NONE, e;
-  size_t best_used = 0;
-  while (b != GMLAKE_OFFLOAD_NONE) {
+/* Of a run of free blocks, which begins at *b, those in a row that have `bytes` and are longest
+   unused: 1, and where they begin in *b. */
+static int gmlo_run_best(const gmlo_compiler *c, uint32_t *b, size_t bytes, size_t *out_used) {
+  uint32_t from = *b, e;
+  int found = 0;
+  while (from != GMLAKE_OFFLOAD_NONE) {
     size_t sum = 0, used = 0;
-    uint32_t latest = b;
-    for (e = b; e != GMLAKE_OFFLOAD_NONE && sum < bytes; e = c->blocks[e].next) {
+    uint32_t latest = from;
+    for (e = from; e != GMLAKE_OFFLOAD_NONE && sum < bytes; e = c->blocks[e].next) {
       if (c->blocks[e].tensor != GMLAKE_OFFLOAD_NONE) break;
       sum += c->blocks[e].bytes;
-      if (c->blocks[e].used >= used) {
-        used = c->blocks[e].used;
-        latest = e;
-      }
+      if (c->blocks[e].used < used) continue;
+      used = c->blocks[e].used;
+      latest = e;
     }
-    if (sum < bytes) {
-      b = e == GMLAKE_OFFLOAD_NONE ? e : c->blocks[e].next;
-      continue;
+    if (sum < bytes) break;
+    if (!found || used < *out_used) {
+      *b = from;
+      *out_used = used;
     }
-    if (lowest) return b;
-    if (best == GMLAKE_OFFLOAD_NONE || used < best_used) {
-      best = b;
-      best_used = used;
+    found = 1;
+    from = c->blocks[latest].next; /* until there every choice holds the latest */
+    if (from != GMLAKE_OFFLOAD_NONE && c->blocks[from].tensor != GMLAKE_OFFLOAD_NONE) break;
+  }
+  return found;
+}
+
+/* Free blocks in a row that have `bytes`: the longest unused, or the lowest. NONE: there are none. */
+static uint32_t gmlo_find_free(const gmlo_compiler *c, const gmlo_arena *arena, size_t bytes,
+                               int lowest) {
+  uint32_t best = GMLAKE_OFFLOAD_NONE, b;
+  size_t best_used = 0;
+  for (b = arena->free; b != GMLAKE_OFFLOAD_NONE; b = c->blocks[b].free_next) {
+    uint32_t prev = c->blocks[b].prev, at = b;
+    size_t used = 0;
+    int better;
+    if (prev != GMLAKE_OFFLOAD_NONE && c->blocks[prev].tensor == GMLAKE_OFFLOAD_NONE) continue;
+    if (!gmlo_run_best(c, &at, bytes, &used)) continue;
+    if (lowest) at = b;
+    better = best == GMLAKE_OFFLOAD_NONE || (!lowest && used < best_used);
+    if (!better && (lowest || used == best_used)) {
+      better = c->blocks[at].offset < c->blocks[best].offset;
     }
-    b = c->blocks[latest].next; /* until there every choice holds the latest */
+    if (!better) continue;
+    best = at;
+    best_used = used;
   }
   return best;
 }
@@ -4310,15 +4372,11 @@ static uint32_t gmlo_find_victims(const gmlo_compiler *c, const gmlo_arena *aren
 
 /* ---- Tensors that come and go ---- */
 
-/* simFree: the tensor's block is free for whoever comes behind its users. */
+/* simFree. */
 static void gmlo_device_free(gmlo_compiler *c, uint32_t tensor) {
   gmlo_hold *hold = &c->holds[tensor];
-  gmlo_block *block;
   if (hold->block == GMLAKE_OFFLOAD_NONE) return;
-  block = &c->blocks[hold->block];
-  block->tensor = GMLAKE_OFFLOAD_NONE;
-  block->users = hold->users;
-  block->used = c->exec + 1;
+  gmlo_block_give(c, &c->arenas[c->graph->tensors[tensor].device], hold->block, hold->users);
   hold->block = hold->users = hold->maker = GMLAKE_OFFLOAD_NONE;
   hold->filled = 0;
 }
@@ -4329,9 +4387,7 @@ static void gmlo_host_forget(gmlo_compiler *c, uint32_t tensor) {
   hold->host_there = 0;
   hold->host_maker = GMLAKE_OFFLOAD_NONE;
   if (hold->host_block == GMLAKE_OFFLOAD_NONE) return;
-  c->blocks[hold->host_block].tensor = GMLAKE_OFFLOAD_NONE;
-  c->blocks[hold->host_block].users = hold->host_users;
-  c->blocks[hold->host_block].used = c->exec + 1;
+  gmlo_block_give(c, &c->arenas[c->device_count], hold->host_block, hold->host_users);
   hold->host_block = hold->host_users = GMLAKE_OFFLOAD_NONE;
 }
 
@@ -4409,19 +4465,19 @@ static int gmlo_occupy(gmlo_compiler *c, uint32_t b, uint32_t tensor) {
   return 1;
 }
 
-/* The tensor's home, if all of it is free or may be made so: 1. */
-static int gmlo_occupy_home(gmlo_compiler *c, uint32_t tensor, size_t after, int small) {
-  gmlo_hold *hold = &c->holds[tensor];
-  size_t end = hold->home + gmlo_footprint(c->desc, tensor);
-  uint32_t b = c->arenas[c->graph->tensors[tensor].device].first, e;
-  while (c->blocks[b].offset + c->blocks[b].bytes <= hold->home) b = c->blocks[b].next;
+/* The tensor's home, if all of it is free or may be made so: 1. b is a block at or before it. */
+static int gmlo_occupy_home(gmlo_compiler *c, uint32_t tensor, uint32_t b, size_t after) {
+  gmlo_arena *arena = &c->arenas[c->graph->tensors[tensor].device];
+  size_t home = c->holds[tensor].home, end = home + gmlo_footprint(c->desc, tensor);
+  uint32_t e;
+  while (c->blocks[b].offset + c->blocks[b].bytes <= home) b = c->blocks[b].next;
   for (e = b; e != GMLAKE_OFFLOAD_NONE && c->blocks[e].offset < end; e = c->blocks[e].next) {
     uint32_t other = c->blocks[e].tensor;
-    if (other != GMLAKE_OFFLOAD_NONE && !gmlo_is_victim(c, other, after, small)) return 0;
+    if (other != GMLAKE_OFFLOAD_NONE && !gmlo_is_victim(c, other, after, 1)) return 0;
   }
   if (c->blocks[b].tensor != GMLAKE_OFFLOAD_NONE) gmlo_evict(c, c->blocks[b].tensor);
-  if (c->blocks[b].offset < hold->home) {
-    if (!gmlo_block_split(c, b, hold->home - c->blocks[b].offset)) return 0;
+  if (!c->failed && c->blocks[b].offset < home) {
+    if (!gmlo_block_split(c, arena, b, home - c->blocks[b].offset)) return 0;
     b = c->blocks[b].next;
   }
   return !c->failed && gmlo_occupy(c, b, tensor);
@@ -4434,7 +4490,9 @@ static int gmlo_device_place(gmlo_compiler *c, uint32_t tensor, size_t after, in
   const gmlo_arena *arena = &c->arenas[c->graph->tensors[tensor].device];
   size_t bytes = gmlo_footprint(c->desc, tensor);
   uint32_t b;
-  if (hold->has_home && !c->packing && gmlo_occupy_home(c, tensor, SIZE_MAX, 0)) return 1;
+  if (hold->has_home && !c->packing && gmlo_occupy_home(c, tensor, arena->first, SIZE_MAX)) {
+    return 1;
+  }
   b = gmlo_find_free(c, arena, bytes, c->packing);
   if (b == GMLAKE_OFFLOAD_NONE && after != SIZE_MAX) {
     b = gmlo_find_victims(c, arena, bytes, after, small);
@@ -4524,15 +4582,24 @@ static int gmlo_prefetch(gmlo_compiler *c, size_t position) {
   return 1;
 }
 
-/* Tensors with a home that no operator uses any more go back there where it is free. */
-static void gmlo_prefetch_homes(gmlo_compiler *c) {
+/* Tensors with a home that no operator uses any more go back there, if what has to leave for them
+   is not used up to `after`. Homes are by device, then by offset. */
+static void gmlo_fill_homes(gmlo_compiler *c, size_t after) {
+  uint32_t b = GMLAKE_OFFLOAD_NONE, device = GMLAKE_OFFLOAD_NONE;
   size_t i;
   for (i = 0; i < c->home_count && !c->failed; i++) {
     uint32_t tensor = c->homes[i];
     gmlo_hold *hold = &c->holds[tensor];
+    if (c->graph->tensors[tensor].device != device) {
+      device = c->graph->tensors[tensor].device;
+      b = c->arenas[device].first;
+    }
     if (hold->block != GMLAKE_OFFLOAD_NONE || !hold->host_there) continue;
     if (hold->next < c->graph->access_begin[tensor + 1]) continue;
-    if (gmlo_occupy_home(c, tensor, SIZE_MAX, 0)) gmlo_fill_block(c, tensor);
+    while (c->blocks[b].offset + c->blocks[b].bytes <= hold->home) b = c->blocks[b].next;
+    if (!gmlo_occupy_home(c, tensor, b, after)) continue;
+    gmlo_fill_block(c, tensor);
+    b = hold->block;
   }
 }
 
@@ -4599,15 +4666,15 @@ static void gmlo_look_ahead(gmlo_compiler *c) {
   int letter = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
   uint64_t now = c->begin_ns[c->exec];
   if (c->reload < c->alloc) c->reload = c->alloc;
-  while (c->reload < n && c->begin_ns[c->reload] - now <= c->reload_ahead_ns && !c->failed &&
+  while (c->reload < n && c->begin_ns[c->reload] - now <= c->tuning.reload_ahead_ns && !c->failed &&
          gmlo_prefetch(c, c->reload)) {
     c->reload++;
   }
-  while (c->alloc < n && c->begin_ns[c->alloc] - now <= c->alloc_ahead_ns && !c->failed &&
+  while (c->alloc < n && c->begin_ns[c->alloc] - now <= c->tuning.alloc_ahead_ns && !c->failed &&
          gmlo_ensure(c, c->alloc, letter ? SIZE_MAX : c->alloc, 0)) {
     c->alloc++;
   }
-  if (c->reload >= n) gmlo_prefetch_homes(c);
+  if (c->reload >= n) gmlo_fill_homes(c, SIZE_MAX);
 }
 
 /* [T5] What is elsewhere leaves, then everything that has a home comes back to it. */
@@ -4618,10 +4685,7 @@ static void gmlo_go_home(gmlo_compiler *c) {
     if (hold->block == GMLAKE_OFFLOAD_NONE) continue;
     if (c->blocks[hold->block].offset != hold->home) gmlo_evict(c, c->homes[i]);
   }
-  for (i = 0; i < c->home_count && !c->failed; i++) {
-    if (c->holds[c->homes[i]].block != GMLAKE_OFFLOAD_NONE) continue;
-    if (gmlo_occupy_home(c, c->homes[i], c->graph->op_count, 1)) gmlo_fill_block(c, c->homes[i]);
-  }
+  gmlo_fill_homes(c, c->graph->op_count);
 }
 
 /* ---- Before and after ---- */
@@ -4645,13 +4709,10 @@ static size_t gmlo_largest_op(const gmlo_compiler *c, uint32_t device) {
   return most;
 }
 
-/* Tensors that exist between iterations, small ones first, then by their first use: what is used
-   soonest and fits beside the largest operator begins, and ends, on the device. */
-static int gmlo_choose_homes(gmlo_compiler *c, uint32_t device, gmlo_start *starts) {
+/* Tensors of the device that exist between iterations: small ones, then the others by first use. */
+static size_t gmlo_list_starts(const gmlo_compiler *c, uint32_t device, gmlo_start *starts) {
   const gmlake_offload_graph *graph = c->graph;
-  size_t t, i, count = 0, bytes = 0, room = c->out->device_bytes[device];
-  size_t largest = gmlo_largest_op(c, device);
-  uint32_t b = c->arenas[device].first;
+  size_t t, count = 0;
   for (t = 0; t < graph->tensor_count; t++) {
     const gmlo_tensor *tensor = &graph->tensors[t];
     size_t first = graph->access_begin[t];
@@ -4663,18 +4724,41 @@ static int gmlo_choose_homes(gmlo_compiler *c, uint32_t device, gmlo_start *star
     count++;
   }
   gmlo_sort(starts, starts + graph->tensor_count, count, sizeof *starts, gmlo_start_before);
-  for (i = 0; i < count; i++) {
-    uint32_t tensor = starts[i].tensor;
-    gmlo_hold *hold = &c->holds[tensor];
-    size_t more = gmlo_footprint(c->desc, tensor);
-    if (bytes + more > room || room - bytes - more < largest) continue;
-    if (!gmlo_block_take(c, &c->arenas[device], b, more, tensor)) return 0;
-    hold->block = b;
-    hold->has_home = hold->filled = 1;
-    hold->home = bytes;
-    c->homes[c->home_count++] = tensor;
-    bytes += more;
-    b = c->blocks[b].next;
+  return count;
+}
+
+/* The tensor begins, and ends, on the device, above the homes so far. */
+static int gmlo_give_home(gmlo_compiler *c, uint32_t tensor, uint32_t *b, size_t *bytes) {
+  gmlo_hold *hold = &c->holds[tensor];
+  size_t more = gmlo_footprint(c->desc, tensor);
+  if (!gmlo_block_take(c, &c->arenas[c->graph->tensors[tensor].device], *b, more, tensor)) return 0;
+  hold->block = *b;
+  hold->has_home = hold->filled = 1;
+  hold->home = *bytes;
+  c->homes[c->home_count++] = tensor;
+  *bytes += more;
+  *b = c->blocks[*b].next;
+  return 1;
+}
+
+/* Homes for what fits beside the largest operator: at first, if they are spread, only so many that
+   what was passed by so far has its share. */
+static int gmlo_choose_homes(gmlo_compiler *c, uint32_t device, gmlo_start *starts) {
+  size_t i, count = gmlo_list_starts(c, device, starts), bytes = 0;
+  double room = (double)(c->out->device_bytes[device] - gmlo_largest_op(c, device)), all = 0;
+  double seen = 0;
+  int spread = c->tuning.home_spread;
+  uint32_t b = c->arenas[device].first;
+  room = room * c->tuning.home_percent / 100;
+  for (i = 0; i < count; i++) all += (double)gmlo_footprint(c->desc, starts[i].tensor);
+  for (; spread >= 0; spread--) {
+    for (i = 0; i < count && b != GMLAKE_OFFLOAD_NONE; i++) {
+      double more = (double)gmlo_footprint(c->desc, starts[i].tensor);
+      seen += more;
+      if (c->holds[starts[i].tensor].has_home || (double)bytes + more > room) continue;
+      if (spread && starts[i].key != 0 && (double)bytes + more > room * (seen / all)) continue;
+      if (!gmlo_give_home(c, starts[i].tensor, &b, &bytes)) return 0;
+    }
   }
   return 1;
 }
@@ -4831,16 +4915,16 @@ static void gmlo_compiler_leave(gmlo_compiler *c) {
   gmlo_leave(&c->scope);
 }
 
-/* BUILDMEMGRAPH, with these horizons. NULL where host memory is refused. */
+/* BUILDMEMGRAPH. NULL where host memory is refused. */
 static gmlake_offload_memgraph *gmlo_compile(const gmlake_offload_memgraph_desc *desc,
-                                             uint64_t alloc_ahead_ns, uint64_t reload_ahead_ns) {
+                                             const gmlo_tuning *tuning) {
   gmlo_compiler c;
+  size_t i;
   memset(&c, 0, sizeof c);
   c.scope.host = desc->host;
   c.graph = desc->graph;
   c.desc = desc;
-  c.alloc_ahead_ns = alloc_ahead_ns;
-  c.reload_ahead_ns = reload_ahead_ns;
+  c.tuning = *tuning;
   c.out = gmlo_memgraph_new(desc);
   c.failed = c.out == NULL || !gmlo_compile_scratch(&c) || !gmlo_compile_begin(&c);
   for (; c.exec < c.graph->op_count && !c.failed; c.exec++) {
@@ -4854,8 +4938,11 @@ static gmlake_offload_memgraph *gmlo_compile(const gmlake_offload_memgraph_desc 
   if (!c.failed) gmlo_go_home(&c);
   if (!c.failed && c.exec == c.graph->op_count) {
     gmlo_compile_places(&c);
-    c.out->info.alloc_ahead_ns = alloc_ahead_ns;
-    c.out->info.reload_ahead_ns = reload_ahead_ns;
+    c.out->info.alloc_ahead_ns = tuning->alloc_ahead_ns;
+    c.out->info.reload_ahead_ns = tuning->reload_ahead_ns;
+    for (i = 0; i < c.home_count; i++) {
+      c.out->info.home_bytes += desc->graph->tensors[c.homes[i]].bytes;
+    }
   } else {
     gmlo_memgraph_destroy(c.out);
     c.out = NULL;
@@ -5077,20 +5164,15 @@ static uint64_t gmlo_simulate(const gmlake_offload_memgraph_desc *desc,
   return made ? now + 1 : 0;
 }
 
-/* Whether the memgraph, made of `other` horizons, takes the place of the best so far. */
-static int gmlo_horizons_try(const gmlake_offload_memgraph_desc *desc, uint64_t alloc_ahead_ns,
-                             uint64_t reload_ahead_ns, gmlake_offload_memgraph **best) {
-  gmlake_offload_memgraph *m = gmlo_compile(desc, alloc_ahead_ns, reload_ahead_ns), *former;
-  if (m == NULL || !gmlo_memgraph_link(m)) {
+/* A memgraph that is faster than the best so far takes its place. 0 where host memory is refused. */
+static int gmlo_tuning_try(const gmlake_offload_memgraph_desc *desc, const gmlo_tuning *tuning,
+                           gmlake_offload_memgraph **best) {
+  gmlake_offload_memgraph *m = gmlo_compile(desc, tuning), *former = *best;
+  if (m != NULL && gmlo_memgraph_link(m)) m->info.time_ns = gmlo_simulate(desc, m);
+  if (m == NULL || m->info.time_ns == 0) {
     gmlo_memgraph_destroy(m);
     return 0;
   }
-  m->info.time_ns = gmlo_simulate(desc, m);
-  if (m->info.time_ns == 0) {
-    gmlo_memgraph_destroy(m);
-    return 0;
-  }
-  former = *best;
   if (former == NULL || m->info.time_ns < former->info.time_ns) {
     *best = m;
     m = former;
@@ -5099,26 +5181,75 @@ static int gmlo_horizons_try(const gmlake_offload_memgraph_desc *desc, uint64_t 
   return 1;
 }
 
-/* Horizons that were not given are tried, unless nothing moves with the first. */
-static gmlake_offload_memgraph *gmlo_horizons_search(const gmlake_offload_memgraph_desc *desc) {
-  static const unsigned reload_us[] = {4000, 16000, 64000};
-  static const unsigned alloc_us[] = {0, 1000, 4000};
-  gmlake_offload_memgraph *best = NULL;
-  size_t r, a;
-  int done = 1;
-  for (r = 0; r < 3 && done; r++) {
-    for (a = 0; a < 3 && done; a++) {
-      uint64_t alloc = desc->alloc_ahead_ns, reload = desc->reload_ahead_ns;
-      if (alloc == 0) alloc = alloc_us[a] * (uint64_t)1000;
-      if (reload == 0) reload = reload_us[r] * (uint64_t)1000;
-      done = gmlo_horizons_try(desc, alloc, reload, &best);
-      if (desc->alloc_ahead_ns != 0) break;
+/* An iteration takes no less: the busiest device's operators. */
+static uint64_t gmlo_least_time(const gmlake_offload_graph *graph) {
+  uint64_t most = 0;
+  size_t d, op;
+  for (d = 0; d < graph->device_count; d++) {
+    uint64_t sum = 0;
+    for (op = 0; op < graph->op_count; op++) {
+      const gmlo_op *o = &graph->ops[op];
+      if (o->device == d && (o->flags & GMLAKE_OFFLOAD_TRANSFER) == 0) sum += o->time_ns;
     }
-    if (desc->reload_ahead_ns != 0) break;
+    if (sum > most) most = sum;
+  }
+  return most;
+}
+
+#define GMLO_KNOBS 4
+#define GMLO_KNOB_VALUES 3
+
+/* The values of one knob that are tried, the first at the start; 0 where there is no such value. */
+static int gmlo_knob_set(gmlo_tuning *tuning, const gmlake_offload_memgraph_desc *desc, int knob,
+                         int value) {
+  static const unsigned values[GMLO_KNOBS][GMLO_KNOB_VALUES] = {
+      {1, 0, 0}, {100, 80, 50}, {16000, 4000, 64000}, {1000, 0, 4000}};
+  unsigned v = values[knob][value];
+  if (knob == 0) tuning->home_spread = (int)v;
+  if (knob == 1) tuning->home_percent = v;
+  if (knob == 2) tuning->reload_ahead_ns = (uint64_t)v * 1000;
+  if (knob == 3) tuning->alloc_ahead_ns = (uint64_t)v * 1000;
+  if (knob == 2 && desc->reload_ahead_ns != 0) tuning->reload_ahead_ns = desc->reload_ahead_ns;
+  if (knob == 3 && desc->alloc_ahead_ns != 0) tuning->alloc_ahead_ns = desc->alloc_ahead_ns;
+  return (knob != 0 || value < 2) && (knob != 2 || desc->reload_ahead_ns == 0) &&
+         (knob != 3 || desc->alloc_ahead_ns == 0);
+}
+
+/* One knob after another stays where it was best, until the devices do nothing but operators.
+   NULL where host memory is refused. */
+static gmlake_offload_memgraph *gmlo_tune(const gmlake_offload_memgraph_desc *desc) {
+  gmlake_offload_memgraph *best = NULL;
+  uint64_t least = gmlo_least_time(desc->graph);
+  gmlo_tuning tuning, tried;
+  int knob, value, done;
+  for (knob = 0; knob < GMLO_KNOBS; knob++) (void)gmlo_knob_set(&tuning, desc, knob, 0);
+  done = gmlo_tuning_try(desc, &tuning, &best);
+  for (knob = 0; knob < GMLO_KNOBS && done; knob++) {
+    for (value = 1; value < GMLO_KNOB_VALUES && done; value++) {
+      uint64_t former = best->info.time_ns;
+      tried = tuning;
+      if (former <= least + least / 500 || !gmlo_knob_set(&tried, desc, knob, value)) continue;
+      done = gmlo_tuning_try(desc, &tried, &best);
+      if (done && best->info.time_ns < former) tuning = tried;
+    }
   }
   if (done) done = gmlo_memgraph_reduce(best) && gmlo_memgraph_link(best);
   if (done) return best;
   gmlo_memgraph_destroy(best);
+  return NULL;
+}
+
+/* To the letter: as far ahead as there is room, and what is used first is at home. */
+static gmlake_offload_memgraph *gmlo_compile_letter(const gmlake_offload_memgraph_desc *desc) {
+  gmlake_offload_memgraph *m = NULL;
+  gmlo_tuning tuning;
+  memset(&tuning, 0, sizeof tuning);
+  tuning.alloc_ahead_ns = desc->alloc_ahead_ns != 0 ? desc->alloc_ahead_ns : UINT64_MAX;
+  tuning.home_percent = 100;
+  if (gmlo_tuning_try(desc, &tuning, &m) && gmlo_memgraph_reduce(m) && gmlo_memgraph_link(m)) {
+    return m;
+  }
+  gmlo_memgraph_destroy(m);
   return NULL;
 }
 
@@ -5154,7 +5285,8 @@ static gmlake_offload_result gmlo_memgraph_build(const gmlake_offload_memgraph_d
   sized.bytes_by_device = bytes;
   result = gmlo_memgraph_sizes(desc, bytes);
   if (result == GMLAKE_OFFLOAD_OK) {
-    *out_memgraph = gmlo_horizons_search(&sized);
+    *out_memgraph = (desc->flags & GMLAKE_OFFLOAD_LETTER) != 0 ? gmlo_compile_letter(&sized)
+                                                               : gmlo_tune(&sized);
     if (*out_memgraph == NULL) result = GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   }
   gmlo_free(&desc->host, bytes);
