@@ -5424,6 +5424,12 @@ static size_t gmlo_check_room(const gmlo_check *c, size_t arena) {
   return arena < c->graph->device_count ? c->m->device_bytes[arena] : c->m->info.host_bytes;
 }
 
+/* An empty tensor has a place of its own too: as if it were a byte, that its makers write. */
+static size_t gmlo_check_bytes(const gmlo_check *c, uint32_t tensor) {
+  size_t bytes = c->graph->tensors[tensor].bytes;
+  return bytes != 0 ? bytes : 1;
+}
+
 /* Use i of a node: an operator's reads, then writes; a copy's source, then its target. 0: no such
    use. */
 static int gmlo_check_use(const gmlo_check *c, uint32_t id, size_t i, gmlo_span_use *use,
@@ -5445,7 +5451,7 @@ static int gmlo_check_use(const gmlo_check *c, uint32_t id, size_t i, gmlo_span_
     use->arena = c->graph->tensors[use->tensor].device;
     use->offset = c->m->ref_offsets[op->first_ref + i];
   }
-  use->bytes = c->graph->tensors[use->tensor].bytes;
+  use->bytes = gmlo_check_bytes(c, use->tensor);
   return 1;
 }
 
@@ -5455,7 +5461,7 @@ static int gmlo_check_side(const gmlo_check *c, const gmlake_offload_place *plac
   use->tensor = (uint32_t)t;
   use->arena = side ? c->graph->device_count : c->graph->tensors[t].device;
   use->offset = side ? places[t].host_offset : places[t].device_offset;
-  use->bytes = c->graph->tensors[t].bytes;
+  use->bytes = gmlo_check_bytes(c, (uint32_t)t);
   return use->offset != GMLAKE_OFFLOAD_NOWHERE;
 }
 
@@ -5508,7 +5514,6 @@ static int gmlo_check_overlaps(gmlo_check *c) {
       for (n = 0; n < i && gmlo_check_use(c, (uint32_t)v, n, &b, &writes); n++) {
         if (a.arena != b.arena || (a.tensor == b.tensor && a.offset == b.offset)) continue;
         if (a.offset >= b.offset + b.bytes || b.offset >= a.offset + a.bytes) continue;
-        if (a.bytes == 0 || b.bytes == 0) continue;
         return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_BAD_PLACE, (uint32_t)v, GMLAKE_OFFLOAD_NONE,
                           a.tensor, "two places of one node overlap");
       }
