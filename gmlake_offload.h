@@ -4036,7 +4036,7 @@ typedef struct gmlo_compiler {
   gmlo_cell *cells;
   size_t cell_count, cell_capacity;
   uint32_t *op_nodes, *homes;
-  size_t home_count;
+  size_t home_count, away_count; /* tensors with a home; those not on their device */
   uint32_t *links; /* dependencies asked for: links[link_begin[op]] .. end before op */
   size_t *link_begin;
   uint64_t *begin_ns; /* of each position, in order */
@@ -4377,6 +4377,7 @@ static void gmlo_device_free(gmlo_compiler *c, uint32_t tensor) {
   gmlo_hold *hold = &c->holds[tensor];
   if (hold->block == GMLAKE_OFFLOAD_NONE) return;
   gmlo_block_give(c, &c->arenas[c->graph->tensors[tensor].device], hold->block, hold->users);
+  c->away_count += (size_t)hold->has_home;
   hold->block = hold->users = hold->maker = GMLAKE_OFFLOAD_NONE;
   hold->filled = 0;
 }
@@ -4458,6 +4459,7 @@ static int gmlo_occupy(gmlo_compiler *c, uint32_t b, uint32_t tensor) {
     if (c->failed) return 0;
   }
   if (!gmlo_block_take(c, arena, b, bytes, tensor)) return 0;
+  c->away_count -= (size_t)hold->has_home;
   hold->block = b;
   hold->users = c->blocks[b].users;
   hold->maker = GMLAKE_OFFLOAD_NONE;
@@ -4674,7 +4676,7 @@ static void gmlo_look_ahead(gmlo_compiler *c) {
          gmlo_ensure(c, c->alloc, letter ? SIZE_MAX : c->alloc, 0)) {
     c->alloc++;
   }
-  if (c->reload >= n) gmlo_fill_homes(c, SIZE_MAX);
+  if (c->reload >= n && c->away_count != 0) gmlo_fill_homes(c, SIZE_MAX);
 }
 
 /* [T5] What is elsewhere leaves, then everything that has a home comes back to it. */
@@ -5199,18 +5201,27 @@ static uint64_t gmlo_least_time(const gmlake_offload_graph *graph) {
 #define GMLO_KNOBS 4
 #define GMLO_KNOB_VALUES 3
 
+/* How long the link takes to fill the largest device: horizons are parts of it. */
+static uint64_t gmlo_fill_time(const gmlake_offload_memgraph_desc *desc) {
+  size_t d, most = 0;
+  for (d = 0; d < desc->graph->device_count; d++) {
+    if (desc->bytes_by_device[d] > most) most = desc->bytes_by_device[d];
+  }
+  return gmlo_copy_time(most, desc->in_bytes_per_s);
+}
+
 /* The values of one knob that are tried, the first at the start; 0 where there is no such value. */
 static int gmlo_knob_set(gmlo_tuning *tuning, const gmlake_offload_memgraph_desc *desc, int knob,
                          int value) {
   static const unsigned values[GMLO_KNOBS][GMLO_KNOB_VALUES] = {
-      {1, 0, 0}, {100, 80, 50}, {16000, 4000, 64000}, {1000, 0, 4000}};
+      {1, 0, 0}, {100, 80, 50}, {32, 8, 128}, {2, 0, 8}}; /* horizons: of 256 */
   unsigned v = values[knob][value];
+  uint64_t part = gmlo_fill_time(desc) / 256 * v;
   if (knob == 0) tuning->home_spread = (int)v;
   if (knob == 1) tuning->home_percent = v;
-  if (knob == 2) tuning->reload_ahead_ns = (uint64_t)v * 1000;
-  if (knob == 3) tuning->alloc_ahead_ns = (uint64_t)v * 1000;
-  if (knob == 2 && desc->reload_ahead_ns != 0) tuning->reload_ahead_ns = desc->reload_ahead_ns;
-  if (knob == 3 && desc->alloc_ahead_ns != 0) tuning->alloc_ahead_ns = desc->alloc_ahead_ns;
+  if (knob == 2)
+    tuning->reload_ahead_ns = desc->reload_ahead_ns != 0 ? desc->reload_ahead_ns : part;
+  if (knob == 3) tuning->alloc_ahead_ns = desc->alloc_ahead_ns != 0 ? desc->alloc_ahead_ns : part;
   return (knob != 0 || value < 2) && (knob != 2 || desc->reload_ahead_ns == 0) &&
          (knob != 3 || desc->alloc_ahead_ns == 0);
 }
