@@ -5199,7 +5199,7 @@ static uint64_t gmlo_least_time(const gmlake_offload_graph *graph) {
 }
 
 #define GMLO_KNOBS 4
-#define GMLO_KNOB_VALUES 3
+#define GMLO_KNOB_VALUES 4
 
 /* How long the link takes to fill the largest device: horizons are parts of it. */
 static uint64_t gmlo_fill_time(const gmlake_offload_memgraph_desc *desc) {
@@ -5214,7 +5214,8 @@ static uint64_t gmlo_fill_time(const gmlake_offload_memgraph_desc *desc) {
 static int gmlo_knob_set(gmlo_tuning *tuning, const gmlake_offload_memgraph_desc *desc, int knob,
                          int value) {
   static const unsigned values[GMLO_KNOBS][GMLO_KNOB_VALUES] = {
-      {1, 0, 0}, {100, 80, 50}, {32, 8, 128}, {2, 0, 8}}; /* horizons: of 256 */
+      {1, 0, 0, 0}, {100, 80, 50, 0}, {32, 8, 2, 128}, {2, 0, 8, 0}}; /* horizons: of 256 */
+  static const int counts[GMLO_KNOBS] = {2, 3, 4, 3};
   unsigned v = values[knob][value];
   uint64_t part = gmlo_fill_time(desc) / 256 * v;
   if (knob == 0) tuning->home_spread = (int)v;
@@ -5222,26 +5223,33 @@ static int gmlo_knob_set(gmlo_tuning *tuning, const gmlake_offload_memgraph_desc
   if (knob == 2)
     tuning->reload_ahead_ns = desc->reload_ahead_ns != 0 ? desc->reload_ahead_ns : part;
   if (knob == 3) tuning->alloc_ahead_ns = desc->alloc_ahead_ns != 0 ? desc->alloc_ahead_ns : part;
-  return (knob != 0 || value < 2) && (knob != 2 || desc->reload_ahead_ns == 0) &&
+  return value < counts[knob] && (knob != 2 || desc->reload_ahead_ns == 0) &&
          (knob != 3 || desc->alloc_ahead_ns == 0);
 }
 
-/* One knob after another stays where it was best, until the devices do nothing but operators.
-   NULL where host memory is refused. */
+/* One knob after another stays where it was best, round and round, until nothing gets better, the
+   devices do nothing but operators, or too much was tried. NULL where host memory is refused. */
 static gmlake_offload_memgraph *gmlo_tune(const gmlake_offload_memgraph_desc *desc) {
   gmlake_offload_memgraph *best = NULL;
-  uint64_t least = gmlo_least_time(desc->graph);
+  uint64_t least = gmlo_least_time(desc->graph), round_ns = UINT64_MAX;
+  size_t left = 4 + 40000 / (desc->graph->op_count + 1000);
   gmlo_tuning tuning, tried;
   int knob, value, done;
+  memset(&tuning, 0, sizeof tuning);
   for (knob = 0; knob < GMLO_KNOBS; knob++) (void)gmlo_knob_set(&tuning, desc, knob, 0);
   done = gmlo_tuning_try(desc, &tuning, &best);
-  for (knob = 0; knob < GMLO_KNOBS && done; knob++) {
-    for (value = 1; value < GMLO_KNOB_VALUES && done; value++) {
-      uint64_t former = best->info.time_ns;
-      tried = tuning;
-      if (former <= least + least / 500 || !gmlo_knob_set(&tried, desc, knob, value)) continue;
-      done = gmlo_tuning_try(desc, &tried, &best);
-      if (done && best->info.time_ns < former) tuning = tried;
+  while (done && left != 0 && best->info.time_ns < round_ns) {
+    round_ns = best->info.time_ns;
+    for (knob = 0; knob < GMLO_KNOBS; knob++) {
+      for (value = 0; value < GMLO_KNOB_VALUES && done && left != 0; value++) {
+        uint64_t former = best->info.time_ns;
+        tried = tuning;
+        if (former <= least + least / 500 || !gmlo_knob_set(&tried, desc, knob, value)) continue;
+        if (memcmp(&tried, &tuning, sizeof tuning) == 0) continue;
+        done = gmlo_tuning_try(desc, &tried, &best);
+        if (done && best->info.time_ns < former) tuning = tried;
+        left--;
+      }
     }
   }
   if (done) done = gmlo_memgraph_reduce(best) && gmlo_memgraph_link(best);
