@@ -1,7 +1,8 @@
 # make           builds build/replay
 # make replay    replays the traces of bench/traces: memory and driver time of each allocator
 # make bench     measures what an allocation costs the processor, in each allocator
-# make offload   plans and runs the graphs of bench/graphs in less memory, on a mock clock
+# make offload   plans and runs the graphs of bench/graphs in less memory, on a mock clock, by
+#                TENSILE and by TURNIP
 # make test      builds and runs all tests
 # make gpu-test  the tests that need a GPU; without one it says so and succeeds
 # make gpu-bench measures the driver, the lake and its peers on a GPU; likewise
@@ -52,12 +53,13 @@ bench: deps-bench
 	@build/bench
 
 offload: deps-replay
-	$(SUBMAKE) build/offload
+	$(SUBMAKE) build/offload build/turnip
 	@build/offload
+	@build/turnip
 
 test: deps-test
-	$(SUBMAKE) build/replay build/offload $(POLICY) $(FAKE) build/bench $(YARDSTICK) build/gpu_test \
-	  build/gpu_bench $(CLIENTS) $(TEST_PROGRAMS)
+	$(SUBMAKE) build/replay build/offload build/turnip $(POLICY) $(FAKE) build/bench $(YARDSTICK) \
+	  build/gpu_test build/gpu_bench $(CLIENTS) $(TEST_PROGRAMS)
 	@sh tests/run.sh $(TEST_PROGRAMS) $(TEST_SCRIPTS)
 
 SOAK_SECONDS ?= 600
@@ -135,6 +137,10 @@ build/bench: bench/bench.c Makefile | build
 	  $(LDFLAGS) -lz $(LIBS) -lm $(LDLIBS)
 
 build/offload: bench/offload/plan.c Makefile | build
+	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CFLAGS) $< -o $@ \
+	  $(LDFLAGS) -lz $(LDLIBS)
+
+build/turnip: bench/offload/turnip.c Makefile | build
 	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CFLAGS) $< -o $@ \
 	  $(LDFLAGS) -lz $(LDLIBS)
 

@@ -10,9 +10,11 @@ RECIPE
 
 CONTENTS
   an example, what it does not do, macros, glossary, the graph, how TENSILE plans, how a plan is
-  run, the mock, threads, errors, costs; then the declarations; then the implementation, whose
-  sections carry tags to search for:
-  >>base >>graph >>circle >>link >>profile >>tensile >>plan >>planner >>run >>backend_mock >>api
+  run, how TURNIP compiles, how a memgraph is run, how a memgraph is checked, the mock, threads,
+  errors, costs; then the declarations; then the implementation, whose sections carry tags to search
+  for:
+  >>base >>graph >>circle >>link >>profile >>tensile >>plan >>planner >>run
+  >>paths >>memgraph >>queues >>horizons >>memcheck >>engine >>backend_mock >>api
 
 EXAMPLE
       // A step of training whose activation `x` is not needed while `y` is made.
@@ -66,9 +68,10 @@ EXAMPLE
       }
 
 WHAT IT DOES NOT DO
-  It splits no tensor and no operator, and reorders no operators of a job. It does not find out
-  what a program executes: the graph is told to it. It places no tensors: bytes come from the
-  backend, and a lake (gmlake.h) keeps them from fragmenting.
+  It splits no tensor and no operator. It does not find out what a program executes: the graph is
+  told to it. TENSILE reorders no operators of a job and places no tensors: bytes come from the
+  backend, and a lake (gmlake.h) keeps them from fragmenting. TURNIP recomputes nothing and has one
+  graph to a device.
 
 MACROS, all for the implementation file only unless it says otherwise
   GMLAKE_OFFLOAD_IMPLEMENTATION  compiles the implementation
@@ -94,6 +97,16 @@ GLOSSARY
   swap out    copy to the host, then free the device's bytes. Swap in: the way back
   drop        free the device's bytes without a copy, since the host has one or it is made anew
   letter      as the paper says, where this header by default does something else
+  TASKGRAPH   a graph as it was told (TURNIP)
+  MEMGRAPH    what it is compiled to: nodes that run once each, at fixed places of the memory, and
+              edges, each from a node that has to end to one that begins behind it
+  node        an operator, an offload (a copy to the host) or a reload (the way back)
+  arena       one allocation, in which the compiler gives tensors their places: one for each device,
+              one for the host
+  horizon     an operator up to which the simulation has come: with executing it, or with taking
+              memory for it
+  home        the place on the device at which a tensor begins and ends every iteration
+  version     a tensor's bytes between two operators that write it
 
 THE GRAPH
   Tensors have bytes, a device and a kind:
@@ -161,25 +174,76 @@ HOW A PLAN IS RUN
   Events that come too late or too early are void: a swap out of a tensor that has been used since,
   a swap in of one that is there. So any plan gives the right bytes; a bad one costs time.
 
+HOW TURNIP COMPILES
+  Ding et al., arXiv 2405.16283; its words are used here. BUILDMEMGRAPH executes the operators in
+  the graph's order without a device, and notes what has to come before what.
+  1. The execution horizon goes from operator to operator. Each becomes a node behind the nodes that
+     put what it reads where it is (data), and behind all that used the bytes that it writes
+     (memory). Tensors that nobody needs any more leave free memory behind, which remembers its last
+     users (simFree).
+  2. The allocation horizon runs ahead: there the operator's tensors get their places. What it reads
+     and the device lacks is reloaded (simMallocForceReld). Of the free places the one longest
+     unused is taken (simMalloc), so that who comes waits for those who are long done. Where there
+     is none, tensors leave whose next use is farthest (simMallocOffld): of several neighbours the
+     soonest counts, and where that is latest they leave. What the host has is not copied again.
+  3. By default a third horizon, farther ahead, does nothing but reload, since copies take longer
+     than memory needs to be free; both take memory from tensors whose next use is later. To the
+     letter there are two, and ahead of execution only memory that is free is taken.
+  4. If at execution an operator's tensors cannot be placed though they would fit, everything on the
+     device leaves and they are put together at its begin: no amount of memory that holds the
+     largest operator is refused.
+  5. Tensors that exist between iterations have a home on the device as far as those fit beside the
+     largest operator; the others begin and end on the host. What is read only is dropped without a
+     copy. At the end homes are filled again, as early as they are free. So a MEMGRAPH finds, every
+     time, what it began with. Homes go to what is used first, or are spread over the iteration so
+     that the link is busy all the time.
+  6. How far the horizons are ahead, how much memory homes take and whether they are spread is tried
+     out: each MEMGRAPH's iteration is simulated with the graph's times and the link's, and the
+     fastest stays.
+  7. Edges that a path of others implies are left out.
+
+HOW A MEMGRAPH IS RUN
+  An engine takes the arenas from the backend and then only starts nodes: any whose predecessors
+  have ended, the lowest number first, as many as there are streams, with a queue of each device for
+  operators, transfers, offloads and reloads. No order is fixed, so that a late copy holds up only
+  what needs it. Iterations follow each other without overlap. In fixed order each queue runs as it
+  was compiled, waiting for its head; in random order whatever is ready is drawn by lot. Every order
+  gives the same bytes.
+
+HOW A MEMGRAPH IS CHECKED
+  gmlake_offload_memgraph_check knows the graph, the nodes, their edges and places, and nothing of
+  the compiler. It proves that
+  - every operator is a node once, edges have no cycle, places lie in their arenas;
+  - nodes run in one order that the edges allow read everywhere, byte for byte, the version that the
+    graph says, and leave the next iteration what it begins with;
+  - of any two nodes that touch the same bytes, one writing, a path leads from one to the other, and
+    dependencies that were asked for are paths. So the first holds in every order.
+
 THE MOCK
-  A backend of its own clock. Operators take their time, with a seeded jitter if asked for; jobs
-  that run at once share the device evenly. Copies take bytes by the link's speed, less where both
-  directions are busy. Tensors are host memory, scaled down by a divisor, and their bytes really
-  move: half of a copy at its begin, half at its end. An operator writes into each of its tensors a
-  stream that depends on every byte that it read; what it does not read it spoils at its begin, and
-  freed memory is spoiled. A digest of all that was written shows any wrong order, missing copy or
-  overlap, and census.race_count counts inputs that changed under an operator.
+  A backend of its own clock. Operators take their time, with a seeded jitter if asked for; those
+  that run at once share their device evenly, transfers likewise. Copies take bytes by the link's
+  speed, less where both directions are busy, and may jitter. Tensors are host memory, scaled down
+  by a divisor, and their bytes really move: half of a copy at its begin, half at its end. An
+  operator writes into each of its tensors a stream that depends on every byte that it read; what it
+  does not read it spoils at its begin, and freed memory is spoiled. A digest of all that was
+  written shows any wrong order, missing copy or overlap, and census.race_count counts inputs that
+  changed under an operator.
 
 THREADS
-  One thread at a time in each graph, planner or run; sealed graphs may be read by many.
+  One thread at a time in each graph, planner, run or engine; sealed graphs and memgraphs may be
+  read by many.
 
 ERRORS
   Every failure is a result and changes nothing, unless its function says otherwise. Errors of a
-  graph are explained by gmlake_offload_graph_get_error. Nothing is printed, nothing exits.
+  graph are explained by gmlake_offload_graph_get_error, those of a memgraph by its check. Nothing
+  is printed, nothing exits.
 
 COSTS
   Sealing: linear in accesses. Planning: O((c + log s) r) for c candidates, s slots and r swaps;
   about 1 us an access for each order that is tried. Running: linear in accesses and events.
+  Compiling: an operator O(free blocks) for each place, .5 to 10 us an operator for each MEMGRAPH
+  that is tried, at most 44 of them, 6 from 20,000 operators on; edges O(nodes * edges / 64).
+  Checking: O(nodes * places that overlap) and the same. An engine: O(log n) a node.
 
 Licence: MIT, at the end of this file. */
 #if !defined(GMLAKE_OFFLOAD_H_INCLUDED)
@@ -4304,7 +4368,7 @@ static int gmlo_run_best(const gmlo_compiler *c, uint32_t *b, size_t bytes, size
   return found;
 }
 
-/* Free blocks in a row that have `bytes`: the longest unused, or the lowest. NONE: there are none. */
+/* Free blocks in a row that have `bytes`: the longest unused, or the lowest. NONE: no such. */
 static uint32_t gmlo_find_free(const gmlo_compiler *c, const gmlo_arena *arena, size_t bytes,
                                int lowest) {
   uint32_t best = GMLAKE_OFFLOAD_NONE, b;
@@ -5166,7 +5230,7 @@ static uint64_t gmlo_simulate(const gmlake_offload_memgraph_desc *desc,
   return made ? now + 1 : 0;
 }
 
-/* A memgraph that is faster than the best so far takes its place. 0 where host memory is refused. */
+/* A memgraph faster than the best so far takes its place. 0 where host memory is refused. */
 static int gmlo_tuning_try(const gmlake_offload_memgraph_desc *desc, const gmlo_tuning *tuning,
                            gmlake_offload_memgraph **best) {
   gmlake_offload_memgraph *m = gmlo_compile(desc, tuning), *former = *best;
@@ -5316,8 +5380,8 @@ static gmlake_offload_result gmlo_memgraph_build(const gmlake_offload_memgraph_d
    Owns cells: the stretches of an arena between any two bounds of places. Works from the graph, the
    nodes, their edges and places; of the compiler it uses nothing. [M1] Nodes are replayed in one
    order that the edges allow. A cell knows its tensor, version and begin, who wrote it and who has
-   read it since. [M2] Whoever writes a cell is behind all of them by a path, whoever reads it behind
-   its writer; then every order gives the bytes that this one gives.
+   read it since. [M2] Whoever writes a cell is behind all of them by a path, whoever reads it
+   behind its writer; then every order gives the bytes that this one gives.
    Complexity: cells of all places of all nodes, and >>paths. Fails: host memory. */
 
 typedef struct gmlo_span_use { /* what a node does to one place */

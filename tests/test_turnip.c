@@ -2,7 +2,7 @@
    failures at every call; defects planted in memgraphs that the checker has to find; random graphs
    of several devices, proved right by the checker and by one that tries all pairs of nodes, and run
    in random orders against the same operators with nothing moved.
-   usage: test_turnip [--executions N [SEED]]: runs random graphs N times each, until it is ended. */
+   usage: test_turnip [--executions N [SEED]]: runs random graphs N times each, without end. */
 #include "offload_fixture.h"
 
 /* ---- Helpers --------------------------------------------------------------------------------- */

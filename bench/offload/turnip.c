@@ -1,5 +1,5 @@
 /* usage: turnip [--json] [--jitter F] [--copy-jitter F] [--seeds N] [--executions N] [--letter]
-                [--streams N] [--ahead ALLOC_US RELOAD_US] [--budget F] [GRAPH...]
+                [--streams N] [--ahead ALLOC_US RELOAD_US] [--budget F] [--divisor N] [GRAPH...]
    Compiles graphs for less memory than they need, proves the memgraphs right, and runs them on the
    mock's clock with an H200's link, operators and copies jittering: whatever is ready (any), and
    each queue in the order of compilation (fixed). GRAPH is a recorded graph's file, or
@@ -13,7 +13,8 @@
      over      what any takes above none
      gain      what fixed takes above any
    --executions: so many iterations in random orders, the digest of each compared with that of a
-   run in which nothing moves. */
+   run in which nothing moves. --divisor: of the tensors' bytes in the mock; places are multiples
+   of 16 times it. */
 #define GMLAKE_OFFLOAD_IMPLEMENTATION
 #define GMLAKE_OFFLOAD_BACKEND_MOCK
 #include "gmlake_offload.h"
@@ -22,7 +23,6 @@
 
 #include <time.h>
 
-#define DIVISOR ((size_t)4096) /* of tensors' bytes in the mock */
 #define SEEDS_MAX 99
 #define GIB ((double)((size_t)1 << 30))
 
@@ -31,7 +31,7 @@ typedef struct options {
   unsigned letter;
   double jitter, copy_jitter, budget;
   uint32_t streams;
-  size_t seeds, executions;
+  size_t seeds, executions, divisor;
   uint64_t alloc_ahead_ns, reload_ahead_ns;
 } options;
 
@@ -63,7 +63,7 @@ static gmlake_offload_result bench_begin(bench *b, const options *opts,
   memset(b, 0, sizeof *b);
   memset(&mock, 0, sizeof mock);
   memset(&desc, 0, sizeof desc);
-  mock.divisor = DIVISOR;
+  mock.divisor = opts->divisor;
   mock.copy_ns = 10000;
   mock.jitter = jitter;
   mock.copy_jitter = jitter < opts->copy_jitter ? opts->copy_jitter : jitter;
@@ -129,22 +129,33 @@ static outcome run_seeds(const options *opts, const gmlake_offload_memgraph *m, 
   return first;
 }
 
-/* Iterations in random orders against those where nothing moves: how many differ. */
-static size_t run_executions(const options *opts, const gmlake_offload_memgraph *m,
-                             const gmlake_offload_memgraph *none) {
-  bench moved, still;
-  size_t i, wrong = 0;
-  gmlake_offload_result result;
-  memset(&still, 0, sizeof still);
-  result = bench_begin(&moved, opts, m, GMLAKE_OFFLOAD_RANDOM_ORDER, .9, 12345);
-  if (!result) result = bench_begin(&still, opts, none, 0, 0, 1);
-  for (i = 0; i < opts->executions && !result; i++) {
-    result = gmlake_offload_engine_run(moved.engine, 1);
-    if (!result) result = gmlake_offload_engine_run(still.engine, 1);
-    wrong += bench_digest(&moved) != bench_digest(&still);
+/* Digests of iterations in which nothing moves, one after another; NULL where there are none. */
+static uint64_t *still_digests(const options *opts, const gmlake_offload_memgraph *none) {
+  uint64_t *digests = (uint64_t *)calloc(opts->executions + 1, sizeof *digests);
+  bench b;
+  size_t i;
+  gmlake_offload_result result = bench_begin(&b, opts, none, 0, 0, 1);
+  for (i = 0; digests && i < opts->executions && !result; i++) {
+    result = gmlake_offload_engine_run(b.engine, 1);
+    digests[i] = bench_digest(&b);
   }
-  bench_end(&moved);
-  bench_end(&still);
+  bench_end(&b);
+  if (!result) return digests;
+  free(digests);
+  return NULL;
+}
+
+/* Iterations in random orders: how many differ from those. */
+static size_t run_executions(const options *opts, const gmlake_offload_memgraph *m,
+                             const uint64_t *digests) {
+  bench b;
+  size_t i, wrong = 0;
+  gmlake_offload_result result = bench_begin(&b, opts, m, GMLAKE_OFFLOAD_RANDOM_ORDER, .9, 12345);
+  for (i = 0; i < opts->executions && !result; i++) {
+    result = gmlake_offload_engine_run(b.engine, 1);
+    wrong += bench_digest(&b) != digests[i];
+  }
+  bench_end(&b);
   return result ? opts->executions : wrong;
 }
 
@@ -193,14 +204,14 @@ static gmlake_offload_result compile(const options *opts, const gmlake_offload_g
   desc.graph = graph;
   desc.flags = opts->letter;
   desc.device_bytes = bytes;
-  desc.align_bytes = 16 * DIVISOR;
+  desc.align_bytes = 16 * opts->divisor;
   desc.alloc_ahead_ns = opts->alloc_ahead_ns;
   desc.reload_ahead_ns = opts->reload_ahead_ns;
   return gmlake_offload_memgraph_create(&desc, out);
 }
 
 static int bench_budget(const options *opts, const gmlake_offload_graph *graph, row *r,
-                        const gmlake_offload_memgraph *none) {
+                        const uint64_t *digests) {
   gmlake_offload_memgraph *m = NULL;
   gmlake_offload_memgraph_fault fault;
   double began = now_ms();
@@ -221,7 +232,7 @@ static int bench_budget(const options *opts, const gmlake_offload_graph *graph, 
     r->any = run_seeds(opts, m, 0);
     r->fixed = run_seeds(opts, m, GMLAKE_OFFLOAD_FIXED_ORDER);
     result = r->any.result ? r->any.result : r->fixed.result;
-    if (opts->executions) r->wrong = run_executions(opts, m, none);
+    r->wrong = run_executions(opts, m, digests);
   }
   gmlake_offload_memgraph_destroy(m);
   if (result) {
@@ -266,6 +277,7 @@ static size_t device_peak(const gmlake_offload_graph *graph) {
 static int bench_graph(const options *opts, const char *name, const gmlake_offload_graph *graph) {
   static const double budgets[] = {1, .5, 1. / 3, .25, 6};
   gmlake_offload_memgraph *none = NULL;
+  uint64_t *digests;
   size_t i, peak = device_peak(graph);
   int ok = 1;
   row r;
@@ -273,14 +285,17 @@ static int bench_graph(const options *opts, const char *name, const gmlake_offlo
   r.graph = name;
   if (compile(opts, graph, 0, &none) != GMLAKE_OFFLOAD_OK) return 0;
   r.none = run_seeds(opts, none, 0);
-  for (i = 0; i < sizeof budgets / sizeof *budgets; i++) {
+  digests = still_digests(opts, none);
+  ok = digests != NULL;
+  for (i = 0; ok && i < sizeof budgets / sizeof *budgets; i++) {
     r.budget = opts->budget > 0 ? opts->budget : budgets[i];
     r.bytes = (size_t)(r.budget > 1 ? r.budget * GIB : r.budget * (double)peak);
     if (opts->budget > 0 || r.budget <= 1 || (double)peak > 12 * GIB) {
-      ok &= bench_budget(opts, graph, &r, none);
+      ok &= bench_budget(opts, graph, &r, digests);
     }
     if (opts->budget > 0) break;
   }
+  free(digests);
   gmlake_offload_memgraph_destroy(none);
   return ok;
 }
@@ -366,6 +381,8 @@ static int parse_option(options *opts, int argc, char **argv, int *i) {
     opts->streams = (uint32_t)option_value(argc, argv, i, 1, 64);
   } else if (!strcmp(argv[*i], "--executions")) {
     opts->executions = (size_t)option_value(argc, argv, i, 1, 1e6);
+  } else if (!strcmp(argv[*i], "--divisor")) {
+    opts->divisor = (size_t)option_value(argc, argv, i, 1, 1 << 20);
   } else if (!strcmp(argv[*i], "--ahead")) {
     opts->alloc_ahead_ns = (uint64_t)(option_value(argc, argv, i, 0, 1e9) * 1e3) + 1;
     opts->reload_ahead_ns = (uint64_t)(option_value(argc, argv, i, 0, 1e9) * 1e3) + 1;
@@ -382,11 +399,13 @@ int main(int argc, char **argv) {
   opts.jitter = .2;
   opts.copy_jitter = .2;
   opts.seeds = 5;
+  opts.divisor = 4096;
   for (i = 1; i < argc && argv[i][0] == '-'; i++) {
     if (parse_option(&opts, argc, argv, &i)) continue;
     fprintf(stderr,
             "usage: turnip [--json] [--jitter F] [--copy-jitter F] [--seeds N] [--executions N] "
-            "[--letter] [--streams N] [--ahead ALLOC_US RELOAD_US] [--budget F] [GRAPH...]\n");
+            "[--letter] [--streams N] [--ahead ALLOC_US RELOAD_US] [--budget F] [--divisor N] "
+            "[GRAPH...]\n");
     return 2;
   }
   if (!opts.json) {
