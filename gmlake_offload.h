@@ -122,9 +122,9 @@ THE GRAPH
   dataflow graph need no order. gmlake_offload_add_dependency orders two operators more.
   gmlake_offload_graph_seal checks the whole and finds the order: that of adding, where
   dependencies leave a choice. A sealed graph does not change, and any number of jobs, planners and
-  runs may share it. Two kinds of planners stand on it: TENSILE keeps that order and one stream of
-  operators a job; TURNIP needs the dependencies alone (successors in the implementation) and
-  devices.
+  runs may share it. Two kinds of planners stand on it. TENSILE keeps that order and one stream of
+  operators a job. TURNIP keeps what each operator reads, and the order of operators that touch the
+  same bytes of memory or were ordered by gmlake_offload_add_dependency, and nothing else.
 
 HOW TENSILE PLANS
   Zhang et al., arXiv 2105.13336; its words are used here. A planner holds the jobs of one device.
@@ -5115,7 +5115,7 @@ static size_t gmlo_queue_of(const gmlake_offload_memgraph *m, uint32_t id) {
   if (node->kind == GMLAKE_OFFLOAD_NODE_OP) {
     kind = (m->graph->ops[node->op].flags & GMLAKE_OFFLOAD_TRANSFER) != 0;
   }
-  return node->device * GMLO_QUEUES + kind;
+  return (size_t)node->device * GMLO_QUEUES + kind;
 }
 
 static int gmlo_ready_make(gmlo_ready *r, const gmlake_offload_memgraph *m,
