@@ -732,8 +732,7 @@ typedef struct gmlake_offload_memgraph_info {
   size_t edge_count, memory_edge_count; /* all; those that only keep memory apart */
   size_t superfluous_count;             /* edges that others implied: left out */
   size_t offload_bytes, reload_bytes;   /* copied in an iteration */
-  size_t device_count, device_bytes;    /* arenas, all together */
-  size_t used_bytes;                    /* of them, up to the last byte that is used */
+  size_t device_count, device_bytes;    /* arenas, all together, each up to the last byte used */
   size_t home_bytes;                    /* tensors there when an iteration begins and ends */
   size_t host_bytes;                    /* the host's arena */
   size_t align_bytes;
@@ -769,8 +768,8 @@ typedef struct gmlake_offload_memgraph_fault {
 
 /* Compiles a graph of any number of devices: TASKGRAPH to MEMGRAPH.
    Errors: INVALID_ARGUMENT; NOT_SEALED; OUT_OF_DEVICE_MEMORY, where an operator's tensors, each
-   rounded up to align_bytes, pass its device's arena; SIZE_OVERFLOW, where that rounding is too
-   much; OUT_OF_HOST_MEMORY; *out_memgraph is then NULL. */
+   rounded up to align_bytes, pass its device's arena; SIZE_OVERFLOW, where that rounding, or all
+   arenas together, are too much; OUT_OF_HOST_MEMORY; *out_memgraph is then NULL. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_create(
     const gmlake_offload_memgraph_desc *desc, gmlake_offload_memgraph **out_memgraph);
 
@@ -4079,6 +4078,13 @@ typedef struct gmlo_hold { /* what is known of a tensor */
   size_t next;        /* of the accesses */
 } gmlo_hold;
 
+/* What a graph asks of its devices, whatever the tuning. */
+typedef struct gmlo_devices {
+  size_t *bytes, *largest; /* of each: the arena, and what its largest operator takes */
+  uint64_t least_ns;       /* an iteration takes no less: the busiest one's operators */
+  uint64_t fill_ns;        /* how long the link takes to fill the largest one */
+} gmlo_devices;
+
 /* What a memgraph may be tuned by: see >>horizons. */
 typedef struct gmlo_tuning {
   uint64_t alloc_ahead_ns, reload_ahead_ns;
@@ -4090,6 +4096,7 @@ typedef struct gmlo_compiler {
   gmlo_scope scope;
   const gmlake_offload_graph *graph;
   const gmlake_offload_memgraph_desc *desc;
+  const gmlo_devices *devices;
   gmlake_offload_memgraph *out;
   gmlo_hold *holds;
   gmlo_arena *arenas; /* the devices', then the host's */
@@ -4765,16 +4772,6 @@ static int gmlo_start_before(const void *a, const void *b) {
   return ((const gmlo_start *)a)->key < ((const gmlo_start *)b)->key;
 }
 
-/* What the device's largest operator takes. */
-static size_t gmlo_largest_op(const gmlo_compiler *c, uint32_t device) {
-  size_t op, most = 0;
-  for (op = 0; op < c->graph->op_count; op++) {
-    size_t bytes = gmlo_op_footprint(c->desc, (uint32_t)op, device);
-    if (bytes > most) most = bytes;
-  }
-  return most;
-}
-
 /* Tensors of the device that exist between iterations: small ones, then the others by first use. */
 static size_t gmlo_list_starts(const gmlo_compiler *c, uint32_t device, gmlo_start *starts) {
   const gmlake_offload_graph *graph = c->graph;
@@ -4811,7 +4808,7 @@ static int gmlo_give_home(gmlo_compiler *c, uint32_t tensor, uint32_t *b, size_t
    what was passed by so far has its share. */
 static int gmlo_choose_homes(gmlo_compiler *c, uint32_t device, gmlo_start *starts) {
   size_t i, count = gmlo_list_starts(c, device, starts), bytes = 0;
-  double room = (double)(c->out->device_bytes[device] - gmlo_largest_op(c, device)), all = 0;
+  double room = (double)(c->devices->bytes[device] - c->devices->largest[device]), all = 0;
   double seen = 0;
   int spread = c->tuning.home_spread;
   uint32_t b = c->arenas[device].first;
@@ -4843,7 +4840,7 @@ static int gmlo_compile_begin(gmlo_compiler *c) {
     hold->next = graph->access_begin[t];
   }
   for (d = 0; d <= c->device_count; d++) {
-    size_t bytes = d < c->device_count ? c->out->device_bytes[d] : GMLO_BYTES_MAX;
+    size_t bytes = d < c->device_count ? c->devices->bytes[d] : GMLO_BYTES_MAX;
     if (!gmlo_arena_init(c, &c->arenas[d], bytes)) return 0;
   }
   for (d = 0; d < c->device_count; d++) {
@@ -4930,8 +4927,8 @@ static void gmlo_compile_places(gmlo_compiler *c) {
     if (made) m->begins[t].device_offset = m->begins[t].host_offset = GMLAKE_OFFLOAD_NOWHERE;
   }
   for (d = 0; d < c->device_count; d++) {
-    m->info.device_bytes += m->device_bytes[d];
-    m->info.used_bytes += c->arenas[d].high;
+    m->device_bytes[d] = c->arenas[d].high;
+    m->info.device_bytes += c->arenas[d].high;
   }
   m->info.host_bytes = c->host_fixed_bytes + c->arenas[d].high;
   m->info.node_count = m->node_count;
@@ -4957,7 +4954,6 @@ static void gmlo_memgraph_destroy(gmlake_offload_memgraph *m) {
 static gmlake_offload_memgraph *gmlo_memgraph_new(const gmlake_offload_memgraph_desc *desc) {
   const gmlake_offload_graph *graph = desc->graph;
   gmlake_offload_memgraph *m = (gmlake_offload_memgraph *)gmlo_zeroed(&desc->host, 1, sizeof *m);
-  size_t d;
   if (m == NULL) return NULL;
   m->scope.host = desc->host;
   m->graph = graph;
@@ -4968,9 +4964,6 @@ static gmlake_offload_memgraph *gmlo_memgraph_new(const gmlake_offload_memgraph_
   if (m->ref_offsets == NULL || m->begins == NULL || m->ends == NULL || m->device_bytes == NULL) {
     gmlo_memgraph_destroy(m);
     return NULL;
-  }
-  for (d = 0; d < graph->device_count; d++) {
-    m->device_bytes[d] = desc->bytes_by_device[d];
   }
   return m;
 }
@@ -4983,6 +4976,7 @@ static void gmlo_compiler_leave(gmlo_compiler *c) {
 
 /* BUILDMEMGRAPH. NULL where host memory is refused. */
 static gmlake_offload_memgraph *gmlo_compile(const gmlake_offload_memgraph_desc *desc,
+                                             const gmlo_devices *devices,
                                              const gmlo_tuning *tuning) {
   gmlo_compiler c;
   size_t i;
@@ -4990,6 +4984,7 @@ static gmlake_offload_memgraph *gmlo_compile(const gmlake_offload_memgraph_desc 
   c.scope.host = desc->host;
   c.graph = desc->graph;
   c.desc = desc;
+  c.devices = devices;
   c.tuning = *tuning;
   c.out = gmlo_memgraph_new(desc);
   c.failed = c.out == NULL || !gmlo_compile_scratch(&c) || !gmlo_compile_begin(&c);
@@ -5231,9 +5226,9 @@ static uint64_t gmlo_simulate(const gmlake_offload_memgraph_desc *desc,
 }
 
 /* A memgraph faster than the best so far takes its place. 0 where host memory is refused. */
-static int gmlo_tuning_try(const gmlake_offload_memgraph_desc *desc, const gmlo_tuning *tuning,
-                           gmlake_offload_memgraph **best) {
-  gmlake_offload_memgraph *m = gmlo_compile(desc, tuning), *former = *best;
+static int gmlo_tuning_try(const gmlake_offload_memgraph_desc *desc, const gmlo_devices *devices,
+                           const gmlo_tuning *tuning, gmlake_offload_memgraph **best) {
+  gmlake_offload_memgraph *m = gmlo_compile(desc, devices, tuning), *former = *best;
   if (m != NULL && gmlo_memgraph_link(m)) m->info.time_ns = gmlo_simulate(desc, m);
   if (m == NULL || m->info.time_ns == 0) {
     gmlo_memgraph_destroy(m);
@@ -5247,41 +5242,20 @@ static int gmlo_tuning_try(const gmlake_offload_memgraph_desc *desc, const gmlo_
   return 1;
 }
 
-/* An iteration takes no less: the busiest device's operators. */
-static uint64_t gmlo_least_time(const gmlake_offload_graph *graph) {
-  uint64_t most = 0;
-  size_t d, op;
-  for (d = 0; d < graph->device_count; d++) {
-    uint64_t sum = 0;
-    for (op = 0; op < graph->op_count; op++) {
-      const gmlo_op *o = &graph->ops[op];
-      if (o->device == d && (o->flags & GMLAKE_OFFLOAD_TRANSFER) == 0) sum += o->time_ns;
-    }
-    if (sum > most) most = sum;
-  }
-  return most;
-}
-
 #define GMLO_KNOBS 4
 #define GMLO_KNOB_VALUES 4
 
-/* How long the link takes to fill the largest device: horizons are parts of it. */
-static uint64_t gmlo_fill_time(const gmlake_offload_memgraph_desc *desc) {
-  size_t d, most = 0;
-  for (d = 0; d < desc->graph->device_count; d++) {
-    if (desc->bytes_by_device[d] > most) most = desc->bytes_by_device[d];
-  }
-  return gmlo_copy_time(most, desc->in_bytes_per_s);
-}
-
 /* The values of one knob that are tried, the first at the start; 0 where there is no such value. */
-static int gmlo_knob_set(gmlo_tuning *tuning, const gmlake_offload_memgraph_desc *desc, int knob,
-                         int value) {
+static int gmlo_knob_set(gmlo_tuning *tuning, const gmlake_offload_memgraph_desc *desc,
+                         const gmlo_devices *devices, int knob, int value) {
   static const unsigned values[GMLO_KNOBS][GMLO_KNOB_VALUES] = {
-      {1, 0, 0, 0}, {100, 80, 50, 0}, {32, 8, 2, 128}, {2, 0, 8, 0}}; /* horizons: of 256 */
+      {1, 0, 0, 0},
+      {100, 80, 50, 0},
+      {32, 8, 2, 128},
+      {2, 0, 8, 0}}; /* horizons: 256ths of fill_ns */
   static const int counts[GMLO_KNOBS] = {2, 3, 4, 3};
   unsigned v = values[knob][value];
-  uint64_t part = gmlo_fill_time(desc) / 256 * v;
+  uint64_t part = devices->fill_ns / 256 * v;
   if (knob == 0) tuning->home_spread = (int)v;
   if (knob == 1) tuning->home_percent = v;
   if (knob == 2)
@@ -5293,24 +5267,26 @@ static int gmlo_knob_set(gmlo_tuning *tuning, const gmlake_offload_memgraph_desc
 
 /* One knob after another stays where it was best, round and round, until nothing gets better, the
    devices do nothing but operators, or too much was tried. NULL where host memory is refused. */
-static gmlake_offload_memgraph *gmlo_tune(const gmlake_offload_memgraph_desc *desc) {
+static gmlake_offload_memgraph *gmlo_tune(const gmlake_offload_memgraph_desc *desc,
+                                          const gmlo_devices *devices) {
   gmlake_offload_memgraph *best = NULL;
-  uint64_t least = gmlo_least_time(desc->graph), round_ns = UINT64_MAX;
+  uint64_t least = devices->least_ns, round_ns = UINT64_MAX;
   size_t left = 4 + 40000 / (desc->graph->op_count + 1000);
   gmlo_tuning tuning, tried;
   int knob, value, done;
   memset(&tuning, 0, sizeof tuning);
-  for (knob = 0; knob < GMLO_KNOBS; knob++) (void)gmlo_knob_set(&tuning, desc, knob, 0);
-  done = gmlo_tuning_try(desc, &tuning, &best);
+  for (knob = 0; knob < GMLO_KNOBS; knob++) (void)gmlo_knob_set(&tuning, desc, devices, knob, 0);
+  done = gmlo_tuning_try(desc, devices, &tuning, &best);
   while (done && left != 0 && best->info.time_ns < round_ns) {
     round_ns = best->info.time_ns;
     for (knob = 0; knob < GMLO_KNOBS; knob++) {
       for (value = 0; value < GMLO_KNOB_VALUES && done && left != 0; value++) {
         uint64_t former = best->info.time_ns;
         tried = tuning;
-        if (former <= least + least / 500 || !gmlo_knob_set(&tried, desc, knob, value)) continue;
+        if (former <= least + least / 500 || !gmlo_knob_set(&tried, desc, devices, knob, value))
+          continue;
         if (memcmp(&tried, &tuning, sizeof tuning) == 0) continue;
-        done = gmlo_tuning_try(desc, &tried, &best);
+        done = gmlo_tuning_try(desc, devices, &tried, &best);
         if (done && best->info.time_ns < former) tuning = tried;
         left--;
       }
@@ -5323,13 +5299,15 @@ static gmlake_offload_memgraph *gmlo_tune(const gmlake_offload_memgraph_desc *de
 }
 
 /* To the letter: as far ahead as there is room, and what is used first is at home. */
-static gmlake_offload_memgraph *gmlo_compile_letter(const gmlake_offload_memgraph_desc *desc) {
+static gmlake_offload_memgraph *gmlo_compile_letter(const gmlake_offload_memgraph_desc *desc,
+                                                    const gmlo_devices *devices) {
   gmlake_offload_memgraph *m = NULL;
   gmlo_tuning tuning;
   memset(&tuning, 0, sizeof tuning);
   tuning.alloc_ahead_ns = desc->alloc_ahead_ns != 0 ? desc->alloc_ahead_ns : UINT64_MAX;
   tuning.home_percent = 100;
-  if (gmlo_tuning_try(desc, &tuning, &m) && gmlo_memgraph_reduce(m) && gmlo_memgraph_link(m)) {
+  if (gmlo_tuning_try(desc, devices, &tuning, &m) && gmlo_memgraph_reduce(m) &&
+      gmlo_memgraph_link(m)) {
     return m;
   }
   gmlo_memgraph_destroy(m);
@@ -5337,42 +5315,73 @@ static gmlake_offload_memgraph *gmlo_compile_letter(const gmlake_offload_memgrap
 }
 
 /* Bytes of each device's arena: as asked for, or of all its tensors. */
-static gmlake_offload_result gmlo_memgraph_sizes(const gmlake_offload_memgraph_desc *desc,
-                                                 size_t *bytes) {
+static gmlake_offload_result gmlo_devices_size(const gmlake_offload_memgraph_desc *desc,
+                                               gmlo_devices *devices) {
   const gmlake_offload_graph *graph = desc->graph;
-  size_t d, t, op, most, sum = 0, align = desc->align_bytes;
+  size_t d, t, sum = 0, most = 0;
   for (t = 0; t < graph->tensor_count; t++) {
     size_t footprint = gmlo_footprint(desc, (uint32_t)t);
     if (footprint > GMLO_BYTES_MAX - sum) return GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW;
     sum += footprint;
-    bytes[graph->tensors[t].device] += footprint;
+    devices->bytes[graph->tensors[t].device] += footprint;
   }
-  for (d = 0; d < graph->device_count; d++) {
+  for (d = 0, sum = 0; d < graph->device_count; d++) {
     size_t asked = desc->bytes_by_device != NULL ? desc->bytes_by_device[d] : desc->device_bytes;
-    if (asked != 0) bytes[d] = asked / align * align;
-    for (op = 0, most = 0; op < graph->op_count; op++) {
-      size_t used = gmlo_op_footprint(desc, (uint32_t)op, (uint32_t)d);
-      if (used > most) most = used;
-    }
-    if (most > bytes[d]) return GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY;
+    if (asked != 0) devices->bytes[d] = asked / desc->align_bytes * desc->align_bytes;
+    if (devices->bytes[d] > GMLO_BYTES_MAX - sum) return GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW;
+    sum += devices->bytes[d];
+    if (devices->bytes[d] > most) most = devices->bytes[d];
+  }
+  devices->fill_ns = gmlo_copy_time(most, desc->in_bytes_per_s);
+  return GMLAKE_OFFLOAD_OK;
+}
+
+/* What operators ask of their devices; busy_ns is room for a figure of each. */
+static gmlake_offload_result gmlo_devices_load(const gmlake_offload_memgraph_desc *desc,
+                                               gmlo_devices *devices, uint64_t *busy_ns) {
+  const gmlake_offload_graph *graph = desc->graph;
+  size_t op;
+  for (op = 0; op < graph->op_count; op++) {
+    const gmlo_op *o = &graph->ops[op];
+    int transfer = (o->flags & GMLAKE_OFFLOAD_TRANSFER) != 0;
+    uint32_t device = o->device;
+    size_t bytes = gmlo_op_footprint(desc, (uint32_t)op, device);
+    if (bytes > devices->largest[device]) devices->largest[device] = bytes;
+    if (bytes > devices->bytes[device]) return GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY;
+    if (!transfer) busy_ns[device] += o->time_ns;
+    if (busy_ns[device] > devices->least_ns) devices->least_ns = busy_ns[device];
+    if (!transfer) continue;
+    device = graph->tensors[graph->refs[o->first_ref + 1]].device;
+    bytes = gmlo_op_footprint(desc, (uint32_t)op, device);
+    if (bytes > devices->largest[device]) devices->largest[device] = bytes;
+    if (bytes > devices->bytes[device]) return GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY;
   }
   return GMLAKE_OFFLOAD_OK;
 }
 
 static gmlake_offload_result gmlo_memgraph_build(const gmlake_offload_memgraph_desc *desc,
                                                  gmlake_offload_memgraph **out_memgraph) {
-  gmlake_offload_memgraph_desc sized = *desc;
-  gmlake_offload_result result;
-  size_t *bytes = (size_t *)gmlo_zeroed(&desc->host, desc->graph->device_count, sizeof *bytes);
-  if (bytes == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
-  sized.bytes_by_device = bytes;
-  result = gmlo_memgraph_sizes(desc, bytes);
+  gmlake_offload_result result = GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  size_t count = desc->graph->device_count;
+  uint64_t *busy_ns;
+  gmlo_devices devices;
+  gmlo_scope scope;
+  memset(&devices, 0, sizeof devices);
+  scope.host = desc->host;
+  scope.pieces = NULL;
+  devices.bytes = (size_t *)gmlo_take(&scope, count, sizeof *devices.bytes);
+  devices.largest = (size_t *)gmlo_take(&scope, count, sizeof *devices.largest);
+  busy_ns = (uint64_t *)gmlo_take(&scope, count, sizeof *busy_ns);
+  if (devices.bytes != NULL && devices.largest != NULL && busy_ns != NULL) {
+    result = gmlo_devices_size(desc, &devices);
+    if (result == GMLAKE_OFFLOAD_OK) result = gmlo_devices_load(desc, &devices, busy_ns);
+  }
   if (result == GMLAKE_OFFLOAD_OK) {
-    *out_memgraph = (desc->flags & GMLAKE_OFFLOAD_LETTER) != 0 ? gmlo_compile_letter(&sized)
-                                                               : gmlo_tune(&sized);
+    *out_memgraph = (desc->flags & GMLAKE_OFFLOAD_LETTER) != 0 ? gmlo_compile_letter(desc, &devices)
+                                                               : gmlo_tune(desc, &devices);
     if (*out_memgraph == NULL) result = GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   }
-  gmlo_free(&desc->host, bytes);
+  gmlo_leave(&scope);
   return result;
 }
 
@@ -5971,11 +5980,13 @@ static int gmlo_engine_begin(gmlake_offload_engine *engine) {
     int copies = q % GMLO_QUEUES != 0;
     uint32_t most = copies ? engine->desc.copy_count : engine->desc.stream_count;
     while (engine->ready.queues[q].active < most) {
+      uint64_t random = 0;
       uint32_t id;
       if ((engine->desc.flags & GMLAKE_OFFLOAD_RANDOM_ORDER) != 0) {
         engine->random = engine->random * UINT64_C(6364136223846793005) + 1442695040888963407u;
+        random = (engine->random >> 33) + 1;
       }
-      id = gmlo_ready_pop(&engine->ready, q, engine->random >> 33);
+      id = gmlo_ready_pop(&engine->ready, q, random);
       if (id == GMLAKE_OFFLOAD_NONE) break;
       if (engine->memgraph->nodes[id].kind == GMLAKE_OFFLOAD_NODE_OP
               ? !gmlo_engine_launch(engine, id)

@@ -218,7 +218,7 @@ static void test_moves_by_hand(void **state) {
   assert_true(info.superfluous_count > 0);
   assert_int_equal(info.offload_bytes, 2 * UNIT);
   assert_int_equal(info.reload_bytes, 2 * UNIT);
-  assert_int_equal(info.used_bytes, 4 * UNIT);
+  assert_int_equal(info.device_bytes, 4 * UNIT);
   assert_int_equal(info.host_bytes, 2 * UNIT);
   assert_ok(gmlake_offload_memgraph_get_place(m, 3, &begin, &end));
   assert_true(begin.device_offset == GMLAKE_OFFLOAD_NOWHERE);
