@@ -340,6 +340,63 @@ static void test_slots(void **state) {
   gmlake_offload_graph_destroy(graph);
 }
 
+/* What is overwritten unread leaves without a copy; what is updated twice is copied twice. */
+static void test_overwritten(void **state) {
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t x = made(graph, 2 * UNIT), y = made(graph, 3 * UNIT), id;
+  gmlake_offload_memgraph *m;
+  (void)state;
+  op(graph, 1000, NONE, NONE, x);
+  assert_ok(try_op(graph, 1000, x, NONE, NONE, NONE, &id));
+  op(graph, 1000, NONE, NONE, y);
+  op(graph, 1000, NONE, NONE, x);
+  op(graph, 1000, x, NONE, NONE);
+  assert_ok(gmlake_offload_graph_seal(graph));
+  m = compile(graph, 3 * UNIT);
+  assert_int_equal(memgraph_info(m).offload_count, 0);
+  assert_int_equal(memgraph_info(m).reload_count, 0);
+  assert_right(m);
+  assert_runs(m, 3, 1);
+  gmlake_offload_memgraph_destroy(m);
+  gmlake_offload_graph_destroy(graph);
+}
+
+/* x is made, leaves, is updated, leaves, is read. In three units. */
+static gmlake_offload_graph *updated(void) {
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t x = made(graph, UNIT), y, i;
+  for (i = 0; i < 3; i++) {
+    op(graph, 1000, i ? x : NONE, NONE, i < 2 ? x : NONE);
+    y = made(graph, 3 * UNIT);
+    op(graph, 1000, NONE, NONE, y);
+  }
+  assert_ok(gmlake_offload_graph_seal(graph));
+  return graph;
+}
+
+/* The second reload finds the first version where the second should be: nothing else is wrong. */
+static void test_old_version(void **state) {
+  gmlake_offload_graph *graph = updated();
+  gmlake_offload_memgraph *m = compile(graph, 3 * UNIT);
+  gmlake_offload_memgraph_fault fault;
+  uint32_t v, second = NONE;
+  (void)state;
+  assert_int_equal(memgraph_info(m).offload_count, 2);
+  assert_int_equal(memgraph_info(m).reload_count, 2);
+  assert_right(m);
+  assert_runs(m, 3, 1);
+  for (v = 0; v < m->node_count; v++) {
+    if (m->nodes[v].kind == GMLAKE_OFFLOAD_NODE_OFFLOAD) second = v;
+  }
+  m->info.host_bytes += UNIT;
+  m->nodes[second].host_offset += UNIT;
+  assert_error(gmlake_offload_memgraph_check(m, &fault), STALE_READ);
+  assert_true(fault.node > second);
+  assert_int_equal(fault.tensor, 0);
+  gmlake_offload_memgraph_destroy(m);
+  gmlake_offload_graph_destroy(graph);
+}
+
 /* ---- Errors ---------------------------------------------------------------------------------- */
 
 static void test_create_errors(void **state) {
@@ -961,7 +1018,8 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_moves_by_hand), cmocka_unit_test(test_room_for_all),
       cmocka_unit_test(test_homes),         cmocka_unit_test(test_choices),
-      cmocka_unit_test(test_slots),         cmocka_unit_test(test_create_errors),
+      cmocka_unit_test(test_slots),         cmocka_unit_test(test_overwritten),
+      cmocka_unit_test(test_old_version),   cmocka_unit_test(test_create_errors),
       cmocka_unit_test(test_other_errors),  cmocka_unit_test(test_engine_errors),
       cmocka_unit_test(test_random),        cmocka_unit_test(test_every_edge_is_needed),
       cmocka_unit_test(test_defects),       cmocka_unit_test(test_defects_of_homes),
