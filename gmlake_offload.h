@@ -5416,7 +5416,6 @@ typedef struct gmlo_check {
   uint32_t *order, *rank, *op_rank; /* nodes by rank, and back */
   size_t *bounds;                   /* of each arena, ascending: bounds[arena_begin[a]] .. */
   size_t *arena_begin;
-  size_t bound_count;
   gmlo_check_cell *cells; /* cell i begins at bounds[i] */
   gmlo_cell *readers;
   size_t reader_count, reader_capacity;

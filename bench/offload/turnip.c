@@ -5,8 +5,9 @@
    each queue in the order of compilation (fixed). GRAPH is a recorded graph's file, or
      product:DEVICES:BLOCKS:N            a matrix product in BLOCKS by BLOCKS blocks of N by N
      transformer:DEVICES:LAYERS:TOKENS:WIDTH   a transformer cut by heads
-   Without graphs: those of bench/graphs and some of these. Budgets are of the peak, or for all
-   devices the largest device's; --budget adds nothing else, above 1 it is GiB. One row for each:
+   Without graphs: those of bench/graphs and some of these. A budget is a part of what the device
+   that needs most holds when nothing moves; above 1 it is GiB, and 6 is for large graphs only.
+   What does not hold the largest operator is left out. One row for each budget:
      compile   processor time; check that of the proof
      moved     bytes offloaded and reloaded in an iteration
      none      an iteration with room for everything; any, fixed: medians over seeds
