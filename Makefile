@@ -1,7 +1,8 @@
 # make           builds build/replay
 # make replay    replays the traces of bench/traces: memory and driver time of each allocator
 # make bench     measures what an allocation costs the processor, in each allocator
-# make offload   plans and runs the graphs of bench/graphs in less memory, on a mock clock
+# make offload   plans and runs the graphs of bench/graphs in less memory, on a mock clock, by
+#                TENSILE and by TURNIP
 # make offload-gpu  runs some of them on a GPU; without one it says so and succeeds
 # make test      builds and runs all tests
 # make gpu-test  the tests that need a GPU; without one it says so and succeeds
@@ -54,16 +55,17 @@ bench: deps-bench
 	@build/bench
 
 offload: deps-replay
-	$(SUBMAKE) build/offload
+	$(SUBMAKE) build/offload build/turnip
 	@build/offload
+	@build/turnip
 
 offload-gpu: deps-replay
 	$(SUBMAKE) build/offload_gpu
 	@build/offload_gpu
 
 test: deps-test
-	$(SUBMAKE) build/replay build/offload build/offload_gpu $(POLICY) $(FAKE) build/bench $(YARDSTICK) build/gpu_test \
-	  build/gpu_bench $(CLIENTS) $(TEST_PROGRAMS)
+	$(SUBMAKE) build/replay build/offload build/offload_gpu build/turnip $(POLICY) $(FAKE) build/bench \
+	  $(YARDSTICK) build/gpu_test build/gpu_bench $(CLIENTS) $(TEST_PROGRAMS)
 	@sh tests/run.sh $(TEST_PROGRAMS) $(TEST_SCRIPTS)
 
 SOAK_SECONDS ?= 600
@@ -153,6 +155,10 @@ build/offload: bench/offload/plan.c Makefile | build
 build/offload_gpu: bench/offload/gpu.c Makefile | build
 	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) $(CPPFLAGS) $(CFLAGS) $< \
 	  -o $@ $(LDFLAGS) -lz $(LIBS) $(LDLIBS)
+
+build/turnip: bench/offload/turnip.c Makefile | build
+	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CFLAGS) $< -o $@ \
+	  $(LDFLAGS) -lz $(LDLIBS)
 
 $(YARDSTICK): bench/bfc_set.cpp Makefile | build
 	$(CXX) -std=c++11 -O2 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC $(CPPFLAGS) $(CXXFLAGS) $< \

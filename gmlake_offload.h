@@ -11,10 +11,11 @@ RECIPE
 
 CONTENTS
   an example, what it does not do, macros, glossary, the graph, how TENSILE plans, how a plan is
-  run, the mock, CUDA, threads, errors, costs; then the declarations; then the implementation, whose
-  sections carry tags to search for:
-  >>base >>graph >>circle >>link >>profile >>tensile >>plan >>planner >>run >>backend_mock
-  >>backend_cuda >>api
+  run, how TURNIP compiles, how a memgraph is run, how a memgraph is checked, the mock, CUDA,
+  threads, errors, costs; then the declarations; then the implementation, whose sections carry tags
+  to search for:
+  >>base >>graph >>circle >>link >>profile >>tensile >>plan >>planner >>run
+  >>paths >>memgraph >>queues >>horizons >>memcheck >>engine >>backend_mock >>backend_cuda >>api
 
 EXAMPLE
       // A step of training whose activation `x` is not needed while `y` is made.
@@ -68,9 +69,10 @@ EXAMPLE
       }
 
 WHAT IT DOES NOT DO
-  It splits no tensor and no operator, and reorders no operators of a job. It does not find out
-  what a program executes: the graph is told to it. It places no tensors: bytes come from the
-  backend, and a lake (gmlake.h) keeps them from fragmenting.
+  It splits no tensor and no operator. It does not find out what a program executes: the graph is
+  told to it. TENSILE reorders no operators of a job and places no tensors: bytes come from the
+  backend, and a lake (gmlake.h) keeps them from fragmenting. TURNIP recomputes nothing and has one
+  graph to a device.
 
 MACROS, all for the implementation file only unless it says otherwise
   GMLAKE_OFFLOAD_IMPLEMENTATION  compiles the implementation
@@ -99,6 +101,16 @@ GLOSSARY
   swap out    copy to the host, then free the device's bytes. Swap in: the way back
   drop        free the device's bytes without a copy, since the host has one or it is made anew
   letter      as the paper says, where this header by default does something else
+  TASKGRAPH   a graph as it was told (TURNIP)
+  MEMGRAPH    what it is compiled to: nodes that run once each, at fixed places of the memory, and
+              edges, each from a node that has to end to one that begins behind it
+  node        an operator, an offload (a copy to the host) or a reload (the way back)
+  arena       one allocation, in which the compiler gives tensors their places: one for each device,
+              one for the host
+  horizon     an operator up to which the simulation has come: with executing it, or with taking
+              memory for it
+  home        the place on the device at which a tensor begins and ends every iteration
+  version     a tensor's bytes between two operators that write it
 
 THE GRAPH
   Tensors have bytes, a device and a kind:
@@ -115,9 +127,9 @@ THE GRAPH
   dataflow graph need no order. gmlake_offload_add_dependency orders two operators more.
   gmlake_offload_graph_seal checks the whole and finds the order: that of adding, where
   dependencies leave a choice. A sealed graph does not change, and any number of jobs, planners and
-  runs may share it. Two kinds of planners stand on it: TENSILE keeps that order and one stream of
-  operators a job; TURNIP needs the dependencies alone (successors in the implementation) and
-  devices.
+  runs may share it. Two kinds of planners stand on it. TENSILE keeps that order and one stream of
+  operators a job. TURNIP keeps what each operator reads, and the order of operators that touch the
+  same bytes of memory or were ordered by gmlake_offload_add_dependency, and nothing else.
 
 HOW TENSILE PLANS
   Zhang et al., arXiv 2105.13336; its words are used here. A planner holds the jobs of one device.
@@ -175,14 +187,60 @@ HOW A PLAN IS RUN
   gmlake_offload_take_plan, gmlake_offload_run_set_plan and the plan before the last is destroyed,
   and gmlake_offload_run_set_limit is told the sum of the plans' peak_bytes.
 
+HOW TURNIP COMPILES
+  Ding et al., arXiv 2405.16283; its words are used here. BUILDMEMGRAPH executes the operators in
+  the graph's order without a device, and notes what has to come before what.
+  1. The execution horizon goes from operator to operator. Each becomes a node behind the nodes that
+     put what it reads where it is (data), and behind all that used the bytes that it writes
+     (memory). Tensors that nobody needs any more leave free memory behind, which remembers its last
+     users (simFree).
+  2. The allocation horizon runs ahead: there the operator's tensors get their places. What it reads
+     and the device lacks is reloaded (simMallocForceReld). Of the free places the one longest
+     unused is taken (simMalloc), so that who comes waits for those who are long done. Where there
+     is none, tensors leave whose next use is farthest (simMallocOffld): of several neighbours the
+     soonest counts, and where that is latest they leave. What the host has is not copied again.
+  3. By default a third horizon, farther ahead, does nothing but reload, since copies take longer
+     than memory needs to be free; both take memory from tensors whose next use is later. To the
+     letter there are two, and ahead of execution only memory that is free is taken.
+  4. If at execution an operator's tensors cannot be placed though they would fit, everything on the
+     device leaves and they are put together at its begin: no amount of memory that holds the
+     largest operator is refused.
+  5. Tensors that exist between iterations have a home on the device as far as those fit beside the
+     largest operator; the others begin and end on the host. What is read only is dropped without a
+     copy. At the end homes are filled again, as early as they are free. So a MEMGRAPH finds, every
+     time, what it began with. Homes go to what is used first, or are spread over the iteration so
+     that the link is busy all the time.
+  6. How far the horizons are ahead, how much memory homes take and whether they are spread is tried
+     out: each MEMGRAPH's iteration is simulated with the graph's times and the link's, and the
+     fastest stays.
+  7. Edges that a path of others implies are left out.
+
+HOW A MEMGRAPH IS RUN
+  An engine takes the arenas from the backend and then only starts nodes: any whose predecessors
+  have ended, the lowest number first, as many as there are streams, with a queue of each device for
+  operators, transfers, offloads and reloads. No order is fixed, so that a late copy holds up only
+  what needs it. Iterations follow each other without overlap. In fixed order each queue runs as it
+  was compiled, waiting for its head; in random order whatever is ready is drawn by lot. Every order
+  gives the same bytes.
+
+HOW A MEMGRAPH IS CHECKED
+  gmlake_offload_memgraph_check knows the graph, the nodes, their edges and places, and nothing of
+  the compiler. It proves that
+  - every operator is a node once, edges have no cycle, places lie in their arenas;
+  - nodes run in one order that the edges allow read everywhere, byte for byte, the version that the
+    graph says, and leave the next iteration what it begins with;
+  - of any two nodes that touch the same bytes, one writing, a path leads from one to the other, and
+    dependencies that were asked for are paths. So the first holds in every order.
+
 THE MOCK
-  A backend of its own clock. Operators take their time, with a seeded jitter if asked for; jobs
-  that run at once share the device evenly. Copies take bytes by the link's speed, less where both
-  directions are busy. Tensors are host memory, scaled down by a divisor, and their bytes really
-  move: half of a copy at its begin, half at its end. An operator writes into each of its tensors a
-  stream that depends on every byte that it read; what it does not read it spoils at its begin, and
-  freed memory is spoiled. A digest of all that was written shows any wrong order, missing copy or
-  overlap, and census.race_count counts inputs that changed under an operator.
+  A backend of its own clock. Operators take their time, with a seeded jitter if asked for; those
+  that run at once share their device evenly, transfers likewise. Copies take bytes by the link's
+  speed, less where both directions are busy, and may jitter. Tensors are host memory, scaled down
+  by a divisor, and their bytes really move: half of a copy at its begin, half at its end. An
+  operator writes into each of its tensors a stream that depends on every byte that it read; what it
+  does not read it spoils at its begin, and freed memory is spoiled. A digest of all that was
+  written shows any wrong order, missing copy or overlap, and census.race_count counts inputs that
+  changed under an operator.
 
 CUDA
   The caller's functions launch the operators, on a stream of their job's own, and give and take
@@ -192,15 +250,20 @@ CUDA
   launched only when the one before it has ended begins some microseconds late.
 
 THREADS
-  One thread at a time in each graph, planner or run; sealed graphs may be read by many.
+  One thread at a time in each graph, planner, run or engine; sealed graphs and memgraphs may be
+  read by many.
 
 ERRORS
   Every failure is a result and changes nothing, unless its function says otherwise. Errors of a
-  graph are explained by gmlake_offload_graph_get_error. Nothing is printed, nothing exits.
+  graph are explained by gmlake_offload_graph_get_error, those of a memgraph by its check. Nothing
+  is printed, nothing exits.
 
 COSTS
   Sealing: linear in accesses. Planning: O((c + log s) r) for c candidates, s slots and r swaps;
   about 1 us an access for each order that is tried. Running: linear in accesses and events.
+  Compiling: an operator O(free blocks) for each place, .5 to 10 us an operator for each MEMGRAPH
+  that is tried, at most 44 of them, 6 from 20,000 operators on; edges O(nodes * edges / 64).
+  Checking: O(nodes * places that overlap) and the same. An engine: O(log n) a node.
 
 Licence: MIT, at the end of this file. */
 #if defined(GMLAKE_OFFLOAD_IMPLEMENTATION) && defined(GMLAKE_OFFLOAD_BACKEND_CUDA) && \
@@ -247,7 +310,11 @@ typedef enum gmlake_offload_result {
   GMLAKE_OFFLOAD_ERROR_SEALED,               /* the graph no longer changes */
   GMLAKE_OFFLOAD_ERROR_NOT_SEALED,           /* the graph has not been checked */
   GMLAKE_OFFLOAD_ERROR_WRONG_PLAN,           /* the plan is another graph's */
-  GMLAKE_OFFLOAD_ERROR_BACKEND               /* a call of the backend failed */
+  GMLAKE_OFFLOAD_ERROR_BACKEND,              /* a call of the backend failed */
+  GMLAKE_OFFLOAD_ERROR_INCOMPLETE,           /* a memgraph lacks what the graph asks for */
+  GMLAKE_OFFLOAD_ERROR_BAD_PLACE,            /* its tensors overlap, or pass an arena */
+  GMLAKE_OFFLOAD_ERROR_RACE,                 /* its nodes may touch the same bytes at once */
+  GMLAKE_OFFLOAD_ERROR_STALE_READ            /* its nodes read other bytes than they should */
 } gmlake_offload_result;
 
 typedef struct gmlake_offload_graph gmlake_offload_graph;
@@ -511,6 +578,7 @@ typedef struct gmlake_offload_copy {
 typedef struct gmlake_offload_launch {
   const gmlake_offload_graph *graph;
   uint32_t job, op;
+  uint32_t stream; /* of the job on that device, from 0 on; a run has one */
   uint64_t iteration;
   gmlake_offload_op_desc desc;
   void *const *reads, *const *writes;
@@ -529,14 +597,15 @@ typedef struct gmlake_offload_backend {
   void (*host_free)(void *user, void *ptr, size_t bytes);
   /* Gives a PERSISTENT or INPUT tensor its first contents, before its job's first iteration. */
   int (*fill)(void *user, uint32_t job, uint32_t tensor, void *ptr, size_t bytes, int on_host);
-  /* pre: no copy of that device and direction is under way. */
+  /* pre: no copy of that device and direction is under way, unless an engine has several. */
   int (*copy)(void *user, const gmlake_offload_copy *copy, uint64_t token);
-  /* Runs beside copies and other jobs' operators, and behind those of its own job that are under
-     way: none is where a run has no launch_ahead_max. */
+  /* Runs beside copies and other operators, and behind those of its job, device and stream that are
+     under way: none is where a run has no launch_ahead_max, and never one of an engine's. */
   int (*launch)(void *user, const gmlake_offload_launch *launch, uint64_t token);
   int (*timer)(void *user, uint64_t at_ns, uint64_t token); /* completes at that time or later */
   int (*now)(void *user, uint64_t *out_ns);
   int (*wait)(void *user, uint64_t *out_token); /* blocks until something completes */
+  size_t divisor; /* so many bytes of a tensor are one in memory; 0 or 1, but for the mock */
 } gmlake_offload_backend;
 
 #if defined(GMLAKE_OFFLOAD_BACKEND_MOCK)
@@ -549,7 +618,8 @@ typedef struct gmlake_offload_mock_desc {
   double both_bytes_per_s;  /* 0: 101e9 */
   uint64_t copy_ns;         /* what each copy takes besides its bytes */
   double jitter;            /* operators take their time by 1 - jitter to 1 + jitter; below 1 */
-  uint64_t seed;            /* of the jitter */
+  double copy_jitter;       /* copies likewise */
+  uint64_t seed;            /* of both */
   gmlake_offload_host host; /* also the tensors' memory */
 } gmlake_offload_mock_desc;
 
@@ -698,6 +768,153 @@ gmlake_offload_run_get_stats(const gmlake_offload_run *run, gmlake_offload_run_s
 
 /* Peaks count anew from what is there now. Errors: INVALID_ARGUMENT. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_reset_peaks(gmlake_offload_run *run);
+
+/* ---- Memgraphs: TURNIP ----------------------------------------------------------------------- */
+
+typedef struct gmlake_offload_memgraph gmlake_offload_memgraph;
+typedef struct gmlake_offload_engine gmlake_offload_engine;
+
+#define GMLAKE_OFFLOAD_NOWHERE SIZE_MAX /* an offset: the tensor is not there */
+
+typedef enum gmlake_offload_node_kind {
+  GMLAKE_OFFLOAD_NODE_OP = 0, /* also a transfer */
+  GMLAKE_OFFLOAD_NODE_OFFLOAD,
+  GMLAKE_OFFLOAD_NODE_RELOAD
+} gmlake_offload_node_kind;
+
+/* All zero but for the graph: room for everything, nothing moves, an H200's link. To the letter
+   (GMLAKE_OFFLOAD_LETTER) memory is taken ahead as far as some is free, and never by offloading. */
+typedef struct gmlake_offload_memgraph_desc {
+  const gmlake_offload_graph *graph; /* sealed; outlives the memgraph */
+  unsigned flags;                    /* GMLAKE_OFFLOAD_LETTER */
+  size_t device_bytes;               /* of each device's arena; 0: all its tensors at once */
+  const size_t *bytes_by_device;     /* instead, for each device; may be NULL */
+  size_t align_bytes;                /* of all places, a power of two; 0: 512 */
+  size_t tensor_bytes_min;           /* smaller ones leave only for want of others; 0: 1 MiB */
+  uint64_t alloc_ahead_ns;           /* of operators: how far memory is taken before they run; */
+  uint64_t reload_ahead_ns;          /* how far tensors are reloaded; 0 each: several are tried */
+  double out_bytes_per_s;            /* to tell these apart: each device's link; 0: 55e9 */
+  double in_bytes_per_s;             /* 0: 55e9 */
+  uint64_t copy_ns;                  /* what each copy takes besides its bytes; 0: 10 us */
+  gmlake_offload_host host;
+} gmlake_offload_memgraph_desc;
+
+typedef struct gmlake_offload_memgraph_info {
+  size_t struct_bytes; /* set by the caller, or 0: this header's size; returned: bytes filled in */
+  size_t node_count, op_count, offload_count, reload_count;
+  size_t edge_count, memory_edge_count; /* all; those that only keep memory apart */
+  size_t superfluous_count;             /* edges that others implied: left out */
+  size_t offload_bytes, reload_bytes;   /* copied in an iteration */
+  size_t device_count, device_bytes;    /* arenas, all together, each up to the last byte used */
+  size_t home_bytes;                    /* tensors there when an iteration begins and ends */
+  size_t host_bytes;                    /* the host's arena */
+  size_t align_bytes;
+  uint64_t alloc_ahead_ns, reload_ahead_ns; /* as given, or the best of those tried */
+  uint64_t time_ns; /* an iteration, as simulated; 0 where nothing had to be told apart */
+} gmlake_offload_memgraph_info;
+
+/* A node, valid as long as the memgraph. Nodes are numbered in an order in which they may run. */
+typedef struct gmlake_offload_node {
+  gmlake_offload_node_kind kind;
+  uint32_t device, op, tensor;       /* operator's: tensor NONE. Copies': op NONE */
+  size_t device_offset, host_offset; /* copies: of the tensor in the two arenas */
+  const size_t *read_offsets;        /* operators: of the tensors read, on their devices, */
+  const size_t *write_offsets;       /* and of those written */
+  const uint32_t *before;            /* nodes that have to end first, ascending */
+  const unsigned char *memory;       /* 1 for each that is there for memory alone */
+  size_t before_count;
+} gmlake_offload_node;
+
+/* Where a tensor is when an iteration begins and ends: PERSISTENT and INPUT tensors in the same
+   places both times, perhaps on both sides, an OUTPUT at the end on one side. */
+typedef struct gmlake_offload_place {
+  size_t device_offset, host_offset; /* or NOWHERE */
+} gmlake_offload_place;
+
+/* What gmlake_offload_memgraph_check found. */
+typedef struct gmlake_offload_memgraph_fault {
+  gmlake_offload_result result;
+  uint32_t node, other; /* of two that are not ordered the later one, by number; or NONE */
+  uint32_t tensor;      /* or NONE */
+  char text[120];
+} gmlake_offload_memgraph_fault;
+
+/* Compiles a graph of any number of devices: TASKGRAPH to MEMGRAPH.
+   Errors: INVALID_ARGUMENT; NOT_SEALED; OUT_OF_DEVICE_MEMORY, where an operator's tensors, each
+   rounded up to align_bytes, pass its device's arena; SIZE_OVERFLOW, where that rounding, or all
+   arenas together, are too much; OUT_OF_HOST_MEMORY; *out_memgraph is then NULL. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_create(
+    const gmlake_offload_memgraph_desc *desc, gmlake_offload_memgraph **out_memgraph);
+
+/* NULL is fine. pre: no engine uses it. */
+GMLAKE_OFFLOAD_DEF void gmlake_offload_memgraph_destroy(gmlake_offload_memgraph *memgraph);
+
+/* Errors of these: INVALID_ARGUMENT; UNKNOWN_ID. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_get_info(
+    const gmlake_offload_memgraph *memgraph, gmlake_offload_memgraph_info *out_info);
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_get_node(
+    const gmlake_offload_memgraph *memgraph, uint32_t node, gmlake_offload_node *out_node);
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_memgraph_get_place(const gmlake_offload_memgraph *memgraph, uint32_t tensor,
+                                  gmlake_offload_place *out_begin, gmlake_offload_place *out_end);
+
+/* Proves, from the graph and the nodes alone, that every order that the edges allow gives the
+   graph's results: see HOW A MEMGRAPH IS CHECKED. out_fault may be NULL.
+   Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY; and what is wrong with the memgraph:
+   INCOMPLETE  an operator is missing or there twice, or a dependency that was asked for
+   BAD_PLACE   a place passes its arena, or two of one node's places overlap
+   CYCLE       nodes wait for each other
+   RACE        two nodes touch the same bytes, one writes them, and no path orders the two
+   STALE_READ  a node, or the next iteration, reads bytes that are not the version it should see */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_check(
+    const gmlake_offload_memgraph *memgraph, gmlake_offload_memgraph_fault *out_fault);
+
+/* ---- Engines: memgraphs run in any order ----------------------------------------------------- */
+
+#define GMLAKE_OFFLOAD_FIXED_ORDER 1u  /* engine: each queue in the order of compilation */
+#define GMLAKE_OFFLOAD_RANDOM_ORDER 2u /* engine: of what is ready anything, not the first */
+
+typedef struct gmlake_offload_engine_desc {
+  const gmlake_offload_backend *backend;   /* outlives the engine; nothing else runs on it */
+  const gmlake_offload_memgraph *memgraph; /* likewise; several engines may share it */
+  unsigned flags;                          /* FIXED_ORDER or RANDOM_ORDER */
+  uint32_t stream_count;                   /* operators at once on a device; 0: 1 */
+  uint32_t copy_count;                     /* copies at once of a device and direction; 0: 1 */
+  uint64_t seed;                           /* of RANDOM_ORDER */
+  gmlake_offload_host host;
+} gmlake_offload_engine_desc;
+
+typedef struct gmlake_offload_engine_stats {
+  size_t struct_bytes; /* set by the caller, or 0: this header's size; returned: bytes filled in */
+  uint64_t time_ns;    /* by the backend's clock, in gmlake_offload_engine_run */
+  uint64_t stall_ns;   /* of it: devices without an operator under way, added up */
+  uint64_t iteration_count, op_count, offload_count, reload_count;
+  size_t offload_bytes, reload_bytes;
+} gmlake_offload_engine_stats;
+
+/* Takes one arena from the backend for each device and one for the host, and fills the tensors
+   that are there when an iteration begins.
+   Errors: INVALID_ARGUMENT (also where align_bytes is below 16 times the backend's divisor),
+   OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY, BACKEND; *out_engine is then NULL. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_create(
+    const gmlake_offload_engine_desc *desc, gmlake_offload_engine **out_engine);
+
+/* Waits for what is under way. NULL is fine. */
+GMLAKE_OFFLOAD_DEF void gmlake_offload_engine_destroy(gmlake_offload_engine *engine);
+
+/* Runs the memgraph that many times. Errors: INVALID_ARGUMENT; BACKEND, after which the engine can
+   only be destroyed. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_run(gmlake_offload_engine *engine,
+                                                                   uint64_t iteration_count);
+
+/* Where a tensor's bytes are between iterations, NULL where they are not: what is written to an
+   INPUT goes wherever it is. Errors: INVALID_ARGUMENT, UNKNOWN_ID. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_locate(
+    const gmlake_offload_engine *engine, uint32_t tensor, void **out_device, void **out_host);
+
+/* Errors: INVALID_ARGUMENT. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_get_stats(
+    const gmlake_offload_engine *engine, gmlake_offload_engine_stats *out_stats);
 
 /* The result's spelling in this header, a constant string; never NULL. */
 GMLAKE_OFFLOAD_DEF const char *gmlake_offload_result_name(gmlake_offload_result result);
@@ -3909,10 +4126,2215 @@ static gmlake_offload_result gmlo_run_add(gmlake_offload_run *run,
   return GMLAKE_OFFLOAD_OK;
 }
 
+/* ---- >>paths: which nodes of a graph lead to which ---------------------------------------------
+   Owns nothing but its scratch. A graph of nodes is a list of predecessors: those of node v are
+   before[begin[v] .. begin[v + 1]), all below v. Sources are taken a chunk at a time, a bit for
+   each: bit s of a node's row is set where a path leads from source s, or the node is s.
+   Complexity: nodes times edges / 64, in rows of GMLO_CHUNK bits. Fails: host memory. */
+
+#define GMLO_CHUNK 2048u
+#define GMLO_CHUNK_WORDS (GMLO_CHUNK / 64)
+
+typedef struct gmlo_edges {
+  const size_t *begin;
+  const uint32_t *before;
+  size_t node_count;
+} gmlo_edges;
+
+/* Rows of the nodes from `first` on, whose sources are first up to first + GMLO_CHUNK. */
+static void gmlo_paths_fill(const gmlo_edges *edges, size_t first, uint64_t *rows) {
+  size_t v, e, w;
+  for (v = first; v < edges->node_count; v++) {
+    uint64_t *row = rows + (v - first) * GMLO_CHUNK_WORDS;
+    memset(row, 0, GMLO_CHUNK_WORDS * sizeof *row);
+    if (v - first < GMLO_CHUNK) row[(v - first) / 64] |= (uint64_t)1 << ((v - first) % 64);
+    for (e = edges->begin[v]; e < edges->begin[v + 1]; e++) {
+      const uint64_t *from;
+      if (edges->before[e] < first) continue;
+      from = rows + (edges->before[e] - first) * GMLO_CHUNK_WORDS;
+      for (w = 0; w < GMLO_CHUNK_WORDS; w++) row[w] |= from[w];
+    }
+  }
+}
+
+/* Whether a path leads from `source` to v. pre: source is in the chunk of `first`, v behind it. */
+static int gmlo_paths_has(const uint64_t *rows, size_t first, size_t source, size_t v) {
+  const uint64_t *row = rows + (v - first) * GMLO_CHUNK_WORDS;
+  return (int)(row[(source - first) / 64] >> ((source - first) % 64) & 1);
+}
+
+static uint64_t *gmlo_paths_rows(const gmlake_offload_host *host, size_t node_count) {
+  return (uint64_t *)gmlo_zeroed(host, node_count, GMLO_CHUNK_WORDS * sizeof(uint64_t));
+}
+
+/* Marks in `superfluous` the edges that another path implies. 0 where host memory is refused. */
+static int gmlo_paths_reduce(const gmlo_edges *edges, unsigned char *superfluous,
+                             const gmlake_offload_host *host) {
+  uint64_t *rows = gmlo_paths_rows(host, edges->node_count);
+  size_t first, v, e, other;
+  if (rows == NULL) return 0;
+  for (first = 0; first < edges->node_count; first += GMLO_CHUNK) {
+    gmlo_paths_fill(edges, first, rows);
+    for (v = first; v < edges->node_count; v++) {
+      size_t begin = edges->begin[v], end = edges->begin[v + 1];
+      for (e = begin; e < end; e++) {
+        size_t source = edges->before[e];
+        if (source < first || source >= first + GMLO_CHUNK) continue;
+        for (other = begin; other < end && !superfluous[e]; other++) {
+          superfluous[e] = edges->before[other] > source &&
+                           gmlo_paths_has(rows, first, source, edges->before[other]);
+        }
+      }
+    }
+  }
+  gmlo_free(host, rows);
+  return 1;
+}
+
+/* ---- >>memgraph: a TASKGRAPH becomes a MEMGRAPH ------------------------------------------------
+   Owns the arenas' blocks, where each tensor is, and who used what, while operators are executed in
+   the graph's order without a device; what comes out are nodes and edges. Invariants:
+   [T1] The blocks of an arena follow each other without gaps; a block is one tensor's or free.
+   [T2] A free block's users are the nodes that must end before its bytes are written; those of a
+        tensor likewise, its maker among them or before them.
+   [T3] Operators from `exec` up to `alloc` have all their tensors on the device or a block for what
+        they make; no victim's next use is before alloc.
+   [T4] Edges lead from lower to higher nodes.
+   [T5] Tensors with a home are there, whole, when an iteration begins and when it ends.
+   Complexity: an operator O(blocks) for each tensor it has to find room for, then >>paths.
+   Fails: host memory (`failed`), an operator that is larger than its device. */
+
+typedef struct gmlo_node {
+  gmlake_offload_node_kind kind;
+  uint32_t device, op, tensor;
+  uint32_t mark; /* of the last list or node that named it */
+  size_t device_offset, host_offset;
+} gmlo_node;
+
+struct gmlake_offload_memgraph {
+  gmlo_scope scope;
+  const gmlake_offload_graph *graph;
+  gmlo_node *nodes;
+  size_t node_count, node_capacity;
+  size_t *before_begin; /* node_count + 1 */
+  uint32_t *before;
+  unsigned char *memory; /* for each of before */
+  size_t edge_count, edge_capacity, begin_capacity, memory_capacity;
+  size_t *after_begin; /* the other way, of scope */
+  uint32_t *after;
+  size_t *ref_offsets;                 /* for each of the graph's refs, of scope */
+  gmlake_offload_place *begins, *ends; /* for each tensor, of scope */
+  size_t *device_bytes;                /* for each device, of scope */
+  gmlake_offload_memgraph_info info;
+};
+
+typedef struct gmlo_cell { /* of a list of nodes; lists may share their tails */
+  uint32_t node, next;
+} gmlo_cell;
+
+typedef struct gmlo_block {
+  size_t offset, bytes;
+  uint32_t tensor; /* or NONE */
+  uint32_t prev, next, users;
+  uint32_t free_prev, free_next; /* free: of the arena's list */
+  size_t used;                   /* free: the position of exec when it became so, + 1 */
+} gmlo_block;
+
+typedef struct gmlo_arena {
+  uint32_t first, free; /* by offset, and the free ones in any order */
+  size_t high;          /* no byte above was ever taken */
+} gmlo_arena;
+
+typedef struct gmlo_hold { /* what is known of a tensor */
+  uint32_t block;          /* on its device, or NONE */
+  uint32_t users, maker;   /* of that block, and who put the bytes there */
+  uint32_t host_block;     /* of tensors that are made, or NONE */
+  uint32_t host_users, host_maker;
+  int filled;     /* the block has the bytes, as far as exec has come */
+  int read;       /* users are readers, not the maker */
+  int host_there; /* the host has the bytes */
+  int has_home;
+  size_t home;        /* offset */
+  size_t host_offset; /* of tensors that are not made, or NOWHERE */
+  size_t next;        /* of the accesses */
+} gmlo_hold;
+
+/* What a graph asks of its devices, whatever the tuning. */
+typedef struct gmlo_devices {
+  size_t *bytes, *largest; /* of each: the arena, and what its largest operator takes */
+  uint64_t least_ns;       /* an iteration takes no less: the busiest one's operators */
+  uint64_t fill_ns;        /* how long the link takes to fill the largest one */
+} gmlo_devices;
+
+/* What a memgraph may be tuned by: see >>horizons. */
+typedef struct gmlo_tuning {
+  uint64_t alloc_ahead_ns, reload_ahead_ns;
+  unsigned home_percent; /* of the room for homes */
+  int home_spread;       /* homes are spread over the iteration, not given to what is used first */
+} gmlo_tuning;
+
+typedef struct gmlo_compiler {
+  gmlo_scope scope;
+  const gmlake_offload_graph *graph;
+  const gmlake_offload_memgraph_desc *desc;
+  const gmlo_devices *devices;
+  gmlake_offload_memgraph *out;
+  gmlo_hold *holds;
+  gmlo_arena *arenas; /* the devices', then the host's */
+  size_t device_count;
+  gmlo_block *blocks;
+  size_t block_count, block_capacity;
+  uint32_t spare_blocks; /* linked by next */
+  gmlo_cell *cells;
+  size_t cell_count, cell_capacity;
+  uint32_t *op_nodes, *homes;
+  size_t home_count, away_count; /* tensors with a home; those not on their device */
+  uint32_t *links; /* dependencies asked for: links[link_begin[op]] .. end before op */
+  size_t *link_begin;
+  uint64_t *begin_ns; /* of each position, in order */
+  gmlo_tuning tuning;
+  size_t exec, alloc, reload;
+  uint32_t marks;
+  size_t host_fixed_bytes;
+  int packing; /* room is taken as low as it is */
+  int failed;
+} gmlo_compiler;
+
+/* Bytes of a tensor's place, never none. */
+static size_t gmlo_footprint(const gmlake_offload_memgraph_desc *desc, uint32_t tensor) {
+  size_t align = desc->align_bytes, bytes = desc->graph->tensors[tensor].bytes;
+  return bytes == 0 ? align : (bytes + align - 1) / align * align;
+}
+
+/* Of all that the operator touches on the device. */
+static size_t gmlo_op_footprint(const gmlake_offload_memgraph_desc *desc, uint32_t op,
+                                uint32_t device) {
+  const gmlo_op *o = &desc->graph->ops[op];
+  size_t i, bytes = 0;
+  for (i = 0; i < o->read_count + o->write_count; i++) {
+    uint32_t tensor = desc->graph->refs[o->first_ref + i];
+    if (desc->graph->tensors[tensor].device != device) continue;
+    if (i >= o->read_count && (gmlo_op_uses(desc->graph, op, tensor) & GMLO_READS) != 0) continue;
+    bytes += gmlo_footprint(desc, tensor);
+  }
+  return bytes;
+}
+
+/* ---- Lists of nodes ---- */
+
+static uint32_t gmlo_list_push(gmlo_compiler *c, uint32_t list, uint32_t node) {
+  gmlo_cell *cells = (gmlo_cell *)gmlo_grow(&c->scope.host, c->cells, c->cell_count, 1,
+                                            &c->cell_capacity, sizeof *cells);
+  if (cells == NULL) {
+    c->failed = 1;
+    return list;
+  }
+  c->cells = cells;
+  cells[c->cell_count].node = node;
+  cells[c->cell_count].next = list;
+  return (uint32_t)c->cell_count++;
+}
+
+/* Nodes of `more` that are not marked, before those of `list`. */
+static uint32_t gmlo_list_join(gmlo_compiler *c, uint32_t list, uint32_t more) {
+  uint32_t at;
+  for (at = more; at != GMLAKE_OFFLOAD_NONE; at = c->cells[at].next) {
+    gmlo_node *node = &c->out->nodes[c->cells[at].node];
+    if (node->mark == c->marks) continue;
+    node->mark = c->marks;
+    list = gmlo_list_push(c, list, c->cells[at].node);
+  }
+  return list;
+}
+
+/* ---- Nodes and edges ---- */
+
+static uint32_t gmlo_node_add(gmlo_compiler *c, gmlake_offload_node_kind kind, uint32_t device,
+                              uint32_t op, uint32_t tensor) {
+  gmlake_offload_memgraph *m = c->out;
+  const gmlake_offload_host *host = &c->scope.host;
+  gmlo_node *nodes = (gmlo_node *)gmlo_grow(host, m->nodes, m->node_count, 1, &m->node_capacity,
+                                            sizeof *nodes),
+            *node;
+  size_t *begin;
+  if (nodes != NULL) m->nodes = nodes;
+  begin = (size_t *)gmlo_grow(host, m->before_begin, m->node_count == 0 ? 0 : m->node_count + 1, 2,
+                              &m->begin_capacity, sizeof *begin);
+  if (begin != NULL) m->before_begin = begin;
+  if (nodes == NULL || begin == NULL || m->node_count >= GMLAKE_OFFLOAD_NONE - 1) {
+    c->failed = 1;
+    return GMLAKE_OFFLOAD_NONE;
+  }
+  node = &nodes[m->node_count];
+  memset(node, 0, sizeof *node);
+  node->kind = kind;
+  node->device = device;
+  node->op = op;
+  node->tensor = tensor;
+  node->device_offset = node->host_offset = GMLAKE_OFFLOAD_NOWHERE;
+  if (m->node_count == 0) begin[0] = 0;
+  begin[m->node_count + 1] = m->edge_count;
+  c->marks++;
+  return (uint32_t)m->node_count++;
+}
+
+/* An edge to the node added last; none twice, the first kind stays: data comes first. */
+static void gmlo_edge_add(gmlo_compiler *c, uint32_t from, int memory) {
+  gmlake_offload_memgraph *m = c->out;
+  const gmlake_offload_host *host = &c->scope.host;
+  uint32_t *before;
+  unsigned char *kinds;
+  if (from == GMLAKE_OFFLOAD_NONE || c->failed || m->nodes[from].mark == c->marks) return;
+  before =
+      (uint32_t *)gmlo_grow(host, m->before, m->edge_count, 1, &m->edge_capacity, sizeof *before);
+  if (before != NULL) m->before = before;
+  kinds = (unsigned char *)gmlo_grow(host, m->memory, m->edge_count, 1, &m->memory_capacity, 1);
+  if (kinds != NULL) m->memory = kinds;
+  if (before == NULL || kinds == NULL) {
+    c->failed = 1;
+    return;
+  }
+  m->nodes[from].mark = c->marks;
+  before[m->edge_count] = from;
+  kinds[m->edge_count] = (unsigned char)memory;
+  m->before_begin[m->node_count] = ++m->edge_count;
+}
+
+static void gmlo_edges_add(gmlo_compiler *c, uint32_t list) {
+  for (; list != GMLAKE_OFFLOAD_NONE; list = c->cells[list].next) {
+    gmlo_edge_add(c, c->cells[list].node, 1);
+  }
+}
+
+/* ---- Blocks ---- */
+
+static uint32_t gmlo_block_new(gmlo_compiler *c) {
+  uint32_t id = c->spare_blocks;
+  gmlo_block *blocks;
+  if (id != GMLAKE_OFFLOAD_NONE) {
+    c->spare_blocks = c->blocks[id].next;
+    return id;
+  }
+  blocks = (gmlo_block *)gmlo_grow(&c->scope.host, c->blocks, c->block_count, 1, &c->block_capacity,
+                                   sizeof *blocks);
+  if (blocks == NULL) {
+    c->failed = 1;
+    return GMLAKE_OFFLOAD_NONE;
+  }
+  c->blocks = blocks;
+  return (uint32_t)c->block_count++;
+}
+
+static void gmlo_free_push(gmlo_compiler *c, gmlo_arena *arena, uint32_t b) {
+  c->blocks[b].free_prev = GMLAKE_OFFLOAD_NONE;
+  c->blocks[b].free_next = arena->free;
+  if (arena->free != GMLAKE_OFFLOAD_NONE) c->blocks[arena->free].free_prev = b;
+  arena->free = b;
+}
+
+static void gmlo_free_remove(gmlo_compiler *c, gmlo_arena *arena, uint32_t b) {
+  const gmlo_block *block = &c->blocks[b];
+  if (block->free_next != GMLAKE_OFFLOAD_NONE) {
+    c->blocks[block->free_next].free_prev = block->free_prev;
+  }
+  if (block->free_prev != GMLAKE_OFFLOAD_NONE) {
+    c->blocks[block->free_prev].free_next = block->free_next;
+  } else {
+    arena->free = block->free_next;
+  }
+}
+
+/* What is above `bytes` becomes a block of its own. 0 where host memory is refused.
+   pre: the block is free. */
+static int gmlo_block_split(gmlo_compiler *c, gmlo_arena *arena, uint32_t b, size_t bytes) {
+  uint32_t id = gmlo_block_new(c);
+  gmlo_block *low, *high;
+  if (id == GMLAKE_OFFLOAD_NONE) return 0;
+  low = &c->blocks[b];
+  high = &c->blocks[id];
+  *high = *low;
+  high->offset += bytes;
+  high->bytes -= bytes;
+  high->prev = b;
+  low->bytes = bytes;
+  low->next = id;
+  if (high->next != GMLAKE_OFFLOAD_NONE) c->blocks[high->next].prev = id;
+  gmlo_free_push(c, arena, id);
+  return 1;
+}
+
+/* The block takes in the one behind it, and its users. pre: both are free. */
+static void gmlo_block_absorb(gmlo_compiler *c, gmlo_arena *arena, uint32_t b) {
+  gmlo_block *low = &c->blocks[b];
+  uint32_t id = low->next;
+  gmlo_block *high = &c->blocks[id];
+  low->bytes += high->bytes;
+  low->next = high->next;
+  if (high->next != GMLAKE_OFFLOAD_NONE) c->blocks[high->next].prev = b;
+  low->users = gmlo_list_join(c, low->users, high->users);
+  gmlo_free_remove(c, arena, id);
+  high->next = c->spare_blocks;
+  c->spare_blocks = id;
+}
+
+/* The tensor gets `bytes` from the begin of block b on. pre: they are free. [T2] */
+static int gmlo_block_take(gmlo_compiler *c, gmlo_arena *arena, uint32_t b, size_t bytes,
+                           uint32_t tensor) {
+  if (c->blocks[b].bytes < bytes) {
+    uint32_t users = c->blocks[b].users;
+    c->marks++;
+    c->blocks[b].users = gmlo_list_join(c, GMLAKE_OFFLOAD_NONE, users);
+  }
+  while (c->blocks[b].bytes < bytes) {
+    uint32_t next = c->blocks[b].next;
+    size_t more = bytes - c->blocks[b].bytes;
+    if (c->blocks[next].bytes > more && !gmlo_block_split(c, arena, next, more)) return 0;
+    gmlo_block_absorb(c, arena, b);
+  }
+  if (c->blocks[b].bytes > bytes && !gmlo_block_split(c, arena, b, bytes)) return 0;
+  gmlo_free_remove(c, arena, b);
+  c->blocks[b].tensor = tensor;
+  if (c->blocks[b].offset + bytes > arena->high) arena->high = c->blocks[b].offset + bytes;
+  return 1;
+}
+
+/* A tensor's block becomes free for whoever comes behind its users. */
+static void gmlo_block_give(gmlo_compiler *c, gmlo_arena *arena, uint32_t b, uint32_t users) {
+  gmlo_block *block = &c->blocks[b];
+  block->tensor = GMLAKE_OFFLOAD_NONE;
+  block->users = users;
+  block->used = c->exec + 1;
+  gmlo_free_push(c, arena, b);
+}
+
+static int gmlo_arena_init(gmlo_compiler *c, gmlo_arena *arena, size_t bytes) {
+  gmlo_block *block;
+  arena->free = GMLAKE_OFFLOAD_NONE;
+  arena->first = gmlo_block_new(c);
+  if (arena->first == GMLAKE_OFFLOAD_NONE) return 0;
+  block = &c->blocks[arena->first];
+  memset(block, 0, sizeof *block);
+  block->bytes = bytes;
+  block->tensor = block->prev = block->next = block->users = GMLAKE_OFFLOAD_NONE;
+  gmlo_free_push(c, arena, arena->first);
+  return 1;
+}
+
+/* The position of the tensor's next use; behind all operators: that at home, then none. */
+static size_t gmlo_next_use(const gmlo_compiler *c, uint32_t tensor) {
+  const gmlo_hold *hold = &c->holds[tensor];
+  if (hold->next < c->graph->access_begin[tensor + 1]) {
+    return c->graph->accesses[hold->next].position;
+  }
+  return c->graph->op_count + !hold->has_home;
+}
+
+/* Of a run of free blocks, which begins at *b, those in a row that have `bytes` and are longest
+   unused: 1, and where they begin in *b. */
+static int gmlo_run_best(const gmlo_compiler *c, uint32_t *b, size_t bytes, size_t *out_used) {
+  uint32_t from = *b, e;
+  int found = 0;
+  while (from != GMLAKE_OFFLOAD_NONE) {
+    size_t sum = 0, used = 0;
+    uint32_t latest = from;
+    for (e = from; e != GMLAKE_OFFLOAD_NONE && sum < bytes; e = c->blocks[e].next) {
+      if (c->blocks[e].tensor != GMLAKE_OFFLOAD_NONE) break;
+      sum += c->blocks[e].bytes;
+      if (c->blocks[e].used < used) continue;
+      used = c->blocks[e].used;
+      latest = e;
+    }
+    if (sum < bytes) break;
+    if (!found || used < *out_used) {
+      *b = from;
+      *out_used = used;
+    }
+    found = 1;
+    from = c->blocks[latest].next; /* until there every choice holds the latest */
+    if (from != GMLAKE_OFFLOAD_NONE && c->blocks[from].tensor != GMLAKE_OFFLOAD_NONE) break;
+  }
+  return found;
+}
+
+/* Free blocks in a row that have `bytes`: the longest unused, or the lowest. NONE: no such. */
+static uint32_t gmlo_find_free(const gmlo_compiler *c, const gmlo_arena *arena, size_t bytes,
+                               int lowest) {
+  uint32_t best = GMLAKE_OFFLOAD_NONE, b;
+  size_t best_used = 0;
+  for (b = arena->free; b != GMLAKE_OFFLOAD_NONE; b = c->blocks[b].free_next) {
+    uint32_t prev = c->blocks[b].prev, at = b;
+    size_t used = 0;
+    int better;
+    if (prev != GMLAKE_OFFLOAD_NONE && c->blocks[prev].tensor == GMLAKE_OFFLOAD_NONE) continue;
+    if (!gmlo_run_best(c, &at, bytes, &used)) continue;
+    if (lowest) at = b;
+    better = best == GMLAKE_OFFLOAD_NONE || (!lowest && used < best_used);
+    if (!better && (lowest || used == best_used)) {
+      better = c->blocks[at].offset < c->blocks[best].offset;
+    }
+    if (!better) continue;
+    best = at;
+    best_used = used;
+  }
+  return best;
+}
+
+/* Whether the tensor may leave for the sake of a use at `after`. */
+static int gmlo_is_victim(const gmlo_compiler *c, uint32_t tensor, size_t after, int small) {
+  return gmlo_next_use(c, tensor) > after && c->holds[tensor].filled &&
+         (small || c->graph->tensors[tensor].bytes >= c->desc->tensor_bytes_min);
+}
+
+/* Blocks in a row, free or of tensors that may leave: where the next use of those is farthest. */
+static uint32_t gmlo_find_victims(const gmlo_compiler *c, const gmlo_arena *arena, size_t bytes,
+                                  size_t after, int small) {
+  uint32_t b = arena->first, best = GMLAKE_OFFLOAD_NONE, e;
+  size_t best_age = 0, best_moved = 0;
+  while (b != GMLAKE_OFFLOAD_NONE) {
+    size_t sum = 0, moved = 0, least = SIZE_MAX;
+    uint32_t soonest = b;
+    for (e = b; e != GMLAKE_OFFLOAD_NONE && sum < bytes; e = c->blocks[e].next) {
+      uint32_t tensor = c->blocks[e].tensor;
+      size_t age = SIZE_MAX;
+      if (tensor != GMLAKE_OFFLOAD_NONE) {
+        if (!gmlo_is_victim(c, tensor, after, small)) break;
+        age = gmlo_next_use(c, tensor);
+        moved += c->blocks[e].bytes;
+      }
+      sum += c->blocks[e].bytes;
+      if (age <= least) {
+        least = age;
+        soonest = e;
+      }
+    }
+    if (sum < bytes) {
+      b = e == GMLAKE_OFFLOAD_NONE ? e : c->blocks[e].next;
+      continue;
+    }
+    if (best == GMLAKE_OFFLOAD_NONE || least > best_age ||
+        (least == best_age && moved < best_moved)) {
+      best = b;
+      best_age = least;
+      best_moved = moved;
+    }
+    b = c->blocks[soonest].next;
+  }
+  return best;
+}
+
+/* ---- Tensors that come and go ---- */
+
+/* simFree. */
+static void gmlo_device_free(gmlo_compiler *c, uint32_t tensor) {
+  gmlo_hold *hold = &c->holds[tensor];
+  if (hold->block == GMLAKE_OFFLOAD_NONE) return;
+  gmlo_block_give(c, &c->arenas[c->graph->tensors[tensor].device], hold->block, hold->users);
+  c->away_count += (size_t)hold->has_home;
+  hold->block = hold->users = hold->maker = GMLAKE_OFFLOAD_NONE;
+  hold->filled = 0;
+}
+
+/* The host's bytes are old or of no use. Tensors that are not made keep their place. */
+static void gmlo_host_forget(gmlo_compiler *c, uint32_t tensor) {
+  gmlo_hold *hold = &c->holds[tensor];
+  hold->host_there = 0;
+  hold->host_maker = GMLAKE_OFFLOAD_NONE;
+  if (hold->host_block == GMLAKE_OFFLOAD_NONE) return;
+  gmlo_block_give(c, &c->arenas[c->device_count], hold->host_block, hold->host_users);
+  hold->host_block = hold->host_users = GMLAKE_OFFLOAD_NONE;
+}
+
+/* A place for the tensor in the host's arena: of its own where it lives on, else one that others
+   have used. 0 where host memory is refused. */
+static int gmlo_host_place(gmlo_compiler *c, uint32_t tensor) {
+  gmlo_hold *hold = &c->holds[tensor];
+  gmlo_arena *arena = &c->arenas[c->device_count];
+  size_t bytes = gmlo_footprint(c->desc, tensor);
+  uint32_t b;
+  if (!gmlo_kind_is_made(c->graph->tensors[tensor].kind)) {
+    if (hold->host_offset != GMLAKE_OFFLOAD_NOWHERE) return 1;
+    hold->host_offset = c->host_fixed_bytes;
+    c->host_fixed_bytes += bytes;
+    return 1;
+  }
+  if (hold->host_block != GMLAKE_OFFLOAD_NONE) return 1;
+  b = gmlo_find_free(c, arena, bytes, 1);
+  if (b == GMLAKE_OFFLOAD_NONE || !gmlo_block_take(c, arena, b, bytes, tensor)) return 0;
+  hold->host_block = b;
+  hold->host_users = c->blocks[b].users;
+  return 1;
+}
+
+static size_t gmlo_host_offset(const gmlo_compiler *c, uint32_t tensor) {
+  const gmlo_hold *hold = &c->holds[tensor];
+  return hold->host_block != GMLAKE_OFFLOAD_NONE ? c->blocks[hold->host_block].offset
+                                                 : hold->host_offset;
+}
+
+static uint32_t gmlo_copy_add(gmlo_compiler *c, gmlake_offload_node_kind kind, uint32_t tensor) {
+  uint32_t id =
+      gmlo_node_add(c, kind, c->graph->tensors[tensor].device, GMLAKE_OFFLOAD_NONE, tensor);
+  if (id == GMLAKE_OFFLOAD_NONE) return id;
+  c->out->nodes[id].device_offset = c->blocks[c->holds[tensor].block].offset;
+  c->out->nodes[id].host_offset = gmlo_host_offset(c, tensor);
+  return id;
+}
+
+/* simMallocOffld's other half: the tensor leaves, with a copy where the host has none. */
+static void gmlo_evict(gmlo_compiler *c, uint32_t tensor) {
+  gmlo_hold *hold = &c->holds[tensor];
+  if (hold->filled && !gmlo_host_place(c, tensor)) {
+    c->failed = 1;
+    return;
+  }
+  if (hold->filled && !hold->host_there) {
+    uint32_t node = gmlo_copy_add(c, GMLAKE_OFFLOAD_NODE_OFFLOAD, tensor);
+    gmlo_edge_add(c, hold->maker, 0);
+    gmlo_edges_add(c, hold->host_users);
+    hold->users = gmlo_list_push(c, hold->users, node);
+    hold->host_users = gmlo_list_push(c, GMLAKE_OFFLOAD_NONE, node);
+    hold->host_maker = node;
+    hold->host_there = 1;
+  }
+  gmlo_device_free(c, tensor);
+}
+
+/* Makes `bytes` from block b on free, and the tensor's. 0 where host memory is refused. */
+static int gmlo_occupy(gmlo_compiler *c, uint32_t b, uint32_t tensor) {
+  gmlo_hold *hold = &c->holds[tensor];
+  gmlo_arena *arena = &c->arenas[c->graph->tensors[tensor].device];
+  size_t bytes = gmlo_footprint(c->desc, tensor), sum = 0;
+  uint32_t e;
+  for (e = b; sum < bytes; e = c->blocks[e].next) {
+    sum += c->blocks[e].bytes;
+    if (c->blocks[e].tensor != GMLAKE_OFFLOAD_NONE) gmlo_evict(c, c->blocks[e].tensor);
+    if (c->failed) return 0;
+  }
+  if (!gmlo_block_take(c, arena, b, bytes, tensor)) return 0;
+  c->away_count -= (size_t)hold->has_home;
+  hold->block = b;
+  hold->users = c->blocks[b].users;
+  hold->maker = GMLAKE_OFFLOAD_NONE;
+  hold->filled = hold->read = 0;
+  return 1;
+}
+
+/* The tensor's home, if all of it is free or may be made so: 1. b is a block at or before it. */
+static int gmlo_occupy_home(gmlo_compiler *c, uint32_t tensor, uint32_t b, size_t after) {
+  gmlo_arena *arena = &c->arenas[c->graph->tensors[tensor].device];
+  size_t home = c->holds[tensor].home, end = home + gmlo_footprint(c->desc, tensor);
+  uint32_t e;
+  while (c->blocks[b].offset + c->blocks[b].bytes <= home) b = c->blocks[b].next;
+  for (e = b; e != GMLAKE_OFFLOAD_NONE && c->blocks[e].offset < end; e = c->blocks[e].next) {
+    uint32_t other = c->blocks[e].tensor;
+    if (other != GMLAKE_OFFLOAD_NONE && !gmlo_is_victim(c, other, after, 1)) return 0;
+  }
+  if (c->blocks[b].tensor != GMLAKE_OFFLOAD_NONE) gmlo_evict(c, c->blocks[b].tensor);
+  if (!c->failed && c->blocks[b].offset < home) {
+    if (!gmlo_block_split(c, arena, b, home - c->blocks[b].offset)) return 0;
+    b = c->blocks[b].next;
+  }
+  return !c->failed && gmlo_occupy(c, b, tensor);
+}
+
+/* simMalloc, and simMallocOffld where tensors not used up to `after` may leave: a block for the
+   tensor. 0 where there is none. */
+static int gmlo_device_place(gmlo_compiler *c, uint32_t tensor, size_t after, int small) {
+  gmlo_hold *hold = &c->holds[tensor];
+  const gmlo_arena *arena = &c->arenas[c->graph->tensors[tensor].device];
+  size_t bytes = gmlo_footprint(c->desc, tensor);
+  uint32_t b;
+  if (hold->has_home && !c->packing && gmlo_occupy_home(c, tensor, arena->first, SIZE_MAX)) {
+    return 1;
+  }
+  b = gmlo_find_free(c, arena, bytes, c->packing);
+  if (b == GMLAKE_OFFLOAD_NONE && after != SIZE_MAX) {
+    b = gmlo_find_victims(c, arena, bytes, after, small);
+  }
+  return b != GMLAKE_OFFLOAD_NONE && gmlo_occupy(c, b, tensor);
+}
+
+/* The tensor's bytes come into its new block. */
+static void gmlo_fill_block(gmlo_compiler *c, uint32_t tensor) {
+  gmlo_hold *hold = &c->holds[tensor];
+  uint32_t node = gmlo_copy_add(c, GMLAKE_OFFLOAD_NODE_RELOAD, tensor);
+  gmlo_edge_add(c, hold->host_maker, 0);
+  gmlo_edges_add(c, hold->users);
+  hold->users = gmlo_list_push(c, GMLAKE_OFFLOAD_NONE, node);
+  hold->host_users = gmlo_list_push(c, hold->host_users, node);
+  hold->maker = node;
+  hold->filled = 1;
+}
+
+/* simMallocForceReld. */
+static int gmlo_reload(gmlo_compiler *c, uint32_t tensor, size_t after, int small) {
+  if (!c->holds[tensor].host_there || !gmlo_device_place(c, tensor, after, small)) return 0;
+  gmlo_fill_block(c, tensor);
+  return !c->failed;
+}
+
+/* ---- Operators ---- */
+
+static uint32_t gmlo_ref(const gmlo_compiler *c, uint32_t op, size_t i) {
+  return c->graph->refs[c->graph->ops[op].first_ref + i];
+}
+
+/* Blocks for all tensors of the operator at `position`; 0 where one has none. Victims are not used
+   up to `after`. [T3] */
+static int gmlo_ensure(gmlo_compiler *c, size_t position, size_t after, int small) {
+  uint32_t op = c->graph->order[position];
+  const gmlo_op *o = &c->graph->ops[op];
+  size_t i;
+  for (i = 0; i < o->read_count + o->write_count; i++) {
+    uint32_t tensor = gmlo_ref(c, op, i);
+    gmlo_hold *hold = &c->holds[tensor];
+    int is_next = c->graph->accesses[hold->next].position == position;
+    int reads = i < o->read_count || (gmlo_op_uses(c->graph, op, tensor) & GMLO_READS) != 0;
+    if (hold->block != GMLAKE_OFFLOAD_NONE && (reads || is_next)) continue;
+    if (reads) {
+      if (!gmlo_reload(c, tensor, after, small)) return 0;
+    } else if (!is_next || !gmlo_device_place(c, tensor, after, small)) {
+      return 0;
+    }
+  }
+  return 1;
+}
+
+/* At exec there is no way back: small tensors leave too, and at last all of the operator's devices,
+   then it is put together at their begin. */
+static int gmlo_ensure_now(gmlo_compiler *c) {
+  uint32_t op = c->graph->order[c->exec];
+  const gmlo_op *o = &c->graph->ops[op];
+  size_t i;
+  int done;
+  if (gmlo_ensure(c, c->exec, c->exec, 0)) return 1;
+  if (!c->failed && gmlo_ensure(c, c->exec, c->exec, 1)) return 1;
+  for (i = 0; i < o->read_count + o->write_count; i++) {
+    uint32_t b = c->arenas[c->graph->tensors[gmlo_ref(c, op, i)].device].first;
+    for (; b != GMLAKE_OFFLOAD_NONE && !c->failed; b = c->blocks[b].next) {
+      if (c->blocks[b].tensor != GMLAKE_OFFLOAD_NONE) gmlo_evict(c, c->blocks[b].tensor);
+    }
+  }
+  c->packing = 1;
+  done = !c->failed && gmlo_ensure(c, c->exec, c->exec, 1);
+  c->packing = 0;
+  return done;
+}
+
+/* Reloads what the operator at `position` reads and the host has, if what leaves is used later. 0
+   where there is no room for it. */
+static int gmlo_prefetch(gmlo_compiler *c, size_t position) {
+  uint32_t op = c->graph->order[position];
+  const gmlo_op *o = &c->graph->ops[op];
+  size_t i, after = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0 ? SIZE_MAX : position;
+  for (i = 0; i < o->read_count; i++) {
+    uint32_t tensor = gmlo_ref(c, op, i);
+    const gmlo_hold *hold = &c->holds[tensor];
+    if (hold->block != GMLAKE_OFFLOAD_NONE || !hold->host_there) continue;
+    if (!gmlo_reload(c, tensor, after, 0)) return 0;
+  }
+  return 1;
+}
+
+/* Tensors with a home that no operator uses any more go back there, if what has to leave for them
+   is not used up to `after`. Homes are by device, then by offset. */
+static void gmlo_fill_homes(gmlo_compiler *c, size_t after) {
+  uint32_t b = GMLAKE_OFFLOAD_NONE, device = GMLAKE_OFFLOAD_NONE;
+  size_t i;
+  for (i = 0; i < c->home_count && !c->failed; i++) {
+    uint32_t tensor = c->homes[i];
+    gmlo_hold *hold = &c->holds[tensor];
+    if (c->graph->tensors[tensor].device != device) {
+      device = c->graph->tensors[tensor].device;
+      b = c->arenas[device].first;
+    }
+    if (hold->block != GMLAKE_OFFLOAD_NONE || !hold->host_there) continue;
+    if (hold->next < c->graph->access_begin[tensor + 1]) continue;
+    while (c->blocks[b].offset + c->blocks[b].bytes <= hold->home) b = c->blocks[b].next;
+    if (!gmlo_occupy_home(c, tensor, b, after)) continue;
+    gmlo_fill_block(c, tensor);
+    b = hold->block;
+  }
+}
+
+/* What becomes of a tensor behind one of its accesses. */
+static void gmlo_settle(gmlo_compiler *c, uint32_t tensor) {
+  gmlo_hold *hold = &c->holds[tensor];
+  gmlake_offload_kind kind = c->graph->tensors[tensor].kind;
+  int again = ++hold->next < c->graph->access_begin[tensor + 1];
+  if (again ? c->graph->accesses[hold->next].how == GMLO_WRITES
+            : kind == GMLAKE_OFFLOAD_INTERMEDIATE) {
+    gmlo_device_free(c, tensor);
+    gmlo_host_forget(c, tensor);
+  } else if (!again && !hold->has_home && !gmlo_kind_is_made(kind)) {
+    gmlo_evict(c, tensor);
+  }
+}
+
+static void gmlo_op_edges(gmlo_compiler *c, uint32_t op) {
+  const gmlo_op *o = &c->graph->ops[op];
+  size_t i, count = o->read_count + o->write_count;
+  for (i = 0; i < o->read_count; i++) gmlo_edge_add(c, c->holds[gmlo_ref(c, op, i)].maker, 0);
+  for (i = c->link_begin[op]; i < c->link_begin[op + 1]; i++) {
+    gmlo_edge_add(c, c->op_nodes[c->links[i]], 0);
+  }
+  for (i = o->read_count; i < count; i++) gmlo_edges_add(c, c->holds[gmlo_ref(c, op, i)].users);
+}
+
+/* The operator at exec becomes a node, behind what it reads and behind who used the memory. */
+static void gmlo_execute(gmlo_compiler *c) {
+  uint32_t op = c->graph->order[c->exec];
+  const gmlo_op *o = &c->graph->ops[op];
+  size_t i, count = o->read_count + o->write_count;
+  uint32_t node = gmlo_node_add(c, GMLAKE_OFFLOAD_NODE_OP, o->device, op, GMLAKE_OFFLOAD_NONE);
+  c->op_nodes[op] = node;
+  for (i = 0; i < count; i++) {
+    uint32_t block = c->holds[gmlo_ref(c, op, i)].block;
+    c->out->ref_offsets[o->first_ref + i] = c->blocks[block].offset;
+  }
+  gmlo_op_edges(c, op);
+  for (i = 0; i < count; i++) {
+    uint32_t tensor = gmlo_ref(c, op, i);
+    gmlo_hold *hold = &c->holds[tensor];
+    int writes = i >= o->read_count;
+    hold->users =
+        gmlo_list_push(c, writes || !hold->read ? GMLAKE_OFFLOAD_NONE : hold->users, node);
+    hold->read = !writes;
+    if (!writes) continue;
+    hold->maker = node;
+    hold->filled = 1;
+    gmlo_host_forget(c, tensor);
+  }
+  for (i = 0; i < count && !c->failed; i++) { /* an update has settled as it was read */
+    uint32_t tensor = gmlo_ref(c, op, i);
+    size_t next = c->holds[tensor].next;
+    if (next < c->graph->access_begin[tensor + 1] && c->graph->accesses[next].op == op) {
+      gmlo_settle(c, tensor);
+    }
+  }
+}
+
+/* Horizons: memory is taken for operators ahead of exec, and tensors are reloaded. */
+static void gmlo_look_ahead(gmlo_compiler *c) {
+  size_t n = c->graph->op_count;
+  int letter = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
+  uint64_t now = c->begin_ns[c->exec];
+  if (c->reload < c->alloc) c->reload = c->alloc;
+  while (c->reload < n && c->begin_ns[c->reload] - now <= c->tuning.reload_ahead_ns && !c->failed &&
+         gmlo_prefetch(c, c->reload)) {
+    c->reload++;
+  }
+  while (c->alloc < n && c->begin_ns[c->alloc] - now <= c->tuning.alloc_ahead_ns && !c->failed &&
+         gmlo_ensure(c, c->alloc, letter ? SIZE_MAX : c->alloc, 0)) {
+    c->alloc++;
+  }
+  if (c->reload >= n && c->away_count != 0) gmlo_fill_homes(c, SIZE_MAX);
+}
+
+/* [T5] What is elsewhere leaves, then everything that has a home comes back to it. */
+static void gmlo_go_home(gmlo_compiler *c) {
+  size_t i;
+  for (i = 0; i < c->home_count && !c->failed; i++) {
+    const gmlo_hold *hold = &c->holds[c->homes[i]];
+    if (hold->block == GMLAKE_OFFLOAD_NONE) continue;
+    if (c->blocks[hold->block].offset != hold->home) gmlo_evict(c, c->homes[i]);
+  }
+  gmlo_fill_homes(c, c->graph->op_count);
+}
+
+/* ---- Before and after ---- */
+
+typedef struct gmlo_start {
+  uint32_t tensor;
+  size_t key;
+} gmlo_start;
+
+static int gmlo_start_before(const void *a, const void *b) {
+  return ((const gmlo_start *)a)->key < ((const gmlo_start *)b)->key;
+}
+
+/* Tensors of the device that exist between iterations: small ones, then the others by first use. */
+static size_t gmlo_list_starts(const gmlo_compiler *c, uint32_t device, gmlo_start *starts) {
+  const gmlake_offload_graph *graph = c->graph;
+  size_t t, count = 0;
+  for (t = 0; t < graph->tensor_count; t++) {
+    const gmlo_tensor *tensor = &graph->tensors[t];
+    size_t first = graph->access_begin[t];
+    if (tensor->device != device || gmlo_kind_is_made(tensor->kind)) continue;
+    if (first == graph->access_begin[t + 1]) continue;
+    starts[count].tensor = (uint32_t)t;
+    starts[count].key = graph->accesses[first].position + (size_t)1;
+    if (tensor->bytes < c->desc->tensor_bytes_min) starts[count].key = 0;
+    count++;
+  }
+  gmlo_sort(starts, starts + graph->tensor_count, count, sizeof *starts, gmlo_start_before);
+  return count;
+}
+
+/* The tensor begins, and ends, on the device, above the homes so far. */
+static int gmlo_give_home(gmlo_compiler *c, uint32_t tensor, uint32_t *b, size_t *bytes) {
+  gmlo_hold *hold = &c->holds[tensor];
+  size_t more = gmlo_footprint(c->desc, tensor);
+  if (!gmlo_block_take(c, &c->arenas[c->graph->tensors[tensor].device], *b, more, tensor)) return 0;
+  hold->block = *b;
+  hold->has_home = hold->filled = 1;
+  hold->home = *bytes;
+  c->homes[c->home_count++] = tensor;
+  *bytes += more;
+  *b = c->blocks[*b].next;
+  return 1;
+}
+
+/* Homes for what fits beside the largest operator: at first, if they are spread, only so many that
+   what was passed by so far has its share. */
+static int gmlo_choose_homes(gmlo_compiler *c, uint32_t device, gmlo_start *starts) {
+  size_t i, count = gmlo_list_starts(c, device, starts), bytes = 0;
+  double room = (double)(c->devices->bytes[device] - c->devices->largest[device]), all = 0;
+  double seen = 0;
+  int spread = c->tuning.home_spread;
+  uint32_t b = c->arenas[device].first;
+  room = room * c->tuning.home_percent / 100;
+  for (i = 0; i < count; i++) all += (double)gmlo_footprint(c->desc, starts[i].tensor);
+  for (; spread >= 0; spread--) {
+    for (i = 0; i < count && b != GMLAKE_OFFLOAD_NONE; i++) {
+      double more = (double)gmlo_footprint(c->desc, starts[i].tensor);
+      seen += more;
+      if (c->holds[starts[i].tensor].has_home || (double)bytes + more > room) continue;
+      if (spread && starts[i].key != 0 && (double)bytes + more > room * (seen / all)) continue;
+      if (!gmlo_give_home(c, starts[i].tensor, &b, &bytes)) return 0;
+    }
+  }
+  return 1;
+}
+
+/* What is not at home begins on the host; what nobody writes, on both sides. */
+static int gmlo_compile_begin(gmlo_compiler *c) {
+  const gmlake_offload_graph *graph = c->graph;
+  gmlo_start *starts = (gmlo_start *)gmlo_take(&c->scope, graph->tensor_count, 2 * sizeof *starts);
+  size_t t, i, d;
+  if (starts == NULL) return 0;
+  for (t = 0; t < graph->tensor_count; t++) {
+    gmlo_hold *hold = &c->holds[t];
+    hold->block = hold->users = hold->maker = GMLAKE_OFFLOAD_NONE;
+    hold->host_block = hold->host_users = hold->host_maker = GMLAKE_OFFLOAD_NONE;
+    hold->host_offset = GMLAKE_OFFLOAD_NOWHERE;
+    hold->next = graph->access_begin[t];
+  }
+  for (d = 0; d <= c->device_count; d++) {
+    size_t bytes = d < c->device_count ? c->devices->bytes[d] : GMLO_BYTES_MAX;
+    if (!gmlo_arena_init(c, &c->arenas[d], bytes)) return 0;
+  }
+  for (d = 0; d < c->device_count; d++) {
+    if (!gmlo_choose_homes(c, (uint32_t)d, starts)) return 0;
+  }
+  for (t = 0; t < graph->tensor_count; t++) {
+    gmlo_hold *hold = &c->holds[t];
+    int written = 0;
+    if (gmlo_kind_is_made(graph->tensors[t].kind)) continue;
+    for (i = graph->access_begin[t]; i < graph->access_begin[t + 1]; i++) {
+      written |= (graph->accesses[i].how & GMLO_WRITES) != 0;
+    }
+    hold->host_there = !hold->has_home || !written;
+    if (!hold->has_home && !gmlo_host_place(c, (uint32_t)t)) return 0;
+  }
+  return 1;
+}
+
+/* links by the operator that waits. */
+static int gmlo_compile_links(gmlo_compiler *c) {
+  const gmlake_offload_graph *graph = c->graph;
+  size_t i, *begin = (size_t *)gmlo_take(&c->scope, graph->op_count + 2, sizeof *begin);
+  c->links = (uint32_t *)gmlo_take(&c->scope, graph->link_count, sizeof *c->links);
+  if (begin == NULL || c->links == NULL) return 0;
+  for (i = 0; i < graph->link_count; i++) begin[graph->links[i].after + 2]++;
+  for (i = 0; i < graph->op_count; i++) begin[i + 2] += begin[i + 1];
+  for (i = 0; i < graph->link_count; i++) {
+    c->links[begin[graph->links[i].after + 1]++] = graph->links[i].before;
+  }
+  c->link_begin = begin;
+  return 1;
+}
+
+static int gmlo_compile_scratch(gmlo_compiler *c) {
+  const gmlake_offload_graph *graph = c->graph;
+  size_t p;
+  uint64_t sum = 0;
+  c->device_count = graph->device_count;
+  c->spare_blocks = GMLAKE_OFFLOAD_NONE;
+  c->holds = (gmlo_hold *)gmlo_take(&c->scope, graph->tensor_count, sizeof *c->holds);
+  c->arenas = (gmlo_arena *)gmlo_take(&c->scope, c->device_count + 1, sizeof *c->arenas);
+  c->op_nodes = (uint32_t *)gmlo_take(&c->scope, graph->op_count, sizeof *c->op_nodes);
+  c->homes = (uint32_t *)gmlo_take(&c->scope, graph->tensor_count, sizeof *c->homes);
+  c->begin_ns = (uint64_t *)gmlo_take(&c->scope, graph->op_count, sizeof *c->begin_ns);
+  if (c->holds == NULL || c->arenas == NULL || c->op_nodes == NULL || c->homes == NULL ||
+      c->begin_ns == NULL || !gmlo_compile_links(c)) {
+    return 0;
+  }
+  for (p = 0; p < graph->op_count; p++) { /* as if all devices were busy all the time */
+    c->begin_ns[p] = sum / c->device_count;
+    sum += graph->ops[graph->order[p]].time_ns;
+  }
+  return 1;
+}
+
+/* Where tensors are between iterations, and the host's arena as one: first those that stay. */
+static void gmlo_compile_places(gmlo_compiler *c) {
+  gmlake_offload_memgraph *m = c->out;
+  size_t t, d, i;
+  for (i = 0; i < m->node_count; i++) {
+    gmlo_node *node = &m->nodes[i];
+    m->info.op_count += node->kind == GMLAKE_OFFLOAD_NODE_OP;
+    if (node->kind == GMLAKE_OFFLOAD_NODE_OP) continue;
+    if (gmlo_kind_is_made(c->graph->tensors[node->tensor].kind)) {
+      node->host_offset += c->host_fixed_bytes;
+    }
+    if (node->kind == GMLAKE_OFFLOAD_NODE_OFFLOAD) {
+      m->info.offload_count++;
+      m->info.offload_bytes += c->graph->tensors[node->tensor].bytes;
+    } else {
+      m->info.reload_count++;
+      m->info.reload_bytes += c->graph->tensors[node->tensor].bytes;
+    }
+  }
+  for (t = 0; t < c->graph->tensor_count; t++) {
+    const gmlo_hold *hold = &c->holds[t];
+    int made = gmlo_kind_is_made(c->graph->tensors[t].kind);
+    gmlake_offload_place *end = &m->ends[t];
+    end->device_offset = end->host_offset = GMLAKE_OFFLOAD_NOWHERE;
+    if (hold->block != GMLAKE_OFFLOAD_NONE) end->device_offset = c->blocks[hold->block].offset;
+    if (hold->host_there) end->host_offset = gmlo_host_offset(c, (uint32_t)t);
+    if (hold->host_there && made) end->host_offset += c->host_fixed_bytes;
+    m->begins[t] = *end;
+    if (made) m->begins[t].device_offset = m->begins[t].host_offset = GMLAKE_OFFLOAD_NOWHERE;
+  }
+  for (d = 0; d < c->device_count; d++) {
+    m->device_bytes[d] = c->arenas[d].high;
+    m->info.device_bytes += c->arenas[d].high;
+  }
+  m->info.host_bytes = c->host_fixed_bytes + c->arenas[d].high;
+  m->info.node_count = m->node_count;
+  m->info.device_count = c->device_count;
+  m->info.align_bytes = c->desc->align_bytes;
+}
+
+static void gmlo_memgraph_destroy(gmlake_offload_memgraph *m) {
+  gmlake_offload_host host;
+  if (m == NULL) return;
+  host = m->scope.host;
+  gmlo_free(&host, m->nodes);
+  gmlo_free(&host, m->before_begin);
+  gmlo_free(&host, m->before);
+  gmlo_free(&host, m->memory);
+  gmlo_free(&host, m->after_begin);
+  gmlo_free(&host, m->after);
+  gmlo_leave(&m->scope);
+  gmlo_free(&host, m);
+}
+
+/* A memgraph without nodes; NULL where host memory is refused. */
+static gmlake_offload_memgraph *gmlo_memgraph_new(const gmlake_offload_memgraph_desc *desc) {
+  const gmlake_offload_graph *graph = desc->graph;
+  gmlake_offload_memgraph *m = (gmlake_offload_memgraph *)gmlo_zeroed(&desc->host, 1, sizeof *m);
+  if (m == NULL) return NULL;
+  m->scope.host = desc->host;
+  m->graph = graph;
+  m->ref_offsets = (size_t *)gmlo_take(&m->scope, graph->ref_count, sizeof *m->ref_offsets);
+  m->begins = (gmlake_offload_place *)gmlo_take(&m->scope, graph->tensor_count, sizeof *m->begins);
+  m->ends = (gmlake_offload_place *)gmlo_take(&m->scope, graph->tensor_count, sizeof *m->ends);
+  m->device_bytes = (size_t *)gmlo_take(&m->scope, graph->device_count, sizeof *m->device_bytes);
+  if (m->ref_offsets == NULL || m->begins == NULL || m->ends == NULL || m->device_bytes == NULL) {
+    gmlo_memgraph_destroy(m);
+    return NULL;
+  }
+  return m;
+}
+
+static void gmlo_compiler_leave(gmlo_compiler *c) {
+  gmlo_free(&c->scope.host, c->blocks);
+  gmlo_free(&c->scope.host, c->cells);
+  gmlo_leave(&c->scope);
+}
+
+/* BUILDMEMGRAPH. NULL where host memory is refused. */
+static gmlake_offload_memgraph *gmlo_compile(const gmlake_offload_memgraph_desc *desc,
+                                             const gmlo_devices *devices,
+                                             const gmlo_tuning *tuning) {
+  gmlo_compiler c;
+  size_t i;
+  memset(&c, 0, sizeof c);
+  c.scope.host = desc->host;
+  c.graph = desc->graph;
+  c.desc = desc;
+  c.devices = devices;
+  c.tuning = *tuning;
+  c.out = gmlo_memgraph_new(desc);
+  c.failed = c.out == NULL || !gmlo_compile_scratch(&c) || !gmlo_compile_begin(&c);
+  for (; c.exec < c.graph->op_count && !c.failed; c.exec++) {
+    if (c.alloc <= c.exec) {
+      if (!gmlo_ensure_now(&c)) break;
+      c.alloc = c.exec + 1;
+    }
+    gmlo_look_ahead(&c);
+    if (!c.failed) gmlo_execute(&c);
+  }
+  if (!c.failed) gmlo_go_home(&c);
+  if (!c.failed && c.exec == c.graph->op_count) {
+    gmlo_compile_places(&c);
+    c.out->info.alloc_ahead_ns = tuning->alloc_ahead_ns;
+    c.out->info.reload_ahead_ns = tuning->reload_ahead_ns;
+    for (i = 0; i < c.home_count; i++) {
+      c.out->info.home_bytes += desc->graph->tensors[c.homes[i]].bytes;
+    }
+  } else {
+    gmlo_memgraph_destroy(c.out);
+    c.out = NULL;
+  }
+  gmlo_compiler_leave(&c);
+  return c.out;
+}
+
+/* ---- Edges that others imply ---- */
+
+/* Predecessors ascending. */
+static void gmlo_edges_sort(gmlake_offload_memgraph *m) {
+  size_t v, e, i;
+  for (v = 0; v < m->node_count; v++) {
+    for (e = m->before_begin[v] + 1; e < m->before_begin[v + 1]; e++) {
+      uint32_t from = m->before[e];
+      unsigned char memory = m->memory[e];
+      for (i = e; i > m->before_begin[v] && m->before[i - 1] > from; i--) {
+        m->before[i] = m->before[i - 1];
+        m->memory[i] = m->memory[i - 1];
+      }
+      m->before[i] = from;
+      m->memory[i] = memory;
+    }
+  }
+}
+
+/* Leaves only edges that no other path implies. 0 where host memory is refused. */
+static int gmlo_memgraph_reduce(gmlake_offload_memgraph *m) {
+  unsigned char *superfluous = (unsigned char *)gmlo_zeroed(&m->scope.host, m->edge_count, 1);
+  gmlo_edges edges;
+  size_t v, e, kept = 0;
+  if (superfluous == NULL) return 0;
+  gmlo_edges_sort(m);
+  edges.begin = m->before_begin;
+  edges.before = m->before;
+  edges.node_count = m->node_count;
+  if (!gmlo_paths_reduce(&edges, superfluous, &m->scope.host)) {
+    gmlo_free(&m->scope.host, superfluous);
+    return 0;
+  }
+  for (v = 0, e = 0; v < m->node_count; v++) {
+    size_t end = m->before_begin[v + 1];
+    m->before_begin[v] = kept;
+    for (; e < end; e++) {
+      if (superfluous[e]) continue;
+      m->before[kept] = m->before[e];
+      m->memory[kept] = m->memory[e];
+      m->info.memory_edge_count += m->memory[kept++];
+    }
+  }
+  m->before_begin[v] = kept;
+  m->info.superfluous_count = m->edge_count - kept;
+  m->edge_count = m->info.edge_count = kept;
+  gmlo_free(&m->scope.host, superfluous);
+  return 1;
+}
+
+/* The edges the other way. 0 where host memory is refused. */
+static int gmlo_memgraph_link(gmlake_offload_memgraph *m) {
+  const gmlake_offload_host *host = &m->scope.host;
+  size_t v, e;
+  gmlo_free(host, m->after_begin);
+  gmlo_free(host, m->after);
+  m->after_begin = (size_t *)gmlo_zeroed(host, m->node_count + 2, sizeof *m->after_begin);
+  m->after = (uint32_t *)gmlo_zeroed(host, m->edge_count, sizeof *m->after);
+  if (m->after_begin == NULL || m->after == NULL) return 0;
+  for (e = 0; e < m->edge_count; e++) m->after_begin[m->before[e] + 2]++;
+  for (v = 0; v < m->node_count; v++) m->after_begin[v + 2] += m->after_begin[v + 1];
+  for (v = 0; v < m->node_count; v++) {
+    for (e = m->before_begin[v]; e < m->before_begin[v + 1]; e++) {
+      m->after[m->after_begin[m->before[e] + 1]++] = (uint32_t)v;
+    }
+  }
+  return 1;
+}
+
+/* ---- >>queues: which nodes are ready -----------------------------------------------------------
+   Owns how many predecessors each node waits for, and for each device four queues: operators,
+   transfers, offloads, reloads. [Q1] A queue's heap has the nodes that are ready and not begun.
+   Complexity: O(log n) a node, and its edges. Fails: host memory, when made. */
+
+#define GMLO_QUEUES 4u /* of a device */
+
+typedef struct gmlo_ready_queue {
+  uint32_t *heap;  /* fixed order: all nodes of the queue, in order */
+  size_t count;    /* of heap */
+  size_t at;       /* fixed order: the next */
+  uint32_t active; /* begun, not ended */
+} gmlo_ready_queue;
+
+typedef struct gmlo_ready {
+  gmlo_scope scope;
+  const gmlake_offload_memgraph *memgraph;
+  uint32_t *waits;
+  gmlo_ready_queue *queues;
+  size_t queue_count;
+  int fixed;
+} gmlo_ready;
+
+static size_t gmlo_queue_of(const gmlake_offload_memgraph *m, uint32_t id) {
+  const gmlo_node *node = &m->nodes[id];
+  size_t kind = node->kind == GMLAKE_OFFLOAD_NODE_OFFLOAD ? 2 : 3;
+  if (node->kind == GMLAKE_OFFLOAD_NODE_OP) {
+    kind = (m->graph->ops[node->op].flags & GMLAKE_OFFLOAD_TRANSFER) != 0;
+  }
+  return (size_t)node->device * GMLO_QUEUES + kind;
+}
+
+static int gmlo_ready_make(gmlo_ready *r, const gmlake_offload_memgraph *m,
+                           const gmlake_offload_host *host, int fixed) {
+  size_t *counts, q, v;
+  memset(r, 0, sizeof *r);
+  r->scope.host = *host;
+  r->memgraph = m;
+  r->fixed = fixed;
+  r->queue_count = m->info.device_count * GMLO_QUEUES;
+  r->waits = (uint32_t *)gmlo_take(&r->scope, m->node_count, sizeof *r->waits);
+  r->queues = (gmlo_ready_queue *)gmlo_take(&r->scope, r->queue_count, sizeof *r->queues);
+  counts = (size_t *)gmlo_take(&r->scope, r->queue_count, sizeof *counts);
+  if (r->waits == NULL || r->queues == NULL || counts == NULL) return 0;
+  for (v = 0; v < m->node_count; v++) counts[gmlo_queue_of(m, (uint32_t)v)]++;
+  for (q = 0; q < r->queue_count; q++) {
+    r->queues[q].heap = (uint32_t *)gmlo_take(&r->scope, counts[q], sizeof(uint32_t));
+    if (r->queues[q].heap == NULL) return 0;
+  }
+  return 1;
+}
+
+static void gmlo_ready_push(gmlo_ready *r, uint32_t id) {
+  gmlo_ready_queue *queue = &r->queues[gmlo_queue_of(r->memgraph, id)];
+  gmlo_heap_push(queue->heap, &queue->count, id);
+}
+
+/* An iteration begins. In fixed order the heaps, filled in order, are lists. */
+static void gmlo_ready_begin(gmlo_ready *r) {
+  const gmlake_offload_memgraph *m = r->memgraph;
+  size_t q, v;
+  for (q = 0; q < r->queue_count; q++) r->queues[q].count = r->queues[q].at = 0;
+  for (v = 0; v < m->node_count; v++) {
+    r->waits[v] = (uint32_t)(m->before_begin[v + 1] - m->before_begin[v]);
+    if (r->fixed || r->waits[v] == 0) gmlo_ready_push(r, (uint32_t)v);
+  }
+}
+
+/* Takes a node that may begin: the first, or with `random` any. NONE where there is none. */
+static uint32_t gmlo_ready_pop(gmlo_ready *r, size_t q, uint64_t random) {
+  gmlo_ready_queue *queue = &r->queues[q];
+  uint32_t id;
+  if (r->fixed) {
+    if (queue->at == queue->count || r->waits[queue->heap[queue->at]] != 0) {
+      return GMLAKE_OFFLOAD_NONE;
+    }
+    id = queue->heap[queue->at++];
+  } else {
+    if (queue->count == 0) return GMLAKE_OFFLOAD_NONE;
+    if (random != 0) { /* from now on the heap is a mere bag */
+      size_t i = (size_t)(random % queue->count);
+      id = queue->heap[i];
+      queue->heap[i] = queue->heap[--queue->count];
+    } else {
+      id = gmlo_heap_pop(queue->heap, &queue->count);
+    }
+  }
+  queue->active++;
+  return id;
+}
+
+static void gmlo_ready_done(gmlo_ready *r, uint32_t id) {
+  const gmlake_offload_memgraph *m = r->memgraph;
+  size_t e;
+  r->queues[gmlo_queue_of(m, id)].active--;
+  for (e = m->after_begin[id]; e < m->after_begin[id + 1]; e++) {
+    if (--r->waits[m->after[e]] == 0 && !r->fixed) gmlo_ready_push(r, m->after[e]);
+  }
+}
+
+/* ---- >>horizons: the best of several memgraphs -------------------------------------------------
+   Owns a clock on which each queue does one thing at a time. Complexity: a simulation is linear in
+   nodes and edges, times queues. Fails: host memory. */
+
+static uint64_t gmlo_node_time(const gmlake_offload_memgraph_desc *desc, const gmlo_node *node) {
+  size_t bytes;
+  if (node->kind == GMLAKE_OFFLOAD_NODE_OP) return desc->graph->ops[node->op].time_ns;
+  bytes = desc->graph->tensors[node->tensor].bytes;
+  return desc->copy_ns + gmlo_copy_time(bytes, node->kind == GMLAKE_OFFLOAD_NODE_OFFLOAD
+                                                   ? desc->out_bytes_per_s
+                                                   : desc->in_bytes_per_s);
+}
+
+/* How long an iteration takes; 0 where host memory is refused. */
+static uint64_t gmlo_simulate(const gmlake_offload_memgraph_desc *desc,
+                              const gmlake_offload_memgraph *m) {
+  gmlo_ready r;
+  size_t q, done, first = 0;
+  uint64_t now = 0, *ends;
+  uint32_t *nodes;
+  int made = gmlo_ready_make(&r, m, &desc->host, 0);
+  ends = (uint64_t *)gmlo_take(&r.scope, r.queue_count, sizeof *ends);
+  nodes = (uint32_t *)gmlo_take(&r.scope, r.queue_count, sizeof *nodes);
+  made = made && ends != NULL && nodes != NULL;
+  if (made) gmlo_ready_begin(&r);
+  for (done = 0; made && done < m->node_count; done++) {
+    uint64_t least = UINT64_MAX;
+    for (q = 0; q < r.queue_count; q++) {
+      if (r.queues[q].active == 0) {
+        nodes[q] = gmlo_ready_pop(&r, q, 0);
+        if (nodes[q] == GMLAKE_OFFLOAD_NONE) continue;
+        ends[q] = now + gmlo_node_time(desc, &m->nodes[nodes[q]]);
+      }
+      if (ends[q] >= least) continue;
+      least = ends[q];
+      first = q;
+    }
+    now = least;
+    gmlo_ready_done(&r, nodes[first]);
+  }
+  gmlo_leave(&r.scope);
+  return made ? now + 1 : 0;
+}
+
+/* A memgraph faster than the best so far takes its place. 0 where host memory is refused. */
+static int gmlo_tuning_try(const gmlake_offload_memgraph_desc *desc, const gmlo_devices *devices,
+                           const gmlo_tuning *tuning, gmlake_offload_memgraph **best) {
+  gmlake_offload_memgraph *m = gmlo_compile(desc, devices, tuning), *former = *best;
+  if (m != NULL && gmlo_memgraph_link(m)) m->info.time_ns = gmlo_simulate(desc, m);
+  if (m == NULL || m->info.time_ns == 0) {
+    gmlo_memgraph_destroy(m);
+    return 0;
+  }
+  if (former == NULL || m->info.time_ns < former->info.time_ns) {
+    *best = m;
+    m = former;
+  }
+  gmlo_memgraph_destroy(m);
+  return 1;
+}
+
+#define GMLO_KNOBS 4
+#define GMLO_KNOB_VALUES 4
+
+/* The values of one knob that are tried, the first at the start; 0 where there is no such value. */
+static int gmlo_knob_set(gmlo_tuning *tuning, const gmlake_offload_memgraph_desc *desc,
+                         const gmlo_devices *devices, int knob, int value) {
+  static const unsigned values[GMLO_KNOBS][GMLO_KNOB_VALUES] = {
+      {1, 0, 0, 0},
+      {100, 80, 50, 0},
+      {32, 8, 2, 128},
+      {2, 0, 8, 0}}; /* horizons: 256ths of fill_ns */
+  static const int counts[GMLO_KNOBS] = {2, 3, 4, 3};
+  unsigned v = values[knob][value];
+  uint64_t part = devices->fill_ns / 256 * v;
+  if (knob == 0) tuning->home_spread = (int)v;
+  if (knob == 1) tuning->home_percent = v;
+  if (knob == 2)
+    tuning->reload_ahead_ns = desc->reload_ahead_ns != 0 ? desc->reload_ahead_ns : part;
+  if (knob == 3) tuning->alloc_ahead_ns = desc->alloc_ahead_ns != 0 ? desc->alloc_ahead_ns : part;
+  return value < counts[knob] && (knob != 2 || desc->reload_ahead_ns == 0) &&
+         (knob != 3 || desc->alloc_ahead_ns == 0);
+}
+
+/* One knob after another stays where it was best, round and round, until nothing gets better, the
+   devices do nothing but operators, or too much was tried. NULL where host memory is refused. */
+static gmlake_offload_memgraph *gmlo_tune(const gmlake_offload_memgraph_desc *desc,
+                                          const gmlo_devices *devices) {
+  gmlake_offload_memgraph *best = NULL;
+  uint64_t least = devices->least_ns, round_ns = UINT64_MAX;
+  size_t left = 4 + 40000 / (desc->graph->op_count + 1000);
+  gmlo_tuning tuning, tried;
+  int knob, value, done;
+  memset(&tuning, 0, sizeof tuning);
+  for (knob = 0; knob < GMLO_KNOBS; knob++) (void)gmlo_knob_set(&tuning, desc, devices, knob, 0);
+  done = gmlo_tuning_try(desc, devices, &tuning, &best);
+  while (done && left != 0 && best->info.time_ns < round_ns) {
+    round_ns = best->info.time_ns;
+    for (knob = 0; knob < GMLO_KNOBS; knob++) {
+      for (value = 0; value < GMLO_KNOB_VALUES && done && left != 0; value++) {
+        uint64_t former = best->info.time_ns;
+        tried = tuning;
+        if (former <= least + least / 500 || !gmlo_knob_set(&tried, desc, devices, knob, value))
+          continue;
+        if (memcmp(&tried, &tuning, sizeof tuning) == 0) continue;
+        done = gmlo_tuning_try(desc, devices, &tried, &best);
+        if (done && best->info.time_ns < former) tuning = tried;
+        left--;
+      }
+    }
+  }
+  if (done) done = gmlo_memgraph_reduce(best) && gmlo_memgraph_link(best);
+  if (done) return best;
+  gmlo_memgraph_destroy(best);
+  return NULL;
+}
+
+/* To the letter: as far ahead as there is room, and what is used first is at home. */
+static gmlake_offload_memgraph *gmlo_compile_letter(const gmlake_offload_memgraph_desc *desc,
+                                                    const gmlo_devices *devices) {
+  gmlake_offload_memgraph *m = NULL;
+  gmlo_tuning tuning;
+  memset(&tuning, 0, sizeof tuning);
+  tuning.alloc_ahead_ns = desc->alloc_ahead_ns != 0 ? desc->alloc_ahead_ns : UINT64_MAX;
+  tuning.home_percent = 100;
+  if (gmlo_tuning_try(desc, devices, &tuning, &m) && gmlo_memgraph_reduce(m) &&
+      gmlo_memgraph_link(m)) {
+    return m;
+  }
+  gmlo_memgraph_destroy(m);
+  return NULL;
+}
+
+/* Bytes of each device's arena: as asked for, or of all its tensors. */
+static gmlake_offload_result gmlo_devices_size(const gmlake_offload_memgraph_desc *desc,
+                                               gmlo_devices *devices) {
+  const gmlake_offload_graph *graph = desc->graph;
+  size_t d, t, sum = 0, most = 0;
+  for (t = 0; t < graph->tensor_count; t++) {
+    size_t footprint = gmlo_footprint(desc, (uint32_t)t);
+    if (footprint > GMLO_BYTES_MAX - sum) return GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW;
+    sum += footprint;
+    devices->bytes[graph->tensors[t].device] += footprint;
+  }
+  for (d = 0, sum = 0; d < graph->device_count; d++) {
+    size_t asked = desc->bytes_by_device != NULL ? desc->bytes_by_device[d] : desc->device_bytes;
+    if (asked != 0) devices->bytes[d] = asked / desc->align_bytes * desc->align_bytes;
+    if (devices->bytes[d] > GMLO_BYTES_MAX - sum) return GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW;
+    sum += devices->bytes[d];
+    if (devices->bytes[d] > most) most = devices->bytes[d];
+  }
+  devices->fill_ns = gmlo_copy_time(most, desc->in_bytes_per_s);
+  return GMLAKE_OFFLOAD_OK;
+}
+
+/* What operators ask of their devices; busy_ns is room for a figure of each. */
+static gmlake_offload_result gmlo_devices_load(const gmlake_offload_memgraph_desc *desc,
+                                               gmlo_devices *devices, uint64_t *busy_ns) {
+  const gmlake_offload_graph *graph = desc->graph;
+  size_t op;
+  for (op = 0; op < graph->op_count; op++) {
+    const gmlo_op *o = &graph->ops[op];
+    int transfer = (o->flags & GMLAKE_OFFLOAD_TRANSFER) != 0;
+    uint32_t device = o->device;
+    size_t bytes = gmlo_op_footprint(desc, (uint32_t)op, device);
+    if (bytes > devices->largest[device]) devices->largest[device] = bytes;
+    if (bytes > devices->bytes[device]) return GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY;
+    if (!transfer) busy_ns[device] += o->time_ns;
+    if (busy_ns[device] > devices->least_ns) devices->least_ns = busy_ns[device];
+    if (!transfer) continue;
+    device = graph->tensors[graph->refs[o->first_ref + 1]].device;
+    bytes = gmlo_op_footprint(desc, (uint32_t)op, device);
+    if (bytes > devices->largest[device]) devices->largest[device] = bytes;
+    if (bytes > devices->bytes[device]) return GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY;
+  }
+  return GMLAKE_OFFLOAD_OK;
+}
+
+static gmlake_offload_result gmlo_memgraph_build(const gmlake_offload_memgraph_desc *desc,
+                                                 gmlake_offload_memgraph **out_memgraph) {
+  gmlake_offload_result result = GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  size_t count = desc->graph->device_count;
+  uint64_t *busy_ns;
+  gmlo_devices devices;
+  gmlo_scope scope;
+  memset(&devices, 0, sizeof devices);
+  scope.host = desc->host;
+  scope.pieces = NULL;
+  devices.bytes = (size_t *)gmlo_take(&scope, count, sizeof *devices.bytes);
+  devices.largest = (size_t *)gmlo_take(&scope, count, sizeof *devices.largest);
+  busy_ns = (uint64_t *)gmlo_take(&scope, count, sizeof *busy_ns);
+  if (devices.bytes != NULL && devices.largest != NULL && busy_ns != NULL) {
+    result = gmlo_devices_size(desc, &devices);
+    if (result == GMLAKE_OFFLOAD_OK) result = gmlo_devices_load(desc, &devices, busy_ns);
+  }
+  if (result == GMLAKE_OFFLOAD_OK) {
+    *out_memgraph = (desc->flags & GMLAKE_OFFLOAD_LETTER) != 0 ? gmlo_compile_letter(desc, &devices)
+                                                               : gmlo_tune(desc, &devices);
+    if (*out_memgraph == NULL) result = GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  }
+  gmlo_leave(&scope);
+  return result;
+}
+
+/* ---- >>memcheck: is a memgraph right? ----------------------------------------------------------
+   Owns cells: the stretches of an arena between any two bounds of places. Works from the graph, the
+   nodes, their edges and places; of the compiler it uses nothing. [M1] Nodes are replayed in one
+   order that the edges allow. A cell knows its tensor, version and begin, who wrote it and who has
+   read it since. [M2] Whoever writes a cell is behind all of them by a path, whoever reads it
+   behind its writer; then every order gives the bytes that this one gives.
+   Complexity: cells of all places of all nodes, and >>paths. Fails: host memory. */
+
+typedef struct gmlo_span_use { /* what a node does to one place */
+  size_t arena, offset, bytes;
+  uint32_t tensor;
+} gmlo_span_use;
+
+typedef struct gmlo_check_cell {
+  uint32_t tensor, version; /* NONE: nothing */
+  size_t base;              /* where the tensor's place begins */
+  uint32_t writer, readers; /* ranks, a list; or NONE */
+} gmlo_check_cell;
+
+typedef struct gmlo_query { /* ranks */
+  uint32_t from, to, tensor;
+} gmlo_query;
+
+typedef struct gmlo_check {
+  gmlo_scope scope;
+  const gmlake_offload_memgraph *m;
+  const gmlake_offload_graph *graph;
+  gmlake_offload_memgraph_fault *fault;
+  uint32_t *order, *rank, *op_rank; /* nodes by rank, and back */
+  size_t *bounds;                   /* of each arena, ascending: bounds[arena_begin[a]] .. */
+  size_t *arena_begin;
+  gmlo_check_cell *cells; /* cell i begins at bounds[i] */
+  gmlo_cell *readers;
+  size_t reader_count, reader_capacity;
+  uint32_t spare_readers;
+  gmlo_query *queries;
+  size_t query_count, query_capacity;
+  uint32_t *asked; /* by rank: the last that queried it, + 1 */
+} gmlo_check;
+
+/* The first fault stays, but a race tells more than the wrong bytes that come of it. */
+static int gmlo_fault(gmlo_check *c, gmlake_offload_result result, uint32_t node, uint32_t other,
+                      uint32_t tensor, const char *text) {
+  gmlake_offload_memgraph_fault *fault = c->fault;
+  if (fault->result != GMLAKE_OFFLOAD_OK && (fault->result != GMLAKE_OFFLOAD_ERROR_STALE_READ ||
+                                             result == GMLAKE_OFFLOAD_ERROR_STALE_READ)) {
+    return 0;
+  }
+  fault->result = result;
+  fault->node = node;
+  fault->other = other;
+  fault->tensor = tensor;
+  gmlo_text(fault->text, sizeof fault->text, text);
+  return 0;
+}
+
+static int gmlo_check_no_memory(gmlo_check *c) {
+  c->fault->result = GMLAKE_OFFLOAD_OK;
+  return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY, GMLAKE_OFFLOAD_NONE,
+                    GMLAKE_OFFLOAD_NONE, GMLAKE_OFFLOAD_NONE, "host memory was refused");
+}
+
+/* Every node is one of the graph's, every operator there once. */
+static int gmlo_check_nodes(gmlo_check *c) {
+  const gmlake_offload_memgraph *m = c->m;
+  size_t v, op, count = 0;
+  for (op = 0; op < c->graph->op_count; op++) c->op_rank[op] = GMLAKE_OFFLOAD_NONE;
+  for (v = 0; v < m->node_count; v++) {
+    const gmlo_node *node = &m->nodes[v];
+    if (node->kind != GMLAKE_OFFLOAD_NODE_OP) {
+      if (node->tensor >= c->graph->tensor_count ||
+          node->device != c->graph->tensors[node->tensor].device) {
+        return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_INCOMPLETE, (uint32_t)v, GMLAKE_OFFLOAD_NONE,
+                          node->tensor, "a copy of no tensor, or of another device's");
+      }
+      continue;
+    }
+    if (node->op >= c->graph->op_count || c->op_rank[node->op] != GMLAKE_OFFLOAD_NONE) {
+      return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_INCOMPLETE, (uint32_t)v, GMLAKE_OFFLOAD_NONE,
+                        GMLAKE_OFFLOAD_NONE, "an operator is there twice, or not the graph's");
+    }
+    c->op_rank[node->op] = (uint32_t)v;
+    count++;
+  }
+  if (count == c->graph->op_count) return 1;
+  return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_INCOMPLETE, GMLAKE_OFFLOAD_NONE, GMLAKE_OFFLOAD_NONE,
+                    GMLAKE_OFFLOAD_NONE, "an operator is missing");
+}
+
+/* Finds an order, or a node that waits for itself. op_rank was the nodes', becomes their ranks. */
+static int gmlo_check_order(gmlo_check *c) {
+  const gmlake_offload_memgraph *m = c->m;
+  size_t v, e, at = 0, count = 0;
+  uint32_t *waits = (uint32_t *)gmlo_take(&c->scope, m->node_count, sizeof *waits);
+  size_t *begin = (size_t *)gmlo_take(&c->scope, m->node_count + 2, sizeof *begin);
+  uint32_t *after = (uint32_t *)gmlo_take(&c->scope, m->edge_count, sizeof *after);
+  if (waits == NULL || begin == NULL || after == NULL) return gmlo_check_no_memory(c);
+  for (e = 0; e < m->edge_count; e++) {
+    if (m->before[e] < m->node_count) continue;
+    return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_INCOMPLETE, GMLAKE_OFFLOAD_NONE, m->before[e],
+                      GMLAKE_OFFLOAD_NONE, "an edge comes from no node");
+  }
+  for (e = 0; e < m->edge_count; e++) begin[m->before[e] + 2]++;
+  for (v = 0; v < m->node_count; v++) begin[v + 2] += begin[v + 1];
+  for (v = 0; v < m->node_count; v++) {
+    waits[v] = (uint32_t)(m->before_begin[v + 1] - m->before_begin[v]);
+    if (waits[v] == 0) c->order[count++] = (uint32_t)v;
+    for (e = m->before_begin[v]; e < m->before_begin[v + 1]; e++) {
+      after[begin[m->before[e] + 1]++] = (uint32_t)v;
+    }
+  }
+  for (; at < count; at++) {
+    c->rank[c->order[at]] = (uint32_t)at;
+    for (e = begin[c->order[at]]; e < begin[c->order[at] + 1]; e++) {
+      if (--waits[after[e]] == 0) c->order[count++] = after[e];
+    }
+  }
+  for (v = 0; v < c->graph->op_count; v++) c->op_rank[v] = c->rank[c->op_rank[v]];
+  if (count == m->node_count) return 1;
+  for (v = 0; waits[v] == 0; v++) continue;
+  return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_CYCLE, (uint32_t)v, GMLAKE_OFFLOAD_NONE,
+                    GMLAKE_OFFLOAD_NONE, "nodes wait for each other");
+}
+
+/* ---- Places ---- */
+
+static size_t gmlo_check_room(const gmlo_check *c, size_t arena) {
+  return arena < c->graph->device_count ? c->m->device_bytes[arena] : c->m->info.host_bytes;
+}
+
+/* An empty tensor has a place of its own too: as if it were a byte, that its makers write. */
+static size_t gmlo_check_bytes(const gmlo_check *c, uint32_t tensor) {
+  size_t bytes = c->graph->tensors[tensor].bytes;
+  return bytes != 0 ? bytes : 1;
+}
+
+/* Use i of a node: an operator's reads, then writes; a copy's source, then its target. 0: no such
+   use. */
+static int gmlo_check_use(const gmlo_check *c, uint32_t id, size_t i, gmlo_span_use *use,
+                          int *out_writes) {
+  const gmlo_node *node = &c->m->nodes[id];
+  const gmlo_op *op;
+  if (node->kind != GMLAKE_OFFLOAD_NODE_OP) {
+    int device = (node->kind == GMLAKE_OFFLOAD_NODE_OFFLOAD) == (i == 0);
+    if (i >= 2) return 0;
+    *out_writes = i == 1;
+    use->tensor = node->tensor;
+    use->arena = device ? node->device : c->graph->device_count;
+    use->offset = device ? node->device_offset : node->host_offset;
+  } else {
+    op = &c->graph->ops[node->op];
+    if (i >= op->read_count + op->write_count) return 0;
+    *out_writes = i >= op->read_count;
+    use->tensor = c->graph->refs[op->first_ref + i];
+    use->arena = c->graph->tensors[use->tensor].device;
+    use->offset = c->m->ref_offsets[op->first_ref + i];
+  }
+  use->bytes = gmlo_check_bytes(c, use->tensor);
+  return 1;
+}
+
+/* A place at which a tensor begins or ends an iteration: side 0 the device, 1 the host. */
+static int gmlo_check_side(const gmlo_check *c, const gmlake_offload_place *places, size_t t,
+                           int side, gmlo_span_use *use) {
+  use->tensor = (uint32_t)t;
+  use->arena = side ? c->graph->device_count : c->graph->tensors[t].device;
+  use->offset = side ? places[t].host_offset : places[t].device_offset;
+  use->bytes = gmlo_check_bytes(c, (uint32_t)t);
+  return use->offset != GMLAKE_OFFLOAD_NOWHERE;
+}
+
+/* Notes the bounds of a place, at first only to count them. */
+static int gmlo_check_bound(gmlo_check *c, const gmlo_span_use *use, uint32_t node) {
+  size_t room = gmlo_check_room(c, use->arena);
+  if (use->offset > room || use->bytes > room - use->offset) {
+    return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_BAD_PLACE, node, GMLAKE_OFFLOAD_NONE, use->tensor,
+                      "a place passes its arena");
+  }
+  if (c->bounds == NULL) {
+    c->arena_begin[use->arena + 2] += 2;
+  } else {
+    c->bounds[c->arena_begin[use->arena + 1]++] = use->offset;
+    c->bounds[c->arena_begin[use->arena + 1]++] = use->offset + use->bytes;
+  }
+  return 1;
+}
+
+static int gmlo_check_bounds(gmlo_check *c) {
+  gmlo_span_use use;
+  size_t v, t, i;
+  int writes, side;
+  for (v = 0; v < c->m->node_count; v++) {
+    for (i = 0; gmlo_check_use(c, (uint32_t)v, i, &use, &writes); i++) {
+      if (!gmlo_check_bound(c, &use, (uint32_t)v)) return 0;
+    }
+  }
+  for (t = 0; t < c->graph->tensor_count; t++) {
+    for (side = 0; side < 4; side++) {
+      const gmlake_offload_place *places = side < 2 ? c->m->begins : c->m->ends;
+      if (!gmlo_check_side(c, places, t, side % 2, &use)) continue;
+      if (!gmlo_check_bound(c, &use, GMLAKE_OFFLOAD_NONE)) return 0;
+    }
+  }
+  return 1;
+}
+
+static int gmlo_smaller(const void *a, const void *b) {
+  return *(const size_t *)a < *(const size_t *)b;
+}
+
+/* Two places of one node may overlap only where they are one tensor's, read and written. */
+static int gmlo_check_overlaps(gmlo_check *c) {
+  gmlo_span_use a, b;
+  size_t v, i, n;
+  int writes;
+  for (v = 0; v < c->m->node_count; v++) {
+    for (i = 0; gmlo_check_use(c, (uint32_t)v, i, &a, &writes); i++) {
+      for (n = 0; n < i && gmlo_check_use(c, (uint32_t)v, n, &b, &writes); n++) {
+        if (a.arena != b.arena || (a.tensor == b.tensor && a.offset == b.offset)) continue;
+        if (a.offset >= b.offset + b.bytes || b.offset >= a.offset + a.bytes) continue;
+        return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_BAD_PLACE, (uint32_t)v, GMLAKE_OFFLOAD_NONE,
+                          a.tensor, "two places of one node overlap");
+      }
+    }
+  }
+  return 1;
+}
+
+/* The cells of all arenas. */
+static int gmlo_check_cells(gmlo_check *c) {
+  size_t a, i, arenas = c->graph->device_count + 1, count, *room;
+  c->arena_begin = (size_t *)gmlo_take(&c->scope, arenas + 2, sizeof *c->arena_begin);
+  if (c->arena_begin == NULL) return gmlo_check_no_memory(c);
+  if (!gmlo_check_bounds(c)) return 0;
+  for (a = 0; a < arenas; a++) c->arena_begin[a + 2] += c->arena_begin[a + 1];
+  count = c->arena_begin[arenas + 1];
+  room = (size_t *)gmlo_take(&c->scope, count, sizeof *room);
+  c->bounds = (size_t *)gmlo_take(&c->scope, count, sizeof *c->bounds);
+  c->cells = (gmlo_check_cell *)gmlo_take(&c->scope, count, sizeof *c->cells);
+  if (room == NULL || c->bounds == NULL || c->cells == NULL) return gmlo_check_no_memory(c);
+  (void)gmlo_check_bounds(c);
+  for (a = 0; a < arenas; a++) {
+    size_t begin = c->arena_begin[a];
+    gmlo_sort(c->bounds + begin, room, c->arena_begin[a + 1] - begin, sizeof *room, gmlo_smaller);
+  }
+  for (a = 0, count = 0; a < arenas; a++) { /* each bound once */
+    size_t begin = c->arena_begin[a], end = c->arena_begin[a + 1];
+    c->arena_begin[a] = count;
+    for (i = begin; i < end; i++) {
+      if (count != c->arena_begin[a] && c->bounds[count - 1] == c->bounds[i]) continue;
+      c->bounds[count++] = c->bounds[i];
+    }
+  }
+  c->arena_begin[arenas] = count;
+  for (i = 0; i < count; i++) {
+    c->cells[i].tensor = c->cells[i].writer = c->cells[i].readers = GMLAKE_OFFLOAD_NONE;
+  }
+  return gmlo_check_overlaps(c);
+}
+
+/* The cell that begins at the place's begin. */
+static size_t gmlo_check_cell_of(const gmlo_check *c, const gmlo_span_use *use) {
+  size_t low = c->arena_begin[use->arena], high = c->arena_begin[use->arena + 1];
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (c->bounds[middle] < use->offset) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+/* ---- The replay ---- */
+
+/* A path has to lead from one rank to another. */
+static int gmlo_check_ask(gmlo_check *c, uint32_t from, uint32_t to, uint32_t tensor) {
+  gmlo_query *queries;
+  if (from == GMLAKE_OFFLOAD_NONE || from == to || c->asked[from] == to + 1) return 1;
+  queries = (gmlo_query *)gmlo_grow(&c->scope.host, c->queries, c->query_count, 1,
+                                    &c->query_capacity, sizeof *queries);
+  if (queries == NULL) return gmlo_check_no_memory(c);
+  c->queries = queries;
+  c->asked[from] = to + 1;
+  queries[c->query_count].from = from;
+  queries[c->query_count].to = to;
+  queries[c->query_count++].tensor = tensor;
+  return 1;
+}
+
+static int gmlo_check_add_reader(gmlo_check *c, gmlo_check_cell *cell, uint32_t rank) {
+  uint32_t id = c->spare_readers;
+  if (cell->readers != GMLAKE_OFFLOAD_NONE && c->readers[cell->readers].node == rank) return 1;
+  if (id != GMLAKE_OFFLOAD_NONE) {
+    c->spare_readers = c->readers[id].next;
+  } else {
+    gmlo_cell *readers = (gmlo_cell *)gmlo_grow(&c->scope.host, c->readers, c->reader_count, 1,
+                                                &c->reader_capacity, sizeof *readers);
+    if (readers == NULL) return gmlo_check_no_memory(c);
+    c->readers = readers;
+    id = (uint32_t)c->reader_count++;
+  }
+  c->readers[id].node = rank;
+  c->readers[id].next = cell->readers;
+  cell->readers = id;
+  return 1;
+}
+
+/* A cell is written: behind its writer and its readers. */
+static int gmlo_check_overwrite(gmlo_check *c, gmlo_check_cell *cell, uint32_t rank,
+                                uint32_t tensor) {
+  if (!gmlo_check_ask(c, cell->writer, rank, tensor)) return 0;
+  while (cell->readers != GMLAKE_OFFLOAD_NONE) {
+    uint32_t id = cell->readers;
+    if (!gmlo_check_ask(c, c->readers[id].node, rank, tensor)) return 0;
+    cell->readers = c->readers[id].next;
+    c->readers[id].next = c->spare_readers;
+    c->spare_readers = id;
+  }
+  return 1;
+}
+
+/* The place gets that version. rank NONE: before the iteration. */
+static int gmlo_check_write(gmlo_check *c, const gmlo_span_use *use, uint32_t version,
+                            uint32_t rank) {
+  size_t i;
+  for (i = gmlo_check_cell_of(c, use); c->bounds[i] < use->offset + use->bytes; i++) {
+    gmlo_check_cell *cell = &c->cells[i];
+    if (rank != GMLAKE_OFFLOAD_NONE && !gmlo_check_overwrite(c, cell, rank, use->tensor)) return 0;
+    cell->tensor = use->tensor;
+    cell->version = version;
+    cell->base = use->offset;
+    cell->writer = rank;
+  }
+  return 1;
+}
+
+/* The place is read, and has to have that version; NONE: any, but one. What it was in *out. */
+static int gmlo_check_read(gmlo_check *c, const gmlo_span_use *use, uint32_t version, uint32_t rank,
+                           uint32_t *out_version) {
+  uint32_t node = rank == GMLAKE_OFFLOAD_NONE ? rank : c->order[rank];
+  size_t i;
+  *out_version = version;
+  for (i = gmlo_check_cell_of(c, use); c->bounds[i] < use->offset + use->bytes; i++) {
+    gmlo_check_cell *cell = &c->cells[i];
+    if (rank != GMLAKE_OFFLOAD_NONE && (!gmlo_check_ask(c, cell->writer, rank, use->tensor) ||
+                                        !gmlo_check_add_reader(c, cell, rank))) {
+      return 0;
+    }
+    if (*out_version == GMLAKE_OFFLOAD_NONE) *out_version = cell->version;
+    if (cell->tensor == use->tensor && cell->base == use->offset && cell->version == *out_version) {
+      continue;
+    }
+    (void)gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_STALE_READ, node,
+                     cell->writer == GMLAKE_OFFLOAD_NONE ? cell->writer : c->order[cell->writer],
+                     use->tensor, "bytes are read that are not the version they should be");
+  }
+  return 1;
+}
+
+/* Writes of the tensor before the operator's access. */
+static uint32_t gmlo_check_version(const gmlo_check *c, uint32_t tensor, size_t position) {
+  const gmlake_offload_graph *graph = c->graph;
+  size_t i;
+  uint32_t version = 0;
+  for (i = graph->access_begin[tensor];
+       i < graph->access_begin[tensor + 1] && graph->accesses[i].position < position; i++) {
+    version += (graph->accesses[i].how & GMLO_WRITES) != 0;
+  }
+  return version;
+}
+
+static int gmlo_check_replay(gmlo_check *c) {
+  gmlo_span_use use;
+  size_t at, i;
+  int writes;
+  for (at = 0; at < c->m->node_count; at++) {
+    uint32_t id = c->order[at], version = GMLAKE_OFFLOAD_NONE;
+    const gmlo_node *node = &c->m->nodes[id];
+    for (i = 0; gmlo_check_use(c, id, i, &use, &writes); i++) {
+      if (node->kind == GMLAKE_OFFLOAD_NODE_OP) {
+        version = gmlo_check_version(c, use.tensor, c->graph->position[node->op]) + (writes != 0);
+      }
+      if (writes ? !gmlo_check_write(c, &use, version, (uint32_t)at)
+                 : !gmlo_check_read(c, &use, version, (uint32_t)at, &version)) {
+        return 0;
+      }
+    }
+  }
+  return 1;
+}
+
+/* Before the iteration: tensors that exist are somewhere, none on another. */
+static int gmlo_check_begin(gmlo_check *c) {
+  gmlo_span_use use;
+  size_t t, i;
+  int side, sides;
+  for (t = 0; t < c->graph->tensor_count; t++) {
+    for (side = 0, sides = 0; side < 2; side++) {
+      if (!gmlo_check_side(c, c->m->begins, t, side, &use)) continue;
+      sides++;
+      for (i = gmlo_check_cell_of(c, &use); c->bounds[i] < use.offset + use.bytes; i++) {
+        if (c->cells[i].tensor == GMLAKE_OFFLOAD_NONE) continue;
+        return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_BAD_PLACE, GMLAKE_OFFLOAD_NONE,
+                          GMLAKE_OFFLOAD_NONE, (uint32_t)t, "two tensors begin in one place");
+      }
+      if (!gmlo_check_write(c, &use, 0, GMLAKE_OFFLOAD_NONE)) return 0;
+    }
+    if ((sides == 0) == gmlo_kind_is_made(c->graph->tensors[t].kind)) continue;
+    return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_INCOMPLETE, GMLAKE_OFFLOAD_NONE, GMLAKE_OFFLOAD_NONE,
+                      (uint32_t)t, "a tensor begins nowhere, or is there before it is made");
+  }
+  return 1;
+}
+
+/* Behind it: those that exist between iterations are where they began, with their last version. */
+static int gmlo_check_end(gmlo_check *c) {
+  const gmlake_offload_graph *graph = c->graph;
+  gmlo_span_use use;
+  uint32_t version;
+  size_t t;
+  int side;
+  for (t = 0; t < graph->tensor_count; t++) {
+    const gmlake_offload_place *begin = &c->m->begins[t], *end = &c->m->ends[t];
+    int made = gmlo_kind_is_made(graph->tensors[t].kind);
+    int used = graph->access_begin[t] != graph->access_begin[t + 1];
+    int gone =
+        end->device_offset == GMLAKE_OFFLOAD_NOWHERE && end->host_offset == GMLAKE_OFFLOAD_NOWHERE;
+    if (made ? graph->tensors[t].kind == GMLAKE_OFFLOAD_OUTPUT && used && gone
+             : begin->device_offset != end->device_offset ||
+                   begin->host_offset != end->host_offset) {
+      return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_INCOMPLETE, GMLAKE_OFFLOAD_NONE,
+                        GMLAKE_OFFLOAD_NONE, (uint32_t)t,
+                        "a tensor does not end where it has to be");
+    }
+    for (side = 0; side < 2; side++) {
+      if (!gmlo_check_side(c, c->m->ends, t, side, &use)) continue;
+      version = gmlo_check_version(c, (uint32_t)t, SIZE_MAX);
+      if (!gmlo_check_read(c, &use, version, GMLAKE_OFFLOAD_NONE, &version)) return 0;
+    }
+  }
+  return 1;
+}
+
+/* ---- Paths ---- */
+
+/* The edges between ranks. */
+static int gmlo_check_edges(gmlo_check *c, gmlo_edges *edges) {
+  const gmlake_offload_memgraph *m = c->m;
+  size_t *begin = (size_t *)gmlo_take(&c->scope, m->node_count + 1, sizeof *begin), at, e;
+  uint32_t *before = (uint32_t *)gmlo_take(&c->scope, m->edge_count, sizeof *before);
+  if (begin == NULL || before == NULL) return gmlo_check_no_memory(c);
+  for (at = 0; at < m->node_count; at++) {
+    uint32_t id = c->order[at];
+    begin[at + 1] = begin[at];
+    for (e = m->before_begin[id]; e < m->before_begin[id + 1]; e++) {
+      before[begin[at + 1]++] = c->rank[m->before[e]];
+    }
+  }
+  edges->begin = begin;
+  edges->before = before;
+  edges->node_count = m->node_count;
+  return 1;
+}
+
+/* [M2], and the dependencies that were asked for, whose queries are the last. */
+static int gmlo_check_paths(gmlo_check *c) {
+  uint64_t *rows;
+  size_t first, i, races = c->query_count;
+  gmlo_edges edges;
+  for (i = 0; i < c->graph->link_count; i++) {
+    uint32_t from = c->op_rank[c->graph->links[i].before];
+    c->asked[from] = 0;
+    if (!gmlo_check_ask(c, from, c->op_rank[c->graph->links[i].after], GMLAKE_OFFLOAD_NONE)) {
+      return 0;
+    }
+  }
+  if (!gmlo_check_edges(c, &edges)) return 0;
+  rows = gmlo_paths_rows(&c->scope.host, edges.node_count);
+  if (rows == NULL) return gmlo_check_no_memory(c);
+  for (first = 0; first < edges.node_count; first += GMLO_CHUNK) {
+    gmlo_paths_fill(&edges, first, rows);
+    for (i = 0; i < c->query_count; i++) {
+      const gmlo_query *query = &c->queries[i];
+      if (query->from < first || query->from >= first + GMLO_CHUNK) continue;
+      if (query->to > query->from && gmlo_paths_has(rows, first, query->from, query->to)) continue;
+      (void)gmlo_fault(c, i < races ? GMLAKE_OFFLOAD_ERROR_RACE : GMLAKE_OFFLOAD_ERROR_INCOMPLETE,
+                       c->order[query->to], c->order[query->from], query->tensor,
+                       i < races
+                           ? "no path orders two nodes that touch the same bytes, one writing them"
+                           : "a dependency that was asked for is missing");
+    }
+  }
+  gmlo_free(&c->scope.host, rows);
+  return c->fault->result == GMLAKE_OFFLOAD_OK;
+}
+
+static void gmlo_memgraph_check(const gmlake_offload_memgraph *m,
+                                gmlake_offload_memgraph_fault *fault) {
+  gmlo_check c;
+  memset(&c, 0, sizeof c);
+  c.scope.host = m->scope.host;
+  c.m = m;
+  c.graph = m->graph;
+  c.fault = fault;
+  c.spare_readers = GMLAKE_OFFLOAD_NONE;
+  c.order = (uint32_t *)gmlo_take(&c.scope, m->node_count, sizeof *c.order);
+  c.rank = (uint32_t *)gmlo_take(&c.scope, m->node_count, sizeof *c.rank);
+  c.asked = (uint32_t *)gmlo_take(&c.scope, m->node_count, sizeof *c.asked);
+  c.op_rank = (uint32_t *)gmlo_take(&c.scope, c.graph->op_count, sizeof *c.op_rank);
+  if (c.order == NULL || c.rank == NULL || c.asked == NULL || c.op_rank == NULL) {
+    (void)gmlo_check_no_memory(&c);
+  } else if (gmlo_check_nodes(&c) && gmlo_check_order(&c) && gmlo_check_cells(&c) &&
+             gmlo_check_begin(&c) && gmlo_check_replay(&c) && gmlo_check_end(&c)) {
+    (void)gmlo_check_paths(&c);
+  }
+  gmlo_free(&c.scope.host, c.readers);
+  gmlo_free(&c.scope.host, c.queries);
+  gmlo_leave(&c.scope);
+}
+
+/* ---- >>engine: what is ready runs --------------------------------------------------------------
+   Owns the arenas and the nodes under way. [E1] A node begins when all before it have ended. [E2] A
+   queue has at most `stream_count` operators, or `copy_count` copies, under way. [E3] Each of those
+   is on a stream of its own; a token is the stream and the node.
+   Complexity: as >>queues. Fails: the backend; the engine is over then. */
+
+struct gmlake_offload_engine {
+  gmlake_offload_engine_desc desc;
+  const gmlake_offload_memgraph *memgraph;
+  const gmlake_offload_backend *backend;
+  gmlo_ready ready;
+  void **device_arenas; /* of ready's scope */
+  void *host_arena;
+  void **pointers; /* of one operator, of ready's scope */
+  gmlake_offload_result failed;
+  unsigned char *busy; /* streams of each queue, `width` side by side, of ready's scope */
+  size_t width;
+  size_t pending, ended, divisor;
+  uint64_t iteration, random, now_ns;
+  gmlake_offload_engine_stats stats;
+};
+
+static void *gmlo_engine_at(const gmlake_offload_engine *engine, void *arena, size_t offset) {
+  return (char *)arena + offset / engine->divisor;
+}
+
+static uint64_t gmlo_engine_token(uint32_t id, uint32_t stream) {
+  return (uint64_t)stream << 32 | id;
+}
+
+static int gmlo_engine_launch(gmlake_offload_engine *engine, uint32_t id, uint32_t stream) {
+  const gmlake_offload_memgraph *m = engine->memgraph;
+  const gmlake_offload_graph *graph = m->graph;
+  const gmlo_op *op = &graph->ops[m->nodes[id].op];
+  gmlake_offload_launch launch;
+  size_t i;
+  for (i = 0; i < op->read_count + op->write_count; i++) {
+    uint32_t device = graph->tensors[graph->refs[op->first_ref + i]].device;
+    engine->pointers[i] =
+        gmlo_engine_at(engine, engine->device_arenas[device], m->ref_offsets[op->first_ref + i]);
+  }
+  memset(&launch, 0, sizeof launch);
+  launch.graph = graph;
+  launch.op = m->nodes[id].op;
+  launch.stream = stream;
+  launch.iteration = engine->iteration;
+  (void)gmlake_offload_get_op(graph, launch.op, &launch.desc);
+  launch.reads = engine->pointers;
+  launch.writes = engine->pointers + op->read_count;
+  engine->stats.op_count++;
+  return engine->backend->launch(engine->backend->user, &launch, gmlo_engine_token(id, stream)) ==
+         0;
+}
+
+static int gmlo_engine_copy(gmlake_offload_engine *engine, uint32_t id, uint32_t stream) {
+  const gmlo_node *node = &engine->memgraph->nodes[id];
+  gmlake_offload_copy copy;
+  memset(&copy, 0, sizeof copy);
+  copy.device = node->device;
+  copy.to_host = node->kind == GMLAKE_OFFLOAD_NODE_OFFLOAD;
+  copy.device_ptr =
+      gmlo_engine_at(engine, engine->device_arenas[node->device], node->device_offset);
+  copy.host_ptr = gmlo_engine_at(engine, engine->host_arena, node->host_offset);
+  copy.bytes = engine->memgraph->graph->tensors[node->tensor].bytes;
+  if (copy.to_host) {
+    engine->stats.offload_count++;
+    engine->stats.offload_bytes += copy.bytes;
+  } else {
+    engine->stats.reload_count++;
+    engine->stats.reload_bytes += copy.bytes;
+  }
+  return engine->backend->copy(engine->backend->user, &copy, gmlo_engine_token(id, stream)) == 0;
+}
+
+/* The lowest stream of the queue on which nothing is under way. pre: there is one. [E3] */
+static uint32_t gmlo_engine_stream(gmlake_offload_engine *engine, size_t q) {
+  uint32_t stream = 0;
+  while (engine->busy[q * engine->width + stream]) stream++;
+  engine->busy[q * engine->width + stream] = 1;
+  return stream;
+}
+
+/* Begins all that may begin. [E1] [E2] */
+static int gmlo_engine_begin(gmlake_offload_engine *engine) {
+  size_t q;
+  for (q = 0; q < engine->ready.queue_count; q++) {
+    int copies = q % GMLO_QUEUES != 0;
+    uint32_t most = copies ? engine->desc.copy_count : engine->desc.stream_count;
+    while (engine->ready.queues[q].active < most) {
+      uint64_t random = 0;
+      uint32_t id, stream;
+      if ((engine->desc.flags & GMLAKE_OFFLOAD_RANDOM_ORDER) != 0) {
+        engine->random = engine->random * UINT64_C(6364136223846793005) + 1442695040888963407u;
+        random = (engine->random >> 33) + 1;
+      }
+      id = gmlo_ready_pop(&engine->ready, q, random);
+      if (id == GMLAKE_OFFLOAD_NONE) break;
+      stream = gmlo_engine_stream(engine, q);
+      if (engine->memgraph->nodes[id].kind == GMLAKE_OFFLOAD_NODE_OP
+              ? !gmlo_engine_launch(engine, id, stream)
+              : !gmlo_engine_copy(engine, id, stream)) {
+        return 0;
+      }
+      engine->pending++;
+    }
+  }
+  return 1;
+}
+
+/* Waits for one node to end. */
+static int gmlo_engine_wait(gmlake_offload_engine *engine) {
+  const gmlake_offload_backend *backend = engine->backend;
+  uint64_t token, before = engine->now_ns;
+  uint32_t id;
+  size_t d;
+  if (engine->pending == 0 || backend->wait(backend->user, &token) != 0) return 0;
+  engine->pending--;
+  id = (uint32_t)(token & UINT32_MAX);
+  if (id >= engine->memgraph->node_count || token >> 32 >= engine->width ||
+      backend->now(backend->user, &engine->now_ns) != 0) {
+    return 0;
+  }
+  engine->busy[gmlo_queue_of(engine->memgraph, id) * engine->width + (token >> 32)] = 0;
+  for (d = 0; d < engine->memgraph->info.device_count; d++) {
+    if (engine->ready.queues[d * GMLO_QUEUES].active != 0) continue;
+    engine->stats.stall_ns += engine->now_ns - before;
+  }
+  gmlo_ready_done(&engine->ready, id);
+  engine->ended++;
+  return 1;
+}
+
+static gmlake_offload_result gmlo_engine_run(gmlake_offload_engine *engine, uint64_t count) {
+  uint64_t began_ns;
+  int ok = engine->backend->now(engine->backend->user, &engine->now_ns) == 0;
+  began_ns = engine->now_ns;
+  for (; ok && count != 0; count--) {
+    gmlo_ready_begin(&engine->ready);
+    engine->ended = 0;
+    while (ok && engine->ended < engine->memgraph->node_count) {
+      ok = gmlo_engine_begin(engine) && gmlo_engine_wait(engine);
+    }
+    if (!ok) break;
+    engine->iteration++;
+    engine->stats.iteration_count++;
+  }
+  engine->stats.time_ns += engine->now_ns - began_ns;
+  if (!ok) engine->failed = GMLAKE_OFFLOAD_ERROR_BACKEND;
+  return engine->failed;
+}
+
+static void gmlo_engine_destroy(gmlake_offload_engine *engine) {
+  const gmlake_offload_memgraph *m = engine->memgraph;
+  const gmlake_offload_backend *backend = engine->backend;
+  gmlake_offload_host host = engine->desc.host;
+  uint64_t token;
+  size_t d;
+  for (; engine->pending != 0; engine->pending--) {
+    if (backend->wait(backend->user, &token) != 0) break;
+  }
+  for (d = 0; engine->device_arenas != NULL && d < m->info.device_count; d++) {
+    if (engine->device_arenas[d] == NULL) continue;
+    backend->device_free(backend->user, (uint32_t)d, engine->device_arenas[d], m->device_bytes[d]);
+  }
+  if (engine->host_arena != NULL) {
+    backend->host_free(backend->user, engine->host_arena, m->info.host_bytes);
+  }
+  gmlo_leave(&engine->ready.scope);
+  gmlo_free(&host, engine);
+}
+
+static gmlake_offload_result gmlo_engine_alloc(gmlake_offload_engine *engine) {
+  const gmlake_offload_memgraph *m = engine->memgraph;
+  const gmlake_offload_backend *backend = engine->backend;
+  size_t d;
+  for (d = 0; d < m->info.device_count; d++) {
+    if (m->device_bytes[d] == 0) continue;
+    if (backend->device_alloc(backend->user, (uint32_t)d, m->device_bytes[d],
+                              &engine->device_arenas[d]) != 0) {
+      engine->device_arenas[d] = NULL;
+      return GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY;
+    }
+  }
+  if (m->info.host_bytes == 0) return GMLAKE_OFFLOAD_OK;
+  if (backend->host_alloc(backend->user, m->info.host_bytes, &engine->host_arena) != 0) {
+    engine->host_arena = NULL;
+    return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  }
+  return GMLAKE_OFFLOAD_OK;
+}
+
+static gmlake_offload_result gmlo_engine_fill(gmlake_offload_engine *engine) {
+  const gmlake_offload_graph *graph = engine->memgraph->graph;
+  const gmlake_offload_backend *backend = engine->backend;
+  size_t t;
+  for (t = 0; t < graph->tensor_count; t++) {
+    const gmlake_offload_place *place = &engine->memgraph->begins[t];
+    const gmlo_tensor *tensor = &graph->tensors[t];
+    void *device = NULL, *host;
+    if (tensor->bytes == 0) continue;
+    if (place->device_offset != GMLAKE_OFFLOAD_NOWHERE) {
+      device = gmlo_engine_at(engine, engine->device_arenas[tensor->device], place->device_offset);
+      if (backend->fill(backend->user, 0, (uint32_t)t, device, tensor->bytes, 0) != 0) {
+        return GMLAKE_OFFLOAD_ERROR_BACKEND;
+      }
+    }
+    if (place->host_offset == GMLAKE_OFFLOAD_NOWHERE) continue;
+    host = gmlo_engine_at(engine, engine->host_arena, place->host_offset);
+    if (backend->fill(backend->user, 0, (uint32_t)t, host, tensor->bytes, 1) != 0) {
+      return GMLAKE_OFFLOAD_ERROR_BACKEND;
+    }
+  }
+  return GMLAKE_OFFLOAD_OK;
+}
+
+static gmlake_offload_result gmlo_engine_make(gmlake_offload_engine *engine) {
+  const gmlake_offload_memgraph *m = engine->memgraph;
+  size_t i, most = 1;
+  gmlake_offload_result result;
+  int fixed = (engine->desc.flags & GMLAKE_OFFLOAD_FIXED_ORDER) != 0;
+  for (i = 0; i < m->graph->op_count; i++) {
+    size_t count = m->graph->ops[i].read_count + m->graph->ops[i].write_count;
+    if (count > most) most = count;
+  }
+  if (!gmlo_ready_make(&engine->ready, m, &engine->desc.host, fixed)) {
+    return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  }
+  engine->width = engine->desc.stream_count;
+  if (engine->width < engine->desc.copy_count) engine->width = engine->desc.copy_count;
+  if (engine->width > m->node_count) engine->width = m->node_count;
+  engine->busy =
+      (unsigned char *)gmlo_take(&engine->ready.scope, engine->ready.queue_count, engine->width);
+  engine->pointers = (void **)gmlo_take(&engine->ready.scope, most, sizeof *engine->pointers);
+  engine->device_arenas =
+      (void **)gmlo_take(&engine->ready.scope, m->info.device_count, sizeof(void *));
+  if (engine->busy == NULL || engine->pointers == NULL || engine->device_arenas == NULL) {
+    return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  }
+  result = gmlo_engine_alloc(engine);
+  return result == GMLAKE_OFFLOAD_OK ? gmlo_engine_fill(engine) : result;
+}
+
 /* ---- >>backend_mock: a device on a clock of its own --------------------------------------------
    Owns tasks under way and the time. [K1] Between two events every task has a constant speed: an
-   operator 1 / (operators under way), a copy its direction's, an equal part of both_bytes_per_s
-   where that is less and both are under way, a timer 1. Work is counted in nanoseconds at full
+   operator 1 / (operators under way on its device), a copy its direction's, an equal part of
+   both_bytes_per_s where that is less and both are under way, by the copies of that direction; a
+   transfer 1 / (transfers from its device), a timer 1. Work is counted in nanoseconds at full
    speed. Complexity: a call O(tasks under way), and linear in the bytes that it touches.
    Fails: what is refused for device_bytes, host memory, and the call that was asked to. */
 
@@ -3922,13 +6344,15 @@ typedef enum gmlo_task_kind {
   GMLO_TASK_OP = 0,
   GMLO_TASK_OUT,
   GMLO_TASK_IN,
-  GMLO_TASK_TIMER
+  GMLO_TASK_PEER, /* an operator that is a transfer */
+  GMLO_TASK_TIMER,
+  GMLO_TASK_KINDS
 } gmlo_task_kind;
 
 typedef struct gmlo_task {
   gmlo_task_kind kind;
-  uint32_t device, job, op;
-  int begun;              /* an operator waits for those of its job that were launched before */
+  uint32_t device, job, stream, op;
+  int begun;              /* an operator waits for those on its stream that were launched before */
   uint64_t token, number; /* of equal times the lower number is first */
   double left_ns;         /* work */
   double speed;
@@ -4064,7 +6488,7 @@ static gmlo_task *gmlo_mock_task(gmlo_mock *mock, gmlo_task_kind kind, double wo
   task->left_ns = work_ns;
   task->token = token;
   task->number = ++mock->task_number;
-  task->begun = kind != GMLO_TASK_OP;
+  task->begun = kind != GMLO_TASK_OP && kind != GMLO_TASK_PEER;
   return task;
 }
 
@@ -4080,12 +6504,19 @@ static uint64_t gmlo_mock_copy_source(const gmlo_mock *mock, const gmlake_offloa
   return gmlo_mock_digest(mock, copy->to_host ? copy->device_ptr : copy->host_ptr, copy->bytes, 0);
 }
 
+/* A factor of 1 - jitter to 1 + jitter. */
+static double gmlo_mock_jitter(gmlo_mock *mock, double jitter) {
+  mock->desc.seed += UINT64_C(0x9E3779B97F4A7C15);
+  return 1 + jitter * (2 * ((double)(gmlo_mix(mock->desc.seed) >> 11) / 9007199254740992.0) - 1);
+}
+
 static int gmlo_mock_copy(void *user, const gmlake_offload_copy *copy, uint64_t token) {
   gmlo_mock *mock = (gmlo_mock *)user;
   double speed = copy->to_host ? mock->desc.out_bytes_per_s : mock->desc.in_bytes_per_s;
   double work = (double)copy->bytes * 1e9 / speed + (double)mock->desc.copy_ns;
   gmlo_task *task;
   if (gmlo_mock_fails(mock)) return 1;
+  if (mock->desc.copy_jitter > 0) work *= gmlo_mock_jitter(mock, mock->desc.copy_jitter);
   task = gmlo_mock_task(mock, copy->to_host ? GMLO_TASK_OUT : GMLO_TASK_IN, work, token);
   if (task == NULL) return 1;
   task->copy = *copy;
@@ -4137,13 +6568,6 @@ static int gmlo_mock_remember(gmlo_mock *mock, const gmlake_offload_launch *laun
   return past->ops != NULL;
 }
 
-static double gmlo_mock_duration(gmlo_mock *mock, uint64_t time_ns) {
-  double unit;
-  mock->desc.seed += UINT64_C(0x9E3779B97F4A7C15);
-  unit = (double)(gmlo_mix(mock->desc.seed) >> 11) / 9007199254740992.0;
-  return (double)time_ns * (1 + mock->desc.jitter * (2 * unit - 1));
-}
-
 /* Looks at what the operator reads, and spoils what it writes but does not read. */
 static void gmlo_mock_op_begin(gmlo_mock *mock, gmlo_task *task) {
   const gmlo_op *op = &task->graph->ops[task->op];
@@ -4158,13 +6582,16 @@ static void gmlo_mock_op_begin(gmlo_mock *mock, gmlo_task *task) {
   }
 }
 
-/* The job's operator that was launched first, of those under way; NULL: none. */
-static gmlo_task *gmlo_mock_first_op(gmlo_mock *mock, uint32_t device, uint32_t job) {
+/* The operator that was launched first, of those under way on the same stream; NULL: none. */
+static gmlo_task *gmlo_mock_first_op(gmlo_mock *mock, const gmlo_task *other) {
   gmlo_task *first = NULL;
   size_t i;
   for (i = 0; i < mock->task_count; i++) {
     gmlo_task *task = &mock->tasks[i];
-    if (task->kind != GMLO_TASK_OP || task->job != job || task->device != device) continue;
+    if (task->kind != other->kind || task->job != other->job || task->device != other->device ||
+        task->stream != other->stream) {
+      continue;
+    }
     if (first == NULL || task->number < first->number) first = task;
   }
   return first;
@@ -4173,6 +6600,8 @@ static gmlo_task *gmlo_mock_first_op(gmlo_mock *mock, uint32_t device, uint32_t 
 static int gmlo_mock_launch(void *user, const gmlake_offload_launch *launch, uint64_t token) {
   gmlo_mock *mock = (gmlo_mock *)user;
   size_t i, count = launch->desc.read_count + launch->desc.write_count;
+  int transfer = (launch->desc.flags & GMLAKE_OFFLOAD_TRANSFER) != 0;
+  double work;
   gmlo_task *task;
   void **pointers;
   if (gmlo_mock_fails(mock) || !gmlo_mock_remember(mock, launch)) {
@@ -4180,7 +6609,8 @@ static int gmlo_mock_launch(void *user, const gmlake_offload_launch *launch, uin
   }
   pointers = (void **)gmlo_zeroed(&mock->desc.host, count, sizeof *pointers);
   if (pointers == NULL) return 1;
-  task = gmlo_mock_task(mock, GMLO_TASK_OP, gmlo_mock_duration(mock, launch->desc.time_ns), token);
+  work = (double)launch->desc.time_ns * gmlo_mock_jitter(mock, mock->desc.jitter);
+  task = gmlo_mock_task(mock, transfer ? GMLO_TASK_PEER : GMLO_TASK_OP, work, token);
   if (task == NULL) {
     gmlo_free(&mock->desc.host, pointers);
     return 1;
@@ -4188,6 +6618,7 @@ static int gmlo_mock_launch(void *user, const gmlake_offload_launch *launch, uin
   task->graph = launch->graph;
   task->device = launch->desc.device;
   task->job = launch->job;
+  task->stream = launch->stream;
   task->op = launch->op;
   task->iteration = launch->iteration;
   task->pointers = pointers;
@@ -4195,7 +6626,7 @@ static int gmlo_mock_launch(void *user, const gmlake_offload_launch *launch, uin
     pointers[i] = i < launch->desc.read_count ? launch->reads[i]
                                               : launch->writes[i - launch->desc.read_count];
   }
-  if (gmlo_mock_first_op(mock, task->device, task->job) == task) gmlo_mock_op_begin(mock, task);
+  if (gmlo_mock_first_op(mock, task) == task) gmlo_mock_op_begin(mock, task);
   mock->census.launch_count++;
   return 0;
 }
@@ -4212,41 +6643,42 @@ static int gmlo_mock_now(void *user, uint64_t *out_ns) {
   return 0;
 }
 
-/* What is under way on a device, by kind; operators that wait for their job's first do not count. */
+/* What is under way on a device, by kind; operators that wait for one on their stream do not count. */
 static void gmlo_mock_count(const gmlo_mock *mock, uint32_t device, size_t *counts) {
   size_t i;
-  memset(counts, 0, 4 * sizeof *counts);
+  memset(counts, 0, GMLO_TASK_KINDS * sizeof *counts);
   for (i = 0; i < mock->task_count; i++) {
     const gmlo_task *task = &mock->tasks[i];
-    if (task->device == device && (task->kind != GMLO_TASK_OP || task->begun)) counts[task->kind]++;
+    if (task->device == device && task->begun) counts[task->kind]++;
   }
 }
 
-/* [K1] Operators share their device; jobs on other devices do not matter to them. */
+/* [K1] Tasks of a kind share what the device has for it; other devices do not matter to them. */
 static void gmlo_mock_speeds(gmlo_mock *mock) {
   const gmlake_offload_mock_desc *desc = &mock->desc;
-  size_t i, counts[4] = {0, 0, 0, 0};
+  size_t i, counts[GMLO_TASK_KINDS];
   for (i = 0; i < mock->task_count; i++) {
     gmlo_task *task = &mock->tasks[i];
     double speed = task->kind == GMLO_TASK_OUT ? desc->out_bytes_per_s : desc->in_bytes_per_s;
     if (i == 0 || task->device != task[-1].device) gmlo_mock_count(mock, task->device, counts);
-    task->speed = task->kind == GMLO_TASK_OP ? 1 / (double)counts[GMLO_TASK_OP] : 1;
+    task->speed = 1;
     if (((task->kind == GMLO_TASK_OUT && counts[GMLO_TASK_IN] != 0) ||
          (task->kind == GMLO_TASK_IN && counts[GMLO_TASK_OUT] != 0)) &&
         desc->both_bytes_per_s / 2 < speed) {
       task->speed = desc->both_bytes_per_s / 2 / speed;
     }
+    if (task->kind != GMLO_TASK_TIMER && task->begun) task->speed /= (double)counts[task->kind];
   }
 }
 
 static void gmlo_mock_advance(gmlo_mock *mock, double ns) {
-  int busy[3] = {0, 0, 0};
+  int busy[GMLO_TASK_KINDS] = {0};
   size_t i;
   for (i = 0; i < mock->task_count; i++) {
     gmlo_task *task = &mock->tasks[i];
     if (!task->begun) continue;
     task->left_ns -= ns * task->speed;
-    if (task->kind != GMLO_TASK_TIMER) busy[task->kind] = 1;
+    busy[task->kind] = 1;
   }
   mock->now_ns += ns;
   if (busy[GMLO_TASK_OP]) mock->census.compute_ns += (uint64_t)ns;
@@ -4278,7 +6710,7 @@ static void gmlo_mock_op_done(gmlo_mock *mock, gmlo_task *task) {
 }
 
 static void gmlo_mock_done(gmlo_mock *mock, gmlo_task *task) {
-  if (task->kind == GMLO_TASK_OP) {
+  if (task->kind == GMLO_TASK_OP || task->kind == GMLO_TASK_PEER) {
     gmlo_mock_op_done(mock, task);
   } else if (task->kind != GMLO_TASK_TIMER) {
     if (gmlo_mock_copy_source(mock, &task->copy) != task->source) mock->census.race_count++;
@@ -4313,7 +6745,7 @@ static int gmlo_mock_wait(void *user, uint64_t *out_token) {
   done = mock->tasks[first];
   mock->tasks[first] = mock->tasks[--mock->task_count];
   *out_token = done.token;
-  next = done.kind == GMLO_TASK_OP ? gmlo_mock_first_op(mock, done.device, done.job) : NULL;
+  next = done.graph != NULL ? gmlo_mock_first_op(mock, &done) : NULL;
   if (next != NULL) gmlo_mock_op_begin(mock, next);
   return 0;
 }
@@ -4327,7 +6759,8 @@ static void gmlo_rate_default(double *rate, double value) {
 static int gmlo_mock_desc_valid(const gmlake_offload_mock_desc *desc) {
   return gmlo_rate_valid(desc->out_bytes_per_s) && gmlo_rate_valid(desc->in_bytes_per_s) &&
          gmlo_rate_valid(desc->both_bytes_per_s) && desc->jitter >= 0 && desc->jitter < 1 &&
-         desc->copy_ns <= GMLO_TIME_MAX && gmlo_host_valid(&desc->host);
+         desc->copy_jitter >= 0 && desc->copy_jitter < 1 && desc->copy_ns <= GMLO_TIME_MAX &&
+         gmlo_host_valid(&desc->host);
 }
 
 static void gmlo_mock_init(gmlo_mock *mock, const gmlake_offload_mock_desc *desc) {
@@ -4340,6 +6773,7 @@ static void gmlo_mock_init(gmlo_mock *mock, const gmlake_offload_mock_desc *desc
   gmlo_rate_default(&mock->desc.both_bytes_per_s, 101e9);
   table->struct_bytes = sizeof *table;
   table->abi_version = 1;
+  table->divisor = mock->desc.divisor;
   table->user = mock;
   table->device_alloc = gmlo_mock_device_alloc;
   table->device_free = gmlo_mock_device_free;
@@ -4487,7 +6921,7 @@ typedef struct gmlo_cuda {
   gmlo_cuda_functions fn;
   CUdevice device;
   CUcontext context;     /* NULL: not retained */
-  gmlo_cuda_lane *lanes; /* GMLO_OUT, GMLO_IN, then one for each job */
+  gmlo_cuda_lane *lanes; /* GMLO_OUT, GMLO_IN, then one for each job, or stream of an engine */
   size_t lane_count, lane_capacity;
   gmlo_pinned *pinned; /* by address, all segments */
   size_t pinned_count, pinned_capacity;
@@ -4838,7 +7272,7 @@ static int gmlo_cuda_launch(void *user, const gmlake_offload_launch *launch, uin
   gmlo_cuda_lane *lane;
   int pushed, failed = 1;
   if (!gmlo_cuda_enter(cuda, &pushed)) return 1;
-  lane = gmlo_cuda_lane_of(cuda, (size_t)launch->job + 2);
+  lane = gmlo_cuda_lane_of(cuda, (size_t)launch->job + launch->stream + 2);
   if (lane != NULL) {
     failed = cuda->desc.launch_fn(cuda->desc.user, launch, (void *)lane->stream) != 0;
     failed = gmlo_cuda_mark(cuda, lane, failed, token);
@@ -5660,6 +8094,177 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_reset_peaks(gmlake_o
   return GMLAKE_OFFLOAD_OK;
 }
 
+static int gmlo_memgraph_desc_valid(const gmlake_offload_memgraph_desc *desc) {
+  size_t align = desc->align_bytes, d;
+  if ((desc->flags & ~GMLAKE_OFFLOAD_LETTER) != 0 || desc->graph == NULL ||
+      (align & (align - 1)) != 0 || align > (size_t)1 << 30 ||
+      desc->device_bytes > GMLO_BYTES_MAX || !gmlo_figure_valid(desc->out_bytes_per_s) ||
+      !gmlo_figure_valid(desc->in_bytes_per_s) || desc->copy_ns > GMLO_TIME_MAX ||
+      !gmlo_host_valid(&desc->host)) {
+    return 0;
+  }
+  for (d = 0; desc->bytes_by_device != NULL && d < desc->graph->device_count; d++) {
+    if (desc->bytes_by_device[d] > GMLO_BYTES_MAX) return 0;
+  }
+  return 1;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_create(
+    const gmlake_offload_memgraph_desc *desc, gmlake_offload_memgraph **out_memgraph) {
+  gmlake_offload_memgraph_desc filled;
+  if (out_memgraph == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_memgraph = NULL;
+  if (desc == NULL || !gmlo_memgraph_desc_valid(desc)) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  if (!desc->graph->sealed) return GMLAKE_OFFLOAD_ERROR_NOT_SEALED;
+  filled = *desc;
+  if (filled.align_bytes == 0) filled.align_bytes = 512;
+  if (filled.tensor_bytes_min == 0) filled.tensor_bytes_min = (size_t)1 << 20;
+  if (filled.copy_ns == 0) filled.copy_ns = 10000;
+  gmlo_figure_default(&filled.out_bytes_per_s, 55e9);
+  gmlo_figure_default(&filled.in_bytes_per_s, 55e9);
+  return gmlo_memgraph_build(&filled, out_memgraph);
+}
+
+GMLAKE_OFFLOAD_DEF void gmlake_offload_memgraph_destroy(gmlake_offload_memgraph *memgraph) {
+  gmlo_memgraph_destroy(memgraph);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_get_info(
+    const gmlake_offload_memgraph *memgraph, gmlake_offload_memgraph_info *out_info) {
+  size_t bytes;
+  if (memgraph == NULL || out_info == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  bytes = out_info->struct_bytes;
+  if (bytes == 0 || bytes > sizeof memgraph->info) bytes = sizeof memgraph->info;
+  if (bytes < sizeof bytes) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  memcpy(out_info, &memgraph->info, bytes);
+  out_info->struct_bytes = bytes;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_get_node(
+    const gmlake_offload_memgraph *memgraph, uint32_t node, gmlake_offload_node *out_node) {
+  const gmlo_node *n;
+  size_t begin;
+  if (memgraph == NULL || out_node == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  if (node >= memgraph->node_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  memset(out_node, 0, sizeof *out_node);
+  n = &memgraph->nodes[node];
+  begin = memgraph->before_begin[node];
+  out_node->kind = n->kind;
+  out_node->device = n->device;
+  out_node->op = n->op;
+  out_node->tensor = n->tensor;
+  out_node->device_offset = n->device_offset;
+  out_node->host_offset = n->host_offset;
+  out_node->before = memgraph->before + begin;
+  out_node->memory = memgraph->memory + begin;
+  out_node->before_count = memgraph->before_begin[node + 1] - begin;
+  if (n->kind == GMLAKE_OFFLOAD_NODE_OP) {
+    const gmlo_op *op = &memgraph->graph->ops[n->op];
+    out_node->read_offsets = memgraph->ref_offsets + op->first_ref;
+    out_node->write_offsets = out_node->read_offsets + op->read_count;
+  }
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_memgraph_get_place(const gmlake_offload_memgraph *memgraph, uint32_t tensor,
+                                  gmlake_offload_place *out_begin, gmlake_offload_place *out_end) {
+  if (memgraph == NULL || out_begin == NULL || out_end == NULL) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  if (tensor >= memgraph->graph->tensor_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  *out_begin = memgraph->begins[tensor];
+  *out_end = memgraph->ends[tensor];
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_check(
+    const gmlake_offload_memgraph *memgraph, gmlake_offload_memgraph_fault *out_fault) {
+  gmlake_offload_memgraph_fault fault;
+  if (memgraph == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  memset(&fault, 0, sizeof fault);
+  fault.node = fault.other = fault.tensor = GMLAKE_OFFLOAD_NONE;
+  gmlo_memgraph_check(memgraph, &fault);
+  if (out_fault != NULL) *out_fault = fault;
+  return fault.result;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_create(
+    const gmlake_offload_engine_desc *desc, gmlake_offload_engine **out_engine) {
+  gmlake_offload_result result;
+  gmlake_offload_engine *engine;
+  if (out_engine == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_engine = NULL;
+  if (desc == NULL || !gmlo_backend_valid(desc->backend) || desc->memgraph == NULL ||
+      desc->flags > GMLAKE_OFFLOAD_RANDOM_ORDER || !gmlo_host_valid(&desc->host) ||
+      desc->memgraph->info.align_bytes / 16 < desc->backend->divisor) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  engine = (gmlake_offload_engine *)gmlo_zeroed(&desc->host, 1, sizeof *engine);
+  if (engine == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  engine->desc = *desc;
+  engine->memgraph = desc->memgraph;
+  engine->backend = desc->backend;
+  engine->divisor = desc->backend->divisor != 0 ? desc->backend->divisor : 1;
+  engine->random = desc->seed;
+  if (engine->desc.stream_count == 0) engine->desc.stream_count = 1;
+  if (engine->desc.copy_count == 0) engine->desc.copy_count = 1;
+  engine->stats.struct_bytes = sizeof engine->stats;
+  result = gmlo_engine_make(engine);
+  if (result == GMLAKE_OFFLOAD_OK) {
+    *out_engine = engine;
+  } else {
+    gmlo_engine_destroy(engine);
+  }
+  return result;
+}
+
+GMLAKE_OFFLOAD_DEF void gmlake_offload_engine_destroy(gmlake_offload_engine *engine) {
+  if (engine != NULL) gmlo_engine_destroy(engine);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_run(gmlake_offload_engine *engine,
+                                                                   uint64_t iteration_count) {
+  if (engine == NULL || iteration_count > UINT32_MAX) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  if (engine->failed != GMLAKE_OFFLOAD_OK) return engine->failed;
+  return gmlo_engine_run(engine, iteration_count);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_locate(
+    const gmlake_offload_engine *engine, uint32_t tensor, void **out_device, void **out_host) {
+  const gmlake_offload_place *place;
+  if (engine == NULL || out_device == NULL || out_host == NULL) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  if (tensor >= engine->memgraph->graph->tensor_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  place =
+      engine->iteration == 0 ? &engine->memgraph->begins[tensor] : &engine->memgraph->ends[tensor];
+  *out_device = *out_host = NULL;
+  if (place->device_offset != GMLAKE_OFFLOAD_NOWHERE) {
+    uint32_t device = engine->memgraph->graph->tensors[tensor].device;
+    *out_device = gmlo_engine_at(engine, engine->device_arenas[device], place->device_offset);
+  }
+  if (place->host_offset != GMLAKE_OFFLOAD_NOWHERE) {
+    *out_host = gmlo_engine_at(engine, engine->host_arena, place->host_offset);
+  }
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_get_stats(
+    const gmlake_offload_engine *engine, gmlake_offload_engine_stats *out_stats) {
+  size_t bytes;
+  if (engine == NULL || out_stats == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  bytes = out_stats->struct_bytes;
+  if (bytes == 0 || bytes > sizeof engine->stats) bytes = sizeof engine->stats;
+  if (bytes < sizeof bytes) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  memcpy(out_stats, &engine->stats, bytes);
+  out_stats->struct_bytes = bytes;
+  return GMLAKE_OFFLOAD_OK;
+}
+
 GMLAKE_OFFLOAD_DEF const char *gmlake_offload_result_name(gmlake_offload_result result) {
   switch (result) {
   case GMLAKE_OFFLOAD_OK:
@@ -5692,6 +8297,14 @@ GMLAKE_OFFLOAD_DEF const char *gmlake_offload_result_name(gmlake_offload_result 
     return "GMLAKE_OFFLOAD_ERROR_WRONG_PLAN";
   case GMLAKE_OFFLOAD_ERROR_BACKEND:
     return "GMLAKE_OFFLOAD_ERROR_BACKEND";
+  case GMLAKE_OFFLOAD_ERROR_INCOMPLETE:
+    return "GMLAKE_OFFLOAD_ERROR_INCOMPLETE";
+  case GMLAKE_OFFLOAD_ERROR_BAD_PLACE:
+    return "GMLAKE_OFFLOAD_ERROR_BAD_PLACE";
+  case GMLAKE_OFFLOAD_ERROR_RACE:
+    return "GMLAKE_OFFLOAD_ERROR_RACE";
+  case GMLAKE_OFFLOAD_ERROR_STALE_READ:
+    return "GMLAKE_OFFLOAD_ERROR_STALE_READ";
   }
   return "GMLAKE_OFFLOAD_ERROR_?";
 }

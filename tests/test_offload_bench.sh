@@ -1,6 +1,6 @@
 #!/bin/sh
-# build/offload: how it answers bad graphs, and that plans save what they have to, by the mock's
-# clock, which is the same everywhere.
+# build/offload and build/turnip: how they answer bad graphs, and that plans and memgraphs save what
+# they have to, by the mock's clock, which is the same everywhere.
 
 . tests/shell.sh
 offload=build/offload
@@ -86,5 +86,39 @@ ok 'densenet121-b64: saved' within 'tensile+' .55 .0501
 ok 'llama-7b-lora' run 0 --json --iterations 1 bench/graphs/llama-7b-lora-b8-1k.gmgraph.gz
 ok 'llama-7b-lora: saved' within 'tensile+' .8 .0501
 ok 'llama-7b-lora: planned in time' awk -v ms="$(row tensile+ plan_ms)" 'BEGIN { exit !(ms < 1000) }'
+
+# ---- build/turnip ----
+
+offload=build/turnip
+
+# field NAME: of the only row.
+field() { sed -n "s/.*\"$1\":\([^,}]*\).*/\1/p" "$dir/out"; }
+
+# at_least NAME VALUE, at_most NAME VALUE: a field of the only row.
+at_least() { awk -v a="$(field "$1")" -v b="$2" 'BEGIN { exit !(a != "" && a >= b) }'; }
+at_most() { awk -v a="$(field "$1")" -v b="$2" 'BEGIN { exit !(a != "" && a <= b) }'; }
+
+ok 'turnip: an unknown option' run 2 --nonsense
+ok 'turnip: no such product' run 1 --json product:9:2:64
+ok 'turnip: no such product: reason' says 'product:9:2:64: no such product'
+ok 'turnip: no such transformer' run 1 --json transformer:0:1:1:1
+ok 'turnip: no file' run 1 "$dir/none.gmgraph"
+path=bench/graphs/llama-7b-lora-b8-1k.gmgraph.gz
+ok 'turnip: LoRA in 6 GiB' run 0 --json --seeds 1 --budget 6 "$path"
+ok 'turnip: LoRA in 6 GiB: right bytes' all_ok
+ok 'turnip: LoRA in 6 GiB: time' at_most over .05
+for devices in 2 4; do
+  graph=transformer:$devices:32:4096:4096
+  ok "turnip: $graph" run 0 --json --seeds 3 --budget .5 --executions 20 "$graph"
+  ok "turnip: $graph: right bytes" all_ok
+  ok "turnip: $graph: time" at_most over .05
+  ok "turnip: $graph: any order" at_least gain .14
+done
+ok 'turnip: a product' run 0 --json --seeds 1 --budget .5 --executions 20 product:8:4:4096
+ok 'turnip: a product: right bytes' all_ok
+ok 'turnip: to the letter' run 0 --json --seeds 1 --letter --executions 20 product:2:4:4096
+ok 'turnip: to the letter: right bytes' all_ok
+ok 'turnip: 19,319 operators' run 0 --json --seeds 1 --budget .5 transformer:4:420:512:1024
+ok 'turnip: 19,319 operators: compiled in time' at_most compile_ms 2000
 
 report

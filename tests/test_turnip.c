@@ -1,0 +1,1033 @@
+/* gmlake_offload.h's TURNIP: memgraphs whose nodes, edges and places are known; every error, and
+   failures at every call; defects planted in memgraphs that the checker has to find; random graphs
+   of several devices, proved right by the checker and by one that tries all pairs of nodes, and run
+   in random orders against the same operators with nothing moved.
+   usage: test_turnip [--executions N [SEED]]: runs random graphs N times each, without end. */
+#include "offload_fixture.h"
+
+/* ---- Helpers --------------------------------------------------------------------------------- */
+
+#define UNIT ((size_t)64) /* of the small graphs' tensors */
+
+static gmlake_offload_memgraph_desc compile_desc(const gmlake_offload_graph *graph, size_t bytes) {
+  gmlake_offload_memgraph_desc desc;
+  memset(&desc, 0, sizeof desc);
+  desc.graph = graph;
+  desc.device_bytes = bytes;
+  desc.align_bytes = 64;
+  desc.tensor_bytes_min = 1;
+  desc.alloc_ahead_ns = desc.reload_ahead_ns = 1;
+  desc.host = counted;
+  return desc;
+}
+
+static gmlake_offload_memgraph *compile(const gmlake_offload_graph *graph, size_t bytes) {
+  gmlake_offload_memgraph_desc desc = compile_desc(graph, bytes);
+  gmlake_offload_memgraph *m;
+  assert_ok(gmlake_offload_memgraph_create(&desc, &m));
+  return m;
+}
+
+static gmlake_offload_memgraph_info memgraph_info(const gmlake_offload_memgraph *m) {
+  gmlake_offload_memgraph_info info;
+  info.struct_bytes = 0;
+  assert_ok(gmlake_offload_memgraph_get_info(m, &info));
+  return info;
+}
+
+static void assert_right(const gmlake_offload_memgraph *m) {
+  gmlake_offload_memgraph_fault fault;
+  gmlake_offload_result result = gmlake_offload_memgraph_check(m, &fault);
+  if (result)
+    print_error("node %u, %u, tensor %u: %s\n", fault.node, fault.other, fault.tensor, fault.text);
+  assert_ok(result);
+}
+
+static gmlake_offload_result checked(const gmlake_offload_memgraph *m) {
+  return gmlake_offload_memgraph_check(m, NULL);
+}
+
+static gmlake_offload_backend *new_mock(double jitter, uint64_t seed) {
+  gmlake_offload_mock_desc desc;
+  gmlake_offload_backend *mock;
+  memset(&desc, 0, sizeof desc);
+  desc.jitter = desc.copy_jitter = jitter;
+  desc.seed = seed;
+  desc.host = counted;
+  assert_ok(gmlake_offload_mock_create(&desc, &mock));
+  return mock;
+}
+
+static gmlake_offload_mock_census census_of(const gmlake_offload_backend *mock) {
+  gmlake_offload_mock_census census;
+  gmlake_offload_mock_get_census(mock, &census);
+  return census;
+}
+
+static gmlake_offload_engine *new_engine(const gmlake_offload_backend *mock,
+                                         const gmlake_offload_memgraph *m, unsigned flags,
+                                         uint32_t streams, uint64_t seed) {
+  gmlake_offload_engine_desc desc;
+  gmlake_offload_engine *engine;
+  memset(&desc, 0, sizeof desc);
+  desc.backend = mock;
+  desc.memgraph = m;
+  desc.flags = flags;
+  desc.stream_count = desc.copy_count = streams;
+  desc.seed = seed;
+  desc.host = counted;
+  assert_ok(gmlake_offload_engine_create(&desc, &engine));
+  return engine;
+}
+
+/* ---- Nothing moved: each tensor has memory of its own, operators run in order ---------------- */
+
+typedef struct still {
+  gmlake_offload_backend *mock;
+  const gmlake_offload_graph *graph;
+  void **tensors;
+} still;
+
+static still new_still(const gmlake_offload_graph *graph) {
+  still s;
+  size_t t;
+  s.mock = new_mock(0, 1);
+  s.graph = graph;
+  s.tensors = (void **)calloc(graph->tensor_count, sizeof *s.tensors);
+  assert_non_null(s.tensors);
+  for (t = 0; t < graph->tensor_count; t++) {
+    size_t bytes = graph->tensors[t].bytes;
+    s.tensors[t] = calloc(1, bytes + 16);
+    assert_non_null(s.tensors[t]);
+    if (gmlo_kind_is_made(graph->tensors[t].kind) || bytes == 0) continue;
+    assert_int_equal(s.mock->fill(s.mock, 0, (uint32_t)t, s.tensors[t], bytes, 0), 0);
+  }
+  return s;
+}
+
+static void still_run(still *s, uint64_t iteration) {
+  size_t p, i;
+  for (p = 0; p < s->graph->op_count; p++) {
+    void *reads[64], *writes[64];
+    gmlake_offload_launch launch;
+    uint64_t token;
+    memset(&launch, 0, sizeof launch);
+    launch.graph = s->graph;
+    launch.op = s->graph->order[p];
+    launch.iteration = iteration;
+    assert_ok(gmlake_offload_get_op(s->graph, launch.op, &launch.desc));
+    for (i = 0; i < launch.desc.read_count; i++) reads[i] = s->tensors[launch.desc.reads[i]];
+    for (i = 0; i < launch.desc.write_count; i++) writes[i] = s->tensors[launch.desc.writes[i]];
+    launch.reads = reads;
+    launch.writes = writes;
+    assert_int_equal(s->mock->launch(s->mock, &launch, p), 0);
+    assert_int_equal(s->mock->wait(s->mock, &token), 0);
+  }
+}
+
+static void free_still(still *s) {
+  size_t t;
+  for (t = 0; t < s->graph->tensor_count; t++) free(s->tensors[t]);
+  free(s->tensors);
+  gmlake_offload_mock_destroy(s->mock);
+}
+
+/* What lives on between iterations has the same bytes wherever it is. */
+static void assert_same_tensors(const still *s, const gmlake_offload_engine *engine) {
+  size_t t;
+  for (t = 0; t < s->graph->tensor_count; t++) {
+    const gmlo_tensor *tensor = &s->graph->tensors[t];
+    void *device, *host;
+    assert_ok(gmlake_offload_engine_locate(engine, (uint32_t)t, &device, &host));
+    if (tensor->kind == GMLAKE_OFFLOAD_INTERMEDIATE) assert_true(!device && !host);
+    if (tensor->kind <= GMLAKE_OFFLOAD_INPUT) assert_true(device || host);
+    if (device) assert_memory_equal(device, s->tensors[t], tensor->bytes / 8 * 8);
+    if (host) assert_memory_equal(host, s->tensors[t], tensor->bytes / 8 * 8);
+  }
+}
+
+/* Runs the memgraph so often, in random orders, and by the other ways once. */
+static void assert_runs(const gmlake_offload_memgraph *m, size_t executions, uint64_t seed) {
+  static const unsigned ways[] = {GMLAKE_OFFLOAD_RANDOM_ORDER, 0, GMLAKE_OFFLOAD_FIXED_ORDER};
+  size_t way, i;
+  for (way = 0; way < 3; way++) {
+    still s = new_still(m->graph);
+    gmlake_offload_backend *mock = new_mock(.9, seed);
+    gmlake_offload_engine *engine =
+        new_engine(mock, m, ways[way], (uint32_t)(1 + (seed + way) % 3), seed);
+    for (i = 0; i < (way == 0 ? executions : 2); i++) {
+      gmlake_offload_result result = gmlake_offload_engine_run(engine, 1);
+      assert_ok(result);
+      still_run(&s, i);
+      assert_true(census_of(mock).digest == census_of(s.mock).digest);
+      assert_int_equal(census_of(mock).race_count, 0);
+    }
+    assert_same_tensors(&s, engine);
+    gmlake_offload_engine_destroy(engine);
+    assert_int_equal(census_of(mock).device_bytes + census_of(mock).host_bytes, 0);
+    gmlake_offload_mock_destroy(mock);
+    free_still(&s);
+  }
+}
+
+/* ---- Graphs by hand -------------------------------------------------------------------------- */
+
+/* x is made, leaves for y, and comes back when y is gone. In four units. */
+static gmlake_offload_graph *there_and_back(void) {
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t x = made(graph, 2 * UNIT), y = made(graph, 3 * UNIT), z = made(graph, UNIT), id;
+  uint32_t u = tensor(graph, UNIT, GMLAKE_OFFLOAD_OUTPUT);
+  op(graph, 1000, NONE, NONE, x);
+  op(graph, 1000, NONE, NONE, y);
+  op(graph, 1000, y, NONE, z);
+  assert_ok(try_op(graph, 1000, x, z, u, NONE, &id));
+  assert_ok(gmlake_offload_graph_seal(graph));
+  return graph;
+}
+
+static void expect_node(const gmlake_offload_memgraph *m, uint32_t id,
+                        gmlake_offload_node_kind kind, uint32_t what, size_t offset,
+                        uint32_t before, int memory) {
+  gmlake_offload_node node;
+  assert_ok(gmlake_offload_memgraph_get_node(m, id, &node));
+  assert_int_equal(node.kind, kind);
+  assert_int_equal(kind == GMLAKE_OFFLOAD_NODE_OP ? node.op : node.tensor, what);
+  assert_int_equal(kind == GMLAKE_OFFLOAD_NODE_OP ? node.write_offsets[0] : node.device_offset,
+                   offset);
+  assert_int_equal(node.before_count, before != NONE);
+  if (before == NONE) return;
+  assert_int_equal(node.before[0], before);
+  assert_int_equal(node.memory[0], memory);
+}
+
+static void test_moves_by_hand(void **state) {
+  gmlake_offload_graph *graph = there_and_back();
+  gmlake_offload_memgraph *m = compile(graph, 4 * UNIT);
+  gmlake_offload_memgraph_info info = memgraph_info(m);
+  gmlake_offload_place begin, end;
+  (void)state;
+  assert_int_equal(info.node_count, 6);
+  expect_node(m, 0, GMLAKE_OFFLOAD_NODE_OP, 0, 0, NONE, 0);
+  expect_node(m, 1, GMLAKE_OFFLOAD_NODE_OFFLOAD, 0, 0, 0, 0);
+  expect_node(m, 2, GMLAKE_OFFLOAD_NODE_OP, 1, 0, 1, 1);
+  expect_node(m, 3, GMLAKE_OFFLOAD_NODE_OP, 2, 3 * UNIT, 2, 0);
+  expect_node(m, 4, GMLAKE_OFFLOAD_NODE_RELOAD, 0, 0, 3, 1);
+  expect_node(m, 5, GMLAKE_OFFLOAD_NODE_OP, 3, 2 * UNIT, 4, 0);
+  assert_int_equal(info.edge_count, 5);
+  assert_int_equal(info.memory_edge_count, 2);
+  assert_true(info.superfluous_count > 0);
+  assert_int_equal(info.offload_bytes, 2 * UNIT);
+  assert_int_equal(info.reload_bytes, 2 * UNIT);
+  assert_int_equal(info.device_bytes, 4 * UNIT);
+  assert_int_equal(info.host_bytes, 2 * UNIT);
+  assert_ok(gmlake_offload_memgraph_get_place(m, 3, &begin, &end));
+  assert_true(begin.device_offset == GMLAKE_OFFLOAD_NOWHERE);
+  assert_int_equal(end.device_offset, 2 * UNIT);
+  assert_right(m);
+  assert_runs(m, 5, 1);
+  gmlake_offload_memgraph_destroy(m);
+  gmlake_offload_graph_destroy(graph);
+}
+
+static void test_room_for_all(void **state) {
+  gmlake_offload_graph *graph = there_and_back();
+  gmlake_offload_memgraph_desc desc;
+  gmlake_offload_memgraph *m;
+  (void)state;
+  memset(&desc, 0, sizeof desc);
+  desc.graph = graph;
+  assert_ok(gmlake_offload_memgraph_create(&desc, &m));
+  assert_int_equal(memgraph_info(m).node_count, 4);
+  assert_int_equal(memgraph_info(m).memory_edge_count, 0);
+  assert_int_equal(memgraph_info(m).edge_count, 3);
+  assert_int_equal(memgraph_info(m).host_bytes, 0);
+  assert_right(m);
+  gmlake_offload_memgraph_destroy(m);
+  gmlake_offload_graph_destroy(graph);
+}
+
+/* Parameters used in turn, the first updated at the end: more than fits. */
+static gmlake_offload_graph *four_layers(void) {
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t w[4], x = tensor(graph, UNIT, GMLAKE_OFFLOAD_INPUT), i, id;
+  for (i = 0; i < 4; i++) w[i] = tensor(graph, 2 * UNIT, GMLAKE_OFFLOAD_PERSISTENT);
+  for (i = 0; i < 4; i++) {
+    uint32_t y = made(graph, UNIT);
+    assert_ok(try_op(graph, 1000, x, w[i], y, NONE, &id));
+    x = y;
+  }
+  assert_ok(try_op(graph, 1000, x, w[0], w[0], NONE, &id));
+  assert_ok(gmlake_offload_graph_seal(graph));
+  return graph;
+}
+
+static void test_homes(void **state) {
+  gmlake_offload_graph *graph = four_layers();
+  gmlake_offload_memgraph *m;
+  gmlake_offload_place begin, end;
+  size_t units, t, homes;
+  (void)state;
+  for (units = 4; units <= 16; units++) {
+    m = compile(graph, units * UNIT);
+    for (t = 0, homes = 0; t < 5; t++) {
+      assert_ok(gmlake_offload_memgraph_get_place(m, (uint32_t)t, &begin, &end));
+      assert_memory_equal(&begin, &end, sizeof begin);
+      homes += begin.device_offset != GMLAKE_OFFLOAD_NOWHERE ? graph->tensors[t].bytes : 0;
+    }
+    assert_int_equal(homes, memgraph_info(m).home_bytes);
+    assert_true(homes <= (units - 4) * UNIT);
+    if (units >= 13) assert_int_equal(memgraph_info(m).reload_count, 0);
+    if (units == 4) assert_true(memgraph_info(m).reload_count >= 5);
+    assert_right(m);
+    assert_runs(m, 4, units);
+    gmlake_offload_memgraph_destroy(m);
+  }
+  gmlake_offload_graph_destroy(graph);
+}
+
+/* Of two victims the one used last leaves; of two free slots the longer unused is taken. */
+static void test_choices(void **state) {
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t a = made(graph, 2 * UNIT), b = made(graph, 2 * UNIT), c = made(graph, 2 * UNIT), id;
+  uint32_t d = made(graph, UNIT), e = made(graph, UNIT);
+  gmlake_offload_memgraph *m;
+  gmlake_offload_node node;
+  (void)state;
+  op(graph, 1000, NONE, NONE, a);
+  op(graph, 1000, NONE, NONE, b);
+  op(graph, 1000, NONE, NONE, c); /* in four units: b leaves, whose use is last */
+  op(graph, 1000, a, c, d);
+  op(graph, 1000, b, d, e);
+  assert_ok(try_op(graph, 1000, e, NONE, NONE, NONE, &id));
+  assert_ok(gmlake_offload_graph_seal(graph));
+  m = compile(graph, 5 * UNIT);
+  assert_ok(gmlake_offload_memgraph_get_node(m, 2, &node));
+  assert_int_equal(node.kind, GMLAKE_OFFLOAD_NODE_OFFLOAD);
+  assert_int_equal(node.tensor, b);
+  assert_int_equal(memgraph_info(m).offload_count, 1);
+  assert_right(m);
+  gmlake_offload_memgraph_destroy(m);
+  gmlake_offload_graph_destroy(graph);
+}
+
+static void test_slots(void **state) {
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t t[5], i;
+  gmlake_offload_memgraph *m;
+  gmlake_offload_node node;
+  (void)state;
+  for (i = 0; i < 5; i++) t[i] = made(graph, UNIT);
+  op(graph, 1000, NONE, NONE, t[0]);
+  op(graph, 1000, NONE, NONE, t[1]);
+  op(graph, 1000, t[1], NONE, NONE); /* t1's slot is free before t0's */
+  op(graph, 1000, t[0], NONE, NONE);
+  op(graph, 1000, NONE, NONE, t[2]);
+  op(graph, 1000, NONE, NONE, t[3]);
+  op(graph, 1000, t[2], t[3], t[4]);
+  assert_ok(gmlake_offload_graph_seal(graph));
+  m = compile(graph, 3 * UNIT);
+  assert_ok(gmlake_offload_memgraph_get_node(m, 4, &node));
+  assert_int_equal(node.write_offsets[0], 2 * UNIT); /* never used */
+  assert_int_equal(node.before_count, 0);
+  assert_ok(gmlake_offload_memgraph_get_node(m, 5, &node));
+  assert_int_equal(node.write_offsets[0], UNIT);
+  assert_int_equal(node.before_count, 1);
+  assert_int_equal(node.before[0], 2);
+  assert_ok(gmlake_offload_memgraph_get_node(m, 6, &node));
+  assert_int_equal(node.write_offsets[0], 0);
+  assert_right(m);
+  gmlake_offload_memgraph_destroy(m);
+  gmlake_offload_graph_destroy(graph);
+}
+
+/* What is overwritten unread leaves without a copy; what is updated twice is copied twice. */
+static void test_overwritten(void **state) {
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t x = made(graph, 2 * UNIT), y = made(graph, 3 * UNIT), id;
+  gmlake_offload_memgraph *m;
+  (void)state;
+  op(graph, 1000, NONE, NONE, x);
+  assert_ok(try_op(graph, 1000, x, NONE, NONE, NONE, &id));
+  op(graph, 1000, NONE, NONE, y);
+  op(graph, 1000, NONE, NONE, x);
+  op(graph, 1000, x, NONE, NONE);
+  assert_ok(gmlake_offload_graph_seal(graph));
+  m = compile(graph, 3 * UNIT);
+  assert_int_equal(memgraph_info(m).offload_count, 0);
+  assert_int_equal(memgraph_info(m).reload_count, 0);
+  assert_right(m);
+  assert_runs(m, 3, 1);
+  gmlake_offload_memgraph_destroy(m);
+  gmlake_offload_graph_destroy(graph);
+}
+
+/* x is made, leaves, is updated, leaves, is read. In three units. */
+static gmlake_offload_graph *updated(void) {
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t x = made(graph, UNIT), y, i;
+  for (i = 0; i < 3; i++) {
+    op(graph, 1000, i ? x : NONE, NONE, i < 2 ? x : NONE);
+    y = made(graph, 3 * UNIT);
+    op(graph, 1000, NONE, NONE, y);
+  }
+  assert_ok(gmlake_offload_graph_seal(graph));
+  return graph;
+}
+
+/* The second reload finds the first version where the second should be: nothing else is wrong. */
+static void test_old_version(void **state) {
+  gmlake_offload_graph *graph = updated();
+  gmlake_offload_memgraph *m = compile(graph, 3 * UNIT);
+  gmlake_offload_memgraph_fault fault;
+  uint32_t v, second = NONE;
+  (void)state;
+  assert_int_equal(memgraph_info(m).offload_count, 2);
+  assert_int_equal(memgraph_info(m).reload_count, 2);
+  assert_right(m);
+  assert_runs(m, 3, 1);
+  for (v = 0; v < m->node_count; v++) {
+    if (m->nodes[v].kind == GMLAKE_OFFLOAD_NODE_OFFLOAD) second = v;
+  }
+  m->info.host_bytes += UNIT;
+  m->nodes[second].host_offset += UNIT;
+  assert_error(gmlake_offload_memgraph_check(m, &fault), STALE_READ);
+  assert_true(fault.node > second);
+  assert_int_equal(fault.tensor, 0);
+  gmlake_offload_memgraph_destroy(m);
+  gmlake_offload_graph_destroy(graph);
+}
+
+/* ---- Errors ---------------------------------------------------------------------------------- */
+
+static void test_create_errors(void **state) {
+  gmlake_offload_graph *graph = there_and_back(), *open = new_graph(0);
+  gmlake_offload_memgraph_desc good = compile_desc(graph, 4 * UNIT), desc;
+  gmlake_offload_memgraph *m;
+  size_t each = 3 * UNIT;
+  (void)state;
+  assert_error(gmlake_offload_memgraph_create(&good, NULL), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_memgraph_create(NULL, &m), INVALID_ARGUMENT);
+#define REFUSED(change, name)                                      \
+  do {                                                             \
+    desc = good;                                                   \
+    change;                                                        \
+    m = (gmlake_offload_memgraph *)1;                              \
+    assert_error(gmlake_offload_memgraph_create(&desc, &m), name); \
+    assert_null(m);                                                \
+  } while (0)
+  REFUSED(desc.graph = NULL, INVALID_ARGUMENT);
+  REFUSED(desc.graph = open, NOT_SEALED);
+  REFUSED(desc.flags = 2, INVALID_ARGUMENT);
+  REFUSED(desc.align_bytes = 48, INVALID_ARGUMENT);
+  REFUSED(desc.align_bytes = (size_t)1 << 31, INVALID_ARGUMENT);
+  REFUSED(desc.device_bytes = SIZE_MAX, INVALID_ARGUMENT);
+  REFUSED(desc.out_bytes_per_s = -1, INVALID_ARGUMENT);
+  REFUSED(desc.in_bytes_per_s = -1, INVALID_ARGUMENT);
+  REFUSED(desc.copy_ns = UINT64_MAX, INVALID_ARGUMENT);
+  REFUSED(desc.host.free_fn = NULL, INVALID_ARGUMENT);
+  REFUSED(desc.device_bytes = 4 * UNIT - 1, OUT_OF_DEVICE_MEMORY);
+  REFUSED(desc.bytes_by_device = &each, OUT_OF_DEVICE_MEMORY);
+  each = SIZE_MAX;
+  REFUSED(desc.bytes_by_device = &each, INVALID_ARGUMENT);
+  gmlake_offload_graph_destroy(open);
+  open = new_graph(0);
+  op(open, 1, NONE, NONE, made(open, SIZE_MAX / 4));
+  assert_ok(gmlake_offload_graph_seal(open));
+  REFUSED((desc.graph = open, desc.device_bytes = 0), SIZE_OVERFLOW);
+  gmlake_offload_graph_destroy(open);
+  gmlake_offload_graph_destroy(graph);
+}
+
+static void test_other_errors(void **state) {
+  gmlake_offload_graph *graph = there_and_back();
+  gmlake_offload_memgraph *m = compile(graph, 4 * UNIT);
+  gmlake_offload_backend *mock = new_mock(0, 1);
+  gmlake_offload_engine *engine = new_engine(mock, m, 0, 0, 1);
+  gmlake_offload_memgraph_info info;
+  gmlake_offload_engine_stats stats;
+  gmlake_offload_place place;
+  gmlake_offload_node node;
+  void *ptr;
+  (void)state;
+  info.struct_bytes = stats.struct_bytes = 1;
+  assert_error(gmlake_offload_memgraph_get_info(m, NULL), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_memgraph_get_info(NULL, &info), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_memgraph_get_info(m, &info), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_memgraph_get_node(NULL, 0, &node), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_memgraph_get_node(m, 0, NULL), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_memgraph_get_node(m, 6, &node), UNKNOWN_ID);
+  assert_error(gmlake_offload_memgraph_get_place(NULL, 0, &place, &place), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_memgraph_get_place(m, 0, NULL, &place), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_memgraph_get_place(m, 0, &place, NULL), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_memgraph_get_place(m, 4, &place, &place), UNKNOWN_ID);
+  assert_error(checked(NULL), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_engine_run(NULL, 1), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_engine_run(engine, (uint64_t)1 << 32), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_engine_locate(NULL, 0, &ptr, &ptr), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_engine_locate(engine, 0, NULL, &ptr), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_engine_locate(engine, 0, &ptr, NULL), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_engine_locate(engine, 4, &ptr, &ptr), UNKNOWN_ID);
+  assert_error(gmlake_offload_engine_get_stats(NULL, &stats), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_engine_get_stats(engine, NULL), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_engine_get_stats(engine, &stats), INVALID_ARGUMENT);
+  gmlake_offload_engine_destroy(NULL);
+  gmlake_offload_memgraph_destroy(NULL);
+  gmlake_offload_engine_destroy(engine);
+  gmlake_offload_mock_destroy(mock);
+  gmlake_offload_memgraph_destroy(m);
+  gmlake_offload_graph_destroy(graph);
+}
+
+static void test_engine_errors(void **state) {
+  gmlake_offload_graph *graph = there_and_back();
+  gmlake_offload_memgraph *m = compile(graph, 4 * UNIT);
+  gmlake_offload_backend *mock = new_mock(0, 1), *coarse, table = *mock;
+  gmlake_offload_engine_desc good, desc;
+  gmlake_offload_engine *engine;
+  gmlake_offload_mock_desc scaled;
+  (void)state;
+  memset(&scaled, 0, sizeof scaled);
+  scaled.divisor = 5; /* 64 / 16 is 4 */
+  assert_ok(gmlake_offload_mock_create(&scaled, &coarse));
+  memset(&good, 0, sizeof good);
+  good.backend = mock;
+  good.memgraph = m;
+  assert_error(gmlake_offload_engine_create(&good, NULL), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_engine_create(NULL, &engine), INVALID_ARGUMENT);
+#define NO_ENGINE(change)                                                         \
+  do {                                                                            \
+    desc = good;                                                                  \
+    change;                                                                       \
+    engine = (gmlake_offload_engine *)1;                                          \
+    assert_error(gmlake_offload_engine_create(&desc, &engine), INVALID_ARGUMENT); \
+    assert_null(engine);                                                          \
+  } while (0)
+  table.wait = NULL;
+  NO_ENGINE(desc.backend = NULL);
+  NO_ENGINE(desc.backend = &table);
+  NO_ENGINE(desc.backend = coarse);
+  NO_ENGINE(desc.memgraph = NULL);
+  NO_ENGINE(desc.flags = GMLAKE_OFFLOAD_FIXED_ORDER | GMLAKE_OFFLOAD_RANDOM_ORDER);
+  NO_ENGINE(desc.host.malloc_fn = counted.malloc_fn);
+  gmlake_offload_mock_destroy(coarse);
+  gmlake_offload_mock_destroy(mock);
+  gmlake_offload_memgraph_destroy(m);
+  gmlake_offload_graph_destroy(graph);
+}
+
+/* ---- Random graphs --------------------------------------------------------------------------- */
+
+#define WORLD_DEVICES 3
+
+typedef struct world {
+  gmlake_offload_graph *graph;
+  uint32_t live[WORLD_DEVICES][200]; /* tensors that may be read */
+  size_t count[WORLD_DEVICES];
+  uint32_t devices;
+} world;
+
+static uint32_t world_tensor(world *w, gmlake_offload_kind kind, uint32_t device) {
+  uint32_t id;
+  size_t bytes =
+      random_below(12) ? (1 + random_below(12)) * 8 * (1 + random_below(6)) : random_below(9);
+  assert_ok(try_tensor(w->graph, bytes, kind, device, &id));
+  return id;
+}
+
+static uint32_t world_pick(world *w, uint32_t device) {
+  uint32_t count = (uint32_t)w->count[device];
+  return w->live[device][random_below(2) ? count - 1 - random_below(count < 5 ? count : 5)
+                                         : random_below(count)];
+}
+
+static void world_transfer(world *w, uint32_t from) {
+  uint32_t to = (from + 1 + random_below(w->devices - 1)) % w->devices, id, copy;
+  uint32_t source = world_pick(w, from);
+  gmlake_offload_tensor_desc desc;
+  assert_ok(gmlake_offload_get_tensor(w->graph, source, &desc));
+  assert_ok(try_tensor(w->graph, desc.bytes, GMLAKE_OFFLOAD_INTERMEDIATE, to, &copy));
+  assert_ok(gmlake_offload_add_transfer(w->graph, source, copy, 500, &id));
+  w->live[to][w->count[to]++] = copy;
+}
+
+/* Reads some, updates or overwrites one in place now and then, makes one or two. */
+static void world_op(world *w, uint32_t device) {
+  gmlake_offload_op_desc desc;
+  gmlake_offload_tensor_desc t;
+  uint32_t reads[4], writes[3], id, pick;
+  size_t i, n, wanted = random_below(4), more = random_below(4) ? 1 : random_below(3);
+  memset(&desc, 0, sizeof desc);
+  desc.device = device;
+  desc.reads = reads;
+  desc.writes = writes;
+  desc.time_ns = random_below(4000);
+  for (i = 0; i < wanted; i++) {
+    pick = world_pick(w, device);
+    for (n = 0; n < desc.read_count && reads[n] != pick; n++) continue;
+    if (n == desc.read_count) reads[desc.read_count++] = pick;
+  }
+  if (random_below(3) == 0) {
+    pick = desc.read_count && random_below(3) ? reads[0] : world_pick(w, device);
+    assert_ok(gmlake_offload_get_tensor(w->graph, pick, &t));
+    if (t.kind != GMLAKE_OFFLOAD_INPUT) writes[desc.write_count++] = pick;
+  }
+  for (i = 0; i < more; i++) {
+    gmlake_offload_kind kind =
+        random_below(8) ? GMLAKE_OFFLOAD_INTERMEDIATE : GMLAKE_OFFLOAD_OUTPUT;
+    writes[desc.write_count++] = w->live[device][w->count[device]++] =
+        world_tensor(w, kind, device);
+  }
+  assert_ok(gmlake_offload_add_op(w->graph, &desc, &id));
+  if (id > 2 && random_below(10) == 0) {
+    assert_ok(gmlake_offload_add_dependency(w->graph, random_below(id), id));
+  }
+}
+
+/* Of one to three devices, ordered, sealed. */
+static gmlake_offload_graph *random_world_of(uint64_t seed, size_t op_count) {
+  world w;
+  size_t i;
+  uint32_t d;
+  memset(&w, 0, sizeof w);
+  random_state = seed * 2654435761u + 7;
+  w.devices = 1 + random_below(WORLD_DEVICES);
+  w.graph = new_graph(random_below(2) ? GMLAKE_OFFLOAD_UNORDERED : 0);
+  for (d = 0; d < w.devices; d++) {
+    for (i = 0; i < 5; i++) {
+      gmlake_offload_kind kind = i < 3 ? GMLAKE_OFFLOAD_PERSISTENT : GMLAKE_OFFLOAD_INPUT;
+      w.live[d][w.count[d]++] = world_tensor(&w, kind, d);
+    }
+  }
+  for (i = 0; i < op_count; i++) {
+    d = random_below(w.devices);
+    if (w.devices > 1 && random_below(5) == 0) {
+      world_transfer(&w, d);
+    } else {
+      world_op(&w, d);
+    }
+  }
+  assert_ok(gmlake_offload_graph_seal(w.graph));
+  return w.graph;
+}
+
+/* What the largest operator takes of the device. */
+static size_t least_bytes(const gmlake_offload_memgraph_desc *desc, uint32_t device) {
+  size_t id, least = 1;
+  for (id = 0; id < desc->graph->op_count; id++) {
+    size_t used = gmlo_op_footprint(desc, (uint32_t)id, device);
+    if (used > least) least = used;
+  }
+  return least;
+}
+
+/* Compiled for a random amount of memory, from what its operators need at least. */
+static gmlake_offload_memgraph *random_memgraph(const gmlake_offload_graph *graph) {
+  static const uint64_t ahead[] = {1, 3000, 20000, 0};
+  gmlake_offload_memgraph_desc desc = compile_desc(graph, 0);
+  gmlake_offload_memgraph *m;
+  size_t bytes[WORLD_DEVICES], d, t;
+  desc.align_bytes = (size_t)16 << random_below(3);
+  for (d = 0; d < graph->device_count; d++) {
+    size_t least = least_bytes(&desc, (uint32_t)d), all = 0;
+    for (t = 0; t < graph->tensor_count; t++) all += graph->tensors[t].bytes;
+    bytes[d] = random_below(3) ? least + (all - least) / 8 * random_below(9) / 8 : least;
+    if (bytes[d] < least) bytes[d] = least;
+  }
+  desc.bytes_by_device = bytes;
+  desc.tensor_bytes_min = random_below(2) ? 1 : 200;
+  desc.flags = random_below(4) ? 0 : GMLAKE_OFFLOAD_LETTER;
+  desc.alloc_ahead_ns = ahead[random_below(4)];
+  desc.reload_ahead_ns = ahead[random_below(4)];
+  assert_ok(gmlake_offload_memgraph_create(&desc, &m));
+  return m;
+}
+
+/* ---- The other checker: all pairs of nodes --------------------------------------------------- */
+
+/* reach[a * count + b]: a path leads from a to b. */
+static unsigned char *all_paths(const gmlake_offload_memgraph *m) {
+  size_t count = m->node_count, v, e, i;
+  unsigned char *reach = (unsigned char *)calloc(count, count);
+  assert_non_null(reach);
+  for (v = 0; v < count; v++) {
+    for (e = m->before_begin[v]; e < m->before_begin[v + 1]; e++) {
+      size_t from = m->before[e];
+      assert_true(from < v);
+      reach[from * count + v] = 1;
+      for (i = 0; i < from; i++) reach[i * count + v] |= reach[i * count + from];
+    }
+  }
+  return reach;
+}
+
+typedef struct touch {
+  size_t arena, begin, end;
+  int writes;
+} touch;
+
+/* What a node touches; how many. */
+static size_t touches(const gmlake_offload_memgraph *m, uint32_t id, touch *out) {
+  const gmlake_offload_graph *graph = m->graph;
+  gmlake_offload_node node;
+  gmlake_offload_op_desc desc;
+  size_t i, count = 0;
+  assert_ok(gmlake_offload_memgraph_get_node(m, id, &node));
+  if (node.kind != GMLAKE_OFFLOAD_NODE_OP) {
+    out[0].arena = node.device;
+    out[0].begin = node.device_offset;
+    out[0].writes = node.kind == GMLAKE_OFFLOAD_NODE_RELOAD;
+    out[1].arena = graph->device_count;
+    out[1].begin = node.host_offset;
+    out[1].writes = !out[0].writes;
+    out[0].end = out[0].begin + graph->tensors[node.tensor].bytes;
+    out[1].end = out[1].begin + graph->tensors[node.tensor].bytes;
+    return 2;
+  }
+  assert_ok(gmlake_offload_get_op(graph, node.op, &desc));
+  for (i = 0; i < desc.read_count + desc.write_count; i++, count++) {
+    int writes = i >= desc.read_count;
+    uint32_t t = writes ? desc.writes[i - desc.read_count] : desc.reads[i];
+    out[count].arena = graph->tensors[t].device;
+    out[count].begin = writes ? node.write_offsets[i - desc.read_count] : node.read_offsets[i];
+    out[count].end = out[count].begin + graph->tensors[t].bytes;
+    out[count].writes = writes;
+  }
+  return count;
+}
+
+static int touch_conflicts(const touch *a, size_t a_count, const touch *b, size_t b_count) {
+  size_t i, n;
+  for (i = 0; i < a_count; i++) {
+    for (n = 0; n < b_count; n++) {
+      if (a[i].arena != b[n].arena || (!a[i].writes && !b[n].writes)) continue;
+      if (a[i].begin < b[n].end && b[n].begin < a[i].end) return 1;
+    }
+  }
+  return 0;
+}
+
+/* Whether each two nodes in conflict are ordered, and no edge is implied by others. */
+static int pairs_are_ordered(const gmlake_offload_memgraph *m) {
+  unsigned char *reach = all_paths(m);
+  touch a[16], b[16];
+  size_t v, w, e, f, count = m->node_count;
+  int ordered = 1;
+  for (v = 0; v < count && ordered; v++) {
+    size_t a_count = touches(m, (uint32_t)v, a);
+    for (w = 0; w < v && ordered; w++) {
+      if (reach[w * count + v]) continue;
+      ordered = !touch_conflicts(a, a_count, b, touches(m, (uint32_t)w, b));
+    }
+    for (e = m->before_begin[v]; e < m->before_begin[v + 1]; e++) {
+      for (f = m->before_begin[v]; f < m->before_begin[v + 1]; f++) {
+        assert_false(reach[m->before[e] * count + m->before[f]]);
+      }
+    }
+  }
+  free(reach);
+  return ordered;
+}
+
+static void test_random(void **state) {
+  uint64_t seed;
+  size_t moved = 0;
+  (void)state;
+  for (seed = 1; seed <= 250; seed++) {
+    gmlake_offload_graph *graph = random_world_of(seed, 10 + seed % 90);
+    gmlake_offload_memgraph *m = random_memgraph(graph);
+    assert_right(m);
+    assert_true(pairs_are_ordered(m));
+    assert_runs(m, 6, seed);
+    moved += memgraph_info(m).reload_count;
+    gmlake_offload_memgraph_destroy(m);
+    gmlake_offload_graph_destroy(graph);
+  }
+  assert_true(moved > 2000);
+  assert_int_equal(host_bytes, 0);
+}
+
+/* ---- Planted defects ------------------------------------------------------------------------- */
+
+/* No edge is there for nothing: without it the memgraph is wrong, and the checker says so. */
+static void test_every_edge_is_needed(void **state) {
+  uint64_t seed;
+  (void)state;
+  for (seed = 1; seed <= 25; seed++) {
+    gmlake_offload_graph *graph = random_world_of(seed, 30);
+    gmlake_offload_memgraph *m = random_memgraph(graph);
+    size_t v, e, i;
+    for (e = m->edge_count; e-- > 0;) {
+      uint32_t from = m->before[e];
+      gmlake_offload_result result;
+      for (v = 0; m->before_begin[v + 1] <= e; v++) continue;
+      memmove(m->before + e, m->before + e + 1, (m->edge_count - e - 1) * sizeof *m->before);
+      for (i = v + 1; i <= m->node_count; i++) m->before_begin[i]--;
+      m->edge_count--;
+      result = checked(m);
+      if (result != GMLAKE_OFFLOAD_ERROR_RACE) assert_error(result, INCOMPLETE);
+      if (graph->link_count == 0) assert_error(result, RACE);
+      memmove(m->before + e + 1, m->before + e, (m->edge_count - e) * sizeof *m->before);
+      m->before[e] = from;
+      for (i = v + 1; i <= m->node_count; i++) m->before_begin[i]++;
+      m->edge_count++;
+    }
+    assert_right(m);
+    gmlake_offload_memgraph_destroy(m);
+    gmlake_offload_graph_destroy(graph);
+  }
+}
+
+static gmlake_offload_result with_offset(gmlake_offload_memgraph *m, size_t *offset, size_t value) {
+  size_t former = *offset;
+  gmlake_offload_result result;
+  *offset = value;
+  result = checked(m);
+  *offset = former;
+  assert_right(m);
+  return result;
+}
+
+/* The nodes of test_moves_by_hand: op 0, x out, op 1, op 2, x in, op 3. */
+static void test_defects(void **state) {
+  gmlake_offload_graph *graph = there_and_back();
+  gmlake_offload_memgraph *m = compile(graph, 4 * UNIT);
+  gmlake_offload_memgraph_fault fault;
+  gmlo_node node;
+  uint32_t from;
+  (void)state;
+  assert_error(with_offset(m, &m->nodes[1].device_offset, UNIT), STALE_READ);
+  assert_error(with_offset(m, &m->nodes[4].host_offset, 3 * UNIT), BAD_PLACE);
+  assert_error(with_offset(m, &m->nodes[4].device_offset, 3 * UNIT), BAD_PLACE);
+  assert_error(with_offset(m, &m->nodes[4].device_offset, GMLAKE_OFFLOAD_NOWHERE), BAD_PLACE);
+  assert_error(with_offset(m, &m->ref_offsets[0], UNIT), STALE_READ);
+  assert_error(with_offset(m, &m->ref_offsets[3], 2 * UNIT), BAD_PLACE); /* z upon y */
+  assert_error(with_offset(m, &m->ends[3].device_offset, 0), STALE_READ);
+  assert_error(with_offset(m, &m->ends[3].device_offset, GMLAKE_OFFLOAD_NOWHERE), INCOMPLETE);
+  assert_error(with_offset(m, &m->begins[0].device_offset, 0), INCOMPLETE);
+  from = m->before[0]; /* x out waits for op 0 */
+  m->before[0] = 4;
+  assert_error(gmlake_offload_memgraph_check(m, &fault), CYCLE);
+  assert_true(fault.node >= 1 && fault.node <= 4);
+  m->before[0] = 99;
+  assert_error(checked(m), INCOMPLETE);
+  m->before[0] = from;
+  from = m->before[3]; /* x in waits for op 2, and so does x out, for op 0 now */
+  m->before[3] = 2;
+  assert_error(gmlake_offload_memgraph_check(m, &fault), RACE);
+  assert_int_equal(fault.node, 4);
+  assert_int_equal(fault.other, 3);
+  m->before[3] = from;
+  node = m->nodes[2];
+  m->nodes[2].op = 0;
+  assert_error(checked(m), INCOMPLETE);
+  m->nodes[2].op = 77;
+  assert_error(checked(m), INCOMPLETE);
+  m->nodes[2] = node;
+  node = m->nodes[1];
+  m->nodes[1].tensor = 9;
+  assert_error(checked(m), INCOMPLETE);
+  m->nodes[1] = node;
+  m->nodes[1].device = 1;
+  assert_error(checked(m), INCOMPLETE);
+  m->nodes[1] = node;
+  m->nodes[1].kind = GMLAKE_OFFLOAD_NODE_RELOAD;
+  assert_error(checked(m), STALE_READ);
+  m->nodes[1] = node;
+  m->node_count = 5;
+  m->edge_count = m->before_begin[5];
+  assert_error(checked(m), INCOMPLETE);
+  m->node_count = 6;
+  m->edge_count = m->before_begin[6];
+  assert_right(m);
+  gmlake_offload_memgraph_destroy(m);
+  gmlake_offload_graph_destroy(graph);
+}
+
+/* Tensors that live on: where they begin and end. */
+static void test_defects_of_homes(void **state) {
+  gmlake_offload_graph *graph = four_layers();
+  gmlake_offload_memgraph *m = compile(graph, 8 * UNIT);
+  gmlake_offload_place former = m->begins[1];
+  size_t t, away = 0;
+  (void)state;
+  for (t = 1; t < 5; t++) {
+    if (m->begins[t].device_offset == GMLAKE_OFFLOAD_NOWHERE) away = t;
+  }
+  assert_true(away != 0);
+  assert_error(with_offset(m, &m->begins[1].device_offset, GMLAKE_OFFLOAD_NOWHERE), INCOMPLETE);
+  assert_error(with_offset(m, &m->ends[away].host_offset, 0), INCOMPLETE);
+  m->begins[1].device_offset = m->ends[1].device_offset = m->begins[0].device_offset;
+  assert_error(checked(m), BAD_PLACE);
+  m->begins[1] = m->ends[1] = former;
+  m->begins[away].host_offset = m->ends[away].host_offset = GMLAKE_OFFLOAD_NOWHERE;
+  assert_error(checked(m), INCOMPLETE);
+  gmlake_offload_memgraph_destroy(m);
+  gmlake_offload_graph_destroy(graph);
+}
+
+/* ---- Failures -------------------------------------------------------------------------------- */
+
+static void test_host_memory(void **state) {
+  gmlake_offload_graph *graph = random_world_of(11, 60);
+  gmlake_offload_memgraph_desc desc = compile_desc(graph, 0);
+  gmlake_offload_memgraph *m = NULL;
+  size_t before = host_bytes, bytes[WORLD_DEVICES], d;
+  long n;
+  (void)state;
+  for (d = 0; d < WORLD_DEVICES; d++) bytes[d] = least_bytes(&desc, (uint32_t)d);
+  desc.bytes_by_device = bytes;
+  desc.reload_ahead_ns = 0;
+  for (n = 1; m == NULL; n++) {
+    gmlake_offload_result result;
+    host_fail_in = n;
+    result = gmlake_offload_memgraph_create(&desc, &m);
+    if (result != GMLAKE_OFFLOAD_OK) assert_error(result, OUT_OF_HOST_MEMORY);
+    if (result != GMLAKE_OFFLOAD_OK) assert_int_equal(host_bytes, before);
+  }
+  assert_true(n > 100);
+  before = host_bytes;
+  for (host_fail_in = n = 1; checked(m) != GMLAKE_OFFLOAD_OK; host_fail_in = ++n) {
+    assert_int_equal(host_bytes, before);
+  }
+  assert_true(n > 15);
+  assert_int_equal(host_bytes, before);
+  host_fail_in = 0;
+  gmlake_offload_memgraph_destroy(m);
+  gmlake_offload_graph_destroy(graph);
+  assert_int_equal(host_bytes, 0);
+}
+
+static void test_engine_host_memory(void **state) {
+  gmlake_offload_graph *graph = four_layers();
+  gmlake_offload_memgraph *m = compile(graph, 6 * UNIT);
+  gmlake_offload_backend *mock = new_mock(0, 1);
+  gmlake_offload_engine_desc desc;
+  gmlake_offload_engine *engine = NULL;
+  size_t before = host_bytes;
+  long n;
+  (void)state;
+  memset(&desc, 0, sizeof desc);
+  desc.backend = mock;
+  desc.memgraph = m;
+  desc.host = counted;
+  for (n = 1; engine == NULL; n++) {
+    host_fail_in = n;
+    if (gmlake_offload_engine_create(&desc, &engine) == GMLAKE_OFFLOAD_OK) break;
+    assert_int_equal(host_bytes, before);
+  }
+  assert_true(n > 5);
+  host_fail_in = 0;
+  gmlake_offload_engine_destroy(engine);
+  gmlake_offload_mock_destroy(mock);
+  gmlake_offload_memgraph_destroy(m);
+  gmlake_offload_graph_destroy(graph);
+}
+
+/* The backend fails at every call in turn; whatever was taken is given back. */
+static void test_backend(void **state) {
+  gmlake_offload_graph *graph = four_layers();
+  gmlake_offload_memgraph *m = compile(graph, 6 * UNIT);
+  gmlake_offload_engine_desc desc;
+  uint64_t n, calls = 1;
+  (void)state;
+  memset(&desc, 0, sizeof desc);
+  desc.memgraph = m;
+  for (n = 1; n <= calls; n++) {
+    gmlake_offload_backend *mock = new_mock(.3, n);
+    gmlake_offload_engine *engine;
+    gmlake_offload_result result;
+    desc.backend = mock;
+    gmlake_offload_mock_fail_at(mock, n);
+    result = gmlake_offload_engine_create(&desc, &engine);
+    if (n == 1) assert_error(result, OUT_OF_DEVICE_MEMORY);
+    if (n == 2) assert_error(result, OUT_OF_HOST_MEMORY);
+    if (result == GMLAKE_OFFLOAD_OK) {
+      result = gmlake_offload_engine_run(engine, 2);
+      if (n < calls) assert_error(result, BACKEND);
+      assert_int_equal(gmlake_offload_engine_run(engine, 0), result);
+    }
+    gmlake_offload_engine_destroy(engine);
+    gmlake_offload_mock_fail_at(mock, 0);
+    if (n == calls && result != GMLAKE_OFFLOAD_OK) calls++;
+    assert_int_equal(census_of(mock).device_bytes + census_of(mock).host_bytes, 0);
+    gmlake_offload_mock_destroy(mock);
+  }
+  assert_true(calls > 20);
+  gmlake_offload_memgraph_destroy(m);
+  gmlake_offload_graph_destroy(graph);
+}
+
+/* ---- Engines --------------------------------------------------------------------------------- */
+
+/* Two chains on one device, the first held up by a reload: in any order the second goes on. */
+static void test_any_order_overlaps(void **state) {
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t a = made(graph, UNIT), b = made(graph, UNIT), id, i;
+  uint32_t w = tensor(graph, 40 * MIB, GMLAKE_OFFLOAD_PERSISTENT);
+  gmlake_offload_engine_stats stats[2];
+  gmlake_offload_memgraph_desc desc;
+  gmlake_offload_memgraph *m;
+  (void)state;
+  assert_ok(try_op(graph, 1000, w, NONE, a, NONE, &id));
+  for (i = 0; i < 4; i++) {
+    uint32_t next = made(graph, UNIT);
+    op(graph, 200000, i ? b : NONE, NONE, next);
+    b = next;
+  }
+  op(graph, 1000, a, b, NONE);
+  assert_ok(gmlake_offload_graph_seal(graph));
+  desc = compile_desc(graph, 40 * MIB + 8 * 16384); /* no home for w beside its operator */
+  desc.align_bytes = 16384;
+  assert_ok(gmlake_offload_memgraph_create(&desc, &m));
+  for (i = 0; i < 2; i++) {
+    gmlake_offload_mock_desc mock_desc;
+    gmlake_offload_backend *mock;
+    gmlake_offload_engine *engine;
+    memset(&mock_desc, 0, sizeof mock_desc);
+    mock_desc.divisor = 1024;
+    assert_ok(gmlake_offload_mock_create(&mock_desc, &mock));
+    engine = new_engine(mock, m, i ? GMLAKE_OFFLOAD_FIXED_ORDER : 0, 1, 1);
+    assert_ok(gmlake_offload_engine_run(engine, 3));
+    stats[i].struct_bytes = 0;
+    assert_ok(gmlake_offload_engine_get_stats(engine, &stats[i]));
+    assert_int_equal(stats[i].iteration_count, 3);
+    assert_int_equal(stats[i].op_count, 3 * 6);
+    gmlake_offload_engine_destroy(engine);
+    gmlake_offload_mock_destroy(mock);
+  }
+  assert_true(stats[1].time_ns > stats[0].time_ns * 3 / 2);
+  assert_true(stats[1].stall_ns > stats[0].stall_ns * 5);
+  gmlake_offload_memgraph_destroy(m);
+  gmlake_offload_graph_destroy(graph);
+}
+
+static void soak(size_t executions, uint64_t seed) {
+  for (;; seed++) {
+    gmlake_offload_graph *graph = random_world_of(seed, 10 + seed % 150);
+    gmlake_offload_memgraph *m = random_memgraph(graph);
+    print_message("seed %lu: %lu nodes\n", (unsigned long)seed, (unsigned long)m->node_count);
+    assert_right(m);
+    assert_true(pairs_are_ordered(m));
+    assert_runs(m, executions, seed);
+    gmlake_offload_memgraph_destroy(m);
+    gmlake_offload_graph_destroy(graph);
+  }
+}
+
+int main(int argc, char **argv) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_moves_by_hand), cmocka_unit_test(test_room_for_all),
+      cmocka_unit_test(test_homes),         cmocka_unit_test(test_choices),
+      cmocka_unit_test(test_slots),         cmocka_unit_test(test_overwritten),
+      cmocka_unit_test(test_old_version),   cmocka_unit_test(test_create_errors),
+      cmocka_unit_test(test_other_errors),  cmocka_unit_test(test_engine_errors),
+      cmocka_unit_test(test_random),        cmocka_unit_test(test_every_edge_is_needed),
+      cmocka_unit_test(test_defects),       cmocka_unit_test(test_defects_of_homes),
+      cmocka_unit_test(test_host_memory),   cmocka_unit_test(test_engine_host_memory),
+      cmocka_unit_test(test_backend),       cmocka_unit_test(test_any_order_overlaps),
+  };
+  if (argc > 2 && !strcmp(argv[1], "--executions")) {
+    soak((size_t)strtoul(argv[2], NULL, 10), argc > 3 ? strtoul(argv[3], NULL, 10) : 1);
+  }
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
