@@ -20,7 +20,7 @@ import sys
 
 HEADERS = ("gmlake.h", "gmlake_bfc.h")
 INCLUDES = ["-I.", "-Ibench", "-Itests/cuda_stub"]
-LIBS = ["-lcmocka", "-lz", "-lpthread", "-ldl"]
+LIBS = ["-lcmocka", "-lz", "-lpthread", "-ldl", "-lm"]
 FAKE = {"LD_LIBRARY_PATH": "build/fake", "FAKE_CUDA_DEVICES": "2", "FAKE_CUDA_GIB": "1",
         "FAKE_CUDA_SEED": "1"}
 # Children that end without atexit write what they reached too; assertions have no branch.

@@ -720,6 +720,23 @@ static void growth_that_cannot_be_undone_is_quarantined(void **state) {
   finish();
 }
 
+static void of_errors_in_one_stretch_the_first_is_told(void **state) {
+  (void)state;
+  prepare(8);
+  use_faults();
+  open_lake();
+  fail_call(ON_ACCESS, 1, GMLAKE_ERROR_DRIVER, 0);
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_UNSUPPORTED, 0);
+  assert_error(try_on(2 * C, LEGACY), DRIVER);
+  assert_string_equal(last_error().call, "set_access");
+  fail_call(ON_MAP, 1, GMLAKE_ERROR_DRIVER, 0);
+  fail_call(ON_RELEASE, 1, GMLAKE_ERROR_DEVICE_LOST, 0); /* but for a fatal one behind it */
+  assert_error(try_on(2 * C, LEGACY), DEVICE_LOST);
+  assert_string_equal(last_error().call, "release");
+  assert_error(gmlake_destroy(lake), DEVICE_LOST);
+  close_mock();
+}
+
 static void a_handle_that_stays_is_quarantined(void **state) {
   (void)state;
   prepare(8);
@@ -1796,6 +1813,7 @@ int main(void) {
       cmocka_unit_test(failed_growth_is_undone),
       cmocka_unit_test(a_failed_stitch_is_undone),
       cmocka_unit_test(growth_that_cannot_be_undone_is_quarantined),
+      cmocka_unit_test(of_errors_in_one_stretch_the_first_is_told),
       cmocka_unit_test(a_handle_that_stays_is_quarantined),
       cmocka_unit_test(a_window_that_stays_mapped_is_quarantined),
       cmocka_unit_test(a_pool_goes_with_its_quarantined_window),
