@@ -23,7 +23,8 @@ INCLUDES = ["-I.", "-Ibench", "-Itests/cuda_stub"]
 LIBS = ["-lcmocka", "-lz", "-lpthread", "-ldl", "-lm"]
 FAKE = {"LD_LIBRARY_PATH": "build/fake", "FAKE_CUDA_DEVICES": "2", "FAKE_CUDA_GIB": "1",
         "FAKE_CUDA_SEED": "1"}
-# Children that end without atexit write what they reached too; assertions have no branch.
+# Children that end without atexit write what they reached too; assertions have no branch, and what
+# they rule out is not compiled.
 PRELUDE = """#include <stdlib.h>
 #include <unistd.h>
 #if defined(__cplusplus)
@@ -37,6 +38,8 @@ static inline void exit_counted(int status) {
 #define _exit(status) exit_counted(status)
 #define GMLAKE_ASSERT(condition) ((void)sizeof(condition))
 #define GMLAKE_BFC_ASSERT(condition) ((void)sizeof(condition))
+#define GMLK_NEVER(condition) (sizeof(condition) == 0)
+#define GMLKB_NEVER(condition) (sizeof(condition) == 0)
 """
 
 
