@@ -5963,7 +5963,7 @@ static void gmlk_check_waits(gmlk_checker *c, const gmlk_stream *s) {
   gmlk_expect(c, s->wait_next < GMLK_WAITS, "S6: a wait lies outside its ring");
   for (i = 0; i < GMLK_WAITS && !c->broken; i++) {
     unsigned stream = s->waits[i].stream;
-    if (gmlk_expect(c, stream < all->count || !stream, "S6: a wait names no stream"))
+    if (gmlk_expect(c, stream < all->count, "S6: a wait names no stream"))
       gmlk_expect(c,
                   stream < GMLK_FIRST_STREAM ? !stream && !s->waits[i].epoch
                                              : s->waits[i].epoch < all->items[stream]->epoch,
@@ -6616,7 +6616,8 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a, int is_dead) 
   uint64_t free_grains = 0;
   size_t owned = c->owned, cached = 0, gaps = 0, holes = 0, i;
   if (!a->head.next) return; /* a dead pool that never was one */
-  gmlk_expect(c, a->chunks[a->slot_count].first == &a->tail, "A4: the arena's end is off");
+  gmlk_expect(c, !a->chunks || a->chunks[a->slot_count].first == &a->tail,
+              "A4: the arena's end is off");
   for (b = a->head.next; b != &a->tail && !c->broken; b = b->next) {
     gmlk_check_block(c, a, b, is_dead);
     if (b->state == GMLK_FREE) free_grains += b->grains;

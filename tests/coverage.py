@@ -3,9 +3,9 @@
     python3 -B tests/coverage.py [--dir build/coverage] [PROGRAM...]
 
 Prints lines % and branches % of each header and writes what nothing reached to DIR/HEADER.txt.
-Branches of assertions are left out, and what GMLK_NEVER asserts not to happen. With PROGRAMs named only those run; the others count as they
-ran last. The programs are those of tests/, the fuzz targets on their
-corpus, and the test of the GPU over the driver without a device.
+Branches of assertions are left out, and so is what GMLK_NEVER asserts not to happen. With PROGRAMs
+named only those run; the others count as they ran last. The programs are those of tests/, the fuzz
+targets on their corpus, and the test of the GPU over the driver without a device.
 """
 import argparse
 import bisect

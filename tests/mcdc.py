@@ -44,8 +44,11 @@ def measure(program, directory, suffix, limit=600):
         stream.write(f'#include "{root}/{program.sources[0]}"\n')
     includes = ["-I" + os.path.join(root, path[2:]) for path in [*coverage.INCLUDES, "-Itests"]]
     others = [os.path.join(root, source) for source in program.sources[1:]]
-    subprocess.run(["clang" + suffix, "-std=c99", "-w", *FLAGS, *includes, "unit.c", *others,
-                    "-o", "program", *coverage.LIBS], cwd=directory, check=True)
+    done = subprocess.run(["clang" + suffix, "-std=c99", "-w", *FLAGS, *includes, "unit.c", *others,
+                           "-o", "program", *coverage.LIBS], cwd=directory,
+                          stderr=subprocess.PIPE)  # it warns of decisions that are none to it
+    if done.returncode:
+        sys.exit(done.stderr.decode())
     environment = {**program.run_environment(),
                    "LLVM_PROFILE_FILE": os.path.abspath(directory) + "/%2m.profraw"}
     command = ["timeout", "-k", "5", str(limit), directory + "/program", *program.command[1:]]
