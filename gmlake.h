@@ -6158,9 +6158,7 @@ static uint32_t gmlk_check_hole(const gmlk_block *b) {
 static void gmlk_check_note(gmlk_checker *c, const gmlk_note *note, int is_pending) {
   const gmlk_streams *all = &c->l->streams;
   size_t i;
-  if (!gmlk_expect(c,
-                   note->used_count <= note->used_capacity &&
-                       (note->used != NULL) == (note->used_capacity != 0),
+  if (!gmlk_expect(c, note->used_count <= note->used_capacity,
                    "N2: more streams than there is room for"))
     return;
   for (i = 0; i < note->used_count && !c->broken; i++) {

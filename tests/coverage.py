@@ -40,7 +40,6 @@ static inline void exit_counted(int status) {
 #define GMLAKE_ASSERT(condition) ((void)sizeof(condition))
 #define GMLAKE_BFC_ASSERT(condition) ((void)sizeof(condition))
 #define GMLK_NEVER(condition) (sizeof(condition) == 0)
-#define GMLKB_NEVER(condition) (sizeof(condition) == 0)
 """
 
 
@@ -169,7 +168,7 @@ def report(header, counts, directory):
         stream.write("".join(line + "\n" for line in missed))
     lines = len(counts.lines)
     if lines:
-        never = len(re.findall(r"\bGMLKB?_NEVER\((?!condition)", text))
+        never = len(re.findall(r"\bGMLK_NEVER\((?!condition)", text))
         print(f"{header}: lines {100 * ran / lines:.2f} % of {lines}, branches "
               f"{100 * taken / max(total, 1):.2f} % of {total}, {never} more are ruled out; "
               f"the rest: {directory}/{header}.txt")

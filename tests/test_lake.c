@@ -1473,10 +1473,9 @@ static gmlake_result create_meanwhile(void *user, size_t bytes, unsigned handle_
   return mock->create(user, bytes, handle_types, out_handle, out_code);
 }
 
-static void a_full_index_gives_the_block_back(void **state) {
+static void fill_the_index(gmlake_stream stream) {
   size_t i, reserved;
   void *ptr = &ptr;
-  (void)state;
   prepare(8);
   faulty = *mock;
   desc.backend = &faulty;
@@ -1484,16 +1483,22 @@ static void a_full_index_gives_the_block_back(void **state) {
   flood(1);
   for (i = 0; i < 39; i++) (void)take(512); /* 40 fit */
   faulty.create = create_meanwhile;
-  assert_error(gmlake_alloc(lake, C, LEGACY, &ptr), OUT_OF_HOST_MEMORY);
+  assert_error(gmlake_alloc(lake, C, stream, &ptr), OUT_OF_HOST_MEMORY);
   faulty.create = mock->create;
   assert_null(ptr);
   assert_ok(gmlake_check(lake));
   assert_int_equal(stats().live_count, 40);
   reserved = stats().reserved_bytes;
-  (void)take(C);
+  (void)take_on(C, stream);
   assert_int_equal(stats().reserved_bytes, reserved);
   assert_ok(gmlake_destroy(lake));
   close_mock();
+}
+
+static void a_full_index_gives_the_block_back(void **state) {
+  (void)state;
+  fill_the_index(LEGACY);
+  fill_the_index(NONE);
 }
 
 static void stitching_survives_lack_of_host_memory(void **state) {

@@ -212,12 +212,11 @@ static gmlake_pool *waited_pool;
 static void *waited_window;
 
 static void leave_the_window_alone_pending(void) {
-  gmlake_alloc_desc wanted = request(C, GMLAKE_NO_STITCH, waited_pool);
-  void *p[2];
-  size_t i;
+  gmlake_alloc_desc wanted = request(4 * C, GMLAKE_NO_STITCH, waited_pool);
+  void *all;
   assert_ok(gmlake_free(lake, waited_window, A));
-  for (i = 0; i < 2; i++) assert_ok(gmlake_alloc_with(lake, &wanted, A, &p[i]));
-  for (i = 0; i < 2; i++) assert_ok(gmlake_free(lake, p[i], NONE));
+  assert_ok(gmlake_alloc_with(lake, &wanted, A, &all));
+  assert_ok(gmlake_free(lake, all, NONE));
 }
 
 /* Its pieces are clean again, but work still uses the window. */
@@ -387,6 +386,22 @@ static void addresses_that_cannot_be_waited_for_are_not_had(void **state) {
   assert_int_equal(create_buffer(2), GMLAKE_ERROR_DRIVER);
   fail_call(ON_HOST_WAIT, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
   assert_int_equal(create_buffer(2), GMLAKE_ERROR_DEVICE_LOST);
+  abandon();
+}
+
+static void addresses_are_had_although_a_capture_forbids_a_wait(void **state) {
+  gmlake_pool *pool;
+  (void)state;
+  open_faulty(4);
+  pool = open_pool(0);
+  resize_on(open_buffer(127), C, A); /* nearly all of them */
+  hold(A);
+  step(gmlake_buffer_destroy(lake, lake->arenas[2]->buffers, A));
+  drop_on(take_on(512, B), B);
+  step(gmlake_capture_begin(lake, B, pool));
+  assert_int_equal(create_buffer(2), GMLAKE_OK);
+  assert_int_equal(stats().host_wait_count, 1);
+  step(gmlake_capture_end(lake, B));
   abandon();
 }
 
@@ -580,6 +595,7 @@ int main(void) {
       cmocka_unit_test(a_device_lost_in_the_report_of_a_growth_is_told),
       cmocka_unit_test(addresses_that_cannot_be_unmapped_are_not_had),
       cmocka_unit_test(addresses_that_cannot_be_waited_for_are_not_had),
+      cmocka_unit_test(addresses_are_had_although_a_capture_forbids_a_wait),
       cmocka_unit_test(a_device_lost_while_tidying_ends_the_create),
       cmocka_unit_test(a_device_is_lost_while_a_growth_waits),
       cmocka_unit_test(a_buffer_is_destroyed_while_its_growth_waits),

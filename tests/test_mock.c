@@ -12,12 +12,20 @@ static int refused; /* calls of the system from now on: the next that many are r
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#define refuses() (refused && refused--)
-#define ftruncate(file, bytes) (refuses() ? -1 : ftruncate(file, bytes))
-#define munmap(at, bytes) (refuses() ? -1 : munmap(at, bytes))
-#define mprotect(at, bytes, access) (refuses() ? -1 : mprotect(at, bytes, access))
+static int refuses(void) { return refused && refused--; }
+static int try_ftruncate(int file, off_t bytes) { return refuses() ? -1 : ftruncate(file, bytes); }
+static int try_munmap(void *at, size_t bytes) { return refuses() ? -1 : munmap(at, bytes); }
+static int try_mprotect(void *at, size_t bytes, int access) {
+  return refuses() ? -1 : mprotect(at, bytes, access);
+}
+static void *try_mmap(void *at, size_t bytes, int access, int flags, int file, off_t offset) {
+  return refuses() ? MAP_FAILED : mmap(at, bytes, access, flags, file, offset);
+}
+#define ftruncate(file, bytes) try_ftruncate(file, bytes)
+#define munmap(at, bytes) try_munmap(at, bytes)
+#define mprotect(at, bytes, access) try_mprotect(at, bytes, access)
 #define mmap(at, bytes, access, flags, file, offset) \
-  (refuses() ? MAP_FAILED : mmap(at, bytes, access, flags, file, offset))
+  try_mmap(at, bytes, access, flags, file, offset)
 #define GMLAKE_MALLOC(bytes) hook_malloc(bytes)
 #define GMLAKE_FREE(ptr) hook_free(ptr)
 #define GMLAKE_IMPLEMENTATION

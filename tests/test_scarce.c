@@ -261,6 +261,42 @@ static void planned_stitch(void **state) {
   close_mock();
 }
 
+/* A former cannot even be planned: there is none, and the block is served. */
+static void build_former(void) {
+  open_asked(16);
+  kept[0] = take_on(4 * C, A);
+  (void)take_on(512, A);
+  drop_on(kept[0], A);
+  planned.state = 2;
+  planned.piece_count = 1;
+  planned.keeps_former = 1;
+  planned_pieces[0].home = kept[0];
+  planned_pieces[0].bytes = C;
+}
+
+static void planned_former(void **state) {
+  (void)state;
+  build_former();
+  assert_ok(take_block(C, 0, A));
+  assert_int_equal(stats().window_count, 1);
+  planned.state = 0;
+  drop_block();
+  (void)gmlake_destroy(lake);
+  close_mock();
+  build_former();
+  gmlk_host_free(&lake->host, lake->home.scratch, gmlk_scratch_bytes(lake->home.scratch_slots));
+  lake->home.scratch = NULL;
+  host_fail_in = 2; /* the view's comes first */
+  assert_ok(take_block(C, 0, A));
+  assert_int_equal(host_fail_in, 0);
+  assert_int_equal(stats().window_count, 0);
+  assert_ok(gmlake_check(lake));
+  planned.state = 0;
+  drop_block();
+  (void)gmlake_destroy(lake);
+  close_mock();
+}
+
 /* A policy that serves nothing: what is returned for it needs records, too. */
 static void build_nothing(void) {
   open_asked(8);
@@ -357,11 +393,12 @@ static void a_fifth_pool(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(growth),          cmocka_unit_test(borrowing),
-      cmocka_unit_test(planned_growth),  cmocka_unit_test(planned_large_growth),
-      cmocka_unit_test(planned_reuse),   cmocka_unit_test(planned_stitch),
-      cmocka_unit_test(planned_nothing), cmocka_unit_test(growing_again),
-      cmocka_unit_test(addresses),       cmocka_unit_test(a_fifth_pool),
+      cmocka_unit_test(growth),         cmocka_unit_test(borrowing),
+      cmocka_unit_test(planned_growth), cmocka_unit_test(planned_large_growth),
+      cmocka_unit_test(planned_reuse),  cmocka_unit_test(planned_stitch),
+      cmocka_unit_test(planned_former), cmocka_unit_test(planned_nothing),
+      cmocka_unit_test(growing_again),  cmocka_unit_test(addresses),
+      cmocka_unit_test(a_fifth_pool),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
