@@ -972,7 +972,7 @@ static void test_check_recounts_statistics(void **state) {
   finish(bfc);
 }
 
-/* A list that is longer than it says, and a block that no list has. */
+/* A list that is longer than it says, a block that no list has, a large block twice in its tree. */
 static void test_check_counts_lists(void **state) {
   gmlake_bfc *bfc = fresh();
   gmlkb_block *lost;
@@ -986,6 +986,9 @@ static void test_check_counts_lists(void **state) {
   assert_error(gmlake_bfc_check(bfc), CORRUPT);
   gmlkb_spare_give(bfc, lost);
   assert_seen(bfc, bfc->spare_count, bfc->spare_count + 1);
+  take(bfc, 2 * MIB);
+  assert_non_null(bfc->free_root[0]);
+  assert_seen_pointer(bfc, bfc->free_root[0]->left, bfc->free_root[0]);
   finish(bfc);
 }
 
