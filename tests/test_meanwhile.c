@@ -496,6 +496,25 @@ static void another_thread_grows_during_the_handler(void **state) {
   finish();
 }
 
+/* Callbacks on several threads end in any order. */
+static void callbacks_end_in_any_order(void **state) {
+  gmlk_call first, second;
+  (void)state;
+  start(4);
+  gmlk_books_lock(lake);
+  gmlk_call_begin(lake, &first, 0);
+  gmlk_books_lock(lake);
+  gmlk_call_begin(lake, &second, 0);
+  gmlk_call_end(lake, &first);
+  assert_true(lake->is_barred);
+  assert_ptr_equal(lake->calls, &second);
+  gmlk_books_unlock(lake);
+  gmlk_call_end(lake, &second);
+  assert_false(lake->is_barred);
+  gmlk_books_unlock(lake);
+  finish();
+}
+
 /* ---- Ends of loops --------------------------------------------------------------------------- */
 
 static unsigned told;
@@ -600,6 +619,7 @@ int main(void) {
       cmocka_unit_test(a_device_is_lost_while_a_growth_waits),
       cmocka_unit_test(a_buffer_is_destroyed_while_its_growth_waits),
       cmocka_unit_test(another_thread_grows_during_the_handler),
+      cmocka_unit_test(callbacks_end_in_any_order),
       cmocka_unit_test(the_queue_of_messages_ends),
       cmocka_unit_test(more_windows_are_dropped_than_one_call_does),
       cmocka_unit_test(a_hole_that_is_too_short_is_passed_over),
