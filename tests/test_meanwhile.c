@@ -496,6 +496,42 @@ static void another_thread_grows_during_the_handler(void **state) {
   finish();
 }
 
+#define COUNTERS 4
+#define COUNTS 50000
+
+static gmlk_latch latch;
+static unsigned counted;
+
+static void *count_up(void *argument) {
+  unsigned i;
+  (void)argument;
+  for (i = 0; i < COUNTS; i++) {
+    gmlk_latch_lock(&latch);
+    counted++;
+    gmlk_latch_unlock(&latch);
+  }
+  return NULL;
+}
+
+/* Whether it is held for a moment or for long: who waits comes in alone. */
+static void a_latch_lets_one_in(void **state) {
+  const struct timespec long_enough = {0, 20000000};
+  pthread_t threads[COUNTERS];
+  size_t i;
+  (void)state;
+  gmlk_latch_init(&latch);
+  counted = 0;
+  gmlk_latch_lock(&latch);
+  for (i = 0; i < COUNTERS; i++)
+    assert_int_equal(pthread_create(&threads[i], NULL, count_up, NULL), 0);
+  (void)nanosleep(&long_enough, NULL);
+  assert_int_equal(counted, 0);
+  gmlk_latch_unlock(&latch);
+  for (i = 0; i < COUNTERS; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+  assert_int_equal(counted, COUNTERS * COUNTS);
+  gmlk_latch_destroy(&latch);
+}
+
 /* Callbacks on several threads end in any order. */
 static void callbacks_end_in_any_order(void **state) {
   gmlk_call first, second;
@@ -619,6 +655,7 @@ int main(void) {
       cmocka_unit_test(a_device_is_lost_while_a_growth_waits),
       cmocka_unit_test(a_buffer_is_destroyed_while_its_growth_waits),
       cmocka_unit_test(another_thread_grows_during_the_handler),
+      cmocka_unit_test(a_latch_lets_one_in),
       cmocka_unit_test(callbacks_end_in_any_order),
       cmocka_unit_test(the_queue_of_messages_ends),
       cmocka_unit_test(more_windows_are_dropped_than_one_call_does),
