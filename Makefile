@@ -12,7 +12,7 @@
 # make exhaustive  every fault in every scenario: minutes
 # make mutate    plants MUTANTS small defects, drawn by SEED, and counts those that no test notices:
 #                hours; JOBS at a time, MUTATE has further options of tests/mutate.py
-# make coverage  lines and branches of the headers that the tests reach: minutes
+# make coverage  lines, branches and MC/DC of the headers that the tests reach: half an hour
 # make examples  builds the examples into build/examples
 # make torch     builds build/gmlake_torch.so, for examples/torch/gmlake_torch.py
 # make cupy      builds build/gmlake_cupy.so, for examples/cupy/gmlake_cupy.py
@@ -90,6 +90,7 @@ mutate: deps-mutate
 coverage: deps-mutate
 	$(SUBMAKE) $(FAKE)
 	@python3 -B tests/coverage.py
+	@python3 -B tests/mcdc.py
 
 gpu-test: deps-replay
 	$(SUBMAKE) $(FAKE) build/gpu_test

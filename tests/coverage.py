@@ -3,9 +3,9 @@
     python3 -B tests/coverage.py [--dir build/coverage] [PROGRAM...]
 
 Prints lines % and branches % of each header and writes what nothing reached to DIR/HEADER.txt.
-Branches of assertions are left out. With PROGRAMs named only those run; the others count as they
-ran last. The programs are those of tests/, the fuzz targets on their
-corpus, and the test of the GPU over the driver without a device.
+Branches of assertions are left out, and so is what GMLK_NEVER asserts not to happen. With PROGRAMs
+named only those run; the others count as they ran last. The programs are those of tests/, the fuzz
+targets on their corpus, and the test of the GPU over the driver without a device.
 """
 import argparse
 import bisect
@@ -20,10 +20,11 @@ import sys
 
 HEADERS = ("gmlake.h", "gmlake_bfc.h")
 INCLUDES = ["-I.", "-Ibench", "-Itests/cuda_stub"]
-LIBS = ["-lcmocka", "-lz", "-lpthread", "-ldl"]
+LIBS = ["-lcmocka", "-lz", "-lpthread", "-ldl", "-lm"]
 FAKE = {"LD_LIBRARY_PATH": "build/fake", "FAKE_CUDA_DEVICES": "2", "FAKE_CUDA_GIB": "1",
         "FAKE_CUDA_SEED": "1"}
-# Children that end without atexit write what they reached too; assertions have no branch.
+# Children that end without atexit write what they reached too; assertions have no branch, and what
+# they rule out is not compiled.
 PRELUDE = """#include <stdlib.h>
 #include <unistd.h>
 #if defined(__cplusplus)
@@ -35,8 +36,10 @@ static inline void exit_counted(int status) {
   _exit(status);
 }
 #define _exit(status) exit_counted(status)
+#define always_inline noinline /* one copy of a function, not one for each constant argument */
 #define GMLAKE_ASSERT(condition) ((void)sizeof(condition))
 #define GMLAKE_BFC_ASSERT(condition) ((void)sizeof(condition))
+#define GMLK_NEVER(condition) (sizeof(condition) == 0)
 """
 
 
@@ -165,8 +168,10 @@ def report(header, counts, directory):
         stream.write("".join(line + "\n" for line in missed))
     lines = len(counts.lines)
     if lines:
+        never = len(re.findall(r"\bGMLK_NEVER\((?!condition)", text))
         print(f"{header}: lines {100 * ran / lines:.2f} % of {lines}, branches "
-              f"{100 * taken / max(total, 1):.2f} % of {total}; the rest: {directory}/{header}.txt")
+              f"{100 * taken / max(total, 1):.2f} % of {total}, {never} more are ruled out; "
+              f"the rest: {directory}/{header}.txt")
 
 
 def main():

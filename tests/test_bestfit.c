@@ -751,6 +751,52 @@ static void misaligned_holes_hide_nothing(void **state) {
   finish();
 }
 
+static size_t growths[4], growth_count; /* bytes of each */
+
+static void note_growth(void *user, const gmlake_event *event) {
+  (void)user;
+  if (event->kind != GMLAKE_EVENT_GROW) return;
+  assert_true(growth_count < 4);
+  growths[growth_count++] = (size_t)event->bytes;
+}
+
+/* | . | s h h t | s h h t | ...: a chunk's worth of 512-byte grains less 6, of which each hole h
+   is one, begins misaligned in them. A first chunk, in the gap, is hidden behind the holes; the
+   second growth is one range that no beginning could make too short. */
+static void a_second_growth_fits_wherever_it_begins(void **state) {
+  gmlake_alloc_desc wanted = request(C - 6 * 512, GMLAKE_NO_STITCH, NULL);
+  void *gap, *s[24], *h[24], *t[24], *aligned;
+  size_t i;
+  (void)state;
+  prepare(32);
+  desc.observer.fn = note_growth;
+  open_lake();
+  drop_on(take_on(25 * C, NONE), NONE);
+  gap = take_on(C, NONE);
+  for (i = 0; i < 24; i++) {
+    s[i] = take_on(512, NONE);
+    h[i] = take_on(wanted.bytes, NONE);
+    t[i] = take_on(5 * 512, NONE);
+  }
+  assert_int_equal(stats().reserved_bytes, 25 * C);
+  drop_on(gap, NONE);
+  assert_int_equal(trim_to(0), C);
+  for (i = 24; i--;) drop_on(h[i], NONE);
+  wanted.alignment = 4 * K;
+  growth_count = 0;
+  aligned = take_with(&wanted, NONE);
+  assert_int_equal((uintptr_t)aligned % (4 * K), 0);
+  assert_int_equal(growth_count, 2);
+  assert_int_equal(growths[0], C);
+  assert_int_equal(growths[1], 2 * C);
+  drop_on(aligned, NONE);
+  for (i = 0; i < 24; i++) {
+    drop_on(s[i], NONE);
+    drop_on(t[i], NONE);
+  }
+  finish();
+}
+
 static void exclusive_owns_whole_chunks(void **state) {
   gmlake_allocation_info info;
   char *a, *x, *y;
@@ -1358,6 +1404,7 @@ int main(void) {
       cmocka_unit_test(no_stitch_takes_one_piece),
       cmocka_unit_test(no_stitch_does_not_reuse_a_window),
       cmocka_unit_test(no_stitch_gets_memory_that_is_returned_and_made_anew),
+      cmocka_unit_test(a_second_growth_fits_wherever_it_begins),
       cmocka_unit_test(exclusive_owns_whole_chunks),
       cmocka_unit_test(exclusive_windows_are_of_whole_chunks),
       cmocka_unit_test(exclusive_does_not_reuse_a_partial_window),

@@ -972,6 +972,26 @@ static void test_check_recounts_statistics(void **state) {
   finish(bfc);
 }
 
+/* A list that is longer than it says, a block that no list has, a large block twice in its tree. */
+static void test_check_counts_lists(void **state) {
+  gmlake_bfc *bfc = fresh();
+  gmlkb_block *lost;
+  (void)state;
+  take(bfc, 1000);
+  take(bfc, 20 * MIB);
+  assert_seen(bfc, bfc->stats.segment_count, 1);
+  lost = bfc->spare;
+  bfc->spare = lost->chain;
+  bfc->spare_count--;
+  assert_error(gmlake_bfc_check(bfc), CORRUPT);
+  gmlkb_spare_give(bfc, lost);
+  assert_seen(bfc, bfc->spare_count, bfc->spare_count + 1);
+  take(bfc, 2 * MIB);
+  assert_non_null(bfc->free_root[0]);
+  assert_seen_pointer(bfc, bfc->free_root[0]->left, bfc->free_root[0]);
+  finish(bfc);
+}
+
 /* ---- Threads --------------------------------------------------------------------------------- */
 
 typedef struct worker {
@@ -1405,6 +1425,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_check_sees_odd_sizes),
       cmocka_unit_test(test_check_sees_strangers),
       cmocka_unit_test(test_check_recounts_statistics),
+      cmocka_unit_test(test_check_counts_lists),
       cmocka_unit_test(test_threads),
       cmocka_unit_test(test_random_against_model),
       cmocka_unit_test(test_traces_with_rising_addresses),

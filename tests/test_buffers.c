@@ -6,6 +6,10 @@
 
 #include "fixture.h"
 
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
+
 #define MIB ((size_t)1 << 20)
 
 static gmlake_buffer_desc buffer_desc(size_t max_bytes) {
@@ -438,6 +442,26 @@ static void what_has_completed_is_taken_before_anything_is_returned(void **state
   gmlake_mock_stream_hold(mock, stream);
   resize_on(a, 0, stream);
   gmlake_mock_stream_finish(mock, stream);
+  before = calls_now();
+  resize(b, C);
+  assert_int_equal(census().mapping_count, before.mappings + 1); /* a's stay */
+  assert_int_equal(census().handle_count, 2);
+  finish();
+}
+
+/* Nobody has asked yet whether the work is complete: its event could not be recorded. */
+static void what_nobody_knew_to_be_complete_is_found_before_anything_is_returned(void **state) {
+  gmlake_buffer *a, *b;
+  calls before;
+  (void)state;
+  prepare(2);
+  use_faults();
+  open_lake();
+  a = open_buffer(2);
+  b = open_buffer(2);
+  resize(a, 2 * C);
+  fail_call(ON_RECORD, 1, GMLAKE_ERROR_DRIVER, 0);
+  resize(a, 0);
   before = calls_now();
   resize(b, C);
   assert_int_equal(census().mapping_count, before.mappings + 1); /* a's stay */
@@ -985,6 +1009,50 @@ static void a_stream_that_cannot_be_made_to_wait_leaves_the_host_to(void **state
   finish();
 }
 
+/* Another thread that shrinks the buffer while it grows, in the middle of a driver call. */
+static struct rival {
+  gmlake_buffer *buffer;
+  pthread_t thread;
+  int has_begun, is_done;
+} rival;
+
+static void *shrink_it(void *argument) {
+  (void)argument;
+  __atomic_store_n(&rival.has_begun, 1, __ATOMIC_RELEASE);
+  if (gmlake_buffer_resize(lake, rival.buffer, 0, LEGACY)) abort();
+  __atomic_store_n(&rival.is_done, 1, __ATOMIC_RELEASE);
+  return NULL;
+}
+
+static gmlake_result create_and_meet(void *user, size_t bytes, unsigned handle_types,
+                                     uint64_t *out_handle, int *out_code) {
+  const struct timespec while_it_waits = {0, 50000000};
+  faulty.create = mock->create;
+  assert_int_equal(pthread_create(&rival.thread, NULL, shrink_it, NULL), 0);
+  while (!__atomic_load_n(&rival.has_begun, __ATOMIC_ACQUIRE)) (void)sched_yield();
+  (void)nanosleep(&while_it_waits, NULL);
+  assert_int_equal(__atomic_load_n(&rival.is_done, __ATOMIC_ACQUIRE), 0);
+  return mock->create(user, bytes, handle_types, out_handle, out_code);
+}
+
+static void a_growing_buffer_is_not_shrunk_meanwhile(void **state) {
+  (void)state;
+  prepare(8);
+  use_faults();
+  open_lake();
+  memset(&rival, 0, sizeof(rival));
+  rival.buffer = open_buffer(8);
+  resize(rival.buffer, C);
+  faulty.create = create_and_meet;
+  assert_ok(gmlake_buffer_resize(lake, rival.buffer, 4 * C, LEGACY));
+  assert_int_equal(pthread_join(rival.thread, NULL), 0);
+  assert_int_equal(rival.is_done, 1);
+  assert_ok(gmlake_check(lake));
+  assert_int_equal(info_of(rival.buffer).committed_bytes, 0);
+  assert_int_equal(census().handle_count, 4);
+  finish();
+}
+
 static void host_memory_may_lack_anywhere(void **state) {
   gmlake_buffer *buffer;
   gmlake_buffer_desc wanted;
@@ -1277,6 +1345,7 @@ int main(void) {
       cmocka_unit_test(at_the_limit_a_stream_takes_its_own_pending_chunks),
       cmocka_unit_test(the_host_waits_to_unmap_and_only_then),
       cmocka_unit_test(what_has_completed_is_taken_before_anything_is_returned),
+      cmocka_unit_test(what_nobody_knew_to_be_complete_is_found_before_anything_is_returned),
       cmocka_unit_test(another_stream_waits_on_the_device_for_the_next_chunk),
       cmocka_unit_test(no_stream_takes_complete_memory_and_waits_for_it),
       cmocka_unit_test(waiting_first_takes_what_is_pending_before_it_grows),
@@ -1299,6 +1368,7 @@ int main(void) {
       cmocka_unit_test(a_mapping_that_does_not_go_stops_growth),
       cmocka_unit_test(shrinking_survives_an_event_that_fails),
       cmocka_unit_test(a_stream_that_cannot_be_made_to_wait_leaves_the_host_to),
+      cmocka_unit_test(a_growing_buffer_is_not_shrunk_meanwhile),
       cmocka_unit_test(host_memory_may_lack_anywhere),
       cmocka_unit_test(addresses_may_lack),
       cmocka_unit_test(a_lost_device_answers_questions_only),

@@ -532,6 +532,35 @@ static void test_index_saturation(void **state) {
   host_close(&host);
 }
 
+/* Every row was passed over more often than it can count: looking for what is not there ends after
+   one round, and a full row is passed over still. */
+static void test_index_saturated_everywhere(void **state) {
+  uint64_t colliding[40], address;
+  gmlk_index index;
+  gmlk_host host;
+  size_t row, home, count = find_colliding(colliding, 40), i, used = 0;
+  (void)state;
+  host_open(&host, 25);
+  memset(&index, 0, sizeof(index));
+  assert_true(gmlk_index_reserve(&index, &host));
+  for (row = 0; row < 16; row++) index.rows[row].address[0] = GMLK_PASSED_MAX;
+  assert_int_equal(gmlk_index_find(&index, 512), GMLK_NO_ENTRY);
+  home = gmlk_index_home(&index, colliding[0]);
+  for (i = 0; i < count && used <= GMLK_ROW; i++)
+    if (gmlk_index_home(&index, colliding[i]) == home) colliding[used++] = colliding[i];
+  assert_int_equal(used, GMLK_ROW + 1);
+  for (i = 0; i < used; i++) gmlk_index_put(&index, colliding[i], &index_blocks[i]);
+  address = colliding[GMLK_ROW];
+  assert_int_not_equal(gmlk_index_find(&index, address) / GMLK_ROW, home);
+  for (i = 0; i < used; i++)
+    assert_ptr_equal(gmlk_index_get(&index, colliding[i]), &index_blocks[i]);
+  gmlk_index_remove(&index, gmlk_index_find(&index, address));
+  assert_null(gmlk_index_get(&index, address));
+  assert_int_equal(index.rows[home].address[0] % GMLK_GRAIN, GMLK_PASSED_MAX);
+  gmlk_index_destroy(&index, &host);
+  host_close(&host);
+}
+
 static void test_index_growth(void **state) {
   gmlk_index index;
   gmlk_host host;
@@ -972,6 +1001,42 @@ static void check_shortfall(const gmlk_plan *p, uint32_t slots, uint32_t grains,
   check_plan(&again, grains, align, 0);
 }
 
+/* A window that is asked for is found behind so many of other sizes in its chain, and no more. */
+static void test_window_behind_many_others(void **state) {
+  static gmlk_window others[GMLK_WINDOW_STEPS], window;
+  gmlk_window *bucket;
+  gmlk_span span;
+  gmlk_taker taker;
+  gmlk_host host;
+  size_t i;
+  (void)state;
+  host_open(&host, 51);
+  arena_open(&host, SLOTS);
+  draw("................");
+  memset(&taker, 0, sizeof(taker));
+  memset(&window, 0, sizeof(window));
+  memset(others, 0, sizeof(others));
+  span.at = 0;
+  span.grains = 8;
+  span.block = NULL;
+  window.spans = &span;
+  window.span_count = 1;
+  window.self.grains = 8;
+  for (i = 0; i < GMLK_WINDOW_STEPS; i++) {
+    others[i].self.grains = 9;
+    others[i].bucket_next = i ? &others[i - 1] : &window;
+  }
+  arena.spool.buckets = &bucket;
+  arena.spool.bucket_count = 1;
+  bucket = &others[GMLK_WINDOW_STEPS - 2];
+  assert_ptr_equal(gmlk_window_find(&arena, &no_streams, taker, 8, 1, 0), &window);
+  bucket = &others[GMLK_WINDOW_STEPS - 1];
+  assert_null(gmlk_window_find(&arena, &no_streams, taker, 8, 1, 0));
+  arena.spool.buckets = NULL;
+  arena.spool.bucket_count = 0;
+  arena_close(&host);
+}
+
 static void test_plan_random(void **state) {
   uint32_t round, planned = 0, failed = 0;
   gmlk_host host;
@@ -1032,6 +1097,7 @@ int main(void) {
       cmocka_unit_test(test_index_random),
       cmocka_unit_test(test_index_collisions),
       cmocka_unit_test(test_index_saturation),
+      cmocka_unit_test(test_index_saturated_everywhere),
       cmocka_unit_test(test_index_growth),
       cmocka_unit_test(test_address_space),
       cmocka_unit_test(test_window_table),
@@ -1042,6 +1108,7 @@ int main(void) {
       cmocka_unit_test(test_plan_alignment),
       cmocka_unit_test(test_plan_small_holes_first),
       cmocka_unit_test(test_plan_empty),
+      cmocka_unit_test(test_window_behind_many_others),
       cmocka_unit_test(test_plan_random),
       cmocka_unit_test(test_plan_many_pieces),
   };

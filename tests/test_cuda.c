@@ -122,6 +122,10 @@ static struct spies {
   __typeof__(cuCtxPopCurrent) *pop;
   __typeof__(cuDevicePrimaryCtxRelease) *release;
   __typeof__(cuThreadExchangeStreamCaptureMode) *exchange;
+  __typeof__(cuMemAddressReserve) *reserve;
+  __typeof__(cuDeviceGetName) *get_name;
+  size_t asked_alignment;
+  const char *long_name; /* what the device is called, NULL: what the driver says */
   size_t legacy_count, null_count, none_count, stream_count; /* streams that it was given */
   size_t entry_count, release_count;
   size_t exchange_count, relaxed_count;
@@ -170,6 +174,19 @@ static CUresult CUDAAPI spy_exchange(CUstreamCaptureMode *mode) {
   return code;
 }
 
+static CUresult CUDAAPI spy_reserve(CUdeviceptr *address, size_t bytes, size_t alignment,
+                                    CUdeviceptr hint, unsigned long long flags) {
+  spies.asked_alignment = alignment;
+  return spies.reserve(address, bytes, alignment, hint, flags);
+}
+
+/* Cut without an end where there is no room for it. */
+static CUresult CUDAAPI spy_get_name(char *name, int bytes, CUdevice device) {
+  if (!spies.long_name) return spies.get_name(name, bytes, device);
+  memcpy(name, spies.long_name, (size_t)bytes);
+  return CUDA_SUCCESS;
+}
+
 /* The bytes of one pointer in another, since ISO C has no cast for it. */
 #define SPY(name, field, spy)                               \
   if (strcmp(exported, name) == 0) {                        \
@@ -188,6 +205,8 @@ static void *export_of(void *module, const char *exported) {
   SPY("cuCtxPopCurrent_v2", pop, spy_pop)
   SPY("cuDevicePrimaryCtxRelease_v2", release, spy_release)
   SPY("cuThreadExchangeStreamCaptureMode", exchange, spy_exchange)
+  SPY("cuMemAddressReserve", reserve, spy_reserve)
+  SPY("cuDeviceGetName", get_name, spy_get_name)
   return address;
 }
 #undef SPY
@@ -557,6 +576,20 @@ static void test_properties(void **state) {
   close_backend();
 }
 
+static void test_long_name(void **state) {
+  static const char long_name[] =
+      "a device whose name has so many letters that no table of properties has room for all of it";
+  gmlake_device_properties properties;
+  (void)state;
+  start(NULL);
+  spies.long_name = long_name;
+  assert_ok(gmlake_cuda_create(0, &cuda));
+  assert_ok(cuda->get_properties(cuda->user, &properties, &code));
+  assert_int_equal(strlen(properties.name), sizeof(properties.name) - 1);
+  assert_memory_equal(properties.name, long_name, sizeof(properties.name) - 1);
+  close_backend();
+}
+
 /* A clock in nanoseconds that goes on. */
 static void test_clock(void **state) {
   const struct timespec pause = {0, 5000000};
@@ -897,6 +930,7 @@ static void test_alignment(void **state) {
     assert_ok(cuda->reserve(cuda->user, CHUNK, alignment, &address, &code));
     assert_int_equal(address % alignment, 0);
     assert_int_equal(address % CHUNK, 0);
+    assert_int_equal(spies.asked_alignment, alignment <= CHUNK ? 0 : alignment);
     assert_ok(cuda->unreserve(cuda->user, address, CHUNK, &code));
   }
   close_backend();
@@ -1867,6 +1901,7 @@ int main(void) {
       cmocka_unit_test(test_create_failures),
       cmocka_unit_test(test_create_arguments),
       cmocka_unit_test(test_properties),
+      cmocka_unit_test(test_long_name),
       cmocka_unit_test(test_clock),
       cmocka_unit_test(test_handle_types),
       cmocka_unit_test(test_created_properties),

@@ -720,6 +720,23 @@ static void growth_that_cannot_be_undone_is_quarantined(void **state) {
   finish();
 }
 
+static void of_errors_in_one_stretch_the_first_is_told(void **state) {
+  (void)state;
+  prepare(8);
+  use_faults();
+  open_lake();
+  fail_call(ON_ACCESS, 1, GMLAKE_ERROR_DRIVER, 0);
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_UNSUPPORTED, 0);
+  assert_error(try_on(2 * C, LEGACY), DRIVER);
+  assert_string_equal(last_error().call, "set_access");
+  fail_call(ON_MAP, 1, GMLAKE_ERROR_DRIVER, 0);
+  fail_call(ON_RELEASE, 1, GMLAKE_ERROR_DEVICE_LOST, 0); /* but for a fatal one behind it */
+  assert_error(try_on(2 * C, LEGACY), DEVICE_LOST);
+  assert_string_equal(last_error().call, "release");
+  assert_error(gmlake_destroy(lake), DEVICE_LOST);
+  close_mock();
+}
+
 static void a_handle_that_stays_is_quarantined(void **state) {
   (void)state;
   prepare(8);
@@ -1456,10 +1473,9 @@ static gmlake_result create_meanwhile(void *user, size_t bytes, unsigned handle_
   return mock->create(user, bytes, handle_types, out_handle, out_code);
 }
 
-static void a_full_index_gives_the_block_back(void **state) {
+static void fill_the_index(gmlake_stream stream) {
   size_t i, reserved;
   void *ptr = &ptr;
-  (void)state;
   prepare(8);
   faulty = *mock;
   desc.backend = &faulty;
@@ -1467,16 +1483,22 @@ static void a_full_index_gives_the_block_back(void **state) {
   flood(1);
   for (i = 0; i < 39; i++) (void)take(512); /* 40 fit */
   faulty.create = create_meanwhile;
-  assert_error(gmlake_alloc(lake, C, LEGACY, &ptr), OUT_OF_HOST_MEMORY);
+  assert_error(gmlake_alloc(lake, C, stream, &ptr), OUT_OF_HOST_MEMORY);
   faulty.create = mock->create;
   assert_null(ptr);
   assert_ok(gmlake_check(lake));
   assert_int_equal(stats().live_count, 40);
   reserved = stats().reserved_bytes;
-  (void)take(C);
+  (void)take_on(C, stream);
   assert_int_equal(stats().reserved_bytes, reserved);
   assert_ok(gmlake_destroy(lake));
   close_mock();
+}
+
+static void a_full_index_gives_the_block_back(void **state) {
+  (void)state;
+  fill_the_index(LEGACY);
+  fill_the_index(NONE);
 }
 
 static void stitching_survives_lack_of_host_memory(void **state) {
@@ -1796,6 +1818,7 @@ int main(void) {
       cmocka_unit_test(failed_growth_is_undone),
       cmocka_unit_test(a_failed_stitch_is_undone),
       cmocka_unit_test(growth_that_cannot_be_undone_is_quarantined),
+      cmocka_unit_test(of_errors_in_one_stretch_the_first_is_told),
       cmocka_unit_test(a_handle_that_stays_is_quarantined),
       cmocka_unit_test(a_window_that_stays_mapped_is_quarantined),
       cmocka_unit_test(a_pool_goes_with_its_quarantined_window),

@@ -5,6 +5,27 @@
 
 static void *hook_malloc(size_t bytes);
 static void hook_free(void *ptr);
+static int refused; /* calls of the system from now on: the next that many are refused */
+#if !defined(_GNU_SOURCE)
+#define _GNU_SOURCE 1
+#endif
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+static int refuses(void) { return refused && refused--; }
+static int try_ftruncate(int file, off_t bytes) { return refuses() ? -1 : ftruncate(file, bytes); }
+static int try_munmap(void *at, size_t bytes) { return refuses() ? -1 : munmap(at, bytes); }
+static int try_mprotect(void *at, size_t bytes, int access) {
+  return refuses() ? -1 : mprotect(at, bytes, access);
+}
+static void *try_mmap(void *at, size_t bytes, int access, int flags, int file, off_t offset) {
+  return refuses() ? MAP_FAILED : mmap(at, bytes, access, flags, file, offset);
+}
+#define ftruncate(file, bytes) try_ftruncate(file, bytes)
+#define munmap(at, bytes) try_munmap(at, bytes)
+#define mprotect(at, bytes, access) try_mprotect(at, bytes, access)
+#define mmap(at, bytes, access, flags, file, offset) \
+  try_mmap(at, bytes, access, flags, file, offset)
 #define GMLAKE_MALLOC(bytes) hook_malloc(bytes)
 #define GMLAKE_FREE(ptr) hook_free(ptr)
 #define GMLAKE_IMPLEMENTATION
@@ -1032,6 +1053,89 @@ static void test_no_file(void **state) {
 
 /* ---- Streams -------------------------------------------------------------------------------- */
 
+/* The system refuses what the mock asks of it: an error, and nothing has changed. */
+static void test_system_that_refuses(void **state) {
+  gmlake_mock_desc small;
+  gmlake_mock_census before;
+  gmlake_backend *none = NULL;
+  uint64_t address = 0, handle = 0;
+  int code = 0;
+  (void)state;
+  memset(&small, 0, sizeof(small));
+  refused = 1; /* the file's size */
+  assert_error(gmlake_mock_create(&small, &none), UNSUPPORTED);
+  open_mock(8 * G, 0);
+  refused = 1;
+  assert_error(mock->reserve(mock->user, G, G, &address, &code), OUT_OF_DEVICE_MEMORY);
+  assert_error(mock->reserve(mock->user, G, (size_t)1 << 63, &address, &code),
+               OUT_OF_DEVICE_MEMORY);
+  assert_ok(mock->reserve(mock->user, G, G, &address, &code));
+  assert_ok(mock->create(mock->user, G, 0, &handle, &code));
+  before = census();
+  refused = 1;
+  assert_error(mock->map(mock->user, address, G, handle, &code), OUT_OF_HOST_MEMORY);
+  assert_unchanged(before, 1, 1);
+  assert_ok(mock->map(mock->user, address, G, handle, &code));
+  before = census();
+  refused = 1;
+  assert_error(mock->set_access(mock->user, address, G, NULL, 0, &code), OUT_OF_HOST_MEMORY);
+  assert_unchanged(before, 1, 1);
+  refused = 1;
+  assert_error(mock->unmap(mock->user, address, G, &code), OUT_OF_HOST_MEMORY);
+  assert_unchanged(before, 2, 2);
+  assert_ok(mock->unmap(mock->user, address, G, &code));
+  before = census();
+  refused = 1;
+  assert_error(mock->unreserve(mock->user, address, G, &code), OUT_OF_HOST_MEMORY);
+  assert_unchanged(before, 1, 1);
+  assert_ok(mock->unreserve(mock->user, address, G, &code));
+  assert_ok(mock->release(mock->user, handle, &code));
+  assert_int_equal(refused, 0);
+  close_mock();
+}
+
+/* Tables end before their sizes overflow, before their numbers do, and before the file does. */
+static void test_tables_end(void **state) {
+  size_t capacity = SIZE_MAX / 4;
+  gmlk_mock_queue queue;
+  gmlk_mock_table table;
+  gmlk_mock_work work;
+  uint64_t handle = 0;
+  char item = 0;
+  int code = 0;
+  (void)state;
+  assert_null(gmlk_mock_grow(&item, capacity, &capacity, 16));
+  assert_int_equal(capacity, SIZE_MAX / 4);
+  memset(&table, 0, sizeof(table));
+  table.items = &item;
+  table.item_bytes = sizeof(gmlk_mock_slot);
+  table.count = GMLK_MOCK_SLOT_MASK;
+  table.capacity = table.count + 1;
+  assert_null(gmlk_mock_take(&table));
+  assert_int_equal(table.count, GMLK_MOCK_SLOT_MASK);
+  memset(&queue, 0, sizeof(queue));
+  memset(&work, 0, sizeof(work));
+  queue.capacity = queue.last = (size_t)1 << (sizeof(size_t) * 8 - 2);
+  assert_false(gmlk_mock_push(&queue, &work));
+  assert_int_equal(queue.last, queue.capacity);
+  open_mock(8 * G, 1);
+  ((gmlk_mock *)mock->user)->file_end = GMLK_MOCK_FILE_MAX;
+  assert_error(mock->create(mock->user, G, 0, &handle, &code), OUT_OF_DEVICE_MEMORY);
+  close_mock();
+}
+
+static void test_no_host_memory_for_a_mode(void **state) {
+  int mode = 2, code = 0;
+  (void)state;
+  open_mock(0, 1);
+  hook_fail_in = 1;
+  assert_error(mock->capture_exchange(mock->user, &mode, &code), OUT_OF_HOST_MEMORY);
+  assert_int_equal(mode, 2);
+  assert_ok(mock->capture_exchange(mock->user, &mode, &code));
+  assert_int_equal(mode, 0);
+  close_mock();
+}
+
 static void test_no_host_memory_for_a_wait(void **state) {
   void *event;
   gmlake_stream held, waiter;
@@ -1774,6 +1878,9 @@ int main(void) {
       cmocka_unit_test(test_no_host_memory),
       cmocka_unit_test(test_odd_ranges),
       cmocka_unit_test(test_no_file),
+      cmocka_unit_test(test_system_that_refuses),
+      cmocka_unit_test(test_tables_end),
+      cmocka_unit_test(test_no_host_memory_for_a_mode),
       cmocka_unit_test(test_no_host_memory_for_a_wait),
       cmocka_unit_test(test_wait_for_what_the_legacy_stream_waits_for),
       cmocka_unit_test(test_capture_of_no_stream),

@@ -1644,6 +1644,101 @@ static void view_has_the_windows_by_last_use(void **state) {
   end();
 }
 
+/* | a:b | C | d |  a window of b and d, which begins inside a chunk: not for EXCLUSIVE */
+static void windows_that_do_not_suit_are_refused(void **state) {
+  gmlake_alloc_desc wanted = request(C, GMLAKE_EXCLUSIVE, NULL);
+  void *b[3], *half;
+  answer *a;
+  (void)state;
+  begin(8, CHOOSE);
+  lay(b, 3);
+  drop(b[0]);
+  drop(b[2]);
+  (void)plan_piece(2, b[0], C / 2);
+  half = take_in(2, C / 2);
+  a = plan_piece(3, at(b[0], C / 2), C / 2);
+  add(a, b[2], C);
+  drop(take_in(3, C + C / 2));
+  plan_reuse(lake->home.spool.number);
+  assert_error(try_with(&wanted, LEGACY), INVALID_ARGUMENT);
+  assert_string_equal(last_error().text, "the window is not free for the request");
+  built_in();
+  drop(half);
+  drop(b[1]);
+  end();
+}
+
+/* Devices of terabytes, with no memory behind them: a plan of more than half of what an arena can
+   number, which is not much too large for the request. */
+static void pieces_of_a_terabyte_are_too_large(void **state) {
+  const size_t gib = (size_t)1 << 30, bytes = 1025 * gib;
+  gmlake_mock_desc mock_desc;
+  void *ptr;
+  (void)state;
+  prepare_policy(4, CHOOSE);
+  gmlake_mock_destroy(mock);
+  memset(&mock_desc, 0, sizeof(mock_desc));
+  mock_desc.capacity_bytes = 1500 * gib;
+  mock_desc.bookkeeping_only = 1;
+  assert_ok(gmlake_mock_create(&mock_desc, &mock));
+  desc.backend = mock;
+  desc.chunk_bytes = gib;
+  open_lake();
+  (void)plan_growth(bytes);
+  ptr = &ptr;
+  assert_error(gmlake_alloc(lake, bytes, LEGACY, &ptr), INVALID_ARGUMENT);
+  assert_null(ptr);
+  assert_string_equal(last_error().text, "the pieces are too large");
+  assert_int_equal(stats().reserved_bytes, 0);
+  end();
+}
+
+/* A lake that cannot stitch keeps no former: it has no addresses for it. */
+static void formers_need_addresses(void **state) {
+  void *b[2], *x;
+  (void)state;
+  prepare_policy(4, CHOOSE);
+  use_faults();
+  fail_call(ON_RESERVE, 2, GMLAKE_ERROR_DRIVER, 1);
+  assert_ok(gmlake_create(&desc, &lake));
+  memset(faults, 0, sizeof(faults));
+  lay(b, 2);
+  drop(b[0]);
+  drop(b[1]);
+  plan_piece(2, b[0], C)->plan.keeps_former = 1;
+  x = take_in(2, C);
+  assert_ptr_equal(x, b[0]);
+  assert_int_equal(stats().window_count, 0);
+  drop(x);
+  end();
+}
+
+/* Before evict is asked the lake learns what is complete; that may be that the device is lost. */
+static void a_device_lost_before_evict_is_asked(void **state) {
+  void *b[3], *small, *ptr;
+  (void)state;
+  prepare_policy(8, CHOOSE | EVICT);
+  use_faults();
+  open_lake();
+  lay(b, 3);
+  small = take(512);
+  drop(b[0]);
+  drop(b[2]);
+  (void)make_window(b[0], b[2]);
+  drop(small);
+  p.evicted = 0;
+  (void)plan_two(b[2], b[0]);
+  fail_call(ON_RECORD, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
+  ptr = &ptr;
+  assert_error(gmlake_alloc(lake, 2 * C, LEGACY, &ptr), DEVICE_LOST);
+  assert_null(ptr);
+  assert_int_equal(p.evicted, 0);
+  built_in();
+  assert_error(gmlake_destroy(lake), DEVICE_LOST);
+  close_mock();
+  (void)alarm(0);
+}
+
 /* ---- Wrong plans ----------------------------------------------------------------------------- */
 
 static struct world {
@@ -3375,6 +3470,10 @@ static const struct {
     CASE(any_functions_may_be_missing),
     CASE(single_threaded_lakes_ask_too),
     CASE(struct_bytes_that_are_wrong),
+    CASE(windows_that_do_not_suit_are_refused),
+    CASE(pieces_of_a_terabyte_are_too_large),
+    CASE(formers_need_addresses),
+    CASE(a_device_lost_before_evict_is_asked),
 };
 
 int main(void) {

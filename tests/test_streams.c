@@ -1194,6 +1194,33 @@ static void numbers_serve_again(void **state) {
   finish();
 }
 
+/* 65,534 streams at a time, all but the last of which are one record here. */
+static void numbers_of_streams_end(void **state) {
+  static gmlk_stream *items[GMLK_STREAMS_MAX + 1];
+  gmlk_stream used, last;
+  gmlk_streams streams;
+  gmlk_host host;
+  size_t i;
+  (void)state;
+  memset(&used, 0, sizeof(used));
+  memset(&last, 0, sizeof(last));
+  memset(&streams, 0, sizeof(streams));
+  memset(&host, 0, sizeof(host));
+  used.is_used = 1;
+  for (i = GMLK_FIRST_STREAM; i < GMLK_STREAMS_MAX; i++) items[i] = &used;
+  items[GMLK_STREAMS_MAX - 1] = &last;
+  streams.items = items;
+  streams.capacity = GMLK_STREAMS_MAX + 1;
+  streams.count = GMLK_STREAMS_MAX - 1;
+  assert_int_equal(gmlk_stream_add(&streams, &host, LEGACY, 0), GMLK_STREAMS_MAX - 1);
+  assert_int_equal(streams.count, GMLK_STREAMS_MAX);
+  assert_int_equal(gmlk_stream_add(&streams, &host, NONE, 0), 0);
+  assert_int_equal(streams.count, GMLK_STREAMS_MAX);
+  gmlk_stream_drop(&streams, GMLK_STREAMS_MAX - 1);
+  assert_int_equal(gmlk_stream_add(&streams, &host, NONE, 0), GMLK_STREAMS_MAX - 1);
+  assert_int_equal(host.bytes, 0);
+}
+
 static void a_busy_stream_with_many_frees_can_be_forgotten(void **state) {
   void *b[150];
   size_t i;
@@ -1480,6 +1507,37 @@ static void pool_destroy_waits_for_what_is_freed_meanwhile(void **state) {
     assert_ok(mock->event_destroy(mock->user, waited_event, &code));
     abandon();
   }
+}
+
+static void *freed_in_turn[12];
+static size_t wait_rounds;
+
+/* Another thread that frees a block of the pool's during each wait. */
+static gmlake_result wait_and_free(void *user, void *event, int *out_code) {
+  assert_true(wait_rounds < 12);
+  assert_ok(gmlake_free(lake, freed_in_turn[wait_rounds++], B));
+  return mock->event_wait(user, event, out_code);
+}
+
+static void pool_destroy_waits_eight_times_at_most(void **state) {
+  size_t i;
+  (void)state;
+  prepare(16);
+  use_faults();
+  open_lake();
+  B = open_stream();
+  waited_pool = open_pool(0);
+  for (i = 0; i < 12; i++) freed_in_turn[i] = take_from(waited_pool, C, B);
+  hold(B);
+  drop_on(take_from(waited_pool, C, B), B);
+  faulty.event_wait = wait_and_free;
+  wait_rounds = 0;
+  step_error(gmlake_pool_destroy(lake, waited_pool), INVALID_ARGUMENT);
+  assert_int_equal(wait_rounds, 8);
+  faulty.event_wait = mock->event_wait;
+  for (i = wait_rounds; i < 12; i++) drop_on(freed_in_turn[i], B);
+  step(gmlake_pool_destroy(lake, waited_pool));
+  finish();
 }
 
 static void pool_destroy_waits_for_pending_work(void **state) {
@@ -2146,6 +2204,7 @@ int main(void) {
       cmocka_unit_test(a_recorded_stream_may_be_forgotten),
       cmocka_unit_test(a_forgotten_streams_blocks_live_on),
       cmocka_unit_test(a_forgotten_streams_blocks_keep_its_name),
+      cmocka_unit_test(numbers_of_streams_end),
       cmocka_unit_test(a_busy_stream_with_many_frees_can_be_forgotten),
       cmocka_unit_test(numbers_serve_again),
       cmocka_unit_test(numbers_of_streams_are_recycled),
@@ -2157,6 +2216,7 @@ int main(void) {
       cmocka_unit_test(a_pool_that_cannot_be_made_leaves_nothing),
       cmocka_unit_test(a_pool_with_live_blocks_stays),
       cmocka_unit_test(a_pools_windows_go_with_it),
+      cmocka_unit_test(pool_destroy_waits_eight_times_at_most),
       cmocka_unit_test(pool_destroy_waits_for_pending_work),
       cmocka_unit_test(pool_destroy_ends_where_a_capture_begins_meanwhile),
       cmocka_unit_test(pool_destroy_waits_for_what_is_freed_meanwhile),

@@ -1,0 +1,530 @@
+/* Invariants one by one: damage that breaks a single condition of gmlake_check and leaves all those
+   that are asked before it. tests/test_corruption.c damages every field; here are the conditions
+   that take two fields, or a lake of a rare shape. */
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#include "gmlake.h"
+
+#include "fixture.h"
+
+static gmlake_stream A, B;
+
+static gmlk_stream *number_of(gmlake_stream stream) {
+  return lake->streams.items[gmlk_stream_find(&lake->streams, stream)];
+}
+
+static void assert_broken_at(const char *invariant, int line) {
+  gmlake_error_info error;
+  assert_error(gmlake_check(lake), CORRUPT);
+  error = last_error();
+  if (strncmp(error.text, invariant, strlen(invariant)) != 0)
+    fail_msg("line %d: \"%s\", not \"%s\"", line, error.text, invariant);
+}
+
+#define assert_broken(invariant) assert_broken_at(invariant, __LINE__)
+
+/* The value in that place breaks the invariant; the one before does not. */
+#define breaks(type, place, value, invariant) \
+  do {                                        \
+    type *const place_ = &(place);            \
+    const type kept_ = *place_;               \
+    *place_ = (type)(value);                  \
+    assert_broken(invariant);                 \
+    *place_ = kept_;                          \
+    assert_ok(gmlake_check(lake));            \
+  } while (0)
+
+static void open_faulty(size_t chunks, unsigned flags) {
+  prepare(chunks);
+  desc.flags = flags;
+  desc.handle_types = GMLAKE_HANDLE_POSIX_FD;
+  desc.small_bytes_max = 2048;
+  use_faults();
+  open_lake();
+  A = open_stream();
+  B = open_stream();
+}
+
+static void abandon(void) {
+  memset(faults, 0, sizeof(faults));
+  assert_ok(gmlake_check(lake));
+  (void)gmlake_destroy(lake);
+  close_mock();
+}
+
+/* ---- The lake -------------------------------------------------------------------------------- */
+
+static void the_description(void **state) {
+  gmlake_pool *pool;
+  (void)state;
+  open_faulty(8, GMLAKE_FILL);
+  pool = open_pool(0);
+  breaks(int, lake->device.is_host_memory, 0, "L1: the flags");
+  breaks(unsigned, lake->device.handle_types, 0, "L1: the handle types");
+  breaks(size_t, lake->device.granularity_bytes, 256, "L1: the device");
+  breaks(size_t, lake->index.row_count, 8, "I2");
+  breaks(size_t, pool->arena.chunk_bytes, 256, "A8: a chunk");
+  breaks(size_t, pool->arena.chunk_bytes, C / 2, "A8: a chunk");
+  breaks(size_t, pool->arena.pool_capacity, 17, "A8: the table of pools");
+  breaks(size_t, pool->arena.pool_capacity, (size_t)2 * GMLK_STREAMS_MAX + 2, "A8: the table of");
+  lake->is_barred = 1;
+  lake->lost = GMLAKE_ERROR_FORKED;
+  assert_error(gmlake_check(lake), CORRUPT);
+  lake->lost = GMLAKE_OK;
+  lake->is_barred = 0;
+  abandon();
+}
+
+/* Room for streams that there are not yet. */
+static void tables_of_streams_to_come(void **state) {
+  gmlk_arena *a;
+  unsigned bin;
+  void *table;
+  (void)state;
+  open_faulty(8, 0);
+  drop_on(take_on(512, A), A);
+  a = &lake->home;
+  table = calloc(1, sizeof(gmlk_holes) + sizeof(gmlk_small));
+  assert_non_null(table);
+  a->smalls[7] = (gmlk_small *)table;
+  assert_broken("A8: a pool is of no stream");
+  a->smalls[7] = NULL;
+  a->pools[7] = (gmlk_holes *)table;
+  for (bin = 0; bin < GMLK_BINS; bin++) gmlk_ring_init(&a->pools[7]->bins[bin]);
+  assert_broken("A8: a pool is of no stream");
+  a->pools[7] = NULL;
+  free(table);
+  abandon();
+}
+
+/* ---- Pools that are gone --------------------------------------------------------------------- */
+
+static void dead_pools(void **state) {
+  gmlake_pool *pool, *dead;
+  (void)state;
+  open_faulty(8, 0);
+  pool = open_pool(0);
+  drop(take_from(pool, 2 * C, LEGACY));
+  fail_call(ON_UNRESERVE, 1, GMLAKE_ERROR_DRIVER, 1);
+  step(gmlake_pool_destroy(lake, pool));
+  dead = lake->dead;
+  assert_non_null(dead);
+  breaks(size_t, dead->capture_count, 1, "L1: a pool is dead and alive");
+  dead->arena.pool = NULL;
+  assert_broken("L1: a pool is dead and alive");
+  dead->arena.pool = dead;
+  breaks(size_t, dead->arena.pool_capacity, 16, "L2");
+  breaks(size_t, dead->arena.pool_capacity, 17, "A8");
+  breaks(size_t, lake->host.bytes, 1, "L2: a list has no end");
+  breaks(size_t, dead->arena.pool_capacity, 0, "L2: a table and its size differ");
+  {
+    gmlk_block *kept = dead->arena.spool.va_tail.prev;
+    dead->arena.spool.va_tail.prev = NULL;
+    assert_error(gmlake_check(lake), CORRUPT);
+    dead->arena.spool.va_tail.prev = kept;
+  }
+  abandon();
+}
+
+/* One whose tables were never made, and one that was never given addresses. */
+static void dead_pools_that_never_lived(void **state) {
+  gmlake_pool *pool = NULL;
+  long n;
+  (void)state;
+  open_faulty(8, 0);
+  for (n = 1; n < 6; n++) {
+    gmlake_result result;
+    host_fail_in = n;
+    fail_call(ON_UNRESERVE, 1, GMLAKE_ERROR_DRIVER, 1);
+    result = gmlake_pool_create(lake, NULL, &pool);
+    host_fail_in = 0;
+    assert_ok(gmlake_check(lake));
+    if (!result) break;
+  }
+  assert_non_null(lake->dead);
+  fail_call(ON_UNRESERVE, 0, GMLAKE_OK, 0);
+  fail_call(ON_RESERVE, 1, GMLAKE_ERROR_DRIVER, 0);
+  fail_call(ON_EXCHANGE, 3, GMLAKE_ERROR_DEVICE_LOST, 0);
+  assert_error(gmlake_pool_create(lake, NULL, &pool), DEVICE_LOST);
+  assert_null(lake->dead->arena.head.next);
+  abandon();
+}
+
+/* With windows that were idle, and that could not be unmapped. */
+static void dead_pools_with_windows(void **state) {
+  int is_stuck;
+  (void)state;
+  for (is_stuck = 0; is_stuck < 2; is_stuck++) {
+    gmlake_pool *pool;
+    void *b[3];
+    size_t i;
+    open_faulty(8, 0);
+    pool = open_pool(0);
+    drop_on(take_from(pool, 3 * C, NONE), NONE);
+    for (i = 0; i < 3; i++) b[i] = take_from(pool, C, LEGACY);
+    drop(b[0]);
+    drop(b[2]);
+    drop(take_from(pool, 2 * C, LEGACY));
+    drop(b[1]);
+    if (is_stuck) {
+      fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 1);
+      assert_error(gmlake_trim(lake, 0, NULL), DRIVER);
+      assert_non_null(pool->arena.spool.quarantine);
+    }
+    fail_call(ON_UNRESERVE, 1, GMLAKE_ERROR_DRIVER, 1);
+    step(gmlake_pool_destroy(lake, pool));
+    assert_non_null(lake->dead);
+    assert_int_equal(lake->dead->arena.spool.quarantine != NULL, is_stuck);
+    if (!is_stuck) {
+      gmlk_block *va = lake->dead->arena.spool.va_head.next;
+      while (va->state != GMLK_FREE) va = va->next;
+      breaks(uint8_t, va->state, GMLK_PENDING, "V1");
+    }
+    abandon();
+  }
+}
+
+/* ---- Streams --------------------------------------------------------------------------------- */
+
+static void numbers(void **state) {
+  gmlake_pool *gone, *pool;
+  gmlk_streams *all;
+  gmlk_stream *b, *captured;
+  gmlake_stream forgotten, capturing;
+  unsigned used;
+  (void)state;
+  open_faulty(16, 0);
+  gone = open_pool(0);
+  pool = open_pool(0);
+  step(gmlake_pool_destroy(lake, gone));
+  all = &lake->streams;
+  drop_on(take_on(C, A), A);
+  drop_on(take_on(C, B), B);
+  forgotten = open_stream();
+  drop_on(take_on(512, forgotten), forgotten);
+  step(gmlake_forget_stream(lake, forgotten));
+  capturing = open_stream();
+  step(gmlake_capture_begin(lake, capturing, pool));
+  b = number_of(B);
+  breaks(gmlake_stream, b->value, (gmlake_stream)(uintptr_t)1, "S5: a stream is none");
+  breaks(gmlake_stream, b->value, (gmlake_stream)(uintptr_t)2, "S5: a stream is none");
+  breaks(gmlake_stream, b->value, NONE, "S5: a stream is none");
+  breaks(unsigned, b->waits[0].stream, 99, "S6: a wait names no stream");
+  captured = number_of(capturing);
+  breaks(uint32_t, captured->arena, 0, "S5: a capture has no pool");
+  breaks(uint32_t, captured->arena, 1, "S5: a capture has no pool");
+  breaks(uint32_t, captured->arena, 99, "S5: a capture has no pool");
+  for (used = GMLK_FIRST_STREAM; used < all->count; used++) {
+    const gmlk_stream *s = all->items[used];
+    gmlake_stream kept = all->last_value;
+    unsigned kept_last = all->last;
+    all->last = used;
+    all->last_value = s->value;
+    if (s->is_forgotten || s->is_capture)
+      assert_broken("S5: the stream found last");
+    else
+      assert_ok(gmlake_check(lake));
+    all->last = kept_last;
+    all->last_value = kept;
+  }
+  breaks(unsigned, all->last, (unsigned)all->count, "S5: the stream found last");
+  step(gmlake_capture_end(lake, capturing));
+  all->last = (unsigned)(all->count - 1); /* that of the capture, which serves again */
+  assert_false(all->items[all->last]->is_used);
+  assert_broken("S5: the stream found last");
+  all->last = 0;
+  abandon();
+}
+
+static void events(void **state) {
+  (void)state;
+  open_faulty(8, 0);
+  gmlake_mock_stream_hold(mock, A);
+  drop_on(take_on(512, B), B);
+  drop_on(take_on(C, A), A);
+  assert_int_equal(number_of(A)->fence_count, 1);
+  breaks(size_t, lake->streams.event_count, lake->streams.event_capacity, "S5: no room");
+  abandon();
+}
+
+static void uses_of_blocks(void **state) {
+  gmlake_stream forgotten, capturing;
+  gmlk_note *note;
+  gmlk_block *b;
+  unsigned capture;
+  void *ptr, *pending;
+  (void)state;
+  open_faulty(16, 0);
+  ptr = take_on(C, A);
+  step(gmlake_record_stream(lake, ptr, B));
+  capturing = open_stream();
+  step(gmlake_capture_begin(lake, capturing, open_pool(0)));
+  capture = number_of(capturing)->capture;
+  b = gmlk_index_get(&lake->index, (uint64_t)(uintptr_t)ptr);
+  note = b->as.live.note;
+  breaks(unsigned, note->used[0].stream, 1, "N2: a block is used on no stream");
+  breaks(unsigned, note->used[0].stream, 99, "N2: a block is used on no stream");
+  breaks(unsigned, note->used[0].stream, capture, "N2: a block is used on no stream");
+  step(gmlake_capture_end(lake, capturing));
+  breaks(unsigned, note->used[0].stream, capture, "N2: a block is used on no stream");
+  breaks(uint16_t, b->stream, capture, "A9");
+  forgotten = open_stream();
+  drop_on(take_on(512, forgotten), forgotten);
+  pending = take_on(C, A);
+  step(gmlake_record_stream(lake, pending, B));
+  gmlake_mock_stream_hold(mock, B);
+  b = gmlk_index_get(&lake->index, (uint64_t)(uintptr_t)pending);
+  drop_on(pending, A);
+  assert_int_equal(b->state, GMLK_PENDING);
+  {
+    gmlk_note *kept = b->as.live.note;
+    b->as.live.note = NULL;
+    assert_error(gmlake_check(lake), CORRUPT);
+    b->as.live.note = kept;
+  }
+  abandon();
+}
+
+/* ---- The index, sorted pools, gaps ----------------------------------------------------------- */
+
+static void the_index(void **state) {
+  gmlk_index *index;
+  void *ptr;
+  size_t row;
+  (void)state;
+  open_faulty(8, 0);
+  ptr = take(C);
+  index = &lake->index;
+  for (row = 0; index->rows[row].address[0]; row++) {
+  }
+  index->rows[row].address[0] = GMLK_PASSED_MAX; /* it may stay so: nobody knows how many passed */
+  assert_ok(gmlake_check(lake));
+  index->rows[row].address[0] = 0;
+  gmlk_index_put(index, (uint64_t)(uintptr_t)ptr + 512, lake->home.head.next);
+  assert_broken("L4: the index and the live blocks differ");
+  gmlk_index_remove(index, gmlk_index_find(index, (uint64_t)(uintptr_t)ptr + 512));
+  drop(ptr);
+  abandon();
+}
+
+static void sorted_pools(void **state) {
+  gmlk_holes *clean;
+  gmlk_block *b, fake;
+  void *ptr, *end;
+  int i;
+  (void)state;
+  open_faulty(8, 0);
+  ptr = take_on(C, NONE);
+  end = take_on(512, NONE);
+  drop_on(ptr, NONE);
+  clean = lake->home.pools[GMLK_CLEAN];
+  b = lake->home.head.next;
+  assert_int_equal(b->state, GMLK_FREE);
+  fake = *b;
+  gmlk_link_insert(&clean->bins[gmlk_bin_of(b->hole)], &fake.as.link);
+  assert_broken("H4");
+  for (i = 0; i < 5; i++) {
+    fake = *b;
+    fake.as.link.prev = &clean->bins[gmlk_bin_of(b->hole)];
+    fake.as.link.next = &b->as.link;
+    if (i == 0) fake.hole = 0;
+    if (i == 1) fake.hole = b->hole * 2;
+    if (i == 2) fake.state = GMLK_LIVE;
+    if (i == 3) fake.stream = GMLK_PINNED;
+    if (i == 4) fake.arena = 7;
+    assert_broken(i < 2 ? "H1" : "A3: a block in a pool");
+  }
+  gmlk_link_remove(&fake.as.link);
+  assert_ok(gmlake_check(lake));
+  clean->bins[3].next = &clean->bins[4];
+  clean->bins[4].prev = &clean->bins[3];
+  assert_error(gmlake_check(lake), CORRUPT);
+  gmlk_ring_init(&clean->bins[3]);
+  gmlk_ring_init(&clean->bins[4]);
+  {
+    gmlk_link *ring = &clean->bins[gmlk_bin_of(b->hole)], *other = &clean->bins[GMLK_BINS - 1],
+              kept = *ring;
+    gmlk_link last = b->as.link;
+    b->as.link.next = other; /* the bin of the block goes on in another */
+    other->prev = &b->as.link;
+    assert_broken("H3: a ring leads to another");
+    *ring = kept;
+    b->as.link = last;
+    gmlk_ring_init(other);
+  }
+  drop_on(end, NONE);
+  abandon();
+}
+
+static void gaps(void **state) {
+  gmlk_link *ring, *link;
+  gmlk_block fake, *gap;
+  void *b[5];
+  size_t i;
+  (void)state;
+  open_faulty(8, 0);
+  lay(b, 5);
+  drop_on(b[1], NONE);
+  drop_on(b[3], NONE);
+  assert_int_equal(trim_to(0), 2 * C);
+  ring = &lake->home.gaps;
+  link = ring->next;
+  gap = gmlk_linked(link);
+  assert_int_equal(gap->state, GMLK_UNBACKED);
+  breaks(uint32_t, gap->hole, gap->hole * 2, "A7: a gap is none");
+  fake = *gap;
+  gmlk_link_insert(ring, &fake.as.link);
+  assert_broken("A7: a gap is not in the ring");
+  fake.arena = 9;
+  assert_broken("A7: a gap is none");
+  fake.arena = gap->arena;
+  fake.state = GMLK_FREE;
+  assert_broken("A7: a gap is none");
+  gmlk_link_remove(&fake.as.link);
+  gmlk_link_remove(link);
+  assert_broken("A7: a gap is not in the ring");
+  gmlk_link_insert(ring, link);
+  for (i = 0; i < 5; i += 2) drop(b[i]);
+  abandon();
+}
+
+static void small_blocks(void **state) {
+  gmlk_block *cached, fake;
+  gmlk_small *small;
+  void *two;
+  (void)state;
+  open_faulty(8, 0);
+  two = take_on(1024, A);
+  (void)take_on(512, A);
+  drop_on(two, A);
+  small = lake->home.smalls[gmlk_stream_find(&lake->streams, A)];
+  cached = small->lists[2];
+  assert_non_null(cached);
+  fake = *cached;
+  fake.arena = 9;
+  small->lists[2] = &fake;
+  assert_broken("M1");
+  small->lists[2] = cached;
+  lake->desc.small_bytes_max = 512;
+  lake->home.small_grains = 1;
+  assert_broken("M1");
+  lake->desc.small_bytes_max = 2048;
+  lake->home.small_grains = 4;
+  abandon();
+}
+
+static void a_limit(void **state) {
+  gmlake_pool *pool;
+  (void)state;
+  open_faulty(8, 0);
+  pool = open_pool(4 * C);
+  drop_on(take_from(pool, 2 * C, NONE), NONE);
+  breaks(size_t, pool->arena.limit_bytes, C, "L4: a pool's limit");
+  fail_call(ON_RELEASE, 1, GMLAKE_ERROR_DRIVER, 0);
+  assert_error(gmlake_trim(lake, C, NULL), DRIVER);
+  assert_int_equal(pool->arena.stuck_count, 1);
+  pool->arena.limit_bytes = C / 2; /* what the driver keeps may pass it */
+  assert_ok(gmlake_check(lake));
+  abandon();
+}
+
+/* ---- Windows and buffers --------------------------------------------------------------------- */
+
+static void windows(void **state) {
+  gmlk_window *idle, *live;
+  gmlk_block fake, *kept;
+  void *b[9], *x, *half;
+  size_t i;
+  (void)state;
+  open_faulty(16, 0);
+  lay(b, 9);
+  for (i = 1; i < 8; i += 2) drop(b[i]);
+  x = take(2 * C);
+  half = take(C + C / 2);
+  live = gmlk_index_get(&lake->index, (uint64_t)(uintptr_t)half)->as.live.window;
+  idle = gmlk_index_get(&lake->index, (uint64_t)(uintptr_t)x)->as.live.window;
+  assert_non_null(live);
+  assert_non_null(idle);
+  drop(x);
+  idle->blocker = &idle->self;
+  assert_broken("W7");
+  idle->blocker = &live->self;
+  assert_broken("W7");
+  idle->blocker = NULL;
+  kept = live->spans[1].block;
+  live->spans[1].block = live->spans[0].block;
+  assert_broken("W4");
+  fake = *kept;
+  fake.arena = 9;
+  live->spans[1].block = &fake;
+  assert_broken("W4");
+  live->spans[1].block = kept;
+  live->spans[1].grains++;
+  live->self.grains++;
+  assert_broken("W4");
+  live->spans[1].grains--;
+  live->self.grains--;
+  abandon();
+}
+
+static void windows_that_stay(void **state) {
+  gmlk_window *w;
+  void *b[3];
+  (void)state;
+  open_faulty(4, 0);
+  lay(b, 3);
+  drop(b[0]);
+  drop(b[2]);
+  fail_call(ON_ACCESS, 1, GMLAKE_ERROR_DRIVER, 1);
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 1);
+  assert_error(try_on(2 * C, LEGACY), DRIVER);
+  memset(faults, 0, sizeof(faults));
+  w = lake->home.spool.quarantine;
+  assert_non_null(w);
+  breaks(uint32_t, w->va->slack, 0, "W2");
+  breaks(uint32_t, w->va->slack, w->chunk_count + 1, "W2");
+  w->va->slack = w->chunk_count - 1; /* perhaps mapped in part */
+  (void)gmlake_check(lake);
+  w->va->slack = w->chunk_count;
+  abandon();
+}
+
+static void places(void **state) {
+  gmlake_buffer_desc wanted;
+  gmlake_buffer *buffer;
+  (void)state;
+  open_faulty(8, 0);
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.max_bytes = 2 * C;
+  wanted.chunk_bytes = C;
+  step(gmlake_buffer_create(lake, &wanted, &buffer));
+  step(gmlake_buffer_resize(lake, buffer, 2 * C, LEGACY));
+  lake->host.bytes += sizeof(gmlk_place);
+  buffer->place_count++;
+  assert_error(gmlake_check(lake), CORRUPT);
+  buffer->place_count--;
+  lake->host.bytes -= sizeof(gmlk_place);
+  abandon();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_description),
+      cmocka_unit_test(tables_of_streams_to_come),
+      cmocka_unit_test(dead_pools),
+      cmocka_unit_test(dead_pools_that_never_lived),
+      cmocka_unit_test(dead_pools_with_windows),
+      cmocka_unit_test(numbers),
+      cmocka_unit_test(events),
+      cmocka_unit_test(uses_of_blocks),
+      cmocka_unit_test(the_index),
+      cmocka_unit_test(sorted_pools),
+      cmocka_unit_test(gaps),
+      cmocka_unit_test(small_blocks),
+      cmocka_unit_test(a_limit),
+      cmocka_unit_test(windows),
+      cmocka_unit_test(windows_that_stay),
+      cmocka_unit_test(places),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

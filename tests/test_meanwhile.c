@@ -1,0 +1,665 @@
+/* What happens in the middle of a call: the driver's functions, called with the books unlocked, do
+   here what other threads and streams may do then, and fail in orders that no plan foresees. */
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#include "gmlake.h"
+
+#include "fixture.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
+
+static gmlake_stream A, B;
+
+static void open_faulty(size_t chunks) {
+  prepare(chunks);
+  use_faults();
+  open_lake();
+  A = open_stream();
+  B = open_stream();
+}
+
+static void hold(gmlake_stream stream) { gmlake_mock_stream_hold(mock, stream); }
+static void complete(gmlake_stream stream) { gmlake_mock_stream_finish(mock, stream); }
+
+static void abandon(void) {
+  assert_ok(gmlake_check(lake));
+  (void)gmlake_destroy(lake);
+  close_mock();
+}
+
+/* What the next call of a kind does before it is passed on; each is done once. */
+static void (*on_create)(void), (*on_map)(void), (*on_event_wait)(void);
+static gmlake_result create_result, wait_result; /* not OK: in the place of the mock's */
+
+static void once(void (**action)(void)) {
+  void (*now)(void) = *action;
+  *action = NULL;
+  if (now) now();
+}
+
+static gmlake_result create_then(void *user, size_t bytes, unsigned handle_types,
+                                 uint64_t *out_handle, int *out_code) {
+  once(&on_create);
+  if (create_result) return create_result;
+  return mock->create(user, bytes, handle_types, out_handle, out_code);
+}
+
+static gmlake_result map_then(void *user, uint64_t address, size_t bytes, uint64_t handle,
+                              int *out_code) {
+  once(&on_map);
+  return mock->map(user, address, bytes, handle, out_code);
+}
+
+static gmlake_result event_wait_then(void *user, void *event, int *out_code) {
+  gmlake_result result = wait_result;
+  once(&on_event_wait);
+  wait_result = GMLAKE_OK;
+  return result ? result : mock->event_wait(user, event, out_code);
+}
+
+static void open_meddled(size_t chunks) {
+  open_faulty(chunks);
+  faulty.create = create_then;
+  faulty.map = map_then;
+  faulty.event_wait = event_wait_then;
+  on_create = on_map = on_event_wait = NULL;
+  create_result = wait_result = GMLAKE_OK;
+}
+
+/* ---- Plans under way ------------------------------------------------------------------------- */
+
+static void *reserved_piece, *split_block;
+
+static void ask_for_what_is_reserved(void) {
+  assert_error(gmlake_free(lake, reserved_piece, LEGACY), DOUBLE_FREE);
+  assert_ok(gmlake_alloc(lake, 2 * C, LEGACY, &split_block));
+}
+
+/* Pieces of a plan that is being driven are free to nobody: an idle window over them is passed
+   over, and they cannot be freed once more. */
+static void pieces_of_a_plan_are_nobody_elses(void **state) {
+  void *b[7], *rest, *window;
+  size_t i;
+  (void)state;
+  open_meddled(16);
+  flood(10);
+  for (i = 0; i < 7; i++) b[i] = take(C);
+  rest = take(5 * C / 2);
+  (void)take(C / 2);
+  drop(b[1]);
+  drop(b[3]);
+  window = take(2 * C);
+  assert_int_equal(piece_count(window), 2);
+  drop(window);
+  drop(b[5]);
+  drop(rest);
+  reserved_piece = b[1];
+  on_map = ask_for_what_is_reserved;
+  window = take(3 * C);
+  assert_int_equal(piece_count(window), 3);
+  assert_ptr_equal(split_block, rest);
+  assert_int_equal(piece_count(split_block), 1);
+  abandon();
+}
+
+/* Each chunk that is created is gone before it can serve. */
+static gmlk_block *stolen[16];
+static size_t stolen_count;
+
+static void steal(void *user, const gmlake_event *event) {
+  gmlk_arena *a = &lake->home;
+  gmlk_block *b;
+  (void)user;
+  if (event->kind != GMLAKE_EVENT_GROW) return;
+  b = gmlk_locate(a, (uint32_t)((event->address - a->base) / GMLK_GRAIN));
+  assert_true(stolen_count < 16);
+  stolen[stolen_count++] = gmlk_reserve_range(a, b, b->at, b->grains);
+}
+
+static void growth_that_serves_nothing_ends(void **state) {
+  gmlake_alloc_desc wanted = request(C, GMLAKE_NO_STITCH, NULL);
+  void *ptr;
+  (void)state;
+  prepare(16);
+  desc.observer.fn = steal;
+  open_lake();
+  stolen_count = 0;
+  ptr = &ptr;
+  assert_error(gmlake_alloc_with(lake, &wanted, LEGACY, &ptr), OUT_OF_DEVICE_MEMORY);
+  assert_null(ptr);
+  assert_in_range(stolen_count, 8, 16);
+  assert_int_equal(stats().reserved_bytes, stolen_count * C);
+  while (stolen_count--)
+    gmlk_unreserve_range(&lake->home, stolen[stolen_count], stolen[stolen_count]->grains);
+  finish();
+}
+
+/* ---- Other streams --------------------------------------------------------------------------- */
+
+static void *last_of_a;
+
+static void complete_and_learn(void) {
+  complete(A);
+  assert_ok(gmlake_free(lake, last_of_a, A));
+}
+
+/* A's memory is borrowed although the wait for it has become needless. */
+static void what_completes_meanwhile_is_not_waited_for(void **state) {
+  void *x[66], *p;
+  size_t i;
+  (void)state;
+  open_meddled(67);
+  for (i = 0; i < 66; i++) x[i] = take_on(C, A);
+  (void)take_on(C, B);
+  hold(A);
+  for (i = 0; i < 64; i++) drop_on(x[i], A); /* an event each: there is room for no more */
+  last_of_a = x[65];
+  on_create = complete_and_learn;
+  p = take_on(32 * C, B);
+  assert_ptr_equal(p, x[0]);
+  assert_int_equal(stats().stream_wait_count, 0);
+  abandon();
+}
+
+static void free_one_more(void) { assert_ok(gmlake_free(lake, last_of_a, A)); }
+
+/* The event that was waited for in vain is not kept where a later one stands for it. */
+static void a_later_fence_stands_for_one_that_failed(void **state) {
+  gmlake_pool *pool;
+  (void)state;
+  open_meddled(8);
+  pool = open_pool(0);
+  (void)take_on(512, B);
+  last_of_a = take_from(pool, C, A);
+  (void)take_from(pool, 512, NONE);
+  hold(A);
+  drop_on(take_from(pool, C, A), A);
+  on_event_wait = free_one_more;
+  wait_result = GMLAKE_ERROR_DRIVER;
+  step_error(gmlake_pool_destroy(lake, pool), DRIVER);
+  assert_int_equal(lake->streams.items[gmlk_stream_find(&lake->streams, A)]->fence_count, 1);
+  complete(A);
+  abandon();
+}
+
+static unsigned failed_waits;
+
+static gmlake_result wait_ever_worse(void *user, void *event, int *out_code) {
+  (void)user, (void)event;
+  *out_code = 1234;
+  return failed_waits++ ? GMLAKE_ERROR_DEVICE_LOST : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+}
+
+static void of_failed_waits_a_fatal_one_is_told(void **state) {
+  gmlake_pool *pool;
+  (void)state;
+  open_faulty(8);
+  pool = open_pool(0);
+  hold(A);
+  hold(B);
+  drop_on(take_from(pool, C, A), A);
+  drop_on(take_from(pool, C, B), B);
+  faulty.event_wait = wait_ever_worse;
+  failed_waits = 0;
+  step_error(gmlake_pool_destroy(lake, pool), DEVICE_LOST);
+  assert_int_equal(failed_waits, 2);
+  abandon();
+}
+
+static gmlake_pool *waited_pool;
+static void *waited_window;
+
+static void leave_the_window_alone_pending(void) {
+  gmlake_alloc_desc wanted = request(4 * C, GMLAKE_NO_STITCH, waited_pool);
+  void *all;
+  assert_ok(gmlake_free(lake, waited_window, A));
+  assert_ok(gmlake_alloc_with(lake, &wanted, A, &all));
+  assert_ok(gmlake_free(lake, all, NONE));
+}
+
+/* Its pieces are clean again, but work still uses the window. */
+static void a_pool_stays_while_a_window_alone_is_in_use(void **state) {
+  void *b[4];
+  size_t i;
+  (void)state;
+  open_meddled(8);
+  waited_pool = open_pool(0);
+  (void)take_on(512, B);
+  drop_on(take_from(waited_pool, 4 * C, NONE), NONE);
+  for (i = 0; i < 4; i++) b[i] = take_from(waited_pool, C, A);
+  drop_on(b[0], A);
+  drop_on(b[2], A);
+  waited_window = take_from(waited_pool, 2 * C, A);
+  assert_int_equal(piece_count(waited_window), 2);
+  hold(A);
+  drop_on(b[1], A);
+  drop_on(b[3], A);
+  on_event_wait = leave_the_window_alone_pending;
+  step(gmlake_pool_destroy(lake, waited_pool));
+  assert_int_equal(stats().host_wait_count, 2);
+  abandon();
+}
+
+/* A free whose event cannot even be tried is a free all the same. */
+static void a_free_survives_a_full_ring_and_a_failed_question(void **state) {
+  void *x[65];
+  size_t i;
+  (void)state;
+  open_faulty(80);
+  for (i = 0; i < 65; i++) x[i] = take_on(C, A);
+  (void)take_on(512, B);
+  hold(A);
+  for (i = 0; i < 64; i++) drop_on(x[i], A);
+  assert_int_equal(stats().event_count, 64);
+  fail_call(ON_EXCHANGE, 1, GMLAKE_ERROR_DRIVER, 0);
+  drop_on(x[64], A);
+  assert_int_equal(faults[ON_EXCHANGE].in, 0);
+  assert_int_equal(stats().event_count, 64);
+  complete(A);
+  assert_int_equal(trim_to(C), 65 * C);
+  abandon();
+}
+
+/* The only number in use is that of the stream that a graph's block was taken and recorded on. The
+   block is pending; the stream that freed it is gone, and its number with it. */
+static void a_pending_block_of_one_stream_is_settled(void **state) {
+  gmlake_pool *pool;
+  gmlake_stream gone;
+  void *captured;
+  size_t i;
+  (void)state;
+  prepare(4);
+  open_lake();
+  B = open_stream();
+  pool = open_pool(0);
+  gone = open_stream();
+  step(gmlake_capture_begin(lake, B, pool));
+  captured = take_on(C, B);
+  step(gmlake_capture_end(lake, B));
+  hold(B);
+  step(gmlake_record_stream(lake, captured, B));
+  drop_on(captured, gone);
+  step(gmlake_forget_stream(lake, gone));
+  for (i = 1; i < 16; i++) {
+    gmlake_stream other = open_stream();
+    drop_on(take_on(512, other), other);
+    step(gmlake_forget_stream(lake, other));
+    gmlake_mock_stream_destroy(mock, other);
+  }
+  assert_int_equal(lake->streams.used_count, 1);
+  assert_int_equal(stats().pending_bytes, C);
+  (void)trim_to(0);
+  assert_error(try_on(4 * C, B), OUT_OF_DEVICE_MEMORY); /* the pool's, which is the graph's now */
+  assert_int_equal(stats().pending_bytes, 0);
+  assert_int_equal(stats().host_wait_count, 1);
+  finish();
+}
+
+/* ---- Buffers --------------------------------------------------------------------------------- */
+
+static gmlake_buffer *open_buffer(size_t max_chunks) {
+  gmlake_buffer_desc wanted;
+  gmlake_buffer *buffer = NULL;
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.max_bytes = max_chunks * C;
+  wanted.chunk_bytes = C;
+  step(gmlake_buffer_create(lake, &wanted, &buffer));
+  return buffer;
+}
+
+static void resize_on(gmlake_buffer *buffer, size_t bytes, gmlake_stream stream) {
+  step(gmlake_buffer_resize(lake, buffer, bytes, stream));
+}
+
+static gmlake_result create_buffer(size_t max_chunks) {
+  gmlake_buffer_desc wanted;
+  gmlake_buffer *buffer = NULL;
+  gmlake_result result;
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.max_bytes = max_chunks * C;
+  wanted.chunk_bytes = C;
+  result = gmlake_buffer_create(lake, &wanted, &buffer);
+  assert_true(result || buffer);
+  assert_ok(gmlake_check(lake));
+  return result;
+}
+
+static void a_device_lost_in_a_borrowed_chunk_ends_the_growth(void **state) {
+  gmlake_buffer *buffer;
+  (void)state;
+  open_faulty(8);
+  buffer = open_buffer(4);
+  resize_on(buffer, 2 * C, A);
+  hold(A);
+  resize_on(buffer, 0, A);
+  fail_call(ON_STREAM_WAIT, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
+  step_error(gmlake_buffer_resize(lake, buffer, C, B), DEVICE_LOST);
+  assert_int_equal(stats().host_wait_count, 0);
+  abandon();
+}
+
+static gmlake_result lose_the_device(void *user, size_t *out_free_bytes, size_t *out_total_bytes,
+                                     int *out_code) {
+  (void)user, (void)out_free_bytes, (void)out_total_bytes;
+  *out_code = 1234;
+  return GMLAKE_ERROR_DEVICE_LOST;
+}
+
+static void a_device_lost_in_the_report_of_a_growth_is_told(void **state) {
+  gmlake_buffer *buffer;
+  (void)state;
+  open_faulty(2);
+  buffer = open_buffer(4);
+  faulty.get_memory_info = lose_the_device;
+  step_error(gmlake_buffer_resize(lake, buffer, 4 * C, A), DEVICE_LOST);
+  assert_string_equal(last_error().call, "get_memory_info");
+  abandon();
+}
+
+/* Address space for buffers: 32 times the device's memory, of which a destroyed one holds all. */
+static void fill_addresses(void) {
+  gmlake_buffer *buffer;
+  open_faulty(2);
+  buffer = open_buffer(64);
+  resize_on(buffer, C, A);
+  drop_on(take_on(512, B), B);
+  hold(A);
+  step(gmlake_buffer_destroy(lake, buffer, A));
+}
+
+static void addresses_that_cannot_be_unmapped_are_not_had(void **state) {
+  (void)state;
+  fill_addresses();
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 1);
+  assert_int_equal(create_buffer(2), GMLAKE_ERROR_DRIVER);
+  fail_call(ON_UNMAP, 0, GMLAKE_OK, 0);
+  assert_int_equal(create_buffer(2), GMLAKE_OK);
+  abandon();
+}
+
+static void addresses_that_cannot_be_waited_for_are_not_had(void **state) {
+  (void)state;
+  fill_addresses();
+  fail_call(ON_HOST_WAIT, 1, GMLAKE_ERROR_DRIVER, 1);
+  assert_int_equal(create_buffer(2), GMLAKE_ERROR_DRIVER);
+  fail_call(ON_HOST_WAIT, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
+  assert_int_equal(create_buffer(2), GMLAKE_ERROR_DEVICE_LOST);
+  abandon();
+}
+
+static void addresses_are_had_although_a_capture_forbids_a_wait(void **state) {
+  gmlake_pool *pool;
+  (void)state;
+  open_faulty(4);
+  pool = open_pool(0);
+  resize_on(open_buffer(127), C, A); /* nearly all of them */
+  hold(A);
+  step(gmlake_buffer_destroy(lake, lake->arenas[2]->buffers, A));
+  drop_on(take_on(512, B), B);
+  step(gmlake_capture_begin(lake, B, pool));
+  assert_int_equal(create_buffer(2), GMLAKE_OK);
+  assert_int_equal(stats().host_wait_count, 1);
+  step(gmlake_capture_end(lake, B));
+  abandon();
+}
+
+static void a_device_lost_while_tidying_ends_the_create(void **state) {
+  (void)state;
+  fill_addresses();
+  fail_call(ON_QUERY, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
+  assert_int_equal(create_buffer(2), GMLAKE_ERROR_DEVICE_LOST);
+  abandon();
+  fill_addresses();
+  complete(A);
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
+  assert_int_equal(create_buffer(2), GMLAKE_ERROR_DEVICE_LOST);
+  abandon();
+}
+
+/* ---- Threads --------------------------------------------------------------------------------- */
+
+/* A second thread that grows a buffer, and waits for the planner's lock. */
+static struct rival {
+  gmlake_buffer *buffer;
+  pthread_t thread;
+  gmlake_result result;
+  int has_begun;
+} rival;
+
+static void *grow_it(void *argument) {
+  (void)argument;
+  __atomic_store_n(&rival.has_begun, 1, __ATOMIC_RELEASE);
+  rival.result = gmlake_buffer_resize(lake, rival.buffer, 2 * C, LEGACY);
+  return NULL;
+}
+
+static void let_it_wait(void) {
+  const struct timespec until_it_waits = {0, 50000000};
+  rival.has_begun = 0;
+  assert_int_equal(pthread_create(&rival.thread, NULL, grow_it, NULL), 0);
+  while (!__atomic_load_n(&rival.has_begun, __ATOMIC_ACQUIRE)) (void)sched_yield();
+  (void)nanosleep(&until_it_waits, NULL);
+}
+
+static void destroy_its_buffer(void) {
+  let_it_wait();
+  assert_ok(gmlake_buffer_destroy(lake, rival.buffer, LEGACY));
+}
+
+static void a_device_is_lost_while_a_growth_waits(void **state) {
+  gmlake_buffer *mine;
+  (void)state;
+  open_meddled(8);
+  mine = open_buffer(4);
+  rival.buffer = open_buffer(4);
+  on_create = let_it_wait;
+  create_result = GMLAKE_ERROR_DEVICE_LOST;
+  assert_error(gmlake_buffer_resize(lake, mine, C, A), DEVICE_LOST);
+  assert_int_equal(pthread_join(rival.thread, NULL), 0);
+  assert_int_equal(rival.result, GMLAKE_ERROR_DEVICE_LOST);
+  abandon();
+}
+
+static void a_buffer_is_destroyed_while_its_growth_waits(void **state) {
+  gmlake_buffer *mine;
+  (void)state;
+  open_meddled(8);
+  mine = open_buffer(4);
+  rival.buffer = open_buffer(4);
+  on_create = destroy_its_buffer;
+  assert_ok(gmlake_buffer_resize(lake, mine, C, A));
+  assert_int_equal(pthread_join(rival.thread, NULL), 0);
+  assert_int_equal(rival.result, GMLAKE_ERROR_INVALID_ARGUMENT);
+  assert_int_equal(census().handle_count, 1);
+  finish();
+}
+
+static int make_way(void *user, gmlake *from, const gmlake_error_info *info) {
+  (void)user, (void)from, (void)info;
+  let_it_wait();
+  assert_int_equal(pthread_join(rival.thread, NULL), 0);
+  return 0;
+}
+
+/* Only the thread that the handler runs on may not grow. */
+static void another_thread_grows_during_the_handler(void **state) {
+  void *ptr;
+  (void)state;
+  prepare(4);
+  desc.oom.fn = make_way;
+  open_lake();
+  rival.buffer = open_buffer(4);
+  assert_error(gmlake_alloc(lake, 8 * C, LEGACY, &ptr), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(rival.result, GMLAKE_OK);
+  finish();
+}
+
+#define COUNTERS 4
+#define COUNTS 50000
+
+static gmlk_latch latch;
+static unsigned counted;
+
+static void *count_up(void *argument) {
+  unsigned i;
+  (void)argument;
+  for (i = 0; i < COUNTS; i++) {
+    gmlk_latch_lock(&latch);
+    counted++;
+    gmlk_latch_unlock(&latch);
+  }
+  return NULL;
+}
+
+/* Whether it is held for a moment or for long: who waits comes in alone. */
+static void a_latch_lets_one_in(void **state) {
+  const struct timespec long_enough = {0, 20000000};
+  pthread_t threads[COUNTERS];
+  size_t i;
+  (void)state;
+  gmlk_latch_init(&latch);
+  counted = 0;
+  gmlk_latch_lock(&latch);
+  for (i = 0; i < COUNTERS; i++)
+    assert_int_equal(pthread_create(&threads[i], NULL, count_up, NULL), 0);
+  (void)nanosleep(&long_enough, NULL);
+  assert_int_equal(counted, 0);
+  gmlk_latch_unlock(&latch);
+  for (i = 0; i < COUNTERS; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+  assert_int_equal(counted, COUNTERS * COUNTS);
+  gmlk_latch_destroy(&latch);
+}
+
+/* Callbacks on several threads end in any order. */
+static void callbacks_end_in_any_order(void **state) {
+  gmlk_call first, second;
+  (void)state;
+  start(4);
+  gmlk_books_lock(lake);
+  gmlk_call_begin(lake, &first, 0);
+  gmlk_books_lock(lake);
+  gmlk_call_begin(lake, &second, 0);
+  gmlk_call_end(lake, &first);
+  assert_true(lake->is_barred);
+  assert_ptr_equal(lake->calls, &second);
+  gmlk_books_unlock(lake);
+  gmlk_call_end(lake, &second);
+  assert_false(lake->is_barred);
+  gmlk_books_unlock(lake);
+  finish();
+}
+
+/* ---- Ends of loops --------------------------------------------------------------------------- */
+
+static unsigned told;
+
+static void count_messages(void *user, int level, const gmlake_error_info *info) {
+  (void)user, (void)info;
+  assert_int_equal(level, GMLAKE_LOG_WARNING);
+  told++;
+}
+
+static void the_queue_of_messages_ends(void **state) {
+  gmlake_error_info info;
+  unsigned i;
+  (void)state;
+  prepare(4);
+  desc.logger.fn = count_messages;
+  open_lake();
+  memset(&info, 0, sizeof(info));
+  told = 0;
+  for (i = 0; i < GMLK_LOG_QUEUE + 2; i++) gmlk_log(lake, GMLAKE_LOG_WARNING, &info);
+  assert_ok(gmlake_check(lake));
+  (void)trim_to(0);
+  assert_int_equal(told, GMLK_LOG_QUEUE);
+  finish();
+}
+
+/* Windows of 70 sizes over two chunks; a call that drops them does so 64 at a time. */
+static void more_windows_are_dropped_than_one_call_does(void **state) {
+  void *b[5];
+  size_t i;
+  (void)state;
+  prepare(5);
+  desc.stitched_bytes_max = 1000 * C;
+  desc.window_bytes = 1000 * C;
+  open_lake();
+  lay(b, 5);
+  drop(b[1]);
+  drop(b[3]);
+  for (i = 0; i < 70; i++) drop(take(C + (i + 1) * 512));
+  assert_int_equal(stats().window_count, 70);
+  assert_error(try_on(3 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(stats().window_count, 70);
+  drop(take_flags(C, GMLAKE_NO_STITCH));
+  {
+    gmlake_alloc_desc wanted = request(2 * C, GMLAKE_NO_STITCH, NULL);
+    void *two = take_with(&wanted, LEGACY);
+    assert_int_equal(piece_count(two), 1);
+    drop(two);
+  }
+  assert_int_equal(stats().window_count, 0);
+  assert_int_equal(stats().stitch_evict_count, 70);
+  drop(b[0]);
+  drop(b[2]);
+  drop(b[4]);
+  finish();
+}
+
+/* | s a ... | t b ... |: a begins misaligned; b, next in the same list, is shorter than what is
+   asked for. */
+static void a_hole_that_is_too_short_is_passed_over(void **state) {
+  gmlake_alloc_desc wanted = request(123 * 512, GMLAKE_NO_STITCH, NULL);
+  void *s, *a, *b, *aligned, *gap[3];
+  (void)state;
+  start(8);
+  flood(2);
+  s = take_on(512, NONE);
+  a = take_on(123 * 512, NONE);
+  gap[0] = take_on(4 * 512, NONE);
+  gap[1] = take_on(512, NONE);
+  b = take_on(122 * 512, NONE);
+  gap[2] = take_on(5 * 512, NONE);
+  drop_on(b, NONE);
+  drop_on(a, NONE);
+  wanted.alignment = 4 * K;
+  aligned = take_with(&wanted, NONE);
+  assert_int_equal((uintptr_t)aligned % (4 * K), 0);
+  assert_int_equal(stats().reserved_bytes, 3 * C);
+  drop_on(aligned, NONE);
+  drop_on(s, NONE);
+  drop_on(gap[0], NONE);
+  drop_on(gap[1], NONE);
+  drop_on(gap[2], NONE);
+  finish();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(pieces_of_a_plan_are_nobody_elses),
+      cmocka_unit_test(growth_that_serves_nothing_ends),
+      cmocka_unit_test(what_completes_meanwhile_is_not_waited_for),
+      cmocka_unit_test(a_later_fence_stands_for_one_that_failed),
+      cmocka_unit_test(of_failed_waits_a_fatal_one_is_told),
+      cmocka_unit_test(a_pool_stays_while_a_window_alone_is_in_use),
+      cmocka_unit_test(a_free_survives_a_full_ring_and_a_failed_question),
+      cmocka_unit_test(a_pending_block_of_one_stream_is_settled),
+      cmocka_unit_test(a_device_lost_in_a_borrowed_chunk_ends_the_growth),
+      cmocka_unit_test(a_device_lost_in_the_report_of_a_growth_is_told),
+      cmocka_unit_test(addresses_that_cannot_be_unmapped_are_not_had),
+      cmocka_unit_test(addresses_that_cannot_be_waited_for_are_not_had),
+      cmocka_unit_test(addresses_are_had_although_a_capture_forbids_a_wait),
+      cmocka_unit_test(a_device_lost_while_tidying_ends_the_create),
+      cmocka_unit_test(a_device_is_lost_while_a_growth_waits),
+      cmocka_unit_test(a_buffer_is_destroyed_while_its_growth_waits),
+      cmocka_unit_test(another_thread_grows_during_the_handler),
+      cmocka_unit_test(a_latch_lets_one_in),
+      cmocka_unit_test(callbacks_end_in_any_order),
+      cmocka_unit_test(the_queue_of_messages_ends),
+      cmocka_unit_test(more_windows_are_dropped_than_one_call_does),
+      cmocka_unit_test(a_hole_that_is_too_short_is_passed_over),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
