@@ -221,9 +221,9 @@ HOW A MEMGRAPH IS RUN
   operators, transfers, offloads and reloads. No order is fixed, so that a late copy holds up only
   what needs it. Iterations follow each other without overlap. In fixed order each queue runs as it
   was compiled, waiting for its head; in random order whatever is ready is drawn by lot. Every order
-  gives the same bytes. With launch_ahead_max an operator also counts as ready when all that it still
-  waits for has been launched on its stream: it is launched behind that, so that a device need not
-  wait for the host between two operators. What waits for a copy never is.
+  gives the same bytes. With launch_ahead_max an operator is also ready when all that it still waits
+  for are operators of its device that have been launched: it is launched behind them, on the same
+  stream, so that a device need not wait for the host between two operators.
 
 HOW A MEMGRAPH IS CHECKED
   gmlake_offload_memgraph_check knows the graph, the nodes, their edges and places, and nothing of
@@ -6671,7 +6671,7 @@ static int gmlo_mock_now(void *user, uint64_t *out_ns) {
   return 0;
 }
 
-/* What is under way on a device, by kind; operators that wait for one on their stream do not count. */
+/* What is under way on a device, by kind, but for operators that wait for one on their stream. */
 static void gmlo_mock_count(const gmlo_mock *mock, uint32_t device, size_t *counts) {
   size_t i;
   memset(counts, 0, GMLO_TASK_KINDS * sizeof *counts);

@@ -8,14 +8,15 @@
      tensile+  in --part (.5) of the memory that takes, by a plan of gmlake_offload.h's planner: the
                one of least added time whose peak fits, else the lowest, and the run's passive swaps
                make up the rest
-     turnip    in as much, or --budget-gib, by a memgraph compiled for that, whatever is ready first;
-               with --fixed one row more, in the order of compilation
-   Each is run on the GPU and, with the same plan or memgraph, limit and launches ahead (--ahead, 4),
-   on the mock, whose link has the speeds measured at the start. Times are medians of --iterations
-   (10) iterations in a row, behind --settle (6). Stall: time between operators. Digests: of every
-   operator of every iteration, of all persistent tensors after each of the first iterations and at
-   the end; they are compared with those of the run in which nothing moves. Looked at: the part of
-   the bytes read that operators fingerprint. --divide: sizes and times by N. */
+     turnip    in as much, or in --budget-gib, by a memgraph that is compiled for it: whatever is
+               ready runs; with --fixed another row, in the order of compilation
+   Each is run on the GPU and, with the same plan or memgraph, limit and launches ahead (--ahead,
+   4), on the mock, whose link has the speeds measured at the start. Times are medians of
+   --iterations (10) iterations in a row, behind --settle (6). Stall: time between operators, by a
+   memgraph without one that has been launched. Digests: of every operator of every iteration, of
+   all persistent tensors after each of the first iterations and at the end; they are compared with
+   those of the run in which nothing moves. Looked at: the part of the bytes read that operators
+   fingerprint. --divide: sizes and times by N. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_CUDA
 #define GMLAKE_OFFLOAD_IMPLEMENTATION
@@ -31,7 +32,7 @@
 #define ITERATIONS_MAX 256
 #define CHECKED 3 /* iterations after which persistent tensors are looked at */
 #define LINK_BYTES ((size_t)64 << 20)
-#define ALIGN_BYTES ((size_t)512) /* of places in a memgraph */
+#define ALIGN_BYTES ((size_t)64 << 10) /* of places in a memgraph, before --divide */
 
 typedef struct options {
   int json, fixed;
@@ -387,6 +388,13 @@ static void on_gpu(const subject *s, const way *w, outcome *o) {
   gmlake_offload_cuda_destroy(backend);
 }
 
+/* The mock scales tensors down by a 16th of it: it is quick where places are coarse. */
+static size_t align_bytes(const subject *s) {
+  size_t align = ALIGN_BYTES;
+  while (align > 512 && align * s->opts->divide > ALIGN_BYTES) align /= 2;
+  return align;
+}
+
 /* The same on the mock's clock, whose operators begin without any delay. */
 static void on_mock(const subject *s, const way *w, outcome *o) {
   gmlake_offload_mock_desc desc;
@@ -396,7 +404,7 @@ static void on_mock(const subject *s, const way *w, outcome *o) {
   memset(o, 0, sizeof *o);
   memset(&desc, 0, sizeof desc);
   b.s = s;
-  desc.divisor = w->memgraph ? ALIGN_BYTES / 16 : (size_t)1 << 20;
+  desc.divisor = w->memgraph ? align_bytes(s) / 16 : (size_t)1 << 20;
   desc.out_bytes_per_s = s->link.out;
   desc.in_bytes_per_s = s->link.in;
   desc.both_bytes_per_s = s->link.both;
@@ -458,7 +466,7 @@ static gmlake_offload_memgraph *make_memgraph(const subject *s, size_t bytes) {
   memset(&desc, 0, sizeof desc);
   desc.graph = s->graph;
   desc.device_bytes = bytes;
-  desc.align_bytes = ALIGN_BYTES;
+  desc.align_bytes = align_bytes(s);
   desc.out_bytes_per_s = s->link.out;
   desc.in_bytes_per_s = s->link.in;
   result = gmlake_offload_memgraph_create(&desc, &memgraph);
