@@ -221,7 +221,9 @@ HOW A MEMGRAPH IS RUN
   operators, transfers, offloads and reloads. No order is fixed, so that a late copy holds up only
   what needs it. Iterations follow each other without overlap. In fixed order each queue runs as it
   was compiled, waiting for its head; in random order whatever is ready is drawn by lot. Every order
-  gives the same bytes.
+  gives the same bytes. With launch_ahead_max an operator is also ready when all that it still waits
+  for are operators of its device that have been launched: it is launched behind them, on the same
+  stream, so that a device need not wait for the host between two operators.
 
 HOW A MEMGRAPH IS CHECKED
   gmlake_offload_memgraph_check knows the graph, the nodes, their edges and places, and nothing of
@@ -246,8 +248,8 @@ CUDA
   The caller's functions launch the operators, on a stream of their job's own, and give and take
   device memory: a lake's (gmlake.h) does not fragment. Copies go through pinned memory, one stream
   a direction; it is kept for the next swap once it has been pinned, which takes long. The thread
-  that runs a run is busy while it waits. Set launch_ahead_max (4 or so): an operator that is
-  launched only when the one before it has ended begins some microseconds late.
+  that runs a run or an engine is busy while it waits. Set launch_ahead_max (4 or so): an operator
+  that is launched only when the one before it has ended begins some microseconds late.
 
 THREADS
   One thread at a time in each graph, planner, run or engine; sealed graphs and memgraphs may be
@@ -600,7 +602,7 @@ typedef struct gmlake_offload_backend {
   /* pre: no copy of that device and direction is under way, unless an engine has several. */
   int (*copy)(void *user, const gmlake_offload_copy *copy, uint64_t token);
   /* Runs beside copies and other operators, and behind those of its job, device and stream that are
-     under way: none is where a run has no launch_ahead_max, and never one of an engine's. */
+     under way, transfers apart: none is without launch_ahead_max. */
   int (*launch)(void *user, const gmlake_offload_launch *launch, uint64_t token);
   int (*timer)(void *user, uint64_t at_ns, uint64_t token); /* completes at that time or later */
   int (*now)(void *user, uint64_t *out_ns);
@@ -880,6 +882,9 @@ typedef struct gmlake_offload_engine_desc {
   unsigned flags;                          /* FIXED_ORDER or RANDOM_ORDER */
   uint32_t stream_count;                   /* operators at once on a device; 0: 1 */
   uint32_t copy_count;                     /* copies at once of a device and direction; 0: 1 */
+  uint32_t launch_ahead_max;               /* operators that are launched behind the one that runs
+                                              and whatever they wait for; 0: none. With one stream
+                                              only */
   uint64_t seed;                           /* of RANDOM_ORDER */
   gmlake_offload_host host;
 } gmlake_offload_engine_desc;
@@ -894,8 +899,9 @@ typedef struct gmlake_offload_engine_stats {
 
 /* Takes one arena from the backend for each device and one for the host, and fills the tensors
    that are there when an iteration begins.
-   Errors: INVALID_ARGUMENT (also where align_bytes is below 16 times the backend's divisor),
-   OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY, BACKEND; *out_engine is then NULL. */
+   Errors: INVALID_ARGUMENT (also where align_bytes is below 16 times the backend's divisor, or
+   launch_ahead_max is set with a stream_count above 1), OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY,
+   BACKEND; *out_engine is then NULL. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_create(
     const gmlake_offload_engine_desc *desc, gmlake_offload_engine **out_engine);
 
@@ -5265,6 +5271,8 @@ static int gmlo_memgraph_link(gmlake_offload_memgraph *m) {
 /* ---- >>queues: which nodes are ready -----------------------------------------------------------
    Owns how many predecessors each node waits for, and for each device four queues: operators,
    transfers, offloads, reloads. [Q1] A queue's heap has the nodes that are ready and not begun.
+   [Q2] In line, a device's operators run in the order in which they begin, so that none waits for
+   another that has begun.
    Complexity: O(log n) a node, and its edges. Fails: host memory, when made. */
 
 #define GMLO_QUEUES 4u /* of a device */
@@ -5282,7 +5290,7 @@ typedef struct gmlo_ready {
   uint32_t *waits;
   gmlo_ready_queue *queues;
   size_t queue_count;
-  int fixed;
+  int fixed, in_line;
 } gmlo_ready;
 
 static size_t gmlo_queue_of(const gmlake_offload_memgraph *m, uint32_t id) {
@@ -5330,6 +5338,23 @@ static void gmlo_ready_begin(gmlo_ready *r) {
   }
 }
 
+/* [Q2] Whether the node begins behind the other one without waiting for its end. */
+static int gmlo_ready_follows(const gmlo_ready *r, uint32_t id, uint32_t other) {
+  size_t q = gmlo_queue_of(r->memgraph, id);
+  return r->in_line && q % GMLO_QUEUES == 0 && q == gmlo_queue_of(r->memgraph, other);
+}
+
+/* The node has begun, or ended: what waits for that waits for one less. */
+static void gmlo_ready_pass(gmlo_ready *r, uint32_t id, int ended) {
+  const gmlake_offload_memgraph *m = r->memgraph;
+  size_t e;
+  for (e = m->after_begin[id]; e < m->after_begin[id + 1]; e++) {
+    uint32_t after = m->after[e];
+    if (gmlo_ready_follows(r, after, id) == ended) continue;
+    if (--r->waits[after] == 0 && !r->fixed) gmlo_ready_push(r, after);
+  }
+}
+
 /* Takes a node that may begin: the first, or with `random` any. NONE where there is none. */
 static uint32_t gmlo_ready_pop(gmlo_ready *r, size_t q, uint64_t random) {
   gmlo_ready_queue *queue = &r->queues[q];
@@ -5350,16 +5375,13 @@ static uint32_t gmlo_ready_pop(gmlo_ready *r, size_t q, uint64_t random) {
     }
   }
   queue->active++;
+  if (r->in_line) gmlo_ready_pass(r, id, 0);
   return id;
 }
 
 static void gmlo_ready_done(gmlo_ready *r, uint32_t id) {
-  const gmlake_offload_memgraph *m = r->memgraph;
-  size_t e;
-  r->queues[gmlo_queue_of(m, id)].active--;
-  for (e = m->after_begin[id]; e < m->after_begin[id + 1]; e++) {
-    if (--r->waits[m->after[e]] == 0 && !r->fixed) gmlo_ready_push(r, m->after[e]);
-  }
+  r->queues[gmlo_queue_of(r->memgraph, id)].active--;
+  gmlo_ready_pass(r, id, 1);
 }
 
 /* ---- >>horizons: the best of several memgraphs -------------------------------------------------
@@ -6089,9 +6111,11 @@ static void gmlo_memgraph_check(const gmlake_offload_memgraph *m,
 }
 
 /* ---- >>engine: what is ready runs --------------------------------------------------------------
-   Owns the arenas and the nodes under way. [E1] A node begins when all before it have ended. [E2] A
-   queue has at most `stream_count` operators, or `copy_count` copies, under way. [E3] Each of those
-   is on a stream of its own; a token is the stream and the node.
+   Owns the arenas and the nodes under way. [E1] A node begins when all before it have ended; the
+   stream sees to that where it is launched behind them. [E2] A queue has at most `stream_count`
+   operators, or `copy_count` copies, under way, and `launch_ahead_max` operators behind the first.
+   [E3] Each of those is on a stream of its own, but operators launched behind others are on theirs;
+   a token is the stream and the node.
    Complexity: as >>queues. Fails: the backend; the engine is over then. */
 
 struct gmlake_offload_engine {
@@ -6162,9 +6186,11 @@ static int gmlo_engine_copy(gmlake_offload_engine *engine, uint32_t id, uint32_t
   return engine->backend->copy(engine->backend->user, &copy, gmlo_engine_token(id, stream)) == 0;
 }
 
-/* The lowest stream of the queue on which nothing is under way. pre: there is one. [E3] */
+/* The lowest stream of the queue on which nothing is under way; in line the only one. pre: there
+   is one. [E3] */
 static uint32_t gmlo_engine_stream(gmlake_offload_engine *engine, size_t q) {
   uint32_t stream = 0;
+  if (engine->ready.in_line && q % GMLO_QUEUES == 0) return 0;
   while (engine->busy[q * engine->width + stream]) stream++;
   engine->busy[q * engine->width + stream] = 1;
   return stream;
@@ -6175,7 +6201,8 @@ static int gmlo_engine_begin(gmlake_offload_engine *engine) {
   size_t q;
   for (q = 0; q < engine->ready.queue_count; q++) {
     int copies = q % GMLO_QUEUES != 0;
-    uint32_t most = copies ? engine->desc.copy_count : engine->desc.stream_count;
+    uint64_t most = copies ? engine->desc.copy_count
+                           : (uint64_t)engine->desc.stream_count + engine->desc.launch_ahead_max;
     while (engine->ready.queues[q].active < most) {
       uint64_t random = 0;
       uint32_t id, stream;
@@ -6315,6 +6342,7 @@ static gmlake_offload_result gmlo_engine_make(gmlake_offload_engine *engine) {
   if (!gmlo_ready_make(&engine->ready, m, &engine->desc.host, fixed)) {
     return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   }
+  engine->ready.in_line = engine->desc.launch_ahead_max != 0;
   engine->width = engine->desc.stream_count;
   if (engine->width < engine->desc.copy_count) engine->width = engine->desc.copy_count;
   if (engine->width > m->node_count) engine->width = m->node_count;
@@ -6643,7 +6671,7 @@ static int gmlo_mock_now(void *user, uint64_t *out_ns) {
   return 0;
 }
 
-/* What is under way on a device, by kind; operators that wait for one on their stream do not count. */
+/* What is under way on a device, by kind, but for operators that wait for one on their stream. */
 static void gmlo_mock_count(const gmlo_mock *mock, uint32_t device, size_t *counts) {
   size_t i;
   memset(counts, 0, GMLO_TASK_KINDS * sizeof *counts);
@@ -8200,7 +8228,8 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_create(
   *out_engine = NULL;
   if (desc == NULL || !gmlo_backend_valid(desc->backend) || desc->memgraph == NULL ||
       desc->flags > GMLAKE_OFFLOAD_RANDOM_ORDER || !gmlo_host_valid(&desc->host) ||
-      desc->memgraph->info.align_bytes / 16 < desc->backend->divisor) {
+      desc->memgraph->info.align_bytes / 16 < desc->backend->divisor ||
+      (desc->launch_ahead_max != 0 && desc->stream_count > 1)) {
     return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   }
   engine = (gmlake_offload_engine *)gmlo_zeroed(&desc->host, 1, sizeof *engine);

@@ -1,6 +1,6 @@
 /* usage: test_soak [--seconds N] [--seed S] [TRACE...]
-   One lake serves recorded traces for a long time, as a process that trains and serves day after day
-   would: in rounds, each trace once a round, in random order, each up to a random place, with a
+   One lake serves recorded traces for a long time, as a process that trains and serves day after
+   day would: in rounds, each trace once a round, in random order, each up to a random place, with a
    random lag of its streams' work, uses recorded on other streams, trims in between. After each
    trace gmlake_check and the mock's census agree; after each round nothing is left but host memory,
    which has to stay flat, as has the process. Without --seconds two small traces for a few rounds.

@@ -64,16 +64,19 @@ static gmlake_offload_mock_census census_of(const gmlake_offload_backend *mock) 
   return census;
 }
 
+/* With launches ahead operators have one stream. */
 static gmlake_offload_engine *new_engine(const gmlake_offload_backend *mock,
                                          const gmlake_offload_memgraph *m, unsigned flags,
-                                         uint32_t streams, uint64_t seed) {
+                                         uint32_t streams, uint32_t ahead, uint64_t seed) {
   gmlake_offload_engine_desc desc;
   gmlake_offload_engine *engine;
   memset(&desc, 0, sizeof desc);
   desc.backend = mock;
   desc.memgraph = m;
   desc.flags = flags;
-  desc.stream_count = desc.copy_count = streams;
+  desc.stream_count = ahead ? 1 : streams;
+  desc.copy_count = streams;
+  desc.launch_ahead_max = ahead;
   desc.seed = seed;
   desc.host = counted;
   assert_ok(gmlake_offload_engine_create(&desc, &engine));
@@ -153,8 +156,9 @@ static void assert_runs(const gmlake_offload_memgraph *m, size_t executions, uin
   for (way = 0; way < 3; way++) {
     still s = new_still(m->graph);
     gmlake_offload_backend *mock = new_mock(.9, seed);
-    gmlake_offload_engine *engine =
-        new_engine(mock, m, ways[way], (uint32_t)(1 + (seed + way) % 3), seed);
+    uint32_t streams = (uint32_t)(1 + (seed + way) % 3);
+    uint32_t ahead = (uint32_t)((seed / 3 + way) % 5);
+    gmlake_offload_engine *engine = new_engine(mock, m, ways[way], streams, ahead, seed);
     for (i = 0; i < (way == 0 ? executions : 2); i++) {
       gmlake_offload_result result = gmlake_offload_engine_run(engine, 1);
       assert_ok(result);
@@ -442,7 +446,7 @@ static void test_other_errors(void **state) {
   gmlake_offload_graph *graph = there_and_back();
   gmlake_offload_memgraph *m = compile(graph, 4 * UNIT);
   gmlake_offload_backend *mock = new_mock(0, 1);
-  gmlake_offload_engine *engine = new_engine(mock, m, 0, 0, 1);
+  gmlake_offload_engine *engine = new_engine(mock, m, 0, 0, 0, 1);
   gmlake_offload_memgraph_info info;
   gmlake_offload_engine_stats stats;
   gmlake_offload_place place;
@@ -508,6 +512,7 @@ static void test_engine_errors(void **state) {
   NO_ENGINE(desc.backend = coarse);
   NO_ENGINE(desc.memgraph = NULL);
   NO_ENGINE(desc.flags = GMLAKE_OFFLOAD_FIXED_ORDER | GMLAKE_OFFLOAD_RANDOM_ORDER);
+  NO_ENGINE(desc.launch_ahead_max = 1; desc.stream_count = 2);
   NO_ENGINE(desc.host.malloc_fn = counted.malloc_fn);
   gmlake_offload_mock_destroy(coarse);
   gmlake_offload_mock_destroy(mock);
@@ -986,7 +991,7 @@ static void test_any_order_overlaps(void **state) {
     memset(&mock_desc, 0, sizeof mock_desc);
     mock_desc.divisor = 1024;
     assert_ok(gmlake_offload_mock_create(&mock_desc, &mock));
-    engine = new_engine(mock, m, i ? GMLAKE_OFFLOAD_FIXED_ORDER : 0, 1, 1);
+    engine = new_engine(mock, m, i ? GMLAKE_OFFLOAD_FIXED_ORDER : 0, 1, 0, 1);
     assert_ok(gmlake_offload_engine_run(engine, 3));
     stats[i].struct_bytes = 0;
     assert_ok(gmlake_offload_engine_get_stats(engine, &stats[i]));
@@ -999,6 +1004,70 @@ static void test_any_order_overlaps(void **state) {
   assert_true(stats[1].stall_ns > stats[0].stall_ns * 5);
   gmlake_offload_memgraph_destroy(m);
   gmlake_offload_graph_destroy(graph);
+}
+
+static struct ahead {
+  gmlake_offload_backend table; /* the mock's, but for what is counted */
+  const gmlake_offload_backend *mock;
+  const gmlake_offload_memgraph *memgraph;
+  size_t under_way, under_way_max;
+} ahead;
+
+static int ahead_launch(void *user, const gmlake_offload_launch *launch, uint64_t token) {
+  if (++ahead.under_way > ahead.under_way_max) ahead.under_way_max = ahead.under_way;
+  assert_int_equal(launch->stream, 0);
+  return ahead.mock->launch(user, launch, token);
+}
+
+static int ahead_wait(void *user, uint64_t *out_token) {
+  int failed = ahead.mock->wait(user, out_token);
+  uint32_t id = (uint32_t)(*out_token & UINT32_MAX);
+  ahead.under_way -= ahead.memgraph->nodes[id].kind == GMLAKE_OFFLOAD_NODE_OP;
+  return failed;
+}
+
+/* The most operators under way at once in two iterations. */
+static size_t run_ahead(const gmlake_offload_memgraph *m, unsigned flags, uint32_t depth) {
+  still s = new_still(m->graph);
+  gmlake_offload_backend *mock = new_mock(.5, depth);
+  gmlake_offload_engine *engine;
+  memset(&ahead, 0, sizeof ahead);
+  ahead.mock = mock;
+  ahead.memgraph = m;
+  ahead.table = *mock;
+  ahead.table.launch = ahead_launch;
+  ahead.table.wait = ahead_wait;
+  engine = new_engine(&ahead.table, m, flags, 3, depth, 1);
+  assert_ok(gmlake_offload_engine_run(engine, 2));
+  still_run(&s, 0);
+  still_run(&s, 1);
+  assert_true(census_of(mock).digest == census_of(s.mock).digest);
+  assert_int_equal(census_of(mock).race_count, 0);
+  gmlake_offload_engine_destroy(engine);
+  gmlake_offload_mock_destroy(mock);
+  free_still(&s);
+  return ahead.under_way_max;
+}
+
+/* Operators that wait for operators only are launched behind them; the others wait for copies. */
+static void test_launched_ahead(void **state) {
+  static const unsigned ways[] = {0, GMLAKE_OFFLOAD_FIXED_ORDER, GMLAKE_OFFLOAD_RANDOM_ORDER};
+  gmlake_offload_graph *graph = there_and_back();
+  gmlake_offload_memgraph *roomy = compile(graph, 8 * UNIT), *tight = compile(graph, 4 * UNIT);
+  uint32_t depth, way;
+  (void)state;
+  assert_int_equal(memgraph_info(roomy).node_count, 4);
+  for (way = 0; way < 3; way++) {
+    for (depth = 1; depth < 6; depth++) {
+      assert_int_equal(run_ahead(roomy, ways[way], depth), depth < 4 ? depth + 1 : 4);
+      assert_int_equal(run_ahead(tight, ways[way], depth), 2);
+    }
+    assert_int_equal(run_ahead(roomy, ways[way], UINT32_MAX), 4);
+  }
+  gmlake_offload_memgraph_destroy(tight);
+  gmlake_offload_memgraph_destroy(roomy);
+  gmlake_offload_graph_destroy(graph);
+  assert_int_equal(host_bytes, 0);
 }
 
 static void soak(size_t executions, uint64_t seed) {
@@ -1016,15 +1085,16 @@ static void soak(size_t executions, uint64_t seed) {
 
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_moves_by_hand), cmocka_unit_test(test_room_for_all),
-      cmocka_unit_test(test_homes),         cmocka_unit_test(test_choices),
-      cmocka_unit_test(test_slots),         cmocka_unit_test(test_overwritten),
-      cmocka_unit_test(test_old_version),   cmocka_unit_test(test_create_errors),
-      cmocka_unit_test(test_other_errors),  cmocka_unit_test(test_engine_errors),
-      cmocka_unit_test(test_random),        cmocka_unit_test(test_every_edge_is_needed),
-      cmocka_unit_test(test_defects),       cmocka_unit_test(test_defects_of_homes),
-      cmocka_unit_test(test_host_memory),   cmocka_unit_test(test_engine_host_memory),
-      cmocka_unit_test(test_backend),       cmocka_unit_test(test_any_order_overlaps),
+      cmocka_unit_test(test_moves_by_hand),  cmocka_unit_test(test_room_for_all),
+      cmocka_unit_test(test_homes),          cmocka_unit_test(test_choices),
+      cmocka_unit_test(test_slots),          cmocka_unit_test(test_overwritten),
+      cmocka_unit_test(test_old_version),    cmocka_unit_test(test_create_errors),
+      cmocka_unit_test(test_other_errors),   cmocka_unit_test(test_engine_errors),
+      cmocka_unit_test(test_random),         cmocka_unit_test(test_every_edge_is_needed),
+      cmocka_unit_test(test_defects),        cmocka_unit_test(test_defects_of_homes),
+      cmocka_unit_test(test_host_memory),    cmocka_unit_test(test_engine_host_memory),
+      cmocka_unit_test(test_backend),        cmocka_unit_test(test_any_order_overlaps),
+      cmocka_unit_test(test_launched_ahead),
   };
   if (argc > 2 && !strcmp(argv[1], "--executions")) {
     soak((size_t)strtoul(argv[2], NULL, 10), argc > 3 ? strtoul(argv[3], NULL, 10) : 1);

@@ -1,18 +1,22 @@
-/* usage: gpu [--json] [--iterations N] [--settle N] [--ahead N] [--part F] [--divide N] GRAPH...
+/* usage: gpu [--json] [--iterations N] [--settle N] [--ahead N] [--part F] [--budget-gib F]
+              [--fixed] [--divide N] GRAPH...
    Runs recorded graphs on a GPU in less than their memory: memory from a lake, copies on streams,
    stand-in operators that take their recorded time and fingerprint what they read into what they
    write (standin.h). Without graphs: vgg16-b64, resnet50-b64 and llama-7b-lora-b8-1k of
-   bench/graphs. Two rows for each:
+   bench/graphs. Three rows for each:
      none      nothing moves
      tensile+  in --part (.5) of the memory that takes, by a plan of gmlake_offload.h's planner: the
                one of least added time whose peak fits, else the lowest, and the run's passive swaps
                make up the rest
-   Each is run on the GPU and, with the same plan, limit and launches ahead (--ahead, 4), on the
-   mock, whose link has the speeds measured at the start. Times are medians of --iterations (10)
-   iterations in a row, behind --settle (6). Stall: time between operators. Digests: of every
-   operator of every iteration, of all persistent tensors after each of the first iterations and at
-   the end; they are compared with those of the run in which nothing moves. Looked at: the part of
-   the bytes read that operators fingerprint. --divide: sizes and times by N. */
+     turnip    in as much, or in --budget-gib, by a memgraph that is compiled for it: whatever is
+               ready runs; with --fixed another row, in the order of compilation
+   Each is run on the GPU and, with the same plan or memgraph, limit and launches ahead (--ahead,
+   4), on the mock, whose link has the speeds measured at the start. Times are medians of
+   --iterations (10) iterations in a row, behind --settle (6). Stall: time between operators, by a
+   memgraph without one that has been launched. Digests: of every operator of every iteration, of
+   all persistent tensors after each of the first iterations and at the end; they are compared with
+   those of the run in which nothing moves. Looked at: the part of the bytes read that operators
+   fingerprint. --divide: sizes and times by N. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_CUDA
 #define GMLAKE_OFFLOAD_IMPLEMENTATION
@@ -28,11 +32,12 @@
 #define ITERATIONS_MAX 256
 #define CHECKED 3 /* iterations after which persistent tensors are looked at */
 #define LINK_BYTES ((size_t)64 << 20)
+#define ALIGN_BYTES ((size_t)64 << 10) /* of places in a memgraph, before --divide */
 
 typedef struct options {
-  int json;
+  int json, fixed;
   uint32_t iterations, settle, ahead, divide;
-  double part;
+  double part, budget_gib;
 } options;
 
 typedef struct link_speed {
@@ -41,7 +46,6 @@ typedef struct link_speed {
 
 static gpu_driver gpu;
 
-/* A graph and what the run in which nothing moves has shown. */
 typedef struct subject {
   const options *opts;
   const char *name;
@@ -49,6 +53,21 @@ typedef struct subject {
   gmlake_offload_graph_info info;
   link_speed link;
 } subject;
+
+/* By a plan or none, or by a memgraph. */
+typedef struct way {
+  const char *name;
+  const gmlake_offload_plan *plan;
+  size_t limit;
+  const gmlake_offload_memgraph *memgraph;
+  unsigned flags; /* of its engine */
+} way;
+
+/* What has happened so far. */
+typedef struct figures {
+  uint64_t stall_ns, passive_count, recompute_count;
+  size_t out_bytes, in_bytes, peak_bytes, pinned_bytes;
+} figures;
 
 /* One run, on the GPU or on the mock. */
 typedef struct outcome {
@@ -66,7 +85,8 @@ typedef struct outcome {
 typedef struct bench {
   const subject *s;
   const gmlake_offload_backend *backend;
-  gmlake_offload_run *run;
+  gmlake_offload_run *run;       /* this, */
+  gmlake_offload_engine *engine; /* or this */
   gmlake *lake;
   standin operators;
   uint64_t ends[ITERATIONS_MAX + 1]; /* of the iterations measured, by the backend's clock */
@@ -204,7 +224,8 @@ static void look_at_persistent(bench *b, outcome *o) {
     memset(&desc, 0, sizeof desc);
     (void)gmlake_offload_get_tensor(b->s->graph, t, &desc);
     if (desc.kind > GMLAKE_OFFLOAD_INPUT || !desc.bytes) continue;
-    fail(o, gmlake_offload_run_locate(b->run, 0, t, &device, &host));
+    fail(o, b->engine ? gmlake_offload_engine_locate(b->engine, t, &device, &host)
+                      : gmlake_offload_run_locate(b->run, 0, t, &device, &host));
     if (o->result) return;
     code = standin_digest(&b->operators, device ? device : host, desc.bytes, NULL,
                           &o->persistent[o->persistent_count++]);
@@ -213,64 +234,127 @@ static void look_at_persistent(bench *b, outcome *o) {
 }
 
 static void iterate(bench *b, outcome *o, uint32_t count) {
-  if (!o->result) fail(o, gmlake_offload_run_iterations(b->run, count));
+  if (!b->engine && !o->result) fail(o, gmlake_offload_run_iterations(b->run, count));
+  for (; b->engine && count && !o->result; count--) {
+    fail(o, gmlake_offload_engine_run(b->engine, 1));
+    note_end(b, 0, 0);
+  }
 }
 
-static void measure(bench *b, outcome *o) {
+static figures run_figures(const bench *b) {
+  gmlake_offload_run_stats stats;
+  figures f;
+  memset(&f, 0, sizeof f);
+  memset(&stats, 0, sizeof stats);
+  if (gmlake_offload_run_get_stats(b->run, &stats)) return f;
+  f.stall_ns = stats.stall_ns;
+  f.passive_count = stats.passive_out_count;
+  f.recompute_count = stats.recompute_count;
+  f.out_bytes = stats.out_bytes;
+  f.in_bytes = stats.in_bytes;
+  f.peak_bytes = stats.device_bytes_peak;
+  f.pinned_bytes = stats.host_bytes_peak;
+  return f;
+}
+
+static figures engine_figures(const bench *b, const gmlake_offload_memgraph *memgraph) {
+  gmlake_offload_memgraph_info info;
+  gmlake_offload_engine_stats stats;
+  figures f;
+  memset(&f, 0, sizeof f);
+  memset(&info, 0, sizeof info);
+  memset(&stats, 0, sizeof stats);
+  (void)gmlake_offload_memgraph_get_info(memgraph, &info);
+  if (gmlake_offload_engine_get_stats(b->engine, &stats)) return f;
+  f.stall_ns = stats.stall_ns;
+  f.out_bytes = stats.offload_bytes;
+  f.in_bytes = stats.reload_bytes;
+  f.peak_bytes = info.device_bytes;
+  f.pinned_bytes = info.host_bytes;
+  return f;
+}
+
+static figures figures_of(const bench *b, const way *w) {
+  return b->engine ? engine_figures(b, w->memgraph) : run_figures(b);
+}
+
+static void measure(bench *b, outcome *o, const way *w) {
   const options *opts = b->s->opts;
-  gmlake_offload_run_stats first, last;
+  figures first, last;
   double count = opts->iterations;
   iterate(b, o, opts->settle);
-  first.struct_bytes = last.struct_bytes = 0;
-  (void)gmlake_offload_run_reset_peaks(b->run);
-  (void)gmlake_offload_run_get_stats(b->run, &first);
+  if (b->run) (void)gmlake_offload_run_reset_peaks(b->run);
+  first = figures_of(b, w);
   b->end_count = 0;
   (void)b->backend->now(b->backend->user, &b->ends[b->end_count++]);
   iterate(b, o, opts->iterations);
-  (void)gmlake_offload_run_get_stats(b->run, &last);
+  last = figures_of(b, w);
   o->time_ms = median_ms(b);
   o->stall_ms = (double)(last.stall_ns - first.stall_ns) / 1e6 / count;
-  o->peak_bytes = last.device_bytes_peak;
-  o->pinned_bytes = last.host_bytes_peak;
+  o->peak_bytes = last.peak_bytes;
+  o->pinned_bytes = last.pinned_bytes;
   o->out_bytes = (double)(last.out_bytes - first.out_bytes) / count;
   o->in_bytes = (double)(last.in_bytes - first.in_bytes) / count;
-  o->passive_count = last.passive_out_count - first.passive_out_count;
+  o->passive_count = last.passive_count - first.passive_count;
   o->recompute_count = last.recompute_count - first.recompute_count;
 }
 
-static void start_run(bench *b, outcome *o, const gmlake_offload_plan *plan, size_t limit) {
+static void start_run(bench *b, outcome *o, const way *w) {
   gmlake_offload_run_desc desc;
   uint32_t job;
   memset(&desc, 0, sizeof desc);
   desc.backend = b->backend;
-  desc.limit_bytes = limit;
+  desc.limit_bytes = w->limit;
   desc.launch_ahead_max = b->s->opts->ahead;
   desc.iteration_fn = note_end;
   desc.user = b;
   fail(o, gmlake_offload_run_create(&desc, &b->run));
-  if (!o->result) fail(o, gmlake_offload_run_add_job(b->run, b->s->graph, plan, &job));
+  if (!o->result) fail(o, gmlake_offload_run_add_job(b->run, b->s->graph, w->plan, &job));
 }
 
-static void run_on_gpu(bench *b, outcome *o, const gmlake_offload_plan *plan, size_t limit) {
+static void start_engine(bench *b, outcome *o, const way *w) {
+  gmlake_offload_engine_desc desc;
+  memset(&desc, 0, sizeof desc);
+  desc.backend = b->backend;
+  desc.memgraph = w->memgraph;
+  desc.flags = w->flags;
+  desc.launch_ahead_max = b->s->opts->ahead;
+  fail(o, gmlake_offload_engine_create(&desc, &b->engine));
+}
+
+static void start(bench *b, outcome *o, const way *w) {
+  if (w->memgraph) {
+    start_engine(b, o, w);
+  } else {
+    start_run(b, o, w);
+  }
+}
+
+static void end(bench *b) {
+  gmlake_offload_engine_destroy(b->engine);
+  gmlake_offload_run_destroy(b->run);
+}
+
+static void run_on_gpu(bench *b, outcome *o, const way *w) {
   uint32_t i, all = CHECKED + b->s->opts->settle + b->s->opts->iterations;
   o->persistent = (uint64_t *)calloc(CHECKED + 1, b->s->info.tensor_count * sizeof(uint64_t));
   if (!o->persistent) fail(o, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
-  if (!o->result) start_run(b, o, plan, limit);
+  if (!o->result) start(b, o, w);
   for (i = 0; i < CHECKED && !o->result; i++) {
     iterate(b, o, 1);
     if (!o->result) look_at_persistent(b, o);
   }
-  measure(b, o);
+  measure(b, o, w);
   if (!o->result) look_at_persistent(b, o);
   if (!o->result && standin_totals(&b->operators, o->totals, all, &o->wrong)) {
     fail(o, GMLAKE_OFFLOAD_ERROR_BACKEND);
   }
   o->looked_at = b->operators.bytes > 0 ? b->operators.looked_at / b->operators.bytes : 1;
-  gmlake_offload_run_destroy(b->run);
+  end(b);
 }
 
 /* pre: a current context. */
-static void on_gpu(const subject *s, const gmlake_offload_plan *plan, size_t limit, outcome *o) {
+static void on_gpu(const subject *s, const way *w, outcome *o) {
   gmlake_offload_cuda_desc desc;
   gmlake_offload_backend *backend = NULL;
   gmlake_desc lake_desc;
@@ -296,7 +380,7 @@ static void on_gpu(const subject *s, const gmlake_offload_plan *plan, size_t lim
   if (!o->result && !standin_create(&b.operators, &gpu, s->graph, ITERATIONS_MAX)) {
     fail(o, GMLAKE_OFFLOAD_ERROR_BACKEND);
   }
-  if (!o->result) run_on_gpu(&b, o, plan, limit);
+  if (!o->result) run_on_gpu(&b, o, w);
   standin_destroy(&b.operators);
   (void)gmlake_get_stats(b.lake, &stats);
   o->reserved_bytes = stats.reserved_bytes_peak;
@@ -304,8 +388,15 @@ static void on_gpu(const subject *s, const gmlake_offload_plan *plan, size_t lim
   gmlake_offload_cuda_destroy(backend);
 }
 
+/* The mock scales tensors down by a 16th of it: it is quick where places are coarse. */
+static size_t align_bytes(const subject *s) {
+  size_t align = ALIGN_BYTES;
+  while (align > 512 && align * s->opts->divide > ALIGN_BYTES) align /= 2;
+  return align;
+}
+
 /* The same on the mock's clock, whose operators begin without any delay. */
-static void on_mock(const subject *s, const gmlake_offload_plan *plan, size_t limit, outcome *o) {
+static void on_mock(const subject *s, const way *w, outcome *o) {
   gmlake_offload_mock_desc desc;
   gmlake_offload_backend *backend = NULL;
   bench b;
@@ -313,7 +404,7 @@ static void on_mock(const subject *s, const gmlake_offload_plan *plan, size_t li
   memset(o, 0, sizeof *o);
   memset(&desc, 0, sizeof desc);
   b.s = s;
-  desc.divisor = (size_t)1 << 20;
+  desc.divisor = w->memgraph ? align_bytes(s) / 16 : (size_t)1 << 20;
   desc.out_bytes_per_s = s->link.out;
   desc.in_bytes_per_s = s->link.in;
   desc.both_bytes_per_s = s->link.both;
@@ -321,14 +412,14 @@ static void on_mock(const subject *s, const gmlake_offload_plan *plan, size_t li
   fail(o, gmlake_offload_mock_create(&desc, &backend));
   if (o->result) return;
   b.backend = backend;
-  start_run(&b, o, plan, limit);
+  start(&b, o, w);
   iterate(&b, o, CHECKED);
-  measure(&b, o);
-  gmlake_offload_run_destroy(b.run);
+  measure(&b, o, w);
+  end(&b);
   gmlake_offload_mock_destroy(backend);
 }
 
-/* ---- Plans ----------------------------------------------------------------------------------- */
+/* ---- Plans and memgraphs --------------------------------------------------------------------- */
 
 /* The plan of least overhead whose peak is the limit at most, else the lowest. NULL: none. */
 static gmlake_offload_plan *make_plan(const subject *s, size_t limit) {
@@ -367,6 +458,25 @@ static gmlake_offload_plan *make_plan(const subject *s, size_t limit) {
   return best;
 }
 
+/* Proved right; NULL: none. */
+static gmlake_offload_memgraph *make_memgraph(const subject *s, size_t bytes) {
+  gmlake_offload_memgraph_desc desc;
+  gmlake_offload_memgraph *memgraph;
+  gmlake_offload_result result;
+  memset(&desc, 0, sizeof desc);
+  desc.graph = s->graph;
+  desc.device_bytes = bytes;
+  desc.align_bytes = align_bytes(s);
+  desc.out_bytes_per_s = s->link.out;
+  desc.in_bytes_per_s = s->link.in;
+  result = gmlake_offload_memgraph_create(&desc, &memgraph);
+  if (!result) result = gmlake_offload_memgraph_check(memgraph, NULL);
+  if (!result) return memgraph;
+  fprintf(stderr, "%s: no memgraph: %s\n", s->name, gmlake_offload_result_name(result));
+  gmlake_offload_memgraph_destroy(memgraph);
+  return NULL;
+}
+
 /* ---- Rows ------------------------------------------------------------------------------------ */
 
 static int is_equal(const subject *s, const outcome *none, const outcome *o) {
@@ -397,7 +507,7 @@ static void print_row(const subject *s, const char *way, const outcome *real, co
         (unsigned long long)mock->passive_count, (unsigned long long)real->recompute_count,
         real->persistent_count, real->looked_at);
   } else {
-    printf("%-20s %-9s %7.3f %7.3f %9.3f %9.3f %6.3f %8.3f %8.3f %7.3f %7.3f %7.2f  %s\n", s->name,
+    printf("%-20s %-12s %7.3f %7.3f %9.3f %9.3f %6.3f %8.3f %8.3f %7.3f %7.3f %7.2f  %s\n", s->name,
            way, (double)real->peak_bytes / 1e9, (double)real->reserved_bytes / 1e9, real->time_ms,
            mock->time_ms, real->time_ms / mock->time_ms, real->stall_ms, mock->stall_ms,
            real->out_bytes / 1e9, real->in_bytes / 1e9, real->looked_at, state);
@@ -405,27 +515,65 @@ static void print_row(const subject *s, const char *way, const outcome *real, co
   (void)fflush(stdout);
 }
 
-static int bench_subject(subject *s) {
-  outcome *o = (outcome *)calloc(4, sizeof *o);
-  gmlake_offload_plan *plan;
-  size_t limit = (size_t)((double)s->info.peak_bytes * s->opts->part);
-  int ok = 0;
-  if (!o) return 0;
-  if (limit < s->info.op_bytes_max) limit = s->info.op_bytes_max;
-  on_mock(s, NULL, 0, &o[1]);
-  on_gpu(s, NULL, 0, &o[0]);
-  print_row(s, "none", &o[0], &o[1], !o[0].wrong);
-  plan = make_plan(s, limit);
-  if (plan) {
-    on_mock(s, plan, limit, &o[3]);
-    on_gpu(s, plan, limit, &o[2]);
-    ok = is_equal(s, &o[0], &o[2]) && !o[1].result && !o[3].result;
-    print_row(s, "tensile+", &o[2], &o[3], ok);
-  }
+/* A row; `none` is what came of moving nothing, the first time NULL. */
+static int bench_way(const subject *s, const way *w, const outcome *none, outcome *real) {
+  outcome mock;
+  int equal;
+  on_mock(s, w, &mock);
+  on_gpu(s, w, real);
+  equal = none ? is_equal(s, none, real) : !real->wrong;
+  print_row(s, w->name, real, &mock, equal);
+  return equal && !real->result && !mock.result;
+}
+
+static int bench_moved(const subject *s, const way *w, const outcome *none) {
+  outcome o;
+  int ok = bench_way(s, w, none, &o);
+  free(o.persistent);
+  return ok;
+}
+
+static int bench_tensile(const subject *s, const outcome *none, size_t limit) {
+  gmlake_offload_plan *plan = make_plan(s, limit);
+  way w;
+  int ok;
+  memset(&w, 0, sizeof w);
+  w.name = "tensile+";
+  w.plan = plan;
+  w.limit = limit;
+  ok = plan && bench_moved(s, &w, none);
   gmlake_offload_plan_destroy(plan);
-  free(o[0].persistent);
-  free(o[2].persistent);
-  free(o);
+  return ok;
+}
+
+static int bench_turnip(const subject *s, const outcome *none, size_t limit) {
+  double bytes = s->opts->budget_gib * (double)((size_t)1 << 30);
+  gmlake_offload_memgraph *memgraph = make_memgraph(s, bytes > 0 ? (size_t)bytes : limit);
+  way w;
+  int ok;
+  memset(&w, 0, sizeof w);
+  w.name = "turnip";
+  w.memgraph = memgraph;
+  ok = memgraph && bench_moved(s, &w, none);
+  w.name = "turnip-fixed";
+  w.flags = GMLAKE_OFFLOAD_FIXED_ORDER;
+  if (memgraph && s->opts->fixed) ok &= bench_moved(s, &w, none);
+  gmlake_offload_memgraph_destroy(memgraph);
+  return ok;
+}
+
+static int bench_subject(const subject *s) {
+  size_t limit = (size_t)((double)s->info.peak_bytes * s->opts->part);
+  outcome none;
+  way w;
+  int ok;
+  memset(&w, 0, sizeof w);
+  w.name = "none";
+  if (limit < s->info.op_bytes_max) limit = s->info.op_bytes_max;
+  ok = bench_way(s, &w, NULL, &none);
+  ok &= bench_tensile(s, &none, limit);
+  ok &= bench_turnip(s, &none, limit);
+  free(none.persistent);
   return ok;
 }
 
@@ -481,7 +629,7 @@ static int bench_all(const options *opts, char **paths, int count) {
     printf("link: %.1f GB/s out, %.1f in, %.1f both together\n", link.out / 1e9, link.in / 1e9,
            link.both / 1e9);
     printf(
-        "graph                way       peak GB lake GB   time ms   mock ms  ratio stall ms  "
+        "graph                way          peak GB lake GB   time ms   mock ms  ratio stall ms  "
         "by mock  out GB   in GB  looked  state\n");
   }
   for (i = 0; i < count; i++) ok &= bench_graph(opts, &link, paths[i]);
@@ -509,6 +657,10 @@ static int read_options(int argc, char **argv, options *opts) {
   for (i = 1; i < argc && argv[i][0] == '-'; i++) {
     if (!strcmp(argv[i], "--json")) {
       opts->json = 1;
+    } else if (!strcmp(argv[i], "--fixed")) {
+      opts->fixed = 1;
+    } else if (!strcmp(argv[i], "--budget-gib")) {
+      opts->budget_gib = option_value(argc, argv, &i, .0001, 1000);
     } else if (!strcmp(argv[i], "--iterations")) {
       opts->iterations = (uint32_t)option_value(argc, argv, &i, 1, 200);
     } else if (!strcmp(argv[i], "--settle")) {
@@ -522,7 +674,7 @@ static int read_options(int argc, char **argv, options *opts) {
     } else {
       fprintf(stderr,
               "usage: gpu [--json] [--iterations N] [--settle N] [--ahead N] [--part F] "
-              "[--divide N] GRAPH...\n");
+              "[--budget-gib F] [--fixed] [--divide N] GRAPH...\n");
       exit(2);
     }
   }
@@ -530,7 +682,7 @@ static int read_options(int argc, char **argv, options *opts) {
 }
 
 int main(int argc, char **argv) {
-  options opts = {0, 10, 6, 4, 1, .5};
+  options opts = {0, 0, 10, 6, 4, 1, .5, 0};
   int first = read_options(argc, argv, &opts), ok;
   CUdevice device;
   CUcontext context;
