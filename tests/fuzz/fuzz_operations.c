@@ -3,8 +3,14 @@
    the figures agree with the target's own accounts, a live block has its contents. At the end
    nothing is left.
 
-   Input: HEADER_BYTES of description, then records of six bytes: operation and its arguments
-   a to e. What is short is filled up with zeros. */
+   Input: a byte that says how (bits 0 and 1: how it ends), six bytes of description, then records
+   of six bytes: operation and its arguments a to e. What is short is filled up with zeros.
+
+   Where the upper three bits of how are 011 the mode is extended: a byte more of description says
+   which callbacks a policy has and whether there is an observer, records have a byte more, for
+   what the policy answers, and there are operations on growing buffers too. The policy's plans are
+   right or wrong by construction, so it is known which are to be refused. The observer adds up
+   what it is told and compares it with the accounts. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -20,7 +26,9 @@
 #define AT_NONE 6
 #define AT_REFUSED 7
 #define POOLS 3
+#define BUFFERS 6
 #define OPERATIONS_MAX 400
+#define OPERATIONS_PLAIN 32 /* of the table; the others are of the extended mode */
 
 #define BIT(name) (1u << GMLAKE_ERROR_##name)
 #define BIT_OK (1u << GMLAKE_OK)
@@ -40,6 +48,24 @@ typedef struct pool {
   size_t chunk_bytes;
 } pool;
 
+typedef struct buffer {
+  gmlake_buffer *handle; /* NULL: none */
+  gmlake_buffer *stale;  /* destroyed last */
+  unsigned char *ptr;
+  size_t bytes, committed_bytes, max_bytes, chunk_bytes;
+  uint64_t id;
+} buffer;
+
+enum { /* bits of the byte that says what a lake has */
+       HAS_CHOOSE = 1,
+       HAS_EVICT = 2,
+       HAS_COALESCE = 4,
+       HAS_PLACE = 8,
+       HAS_POLICY = 16,
+       HAS_OBSERVER = 32,
+       HAS_WRONG = 64 /* answers of the policy */
+};
+
 static struct world {
   fuzz_input in;
   unsigned a, b, c, d, e; /* arguments of the operation */
@@ -52,14 +78,32 @@ static struct world {
   int captured[STREAMS]; /* pool + 1, 0: not being captured */
   block blocks[SLOTS];
   pool pools[POOLS];
+  buffer buffers[BUFFERS];
   uint64_t next_id, tick, clock_ns;
   size_t hits_before, refused_before;
   unsigned fatal;     /* bits of fatal results that were injected */
   gmlake_result lost; /* the lake has answered so: it is for good */
+  int is_extended, is_closing;
+  unsigned has;
+  size_t leak_count;         /* told of at the end */
+  size_t granularity, space; /* address space that buffers may have taken */
+  gmlake_policy policy;
+  uint32_t answers;     /* of the policy: the next one is in the upper byte */
+  size_t planned_bytes; /* by the plan asked for last, 0: the built-in policy decides */
+  int was_wrong;        /* an answer has been, in this call */
+  int is_unsure;        /* whether the lake may stitch what was planned */
 #if defined(FUZZ_TRACE)
   gmlake_result told;
 #endif
 } w;
+
+static struct told {                     /* by the observer's events */
+  uint64_t count[GMLAKE_EVENT_TRIM + 1]; /* of ALLOC those that were served */
+  uint64_t newest;                       /* attempt that is over */
+  uint64_t driver_ns;
+  size_t reserved_bytes, active_bytes; /* the latter without buffers */
+  gmlake_event served;
+} told;
 
 /* ---- Accounts -------------------------------------------------------------------------------- */
 
@@ -96,14 +140,14 @@ static int tell_result(const char *call, gmlake_result result) {
 /* Functions that answer OK on a lost device too. */
 static void judge_question(gmlake_result result) { REQUIRE(result == GMLAKE_OK); }
 
-static uint64_t stamp_of(const block *b, size_t offset) {
-  return (b->id << 32 | offset) * 0x9E3779B97F4A7C15u;
+static uint64_t stamp_of(uint64_t id, size_t offset) {
+  return (id << 32 | offset) * 0x9E3779B97F4A7C15u;
 }
 
 static void fill(const block *b) {
   size_t offset;
   for (offset = 0; w.has_memory && offset < b->bytes; offset += GRAIN) {
-    uint64_t stamp = stamp_of(b, offset);
+    uint64_t stamp = stamp_of(b->id, offset);
     memcpy(b->ptr + offset, &stamp, sizeof stamp);
     memcpy(b->ptr + offset + GRAIN - sizeof stamp, &stamp, sizeof stamp);
   }
@@ -112,25 +156,86 @@ static void fill(const block *b) {
 static void verify(const block *b) {
   size_t offset;
   for (offset = 0; w.has_memory && b->ptr && offset < b->bytes; offset += GRAIN) {
-    uint64_t stamp = stamp_of(b, offset);
+    uint64_t stamp = stamp_of(b->id, offset);
     REQUIRE(!memcmp(b->ptr + offset, &stamp, sizeof stamp));
     REQUIRE(!memcmp(b->ptr + offset + GRAIN - sizeof stamp, &stamp, sizeof stamp));
   }
 }
 
+/* Each committed chunk has a stamp at either end, of the offset where it ends. */
+static void fill_chunks(const buffer *b, size_t from) {
+  size_t end;
+  for (end = from + b->chunk_bytes; w.has_memory && end <= b->committed_bytes;
+       end += b->chunk_bytes) {
+    uint64_t stamp = stamp_of(b->id, end);
+    if (w.desc.flags & GMLAKE_FILL) {
+      REQUIRE(b->ptr[end - b->chunk_bytes] == GMLAKE_FILL_NEW);
+      REQUIRE(b->ptr[end - 1] == GMLAKE_FILL_NEW);
+    }
+    memcpy(b->ptr + end - b->chunk_bytes, &stamp, sizeof stamp);
+    memcpy(b->ptr + end - sizeof stamp, &stamp, sizeof stamp);
+  }
+}
+
+static void verify_chunks(const buffer *b) {
+  size_t end;
+  for (end = b->chunk_bytes; w.has_memory && b->handle && end <= b->committed_bytes;
+       end += b->chunk_bytes) {
+    uint64_t stamp = stamp_of(b->id, end);
+    REQUIRE(!memcmp(b->ptr + end - b->chunk_bytes, &stamp, sizeof stamp));
+    REQUIRE(!memcmp(b->ptr + end - sizeof stamp, &stamp, sizeof stamp));
+  }
+}
+
+static void check_buffer(const buffer *b) {
+  gmlake_buffer_info info;
+  if (!b->handle) return;
+  judge_question(gmlake_buffer_get_info(w.lake, b->handle, &info));
+  REQUIRE(info.bytes == b->bytes && info.committed_bytes == b->committed_bytes);
+  REQUIRE(info.max_bytes == b->max_bytes && info.chunk_bytes == b->chunk_bytes);
+  REQUIRE(info.ptr == (void *)b->ptr && info.user_data == (uint64_t)(b - w.buffers));
+  verify_chunks(b);
+}
+
+static size_t committed_bytes(void) {
+  size_t i, bytes = 0;
+  for (i = 0; i < BUFFERS; i++) bytes += w.buffers[i].committed_bytes;
+  return bytes;
+}
+
+static void check_told(const gmlake_stats *s) {
+  if (!(w.has & HAS_OBSERVER)) return;
+  REQUIRE(told.count[GMLAKE_EVENT_ALLOC] == s->allocation_count);
+  REQUIRE(told.count[GMLAKE_EVENT_FREE] == s->free_count);
+  REQUIRE(told.count[GMLAKE_EVENT_SPLIT] == s->split_count);
+  REQUIRE(told.count[GMLAKE_EVENT_STITCH] == s->stitch_count);
+  REQUIRE(told.count[GMLAKE_EVENT_REUSE] == s->stitch_reuse_count);
+  REQUIRE(told.count[GMLAKE_EVENT_EVICT] == s->stitch_evict_count);
+  REQUIRE(told.count[GMLAKE_EVENT_WAIT] == s->stream_wait_count + s->host_wait_count);
+  REQUIRE(told.reserved_bytes == s->reserved_bytes);
+  REQUIRE(told.active_bytes == s->active_bytes - s->buffer_bytes);
+  REQUIRE(told.driver_ns <= s->driver_ns);
+}
+
 static void check_figures(void) {
   gmlake_stats s;
-  size_t i, live = 0, requested = 0, active = 0;
+  size_t i, live = 0, requested = 0, active = committed_bytes(), buffers = 0;
   for (i = 0; i < SLOTS; i++) {
     if (!w.blocks[i].ptr) continue;
     live++;
     requested += w.blocks[i].requested;
     active += w.blocks[i].bytes;
   }
+  for (i = 0; i < BUFFERS; i++) {
+    buffers += w.buffers[i].handle != NULL;
+    requested += w.buffers[i].bytes;
+  }
   s.struct_bytes = 0;
   judge_question(gmlake_get_stats(w.lake, &s));
   REQUIRE(s.live_count == live && s.requested_bytes == requested && s.active_bytes == active);
   REQUIRE(s.allocation_count - s.free_count == live);
+  REQUIRE(s.buffer_count == buffers && s.buffer_bytes == committed_bytes());
+  REQUIRE(s.buffer_bytes_peak >= s.buffer_bytes);
   REQUIRE(s.reserved_bytes == gate_census().physical_bytes);
   REQUIRE(s.reserved_bytes >= active && s.reserved_bytes <= w.capacity);
   REQUIRE(!w.desc.limit_bytes || s.reserved_bytes <= w.desc.limit_bytes);
@@ -140,6 +245,7 @@ static void check_figures(void) {
   REQUIRE(s.stitched_bytes_peak >= s.stitched_bytes);
   REQUIRE(s.pending_bytes_peak >= s.pending_bytes);
   REQUIRE(gate.hit_kinds || s.quarantined_bytes == 0);
+  check_told(&s);
 }
 
 static void check_lake(void) {
@@ -192,6 +298,8 @@ static int is_capturing(void) {
 
 /* ---- Operations ------------------------------------------------------------------------------ */
 
+static const char plan_reason[] = "as the input says";
+
 static void note_block(block *b, unsigned char *ptr, size_t requested, const pool *from,
                        unsigned flags) {
   gmlake_allocation_info info;
@@ -199,7 +307,7 @@ static void note_block(block *b, unsigned char *ptr, size_t requested, const poo
   if (from && flags & GMLAKE_EXCLUSIVE) unit = from->chunk_bytes;
   b->ptr = ptr;
   b->requested = requested;
-  b->bytes = (requested + unit - 1) / unit * unit;
+  b->bytes = w.planned_bytes ? w.planned_bytes : (requested + unit - 1) / unit * unit;
   b->id = ++w.next_id;
   b->pool = from ? (int)(from - w.pools) : -1;
   if (w.has_memory && w.desc.flags & GMLAKE_FILL) {
@@ -210,6 +318,10 @@ static void note_block(block *b, unsigned char *ptr, size_t requested, const poo
   REQUIRE(info.bytes == b->bytes && info.requested_bytes == requested && info.flags == flags);
   REQUIRE(info.piece_count >= 1 && (info.piece_count == 1 || !(flags & GMLAKE_NO_STITCH)));
   REQUIRE(info.pool == (from ? from->value : NULL) && info.ptr == (void *)ptr);
+  if (!(w.has & HAS_OBSERVER)) return;
+  REQUIRE(told.served.address == (uint64_t)(uintptr_t)ptr && told.served.bytes == b->bytes);
+  REQUIRE(told.served.asked_bytes == requested && told.served.request == told.newest);
+  if (w.planned_bytes) REQUIRE(told.served.reason == plan_reason && told.served.candidates == 7);
 }
 
 static void serve(const gmlake_alloc_desc *wanted, int is_plain, unsigned allowed) {
@@ -224,6 +336,8 @@ static void serve(const gmlake_alloc_desc *wanted, int is_plain, unsigned allowe
                     : gmlake_alloc_with(w.lake, wanted, stream_of(at), &ptr);
   if (at == AT_REFUSED) allowed = BIT(INVALID_ARGUMENT);
   if (!wanted->bytes && at != AT_REFUSED) allowed = BIT_OK;
+  if (w.is_unsure) allowed |= BIT(INVALID_ARGUMENT);
+  if (w.was_wrong) allowed = BIT(INVALID_ARGUMENT);
   if (judge(result, allowed) || !wanted->bytes) {
     REQUIRE(!ptr);
     return;
@@ -489,29 +603,173 @@ static void do_mend(void) {
   fuzz_host.fail_in = 0;
 }
 
+/* ---- Operations on buffers ------------------------------------------------------------------- */
+
+/* What a chunk size and a maximum must be answered, before memory or addresses lack. */
+static unsigned buffer_allowed(const gmlake_buffer_desc *d, size_t chunk) {
+  const size_t guard = w.desc.flags & GMLAKE_GUARD ? chunk : 0, most = w.capacity * 32;
+  if (!d->max_bytes || chunk & (chunk - 1) || chunk % w.granularity || chunk > w.capacity)
+    return BIT(INVALID_ARGUMENT);
+  if (d->max_bytes > most - guard) return BIT(OUT_OF_DEVICE_MEMORY);
+  w.space += (d->max_bytes + chunk - 1) / chunk * chunk + guard;
+  return w.space <= w.capacity ? BIT_OK : BIT_OK | BIT(OUT_OF_DEVICE_MEMORY);
+}
+
+static void do_buffer_create(void) {
+  buffer *b = &w.buffers[w.a % BUFFERS];
+  const size_t chunk = w.desc.chunk_bytes, mib = (size_t)1 << 20;
+  const size_t chunks[8] = {chunk,     chunk, w.granularity,     chunk * 2,
+                            chunk * 4, 0,     w.granularity / 2, chunk * 3};
+  gmlake_buffer_desc desc;
+  gmlake_buffer *handle = b->stale;
+  gmlake_buffer_info info;
+  size_t actual;
+  if (b->handle) return;
+  memset(&desc, 0, sizeof desc);
+  desc.chunk_bytes = w.e == 0xFF ? 2048 * mib : chunks[w.e % 8];
+  desc.max_bytes = size_of(w.b, w.c);
+  desc.user_data = (uint64_t)(b - w.buffers);
+  if (w.d & 1) desc.label = "buffer";
+  actual = desc.chunk_bytes ? desc.chunk_bytes : 2 * mib;
+  if (judge(gmlake_buffer_create(w.lake, &desc, &handle), buffer_allowed(&desc, actual))) {
+    REQUIRE(handle == b->stale);
+    return;
+  }
+  judge_question(gmlake_buffer_get_info(w.lake, handle, &info));
+  REQUIRE((uintptr_t)info.ptr % actual == 0 && info.label == desc.label);
+  b->handle = handle;
+  b->ptr = (unsigned char *)info.ptr;
+  b->bytes = b->committed_bytes = 0;
+  b->max_bytes = desc.max_bytes;
+  b->chunk_bytes = actual;
+  b->id = ++w.next_id;
+  check_buffer(b);
+}
+
+static size_t chunks_for(const buffer *b, size_t bytes) {
+  return bytes / b->chunk_bytes + (bytes % b->chunk_bytes != 0);
+}
+
+/* What a resize may answer. Where the device has memory left and nothing else limits the lake there
+   is no shortage. */
+static unsigned resize_allowed(const buffer *b, size_t bytes, unsigned at) {
+  size_t now = chunks_for(b, b->bytes), then = chunks_for(b, bytes);
+  unsigned allowed = BIT_OK;
+  if (at == AT_REFUSED || bytes > b->max_bytes) return BIT(INVALID_ARGUMENT);
+  if (then < now && w.captured[at]) return BIT(CAPTURING);
+  if (then <= now) return BIT_OK;
+  if (is_capturing()) allowed |= BIT(CAPTURING);
+  if (w.desc.limit_bytes || w.desc.driver_free_bytes_min ||
+      (then - now) * b->chunk_bytes > w.capacity - gate_census().physical_bytes)
+    allowed |= BITS_MEMORY;
+  return allowed;
+}
+
+static void resize(buffer *b, size_t bytes, unsigned at) {
+  unsigned allowed = resize_allowed(b, bytes, at);
+  size_t before;
+  verify_chunks(b);
+  if (judge(gmlake_buffer_resize(w.lake, b->handle, bytes, stream_of(at)), allowed)) {
+    check_buffer(b);
+    return;
+  }
+  before = b->committed_bytes; /* the handler may have shrunk it */
+  b->bytes = bytes;
+  b->committed_bytes = chunks_for(b, bytes) * b->chunk_bytes;
+  if (b->committed_bytes > before) fill_chunks(b, before);
+  check_buffer(b);
+}
+
+static void do_buffer_resize(void) {
+  buffer *b = &w.buffers[w.a % BUFFERS];
+  const size_t ends[4] = {b->max_bytes, b->max_bytes + 1, SIZE_MAX, SIZE_MAX / 2 + 1};
+  size_t bytes = b->chunk_bytes * (w.b % 24);
+  if (!b->handle) return;
+  if (w.c % 4 == 1) bytes++;
+  if (w.c % 4 == 2) bytes -= bytes != 0;
+  if (w.c % 4 == 3) bytes += b->chunk_bytes / 2;
+  if (w.c >= 0xF0) bytes = ends[w.c % 4];
+  resize(b, bytes, w.d % STREAMS);
+}
+
+/* By some chunks more or fewer. */
+static void do_buffer_move(void) {
+  buffer *b = &w.buffers[w.a % BUFFERS];
+  size_t by = b->chunk_bytes * (w.b % 8);
+  if (!b->handle) return;
+  if (w.c & 1)
+    by = b->bytes - (by < b->bytes ? by : b->bytes);
+  else
+    by = b->bytes + (by < b->max_bytes - b->bytes ? by : b->max_bytes - b->bytes);
+  resize(b, by, w.d % STREAMS);
+}
+
+static void do_buffer_destroy(void) {
+  buffer *b = &w.buffers[w.a % BUFFERS];
+  unsigned at = w.d % STREAMS;
+  if (!b->handle) return;
+  check_buffer(b);
+  if (judge(gmlake_buffer_destroy(w.lake, b->handle, stream_of(at)), resize_allowed(b, 0, at)))
+    return;
+  b->stale = b->handle;
+  b->handle = NULL;
+  b->bytes = b->committed_bytes = 0;
+}
+
+/* Handles that are void, unless they serve again, and addresses that are no block's. */
+static void do_buffer_wrong(void) {
+  const buffer *b = &w.buffers[w.a % BUFFERS];
+  gmlake_buffer_info info;
+  size_t i;
+  if (b->handle) try_wrong(b->ptr + b->chunk_bytes * (w.b % 8) + w.c % 2);
+  if (b->handle) try_wrong(b->ptr + b->committed_bytes);
+  for (i = 0; i < BUFFERS; i++)
+    if (!b->stale || w.buffers[i].handle == b->stale) return;
+  judge(gmlake_buffer_resize(w.lake, b->stale, w.b, stream_of(w.d)), BIT(INVALID_ARGUMENT));
+  judge(gmlake_buffer_destroy(w.lake, b->stale, stream_of(w.d)), BIT(INVALID_ARGUMENT));
+  REQUIRE(gmlake_buffer_get_info(w.lake, b->stale, &info) == GMLAKE_ERROR_INVALID_ARGUMENT);
+}
+
 static void (*const operations[])(void) = {
-    do_alloc,       do_alloc,        do_alloc,        do_alloc, do_alloc_with, do_alloc_with,
-    do_free,        do_free,         do_free,         do_free,  do_free,       do_wrong,
-    do_record,      do_record,       do_forget,       do_trim,  do_progress,   do_progress,
-    do_budget,      do_questions,    do_pool_create,  do_mend,  do_host_fault, do_device_fault,
-    do_mend,        do_pool_destroy, do_device_fault, do_mend,  do_alloc,      do_free,
-    do_capture_end, do_capture_begin};
+    do_alloc, do_alloc, do_alloc, do_alloc, do_alloc_with, do_alloc_with, do_free, do_free, do_free,
+    do_free, do_free, do_wrong, do_record, do_record, do_forget, do_trim, do_progress, do_progress,
+    do_budget, do_questions, do_pool_create, do_mend, do_host_fault, do_device_fault, do_mend,
+    do_pool_destroy, do_device_fault, do_mend, do_alloc, do_free, do_capture_end, do_capture_begin,
+    /* of the extended mode alone: */
+    do_buffer_create, do_buffer_create, do_buffer_create, do_buffer_resize, do_buffer_resize,
+    do_buffer_resize, do_buffer_resize, do_buffer_resize, do_buffer_move, do_buffer_move,
+    do_buffer_move, do_buffer_move, do_buffer_destroy, do_buffer_destroy, do_buffer_wrong,
+    do_buffer_move};
 
 static void run_operation(unsigned number) {
+  unsigned count =
+      w.is_extended ? (unsigned)(sizeof operations / sizeof operations[0]) : OPERATIONS_PLAIN;
   w.hits_before = gate.hits;
   w.refused_before = fuzz_host.refused;
   gate.hit_results = 0;
   w.handled = 0;
+  w.planned_bytes = 0;
+  w.was_wrong = w.is_unsure = 0;
 #if defined(FUZZ_TRACE)
-  fprintf(stderr, "operation %u: %u %u %u %u %u\n", number % 32, w.a, w.b, w.c, w.d, w.e);
+  fprintf(stderr, "operation %u: %u %u %u %u %u\n", number % count, w.a, w.b, w.c, w.d, w.e);
 #endif
-  operations[number % (sizeof operations / sizeof operations[0])]();
+  operations[number % count]();
   check_lake();
   check_figures();
+  check_buffer(&w.buffers[w.tick % BUFFERS]);
   verify(&w.blocks[w.tick++ % SLOTS]);
 }
 
 /* ---- Callbacks ------------------------------------------------------------------------------- */
+
+/* A handler may shrink buffers, also the one whose growth it is asked about, and grow none. */
+static void make_room_of(buffer *b) {
+  if (!b->handle) return;
+  if (!w.fatal && b->bytes < b->max_bytes)
+    REQUIRE(gmlake_buffer_resize(w.lake, b->handle, b->bytes + 1, NULL) ==
+            GMLAKE_ERROR_INVALID_ARGUMENT);
+  if (w.e & 0x80) resize(b, b->bytes / 2, w.e / 8 % AT_NONE);
+}
 
 static int handle_oom(void *user, gmlake *lake, const gmlake_error_info *info) {
   block *b = &w.blocks[(w.a + (unsigned)w.handled) % SLOTS];
@@ -521,6 +779,7 @@ static int handle_oom(void *user, gmlake *lake, const gmlake_error_info *info) {
   REQUIRE(++w.handled <= 8);
   if (!w.fatal) REQUIRE(gmlake_alloc(lake, GRAIN, NULL, &ptr) == GMLAKE_ERROR_INVALID_ARGUMENT);
   if (b->ptr) free_block(b, w.e % AT_NONE);
+  if (w.is_extended) make_room_of(&w.buffers[w.e % BUFFERS]);
   if (w.b & 1) judge(gmlake_trim(lake, 0, NULL), BIT_OK);
   return w.c & 1 || b->stale;
 }
@@ -531,7 +790,314 @@ static void hear(void *user, int level, const gmlake_error_info *info) {
   REQUIRE(level >= GMLAKE_LOG_ERROR && level <= GMLAKE_LOG_INFO);
   REQUIRE(memchr(info->text, 0, sizeof info->text));
   stats.struct_bytes = 0;
+  w.leak_count += level == GMLAKE_LOG_WARNING && w.is_closing;
   if (w.lake) judge_question(gmlake_get_stats(w.lake, &stats));
+}
+
+/* ---- A policy -------------------------------------------------------------------------------- */
+
+static unsigned answer(void) {
+  unsigned now = w.answers >> 24;
+  w.answers = w.answers * 0x9E3779B1u + 0x7F4A7C15u;
+  return now;
+}
+
+static int is_to_be_wrong(unsigned number) {
+  if (!(w.has & HAS_WRONG) || (number & 0x30) != 0x30) return 0;
+  return w.was_wrong = 1;
+}
+
+static uintptr_t up(uintptr_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
+
+/* A policy may not call the lake. */
+static void try_barred(void) {
+  void *ptr = &ptr;
+  size_t released = 1, i;
+  if (w.fatal || gate.hit_results & BITS_FATAL) return;
+  REQUIRE(gmlake_alloc(w.lake, GRAIN, NULL, &ptr) == GMLAKE_ERROR_INVALID_ARGUMENT && !ptr);
+  REQUIRE(gmlake_trim(w.lake, 0, &released) == GMLAKE_ERROR_INVALID_ARGUMENT && !released);
+  REQUIRE(gmlake_check(w.lake) == GMLAKE_ERROR_INVALID_ARGUMENT);
+  for (i = 0; i < SLOTS; i++)
+    if (w.blocks[i].ptr)
+      REQUIRE(gmlake_free(w.lake, w.blocks[i].ptr, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
+  for (i = 0; i < BUFFERS; i++)
+    if (w.buffers[i].handle)
+      REQUIRE(gmlake_buffer_resize(w.lake, w.buffers[i].handle, 0, NULL) ==
+              GMLAKE_ERROR_INVALID_ARGUMENT);
+}
+
+/* What is shown as free is nobody's. */
+static void check_piece(const gmlake_piece *piece) {
+  uintptr_t home = (uintptr_t)piece->home;
+  size_t i;
+  REQUIRE(piece->bytes && (home | piece->bytes) % GRAIN == 0);
+  for (i = 0; i < SLOTS; i++) {
+    const block *b = &w.blocks[i];
+    if (b->ptr)
+      REQUIRE(home + piece->bytes <= (uintptr_t)b->ptr || home >= (uintptr_t)b->ptr + b->bytes);
+  }
+}
+
+static void check_request(const gmlake_request *r) {
+  REQUIRE(r->bytes && r->alignment >= GRAIN && !(r->alignment & (r->alignment - 1)));
+  if (w.has & HAS_OBSERVER) REQUIRE(r->number == told.newest + 1);
+}
+
+static void check_view(const gmlake_view *view) {
+  gmlake_stats s;
+  size_t i;
+  for (i = 0; i < view->block_count; i++) {
+    const gmlake_piece *p = &view->blocks[i];
+    check_piece(p);
+    if (i) REQUIRE((uintptr_t)p[-1].home + p[-1].bytes <= (uintptr_t)p->home);
+  }
+  for (i = 0; i < view->window_count; i++) {
+    const gmlake_window_info *info = &view->windows[i];
+    REQUIRE(info->number && info->bytes && info->bytes <= info->mapped_bytes);
+    REQUIRE(info->piece_count >= 1);
+  }
+  s.struct_bytes = 0;
+  judge_question(gmlake_get_stats(w.lake, &s));
+  REQUIRE(view->window_count <= s.window_count);
+}
+
+static int may_stitch(const gmlake_view *view, const gmlake_request *r) {
+  return !(r->flags & GMLAKE_NO_STITCH) && r->bytes >= view->stitch_bytes_min;
+}
+
+static int plan_window(const gmlake_view *view, const gmlake_request *r, gmlake_plan *plan) {
+  size_t first = view->window_count ? answer() % view->window_count : 0, i;
+  for (i = first; i < view->window_count; i++) {
+    const gmlake_window_info *info = &view->windows[i];
+    if (!info->is_free || info->bytes < r->bytes) continue;
+    plan->window = info->number;
+    plan->state = 1 + (answer() & 1);
+    w.planned_bytes = info->bytes;
+    return 1;
+  }
+  return 0;
+}
+
+/* A range from within a free block or several side by side, perhaps longer than it must be. */
+static int plan_piece(const gmlake_view *view, const gmlake_request *r, gmlake_plan *plan) {
+  size_t unit = r->flags & GMLAKE_EXCLUSIVE ? view->chunk_bytes : GRAIN, bytes = up(r->bytes, unit);
+  size_t i = view->block_count ? answer() % view->block_count : 0, more = answer() % 4 * unit;
+  const gmlake_piece *b = &view->blocks[i];
+  uintptr_t home, end, block_end;
+  if (!view->block_count) return 0;
+  home = up((uintptr_t)b->home, r->alignment > unit ? r->alignment : unit);
+  end = block_end = (uintptr_t)b->home + b->bytes;
+  while (answer() & 1 && ++i < view->block_count && (uintptr_t)view->blocks[i].home == end)
+    end += view->blocks[i].bytes;
+  if (home > end || bytes > end - home) return 0;
+  if (more <= end - home - bytes) bytes += more;
+  plan->pieces[0].home = (void *)home;
+  plan->pieces[0].bytes = bytes;
+  plan->piece_count = 1;
+  plan->state = 1 + (answer() & 1);
+  plan->keeps_former = home == (uintptr_t)b->home && home + bytes < block_end &&
+                       (home + bytes) % view->chunk_bytes == 0 && answer() & 1;
+  w.planned_bytes = bytes;
+  return 1;
+}
+
+/* Memory to be created, for what pieces do not cover. */
+static int plan_growth(const gmlake_view *view, const gmlake_request *r, size_t missing,
+                       gmlake_plan *plan) {
+  size_t most = up(w.capacity, view->chunk_bytes), bytes;
+  gmlake_desc desc;
+  judge_question(gmlake_get_desc(w.lake, &desc));
+  if (!r->pool) most = desc.arena_bytes;
+  if (r->flags & GMLAKE_NO_GROW || missing > most) return 0;
+  bytes = up(missing, view->chunk_bytes);
+  if (bytes > most) return 0;
+  plan->grow_bytes = bytes;
+  w.planned_bytes += bytes;
+  return 1;
+}
+
+/* Whole chunks, but where the first piece begins and the last one ends. */
+static int plan_chunks(const gmlake_view *view, const gmlake_request *r, gmlake_plan *plan) {
+  size_t chunk = view->chunk_bytes, have = 0, need, i, parts;
+  int is_whole = (r->flags & GMLAKE_EXCLUSIVE) != 0;
+  need = up(r->bytes, is_whole ? chunk : GRAIN);
+  for (i = 0; i < view->block_count && have < need; i++) {
+    uintptr_t home = (uintptr_t)view->blocks[i].home, end = home + view->blocks[i].bytes;
+    unsigned how = answer();
+    if (plan->piece_count || is_whole || home % r->alignment || how & 4) home = up(home, chunk);
+    end = end / chunk * chunk;
+    if (end <= home || !(how & 3) || (have && !may_stitch(view, r))) continue;
+    plan->pieces[plan->piece_count].home = (void *)home;
+    plan->pieces[plan->piece_count++].bytes = end - home;
+    have += end - home;
+  }
+  if (have < need && !may_stitch(view, r)) have = plan->piece_count = 0;
+  if (have > need) plan->pieces[plan->piece_count - 1].bytes -= have - need;
+  w.planned_bytes = have < need ? have : need;
+  if (have < need && !plan_growth(view, r, need - have, plan)) {
+    plan->piece_count = w.planned_bytes = 0;
+    return 0;
+  }
+  parts = plan->piece_count + (plan->grow_bytes != 0);
+  plan->state = plan->grow_bytes ? 4 : parts > 1 ? 3 : 1;
+  w.is_unsure |= parts > 1 && r->pool && gate.hit_kinds & ON_RESERVE;
+  return 1;
+}
+
+/* Breaks a rule that a piece has to keep; 0: there is none to break. */
+static int spoil_piece(const gmlake_request *r, gmlake_plan *plan, unsigned how) {
+  gmlake_piece *first = plan->pieces;
+  if (!plan->piece_count) return 0;
+  switch (how) {
+  case 0:
+    first->bytes++;
+    return 1;
+  case 1:
+    first->bytes = 0;
+    return 1;
+  case 2:
+    first->home = NULL;
+    return 1;
+  case 3:
+    first->home = w.blocks[w.a % SLOTS].ptr;
+    return 1;
+  case 4:
+    first[plan->piece_count++] = *first;
+    plan->state = plan->grow_bytes ? 4 : 3;
+    return 1;
+  default:
+    if (plan->piece_count > 1 || plan->grow_bytes || r->bytes <= GRAIN) return 0;
+    first->bytes = GRAIN;
+    return 1;
+  }
+}
+
+/* Makes a plan illegal, whatever it was. */
+static void spoil(const gmlake_view *view, const gmlake_request *r, gmlake_plan *plan) {
+  size_t parts = plan->piece_count + (plan->grow_bytes != 0);
+  const gmlake_piece *first = plan->pieces;
+  int is_cut_at_chunk = !parts || ((uintptr_t)first->home + first->bytes) % view->chunk_bytes == 0;
+  unsigned how = answer() % 12;
+  if (!plan->state) plan->state = 1;
+  if (how < 6 && spoil_piece(r, plan, how)) return;
+  if (how == 6)
+    plan->state = 6;
+  else if (how == 7)
+    plan->piece_count = plan->piece_capacity + 1;
+  else if (how == 8)
+    plan->grow_bytes = view->chunk_bytes + GRAIN;
+  else if (how == 9)
+    plan->piece_count = plan->grow_bytes = plan->window = 0;
+  else if (how == 10 && (plan->window || plan->grow_bytes || parts > 1 || !is_cut_at_chunk))
+    plan->keeps_former = 1;
+  else if (how == 11 && !plan->window)
+    plan->pieces = (gmlake_piece *)(void *)&w;
+  else
+    plan->window = UINT64_MAX;
+}
+
+static void choose(void *user, const gmlake_view *view, const gmlake_request *r,
+                   gmlake_plan *plan) {
+  unsigned how = answer(), kind = how % 8;
+  REQUIRE(user == &w && plan->piece_capacity > view->block_count);
+  check_request(r);
+  check_view(view);
+  if (how & 0x80) try_barred();
+  w.planned_bytes = 0;
+  plan->candidates = 7;
+  plan->reason = plan_reason;
+  if (kind == 1) plan->state = 5;
+  if (kind > 1 && !(kind < 4 && plan_window(view, r, plan)) &&
+      !(kind < 6 && plan_piece(view, r, plan)))
+    (void)plan_chunks(view, r, plan);
+  if (kind != 1 && is_to_be_wrong(how)) spoil(view, r, plan);
+}
+
+static size_t evict(void *user, const gmlake_view *view, size_t mapped_bytes, uint64_t *out) {
+  size_t count = 0, i;
+  unsigned how = answer();
+  REQUIRE(user == &w && mapped_bytes && mapped_bytes % view->chunk_bytes == 0);
+  if (how & 0x80) try_barred();
+  for (i = 0; i < view->window_count; i++)
+    if (view->windows[i].is_complete && answer() & 1) out[count++] = view->windows[i].number;
+  if (!is_to_be_wrong(how)) return count;
+  for (i = 0; i < view->window_count && view->windows[i].is_complete;) i++;
+  if (how & 1 && i < view->window_count) {
+    out[0] = view->windows[i].number; /* work uses it */
+    return count ? count : 1;
+  }
+  if (how & 2 && count > 1) {
+    out[count - 1] = out[0];
+    return count;
+  }
+  if (how & 4 && view->window_count) {
+    out[0] = how & 8 ? 0 : UINT64_MAX;
+    return count ? count : 1;
+  }
+  return view->window_count + 1;
+}
+
+static int coalesce(void *user, const gmlake_piece *piece) {
+  const block *b = block_at(piece->home);
+  unsigned how = answer();
+  REQUIRE(user == &w && b && b->bytes == piece->bytes);
+  if (how & 0x80) try_barred();
+  return how & 1;
+}
+
+static int place(void *user, const gmlake_request *r, const gmlake_piece *hole) {
+  unsigned how = answer();
+  REQUIRE(user == &w && hole->bytes > r->bytes && r->alignment == GRAIN);
+  check_request(r);
+  check_piece(hole);
+  if (how & 0x80) try_barred();
+  return how & 1;
+}
+
+static void open_policy(void) {
+  if (!(w.has & HAS_POLICY)) return;
+  w.policy.struct_bytes = sizeof w.policy;
+  w.policy.user = &w;
+  if (w.has & HAS_CHOOSE) w.policy.choose = choose;
+  if (w.has & HAS_EVICT) w.policy.evict = evict;
+  if (w.has & HAS_COALESCE) w.policy.coalesce = coalesce;
+  if (w.has & HAS_PLACE) w.policy.place = place;
+  w.desc.policy = &w.policy;
+}
+
+/* ---- An observer ----------------------------------------------------------------------------- */
+
+static void hear_of_attempt(const gmlake_event *e) {
+  REQUIRE(e->state >= 1 && e->state <= 5 && (e->state == 5) == !e->address);
+  REQUIRE(e->request == ++told.newest && e->asked_bytes);
+  if (!e->address) return;
+  REQUIRE(!block_at((void *)(uintptr_t)e->address) && e->asked_bytes <= e->bytes);
+  told.served = *e;
+  told.active_bytes += e->bytes;
+}
+
+static void hear_of_free(const gmlake_event *e) {
+  const block *b = block_at((void *)(uintptr_t)e->address);
+  REQUIRE(b && b->bytes == e->bytes && b->requested == e->asked_bytes && !e->request);
+  told.active_bytes -= e->bytes;
+}
+
+static void observe(void *user, const gmlake_event *e) {
+  REQUIRE(user == &told && e->kind >= GMLAKE_EVENT_ALLOC && e->kind <= GMLAKE_EVENT_TRIM);
+  REQUIRE(!w.is_closing || e->kind == GMLAKE_EVENT_WAIT);
+  REQUIRE(e->reason && *e->reason && e->bytes % GRAIN == 0);
+  told.count[e->kind] += e->kind != GMLAKE_EVENT_ALLOC || e->address;
+  if (e->kind == GMLAKE_EVENT_ALLOC) {
+    hear_of_attempt(e);
+  } else {
+    REQUIRE(!e->state && (!e->request || e->request == told.newest + 1));
+    told.driver_ns += e->driver_ns;
+  }
+  if (e->kind == GMLAKE_EVENT_FREE) hear_of_free(e);
+  if (e->kind == GMLAKE_EVENT_GROW) told.reserved_bytes += e->bytes;
+  if (e->kind == GMLAKE_EVENT_TRIM) told.reserved_bytes -= e->bytes;
+  REQUIRE(e->reserved_bytes == told.reserved_bytes);
+  REQUIRE(e->active_bytes == told.active_bytes + committed_bytes());
 }
 
 /* ---- A world and its end --------------------------------------------------------------------- */
@@ -540,7 +1106,7 @@ static void read_sizes(gmlake_mock_desc *mock_desc) {
   unsigned sizes = fuzz_byte(&w.in), limits = fuzz_byte(&w.in), spaces = fuzz_byte(&w.in);
   gmlake_desc *d = &w.desc;
   size_t chunk, capacity;
-  mock_desc->granularity_bytes = (size_t)4096 << (sizes % 3);
+  mock_desc->granularity_bytes = w.granularity = (size_t)4096 << (sizes % 3);
   chunk = d->chunk_bytes = mock_desc->granularity_bytes << (sizes / 4 % 3);
   capacity = w.capacity = chunk * (1 + fuzz_byte(&w.in) % 40);
   mock_desc->capacity_bytes = capacity;
@@ -567,6 +1133,10 @@ static void open_world(void) {
   if (flags & 16) w.desc.oom.fn = handle_oom;
   if (flags & 32) w.desc.logger.fn = hear;
   read_sizes(&mock_desc);
+  if (w.is_extended) w.has = fuzz_byte(&w.in);
+  open_policy();
+  if (w.has & HAS_OBSERVER) w.desc.observer.fn = observe;
+  w.desc.observer.user = &told;
   REQUIRE(gmlake_mock_create(&mock_desc, &w.mock) == GMLAKE_OK);
   gate_open(w.mock);
   w.desc.backend = &gate.table;
@@ -582,6 +1152,7 @@ static void open_world(void) {
 
 static void close_world(unsigned how) {
   gmlake_result result;
+  size_t left = 0;
   unsigned i;
   for (i = 0; i < SLOTS; i++) verify(&w.blocks[i]);
   if (how & 1) do_mend();
@@ -590,7 +1161,14 @@ static void close_world(unsigned how) {
   w.hits_before = gate.hits;
   w.refused_before = fuzz_host.refused;
   gate.hit_results = gate.hit_kinds = 0;
+  for (i = 0; i < SLOTS; i++) left += w.blocks[i].ptr != NULL;
+  for (i = 0; i < BUFFERS; i++) {
+    left += w.buffers[i].handle != NULL;
+    check_buffer(&w.buffers[i]);
+  }
+  w.is_closing = 1;
   result = gmlake_destroy(w.lake);
+  REQUIRE(w.leak_count == (w.desc.logger.fn ? left : 0));
 #if defined(FUZZ_TRACE)
   tell_result("destroy", result);
 #endif
@@ -605,10 +1183,12 @@ static void close_world(unsigned how) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   unsigned how, i, operation;
   memset(&w, 0, sizeof w);
+  memset(&told, 0, sizeof told);
   memset(&fuzz_host, 0, sizeof fuzz_host);
   w.in.at = data;
   w.in.left = size;
   how = fuzz_byte(&w.in);
+  w.is_extended = how >> 5 == 3;
   open_world();
   for (i = 0; i < OPERATIONS_MAX && w.in.left; i++) {
     operation = fuzz_byte(&w.in);
@@ -617,6 +1197,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     w.c = fuzz_byte(&w.in);
     w.d = fuzz_byte(&w.in);
     w.e = fuzz_byte(&w.in);
+    if (w.is_extended) w.answers = (uint32_t)fuzz_byte(&w.in) << 24;
     run_operation(operation);
   }
   close_world(how);
