@@ -350,7 +350,7 @@ typedef struct gmlake_offload_graph_desc {
 typedef struct gmlake_offload_tensor_desc {
   size_t bytes; /* 0 is allowed */
   gmlake_offload_kind kind;
-  uint32_t device;
+  uint32_t device; /* 65,535 at most; those below exist too */
 } gmlake_offload_tensor_desc;
 
 /* Names are cut to 31 characters; NULL is "". As an answer, `reads` and `writes` point into the
@@ -386,7 +386,7 @@ typedef struct gmlake_offload_error_info {
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_create(
     const gmlake_offload_graph_desc *desc, gmlake_offload_graph **out_graph);
 
-/* pre: no planner and no run uses the graph. NULL is fine. */
+/* pre: no planner, plan, run, memgraph or engine uses the graph. NULL is fine. */
 GMLAKE_OFFLOAD_DEF void gmlake_offload_graph_destroy(gmlake_offload_graph *graph);
 
 /* Adds a tensor; ids count up from 0.
@@ -578,7 +578,8 @@ typedef struct gmlake_offload_copy {
 typedef struct gmlake_offload_launch {
   const gmlake_offload_graph *graph;
   uint32_t job, op;
-  uint32_t stream; /* of the job on that device, from 0 on; a run has one */
+  uint32_t stream; /* of the job on that device, from 0 on: a run has one, an engine stream_count,
+                      and behind them copy_count for transfers */
   uint64_t iteration;
   gmlake_offload_op_desc desc;
   void *const *reads, *const *writes;
@@ -672,7 +673,7 @@ typedef struct gmlake_offload_cuda_desc {
    *out_backend is then NULL. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_cuda_create(
     const gmlake_offload_cuda_desc *desc, gmlake_offload_backend **out_backend);
-/* pre: no run uses it. Waits for what is under way. NULL is fine. */
+/* pre: no run and no engine uses it. Waits for what is under way. NULL is fine. */
 GMLAKE_OFFLOAD_DEF void gmlake_offload_cuda_destroy(gmlake_offload_backend *backend);
 #endif
 
@@ -826,7 +827,7 @@ typedef struct gmlake_offload_node {
 } gmlake_offload_node;
 
 /* Where a tensor is when an iteration begins and ends: PERSISTENT and INPUT tensors in the same
-   places both times, perhaps on both sides, an OUTPUT at the end on one side. */
+   places both times, an OUTPUT that an operator writes at the end, each on one side or both. */
 typedef struct gmlake_offload_place {
   size_t device_offset, host_offset; /* or NOWHERE */
 } gmlake_offload_place;
@@ -862,7 +863,8 @@ gmlake_offload_memgraph_get_place(const gmlake_offload_memgraph *memgraph, uint3
    graph's results: see HOW A MEMGRAPH IS CHECKED. out_fault may be NULL.
    Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY; and what is wrong with the memgraph:
    INCOMPLETE  an operator is missing or there twice, or a dependency that was asked for
-   BAD_PLACE   a place passes its arena, or two of one node's places overlap
+   BAD_PLACE   a place passes its arena, two of one node's places overlap, or what an operator
+              updates has another place behind it
    CYCLE       nodes wait for each other
    RACE        two nodes touch the same bytes, one writes them, and no path orders the two
    STALE_READ  a node, or the next iteration, reads bytes that are not the version it should see */
@@ -879,7 +881,8 @@ typedef struct gmlake_offload_engine_desc {
   const gmlake_offload_memgraph *memgraph; /* likewise; several engines may share it */
   unsigned flags;                          /* FIXED_ORDER or RANDOM_ORDER */
   uint32_t stream_count;                   /* operators at once on a device; 0: 1 */
-  uint32_t copy_count;                     /* copies at once of a device and direction; 0: 1 */
+  uint32_t copy_count;                     /* copies at once of a device and direction, and
+                                              transfers of a device; 0: 1 */
   uint64_t seed;                           /* of RANDOM_ORDER */
   gmlake_offload_host host;
 } gmlake_offload_engine_desc;
@@ -4167,23 +4170,39 @@ static uint64_t *gmlo_paths_rows(const gmlake_offload_host *host, size_t node_co
   return (uint64_t *)gmlo_zeroed(host, node_count, GMLO_CHUNK_WORDS * sizeof(uint64_t));
 }
 
+/* The sources from which a path of two edges or more leads to v. */
+static void gmlo_paths_implied(const gmlo_edges *edges, size_t first, const uint64_t *rows,
+                               size_t v, uint64_t *implied) {
+  size_t e, w;
+  memset(implied, 0, GMLO_CHUNK_WORDS * sizeof *implied);
+  for (e = edges->begin[v]; e < edges->begin[v + 1]; e++) {
+    size_t from = edges->before[e] - first;
+    uint64_t others = UINT64_MAX; /* but the predecessor itself */
+    if (edges->before[e] < first) continue;
+    for (w = 0; w < GMLO_CHUNK_WORDS; w++) {
+      if (w == from / 64) others = ~((uint64_t)1 << (from % 64));
+      implied[w] |= rows[from * GMLO_CHUNK_WORDS + w] & others;
+      others = UINT64_MAX;
+    }
+  }
+}
+
 /* Marks in `superfluous` the edges that another path implies. 0 where host memory is refused. */
 static int gmlo_paths_reduce(const gmlo_edges *edges, unsigned char *superfluous,
                              const gmlake_offload_host *host) {
   uint64_t *rows = gmlo_paths_rows(host, edges->node_count);
-  size_t first, v, e, other;
+  uint64_t implied[GMLO_CHUNK_WORDS];
+  size_t first, v, e;
   if (rows == NULL) return 0;
   for (first = 0; first < edges->node_count; first += GMLO_CHUNK) {
     gmlo_paths_fill(edges, first, rows);
     for (v = first; v < edges->node_count; v++) {
-      size_t begin = edges->begin[v], end = edges->begin[v + 1];
-      for (e = begin; e < end; e++) {
-        size_t source = edges->before[e];
-        if (source < first || source >= first + GMLO_CHUNK) continue;
-        for (other = begin; other < end && !superfluous[e]; other++) {
-          superfluous[e] = edges->before[other] > source &&
-                           gmlo_paths_has(rows, first, source, edges->before[other]);
-        }
+      if (edges->begin[v + 1] - edges->begin[v] < 2) continue;
+      gmlo_paths_implied(edges, first, rows, v, implied);
+      for (e = edges->begin[v]; e < edges->begin[v + 1]; e++) {
+        size_t source = (size_t)edges->before[e] - first;
+        if (edges->before[e] < first || source >= GMLO_CHUNK) continue;
+        superfluous[e] = implied[source / 64] >> (source % 64) & 1;
       }
     }
   }
@@ -5267,7 +5286,8 @@ static int gmlo_memgraph_link(gmlake_offload_memgraph *m) {
    transfers, offloads, reloads. [Q1] A queue's heap has the nodes that are ready and not begun.
    Complexity: O(log n) a node, and its edges. Fails: host memory, when made. */
 
-#define GMLO_QUEUES 4u /* of a device */
+#define GMLO_QUEUES 4u        /* of a device */
+#define GMLO_BEGUN UINT32_MAX /* what a node waits for that has begun and not ended */
 
 typedef struct gmlo_ready_queue {
   uint32_t *heap;  /* fixed order: all nodes of the queue, in order */
@@ -5350,12 +5370,14 @@ static uint32_t gmlo_ready_pop(gmlo_ready *r, size_t q, uint64_t random) {
     }
   }
   queue->active++;
+  r->waits[id] = GMLO_BEGUN;
   return id;
 }
 
 static void gmlo_ready_done(gmlo_ready *r, uint32_t id) {
   const gmlake_offload_memgraph *m = r->memgraph;
   size_t e;
+  r->waits[id] = 0;
   r->queues[gmlo_queue_of(m, id)].active--;
   for (e = m->after_begin[id]; e < m->after_begin[id + 1]; e++) {
     if (--r->waits[m->after[e]] == 0 && !r->fixed) gmlo_ready_push(r, m->after[e]);
@@ -5394,6 +5416,7 @@ static uint64_t gmlo_simulate(const gmlake_offload_memgraph_desc *desc,
         nodes[q] = gmlo_ready_pop(&r, q, 0);
         if (nodes[q] == GMLAKE_OFFLOAD_NONE) continue;
         ends[q] = now + gmlo_node_time(desc, &m->nodes[nodes[q]]);
+        if (ends[q] > UINT64_MAX / 2) ends[q] = UINT64_MAX / 2; /* centuries */
       }
       if (ends[q] >= least) continue;
       least = ends[q];
@@ -5776,7 +5799,7 @@ static int gmlo_smaller(const void *a, const void *b) {
   return *(const size_t *)a < *(const size_t *)b;
 }
 
-/* Two places of one node may overlap only where they are one tensor's, read and written. */
+/* Two places of one node in one arena are one tensor's, updated in place, or do not overlap. */
 static int gmlo_check_overlaps(gmlo_check *c) {
   gmlo_span_use a, b;
   size_t v, i, n;
@@ -5785,9 +5808,12 @@ static int gmlo_check_overlaps(gmlo_check *c) {
     for (i = 0; gmlo_check_use(c, (uint32_t)v, i, &a, &writes); i++) {
       for (n = 0; n < i && gmlo_check_use(c, (uint32_t)v, n, &b, &writes); n++) {
         if (a.arena != b.arena || (a.tensor == b.tensor && a.offset == b.offset)) continue;
-        if (a.offset >= b.offset + b.bytes || b.offset >= a.offset + a.bytes) continue;
+        if (a.tensor != b.tensor &&
+            (a.offset >= b.offset + b.bytes || b.offset >= a.offset + a.bytes)) {
+          continue;
+        }
         return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_BAD_PLACE, (uint32_t)v, GMLAKE_OFFLOAD_NONE,
-                          a.tensor, "two places of one node overlap");
+                          a.tensor, "places of one node overlap, or an update is not in place");
       }
     }
   }
@@ -6133,6 +6159,7 @@ static int gmlo_engine_launch(gmlake_offload_engine *engine, uint32_t id, uint32
   launch.graph = graph;
   launch.op = m->nodes[id].op;
   launch.stream = stream;
+  if ((op->flags & GMLAKE_OFFLOAD_TRANSFER) != 0) launch.stream += engine->desc.stream_count;
   launch.iteration = engine->iteration;
   (void)gmlake_offload_get_op(graph, launch.op, &launch.desc);
   launch.reads = engine->pointers;
@@ -6204,12 +6231,14 @@ static int gmlo_engine_wait(gmlake_offload_engine *engine) {
   uint32_t id;
   size_t d;
   if (engine->pending == 0 || backend->wait(backend->user, &token) != 0) return 0;
-  engine->pending--;
   id = (uint32_t)(token & UINT32_MAX);
-  if (id >= engine->memgraph->node_count || token >> 32 >= engine->width ||
-      backend->now(backend->user, &engine->now_ns) != 0) {
-    return 0;
+  if (id >= engine->memgraph->node_count || engine->ready.waits[id] != GMLO_BEGUN ||
+      token >> 32 >= engine->width ||
+      !engine->busy[gmlo_queue_of(engine->memgraph, id) * engine->width + (token >> 32)]) {
+    return 0; /* nothing of ours */
   }
+  engine->pending--;
+  if (backend->now(backend->user, &engine->now_ns) != 0) return 0;
   engine->busy[gmlo_queue_of(engine->memgraph, id) * engine->width + (token >> 32)] = 0;
   for (d = 0; d < engine->memgraph->info.device_count; d++) {
     if (engine->ready.queues[d * GMLO_QUEUES].active != 0) continue;
@@ -6315,9 +6344,11 @@ static gmlake_offload_result gmlo_engine_make(gmlake_offload_engine *engine) {
   if (!gmlo_ready_make(&engine->ready, m, &engine->desc.host, fixed)) {
     return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   }
+  if (engine->desc.stream_count > m->node_count)
+    engine->desc.stream_count = (uint32_t)m->node_count;
+  if (engine->desc.copy_count > m->node_count) engine->desc.copy_count = (uint32_t)m->node_count;
   engine->width = engine->desc.stream_count;
   if (engine->width < engine->desc.copy_count) engine->width = engine->desc.copy_count;
-  if (engine->width > m->node_count) engine->width = m->node_count;
   engine->busy =
       (unsigned char *)gmlo_take(&engine->ready.scope, engine->ready.queue_count, engine->width);
   engine->pointers = (void **)gmlo_take(&engine->ready.scope, most, sizeof *engine->pointers);
