@@ -4176,13 +4176,11 @@ static void gmlo_paths_implied(const gmlo_edges *edges, size_t first, const uint
   size_t e, w;
   memset(implied, 0, GMLO_CHUNK_WORDS * sizeof *implied);
   for (e = edges->begin[v]; e < edges->begin[v + 1]; e++) {
-    size_t from = edges->before[e] - first;
-    uint64_t others = UINT64_MAX; /* but the predecessor itself */
+    size_t from = (size_t)edges->before[e] - first;
     if (edges->before[e] < first) continue;
-    for (w = 0; w < GMLO_CHUNK_WORDS; w++) {
-      if (w == from / 64) others = ~((uint64_t)1 << (from % 64));
-      implied[w] |= rows[from * GMLO_CHUNK_WORDS + w] & others;
-      others = UINT64_MAX;
+    for (w = 0; w < GMLO_CHUNK_WORDS; w++) { /* but no path that begins at its end */
+      uint64_t own = w == from / 64 ? (uint64_t)1 << (from % 64) : 0;
+      implied[w] |= rows[from * GMLO_CHUNK_WORDS + w] & ~own;
     }
   }
 }
@@ -4213,7 +4211,9 @@ static int gmlo_paths_reduce(const gmlo_edges *edges, unsigned char *superfluous
 /* ---- >>memgraph: a TASKGRAPH becomes a MEMGRAPH ------------------------------------------------
    Owns the arenas' blocks, where each tensor is, and who used what, while operators are executed in
    the graph's order without a device; what comes out are nodes and edges. Invariants:
-   [T1] The blocks of an arena follow each other without gaps; a block is one tensor's or free.
+   [T1] The blocks of an arena follow each other without gaps; a block is one tensor's or free. Free
+        blocks beside each other are a hole: its first and last block name each other, and the first
+        is in the arena's list of holes of that size.
    [T2] A free block's users are the nodes that must end before its bytes are written; those of a
         tensor likewise, its maker among them or before them.
    [T3] Operators from `exec` up to `alloc` have all their tensors on the device or a block for what
@@ -4255,13 +4255,20 @@ typedef struct gmlo_block {
   size_t offset, bytes;
   uint32_t tensor; /* or NONE */
   uint32_t prev, next, users;
-  uint32_t free_prev, free_next; /* free: of the arena's list */
   size_t used;                   /* free: the position of exec when it became so, + 1 */
+  uint32_t hole_other;           /* a hole's first block: its last, and the other way */
+  uint32_t hole_prev, hole_next; /* a hole's first block: of the arena's list */
+  size_t hole_bytes;             /* likewise: all of the hole */
 } gmlo_block;
 
+#define GMLO_SIZES 32u /* lists of holes: each of twice the bytes of the one before, at least */
+#define GMLO_FITS 32u  /* holes of one list that are looked at */
+
 typedef struct gmlo_arena {
-  uint32_t first, free; /* by offset, and the free ones in any order */
-  size_t high;          /* no byte above was ever taken */
+  uint32_t first;             /* by offset */
+  uint32_t holes[GMLO_SIZES]; /* about the longest unused first */
+  uint32_t lasts[GMLO_SIZES];
+  size_t high; /* no byte above was ever taken */
 } gmlo_arena;
 
 typedef struct gmlo_hold { /* what is known of a tensor */
@@ -4444,28 +4451,52 @@ static uint32_t gmlo_block_new(gmlo_compiler *c) {
   return (uint32_t)c->block_count++;
 }
 
-static void gmlo_free_push(gmlo_compiler *c, gmlo_arena *arena, uint32_t b) {
-  c->blocks[b].free_prev = GMLAKE_OFFLOAD_NONE;
-  c->blocks[b].free_next = arena->free;
-  if (arena->free != GMLAKE_OFFLOAD_NONE) c->blocks[arena->free].free_prev = b;
-  arena->free = b;
+static int gmlo_is_free(const gmlo_compiler *c, uint32_t b) {
+  return b != GMLAKE_OFFLOAD_NONE && c->blocks[b].tensor == GMLAKE_OFFLOAD_NONE;
 }
 
-static void gmlo_free_remove(gmlo_compiler *c, gmlo_arena *arena, uint32_t b) {
-  const gmlo_block *block = &c->blocks[b];
-  if (block->free_next != GMLAKE_OFFLOAD_NONE) {
-    c->blocks[block->free_next].free_prev = block->free_prev;
-  }
-  if (block->free_prev != GMLAKE_OFFLOAD_NONE) {
-    c->blocks[block->free_prev].free_next = block->free_next;
+static unsigned gmlo_size_of(size_t bytes) {
+  unsigned size = 0;
+  for (bytes /= 1024; bytes != 0 && size + 1 < GMLO_SIZES; bytes /= 2) size++;
+  return size;
+}
+
+/* Free blocks from `first` to `last` are a hole: what was given back comes behind the others of its
+   size, what is left of a hole before them. [T1] */
+static void gmlo_hole_add(gmlo_compiler *c, gmlo_arena *arena, uint32_t first, uint32_t last,
+                          int behind) {
+  gmlo_block *hole = &c->blocks[first];
+  unsigned size;
+  c->blocks[last].hole_other = first;
+  hole->hole_other = last;
+  hole->hole_bytes = c->blocks[last].offset + c->blocks[last].bytes - hole->offset;
+  size = gmlo_size_of(hole->hole_bytes);
+  hole->hole_prev = behind ? arena->lasts[size] : GMLAKE_OFFLOAD_NONE;
+  hole->hole_next = behind ? GMLAKE_OFFLOAD_NONE : arena->holes[size];
+  if (hole->hole_prev != GMLAKE_OFFLOAD_NONE) c->blocks[hole->hole_prev].hole_next = first;
+  if (hole->hole_next != GMLAKE_OFFLOAD_NONE) c->blocks[hole->hole_next].hole_prev = first;
+  if (hole->hole_prev == GMLAKE_OFFLOAD_NONE) arena->holes[size] = first;
+  if (hole->hole_next == GMLAKE_OFFLOAD_NONE) arena->lasts[size] = first;
+}
+
+static void gmlo_hole_remove(gmlo_compiler *c, gmlo_arena *arena, uint32_t first) {
+  const gmlo_block *hole = &c->blocks[first];
+  unsigned size = gmlo_size_of(hole->hole_bytes);
+  if (hole->hole_prev != GMLAKE_OFFLOAD_NONE) {
+    c->blocks[hole->hole_prev].hole_next = hole->hole_next;
   } else {
-    arena->free = block->free_next;
+    arena->holes[size] = hole->hole_next;
+  }
+  if (hole->hole_next != GMLAKE_OFFLOAD_NONE) {
+    c->blocks[hole->hole_next].hole_prev = hole->hole_prev;
+  } else {
+    arena->lasts[size] = hole->hole_prev;
   }
 }
 
 /* What is above `bytes` becomes a block of its own. 0 where host memory is refused.
    pre: the block is free. */
-static int gmlo_block_split(gmlo_compiler *c, gmlo_arena *arena, uint32_t b, size_t bytes) {
+static int gmlo_block_split(gmlo_compiler *c, uint32_t b, size_t bytes) {
   uint32_t id = gmlo_block_new(c);
   gmlo_block *low, *high;
   if (id == GMLAKE_OFFLOAD_NONE) return 0;
@@ -4478,12 +4509,15 @@ static int gmlo_block_split(gmlo_compiler *c, gmlo_arena *arena, uint32_t b, siz
   low->bytes = bytes;
   low->next = id;
   if (high->next != GMLAKE_OFFLOAD_NONE) c->blocks[high->next].prev = id;
-  gmlo_free_push(c, arena, id);
+  if (!gmlo_is_free(c, high->next)) { /* the hole's last block now */
+    c->blocks[low->hole_other].hole_other = id;
+    if (low->hole_other == b) high->hole_other = b;
+  }
   return 1;
 }
 
 /* The block takes in the one behind it, and its users. pre: both are free. */
-static void gmlo_block_absorb(gmlo_compiler *c, gmlo_arena *arena, uint32_t b) {
+static void gmlo_block_absorb(gmlo_compiler *c, uint32_t b) {
   gmlo_block *low = &c->blocks[b];
   uint32_t id = low->next;
   gmlo_block *high = &c->blocks[id];
@@ -4491,28 +4525,33 @@ static void gmlo_block_absorb(gmlo_compiler *c, gmlo_arena *arena, uint32_t b) {
   low->next = high->next;
   if (high->next != GMLAKE_OFFLOAD_NONE) c->blocks[high->next].prev = b;
   low->users = gmlo_list_join(c, low->users, high->users);
-  gmlo_free_remove(c, arena, id);
   high->next = c->spare_blocks;
   c->spare_blocks = id;
 }
 
-/* The tensor gets `bytes` from the begin of block b on. pre: they are free. [T2] */
+/* The tensor gets `bytes` from the begin of block b on; what is left of the hole are none to two.
+   pre: they are free. [T2] */
 static int gmlo_block_take(gmlo_compiler *c, gmlo_arena *arena, uint32_t b, size_t bytes,
                            uint32_t tensor) {
+  uint32_t first = b, next;
+  while (gmlo_is_free(c, c->blocks[first].prev)) first = c->blocks[first].prev;
+  gmlo_hole_remove(c, arena, first);
   if (c->blocks[b].bytes < bytes) {
     uint32_t users = c->blocks[b].users;
     c->marks++;
     c->blocks[b].users = gmlo_list_join(c, GMLAKE_OFFLOAD_NONE, users);
   }
   while (c->blocks[b].bytes < bytes) {
-    uint32_t next = c->blocks[b].next;
     size_t more = bytes - c->blocks[b].bytes;
-    if (c->blocks[next].bytes > more && !gmlo_block_split(c, arena, next, more)) return 0;
-    gmlo_block_absorb(c, arena, b);
+    next = c->blocks[b].next;
+    if (c->blocks[next].bytes > more && !gmlo_block_split(c, next, more)) return 0;
+    gmlo_block_absorb(c, b);
   }
-  if (c->blocks[b].bytes > bytes && !gmlo_block_split(c, arena, b, bytes)) return 0;
-  gmlo_free_remove(c, arena, b);
+  if (c->blocks[b].bytes > bytes && !gmlo_block_split(c, b, bytes)) return 0;
   c->blocks[b].tensor = tensor;
+  next = c->blocks[b].next;
+  if (gmlo_is_free(c, next)) gmlo_hole_add(c, arena, next, c->blocks[first].hole_other, 0);
+  if (first != b) gmlo_hole_add(c, arena, first, c->blocks[b].prev, 0);
   if (c->blocks[b].offset + bytes > arena->high) arena->high = c->blocks[b].offset + bytes;
   return 1;
 }
@@ -4520,22 +4559,32 @@ static int gmlo_block_take(gmlo_compiler *c, gmlo_arena *arena, uint32_t b, size
 /* A tensor's block becomes free for whoever comes behind its users. */
 static void gmlo_block_give(gmlo_compiler *c, gmlo_arena *arena, uint32_t b, uint32_t users) {
   gmlo_block *block = &c->blocks[b];
+  uint32_t first = b, last = b;
   block->tensor = GMLAKE_OFFLOAD_NONE;
   block->users = users;
   block->used = c->exec + 1;
-  gmlo_free_push(c, arena, b);
+  if (gmlo_is_free(c, block->prev)) {
+    first = c->blocks[block->prev].hole_other;
+    gmlo_hole_remove(c, arena, first);
+  }
+  if (gmlo_is_free(c, block->next)) {
+    last = c->blocks[block->next].hole_other;
+    gmlo_hole_remove(c, arena, block->next);
+  }
+  gmlo_hole_add(c, arena, first, last, 1);
 }
 
 static int gmlo_arena_init(gmlo_compiler *c, gmlo_arena *arena, size_t bytes) {
   gmlo_block *block;
-  arena->free = GMLAKE_OFFLOAD_NONE;
+  size_t i;
+  for (i = 0; i < GMLO_SIZES; i++) arena->holes[i] = arena->lasts[i] = GMLAKE_OFFLOAD_NONE;
   arena->first = gmlo_block_new(c);
   if (arena->first == GMLAKE_OFFLOAD_NONE) return 0;
   block = &c->blocks[arena->first];
   memset(block, 0, sizeof *block);
   block->bytes = bytes;
   block->tensor = block->prev = block->next = block->users = GMLAKE_OFFLOAD_NONE;
-  gmlo_free_push(c, arena, arena->first);
+  gmlo_hole_add(c, arena, arena->first, arena->first, 1);
   return 1;
 }
 
@@ -4548,52 +4597,60 @@ static size_t gmlo_next_use(const gmlo_compiler *c, uint32_t tensor) {
   return c->graph->op_count + !hold->has_home;
 }
 
-/* Of a run of free blocks, which begins at *b, those in a row that have `bytes` and are longest
-   unused: 1, and where they begin in *b. */
-static int gmlo_run_best(const gmlo_compiler *c, uint32_t *b, size_t bytes, size_t *out_used) {
-  uint32_t from = *b, e;
+/* Of the hole that begins at *b, those in a row that have `bytes` and are longest
+   unused, at least as long as *used: 1, where they begin in *b, and how long in *used. */
+static int gmlo_hole_best(const gmlo_compiler *c, uint32_t *b, size_t bytes, size_t *used) {
+  uint32_t from = *b, last = c->blocks[*b].hole_other, e;
   int found = 0;
-  while (from != GMLAKE_OFFLOAD_NONE) {
-    size_t sum = 0, used = 0;
+  if (c->blocks[last].used == 0 && c->blocks[last].bytes >= bytes) { /* above all others */
+    *b = last;
+    *used = 0;
+    return 1;
+  }
+  while (gmlo_is_free(c, from)) {
+    size_t sum = 0, most = 0;
     uint32_t latest = from;
-    for (e = from; e != GMLAKE_OFFLOAD_NONE && sum < bytes; e = c->blocks[e].next) {
-      if (c->blocks[e].tensor != GMLAKE_OFFLOAD_NONE) break;
+    for (e = from; gmlo_is_free(c, e) && sum < bytes && most <= *used; e = c->blocks[e].next) {
       sum += c->blocks[e].bytes;
-      if (c->blocks[e].used < used) continue;
-      used = c->blocks[e].used;
+      if (c->blocks[e].used < most) continue;
+      most = c->blocks[e].used;
       latest = e;
     }
-    if (sum < bytes) break;
-    if (!found || used < *out_used) {
-      *b = from;
-      *out_used = used;
+    if (most <= *used) {
+      if (sum < bytes) break;
+      if (!found || most < *used) *b = from;
+      *used = most;
+      found = 1;
     }
-    found = 1;
     from = c->blocks[latest].next; /* until there every choice holds the latest */
-    if (from != GMLAKE_OFFLOAD_NONE && c->blocks[from].tensor != GMLAKE_OFFLOAD_NONE) break;
   }
   return found;
 }
 
-/* Free blocks in a row that have `bytes`: the longest unused, or the lowest. NONE: no such. */
+/* Free blocks in a row that have `bytes`: of some holes of each size the longest unused, or of all
+   the lowest. NONE: no such. */
 static uint32_t gmlo_find_free(const gmlo_compiler *c, const gmlo_arena *arena, size_t bytes,
                                int lowest) {
   uint32_t best = GMLAKE_OFFLOAD_NONE, b;
-  size_t best_used = 0;
-  for (b = arena->free; b != GMLAKE_OFFLOAD_NONE; b = c->blocks[b].free_next) {
-    uint32_t prev = c->blocks[b].prev, at = b;
-    size_t used = 0;
-    int better;
-    if (prev != GMLAKE_OFFLOAD_NONE && c->blocks[prev].tensor == GMLAKE_OFFLOAD_NONE) continue;
-    if (!gmlo_run_best(c, &at, bytes, &used)) continue;
-    if (lowest) at = b;
-    better = best == GMLAKE_OFFLOAD_NONE || (!lowest && used < best_used);
-    if (!better && (lowest || used == best_used)) {
-      better = c->blocks[at].offset < c->blocks[best].offset;
+  size_t best_used = SIZE_MAX;
+  unsigned size;
+  for (size = gmlo_size_of(bytes); size < GMLO_SIZES; size++) {
+    unsigned left = GMLO_FITS;
+    for (b = arena->holes[size]; gmlo_is_free(c, b) && left != 0; b = c->blocks[b].hole_next) {
+      uint32_t at = b;
+      size_t used = best_used;
+      if (c->blocks[b].hole_bytes < bytes) continue;
+      if (!lowest) {
+        left--;
+        if (!gmlo_hole_best(c, &at, bytes, &used)) continue;
+      }
+      if (best != GMLAKE_OFFLOAD_NONE && used == best_used &&
+          c->blocks[at].offset > c->blocks[best].offset) {
+        continue;
+      }
+      best = at;
+      best_used = used;
     }
-    if (!better) continue;
-    best = at;
-    best_used = used;
   }
   return best;
 }
@@ -4740,7 +4797,6 @@ static int gmlo_occupy(gmlo_compiler *c, uint32_t b, uint32_t tensor) {
 
 /* The tensor's home, if all of it is free or may be made so: 1. b is a block at or before it. */
 static int gmlo_occupy_home(gmlo_compiler *c, uint32_t tensor, uint32_t b, size_t after) {
-  gmlo_arena *arena = &c->arenas[c->graph->tensors[tensor].device];
   size_t home = c->holds[tensor].home, end = home + gmlo_footprint(c->desc, tensor);
   uint32_t e;
   while (c->blocks[b].offset + c->blocks[b].bytes <= home) b = c->blocks[b].next;
@@ -4750,7 +4806,7 @@ static int gmlo_occupy_home(gmlo_compiler *c, uint32_t tensor, uint32_t b, size_
   }
   if (c->blocks[b].tensor != GMLAKE_OFFLOAD_NONE) gmlo_evict(c, c->blocks[b].tensor);
   if (!c->failed && c->blocks[b].offset < home) {
-    if (!gmlo_block_split(c, arena, b, home - c->blocks[b].offset)) return 0;
+    if (!gmlo_block_split(c, b, home - c->blocks[b].offset)) return 0;
     b = c->blocks[b].next;
   }
   return !c->failed && gmlo_occupy(c, b, tensor);
