@@ -261,8 +261,9 @@ ERRORS
 COSTS
   Sealing: linear in accesses. Planning: O((c + log s) r) for c candidates, s slots and r swaps;
   about 1 us an access for each order that is tried. Running: linear in accesses and events.
-  Compiling: an operator O(free blocks) for each place, .5 to 10 us an operator for each MEMGRAPH
-  that is tried, at most 44 of them, 6 from 20,000 operators on; edges O(nodes * edges / 64).
+  Compiling: an operator O(log bytes) for each place among free ones, O(places) where others have to
+  leave, .5 to 20 us an operator for each MEMGRAPH that is tried, at most 44 of them, 6 from 20,000
+  operators on; edges O(nodes * edges / 64).
   Checking: O(nodes * places that overlap) and the same. An engine: O(log n) a node.
 
 Licence: MIT, at the end of this file. */
@@ -4262,7 +4263,7 @@ typedef struct gmlo_block {
 } gmlo_block;
 
 #define GMLO_SIZES 32u /* lists of holes: each of twice the bytes of the one before, at least */
-#define GMLO_FITS 32u  /* holes of one list that are looked at */
+#define GMLO_FITS 16u  /* places in the holes of one list that are looked at */
 
 typedef struct gmlo_arena {
   uint32_t first;             /* by offset */
@@ -4598,8 +4599,10 @@ static size_t gmlo_next_use(const gmlo_compiler *c, uint32_t tensor) {
 }
 
 /* Of the hole that begins at *b, those in a row that have `bytes` and are longest
-   unused, at least as long as *used: 1, where they begin in *b, and how long in *used. */
-static int gmlo_hole_best(const gmlo_compiler *c, uint32_t *b, size_t bytes, size_t *used) {
+   unused, at least as long as *used: 1, where they begin in *b, and how long in *used. Looks at
+   so many of them as *left says. */
+static int gmlo_hole_best(const gmlo_compiler *c, uint32_t *b, size_t bytes, size_t *used,
+                          unsigned *left) {
   uint32_t from = *b, last = c->blocks[*b].hole_other, e;
   int found = 0;
   if (c->blocks[last].used == 0 && c->blocks[last].bytes >= bytes) { /* above all others */
@@ -4607,7 +4610,7 @@ static int gmlo_hole_best(const gmlo_compiler *c, uint32_t *b, size_t bytes, siz
     *used = 0;
     return 1;
   }
-  while (gmlo_is_free(c, from)) {
+  for (; gmlo_is_free(c, from) && *left != 0; --*left) {
     size_t sum = 0, most = 0;
     uint32_t latest = from;
     for (e = from; gmlo_is_free(c, e) && sum < bytes && most <= *used; e = c->blocks[e].next) {
@@ -4627,8 +4630,8 @@ static int gmlo_hole_best(const gmlo_compiler *c, uint32_t *b, size_t bytes, siz
   return found;
 }
 
-/* Free blocks in a row that have `bytes`: of some holes of each size the longest unused, or of all
-   the lowest. NONE: no such. */
+/* Free blocks in a row that have `bytes`: of some in the holes of each size the longest unused, or
+   of all the lowest. NONE: no such. */
 static uint32_t gmlo_find_free(const gmlo_compiler *c, const gmlo_arena *arena, size_t bytes,
                                int lowest) {
   uint32_t best = GMLAKE_OFFLOAD_NONE, b;
@@ -4640,10 +4643,7 @@ static uint32_t gmlo_find_free(const gmlo_compiler *c, const gmlo_arena *arena, 
       uint32_t at = b;
       size_t used = best_used;
       if (c->blocks[b].hole_bytes < bytes) continue;
-      if (!lowest) {
-        left--;
-        if (!gmlo_hole_best(c, &at, bytes, &used)) continue;
-      }
+      if (!lowest && !gmlo_hole_best(c, &at, bytes, &used, &left)) continue;
       if (best != GMLAKE_OFFLOAD_NONE && used == best_used &&
           c->blocks[at].offset > c->blocks[best].offset) {
         continue;
