@@ -5270,10 +5270,18 @@ static gmlake_offload_memgraph *gmlo_compile(const gmlake_offload_memgraph_desc 
 
 /* ---- Edges that others imply ---- */
 
-/* Predecessors ascending. */
+/* Predecessors ascending. Lists name the latest first: turned round, they are almost in order. */
 static void gmlo_edges_sort(gmlake_offload_memgraph *m) {
   size_t v, e, i;
   for (v = 0; v < m->node_count; v++) {
+    for (e = m->before_begin[v], i = m->before_begin[v + 1]; e + 1 < i; e++) {
+      uint32_t from = m->before[e];
+      unsigned char memory = m->memory[e];
+      m->before[e] = m->before[--i];
+      m->memory[e] = m->memory[i];
+      m->before[i] = from;
+      m->memory[i] = memory;
+    }
     for (e = m->before_begin[v] + 1; e < m->before_begin[v + 1]; e++) {
       uint32_t from = m->before[e];
       unsigned char memory = m->memory[e];
