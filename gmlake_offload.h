@@ -4263,7 +4263,7 @@ typedef struct gmlo_block {
 } gmlo_block;
 
 #define GMLO_SIZES 32u /* lists of holes: each of twice the bytes of the one before, at least */
-#define GMLO_FITS 16u  /* places in the holes of one list that are looked at */
+#define GMLO_FITS 256u /* places in the holes of one list that are looked at */
 
 typedef struct gmlo_arena {
   uint32_t first;             /* by offset */
