@@ -263,8 +263,9 @@ ERRORS
 COSTS
   Sealing: linear in accesses. Planning: O((c + log s) r) for c candidates, s slots and r swaps;
   about 1 us an access for each order that is tried. Running: linear in accesses and events.
-  Compiling: an operator O(free blocks) for each place, .5 to 10 us an operator for each MEMGRAPH
-  that is tried, at most 44 of them, 6 from 20,000 operators on; edges O(nodes * edges / 64).
+  Compiling: an operator O(log bytes) for each place among free ones, O(places) where others have to
+  leave, .5 to 20 us an operator for each MEMGRAPH that is tried, at most 44 of them, 6 from 20,000
+  operators on; edges O(nodes * edges / 64).
   Checking: O(nodes * places that overlap) and the same. An engine: O(log n) a node.
 
 Licence: MIT, at the end of this file. */
@@ -352,7 +353,7 @@ typedef struct gmlake_offload_graph_desc {
 typedef struct gmlake_offload_tensor_desc {
   size_t bytes; /* 0 is allowed */
   gmlake_offload_kind kind;
-  uint32_t device;
+  uint32_t device; /* 65,535 at most; those below exist too */
 } gmlake_offload_tensor_desc;
 
 /* Names are cut to 31 characters; NULL is "". As an answer, `reads` and `writes` point into the
@@ -388,7 +389,7 @@ typedef struct gmlake_offload_error_info {
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_create(
     const gmlake_offload_graph_desc *desc, gmlake_offload_graph **out_graph);
 
-/* pre: no planner and no run uses the graph. NULL is fine. */
+/* pre: no planner, plan, run, memgraph or engine uses the graph. NULL is fine. */
 GMLAKE_OFFLOAD_DEF void gmlake_offload_graph_destroy(gmlake_offload_graph *graph);
 
 /* Adds a tensor; ids count up from 0.
@@ -580,7 +581,8 @@ typedef struct gmlake_offload_copy {
 typedef struct gmlake_offload_launch {
   const gmlake_offload_graph *graph;
   uint32_t job, op;
-  uint32_t stream; /* of the job on that device, from 0 on; a run has one */
+  uint32_t stream; /* of the job on that device, from 0 on: a run has one, an engine stream_count,
+                      and behind them copy_count for transfers */
   uint64_t iteration;
   gmlake_offload_op_desc desc;
   void *const *reads, *const *writes;
@@ -674,7 +676,7 @@ typedef struct gmlake_offload_cuda_desc {
    *out_backend is then NULL. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_cuda_create(
     const gmlake_offload_cuda_desc *desc, gmlake_offload_backend **out_backend);
-/* pre: no run uses it. Waits for what is under way. NULL is fine. */
+/* pre: no run and no engine uses it. Waits for what is under way. NULL is fine. */
 GMLAKE_OFFLOAD_DEF void gmlake_offload_cuda_destroy(gmlake_offload_backend *backend);
 #endif
 
@@ -828,7 +830,7 @@ typedef struct gmlake_offload_node {
 } gmlake_offload_node;
 
 /* Where a tensor is when an iteration begins and ends: PERSISTENT and INPUT tensors in the same
-   places both times, perhaps on both sides, an OUTPUT at the end on one side. */
+   places both times, an OUTPUT that an operator writes at the end, each on one side or both. */
 typedef struct gmlake_offload_place {
   size_t device_offset, host_offset; /* or NOWHERE */
 } gmlake_offload_place;
@@ -864,7 +866,8 @@ gmlake_offload_memgraph_get_place(const gmlake_offload_memgraph *memgraph, uint3
    graph's results: see HOW A MEMGRAPH IS CHECKED. out_fault may be NULL.
    Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY; and what is wrong with the memgraph:
    INCOMPLETE  an operator is missing or there twice, or a dependency that was asked for
-   BAD_PLACE   a place passes its arena, or two of one node's places overlap
+   BAD_PLACE   a place passes its arena, two of one node's places overlap, or what an operator
+              updates has another place behind it
    CYCLE       nodes wait for each other
    RACE        two nodes touch the same bytes, one writes them, and no path orders the two
    STALE_READ  a node, or the next iteration, reads bytes that are not the version it should see */
@@ -881,7 +884,8 @@ typedef struct gmlake_offload_engine_desc {
   const gmlake_offload_memgraph *memgraph; /* likewise; several engines may share it */
   unsigned flags;                          /* FIXED_ORDER or RANDOM_ORDER */
   uint32_t stream_count;                   /* operators at once on a device; 0: 1 */
-  uint32_t copy_count;                     /* copies at once of a device and direction; 0: 1 */
+  uint32_t copy_count;                     /* copies at once of a device and direction, and
+                                              transfers of a device; 0: 1 */
   uint32_t launch_ahead_max;               /* operators that are launched behind the one that runs
                                               and whatever they wait for; 0: none. With one stream
                                               only */
@@ -4173,23 +4177,37 @@ static uint64_t *gmlo_paths_rows(const gmlake_offload_host *host, size_t node_co
   return (uint64_t *)gmlo_zeroed(host, node_count, GMLO_CHUNK_WORDS * sizeof(uint64_t));
 }
 
+/* The sources from which a path of two edges or more leads to v. */
+static void gmlo_paths_implied(const gmlo_edges *edges, size_t first, const uint64_t *rows,
+                               size_t v, uint64_t *implied) {
+  size_t e, w;
+  memset(implied, 0, GMLO_CHUNK_WORDS * sizeof *implied);
+  for (e = edges->begin[v]; e < edges->begin[v + 1]; e++) {
+    size_t from = (size_t)edges->before[e] - first;
+    if (edges->before[e] < first) continue;
+    for (w = 0; w < GMLO_CHUNK_WORDS; w++) { /* but no path that begins at its end */
+      uint64_t own = w == from / 64 ? (uint64_t)1 << (from % 64) : 0;
+      implied[w] |= rows[from * GMLO_CHUNK_WORDS + w] & ~own;
+    }
+  }
+}
+
 /* Marks in `superfluous` the edges that another path implies. 0 where host memory is refused. */
 static int gmlo_paths_reduce(const gmlo_edges *edges, unsigned char *superfluous,
                              const gmlake_offload_host *host) {
   uint64_t *rows = gmlo_paths_rows(host, edges->node_count);
-  size_t first, v, e, other;
+  uint64_t implied[GMLO_CHUNK_WORDS];
+  size_t first, v, e;
   if (rows == NULL) return 0;
   for (first = 0; first < edges->node_count; first += GMLO_CHUNK) {
     gmlo_paths_fill(edges, first, rows);
     for (v = first; v < edges->node_count; v++) {
-      size_t begin = edges->begin[v], end = edges->begin[v + 1];
-      for (e = begin; e < end; e++) {
-        size_t source = edges->before[e];
-        if (source < first || source >= first + GMLO_CHUNK) continue;
-        for (other = begin; other < end && !superfluous[e]; other++) {
-          superfluous[e] = edges->before[other] > source &&
-                           gmlo_paths_has(rows, first, source, edges->before[other]);
-        }
+      if (edges->begin[v + 1] - edges->begin[v] < 2) continue;
+      gmlo_paths_implied(edges, first, rows, v, implied);
+      for (e = edges->begin[v]; e < edges->begin[v + 1]; e++) {
+        size_t source = (size_t)edges->before[e] - first;
+        if (edges->before[e] < first || source >= GMLO_CHUNK) continue;
+        superfluous[e] = implied[source / 64] >> (source % 64) & 1;
       }
     }
   }
@@ -4200,7 +4218,9 @@ static int gmlo_paths_reduce(const gmlo_edges *edges, unsigned char *superfluous
 /* ---- >>memgraph: a TASKGRAPH becomes a MEMGRAPH ------------------------------------------------
    Owns the arenas' blocks, where each tensor is, and who used what, while operators are executed in
    the graph's order without a device; what comes out are nodes and edges. Invariants:
-   [T1] The blocks of an arena follow each other without gaps; a block is one tensor's or free.
+   [T1] The blocks of an arena follow each other without gaps; a block is one tensor's or free. Free
+        blocks beside each other are a hole: its first and last block name each other, and the first
+        is in the arena's list of holes of that size.
    [T2] A free block's users are the nodes that must end before its bytes are written; those of a
         tensor likewise, its maker among them or before them.
    [T3] Operators from `exec` up to `alloc` have all their tensors on the device or a block for what
@@ -4242,13 +4262,20 @@ typedef struct gmlo_block {
   size_t offset, bytes;
   uint32_t tensor; /* or NONE */
   uint32_t prev, next, users;
-  uint32_t free_prev, free_next; /* free: of the arena's list */
   size_t used;                   /* free: the position of exec when it became so, + 1 */
+  uint32_t hole_other;           /* a hole's first block: its last, and the other way */
+  uint32_t hole_prev, hole_next; /* a hole's first block: of the arena's list */
+  size_t hole_bytes;             /* likewise: all of the hole */
 } gmlo_block;
 
+#define GMLO_SIZES 32u /* lists of holes: each of twice the bytes of the one before, at least */
+#define GMLO_FITS 256u /* places in the holes of one list that are looked at */
+
 typedef struct gmlo_arena {
-  uint32_t first, free; /* by offset, and the free ones in any order */
-  size_t high;          /* no byte above was ever taken */
+  uint32_t first;             /* by offset */
+  uint32_t holes[GMLO_SIZES]; /* about the longest unused first */
+  uint32_t lasts[GMLO_SIZES];
+  size_t high; /* no byte above was ever taken */
 } gmlo_arena;
 
 typedef struct gmlo_hold { /* what is known of a tensor */
@@ -4431,28 +4458,52 @@ static uint32_t gmlo_block_new(gmlo_compiler *c) {
   return (uint32_t)c->block_count++;
 }
 
-static void gmlo_free_push(gmlo_compiler *c, gmlo_arena *arena, uint32_t b) {
-  c->blocks[b].free_prev = GMLAKE_OFFLOAD_NONE;
-  c->blocks[b].free_next = arena->free;
-  if (arena->free != GMLAKE_OFFLOAD_NONE) c->blocks[arena->free].free_prev = b;
-  arena->free = b;
+static int gmlo_is_free(const gmlo_compiler *c, uint32_t b) {
+  return b != GMLAKE_OFFLOAD_NONE && c->blocks[b].tensor == GMLAKE_OFFLOAD_NONE;
 }
 
-static void gmlo_free_remove(gmlo_compiler *c, gmlo_arena *arena, uint32_t b) {
-  const gmlo_block *block = &c->blocks[b];
-  if (block->free_next != GMLAKE_OFFLOAD_NONE) {
-    c->blocks[block->free_next].free_prev = block->free_prev;
-  }
-  if (block->free_prev != GMLAKE_OFFLOAD_NONE) {
-    c->blocks[block->free_prev].free_next = block->free_next;
+static unsigned gmlo_size_of(size_t bytes) {
+  unsigned size = 0;
+  for (bytes /= 1024; bytes != 0 && size + 1 < GMLO_SIZES; bytes /= 2) size++;
+  return size;
+}
+
+/* Free blocks from `first` to `last` are a hole: what was given back comes behind the others of its
+   size, what is left of a hole before them. [T1] */
+static void gmlo_hole_add(gmlo_compiler *c, gmlo_arena *arena, uint32_t first, uint32_t last,
+                          int behind) {
+  gmlo_block *hole = &c->blocks[first];
+  unsigned size;
+  c->blocks[last].hole_other = first;
+  hole->hole_other = last;
+  hole->hole_bytes = c->blocks[last].offset + c->blocks[last].bytes - hole->offset;
+  size = gmlo_size_of(hole->hole_bytes);
+  hole->hole_prev = behind ? arena->lasts[size] : GMLAKE_OFFLOAD_NONE;
+  hole->hole_next = behind ? GMLAKE_OFFLOAD_NONE : arena->holes[size];
+  if (hole->hole_prev != GMLAKE_OFFLOAD_NONE) c->blocks[hole->hole_prev].hole_next = first;
+  if (hole->hole_next != GMLAKE_OFFLOAD_NONE) c->blocks[hole->hole_next].hole_prev = first;
+  if (hole->hole_prev == GMLAKE_OFFLOAD_NONE) arena->holes[size] = first;
+  if (hole->hole_next == GMLAKE_OFFLOAD_NONE) arena->lasts[size] = first;
+}
+
+static void gmlo_hole_remove(gmlo_compiler *c, gmlo_arena *arena, uint32_t first) {
+  const gmlo_block *hole = &c->blocks[first];
+  unsigned size = gmlo_size_of(hole->hole_bytes);
+  if (hole->hole_prev != GMLAKE_OFFLOAD_NONE) {
+    c->blocks[hole->hole_prev].hole_next = hole->hole_next;
   } else {
-    arena->free = block->free_next;
+    arena->holes[size] = hole->hole_next;
+  }
+  if (hole->hole_next != GMLAKE_OFFLOAD_NONE) {
+    c->blocks[hole->hole_next].hole_prev = hole->hole_prev;
+  } else {
+    arena->lasts[size] = hole->hole_prev;
   }
 }
 
 /* What is above `bytes` becomes a block of its own. 0 where host memory is refused.
    pre: the block is free. */
-static int gmlo_block_split(gmlo_compiler *c, gmlo_arena *arena, uint32_t b, size_t bytes) {
+static int gmlo_block_split(gmlo_compiler *c, uint32_t b, size_t bytes) {
   uint32_t id = gmlo_block_new(c);
   gmlo_block *low, *high;
   if (id == GMLAKE_OFFLOAD_NONE) return 0;
@@ -4465,12 +4516,15 @@ static int gmlo_block_split(gmlo_compiler *c, gmlo_arena *arena, uint32_t b, siz
   low->bytes = bytes;
   low->next = id;
   if (high->next != GMLAKE_OFFLOAD_NONE) c->blocks[high->next].prev = id;
-  gmlo_free_push(c, arena, id);
+  if (!gmlo_is_free(c, high->next)) { /* the hole's last block now */
+    c->blocks[low->hole_other].hole_other = id;
+    if (low->hole_other == b) high->hole_other = b;
+  }
   return 1;
 }
 
 /* The block takes in the one behind it, and its users. pre: both are free. */
-static void gmlo_block_absorb(gmlo_compiler *c, gmlo_arena *arena, uint32_t b) {
+static void gmlo_block_absorb(gmlo_compiler *c, uint32_t b) {
   gmlo_block *low = &c->blocks[b];
   uint32_t id = low->next;
   gmlo_block *high = &c->blocks[id];
@@ -4478,28 +4532,33 @@ static void gmlo_block_absorb(gmlo_compiler *c, gmlo_arena *arena, uint32_t b) {
   low->next = high->next;
   if (high->next != GMLAKE_OFFLOAD_NONE) c->blocks[high->next].prev = b;
   low->users = gmlo_list_join(c, low->users, high->users);
-  gmlo_free_remove(c, arena, id);
   high->next = c->spare_blocks;
   c->spare_blocks = id;
 }
 
-/* The tensor gets `bytes` from the begin of block b on. pre: they are free. [T2] */
+/* The tensor gets `bytes` from the begin of block b on; what is left of the hole are none to two.
+   pre: they are free. [T2] */
 static int gmlo_block_take(gmlo_compiler *c, gmlo_arena *arena, uint32_t b, size_t bytes,
                            uint32_t tensor) {
+  uint32_t first = b, next;
+  while (gmlo_is_free(c, c->blocks[first].prev)) first = c->blocks[first].prev;
+  gmlo_hole_remove(c, arena, first);
   if (c->blocks[b].bytes < bytes) {
     uint32_t users = c->blocks[b].users;
     c->marks++;
     c->blocks[b].users = gmlo_list_join(c, GMLAKE_OFFLOAD_NONE, users);
   }
   while (c->blocks[b].bytes < bytes) {
-    uint32_t next = c->blocks[b].next;
     size_t more = bytes - c->blocks[b].bytes;
-    if (c->blocks[next].bytes > more && !gmlo_block_split(c, arena, next, more)) return 0;
-    gmlo_block_absorb(c, arena, b);
+    next = c->blocks[b].next;
+    if (c->blocks[next].bytes > more && !gmlo_block_split(c, next, more)) return 0;
+    gmlo_block_absorb(c, b);
   }
-  if (c->blocks[b].bytes > bytes && !gmlo_block_split(c, arena, b, bytes)) return 0;
-  gmlo_free_remove(c, arena, b);
+  if (c->blocks[b].bytes > bytes && !gmlo_block_split(c, b, bytes)) return 0;
   c->blocks[b].tensor = tensor;
+  next = c->blocks[b].next;
+  if (gmlo_is_free(c, next)) gmlo_hole_add(c, arena, next, c->blocks[first].hole_other, 0);
+  if (first != b) gmlo_hole_add(c, arena, first, c->blocks[b].prev, 0);
   if (c->blocks[b].offset + bytes > arena->high) arena->high = c->blocks[b].offset + bytes;
   return 1;
 }
@@ -4507,22 +4566,32 @@ static int gmlo_block_take(gmlo_compiler *c, gmlo_arena *arena, uint32_t b, size
 /* A tensor's block becomes free for whoever comes behind its users. */
 static void gmlo_block_give(gmlo_compiler *c, gmlo_arena *arena, uint32_t b, uint32_t users) {
   gmlo_block *block = &c->blocks[b];
+  uint32_t first = b, last = b;
   block->tensor = GMLAKE_OFFLOAD_NONE;
   block->users = users;
   block->used = c->exec + 1;
-  gmlo_free_push(c, arena, b);
+  if (gmlo_is_free(c, block->prev)) {
+    first = c->blocks[block->prev].hole_other;
+    gmlo_hole_remove(c, arena, first);
+  }
+  if (gmlo_is_free(c, block->next)) {
+    last = c->blocks[block->next].hole_other;
+    gmlo_hole_remove(c, arena, block->next);
+  }
+  gmlo_hole_add(c, arena, first, last, 1);
 }
 
 static int gmlo_arena_init(gmlo_compiler *c, gmlo_arena *arena, size_t bytes) {
   gmlo_block *block;
-  arena->free = GMLAKE_OFFLOAD_NONE;
+  size_t i;
+  for (i = 0; i < GMLO_SIZES; i++) arena->holes[i] = arena->lasts[i] = GMLAKE_OFFLOAD_NONE;
   arena->first = gmlo_block_new(c);
   if (arena->first == GMLAKE_OFFLOAD_NONE) return 0;
   block = &c->blocks[arena->first];
   memset(block, 0, sizeof *block);
   block->bytes = bytes;
   block->tensor = block->prev = block->next = block->users = GMLAKE_OFFLOAD_NONE;
-  gmlo_free_push(c, arena, arena->first);
+  gmlo_hole_add(c, arena, arena->first, arena->first, 1);
   return 1;
 }
 
@@ -4535,52 +4604,59 @@ static size_t gmlo_next_use(const gmlo_compiler *c, uint32_t tensor) {
   return c->graph->op_count + !hold->has_home;
 }
 
-/* Of a run of free blocks, which begins at *b, those in a row that have `bytes` and are longest
-   unused: 1, and where they begin in *b. */
-static int gmlo_run_best(const gmlo_compiler *c, uint32_t *b, size_t bytes, size_t *out_used) {
-  uint32_t from = *b, e;
+/* Of the hole that begins at *b, those in a row that have `bytes` and are longest
+   unused, at least as long as *used: 1, where they begin in *b, and how long in *used. Looks at
+   so many of them as *left says. */
+static int gmlo_hole_best(const gmlo_compiler *c, uint32_t *b, size_t bytes, size_t *used,
+                          unsigned *left) {
+  uint32_t from = *b, last = c->blocks[*b].hole_other, e;
   int found = 0;
-  while (from != GMLAKE_OFFLOAD_NONE) {
-    size_t sum = 0, used = 0;
+  if (c->blocks[last].used == 0 && c->blocks[last].bytes >= bytes) { /* above all others */
+    *b = last;
+    *used = 0;
+    return 1;
+  }
+  for (; gmlo_is_free(c, from) && *left != 0; --*left) {
+    size_t sum = 0, most = 0;
     uint32_t latest = from;
-    for (e = from; e != GMLAKE_OFFLOAD_NONE && sum < bytes; e = c->blocks[e].next) {
-      if (c->blocks[e].tensor != GMLAKE_OFFLOAD_NONE) break;
+    for (e = from; gmlo_is_free(c, e) && sum < bytes && most <= *used; e = c->blocks[e].next) {
       sum += c->blocks[e].bytes;
-      if (c->blocks[e].used < used) continue;
-      used = c->blocks[e].used;
+      if (c->blocks[e].used < most) continue;
+      most = c->blocks[e].used;
       latest = e;
     }
-    if (sum < bytes) break;
-    if (!found || used < *out_used) {
-      *b = from;
-      *out_used = used;
+    if (most <= *used) {
+      if (sum < bytes) break;
+      if (!found || most < *used) *b = from;
+      *used = most;
+      found = 1;
     }
-    found = 1;
     from = c->blocks[latest].next; /* until there every choice holds the latest */
-    if (from != GMLAKE_OFFLOAD_NONE && c->blocks[from].tensor != GMLAKE_OFFLOAD_NONE) break;
   }
   return found;
 }
 
-/* Free blocks in a row that have `bytes`: the longest unused, or the lowest. NONE: no such. */
+/* Free blocks in a row that have `bytes`: of some in the holes of each size the longest unused, or
+   of all the lowest. NONE: no such. */
 static uint32_t gmlo_find_free(const gmlo_compiler *c, const gmlo_arena *arena, size_t bytes,
                                int lowest) {
   uint32_t best = GMLAKE_OFFLOAD_NONE, b;
-  size_t best_used = 0;
-  for (b = arena->free; b != GMLAKE_OFFLOAD_NONE; b = c->blocks[b].free_next) {
-    uint32_t prev = c->blocks[b].prev, at = b;
-    size_t used = 0;
-    int better;
-    if (prev != GMLAKE_OFFLOAD_NONE && c->blocks[prev].tensor == GMLAKE_OFFLOAD_NONE) continue;
-    if (!gmlo_run_best(c, &at, bytes, &used)) continue;
-    if (lowest) at = b;
-    better = best == GMLAKE_OFFLOAD_NONE || (!lowest && used < best_used);
-    if (!better && (lowest || used == best_used)) {
-      better = c->blocks[at].offset < c->blocks[best].offset;
+  size_t best_used = SIZE_MAX;
+  unsigned size;
+  for (size = gmlo_size_of(bytes); size < GMLO_SIZES; size++) {
+    unsigned left = GMLO_FITS;
+    for (b = arena->holes[size]; gmlo_is_free(c, b) && left != 0; b = c->blocks[b].hole_next) {
+      uint32_t at = b;
+      size_t used = best_used;
+      if (c->blocks[b].hole_bytes < bytes) continue;
+      if (!lowest && !gmlo_hole_best(c, &at, bytes, &used, &left)) continue;
+      if (best != GMLAKE_OFFLOAD_NONE && used == best_used &&
+          c->blocks[at].offset > c->blocks[best].offset) {
+        continue;
+      }
+      best = at;
+      best_used = used;
     }
-    if (!better) continue;
-    best = at;
-    best_used = used;
   }
   return best;
 }
@@ -4727,7 +4803,6 @@ static int gmlo_occupy(gmlo_compiler *c, uint32_t b, uint32_t tensor) {
 
 /* The tensor's home, if all of it is free or may be made so: 1. b is a block at or before it. */
 static int gmlo_occupy_home(gmlo_compiler *c, uint32_t tensor, uint32_t b, size_t after) {
-  gmlo_arena *arena = &c->arenas[c->graph->tensors[tensor].device];
   size_t home = c->holds[tensor].home, end = home + gmlo_footprint(c->desc, tensor);
   uint32_t e;
   while (c->blocks[b].offset + c->blocks[b].bytes <= home) b = c->blocks[b].next;
@@ -4737,7 +4812,7 @@ static int gmlo_occupy_home(gmlo_compiler *c, uint32_t tensor, uint32_t b, size_
   }
   if (c->blocks[b].tensor != GMLAKE_OFFLOAD_NONE) gmlo_evict(c, c->blocks[b].tensor);
   if (!c->failed && c->blocks[b].offset < home) {
-    if (!gmlo_block_split(c, arena, b, home - c->blocks[b].offset)) return 0;
+    if (!gmlo_block_split(c, b, home - c->blocks[b].offset)) return 0;
     b = c->blocks[b].next;
   }
   return !c->failed && gmlo_occupy(c, b, tensor);
@@ -5201,10 +5276,18 @@ static gmlake_offload_memgraph *gmlo_compile(const gmlake_offload_memgraph_desc 
 
 /* ---- Edges that others imply ---- */
 
-/* Predecessors ascending. */
+/* Predecessors ascending. Lists name the latest first: turned round, they are almost in order. */
 static void gmlo_edges_sort(gmlake_offload_memgraph *m) {
   size_t v, e, i;
   for (v = 0; v < m->node_count; v++) {
+    for (e = m->before_begin[v], i = m->before_begin[v + 1]; e + 1 < i; e++) {
+      uint32_t from = m->before[e];
+      unsigned char memory = m->memory[e];
+      m->before[e] = m->before[--i];
+      m->memory[e] = m->memory[i];
+      m->before[i] = from;
+      m->memory[i] = memory;
+    }
     for (e = m->before_begin[v] + 1; e < m->before_begin[v + 1]; e++) {
       uint32_t from = m->before[e];
       unsigned char memory = m->memory[e];
@@ -5275,7 +5358,8 @@ static int gmlo_memgraph_link(gmlake_offload_memgraph *m) {
    another that has begun.
    Complexity: O(log n) a node, and its edges. Fails: host memory, when made. */
 
-#define GMLO_QUEUES 4u /* of a device */
+#define GMLO_QUEUES 4u        /* of a device */
+#define GMLO_BEGUN UINT32_MAX /* what a node waits for that has begun and not ended */
 
 typedef struct gmlo_ready_queue {
   uint32_t *heap;  /* fixed order: all nodes of the queue, in order */
@@ -5375,11 +5459,13 @@ static uint32_t gmlo_ready_pop(gmlo_ready *r, size_t q, uint64_t random) {
     }
   }
   queue->active++;
+  r->waits[id] = GMLO_BEGUN;
   if (r->in_line) gmlo_ready_pass(r, id, 0);
   return id;
 }
 
 static void gmlo_ready_done(gmlo_ready *r, uint32_t id) {
+  r->waits[id] = 0;
   r->queues[gmlo_queue_of(r->memgraph, id)].active--;
   gmlo_ready_pass(r, id, 1);
 }
@@ -5416,6 +5502,7 @@ static uint64_t gmlo_simulate(const gmlake_offload_memgraph_desc *desc,
         nodes[q] = gmlo_ready_pop(&r, q, 0);
         if (nodes[q] == GMLAKE_OFFLOAD_NONE) continue;
         ends[q] = now + gmlo_node_time(desc, &m->nodes[nodes[q]]);
+        if (ends[q] > UINT64_MAX / 2) ends[q] = UINT64_MAX / 2; /* centuries */
       }
       if (ends[q] >= least) continue;
       least = ends[q];
@@ -5798,7 +5885,7 @@ static int gmlo_smaller(const void *a, const void *b) {
   return *(const size_t *)a < *(const size_t *)b;
 }
 
-/* Two places of one node may overlap only where they are one tensor's, read and written. */
+/* Two places of one node in one arena are one tensor's, updated in place, or do not overlap. */
 static int gmlo_check_overlaps(gmlo_check *c) {
   gmlo_span_use a, b;
   size_t v, i, n;
@@ -5807,9 +5894,12 @@ static int gmlo_check_overlaps(gmlo_check *c) {
     for (i = 0; gmlo_check_use(c, (uint32_t)v, i, &a, &writes); i++) {
       for (n = 0; n < i && gmlo_check_use(c, (uint32_t)v, n, &b, &writes); n++) {
         if (a.arena != b.arena || (a.tensor == b.tensor && a.offset == b.offset)) continue;
-        if (a.offset >= b.offset + b.bytes || b.offset >= a.offset + a.bytes) continue;
+        if (a.tensor != b.tensor &&
+            (a.offset >= b.offset + b.bytes || b.offset >= a.offset + a.bytes)) {
+          continue;
+        }
         return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_BAD_PLACE, (uint32_t)v, GMLAKE_OFFLOAD_NONE,
-                          a.tensor, "two places of one node overlap");
+                          a.tensor, "places of one node overlap, or an update is not in place");
       }
     }
   }
@@ -6127,7 +6217,7 @@ struct gmlake_offload_engine {
   void *host_arena;
   void **pointers; /* of one operator, of ready's scope */
   gmlake_offload_result failed;
-  unsigned char *busy; /* streams of each queue, `width` side by side, of ready's scope */
+  uint32_t *busy; /* nodes under way on each stream of each queue, `width` side by side */
   size_t width;
   size_t pending, ended, divisor;
   uint64_t iteration, random, now_ns;
@@ -6157,6 +6247,7 @@ static int gmlo_engine_launch(gmlake_offload_engine *engine, uint32_t id, uint32
   launch.graph = graph;
   launch.op = m->nodes[id].op;
   launch.stream = stream;
+  if ((op->flags & GMLAKE_OFFLOAD_TRANSFER) != 0) launch.stream += engine->desc.stream_count;
   launch.iteration = engine->iteration;
   (void)gmlake_offload_get_op(graph, launch.op, &launch.desc);
   launch.reads = engine->pointers;
@@ -6190,9 +6281,10 @@ static int gmlo_engine_copy(gmlake_offload_engine *engine, uint32_t id, uint32_t
    is one. [E3] */
 static uint32_t gmlo_engine_stream(gmlake_offload_engine *engine, size_t q) {
   uint32_t stream = 0;
-  if (engine->ready.in_line && q % GMLO_QUEUES == 0) return 0;
-  while (engine->busy[q * engine->width + stream]) stream++;
-  engine->busy[q * engine->width + stream] = 1;
+  if (!engine->ready.in_line || q % GMLO_QUEUES != 0) {
+    while (engine->busy[q * engine->width + stream] != 0) stream++;
+  }
+  engine->busy[q * engine->width + stream]++;
   return stream;
 }
 
@@ -6231,13 +6323,15 @@ static int gmlo_engine_wait(gmlake_offload_engine *engine) {
   uint32_t id;
   size_t d;
   if (engine->pending == 0 || backend->wait(backend->user, &token) != 0) return 0;
-  engine->pending--;
   id = (uint32_t)(token & UINT32_MAX);
-  if (id >= engine->memgraph->node_count || token >> 32 >= engine->width ||
-      backend->now(backend->user, &engine->now_ns) != 0) {
-    return 0;
+  if (id >= engine->memgraph->node_count || engine->ready.waits[id] != GMLO_BEGUN ||
+      token >> 32 >= engine->width ||
+      engine->busy[gmlo_queue_of(engine->memgraph, id) * engine->width + (token >> 32)] == 0) {
+    return 0; /* nothing of ours */
   }
-  engine->busy[gmlo_queue_of(engine->memgraph, id) * engine->width + (token >> 32)] = 0;
+  engine->pending--;
+  if (backend->now(backend->user, &engine->now_ns) != 0) return 0;
+  engine->busy[gmlo_queue_of(engine->memgraph, id) * engine->width + (token >> 32)]--;
   for (d = 0; d < engine->memgraph->info.device_count; d++) {
     if (engine->ready.queues[d * GMLO_QUEUES].active != 0) continue;
     engine->stats.stall_ns += engine->now_ns - before;
@@ -6343,11 +6437,13 @@ static gmlake_offload_result gmlo_engine_make(gmlake_offload_engine *engine) {
     return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   }
   engine->ready.in_line = engine->desc.launch_ahead_max != 0;
+  if (engine->desc.stream_count > m->node_count)
+    engine->desc.stream_count = (uint32_t)m->node_count;
+  if (engine->desc.copy_count > m->node_count) engine->desc.copy_count = (uint32_t)m->node_count;
   engine->width = engine->desc.stream_count;
   if (engine->width < engine->desc.copy_count) engine->width = engine->desc.copy_count;
-  if (engine->width > m->node_count) engine->width = m->node_count;
-  engine->busy =
-      (unsigned char *)gmlo_take(&engine->ready.scope, engine->ready.queue_count, engine->width);
+  engine->busy = (uint32_t *)gmlo_take(&engine->ready.scope, engine->ready.queue_count,
+                                       engine->width * sizeof *engine->busy);
   engine->pointers = (void **)gmlo_take(&engine->ready.scope, most, sizeof *engine->pointers);
   engine->device_arenas =
       (void **)gmlo_take(&engine->ready.scope, m->info.device_count, sizeof(void *));

@@ -278,6 +278,93 @@ static void plans_give_the_same_bytes(void **state) {
   check_nothing_left(0);
 }
 
+static gmlake_offload_result try_engine(world *w, const gmlake_offload_memgraph *m,
+                                        uint32_t streams, unsigned flags, result *out) {
+  gmlake_offload_cuda_desc desc;
+  gmlake_offload_engine_desc engine_desc;
+  gmlake_offload_engine *engine = NULL;
+  gmlake_offload_result end;
+  uint64_t wrong;
+  uint32_t t;
+  memset(&desc, 0, sizeof desc);
+  memset(&engine_desc, 0, sizeof engine_desc);
+  desc.host = engine_desc.host = counted;
+  desc.launch_fn = launch;
+  desc.fill_fn = fill;
+  desc.user = w;
+  end = gmlake_offload_cuda_create(&desc, &w->backend);
+  engine_desc.backend = w->backend;
+  engine_desc.memgraph = m;
+  engine_desc.flags = flags;
+  engine_desc.stream_count = engine_desc.copy_count = streams;
+  engine_desc.seed = streams;
+  if (!end) end = gmlake_offload_engine_create(&engine_desc, &engine);
+  if (!end) end = gmlake_offload_engine_run(engine, ITERATIONS);
+  assert_int_equal(gpu.cuCtxPushCurrent(w->context), 0);
+  if (!end) assert_int_equal(standin_totals(w->operators, out->totals[0], ITERATIONS, &wrong), 0);
+  for (t = 0; t < PERSISTENT && !end; t++) {
+    gmlake_offload_tensor_desc tensor_desc;
+    void *device, *host;
+    assert_ok(gmlake_offload_get_tensor(w->graph, t, &tensor_desc));
+    assert_ok(gmlake_offload_engine_locate(engine, t, &device, &host));
+    assert_int_equal(standin_digest(w->operators, device ? device : host, tensor_desc.bytes, NULL,
+                                    &out->persistent[0][t]),
+                     0);
+  }
+  assert_int_equal(gpu.cuCtxPopCurrent(&w->context), 0);
+  gmlake_offload_engine_destroy(engine);
+  gmlake_offload_cuda_destroy(w->backend);
+  return end;
+}
+
+/* An engine gives the bytes of a run, in any order, on one stream and on several; where a call of
+   the driver fails it says so, and leaves nothing behind. */
+static void engines_give_the_same_bytes(void **state) {
+  static const unsigned flags[] = {0, GMLAKE_OFFLOAD_FIXED_ORDER, GMLAKE_OFFLOAD_RANDOM_ORDER};
+  static const char *const names[] = {"cuEventRecord", "cuEventQuery", "cuMemHostAlloc",
+                                      "cuMemcpyDtoHAsync_v2", "cuMemcpyHtoDAsync_v2"};
+  gmlake_offload_graph *graph = make_graph(8);
+  gmlake_offload_memgraph_desc desc;
+  gmlake_offload_memgraph *m;
+  result expected, got;
+  size_t resting;
+  unsigned i;
+  world w;
+  (void)state;
+  memset(&w, 0, sizeof w);
+  w.graph = graph;
+  w.jobs = 1;
+  (void)run_world(&w, 0, &expected);
+  memset(&desc, 0, sizeof desc);
+  desc.graph = graph;
+  desc.device_bytes = info_of(graph).op_bytes_max + 2048; /* and what rounding takes */
+  desc.tensor_bytes_min = 1;
+  desc.host = counted;
+  assert_ok(gmlake_offload_memgraph_create(&desc, &m));
+  assert_ok(gmlake_offload_memgraph_check(m, NULL));
+  resting = host_bytes;
+  for (i = 0; i < 14; i++) {
+    memset(&w, 0, sizeof w);
+    memset(&got, 0, sizeof got);
+    w.graph = graph;
+    w.jobs = 1;
+    start_fake(i);
+    open_context(&w);
+    if (i >= 9) {
+      control->fail_function(names[i - 9], 1, CUDA_ERROR_UNKNOWN, 0);
+      assert_true(try_engine(&w, m, 1, 0, &got) != GMLAKE_OFFLOAD_OK);
+    } else {
+      assert_ok(try_engine(&w, m, 1 + i / 3, flags[i % 3], &got));
+      assert_memory_equal(&got, &expected, sizeof got);
+    }
+    close_context(&w);
+    assert_int_equal(w.wrong_contexts, 0);
+    check_nothing_left(resting);
+  }
+  gmlake_offload_memgraph_destroy(m);
+  gmlake_offload_graph_destroy(graph);
+}
+
 /* After some iterations no stream, event, pinned piece or allocation more is asked for. */
 static void steady_state_asks_for_nothing(void **state) {
   static const char *const names[] = {"cuStreamCreate", "cuEventCreate", "cuMemHostAlloc"};
@@ -566,10 +653,15 @@ static void host_memory_is_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(plans_give_the_same_bytes), cmocka_unit_test(steady_state_asks_for_nothing),
-      cmocka_unit_test(tensors_begin_as_zeros),    cmocka_unit_test(pinned_memory_is_used_again),
-      cmocka_unit_test(timers_come_in_order),      cmocka_unit_test(wrong_descriptions_are_refused),
-      cmocka_unit_test(calls_of_the_driver_fail),  cmocka_unit_test(questions_fail_for_good),
+      cmocka_unit_test(plans_give_the_same_bytes),
+      cmocka_unit_test(engines_give_the_same_bytes),
+      cmocka_unit_test(steady_state_asks_for_nothing),
+      cmocka_unit_test(tensors_begin_as_zeros),
+      cmocka_unit_test(pinned_memory_is_used_again),
+      cmocka_unit_test(timers_come_in_order),
+      cmocka_unit_test(wrong_descriptions_are_refused),
+      cmocka_unit_test(calls_of_the_driver_fail),
+      cmocka_unit_test(questions_fail_for_good),
       cmocka_unit_test(host_memory_is_refused),
   };
   if (!gpu_open(&gpu, "build/fake/libcuda.so.1")) {

@@ -5,6 +5,8 @@
    usage: test_turnip [--executions N [SEED]]: runs random graphs N times each, without end. */
 #include "offload_fixture.h"
 
+#include <time.h>
+
 /* ---- Helpers --------------------------------------------------------------------------------- */
 
 #define UNIT ((size_t)64) /* of the small graphs' tensors */
@@ -848,6 +850,25 @@ static void test_defects(void **state) {
   gmlake_offload_graph_destroy(graph);
 }
 
+/* What is read in one place and written in another is no update in place. */
+static void test_defect_of_an_update(void **state) {
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t x = made(graph, UNIT);
+  gmlake_offload_memgraph *m;
+  (void)state;
+  op(graph, 1000, NONE, NONE, x);
+  op(graph, 1000, x, NONE, x);
+  op(graph, 1000, x, NONE, NONE);
+  assert_ok(gmlake_offload_graph_seal(graph));
+  m = compile(graph, UNIT);
+  assert_right(m);
+  m->device_bytes[0] += UNIT;
+  m->ref_offsets[2] = m->ref_offsets[3] = UNIT; /* written by the second, read by the third */
+  assert_error(checked(m), BAD_PLACE);
+  gmlake_offload_memgraph_destroy(m);
+  gmlake_offload_graph_destroy(graph);
+}
+
 /* Tensors that live on: where they begin and end. */
 static void test_defects_of_homes(void **state) {
   gmlake_offload_graph *graph = four_layers();
@@ -1070,6 +1091,212 @@ static void test_launched_ahead(void **state) {
   assert_int_equal(host_bytes, 0);
 }
 
+/* A mock whose launches are watched: on no device are two of one stream under way. */
+typedef struct watch {
+  gmlake_offload_backend table, *mock;
+  uint64_t tokens[64], last; /* of what is under way; 0: nothing */
+  uint32_t streams[64], devices[64], most;
+  int clashes, lie; /* lie: what wait says instead of the truth */
+} watch;
+
+static int watch_launch(void *user, const gmlake_offload_launch *launch, uint64_t token) {
+  watch *w = (watch *)user;
+  size_t i, room = 64;
+  for (i = 0; i < 64; i++) {
+    if (!w->tokens[i]) room = i;
+    w->clashes +=
+        w->tokens[i] && w->streams[i] == launch->stream && w->devices[i] == launch->desc.device;
+  }
+  assert_true(room < 64);
+  w->tokens[room] = token + 1;
+  w->streams[room] = launch->stream;
+  w->devices[room] = launch->desc.device;
+  if (launch->stream > w->most) w->most = launch->stream;
+  return w->mock->launch(w->mock->user, launch, token);
+}
+
+static int watch_wait(void *user, uint64_t *out_token) {
+  watch *w = (watch *)user;
+  uint64_t last = w->last;
+  size_t i;
+  int failed = w->mock->wait(w->mock->user, out_token);
+  for (i = 0; i < 64; i++) {
+    if (w->tokens[i] == *out_token + 1) w->tokens[i] = 0;
+  }
+  w->last = *out_token;
+  if (w->lie == 1) *out_token = last;               /* it has ended before */
+  if (w->lie == 2) *out_token ^= (uint64_t)1 << 32; /* on another stream */
+  if (w->lie == 3) *out_token = 5;                  /* it has not begun */
+  if (w->lie == 4) *out_token = UINT64_MAX;         /* no node */
+  if (w->lie == 5) *out_token |= (uint64_t)7 << 60; /* no stream */
+  return failed;
+}
+
+static int watch_copy(void *user, const gmlake_offload_copy *copy, uint64_t token) {
+  watch *w = (watch *)user;
+  return w->mock->copy(w->mock->user, copy, token);
+}
+
+static int watch_now(void *user, uint64_t *out_ns) {
+  watch *w = (watch *)user;
+  return w->mock->now(w->mock->user, out_ns);
+}
+
+/* Engines only take memory and fill through the mock's own entries, whose user is the mock. */
+static gmlake_offload_engine *watched(watch *w, const gmlake_offload_memgraph *m,
+                                      uint32_t streams) {
+  gmlake_offload_engine *engine;
+  memset(w, 0, sizeof *w);
+  w->mock = new_mock(.5, 3);
+  engine = new_engine(w->mock, m, 0, streams, 0, 1);
+  w->table = *w->mock;
+  w->table.user = w;
+  w->table.launch = watch_launch;
+  w->table.copy = watch_copy;
+  w->table.wait = watch_wait;
+  w->table.now = watch_now;
+  engine->backend = &w->table;
+  return engine;
+}
+
+static void watched_end(watch *w, gmlake_offload_engine *engine) {
+  engine->backend = w->mock;
+  gmlake_offload_engine_destroy(engine);
+  gmlake_offload_mock_destroy(w->mock);
+}
+
+/* A transfer beside operators of its device is on a stream of its own. */
+static void test_streams_of_transfers(void **state) {
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t from[4], to, id, i, streams;
+  (void)state;
+  for (i = 0; i < 4; i++) {
+    from[i] = tensor(graph, UNIT, GMLAKE_OFFLOAD_PERSISTENT);
+    assert_ok(try_tensor(graph, UNIT, GMLAKE_OFFLOAD_PERSISTENT, 1, &to));
+    assert_ok(gmlake_offload_add_transfer(graph, from[i], to, 5000, &id));
+    op(graph, 4000, from[i], NONE, NONE);
+  }
+  assert_ok(gmlake_offload_graph_seal(graph));
+  for (streams = 1; streams <= 3; streams++) {
+    gmlake_offload_memgraph *m = compile(graph, 0);
+    watch w;
+    gmlake_offload_engine *engine = watched(&w, m, streams);
+    assert_ok(gmlake_offload_engine_run(engine, 3));
+    assert_int_equal(w.clashes, 0);
+    assert_int_equal(w.most, 2 * streams - 1);
+    watched_end(&w, engine);
+    gmlake_offload_memgraph_destroy(m);
+  }
+  gmlake_offload_graph_destroy(graph);
+}
+
+/* A backend that tells of what is not under way fails, whatever it tells. */
+static void test_odd_tokens(void **state) {
+  gmlake_offload_graph *graph = there_and_back();
+  gmlake_offload_memgraph *m = compile(graph, 4 * UNIT);
+  int lie;
+  (void)state;
+  for (lie = 0; lie <= 5; lie++) {
+    watch w;
+    gmlake_offload_engine *engine = watched(&w, m, 2);
+    assert_ok(gmlake_offload_engine_run(engine, 1));
+    w.lie = lie;
+    if (lie == 0) assert_ok(gmlake_offload_engine_run(engine, 1));
+    if (lie != 0) assert_error(gmlake_offload_engine_run(engine, 1), BACKEND);
+    watched_end(&w, engine);
+  }
+  gmlake_offload_memgraph_destroy(m);
+  gmlake_offload_graph_destroy(graph);
+}
+
+/* ---- Time ------------------------------------------------------------------------------------ */
+
+/* On a link that takes years for a copy the simulated time ends, and does not begin anew. */
+static void test_years(void **state) {
+  gmlake_offload_graph *graph = new_graph(0);
+  gmlake_offload_memgraph_desc desc;
+  gmlake_offload_memgraph *m;
+  uint32_t first = 0, i;
+  (void)state;
+  for (i = 0; i < 70; i++) {
+    uint32_t id = made(graph, UNIT);
+    if (i == 0) first = id;
+    op(graph, 1, NONE, NONE, id);
+  }
+  for (i = 0; i < 70; i++) op(graph, 1, first + i, NONE, NONE);
+  assert_ok(gmlake_offload_graph_seal(graph));
+  desc = compile_desc(graph, 3 * UNIT);
+  desc.copy_ns = UINT64_MAX / 64;
+  assert_ok(gmlake_offload_memgraph_create(&desc, &m));
+  assert_true(memgraph_info(m).offload_count > 64);
+  assert_true(memgraph_info(m).time_ns > UINT64_MAX / 2);
+  assert_right(m);
+  gmlake_offload_memgraph_destroy(m);
+  gmlake_offload_graph_destroy(graph);
+}
+
+static double compile_seconds(const gmlake_offload_memgraph_desc *desc) {
+  gmlake_offload_memgraph *m;
+  clock_t began = clock();
+  assert_ok(gmlake_offload_memgraph_create(desc, &m));
+  began = clock() - began;
+  assert_right(m);
+  gmlake_offload_memgraph_destroy(m);
+  return (double)began / CLOCKS_PER_SEC;
+}
+
+/* Many readers of one tensor, whose memory many others take: edges of each to each. Four times as
+   many take 16 times as long, not 64. */
+static void test_time_of_dense_edges(void **state) {
+  double seconds[2];
+  size_t i, n;
+  (void)state;
+  for (i = 0; i < 2; i++) {
+    gmlake_offload_graph *graph = new_graph(0);
+    gmlake_offload_memgraph_desc desc = compile_desc(graph, 0);
+    size_t readers = i ? 1600 : 400;
+    uint32_t big = made(graph, readers * UNIT);
+    op(graph, 1000, NONE, NONE, big);
+    for (n = 0; n < readers; n++) op(graph, 1000, big, NONE, NONE);
+    for (n = 0; n < readers; n++) {
+      op(graph, 1000, NONE, NONE, tensor(graph, UNIT, GMLAKE_OFFLOAD_OUTPUT));
+    }
+    assert_ok(gmlake_offload_graph_seal(graph));
+    desc.flags = GMLAKE_OFFLOAD_LETTER;
+    desc.device_bytes = info_of(graph).peak_bytes / 2 + UNIT;
+    if (desc.device_bytes < info_of(graph).op_bytes_max) {
+      desc.device_bytes = info_of(graph).op_bytes_max;
+    }
+    seconds[i] = compile_seconds(&desc);
+    gmlake_offload_graph_destroy(graph);
+  }
+  assert_true(seconds[1] < 32 * seconds[0] + .1);
+}
+
+/* Holes of many sizes between what is kept: eight times the operators, no 64 times the time. */
+static void test_time_of_many_holes(void **state) {
+  double seconds[2];
+  size_t i, n;
+  (void)state;
+  for (i = 0; i < 2; i++) {
+    gmlake_offload_graph *graph = new_graph(0);
+    gmlake_offload_memgraph_desc desc = compile_desc(graph, 0);
+    uint32_t x = NONE, id;
+    random_state = 5;
+    for (n = 0; n < (i ? 8000u : 1000u); n++) {
+      uint32_t kept = tensor(graph, UNIT * (1 + random_below(4000)), GMLAKE_OFFLOAD_OUTPUT);
+      uint32_t hole = made(graph, UNIT * (1 + random_below(1000)));
+      assert_ok(try_op(graph, 1000, x, NONE, kept, hole, &id));
+      x = kept;
+    }
+    assert_ok(gmlake_offload_graph_seal(graph));
+    desc.flags = GMLAKE_OFFLOAD_LETTER;
+    seconds[i] = compile_seconds(&desc);
+    gmlake_offload_graph_destroy(graph);
+  }
+  assert_true(seconds[1] < 24 * seconds[0] + .1);
+}
+
 static void soak(size_t executions, uint64_t seed) {
   for (;; seed++) {
     gmlake_offload_graph *graph = random_world_of(seed, 10 + seed % 150);
@@ -1085,15 +1312,30 @@ static void soak(size_t executions, uint64_t seed) {
 
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_moves_by_hand),  cmocka_unit_test(test_room_for_all),
-      cmocka_unit_test(test_homes),          cmocka_unit_test(test_choices),
-      cmocka_unit_test(test_slots),          cmocka_unit_test(test_overwritten),
-      cmocka_unit_test(test_old_version),    cmocka_unit_test(test_create_errors),
-      cmocka_unit_test(test_other_errors),   cmocka_unit_test(test_engine_errors),
-      cmocka_unit_test(test_random),         cmocka_unit_test(test_every_edge_is_needed),
-      cmocka_unit_test(test_defects),        cmocka_unit_test(test_defects_of_homes),
-      cmocka_unit_test(test_host_memory),    cmocka_unit_test(test_engine_host_memory),
-      cmocka_unit_test(test_backend),        cmocka_unit_test(test_any_order_overlaps),
+      cmocka_unit_test(test_moves_by_hand),
+      cmocka_unit_test(test_room_for_all),
+      cmocka_unit_test(test_homes),
+      cmocka_unit_test(test_choices),
+      cmocka_unit_test(test_slots),
+      cmocka_unit_test(test_overwritten),
+      cmocka_unit_test(test_old_version),
+      cmocka_unit_test(test_create_errors),
+      cmocka_unit_test(test_other_errors),
+      cmocka_unit_test(test_engine_errors),
+      cmocka_unit_test(test_random),
+      cmocka_unit_test(test_every_edge_is_needed),
+      cmocka_unit_test(test_defects),
+      cmocka_unit_test(test_defects_of_homes),
+      cmocka_unit_test(test_host_memory),
+      cmocka_unit_test(test_engine_host_memory),
+      cmocka_unit_test(test_backend),
+      cmocka_unit_test(test_any_order_overlaps),
+      cmocka_unit_test(test_defect_of_an_update),
+      cmocka_unit_test(test_streams_of_transfers),
+      cmocka_unit_test(test_odd_tokens),
+      cmocka_unit_test(test_years),
+      cmocka_unit_test(test_time_of_dense_edges),
+      cmocka_unit_test(test_time_of_many_holes),
       cmocka_unit_test(test_launched_ahead),
   };
   if (argc > 2 && !strcmp(argv[1], "--executions")) {
