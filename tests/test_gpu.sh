@@ -29,7 +29,7 @@ for seed in 2 3 4; do
   ok "traffic, seed $seed" run 0 build/gpu_test --operations 3000 --seed $seed traffic
 done
 ok 'traffic for seconds' run 0 build/gpu_test --operations 500 --seconds 3 traffic
-ok 'traffic for seconds: rounds' grep -qE '[s(] ([2-9]|[1-9][0-9]+) rounds: ' "$dir/out"
+ok 'traffic for seconds: rounds' grep -qE '\) ([2-9]|[1-9][0-9]+) rounds: ' "$dir/out"
 FAKE_CUDA_SEED=5
 ok 'captures, another seed' run 0 build/gpu_test --seed 5 --replays 60 capture other-thread
 ok 'one process' run 0 build/gpu_test --no-fork --seed 5 trim contexts destroy fault
