@@ -1,14 +1,39 @@
 /* What happens in the middle of a call: the driver's functions, called with the books unlocked, do
    here what other threads and streams may do then, and fail in orders that no plan foresees. */
+#if !defined(_GNU_SOURCE)
+#define _GNU_SOURCE 1 /* gmlake.h wants it, and is not the first header here */
+#endif
+#include <time.h>
+
+static int nap_count;
+
+/* What the waiter for a latch does last. */
+static int counted_nap(const struct timespec *nap, struct timespec *left) {
+  __atomic_fetch_add(&nap_count, 1, __ATOMIC_RELAXED);
+  return nanosleep(nap, left);
+}
+#define nanosleep(nap, left) counted_nap(nap, left)
+
+static int quicker; /* so many times another thread takes a latch first */
+
+static unsigned char exchange_late(unsigned char *latch, unsigned char value) {
+  if (quicker) {
+    quicker--;
+    return 1;
+  }
+  return __atomic_exchange_n(latch, value, __ATOMIC_ACQUIRE);
+}
+#define __atomic_exchange_n(latch, value, order) exchange_late(latch, value)
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
+#undef nanosleep
+#undef __atomic_exchange_n
 
 #include "fixture.h"
 
 #include <pthread.h>
 #include <sched.h>
-#include <time.h>
 
 static gmlake_stream A, B;
 
@@ -297,6 +322,23 @@ static void a_pending_block_of_one_stream_is_settled(void **state) {
   finish();
 }
 
+/* The numbers of forgotten streams serve again another time where nothing can be learnt now. */
+static void numbers_serve_again_another_time(void **state) {
+  size_t i;
+  (void)state;
+  open_faulty(4);
+  for (i = 1; i <= 32; i++) {
+    gmlake_stream stream = open_stream();
+    drop_on(take_on(512, stream), stream);
+    if (i == 16) fail_call(ON_EXCHANGE, 3, GMLAKE_ERROR_DRIVER, 0);
+    step(gmlake_forget_stream(lake, stream));
+    gmlake_mock_stream_destroy(mock, stream);
+    assert_int_equal(lake->streams.used_count, i < 32 ? i : 0);
+  }
+  assert_int_equal(faults[ON_EXCHANGE].in, 0);
+  abandon();
+}
+
 /* ---- Buffers --------------------------------------------------------------------------------- */
 
 static gmlake_buffer *open_buffer(size_t max_chunks) {
@@ -515,20 +557,32 @@ static void *count_up(void *argument) {
 
 /* Whether it is held for a moment or for long: who waits comes in alone. */
 static void a_latch_lets_one_in(void **state) {
-  const struct timespec long_enough = {0, 20000000};
+  const struct timespec a_while = {0, 1000000};
   pthread_t threads[COUNTERS];
   size_t i;
   (void)state;
   gmlk_latch_init(&latch);
   counted = 0;
+  nap_count = 0;
   gmlk_latch_lock(&latch);
   for (i = 0; i < COUNTERS; i++)
     assert_int_equal(pthread_create(&threads[i], NULL, count_up, NULL), 0);
-  (void)nanosleep(&long_enough, NULL);
+  while (!__atomic_load_n(&nap_count, __ATOMIC_RELAXED)) (void)nanosleep(&a_while, NULL);
   assert_int_equal(counted, 0);
   gmlk_latch_unlock(&latch);
   for (i = 0; i < COUNTERS; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
   assert_int_equal(counted, COUNTERS * COUNTS);
+  gmlk_latch_destroy(&latch);
+}
+
+static void a_latch_that_was_free_is_asked_for_again(void **state) {
+  (void)state;
+  gmlk_latch_init(&latch);
+  quicker = 3;
+  gmlk_latch_lock(&latch);
+  assert_int_equal(quicker, 0);
+  assert_int_equal(latch, 1);
+  gmlk_latch_unlock(&latch);
   gmlk_latch_destroy(&latch);
 }
 
@@ -646,6 +700,7 @@ int main(void) {
       cmocka_unit_test(a_pool_stays_while_a_window_alone_is_in_use),
       cmocka_unit_test(a_free_survives_a_full_ring_and_a_failed_question),
       cmocka_unit_test(a_pending_block_of_one_stream_is_settled),
+      cmocka_unit_test(numbers_serve_again_another_time),
       cmocka_unit_test(a_device_lost_in_a_borrowed_chunk_ends_the_growth),
       cmocka_unit_test(a_device_lost_in_the_report_of_a_growth_is_told),
       cmocka_unit_test(addresses_that_cannot_be_unmapped_are_not_had),
@@ -656,6 +711,7 @@ int main(void) {
       cmocka_unit_test(a_buffer_is_destroyed_while_its_growth_waits),
       cmocka_unit_test(another_thread_grows_during_the_handler),
       cmocka_unit_test(a_latch_lets_one_in),
+      cmocka_unit_test(a_latch_that_was_free_is_asked_for_again),
       cmocka_unit_test(callbacks_end_in_any_order),
       cmocka_unit_test(the_queue_of_messages_ends),
       cmocka_unit_test(more_windows_are_dropped_than_one_call_does),
