@@ -216,4 +216,5 @@ build/examples/%: examples/%.cpp Makefile | build/examples
 
 -include $(wildcard build/*.d build/examples/*.d)
 
-.PHONY: all replay bench offload offload-gpu test mutate coverage examples torch cupy plots sweep format clean
+.PHONY: all replay bench offload offload-gpu test soak exhaustive mutate coverage gpu-test gpu-bench \
+  examples torch cupy plots sweep format clean

@@ -227,7 +227,7 @@ HOW A MEMGRAPH IS RUN
 
 HOW A MEMGRAPH IS CHECKED
   gmlake_offload_memgraph_check knows the graph, the nodes, their edges and places, and nothing of
-  the compiler. It proves that
+  how the compiler came by them. It proves that
   - every operator is a node once, edges have no cycle, places lie in their arenas;
   - nodes run in one order that the edges allow read everywhere, byte for byte, the version that the
     graph says, and leave the next iteration what it begins with;
@@ -264,8 +264,7 @@ COSTS
   Sealing: linear in accesses. Planning: O((c + log s) r) for c candidates, s slots and r swaps;
   about 1 us an access for each order that is tried. Running: linear in accesses and events.
   Compiling: an operator O(log bytes) for each place among free ones, O(places) where others have to
-  leave, .5 to 20 us an operator for each MEMGRAPH that is tried, at most 44 of them, 6 from 20,000
-  operators on; edges O(nodes * edges / 64).
+  leave; at most 44 MEMGRAPHs are tried, 6 from 20,000 operators on; edges O(nodes * edges / 64).
   Checking: O(nodes * places that overlap) and the same. An engine: O(log n) a node.
 
 Licence: MIT, at the end of this file. */
@@ -5677,10 +5676,10 @@ static gmlake_offload_result gmlo_memgraph_build(const gmlake_offload_memgraph_d
 
 /* ---- >>memcheck: is a memgraph right? ----------------------------------------------------------
    Owns cells: the stretches of an arena between any two bounds of places. Works from the graph, the
-   nodes, their edges and places; of the compiler it uses nothing. [M1] Nodes are replayed in one
-   order that the edges allow. A cell knows its tensor, version and begin, who wrote it and who has
-   read it since. [M2] Whoever writes a cell is behind all of them by a path, whoever reads it
-   behind its writer; then every order gives the bytes that this one gives.
+   nodes, their edges and places, not from what the compiler knew; both use >>paths. [M1] Nodes are
+   replayed in one order that the edges allow. A cell knows its tensor, version and begin, who wrote
+   it and who has read it since. [M2] Whoever writes a cell is behind all of them by a path, whoever
+   reads it behind its writer; then every order gives the bytes that this one gives.
    Complexity: cells of all places of all nodes, and >>paths. Fails: host memory. */
 
 typedef struct gmlo_span_use { /* what a node does to one place */
@@ -7884,6 +7883,17 @@ static int gmlo_planner_desc_valid(const gmlake_offload_planner_desc *desc) {
          desc->margin_ns <= GMLO_TIME_MAX && gmlo_host_valid(&desc->host);
 }
 
+/* As much of `info` as the caller has room for: by struct_bytes, which is the first field. */
+static gmlake_offload_result gmlo_answer(void *out, const void *info, size_t info_bytes) {
+  size_t bytes;
+  memcpy(&bytes, out, sizeof bytes);
+  if (bytes == 0 || bytes > info_bytes) bytes = info_bytes;
+  if (bytes < sizeof bytes) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  memcpy(out, info, bytes);
+  memcpy(out, &bytes, sizeof bytes);
+  return GMLAKE_OFFLOAD_OK;
+}
+
 static void gmlo_figure_default(double *figure, double value) {
   if (*figure == 0) *figure = value;
 }
@@ -8037,25 +8047,20 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_take_plan(gmlake_offload
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_get_job_info(
     const gmlake_offload_planner *planner, uint32_t job, gmlake_offload_job_info *out_info) {
   gmlake_offload_job_info info;
-  size_t bytes, i;
+  size_t i;
   double sum = 0;
   gmlo_job *j;
   if (planner == NULL || out_info == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  bytes = out_info->struct_bytes;
-  if (bytes == 0 || bytes > sizeof info) bytes = sizeof info;
-  if (bytes < sizeof bytes) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   j = gmlo_planner_job(planner, job);
   if (j == NULL) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
   memset(&info, 0, sizeof info);
   for (i = 0; i < j->graph->op_count; i++) sum += j->mean_ns[i];
-  info.struct_bytes = bytes;
   info.unplanned_bytes = j->unplanned_bytes;
   info.planned_bytes = j->planned_bytes;
   info.time_ns = (uint64_t)sum;
   info.plan_count = j->plan_count;
   info.drift = gmlo_job_drift(j);
-  memcpy(out_info, &info, bytes);
-  return GMLAKE_OFFLOAD_OK;
+  return gmlo_answer(out_info, &info, sizeof info);
 }
 
 static int gmlo_backend_valid(const gmlake_offload_backend *b) {
@@ -8079,7 +8084,6 @@ gmlake_offload_run_create(const gmlake_offload_run_desc *desc, gmlake_offload_ru
   run->desc = *desc;
   run->backend = desc->backend;
   run->acquirer = GMLAKE_OFFLOAD_NONE;
-  run->stats.struct_bytes = sizeof run->stats;
   *out_run = run;
   return GMLAKE_OFFLOAD_OK;
 }
@@ -8194,14 +8198,8 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_overwrite(gmlake_off
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_run_get_stats(const gmlake_offload_run *run, gmlake_offload_run_stats *out_stats) {
-  size_t bytes;
   if (run == NULL || out_stats == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  bytes = out_stats->struct_bytes;
-  if (bytes == 0 || bytes > sizeof run->stats) bytes = sizeof run->stats;
-  if (bytes < sizeof bytes) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  memcpy(out_stats, &run->stats, bytes);
-  out_stats->struct_bytes = bytes;
-  return GMLAKE_OFFLOAD_OK;
+  return gmlo_answer(out_stats, &run->stats, sizeof run->stats);
 }
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_set_limit(gmlake_offload_run *run,
@@ -8257,14 +8255,8 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_memgraph_destroy(gmlake_offload_memgraph 
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_get_info(
     const gmlake_offload_memgraph *memgraph, gmlake_offload_memgraph_info *out_info) {
-  size_t bytes;
   if (memgraph == NULL || out_info == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  bytes = out_info->struct_bytes;
-  if (bytes == 0 || bytes > sizeof memgraph->info) bytes = sizeof memgraph->info;
-  if (bytes < sizeof bytes) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  memcpy(out_info, &memgraph->info, bytes);
-  out_info->struct_bytes = bytes;
-  return GMLAKE_OFFLOAD_OK;
+  return gmlo_answer(out_info, &memgraph->info, sizeof memgraph->info);
 }
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_get_node(
@@ -8337,7 +8329,6 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_create(
   engine->random = desc->seed;
   if (engine->desc.stream_count == 0) engine->desc.stream_count = 1;
   if (engine->desc.copy_count == 0) engine->desc.copy_count = 1;
-  engine->stats.struct_bytes = sizeof engine->stats;
   result = gmlo_engine_make(engine);
   if (result == GMLAKE_OFFLOAD_OK) {
     *out_engine = engine;
@@ -8380,14 +8371,8 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_locate(
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_get_stats(
     const gmlake_offload_engine *engine, gmlake_offload_engine_stats *out_stats) {
-  size_t bytes;
   if (engine == NULL || out_stats == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  bytes = out_stats->struct_bytes;
-  if (bytes == 0 || bytes > sizeof engine->stats) bytes = sizeof engine->stats;
-  if (bytes < sizeof bytes) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  memcpy(out_stats, &engine->stats, bytes);
-  out_stats->struct_bytes = bytes;
-  return GMLAKE_OFFLOAD_OK;
+  return gmlo_answer(out_stats, &engine->stats, sizeof engine->stats);
 }
 
 GMLAKE_OFFLOAD_DEF const char *gmlake_offload_result_name(gmlake_offload_result result) {

@@ -10,14 +10,7 @@
 #if !defined(GRAPH_H_INCLUDED)
 #define GRAPH_H_INCLUDED
 
-#include <errno.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <zlib.h>
+#include "lines.h"
 
 #define GRAPH_LINE_MAX (1 << 16)
 #define GRAPH_BYTES_MAX ((uint64_t)1 << 50)   /* of one tensor */
@@ -46,92 +39,31 @@ typedef struct graph {
 /* Private from here to graph_load. Functions return 1, or 0 once the error text is written. */
 
 typedef struct graph_reader {
+  lines in;
   graph *out;
-  const char *path;
-  char *error;
-  size_t error_bytes;
-  gzFile file;
-  size_t line_number;
-  char *line;   /* GRAPH_LINE_MAX */
-  char *cursor; /* what of the line is still to read */
   size_t tensor_capacity, op_capacity, ref_capacity, mark_capacity;
 } graph_reader;
-
-static int graph_fail(graph_reader *r, const char *format, ...) {
-  int written =
-      snprintf(r->error, r->error_bytes, "%s:%lu: ", r->path, (unsigned long)r->line_number);
-  if (written > 0 && (size_t)written < r->error_bytes) {
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(r->error + written, r->error_bytes - (size_t)written, format, arguments);
-    va_end(arguments);
-  }
-  return 0;
-}
-
-/* Makes room for one item more: returns the items, or NULL with the old ones untouched. */
-static void *graph_grow(void *items, size_t count, size_t *capacity, size_t item_bytes) {
-  size_t wanted = *capacity ? *capacity * 2 : 1024;
-  void *grown;
-  if (count < *capacity) return items;
-  grown = wanted <= SIZE_MAX / item_bytes ? realloc(items, wanted * item_bytes) : NULL;
-  if (grown) *capacity = wanted;
-  return grown;
-}
-
-/* Cuts the next word off the line; NULL at its end. */
-static char *graph_word(graph_reader *r) {
-  char *word = r->cursor + strspn(r->cursor, " \t");
-  if (!*word) return NULL;
-  r->cursor = word + strcspn(word, " \t");
-  if (*r->cursor) *r->cursor++ = '\0';
-  return word;
-}
-
-static int graph_parse(graph_reader *r, const char *word, const char *what, uint64_t max,
-                       uint64_t *out) {
-  const char *digit;
-  uint64_t value = 0;
-  if (!word) return graph_fail(r, "%s is missing", what);
-  for (digit = word; *digit; digit++) {
-    unsigned d = (unsigned)(*digit - '0');
-    if (*digit < '0' || *digit > '9') {
-      return graph_fail(r, "%s is not a number: '%.40s'", what, word);
-    }
-    if (d > max || value > (max - d) / 10) {
-      return graph_fail(r, "%s is too large: %.40s", what, word);
-    }
-    value = value * 10 + d;
-  }
-  *out = value;
-  return 1;
-}
-
-static int graph_number(graph_reader *r, const char *what, uint64_t max, uint64_t *out) {
-  return graph_parse(r, graph_word(r), what, max, out);
-}
 
 static int graph_read_tensor(graph_reader *r) {
   graph *g = r->out;
   graph_tensor *tensors;
-  const char *kind, *more;
+  const char *kind;
   uint64_t id, bytes;
-  if (!graph_number(r, "the id", UINT32_MAX - 2, &id) ||
-      !graph_number(r, "the size", GRAPH_BYTES_MAX, &bytes)) {
+  if (!lines_number(&r->in, "the id", UINT32_MAX - 2, &id) ||
+      !lines_number(&r->in, "the size", GRAPH_BYTES_MAX, &bytes)) {
     return 0;
   }
   if (id != g->tensor_count) {
-    return graph_fail(r, "id %lu expected", (unsigned long)g->tensor_count);
+    return lines_fail(&r->in, "id %lu expected", (unsigned long)g->tensor_count);
   }
-  kind = graph_word(r);
+  kind = lines_word(&r->in);
   if (!kind || kind[1] || !strchr("pia", kind[0])) {
-    return graph_fail(r, "the kind is none of p, i, a: '%.40s'", kind ? kind : "");
+    return lines_fail(&r->in, "the kind is none of p, i, a: '%.40s'", kind ? kind : "");
   }
-  more = graph_word(r);
-  if (more) return graph_fail(r, "text after the record: '%.40s'", more);
-  tensors = (graph_tensor *)graph_grow(g->tensors, g->tensor_count, &r->tensor_capacity,
+  if (!lines_end_of_record(&r->in)) return 0;
+  tensors = (graph_tensor *)lines_grow(g->tensors, g->tensor_count, &r->tensor_capacity,
                                        sizeof(graph_tensor));
-  if (!tensors) return graph_fail(r, "out of memory");
+  if (!tensors) return lines_fail(&r->in, "out of memory");
   g->tensors = tensors;
   g->tensors[g->tensor_count].bytes = (size_t)bytes;
   g->tensors[g->tensor_count++].kind = kind[0];
@@ -143,21 +75,21 @@ static int graph_read_ids(graph_reader *r, const char *end, size_t *out_count) {
   graph *g = r->out;
   size_t first = g->ref_count, i;
   const char *word;
-  while ((word = graph_word(r)) != NULL && (!end || strcmp(word, end))) {
+  while ((word = lines_word(&r->in)) != NULL && (!end || strcmp(word, end))) {
     uint32_t *refs;
     uint64_t id;
-    if (!graph_parse(r, word, "an id", UINT32_MAX, &id)) return 0;
+    if (!lines_parse(&r->in, word, "an id", UINT32_MAX, &id)) return 0;
     if (id >= g->tensor_count) {
-      return graph_fail(r, "unknown tensor %lu", (unsigned long)id);
+      return lines_fail(&r->in, "unknown tensor %lu", (unsigned long)id);
     }
     for (i = first; i < g->ref_count && g->refs[i] != id; i++) continue;
     if (i < g->ref_count) continue;
-    refs = (uint32_t *)graph_grow(g->refs, g->ref_count, &r->ref_capacity, sizeof(uint32_t));
-    if (!refs) return graph_fail(r, "out of memory");
+    refs = (uint32_t *)lines_grow(g->refs, g->ref_count, &r->ref_capacity, sizeof(uint32_t));
+    if (!refs) return lines_fail(&r->in, "out of memory");
     g->refs = refs;
     g->refs[g->ref_count++] = (uint32_t)id;
   }
-  if (end && !word) return graph_fail(r, "'%s' is missing", end);
+  if (end && !word) return lines_fail(&r->in, "'%s' is missing", end);
   *out_count = g->ref_count - first;
   return 1;
 }
@@ -165,19 +97,19 @@ static int graph_read_ids(graph_reader *r, const char *end, size_t *out_count) {
 static int graph_read_op(graph_reader *r) {
   graph *g = r->out;
   graph_op op, *ops;
-  const char *name = graph_word(r), *word;
+  const char *name = lines_word(&r->in), *word;
   memset(&op, 0, sizeof op);
-  if (!name) return graph_fail(r, "the name is missing");
+  if (!name) return lines_fail(&r->in, "the name is missing");
   (void)snprintf(op.name, sizeof op.name, "%.31s", name);
-  if (!graph_number(r, "the time", GRAPH_TIME_NS_MAX, &op.time_ns)) return 0;
-  word = graph_word(r);
-  if (!word || strcmp(word, "r")) return graph_fail(r, "'r' is missing");
+  if (!lines_number(&r->in, "the time", GRAPH_TIME_NS_MAX, &op.time_ns)) return 0;
+  word = lines_word(&r->in);
+  if (!word || strcmp(word, "r")) return lines_fail(&r->in, "'r' is missing");
   op.first_ref = g->ref_count;
   if (!graph_read_ids(r, "w", &op.read_count) || !graph_read_ids(r, NULL, &op.write_count)) {
     return 0;
   }
-  ops = (graph_op *)graph_grow(g->ops, g->op_count, &r->op_capacity, sizeof(graph_op));
-  if (!ops) return graph_fail(r, "out of memory");
+  ops = (graph_op *)lines_grow(g->ops, g->op_count, &r->op_capacity, sizeof(graph_op));
+  if (!ops) return lines_fail(&r->in, "out of memory");
   g->ops = ops;
   g->ops[g->op_count++] = op;
   return 1;
@@ -185,60 +117,30 @@ static int graph_read_op(graph_reader *r) {
 
 static int graph_read_mark(graph_reader *r) {
   graph *g = r->out;
-  size_t *marks = (size_t *)graph_grow(g->marks, g->mark_count, &r->mark_capacity, sizeof(size_t));
-  if (!marks) return graph_fail(r, "out of memory");
+  size_t *marks = (size_t *)lines_grow(g->marks, g->mark_count, &r->mark_capacity, sizeof(size_t));
+  if (!marks) return lines_fail(&r->in, "out of memory");
   g->marks = marks;
   g->marks[g->mark_count++] = g->op_count;
   return 1;
 }
 
 static int graph_read_record(graph_reader *r) {
-  const char *word = graph_word(r);
+  const char *word = lines_word(&r->in);
   if (word && !strcmp(word, "t")) return graph_read_tensor(r);
   if (word && !strcmp(word, "o")) return graph_read_op(r);
   if (word && !strcmp(word, "m")) return graph_read_mark(r);
   if (word && word[0] == '#') return 1;
-  return graph_fail(r, "unknown record '%.40s'", word ? word : "");
-}
-
-/* Returns 1 with a line, 0 at the end, -1 once the error text is written. */
-static int graph_next_line(graph_reader *r) {
-  const char *got = gzgets(r->file, r->line, GRAPH_LINE_MAX);
-  size_t length = got ? strlen(r->line) : 0;
-  int code = Z_OK;
-  const char *text;
-  if (length && r->line[length - 1] == '\n') {
-    r->line[length - 1] = '\0';
-    r->cursor = r->line;
-    r->line_number++;
-    return 1;
-  }
-  text = gzerror(r->file, &code);
-  if (!got && (code == Z_OK || code == Z_STREAM_END)) return 0;
-  r->line_number++;
-  if (code == Z_BUF_ERROR) {
-    graph_fail(r, "the compressed data is truncated");
-  } else if (code != Z_OK && code != Z_STREAM_END) {
-    graph_fail(r, "%s", code == Z_ERRNO ? strerror(errno) : text);
-  } else if (length == GRAPH_LINE_MAX - 1) {
-    graph_fail(r, "the line is too long");
-  } else {
-    graph_fail(r, gzeof(r->file) ? "the last line is truncated" : "not a line of text");
-  }
-  return -1;
+  return lines_fail(&r->in, "unknown record '%.40s'", word ? word : "");
 }
 
 static int graph_read_all(graph_reader *r) {
-  int more = graph_next_line(r);
-  if (more < 0) return 0;
-  r->line_number = 1;
-  if (!more) return graph_fail(r, "the file is empty");
-  if (strcmp(r->line, "gmgraph 1")) return graph_fail(r, "not a graph: 'gmgraph 1' expected");
-  while ((more = graph_next_line(r)) > 0) {
+  int more;
+  if (!lines_read_head(&r->in, "gmgraph 1", "graph")) return 0;
+  while ((more = lines_next(&r->in)) > 0) {
     if (!graph_read_record(r)) return 0;
   }
   if (more < 0) return 0;
-  return r->out->op_count ? 1 : graph_fail(r, "the graph has no operators");
+  return r->out->op_count ? 1 : lines_fail(&r->in, "the graph has no operators");
 }
 
 /* Frees what graph_load has filled in. */
@@ -257,20 +159,8 @@ static inline int graph_load(const char *path, graph *out, char *error, size_t e
   memset(out, 0, sizeof *out);
   memset(&reader, 0, sizeof reader);
   reader.out = out;
-  reader.path = path;
-  reader.error = error;
-  reader.error_bytes = error_bytes;
-  errno = 0;
-  reader.line = (char *)malloc(GRAPH_LINE_MAX);
-  reader.file = reader.line ? gzopen(path, "rb") : NULL;
-  if (!reader.file) {
-    free(reader.line);
-    return graph_fail(&reader, "%s", strerror(errno ? errno : ENOMEM));
-  }
-  gzbuffer(reader.file, 1u << 17);
-  ok = graph_read_all(&reader);
-  gzclose_r(reader.file);
-  free(reader.line);
+  ok = lines_open(&reader.in, path, GRAPH_LINE_MAX, error, error_bytes) && graph_read_all(&reader);
+  lines_close(&reader.in);
   if (!ok) graph_free(out);
   return ok;
 }

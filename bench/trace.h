@@ -10,14 +10,7 @@
 #if !defined(TRACE_H_INCLUDED)
 #define TRACE_H_INCLUDED
 
-#include <errno.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <zlib.h>
+#include "lines.h"
 
 #define TRACE_STREAMS_MAX 1024
 #define TRACE_LINE_MAX 4096
@@ -55,14 +48,8 @@ typedef struct trace_id {
 } trace_id;
 
 typedef struct trace_reader {
+  lines in;
   trace *out;
-  const char *path;
-  char *error;
-  size_t error_bytes;
-  gzFile file;
-  size_t line_number;
-  char line[TRACE_LINE_MAX];
-  char *cursor; /* what of the line is still to read */
   size_t op_capacity, mark_capacity;
   trace_id *ids; /* open addressing over the trace's own ids; never more than half full */
   size_t ids_count, ids_capacity;
@@ -71,27 +58,6 @@ typedef struct trace_reader {
   size_t active_bytes;
   uint64_t time_us;
 } trace_reader;
-
-static int trace_fail(trace_reader *r, const char *format, ...) {
-  int written =
-      snprintf(r->error, r->error_bytes, "%s:%lu: ", r->path, (unsigned long)r->line_number);
-  if (written > 0 && (size_t)written < r->error_bytes) {
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(r->error + written, r->error_bytes - (size_t)written, format, arguments);
-    va_end(arguments);
-  }
-  return 0;
-}
-
-/* Makes room for one item more: returns the items, or NULL with the old ones untouched. */
-static void *trace_grow(void *items, size_t count, size_t *capacity, size_t item_bytes) {
-  if (count < *capacity) return items;
-  size_t wanted = *capacity ? *capacity * 2 : 1024;
-  void *grown = wanted <= SIZE_MAX / item_bytes ? realloc(items, wanted * item_bytes) : NULL;
-  if (grown) *capacity = wanted;
-  return grown;
-}
 
 static trace_id *trace_find_id(const trace_reader *r, uint64_t id) {
   size_t mask = r->ids_capacity - 1;
@@ -109,7 +75,7 @@ static int trace_grow_ids(trace_reader *r) {
   if (!r->ids) {
     r->ids = old;
     r->ids_capacity = old_capacity;
-    return trace_fail(r, "out of memory");
+    return lines_fail(&r->in, "out of memory");
   }
   for (i = 0; i < old_capacity; i++) {
     if (old[i].alloc_op) *trace_find_id(r, old[i].id) = old[i];
@@ -118,52 +84,20 @@ static int trace_grow_ids(trace_reader *r) {
   return 1;
 }
 
-/* Cuts the next word off the line; NULL at its end. */
-static char *trace_word(trace_reader *r) {
-  char *word = r->cursor + strspn(r->cursor, " \t");
-  if (!*word) return NULL;
-  r->cursor = word + strcspn(word, " \t");
-  if (*r->cursor) *r->cursor++ = '\0';
-  return word;
-}
-
-static int trace_number(trace_reader *r, const char *what, uint64_t max, uint64_t *out) {
-  const char *word = trace_word(r), *digit;
-  uint64_t value = 0;
-  if (!word) return trace_fail(r, "%s is missing", what);
-  for (digit = word; *digit; digit++) {
-    unsigned d = (unsigned)(*digit - '0');
-    if (*digit < '0' || *digit > '9') {
-      return trace_fail(r, "%s is not a number: '%.40s'", what, word);
-    }
-    if (d > max || value > (max - d) / 10) {
-      return trace_fail(r, "%s is too large: %.40s", what, word);
-    }
-    value = value * 10 + d;
-  }
-  *out = value;
-  return 1;
-}
-
-static int trace_end_of_record(trace_reader *r) {
-  const char *word = trace_word(r);
-  return word ? trace_fail(r, "text after the record: '%.40s'", word) : 1;
-}
-
 static int trace_time(trace_reader *r) {
   uint64_t dt_us;
-  if (!trace_number(r, "the time", TRACE_TIME_US_MAX - r->time_us, &dt_us)) return 0;
+  if (!lines_number(&r->in, "the time", TRACE_TIME_US_MAX - r->time_us, &dt_us)) return 0;
   r->time_us += dt_us;
-  return trace_end_of_record(r);
+  return lines_end_of_record(&r->in);
 }
 
 static int trace_stream(trace_reader *r, size_t *out_index) {
   trace *t = r->out;
   uint64_t number;
   size_t i;
-  if (!trace_number(r, "the stream", UINT64_MAX, &number)) return 0;
+  if (!lines_number(&r->in, "the stream", UINT64_MAX, &number)) return 0;
   for (i = 0; i < t->stream_count && t->streams[i] != number; i++) continue;
-  if (i == TRACE_STREAMS_MAX) return trace_fail(r, "more than %d streams", TRACE_STREAMS_MAX);
+  if (i == TRACE_STREAMS_MAX) return lines_fail(&r->in, "more than %d streams", TRACE_STREAMS_MAX);
   if (i == t->stream_count) t->streams[t->stream_count++] = number;
   *out_index = i;
   return 1;
@@ -171,8 +105,8 @@ static int trace_stream(trace_reader *r, size_t *out_index) {
 
 static int trace_add_op(trace_reader *r, const trace_op *op) {
   trace *t = r->out;
-  trace_op *ops = (trace_op *)trace_grow(t->ops, t->op_count, &r->op_capacity, sizeof(trace_op));
-  if (!ops) return trace_fail(r, "out of memory");
+  trace_op *ops = (trace_op *)lines_grow(t->ops, t->op_count, &r->op_capacity, sizeof(trace_op));
+  if (!ops) return lines_fail(&r->in, "out of memory");
   t->ops = ops;
   t->ops[t->op_count++] = *op;
   return 1;
@@ -189,8 +123,8 @@ static int trace_take_id(trace_reader *r, uint32_t *out_id) {
     return 1;
   }
   free_ids =
-      (uint32_t *)trace_grow(r->free_ids, t->id_count, &r->free_id_capacity, sizeof(uint32_t));
-  if (!free_ids || t->id_count == UINT32_MAX) return trace_fail(r, "out of memory");
+      (uint32_t *)lines_grow(r->free_ids, t->id_count, &r->free_id_capacity, sizeof(uint32_t));
+  if (!free_ids || t->id_count == UINT32_MAX) return lines_fail(&r->in, "out of memory");
   r->free_ids = free_ids;
   *out_id = (uint32_t)t->id_count++;
   return 1;
@@ -201,19 +135,19 @@ static int trace_read_alloc(trace_reader *r) {
   trace_id *entry;
   uint64_t id, bytes;
   op.type = TRACE_ALLOC;
-  if (!trace_grow_ids(r) || !trace_number(r, "the id", UINT64_MAX, &id) ||
-      !trace_number(r, "the size", TRACE_BYTES_MAX, &bytes) || !trace_stream(r, &op.stream) ||
+  if (!trace_grow_ids(r) || !lines_number(&r->in, "the id", UINT64_MAX, &id) ||
+      !lines_number(&r->in, "the size", TRACE_BYTES_MAX, &bytes) || !trace_stream(r, &op.stream) ||
       !trace_time(r)) {
     return 0;
   }
   entry = trace_find_id(r, id);
   if (entry->alloc_op && entry->alloc_op != SIZE_MAX) {
-    return trace_fail(r, "id %llu is already live", (unsigned long long)id);
+    return lines_fail(&r->in, "id %llu is already live", (unsigned long long)id);
   }
   op.bytes = (size_t)bytes;
   op.time_us = r->time_us;
   if (trace_rounded(op.bytes) > TRACE_BYTES_MAX - r->active_bytes) {
-    return trace_fail(r, "the live bytes overflow");
+    return lines_fail(&r->in, "the live bytes overflow");
   }
   if (!trace_take_id(r, &op.id) || !trace_add_op(r, &op)) return 0;
   if (!entry->alloc_op) r->ids_count++;
@@ -228,11 +162,13 @@ static int trace_read_free(trace_reader *r) {
   trace_op op;
   trace_id *entry;
   uint64_t id;
-  if (!trace_grow_ids(r) || !trace_number(r, "the id", UINT64_MAX, &id) || !trace_time(r)) return 0;
+  if (!trace_grow_ids(r) || !lines_number(&r->in, "the id", UINT64_MAX, &id) || !trace_time(r))
+    return 0;
   entry = trace_find_id(r, id);
-  if (!entry->alloc_op) return trace_fail(r, "free of unknown id %llu", (unsigned long long)id);
+  if (!entry->alloc_op)
+    return lines_fail(&r->in, "free of unknown id %llu", (unsigned long long)id);
   if (entry->alloc_op == SIZE_MAX) {
-    return trace_fail(r, "id %llu is already free", (unsigned long long)id);
+    return lines_fail(&r->in, "id %llu is already free", (unsigned long long)id);
   }
   op = r->out->ops[entry->alloc_op - 1];
   op.type = TRACE_FREE;
@@ -246,15 +182,15 @@ static int trace_read_free(trace_reader *r) {
 
 static int trace_read_mark(trace_reader *r) {
   trace *t = r->out;
-  size_t *marks = (size_t *)trace_grow(t->marks, t->mark_count, &r->mark_capacity, sizeof(size_t));
-  if (!marks) return trace_fail(r, "out of memory");
+  size_t *marks = (size_t *)lines_grow(t->marks, t->mark_count, &r->mark_capacity, sizeof(size_t));
+  if (!marks) return lines_fail(&r->in, "out of memory");
   t->marks = marks;
   t->marks[t->mark_count++] = t->op_count;
   return 1;
 }
 
 static int trace_read_remark(trace_reader *r) {
-  const char *name = trace_word(r);
+  const char *name = lines_word(&r->in);
   uint64_t *peak = NULL, value = 0;
   if (!name) return 1;
   if (!strcmp(name, "peak_reserved:")) peak = &r->out->torch_reserved_bytes_peak;
@@ -264,58 +200,28 @@ static int trace_read_remark(trace_reader *r) {
     peak = &r->out->torch_active_bytes_peak;
   }
   if (!peak) return 1;
-  if (!trace_number(r, "the peak", TRACE_BYTES_MAX, &value)) return 0;
+  if (!lines_number(&r->in, "the peak", TRACE_BYTES_MAX, &value)) return 0;
   *peak = value;
   return 1;
 }
 
 static int trace_read_record(trace_reader *r) {
-  const char *word = trace_word(r);
+  const char *word = lines_word(&r->in);
   if (word && !strcmp(word, "a")) return trace_read_alloc(r);
   if (word && !strcmp(word, "f")) return trace_read_free(r);
   if (word && !strcmp(word, "m")) return trace_read_mark(r);
   if (word && word[0] == '#') return trace_read_remark(r);
-  return trace_fail(r, "unknown record '%.40s'", word ? word : "");
-}
-
-/* Returns 1 with a line, 0 at the end, -1 once the error text is written. */
-static int trace_next_line(trace_reader *r) {
-  const char *got = gzgets(r->file, r->line, (int)sizeof r->line);
-  size_t length = got ? strlen(r->line) : 0;
-  int code = Z_OK;
-  const char *text;
-  if (length && r->line[length - 1] == '\n') {
-    r->line[length - 1] = '\0';
-    r->cursor = r->line;
-    r->line_number++;
-    return 1;
-  }
-  text = gzerror(r->file, &code);
-  if (!got && (code == Z_OK || code == Z_STREAM_END)) return 0;
-  r->line_number++;
-  if (code == Z_BUF_ERROR) {
-    trace_fail(r, "the compressed data is truncated");
-  } else if (code != Z_OK && code != Z_STREAM_END) {
-    trace_fail(r, "%s", code == Z_ERRNO ? strerror(errno) : text);
-  } else if (length == sizeof r->line - 1) {
-    trace_fail(r, "the line is too long");
-  } else {
-    trace_fail(r, gzeof(r->file) ? "the last line is truncated" : "not a line of text");
-  }
-  return -1;
+  return lines_fail(&r->in, "unknown record '%.40s'", word ? word : "");
 }
 
 static int trace_read_all(trace_reader *r) {
-  int more = trace_next_line(r);
-  if (more < 0) return 0;
-  r->line_number = 1;
-  if (!more) return trace_fail(r, "the file is empty");
-  if (strcmp(r->line, "gmtrace 1")) return trace_fail(r, "not a trace: 'gmtrace 1' expected");
-  while ((more = trace_next_line(r)) > 0) {
+  int more;
+  if (!lines_read_head(&r->in, "gmtrace 1", "trace")) return 0;
+  while ((more = lines_next(&r->in)) > 0) {
     if (!trace_read_record(r)) return 0;
   }
   if (more < 0) return 0;
-  return r->out->op_count ? 1 : trace_fail(r, "the trace has no records");
+  return r->out->op_count ? 1 : lines_fail(&r->in, "the trace has no records");
 }
 
 /* Frees what trace_load has filled in. */
@@ -332,15 +238,8 @@ static int trace_load(const char *path, trace *out, char *error, size_t error_by
   memset(out, 0, sizeof *out);
   memset(&reader, 0, sizeof reader);
   reader.out = out;
-  reader.path = path;
-  reader.error = error;
-  reader.error_bytes = error_bytes;
-  errno = 0;
-  reader.file = gzopen(path, "rb");
-  if (!reader.file) return trace_fail(&reader, "%s", strerror(errno ? errno : ENOMEM));
-  gzbuffer(reader.file, 1u << 17);
-  ok = trace_read_all(&reader);
-  gzclose_r(reader.file);
+  ok = lines_open(&reader.in, path, TRACE_LINE_MAX, error, error_bytes) && trace_read_all(&reader);
+  lines_close(&reader.in);
   free(reader.ids);
   free(reader.free_ids);
   if (!ok) trace_free(out);

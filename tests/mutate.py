@@ -255,6 +255,9 @@ class Worker:
         os.makedirs(self.root)
         tree = os.path.abspath(suite.tree)
         os.symlink(f"{tree}/bench", f"{self.root}/bench")
+        os.symlink(f"{tree}/examples", f"{self.root}/examples")
+        for header in glob.glob(f"{tree}/*.h"):
+            shutil.copy(header, self.root)
         os.makedirs(f"{self.root}/tests")  # not a link, for what is named from there by ..
         for name in os.listdir(f"{tree}/tests"):
             os.symlink(f"{tree}/tests/{name}", f"{self.root}/tests/{name}")
@@ -262,8 +265,6 @@ class Worker:
             with open(f"{self.root}/unit-{header}.c", "w") as stream:
                 stream.write(unit_of(header, defines))
         self.originals = {}
-        for header in HEADERS:
-            self.restore(header)
         for header in HEADERS:
             self.originals[header] = self.object_of(header)
 

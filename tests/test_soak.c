@@ -298,8 +298,14 @@ int main(int argc, char **argv) {
   int i, failed;
   soak.seed = 1;
   for (i = 1; i + 1 < argc && argv[i][0] == '-'; i += 2) {
-    if (!strcmp(argv[i], "--seconds")) soak.seconds = atol(argv[i + 1]);
-    if (!strcmp(argv[i], "--seed")) soak.seed = strtoull(argv[i + 1], NULL, 10);
+    if (!strcmp(argv[i], "--seconds")) {
+      soak.seconds = atol(argv[i + 1]);
+    } else if (!strcmp(argv[i], "--seed")) {
+      soak.seed = strtoull(argv[i + 1], NULL, 10);
+    } else {
+      fprintf(stderr, "%s: no such option\n", argv[i]);
+      return 1;
+    }
   }
   soak.random = soak.seed;
   for (; i < argc; i++)

@@ -7,38 +7,10 @@
 
 #include "trace.h"
 
-#include "fuzz.h"
-
-#include <sys/mman.h>
-#include <unistd.h>
+#include "fuzz_file.h"
 
 #define REPLAY_OPS_MAX 400
 #define MIB ((size_t)1 << 20)
-
-/* ---- Files ----------------------------------------------------------------------------------- */
-
-static int open_memory(const uint8_t *data, size_t size, char *path, size_t path_bytes) {
-  int file = memfd_create("fuzz_trace", MFD_CLOEXEC);
-  REQUIRE(file >= 0 && write(file, data, size) == (ssize_t)size);
-  (void)snprintf(path, path_bytes, "/proc/self/fd/%d", file);
-  return file;
-}
-
-/* The same bytes gzipped, not compressed: the reader's side is what matters. */
-static size_t gzip(const uint8_t *data, size_t size, uint8_t *out, size_t capacity) {
-  z_stream stream;
-  size_t bytes;
-  memset(&stream, 0, sizeof stream);
-  REQUIRE(deflateInit2(&stream, 0, Z_DEFLATED, 16 + 9, 1, Z_DEFAULT_STRATEGY) == Z_OK);
-  stream.next_in = (Bytef *)(uintptr_t)data;
-  stream.avail_in = (uInt)size;
-  stream.next_out = out;
-  stream.avail_out = (uInt)capacity;
-  REQUIRE(deflate(&stream, Z_FINISH) == Z_STREAM_END);
-  bytes = capacity - stream.avail_out;
-  REQUIRE(deflateEnd(&stream) == Z_OK);
-  return bytes;
-}
 
 /* ---- What the reader promises ---------------------------------------------------------------- */
 

@@ -1,0 +1,143 @@
+/* Reads text, plain or gzipped, by lines and words (link with -lz), and says where it is wrong: the
+   ground that the readers of traces and graphs stand on. */
+#if !defined(LINES_H_INCLUDED)
+#define LINES_H_INCLUDED
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+typedef struct lines {
+  const char *path;
+  char *error;
+  size_t error_bytes;
+  gzFile file;
+  size_t number; /* of the line */
+  char *text;
+  size_t capacity;
+  char *cursor; /* what of the line is still to read */
+} lines;
+
+/* Writes `file:line: reason`; always 0. */
+static inline int lines_fail(lines *in, const char *format, ...) {
+  int written =
+      snprintf(in->error, in->error_bytes, "%s:%lu: ", in->path, (unsigned long)in->number);
+  if (written > 0 && (size_t)written < in->error_bytes) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(in->error + written, in->error_bytes - (size_t)written, format, arguments);
+    va_end(arguments);
+  }
+  return 0;
+}
+
+/* Makes room for one item more: returns the items, or NULL with the old ones untouched. */
+static inline void *lines_grow(void *items, size_t count, size_t *capacity, size_t item_bytes) {
+  size_t wanted = *capacity ? *capacity * 2 : 1024;
+  void *grown;
+  if (count < *capacity) return items;
+  grown = wanted <= SIZE_MAX / item_bytes ? realloc(items, wanted * item_bytes) : NULL;
+  if (grown) *capacity = wanted;
+  return grown;
+}
+
+/* Cuts the next word off the line; NULL at its end. */
+static inline char *lines_word(lines *in) {
+  char *word = in->cursor + strspn(in->cursor, " \t");
+  if (!*word) return NULL;
+  in->cursor = word + strcspn(word, " \t");
+  if (*in->cursor) *in->cursor++ = '\0';
+  return word;
+}
+
+static inline int lines_parse(lines *in, const char *word, const char *what, uint64_t max,
+                              uint64_t *out) {
+  const char *digit;
+  uint64_t value = 0;
+  *out = 0;
+  if (!word) return lines_fail(in, "%s is missing", what);
+  for (digit = word; *digit; digit++) {
+    unsigned d = (unsigned)(*digit - '0');
+    if (*digit < '0' || *digit > '9') {
+      return lines_fail(in, "%s is not a number: '%.40s'", what, word);
+    }
+    if (d > max || value > (max - d) / 10) {
+      return lines_fail(in, "%s is too large: %.40s", what, word);
+    }
+    value = value * 10 + d;
+  }
+  *out = value;
+  return 1;
+}
+
+static inline int lines_number(lines *in, const char *what, uint64_t max, uint64_t *out) {
+  return lines_parse(in, lines_word(in), what, max, out);
+}
+
+static inline int lines_end_of_record(lines *in) {
+  const char *word = lines_word(in);
+  return word ? lines_fail(in, "text after the record: '%.40s'", word) : 1;
+}
+
+/* Returns 1 with a line, 0 at the end, -1 once the error text is written. */
+static inline int lines_next(lines *in) {
+  const char *got = gzgets(in->file, in->text, (int)in->capacity);
+  size_t length = got ? strlen(in->text) : 0;
+  int code = Z_OK;
+  const char *text;
+  if (length && in->text[length - 1] == '\n') {
+    in->text[length - 1] = '\0';
+    in->cursor = in->text;
+    in->number++;
+    return 1;
+  }
+  text = gzerror(in->file, &code);
+  if (!got && (code == Z_OK || code == Z_STREAM_END)) return 0;
+  in->number++;
+  if (code == Z_BUF_ERROR) {
+    lines_fail(in, "the compressed data is truncated");
+  } else if (code != Z_OK && code != Z_STREAM_END) {
+    lines_fail(in, "%s", code == Z_ERRNO ? strerror(errno) : text);
+  } else if (length == in->capacity - 1) {
+    lines_fail(in, "the line is too long");
+  } else {
+    lines_fail(in, gzeof(in->file) ? "the last line is truncated" : "not a line of text");
+  }
+  return -1;
+}
+
+static inline void lines_close(lines *in) {
+  if (in->file) gzclose_r(in->file);
+  free(in->text);
+}
+
+/* pre: `in` is zeroed. Lines hold less than `capacity` bytes. Close it also where this fails. */
+static inline int lines_open(lines *in, const char *path, size_t capacity, char *error,
+                             size_t error_bytes) {
+  in->path = path;
+  in->error = error;
+  in->error_bytes = error_bytes;
+  in->capacity = capacity;
+  errno = 0;
+  in->text = (char *)malloc(capacity);
+  in->file = in->text ? gzopen(path, "rb") : NULL;
+  if (!in->file) return lines_fail(in, "%s", strerror(errno ? errno : ENOMEM));
+  gzbuffer(in->file, 1u << 17);
+  return 1;
+}
+
+/* The first line has to be `head`. */
+static inline int lines_read_head(lines *in, const char *head, const char *kind) {
+  int more = lines_next(in);
+  if (more < 0) return 0;
+  in->number = 1;
+  if (!more) return lines_fail(in, "the file is empty");
+  return !strcmp(in->text, head) || lines_fail(in, "not a %s: '%s' expected", kind, head);
+}
+
+#endif
