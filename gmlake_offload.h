@@ -264,7 +264,8 @@ COSTS
   Sealing: linear in accesses. Planning: O((c + log s) r) for c candidates, s slots and r swaps;
   about 1 us an access for each order that is tried. Running: linear in accesses and events.
   Compiling: an operator O(log bytes) for each place among free ones, O(places) where others have to
-  leave; at most 44 MEMGRAPHs are tried, 6 from 20,000 operators on; edges O(nodes * edges / 64).
+  leave, for each MEMGRAPH that is tried: up to 72, and no more once about a second has been spent;
+  edges O(nodes * edges / 64).
   Checking: O(nodes * places that overlap) and the same. An engine: O(log n) a node.
 
 Licence: MIT, at the end of this file. */
@@ -4250,6 +4251,7 @@ struct gmlake_offload_memgraph {
   size_t *ref_offsets;                 /* for each of the graph's refs, of scope */
   gmlake_offload_place *begins, *ends; /* for each tensor, of scope */
   size_t *device_bytes;                /* for each device, of scope */
+  size_t steps;                        /* that it took to find all places */
   gmlake_offload_memgraph_info info;
 };
 
@@ -4328,7 +4330,8 @@ typedef struct gmlo_compiler {
   size_t exec, alloc, reload;
   uint32_t marks;
   size_t host_fixed_bytes;
-  int packing; /* room is taken as low as it is */
+  size_t steps; /* blocks and homes looked at */
+  int packing;  /* room is taken as low as it is */
   int failed;
 } gmlo_compiler;
 
@@ -4606,7 +4609,7 @@ static size_t gmlo_next_use(const gmlo_compiler *c, uint32_t tensor) {
 /* Of the hole that begins at *b, those in a row that have `bytes` and are longest
    unused, at least as long as *used: 1, where they begin in *b, and how long in *used. Looks at
    so many of them as *left says. */
-static int gmlo_hole_best(const gmlo_compiler *c, uint32_t *b, size_t bytes, size_t *used,
+static int gmlo_hole_best(gmlo_compiler *c, uint32_t *b, size_t bytes, size_t *used,
                           unsigned *left) {
   uint32_t from = *b, last = c->blocks[*b].hole_other, e;
   int found = 0;
@@ -4619,6 +4622,7 @@ static int gmlo_hole_best(const gmlo_compiler *c, uint32_t *b, size_t bytes, siz
     size_t sum = 0, most = 0;
     uint32_t latest = from;
     for (e = from; gmlo_is_free(c, e) && sum < bytes && most <= *used; e = c->blocks[e].next) {
+      c->steps++;
       sum += c->blocks[e].bytes;
       if (c->blocks[e].used < most) continue;
       most = c->blocks[e].used;
@@ -4637,7 +4641,7 @@ static int gmlo_hole_best(const gmlo_compiler *c, uint32_t *b, size_t bytes, siz
 
 /* Free blocks in a row that have `bytes`: of some in the holes of each size the longest unused, or
    of all the lowest. NONE: no such. */
-static uint32_t gmlo_find_free(const gmlo_compiler *c, const gmlo_arena *arena, size_t bytes,
+static uint32_t gmlo_find_free(gmlo_compiler *c, const gmlo_arena *arena, size_t bytes,
                                int lowest) {
   uint32_t best = GMLAKE_OFFLOAD_NONE, b;
   size_t best_used = SIZE_MAX;
@@ -4647,6 +4651,7 @@ static uint32_t gmlo_find_free(const gmlo_compiler *c, const gmlo_arena *arena, 
     for (b = arena->holes[size]; gmlo_is_free(c, b) && left != 0; b = c->blocks[b].hole_next) {
       uint32_t at = b;
       size_t used = best_used;
+      c->steps++;
       if (c->blocks[b].hole_bytes < bytes) continue;
       if (!lowest && !gmlo_hole_best(c, &at, bytes, &used, &left)) continue;
       if (best != GMLAKE_OFFLOAD_NONE && used == best_used &&
@@ -4667,7 +4672,7 @@ static int gmlo_is_victim(const gmlo_compiler *c, uint32_t tensor, size_t after,
 }
 
 /* Blocks in a row, free or of tensors that may leave: where the next use of those is farthest. */
-static uint32_t gmlo_find_victims(const gmlo_compiler *c, const gmlo_arena *arena, size_t bytes,
+static uint32_t gmlo_find_victims(gmlo_compiler *c, const gmlo_arena *arena, size_t bytes,
                                   size_t after, int small) {
   uint32_t b = arena->first, best = GMLAKE_OFFLOAD_NONE, e;
   size_t best_age = 0, best_moved = 0;
@@ -4677,6 +4682,7 @@ static uint32_t gmlo_find_victims(const gmlo_compiler *c, const gmlo_arena *aren
     for (e = b; e != GMLAKE_OFFLOAD_NONE && sum < bytes; e = c->blocks[e].next) {
       uint32_t tensor = c->blocks[e].tensor;
       size_t age = SIZE_MAX;
+      c->steps++;
       if (tensor != GMLAKE_OFFLOAD_NONE) {
         if (!gmlo_is_victim(c, tensor, after, small)) break;
         age = gmlo_next_use(c, tensor);
@@ -4924,6 +4930,7 @@ static void gmlo_fill_homes(gmlo_compiler *c, size_t after) {
   for (i = 0; i < c->home_count && !c->failed; i++) {
     uint32_t tensor = c->homes[i];
     gmlo_hold *hold = &c->holds[tensor];
+    c->steps++;
     if (c->graph->tensors[tensor].device != device) {
       device = c->graph->tensors[tensor].device;
       b = c->arenas[device].first;
@@ -4994,6 +5001,8 @@ static void gmlo_execute(gmlo_compiler *c) {
   }
 }
 
+#define GMLO_FILLS 2048u /* an iteration has at most so many looks at all homes */
+
 /* Horizons: memory is taken for operators ahead of exec, and tensors are reloaded. */
 static void gmlo_look_ahead(gmlo_compiler *c) {
   size_t n = c->graph->op_count;
@@ -5008,7 +5017,9 @@ static void gmlo_look_ahead(gmlo_compiler *c) {
          gmlo_ensure(c, c->alloc, letter ? SIZE_MAX : c->alloc, 0)) {
     c->alloc++;
   }
-  if (c->reload >= n && c->away_count != 0) gmlo_fill_homes(c, SIZE_MAX);
+  if (c->reload >= n && c->away_count != 0 && c->exec % (n / GMLO_FILLS + 1) == 0) {
+    gmlo_fill_homes(c, SIZE_MAX);
+  }
 }
 
 /* [T5] What is elsewhere leaves, then everything that has a home comes back to it. */
@@ -5260,6 +5271,7 @@ static gmlake_offload_memgraph *gmlo_compile(const gmlake_offload_memgraph_desc 
   if (!c.failed) gmlo_go_home(&c);
   if (!c.failed && c.exec == c.graph->op_count) {
     gmlo_compile_places(&c);
+    c.out->steps = c.steps;
     c.out->info.alloc_ahead_ns = tuning->alloc_ahead_ns;
     c.out->info.reload_ahead_ns = tuning->reload_ahead_ns;
     for (i = 0; i < c.home_count; i++) {
@@ -5514,93 +5526,115 @@ static uint64_t gmlo_simulate(const gmlake_offload_memgraph_desc *desc,
   return made ? now + 1 : 0;
 }
 
-/* A memgraph faster than the best so far takes its place. 0 where host memory is refused. */
-static int gmlo_tuning_try(const gmlake_offload_memgraph_desc *desc, const gmlo_devices *devices,
-                           const gmlo_tuning *tuning, gmlake_offload_memgraph **best) {
-  gmlake_offload_memgraph *m = gmlo_compile(desc, devices, tuning), *former = *best;
+#define GMLO_TUNE_STEPS 100000000u /* a second, at most */
+#define GMLO_NODE_STEPS 256u       /* a node takes about as long as so many steps */
+#define GMLO_KNOBS 4
+#define GMLO_TUNINGS 72
+
+static const int gmlo_knob_values[GMLO_KNOBS] = {4, 3, 2, 3}; /* GMLO_TUNINGS, multiplied */
+
+typedef struct gmlo_tuner {
+  const gmlake_offload_memgraph_desc *desc;
+  const gmlo_devices *devices;
+  gmlake_offload_memgraph *best;
+  int at;      /* the best one's tuning */
+  size_t left; /* steps that may be spent */
+  unsigned char seen[GMLO_TUNINGS];
+} gmlo_tuner;
+
+/* The tuning of that number, which has a digit for each knob. 0: what the caller has fixed makes it
+   one of a lower number. */
+static int gmlo_tuning_set(const gmlo_tuner *r, int number, gmlo_tuning *tuning) {
+  static const unsigned reload[] = {32, 8, 2, 128}, alloc[] = {2, 0, 8}; /* 256ths of fill_ns */
+  static const unsigned percent[] = {100, 80, 50};
+  const gmlake_offload_memgraph_desc *desc = r->desc;
+  uint64_t part = r->devices->fill_ns / 256;
+  memset(tuning, 0, sizeof *tuning);
+  tuning->reload_ahead_ns = part * reload[number % 4];
+  tuning->alloc_ahead_ns = part * alloc[number / 4 % 3];
+  tuning->home_spread = number / 12 % 2 == 0;
+  tuning->home_percent = percent[number / 24];
+  if (desc->reload_ahead_ns != 0) tuning->reload_ahead_ns = desc->reload_ahead_ns;
+  if (desc->alloc_ahead_ns != 0) tuning->alloc_ahead_ns = desc->alloc_ahead_ns;
+  return (desc->reload_ahead_ns == 0 || number % 4 == 0) &&
+         (desc->alloc_ahead_ns == 0 || number / 4 % 3 == 0);
+}
+
+/* The memgraph of a tuning, with its time. NULL where host memory is refused. */
+static gmlake_offload_memgraph *gmlo_compile_timed(const gmlake_offload_memgraph_desc *desc,
+                                                   const gmlo_devices *devices,
+                                                   const gmlo_tuning *tuning) {
+  gmlake_offload_memgraph *m = gmlo_compile(desc, devices, tuning);
   if (m != NULL && gmlo_memgraph_link(m)) m->info.time_ns = gmlo_simulate(desc, m);
-  if (m == NULL || m->info.time_ns == 0) {
-    gmlo_memgraph_destroy(m);
-    return 0;
-  }
+  if (m != NULL && m->info.time_ns != 0) return m;
+  gmlo_memgraph_destroy(m);
+  return NULL;
+}
+
+/* Tries a tuning that was not tried, unless enough was: the memgraph takes the place of a slower
+   one. 0 where host memory is refused. */
+static int gmlo_tuner_try(gmlo_tuner *r, int number) {
+  uint64_t least = r->devices->least_ns;
+  gmlake_offload_memgraph *m, *former = r->best;
+  gmlo_tuning tuning;
+  size_t steps;
+  if (r->seen[number] || !gmlo_tuning_set(r, number, &tuning) || r->left == 0) return 1;
+  if (former != NULL && former->info.time_ns <= least + least / 500) return 1;
+  r->seen[number] = 1;
+  m = gmlo_compile_timed(r->desc, r->devices, &tuning);
+  if (m == NULL) return 0;
+  steps = m->steps + GMLO_NODE_STEPS * m->node_count;
+  r->left -= steps < r->left ? steps : r->left;
   if (former == NULL || m->info.time_ns < former->info.time_ns) {
-    *best = m;
+    r->best = m;
+    r->at = number;
     m = former;
   }
   gmlo_memgraph_destroy(m);
   return 1;
 }
 
-#define GMLO_KNOBS 4
-#define GMLO_KNOB_VALUES 4
-
-/* The values of one knob that are tried, the first at the start; 0 where there is no such value. */
-static int gmlo_knob_set(gmlo_tuning *tuning, const gmlake_offload_memgraph_desc *desc,
-                         const gmlo_devices *devices, int knob, int value) {
-  static const unsigned values[GMLO_KNOBS][GMLO_KNOB_VALUES] = {
-      {1, 0, 0, 0},
-      {100, 80, 50, 0},
-      {32, 8, 2, 128},
-      {2, 0, 8, 0}}; /* horizons: 256ths of fill_ns */
-  static const int counts[GMLO_KNOBS] = {2, 3, 4, 3};
-  unsigned v = values[knob][value];
-  uint64_t part = devices->fill_ns / 256 * v;
-  if (knob == 0) tuning->home_spread = (int)v;
-  if (knob == 1) tuning->home_percent = v;
-  if (knob == 2)
-    tuning->reload_ahead_ns = desc->reload_ahead_ns != 0 ? desc->reload_ahead_ns : part;
-  if (knob == 3) tuning->alloc_ahead_ns = desc->alloc_ahead_ns != 0 ? desc->alloc_ahead_ns : part;
-  return value < counts[knob] && (knob != 2 || desc->reload_ahead_ns == 0) &&
-         (knob != 3 || desc->alloc_ahead_ns == 0);
+static gmlake_offload_memgraph *gmlo_memgraph_finish(gmlake_offload_memgraph *m) {
+  if (m != NULL && gmlo_memgraph_reduce(m) && gmlo_memgraph_link(m)) return m;
+  gmlo_memgraph_destroy(m);
+  return NULL;
 }
 
-/* One knob after another stays where it was best, round and round, until nothing gets better, the
-   devices do nothing but operators, or too much was tried. NULL where host memory is refused. */
+/* One knob after another stays where it was best, round and round, until nothing gets better; then
+   all other tunings. Ends before, as soon as the devices do nothing but operators or GMLO_TUNE_STEPS
+   are spent. NULL where host memory is refused. */
 static gmlake_offload_memgraph *gmlo_tune(const gmlake_offload_memgraph_desc *desc,
                                           const gmlo_devices *devices) {
-  gmlake_offload_memgraph *best = NULL;
-  uint64_t least = devices->least_ns, round_ns = UINT64_MAX;
-  size_t left = 4 + 40000 / (desc->graph->op_count + 1000);
-  gmlo_tuning tuning, tried;
-  int knob, value, done;
-  memset(&tuning, 0, sizeof tuning);
-  for (knob = 0; knob < GMLO_KNOBS; knob++) (void)gmlo_knob_set(&tuning, desc, devices, knob, 0);
-  done = gmlo_tuning_try(desc, devices, &tuning, &best);
-  while (done && left != 0 && best->info.time_ns < round_ns) {
-    round_ns = best->info.time_ns;
-    for (knob = 0; knob < GMLO_KNOBS; knob++) {
-      for (value = 0; value < GMLO_KNOB_VALUES && done && left != 0; value++) {
-        uint64_t former = best->info.time_ns;
-        tried = tuning;
-        if (former <= least + least / 500 || !gmlo_knob_set(&tried, desc, devices, knob, value))
-          continue;
-        if (memcmp(&tried, &tuning, sizeof tuning) == 0) continue;
-        done = gmlo_tuning_try(desc, devices, &tried, &best);
-        if (done && best->info.time_ns < former) tuning = tried;
-        left--;
+  gmlo_tuner r;
+  int knob, value, unit, from, number = 0, done;
+  memset(&r, 0, sizeof r);
+  r.desc = desc;
+  r.devices = devices;
+  r.left = GMLO_TUNE_STEPS;
+  done = gmlo_tuner_try(&r, 0);
+  do {
+    from = r.at;
+    for (knob = 0, unit = 1; knob < GMLO_KNOBS; unit *= gmlo_knob_values[knob++]) {
+      for (value = 0; value < gmlo_knob_values[knob] && done; value++) {
+        int digit = r.at / unit % gmlo_knob_values[knob];
+        done = gmlo_tuner_try(&r, r.at + (value - digit) * unit);
       }
     }
-  }
-  if (done) done = gmlo_memgraph_reduce(best) && gmlo_memgraph_link(best);
-  if (done) return best;
-  gmlo_memgraph_destroy(best);
+  } while (done && r.at != from);
+  for (; number < GMLO_TUNINGS && done; number++) done = gmlo_tuner_try(&r, number);
+  if (done) return gmlo_memgraph_finish(r.best);
+  gmlo_memgraph_destroy(r.best);
   return NULL;
 }
 
 /* To the letter: as far ahead as there is room, and what is used first is at home. */
 static gmlake_offload_memgraph *gmlo_compile_letter(const gmlake_offload_memgraph_desc *desc,
                                                     const gmlo_devices *devices) {
-  gmlake_offload_memgraph *m = NULL;
   gmlo_tuning tuning;
   memset(&tuning, 0, sizeof tuning);
   tuning.alloc_ahead_ns = desc->alloc_ahead_ns != 0 ? desc->alloc_ahead_ns : UINT64_MAX;
   tuning.home_percent = 100;
-  if (gmlo_tuning_try(desc, devices, &tuning, &m) && gmlo_memgraph_reduce(m) &&
-      gmlo_memgraph_link(m)) {
-    return m;
-  }
-  gmlo_memgraph_destroy(m);
-  return NULL;
+  return gmlo_memgraph_finish(gmlo_compile_timed(desc, devices, &tuning));
 }
 
 /* Bytes of each device's arena: as asked for, or of all its tensors. */

@@ -421,4 +421,52 @@ static inline gmlake_offload_graph *graph_make_transformer(unsigned devices, uns
   return graph_finish(&m);
 }
 
+/* Below n, of any generator: the high bits of a multiplicative one (Knuth's MMIX). */
+static unsigned graph_draw(uint64_t *state, unsigned n) {
+  *state = *state * 6364136223846793005u + 1442695040888963407u;
+  return (unsigned)((*state >> 33) % n);
+}
+
+/* Bytes from 64 KiB to 64 MiB, any of these sizes' doublings alike. */
+static double graph_draw_bytes(uint64_t *state) {
+  return 512.0 * (128 + graph_draw(state, 128)) * (1u << graph_draw(state, 10));
+}
+
+/* `count` operators of no pattern: each reads one of the last 8 tensors made, or of the last `live`,
+   and perhaps another or a parameter, and stays with the first on its device nine times of ten.
+   Sizes are mixed. NULL where it cannot be made. */
+static inline gmlake_offload_graph *graph_make_random(unsigned devices, unsigned count,
+                                                      unsigned live, unsigned seed) {
+  uint32_t made[4096], parameters[64];
+  uint64_t state = seed;
+  graph_maker m;
+  unsigned i;
+  if (!devices || devices > GRAPH_DEVICES_MAX || !count || live < 8 || live > 4096 ||
+      !graph_begin(&m)) {
+    return NULL;
+  }
+  for (i = 0; i < 64; i++) {
+    parameters[i] = graph_new(&m, graph_draw_bytes(&state), GMLAKE_OFFLOAD_PERSISTENT, i % devices);
+  }
+  for (i = 0; i < live; i++) made[i] = parameters[i % 64];
+  for (i = 0; i < count; i++) {
+    unsigned back = graph_draw(&state, graph_draw(&state, 4) ? 8 : live);
+    unsigned other = graph_draw(&state, 3), at = graph_draw(&state, 10 * devices);
+    uint32_t a = made[(i + live - 1 - back) % live], b = GMLAKE_OFFLOAD_NONE;
+    double bytes = graph_draw_bytes(&state);
+    gmlake_offload_tensor_desc desc;
+    if (other == 0) b = parameters[graph_draw(&state, 64)];
+    if (other == 1) b = made[graph_draw(&state, live)];
+    desc.device = 0;
+    m.ok &= gmlake_offload_get_tensor(m.graph, a, &desc) == GMLAKE_OFFLOAD_OK;
+    at = at < devices ? at : desc.device;
+    a = graph_bring(&m, a, at);
+    if (b != GMLAKE_OFFLOAD_NONE) b = graph_bring(&m, b, at);
+    if (b == a) b = GMLAKE_OFFLOAD_NONE;
+    made[i % live] = graph_apply(
+        &m, "any", (1 + graph_draw(&state, 8)) * bytes / GRAPH_MEMORY_BYTES, a, b, bytes, at);
+  }
+  return graph_finish(&m);
+}
+
 #endif

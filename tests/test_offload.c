@@ -893,17 +893,27 @@ static void made_up_graphs_are_sound(void **state) {
   for (devices = 1; devices <= 8; devices++) {
     gmlake_offload_graph *product = graph_make_product(devices, 4, 1024);
     gmlake_offload_graph *transformer = graph_make_transformer(devices, 3, 512, 1024);
+    gmlake_offload_graph *random = graph_make_random(devices, 300, 50, devices);
     assert_non_null(product);
     assert_non_null(transformer);
+    assert_non_null(random);
+    assert_int_equal(info_of(random).device_count, devices);
+    assert_true(info_of(random).op_count >= 300);
     assert_int_equal(info_of(product).device_count, devices);
     assert_int_equal(info_of(transformer).device_count, devices);
     check_order(product);
     check_order(transformer);
+    check_order(random);
     if (devices == 1) assert_int_equal(info_of(product).op_count, 64 + 48);
     gmlake_offload_graph_destroy(product);
     gmlake_offload_graph_destroy(transformer);
+    gmlake_offload_graph_destroy(random);
   }
   assert_null(graph_make_product(9, 4, 1024));
+  assert_null(graph_make_random(9, 300, 50, 1));
+  assert_null(graph_make_random(1, 0, 50, 1));
+  assert_null(graph_make_random(1, 300, 7, 1));
+  assert_null(graph_make_random(1, 300, 4097, 1));
 }
 
 /* ---- Plans and jobs at the edges ------------------------------------------------------------- */

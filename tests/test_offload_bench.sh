@@ -102,6 +102,8 @@ ok 'turnip: an unknown option' run 2 --nonsense
 ok 'turnip: no such product' run 1 --json product:9:2:64
 ok 'turnip: no such product: reason' says 'product:9:2:64: no such product'
 ok 'turnip: no such transformer' run 1 --json transformer:0:1:1:1
+ok 'turnip: no such random graph' run 1 --json random:1:10:4097:1
+ok 'turnip: no such random graph: reason' says 'random:1:10:4097:1: no such random graph'
 ok 'turnip: no file' run 1 "$dir/none.gmgraph"
 path=bench/graphs/llama-7b-lora-b8-1k.gmgraph.gz
 ok 'turnip: LoRA in 6 GiB' run 0 --json --seeds 1 --budget 6 "$path"
@@ -120,5 +122,8 @@ ok 'turnip: to the letter' run 0 --json --seeds 1 --letter --executions 20 produ
 ok 'turnip: to the letter: right bytes' all_ok
 ok 'turnip: 19,319 operators' run 0 --json --seeds 1 --budget .5 transformer:4:420:512:1024
 ok 'turnip: 19,319 operators: compiled in time' at_most compile_ms 2000
+ok 'turnip: thousands of tensors' run 0 --json --seeds 1 --budget .5 random:1:20000:4096:1
+ok 'turnip: thousands of tensors: right bytes' all_ok
+ok 'turnip: thousands of tensors: compiled in time' at_most compile_ms 2000
 
 report

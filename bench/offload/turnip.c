@@ -5,6 +5,8 @@
    each queue in the order of compilation (fixed). GRAPH is a recorded graph's file, or
      product:DEVICES:BLOCKS:N            a matrix product in BLOCKS by BLOCKS blocks of N by N
      transformer:DEVICES:LAYERS:TOKENS:WIDTH   a transformer cut by heads
+     random:DEVICES:OPS:LIVE:SEED        operators of mixed sizes that read what was made before,
+                                         up to LIVE operators ago
    Without graphs: those of bench/graphs and some of these. A budget is a part of what the device
    that needs most holds when nothing moves; above 1 it is GiB, and 6 is for large graphs only.
    What does not hold the largest operator is left out. One row for each budget:
@@ -319,6 +321,11 @@ static gmlake_offload_graph *load(const char *path, char *name, size_t room) {
   if (sscanf(path, "transformer:%u:%u:%u:%u", &devices, &a, &tokens, &width) == 4) {
     made = graph_make_transformer(devices, a, tokens, width);
     if (!made) fprintf(stderr, "%s: no such transformer\n", path);
+    return made;
+  }
+  if (sscanf(path, "random:%u:%u:%u:%u", &devices, &a, &tokens, &width) == 4) {
+    made = graph_make_random(devices, a, tokens, width);
+    if (!made) fprintf(stderr, "%s: no such random graph\n", path);
     return made;
   }
   dot = strchr(name, '.');
