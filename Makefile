@@ -40,7 +40,8 @@ FAKE = build/fake/libcuda.so.1
 CUDA_HOME ?= /usr/local/cuda
 CUDA_INCLUDE = $(firstword $(patsubst %/cuda.h,-I%,$(wildcard $(CUDA_HOME)/include/cuda.h)) \
   -Itests/cuda_stub)
-SUBMAKE = +@$(MAKE) --no-print-directory
+# As many at once as there are processors, unless the caller has said how many.
+SUBMAKE = +@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
 
 export CC CXX
 
