@@ -174,8 +174,9 @@ HOW A PLAN IS RUN
   after their last access. Copies of one direction go one after another, in the order in which they
   come up. Before an operator everything it uses is on the device and whole: what is missing is
   fetched (a passive swap in), however wrong the plan. limit_bytes is never passed: operators and
-  swaps in wait for what is leaving, and if that is not enough the least recently used tensors
-  leave (a passive swap out). With no plan at all this is on-demand swapping.
+  swaps in wait for what is leaving, and if that is not enough those tensors leave whose next use is
+  farthest by their jobs' order and times, or with GMLAKE_OFFLOAD_LRU those that were not used for
+  longest (a passive swap out). With no plan at all this is on-demand swapping.
   With launch_ahead_max the next operators of a job are launched while one runs, if all they use is
   there and what they make fits, so that a device need not wait for the host between two operators.
   What is freed or leaves still does so after the operator before it has ended.
@@ -683,10 +684,11 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_cuda_destroy(gmlake_offload_backend *back
 /* ---- Runs ------------------------------------------------------------------------------------ */
 
 #define GMLAKE_OFFLOAD_STRICT 1u /* run: no passive swap out; what would need one is an error */
+#define GMLAKE_OFFLOAD_LRU 2u    /* run: passively leaves what was not used for longest */
 
 typedef struct gmlake_offload_run_desc {
   const gmlake_offload_backend *backend; /* outlives the run */
-  unsigned flags;                        /* GMLAKE_OFFLOAD_STRICT */
+  unsigned flags;                        /* GMLAKE_OFFLOAD_STRICT, GMLAKE_OFFLOAD_LRU */
   size_t limit_bytes;                    /* of all tensors on the device; 0: the backend's */
   uint32_t launch_ahead_max;             /* operators of a job that are launched behind the one that
                                             runs, where all they need is there; 0: none */
@@ -3092,6 +3094,7 @@ typedef struct gmlo_run_job {
   gmlo_scope scope; /* what follows, made for each plan */
   gmlo_run_step *steps;
   size_t step_count;
+  uint64_t *begin_ns;  /* of each position, and the iteration's end, if nothing waits */
   size_t *event_begin; /* plan's events behind position p: event_begin[p + 1] .. [p + 2] */
   size_t *free_begin;  /* tensors freed after step s, or behind the last one and the iteration's
                           end: frees[free_begin[s]] .. */
@@ -3228,7 +3231,8 @@ static int gmlo_run_make_steps(gmlo_run_job *job) {
   job->steps = (gmlo_run_step *)gmlo_take(&job->scope, graph->op_count + count, sizeof *job->steps);
   job->event_begin =
       (size_t *)gmlo_take(&job->scope, graph->op_count + 2, sizeof *job->event_begin);
-  if (job->steps == NULL || job->event_begin == NULL) return 0;
+  job->begin_ns = (uint64_t *)gmlo_take(&job->scope, graph->op_count + 1, sizeof *job->begin_ns);
+  if (job->steps == NULL || job->event_begin == NULL || job->begin_ns == NULL) return 0;
   job->step_count = 0;
   for (p = 0; p <= graph->op_count; p++) { /* the events before position p, then its operator */
     job->event_begin[p] = i;
@@ -3242,6 +3246,7 @@ static int gmlo_run_make_steps(gmlo_run_job *job) {
       job->steps[job->step_count++].remade = event->tensor;
     }
     if (p == graph->op_count) break;
+    job->begin_ns[p + 1] = job->begin_ns[p] + graph->ops[graph->order[p]].time_ns;
     job->steps[job->step_count].op = graph->order[p];
     job->steps[job->step_count++].remade = GMLAKE_OFFLOAD_NONE;
   }
@@ -3534,23 +3539,57 @@ static int gmlo_may_evict(const gmlake_offload_run *run, uint32_t job, uint32_t 
          !gmlo_leaves_soon(run, job, tensor) && !gmlo_next_uses(run, job, tensor);
 }
 
-/* The least recently used tensor that may leave. 0: there is none. */
+/* The position of the job's next operator, those that run again left out. */
+static size_t gmlo_run_position(const gmlo_run_job *job) {
+  size_t at = job->at;
+  while (at < job->step_count && job->steps[at].remade != GMLAKE_OFFLOAD_NONE) at++;
+  return at < job->step_count ? job->graph->position[job->steps[at].op] : job->graph->op_count;
+}
+
+/* Time until the job, which is at `position`, uses the tensor, in the next iteration if not in this
+   one. */
+static uint64_t gmlo_time_to_use(const gmlo_run_job *job, size_t position, uint32_t tensor) {
+  const gmlake_offload_graph *graph = job->graph;
+  size_t begin = graph->access_begin[tensor], end = graph->access_begin[tensor + 1];
+  size_t low = begin, high = end;
+  uint64_t now = job->begin_ns[position];
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (graph->accesses[middle].position < position) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  if (low < end) return job->begin_ns[graph->accesses[low].position] - now;
+  if (begin == end || gmlo_kind_is_made(graph->tensors[tensor].kind)) return UINT64_MAX;
+  return job->begin_ns[graph->op_count] - now + job->begin_ns[graph->accesses[begin].position];
+}
+
+/* The tensor that leaves next, if something has to: the one of farthest next use, of several the
+   least recently used. 0: none may. */
 static int gmlo_find_victim(const gmlake_offload_run *run, uint32_t *out_job,
                             uint32_t *out_tensor) {
-  uint64_t best = UINT64_MAX;
+  int lru = (run->desc.flags & GMLAKE_OFFLOAD_LRU) != 0, found = 0;
+  uint64_t farthest = 0, oldest = 0;
   size_t j, t;
   for (j = 0; j < run->job_count; j++) {
     const gmlo_run_job *job = &run->jobs[j];
-    if (!job->alive) continue;
-    for (t = 0; t < job->graph->tensor_count; t++) {
-      if (job->places[t].used_at >= best) continue;
+    size_t position = job->alive ? gmlo_run_position(job) : 0;
+    for (t = 0; job->alive && t < job->graph->tensor_count; t++) {
+      uint64_t used_at = job->places[t].used_at, far = 0;
+      if (!job->places[t].there) continue;
+      if (!lru) far = gmlo_time_to_use(job, position, (uint32_t)t);
+      if (found && (far < farthest || (far == farthest && used_at >= oldest))) continue;
       if (!gmlo_may_evict(run, (uint32_t)j, (uint32_t)t)) continue;
-      best = job->places[t].used_at;
+      found = 1;
+      farthest = far;
+      oldest = used_at;
       *out_job = (uint32_t)j;
       *out_tensor = (uint32_t)t;
     }
   }
-  return best != UINT64_MAX;
+  return found;
 }
 
 /* Bytes that planned swaps out whose time comes soon will free, without those asked for already. */
@@ -3587,8 +3626,7 @@ static size_t gmlo_leaving(gmlake_offload_run *run) {
   return bytes + gmlo_leaving_soon(run);
 }
 
-/* Asks the least recently used tensors to leave until `bytes` will fit. 1 where that changed
-   something. [N5] */
+/* Asks victims to leave until `bytes` will fit. 1 where that changed something. [N5] */
 static int gmlo_reclaim(gmlake_offload_run *run, size_t bytes) {
   size_t limit = run->desc.limit_bytes != 0 ? run->desc.limit_bytes : SIZE_MAX, leaving;
   uint32_t job = 0, tensor = 0;
@@ -8110,7 +8148,7 @@ gmlake_offload_run_create(const gmlake_offload_run_desc *desc, gmlake_offload_ru
   if (out_run == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   *out_run = NULL;
   if (desc == NULL || !gmlo_backend_valid(desc->backend) || !gmlo_host_valid(&desc->host) ||
-      (desc->flags & ~GMLAKE_OFFLOAD_STRICT) != 0) {
+      (desc->flags & ~(GMLAKE_OFFLOAD_STRICT | GMLAKE_OFFLOAD_LRU)) != 0) {
     return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   }
   run = (gmlake_offload_run *)gmlo_zeroed(&desc->host, 1, sizeof *run);

@@ -472,6 +472,36 @@ static void without_a_plan_tensors_move_on_demand(void **state) {
   gmlake_offload_graph_destroy(v.graph);
 }
 
+/* Eight weights of which five fit, read in turn. How many of them come in an iteration. */
+static double weights_fetched(unsigned flags) {
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t sum = tensor(graph, MIB, GMLAKE_OFFLOAD_PERSISTENT), id, i;
+  machine m = new_machine(51 * MIB, flags, 0);
+  gmlake_offload_run_stats before, after;
+  for (i = 0; i < 8; i++) {
+    op(graph, MS, tensor(graph, 10 * MIB, GMLAKE_OFFLOAD_PERSISTENT), sum, sum);
+  }
+  assert_ok(gmlake_offload_graph_seal(graph));
+  assert_ok(gmlake_offload_run_add_job(m.run, graph, NULL, &id));
+  assert_ok(gmlake_offload_run_iterations(m.run, 7));
+  before = stats_of(&m);
+  assert_ok(gmlake_offload_run_iterations(m.run, 70));
+  after = stats_of(&m);
+  assert_int_equal(after.out_count, before.out_count); /* the host has them */
+  assert_true(end_machine(&m) == digest_alone(graph, 77));
+  gmlake_offload_graph_destroy(graph);
+  return (double)(after.passive_in_count - before.passive_in_count) / 70;
+}
+
+/* The least recently used weight is the next one. By what is needed last, as Belady's rule has it,
+   every use of the others finds (5 - 1) of (8 - 1) there. */
+static void what_is_needed_last_leaves_first(void **state) {
+  (void)state;
+  assert_true(weights_fetched(GMLAKE_OFFLOAD_LRU) == 8);
+  assert_true(weights_fetched(0) > 8 * 3. / 7 - .1);
+  assert_true(weights_fetched(0) < 8 * 3. / 7 + .1);
+}
+
 static void limits_that_cannot_be_kept(void **state) {
   valley v = make_valley(GMLAKE_OFFLOAD_INTERMEDIATE);
   machine m = new_machine(299 * MIB, 0, 0); /* the largest operator needs 300 */
@@ -1475,6 +1505,7 @@ int main(void) {
       cmocka_unit_test(times_drift_and_plans_follow),
       cmocka_unit_test(a_plan_runs_as_planned),
       cmocka_unit_test(without_a_plan_tensors_move_on_demand),
+      cmocka_unit_test(what_is_needed_last_leaves_first),
       cmocka_unit_test(limits_that_cannot_be_kept),
       cmocka_unit_test(a_new_plan_takes_over_at_the_next_iteration),
       cmocka_unit_test(persistent_contents_live_on),

@@ -8,7 +8,8 @@
      tensile+  the same where waits and recomputation may add --overhead of the time (.05)
      demand    no plan: the least recently used tensor leaves when memory is short; in the memory
                that tensile+ was planned for
-     capuchin  Capuchin's plan for that memory, what it does not reach on demand
+     demand+   the same, but the one whose next use is farthest leaves
+     capuchin  Capuchin's plan for that memory, what it does not reach as `demand`
      vdnn-conv vDNN: the feature maps that convolutions read
      vdnn-all  all feature maps
    The last three are for one job (baselines.h).
@@ -40,7 +41,7 @@ typedef enum strategy { ON_DEMAND = 0, TENSILE, CAPUCHIN, VDNN_CONV, VDNN_ALL } 
 
 typedef struct way {
   const char *name;
-  unsigned flags;
+  unsigned flags; /* the planner's; where there is none, the run's */
   strategy plans;
   double overhead; /* below 0: --overhead */
   double target;   /* of the memory that nothing moved takes */
@@ -51,8 +52,9 @@ static const way ways[] = {
     {"letter+r", GMLAKE_OFFLOAD_LETTER, TENSILE, 0, .75},
     {"tensile", 0, TENSILE, 0, 0},
     {"tensile+", 0, TENSILE, -1, 0},
-    {"demand", 0, ON_DEMAND, 0, 0},
-    {"capuchin", 0, CAPUCHIN, 0, 0},
+    {"demand", GMLAKE_OFFLOAD_LRU, ON_DEMAND, 0, 0},
+    {"demand+", 0, ON_DEMAND, 0, 0},
+    {"capuchin", GMLAKE_OFFLOAD_LRU, CAPUCHIN, 0, 0},
     {"vdnn-conv", 0, VDNN_CONV, 0, 0},
     {"vdnn-all", 0, VDNN_ALL, 0, 0},
 };
@@ -176,6 +178,7 @@ static int set_up(bench *b, const way *w, const gmlake_offload_graph_info *info)
   mock.copy_ns = 10000;
   mock.seed = 1;
   keep_first(&b->result, gmlake_offload_mock_create(&mock, &b->mock));
+  if (w && w->plans != TENSILE) run.flags = w->flags;
   run.backend = b->mock;
   run.observe_fn = observe;
   run.user = b;
@@ -221,7 +224,7 @@ static void measure(bench *b, outcome *o) {
   o->digest = last.race_count ? 0 : last.digest;
 }
 
-/* w NULL: nothing moves, or as `plan` says. limit_bytes: of `demand` and Capuchin. */
+/* w NULL: nothing moves, or as `plan` says. limit_bytes: of those on demand and Capuchin. */
 static outcome run_way(const options *opts, const gmlake_offload_graph *graph, const way *w,
                        const gmlake_offload_plan *plan, size_t limit_bytes) {
   gmlake_offload_graph_info info;
