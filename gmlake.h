@@ -2583,6 +2583,7 @@ static void gmlk_va_give(gmlk_spool *spool, gmlk_records *records, gmlk_block *b
 
 /* By the product's upper bits: sizes are often multiples of a large power of two. */
 static gmlk_window **gmlk_bucket(const gmlk_spool *spool, uint32_t grains) {
+  GMLAKE_ASSERT(spool->buckets);
   return &spool->buckets[(uint64_t)(grains * 0x9E3779B1u) * spool->bucket_count >> 32];
 }
 
@@ -3277,6 +3278,7 @@ static void gmlk_supply_scan(gmlk_arena *a, const gmlk_streams *streams, gmlk_ta
 
 static void gmlk_plan_add(gmlk_arena *a, gmlk_plan *plan, uint32_t at, uint32_t grains) {
   gmlk_span *last = plan->span_count ? &a->spans[plan->span_count - 1] : NULL;
+  GMLAKE_ASSERT(a->spans);
   plan->chunk_count += (grains + gmlk_chunk_grains(a) - 1) >> a->chunk_log;
   if (last && last->at + last->grains == at) {
     last->grains += grains;
@@ -5491,7 +5493,7 @@ typedef struct gmlk_checker {
 /* Returns whether everything has held so far. */
 static int gmlk_expect(gmlk_checker *c, int holds, const char *invariant) {
   if (!holds && !c->broken) c->broken = invariant;
-  return !c->broken;
+  return holds && !c->broken;
 }
 
 static void gmlk_check_afresh(gmlk_checker *c) { memset(c->seen, 0, sizeof(c->seen)); }
@@ -6970,10 +6972,12 @@ static uint64_t gmlk_mock_value(const gmlk_mock_slot *slot) {
 /* A live slot, zero but for its head; NULL: no host memory. */
 static void *gmlk_mock_take(gmlk_mock_table *table) {
   size_t index = table->free_slot ? table->free_slot - 1 : table->count;
-  void *items = gmlk_mock_grow(table->items, index, &table->capacity, table->item_bytes);
+  void *items;
   gmlk_mock_slot *slot;
   uint32_t generation;
-  if (!items || index == GMLK_MOCK_SLOT_MASK) return NULL;
+  if (index == GMLK_MOCK_SLOT_MASK) return NULL;
+  items = gmlk_mock_grow(table->items, index, &table->capacity, table->item_bytes);
+  if (!items) return NULL;
   table->items = items;
   slot = (gmlk_mock_slot *)gmlk_mock_at(table, index);
   if (table->free_slot)
@@ -8686,6 +8690,7 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlk_block **
     l->stats.state_count[4]++;
     return result;
   }
+  GMLAKE_ASSERT(*out_block);
   if (gmlk_index_reserve(&l->index, &l->host)) return GMLAKE_OK;
   gmlk_tag_for(l, *out_block, r->stream, &tag, &ticket); /* earlier work may be pending on it */
   gmlk_release_block(l, *out_block, tag, ticket);

@@ -921,7 +921,10 @@ GMLAKE_BFC_DEF gmlake_bfc_result gmlake_bfc_create(const gmlake_bfc_desc *desc,
 GMLAKE_BFC_DEF gmlake_bfc_result gmlake_bfc_destroy(gmlake_bfc *bfc) {
   gmlake_bfc_desc desc;
   if (bfc == NULL) return GMLAKE_BFC_OK;
-  while (bfc->segments != NULL) gmlkb_segment_release(bfc, bfc->segments);
+  while (bfc->segments != NULL) {
+    GMLAKE_BFC_ASSERT(bfc->segments->previous == NULL);
+    gmlkb_segment_release(bfc, bfc->segments);
+  }
   while (bfc->slabs != NULL) {
     gmlkb_slab *slab = bfc->slabs;
     bfc->slabs = slab->next;

@@ -1003,7 +1003,7 @@ static void *gmlo_grow(const gmlake_offload_host *host, void *items, size_t coun
   }
   grown = gmlo_malloc(host, wanted * item_bytes);
   if (grown == NULL) return NULL;
-  if (count != 0) memcpy(grown, items, count * item_bytes);
+  if (items != NULL) memcpy(grown, items, count * item_bytes);
   gmlo_free(host, items);
   *capacity = wanted;
   return grown;
@@ -1021,6 +1021,7 @@ typedef struct gmlo_scope {
 
 static void *gmlo_take(gmlo_scope *scope, size_t count, size_t item_bytes) {
   gmlo_piece *piece;
+  GMLAKE_OFFLOAD_ASSERT(item_bytes != 0);
   if (count > SIZE_MAX / 4 / item_bytes) return NULL;
   piece = (gmlo_piece *)gmlo_zeroed(&scope->host, 1, sizeof *piece + count * item_bytes);
   if (piece == NULL) return NULL;
@@ -1246,11 +1247,11 @@ static gmlake_offload_result gmlo_graph_add_op(gmlake_offload_graph *graph,
   op->read_count = desc->read_count;
   op->write_count = desc->write_count;
   gmlo_text(op->name, sizeof op->name, desc->name != NULL ? desc->name : "");
-  if (op->read_count != 0) {
+  if (desc->reads != NULL) {
     memcpy(graph->refs + graph->ref_count, desc->reads, op->read_count * sizeof *graph->refs);
   }
   graph->ref_count += op->read_count;
-  if (op->write_count != 0) {
+  if (desc->writes != NULL) {
     memcpy(graph->refs + graph->ref_count, desc->writes, op->write_count * sizeof *graph->refs);
   }
   graph->ref_count += op->write_count;
@@ -2490,6 +2491,7 @@ static void gmlo_recompute_commit(gmlo_circle *c, const gmlo_offer *offer) {
 /* 1: done, 0: it no longer fits, -1: host memory. */
 static int gmlo_offer_take(gmlo_circle *c, gmlo_offer *offer, size_t slot) {
   gmlo_candidate *k = &offer->k;
+  GMLAKE_OFFLOAD_ASSERT(k->item != NULL);
   if (!gmlo_lanes_reserve(c)) return -1;
   if (offer->recompute) {
     gmlo_recompute_commit(c, offer);
@@ -5639,8 +5641,8 @@ static gmlake_offload_memgraph *gmlo_memgraph_finish(gmlake_offload_memgraph *m)
 }
 
 /* One knob after another stays where it was best, round and round, until nothing gets better; then
-   all other tunings. Ends before, as soon as the devices do nothing but operators or GMLO_TUNE_STEPS
-   are spent. NULL where host memory is refused. */
+   all other tunings. Ends before, as soon as the devices do nothing but operators or
+   GMLO_TUNE_STEPS are spent. NULL where host memory is refused. */
 static gmlake_offload_memgraph *gmlo_tune(const gmlake_offload_memgraph_desc *desc,
                                           const gmlo_devices *devices) {
   gmlo_tuner r;

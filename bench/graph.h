@@ -432,9 +432,9 @@ static double graph_draw_bytes(uint64_t *state) {
   return 512.0 * (128 + graph_draw(state, 128)) * (1u << graph_draw(state, 10));
 }
 
-/* `count` operators of no pattern: each reads one of the last 8 tensors made, or of the last `live`,
-   and perhaps another or a parameter, and stays with the first on its device nine times of ten.
-   Sizes are mixed. NULL where it cannot be made. */
+/* `count` operators of no pattern: each reads one of the last 8 tensors made, or of the last
+   `live`, and perhaps another or a parameter, and stays with the first on its device nine times of
+   ten. Sizes are mixed. NULL where it cannot be made. */
 static inline gmlake_offload_graph *graph_make_random(unsigned devices, unsigned count,
                                                       unsigned live, unsigned seed) {
   uint32_t made[4096], parameters[64];
