@@ -27,7 +27,7 @@ static void assert_broken_at(const char *invariant, int line) {
 #define breaks(type, place, value, invariant) \
   do {                                        \
     type *const place_ = &(place);            \
-    const type kept_ = *place_;               \
+    type const kept_ = *place_;               \
     *place_ = (type)(value);                  \
     assert_broken(invariant);                 \
     *place_ = kept_;                          \
@@ -94,6 +94,26 @@ static void tables_of_streams_to_come(void **state) {
   assert_broken("A8: a pool is of no stream");
   a->pools[7] = NULL;
   free(table);
+  abandon();
+}
+
+/* The last number that a stream can have makes tables for twice as many. */
+static void the_largest_table_of_pools(void **state) {
+  const unsigned last = GMLK_STREAMS_MAX - 1;
+  gmlk_arena *a;
+  (void)state;
+  open_faulty(8, 0);
+  a = &lake->home;
+  assert_true(gmlk_arena_admit(a, last));
+  assert_int_equal(a->pool_capacity, last * 2);
+  gmlk_host_free(&lake->host, a->pools[last], sizeof(gmlk_holes));
+  gmlk_host_free(&lake->host, a->smalls[last], sizeof(gmlk_small));
+  a->pools[last] = NULL;
+  a->smalls[last] = NULL;
+  assert_ok(gmlake_check(lake));
+  breaks(size_t, a->pool_capacity, last * 2 - 1, "A8: the table of pools is not of its size");
+  breaks(size_t, a->pool_capacity, last * 2 + 4, "A8: the table of pools is not of its size");
+  drop_on(take_on(C, A), A);
   abandon();
 }
 
@@ -244,6 +264,58 @@ static void events(void **state) {
   drop_on(take_on(C, A), A);
   assert_int_equal(number_of(A)->fence_count, 1);
   breaks(size_t, lake->streams.event_count, lake->streams.event_capacity, "S5: no room");
+  abandon();
+}
+
+/* Of three epochs with an event each, and one that is open. */
+static void fences(void **state) {
+  gmlk_stream *s;
+  gmlk_fence *fence;
+  void *b[4];
+  int i;
+  (void)state;
+  open_faulty(8, 0);
+  drop_on(take_on(512, B), B);
+  for (i = 0; i < 4; i++) b[i] = take_on(C, A);
+  gmlake_mock_stream_hold(mock, A);
+  for (i = 0; i < 3; i++) drop_on(b[i], A);
+  s = number_of(A);
+  fence = s->fences;
+  assert_true(s->fence_head == 0 && s->fence_count == 3 && !s->is_dirty);
+  assert_true(fence[0].epoch < fence[1].epoch && fence[1].epoch < fence[2].epoch);
+  breaks(uint64_t, fence[0].epoch, 0, "S2: fences out of order");
+  breaks(uint64_t, fence[0].epoch, fence[1].epoch, "S2: fences out of order");
+  breaks(uint64_t, fence[1].epoch, fence[0].epoch, "S2: fences out of order");
+  breaks(uint64_t, fence[1].epoch, fence[2].epoch + 1, "S2: fences out of order");
+  breaks(uint64_t, fence[2].epoch, s->epoch, "S2: fences out of order");
+  breaks(uint64_t, fence[2].epoch, fence[1].epoch, "S2: fences out of order");
+  breaks(void *, fence[1].event, NULL, "S2: a fence has no event");
+  breaks(void *, fence[1].event, fence[0].event, "L3: an event is there twice");
+  drop_on(b[3], NONE);
+  abandon();
+}
+
+/* An event is of one fence, or idle once, or the one that is kept for a lack of host memory. */
+static void events_are_had_once(void **state) {
+  gmlk_streams *all;
+  int i, code = 0;
+  (void)state;
+  open_faulty(8, 0);
+  drop_on(take_on(512, B), B);
+  for (i = 0; i < 2; i++) {
+    gmlake_mock_stream_hold(mock, A);
+    drop_on(take_on(C, A), A);
+    drop_on(take_on(C, B), B);
+  }
+  gmlake_mock_stream_finish(mock, A);
+  assert_ok(mock->event_create(mock->user, &lake->streams.spare, &code));
+  all = &lake->streams;
+  step(gmlake_trim(lake, 0, NULL));
+  assert_true(all->event_count >= 2);
+  breaks(void *, all->events[1], all->events[0], "L3: an event is there twice");
+  breaks(void *, all->events[0], all->spare, "L3: an event is there twice");
+  breaks(void *, all->events[0], NULL, "S5: an idle event is none");
+  drop_on(take_on(C, A), A);
   abandon();
 }
 
@@ -489,21 +561,52 @@ static void windows_that_stay(void **state) {
   abandon();
 }
 
-static void places(void **state) {
+static gmlake_buffer *open_buffer(size_t chunks) {
   gmlake_buffer_desc wanted;
+  gmlake_buffer *buffer;
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.max_bytes = chunks * C;
+  wanted.chunk_bytes = C;
+  step(gmlake_buffer_create(lake, &wanted, &buffer));
+  return buffer;
+}
+
+static void fronts(void **state) {
   gmlake_buffer *buffer;
   (void)state;
   open_faulty(8, 0);
-  memset(&wanted, 0, sizeof(wanted));
-  wanted.max_bytes = 2 * C;
-  wanted.chunk_bytes = C;
-  step(gmlake_buffer_create(lake, &wanted, &buffer));
+  buffer = open_buffer(2);
   step(gmlake_buffer_resize(lake, buffer, 2 * C, LEGACY));
+  breaks(uint32_t, buffer->count, 3, "B1: a buffer's front has no places");
+  breaks(size_t, buffer->bytes, 2 * C + 1, "B1: a buffer's front does not hold its bytes");
+  breaks(int, buffer->is_live, 0, "B4: a destroyed buffer has memory");
   lake->host.bytes += sizeof(gmlk_place);
-  buffer->place_count++;
-  assert_error(gmlake_check(lake), CORRUPT);
+  buffer->place_count++; /* more than the addresses that it has */
+  assert_broken("B1: a buffer's front has no places");
   buffer->place_count--;
   lake->host.bytes -= sizeof(gmlk_place);
+  step(gmlake_buffer_resize(lake, buffer, C, LEGACY));
+  breaks(size_t, buffer->bytes, C + 1, "B1: a buffer's front does not hold its bytes");
+  abandon();
+}
+
+/* While no stream is known none can be named, not by a place whose tag is not read yet either. */
+static void places(void **state) {
+  gmlake_buffer *buffer;
+  gmlk_place *place;
+  (void)state;
+  open_faulty(8, 0);
+  buffer = open_buffer(2);
+  step(gmlake_buffer_resize(lake, buffer, 2 * C, NONE));
+  step(gmlake_buffer_resize(lake, buffer, C, NONE));
+  place = buffer->places;
+  assert_true(lake->streams.count <= GMLK_FIRST_STREAM);
+  breaks(uint16_t, place[0].stream, GMLK_FIRST_STREAM, "B2: a place's tag names no stream");
+  breaks(uint16_t, place[1].stream, GMLK_FIRST_STREAM, "B2: a place's tag names no stream");
+  breaks(uint32_t, place[0].slot, buffer->arena->slot_count, "B3: a place maps no chunk");
+  breaks(uint8_t, place[0].state, GMLK_PLACE_BLIND + 1, "B2: a place is in a state");
+  breaks(uint8_t, place[0].mark, 1, "B2: a place is in a state");
+  breaks(uint64_t, place[1].address, place[1].address + C, "B5: a place is not where");
   abandon();
 }
 
@@ -511,11 +614,14 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_description),
       cmocka_unit_test(tables_of_streams_to_come),
+      cmocka_unit_test(the_largest_table_of_pools),
       cmocka_unit_test(dead_pools),
       cmocka_unit_test(dead_pools_that_never_lived),
       cmocka_unit_test(dead_pools_with_windows),
       cmocka_unit_test(numbers),
       cmocka_unit_test(events),
+      cmocka_unit_test(fences),
+      cmocka_unit_test(events_are_had_once),
       cmocka_unit_test(uses_of_blocks),
       cmocka_unit_test(the_index),
       cmocka_unit_test(sorted_pools),
@@ -524,6 +630,7 @@ int main(void) {
       cmocka_unit_test(a_limit),
       cmocka_unit_test(windows),
       cmocka_unit_test(windows_that_stay),
+      cmocka_unit_test(fronts),
       cmocka_unit_test(places),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
