@@ -872,6 +872,58 @@ static void state_5_and_a_wait_that_fails(void **state) {
   }
 }
 
+/* Memory of a stream that works on, and of the default one: the host waits for the former before
+   the second question, and both go back before the third. */
+static void open_two_failures(void) {
+  gmlake_stream held;
+  void *x, *y;
+  prepare_policy(8, CHOOSE);
+  use_faults();
+  open_lake();
+  held = open_stream();
+  x = take_on(C, held);
+  y = take(C);
+  gmlake_mock_stream_hold(mock, held);
+  drop_on(x, held);
+  drop(y);
+  (void)plan(5);
+  fail_call(ON_HOST_WAIT, 1, GMLAKE_ERROR_DRIVER, 0);
+}
+
+static void state_5_and_the_first_of_two_failures(void **state) {
+  gmlake_error_info info;
+  (void)state;
+  open_two_failures();
+  fail_call(ON_RELEASE, 1, GMLAKE_ERROR_DRIVER, 0);
+  assert_error(try_on(C, LEGACY), DRIVER);
+  assert_int_equal(p.chosen, 3);
+  assert_true(!faults[ON_HOST_WAIT].in && !faults[ON_RELEASE].in);
+  info = last_error();
+  assert_int_equal(info.result, GMLAKE_ERROR_DRIVER);
+  assert_string_equal(info.call, "event_wait");
+  assert_int_equal(info.driver_code, 1234);
+  end();
+}
+
+/* A device that is lost is told, whatever failed before. */
+static void state_5_and_a_failure_before_the_device_is_lost(void **state) {
+  void *ptr = &ptr;
+  gmlake_error_info info;
+  (void)state;
+  open_two_failures();
+  fail_call(ON_RELEASE, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
+  assert_error(gmlake_alloc(lake, C, LEGACY, &ptr), DEVICE_LOST);
+  assert_null(ptr);
+  assert_int_equal(p.chosen, 2);
+  info = last_error();
+  assert_int_equal(info.result, GMLAKE_ERROR_DEVICE_LOST);
+  assert_string_equal(info.call, "release");
+  built_in();
+  assert_error(gmlake_destroy(lake), DEVICE_LOST);
+  close_mock();
+  (void)alarm(0);
+}
+
 /* No addresses are left for the window: asked again, behind growth that stays. */
 static void stitch_beyond_the_addresses(void **state) {
   void *b[6], *w;
@@ -3384,6 +3436,8 @@ static const struct {
     CASE(state_5_then_served_after_returning_memory),
     CASE(state_5_then_the_built_in_policy),
     CASE(state_5_and_a_wait_that_fails),
+    CASE(state_5_and_the_first_of_two_failures),
+    CASE(state_5_and_a_failure_before_the_device_is_lost),
     CASE(growth_beyond_a_limit),
     CASE(growth_beyond_the_device),
     CASE(growth_beyond_the_addresses),
