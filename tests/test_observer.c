@@ -302,6 +302,41 @@ static void stream_waits_for_another(void **state) {
   end();
 }
 
+/* Freed on two streams by turns and wanted on a third: a wait for each, of the same time, and none
+   twice for what lies in two places. */
+static void a_stream_waits_for_two(void **state) {
+  gmlake_stream third;
+  uint64_t spent = 0;
+  void *b[4], *x;
+  size_t i;
+  (void)state;
+  begin_streams(4, GMLAKE_WAIT_FIRST);
+  third = open_stream();
+  lay(b, 4);
+  gmlake_mock_stream_hold(mock, A);
+  gmlake_mock_stream_hold(mock, B);
+  drop_on(b[0], A);
+  drop_on(b[1], B);
+  drop_on(b[2], A);
+  forget();
+  x = take_on(3 * C, third);
+  assert_int_equal(event_count, 4);
+  for (i = 0; i < 3; i++) spent += events[i].driver_ns;
+  assert_int_equal(events[0].kind, GMLAKE_EVENT_WAIT);
+  assert_int_equal(events[1].kind, GMLAKE_EVENT_WAIT);
+  assert_ptr_equal(events[0].stream, third);
+  assert_ptr_equal(events[1].stream, third);
+  assert_int_equal(events[1].driver_ns, events[0].driver_ns);
+  assert_int_equal(events[2].kind, GMLAKE_EVENT_STITCH);
+  assert_int_equal(events[3].kind, GMLAKE_EVENT_ALLOC);
+  assert_true(events[3].driver_ns >= spent);
+  gmlake_mock_stream_finish(mock, A);
+  gmlake_mock_stream_finish(mock, B);
+  drop_on(x, third);
+  drop(b[3]);
+  end();
+}
+
 static void host_waits(void **state) {
   void *x;
   (void)state;
@@ -539,6 +574,7 @@ static struct tally {
   } held[HELD];
   size_t held_count;
   unsigned char is_known[REQUESTS]; /* attempts that are over */
+  uint64_t spent[REQUESTS];         /* in steps on behalf of an attempt */
   uint64_t newest;
   const char *broken;
 } t;
@@ -554,6 +590,8 @@ static void tally_alloc(const gmlake_event *e) {
   if (e->request > t.newest) t.newest = e->request;
   t.answered++;
   t.driver_ns += e->driver_ns;
+  if (e->request < REQUESTS && t.spent[e->request] > e->driver_ns)
+    broken("an attempt that takes less time than its steps");
   if (e->state < 1 || e->state > 5 || (e->state == 5) != !e->address)
     broken("a state that is not the attempt's");
   else
@@ -591,6 +629,7 @@ static void tally(void *user, const gmlake_event *e) {
   if (e->kind == GMLAKE_EVENT_GROW) t.grown += e->bytes;
   if (e->kind == GMLAKE_EVENT_TRIM) t.trimmed += e->bytes;
   if (e->kind != GMLAKE_EVENT_ALLOC) t.step_ns += e->driver_ns;
+  if (e->kind != GMLAKE_EVENT_ALLOC && e->request < REQUESTS) t.spent[e->request] += e->driver_ns;
   if (t.grown - t.trimmed != e->reserved_bytes) broken("reserved memory does not add up");
 }
 
@@ -836,6 +875,7 @@ int main(void) {
       cmocka_unit_test(trim),
       cmocka_unit_test(pool_goes),
       cmocka_unit_test(stream_waits_for_another),
+      cmocka_unit_test(a_stream_waits_for_two),
       cmocka_unit_test(host_waits),
       cmocka_unit_test(pending_free),
       cmocka_unit_test(failed_attempt),
