@@ -924,6 +924,42 @@ static void state_5_and_a_failure_before_the_device_is_lost(void **state) {
   (void)alarm(0);
 }
 
+/* Idle windows have all addresses: the plan's window cannot be made twice, then they are dropped,
+   and the built-in policy makes it. */
+static void state_0_where_addresses_lacked(void **state) {
+  gmlake_alloc_desc wanted = request(2 * C, GMLAKE_NO_GROW, NULL);
+  gmlake_stats before;
+  void *b[6], *w;
+  size_t i;
+  (void)state;
+  prepare_policy(8, CHOOSE);
+  desc.window_bytes = 2 * C;
+  open_lake();
+  lay(b, 6);
+  drop(b[0]);
+  drop(b[2]);
+  drop(b[4]);
+  (void)make_window(b[0], b[2]);
+  p.chosen = 0;
+  for (i = 0; i < 2; i++) {
+    answer *a = then(3);
+    add(a, b[2], C);
+    add(a, b[4], C);
+  }
+  (void)then(0);
+  before = stats();
+  w = take_with(&wanted, LEGACY);
+  assert_int_equal(p.chosen, 3);
+  assert_int_equal(piece_count(w), 2);
+  assert_int_equal(stats().state_count[2] - before.state_count[2], 1);
+  assert_int_equal(stats().stitch_evict_count - before.stitch_evict_count, 1);
+  assert_int_equal(stats().reserved_bytes, before.reserved_bytes);
+  built_in();
+  drop(w);
+  for (i = 1; i < 6; i += 2) drop(b[i]);
+  end();
+}
+
 /* No addresses are left for the window: asked again, behind growth that stays. */
 static void stitch_beyond_the_addresses(void **state) {
   void *b[6], *w;
@@ -3436,6 +3472,7 @@ static const struct {
     CASE(state_5_then_served_after_returning_memory),
     CASE(state_5_then_the_built_in_policy),
     CASE(state_5_and_a_wait_that_fails),
+    CASE(state_0_where_addresses_lacked),
     CASE(state_5_and_the_first_of_two_failures),
     CASE(state_5_and_a_failure_before_the_device_is_lost),
     CASE(growth_beyond_a_limit),
