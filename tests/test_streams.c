@@ -1392,6 +1392,11 @@ static void pool_create_refuses_odd_chunks(void **state) {
     step_error(gmlake_pool_create(lake, &pool_desc, &pool), INVALID_ARGUMENT);
     assert_null(pool);
   }
+  pool_desc.chunk_bytes = 16 * C; /* the device */
+  step(gmlake_pool_create(lake, &pool_desc, &pool));
+  drop_on(take_from(pool, 1, NONE), NONE);
+  assert_int_equal(stats().reserved_bytes, 16 * C);
+  step(gmlake_pool_destroy(lake, pool));
   step(gmlake_pool_create(lake, NULL, &pool));
   step(gmlake_pool_destroy(lake, pool));
   finish();
