@@ -75,6 +75,111 @@ static void the_description(void **state) {
   abandon();
 }
 
+static void *another_malloc(void *user, size_t bytes) {
+  (void)user;
+  return malloc(bytes);
+}
+
+static int take_all(void *user, const gmlake_piece *block) {
+  (void)user, (void)block;
+  return 1;
+}
+
+/* What a lake has twice, or concludes from its description, is as the description says. */
+static void the_lake_and_its_description(void **state) {
+  static const int peer = 1;
+  gmlake_policy policy;
+  (void)state;
+  memset(&policy, 0, sizeof(policy));
+  policy.struct_bytes = sizeof(policy);
+  policy.coalesce = take_all;
+  prepare(8);
+  desc.policy = &policy;
+  desc.peer_devices = &peer;
+  desc.peer_count = 1;
+  open_lake();
+  breaks(const gmlake_backend *, lake->desc.backend, NULL, "L1: the backend is another");
+  breaks(gmlake_backend *, lake->driver.owned, lake, "L1: the backend is another");
+  breaks(unsigned, lake->desc.flags, GMLAKE_SINGLE_THREADED, "L1: the locks are off");
+  breaks(unsigned, lake->desc.flags, 8, "L1: the flags are none");
+  breaks(gmlake_cross_stream, lake->desc.cross_stream, 2, "L1: cross_stream is no value");
+  lake->desc.host.malloc_fn = another_malloc;
+  assert_broken("L1: the host's functions are others");
+  lake->desc.host.malloc_fn = host_malloc;
+  breaks(void *, lake->desc.host.user, lake, "L1: the host's functions are others");
+  breaks(unsigned, lake->desc.handle_types, GMLAKE_HANDLE_WIN32, "L1: the handle types");
+  breaks(size_t, lake->desc.peer_count, 2, "L1: the peers are others");
+  breaks(const int *, lake->desc.peer_devices, &peer, "L1: the peers are others");
+  breaks(size_t, lake->device.device_bytes, C - 1, "L1: the device is another");
+  breaks(size_t, policy.struct_bytes, 0, "L1: the policy is another");
+  breaks(int, lake->asks_first, 1, "L1: the policy's say is off");
+  breaks(int, lake->is_observed, 1, "L1: the observer is another");
+  breaks(int, lake->is_watched, 0, "L1: the observer is another");
+  breaks(size_t, lake->desc.stitched_bytes_max, 0, "L1: a default is not filled in");
+  abandon();
+}
+
+/* What is there while calls are under way, and only then. */
+static void the_lake_between_calls(void **state) {
+  gmlk_request none;
+  (void)state;
+  open_faulty(8, 0);
+  memset(&none, 0, sizeof(none));
+  breaks(int, lake->is_barred, 1, "L1: the bar is off");
+  breaks(const gmlk_request *, lake->served, &none, "L1: a request is served by nobody");
+  breaks(unsigned, lake->message_count, 1, "L1: messages nobody queued");
+  breaks(size_t, lake->arena_count, lake->arena_capacity + 1, "L1: the list of arenas is off");
+  breaks(size_t, lake->arena_capacity, 3, "L1: the list of arenas is off");
+  breaks(size_t, lake->desc.arena_bytes, lake->desc.arena_bytes + C, "L1: the home arena");
+  breaks(size_t, lake->desc.window_bytes, lake->desc.window_bytes + C, "L1: the home arena");
+  breaks(size_t, lake->home.limit_bytes, C, "L1: the home arena is another");
+  breaks(size_t, lake->view_bytes, 1, "L2: a table and its size differ");
+  breaks(size_t, lake->streams.count, lake->streams.capacity + 1, "S5: more streams or events");
+  drop_on(take_on(512, A), A);
+  breaks(size_t, lake->streams.event_capacity, lake->streams.event_capacity + 1, "L2: a table");
+  breaks(size_t, lake->streams.event_count, 1000000, "S5: more streams or events");
+  breaks(uint32_t, lake->home.tail.at, 1, "A4: the arena's end is off");
+  breaks(uint8_t, lake->home.head.state, GMLK_FREE, "A1: an edge is none");
+  breaks(gmlk_block *, lake->home.tail.next, &lake->home.head, "A1: an edge is none");
+  abandon();
+}
+
+/* An arena's own fields, one against the other. */
+static void the_shape_of_an_arena(void **state) {
+  gmlake_pool *pool;
+  gmlk_arena *a;
+  gmlk_host another_host;
+  (void)state;
+  open_faulty(8, 0);
+  memset(&another_host, 0, sizeof(another_host));
+  pool = open_pool(0);
+  drop(take_from(pool, C, LEGACY));
+  a = &pool->arena;
+  breaks(gmlk_host *, a->host, &another_host, "L1: an arena is another lake's");
+  breaks(uint32_t, a->chunk_log, a->chunk_log + 1, "A8: a chunk is not of its size");
+  breaks(size_t, a->reserved_bytes, a->reserved_bytes + 512, "A8: the slots are not those");
+  breaks(uint32_t, a->slot_limit, a->slot_limit + 1, "A8: the slots are not those");
+  breaks(uint32_t, a->slot_count, a->slot_capacity + 1, "A8: more slots than there is room for");
+  breaks(uint32_t, a->stuck_end, a->slot_capacity + 1, "A8: more slots than there is room for");
+  breaks(size_t, a->slot_capacity, (size_t)a->slot_limit + 1,
+         "A8: more slots than there is room for");
+  breaks(uint64_t, a->serial, GMLK_ENDLESS, "A8: no ownership can follow");
+  breaks(uint64_t, a->base, a->base + 512, "A8: the address space is none");
+  breaks(uint64_t, a->base, 0, "A8: the address space is none");
+  breaks(uint64_t, a->spool.base, a->spool.base + 512, "V1: the windows' address space");
+  breaks(uint64_t, a->spool.base, 0, "V1: the windows' address space is none");
+  breaks(size_t, a->spool.reserved_bytes, 0, "V1: the windows' address space is none");
+  breaks(uint32_t, a->small_grains, 3, "L1: what is small is another size");
+  breaks(int, a->is_bare, 2, "A8: the address space is none");
+  breaks(int, a->keeps_apart, 1, "L1: an arena is of another kind");
+  breaks(size_t, a->void_count, 1, "B4: blocks' arenas have no buffers");
+  breaks(size_t, a->spool.bucket_count, 8, "W5: the table of sizes is not of its size");
+  breaks(size_t, a->spool.bucket_count, 24, "W5: the table of sizes is not of its size");
+  breaks(size_t, a->spool.count, a->spool.bucket_count + 1, "W5: more windows than there is");
+  breaks(gmlk_chunk *, a->chunks, NULL, "A8: an arena without tables");
+  abandon();
+}
+
 /* Room for streams that there are not yet. */
 static void tables_of_streams_to_come(void **state) {
   gmlk_arena *a;
@@ -613,6 +718,9 @@ static void places(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_description),
+      cmocka_unit_test(the_lake_and_its_description),
+      cmocka_unit_test(the_lake_between_calls),
+      cmocka_unit_test(the_shape_of_an_arena),
       cmocka_unit_test(tables_of_streams_to_come),
       cmocka_unit_test(the_largest_table_of_pools),
       cmocka_unit_test(dead_pools),
