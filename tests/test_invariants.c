@@ -335,7 +335,18 @@ static void numbers(void **state) {
   breaks(gmlake_stream, b->value, (gmlake_stream)(uintptr_t)2, "S5: a stream is none");
   breaks(gmlake_stream, b->value, NONE, "S5: a stream is none");
   breaks(unsigned, b->waits[0].stream, 99, "S6: a wait names no stream");
+  breaks(gmlake_stream, b->value, A, "L3: a stream is there twice");
+  breaks(uint8_t, b->is_used, 2, "S5: a stream is in no known state");
+  breaks(uint8_t, b->is_used, 0, "S5: a stream is in no known state");
+  breaks(unsigned, b->capture, 1, "S5: a capture is another stream's");
+  breaks(unsigned, b->capture, (unsigned)all->count, "S5: a capture has no number");
   captured = number_of(capturing);
+  breaks(uint8_t, captured->is_forgotten, 1, "S5: a capture is of no stream");
+  breaks(uint8_t, captured->is_used, 0, "S5: a capture is of no stream");
+  breaks(uint8_t, captured->is_capture, 1, "S5: a capture is of no stream");
+  breaks(size_t, all->live_count, all->live_count + 1, "S5: the numbers in use are off");
+  breaks(size_t, all->used_count, all->used_count - 1, "S5: the numbers in use are off");
+  breaks(size_t, all->capture_count, 0, "S5: the captures are off");
   breaks(uint32_t, captured->arena, 0, "S5: a capture has no pool");
   breaks(uint32_t, captured->arena, 1, "S5: a capture has no pool");
   breaks(uint32_t, captured->arena, 99, "S5: a capture has no pool");
@@ -397,6 +408,30 @@ static void fences(void **state) {
   breaks(void *, fence[1].event, NULL, "S2: a fence has no event");
   breaks(void *, fence[1].event, fence[0].event, "L3: an event is there twice");
   drop_on(b[3], NONE);
+  abandon();
+}
+
+/* What is freed carries an epoch that there was; what is closed, one that an event covers. */
+static void epochs_and_tags(void **state) {
+  gmlk_stream *s;
+  gmlk_block *b;
+  void *ptr;
+  (void)state;
+  open_faulty(8, 0);
+  drop_on(take_on(512, B), B);
+  ptr = take_on(C, A);
+  b = gmlk_index_get(&lake->index, (uint64_t)(uintptr_t)ptr);
+  gmlake_mock_stream_hold(mock, A);
+  drop_on(ptr, A);
+  s = number_of(A);
+  assert_true(b->state == GMLK_FREE && b->ticket < s->epoch && !s->is_dirty);
+  breaks(uint64_t, s->done, s->epoch, "S1: a stream's epochs are out of order");
+  breaks(uint64_t, s->epoch, GMLK_ENDLESS, "S1: a stream's epochs are out of order");
+  breaks(uint64_t, s->epoch, s->epoch + 1, "S4: no fence covers a closed epoch");
+  breaks(uint64_t, b->ticket, 0, "S1: a tag is of an epoch to come");
+  breaks(uint64_t, b->ticket, s->epoch + 1, "S1: a tag is of an epoch to come");
+  breaks(uint64_t, b->ticket, s->epoch, "S4: no fence is to cover a tag");
+  breaks(uint16_t, b->stream, (uint16_t)lake->streams.count, "S1: a tag names no stream");
   abandon();
 }
 
@@ -729,6 +764,7 @@ int main(void) {
       cmocka_unit_test(numbers),
       cmocka_unit_test(events),
       cmocka_unit_test(fences),
+      cmocka_unit_test(epochs_and_tags),
       cmocka_unit_test(events_are_had_once),
       cmocka_unit_test(uses_of_blocks),
       cmocka_unit_test(the_index),
