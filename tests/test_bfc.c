@@ -402,6 +402,29 @@ static void test_sizes_that_overflow(void **state) {
   finish(bfc);
 }
 
+/* The last size that can be rounded is the device's to refuse, once more after the cached segments
+   are gone. */
+static void test_the_largest_size(void **state) {
+  gmlake_bfc_desc desc = fresh_desc();
+  gmlake_bfc *bfc;
+  void *ptr = &ptr;
+  (void)state;
+  desc.large_round_bytes = 512;
+  bfc = make(&desc);
+  test_device.capacity_bytes = MIB;
+  assert_error(gmlake_bfc_alloc(bfc, SIZE_MAX - 510, NULL, &ptr), OUT_OF_DEVICE_MEMORY);
+  assert_null(ptr);
+  assert_int_equal(test_device.refused_count, 0);
+  assert_size(stats_of(bfc).retry_count, 0);
+  ptr = &ptr;
+  assert_error(gmlake_bfc_alloc(bfc, SIZE_MAX - 511, NULL, &ptr), OUT_OF_DEVICE_MEMORY);
+  assert_null(ptr);
+  assert_int_equal(test_device.refused_count, 2);
+  assert_size(stats_of(bfc).retry_count, 1);
+  assert_size(stats_of(bfc).oom_count, 2);
+  finish(bfc);
+}
+
 /* ---- Rules ----------------------------------------------------------------------------------- */
 
 static void test_rounding_and_segments(void **state) {
@@ -1532,6 +1555,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_null_arguments),
       cmocka_unit_test(test_wrong_pointers),
       cmocka_unit_test(test_sizes_that_overflow),
+      cmocka_unit_test(test_the_largest_size),
       cmocka_unit_test(test_rounding_and_segments),
       cmocka_unit_test(test_split_thresholds),
       cmocka_unit_test(test_best_fit),

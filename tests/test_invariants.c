@@ -497,6 +497,64 @@ static void uses_of_blocks(void **state) {
   abandon();
 }
 
+/* A block that shares its chunk, and a window: what they were asked for, how much, and when. */
+static void live_blocks(void **state) {
+  gmlk_block *b, *self;
+  gmlk_chunk *chunk;
+  void *parts[3], *small, *window;
+  (void)state;
+  open_faulty(8, 0);
+  lay(parts, 3);
+  small = take(3000);
+  drop(parts[0]);
+  drop(parts[2]);
+  window = take(2 * C);
+  b = gmlk_index_get(&lake->index, (uint64_t)(uintptr_t)small);
+  self = gmlk_index_get(&lake->index, (uint64_t)(uintptr_t)window);
+  assert_ptr_equal(self, &self->as.live.window->self);
+  breaks(uint8_t, b->flags, 8, "A9: a block was asked for in no such way");
+  breaks(uint8_t, b->flags, GMLK_IN_GRAPH, "A9: a block was asked for in no such way");
+  breaks(uint8_t, b->flags, GMLAKE_EXCLUSIVE, "A9: an exclusive block shares a chunk");
+  breaks(uint8_t, self->flags, GMLAKE_NO_STITCH, "A9: a window was not to be stitched");
+  breaks(uint64_t, b->ticket, 0, "A9: an ownership has not been yet");
+  breaks(uint64_t, b->ticket, lake->home.serial + 1, "A9: an ownership has not been yet");
+  breaks(uint32_t, b->slack, 3072, "A9: nothing was asked for");
+  breaks(uint16_t, b->stream, GMLK_PINNED, "A9: a block is of no stream");
+  breaks(uint32_t, b->hole, 6, "A3: an owned block has a hole");
+  breaks(uint32_t, b->arena, 1, "A1: a block names another arena");
+  chunk = &lake->home.chunks[gmlk_slot_of(&lake->home, b->at)];
+  assert_ptr_equal(chunk->first, b);
+  breaks(uint64_t, chunk->handle, 0, "A5: a handle and a state differ");
+  breaks(gmlk_block *, chunk->first, b->next, "A4: a slot's first block is another");
+  breaks(size_t, lake->index.count, lake->index.count + 1, "I1: the index's count is off");
+  drop(parts[1]);
+  abandon();
+}
+
+/* A row that others passed over, as many blocks as it takes. */
+static uint64_t *row_passed_over(void) {
+  gmlk_index *index = &lake->index;
+  size_t row;
+  for (row = 0; row < index->row_count; row++)
+    if (index->rows[row].address[0] % GMLK_GRAIN) return &index->rows[row].address[0];
+  return NULL;
+}
+
+static void a_full_row(void **state) {
+  uint64_t *first = NULL;
+  size_t i;
+  (void)state;
+  open_faulty(64, 0);
+  for (i = 0; i < 500 && !first; i++) {
+    (void)take(512 * (1 + i * i * i % 13));
+    first = row_passed_over();
+  }
+  assert_non_null(first);
+  breaks(uint64_t, *first, *first - *first % GMLK_GRAIN, "I1: an entry passed over a row");
+  breaks(uint64_t, *first, *first + 1, "I1: a row counts what is not there");
+  abandon();
+}
+
 /* ---- The index, sorted pools, gaps ----------------------------------------------------------- */
 
 static void the_index(void **state) {
@@ -617,6 +675,12 @@ static void small_blocks(void **state) {
   small->lists[2] = &fake;
   assert_broken("M1");
   small->lists[2] = cached;
+  breaks(uint8_t, small->counts[2], 2, "M1: a list's count is off");
+  small->lists[2] = NULL;
+  small->counts[2] = 0;
+  assert_broken("M1: a cached block is in no list");
+  small->lists[2] = cached;
+  small->counts[2] = 1;
   lake->desc.small_bytes_max = 512;
   lake->home.small_grains = 1;
   assert_broken("M1");
@@ -676,6 +740,44 @@ static void windows(void **state) {
   assert_broken("W4");
   live->spans[1].grains--;
   live->self.grains--;
+  abandon();
+}
+
+/* An idle one of two whole chunks: where its pieces are, and which window it is. */
+static void idle_windows(void **state) {
+  const uint32_t half = C / 512 / 2;
+  gmlk_window *w;
+  gmlk_span kept[2];
+  void *b[3];
+  (void)state;
+  open_faulty(8, 0);
+  lay(b, 3);
+  drop(b[0]);
+  drop(b[2]);
+  drop(take(2 * C));
+  w = lake->home.spool.oldest;
+  assert_true(w && w->span_count == 2);
+  memcpy(kept, w->spans, sizeof(kept));
+  breaks(uint32_t, w->spans[0].at, half, "W1: a piece ends inside a chunk");
+  breaks(uint32_t, w->spans[1].at, kept[1].at - half, "W1: a piece begins inside a chunk");
+  breaks(uint32_t, w->spans[1].at, lake->home.tail.at, "W2: a window's piece lies outside");
+  breaks(uint32_t, w->spans[1].grains, 0, "W2: a window's piece lies outside the arena");
+  breaks(uint32_t, w->spans[1].grains, half, "W3: a window's pieces do not add up");
+  breaks(uint32_t, w->chunk_count, 3, "W2: a window's chunks do not match");
+  w->spans[0].at += half;
+  w->spans[0].grains = w->spans[1].grains = half;
+  w->spans[1].at = kept[0].at; /* before the first, in the same chunk */
+  assert_broken("W2: a window's ends share a chunk");
+  memcpy(w->spans, kept, sizeof(kept));
+  breaks(uint64_t, w->number, 0, "W8: a window is newer or smaller than any");
+  breaks(uint64_t, lake->home.spool.number, w->number - 1, "W8: a window is newer or smaller");
+  breaks(uint32_t, lake->home.spool.grains_min, 4 * half + 1, "W8: a window is newer or smaller");
+  breaks(uint64_t, w->address, w->address + C, "W2: a window is not where its address space is");
+  breaks(size_t, lake->home.spool.bytes, 3 * C, "L4: the windows' count or bytes are off");
+  breaks(gmlk_window *, lake->home.spool.newest, NULL, "W5: the list by age has a wrong end");
+  breaks(gmlk_window *, w->older, w, "W5: an idle window is not where it should be");
+  breaks(uint32_t, w->self.arena, 1, "A1: a block names another arena");
+  drop(b[1]);
   abandon();
 }
 
@@ -767,12 +869,15 @@ int main(void) {
       cmocka_unit_test(epochs_and_tags),
       cmocka_unit_test(events_are_had_once),
       cmocka_unit_test(uses_of_blocks),
+      cmocka_unit_test(live_blocks),
       cmocka_unit_test(the_index),
+      cmocka_unit_test(a_full_row),
       cmocka_unit_test(sorted_pools),
       cmocka_unit_test(gaps),
       cmocka_unit_test(small_blocks),
       cmocka_unit_test(a_limit),
       cmocka_unit_test(windows),
+      cmocka_unit_test(idle_windows),
       cmocka_unit_test(windows_that_stay),
       cmocka_unit_test(fronts),
       cmocka_unit_test(places),
