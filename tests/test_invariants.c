@@ -52,6 +52,16 @@ static void abandon(void) {
   close_mock();
 }
 
+static gmlake_buffer *open_buffer(size_t chunks) {
+  gmlake_buffer_desc wanted;
+  gmlake_buffer *buffer;
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.max_bytes = chunks * C;
+  wanted.chunk_bytes = C;
+  step(gmlake_buffer_create(lake, &wanted, &buffer));
+  return buffer;
+}
+
 /* ---- The lake -------------------------------------------------------------------------------- */
 
 static void the_description(void **state) {
@@ -531,6 +541,44 @@ static void live_blocks(void **state) {
   abandon();
 }
 
+/* Of everything there is some: no peak is lower than that, and all of it was owned. */
+static void peaks_and_pieces(void **state) {
+  gmlake_stats *s;
+  gmlake_buffer *buffer;
+  gmlk_block *tile;
+  void *b[3], *window, *pending;
+  (void)state;
+  open_faulty(16, 0);
+  lay(b, 3);
+  drop(b[0]);
+  drop(b[2]);
+  window = take(2 * C);
+  buffer = open_buffer(2);
+  step(gmlake_buffer_resize(lake, buffer, C, LEGACY));
+  pending = take_on(C, A);
+  step(gmlake_record_stream(lake, pending, B));
+  gmlake_mock_stream_hold(mock, B);
+  drop_on(pending, A);
+  s = &lake->stats;
+  breaks(size_t, s->requested_bytes_peak, s->requested_bytes - 1, "L4: a peak is below");
+  breaks(size_t, s->active_bytes_peak, s->active_bytes - 1, "L4: a peak is below its figure");
+  breaks(size_t, s->reserved_bytes_peak, s->reserved_bytes - 1, "L4: a peak is below its figure");
+  breaks(size_t, s->stitched_bytes_peak, s->stitched_bytes - 1, "L4: a peak is below its figure");
+  breaks(size_t, s->pending_bytes_peak, s->pending_bytes - 1, "L4: a peak is below its figure");
+  breaks(size_t, s->buffer_bytes_peak, s->buffer_bytes - 1, "L4: a peak is below its figure");
+  breaks(size_t, lake->host.bytes_peak, lake->host.bytes - 1, "L4: a peak is below its figure");
+  step(gmlake_reset_peaks(lake)); /* as low as they may be */
+  tile = gmlk_index_get(&lake->index, (uint64_t)(uintptr_t)window)->as.live.window->spans[0].block;
+  breaks(uint64_t, tile->ticket, 0, "A9: an ownership has not been yet");
+  breaks(uint64_t, tile->ticket, lake->home.serial + 1, "A9: an ownership has not been yet");
+  breaks(uint8_t, tile->flags, GMLAKE_NO_GROW, "A9: a block was asked for in no such way");
+  tile = buffer->arena->head.next;
+  assert_int_equal(tile->state, GMLK_COMMITTED);
+  breaks(uint64_t, tile->ticket, 0, "A9: an ownership has not been yet");
+  breaks(uint8_t, tile->state, GMLK_PIECE, "W4");
+  abandon();
+}
+
 /* A row that others passed over, as many blocks as it takes. */
 static uint64_t *row_passed_over(void) {
   gmlk_index *index = &lake->index;
@@ -803,16 +851,6 @@ static void windows_that_stay(void **state) {
   abandon();
 }
 
-static gmlake_buffer *open_buffer(size_t chunks) {
-  gmlake_buffer_desc wanted;
-  gmlake_buffer *buffer;
-  memset(&wanted, 0, sizeof(wanted));
-  wanted.max_bytes = chunks * C;
-  wanted.chunk_bytes = C;
-  step(gmlake_buffer_create(lake, &wanted, &buffer));
-  return buffer;
-}
-
 static void fronts(void **state) {
   gmlake_buffer *buffer;
   (void)state;
@@ -870,6 +908,7 @@ int main(void) {
       cmocka_unit_test(events_are_had_once),
       cmocka_unit_test(uses_of_blocks),
       cmocka_unit_test(live_blocks),
+      cmocka_unit_test(peaks_and_pieces),
       cmocka_unit_test(the_index),
       cmocka_unit_test(a_full_row),
       cmocka_unit_test(sorted_pools),
