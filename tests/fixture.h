@@ -95,10 +95,12 @@ static struct fault {
   int stays;
   gmlake_result result;
 } faults[ON_KINDS];
-static gmlake_backend faulty; /* the mock behind faults */
+static gmlake_backend faulty;                /* the mock behind faults */
+static void (*before_driver_call)(int kind); /* NULL: nothing */
 
 static inline gmlake_result fault_of(int kind, int *out_code) {
   struct fault *fault = &faults[kind];
+  if (before_driver_call) before_driver_call(kind);
   if (!fault->in || --fault->in) return GMLAKE_OK;
   if (fault->stays) fault->in = 1;
   *out_code = 1234;

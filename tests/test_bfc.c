@@ -234,14 +234,21 @@ static void test_create_refuses(void **state) {
   desc.malloc_fn = named_malloc, refuse_desc(&desc), desc = good;
   desc.free_fn = named_free, refuse_desc(&desc), desc = good;
   desc.flags = 2, refuse_desc(&desc), desc = good;
+  desc.flags = ~0u, refuse_desc(&desc), desc = good;
   desc.round_bytes = 513, refuse_desc(&desc), desc = good;
   desc.round_bytes = 4 * MIB, refuse_desc(&desc), desc = good;
+  desc.round_bytes = SIZE_MAX, refuse_desc(&desc), desc = good;
   desc.large_round_bytes = 3 * MIB, refuse_desc(&desc), desc = good;
   desc.large_round_bytes = 256, refuse_desc(&desc), desc = good;
+  desc.large_round_bytes = SIZE_MAX, refuse_desc(&desc), desc = good;
+  desc.small_bytes_max = 2 * MIB + 1, refuse_desc(&desc), desc = good;
+  desc.small_bytes_max = SIZE_MAX, refuse_desc(&desc), desc = good;
   desc.small_segment_bytes = 2 * MIB + 1, refuse_desc(&desc), desc = good;
   desc.small_segment_bytes = MIB - 512, refuse_desc(&desc), desc = good;
   desc.large_segment_bytes = 20 * MIB + 1, refuse_desc(&desc), desc = good;
   desc.large_segment_bytes = 10 * MIB - 512, refuse_desc(&desc), desc = good;
+  desc.large_request_min = 20 * MIB + 1, refuse_desc(&desc), desc = good;
+  desc.large_request_min = SIZE_MAX, refuse_desc(&desc), desc = good;
   assert_int_equal(hook_malloc_count, 0);
   hook_mutex_fails = 1;
   {
@@ -250,6 +257,74 @@ static void test_create_refuses(void **state) {
     assert_null(bfc);
   }
   assert_int_equal(hook_malloc_count, hook_free_count);
+}
+
+#define AT(field) offsetof(gmlake_bfc_desc, field)
+
+/* The last values that are taken, one at a time; test_create_refuses has those beside them. A byte
+   and a byte more than small_bytes_max are then served, from so many segments. */
+static void test_create_takes_the_bounds(void **state) {
+  static const struct {
+    size_t field, value;
+    int segment_count; /* 1: rounded, the byte is no longer small */
+  } rows[] = {
+      {AT(round_bytes), 1, 2},
+      {AT(round_bytes), MIB, 2},
+      {AT(round_bytes), 2 * MIB, 1},
+      {AT(large_round_bytes), 512, 2},
+      {AT(large_round_bytes), (size_t)1 << 63, 2},
+      {AT(small_bytes_max), 1, 1},
+      {AT(small_bytes_max), 511, 1},
+      {AT(small_bytes_max), 512, 2},
+      {AT(small_bytes_max), 2 * MIB, 2},
+      {AT(small_segment_bytes), MIB, 2},
+      {AT(small_segment_bytes), MIB + 512, 2},
+      {AT(large_segment_bytes), 10 * MIB, 2},
+      {AT(large_segment_bytes), 10 * MIB + 512, 2},
+      {AT(large_request_min), 1, 2},
+      {AT(large_request_min), 20 * MIB, 2},
+      {AT(small_remainder_min), 1, 2},
+      {AT(small_remainder_min), SIZE_MAX, 2},
+      {AT(large_remainder_min), 1, 2},
+      {AT(large_remainder_min), SIZE_MAX, 2},
+      {AT(limit_bytes), 22 * MIB, 2},
+      {AT(limit_bytes), SIZE_MAX, 2},
+  };
+  size_t i;
+  (void)state;
+  for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    gmlake_bfc_desc desc = fresh_desc();
+    gmlake_bfc *bfc;
+    char *small_block, *large_block;
+    memcpy((char *)&desc + rows[i].field, &rows[i].value, sizeof rows[i].value);
+    bfc = make(&desc);
+    small_block = take(bfc, 1);
+    large_block = take(bfc, bfc->desc.small_bytes_max + 1);
+    assert_int_equal(test_device.alloc_count, rows[i].segment_count);
+    give(bfc, small_block);
+    give(bfc, large_block);
+    assert_size(stats_of(bfc).active_bytes, 0);
+    finish(bfc);
+  }
+}
+
+/* A segment that is as large as the largest request that shares one serves that request whole. */
+static void test_segments_of_one_request(void **state) {
+  gmlake_bfc_desc desc = fresh_desc();
+  gmlake_bfc *bfc;
+  (void)state;
+  desc.small_bytes_max = desc.small_segment_bytes = MIB;
+  desc.large_request_min = desc.large_segment_bytes = 4 * MIB;
+  bfc = make(&desc);
+  take(bfc, MIB);
+  assert_size(test_device.last_bytes, MIB);
+  take(bfc, 4 * MIB - 512);
+  assert_size(test_device.last_bytes, 4 * MIB);
+  take(bfc, 4 * MIB);
+  assert_size(test_device.last_bytes, 4 * MIB);
+  assert_int_equal(test_device.alloc_count, 3);
+  assert_size(stats_of(bfc).split_count, 0);
+  finish(bfc);
 }
 
 static void test_null_arguments(void **state) {
@@ -324,6 +399,29 @@ static void test_sizes_that_overflow(void **state) {
   }
   assert_int_equal(test_device.alloc_count + test_device.refused_count, 1);
   give(bfc, a);
+  finish(bfc);
+}
+
+/* The last size that can be rounded is the device's to refuse, once more after the cached segments
+   are gone. */
+static void test_the_largest_size(void **state) {
+  gmlake_bfc_desc desc = fresh_desc();
+  gmlake_bfc *bfc;
+  void *ptr = &ptr;
+  (void)state;
+  desc.large_round_bytes = 512;
+  bfc = make(&desc);
+  test_device.capacity_bytes = MIB;
+  assert_error(gmlake_bfc_alloc(bfc, SIZE_MAX - 510, NULL, &ptr), OUT_OF_DEVICE_MEMORY);
+  assert_null(ptr);
+  assert_int_equal(test_device.refused_count, 0);
+  assert_size(stats_of(bfc).retry_count, 0);
+  ptr = &ptr;
+  assert_error(gmlake_bfc_alloc(bfc, SIZE_MAX - 511, NULL, &ptr), OUT_OF_DEVICE_MEMORY);
+  assert_null(ptr);
+  assert_int_equal(test_device.refused_count, 2);
+  assert_size(stats_of(bfc).retry_count, 1);
+  assert_size(stats_of(bfc).oom_count, 2);
   finish(bfc);
 }
 
@@ -818,6 +916,60 @@ static void test_check_sees_broken_structures(void **state) {
   assert_seen_pointer(bfc, bfc->spare->chain, NULL);
   assert_seen(bfc, bfc->spare_count, bfc->spare_count - 1);
   finish(bfc);
+}
+
+/* No child is above its parent; as high it may be, since priorities are drawn at random. */
+static void test_check_knows_the_order_of_priorities(void **state) {
+  gmlkb_block *block[7], *node[4];
+  gmlake_bfc *bfc = striped(block);
+  size_t i, count = 0;
+  (void)state;
+  node[count++] = bfc->free_root[1];
+  for (i = 0; i < count; i++) {
+    gmlkb_block *parent = node[i], *child[2];
+    int side;
+    child[0] = parent->left;
+    child[1] = parent->right;
+    for (side = 0; side < 2; side++) {
+      uint32_t kept;
+      if (child[side] == NULL) continue;
+      assert_true(count < 4);
+      node[count++] = child[side];
+      kept = child[side]->priority;
+      child[side]->priority = parent->priority;
+      assert_ok(gmlake_bfc_check(bfc));
+      child[side]->priority++;
+      assert_error(gmlake_bfc_check(bfc), CORRUPT);
+      child[side]->priority = kept;
+      assert_ok(gmlake_bfc_check(bfc));
+    }
+  }
+  assert_size(count, 4);
+  finish(bfc);
+}
+
+/* Order is by stream, size and address alone: with priorities that are all the same, or the other
+   way round, every fit is the one that it was. */
+static void test_priorities_choose_nothing(void **state) {
+  uintptr_t served[3][16];
+  int how;
+  (void)state;
+  for (how = 0; how < 3; how++) {
+    gmlake_bfc *bfc = fresh();
+    char *part[32];
+    size_t i;
+    take(bfc, 512);
+    for (i = 0; i < GMLKB_SLAB_BLOCKS; i++) {
+      gmlkb_block *block = &bfc->slabs->blocks[i];
+      if (how > 0) block->priority = how == 1 ? 7 : UINT32_MAX - block->priority;
+    }
+    for (i = 0; i < 32; i++) part[i] = take(bfc, 512 * (1 + i * 7 % 5));
+    for (i = 0; i < 32; i += 2) give(bfc, part[i]);
+    for (i = 0; i < 16; i++) served[how][i] = (uintptr_t)take(bfc, 512 * (1 + i * 3 % 5));
+    assert_null(bfc->slabs->next);
+    assert_memory_equal(served[how], served[0], sizeof served[0]);
+    finish(bfc);
+  }
 }
 
 static void test_check_sees_broken_segments(void **state) {
@@ -1398,9 +1550,12 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_result_names),
       cmocka_unit_test(test_create_refuses),
+      cmocka_unit_test(test_create_takes_the_bounds),
+      cmocka_unit_test(test_segments_of_one_request),
       cmocka_unit_test(test_null_arguments),
       cmocka_unit_test(test_wrong_pointers),
       cmocka_unit_test(test_sizes_that_overflow),
+      cmocka_unit_test(test_the_largest_size),
       cmocka_unit_test(test_rounding_and_segments),
       cmocka_unit_test(test_split_thresholds),
       cmocka_unit_test(test_best_fit),
@@ -1419,6 +1574,8 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_every_host_fault),
       cmocka_unit_test(test_check_sees_broken_blocks),
       cmocka_unit_test(test_check_sees_broken_structures),
+      cmocka_unit_test(test_check_knows_the_order_of_priorities),
+      cmocka_unit_test(test_priorities_choose_nothing),
       cmocka_unit_test(test_check_sees_broken_segments),
       cmocka_unit_test(test_check_sees_overlapping_segments),
       cmocka_unit_test(test_check_sees_free_neighbours),

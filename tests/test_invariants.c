@@ -27,7 +27,7 @@ static void assert_broken_at(const char *invariant, int line) {
 #define breaks(type, place, value, invariant) \
   do {                                        \
     type *const place_ = &(place);            \
-    const type kept_ = *place_;               \
+    type const kept_ = *place_;               \
     *place_ = (type)(value);                  \
     assert_broken(invariant);                 \
     *place_ = kept_;                          \
@@ -50,6 +50,16 @@ static void abandon(void) {
   assert_ok(gmlake_check(lake));
   (void)gmlake_destroy(lake);
   close_mock();
+}
+
+static gmlake_buffer *open_buffer(size_t chunks) {
+  gmlake_buffer_desc wanted;
+  gmlake_buffer *buffer;
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.max_bytes = chunks * C;
+  wanted.chunk_bytes = C;
+  step(gmlake_buffer_create(lake, &wanted, &buffer));
+  return buffer;
 }
 
 /* ---- The lake -------------------------------------------------------------------------------- */
@@ -75,6 +85,111 @@ static void the_description(void **state) {
   abandon();
 }
 
+static void *another_malloc(void *user, size_t bytes) {
+  (void)user;
+  return malloc(bytes);
+}
+
+static int take_all(void *user, const gmlake_piece *block) {
+  (void)user, (void)block;
+  return 1;
+}
+
+/* What a lake has twice, or concludes from its description, is as the description says. */
+static void the_lake_and_its_description(void **state) {
+  static const int peer = 1;
+  gmlake_policy policy;
+  (void)state;
+  memset(&policy, 0, sizeof(policy));
+  policy.struct_bytes = sizeof(policy);
+  policy.coalesce = take_all;
+  prepare(8);
+  desc.policy = &policy;
+  desc.peer_devices = &peer;
+  desc.peer_count = 1;
+  open_lake();
+  breaks(const gmlake_backend *, lake->desc.backend, NULL, "L1: the backend is another");
+  breaks(gmlake_backend *, lake->driver.owned, lake, "L1: the backend is another");
+  breaks(unsigned, lake->desc.flags, GMLAKE_SINGLE_THREADED, "L1: the locks are off");
+  breaks(unsigned, lake->desc.flags, 8, "L1: the flags are none");
+  breaks(gmlake_cross_stream, lake->desc.cross_stream, 2, "L1: cross_stream is no value");
+  lake->desc.host.malloc_fn = another_malloc;
+  assert_broken("L1: the host's functions are others");
+  lake->desc.host.malloc_fn = host_malloc;
+  breaks(void *, lake->desc.host.user, lake, "L1: the host's functions are others");
+  breaks(unsigned, lake->desc.handle_types, GMLAKE_HANDLE_WIN32, "L1: the handle types");
+  breaks(size_t, lake->desc.peer_count, 2, "L1: the peers are others");
+  breaks(const int *, lake->desc.peer_devices, &peer, "L1: the peers are others");
+  breaks(size_t, lake->device.device_bytes, C - 1, "L1: the device is another");
+  breaks(size_t, policy.struct_bytes, 0, "L1: the policy is another");
+  breaks(int, lake->asks_first, 1, "L1: the policy's say is off");
+  breaks(int, lake->is_observed, 1, "L1: the observer is another");
+  breaks(int, lake->is_watched, 0, "L1: the observer is another");
+  breaks(size_t, lake->desc.stitched_bytes_max, 0, "L1: a default is not filled in");
+  abandon();
+}
+
+/* What is there while calls are under way, and only then. */
+static void the_lake_between_calls(void **state) {
+  gmlk_request none;
+  (void)state;
+  open_faulty(8, 0);
+  memset(&none, 0, sizeof(none));
+  breaks(int, lake->is_barred, 1, "L1: the bar is off");
+  breaks(const gmlk_request *, lake->served, &none, "L1: a request is served by nobody");
+  breaks(unsigned, lake->message_count, 1, "L1: messages nobody queued");
+  breaks(size_t, lake->arena_count, lake->arena_capacity + 1, "L1: the list of arenas is off");
+  breaks(size_t, lake->arena_capacity, 3, "L1: the list of arenas is off");
+  breaks(size_t, lake->desc.arena_bytes, lake->desc.arena_bytes + C, "L1: the home arena");
+  breaks(size_t, lake->desc.window_bytes, lake->desc.window_bytes + C, "L1: the home arena");
+  breaks(size_t, lake->home.limit_bytes, C, "L1: the home arena is another");
+  breaks(size_t, lake->view_bytes, 1, "L2: a table and its size differ");
+  breaks(size_t, lake->streams.count, lake->streams.capacity + 1, "S5: more streams or events");
+  drop_on(take_on(512, A), A);
+  breaks(size_t, lake->streams.event_capacity, lake->streams.event_capacity + 1, "L2: a table");
+  breaks(size_t, lake->streams.event_count, 1000000, "S5: more streams or events");
+  breaks(uint32_t, lake->home.tail.at, 1, "A4: the arena's end is off");
+  breaks(uint8_t, lake->home.head.state, GMLK_FREE, "A1: an edge is none");
+  breaks(gmlk_block *, lake->home.tail.next, &lake->home.head, "A1: an edge is none");
+  abandon();
+}
+
+/* An arena's own fields, one against the other. */
+static void the_shape_of_an_arena(void **state) {
+  gmlake_pool *pool;
+  gmlk_arena *a;
+  gmlk_host another_host;
+  (void)state;
+  open_faulty(8, 0);
+  memset(&another_host, 0, sizeof(another_host));
+  pool = open_pool(0);
+  drop(take_from(pool, C, LEGACY));
+  a = &pool->arena;
+  breaks(gmlk_host *, a->host, &another_host, "L1: an arena is another lake's");
+  breaks(uint32_t, a->chunk_log, a->chunk_log + 1, "A8: a chunk is not of its size");
+  breaks(size_t, a->reserved_bytes, a->reserved_bytes + 512, "A8: the slots are not those");
+  breaks(uint32_t, a->slot_limit, a->slot_limit + 1, "A8: the slots are not those");
+  breaks(uint32_t, a->slot_count, a->slot_capacity + 1, "A8: more slots than there is room for");
+  breaks(uint32_t, a->stuck_end, a->slot_capacity + 1, "A8: more slots than there is room for");
+  breaks(size_t, a->slot_capacity, (size_t)a->slot_limit + 1,
+         "A8: more slots than there is room for");
+  breaks(uint64_t, a->serial, GMLK_ENDLESS, "A8: no ownership can follow");
+  breaks(uint64_t, a->base, a->base + 512, "A8: the address space is none");
+  breaks(uint64_t, a->base, 0, "A8: the address space is none");
+  breaks(uint64_t, a->spool.base, a->spool.base + 512, "V1: the windows' address space");
+  breaks(uint64_t, a->spool.base, 0, "V1: the windows' address space is none");
+  breaks(size_t, a->spool.reserved_bytes, 0, "V1: the windows' address space is none");
+  breaks(uint32_t, a->small_grains, 3, "L1: what is small is another size");
+  breaks(int, a->is_bare, 2, "A8: the address space is none");
+  breaks(int, a->keeps_apart, 1, "L1: an arena is of another kind");
+  breaks(size_t, a->void_count, 1, "B4: blocks' arenas have no buffers");
+  breaks(size_t, a->spool.bucket_count, 8, "W5: the table of sizes is not of its size");
+  breaks(size_t, a->spool.bucket_count, 24, "W5: the table of sizes is not of its size");
+  breaks(size_t, a->spool.count, a->spool.bucket_count + 1, "W5: more windows than there is");
+  breaks(gmlk_chunk *, a->chunks, NULL, "A8: an arena without tables");
+  abandon();
+}
+
 /* Room for streams that there are not yet. */
 static void tables_of_streams_to_come(void **state) {
   gmlk_arena *a;
@@ -94,6 +209,26 @@ static void tables_of_streams_to_come(void **state) {
   assert_broken("A8: a pool is of no stream");
   a->pools[7] = NULL;
   free(table);
+  abandon();
+}
+
+/* The last number that a stream can have makes tables for twice as many. */
+static void the_largest_table_of_pools(void **state) {
+  const unsigned last = GMLK_STREAMS_MAX - 1;
+  gmlk_arena *a;
+  (void)state;
+  open_faulty(8, 0);
+  a = &lake->home;
+  assert_true(gmlk_arena_admit(a, last));
+  assert_int_equal(a->pool_capacity, last * 2);
+  gmlk_host_free(&lake->host, a->pools[last], sizeof(gmlk_holes));
+  gmlk_host_free(&lake->host, a->smalls[last], sizeof(gmlk_small));
+  a->pools[last] = NULL;
+  a->smalls[last] = NULL;
+  assert_ok(gmlake_check(lake));
+  breaks(size_t, a->pool_capacity, last * 2 - 1, "A8: the table of pools is not of its size");
+  breaks(size_t, a->pool_capacity, last * 2 + 4, "A8: the table of pools is not of its size");
+  drop_on(take_on(C, A), A);
   abandon();
 }
 
@@ -210,7 +345,18 @@ static void numbers(void **state) {
   breaks(gmlake_stream, b->value, (gmlake_stream)(uintptr_t)2, "S5: a stream is none");
   breaks(gmlake_stream, b->value, NONE, "S5: a stream is none");
   breaks(unsigned, b->waits[0].stream, 99, "S6: a wait names no stream");
+  breaks(gmlake_stream, b->value, A, "L3: a stream is there twice");
+  breaks(uint8_t, b->is_used, 2, "S5: a stream is in no known state");
+  breaks(uint8_t, b->is_used, 0, "S5: a stream is in no known state");
+  breaks(unsigned, b->capture, 1, "S5: a capture is another stream's");
+  breaks(unsigned, b->capture, (unsigned)all->count, "S5: a capture has no number");
   captured = number_of(capturing);
+  breaks(uint8_t, captured->is_forgotten, 1, "S5: a capture is of no stream");
+  breaks(uint8_t, captured->is_used, 0, "S5: a capture is of no stream");
+  breaks(uint8_t, captured->is_capture, 1, "S5: a capture is of no stream");
+  breaks(size_t, all->live_count, all->live_count + 1, "S5: the numbers in use are off");
+  breaks(size_t, all->used_count, all->used_count - 1, "S5: the numbers in use are off");
+  breaks(size_t, all->capture_count, 0, "S5: the captures are off");
   breaks(uint32_t, captured->arena, 0, "S5: a capture has no pool");
   breaks(uint32_t, captured->arena, 1, "S5: a capture has no pool");
   breaks(uint32_t, captured->arena, 99, "S5: a capture has no pool");
@@ -244,6 +390,82 @@ static void events(void **state) {
   drop_on(take_on(C, A), A);
   assert_int_equal(number_of(A)->fence_count, 1);
   breaks(size_t, lake->streams.event_count, lake->streams.event_capacity, "S5: no room");
+  abandon();
+}
+
+/* Of three epochs with an event each, and one that is open. */
+static void fences(void **state) {
+  gmlk_stream *s;
+  gmlk_fence *fence;
+  void *b[4];
+  int i;
+  (void)state;
+  open_faulty(8, 0);
+  drop_on(take_on(512, B), B);
+  for (i = 0; i < 4; i++) b[i] = take_on(C, A);
+  gmlake_mock_stream_hold(mock, A);
+  for (i = 0; i < 3; i++) drop_on(b[i], A);
+  s = number_of(A);
+  fence = s->fences;
+  assert_true(s->fence_head == 0 && s->fence_count == 3 && !s->is_dirty);
+  assert_true(fence[0].epoch < fence[1].epoch && fence[1].epoch < fence[2].epoch);
+  breaks(uint64_t, fence[0].epoch, 0, "S2: fences out of order");
+  breaks(uint64_t, fence[0].epoch, fence[1].epoch, "S2: fences out of order");
+  breaks(uint64_t, fence[1].epoch, fence[0].epoch, "S2: fences out of order");
+  breaks(uint64_t, fence[1].epoch, fence[2].epoch + 1, "S2: fences out of order");
+  breaks(uint64_t, fence[2].epoch, s->epoch, "S2: fences out of order");
+  breaks(uint64_t, fence[2].epoch, fence[1].epoch, "S2: fences out of order");
+  breaks(void *, fence[1].event, NULL, "S2: a fence has no event");
+  breaks(void *, fence[1].event, fence[0].event, "L3: an event is there twice");
+  drop_on(b[3], NONE);
+  abandon();
+}
+
+/* What is freed carries an epoch that there was; what is closed, one that an event covers. */
+static void epochs_and_tags(void **state) {
+  gmlk_stream *s;
+  gmlk_block *b;
+  void *ptr;
+  (void)state;
+  open_faulty(8, 0);
+  drop_on(take_on(512, B), B);
+  ptr = take_on(C, A);
+  b = gmlk_index_get(&lake->index, (uint64_t)(uintptr_t)ptr);
+  gmlake_mock_stream_hold(mock, A);
+  drop_on(ptr, A);
+  s = number_of(A);
+  assert_true(b->state == GMLK_FREE && b->ticket < s->epoch && !s->is_dirty);
+  breaks(uint64_t, s->done, s->epoch, "S1: a stream's epochs are out of order");
+  breaks(uint64_t, s->epoch, GMLK_ENDLESS, "S1: a stream's epochs are out of order");
+  breaks(uint64_t, s->epoch, s->epoch + 1, "S4: no fence covers a closed epoch");
+  breaks(uint64_t, b->ticket, 0, "S1: a tag is of an epoch to come");
+  breaks(uint64_t, b->ticket, s->epoch + 1, "S1: a tag is of an epoch to come");
+  breaks(uint64_t, b->ticket, s->epoch, "S4: no fence is to cover a tag");
+  breaks(uint16_t, b->stream, (uint16_t)lake->streams.count, "S1: a tag names no stream");
+  abandon();
+}
+
+/* An event is of one fence, or idle once, or the one that is kept for a lack of host memory. */
+static void events_are_had_once(void **state) {
+  gmlk_streams *all;
+  int i, code = 0;
+  (void)state;
+  open_faulty(8, 0);
+  drop_on(take_on(512, B), B);
+  for (i = 0; i < 2; i++) {
+    gmlake_mock_stream_hold(mock, A);
+    drop_on(take_on(C, A), A);
+    drop_on(take_on(C, B), B);
+  }
+  gmlake_mock_stream_finish(mock, A);
+  assert_ok(mock->event_create(mock->user, &lake->streams.spare, &code));
+  all = &lake->streams;
+  step(gmlake_trim(lake, 0, NULL));
+  assert_true(all->event_count >= 2);
+  breaks(void *, all->events[1], all->events[0], "L3: an event is there twice");
+  breaks(void *, all->events[0], all->spare, "L3: an event is there twice");
+  breaks(void *, all->events[0], NULL, "S5: an idle event is none");
+  drop_on(take_on(C, A), A);
   abandon();
 }
 
@@ -282,6 +504,102 @@ static void uses_of_blocks(void **state) {
     assert_error(gmlake_check(lake), CORRUPT);
     b->as.live.note = kept;
   }
+  abandon();
+}
+
+/* A block that shares its chunk, and a window: what they were asked for, how much, and when. */
+static void live_blocks(void **state) {
+  gmlk_block *b, *self;
+  gmlk_chunk *chunk;
+  void *parts[3], *small, *window;
+  (void)state;
+  open_faulty(8, 0);
+  lay(parts, 3);
+  small = take(3000);
+  drop(parts[0]);
+  drop(parts[2]);
+  window = take(2 * C);
+  b = gmlk_index_get(&lake->index, (uint64_t)(uintptr_t)small);
+  self = gmlk_index_get(&lake->index, (uint64_t)(uintptr_t)window);
+  assert_ptr_equal(self, &self->as.live.window->self);
+  breaks(uint8_t, b->flags, 8, "A9: a block was asked for in no such way");
+  breaks(uint8_t, b->flags, GMLK_IN_GRAPH, "A9: a block was asked for in no such way");
+  breaks(uint8_t, b->flags, GMLAKE_EXCLUSIVE, "A9: an exclusive block shares a chunk");
+  breaks(uint8_t, self->flags, GMLAKE_NO_STITCH, "A9: a window was not to be stitched");
+  breaks(uint64_t, b->ticket, 0, "A9: an ownership has not been yet");
+  breaks(uint64_t, b->ticket, lake->home.serial + 1, "A9: an ownership has not been yet");
+  breaks(uint32_t, b->slack, 3072, "A9: nothing was asked for");
+  breaks(uint16_t, b->stream, GMLK_PINNED, "A9: a block is of no stream");
+  breaks(uint32_t, b->hole, 6, "A3: an owned block has a hole");
+  breaks(uint32_t, b->arena, 1, "A1: a block names another arena");
+  chunk = &lake->home.chunks[gmlk_slot_of(&lake->home, b->at)];
+  assert_ptr_equal(chunk->first, b);
+  breaks(uint64_t, chunk->handle, 0, "A5: a handle and a state differ");
+  breaks(gmlk_block *, chunk->first, b->next, "A4: a slot's first block is another");
+  breaks(size_t, lake->index.count, lake->index.count + 1, "I1: the index's count is off");
+  drop(parts[1]);
+  abandon();
+}
+
+/* Of everything there is some: no peak is lower than that, and all of it was owned. */
+static void peaks_and_pieces(void **state) {
+  gmlake_stats *s;
+  gmlake_buffer *buffer;
+  gmlk_block *tile;
+  void *b[3], *window, *pending;
+  (void)state;
+  open_faulty(16, 0);
+  lay(b, 3);
+  drop(b[0]);
+  drop(b[2]);
+  window = take(2 * C);
+  buffer = open_buffer(2);
+  step(gmlake_buffer_resize(lake, buffer, C, LEGACY));
+  pending = take_on(C, A);
+  step(gmlake_record_stream(lake, pending, B));
+  gmlake_mock_stream_hold(mock, B);
+  drop_on(pending, A);
+  s = &lake->stats;
+  breaks(size_t, s->requested_bytes_peak, s->requested_bytes - 1, "L4: a peak is below");
+  breaks(size_t, s->active_bytes_peak, s->active_bytes - 1, "L4: a peak is below its figure");
+  breaks(size_t, s->reserved_bytes_peak, s->reserved_bytes - 1, "L4: a peak is below its figure");
+  breaks(size_t, s->stitched_bytes_peak, s->stitched_bytes - 1, "L4: a peak is below its figure");
+  breaks(size_t, s->pending_bytes_peak, s->pending_bytes - 1, "L4: a peak is below its figure");
+  breaks(size_t, s->buffer_bytes_peak, s->buffer_bytes - 1, "L4: a peak is below its figure");
+  breaks(size_t, lake->host.bytes_peak, lake->host.bytes - 1, "L4: a peak is below its figure");
+  step(gmlake_reset_peaks(lake)); /* as low as they may be */
+  tile = gmlk_index_get(&lake->index, (uint64_t)(uintptr_t)window)->as.live.window->spans[0].block;
+  breaks(uint64_t, tile->ticket, 0, "A9: an ownership has not been yet");
+  breaks(uint64_t, tile->ticket, lake->home.serial + 1, "A9: an ownership has not been yet");
+  breaks(uint8_t, tile->flags, GMLAKE_NO_GROW, "A9: a block was asked for in no such way");
+  tile = buffer->arena->head.next;
+  assert_int_equal(tile->state, GMLK_COMMITTED);
+  breaks(uint64_t, tile->ticket, 0, "A9: an ownership has not been yet");
+  breaks(uint8_t, tile->state, GMLK_PIECE, "W4");
+  abandon();
+}
+
+/* A row that others passed over, as many blocks as it takes. */
+static uint64_t *row_passed_over(void) {
+  gmlk_index *index = &lake->index;
+  size_t row;
+  for (row = 0; row < index->row_count; row++)
+    if (index->rows[row].address[0] % GMLK_GRAIN) return &index->rows[row].address[0];
+  return NULL;
+}
+
+static void a_full_row(void **state) {
+  uint64_t *first = NULL;
+  size_t i;
+  (void)state;
+  open_faulty(64, 0);
+  for (i = 0; i < 500 && !first; i++) {
+    (void)take(512 * (1 + i * i * i % 13));
+    first = row_passed_over();
+  }
+  assert_non_null(first);
+  breaks(uint64_t, *first, *first - *first % GMLK_GRAIN, "I1: an entry passed over a row");
+  breaks(uint64_t, *first, *first + 1, "I1: a row counts what is not there");
   abandon();
 }
 
@@ -405,6 +723,12 @@ static void small_blocks(void **state) {
   small->lists[2] = &fake;
   assert_broken("M1");
   small->lists[2] = cached;
+  breaks(uint8_t, small->counts[2], 2, "M1: a list's count is off");
+  small->lists[2] = NULL;
+  small->counts[2] = 0;
+  assert_broken("M1: a cached block is in no list");
+  small->lists[2] = cached;
+  small->counts[2] = 1;
   lake->desc.small_bytes_max = 512;
   lake->home.small_grains = 1;
   assert_broken("M1");
@@ -467,6 +791,44 @@ static void windows(void **state) {
   abandon();
 }
 
+/* An idle one of two whole chunks: where its pieces are, and which window it is. */
+static void idle_windows(void **state) {
+  const uint32_t half = C / 512 / 2;
+  gmlk_window *w;
+  gmlk_span kept[2];
+  void *b[3];
+  (void)state;
+  open_faulty(8, 0);
+  lay(b, 3);
+  drop(b[0]);
+  drop(b[2]);
+  drop(take(2 * C));
+  w = lake->home.spool.oldest;
+  assert_true(w && w->span_count == 2);
+  memcpy(kept, w->spans, sizeof(kept));
+  breaks(uint32_t, w->spans[0].at, half, "W1: a piece ends inside a chunk");
+  breaks(uint32_t, w->spans[1].at, kept[1].at - half, "W1: a piece begins inside a chunk");
+  breaks(uint32_t, w->spans[1].at, lake->home.tail.at, "W2: a window's piece lies outside");
+  breaks(uint32_t, w->spans[1].grains, 0, "W2: a window's piece lies outside the arena");
+  breaks(uint32_t, w->spans[1].grains, half, "W3: a window's pieces do not add up");
+  breaks(uint32_t, w->chunk_count, 3, "W2: a window's chunks do not match");
+  w->spans[0].at += half;
+  w->spans[0].grains = w->spans[1].grains = half;
+  w->spans[1].at = kept[0].at; /* before the first, in the same chunk */
+  assert_broken("W2: a window's ends share a chunk");
+  memcpy(w->spans, kept, sizeof(kept));
+  breaks(uint64_t, w->number, 0, "W8: a window is newer or smaller than any");
+  breaks(uint64_t, lake->home.spool.number, w->number - 1, "W8: a window is newer or smaller");
+  breaks(uint32_t, lake->home.spool.grains_min, 4 * half + 1, "W8: a window is newer or smaller");
+  breaks(uint64_t, w->address, w->address + C, "W2: a window is not where its address space is");
+  breaks(size_t, lake->home.spool.bytes, 3 * C, "L4: the windows' count or bytes are off");
+  breaks(gmlk_window *, lake->home.spool.newest, NULL, "W5: the list by age has a wrong end");
+  breaks(gmlk_window *, w->older, w, "W5: an idle window is not where it should be");
+  breaks(uint32_t, w->self.arena, 1, "A1: a block names another arena");
+  drop(b[1]);
+  abandon();
+}
+
 static void windows_that_stay(void **state) {
   gmlk_window *w;
   void *b[3];
@@ -489,41 +851,74 @@ static void windows_that_stay(void **state) {
   abandon();
 }
 
-static void places(void **state) {
-  gmlake_buffer_desc wanted;
+static void fronts(void **state) {
   gmlake_buffer *buffer;
   (void)state;
   open_faulty(8, 0);
-  memset(&wanted, 0, sizeof(wanted));
-  wanted.max_bytes = 2 * C;
-  wanted.chunk_bytes = C;
-  step(gmlake_buffer_create(lake, &wanted, &buffer));
+  buffer = open_buffer(2);
   step(gmlake_buffer_resize(lake, buffer, 2 * C, LEGACY));
+  breaks(uint32_t, buffer->count, 3, "B1: a buffer's front has no places");
+  breaks(size_t, buffer->bytes, 2 * C + 1, "B1: a buffer's front does not hold its bytes");
+  breaks(int, buffer->is_live, 0, "B4: a destroyed buffer has memory");
   lake->host.bytes += sizeof(gmlk_place);
-  buffer->place_count++;
-  assert_error(gmlake_check(lake), CORRUPT);
+  buffer->place_count++; /* more than the addresses that it has */
+  assert_broken("B1: a buffer's front has no places");
   buffer->place_count--;
   lake->host.bytes -= sizeof(gmlk_place);
+  step(gmlake_buffer_resize(lake, buffer, C, LEGACY));
+  breaks(size_t, buffer->bytes, C + 1, "B1: a buffer's front does not hold its bytes");
+  abandon();
+}
+
+/* While no stream is known none can be named, not by a place whose tag is not read yet either. */
+static void places(void **state) {
+  gmlake_buffer *buffer;
+  gmlk_place *place;
+  (void)state;
+  open_faulty(8, 0);
+  buffer = open_buffer(2);
+  step(gmlake_buffer_resize(lake, buffer, 2 * C, NONE));
+  step(gmlake_buffer_resize(lake, buffer, C, NONE));
+  place = buffer->places;
+  assert_true(lake->streams.count <= GMLK_FIRST_STREAM);
+  breaks(uint16_t, place[0].stream, GMLK_FIRST_STREAM, "B2: a place's tag names no stream");
+  breaks(uint16_t, place[1].stream, GMLK_FIRST_STREAM, "B2: a place's tag names no stream");
+  breaks(uint32_t, place[0].slot, buffer->arena->slot_count, "B3: a place maps no chunk");
+  breaks(uint8_t, place[0].state, GMLK_PLACE_BLIND + 1, "B2: a place is in a state");
+  breaks(uint8_t, place[0].mark, 1, "B2: a place is in a state");
+  breaks(uint64_t, place[1].address, place[1].address + C, "B5: a place is not where");
   abandon();
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_description),
+      cmocka_unit_test(the_lake_and_its_description),
+      cmocka_unit_test(the_lake_between_calls),
+      cmocka_unit_test(the_shape_of_an_arena),
       cmocka_unit_test(tables_of_streams_to_come),
+      cmocka_unit_test(the_largest_table_of_pools),
       cmocka_unit_test(dead_pools),
       cmocka_unit_test(dead_pools_that_never_lived),
       cmocka_unit_test(dead_pools_with_windows),
       cmocka_unit_test(numbers),
       cmocka_unit_test(events),
+      cmocka_unit_test(fences),
+      cmocka_unit_test(epochs_and_tags),
+      cmocka_unit_test(events_are_had_once),
       cmocka_unit_test(uses_of_blocks),
+      cmocka_unit_test(live_blocks),
+      cmocka_unit_test(peaks_and_pieces),
       cmocka_unit_test(the_index),
+      cmocka_unit_test(a_full_row),
       cmocka_unit_test(sorted_pools),
       cmocka_unit_test(gaps),
       cmocka_unit_test(small_blocks),
       cmocka_unit_test(a_limit),
       cmocka_unit_test(windows),
+      cmocka_unit_test(idle_windows),
       cmocka_unit_test(windows_that_stay),
+      cmocka_unit_test(fronts),
       cmocka_unit_test(places),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

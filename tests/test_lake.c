@@ -1616,6 +1616,44 @@ static void chunks_are_at_most_a_gibibyte(void **state) {
   finish();
 }
 
+/* The same holds for those of pools and of buffers. */
+static void chunks_of_pools_and_buffers_are_at_most_a_gibibyte(void **state) {
+  const size_t gib = (size_t)1 << 30;
+  gmlake_mock_desc mock_desc;
+  gmlake_pool_desc pool_desc;
+  gmlake_pool *pool = NULL;
+  gmlake_buffer_desc buffer_desc;
+  gmlake_buffer *buffer = NULL;
+  gmlake_buffer_info info;
+  (void)state;
+  memset(&mock_desc, 0, sizeof(mock_desc));
+  memset(&desc, 0, sizeof(desc));
+  memset(&pool_desc, 0, sizeof(pool_desc));
+  memset(&buffer_desc, 0, sizeof(buffer_desc));
+  mock_desc.bookkeeping_only = 1;
+  assert_ok(gmlake_mock_create(&mock_desc, &mock));
+  desc.backend = mock;
+  open_lake();
+  pool_desc.chunk_bytes = buffer_desc.chunk_bytes = 2 * gib;
+  buffer_desc.max_bytes = 4 * gib;
+  step_error(gmlake_pool_create(lake, &pool_desc, &pool), INVALID_ARGUMENT);
+  assert_string_equal(last_error().call, "gmlake_pool_create");
+  step_error(gmlake_buffer_create(lake, &buffer_desc, &buffer), INVALID_ARGUMENT);
+  assert_string_equal(last_error().call, "gmlake_buffer_create");
+  assert_true(!pool && !buffer);
+  pool_desc.chunk_bytes = buffer_desc.chunk_bytes = gib;
+  step(gmlake_pool_create(lake, &pool_desc, &pool));
+  drop(take_from(pool, 1, LEGACY));
+  assert_int_equal(stats().reserved_bytes, gib);
+  step(gmlake_buffer_create(lake, &buffer_desc, &buffer));
+  step(gmlake_buffer_resize(lake, buffer, gib + 1, LEGACY));
+  step(gmlake_buffer_get_info(lake, buffer, &info));
+  assert_int_equal(info.committed_bytes, 2 * gib);
+  step(gmlake_buffer_destroy(lake, buffer, LEGACY));
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
 /* Small chunks on a large device: more windows' address space than 32 bits of chunks. */
 static void window_space_fits_its_records(void **state) {
   gmlake_mock_desc mock_desc;
@@ -1859,6 +1897,7 @@ int main(void) {
       cmocka_unit_test(destroy_waits_for_live_blocks),
       cmocka_unit_test(destroy_of_an_idle_lake_does_not_wait),
       cmocka_unit_test(chunks_are_at_most_a_gibibyte),
+      cmocka_unit_test(chunks_of_pools_and_buffers_are_at_most_a_gibibyte),
       cmocka_unit_test(window_space_fits_its_records),
       cmocka_unit_test(odd_address_space_is_rounded_down),
       cmocka_unit_test(a_window_of_many_pieces_has_records_for_all),

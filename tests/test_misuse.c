@@ -292,6 +292,14 @@ static const struct {
                      {"gmlake_get_allocation", get_info, 0},
                      {"gmlake_get_pieces", get_pieces_of, 0}};
 
+/* The last error names the function that was called. */
+static void assert_names(const char *what) {
+  const char *call = last_error().call;
+  size_t length = strlen(call);
+  if (strncmp(what, call, length) != 0 || (what[length] && what[length] != ' '))
+    fail_msg("%s is told of %s", call, what);
+}
+
 static void test_pointer(void **state) {
   const pointer_row *row = (const pointer_row *)*state;
   size_t i;
@@ -306,6 +314,7 @@ static void test_pointer(void **state) {
     if (result != wanted)
       fail_msg("%s of %s: %s", pointer_calls[i].what, row->what, gmlake_result_name(result));
     assert_same(&before, result, ptr ? LAST_ERROR : NOTHING);
+    if (ptr) assert_names(pointer_calls[i].what);
   }
   close_world();
 }
@@ -956,6 +965,8 @@ static const int peers[65] = {0};
     (desc.flags = GMLAKE_FILL, LIES(is_host_memory, 0)))                                           \
   X(all_flags, INVALID, desc.flags = ~0u)                                                          \
   X(single_threaded, GMLAKE_OK, desc.flags = GMLAKE_SINGLE_THREADED)                               \
+  X(all_known_flags, GMLAKE_OK, desc.flags = 7)                                                    \
+  X(wait_first, GMLAKE_OK, desc.cross_stream = GMLAKE_WAIT_FIRST)                                  \
   X(cross_stream_2, INVALID, desc.cross_stream = (gmlake_cross_stream)2)                           \
   X(cross_stream_less_1, INVALID, desc.cross_stream = (gmlake_cross_stream)-1)                     \
   X(chunk_1, INVALID, desc.chunk_bytes = 1)                                                        \
@@ -996,6 +1007,8 @@ static const int peers[65] = {0};
   X(handle_types_all, INVALID, desc.handle_types = ~0u)                                            \
   X(handle_type_of_another_system, UNSUPPORTED, desc.handle_types = GMLAKE_HANDLE_WIN32)           \
   X(handle_type_fd, GMLAKE_OK, desc.handle_types = GMLAKE_HANDLE_POSIX_FD)                         \
+  X(handle_types_all_known, UNSUPPORTED,                                                           \
+    desc.handle_types = GMLAKE_HANDLE_POSIX_FD | GMLAKE_HANDLE_WIN32 | GMLAKE_HANDLE_FABRIC)       \
   X(host_without_memory, GMLAKE_ERROR_OUT_OF_HOST_MEMORY, host_fail_in = host_fails_on = 1)        \
   X(host_without_free, INVALID, desc.host.free_fn = NULL)                                          \
   X(host_without_malloc, INVALID, desc.host.malloc_fn = NULL)                                      \
@@ -1010,10 +1023,16 @@ static const int peers[65] = {0};
   X(device_without_granularity, INVALID, LIES(granularity_bytes, 0))                               \
   X(device_granularity_3, INVALID, LIES(granularity_bytes, 3 * C))                                 \
   X(device_granularity_256, INVALID, LIES(granularity_bytes, 256))                                 \
+  X(device_granularity_512, GMLAKE_OK, LIES(granularity_bytes, 512))                               \
+  X(device_granularity_of_a_chunk, GMLAKE_OK, LIES(granularity_bytes, C))                          \
   X(device_granularity_above_chunk, INVALID, LIES(granularity_bytes, 2 * C))                       \
   X(device_granularity_2_to_63, INVALID, LIES(granularity_bytes, HUGE))                            \
   X(device_without_memory, INVALID, LIES(device_bytes, 0))                                         \
   X(device_of_a_chunk_less_1, INVALID, LIES(device_bytes, C - 1))                                  \
+  X(device_of_a_chunk, GMLAKE_OK, LIES(device_bytes, C))                                           \
+  X(chunk_of_the_device, GMLAKE_OK, (desc.chunk_bytes = 16 * C, LIES(device_bytes, 16 * C)))       \
+  X(chunk_of_the_device_and_1, INVALID,                                                            \
+    (desc.chunk_bytes = 16 * C, LIES(device_bytes, 16 * C - 1)))                                   \
   X(device_of_size_max, GMLAKE_OK, LIES(device_bytes, SIZE_MAX))                                   \
   X(device_lost, GMLAKE_ERROR_DEVICE_LOST,                                                         \
     (altered.get_properties = lost_properties, desc.backend = &altered))

@@ -275,6 +275,86 @@ static void pool_goes(void **state) {
   end();
 }
 
+/* The time of the events of a kind. */
+static uint64_t time_of(gmlake_event_kind kind) {
+  uint64_t ns = 0;
+  size_t i;
+  assert_true(event_count <= LINES);
+  for (i = 0; i < event_count; i++)
+    if (events[i].kind == kind) ns += events[i].driver_ns;
+  return ns;
+}
+
+/* An attempt takes the time by which the lake's figure grows, and its steps no more: it may ask the
+   driver, too. */
+static void steps_have_the_time_of_their_calls(void **state) {
+  void *b[4], *x;
+  uint64_t before;
+  (void)state;
+  begin(8);
+  before = stats().driver_ns;
+  x = take(2 * C);
+  assert_true(time_of(GMLAKE_EVENT_GROW) > 0);
+  assert_true(time_of(GMLAKE_EVENT_GROW) <= time_of(GMLAKE_EVENT_ALLOC));
+  assert_int_equal(time_of(GMLAKE_EVENT_ALLOC), stats().driver_ns - before);
+  drop_on(x, NONE);
+  lay_quietly(b, 4);
+  drop(b[0]);
+  drop(b[2]);
+  forget();
+  before = stats().driver_ns;
+  x = take(2 * C);
+  assert_true(time_of(GMLAKE_EVENT_STITCH) > 0);
+  assert_true(time_of(GMLAKE_EVENT_STITCH) <= time_of(GMLAKE_EVENT_ALLOC));
+  assert_int_equal(time_of(GMLAKE_EVENT_ALLOC), stats().driver_ns - before);
+  drop(x);
+  forget();
+  x = take(2 * C);
+  assert_int_equal(events[0].kind, GMLAKE_EVENT_REUSE);
+  assert_int_equal(time_of(GMLAKE_EVENT_REUSE) + time_of(GMLAKE_EVENT_ALLOC), 0);
+  drop_on(x, NONE);
+  forget();
+  before = stats().driver_ns;
+  assert_int_equal(trim_to(0), 2 * C);
+  assert_true(time_of(GMLAKE_EVENT_EVICT) > 0 && time_of(GMLAKE_EVENT_TRIM) > 0);
+  assert_in_range(time_of(GMLAKE_EVENT_EVICT) + time_of(GMLAKE_EVENT_TRIM), 2,
+                  stats().driver_ns - before);
+  drop(b[1]);
+  drop(b[3]);
+  end();
+}
+
+/* Windows that are unmapped together share the time. */
+static void evictions_share_their_time(void **state) {
+  void *b[8], *x, *y;
+  uint64_t before;
+  (void)state;
+  begin(8);
+  lay_quietly(b, 8);
+  drop(b[0]);
+  drop(b[2]);
+  x = take(2 * C);
+  drop(b[4]);
+  drop(b[6]);
+  y = take(2 * C);
+  drop_on(x, NONE);
+  drop_on(y, NONE);
+  forget();
+  before = stats().driver_ns;
+  assert_int_equal(trim_to(4 * C), 4 * C);
+  assert_int_equal(events[0].kind, GMLAKE_EVENT_EVICT);
+  assert_int_equal(events[1].kind, GMLAKE_EVENT_EVICT);
+  assert_true(events[0].driver_ns > 0);
+  assert_int_equal(events[0].driver_ns, events[1].driver_ns);
+  assert_true(time_of(GMLAKE_EVENT_EVICT) + time_of(GMLAKE_EVENT_TRIM) <=
+              stats().driver_ns - before);
+  drop(b[1]);
+  drop(b[3]);
+  drop(b[5]);
+  drop(b[7]);
+  end();
+}
+
 /* ---- Streams --------------------------------------------------------------------------------- */
 
 static void begin_streams(size_t chunks, gmlake_cross_stream order) {
@@ -302,6 +382,41 @@ static void stream_waits_for_another(void **state) {
   end();
 }
 
+/* Freed on two streams by turns and wanted on a third: a wait for each, of the same time, and none
+   twice for what lies in two places. */
+static void a_stream_waits_for_two(void **state) {
+  gmlake_stream third;
+  uint64_t spent = 0;
+  void *b[4], *x;
+  size_t i;
+  (void)state;
+  begin_streams(4, GMLAKE_WAIT_FIRST);
+  third = open_stream();
+  lay(b, 4);
+  gmlake_mock_stream_hold(mock, A);
+  gmlake_mock_stream_hold(mock, B);
+  drop_on(b[0], A);
+  drop_on(b[1], B);
+  drop_on(b[2], A);
+  forget();
+  x = take_on(3 * C, third);
+  assert_int_equal(event_count, 4);
+  for (i = 0; i < 3; i++) spent += events[i].driver_ns;
+  assert_int_equal(events[0].kind, GMLAKE_EVENT_WAIT);
+  assert_int_equal(events[1].kind, GMLAKE_EVENT_WAIT);
+  assert_ptr_equal(events[0].stream, third);
+  assert_ptr_equal(events[1].stream, third);
+  assert_int_equal(events[1].driver_ns, events[0].driver_ns);
+  assert_int_equal(events[2].kind, GMLAKE_EVENT_STITCH);
+  assert_int_equal(events[3].kind, GMLAKE_EVENT_ALLOC);
+  assert_true(events[3].driver_ns >= spent);
+  gmlake_mock_stream_finish(mock, A);
+  gmlake_mock_stream_finish(mock, B);
+  drop_on(x, third);
+  drop(b[3]);
+  end();
+}
+
 static void host_waits(void **state) {
   void *x;
   (void)state;
@@ -314,6 +429,7 @@ static void host_waits(void **state) {
   expect("WAIT 0 #2 0 0/0 A of 0: on the host, for what the stream still does; 2 0",
          "SPLIT 0 #2 h0 256/0 NONE of 0: a part of a larger range; 2 0",
          "ALLOC 2 #2 h0 128/65536 NONE of 0: after a wait of the host; 2 128");
+  assert_true(events[0].driver_ns > 0 && events[0].driver_ns <= events[2].driver_ns);
   drop_on(x, NONE);
   end();
 }
@@ -539,6 +655,7 @@ static struct tally {
   } held[HELD];
   size_t held_count;
   unsigned char is_known[REQUESTS]; /* attempts that are over */
+  uint64_t spent[REQUESTS];         /* in steps on behalf of an attempt */
   uint64_t newest;
   const char *broken;
 } t;
@@ -554,6 +671,8 @@ static void tally_alloc(const gmlake_event *e) {
   if (e->request > t.newest) t.newest = e->request;
   t.answered++;
   t.driver_ns += e->driver_ns;
+  if (e->request < REQUESTS && t.spent[e->request] > e->driver_ns)
+    broken("an attempt that takes less time than its steps");
   if (e->state < 1 || e->state > 5 || (e->state == 5) != !e->address)
     broken("a state that is not the attempt's");
   else
@@ -591,6 +710,7 @@ static void tally(void *user, const gmlake_event *e) {
   if (e->kind == GMLAKE_EVENT_GROW) t.grown += e->bytes;
   if (e->kind == GMLAKE_EVENT_TRIM) t.trimmed += e->bytes;
   if (e->kind != GMLAKE_EVENT_ALLOC) t.step_ns += e->driver_ns;
+  if (e->kind != GMLAKE_EVENT_ALLOC && e->request < REQUESTS) t.spent[e->request] += e->driver_ns;
   if (t.grown - t.trimmed != e->reserved_bytes) broken("reserved memory does not add up");
 }
 
@@ -835,7 +955,10 @@ int main(void) {
       cmocka_unit_test(windows_above_the_threshold_are_evicted),
       cmocka_unit_test(trim),
       cmocka_unit_test(pool_goes),
+      cmocka_unit_test(steps_have_the_time_of_their_calls),
+      cmocka_unit_test(evictions_share_their_time),
       cmocka_unit_test(stream_waits_for_another),
+      cmocka_unit_test(a_stream_waits_for_two),
       cmocka_unit_test(host_waits),
       cmocka_unit_test(pending_free),
       cmocka_unit_test(failed_attempt),

@@ -872,6 +872,94 @@ static void state_5_and_a_wait_that_fails(void **state) {
   }
 }
 
+/* Memory of a stream that works on, and of the default one: the host waits for the former before
+   the second question, and both go back before the third. */
+static void open_two_failures(void) {
+  gmlake_stream held;
+  void *x, *y;
+  prepare_policy(8, CHOOSE);
+  use_faults();
+  open_lake();
+  held = open_stream();
+  x = take_on(C, held);
+  y = take(C);
+  gmlake_mock_stream_hold(mock, held);
+  drop_on(x, held);
+  drop(y);
+  (void)plan(5);
+  fail_call(ON_HOST_WAIT, 1, GMLAKE_ERROR_DRIVER, 0);
+}
+
+static void state_5_and_the_first_of_two_failures(void **state) {
+  gmlake_error_info info;
+  (void)state;
+  open_two_failures();
+  fail_call(ON_RELEASE, 1, GMLAKE_ERROR_DRIVER, 0);
+  assert_error(try_on(C, LEGACY), DRIVER);
+  assert_int_equal(p.chosen, 3);
+  assert_true(!faults[ON_HOST_WAIT].in && !faults[ON_RELEASE].in);
+  info = last_error();
+  assert_int_equal(info.result, GMLAKE_ERROR_DRIVER);
+  assert_string_equal(info.call, "event_wait");
+  assert_int_equal(info.driver_code, 1234);
+  end();
+}
+
+/* A device that is lost is told, whatever failed before. */
+static void state_5_and_a_failure_before_the_device_is_lost(void **state) {
+  void *ptr = &ptr;
+  gmlake_error_info info;
+  (void)state;
+  open_two_failures();
+  fail_call(ON_RELEASE, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
+  assert_error(gmlake_alloc(lake, C, LEGACY, &ptr), DEVICE_LOST);
+  assert_null(ptr);
+  assert_int_equal(p.chosen, 2);
+  info = last_error();
+  assert_int_equal(info.result, GMLAKE_ERROR_DEVICE_LOST);
+  assert_string_equal(info.call, "release");
+  built_in();
+  assert_error(gmlake_destroy(lake), DEVICE_LOST);
+  close_mock();
+  (void)alarm(0);
+}
+
+/* Idle windows have all addresses: the plan's window cannot be made twice, then they are dropped,
+   and the built-in policy makes it. */
+static void state_0_where_addresses_lacked(void **state) {
+  gmlake_alloc_desc wanted = request(2 * C, GMLAKE_NO_GROW, NULL);
+  gmlake_stats before;
+  void *b[6], *w;
+  size_t i;
+  (void)state;
+  prepare_policy(8, CHOOSE);
+  desc.window_bytes = 2 * C;
+  open_lake();
+  lay(b, 6);
+  drop(b[0]);
+  drop(b[2]);
+  drop(b[4]);
+  (void)make_window(b[0], b[2]);
+  p.chosen = 0;
+  for (i = 0; i < 2; i++) {
+    answer *a = then(3);
+    add(a, b[2], C);
+    add(a, b[4], C);
+  }
+  (void)then(0);
+  before = stats();
+  w = take_with(&wanted, LEGACY);
+  assert_int_equal(p.chosen, 3);
+  assert_int_equal(piece_count(w), 2);
+  assert_int_equal(stats().state_count[2] - before.state_count[2], 1);
+  assert_int_equal(stats().stitch_evict_count - before.stitch_evict_count, 1);
+  assert_int_equal(stats().reserved_bytes, before.reserved_bytes);
+  built_in();
+  drop(w);
+  for (i = 1; i < 6; i += 2) drop(b[i]);
+  end();
+}
+
 /* No addresses are left for the window: asked again, behind growth that stays. */
 static void stitch_beyond_the_addresses(void **state) {
   void *b[6], *w;
@@ -3384,6 +3472,9 @@ static const struct {
     CASE(state_5_then_served_after_returning_memory),
     CASE(state_5_then_the_built_in_policy),
     CASE(state_5_and_a_wait_that_fails),
+    CASE(state_0_where_addresses_lacked),
+    CASE(state_5_and_the_first_of_two_failures),
+    CASE(state_5_and_a_failure_before_the_device_is_lost),
     CASE(growth_beyond_a_limit),
     CASE(growth_beyond_the_device),
     CASE(growth_beyond_the_addresses),

@@ -641,6 +641,34 @@ static void of_failed_waits_the_first_is_told(void **state) {
   abandon();
 }
 
+/* No chunk can be created, then the host cannot wait: the ladder tells what failed first, however
+   many rungs fail behind it. */
+static void of_failed_rungs_the_first_is_told(void **state) {
+  gmlake_error_info info;
+  (void)state;
+  prepare(8);
+  use_faults();
+  open_lake();
+  A = open_stream();
+  hold(A);
+  drop_on(take_on(C, A), A);
+  fail_call(ON_CREATE, 1, GMLAKE_ERROR_DRIVER, 0);
+  fail_call(ON_HOST_WAIT, 1, GMLAKE_ERROR_DRIVER, 1);
+  step_error(try_on(C, NONE), DRIVER);
+  assert_int_equal(faults[ON_CREATE].in, 0);
+  info = last_error();
+  assert_int_equal(info.result, GMLAKE_ERROR_DRIVER);
+  assert_string_equal(info.call, "create");
+  fail_call(ON_HOST_WAIT, 1, GMLAKE_ERROR_DEVICE_LOST, 0); /* but for what ends the lake */
+  fail_call(ON_CREATE, 1, GMLAKE_ERROR_DRIVER, 0);
+  step_error(try_on(C, NONE), DEVICE_LOST);
+  info = last_error();
+  assert_int_equal(info.result, GMLAKE_ERROR_DEVICE_LOST);
+  assert_string_equal(info.call, "event_wait");
+  assert_error(gmlake_destroy(lake), DEVICE_LOST);
+  close_mock();
+}
+
 static gmlake_stream others[16];
 
 /* While the planner maps B's memory, B completes, and the lake learns of it. */
@@ -1364,6 +1392,11 @@ static void pool_create_refuses_odd_chunks(void **state) {
     step_error(gmlake_pool_create(lake, &pool_desc, &pool), INVALID_ARGUMENT);
     assert_null(pool);
   }
+  pool_desc.chunk_bytes = 16 * C; /* the device */
+  step(gmlake_pool_create(lake, &pool_desc, &pool));
+  drop_on(take_from(pool, 1, NONE), NONE);
+  assert_int_equal(stats().reserved_bytes, 16 * C);
+  step(gmlake_pool_destroy(lake, pool));
   step(gmlake_pool_create(lake, NULL, &pool));
   step(gmlake_pool_destroy(lake, pool));
   finish();
@@ -2177,6 +2210,7 @@ int main(void) {
       cmocka_unit_test(what_a_failed_plan_gives_back_is_looked_at_again),
       cmocka_unit_test(frees_ask_for_nothing_while_there_are_fences),
       cmocka_unit_test(of_failed_waits_the_first_is_told),
+      cmocka_unit_test(of_failed_rungs_the_first_is_told),
       cmocka_unit_test(a_long_queue_of_frees_completes_in_parts),
       cmocka_unit_test(no_grow_borrows_too),
       cmocka_unit_test(out_of_memory_is_the_last_answer),

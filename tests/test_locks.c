@@ -1,0 +1,552 @@
+/* The lake's two locks, in the place of which stand ones that know what is done with them: who
+   takes them, in which order, that they are given back on every way out, what runs meanwhile. On
+   one thread, since a lock that it holds and takes again would be a deadlock. */
+#define GMLAKE_MUTEX own_lock
+#define GMLAKE_MUTEX_INIT(lock) own_init(lock)
+#define GMLAKE_MUTEX_DESTROY(lock) own_destroy(lock)
+#define GMLAKE_MUTEX_LOCK(lock) own_take(lock)
+#define GMLAKE_MUTEX_UNLOCK(lock) own_give(lock)
+
+typedef struct own_lock {
+  int is_made, is_held;
+  unsigned taken;
+} own_lock;
+
+static void own_init(own_lock *lock);
+static void own_destroy(own_lock *lock);
+static void own_take(own_lock *lock);
+static void own_give(own_lock *lock);
+
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#include "gmlake.h"
+
+#include "fixture.h"
+
+/* ---- Locks that are watched ------------------------------------------------------------------ */
+
+static int made, held;    /* locks that there are, and that are held, now */
+static const char *wrong; /* what was done to one first that must not be */
+
+static void complain(int is_wrong, const char *what) {
+  if (is_wrong && !wrong) wrong = what;
+}
+
+static void own_init(own_lock *lock) {
+  memset(lock, 0, sizeof(*lock));
+  lock->is_made = 1;
+  made++;
+}
+
+static void own_destroy(own_lock *lock) {
+  complain(!lock->is_made, "a lock is destroyed that was not made");
+  complain(lock->is_held, "a lock is destroyed while it is held");
+  lock->is_made = 0;
+  made--;
+}
+
+static void own_take(own_lock *lock) {
+  complain(!lock->is_made, "a lock is taken that was not made");
+  complain(lock->is_held, "a lock is taken by who holds it");
+  complain(lake && lock == &lake->driving && lake->books.is_held,
+           "the planner's lock is taken by who holds the books");
+  lock->is_held = 1;
+  lock->taken++;
+  held++;
+}
+
+static void own_give(own_lock *lock) {
+  complain(!lock->is_held, "a lock is given back by who does not hold it");
+  lock->is_held = 0;
+  held--;
+}
+
+static void assert_well(const char *after) {
+  if (wrong) fail_msg("%s: %s", after, wrong);
+  if (held) fail_msg("%s: %d locks are held", after, held);
+}
+
+/* ---- A lake with something of everything ----------------------------------------------------- */
+
+static gmlake_stream A, B;
+static gmlake_pool *pool, *doomed;
+static gmlake_buffer *buffer, *other_buffer;
+static void *kept, *labelled, *fresh; /* live blocks */
+static size_t told;                   /* callbacks that ran */
+static int is_ending;
+
+static int waits_or_maps(int kind) {
+  return kind == ON_CREATE || kind == ON_RELEASE || kind == ON_MAP || kind == ON_UNMAP ||
+         kind == ON_ACCESS || kind == ON_HOST_WAIT || kind == ON_UNRESERVE;
+}
+
+/* What takes long holds up other planners, and nobody else. */
+static void look_at_locks(int kind) {
+  if (!lake || is_ending || !waits_or_maps(kind)) return;
+  complain(lake->books.is_held, "the books are locked while the driver is at work");
+  complain(lake->has_locks && !lake->driving.is_held, "the driver works for no planner");
+}
+
+static gmlake_buffer *open_buffer(void) {
+  gmlake_buffer_desc wanted;
+  gmlake_buffer *opened = NULL;
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.max_bytes = 8 * C;
+  wanted.chunk_bytes = C;
+  (void)gmlake_buffer_create(lake, &wanted, &opened);
+  return opened;
+}
+
+static void prepare_watched(size_t chunks) {
+  wrong = NULL;
+  made = held = is_ending = 0;
+  told = 0;
+  lake = NULL;
+  prepare(chunks);
+  use_faults();
+  before_driver_call = look_at_locks;
+}
+
+static void furnish(void) {
+  gmlake_alloc_desc wanted = request(3000, 0, NULL);
+  void *b[6];
+  size_t i;
+  A = open_stream();
+  B = open_stream();
+  pool = open_pool(0);
+  doomed = open_pool(0);
+  lay(b, 6);
+  kept = b[5];
+  wanted.label = "labelled";
+  labelled = take_with(&wanted, A);
+  fresh = take_on(512, B);
+  for (i = 0; i < 5; i += 2) drop(b[i]);
+  drop(take(2 * C));
+  drop_on(take_from(doomed, C, A), A);
+  buffer = open_buffer();
+  other_buffer = open_buffer();
+  step(gmlake_buffer_resize(lake, buffer, 2 * C, LEGACY));
+  step(gmlake_record_stream(lake, labelled, B));
+}
+
+/* Whatever is live: the lake takes it along. */
+static void end(void) {
+  memset(faults, 0, sizeof(faults));
+  is_ending = 1;
+  (void)gmlake_destroy(lake);
+  lake = NULL;
+  close_mock();
+  before_driver_call = NULL;
+  assert_well("gmlake_destroy");
+  assert_int_equal(made, 0);
+}
+
+/* ---- Every function -------------------------------------------------------------------------- */
+
+static gmlake_result alloc(size_t bytes, gmlake_stream stream) {
+  void *ptr;
+  return gmlake_alloc(lake, bytes, stream, &ptr);
+}
+
+static gmlake_result alloc_with(size_t bytes, unsigned flags) {
+  gmlake_alloc_desc wanted = request(bytes, flags, NULL);
+  void *ptr;
+  return gmlake_alloc_with(lake, &wanted, LEGACY, &ptr);
+}
+
+static gmlake_result resize(size_t bytes) {
+  return gmlake_buffer_resize(lake, buffer, bytes, LEGACY);
+}
+
+static gmlake_result ask(int which) {
+  gmlake_allocation_info allocation;
+  gmlake_buffer_info of_buffer;
+  gmlake_error_info error;
+  gmlake_budget budget;
+  gmlake_piece pieces[4];
+  gmlake_stats figures;
+  size_t count;
+  figures.struct_bytes = 0;
+  if (which == 0) return gmlake_get_allocation(lake, kept, &allocation);
+  if (which == 1) return gmlake_get_pieces(lake, kept, pieces, 4, &count);
+  if (which == 2) return gmlake_get_stats(lake, &figures);
+  if (which == 3) return gmlake_get_last_error(lake, &error);
+  if (which == 4) return gmlake_buffer_get_info(lake, buffer, &of_buffer);
+  if (which == 5) return gmlake_get_allocation(lake, (char *)kept + 1, &allocation);
+  return gmlake_get_budget(lake, &budget);
+}
+
+#define BOOKS 0   /* never waits for a planner */
+#define PLANNER 1 /* is one */
+/* In this order, on one lake. */
+#define CALLS(X)                                                                          \
+  X(BOOKS, alloc_of_free_memory, OK, alloc(C, LEGACY))                                    \
+  X(BOOKS, alloc_of_nothing, OK, alloc(0, LEGACY))                                        \
+  X(BOOKS, alloc_with_unknown_flags, ERROR_INVALID_ARGUMENT, alloc_with(C, 64))           \
+  X(PLANNER, alloc_that_stitches, OK, alloc(2 * C, LEGACY))                               \
+  X(PLANNER, alloc_that_grows, OK, alloc(3 * C, LEGACY))                                  \
+  X(PLANNER, alloc_of_too_much, ERROR_OUT_OF_DEVICE_MEMORY, alloc(64 * C, LEGACY))        \
+  X(PLANNER, alloc_that_may_not_grow, ERROR_OUT_OF_DEVICE_MEMORY,                         \
+    alloc_with(20 * C, GMLAKE_NO_GROW))                                                   \
+  X(BOOKS, free, OK, gmlake_free(lake, fresh, B))                                         \
+  X(BOOKS, free_twice, ERROR_DOUBLE_FREE, gmlake_free(lake, fresh, B))                    \
+  X(BOOKS, free_of_a_recorded_block, OK, gmlake_free(lake, labelled, A))                  \
+  X(BOOKS, record_stream, OK, gmlake_record_stream(lake, kept, A))                        \
+  X(BOOKS, forget_stream, OK, gmlake_forget_stream(lake, B))                              \
+  X(BOOKS, get_allocation, OK, ask(0))                                                    \
+  X(BOOKS, get_allocation_of_none, ERROR_UNKNOWN_POINTER, ask(5))                         \
+  X(BOOKS, get_pieces, OK, ask(1))                                                        \
+  X(BOOKS, get_stats, OK, ask(2))                                                         \
+  X(BOOKS, reset_peaks, OK, gmlake_reset_peaks(lake))                                     \
+  X(BOOKS, get_last_error, OK, ask(3))                                                    \
+  X(BOOKS, buffer_get_info, OK, ask(4))                                                   \
+  X(PLANNER, get_budget, OK, ask(6))                                                      \
+  X(BOOKS, buffer_shrinks, OK, resize(C))                                                 \
+  X(BOOKS, buffer_grows_over_what_is_mapped, OK, resize(2 * C))                           \
+  X(PLANNER, buffer_grows, OK, resize(3 * C))                                             \
+  X(BOOKS, buffer_grows_too_far, ERROR_INVALID_ARGUMENT, resize(8 * C + 1))               \
+  X(PLANNER, buffer_create, OK, open_buffer() ? GMLAKE_OK : GMLAKE_ERROR_DRIVER)          \
+  X(BOOKS, buffer_destroy, OK, gmlake_buffer_destroy(lake, other_buffer, LEGACY))         \
+  X(BOOKS, buffer_destroy_twice, ERROR_INVALID_ARGUMENT,                                  \
+    gmlake_buffer_destroy(lake, other_buffer, LEGACY))                                    \
+  X(BOOKS, capture_begin, OK, gmlake_capture_begin(lake, A, pool))                        \
+  X(BOOKS, capture_begin_twice, ERROR_CAPTURING, gmlake_capture_begin(lake, A, pool))     \
+  X(PLANNER, pool_destroy_in_a_capture, ERROR_CAPTURING, gmlake_pool_destroy(lake, pool)) \
+  X(BOOKS, capture_end, OK, gmlake_capture_end(lake, A))                                  \
+  X(BOOKS, capture_end_twice, ERROR_INVALID_ARGUMENT, gmlake_capture_end(lake, A))        \
+  X(PLANNER, pool_create, OK, gmlake_pool_create(lake, NULL, &pool))                      \
+  X(PLANNER, pool_destroy, OK, gmlake_pool_destroy(lake, doomed))                         \
+  X(PLANNER, trim, OK, gmlake_trim(lake, 0, NULL))                                        \
+  X(PLANNER, check, OK, gmlake_check(lake))
+
+#define AS_FUNCTION(which, name, result, call) \
+  static gmlake_result do_##name(void) { return call; }
+#define AS_ROW(which, name, result, call) {#name, which, GMLAKE_##result, do_##name},
+CALLS(AS_FUNCTION)
+static const struct {
+  const char *name;
+  int is_planner;
+  gmlake_result result;
+  gmlake_result (*call)(void);
+} calls[] = {CALLS(AS_ROW)};
+#define CALL_COUNT (sizeof(calls) / sizeof(calls[0]))
+
+static void every_call_gives_back_what_it_takes(void **state) {
+  size_t i;
+  (void)state;
+  prepare_watched(16);
+  open_lake();
+  furnish();
+  for (i = 0; i < CALL_COUNT; i++) {
+    unsigned driving = lake->driving.taken, books = lake->books.taken;
+    gmlake_result result = calls[i].call();
+    if (result != calls[i].result) fail_msg("%s: %s", calls[i].name, gmlake_result_name(result));
+    assert_well(calls[i].name);
+    if (lake->books.taken == books) fail_msg("%s: without the books", calls[i].name);
+    if ((lake->driving.taken != driving) != calls[i].is_planner)
+      fail_msg("%s: plans %s", calls[i].name, calls[i].is_planner ? "unlocked" : "for nothing");
+  }
+  end();
+}
+
+/* The mock has one of its own. */
+static void two_locks_are_made_or_none(void **state) {
+  size_t i;
+  (void)state;
+  prepare_watched(16);
+  assert_int_equal(made, 1);
+  open_lake();
+  assert_int_equal(made, 3);
+  end();
+  prepare_watched(16);
+  desc.flags = GMLAKE_SINGLE_THREADED;
+  open_lake();
+  assert_int_equal(made, 1);
+  furnish();
+  for (i = 0; i < CALL_COUNT; i++) assert_int_equal(calls[i].call(), calls[i].result);
+  assert_int_equal(lake->driving.taken + lake->books.taken, 0);
+  end();
+}
+
+static void a_create_that_fails_leaves_no_lock(void **state) {
+  gmlake_result result = GMLAKE_ERROR_DRIVER;
+  long n;
+  (void)state;
+  for (n = 1; result; n++) {
+    prepare_watched(16);
+    host_fail_in = n;
+    result = gmlake_create(&desc, &lake);
+    host_fail_in = 0;
+    assert_well("gmlake_create");
+    assert_int_equal(made, result ? 1 : 3);
+    if (result) close_mock();
+  }
+  assert_true(n > 5);
+  end();
+}
+
+/* ---- Ways out -------------------------------------------------------------------------------- */
+
+/* All of them once more, whatever they answer. */
+static void call_all(const char *with) {
+  size_t i;
+  for (i = 0; i < CALL_COUNT; i++) {
+    char what[96];
+    (void)calls[i].call();
+    (void)snprintf(what, sizeof(what), "%s with %s", calls[i].name, with);
+    assert_well(what);
+  }
+}
+
+/* Each kind of call of the driver fails, the first time or some time later, or from then on. */
+static void fail_all(gmlake_result result, int stays) {
+  char what[96];
+  long in;
+  int kind;
+  for (kind = 0; kind < ON_KINDS; kind++)
+    for (in = 1; in < 8; in += 2) {
+      prepare_watched(16);
+      open_lake();
+      furnish();
+      gmlake_mock_stream_hold(mock, A);
+      fail_call(kind, in, result, stays);
+      (void)snprintf(what, sizeof(what), "call %ld of kind %d failing", in, kind);
+      call_all(what);
+      end();
+    }
+}
+
+static void whatever_the_driver_refuses(void **state) {
+  (void)state;
+  fail_all(GMLAKE_ERROR_DRIVER, 0);
+  fail_all(GMLAKE_ERROR_DRIVER, 1);
+  fail_all(GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, 1);
+}
+
+static void whenever_the_device_is_lost(void **state) {
+  (void)state;
+  fail_all(GMLAKE_ERROR_DEVICE_LOST, 0);
+}
+
+/* One allocation, or all from it on; then the host waits with an event of its own. */
+static void wherever_host_memory_lacks(void **state) {
+  char what[96];
+  long in;
+  int stays;
+  (void)state;
+  for (stays = 0; stays < 2; stays++)
+    for (in = 1; in < 40; in++) {
+      prepare_watched(16);
+      open_lake();
+      furnish();
+      gmlake_mock_stream_hold(mock, A);
+      host_fail_in = in;
+      host_fails_on = stays;
+      (void)snprintf(what, sizeof(what), "allocation %ld of host memory failing", in);
+      call_all(what);
+      host_fail_in = host_fails_on = 0;
+      end();
+    }
+}
+
+static void a_wait_without_host_memory(void **state) {
+  (void)state;
+  prepare_watched(16);
+  open_lake();
+  A = open_stream();
+  doomed = open_pool(0);
+  gmlake_mock_stream_hold(mock, A);
+  drop_on(take_from(doomed, 2 * C, A), A);
+  host_fail_in = host_fails_on = 1;
+  assert_ok(gmlake_pool_destroy(lake, doomed));
+  host_fail_in = host_fails_on = 0;
+  assert_int_equal(census().host_wait_count, 1);
+  assert_non_null(lake->streams.spare);
+  assert_well("gmlake_pool_destroy");
+  end();
+}
+
+static void a_check_that_finds_damage(void **state) {
+  (void)state;
+  prepare_watched(16);
+  open_lake();
+  furnish();
+  lake->stats.live_count++;
+  assert_error(gmlake_check(lake), CORRUPT);
+  assert_well("gmlake_check");
+  lake->stats.live_count--;
+  assert_ok(gmlake_check(lake));
+  end();
+}
+
+/* ---- The mock -------------------------------------------------------------------------------- */
+
+static void the_mocks_calls_give_back_its_own(void **state) {
+  gmlake_stream stream = NULL;
+  gmlake_mock_census now;
+  (void)state;
+  prepare_watched(16);
+#define MOCK_CALL(call) \
+  do {                  \
+    (void)(call);       \
+    assert_well(#call); \
+  } while (0)
+  MOCK_CALL(gmlake_mock_stream_create(mock, &stream));
+  MOCK_CALL((gmlake_mock_get_census(mock, &now), 0));
+  MOCK_CALL((gmlake_mock_fail_at(mock, 0, GMLAKE_OK, 0), 0));
+  MOCK_CALL((gmlake_mock_stream_hold(mock, stream), 0));
+  MOCK_CALL((gmlake_mock_stream_finish(mock, stream), 0));
+  MOCK_CALL((gmlake_mock_stream_set_lag(mock, stream, 9), 0));
+  MOCK_CALL((gmlake_mock_set_clock(mock, 9), 0));
+  MOCK_CALL(gmlake_mock_capture_begin(mock, NULL)); /* refused */
+  MOCK_CALL(gmlake_mock_capture_begin(mock, stream));
+  MOCK_CALL(gmlake_mock_capture_end(mock, stream));
+  MOCK_CALL(gmlake_mock_capture_end(mock, stream)); /* refused */
+  MOCK_CALL((gmlake_mock_stream_destroy(mock, stream), 0));
+  MOCK_CALL((gmlake_mock_stream_destroy(mock, stream), 0)); /* there is none */
+  MOCK_CALL(mock->clock_ns(mock->user));
+#undef MOCK_CALL
+  close_mock();
+  before_driver_call = NULL;
+  assert_int_equal(made, 0);
+}
+
+/* ---- Callbacks ------------------------------------------------------------------------------- */
+
+static void expect_locks(int books, int driving, const char *what) {
+  complain(lake->books.is_held != books || lake->driving.is_held != driving, what);
+  told++;
+}
+
+static void on_log(void *user, int level, const gmlake_error_info *info) {
+  (void)user, (void)level, (void)info;
+  if (lake) expect_locks(0, 0, "the logger runs with a lock held");
+}
+
+static int on_oom(void *user, gmlake *from, const gmlake_error_info *info) {
+  (void)user, (void)from, (void)info;
+  expect_locks(0, 0, "the handler runs with a lock held");
+  (void)gmlake_trim(lake, 0, NULL);
+  (void)alloc(512, LEGACY);
+  return told < 3;
+}
+
+static void on_event(void *user, const gmlake_event *event) {
+  (void)user, (void)event;
+  if (!lake) return;
+  complain(!lake->books.is_held, "the observer is told with the books open");
+  told++;
+}
+
+/* What it calls is refused, with the locks as they were. */
+static void on_choose(void *user, const gmlake_view *view, const gmlake_request *asked,
+                      gmlake_plan *plan) {
+  (void)user, (void)view, (void)asked, (void)plan;
+  expect_locks(0, 1, "choose is not asked as a planner");
+  complain(gmlake_check(lake) != GMLAKE_ERROR_INVALID_ARGUMENT, "a policy may check the lake");
+  complain(gmlake_trim(lake, 0, NULL) != GMLAKE_ERROR_INVALID_ARGUMENT, "a policy may trim");
+  expect_locks(0, 1, "a policy's call leaves other locks");
+}
+
+static size_t on_evict(void *user, const gmlake_view *view, size_t mapped_bytes,
+                       uint64_t *out_windows) {
+  (void)user, (void)view, (void)mapped_bytes, (void)out_windows;
+  expect_locks(0, 1, "evict is not asked as a planner");
+  return 0;
+}
+
+static int on_place(void *user, const gmlake_request *asked, const gmlake_piece *hole) {
+  (void)user, (void)asked, (void)hole;
+  expect_locks(0, 1, "place is not asked as a planner");
+  return 0;
+}
+
+static int on_coalesce(void *user, const gmlake_piece *block) {
+  (void)user, (void)block;
+  complain(lake->books.is_held, "coalesce is asked with the books locked");
+  told++;
+  return 1;
+}
+
+static gmlake_policy policy = {sizeof(gmlake_policy), NULL,    on_choose, on_evict,
+                               on_coalesce,           on_place};
+
+static void the_handler_holds_no_lock(void **state) {
+  (void)state;
+  prepare_watched(16);
+  desc.oom.fn = on_oom;
+  open_lake();
+  furnish();
+  assert_error(alloc(64 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(told, 3);
+  assert_well("an allocation");
+  told = 0;
+  assert_ok(resize(8 * C));
+  assert_ok(alloc(C, LEGACY));
+  call_all("a handler");
+  end();
+}
+
+/* Of a device that is lost, and of blocks that were never freed. */
+static void the_logger_holds_no_lock(void **state) {
+  gmlake *ending;
+  (void)state;
+  prepare_watched(16);
+  desc.logger.fn = on_log;
+  open_lake();
+  furnish();
+  fail_call(ON_CREATE, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
+  assert_error(alloc(5 * C, LEGACY), DEVICE_LOST);
+  assert_int_equal(told, 1);
+  assert_well("an allocation");
+  memset(faults, 0, sizeof(faults));
+  is_ending = 1;
+  ending = lake;
+  assert_error(gmlake_destroy(ending), DEVICE_LOST);
+  assert_true(told > 3);
+  lake = NULL;
+  close_mock();
+  assert_well("gmlake_destroy");
+}
+
+static void the_observer_has_the_books(void **state) {
+  (void)state;
+  prepare_watched(16);
+  desc.observer.fn = on_event;
+  open_lake();
+  furnish();
+  call_all("an observer");
+  assert_true(told > 20);
+  end();
+}
+
+static void policies_do_not_have_the_books(void **state) {
+  (void)state;
+  prepare_watched(16);
+  desc.policy = &policy;
+  desc.observer.fn = on_event;
+  open_lake();
+  furnish();
+  call_all("a policy");
+  assert_true(told > 20);
+  end();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_call_gives_back_what_it_takes),
+      cmocka_unit_test(two_locks_are_made_or_none),
+      cmocka_unit_test(a_create_that_fails_leaves_no_lock),
+      cmocka_unit_test(whatever_the_driver_refuses),
+      cmocka_unit_test(whenever_the_device_is_lost),
+      cmocka_unit_test(wherever_host_memory_lacks),
+      cmocka_unit_test(a_wait_without_host_memory),
+      cmocka_unit_test(a_check_that_finds_damage),
+      cmocka_unit_test(the_mocks_calls_give_back_its_own),
+      cmocka_unit_test(the_handler_holds_no_lock),
+      cmocka_unit_test(the_logger_holds_no_lock),
+      cmocka_unit_test(the_observer_has_the_books),
+      cmocka_unit_test(policies_do_not_have_the_books),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
