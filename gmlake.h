@@ -588,7 +588,7 @@ typedef struct gmlake_alloc_desc {
 typedef struct gmlake_pool_desc { /* all zero: sensible defaults */
   size_t chunk_bytes;             /* 0: the lake's */
   size_t limit_bytes;             /* physical memory this pool may hold; 0: only the lake's limit */
-  const char *label;              /* not copied */
+  const char *label;              /* not copied; of leaked blocks that have none of their own */
 } gmlake_pool_desc;
 
 typedef struct gmlake_buffer_desc {
@@ -1466,12 +1466,18 @@ static gmlake_result gmlk_drive_begin(gmlk_drive *drive, const gmlk_driver *driv
   return drive->result;
 }
 
+/* Time since it began. pre: not lightly. */
+static uint64_t gmlk_drive_elapsed(const gmlk_drive *drive) {
+  const gmlake_backend *backend = drive->driver->backend;
+  return backend->clock_ns(backend->user) - drive->start_ns;
+}
+
 static void gmlk_drive_end(gmlk_drive *drive) {
   const gmlake_backend *backend = drive->driver->backend;
   int code = 0;
   if (!drive->is_relaxed) return;
   (void)backend->capture_exchange(backend->user, &drive->mode, &code);
-  if (drive->calls) drive->ns = backend->clock_ns(backend->user) - drive->start_ns;
+  if (drive->calls) drive->ns = gmlk_drive_elapsed(drive);
 }
 
 static gmlake_result gmlk_drive_called(gmlk_drive *drive, gmlake_result result, int code,
@@ -3501,11 +3507,11 @@ static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_drive *drive, gmlk_take
     if (gmlk_stream_has_waited(&l->streams, taker.stream, b->stream, ticket)) continue;
     for (other = b->next; other->at < end; other = other->next) /* one wait for all of it */
       if (other->stream == b->stream && other->ticket > ticket) ticket = other->ticket;
-    before = drive->ns;
+    before = gmlk_drive_elapsed(drive);
     result = gmlk_stream_wait(&l->streams, &l->host, drive, taker.stream, b->stream, ticket);
     if (result) return result;
     l->stats.stream_wait_count++;
-    gmlk_tell_wait(l, taker.stream, drive->ns - before,
+    gmlk_tell_wait(l, taker.stream, gmlk_drive_elapsed(drive) - before,
                    "on the device, for another stream's memory");
   }
   return GMLAKE_OK;
@@ -4981,8 +4987,7 @@ static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_request *r, gmlk_block **o
   if ((*out_block = gmlk_borrow_hole(l, r, taker)) != NULL) return GMLAKE_OK;
   if (l->lost) return l->lost;
   result = gmlk_try_stitch(l, r, taker, out_block);
-  if (result || *out_block || !r->shortfall || l->desc.cross_stream == GMLAKE_WAIT_FIRST)
-    return result;
+  if (!r->shortfall || l->desc.cross_stream == GMLAKE_WAIT_FIRST) return result;
   return gmlk_grow_for(l, r, taker, out_block);
 }
 
@@ -6694,7 +6699,7 @@ static void gmlk_check_figures(gmlk_checker *c) {
               "L4: the live bytes are off");
   gmlk_expect(c, c->pending == s->pending_bytes, "L4: the pending bytes are off");
   gmlk_expect(c, c->committed == s->buffer_bytes && c->buffers == s->buffer_count,
-              "the buffers' count or bytes are off");
+              "L4: the buffers' count or bytes are off");
   gmlk_expect(c, c->windows == s->window_count && c->stitched == s->stitched_bytes,
               "L4: the windows' count or bytes are off");
   gmlk_expect(c, c->reserved == s->reserved_bytes && c->chunks == s->chunk_count,
@@ -9285,9 +9290,11 @@ static gmlake_result gmlk_reserve_halving(gmlake *l, size_t *bytes, size_t chunk
   for (;;) {
     gmlk_drive drive;
     size_t half = *bytes / 2 & ~(chunk_bytes - 1);
+    gmlk_books_unlock(l);
     result = gmlk_drive_begin(&drive, &l->driver);
     if (!result) result = gmlk_drive_reserve(&drive, *bytes, chunk_bytes, out_base);
     gmlk_drive_end(&drive);
+    gmlk_books_lock(l);
     (void)gmlk_drive_book(l, &drive);
     if (result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || half < l->device.device_bytes) return result;
     *bytes = half;
@@ -10012,10 +10019,14 @@ static void gmlk_report_leaks(gmlake *l) {
   size_t i;
   for (i = 0; i < l->index.row_count * GMLK_ROW && l->desc.logger.fn; i++) {
     const gmlk_block *b = gmlk_index_at(&l->index, i);
+    const gmlk_arena *a;
+    const char *label;
     if (!b) continue;
+    a = l->arenas[b->arena];
+    label = b->as.live.note ? b->as.live.note->label : NULL;
+    if (!label && a->pool) label = a->pool->label;
     gmlk_report_leak(l, gmlk_to_bytes(b->grains), gmlk_to_bytes(b->grains) - b->slack, "",
-                     gmlk_address_of(l->arenas[b->arena], b),
-                     b->as.live.note ? b->as.live.note->label : NULL);
+                     gmlk_address_of(a, b), label);
   }
   for (i = 0; i < l->arena_count && l->desc.logger.fn; i++) {
     buffer = l->arenas[i] ? l->arenas[i]->buffers : NULL;

@@ -76,8 +76,8 @@ static size_t told;                   /* callbacks that ran */
 static int is_ending;
 
 static int waits_or_maps(int kind) {
-  return kind == ON_CREATE || kind == ON_RELEASE || kind == ON_MAP || kind == ON_UNMAP ||
-         kind == ON_ACCESS || kind == ON_HOST_WAIT || kind == ON_UNRESERVE;
+  return kind == ON_RESERVE || kind == ON_CREATE || kind == ON_RELEASE || kind == ON_MAP ||
+         kind == ON_UNMAP || kind == ON_ACCESS || kind == ON_HOST_WAIT || kind == ON_UNRESERVE;
 }
 
 /* What takes long holds up other planners, and nobody else. */

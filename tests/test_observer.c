@@ -406,6 +406,7 @@ static void a_stream_waits_for_two(void **state) {
   assert_int_equal(events[1].kind, GMLAKE_EVENT_WAIT);
   assert_ptr_equal(events[0].stream, third);
   assert_ptr_equal(events[1].stream, third);
+  assert_true(events[0].driver_ns > 0);
   assert_int_equal(events[1].driver_ns, events[0].driver_ns);
   assert_int_equal(events[2].kind, GMLAKE_EVENT_STITCH);
   assert_int_equal(events[3].kind, GMLAKE_EVENT_ALLOC);
