@@ -67,7 +67,7 @@ offload-gpu: deps-replay
 test: deps-test
 	$(SUBMAKE) build/replay build/offload build/offload_gpu build/turnip $(POLICY) $(FAKE) build/bench \
 	  $(YARDSTICK) build/gpu_test build/gpu_bench $(CLIENTS) $(TEST_PROGRAMS)
-	@sh tests/run.sh $(TEST_PROGRAMS) $(TEST_SCRIPTS)
+	@sh tests/run.sh $(TEST_SCRIPTS) $(TEST_PROGRAMS)
 
 SOAK_SECONDS ?= 600
 SOAK_SEED ?= $(shell date +%s)

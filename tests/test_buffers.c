@@ -1210,7 +1210,7 @@ static void check_finds_what_is_wrong_with_a_buffer(void **state) {
   assert_broken("B4: the destroyed buffers are off");
   a->arena->void_count = 0;
   lake->stats.buffer_bytes += C;
-  assert_broken("the buffers' count or bytes are off");
+  assert_broken("L4: the buffers' count or bytes are off");
   lake->stats.buffer_bytes -= C;
   finish();
 }
