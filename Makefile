@@ -134,8 +134,12 @@ build/replay: bench/replay.c Makefile | build
 	$(CC) -std=c99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CFLAGS) $< -o $@ \
 	  $(LDFLAGS) -lz $(LIBS) $(LDLIBS)
 
+# Compiling takes longer than running, but for these.
+LEVEL = -O0
+build/test_model build/test_soak build/test_worlds: LEVEL = -O1
+
 build/test_%: tests/test_%.c Makefile | build
-	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench -Itests/cuda_stub $(CPPFLAGS) \
+	$(CC) -std=c99 $(LEVEL) -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench -Itests/cuda_stub $(CPPFLAGS) \
 	  $(CFLAGS) $< -o $@ $(LDFLAGS) -lcmocka -lz $(LIBS) -lm $(LDLIBS)
 
 build/test_%.tsan: tests/test_%.c Makefile | build

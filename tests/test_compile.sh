@@ -70,22 +70,33 @@ END
 
 # ---- The matrix ----
 
+# every_mode COMPILE NAME EXTENSION: each header with each backend and mode.
+every_mode() {
+  for mode in '' -DGMLAKE_STATIC -DNDEBUG; do
+    for backends in -DGMLAKE_BACKEND_MOCK -DGMLAKE_BACKEND_CUDA "$both"; do
+      job "gmlake.h: $2 $backends $mode" "$1 $backends $mode $dir/lake.$3"
+    done
+    mode=$(echo "$mode" | sed s/GMLAKE/GMLAKE_BFC/)
+    job "gmlake_bfc.h: $2 $mode" "$1 $mode $dir/bfc.$3"
+    mode=$(echo "$mode" | sed s/GMLAKE_BFC/GMLAKE_OFFLOAD/)
+    for backend in '' -DGMLAKE_OFFLOAD_BACKEND_MOCK -DGMLAKE_OFFLOAD_BACKEND_CUDA; do
+      job "gmlake_offload.h: $2 $mode $backend" "$1 $mode $backend $dir/offload.$3"
+    done
+  done
+}
+
+# Every mode in the first and last standards; in those between, all that there is at once.
 matrix() {
   each_compiler | while read -r compiler standard extension; do
     compile="$compiler -std=$standard $flags -fsyntax-only"
-    for mode in '' -DGMLAKE_STATIC -DNDEBUG; do
-      for backends in -DGMLAKE_BACKEND_MOCK -DGMLAKE_BACKEND_CUDA "$both"; do
-        job "gmlake.h: $compiler $standard $backends $mode" \
-          "$compile $backends $mode $dir/lake.$extension"
+    case $standard in
+    c99 | c++11 | c++20) every_mode "$compile" "$compiler $standard" "$extension" ;;
+    *)
+      for header in lake bfc offload; do
+        job "$header: $compiler $standard" "$compile $both $dir/$header.$extension"
       done
-      mode=$(echo "$mode" | sed s/GMLAKE/GMLAKE_BFC/)
-      job "gmlake_bfc.h: $compiler $standard $mode" "$compile $mode $dir/bfc.$extension"
-      mode=$(echo "$mode" | sed s/GMLAKE_BFC/GMLAKE_OFFLOAD/)
-      for backend in '' -DGMLAKE_OFFLOAD_BACKEND_MOCK -DGMLAKE_OFFLOAD_BACKEND_CUDA; do
-        job "gmlake_offload.h: $compiler $standard $mode $backend" \
-          "$compile $mode $backend $dir/offload.$extension"
-      done
-    done
+      ;;
+    esac
     job "declarations alone: $compiler $standard" "$compile $dir/declarations.$extension"
     # In strict C the first header of a file fixes what the system's headers declare.
     job "declared, then implemented, twice: $compiler $standard" \
