@@ -136,7 +136,7 @@ build/replay: bench/replay.c Makefile | build
 
 # Compiling takes longer than running, but for these.
 LEVEL = -O0
-build/test_model build/test_soak build/test_worlds: LEVEL = -O1
+build/test_model build/test_offload build/test_soak build/test_turnip build/test_worlds: LEVEL = -O1
 
 build/test_%: tests/test_%.c Makefile | build
 	$(CC) -std=c99 $(LEVEL) -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench -Itests/cuda_stub $(CPPFLAGS) \
