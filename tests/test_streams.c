@@ -336,6 +336,34 @@ static void memory_freed_on_another_stream_is_that_streams(void **state) {
   abandon();
 }
 
+/* Sixty times | - | a | A |: A's holes are of two chunks, the clean chunks are parts of them, and of
+   these sixteen are passed over in search of one that is a hole by itself. A chunk is had at the
+   begin of a hole, without growth or wait, wherever the search ends. */
+static void a_chunk_of_sixty_holes_that_clean_chunks_begin(void **state) {
+  gmlake_alloc_desc wanted;
+  char *p[180], *taken;
+  size_t i, at;
+  (void)state;
+  open_two(200);
+  flood(180);
+  for (i = 0; i < 180; i++) p[i] = (char *)take_on(C, A);
+  hold(A);
+  for (i = 0; i < 180; i += 3) {
+    drop_on(p[i], NONE);
+    drop_on(p[i + 1], A);
+  }
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.bytes = C;
+  taken = (char *)take_with(&wanted, A);
+  at = (size_t)(taken - p[0]) / C;
+  assert_true(at < 180);
+  assert_int_equal(at % 3, 0);
+  assert_int_equal(stats().reserved_bytes, 180 * C);
+  assert_int_equal(stats().stream_wait_count, 0);
+  complete(A);
+  abandon();
+}
+
 /* ---- No stream ------------------------------------------------------------------------------- */
 
 static void none_frees_clean_memory(void **state) {
@@ -2190,6 +2218,7 @@ int main(void) {
       cmocka_unit_test(tags_of_two_streams_do_not_merge),
       cmocka_unit_test(clean_and_own_memory_are_one_hole),
       cmocka_unit_test(clean_memory_around_anothers_is_stitched),
+      cmocka_unit_test(a_chunk_of_sixty_holes_that_clean_chunks_begin),
       cmocka_unit_test(memory_freed_later_stays_pending),
       cmocka_unit_test(memory_freed_on_another_stream_is_that_streams),
       cmocka_unit_test(none_frees_clean_memory),
