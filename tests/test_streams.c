@@ -336,9 +336,9 @@ static void memory_freed_on_another_stream_is_that_streams(void **state) {
   abandon();
 }
 
-/* Sixty times | - | a | A |: A's holes are of two chunks, the clean chunks are parts of them, and of
-   these sixteen are passed over in search of one that is a hole by itself. A chunk is had at the
-   begin of a hole, without growth or wait, wherever the search ends. */
+/* Sixty times | - | a | A |: A's holes are of two chunks; the clean chunks are parts of them, and
+   sixteen are passed over in search of one that is a hole by itself. A chunk is had at the begin of
+   a hole, without growth or wait, wherever the search ends. */
 static void a_chunk_of_sixty_holes_that_clean_chunks_begin(void **state) {
   gmlake_alloc_desc wanted;
   char *p[180], *taken;
