@@ -4646,9 +4646,9 @@ static size_t gmlo_next_use(const gmlo_compiler *c, uint32_t tensor) {
   return c->graph->op_count + !hold->has_home;
 }
 
-/* Of the hole that begins at *b, those in a row that have `bytes` and are longest
-   unused, at least as long as *used: 1, where they begin in *b, and how long in *used. Looks at
-   so many of them as *left says. */
+/* Of the hole that begins at *b, those in a row that have `bytes` and are longest unused, at least
+   as long as *used: 1, where they begin in *b, and how long in *used. Looks at so many of them as
+   *left says. */
 static int gmlo_hole_best(gmlo_compiler *c, uint32_t *b, size_t bytes, size_t *used,
                           unsigned *left) {
   uint32_t from = *b, last = c->blocks[*b].hole_other, e;

@@ -359,6 +359,22 @@ static inline gmlake_pool *open_pool(size_t limit_bytes) {
   return pool;
 }
 
+static inline gmlake_buffer_desc buffer_desc(size_t max_bytes) {
+  gmlake_buffer_desc wanted;
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.max_bytes = max_bytes;
+  wanted.chunk_bytes = C;
+  return wanted;
+}
+
+static inline gmlake_buffer *open_buffer(size_t max_chunks) {
+  gmlake_buffer_desc wanted = buffer_desc(max_chunks * C);
+  gmlake_buffer *buffer = NULL;
+  step(gmlake_buffer_create(lake, &wanted, &buffer));
+  assert_non_null(buffer);
+  return buffer;
+}
+
 static inline gmlake_stream open_stream(void) {
   gmlake_stream stream = NULL;
   assert_ok(gmlake_mock_stream_create(mock, &stream));

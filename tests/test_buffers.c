@@ -12,22 +12,6 @@
 
 #define MIB ((size_t)1 << 20)
 
-static gmlake_buffer_desc buffer_desc(size_t max_bytes) {
-  gmlake_buffer_desc wanted;
-  memset(&wanted, 0, sizeof(wanted));
-  wanted.max_bytes = max_bytes;
-  wanted.chunk_bytes = C;
-  return wanted;
-}
-
-static gmlake_buffer *open_buffer(size_t max_chunks) {
-  gmlake_buffer_desc wanted = buffer_desc(max_chunks * C);
-  gmlake_buffer *buffer = NULL;
-  step(gmlake_buffer_create(lake, &wanted, &buffer));
-  assert_non_null(buffer);
-  return buffer;
-}
-
 static gmlake_buffer_info info_of(gmlake_buffer *buffer) {
   gmlake_buffer_info info;
   assert_ok(gmlake_buffer_get_info(lake, buffer, &info));

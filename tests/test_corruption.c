@@ -59,11 +59,8 @@ static gmlake_pool *add_pool(size_t limit_bytes) {
 }
 
 static gmlake_buffer *make_buffer(size_t chunks) {
-  gmlake_buffer_desc with;
+  gmlake_buffer_desc with = buffer_desc(chunks * C);
   gmlake_buffer *buffer = NULL;
-  memset(&with, 0, sizeof(with));
-  with.max_bytes = chunks * C;
-  with.chunk_bytes = C;
   with.label = "a buffer";
   step(gmlake_buffer_create(lake, &with, &buffer));
   return buffer;

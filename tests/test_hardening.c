@@ -106,11 +106,8 @@ static gmlake_pool *pool_of_lake(void) {
 }
 
 static gmlake_buffer *buffer_of_lake(void) {
-  gmlake_buffer_desc wanted;
+  gmlake_buffer_desc wanted = buffer_desc(4 * C);
   gmlake_buffer *buffer = NULL;
-  memset(&wanted, 0, sizeof(wanted));
-  wanted.max_bytes = 4 * C;
-  wanted.chunk_bytes = C;
   must(gmlake_buffer_create(lake, &wanted, &buffer));
   return buffer;
 }

@@ -52,16 +52,6 @@ static void abandon(void) {
   close_mock();
 }
 
-static gmlake_buffer *open_buffer(size_t chunks) {
-  gmlake_buffer_desc wanted;
-  gmlake_buffer *buffer;
-  memset(&wanted, 0, sizeof(wanted));
-  wanted.max_bytes = chunks * C;
-  wanted.chunk_bytes = C;
-  step(gmlake_buffer_create(lake, &wanted, &buffer));
-  return buffer;
-}
-
 /* ---- The lake -------------------------------------------------------------------------------- */
 
 static void the_description(void **state) {

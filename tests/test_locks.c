@@ -70,7 +70,7 @@ static void assert_well(const char *after) {
 
 static gmlake_stream A, B;
 static gmlake_pool *pool, *doomed;
-static gmlake_buffer *buffer, *other_buffer;
+static gmlake_buffer *buffer, *other_buffer, *third_buffer;
 static void *kept, *labelled, *fresh; /* live blocks */
 static size_t told;                   /* callbacks that ran */
 static int is_ending;
@@ -87,14 +87,9 @@ static void look_at_locks(int kind) {
   complain(lake->has_locks && !lake->driving.is_held, "the driver works for no planner");
 }
 
-static gmlake_buffer *open_buffer(void) {
-  gmlake_buffer_desc wanted;
-  gmlake_buffer *opened = NULL;
-  memset(&wanted, 0, sizeof(wanted));
-  wanted.max_bytes = 8 * C;
-  wanted.chunk_bytes = C;
-  (void)gmlake_buffer_create(lake, &wanted, &opened);
-  return opened;
+static gmlake_result create_buffer(gmlake_buffer **out_buffer) {
+  gmlake_buffer_desc wanted = buffer_desc(8 * C);
+  return gmlake_buffer_create(lake, &wanted, out_buffer);
 }
 
 static void prepare_watched(size_t chunks) {
@@ -123,8 +118,8 @@ static void furnish(void) {
   for (i = 0; i < 5; i += 2) drop(b[i]);
   drop(take(2 * C));
   drop_on(take_from(doomed, C, A), A);
-  buffer = open_buffer();
-  other_buffer = open_buffer();
+  buffer = open_buffer(8);
+  other_buffer = open_buffer(8);
   step(gmlake_buffer_resize(lake, buffer, 2 * C, LEGACY));
   step(gmlake_record_stream(lake, labelled, B));
 }
@@ -205,7 +200,7 @@ static gmlake_result ask(int which) {
   X(BOOKS, buffer_grows_over_what_is_mapped, OK, resize(2 * C))                           \
   X(PLANNER, buffer_grows, OK, resize(3 * C))                                             \
   X(BOOKS, buffer_grows_too_far, ERROR_INVALID_ARGUMENT, resize(8 * C + 1))               \
-  X(PLANNER, buffer_create, OK, open_buffer() ? GMLAKE_OK : GMLAKE_ERROR_DRIVER)          \
+  X(PLANNER, buffer_create, OK, create_buffer(&third_buffer))                             \
   X(BOOKS, buffer_destroy, OK, gmlake_buffer_destroy(lake, other_buffer, LEGACY))         \
   X(BOOKS, buffer_destroy_twice, ERROR_INVALID_ARGUMENT,                                  \
     gmlake_buffer_destroy(lake, other_buffer, LEGACY))                                    \

@@ -341,28 +341,14 @@ static void numbers_serve_again_another_time(void **state) {
 
 /* ---- Buffers --------------------------------------------------------------------------------- */
 
-static gmlake_buffer *open_buffer(size_t max_chunks) {
-  gmlake_buffer_desc wanted;
-  gmlake_buffer *buffer = NULL;
-  memset(&wanted, 0, sizeof(wanted));
-  wanted.max_bytes = max_chunks * C;
-  wanted.chunk_bytes = C;
-  step(gmlake_buffer_create(lake, &wanted, &buffer));
-  return buffer;
-}
-
 static void resize_on(gmlake_buffer *buffer, size_t bytes, gmlake_stream stream) {
   step(gmlake_buffer_resize(lake, buffer, bytes, stream));
 }
 
 static gmlake_result create_buffer(size_t max_chunks) {
-  gmlake_buffer_desc wanted;
+  gmlake_buffer_desc wanted = buffer_desc(max_chunks * C);
   gmlake_buffer *buffer = NULL;
-  gmlake_result result;
-  memset(&wanted, 0, sizeof(wanted));
-  wanted.max_bytes = max_chunks * C;
-  wanted.chunk_bytes = C;
-  result = gmlake_buffer_create(lake, &wanted, &buffer);
+  gmlake_result result = gmlake_buffer_create(lake, &wanted, &buffer);
   assert_true(result || buffer);
   assert_ok(gmlake_check(lake));
   return result;

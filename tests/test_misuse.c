@@ -37,11 +37,8 @@ static struct world {
 } w;
 
 static gmlake_buffer *make_buffer(gmlake *from) {
-  gmlake_buffer_desc wanted;
+  gmlake_buffer_desc wanted = buffer_desc(3 * C);
   gmlake_buffer *buffer = NULL;
-  memset(&wanted, 0, sizeof(wanted));
-  wanted.max_bytes = 3 * C;
-  wanted.chunk_bytes = C;
   assert_ok(gmlake_buffer_create(from, &wanted, &buffer));
   return buffer;
 }
@@ -520,9 +517,7 @@ static gmlake_result create_pool(size_t chunk_bytes) {
 }
 
 static gmlake_result create_buffer(gmlake *from, size_t max_bytes, size_t chunk_bytes) {
-  gmlake_buffer_desc wanted;
-  memset(&wanted, 0, sizeof(wanted));
-  wanted.max_bytes = max_bytes;
+  gmlake_buffer_desc wanted = buffer_desc(max_bytes);
   wanted.chunk_bytes = chunk_bytes;
   return gmlake_buffer_create(from, &wanted, &out.buffer);
 }

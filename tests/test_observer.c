@@ -617,14 +617,10 @@ static void plans_have_reasons(void **state) {
 /* ---- Buffers --------------------------------------------------------------------------------- */
 
 static void buffers_are_no_requests(void **state) {
-  gmlake_buffer_desc wanted;
-  gmlake_buffer *buffer = NULL;
+  gmlake_buffer *buffer;
   (void)state;
   begin(8);
-  memset(&wanted, 0, sizeof(wanted));
-  wanted.max_bytes = 4 * C;
-  wanted.chunk_bytes = C;
-  step(gmlake_buffer_create(lake, &wanted, &buffer));
+  buffer = open_buffer(4);
   nothing_told();
   step(gmlake_buffer_resize(lake, buffer, 3 * C, LEGACY));
   expect("GROW 0 #0 0 128/0 LEGACY of 0: new chunks; 1 0",
@@ -823,12 +819,10 @@ static void act_at_random(void) {
 }
 
 static void run_at_random(uint64_t seed) {
-  gmlake_buffer_desc wanted;
   size_t i;
   random_state = seed * 0x9E3779B97F4A7C15u;
   memset(&r, 0, sizeof(r));
   memset(&t, 0, sizeof(t));
-  memset(&wanted, 0, sizeof(wanted));
   prepare(48);
   desc.observer.fn = tally;
   desc.observer.user = &t;
@@ -840,9 +834,7 @@ static void run_at_random(uint64_t seed) {
   use_faults();
   open_lake();
   for (i = 0; i < 4; i++) r.streams[i] = i == 3 ? NONE : i ? open_stream() : LEGACY;
-  wanted.max_bytes = 8 * C;
-  wanted.chunk_bytes = C;
-  if (seed & 16) step(gmlake_buffer_create(lake, &wanted, &r.buffer));
+  if (seed & 16) r.buffer = open_buffer(8);
   r.has_faults = seed % 5 > 1;
   for (i = 0; i < 3000; i++) {
     act_at_random();

@@ -924,6 +924,17 @@ static void state_5_and_a_failure_before_the_device_is_lost(void **state) {
   (void)alarm(0);
 }
 
+/* | a | B | c | D | e | F |  addresses for one window of two chunks */
+static void lay_for_one_window(void **b) {
+  prepare_policy(8, CHOOSE);
+  desc.window_bytes = 2 * C;
+  open_lake();
+  lay(b, 6);
+  drop(b[0]);
+  drop(b[2]);
+  drop(b[4]);
+}
+
 /* Idle windows have all addresses: the plan's window cannot be made twice, then they are dropped,
    and the built-in policy makes it. */
 static void state_0_where_addresses_lacked(void **state) {
@@ -932,13 +943,7 @@ static void state_0_where_addresses_lacked(void **state) {
   void *b[6], *w;
   size_t i;
   (void)state;
-  prepare_policy(8, CHOOSE);
-  desc.window_bytes = 2 * C;
-  open_lake();
-  lay(b, 6);
-  drop(b[0]);
-  drop(b[2]);
-  drop(b[4]);
+  lay_for_one_window(b);
   (void)make_window(b[0], b[2]);
   p.chosen = 0;
   for (i = 0; i < 2; i++) {
@@ -965,13 +970,7 @@ static void stitch_beyond_the_addresses(void **state) {
   void *b[6], *w;
   answer *a;
   (void)state;
-  prepare_policy(8, CHOOSE);
-  desc.window_bytes = 2 * C;
-  open_lake();
-  lay(b, 6);
-  drop(b[0]);
-  drop(b[2]);
-  drop(b[4]);
+  lay_for_one_window(b);
   (void)plan_two(b[0], b[2]);
   w = take_in(3, 2 * C);
   a = plan_growth(C);
@@ -1277,14 +1276,10 @@ static void requests_that_are_not_shown(void **state) {
 }
 
 static void buffers_are_not_asked_about(void **state) {
-  gmlake_buffer_desc wanted;
-  gmlake_buffer *buffer = NULL;
+  gmlake_buffer *buffer;
   (void)state;
   begin(4, ALL);
-  memset(&wanted, 0, sizeof(wanted));
-  wanted.max_bytes = 8 * C;
-  wanted.chunk_bytes = C;
-  step(gmlake_buffer_create(lake, &wanted, &buffer));
+  buffer = open_buffer(8);
   step(gmlake_buffer_resize(lake, buffer, 3 * C, LEGACY));
   step(gmlake_buffer_resize(lake, buffer, C, LEGACY));
   step_error(gmlake_buffer_resize(lake, buffer, 5 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
@@ -2956,15 +2951,11 @@ static void call_everything(void) {
 }
 
 static void open_callees(unsigned functions, unsigned flags) {
-  gmlake_buffer_desc wanted;
   prepare_policy(12, functions);
   desc.flags = flags;
   open_lake();
   live_pool = open_pool(0);
-  memset(&wanted, 0, sizeof(wanted));
-  wanted.max_bytes = 2 * C;
-  wanted.chunk_bytes = C;
-  step(gmlake_buffer_create(lake, &wanted, &live_buffer));
+  live_buffer = open_buffer(2);
   live_block = take(512);
   refusals = 0;
 }

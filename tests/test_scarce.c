@@ -321,21 +321,11 @@ static void planned_nothing(void **state) {
 
 /* ---- Buffers --------------------------------------------------------------------------------- */
 
-static gmlake_buffer *open_buffer(void) {
-  gmlake_buffer_desc wanted;
-  gmlake_buffer *opened = NULL;
-  memset(&wanted, 0, sizeof(wanted));
-  wanted.max_bytes = 8 * C;
-  wanted.chunk_bytes = C;
-  step(gmlake_buffer_create(lake, &wanted, &opened));
-  return opened;
-}
-
 static void build_regrowth(void) {
   open_scene(16);
-  buffer = open_buffer();
+  buffer = open_buffer(8);
   step(gmlake_buffer_resize(lake, buffer, 4 * C, A));
-  other_buffer = open_buffer();
+  other_buffer = open_buffer(8);
   step(gmlake_buffer_resize(lake, buffer, 0, A));
 }
 
@@ -351,14 +341,11 @@ static void growing_again(void **state) {
 
 static void build_buffer(void) {
   open_scene(16);
-  buffer = open_buffer();
+  buffer = open_buffer(8);
 }
 
 static gmlake_result create_another(void) {
-  gmlake_buffer_desc wanted;
-  memset(&wanted, 0, sizeof(wanted));
-  wanted.max_bytes = 8 * C;
-  wanted.chunk_bytes = C;
+  gmlake_buffer_desc wanted = buffer_desc(8 * C);
   return gmlake_buffer_create(lake, &wanted, &other_buffer);
 }
 
