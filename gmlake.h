@@ -1557,8 +1557,8 @@ static gmlake_result gmlk_drive_memory_info(gmlk_drive *drive, size_t *free_byte
    stream while any is being captured: that would spoil the capture; [S4] every closed epoch, and
    every tag, is complete or covered by a fence, or its stream is dirty: a fence is to come; [S5] a
    number in use is a stream's, forgotten or not, or a capture's: then one stream has it as its
-   capture, and its pool counts it; there is room to give every event back; [S6] what a stream
-   waited for is of closed epochs.
+   capture, and its pool counts it; only streams that are not forgotten are dirty; there is room to
+   give every event back; [S6] what a stream waited for is of closed epochs.
    Event calls neither block nor take longer than 0.3 us, so they are made with the bookkeeping
    lock held. Finding a stream is O(streams), O(1) for the last one used. */
 
@@ -1734,7 +1734,7 @@ static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_host *host, g
   gmlake_result result;
   void *event;
   int code = 0;
-  if (!s->is_dirty || s->is_capture || s->is_forgotten) return GMLAKE_OK;
+  if (!s->is_dirty) return GMLAKE_OK;
   if (s->capture) return GMLAKE_ERROR_CAPTURING;
   if (!s->value && streams->capture_count) return GMLAKE_ERROR_CAPTURING; /* would spoil them */
   if (s->fence_count == GMLK_FENCES) gmlk_stream_poll(streams, drive, stream);
@@ -4652,7 +4652,6 @@ static void gmlk_ask_place(gmlake *l, gmlk_request *r) {
   uint32_t at = 0, hole = 0;
   gmlake_piece piece;
   gmlk_call call;
-  r->takes_end = 0;
   if (!policy || !policy->place || r->arena->is_bare || r->align != 1) return;
   if (!gmlk_best_fit(r->arena, r->taker.stream, r->grains, 1, &at, &hole) || hole == r->grains)
     return;
@@ -4919,7 +4918,7 @@ static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_request *r, gmlk_taker taker
   uint32_t best_hole = 0, hole, at;
   size_t i;
   memset(&span, 0, sizeof(span));
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count && i < a->pool_capacity; i++) {
+  for (i = GMLK_FIRST_STREAM; i < a->pool_capacity; i++) {
     gmlk_block *b = a->pools[i] && !l->streams.items[i]->is_capture
                         ? gmlk_best_fit(a, (unsigned)i, r->grains, r->align, &at, &hole)
                         : NULL;
@@ -5056,8 +5055,9 @@ static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream, int all) {
   gmlk_drive drive;
   gmlake_result result;
   uint64_t ns;
+  if (!s->is_used || s->is_capture) return GMLAKE_OK;
   if (all && !s->is_forgotten) s->is_dirty = 1;
-  if (!s->is_used || s->is_capture || (!s->fence_count && !s->is_dirty)) return GMLAKE_OK;
+  if (!s->fence_count && !s->is_dirty) return GMLAKE_OK;
   result = gmlk_drive_begin(&drive, &l->driver);
   if (!result) result = gmlk_stream_fence(&l->streams, &l->host, &drive, stream);
   gmlk_drive_end(&drive);
@@ -5425,7 +5425,6 @@ static gmlake_result gmlk_buffer_climb(gmlake *l, gmlake_buffer *b, uint32_t cou
   memset(&r, 0, sizeof(r));
   r.arena = b->arena;
   r.taker.stream = r.stream = stream;
-  r.is_capture = stream && l->streams.items[stream]->capture;
   r.bytes = b->arena->chunk_bytes;
   r.grains = r.align = gmlk_chunk_grains(b->arena);
   b->is_busy = 1;
@@ -5713,7 +5712,7 @@ static int gmlk_survey_shape(gmlk_checker *c, const gmlk_arena *a, int is_dead) 
   gmlk_expect(c,
               a->pool_capacity == 8 || (is_dead && !a->pool_capacity) ||
                   (a->pool_capacity >= 16 && a->pool_capacity % 2 == 0 &&
-                   a->pool_capacity / 2 <= GMLK_STREAMS_MAX),
+                   a->pool_capacity / 2 < GMLK_STREAMS_MAX),
               "A8: the table of pools is not of its size");
   gmlk_expect(c, spool->count <= spool->bucket_count, "W5: more windows than there is room for");
   return gmlk_expect(c,
@@ -5992,6 +5991,8 @@ static void gmlk_check_number(gmlk_checker *c, const gmlk_stream *s) {
   gmlk_expect(c, s->is_used ? !s->is_capture || !s->is_forgotten : s->is_capture || s->is_forgotten,
               "S5: a stream is in no known state");
   gmlk_expect(c, !s->fence_count || (s->is_used && !s->is_capture), "S5: a fence is of no stream");
+  gmlk_expect(c, !s->is_dirty || (s->is_used && !s->is_capture && !s->is_forgotten),
+              "S5: a stream that is none has an open epoch");
   if (!s->is_used || s->is_forgotten || s->is_capture) return;
   gmlk_expect(c, value != 1 && value != 2 && s->value != GMLAKE_STREAM_NONE,
               "S5: a stream is none");
@@ -9584,7 +9585,6 @@ static gmlake_result gmlk_buffer_create(gmlake *l, const gmlake_buffer_desc *des
     gmlk_va_give(&a->spool, &l->records, va);
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
-  memset(b, 0, sizeof(*b));
   b->lake = l;
   b->arena = a;
   b->va = va;

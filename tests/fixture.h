@@ -40,7 +40,7 @@ static gmlake_backend *mock;
 static gmlake *lake;
 static gmlake_desc desc;
 
-/* ---- Host memory, counted; a call can be made to fail ---------------------------------------- */
+/* ---- Host memory, counted and full of anything; a call can be made to fail ------------------- */
 
 static size_t host_bytes;
 static long host_fail_in; /* 1: the next allocation fails; 0: none does */
@@ -59,6 +59,7 @@ static void *host_malloc(void *user, size_t bytes) {
   ptr = (char *)malloc(bytes + 16);
   assert_non_null(ptr);
   memcpy(ptr, &bytes, sizeof(bytes));
+  memset(ptr + 16, 0xA5, bytes);
   host_bytes += bytes;
   return ptr + 16;
 }
@@ -67,6 +68,7 @@ static void host_free(void *user, void *ptr) {
   size_t bytes;
   (void)user;
   memcpy(&bytes, (char *)ptr - 16, sizeof(bytes));
+  memset(ptr, 0x5A, bytes);
   host_bytes -= bytes;
   free((char *)ptr - 16);
 }

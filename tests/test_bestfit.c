@@ -556,6 +556,29 @@ static void stitch_free_evicts_down_to_the_low_water_mark(void **state) {
   close_comb(b);
 }
 
+/* Each arena gives up 64 windows a call, and the one that asks is asked twice. */
+static void stitch_free_drops_64_windows_a_call(void **state) {
+  enum { WINDOWS = 130 };
+  void *b[4 * WINDOWS], *w[WINDOWS];
+  size_t i;
+  (void)state;
+  prepare(4 * WINDOWS);
+  desc.stitched_bytes_max = 2 * WINDOWS * C;
+  open_lake();
+  lay(b, 4 * WINDOWS);
+  for (i = 0; i < 4 * WINDOWS; i += 2) drop(b[i]);
+  for (i = 0; i < WINDOWS; i++) w[i] = take(2 * C);
+  for (i = 0; i < WINDOWS; i++) drop(w[i]);
+  assert_int_equal(stats().window_count, WINDOWS);
+  assert_int_equal(stats().stitch_evict_count, 0);
+  w[0] = take(2 * WINDOWS * C);
+  assert_int_equal(stats().stitch_evict_count, 2 * 64);
+  assert_int_equal(stats().window_count, WINDOWS - 2 * 64 + 1);
+  drop(w[0]);
+  for (i = 1; i < 4 * WINDOWS; i += 2) drop(b[i]);
+  finish();
+}
+
 /* The same, but 2 was used after 3: only 3 goes, and 2 still serves without a driver call. */
 static void stitch_free_evicts_the_least_recently_used(void **state) {
   void *b[8];
@@ -1395,6 +1418,7 @@ int main(void) {
       cmocka_unit_test(every_allocation_is_in_one_state),
       cmocka_unit_test(get_pieces_fills_what_there_is_room_for),
       cmocka_unit_test(stitch_free_evicts_down_to_the_low_water_mark),
+      cmocka_unit_test(stitch_free_drops_64_windows_a_call),
       cmocka_unit_test(stitch_free_evicts_the_least_recently_used),
       cmocka_unit_test(stitch_free_leaves_windows_of_pending_work),
       cmocka_unit_test(stitch_free_leaves_live_windows),

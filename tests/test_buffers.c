@@ -864,7 +864,94 @@ static void forgotten_streams_are_waited_for_too(void **state) {
   finish();
 }
 
+/* Numbers of streams are looked for while a stream is at work where a chunk was mapped first, which
+   was taken by another buffer since then, and given back as clean. */
+static void a_use_outlasts_other_streams(void **state) {
+  gmlake_stream busy, other;
+  gmlake_buffer *buffer, *next;
+  size_t i;
+  (void)state;
+  prepare(32);
+  desc.limit_bytes = 5 * C;
+  open_lake();
+  busy = open_stream();
+  buffer = open_buffer(8);
+  next = open_buffer(8);
+  (void)take(512);
+  resize_on(buffer, 4 * C, busy);
+  gmlake_mock_stream_hold(mock, busy);
+  resize_on(buffer, 0, busy);
+  resize_on(next, 4 * C, busy);
+  resize_on(next, 0, NONE);
+  for (i = 0; i < 32; i++) {
+    other = open_stream();
+    drop_on(take_on(512, other), other);
+    step(gmlake_forget_stream(lake, other));
+    gmlake_mock_stream_destroy(mock, other);
+  }
+  assert_int_equal(trim_to(0), 0);
+  assert_int_equal(census().mapping_count, 1 + 4 + 4);
+  gmlake_mock_stream_finish(mock, busy);
+  assert_int_equal(trim_to(0), 4 * C);
+  finish();
+}
+
+/* The only chunk was used on another stream: a captured one is not made to wait for it, the host
+   is. */
+static void a_captured_stream_waits_for_no_other(void **state) {
+  gmlake_stream one, two;
+  gmlake_buffer *buffer, *other;
+  gmlake_pool *pool;
+  (void)state;
+  prepare(16);
+  desc.limit_bytes = 2 * C;
+  open_lake();
+  one = open_stream();
+  two = open_stream();
+  buffer = open_buffer(8);
+  other = open_buffer(8);
+  pool = open_pool(0);
+  resize_on(other, C, one);
+  drop_on(take_on(512, two), two);
+  gmlake_mock_stream_hold(mock, one);
+  resize_on(other, 0, one);
+  step(gmlake_capture_begin(lake, two, pool));
+  assert_ok(gmlake_mock_capture_begin(mock, two));
+  resize_on(buffer, C, two);
+  assert_int_equal(stats().stream_wait_count, 0);
+  assert_int_equal(stats().host_wait_count, 1);
+  assert_ok(gmlake_mock_capture_end(mock, two));
+  step(gmlake_capture_end(lake, two));
+  close_buffer(buffer);
+  finish();
+}
+
 /* ---- Calls that fail ------------------------------------------------------------------------- */
+
+/* What another stream used turns out to be complete, then the device to be lost: what could be had
+   without the driver is not taken. */
+static void a_growth_that_finds_the_device_lost(void **state) {
+  gmlake_stream one, two, three;
+  gmlake_buffer *buffer;
+  void *p;
+  (void)state;
+  prepare(16);
+  use_faults();
+  open_lake();
+  one = open_stream();
+  two = open_stream();
+  three = open_stream();
+  buffer = open_buffer(8);
+  resize_on(buffer, 4 * C, one);
+  p = take_on(C, two);
+  resize_on(buffer, 0, one);
+  drop_on(p, two);
+  fail_call(ON_QUERY, 2, GMLAKE_ERROR_DEVICE_LOST, 0);
+  assert_error(gmlake_buffer_resize(lake, buffer, 4 * C, three), DEVICE_LOST);
+  assert_int_equal(faults[ON_QUERY].in, 0);
+  assert_error(gmlake_destroy(lake), DEVICE_LOST);
+  close_mock();
+}
 
 static gmlake_buffer *one_chunk_of(size_t max_chunks) {
   gmlake_buffer *buffer;
@@ -1345,6 +1432,9 @@ int main(void) {
       cmocka_unit_test(buffers_left_are_told_of_at_destroy),
       cmocka_unit_test(a_captured_stream_grows_and_does_not_shrink),
       cmocka_unit_test(a_capture_forbids_to_wait_for_a_use),
+      cmocka_unit_test(a_captured_stream_waits_for_no_other),
+      cmocka_unit_test(a_use_outlasts_other_streams),
+      cmocka_unit_test(a_growth_that_finds_the_device_lost),
       cmocka_unit_test(forgotten_streams_are_waited_for_too),
       cmocka_unit_test(growth_is_undone_whatever_call_fails),
       cmocka_unit_test(what_cannot_be_undone_is_quarantined_until_it_can),

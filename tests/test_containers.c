@@ -913,6 +913,73 @@ static void test_plan_small_holes_first(void **state) {
   arena_close(&host);
 }
 
+/* Of heads of four, three and two grains only the sixteen longest are looked at. */
+static void test_plan_ends(void **state) {
+  char picture[SLOTS * CHUNK + 1];
+  gmlk_supply supply;
+  gmlk_host host;
+  size_t slot;
+  (void)state;
+  host_open(&host, 1);
+  arena_open(&host, SLOTS);
+  memset(picture, '#', sizeof(picture));
+  for (slot = 0; slot < SLOTS; slot++) {
+    memset(picture + slot * CHUNK, '.', slot < 4 ? 2 : slot < 14 ? 3 : 4);
+  }
+  picture[SLOTS * CHUNK] = 0;
+  draw(picture);
+  gmlk_supply_find(&arena, GMLK_CLEAN, 5, 1, &supply);
+  assert_int_equal(supply.run_count, 0);
+  assert_int_equal(supply.tip_count, GMLK_END_TRIES);
+  assert_int_equal(supply.tip_grains, 4);
+  for (slot = 0; slot < GMLK_END_TRIES; slot++) {
+    assert_int_equal(arena.tips[slot].grains, slot < 10 ? 4 : 3);
+  }
+  arena_close(&host);
+}
+
+/* Runs are looked at in proportion to what is missing: 64, and four for each chunk. */
+static void test_plan_tries(void **state) {
+  gmlk_supply supply;
+  gmlk_host host;
+  (void)state;
+  host_open(&host, 1);
+  arena_open(&host, SLOTS);
+  memset(&supply, 0, sizeof(supply));
+  assert_int_equal(gmlk_supply_tries(&arena, &supply, CHUNK - 1), 64);
+  assert_int_equal(gmlk_supply_tries(&arena, &supply, 10 * CHUNK), 64 + 4 * 10);
+  supply.whole_chunks = 4;
+  assert_int_equal(gmlk_supply_tries(&arena, &supply, 10 * CHUNK), 64 + 4 * 6);
+  supply.whole_chunks = 10;
+  assert_int_equal(gmlk_supply_tries(&arena, &supply, 10 * CHUNK), 0);
+  arena_close(&host);
+}
+
+/* The first of sixteen holes that begins where it should, else one that holds any beginning. */
+static void test_aligned_best_fit(void **state) {
+  uint32_t misplaced, at = 0;
+  (void)state;
+  for (misplaced = 15; misplaced <= 16; misplaced++) {
+    char picture[SLOTS * CHUNK + 1];
+    const gmlk_block *b;
+    gmlk_host host;
+    uint32_t slot;
+    host_open(&host, 1);
+    arena_open(&host, SLOTS);
+    memset(picture, '#', sizeof(picture));
+    for (slot = 0; slot <= misplaced; slot++) {
+      memset(picture + slot * CHUNK + (slot > 0), '.', CHUNK / 2); /* the first comes last */
+    }
+    memset(picture + 20 * CHUNK + 1, '.', 2 * CHUNK);
+    picture[SLOTS * CHUNK] = 0;
+    draw(picture);
+    b = gmlk_best_in(&arena, GMLK_CLEAN, GMLK_CLEAN, CHUNK / 2, CHUNK, &at);
+    assert_non_null(b);
+    assert_int_equal(at, misplaced == 15 ? 0 : 21 * CHUNK);
+    arena_close(&host);
+  }
+}
+
 static void test_plan_empty(void **state) {
   gmlk_host host;
   gmlk_plan p;
@@ -1106,6 +1173,9 @@ int main(void) {
       cmocka_unit_test(test_plan_whole_only),
       cmocka_unit_test(test_plan_one_chunk_once),
       cmocka_unit_test(test_plan_alignment),
+      cmocka_unit_test(test_plan_ends),
+      cmocka_unit_test(test_plan_tries),
+      cmocka_unit_test(test_aligned_best_fit),
       cmocka_unit_test(test_plan_small_holes_first),
       cmocka_unit_test(test_plan_empty),
       cmocka_unit_test(test_window_behind_many_others),

@@ -750,6 +750,16 @@ static void of_errors_in_one_stretch_the_first_is_told(void **state) {
   assert_string_equal(last_error().call, "release");
   assert_error(gmlake_destroy(lake), DEVICE_LOST);
   close_mock();
+  prepare(8);
+  use_faults();
+  open_lake();
+  fail_call(ON_MAP, 1, GMLAKE_ERROR_DEVICE_LOST, 0); /* of which the first is told, too */
+  fail_call(ON_RELEASE, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
+  assert_error(try_on(2 * C, LEGACY), DEVICE_LOST);
+  assert_int_equal(faults[ON_RELEASE].in, 0);
+  assert_string_equal(last_error().call, "map");
+  assert_error(gmlake_destroy(lake), DEVICE_LOST);
+  close_mock();
 }
 
 static void a_handle_that_stays_is_quarantined(void **state) {
@@ -1033,6 +1043,9 @@ static void assert_refused(void *ptr, gmlake_result expected) {
   assert_memory_equal(&before, &after, sizeof(after)); /* nothing changed */
   assert_int_equal(last_error().result, expected);
   assert_string_equal(last_error().call, "gmlake_free");
+  assert_string_equal(last_error().text, expected == GMLAKE_ERROR_DOUBLE_FREE
+                                             ? "this memory is free already"
+                                             : "not the start of a live block");
 }
 
 static void double_frees_are_refused(void **state) {
@@ -1359,6 +1372,44 @@ static void peaks_stay_until_reset(void **state) {
   assert_int_equal(now.reserved_bytes_peak, C);
   assert_int_equal(now.stitched_bytes_peak, 0);
   assert_int_equal(now.metadata_bytes_peak, now.metadata_bytes);
+  finish();
+}
+
+/* Of 64 chunks and one more above a gap the first batch takes all but the lowest, and the gap. */
+static void trim_looks_below_a_gap(void **state) {
+  void *b[90];
+  size_t i;
+  (void)state;
+  start(90);
+  lay(b, 90);
+  for (i = 2; i < 26; i++) drop(b[i]);
+  assert_int_equal(trim_to(0), 24 * C);
+  for (i = 26; i < 90; i++) drop(b[i]);
+  drop(b[0]);
+  assert_int_equal(trim_to(0), 65 * C);
+  assert_int_equal(stats().reserved_bytes, C);
+  drop(take(80 * C));
+  drop(b[1]);
+  finish();
+}
+
+static void what_was_pending_once_has_a_peak(void **state) {
+  gmlake_stream stream;
+  void *p;
+  (void)state;
+  start(3);
+  stream = open_stream();
+  p = take(2 * C);
+  step(gmlake_record_stream(lake, p, stream));
+  gmlake_mock_stream_hold(mock, stream);
+  drop(p);
+  assert_int_equal(stats().pending_bytes, 2 * C);
+  gmlake_mock_stream_finish(mock, stream);
+  drop(take(3 * C));
+  assert_int_equal(stats().pending_bytes, 0);
+  assert_int_equal(stats().pending_bytes_peak, 2 * C);
+  step(gmlake_reset_peaks(lake));
+  assert_int_equal(stats().pending_bytes_peak, 0);
   finish();
 }
 
@@ -1898,6 +1949,8 @@ int main(void) {
       cmocka_unit_test(the_handler_blocks_nobody),
       cmocka_unit_test(statistics_follow_blocks),
       cmocka_unit_test(peaks_stay_until_reset),
+      cmocka_unit_test(trim_looks_below_a_gap),
+      cmocka_unit_test(what_was_pending_once_has_a_peak),
       cmocka_unit_test(statistics_fit_the_callers_struct),
       cmocka_unit_test(driver_calls_are_counted_and_timed),
       cmocka_unit_test(metadata_is_counted_to_the_byte),

@@ -255,6 +255,39 @@ static void test_description(void **state) {
   close_mock();
 }
 
+/* Every byte of it, whatever was there before. */
+static void test_properties_are_complete(void **state) {
+  gmlake_device_properties zeros, ones;
+  (void)state;
+  open_mock(0, 0);
+  memset(&zeros, 0, sizeof(zeros));
+  memset(&ones, 0xFF, sizeof(ones));
+  assert_ok(mock->get_properties(mock->user, &zeros, &code));
+  assert_ok(mock->get_properties(mock->user, &ones, &code));
+  assert_memory_equal(&zeros, &ones, sizeof(zeros));
+  close_mock();
+}
+
+/* A program that has closed its standard input: the mock's file has that number. */
+static void test_file_zero(void **state) {
+  const int input = dup(0);
+  unsigned char resident;
+  char *left;
+  (void)state;
+  (void)close(0);
+  open_mock(0, 0);
+  assert_true(fcntl(0, F_GETFD) >= 0);
+  left = (char *)(uintptr_t)reserve(G);
+  assert_ok(map((uint64_t)(uintptr_t)left, G, create(G)));
+  assert_ok(set_access((uint64_t)(uintptr_t)left, G));
+  left[G - 1] = 7;
+  close_mock(); /* with all of it */
+  assert_int_equal(mincore(left, 1, &resident), -1);
+  assert_int_equal(fcntl(0, F_GETFD), -1);
+  if (input >= 0) assert_int_equal(dup2(input, 0), 0);
+  if (input >= 0) (void)close(input);
+}
+
 /* ---- Misuse --------------------------------------------------------------------------------- */
 
 /* Each row prepares, calls `mark`, and ends in the call in question. */
@@ -1861,6 +1894,8 @@ static void test_threads(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_description),
+      cmocka_unit_test(test_properties_are_complete),
+      cmocka_unit_test(test_file_zero),
       cmocka_unit_test(test_misuse),
       cmocka_unit_test(test_misuse_of_events),
       cmocka_unit_test(test_aliases),

@@ -456,6 +456,35 @@ static void a_wait_holds_the_waiters_work_back(void **state) {
   abandon();
 }
 
+/* A stream is still at work on a window when both of its pieces, taken again, have been given back
+   as clean: trim leaves it mapped, and them. */
+static void trim_spares_windows_that_are_in_use(void **state) {
+  void *b[4], *w, *x, *y;
+  (void)state;
+  open_two(4);
+  flood(4);
+  b[0] = take_on(C, A);
+  b[1] = take_on(C, B);
+  b[2] = take_on(C, A);
+  b[3] = take_on(C, B);
+  drop_on(b[0], A);
+  drop_on(b[2], A);
+  w = take_on(2 * C, A);
+  assert_int_equal(stats().window_count, 1);
+  hold(A);
+  drop_on(w, A);
+  x = take_on(C, A);
+  y = take_on(C, A);
+  drop_on(x, NONE);
+  drop_on(y, NONE);
+  assert_int_equal(trim_to(0), 0);
+  assert_int_equal(stats().window_count, 1);
+  complete(A);
+  assert_int_equal(trim_to(0), 2 * C);
+  assert_int_equal(stats().window_count, 0);
+  abandon();
+}
+
 static void wait_first_borrows_before_it_grows(void **state) {
   void *p;
   (void)state;
@@ -2227,6 +2256,7 @@ int main(void) {
       cmocka_unit_test(none_waits_for_the_only_stream_too),
       cmocka_unit_test(a_full_device_borrows_behind_one_wait),
       cmocka_unit_test(a_wait_holds_the_waiters_work_back),
+      cmocka_unit_test(trim_spares_windows_that_are_in_use),
       cmocka_unit_test(wait_first_borrows_before_it_grows),
       cmocka_unit_test(borrowing_and_growth_together_serve),
       cmocka_unit_test(waiting_and_growth_together_serve),
