@@ -2156,12 +2156,11 @@ static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint6
   gmlk_holes_insert(a->pools[stream], b, b->grains);
 }
 
-/* Changes a free block's tag. */
-static gmlk_block *gmlk_retag(gmlk_arena *a, gmlk_block *b, unsigned stream, uint64_t ticket) {
+/* Changes the stream of a free block's tag. */
+static gmlk_block *gmlk_retag(gmlk_arena *a, gmlk_block *b, unsigned stream) {
   gmlk_block *prev = b->prev, *next = b->next;
   gmlk_lift(a, b);
   b->stream = (uint16_t)stream;
-  b->ticket = ticket;
   gmlk_settle(a, prev);
   gmlk_settle(a, next);
   return gmlk_coalesce(a, b);
@@ -9750,17 +9749,14 @@ GMLAKE_DEF gmlake_result gmlake_pool_destroy(gmlake *l, gmlake_pool *pool) {
   return result ? result : gmlk_leave_driving(l, gmlk_pool_destroy(l, pool));
 }
 
-/* Every free range and idle window of the arena with this tag gets another. */
+/* Every free range and idle window of the arena that is one capture's, or pinned, is another's. */
 static void gmlk_arena_retag(gmlk_arena *a, unsigned from, unsigned to) {
   gmlk_block *b = a->head.next;
   gmlk_window *w;
   for (; b != &a->tail; b = b->next)
-    if (b->state == GMLK_FREE && b->stream == from) b = gmlk_retag(a, b, to, GMLK_ENDLESS);
+    if (b->state == GMLK_FREE && b->stream == from) b = gmlk_retag(a, b, to);
   for (w = a->spool.oldest; w; w = w->newer)
-    if (w->self.stream == from) {
-      w->self.stream = (uint16_t)to;
-      w->self.ticket = GMLK_ENDLESS;
-    }
+    if (w->self.stream == from) w->self.stream = (uint16_t)to;
 }
 
 static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_pool *pool) {
