@@ -926,6 +926,85 @@ static void a_captured_stream_waits_for_no_other(void **state) {
   finish();
 }
 
+/* ---- Calls of the driver --------------------------------------------------------------------- */
+
+static size_t called[ON_KINDS];
+static void count_call(int kind) { called[kind]++; }
+
+static void count_calls(void) {
+  memset(called, 0, sizeof(called));
+  before_driver_call = count_call;
+}
+
+static void open_counted(size_t chunks) {
+  prepare(chunks);
+  use_faults();
+  open_lake();
+}
+
+/* No event is asked where none of the buffers' memory is pending. */
+static void a_growth_asks_for_no_needless_event(void **state) {
+  gmlake_stream one;
+  gmlake_buffer *buffer;
+  void *p;
+  (void)state;
+  open_counted(4);
+  one = open_stream();
+  buffer = open_buffer(8);
+  p = take_on(C, one);
+  drop_on(take_on(512, LEGACY), LEGACY);
+  gmlake_mock_stream_hold(mock, one);
+  drop_on(p, one);
+  count_calls();
+  resize(buffer, C);
+  before_driver_call = NULL;
+  assert_int_equal(called[ON_QUERY], 0);
+  assert_int_equal(called[ON_CREATE], 1);
+  gmlake_mock_stream_finish(mock, one);
+  finish();
+}
+
+/* A chunk that cannot be had is asked for once more only where something was trimmed. */
+static void a_growth_in_vain_asks_no_second_time(void **state) {
+  gmlake_buffer *buffer;
+  size_t first;
+  (void)state;
+  open_counted(2);
+  buffer = open_buffer(8);
+  resize(buffer, 2 * C);
+  count_calls();
+  step_error(gmlake_buffer_resize(lake, buffer, 3 * C, NONE), OUT_OF_DEVICE_MEMORY);
+  first = called[ON_CREATE];
+  before_driver_call = NULL;
+  resize(buffer, 0);
+  resize(buffer, 2 * C);
+  assert_int_equal(first, 1 + 3); /* and three rungs of the ladder */
+  finish();
+}
+
+/* The host waits for one stream: nothing is recorded on another. */
+static void a_wait_for_one_use_records_on_no_other_stream(void **state) {
+  gmlake_stream one, two;
+  gmlake_buffer *buffer;
+  void *p;
+  (void)state;
+  open_counted(16);
+  one = open_stream();
+  two = open_stream();
+  buffer = open_buffer(8);
+  p = take_on(512, two);
+  resize_on(buffer, 2 * C, one);
+  gmlake_mock_stream_hold(mock, one);
+  resize_on(buffer, C, one);
+  drop_on(p, two);
+  count_calls();
+  resize_on(buffer, 2 * C, NONE);
+  before_driver_call = NULL;
+  assert_int_equal(stats().host_wait_count, 1);
+  assert_int_equal(called[ON_RECORD], 0);
+  finish();
+}
+
 /* ---- Calls that fail ------------------------------------------------------------------------- */
 
 /* What another stream used turns out to be complete, then the device to be lost: what could be had
@@ -1434,6 +1513,9 @@ int main(void) {
       cmocka_unit_test(a_capture_forbids_to_wait_for_a_use),
       cmocka_unit_test(a_captured_stream_waits_for_no_other),
       cmocka_unit_test(a_use_outlasts_other_streams),
+      cmocka_unit_test(a_growth_asks_for_no_needless_event),
+      cmocka_unit_test(a_growth_in_vain_asks_no_second_time),
+      cmocka_unit_test(a_wait_for_one_use_records_on_no_other_stream),
       cmocka_unit_test(a_growth_that_finds_the_device_lost),
       cmocka_unit_test(forgotten_streams_are_waited_for_too),
       cmocka_unit_test(growth_is_undone_whatever_call_fails),

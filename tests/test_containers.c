@@ -760,6 +760,15 @@ static void test_window_table_bounds_its_walks(void **state) {
   host_close(&host);
 }
 
+/* ---- cache lines ---- */
+
+static void test_line_from(void **state) {
+  uintptr_t ptr;
+  (void)state;
+  for (ptr = 640; ptr <= 704; ptr++)
+    assert_int_equal((uintptr_t)gmlk_line_from((void *)ptr), ptr == 640 ? 640 : 704);
+}
+
 /* ---- the planner ---- */
 
 #define CHUNK 8u /* grains */
@@ -911,6 +920,27 @@ static void test_plan_small_holes_first(void **state) {
   expect_spans(&p, 2, spans);
   assert_int_equal(p.chunk_count, 3);
   arena_close(&host);
+}
+
+/* By length, and of the same length by address. */
+static void test_runs_are_sorted(void **state) {
+  enum { RUNS = 200, GUARD = 200 };
+  gmlk_run runs[RUNS + GUARD];
+  uint32_t count, i;
+  (void)state;
+  for (count = 0; count <= RUNS; count++) {
+    for (i = 0; i < RUNS + GUARD; i++) {
+      runs[i].grains = i < count ? 1 + below(20) : 0;
+      runs[i].slot = below(1000);
+      runs[i].count = runs[i].grains * 1000 + runs[i].slot;
+    }
+    gmlk_runs_sort(runs, count);
+    for (i = 0; i < RUNS + GUARD; i++) {
+      assert_int_equal(runs[i].count, runs[i].grains * 1000 + runs[i].slot);
+      assert_true(i == 0 || i >= count || runs[i - 1].count <= runs[i].count);
+      assert_int_equal(runs[i].grains > 0, i < count);
+    }
+  }
 }
 
 /* Of heads of four, three and two grains only the sixteen longest are looked at. */
@@ -1172,7 +1202,9 @@ int main(void) {
       cmocka_unit_test(test_plan_tail_whole_head),
       cmocka_unit_test(test_plan_whole_only),
       cmocka_unit_test(test_plan_one_chunk_once),
+      cmocka_unit_test(test_line_from),
       cmocka_unit_test(test_plan_alignment),
+      cmocka_unit_test(test_runs_are_sorted),
       cmocka_unit_test(test_plan_ends),
       cmocka_unit_test(test_plan_tries),
       cmocka_unit_test(test_aligned_best_fit),

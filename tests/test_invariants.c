@@ -67,6 +67,7 @@ static void the_description(void **state) {
   breaks(size_t, pool->arena.chunk_bytes, C / 2, "A8: a chunk");
   breaks(size_t, pool->arena.pool_capacity, 17, "A8: the table of pools");
   breaks(size_t, pool->arena.pool_capacity, (size_t)2 * GMLK_STREAMS_MAX + 2, "A8: the table of");
+  breaks(size_t, lake->host.bytes, lake->host.bytes + 1, "L2: the host's bytes");
   lake->is_barred = 1;
   lake->lost = GMLAKE_ERROR_FORKED;
   assert_error(gmlake_check(lake), CORRUPT);

@@ -762,6 +762,24 @@ static void of_errors_in_one_stretch_the_first_is_told(void **state) {
   close_mock();
 }
 
+/* Addresses for windows may lack, but not because the device is gone. */
+static void a_device_that_is_lost_with_the_windows_addresses(void **state) {
+  gmlake_pool *pool = NULL;
+  (void)state;
+  prepare(8);
+  use_faults();
+  fail_call(ON_RESERVE, 2, GMLAKE_ERROR_DEVICE_LOST, 0);
+  lake = NULL;
+  assert_error(gmlake_create(&desc, &lake), DEVICE_LOST);
+  assert_null(lake);
+  open_lake();
+  fail_call(ON_RESERVE, 2, GMLAKE_ERROR_DEVICE_LOST, 0);
+  assert_error(gmlake_pool_create(lake, NULL, &pool), DEVICE_LOST);
+  assert_null(pool);
+  assert_error(gmlake_destroy(lake), DEVICE_LOST);
+  gmlake_mock_destroy(mock);
+}
+
 static void a_handle_that_stays_is_quarantined(void **state) {
   (void)state;
   prepare(8);
@@ -1923,6 +1941,7 @@ int main(void) {
       cmocka_unit_test(a_failed_stitch_is_undone),
       cmocka_unit_test(growth_that_cannot_be_undone_is_quarantined),
       cmocka_unit_test(of_errors_in_one_stretch_the_first_is_told),
+      cmocka_unit_test(a_device_that_is_lost_with_the_windows_addresses),
       cmocka_unit_test(a_handle_that_stays_is_quarantined),
       cmocka_unit_test(a_window_that_stays_mapped_is_quarantined),
       cmocka_unit_test(a_pool_goes_with_its_quarantined_window),
