@@ -922,6 +922,22 @@ static void test_plan_small_holes_first(void **state) {
   arena_close(&host);
 }
 
+/* Two records for each range of slots that grow, and one for the arena's end. */
+static void test_growth_records(void **state) {
+  static const uint32_t slots[7] = {3, 4, 5, 9, 10, 12, 0};
+  gmlk_host host;
+  (void)state;
+  host_open(&host, 1);
+  arena_open(&host, SLOTS);
+  memcpy(arena.slots, slots, sizeof(slots));
+  assert_int_equal(gmlk_growth_records(&arena, 1), 3);
+  assert_int_equal(gmlk_growth_records(&arena, 3), 3);
+  assert_int_equal(gmlk_growth_records(&arena, 5), 5);
+  assert_int_equal(gmlk_growth_records(&arena, 6), 7);
+  assert_int_equal(gmlk_growth_records(&arena, 7), 9);
+  arena_close(&host);
+}
+
 /* By length, and of the same length by address. */
 static void test_runs_are_sorted(void **state) {
   enum { RUNS = 200, GUARD = 200 };
@@ -1204,6 +1220,7 @@ int main(void) {
       cmocka_unit_test(test_plan_one_chunk_once),
       cmocka_unit_test(test_line_from),
       cmocka_unit_test(test_plan_alignment),
+      cmocka_unit_test(test_growth_records),
       cmocka_unit_test(test_runs_are_sorted),
       cmocka_unit_test(test_plan_ends),
       cmocka_unit_test(test_plan_tries),

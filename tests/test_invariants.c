@@ -54,6 +54,19 @@ static void abandon(void) {
 
 /* ---- The lake -------------------------------------------------------------------------------- */
 
+/* The first that is broken is told, and nothing behind it is taken to hold. */
+static void the_first_is_told(void **state) {
+  gmlk_checker checker;
+  (void)state;
+  memset(&checker, 0, sizeof(checker));
+  assert_true(gmlk_expect(&checker, 1, "one"));
+  assert_null(checker.broken);
+  assert_false(gmlk_expect(&checker, 0, "two"));
+  assert_false(gmlk_expect(&checker, 1, "three"));
+  assert_false(gmlk_expect(&checker, 0, "four"));
+  assert_string_equal(checker.broken, "two");
+}
+
 static void the_description(void **state) {
   gmlake_pool *pool;
   (void)state;
@@ -756,6 +769,21 @@ static void small_blocks(void **state) {
   abandon();
 }
 
+static void free_addresses(void **state) {
+  gmlk_spool *spool;
+  gmlk_block *va;
+  (void)state;
+  open_faulty(8, 0);
+  spool = &lake->home.spool;
+  va = spool->va_tail.prev;
+  assert_int_equal(va->state, GMLK_FREE);
+  gmlk_holes_remove(spool->va, va);
+  va->hole = va->grains;
+  assert_broken("V1: free address space is in no pool");
+  gmlk_holes_insert(spool->va, va, va->grains);
+  abandon();
+}
+
 static void a_limit(void **state) {
   gmlake_pool *pool;
   (void)state;
@@ -911,6 +939,7 @@ static void places(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_first_is_told),
       cmocka_unit_test(the_description),
       cmocka_unit_test(the_lake_and_its_description),
       cmocka_unit_test(the_lake_between_calls),
@@ -934,6 +963,7 @@ int main(void) {
       cmocka_unit_test(sorted_pools),
       cmocka_unit_test(gaps),
       cmocka_unit_test(small_blocks),
+      cmocka_unit_test(free_addresses),
       cmocka_unit_test(a_limit),
       cmocka_unit_test(windows),
       cmocka_unit_test(idle_windows),

@@ -1411,6 +1411,32 @@ static void trim_looks_below_a_gap(void **state) {
   finish();
 }
 
+/* In multiples of the device, as far as a size_t goes. */
+static void sizes_that_are_not_described(void **state) {
+  const size_t multiples[3] = {4, 8, 32};
+  const size_t devices[] = {16 * C, SIZE_MAX / 32, SIZE_MAX / 8, SIZE_MAX / 4, SIZE_MAX};
+  gmlake_device_properties device;
+  size_t i, n;
+  (void)state;
+  memset(&device, 0, sizeof(device));
+  device.granularity_bytes = C;
+  for (i = 0; i < sizeof(devices) / sizeof(devices[0]); i++) {
+    size_t sizes[3];
+    gmlake_desc wanted;
+    memset(&wanted, 0, sizeof(wanted));
+    device.device_bytes = devices[i];
+    wanted.chunk_bytes = C;
+    assert_ok(gmlk_desc_default(&wanted, &device));
+    sizes[0] = wanted.stitched_bytes_max;
+    sizes[1] = wanted.arena_bytes;
+    sizes[2] = wanted.window_bytes;
+    for (n = 0; n < 3; n++) {
+      size_t most = SIZE_MAX / multiples[n];
+      assert_int_equal(sizes[n], (devices[i] < most ? devices[i] : most) * multiples[n]);
+    }
+  }
+}
+
 static void what_was_pending_once_has_a_peak(void **state) {
   gmlake_stream stream;
   void *p;
@@ -1968,6 +1994,7 @@ int main(void) {
       cmocka_unit_test(the_handler_blocks_nobody),
       cmocka_unit_test(statistics_follow_blocks),
       cmocka_unit_test(peaks_stay_until_reset),
+      cmocka_unit_test(sizes_that_are_not_described),
       cmocka_unit_test(trim_looks_below_a_gap),
       cmocka_unit_test(what_was_pending_once_has_a_peak),
       cmocka_unit_test(statistics_fit_the_callers_struct),

@@ -55,7 +55,10 @@ static void own_take(own_lock *lock) {
   held++;
 }
 
+static int is_spoilt; /* what the mock has of a call is another's once its lock is given back */
+
 static void own_give(own_lock *lock) {
+  if (is_spoilt) ((gmlk_mock *)mock->user)->code = 77;
   complain(!lock->is_held, "a lock is given back by who does not hold it");
   lock->is_held = 0;
   held--;
@@ -407,6 +410,22 @@ static void the_mocks_calls_give_back_its_own(void **state) {
   assert_int_equal(made, 0);
 }
 
+/* What a call answers is known before the next one may begin. */
+static void the_mocks_answers_are_read_under_its_lock(void **state) {
+  uint64_t handle = 0;
+  int code = 0;
+  (void)state;
+  prepare_watched(16);
+  gmlake_mock_fail_at(mock, 1, GMLAKE_ERROR_DRIVER, 0);
+  is_spoilt = 1;
+  assert_error(mock->create(mock->user, C, 0, &handle, &code), DRIVER);
+  is_spoilt = 0;
+  assert_int_equal(code, 999); /* CUDA_ERROR_UNKNOWN */
+  assert_well("create");
+  close_mock();
+  before_driver_call = NULL;
+}
+
 /* ---- Callbacks ------------------------------------------------------------------------------- */
 
 static void expect_locks(int books, int driving, const char *what) {
@@ -539,6 +558,7 @@ int main(void) {
       cmocka_unit_test(a_wait_without_host_memory),
       cmocka_unit_test(a_check_that_finds_damage),
       cmocka_unit_test(the_mocks_calls_give_back_its_own),
+      cmocka_unit_test(the_mocks_answers_are_read_under_its_lock),
       cmocka_unit_test(the_handler_holds_no_lock),
       cmocka_unit_test(the_logger_holds_no_lock),
       cmocka_unit_test(the_observer_has_the_books),

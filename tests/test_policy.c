@@ -472,6 +472,26 @@ static void stitch_of_as_many_as_there_is_room_for(void **state) {
   end();
 }
 
+/* A view of the size that there is room for takes no host memory. */
+static void views_are_written_over(void **state) {
+  void *b[7];
+  (void)state;
+  begin(8, CHOOSE);
+  lay(b, 7);
+  drop(b[1]);
+  show();
+  assert_int_equal(p.view.block_count, 1);
+  assert_int_equal(lake->view_bytes, 4 * sizeof(gmlake_piece)); /* that block, and a plan of it */
+  host_fail_in = 1;
+  show();
+  assert_int_equal(host_fail_in, 1);
+  host_fail_in = 0;
+  built_in();
+  drop(b[0]);
+  drop_all(b + 2, 5);
+  end();
+}
+
 static void window_is_reused_by_its_number(void **state) {
   void *b[6], *w;
   uint64_t first, second;
@@ -3449,6 +3469,7 @@ static const struct {
     CASE(stitch_of_three_with_partial_ends),
     CASE(stitch_of_adjacent_pieces),
     CASE(stitch_of_as_many_as_there_is_room_for),
+    CASE(views_are_written_over),
     CASE(window_is_reused_by_its_number),
     CASE(window_is_larger_than_the_request),
     CASE(window_waits_for_its_pieces),
