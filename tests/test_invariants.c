@@ -691,6 +691,7 @@ static void sorted_pools(void **state) {
   assert_error(gmlake_check(lake), CORRUPT);
   gmlk_ring_init(&clean->bins[3]);
   gmlk_ring_init(&clean->bins[4]);
+  breaks(gmlk_link *, b->as.link.next, NULL, "H3: a ring is not linked both ways");
   {
     gmlk_link *ring = &clean->bins[gmlk_bin_of(b->hole)], *other = &clean->bins[GMLK_BINS - 1],
               kept = *ring;
