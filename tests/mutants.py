@@ -160,7 +160,8 @@ class Finder:
         edits, depth = [], 0
         for i, token in enumerate(self.tokens):
             if token.kind == "sign" and token.text in "{}":
-                is_linkage = self.tokens[i - 1].kind == "string" or i not in self.pairs
+                begin = i if token.text == "{" else self.pairs.get(i, i)
+                is_linkage = self.tokens[begin - 1].kind == "string" or i not in self.pairs
                 depth += 0 if is_linkage else {"{": 1, "}": -1}[token.text]
             elif token.text in ("static", "inline") and depth == 0:
                 end = i
