@@ -5064,10 +5064,7 @@ static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream, int all) {
   if (result && result != GMLAKE_ERROR_OUT_OF_HOST_MEMORY) return result;
   l->stats.host_wait_count++;
   ns = l->stats.driver_ns;
-  if (result)
-    result = gmlk_wait_directly(l, stream);
-  else if (s->fence_count)
-    result = gmlk_wait_for_fence(l, stream);
+  result = result ? gmlk_wait_directly(l, stream) : gmlk_wait_for_fence(l, stream);
   gmlk_tell_wait(l, stream, l->stats.driver_ns - ns, "on the host, for what the stream still does");
   return result;
 }

@@ -364,6 +364,29 @@ static void a_chunk_of_sixty_holes_that_clean_chunks_begin(void **state) {
   abandon();
 }
 
+/* The clean hole that fits begins a run of the stream's own, and those beside it in its bin are too
+   short: it is had as part of the run. */
+static void a_hole_of_a_run_among_shorter_ones(void **state) {
+  static const size_t grains[8] = {136, 10, 138, 118, 10, 136, 10, 136};
+  char *p[8];
+  size_t i;
+  (void)state;
+  open_two(16);
+  flood(8);
+  for (i = 0; i < 8; i++) p[i] = (char *)take_on(grains[i] * 512, A);
+  (void)take_on(8 * C - 694 * 512, A);
+  hold(A);
+  drop_on(p[3], A);
+  drop_on(p[0], NONE);
+  drop_on(p[2], NONE);
+  drop_on(p[5], NONE);
+  drop_on(p[7], NONE);
+  assert_ptr_equal(take_on((size_t)137 * 512, A), p[2]);
+  assert_int_equal(stats().reserved_bytes, 8 * C);
+  complete(A);
+  abandon();
+}
+
 /* ---- No stream ------------------------------------------------------------------------------- */
 
 static void none_frees_clean_memory(void **state) {
@@ -2248,6 +2271,7 @@ int main(void) {
       cmocka_unit_test(clean_and_own_memory_are_one_hole),
       cmocka_unit_test(clean_memory_around_anothers_is_stitched),
       cmocka_unit_test(a_chunk_of_sixty_holes_that_clean_chunks_begin),
+      cmocka_unit_test(a_hole_of_a_run_among_shorter_ones),
       cmocka_unit_test(memory_freed_later_stays_pending),
       cmocka_unit_test(memory_freed_on_another_stream_is_that_streams),
       cmocka_unit_test(none_frees_clean_memory),
