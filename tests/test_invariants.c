@@ -512,23 +512,33 @@ static void uses_of_blocks(void **state) {
   abandon();
 }
 
+/* | A | b | C | d | E | f | G | h | I |  a window of b and d that is idle, one of f and half of h
+   that is live, at *out_live. */
+static gmlk_window *open_with_windows(void **out_live) {
+  void *b[9], *x;
+  gmlk_window *idle;
+  size_t i;
+  open_faulty(16, 0);
+  lay(b, 9);
+  for (i = 1; i < 8; i += 2) drop(b[i]);
+  x = take(2 * C);
+  *out_live = take(C + C / 2);
+  idle = gmlk_index_get(&lake->index, (uint64_t)(uintptr_t)x)->as.live.window;
+  assert_non_null(idle);
+  drop(x);
+  return idle;
+}
+
 /* Freed, but used by a stream that is at work: what it was asked for, and a window of it blocks no
    other. */
 static void pending_blocks(void **state) {
   gmlk_window *idle, *pending;
   gmlk_block *self;
-  void *b[9], *x, *half;
-  size_t i;
+  void *half;
   (void)state;
-  open_faulty(16, 0);
-  lay(b, 9);
-  for (i = 1; i < 8; i += 2) drop(b[i]);
-  x = take(2 * C);
-  half = take(C + C / 2);
+  idle = open_with_windows(&half);
   self = gmlk_index_get(&lake->index, (uint64_t)(uintptr_t)half);
   pending = self->as.live.window;
-  idle = gmlk_index_get(&lake->index, (uint64_t)(uintptr_t)x)->as.live.window;
-  drop(x);
   gmlake_mock_stream_hold(mock, A);
   step(gmlake_record_stream(lake, half, A));
   drop(half);
@@ -805,19 +815,11 @@ static void a_limit(void **state) {
 static void windows(void **state) {
   gmlk_window *idle, *live;
   gmlk_block fake, *kept;
-  void *b[9], *x, *half;
-  size_t i;
+  void *half;
   (void)state;
-  open_faulty(16, 0);
-  lay(b, 9);
-  for (i = 1; i < 8; i += 2) drop(b[i]);
-  x = take(2 * C);
-  half = take(C + C / 2);
+  idle = open_with_windows(&half);
   live = gmlk_index_get(&lake->index, (uint64_t)(uintptr_t)half)->as.live.window;
-  idle = gmlk_index_get(&lake->index, (uint64_t)(uintptr_t)x)->as.live.window;
   assert_non_null(live);
-  assert_non_null(idle);
-  drop(x);
   idle->blocker = &idle->self;
   assert_broken("W7");
   idle->blocker = &live->self;
