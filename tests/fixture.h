@@ -221,6 +221,12 @@ static inline void start(size_t chunks) {
   open_lake();
 }
 
+static inline void start_with_faults(size_t chunks) {
+  prepare(chunks);
+  use_faults();
+  open_lake();
+}
+
 static inline gmlake_mock_census census(void) {
   gmlake_mock_census now;
   gmlake_mock_get_census(mock, &now);

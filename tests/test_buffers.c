@@ -179,7 +179,7 @@ static void growing_by_2_mib_takes_less_than_40_us(void **state) {
   (void)state;
   for (costs = GMLAKE_MOCK_COSTS_ALONE; costs <= GMLAKE_MOCK_COSTS_REPLAYED; costs++) {
     prepare(1);
-    gmlake_mock_destroy(mock);
+    close_mock();
     memset(&mock_desc, 0, sizeof(mock_desc));
     mock_desc.bookkeeping_only = 1;
     mock_desc.costs = (gmlake_mock_costs)costs;
@@ -438,9 +438,7 @@ static void what_nobody_knew_to_be_complete_is_found_before_anything_is_returned
   gmlake_buffer *a, *b;
   calls before;
   (void)state;
-  prepare(2);
-  use_faults();
-  open_lake();
+  start_with_faults(2);
   a = open_buffer(2);
   b = open_buffer(2);
   resize(a, 2 * C);
@@ -936,19 +934,13 @@ static void count_calls(void) {
   before_driver_call = count_call;
 }
 
-static void open_counted(size_t chunks) {
-  prepare(chunks);
-  use_faults();
-  open_lake();
-}
-
 /* No event is asked where none of the buffers' memory is pending. */
 static void a_growth_asks_for_no_needless_event(void **state) {
   gmlake_stream one;
   gmlake_buffer *buffer;
   void *p;
   (void)state;
-  open_counted(4);
+  start_with_faults(4);
   one = open_stream();
   buffer = open_buffer(8);
   p = take_on(C, one);
@@ -969,7 +961,7 @@ static void a_growth_in_vain_asks_no_second_time(void **state) {
   gmlake_buffer *buffer;
   size_t first;
   (void)state;
-  open_counted(2);
+  start_with_faults(2);
   buffer = open_buffer(8);
   resize(buffer, 2 * C);
   count_calls();
@@ -988,7 +980,7 @@ static void a_wait_for_one_use_records_on_no_other_stream(void **state) {
   gmlake_buffer *buffer;
   void *p;
   (void)state;
-  open_counted(16);
+  start_with_faults(16);
   one = open_stream();
   two = open_stream();
   buffer = open_buffer(8);
@@ -1014,9 +1006,7 @@ static void a_growth_that_finds_the_device_lost(void **state) {
   gmlake_buffer *buffer;
   void *p;
   (void)state;
-  prepare(16);
-  use_faults();
-  open_lake();
+  start_with_faults(16);
   one = open_stream();
   two = open_stream();
   three = open_stream();
@@ -1034,9 +1024,7 @@ static void a_growth_that_finds_the_device_lost(void **state) {
 
 static gmlake_buffer *one_chunk_of(size_t max_chunks) {
   gmlake_buffer *buffer;
-  prepare(16);
-  use_faults();
-  open_lake();
+  start_with_faults(16);
   buffer = open_buffer(max_chunks);
   resize(buffer, C);
   stamp(buffer, 0, 1);
@@ -1187,9 +1175,7 @@ static gmlake_result create_and_meet(void *user, size_t bytes, unsigned handle_t
 
 static void a_growing_buffer_is_not_shrunk_meanwhile(void **state) {
   (void)state;
-  prepare(8);
-  use_faults();
-  open_lake();
+  start_with_faults(8);
   memset(&rival, 0, sizeof(rival));
   rival.buffer = open_buffer(8);
   resize(rival.buffer, C);
@@ -1236,9 +1222,7 @@ static void addresses_may_lack(void **state) {
   gmlake_buffer_desc wanted;
   gmlake_buffer *buffer = NULL;
   (void)state;
-  prepare(16);
-  use_faults();
-  open_lake();
+  start_with_faults(16);
   wanted = buffer_desc(C);
   fail_call(ON_RESERVE, 1, GMLAKE_ERROR_UNSUPPORTED, 0);
   step_error(gmlake_buffer_create(lake, &wanted, &buffer), UNSUPPORTED);

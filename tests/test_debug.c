@@ -127,7 +127,7 @@ static void a_device_whose_memory_the_host_cannot_write_is_not_filled(void **sta
   desc.backend = mock;
   desc.flags = GMLAKE_FILL;
   assert_error(gmlake_create(&desc, &lake), UNSUPPORTED);
-  gmlake_mock_destroy(mock);
+  close_mock();
 }
 
 /* Non-zero: a child that writes there dies of it. */
@@ -238,9 +238,7 @@ static void check_finds_a_tag_of_the_future(void **state) {
 
 static void what_stays_with_the_driver_may_exceed_the_limit(void **state) {
   (void)state;
-  prepare(8);
-  use_faults();
-  open_lake();
+  start_with_faults(8);
   drop(take(C));
   fail_call(ON_RELEASE, 1, GMLAKE_ERROR_DRIVER, 0);
   assert_error(gmlake_trim(lake, 0, NULL), DRIVER);

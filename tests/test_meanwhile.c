@@ -38,9 +38,7 @@ static unsigned char exchange_late(unsigned char *latch, unsigned char value) {
 static gmlake_stream A, B;
 
 static void open_faulty(size_t chunks) {
-  prepare(chunks);
-  use_faults();
-  open_lake();
+  start_with_faults(chunks);
   A = open_stream();
   B = open_stream();
 }

@@ -1779,7 +1779,7 @@ static void pieces_of_a_terabyte_are_too_large(void **state) {
   void *ptr;
   (void)state;
   prepare_policy(4, CHOOSE);
-  gmlake_mock_destroy(mock);
+  close_mock();
   memset(&mock_desc, 0, sizeof(mock_desc));
   mock_desc.capacity_bytes = 1500 * gib;
   mock_desc.bookkeeping_only = 1;
@@ -2254,7 +2254,7 @@ static void begin_large(void) {
   mock_desc.capacity_bytes = 512 * (K * K * K);
   mock_desc.granularity_bytes = K * K * K;
   prepare_policy(4, CHOOSE);
-  gmlake_mock_destroy(mock);
+  close_mock();
   assert_ok(gmlake_mock_create(&mock_desc, &mock));
   desc.backend = mock;
   desc.chunk_bytes = K * K * K;
@@ -2787,7 +2787,7 @@ static void apart_parts_of_a_chunk_that_stay(void **state) {
   step_error(gmlake_trim(lake, 0, NULL), DRIVER);
   assert_int_equal(stats().quarantined_bytes, C);
   (void)gmlake_destroy(lake);
-  gmlake_mock_destroy(mock);
+  close_mock();
   (void)alarm(0);
 }
 

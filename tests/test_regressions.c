@@ -6,11 +6,7 @@
 
 #include "fixture.h"
 
-static void open_faulty(size_t chunks) {
-  prepare(chunks);
-  use_faults();
-  open_lake();
-}
+static void open_faulty(size_t chunks) { start_with_faults(chunks); }
 
 /* An idle window, as the only thing that evicting could take. */
 static void leave_window(void) {

@@ -69,9 +69,7 @@ static gmlake_result take_block(size_t bytes, unsigned flags, gmlake_stream stre
 static void drop_block(void) { drop_on(block, A); }
 
 static void open_scene(size_t chunks) {
-  prepare(chunks);
-  use_faults();
-  open_lake();
+  start_with_faults(chunks);
   A = open_stream();
   B = open_stream();
   drop_on(take_on(512, A), A);

@@ -628,9 +628,7 @@ static void a_lost_device_ends_the_borrowing(void **state) {
   void *p[5], *window;
   size_t i;
   (void)state;
-  prepare(6);
-  use_faults();
-  open_lake();
+  start_with_faults(6);
   A = open_stream();
   B = open_stream();
   flood(6);
@@ -648,7 +646,7 @@ static void a_lost_device_ends_the_borrowing(void **state) {
   assert_int_equal(stats().stream_wait_count, 0);
   complete(A);
   (void)gmlake_destroy(lake);
-  gmlake_mock_destroy(mock);
+  close_mock();
 }
 
 /* More frees than a stream has fences for: all of it can still be had behind waits. */
@@ -673,9 +671,7 @@ static void frees_ask_for_nothing_while_there_are_fences(void **state) {
   void *b[8];
   size_t i;
   (void)state;
-  prepare(8);
-  use_faults();
-  open_lake();
+  start_with_faults(8);
   A = open_stream();
   B = open_stream();
   for (i = 0; i < 7; i++) b[i] = take_on(C, A);
@@ -702,9 +698,7 @@ static gmlake_result wait_badly(void *user, void *event, int *out_code) {
 static void of_failed_waits_the_first_is_told(void **state) {
   gmlake_pool *pool;
   (void)state;
-  prepare(8);
-  use_faults();
-  open_lake();
+  start_with_faults(8);
   A = open_stream();
   B = open_stream();
   pool = open_pool(0);
@@ -726,9 +720,7 @@ static void of_failed_waits_the_first_is_told(void **state) {
 static void of_failed_rungs_the_first_is_told(void **state) {
   gmlake_error_info info;
   (void)state;
-  prepare(8);
-  use_faults();
-  open_lake();
+  start_with_faults(8);
   A = open_stream();
   hold(A);
   drop_on(take_on(C, A), A);
@@ -766,9 +758,7 @@ static void what_a_failed_plan_gives_back_is_looked_at_again(void **state) {
   void *p[4];
   size_t i;
   (void)state;
-  prepare(4);
-  use_faults();
-  open_lake();
+  start_with_faults(4);
   A = open_stream();
   B = open_stream();
   flood(4);
@@ -855,9 +845,7 @@ static void out_of_memory_is_the_last_answer(void **state) {
 /* ---- Calls about streams that fail ----------------------------------------------------------- */
 
 static void open_faulty(size_t chunks) {
-  prepare(chunks);
-  use_faults();
-  open_lake();
+  start_with_faults(chunks);
   A = open_stream();
   B = open_stream();
 }
@@ -1488,9 +1476,7 @@ static void a_pool_that_cannot_be_made_leaves_nothing(void **state) {
   long n;
   gmlake_result result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   (void)state;
-  prepare(8);
-  use_faults();
-  open_lake();
+  start_with_faults(8);
   bytes = host_bytes;
   fail_call(ON_RESERVE, 1, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, 1);
   step_error(gmlake_pool_create(lake, NULL, &pool), OUT_OF_DEVICE_MEMORY);
@@ -1572,9 +1558,7 @@ static gmlake_result meddle(void *user, void *event, int *out_code) {
 
 /* A pool with free memory that A still uses. */
 static void open_waited_pool(void) {
-  prepare(8);
-  use_faults();
-  open_lake();
+  start_with_faults(8);
   A = open_stream();
   B = open_stream();
   waited_pool = open_pool(0);
@@ -1635,9 +1619,7 @@ static gmlake_result wait_and_free(void *user, void *event, int *out_code) {
 static void pool_destroy_waits_eight_times_at_most(void **state) {
   size_t i;
   (void)state;
-  prepare(16);
-  use_faults();
-  open_lake();
+  start_with_faults(16);
   B = open_stream();
   waited_pool = open_pool(0);
   for (i = 0; i < 12; i++) freed_in_turn[i] = take_from(waited_pool, C, B);
