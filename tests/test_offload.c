@@ -778,6 +778,40 @@ static void what_recomputation_reads_is_recomputed(void **state) {
   assert_int_equal(host_bytes, 0);
 }
 
+/* Where a peak begins right behind a tensor's last use, or ends right before the next, operators
+   would wait in vain: nothing is bought then, and what costs time and helps is still found. */
+static void no_time_is_spent_in_vain(void **state) {
+  int recomputes;
+  (void)state;
+  for (recomputes = 0; recomputes < 2; recomputes++) {
+    gmlake_offload_planner_desc desc;
+    gmlake_offload_planner *planner;
+    gmlake_offload_plan *plan;
+    gmlake_offload_graph *graph = new_graph(0);
+    uint32_t early = made(graph, 100 * MIB), late = made(graph, 300 * MIB), job;
+    op(graph, 5 * MS, NONE, NONE, early);
+    op(graph, 5 * MS, early, NONE, NONE);
+    op(graph, 5 * MS, NONE, NONE, late);
+    op(graph, 5 * MS, late, NONE, NONE);
+    op(graph, 5 * MS, early, NONE, NONE);
+    assert_ok(gmlake_offload_graph_seal(graph));
+    memset(&desc, 0, sizeof desc);
+    desc.host = counted;
+    desc.overhead_max = .5;
+    desc.flags = recomputes ? 0 : GMLAKE_OFFLOAD_NO_RECOMPUTE;
+    assert_ok(gmlake_offload_planner_create(&desc, &planner));
+    job = add_job(planner, graph);
+    assert_ok(gmlake_offload_replan(planner));
+    assert_ok(gmlake_offload_take_plan(planner, job, &plan));
+    assert_int_equal(plan_info(plan).peak_bytes, (recomputes ? 300 : 400) * MIB);
+    assert_int_equal(plan_info(plan).added_ns, recomputes ? 5 * MS : 0);
+    gmlake_offload_plan_destroy(plan);
+    gmlake_offload_planner_destroy(planner);
+    gmlake_offload_graph_destroy(graph);
+  }
+  assert_int_equal(host_bytes, 0);
+}
+
 /* ---- Wrong arguments ------------------------------------------------------------------------- */
 
 static void plans_by_hand_are_checked(void **state) {
@@ -1502,6 +1536,7 @@ int main(void) {
       cmocka_unit_test(state_leaves_across_iterations),
       cmocka_unit_test(recomputation_where_swaps_do_not_fit),
       cmocka_unit_test(what_recomputation_reads_is_recomputed),
+      cmocka_unit_test(no_time_is_spent_in_vain),
       cmocka_unit_test(times_drift_and_plans_follow),
       cmocka_unit_test(a_plan_runs_as_planned),
       cmocka_unit_test(without_a_plan_tensors_move_on_demand),

@@ -349,6 +349,7 @@ static void plans_hold_without_jitter(void **state) {
     setting s = plain(1);
     outcome early, late;
     s.iterations = 8;
+    assert_true(plan_info(plan).event_count != 0 || plan_info(plan).added_ns == 0);
     s.limit_bytes = plan_info(plan).peak_bytes;
     early = run_jobs(graph, plan, &s);
     s.iterations = 16;

@@ -146,6 +146,7 @@ manual() {
   if [ ! -s "$dir/manual.c" ]; then return; fi
   if grep -q 'int main' "$dir/manual.c"; then
     ok "$1: its example" compile_and_run "$dir/manual.c"
+    cp "$dir/out" "$dir/printed"
     return
   fi
   awk -v dir="$dir" '{ lines[NR] = $0 } /^}/ { last = NR } END {
@@ -159,6 +160,8 @@ manual() {
 manual gmlake.h
 manual gmlake_bfc.h
 manual gmlake_offload.h
+ok 'gmlake_offload.h: its example saves what it says' grep -q "^ *// $(cat "$dir/printed")\$" \
+  gmlake_offload.h
 
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]
