@@ -1915,7 +1915,7 @@ typedef struct gmlk_arena {
   size_t backed_count, stuck_count;
   uint32_t stuck_end; /* behind the last quarantined slot */
   size_t live_count;  /* blocks of the user's, pending ones included */
-  int is_unswept;     /* ranges came back under tags that may be of completed work */
+  int is_unswept;     /* small blocks came back under tags that may be of completed work */
   int keeps_apart;    /* a policy says which free blocks are joined */
   gmlk_spool spool;
   gmlake_pool *pool;      /* NULL: the default one */
@@ -2236,7 +2236,6 @@ GMLK_INLINE gmlk_block *gmlk_take(gmlk_arena *a, gmlk_block *b, uint32_t at, uin
 /* Undoes gmlk_reserve_range. */
 static void gmlk_unreserve_range(gmlk_arena *a, gmlk_block *first, uint32_t grains) {
   uint32_t end = first->at + grains;
-  a->is_unswept = 1;
   for (;;) {
     uint32_t block_end = gmlk_block_end(first);
     gmlk_block *next = first->next;
@@ -3119,7 +3118,8 @@ static void gmlk_smalls_flush(gmlake *l) {
 static gmlake_result gmlk_refresh(gmlake *l, int close) {
   gmlk_drive drive;
   size_t i;
-  if (!close && l->streams.used_count < 2 && !l->pending && !l->stats.buffer_count) {
+  if (!close && l->streams.used_count < 2 && !l->streams.capture_count && !l->pending &&
+      !l->stats.buffer_count) {
     gmlk_smalls_flush(l);
     return GMLAKE_OK;
   }
@@ -5086,7 +5086,7 @@ static gmlake_result gmlk_wait_for_streams(gmlake *l, int all) {
 /* Waits on the host for memory that other streams' work, or pending frees, hold back. */
 static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   gmlake_result result;
-  if (l->streams.used_count < 2 && r->stream && !l->pending) return GMLAKE_OK;
+  if (l->streams.used_count < 2 && r->stream && !r->is_capture && !l->pending) return GMLAKE_OK;
   r->reason = "after a wait of the host";
   result = gmlk_wait_for_streams(l, 0);
   if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK; /* the others have been waited for */
@@ -5119,15 +5119,17 @@ static gmlake_result gmlk_evict_all(gmlake *l, gmlk_arena *a) {
 
 /* Drops idle windows, returns free chunks to the driver and creates what is missing. */
 static gmlake_result gmlk_rung_reclaim(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  int may_grow = !(r->flags & GMLAKE_NO_GROW);
   gmlake_result result;
   size_t released = 0;
-  if ((r->flags & GMLAKE_NO_GROW) || !gmlk_can_reclaim(l, r)) return GMLAKE_OK;
+  if (may_grow ? !gmlk_can_reclaim(l, r) : !r->lacks_window_space) return GMLAKE_OK;
   r->reason = "after windows were dropped and chunks returned";
   result = gmlk_wait_for_streams(l, 0);
   if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK;
   if (!result) result = gmlk_evict_all(l, r->arena);
   r->lacks_window_space = 0;
   if (!result) result = gmlk_try_stitch(l, r, r->taker, out_block);
+  if (!may_grow) return result;
   if (!result && !*out_block) result = gmlk_trim(l, 0, &released);
   if (!result && !*out_block) result = gmlk_try_stitch(l, r, r->taker, out_block);
   if (result || *out_block) return result;
@@ -8674,15 +8676,29 @@ static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned s
   *out_ticket = GMLK_ENDLESS;
 }
 
+/* The request once more, as long as its stream keeps its number: who forgets a stream or ends a
+   capture holds driving. */
+static gmlake_result gmlk_request_renew(gmlake *l, gmlk_request *r, gmlake_stream stream) {
+  uint64_t number = r->number;
+  unsigned candidates = r->candidates;
+  gmlake_result result = gmlk_request_init(l, r, r->desc, stream);
+  r->number = number;
+  r->candidates = candidates;
+  if (result) return gmlk_fail(l, result, "gmlake_alloc", "the request cannot be served");
+  return gmlk_serve_reserve(l, r) ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+}
+
 /* The slow way: both locks, the ladder. */
-static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlake_stream stream,
+                                       gmlk_block **out_block) {
   unsigned tag;
   uint64_t ticket;
   gmlake_result result;
   gmlk_driving_lock(l);
+  result = l->lost;
+  if (!result) result = gmlk_request_renew(l, r, stream);
   l->served = r;
   r->driver_ns = l->stats.driver_ns;
-  result = l->lost;
   if (!result) result = gmlk_climb(l, r, out_block);
   r->driver_ns = l->stats.driver_ns - r->driver_ns;
   l->served = NULL;
@@ -8694,6 +8710,8 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlk_block **
   }
   GMLAKE_ASSERT(*out_block);
   if (gmlk_index_reserve(&l->index, &l->host)) return GMLAKE_OK;
+  l->stats.state_count[r->state - 1]--;
+  l->stats.state_count[4]++;
   gmlk_tag_for(l, *out_block, r->stream, &tag, &ticket); /* earlier work may be pending on it */
   gmlk_release_block(l, *out_block, tag, ticket);
   if (r->stream) l->streams.items[r->stream]->is_dirty = 1;
@@ -8735,7 +8753,7 @@ GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc
     r.candidates = gmlk_candidates(&r);
   }
   if (r.grains && !(is_watched && l->asks_first)) b = gmlk_fast_as(l, &r, is_watched);
-  if (!b) result = gmlk_serve_slowly(l, &r, &b);
+  if (!b) result = gmlk_serve_slowly(l, &r, stream, &b);
   if (result)
     gmlk_note_free(l, note);
   else
@@ -9075,8 +9093,8 @@ GMLAKE_DEF gmlake_result gmlake_forget_stream(gmlake *l, gmlake_stream stream) {
   gmlake_result result;
   if (!l || !gmlk_is_stream(stream) || stream == GMLAKE_STREAM_NONE)
     return GMLAKE_ERROR_INVALID_ARGUMENT;
-  result = gmlk_enter(l);
-  return result ? result : gmlk_leave(l, gmlk_forget_stream(l, stream));
+  result = gmlk_enter_driving(l);
+  return result ? result : gmlk_leave_driving(l, gmlk_forget_stream(l, stream));
 }
 
 /* ---- questions ---- */
@@ -9629,7 +9647,7 @@ static gmlake_result gmlk_buffer_resize(gmlake *l, gmlake_buffer *b, size_t byte
   if (!gmlk_buffer_try(l, b, count, stream)) {
     gmlk_driving_lock(l);
     result = l->lost;
-    if (!result && !b->is_live) result = gmlk_buffer_admit(l, b, count, value, call, &stream);
+    if (!result) result = gmlk_buffer_admit(l, b, count, value, call, &stream);
     if (!result && !gmlk_buffer_try(l, b, count, stream))
       result = gmlk_buffer_climb(l, b, count, stream);
     gmlk_driving_unlock(l);
@@ -9763,6 +9781,8 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
   if (s->capture)
     return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_capture_begin",
                      "the stream is being captured already");
+  gmlk_fence_now(l, stream); /* what it freed so far is another's to the capture */
+  if (l->lost) return l->lost;
   capture = gmlk_stream_add(&l->streams, &l->host, value, 1);
   if (!capture) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!gmlk_arena_admit(&pool->arena, capture) || !gmlk_arena_admit(&pool->arena, stream)) {
@@ -9807,8 +9827,8 @@ GMLAKE_DEF gmlake_result gmlake_capture_end(gmlake *l, gmlake_stream stream) {
   gmlake_result result;
   if (!l || !gmlk_is_stream(stream) || stream == GMLAKE_STREAM_NONE)
     return GMLAKE_ERROR_INVALID_ARGUMENT;
-  result = gmlk_enter(l);
-  return result ? result : gmlk_leave(l, gmlk_capture_end(l, stream));
+  result = gmlk_enter_driving(l);
+  return result ? result : gmlk_leave_driving(l, gmlk_capture_end(l, stream));
 }
 
 /* ---- create and destroy ---- */

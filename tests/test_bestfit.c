@@ -925,6 +925,29 @@ static void no_grow_may_stitch(void **state) {
   finish();
 }
 
+/* All addresses for windows are an idle window's, whose memory would do. */
+static void no_grow_drops_windows_for_their_addresses(void **state) {
+  void *b[8], *w;
+  size_t i;
+  (void)state;
+  prepare(8);
+  desc.window_bytes = 3 * C;
+  open_lake();
+  lay(b, 8);
+  drop(b[1]);
+  drop(b[3]);
+  drop(b[5]);
+  drop(take(3 * C));
+  assert_int_equal(stats().window_count, 1);
+  w = take_flags(2 * C, GMLAKE_NO_GROW);
+  assert_int_equal(piece_count(w), 2);
+  assert_int_equal(stats().window_count, 1);
+  drop(w);
+  for (i = 0; i < 8; i++)
+    if (i % 2 == 0 || i == 7) drop(b[i]);
+  finish();
+}
+
 static void alignment_is_kept(void **state) {
   gmlake_alloc_desc wanted = request(3000, 0, NULL);
   void *p[12];
@@ -1434,6 +1457,7 @@ int main(void) {
       cmocka_unit_test(exclusive_does_not_reuse_a_partial_window),
       cmocka_unit_test(no_grow_takes_only_what_is_held),
       cmocka_unit_test(no_grow_may_stitch),
+      cmocka_unit_test(no_grow_drops_windows_for_their_addresses),
       cmocka_unit_test(alignment_is_kept),
       cmocka_unit_test(alignment_of_a_window_is_its_first_piece),
       cmocka_unit_test(alignment_is_kept_by_reused_windows),

@@ -900,6 +900,7 @@ static void a_captured_stream_waits_for_no_other(void **state) {
   gmlake_stream one, two;
   gmlake_buffer *buffer, *other;
   gmlake_pool *pool;
+  void *p;
   (void)state;
   prepare(16);
   desc.limit_bytes = 2 * C;
@@ -910,7 +911,7 @@ static void a_captured_stream_waits_for_no_other(void **state) {
   other = open_buffer(8);
   pool = open_pool(0);
   resize_on(other, C, one);
-  drop_on(take_on(512, two), two);
+  p = take_on(512, two);
   gmlake_mock_stream_hold(mock, one);
   resize_on(other, 0, one);
   step(gmlake_capture_begin(lake, two, pool));
@@ -920,6 +921,7 @@ static void a_captured_stream_waits_for_no_other(void **state) {
   assert_int_equal(stats().host_wait_count, 1);
   assert_ok(gmlake_mock_capture_end(mock, two));
   step(gmlake_capture_end(lake, two));
+  drop_on(p, two);
   close_buffer(buffer);
   finish();
 }

@@ -45,7 +45,14 @@ static void own_destroy(own_lock *lock) {
   made--;
 }
 
+static void (*before_planning)(void); /* what others do while a planner waits for its turn, once */
+
 static void own_take(own_lock *lock) {
+  void (*meanwhile)(void) = before_planning;
+  if (meanwhile && lake && lock == &lake->driving) {
+    before_planning = NULL;
+    meanwhile();
+  }
   complain(!lock->is_made, "a lock is taken that was not made");
   complain(lock->is_held, "a lock is taken by who holds it");
   complain(lake && lock == &lake->driving && lake->books.is_held,
@@ -190,7 +197,7 @@ static gmlake_result ask(int which) {
   X(BOOKS, free_twice, ERROR_DOUBLE_FREE, gmlake_free(lake, fresh, B))                    \
   X(BOOKS, free_of_a_recorded_block, OK, gmlake_free(lake, labelled, A))                  \
   X(BOOKS, record_stream, OK, gmlake_record_stream(lake, kept, A))                        \
-  X(BOOKS, forget_stream, OK, gmlake_forget_stream(lake, B))                              \
+  X(PLANNER, forget_stream, OK, gmlake_forget_stream(lake, B))                            \
   X(BOOKS, get_allocation, OK, ask(0))                                                    \
   X(BOOKS, get_allocation_of_none, ERROR_UNKNOWN_POINTER, ask(5))                         \
   X(BOOKS, get_pieces, OK, ask(1))                                                        \
@@ -210,8 +217,8 @@ static gmlake_result ask(int which) {
   X(BOOKS, capture_begin, OK, gmlake_capture_begin(lake, A, pool))                        \
   X(BOOKS, capture_begin_twice, ERROR_CAPTURING, gmlake_capture_begin(lake, A, pool))     \
   X(PLANNER, pool_destroy_in_a_capture, ERROR_CAPTURING, gmlake_pool_destroy(lake, pool)) \
-  X(BOOKS, capture_end, OK, gmlake_capture_end(lake, A))                                  \
-  X(BOOKS, capture_end_twice, ERROR_INVALID_ARGUMENT, gmlake_capture_end(lake, A))        \
+  X(PLANNER, capture_end, OK, gmlake_capture_end(lake, A))                                \
+  X(PLANNER, capture_end_twice, ERROR_INVALID_ARGUMENT, gmlake_capture_end(lake, A))      \
   X(PLANNER, pool_create, OK, gmlake_pool_create(lake, NULL, &pool))                      \
   X(PLANNER, pool_destroy, OK, gmlake_pool_destroy(lake, doomed))                         \
   X(PLANNER, trim, OK, gmlake_trim(lake, 0, NULL))                                        \
@@ -375,6 +382,116 @@ static void a_check_that_finds_damage(void **state) {
   assert_well("gmlake_check");
   lake->stats.live_count--;
   assert_ok(gmlake_check(lake));
+  end();
+}
+
+/* ---- While a planner waits for its turn ------------------------------------------------------ */
+
+static void *pending;
+static gmlake_pool *asked_pool;
+
+/* The sixteenth stream is forgotten: its number serves another one, which frees memory at once. */
+static void forget_and_reuse(void) {
+  step(gmlake_forget_stream(lake, A));
+  B = open_stream();
+  gmlake_mock_stream_hold(mock, B);
+  pending = take_on(C, B);
+  drop_on(pending, B);
+}
+
+static void a_stream_is_forgotten_while_its_call_waits(void **state) {
+  gmlake_allocation_info info;
+  void *p;
+  size_t i;
+  (void)state;
+  prepare_watched(16);
+  open_lake();
+  A = open_stream();
+  drop_on(take_on(512, A), NONE);
+  for (i = 0; i < 15; i++) {
+    gmlake_stream other = open_stream();
+    drop_on(take_on(512, other), other);
+    step(gmlake_forget_stream(lake, other));
+  }
+  trim_to(0);
+  flood(2);
+  (void)take_on(C, NONE);
+  before_planning = forget_and_reuse;
+  p = take_on(2 * C, A);
+  assert_int_equal(stats().stream_wait_count, 0);
+  for (i = 0; i < piece_count(p); i++) assert_ptr_not_equal(piece(p, i).home, pending);
+  step(gmlake_get_allocation(lake, p, &info));
+  assert_ptr_equal(info.stream, A);
+  end();
+}
+
+static void end_its_capture(void) { step(gmlake_capture_end(lake, A)); }
+static void begin_a_capture(void) { step(gmlake_capture_begin(lake, A, pool)); }
+
+static gmlake_pool *pool_of(const void *ptr) {
+  gmlake_allocation_info info;
+  step(gmlake_get_allocation(lake, ptr, &info));
+  assert_ptr_equal(info.stream, A);
+  return info.pool;
+}
+
+static void captures_end_and_begin_while_a_call_waits(void **state) {
+  gmlake_alloc_desc wanted;
+  uint64_t refused;
+  (void)state;
+  prepare_watched(16);
+  open_lake();
+  A = open_stream();
+  pool = open_pool(0);
+  asked_pool = open_pool(0);
+  begin_a_capture();
+  before_planning = end_its_capture;
+  assert_null(pool_of(take_on(2 * C, A)));
+  before_planning = begin_a_capture;
+  assert_ptr_equal(pool_of(take_on(2 * C, A)), pool);
+  end_its_capture();
+  before_planning = begin_a_capture;
+  wanted = request(2 * C, 0, asked_pool);
+  refused = stats().state_count[4];
+  step_error(try_with(&wanted, A), CAPTURING);
+  assert_int_equal(stats().state_count[4], refused + 1);
+  end();
+}
+
+static void use_host_memory_up(void) {
+  while (lake->records.unused_count >= 2) (void)take_on(512, NONE);
+  host_fail_in = host_fails_on = 1;
+}
+
+static void host_memory_runs_out_while_a_call_waits(void **state) {
+  (void)state;
+  prepare_watched(16);
+  open_lake();
+  A = open_stream();
+  (void)take_on(512, A);
+  before_planning = use_host_memory_up;
+  step_error(try_on(4 * C, A), OUT_OF_HOST_MEMORY);
+  host_fail_in = host_fails_on = 0;
+  assert_ok(gmlake_check(lake));
+  end();
+}
+
+static void grow_it_too(void) { step(gmlake_buffer_resize(lake, buffer, 4 * C, LEGACY)); }
+
+/* What was a growth when it was asked for takes chunks away by now. */
+static void a_captured_growth_becomes_a_shrink_while_it_waits(void **state) {
+  gmlake_buffer_info info;
+  (void)state;
+  prepare_watched(16);
+  open_lake();
+  A = open_stream();
+  pool = open_pool(0);
+  buffer = open_buffer(8);
+  begin_a_capture();
+  before_planning = grow_it_too;
+  step_error(gmlake_buffer_resize(lake, buffer, 2 * C, A), CAPTURING);
+  step(gmlake_buffer_get_info(lake, buffer, &info));
+  assert_int_equal(info.committed_bytes, 4 * C);
   end();
 }
 
@@ -557,6 +674,10 @@ int main(void) {
       cmocka_unit_test(wherever_host_memory_lacks),
       cmocka_unit_test(a_wait_without_host_memory),
       cmocka_unit_test(a_check_that_finds_damage),
+      cmocka_unit_test(a_stream_is_forgotten_while_its_call_waits),
+      cmocka_unit_test(captures_end_and_begin_while_a_call_waits),
+      cmocka_unit_test(host_memory_runs_out_while_a_call_waits),
+      cmocka_unit_test(a_captured_growth_becomes_a_shrink_while_it_waits),
       cmocka_unit_test(the_mocks_calls_give_back_its_own),
       cmocka_unit_test(the_mocks_answers_are_read_under_its_lock),
       cmocka_unit_test(the_handler_holds_no_lock),

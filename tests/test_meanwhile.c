@@ -461,13 +461,15 @@ static void *grow_it(void *argument) {
   return NULL;
 }
 
-static void let_it_wait(void) {
+static void let_wait(void *(*call)(void *)) {
   const struct timespec until_it_waits = {0, 50000000};
   rival.has_begun = 0;
-  assert_int_equal(pthread_create(&rival.thread, NULL, grow_it, NULL), 0);
+  assert_int_equal(pthread_create(&rival.thread, NULL, call, NULL), 0);
   while (!__atomic_load_n(&rival.has_begun, __ATOMIC_ACQUIRE)) (void)sched_yield();
   (void)nanosleep(&until_it_waits, NULL);
 }
+
+static void let_it_wait(void) { let_wait(grow_it); }
 
 static void destroy_its_buffer(void) {
   let_it_wait();
@@ -485,6 +487,93 @@ static void a_device_is_lost_while_a_growth_waits(void **state) {
   assert_error(gmlake_buffer_resize(lake, mine, C, A), DEVICE_LOST);
   assert_int_equal(pthread_join(rival.thread, NULL), 0);
   assert_int_equal(rival.result, GMLAKE_ERROR_DEVICE_LOST);
+  abandon();
+}
+
+/* Another thread gives up the number that a call under way stands for: it waits for the call. */
+
+static gmlake_result (*number_goes)(gmlake *, gmlake_stream);
+
+static void *give_up_number(void *argument) {
+  (void)argument;
+  __atomic_store_n(&rival.has_begun, 1, __ATOMIC_RELEASE);
+  rival.result = number_goes(lake, A);
+  return NULL;
+}
+
+static void let_its_number_go(void) { let_wait(give_up_number); }
+
+static void join_rival(void) {
+  assert_int_equal(pthread_join(rival.thread, NULL), 0);
+  assert_ok(rival.result);
+  assert_ok(gmlake_check(lake));
+}
+
+/* The number is given back with pieces that are tagged with it. */
+static void a_capture_ends_behind_a_stitch_that_fails(void **state) {
+  gmlake_pool *pool;
+  void *b[4], *p;
+  size_t i;
+  (void)state;
+  open_meddled(16);
+  pool = open_pool(0);
+  step(gmlake_capture_begin(lake, A, pool));
+  drop_on(take_on(4 * C, A), A);
+  for (i = 0; i < 4; i++) b[i] = take_on(C, A);
+  drop_on(b[0], A);
+  drop_on(b[2], A);
+  number_goes = gmlake_capture_end;
+  on_map = let_its_number_go;
+  fail_call(ON_ACCESS, 1, GMLAKE_ERROR_DRIVER, 1);
+  create_result = GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  assert_error(gmlake_alloc(lake, 2 * C, A, &p), DRIVER);
+  memset(faults, 0, sizeof(faults));
+  create_result = GMLAKE_OK;
+  join_rival();
+  p = take_from(pool, C, B); /* new: the graph knows the two */
+  assert_ptr_not_equal(p, b[0]);
+  assert_ptr_not_equal(p, b[2]);
+  abandon();
+}
+
+/* What the growth gives back is the stream's; then it is forgotten, with an event behind that. */
+static void a_stream_is_forgotten_behind_a_growth_that_fails(void **state) {
+  gmlake_buffer *mine;
+  (void)state;
+  open_meddled(4);
+  (void)take_on(2 * C, B);
+  mine = open_buffer(4);
+  step(gmlake_buffer_resize(lake, mine, C, A));
+  number_goes = gmlake_forget_stream;
+  on_create = let_its_number_go;
+  assert_error(gmlake_buffer_resize(lake, mine, 4 * C, A), OUT_OF_DEVICE_MEMORY);
+  join_rival();
+  gmlake_mock_stream_destroy(mock, A);
+  step(gmlake_trim(lake, 0, NULL));
+  abandon();
+}
+
+/* More blocks than the index has room for come while a call is at the driver; no host memory is
+   left then. */
+static void fill_the_index(void) {
+  void *p;
+  while (lake->index.count < lake->index.row_count / 2 * 5)
+    assert_ok(gmlake_alloc(lake, 512, LEGACY, &p));
+  host_fail_in = host_fails_on = 1;
+}
+
+static void an_attempt_that_ends_without_host_memory_is_counted_once(void **state) {
+  gmlake_stats was, now;
+  size_t i;
+  (void)state;
+  open_meddled(32);
+  (void)take_on(512, LEGACY);
+  was = stats();
+  on_create = fill_the_index;
+  step_error(try_on(4 * C, A), OUT_OF_HOST_MEMORY);
+  host_fail_in = host_fails_on = 0;
+  now = stats();
+  for (i = 2; i < 5; i++) assert_int_equal(now.state_count[i], was.state_count[i] + (i == 4));
   abandon();
 }
 
@@ -692,6 +781,9 @@ int main(void) {
       cmocka_unit_test(addresses_are_had_although_a_capture_forbids_a_wait),
       cmocka_unit_test(a_device_lost_while_tidying_ends_the_create),
       cmocka_unit_test(a_device_is_lost_while_a_growth_waits),
+      cmocka_unit_test(a_capture_ends_behind_a_stitch_that_fails),
+      cmocka_unit_test(a_stream_is_forgotten_behind_a_growth_that_fails),
+      cmocka_unit_test(an_attempt_that_ends_without_host_memory_is_counted_once),
       cmocka_unit_test(a_buffer_is_destroyed_while_its_growth_waits),
       cmocka_unit_test(another_thread_grows_during_the_handler),
       cmocka_unit_test(a_latch_lets_one_in),

@@ -741,44 +741,6 @@ static void of_failed_rungs_the_first_is_told(void **state) {
   close_mock();
 }
 
-static gmlake_stream others[16];
-
-/* While the planner maps B's memory, B completes, and the lake learns of it. */
-static gmlake_result map_too_late(void *user, uint64_t address, size_t bytes, uint64_t handle,
-                                  int *out_code) {
-  size_t i;
-  (void)user, (void)address, (void)bytes, (void)handle;
-  complete(B);
-  for (i = 0; i < 16; i++) assert_ok(gmlake_forget_stream(lake, others[i]));
-  *out_code = 1234;
-  return GMLAKE_ERROR_DRIVER;
-}
-
-static void what_a_failed_plan_gives_back_is_looked_at_again(void **state) {
-  void *p[4];
-  size_t i;
-  (void)state;
-  start_with_faults(4);
-  A = open_stream();
-  B = open_stream();
-  flood(4);
-  for (i = 0; i < 4; i++) p[i] = take_on(C, B);
-  drop_on(p[3], NONE);
-  for (i = 0; i < 16; i++) {
-    others[i] = open_stream();
-    drop_on(take_on(512, others[i]), others[i]);
-  }
-  (void)take_on(512, A);
-  hold(B);
-  drop_on(p[0], B);
-  drop_on(p[2], B);
-  faulty.map = map_too_late;
-  assert_error(try_on(2 * C, A), DRIVER);
-  faulty.map = mock->map;
-  assert_int_equal(trim_to(0), 2 * C);
-  abandon();
-}
-
 static void a_long_queue_of_frees_can_be_waited_for(void **state) {
   void *b[199];
   size_t i;
@@ -2101,6 +2063,48 @@ static void a_capture_on_a_full_device_reclaims(void **state) {
   abandon();
 }
 
+/* Whatever the only stream freed before its capture is had there once it is complete, the pool's
+   and the lake's, whether a fence was recorded before or not. */
+static void a_capture_has_what_its_stream_freed_before(void **state) {
+  int in_pool, is_fenced, is_late;
+  (void)state;
+  for (in_pool = 0; in_pool < 2; in_pool++)
+    for (is_fenced = 0; is_fenced < 2; is_fenced++)
+      for (is_late = 0; is_late < 2; is_late++) {
+        gmlake_pool *pool;
+        void *p;
+        prepare(4);
+        desc.limit_bytes = 2 * C;
+        open_lake();
+        A = open_stream();
+        pool = open_pool(0);
+        p = take_from(in_pool ? pool : NULL, 2 * C, A);
+        hold(A);
+        drop_on(p, A);
+        if (is_fenced) assert_int_equal(trim_to(0), 0);
+        if (!is_late) complete(A);
+        begin_capture(A, pool);
+        (void)take_on(2 * C, A);
+        assert_int_equal(stats().reserved_bytes, 2 * C);
+        assert_int_equal(stats().host_wait_count, is_late);
+        end_capture(A);
+        abandon();
+      }
+}
+
+static void a_device_lost_before_a_capture_ends_it(void **state) {
+  gmlake_pool *pool;
+  (void)state;
+  start_with_faults(4);
+  A = open_stream();
+  pool = open_pool(0);
+  drop_on(take_on(512, A), A);
+  fail_call(ON_RECORD, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
+  assert_error(gmlake_capture_begin(lake, A, pool), DEVICE_LOST);
+  (void)gmlake_destroy(lake);
+  close_mock();
+}
+
 static void capture_begin_survives_lack_of_host_memory(void **state) {
   gmlake_pool *pool;
   gmlake_stream streams[12];
@@ -2272,7 +2276,6 @@ int main(void) {
       cmocka_unit_test(a_lost_device_ends_the_borrowing),
       cmocka_unit_test(a_long_queue_of_frees_can_be_borrowed),
       cmocka_unit_test(a_long_queue_of_frees_can_be_waited_for),
-      cmocka_unit_test(what_a_failed_plan_gives_back_is_looked_at_again),
       cmocka_unit_test(frees_ask_for_nothing_while_there_are_fences),
       cmocka_unit_test(of_failed_waits_the_first_is_told),
       cmocka_unit_test(of_failed_rungs_the_first_is_told),
@@ -2341,6 +2344,8 @@ int main(void) {
       cmocka_unit_test(two_captures_share_a_pool),
       cmocka_unit_test(a_captured_block_recorded_elsewhere_waits),
       cmocka_unit_test(a_capture_on_a_full_device_reclaims),
+      cmocka_unit_test(a_capture_has_what_its_stream_freed_before),
+      cmocka_unit_test(a_device_lost_before_a_capture_ends_it),
       cmocka_unit_test(capture_begin_survives_lack_of_host_memory),
       cmocka_unit_test(destroy_during_a_capture_frees_everything),
       cmocka_unit_test(pools_and_lakes_wait_without_host_memory),
