@@ -82,8 +82,8 @@ HOW AN ALLOCATION IS SERVED
   4. What other streams have completed meanwhile; then 1 to 3 again.
   5. S3: a window is stitched from free pieces, the smallest holes first.
   6. With GMLAKE_WAIT_FIRST: 10 comes here.
-  7. S4: chunks are created: a contiguous range if that takes at most one more of them than
-  8. the shortfall of a window, which is then stitched.
+  7. S4: chunks are created: a contiguous range, if that takes at most one more of them than 8;
+  8. else the shortfall of a window, which is then stitched.
   9. S5 begins where limits or the driver refuse:
  10. other streams' memory behind a wait that is queued on the asking stream;
  11. a wait of the host for pending work;
@@ -97,11 +97,12 @@ STREAMS
   A block may be used on its stream, and on others in work that is ordered after the
   allocating call. gmlake_free(ptr, stream) promises that every use precedes the call on that
   stream or is on a stream named by gmlake_record_stream. A stream reuses its own memory at
-  once, without events; a program with one stream never records one. With several, an event
-  is recorded per stream and chunk's worth of bytes freed, and memory passes to another stream
-  when its event has completed, or behind cuStreamWaitEvent. Call gmlake_forget_stream before
-  destroying a stream: drivers hand the same value out again. Blocks
-  that are live then are freed on another stream, or on GMLAKE_STREAM_NONE.
+  once, without events; a program with one stream records them for captures and buffers only.
+  With several, an event is recorded per stream and chunk's worth of bytes freed, and memory
+  passes to another stream when its event has completed, or behind cuStreamWaitEvent. Call
+  gmlake_forget_stream before destroying a stream: drivers hand the same value out again, and
+  what has to be fenced or waited for on one that is gone fails with GMLAKE_ERROR_DRIVER, from
+  then on. Blocks that are live then are freed on another stream, or on GMLAKE_STREAM_NONE.
 
 CAPTURES
   gmlake_capture_begin before cuStreamBeginCapture, gmlake_capture_end after
@@ -127,7 +128,8 @@ GROWING BUFFERS
   precedes the call on that stream. The host waits only in the ladder, or to unmap: where somebody
   else has the chunk that lies next and the work of its last use here is not complete.
   During a capture of its stream a buffer may grow, by the same rules, not shrink; what a graph
-  uses has to stay committed as long as the graph may run.
+  uses has to stay committed as long as the graph may run, and the graph is launched behind what
+  its stream did before the capture: a growth may take chunks back that the stream still used.
 
 POLICIES
   desc.policy is for research: a table of decisions that the lake asks for in the place of its own,
@@ -142,9 +144,11 @@ POLICIES
 THREADS
   Every function but destroy may be called from any thread. Two locks: one planner at a time
   drives the device; frees, and allocations that need no driver, never wait for it. Logger and
-  out-of-memory handler are called with no lock held. GMLAKE_SINGLE_THREADED: no locks. The lock
-  of the books, never held while anything is waited for, spins, then yields, then sleeps; with
-  GMLAKE_MUTEX defined, and under other compilers than GCC and Clang, it is a mutex like the other.
+  out-of-memory handler are called with no lock held. To forget a stream and to end a capture is
+  the planner's turn too: what is under way on that stream ends before.
+  GMLAKE_SINGLE_THREADED: no locks. The lock of the books, never held while anything is waited
+  for, spins, then yields, then sleeps; with GMLAKE_MUTEX defined, and under other compilers than
+  GCC and Clang, it is a mutex like the other.
   A child of fork must not use its parent's lake: calls that reach the driver get
   GMLAKE_ERROR_FORKED; the others are not checked, since that would cost a system call.
 
@@ -154,8 +158,9 @@ ERRORS
   and _SHUTTING_DOWN are for good: every later call that serves or changes memory answers them
   at once, questions still work, destroy cleans up. What the driver refuses to undo is
   quarantined: stats.quarantined_bytes.
-  To find errors of your own: gmlake_check, the logger at destroy (what was never freed), and
-  desc.flags GMLAKE_GUARD, on the mock GMLAKE_FILL.
+  To find errors of your own: the logger at destroy (what was never freed), desc.flags
+  GMLAKE_GUARD (what runs past a window), and on the mock GMLAKE_FILL, which makes reads of what
+  was freed visible. gmlake_check looks at the lake's books, not at what blocks hold.
 
 COSTS (measured; see README.md)
   alloc and free   35 to 70 ns without the driver. A free range or an exact window: O(1), plus
@@ -244,7 +249,7 @@ typedef struct gmlake_device_properties {
    first, and writes the driver's own error number (0: none) to *out_code, which is never NULL.
    On an error nothing has changed and no other output is written. Results other than OK:
    OUT_OF_DEVICE_MEMORY, INVALID_ARGUMENT, UNSUPPORTED, DEVICE_LOST, SHUTTING_DOWN, CAPTURING,
-   NO_DRIVER, NO_DEVICE, OUT_OF_HOST_MEMORY, DRIVER. Addresses are device addresses. */
+   FORKED, NO_DRIVER, NO_DEVICE, OUT_OF_HOST_MEMORY, DRIVER. Addresses are device addresses. */
 typedef struct gmlake_backend {
   size_t struct_bytes;  /* sizeof(gmlake_backend) */
   unsigned abi_version; /* GMLAKE_BACKEND_ABI */
@@ -278,7 +283,8 @@ typedef struct gmlake_backend {
   gmlake_result (*event_create)(void *user, void **out_event, int *out_code);
   gmlake_result (*event_destroy)(void *user, void *event, int *out_code);
   /* The event completes when the work queued on the stream so far has; recording again forgets
-     the former record. pre: the stream is not being captured. */
+     the former record. pre: the stream is not being captured. A free on its way out does not ask
+     whether it is in a child of fork: event_create and event_record answer FORKED there. */
   gmlake_result (*event_record)(void *user, void *event, gmlake_stream stream, int *out_code);
   /* pre: the event was recorded. */
   gmlake_result (*event_query)(void *user, void *event, int *out_done, int *out_code);
@@ -337,6 +343,7 @@ typedef struct gmlake_mock_census {
    description that is all zero. */
 GMLAKE_DEF gmlake_result gmlake_mock_create(const gmlake_mock_desc *desc,
                                             gmlake_backend **out_backend);
+/* pre: its lakes are destroyed. */
 GMLAKE_DEF void gmlake_mock_destroy(gmlake_backend *backend);
 GMLAKE_DEF void gmlake_mock_get_census(gmlake_backend *backend, gmlake_mock_census *out_census);
 /* The call whose number (census.call_count after it) is call_number fails with result; with
@@ -395,6 +402,7 @@ typedef struct gmlake_error_info {
   size_t reserved_bytes;   /* physical memory the lake holds */
   size_t limit_bytes;      /* the limit in force, 0: none */
   size_t driver_free_bytes;
+  gmlake_pool *pool; /* that was asked; NULL: the default one, or for a buffer */
 } gmlake_error_info;
 
 #define GMLAKE_LOG_ERROR 0
@@ -409,7 +417,8 @@ typedef struct gmlake_logger {
   void *user;
 } gmlake_logger;
 
-/* Called with no lock held when memory has run out; may free, shrink and trim, not allocate or
+/* Called with no lock held when memory has run out, for a request that can never be served too
+   (compare asked_bytes with limit_bytes and the device); may free, shrink and trim, not allocate or
    grow, on this lake. Non-zero: try again, eight times at most. */
 typedef struct gmlake_oom_handler {
   int (*fn)(void *user, gmlake *lake, const gmlake_error_info *info);
@@ -468,9 +477,10 @@ typedef struct gmlake_plan {
 } gmlake_plan;
 
 /* Decisions, each NULL where the built-in policy's is to stand. They are called with no lock of
-   the books held, but one planner at a time, and may not call the lake on their thread:
-   INVALID_ARGUMENT. Plans are checked before anything changes; an illegal one is the answer to the
-   allocation, INVALID_ARGUMENT with the reason in gmlake_get_last_error, the heap as it was. */
+   the books held, but one planner at a time, and may ask the lake about blocks and figures; other
+   calls on their thread get INVALID_ARGUMENT. Plans are checked before anything changes; an
+   illegal one is the answer to the allocation, INVALID_ARGUMENT with the reason in
+   gmlake_get_last_error, the heap as it was. */
 typedef struct gmlake_policy {
   size_t struct_bytes; /* sizeof(gmlake_policy), unlike elsewhere never 0 */
   void *user;
@@ -686,15 +696,17 @@ GMLAKE_DEF gmlake_result gmlake_alloc(gmlake *lake, size_t bytes, gmlake_stream 
 GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *lake, const gmlake_alloc_desc *desc,
                                            gmlake_stream stream, void **out_ptr);
 /* Every use of the block must precede this call on the stream, or be on a stream named by
-   gmlake_record_stream. NULL is fine. Errors, nothing changed: UNKNOWN_POINTER, DOUBLE_FREE,
-   INVALID_ARGUMENT, OUT_OF_HOST_MEMORY (first use of a stream), DEVICE_LOST. */
+   gmlake_record_stream. Used or not: on another stream than the block's the call is ordered behind
+   the allocating one, on NONE the block's stream has been synchronised. NULL is fine. Errors,
+   nothing changed: UNKNOWN_POINTER, DOUBLE_FREE, INVALID_ARGUMENT, OUT_OF_HOST_MEMORY (first use of
+   a stream), DEVICE_LOST. */
 GMLAKE_DEF gmlake_result gmlake_free(gmlake *lake, void *ptr, gmlake_stream stream);
 /* The block is also used on this stream, until it is freed. Errors: UNKNOWN_POINTER,
    INVALID_ARGUMENT, OUT_OF_HOST_MEMORY, DEVICE_LOST. */
 GMLAKE_DEF gmlake_result gmlake_record_stream(gmlake *lake, void *ptr, gmlake_stream stream);
-/* To be called before the stream is destroyed: its value may come back as another stream. A
-   stream never used is fine. Errors: CAPTURING, INVALID_ARGUMENT, OUT_OF_HOST_MEMORY, DRIVER,
-   DEVICE_LOST. */
+/* To be called before the stream is destroyed: its value may come back as another stream. Waits
+   for the planner's turn. A stream never used is fine. Errors: CAPTURING, INVALID_ARGUMENT,
+   OUT_OF_HOST_MEMORY, DRIVER, DEVICE_LOST. */
 GMLAKE_DEF gmlake_result gmlake_forget_stream(gmlake *lake, gmlake_stream stream);
 
 /* What is known of a live block; ptr is its start. */
@@ -707,8 +719,9 @@ GMLAKE_DEF gmlake_result gmlake_get_pieces(gmlake *lake, const void *ptr, gmlake
 /* A pool is an arena of its own: its chunks serve nobody else. */
 GMLAKE_DEF gmlake_result gmlake_pool_create(gmlake *lake, const gmlake_pool_desc *desc,
                                             gmlake_pool **out_pool);
-/* Waits for pending work. pre: graphs captured into the pool are destroyed and have run. After an
-   error the pool is as it was; what the driver refuses to take back is quarantined.
+/* Waits for pending work. pre: graphs captured into the pool are destroyed and have run; the handle
+   is void then, and not known any more: it must not be used again. NULL is fine. After an error
+   the pool is as it was; what the driver refuses to take back is quarantined.
    INVALID_ARGUMENT: it has live blocks; CAPTURING: a capture into it is under way, or one
    elsewhere keeps the lake from recording an event behind pending work. */
 GMLAKE_DEF gmlake_result gmlake_pool_destroy(gmlake *lake, gmlake_pool *pool);
@@ -718,7 +731,8 @@ GMLAKE_DEF gmlake_result gmlake_pool_destroy(gmlake *lake, gmlake_pool *pool);
    is being captured already. INVALID_ARGUMENT: legacy stream, NONE, or no pool. */
 GMLAKE_DEF gmlake_result gmlake_capture_begin(gmlake *lake, gmlake_stream stream,
                                               gmlake_pool *pool);
-/* Call after the driver's own end. INVALID_ARGUMENT: the stream is not being captured. */
+/* Call after the driver's own end. Waits for the planner's turn. INVALID_ARGUMENT: the stream is
+   not being captured. */
 GMLAKE_DEF gmlake_result gmlake_capture_end(gmlake *lake, gmlake_stream stream);
 
 /* Addresses for max_bytes, no memory; gmlake_buffer_get_info tells where. Unmaps what up to two
@@ -751,6 +765,8 @@ GMLAKE_DEF gmlake_result gmlake_trim(gmlake *lake, size_t keep_bytes, size_t *ou
 /* out_stats->struct_bytes is set by the caller: 0, or the size it was compiled with. */
 GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *lake, gmlake_stats *out_stats);
 GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *lake);
+/* Asks the driver, and what has completed. Errors: INVALID_ARGUMENT, DRIVER, DEVICE_LOST, FORKED,
+   SHUTTING_DOWN. */
 GMLAKE_DEF gmlake_result gmlake_get_budget(gmlake *lake, gmlake_budget *out_budget);
 /* Details of the last call that failed on this lake, by any thread; arguments that are refused
    without a look at the lake leave no trace. */
@@ -794,6 +810,9 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
 #include <sched.h>
 #include <time.h>
 #include <unistd.h>
+#endif
+#if defined(GMLAKE_BACKEND_MOCK) && defined(__GLIBC__) && !defined(__USE_GNU)
+#error "the mock: include gmlake.h here before any other header, or define _GNU_SOURCE"
 #endif
 
 #if !defined(GMLAKE_MALLOC)
@@ -2959,7 +2978,10 @@ static gmlake_result gmlk_drive_book(gmlake *l, const gmlk_drive *drive) {
   l->stats.driver_ns += drive->ns;
   if (!result) return GMLAKE_OK;
   if (l->lost) return result;
-  (void)gmlk_fail(l, result, drive->call, "a call of the backend failed");
+  (void)gmlk_fail(l, result, drive->call,
+                  result == GMLAKE_ERROR_DRIVER && !strcmp(drive->call, "event_record")
+                      ? "no event on a stream: was it destroyed before gmlake_forget_stream?"
+                      : "a call of the backend failed");
   l->error.driver_code = drive->code;
   if (!gmlk_is_fatal(result)) return result;
   if (result == GMLAKE_ERROR_FORKED) { /* the parent's lake lives on */
@@ -5165,6 +5187,7 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_re
   info.result = result;
   info.call = "gmlake_alloc";
   info.asked_bytes = r->bytes;
+  info.pool = r->arena->is_bare ? NULL : r->arena->pool;
   info.live_bytes = l->stats.active_bytes;
   info.reserved_bytes = l->stats.reserved_bytes;
   info.limit_bytes = r->limit_bytes ? r->limit_bytes : l->desc.limit_bytes;

@@ -1318,6 +1318,7 @@ static void limit_is_reached_and_not_passed(void **state) {
   open_lake();
   assert_error(try_on(4 * C + 1, LEGACY), LIMIT_REACHED);
   assert_int_equal(last_error().limit_bytes, 4 * C + C / 2);
+  assert_null(last_error().pool);
   assert_int_equal(last_error().driver_free_bytes, 16 * C);
   a = take(4 * C); /* just below works */
   assert_error(try_on(512, LEGACY), LIMIT_REACHED);
@@ -1338,6 +1339,7 @@ static void pool_limits_are_reached(void **state) {
   wanted = request(2 * C + 1, 0, pool);
   assert_error(try_with(&wanted, LEGACY), LIMIT_REACHED);
   assert_int_equal(last_error().limit_bytes, 2 * C); /* the limit in force */
+  assert_ptr_equal(last_error().pool, pool);
   a = take_from(pool, 2 * C, LEGACY);
   wanted.bytes = 512;
   assert_error(try_with(&wanted, LEGACY), LIMIT_REACHED);

@@ -640,6 +640,7 @@ static void a_growth_that_fails_leaves_the_buffer_as_it_was(void **state) {
   assert_int_equal(info.result, GMLAKE_ERROR_LIMIT_REACHED);
   assert_int_equal(info.asked_bytes, 5 * C);
   assert_int_equal(info.limit_bytes, 4 * C);
+  assert_null(info.pool);
   assert_int_equal(info.live_bytes, 2 * C);
   assert_int_equal(info_of(a).bytes, C);
   assert_int_equal(stats().buffer_bytes, 2 * C);

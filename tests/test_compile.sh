@@ -101,6 +101,11 @@ matrix() {
     # In strict C the first header of a file fixes what the system's headers declare.
     job "declared, then implemented, twice: $compiler $standard" \
       "$compile -D_GNU_SOURCE $both $dir/late.$extension"
+    case $extension in c)
+      job "the mock behind another header: $compiler $standard" \
+        "! $compile -include stdio.h -DGMLAKE_BACKEND_MOCK $dir/lake.c >$dir/behind.$compiler.$standard 2>&1 &&
+ grep -q 'before any other header, or define _GNU_SOURCE' $dir/behind.$compiler.$standard" ;;
+    esac
     job "the driver linked: $compiler $standard" \
       "$compile -DGMLAKE_BACKEND_CUDA -DGMLAKE_CUDA_LINK $dir/lake.$extension &&
  $compile -DGMLAKE_OFFLOAD_BACKEND_CUDA -DGMLAKE_OFFLOAD_CUDA_LINK $dir/offload.$extension"

@@ -720,13 +720,19 @@ static const field device_fields[] = {
     ONE(T, handle_types, INTEGER), ONE(T, is_host_memory, INTEGER), ONE(T, name, TEXT)};
 #undef T
 #define T gmlake_error_info
-static const field error_fields[] = {
-    ONE(T, result, INTEGER),        ONE(T, driver_code, INTEGER),
-    ONE(T, call, OPAQUE),           ONE(T, text, TEXT),
-    ONE(T, asked_bytes, INTEGER),   ONE(T, live_bytes, INTEGER),
-    ONE(T, free_bytes, INTEGER),    ONE(T, stitchable_bytes, INTEGER),
-    ONE(T, pending_bytes, INTEGER), ONE(T, reserved_bytes, INTEGER),
-    ONE(T, limit_bytes, INTEGER),   ONE(T, driver_free_bytes, INTEGER)};
+static const field error_fields[] = {ONE(T, result, INTEGER),
+                                     ONE(T, driver_code, INTEGER),
+                                     ONE(T, call, OPAQUE),
+                                     ONE(T, text, TEXT),
+                                     ONE(T, asked_bytes, INTEGER),
+                                     ONE(T, live_bytes, INTEGER),
+                                     ONE(T, free_bytes, INTEGER),
+                                     ONE(T, stitchable_bytes, INTEGER),
+                                     ONE(T, pending_bytes, INTEGER),
+                                     ONE(T, reserved_bytes, INTEGER),
+                                     ONE(T, limit_bytes, INTEGER),
+                                     ONE(T, driver_free_bytes, INTEGER),
+                                     ONE(T, pool, OPAQUE)};
 #undef T
 #define T gmlake_stats
 static const field stats_fields[] = {

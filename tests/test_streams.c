@@ -824,6 +824,7 @@ static void a_free_survives_a_failed_record(void **state) {
   fail_call(ON_RECORD, 1, GMLAKE_ERROR_DRIVER, 0);
   drop_on(p, A);
   assert_int_equal(stats().event_count, 0);
+  assert_non_null(strstr(last_error().text, "destroyed before gmlake_forget_stream"));
   drop_on(q, A);
   assert_int_equal(stats().event_count, 1);
   complete(A);
