@@ -8583,16 +8583,17 @@ static inline gmlake_result gmlk_leave(gmlake *l, gmlake_result result) {
   return GMLAKE_OK;
 }
 
-/* Both locks, for what plans. */
-static gmlake_result gmlk_enter_driving(gmlake *l) {
-  gmlake_result result = gmlk_enter(l);
-  if (!result) gmlk_driving_lock(l);
-  return result;
-}
-
 static gmlake_result gmlk_leave_driving(gmlake *l, gmlake_result result) {
   gmlk_driving_unlock(l);
   return gmlk_leave(l, result);
+}
+
+/* Both locks, for what plans. The device may be lost before it is this planner's turn. */
+static gmlake_result gmlk_enter_driving(gmlake *l) {
+  gmlake_result result = gmlk_enter(l);
+  if (result) return result;
+  gmlk_driving_lock(l);
+  return l->lost ? gmlk_leave_driving(l, l->lost) : GMLAKE_OK;
 }
 
 /* The stream's number, made on first use. The second stream of a lake closes the first one's

@@ -478,6 +478,27 @@ static void host_memory_runs_out_while_a_call_waits(void **state) {
 
 static void grow_it_too(void) { step(gmlake_buffer_resize(lake, buffer, 4 * C, LEGACY)); }
 
+static void lose_the_device(void) {
+  fail_call(ON_CREATE, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
+  assert_error(try_on(4 * C, LEGACY), DEVICE_LOST);
+}
+
+static void a_device_is_lost_while_a_planner_waits(void **state) {
+  uint64_t calls;
+  (void)state;
+  prepare_watched(16);
+  open_lake();
+  flood(2);
+  before_planning = lose_the_device;
+  assert_error(gmlake_trim(lake, 0, NULL), DEVICE_LOST);
+  assert_well("gmlake_trim");
+  calls = census().call_count;
+  assert_error(gmlake_trim(lake, 0, NULL), DEVICE_LOST);
+  assert_int_equal(census().call_count, calls);
+  assert_int_equal(census().handle_count, 2);
+  end();
+}
+
 /* What was a growth when it was asked for takes chunks away by now. */
 static void a_captured_growth_becomes_a_shrink_while_it_waits(void **state) {
   gmlake_buffer_info info;
@@ -677,6 +698,7 @@ int main(void) {
       cmocka_unit_test(a_stream_is_forgotten_while_its_call_waits),
       cmocka_unit_test(captures_end_and_begin_while_a_call_waits),
       cmocka_unit_test(host_memory_runs_out_while_a_call_waits),
+      cmocka_unit_test(a_device_is_lost_while_a_planner_waits),
       cmocka_unit_test(a_captured_growth_becomes_a_shrink_while_it_waits),
       cmocka_unit_test(the_mocks_calls_give_back_its_own),
       cmocka_unit_test(the_mocks_answers_are_read_under_its_lock),
