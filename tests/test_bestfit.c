@@ -927,6 +927,7 @@ static void no_grow_may_stitch(void **state) {
 
 /* All addresses for windows are an idle window's, whose memory would do. */
 static void no_grow_drops_windows_for_their_addresses(void **state) {
+  gmlake_alloc_desc wanted = request(2 * C, GMLAKE_NO_GROW, NULL);
   void *b[8], *w;
   size_t i;
   (void)state;
@@ -942,9 +943,11 @@ static void no_grow_drops_windows_for_their_addresses(void **state) {
   w = take_flags(2 * C, GMLAKE_NO_GROW);
   assert_int_equal(piece_count(w), 2);
   assert_int_equal(stats().window_count, 1);
+  drop(b[7]);
+  assert_error(try_with(&wanted, LEGACY), OUT_OF_DEVICE_MEMORY); /* no addresses, nothing to drop */
+  assert_int_equal(stats().reserved_bytes, 8 * C);               /* nor anything to trim for */
   drop(w);
-  for (i = 0; i < 8; i++)
-    if (i % 2 == 0 || i == 7) drop(b[i]);
+  for (i = 0; i < 8; i += 2) drop(b[i]);
   finish();
 }
 
