@@ -395,7 +395,7 @@ static void forget_and_reuse(void) {
   step(gmlake_forget_stream(lake, A));
   B = open_stream();
   gmlake_mock_stream_hold(mock, B);
-  pending = take_on(C, B);
+  pending = take_from(pool, C, B);
   drop_on(pending, B);
 }
 
@@ -414,10 +414,11 @@ static void a_stream_is_forgotten_while_its_call_waits(void **state) {
     step(gmlake_forget_stream(lake, other));
   }
   trim_to(0);
-  flood(2);
-  (void)take_on(C, NONE);
+  pool = open_pool(0); /* it knows one number, and A gets another */
+  drop_on(take_from(pool, 2 * C, NONE), NONE);
+  (void)take_from(pool, C, NONE);
   before_planning = forget_and_reuse;
-  p = take_on(2 * C, A);
+  p = take_from(pool, 2 * C, A);
   assert_int_equal(stats().stream_wait_count, 0);
   for (i = 0; i < piece_count(p); i++) assert_ptr_not_equal(piece(p, i).home, pending);
   step(gmlake_get_allocation(lake, p, &info));
@@ -454,12 +455,17 @@ static void captures_end_and_begin_while_a_call_waits(void **state) {
   wanted = request(2 * C, 0, asked_pool);
   refused = stats().state_count[4];
   step_error(try_with(&wanted, A), CAPTURING);
+  assert_string_equal(last_error().text, "the request cannot be served");
   assert_int_equal(stats().state_count[4], refused + 1);
   end();
 }
 
-static void use_host_memory_up(void) {
+static void use_records_up(void) {
   while (lake->records.unused_count >= 2) (void)take_on(512, NONE);
+}
+
+static void use_host_memory_up(void) {
+  use_records_up();
   host_fail_in = host_fails_on = 1;
 }
 
@@ -469,6 +475,8 @@ static void host_memory_runs_out_while_a_call_waits(void **state) {
   open_lake();
   A = open_stream();
   (void)take_on(512, A);
+  before_planning = use_records_up; /* there is more */
+  (void)take_on(4 * C, A);
   before_planning = use_host_memory_up;
   step_error(try_on(4 * C, A), OUT_OF_HOST_MEMORY);
   host_fail_in = host_fails_on = 0;
@@ -478,25 +486,35 @@ static void host_memory_runs_out_while_a_call_waits(void **state) {
 
 static void grow_it_too(void) { step(gmlake_buffer_resize(lake, buffer, 4 * C, LEGACY)); }
 
+static uint64_t calls_until_lost;
+
 static void lose_the_device(void) {
   fail_call(ON_CREATE, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
   assert_error(try_on(4 * C, LEGACY), DEVICE_LOST);
+  calls_until_lost = census().call_count;
 }
 
 static void a_device_is_lost_while_a_planner_waits(void **state) {
-  uint64_t calls;
+  int allocates;
   (void)state;
-  prepare_watched(16);
-  open_lake();
-  flood(2);
-  before_planning = lose_the_device;
-  assert_error(gmlake_trim(lake, 0, NULL), DEVICE_LOST);
-  assert_well("gmlake_trim");
-  calls = census().call_count;
-  assert_error(gmlake_trim(lake, 0, NULL), DEVICE_LOST);
-  assert_int_equal(census().call_count, calls);
-  assert_int_equal(census().handle_count, 2);
-  end();
+  for (allocates = 0; allocates < 2; allocates++) {
+    prepare_watched(16);
+    open_lake();
+    A = open_stream();
+    B = open_stream();
+    flood(2);
+    drop_on(take_on(C, A), A);
+    drop_on(take_on(C, B), B);
+    before_planning = lose_the_device;
+    if (allocates)
+      assert_error(try_on(8 * C, LEGACY), DEVICE_LOST);
+    else
+      assert_error(gmlake_trim(lake, 0, NULL), DEVICE_LOST);
+    assert_well("the loss");
+    assert_int_equal(census().call_count, calls_until_lost);
+    assert_int_equal(census().handle_count, 2);
+    end();
+  }
 }
 
 /* What was a growth when it was asked for takes chunks away by now. */

@@ -417,14 +417,16 @@ static void addresses_that_cannot_be_waited_for_are_not_had(void **state) {
 
 static void addresses_are_had_although_a_capture_forbids_a_wait(void **state) {
   gmlake_pool *pool;
+  void *p;
   (void)state;
   open_faulty(4);
   pool = open_pool(0);
   resize_on(open_buffer(127), C, A); /* nearly all of them */
   hold(A);
   step(gmlake_buffer_destroy(lake, lake->arenas[2]->buffers, A));
-  drop_on(take_on(512, B), B);
+  p = take_on(512, B);
   step(gmlake_capture_begin(lake, B, pool));
+  drop_on(p, B);
   assert_int_equal(create_buffer(2), GMLAKE_OK);
   assert_int_equal(stats().host_wait_count, 1);
   step(gmlake_capture_end(lake, B));

@@ -2102,6 +2102,7 @@ static void a_device_lost_before_a_capture_ends_it(void **state) {
   drop_on(take_on(512, A), A);
   fail_call(ON_RECORD, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
   assert_error(gmlake_capture_begin(lake, A, pool), DEVICE_LOST);
+  assert_string_equal(last_error().text, "a call of the backend failed");
   (void)gmlake_destroy(lake);
   close_mock();
 }
