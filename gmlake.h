@@ -284,7 +284,8 @@ typedef struct gmlake_backend {
   gmlake_result (*event_destroy)(void *user, void *event, int *out_code);
   /* The event completes when the work queued on the stream so far has; recording again forgets
      the former record. pre: the stream is not being captured. A free on its way out does not ask
-     whether it is in a child of fork: event_create and event_record answer FORKED there. */
+     whether it is in a child of fork: where one may not use the device, event_create and
+     event_record answer FORKED. */
   gmlake_result (*event_record)(void *user, void *event, gmlake_stream stream, int *out_code);
   /* pre: the event was recorded. */
   gmlake_result (*event_query)(void *user, void *event, int *out_done, int *out_code);
@@ -8700,16 +8701,23 @@ static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned s
   *out_ticket = GMLK_ENDLESS;
 }
 
+/* A request that can be served. */
+GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
+                                            const gmlake_alloc_desc *desc, gmlake_stream stream) {
+  gmlake_result result = gmlk_request_init(l, r, desc, stream);
+  if (result) return gmlk_fail(l, result, "gmlake_alloc", "the request cannot be served");
+  return gmlk_serve_reserve(l, r) ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+}
+
 /* The request once more, as long as its stream keeps its number: who forgets a stream or ends a
    capture holds driving. */
 static gmlake_result gmlk_request_renew(gmlake *l, gmlk_request *r, gmlake_stream stream) {
   uint64_t number = r->number;
   unsigned candidates = r->candidates;
-  gmlake_result result = gmlk_request_init(l, r, r->desc, stream);
+  gmlake_result result = gmlk_request_open(l, r, r->desc, stream);
   r->number = number;
   r->candidates = candidates;
-  if (result) return gmlk_fail(l, result, "gmlake_alloc", "the request cannot be served");
-  return gmlk_serve_reserve(l, r) ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  return result;
 }
 
 /* The slow way: both locks, the ladder. */
@@ -8765,9 +8773,8 @@ GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc
   gmlk_request r;
   gmlk_block *b = NULL;
   gmlk_note *note = NULL;
-  gmlake_result result = gmlk_request_init(l, &r, desc, stream);
-  if (result) return gmlk_fail(l, result, "gmlake_alloc", "the request cannot be served");
-  if (!gmlk_serve_reserve(l, &r)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  gmlake_result result = gmlk_request_open(l, &r, desc, stream);
+  if (result) return result;
   if (desc->user_data || desc->label) {
     note = gmlk_note_new(l, desc->user_data, desc->label);
     if (!note) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
