@@ -411,8 +411,9 @@ typedef struct gmlake_error_info {
 #define GMLAKE_LOG_INFO 2
 
 /* Told of fatal errors, of a lake that cannot stitch, and at destroy of every live block and buffer
-   (a warning whose text names size, address and label). Called with no lock held, from the thread
-   whose call caused it; may call the lake. */
+   (a warning whose text names size, address and label). Called with no lock held at the end of a
+   call: of the one that caused it, or of another thread's that ends meanwhile; may call the
+   lake. */
 typedef struct gmlake_logger {
   void (*fn)(void *user, int level, const gmlake_error_info *info);
   void *user;
@@ -690,10 +691,11 @@ GMLAKE_DEF gmlake_result gmlake_get_desc(gmlake *lake, gmlake_desc *out_desc);
 
 /* Memory for work on the stream, 512-byte aligned, contents undefined. *out_ptr is NULL on error
    and for 0 bytes. Errors: INVALID_ARGUMENT, OUT_OF_DEVICE_MEMORY, LIMIT_REACHED,
-   OUT_OF_HOST_MEMORY, DRIVER, DEVICE_LOST, FORKED, SHUTTING_DOWN. */
+   OUT_OF_HOST_MEMORY, DRIVER, DEVICE_LOST, FORKED, SHUTTING_DOWN, CAPTURING (a capture that the
+   lake was not told of). */
 GMLAKE_DEF gmlake_result gmlake_alloc(gmlake *lake, size_t bytes, gmlake_stream stream,
                                       void **out_ptr);
-/* The same with options. CAPTURING: the stream is being captured into another pool. */
+/* The same with options. CAPTURING, too: the stream is being captured into another pool. */
 GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *lake, const gmlake_alloc_desc *desc,
                                            gmlake_stream stream, void **out_ptr);
 /* Every use of the block must precede this call on the stream, or be on a stream named by
@@ -1680,7 +1682,6 @@ static void gmlk_stream_drop(gmlk_streams *streams, unsigned stream) {
   gmlk_stream *s = streams->items[stream];
   if (!s->is_capture) streams->used_count--;
   s->is_used = 0;
-  s->capture = 0;
 }
 
 /* Whether the work that a tag stands for is known to be complete. */
@@ -1797,8 +1798,9 @@ static int gmlk_stream_has_waited(const gmlk_streams *streams, unsigned waiter, 
   return 0;
 }
 
-/* Makes work queued on `waiter` from now on start after this much of `stream`. pre: it is not known
-   to be complete. */
+/* Makes work queued on `waiter` from now on start after this much of `stream`.
+   OUT_OF_DEVICE_MEMORY: it cannot be had, since a capture or want of host memory forbids the wait
+   or its fence. pre: it is not known to be complete. */
 static gmlake_result gmlk_stream_wait(gmlk_streams *streams, gmlk_host *host, gmlk_drive *drive,
                                       unsigned waiter, unsigned stream, uint64_t ticket) {
   const gmlake_backend *b = drive->driver->backend;
@@ -1806,7 +1808,7 @@ static gmlake_result gmlk_stream_wait(gmlk_streams *streams, gmlk_host *host, gm
   gmlk_fence *fence;
   gmlake_result result;
   int code = 0;
-  if (w->capture || (!w->value && streams->capture_count)) return GMLAKE_ERROR_CAPTURING;
+  if (w->capture || (!w->value && streams->capture_count)) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   if (!gmlk_stream_covering(s, ticket)) (void)gmlk_stream_fence(streams, host, drive, stream);
   fence = gmlk_stream_covering(s, ticket);
   if (!fence) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
@@ -4182,13 +4184,23 @@ static int gmlk_exceeds(size_t held, size_t more, size_t limit) { /* limit 0: th
   return limit && more > limit - gmlk_min(limit, held);
 }
 
+/* How much the device has, asked with the books unlocked; on an error nothing is written. */
+static gmlake_result gmlk_ask_memory(gmlake *l, size_t *out_free, size_t *out_total) {
+  gmlk_drive drive;
+  gmlk_books_unlock(l);
+  if (!gmlk_drive_begin(&drive, &l->driver))
+    (void)gmlk_drive_memory_info(&drive, out_free, out_total);
+  gmlk_drive_end(&drive);
+  gmlk_books_lock(l);
+  return gmlk_drive_book(l, &drive);
+}
+
 /* Whether limits and the device allow so many more chunks; the driver is asked only where it must
    be, or before it would be found out by creating hundreds of them in vain. */
 static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_request *r, uint32_t count) {
   const gmlk_arena *a = r->arena;
   size_t bytes = (size_t)count * a->chunk_bytes, pool = a->backed_count * a->chunk_bytes;
   size_t free_bytes = 0, total_bytes = 0;
-  gmlk_drive drive;
   gmlake_result result;
   r->limit_bytes = l->desc.limit_bytes;
   if (gmlk_exceeds(l->stats.reserved_bytes, bytes, r->limit_bytes))
@@ -4197,10 +4209,7 @@ static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_request *r, uint32_t co
   if (gmlk_exceeds(pool, bytes, r->limit_bytes)) return GMLAKE_ERROR_LIMIT_REACHED;
   r->limit_bytes = 0;
   if (!l->desc.driver_free_bytes_min && count < GMLK_GROWTH_ASKED) return GMLAKE_OK;
-  if (!gmlk_drive_begin(&drive, &l->driver))
-    (void)gmlk_drive_memory_info(&drive, &free_bytes, &total_bytes);
-  gmlk_drive_end(&drive);
-  result = gmlk_drive_book(l, &drive);
+  result = gmlk_ask_memory(l, &free_bytes, &total_bytes);
   if (result) return result;
   if (bytes > free_bytes) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   return free_bytes - bytes < l->desc.driver_free_bytes_min ? GMLAKE_ERROR_LIMIT_REACHED
@@ -5071,25 +5080,27 @@ static gmlake_result gmlk_wait_for_fence(gmlake *l, unsigned stream) {
 }
 
 /* Waits on the host for all work queued so far on one stream, or for what was freed on it.
-   CAPTURING: a capture forbids it. */
+   CAPTURING: a capture forbids to fence the last of it; what was fenced before has been waited
+   for. */
 static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream, int all) {
   gmlk_stream *s = l->streams.items[stream];
   gmlk_drive drive;
-  gmlake_result result;
+  gmlake_result fenced, result;
   uint64_t ns;
   if (!s->is_used || s->is_capture) return GMLAKE_OK;
   if (all && !s->is_forgotten) s->is_dirty = 1;
   if (!s->fence_count && !s->is_dirty) return GMLAKE_OK;
-  result = gmlk_drive_begin(&drive, &l->driver);
-  if (!result) result = gmlk_stream_fence(&l->streams, &l->host, &drive, stream);
+  fenced = gmlk_drive_begin(&drive, &l->driver);
+  if (!fenced) fenced = gmlk_stream_fence(&l->streams, &l->host, &drive, stream);
   gmlk_drive_end(&drive);
   if (gmlk_drive_book(l, &drive)) return drive.result;
-  if (result && result != GMLAKE_ERROR_OUT_OF_HOST_MEMORY) return result;
+  if (fenced == GMLAKE_ERROR_CAPTURING && !s->fence_count) return fenced;
   l->stats.host_wait_count++;
   ns = l->stats.driver_ns;
-  result = result ? gmlk_wait_directly(l, stream) : gmlk_wait_for_fence(l, stream);
+  result = fenced == GMLAKE_ERROR_OUT_OF_HOST_MEMORY ? gmlk_wait_directly(l, stream)
+                                                     : gmlk_wait_for_fence(l, stream);
   gmlk_tell_wait(l, stream, l->stats.driver_ns - ns, "on the host, for what the stream still does");
-  return result;
+  return result || fenced != GMLAKE_ERROR_CAPTURING ? result : fenced;
 }
 
 /* The same for every stream; the first error, after all have been tried. CAPTURING gives way to
@@ -5166,10 +5177,12 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_re
   gmlk_arena *a = r->arena;
   gmlake_error_info info;
   gmlk_supply supply;
-  gmlk_drive drive;
   gmlk_block *b;
   size_t total = 0;
+  gmlake_result asked;
   memset(&info, 0, sizeof(info));
+  asked = gmlk_ask_memory(l, &info.driver_free_bytes, &total);
+  if (gmlk_is_fatal(asked)) return asked;
   for (b = a->head.next; b != &a->tail; b = b->next) {
     if (gmlk_is_open(b, r->taker.stream))
       info.free_bytes += gmlk_to_bytes(b->grains);
@@ -5181,10 +5194,6 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_re
     gmlk_supply_scan(a, &l->streams, r->taker, r->grains, r->align, &supply);
   info.stitchable_bytes =
       gmlk_to_bytes((supply.whole_chunks << a->chunk_log) + supply.tail_grains + supply.tip_grains);
-  if (!gmlk_drive_begin(&drive, &l->driver))
-    (void)gmlk_drive_memory_info(&drive, &info.driver_free_bytes, &total);
-  gmlk_drive_end(&drive);
-  if (gmlk_drive_book(l, &drive) && gmlk_is_fatal(drive.result)) return drive.result;
   info.result = result;
   info.call = "gmlake_alloc";
   info.asked_bytes = r->bytes;
@@ -5393,6 +5402,7 @@ static gmlake_result gmlk_place_wait(gmlake *l, const gmlk_place *place) {
   gmlake_result result = l->lost;
   if (result || gmlk_place_is_done(l, place)) return result;
   result = gmlk_wait_for_stream(l, place->stream, 0);
+  if (result == GMLAKE_ERROR_CAPTURING && gmlk_place_is_done(l, place)) result = GMLAKE_OK;
   if (result == GMLAKE_ERROR_CAPTURING)
     return gmlk_fail(l, result, "gmlake_buffer_resize", "a capture forbids to wait for a use");
   return result ? result : gmlk_refresh(l, 0);
@@ -5452,12 +5462,13 @@ static gmlake_result gmlk_buffer_climb(gmlake *l, gmlake_buffer *b, uint32_t cou
   b->is_busy = 1;
   result = gmlk_buffer_grow(l, &r, b, count);
   b->is_busy = 0;
+  l->stats.state_count[4] += result != GMLAKE_OK;
   if (!gmlk_is_shortage(result)) return result;
-  l->stats.state_count[4]++;
-  l->stats.oom_count++;
   r.bytes = (count - b->count) * b->arena->chunk_bytes;
   result = gmlk_report_oom(l, &r, result);
-  if (gmlk_is_shortage(result)) l->error.call = "gmlake_buffer_resize";
+  if (!gmlk_is_shortage(result)) return result;
+  l->stats.oom_count++;
+  l->error.call = "gmlake_buffer_resize";
   return result;
 }
 
@@ -9109,7 +9120,7 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
   result = gmlk_drive_begin(&drive, &l->driver);
   if (!result) result = gmlk_stream_fence(&l->streams, &l->host, &drive, stream);
   gmlk_drive_end(&drive);
-  if (gmlk_drive_book(l, &drive)) return l->error.result;
+  if (gmlk_drive_book(l, &drive)) return drive.result;
   if (result == GMLAKE_ERROR_CAPTURING)
     return gmlk_fail(l, result, "gmlake_forget_stream", "a capture forbids to record its fence");
   if (result) return result;
@@ -9228,17 +9239,11 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   gmlake_result result = gmlk_refresh(l, 1);
   gmlake_budget budget;
   const gmlk_note *note;
-  gmlk_drive drive;
   uint64_t idle = 0, all = 0;
   size_t i;
   if (result) return result;
   memset(&budget, 0, sizeof(budget));
-  gmlk_books_unlock(l);
-  if (!gmlk_drive_begin(&drive, &l->driver))
-    (void)gmlk_drive_memory_info(&drive, &budget.driver_free_bytes, &budget.total_bytes);
-  gmlk_drive_end(&drive);
-  gmlk_books_lock(l);
-  result = gmlk_drive_book(l, &drive);
+  result = gmlk_ask_memory(l, &budget.driver_free_bytes, &budget.total_bytes);
   if (result) return result;
   for (i = 0; i < l->arena_count; i++) {
     if (!l->arenas[i]) continue;
@@ -9652,17 +9657,26 @@ GMLAKE_DEF gmlake_result gmlake_buffer_create(gmlake *l, const gmlake_buffer_des
   return result ? result : gmlk_leave_driving(l, gmlk_buffer_create(l, desc, out_buffer));
 }
 
-/* The stream's number, with what moving the buffer's end to `count` chunks on it needs. */
-static gmlake_result gmlk_buffer_admit(gmlake *l, const gmlake_buffer *b, size_t count,
+/* The chunks that so many bytes of a buffer take. */
+static uint32_t gmlk_buffer_count(const gmlake_buffer *b, size_t bytes) {
+  size_t chunk = b->arena->chunk_bytes;
+  return (uint32_t)(bytes / chunk + (bytes % chunk != 0));
+}
+
+/* The stream's number, with what moving the buffer's end on it needs. */
+static gmlake_result gmlk_buffer_admit(gmlake *l, const gmlake_buffer *b, size_t bytes,
                                        gmlake_stream value, const char *call,
                                        unsigned *out_stream) {
   *out_stream = 0;
   if (!b->is_live)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call, "the buffer was destroyed");
+  if (bytes > b->bytes && l->is_barred && gmlk_in_call(l, 0))
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
+                     "a growth in the out-of-memory handler");
   if (value == GMLAKE_STREAM_NONE) return GMLAKE_OK;
   *out_stream = gmlk_stream_number(l, value);
   if (!*out_stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (count < b->count && l->streams.items[*out_stream]->capture)
+  if (gmlk_buffer_count(b, bytes) < b->count && l->streams.items[*out_stream]->capture)
     return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, call, "a buffer cannot shrink in a capture");
   return gmlk_arena_admit(b->arena, *out_stream) ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
@@ -9670,15 +9684,14 @@ static gmlake_result gmlk_buffer_admit(gmlake *l, const gmlake_buffer *b, size_t
 /* pre: the books are locked; they are at the end, whatever happened between. */
 static gmlake_result gmlk_buffer_resize(gmlake *l, gmlake_buffer *b, size_t bytes,
                                         gmlake_stream value, const char *call) {
-  size_t chunk = b->arena->chunk_bytes;
-  uint32_t count = (uint32_t)(bytes / chunk + (bytes % chunk != 0));
+  uint32_t count = gmlk_buffer_count(b, bytes);
   unsigned stream;
-  gmlake_result result = gmlk_buffer_admit(l, b, count, value, call, &stream);
+  gmlake_result result = gmlk_buffer_admit(l, b, bytes, value, call, &stream);
   if (result) return result;
   if (!gmlk_buffer_try(l, b, count, stream)) {
     gmlk_driving_lock(l);
     result = l->lost;
-    if (!result) result = gmlk_buffer_admit(l, b, count, value, call, &stream);
+    if (!result) result = gmlk_buffer_admit(l, b, bytes, value, call, &stream);
     if (!result && !gmlk_buffer_try(l, b, count, stream))
       result = gmlk_buffer_climb(l, b, count, stream);
     gmlk_driving_unlock(l);
@@ -9701,9 +9714,6 @@ GMLAKE_DEF gmlake_result gmlake_buffer_resize(gmlake *l, gmlake_buffer *b, size_
     if (bytes > b->max_bytes)
       result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_buffer_resize",
                          "more than max_bytes");
-    else if (bytes > b->bytes && l->is_barred && gmlk_in_call(l, 0))
-      result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_buffer_resize",
-                         "a growth in the out-of-memory handler");
     else
       result = gmlk_buffer_resize(l, b, bytes, stream, "gmlake_buffer_resize");
   } while (gmlk_leave_short(l, &result, tries++));
@@ -9776,7 +9786,7 @@ static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
   if (result && result != GMLAKE_ERROR_CAPTURING) return result;
   if (pool->capture_count) /* begun while the books were unlocked */
     return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_pool_destroy", "a capture is under way");
-  if (!result && a->live_count)
+  if (!result && (a->live_count || !gmlk_arena_is_quiet(l, a))) /* freed again and again */
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",
                      "the pool has live blocks");
   if (a->live_count || !gmlk_arena_is_quiet(l, a))
@@ -9807,12 +9817,14 @@ static void gmlk_arena_retag(gmlk_arena *a, unsigned from, unsigned to) {
 
 static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_pool *pool) {
   unsigned stream = gmlk_stream_number(l, value), capture;
+  unsigned legacy = gmlk_stream_find(&l->streams, NULL);
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
   if (!s) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (s->capture)
     return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_capture_begin",
                      "the stream is being captured already");
-  gmlk_fence_now(l, stream); /* what it freed so far is another's to the capture */
+  gmlk_fence_now(l, stream);             /* what it freed so far is another's to the capture */
+  if (legacy) gmlk_fence_now(l, legacy); /* which cannot be fenced in any capture */
   if (l->lost) return l->lost;
   capture = gmlk_stream_add(&l->streams, &l->host, value, 1);
   if (!capture) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;

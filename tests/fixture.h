@@ -89,6 +89,7 @@ enum {
   ON_EXCHANGE,
   ON_UNRESERVE,
   ON_EVENT_DESTROY,
+  ON_MEMORY_INFO,
   ON_KINDS
 };
 
@@ -167,6 +168,12 @@ static gmlake_result faulty_event_destroy(void *user, void *event, int *out_code
   return result ? result : mock->event_destroy(user, event, out_code);
 }
 
+static gmlake_result faulty_memory_info(void *user, size_t *out_free_bytes, size_t *out_total_bytes,
+                                        int *out_code) {
+  gmlake_result result = fault_of(ON_MEMORY_INFO, out_code);
+  return result ? result : mock->get_memory_info(user, out_free_bytes, out_total_bytes, out_code);
+}
+
 static inline void fail_call(int kind, long in, gmlake_result result, int stays) {
   faults[kind].in = in;
   faults[kind].result = result;
@@ -188,6 +195,7 @@ static inline void use_faults(void) {
   faulty.capture_exchange = faulty_exchange;
   faulty.unreserve = faulty_unreserve;
   faulty.event_destroy = faulty_event_destroy;
+  faulty.get_memory_info = faulty_memory_info;
   desc.backend = &faulty;
 }
 

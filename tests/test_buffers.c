@@ -651,6 +651,30 @@ static void a_growth_that_fails_leaves_the_buffer_as_it_was(void **state) {
   finish();
 }
 
+/* Each attempt that failed is counted, whatever it failed for. */
+static void a_growth_that_the_driver_refuses_is_counted(void **state) {
+  gmlake_buffer *a;
+  gmlake_stats now;
+  (void)state;
+  start_with_faults(4);
+  a = open_buffer(8);
+  fail_call(ON_CREATE, 1, GMLAKE_ERROR_DRIVER, 1);
+  step_error(gmlake_buffer_resize(lake, a, C, LEGACY), DRIVER);
+  assert_int_equal(stats().state_count[4], 1);
+  assert_int_equal(stats().oom_count, 0);
+  fail_call(ON_CREATE, 0, GMLAKE_OK, 0);
+  step_error(gmlake_buffer_resize(lake, a, 8 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(stats().state_count[4], 2);
+  assert_int_equal(stats().oom_count, 1);
+  fail_call(ON_MEMORY_INFO, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
+  assert_error(gmlake_buffer_resize(lake, a, 8 * C, LEGACY), DEVICE_LOST);
+  now = stats();
+  assert_int_equal(now.state_count[4], 3);
+  assert_int_equal(now.oom_count, 1);
+  (void)gmlake_destroy(lake);
+  close_mock();
+}
+
 static gmlake_buffer *victim;
 static unsigned handler_calls;
 
@@ -838,6 +862,32 @@ static void a_capture_forbids_to_wait_for_a_use(void **state) {
   step(gmlake_capture_end(lake, two));
   resize_on(b, 0, LEGACY);
   resize_on(a, 2 * C, one);
+  finish();
+}
+
+/* The end of that use was fenced before the capture began: it is waited for, though the stream has
+   freed more since. */
+static void a_use_that_was_fenced_before_a_capture_is_waited_for(void **state) {
+  gmlake_stream one;
+  gmlake_buffer *a;
+  gmlake_pool *pool;
+  void *little;
+  (void)state;
+  start(16);
+  one = open_stream();
+  a = open_buffer(8);
+  pool = open_pool(0);
+  little = take_on(512, one);
+  resize_on(a, C, one);
+  gmlake_mock_stream_hold(mock, one);
+  resize_on(a, 0, one);
+  step(gmlake_capture_begin(lake, one, pool));
+  assert_ok(gmlake_mock_capture_begin(mock, one));
+  drop_on(little, one);
+  resize_on(a, C, NONE);
+  assert_int_equal(stats().host_wait_count, 1);
+  assert_ok(gmlake_mock_capture_end(mock, one));
+  step(gmlake_capture_end(lake, one));
   finish();
 }
 
@@ -1491,6 +1541,7 @@ int main(void) {
       cmocka_unit_test(trim_spares_a_chunk_that_somebody_may_still_read),
       cmocka_unit_test(blocks_get_what_buffers_gave_up),
       cmocka_unit_test(a_growth_that_fails_leaves_the_buffer_as_it_was),
+      cmocka_unit_test(a_growth_that_the_driver_refuses_is_counted),
       cmocka_unit_test(the_handler_may_shrink_and_not_grow),
       cmocka_unit_test(destroyed_buffers_leave_chunks_and_then_addresses),
       cmocka_unit_test(create_learns_what_destroyed_buffers_wait_for),
@@ -1498,6 +1549,7 @@ int main(void) {
       cmocka_unit_test(buffers_left_are_told_of_at_destroy),
       cmocka_unit_test(a_captured_stream_grows_and_does_not_shrink),
       cmocka_unit_test(a_capture_forbids_to_wait_for_a_use),
+      cmocka_unit_test(a_use_that_was_fenced_before_a_capture_is_waited_for),
       cmocka_unit_test(a_captured_stream_waits_for_no_other),
       cmocka_unit_test(a_use_outlasts_other_streams),
       cmocka_unit_test(a_growth_asks_for_no_needless_event),

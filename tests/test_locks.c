@@ -87,7 +87,8 @@ static int is_ending;
 
 static int waits_or_maps(int kind) {
   return kind == ON_RESERVE || kind == ON_CREATE || kind == ON_RELEASE || kind == ON_MAP ||
-         kind == ON_UNMAP || kind == ON_ACCESS || kind == ON_HOST_WAIT || kind == ON_UNRESERVE;
+         kind == ON_UNMAP || kind == ON_ACCESS || kind == ON_HOST_WAIT || kind == ON_UNRESERVE ||
+         kind == ON_MEMORY_INFO;
 }
 
 /* What takes long holds up other planners, and nobody else. */
@@ -536,6 +537,38 @@ static void a_captured_growth_becomes_a_shrink_while_it_waits(void **state) {
 
 /* ---- The mock -------------------------------------------------------------------------------- */
 
+static unsigned handler_calls;
+
+static void empty_it(void) {
+  buffer->is_busy = 0; /* another thread's growth is over */
+  assert_ok(gmlake_buffer_resize(lake, buffer, 0, LEGACY));
+}
+
+static int shrink_while_it_is_busy(void *user, gmlake *of, const gmlake_error_info *info) {
+  (void)user, (void)info;
+  handler_calls++;
+  buffer->is_busy = 1;
+  before_planning = empty_it;
+  assert_error(gmlake_buffer_resize(of, buffer, C, LEGACY), INVALID_ARGUMENT);
+  assert_string_equal(last_error().text, "a growth in the out-of-memory handler");
+  return 0;
+}
+
+/* A shrink in the out-of-memory handler is refused where it is a growth when its turn comes. */
+static void a_handlers_shrink_becomes_a_growth_while_it_waits(void **state) {
+  (void)state;
+  prepare_watched(4);
+  desc.oom.fn = shrink_while_it_is_busy;
+  open_lake();
+  buffer = open_buffer(4);
+  step(gmlake_buffer_resize(lake, buffer, 2 * C, LEGACY));
+  handler_calls = 0;
+  step_error(try_on(8 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(handler_calls, 1);
+  assert_int_equal(stats().buffer_bytes, 0);
+  end();
+}
+
 static void the_mocks_calls_give_back_its_own(void **state) {
   gmlake_stream stream = NULL;
   gmlake_mock_census now;
@@ -718,6 +751,7 @@ int main(void) {
       cmocka_unit_test(host_memory_runs_out_while_a_call_waits),
       cmocka_unit_test(a_device_is_lost_while_a_planner_waits),
       cmocka_unit_test(a_captured_growth_becomes_a_shrink_while_it_waits),
+      cmocka_unit_test(a_handlers_shrink_becomes_a_growth_while_it_waits),
       cmocka_unit_test(the_mocks_calls_give_back_its_own),
       cmocka_unit_test(the_mocks_answers_are_read_under_its_lock),
       cmocka_unit_test(the_handler_holds_no_lock),

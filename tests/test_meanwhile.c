@@ -186,6 +186,44 @@ static void what_completes_meanwhile_is_not_waited_for(void **state) {
   abandon();
 }
 
+static unsigned creates_left;
+static gmlake_pool *captured_pool;
+static void *taken_away;
+
+static void begin_a_capture_later(void) {
+  if (--creates_left)
+    on_create = begin_a_capture_later;
+  else
+    assert_ok(gmlake_capture_begin(lake, B, captured_pool));
+}
+
+static void take_what_completes(void) { assert_ok(gmlake_alloc(lake, 5 * C, A, &taken_away)); }
+
+/* A window of the legacy stream's is planned over A's memory; then a capture begins, in which that
+   stream can wait for none. That is want of memory like any other. */
+static void a_capture_begins_before_memory_is_borrowed(void **state) {
+  unsigned creates;
+  void *x;
+  (void)state;
+  for (creates = 1; creates < 6; creates++) {
+    open_meddled(8);
+    captured_pool = open_pool(0);
+    (void)take_on(512, B);
+    x = take_on(5 * C, A);
+    hold(A);
+    drop_on(x, A);
+    creates_left = creates;
+    on_create = begin_a_capture_later;
+    on_event_wait = take_what_completes;
+    step_error(try_on(7 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
+    assert_int_equal(creates_left, 0);
+    assert_string_equal(last_error().text, "no rung of the ladder had the memory");
+    assert_int_equal(stats().oom_count, 1);
+    assert_int_equal(stats().stream_wait_count, 0);
+    abandon();
+  }
+}
+
 static void free_one_more(void) { assert_ok(gmlake_free(lake, last_of_a, A)); }
 
 /* The event that was waited for in vain is not kept where a later one stands for it. */
@@ -366,19 +404,12 @@ static void a_device_lost_in_a_borrowed_chunk_ends_the_growth(void **state) {
   abandon();
 }
 
-static gmlake_result lose_the_device(void *user, size_t *out_free_bytes, size_t *out_total_bytes,
-                                     int *out_code) {
-  (void)user, (void)out_free_bytes, (void)out_total_bytes;
-  *out_code = 1234;
-  return GMLAKE_ERROR_DEVICE_LOST;
-}
-
 static void a_device_lost_in_the_report_of_a_growth_is_told(void **state) {
   gmlake_buffer *buffer;
   (void)state;
   open_faulty(2);
   buffer = open_buffer(4);
-  faulty.get_memory_info = lose_the_device;
+  fail_call(ON_MEMORY_INFO, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
   step_error(gmlake_buffer_resize(lake, buffer, 4 * C, A), DEVICE_LOST);
   assert_string_equal(last_error().call, "get_memory_info");
   abandon();
@@ -770,6 +801,7 @@ int main(void) {
       cmocka_unit_test(pieces_of_a_plan_are_nobody_elses),
       cmocka_unit_test(growth_that_serves_nothing_ends),
       cmocka_unit_test(what_completes_meanwhile_is_not_waited_for),
+      cmocka_unit_test(a_capture_begins_before_memory_is_borrowed),
       cmocka_unit_test(a_later_fence_stands_for_one_that_failed),
       cmocka_unit_test(of_failed_waits_a_fatal_one_is_told),
       cmocka_unit_test(a_pool_stays_while_a_window_alone_is_in_use),

@@ -223,7 +223,7 @@ typedef struct capture {
 typedef struct figures { /* what the statistics ought to say */
   size_t requested, active, requested_peak, active_peak, reserved_peak, stitched_peak;
   size_t reserved_most, stitched_most, pending_peak; /* upper bounds of peaks within operations */
-  uint64_t allocations, frees, refused, lies, stitches, reuses, evictions, windows;
+  uint64_t allocations, frees, refused, lies, forbidden, stitches, reuses, evictions, windows;
   uint64_t stream_waits, host_waits, records;
   uint64_t calls; /* of the backend by the lake, clock and exchange excluded */
 } figures;
@@ -1184,7 +1184,10 @@ static void check_resize_refusal(gmlake_result result, size_t grown, int is_capt
   int is_memory =
       grown && (result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY ||
                 (result == GMLAKE_ERROR_LIMIT_REACHED && (m.limit || m.with.driver_free_min)));
-  if (result == GMLAKE_ERROR_CAPTURING && (grown ? captures_active() : is_captured)) return;
+  if (result == GMLAKE_ERROR_CAPTURING && (grown ? captures_active() : is_captured)) {
+    m.sum.forbidden += grown != 0;
+    return;
+  }
   if (!is_memory && !is_excused(result)) expect_result(result, GMLAKE_OK, "gmlake_buffer_resize");
   expect(!is_memory || m.fault_hits || m.host_hits || !is_growable(grown),
          "a buffer was refused though free chunks would do");
@@ -1526,7 +1529,7 @@ static void check_counts(const gmlake_stats *stats) {
   if (!m.is_clean) return; /* what failed half way is counted here and there */
   expect(m.buffer_serial ? served >= m.sum.allocations : served == m.sum.allocations,
          "state_count"); /* buffers take some chunks back without being served */
-  expect(states[4] == m.sum.refused + m.sum.lies, "state_count of S5");
+  expect(states[4] == m.sum.refused + m.sum.lies + m.sum.forbidden, "state_count of S5");
   expect(m.with.policy & CHOOSES ||
              (stats->split_count >= states[1] && stats->split_count <= states[1] + states[3]),
          "split_count");

@@ -1543,6 +1543,32 @@ static void pool_destroy_ends_where_a_capture_begins_meanwhile(void **state) {
   abandon();
 }
 
+static void *waited_blocks[8];
+static size_t waited_count;
+
+static gmlake_result free_another(void *user, void *event, int *out_code) {
+  if (waited_count) assert_ok(gmlake_free(lake, waited_blocks[--waited_count], A));
+  return mock->event_wait(user, event, out_code);
+}
+
+/* No capture is to blame: the pool is in use. */
+static void pool_destroy_ends_where_frees_do_not(void **state) {
+  void *first;
+  (void)state;
+  open_waited_pool();
+  first = take_from(waited_pool, C / 2, A);
+  for (waited_count = 0; waited_count < 8; waited_count++)
+    waited_blocks[waited_count] = take_from(waited_pool, C / 2, A);
+  hold(A);
+  drop_on(first, A);
+  faulty.event_wait = free_another;
+  step_error(gmlake_pool_destroy(lake, waited_pool), INVALID_ARGUMENT);
+  assert_string_equal(last_error().text, "the pool has live blocks");
+  assert_int_equal(waited_count, 0);
+  step(gmlake_pool_destroy(lake, waited_pool));
+  abandon();
+}
+
 static void pool_destroy_waits_for_what_is_freed_meanwhile(void **state) {
   void *b[3];
   size_t i;
@@ -2093,6 +2119,55 @@ static void a_capture_has_what_its_stream_freed_before(void **state) {
       }
 }
 
+/* What is freed on a stream in its capture, or on the legacy stream in any, cannot be fenced. What
+   was fenced there before is waited for all the same, and what little was not is, when the capture
+   begins. */
+static void a_capture_has_what_was_fenced_before(void **state) {
+  int is_legacy, is_within;
+  (void)state;
+  for (is_legacy = 0; is_legacy < 2; is_legacy++)
+    for (is_within = 0; is_within < 2; is_within++) {
+      gmlake_pool *pool;
+      gmlake_stream busy;
+      void *p, *little;
+      open_two(8);
+      busy = is_legacy ? LEGACY : A;
+      pool = open_pool(0);
+      (void)take_on(512, B);
+      p = take_on(5 * C, busy);
+      if (is_within) (void)take_on(512, busy); /* between them, or they were one */
+      little = take_on(512, busy);
+      hold(busy);
+      drop_on(p, busy);
+      if (!is_within) drop_on(little, busy);
+      begin_capture(A, pool);
+      if (is_within) drop_on(little, busy);
+      (void)take_on(4 * C, A);
+      assert_int_equal(stats().host_wait_count, 1);
+      end_capture(A);
+      abandon();
+    }
+}
+
+static void a_pool_is_destroyed_whose_use_was_fenced_before_a_capture(void **state) {
+  gmlake_pool *pool, *doomed;
+  void *p, *little;
+  (void)state;
+  open_two(8);
+  pool = open_pool(0);
+  doomed = open_pool(0);
+  (void)take_on(512, B);
+  little = take_on(512, A);
+  p = take_from(doomed, 2 * C, A);
+  hold(A);
+  drop_on(p, A);
+  begin_capture(A, pool);
+  drop_on(little, A);
+  step(gmlake_pool_destroy(lake, doomed));
+  end_capture(A);
+  abandon();
+}
+
 static void a_device_lost_before_a_capture_ends_it(void **state) {
   gmlake_pool *pool;
   (void)state;
@@ -2189,8 +2264,10 @@ static void nothing_waits_on_the_legacy_stream_during_a_capture(void **state) {
   a = gmlk_stream_find(&lake->streams, A);
   assert_ok(gmlake_mock_capture_begin(mock, A));
   assert_ok(gmlk_drive_begin(&drive, &lake->driver));
-  assert_error(gmlk_stream_wait(&lake->streams, &lake->host, &drive, legacy, b, 1), CAPTURING);
-  assert_error(gmlk_stream_wait(&lake->streams, &lake->host, &drive, a, b, 1), CAPTURING);
+  assert_error(gmlk_stream_wait(&lake->streams, &lake->host, &drive, legacy, b, 1),
+               OUT_OF_DEVICE_MEMORY);
+  assert_error(gmlk_stream_wait(&lake->streams, &lake->host, &drive, a, b, 1),
+               OUT_OF_DEVICE_MEMORY);
   gmlk_drive_end(&drive);
   assert_int_equal(drive.calls, 0);
   assert_ok(gmlake_mock_capture_end(mock, A)); /* not spoilt */
@@ -2323,6 +2400,7 @@ int main(void) {
       cmocka_unit_test(pool_destroy_waits_eight_times_at_most),
       cmocka_unit_test(pool_destroy_waits_for_pending_work),
       cmocka_unit_test(pool_destroy_ends_where_a_capture_begins_meanwhile),
+      cmocka_unit_test(pool_destroy_ends_where_frees_do_not),
       cmocka_unit_test(pool_destroy_waits_for_what_is_freed_meanwhile),
       cmocka_unit_test(destroy_takes_the_pools_along),
       cmocka_unit_test(idle_pools_give_way),
@@ -2347,6 +2425,8 @@ int main(void) {
       cmocka_unit_test(a_captured_block_recorded_elsewhere_waits),
       cmocka_unit_test(a_capture_on_a_full_device_reclaims),
       cmocka_unit_test(a_capture_has_what_its_stream_freed_before),
+      cmocka_unit_test(a_capture_has_what_was_fenced_before),
+      cmocka_unit_test(a_pool_is_destroyed_whose_use_was_fenced_before_a_capture),
       cmocka_unit_test(a_device_lost_before_a_capture_ends_it),
       cmocka_unit_test(capture_begin_survives_lack_of_host_memory),
       cmocka_unit_test(destroy_during_a_capture_frees_everything),
