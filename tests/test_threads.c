@@ -1,8 +1,8 @@
 /* usage: test_threads [--seconds N]
    Threads on one lake: random calls from many, blocks freed by others than those who asked for
-   them, contents verified, driver faults in one variant; a planner that waits for the driver holds
-   up nobody's fast path; callbacks run with no lock held. A deadlock ends in the alarm. With
-   --seconds all of it over and over, with other seeds. */
+   them, contents verified, driver faults in one variant, captures and pools in another; a planner
+   that waits for the driver holds up nobody's fast path; callbacks run with no lock held. A
+   deadlock ends in the alarm. With --seconds all of it over and over, with other seeds. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -26,6 +26,7 @@
 #define SHELF 96
 #define BUFFERS 4
 #define BUFFER_CHUNKS 8
+#define POOLS 2
 #define WATCHDOG_SECONDS 120
 #define PATIENCE_SECONDS 20 /* for what takes microseconds unless it is held up */
 
@@ -57,6 +58,9 @@ static struct fixture {
   int done;
   int callbacks;
   int faults;
+  gmlake_pool *pools[POOLS];          /* NULL: without captures */
+  pthread_mutex_t capturing[STREAMS]; /* each guards what its stream's capture is */
+  int is_captured[STREAMS];
 } f;
 
 static uint64_t seed; /* of the workers */
@@ -156,6 +160,22 @@ static int is_expected(gmlake_result result) {
          result == GMLAKE_ERROR_LIMIT_REACHED || (f.faults && result == GMLAKE_ERROR_DRIVER);
 }
 
+/* A capture of the stream under way, too, may be the answer. */
+static int is_expected_then(gmlake_result result) {
+  return is_expected(result) || (f.pools[0] && result == GMLAKE_ERROR_CAPTURING);
+}
+
+static gmlake_result alloc_from(gmlake_pool *pool, size_t bytes, gmlake_stream s, void **out_ptr) {
+  gmlake_alloc_desc wanted;
+  gmlake_result result;
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.bytes = bytes;
+  wanted.pool = pool;
+  result = gmlake_alloc_with(f.lake, &wanted, s, out_ptr);
+  expect(is_expected_then(result), "gmlake_alloc_with failed");
+  return result;
+}
+
 static void random_alloc(uint64_t *random) {
   gmlake_result result;
   int kept = 0;
@@ -164,8 +184,12 @@ static void random_alloc(uint64_t *random) {
   b.bytes = (size_t)16 << below(random, 15);
   b.bytes += below(random, b.bytes);
   b.stream = (int)below(random, STREAMS);
-  result = gmlake_alloc(f.lake, b.bytes, f.streams[b.stream], &ptr);
-  expect(is_expected(result), "gmlake_alloc failed");
+  if (f.pools[0] && below(random, 8) == 0) {
+    result = alloc_from(f.pools[below(random, POOLS)], b.bytes, f.streams[b.stream], &ptr);
+  } else {
+    result = gmlake_alloc(f.lake, b.bytes, f.streams[b.stream], &ptr);
+    expect(is_expected(result), "gmlake_alloc failed");
+  }
   if (result) return;
   b.ptr = (unsigned char *)ptr;
   fill(&b);
@@ -211,6 +235,51 @@ static void random_stream(uint64_t *random) {
   gmlake_mock_stream_destroy(f.mock, own);
 }
 
+/* The mock says whether anything spoilt it. pre: the caller has the stream's mutex. */
+static void end_capture(int on) {
+  if (!f.is_captured[on]) return;
+  expect(!gmlake_mock_capture_end(f.mock, f.streams[on]), "a capture was spoilt");
+  expect(!gmlake_capture_end(f.lake, f.streams[on]), "gmlake_capture_end failed");
+  f.is_captured[on] = 0;
+}
+
+static void end_captures(void) {
+  int i;
+  for (i = 1; i < STREAMS; i++) {
+    (void)pthread_mutex_lock(&f.capturing[i]);
+    end_capture(i);
+    (void)pthread_mutex_unlock(&f.capturing[i]);
+  }
+}
+
+/* One begins where none is under way, else that one ends. */
+static void random_capture(uint64_t *random) {
+  int on = 1 + (int)below(random, STREAMS - 1);
+  (void)pthread_mutex_lock(&f.capturing[on]);
+  if (f.is_captured[on]) {
+    end_capture(on);
+  } else {
+    expect(!gmlake_capture_begin(f.lake, f.streams[on], f.pools[below(random, POOLS)]),
+           "gmlake_capture_begin failed");
+    expect(!gmlake_mock_capture_begin(f.mock, f.streams[on]), "gmlake_mock_capture_begin failed");
+    f.is_captured[on] = 1;
+  }
+  (void)pthread_mutex_unlock(&f.capturing[on]);
+}
+
+/* A pool of the thread's own comes and goes, when no capture forbids to wait for its memory. */
+static void random_pool(uint64_t *random) {
+  gmlake_stream s = f.streams[below(random, STREAMS)];
+  gmlake_pool *own;
+  gmlake_result result;
+  void *ptr;
+  expect(!gmlake_pool_create(f.lake, NULL, &own), "gmlake_pool_create failed");
+  if (!alloc_from(own, 1 + below(random, 100 * KIB), s, &ptr))
+    expect(!gmlake_free(f.lake, ptr, s), "gmlake_free failed");
+  while ((result = gmlake_pool_destroy(f.lake, own)) == GMLAKE_ERROR_CAPTURING) end_captures();
+  expect(!result, "gmlake_pool_destroy failed");
+}
+
 static void inject(uint64_t *random) {
   static const gmlake_result results[2] = {GMLAKE_ERROR_DRIVER, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY};
   gmlake_mock_census census;
@@ -238,7 +307,7 @@ static void resize_taken(buffer *b, uint64_t *random) {
     b->chunks = 0;
   }
   result = gmlake_buffer_resize(f.lake, b->handle, chunks * CHUNK, s);
-  expect(is_expected(result), "gmlake_buffer_resize failed");
+  expect(is_expected_then(result), "gmlake_buffer_resize failed");
   if (result) return;
   for (i = b->chunks; i < chunks; i++) (void)is_stamp(b, i, 1);
   b->chunks = chunks;
@@ -248,9 +317,9 @@ static void random_resize(uint64_t *random) {
   buffer *b = &f.buffers[below(random, BUFFERS)];
   int is_mine;
   if (b == &f.buffers[BUFFERS - 1]) { /* by all at once, who may not use what they get */
-    expect(is_expected(gmlake_buffer_resize(f.lake, b->handle,
-                                            below(random, BUFFER_CHUNKS + 1) * CHUNK,
-                                            f.streams[below(random, STREAMS)])),
+    expect(is_expected_then(gmlake_buffer_resize(f.lake, b->handle,
+                                                 below(random, BUFFER_CHUNKS + 1) * CHUNK,
+                                                 f.streams[below(random, STREAMS)])),
            "gmlake_buffer_resize failed");
     return;
   }
@@ -290,6 +359,10 @@ static void random_step(uint64_t *random) {
     expect(gmlake_get_stats(f.lake, &stats) == GMLAKE_OK, "gmlake_get_stats failed");
   else if (f.faults)
     inject(random);
+  else if (f.pools[0] && dice < 199)
+    random_capture(random);
+  else if (f.pools[0])
+    random_pool(random);
 }
 
 typedef struct worker {
@@ -380,9 +453,35 @@ static const gmlake_policy some_policy = {
 
 /* ---- runs ---- */
 
-static void run_random_with(int threads, int steps, int faults, gmlake_cross_stream cross_stream,
-                            const gmlake_policy *policy) {
+#define FAULTS 1   /* the driver fails at times */
+#define CAPTURES 2 /* streams are captured into pools */
+
+static void open_pools(void) {
+  int i;
+  for (i = 0; i < POOLS; i++)
+    assert_int_equal(gmlake_pool_create(f.lake, NULL, &f.pools[i]), GMLAKE_OK);
+  for (i = 0; i < STREAMS; i++) assert_int_equal(pthread_mutex_init(&f.capturing[i], NULL), 0);
+}
+
+static void close_pools(void) {
+  int i;
+  for (i = 0; i < POOLS; i++) assert_int_equal(gmlake_pool_destroy(f.lake, f.pools[i]), GMLAKE_OK);
+  for (i = 0; i < STREAMS; i++) (void)pthread_mutex_destroy(&f.capturing[i]);
+}
+
+static void run_threads(int threads, int steps) {
   worker workers[32];
+  int i;
+  for (i = 0; i < threads; i++) {
+    workers[i].random = (seed * 32 + (uint64_t)i + 1) * 1000003u;
+    workers[i].steps = steps;
+    assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+  }
+  for (i = 0; i < threads; i++) assert_int_equal(pthread_join(workers[i].thread, NULL), 0);
+}
+
+static void run_random_with(int threads, int steps, int kinds, gmlake_cross_stream cross_stream,
+                            const gmlake_policy *policy) {
   gmlake_desc desc;
   gmlake_stats stats;
   int i;
@@ -392,21 +491,19 @@ static void run_random_with(int threads, int steps, int faults, gmlake_cross_str
   desc.stitched_bytes_max = 32 * MIB;
   desc.policy = policy;
   open_lake(&desc);
-  f.faults = faults;
+  f.faults = (kinds & FAULTS) != 0;
+  if (kinds & CAPTURES) open_pools();
   for (i = 0; i < BUFFERS; i++) f.buffers[i].handle = open_buffer();
-  for (i = 0; i < threads; i++) {
-    workers[i].random = (seed * 32 + (uint64_t)i + 1) * 1000003u;
-    workers[i].steps = steps;
-    assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
-  }
-  for (i = 0; i < threads; i++) assert_int_equal(pthread_join(workers[i].thread, NULL), 0);
+  run_threads(threads, steps);
   gmlake_mock_fail_at(f.mock, 0, GMLAKE_OK, 0);
+  if (kinds & CAPTURES) end_captures();
   settle();
   assert_int_equal(gmlake_check(f.lake), GMLAKE_OK);
   while (f.shelf_count) let_go(&f.shelf[--f.shelf_count], 0);
   for (i = 0; i < BUFFERS; i++)
     assert_int_equal(gmlake_buffer_destroy(f.lake, f.buffers[i].handle, f.streams[i]), GMLAKE_OK);
   settle();
+  if (kinds & CAPTURES) close_pools();
   memset(&stats, 0, sizeof(stats));
   assert_int_equal(gmlake_get_stats(f.lake, &stats), GMLAKE_OK);
   assert_int_equal(stats.live_count, 0);
@@ -417,8 +514,8 @@ static void run_random_with(int threads, int steps, int faults, gmlake_cross_str
   close_lake(GMLAKE_OK);
 }
 
-static void run_random(int threads, int steps, int faults, gmlake_cross_stream cross_stream) {
-  run_random_with(threads, steps, faults, cross_stream, NULL);
+static void run_random(int threads, int steps, int kinds, gmlake_cross_stream cross_stream) {
+  run_random_with(threads, steps, kinds, cross_stream, NULL);
 }
 
 static void test_one_thread(void **state) {
@@ -448,7 +545,7 @@ static void test_threads_and_a_policy(void **state) {
   (void)state;
   policy_random = 1;
   run_random_with(4, 4000, 0, GMLAKE_GROW_FIRST, &some_policy);
-  run_random_with(4, 2000, 1, GMLAKE_WAIT_FIRST, &some_policy);
+  run_random_with(4, 2000, FAULTS, GMLAKE_WAIT_FIRST, &some_policy);
   less.choose = NULL;
   run_random_with(4, 2000, 0, GMLAKE_WAIT_FIRST, &less);
   less.evict = NULL;
@@ -458,8 +555,15 @@ static void test_threads_and_a_policy(void **state) {
 
 static void test_threads_and_faults(void **state) {
   (void)state;
-  run_random(8, 2000, 1, GMLAKE_WAIT_FIRST);
-  run_random(32, 500, 1, GMLAKE_GROW_FIRST);
+  run_random(8, 2000, FAULTS, GMLAKE_WAIT_FIRST);
+  run_random(32, 500, FAULTS, GMLAKE_GROW_FIRST);
+}
+
+static void test_threads_and_captures(void **state) {
+  (void)state;
+  run_random(2, 6000, CAPTURES, GMLAKE_GROW_FIRST);
+  run_random(8, 2000, CAPTURES, GMLAKE_WAIT_FIRST);
+  run_random_with(4, 2000, CAPTURES, GMLAKE_GROW_FIRST, &some_policy);
 }
 
 /* ---- a planner that waits for the driver ---- */
@@ -741,13 +845,21 @@ static void test_logger(void **state) {
 
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_one_thread),          cmocka_unit_test(test_two_threads),
-      cmocka_unit_test(test_eight_threads),       cmocka_unit_test(test_thirty_two_threads),
-      cmocka_unit_test(test_threads_and_faults),  cmocka_unit_test(test_threads_and_a_policy),
-      cmocka_unit_test(test_stuck_in_create),     cmocka_unit_test(test_stuck_in_map),
-      cmocka_unit_test(test_stuck_in_set_access), cmocka_unit_test(test_stuck_in_stitch),
-      cmocka_unit_test(test_stuck_in_trim),       cmocka_unit_test(test_stuck_in_host_wait),
-      cmocka_unit_test(test_oom_handler),         cmocka_unit_test(test_logger),
+      cmocka_unit_test(test_one_thread),
+      cmocka_unit_test(test_two_threads),
+      cmocka_unit_test(test_eight_threads),
+      cmocka_unit_test(test_thirty_two_threads),
+      cmocka_unit_test(test_threads_and_faults),
+      cmocka_unit_test(test_threads_and_captures),
+      cmocka_unit_test(test_threads_and_a_policy),
+      cmocka_unit_test(test_stuck_in_create),
+      cmocka_unit_test(test_stuck_in_map),
+      cmocka_unit_test(test_stuck_in_set_access),
+      cmocka_unit_test(test_stuck_in_stitch),
+      cmocka_unit_test(test_stuck_in_trim),
+      cmocka_unit_test(test_stuck_in_host_wait),
+      cmocka_unit_test(test_oom_handler),
+      cmocka_unit_test(test_logger),
   };
   const long seconds = argc == 3 && strcmp(argv[1], "--seconds") == 0 ? atol(argv[2]) : 0;
   const time_t end = time(NULL) + seconds;
