@@ -2321,6 +2321,31 @@ static void evict_is_asked_before_windows_are_mapped(void **state) {
   end();
 }
 
+/* Whatever of a stitch finds no host memory, the view for this question among it: nothing is
+   mapped, and another time it is. */
+static void evict_is_not_asked_without_host_memory(void **state) {
+  size_t unasked = 0;
+  long n;
+  int failed;
+  (void)state;
+  for (n = 1; n < 8; n++) {
+    void *b[6];
+    begin(6, EVICT);
+    lay(b, 6);
+    drop(b[0]);
+    drop(b[2]);
+    host_fail_in = n;
+    failed = try_on(2 * C, LEGACY) == GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    host_fail_in = 0;
+    unasked += failed && !p.evicted;
+    if (failed) assert_int_equal(stats().stitch_count, 0);
+    if (failed) (void)take(2 * C);
+    assert_int_equal(stats().stitch_count, 1);
+    end();
+  }
+  assert_true(unasked > 0);
+}
+
 /* With one stream, which needs no events for anything else. */
 static void evict_drops_windows_of_a_single_stream(void **state) {
   void *b[6], *x;
@@ -3525,6 +3550,7 @@ static const struct {
     CASE(wrong_drop_answer_to_the_built_in_policy),
     CASE(wrong_pieces_that_are_too_large),
     CASE(evict_is_asked_before_windows_are_mapped),
+    CASE(evict_is_not_asked_without_host_memory),
     CASE(evict_drops_windows_of_a_single_stream),
     CASE(evict_has_the_only_say),
     CASE(evict_drops_a_window_of_the_plans_pieces),
