@@ -176,6 +176,49 @@ static void case_capture(void) {
        mode_names[2]);
 }
 
+/* ---- Streams at work when the capture begins --------------------------------------------------- */
+
+/* Most of the memory was freed on a stream that is still at work, and that frees a little more in
+   the capture, in which nothing can be recorded there: what was recorded before is waited for. */
+static void capture_beside_work(int on_legacy) {
+  const gmlake_desc desc = small_chunks(8 * CHUNK);
+  gmlake *lake = new_lake(&desc);
+  void *early, *gap, *little;
+  CUstream busy;
+  graph g;
+  graph_open(&g, lake);
+  busy = on_legacy ? NULL : g.stream;
+  ok(gmlake_free(lake, take(lake, KIB, on_legacy ? g.stream : NULL), NONE)); /* a second stream */
+  early = take(lake, 5 * CHUNK, busy);
+  gap = take(lake, KIB, busy); /* or the others were neighbours, and one */
+  little = take(lake, KIB, busy);
+  fill_on(busy, early, 5 * CHUNK, 1);
+  spin_on(busy, 50 * MS_NS);
+  verify_on(busy, early, 5 * CHUNK, 1);
+  ok(gmlake_free(lake, early, busy));
+  graph_begin(&g, CU_STREAM_CAPTURE_MODE_GLOBAL);
+  ok(gmlake_free(lake, little, busy));
+  g.out = take(lake, 4 * CHUNK, g.stream);
+  fill_on(g.stream, g.out, 4 * CHUNK, 2);
+  verify_on(g.stream, g.out, 4 * CHUNK, 2);
+  graph_end(&g);
+  cu(rig.gpu.cuGraphInstantiateWithFlags(&g.exec, g.graph, 0));
+  graph_replay(&g, 0);
+  await_stream(g.stream);
+  require_no_wrong_words("a capture beside work");
+  tell("%s%llu wait of the host beside work of the %s stream", on_legacy ? ", " : "",
+       (unsigned long long)stats_of(lake).host_wait_count, on_legacy ? "legacy" : "captured");
+  require(options.is_slow || stats_of(lake).host_wait_count == 1, "nothing was waited for");
+  ok(gmlake_free(lake, gap, busy));
+  graph_close(&g);
+  close_lake(lake);
+}
+
+static void case_busy_capture(void) {
+  capture_beside_work(0);
+  capture_beside_work(1);
+}
+
 /* ---- Another thread at work during the capture ----------------------------------------------- */
 
 typedef struct worker {

@@ -611,6 +611,7 @@ static const test_case cases[] = {
     {"misuse", case_misuse, 0, 0},
     {"traffic", case_traffic, 1, 0},
     {"capture", case_capture, 1, 0},
+    {"busy-capture", case_busy_capture, 1, 0},
     {"other-thread", case_other_thread, 1, 0},
     {"recapture", case_recapture, 1, 0},
     {"stream-reuse", case_stream_reuse, 1, 0},
