@@ -891,6 +891,29 @@ static void a_use_that_was_fenced_before_a_capture_is_waited_for(void **state) {
   finish();
 }
 
+/* The legacy stream's uses: of the former the end was fenced, of the other it cannot be. */
+static void a_use_in_a_capture_is_not_waited_for(void **state) {
+  gmlake_stream one;
+  gmlake_buffer *a;
+  gmlake_pool *pool;
+  (void)state;
+  start(16);
+  one = open_stream();
+  a = open_buffer(8);
+  pool = open_pool(0);
+  resize_on(a, 2 * C, LEGACY);
+  gmlake_mock_stream_hold(mock, LEGACY);
+  resize_on(a, C, LEGACY);
+  step(gmlake_capture_begin(lake, one, pool));
+  resize_on(a, 0, LEGACY);
+  step_error(gmlake_buffer_resize(lake, a, C, NONE), CAPTURING);
+  assert_int_equal(stats().host_wait_count, 1);
+  assert_int_equal(census().mapping_count, 2);
+  step(gmlake_capture_end(lake, one));
+  resize_on(a, C, NONE);
+  finish();
+}
+
 static void forgotten_streams_are_waited_for_too(void **state) {
   gmlake_stream stream;
   gmlake_buffer *buffer;
@@ -1550,6 +1573,7 @@ int main(void) {
       cmocka_unit_test(a_captured_stream_grows_and_does_not_shrink),
       cmocka_unit_test(a_capture_forbids_to_wait_for_a_use),
       cmocka_unit_test(a_use_that_was_fenced_before_a_capture_is_waited_for),
+      cmocka_unit_test(a_use_in_a_capture_is_not_waited_for),
       cmocka_unit_test(a_captured_stream_waits_for_no_other),
       cmocka_unit_test(a_use_outlasts_other_streams),
       cmocka_unit_test(a_growth_asks_for_no_needless_event),

@@ -2149,22 +2149,34 @@ static void a_capture_has_what_was_fenced_before(void **state) {
     }
 }
 
-static void a_pool_is_destroyed_whose_use_was_fenced_before_a_capture(void **state) {
-  gmlake_pool *pool, *doomed;
-  void *p, *little;
+/* Whose use was fenced before a capture, though another pool's was not. */
+static void a_pool_is_destroyed_during_a_capture(void **state) {
+  gmlake_pool *pool, *doomed, *kept;
+  void *p, *q, *last;
   (void)state;
-  open_two(8);
+  start_with_faults(8);
+  A = open_stream();
+  B = open_stream();
   pool = open_pool(0);
   doomed = open_pool(0);
+  kept = open_pool(0);
   (void)take_on(512, B);
-  little = take_on(512, A);
   p = take_from(doomed, 2 * C, A);
+  q = take_from(kept, C, A);
+  last = take_from(kept, C, A);
   hold(A);
   drop_on(p, A);
+  drop_on(q, A);
   begin_capture(A, pool);
-  drop_on(little, A);
+  drop_on(last, A);
+  fail_call(ON_HOST_WAIT, 1, GMLAKE_ERROR_DRIVER, 0);
+  step_error(gmlake_pool_destroy(lake, kept), DRIVER);
+  step_error(gmlake_pool_destroy(lake, kept), CAPTURING);
+  assert_string_equal(last_error().text, "a capture keeps the lake from fencing pending work");
+  assert_int_equal(stats().host_wait_count, 2);
   step(gmlake_pool_destroy(lake, doomed));
   end_capture(A);
+  step(gmlake_pool_destroy(lake, kept));
   abandon();
 }
 
@@ -2426,7 +2438,7 @@ int main(void) {
       cmocka_unit_test(a_capture_on_a_full_device_reclaims),
       cmocka_unit_test(a_capture_has_what_its_stream_freed_before),
       cmocka_unit_test(a_capture_has_what_was_fenced_before),
-      cmocka_unit_test(a_pool_is_destroyed_whose_use_was_fenced_before_a_capture),
+      cmocka_unit_test(a_pool_is_destroyed_during_a_capture),
       cmocka_unit_test(a_device_lost_before_a_capture_ends_it),
       cmocka_unit_test(capture_begin_survives_lack_of_host_memory),
       cmocka_unit_test(destroy_during_a_capture_frees_everything),
