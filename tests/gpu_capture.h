@@ -176,7 +176,7 @@ static void case_capture(void) {
        mode_names[2]);
 }
 
-/* ---- Streams at work when the capture begins --------------------------------------------------- */
+/* ---- Streams at work when the capture begins ------------------------------------------------- */
 
 /* Most of the memory was freed on a stream that is still at work, and that frees a little more in
    the capture, in which nothing can be recorded there: what was recorded before is waited for. */
