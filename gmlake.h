@@ -170,7 +170,7 @@ COSTS (measured; see README.md)
                    where it may wait for other streams
   grow             28 us a chunk, of a buffer too; nothing where a mapped chunk lies next
   trim, budget     O(free ranges + chunks + windows); check O(blocks); other queries O(1), the
-                   reason for a wrong pointer O(a chunk)
+                   reason for a wrong pointer O(a chunk + idle windows + pending frees)
   host memory      64 bytes a block, 16 to 50 of index, about 60 a chunk, a buffer's twice that,
                    10 KB a stream */
 
@@ -208,7 +208,7 @@ typedef enum gmlake_result {
   GMLAKE_ERROR_INVALID_ARGUMENT,
   GMLAKE_ERROR_OUT_OF_HOST_MEMORY,
   GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, /* after the whole out-of-memory ladder */
-  GMLAKE_ERROR_LIMIT_REACHED,        /* the same, because of a limit of the description */
+  GMLAKE_ERROR_LIMIT_REACHED,        /* the same, because of limit_bytes or driver_free_bytes_min */
   GMLAKE_ERROR_UNKNOWN_POINTER,      /* not the start of a live block */
   GMLAKE_ERROR_DOUBLE_FREE,          /* the byte is free memory or an idle window */
   GMLAKE_ERROR_UNSUPPORTED,          /* the device or the driver cannot do it */
@@ -336,7 +336,7 @@ typedef struct gmlake_mock_census {
   uint64_t call_count;      /* calls of the backend's table, failed ones included, clock excluded */
   uint64_t failed_count;    /* calls that returned an error, injected or refused */
   uint64_t host_wait_count; /* event_wait calls whose event was not complete */
-  uint64_t modelled_ns;     /* cost of all calls on the modelled device */
+  uint64_t modelled_ns;     /* cost of all calls that succeeded, on the modelled device */
 } gmlake_mock_census;
 
 #if !defined(GMLAKE_STATIC) || defined(GMLAKE_BACKEND_MOCK)
@@ -367,10 +367,10 @@ GMLAKE_DEF void gmlake_mock_stream_set_lag(gmlake_backend *backend, gmlake_strea
                                            uint64_t lag_ns);
 /* Moves the stream clock (it stands at 0 and never goes back). Not the modelled cost. */
 GMLAKE_DEF void gmlake_mock_set_clock(gmlake_backend *backend, uint64_t now_ns);
-/* Work recorded into a graph: between begin and end the stream is being captured; recording,
-   querying or waiting on it then fails with CAPTURING and spoils the capture, and so do event
-   queries outside a relaxed exchange from the thread that began it. end: OK, or CAPTURING where
-   the capture was spoilt. */
+/* Work recorded into a graph: between begin and end the stream is being captured; recording or
+   waiting on it then fails with CAPTURING and spoils the capture, and so do recording on the legacy
+   stream and event queries outside a relaxed exchange. end: OK, or CAPTURING where the capture was
+   spoilt. INVALID_ARGUMENT: the legacy stream, twice, or no capture. */
 GMLAKE_DEF gmlake_result gmlake_mock_capture_begin(gmlake_backend *backend, gmlake_stream stream);
 GMLAKE_DEF gmlake_result gmlake_mock_capture_end(gmlake_backend *backend, gmlake_stream stream);
 
@@ -398,10 +398,11 @@ typedef struct gmlake_error_info {
   size_t asked_bytes;
   size_t live_bytes;       /* live blocks and buffers of the lake, rounded */
   size_t free_bytes;       /* free memory of the arena that the asking stream may take now */
-  size_t stitchable_bytes; /* the part of it that a window could be made of */
-  size_t pending_bytes;    /* free memory of the arena that other streams' work still uses */
+  size_t stitchable_bytes; /* the part of it that a window without flags could be made of */
+  size_t pending_bytes;    /* free memory of the arena that other streams' work, or a graph, uses */
   size_t reserved_bytes;   /* physical memory the lake holds */
-  size_t limit_bytes;      /* the limit in force, 0: none */
+  size_t limit_bytes;      /* the limit in force, the pool's where the request alone exceeds it;
+                              0: none, but for driver_free_bytes_min */
   size_t driver_free_bytes;
   gmlake_pool *pool; /* that was asked; NULL: the default one, or for a buffer */
 } gmlake_error_info;
@@ -537,7 +538,8 @@ typedef struct gmlake_event {
 
 /* Told of every step, in order, with the books locked: it must be quick and may not call any lake.
    Of gmlake_destroy only the waits are told: what is live then gets no FREE, what is given back no
-   EVICT or TRIM. fn NULL: nobody. */
+   EVICT or TRIM. Windows that go with their pool are neither told nor counted as evicted. fn NULL:
+   nobody. */
 typedef struct gmlake_observer {
   void (*fn)(void *user, const gmlake_event *event);
   void *user;
@@ -571,7 +573,8 @@ typedef struct gmlake_desc { /* all zero: sensible defaults */
                                 most 64 KiB; 0: nothing is */
   size_t limit_bytes;           /* physical memory this lake may hold; 0: no limit */
   size_t driver_free_bytes_min; /* the lake does not grow below this much driver-free memory */
-  size_t arena_bytes;           /* address space of the home arena; 0: 8 x device memory */
+  size_t arena_bytes;           /* address space of the home arena; 0: 8 x device memory, less than
+                                2 TiB. A pool's is the device's memory */
   size_t window_bytes;          /* address space of windows; 0: 32 x device memory */
   const int *peer_devices;      /* devices that get access to every mapping, 64 at most; one that
                                    cannot have it shows in the first allocation's error */
@@ -641,15 +644,17 @@ typedef struct gmlake_stats {
   size_t stitched_bytes, stitched_bytes_peak;   /* all windows, live and idle */
   size_t pending_bytes, pending_bytes_peak;     /* freed, waiting for recorded streams alone */
   uint64_t allocation_count, free_count;
-  uint64_t state_count[5]; /* attempts by the paper's states S1 to S4, a chunk of a buffer as one;
-                              S5: those that failed */
+  uint64_t state_count[5]; /* attempts by the paper's states S1 to S4, a chunk that a buffer gets
+                              as one, not what it takes back; S5: those that failed */
   uint64_t split_count, stitch_count, stitch_reuse_count, stitch_evict_count;
   uint64_t chunk_count;       /* chunks held now */
-  uint64_t driver_call_count; /* calls of the backend, clock and capture exchange excluded */
-  uint64_t driver_ns;         /* time spent in them by the backend's clock, but for events that are
-                                 recorded in a free (0.2 us each) */
+  uint64_t driver_call_count; /* calls of the backend since creation, clock and capture exchange
+                                 excluded */
+  uint64_t driver_ns;         /* time spent in them and in exchanges by the backend's clock, but for
+                                 events that are recorded with the books locked (0.2 us each) */
   uint64_t stream_wait_count; /* waits queued on a stream for another stream's memory */
-  uint64_t host_wait_count;   /* waits of the host, last rungs of the ladder and destroy */
+  uint64_t host_wait_count;   /* waits of the host: last rungs of the ladder, growing buffers, what
+                                 destroys */
   uint64_t oom_count;         /* attempts that failed for want of memory, each of the handler's
                                  retries too */
   size_t quarantined_bytes;   /* memory given up because undoing failed */
@@ -666,9 +671,9 @@ typedef struct gmlake_budget {
   size_t driver_free_bytes; /* as the driver says now */
   size_t reserved_bytes;    /* held by this lake */
   size_t idle_bytes;        /* held, free and used by no pending work */
-  size_t pending_bytes;     /* held, free, work still pending */
-  size_t allocatable_bytes; /* what the default pool has idle and pending, and what limits and
-                               driver let it create */
+  size_t pending_bytes;     /* held, free, work still pending, or a graph's */
+  size_t allocatable_bytes; /* what the default pool has idle and pending, and what limits, driver
+                               and arena_bytes let it create */
 } gmlake_budget;
 
 /* ---- Functions ------------------------------------------------------------------------------ */
@@ -702,14 +707,14 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *lake, const gmlake_alloc_desc
    gmlake_record_stream. Used or not: on another stream than the block's the call is ordered behind
    the allocating one, on NONE the block's stream has been synchronised. NULL is fine. Errors,
    nothing changed: UNKNOWN_POINTER, DOUBLE_FREE, INVALID_ARGUMENT, OUT_OF_HOST_MEMORY (first use of
-   a stream), DEVICE_LOST. */
+   a stream, or in a pool), DEVICE_LOST, SHUTTING_DOWN. */
 GMLAKE_DEF gmlake_result gmlake_free(gmlake *lake, void *ptr, gmlake_stream stream);
 /* The block is also used on this stream, until it is freed. Errors: UNKNOWN_POINTER,
-   INVALID_ARGUMENT, OUT_OF_HOST_MEMORY, DEVICE_LOST. */
+   INVALID_ARGUMENT, OUT_OF_HOST_MEMORY, DEVICE_LOST, SHUTTING_DOWN. */
 GMLAKE_DEF gmlake_result gmlake_record_stream(gmlake *lake, void *ptr, gmlake_stream stream);
 /* To be called before the stream is destroyed: its value may come back as another stream. Waits
    for the planner's turn. A stream never used is fine. Errors: CAPTURING, INVALID_ARGUMENT,
-   OUT_OF_HOST_MEMORY, DRIVER, DEVICE_LOST. */
+   OUT_OF_HOST_MEMORY, DRIVER, DEVICE_LOST, FORKED, SHUTTING_DOWN. */
 GMLAKE_DEF gmlake_result gmlake_forget_stream(gmlake *lake, gmlake_stream stream);
 
 /* What is known of a live block; ptr is its start. */
@@ -745,7 +750,7 @@ GMLAKE_DEF gmlake_result gmlake_capture_end(gmlake *lake, gmlake_stream stream);
 GMLAKE_DEF gmlake_result gmlake_buffer_create(gmlake *lake, const gmlake_buffer_desc *desc,
                                               gmlake_buffer **out_buffer);
 /* As gmlake_buffer_resize to 0, whose errors it has; then the handle is void, and its addresses
-   are given up when what is mapped there can be unmapped. No driver call but to record an event.
+   are given up when what is mapped there can be unmapped. No driver call but for an event.
    pre: no other call on the buffer is under way. INVALID_ARGUMENT: destroyed before, as far as can
    be told. NULL is fine. */
 GMLAKE_DEF gmlake_result gmlake_buffer_destroy(gmlake *lake, gmlake_buffer *buffer,
@@ -753,7 +758,7 @@ GMLAKE_DEF gmlake_result gmlake_buffer_destroy(gmlake *lake, gmlake_buffer *buff
 /* Commits memory up to `bytes`, contents undefined where it is new, for work on the stream; or
    gives up the chunks behind, every use of which must precede this call on the stream. After an
    error the buffer is as it was. INVALID_ARGUMENT: more than max_bytes, the handler grows;
-   CAPTURING: less on a stream that is being captured, or one that has to be waited for is;
+   CAPTURING: fewer chunks on a stream that is being captured, or one to be waited for is;
    OUT_OF_DEVICE_MEMORY, LIMIT_REACHED, OUT_OF_HOST_MEMORY, DRIVER, DEVICE_LOST, FORKED,
    SHUTTING_DOWN. */
 GMLAKE_DEF gmlake_result gmlake_buffer_resize(gmlake *lake, gmlake_buffer *buffer, size_t bytes,
@@ -771,8 +776,9 @@ GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *lake);
 /* Asks the driver, and what has completed. Errors: INVALID_ARGUMENT, DRIVER, DEVICE_LOST, FORKED,
    SHUTTING_DOWN. */
 GMLAKE_DEF gmlake_result gmlake_get_budget(gmlake *lake, gmlake_budget *out_budget);
-/* Details of the last call that failed on this lake, by any thread; arguments that are refused
-   without a look at the lake leave no trace. */
+/* Details of the last call that failed on this lake, by any thread, or of what failed last within
+   one that succeeded another way; arguments that are refused without a look at the lake leave no
+   trace. */
 GMLAKE_DEF gmlake_result gmlake_get_last_error(gmlake *lake, gmlake_error_info *out_info);
 /* Verifies every invariant of the lake in time linear in its size: OK or CORRUPT, the first
    broken one in gmlake_get_last_error. */
@@ -5201,6 +5207,8 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_re
   info.live_bytes = l->stats.active_bytes;
   info.reserved_bytes = l->stats.reserved_bytes;
   info.limit_bytes = r->limit_bytes ? r->limit_bytes : l->desc.limit_bytes;
+  if (a->limit_bytes && (!info.limit_bytes || r->bytes > a->limit_bytes))
+    info.limit_bytes = a->limit_bytes; /* the only one, or whatever the lake's leaves, too small */
   (void)snprintf(info.text, sizeof(info.text), "%s",
                  result == GMLAKE_ERROR_LIMIT_REACHED ? "the limit leaves no room for the request"
                                                       : "no rung of the ladder had the memory");
@@ -9225,14 +9233,16 @@ GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *l) {
   return GMLAKE_OK;
 }
 
-/* What the driver and the limits let the lake create beside what it holds. */
+/* What the driver, the limits and its addresses let the home arena have beside what it holds. */
 static size_t gmlk_creatable(const gmlake *l, size_t driver_free_bytes) {
+  const gmlk_arena *a = &l->home;
+  size_t slots = a->slot_limit - a->backed_count - a->stuck_count;
   size_t bytes = driver_free_bytes > l->desc.driver_free_bytes_min
                      ? driver_free_bytes - l->desc.driver_free_bytes_min
                      : 0;
   size_t limit = l->desc.limit_bytes, held = l->stats.reserved_bytes;
   if (limit) bytes = gmlk_min(bytes, limit > held ? limit - held : 0);
-  return bytes & ~(l->home.chunk_bytes - 1);
+  return gmlk_min(slots * a->chunk_bytes, bytes & ~(a->chunk_bytes - 1));
 }
 
 static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {

@@ -1414,6 +1414,50 @@ static void budget_adds_up(void **state) {
   finish();
 }
 
+static void budget_ends_with_the_addresses(void **state) {
+  gmlake_budget budget;
+  (void)state;
+  prepare(16);
+  desc.arena_bytes = 3 * C;
+  open_lake();
+  flood(1);
+  step(gmlake_get_budget(lake, &budget));
+  assert_int_equal(budget.allocatable_bytes, 3 * C);
+  (void)take(3 * C);
+  step(gmlake_get_budget(lake, &budget));
+  assert_int_equal(budget.allocatable_bytes, 0);
+  assert_error(try_on(512, LEGACY), OUT_OF_DEVICE_MEMORY);
+  finish();
+}
+
+/* The limit that the report of a shortage names. */
+static size_t limit_told(gmlake_pool *from, size_t bytes, unsigned flags) {
+  gmlake_alloc_desc wanted = request(bytes, flags, from);
+  assert_int_not_equal(try_with(&wanted, LEGACY), GMLAKE_OK);
+  return last_error().limit_bytes;
+}
+
+static void a_shortage_names_the_limit_that_counts(void **state) {
+  gmlake_pool *two;
+  (void)state;
+  prepare(16);
+  desc.limit_bytes = 8 * C;
+  open_lake();
+  two = open_pool(2 * C);
+  (void)take(7 * C);
+  assert_int_equal(limit_told(two, 3 * C, 0), 2 * C); /* the lake's is in the way, too */
+  assert_int_equal(limit_told(two, 2 * C, 0), 8 * C);
+  (void)take_from(two, C, LEGACY);
+  assert_int_equal(limit_told(NULL, C, 0), 8 * C);
+  finish();
+  prepare(16);
+  open_lake();
+  two = open_pool(2 * C);
+  assert_int_equal(limit_told(two, C, GMLAKE_NO_GROW), 2 * C);
+  assert_int_equal(limit_told(NULL, C, GMLAKE_NO_GROW), 0);
+  finish();
+}
+
 static void budget_leaves_to_others_what_is_theirs(void **state) {
   gmlake_budget budget;
   (void)state;
@@ -1491,6 +1535,8 @@ int main(void) {
       cmocka_unit_test(memory_is_left_to_others),
       cmocka_unit_test(budget_adds_up),
       cmocka_unit_test(budget_leaves_to_others_what_is_theirs),
+      cmocka_unit_test(budget_ends_with_the_addresses),
+      cmocka_unit_test(a_shortage_names_the_limit_that_counts),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
