@@ -5208,7 +5208,7 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_re
   info.reserved_bytes = l->stats.reserved_bytes;
   info.limit_bytes = r->limit_bytes ? r->limit_bytes : l->desc.limit_bytes;
   if (a->limit_bytes && (!info.limit_bytes || r->bytes > a->limit_bytes))
-    info.limit_bytes = a->limit_bytes; /* the only one, or whatever the lake's leaves, too small */
+    info.limit_bytes = a->limit_bytes; /* there is no other, or it alone rules that out */
   (void)snprintf(info.text, sizeof(info.text), "%s",
                  result == GMLAKE_ERROR_LIMIT_REACHED ? "the limit leaves no room for the request"
                                                       : "no rung of the ladder had the memory");
