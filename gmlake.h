@@ -9796,12 +9796,11 @@ static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
   if (result && result != GMLAKE_ERROR_CAPTURING) return result;
   if (pool->capture_count) /* begun while the books were unlocked */
     return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_pool_destroy", "a capture is under way");
-  if (!result && (a->live_count || !gmlk_arena_is_quiet(l, a))) /* freed again and again */
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",
-                     "the pool has live blocks");
-  if (a->live_count || !gmlk_arena_is_quiet(l, a))
-    return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_pool_destroy",
-                     "a capture keeps the lake from fencing pending work");
+  if (a->live_count || !gmlk_arena_is_quiet(l, a)) /* without a capture: freed again and again */
+    return result ? gmlk_fail(l, result, "gmlake_pool_destroy",
+                              "a capture keeps the lake from fencing pending work")
+                  : gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",
+                              "the pool has live blocks");
   l->arenas[a->number] = NULL;
   result = gmlk_pool_bury(l, pool);
   return gmlk_is_fatal(result) ? result : GMLAKE_OK;
