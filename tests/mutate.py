@@ -2,16 +2,18 @@
 the test programs, those first that most often notice for the time they take, until one fails.
 
     python3 -B tests/mutate.py [--mutants 500] [--seed 1] [--jobs 2] [--dir build/mutate]
-                               [--header gmlake.h] [--section NAME] [--quick] [--retry] [--summary]
+                               [--header gmlake.h] [--section NAME] [--since COMMIT]
+                               [--quick] [--retry] [--summary]
 
 A seeded sample of all mutants, defects that a compiler cannot tell from the original left out. A
 program is left out for a line that it never reaches. A program that fails, crashes or takes several
 times as long as usual kills the mutant. The log, DIR/seed-N.tsv, has a line a mutant: what became
 of it, by which program, after how many seconds, where, which kind, before, after. A sample that was
-interrupted goes on where it was; --retry runs the survivors again, after tests were added. --quick
-leaves the programs out that take long, but where few others reach the line; --retry then runs those
-too. The tests and headers are copied first, so that they may be edited meanwhile; headers that have
-changed need another DIR.
+interrupted goes on where it was; --retry runs the survivors again, after tests were added. --since
+takes mutants only of lines that are not as they were in a commit. --quick leaves the programs out
+that take long, but where few others reach the line; --retry then runs those too. The tests and
+headers are copied first, so that they may be edited meanwhile; headers that have changed need
+another DIR.
 """
 import argparse
 import collections
@@ -466,10 +468,21 @@ def parse():
     parser.add_argument("--dir", default="build/mutate")
     parser.add_argument("--header", choices=HEADERS)
     parser.add_argument("--section")
+    parser.add_argument("--since", metavar="COMMIT")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--retry", action="store_true")
     parser.add_argument("--summary", action="store_true")
     return parser.parse_args()
+
+
+def lines_since(commit, header):
+    """Numbers of the lines of a header that are not as they were in a commit."""
+    told = subprocess.run(["git", "diff", "-U0", commit, "--", header], check=True,
+                          stdout=subprocess.PIPE, text=True).stdout
+    found = set()
+    for start, count in re.findall(r"^@@ \S+ \+(\d+)(?:,(\d+))? @@", told, re.M):
+        found.update(range(int(start), int(start) + int(count or 1)))
+    return found
 
 
 def main():
@@ -480,6 +493,9 @@ def main():
     random.Random(options.seed).shuffle(order)
     order = [m for m in order if not m.is_dull and options.header in (None, m.header) and
              options.section in (None, m.section)]
+    if options.since:
+        lines = {name: lines_since(options.since, name) for name in HEADERS}
+        order = [m for m in order if m.line in lines[m.header]]
     log = Log(f"{options.dir}/seed-{options.seed}.tsv", digest([*HEADERS, "tests/mutants.py"]))
     sample = Sample(options, order, log)
     if not options.summary:
