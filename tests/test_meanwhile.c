@@ -464,6 +464,26 @@ static void addresses_are_had_although_a_capture_forbids_a_wait(void **state) {
   abandon();
 }
 
+/* All addresses for windows are an idle window's; what cannot be unmapped is why none are had. */
+static void no_grow_is_told_why_no_addresses_are_had(void **state) {
+  gmlake_alloc_desc wanted = request(2 * C, GMLAKE_NO_GROW, NULL);
+  void *b[6];
+  (void)state;
+  prepare(6);
+  desc.window_bytes = 3 * C;
+  use_faults();
+  open_lake();
+  lay(b, 6);
+  drop(b[1]);
+  drop(b[3]);
+  drop(b[5]);
+  drop(take(3 * C));
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 1);
+  assert_error(try_with(&wanted, LEGACY), DRIVER);
+  fail_call(ON_UNMAP, 0, GMLAKE_OK, 0);
+  abandon();
+}
+
 static void a_device_lost_while_tidying_ends_the_create(void **state) {
   (void)state;
   fill_addresses();
@@ -813,6 +833,7 @@ int main(void) {
       cmocka_unit_test(addresses_that_cannot_be_unmapped_are_not_had),
       cmocka_unit_test(addresses_that_cannot_be_waited_for_are_not_had),
       cmocka_unit_test(addresses_are_had_although_a_capture_forbids_a_wait),
+      cmocka_unit_test(no_grow_is_told_why_no_addresses_are_had),
       cmocka_unit_test(a_device_lost_while_tidying_ends_the_create),
       cmocka_unit_test(a_device_is_lost_while_a_growth_waits),
       cmocka_unit_test(a_capture_ends_behind_a_stitch_that_fails),
