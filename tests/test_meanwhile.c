@@ -323,6 +323,27 @@ static void a_free_survives_a_full_ring_and_a_failed_question(void **state) {
   abandon();
 }
 
+/* The fence that finds a full ring asks which are complete; the next one has its place. */
+static void a_stream_is_not_forgotten_behind_a_failed_question(void **state) {
+  void *x[65];
+  size_t i;
+  (void)state;
+  open_faulty(80);
+  for (i = 0; i < 65; i++) x[i] = take_on(C, A);
+  (void)take_on(512, B);
+  hold(A);
+  for (i = 0; i < 64; i++) drop_on(x[i], A);
+  assert_int_equal(stats().event_count, 64);
+  fail_call(ON_QUERY, 1, GMLAKE_ERROR_DRIVER, 0);
+  step_error(gmlake_forget_stream(lake, A), DRIVER);
+  assert_string_equal(last_error().call, "event_query");
+  drop_on(x[64], A); /* it is known still */
+  step(gmlake_forget_stream(lake, A));
+  complete(A);
+  assert_int_equal(trim_to(C), 65 * C);
+  abandon();
+}
+
 /* The only number in use is that of the stream that a graph's block was taken and recorded on. The
    block is pending; the stream that freed it is gone, and its number with it. */
 static void a_pending_block_of_one_stream_is_settled(void **state) {
@@ -404,15 +425,20 @@ static void a_device_lost_in_a_borrowed_chunk_ends_the_growth(void **state) {
   abandon();
 }
 
+/* The ladder reports the chunk that lacks, and the growth then all that it lacks. */
 static void a_device_lost_in_the_report_of_a_growth_is_told(void **state) {
   gmlake_buffer *buffer;
+  long n;
   (void)state;
-  open_faulty(2);
-  buffer = open_buffer(4);
-  fail_call(ON_MEMORY_INFO, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
-  step_error(gmlake_buffer_resize(lake, buffer, 4 * C, A), DEVICE_LOST);
-  assert_string_equal(last_error().call, "get_memory_info");
-  abandon();
+  for (n = 1; n <= 2; n++) {
+    open_faulty(2);
+    buffer = open_buffer(4);
+    fail_call(ON_MEMORY_INFO, n, GMLAKE_ERROR_DEVICE_LOST, 0);
+    step_error(gmlake_buffer_resize(lake, buffer, 4 * C, A), DEVICE_LOST);
+    assert_string_equal(last_error().call, "get_memory_info");
+    assert_int_equal(stats().requested_bytes, 0);
+    abandon();
+  }
 }
 
 /* Address space for buffers: 32 times the device's memory, of which a destroyed one holds all. */
@@ -826,6 +852,7 @@ int main(void) {
       cmocka_unit_test(of_failed_waits_a_fatal_one_is_told),
       cmocka_unit_test(a_pool_stays_while_a_window_alone_is_in_use),
       cmocka_unit_test(a_free_survives_a_full_ring_and_a_failed_question),
+      cmocka_unit_test(a_stream_is_not_forgotten_behind_a_failed_question),
       cmocka_unit_test(a_pending_block_of_one_stream_is_settled),
       cmocka_unit_test(numbers_serve_again_another_time),
       cmocka_unit_test(a_device_lost_in_a_borrowed_chunk_ends_the_growth),
