@@ -1462,11 +1462,29 @@ static void budget_leaves_to_others_what_is_theirs(void **state) {
   gmlake_budget budget;
   (void)state;
   prepare(16);
-  desc.driver_free_bytes_min = 5 * C;
+  desc.driver_free_bytes_min = 5 * C - 1; /* a byte more is no chunk */
   open_lake();
   flood(4);
   step(gmlake_get_budget(lake, &budget));
   assert_int_equal(budget.allocatable_bytes, 11 * C);
+  finish();
+}
+
+static void budget_knows_what_is_quarantined(void **state) {
+  gmlake_budget budget;
+  (void)state;
+  prepare(16);
+  desc.arena_bytes = 4 * C;
+  use_faults();
+  open_lake();
+  fail_call(ON_ACCESS, 1, GMLAKE_ERROR_DRIVER, 0);
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0);
+  assert_error(try_on(C, LEGACY), DRIVER);
+  assert_int_equal(stats().quarantined_bytes, C);
+  step(gmlake_get_budget(lake, &budget));
+  assert_int_equal(budget.allocatable_bytes, 3 * C);
+  drop(take(3 * C));
+  assert_int_equal(stats().reserved_bytes, 4 * C);
   finish();
 }
 
@@ -1535,6 +1553,7 @@ int main(void) {
       cmocka_unit_test(memory_is_left_to_others),
       cmocka_unit_test(budget_adds_up),
       cmocka_unit_test(budget_leaves_to_others_what_is_theirs),
+      cmocka_unit_test(budget_knows_what_is_quarantined),
       cmocka_unit_test(budget_ends_with_the_addresses),
       cmocka_unit_test(a_shortage_names_the_limit_that_counts),
   };
