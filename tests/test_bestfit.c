@@ -1470,6 +1470,19 @@ static void budget_leaves_to_others_what_is_theirs(void **state) {
   finish();
 }
 
+static void budget_leaves_the_thread_its_capture_mode(void **state) {
+  gmlake_budget budget;
+  int mode = 1, code = 0;
+  (void)state;
+  start(4);
+  assert_ok(mock->capture_exchange(mock->user, &mode, &code));
+  step(gmlake_get_budget(lake, &budget));
+  mode = 0;
+  assert_ok(mock->capture_exchange(mock->user, &mode, &code));
+  assert_int_equal(mode, 1);
+  finish();
+}
+
 static void budget_knows_what_is_quarantined(void **state) {
   gmlake_budget budget;
   (void)state;
@@ -1553,6 +1566,7 @@ int main(void) {
       cmocka_unit_test(memory_is_left_to_others),
       cmocka_unit_test(budget_adds_up),
       cmocka_unit_test(budget_leaves_to_others_what_is_theirs),
+      cmocka_unit_test(budget_leaves_the_thread_its_capture_mode),
       cmocka_unit_test(budget_knows_what_is_quarantined),
       cmocka_unit_test(budget_ends_with_the_addresses),
       cmocka_unit_test(a_shortage_names_the_limit_that_counts),
