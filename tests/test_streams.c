@@ -465,6 +465,18 @@ static void a_full_device_borrows_behind_one_wait(void **state) {
   abandon();
 }
 
+static void the_legacy_stream_borrows_behind_a_wait(void **state) {
+  void *p;
+  (void)state;
+  open_two(3);
+  p = leave_pending(2);
+  assert_ptr_equal(take(2 * C), p);
+  assert_int_equal(stats().stream_wait_count, 1);
+  assert_int_equal(stats().host_wait_count, 0);
+  complete(A);
+  abandon();
+}
+
 /* What B frees now is pending until A's work is done, since B waits for A. */
 static void a_wait_holds_the_waiters_work_back(void **state) {
   void *p;
@@ -1966,6 +1978,27 @@ static void the_legacy_stream_does_not_wait_during_a_capture(void **state) {
   abandon();
 }
 
+static void another_stream_waits_beside_a_capture(void **state) {
+  gmlake_stream other;
+  gmlake_pool *pool;
+  void *p;
+  (void)state;
+  open_two(3);
+  pool = open_pool(0);
+  other = open_stream();
+  p = take_on(2 * C, B);
+  hold(B);
+  drop_on(p, B);
+  begin_capture(A, pool);
+  (void)take_on(512, A);
+  assert_ptr_equal(take_on(2 * C, other), p);
+  assert_int_equal(stats().stream_wait_count, 1);
+  assert_int_equal(stats().host_wait_count, 0);
+  end_capture(A);
+  complete(B);
+  abandon();
+}
+
 static void a_capture_waits_for_no_stream(void **state) {
   gmlake_pool *pool;
   void *p;
@@ -2356,6 +2389,7 @@ int main(void) {
       cmocka_unit_test(none_waits_on_the_host_where_it_must),
       cmocka_unit_test(none_waits_for_the_only_stream_too),
       cmocka_unit_test(a_full_device_borrows_behind_one_wait),
+      cmocka_unit_test(the_legacy_stream_borrows_behind_a_wait),
       cmocka_unit_test(a_wait_holds_the_waiters_work_back),
       cmocka_unit_test(trim_spares_windows_that_are_in_use),
       cmocka_unit_test(wait_first_borrows_before_it_grows),
@@ -2429,6 +2463,7 @@ int main(void) {
       cmocka_unit_test(outside_memory_freed_inside_is_had_by_others_after_the_end),
       cmocka_unit_test(nothing_spoils_a_capture),
       cmocka_unit_test(the_legacy_stream_does_not_wait_during_a_capture),
+      cmocka_unit_test(another_stream_waits_beside_a_capture),
       cmocka_unit_test(a_capture_waits_for_no_stream),
       cmocka_unit_test(a_capture_takes_clean_memory_of_the_pool),
       cmocka_unit_test(captures_begin_and_end_once),
