@@ -880,6 +880,17 @@ static void a_failed_wait_on_the_device_is_undone(void **state) {
   abandon();
 }
 
+static void the_host_waits_where_the_device_cannot(void **state) {
+  void *p;
+  (void)state;
+  open_faulty(3);
+  p = leave_pending(2);
+  fail_call(ON_STREAM_WAIT, 1, GMLAKE_ERROR_DRIVER, 1);
+  assert_ptr_equal(take_on(2 * C, B), p);
+  assert_int_equal(stats().host_wait_count, 1);
+  abandon();
+}
+
 static void a_failed_query_is_not_completion(void **state) {
   void *p, *q;
   (void)state;
@@ -2410,6 +2421,7 @@ int main(void) {
       cmocka_unit_test(a_free_survives_a_failed_record),
       cmocka_unit_test(a_device_lost_while_freeing_is_lost_from_then_on),
       cmocka_unit_test(a_failed_wait_on_the_device_is_undone),
+      cmocka_unit_test(the_host_waits_where_the_device_cannot),
       cmocka_unit_test(a_failed_query_is_not_completion),
       cmocka_unit_test(destroy_frees_everything_though_waiting_fails),
       cmocka_unit_test(recorded_streams_defer_reuse),
