@@ -303,19 +303,26 @@ static void a_pool_stays_while_a_window_alone_is_in_use(void **state) {
   abandon();
 }
 
-/* A free whose event cannot even be tried is a free all the same. */
-static void a_free_survives_a_full_ring_and_a_failed_question(void **state) {
+/* A's ring of 64 fences is full, their work pending; one more block of A's is live. */
+static void *fill_ring(void) {
   void *x[65];
   size_t i;
-  (void)state;
   open_faulty(80);
   for (i = 0; i < 65; i++) x[i] = take_on(C, A);
   (void)take_on(512, B);
   hold(A);
   for (i = 0; i < 64; i++) drop_on(x[i], A);
   assert_int_equal(stats().event_count, 64);
+  return x[64];
+}
+
+/* A free whose event cannot even be tried is a free all the same. */
+static void a_free_survives_a_full_ring_and_a_failed_question(void **state) {
+  void *last;
+  (void)state;
+  last = fill_ring();
   fail_call(ON_EXCHANGE, 1, GMLAKE_ERROR_DRIVER, 0);
-  drop_on(x[64], A);
+  drop_on(last, A);
   assert_int_equal(faults[ON_EXCHANGE].in, 0);
   assert_int_equal(stats().event_count, 64);
   complete(A);
@@ -325,19 +332,13 @@ static void a_free_survives_a_full_ring_and_a_failed_question(void **state) {
 
 /* The fence that finds a full ring asks which are complete; the next one has its place. */
 static void a_stream_is_not_forgotten_behind_a_failed_question(void **state) {
-  void *x[65];
-  size_t i;
+  void *last;
   (void)state;
-  open_faulty(80);
-  for (i = 0; i < 65; i++) x[i] = take_on(C, A);
-  (void)take_on(512, B);
-  hold(A);
-  for (i = 0; i < 64; i++) drop_on(x[i], A);
-  assert_int_equal(stats().event_count, 64);
+  last = fill_ring();
   fail_call(ON_QUERY, 1, GMLAKE_ERROR_DRIVER, 0);
   step_error(gmlake_forget_stream(lake, A), DRIVER);
   assert_string_equal(last_error().call, "event_query");
-  drop_on(x[64], A); /* it is known still */
+  drop_on(last, A); /* it is known still */
   step(gmlake_forget_stream(lake, A));
   complete(A);
   assert_int_equal(trim_to(C), 65 * C);
