@@ -292,13 +292,13 @@ static void get_desc_fills_in_every_default(void **state) {
 /* device memory / 8192, down to a power of two, 2 to 32 MiB */
 static void default_chunks_follow_the_device(void **state) {
   const size_t gib = K * K * K;
-  const size_t devices[] = {15 * gib, 33 * gib, 140 * gib, 1000 * gib};
-  const size_t chunks[] = {2 * K * K, 4 * K * K, 16 * K * K, 32 * K * K};
+  const size_t devices[] = {15 * gib, 32 * gib - 2 * K * K, 32 * gib, 140 * gib, 1000 * gib};
+  const size_t chunks[] = {2 * K * K, 2 * K * K, 4 * K * K, 16 * K * K, 32 * K * K};
   gmlake_mock_desc mock_desc;
   gmlake_desc filled;
   size_t i;
   (void)state;
-  for (i = 0; i < 4; i++) {
+  for (i = 0; i < 5; i++) {
     prepare(8);
     close_mock();
     memset(&mock_desc, 0, sizeof(mock_desc));
@@ -352,6 +352,7 @@ static struct {
   int level;
   gmlake_error_info info;
   char texts[8][160];
+  size_t live_bytes[8];
 } said;
 
 /* Called with no lock held: what asks the lake from here works. */
@@ -359,6 +360,7 @@ static void listen(void *user, int level, const gmlake_error_info *info) {
   gmlake_stats now;
   assert_ptr_equal(user, &said);
   assert_true(said.count < 8);
+  said.live_bytes[said.count] = info->live_bytes;
   memcpy(said.texts[said.count++], info->text, sizeof(info->text));
   said.level = level;
   said.info = *info;
@@ -415,6 +417,7 @@ static void destroy_lists_leaks_with_their_labels(void **state) {
                                                  {"1000 bytes", "(no label)"},
                                                  {"2000 bytes", "(of a pool)"},
                                                  {"3000 bytes", "(in a pool)"}};
+  static const size_t wanted_bytes[4] = {65536, 1024, 2048, 3072};
   gmlake_alloc_desc wanted = request(C, 0, NULL);
   gmlake_pool_desc pool_wanted;
   unsigned i, n, found;
@@ -436,11 +439,12 @@ static void destroy_lists_leaks_with_their_labels(void **state) {
   (void)take_with(&wanted, LEGACY);
   assert_ok(gmlake_destroy(lake));
   assert_int_equal(said.count, 4);
+  assert_string_equal(said.info.call, "gmlake_destroy");
   assert_int_equal(said.level, GMLAKE_LOG_WARNING);
   for (n = 0; n < 4; n++) {
     for (i = found = 0; i < said.count; i++)
       found += strncmp(said.texts[i], wanted_texts[n][0], strlen(wanted_texts[n][0])) == 0 &&
-               strstr(said.texts[i], wanted_texts[n][1]);
+               strstr(said.texts[i], wanted_texts[n][1]) && said.live_bytes[i] == wanted_bytes[n];
     assert_int_equal(found, 1);
   }
   close_mock();

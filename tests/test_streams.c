@@ -915,6 +915,22 @@ static void destroy_frees_everything_though_waiting_fails(void **state) {
 
 /* ---- Recorded streams ------------------------------------------------------------------------ */
 
+static void a_stream_is_recorded_once(void **state) {
+  size_t flat;
+  void *p;
+  int i;
+  (void)state;
+  open_two(8);
+  p = take_on(C, LEGACY);
+  step(gmlake_record_stream(lake, p, A));
+  step(gmlake_record_stream(lake, p, B));
+  flat = stats().metadata_bytes;
+  for (i = 0; i < 100; i++) step(gmlake_record_stream(lake, p, i % 2 ? A : B));
+  assert_int_equal(stats().metadata_bytes, flat);
+  drop(p);
+  finish();
+}
+
 static void recorded_streams_defer_reuse(void **state) {
   void *p;
   (void)state;
@@ -1341,6 +1357,24 @@ static void numbers_of_streams_are_recycled(void **state) {
 }
 
 /* B waited for a stream that is gone. A new stream with its number has not been waited for. */
+/* The numbers of streams that live blocks were taken or recorded on stay theirs. */
+static void numbers_of_live_blocks_are_not_recycled(void **state) {
+  void *p[32];
+  size_t i;
+  (void)state;
+  start(8);
+  for (i = 0; i < 32; i++) {
+    gmlake_stream stream = open_stream();
+    p[i] = take_on(512, i < 16 ? stream : LEGACY);
+    if (i >= 16) step(gmlake_record_stream(lake, p[i], stream));
+    step(gmlake_forget_stream(lake, stream));
+    gmlake_mock_stream_destroy(mock, stream);
+  }
+  assert_true(lake->streams.used_count > 32);
+  for (i = 0; i < 32; i++) drop(p[i]);
+  finish();
+}
+
 static void a_recycled_number_has_not_been_waited_for(void **state) {
   gmlake_stream old;
   uint64_t waits;
@@ -2424,6 +2458,7 @@ int main(void) {
       cmocka_unit_test(the_host_waits_where_the_device_cannot),
       cmocka_unit_test(a_failed_query_is_not_completion),
       cmocka_unit_test(destroy_frees_everything_though_waiting_fails),
+      cmocka_unit_test(a_stream_is_recorded_once),
       cmocka_unit_test(recorded_streams_defer_reuse),
       cmocka_unit_test(recorded_windows_are_deferred_too),
       cmocka_unit_test(a_pending_block_cannot_be_freed_again),
@@ -2447,6 +2482,7 @@ int main(void) {
       cmocka_unit_test(a_busy_stream_with_many_frees_can_be_forgotten),
       cmocka_unit_test(numbers_serve_again),
       cmocka_unit_test(numbers_of_streams_are_recycled),
+      cmocka_unit_test(numbers_of_live_blocks_are_not_recycled),
       cmocka_unit_test(a_recycled_number_has_not_been_waited_for),
       cmocka_unit_test(a_stream_that_the_driver_captures_cannot_be_forgotten),
       cmocka_unit_test(pools_are_apart),
