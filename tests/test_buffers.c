@@ -132,6 +132,26 @@ static void the_first_growth_makes_one_chunk_and_one_mapping(void **state) {
   finish();
 }
 
+/* Though the stream has work that no event covers yet. */
+static void a_resize_within_a_chunk_calls_no_driver(void **state) {
+  gmlake_buffer *buffer;
+  gmlake_stream stream;
+  calls before;
+  (void)state;
+  start(16);
+  stream = open_stream();
+  buffer = open_buffer(8);
+  resize_on(buffer, 2 * C, stream);
+  drop_on(take_on(C, stream), stream);
+  before = calls_now();
+  resize_on(buffer, 2 * C - 1, stream);
+  resize_on(buffer, C + 1, stream);
+  resize_on(buffer, 2 * C, stream);
+  assert_calls(&before, 0);
+  close_buffer(buffer);
+  finish();
+}
+
 static void growing_again_calls_no_driver(void **state) {
   gmlake_buffer *buffer;
   calls before;
@@ -1543,6 +1563,7 @@ int main(void) {
       cmocka_unit_test(a_buffer_has_addresses_and_no_memory),
       cmocka_unit_test(it_grows_in_place_and_keeps_its_bytes),
       cmocka_unit_test(the_first_growth_makes_one_chunk_and_one_mapping),
+      cmocka_unit_test(a_resize_within_a_chunk_calls_no_driver),
       cmocka_unit_test(growing_again_calls_no_driver),
       cmocka_unit_test(growing_again_has_its_records),
       cmocka_unit_test(growing_by_2_mib_takes_less_than_40_us),
