@@ -814,7 +814,7 @@ static void a_limit(void **state) {
 
 static void windows(void **state) {
   gmlk_window *idle, *live;
-  gmlk_block fake, *kept;
+  gmlk_block fake, *kept, *tile;
   void *half;
   (void)state;
   idle = open_with_windows(&half);
@@ -838,6 +838,13 @@ static void windows(void **state) {
   assert_broken("W4");
   live->spans[1].grains--;
   live->self.grains--;
+  for (tile = lake->home.head.next; tile->state != GMLK_LIVE;) tile = tile->next;
+  fake = *tile;
+  tile->state = GMLK_PIECE;
+  tile->as.live.window = live;
+  tile->as.live.note = NULL;
+  assert_broken("W4: a piece is of no window");
+  *tile = fake;
   abandon();
 }
 
