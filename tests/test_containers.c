@@ -269,7 +269,9 @@ static void check_holes(void) {
   assert_true(holes.grains == grains);
   for (i = 0, b = gmlk_holes_best(&holes, 1); b; i++) { /* the walk ends */
     const gmlk_block *next = gmlk_holes_next(&holes, b);
+    unsigned bin = gmlk_bin_of(b->hole), then = next ? gmlk_bin_of(next->hole) : GMLK_BINS;
     assert_true(is_past(b, next));
+    if (then != bin) assert_int_equal(then, gmlk_bin_from(&holes, bin + 1)); /* none is left out */
     b = next;
   }
   assert_true(i <= model_count && !i == !model_count);

@@ -602,6 +602,7 @@ static void peaks_and_pieces(void **state) {
   gmlake_mock_stream_hold(mock, B);
   drop_on(pending, A);
   s = &lake->stats;
+  breaks(size_t, lake->desc.limit_bytes, s->reserved_bytes - 1, "L4: the limit is exceeded");
   breaks(size_t, s->requested_bytes_peak, s->requested_bytes - 1, "L4: a peak is below");
   breaks(size_t, s->active_bytes_peak, s->active_bytes - 1, "L4: a peak is below its figure");
   breaks(size_t, s->reserved_bytes_peak, s->reserved_bytes - 1, "L4: a peak is below its figure");

@@ -1169,6 +1169,27 @@ static void test_no_host_memory_for_a_mode(void **state) {
   close_mock();
 }
 
+static void test_no_host_memory_for_a_stream(void **state) {
+  gmlake_stream stream;
+  unsigned failed = 0;
+  int i;
+  (void)state;
+  open_mock(0, 1);
+  for (i = 0; i < 100; i++) {
+    gmlake_result result;
+    hook_fail_in = 1;
+    stream = (gmlake_stream)&stream;
+    result = gmlake_mock_stream_create(mock, &stream);
+    hook_fail_in = 0;
+    if (!result) continue; /* nothing had to grow */
+    assert_int_equal(result, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
+    failed++;
+    assert_ok(gmlake_mock_stream_create(mock, &stream));
+  }
+  assert_true(failed > 0);
+  close_mock();
+}
+
 static void test_no_host_memory_for_a_wait(void **state) {
   void *event;
   gmlake_stream held, waiter;
@@ -1916,6 +1937,7 @@ int main(void) {
       cmocka_unit_test(test_system_that_refuses),
       cmocka_unit_test(test_tables_end),
       cmocka_unit_test(test_no_host_memory_for_a_mode),
+      cmocka_unit_test(test_no_host_memory_for_a_stream),
       cmocka_unit_test(test_no_host_memory_for_a_wait),
       cmocka_unit_test(test_wait_for_what_the_legacy_stream_waits_for),
       cmocka_unit_test(test_capture_of_no_stream),
