@@ -397,6 +397,25 @@ static void numbers_serve_again_another_time(void **state) {
   abandon();
 }
 
+/* Each of a batch of chunks lies in the midst of a free range, and leaves two pieces of it. */
+static void a_trim_has_its_records(void **state) {
+  void *odd[65];
+  size_t i;
+  (void)state;
+  open_faulty(3 * 65);
+  drop(take(3 * 65 * C));
+  for (i = 0; i < 65; i++) {
+    (void)take(C / 2);
+    odd[i] = take(2 * C);
+    (void)take(C / 2);
+  }
+  for (i = 0; i < 65; i++) drop(odd[i]);
+  assert_true(gmlk_records_reserve(&lake->records, &lake->host, GMLK_TRIM_BATCH));
+  assert_in_range(lake->records.unused_count, GMLK_TRIM_BATCH, 2 * GMLK_TRIM_BATCH - 1);
+  assert_int_equal(trim_to(0), 65 * C);
+  abandon();
+}
+
 /* ---- Buffers --------------------------------------------------------------------------------- */
 
 static void resize_on(gmlake_buffer *buffer, size_t bytes, gmlake_stream stream) {
@@ -856,6 +875,7 @@ int main(void) {
       cmocka_unit_test(a_stream_is_not_forgotten_behind_a_failed_question),
       cmocka_unit_test(a_pending_block_of_one_stream_is_settled),
       cmocka_unit_test(numbers_serve_again_another_time),
+      cmocka_unit_test(a_trim_has_its_records),
       cmocka_unit_test(a_device_lost_in_a_borrowed_chunk_ends_the_growth),
       cmocka_unit_test(a_device_lost_in_the_report_of_a_growth_is_told),
       cmocka_unit_test(addresses_that_cannot_be_unmapped_are_not_had),
