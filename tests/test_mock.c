@@ -851,7 +851,10 @@ static void test_modelled_cost(void **state) {
 /* The same calls, as they cost among others. */
 static void test_modelled_cost_among_others(void **state) {
   gmlake_mock_desc desc;
-  uint64_t at, a;
+  uint64_t at, a, former;
+  size_t free_bytes, total_bytes;
+  int mode = 0;
+  void *event;
   (void)state;
   memset(&desc, 0, sizeof(desc));
   desc.bookkeeping_only = 1;
@@ -866,6 +869,32 @@ static void test_modelled_cost_among_others(void **state) {
   assert_ok(release(a));
   assert_ok(unreserve(at, 4 * GIB));
   assert_int_equal(census().modelled_ns, 44700 + 17200 + 10800 + 220000 / 512 + 73600);
+  former = census().modelled_ns;
+#define EXPECT(ns) assert_int_equal(census().modelled_ns, former += (ns))
+  a = create(2 * GIB), EXPECT(9500 + 1536 * 7);
+  assert_ok(release(a)), EXPECT(10800 + 2 * 220000);
+  event = new_event(), EXPECT(580);
+  assert_ok(record(event, NULL)), EXPECT(350);
+  (void)is_done(event), EXPECT(325);
+  assert_ok(stream_wait(NULL, event)), EXPECT(100);
+  assert_ok(host_wait(event)), EXPECT(1600);
+  assert_ok(destroy_event(event)), EXPECT(570);
+  assert_ok(mock->get_memory_info(mock->user, &free_bytes, &total_bytes, &code)), EXPECT(4000);
+  assert_ok(exchange(&mode)), EXPECT(200);
+#undef EXPECT
+  close_mock();
+}
+
+/* What was a stream's serves the next one. */
+static void test_streams_leave_nothing(void **state) {
+  size_t count;
+  int i;
+  (void)state;
+  open_mock(0, 1);
+  gmlake_mock_stream_destroy(mock, new_stream());
+  count = ((gmlk_mock *)mock->user)->queue_count;
+  for (i = 0; i < 1000; i++) gmlake_mock_stream_destroy(mock, new_stream());
+  assert_int_equal(((gmlk_mock *)mock->user)->queue_count, count);
   close_mock();
 }
 
@@ -1928,6 +1957,7 @@ int main(void) {
       cmocka_unit_test(test_modelled_cost),
       cmocka_unit_test(test_modelled_cost_among_others),
       cmocka_unit_test(test_costs_are_of_two_kinds),
+      cmocka_unit_test(test_streams_leave_nothing),
       cmocka_unit_test(test_fail_once),
       cmocka_unit_test(test_fail_persistently),
       cmocka_unit_test(test_injected_codes),
