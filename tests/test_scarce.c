@@ -227,6 +227,21 @@ static void planned_reuse(void **state) {
   play(&s);
 }
 
+/* The plan is not given up for another way when host memory was short for a moment. */
+static void planned_reuse_fails_as_a_whole(void **state) {
+  (void)state;
+  build_reuse();
+  make_scarce(2);
+  host_fails_on = 0;
+  assert_int_equal(reuse_window(), GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
+  assert_int_equal(host_fail_in, 0);
+  make_plenty();
+  assert_ok(reuse_window());
+  drop_block();
+  (void)gmlake_destroy(lake);
+  close_mock();
+}
+
 /* A window of so many pieces that the tables of spans have to grow. */
 static void build_stitch(void) {
   size_t i;
@@ -383,11 +398,17 @@ static void a_fifth_pool(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(growth),         cmocka_unit_test(borrowing),
-      cmocka_unit_test(planned_growth), cmocka_unit_test(planned_large_growth),
-      cmocka_unit_test(planned_reuse),  cmocka_unit_test(planned_stitch),
-      cmocka_unit_test(planned_former), cmocka_unit_test(planned_nothing),
-      cmocka_unit_test(growing_again),  cmocka_unit_test(addresses),
+      cmocka_unit_test(growth),
+      cmocka_unit_test(borrowing),
+      cmocka_unit_test(planned_growth),
+      cmocka_unit_test(planned_large_growth),
+      cmocka_unit_test(planned_reuse),
+      cmocka_unit_test(planned_stitch),
+      cmocka_unit_test(planned_reuse_fails_as_a_whole),
+      cmocka_unit_test(planned_former),
+      cmocka_unit_test(planned_nothing),
+      cmocka_unit_test(growing_again),
+      cmocka_unit_test(addresses),
       cmocka_unit_test(a_fifth_pool),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
