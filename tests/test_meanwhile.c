@@ -543,6 +543,33 @@ static void a_device_lost_while_tidying_ends_the_create(void **state) {
   abandon();
 }
 
+static size_t unreserve_count;
+
+static void count_unreserves(int kind) { unreserve_count += kind == ON_UNRESERVE; }
+
+/* Addresses where something is still mapped the driver would not take back: it is not asked to. */
+static void addresses_that_are_mapped_are_not_given_back(void **state) {
+  size_t all;
+  (void)state;
+  open_faulty(4);
+  resize_on(open_buffer(4), 2 * C, A);
+  unreserve_count = 0;
+  before_driver_call = count_unreserves;
+  assert_ok(gmlake_destroy(lake));
+  close_mock();
+  all = unreserve_count;
+  open_faulty(4);
+  resize_on(open_buffer(4), 2 * C, A);
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0);
+  unreserve_count = 0;
+  assert_error(gmlake_destroy(lake), DRIVER);
+  before_driver_call = NULL;
+  assert_int_equal(unreserve_count, all - 1);
+  assert_int_equal(census().mapping_count, 1);
+  assert_int_equal(census().reservation_count, 1);
+  gmlake_mock_destroy(mock);
+}
+
 /* ---- Threads --------------------------------------------------------------------------------- */
 
 /* A second thread that grows a buffer, and waits for the planner's lock. */
@@ -882,6 +909,7 @@ int main(void) {
       cmocka_unit_test(addresses_that_cannot_be_waited_for_are_not_had),
       cmocka_unit_test(addresses_are_had_although_a_capture_forbids_a_wait),
       cmocka_unit_test(no_grow_is_told_why_no_addresses_are_had),
+      cmocka_unit_test(addresses_that_are_mapped_are_not_given_back),
       cmocka_unit_test(a_device_lost_while_tidying_ends_the_create),
       cmocka_unit_test(a_device_is_lost_while_a_growth_waits),
       cmocka_unit_test(a_capture_ends_behind_a_stitch_that_fails),
