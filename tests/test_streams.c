@@ -1356,7 +1356,6 @@ static void numbers_of_streams_are_recycled(void **state) {
   finish();
 }
 
-/* B waited for a stream that is gone. A new stream with its number has not been waited for. */
 /* The numbers of streams that live blocks were taken or recorded on stay theirs. */
 static void numbers_of_live_blocks_are_not_recycled(void **state) {
   void *p[32];
@@ -1375,6 +1374,7 @@ static void numbers_of_live_blocks_are_not_recycled(void **state) {
   finish();
 }
 
+/* B waited for a stream that is gone. A new stream with its number has not been waited for. */
 static void a_recycled_number_has_not_been_waited_for(void **state) {
   gmlake_stream old;
   uint64_t waits;
