@@ -614,7 +614,9 @@ typedef struct gmlake_offload_backend {
   int (*timer)(void *user, uint64_t at_ns, uint64_t token); /* completes at that time or later */
   int (*now)(void *user, uint64_t *out_ns);
   int (*wait)(void *user, uint64_t *out_token); /* blocks until something completes */
-  size_t divisor; /* so many bytes of a tensor are one in memory; 0 or 1, but for the mock */
+  size_t divisor; /* so many bytes of a tensor are one in memory; 0 or 1, but for the mock. An
+                     allocation has at least its bytes by this; an engine's tensor that has its
+                     place at `offset` begins at offset / divisor */
 } gmlake_offload_backend;
 
 #if defined(GMLAKE_OFFLOAD_BACKEND_MOCK)
@@ -6541,7 +6543,11 @@ static gmlake_offload_result gmlo_engine_make(gmlake_offload_engine *engine) {
    operator 1 / (operators under way on its device), a copy its direction's, an equal part of
    both_bytes_per_s where that is less and both are under way, by the copies of that direction; a
    transfer 1 / (transfers from its device), a timer 1. Work is counted in nanoseconds at full
-   speed. Complexity: a call O(tasks under way), and linear in the bytes that it touches.
+   speed.
+   [K2] An allocation of b bytes has at least b / divisor real bytes. A tensor whose place in it is
+   at `offset` begins at offset / divisor. It has bytes / divisor real bytes, or 16 if that is less;
+   gmlake_offload_engine_create checks that every place has room for 16.
+   Complexity: a call O(tasks under way), and linear in the bytes that it touches.
    Fails: what is refused for device_bytes, host memory, and the call that was asked to. */
 
 #if defined(GMLAKE_OFFLOAD_BACKEND_MOCK)
@@ -6603,9 +6609,17 @@ static uint64_t gmlo_mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
+/* The real bytes of a tensor: whole words. */
 static size_t gmlo_mock_bytes(const gmlo_mock *mock, size_t bytes) {
   size_t real = bytes / mock->desc.divisor;
   return real < 16 ? 16 : real / 8 * 8;
+}
+
+/* [K2] The real bytes of an allocation: words enough for every tensor that has its place in it. A
+   place at `offset` begins at offset / divisor, which may lie between two words. */
+static size_t gmlo_mock_room(const gmlo_mock *mock, size_t bytes) {
+  size_t real = bytes / mock->desc.divisor;
+  return real < 16 ? 16 : real / 8 * 8 + (real % 8 != 0 ? 8 : 0);
 }
 
 static uint64_t gmlo_mock_digest(const gmlo_mock *mock, const void *ptr, size_t bytes,
@@ -6621,14 +6635,32 @@ static uint64_t gmlo_mock_digest(const gmlo_mock *mock, const void *ptr, size_t 
   return gmlo_mix(digest);
 }
 
-static void gmlo_mock_stream(const gmlo_mock *mock, void *ptr, size_t bytes, uint64_t seed) {
-  size_t i, real = gmlo_mock_bytes(mock, bytes);
+/* Fills `real` bytes, whole words, with what follows from the seed. */
+static void gmlo_mock_fill_words(void *ptr, size_t real, uint64_t seed) {
   unsigned char *at = (unsigned char *)ptr;
-  if (bytes == 0) return;
+  size_t i;
   for (i = 0; i < real; i += 8) {
     uint64_t word = gmlo_mix(seed + i);
     memcpy(at + i, &word, 8);
   }
+}
+
+/* Fills a tensor likewise. */
+static void gmlo_mock_stream(const gmlo_mock *mock, void *ptr, size_t bytes, uint64_t seed) {
+  if (bytes != 0) gmlo_mock_fill_words(ptr, gmlo_mock_bytes(mock, bytes), seed);
+}
+
+/* Spoils an allocation: nothing may read it before it is written. */
+static void gmlo_mock_spoil(gmlo_mock *mock, void *ptr, size_t bytes) {
+  gmlo_mock_fill_words(ptr, gmlo_mock_room(mock, bytes), ++mock->random);
+}
+
+/* NULL where host memory is refused. */
+static void *gmlo_mock_alloc(gmlo_mock *mock, size_t bytes) {
+  void *ptr = NULL;
+  if (bytes <= GMLO_BYTES_MAX) ptr = gmlo_malloc(&mock->desc.host, gmlo_mock_room(mock, bytes));
+  if (ptr != NULL) gmlo_mock_spoil(mock, ptr, bytes);
+  return ptr;
 }
 
 static int gmlo_mock_device_alloc(void *user, uint32_t device, size_t bytes, void **out_ptr) {
@@ -6638,9 +6670,8 @@ static int gmlo_mock_device_alloc(void *user, uint32_t device, size_t bytes, voi
   (void)device;
   *out_ptr = NULL;
   if (gmlo_mock_fails(mock) || bytes > room - census->device_bytes) return 1;
-  *out_ptr = gmlo_malloc(&mock->desc.host, gmlo_mock_bytes(mock, bytes));
+  *out_ptr = gmlo_mock_alloc(mock, bytes);
   if (*out_ptr == NULL) return 1;
-  gmlo_mock_stream(mock, *out_ptr, bytes, ++mock->random);
   gmlo_run_count(&census->device_bytes, &census->device_bytes_peak, bytes);
   return 0;
 }
@@ -6649,7 +6680,7 @@ static void gmlo_mock_device_free(void *user, uint32_t device, void *ptr, size_t
   gmlo_mock *mock = (gmlo_mock *)user;
   (void)device;
   mock->census.device_bytes -= bytes;
-  gmlo_mock_stream(mock, ptr, bytes, ++mock->random);
+  gmlo_mock_spoil(mock, ptr, bytes);
   gmlo_free(&mock->desc.host, ptr);
 }
 
@@ -6657,9 +6688,8 @@ static int gmlo_mock_host_alloc(void *user, size_t bytes, void **out_ptr) {
   gmlo_mock *mock = (gmlo_mock *)user;
   *out_ptr = NULL;
   if (gmlo_mock_fails(mock)) return 1;
-  *out_ptr = gmlo_malloc(&mock->desc.host, gmlo_mock_bytes(mock, bytes));
+  *out_ptr = gmlo_mock_alloc(mock, bytes);
   if (*out_ptr == NULL) return 1;
-  gmlo_mock_stream(mock, *out_ptr, bytes, ++mock->random);
   gmlo_run_count(&mock->census.host_bytes, &mock->census.host_bytes_peak, bytes);
   return 0;
 }
@@ -6667,7 +6697,7 @@ static int gmlo_mock_host_alloc(void *user, size_t bytes, void **out_ptr) {
 static void gmlo_mock_host_free(void *user, void *ptr, size_t bytes) {
   gmlo_mock *mock = (gmlo_mock *)user;
   mock->census.host_bytes -= bytes;
-  gmlo_mock_stream(mock, ptr, bytes, ++mock->random);
+  gmlo_mock_spoil(mock, ptr, bytes);
   gmlo_free(&mock->desc.host, ptr);
 }
 

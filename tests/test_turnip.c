@@ -753,6 +753,59 @@ static void test_random(void **state) {
   assert_int_equal(host_bytes, 0);
 }
 
+/* The digest of three iterations in random orders on a mock of that divisor. */
+static uint64_t digest_divided(const gmlake_offload_memgraph *m, size_t divisor) {
+  gmlake_offload_mock_desc desc;
+  gmlake_offload_backend *mock;
+  gmlake_offload_engine *engine;
+  uint64_t digest;
+  memset(&desc, 0, sizeof desc);
+  desc.divisor = divisor;
+  desc.jitter = .5;
+  desc.host = counted;
+  assert_ok(gmlake_offload_mock_create(&desc, &mock));
+  engine = new_engine(mock, m, GMLAKE_OFFLOAD_RANDOM_ORDER, 2, 0, divisor);
+  assert_ok(gmlake_offload_engine_run(engine, 3));
+  assert_int_equal(census_of(mock).race_count, 0);
+  digest = census_of(mock).digest;
+  gmlake_offload_engine_destroy(engine);
+  gmlake_offload_mock_destroy(mock);
+  return digest;
+}
+
+/* Whatever the divisor, power of two or not, tensors lie inside their arenas (offload_fixture.h
+   looks at the bytes behind each) and beside each other. */
+static void test_divisors(void **state) {
+  size_t divisor, moved = 0;
+  uint64_t seed;
+  (void)state;
+  for (divisor = 1; divisor <= 70; divisor++) {
+    size_t align = 16;
+    while (align < 16 * divisor) align *= 2;
+    for (seed = 1; seed <= 3; seed++) {
+      gmlake_offload_graph *graph = random_world_of(divisor + seed * 100, 20);
+      gmlake_offload_memgraph_desc desc = compile_desc(graph, 0);
+      gmlake_offload_memgraph *all, *tight;
+      size_t d, least = 0;
+      desc.align_bytes = align;
+      assert_ok(gmlake_offload_memgraph_create(&desc, &all));
+      for (d = 0; d < graph->device_count; d++) {
+        size_t bytes = least_bytes(&desc, (uint32_t)d);
+        if (bytes > least) least = bytes;
+      }
+      desc.device_bytes = least;
+      assert_ok(gmlake_offload_memgraph_create(&desc, &tight));
+      moved += memgraph_info(tight).reload_count;
+      assert_true(digest_divided(all, divisor) == digest_divided(tight, divisor));
+      gmlake_offload_memgraph_destroy(tight);
+      gmlake_offload_memgraph_destroy(all);
+      gmlake_offload_graph_destroy(graph);
+    }
+  }
+  assert_true(moved > 1000);
+  assert_int_equal(host_bytes, 0);
+}
+
 /* ---- Planted defects ------------------------------------------------------------------------- */
 
 /* No edge is there for nothing: without it the memgraph is wrong, and the checker says so. */
@@ -1323,6 +1376,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_other_errors),
       cmocka_unit_test(test_engine_errors),
       cmocka_unit_test(test_random),
+      cmocka_unit_test(test_divisors),
       cmocka_unit_test(test_every_edge_is_needed),
       cmocka_unit_test(test_defects),
       cmocka_unit_test(test_defects_of_homes),
