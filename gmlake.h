@@ -9,7 +9,7 @@ CONTENTS
   what it is, an example, what it does not do, macros, glossary, how an allocation is served,
   streams, captures, growing buffers, policies, threads, errors, costs; then the declarations;
   then the implementation, whose sections carry tags to search for:
-  >>base >>list >>bins >>index >>driver >>streams >>arena >>small >>spool >>lake >>policy
+  >>base >>list >>bins >>index >>driver >>streams >>arena >>spool >>lake >>policy
   >>stitch >>buffer >>grow >>decide >>ladder >>resize >>check >>backend_mock >>backend_cuda >>api
 
 WHAT IT IS
@@ -569,8 +569,6 @@ typedef struct gmlake_desc { /* all zero: sensible defaults */
   size_t stitch_bytes_min;      /* smaller requests are never stitched (the paper's fragmentation
                                 limit); 0: no such limit */
   size_t stitched_bytes_max;    /* StitchFree's threshold on all windows; 0: 4 x device memory */
-  size_t small_bytes_max;       /* what is freed up to this size is kept whole in lists by size, at
-                                most 64 KiB; 0: nothing is */
   size_t limit_bytes;           /* physical memory this lake may hold; 0: no limit */
   size_t driver_free_bytes_min; /* the lake does not grow below this much driver-free memory */
   size_t arena_bytes;           /* address space of the home arena; 0: 8 x device memory, less than
@@ -1030,7 +1028,6 @@ enum {                  /* gmlk_block.state */
        GMLK_PIECE,      /* part of a live window */
        GMLK_PENDING,    /* freed by the user, waiting for the streams recorded on it */
        GMLK_RESERVED,   /* free, but part of a plan that is being driven; keeps its tag */
-       GMLK_CACHED,     /* free, but kept whole in the small path's lists; carries a tag */
        GMLK_UNBACKED,   /* address space without a chunk */
        GMLK_COMMITTED,  /* a chunk of a buffer's front; in address space: a buffer's */
        GMLK_IDLE,       /* only a window's own record: mapped, nobody owns it */
@@ -1063,8 +1060,7 @@ typedef struct gmlk_block gmlk_block;
 struct gmlk_block {
   gmlk_block *prev, *next; /* neighbours by address */
   union {
-    gmlk_link link;     /* [free] in its pool's bin; [unbacked] among the arena's gaps */
-    gmlk_block *cached; /* [cached] the next one */
+    gmlk_link link; /* [free] in its pool's bin; [unbacked] among the arena's gaps */
     struct {
       gmlk_window *window; /* [live, piece, idle] the window it is or belongs to */
       gmlk_note *note;     /* [live, pending] what few blocks have */
@@ -1893,14 +1889,6 @@ typedef struct gmlk_span { /* a range of grains: piece of a window */
   gmlk_block *block; /* [live window] its block */
 } gmlk_span;
 
-#define GMLK_SMALL_GRAINS 128u
-#define GMLK_SMALL_DEPTH 16u
-
-typedef struct gmlk_small {                 /* see >>small */
-  gmlk_block *lists[GMLK_SMALL_GRAINS + 1]; /* by grains, linked by as.cached */
-  uint8_t counts[GMLK_SMALL_GRAINS + 1];
-} gmlk_small;
-
 typedef struct gmlk_spool { /* see >>spool */
   gmlk_window **buckets;    /* idle ones by size */
   size_t bucket_count, count;
@@ -1936,14 +1924,11 @@ typedef struct gmlk_arena {
   gmlk_link gaps;        /* the ring of unbacked blocks */
   gmlk_holes **pools;    /* by stream number */
   size_t pool_capacity;
-  gmlk_small **smalls;   /* see >>small: by stream number, as many as pools */
-  uint32_t small_grains; /* at most this takes the small path */
-  uint64_t free_grains;  /* in free blocks, whatever their tag */
+  uint64_t free_grains; /* in free blocks, whatever their tag */
   uint64_t serial;
   size_t backed_count, stuck_count;
   uint32_t stuck_end; /* behind the last quarantined slot */
   size_t live_count;  /* blocks of the user's, pending ones included */
-  int is_unswept;     /* small blocks came back under tags that may be of completed work */
   int keeps_apart;    /* a policy says which free blocks are joined */
   gmlk_spool spool;
   gmlake_pool *pool;      /* NULL: the default one */
@@ -1986,30 +1971,19 @@ static inline void gmlk_cover(gmlk_arena *a, gmlk_block *b) {
 static int gmlk_arena_admit_new(gmlk_arena *a, unsigned stream) {
   if (stream >= a->pool_capacity) {
     size_t capacity = gmlk_max(8, (size_t)stream * 2), old = a->pool_capacity;
-    gmlk_holes **pools = (gmlk_holes **)gmlk_host_alloc(a->host, capacity * sizeof(gmlk_holes *));
-    void *smalls = pools ? gmlk_host_grow(a->host, a->smalls, old * sizeof(gmlk_small *),
-                                          capacity * sizeof(gmlk_small *))
-                         : NULL;
-    if (!smalls) {
-      gmlk_host_free(a->host, pools, capacity * sizeof(gmlk_holes *));
-      return 0;
-    }
-    if (old) memcpy(pools, a->pools, old * sizeof(gmlk_holes *));
-    gmlk_host_free(a->host, a->pools, old * sizeof(gmlk_holes *));
-    a->pools = pools;
-    a->smalls = (gmlk_small **)smalls;
+    void *pools = gmlk_host_grow(a->host, a->pools, old * sizeof(gmlk_holes *),
+                                 capacity * sizeof(gmlk_holes *));
+    if (!pools) return 0;
+    a->pools = (gmlk_holes **)pools;
     a->pool_capacity = capacity;
   }
   if (!a->pools[stream]) a->pools[stream] = gmlk_holes_new(a->host);
-  if (!a->smalls[stream] && a->small_grains && stream)
-    a->smalls[stream] = (gmlk_small *)gmlk_host_alloc(a->host, sizeof(gmlk_small));
-  return a->pools[stream] && (a->smalls[stream] || !a->small_grains || !stream);
+  return a->pools[stream] != NULL;
 }
 
 /* A pool for a stream's memory, so that nothing that follows has to allocate one. */
 static int gmlk_arena_admit(gmlk_arena *a, unsigned stream) {
-  return (stream < a->pool_capacity && a->pools[stream] && !a->small_grains) ||
-         gmlk_arena_admit_new(a, stream);
+  return (stream < a->pool_capacity && a->pools[stream]) || gmlk_arena_admit_new(a, stream);
 }
 
 static gmlk_block *gmlk_run_start(gmlk_block *b, unsigned stream) {
@@ -2473,66 +2447,10 @@ static int gmlk_arena_init(gmlk_arena *a, gmlk_host *host, gmlk_records *records
 
 static void gmlk_arena_destroy(gmlk_arena *a) {
   size_t i;
-  for (i = 0; i < a->pool_capacity; i++) {
-    gmlk_host_free(a->host, a->pools[i], sizeof(gmlk_holes));
-    gmlk_host_free(a->host, a->smalls[i], sizeof(gmlk_small));
-  }
+  for (i = 0; i < a->pool_capacity; i++) gmlk_host_free(a->host, a->pools[i], sizeof(gmlk_holes));
   gmlk_host_free(a->host, a->pools, a->pool_capacity * sizeof(gmlk_holes *));
-  gmlk_host_free(a->host, a->smalls, a->pool_capacity * sizeof(gmlk_small *));
   gmlk_host_free(a->host, a->chunks, (a->slot_capacity + 1) * sizeof(gmlk_chunk));
   gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
-}
-
-/* ---- >>small --------------------------------------------------------------------------------
-   The small path: what a stream frees of at most desc.small_bytes_max is kept whole in a list of
-   its exact size, and the stream's next request of that size takes it with neither search nor
-   split. At most 16 blocks a size are kept, and all are given back to the arena before anything
-   is asked of the driver, so the path costs no memory but holes that close later. Measured with
-   64 KiB: a fifth less time on llama-1b-serve, a twentieth less to a seventh more on the other
-   traces, whose small blocks merge less. Off unless asked for.
-   [M1] a listed block has state GMLK_CACHED, the list's size and the list's stream.
-   O(1). Cannot fail. */
-
-static int gmlk_small_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint64_t ticket) {
-  gmlk_small *small;
-  if (b->grains > a->small_grains || stream < GMLK_FIRST_STREAM) return 0;
-  small = a->smalls[stream];
-  if (small->counts[b->grains] == GMLK_SMALL_DEPTH) return 0;
-  small->counts[b->grains]++;
-  b->state = GMLK_CACHED;
-  b->flags &= GMLK_APART;
-  b->stream = (uint16_t)stream;
-  b->ticket = ticket;
-  b->as.cached = small->lists[b->grains];
-  small->lists[b->grains] = b;
-  return 1;
-}
-
-static gmlk_block *gmlk_small_take(gmlk_arena *a, unsigned stream, uint32_t grains) {
-  gmlk_small *small = stream ? a->smalls[stream] : NULL;
-  gmlk_block *b = small ? small->lists[grains] : NULL;
-  if (!b) return NULL;
-  small->lists[grains] = b->as.cached;
-  small->counts[grains]--;
-  return gmlk_give_owner(a, b, GMLK_LIVE);
-}
-
-/* Gives every cached block back to the arena. */
-static void gmlk_small_flush(gmlk_arena *a) {
-  size_t stream;
-  uint32_t grains;
-  for (stream = 0; a->small_grains && stream < a->pool_capacity; stream++) {
-    gmlk_small *small = a->smalls[stream];
-    for (grains = 1; small && grains <= a->small_grains; grains++) {
-      while (small->lists[grains]) {
-        gmlk_block *b = small->lists[grains];
-        small->lists[grains] = b->as.cached;
-        small->counts[grains]--;
-        gmlk_put(a, b, b->stream, b->ticket);
-        a->is_unswept = 1;
-      }
-    }
-  }
 }
 
 /* ---- >>spool --------------------------------------------------------------------------------
@@ -2720,7 +2638,7 @@ static int gmlk_window_is_free(const gmlk_arena *a, const gmlk_streams *streams,
     uint32_t end = w->spans[i].at + w->spans[i].grains;
     for (; b->at < end; b = b->next) {
       if (gmlk_may_take(streams, taker, b)) continue;
-      if (b->state == GMLK_FREE || b->state == GMLK_RESERVED || b->state == GMLK_CACHED) return 0;
+      if (b->state == GMLK_FREE || b->state == GMLK_RESERVED) return 0;
       w->blocker = b;
       w->blocker_serial = b->ticket;
       return 0;
@@ -3047,7 +2965,7 @@ static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream,
   a->live_count--;
   gmlk_fill(l, b, GMLAKE_FILL_FREE);
   if (!w) {
-    if (!gmlk_small_put(a, b, stream, ticket)) gmlk_put(a, b, stream, ticket);
+    gmlk_put(a, b, stream, ticket);
     return;
   }
   for (i = 0; i < w->span_count; i++) {
@@ -3133,15 +3051,8 @@ static void gmlk_arena_sweep(gmlake *l, gmlk_arena *a) {
       }
     }
   }
-  a->is_unswept = 0;
   for (w = a->spool.oldest; w; w = w->newer)
     if (gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket)) w->self.stream = GMLK_CLEAN;
-}
-
-static void gmlk_smalls_flush(gmlake *l) {
-  size_t i;
-  for (i = 0; i < l->arena_count; i++)
-    if (l->arenas[i]) gmlk_small_flush(l->arenas[i]);
 }
 
 /* Learns what has completed. With `close`, open epochs get their event first, so that all work
@@ -3150,10 +3061,8 @@ static gmlake_result gmlk_refresh(gmlake *l, int close) {
   gmlk_drive drive;
   size_t i;
   if (!close && l->streams.used_count < 2 && !l->streams.capture_count && !l->pending &&
-      !l->stats.buffer_count) {
-    gmlk_smalls_flush(l);
+      !l->stats.buffer_count)
     return GMLAKE_OK;
-  }
   if (!gmlk_drive_begin(&drive, &l->driver)) {
     for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(drive.result); i++) {
       if (close) (void)gmlk_stream_fence(&l->streams, &l->host, &drive, (unsigned)i);
@@ -3162,10 +3071,8 @@ static gmlake_result gmlk_refresh(gmlake *l, int close) {
   }
   gmlk_drive_end(&drive);
   gmlk_pending_settle(l);
-  gmlk_smalls_flush(l);
   for (i = 0; i < l->arena_count; i++)
-    if (l->arenas[i] && (l->streams.is_news || (close && l->arenas[i]->is_unswept)))
-      gmlk_arena_sweep(l, l->arenas[i]);
+    if (l->arenas[i] && l->streams.is_news) gmlk_arena_sweep(l, l->arenas[i]);
   l->streams.is_news = 0;
   return gmlk_drive_book(l, &drive);
 }
@@ -4882,17 +4789,12 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_bl
    alone is INVALID_ARGUMENT. pre, from gmlk_climb on: the caller
    holds `driving`. */
 
-/* S1 and S2 without any driver call: a cached small block, an exact pBlock, an exact window, the
-   best larger pBlock.
+/* S1 and S2 without any driver call: an exact pBlock, an exact window, the best larger pBlock.
    pre: two records reserved. */
 GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_request *r, int is_watched) {
   gmlk_arena *a = r->arena;
   uint32_t at = 0, hole = 0;
-  gmlk_block *b = NULL;
-  if (r->grains <= a->small_grains && r->align == 1)
-    b = gmlk_small_take(a, r->taker.stream, r->grains);
-  if (b) return gmlk_grant(l, r, b, 1);
-  b = gmlk_best_fit(a, r->taker.stream, r->grains, r->align, &at, &hole);
+  gmlk_block *b = gmlk_best_fit(a, r->taker.stream, r->grains, r->align, &at, &hole);
   if ((!b || hole != r->grains) && r->may_stitch && a->spool.oldest &&
       r->grains >= a->spool.grains_min) {
     gmlk_block *window = gmlk_reuse(l, r, r->taker);
@@ -5692,13 +5594,11 @@ static void gmlk_survey_tiling(gmlk_checker *c, const gmlk_block *head, const gm
   gmlk_expect(c, c->broken || at == end, invariant);
 }
 
-/* Sorted pools and small lists. Behind the last stream's there are none: see gmlk_check_rest. */
+/* Sorted pools. Behind the last stream's there are none: see gmlk_check_rest. */
 static void gmlk_survey_pools(gmlk_checker *c, const gmlk_arena *a) {
   size_t i, count = gmlk_min(a->pool_capacity, gmlk_max(c->l->streams.count, 1));
-  for (i = 0; i < count && !c->broken; i++) {
+  for (i = 0; i < count && !c->broken; i++)
     if (a->pools[i]) (void)gmlk_survey_table(c, a->pools[i], sizeof(gmlk_holes));
-    if (a->smalls[i]) (void)gmlk_survey_table(c, a->smalls[i], sizeof(gmlk_small));
-  }
 }
 
 static void gmlk_survey_scratch(gmlk_checker *c, const gmlk_arena *a) {
@@ -5739,8 +5639,6 @@ static int gmlk_survey_shape(gmlk_checker *c, const gmlk_arena *a, int is_dead) 
                   (is_dead || (spool->reserved_bytes != 0) == (spool->va != NULL)) &&
                   (!spool->va || spool->base),
               "V1: the windows' address space is none");
-  gmlk_expect(c, a->small_grains == l->desc.small_bytes_max / GMLK_GRAIN,
-              "L1: what is small is another size");
   gmlk_expect(c,
               a->is_bare == (a->is_bare != 0) &&
                   a->keeps_apart == (!a->is_bare && l->desc.policy && l->desc.policy->coalesce),
@@ -5823,7 +5721,6 @@ static void gmlk_survey_tables(gmlk_checker *c, const gmlk_arena *a, int is_dead
   (void)gmlk_survey_table(c, a->chunks,
                           a->chunks ? (a->slot_capacity + 1) * sizeof(gmlk_chunk) : 0);
   (void)gmlk_survey_table(c, a->pools, a->pool_capacity * sizeof(gmlk_holes *));
-  (void)gmlk_survey_table(c, a->smalls, a->pool_capacity * sizeof(gmlk_small *));
   (void)gmlk_survey_table(c, spool->buckets, spool->bucket_count * sizeof(gmlk_window *));
   if (spool->va) (void)gmlk_survey_table(c, spool->va, sizeof(gmlk_holes));
   gmlk_survey_scratch(c, a);
@@ -6265,11 +6162,10 @@ static void gmlk_check_live(gmlk_checker *c, const gmlk_arena *a, const gmlk_blo
   gmlk_expect(c, found == b, "I1: a live block is not indexed");
 }
 
-/* Free memory, cached too. */
+/* Free memory. */
 static void gmlk_check_free(gmlk_checker *c, const gmlk_arena *a, const gmlk_block *b) {
   gmlk_check_tag(c, b->stream, b->ticket, "S1: a tag is of an epoch to come");
   gmlk_expect(c, !(b->flags & ~(a->keeps_apart ? GMLK_APART : 0)), "A9: free memory has flags");
-  if (b->state != GMLK_FREE) return;
   gmlk_expect(c, b->stream || !b->ticket, "S1: clean memory is of an epoch");
   gmlk_expect(c, b->hole == gmlk_check_hole(b), "A3: a hole's size is off");
 }
@@ -6302,7 +6198,6 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_arena *a, const gmlk_bl
               "A3: an owned block has a hole");
   switch (b->state) {
   case GMLK_FREE:
-  case GMLK_CACHED:
     gmlk_check_free(c, a, b);
     return;
   case GMLK_UNBACKED: /* see gmlk_check_gaps */
@@ -6340,27 +6235,6 @@ static void gmlk_check_gaps(gmlk_checker *c, const gmlk_arena *a, size_t count) 
       return;
   }
   gmlk_expect(c, link == &a->gaps && !count, "A7: a gap is not in the ring");
-}
-
-static void gmlk_check_small(gmlk_checker *c, const gmlk_arena *a, size_t cached) {
-  size_t stream, count = 0, pools = gmlk_min(a->pool_capacity, c->l->streams.count);
-  uint32_t grains;
-  for (stream = 0; stream < pools && !c->broken; stream++) {
-    const gmlk_small *small = a->smalls[stream];
-    for (grains = 0; small && grains <= GMLK_SMALL_GRAINS; grains++) {
-      const gmlk_block *b = small->lists[grains];
-      size_t listed = 0;
-      for (; b && listed <= GMLK_SMALL_DEPTH && !c->broken; b = b->as.cached, listed++)
-        gmlk_expect(c,
-                    b->state == GMLK_CACHED && b->grains == grains && b->stream == stream &&
-                        b->arena == a->number,
-                    "M1: a cached block is in a wrong list");
-      gmlk_expect(c, listed == small->counts[grains] && (!listed || grains <= a->small_grains),
-                  "M1: a list's count is off");
-      count += listed;
-    }
-  }
-  gmlk_expect(c, c->broken || count == cached, "M1: a cached block is in no list");
 }
 
 /* ---- windows ---- */
@@ -6630,7 +6504,7 @@ static void gmlk_check_spool(gmlk_checker *c, const gmlk_arena *a, int is_dead) 
 static void gmlk_check_rest(gmlk_checker *c, const gmlk_arena *a) {
   size_t i;
   for (i = gmlk_max(c->l->streams.count, 1); i < a->pool_capacity; i++)
-    gmlk_expect(c, !a->pools[i] && !a->smalls[i], "A8: a pool is of no stream");
+    gmlk_expect(c, !a->pools[i], "A8: a pool is of no stream");
   for (i = a->slot_count; i < a->slot_capacity; i++)
     gmlk_expect(c,
                 !a->chunks[i].handle == !a->chunks[i].stuck && !a->chunks[i].map_count &&
@@ -6661,7 +6535,7 @@ static void gmlk_check_chunks(gmlk_checker *c, const gmlk_arena *a) {
 static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a, int is_dead) {
   const gmlk_block *b;
   uint64_t free_grains = 0;
-  size_t owned = c->owned, cached = 0, gaps = 0, holes = 0, i;
+  size_t owned = c->owned, gaps = 0, holes = 0, i;
   if (!a->head.next) return; /* a dead pool that never was one */
   gmlk_expect(c, !a->chunks || a->chunks[a->slot_count].first == &a->tail,
               "A4: the arena's end is off");
@@ -6669,7 +6543,6 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a, int is_dead) 
     gmlk_check_block(c, a, b, is_dead);
     if (b->state == GMLK_FREE) free_grains += b->grains;
     holes += b->state == GMLK_FREE && b->hole;
-    cached += b->state == GMLK_CACHED;
     gaps += b->state == GMLK_UNBACKED;
   }
   if (c->broken) return;
@@ -6679,7 +6552,6 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a, int is_dead) 
     if (a->pools[i]) holes -= gmlk_check_holes(c, a->pools[i], (unsigned)i, a->number);
   gmlk_expect(c, !holes, "A3: free memory is in no pool");
   if (!c->broken) gmlk_check_spool(c, a, is_dead);
-  if (!c->broken) gmlk_check_small(c, a, cached);
   gmlk_expect(c, c->broken || c->owned - owned == a->live_count,
               "L4: the arena's live count is off");
   if (c->broken) return;
@@ -8899,8 +8771,7 @@ static gmlake_result gmlk_reason(gmlake *l, uint64_t address) {
         return GMLAKE_ERROR_DOUBLE_FREE;
     if (a->is_bare || !gmlk_is_within(address, a->base, gmlk_to_bytes(a->tail.at))) continue;
     b = gmlk_locate(a, (uint32_t)((address - a->base) / GMLK_GRAIN));
-    if (b->state == GMLK_FREE || b->state == GMLK_CACHED || b->state == GMLK_RESERVED ||
-        b->state == GMLK_PENDING)
+    if (b->state == GMLK_FREE || b->state == GMLK_RESERVED || b->state == GMLK_PENDING)
       return GMLAKE_ERROR_DOUBLE_FREE;
   }
   for (note = l->pending; note; note = note->next) {
@@ -9369,7 +9240,6 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
   gmlake_result result;
   gmlk_block *va;
   a->chunk_bytes = chunk_bytes;
-  a->small_grains = (uint32_t)(l->desc.small_bytes_max / GMLK_GRAIN);
   a->chunk_log = gmlk_log2(chunk_bytes / GMLK_GRAIN);
   a->reserved_bytes = gmlk_min(arena_bytes & ~(chunk_bytes - 1), max);
   result =
@@ -9864,7 +9734,6 @@ static gmlake_result gmlk_capture_end(gmlake *l, gmlake_stream value) {
   if (!s || !s->capture)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_capture_end",
                      "the stream is not being captured");
-  gmlk_small_flush(l->arenas[s->arena]);
   gmlk_arena_retag(l->arenas[s->arena], s->capture, GMLK_PINNED);
   for (note = l->pending; note; note = note->next)
     if (note->stream == s->capture) note->stream = GMLK_PINNED;
@@ -9926,7 +9795,6 @@ static int gmlk_desc_is_valid(const gmlake_desc *d) {
          (d->handle_types & ~handle_types) == 0 &&
          (d->cross_stream == GMLAKE_GROW_FIRST || d->cross_stream == GMLAKE_WAIT_FIRST) &&
          (d->chunk_bytes == 0 || gmlk_is_pow2(d->chunk_bytes)) &&
-         d->small_bytes_max <= GMLK_SMALL_GRAINS * GMLK_GRAIN &&
          (!d->policy || d->policy->struct_bytes == sizeof(gmlake_policy)) &&
          (d->peer_count == 0) == (d->peer_devices == NULL) && d->peer_count <= GMLK_PEERS_MAX &&
          (d->host.malloc_fn == NULL) == (d->host.free_fn == NULL);

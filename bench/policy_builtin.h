@@ -16,7 +16,6 @@ static const policy_key policy_default_keys[] = {
     {"chunk_mib", "0", "the chunk, a power of two; 0: device memory / 8192, 2 to 32"},
     {"stitch_min_mib", "0", "smaller requests are never stitched"},
     {"stitched_max_mib", "0", "StitchFree's threshold; 0: 4 x device memory"},
-    {"small_kib", "0", "what is kept whole in lists by size, at most 64"},
     {"driver_free_min_mib", "0", "growth leaves so much to others"}};
 
 static int policy_is_power(uint64_t number) { return number && !(number & (number - 1)); }
@@ -33,16 +32,13 @@ static int policy_default_set(const char *key, const char *value) {
   if (!strcmp(key, "stitched_max_mib")) desc->stitched_bytes_max = (size_t)number * POLICY_MIB;
   if (!strcmp(key, "driver_free_min_mib"))
     desc->driver_free_bytes_min = (size_t)number * POLICY_MIB;
-  if (strcmp(key, "small_kib")) return 1;
-  desc->small_bytes_max = (size_t)number << 10;
-  return number <= 64;
+  return 1;
 }
 
 static void policy_default_describe(gmlake_desc *desc) {
   desc->chunk_bytes = policy_default_desc.chunk_bytes;
   desc->stitch_bytes_min = policy_default_desc.stitch_bytes_min;
   desc->stitched_bytes_max = policy_default_desc.stitched_bytes_max;
-  desc->small_bytes_max = policy_default_desc.small_bytes_max;
   desc->driver_free_bytes_min = policy_default_desc.driver_free_bytes_min;
 }
 

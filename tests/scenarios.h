@@ -28,7 +28,7 @@
    `reach` names what a run without faults must come by: 1 to 5 the paper's states; the rung that
    served an allocation: c what others completed, s stitch, g grow, b borrow, w wait, r reclaim,
    h the handler; E a window evicted, R reused, W live, Z stitched; X a split, V an event
-   recorded, P pending frees, T trimmed, M small blocks kept, N pinned by a graph, O out of memory
+   recorded, P pending frees, T trimmed, N pinned by a graph, O out of memory
    (or a limit), L a limit, D blocks live at destroy; a buffer that grew without a call (F), onto
    chunks that were there (A), where another mapping had to go (Y). */
 #if !defined(SCENARIOS_H)
@@ -42,7 +42,6 @@ typedef struct variant {
 static const variant variants[] = {
     {'.', "plain", ""},
     {'w', "wait-first", "wait-first"},
-    {'s', "small-path", "small:2k"},
     {'1', "single-threaded", "single"},
     {'g', "guard", "guard"},
     {'f', "fill", "fill"},
@@ -53,7 +52,7 @@ static const variant variants[] = {
     {'p', "in-a-pool", "pool"},
     {'q', "in-a-limited-pool", "limited-pool"},
     {'o', "created-stream", "created"},
-    {'m', "most-at-once", "wait-first small:2k guard smax:8 peers created kept"},
+    {'m', "most-at-once", "wait-first guard smax:8 peers created kept"},
 };
 
 typedef struct program {
@@ -78,15 +77,15 @@ static const program programs[] = {
     {"zero-bytes", ".p", "4", "", "| +a=0 +b=1 +c=0/xsu"},
     {"peers", ".c", "3", "peers", HOLES8 "| +x=2"},
     {"refused-arguments", ".1", "", "", "X +a=1 | X +b=1^3k!I +b=1^2!I +b=1^1 X"},
-    {"refused-pointers", ".sf", "", "", "+a=1 +b=1 -a | -a!D Ia!U ra@1!U -b -b!D"},
+    {"refused-pointers", ".f", "", "", "+a=1 +b=1 -a | -a!D Ia!U ra@1!U -b -b!D"},
     {"refused-window", ".w", "R", "", HOLES8 "+x=3 -x | -x!D Ix!U +x=3"},
     {"questions", ".1wm", "", "", "S Q +a=2/u +b=3@1 | S Q Ia Ib -a Q S"},
 
     /* S1 and S2 */
-    {"exact-block", ".1sfplk", "14", "", "+a=3 -a | +b=3 -b"},
-    {"exact-grains", ".1sf", "14", "", "+a-c=512b -b | +d=512b"},
+    {"exact-block", ".1fplk", "14", "", "+a=3 -a | +b=3 -b"},
+    {"exact-grains", ".1f", "14", "", "+a-c=512b -b | +d=512b"},
     {"split", ".1cpo", "24X", "", "+a=4 -a | +b=1 +c=512b +d=2k"},
-    {"coalesce", ".sfp", "1", "", LAY8 "-a -c -b | +i=3 +j=512b"},
+    {"coalesce", ".fp", "1", "", LAY8 "-a -c -b | +i=3 +j=512b"},
     {"exact-window", ".1wgfcpm", "13sRZW", "", HOLES8 "+x=3 -x | +y=3 -y +z=3"},
     {"blocked-window", ".gp", "3s", "", HOLES8 "+x=3 -x +a=1 +c=1 | +y=3 -ac +z=2"},
     {"window-in-pieces", ".f", "13s", "", HOLES8 "+x=4 -x | +a=1 +c=1 +e=1 +g=1"},
@@ -96,7 +95,7 @@ static const program programs[] = {
     /* S3 */
     {"stitch-two", ".1wgfcplko", "3sZW", "", HOLES8 "| +x=2"},
     {"stitch-all", ".wgp", "3sZW", "", HOLES8 "| +x=4 -x"},
-    {"stitch-ends", ".1sfp", "3sZ", "", "+Z=6@n -Z@n +a-l=2k -dghk | +x=2"},
+    {"stitch-ends", ".1fp", "3sZ", "", "+Z=6@n -Z@n +a-l=2k -dghk | +x=2"},
     {"stitch-part", ".fc", "3sZ", "", HOLES8 "| +x=1+512b +y=1+1k"},
     {"stitch-exclusive", ".cp", "3sZ", "", HOLES8 "| +x=2/x"},
     {"stitch-aligned", ".cp", "3sZ", "", HOLES8 "| +x=2^1"},
@@ -202,11 +201,10 @@ static const program programs[] = {
     {"trim-pending-window", ".", "TEV", "", HOLES8_ON_1 "+x=3@1 -x | T:0 e1 T:0"},
     {"trim-pools", ".1", "T", "", "P0 +a=3/p +b=3 -ab | T:2 T:0"},
     {"trim-and-regrow", ".cp", "4T", "", "+a=4 -a | T:0 +b=4 -b T:0"},
-    {"trim-small", ".", "TM", "small:2k", "+a-h=512b -a-h | T:0"},
     {"trim-nothing", ".w", "", "", "+a=4 | T:0 T:9"},
 
     /* streams */
-    {"record", ".wsp", "PV", "", "+a=2@1 ra@2 | -a +b=2@1"},
+    {"record", ".wp", "PV", "", "+a=2@1 ra@2 | -a +b=2@1"},
     {"record-held", ".wp", "PV", "", "+a=2@1 ra@2 h2 | -a +b=2@1 e2 +c=2@1"},
     {"record-own", ".", "1", "", "+a=2@1 | ra@1 -a +b=2@1"},
     {"record-many", ".m", "PV", "", "+a=2@1 | ra@0 ra@2 ra@3 ra@2 -a +b=2@1"},
@@ -214,7 +212,7 @@ static const program programs[] = {
     {"record-labelled", ".1", "PV", "", "+a=1/u | ra@1 Ia -a"},
     {"record-and-free-clean", ".w", "1", "", "+a=2@1 ra@2 h2 | -a@n +b=2@n"},
     {"record-and-left", ".", "PVD", "", "+a=2@1 +b=2@1 ra@2 rb@2 h2 -a |"},
-    {"free-elsewhere", ".sp", "1V", "", "+a=2@1 | -a@2 +b=2@2"},
+    {"free-elsewhere", ".p", "1V", "", "+a=2@1 | -a@2 +b=2@2"},
     {"free-clean", ".fp", "1", "", "+a=2@1 | -a@n +b=2@2 +c=1@n"},
     {"clean-only", ".1p", "14", "", "+a=2@n -a | +b=2@n -b +c=1@1"},
     {"fences-full", ".", "gV", "", "+p=512b@2 h1 [70 +a=1@1 -a ] | +b=1@2 e1 +c=1@2"},
@@ -241,7 +239,7 @@ static const program programs[] = {
 
     /* captures */
     {"capture-empty", ".1w", "", "", "P0 | B1:0 E1"},
-    {"capture-blocks", ".wsf", "4N", "", "P0 | B1:0 +a=2@1 -a +b=2@1 -b E1"},
+    {"capture-blocks", ".wf", "4N", "", "P0 | B1:0 +a=2@1 -a +b=2@1 -b E1"},
     {"capture-live", ".w", "N", "", "P0 B1:0 +a=2@1 E1 | -a D0"},
     {"capture-again", ".w", "1N", "", "P0 B1:0 +a=2@1 -a E1 | B1:0 +b=2@1 -b E1"},
     {"capture-stitch", ".g", "13RZ", "",
@@ -259,7 +257,6 @@ static const program programs[] = {
     {"capture-recorded", ".w", "PV", "", "P0 B1:0 +a=2@1 ra@2 | -a +b=2@1 E1 -b D0"},
     {"capture-records", ".", "PV", "", "+a=2@2 P0 +p=1@1 B1:0 ra@1 | -a +b=2@2 E1 +c=2@2"},
     {"capture-and-budget", ".m", "4", "", "P0 B1:0 +a=2@1 | Q E1 Q"},
-    {"capture-small", ".w", "MN", "small:2k", "P0 B1:0 | +a=512b@1 -a +b=512b@1 -b E1"},
     {"capture-full", ".l", "5O", "cap:8", "P0 B1:0 +a=6@1 | +b=4@1!O E1"},
     {"capture-reclaims", ".w", "r", "cap:8", "P0 +a=6 -a@n B1:0 | +b=6@1 E1"},
     {"capture-cannot-reclaim", ".", "5O", "cap:8", "P0 +p=512b@1 +a=6 B1:0 -a | +b=6@1!O E1"},
@@ -330,7 +327,7 @@ static const program programs[] = {
     {"policy-waits-for-pending", ".", "wP", "ask:4g cap:8", "+p=512b@2 +a=4@1 ra@2 h2 -a | +b=3@1"},
     {"policy-gives-up", ".1wl", "5O", "ask:9", "+a-d=1 -ac | +y=2!O +z=1"},
     {"policy-handler", ".", "h", "ask:g cap:8 oom:a", "+a=5 | +b=5"},
-    {"policy-keeps-apart", ".1sfp", "T", "ask:c", LAY8 "-a-d | +x=2 T:0 -x +y=3"},
+    {"policy-keeps-apart", ".1fp", "T", "ask:c", LAY8 "-a-d | +x=2 T:0 -x +y=3"},
     {"policy-keeps-parts-apart", ".", "T", "ask:c", "+a-h=512b -a-h | +i=1k T:0 -i T:0"},
     {"policy-keeps-apart-and-grows", ".", "4", "ask:c", "+a=1+1k -a | +b=2/s +c=3"},
     {"policy-keeps-streams-apart", ".w", "V", "ask:c",
@@ -343,15 +340,6 @@ static const program programs[] = {
      "P0 B1:0 +Z=8@1 -Z +a-h=1@1 -aceg | +x=3@1 -x +y=3@1 E1 -y"},
     {"policy-whole", ".wgm", "4RZ", "ask:rekspcl cap:16",
      HOLES8 "+x=3 -x | +y=3 +z=2 -yz +i=6 -bd +j=5"},
-
-    /* the small path */
-    {"small-kept", ".w1fp", "1M", "small:2k", "+a=512b -a | +b=512b +c=1k"},
-    {"small-many", ".", "1M", "small:2k", "+a-t=512b -a-t | +b=1"},
-    {"small-flushed", ".p", "1M", "small:2k", "+a-h=512b -a-h | +x=1"},
-    {"small-streams", ".w", "1M", "small:2k", "+a=512b@1 +b=512b@2 -ab | +c=512b@2 +d=1k@1 +e=1@1"},
-    {"small-pending", ".", "PV", "small:2k", "+a=512b@1 ra@2 h2 | -a e2 +b=512b@1 Q"},
-    {"small-aligned", ".c", "M", "small:2k", "+a=512b -a | +b=512b^1 +c=512b^1k"},
-    {"small-stitched", ".p", "3Z", "small:2k", HOLES8 "+ijkl=2k -jl | +x=2+2k -x +y=2k"},
 };
 
 #endif /* SCENARIOS_H */

@@ -1,5 +1,5 @@
 /* Tests of what the lake does with memory: BestFit's states after the GMLake paper's Figure 9,
-   windows and StitchFree, the options of a request, small blocks, growth, trim, limits, budget.
+   windows and StitchFree, the options of a request, growth, trim, limits, budget.
 
    In the drawings a chunk stands between two bars, live blocks are capitals, free ones small
    letters, dots are address space without memory. */
@@ -1031,81 +1031,6 @@ static void alignment_is_kept_by_reused_windows(void **state) {
   finish();
 }
 
-/* ---- Small blocks kept by size --------------------------------------------------------------- */
-
-static void open_small(size_t chunks) {
-  prepare(chunks);
-  desc.small_bytes_max = 4 * K;
-  open_lake();
-}
-
-/* A larger hole comes first in the arena, a neighbour was freed last: the same size gets its own
-   block back all the same, the last one freed first. */
-static void small_blocks_come_back_whole(void **state) {
-  void *a, *b, *c, *d;
-  (void)state;
-  open_small(4);
-  a = take(2000);
-  b = take(4 * K);
-  c = take(2048);
-  d = take(8 * K);
-  drop(c);
-  drop(a);
-  drop(b);
-  assert_ptr_equal(take(2048), a);
-  assert_ptr_equal(take(1800), c);
-  assert_ptr_equal(take(4 * K), b);
-  assert_int_equal(stats().state_count[0], 3);
-  drop(a);
-  drop(b);
-  drop(c);
-  drop(d);
-  finish();
-}
-
-static void small_blocks_are_freed_once(void **state) {
-  void *a;
-  (void)state;
-  open_small(4);
-  a = take(600);
-  drop(a);
-  assert_error(gmlake_free(lake, a, LEGACY), DOUBLE_FREE);
-  assert_ok(gmlake_check(lake));
-  assert_int_equal(stats().live_count, 0);
-  finish();
-}
-
-static void small_blocks_join_before_the_lake_grows(void **state) {
-  void *p[64], *all;
-  size_t i;
-  (void)state;
-  open_small(4);
-  for (i = 0; i < 64; i++) p[i] = take((i % 2 + 1) * K);
-  for (i = 0; i < 64; i++) drop(p[i]);
-  assert_int_equal(stats().reserved_bytes, 2 * C);
-  all = take(2 * C);
-  assert_int_equal(stats().reserved_bytes, 2 * C);
-  assert_int_equal(piece_count(all), 1);
-  drop(all);
-  finish();
-}
-
-static void small_blocks_are_trimmed(void **state) {
-  void *p[8];
-  size_t i;
-  gmlake_budget budget;
-  (void)state;
-  open_small(4);
-  for (i = 0; i < 8; i++) p[i] = take(K);
-  for (i = 0; i < 8; i++) drop(p[i]);
-  step(gmlake_get_budget(lake, &budget));
-  assert_int_equal(budget.idle_bytes, C);
-  for (i = 0; i < 8; i++) p[i] = take(K);
-  for (i = 0; i < 8; i++) drop(p[i]);
-  assert_int_equal(trim_to(0), C);
-  finish();
-}
-
 /* ---- Growth, trim, limits, budget ------------------------------------------------------------ */
 
 /* | A | . | C | after trim: the hole that it left is backed again, at the same address. */
@@ -1544,10 +1469,6 @@ int main(void) {
       cmocka_unit_test(alignment_is_kept),
       cmocka_unit_test(alignment_of_a_window_is_its_first_piece),
       cmocka_unit_test(alignment_is_kept_by_reused_windows),
-      cmocka_unit_test(small_blocks_come_back_whole),
-      cmocka_unit_test(small_blocks_are_freed_once),
-      cmocka_unit_test(small_blocks_join_before_the_lake_grows),
-      cmocka_unit_test(small_blocks_are_trimmed),
       cmocka_unit_test(growth_fills_the_holes_of_trim),
       cmocka_unit_test(growth_uses_what_lies_beside_a_hole),
       cmocka_unit_test(growth_passes_holes_that_are_too_short),

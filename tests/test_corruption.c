@@ -246,7 +246,6 @@ static void build_rich(world *w) {
   prepare(256);
   desc.flags = GMLAKE_SINGLE_THREADED | GMLAKE_GUARD;
   desc.cross_stream = GMLAKE_WAIT_FIRST;
-  desc.small_bytes_max = 2048;
   desc.limit_bytes = 200 * C;
   desc.peer_devices = peers;
   desc.peer_count = 2;
@@ -429,8 +428,6 @@ typedef enum kind {
   USED,
   HOLES,
   HOLES_TABLE,
-  SMALL,
-  SMALL_TABLE,
   WINDOW_TABLE,
   CHUNKS,
   SPANS,
@@ -482,11 +479,20 @@ static const field link_fields[] = {ONE(T, prev, LINK), ONE(T, next, LINK)};
 #undef T
 #define T gmlk_block
 static const field block_fields[] = {
-    ONE(T, prev, BLOCK),        ONE(T, next, BLOCK),      ONE(T, as.link.prev, LINK),
-    ONE(T, as.link.next, LINK), ONE(T, as.cached, BLOCK), ONE(T, as.live.window, WINDOW),
-    ONE(T, as.live.note, NOTE), ONE(T, ticket, INTEGER),  ONE(T, at, INTEGER),
-    ONE(T, grains, INTEGER),    ONE(T, hole, INTEGER),    ONE(T, slack, INTEGER),
-    ONE(T, arena, INTEGER),     ONE(T, stream, INTEGER),  ONE(T, state, INTEGER),
+    ONE(T, prev, BLOCK),
+    ONE(T, next, BLOCK),
+    ONE(T, as.link.prev, LINK),
+    ONE(T, as.link.next, LINK),
+    ONE(T, as.live.window, WINDOW),
+    ONE(T, as.live.note, NOTE),
+    ONE(T, ticket, INTEGER),
+    ONE(T, at, INTEGER),
+    ONE(T, grains, INTEGER),
+    ONE(T, hole, INTEGER),
+    ONE(T, slack, INTEGER),
+    ONE(T, arena, INTEGER),
+    ONE(T, stream, INTEGER),
+    ONE(T, state, INTEGER),
     ONE(T, flags, INTEGER),
 };
 #undef T
@@ -553,10 +559,6 @@ static const field chunk_fields[] = {ONE(T, handle, INTEGER), ONE(T, first, BLOC
 static const field span_fields[] = {ONE(T, at, INTEGER), ONE(T, grains, INTEGER),
                                     ONE(T, block, BLOCK)};
 #undef T
-#define T gmlk_small
-static const field small_fields[] = {MANY(T, lists, BLOCK), MANY(T, counts, INTEGER),
-                                     GAP(T, counts, 7)};
-#undef T
 #define T gmlk_spool
 static const field spool_fields[] = {
     ONE(T, buckets, WINDOW_TABLE),
@@ -601,9 +603,6 @@ static const field arena_fields[] = {
     ONE(T, gaps, PART),
     ONE(T, pools, HOLES_TABLE),
     ONE(T, pool_capacity, INTEGER),
-    ONE(T, smalls, SMALL_TABLE),
-    ONE(T, small_grains, INTEGER),
-    GAP(T, small_grains, 4),
     ONE(T, free_grains, INTEGER),
     ONE(T, serial, INTEGER),
     ONE(T, backed_count, INTEGER),
@@ -611,8 +610,8 @@ static const field arena_fields[] = {
     ONE(T, stuck_end, INTEGER),
     GAP(T, stuck_end, 4),
     ONE(T, live_count, INTEGER),
-    ONE(T, is_unswept, INTEGER),
     ONE(T, keeps_apart, INTEGER),
+    GAP(T, keeps_apart, 4),
     ONE(T, spool, PART),
     ONE(T, pool, POOL),
     ONE(T, is_bare, INTEGER),
@@ -685,33 +684,19 @@ static const field driver_fields[] = {ONE(T, backend, BACKEND),      ONE(T, owne
 #undef T
 #define T gmlake_desc
 static const field desc_fields[] = {
-    ONE(T, device, INTEGER),
-    GAP(T, device, 4),
-    ONE(T, backend, BACKEND),
-    ONE(T, flags, INTEGER),
-    ONE(T, cross_stream, INTEGER),
-    ONE(T, chunk_bytes, INTEGER),
-    ONE(T, stitch_bytes_min, INTEGER),
-    ONE(T, stitched_bytes_max, INTEGER),
-    ONE(T, small_bytes_max, INTEGER),
-    ONE(T, limit_bytes, INTEGER),
-    ONE(T, driver_free_bytes_min, INTEGER),
-    ONE(T, arena_bytes, INTEGER),
-    ONE(T, window_bytes, INTEGER),
-    ONE(T, peer_devices, TABLE),
-    ONE(T, peer_count, INTEGER),
-    ONE(T, handle_types, INTEGER),
-    GAP(T, handle_types, 4),
-    ONE(T, host.malloc_fn, FUNCTION),
-    ONE(T, host.free_fn, FUNCTION),
-    ONE(T, host.user, OPAQUE),
-    ONE(T, logger.fn, FUNCTION),
-    ONE(T, logger.user, OPAQUE),
-    ONE(T, oom.fn, FUNCTION),
-    ONE(T, oom.user, OPAQUE),
-    ONE(T, policy, OPAQUE),
-    ONE(T, observer.fn, FUNCTION),
-    ONE(T, observer.user, OPAQUE),
+    ONE(T, device, INTEGER),           GAP(T, device, 4),
+    ONE(T, backend, BACKEND),          ONE(T, flags, INTEGER),
+    ONE(T, cross_stream, INTEGER),     ONE(T, chunk_bytes, INTEGER),
+    ONE(T, stitch_bytes_min, INTEGER), ONE(T, stitched_bytes_max, INTEGER),
+    ONE(T, limit_bytes, INTEGER),      ONE(T, driver_free_bytes_min, INTEGER),
+    ONE(T, arena_bytes, INTEGER),      ONE(T, window_bytes, INTEGER),
+    ONE(T, peer_devices, TABLE),       ONE(T, peer_count, INTEGER),
+    ONE(T, handle_types, INTEGER),     GAP(T, handle_types, 4),
+    ONE(T, host.malloc_fn, FUNCTION),  ONE(T, host.free_fn, FUNCTION),
+    ONE(T, host.user, OPAQUE),         ONE(T, logger.fn, FUNCTION),
+    ONE(T, logger.user, OPAQUE),       ONE(T, oom.fn, FUNCTION),
+    ONE(T, oom.user, OPAQUE),          ONE(T, policy, OPAQUE),
+    ONE(T, observer.fn, FUNCTION),     ONE(T, observer.user, OPAQUE),
 };
 #undef T
 #define T gmlake_device_properties
@@ -812,7 +797,6 @@ static const field lake_fields[] = {
 /* tables of pointers */
 static const field window_table_fields[] = {{"[]", 0, sizeof(void *), 0, 1, WINDOW}};
 static const field holes_table_fields[] = {{"[]", 0, sizeof(void *), 0, 1, HOLES}};
-static const field small_table_fields[] = {{"[]", 0, sizeof(void *), 0, 1, SMALL}};
 static const field stream_table_fields[] = {{"[]", 0, sizeof(void *), 0, 1, STREAM}};
 static const field arena_table_fields[] = {{"[]", 0, sizeof(void *), 0, 1, ARENA}};
 static const field event_table_fields[] = {{"[]", 0, sizeof(void *), 0, 1, EVENT}};
@@ -828,7 +812,6 @@ static const field event_table_fields[] = {{"[]", 0, sizeof(void *), 0, 1, EVENT
   X(LIVE, "live block", block, BLOCK, gmlk_block)                      \
   X(PIECE, "piece", block, BLOCK, gmlk_block)                          \
   X(PENDING, "pending block", block, BLOCK, gmlk_block)                \
-  X(CACHED, "cached block", block, BLOCK, gmlk_block)                  \
   X(UNBACKED, "gap", block, BLOCK, gmlk_block)                         \
   X(COMMITTED, "committed chunk", block, BLOCK, gmlk_block)            \
   X(UNUSED, "unused record", block, BLOCK, gmlk_block)                 \
@@ -861,7 +844,6 @@ static const field event_table_fields[] = {{"[]", 0, sizeof(void *), 0, 1, EVENT
   X(LIVE_SPAN, "live window's span", span, SPANS, gmlk_span)           \
   X(IDLE_SPAN, "idle window's span", span, SPANS, gmlk_span)           \
   X(LOST_SPAN, "quarantined window's span", span, SPANS, gmlk_span)    \
-  X(SMALL_LISTS, "gmlk_small", small, SMALL, gmlk_small)               \
   X(SPOOL, "gmlk_spool", spool, PADDING, gmlk_spool)                   \
   X(HOME, "gmlk_arena", arena, ARENA, gmlk_arena)                      \
   X(LIVE_WINDOW, "live window", window, WINDOW, gmlk_window)           \
@@ -888,7 +870,6 @@ static const field event_table_fields[] = {{"[]", 0, sizeof(void *), 0, 1, EVENT
   X(LAKE, "gmlake", lake, PADDING, gmlake)                             \
   X(BUCKETS, "table of sizes", window_table, PADDING, void *)          \
   X(POOLS, "table of pools", holes_table, PADDING, void *)             \
-  X(SMALLS, "table of small lists", small_table, PADDING, void *)      \
   X(STREAM_ITEMS, "table of streams", stream_table, PADDING, void *)   \
   X(EVENTS, "table of events", event_table, PADDING, void *)           \
   X(ARENAS, "table of arenas", arena_table, PADDING, void *)
@@ -946,8 +927,6 @@ static shape shape_of_tile(const gmlk_block *b) {
     return SHAPE_PIECE;
   case GMLK_PENDING:
     return SHAPE_PENDING;
-  case GMLK_CACHED:
-    return SHAPE_CACHED;
   case GMLK_UNBACKED:
     return SHAPE_UNBACKED;
   default:
@@ -1025,14 +1004,11 @@ static void find_buffers(const gmlk_arena *a) {
 static void find_tables(const gmlk_arena *a) {
   size_t i;
   note_pointer(HOLES_TABLE, a->pools);
-  note_pointer(SMALL_TABLE, a->smalls);
   note_pointer(WINDOW_TABLE, a->spool.buckets);
   note_pointer(SPANS, a->spans);
   for (i = 0; i < a->pool_capacity; i++) {
     if (i < 4 || !a->pools[i] || i + 1 == a->pool_capacity) found(SHAPE_POOLS, &a->pools[i]);
-    if (i < 2 || a->smalls[i]) found(SHAPE_SMALLS, &a->smalls[i]);
     if (a->pools[i]) find_holes(a->pools[i]);
-    if (a->smalls[i]) found(SHAPE_SMALL_LISTS, a->smalls[i]);
   }
   for (i = 0; i < a->spool.bucket_count; i++)
     if (a->spool.buckets[i] || i < 2) found(SHAPE_BUCKETS, &a->spool.buckets[i]);
@@ -1169,8 +1145,6 @@ static const struct exception {
     {SHAPE_PENDING, "stream", HARMLESS, "its note has the tag to come"},
     {SHAPE_PENDING, "flags", HARMLESS,
      "what the user asked for, and what is done with it is decided"},
-    {SHAPE_CACHED, "slack", HARMLESS, "not read while nobody owns it"},
-    {SHAPE_CACHED, "ticket", LEGAL, "any epoch of the stream up to the open one is a tag"},
     {SHAPE_UNBACKED, "ticket", HARMLESS, "overwritten when there is memory"},
     {SHAPE_UNBACKED, "slack", HARMLESS, "overwritten when there is memory"},
     {SHAPE_UNBACKED, "stream", HARMLESS, "overwritten when there is memory"},
@@ -1295,7 +1269,6 @@ static const struct exception {
     {SHAPE_SPOOL, "base", LEGAL, "the driver's address, where nothing is mapped yet"},
     {SHAPE_HOME, "limit_bytes", LEGAL, "any limit that holds"},
     {SHAPE_HOME, "serial", HARMLESS, "any that is no block's, or larger"},
-    {SHAPE_HOME, "is_unswept", HARMLESS, "at worst a walk too many, or later"},
     {SHAPE_LIVE_WINDOW, "number", HARMLESS, "only names it to a policy"},
     {SHAPE_LIVE_WINDOW, "bucket_next", HARMLESS, "not read while it is live"},
     {SHAPE_LIVE_WINDOW, "bucket_prev", HARMLESS, "not read while it is live"},
@@ -1362,7 +1335,6 @@ static const struct exception {
     {SHAPE_DESC, "cross_stream", LEGAL, "the user may have asked for it"},
     {SHAPE_DESC, "stitch_bytes_min", LEGAL, "the user may have asked for it"},
     {SHAPE_DESC, "stitched_bytes_max", LEGAL, "the user may have asked for it"},
-    {SHAPE_DESC, "small_bytes_max", HARMLESS, "not read any more, but for what is small in grains"},
     {SHAPE_DESC, "limit_bytes", LEGAL, "the user may have asked for it"},
     {SHAPE_DESC, "driver_free_bytes_min", LEGAL, "the user may have asked for it"},
     {SHAPE_DESC, "logger.fn", LEGAL, "the user's"},
@@ -1659,16 +1631,15 @@ static void padding_hides_no_field(void **state) {
   const gmlk_index index = {NULL, NULL, 0, 0, 0};
   const gmlk_stream stream = {NULL, 0, 0, 0, {{0}}, 0, 0, {{0}}, 0, 0, 0, 0, 0, 0, 0};
   const gmlk_streams streams = {NULL, 0, 0, 0, 0, 0, NULL, 0, NULL, 0, 0, NULL, 0, 0, 0};
-  const gmlk_small small = {{NULL}, {0}};
   const gmlk_spool spool = {NULL, 0, 0, 0, 0, NULL, NULL, NULL, 0, {0}, {0}, NULL, 0, 0};
-  const gmlk_arena arena = {NULL, NULL, 0,    0,    0,    0,   0,   0,   0,    0, 0,    NULL, NULL,
-                            0,    NULL, NULL, NULL, NULL, {0}, {0}, {0}, NULL, 0, NULL, 0,    0,
-                            0,    0,    0,    0,    0,    0,   0,   {0}, NULL, 0, NULL, 0};
+  const gmlk_arena arena = {NULL, NULL, 0,    0,    0,    0,    0,   0,    0,   0,    0, NULL,
+                            NULL, 0,    NULL, NULL, NULL, NULL, {0}, {0},  {0}, NULL, 0, 0,
+                            0,    0,    0,    0,    0,    0,    {0}, NULL, 0,   NULL, 0};
   const gmlk_used used = {0, 0};
   const gmlk_note note = {0, NULL, NULL, 0, 0, NULL, 0, 0, NULL};
   const gmlk_driver driver = {NULL, NULL, NULL, 0, 0, 0};
   const gmlake_desc with = {
-      0, NULL, 0, GMLAKE_GROW_FIRST, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, {0}, {0}, {0}, NULL, {0}};
+      0, NULL, 0, GMLAKE_GROW_FIRST, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, {0}, {0}, {0}, NULL, {0}};
   const gmlake whole = {{0},
                         {{NULL, NULL, NULL}, 0, 0},
                         {0},
@@ -1700,7 +1671,7 @@ static void padding_hides_no_field(void **state) {
                         NULL,
                         NULL,
                         0};
-  (void)index, (void)stream, (void)streams, (void)small, (void)spool, (void)arena, (void)used;
+  (void)index, (void)stream, (void)streams, (void)spool, (void)arena, (void)used;
   (void)note, (void)driver, (void)with, (void)whole;
 #endif
   (void)state;
@@ -1750,11 +1721,10 @@ static void add_test(const char *name, CMUnitTestFunction function, const void *
 
 /* Whether a block of this shape uses another member of the union. */
 static int is_other_member(shape which, const field *f) {
-  int links = which != SHAPE_CACHED && which != SHAPE_LIVE && which != SHAPE_PIECE &&
-              which != SHAPE_PENDING && which != SHAPE_LIVE_SELF && which != SHAPE_PENDING_SELF &&
-              which != SHAPE_IDLE_SELF && which != SHAPE_LOST_SELF;
+  int links = which != SHAPE_LIVE && which != SHAPE_PIECE && which != SHAPE_PENDING &&
+              which != SHAPE_LIVE_SELF && which != SHAPE_PENDING_SELF && which != SHAPE_IDLE_SELF &&
+              which != SHAPE_LOST_SELF;
   if (shapes[which].fields != block_fields || strncmp(f->name, "as.", 3) != 0) return 0;
-  if (which == SHAPE_CACHED) return strcmp(f->name, "as.cached") != 0;
   return strncmp(f->name, links ? "as.link" : "as.live", 7) != 0;
 }
 

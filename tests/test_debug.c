@@ -49,23 +49,6 @@ static void memory_is_filled_when_handed_out_and_when_freed(void **state) {
   finish();
 }
 
-static void small_blocks_are_filled(void **state) {
-  char *block;
-  (void)state;
-  prepare(16);
-  desc.flags = GMLAKE_FILL;
-  desc.small_bytes_max = 4096;
-  open_lake();
-  block = (char *)take(4096);
-  memset(block, 1, 4096);
-  drop(block);
-  assert_true(is_filled(block, 4096, GMLAKE_FILL_FREE));
-  assert_ptr_equal(take(4096), block);
-  assert_true(is_filled(block, 4096, GMLAKE_FILL_NEW));
-  drop(block);
-  finish();
-}
-
 static void windows_are_filled_in_all_their_pieces(void **state) {
   void *b[5], *window;
   (void)state;
@@ -250,7 +233,6 @@ static void what_stays_with_the_driver_may_exceed_the_limit(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(memory_is_filled_when_handed_out_and_when_freed),
-      cmocka_unit_test(small_blocks_are_filled),
       cmocka_unit_test(windows_are_filled_in_all_their_pieces),
       cmocka_unit_test(what_streams_still_use_is_not_filled),
       cmocka_unit_test(without_the_flag_nothing_is_filled),

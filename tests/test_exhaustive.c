@@ -1152,7 +1152,6 @@ static void note_blocks(void) {
     const gmlk_arena *a = w.lake->arenas[i];
     const gmlk_block *b = a ? a->head.next : NULL;
     for (; b && b != &a->tail; b = b->next) {
-      if (b->state == GMLK_CACHED) w.reached['M'] = 1;
       if (b->state == GMLK_FREE && b->stream == GMLK_PINNED) w.reached['N'] = 1;
       if (b->state == GMLK_PIECE) w.reached['W'] = 1;
     }
@@ -1526,7 +1525,6 @@ static const struct {
   size_t offset;
 } size_options[] = {
     {"chunk:", offsetof(gmlake_desc, chunk_bytes)},
-    {"small:", offsetof(gmlake_desc, small_bytes_max)},
     {"smin:", offsetof(gmlake_desc, stitch_bytes_min)},
     {"smax:", offsetof(gmlake_desc, stitched_bytes_max)},
     {"limit:", offsetof(gmlake_desc, limit_bytes)},

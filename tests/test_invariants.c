@@ -38,7 +38,6 @@ static void open_faulty(size_t chunks, unsigned flags) {
   prepare(chunks);
   desc.flags = flags;
   desc.handle_types = GMLAKE_HANDLE_POSIX_FD;
-  desc.small_bytes_max = 2048;
   use_faults();
   open_lake();
   A = open_stream();
@@ -183,7 +182,6 @@ static void the_shape_of_an_arena(void **state) {
   breaks(uint64_t, a->spool.base, a->spool.base + 512, "V1: the windows' address space");
   breaks(uint64_t, a->spool.base, 0, "V1: the windows' address space is none");
   breaks(size_t, a->spool.reserved_bytes, 0, "V1: the windows' address space is none");
-  breaks(uint32_t, a->small_grains, 3, "L1: what is small is another size");
   breaks(int, a->is_bare, 2, "A8: the address space is none");
   breaks(int, a->keeps_apart, 1, "L1: an arena is of another kind");
   breaks(size_t, a->void_count, 1, "B4: blocks' arenas have no buffers");
@@ -203,11 +201,8 @@ static void tables_of_streams_to_come(void **state) {
   open_faulty(8, 0);
   drop_on(take_on(512, A), A);
   a = &lake->home;
-  table = calloc(1, sizeof(gmlk_holes) + sizeof(gmlk_small));
+  table = calloc(1, sizeof(gmlk_holes));
   assert_non_null(table);
-  a->smalls[7] = (gmlk_small *)table;
-  assert_broken("A8: a pool is of no stream");
-  a->smalls[7] = NULL;
   a->pools[7] = (gmlk_holes *)table;
   for (bin = 0; bin < GMLK_BINS; bin++) gmlk_ring_init(&a->pools[7]->bins[bin]);
   assert_broken("A8: a pool is of no stream");
@@ -226,9 +221,7 @@ static void the_largest_table_of_pools(void **state) {
   assert_true(gmlk_arena_admit(a, last));
   assert_int_equal(a->pool_capacity, last * 2);
   gmlk_host_free(&lake->host, a->pools[last], sizeof(gmlk_holes));
-  gmlk_host_free(&lake->host, a->smalls[last], sizeof(gmlk_small));
   a->pools[last] = NULL;
-  a->smalls[last] = NULL;
   assert_ok(gmlake_check(lake));
   breaks(size_t, a->pool_capacity, last * 2 - 1, "A8: the table of pools is not of its size");
   breaks(size_t, a->pool_capacity, last * 2 + 2, "A8: the table of pools is not of its size");
@@ -750,37 +743,6 @@ static void gaps(void **state) {
   abandon();
 }
 
-static void small_blocks(void **state) {
-  gmlk_block *cached, fake;
-  gmlk_small *small;
-  void *two;
-  (void)state;
-  open_faulty(8, 0);
-  two = take_on(1024, A);
-  (void)take_on(512, A);
-  drop_on(two, A);
-  small = lake->home.smalls[gmlk_stream_find(&lake->streams, A)];
-  cached = small->lists[2];
-  assert_non_null(cached);
-  fake = *cached;
-  fake.arena = 9;
-  small->lists[2] = &fake;
-  assert_broken("M1");
-  small->lists[2] = cached;
-  breaks(uint8_t, small->counts[2], 2, "M1: a list's count is off");
-  small->lists[2] = NULL;
-  small->counts[2] = 0;
-  assert_broken("M1: a cached block is in no list");
-  small->lists[2] = cached;
-  small->counts[2] = 1;
-  lake->desc.small_bytes_max = 512;
-  lake->home.small_grains = 1;
-  assert_broken("M1");
-  lake->desc.small_bytes_max = 2048;
-  lake->home.small_grains = 4;
-  abandon();
-}
-
 static void free_addresses(void **state) {
   gmlk_spool *spool;
   gmlk_block *va;
@@ -973,7 +935,6 @@ int main(void) {
       cmocka_unit_test(a_full_row),
       cmocka_unit_test(sorted_pools),
       cmocka_unit_test(gaps),
-      cmocka_unit_test(small_blocks),
       cmocka_unit_test(free_addresses),
       cmocka_unit_test(a_limit),
       cmocka_unit_test(windows),

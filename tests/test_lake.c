@@ -101,16 +101,6 @@ static void create_refuses_an_unknown_order(void **state) {
   close_mock();
 }
 
-static void create_refuses_small_sizes_that_are_large(void **state) {
-  (void)state;
-  prepare(8);
-  desc.small_bytes_max = 64 * K + 1;
-  assert_error(try_desc(), INVALID_ARGUMENT);
-  desc.small_bytes_max = 64 * K;
-  assert_ok(try_desc());
-  close_mock();
-}
-
 static void create_refuses_half_a_host_allocator(void **state) {
   (void)state;
   prepare(8);
@@ -281,7 +271,6 @@ static void get_desc_fills_in_every_default(void **state) {
   assert_int_equal(filled.stitched_bytes_max, 4 * 1024 * C);
   assert_int_equal(filled.arena_bytes, 8 * 1024 * C);
   assert_int_equal(filled.window_bytes, 32 * 1024 * C);
-  assert_int_equal(filled.small_bytes_max, 0);
   assert_ptr_equal(filled.backend, mock);
   assert_int_equal(filled.limit_bytes, 0);
   assert_error(gmlake_get_desc(lake, NULL), INVALID_ARGUMENT);
@@ -1914,7 +1903,6 @@ int main(void) {
       cmocka_unit_test(create_refuses_unknown_flags),
       cmocka_unit_test(create_refuses_odd_chunks),
       cmocka_unit_test(create_refuses_an_unknown_order),
-      cmocka_unit_test(create_refuses_small_sizes_that_are_large),
       cmocka_unit_test(create_refuses_half_a_host_allocator),
       cmocka_unit_test(create_refuses_peers_without_a_list),
       cmocka_unit_test(create_refuses_address_space_below_a_chunk),

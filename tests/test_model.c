@@ -55,7 +55,7 @@ static void assertion_failed(const char *condition);
 #define ON_DEVICE(X) X(granule_bytes) X(capacity) X(chunk) X(streams) X(bookkeeping_only)
 #define ON_OFF(X) X(single_threaded) X(wait_first) X(has_handler) X(fills) X(guards)
 #define BOUNDS(X) X(limit) X(driver_free_min) X(arena) X(windows) X(stitched_max)
-#define SIZES(X) X(stitch_min_bytes) X(small_bytes_max) X(check_every) X(policy)
+#define SIZES(X) X(stitch_min_bytes) X(check_every) X(policy)
 #define CONFIG_FIELDS(X) ON_DEVICE(X) ON_OFF(X) BOUNDS(X) SIZES(X)
 
 typedef struct config {    /* of a lake; all are numbers, so that they can be made smaller */
@@ -1864,7 +1864,6 @@ static gmlake_desc description(const config *with) {
   desc.window_bytes = (size_t)with->windows * m.granule;
   desc.stitched_bytes_max = (size_t)with->stitched_max * m.granule;
   desc.stitch_bytes_min = (size_t)with->stitch_min_bytes;
-  desc.small_bytes_max = (size_t)with->small_bytes_max;
   desc.host.malloc_fn = host_malloc;
   desc.host.free_fn = host_free;
   if (with->has_handler) desc.oom.fn = on_oom;
@@ -2175,7 +2174,6 @@ static void draw_config(config *with) {
   if (chance(30)) with->windows = with->capacity + (long)below((size_t)with->capacity);
   if (chance(40)) with->stitched_max = 1 + (long)below(2 * (size_t)with->capacity);
   if (chance(30)) with->stitch_min_bytes = (long)below(4 * (size_t)with->granule_bytes);
-  if (chance(60)) with->small_bytes_max = (long)(GRAIN << below(8));
   if (has_policies || chance(30)) with->policy = (long)below(1 << 16) | 1 << below(4);
 }
 
@@ -2494,7 +2492,6 @@ static void test_pools(void **state) {
   init_scenario(4);
   scenario.has_pools = 1;
   scenario.with.limit = 192;
-  scenario.with.small_bytes_max = (long)(64 * KIB);
   run(perform_scenario);
 }
 
@@ -2522,7 +2519,6 @@ static void test_few_windows(void **state) {
   scenario.with.stitch_min_bytes = (long)(128 * KIB);
   scenario.with.windows = 384;
   scenario.with.single_threaded = 1;
-  scenario.with.small_bytes_max = (long)(8 * KIB);
   run(perform_scenario);
 }
 
@@ -2556,7 +2552,6 @@ static void test_policy(long functions, size_t fault_permille, size_t host_permi
   scenario.with.policy = functions;
   scenario.with.check_every = 1;
   scenario.with.capacity = 96;
-  scenario.with.small_bytes_max = (long)(8 * KIB);
   scenario.has_pools = scenario.has_captures = scenario.has_buffers = 1;
   scenario.fault_permille = fault_permille;
   scenario.host_permille = host_permille;

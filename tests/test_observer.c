@@ -827,7 +827,6 @@ static void run_at_random(uint64_t seed) {
   desc.observer.fn = tally;
   desc.observer.user = &t;
   desc.cross_stream = seed & 1 ? GMLAKE_WAIT_FIRST : GMLAKE_GROW_FIRST;
-  desc.small_bytes_max = seed & 2 ? 4 * K : 0;
   desc.stitched_bytes_max = seed & 4 ? 16 * C : 0;
   desc.limit_bytes = seed & 8 ? 24 * C : 0;
   choose_policy((unsigned)(seed % 3));

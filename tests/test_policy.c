@@ -1606,25 +1606,6 @@ static void fills_reach_all_of_a_block(void **state) {
   end();
 }
 
-/* Cached small blocks are given back before the policy looks. */
-static void small_blocks_are_shown(void **state) {
-  void *x, *y;
-  (void)state;
-  prepare_policy(4, CHOOSE);
-  desc.small_bytes_max = 2 * K;
-  open_lake();
-  x = take(1024);
-  y = take(512);
-  drop(x);
-  show();
-  assert_block(0, x, 1024);
-  assert_int_equal(p.view.block_count, 2);
-  (void)plan_piece(1, x, 1024);
-  drop(take_in(1, 1000));
-  drop(y);
-  end();
-}
-
 static int tell_handler(void *user, gmlake *l, const gmlake_error_info *info) {
   (void)user;
   assert_ptr_equal(l, lake);
@@ -2620,29 +2601,6 @@ static void apart_pending_blocks(void **state) {
   end();
 }
 
-static void apart_small_blocks(void **state) {
-  void *x[3], *y;
-  size_t i;
-  (void)state;
-  prepare_policy(4, CHOOSE | COALESCE);
-  desc.small_bytes_max = 2 * K;
-  open_lake();
-  y = take(C);
-  drop(y);
-  for (i = 0; i < 3; i++) {
-    (void)plan_piece(2, at(y, i * 512), 512);
-    x[i] = take_in(2, 512);
-  }
-  p.joins = 0;
-  drop(x[0]);
-  drop(x[1]);
-  p.joins = 1;
-  drop(x[2]);
-  assert_blocks(3);
-  assert_block(2, at(y, 1024), C - 1024);
-  end();
-}
-
 static void apart_pools(void **state) {
   gmlake_pool *pool;
   gmlake_alloc_desc wanted;
@@ -3543,7 +3501,6 @@ static const struct {
     CASE(pending_frees_are_not_shown),
     CASE(guards_lie_behind_windows),
     CASE(fills_reach_all_of_a_block),
-    CASE(small_blocks_are_shown),
     CASE(handler_is_asked_behind_the_policy),
     CASE(view_has_the_blocks_by_address),
     CASE(view_has_the_windows_by_last_use),
@@ -3563,7 +3520,6 @@ static const struct {
     CASE(apart_blocks_outlive_sweeps),
     CASE(apart_windows),
     CASE(apart_pending_blocks),
-    CASE(apart_small_blocks),
     CASE(apart_pools),
     CASE(apart_in_captures),
     CASE(apart_blocks_in_a_streams_run),

@@ -242,7 +242,6 @@ static void open_lake(void) {
   ok(gmlake_mock_create(&mock, &soak.mock), "mock_create");
   desc.backend = soak.mock;
   desc.cross_stream = GMLAKE_WAIT_FIRST;
-  desc.small_bytes_max = below(2) ? 64 * 1024 : 0;
   ok(gmlake_create(&desc, &soak.lake), "create");
   for (i = 0; i < soak.trace_count; i++) ids = larger(ids, soak.traces[i].id_count);
   soak.blocks = (void **)calloc(ids, sizeof *soak.blocks);

@@ -2366,49 +2366,6 @@ static void nothing_waits_on_the_legacy_stream_during_a_capture(void **state) {
   finish();
 }
 
-/* ---- Small blocks ---------------------------------------------------------------------------- */
-
-/* Kept small blocks are their stream's; before the driver is asked they are everybody's again. */
-static void small_blocks_are_kept_by_stream(void **state) {
-  void *p;
-  (void)state;
-  prepare(1);
-  desc.small_bytes_max = 4 * K;
-  open_lake();
-  A = open_stream();
-  B = open_stream();
-  p = take_on(K, A);
-  (void)take_on(C - 2 * K, B);
-  (void)take_on(K, B);
-  hold(A);
-  drop_on(p, A);
-  assert_ptr_equal(take_on(K, B), p); /* the device is full */
-  assert_int_equal(stats().stream_wait_count, 1);
-  complete(A);
-  abandon();
-}
-
-static void small_blocks_freed_inside_a_capture_are_pinned(void **state) {
-  gmlake_pool *pool;
-  void *p;
-  (void)state;
-  prepare(8);
-  desc.small_bytes_max = 4 * K;
-  open_lake();
-  A = open_stream();
-  pool = open_pool(0);
-  begin_capture(A, pool);
-  p = take_on(K, A);
-  drop_on(p, A);
-  assert_ptr_equal(take_on(K, A), p);
-  drop_on(p, A);
-  end_capture(A);
-  B = open_stream(); /* it may get the number that stood for the capture */
-  assert_ptr_not_equal(take_from(pool, K, B), p);
-  assert_ptr_not_equal(take_from(pool, K, A), p);
-  abandon();
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(null_and_one_are_the_legacy_stream),
@@ -2527,8 +2484,6 @@ int main(void) {
       cmocka_unit_test(destroy_during_a_capture_frees_everything),
       cmocka_unit_test(pools_and_lakes_wait_without_host_memory),
       cmocka_unit_test(nothing_waits_on_the_legacy_stream_during_a_capture),
-      cmocka_unit_test(small_blocks_are_kept_by_stream),
-      cmocka_unit_test(small_blocks_freed_inside_a_capture_are_pinned),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

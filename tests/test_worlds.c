@@ -122,7 +122,7 @@ typedef struct config {
   const char *name;
   int chunks, streams, blocks, sizes; /* of the device; how many of each may be in use */
   gmlake_cross_stream cross_stream;
-  size_t window_slots, limit_chunks, small_bytes_max, stitched_chunks_max;
+  size_t window_slots, limit_chunks, stitched_chunks_max;
   int records, forgets, faults;
   int depth; /* in make test; the least there */
 } config;
@@ -538,7 +538,7 @@ static void visit_tags(visitor visit) {
   const gmlk_note *note;
   size_t i;
   for (b = a->head.next; b != &a->tail; b = b->next)
-    if (b->state == GMLK_FREE || b->state == GMLK_CACHED) visit(b->stream, b->ticket);
+    if (b->state == GMLK_FREE) visit(b->stream, b->ticket);
   for (window = a->spool.oldest; window; window = window->newer)
     visit(window->self.stream, window->self.ticket);
   for (note = w.lake->pending; note; note = note->next) {
@@ -593,15 +593,9 @@ static void put_windows(void) {
 
 static void put_arena(void) {
   const gmlk_arena *a = &w.lake->home;
-  size_t i, n;
+  size_t i;
   put_tiles(a->head.next, &a->tail, 1);
-  for (i = 0; i < a->pool_capacity; i++) {
-    put_list(a->pools[i]);
-    for (n = 0; a->smalls[i] && n <= GMLK_SMALL_GRAINS; n++) {
-      const gmlk_block *b = a->smalls[i]->lists[n];
-      for (; b; b = b->as.cached) put(b->at);
-    }
-  }
+  for (i = 0; i < a->pool_capacity; i++) put_list(a->pools[i]);
   put_windows();
 }
 
@@ -890,7 +884,6 @@ static void open_world(void) {
   desc.chunk_bytes = CHUNK;
   desc.cross_stream = with->cross_stream;
   desc.limit_bytes = with->limit_chunks * CHUNK;
-  desc.small_bytes_max = with->small_bytes_max;
   desc.stitched_bytes_max = with->stitched_chunks_max * CHUNK;
   desc.arena_bytes = (size_t)(with->chunks + 1) * CHUNK;
   desc.window_bytes = with->window_slots * CHUNK;
@@ -976,17 +969,16 @@ static void explore(const config *c) {
 }
 
 static const config configs[] = {
-    {"one stream", 3, 1, 2, 2, GMLAKE_GROW_FIRST, 4, 0, 0, 2, 0, 0, 0, 22},
-    {"two streams", 2, 2, 2, 1, GMLAKE_GROW_FIRST, 2, 0, 0, 0, 0, 0, 0, WHOLE},
-    {"two sizes", 2, 2, 2, 2, GMLAKE_GROW_FIRST, 2, 0, 0, 0, 0, 0, 0, 7},
-    {"grow first", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, 0, 0, 0, 0, 0, 5},
-    {"wait first", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 0, 0, 0, 0, 5},
-    {"limit", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 3, 0, 0, 0, 0, 0, 4},
-    {"small lists", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, CHUNK, 0, 0, 0, 0, 4},
-    {"few windows", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, 0, 2, 0, 0, 0, 4},
-    {"records", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, 0, 0, 1, 0, 0, 4},
-    {"forgets", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 0, 1, 1, 0, 4},
-    {"faults", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 0, 1, 0, 1, 4},
+    {"one stream", 3, 1, 2, 2, GMLAKE_GROW_FIRST, 4, 0, 2, 0, 0, 0, 22},
+    {"two streams", 2, 2, 2, 1, GMLAKE_GROW_FIRST, 2, 0, 0, 0, 0, 0, WHOLE},
+    {"two sizes", 2, 2, 2, 2, GMLAKE_GROW_FIRST, 2, 0, 0, 0, 0, 0, 7},
+    {"grow first", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, 0, 0, 0, 0, 5},
+    {"wait first", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 0, 0, 0, 5},
+    {"limit", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 3, 0, 0, 0, 0, 4},
+    {"few windows", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, 2, 0, 0, 0, 4},
+    {"records", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, 0, 1, 0, 0, 4},
+    {"forgets", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 1, 1, 0, 4},
+    {"faults", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 1, 0, 1, 4},
 };
 
 #define CONFIGS (sizeof(configs) / sizeof(configs[0]))

@@ -12,7 +12,6 @@
      GMLAKE_TORCH_LIMIT_BYTES        physical memory that a lake may hold
      GMLAKE_TORCH_DRIVER_FREE_BYTES  memory of the device that it leaves to others
      GMLAKE_TORCH_CHUNK_BYTES        physical chunk
-     GMLAKE_TORCH_SMALL_BYTES        blocks up to this size are kept whole when they are freed
      GMLAKE_TORCH_CROSS_STREAM       grow (the default) or wait: see gmlake_cross_stream
      GMLAKE_TORCH_PEERS              devices that may reach the memory, as in 0,1
      GMLAKE_TORCH_RECORD             NAME: the allocations are recorded, for build/replay, into
@@ -106,8 +105,6 @@ static const char *read_environment(gmlake_desc *desc, int *peers) {
     return "GMLAKE_TORCH_DRIVER_FREE_BYTES";
   if (!read_bytes("GMLAKE_TORCH_CHUNK_BYTES", &desc->chunk_bytes))
     return "GMLAKE_TORCH_CHUNK_BYTES";
-  if (!read_bytes("GMLAKE_TORCH_SMALL_BYTES", &desc->small_bytes_max))
-    return "GMLAKE_TORCH_SMALL_BYTES";
   if (!read_cross_stream("GMLAKE_TORCH_CROSS_STREAM", &desc->cross_stream))
     return "GMLAKE_TORCH_CROSS_STREAM";
   if (!read_peers("GMLAKE_TORCH_PEERS", desc->device, peers, &desc->peer_count))

@@ -1110,7 +1110,6 @@ static void read_sizes(gmlake_mock_desc *mock_desc) {
   chunk = d->chunk_bytes = mock_desc->granularity_bytes << (sizes / 4 % 3);
   capacity = w.capacity = chunk * (1 + fuzz_byte(&w.in) % 40);
   mock_desc->capacity_bytes = capacity;
-  if (sizes & 0x40) d->small_bytes_max = (sizes & 0x80) ? 4096 : 65536;
   if (limits & 1) d->limit_bytes = chunk * (1 + (limits >> 5) * 3);
   if (limits & 2) d->stitch_bytes_min = chunk * 2;
   if (limits & 4) d->stitched_bytes_max = chunk * 8;
