@@ -134,12 +134,12 @@ GROWING BUFFERS
 POLICIES
   desc.policy is for research: a table of decisions that the lake asks for in the place of its own,
   each where the pointer is set: choose (BestFit: how a request is served), evict (StitchFree: which
-  windows are dropped), coalesce (Update: whether what is freed joins its neighbours), place (which
-  end of a hole is taken). A decision is made from a view of the pools and returned as a plan; the
-  lake checks it before anything changes, carries it out and keeps the books, so a policy can be
-  wrong but not break the heap. The GMLake paper's own is bench/policy_paper.h. desc.observer is
-  told of every step that the lake takes, whoever decides; examples/record.h writes a program's
-  allocations down with it. Growing buffers are not asked about.
+  windows are dropped), coalesce (Update: whether what is freed joins its neighbours). A decision
+  is made from a view of the pools and returned as a plan; the lake checks it before anything
+  changes, carries it out and keeps the books, so a policy can be wrong but not break the heap. The
+  GMLake paper's own is bench/policy_paper.h. desc.observer is told of every step that the lake
+  takes, whoever decides; examples/record.h writes a program's allocations down with it. Growing
+  buffers are not asked about.
 
 THREADS
   Every function but destroy may be called from any thread. Two locks: one planner at a time
@@ -502,10 +502,6 @@ typedef struct gmlake_policy {
      that are apart stand in the view one by one; the built-in policy takes neighbours as one range
      nonetheless. Asked by whoever frees, so by several threads at once. */
   int (*coalesce)(void *user, const gmlake_piece *block);
-  /* Whether the built-in policy takes the end of this hole instead of its beginning. Not asked of
-     requests that need more than the 512-byte alignment, nor where other streams' memory is
-     taken. */
-  int (*place)(void *user, const gmlake_request *request, const gmlake_piece *hole);
 } gmlake_policy;
 
 typedef enum gmlake_event_kind {
@@ -2729,7 +2725,6 @@ typedef struct gmlk_request {
   gmlake_result error; /* of the last rung that failed */
   const gmlake_alloc_desc *desc;
   /* for policy and observer; apart, so that clearing what is before takes a few stores: */
-  int takes_end;       /* of a hole: the policy says so */
   unsigned state;      /* the paper's, of what was granted */
   unsigned candidates; /* before the attempt, or as a policy counts them */
   uint64_t number;     /* of the attempt; 0: for a buffer */
@@ -4589,23 +4584,6 @@ static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_request *r, size_t chu
   return gmlk_evict_asked(l, r, &q, chunk_count);
 }
 
-/* At which end of a hole the built-in policy is to take the request. */
-static void gmlk_ask_place(gmlake *l, gmlk_request *r) {
-  const gmlake_policy *policy = l->desc.policy;
-  gmlake_request shown = gmlk_request_show(l, r);
-  uint32_t at = 0, hole = 0;
-  gmlake_piece piece;
-  gmlk_call call;
-  if (!policy || !policy->place || r->arena->is_bare || r->align != 1) return;
-  if (!gmlk_best_fit(r->arena, r->taker.stream, r->grains, 1, &at, &hole) || hole == r->grains)
-    return;
-  piece.home = (void *)(uintptr_t)gmlk_home(r->arena, at);
-  piece.bytes = gmlk_to_bytes(hole);
-  gmlk_call_begin(l, &call, 1);
-  r->takes_end = policy->place(policy->user, &shown, &piece);
-  gmlk_call_end(l, &call);
-}
-
 /* Whether what is freed joins its neighbours. The block may be gone afterwards. */
 static int gmlk_ask_coalesce(gmlake *l, const gmlk_block *b, uint64_t address) {
   const gmlake_policy *policy = l->desc.policy;
@@ -4801,10 +4779,6 @@ GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_request *r, int is_watched)
     if (window) return window;
   }
   if (!b) return NULL;
-  if (is_watched && r->takes_end) {
-    at += hole - r->grains;
-    b = gmlk_locate(a, at);
-  }
   b = gmlk_take(a, b, at, r->grains);
   if (hole != r->grains) {
     l->stats.split_count++;
@@ -4830,8 +4804,6 @@ static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_taker take
 }
 
 static gmlake_result gmlk_try_fast(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
-  gmlk_ask_place(l, r);
-  if (l->lost) return l->lost;
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   *out_block = gmlk_fast_as(l, r, 1);
   return GMLAKE_OK;
@@ -5502,8 +5474,7 @@ static void gmlk_check_desc(gmlk_checker *c) {
   gmlk_expect(c, !d->policy || d->policy->struct_bytes == sizeof(gmlake_policy),
               "L1: the policy is another");
   gmlk_expect(c,
-              c->broken || l->asks_first == (d->policy && (d->policy->choose || d->policy->evict ||
-                                                           d->policy->place)),
+              c->broken || l->asks_first == (d->policy && (d->policy->choose || d->policy->evict)),
               "L1: the policy's say is off");
   gmlk_expect(
       c,
@@ -8519,8 +8490,7 @@ static gmlake_result gmlk_request_size(gmlk_request *r, const gmlake_alloc_desc 
 /* Who asks, where, and for how much. */
 GMLK_INLINE gmlake_result gmlk_request_init(gmlake *l, gmlk_request *r,
                                             const gmlake_alloc_desc *desc, gmlake_stream stream) {
-  memset(r, 0, offsetof(gmlk_request, takes_end));
-  r->takes_end = 0;
+  memset(r, 0, offsetof(gmlk_request, state));
   r->state = r->candidates = 0;
   r->number = r->driver_ns = 0;
   r->reason = NULL;
@@ -9917,8 +9887,7 @@ GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lak
   l->desc = *desc;
   l->is_observed = desc->observer.fn != NULL;
   l->is_watched = l->is_observed || desc->policy;
-  l->asks_first =
-      desc->policy && (desc->policy->choose || desc->policy->evict || desc->policy->place);
+  l->asks_first = desc->policy && (desc->policy->choose || desc->policy->evict);
   l->has_locks = !(desc->flags & GMLAKE_SINGLE_THREADED);
   if (l->has_locks) gmlk_mutex_init(&l->driving);
   if (l->has_locks) gmlk_latch_init(&l->books);

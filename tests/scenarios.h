@@ -23,7 +23,7 @@
    letters that can be made: p a piece, r the reuse of a window; from two chunks on s a stitch of
    what lies last first, k the front of a block whose former is kept, g growth, b growth behind the
    first block, 4 state 5 once, 5 twice, 9 always. Else the built-in policy decides; what is freed
-   is kept apart with c, the end of a hole is taken with l, all windows are evicted with e.
+   is kept apart with c, all windows are evicted with e.
 
    `reach` names what a run without faults must come by: 1 to 5 the paper's states; the rung that
    served an allocation: c what others completed, s stitch, g grow, b borrow, w wait, r reclaim,
@@ -334,11 +334,9 @@ static const program programs[] = {
      LAY8_ON_1 "-abc -h@2 e1 | +x=2@2 -x@2 +y=1@1 +z=3@1"},
     {"policy-keeps-windows-apart", ".g", "3Z", "ask:c", HOLES8 "+x=3 | -x +y=2 -y"},
     {"policy-joins-nothing-pending", ".", "PV", "ask:c", "+a=1@1 +b=1@1 ra@2 h2 | -ab e2 +c=2@1"},
-    {"policy-place", ".1wfp", "2X", "ask:l", LAY8 "-cd | +x=1 +y=512b"},
-    {"policy-place-of-two-tags", ".", "2X", "ask:l", LAY8 "-c -d@n | +x=1 +y=512b"},
     {"policy-capture", ".", "3NZ", "ask:rsc",
      "P0 B1:0 +Z=8@1 -Z +a-h=1@1 -aceg | +x=3@1 -x +y=3@1 E1 -y"},
-    {"policy-whole", ".wgm", "4RZ", "ask:rekspcl cap:16",
+    {"policy-whole", ".wgm", "4RZ", "ask:rekspc cap:16",
      HOLES8 "+x=3 -x | +y=3 +z=2 -yz +i=6 -bd +j=5"},
 };
 

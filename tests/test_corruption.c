@@ -289,8 +289,7 @@ static void log_nothing(void *user, int level, const gmlake_error_info *info) {
   (void)info;
 }
 
-static gmlake_policy policy = {sizeof(gmlake_policy), NULL, choose_nothing, NULL,
-                               joins_large,           NULL};
+static gmlake_policy policy = {sizeof(gmlake_policy), NULL, choose_nothing, NULL, joins_large};
 
 static void watch_nothing(void *user, const gmlake_event *event) {
   (void)user;

@@ -1470,12 +1470,6 @@ static int on_coalesce(void *user, const gmlake_piece *block) {
   return 0;
 }
 
-static int on_place(void *user, const gmlake_request *request, const gmlake_piece *hole) {
-  (void)user;
-  CHECK(hole->bytes > request->bytes);
-  return 1;
-}
-
 static const gmlake_policy *asked_policy(void) {
   static gmlake_policy policy;
   const char *end = strchr(w.asked, ' ');
@@ -1485,7 +1479,6 @@ static const gmlake_policy *asked_policy(void) {
   if (strcspn(w.asked, "prskgb459") < length) policy.choose = on_choose;
   if (strcspn(w.asked, "e") < length) policy.evict = on_evict;
   if (strcspn(w.asked, "c") < length) policy.coalesce = on_coalesce;
-  if (strcspn(w.asked, "l") < length) policy.place = on_place;
   return &policy;
 }
 

@@ -659,12 +659,6 @@ static size_t on_evict(void *user, const gmlake_view *view, size_t mapped_bytes,
   return 0;
 }
 
-static int on_place(void *user, const gmlake_request *asked, const gmlake_piece *hole) {
-  (void)user, (void)asked, (void)hole;
-  expect_locks(0, 1, "place is not asked as a planner");
-  return 0;
-}
-
 static int on_coalesce(void *user, const gmlake_piece *block) {
   (void)user, (void)block;
   complain(lake->books.is_held, "coalesce is asked with the books locked");
@@ -672,8 +666,7 @@ static int on_coalesce(void *user, const gmlake_piece *block) {
   return 1;
 }
 
-static gmlake_policy policy = {sizeof(gmlake_policy), NULL,    on_choose, on_evict,
-                               on_coalesce,           on_place};
+static gmlake_policy policy = {sizeof(gmlake_policy), NULL, on_choose, on_evict, on_coalesce};
 
 static void the_handler_holds_no_lock(void **state) {
   (void)state;

@@ -66,7 +66,6 @@ enum { /* config.policy: which functions it has, and whether some answers are il
        CHOOSES = 1,
        EVICTS = 2,
        COALESCES = 4,
-       PLACES = 8,
        LIES = 16
 };
 
@@ -1830,11 +1829,6 @@ static int on_coalesce(void *user, const gmlake_piece *block) {
   return policy_chance(60);
 }
 
-static int on_place(void *user, const gmlake_request *request, const gmlake_piece *hole) {
-  expect(user == &m && hole->bytes > request->bytes, "place is told");
-  return policy_chance(50);
-}
-
 static const gmlake_policy *random_policy(void) {
   gmlake_policy *p = &m.policy;
   p->struct_bytes = sizeof(*p);
@@ -1843,7 +1837,6 @@ static const gmlake_policy *random_policy(void) {
   if (m.with.policy & CHOOSES) p->choose = on_choose;
   if (m.with.policy & EVICTS) p->evict = on_evict;
   if (m.with.policy & COALESCES) p->coalesce = on_coalesce;
-  if (m.with.policy & PLACES) p->place = on_place;
   return p;
 }
 
@@ -2174,7 +2167,7 @@ static void draw_config(config *with) {
   if (chance(30)) with->windows = with->capacity + (long)below((size_t)with->capacity);
   if (chance(40)) with->stitched_max = 1 + (long)below(2 * (size_t)with->capacity);
   if (chance(30)) with->stitch_min_bytes = (long)below(4 * (size_t)with->granule_bytes);
-  if (has_policies || chance(30)) with->policy = (long)below(1 << 16) | 1 << below(4);
+  if (has_policies || chance(30)) with->policy = (long)below(1 << 16) | 1 << below(3);
 }
 
 /* pre: the lake is open. */
@@ -2565,17 +2558,17 @@ static void test_policy_chooses(void **state) {
 
 static void test_policy_keeps_apart(void **state) {
   (void)state;
-  test_policy(COALESCES | PLACES, 0, 0);
+  test_policy(COALESCES, 0, 0);
 }
 
 static void test_policy_and_liar(void **state) {
   (void)state;
-  test_policy(CHOOSES | EVICTS | COALESCES | PLACES | LIES, 0, 0);
+  test_policy(CHOOSES | EVICTS | COALESCES | LIES, 0, 0);
 }
 
 static void test_policy_and_faults(void **state) {
   (void)state;
-  test_policy(CHOOSES | EVICTS | COALESCES | PLACES | LIES, 60, 60);
+  test_policy(CHOOSES | EVICTS | COALESCES | LIES, 60, 60);
 }
 
 /* Descriptions and operations of all kinds, decided at random as well. */

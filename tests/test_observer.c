@@ -545,11 +545,6 @@ static int toss(void *user, const gmlake_piece *block) {
   return (((uintptr_t)block->home >> 9) & 1) == 0;
 }
 
-static int toss_place(void *user, const gmlake_request *wanted, const gmlake_piece *hole) {
-  (void)hole;
-  return user && (wanted->number & 1) == 0;
-}
-
 static gmlake_policy policy;
 
 static void begin_policy(size_t chunks) {
@@ -755,7 +750,6 @@ static void choose_policy(unsigned number) {
     policy.user = &policy;
     policy.evict = evict_all;
     policy.coalesce = toss;
-    policy.place = toss_place;
   }
   desc.policy = number ? &policy : NULL;
 }

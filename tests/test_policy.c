@@ -17,8 +17,7 @@
 #define CHOOSE 1u
 #define EVICT 2u
 #define COALESCE 4u
-#define PLACE 8u
-#define ALL 15u
+#define ALL 7u
 
 /* ---- The script ------------------------------------------------------------------------------ */
 
@@ -36,13 +35,13 @@ static struct script {
   size_t victim_count, evicted; /* what evict answers, and how often it was asked */
   int victims_are_oldest;       /* the oldest of the view, so many */
   size_t mapped_bytes;          /* as evict was told */
-  int joins, takes_end;
-  size_t freed, placed;
-  gmlake_piece freed_block, hole;
+  int joins;
+  size_t freed;
+  gmlake_piece freed_block;
   void (*hook)(void); /* what else is done in a callback */
   /* What it was shown last: */
   gmlake_view view;
-  gmlake_request request, place_request;
+  gmlake_request request;
   gmlake_piece blocks[PIECES];
   gmlake_window_info windows[PIECES];
 } p;
@@ -100,15 +99,6 @@ static int on_coalesce(void *user, const gmlake_piece *block) {
   return p.joins;
 }
 
-static int on_place(void *user, const gmlake_request *request, const gmlake_piece *hole) {
-  if (user != &p) abort();
-  p.placed++;
-  p.place_request = *request;
-  p.hole = *hole;
-  if (p.hook) p.hook();
-  return p.takes_end;
-}
-
 /* A mock and a description with a policy that has these functions. */
 static void prepare_policy(size_t chunks, unsigned functions) {
   (void)alarm(60); /* for what should deadlock */
@@ -119,7 +109,6 @@ static void prepare_policy(size_t chunks, unsigned functions) {
   if (functions & CHOOSE) p.policy.choose = on_choose;
   if (functions & EVICT) p.policy.evict = on_evict;
   if (functions & COALESCE) p.policy.coalesce = on_coalesce;
-  if (functions & PLACE) p.policy.place = on_place;
   p.joins = 1;
   desc.policy = &p.policy;
 }
@@ -1249,7 +1238,7 @@ static void request_is_shown(void **state) {
   uint64_t number;
   void *ptr;
   (void)state;
-  begin(4, CHOOSE | PLACE);
+  begin(4, CHOOSE);
   s = open_stream();
   wanted = request(C + 1, GMLAKE_NO_STITCH | GMLAKE_NO_GROW, NULL);
   assert_error(try_with(&wanted, s), OUT_OF_DEVICE_MEMORY);
@@ -1271,11 +1260,6 @@ static void request_is_shown(void **state) {
   wanted.alignment = 4096;
   ptr = take_with(&wanted, LEGACY);
   assert_int_equal(p.request.alignment, 4096);
-  assert_int_equal(p.placed, 0);
-  drop(take_on(600, LEGACY));
-  assert_int_equal(p.placed, 1);
-  assert_int_equal(p.place_request.number, p.request.number);
-  assert_int_equal(p.place_request.bytes, 600);
   drop(ptr);
   end();
 }
@@ -1304,7 +1288,7 @@ static void buffers_are_not_asked_about(void **state) {
   step(gmlake_buffer_resize(lake, buffer, C, LEGACY));
   step_error(gmlake_buffer_resize(lake, buffer, 5 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
   step(gmlake_buffer_destroy(lake, buffer, LEGACY));
-  assert_int_equal(p.chosen + p.evicted + p.freed + p.placed, 0);
+  assert_int_equal(p.chosen + p.evicted + p.freed, 0);
   end();
 }
 
@@ -2811,83 +2795,6 @@ static void apart_pieces_of_a_failed_stitch(void **state) {
   end();
 }
 
-/* ---- place ----------------------------------------------------------------------------------- */
-
-/* | A | b   b | C |                                 ask 1: the second */
-static void place_takes_the_end(void **state) {
-  void *b[4], *x;
-  (void)state;
-  begin(4, PLACE);
-  lay(b, 4);
-  drop(b[1]);
-  drop(b[2]);
-  p.placed = 0;
-  p.takes_end = 1;
-  x = take_in(2, C / 2);
-  assert_int_equal(p.placed, 1);
-  assert_ptr_equal(p.hole.home, b[1]);
-  assert_int_equal(p.hole.bytes, 2 * C);
-  assert_ptr_equal(x, at(b[2], C / 2));
-  p.takes_end = 0;
-  b[1] = take_in(2, C);
-  assert_ptr_equal(b[1], at(b[0], C));
-  drop(x);
-  drop(b[0]);
-  drop(b[1]);
-  drop(b[3]);
-  end();
-}
-
-/* | a | b | c | D |  a and c are clean, b the stream's: one hole, of which the end is clean */
-static void place_takes_the_end_of_a_run(void **state) {
-  void *b[4], *x, *y;
-  (void)state;
-  begin(4, PLACE);
-  lay(b, 4);
-  drop_on(b[0], NONE);
-  drop_on(b[2], NONE);
-  drop_on(b[1], LEGACY);
-  p.takes_end = 1;
-  x = take_in(2, C);
-  assert_ptr_equal(x, b[2]);
-  assert_int_equal(p.hole.bytes, 3 * C);
-  y = take_in(2, C + 512);
-  assert_ptr_equal(y, at(b[0], C - 512));
-  drop(x);
-  drop(y);
-  drop(b[3]);
-  end();
-}
-
-static void place_is_not_asked(void **state) {
-  gmlake_alloc_desc wanted;
-  void *b[4], *x;
-  (void)state;
-  begin(8, CHOOSE | PLACE);
-  lay(b, 4);
-  drop(b[1]);
-  p.placed = 0;
-  p.takes_end = 1;
-  assert_ptr_equal(take_in(1, C), b[1]); /* an exact hole */
-  drop(b[1]);
-  wanted = request(512, 0, NULL);
-  wanted.alignment = 1024;
-  x = take_with(&wanted, LEGACY);
-  assert_ptr_equal(x, b[1]);
-  drop(x);
-  (void)plan_piece(2, b[1], 512); /* the plan has it already */
-  x = take_in(2, 512);
-  assert_ptr_equal(x, b[1]);
-  drop(x);
-  wanted = request(1, GMLAKE_EXCLUSIVE, NULL);
-  drop(take_with(&wanted, LEGACY));
-  assert_int_equal(p.placed, 0);
-  drop(b[0]);
-  drop(b[2]);
-  drop(b[3]);
-  end();
-}
-
 /* ---- Policies that call the lake ------------------------------------------------------------- */
 
 static void *live_block;
@@ -3015,14 +2922,6 @@ static void coalesce_calls_the_lake(void **state) {
   x = take(C);
   p.hook = call_everything;
   drop(x);
-  close_callees();
-}
-
-static void place_calls_the_lake(void **state) {
-  (void)state;
-  open_callees(PLACE, 0);
-  p.hook = call_everything;
-  drop(take(512));
   close_callees();
 }
 
@@ -3241,11 +3140,6 @@ static void another_thread_allocates_during_evict(void **state) {
   another_thread_allocates_during(EVICT, 2 * C);
 }
 
-static void another_thread_allocates_during_place(void **state) {
-  (void)state;
-  another_thread_allocates_during(PLACE, 512);
-}
-
 /* Coalesce is asked while no lock is held at all: everybody may call. */
 static void use_lake_meanwhile(void) {
   pthread_t other;
@@ -3302,7 +3196,7 @@ static void open_lossy(unsigned functions, void **b) {
   drop_on(take_on(C, NONE), NONE);
   memset(others, 0, sizeof(others));
   others[0] = b[4];
-  p.evicted = p.placed = p.chosen = p.freed = 0;
+  p.evicted = p.chosen = p.freed = 0;
 }
 
 static void close_lossy(void) {
@@ -3337,11 +3231,6 @@ static void device_is_lost_during_evict(void **state) {
   lost_during(EVICT, 2 * C);
 }
 
-static void device_is_lost_during_place(void **state) {
-  (void)state;
-  lost_during(PLACE, 512);
-}
-
 static void device_is_lost_during_coalesce(void **state) {
   void *b[6];
   (void)state;
@@ -3373,7 +3262,6 @@ static void any_functions_may_be_missing(void **state) {
     assert_int_equal(p.chosen > 0, (functions & CHOOSE) != 0);
     assert_int_equal(p.evicted > 0, (functions & EVICT) != 0);
     assert_int_equal(p.freed > 0, (functions & COALESCE) != 0);
-    assert_int_equal(p.placed > 0, (functions & PLACE) != 0);
     drop(b[1]);
     drop(b[3]);
     drop(b[5]);
@@ -3392,7 +3280,7 @@ static void single_threaded_lakes_ask_too(void **state) {
   drop(b[2]);
   (void)plan_two(b[0], b[2]);
   x = take_in(3, 2 * C);
-  assert_true(p.chosen == 0 && p.evicted == 1 && p.freed >= 3 && p.placed > 0);
+  assert_true(p.chosen == 0 && p.evicted == 1 && p.freed >= 3);
   drop(x);
   drop(b[1]);
   drop(b[3]);
@@ -3530,27 +3418,21 @@ static const struct {
     CASE(apart_parts_of_a_chunk_that_stay),
     CASE(growth_beside_apart_memory),
     CASE(apart_pieces_of_a_failed_stitch),
-    CASE(place_takes_the_end),
-    CASE(place_takes_the_end_of_a_run),
-    CASE(place_is_not_asked),
     CASE(choose_calls_the_lake),
     CASE(choose_calls_a_lake_without_locks),
     CASE(evict_calls_the_lake),
     CASE(coalesce_calls_the_lake),
-    CASE(place_calls_the_lake),
     CASE(coalesce_in_the_handler),
     CASE(choose_uses_another_lake),
     CASE(another_thread_frees_during_choose),
     CASE(another_thread_frees_around_a_former),
     CASE(another_thread_frees_beside_a_former),
     CASE(another_thread_allocates_during_evict),
-    CASE(another_thread_allocates_during_place),
     CASE(another_thread_allocates_during_choose),
     CASE(another_thread_allocates_during_coalesce),
     CASE(another_thread_frees_the_block_during_coalesce),
     CASE(device_is_lost_during_choose),
     CASE(device_is_lost_during_evict),
-    CASE(device_is_lost_during_place),
     CASE(device_is_lost_during_coalesce),
     CASE(any_functions_may_be_missing),
     CASE(single_threaded_lakes_ask_too),

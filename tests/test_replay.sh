@@ -300,7 +300,7 @@ refuses 'the policy paper has no such key: chunk=2' --policy paper --set chunk=2
 refuses 'the policy default has no such key: limit_mib=2' --set limit_mib=2
 refuses 'the policy worst_fit has no such key: x=1' --policy $worst_fit --set x=1
 refuses '--set takes KEY=VALUE, not: chunk_mib' --set chunk_mib
-for knob in chunk_mib=3 chunk_mib=2x chunk_mib= small_kib=4 stitch_min_mib=-1; do
+for knob in chunk_mib=3 chunk_mib=2x chunk_mib= stitch_min_mib=-1; do
   refuses "a value that does not fit: $knob" --set $knob
 done
 for knob in chunk_mib=1 chunk_mib=0 limit_reading=none limit_mib=x keeps_former=2 \

@@ -143,7 +143,7 @@ static void choose_planned(void *user, const gmlake_view *view, const gmlake_req
   memcpy(pieces, planned_pieces, planned.piece_count * sizeof(gmlake_piece));
 }
 
-static gmlake_policy policy = {sizeof(gmlake_policy), NULL, choose_planned, NULL, NULL, NULL};
+static gmlake_policy policy = {sizeof(gmlake_policy), NULL, choose_planned, NULL, NULL};
 
 static void open_asked(size_t chunks) {
   memset(&planned, 0, sizeof(planned));

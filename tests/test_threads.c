@@ -395,11 +395,6 @@ static int coalesce_some(void *user, const gmlake_piece *block) {
   return ((uintptr_t)block->home / CHUNK) % 3 != 0;
 }
 
-static int place_some(void *user, const gmlake_request *request, const gmlake_piece *hole) {
-  (void)hole;
-  return below((uint64_t *)user, 2) == request->bytes % 2;
-}
-
 /* The front of a block, at times with its former. */
 static int choose_piece(uint64_t *random, const gmlake_view *view, size_t bytes,
                         gmlake_plan *plan) {
@@ -448,8 +443,8 @@ static void choose_some(void *user, const gmlake_view *view, const gmlake_reques
 }
 
 static uint64_t policy_random;
-static const gmlake_policy some_policy = {
-    sizeof(gmlake_policy), &policy_random, choose_some, evict_some, coalesce_some, place_some};
+static const gmlake_policy some_policy = {sizeof(gmlake_policy), &policy_random, choose_some,
+                                          evict_some, coalesce_some};
 
 /* ---- runs ---- */
 
@@ -548,8 +543,7 @@ static void test_threads_and_a_policy(void **state) {
   run_random_with(4, 2000, FAULTS, GMLAKE_WAIT_FIRST, &some_policy);
   less.choose = NULL;
   run_random_with(4, 2000, 0, GMLAKE_WAIT_FIRST, &less);
-  less.evict = NULL;
-  less.place = NULL; /* frees alone are asked about, while others allocate */
+  less.evict = NULL; /* frees alone are asked about, while others allocate */
   run_random_with(4, 4000, 0, GMLAKE_GROW_FIRST, &less);
 }
 

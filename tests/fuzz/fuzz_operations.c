@@ -56,11 +56,10 @@ typedef struct buffer {
   uint64_t id;
 } buffer;
 
-enum { /* bits of the byte that says what a lake has */
+enum { /* bits of the byte that says what a lake has; 8 is not used */
        HAS_CHOOSE = 1,
        HAS_EVICT = 2,
        HAS_COALESCE = 4,
-       HAS_PLACE = 8,
        HAS_POLICY = 16,
        HAS_OBSERVER = 32,
        HAS_WRONG = 64 /* answers of the policy */
@@ -1045,15 +1044,6 @@ static int coalesce(void *user, const gmlake_piece *piece) {
   return how & 1;
 }
 
-static int place(void *user, const gmlake_request *r, const gmlake_piece *hole) {
-  unsigned how = answer();
-  REQUIRE(user == &w && hole->bytes > r->bytes && r->alignment == GRAIN);
-  check_request(r);
-  check_piece(hole);
-  if (how & 0x80) try_barred();
-  return how & 1;
-}
-
 static void open_policy(void) {
   if (!(w.has & HAS_POLICY)) return;
   w.policy.struct_bytes = sizeof w.policy;
@@ -1061,7 +1051,6 @@ static void open_policy(void) {
   if (w.has & HAS_CHOOSE) w.policy.choose = choose;
   if (w.has & HAS_EVICT) w.policy.evict = evict;
   if (w.has & HAS_COALESCE) w.policy.coalesce = coalesce;
-  if (w.has & HAS_PLACE) w.policy.place = place;
   w.desc.policy = &w.policy;
 }
 
