@@ -162,7 +162,7 @@ ERRORS
   GMLAKE_GUARD (what runs past a window), and on the mock GMLAKE_FILL, which makes reads of what
   was freed visible. gmlake_check looks at the lake's books, not at what blocks hold.
 
-COSTS (measured; see README.md)
+COSTS (measured; see bench/RESULTS.md)
   alloc and free   35 to 70 ns without the driver. A free range or an exact window: O(1), plus
                    the spans of a window, plus one entry for each chunk whose first block changes.
                    Beyond 100,000 live blocks 130 to 350 ns: the processor's caches.

@@ -30,6 +30,13 @@ compile_and_run() {
   gcc $flags "$@" -o "$dir/program" $libs && "$dir/program"
 }
 
+# on_cuda SOURCE: the same for a program of the driver's, on the driver without a device.
+on_cuda() {
+  # shellcheck disable=SC2086
+  gcc $flags -Itests/cuda_stub "$1" build/fake/libcuda.so.1 -o "$dir/program" $libs &&
+    LD_LIBRARY_PATH=build/fake "$dir/program"
+}
+
 # What a reader of the examples brings along: streams, kernels, the driver.
 cat >"$dir/world.h" <<'END'
 #include "gmlake.h"
@@ -114,10 +121,13 @@ awk -v dir="$dir" '
   /^```/ { name = ""; next }
   name { print >name }
 ' README.md
-: >"$dir/guide.c"
+echo "gmlake *lake; if (gmlake_create(NULL, &lake)) return 1;" >"$dir/guide.c" # as in the program above it
 for block in "$dir"/block.*.c; do
   name="README.md: $(basename "$block" .c)"
-  if grep -q 'int main' "$block"; then
+  if grep -q 'cuda\.h' "$block"; then
+    ok "$name, a program on CUDA" on_cuda "$block"
+    ok "$name, what it prints" grep -q '^read 42; held 300 MiB, of them free 300, ' "$dir/out"
+  elif grep -q 'int main' "$block"; then
     ok "$name, a program" compile_and_run "$block"
   elif grep -q 'define GMLAKE_IMPLEMENTATION' "$block"; then
     # shellcheck disable=SC2086
@@ -131,10 +141,14 @@ write_program "$dir/readme.c" "$dir/none.c" "$dir/guide.c"
 ok 'README.md: the guide' compile_and_run "$dir/readme.c" "$dir/lake.c" "$dir/bfc.c"
 ok 'README.md: has a guide' [ "$(wc -l <"$dir/guide.c")" -gt 20 ]
 
-grep -o '](\([^):]*\))' README.md | tr -d ']()' >"$dir/links"
-while read -r file; do
-  ok "README.md: $file exists" [ -e "$file" ]
-done <"$dir/links"
+for document in README.md CONTRIBUTING.md bench/RESULTS.md bench/offload/README.md \
+  bench/torch/README.md examples/torch/README.md; do
+  grep -o '](\([^):]*\))' "$document" | tr -d ']()' >"$dir/links"
+  while read -r file; do
+    ok "$document: $file exists" [ -e "$(dirname "$document")/$file" ]
+  done <"$dir/links"
+done
+ok 'README.md: at most 280 lines' [ "$(wc -l <README.md)" -le 280 ]
 
 # ---- The manuals ----
 
