@@ -34,7 +34,7 @@ compile_and_run() {
 on_cuda() {
   # shellcheck disable=SC2086
   gcc $flags -Itests/cuda_stub "$1" build/fake/libcuda.so.1 -o "$dir/program" $libs &&
-    LD_LIBRARY_PATH=build/fake "$dir/program"
+    LD_LIBRARY_PATH=build/fake "$dir/program" >"$dir/printed"
 }
 
 # What a reader of the examples brings along: streams, kernels, the driver.
@@ -126,7 +126,7 @@ for block in "$dir"/block.*.c; do
   name="README.md: $(basename "$block" .c)"
   if grep -q 'cuda\.h' "$block"; then
     ok "$name, a program on CUDA" on_cuda "$block"
-    ok "$name, what it prints" grep -q '^read 42; held 300 MiB, of them free 300, ' "$dir/out"
+    ok "$name, what it prints" grep -q '^read 42; held 300 MiB, of them free 300, ' "$dir/printed"
   elif grep -q 'int main' "$block"; then
     ok "$name, a program" compile_and_run "$block"
   elif grep -q 'define GMLAKE_IMPLEMENTATION' "$block"; then
