@@ -2675,7 +2675,7 @@ static uint64_t gmlk_address_of(const gmlk_arena *a, const gmlk_block *b) {
    planner at a time) outside, `books` inside; every field is guarded by books, and only the
    holder of driving creates or unmaps chunks and windows.
    [N1] a note is one block's; a pending block has one, in the list, that names it; [N2] it has room
-   for the streams it lists, which are in use. */
+   for the streams it lists, which are in use; [N3] a pool's late frees were all counted. */
 
 #define GMLK_LOG_QUEUE 8u
 
@@ -2700,6 +2700,7 @@ struct gmlake_pool {
   gmlake *lake;
   const char *label;
   size_t capture_count;   /* under way */
+  size_t late_frees;      /* of a graph's memory on streams, behind which nobody has waited */
   gmlake_pool *next_dead; /* destroyed, but not everything went back */
 };
 
@@ -5786,6 +5787,7 @@ static void gmlk_survey_gone(gmlk_checker *c) {
     const gmlk_arena *a = &dead->arena;
     if (gmlk_expect(c,
                     dead->lake == l && a->pool == dead && !dead->capture_count &&
+                        !dead->late_frees &&
                         (a->number >= l->arena_count || l->arenas[a->number] != a),
                     "L1: a pool is dead and alive") &&
         gmlk_check_once(c, (uintptr_t)dead, "L3: a pool is dead twice"))
@@ -6555,7 +6557,9 @@ static void gmlk_check_arenas(gmlk_checker *c) {
     if (!a) continue;
     gmlk_check_arena(c, a, 0);
     gmlk_check_handles(c, a);
-    if (a->pool) captures += a->pool->capture_count * gmlk_check_print(i);
+    if (!a->pool) continue;
+    captures += a->pool->capture_count * gmlk_check_print(i);
+    gmlk_expect(c, a->pool->late_frees <= l->stats.free_count, "N3: more frees than there were");
   }
   for (dead = l->dead; dead && !c->broken; dead = dead->next_dead) {
     gmlk_check_arena(c, &dead->arena, 1);
@@ -8825,8 +8829,13 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
     gmlk_release_block(l, b, tag, ticket);
     gmlk_note_free(l, note);
   }
-  if (tag < GMLK_FIRST_STREAM || tag != stream) return GMLAKE_OK;
+  if (!stream) return GMLAKE_OK;
   s = l->streams.items[stream];
+  if (tag == GMLK_PINNED) { /* a graph's memory, which the stream's own work used too */
+    s->is_dirty = 1;
+    a->pool->late_frees++;
+  }
+  if (tag != stream) return GMLAKE_OK;
   s->is_dirty = 1;
   s->freed_bytes += bytes;
   gmlk_fence_if_due(l, stream, a->chunk_bytes);
@@ -9610,11 +9619,12 @@ GMLAKE_DEF gmlake_result gmlake_buffer_get_info(gmlake *l, gmlake_buffer *b,
   return gmlk_leave(l, gmlk_buffer_get_info(l, b, out_info));
 }
 
-/* Whether all work on an arena's free memory and idle windows is known to be complete; a graph's
-   is the caller's affair. pre: gmlk_refresh has just made clean what is complete. */
+/* Whether all work on a pool's free memory and idle windows is known to be complete; a graph's is
+   the caller's affair. pre: gmlk_refresh has just made clean what is complete. */
 static int gmlk_arena_is_quiet(const gmlake *l, const gmlk_arena *a) {
   const gmlk_block *b;
   const gmlk_window *w;
+  if (a->pool->late_frees) return 0;
   for (b = a->head.next; b != &a->tail; b = b->next)
     if (gmlk_is_tagged(b)) return 0;
   for (w = a->spool.oldest; w; w = w->newer)
@@ -9631,7 +9641,9 @@ static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
   if (pool->capture_count)
     return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_pool_destroy", "a capture is under way");
   do { /* pending frees of the pool's blocks end here too; other threads may free meanwhile */
+    size_t before = pool->late_frees;
     result = gmlk_wait_for_streams(l, 0);
+    if (!result) pool->late_frees -= before;
   } while (!result && !gmlk_arena_is_quiet(l, a) && ++tries < 8);
   if (result && result != GMLAKE_ERROR_CAPTURING) return result;
   if (pool->capture_count) /* begun while the books were unlocked */

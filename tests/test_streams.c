@@ -2112,6 +2112,43 @@ static void captures_refuse_what_cannot_be_captured(void **state) {
   finish();
 }
 
+/* A graph's output, read by a stream's own work behind the launch: the unmapping waits for that. */
+static void pool_destroy_waits_for_what_used_a_graphs_memory(void **state) {
+  gmlake_pool *pool;
+  void *p;
+  (void)state;
+  open_two(8);
+  pool = open_pool(0);
+  begin_capture(A, pool);
+  p = take_on(2 * C, A);
+  end_capture(A);
+  hold(B);
+  drop_on(p, B);
+  step(gmlake_pool_destroy(lake, pool));
+  assert_int_equal(census().host_wait_count, 1);
+  finish();
+}
+
+static void pool_destroy_does_not_go_on_where_such_a_use_cannot_be_fenced(void **state) {
+  gmlake_pool *pool, *other;
+  void *p;
+  (void)state;
+  open_two(8);
+  pool = open_pool(0);
+  other = open_pool(0);
+  begin_capture(A, pool);
+  p = take_on(2 * C, A);
+  end_capture(A);
+  begin_capture(B, other);
+  drop_on(p, B);
+  step_error(gmlake_pool_destroy(lake, pool), CAPTURING);
+  end_capture(B);
+  hold(B);
+  step(gmlake_pool_destroy(lake, pool));
+  assert_int_equal(census().host_wait_count, 1);
+  finish();
+}
+
 /* Two streams captured into one pool: each reuses its own frees only. */
 static void two_captures_share_a_pool(void **state) {
   gmlake_pool *pool;
@@ -2473,6 +2510,8 @@ int main(void) {
       cmocka_unit_test(a_capture_takes_clean_memory_of_the_pool),
       cmocka_unit_test(captures_begin_and_end_once),
       cmocka_unit_test(captures_refuse_what_cannot_be_captured),
+      cmocka_unit_test(pool_destroy_waits_for_what_used_a_graphs_memory),
+      cmocka_unit_test(pool_destroy_does_not_go_on_where_such_a_use_cannot_be_fenced),
       cmocka_unit_test(two_captures_share_a_pool),
       cmocka_unit_test(a_captured_block_recorded_elsewhere_waits),
       cmocka_unit_test(a_capture_on_a_full_device_reclaims),
