@@ -967,6 +967,13 @@ static unsigned gmlk_lowest_bit(uint64_t value) { /* pre: value > 0 */
 #endif
 }
 
+/* For hashes by the product's upper bits. Values that lie a fixed stride apart keep one, whatever
+   they are multiplied by, and for some strides it is next to nothing: for Fibonacci numbers, with
+   the usual factor. So part of a value changes another part first. */
+static inline uint64_t gmlk_mix(uint64_t value) {
+  return (value ^ value >> 5 ^ value >> 13) * 0x9E3779B97F4A7C15u;
+}
+
 static size_t gmlk_max(size_t a, size_t b) { return a > b ? a : b; }
 static uint64_t gmlk_later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static size_t gmlk_min(size_t a, size_t b) { return a < b ? a : b; }
@@ -1086,6 +1093,7 @@ typedef struct gmlk_records {
   gmlk_page *pages;
   gmlk_block *unused; /* linked by next */
   size_t unused_count;
+  uint64_t serial; /* of the last ownership of any block */
 } gmlk_records;
 
 static int gmlk_records_reserve(gmlk_records *records, gmlk_host *host, size_t count) {
@@ -1323,7 +1331,7 @@ typedef struct gmlk_index {
 } gmlk_index;
 
 static inline size_t gmlk_index_home(const gmlk_index *index, uint64_t address) {
-  return (size_t)(((address / GMLK_GRAIN) * 0x9E3779B97F4A7C15u) >> index->shift);
+  return (size_t)(gmlk_mix(address / GMLK_GRAIN) >> index->shift);
 }
 
 /* 1 where an entry's address, but for its count, is this one: by a borrow, since compilers may make
@@ -1921,7 +1929,6 @@ typedef struct gmlk_arena {
   gmlk_holes **pools;    /* by stream number */
   size_t pool_capacity;
   uint64_t free_grains; /* in free blocks, whatever their tag */
-  uint64_t serial;
   size_t backed_count, stuck_count;
   uint32_t stuck_end; /* behind the last quarantined slot */
   size_t live_count;  /* blocks of the user's, pending ones included */
@@ -2201,7 +2208,7 @@ static gmlk_block *gmlk_give_owner(gmlk_arena *a, gmlk_block *b, unsigned state)
   b->state = (uint8_t)state;
   b->flags = 0;
   b->slack = 0;
-  b->ticket = ++a->serial;
+  b->ticket = ++a->records->serial;
   b->as.live.window = NULL;
   b->as.live.note = NULL;
   return b;
@@ -2527,10 +2534,10 @@ static void gmlk_va_give(gmlk_spool *spool, gmlk_records *records, gmlk_block *b
   gmlk_holes_insert(spool->va, b, b->grains);
 }
 
-/* By the product's upper bits: sizes are often multiples of a large power of two. */
+/* By upper bits: sizes are often multiples of a large power of two. */
 static gmlk_window **gmlk_bucket(const gmlk_spool *spool, uint32_t grains) {
   GMLAKE_ASSERT(spool->buckets);
-  return &spool->buckets[(uint64_t)(grains * 0x9E3779B1u) * spool->bucket_count >> 32];
+  return &spool->buckets[(gmlk_mix(grains) >> 32) * spool->bucket_count >> 32];
 }
 
 /* Behind the newer ones, or as far behind them as so many steps go. */
@@ -3483,7 +3490,7 @@ static gmlk_block *gmlk_window_own(gmlk_arena *a, gmlk_window *w) {
     w->spans[i].block = gmlk_own(a, w->spans[i].block, w->spans[i].grains, GMLK_PIECE);
     w->spans[i].block->as.live.window = w;
   }
-  w->self.ticket = ++a->serial;
+  w->self.ticket = ++a->records->serial;
   w->self.as.live.window = w;
   w->self.as.live.note = NULL;
   return &w->self;
@@ -5420,7 +5427,7 @@ static void gmlk_check_afresh(gmlk_checker *c) { memset(c->seen, 0, sizeof(c->se
 
 /* [L3]. pre: not 0. */
 static int gmlk_check_once(gmlk_checker *c, uint64_t value, const char *invariant) {
-  size_t at = (size_t)((value * 0x9E3779B97F4A7C15u) >> (64u - GMLK_SEEN_LOG)), i;
+  size_t at = (size_t)(gmlk_mix(value) >> (64u - GMLK_SEEN_LOG)), i;
   uint64_t *seen = NULL;
   for (i = 0; i < GMLK_SEEN_STEPS; i++) {
     seen = &c->seen[(at + i) % (1u << GMLK_SEEN_LOG)];
@@ -5603,7 +5610,6 @@ static int gmlk_survey_shape(gmlk_checker *c, const gmlk_arena *a, int is_dead) 
               a->slot_count <= a->slot_capacity && a->stuck_end <= a->slot_capacity &&
                   a->slot_capacity <= a->slot_limit,
               "A8: more slots than there is room for");
-  gmlk_expect(c, a->serial < GMLK_ENDLESS, "A8: no ownership can follow");
   gmlk_expect(c, a->base % chunk == 0 && (is_dead || (a->base != 0) == !a->is_bare),
               "A8: the address space is none");
   gmlk_expect(c,
@@ -5771,6 +5777,7 @@ static void gmlk_survey_records(gmlk_checker *c) {
   c->host_bytes += count * GMLK_PAGE_BYTES;
   for (; b && unused < records->unused_count && b->state == GMLK_UNUSED; b = b->next) unused++;
   gmlk_expect(c, !b && unused == records->unused_count, "R1: the unused records are off");
+  gmlk_expect(c, records->serial < GMLK_ENDLESS, "A9: no ownership can follow");
   gmlk_expect(c, count * GMLK_PAGE_BLOCKS == c->records + unused,
               "R1: a record is neither in a tiling nor unused");
 }
@@ -6116,7 +6123,8 @@ static void gmlk_check_live(gmlk_checker *c, const gmlk_arena *a, const gmlk_blo
   const gmlk_block *found = gmlk_index_get(&c->l->index, address);
   size_t bytes = gmlk_to_bytes(b->grains);
   gmlk_check_flags(c, a, b, first_at);
-  gmlk_expect(c, b->ticket && b->ticket <= a->serial, "A9: an ownership has not been yet");
+  gmlk_expect(c, b->ticket && b->ticket <= c->l->records.serial,
+              "A9: an ownership has not been yet");
   c->owned++;
   if (note) gmlk_check_note(c, note, b->state == GMLK_PENDING);
   if (b->state == GMLK_PENDING) {
@@ -6182,7 +6190,8 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_arena *a, const gmlk_bl
     return;
   case GMLK_PIECE:
   case GMLK_COMMITTED:
-    gmlk_expect(c, b->ticket && b->ticket <= a->serial, "A9: an ownership has not been yet");
+    gmlk_expect(c, b->ticket && b->ticket <= c->l->records.serial,
+                "A9: an ownership has not been yet");
     gmlk_expect(c, !b->flags, "A9: a block was asked for in no such way");
     gmlk_expect(c, (b->state == GMLK_COMMITTED) == a->is_bare, "B1: a chunk is no buffer's");
     return;

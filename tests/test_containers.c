@@ -587,6 +587,56 @@ static void test_index_growth(void **state) {
   host_close(&host);
 }
 
+/* Rows that looking up each of so many blocks, a stride of grains apart, reads beyond the first. */
+static size_t rows_passed(gmlk_host *host, uint64_t grains, size_t count) {
+  const uint64_t base = (uint64_t)0x7F13 << 32;
+  gmlk_index index;
+  size_t i, passed = 0;
+  memset(&index, 0, sizeof(index));
+  for (i = 0; i < count; i++) put(&index, host, base + i * grains * 512, &index_blocks[0]);
+  for (i = 0; i < count; i++) {
+    uint64_t address = base + i * grains * 512;
+    size_t row = gmlk_index_find(&index, address) / GMLK_ROW;
+    passed += (row - gmlk_index_home(&index, address)) & (index.row_count - 1);
+  }
+  gmlk_index_destroy(&index, host);
+  return passed;
+}
+
+static int is_prime(uint64_t n) {
+  uint64_t d;
+  for (d = 2; d * d <= n; d++)
+    if (n % d == 0) return 0;
+  return n > 1;
+}
+
+/* Blocks of one size lie a stride apart. Whatever it is, looking up reads two rows at most on the
+   average; chance makes it 1.05. */
+static void test_index_strides(void **state) {
+  static const size_t counts[] = {100, 1000, 8000};
+  gmlk_host host;
+  size_t n;
+  (void)state;
+  host_open(&host, 24);
+  for (n = 0; n < sizeof(counts) / sizeof(counts[0]); n++) {
+    uint64_t a = 1, b = 2, next;
+    for (; b < (1u << 24); next = a + b, a = b, b = next) {
+      assert_true(rows_passed(&host, b, counts[n]) < counts[n]);
+      assert_true(rows_passed(&host, b * 64, counts[n]) < counts[n]);
+    }
+    for (b = 1; b <= (1u << 24); b *= 2) {
+      assert_true(rows_passed(&host, b, counts[n]) < counts[n]);
+      assert_true(rows_passed(&host, b + 1, counts[n]) < counts[n]);
+      assert_true(rows_passed(&host, 3 * b, counts[n]) < counts[n]);
+    }
+    for (b = 3; b < (1u << 24); b += b / 2) {
+      while (!is_prime(b)) b++;
+      assert_true(rows_passed(&host, b, counts[n]) < counts[n]);
+    }
+  }
+  host_close(&host);
+}
+
 /* ---- address space and the table of windows ---- */
 
 #define VA_SLOTS 97u
@@ -763,6 +813,27 @@ static void test_window_table_bounds_its_walks(void **state) {
 }
 
 /* ---- cache lines ---- */
+
+/* Sizes a stride apart are spread over the table of windows too. */
+static void test_window_table_strides(void **state) {
+  static gmlk_window *table[1024];
+  static unsigned entries[1024];
+  uint32_t a = 1, b = 2, next, i;
+  gmlk_spool sizes;
+  (void)state;
+  memset(&sizes, 0, sizeof(sizes));
+  sizes.buckets = table;
+  sizes.bucket_count = 1024;
+  for (; b < (1u << 22); next = a + b, a = b, b = next) {
+    unsigned longest = 0;
+    memset(entries, 0, sizeof(entries));
+    for (i = 1; i <= 1000; i++) {
+      unsigned *count = &entries[gmlk_bucket(&sizes, i * b) - table];
+      if (++*count > longest) longest = *count;
+    }
+    assert_true(longest <= 16); /* chance makes it 5 to 7 */
+  }
+}
 
 static void test_line_from(void **state) {
   uintptr_t ptr;
@@ -1214,9 +1285,11 @@ int main(void) {
       cmocka_unit_test(test_index_saturation),
       cmocka_unit_test(test_index_saturated_everywhere),
       cmocka_unit_test(test_index_growth),
+      cmocka_unit_test(test_index_strides),
       cmocka_unit_test(test_address_space),
       cmocka_unit_test(test_window_table),
       cmocka_unit_test(test_window_table_bounds_its_walks),
+      cmocka_unit_test(test_window_table_strides),
       cmocka_unit_test(test_plan_tail_whole_head),
       cmocka_unit_test(test_plan_whole_only),
       cmocka_unit_test(test_plan_one_chunk_once),

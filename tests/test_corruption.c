@@ -500,7 +500,7 @@ static const field page_fields[] = {ONE(T, next, PAGE)};
 #undef T
 #define T gmlk_records
 static const field records_fields[] = {ONE(T, pages, PAGE), ONE(T, unused, BLOCK),
-                                       ONE(T, unused_count, INTEGER)};
+                                       ONE(T, unused_count, INTEGER), ONE(T, serial, INTEGER)};
 #undef T
 #define T gmlk_holes
 static const field holes_fields[] = {ONE(T, words, INTEGER), MANY(T, bits, INTEGER),
@@ -603,7 +603,6 @@ static const field arena_fields[] = {
     ONE(T, pools, HOLES_TABLE),
     ONE(T, pool_capacity, INTEGER),
     ONE(T, free_grains, INTEGER),
-    ONE(T, serial, INTEGER),
     ONE(T, backed_count, INTEGER),
     ONE(T, stuck_count, INTEGER),
     ONE(T, stuck_end, INTEGER),
@@ -1268,7 +1267,7 @@ static const struct exception {
     {SHAPE_SPOOL, "grains_min", HARMLESS, "at worst a size is looked for in vain"},
     {SHAPE_SPOOL, "base", LEGAL, "the driver's address, where nothing is mapped yet"},
     {SHAPE_HOME, "limit_bytes", LEGAL, "any limit that holds"},
-    {SHAPE_HOME, "serial", HARMLESS, "any that is no block's, or larger"},
+    {SHAPE_RECORDS, "serial", HARMLESS, "any that is no block's, or larger"},
     {SHAPE_LIVE_WINDOW, "number", HARMLESS, "only names it to a policy"},
     {SHAPE_LIVE_WINDOW, "bucket_next", HARMLESS, "not read while it is live"},
     {SHAPE_LIVE_WINDOW, "bucket_prev", HARMLESS, "not read while it is live"},
@@ -1633,9 +1632,9 @@ static void padding_hides_no_field(void **state) {
   const gmlk_stream stream = {NULL, 0, 0, 0, {{0}}, 0, 0, {{0}}, 0, 0, 0, 0, 0, 0, 0};
   const gmlk_streams streams = {NULL, 0, 0, 0, 0, 0, NULL, 0, NULL, 0, 0, NULL, 0, 0, 0};
   const gmlk_spool spool = {NULL, 0, 0, 0, 0, NULL, NULL, NULL, 0, {0}, {0}, NULL, 0, 0};
-  const gmlk_arena arena = {NULL, NULL, 0,    0,    0,    0,    0,   0,    0,   0,    0, NULL,
-                            NULL, 0,    NULL, NULL, NULL, NULL, {0}, {0},  {0}, NULL, 0, 0,
-                            0,    0,    0,    0,    0,    0,    {0}, NULL, 0,   NULL, 0};
+  const gmlk_arena arena = {NULL, NULL, 0,    0,    0,    0,    0,    0,   0,    0,    0, NULL,
+                            NULL, 0,    NULL, NULL, NULL, NULL, {0},  {0}, {0},  NULL, 0, 0,
+                            0,    0,    0,    0,    0,    {0},  NULL, 0,   NULL, 0};
   const gmlk_used used = {0, 0};
   const gmlk_note note = {0, NULL, NULL, 0, 0, NULL, 0, 0, NULL};
   const gmlk_driver driver = {NULL, NULL, NULL, 0, 0, 0};

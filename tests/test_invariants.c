@@ -176,7 +176,7 @@ static void the_shape_of_an_arena(void **state) {
   breaks(uint32_t, a->stuck_end, a->slot_capacity + 1, "A8: more slots than there is room for");
   breaks(size_t, a->slot_capacity, (size_t)a->slot_limit + 1,
          "A8: more slots than there is room for");
-  breaks(uint64_t, a->serial, GMLK_ENDLESS, "A8: no ownership can follow");
+  breaks(uint64_t, lake->records.serial, GMLK_ENDLESS, "A9: no ownership can follow");
   breaks(uint64_t, a->base, a->base + 512, "A8: the address space is none");
   breaks(uint64_t, a->base, 0, "A8: the address space is none");
   breaks(uint64_t, a->spool.base, a->spool.base + 512, "V1: the windows' address space");
@@ -562,7 +562,7 @@ static void live_blocks(void **state) {
   breaks(uint8_t, b->flags, GMLAKE_EXCLUSIVE, "A9: an exclusive block shares a chunk");
   breaks(uint8_t, self->flags, GMLAKE_NO_STITCH, "A9: a window was not to be stitched");
   breaks(uint64_t, b->ticket, 0, "A9: an ownership has not been yet");
-  breaks(uint64_t, b->ticket, lake->home.serial + 1, "A9: an ownership has not been yet");
+  breaks(uint64_t, b->ticket, lake->records.serial + 1, "A9: an ownership has not been yet");
   breaks(uint32_t, b->slack, 3072, "A9: nothing was asked for");
   breaks(uint16_t, b->stream, GMLK_PINNED, "A9: a block is of no stream");
   breaks(uint32_t, b->hole, 6, "A3: an owned block has a hole");
@@ -606,7 +606,7 @@ static void peaks_and_pieces(void **state) {
   step(gmlake_reset_peaks(lake)); /* as low as they may be */
   tile = gmlk_index_get(&lake->index, (uint64_t)(uintptr_t)window)->as.live.window->spans[0].block;
   breaks(uint64_t, tile->ticket, 0, "A9: an ownership has not been yet");
-  breaks(uint64_t, tile->ticket, lake->home.serial + 1, "A9: an ownership has not been yet");
+  breaks(uint64_t, tile->ticket, lake->records.serial + 1, "A9: an ownership has not been yet");
   breaks(uint8_t, tile->flags, GMLAKE_NO_GROW, "A9: a block was asked for in no such way");
   tile = buffer->arena->head.next;
   assert_int_equal(tile->state, GMLK_COMMITTED);

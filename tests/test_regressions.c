@@ -436,6 +436,39 @@ static void a_dead_pool_may_have_released_its_quarantine(void **state) {
   finish();
 }
 
+/* Ownerships were numbered by arena, but block records are the lake's: what a pool took in the
+   record of a block that had been in a window's way was held to be that block. */
+static void a_pools_block_is_in_no_home_windows_way(void **state) {
+  gmlake_alloc_desc wanted;
+  gmlake_pool *pool;
+  void *blocks[4], *window, *part, *taken;
+  uint64_t reused;
+  int serials;
+  (void)state;
+  for (serials = 0; serials < 20; serials++) { /* one of the pool's is the part's */
+    int i;
+    start(16);
+    pool = open_pool(0);
+    lay(blocks, 4);
+    drop(blocks[0]);
+    drop(blocks[2]);
+    window = take(2 * C);
+    assert_int_equal(piece_count(window), 2);
+    drop(window);
+    for (i = 0; i <= serials; i++) taken = take_from(pool, 512, LEGACY);
+    part = take(512);
+    wanted = request(2 * C, GMLAKE_NO_GROW, NULL);
+    assert_error(try_with(&wanted, LEGACY), OUT_OF_DEVICE_MEMORY);
+    drop(part);
+    taken = take_from(pool, 512, LEGACY);
+    assert_non_null(taken);
+    reused = stats().stitch_reuse_count;
+    window = take_flags(2 * C, GMLAKE_NO_GROW);
+    assert_int_equal(stats().stitch_reuse_count, reused + 1);
+    finish();
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_failed_exchange_gives_up_no_window),
@@ -461,6 +494,7 @@ int main(void) {
       cmocka_unit_test(a_pool_that_loses_the_device_says_so),
       cmocka_unit_test(a_pool_that_never_became_one_is_checked),
       cmocka_unit_test(a_dead_pool_may_have_released_its_quarantine),
+      cmocka_unit_test(a_pools_block_is_in_no_home_windows_way),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
