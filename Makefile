@@ -4,7 +4,8 @@
 # make offload   plans and runs the graphs of bench/graphs in less memory, on a mock clock, by
 #                TENSILE and by TURNIP
 # make offload-gpu  runs some of them on a GPU; without one it says so and succeeds
-# make test      builds and runs all tests
+# make test      builds and runs all tests; TEST_JOBS at a time, each for TEST_TIMEOUT seconds at most
+#                (3600; 0: no limit)
 # make gpu-test  the tests that need a GPU; without one it says so and succeeds
 # make gpu-bench measures the driver, the lake and its peers on a GPU; likewise
 # make soak      for SOAK_SECONDS each, from SOAK_SEED on: random lakes against the model, the traces

@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "patience.h"
+
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
@@ -30,12 +32,12 @@
 
 static struct options {
   size_t operations, replays, recaptures;
-  uint64_t seed, seconds;
+  uint64_t seed, rounds, seconds;
   const char *fake_path;
   int no_fork;
   int is_slow; /* a tool lets no kernel run behind the host */
   int prints_table;
-} options = {100000, 1000, 1000, 1, 0, "build/fake/libcuda.so.1", 0, 0, 0};
+} options = {100000, 1000, 1000, 1, 1, 0, "build/fake/libcuda.so.1", 0, 0, 0};
 
 /* ---- The outcome of a case ------------------------------------------------------------------- */
 

@@ -627,8 +627,6 @@ static const test_case cases[] = {
     {"fault", case_fault, 1, 1},
 };
 
-#define CASE_SECONDS 300 /* and --seconds: then a case is taken to hang */
-
 static void run_here(const test_case *c) {
   case_thread = pthread_self();
   if (options.no_fork && c->ends_process) {
@@ -648,7 +646,7 @@ static void run_in_child(const test_case *c) {
   (void)fflush(stdout);
   child = fork();
   if (child == 0) {
-    (void)alarm(CASE_SECONDS + (unsigned)options.seconds);
+    (void)alarm(patience() ? patience() + (unsigned)options.seconds : 0);
     run_here(c);
     (void)fflush(stdout);
     _exit(0);
@@ -659,7 +657,7 @@ static void run_in_child(const test_case *c) {
   } else if (WIFSIGNALED(status)) {
     result_of_case->state = FAILED;
     tell("%sended by signal %d%s", result_of_case->text[0] ? ", then " : "", WTERMSIG(status),
-         WTERMSIG(status) == SIGALRM ? ": it hung" : "");
+         WTERMSIG(status) == SIGALRM ? ": it hangs; " PATIENCE_TEXT : "");
   }
 }
 
@@ -692,7 +690,7 @@ static int find_device(void) {
   } else if ((void *)found != MAP_FAILED) {
     pid_t child = fork();
     if (child == 0) {
-      (void)alarm(CASE_SECONDS);
+      (void)alarm(patience());
       if (!rig_find()) _exit(1);
       rig_describe();
       *found = rig;
@@ -712,7 +710,8 @@ static void print_help(void) {
   printf(
       "usage: gpu_test [OPTION...] [CASE...]\n"
       "  --operations N  of the traffic case (%zu)\n"
-      "  --seconds N     repeats the traffic case with other seeds until that is over\n"
+      "  --rounds N      of the traffic case, each with another seed (1)\n"
+      "  --seconds N     more of them, until that is over\n"
       "  --replays N     of each graph (%zu)\n"
       "  --recaptures N  into one pool (%zu)\n"
       "  --seed N        of all that is random (%llu)\n"
@@ -747,6 +746,8 @@ static int read_option(char **arguments) {
   const char *option = arguments[0], *value = arguments[1];
   if (!strcmp(option, "--operations"))
     options.operations = (size_t)number_of(option, value);
+  else if (!strcmp(option, "--rounds"))
+    options.rounds = number_of(option, value);
   else if (!strcmp(option, "--seconds"))
     options.seconds = number_of(option, value);
   else if (!strcmp(option, "--replays"))

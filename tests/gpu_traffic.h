@@ -227,7 +227,7 @@ static void traffic_run(gmlake_cross_stream cross_stream, size_t chunk_bytes, ui
   close_lake(t.lake);
 }
 
-/* One round, or as many as fit into --seconds. */
+/* As many rounds as --rounds says, and as fit into --seconds. */
 static void case_traffic(void) {
   const uint64_t end = now_ns() + options.seconds * 1000 * MS_NS;
   uint64_t round = 0;
@@ -237,7 +237,7 @@ static void case_traffic(void) {
     traffic_run(GMLAKE_GROW_FIRST, CHUNK, round, &sums);
     traffic_run(GMLAKE_WAIT_FIRST, scale(4 * CHUNK, CHUNK), round, &sums);
     round++;
-  } while (now_ns() < end);
+  } while (round < options.rounds || now_ns() < end);
   traffic_report(&sums, round);
 }
 

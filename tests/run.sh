@@ -2,11 +2,12 @@
 # usage: run.sh TEST...
 # Runs cmocka programs and shell tests (*.sh, whose last line is `N passed, N failed`), TEST_JOBS
 # (as many as there are processors) at a time, and prints the sum in the same form. A test that
-# fails without saying so, that counts nothing or that takes longer than TEST_TIMEOUT seconds (300)
-# counts as one failure.
+# fails without saying so, or that counts nothing, counts as one failure; so does one that hangs:
+# that has not ended after TEST_TIMEOUT seconds (3600; 0: it is waited for). Each test has a TMPDIR
+# of its own, which is removed with what is left in it, also where this is stopped.
 set -u
 
-limit=${TEST_TIMEOUT:-300}
+limit=${TEST_TIMEOUT:-3600}
 
 # sum WORD: adds up the counts in cmocka's lines `[  WORD  ] N test(s)`.
 sum() {
@@ -19,46 +20,79 @@ last() {
   awk -v field="$1" '/^[0-9]+ passed, [0-9]+ failed$/ { n = $field } END { print n + 0 }' "$log"
 }
 
+# limited COMMAND...: runs it within the limit. `stop` finds its process by the file.
+limited() {
+  timeout -k 10 "$limit" "$@" >"$log" 2>&1 &
+  echo $! >"$log.pid"
+  wait $!
+  status=$?
+  rm -f "$log.pid"
+}
+
 # run_one TEST: its line, below its output if it failed; its counts go to a file of $results.
 run_one() {
   start=$(date +%s)
+  mkdir "$log.tmp"
+  export TMPDIR="$log.tmp"
   case $1 in
   *.sh)
-    timeout -k 10 "$limit" sh "$1" >"$log" 2>&1
-    status=$?
+    limited sh "$1"
     passed=$(last 1)
     failed=$(last 3)
     ;;
   *)
-    timeout -k 10 "$limit" "$1" >"$log" 2>&1
-    status=$?
+    limited "$1"
     passed=$(sum PASSED)
     failed=$(sum FAILED)
     ;;
   esac
+  rm -rf "$log.tmp"
   reason=
-  if [ "$status" = 124 ] || [ "$status" = 137 ]; then reason=", timed out or killed"; fi
-  if [ "$status" != 0 ] && [ "$failed" = 0 ]; then failed=1; fi
-  if [ "$((passed + failed))" = 0 ]; then
-    failed=1
-    reason=", counted nothing"
-  fi
+  if [ "$((passed + failed))" = 0 ]; then reason=", counted nothing"; fi
+  case $status in
+  124) reason=", stopped after $limit s (TEST_TIMEOUT=SECONDS sets another limit, 0 none)" ;;
+  137) reason=", killed after $(($(date +%s) - start)) s: for memory, or by the limit of $limit s \
+(TEST_TIMEOUT=SECONDS sets another, 0 none)" ;;
+  esac
+  if [ "$failed" = 0 ] && [ "$status$reason" != 0 ]; then failed=1; fi
   if [ "$failed" != 0 ]; then reason="$reason, exit status $status"; fi
   echo "$1: $passed passed, $failed failed$reason ($(($(date +%s) - start)) s)" >>"$log"
   if [ "$failed" != 0 ]; then cat "$log"; else tail -n 1 "$log"; fi
   echo "$passed $failed" >"$log.counts"
 }
 
+# stop STATUS: ends what runs, then this. `timeout` passes the signal on to all of its test.
+stop() {
+  trap '' HUP INT TERM
+  # shellcheck disable=SC2046
+  kill $(cat "$results/runner" "$results"/*.shell 2>/dev/null) 2>/dev/null
+  for file in "$results"/*.pid; do
+    [ -e "$file" ] || continue
+    read -r pid <"$file"
+    kill "$pid" 2>/dev/null
+    while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
+  done
+  exit "$1"
+}
+
 if [ "${1:-}" = --one ]; then
   log=$results/$(echo "$2" | tr / _)
+  echo $$ >"$log.shell"
   run_one "$2"
+  rm "$log.shell"
   exit 0
 fi
 
 results=$(mktemp -d) || exit 1
 trap 'rm -rf "$results"' EXIT
+trap 'stop 129' HUP
+trap 'stop 130' INT
+trap 'stop 143' TERM
 export results
-printf '%s\n' "$@" | xargs -n 1 -P "${TEST_JOBS:-$(nproc)}" sh "$0" --one
+printf '%s\n' "$@" >"$results/tests"
+xargs -d '\n' -n 1 -P "${TEST_JOBS:-$(nproc)}" sh "$0" --one <"$results/tests" &
+echo $! >"$results/runner"
+wait $!
 cat "$results"/*.counts | awk -v tests=$# '
   { passed += $1; failed += $2; count++ }
   END {

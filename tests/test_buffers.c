@@ -1,14 +1,12 @@
 /* Growing buffers: addresses that stay, chunks that come and go at the end, who may take which of
    them and what that costs the driver. */
+#include "waiters.h"
+
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
 
 #include "fixture.h"
-
-#include <pthread.h>
-#include <sched.h>
-#include <time.h>
 
 #define MIB ((size_t)1 << 20)
 
@@ -1247,12 +1245,11 @@ static void a_stream_that_cannot_be_made_to_wait_leaves_the_host_to(void **state
 static struct rival {
   gmlake_buffer *buffer;
   pthread_t thread;
-  int has_begun, is_done;
+  int is_done;
 } rival;
 
 static void *shrink_it(void *argument) {
   (void)argument;
-  __atomic_store_n(&rival.has_begun, 1, __ATOMIC_RELEASE);
   if (gmlake_buffer_resize(lake, rival.buffer, 0, LEGACY)) abort();
   __atomic_store_n(&rival.is_done, 1, __ATOMIC_RELEASE);
   return NULL;
@@ -1260,11 +1257,8 @@ static void *shrink_it(void *argument) {
 
 static gmlake_result create_and_meet(void *user, size_t bytes, unsigned handle_types,
                                      uint64_t *out_handle, int *out_code) {
-  const struct timespec while_it_waits = {0, 50000000};
   faulty.create = mock->create;
-  assert_int_equal(pthread_create(&rival.thread, NULL, shrink_it, NULL), 0);
-  while (!__atomic_load_n(&rival.has_begun, __ATOMIC_ACQUIRE)) (void)sched_yield();
-  (void)nanosleep(&while_it_waits, NULL);
+  assert_int_equal(start_waiter(&rival.thread, shrink_it, NULL), 0);
   assert_int_equal(__atomic_load_n(&rival.is_done, __ATOMIC_ACQUIRE), 0);
   return mock->create(user, bytes, handle_types, out_handle, out_code);
 }

@@ -2,10 +2,8 @@
 # The headers compile without a warning as C and C++ with gcc and clang, whatever their macros say
 # and however often and in whatever order they are included; they export and define nothing they
 # should not, and keep to the measures of the sources.
-set -u
 
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
+. tests/shell.sh
 warnings='-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wundef -Wshadow -Werror'
 flags="$warnings -I. -Itests/cuda_stub"
 both='-DGMLAKE_BACKEND_MOCK -DGMLAKE_BACKEND_CUDA -DGMLAKE_OFFLOAD_BACKEND_MOCK'
@@ -417,5 +415,4 @@ xargs -d '\n' -n 1 -P 2 sh -c "$run_job" job <"$dir/jobs" >"$dir/results"
 passed=$(grep -cx passed "$dir/results")
 failed=$(($(wc -l <"$dir/jobs") - passed))
 grep -vx passed "$dir/results"
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+report

@@ -1,11 +1,7 @@
 #!/bin/sh
 # The examples build without a warning, succeed, and print what they are there to show.
-set -u
 
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-passed=0
-failed=0
+. tests/shell.sh
 
 # example NAME LINE...: it exits with 0, and its output has those lines, in that order.
 example() {
@@ -152,5 +148,4 @@ for source in examples/*.c examples/*.cpp; do
   fi
 done
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+report

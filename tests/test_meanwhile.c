@@ -1,8 +1,7 @@
 /* What happens in the middle of a call: the driver's functions, called with the books unlocked, do
    here what other threads and streams may do then, and fail in orders that no plan foresees. */
-#if !defined(_GNU_SOURCE)
-#define _GNU_SOURCE 1 /* gmlake.h wants it, and is not the first header here */
-#endif
+#include "waiters.h"
+
 #include <time.h>
 
 static int nap_count;
@@ -31,9 +30,6 @@ static unsigned char exchange_late(unsigned char *latch, unsigned char value) {
 #undef __atomic_exchange_n
 
 #include "fixture.h"
-
-#include <pthread.h>
-#include <sched.h>
 
 static gmlake_stream A, B;
 
@@ -577,22 +573,16 @@ static struct rival {
   gmlake_buffer *buffer;
   pthread_t thread;
   gmlake_result result;
-  int has_begun;
 } rival;
 
 static void *grow_it(void *argument) {
   (void)argument;
-  __atomic_store_n(&rival.has_begun, 1, __ATOMIC_RELEASE);
   rival.result = gmlake_buffer_resize(lake, rival.buffer, 2 * C, LEGACY);
   return NULL;
 }
 
 static void let_wait(void *(*call)(void *)) {
-  const struct timespec until_it_waits = {0, 50000000};
-  rival.has_begun = 0;
-  assert_int_equal(pthread_create(&rival.thread, NULL, call, NULL), 0);
-  while (!__atomic_load_n(&rival.has_begun, __ATOMIC_ACQUIRE)) (void)sched_yield();
-  (void)nanosleep(&until_it_waits, NULL);
+  assert_int_equal(start_waiter(&rival.thread, call, NULL), 0);
 }
 
 static void let_it_wait(void) { let_wait(grow_it); }
@@ -622,7 +612,6 @@ static gmlake_result (*number_goes)(gmlake *, gmlake_stream);
 
 static void *give_up_number(void *argument) {
   (void)argument;
-  __atomic_store_n(&rival.has_begun, 1, __ATOMIC_RELEASE);
   rival.result = number_goes(lake, A);
   return NULL;
 }
@@ -719,7 +708,7 @@ static void a_buffer_is_destroyed_while_its_growth_waits(void **state) {
 
 static int make_way(void *user, gmlake *from, const gmlake_error_info *info) {
   (void)user, (void)from, (void)info;
-  let_it_wait();
+  assert_int_equal(pthread_create(&rival.thread, NULL, grow_it, NULL), 0);
   assert_int_equal(pthread_join(rival.thread, NULL), 0);
   return 0;
 }

@@ -30,6 +30,8 @@ static void assertion_failed(const char *condition);
 
 #include <cmocka.h>
 
+#include "patience.h"
+
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 #define GRAIN ((size_t)512)
@@ -1948,7 +1950,7 @@ static int survives(void (*body)(void), unsigned seconds) {
   if (!status || shared->rule[0]) return !status;
   if (WIFSIGNALED(status))
     (void)snprintf(shared->rule, sizeof(shared->rule), "signal %d%s", WTERMSIG(status),
-                   WTERMSIG(status) == SIGALRM ? ": it hangs" : "");
+                   WTERMSIG(status) == SIGALRM ? ": it hangs; " PATIENCE_TEXT : "");
   else
     (void)snprintf(shared->rule, sizeof(shared->rule), "exit status %d", WEXITSTATUS(status));
   return 0;
@@ -1972,7 +1974,7 @@ static int list_survives(const config *with, const op *list, size_t count, unsig
 /* For tests that were printed. */
 static void replay(const config *with, const op *list, size_t count) {
   open_shared();
-  if (!list_survives(with, list, count, 60))
+  if (!list_survives(with, list, count, patience()))
     fail_msg("operation %zu: %s", shared->count, shared->rule);
 }
 
@@ -2295,7 +2297,8 @@ static struct found {
   time_t deadline; /* of shrinking */
 } found;
 
-/* Whether the list breaks the rule that was found broken. */
+/* Whether the list breaks the rule that was found broken. A list that hangs need not be waited for
+   as long as at first: on a busy machine less is cut off. */
 static int breaks_found(const config *with, const op *list, size_t count) {
   if (time(NULL) > found.deadline) return 0;
   if (with->capacity < with->chunk || with->chunk < 1 || with->chunk > HANDLE_FRAMES) return 0;
@@ -2391,7 +2394,7 @@ static void perform_soak(void) {
   time_t start = time(NULL);
   for (; soak.lakes ? lakes < soak.lakes : time(NULL) < soak.end && time(NULL) < start + 60;
        lakes++) {
-    (void)alarm(120);
+    (void)alarm(patience());
     perform_seed(soak.seed + lakes);
   }
 }
@@ -2402,7 +2405,7 @@ static int run_soak(long seconds, uint64_t seed) {
   soak.begin = time(NULL);
   soak.end = soak.begin + seconds;
   do {
-    if (!survives(perform_soak, 120)) {
+    if (!survives(perform_soak, patience())) {
       report();
       print_figures();
       return 1;
@@ -2417,7 +2420,7 @@ static int run_soak(long seconds, uint64_t seed) {
 
 static void run(void (*body)(void)) {
   open_shared();
-  if (survives(body, 120)) return;
+  if (survives(body, patience())) return;
   report();
   fail_msg("seed %llu, operation %zu: %s", (unsigned long long)found.seed, found.drawn, found.rule);
 }

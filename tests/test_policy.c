@@ -4,13 +4,14 @@
 
    In the drawings a chunk stands between two bars, live blocks are capitals, free ones small
    letters. */
+#include "waiters.h"
+
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
 
 #include "fixture.h"
 
-#include <pthread.h>
 #include <unistd.h>
 
 #define PIECES 48
@@ -3101,14 +3102,12 @@ static pthread_t allocating;
 
 static void start_allocating(void) {
   gmlake_stats now;
-  const struct timespec nap = {0, 20000000};
   uint64_t count;
   p.hook = NULL;
   now.struct_bytes = 0;
   ANSWERED(gmlake_get_stats(lake, &now));
   count = now.allocation_count;
-  if (pthread_create(&allocating, NULL, alloc_and_free, NULL)) abort();
-  (void)nanosleep(&nap, NULL);
+  if (start_waiter(&allocating, alloc_and_free, NULL)) abort();
   ANSWERED(gmlake_get_stats(lake, &now));
   if (now.allocation_count != count) abort();
 }

@@ -2,16 +2,12 @@
 # The code in README.md and in the manuals of the headers compiles without a warning and runs, on
 # the mock. A block is a program if it has a main, an implementation file if it defines
 # GMLAKE_IMPLEMENTATION, and else a part of one program, in the order of the text.
-set -u
 
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
+. tests/shell.sh
 flags='-std=c99 -Wall -Wextra -Wpedantic -Werror -I.'
 libs='-lpthread -ldl'
-passed=0
-failed=0
 
-# ok NAME COMMAND...: passes if the command succeeds.
+# ok NAME COMMAND...: passes if the command succeeds. Keeps what it prints.
 ok() {
   name=$1
   shift
@@ -177,5 +173,4 @@ manual gmlake_offload.h
 ok 'gmlake_offload.h: its example saves what it says' grep -q "^ *// $(cat "$dir/printed")\$" \
   gmlake_offload.h
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+report

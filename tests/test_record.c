@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -27,6 +28,7 @@
 #define assert_ok(call) assert_int_equal(call, GMLAKE_OK)
 
 static struct fixture {
+  int file; /* in memory: a test that is stopped leaves nothing */
   char path[64];
   gmlake_recorder *recorder;
   gmlake_backend *mock;
@@ -36,20 +38,18 @@ static struct fixture {
 } f;
 
 static int set_up(void **state) {
-  int file;
   (void)state;
   memset(&f, 0, sizeof f);
-  strcpy(f.path, "/tmp/test_record.XXXXXX");
-  file = mkstemp(f.path);
-  if (file < 0) return -1;
-  (void)close(file);
+  f.file = memfd_create("recording", MFD_CLOEXEC);
+  if (f.file < 0) return -1;
+  (void)snprintf(f.path, sizeof f.path, "/proc/self/fd/%d", f.file);
   return pthread_mutex_init(&f.mutex, NULL);
 }
 
 static int tear_down(void **state) {
   (void)state;
   (void)pthread_mutex_destroy(&f.mutex);
-  return unlink(f.path);
+  return close(f.file);
 }
 
 static void open_lake(const char *path, size_t capacity_bytes) {

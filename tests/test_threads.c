@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -19,6 +20,8 @@
 
 #include <cmocka.h>
 
+#include "patience.h"
+
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 #define CHUNK (64 * KIB)
@@ -27,8 +30,6 @@
 #define BUFFERS 4
 #define BUFFER_CHUNKS 8
 #define POOLS 2
-#define WATCHDOG_SECONDS 120
-#define PATIENCE_SECONDS 20 /* for what takes microseconds unless it is held up */
 
 typedef struct block {
   unsigned char *ptr;
@@ -99,11 +100,19 @@ static gmlake_buffer *open_buffer(void) {
   return handle;
 }
 
+static void tell_of_hang(int number) {
+  static const char text[] = "a test hangs; " PATIENCE_TEXT "\n";
+  (void)number;
+  if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0) _exit(2);
+  _exit(1);
+}
+
 static void open_lake(const gmlake_desc *with) {
   gmlake_mock_desc mock_desc;
   gmlake_desc desc = *with;
   int i;
-  (void)alarm(WATCHDOG_SECONDS);
+  (void)signal(SIGALRM, tell_of_hang);
+  (void)alarm(2 * patience()); /* behind wait_for, which can tell more */
   memset(&f, 0, sizeof(f));
   assert_int_equal(pthread_mutex_init(&f.mutex, NULL), 0);
   assert_int_equal(pthread_cond_init(&f.changed, NULL), 0);
@@ -607,12 +616,17 @@ static int wait_for(const int *value) {
   struct timespec until;
   int timed_out = 0;
   (void)clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += PATIENCE_SECONDS;
+  until.tv_sec += patience();
   lock();
-  while (!*value && !timed_out)
-    timed_out = pthread_cond_timedwait(&f.changed, &f.mutex, &until) != 0;
+  while (!*value && !timed_out) {
+    if (patience())
+      timed_out = pthread_cond_timedwait(&f.changed, &f.mutex, &until) != 0;
+    else
+      (void)pthread_cond_wait(&f.changed, &f.mutex);
+  }
   timed_out = !*value;
   unlock();
+  if (timed_out) fprintf(stderr, "waited for %u s: %s\n", patience(), PATIENCE_TEXT);
   return !timed_out;
 }
 
