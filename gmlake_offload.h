@@ -10,12 +10,15 @@ RECIPE
   <cuda.h>; GMLAKE_OFFLOAD_BACKEND_MOCK one without a device.
 
 CONTENTS
-  an example, what it does not do, macros, glossary, the graph, how TENSILE plans, how a plan is
-  run, how TURNIP compiles, how a memgraph is run, how a memgraph is checked, the mock, CUDA,
-  threads, errors, costs; then the declarations; then the implementation, whose sections carry tags
-  to search for:
-  >>base >>graph >>circle >>link >>profile >>tensile >>plan >>planner >>run
-  >>paths >>memgraph >>queues >>horizons >>memcheck >>engine >>backend_mock >>backend_cuda >>api
+  The manual: an example, what this header does not do, macros, glossary, the graph, how TENSILE
+  plans, how a plan is run, how TURNIP compiles, how a memgraph is run and checked, the mock, CUDA,
+  threads, errors, costs. Then the declarations. Then the implementation, in sections with tags to
+  search for. Each section ends with its public functions.
+    common    >>base >>graph
+    TENSILE   >>plan >>jobs >>circle >>link >>profile >>swap >>pay >>draft >>search
+    a run     >>run
+    TURNIP    >>paths >>memgraph >>blocks >>compile >>queues >>horizons >>memcheck >>engine
+    backends  >>backend_mock >>backend_cuda
 
 EXAMPLE
       // A step of training whose activation `x` is not needed while `y` is made.
@@ -948,10 +951,12 @@ GMLAKE_OFFLOAD_DEF const char *gmlake_offload_result_name(gmlake_offload_result 
 #if defined(GMLAKE_OFFLOAD_IMPLEMENTATION) && !defined(GMLAKE_OFFLOAD_IMPLEMENTATION_DONE)
 #define GMLAKE_OFFLOAD_IMPLEMENTATION_DONE
 
-/* ---- >>base: configuration, host memory --------------------------------------------------------
-   Owns nothing. Two ways to host memory: items that grow, and a scope, whose pieces are zeroed and
-   freed all at once. Sections below call those above them only.
-   Complexity: constant, growth amortised. Fails: host memory. */
+/* ---- >>base: configuration, host memory, helpers ------------------------------------------------
+   Owns nothing. Gives host memory in two ways: arrays that grow (gmlo_grow), and scopes
+   (gmlo_scope), whose pieces are zeroed when they are taken and are freed all together.
+   In the whole file a section calls only functions of its own and of the sections above it, and it
+   ends with its public functions.
+   Cost: constant; growing is constant on average. Fails: where host memory is refused. */
 
 #include <string.h>
 
@@ -969,8 +974,16 @@ GMLAKE_OFFLOAD_DEF const char *gmlake_offload_result_name(gmlake_offload_result 
 #endif
 
 #define GMLO_NAME_BYTES 32
-#define GMLO_BYTES_MAX (SIZE_MAX / 4)   /* of all tensors of a graph */
-#define GMLO_TIME_MAX (UINT64_MAX / 64) /* of all operators of a graph */
+#define GMLO_BYTES_MAX (SIZE_MAX / 4)           /* of all tensors of a graph */
+#define GMLO_TIME_MAX (UINT64_MAX / 64)         /* of all operators of a graph */
+#define GMLO_DEVICE_MAX 65535u                  /* the largest number of a device */
+#define GMLO_LINK_BYTES_PER_S 55e9              /* of an H200's link, one direction alone */
+#define GMLO_BOTH_BYTES_PER_S 101e9             /* of both directions together */
+#define GMLO_COPY_NS 10000u                     /* what a copy takes besides its bytes */
+#define GMLO_TENSOR_BYTES_MIN ((size_t)1 << 20) /* smaller tensors are worth no copy */
+#define GMLO_WORD_BYTES 8                       /* of a word that the mock fills and reads */
+#define GMLO_REAL_MIN 16u /* real bytes of a tensor in the mock, at least, whatever its divisor */
+#define GMLO_ALIGN_BYTES 512u /* of places in a memgraph */
 
 static void *gmlo_malloc(const gmlake_offload_host *host, size_t bytes) {
   return host->malloc_fn != NULL ? host->malloc_fn(host->user, bytes)
@@ -1070,18 +1083,123 @@ static uint64_t gmlo_copy_time(size_t bytes, double bytes_per_s) {
   return ns < (double)most ? (uint64_t)ns + 1 : most;
 }
 
-/* ---- >>graph: tensors, operators, their order --------------------------------------------------
-   Owns what was added, and once sealed the order, the accesses of each tensor in that order and
-   the dependencies. Invariants:
-   [G1] Ids in refs and links are below tensor_count and op_count; no operator names a tensor twice
-        among its reads, or among its writes.
-   [G2] Bytes of all tensors are at most GMLO_BYTES_MAX, times of all operators GMLO_TIME_MAX.
-   [G3] Sealed: order is a permutation of the operators, position its inverse; every dependency goes
-        from a lower to a higher position.
-   [G4] Sealed: accesses[access_begin[t] .. access_begin[t + 1]) are t's, by position; the first of
-        an INTERMEDIATE or OUTPUT writes and does not read.
-   Complexity: adding O(1) amortised a reference; sealing O(n log n) where the order has to be
-   found, else linear. Fails: what the public functions name; nothing is kept then. */
+static void gmlo_text(char *out, size_t room, const char *text) {
+  size_t length = strlen(text);
+  if (length >= room) length = room - 1;
+  memcpy(out, text, length);
+  out[length] = '\0';
+}
+
+static int gmlo_figure_valid(double figure) { return figure >= 0 && figure < 1e18; }
+
+static void gmlo_figure_default(double *figure, double value) {
+  if (*figure == 0) *figure = value;
+}
+
+/* As much of `info` as the caller has room for: by struct_bytes, which is the first field. */
+static gmlake_offload_result gmlo_fill_info(void *out, const void *info, size_t info_bytes) {
+  size_t bytes;
+  memcpy(&bytes, out, sizeof bytes);
+  if (bytes == 0 || bytes > info_bytes) bytes = info_bytes;
+  if (bytes < sizeof bytes) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  memcpy(out, info, bytes);
+  memcpy(out, &bytes, sizeof bytes);
+  return GMLAKE_OFFLOAD_OK;
+}
+
+static int gmlo_backend_valid(const gmlake_offload_backend *b) {
+  return b != NULL && b->struct_bytes >= sizeof *b && b->abi_version == 1 &&
+         b->device_alloc != NULL && b->device_free != NULL && b->host_alloc != NULL &&
+         b->host_free != NULL && b->fill != NULL && b->copy != NULL && b->launch != NULL &&
+         b->timer != NULL && b->now != NULL && b->wait != NULL;
+}
+
+static void gmlo_count_up(size_t *value, size_t *peak, size_t bytes) {
+  *value += bytes;
+  if (*value > *peak) *peak = *value;
+}
+
+/* A heap of operators, the one added first on top. */
+static void gmlo_heap_push(uint32_t *heap, size_t *count, uint32_t op) {
+  size_t i = (*count)++;
+  for (; i != 0 && heap[(i - 1) / 2] > op; i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
+  heap[i] = op;
+}
+
+static uint32_t gmlo_heap_pop(uint32_t *heap, size_t *count) {
+  uint32_t top = heap[0], last = heap[--*count];
+  size_t i = 0, child;
+  for (; (child = 2 * i + 1) < *count; i = child) {
+    if (child + 1 < *count && heap[child + 1] < heap[child]) child++;
+    if (heap[child] >= last) break;
+    heap[i] = heap[child];
+  }
+  heap[i] = last;
+  return top;
+}
+
+/* The link's directions, as indices. */
+#define GMLO_OUT 0
+#define GMLO_IN 1
+
+GMLAKE_OFFLOAD_DEF const char *gmlake_offload_result_name(gmlake_offload_result result) {
+  switch (result) {
+  case GMLAKE_OFFLOAD_OK:
+    return "GMLAKE_OFFLOAD_OK";
+  case GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT:
+    return "GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT";
+  case GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY:
+    return "GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY";
+  case GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY:
+    return "GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY";
+  case GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID:
+    return "GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID";
+  case GMLAKE_OFFLOAD_ERROR_DUPLICATE_ID:
+    return "GMLAKE_OFFLOAD_ERROR_DUPLICATE_ID";
+  case GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW:
+    return "GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW";
+  case GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE:
+    return "GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE";
+  case GMLAKE_OFFLOAD_ERROR_READ_BEFORE_WRITE:
+    return "GMLAKE_OFFLOAD_ERROR_READ_BEFORE_WRITE";
+  case GMLAKE_OFFLOAD_ERROR_WRITTEN_INPUT:
+    return "GMLAKE_OFFLOAD_ERROR_WRITTEN_INPUT";
+  case GMLAKE_OFFLOAD_ERROR_CYCLE:
+    return "GMLAKE_OFFLOAD_ERROR_CYCLE";
+  case GMLAKE_OFFLOAD_ERROR_SEALED:
+    return "GMLAKE_OFFLOAD_ERROR_SEALED";
+  case GMLAKE_OFFLOAD_ERROR_NOT_SEALED:
+    return "GMLAKE_OFFLOAD_ERROR_NOT_SEALED";
+  case GMLAKE_OFFLOAD_ERROR_WRONG_PLAN:
+    return "GMLAKE_OFFLOAD_ERROR_WRONG_PLAN";
+  case GMLAKE_OFFLOAD_ERROR_BACKEND:
+    return "GMLAKE_OFFLOAD_ERROR_BACKEND";
+  case GMLAKE_OFFLOAD_ERROR_INCOMPLETE:
+    return "GMLAKE_OFFLOAD_ERROR_INCOMPLETE";
+  case GMLAKE_OFFLOAD_ERROR_BAD_PLACE:
+    return "GMLAKE_OFFLOAD_ERROR_BAD_PLACE";
+  case GMLAKE_OFFLOAD_ERROR_RACE:
+    return "GMLAKE_OFFLOAD_ERROR_RACE";
+  case GMLAKE_OFFLOAD_ERROR_STALE_READ:
+    return "GMLAKE_OFFLOAD_ERROR_STALE_READ";
+  }
+  return "GMLAKE_OFFLOAD_ERROR_?";
+}
+
+/* ---- >>graph: tensors, operators, their order ---------------------------------------------------
+   Owns what the caller added. Once the graph is sealed it also owns the order of the operators, the
+   accesses of each tensor in that order, and the dependencies. Invariants:
+   [G1] The ids in refs are below tensor_count, those in asked are below op_count. No operator names
+        a tensor twice among its reads, nor twice among its writes.
+   [G2] The bytes of all tensors together are at most GMLO_BYTES_MAX, the times of all operators
+        together at most GMLO_TIME_MAX.
+   [G3] Sealed: `order` is a permutation of the operators and `position` is its inverse. Every
+        dependency goes from a lower to a higher position.
+   [G4] Sealed: accesses[access_begin[t]] up to accesses[access_begin[t + 1] - 1] are those of
+        tensor t, by position. The first access of an INTERMEDIATE or OUTPUT writes and does not
+        read.
+   Cost: adding is constant for each reference on average. Sealing is O(n log n) in accesses and
+   dependencies. Fails: as the public functions say; the graph then stays as it was. */
 
 #define GMLO_READS 1u
 #define GMLO_WRITES 2u
@@ -1107,9 +1225,9 @@ typedef struct gmlo_access {
   unsigned how;      /* GMLO_READS, GMLO_WRITES */
 } gmlo_access;
 
-typedef struct gmlo_link {
+typedef struct gmlo_dependency {
   uint32_t before, after;
-} gmlo_link;
+} gmlo_dependency;
 
 struct gmlake_offload_graph {
   gmlake_offload_host host;
@@ -1118,9 +1236,9 @@ struct gmlake_offload_graph {
   gmlo_tensor *tensors;
   gmlo_op *ops;
   uint32_t *refs;
-  gmlo_link *links; /* asked for by add_dependency */
-  size_t tensor_count, op_count, ref_count, link_count;
-  size_t tensor_capacity, op_capacity, ref_capacity, link_capacity;
+  gmlo_dependency *asked; /* by gmlake_offload_add_dependency */
+  size_t tensor_count, op_count, ref_count, asked_count;
+  size_t tensor_capacity, op_capacity, ref_capacity, asked_capacity;
   size_t tensor_bytes, marks, device_count;
   uint64_t time_ns;
   gmlo_scope scope; /* what follows, made by seal */
@@ -1133,13 +1251,6 @@ struct gmlake_offload_graph {
   gmlake_offload_graph_info info;
   gmlake_offload_error_info error;
 };
-
-static void gmlo_text(char *out, size_t room, const char *text) {
-  size_t length = strlen(text);
-  if (length >= room) length = room - 1;
-  memcpy(out, text, length);
-  out[length] = '\0';
-}
 
 static gmlake_offload_result gmlo_graph_fail(gmlake_offload_graph *graph,
                                              gmlake_offload_result result, size_t op, size_t tensor,
@@ -1160,7 +1271,7 @@ static gmlake_offload_result gmlo_graph_add_tensor(gmlake_offload_graph *graph,
                                                    const gmlake_offload_tensor_desc *desc,
                                                    uint32_t *out_tensor) {
   gmlo_tensor *tensors;
-  if ((unsigned)desc->kind > (unsigned)GMLAKE_OFFLOAD_OUTPUT || desc->device > 0xFFFFu) {
+  if ((unsigned)desc->kind > (unsigned)GMLAKE_OFFLOAD_OUTPUT || desc->device > GMLO_DEVICE_MAX) {
     return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
                            graph->tensor_count, "a tensor of unknown kind, or device above 65535");
   }
@@ -1279,6 +1390,14 @@ static unsigned gmlo_op_uses(const gmlake_offload_graph *graph, uint32_t op, uin
   return how;
 }
 
+static uint32_t gmlo_op_ref(const gmlake_offload_graph *graph, uint32_t op, size_t i) {
+  return graph->refs[graph->ops[op].first_ref + i];
+}
+
+static size_t gmlo_op_refs(const gmlake_offload_graph *graph, uint32_t op) {
+  return graph->ops[op].read_count + graph->ops[op].write_count;
+}
+
 /* Fills the accesses by walking the operators in `order` (NULL: as they were added). */
 static void gmlo_graph_fill_accesses(gmlake_offload_graph *graph, const uint32_t *order) {
   size_t i, n, *fill = graph->access_begin;
@@ -1343,7 +1462,7 @@ static gmlake_offload_result gmlo_graph_check_makers(gmlake_offload_graph *graph
 }
 
 /* Calls for every dependency: counts it, and stores it where there is room for successors. */
-static void gmlo_graph_link(gmlake_offload_graph *graph, uint32_t before, uint32_t after) {
+static void gmlo_graph_add_successor(gmlake_offload_graph *graph, uint32_t before, uint32_t after) {
   if (graph->successors != NULL) {
     graph->successors[graph->successor_begin[before + 1]++] = after;
   } else {
@@ -1353,25 +1472,26 @@ static void gmlo_graph_link(gmlake_offload_graph *graph, uint32_t before, uint32
 }
 
 /* Readers come after the last writer, a writer after the readers since, or else that writer. */
-static void gmlo_graph_link_all(gmlake_offload_graph *graph) {
+static void gmlo_graph_add_successors(gmlake_offload_graph *graph) {
   size_t t, i;
   for (t = 0; t < graph->tensor_count; t++) {
     const gmlo_access *a = graph->accesses + graph->access_begin[t];
     size_t count = graph->access_begin[t + 1] - graph->access_begin[t], writer = count, n;
     for (i = 0; i < count; i++) {
       if ((a[i].how & GMLO_WRITES) == 0) {
-        if (writer != count) gmlo_graph_link(graph, a[writer].op, a[i].op);
+        if (writer != count) gmlo_graph_add_successor(graph, a[writer].op, a[i].op);
         continue;
       }
       for (n = writer == count ? 0 : writer + 1; n < i; n++) {
-        gmlo_graph_link(graph, a[n].op, a[i].op);
+        gmlo_graph_add_successor(graph, a[n].op, a[i].op);
       }
-      if (writer != count && writer + 1 == i) gmlo_graph_link(graph, a[writer].op, a[i].op);
+      if (writer != count && writer + 1 == i)
+        gmlo_graph_add_successor(graph, a[writer].op, a[i].op);
       writer = i;
     }
   }
-  for (i = 0; i < graph->link_count; i++) {
-    gmlo_graph_link(graph, graph->links[i].before, graph->links[i].after);
+  for (i = 0; i < graph->asked_count; i++) {
+    gmlo_graph_add_successor(graph, graph->asked[i].before, graph->asked[i].after);
   }
 }
 
@@ -1384,34 +1504,15 @@ static int gmlo_graph_make_successors(gmlake_offload_graph *graph) {
   graph->successor_begin =
       (size_t *)gmlo_take(&graph->scope, graph->op_count + 2, sizeof *graph->successor_begin);
   if (graph->successor_begin == NULL) return 0;
-  gmlo_graph_link_all(graph);
+  gmlo_graph_add_successors(graph);
   for (i = 0; i < graph->op_count; i++) {
     graph->successor_begin[i + 2] += graph->successor_begin[i + 1];
   }
   graph->successors =
       (uint32_t *)gmlo_take(&graph->scope, graph->dependency_count, sizeof *graph->successors);
   if (graph->successors == NULL) return 0;
-  gmlo_graph_link_all(graph);
+  gmlo_graph_add_successors(graph);
   return 1;
-}
-
-/* A heap of operators, the one added first on top. */
-static void gmlo_heap_push(uint32_t *heap, size_t *count, uint32_t op) {
-  size_t i = (*count)++;
-  for (; i != 0 && heap[(i - 1) / 2] > op; i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
-  heap[i] = op;
-}
-
-static uint32_t gmlo_heap_pop(uint32_t *heap, size_t *count) {
-  uint32_t top = heap[0], last = heap[--*count];
-  size_t i = 0, child;
-  for (; (child = 2 * i + 1) < *count; i = child) {
-    if (child + 1 < *count && heap[child + 1] < heap[child]) child++;
-    if (heap[child] >= last) break;
-    heap[i] = heap[child];
-  }
-  heap[i] = last;
-  return top;
 }
 
 /* [G3] Takes the operator added first among those whose predecessors are all taken. */
@@ -1522,17 +1623,694 @@ static gmlake_offload_result gmlo_graph_seal(gmlake_offload_graph *graph) {
   return gmlo_graph_measure(graph);
 }
 
-/* ---- >>circle: an iteration of one or several jobs as slots ------------------------------------
-   Owns the slots' times, the steps (operators in time), and for each tensor its uses with the gap
-   behind each. Times are nanoseconds since the circle's begin; those of one iteration later are a
-   period more. Invariants:
-   [C1] slot_begin rises strictly; slot i is [slot_begin[i], slot_begin[i + 1]), the last ends the
-        period. A step covers whole slots, lo to hi.
-   [C2] A step's operator ends idle_ns before its slots do: then it waits for a swap.
-   [C3] uses[use_begin .. use_end) of an item are in order of time and none of one step twice.
-   [C4] gaps[u] lies behind uses[u]. It is GMLO_NONE behind the last use of what is no persistent
-        tensor; absent_lo and absent_count are slots, past the last one slot 0 comes again.
-   Complexity: built in O(n log n) for several jobs, else linear. Fails: host memory. */
+static int gmlo_graph_has_one_device(const gmlake_offload_graph *graph) {
+  size_t i;
+  for (i = 0; i < graph->op_count; i++) {
+    if (graph->ops[i].device != graph->ops[0].device ||
+        (graph->ops[i].flags & GMLAKE_OFFLOAD_TRANSFER) != 0) {
+      return 0;
+    }
+  }
+  for (i = 0; i < graph->tensor_count; i++) {
+    if (graph->tensors[i].device != graph->ops[0].device) return 0;
+  }
+  return 1;
+}
+
+/* Whether a graph's bytes and these may be summed. */
+static int gmlo_sum_valid(const gmlake_offload_graph *graph, size_t bytes) {
+  return graph->tensor_bytes <= GMLO_BYTES_MAX - bytes;
+}
+
+/* ---- Public functions ---- */
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_create(
+    const gmlake_offload_graph_desc *desc, gmlake_offload_graph **out_graph) {
+  gmlake_offload_graph_desc zero;
+  gmlake_offload_graph *graph;
+  if (out_graph == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_graph = NULL;
+  memset(&zero, 0, sizeof zero);
+  if (desc == NULL) desc = &zero;
+  if ((desc->flags & ~GMLAKE_OFFLOAD_UNORDERED) != 0 || !gmlo_host_valid(&desc->host)) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  graph = (gmlake_offload_graph *)gmlo_zeroed(&desc->host, 1, sizeof *graph);
+  if (graph == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  graph->host = graph->scope.host = desc->host;
+  graph->flags = desc->flags;
+  graph->error.op = graph->error.tensor = GMLAKE_OFFLOAD_NONE;
+  *out_graph = graph;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF void gmlake_offload_graph_destroy(gmlake_offload_graph *graph) {
+  gmlake_offload_host host;
+  if (graph == NULL) return;
+  host = graph->host;
+  gmlo_leave(&graph->scope);
+  gmlo_free(&host, graph->tensors);
+  gmlo_free(&host, graph->ops);
+  gmlo_free(&host, graph->refs);
+  gmlo_free(&host, graph->asked);
+  gmlo_free(&host, graph);
+}
+
+static gmlake_offload_result gmlo_graph_sealed(gmlake_offload_graph *graph) {
+  return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_SEALED, GMLAKE_OFFLOAD_NONE,
+                         GMLAKE_OFFLOAD_NONE, "the graph is sealed");
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_tensor(
+    gmlake_offload_graph *graph, const gmlake_offload_tensor_desc *desc, uint32_t *out_tensor) {
+  if (graph == NULL || desc == NULL || out_tensor == NULL) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  *out_tensor = GMLAKE_OFFLOAD_NONE;
+  if (graph->sealed) return gmlo_graph_sealed(graph);
+  return gmlo_graph_add_tensor(graph, desc, out_tensor);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_op(gmlake_offload_graph *graph,
+                                                               const gmlake_offload_op_desc *desc,
+                                                               uint32_t *out_op) {
+  if (graph == NULL || desc == NULL || out_op == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_op = GMLAKE_OFFLOAD_NONE;
+  if (graph->sealed) return gmlo_graph_sealed(graph);
+  if ((desc->flags & ~GMLAKE_OFFLOAD_IMPURE) != 0 || desc->device > GMLO_DEVICE_MAX ||
+      (desc->reads == NULL && desc->read_count != 0) ||
+      (desc->writes == NULL && desc->write_count != 0)) {
+    return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, graph->op_count,
+                           GMLAKE_OFFLOAD_NONE,
+                           "an operator with flags, device or lists that "
+                           "cannot be");
+  }
+  return gmlo_graph_add_op(graph, desc, desc->device, out_op);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_transfer(gmlake_offload_graph *graph,
+                                                                     uint32_t from, uint32_t to,
+                                                                     uint64_t time_ns,
+                                                                     uint32_t *out_op) {
+  gmlake_offload_op_desc desc;
+  if (graph == NULL || out_op == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_op = GMLAKE_OFFLOAD_NONE;
+  if (graph->sealed) return gmlo_graph_sealed(graph);
+  if (from >= graph->tensor_count || to >= graph->tensor_count) {
+    return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID, graph->op_count,
+                           from >= graph->tensor_count ? from : to,
+                           "a transfer names a tensor that was not added");
+  }
+  if (graph->tensors[from].device == graph->tensors[to].device ||
+      graph->tensors[from].bytes != graph->tensors[to].bytes) {
+    return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, graph->op_count, to,
+                           "a transfer within one device, or between tensors of unequal bytes");
+  }
+  memset(&desc, 0, sizeof desc);
+  desc.name = "transfer";
+  desc.device = graph->tensors[from].device;
+  desc.flags = GMLAKE_OFFLOAD_TRANSFER;
+  desc.time_ns = time_ns;
+  desc.reads = &from;
+  desc.writes = &to;
+  desc.read_count = desc.write_count = 1;
+  return gmlo_graph_add_op(graph, &desc, graph->tensors[to].device, out_op);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_dependency(gmlake_offload_graph *graph,
+                                                                       uint32_t before,
+                                                                       uint32_t after) {
+  gmlo_dependency *asked;
+  if (graph == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  if (graph->sealed) return gmlo_graph_sealed(graph);
+  if (before >= graph->op_count || after >= graph->op_count) {
+    return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID,
+                           before >= graph->op_count ? before : after, GMLAKE_OFFLOAD_NONE,
+                           "a dependency names an operator that was not added");
+  }
+  asked = (gmlo_dependency *)gmlo_grow(&graph->host, graph->asked, graph->asked_count, 1,
+                                       &graph->asked_capacity, sizeof *asked);
+  if (asked == NULL) return gmlo_graph_no_memory(graph);
+  graph->asked = asked;
+  asked[graph->asked_count].before = before;
+  asked[graph->asked_count++].after = after;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_seal(gmlake_offload_graph *graph) {
+  gmlake_offload_result result;
+  if (graph == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  if (graph->sealed) return gmlo_graph_sealed(graph);
+  if (graph->op_count == 0) {
+    return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
+                           GMLAKE_OFFLOAD_NONE, "the graph has no operator");
+  }
+  result = gmlo_graph_seal(graph);
+  if (result != GMLAKE_OFFLOAD_OK) gmlo_leave(&graph->scope);
+  graph->sealed = result == GMLAKE_OFFLOAD_OK;
+  return result;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_get_error(
+    const gmlake_offload_graph *graph, gmlake_offload_error_info *out_info) {
+  if (graph == NULL || out_info == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_info = graph->error;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_get_info(
+    const gmlake_offload_graph *graph, gmlake_offload_graph_info *out_info) {
+  if (graph == NULL || out_info == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  if (!graph->sealed) return GMLAKE_OFFLOAD_ERROR_NOT_SEALED;
+  *out_info = graph->info;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_get_tensor(
+    const gmlake_offload_graph *graph, uint32_t tensor, gmlake_offload_tensor_desc *out_desc) {
+  if (graph == NULL || out_desc == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  if (tensor >= graph->tensor_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  out_desc->bytes = graph->tensors[tensor].bytes;
+  out_desc->kind = graph->tensors[tensor].kind;
+  out_desc->device = graph->tensors[tensor].device;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_get_op(const gmlake_offload_graph *graph,
+                                                               uint32_t op,
+                                                               gmlake_offload_op_desc *out_desc) {
+  const gmlo_op *o;
+  if (graph == NULL || out_desc == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  if (op >= graph->op_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  o = &graph->ops[op];
+  out_desc->name = o->name;
+  out_desc->device = o->device;
+  out_desc->flags = o->flags;
+  out_desc->time_ns = o->time_ns;
+  out_desc->reads = graph->refs + o->first_ref;
+  out_desc->writes = graph->refs + o->first_ref + o->read_count;
+  out_desc->read_count = o->read_count;
+  out_desc->write_count = o->write_count;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+/* ---- >>plan: events that move tensors -----------------------------------------------------------
+   Owns the events of a plan, sorted by the position of their trigger (those of the iteration's
+   begin come first), then by delay. Of two equal ones the one that frees memory is first. A plan
+   never changes.
+   Cost: O(n log n) in events. Fails: where host memory is refused. */
+
+struct gmlake_offload_plan {
+  gmlake_offload_host host;
+  const gmlake_offload_graph *graph;
+  gmlake_offload_event *events;
+  uint32_t *host_starts;
+  gmlake_offload_plan_info info;
+};
+
+typedef struct gmlo_keyed {
+  uint64_t position; /* of the trigger, + 1; 0: the iteration's begin */
+  gmlake_offload_event event;
+} gmlo_keyed;
+
+static int gmlo_keyed_before(const void *a, const void *b) {
+  const gmlo_keyed *x = (const gmlo_keyed *)a, *y = (const gmlo_keyed *)b;
+  int x_in = x->event.action == GMLAKE_OFFLOAD_SWAP_IN;
+  int y_in = y->event.action == GMLAKE_OFFLOAD_SWAP_IN;
+  if (x->position != y->position) return x->position < y->position;
+  if (x->event.delay_ns != y->event.delay_ns) return x->event.delay_ns < y->event.delay_ns;
+  return x_in < y_in;
+}
+
+static int gmlo_events_sort(const gmlake_offload_graph *graph, gmlake_offload_event *events,
+                            size_t count, const gmlake_offload_host *host) {
+  size_t i;
+  gmlo_keyed *keyed = (gmlo_keyed *)gmlo_zeroed(host, count, 2 * sizeof *keyed);
+  if (keyed == NULL) return 0;
+  for (i = 0; i < count; i++) {
+    uint32_t trigger = events[i].trigger;
+    keyed[i].event = events[i];
+    keyed[i].position = trigger == GMLAKE_OFFLOAD_NONE ? 0 : (uint64_t)graph->position[trigger] + 1;
+  }
+  gmlo_sort(keyed, keyed + count, count, sizeof *keyed, gmlo_keyed_before);
+  for (i = 0; i < count; i++) events[i] = keyed[i].event;
+  gmlo_free(host, keyed);
+  return 1;
+}
+
+static void gmlo_plan_destroy(gmlake_offload_plan *plan) {
+  gmlake_offload_host host;
+  if (plan == NULL) return;
+  host = plan->host;
+  gmlo_free(&host, plan->events);
+  gmlo_free(&host, plan->host_starts);
+  gmlo_free(&host, plan);
+}
+
+/* With copies of the events, sorted, and of the starts; NULL where host memory is refused. */
+static gmlake_offload_plan *gmlo_plan_make(const gmlake_offload_graph *graph,
+                                           const gmlake_offload_event *events, size_t event_count,
+                                           const uint32_t *starts, size_t start_count,
+                                           const gmlake_offload_host *host) {
+  gmlake_offload_plan *plan = (gmlake_offload_plan *)gmlo_zeroed(host, 1, sizeof *plan);
+  if (plan == NULL) return NULL;
+  plan->host = *host;
+  plan->graph = graph;
+  plan->events = (gmlake_offload_event *)gmlo_zeroed(host, event_count, sizeof *plan->events);
+  plan->host_starts = (uint32_t *)gmlo_zeroed(host, start_count, sizeof *plan->host_starts);
+  if (plan->events != NULL && event_count != 0) {
+    memcpy(plan->events, events, event_count * sizeof *events);
+  }
+  if (plan->host_starts != NULL && start_count != 0) {
+    memcpy(plan->host_starts, starts, start_count * sizeof *starts);
+  }
+  if (plan->events == NULL || plan->host_starts == NULL ||
+      !gmlo_events_sort(graph, plan->events, event_count, host)) {
+    gmlo_plan_destroy(plan);
+    return NULL;
+  }
+  plan->info.event_count = event_count;
+  plan->info.events = plan->events;
+  plan->info.host_start_count = start_count;
+  plan->info.host_starts = plan->host_starts;
+  return plan;
+}
+
+/* Whether operator `op`, run again before position `after`, may touch the tensor: what it reads is
+   alive then and has the bytes that it had; what else it writes is gone, or as it was made. */
+static int gmlo_rerun_may_touch(const gmlake_offload_graph *graph, uint32_t op, uint32_t tensor,
+                                unsigned how, size_t after) {
+  size_t i = graph->access_begin[tensor], end = graph->access_begin[tensor + 1];
+  int gone = graph->tensors[tensor].kind == GMLAKE_OFFLOAD_INTERMEDIATE &&
+             graph->accesses[end - 1].position < after;
+  if ((how & GMLO_WRITES) != 0) {
+    if ((how & GMLO_READS) != 0 || !gmlo_kind_is_made(graph->tensors[tensor].kind)) return 0;
+    if (gone) return 1;
+  }
+  for (; i < end && graph->accesses[i].position < after; i++) {
+    if (graph->accesses[i].position > graph->position[op] &&
+        (graph->accesses[i].how & GMLO_WRITES) != 0) {
+      return 0;
+    }
+  }
+  return !gone;
+}
+
+/* Position behind a trigger. */
+static size_t gmlo_event_after(const gmlake_offload_graph *graph,
+                               const gmlake_offload_event *event) {
+  return event->trigger == GMLAKE_OFFLOAD_NONE ? 0 : graph->position[event->trigger] + (size_t)1;
+}
+
+static gmlake_offload_result gmlo_event_check(const gmlake_offload_graph *graph,
+                                              const gmlake_offload_event *event) {
+  const gmlo_op *op;
+  size_t i;
+  if ((unsigned)event->action > (unsigned)GMLAKE_OFFLOAD_RECOMPUTE ||
+      event->delay_ns > GMLO_TIME_MAX) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  if (event->tensor >= graph->tensor_count || event->op >= graph->op_count ||
+      (event->trigger != GMLAKE_OFFLOAD_NONE && event->trigger >= graph->op_count)) {
+    return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  }
+  if (event->action != GMLAKE_OFFLOAD_RECOMPUTE) return GMLAKE_OFFLOAD_OK;
+  op = &graph->ops[event->op];
+  if ((op->flags & GMLAKE_OFFLOAD_IMPURE) != 0 || event->delay_ns != 0 ||
+      (gmlo_op_uses(graph, event->op, event->tensor) & GMLO_WRITES) == 0 ||
+      !gmlo_kind_is_made(graph->tensors[event->tensor].kind)) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  for (i = 0; i < op->read_count + op->write_count; i++) {
+    uint32_t tensor = graph->refs[op->first_ref + i];
+    if (tensor != event->tensor &&
+        !gmlo_rerun_may_touch(graph, event->op, tensor, gmlo_op_uses(graph, event->op, tensor),
+                              gmlo_event_after(graph, event))) {
+      return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+    }
+  }
+  return GMLAKE_OFFLOAD_OK;
+}
+
+/* The next event behind `i` that recomputes the same tensor at the same trigger, or the number of
+   events. */
+static size_t gmlo_plan_next_remake(const gmlake_offload_plan *plan, size_t i) {
+  const gmlake_offload_event *events = plan->events, *event = &events[i];
+  for (i++; i < plan->info.event_count && events[i].trigger == event->trigger; i++) {
+    if (events[i].action == GMLAKE_OFFLOAD_RECOMPUTE && events[i].tensor == event->tensor) return i;
+  }
+  return plan->info.event_count;
+}
+
+/* Whether a tensor is made again by all of its makers before the trigger, in their order. `first`
+   is the first event that says so. `seen` has a mark for each event. */
+static int gmlo_plan_remakes(const gmlake_offload_plan *plan, size_t first, unsigned char *seen) {
+  const gmlake_offload_graph *graph = plan->graph;
+  const gmlake_offload_event *event = &plan->events[first];
+  size_t i = first, count = plan->info.event_count, n = graph->access_begin[event->tensor];
+  size_t after = gmlo_event_after(graph, event);
+  for (; n < graph->access_begin[event->tensor + 1]; n++) {
+    if (graph->accesses[n].position >= after) break;
+    if ((graph->accesses[n].how & GMLO_WRITES) == 0) continue;
+    if (i == count || plan->events[i].op != graph->accesses[n].op) return 0;
+    seen[i] = 1;
+    i = gmlo_plan_next_remake(plan, i);
+  }
+  return i == count;
+}
+
+static gmlake_offload_result gmlo_plan_check_remakes(const gmlake_offload_plan *plan) {
+  unsigned char *seen = (unsigned char *)gmlo_zeroed(&plan->host, plan->info.event_count, 1);
+  size_t i;
+  int sound = 1;
+  if (seen == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  for (i = 0; i < plan->info.event_count && sound; i++) {
+    if (plan->events[i].action != GMLAKE_OFFLOAD_RECOMPUTE || seen[i] != 0) continue;
+    sound = gmlo_plan_remakes(plan, i, seen);
+  }
+  gmlo_free(&plan->host, seen);
+  return sound ? GMLAKE_OFFLOAD_OK : GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+}
+
+static gmlake_offload_result gmlo_plan_check(const gmlake_offload_graph *graph,
+                                             const gmlake_offload_event *events, size_t event_count,
+                                             const uint32_t *starts, size_t start_count) {
+  gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
+  size_t i;
+  for (i = 0; i < event_count && result == GMLAKE_OFFLOAD_OK; i++) {
+    result = gmlo_event_check(graph, &events[i]);
+  }
+  for (i = 0; i < start_count && result == GMLAKE_OFFLOAD_OK; i++) {
+    if (starts[i] >= graph->tensor_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+    if (gmlo_kind_is_made(graph->tensors[starts[i]].kind)) {
+      return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+    }
+  }
+  return result;
+}
+
+/* ---- Public functions ---- */
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_plan_create(const gmlake_offload_graph *graph, const gmlake_offload_event *events,
+                           size_t event_count, const uint32_t *host_starts, size_t host_start_count,
+                           const gmlake_offload_host *host, gmlake_offload_plan **out_plan) {
+  gmlake_offload_result result;
+  gmlake_offload_host none;
+  size_t i;
+  if (out_plan == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_plan = NULL;
+  memset(&none, 0, sizeof none);
+  if (host == NULL) host = &none;
+  if (graph == NULL || (events == NULL && event_count != 0) || !gmlo_host_valid(host) ||
+      (host_starts == NULL && host_start_count != 0)) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  if (!graph->sealed) return GMLAKE_OFFLOAD_ERROR_NOT_SEALED;
+  result = gmlo_plan_check(graph, events, event_count, host_starts, host_start_count);
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  *out_plan = gmlo_plan_make(graph, events, event_count, host_starts, host_start_count, host);
+  if (*out_plan == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  result = gmlo_plan_check_remakes(*out_plan);
+  if (result != GMLAKE_OFFLOAD_OK) {
+    gmlo_plan_destroy(*out_plan);
+    *out_plan = NULL;
+    return result;
+  }
+  for (i = 0; i < event_count; i++) {
+    size_t bytes = graph->tensors[events[i].tensor].bytes;
+    if (events[i].action == GMLAKE_OFFLOAD_SWAP_OUT) (*out_plan)->info.out_bytes += bytes;
+    if (events[i].action == GMLAKE_OFFLOAD_SWAP_IN) (*out_plan)->info.in_bytes += bytes;
+  }
+  (*out_plan)->info.peak_bytes = graph->info.peak_bytes;
+  (*out_plan)->info.time_ns = graph->info.time_ns;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF void gmlake_offload_plan_destroy(gmlake_offload_plan *plan) {
+  gmlo_plan_destroy(plan);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_plan_get_info(const gmlake_offload_plan *plan, gmlake_offload_plan_info *out_info) {
+  if (plan == NULL || out_info == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_info = plan->info;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+/* ---- >>jobs: what a planner knows of its jobs ---------------------------------------------------
+   Owns the jobs of a planner: their graphs, the mean time of each operator, and their present
+   plans. >>search makes the plans: it is the only other section that writes here (plan, based_ns,
+   changed).
+   Cost: linear in the operators of a job. Fails: where host memory is refused. */
+
+typedef struct gmlo_planner_job {
+  const gmlake_offload_graph *graph; /* NULL: no job has this number */
+  double swap_ratio_max;
+  double *mean_ns;  /* of each operator */
+  double *based_ns; /* the means when the job was planned last */
+  gmlake_offload_plan *plan;
+  uint64_t plan_count;
+  size_t planned_bytes, unplanned_bytes;
+  double swapped_bytes; /* while planning: of items with a swapped gap */
+} gmlo_planner_job;
+
+struct gmlake_offload_planner {
+  gmlake_offload_planner_desc desc;
+  gmlo_planner_job *jobs;
+  size_t job_count, job_capacity;
+  int changed; /* jobs came or left since the last plan */
+};
+
+static uint64_t gmlo_mean(const gmlo_planner_job *job, uint32_t op) {
+  return job->mean_ns[op] >= 1 ? (uint64_t)job->mean_ns[op] : 1;
+}
+
+static double gmlo_planner_job_drift(const gmlo_planner_job *job) {
+  double moved = 0, sum = 0;
+  size_t i;
+  for (i = 0; i < job->graph->op_count; i++) {
+    double change = job->mean_ns[i] - job->based_ns[i];
+    moved += change < 0 ? -change : change;
+    sum += job->based_ns[i];
+  }
+  return sum > 0 ? moved / sum : 0;
+}
+
+static void gmlo_planner_job_leave(gmlake_offload_planner *planner, gmlo_planner_job *job) {
+  gmlo_plan_destroy(job->plan);
+  gmlo_free(&planner->desc.host, job->mean_ns);
+  gmlo_free(&planner->desc.host, job->based_ns);
+  memset(job, 0, sizeof *job);
+}
+
+static gmlake_offload_result gmlo_planner_job_init(gmlake_offload_planner *planner,
+                                                   gmlo_planner_job *job,
+                                                   const gmlake_offload_job_desc *desc) {
+  const gmlake_offload_graph *graph = desc->graph;
+  size_t i;
+  memset(job, 0, sizeof *job);
+  job->mean_ns = (double *)gmlo_zeroed(&planner->desc.host, graph->op_count, sizeof(double));
+  job->based_ns = (double *)gmlo_zeroed(&planner->desc.host, graph->op_count, sizeof(double));
+  if (job->mean_ns == NULL || job->based_ns == NULL) {
+    gmlo_planner_job_leave(planner, job);
+    return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  }
+  job->graph = graph;
+  job->swap_ratio_max = desc->swap_ratio_max == 0 ? 1 : desc->swap_ratio_max;
+  job->unplanned_bytes = graph->info.peak_bytes;
+  job->planned_bytes = graph->info.peak_bytes;
+  for (i = 0; i < graph->op_count; i++) {
+    job->mean_ns[i] = job->based_ns[i] = (double)graph->ops[i].time_ns;
+  }
+  return GMLAKE_OFFLOAD_OK;
+}
+
+static gmlake_offload_result gmlo_planner_add(gmlake_offload_planner *planner,
+                                              const gmlake_offload_job_desc *desc,
+                                              uint32_t *out_job) {
+  gmlake_offload_result result;
+  size_t j;
+  gmlo_planner_job *jobs =
+      (gmlo_planner_job *)gmlo_grow(&planner->desc.host, planner->jobs, planner->job_count, 1,
+                                    &planner->job_capacity, sizeof *jobs);
+  if (jobs == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  planner->jobs = jobs;
+  for (j = 0; j < planner->job_count && jobs[j].graph != NULL; j++) continue;
+  result = gmlo_planner_job_init(planner, &jobs[j], desc);
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  if (j == planner->job_count) planner->job_count++;
+  planner->changed = 1;
+  *out_job = (uint32_t)j;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+static gmlo_planner_job *gmlo_planner_find(const gmlake_offload_planner *planner, uint32_t job) {
+  if (job >= planner->job_count || planner->jobs[job].graph == NULL) return NULL;
+  return &planner->jobs[job];
+}
+
+static size_t gmlo_planner_bytes(const gmlake_offload_planner *planner) {
+  size_t j, bytes = 0;
+  for (j = 0; j < planner->job_count; j++) {
+    if (planner->jobs[j].graph != NULL) bytes += planner->jobs[j].graph->info.peak_bytes;
+  }
+  return bytes;
+}
+
+static size_t gmlo_planner_job_count(const gmlake_offload_planner *planner) {
+  size_t j, count = 0;
+  for (j = 0; j < planner->job_count; j++) count += planner->jobs[j].graph != NULL;
+  return count;
+}
+
+static int gmlo_planner_desc_valid(const gmlake_offload_planner_desc *desc) {
+  unsigned known = GMLAKE_OFFLOAD_LETTER | GMLAKE_OFFLOAD_NO_RECOMPUTE |
+                   GMLAKE_OFFLOAD_NO_CROSSING | GMLAKE_OFFLOAD_NO_CLEAN_DROP;
+  return (desc->flags & ~known) == 0 && desc->target_bytes <= GMLO_BYTES_MAX &&
+         gmlo_figure_valid(desc->out_bytes_per_s) && gmlo_figure_valid(desc->in_bytes_per_s) &&
+         gmlo_figure_valid(desc->both_bytes_per_s) && gmlo_figure_valid(desc->overhead_max) &&
+         desc->overhead_max <= 1e6 && gmlo_figure_valid(desc->smoothing) && desc->smoothing <= 1 &&
+         gmlo_figure_valid(desc->drift_max) && desc->copy_ns <= GMLO_TIME_MAX &&
+         desc->margin_ns <= GMLO_TIME_MAX && gmlo_host_valid(&desc->host);
+}
+
+static void gmlo_planner_desc_fill(gmlake_offload_planner_desc *desc) {
+  int letter = (desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
+  gmlo_figure_default(&desc->out_bytes_per_s, GMLO_LINK_BYTES_PER_S);
+  gmlo_figure_default(&desc->in_bytes_per_s, GMLO_LINK_BYTES_PER_S);
+  gmlo_figure_default(&desc->both_bytes_per_s, GMLO_BOTH_BYTES_PER_S);
+  gmlo_figure_default(&desc->smoothing, .2);
+  gmlo_figure_default(&desc->drift_max, .1);
+  if (desc->tensor_bytes_min == 0) desc->tensor_bytes_min = letter ? 1 : GMLO_TENSOR_BYTES_MIN;
+  if (desc->copy_ns == 0) desc->copy_ns = GMLO_COPY_NS;
+}
+
+/* ---- Public functions ---- */
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_planner_create(
+    const gmlake_offload_planner_desc *desc, gmlake_offload_planner **out_planner) {
+  gmlake_offload_planner_desc filled;
+  if (out_planner == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_planner = NULL;
+  memset(&filled, 0, sizeof filled);
+  if (desc != NULL) filled = *desc;
+  if (!gmlo_planner_desc_valid(&filled)) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  gmlo_planner_desc_fill(&filled);
+  *out_planner = (gmlake_offload_planner *)gmlo_zeroed(&filled.host, 1, sizeof **out_planner);
+  if (*out_planner == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  (*out_planner)->desc = filled;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF void gmlake_offload_planner_destroy(gmlake_offload_planner *planner) {
+  gmlake_offload_host host;
+  size_t j;
+  if (planner == NULL) return;
+  host = planner->desc.host;
+  for (j = 0; j < planner->job_count; j++) gmlo_planner_job_leave(planner, &planner->jobs[j]);
+  gmlo_free(&host, planner->jobs);
+  gmlo_free(&host, planner);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_job(gmlake_offload_planner *planner,
+                                                                const gmlake_offload_job_desc *desc,
+                                                                uint32_t *out_job) {
+  size_t j, bytes = 0;
+  if (out_job == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_job = GMLAKE_OFFLOAD_NONE;
+  if (planner == NULL || desc == NULL || desc->graph == NULL ||
+      !gmlo_figure_valid(desc->swap_ratio_max)) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  if (!desc->graph->sealed) return GMLAKE_OFFLOAD_ERROR_NOT_SEALED;
+  if (!gmlo_graph_has_one_device(desc->graph)) return GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE;
+  for (j = 0; j < planner->job_count; j++) {
+    if (planner->jobs[j].graph != NULL) bytes += planner->jobs[j].graph->tensor_bytes;
+  }
+  if (!gmlo_sum_valid(desc->graph, bytes)) return GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW;
+  return gmlo_planner_add(planner, desc, out_job);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_remove_job(gmlake_offload_planner *planner,
+                                                                   uint32_t job) {
+  gmlo_planner_job *j;
+  if (planner == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  j = gmlo_planner_find(planner, job);
+  if (j == NULL) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  gmlo_planner_job_leave(planner, j);
+  planner->changed = 1;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_observe(gmlake_offload_planner *planner,
+                                                                uint32_t job, uint32_t op,
+                                                                uint64_t time_ns) {
+  gmlo_planner_job *j;
+  if (planner == NULL || time_ns > GMLO_TIME_MAX) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  j = gmlo_planner_find(planner, job);
+  if (j == NULL || op >= j->graph->op_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  if (time_ns > GMLO_TIME_MAX / j->graph->op_count) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  j->mean_ns[op] += planner->desc.smoothing * ((double)time_ns - j->mean_ns[op]);
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_take_plan(gmlake_offload_planner *planner,
+                                                                  uint32_t job,
+                                                                  gmlake_offload_plan **out_plan) {
+  const gmlake_offload_plan_info *info;
+  gmlo_planner_job *j;
+  if (out_plan == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_plan = NULL;
+  if (planner == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  j = gmlo_planner_find(planner, job);
+  if (j == NULL || j->plan == NULL) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  info = &j->plan->info;
+  *out_plan = gmlo_plan_make(j->graph, info->events, info->event_count, info->host_starts,
+                             info->host_start_count, &planner->desc.host);
+  if (*out_plan == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  (*out_plan)->info.peak_bytes = info->peak_bytes;
+  (*out_plan)->info.out_bytes = info->out_bytes;
+  (*out_plan)->info.in_bytes = info->in_bytes;
+  (*out_plan)->info.time_ns = info->time_ns;
+  (*out_plan)->info.added_ns = info->added_ns;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_get_job_info(
+    const gmlake_offload_planner *planner, uint32_t job, gmlake_offload_job_info *out_info) {
+  gmlake_offload_job_info info;
+  size_t i;
+  double sum = 0;
+  gmlo_planner_job *j;
+  if (planner == NULL || out_info == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  j = gmlo_planner_find(planner, job);
+  if (j == NULL) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  memset(&info, 0, sizeof info);
+  for (i = 0; i < j->graph->op_count; i++) sum += j->mean_ns[i];
+  info.unplanned_bytes = j->unplanned_bytes;
+  info.planned_bytes = j->planned_bytes;
+  info.time_ns = (uint64_t)sum;
+  info.plan_count = j->plan_count;
+  info.drift = gmlo_planner_job_drift(j);
+  return gmlo_fill_info(out_info, &info, sizeof info);
+}
+
+/* ---- >>circle: the slots of an iteration --------------------------------------------------------
+   Owns the times of the slots, the steps (operators in time), and for each tensor its uses, with
+   the gap behind each use. Times are nanoseconds since the circle's begin. A time in the next
+   iteration is one period larger. Invariants:
+   [C1] slot_begin rises strictly. Slot i is the time from slot_begin[i] up to slot_begin[i + 1];
+        the last slot ends where the period ends. A step covers the whole slots lo to hi.
+   [C2] The operator of a step ends idle_ns before its last slot ends. In the time between, the job
+        waits for a swap.
+   [C3] The uses of an item, use_begin up to use_end - 1, are in order of time. No two are of one
+        step.
+   [C4] gaps[u] lies behind uses[u]. Its state is GMLO_NO_GAP behind the last use of a tensor that
+        is not persistent. absent_lo and absent_count are slots; behind the last slot, slot 0 comes
+        again.
+   Cost: building is O(n log n) for several jobs, linear for one. Fails: where host memory is
+   refused. */
 
 typedef struct gmlo_step {
   uint32_t job, op;
@@ -1555,10 +2333,15 @@ typedef struct gmlo_use {
   unsigned how; /* GMLO_READS, GMLO_WRITES */
 } gmlo_use;
 
-typedef enum gmlo_state { GMLO_KEPT = 0, GMLO_SWAPPED, GMLO_DROPPED, GMLO_NONE } gmlo_state;
+typedef enum gmlo_gap_state {
+  GMLO_KEPT = 0,
+  GMLO_SWAPPED,
+  GMLO_DROPPED,
+  GMLO_NO_GAP
+} gmlo_gap_state;
 
 typedef struct gmlo_gap {
-  gmlo_state state;
+  gmlo_gap_state state;
   size_t needed;   /* the first step in here before which a recomputation reads the tensor, + 1 */
   int copies;      /* swapped: out takes the link */
   size_t tried_at; /* slot for which no place on the link was found, + 1 */
@@ -1567,21 +2350,6 @@ typedef struct gmlo_gap {
   const gmlo_item *dropped; /* the tensor, if it is */
   size_t dropped_before;    /* the use behind which one was dropped before this one, + 1 */
 } gmlo_gap;
-
-typedef struct gmlo_job {
-  const gmlake_offload_graph *graph; /* NULL: no job has this number */
-  double swap_ratio_max;
-  double *mean_ns;  /* of each operator */
-  double *based_ns; /* the means when the job was planned last */
-  gmlake_offload_plan *plan;
-  uint64_t plan_count;
-  size_t planned_bytes, unplanned_bytes;
-  double swapped_bytes; /* while planning: of items with a swapped gap */
-} gmlo_job;
-
-/* The link's directions, as indices. */
-#define GMLO_OUT 0
-#define GMLO_IN 1
 
 typedef struct gmlo_span {
   uint64_t begin, end;
@@ -1597,7 +2365,7 @@ typedef struct gmlo_lane {
 typedef struct gmlo_circle {
   gmlo_scope scope;
   const gmlake_offload_planner_desc *desc;
-  gmlo_job *jobs;
+  gmlo_planner_job *jobs;
   uint64_t *slot_begin;
   size_t slot_count;
   gmlo_step *steps; /* of a job side by side, in order */
@@ -1656,10 +2424,6 @@ static size_t gmlo_boundary_after(const gmlo_circle *c, uint64_t t) {
   size_t slot = gmlo_slot_floor(c, t - turns * period);
   if (c->slot_begin[slot] < t - turns * period) slot++;
   return (size_t)turns * c->slot_count + slot;
-}
-
-static uint64_t gmlo_mean(const gmlo_job *job, uint32_t op) {
-  return job->mean_ns[op] >= 1 ? (uint64_t)job->mean_ns[op] : 1;
 }
 
 static int gmlo_earlier(const void *a, const void *b) {
@@ -1738,7 +2502,7 @@ static void gmlo_item_init(gmlo_circle *c, gmlo_item *item, uint32_t job, uint32
   if (end == begin) return;
   item->lo = c->steps[c->uses[item->use_begin].step].lo;
   item->hi = c->steps[c->uses[item->use_end - 1].step].hi;
-  if (item->made) c->gaps[c->use_count - 1].state = GMLO_NONE;
+  if (item->made) c->gaps[c->use_count - 1].state = GMLO_NO_GAP;
 }
 
 static int gmlo_larger(const void *a, const void *b) {
@@ -1790,12 +2554,13 @@ static int gmlo_circle_make_items(gmlo_circle *c) {
   return gmlo_circle_make_index(c);
 }
 
-/* ---- >>link: when a direction is free ----------------------------------------------------------
-   A lane owns the spans in which one direction is taken. [L1] They lie in [0, period), sorted and
-   disjoint; what goes past the period's end continues at 0 as a span of its own.
-   Complexity: search and change linear in the spans. Fails: host memory. */
+/* ---- >>link: when a direction of the link is free -----------------------------------------------
+   Owns the lanes: each has the spans of time in which one direction is taken. Invariant:
+   [L1] The spans lie in one period, sorted, and do not overlap. What goes past the end of the
+        period continues at 0 as a span of its own.
+   Cost: searching and changing is linear in the spans. Fails: where host memory is refused. */
 
-static uint64_t gmlo_lane_time(const gmlo_circle *c, int lane, size_t bytes) {
+static uint64_t gmlo_lane_copy_ns(const gmlo_circle *c, int lane, size_t bytes) {
   return gmlo_copy_time(bytes, c->lanes[lane].bytes_per_s) + c->desc->copy_ns;
 }
 
@@ -1914,11 +2679,12 @@ static void gmlo_circle_stretch(gmlo_circle *c, size_t slot, uint64_t t) {
   }
 }
 
-/* ---- >>profile: bytes in each slot -------------------------------------------------------------
-   A tree over the slots, leaves a power of two. [P1] tree_max of a node is the largest sum in its
-   slots of what was added to it and below it; that of a node's children does not have tree_add of
-   the node yet. Slots past slot_count hold INT64_MIN / 2.
-   Complexity: O(log slots). Cannot fail. */
+/* ---- >>profile: bytes in each slot --------------------------------------------------------------
+   Owns a binary tree over the slots, with a power of two of leaves. Invariant:
+   [P1] tree_max of a node is the largest number of bytes in any of its slots, as far as bytes were
+        added to this node or below it. What was added above it (tree_add of its ancestors) is not
+        in it. Slots behind slot_count have INT64_MIN / 2.
+   Cost: O(log slots). Cannot fail, but where the tree is made. */
 
 static void gmlo_tree_change(gmlo_circle *c, size_t node, size_t first, size_t width, size_t lo,
                              size_t hi, int64_t bytes) {
@@ -2014,21 +2780,65 @@ static int gmlo_profile_make(gmlo_circle *c) {
   return 1;
 }
 
-/* ---- >>tensile: what leaves, when, and when it comes back --------------------------------------
-   Works on one circle. Invariants between its steps:
-   [T1] A swapped gap's out lies between the end of the use before it and its in, the in ends
-        margin_ns or more before the use behind it; both are spans of the lanes.
-   [T2] The profile counts a tensor in every slot of which it is there for any part.
-   [T3] What recomputation in a gap reads is there by then, unwritten since: `needed` of its own gap
-        sees to that. Of tensors that are made again before the same step the one that was dropped
-        last is made first: others may read it.
-   [T4] A swapped gap that does not copy lies behind one that does, with no write between, or its
-        tensor is never written.
-   Complexity: a peak analysis O(items log uses + log slots), a swap O(spans). Fails: host memory,
-   and then the circle is thrown away. */
+/* ---- A whole circle ---- */
+
+static void gmlo_circle_leave(gmlo_circle *c) {
+  gmlo_free(&c->scope.host, c->lanes[GMLO_OUT].spans);
+  gmlo_free(&c->scope.host, c->lanes[GMLO_IN].spans);
+  gmlo_leave(&c->scope);
+}
+
+/* A circle of job `only`, or of all, each direction at `share` of its speed. By default a direction
+   is planned as slow as it is while the other is busy too. */
+static int gmlo_circle_make(gmlo_circle *c, const gmlake_offload_planner *planner, uint32_t only,
+                            double share) {
+  const gmlake_offload_planner_desc *desc = &planner->desc;
+  double both = desc->both_bytes_per_s / 2;
+  int letter = (desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
+  size_t j;
+  memset(c, 0, sizeof *c);
+  c->scope.host = desc->host;
+  c->desc = desc;
+  c->jobs = planner->jobs;
+  c->job_count = planner->job_count;
+  for (j = 0; j < c->job_count; j++) c->jobs[j].swapped_bytes = 0;
+  c->lanes[GMLO_OUT].bytes_per_s = share * desc->out_bytes_per_s;
+  c->lanes[GMLO_IN].bytes_per_s = share * desc->in_bytes_per_s;
+  if (!letter && both < desc->out_bytes_per_s) c->lanes[GMLO_OUT].bytes_per_s = share * both;
+  if (!letter && both < desc->in_bytes_per_s) c->lanes[GMLO_IN].bytes_per_s = share * both;
+  if (gmlo_circle_make_steps(c, only) && gmlo_circle_make_items(c) && gmlo_profile_make(c)) {
+    c->base_ns = gmlo_period(c);
+    return 1;
+  }
+  gmlo_circle_leave(c);
+  return 0;
+}
+
+/* ---- >>swap: what leaves, when, and when it comes back ------------------------------------------
+   Works on one circle. Invariants, also of >>pay:
+   [T1] The swap out of a swapped gap lies behind the use before the gap and before the swap in. The
+        swap in ends at least margin_ns before the use behind the gap. Both are spans of the lanes.
+   [T2] The profile counts a tensor in each slot in which it is on the device for any part of the
+        slot.
+   [T3] What a recomputation reads is on the device by then and was not written since: `needed` of
+        its own gap keeps it there. Of several tensors that are made again before one step, the one
+        that was dropped last is made first, since others may read it.
+   [T4] A swapped gap that does not copy lies behind one that copies, with no write between the two;
+        or its tensor is never written.
+   Cost: a peak analysis is O(items log uses + log slots), a swap O(spans). Fails: where host memory
+   is refused; the caller then throws the circle away. */
+
+#define GMLO_SWAP_ROUNDS 8     /* of swapping and taking back, at most */
+#define GMLO_LETTER_ROUNDS 100 /* to the letter: so many rounds must bring */
+#define GMLO_LETTER_PART 2000  /* one part in so many of the bytes at the peak */
 
 /* Orders in which candidates are tried. */
-typedef enum gmlo_order { GMLO_LARGEST = 0, GMLO_FARTHEST, GMLO_AREA, GMLO_ORDERS } gmlo_order;
+typedef enum gmlo_preference {
+  GMLO_LARGEST = 0,
+  GMLO_FARTHEST,
+  GMLO_AREA,
+  GMLO_PREFERENCES
+} gmlo_preference;
 
 typedef struct gmlo_candidate {
   gmlo_item *item;
@@ -2110,7 +2920,7 @@ static int gmlo_gap_is_clean(const gmlo_circle *c, const gmlo_item *item, size_t
 }
 
 static int gmlo_ratio_allows(const gmlo_circle *c, const gmlo_item *item) {
-  const gmlo_job *job = &c->jobs[item->job];
+  const gmlo_planner_job *job = &c->jobs[item->job];
   if (item->swapped_count != 0) return 1;
   return job->swapped_bytes + (double)item->bytes <=
          job->swap_ratio_max * (double)job->graph->tensor_bytes;
@@ -2125,7 +2935,7 @@ static void gmlo_gap_absent(gmlo_circle *c, const gmlo_item *item, gmlo_gap *gap
 
 /* Finds places on the link: out before the peak's slot, in behind it. 0 where there are none. */
 static int gmlo_swap_place(const gmlo_circle *c, const gmlo_candidate *k, gmlo_gap *gap) {
-  uint64_t length = gmlo_lane_time(c, GMLO_OUT, k->item->bytes), in_lo;
+  uint64_t length = gmlo_lane_copy_ns(c, GMLO_OUT, k->item->bytes), in_lo;
   gap->copies = !gmlo_gap_is_clean(c, k->item, k->use);
   gap->out_start = k->begin;
   if (!gap->copies) length = 0;
@@ -2135,7 +2945,7 @@ static int gmlo_swap_place(const gmlo_circle *c, const gmlo_candidate *k, gmlo_g
   }
   gap->out_end = gap->out_start + length;
   in_lo = gap->out_end > k->slot_end ? gap->out_end : k->slot_end;
-  length = gmlo_lane_time(c, GMLO_IN, k->item->bytes);
+  length = gmlo_lane_copy_ns(c, GMLO_IN, k->item->bytes);
   if (k->end < in_lo + c->desc->margin_ns) return 0;
   if (!gmlo_lane_latest(c, GMLO_IN, in_lo, k->end - c->desc->margin_ns, length, &gap->in_start)) {
     return 0;
@@ -2183,7 +2993,7 @@ static int gmlo_swap_later(gmlo_circle *c, gmlo_item *item, size_t use) {
     uint64_t begin = gmlo_step_end(c, c->uses[u].step), length;
     uint64_t end = gmlo_step_begin(c, c->uses[u + 1].step);
     if (placed.state != GMLO_KEPT || placed.needed != 0) continue;
-    length = gmlo_lane_time(c, GMLO_IN, item->bytes);
+    length = gmlo_lane_copy_ns(c, GMLO_IN, item->bytes);
     if (!gmlo_lane_latest(c, GMLO_IN, begin, end, length, &placed.in_start)) continue;
     if (!gmlo_lanes_reserve(c)) return -1;
     placed.copies = 0;
@@ -2201,7 +3011,7 @@ static double gmlo_noisy(gmlo_circle *c, double figure) {
   return figure * (.5 + 1.5 * (double)(c->noise >> 40) / 16777216.0);
 }
 
-static double gmlo_candidate_key(gmlo_circle *c, const gmlo_candidate *k, gmlo_order order) {
+static double gmlo_candidate_key(gmlo_circle *c, const gmlo_candidate *k, gmlo_preference order) {
   if (order == GMLO_LARGEST) return gmlo_noisy(c, (double)k->item->bytes);
   if (order == GMLO_FARTHEST) return gmlo_noisy(c, (double)(k->end - k->slot_end));
   return gmlo_noisy(c, (double)(k->end - k->begin) * (double)k->item->bytes);
@@ -2221,7 +3031,7 @@ static void gmlo_found_sift(gmlo_circle *c, size_t i, size_t count) {
 }
 
 /* Candidates of the slot as a heap over `keys`; their number. Items are sorted by size. */
-static size_t gmlo_find_candidates(gmlo_circle *c, size_t slot, gmlo_order order) {
+static size_t gmlo_find_candidates(gmlo_circle *c, size_t slot, gmlo_preference order) {
   size_t i, count = 0;
   gmlo_candidate k;
   for (i = 0; i < c->item_count && c->items[i].bytes >= c->desc->tensor_bytes_min; i++) {
@@ -2246,7 +3056,7 @@ static gmlo_item *gmlo_next_candidate(gmlo_circle *c, size_t *count) {
 
 /* Swaps candidates of the slot: all that it can to the letter, else one. The number swapped, or -1
    for host memory. */
-static int gmlo_swap_at(gmlo_circle *c, size_t slot, gmlo_order order) {
+static int gmlo_swap_at(gmlo_circle *c, size_t slot, gmlo_preference order) {
   int letter = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0, swapped = 0, done;
   size_t count = gmlo_find_candidates(c, slot, order);
   while (count != 0 && (letter || swapped == 0)) {
@@ -2264,13 +3074,13 @@ static int gmlo_swap_at(gmlo_circle *c, size_t slot, gmlo_order order) {
 
 /* Algorithm 3 without recomputation: 0 when the target is reached or nothing more helps. To the
    letter it also ends when a hundred rounds have not brought a two-thousandth. */
-static int gmlo_swap_down(gmlo_circle *c, int64_t target, gmlo_order order) {
+static int gmlo_swap_down(gmlo_circle *c, int64_t target, gmlo_preference order) {
   int64_t bytes, mark_bytes = INT64_MAX;
   size_t round = 0, slot = gmlo_profile_peak(c, &bytes);
   int swapped;
   while (bytes > target) {
-    if ((c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0 && round++ % 100 == 0) {
-      if (bytes > mark_bytes - mark_bytes / 2000) break;
+    if ((c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0 && round++ % GMLO_LETTER_ROUNDS == 0) {
+      if (bytes > mark_bytes - mark_bytes / GMLO_LETTER_PART) break;
       mark_bytes = bytes;
     }
     swapped = gmlo_swap_at(c, slot, order);
@@ -2310,13 +3120,13 @@ static size_t gmlo_swap_prune(gmlo_circle *c, int64_t bytes) {
 }
 
 /* Swaps down, takes back what is not needed, and tries again as long as that helps. */
-static int gmlo_swap_all(gmlo_circle *c, int64_t target, gmlo_order order) {
+static int gmlo_swap_all(gmlo_circle *c, int64_t target, gmlo_preference order) {
   int64_t before, after;
   size_t i;
   int rounds;
   if (gmlo_swap_down(c, target, order) < 0) return -1;
   if ((c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0) return 0;
-  for (rounds = 0; rounds < 8; rounds++) {
+  for (rounds = 0; rounds < GMLO_SWAP_ROUNDS; rounds++) {
     (void)gmlo_profile_peak(c, &before);
     if (gmlo_swap_prune(c, before) == 0 || before <= target) break;
     for (i = 0; i < c->use_count; i++) c->gaps[i].tried_at = 0;
@@ -2327,7 +3137,11 @@ static int gmlo_swap_all(gmlo_circle *c, int64_t target, gmlo_order order) {
   return 0;
 }
 
-/* ---- Recomputation and waits: what costs time ---- */
+/* ---- >>pay: recomputation and waits, which cost time --------------------------------------------
+   Works on one circle behind >>swap, and keeps its invariants. A tensor is dropped and made again,
+   or an operator waits for a swap, whichever takes less time for the bytes that it saves.
+   Cost: O(items) offers for each payment, each O(uses of what a maker reads), and O(uses) to
+   lengthen a slot. Fails: where host memory is refused; the caller then throws the circle away. */
 
 /* [T3] for one tensor: it is there before `step`, unwritten since the step `maker`. A swap that
    ends later is taken back for that, its bytes are added to *returned_bytes. Nothing changes before
@@ -2345,7 +3159,7 @@ static int gmlo_source_is_there(gmlo_circle *c, gmlo_item *item, size_t maker, s
     at = at > item->use_begin ? at - 1 : item->use_end - 1; /* used by the step: needed anyway */
     return c->gaps[at].state != GMLO_DROPPED;
   }
-  if (gap->state == GMLO_NONE) return 0;
+  if (gap->state == GMLO_NO_GAP) return 0;
   begin = gmlo_gap_time(c, at, step);
   if (gap->state == GMLO_DROPPED) {
     return gmlo_gap_time(c, at, gmlo_gap_next(c, item, at)) < begin;
@@ -2435,7 +3249,7 @@ typedef struct gmlo_offer {
 /* What a swap would have to wait for; 0 where it fits nowhere. Operators wait at the end of their
    slots: that is no time in the gap where the peak's slot begins or ends with it. */
 static int gmlo_wait_times(const gmlo_circle *c, const gmlo_candidate *k, gmlo_offer *offer) {
-  uint64_t length = gmlo_lane_time(c, GMLO_OUT, k->item->bytes), out = k->begin, in, lo;
+  uint64_t length = gmlo_lane_copy_ns(c, GMLO_OUT, k->item->bytes), out = k->begin, in, lo;
   uint64_t period = gmlo_period(c);
   if (gmlo_gap_is_clean(c, k->item, k->use)) length = 0;
   if (length != 0 && !gmlo_lane_earliest(c, GMLO_OUT, k->begin, k->begin + period, length, &out)) {
@@ -2444,7 +3258,7 @@ static int gmlo_wait_times(const gmlo_circle *c, const gmlo_candidate *k, gmlo_o
   out += length;
   offer->out_wait_ns = out > k->slot_begin ? out - k->slot_begin : 0;
   lo = out > k->slot_end ? out : k->slot_end;
-  length = gmlo_lane_time(c, GMLO_IN, k->item->bytes);
+  length = gmlo_lane_copy_ns(c, GMLO_IN, k->item->bytes);
   if (!gmlo_lane_earliest(c, GMLO_IN, lo, lo + period, length, &in)) return 0;
   in += length + c->desc->margin_ns;
   offer->in_wait_ns = in > k->end ? in - k->end : 0;
@@ -2539,7 +3353,7 @@ static int gmlo_pay_at(gmlo_circle *c, size_t slot, double excess_bytes, uint64_
 }
 
 /* Pays with time for what swaps alone did not reach, and swaps again behind each payment. */
-static int gmlo_pay_down(gmlo_circle *c, int64_t target, gmlo_order order) {
+static int gmlo_pay_down(gmlo_circle *c, int64_t target, gmlo_preference order) {
   int letter = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0, done;
   double wanted = (double)c->base_ns * c->desc->overhead_max;
   uint64_t budget = letter || wanted > (double)GMLO_TIME_MAX ? GMLO_TIME_MAX : (uint64_t)wanted;
@@ -2555,85 +3369,24 @@ static int gmlo_pay_down(gmlo_circle *c, int64_t target, gmlo_order order) {
   return 0;
 }
 
-/* ---- >>plan: events ----------------------------------------------------------------------------
-   Owns its events, sorted by the trigger's position (none first), then by delay; of equals the one
-   that frees memory first. It never changes. Complexity: O(n log n). Fails: host memory. */
-
-struct gmlake_offload_plan {
-  gmlake_offload_host host;
-  const gmlake_offload_graph *graph;
-  gmlake_offload_event *events;
-  uint32_t *host_starts;
-  gmlake_offload_plan_info info;
-};
-
-typedef struct gmlo_keyed {
-  uint64_t position; /* of the trigger, + 1; 0: the iteration's begin */
-  gmlake_offload_event event;
-} gmlo_keyed;
-
-static int gmlo_keyed_before(const void *a, const void *b) {
-  const gmlo_keyed *x = (const gmlo_keyed *)a, *y = (const gmlo_keyed *)b;
-  int x_in = x->event.action == GMLAKE_OFFLOAD_SWAP_IN;
-  int y_in = y->event.action == GMLAKE_OFFLOAD_SWAP_IN;
-  if (x->position != y->position) return x->position < y->position;
-  if (x->event.delay_ns != y->event.delay_ns) return x->event.delay_ns < y->event.delay_ns;
-  return x_in < y_in;
-}
-
-static int gmlo_events_sort(const gmlake_offload_graph *graph, gmlake_offload_event *events,
-                            size_t count, const gmlake_offload_host *host) {
-  size_t i;
-  gmlo_keyed *keyed = (gmlo_keyed *)gmlo_zeroed(host, count, 2 * sizeof *keyed);
-  if (keyed == NULL) return 0;
-  for (i = 0; i < count; i++) {
-    uint32_t trigger = events[i].trigger;
-    keyed[i].event = events[i];
-    keyed[i].position = trigger == GMLAKE_OFFLOAD_NONE ? 0 : (uint64_t)graph->position[trigger] + 1;
+/* Plans the circle towards the target. 0 where host memory is refused. */
+static int gmlo_circle_plan(gmlo_circle *c, int64_t target, gmlo_preference order) {
+  int letter = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
+  int pays = letter ? target > 0 : c->desc->overhead_max > 0;
+  int64_t bytes;
+  if (gmlo_swap_all(c, target, order) < 0) return 0;
+  if (pays && gmlo_pay_down(c, target, order) < 0) return 0;
+  if (!letter) {
+    (void)gmlo_profile_peak(c, &bytes);
+    (void)gmlo_swap_prune(c, bytes > target ? bytes : target);
   }
-  gmlo_sort(keyed, keyed + count, count, sizeof *keyed, gmlo_keyed_before);
-  for (i = 0; i < count; i++) events[i] = keyed[i].event;
-  gmlo_free(host, keyed);
   return 1;
 }
 
-static void gmlo_plan_destroy(gmlake_offload_plan *plan) {
-  gmlake_offload_host host;
-  if (plan == NULL) return;
-  host = plan->host;
-  gmlo_free(&host, plan->events);
-  gmlo_free(&host, plan->host_starts);
-  gmlo_free(&host, plan);
-}
-
-/* With copies of the events, sorted, and of the starts; NULL where host memory is refused. */
-static gmlake_offload_plan *gmlo_plan_make(const gmlake_offload_graph *graph,
-                                           const gmlake_offload_event *events, size_t event_count,
-                                           const uint32_t *starts, size_t start_count,
-                                           const gmlake_offload_host *host) {
-  gmlake_offload_plan *plan = (gmlake_offload_plan *)gmlo_zeroed(host, 1, sizeof *plan);
-  if (plan == NULL) return NULL;
-  plan->host = *host;
-  plan->graph = graph;
-  plan->events = (gmlake_offload_event *)gmlo_zeroed(host, event_count, sizeof *plan->events);
-  plan->host_starts = (uint32_t *)gmlo_zeroed(host, start_count, sizeof *plan->host_starts);
-  if (plan->events != NULL && event_count != 0) {
-    memcpy(plan->events, events, event_count * sizeof *events);
-  }
-  if (plan->host_starts != NULL && start_count != 0) {
-    memcpy(plan->host_starts, starts, start_count * sizeof *starts);
-  }
-  if (plan->events == NULL || plan->host_starts == NULL ||
-      !gmlo_events_sort(graph, plan->events, event_count, host)) {
-    gmlo_plan_destroy(plan);
-    return NULL;
-  }
-  plan->info.event_count = event_count;
-  plan->info.events = plan->events;
-  plan->info.host_start_count = start_count;
-  plan->info.host_starts = plan->host_starts;
-  return plan;
-}
+/* ---- >>draft: the gaps of a circle become a plan ------------------------------------------------
+   Owns the events of one job while they are collected. Each gap that is swapped becomes two events,
+   each dropped one becomes an event for the drop and one for each operator that runs again.
+   Cost: O(log operators) for each event. Fails: where host memory is refused. */
 
 /* What a circle's gaps of one job come to. */
 typedef struct gmlo_draft {
@@ -2725,8 +3478,8 @@ static int gmlo_draft_gap(const gmlo_circle *c, gmlo_draft *d, const gmlo_item *
 }
 
 /* The plan of one job; NULL where host memory is refused. */
-static gmlake_offload_plan *gmlo_plan_of(const gmlo_circle *c, uint32_t job,
-                                         const gmlake_offload_host *host) {
+static gmlake_offload_plan *gmlo_draft_plan(const gmlo_circle *c, uint32_t job,
+                                            const gmlake_offload_host *host) {
   gmlake_offload_plan *plan = NULL;
   gmlo_draft d;
   size_t i, u;
@@ -2758,79 +3511,15 @@ static gmlake_offload_plan *gmlo_plan_of(const gmlo_circle *c, uint32_t job,
   return plan;
 }
 
-/* ---- >>planner: jobs, their times, replanning --------------------------------------------------
-   Owns the jobs' means and plans. [R1] A replan makes all plans before it takes any of the former
-   ones' places. Complexity: orders times circles. Fails: host memory; the former plans stay. */
-
-struct gmlake_offload_planner {
-  gmlake_offload_planner_desc desc;
-  gmlo_job *jobs;
-  size_t job_count, job_capacity;
-  int changed; /* jobs came or left since the last plan */
-};
-
-static void gmlo_circle_leave(gmlo_circle *c) {
-  gmlo_free(&c->scope.host, c->lanes[GMLO_OUT].spans);
-  gmlo_free(&c->scope.host, c->lanes[GMLO_IN].spans);
-  gmlo_leave(&c->scope);
-}
-
-/* A circle of job `only`, or of all, each direction at `share` of its speed. By default a direction
-   is planned as slow as it is while the other is busy too. */
-static int gmlo_circle_make(gmlo_circle *c, const gmlake_offload_planner *planner, uint32_t only,
-                            double share) {
-  const gmlake_offload_planner_desc *desc = &planner->desc;
-  double both = desc->both_bytes_per_s / 2;
-  int letter = (desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
-  size_t j;
-  memset(c, 0, sizeof *c);
-  c->scope.host = desc->host;
-  c->desc = desc;
-  c->jobs = planner->jobs;
-  c->job_count = planner->job_count;
-  for (j = 0; j < c->job_count; j++) c->jobs[j].swapped_bytes = 0;
-  c->lanes[GMLO_OUT].bytes_per_s = share * desc->out_bytes_per_s;
-  c->lanes[GMLO_IN].bytes_per_s = share * desc->in_bytes_per_s;
-  if (!letter && both < desc->out_bytes_per_s) c->lanes[GMLO_OUT].bytes_per_s = share * both;
-  if (!letter && both < desc->in_bytes_per_s) c->lanes[GMLO_IN].bytes_per_s = share * both;
-  if (gmlo_circle_make_steps(c, only) && gmlo_circle_make_items(c) && gmlo_profile_make(c)) {
-    c->base_ns = gmlo_period(c);
-    return 1;
-  }
-  gmlo_circle_leave(c);
-  return 0;
-}
-
-/* Plans the circle towards the target. 0 where host memory is refused. */
-static int gmlo_circle_plan(gmlo_circle *c, int64_t target, gmlo_order order) {
-  int letter = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
-  int pays = letter ? target > 0 : c->desc->overhead_max > 0;
-  int64_t bytes;
-  if (gmlo_swap_all(c, target, order) < 0) return 0;
-  if (pays && gmlo_pay_down(c, target, order) < 0) return 0;
-  if (!letter) {
-    (void)gmlo_profile_peak(c, &bytes);
-    (void)gmlo_swap_prune(c, bytes > target ? bytes : target);
-  }
-  return 1;
-}
-
-static size_t gmlo_jobs_bytes(const gmlake_offload_planner *planner) {
-  size_t j, bytes = 0;
-  for (j = 0; j < planner->job_count; j++) {
-    if (planner->jobs[j].graph != NULL) bytes += planner->jobs[j].graph->info.peak_bytes;
-  }
-  return bytes;
-}
-
-static size_t gmlo_jobs_count(const gmlake_offload_planner *planner) {
-  size_t j, count = 0;
-  for (j = 0; j < planner->job_count; j++) count += planner->jobs[j].graph != NULL;
-  return count;
-}
+/* ---- >>search: the best of several plans for each job -------------------------------------------
+   Tries plans in several orders and with several targets, and keeps the best one of each job.
+   Invariant:
+   [R1] A replan makes the plans of all jobs before it puts the first of them in its place.
+   Cost: for each plan that is tried a circle, its swaps and its payments. Fails: where host memory
+   is refused; the former plans then stay. */
 
 /* To the letter: all jobs on one circle. The plans are put into `plans` by number. */
-static int gmlo_plan_letter(gmlake_offload_planner *planner, gmlake_offload_plan **plans) {
+static int gmlo_search_letter(gmlake_offload_planner *planner, gmlake_offload_plan **plans) {
   gmlo_circle c;
   int64_t bytes;
   size_t j;
@@ -2841,7 +3530,7 @@ static int gmlo_plan_letter(gmlake_offload_planner *planner, gmlake_offload_plan
     (void)gmlo_profile_peak(&c, &bytes);
     for (j = 0; j < planner->job_count && done; j++) {
       if (planner->jobs[j].graph == NULL) continue;
-      plans[j] = gmlo_plan_of(&c, (uint32_t)j, &planner->desc.host);
+      plans[j] = gmlo_draft_plan(&c, (uint32_t)j, &planner->desc.host);
       done = plans[j] != NULL;
       if (done) plans[j]->info.peak_bytes = (size_t)bytes;
     }
@@ -2849,6 +3538,11 @@ static int gmlo_plan_letter(gmlake_offload_planner *planner, gmlake_offload_plan
   gmlo_circle_leave(&c);
   return done;
 }
+
+#define GMLO_TRIES_MIN 3          /* plans tried for a job: one in each order, */
+#define GMLO_TRIES_MAX 60         /* at most so many, */
+#define GMLO_TRIED_ACCESSES 50000 /* and else so many that they have these accesses together */
+#define GMLO_NEAR_PART 512        /* a target is reached within one part in so many */
 
 /* One job's plan while the best of several tries is looked for. */
 typedef struct gmlo_search {
@@ -2880,9 +3574,9 @@ static int gmlo_search_try(gmlo_search *search, size_t target_bytes, int order, 
   int64_t bytes = 0;
   if (!gmlo_circle_make(&c, search->planner, search->job, search->share)) return 0;
   c.noise = noise;
-  if (gmlo_circle_plan(&c, (int64_t)target_bytes, (gmlo_order)order)) {
+  if (gmlo_circle_plan(&c, (int64_t)target_bytes, (gmlo_preference)order)) {
     (void)gmlo_profile_peak(&c, &bytes);
-    plan = gmlo_plan_of(&c, search->job, host);
+    plan = gmlo_draft_plan(&c, search->job, host);
   }
   gmlo_circle_leave(&c);
   if (plan == NULL) return 0;
@@ -2902,9 +3596,9 @@ static int gmlo_search_try(gmlo_search *search, size_t target_bytes, int order, 
 static int gmlo_search_between(gmlo_search *search, size_t low, size_t left) {
   size_t high = search->best->info.peak_bytes;
   int order;
-  while (high > low + low / 512 && search->try_count > left) {
+  while (high > low + low / GMLO_NEAR_PART && search->try_count > left) {
     size_t middle = low + (high - low) / 2;
-    for (order = 0; order < GMLO_ORDERS && search->best->info.peak_bytes > middle; order++) {
+    for (order = 0; order < GMLO_PREFERENCES && search->best->info.peak_bytes > middle; order++) {
       if (!gmlo_search_try(search, middle, order, 0)) return 0;
     }
     if (search->best->info.peak_bytes > middle) low = middle;
@@ -2917,7 +3611,7 @@ static int gmlo_search_between(gmlo_search *search, size_t low, size_t left) {
 static int gmlo_search_run(gmlo_search *search) {
   size_t low = search->planner->jobs[search->job].graph->info.op_bytes_max, target;
   int order;
-  for (order = 0; order < GMLO_ORDERS; order++) {
+  for (order = 0; order < GMLO_PREFERENCES; order++) {
     if (!gmlo_search_try(search, search->goal_bytes, order, 0)) return 0;
   }
   if (low < search->goal_bytes) low = search->goal_bytes;
@@ -2927,7 +3621,7 @@ static int gmlo_search_run(gmlo_search *search) {
     if (best <= low && search->best->info.added_ns == 0) break;
     target = search->try_count % 2 == 0 ? low : best - (best - low) / 16;
     if (best <= low) target = search->goal_bytes;
-    if (!gmlo_search_try(search, target, (int)(search->try_count % GMLO_ORDERS),
+    if (!gmlo_search_try(search, target, (int)(search->try_count % GMLO_PREFERENCES),
                          search->try_count)) {
       return 0;
     }
@@ -2935,10 +3629,10 @@ static int gmlo_search_run(gmlo_search *search) {
   return 1;
 }
 
-static int gmlo_plan_job(gmlake_offload_planner *planner, uint32_t job, double share,
-                         gmlake_offload_plan **out_plan) {
+static int gmlo_search_job(gmlake_offload_planner *planner, uint32_t job, double share,
+                           gmlake_offload_plan **out_plan) {
   const gmlake_offload_graph_info *info = &planner->jobs[job].graph->info;
-  double all = (double)gmlo_jobs_bytes(planner);
+  double all = (double)gmlo_planner_bytes(planner);
   gmlo_search search;
   memset(&search, 0, sizeof search);
   search.planner = planner;
@@ -2949,8 +3643,9 @@ static int gmlo_plan_job(gmlake_offload_planner *planner, uint32_t job, double s
         (size_t)((double)planner->desc.target_bytes * ((double)info->peak_bytes / all));
   }
   search.try_count = planner->desc.try_count_max;
-  if (search.try_count == 0) search.try_count = 3 + 50000 / (info->access_count + 1);
-  if (search.try_count > 60) search.try_count = 60;
+  if (search.try_count == 0)
+    search.try_count = GMLO_TRIES_MIN + GMLO_TRIED_ACCESSES / (info->access_count + 1);
+  if (search.try_count > GMLO_TRIES_MAX) search.try_count = GMLO_TRIES_MAX;
   if (gmlo_search_run(&search)) {
     *out_plan = search.best;
     return 1;
@@ -2959,20 +3654,20 @@ static int gmlo_plan_job(gmlake_offload_planner *planner, uint32_t job, double s
   return 0;
 }
 
-static int gmlo_plan_jobs(gmlake_offload_planner *planner, gmlake_offload_plan **plans) {
-  size_t j, count = gmlo_jobs_count(planner);
+static int gmlo_search_jobs(gmlake_offload_planner *planner, gmlake_offload_plan **plans) {
+  size_t j, count = gmlo_planner_job_count(planner);
   for (j = 0; j < planner->job_count; j++) {
     if (planner->jobs[j].graph == NULL) continue;
-    if (!gmlo_plan_job(planner, (uint32_t)j, 1 / (double)count, &plans[j])) return 0;
+    if (!gmlo_search_job(planner, (uint32_t)j, 1 / (double)count, &plans[j])) return 0;
   }
   return 1;
 }
 
 /* [R1] */
-static void gmlo_planner_adopt(gmlake_offload_planner *planner, gmlake_offload_plan **plans) {
+static void gmlo_search_adopt(gmlake_offload_planner *planner, gmlake_offload_plan **plans) {
   size_t j, i;
   for (j = 0; j < planner->job_count; j++) {
-    gmlo_job *job = &planner->jobs[j];
+    gmlo_planner_job *job = &planner->jobs[j];
     if (job->graph == NULL) continue;
     gmlo_plan_destroy(job->plan);
     job->plan = plans[j];
@@ -2990,11 +3685,11 @@ static gmlake_offload_result gmlo_replan(gmlake_offload_planner *planner) {
   plans =
       (gmlake_offload_plan **)gmlo_zeroed(&planner->desc.host, planner->job_count, sizeof *plans);
   if (plans == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
-  if (gmlo_jobs_count(planner) != 0) {
-    done = letter ? gmlo_plan_letter(planner, plans) : gmlo_plan_jobs(planner, plans);
+  if (gmlo_planner_job_count(planner) != 0) {
+    done = letter ? gmlo_search_letter(planner, plans) : gmlo_search_jobs(planner, plans);
   }
   if (done) {
-    gmlo_planner_adopt(planner, plans);
+    gmlo_search_adopt(planner, plans);
   } else {
     for (j = 0; j < planner->job_count; j++) gmlo_plan_destroy(plans[j]);
   }
@@ -3002,84 +3697,57 @@ static gmlake_offload_result gmlo_replan(gmlake_offload_planner *planner) {
   return done ? GMLAKE_OFFLOAD_OK : GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
 }
 
-static double gmlo_job_drift(const gmlo_job *job) {
-  double moved = 0, sum = 0;
-  size_t i;
-  for (i = 0; i < job->graph->op_count; i++) {
-    double change = job->mean_ns[i] - job->based_ns[i];
-    moved += change < 0 ? -change : change;
-    sum += job->based_ns[i];
-  }
-  return sum > 0 ? moved / sum : 0;
+/* ---- Public functions ---- */
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_replan(gmlake_offload_planner *planner) {
+  return planner != NULL ? gmlo_replan(planner) : GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
 }
 
-static void gmlo_job_leave(gmlake_offload_planner *planner, gmlo_job *job) {
-  gmlo_plan_destroy(job->plan);
-  gmlo_free(&planner->desc.host, job->mean_ns);
-  gmlo_free(&planner->desc.host, job->based_ns);
-  memset(job, 0, sizeof *job);
-}
-
-static gmlake_offload_result gmlo_job_init(gmlake_offload_planner *planner, gmlo_job *job,
-                                           const gmlake_offload_job_desc *desc) {
-  const gmlake_offload_graph *graph = desc->graph;
-  size_t i;
-  memset(job, 0, sizeof *job);
-  job->mean_ns = (double *)gmlo_zeroed(&planner->desc.host, graph->op_count, sizeof(double));
-  job->based_ns = (double *)gmlo_zeroed(&planner->desc.host, graph->op_count, sizeof(double));
-  if (job->mean_ns == NULL || job->based_ns == NULL) {
-    gmlo_job_leave(planner, job);
-    return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
-  }
-  job->graph = graph;
-  job->swap_ratio_max = desc->swap_ratio_max == 0 ? 1 : desc->swap_ratio_max;
-  job->unplanned_bytes = graph->info.peak_bytes;
-  job->planned_bytes = graph->info.peak_bytes;
-  for (i = 0; i < graph->op_count; i++) {
-    job->mean_ns[i] = job->based_ns[i] = (double)graph->ops[i].time_ns;
-  }
-  return GMLAKE_OFFLOAD_OK;
-}
-
-static gmlake_offload_result gmlo_planner_add(gmlake_offload_planner *planner,
-                                              const gmlake_offload_job_desc *desc,
-                                              uint32_t *out_job) {
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_update(gmlake_offload_planner *planner,
+                                                               int *out_replanned) {
   gmlake_offload_result result;
+  int wanted;
   size_t j;
-  gmlo_job *jobs = (gmlo_job *)gmlo_grow(&planner->desc.host, planner->jobs, planner->job_count, 1,
-                                         &planner->job_capacity, sizeof *jobs);
-  if (jobs == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
-  planner->jobs = jobs;
-  for (j = 0; j < planner->job_count && jobs[j].graph != NULL; j++) continue;
-  result = gmlo_job_init(planner, &jobs[j], desc);
-  if (result != GMLAKE_OFFLOAD_OK) return result;
-  if (j == planner->job_count) planner->job_count++;
-  planner->changed = 1;
-  *out_job = (uint32_t)j;
-  return GMLAKE_OFFLOAD_OK;
+  if (out_replanned != NULL) *out_replanned = 0;
+  if (planner == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  wanted = planner->changed;
+  for (j = 0; j < planner->job_count && !wanted; j++) {
+    if (planner->jobs[j].graph == NULL) continue;
+    wanted = gmlo_planner_job_drift(&planner->jobs[j]) > planner->desc.drift_max;
+  }
+  if (!wanted) return GMLAKE_OFFLOAD_OK;
+  result = gmlo_replan(planner);
+  if (out_replanned != NULL) *out_replanned = result == GMLAKE_OFFLOAD_OK;
+  return result;
 }
 
-/* ---- >>run: jobs' operators in order, and a plan's events --------------------------------------
-   Owns the places of the jobs' tensors and the two queues of copies. Invariants:
-   [N1] used_bytes are the bytes of all places that are there, are coming or are going.
-   [N2] A place that is `there` and not `coming` has the tensor's bytes; one with host_valid has
-        them on the host. A tensor that exists has one or the other.
-   [N3] Pinned places stay: an operator is running on them.
-   [N4] One copy is under way in each direction. Operators of a job end in their order; more than
-        one are under way only where launch_ahead_max says so, within one iteration.
-   [N5] Passive swaps out are asked for by one job at a time, the acquirer, whose next operator's
-        tensors they leave alone, and what they free is the acquirer's: jobs cannot wait for each
-        other's tensors, nor take them from each other for ever.
-   [N6] Nothing refers to a job that is gone: its requests went with it, its timers are nobody's,
-        what is being copied is the queue's, to be freed when the copy ends.
-   Complexity: an operator O(what it touches), a passive swap out O(all tensors).
-   Fails: host memory, the backend, an operator larger than the limit; the run is over then. */
+/* ---- >>run: the operators of jobs in order, and the events of plans -----------------------------
+   Owns for each job where its tensors are (gmlo_run_tensor), and the two queues of copies.
+   Invariants:
+   [N1] used_bytes is the sum of the bytes of all tensors that are `there`; those that are coming or
+        going are.
+   [N2] A tensor that is `there` and not `coming` has its bytes on the device. One with host_valid
+        has its bytes on the host. A tensor that exists has one or the other.
+   [N3] A tensor with pins stays where it is: an operator that runs uses it.
+   [N4] At most one copy of each direction is under way. The operators of a job end in their order.
+        More than one of a job is under way only if launch_ahead_max allows it, and only within one
+        iteration.
+   [N5] Only one job at a time asks for passive swaps out: the acquirer. They leave the tensors of
+        its next operator alone, and what they free is the acquirer's. So jobs can neither wait for
+        each other's tensors in a circle nor take them from each other for ever.
+   [N6] Nothing refers to a job that is gone: its requests went with it, its timers belong to no
+        job, and a tensor of it that is being copied belongs to the queue, which frees it when the
+        copy ends.
+   Cost: an operator O(its tensors), a passive swap out O(all tensors). Fails: where host memory is
+   refused, where the backend fails, and where an operator needs more than the limit; the run is
+   over then. */
 
 #define GMLO_TOKEN_OP 1u
 #define GMLO_TOKEN_COPY 2u
 #define GMLO_TOKEN_TIMER 3u
+#define GMLO_TOKEN_SHIFT 60 /* the kind stands above, the number below */
 
-typedef struct gmlo_place {
+typedef struct gmlo_run_tensor {
   void *device, *host;
   int there;  /* has device memory */
   int coming; /* being copied from the host */
@@ -3092,7 +3760,7 @@ typedef struct gmlo_place {
   unsigned pins;
   uint32_t last_op; /* the last that used it */
   uint64_t used_at; /* rises with every use */
-} gmlo_place;
+} gmlo_run_tensor;
 
 typedef struct gmlo_run_step {
   uint32_t op;
@@ -3103,7 +3771,7 @@ typedef struct gmlo_run_job {
   const gmlake_offload_graph *graph; /* NULL: no job has this number */
   const gmlake_offload_plan *plan, *next_plan;
   int alive, leaves, replans; /* replans: next_plan takes over at the next iteration */
-  gmlo_place *places;
+  gmlo_run_tensor *tensors;
   gmlo_scope scope; /* what follows, made for each plan */
   gmlo_run_step *steps;
   size_t step_count;
@@ -3118,11 +3786,11 @@ typedef struct gmlo_run_job {
   uint64_t iteration, target;
 } gmlo_run_job;
 
-typedef struct gmlo_request {
+typedef struct gmlo_copy_request {
   uint32_t job, tensor;
   uint32_t last_op; /* void if the tensor has been used since */
   int passive;
-} gmlo_request;
+} gmlo_copy_request;
 
 /* An event whose time has not come. */
 typedef struct gmlo_timer {
@@ -3131,14 +3799,14 @@ typedef struct gmlo_timer {
   int busy;
 } gmlo_timer;
 
-typedef struct gmlo_queue {
-  gmlo_request *requests; /* the next one last */
+typedef struct gmlo_copy_queue {
+  gmlo_copy_request *requests; /* the next one last */
   size_t count, capacity;
   int busy;
-  gmlo_request now; /* under way; of a job that is gone: job is NONE, and the place this: */
-  gmlo_place orphan;
+  gmlo_copy_request now; /* under way; of a job that is gone: job is NONE, and the place this: */
+  gmlo_run_tensor orphan;
   size_t now_bytes;
-} gmlo_queue;
+} gmlo_copy_queue;
 
 struct gmlake_offload_run {
   gmlake_offload_run_desc desc;
@@ -3146,7 +3814,7 @@ struct gmlake_offload_run {
   gmlo_run_job *jobs;
   size_t job_count, job_capacity;
   uint32_t device;
-  gmlo_queue queues[2];
+  gmlo_copy_queue queues[2];
   gmlo_timer *timers;
   size_t timer_count, timer_capacity;
   size_t used_bytes;
@@ -3173,69 +3841,58 @@ static size_t gmlo_run_bytes(const gmlo_run_job *job, uint32_t tensor) {
   return job->graph->tensors[tensor].bytes;
 }
 
-static void gmlo_run_count(size_t *value, size_t *peak, size_t bytes) {
-  *value += bytes;
-  if (*value > *peak) *peak = *value;
-}
-
 static int gmlo_run_fits(const gmlake_offload_run *run, size_t bytes) {
   size_t limit = run->desc.limit_bytes != 0 ? run->desc.limit_bytes : SIZE_MAX;
   if (run->refused_bytes != 0 && bytes >= run->refused_bytes) return 0;
   return run->used_bytes <= limit && bytes <= limit - run->used_bytes;
 }
 
-/* Device memory for a place; 0 where the backend refuses. */
-static int gmlo_place_alloc(gmlake_offload_run *run, gmlo_place *place, size_t bytes) {
-  place->device = NULL;
+/* Device memory for a state; 0 where the backend refuses. */
+static int gmlo_run_tensor_alloc(gmlake_offload_run *run, gmlo_run_tensor *state, size_t bytes) {
+  state->device = NULL;
   if (bytes != 0 &&
-      run->backend->device_alloc(run->backend->user, run->device, bytes, &place->device) != 0) {
+      run->backend->device_alloc(run->backend->user, run->device, bytes, &state->device) != 0) {
     run->refused_bytes = bytes;
     return 0;
   }
-  place->there = 1;
+  state->there = 1;
   run->used_bytes += bytes;
-  gmlo_run_count(&run->stats.device_bytes, &run->stats.device_bytes_peak, bytes);
+  gmlo_count_up(&run->stats.device_bytes, &run->stats.device_bytes_peak, bytes);
   return 1;
 }
 
-static void gmlo_place_free(gmlake_offload_run *run, gmlo_place *place, size_t bytes) {
-  if (!place->there) return;
-  if (bytes != 0) run->backend->device_free(run->backend->user, run->device, place->device, bytes);
-  place->device = NULL;
-  place->there = 0;
+static void gmlo_run_tensor_free(gmlake_offload_run *run, gmlo_run_tensor *state, size_t bytes) {
+  if (!state->there) return;
+  if (bytes != 0) run->backend->device_free(run->backend->user, run->device, state->device, bytes);
+  state->device = NULL;
+  state->there = 0;
   run->used_bytes -= bytes;
   run->stats.device_bytes -= bytes;
   run->refused_bytes = 0;
 }
 
 /* The host's room for a tensor, kept as long as the tensor exists. */
-static int gmlo_place_host(gmlake_offload_run *run, gmlo_place *place, size_t bytes) {
-  if (place->host != NULL || bytes == 0) return 1;
-  if (run->backend->host_alloc(run->backend->user, bytes, &place->host) != 0) {
-    place->host = NULL;
+static int gmlo_run_tensor_alloc_host(gmlake_offload_run *run, gmlo_run_tensor *state,
+                                      size_t bytes) {
+  if (state->host != NULL || bytes == 0) return 1;
+  if (run->backend->host_alloc(run->backend->user, bytes, &state->host) != 0) {
+    state->host = NULL;
     return 0;
   }
-  gmlo_run_count(&run->stats.host_bytes, &run->stats.host_bytes_peak, bytes);
+  gmlo_count_up(&run->stats.host_bytes, &run->stats.host_bytes_peak, bytes);
   return 1;
 }
 
-static void gmlo_place_forget_host(gmlake_offload_run *run, gmlo_place *place, size_t bytes) {
-  place->host_valid = 0;
-  if (place->host == NULL) return;
-  run->backend->host_free(run->backend->user, place->host, bytes);
-  place->host = NULL;
+static void gmlo_run_tensor_free_host(gmlake_offload_run *run, gmlo_run_tensor *state,
+                                      size_t bytes) {
+  state->host_valid = 0;
+  if (state->host == NULL) return;
+  run->backend->host_free(run->backend->user, state->host, bytes);
+  state->host = NULL;
   run->stats.host_bytes -= bytes;
 }
 
 /* ---- Steps of an iteration ---- */
-
-static uint32_t gmlo_op_ref(const gmlake_offload_graph *graph, uint32_t op, size_t i) {
-  return graph->refs[graph->ops[op].first_ref + i];
-}
-
-static size_t gmlo_op_refs(const gmlake_offload_graph *graph, uint32_t op) {
-  return graph->ops[op].read_count + graph->ops[op].write_count;
-}
 
 static int gmlo_run_make_steps(gmlo_run_job *job) {
   const gmlake_offload_graph *graph = job->graph;
@@ -3337,18 +3994,19 @@ static int gmlo_run_adopt(gmlo_run_job *job) {
 
 /* ---- Copies ---- */
 
-static gmlo_place *gmlo_request_place(gmlake_offload_run *run, const gmlo_request *request) {
-  return &run->jobs[request->job].places[request->tensor];
+static gmlo_run_tensor *gmlo_copy_request_tensor(gmlake_offload_run *run,
+                                                 const gmlo_copy_request *request) {
+  return &run->jobs[request->job].tensors[request->tensor];
 }
 
 /* The place that is being copied. */
-static gmlo_place *gmlo_queue_place(gmlake_offload_run *run, int lane) {
-  gmlo_queue *queue = &run->queues[lane];
+static gmlo_run_tensor *gmlo_copy_queue_tensor(gmlake_offload_run *run, int lane) {
+  gmlo_copy_queue *queue = &run->queues[lane];
   return queue->now.job == GMLAKE_OFFLOAD_NONE ? &queue->orphan
-                                               : gmlo_request_place(run, &queue->now);
+                                               : gmlo_copy_request_tensor(run, &queue->now);
 }
 
-static int gmlo_queue_has(const gmlo_queue *queue, uint32_t job, uint32_t tensor) {
+static int gmlo_copy_queue_has(const gmlo_copy_queue *queue, uint32_t job, uint32_t tensor) {
   size_t i;
   for (i = 0; i < queue->count; i++) {
     if (queue->requests[i].job == job && queue->requests[i].tensor == tensor) return 1;
@@ -3356,7 +4014,7 @@ static int gmlo_queue_has(const gmlo_queue *queue, uint32_t job, uint32_t tensor
   return 0;
 }
 
-static int gmlo_queue_has_passive(const gmlo_queue *queue, uint32_t job) {
+static int gmlo_copy_queue_has_passive(const gmlo_copy_queue *queue, uint32_t job) {
   size_t i;
   for (i = 0; i < queue->count; i++) {
     if (queue->requests[i].job == job && queue->requests[i].passive) return 1;
@@ -3365,10 +4023,10 @@ static int gmlo_queue_has_passive(const gmlo_queue *queue, uint32_t job) {
 }
 
 /* The job's passive request goes before all others. */
-static void gmlo_queue_prefer(gmlo_queue *queue, uint32_t job) {
+static void gmlo_copy_queue_prefer(gmlo_copy_queue *queue, uint32_t job) {
   size_t i;
   for (i = 0; i + 1 < queue->count; i++) {
-    gmlo_request request = queue->requests[i];
+    gmlo_copy_request request = queue->requests[i];
     if (request.job != job || !request.passive) continue;
     memmove(&queue->requests[i], &queue->requests[i + 1],
             (queue->count - i - 1) * sizeof *queue->requests);
@@ -3378,11 +4036,11 @@ static void gmlo_queue_prefer(gmlo_queue *queue, uint32_t job) {
 }
 
 /* Passive requests go first. */
-static void gmlo_queue_push(gmlake_offload_run *run, int lane, uint32_t job, uint32_t tensor,
-                            int passive) {
-  gmlo_queue *queue = &run->queues[lane];
-  gmlo_request *requests = (gmlo_request *)gmlo_grow(&run->desc.host, queue->requests, queue->count,
-                                                     1, &queue->capacity, sizeof *requests);
+static void gmlo_copy_queue_push(gmlake_offload_run *run, int lane, uint32_t job, uint32_t tensor,
+                                 int passive) {
+  gmlo_copy_queue *queue = &run->queues[lane];
+  gmlo_copy_request *requests = (gmlo_copy_request *)gmlo_grow(
+      &run->desc.host, queue->requests, queue->count, 1, &queue->capacity, sizeof *requests);
   size_t i = queue->count;
   if (requests == NULL) {
     (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
@@ -3396,23 +4054,27 @@ static void gmlo_queue_push(gmlake_offload_run *run, int lane, uint32_t job, uin
   requests[i].job = job;
   requests[i].tensor = tensor;
   requests[i].passive = passive;
-  requests[i].last_op = run->jobs[job].places[tensor].last_op;
+  requests[i].last_op = run->jobs[job].tensors[tensor].last_op;
   queue->count++;
 }
 
-static void gmlo_queue_pop(gmlo_queue *queue) { queue->now = queue->requests[--queue->count]; }
+static void gmlo_copy_queue_pop(gmlo_copy_queue *queue) {
+  queue->now = queue->requests[--queue->count];
+}
 
-static void gmlo_copy_start(gmlake_offload_run *run, int lane, gmlo_place *place, size_t bytes) {
-  gmlo_queue *queue = &run->queues[lane];
+static void gmlo_copy_start(gmlake_offload_run *run, int lane, gmlo_run_tensor *state,
+                            size_t bytes) {
+  gmlo_copy_queue *queue = &run->queues[lane];
   gmlake_offload_copy copy;
   memset(&copy, 0, sizeof copy);
   copy.device = run->device;
   copy.to_host = lane == GMLO_OUT;
-  copy.device_ptr = place->device;
-  copy.host_ptr = place->host;
+  copy.device_ptr = state->device;
+  copy.host_ptr = state->host;
   copy.bytes = bytes;
-  if (run->backend->copy(run->backend->user, &copy,
-                         (uint64_t)GMLO_TOKEN_COPY << 60 | (uint64_t)(unsigned)lane) != 0) {
+  if (run->backend->copy(
+          run->backend->user, &copy,
+          (uint64_t)GMLO_TOKEN_COPY << GMLO_TOKEN_SHIFT | (uint64_t)(unsigned)lane) != 0) {
     (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
     return;
   }
@@ -3420,12 +4082,12 @@ static void gmlo_copy_start(gmlake_offload_run *run, int lane, gmlo_place *place
   queue->busy = 1;
   queue->now_bytes = bytes;
   if (lane == GMLO_OUT) {
-    place->going = 1;
+    state->going = 1;
     run->stats.out_bytes += bytes;
     run->stats.out_count++;
     run->stats.passive_out_count += (uint64_t)(queue->now.passive != 0);
   } else {
-    place->coming = 1;
+    state->coming = 1;
     run->stats.in_bytes += bytes;
     run->stats.in_count++;
     run->stats.passive_in_count += (uint64_t)(queue->now.passive != 0);
@@ -3433,123 +4095,84 @@ static void gmlo_copy_start(gmlake_offload_run *run, int lane, gmlo_place *place
 }
 
 /* Whether a swap out may still happen: the tensor is there, idle and unused since. */
-static int gmlo_out_is_valid(gmlake_offload_run *run, const gmlo_request *request) {
-  const gmlo_place *place = gmlo_request_place(run, request);
-  return place->there && !place->coming && !place->going && place->pins == 0 &&
-         place->last_op == request->last_op;
+static int gmlo_run_out_is_valid(gmlake_offload_run *run, const gmlo_copy_request *request) {
+  const gmlo_run_tensor *state = gmlo_copy_request_tensor(run, request);
+  return state->there && !state->coming && !state->going && state->pins == 0 &&
+         state->last_op == request->last_op;
 }
 
 /* Starts the next swap out, if there is one; 1 where something changed. */
-static int gmlo_out_next(gmlake_offload_run *run) {
-  gmlo_queue *queue = &run->queues[GMLO_OUT];
-  gmlo_place *place;
+static int gmlo_run_next_out(gmlake_offload_run *run) {
+  gmlo_copy_queue *queue = &run->queues[GMLO_OUT];
+  gmlo_run_tensor *state;
   size_t bytes;
   if (queue->busy || queue->count == 0) return 0;
-  gmlo_queue_pop(queue);
-  if (!gmlo_out_is_valid(run, &queue->now)) {
+  gmlo_copy_queue_pop(queue);
+  if (!gmlo_run_out_is_valid(run, &queue->now)) {
     run->stats.void_count++;
     return 1;
   }
-  place = gmlo_request_place(run, &queue->now);
+  state = gmlo_copy_request_tensor(run, &queue->now);
   bytes = gmlo_run_bytes(&run->jobs[queue->now.job], queue->now.tensor);
-  if (place->host_valid || bytes == 0) {
-    place->host_valid = 1;
-    gmlo_place_free(run, place, bytes);
-  } else if (!gmlo_place_host(run, place, bytes)) {
+  if (state->host_valid || bytes == 0) {
+    state->host_valid = 1;
+    gmlo_run_tensor_free(run, state, bytes);
+  } else if (!gmlo_run_tensor_alloc_host(run, state, bytes)) {
     (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
   } else {
-    gmlo_copy_start(run, GMLO_OUT, place, bytes);
+    gmlo_copy_start(run, GMLO_OUT, state, bytes);
   }
-  return 1;
-}
-
-static int gmlo_reclaim(gmlake_offload_run *run, size_t bytes);
-static size_t gmlo_leaving(gmlake_offload_run *run);
-
-/* Whether the acquirer gets what it waits for, from what is leaving, if others take `bytes`. */
-static int gmlo_run_spares(gmlake_offload_run *run, size_t bytes) {
-  size_t limit = run->desc.limit_bytes != 0 ? run->desc.limit_bytes : SIZE_MAX;
-  size_t used = run->used_bytes - gmlo_leaving(run);
-  return run->refused_bytes == 0 && used <= limit && bytes <= limit - used &&
-         run->hungry_bytes <= limit - used - bytes;
-}
-
-/* Starts the next swap in, if there is one and memory for it. */
-static int gmlo_in_next(gmlake_offload_run *run) {
-  gmlo_queue *queue = &run->queues[GMLO_IN];
-  gmlo_request *next;
-  gmlo_place *place;
-  size_t bytes;
-  if (queue->busy || queue->count == 0) return 0;
-  if (run->acquirer != GMLAKE_OFFLOAD_NONE) gmlo_queue_prefer(queue, run->acquirer);
-  next = &queue->requests[queue->count - 1];
-  bytes = gmlo_run_bytes(&run->jobs[next->job], next->tensor);
-  if (run->hungry && !(next->passive && next->job == run->acquirer) &&
-      (next->passive || !gmlo_run_spares(run, bytes))) {
-    return 0;
-  }
-  place = gmlo_request_place(run, next);
-  if (place->there || !place->host_valid) {
-    run->stats.void_count++;
-    gmlo_queue_pop(queue);
-    return 1;
-  }
-  if (!gmlo_run_fits(run, bytes) || !gmlo_place_alloc(run, place, bytes)) {
-    return next->passive && run->acquirer == next->job ? gmlo_reclaim(run, bytes) : 0;
-  }
-  gmlo_queue_pop(queue);
-  if (bytes != 0) gmlo_copy_start(run, GMLO_IN, place, bytes);
   return 1;
 }
 
 static void gmlo_copy_done(gmlake_offload_run *run, int lane) {
-  gmlo_place *place = gmlo_queue_place(run, lane);
+  gmlo_run_tensor *state = gmlo_copy_queue_tensor(run, lane);
   size_t bytes = run->queues[lane].now_bytes;
   run->queues[lane].busy = 0;
   if (lane == GMLO_IN) {
-    place->coming = 0;
-    place->used_at = ++run->uses;
+    state->coming = 0;
+    state->used_at = ++run->uses;
   } else {
-    place->going = 0;
-    place->host_valid = 1;
-    if (!place->keep && place->pins == 0) gmlo_place_free(run, place, bytes);
-    place->keep = 0;
+    state->going = 0;
+    state->host_valid = 1;
+    if (!state->keep && state->pins == 0) gmlo_run_tensor_free(run, state, bytes);
+    state->keep = 0;
   }
-  if (place->dead) {
-    place->dead = 0;
-    gmlo_place_free(run, place, bytes);
-    gmlo_place_forget_host(run, place, bytes);
+  if (state->dead) {
+    state->dead = 0;
+    gmlo_run_tensor_free(run, state, bytes);
+    gmlo_run_tensor_free_host(run, state, bytes);
   }
 }
 
 /* ---- Memory on demand ---- */
 
-static int gmlo_next_uses(const gmlake_offload_run *run, uint32_t job, uint32_t tensor) {
+static int gmlo_run_next_uses(const gmlake_offload_run *run, uint32_t job, uint32_t tensor) {
   const gmlo_run_job *j = &run->jobs[job];
   return run->acquirer == job && j->at < j->step_count &&
          gmlo_op_uses(j->graph, j->steps[j->at].op, tensor) != 0;
 }
 
 /* Whether the tensor is about to leave anyway. */
-static int gmlo_leaves_soon(const gmlake_offload_run *run, uint32_t job, uint32_t tensor) {
+static int gmlo_run_leaves_soon(const gmlake_offload_run *run, uint32_t job, uint32_t tensor) {
   size_t i;
   for (i = 0; i < run->timer_count; i++) {
     const gmlo_timer *timer = &run->timers[i];
     if (timer->busy && timer->job == job && timer->event.tensor == tensor &&
         timer->event.action != GMLAKE_OFFLOAD_SWAP_IN &&
-        timer->event.op == run->jobs[job].places[tensor].last_op) {
+        timer->event.op == run->jobs[job].tensors[tensor].last_op) {
       return 1;
     }
   }
   return 0;
 }
 
-static int gmlo_may_evict(const gmlake_offload_run *run, uint32_t job, uint32_t tensor) {
-  const gmlo_place *place = &run->jobs[job].places[tensor];
-  return place->there && !place->coming && !place->going && place->pins == 0 &&
+static int gmlo_run_may_evict(const gmlake_offload_run *run, uint32_t job, uint32_t tensor) {
+  const gmlo_run_tensor *state = &run->jobs[job].tensors[tensor];
+  return state->there && !state->coming && !state->going && state->pins == 0 &&
          run->jobs[job].graph->tensors[tensor].bytes != 0 &&
-         !gmlo_queue_has(&run->queues[GMLO_OUT], job, tensor) &&
-         !gmlo_leaves_soon(run, job, tensor) && !gmlo_next_uses(run, job, tensor);
+         !gmlo_copy_queue_has(&run->queues[GMLO_OUT], job, tensor) &&
+         !gmlo_run_leaves_soon(run, job, tensor) && !gmlo_run_next_uses(run, job, tensor);
 }
 
 /* The position of the job's next operator, those that run again left out. */
@@ -3561,7 +4184,7 @@ static size_t gmlo_run_position(const gmlo_run_job *job) {
 
 /* Time until the job, which is at `position`, uses the tensor, in the next iteration if not in this
    one. */
-static uint64_t gmlo_time_to_use(const gmlo_run_job *job, size_t position, uint32_t tensor) {
+static uint64_t gmlo_run_time_to_use(const gmlo_run_job *job, size_t position, uint32_t tensor) {
   const gmlake_offload_graph *graph = job->graph;
   size_t begin = graph->access_begin[tensor], end = graph->access_begin[tensor + 1];
   size_t low = begin, high = end;
@@ -3581,8 +4204,8 @@ static uint64_t gmlo_time_to_use(const gmlo_run_job *job, size_t position, uint3
 
 /* The tensor that leaves next, if something has to: the one of farthest next use, of several the
    least recently used. 0: none may. */
-static int gmlo_find_victim(const gmlake_offload_run *run, uint32_t *out_job,
-                            uint32_t *out_tensor) {
+static int gmlo_run_find_victim(const gmlake_offload_run *run, uint32_t *out_job,
+                                uint32_t *out_tensor) {
   int lru = (run->desc.flags & GMLAKE_OFFLOAD_LRU) != 0, found = 0;
   uint64_t farthest = 0, oldest = 0;
   size_t j, t;
@@ -3590,11 +4213,11 @@ static int gmlo_find_victim(const gmlake_offload_run *run, uint32_t *out_job,
     const gmlo_run_job *job = &run->jobs[j];
     size_t position = job->alive ? gmlo_run_position(job) : 0;
     for (t = 0; job->alive && t < job->graph->tensor_count; t++) {
-      uint64_t used_at = job->places[t].used_at, far = 0;
-      if (!job->places[t].there) continue;
-      if (!lru) far = gmlo_time_to_use(job, position, (uint32_t)t);
+      uint64_t used_at = job->tensors[t].used_at, far = 0;
+      if (!job->tensors[t].there) continue;
+      if (!lru) far = gmlo_run_time_to_use(job, position, (uint32_t)t);
       if (found && (far < farthest || (far == farthest && used_at >= oldest))) continue;
-      if (!gmlo_may_evict(run, (uint32_t)j, (uint32_t)t)) continue;
+      if (!gmlo_run_may_evict(run, (uint32_t)j, (uint32_t)t)) continue;
       found = 1;
       farthest = far;
       oldest = used_at;
@@ -3606,11 +4229,11 @@ static int gmlo_find_victim(const gmlake_offload_run *run, uint32_t *out_job,
 }
 
 /* Bytes that planned swaps out whose time comes soon will free, without those asked for already. */
-static size_t gmlo_leaving_soon(gmlake_offload_run *run) {
+static size_t gmlo_run_leaving_soon_bytes(gmlake_offload_run *run) {
   size_t i, bytes = 0;
   for (i = 0; i < run->timer_count; i++) {
     const gmlake_offload_event *event = &run->timers[i].event;
-    gmlo_request request;
+    gmlo_copy_request request;
     memset(&request, 0, sizeof request);
     request.job = run->timers[i].job;
     request.tensor = event->tensor;
@@ -3619,47 +4242,84 @@ static size_t gmlo_leaving_soon(gmlake_offload_run *run) {
         event->action == GMLAKE_OFFLOAD_SWAP_IN) {
       continue;
     }
-    if (!gmlo_out_is_valid(run, &request)) continue;
-    if (gmlo_queue_has(&run->queues[GMLO_OUT], request.job, request.tensor)) continue;
+    if (!gmlo_run_out_is_valid(run, &request)) continue;
+    if (gmlo_copy_queue_has(&run->queues[GMLO_OUT], request.job, request.tensor)) continue;
     bytes += gmlo_run_bytes(&run->jobs[request.job], request.tensor);
   }
   return bytes;
 }
 
 /* Bytes that swaps out asked for or planned will free. */
-static size_t gmlo_leaving(gmlake_offload_run *run) {
-  gmlo_queue *queue = &run->queues[GMLO_OUT];
+static size_t gmlo_run_leaving_bytes(gmlake_offload_run *run) {
+  gmlo_copy_queue *queue = &run->queues[GMLO_OUT];
   size_t i, bytes = 0;
-  if (queue->busy && !gmlo_queue_place(run, GMLO_OUT)->keep) bytes += queue->now_bytes;
+  if (queue->busy && !gmlo_copy_queue_tensor(run, GMLO_OUT)->keep) bytes += queue->now_bytes;
   for (i = 0; i < queue->count; i++) {
-    const gmlo_request *request = &queue->requests[i];
-    if (!gmlo_out_is_valid(run, request)) continue;
+    const gmlo_copy_request *request = &queue->requests[i];
+    if (!gmlo_run_out_is_valid(run, request)) continue;
     bytes += gmlo_run_bytes(&run->jobs[request->job], request->tensor);
   }
-  return bytes + gmlo_leaving_soon(run);
+  return bytes + gmlo_run_leaving_soon_bytes(run);
 }
 
 /* Asks victims to leave until `bytes` will fit. 1 where that changed something. [N5] */
-static int gmlo_reclaim(gmlake_offload_run *run, size_t bytes) {
+static int gmlo_run_reclaim(gmlake_offload_run *run, size_t bytes) {
   size_t limit = run->desc.limit_bytes != 0 ? run->desc.limit_bytes : SIZE_MAX, leaving;
   uint32_t job = 0, tensor = 0;
   int changed = 0;
   run->hungry = 1;
   run->hungry_bytes = bytes;
-  leaving = gmlo_leaving(run);
+  leaving = gmlo_run_leaving_bytes(run);
   while (run->used_bytes - leaving > limit || bytes > limit - (run->used_bytes - leaving) ||
          (run->refused_bytes != 0 && leaving < bytes)) {
-    if ((run->desc.flags & GMLAKE_OFFLOAD_STRICT) != 0 || !gmlo_find_victim(run, &job, &tensor)) {
+    if ((run->desc.flags & GMLAKE_OFFLOAD_STRICT) != 0 ||
+        !gmlo_run_find_victim(run, &job, &tensor)) {
       if (run->pending != 0 || leaving != 0 || run->queues[GMLO_OUT].count != 0) return changed;
       (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY);
       return 0;
     }
-    gmlo_queue_push(run, GMLO_OUT, job, tensor, 1);
+    gmlo_copy_queue_push(run, GMLO_OUT, job, tensor, 1);
     if (run->failed != GMLAKE_OFFLOAD_OK) return 0;
     leaving += gmlo_run_bytes(&run->jobs[job], tensor);
     changed = 1;
   }
   return changed;
+}
+
+/* Whether the acquirer gets what it waits for, from what is leaving, if others take `bytes`. */
+static int gmlo_run_spares(gmlake_offload_run *run, size_t bytes) {
+  size_t limit = run->desc.limit_bytes != 0 ? run->desc.limit_bytes : SIZE_MAX;
+  size_t used = run->used_bytes - gmlo_run_leaving_bytes(run);
+  return run->refused_bytes == 0 && used <= limit && bytes <= limit - used &&
+         run->hungry_bytes <= limit - used - bytes;
+}
+
+/* Starts the next swap in, if there is one and memory for it. */
+static int gmlo_run_next_in(gmlake_offload_run *run) {
+  gmlo_copy_queue *queue = &run->queues[GMLO_IN];
+  gmlo_copy_request *next;
+  gmlo_run_tensor *state;
+  size_t bytes;
+  if (queue->busy || queue->count == 0) return 0;
+  if (run->acquirer != GMLAKE_OFFLOAD_NONE) gmlo_copy_queue_prefer(queue, run->acquirer);
+  next = &queue->requests[queue->count - 1];
+  bytes = gmlo_run_bytes(&run->jobs[next->job], next->tensor);
+  if (run->hungry && !(next->passive && next->job == run->acquirer) &&
+      (next->passive || !gmlo_run_spares(run, bytes))) {
+    return 0;
+  }
+  state = gmlo_copy_request_tensor(run, next);
+  if (state->there || !state->host_valid) {
+    run->stats.void_count++;
+    gmlo_copy_queue_pop(queue);
+    return 1;
+  }
+  if (!gmlo_run_fits(run, bytes) || !gmlo_run_tensor_alloc(run, state, bytes)) {
+    return next->passive && run->acquirer == next->job ? gmlo_run_reclaim(run, bytes) : 0;
+  }
+  gmlo_copy_queue_pop(queue);
+  if (bytes != 0) gmlo_copy_start(run, GMLO_IN, state, bytes);
+  return 1;
 }
 
 /* ---- Operators ---- */
@@ -3669,34 +4329,34 @@ static int gmlo_step_is_ready(gmlake_offload_run *run, uint32_t id, size_t *out_
   gmlo_run_job *job = &run->jobs[id];
   uint32_t op = job->steps[job->at].op;
   size_t i, read_count = job->graph->ops[op].read_count;
-  const gmlo_queue *queue = &run->queues[GMLO_IN];
+  const gmlo_copy_queue *queue = &run->queues[GMLO_IN];
   int ready = 1;
   *out_bytes = 0;
   for (i = 0; i < gmlo_op_refs(job->graph, op); i++) {
     uint32_t tensor = gmlo_op_ref(job->graph, op, i);
-    gmlo_place *place = &job->places[tensor];
-    if (place->going) {
-      place->keep = 1;
+    gmlo_run_tensor *state = &job->tensors[tensor];
+    if (state->going) {
+      state->keep = 1;
       if (i >= read_count) ready = 0;
     }
-    if (place->coming) ready = 0;
-    if (place->there || (i < read_count && place->coming)) continue;
+    if (state->coming) ready = 0;
+    if (state->there || (i < read_count && state->coming)) continue;
     if (i >= read_count && (gmlo_op_uses(job->graph, op, tensor) & GMLO_READS) != 0) continue;
     if (i >= read_count) {
       *out_bytes += gmlo_run_bytes(job, tensor);
       continue;
     }
     ready = 0;
-    if (!place->host_valid) {
+    if (!state->host_valid) {
       (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_WRONG_PLAN);
       return 0;
     }
     /* What is planned comes in its turn. Else one at a time: the next when it is there. */
-    if (place->awaited != 0 || gmlo_queue_has_passive(queue, id) ||
-        (queue->busy && gmlo_queue_has(queue, id, tensor))) {
+    if (state->awaited != 0 || gmlo_copy_queue_has_passive(queue, id) ||
+        (queue->busy && gmlo_copy_queue_has(queue, id, tensor))) {
       continue;
     }
-    gmlo_queue_push(run, GMLO_IN, id, tensor, 1);
+    gmlo_copy_queue_push(run, GMLO_IN, id, tensor, 1);
   }
   return ready;
 }
@@ -3709,24 +4369,24 @@ static int gmlo_step_alloc(gmlake_offload_run *run, uint32_t id, size_t bytes) {
   size_t i, begin = job->graph->ops[op].read_count, end = gmlo_op_refs(job->graph, op);
   for (i = begin; i < end; i++) {
     uint32_t tensor = gmlo_op_ref(job->graph, op, i);
-    gmlo_place *place = &job->places[tensor];
-    if (place->there) continue;
-    if (gmlo_place_alloc(run, place, gmlo_run_bytes(job, tensor))) {
-      place->remaking = 2; /* allocated here */
+    gmlo_run_tensor *state = &job->tensors[tensor];
+    if (state->there) continue;
+    if (gmlo_run_tensor_alloc(run, state, gmlo_run_bytes(job, tensor))) {
+      state->remaking = 2; /* allocated here */
       continue;
     }
     while (i-- > begin) {
       tensor = gmlo_op_ref(job->graph, op, i);
-      if (job->places[tensor].remaking != 2) continue;
-      gmlo_place_free(run, &job->places[tensor], gmlo_run_bytes(job, tensor));
-      job->places[tensor].remaking = 0;
+      if (job->tensors[tensor].remaking != 2) continue;
+      gmlo_run_tensor_free(run, &job->tensors[tensor], gmlo_run_bytes(job, tensor));
+      job->tensors[tensor].remaking = 0;
     }
     run->refused_bytes = bytes;
     return 0;
   }
   for (i = begin; i < end; i++) {
-    gmlo_place *place = &job->places[gmlo_op_ref(job->graph, op, i)];
-    place->remaking = step->remade != GMLAKE_OFFLOAD_NONE;
+    gmlo_run_tensor *state = &job->tensors[gmlo_op_ref(job->graph, op, i)];
+    state->remaking = step->remade != GMLAKE_OFFLOAD_NONE;
   }
   return 1;
 }
@@ -3742,12 +4402,12 @@ static int gmlo_step_launch(gmlake_offload_run *run, uint32_t id) {
   if (pointers == NULL) return 0;
   run->pointers = pointers;
   for (i = 0; i < count; i++) {
-    gmlo_place *place = &job->places[gmlo_op_ref(graph, op, i)];
-    place->pins++;
-    place->last_op = op;
-    place->used_at = ++run->uses;
-    if (i >= read_count) place->host_valid = 0;
-    run->pointers[i] = place->device;
+    gmlo_run_tensor *state = &job->tensors[gmlo_op_ref(graph, op, i)];
+    state->pins++;
+    state->last_op = op;
+    state->used_at = ++run->uses;
+    if (i >= read_count) state->host_valid = 0;
+    run->pointers[i] = state->device;
   }
   memset(&launch, 0, sizeof launch);
   launch.graph = graph;
@@ -3757,7 +4417,8 @@ static int gmlo_step_launch(gmlake_offload_run *run, uint32_t id) {
   (void)gmlake_offload_get_op(graph, op, &launch.desc);
   launch.reads = run->pointers;
   launch.writes = run->pointers + read_count;
-  if (run->backend->launch(run->backend->user, &launch, (uint64_t)GMLO_TOKEN_OP << 60 | id) != 0) {
+  if (run->backend->launch(run->backend->user, &launch,
+                           (uint64_t)GMLO_TOKEN_OP << GMLO_TOKEN_SHIFT | id) != 0) {
     (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
     return 1;
   }
@@ -3771,8 +4432,8 @@ static int gmlo_step_launch(gmlake_offload_run *run, uint32_t id) {
 /* A step that runs again is left out where its tensor is there after all. */
 static int gmlo_step_is_void(const gmlo_run_job *job) {
   uint32_t remade = job->steps[job->at + job->running].remade;
-  return remade != GMLAKE_OFFLOAD_NONE && job->places[remade].there &&
-         !job->places[remade].remaking;
+  return remade != GMLAKE_OFFLOAD_NONE && job->tensors[remade].there &&
+         !job->tensors[remade].remaking;
 }
 
 /* Whether the step can follow those that run: all it needs is there, and nothing has to be asked
@@ -3783,9 +4444,9 @@ static int gmlo_step_is_ready_ahead(const gmlo_run_job *job, size_t *out_bytes) 
   *out_bytes = 0;
   for (i = 0; i < gmlo_op_refs(job->graph, op); i++) {
     uint32_t tensor = gmlo_op_ref(job->graph, op, i);
-    const gmlo_place *place = &job->places[tensor];
-    if (place->coming || place->going) return 0;
-    if (place->there) continue;
+    const gmlo_run_tensor *state = &job->tensors[tensor];
+    if (state->coming || state->going) return 0;
+    if (state->there) continue;
     if (i < job->graph->ops[op].read_count) return 0;
     *out_bytes += gmlo_run_bytes(job, tensor);
   }
@@ -3826,7 +4487,7 @@ static int gmlo_step_next(gmlake_offload_run *run, uint32_t id) {
   if (run->hungry && run->acquirer != id && bytes != 0) return 0;
   if (!gmlo_run_fits(run, bytes) || !gmlo_step_alloc(run, id, bytes)) {
     if (run->acquirer == GMLAKE_OFFLOAD_NONE) run->acquirer = id;
-    return run->acquirer == id ? gmlo_reclaim(run, bytes) : 0;
+    return run->acquirer == id ? gmlo_run_reclaim(run, bytes) : 0;
   }
   if (run->acquirer == id) {
     run->acquirer = GMLAKE_OFFLOAD_NONE;
@@ -3853,30 +4514,30 @@ static int gmlo_drop_is_sound(const gmlo_run_job *job, const gmlake_offload_even
 static void gmlo_event_fire(gmlake_offload_run *run, uint32_t id,
                             const gmlake_offload_event *event) {
   gmlo_run_job *job = &run->jobs[id];
-  gmlo_place *place = &job->places[event->tensor];
-  int idle = place->there && !place->coming && place->pins == 0 &&
-             (place->last_op == event->op || place->last_op == GMLAKE_OFFLOAD_NONE);
+  gmlo_run_tensor *state = &job->tensors[event->tensor];
+  int idle = state->there && !state->coming && state->pins == 0 &&
+             (state->last_op == event->op || state->last_op == GMLAKE_OFFLOAD_NONE);
   if (event->action == GMLAKE_OFFLOAD_SWAP_IN) {
-    if (place->there && !place->going) {
+    if (state->there && !state->going) {
       run->stats.void_count++;
-    } else if (place->going) {
-      place->keep = 1;
-    } else if (!gmlo_queue_has(&run->queues[GMLO_IN], id, event->tensor)) {
-      gmlo_queue_push(run, GMLO_IN, id, event->tensor, 0);
+    } else if (state->going) {
+      state->keep = 1;
+    } else if (!gmlo_copy_queue_has(&run->queues[GMLO_IN], id, event->tensor)) {
+      gmlo_copy_queue_push(run, GMLO_IN, id, event->tensor, 0);
     }
     return;
   }
   if (event->action == GMLAKE_OFFLOAD_RECOMPUTE) return; /* a step of its own */
   if (!idle) {
     run->stats.void_count++;
-  } else if (place->going) {
-    place->keep = 0; /* what was read while it was copied leaves after all */
-  } else if (place->host_valid ||
+  } else if (state->going) {
+    state->keep = 0; /* what was read while it was copied leaves after all */
+  } else if (state->host_valid ||
              (event->action == GMLAKE_OFFLOAD_DROP && gmlo_drop_is_sound(job, event))) {
-    gmlo_place_free(run, place, gmlo_run_bytes(job, event->tensor));
-  } else if (!gmlo_queue_has(&run->queues[GMLO_OUT], id, event->tensor)) {
-    gmlo_queue_push(run, GMLO_OUT, id, event->tensor, 0);
-    (void)gmlo_out_next(run); /* before the next operator may use it */
+    gmlo_run_tensor_free(run, state, gmlo_run_bytes(job, event->tensor));
+  } else if (!gmlo_copy_queue_has(&run->queues[GMLO_OUT], id, event->tensor)) {
+    gmlo_copy_queue_push(run, GMLO_OUT, id, event->tensor, 0);
+    (void)gmlo_run_next_out(run); /* before the next operator may use it */
   }
 }
 
@@ -3893,7 +4554,7 @@ static int gmlo_timer_set(gmlake_offload_run *run, uint32_t id, const gmlake_off
   }
   run->timers = timers;
   if (run->backend->timer(run->backend->user, run->now_ns + event->delay_ns,
-                          (uint64_t)GMLO_TOKEN_TIMER << 60 | i) != 0) {
+                          (uint64_t)GMLO_TOKEN_TIMER << GMLO_TOKEN_SHIFT | i) != 0) {
     (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
     return 0;
   }
@@ -3902,7 +4563,7 @@ static int gmlo_timer_set(gmlake_offload_run *run, uint32_t id, const gmlake_off
   timers[i].job = id;
   timers[i].busy = 1;
   run->pending++;
-  if (event->action == GMLAKE_OFFLOAD_SWAP_IN) run->jobs[id].places[event->tensor].awaited++;
+  if (event->action == GMLAKE_OFFLOAD_SWAP_IN) run->jobs[id].tensors[event->tensor].awaited++;
   return 1;
 }
 
@@ -3911,7 +4572,7 @@ static void gmlo_timer_done(gmlake_offload_run *run, size_t i) {
   uint32_t id = run->timers[i].job;
   run->timers[i].busy = 0;
   if (id == GMLAKE_OFFLOAD_NONE) return;
-  if (event.action == GMLAKE_OFFLOAD_SWAP_IN) run->jobs[id].places[event.tensor].awaited--;
+  if (event.action == GMLAKE_OFFLOAD_SWAP_IN) run->jobs[id].tensors[event.tensor].awaited--;
   gmlo_event_fire(run, id, &event);
 }
 
@@ -3932,20 +4593,20 @@ static void gmlo_events_trigger(gmlake_offload_run *run, uint32_t id, size_t p) 
 }
 
 /* Nothing refers to the job any more: what is being copied becomes the queue's. */
-static void gmlo_job_disown(gmlake_offload_run *run, uint32_t id) {
+static void gmlo_run_job_disown(gmlake_offload_run *run, uint32_t id) {
   size_t i, lane;
   for (lane = 0; lane < 2; lane++) {
-    gmlo_queue *queue = &run->queues[lane];
+    gmlo_copy_queue *queue = &run->queues[lane];
     size_t kept = 0;
     for (i = 0; i < queue->count; i++) {
       if (queue->requests[i].job != id) queue->requests[kept++] = queue->requests[i];
     }
     queue->count = kept;
     if (queue->busy && queue->now.job == id) {
-      gmlo_place *place = gmlo_request_place(run, &queue->now);
-      queue->orphan = *place;
+      gmlo_run_tensor *state = gmlo_copy_request_tensor(run, &queue->now);
+      queue->orphan = *state;
       queue->orphan.dead = 1;
-      memset(place, 0, sizeof *place);
+      memset(state, 0, sizeof *state);
       queue->now.job = GMLAKE_OFFLOAD_NONE;
     }
   }
@@ -3955,16 +4616,16 @@ static void gmlo_job_disown(gmlake_offload_run *run, uint32_t id) {
 }
 
 /* pre: none of its operators runs. */
-static void gmlo_job_stop(gmlake_offload_run *run, uint32_t id) {
+static void gmlo_run_job_stop(gmlake_offload_run *run, uint32_t id) {
   gmlo_run_job *job = &run->jobs[id];
   size_t t;
-  gmlo_job_disown(run, id);
+  gmlo_run_job_disown(run, id);
   for (t = 0; t < job->graph->tensor_count; t++) {
-    gmlo_place_free(run, &job->places[t], gmlo_run_bytes(job, (uint32_t)t));
-    gmlo_place_forget_host(run, &job->places[t], gmlo_run_bytes(job, (uint32_t)t));
+    gmlo_run_tensor_free(run, &job->tensors[t], gmlo_run_bytes(job, (uint32_t)t));
+    gmlo_run_tensor_free_host(run, &job->tensors[t], gmlo_run_bytes(job, (uint32_t)t));
   }
   gmlo_leave(&job->scope);
-  gmlo_free(&run->desc.host, job->places);
+  gmlo_free(&run->desc.host, job->tensors);
   memset(job, 0, sizeof *job);
 }
 
@@ -3973,7 +4634,7 @@ static void gmlo_iteration_begin(gmlake_offload_run *run, uint32_t id) {
   gmlo_run_job *job = &run->jobs[id];
   job->at = 0;
   if (job->leaves) {
-    gmlo_job_stop(run, id);
+    gmlo_run_job_stop(run, id);
   } else if (job->iteration < job->target) {
     if (job->replans && !gmlo_run_adopt(job)) {
       (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
@@ -3986,14 +4647,14 @@ static void gmlo_iteration_begin(gmlake_offload_run *run, uint32_t id) {
 static void gmlo_step_free(gmlake_offload_run *run, gmlo_run_job *job) {
   size_t i;
   for (i = job->free_begin[job->at]; i < job->free_begin[job->at + 1]; i++) {
-    gmlo_place *place = &job->places[job->frees[i]];
+    gmlo_run_tensor *state = &job->tensors[job->frees[i]];
     size_t bytes = gmlo_run_bytes(job, job->frees[i]);
-    if (place->pins != 0) continue; /* made again by a step that runs, and freed behind that */
-    place->last_op = GMLAKE_OFFLOAD_NONE;
-    place->dead = place->going || place->coming; /* then gmlo_copy_done frees it */
-    if (place->dead) continue;
-    gmlo_place_free(run, place, bytes);
-    gmlo_place_forget_host(run, place, bytes);
+    if (state->pins != 0) continue; /* made again by a step that runs, and freed behind that */
+    state->last_op = GMLAKE_OFFLOAD_NONE;
+    state->dead = state->going || state->coming; /* then gmlo_copy_done frees it */
+    if (state->dead) continue;
+    gmlo_run_tensor_free(run, state, bytes);
+    gmlo_run_tensor_free_host(run, state, bytes);
   }
 }
 
@@ -4005,9 +4666,9 @@ static void gmlo_step_done(gmlake_offload_run *run, uint32_t id) {
   job->running--;
   job->ended_ns = run->now_ns;
   for (i = 0; i < gmlo_op_refs(job->graph, op); i++) {
-    gmlo_place *place = &job->places[gmlo_op_ref(job->graph, op, i)];
-    place->pins--;
-    if (remade == GMLAKE_OFFLOAD_NONE) place->remaking = 0;
+    gmlo_run_tensor *state = &job->tensors[gmlo_op_ref(job->graph, op, i)];
+    state->pins--;
+    if (remade == GMLAKE_OFFLOAD_NONE) state->remaking = 0;
   }
   gmlo_step_free(run, job);
   if (run->desc.observe_fn != NULL) {
@@ -4039,15 +4700,15 @@ static void gmlo_run_progress(gmlake_offload_run *run) {
   while (changed && run->failed == GMLAKE_OFFLOAD_OK) {
     changed = 0;
     for (j = 0; j < run->job_count; j++) changed |= gmlo_step_next(run, (uint32_t)j);
-    changed |= gmlo_out_next(run);
-    changed |= gmlo_in_next(run);
+    changed |= gmlo_run_next_out(run);
+    changed |= gmlo_run_next_in(run);
   }
 }
 
 static void gmlo_run_token(gmlake_offload_run *run, uint64_t token) {
   uint32_t id = (uint32_t)(token & UINT32_MAX);
   run->pending--;
-  switch ((unsigned)(token >> 60)) {
+  switch ((unsigned)(token >> GMLO_TOKEN_SHIFT)) {
   case GMLO_TOKEN_OP:
     gmlo_step_done(run, id);
     break;
@@ -4110,13 +4771,13 @@ static void gmlo_run_destroy(gmlake_offload_run *run) {
   while (run->pending != 0) {
     if (run->backend->wait(run->backend->user, &token) != 0) break;
     run->pending--;
-    if (token >> 60 == GMLO_TOKEN_COPY) gmlo_copy_done(run, (int)(token & 1));
+    if (token >> GMLO_TOKEN_SHIFT == GMLO_TOKEN_COPY) gmlo_copy_done(run, (int)(token & 1));
   }
   for (lane = 0; lane < 2; lane++) {
     if (run->queues[lane].busy) gmlo_copy_done(run, lane); /* whose end cannot be waited for */
   }
   for (j = 0; j < run->job_count; j++) {
-    if (run->jobs[j].graph != NULL) gmlo_job_stop(run, (uint32_t)j);
+    if (run->jobs[j].graph != NULL) gmlo_run_job_stop(run, (uint32_t)j);
   }
   gmlo_free(&host, run->jobs);
   gmlo_free(&host, run->queues[GMLO_OUT].requests);
@@ -4133,22 +4794,22 @@ static gmlake_offload_result gmlo_run_fill(gmlake_offload_run *run, uint32_t id)
   size_t t, i;
   if (job->plan != NULL) {
     for (i = 0; i < job->plan->info.host_start_count; i++) {
-      job->places[job->plan->host_starts[i]].host_valid = 1;
+      job->tensors[job->plan->host_starts[i]].host_valid = 1;
     }
   }
   for (t = 0; t < job->graph->tensor_count; t++) {
-    gmlo_place *place = &job->places[t];
+    gmlo_run_tensor *state = &job->tensors[t];
     size_t bytes = job->graph->tensors[t].bytes;
-    int on_host = place->host_valid || !gmlo_run_fits(run, bytes);
+    int on_host = state->host_valid || !gmlo_run_fits(run, bytes);
     if (gmlo_kind_is_made(job->graph->tensors[t].kind)) continue;
-    if (!on_host && !gmlo_place_alloc(run, place, bytes)) on_host = 1;
-    if (on_host && !gmlo_place_host(run, place, bytes)) {
+    if (!on_host && !gmlo_run_tensor_alloc(run, state, bytes)) on_host = 1;
+    if (on_host && !gmlo_run_tensor_alloc_host(run, state, bytes)) {
       return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
     }
-    place->host_valid = on_host;
+    state->host_valid = on_host;
     if (bytes != 0 &&
         run->backend->fill(run->backend->user, id, (uint32_t)t,
-                           on_host ? place->host : place->device, bytes, on_host) != 0) {
+                           on_host ? state->host : state->device, bytes, on_host) != 0) {
       return GMLAKE_OFFLOAD_ERROR_BACKEND;
     }
   }
@@ -4168,18 +4829,19 @@ static gmlake_offload_result gmlo_run_add(gmlake_offload_run *run,
   for (j = 0; j < run->job_count && jobs[j].graph != NULL; j++) continue;
   job = &jobs[j];
   memset(job, 0, sizeof *job);
-  job->places = (gmlo_place *)gmlo_zeroed(&run->desc.host, graph->tensor_count, sizeof(gmlo_place));
-  if (job->places == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  job->tensors =
+      (gmlo_run_tensor *)gmlo_zeroed(&run->desc.host, graph->tensor_count, sizeof(gmlo_run_tensor));
+  if (job->tensors == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   job->graph = graph;
   job->plan = plan;
   job->scope.host = run->desc.host;
-  for (t = 0; t < graph->tensor_count; t++) job->places[t].last_op = GMLAKE_OFFLOAD_NONE;
+  for (t = 0; t < graph->tensor_count; t++) job->tensors[t].last_op = GMLAKE_OFFLOAD_NONE;
   run->device = graph->ops[0].device;
   if (j == run->job_count) run->job_count++;
   result = gmlo_run_adopt(job) ? gmlo_run_fill(run, (uint32_t)j)
                                : GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   if (result != GMLAKE_OFFLOAD_OK) {
-    gmlo_job_stop(run, (uint32_t)j);
+    gmlo_run_job_stop(run, (uint32_t)j);
     return result;
   }
   job->alive = 1;
@@ -4187,14 +4849,164 @@ static gmlake_offload_result gmlo_run_add(gmlake_offload_run *run,
   return GMLAKE_OFFLOAD_OK;
 }
 
-/* ---- >>paths: which nodes of a graph lead to which ---------------------------------------------
-   Owns nothing but its scratch. A graph of nodes is a list of predecessors: those of node v are
-   before[begin[v] .. begin[v + 1]), all below v. Sources are taken a chunk at a time, a bit for
-   each: bit s of a node's row is set where a path leads from source s, or the node is s.
-   Complexity: nodes times edges / 64, in rows of GMLO_CHUNK bits. Fails: host memory. */
+static gmlo_run_job *gmlo_run_find(const gmlake_offload_run *run, uint32_t job) {
+  return job < run->job_count && run->jobs[job].alive ? &run->jobs[job] : NULL;
+}
+
+/* ---- Public functions ---- */
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_run_create(const gmlake_offload_run_desc *desc, gmlake_offload_run **out_run) {
+  gmlake_offload_run *run;
+  if (out_run == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_run = NULL;
+  if (desc == NULL || !gmlo_backend_valid(desc->backend) || !gmlo_host_valid(&desc->host) ||
+      (desc->flags & ~(GMLAKE_OFFLOAD_STRICT | GMLAKE_OFFLOAD_LRU)) != 0) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  run = (gmlake_offload_run *)gmlo_zeroed(&desc->host, 1, sizeof *run);
+  if (run == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  run->desc = *desc;
+  run->backend = desc->backend;
+  run->acquirer = GMLAKE_OFFLOAD_NONE;
+  *out_run = run;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF void gmlake_offload_run_destroy(gmlake_offload_run *run) {
+  if (run != NULL) gmlo_run_destroy(run);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_run_add_job(gmlake_offload_run *run, const gmlake_offload_graph *graph,
+                           const gmlake_offload_plan *plan, uint32_t *out_job) {
+  size_t j, bytes = 0;
+  if (out_job == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_job = GMLAKE_OFFLOAD_NONE;
+  if (run == NULL || graph == NULL || run->job_count >= 0x0FFFFFFFu) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  if (!graph->sealed) return GMLAKE_OFFLOAD_ERROR_NOT_SEALED;
+  if (plan != NULL && plan->graph != graph) return GMLAKE_OFFLOAD_ERROR_WRONG_PLAN;
+  if (!gmlo_graph_has_one_device(graph)) return GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE;
+  for (j = 0; j < run->job_count; j++) {
+    if (!run->jobs[j].alive) continue;
+    if (run->device != graph->ops[0].device) return GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE;
+    bytes += run->jobs[j].graph->tensor_bytes;
+  }
+  if (!gmlo_sum_valid(graph, bytes)) return GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW;
+  return gmlo_run_add(run, graph, plan, out_job);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_remove_job(gmlake_offload_run *run,
+                                                                       uint32_t job) {
+  gmlo_run_job *j;
+  if (run == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  j = gmlo_run_find(run, job);
+  if (j == NULL) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  j->leaves = 1;
+  if (j->iteration >= j->target && j->running == 0) gmlo_run_job_stop(run, job);
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_set_plan(
+    gmlake_offload_run *run, uint32_t job, const gmlake_offload_plan *plan) {
+  gmlo_run_job *j;
+  if (run == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  j = gmlo_run_find(run, job);
+  if (j == NULL) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  if (plan != NULL && plan->graph != j->graph) return GMLAKE_OFFLOAD_ERROR_WRONG_PLAN;
+  j->next_plan = plan;
+  j->replans = 1;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_iterations(gmlake_offload_run *run,
+                                                                       uint64_t iteration_count) {
+  gmlake_offload_result result;
+  if (run == NULL || iteration_count > UINT32_MAX || run->looping) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  if (run->failed != GMLAKE_OFFLOAD_OK) return run->failed;
+  run->looping = 1;
+  result = gmlo_run_iterations(run, iteration_count);
+  run->looping = 0;
+  return result;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_set_limit(gmlake_offload_run *run,
+                                                                      size_t limit_bytes) {
+  if (run == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  run->desc.limit_bytes = limit_bytes;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_locate(const gmlake_offload_run *run,
+                                                                   uint32_t job, uint32_t tensor,
+                                                                   void **out_device,
+                                                                   void **out_host) {
+  const gmlo_run_job *j;
+  const gmlo_run_tensor *state;
+  if (run == NULL || out_device == NULL || out_host == NULL) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  j = gmlo_run_find(run, job);
+  if (j == NULL || tensor >= j->graph->tensor_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  state = &j->tensors[tensor];
+  *out_device = state->there && !state->coming ? state->device : NULL;
+  *out_host = state->host_valid ? state->host : NULL;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_overwrite(gmlake_offload_run *run,
+                                                                      uint32_t job, uint32_t tensor,
+                                                                      void **out_device,
+                                                                      void **out_host) {
+  gmlo_run_tensor *state;
+  uint64_t token;
+  if (run == NULL || out_device == NULL || out_host == NULL || run->looping) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  *out_device = *out_host = NULL;
+  if (run->failed != GMLAKE_OFFLOAD_OK) return run->failed;
+  if (gmlo_run_find(run, job) == NULL || tensor >= run->jobs[job].graph->tensor_count) {
+    return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  }
+  if (gmlo_kind_is_made(run->jobs[job].graph->tensors[tensor].kind)) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  state = &run->jobs[job].tensors[tensor];
+  while (state->coming || state->going) {
+    if (!gmlo_run_wait(run, &token)) return gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
+    gmlo_run_token(run, token);
+  }
+  if (state->there) state->host_valid = 0;
+  return gmlake_offload_run_locate(run, job, tensor, out_device, out_host);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_run_get_stats(const gmlake_offload_run *run, gmlake_offload_run_stats *out_stats) {
+  if (run == NULL || out_stats == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  return gmlo_fill_info(out_stats, &run->stats, sizeof run->stats);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_reset_peaks(gmlake_offload_run *run) {
+  if (run == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  run->stats.device_bytes_peak = run->stats.device_bytes;
+  run->stats.host_bytes_peak = run->stats.host_bytes;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+/* ---- >>paths: which nodes of a graph lead to which ----------------------------------------------
+   Owns nothing but its scratch memory. A graph is given by the predecessors of its nodes: those of
+   node v are before[begin[v]] up to before[begin[v + 1] - 1], all below v. Sources are taken
+   GMLO_CHUNK at a time, with one bit for each: bit s in the row of a node is set if a path leads
+   from source s to it, or if it is source s.
+   Cost: nodes times edges / 64. Fails: where host memory is refused. */
 
 #define GMLO_CHUNK 2048u
-#define GMLO_CHUNK_WORDS (GMLO_CHUNK / 64)
+#define GMLO_ROW_BITS 64 /* of a word of a row */
+#define GMLO_CHUNK_WORDS (GMLO_CHUNK / GMLO_ROW_BITS)
 
 typedef struct gmlo_edges {
   const size_t *begin;
@@ -4208,7 +5020,8 @@ static void gmlo_paths_fill(const gmlo_edges *edges, size_t first, uint64_t *row
   for (v = first; v < edges->node_count; v++) {
     uint64_t *row = rows + (v - first) * GMLO_CHUNK_WORDS;
     memset(row, 0, GMLO_CHUNK_WORDS * sizeof *row);
-    if (v - first < GMLO_CHUNK) row[(v - first) / 64] |= (uint64_t)1 << ((v - first) % 64);
+    if (v - first < GMLO_CHUNK)
+      row[(v - first) / GMLO_ROW_BITS] |= (uint64_t)1 << ((v - first) % GMLO_ROW_BITS);
     for (e = edges->begin[v]; e < edges->begin[v + 1]; e++) {
       const uint64_t *from;
       if (edges->before[e] < first) continue;
@@ -4221,7 +5034,7 @@ static void gmlo_paths_fill(const gmlo_edges *edges, size_t first, uint64_t *row
 /* Whether a path leads from `source` to v. pre: source is in the chunk of `first`, v behind it. */
 static int gmlo_paths_has(const uint64_t *rows, size_t first, size_t source, size_t v) {
   const uint64_t *row = rows + (v - first) * GMLO_CHUNK_WORDS;
-  return (int)(row[(source - first) / 64] >> ((source - first) % 64) & 1);
+  return (int)(row[(source - first) / GMLO_ROW_BITS] >> ((source - first) % GMLO_ROW_BITS) & 1);
 }
 
 static uint64_t *gmlo_paths_rows(const gmlake_offload_host *host, size_t node_count) {
@@ -4237,7 +5050,7 @@ static void gmlo_paths_implied(const gmlo_edges *edges, size_t first, const uint
     size_t from = (size_t)edges->before[e] - first;
     if (edges->before[e] < first) continue;
     for (w = 0; w < GMLO_CHUNK_WORDS; w++) { /* but no path that begins at its end */
-      uint64_t own = w == from / 64 ? (uint64_t)1 << (from % 64) : 0;
+      uint64_t own = w == from / GMLO_ROW_BITS ? (uint64_t)1 << (from % GMLO_ROW_BITS) : 0;
       implied[w] |= rows[from * GMLO_CHUNK_WORDS + w] & ~own;
     }
   }
@@ -4258,7 +5071,7 @@ static int gmlo_paths_reduce(const gmlo_edges *edges, unsigned char *superfluous
       for (e = edges->begin[v]; e < edges->begin[v + 1]; e++) {
         size_t source = (size_t)edges->before[e] - first;
         if (edges->before[e] < first || source >= GMLO_CHUNK) continue;
-        superfluous[e] = implied[source / 64] >> (source % 64) & 1;
+        superfluous[e] = implied[source / GMLO_ROW_BITS] >> (source % GMLO_ROW_BITS) & 1;
       }
     }
   }
@@ -4266,20 +5079,11 @@ static int gmlo_paths_reduce(const gmlo_edges *edges, unsigned char *superfluous
   return 1;
 }
 
-/* ---- >>memgraph: a TASKGRAPH becomes a MEMGRAPH ------------------------------------------------
-   Owns the arenas' blocks, where each tensor is, and who used what, while operators are executed in
-   the graph's order without a device; what comes out are nodes and edges. Invariants:
-   [T1] The blocks of an arena follow each other without gaps; a block is one tensor's or free. Free
-        blocks beside each other are a hole: its first and last block name each other, and the first
-        is in the arena's list of holes of that size.
-   [T2] A free block's users are the nodes that must end before its bytes are written; those of a
-        tensor likewise, its maker among them or before them.
-   [T3] Operators from `exec` up to `alloc` have all their tensors on the device or a block for what
-        they make; no victim's next use is before alloc.
-   [T4] Edges lead from lower to higher nodes.
-   [T5] Tensors with a home are there, whole, when an iteration begins and when it ends.
-   Complexity: an operator O(blocks) for each tensor it has to find room for, then >>paths.
-   Fails: host memory (`failed`), an operator that is larger than its device. */
+/* ---- >>memgraph: nodes, edges and places --------------------------------------------------------
+   Owns a memgraph: what >>compile makes, and what engines and the check read. Invariant:
+   [V1] Edges lead from a lower node to a higher one.
+   Cost: reading is constant; leaving out edges costs what >>paths costs. Fails: where host memory
+   is refused. */
 
 typedef struct gmlo_node {
   gmlake_offload_node_kind kind;
@@ -4302,13 +5106,185 @@ struct gmlake_offload_memgraph {
   size_t *ref_offsets;                 /* for each of the graph's refs, of scope */
   gmlake_offload_place *begins, *ends; /* for each tensor, of scope */
   size_t *device_bytes;                /* for each device, of scope */
-  size_t steps;                        /* that it took to find all places */
+  size_t looks;                        /* at blocks and homes that finding all places took */
   gmlake_offload_memgraph_info info;
 };
 
-typedef struct gmlo_cell { /* of a list of nodes; lists may share their tails */
+static void gmlo_memgraph_destroy(gmlake_offload_memgraph *m) {
+  gmlake_offload_host host;
+  if (m == NULL) return;
+  host = m->scope.host;
+  gmlo_free(&host, m->nodes);
+  gmlo_free(&host, m->before_begin);
+  gmlo_free(&host, m->before);
+  gmlo_free(&host, m->memory);
+  gmlo_free(&host, m->after_begin);
+  gmlo_free(&host, m->after);
+  gmlo_leave(&m->scope);
+  gmlo_free(&host, m);
+}
+
+/* A memgraph without nodes; NULL where host memory is refused. */
+static gmlake_offload_memgraph *gmlo_memgraph_new(const gmlake_offload_memgraph_desc *desc) {
+  const gmlake_offload_graph *graph = desc->graph;
+  gmlake_offload_memgraph *m = (gmlake_offload_memgraph *)gmlo_zeroed(&desc->host, 1, sizeof *m);
+  if (m == NULL) return NULL;
+  m->scope.host = desc->host;
+  m->graph = graph;
+  m->ref_offsets = (size_t *)gmlo_take(&m->scope, graph->ref_count, sizeof *m->ref_offsets);
+  m->begins = (gmlake_offload_place *)gmlo_take(&m->scope, graph->tensor_count, sizeof *m->begins);
+  m->ends = (gmlake_offload_place *)gmlo_take(&m->scope, graph->tensor_count, sizeof *m->ends);
+  m->device_bytes = (size_t *)gmlo_take(&m->scope, graph->device_count, sizeof *m->device_bytes);
+  if (m->ref_offsets == NULL || m->begins == NULL || m->ends == NULL || m->device_bytes == NULL) {
+    gmlo_memgraph_destroy(m);
+    return NULL;
+  }
+  return m;
+}
+
+/* ---- Edges ---- */
+
+/* Predecessors ascending. Lists name the latest first: turned round, they are almost in order. */
+static void gmlo_edges_sort(gmlake_offload_memgraph *m) {
+  size_t v, e, i;
+  for (v = 0; v < m->node_count; v++) {
+    for (e = m->before_begin[v], i = m->before_begin[v + 1]; e + 1 < i; e++) {
+      uint32_t from = m->before[e];
+      unsigned char memory = m->memory[e];
+      m->before[e] = m->before[--i];
+      m->memory[e] = m->memory[i];
+      m->before[i] = from;
+      m->memory[i] = memory;
+    }
+    for (e = m->before_begin[v] + 1; e < m->before_begin[v + 1]; e++) {
+      uint32_t from = m->before[e];
+      unsigned char memory = m->memory[e];
+      for (i = e; i > m->before_begin[v] && m->before[i - 1] > from; i--) {
+        m->before[i] = m->before[i - 1];
+        m->memory[i] = m->memory[i - 1];
+      }
+      m->before[i] = from;
+      m->memory[i] = memory;
+    }
+  }
+}
+
+/* Leaves only edges that no other path implies. 0 where host memory is refused. */
+static int gmlo_memgraph_reduce(gmlake_offload_memgraph *m) {
+  unsigned char *superfluous = (unsigned char *)gmlo_zeroed(&m->scope.host, m->edge_count, 1);
+  gmlo_edges edges;
+  size_t v, e, kept = 0;
+  if (superfluous == NULL) return 0;
+  gmlo_edges_sort(m);
+  edges.begin = m->before_begin;
+  edges.before = m->before;
+  edges.node_count = m->node_count;
+  if (!gmlo_paths_reduce(&edges, superfluous, &m->scope.host)) {
+    gmlo_free(&m->scope.host, superfluous);
+    return 0;
+  }
+  for (v = 0, e = 0; v < m->node_count; v++) {
+    size_t end = m->before_begin[v + 1];
+    m->before_begin[v] = kept;
+    for (; e < end; e++) {
+      if (superfluous[e]) continue;
+      m->before[kept] = m->before[e];
+      m->memory[kept] = m->memory[e];
+      m->info.memory_edge_count += m->memory[kept++];
+    }
+  }
+  m->before_begin[v] = kept;
+  m->info.superfluous_count = m->edge_count - kept;
+  m->edge_count = m->info.edge_count = kept;
+  gmlo_free(&m->scope.host, superfluous);
+  return 1;
+}
+
+/* The edges the other way. 0 where host memory is refused. */
+static int gmlo_memgraph_turn_edges(gmlake_offload_memgraph *m) {
+  const gmlake_offload_host *host = &m->scope.host;
+  size_t v, e;
+  gmlo_free(host, m->after_begin);
+  gmlo_free(host, m->after);
+  m->after_begin = (size_t *)gmlo_zeroed(host, m->node_count + 2, sizeof *m->after_begin);
+  m->after = (uint32_t *)gmlo_zeroed(host, m->edge_count, sizeof *m->after);
+  if (m->after_begin == NULL || m->after == NULL) return 0;
+  for (e = 0; e < m->edge_count; e++) m->after_begin[m->before[e] + 2]++;
+  for (v = 0; v < m->node_count; v++) m->after_begin[v + 2] += m->after_begin[v + 1];
+  for (v = 0; v < m->node_count; v++) {
+    for (e = m->before_begin[v]; e < m->before_begin[v + 1]; e++) {
+      m->after[m->after_begin[m->before[e] + 1]++] = (uint32_t)v;
+    }
+  }
+  return 1;
+}
+
+/* ---- Public functions ---- */
+
+GMLAKE_OFFLOAD_DEF void gmlake_offload_memgraph_destroy(gmlake_offload_memgraph *memgraph) {
+  gmlo_memgraph_destroy(memgraph);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_get_info(
+    const gmlake_offload_memgraph *memgraph, gmlake_offload_memgraph_info *out_info) {
+  if (memgraph == NULL || out_info == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  return gmlo_fill_info(out_info, &memgraph->info, sizeof memgraph->info);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_get_node(
+    const gmlake_offload_memgraph *memgraph, uint32_t node, gmlake_offload_node *out_node) {
+  const gmlo_node *n;
+  size_t begin;
+  if (memgraph == NULL || out_node == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  if (node >= memgraph->node_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  memset(out_node, 0, sizeof *out_node);
+  n = &memgraph->nodes[node];
+  begin = memgraph->before_begin[node];
+  out_node->kind = n->kind;
+  out_node->device = n->device;
+  out_node->op = n->op;
+  out_node->tensor = n->tensor;
+  out_node->device_offset = n->device_offset;
+  out_node->host_offset = n->host_offset;
+  out_node->before = memgraph->before + begin;
+  out_node->memory = memgraph->memory + begin;
+  out_node->before_count = memgraph->before_begin[node + 1] - begin;
+  if (n->kind == GMLAKE_OFFLOAD_NODE_OP) {
+    const gmlo_op *op = &memgraph->graph->ops[n->op];
+    out_node->read_offsets = memgraph->ref_offsets + op->first_ref;
+    out_node->write_offsets = out_node->read_offsets + op->read_count;
+  }
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_memgraph_get_place(const gmlake_offload_memgraph *memgraph, uint32_t tensor,
+                                  gmlake_offload_place *out_begin, gmlake_offload_place *out_end) {
+  if (memgraph == NULL || out_begin == NULL || out_end == NULL) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  if (tensor >= memgraph->graph->tensor_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  *out_begin = memgraph->begins[tensor];
+  *out_end = memgraph->ends[tensor];
+  return GMLAKE_OFFLOAD_OK;
+}
+
+/* ---- >>blocks: places in the arenas -------------------------------------------------------------
+   Owns the compiler's state: the blocks of the arenas, where each tensor is, and the nodes that
+   used each block. Invariants, also of >>compile:
+   [B1] The blocks of an arena follow each other without gaps. A block belongs to one tensor or is
+        free. Free blocks beside each other are a hole: its first and its last block name each
+        other, and the first is in the arena's list for holes of that size.
+   [B2] The users of a free block are the nodes that must have ended before its bytes are written.
+        The same holds for the users of a tensor's block; the tensor's maker is one of them or comes
+        before them.
+   Cost: taking a block or giving it back is O(blocks in it); finding free blocks looks at no more
+   than GMLO_FITS of them for each class of holes; finding victims is O(blocks). Fails: where host
+   memory is refused (`failed`). */
+
+typedef struct gmlo_list_cell { /* of a list of nodes; lists may share their tails */
   uint32_t node, next;
-} gmlo_cell;
+} gmlo_list_cell;
 
 typedef struct gmlo_block {
   size_t offset, bytes;
@@ -4320,20 +5296,21 @@ typedef struct gmlo_block {
   size_t hole_bytes;             /* likewise: all of the hole */
 } gmlo_block;
 
-#define GMLO_SIZES 32u /* lists of holes: each of twice the bytes of the one before, at least */
+#define GMLO_HOLE_CLASSES \
+  32u                  /* lists of holes: each of twice the bytes of the one before, at least */
 #define GMLO_FITS 256u /* places in the holes of one list that are looked at */
 
 typedef struct gmlo_arena {
-  uint32_t first;             /* by offset */
-  uint32_t holes[GMLO_SIZES]; /* about the longest unused first */
-  uint32_t lasts[GMLO_SIZES];
+  uint32_t first;                    /* by offset */
+  uint32_t holes[GMLO_HOLE_CLASSES]; /* about the longest unused first */
+  uint32_t lasts[GMLO_HOLE_CLASSES];
   size_t high; /* no byte above was ever taken */
 } gmlo_arena;
 
-typedef struct gmlo_hold { /* what is known of a tensor */
-  uint32_t block;          /* on its device, or NONE */
-  uint32_t users, maker;   /* of that block, and who put the bytes there */
-  uint32_t host_block;     /* of tensors that are made, or NONE */
+typedef struct gmlo_compile_tensor { /* what is known of a tensor */
+  uint32_t block;                    /* on its device, or NONE */
+  uint32_t users, maker;             /* of that block, and who put the bytes there */
+  uint32_t host_block;               /* of tensors that are made, or NONE */
   uint32_t host_users, host_maker;
   int filled;     /* the block has the bytes, as far as exec has come */
   int read;       /* users are readers, not the maker */
@@ -4342,7 +5319,7 @@ typedef struct gmlo_hold { /* what is known of a tensor */
   size_t home;        /* offset */
   size_t host_offset; /* of tensors that are not made, or NOWHERE */
   size_t next;        /* of the accesses */
-} gmlo_hold;
+} gmlo_compile_tensor;
 
 /* What a graph asks of its devices, whatever the tuning. */
 typedef struct gmlo_devices {
@@ -4364,24 +5341,24 @@ typedef struct gmlo_compiler {
   const gmlake_offload_memgraph_desc *desc;
   const gmlo_devices *devices;
   gmlake_offload_memgraph *out;
-  gmlo_hold *holds;
+  gmlo_compile_tensor *tensors;
   gmlo_arena *arenas; /* the devices', then the host's */
   size_t device_count;
   gmlo_block *blocks;
   size_t block_count, block_capacity;
   uint32_t spare_blocks; /* linked by next */
-  gmlo_cell *cells;
+  gmlo_list_cell *cells;
   size_t cell_count, cell_capacity;
   uint32_t *op_nodes, *homes;
   size_t home_count, away_count; /* tensors with a home; those not on their device */
-  uint32_t *links; /* dependencies asked for: links[link_begin[op]] .. end before op */
-  size_t *link_begin;
+  uint32_t *asked; /* dependencies asked for: asked[asked_begin[op]] .. end before op */
+  size_t *asked_begin;
   uint64_t *begin_ns; /* of each position, in order */
   gmlo_tuning tuning;
   size_t exec, alloc, reload;
   uint32_t marks;
   size_t host_fixed_bytes;
-  size_t steps; /* blocks and homes looked at */
+  size_t looks; /* at blocks and homes, so far */
   int packing;  /* room is taken as low as it is */
   int failed;
 } gmlo_compiler;
@@ -4409,8 +5386,8 @@ static size_t gmlo_op_footprint(const gmlake_offload_memgraph_desc *desc, uint32
 /* ---- Lists of nodes ---- */
 
 static uint32_t gmlo_list_push(gmlo_compiler *c, uint32_t list, uint32_t node) {
-  gmlo_cell *cells = (gmlo_cell *)gmlo_grow(&c->scope.host, c->cells, c->cell_count, 1,
-                                            &c->cell_capacity, sizeof *cells);
+  gmlo_list_cell *cells = (gmlo_list_cell *)gmlo_grow(&c->scope.host, c->cells, c->cell_count, 1,
+                                                      &c->cell_capacity, sizeof *cells);
   if (cells == NULL) {
     c->failed = 1;
     return list;
@@ -4515,9 +5492,9 @@ static int gmlo_is_free(const gmlo_compiler *c, uint32_t b) {
   return b != GMLAKE_OFFLOAD_NONE && c->blocks[b].tensor == GMLAKE_OFFLOAD_NONE;
 }
 
-static unsigned gmlo_size_of(size_t bytes) {
+static unsigned gmlo_hole_class(size_t bytes) {
   unsigned size = 0;
-  for (bytes /= 1024; bytes != 0 && size + 1 < GMLO_SIZES; bytes /= 2) size++;
+  for (bytes /= 1024; bytes != 0 && size + 1 < GMLO_HOLE_CLASSES; bytes /= 2) size++;
   return size;
 }
 
@@ -4530,7 +5507,7 @@ static void gmlo_hole_add(gmlo_compiler *c, gmlo_arena *arena, uint32_t first, u
   c->blocks[last].hole_other = first;
   hole->hole_other = last;
   hole->hole_bytes = c->blocks[last].offset + c->blocks[last].bytes - hole->offset;
-  size = gmlo_size_of(hole->hole_bytes);
+  size = gmlo_hole_class(hole->hole_bytes);
   hole->hole_prev = behind ? arena->lasts[size] : GMLAKE_OFFLOAD_NONE;
   hole->hole_next = behind ? GMLAKE_OFFLOAD_NONE : arena->holes[size];
   if (hole->hole_prev != GMLAKE_OFFLOAD_NONE) c->blocks[hole->hole_prev].hole_next = first;
@@ -4541,7 +5518,7 @@ static void gmlo_hole_add(gmlo_compiler *c, gmlo_arena *arena, uint32_t first, u
 
 static void gmlo_hole_remove(gmlo_compiler *c, gmlo_arena *arena, uint32_t first) {
   const gmlo_block *hole = &c->blocks[first];
-  unsigned size = gmlo_size_of(hole->hole_bytes);
+  unsigned size = gmlo_hole_class(hole->hole_bytes);
   if (hole->hole_prev != GMLAKE_OFFLOAD_NONE) {
     c->blocks[hole->hole_prev].hole_next = hole->hole_next;
   } else {
@@ -4637,7 +5614,7 @@ static void gmlo_block_give(gmlo_compiler *c, gmlo_arena *arena, uint32_t b, uin
 static int gmlo_arena_init(gmlo_compiler *c, gmlo_arena *arena, size_t bytes) {
   gmlo_block *block;
   size_t i;
-  for (i = 0; i < GMLO_SIZES; i++) arena->holes[i] = arena->lasts[i] = GMLAKE_OFFLOAD_NONE;
+  for (i = 0; i < GMLO_HOLE_CLASSES; i++) arena->holes[i] = arena->lasts[i] = GMLAKE_OFFLOAD_NONE;
   arena->first = gmlo_block_new(c);
   if (arena->first == GMLAKE_OFFLOAD_NONE) return 0;
   block = &c->blocks[arena->first];
@@ -4649,12 +5626,12 @@ static int gmlo_arena_init(gmlo_compiler *c, gmlo_arena *arena, size_t bytes) {
 }
 
 /* The position of the tensor's next use; behind all operators: that at home, then none. */
-static size_t gmlo_next_use(const gmlo_compiler *c, uint32_t tensor) {
-  const gmlo_hold *hold = &c->holds[tensor];
-  if (hold->next < c->graph->access_begin[tensor + 1]) {
-    return c->graph->accesses[hold->next].position;
+static size_t gmlo_compile_next_use(const gmlo_compiler *c, uint32_t tensor) {
+  const gmlo_compile_tensor *state = &c->tensors[tensor];
+  if (state->next < c->graph->access_begin[tensor + 1]) {
+    return c->graph->accesses[state->next].position;
   }
-  return c->graph->op_count + !hold->has_home;
+  return c->graph->op_count + !state->has_home;
 }
 
 /* Of the hole that begins at *b, those in a row that have `bytes` and are longest unused, at least
@@ -4673,7 +5650,7 @@ static int gmlo_hole_best(gmlo_compiler *c, uint32_t *b, size_t bytes, size_t *u
     size_t sum = 0, most = 0;
     uint32_t latest = from;
     for (e = from; gmlo_is_free(c, e) && sum < bytes && most <= *used; e = c->blocks[e].next) {
-      c->steps++;
+      c->looks++;
       sum += c->blocks[e].bytes;
       if (c->blocks[e].used < most) continue;
       most = c->blocks[e].used;
@@ -4697,12 +5674,12 @@ static uint32_t gmlo_find_free(gmlo_compiler *c, const gmlo_arena *arena, size_t
   uint32_t best = GMLAKE_OFFLOAD_NONE, b;
   size_t best_used = SIZE_MAX;
   unsigned size;
-  for (size = gmlo_size_of(bytes); size < GMLO_SIZES; size++) {
+  for (size = gmlo_hole_class(bytes); size < GMLO_HOLE_CLASSES; size++) {
     unsigned left = GMLO_FITS;
     for (b = arena->holes[size]; gmlo_is_free(c, b) && left != 0; b = c->blocks[b].hole_next) {
       uint32_t at = b;
       size_t used = best_used;
-      c->steps++;
+      c->looks++;
       if (c->blocks[b].hole_bytes < bytes) continue;
       if (!lowest && !gmlo_hole_best(c, &at, bytes, &used, &left)) continue;
       if (best != GMLAKE_OFFLOAD_NONE && used == best_used &&
@@ -4718,7 +5695,7 @@ static uint32_t gmlo_find_free(gmlo_compiler *c, const gmlo_arena *arena, size_t
 
 /* Whether the tensor may leave for the sake of a use at `after`. */
 static int gmlo_is_victim(const gmlo_compiler *c, uint32_t tensor, size_t after, int small) {
-  return gmlo_next_use(c, tensor) > after && c->holds[tensor].filled &&
+  return gmlo_compile_next_use(c, tensor) > after && c->tensors[tensor].filled &&
          (small || c->graph->tensors[tensor].bytes >= c->desc->tensor_bytes_min);
 }
 
@@ -4733,10 +5710,10 @@ static uint32_t gmlo_find_victims(gmlo_compiler *c, const gmlo_arena *arena, siz
     for (e = b; e != GMLAKE_OFFLOAD_NONE && sum < bytes; e = c->blocks[e].next) {
       uint32_t tensor = c->blocks[e].tensor;
       size_t age = SIZE_MAX;
-      c->steps++;
+      c->looks++;
       if (tensor != GMLAKE_OFFLOAD_NONE) {
         if (!gmlo_is_victim(c, tensor, after, small)) break;
-        age = gmlo_next_use(c, tensor);
+        age = gmlo_compile_next_use(c, tensor);
         moved += c->blocks[e].bytes;
       }
       sum += c->blocks[e].bytes;
@@ -4760,86 +5737,96 @@ static uint32_t gmlo_find_victims(gmlo_compiler *c, const gmlo_arena *arena, siz
   return best;
 }
 
+/* ---- >>compile: a TASKGRAPH becomes a MEMGRAPH --------------------------------------------------
+   Executes the operators in the graph's order without a device, and writes down nodes and edges.
+   Invariants:
+   [B3] Each operator from position `exec` up to `alloc` has all its tensors on the device, or a
+        block for what it makes. No victim is used before `alloc`.
+   [B4] A tensor with a home is there, with all its bytes, when an iteration begins and when it
+        ends.
+   Cost: O(blocks) for each tensor of an operator that needs a place. Fails: where host memory is
+   refused (`failed`), and where an operator is larger than its device. */
+
 /* ---- Tensors that come and go ---- */
 
 /* simFree. */
 static void gmlo_device_free(gmlo_compiler *c, uint32_t tensor) {
-  gmlo_hold *hold = &c->holds[tensor];
-  if (hold->block == GMLAKE_OFFLOAD_NONE) return;
-  gmlo_block_give(c, &c->arenas[c->graph->tensors[tensor].device], hold->block, hold->users);
-  c->away_count += (size_t)hold->has_home;
-  hold->block = hold->users = hold->maker = GMLAKE_OFFLOAD_NONE;
-  hold->filled = 0;
+  gmlo_compile_tensor *state = &c->tensors[tensor];
+  if (state->block == GMLAKE_OFFLOAD_NONE) return;
+  gmlo_block_give(c, &c->arenas[c->graph->tensors[tensor].device], state->block, state->users);
+  c->away_count += (size_t)state->has_home;
+  state->block = state->users = state->maker = GMLAKE_OFFLOAD_NONE;
+  state->filled = 0;
 }
 
 /* The host's bytes are old or of no use. Tensors that are not made keep their place. */
 static void gmlo_host_forget(gmlo_compiler *c, uint32_t tensor) {
-  gmlo_hold *hold = &c->holds[tensor];
-  hold->host_there = 0;
-  hold->host_maker = GMLAKE_OFFLOAD_NONE;
-  if (hold->host_block == GMLAKE_OFFLOAD_NONE) return;
-  gmlo_block_give(c, &c->arenas[c->device_count], hold->host_block, hold->host_users);
-  hold->host_block = hold->host_users = GMLAKE_OFFLOAD_NONE;
+  gmlo_compile_tensor *state = &c->tensors[tensor];
+  state->host_there = 0;
+  state->host_maker = GMLAKE_OFFLOAD_NONE;
+  if (state->host_block == GMLAKE_OFFLOAD_NONE) return;
+  gmlo_block_give(c, &c->arenas[c->device_count], state->host_block, state->host_users);
+  state->host_block = state->host_users = GMLAKE_OFFLOAD_NONE;
 }
 
 /* A place for the tensor in the host's arena: of its own where it lives on, else one that others
    have used. 0 where host memory is refused. */
 static int gmlo_host_place(gmlo_compiler *c, uint32_t tensor) {
-  gmlo_hold *hold = &c->holds[tensor];
+  gmlo_compile_tensor *state = &c->tensors[tensor];
   gmlo_arena *arena = &c->arenas[c->device_count];
   size_t bytes = gmlo_footprint(c->desc, tensor);
   uint32_t b;
   if (!gmlo_kind_is_made(c->graph->tensors[tensor].kind)) {
-    if (hold->host_offset != GMLAKE_OFFLOAD_NOWHERE) return 1;
-    hold->host_offset = c->host_fixed_bytes;
+    if (state->host_offset != GMLAKE_OFFLOAD_NOWHERE) return 1;
+    state->host_offset = c->host_fixed_bytes;
     c->host_fixed_bytes += bytes;
     return 1;
   }
-  if (hold->host_block != GMLAKE_OFFLOAD_NONE) return 1;
+  if (state->host_block != GMLAKE_OFFLOAD_NONE) return 1;
   b = gmlo_find_free(c, arena, bytes, 1);
   if (b == GMLAKE_OFFLOAD_NONE || !gmlo_block_take(c, arena, b, bytes, tensor)) return 0;
-  hold->host_block = b;
-  hold->host_users = c->blocks[b].users;
+  state->host_block = b;
+  state->host_users = c->blocks[b].users;
   return 1;
 }
 
 static size_t gmlo_host_offset(const gmlo_compiler *c, uint32_t tensor) {
-  const gmlo_hold *hold = &c->holds[tensor];
-  return hold->host_block != GMLAKE_OFFLOAD_NONE ? c->blocks[hold->host_block].offset
-                                                 : hold->host_offset;
+  const gmlo_compile_tensor *state = &c->tensors[tensor];
+  return state->host_block != GMLAKE_OFFLOAD_NONE ? c->blocks[state->host_block].offset
+                                                  : state->host_offset;
 }
 
 static uint32_t gmlo_copy_add(gmlo_compiler *c, gmlake_offload_node_kind kind, uint32_t tensor) {
   uint32_t id =
       gmlo_node_add(c, kind, c->graph->tensors[tensor].device, GMLAKE_OFFLOAD_NONE, tensor);
   if (id == GMLAKE_OFFLOAD_NONE) return id;
-  c->out->nodes[id].device_offset = c->blocks[c->holds[tensor].block].offset;
+  c->out->nodes[id].device_offset = c->blocks[c->tensors[tensor].block].offset;
   c->out->nodes[id].host_offset = gmlo_host_offset(c, tensor);
   return id;
 }
 
 /* simMallocOffld's other half: the tensor leaves, with a copy where the host has none. */
 static void gmlo_evict(gmlo_compiler *c, uint32_t tensor) {
-  gmlo_hold *hold = &c->holds[tensor];
-  if (hold->filled && !gmlo_host_place(c, tensor)) {
+  gmlo_compile_tensor *state = &c->tensors[tensor];
+  if (state->filled && !gmlo_host_place(c, tensor)) {
     c->failed = 1;
     return;
   }
-  if (hold->filled && !hold->host_there) {
+  if (state->filled && !state->host_there) {
     uint32_t node = gmlo_copy_add(c, GMLAKE_OFFLOAD_NODE_OFFLOAD, tensor);
-    gmlo_edge_add(c, hold->maker, 0);
-    gmlo_edges_add(c, hold->host_users);
-    hold->users = gmlo_list_push(c, hold->users, node);
-    hold->host_users = gmlo_list_push(c, GMLAKE_OFFLOAD_NONE, node);
-    hold->host_maker = node;
-    hold->host_there = 1;
+    gmlo_edge_add(c, state->maker, 0);
+    gmlo_edges_add(c, state->host_users);
+    state->users = gmlo_list_push(c, state->users, node);
+    state->host_users = gmlo_list_push(c, GMLAKE_OFFLOAD_NONE, node);
+    state->host_maker = node;
+    state->host_there = 1;
   }
   gmlo_device_free(c, tensor);
 }
 
 /* Makes `bytes` from block b on free, and the tensor's. 0 where host memory is refused. */
 static int gmlo_occupy(gmlo_compiler *c, uint32_t b, uint32_t tensor) {
-  gmlo_hold *hold = &c->holds[tensor];
+  gmlo_compile_tensor *state = &c->tensors[tensor];
   gmlo_arena *arena = &c->arenas[c->graph->tensors[tensor].device];
   size_t bytes = gmlo_footprint(c->desc, tensor), sum = 0;
   uint32_t e;
@@ -4849,17 +5836,17 @@ static int gmlo_occupy(gmlo_compiler *c, uint32_t b, uint32_t tensor) {
     if (c->failed) return 0;
   }
   if (!gmlo_block_take(c, arena, b, bytes, tensor)) return 0;
-  c->away_count -= (size_t)hold->has_home;
-  hold->block = b;
-  hold->users = c->blocks[b].users;
-  hold->maker = GMLAKE_OFFLOAD_NONE;
-  hold->filled = hold->read = 0;
+  c->away_count -= (size_t)state->has_home;
+  state->block = b;
+  state->users = c->blocks[b].users;
+  state->maker = GMLAKE_OFFLOAD_NONE;
+  state->filled = state->read = 0;
   return 1;
 }
 
 /* The tensor's home, if all of it is free or may be made so: 1. b is a block at or before it. */
 static int gmlo_occupy_home(gmlo_compiler *c, uint32_t tensor, uint32_t b, size_t after) {
-  size_t home = c->holds[tensor].home, end = home + gmlo_footprint(c->desc, tensor);
+  size_t home = c->tensors[tensor].home, end = home + gmlo_footprint(c->desc, tensor);
   uint32_t e;
   while (c->blocks[b].offset + c->blocks[b].bytes <= home) b = c->blocks[b].next;
   for (e = b; e != GMLAKE_OFFLOAD_NONE && c->blocks[e].offset < end; e = c->blocks[e].next) {
@@ -4877,11 +5864,11 @@ static int gmlo_occupy_home(gmlo_compiler *c, uint32_t tensor, uint32_t b, size_
 /* simMalloc, and simMallocOffld where tensors not used up to `after` may leave: a block for the
    tensor. 0 where there is none. */
 static int gmlo_device_place(gmlo_compiler *c, uint32_t tensor, size_t after, int small) {
-  gmlo_hold *hold = &c->holds[tensor];
+  gmlo_compile_tensor *state = &c->tensors[tensor];
   const gmlo_arena *arena = &c->arenas[c->graph->tensors[tensor].device];
   size_t bytes = gmlo_footprint(c->desc, tensor);
   uint32_t b;
-  if (hold->has_home && !c->packing && gmlo_occupy_home(c, tensor, arena->first, SIZE_MAX)) {
+  if (state->has_home && !c->packing && gmlo_occupy_home(c, tensor, arena->first, SIZE_MAX)) {
     return 1;
   }
   b = gmlo_find_free(c, arena, bytes, c->packing);
@@ -4893,26 +5880,26 @@ static int gmlo_device_place(gmlo_compiler *c, uint32_t tensor, size_t after, in
 
 /* The tensor's bytes come into its new block. */
 static void gmlo_fill_block(gmlo_compiler *c, uint32_t tensor) {
-  gmlo_hold *hold = &c->holds[tensor];
+  gmlo_compile_tensor *state = &c->tensors[tensor];
   uint32_t node = gmlo_copy_add(c, GMLAKE_OFFLOAD_NODE_RELOAD, tensor);
-  gmlo_edge_add(c, hold->host_maker, 0);
-  gmlo_edges_add(c, hold->users);
-  hold->users = gmlo_list_push(c, GMLAKE_OFFLOAD_NONE, node);
-  hold->host_users = gmlo_list_push(c, hold->host_users, node);
-  hold->maker = node;
-  hold->filled = 1;
+  gmlo_edge_add(c, state->host_maker, 0);
+  gmlo_edges_add(c, state->users);
+  state->users = gmlo_list_push(c, GMLAKE_OFFLOAD_NONE, node);
+  state->host_users = gmlo_list_push(c, state->host_users, node);
+  state->maker = node;
+  state->filled = 1;
 }
 
 /* simMallocForceReld. */
 static int gmlo_reload(gmlo_compiler *c, uint32_t tensor, size_t after, int small) {
-  if (!c->holds[tensor].host_there || !gmlo_device_place(c, tensor, after, small)) return 0;
+  if (!c->tensors[tensor].host_there || !gmlo_device_place(c, tensor, after, small)) return 0;
   gmlo_fill_block(c, tensor);
   return !c->failed;
 }
 
 /* ---- Operators ---- */
 
-static uint32_t gmlo_ref(const gmlo_compiler *c, uint32_t op, size_t i) {
+static uint32_t gmlo_compile_ref(const gmlo_compiler *c, uint32_t op, size_t i) {
   return c->graph->refs[c->graph->ops[op].first_ref + i];
 }
 
@@ -4923,11 +5910,11 @@ static int gmlo_ensure(gmlo_compiler *c, size_t position, size_t after, int smal
   const gmlo_op *o = &c->graph->ops[op];
   size_t i;
   for (i = 0; i < o->read_count + o->write_count; i++) {
-    uint32_t tensor = gmlo_ref(c, op, i);
-    gmlo_hold *hold = &c->holds[tensor];
-    int is_next = c->graph->accesses[hold->next].position == position;
+    uint32_t tensor = gmlo_compile_ref(c, op, i);
+    gmlo_compile_tensor *state = &c->tensors[tensor];
+    int is_next = c->graph->accesses[state->next].position == position;
     int reads = i < o->read_count || (gmlo_op_uses(c->graph, op, tensor) & GMLO_READS) != 0;
-    if (hold->block != GMLAKE_OFFLOAD_NONE && (reads || is_next)) continue;
+    if (state->block != GMLAKE_OFFLOAD_NONE && (reads || is_next)) continue;
     if (reads) {
       if (!gmlo_reload(c, tensor, after, small)) return 0;
     } else if (!is_next || !gmlo_device_place(c, tensor, after, small)) {
@@ -4947,7 +5934,7 @@ static int gmlo_ensure_now(gmlo_compiler *c) {
   if (gmlo_ensure(c, c->exec, c->exec, 0)) return 1;
   if (!c->failed && gmlo_ensure(c, c->exec, c->exec, 1)) return 1;
   for (i = 0; i < o->read_count + o->write_count; i++) {
-    uint32_t b = c->arenas[c->graph->tensors[gmlo_ref(c, op, i)].device].first;
+    uint32_t b = c->arenas[c->graph->tensors[gmlo_compile_ref(c, op, i)].device].first;
     for (; b != GMLAKE_OFFLOAD_NONE && !c->failed; b = c->blocks[b].next) {
       if (c->blocks[b].tensor != GMLAKE_OFFLOAD_NONE) gmlo_evict(c, c->blocks[b].tensor);
     }
@@ -4965,9 +5952,9 @@ static int gmlo_prefetch(gmlo_compiler *c, size_t position) {
   const gmlo_op *o = &c->graph->ops[op];
   size_t i, after = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0 ? SIZE_MAX : position;
   for (i = 0; i < o->read_count; i++) {
-    uint32_t tensor = gmlo_ref(c, op, i);
-    const gmlo_hold *hold = &c->holds[tensor];
-    if (hold->block != GMLAKE_OFFLOAD_NONE || !hold->host_there) continue;
+    uint32_t tensor = gmlo_compile_ref(c, op, i);
+    const gmlo_compile_tensor *state = &c->tensors[tensor];
+    if (state->block != GMLAKE_OFFLOAD_NONE || !state->host_there) continue;
     if (!gmlo_reload(c, tensor, after, 0)) return 0;
   }
   return 1;
@@ -4980,31 +5967,31 @@ static void gmlo_fill_homes(gmlo_compiler *c, size_t after) {
   size_t i;
   for (i = 0; i < c->home_count && !c->failed; i++) {
     uint32_t tensor = c->homes[i];
-    gmlo_hold *hold = &c->holds[tensor];
-    c->steps++;
+    gmlo_compile_tensor *state = &c->tensors[tensor];
+    c->looks++;
     if (c->graph->tensors[tensor].device != device) {
       device = c->graph->tensors[tensor].device;
       b = c->arenas[device].first;
     }
-    if (hold->block != GMLAKE_OFFLOAD_NONE || !hold->host_there) continue;
-    if (hold->next < c->graph->access_begin[tensor + 1]) continue;
-    while (c->blocks[b].offset + c->blocks[b].bytes <= hold->home) b = c->blocks[b].next;
+    if (state->block != GMLAKE_OFFLOAD_NONE || !state->host_there) continue;
+    if (state->next < c->graph->access_begin[tensor + 1]) continue;
+    while (c->blocks[b].offset + c->blocks[b].bytes <= state->home) b = c->blocks[b].next;
     if (!gmlo_occupy_home(c, tensor, b, after)) continue;
     gmlo_fill_block(c, tensor);
-    b = hold->block;
+    b = state->block;
   }
 }
 
 /* What becomes of a tensor behind one of its accesses. */
 static void gmlo_settle(gmlo_compiler *c, uint32_t tensor) {
-  gmlo_hold *hold = &c->holds[tensor];
+  gmlo_compile_tensor *state = &c->tensors[tensor];
   gmlake_offload_kind kind = c->graph->tensors[tensor].kind;
-  int again = ++hold->next < c->graph->access_begin[tensor + 1];
-  if (again ? c->graph->accesses[hold->next].how == GMLO_WRITES
+  int again = ++state->next < c->graph->access_begin[tensor + 1];
+  if (again ? c->graph->accesses[state->next].how == GMLO_WRITES
             : kind == GMLAKE_OFFLOAD_INTERMEDIATE) {
     gmlo_device_free(c, tensor);
     gmlo_host_forget(c, tensor);
-  } else if (!again && !hold->has_home && !gmlo_kind_is_made(kind)) {
+  } else if (!again && !state->has_home && !gmlo_kind_is_made(kind)) {
     gmlo_evict(c, tensor);
   }
 }
@@ -5012,11 +5999,13 @@ static void gmlo_settle(gmlo_compiler *c, uint32_t tensor) {
 static void gmlo_op_edges(gmlo_compiler *c, uint32_t op) {
   const gmlo_op *o = &c->graph->ops[op];
   size_t i, count = o->read_count + o->write_count;
-  for (i = 0; i < o->read_count; i++) gmlo_edge_add(c, c->holds[gmlo_ref(c, op, i)].maker, 0);
-  for (i = c->link_begin[op]; i < c->link_begin[op + 1]; i++) {
-    gmlo_edge_add(c, c->op_nodes[c->links[i]], 0);
+  for (i = 0; i < o->read_count; i++)
+    gmlo_edge_add(c, c->tensors[gmlo_compile_ref(c, op, i)].maker, 0);
+  for (i = c->asked_begin[op]; i < c->asked_begin[op + 1]; i++) {
+    gmlo_edge_add(c, c->op_nodes[c->asked[i]], 0);
   }
-  for (i = o->read_count; i < count; i++) gmlo_edges_add(c, c->holds[gmlo_ref(c, op, i)].users);
+  for (i = o->read_count; i < count; i++)
+    gmlo_edges_add(c, c->tensors[gmlo_compile_ref(c, op, i)].users);
 }
 
 /* The operator at exec becomes a node, behind what it reads and behind who used the memory. */
@@ -5027,25 +6016,25 @@ static void gmlo_execute(gmlo_compiler *c) {
   uint32_t node = gmlo_node_add(c, GMLAKE_OFFLOAD_NODE_OP, o->device, op, GMLAKE_OFFLOAD_NONE);
   c->op_nodes[op] = node;
   for (i = 0; i < count; i++) {
-    uint32_t block = c->holds[gmlo_ref(c, op, i)].block;
+    uint32_t block = c->tensors[gmlo_compile_ref(c, op, i)].block;
     c->out->ref_offsets[o->first_ref + i] = c->blocks[block].offset;
   }
   gmlo_op_edges(c, op);
   for (i = 0; i < count; i++) {
-    uint32_t tensor = gmlo_ref(c, op, i);
-    gmlo_hold *hold = &c->holds[tensor];
+    uint32_t tensor = gmlo_compile_ref(c, op, i);
+    gmlo_compile_tensor *state = &c->tensors[tensor];
     int writes = i >= o->read_count;
-    hold->users =
-        gmlo_list_push(c, writes || !hold->read ? GMLAKE_OFFLOAD_NONE : hold->users, node);
-    hold->read = !writes;
+    state->users =
+        gmlo_list_push(c, writes || !state->read ? GMLAKE_OFFLOAD_NONE : state->users, node);
+    state->read = !writes;
     if (!writes) continue;
-    hold->maker = node;
-    hold->filled = 1;
+    state->maker = node;
+    state->filled = 1;
     gmlo_host_forget(c, tensor);
   }
   for (i = 0; i < count && !c->failed; i++) { /* an update has settled as it was read */
-    uint32_t tensor = gmlo_ref(c, op, i);
-    size_t next = c->holds[tensor].next;
+    uint32_t tensor = gmlo_compile_ref(c, op, i);
+    size_t next = c->tensors[tensor].next;
     if (next < c->graph->access_begin[tensor + 1] && c->graph->accesses[next].op == op) {
       gmlo_settle(c, tensor);
     }
@@ -5077,26 +6066,26 @@ static void gmlo_look_ahead(gmlo_compiler *c) {
 static void gmlo_go_home(gmlo_compiler *c) {
   size_t i;
   for (i = 0; i < c->home_count && !c->failed; i++) {
-    const gmlo_hold *hold = &c->holds[c->homes[i]];
-    if (hold->block == GMLAKE_OFFLOAD_NONE) continue;
-    if (c->blocks[hold->block].offset != hold->home) gmlo_evict(c, c->homes[i]);
+    const gmlo_compile_tensor *state = &c->tensors[c->homes[i]];
+    if (state->block == GMLAKE_OFFLOAD_NONE) continue;
+    if (c->blocks[state->block].offset != state->home) gmlo_evict(c, c->homes[i]);
   }
   gmlo_fill_homes(c, c->graph->op_count);
 }
 
 /* ---- Before and after ---- */
 
-typedef struct gmlo_start {
+typedef struct gmlo_resident {
   uint32_t tensor;
   size_t key;
-} gmlo_start;
+} gmlo_resident;
 
-static int gmlo_start_before(const void *a, const void *b) {
-  return ((const gmlo_start *)a)->key < ((const gmlo_start *)b)->key;
+static int gmlo_resident_before(const void *a, const void *b) {
+  return ((const gmlo_resident *)a)->key < ((const gmlo_resident *)b)->key;
 }
 
 /* Tensors of the device that exist between iterations: small ones, then the others by first use. */
-static size_t gmlo_list_starts(const gmlo_compiler *c, uint32_t device, gmlo_start *starts) {
+static size_t gmlo_list_residents(const gmlo_compiler *c, uint32_t device, gmlo_resident *starts) {
   const gmlake_offload_graph *graph = c->graph;
   size_t t, count = 0;
   for (t = 0; t < graph->tensor_count; t++) {
@@ -5109,18 +6098,18 @@ static size_t gmlo_list_starts(const gmlo_compiler *c, uint32_t device, gmlo_sta
     if (tensor->bytes < c->desc->tensor_bytes_min) starts[count].key = 0;
     count++;
   }
-  gmlo_sort(starts, starts + graph->tensor_count, count, sizeof *starts, gmlo_start_before);
+  gmlo_sort(starts, starts + graph->tensor_count, count, sizeof *starts, gmlo_resident_before);
   return count;
 }
 
 /* The tensor begins, and ends, on the device, above the homes so far. */
 static int gmlo_give_home(gmlo_compiler *c, uint32_t tensor, uint32_t *b, size_t *bytes) {
-  gmlo_hold *hold = &c->holds[tensor];
+  gmlo_compile_tensor *state = &c->tensors[tensor];
   size_t more = gmlo_footprint(c->desc, tensor);
   if (!gmlo_block_take(c, &c->arenas[c->graph->tensors[tensor].device], *b, more, tensor)) return 0;
-  hold->block = *b;
-  hold->has_home = hold->filled = 1;
-  hold->home = *bytes;
+  state->block = *b;
+  state->has_home = state->filled = 1;
+  state->home = *bytes;
   c->homes[c->home_count++] = tensor;
   *bytes += more;
   *b = c->blocks[*b].next;
@@ -5129,8 +6118,8 @@ static int gmlo_give_home(gmlo_compiler *c, uint32_t tensor, uint32_t *b, size_t
 
 /* Homes for what fits beside the largest operator: at first, if they are spread, only so many that
    what was passed by so far has its share. */
-static int gmlo_choose_homes(gmlo_compiler *c, uint32_t device, gmlo_start *starts) {
-  size_t i, count = gmlo_list_starts(c, device, starts), bytes = 0;
+static int gmlo_choose_homes(gmlo_compiler *c, uint32_t device, gmlo_resident *starts) {
+  size_t i, count = gmlo_list_residents(c, device, starts), bytes = 0;
   double room = (double)(c->devices->bytes[device] - c->devices->largest[device]), all = 0;
   double seen = 0;
   int spread = c->tuning.home_spread;
@@ -5141,7 +6130,7 @@ static int gmlo_choose_homes(gmlo_compiler *c, uint32_t device, gmlo_start *star
     for (i = 0; i < count && b != GMLAKE_OFFLOAD_NONE; i++) {
       double more = (double)gmlo_footprint(c->desc, starts[i].tensor);
       seen += more;
-      if (c->holds[starts[i].tensor].has_home || (double)bytes + more > room) continue;
+      if (c->tensors[starts[i].tensor].has_home || (double)bytes + more > room) continue;
       if (spread && starts[i].key != 0 && (double)bytes + more > room * (seen / all)) continue;
       if (!gmlo_give_home(c, starts[i].tensor, &b, &bytes)) return 0;
     }
@@ -5152,15 +6141,16 @@ static int gmlo_choose_homes(gmlo_compiler *c, uint32_t device, gmlo_start *star
 /* What is not at home begins on the host; what nobody writes, on both sides. */
 static int gmlo_compile_begin(gmlo_compiler *c) {
   const gmlake_offload_graph *graph = c->graph;
-  gmlo_start *starts = (gmlo_start *)gmlo_take(&c->scope, graph->tensor_count, 2 * sizeof *starts);
+  gmlo_resident *starts =
+      (gmlo_resident *)gmlo_take(&c->scope, graph->tensor_count, 2 * sizeof *starts);
   size_t t, i, d;
   if (starts == NULL) return 0;
   for (t = 0; t < graph->tensor_count; t++) {
-    gmlo_hold *hold = &c->holds[t];
-    hold->block = hold->users = hold->maker = GMLAKE_OFFLOAD_NONE;
-    hold->host_block = hold->host_users = hold->host_maker = GMLAKE_OFFLOAD_NONE;
-    hold->host_offset = GMLAKE_OFFLOAD_NOWHERE;
-    hold->next = graph->access_begin[t];
+    gmlo_compile_tensor *state = &c->tensors[t];
+    state->block = state->users = state->maker = GMLAKE_OFFLOAD_NONE;
+    state->host_block = state->host_users = state->host_maker = GMLAKE_OFFLOAD_NONE;
+    state->host_offset = GMLAKE_OFFLOAD_NOWHERE;
+    state->next = graph->access_begin[t];
   }
   for (d = 0; d <= c->device_count; d++) {
     size_t bytes = d < c->device_count ? c->devices->bytes[d] : GMLO_BYTES_MAX;
@@ -5170,30 +6160,30 @@ static int gmlo_compile_begin(gmlo_compiler *c) {
     if (!gmlo_choose_homes(c, (uint32_t)d, starts)) return 0;
   }
   for (t = 0; t < graph->tensor_count; t++) {
-    gmlo_hold *hold = &c->holds[t];
+    gmlo_compile_tensor *state = &c->tensors[t];
     int written = 0;
     if (gmlo_kind_is_made(graph->tensors[t].kind)) continue;
     for (i = graph->access_begin[t]; i < graph->access_begin[t + 1]; i++) {
       written |= (graph->accesses[i].how & GMLO_WRITES) != 0;
     }
-    hold->host_there = !hold->has_home || !written;
-    if (!hold->has_home && !gmlo_host_place(c, (uint32_t)t)) return 0;
+    state->host_there = !state->has_home || !written;
+    if (!state->has_home && !gmlo_host_place(c, (uint32_t)t)) return 0;
   }
   return 1;
 }
 
 /* links by the operator that waits. */
-static int gmlo_compile_links(gmlo_compiler *c) {
+static int gmlo_compile_asked(gmlo_compiler *c) {
   const gmlake_offload_graph *graph = c->graph;
   size_t i, *begin = (size_t *)gmlo_take(&c->scope, graph->op_count + 2, sizeof *begin);
-  c->links = (uint32_t *)gmlo_take(&c->scope, graph->link_count, sizeof *c->links);
-  if (begin == NULL || c->links == NULL) return 0;
-  for (i = 0; i < graph->link_count; i++) begin[graph->links[i].after + 2]++;
+  c->asked = (uint32_t *)gmlo_take(&c->scope, graph->asked_count, sizeof *c->asked);
+  if (begin == NULL || c->asked == NULL) return 0;
+  for (i = 0; i < graph->asked_count; i++) begin[graph->asked[i].after + 2]++;
   for (i = 0; i < graph->op_count; i++) begin[i + 2] += begin[i + 1];
-  for (i = 0; i < graph->link_count; i++) {
-    c->links[begin[graph->links[i].after + 1]++] = graph->links[i].before;
+  for (i = 0; i < graph->asked_count; i++) {
+    c->asked[begin[graph->asked[i].after + 1]++] = graph->asked[i].before;
   }
-  c->link_begin = begin;
+  c->asked_begin = begin;
   return 1;
 }
 
@@ -5203,13 +6193,13 @@ static int gmlo_compile_scratch(gmlo_compiler *c) {
   uint64_t sum = 0;
   c->device_count = graph->device_count;
   c->spare_blocks = GMLAKE_OFFLOAD_NONE;
-  c->holds = (gmlo_hold *)gmlo_take(&c->scope, graph->tensor_count, sizeof *c->holds);
+  c->tensors = (gmlo_compile_tensor *)gmlo_take(&c->scope, graph->tensor_count, sizeof *c->tensors);
   c->arenas = (gmlo_arena *)gmlo_take(&c->scope, c->device_count + 1, sizeof *c->arenas);
   c->op_nodes = (uint32_t *)gmlo_take(&c->scope, graph->op_count, sizeof *c->op_nodes);
   c->homes = (uint32_t *)gmlo_take(&c->scope, graph->tensor_count, sizeof *c->homes);
   c->begin_ns = (uint64_t *)gmlo_take(&c->scope, graph->op_count, sizeof *c->begin_ns);
-  if (c->holds == NULL || c->arenas == NULL || c->op_nodes == NULL || c->homes == NULL ||
-      c->begin_ns == NULL || !gmlo_compile_links(c)) {
+  if (c->tensors == NULL || c->arenas == NULL || c->op_nodes == NULL || c->homes == NULL ||
+      c->begin_ns == NULL || !gmlo_compile_asked(c)) {
     return 0;
   }
   for (p = 0; p < graph->op_count; p++) { /* as if all devices were busy all the time */
@@ -5239,13 +6229,13 @@ static void gmlo_compile_places(gmlo_compiler *c) {
     }
   }
   for (t = 0; t < c->graph->tensor_count; t++) {
-    const gmlo_hold *hold = &c->holds[t];
+    const gmlo_compile_tensor *state = &c->tensors[t];
     int made = gmlo_kind_is_made(c->graph->tensors[t].kind);
     gmlake_offload_place *end = &m->ends[t];
     end->device_offset = end->host_offset = GMLAKE_OFFLOAD_NOWHERE;
-    if (hold->block != GMLAKE_OFFLOAD_NONE) end->device_offset = c->blocks[hold->block].offset;
-    if (hold->host_there) end->host_offset = gmlo_host_offset(c, (uint32_t)t);
-    if (hold->host_there && made) end->host_offset += c->host_fixed_bytes;
+    if (state->block != GMLAKE_OFFLOAD_NONE) end->device_offset = c->blocks[state->block].offset;
+    if (state->host_there) end->host_offset = gmlo_host_offset(c, (uint32_t)t);
+    if (state->host_there && made) end->host_offset += c->host_fixed_bytes;
     m->begins[t] = *end;
     if (made) m->begins[t].device_offset = m->begins[t].host_offset = GMLAKE_OFFLOAD_NOWHERE;
   }
@@ -5257,38 +6247,6 @@ static void gmlo_compile_places(gmlo_compiler *c) {
   m->info.node_count = m->node_count;
   m->info.device_count = c->device_count;
   m->info.align_bytes = c->desc->align_bytes;
-}
-
-static void gmlo_memgraph_destroy(gmlake_offload_memgraph *m) {
-  gmlake_offload_host host;
-  if (m == NULL) return;
-  host = m->scope.host;
-  gmlo_free(&host, m->nodes);
-  gmlo_free(&host, m->before_begin);
-  gmlo_free(&host, m->before);
-  gmlo_free(&host, m->memory);
-  gmlo_free(&host, m->after_begin);
-  gmlo_free(&host, m->after);
-  gmlo_leave(&m->scope);
-  gmlo_free(&host, m);
-}
-
-/* A memgraph without nodes; NULL where host memory is refused. */
-static gmlake_offload_memgraph *gmlo_memgraph_new(const gmlake_offload_memgraph_desc *desc) {
-  const gmlake_offload_graph *graph = desc->graph;
-  gmlake_offload_memgraph *m = (gmlake_offload_memgraph *)gmlo_zeroed(&desc->host, 1, sizeof *m);
-  if (m == NULL) return NULL;
-  m->scope.host = desc->host;
-  m->graph = graph;
-  m->ref_offsets = (size_t *)gmlo_take(&m->scope, graph->ref_count, sizeof *m->ref_offsets);
-  m->begins = (gmlake_offload_place *)gmlo_take(&m->scope, graph->tensor_count, sizeof *m->begins);
-  m->ends = (gmlake_offload_place *)gmlo_take(&m->scope, graph->tensor_count, sizeof *m->ends);
-  m->device_bytes = (size_t *)gmlo_take(&m->scope, graph->device_count, sizeof *m->device_bytes);
-  if (m->ref_offsets == NULL || m->begins == NULL || m->ends == NULL || m->device_bytes == NULL) {
-    gmlo_memgraph_destroy(m);
-    return NULL;
-  }
-  return m;
 }
 
 static void gmlo_compiler_leave(gmlo_compiler *c) {
@@ -5322,7 +6280,7 @@ static gmlake_offload_memgraph *gmlo_compile(const gmlake_offload_memgraph_desc 
   if (!c.failed) gmlo_go_home(&c);
   if (!c.failed && c.exec == c.graph->op_count) {
     gmlo_compile_places(&c);
-    c.out->steps = c.steps;
+    c.out->looks = c.looks;
     c.out->info.alloc_ahead_ns = tuning->alloc_ahead_ns;
     c.out->info.reload_ahead_ns = tuning->reload_ahead_ns;
     for (i = 0; i < c.home_count; i++) {
@@ -5336,105 +6294,30 @@ static gmlake_offload_memgraph *gmlo_compile(const gmlake_offload_memgraph_desc 
   return c.out;
 }
 
-/* ---- Edges that others imply ---- */
-
-/* Predecessors ascending. Lists name the latest first: turned round, they are almost in order. */
-static void gmlo_edges_sort(gmlake_offload_memgraph *m) {
-  size_t v, e, i;
-  for (v = 0; v < m->node_count; v++) {
-    for (e = m->before_begin[v], i = m->before_begin[v + 1]; e + 1 < i; e++) {
-      uint32_t from = m->before[e];
-      unsigned char memory = m->memory[e];
-      m->before[e] = m->before[--i];
-      m->memory[e] = m->memory[i];
-      m->before[i] = from;
-      m->memory[i] = memory;
-    }
-    for (e = m->before_begin[v] + 1; e < m->before_begin[v + 1]; e++) {
-      uint32_t from = m->before[e];
-      unsigned char memory = m->memory[e];
-      for (i = e; i > m->before_begin[v] && m->before[i - 1] > from; i--) {
-        m->before[i] = m->before[i - 1];
-        m->memory[i] = m->memory[i - 1];
-      }
-      m->before[i] = from;
-      m->memory[i] = memory;
-    }
-  }
-}
-
-/* Leaves only edges that no other path implies. 0 where host memory is refused. */
-static int gmlo_memgraph_reduce(gmlake_offload_memgraph *m) {
-  unsigned char *superfluous = (unsigned char *)gmlo_zeroed(&m->scope.host, m->edge_count, 1);
-  gmlo_edges edges;
-  size_t v, e, kept = 0;
-  if (superfluous == NULL) return 0;
-  gmlo_edges_sort(m);
-  edges.begin = m->before_begin;
-  edges.before = m->before;
-  edges.node_count = m->node_count;
-  if (!gmlo_paths_reduce(&edges, superfluous, &m->scope.host)) {
-    gmlo_free(&m->scope.host, superfluous);
-    return 0;
-  }
-  for (v = 0, e = 0; v < m->node_count; v++) {
-    size_t end = m->before_begin[v + 1];
-    m->before_begin[v] = kept;
-    for (; e < end; e++) {
-      if (superfluous[e]) continue;
-      m->before[kept] = m->before[e];
-      m->memory[kept] = m->memory[e];
-      m->info.memory_edge_count += m->memory[kept++];
-    }
-  }
-  m->before_begin[v] = kept;
-  m->info.superfluous_count = m->edge_count - kept;
-  m->edge_count = m->info.edge_count = kept;
-  gmlo_free(&m->scope.host, superfluous);
-  return 1;
-}
-
-/* The edges the other way. 0 where host memory is refused. */
-static int gmlo_memgraph_link(gmlake_offload_memgraph *m) {
-  const gmlake_offload_host *host = &m->scope.host;
-  size_t v, e;
-  gmlo_free(host, m->after_begin);
-  gmlo_free(host, m->after);
-  m->after_begin = (size_t *)gmlo_zeroed(host, m->node_count + 2, sizeof *m->after_begin);
-  m->after = (uint32_t *)gmlo_zeroed(host, m->edge_count, sizeof *m->after);
-  if (m->after_begin == NULL || m->after == NULL) return 0;
-  for (e = 0; e < m->edge_count; e++) m->after_begin[m->before[e] + 2]++;
-  for (v = 0; v < m->node_count; v++) m->after_begin[v + 2] += m->after_begin[v + 1];
-  for (v = 0; v < m->node_count; v++) {
-    for (e = m->before_begin[v]; e < m->before_begin[v + 1]; e++) {
-      m->after[m->after_begin[m->before[e] + 1]++] = (uint32_t)v;
-    }
-  }
-  return 1;
-}
-
-/* ---- >>queues: which nodes are ready -----------------------------------------------------------
-   Owns how many predecessors each node waits for, and for each device four queues: operators,
-   transfers, offloads, reloads. [Q1] A queue's heap has the nodes that are ready and not begun.
-   [Q2] In line, a device's operators run in the order in which they begin, so that none waits for
-   another that has begun.
-   Complexity: O(log n) a node, and its edges. Fails: host memory, when made. */
+/* ---- >>queues: which nodes are ready ------------------------------------------------------------
+   Owns for each node the number of predecessors that it waits for, and for each device four queues:
+   operators, transfers, offloads, reloads. Invariants:
+   [Q1] The heap of a queue has exactly the nodes that are ready and have not begun.
+   [Q2] If in_line is set, the operators of a device run in the order in which they begin, so that
+        none waits for another one that has begun.
+   Cost: O(log n) for each node and constant for each edge. Fails: where host memory is refused, and
+   only when it is made. */
 
 #define GMLO_QUEUES 4u        /* of a device */
 #define GMLO_BEGUN UINT32_MAX /* what a node waits for that has begun and not ended */
 
-typedef struct gmlo_ready_queue {
+typedef struct gmlo_node_queue {
   uint32_t *heap;  /* fixed order: all nodes of the queue, in order */
   size_t count;    /* of heap */
   size_t at;       /* fixed order: the next */
   uint32_t active; /* begun, not ended */
-} gmlo_ready_queue;
+} gmlo_node_queue;
 
 typedef struct gmlo_ready {
   gmlo_scope scope;
   const gmlake_offload_memgraph *memgraph;
   uint32_t *waits;
-  gmlo_ready_queue *queues;
+  gmlo_node_queue *queues;
   size_t queue_count;
   int fixed, in_line;
 } gmlo_ready;
@@ -5457,7 +6340,7 @@ static int gmlo_ready_make(gmlo_ready *r, const gmlake_offload_memgraph *m,
   r->fixed = fixed;
   r->queue_count = m->info.device_count * GMLO_QUEUES;
   r->waits = (uint32_t *)gmlo_take(&r->scope, m->node_count, sizeof *r->waits);
-  r->queues = (gmlo_ready_queue *)gmlo_take(&r->scope, r->queue_count, sizeof *r->queues);
+  r->queues = (gmlo_node_queue *)gmlo_take(&r->scope, r->queue_count, sizeof *r->queues);
   counts = (size_t *)gmlo_take(&r->scope, r->queue_count, sizeof *counts);
   if (r->waits == NULL || r->queues == NULL || counts == NULL) return 0;
   for (v = 0; v < m->node_count; v++) counts[gmlo_queue_of(m, (uint32_t)v)]++;
@@ -5469,7 +6352,7 @@ static int gmlo_ready_make(gmlo_ready *r, const gmlake_offload_memgraph *m,
 }
 
 static void gmlo_ready_push(gmlo_ready *r, uint32_t id) {
-  gmlo_ready_queue *queue = &r->queues[gmlo_queue_of(r->memgraph, id)];
+  gmlo_node_queue *queue = &r->queues[gmlo_queue_of(r->memgraph, id)];
   gmlo_heap_push(queue->heap, &queue->count, id);
 }
 
@@ -5503,7 +6386,7 @@ static void gmlo_ready_pass(gmlo_ready *r, uint32_t id, int ended) {
 
 /* Takes a node that may begin: the first, or with `random` any. NONE where there is none. */
 static uint32_t gmlo_ready_pop(gmlo_ready *r, size_t q, uint64_t random) {
-  gmlo_ready_queue *queue = &r->queues[q];
+  gmlo_node_queue *queue = &r->queues[q];
   uint32_t id;
   if (r->fixed) {
     if (queue->at == queue->count || r->waits[queue->heap[queue->at]] != 0) {
@@ -5532,9 +6415,11 @@ static void gmlo_ready_done(gmlo_ready *r, uint32_t id) {
   gmlo_ready_pass(r, id, 1);
 }
 
-/* ---- >>horizons: the best of several memgraphs -------------------------------------------------
-   Owns a clock on which each queue does one thing at a time. Complexity: a simulation is linear in
-   nodes and edges, times queues. Fails: host memory. */
+/* ---- >>horizons: the best of several memgraphs --------------------------------------------------
+   Compiles with several tunings, simulates each memgraph on a clock on which each queue does one
+   thing at a time, and keeps the fastest.
+   Cost: a simulation is linear in nodes and edges, times the queues. Fails: where host memory is
+   refused. */
 
 static uint64_t gmlo_node_time(const gmlake_offload_memgraph_desc *desc, const gmlo_node *node) {
   size_t bytes;
@@ -5577,8 +6462,10 @@ static uint64_t gmlo_simulate(const gmlake_offload_memgraph_desc *desc,
   return made ? now + 1 : 0;
 }
 
-#define GMLO_TUNE_STEPS 100000000u /* a second, at most */
-#define GMLO_NODE_STEPS 256u       /* a node takes about as long as so many steps */
+#define GMLO_TUNE_LOOKS 100000000u /* a second, at most */
+#define GMLO_NODE_LOOKS 256u       /* a node takes about as long as so many looks */
+#define GMLO_FILL_PARTS 256        /* horizons are so many parts of the time that fills a device */
+#define GMLO_IDLE_PART 500 /* a device that idles for one part in so many is busy all along */
 #define GMLO_KNOBS 4
 #define GMLO_TUNINGS 72
 
@@ -5589,17 +6476,18 @@ typedef struct gmlo_tuner {
   const gmlo_devices *devices;
   gmlake_offload_memgraph *best;
   int at;      /* the best one's tuning */
-  size_t left; /* steps that may be spent */
+  size_t left; /* looks that may be spent */
   unsigned char seen[GMLO_TUNINGS];
 } gmlo_tuner;
 
 /* The tuning of that number, which has a digit for each knob. 0: what the caller has fixed makes it
    one of a lower number. */
 static int gmlo_tuning_set(const gmlo_tuner *r, int number, gmlo_tuning *tuning) {
-  static const unsigned reload[] = {32, 8, 2, 128}, alloc[] = {2, 0, 8}; /* 256ths of fill_ns */
+  static const unsigned reload[] = {32, 8, 2, 128},
+                        alloc[] = {2, 0, 8}; /* of GMLO_FILL_PARTS parts of fill_ns */
   static const unsigned percent[] = {100, 80, 50};
   const gmlake_offload_memgraph_desc *desc = r->desc;
-  uint64_t part = r->devices->fill_ns / 256;
+  uint64_t part = r->devices->fill_ns / GMLO_FILL_PARTS;
   memset(tuning, 0, sizeof *tuning);
   tuning->reload_ahead_ns = part * reload[number % 4];
   tuning->alloc_ahead_ns = part * alloc[number / 4 % 3];
@@ -5616,7 +6504,7 @@ static gmlake_offload_memgraph *gmlo_compile_timed(const gmlake_offload_memgraph
                                                    const gmlo_devices *devices,
                                                    const gmlo_tuning *tuning) {
   gmlake_offload_memgraph *m = gmlo_compile(desc, devices, tuning);
-  if (m != NULL && gmlo_memgraph_link(m)) m->info.time_ns = gmlo_simulate(desc, m);
+  if (m != NULL && gmlo_memgraph_turn_edges(m)) m->info.time_ns = gmlo_simulate(desc, m);
   if (m != NULL && m->info.time_ns != 0) return m;
   gmlo_memgraph_destroy(m);
   return NULL;
@@ -5628,14 +6516,14 @@ static int gmlo_tuner_try(gmlo_tuner *r, int number) {
   uint64_t least = r->devices->least_ns;
   gmlake_offload_memgraph *m, *former = r->best;
   gmlo_tuning tuning;
-  size_t steps;
+  size_t looks;
   if (r->seen[number] || !gmlo_tuning_set(r, number, &tuning) || r->left == 0) return 1;
-  if (former != NULL && former->info.time_ns <= least + least / 500) return 1;
+  if (former != NULL && former->info.time_ns <= least + least / GMLO_IDLE_PART) return 1;
   r->seen[number] = 1;
   m = gmlo_compile_timed(r->desc, r->devices, &tuning);
   if (m == NULL) return 0;
-  steps = m->steps + GMLO_NODE_STEPS * m->node_count;
-  r->left -= steps < r->left ? steps : r->left;
+  looks = m->looks + GMLO_NODE_LOOKS * m->node_count;
+  r->left -= looks < r->left ? looks : r->left;
   if (former == NULL || m->info.time_ns < former->info.time_ns) {
     r->best = m;
     r->at = number;
@@ -5646,14 +6534,14 @@ static int gmlo_tuner_try(gmlo_tuner *r, int number) {
 }
 
 static gmlake_offload_memgraph *gmlo_memgraph_finish(gmlake_offload_memgraph *m) {
-  if (m != NULL && gmlo_memgraph_reduce(m) && gmlo_memgraph_link(m)) return m;
+  if (m != NULL && gmlo_memgraph_reduce(m) && gmlo_memgraph_turn_edges(m)) return m;
   gmlo_memgraph_destroy(m);
   return NULL;
 }
 
 /* One knob after another stays where it was best, round and round, until nothing gets better; then
    all other tunings. Ends before, as soon as the devices do nothing but operators or
-   GMLO_TUNE_STEPS are spent. NULL where host memory is refused. */
+   GMLO_TUNE_LOOKS are spent. NULL where host memory is refused. */
 static gmlake_offload_memgraph *gmlo_tune(const gmlake_offload_memgraph_desc *desc,
                                           const gmlo_devices *devices) {
   gmlo_tuner r;
@@ -5661,7 +6549,7 @@ static gmlake_offload_memgraph *gmlo_tune(const gmlake_offload_memgraph_desc *de
   memset(&r, 0, sizeof r);
   r.desc = desc;
   r.devices = devices;
-  r.left = GMLO_TUNE_STEPS;
+  r.left = GMLO_TUNE_LOOKS;
   done = gmlo_tuner_try(&r, 0);
   do {
     from = r.at;
@@ -5759,18 +6647,56 @@ static gmlake_offload_result gmlo_memgraph_build(const gmlake_offload_memgraph_d
   return result;
 }
 
-/* ---- >>memcheck: is a memgraph right? ----------------------------------------------------------
-   Owns cells: the stretches of an arena between any two bounds of places. Works from the graph, the
-   nodes, their edges and places, not from what the compiler knew; both use >>paths. [M1] Nodes are
-   replayed in one order that the edges allow. A cell knows its tensor, version and begin, who wrote
-   it and who has read it since. [M2] Whoever writes a cell is behind all of them by a path, whoever
-   reads it behind its writer; then every order gives the bytes that this one gives.
-   Complexity: cells of all places of all nodes, and >>paths. Fails: host memory. */
+static int gmlo_memgraph_desc_valid(const gmlake_offload_memgraph_desc *desc) {
+  size_t align = desc->align_bytes, d;
+  if ((desc->flags & ~GMLAKE_OFFLOAD_LETTER) != 0 || desc->graph == NULL ||
+      (align & (align - 1)) != 0 || align > (size_t)1 << 30 ||
+      desc->device_bytes > GMLO_BYTES_MAX || !gmlo_figure_valid(desc->out_bytes_per_s) ||
+      !gmlo_figure_valid(desc->in_bytes_per_s) || desc->copy_ns > GMLO_TIME_MAX ||
+      !gmlo_host_valid(&desc->host)) {
+    return 0;
+  }
+  for (d = 0; desc->bytes_by_device != NULL && d < desc->graph->device_count; d++) {
+    if (desc->bytes_by_device[d] > GMLO_BYTES_MAX) return 0;
+  }
+  return 1;
+}
 
-typedef struct gmlo_span_use { /* what a node does to one place */
+/* ---- Public functions ---- */
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_create(
+    const gmlake_offload_memgraph_desc *desc, gmlake_offload_memgraph **out_memgraph) {
+  gmlake_offload_memgraph_desc filled;
+  if (out_memgraph == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_memgraph = NULL;
+  if (desc == NULL || !gmlo_memgraph_desc_valid(desc)) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  if (!desc->graph->sealed) return GMLAKE_OFFLOAD_ERROR_NOT_SEALED;
+  filled = *desc;
+  if (filled.align_bytes == 0) filled.align_bytes = GMLO_ALIGN_BYTES;
+  if (filled.tensor_bytes_min == 0) filled.tensor_bytes_min = GMLO_TENSOR_BYTES_MIN;
+  if (filled.copy_ns == 0) filled.copy_ns = GMLO_COPY_NS;
+  gmlo_figure_default(&filled.out_bytes_per_s, GMLO_LINK_BYTES_PER_S);
+  gmlo_figure_default(&filled.in_bytes_per_s, GMLO_LINK_BYTES_PER_S);
+  return gmlo_memgraph_build(&filled, out_memgraph);
+}
+
+/* ---- >>memcheck: is a memgraph right? -----------------------------------------------------------
+   Owns cells: the bytes of an arena between two bounds of places that are next to each other. Works
+   from the graph, the nodes, their edges and places, and not from what the compiler knew; the two
+   share only >>paths. Invariants:
+   [M1] The nodes are replayed in one order that the edges allow. A cell knows its tensor, its
+        version, where that tensor begins, which node wrote it and which nodes have read it since.
+   [M2] A path leads to each node that writes a cell from all of those, and to each node that reads
+        it from its writer. Then each order that the edges allow gives the bytes that this one order
+        gives.
+   Cost: the cells of all places of all nodes, and >>paths. Fails: where host memory is refused. */
+
+typedef struct gmlo_check_place { /* what a node does to one place */
   size_t arena, offset, bytes;
   uint32_t tensor;
-} gmlo_span_use;
+} gmlo_check_place;
 
 typedef struct gmlo_check_cell {
   uint32_t tensor, version; /* NONE: nothing */
@@ -5778,9 +6704,9 @@ typedef struct gmlo_check_cell {
   uint32_t writer, readers; /* ranks, a list; or NONE */
 } gmlo_check_cell;
 
-typedef struct gmlo_query { /* ranks */
+typedef struct gmlo_check_question { /* ranks */
   uint32_t from, to, tensor;
-} gmlo_query;
+} gmlo_check_question;
 
 typedef struct gmlo_check {
   gmlo_scope scope;
@@ -5791,10 +6717,10 @@ typedef struct gmlo_check {
   size_t *bounds;                   /* of each arena, ascending: bounds[arena_begin[a]] .. */
   size_t *arena_begin;
   gmlo_check_cell *cells; /* cell i begins at bounds[i] */
-  gmlo_cell *readers;
+  gmlo_list_cell *readers;
   size_t reader_count, reader_capacity;
   uint32_t spare_readers;
-  gmlo_query *queries;
+  gmlo_check_question *queries;
   size_t query_count, query_capacity;
   uint32_t *asked; /* by rank: the last that queried it, + 1 */
 } gmlo_check;
@@ -5897,7 +6823,7 @@ static size_t gmlo_check_bytes(const gmlo_check *c, uint32_t tensor) {
 
 /* Use i of a node: an operator's reads, then writes; a copy's source, then its target. 0: no such
    use. */
-static int gmlo_check_use(const gmlo_check *c, uint32_t id, size_t i, gmlo_span_use *use,
+static int gmlo_check_use(const gmlo_check *c, uint32_t id, size_t i, gmlo_check_place *use,
                           int *out_writes) {
   const gmlo_node *node = &c->m->nodes[id];
   const gmlo_op *op;
@@ -5922,7 +6848,7 @@ static int gmlo_check_use(const gmlo_check *c, uint32_t id, size_t i, gmlo_span_
 
 /* A place at which a tensor begins or ends an iteration: side 0 the device, 1 the host. */
 static int gmlo_check_side(const gmlo_check *c, const gmlake_offload_place *places, size_t t,
-                           int side, gmlo_span_use *use) {
+                           int side, gmlo_check_place *use) {
   use->tensor = (uint32_t)t;
   use->arena = side ? c->graph->device_count : c->graph->tensors[t].device;
   use->offset = side ? places[t].host_offset : places[t].device_offset;
@@ -5931,7 +6857,7 @@ static int gmlo_check_side(const gmlo_check *c, const gmlake_offload_place *plac
 }
 
 /* Notes the bounds of a place, at first only to count them. */
-static int gmlo_check_bound(gmlo_check *c, const gmlo_span_use *use, uint32_t node) {
+static int gmlo_check_bound(gmlo_check *c, const gmlo_check_place *use, uint32_t node) {
   size_t room = gmlo_check_room(c, use->arena);
   if (use->offset > room || use->bytes > room - use->offset) {
     return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_BAD_PLACE, node, GMLAKE_OFFLOAD_NONE, use->tensor,
@@ -5947,7 +6873,7 @@ static int gmlo_check_bound(gmlo_check *c, const gmlo_span_use *use, uint32_t no
 }
 
 static int gmlo_check_bounds(gmlo_check *c) {
-  gmlo_span_use use;
+  gmlo_check_place use;
   size_t v, t, i;
   int writes, side;
   for (v = 0; v < c->m->node_count; v++) {
@@ -5971,7 +6897,7 @@ static int gmlo_smaller(const void *a, const void *b) {
 
 /* Two places of one node in one arena are one tensor's, updated in place, or do not overlap. */
 static int gmlo_check_overlaps(gmlo_check *c) {
-  gmlo_span_use a, b;
+  gmlo_check_place a, b;
   size_t v, i, n;
   int writes;
   for (v = 0; v < c->m->node_count; v++) {
@@ -6023,7 +6949,7 @@ static int gmlo_check_cells(gmlo_check *c) {
 }
 
 /* The cell that begins at the place's begin. */
-static size_t gmlo_check_cell_of(const gmlo_check *c, const gmlo_span_use *use) {
+static size_t gmlo_check_cell_of(const gmlo_check *c, const gmlo_check_place *use) {
   size_t low = c->arena_begin[use->arena], high = c->arena_begin[use->arena + 1];
   while (low < high) {
     size_t middle = low + (high - low) / 2;
@@ -6040,10 +6966,10 @@ static size_t gmlo_check_cell_of(const gmlo_check *c, const gmlo_span_use *use) 
 
 /* A path has to lead from one rank to another. */
 static int gmlo_check_ask(gmlo_check *c, uint32_t from, uint32_t to, uint32_t tensor) {
-  gmlo_query *queries;
+  gmlo_check_question *queries;
   if (from == GMLAKE_OFFLOAD_NONE || from == to || c->asked[from] == to + 1) return 1;
-  queries = (gmlo_query *)gmlo_grow(&c->scope.host, c->queries, c->query_count, 1,
-                                    &c->query_capacity, sizeof *queries);
+  queries = (gmlo_check_question *)gmlo_grow(&c->scope.host, c->queries, c->query_count, 1,
+                                             &c->query_capacity, sizeof *queries);
   if (queries == NULL) return gmlo_check_no_memory(c);
   c->queries = queries;
   c->asked[from] = to + 1;
@@ -6059,8 +6985,8 @@ static int gmlo_check_add_reader(gmlo_check *c, gmlo_check_cell *cell, uint32_t 
   if (id != GMLAKE_OFFLOAD_NONE) {
     c->spare_readers = c->readers[id].next;
   } else {
-    gmlo_cell *readers = (gmlo_cell *)gmlo_grow(&c->scope.host, c->readers, c->reader_count, 1,
-                                                &c->reader_capacity, sizeof *readers);
+    gmlo_list_cell *readers = (gmlo_list_cell *)gmlo_grow(
+        &c->scope.host, c->readers, c->reader_count, 1, &c->reader_capacity, sizeof *readers);
     if (readers == NULL) return gmlo_check_no_memory(c);
     c->readers = readers;
     id = (uint32_t)c->reader_count++;
@@ -6086,7 +7012,7 @@ static int gmlo_check_overwrite(gmlo_check *c, gmlo_check_cell *cell, uint32_t r
 }
 
 /* The place gets that version. rank NONE: before the iteration. */
-static int gmlo_check_write(gmlo_check *c, const gmlo_span_use *use, uint32_t version,
+static int gmlo_check_write(gmlo_check *c, const gmlo_check_place *use, uint32_t version,
                             uint32_t rank) {
   size_t i;
   for (i = gmlo_check_cell_of(c, use); c->bounds[i] < use->offset + use->bytes; i++) {
@@ -6101,8 +7027,8 @@ static int gmlo_check_write(gmlo_check *c, const gmlo_span_use *use, uint32_t ve
 }
 
 /* The place is read, and has to have that version; NONE: any, but one. What it was in *out. */
-static int gmlo_check_read(gmlo_check *c, const gmlo_span_use *use, uint32_t version, uint32_t rank,
-                           uint32_t *out_version) {
+static int gmlo_check_read(gmlo_check *c, const gmlo_check_place *use, uint32_t version,
+                           uint32_t rank, uint32_t *out_version) {
   uint32_t node = rank == GMLAKE_OFFLOAD_NONE ? rank : c->order[rank];
   size_t i;
   *out_version = version;
@@ -6136,7 +7062,7 @@ static uint32_t gmlo_check_version(const gmlo_check *c, uint32_t tensor, size_t 
 }
 
 static int gmlo_check_replay(gmlo_check *c) {
-  gmlo_span_use use;
+  gmlo_check_place use;
   size_t at, i;
   int writes;
   for (at = 0; at < c->m->node_count; at++) {
@@ -6157,7 +7083,7 @@ static int gmlo_check_replay(gmlo_check *c) {
 
 /* Before the iteration: tensors that exist are somewhere, none on another. */
 static int gmlo_check_begin(gmlo_check *c) {
-  gmlo_span_use use;
+  gmlo_check_place use;
   size_t t, i;
   int side, sides;
   for (t = 0; t < c->graph->tensor_count; t++) {
@@ -6181,7 +7107,7 @@ static int gmlo_check_begin(gmlo_check *c) {
 /* Behind it: those that exist between iterations are where they began, with their last version. */
 static int gmlo_check_end(gmlo_check *c) {
   const gmlake_offload_graph *graph = c->graph;
-  gmlo_span_use use;
+  gmlo_check_place use;
   uint32_t version;
   size_t t;
   int side;
@@ -6233,10 +7159,10 @@ static int gmlo_check_paths(gmlo_check *c) {
   uint64_t *rows;
   size_t first, i, races = c->query_count;
   gmlo_edges edges;
-  for (i = 0; i < c->graph->link_count; i++) {
-    uint32_t from = c->op_rank[c->graph->links[i].before];
+  for (i = 0; i < c->graph->asked_count; i++) {
+    uint32_t from = c->op_rank[c->graph->asked[i].before];
     c->asked[from] = 0;
-    if (!gmlo_check_ask(c, from, c->op_rank[c->graph->links[i].after], GMLAKE_OFFLOAD_NONE)) {
+    if (!gmlo_check_ask(c, from, c->op_rank[c->graph->asked[i].after], GMLAKE_OFFLOAD_NONE)) {
       return 0;
     }
   }
@@ -6246,7 +7172,7 @@ static int gmlo_check_paths(gmlo_check *c) {
   for (first = 0; first < edges.node_count; first += GMLO_CHUNK) {
     gmlo_paths_fill(&edges, first, rows);
     for (i = 0; i < c->query_count; i++) {
-      const gmlo_query *query = &c->queries[i];
+      const gmlo_check_question *query = &c->queries[i];
       if (query->from < first || query->from >= first + GMLO_CHUNK) continue;
       if (query->to > query->from && gmlo_paths_has(rows, first, query->from, query->to)) continue;
       (void)gmlo_fault(c, i < races ? GMLAKE_OFFLOAD_ERROR_RACE : GMLAKE_OFFLOAD_ERROR_INCOMPLETE,
@@ -6284,13 +7210,28 @@ static void gmlo_memgraph_check(const gmlake_offload_memgraph *m,
   gmlo_leave(&c.scope);
 }
 
-/* ---- >>engine: what is ready runs --------------------------------------------------------------
-   Owns the arenas and the nodes under way. [E1] A node begins when all before it have ended; the
-   stream sees to that where it is launched behind them. [E2] A queue has at most `stream_count`
-   operators, or `copy_count` copies, under way, and `launch_ahead_max` operators behind the first.
-   [E3] Each of those is on a stream of its own, but operators launched behind others are on theirs;
-   a token is the stream and the node.
-   Complexity: as >>queues. Fails: the backend; the engine is over then. */
+/* ---- Public functions ---- */
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_check(
+    const gmlake_offload_memgraph *memgraph, gmlake_offload_memgraph_fault *out_fault) {
+  gmlake_offload_memgraph_fault fault;
+  if (memgraph == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  memset(&fault, 0, sizeof fault);
+  fault.node = fault.other = fault.tensor = GMLAKE_OFFLOAD_NONE;
+  gmlo_memgraph_check(memgraph, &fault);
+  if (out_fault != NULL) *out_fault = fault;
+  return fault.result;
+}
+
+/* ---- >>engine: starts the nodes that are ready --------------------------------------------------
+   Owns the arenas and the nodes under way. Invariants:
+   [E1] A node begins when all nodes before it have ended. Where it was launched behind operators on
+        their stream, the stream sees to that.
+   [E2] A queue of operators has at most stream_count of them under way, and launch_ahead_max more
+        that were launched behind them. Every other queue has at most copy_count nodes under way.
+   [E3] Nodes under way at once in a queue are on different streams, but operators that were
+        launched behind others are on the same one. A token holds the stream and the node.
+   Cost: as >>queues. Fails: where the backend fails; the engine is over then. */
 
 struct gmlake_offload_engine {
   gmlake_offload_engine_desc desc;
@@ -6538,31 +7479,101 @@ static gmlake_offload_result gmlo_engine_make(gmlake_offload_engine *engine) {
   return result == GMLAKE_OFFLOAD_OK ? gmlo_engine_fill(engine) : result;
 }
 
-/* ---- >>backend_mock: a device on a clock of its own --------------------------------------------
-   Owns tasks under way and the time. [K1] Between two events every task has a constant speed: an
-   operator 1 / (operators under way on its device), a copy its direction's, an equal part of
-   both_bytes_per_s where that is less and both are under way, by the copies of that direction; a
-   transfer 1 / (transfers from its device), a timer 1. Work is counted in nanoseconds at full
-   speed.
+/* ---- Public functions ---- */
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_create(
+    const gmlake_offload_engine_desc *desc, gmlake_offload_engine **out_engine) {
+  gmlake_offload_result result;
+  gmlake_offload_engine *engine;
+  if (out_engine == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_engine = NULL;
+  if (desc == NULL || !gmlo_backend_valid(desc->backend) || desc->memgraph == NULL ||
+      desc->flags > GMLAKE_OFFLOAD_RANDOM_ORDER || !gmlo_host_valid(&desc->host) ||
+      desc->memgraph->info.align_bytes / GMLO_REAL_MIN < desc->backend->divisor ||
+      (desc->launch_ahead_max != 0 && desc->stream_count > 1)) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  engine = (gmlake_offload_engine *)gmlo_zeroed(&desc->host, 1, sizeof *engine);
+  if (engine == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  engine->desc = *desc;
+  engine->memgraph = desc->memgraph;
+  engine->backend = desc->backend;
+  engine->divisor = desc->backend->divisor != 0 ? desc->backend->divisor : 1;
+  engine->random = desc->seed;
+  if (engine->desc.stream_count == 0) engine->desc.stream_count = 1;
+  if (engine->desc.copy_count == 0) engine->desc.copy_count = 1;
+  result = gmlo_engine_make(engine);
+  if (result == GMLAKE_OFFLOAD_OK) {
+    *out_engine = engine;
+  } else {
+    gmlo_engine_destroy(engine);
+  }
+  return result;
+}
+
+GMLAKE_OFFLOAD_DEF void gmlake_offload_engine_destroy(gmlake_offload_engine *engine) {
+  if (engine != NULL) gmlo_engine_destroy(engine);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_run(gmlake_offload_engine *engine,
+                                                                   uint64_t iteration_count) {
+  if (engine == NULL || iteration_count > UINT32_MAX) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  if (engine->failed != GMLAKE_OFFLOAD_OK) return engine->failed;
+  return gmlo_engine_run(engine, iteration_count);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_locate(
+    const gmlake_offload_engine *engine, uint32_t tensor, void **out_device, void **out_host) {
+  const gmlake_offload_place *place;
+  if (engine == NULL || out_device == NULL || out_host == NULL) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  if (tensor >= engine->memgraph->graph->tensor_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  place =
+      engine->iteration == 0 ? &engine->memgraph->begins[tensor] : &engine->memgraph->ends[tensor];
+  *out_device = *out_host = NULL;
+  if (place->device_offset != GMLAKE_OFFLOAD_NOWHERE) {
+    uint32_t device = engine->memgraph->graph->tensors[tensor].device;
+    *out_device = gmlo_engine_at(engine, engine->device_arenas[device], place->device_offset);
+  }
+  if (place->host_offset != GMLAKE_OFFLOAD_NOWHERE) {
+    *out_host = gmlo_engine_at(engine, engine->host_arena, place->host_offset);
+  }
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_get_stats(
+    const gmlake_offload_engine *engine, gmlake_offload_engine_stats *out_stats) {
+  if (engine == NULL || out_stats == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  return gmlo_fill_info(out_stats, &engine->stats, sizeof engine->stats);
+}
+
+/* ---- >>backend_mock: a device on a clock of its own ---------------------------------------------
+   Owns the tasks under way and the time. Work is counted in nanoseconds at full speed. Invariants:
+   [K1] The speed of a task changes only when a task begins or ends. Of n operators under way on a
+        device each has the speed 1 / n, and so have transfers from it. A copy has the speed of its
+        direction, or half of both_bytes_per_s if that is less and copies of both directions are
+        under way; n copies of one direction share that evenly. A timer has the speed 1.
    [K2] An allocation of b bytes has at least b / divisor real bytes. A tensor whose place in it is
-   at `offset` begins at offset / divisor. It has bytes / divisor real bytes, or 16 if that is less;
-   gmlake_offload_engine_create checks that every place has room for 16.
-   Complexity: a call O(tasks under way), and linear in the bytes that it touches.
-   Fails: what is refused for device_bytes, host memory, and the call that was asked to. */
+        at `offset` begins at offset / divisor. It has bytes / divisor real bytes, or GMLO_REAL_MIN
+        if that is less; gmlake_offload_engine_create checks that every place has room for so many.
+   Cost: a call O(tasks under way), and linear in the bytes that it touches. Fails: where
+   device_bytes would be passed, where host memory is refused, and at the call that was asked to
+   fail. */
 
 #if defined(GMLAKE_OFFLOAD_BACKEND_MOCK)
 
-typedef enum gmlo_task_kind {
+typedef enum gmlo_mock_task_kind {
   GMLO_TASK_OP = 0,
   GMLO_TASK_OUT,
   GMLO_TASK_IN,
   GMLO_TASK_PEER, /* an operator that is a transfer */
   GMLO_TASK_TIMER,
   GMLO_TASK_KINDS
-} gmlo_task_kind;
+} gmlo_mock_task_kind;
 
-typedef struct gmlo_task {
-  gmlo_task_kind kind;
+typedef struct gmlo_mock_task {
+  gmlo_mock_task_kind kind;
   uint32_t device, job, stream, op;
   int begun;              /* an operator waits for those on its stream that were launched before */
   uint64_t token, number; /* of equal times the lower number is first */
@@ -6572,27 +7583,27 @@ typedef struct gmlo_task {
   uint64_t iteration, source; /* digest of what it reads, when it began */
   void **pointers;            /* an operator's, a copy of the launch's */
   const gmlake_offload_graph *graph;
-} gmlo_task;
+} gmlo_mock_task;
 
 /* What an operator wrote in which iteration, to know it again. */
-typedef struct gmlo_memory {
+typedef struct gmlo_mock_result {
   uint64_t iteration, digest; /* iteration + 1; 0: never */
-} gmlo_memory;
+} gmlo_mock_result;
 
 /* Those of a job. */
-typedef struct gmlo_past {
+typedef struct gmlo_mock_job {
   const gmlake_offload_graph *graph;
-  gmlo_memory *ops;
+  gmlo_mock_result *ops;
   size_t op_count;
-} gmlo_past;
+} gmlo_mock_job;
 
 typedef struct gmlo_mock {
   gmlake_offload_backend table; /* first: the user's pointer is this */
   gmlake_offload_mock_desc desc;
   gmlake_offload_mock_census census;
-  gmlo_task *tasks;
+  gmlo_mock_task *tasks;
   size_t task_count, task_capacity;
-  gmlo_past *pasts; /* by job */
+  gmlo_mock_job *pasts; /* by job */
   size_t past_count, past_capacity;
   double now_ns;
   uint64_t task_number, fail_at, random;
@@ -6612,14 +7623,16 @@ static uint64_t gmlo_mix(uint64_t x) {
 /* The real bytes of a tensor: whole words. */
 static size_t gmlo_mock_bytes(const gmlo_mock *mock, size_t bytes) {
   size_t real = bytes / mock->desc.divisor;
-  return real < 16 ? 16 : real / 8 * 8;
+  return real < GMLO_REAL_MIN ? GMLO_REAL_MIN : real / GMLO_WORD_BYTES * GMLO_WORD_BYTES;
 }
 
 /* [K2] The real bytes of an allocation: words enough for every tensor that has its place in it. A
    place at `offset` begins at offset / divisor, which may lie between two words. */
 static size_t gmlo_mock_room(const gmlo_mock *mock, size_t bytes) {
   size_t real = bytes / mock->desc.divisor;
-  return real < 16 ? 16 : real / 8 * 8 + (real % 8 != 0 ? 8 : 0);
+  return real < GMLO_REAL_MIN ? GMLO_REAL_MIN
+                              : real / GMLO_WORD_BYTES * GMLO_WORD_BYTES +
+                                    (real % GMLO_WORD_BYTES != 0 ? GMLO_WORD_BYTES : 0);
 }
 
 static uint64_t gmlo_mock_digest(const gmlo_mock *mock, const void *ptr, size_t bytes,
@@ -6628,8 +7641,8 @@ static uint64_t gmlo_mock_digest(const gmlo_mock *mock, const void *ptr, size_t 
   const unsigned char *at = (const unsigned char *)ptr;
   uint64_t word, digest = gmlo_mix(seed + 0x9E3779B9u);
   if (bytes == 0) return digest;
-  for (i = 0; i < real; i += 8) {
-    memcpy(&word, at + i, 8);
+  for (i = 0; i < real; i += GMLO_WORD_BYTES) {
+    memcpy(&word, at + i, GMLO_WORD_BYTES);
     digest = (digest ^ word) * UINT64_C(0x9E3779B97F4A7C15) + (digest >> 29);
   }
   return gmlo_mix(digest);
@@ -6639,14 +7652,14 @@ static uint64_t gmlo_mock_digest(const gmlo_mock *mock, const void *ptr, size_t 
 static void gmlo_mock_fill_words(void *ptr, size_t real, uint64_t seed) {
   unsigned char *at = (unsigned char *)ptr;
   size_t i;
-  for (i = 0; i < real; i += 8) {
+  for (i = 0; i < real; i += GMLO_WORD_BYTES) {
     uint64_t word = gmlo_mix(seed + i);
-    memcpy(at + i, &word, 8);
+    memcpy(at + i, &word, GMLO_WORD_BYTES);
   }
 }
 
 /* Fills a tensor likewise. */
-static void gmlo_mock_stream(const gmlo_mock *mock, void *ptr, size_t bytes, uint64_t seed) {
+static void gmlo_mock_fill_tensor(const gmlo_mock *mock, void *ptr, size_t bytes, uint64_t seed) {
   if (bytes != 0) gmlo_mock_fill_words(ptr, gmlo_mock_bytes(mock, bytes), seed);
 }
 
@@ -6672,7 +7685,7 @@ static int gmlo_mock_device_alloc(void *user, uint32_t device, size_t bytes, voi
   if (gmlo_mock_fails(mock) || bytes > room - census->device_bytes) return 1;
   *out_ptr = gmlo_mock_alloc(mock, bytes);
   if (*out_ptr == NULL) return 1;
-  gmlo_run_count(&census->device_bytes, &census->device_bytes_peak, bytes);
+  gmlo_count_up(&census->device_bytes, &census->device_bytes_peak, bytes);
   return 0;
 }
 
@@ -6690,7 +7703,7 @@ static int gmlo_mock_host_alloc(void *user, size_t bytes, void **out_ptr) {
   if (gmlo_mock_fails(mock)) return 1;
   *out_ptr = gmlo_mock_alloc(mock, bytes);
   if (*out_ptr == NULL) return 1;
-  gmlo_run_count(&mock->census.host_bytes, &mock->census.host_bytes_peak, bytes);
+  gmlo_count_up(&mock->census.host_bytes, &mock->census.host_bytes_peak, bytes);
   return 0;
 }
 
@@ -6706,16 +7719,16 @@ static int gmlo_mock_fill(void *user, uint32_t job, uint32_t tensor, void *ptr, 
   gmlo_mock *mock = (gmlo_mock *)user;
   (void)on_host;
   if (gmlo_mock_fails(mock)) return 1;
-  gmlo_mock_stream(mock, ptr, bytes, gmlo_mix(tensor + 1) ^ job);
+  gmlo_mock_fill_tensor(mock, ptr, bytes, gmlo_mix(tensor + 1) ^ job);
   return 0;
 }
 
 /* A task more, zeroed; NULL where host memory is refused. */
-static gmlo_task *gmlo_mock_task(gmlo_mock *mock, gmlo_task_kind kind, double work_ns,
-                                 uint64_t token) {
-  gmlo_task *tasks = (gmlo_task *)gmlo_grow(&mock->desc.host, mock->tasks, mock->task_count, 1,
-                                            &mock->task_capacity, sizeof *tasks);
-  gmlo_task *task;
+static gmlo_mock_task *gmlo_mock_add_task(gmlo_mock *mock, gmlo_mock_task_kind kind, double work_ns,
+                                          uint64_t token) {
+  gmlo_mock_task *tasks = (gmlo_mock_task *)gmlo_grow(
+      &mock->desc.host, mock->tasks, mock->task_count, 1, &mock->task_capacity, sizeof *tasks);
+  gmlo_mock_task *task;
   if (tasks == NULL) return NULL;
   mock->tasks = tasks;
   task = &tasks[mock->task_count++];
@@ -6730,7 +7743,8 @@ static gmlo_task *gmlo_mock_task(gmlo_mock *mock, gmlo_task_kind kind, double wo
 
 /* The first half of a copy's bytes moves when it begins, the second when it ends. */
 static void gmlo_mock_move(const gmlo_mock *mock, const gmlake_offload_copy *copy, int second) {
-  size_t real = gmlo_mock_bytes(mock, copy->bytes), half = real / 16 * 8;
+  size_t real = gmlo_mock_bytes(mock, copy->bytes),
+         half = real / (2 * GMLO_WORD_BYTES) * GMLO_WORD_BYTES;
   char *device = (char *)copy->device_ptr + (second ? half : 0);
   char *host = (char *)copy->host_ptr + (second ? half : 0);
   memcpy(copy->to_host ? host : device, copy->to_host ? device : host, second ? real - half : half);
@@ -6750,10 +7764,10 @@ static int gmlo_mock_copy(void *user, const gmlake_offload_copy *copy, uint64_t 
   gmlo_mock *mock = (gmlo_mock *)user;
   double speed = copy->to_host ? mock->desc.out_bytes_per_s : mock->desc.in_bytes_per_s;
   double work = (double)copy->bytes * 1e9 / speed + (double)mock->desc.copy_ns;
-  gmlo_task *task;
+  gmlo_mock_task *task;
   if (gmlo_mock_fails(mock)) return 1;
   if (mock->desc.copy_jitter > 0) work *= gmlo_mock_jitter(mock, mock->desc.copy_jitter);
-  task = gmlo_mock_task(mock, copy->to_host ? GMLO_TASK_OUT : GMLO_TASK_IN, work, token);
+  task = gmlo_mock_add_task(mock, copy->to_host ? GMLO_TASK_OUT : GMLO_TASK_IN, work, token);
   if (task == NULL) return 1;
   task->copy = *copy;
   task->device = copy->device;
@@ -6764,7 +7778,7 @@ static int gmlo_mock_copy(void *user, const gmlake_offload_copy *copy, uint64_t 
 }
 
 /* Digest of everything that the operator reads. */
-static uint64_t gmlo_mock_op_source(const gmlo_mock *mock, const gmlo_task *task) {
+static uint64_t gmlo_mock_op_source(const gmlo_mock *mock, const gmlo_mock_task *task) {
   const gmlo_op *op = &task->graph->ops[task->op];
   uint64_t digest = gmlo_mix(task->op + UINT64_C(77)) ^ task->job;
   size_t i;
@@ -6777,7 +7791,7 @@ static uint64_t gmlo_mock_op_source(const gmlo_mock *mock, const gmlo_task *task
 }
 
 /* Whether the job's number is another job's now: iterations are over in which operators run. */
-static int gmlo_past_is_over(const gmlo_past *past, const gmlake_offload_launch *launch) {
+static int gmlo_mock_job_is_over(const gmlo_mock_job *past, const gmlake_offload_launch *launch) {
   const gmlake_offload_graph *graph = launch->graph;
   return past->graph != graph || past->op_count != graph->op_count ||
          past->ops[graph->order[graph->op_count - 1]].iteration > launch->iteration;
@@ -6786,26 +7800,27 @@ static int gmlo_past_is_over(const gmlo_past *past, const gmlake_offload_launch 
 /* Room to know what each operator of the job wrote; 0 where host memory is refused. */
 static int gmlo_mock_remember(gmlo_mock *mock, const gmlake_offload_launch *launch) {
   size_t more = launch->job + (size_t)1 - mock->past_count;
-  gmlo_past *past;
+  gmlo_mock_job *past;
   if (launch->job >= mock->past_count) {
-    gmlo_past *pasts = (gmlo_past *)gmlo_grow(&mock->desc.host, mock->pasts, mock->past_count, more,
-                                              &mock->past_capacity, sizeof *pasts);
+    gmlo_mock_job *pasts = (gmlo_mock_job *)gmlo_grow(
+        &mock->desc.host, mock->pasts, mock->past_count, more, &mock->past_capacity, sizeof *pasts);
     if (pasts == NULL) return 0;
     memset(pasts + mock->past_count, 0, more * sizeof *pasts);
     mock->pasts = pasts;
     mock->past_count += more;
   }
   past = &mock->pasts[launch->job];
-  if (past->ops != NULL && !gmlo_past_is_over(past, launch)) return 1;
+  if (past->ops != NULL && !gmlo_mock_job_is_over(past, launch)) return 1;
   gmlo_free(&mock->desc.host, past->ops);
   past->graph = launch->graph;
   past->op_count = launch->graph->op_count;
-  past->ops = (gmlo_memory *)gmlo_zeroed(&mock->desc.host, past->op_count, sizeof(gmlo_memory));
+  past->ops =
+      (gmlo_mock_result *)gmlo_zeroed(&mock->desc.host, past->op_count, sizeof(gmlo_mock_result));
   return past->ops != NULL;
 }
 
 /* Looks at what the operator reads, and spoils what it writes but does not read. */
-static void gmlo_mock_op_begin(gmlo_mock *mock, gmlo_task *task) {
+static void gmlo_mock_op_begin(gmlo_mock *mock, gmlo_mock_task *task) {
   const gmlo_op *op = &task->graph->ops[task->op];
   size_t i, n;
   task->begun = 1;
@@ -6814,16 +7829,17 @@ static void gmlo_mock_op_begin(gmlo_mock *mock, gmlo_task *task) {
     uint32_t tensor = task->graph->refs[op->first_ref + i];
     for (n = 0; n < op->read_count && task->graph->refs[op->first_ref + n] != tensor; n++) continue;
     if (n != op->read_count) continue;
-    gmlo_mock_stream(mock, task->pointers[i], task->graph->tensors[tensor].bytes, ++mock->random);
+    gmlo_mock_fill_tensor(mock, task->pointers[i], task->graph->tensors[tensor].bytes,
+                          ++mock->random);
   }
 }
 
 /* The operator that was launched first, of those under way on the same stream; NULL: none. */
-static gmlo_task *gmlo_mock_first_op(gmlo_mock *mock, const gmlo_task *other) {
-  gmlo_task *first = NULL;
+static gmlo_mock_task *gmlo_mock_first_op(gmlo_mock *mock, const gmlo_mock_task *other) {
+  gmlo_mock_task *first = NULL;
   size_t i;
   for (i = 0; i < mock->task_count; i++) {
-    gmlo_task *task = &mock->tasks[i];
+    gmlo_mock_task *task = &mock->tasks[i];
     if (task->kind != other->kind || task->job != other->job || task->device != other->device ||
         task->stream != other->stream) {
       continue;
@@ -6838,7 +7854,7 @@ static int gmlo_mock_launch(void *user, const gmlake_offload_launch *launch, uin
   size_t i, count = launch->desc.read_count + launch->desc.write_count;
   int transfer = (launch->desc.flags & GMLAKE_OFFLOAD_TRANSFER) != 0;
   double work;
-  gmlo_task *task;
+  gmlo_mock_task *task;
   void **pointers;
   if (gmlo_mock_fails(mock) || !gmlo_mock_remember(mock, launch)) {
     return 1;
@@ -6846,7 +7862,7 @@ static int gmlo_mock_launch(void *user, const gmlake_offload_launch *launch, uin
   pointers = (void **)gmlo_zeroed(&mock->desc.host, count, sizeof *pointers);
   if (pointers == NULL) return 1;
   work = (double)launch->desc.time_ns * gmlo_mock_jitter(mock, mock->desc.jitter);
-  task = gmlo_mock_task(mock, transfer ? GMLO_TASK_PEER : GMLO_TASK_OP, work, token);
+  task = gmlo_mock_add_task(mock, transfer ? GMLO_TASK_PEER : GMLO_TASK_OP, work, token);
   if (task == NULL) {
     gmlo_free(&mock->desc.host, pointers);
     return 1;
@@ -6871,7 +7887,7 @@ static int gmlo_mock_timer(void *user, uint64_t at_ns, uint64_t token) {
   gmlo_mock *mock = (gmlo_mock *)user;
   double wait = (double)at_ns - mock->now_ns;
   if (gmlo_mock_fails(mock)) return 1;
-  return gmlo_mock_task(mock, GMLO_TASK_TIMER, wait > 0 ? wait : 0, token) == NULL;
+  return gmlo_mock_add_task(mock, GMLO_TASK_TIMER, wait > 0 ? wait : 0, token) == NULL;
 }
 
 static int gmlo_mock_now(void *user, uint64_t *out_ns) {
@@ -6884,7 +7900,7 @@ static void gmlo_mock_count(const gmlo_mock *mock, uint32_t device, size_t *coun
   size_t i;
   memset(counts, 0, GMLO_TASK_KINDS * sizeof *counts);
   for (i = 0; i < mock->task_count; i++) {
-    const gmlo_task *task = &mock->tasks[i];
+    const gmlo_mock_task *task = &mock->tasks[i];
     if (task->device == device && task->begun) counts[task->kind]++;
   }
 }
@@ -6894,7 +7910,7 @@ static void gmlo_mock_speeds(gmlo_mock *mock) {
   const gmlake_offload_mock_desc *desc = &mock->desc;
   size_t i, counts[GMLO_TASK_KINDS];
   for (i = 0; i < mock->task_count; i++) {
-    gmlo_task *task = &mock->tasks[i];
+    gmlo_mock_task *task = &mock->tasks[i];
     double speed = task->kind == GMLO_TASK_OUT ? desc->out_bytes_per_s : desc->in_bytes_per_s;
     if (i == 0 || task->device != task[-1].device) gmlo_mock_count(mock, task->device, counts);
     task->speed = 1;
@@ -6911,7 +7927,7 @@ static void gmlo_mock_advance(gmlo_mock *mock, double ns) {
   int busy[GMLO_TASK_KINDS] = {0};
   size_t i;
   for (i = 0; i < mock->task_count; i++) {
-    gmlo_task *task = &mock->tasks[i];
+    gmlo_mock_task *task = &mock->tasks[i];
     if (!task->begun) continue;
     task->left_ns -= ns * task->speed;
     busy[task->kind] = 1;
@@ -6923,16 +7939,16 @@ static void gmlo_mock_advance(gmlo_mock *mock, double ns) {
 }
 
 /* The operator's outputs get their bytes; its digest counts once for each iteration. */
-static void gmlo_mock_op_done(gmlo_mock *mock, gmlo_task *task) {
+static void gmlo_mock_op_done(gmlo_mock *mock, gmlo_mock_task *task) {
   const gmlo_op *op = &task->graph->ops[task->op];
-  gmlo_memory *memory = &mock->pasts[task->job].ops[task->op];
+  gmlo_mock_result *memory = &mock->pasts[task->job].ops[task->op];
   uint64_t digest = gmlo_mock_op_source(mock, task);
   size_t i;
   if (digest != task->source) mock->census.race_count++;
   for (i = 0; i < op->write_count; i++) {
     uint32_t tensor = task->graph->refs[op->first_ref + op->read_count + i];
-    gmlo_mock_stream(mock, task->pointers[op->read_count + i], task->graph->tensors[tensor].bytes,
-                     gmlo_mix(digest + i));
+    gmlo_mock_fill_tensor(mock, task->pointers[op->read_count + i],
+                          task->graph->tensors[tensor].bytes, gmlo_mix(digest + i));
   }
   if (memory->iteration != task->iteration + 1) {
     mock->census.digest += gmlo_mix(digest + task->iteration);
@@ -6945,7 +7961,7 @@ static void gmlo_mock_op_done(gmlo_mock *mock, gmlo_task *task) {
   gmlo_free(&mock->desc.host, task->pointers);
 }
 
-static void gmlo_mock_done(gmlo_mock *mock, gmlo_task *task) {
+static void gmlo_mock_done(gmlo_mock *mock, gmlo_mock_task *task) {
   if (task->kind == GMLO_TASK_OP || task->kind == GMLO_TASK_PEER) {
     gmlo_mock_op_done(mock, task);
   } else if (task->kind != GMLO_TASK_TIMER) {
@@ -6958,7 +7974,7 @@ static void gmlo_mock_done(gmlo_mock *mock, gmlo_task *task) {
 static size_t gmlo_mock_first(const gmlo_mock *mock, double *out_ns) {
   size_t i, first = SIZE_MAX;
   for (i = 0; i < mock->task_count; i++) {
-    const gmlo_task *task = &mock->tasks[i];
+    const gmlo_mock_task *task = &mock->tasks[i];
     double ns = task->left_ns / task->speed;
     if (!task->begun || (first != SIZE_MAX && ns > *out_ns)) continue;
     if (first != SIZE_MAX && ns == *out_ns && task->number > mock->tasks[first].number) continue;
@@ -6970,7 +7986,7 @@ static size_t gmlo_mock_first(const gmlo_mock *mock, double *out_ns) {
 
 static int gmlo_mock_wait(void *user, uint64_t *out_token) {
   gmlo_mock *mock = (gmlo_mock *)user;
-  gmlo_task done, *next;
+  gmlo_mock_task done, *next;
   double ns = 0;
   size_t first;
   if (gmlo_mock_fails(mock) || mock->task_count == 0) return 1;
@@ -7004,9 +8020,9 @@ static void gmlo_mock_init(gmlo_mock *mock, const gmlake_offload_mock_desc *desc
   memset(mock, 0, sizeof *mock);
   mock->desc = *desc;
   if (mock->desc.divisor == 0) mock->desc.divisor = 1;
-  gmlo_rate_default(&mock->desc.out_bytes_per_s, 55e9);
-  gmlo_rate_default(&mock->desc.in_bytes_per_s, 55e9);
-  gmlo_rate_default(&mock->desc.both_bytes_per_s, 101e9);
+  gmlo_rate_default(&mock->desc.out_bytes_per_s, GMLO_LINK_BYTES_PER_S);
+  gmlo_rate_default(&mock->desc.in_bytes_per_s, GMLO_LINK_BYTES_PER_S);
+  gmlo_rate_default(&mock->desc.both_bytes_per_s, GMLO_BOTH_BYTES_PER_S);
   table->struct_bytes = sizeof *table;
   table->abi_version = 1;
   table->divisor = mock->desc.divisor;
@@ -7065,18 +8081,18 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_fail_at(gmlake_offload_backend *back
 #endif /* GMLAKE_OFFLOAD_BACKEND_MOCK */
 
 /* ---- >>backend_cuda: a GPU ----------------------------------------------------------------------
-   Owns a reference to the device's primary context, a stream for each direction and each job, their
-   events, and pinned memory. Invariants:
-   [U1] A token waits for the event that stands behind its work on its stream, or, a timer's, for
-        the host's clock. Work under way always has a token: where an entry fails, what it has
-        queued has ended, and where `wait` fails, everything has.
-   [U2] So device and pinned memory is handed back only when nothing uses it any more, and may be
-        handed out for any stream.
-   [U3] On return from every entry the thread's current context is what it was; inside it, also in
-        the caller's functions, it is the primary one.
-   Complexity: a few driver calls an entry, none for pinned memory but where it grows; pinned memory
-   O(pieces); `wait` asks one event a stream and keeps its thread busy.
-   Fails: what the driver, the caller's functions or the host refuse. */
+   Owns a reference to the device's primary context, one stream for each direction and one for each
+   job, the events on them, and pinned memory. Invariants:
+   [U1] A token waits for an event that stands behind its work on the stream. The token of a timer
+        waits for the host's clock. Work under way always has a token: where an entry fails, what it
+        had queued has ended, and where `wait` fails, all work has ended.
+   [U2] So device and pinned memory is given back only when nothing uses it any more, and may be
+        given out again for any stream.
+   [U3] When an entry returns, the current context of the thread is what it was before. Inside the
+        entry, and in the caller's functions, it is the primary context.
+   Cost: a few driver calls for each entry, but none for pinned memory unless it grows. Finding
+   pinned memory is O(pieces). `wait` asks one event of each stream, again and again, and keeps its
+   thread busy. Fails: where the driver, the caller's functions or the host refuse. */
 
 #if defined(GMLAKE_OFFLOAD_BACKEND_CUDA)
 
@@ -7128,14 +8144,14 @@ typedef struct gmlo_cuda_functions {
 #undef GMLO_CUDA_MEMBER
 
 /* An event behind work that is under way, or a spare one. */
-typedef struct gmlo_mark {
+typedef struct gmlo_cuda_event {
   CUevent event;
   uint64_t token;
-} gmlo_mark;
+} gmlo_cuda_event;
 
 typedef struct gmlo_cuda_lane {
   CUstream stream;
-  gmlo_mark *marks; /* `count` under way, oldest first, then the spare ones up to `made` */
+  gmlo_cuda_event *marks; /* `count` under way, oldest first, then the spare ones up to `made` */
   size_t count, made, capacity;
 } gmlo_cuda_lane;
 
@@ -7280,7 +8296,7 @@ static uint64_t gmlo_cuda_clock(void) {
 /* The lane, with its stream and a spare event; NULL where one is refused. */
 static gmlo_cuda_lane *gmlo_cuda_lane_of(gmlo_cuda *cuda, size_t index) {
   gmlo_cuda_lane *lane;
-  gmlo_mark *marks;
+  gmlo_cuda_event *marks;
   if (index >= cuda->lane_count) {
     size_t more = index + 1 - cuda->lane_count;
     lane = (gmlo_cuda_lane *)gmlo_grow(&cuda->desc.host, cuda->lanes, cuda->lane_count, more,
@@ -7297,8 +8313,8 @@ static gmlo_cuda_lane *gmlo_cuda_lane_of(gmlo_cuda *cuda, size_t index) {
     return NULL;
   }
   if (lane->count != lane->made) return lane;
-  marks = (gmlo_mark *)gmlo_grow(&cuda->desc.host, lane->marks, lane->made, 1, &lane->capacity,
-                                 sizeof *marks);
+  marks = (gmlo_cuda_event *)gmlo_grow(&cuda->desc.host, lane->marks, lane->made, 1,
+                                       &lane->capacity, sizeof *marks);
   if (marks == NULL) return NULL;
   lane->marks = marks;
   if (cuda->fn.EventCreate(&marks[lane->made].event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
@@ -7311,7 +8327,7 @@ static gmlo_cuda_lane *gmlo_cuda_lane_of(gmlo_cuda *cuda, size_t index) {
 /* [U1] The token waits for what is queued; where that is refused, or queueing failed, so does this.
    0: done. */
 static int gmlo_cuda_mark(gmlo_cuda *cuda, gmlo_cuda_lane *lane, int failed, uint64_t token) {
-  gmlo_mark *mark = &lane->marks[lane->count];
+  gmlo_cuda_event *mark = &lane->marks[lane->count];
   if (!failed && cuda->fn.EventRecord(mark->event, lane->stream) == CUDA_SUCCESS) {
     mark->token = token;
     lane->count++;
@@ -7323,7 +8339,7 @@ static int gmlo_cuda_mark(gmlo_cuda *cuda, gmlo_cuda_lane *lane, int failed, uin
 
 /* Takes the lane's oldest token if its work has ended; -1 where the driver reports an error. */
 static int gmlo_cuda_poll(gmlo_cuda *cuda, gmlo_cuda_lane *lane, uint64_t *out_token) {
-  gmlo_mark oldest;
+  gmlo_cuda_event oldest;
   CUresult code;
   if (lane->count == 0) return 0;
   oldest = lane->marks[0];
@@ -7650,887 +8666,6 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_cuda_destroy(gmlake_offload_backend *back
 }
 
 #endif /* GMLAKE_OFFLOAD_BACKEND_CUDA */
-
-/* ---- >>api: validate, delegate --------------------------------------------------------------- */
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_create(
-    const gmlake_offload_graph_desc *desc, gmlake_offload_graph **out_graph) {
-  gmlake_offload_graph_desc zero;
-  gmlake_offload_graph *graph;
-  if (out_graph == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  *out_graph = NULL;
-  memset(&zero, 0, sizeof zero);
-  if (desc == NULL) desc = &zero;
-  if ((desc->flags & ~GMLAKE_OFFLOAD_UNORDERED) != 0 || !gmlo_host_valid(&desc->host)) {
-    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  }
-  graph = (gmlake_offload_graph *)gmlo_zeroed(&desc->host, 1, sizeof *graph);
-  if (graph == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
-  graph->host = graph->scope.host = desc->host;
-  graph->flags = desc->flags;
-  graph->error.op = graph->error.tensor = GMLAKE_OFFLOAD_NONE;
-  *out_graph = graph;
-  return GMLAKE_OFFLOAD_OK;
-}
-
-GMLAKE_OFFLOAD_DEF void gmlake_offload_graph_destroy(gmlake_offload_graph *graph) {
-  gmlake_offload_host host;
-  if (graph == NULL) return;
-  host = graph->host;
-  gmlo_leave(&graph->scope);
-  gmlo_free(&host, graph->tensors);
-  gmlo_free(&host, graph->ops);
-  gmlo_free(&host, graph->refs);
-  gmlo_free(&host, graph->links);
-  gmlo_free(&host, graph);
-}
-
-static gmlake_offload_result gmlo_graph_sealed(gmlake_offload_graph *graph) {
-  return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_SEALED, GMLAKE_OFFLOAD_NONE,
-                         GMLAKE_OFFLOAD_NONE, "the graph is sealed");
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_tensor(
-    gmlake_offload_graph *graph, const gmlake_offload_tensor_desc *desc, uint32_t *out_tensor) {
-  if (graph == NULL || desc == NULL || out_tensor == NULL) {
-    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  }
-  *out_tensor = GMLAKE_OFFLOAD_NONE;
-  if (graph->sealed) return gmlo_graph_sealed(graph);
-  return gmlo_graph_add_tensor(graph, desc, out_tensor);
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_op(gmlake_offload_graph *graph,
-                                                               const gmlake_offload_op_desc *desc,
-                                                               uint32_t *out_op) {
-  if (graph == NULL || desc == NULL || out_op == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  *out_op = GMLAKE_OFFLOAD_NONE;
-  if (graph->sealed) return gmlo_graph_sealed(graph);
-  if ((desc->flags & ~GMLAKE_OFFLOAD_IMPURE) != 0 || desc->device > 0xFFFFu ||
-      (desc->reads == NULL && desc->read_count != 0) ||
-      (desc->writes == NULL && desc->write_count != 0)) {
-    return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, graph->op_count,
-                           GMLAKE_OFFLOAD_NONE,
-                           "an operator with flags, device or lists that "
-                           "cannot be");
-  }
-  return gmlo_graph_add_op(graph, desc, desc->device, out_op);
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_transfer(gmlake_offload_graph *graph,
-                                                                     uint32_t from, uint32_t to,
-                                                                     uint64_t time_ns,
-                                                                     uint32_t *out_op) {
-  gmlake_offload_op_desc desc;
-  if (graph == NULL || out_op == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  *out_op = GMLAKE_OFFLOAD_NONE;
-  if (graph->sealed) return gmlo_graph_sealed(graph);
-  if (from >= graph->tensor_count || to >= graph->tensor_count) {
-    return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID, graph->op_count,
-                           from >= graph->tensor_count ? from : to,
-                           "a transfer names a tensor that was not added");
-  }
-  if (graph->tensors[from].device == graph->tensors[to].device ||
-      graph->tensors[from].bytes != graph->tensors[to].bytes) {
-    return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, graph->op_count, to,
-                           "a transfer within one device, or between tensors of unequal bytes");
-  }
-  memset(&desc, 0, sizeof desc);
-  desc.name = "transfer";
-  desc.device = graph->tensors[from].device;
-  desc.flags = GMLAKE_OFFLOAD_TRANSFER;
-  desc.time_ns = time_ns;
-  desc.reads = &from;
-  desc.writes = &to;
-  desc.read_count = desc.write_count = 1;
-  return gmlo_graph_add_op(graph, &desc, graph->tensors[to].device, out_op);
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_dependency(gmlake_offload_graph *graph,
-                                                                       uint32_t before,
-                                                                       uint32_t after) {
-  gmlo_link *links;
-  if (graph == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  if (graph->sealed) return gmlo_graph_sealed(graph);
-  if (before >= graph->op_count || after >= graph->op_count) {
-    return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID,
-                           before >= graph->op_count ? before : after, GMLAKE_OFFLOAD_NONE,
-                           "a dependency names an operator that was not added");
-  }
-  links = (gmlo_link *)gmlo_grow(&graph->host, graph->links, graph->link_count, 1,
-                                 &graph->link_capacity, sizeof *links);
-  if (links == NULL) return gmlo_graph_no_memory(graph);
-  graph->links = links;
-  links[graph->link_count].before = before;
-  links[graph->link_count++].after = after;
-  return GMLAKE_OFFLOAD_OK;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_seal(gmlake_offload_graph *graph) {
-  gmlake_offload_result result;
-  if (graph == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  if (graph->sealed) return gmlo_graph_sealed(graph);
-  if (graph->op_count == 0) {
-    return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
-                           GMLAKE_OFFLOAD_NONE, "the graph has no operator");
-  }
-  result = gmlo_graph_seal(graph);
-  if (result != GMLAKE_OFFLOAD_OK) gmlo_leave(&graph->scope);
-  graph->sealed = result == GMLAKE_OFFLOAD_OK;
-  return result;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_get_error(
-    const gmlake_offload_graph *graph, gmlake_offload_error_info *out_info) {
-  if (graph == NULL || out_info == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  *out_info = graph->error;
-  return GMLAKE_OFFLOAD_OK;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_get_info(
-    const gmlake_offload_graph *graph, gmlake_offload_graph_info *out_info) {
-  if (graph == NULL || out_info == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  if (!graph->sealed) return GMLAKE_OFFLOAD_ERROR_NOT_SEALED;
-  *out_info = graph->info;
-  return GMLAKE_OFFLOAD_OK;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_get_tensor(
-    const gmlake_offload_graph *graph, uint32_t tensor, gmlake_offload_tensor_desc *out_desc) {
-  if (graph == NULL || out_desc == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  if (tensor >= graph->tensor_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
-  out_desc->bytes = graph->tensors[tensor].bytes;
-  out_desc->kind = graph->tensors[tensor].kind;
-  out_desc->device = graph->tensors[tensor].device;
-  return GMLAKE_OFFLOAD_OK;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_get_op(const gmlake_offload_graph *graph,
-                                                               uint32_t op,
-                                                               gmlake_offload_op_desc *out_desc) {
-  const gmlo_op *o;
-  if (graph == NULL || out_desc == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  if (op >= graph->op_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
-  o = &graph->ops[op];
-  out_desc->name = o->name;
-  out_desc->device = o->device;
-  out_desc->flags = o->flags;
-  out_desc->time_ns = o->time_ns;
-  out_desc->reads = graph->refs + o->first_ref;
-  out_desc->writes = graph->refs + o->first_ref + o->read_count;
-  out_desc->read_count = o->read_count;
-  out_desc->write_count = o->write_count;
-  return GMLAKE_OFFLOAD_OK;
-}
-
-/* Whether operator `op`, run again before position `after`, may touch the tensor: what it reads is
-   alive then and has the bytes that it had; what else it writes is gone, or as it was made. */
-static int gmlo_rerun_may_touch(const gmlake_offload_graph *graph, uint32_t op, uint32_t tensor,
-                                unsigned how, size_t after) {
-  size_t i = graph->access_begin[tensor], end = graph->access_begin[tensor + 1];
-  int gone = graph->tensors[tensor].kind == GMLAKE_OFFLOAD_INTERMEDIATE &&
-             graph->accesses[end - 1].position < after;
-  if ((how & GMLO_WRITES) != 0) {
-    if ((how & GMLO_READS) != 0 || !gmlo_kind_is_made(graph->tensors[tensor].kind)) return 0;
-    if (gone) return 1;
-  }
-  for (; i < end && graph->accesses[i].position < after; i++) {
-    if (graph->accesses[i].position > graph->position[op] &&
-        (graph->accesses[i].how & GMLO_WRITES) != 0) {
-      return 0;
-    }
-  }
-  return !gone;
-}
-
-/* Position behind a trigger. */
-static size_t gmlo_event_after(const gmlake_offload_graph *graph,
-                               const gmlake_offload_event *event) {
-  return event->trigger == GMLAKE_OFFLOAD_NONE ? 0 : graph->position[event->trigger] + (size_t)1;
-}
-
-static gmlake_offload_result gmlo_event_check(const gmlake_offload_graph *graph,
-                                              const gmlake_offload_event *event) {
-  const gmlo_op *op;
-  size_t i;
-  if ((unsigned)event->action > (unsigned)GMLAKE_OFFLOAD_RECOMPUTE ||
-      event->delay_ns > GMLO_TIME_MAX) {
-    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  }
-  if (event->tensor >= graph->tensor_count || event->op >= graph->op_count ||
-      (event->trigger != GMLAKE_OFFLOAD_NONE && event->trigger >= graph->op_count)) {
-    return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
-  }
-  if (event->action != GMLAKE_OFFLOAD_RECOMPUTE) return GMLAKE_OFFLOAD_OK;
-  op = &graph->ops[event->op];
-  if ((op->flags & GMLAKE_OFFLOAD_IMPURE) != 0 || event->delay_ns != 0 ||
-      (gmlo_op_uses(graph, event->op, event->tensor) & GMLO_WRITES) == 0 ||
-      !gmlo_kind_is_made(graph->tensors[event->tensor].kind)) {
-    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  }
-  for (i = 0; i < op->read_count + op->write_count; i++) {
-    uint32_t tensor = graph->refs[op->first_ref + i];
-    if (tensor != event->tensor &&
-        !gmlo_rerun_may_touch(graph, event->op, tensor, gmlo_op_uses(graph, event->op, tensor),
-                              gmlo_event_after(graph, event))) {
-      return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-    }
-  }
-  return GMLAKE_OFFLOAD_OK;
-}
-
-/* The next event behind `i` that recomputes the same tensor at the same trigger, or the number of
-   events. */
-static size_t gmlo_plan_next_remake(const gmlake_offload_plan *plan, size_t i) {
-  const gmlake_offload_event *events = plan->events, *event = &events[i];
-  for (i++; i < plan->info.event_count && events[i].trigger == event->trigger; i++) {
-    if (events[i].action == GMLAKE_OFFLOAD_RECOMPUTE && events[i].tensor == event->tensor) return i;
-  }
-  return plan->info.event_count;
-}
-
-/* Whether a tensor is made again by all of its makers before the trigger, in their order. `first`
-   is the first event that says so. `seen` has a mark for each event. */
-static int gmlo_plan_remakes(const gmlake_offload_plan *plan, size_t first, unsigned char *seen) {
-  const gmlake_offload_graph *graph = plan->graph;
-  const gmlake_offload_event *event = &plan->events[first];
-  size_t i = first, count = plan->info.event_count, n = graph->access_begin[event->tensor];
-  size_t after = gmlo_event_after(graph, event);
-  for (; n < graph->access_begin[event->tensor + 1]; n++) {
-    if (graph->accesses[n].position >= after) break;
-    if ((graph->accesses[n].how & GMLO_WRITES) == 0) continue;
-    if (i == count || plan->events[i].op != graph->accesses[n].op) return 0;
-    seen[i] = 1;
-    i = gmlo_plan_next_remake(plan, i);
-  }
-  return i == count;
-}
-
-static gmlake_offload_result gmlo_plan_check_remakes(const gmlake_offload_plan *plan) {
-  unsigned char *seen = (unsigned char *)gmlo_zeroed(&plan->host, plan->info.event_count, 1);
-  size_t i;
-  int sound = 1;
-  if (seen == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
-  for (i = 0; i < plan->info.event_count && sound; i++) {
-    if (plan->events[i].action != GMLAKE_OFFLOAD_RECOMPUTE || seen[i] != 0) continue;
-    sound = gmlo_plan_remakes(plan, i, seen);
-  }
-  gmlo_free(&plan->host, seen);
-  return sound ? GMLAKE_OFFLOAD_OK : GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-}
-
-static gmlake_offload_result gmlo_plan_check(const gmlake_offload_graph *graph,
-                                             const gmlake_offload_event *events, size_t event_count,
-                                             const uint32_t *starts, size_t start_count) {
-  gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
-  size_t i;
-  for (i = 0; i < event_count && result == GMLAKE_OFFLOAD_OK; i++) {
-    result = gmlo_event_check(graph, &events[i]);
-  }
-  for (i = 0; i < start_count && result == GMLAKE_OFFLOAD_OK; i++) {
-    if (starts[i] >= graph->tensor_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
-    if (gmlo_kind_is_made(graph->tensors[starts[i]].kind)) {
-      return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-    }
-  }
-  return result;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result
-gmlake_offload_plan_create(const gmlake_offload_graph *graph, const gmlake_offload_event *events,
-                           size_t event_count, const uint32_t *host_starts, size_t host_start_count,
-                           const gmlake_offload_host *host, gmlake_offload_plan **out_plan) {
-  gmlake_offload_result result;
-  gmlake_offload_host none;
-  size_t i;
-  if (out_plan == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  *out_plan = NULL;
-  memset(&none, 0, sizeof none);
-  if (host == NULL) host = &none;
-  if (graph == NULL || (events == NULL && event_count != 0) || !gmlo_host_valid(host) ||
-      (host_starts == NULL && host_start_count != 0)) {
-    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  }
-  if (!graph->sealed) return GMLAKE_OFFLOAD_ERROR_NOT_SEALED;
-  result = gmlo_plan_check(graph, events, event_count, host_starts, host_start_count);
-  if (result != GMLAKE_OFFLOAD_OK) return result;
-  *out_plan = gmlo_plan_make(graph, events, event_count, host_starts, host_start_count, host);
-  if (*out_plan == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
-  result = gmlo_plan_check_remakes(*out_plan);
-  if (result != GMLAKE_OFFLOAD_OK) {
-    gmlo_plan_destroy(*out_plan);
-    *out_plan = NULL;
-    return result;
-  }
-  for (i = 0; i < event_count; i++) {
-    size_t bytes = graph->tensors[events[i].tensor].bytes;
-    if (events[i].action == GMLAKE_OFFLOAD_SWAP_OUT) (*out_plan)->info.out_bytes += bytes;
-    if (events[i].action == GMLAKE_OFFLOAD_SWAP_IN) (*out_plan)->info.in_bytes += bytes;
-  }
-  (*out_plan)->info.peak_bytes = graph->info.peak_bytes;
-  (*out_plan)->info.time_ns = graph->info.time_ns;
-  return GMLAKE_OFFLOAD_OK;
-}
-
-GMLAKE_OFFLOAD_DEF void gmlake_offload_plan_destroy(gmlake_offload_plan *plan) {
-  gmlo_plan_destroy(plan);
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result
-gmlake_offload_plan_get_info(const gmlake_offload_plan *plan, gmlake_offload_plan_info *out_info) {
-  if (plan == NULL || out_info == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  *out_info = plan->info;
-  return GMLAKE_OFFLOAD_OK;
-}
-
-static int gmlo_figure_valid(double figure) { return figure >= 0 && figure < 1e18; }
-
-static int gmlo_planner_desc_valid(const gmlake_offload_planner_desc *desc) {
-  unsigned known = GMLAKE_OFFLOAD_LETTER | GMLAKE_OFFLOAD_NO_RECOMPUTE |
-                   GMLAKE_OFFLOAD_NO_CROSSING | GMLAKE_OFFLOAD_NO_CLEAN_DROP;
-  return (desc->flags & ~known) == 0 && desc->target_bytes <= GMLO_BYTES_MAX &&
-         gmlo_figure_valid(desc->out_bytes_per_s) && gmlo_figure_valid(desc->in_bytes_per_s) &&
-         gmlo_figure_valid(desc->both_bytes_per_s) && gmlo_figure_valid(desc->overhead_max) &&
-         desc->overhead_max <= 1e6 && gmlo_figure_valid(desc->smoothing) && desc->smoothing <= 1 &&
-         gmlo_figure_valid(desc->drift_max) && desc->copy_ns <= GMLO_TIME_MAX &&
-         desc->margin_ns <= GMLO_TIME_MAX && gmlo_host_valid(&desc->host);
-}
-
-/* As much of `info` as the caller has room for: by struct_bytes, which is the first field. */
-static gmlake_offload_result gmlo_answer(void *out, const void *info, size_t info_bytes) {
-  size_t bytes;
-  memcpy(&bytes, out, sizeof bytes);
-  if (bytes == 0 || bytes > info_bytes) bytes = info_bytes;
-  if (bytes < sizeof bytes) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  memcpy(out, info, bytes);
-  memcpy(out, &bytes, sizeof bytes);
-  return GMLAKE_OFFLOAD_OK;
-}
-
-static void gmlo_figure_default(double *figure, double value) {
-  if (*figure == 0) *figure = value;
-}
-
-static void gmlo_planner_desc_fill(gmlake_offload_planner_desc *desc) {
-  int letter = (desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
-  gmlo_figure_default(&desc->out_bytes_per_s, 55e9);
-  gmlo_figure_default(&desc->in_bytes_per_s, 55e9);
-  gmlo_figure_default(&desc->both_bytes_per_s, 101e9);
-  gmlo_figure_default(&desc->smoothing, .2);
-  gmlo_figure_default(&desc->drift_max, .1);
-  if (desc->tensor_bytes_min == 0) desc->tensor_bytes_min = letter ? 1 : (size_t)1 << 20;
-  if (desc->copy_ns == 0) desc->copy_ns = 10000;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_planner_create(
-    const gmlake_offload_planner_desc *desc, gmlake_offload_planner **out_planner) {
-  gmlake_offload_planner_desc filled;
-  if (out_planner == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  *out_planner = NULL;
-  memset(&filled, 0, sizeof filled);
-  if (desc != NULL) filled = *desc;
-  if (!gmlo_planner_desc_valid(&filled)) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  gmlo_planner_desc_fill(&filled);
-  *out_planner = (gmlake_offload_planner *)gmlo_zeroed(&filled.host, 1, sizeof **out_planner);
-  if (*out_planner == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
-  (*out_planner)->desc = filled;
-  return GMLAKE_OFFLOAD_OK;
-}
-
-GMLAKE_OFFLOAD_DEF void gmlake_offload_planner_destroy(gmlake_offload_planner *planner) {
-  gmlake_offload_host host;
-  size_t j;
-  if (planner == NULL) return;
-  host = planner->desc.host;
-  for (j = 0; j < planner->job_count; j++) gmlo_job_leave(planner, &planner->jobs[j]);
-  gmlo_free(&host, planner->jobs);
-  gmlo_free(&host, planner);
-}
-
-static int gmlo_graph_has_one_device(const gmlake_offload_graph *graph) {
-  size_t i;
-  for (i = 0; i < graph->op_count; i++) {
-    if (graph->ops[i].device != graph->ops[0].device ||
-        (graph->ops[i].flags & GMLAKE_OFFLOAD_TRANSFER) != 0) {
-      return 0;
-    }
-  }
-  for (i = 0; i < graph->tensor_count; i++) {
-    if (graph->tensors[i].device != graph->ops[0].device) return 0;
-  }
-  return 1;
-}
-
-/* Whether a graph's bytes and these may be summed. */
-static int gmlo_sum_valid(const gmlake_offload_graph *graph, size_t bytes) {
-  return graph->tensor_bytes <= GMLO_BYTES_MAX - bytes;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_job(gmlake_offload_planner *planner,
-                                                                const gmlake_offload_job_desc *desc,
-                                                                uint32_t *out_job) {
-  size_t j, bytes = 0;
-  if (out_job == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  *out_job = GMLAKE_OFFLOAD_NONE;
-  if (planner == NULL || desc == NULL || desc->graph == NULL ||
-      !gmlo_figure_valid(desc->swap_ratio_max)) {
-    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  }
-  if (!desc->graph->sealed) return GMLAKE_OFFLOAD_ERROR_NOT_SEALED;
-  if (!gmlo_graph_has_one_device(desc->graph)) return GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE;
-  for (j = 0; j < planner->job_count; j++) {
-    if (planner->jobs[j].graph != NULL) bytes += planner->jobs[j].graph->tensor_bytes;
-  }
-  if (!gmlo_sum_valid(desc->graph, bytes)) return GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW;
-  return gmlo_planner_add(planner, desc, out_job);
-}
-
-static gmlo_job *gmlo_planner_job(const gmlake_offload_planner *planner, uint32_t job) {
-  if (job >= planner->job_count || planner->jobs[job].graph == NULL) return NULL;
-  return &planner->jobs[job];
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_remove_job(gmlake_offload_planner *planner,
-                                                                   uint32_t job) {
-  gmlo_job *j;
-  if (planner == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  j = gmlo_planner_job(planner, job);
-  if (j == NULL) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
-  gmlo_job_leave(planner, j);
-  planner->changed = 1;
-  return GMLAKE_OFFLOAD_OK;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_observe(gmlake_offload_planner *planner,
-                                                                uint32_t job, uint32_t op,
-                                                                uint64_t time_ns) {
-  gmlo_job *j;
-  if (planner == NULL || time_ns > GMLO_TIME_MAX) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  j = gmlo_planner_job(planner, job);
-  if (j == NULL || op >= j->graph->op_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
-  if (time_ns > GMLO_TIME_MAX / j->graph->op_count) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  j->mean_ns[op] += planner->desc.smoothing * ((double)time_ns - j->mean_ns[op]);
-  return GMLAKE_OFFLOAD_OK;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_replan(gmlake_offload_planner *planner) {
-  return planner != NULL ? gmlo_replan(planner) : GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_update(gmlake_offload_planner *planner,
-                                                               int *out_replanned) {
-  gmlake_offload_result result;
-  int wanted;
-  size_t j;
-  if (out_replanned != NULL) *out_replanned = 0;
-  if (planner == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  wanted = planner->changed;
-  for (j = 0; j < planner->job_count && !wanted; j++) {
-    if (planner->jobs[j].graph == NULL) continue;
-    wanted = gmlo_job_drift(&planner->jobs[j]) > planner->desc.drift_max;
-  }
-  if (!wanted) return GMLAKE_OFFLOAD_OK;
-  result = gmlo_replan(planner);
-  if (out_replanned != NULL) *out_replanned = result == GMLAKE_OFFLOAD_OK;
-  return result;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_take_plan(gmlake_offload_planner *planner,
-                                                                  uint32_t job,
-                                                                  gmlake_offload_plan **out_plan) {
-  const gmlake_offload_plan_info *info;
-  gmlo_job *j;
-  if (out_plan == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  *out_plan = NULL;
-  if (planner == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  j = gmlo_planner_job(planner, job);
-  if (j == NULL || j->plan == NULL) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
-  info = &j->plan->info;
-  *out_plan = gmlo_plan_make(j->graph, info->events, info->event_count, info->host_starts,
-                             info->host_start_count, &planner->desc.host);
-  if (*out_plan == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
-  (*out_plan)->info.peak_bytes = info->peak_bytes;
-  (*out_plan)->info.out_bytes = info->out_bytes;
-  (*out_plan)->info.in_bytes = info->in_bytes;
-  (*out_plan)->info.time_ns = info->time_ns;
-  (*out_plan)->info.added_ns = info->added_ns;
-  return GMLAKE_OFFLOAD_OK;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_get_job_info(
-    const gmlake_offload_planner *planner, uint32_t job, gmlake_offload_job_info *out_info) {
-  gmlake_offload_job_info info;
-  size_t i;
-  double sum = 0;
-  gmlo_job *j;
-  if (planner == NULL || out_info == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  j = gmlo_planner_job(planner, job);
-  if (j == NULL) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
-  memset(&info, 0, sizeof info);
-  for (i = 0; i < j->graph->op_count; i++) sum += j->mean_ns[i];
-  info.unplanned_bytes = j->unplanned_bytes;
-  info.planned_bytes = j->planned_bytes;
-  info.time_ns = (uint64_t)sum;
-  info.plan_count = j->plan_count;
-  info.drift = gmlo_job_drift(j);
-  return gmlo_answer(out_info, &info, sizeof info);
-}
-
-static int gmlo_backend_valid(const gmlake_offload_backend *b) {
-  return b != NULL && b->struct_bytes >= sizeof *b && b->abi_version == 1 &&
-         b->device_alloc != NULL && b->device_free != NULL && b->host_alloc != NULL &&
-         b->host_free != NULL && b->fill != NULL && b->copy != NULL && b->launch != NULL &&
-         b->timer != NULL && b->now != NULL && b->wait != NULL;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result
-gmlake_offload_run_create(const gmlake_offload_run_desc *desc, gmlake_offload_run **out_run) {
-  gmlake_offload_run *run;
-  if (out_run == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  *out_run = NULL;
-  if (desc == NULL || !gmlo_backend_valid(desc->backend) || !gmlo_host_valid(&desc->host) ||
-      (desc->flags & ~(GMLAKE_OFFLOAD_STRICT | GMLAKE_OFFLOAD_LRU)) != 0) {
-    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  }
-  run = (gmlake_offload_run *)gmlo_zeroed(&desc->host, 1, sizeof *run);
-  if (run == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
-  run->desc = *desc;
-  run->backend = desc->backend;
-  run->acquirer = GMLAKE_OFFLOAD_NONE;
-  *out_run = run;
-  return GMLAKE_OFFLOAD_OK;
-}
-
-GMLAKE_OFFLOAD_DEF void gmlake_offload_run_destroy(gmlake_offload_run *run) {
-  if (run != NULL) gmlo_run_destroy(run);
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result
-gmlake_offload_run_add_job(gmlake_offload_run *run, const gmlake_offload_graph *graph,
-                           const gmlake_offload_plan *plan, uint32_t *out_job) {
-  size_t j, bytes = 0;
-  if (out_job == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  *out_job = GMLAKE_OFFLOAD_NONE;
-  if (run == NULL || graph == NULL || run->job_count >= 0x0FFFFFFFu) {
-    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  }
-  if (!graph->sealed) return GMLAKE_OFFLOAD_ERROR_NOT_SEALED;
-  if (plan != NULL && plan->graph != graph) return GMLAKE_OFFLOAD_ERROR_WRONG_PLAN;
-  if (!gmlo_graph_has_one_device(graph)) return GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE;
-  for (j = 0; j < run->job_count; j++) {
-    if (!run->jobs[j].alive) continue;
-    if (run->device != graph->ops[0].device) return GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE;
-    bytes += run->jobs[j].graph->tensor_bytes;
-  }
-  if (!gmlo_sum_valid(graph, bytes)) return GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW;
-  return gmlo_run_add(run, graph, plan, out_job);
-}
-
-static gmlo_run_job *gmlo_run_find(const gmlake_offload_run *run, uint32_t job) {
-  return job < run->job_count && run->jobs[job].alive ? &run->jobs[job] : NULL;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_remove_job(gmlake_offload_run *run,
-                                                                       uint32_t job) {
-  gmlo_run_job *j;
-  if (run == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  j = gmlo_run_find(run, job);
-  if (j == NULL) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
-  j->leaves = 1;
-  if (j->iteration >= j->target && j->running == 0) gmlo_job_stop(run, job);
-  return GMLAKE_OFFLOAD_OK;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_set_plan(
-    gmlake_offload_run *run, uint32_t job, const gmlake_offload_plan *plan) {
-  gmlo_run_job *j;
-  if (run == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  j = gmlo_run_find(run, job);
-  if (j == NULL) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
-  if (plan != NULL && plan->graph != j->graph) return GMLAKE_OFFLOAD_ERROR_WRONG_PLAN;
-  j->next_plan = plan;
-  j->replans = 1;
-  return GMLAKE_OFFLOAD_OK;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_iterations(gmlake_offload_run *run,
-                                                                       uint64_t iteration_count) {
-  gmlake_offload_result result;
-  if (run == NULL || iteration_count > UINT32_MAX || run->looping) {
-    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  }
-  if (run->failed != GMLAKE_OFFLOAD_OK) return run->failed;
-  run->looping = 1;
-  result = gmlo_run_iterations(run, iteration_count);
-  run->looping = 0;
-  return result;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_locate(const gmlake_offload_run *run,
-                                                                   uint32_t job, uint32_t tensor,
-                                                                   void **out_device,
-                                                                   void **out_host) {
-  const gmlo_run_job *j;
-  const gmlo_place *place;
-  if (run == NULL || out_device == NULL || out_host == NULL) {
-    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  }
-  j = gmlo_run_find(run, job);
-  if (j == NULL || tensor >= j->graph->tensor_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
-  place = &j->places[tensor];
-  *out_device = place->there && !place->coming ? place->device : NULL;
-  *out_host = place->host_valid ? place->host : NULL;
-  return GMLAKE_OFFLOAD_OK;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_overwrite(gmlake_offload_run *run,
-                                                                      uint32_t job, uint32_t tensor,
-                                                                      void **out_device,
-                                                                      void **out_host) {
-  gmlo_place *place;
-  uint64_t token;
-  if (run == NULL || out_device == NULL || out_host == NULL || run->looping) {
-    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  }
-  *out_device = *out_host = NULL;
-  if (run->failed != GMLAKE_OFFLOAD_OK) return run->failed;
-  if (gmlo_run_find(run, job) == NULL || tensor >= run->jobs[job].graph->tensor_count) {
-    return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
-  }
-  if (gmlo_kind_is_made(run->jobs[job].graph->tensors[tensor].kind)) {
-    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  }
-  place = &run->jobs[job].places[tensor];
-  while (place->coming || place->going) {
-    if (!gmlo_run_wait(run, &token)) return gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
-    gmlo_run_token(run, token);
-  }
-  if (place->there) place->host_valid = 0;
-  return gmlake_offload_run_locate(run, job, tensor, out_device, out_host);
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result
-gmlake_offload_run_get_stats(const gmlake_offload_run *run, gmlake_offload_run_stats *out_stats) {
-  if (run == NULL || out_stats == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  return gmlo_answer(out_stats, &run->stats, sizeof run->stats);
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_set_limit(gmlake_offload_run *run,
-                                                                      size_t limit_bytes) {
-  if (run == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  run->desc.limit_bytes = limit_bytes;
-  return GMLAKE_OFFLOAD_OK;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_reset_peaks(gmlake_offload_run *run) {
-  if (run == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  run->stats.device_bytes_peak = run->stats.device_bytes;
-  run->stats.host_bytes_peak = run->stats.host_bytes;
-  return GMLAKE_OFFLOAD_OK;
-}
-
-static int gmlo_memgraph_desc_valid(const gmlake_offload_memgraph_desc *desc) {
-  size_t align = desc->align_bytes, d;
-  if ((desc->flags & ~GMLAKE_OFFLOAD_LETTER) != 0 || desc->graph == NULL ||
-      (align & (align - 1)) != 0 || align > (size_t)1 << 30 ||
-      desc->device_bytes > GMLO_BYTES_MAX || !gmlo_figure_valid(desc->out_bytes_per_s) ||
-      !gmlo_figure_valid(desc->in_bytes_per_s) || desc->copy_ns > GMLO_TIME_MAX ||
-      !gmlo_host_valid(&desc->host)) {
-    return 0;
-  }
-  for (d = 0; desc->bytes_by_device != NULL && d < desc->graph->device_count; d++) {
-    if (desc->bytes_by_device[d] > GMLO_BYTES_MAX) return 0;
-  }
-  return 1;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_create(
-    const gmlake_offload_memgraph_desc *desc, gmlake_offload_memgraph **out_memgraph) {
-  gmlake_offload_memgraph_desc filled;
-  if (out_memgraph == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  *out_memgraph = NULL;
-  if (desc == NULL || !gmlo_memgraph_desc_valid(desc)) {
-    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  }
-  if (!desc->graph->sealed) return GMLAKE_OFFLOAD_ERROR_NOT_SEALED;
-  filled = *desc;
-  if (filled.align_bytes == 0) filled.align_bytes = 512;
-  if (filled.tensor_bytes_min == 0) filled.tensor_bytes_min = (size_t)1 << 20;
-  if (filled.copy_ns == 0) filled.copy_ns = 10000;
-  gmlo_figure_default(&filled.out_bytes_per_s, 55e9);
-  gmlo_figure_default(&filled.in_bytes_per_s, 55e9);
-  return gmlo_memgraph_build(&filled, out_memgraph);
-}
-
-GMLAKE_OFFLOAD_DEF void gmlake_offload_memgraph_destroy(gmlake_offload_memgraph *memgraph) {
-  gmlo_memgraph_destroy(memgraph);
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_get_info(
-    const gmlake_offload_memgraph *memgraph, gmlake_offload_memgraph_info *out_info) {
-  if (memgraph == NULL || out_info == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  return gmlo_answer(out_info, &memgraph->info, sizeof memgraph->info);
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_get_node(
-    const gmlake_offload_memgraph *memgraph, uint32_t node, gmlake_offload_node *out_node) {
-  const gmlo_node *n;
-  size_t begin;
-  if (memgraph == NULL || out_node == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  if (node >= memgraph->node_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
-  memset(out_node, 0, sizeof *out_node);
-  n = &memgraph->nodes[node];
-  begin = memgraph->before_begin[node];
-  out_node->kind = n->kind;
-  out_node->device = n->device;
-  out_node->op = n->op;
-  out_node->tensor = n->tensor;
-  out_node->device_offset = n->device_offset;
-  out_node->host_offset = n->host_offset;
-  out_node->before = memgraph->before + begin;
-  out_node->memory = memgraph->memory + begin;
-  out_node->before_count = memgraph->before_begin[node + 1] - begin;
-  if (n->kind == GMLAKE_OFFLOAD_NODE_OP) {
-    const gmlo_op *op = &memgraph->graph->ops[n->op];
-    out_node->read_offsets = memgraph->ref_offsets + op->first_ref;
-    out_node->write_offsets = out_node->read_offsets + op->read_count;
-  }
-  return GMLAKE_OFFLOAD_OK;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result
-gmlake_offload_memgraph_get_place(const gmlake_offload_memgraph *memgraph, uint32_t tensor,
-                                  gmlake_offload_place *out_begin, gmlake_offload_place *out_end) {
-  if (memgraph == NULL || out_begin == NULL || out_end == NULL) {
-    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  }
-  if (tensor >= memgraph->graph->tensor_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
-  *out_begin = memgraph->begins[tensor];
-  *out_end = memgraph->ends[tensor];
-  return GMLAKE_OFFLOAD_OK;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_check(
-    const gmlake_offload_memgraph *memgraph, gmlake_offload_memgraph_fault *out_fault) {
-  gmlake_offload_memgraph_fault fault;
-  if (memgraph == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  memset(&fault, 0, sizeof fault);
-  fault.node = fault.other = fault.tensor = GMLAKE_OFFLOAD_NONE;
-  gmlo_memgraph_check(memgraph, &fault);
-  if (out_fault != NULL) *out_fault = fault;
-  return fault.result;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_create(
-    const gmlake_offload_engine_desc *desc, gmlake_offload_engine **out_engine) {
-  gmlake_offload_result result;
-  gmlake_offload_engine *engine;
-  if (out_engine == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  *out_engine = NULL;
-  if (desc == NULL || !gmlo_backend_valid(desc->backend) || desc->memgraph == NULL ||
-      desc->flags > GMLAKE_OFFLOAD_RANDOM_ORDER || !gmlo_host_valid(&desc->host) ||
-      desc->memgraph->info.align_bytes / 16 < desc->backend->divisor ||
-      (desc->launch_ahead_max != 0 && desc->stream_count > 1)) {
-    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  }
-  engine = (gmlake_offload_engine *)gmlo_zeroed(&desc->host, 1, sizeof *engine);
-  if (engine == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
-  engine->desc = *desc;
-  engine->memgraph = desc->memgraph;
-  engine->backend = desc->backend;
-  engine->divisor = desc->backend->divisor != 0 ? desc->backend->divisor : 1;
-  engine->random = desc->seed;
-  if (engine->desc.stream_count == 0) engine->desc.stream_count = 1;
-  if (engine->desc.copy_count == 0) engine->desc.copy_count = 1;
-  result = gmlo_engine_make(engine);
-  if (result == GMLAKE_OFFLOAD_OK) {
-    *out_engine = engine;
-  } else {
-    gmlo_engine_destroy(engine);
-  }
-  return result;
-}
-
-GMLAKE_OFFLOAD_DEF void gmlake_offload_engine_destroy(gmlake_offload_engine *engine) {
-  if (engine != NULL) gmlo_engine_destroy(engine);
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_run(gmlake_offload_engine *engine,
-                                                                   uint64_t iteration_count) {
-  if (engine == NULL || iteration_count > UINT32_MAX) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  if (engine->failed != GMLAKE_OFFLOAD_OK) return engine->failed;
-  return gmlo_engine_run(engine, iteration_count);
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_locate(
-    const gmlake_offload_engine *engine, uint32_t tensor, void **out_device, void **out_host) {
-  const gmlake_offload_place *place;
-  if (engine == NULL || out_device == NULL || out_host == NULL) {
-    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  }
-  if (tensor >= engine->memgraph->graph->tensor_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
-  place =
-      engine->iteration == 0 ? &engine->memgraph->begins[tensor] : &engine->memgraph->ends[tensor];
-  *out_device = *out_host = NULL;
-  if (place->device_offset != GMLAKE_OFFLOAD_NOWHERE) {
-    uint32_t device = engine->memgraph->graph->tensors[tensor].device;
-    *out_device = gmlo_engine_at(engine, engine->device_arenas[device], place->device_offset);
-  }
-  if (place->host_offset != GMLAKE_OFFLOAD_NOWHERE) {
-    *out_host = gmlo_engine_at(engine, engine->host_arena, place->host_offset);
-  }
-  return GMLAKE_OFFLOAD_OK;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_get_stats(
-    const gmlake_offload_engine *engine, gmlake_offload_engine_stats *out_stats) {
-  if (engine == NULL || out_stats == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  return gmlo_answer(out_stats, &engine->stats, sizeof engine->stats);
-}
-
-GMLAKE_OFFLOAD_DEF const char *gmlake_offload_result_name(gmlake_offload_result result) {
-  switch (result) {
-  case GMLAKE_OFFLOAD_OK:
-    return "GMLAKE_OFFLOAD_OK";
-  case GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT:
-    return "GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT";
-  case GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY:
-    return "GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY";
-  case GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY:
-    return "GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY";
-  case GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID:
-    return "GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID";
-  case GMLAKE_OFFLOAD_ERROR_DUPLICATE_ID:
-    return "GMLAKE_OFFLOAD_ERROR_DUPLICATE_ID";
-  case GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW:
-    return "GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW";
-  case GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE:
-    return "GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE";
-  case GMLAKE_OFFLOAD_ERROR_READ_BEFORE_WRITE:
-    return "GMLAKE_OFFLOAD_ERROR_READ_BEFORE_WRITE";
-  case GMLAKE_OFFLOAD_ERROR_WRITTEN_INPUT:
-    return "GMLAKE_OFFLOAD_ERROR_WRITTEN_INPUT";
-  case GMLAKE_OFFLOAD_ERROR_CYCLE:
-    return "GMLAKE_OFFLOAD_ERROR_CYCLE";
-  case GMLAKE_OFFLOAD_ERROR_SEALED:
-    return "GMLAKE_OFFLOAD_ERROR_SEALED";
-  case GMLAKE_OFFLOAD_ERROR_NOT_SEALED:
-    return "GMLAKE_OFFLOAD_ERROR_NOT_SEALED";
-  case GMLAKE_OFFLOAD_ERROR_WRONG_PLAN:
-    return "GMLAKE_OFFLOAD_ERROR_WRONG_PLAN";
-  case GMLAKE_OFFLOAD_ERROR_BACKEND:
-    return "GMLAKE_OFFLOAD_ERROR_BACKEND";
-  case GMLAKE_OFFLOAD_ERROR_INCOMPLETE:
-    return "GMLAKE_OFFLOAD_ERROR_INCOMPLETE";
-  case GMLAKE_OFFLOAD_ERROR_BAD_PLACE:
-    return "GMLAKE_OFFLOAD_ERROR_BAD_PLACE";
-  case GMLAKE_OFFLOAD_ERROR_RACE:
-    return "GMLAKE_OFFLOAD_ERROR_RACE";
-  case GMLAKE_OFFLOAD_ERROR_STALE_READ:
-    return "GMLAKE_OFFLOAD_ERROR_STALE_READ";
-  }
-  return "GMLAKE_OFFLOAD_ERROR_?";
-}
 
 #endif /* GMLAKE_OFFLOAD_IMPLEMENTATION */
 
