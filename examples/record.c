@@ -1,5 +1,5 @@
-/* Records what a small program allocates, as a trace to be replayed: usage: record [TRACE]. Copy
-   record.h into a program of yours; here it runs on the mock. */
+/* Records what a small program allocates, as a trace to be replayed: usage: record [TRACE]; that
+   file must not be there yet. Copy record.h into a program of yours; here it runs on the mock. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -52,6 +52,7 @@ int main(int argc, char **argv) {
   char path[1024];
   int status, error;
   snprintf(path, sizeof path, argc > 1 ? "%s" : "%s.gmtrace", argv[argc > 1]);
+  if (argc == 1) (void)remove(path); /* this program's own, of its last run */
   recorder = gmlake_recorder_open(path);
   if (!recorder) {
     perror(path);

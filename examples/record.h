@@ -9,23 +9,30 @@
 
    then `gzip run.gmtrace` if you like, and `build/replay run.gmtrace.gz`. Written are the
    allocations that were served, with the bytes asked for, and the frees; the legacy stream is 0,
-   others count from 1 on as they appear, GMLAKE_STREAM_NONE as one of them. Alignment, flags, pools
-   and growing buffers are not in a trace. One recorder for each lake. A process that ends by exit()
-   may leave it open; a child of fork has to end by _exit(), since it has a copy of what is not yet
-   written. Strict C99: include gmlake.h's implementation first, or define _GNU_SOURCE. */
+   others count from 1 on as they appear, GMLAKE_STREAM_NONE as one of them. Alignment, flags and
+   pools are not in a trace. Growing buffers are not either: where the program has some, the file says
+   so, and flush and close answer ENOTSUP. One recorder for each lake. A process that ends by exit()
+   may leave it open. A child of fork records nothing: what it frees is still live in its parent. */
 #if !defined(GMLAKE_RECORD_H)
 #define GMLAKE_RECORD_H
 
 #include "gmlake.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/time.h>
 #include <time.h>
+#include <unistd.h>
 
 #define GMLAKE_RECORDER_STREAMS 1024 /* as many as a trace may have */
+#define GMLAKE_RECORDER_LINE 256     /* a line is shorter */
 
 typedef struct gmlake_recorded { /* a live block */
   uint64_t address;              /* 0: the slot is empty */
@@ -33,34 +40,100 @@ typedef struct gmlake_recorded { /* a live block */
 } gmlake_recorded;
 
 typedef struct gmlake_recorder {
-  pthread_mutex_t mutex; /* a mark comes without the lake's lock */
-  FILE *file;
+  struct gmlake_recorder *next;
+  struct gmlake_recorder_set *set; /* that it is in */
+  pthread_mutex_t mutex;           /* a mark comes without the lake's lock */
+  pid_t process;                   /* that opened it */
+  int file;
   int error;        /* the first one; nothing is written from then on */
-  uint64_t time_us; /* of the last record */
+  int has_buffers;  /* of which a trace knows nothing */
+  uint64_t time_us; /* of the last record; 0: there is none */
   uint64_t next_id;
   gmlake_stream streams[GMLAKE_RECORDER_STREAMS]; /* by number; the first is the legacy one */
   size_t stream_count;
   gmlake_recorded *blocks; /* open addressing, never more than half full */
   size_t block_count, capacity;
+  size_t used; /* bytes of text that are not in the file yet */
+  char text[1 << 16];
 } gmlake_recorder;
+
+typedef struct gmlake_recorder_set { /* those that are open, for the end of the process */
+  pthread_mutex_t mutex;
+  gmlake_recorder *first;
+  int is_armed; /* atexit was called */
+} gmlake_recorder_set;
 
 /* ---- Private -------------------------------------------------------------------------------- */
 
+/* Strict C99 has the second clock only. */
 static inline uint64_t gmlake_recorder_now_us(void) {
+#if defined(CLOCK_MONOTONIC)
   struct timespec now = {0, 0};
   (void)clock_gettime(CLOCK_MONOTONIC, &now);
   return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+#else
+  struct timeval now = {0, 0};
+  (void)gettimeofday(&now, NULL);
+  return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_usec;
+#endif
 }
 
 static inline uint64_t gmlake_recorder_step_us(gmlake_recorder *r) {
   const uint64_t before = r->time_us;
   r->time_us = gmlake_recorder_now_us();
-  return r->time_us - before;
+  return before && r->time_us > before ? r->time_us - before : 0;
 }
 
 static inline void gmlake_recorder_fail(gmlake_recorder *r, int error) {
   if (!r->error) r->error = error ? error : EIO;
 }
+
+/* A child of fork has copies of all this, and of a lock that a thread of its parent may hold. */
+static inline int gmlake_recorder_is_ours(const gmlake_recorder *r) {
+  return r->process == getpid();
+}
+
+/* ---- Its file ---- */
+
+/* What is there already is refused, unless it is a pipe or a device. -1: errno says why. */
+static inline int gmlake_recorder_create(const char *path) {
+  struct stat status;
+  int file = open(path, O_WRONLY | O_CREAT | O_EXCL, 0666);
+  if (file >= 0 || errno != EEXIST) return file;
+  file = open(path, O_WRONLY);
+  if (file < 0 || (fstat(file, &status) == 0 && !S_ISREG(status.st_mode))) return file;
+  (void)close(file);
+  errno = EEXIST;
+  return -1;
+}
+
+static inline void gmlake_recorder_write(gmlake_recorder *r) {
+  size_t done = 0;
+  while (done < r->used) {
+    const ssize_t count = write(r->file, r->text + done, r->used - done);
+    if (count < 0 && errno != EINTR) {
+      gmlake_recorder_fail(r, errno);
+      break;
+    }
+    if (count > 0) done += (size_t)count;
+  }
+  r->used = 0;
+}
+
+static inline void gmlake_recorder_put(gmlake_recorder *r, const char *format, ...) {
+  va_list arguments;
+  int length;
+  if (sizeof r->text - r->used < GMLAKE_RECORDER_LINE) gmlake_recorder_write(r);
+  va_start(arguments, format);
+  length = vsnprintf(r->text + r->used, GMLAKE_RECORDER_LINE, format, arguments);
+  va_end(arguments);
+  if (length > 0 && length < GMLAKE_RECORDER_LINE)
+    r->used += (size_t)length;
+  else
+    gmlake_recorder_fail(r, EIO);
+}
+
+/* ---- Live blocks ---- */
 
 /* Where the search for an address begins, and where it ends: at its block or an empty slot. */
 static inline size_t gmlake_recorder_home(const gmlake_recorder *r, uint64_t address) {
@@ -119,48 +192,90 @@ static inline void gmlake_recorder_alloc(gmlake_recorder *r, const gmlake_event 
   r->block_count += !block->address;
   block->address = event->address;
   block->id = r->next_id++;
-  if (fprintf(r->file, "a %llu %llu %llu %llu\n", (unsigned long long)block->id,
-              (unsigned long long)event->asked_bytes, (unsigned long long)stream,
-              (unsigned long long)gmlake_recorder_step_us(r)) < 0)
-    gmlake_recorder_fail(r, errno);
+  gmlake_recorder_put(r, "a %llu %llu %llu %llu\n", (unsigned long long)block->id,
+                      (unsigned long long)event->asked_bytes, (unsigned long long)stream,
+                      (unsigned long long)gmlake_recorder_step_us(r));
 }
 
 static inline void gmlake_recorder_free(gmlake_recorder *r, const gmlake_event *event) {
   gmlake_recorded *const block = r->capacity ? gmlake_recorder_find(r, event->address) : NULL;
   if (!block || !block->address) return;
-  if (fprintf(r->file, "f %llu %llu\n", (unsigned long long)block->id,
-              (unsigned long long)gmlake_recorder_step_us(r)) < 0)
-    gmlake_recorder_fail(r, errno);
+  gmlake_recorder_put(r, "f %llu %llu\n", (unsigned long long)block->id,
+                      (unsigned long long)gmlake_recorder_step_us(r));
   gmlake_recorder_remove(r, block);
+}
+
+static inline void gmlake_recorder_buffer(gmlake_recorder *r) {
+  if (!r->has_buffers) gmlake_recorder_put(r, "# left out: growing buffers\n");
+  r->has_buffers = 1;
 }
 
 static inline void gmlake_recorder_observe(void *user, const gmlake_event *event) {
   gmlake_recorder *const r = (gmlake_recorder *)user;
   const int is_alloc = event->kind == GMLAKE_EVENT_ALLOC && event->state != 5;
-  if (!is_alloc && event->kind != GMLAKE_EVENT_FREE) return;
+  const int is_free = event->kind == GMLAKE_EVENT_FREE;
+  const int is_buffer = event->kind == GMLAKE_EVENT_GROW && !event->address && !event->request;
+  if ((!is_alloc && !is_free && !is_buffer) || !gmlake_recorder_is_ours(r)) return;
   (void)pthread_mutex_lock(&r->mutex);
   if (!r->error && is_alloc) gmlake_recorder_alloc(r, event);
-  if (!r->error && !is_alloc) gmlake_recorder_free(r, event);
+  if (!r->error && is_free) gmlake_recorder_free(r, event);
+  if (!r->error && is_buffer) gmlake_recorder_buffer(r);
   (void)pthread_mutex_unlock(&r->mutex);
+}
+
+/* Those that this file opens. */
+static inline gmlake_recorder_set *gmlake_recorder_own_set(void) {
+  static gmlake_recorder_set set = {PTHREAD_MUTEX_INITIALIZER, NULL, 0};
+  return &set;
+}
+
+static inline int gmlake_recorder_flush(gmlake_recorder *r);
+
+/* A set that another thread is changing, or was as a child was forked, is left. */
+static inline void gmlake_recorder_at_exit(void) {
+  gmlake_recorder_set *const set = gmlake_recorder_own_set();
+  gmlake_recorder *r;
+  if (pthread_mutex_trylock(&set->mutex)) return;
+  for (r = set->first; r; r = r->next) (void)gmlake_recorder_flush(r);
+  (void)pthread_mutex_unlock(&set->mutex);
+}
+
+static inline void gmlake_recorder_enter(gmlake_recorder *r) {
+  gmlake_recorder_set *const set = gmlake_recorder_own_set();
+  (void)pthread_mutex_lock(&set->mutex);
+  if (!set->is_armed) set->is_armed = atexit(gmlake_recorder_at_exit) == 0;
+  r->set = set;
+  r->next = set->first;
+  set->first = r;
+  (void)pthread_mutex_unlock(&set->mutex);
+}
+
+static inline void gmlake_recorder_leave(gmlake_recorder *r) {
+  gmlake_recorder **link = &r->set->first;
+  (void)pthread_mutex_lock(&r->set->mutex);
+  while (*link != r) link = &(*link)->next;
+  *link = r->next;
+  (void)pthread_mutex_unlock(&r->set->mutex);
 }
 
 /* ---- The recorder --------------------------------------------------------------------------- */
 
-/* NULL: errno says why. The file is written anew. */
+/* NULL: errno says why; EEXIST: another recording, say of another process, has that name. */
 static inline gmlake_recorder *gmlake_recorder_open(const char *path) {
   gmlake_recorder *const r = (gmlake_recorder *)calloc(1, sizeof(gmlake_recorder));
   if (!r) return NULL;
   r->stream_count = 1;
-  r->file = fopen(path, "w");
-  if (!r->file) {
+  r->process = getpid();
+  r->file = gmlake_recorder_create(path);
+  if (r->file < 0) {
     const int error = errno;
     free(r);
     errno = error;
     return NULL;
   }
   (void)pthread_mutex_init(&r->mutex, NULL);
-  r->time_us = gmlake_recorder_now_us();
-  if (fprintf(r->file, "gmtrace 1\n# recorder: gmlake\n") < 0) gmlake_recorder_fail(r, errno);
+  gmlake_recorder_put(r, "gmtrace 1\n# recorder: gmlake\n");
+  gmlake_recorder_enter(r);
   return r;
 }
 
@@ -180,28 +295,32 @@ static inline void gmlake_recorder_mark(gmlake_recorder *r, const char *label) {
   for (i = 0; i + 1 < sizeof text && label[i]; i++)
     text[i] = (unsigned char)label[i] < ' ' ? ' ' : label[i];
   text[i] = '\0';
+  if (!gmlake_recorder_is_ours(r)) return;
   (void)pthread_mutex_lock(&r->mutex);
-  if (!r->error && fprintf(r->file, "m %s\n", text) < 0) gmlake_recorder_fail(r, errno);
+  if (!r->error) gmlake_recorder_put(r, "m %s\n", text);
   (void)pthread_mutex_unlock(&r->mutex);
 }
 
-/* Hands what was recorded so far to the system. 0, or the error that ended the recording: of the
+/* Hands what was recorded so far to the system. 0: it is complete, or this is a child of fork.
+   ENOTSUP: it goes on, without the program's growing buffers. Else the error that ended it: of the
    file, ENOMEM, ERANGE for too many streams. */
 static inline int gmlake_recorder_flush(gmlake_recorder *r) {
   int error;
+  if (!gmlake_recorder_is_ours(r)) return 0;
   (void)pthread_mutex_lock(&r->mutex);
-  if (fflush(r->file)) gmlake_recorder_fail(r, errno);
-  error = r->error;
+  gmlake_recorder_write(r);
+  error = r->error || !r->has_buffers ? r->error : ENOTSUP;
   (void)pthread_mutex_unlock(&r->mutex);
   return error;
 }
 
-/* As flush. pre: the lake is destroyed. */
+/* As flush. pre: the lake is destroyed; in a child of fork there is nothing to close. */
 static inline int gmlake_recorder_close(gmlake_recorder *r) {
   int error;
-  if (!r) return 0;
+  if (!r || !gmlake_recorder_is_ours(r)) return 0;
   error = gmlake_recorder_flush(r);
-  if (fclose(r->file) && !error) error = errno ? errno : EIO;
+  if (close(r->file) && !error) error = errno ? errno : EIO;
+  gmlake_recorder_leave(r);
   (void)pthread_mutex_destroy(&r->mutex);
   free(r->blocks);
   free(r);

@@ -66,6 +66,14 @@ source_file late <<'END'
 #include "gmlake_offload.h"
 END
 
+source_file record <<'END'
+#include <stdio.h>
+#include "gmlake.h"
+#include "examples/record.h"
+int record(const char *path);
+int record(const char *path) { return gmlake_recorder_close(gmlake_recorder_open(path)); }
+END
+
 # ---- The matrix ----
 
 # every_mode COMPILE NAME EXTENSION: each header with each backend and mode.
@@ -96,6 +104,7 @@ matrix() {
       ;;
     esac
     job "declarations alone: $compiler $standard" "$compile $dir/declarations.$extension"
+    job "record.h: $compiler $standard" "$compile $dir/record.$extension"
     # In strict C the first header of a file fixes what the system's headers declare.
     job "declared, then implemented, twice: $compiler $standard" \
       "$compile -D_GNU_SOURCE $both $dir/late.$extension"

@@ -1,5 +1,6 @@
 /* examples/record.h: a recording of a replayed trace is that trace; threads leave a valid one; what
-   is not to be recorded is not; failures are reported. */
+   is not to be recorded is not; a child of fork and a second process leave it alone; failures are
+   reported. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -14,7 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -28,8 +29,7 @@
 #define assert_ok(call) assert_int_equal(call, GMLAKE_OK)
 
 static struct fixture {
-  int file; /* in memory: a test that is stopped leaves nothing */
-  char path[64];
+  char dir[1024], path[1100];
   gmlake_recorder *recorder;
   gmlake_backend *mock;
   gmlake *lake;
@@ -38,18 +38,20 @@ static struct fixture {
 } f;
 
 static int set_up(void **state) {
+  const char *const parent = getenv("TMPDIR");
   (void)state;
   memset(&f, 0, sizeof f);
-  f.file = memfd_create("recording", MFD_CLOEXEC);
-  if (f.file < 0) return -1;
-  (void)snprintf(f.path, sizeof f.path, "/proc/self/fd/%d", f.file);
+  snprintf(f.dir, sizeof f.dir, "%s/record.XXXXXX", parent ? parent : "/tmp");
+  if (!mkdtemp(f.dir)) return -1;
+  snprintf(f.path, sizeof f.path, "%s/run.gmtrace", f.dir);
   return pthread_mutex_init(&f.mutex, NULL);
 }
 
 static int tear_down(void **state) {
   (void)state;
   (void)pthread_mutex_destroy(&f.mutex);
-  return close(f.file);
+  (void)unlink(f.path); /* not every case makes one */
+  return rmdir(f.dir);
 }
 
 static void open_lake(const char *path, size_t capacity_bytes) {
@@ -258,6 +260,150 @@ static void threads(void **state) {
   trace_free(&t);
 }
 
+/* Wherever the end of what is kept in memory falls, the file has it all. */
+static void any_length(void **state) {
+  size_t i, j;
+  (void)state;
+  for (i = 0; i < 40; i++) {
+    trace t;
+    open_lake(f.path, 64 * MIB);
+    for (j = 0; j < i; j++) gmlake_recorder_mark(f.recorder, "");
+    for (j = 0; j < 8000; j++) assert_ok(gmlake_free(f.lake, take(MIB, NULL), NULL));
+    assert_int_equal(close_lake(), 0);
+    t = load(f.path);
+    assert_int_equal(t.op_count, 16000);
+    assert_int_equal(t.mark_count, i);
+    trace_free(&t);
+    assert_int_equal(unlink(f.path), 0);
+  }
+}
+
+static void buffers_are_left_out(void **state) {
+  gmlake_buffer_desc desc;
+  gmlake_buffer *buffer;
+  (void)state;
+  memset(&desc, 0, sizeof desc);
+  desc.max_bytes = 8 * MIB;
+  open_lake(f.path, 64 * MIB);
+  (void)take(1000, NULL);
+  assert_ok(gmlake_buffer_create(f.lake, &desc, &buffer));
+  assert_int_equal(gmlake_recorder_flush(f.recorder), 0); /* it has no memory yet */
+  assert_ok(gmlake_buffer_resize(f.lake, buffer, 2 * MIB, NULL));
+  assert_int_equal(gmlake_recorder_flush(f.recorder), ENOTSUP);
+  assert_ok(gmlake_buffer_resize(f.lake, buffer, 8 * MIB, NULL));
+  assert_ok(gmlake_buffer_destroy(f.lake, buffer, NULL));
+  (void)take(5, NULL);
+  assert_int_equal(gmlake_recorder_flush(f.recorder), ENOTSUP);
+  assert_recorded(
+      "gmtrace 1\n# recorder: gmlake\na 0 1000 0\n# left out: growing buffers\na 1 5 0\n");
+  assert_int_equal(close_lake(), ENOTSUP);
+}
+
+/* ---- Processes ------------------------------------------------------------------------------- */
+
+/* The child's end, as its parent sees it. */
+static void assert_ends_well(pid_t child) {
+  int status = -1;
+  assert_true(child > 0);
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* A child of fork frees what it inherited, marks, flushes, closes and ends, by exit() or _exit(),
+   while its parent goes on. */
+static void fork_records_nothing(void **state) {
+  void *blocks[400];
+  size_t i, round;
+  trace t;
+  (void)state;
+  open_lake(f.path, 64 * MIB);
+  gmlake_recorder_mark(f.recorder, "parent");
+  for (i = 0; i < 400; i++) blocks[i] = take(4096, NULL);
+  for (round = 0; round < 4; round++) {
+    pid_t child;
+    (void)fflush(NULL); /* else cmocka's text comes twice */
+    child = fork();
+    if (child == 0) {
+      int failures = 0;
+      for (i = 0; i < 400; i++) failures += gmlake_free(f.lake, blocks[i], NULL) != GMLAKE_OK;
+      gmlake_recorder_mark(f.recorder, "child");
+      if (round & 1) failures += gmlake_recorder_flush(f.recorder) != 0;
+      if (round & 1) failures += gmlake_recorder_close(f.recorder) != 0;
+      if (round & 2) _exit(failures);
+      exit(failures);
+    }
+    assert_ends_well(child);
+  }
+  for (i = 0; i < 400; i++) assert_ok(gmlake_free(f.lake, blocks[i], NULL));
+  assert_int_equal(close_lake(), 0);
+  t = load(f.path);
+  assert_int_equal(t.op_count, 800);
+  assert_int_equal(t.mark_count, 1);
+  trace_free(&t);
+}
+
+/* A thread of the parent holds the recorder as the child is made, which must not wait for it. */
+static void fork_while_recording(void **state) {
+  void *block;
+  pid_t child;
+  (void)state;
+  open_lake(f.path, 64 * MIB);
+  block = take(4096, NULL);
+  (void)fflush(NULL);
+  assert_int_equal(pthread_mutex_lock(&f.recorder->mutex), 0); /* as that thread would */
+  child = fork();
+  if (child == 0) {
+    (void)alarm(60);
+    exit(gmlake_free(f.lake, block, NULL) != GMLAKE_OK);
+  }
+  assert_int_equal(pthread_mutex_unlock(&f.recorder->mutex), 0);
+  assert_ends_well(child);
+  assert_int_equal(close_lake(), 0);
+}
+
+/* A process that ends by exit() may leave its recordings open. */
+static void left_open(void **state) {
+  char other[1104];
+  pid_t child;
+  trace t;
+  (void)state;
+  snprintf(other, sizeof other, "%s.2", f.path);
+  (void)fflush(NULL);
+  child = fork();
+  if (child == 0) {
+    gmlake_recorder *const closed = gmlake_recorder_open(other);
+    if (!closed) exit(1);
+    open_lake(f.path, 64 * MIB);
+    (void)take(MIB, NULL);
+    exit(gmlake_recorder_close(closed));
+  }
+  assert_ends_well(child);
+  t = load(f.path);
+  assert_int_equal(t.op_count, 1);
+  trace_free(&t);
+  assert_int_equal(unlink(other), 0);
+}
+
+/* What is there already is not written anew, unless it is no file. */
+static void refuses_to_overwrite(void **state) {
+  trace t;
+  (void)state;
+  open_lake(f.path, 64 * MIB);
+  (void)take(MIB, NULL);
+  errno = 0;
+  assert_null(gmlake_recorder_open(f.path)); /* while it is written */
+  assert_int_equal(errno, EEXIST);
+  assert_int_equal(close_lake(), 0);
+  errno = 0;
+  assert_null(gmlake_recorder_open(f.path));
+  assert_int_equal(errno, EEXIST);
+  t = load(f.path);
+  assert_int_equal(t.op_count, 1);
+  trace_free(&t);
+  assert_int_equal(gmlake_recorder_close(gmlake_recorder_open("/dev/null")), 0);
+}
+
 /* ---- Failures -------------------------------------------------------------------------------- */
 
 static void cannot_open(void **state) {
@@ -314,6 +460,12 @@ int main(void) {
       cmocka_unit_test_setup_teardown(records, set_up, tear_down),
       cmocka_unit_test_setup_teardown(long_label, set_up, tear_down),
       cmocka_unit_test_setup_teardown(threads, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(any_length, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(buffers_are_left_out, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(fork_records_nothing, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(fork_while_recording, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(left_open, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(refuses_to_overwrite, set_up, tear_down),
       cmocka_unit_test_setup_teardown(cannot_open, set_up, tear_down),
       cmocka_unit_test_setup_teardown(cannot_write, set_up, tear_down),
       cmocka_unit_test_setup_teardown(too_many_streams, set_up, tear_down),
