@@ -18,6 +18,16 @@ for case in memory grow record_stream empty_cache stats threads; do
   ok "torch: $case" fake build/client_torch "$library" "$case"
   ok "torch: $case: silent" silent
 done
+ok 'torch: forget_stream' fake FAKE_CUDA_SEED=1 build/client_torch "$library" forget_stream
+ok 'torch: forget_stream: silent' silent
+ok 'torch: empty_cache fails' fake FAKE_CUDA_DEVICES=2 build/client_torch "$library" \
+  empty_cache_fails
+ok 'torch: empty_cache fails: says so' says 'gmlake_torch: device 0: gmlake_trim: GMLAKE_ERROR_'
+ok 'torch: empty_cache fails: says why' says "driver's code 1)"
+ok 'torch: raise_text' fake GMLAKE_TORCH_LIMIT_BYTES=8388608 build/client_torch "$library" \
+  raise_text
+ok 'torch: raise_text: says so' [ "$(grep -c 'out of memory' "$dir/err")" = 1 ]
+ok 'torch: raise_text: what' says 'gmlake_torch: CUDA out of memory. Tried to allocate 10.00 MiB'
 ok 'torch: wait' fake GMLAKE_TORCH_CROSS_STREAM=wait build/client_torch "$library" wait
 ok 'torch: grow, named' fake GMLAKE_TORCH_CROSS_STREAM=grow build/client_torch "$library" grow
 ok 'torch: devices' fake FAKE_CUDA_DEVICES=3 GMLAKE_TORCH_PEERS=0,1 build/client_torch \
@@ -52,6 +62,20 @@ ok 'torch: record: devices' fake FAKE_CUDA_DEVICES=3 GMLAKE_TORCH_PEERS=0,1 \
   "GMLAKE_TORCH_RECORD=$dir/devices" build/client_torch "$library" devices
 ok 'torch: record: devices: the first' recorded devices.0.gmtrace 'a 0 3145728 0' 'f 0'
 ok 'torch: record: devices: the second' recorded devices.1.gmtrace 'a 0 5242880 0' 'f 0'
+# What is there already stays: the second run's recording is named after its process.
+ok 'torch: record: again' fake "GMLAKE_TORCH_RECORD=$dir/memory" build/client_torch "$library" grow
+ok 'torch: record: again: says so' says "$dir/memory.0.gmtrace is there already: recording into \
+$dir/memory.0."
+again=$(sed -n 's/.*recording into .*\///p' "$dir/err")
+ok 'torch: record: again: the first' recorded memory.0.gmtrace 'a 0 3145729 0' 'f 0' 'a 1 3145729 0'
+ok 'torch: record: again: the second' recorded "$again" 'a 0 4194304 1' 'f 0' 'a 1 4194304 2'
+ok 'torch: record: rank' fake RANK=3 "GMLAKE_TORCH_RECORD=$dir/memory" build/client_torch \
+  "$library" memory
+ok 'torch: record: rank: silent' silent
+ok 'torch: record: rank: what' recorded memory.rank3.0.gmtrace 'a 0 3145729 0' 'f 0' 'a 1 3145729 0'
+ok 'torch: record: fork' fake "GMLAKE_TORCH_RECORD=$dir/fork" build/client_torch "$library" fork
+ok 'torch: record: fork: silent' silent
+ok 'torch: record: fork: what' recorded fork.0.gmtrace 'a 0 4194304 0' 'f 0'
 ok 'torch: record: no lake' fake GMLAKE_TORCH_CHUNK_BYTES=1000 "GMLAKE_TORCH_RECORD=$dir/none" \
   build/client_torch "$library" refused
 ok 'torch: record: no such folder' fake "GMLAKE_TORCH_RECORD=$dir/none/run" build/client_torch \
@@ -80,6 +104,10 @@ ok 'torch: its library' fake build/client_torch "$dir/gmlake_torch.so" memory
 ok 'cupy: the command in the file' command_of examples/cupy/gmlake_cupy.c
 ok 'cupy: its library' fake build/client_torch "$dir/gmlake_cupy.so" cupy
 ok 'cupy' fake build/client_torch build/gmlake_cupy.so cupy
+for case in cupy_lanes cupy_values; do
+  ok "cupy: $case" fake FAKE_CUDA_SEED=1 build/client_torch build/gmlake_cupy.so "$case"
+  ok "cupy: $case: silent" silent
+done
 
 # ---- Python ----
 
@@ -89,19 +117,42 @@ if command -v python3 >/dev/null; then
 compile(open(sys.argv[1]).read(), sys.argv[1], "exec")' "$source"
     ok "python: $source: lines" [ "$(awk 'length($0) > 100' "$source" | wc -l)" = 0 ]
   done
-  mkdir "$dir/lib"
-  cat >"$dir/c10.c" <<'C'
+  cat >"$dir/raise.c" <<'C'
 #include <string.h>
 static char raised[1024];
+const char *text(void) { return raised; }
+#if defined(C10)
 void _ZN3c106detail14torchCheckFailEPKcS2_jS2_(const char *function, const char *file,
                                                unsigned line, const char *message) {
   (void)function, (void)file, (void)line;
+#elif defined(STD)
+void _ZSt21__throw_runtime_errorPKc(const char *message) {
+#else
+void nothing(const char *message) {
+#endif
   strncpy(raised, message, sizeof raised - 1);
 }
-const char *text(void) { return raised; }
 C
-  ok 'python: the stub' "${CC:-cc}" -w -shared -fPIC "$dir/c10.c" -o "$dir/lib/libc10.so"
-  ok 'python: gmlake_torch.py' fake python3 -B tests/clients/torch_stub.py "$library" "$dir"
+  # stub DIRECTORY LIBRARY FLAG: a library with that function.
+  stub() {
+    mkdir -p "$dir/$1" && "${CC:-cc}" -w -shared -fPIC $3 "$dir/raise.c" -o "$dir/$1/$2"
+  }
+  ok 'python: a stub of torch' stub torch/lib libc10.so -DC10
+  ok 'python: a stub without its function' stub other/lib libc10.so ''
+  ok "python: a stub of C++'s library" stub std libstdc++.so.6 -DSTD
+  ok 'python: a stub of that without its function' stub none libstdc++.so.6 ''
+  # torch_stub TORCH STD NAME: with those two; by which of them errors are raised.
+  torch_stub() {
+    fake "LD_LIBRARY_PATH=build/fake:$dir/$2" python3 -B tests/clients/torch_stub.py "$library" \
+      "$dir/$1" "$3"
+  }
+  ok 'python: gmlake_torch.py' torch_stub torch none "$dir/torch/lib/libc10.so"
+  ok 'python: another torch' torch_stub other std "$dir/std/libstdc++.so.6"
+  ok 'python: another torch and library' torch_stub other none ''
+  ok 'python: another torch and library: says so' says \
+    'gmlake_torch: CUDA out of memory. Tried to allocate'
+  ok 'python: gmlake_cupy.py' fake FAKE_CUDA_SEED=1 python3 -B tests/clients/cupy_stub.py
+  ok 'python: gmlake_cupy.py: silent' silent
 fi
 
 # ---- What was measured ----

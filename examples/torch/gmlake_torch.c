@@ -15,9 +15,13 @@
      GMLAKE_TORCH_CROSS_STREAM       grow (the default) or wait: see gmlake_cross_stream
      GMLAKE_TORCH_PEERS              devices that may reach the memory, as in 0,1
      GMLAKE_TORCH_RECORD             NAME: the allocations are recorded, for build/replay, into
-                                     NAME.0.gmtrace, NAME.1.gmtrace and so on, by device
-   A lake is not made where one of them cannot be read, or its recording not be written. All
-   functions may be called from any thread. */
+                                     NAME.0.gmtrace, NAME.1.gmtrace and so on, by device; where
+                                     RANK is set, as torchrun does, into NAME.rankRANK.0.gmtrace.
+                                     What is there is not overwritten: of several processes with
+                                     one name, or of a second run, the recording's name gets the
+                                     process's number, and standard error tells
+   A lake is not made where one of them cannot be read, or its recording not be written. A child of
+   fork, as a DataLoader's worker, records nothing. All functions may be called from any thread. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_STATIC
 #include "gmlake.h"
@@ -32,13 +36,17 @@
 
 /* Throws a C++ exception with the text: c10::detail::torchCheckFail. */
 typedef void raise_fn(const char *function, const char *file, unsigned line, const char *text);
+/* The same: std::__throw_runtime_error. */
+typedef void raise_text_fn(const char *text);
 
 API void *gmlake_torch_malloc(size_t bytes, int device, void *stream);
 API void gmlake_torch_free(void *ptr, size_t bytes, int device, void *stream);
 API void gmlake_torch_record_stream(void *ptr, void *stream);
 API void gmlake_torch_empty_cache(void);
+API void gmlake_torch_forget_stream(void *stream);
 API void gmlake_torch_refuse_capture(void);
 API void gmlake_torch_set_raise(raise_fn *fn);
+API void gmlake_torch_set_raise_text(raise_text_fn *fn);
 API int gmlake_torch_reset_peaks(int device);
 API int gmlake_torch_stats_json(int device, char *buffer, size_t size);
 
@@ -46,6 +54,7 @@ static gmlake *lakes[DEVICES_MAX]; /* set once, under the mutex */
 static gmlake_recorder *recorders[DEVICES_MAX];
 static pthread_mutex_t create_mutex = PTHREAD_MUTEX_INITIALIZER;
 static raise_fn *raise_error;
+static raise_text_fn *raise_text; /* set before raise_error is */
 
 static gmlake *lake_of(int device) {
   if (device < 0 || device >= DEVICES_MAX) return NULL;
@@ -115,15 +124,35 @@ static const char *read_environment(gmlake_desc *desc, int *peers) {
 
 /* ---- Recordings ----------------------------------------------------------------------------- */
 
+/* NAME.DEVICE, or NAME.rankRANK.DEVICE, and with that of the process for a name that is taken. NULL:
+   errno says why. */
+static gmlake_recorder *open_recording(const char *name, int device) {
+  const char *const rank = getenv("RANK");
+  const int has_rank = rank && *rank && rank[strspn(rank, "0123456789")] == '\0';
+  char path[4096], other[4096];
+  gmlake_recorder *recorder;
+  const int length = snprintf(path, sizeof path, "%s%s%s.%d.gmtrace", name, has_rank ? ".rank" : "",
+                              has_rank ? rank : "", device);
+  if (length + 24 > (int)sizeof path) {
+    errno = ENAMETOOLONG;
+    return NULL;
+  }
+  recorder = gmlake_recorder_open(path);
+  if (recorder || errno != EEXIST) return recorder;
+  snprintf(other, sizeof other, "%.*s%ld.gmtrace", length - (int)strlen("gmtrace"), path,
+           (long)getpid());
+  recorder = gmlake_recorder_open(other);
+  if (recorder)
+    fprintf(stderr, "gmlake_torch: device %d: %s is there already: recording into %s\n", device,
+            path, other);
+  return recorder;
+}
+
 /* pre: as create_lake. Leaves desc as it is where nothing is to be recorded. 0: says why. */
 static int start_recording(gmlake_desc *desc, char *why, size_t why_bytes) {
   const char *const name = getenv("GMLAKE_TORCH_RECORD");
-  char path[4096];
-  int length;
   if (!name || !*name) return 1;
-  length = snprintf(path, sizeof path, "%s.%d.gmtrace", name, desc->device);
-  errno = ENAMETOOLONG;
-  if (length < (int)sizeof path) recorders[desc->device] = gmlake_recorder_open(path);
+  recorders[desc->device] = open_recording(name, desc->device);
   if (recorders[desc->device]) {
     desc->observer = gmlake_recorder_observer(recorders[desc->device]);
     return 1;
@@ -250,11 +279,31 @@ API void gmlake_torch_record_stream(void *ptr, void *stream) {
             gmlake_result_name(result));
 }
 
-/* Returns what is free, and used by no pending work, to the driver. */
+/* What a call for streams or memory that has nothing to return came to. */
+static void tell(const char *call, int device, gmlake_result result) {
+  gmlake_error_info info;
+  if (result == GMLAKE_OK || result == GMLAKE_ERROR_SHUTTING_DOWN) return;
+  memset(&info, 0, sizeof info);
+  (void)gmlake_get_last_error(lake_of(device), &info);
+  fprintf(stderr, "gmlake_torch: device %d: %s: %s: %s (%s, driver's code %d)\n", device, call,
+          gmlake_result_name(result), info.text, info.call ? info.call : "no call",
+          info.driver_code);
+}
+
+/* Returns what is free, and used by no pending work, to the driver. Where it cannot, standard error
+   says why; the other devices' memory is returned. */
 API void gmlake_torch_empty_cache(void) {
   int device;
   for (device = 0; device < DEVICES_MAX; device++)
-    if (lake_of(device)) (void)gmlake_trim(lake_of(device), 0, NULL);
+    if (lake_of(device)) tell("gmlake_trim", device, gmlake_trim(lake_of(device), 0, NULL));
+}
+
+/* To be called before a stream is destroyed. */
+API void gmlake_torch_forget_stream(void *stream) {
+  int device;
+  for (device = 0; device < DEVICES_MAX; device++)
+    if (lake_of(device))
+      tell("gmlake_forget_stream", device, gmlake_forget_stream(lake_of(device), stream));
 }
 
 /* In place of torch's hook that gives a graph its own memory, whose arguments C cannot express: a
@@ -266,6 +315,18 @@ API void gmlake_torch_refuse_capture(void) {
 /* From now on failures reach torch as exceptions; NULL: as NULL and on standard error. */
 API void gmlake_torch_set_raise(raise_fn *fn) {
   __atomic_store_n(&raise_error, fn, __ATOMIC_RELEASE);
+}
+
+static void raise_by_text(const char *function, const char *file, unsigned line, const char *text) {
+  (void)function, (void)file, (void)line;
+  if (raise_text) raise_text(text);
+}
+
+/* The same with the other function, for a torch that has not the first; NULL: there is none
+   either, all failures are told on standard error. Call one of the two. */
+API void gmlake_torch_set_raise_text(raise_text_fn *fn) {
+  raise_text = fn;
+  gmlake_torch_set_raise(raise_by_text);
 }
 
 /* ---- Statistics ----------------------------------------------------------------------------- */

@@ -14,18 +14,27 @@ leaves torch its allocator, which then takes its segments from the lake for what
 allocates inside: running out raises torch.OutOfMemoryError, torch's statistics and graphs work, and
 torch's segments lose what they lose. One process uses one of the two.
 
+Streams of torch's own are never destroyed. Who destroys an external one calls
+
+    gmlake_torch.forget_stream(stream)
+
+before, when the last tensor of that stream is gone.
+
 Environment variables configure the lakes: see gmlake_torch.c.
 """
 import contextlib
 import ctypes
 import json
 import os
+import warnings
 
 import torch
 
 _LIBRARY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../build/gmlake_torch.so")
 # void torchCheckFail(const char *function, const char *file, uint32_t line, const char *text)
 _RAISE = "_ZN3c106detail14torchCheckFailEPKcS2_jS2_"
+# void std::__throw_runtime_error(const char *text)
+_RAISE_TEXT = "_ZSt21__throw_runtime_errorPKc"
 _loaded = None
 
 
@@ -47,17 +56,46 @@ def _address(function):
     return ctypes.cast(function, ctypes.c_void_p).value
 
 
+def _find(library, name):
+    """The function's address; None where the library or the function is not there."""
+    try:
+        return ctypes.c_void_p(_address(ctypes.CDLL(library)[name]))
+    except (OSError, AttributeError):
+        return None
+
+
+def _raise_function(library):
+    """The library's setter, and what to call it with, so that errors reach Python. Names of C++ may
+    change from one torch to the next."""
+    c10 = os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so")
+    function = _find(c10, _RAISE)
+    if function:
+        return library.gmlake_torch_set_raise, function
+    function = _find("libstdc++.so.6", _RAISE_TEXT)
+    if function:
+        warnings.warn(
+            f"gmlake_torch: {c10} has no {_RAISE}: running out of memory raises RuntimeError as "
+            "ever, but to C++ it is std::runtime_error, no c10::Error, and it carries no C++ stack"
+        )
+        return library.gmlake_torch_set_raise_text, function
+    warnings.warn(
+        f"gmlake_torch: neither {_RAISE} in {c10} nor {_RAISE_TEXT} in libstdc++.so.6 was found: "
+        "running out of memory does not raise. Standard error says why, and the tensor has address "
+        "0: the work that uses it fails. CUDA graphs are not refused either: capture none"
+    )
+    return library.gmlake_torch_set_raise_text, None
+
+
 def enable(path=None):
     """Makes the lakes torch's allocator. Raises RuntimeError where torch has used its own."""
     library, allocator = load(path)
-    c10 = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so"))
-    raise_function = ctypes.cast(getattr(c10, _RAISE), ctypes.c_void_p)
+    set_raise, function = _raise_function(library)
     hooks = allocator.allocator()
     hooks.set_record_stream_fn(_address(library.gmlake_torch_record_stream))
     hooks.set_reset_fn(_address(library.gmlake_torch_empty_cache))
     hooks.set_begin_allocate_to_pool(_address(library.gmlake_torch_refuse_capture))
     torch.cuda.memory.change_current_allocator(allocator)
-    library.gmlake_torch_set_raise(raise_function)
+    set_raise(function)
 
 
 @contextlib.contextmanager
@@ -84,6 +122,12 @@ def stats(device=None):
     if library.gmlake_torch_stats_json(_index(device), buffer, size) < 0:
         return None
     return json.loads(buffer.value)
+
+
+def forget_stream(stream):
+    """To be called before a torch.cuda.ExternalStream's stream is destroyed: the driver gives its
+    value to a new one, which would get memory that the former one's work still uses."""
+    load()[0].gmlake_torch_forget_stream(ctypes.c_void_p(stream.cuda_stream))
 
 
 def reset_peaks(device=None):

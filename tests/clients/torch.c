@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <setjmp.h>
+#include <sys/wait.h>
 
 #define MIB ((size_t)1 << 20)
 #define LONG_NS ((uint64_t)10 * 1000 * 1000 * 1000) /* work that does not end by itself */
@@ -22,6 +23,7 @@
 #define cu(call) check((call) == CUDA_SUCCESS)
 
 typedef void raise_fn(const char *function, const char *file, unsigned line, const char *text);
+typedef void raise_text_fn(const char *text);
 
 static struct {
   void *(*malloc)(size_t bytes, int device, void *stream);
@@ -30,6 +32,8 @@ static struct {
   void (*empty_cache)(void);
   void (*refuse_capture)(void);
   void (*set_raise)(raise_fn *fn);
+  void (*set_raise_text)(raise_text_fn *fn);
+  void (*forget_stream)(void *stream);
   int (*reset_peaks)(int device);
   int (*stats_json)(int device, char *buffer, size_t size);
 } torch;
@@ -57,6 +61,8 @@ static void load(const char *path) {
   find(library, "gmlake_torch_empty_cache", (void *)&torch.empty_cache);
   find(library, "gmlake_torch_refuse_capture", (void *)&torch.refuse_capture);
   find(library, "gmlake_torch_set_raise", (void *)&torch.set_raise);
+  find(library, "gmlake_torch_set_raise_text", (void *)&torch.set_raise_text);
+  find(library, "gmlake_torch_forget_stream", (void *)&torch.forget_stream);
   find(library, "gmlake_torch_reset_peaks", (void *)&torch.reset_peaks);
   find(library, "gmlake_torch_stats_json", (void *)&torch.stats_json);
   check(gpu_open(&gpu, "libcuda.so.1"));
@@ -168,6 +174,58 @@ static void case_empty_cache(void) {
   check(stat_of(0, "reserved_bytes") == 0);
 }
 
+/* The first device's memory cannot be returned, which is said; the second's is. */
+static void case_empty_cache_fails(void) { /* on two devices */
+  void *a, *b;
+  a = torch.malloc(4 * MIB, 0, NULL);
+  b = torch.malloc(4 * MIB, 1, NULL);
+  torch.free(a, 4 * MIB, 0, NULL);
+  torch.free(b, 4 * MIB, 1, NULL);
+  fake->fail_function("cuMemUnmap", 1, CUDA_ERROR_INVALID_VALUE, 0);
+  torch.empty_cache();
+  check(stat_of(0, "reserved_bytes") > 0 && stat_of(1, "reserved_bytes") == 0);
+}
+
+/* What is freed on a stream that is forgotten passes to the stream that gets its value. */
+static void case_forget_stream(void) {
+  unsigned char *a, *b;
+  CUstream former;
+  unsigned value;
+  int round;
+  start_work();
+  torch.forget_stream(streams[0]); /* there is no lake yet */
+  for (round = 0; round < 20; round++) {
+    cu(gpu.cuStreamCreate(&former, CU_STREAM_NON_BLOCKING));
+    a = torch.malloc(4 * MIB, 0, former);
+    cu(gpu.cuMemsetD32Async((CUdeviceptr)a, 1, MIB, former));
+    torch.free(a, 4 * MIB, 0, former);
+    torch.forget_stream(former);
+    cu(gpu.cuStreamDestroy(former));
+    cu(gpu.cuStreamCreate(&streams[1], CU_STREAM_NON_BLOCKING));
+    b = torch.malloc(4 * MIB, 0, streams[1]);
+    cu(gpu.cuMemsetD32Async((CUdeviceptr)b, 2, MIB, streams[1]));
+    cu(gpu.cuCtxSynchronize());
+    cu(gpu.cuMemcpyDtoH(&value, (CUdeviceptr)b, sizeof value));
+    check(value == 2);
+    torch.free(b, 4 * MIB, 0, streams[1]);
+    torch.forget_stream(streams[1]);
+    cu(gpu.cuStreamDestroy(streams[1]));
+  }
+}
+
+/* A DataLoader's worker: a child of fork that lets go of what it inherited. */
+static void case_fork(void) {
+  void *a = torch.malloc(4 * MIB, 0, NULL);
+  const pid_t child = fork();
+  int status = -1;
+  if (child == 0) {
+    torch.free(a, 4 * MIB, 0, NULL);
+    exit(0);
+  }
+  check(waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status));
+  torch.free(a, 4 * MIB, 0, NULL);
+}
+
 static void case_stats(void) {
   char whole[4096], part[4096];
   void *a;
@@ -259,6 +317,17 @@ static void case_limit(
   check(stat_of(0, "oom_count") == 4);
 }
 
+static void raise_text_here(const char *text) {
+  raise_here("gmlake_torch", "gmlake_torch.c", 1, text);
+}
+
+static void case_raise_text(void) { /* GMLAKE_TORCH_LIMIT_BYTES=8388608: the shell reads */
+  torch.set_raise_text(raise_text_here);
+  check(raises(9 * MIB, 0) && !strncmp(raised_text, "CUDA out of memory. Tried", 25));
+  torch.set_raise_text(NULL); /* it cannot be raised, but is told */
+  check(!raises(10 * MIB, 0) && !*raised_text);
+}
+
 /* The environment cannot be read, or there is no such device: the shell reads what is said. */
 static void case_refused(void) {
   check(!torch.malloc(MIB, 0, NULL) && torch.stats_json(0, NULL, 0) == -1);
@@ -312,6 +381,86 @@ static void case_cupy(void) { /* gmlake_cupy.so: the stream is what CuPy passes 
   check(!cupy_malloc(NULL, 2048 * MIB, 0));
 }
 
+static struct {
+  void *(*open)(void *stream, void *owner, void (*let_go)(void *owner));
+  void (*close)(void *lane);
+  void *(*malloc)(void *lane, size_t bytes, int device);
+  void (*free)(void *lane, void *ptr, int device);
+} lanes;
+
+/* CuPy lets go of a stream, and so destroys it. */
+static void let_go(void *owner) { cu(gpu.cuStreamDestroy((CUstream)owner)); }
+
+static void *new_lane(CUstream *stream) {
+  void *lane;
+  cu(gpu.cuStreamCreate(stream, CU_STREAM_NON_BLOCKING));
+  lane = lanes.open(*stream, *stream, let_go);
+  check(lane);
+  return lane;
+}
+
+static void start_lanes(void) {
+  find(library, "gmlake_cupy_lane_open", (void *)&lanes.open);
+  find(library, "gmlake_cupy_lane_close", (void *)&lanes.close);
+  find(library, "gmlake_cupy_lane_malloc", (void *)&lanes.malloc);
+  find(library, "gmlake_cupy_lane_free", (void *)&lanes.free);
+  start_work();
+}
+
+static size_t streams_alive(void) {
+  fake_cuda_census census;
+  fake->get_census(&census);
+  return census.streams;
+}
+
+/* The stream lives as long as its lane is open or has a block. */
+static void case_cupy_lanes(void) {
+  CUstream stream;
+  void *lane, *a, *b;
+  size_t before;
+  start_lanes();
+  before = streams_alive();
+  lanes.close(new_lane(&stream));
+  check(streams_alive() == before);
+  lane = new_lane(&stream);
+  a = lanes.malloc(lane, 4 * MIB, 0);
+  b = lanes.malloc(lane, 4 * MIB, 0);
+  check(a && b && !lanes.malloc(lane, 2048 * MIB, 0));
+  lanes.free(lane, a, 0);
+  check(streams_alive() == before + 1 && lanes.malloc(lane, 4 * MIB, 0) == a);
+  lanes.close(lane);
+  lanes.free(lane, a, 0);
+  check(streams_alive() == before + 1);
+  lanes.free(lane, b, 0);
+  check(streams_alive() == before && stat_of(0, "live_count") == 0);
+}
+
+/* Streams come and go with work still to do, and each value comes back as another stream. */
+static void case_cupy_values(void) {
+  size_t i, j, reused = 0;
+  start_lanes();
+  for (i = 0; i < 200; i++) {
+    CUstream former, next;
+    unsigned value = 0;
+    void *lane = new_lane(&former);
+    void *a = lanes.malloc(lane, MIB, 0), *b;
+    for (j = 0; j < 20; j++) cu(gpu.cuMemsetD32Async((CUdeviceptr)a, 1, MIB / 4, former));
+    if (i & 1) lanes.free(lane, a, 0);
+    lanes.close(lane);
+    if (!(i & 1)) lanes.free(lane, a, 0); /* an array that outlives its stream's object */
+    lane = new_lane(&next);
+    reused += former == next;
+    b = lanes.malloc(lane, MIB, 0);
+    cu(gpu.cuMemsetD32Async((CUdeviceptr)b, 2, MIB / 4, next));
+    cu(gpu.cuCtxSynchronize());
+    cu(gpu.cuMemcpyDtoH(&value, (CUdeviceptr)b, sizeof value));
+    check(value == 2);
+    lanes.free(lane, b, 0);
+    lanes.close(lane);
+  }
+  check(reused);
+}
+
 static const struct {
   const char *name;
   void (*run)(void);
@@ -320,13 +469,19 @@ static const struct {
              {"wait", case_wait},
              {"record_stream", case_record_stream},
              {"empty_cache", case_empty_cache},
+             {"empty_cache_fails", case_empty_cache_fails},
+             {"forget_stream", case_forget_stream},
+             {"fork", case_fork},
+             {"raise_text", case_raise_text},
              {"stats", case_stats},
              {"devices", case_devices},
              {"limit", case_limit},
              {"refused", case_refused},
              {"misuse", case_misuse},
              {"threads", case_threads},
-             {"cupy", case_cupy}};
+             {"cupy", case_cupy},
+             {"cupy_lanes", case_cupy_lanes},
+             {"cupy_values", case_cupy_values}};
 
 int main(int argc, char **argv) {
   size_t i;

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import sys
 import types
+import warnings
 
 
 class Hooks:
@@ -48,8 +49,28 @@ def module(path):
     return torch
 
 
+def out_of_memory(gmlake_torch, raiser):
+    """What a real function throws, that of the stub notes; NULL: standard error has it."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        gmlake_torch.enable()
+    assert not torch.current.malloc(1 << 50, 0, None)
+    texts = [str(warning.message) for warning in caught]
+    if "libc10" in raiser:
+        assert not texts, texts
+    else:
+        assert len(texts) == 1 and "_ZN3c106detail14torchCheckFail" in texts[0], texts
+        assert ("does not raise" in texts[0]) == (not raiser), texts
+    if raiser:
+        raised = ctypes.CDLL(raiser)
+        raised.text.restype = ctypes.c_char_p
+        assert raised.text().startswith(b"CUDA out of memory. Tried to allocate"), raised.text()
+        ctypes.CFUNCTYPE(None)(torch.current.hooks.set["set_begin_allocate_to_pool"])()
+        assert b"gmlake_torch.pool()" in raised.text()
+
+
 if __name__ == "__main__":
-    library, directory = sys.argv[1:]
+    library, directory, raiser = sys.argv[1:]
     torch = sys.modules["torch"] = module(directory)
     sys.path.insert(0, "examples/torch")
     import gmlake_torch
@@ -58,7 +79,7 @@ if __name__ == "__main__":
     assert gmlake_torch.stats() is None
     with gmlake_torch.pool() as pool:
         assert pool.allocator is gmlake_torch.load()[1].hooks
-    gmlake_torch.enable()
+    out_of_memory(gmlake_torch, raiser)
     malloc, free = torch.current.malloc, torch.current.free
     block = malloc(3 << 20, 0, None)
     assert block and gmlake_torch.stats("cuda:0")["active_bytes"] == 3 << 20
@@ -66,12 +87,7 @@ if __name__ == "__main__":
     record_stream = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
     record_stream(hooks["set_record_stream_fn"])(block, 1)
     free(block, 3 << 20, 0, None)
+    gmlake_torch.forget_stream(types.SimpleNamespace(cuda_stream=1))
     ctypes.CFUNCTYPE(None)(hooks["set_reset_fn"])()
     gmlake_torch.reset_peaks(0)
     assert gmlake_torch.stats(0)["reserved_bytes_peak"] == 0, gmlake_torch.stats(0)
-    raised = ctypes.CDLL(directory + "/lib/libc10.so")
-    raised.text.restype = ctypes.c_char_p
-    assert not malloc(1 << 50, 0, None)  # what a real one throws, the stub's notes
-    assert raised.text().startswith(b"CUDA out of memory. Tried to allocate"), raised.text()
-    ctypes.CFUNCTYPE(None)(hooks["set_begin_allocate_to_pool"])()
-    assert b"gmlake_torch.pool()" in raised.text()
