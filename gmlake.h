@@ -149,8 +149,11 @@ THREADS
   GMLAKE_SINGLE_THREADED: no locks. The lock of the books, never held while anything is waited
   for, spins, then yields, then sleeps; with GMLAKE_MUTEX defined, and under other compilers than
   GCC and Clang, it is a mutex like the other.
-  A child of fork must not use its parent's lake: calls that reach the driver get
-  GMLAKE_ERROR_FORKED; the others are not checked, since that would cost a system call.
+  A child of fork has no lake: the device is its parent's, and its copy of the books may be of a
+  moment when another thread was changing them. There gmlake_free does nothing and answers OK, so
+  that destructors may run; gmlake_get_last_error and gmlake_get_desc answer; every other call is
+  GMLAKE_ERROR_FORKED, gmlake_destroy too. None touches a lock. A page of the system's tells, at
+  the cost of a load; without MADV_WIPEONFORK (Linux before 4.14) it is a getpid a call.
 
 ERRORS
   Every function returns a gmlake_result; details are in gmlake_get_last_error. An error
@@ -217,7 +220,7 @@ typedef enum gmlake_result {
   GMLAKE_ERROR_DRIVER,        /* any other driver error: see gmlake_get_last_error */
   GMLAKE_ERROR_DEVICE_LOST,   /* sticky: the context is dead, every later call fails */
   GMLAKE_ERROR_CAPTURING,     /* not allowed while the stream is being captured */
-  GMLAKE_ERROR_FORKED,        /* a child of fork cannot use its parent's device */
+  GMLAKE_ERROR_FORKED,        /* a child of fork cannot use its parent's lake */
   GMLAKE_ERROR_SHUTTING_DOWN, /* the driver is unloading; destroy still frees host memory */
   GMLAKE_ERROR_CORRUPT        /* gmlake_check found a broken invariant */
 } gmlake_result;
@@ -283,9 +286,7 @@ typedef struct gmlake_backend {
   gmlake_result (*event_create)(void *user, void **out_event, int *out_code);
   gmlake_result (*event_destroy)(void *user, void *event, int *out_code);
   /* The event completes when the work queued on the stream so far has; recording again forgets
-     the former record. pre: the stream is not being captured. A free on its way out does not ask
-     whether it is in a child of fork: where one may not use the device, event_create and
-     event_record answer FORKED. */
+     the former record. pre: the stream is not being captured. */
   gmlake_result (*event_record)(void *user, void *event, gmlake_stream stream, int *out_code);
   /* pre: the event was recorded. */
   gmlake_result (*event_query)(void *user, void *event, int *out_done, int *out_code);
@@ -383,9 +384,10 @@ typedef enum gmlake_cross_stream {
   GMLAKE_WAIT_FIRST      /* wait on the device for another stream's memory before creating more */
 } gmlake_cross_stream;
 
-typedef struct gmlake_host_allocator {          /* both functions or neither (malloc and free) */
-  void *(*malloc_fn)(void *user, size_t bytes); /* aligned as malloc; called with a lock held: */
-  void (*free_fn)(void *user, void *ptr);       /* must not call the lake */
+typedef struct gmlake_host_allocator { /* both functions or neither (malloc and free) */
+  void *(*malloc_fn)(void *user,
+                     size_t bytes);       /* aligned as malloc; called with a lock held: the */
+  void (*free_fn)(void *user, void *ptr); /* lake answers them INVALID_ARGUMENT */
   void *user;
 } gmlake_host_allocator;
 
@@ -532,7 +534,8 @@ typedef struct gmlake_event {
   size_t reserved_bytes, active_bytes; /* of the lake, after it */
 } gmlake_event;
 
-/* Told of every step, in order, with the books locked: it must be quick and may not call any lake.
+/* Told of every step, in order, with the books locked: it must be quick and may not call any lake;
+   its own answers INVALID_ARGUMENT, gmlake_get_last_error says so.
    Of gmlake_destroy only the waits are told: what is live then gets no FREE, what is given back no
    EVICT or TRIM. Windows that go with their pool are neither told nor counted as evicted. fn NULL:
    nobody. */
@@ -683,7 +686,7 @@ typedef struct gmlake_budget {
 GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lake);
 /* Waits for pending work, lists live blocks and buffers through the logger and frees everything,
    whatever fails; the first driver error is returned. A stream that is being captured cannot be
-   waited for: end captures first. NULL is fine. */
+   waited for: end captures first. NULL is fine. FORKED: nothing is freed in a child of fork. */
 GMLAKE_DEF gmlake_result gmlake_destroy(gmlake *lake);
 /* The description with every default filled in. */
 GMLAKE_DEF gmlake_result gmlake_get_desc(gmlake *lake, gmlake_desc *out_desc);
@@ -701,7 +704,8 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *lake, const gmlake_alloc_desc
    gmlake_record_stream. Used or not: on another stream than the block's the call is ordered behind
    the allocating one, on NONE the block's stream has been synchronised. NULL is fine. Errors,
    nothing changed: UNKNOWN_POINTER, DOUBLE_FREE, INVALID_ARGUMENT, OUT_OF_HOST_MEMORY (first use of
-   a stream, or in a pool), DEVICE_LOST, SHUTTING_DOWN. */
+   a stream, or in a pool), DEVICE_LOST, SHUTTING_DOWN. In a child of fork: OK, and nothing is
+   done. */
 GMLAKE_DEF gmlake_result gmlake_free(gmlake *lake, void *ptr, gmlake_stream stream);
 /* The block is also used on this stream, until it is freed. Errors: UNKNOWN_POINTER,
    INVALID_ARGUMENT, OUT_OF_HOST_MEMORY, DEVICE_LOST, SHUTTING_DOWN. */
@@ -811,6 +815,7 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
 #else
 #include <pthread.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 #endif
@@ -924,6 +929,42 @@ static long gmlk_process_id(void) {
 #endif
 }
 
+/* The process that made something, to be told from its children of fork: by a page that the system
+   clears in them, which costs a load; where it has none, by the process's number. */
+typedef struct gmlk_process {
+  const unsigned char *page; /* begins with 1, in a child with 0; NULL: the system has none */
+  long id;
+} gmlk_process;
+
+static void gmlk_process_init(gmlk_process *process) {
+  memset(process, 0, sizeof(*process));
+  process->id = gmlk_process_id();
+#if defined(MADV_WIPEONFORK) && defined(MAP_ANONYMOUS)
+  {
+    size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
+    void *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) return;
+    if (madvise(page, bytes, MADV_WIPEONFORK)) {
+      (void)munmap(page, bytes);
+      return;
+    }
+    *(unsigned char *)page = 1;
+    process->page = (const unsigned char *)page;
+  }
+#endif
+}
+
+static void gmlk_process_destroy(gmlk_process *process) {
+#if defined(MADV_WIPEONFORK) && defined(MAP_ANONYMOUS)
+  if (process->page) (void)munmap((void *)(uintptr_t)process->page, (size_t)sysconf(_SC_PAGESIZE));
+#endif
+  process->page = NULL;
+}
+
+static int gmlk_process_is_forked(const gmlk_process *process) {
+  return process->page ? !*process->page : process->id != gmlk_process_id();
+}
+
 static int gmlk_is_pow2(size_t value) { return value && (value & (value - 1)) == 0; }
 
 /* The one place where sizes are added and rounded: 0 on overflow. */
@@ -987,12 +1028,39 @@ static void *gmlk_line_from(void *ptr) { /* where the next cache line begins */
 /* Host memory, counted. */
 typedef struct gmlk_host {
   gmlake_host_allocator hooks;
+  uintptr_t
+      guest; /* the thread that runs a function of the user's with the books locked; 0: none */
   size_t bytes, bytes_peak;
 } gmlk_host;
 
+/* Other threads read it: an atomic where the compiler has one. */
+static void gmlk_guest_set(gmlk_host *host, uintptr_t thread) {
+#if defined(__GNUC__)
+  __atomic_store_n(&host->guest, thread, __ATOMIC_RELAXED);
+#else
+  *(volatile uintptr_t *)&host->guest = thread;
+#endif
+}
+
+static int gmlk_is_guest(const gmlk_host *host) {
+#if defined(__GNUC__)
+  return __atomic_load_n(&host->guest, __ATOMIC_RELAXED) == gmlk_thread_id();
+#else
+  return *(const volatile uintptr_t *)&host->guest == gmlk_thread_id();
+#endif
+}
+
+static void *gmlk_host_ask(gmlk_host *host, size_t bytes) {
+  void *ptr;
+  if (!host->hooks.malloc_fn) return GMLAKE_MALLOC(bytes);
+  gmlk_guest_set(host, gmlk_thread_id());
+  ptr = host->hooks.malloc_fn(host->hooks.user, bytes);
+  gmlk_guest_set(host, 0);
+  return ptr;
+}
+
 static void *gmlk_host_alloc(gmlk_host *host, size_t bytes) {
-  void *ptr =
-      host->hooks.malloc_fn ? host->hooks.malloc_fn(host->hooks.user, bytes) : GMLAKE_MALLOC(bytes);
+  void *ptr = gmlk_host_ask(host, bytes);
   if (!ptr) return NULL;
   memset(ptr, 0, bytes);
   host->bytes += bytes;
@@ -1003,10 +1071,13 @@ static void *gmlk_host_alloc(gmlk_host *host, size_t bytes) {
 static void gmlk_host_free(gmlk_host *host, void *ptr, size_t bytes) {
   if (!ptr) return;
   host->bytes -= bytes;
-  if (host->hooks.free_fn)
-    host->hooks.free_fn(host->hooks.user, ptr);
-  else
+  if (!host->hooks.free_fn) {
     GMLAKE_FREE(ptr);
+    return;
+  }
+  gmlk_guest_set(host, gmlk_thread_id());
+  host->hooks.free_fn(host->hooks.user, ptr);
+  gmlk_guest_set(host, 0);
 }
 
 /* A larger copy of an array; NULL with the old one untouched where there is no memory. */
@@ -1445,7 +1516,6 @@ typedef struct gmlk_driver {
   int *peers;
   size_t peer_count;
   unsigned handle_types;
-  long process_id;
 } gmlk_driver;
 
 typedef struct gmlk_drive {
@@ -1469,7 +1539,7 @@ static void gmlk_drive_note(gmlk_drive *drive, gmlake_result result, int code, c
 }
 
 /* For recording an event on the way out of a free, which is legal in every capture mode: no
-   exchange, no clock, and no question whether this is a forked child (a system call). */
+   exchange, no clock. */
 static void gmlk_drive_begin_lightly(gmlk_drive *drive, const gmlk_driver *driver) {
   memset(drive, 0, sizeof(*drive));
   drive->driver = driver;
@@ -1480,10 +1550,6 @@ static gmlake_result gmlk_drive_begin(gmlk_drive *drive, const gmlk_driver *driv
   int code = 0;
   memset(drive, 0, sizeof(*drive));
   drive->driver = driver;
-  if (driver->process_id != gmlk_process_id()) {
-    gmlk_drive_note(drive, GMLAKE_ERROR_FORKED, 0, "fork");
-    return GMLAKE_ERROR_FORKED;
-  }
   drive->start_ns = backend->clock_ns(backend->user);
   drive->mode = 2;
   drive->result =
@@ -2750,7 +2816,10 @@ struct gmlake {
   gmlk_host host;
   gmlk_driver driver;
   gmlake_device_properties device;
+  gmlk_process process; /* that created it */
   GMLK_MUTEX driving;
+  const unsigned char *gate; /* the process's page: who calls may lock the books while it is 1;
+                                NULL, or 0: gmlk_turn_away says */
   gmlk_latch books;
   int has_locks;
   int is_barred;      /* lost, or calls are under way: a look at the two next */
@@ -2858,7 +2927,9 @@ GMLK_INLINE void gmlk_event(const gmlake *l, const gmlk_request *r, gmlake_event
 GMLK_INLINE void gmlk_tell_event(gmlake *l, gmlake_event *event) {
   event->reserved_bytes = l->stats.reserved_bytes;
   event->active_bytes = l->stats.active_bytes;
+  gmlk_guest_set(&l->host, gmlk_thread_id());
   l->desc.observer.fn(l->desc.observer.user, event);
+  gmlk_guest_set(&l->host, 0);
 }
 
 /* Tells of a step; where no request is given it is that of the holder of `driving`. */
@@ -5493,7 +5564,11 @@ static void gmlk_check_desc(gmlk_checker *c) {
 
 static void gmlk_check_lake(gmlk_checker *c) {
   const gmlake *l = c->l;
+  const int has_guests = l->is_observed || l->host.hooks.malloc_fn;
   gmlk_check_desc(c);
+  gmlk_expect(c, l->process.id == gmlk_process_id(), "L1: the process is another");
+  gmlk_expect(c, l->gate == (has_guests ? NULL : l->process.page) && !l->host.guest,
+              "L1: the gate is off");
   gmlk_expect(c, l->is_barred == (l->lost || l->calls), "L1: the bar is off");
   gmlk_expect(c, !l->lost || (gmlk_is_fatal(l->lost) && l->lost != GMLAKE_ERROR_FORKED),
               "L1: the lake is lost for no reason");
@@ -7816,7 +7891,7 @@ GMLAKE_DEF gmlake_result gmlake_mock_capture_end(gmlake_backend *backend, gmlake
    [C4] *out_code is the number of the driver call that failed, 0 where none did; other outputs
         are written on GMLAKE_OK only.
 
-   Complexity: each entry is one driver call, one getpid and one question for the current context;
+   Complexity: each entry is one driver call and one question for the current context;
    two more calls where another context is current, three more after an unknown error.
    Can fail: everything the driver refuses. The driver may report an older asynchronous error from
    any call; gmlk_cuda_result tells which of them are sticky. */
@@ -7896,8 +7971,8 @@ typedef struct gmlk_cuda {
   gmlk_cuda_functions fn;
   gmlake_device_properties properties;
   CUdevice device;
-  CUcontext context; /* the primary context, retained once */
-  long process;      /* the one that called create */
+  CUcontext context;    /* the primary context, retained once */
+  gmlk_process process; /* the one that called create */
   unsigned char rdma_capable;
 } gmlk_cuda;
 
@@ -8055,7 +8130,7 @@ static int gmlk_cuda_enter(void *user, gmlk_cuda_call *call) {
   CUcontext current = NULL;
   memset(call, 0, sizeof(*call));
   call->cuda = cuda;
-  call->forked = gmlk_process_id() != cuda->process;
+  call->forked = gmlk_process_is_forked(&cuda->process);
   if (call->forked) return 0;
   call->code = cuda->fn.CtxGetCurrent(&current);
   if (call->code == CUDA_SUCCESS && current != cuda->context) {
@@ -8096,7 +8171,7 @@ static gmlake_result gmlk_cuda_get_properties(void *user, gmlake_device_properti
                                               int *out_code) {
   const gmlk_cuda *cuda = (const gmlk_cuda *)user;
   *out_code = 0;
-  if (gmlk_process_id() != cuda->process) return GMLAKE_ERROR_FORKED;
+  if (gmlk_process_is_forked(&cuda->process)) return GMLAKE_ERROR_FORKED;
   *out = cuda->properties;
   return GMLAKE_OK;
 }
@@ -8276,7 +8351,7 @@ static gmlake_result gmlk_cuda_capture_exchange(void *user, int *mode, int *out_
   CUstreamCaptureMode exchanged = (CUstreamCaptureMode)*mode;
   CUresult code;
   *out_code = 0;
-  if (gmlk_process_id() != cuda->process) return GMLAKE_ERROR_FORKED;
+  if (gmlk_process_is_forked(&cuda->process)) return GMLAKE_ERROR_FORKED;
   code = cuda->fn.ThreadExchangeStreamCaptureMode(&exchanged);
   *out_code = (int)code;
   if (code == CUDA_SUCCESS) *mode = (int)exchanged;
@@ -8393,10 +8468,11 @@ GMLAKE_DEF gmlake_result gmlake_cuda_create(int device, gmlake_backend **out_bac
   cuda = (gmlk_cuda *)GMLAKE_MALLOC(sizeof(*cuda));
   if (!cuda) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   memset(cuda, 0, sizeof(*cuda));
-  cuda->process = gmlk_process_id();
+  gmlk_process_init(&cuda->process);
   result = gmlk_cuda_load(&cuda->fn);
   if (result == GMLAKE_OK) result = gmlk_cuda_open_device(cuda, device);
   if (result != GMLAKE_OK) {
+    gmlk_process_destroy(&cuda->process);
     GMLAKE_FREE(cuda);
     return result;
   }
@@ -8410,7 +8486,8 @@ GMLAKE_DEF void gmlake_cuda_destroy(gmlake_backend *backend) {
   if (!backend) return;
   cuda = (gmlk_cuda *)backend->user;
   /* At exit the driver may be gone already and refuses: then there is nothing left to release. */
-  if (gmlk_process_id() == cuda->process) (void)cuda->fn.DevicePrimaryCtxRelease(cuda->device);
+  if (!gmlk_process_is_forked(&cuda->process)) (void)cuda->fn.DevicePrimaryCtxRelease(cuda->device);
+  gmlk_process_destroy(&cuda->process);
   GMLAKE_FREE(cuda);
 }
 
@@ -8430,11 +8507,28 @@ static gmlake_result gmlk_enter_barred(gmlake *l) {
   return result;
 }
 
-/* Takes the books; anything but OK is the answer to the call, with no lock held. */
+/* Who may not lock the books: a child of fork, whose copy of them may be locked for good; and the
+   thread that has called the observer or the host allocator, which holds them. */
+static gmlake_result gmlk_turn_away(gmlake *l) {
+  if (gmlk_process_is_forked(&l->process)) return GMLAKE_ERROR_FORKED;
+  if (!gmlk_is_guest(&l->host)) return GMLAKE_OK;
+  return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_desc",
+                   "an observer or a host allocator may not call the lake");
+}
+
+/* Takes the books for a question; anything but OK is the answer to the call, with no lock held. */
+static inline gmlake_result gmlk_enter_asking(gmlake *l) {
+  gmlake_result result = l->gate && *l->gate ? GMLAKE_OK : gmlk_turn_away(l);
+  if (!result) gmlk_books_lock(l);
+  return result;
+}
+
+/* The same for a call that serves or changes memory. */
 static inline gmlake_result gmlk_enter(gmlake *l) {
+  gmlake_result result;
   if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
-  gmlk_books_lock(l);
-  return l->is_barred ? gmlk_enter_barred(l) : GMLAKE_OK;
+  result = gmlk_enter_asking(l);
+  return !result && l->is_barred ? gmlk_enter_barred(l) : result;
 }
 
 /* Lets go of the books and hands queued messages to the logger. A failed call in which the device
@@ -8895,7 +8989,7 @@ GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream)
   if (!l || !gmlk_is_stream(stream)) return GMLAKE_ERROR_INVALID_ARGUMENT;
   if (!ptr) return GMLAKE_OK;
   result = gmlk_enter(l);
-  if (result) return result;
+  if (result) return result == GMLAKE_ERROR_FORKED ? GMLAKE_OK : result;
   return gmlk_leave(
       l, l->is_watched ? gmlk_free_watched(l, address, stream) : gmlk_free(l, address, stream));
 }
@@ -9028,9 +9122,10 @@ static gmlake_result gmlk_get_allocation(gmlake *l, const void *ptr, gmlake_allo
 
 GMLAKE_DEF gmlake_result gmlake_get_allocation(gmlake *l, const void *ptr,
                                                gmlake_allocation_info *out_info) {
+  gmlake_result result;
   if (!l || !ptr || !out_info) return GMLAKE_ERROR_INVALID_ARGUMENT;
-  gmlk_books_lock(l);
-  return gmlk_leave(l, gmlk_get_allocation(l, ptr, out_info));
+  result = gmlk_enter_asking(l);
+  return result ? result : gmlk_leave(l, gmlk_get_allocation(l, ptr, out_info));
 }
 
 static gmlake_result gmlk_get_pieces(gmlake *l, const void *ptr, gmlake_piece *out, size_t capacity,
@@ -9055,17 +9150,20 @@ static gmlake_result gmlk_get_pieces(gmlake *l, const void *ptr, gmlake_piece *o
 
 GMLAKE_DEF gmlake_result gmlake_get_pieces(gmlake *l, const void *ptr, gmlake_piece *out_pieces,
                                            size_t capacity, size_t *out_count) {
+  gmlake_result result;
   if (!l || !ptr || !out_count || (!out_pieces && capacity)) return GMLAKE_ERROR_INVALID_ARGUMENT;
-  gmlk_books_lock(l);
-  return gmlk_leave(l, gmlk_get_pieces(l, ptr, out_pieces, capacity, out_count));
+  result = gmlk_enter_asking(l);
+  return result ? result : gmlk_leave(l, gmlk_get_pieces(l, ptr, out_pieces, capacity, out_count));
 }
 
 GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *l, gmlake_stats *out_stats) {
   size_t bytes = out_stats ? out_stats->struct_bytes : 0;
   gmlake_stats stats;
+  gmlake_result result;
   if (!l || !out_stats || (bytes && bytes < sizeof(size_t))) return GMLAKE_ERROR_INVALID_ARGUMENT;
   bytes = bytes ? gmlk_min(bytes, sizeof(stats)) : sizeof(stats);
-  gmlk_books_lock(l);
+  result = gmlk_enter_asking(l);
+  if (result) return result;
   stats = l->stats;
   stats.event_count = l->streams.record_count;
   stats.metadata_bytes = l->host.bytes;
@@ -9078,8 +9176,10 @@ GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *l, gmlake_stats *out_stats) {
 
 GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *l) {
   gmlake_stats *s;
+  gmlake_result result;
   if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
-  gmlk_books_lock(l);
+  result = gmlk_enter_asking(l);
+  if (result) return result;
   s = &l->stats;
   s->requested_bytes_peak = s->requested_bytes;
   s->active_bytes_peak = s->active_bytes;
@@ -9138,11 +9238,27 @@ GMLAKE_DEF gmlake_result gmlake_get_budget(gmlake *l, gmlake_budget *out_budget)
   return result ? result : gmlk_leave_driving(l, gmlk_get_budget(l, out_budget));
 }
 
+/* Of a child of fork, which may not look. */
+static void gmlk_error_of_child(gmlake_error_info *out) {
+  memset(out, 0, sizeof(*out));
+  out->result = GMLAKE_ERROR_FORKED;
+  out->call = "fork";
+  (void)snprintf(
+      out->text, sizeof(out->text), "%s",
+      "this process is a child of fork: the lake is its parent's; create one of its own");
+}
+
 GMLAKE_DEF gmlake_result gmlake_get_last_error(gmlake *l, gmlake_error_info *out_info) {
+  int holds_books;
   if (!l || !out_info) return GMLAKE_ERROR_INVALID_ARGUMENT;
-  gmlk_books_lock(l);
+  if (gmlk_process_is_forked(&l->process)) {
+    gmlk_error_of_child(out_info);
+    return GMLAKE_OK;
+  }
+  holds_books = gmlk_is_guest(&l->host);
+  if (!holds_books) gmlk_books_lock(l);
   *out_info = l->error;
-  gmlk_books_unlock(l);
+  if (!holds_books) gmlk_books_unlock(l);
   return GMLAKE_OK;
 }
 
@@ -9154,12 +9270,13 @@ GMLAKE_DEF gmlake_result gmlake_get_desc(gmlake *l, gmlake_desc *out_desc) {
 
 GMLAKE_DEF gmlake_result gmlake_check(gmlake *l) {
   const char *broken;
-  gmlake_result result = GMLAKE_ERROR_INVALID_ARGUMENT; /* asked by a policy */
+  gmlake_result result = GMLAKE_ERROR_INVALID_ARGUMENT;
   if (!l) return result;
-  gmlk_books_lock(l);
+  result = gmlk_enter_asking(l);
+  if (result) return result;
   if (l->is_barred && gmlk_in_call(l, 1)) {
     gmlk_books_unlock(l);
-    return result;
+    return GMLAKE_ERROR_INVALID_ARGUMENT; /* asked by a policy */
   }
   gmlk_driving_lock(l);
   broken = gmlk_check(l);
@@ -9623,9 +9740,10 @@ static gmlake_result gmlk_buffer_get_info(gmlake *l, const gmlake_buffer *b,
 
 GMLAKE_DEF gmlake_result gmlake_buffer_get_info(gmlake *l, gmlake_buffer *b,
                                                 gmlake_buffer_info *out_info) {
+  gmlake_result result;
   if (!l || !b || b->lake != l || !out_info) return GMLAKE_ERROR_INVALID_ARGUMENT;
-  gmlk_books_lock(l);
-  return gmlk_leave(l, gmlk_buffer_get_info(l, b, out_info));
+  result = gmlk_enter_asking(l);
+  return result ? result : gmlk_leave(l, gmlk_buffer_get_info(l, b, out_info));
 }
 
 /* Whether all work on a pool's free memory and idle windows is known to be complete; a graph's is
@@ -9755,7 +9873,6 @@ static int gmlk_backend_is_whole(const gmlake_backend *b) {
 
 static gmlake_result gmlk_backend_open(const gmlake_desc *desc, gmlk_driver *driver) {
   gmlake_result result = GMLAKE_OK;
-  driver->process_id = gmlk_process_id();
   if (!desc->backend) {
 #if defined(GMLAKE_BACKEND_CUDA)
     result = gmlake_cuda_create(desc->device, &driver->owned);
@@ -9842,6 +9959,7 @@ static void gmlk_lake_free(gmlake *l) {
   gmlk_host_free(&l->host, l->driver.peers, l->driver.peer_count * sizeof(int));
   gmlk_records_destroy(&l->records, &l->host);
   gmlk_backend_close(&l->driver);
+  gmlk_process_destroy(&l->process);
   if (l->has_locks) gmlk_latch_destroy(&l->books);
   if (l->has_locks) gmlk_mutex_destroy(&l->driving);
   host.bytes = l->host.bytes;
@@ -9910,6 +10028,8 @@ GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lak
   l->is_watched = l->is_observed || desc->policy;
   l->asks_first = desc->policy && (desc->policy->choose || desc->policy->evict);
   l->has_locks = !(desc->flags & GMLAKE_SINGLE_THREADED);
+  gmlk_process_init(&l->process);
+  if (!l->is_observed && !desc->host.malloc_fn) l->gate = l->process.page;
   if (l->has_locks) gmlk_mutex_init(&l->driving);
   if (l->has_locks) gmlk_latch_init(&l->books);
   gmlk_books_lock(l);
@@ -9963,6 +10083,8 @@ static void gmlk_report_leaks(gmlake *l) {
 GMLAKE_DEF gmlake_result gmlake_destroy(gmlake *l) {
   gmlake_result waited = GMLAKE_OK, drained;
   if (!l) return GMLAKE_OK;
+  waited = gmlk_turn_away(l);
+  if (waited) return waited;
   gmlk_report_leaks(l);
   gmlk_books_lock(l);
   if (!l->lost) waited = gmlk_wait_for_streams(l, 1);

@@ -418,6 +418,7 @@ typedef enum kind {
   FUNCTION,
   LOCK,
   OPAQUE, /* the user's or the driver's: not looked into */
+  FIXED,  /* read by every call, so NULL alone is tried */
   /* pointers to: */
   TABLE, /* of which there is no other */
   BLOCK,
@@ -672,14 +673,19 @@ static const field buffer_fields[] = {
 #undef T
 #define T gmlk_host
 static const field host_fields[] = {ONE(T, hooks.malloc_fn, FUNCTION),
-                                    ONE(T, hooks.free_fn, FUNCTION), ONE(T, hooks.user, OPAQUE),
-                                    ONE(T, bytes, INTEGER), ONE(T, bytes_peak, INTEGER)};
+                                    ONE(T, hooks.free_fn, FUNCTION),
+                                    ONE(T, hooks.user, OPAQUE),
+                                    ONE(T, guest, INTEGER),
+                                    ONE(T, bytes, INTEGER),
+                                    ONE(T, bytes_peak, INTEGER)};
 #undef T
 #define T gmlk_driver
 static const field driver_fields[] = {ONE(T, backend, BACKEND),      ONE(T, owned, BACKEND),
                                       ONE(T, peers, TABLE),          ONE(T, peer_count, INTEGER),
-                                      ONE(T, handle_types, INTEGER), GAP(T, handle_types, 4),
-                                      ONE(T, process_id, INTEGER)};
+                                      ONE(T, handle_types, INTEGER), GAP(T, handle_types, 4)};
+#undef T
+#define T gmlk_process
+static const field process_fields[] = {ONE(T, page, FIXED), ONE(T, id, INTEGER)};
 #undef T
 #define T gmlake_desc
 static const field desc_fields[] = {
@@ -761,7 +767,9 @@ static const field lake_fields[] = {
     ONE(T, host, PART),
     ONE(T, driver, PART),
     ONE(T, device, PART),
+    ONE(T, process, PART),
     ONE(T, driving, LOCK),
+    ONE(T, gate, FIXED),
     ONE(T, books, LOCK),
     GAP(T, books, 3),
     ONE(T, has_locks, INTEGER),
@@ -862,6 +870,7 @@ static const field event_table_fields[] = {{"[]", 0, sizeof(void *), 0, 1, EVENT
   X(GONE_BUFFER, "buffer that is gone", buffer, BUFFER, gmlake_buffer) \
   X(HOST, "gmlk_host", host, PADDING, gmlk_host)                       \
   X(DRIVER, "gmlk_driver", driver, PADDING, gmlk_driver)               \
+  X(PROCESS, "gmlk_process", process, PADDING, gmlk_process)           \
   X(DESC, "desc", desc, PADDING, gmlake_desc)                          \
   X(DEVICE, "device", device, PADDING, gmlake_device_properties)       \
   X(LAST_ERROR, "error", error, PADDING, gmlake_error_info)            \
@@ -1085,6 +1094,7 @@ static void find_lake(gmlake *l) {
   found(SHAPE_ALL_STREAMS, &l->streams);
   found(SHAPE_HOST, &l->host);
   found(SHAPE_DRIVER, &l->driver);
+  found(SHAPE_PROCESS, &l->process);
   found(SHAPE_DESC, &l->desc);
   found(SHAPE_DEVICE, &l->device);
   found(SHAPE_LAST_ERROR, &l->error);
@@ -1329,8 +1339,7 @@ static const struct exception {
     {SHAPE_GONE_BUFFER, "label", HARMLESS, "overwritten when the record serves again"},
     {SHAPE_GONE_BUFFER, "is_busy", HARMLESS, "overwritten when the record serves again"},
     {SHAPE_HOST, "bytes_peak", HARMLESS, "remembers what was"},
-    {SHAPE_DRIVER, "process_id", LEGAL,
-     "as if this were a child of the process that made the lake"},
+    {SHAPE_PROCESS, "page", HARMLESS, "the number tells who is a child; the page stays mapped"},
     {SHAPE_DESC, "device", HARMLESS, "not read any more"},
     {SHAPE_DESC, "cross_stream", LEGAL, "the user may have asked for it"},
     {SHAPE_DESC, "stitch_bytes_min", LEGAL, "the user may have asked for it"},
@@ -1467,22 +1476,18 @@ static struct tally {
   size_t damages, reported, harmless, legal;
 } * tally;
 
-static int is_damaged_id(const damage *d) {
-  return d->at == (unsigned char *)&now->lake->driver.process_id;
-}
-
 /* In a child: the world as if this were the process that made it. */
-static void enter_world(size_t number, const damage *d) {
+static void enter_world(size_t number) {
   at_world = number;
   now = &worlds[number];
   lake = now->lake;
   mock = now->mock;
   host_bytes = now->host_bytes;
-  if (!d || !is_damaged_id(d)) lake->driver.process_id = gmlk_process_id();
+  gmlk_process_init(&lake->process);
 }
 
 /* Whether the lake can be used and destroyed with the damage. */
-static int ends_well(const damage *d, const struct exception *e) {
+static int ends_well(const struct exception *e) {
   int status = 0;
   pid_t child;
   fflush(stdout);
@@ -1492,7 +1497,7 @@ static int ends_well(const damage *d, const struct exception *e) {
     (void)alarm(10);
     is_strict = e->is == HARMLESS;
     may_leave_notes = e->is == A_CALLS;
-    enter_world(at_world, d);
+    enter_world(at_world);
     use_up();
     _exit(0);
   }
@@ -1527,7 +1532,7 @@ static int do_damage(const damage *d, uint64_t value, const struct exception *e,
     is_well = 0;
   } else {
     *(e->is == HARMLESS ? &tally->harmless : &tally->legal) += 1;
-    if (++*followed <= followed_max) is_well = ends_well(d, e);
+    if (++*followed <= followed_max) is_well = ends_well(e);
     if (!is_well) printf("  with %s\n", tally->where);
   }
   write_value(d->at, d->bytes, before);
@@ -1563,7 +1568,7 @@ static int damage_field(const damaged_field *t) {
   size_t world, record, followed = 0;
   int is_well = 1;
   for (world = 0; world < WORLDS; world++) {
-    enter_world(world, NULL);
+    enter_world(world);
     if (t->what->is == LOCK && lake->has_locks) continue; /* the check could not even begin */
     for (record = 0; record < instance_counts[world][t->in]; record++)
       is_well &= damage_record(t, e, record, &followed);
@@ -1637,42 +1642,29 @@ static void padding_hides_no_field(void **state) {
                             0,    0,    0,    0,    0,    {0},  NULL, 0,   NULL, 0};
   const gmlk_used used = {0, 0};
   const gmlk_note note = {0, NULL, NULL, 0, 0, NULL, 0, 0, NULL};
-  const gmlk_driver driver = {NULL, NULL, NULL, 0, 0, 0};
+  const gmlk_driver driver = {NULL, NULL, NULL, 0, 0};
+  const gmlk_process process = {NULL, 0};
   const gmlake_desc with = {
       0, NULL, 0, GMLAKE_GROW_FIRST, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, {0}, {0}, {0}, NULL, {0}};
-  const gmlake whole = {{0},
-                        {{NULL, NULL, NULL}, 0, 0},
-                        {0},
-                        {0},
-                        PTHREAD_MUTEX_INITIALIZER,
-                        0,
-                        0,
-                        0,
-                        GMLAKE_OK,
-                        {0},
-                        {0},
-                        {0},
-                        NULL,
-                        0,
-                        0,
-                        {0},
-                        NULL,
-                        NULL,
-                        NULL,
-                        {0},
-                        {0},
-                        NULL,
-                        0,
-                        NULL,
-                        0,
-                        0,
-                        0,
-                        0,
-                        NULL,
-                        NULL,
+  const gmlake whole = {{0},       {{NULL, NULL, NULL}, 0, 0, 0},
+                        {0},       {0},
+                        {0},       PTHREAD_MUTEX_INITIALIZER,
+                        NULL,      0,
+                        0,         0,
+                        GMLAKE_OK, {0},
+                        {0},       {0},
+                        NULL,      0,
+                        0,         {0},
+                        NULL,      NULL,
+                        NULL,      {0},
+                        {0},       NULL,
+                        0,         NULL,
+                        0,         0,
+                        0,         0,
+                        NULL,      NULL,
                         0};
   (void)index, (void)stream, (void)streams, (void)spool, (void)arena, (void)used;
-  (void)note, (void)driver, (void)with, (void)whole;
+  (void)note, (void)driver, (void)process, (void)with, (void)whole;
 #endif
   (void)state;
 }
@@ -1686,14 +1678,12 @@ static void every_shape_is_there(void **state) {
 
 static void each_lake_ends_well_undamaged(void **state) {
   const struct exception none = {SHAPE_COUNT, "", HARMLESS, ""};
-  damage d;
   size_t i;
   (void)state;
-  memset(&d, 0, sizeof(d));
   for (i = 0; i < WORLDS; i++) {
     at_world = i;
     now = &worlds[i];
-    assert_true(ends_well(&d, &none));
+    assert_true(ends_well(&none));
   }
 }
 

@@ -10,6 +10,8 @@
 #include "gmlake.h"
 
 #include "fixture.h"
+
+#include "every_call.h"
 #include "policy_paper.h"
 
 #include <pthread.h>
@@ -931,6 +933,80 @@ static void threads_with_another_policy(void **state) {
   threads_are_told_in_order(2);
 }
 
+/* ---- Observers and host allocators that call the lake ---------------------------------------- */
+
+static size_t next_row, refused;
+
+/* One more call of the table at a time, in the middle of a call of the lake's. */
+static void call_the_lake(void) {
+  gmlake_error_info info;
+  assert_error(every_rows[next_row].call(), INVALID_ARGUMENT);
+  assert_ok(gmlake_get_last_error(lake, &info));
+  assert_error(info.result, INVALID_ARGUMENT);
+  assert_string_equal(info.text, "an observer or a host allocator may not call the lake");
+  next_row = (next_row + 1) % EVERY_ROWS;
+  refused++;
+}
+
+static int is_calling;
+
+static void call_from_observer(void *user, const gmlake_event *event) {
+  (void)user, (void)event;
+  if (is_calling) call_the_lake();
+}
+
+static void *call_from_malloc(void *user, size_t bytes) {
+  if (is_calling) call_the_lake();
+  return host_malloc(user, bytes);
+}
+
+static void call_from_free(void *user, void *ptr) {
+  if (is_calling) call_the_lake();
+  host_free(user, ptr);
+}
+
+static void trade_until_all_were_refused(void) {
+  void *small;
+  refused = 0;
+  open_lake();
+  every_open();
+  is_calling = 1;
+  while (refused < EVERY_ROWS) {
+    gmlake_alloc_desc wanted = request(C, 0, NULL);
+    wanted.user_data = 1; /* so that a note is allocated, and freed */
+    assert_ok(gmlake_alloc_with(lake, &wanted, LEGACY, &small));
+    assert_ok(gmlake_free(lake, small, LEGACY));
+  }
+  is_calling = 0;
+  every_close();
+  finish();
+}
+
+static void observers_that_call_get_an_answer(void **state) {
+  (void)state;
+  prepare_told(8);
+  desc.observer.fn = call_from_observer;
+  trade_until_all_were_refused();
+  prepare_told(8);
+  desc.flags = GMLAKE_SINGLE_THREADED;
+  desc.observer.fn = call_from_observer;
+  trade_until_all_were_refused();
+  (void)alarm(0);
+}
+
+static void host_allocators_that_call_get_an_answer(void **state) {
+  (void)state;
+  prepare_told(8);
+  memset(&desc.observer, 0, sizeof(desc.observer));
+  desc.host.malloc_fn = call_from_malloc;
+  trade_until_all_were_refused();
+  prepare_told(8);
+  memset(&desc.observer, 0, sizeof(desc.observer));
+  desc.host.free_fn = call_from_free;
+  trade_until_all_were_refused();
+  (void)alarm(0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(growth_then_exact_range),
@@ -953,6 +1029,8 @@ int main(void) {
       cmocka_unit_test(plans_have_reasons),
       cmocka_unit_test(buffers_are_no_requests),
       cmocka_unit_test(random_programs_add_up),
+      cmocka_unit_test(observers_that_call_get_an_answer),
+      cmocka_unit_test(host_allocators_that_call_get_an_answer),
       cmocka_unit_test(threads_without_a_policy),
       cmocka_unit_test(threads_with_the_papers_policy),
       cmocka_unit_test(threads_with_another_policy),
