@@ -474,11 +474,10 @@ typedef struct gmlake_plan {
   uint64_t window; /* its number: reuse this one as it is; 0: none */
   gmlake_piece *pieces; /* to be written: one is taken, several are stitched in this order */
   size_t piece_count, piece_capacity; /* a block more than the view has */
-  size_t grow_bytes;   /* memory to be created, whole chunks side by side, as the last piece: all of
+  size_t grow_bytes;  /* memory to be created, whole chunks side by side, as the last piece: all of
                           it is the block's; to take a part of new memory, leave state 0 */
-  int keeps_former;    /* of a block whose front is taken: also stitches front and rest, idle */
-  unsigned candidates; /* how many it chose from, for the observer; 0: it does not say */
-  const char *reason;  /* the same; not copied */
+  int keeps_former;   /* of a block whose front is taken: also stitches front and rest, idle */
+  const char *reason; /* for the observer; not copied */
 } gmlake_plan;
 
 /* Decisions, each NULL where the built-in policy's is to stand. They are called with no lock of
@@ -527,8 +526,6 @@ typedef struct gmlake_event {
   size_t bytes;       /* of that, rounded; SPLIT: of the range; GROW, TRIM: of all chunks */
   size_t asked_bytes; /* ALLOC, FREE: of the user */
   gmlake_stream stream; /* that the memory, or the waiting, is for */
-  unsigned candidates;  /* free ranges and windows that there were to choose from, or as many as the
-                           policy says */
   const char *reason;   /* a few words, never NULL; they stay valid */
   uint64_t driver_ns;   /* in calls of the backend: of this step, ALLOC: of the whole attempt */
   size_t reserved_bytes, active_bytes; /* of the lake, after it */
@@ -1251,7 +1248,6 @@ typedef struct gmlk_holes {
   uint64_t words; /* a bit for each word of bits that is not 0 */
   uint64_t bits[GMLK_BIN_WORDS];
   uint64_t grains;
-  size_t count;
   gmlk_link bins[GMLK_BINS]; /* rings through the blocks */
 } gmlk_holes;
 
@@ -1292,7 +1288,6 @@ static inline void gmlk_holes_insert(gmlk_holes *holes, gmlk_block *block, uint3
   holes->bits[bin / 64u] |= (uint64_t)1 << (bin % 64u);
   holes->words |= (uint64_t)1 << (bin / 64u);
   holes->grains += hole;
-  holes->count++;
 }
 
 static inline void gmlk_holes_remove(gmlk_holes *holes, gmlk_block *block) {
@@ -1303,7 +1298,6 @@ static inline void gmlk_holes_remove(gmlk_holes *holes, gmlk_block *block) {
   holes->bits[word] &= ~(is_last << (bin % 64u)); /* without a branch, which nobody could predict */
   holes->words &= ~((uint64_t)!holes->bits[word] << word);
   holes->grains -= block->hole;
-  holes->count--;
   block->hole = 0;
 }
 
@@ -2799,9 +2793,8 @@ typedef struct gmlk_request {
   gmlake_result error; /* of the last rung that failed */
   const gmlake_alloc_desc *desc;
   /* for policy and observer; apart, so that clearing what is before takes a few stores: */
-  unsigned state;      /* the paper's, of what was granted */
-  unsigned candidates; /* before the attempt, or as a policy counts them */
-  uint64_t number;     /* of the attempt; 0: for a buffer */
+  unsigned state;  /* the paper's, of what was granted */
+  uint64_t number; /* of the attempt; 0: for a buffer */
   uint64_t driver_ns;
   const char *reason; /* NULL: the state says it */
 } gmlk_request;
@@ -2899,14 +2892,6 @@ static void gmlk_log(gmlake *l, int level, const gmlake_error_info *info) {
 
 /* ---- the observer ---- */
 
-/* Free ranges and windows that there are to choose from. */
-static unsigned gmlk_candidates(const gmlk_request *r) {
-  const gmlk_arena *a = r->arena;
-  size_t count = a->pools[GMLK_CLEAN]->count + a->spool.count;
-  if (r->taker.stream) count += a->pools[r->taker.stream]->count;
-  return (unsigned)count;
-}
-
 static gmlake_stream gmlk_stream_shown(const gmlake *l, unsigned stream) {
   return stream ? l->streams.items[stream]->value : GMLAKE_STREAM_NONE;
 }
@@ -2918,7 +2903,6 @@ GMLK_INLINE void gmlk_event(const gmlake *l, const gmlk_request *r, gmlake_event
   out->reason = reason;
   out->request = r ? r->number : 0;
   out->stream = r ? gmlk_stream_shown(l, r->stream) : GMLAKE_STREAM_NONE;
-  out->candidates = r ? r->candidates : 0;
   out->state = 0;
   out->address = out->driver_ns = 0;
   out->bytes = out->asked_bytes = 0;
@@ -4829,7 +4813,6 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_bl
   gmlk_call_end(l, &call);
   if (l->lost || !q.plan.state) return l->lost;
   r->reason = q.plan.reason ? q.plan.reason : "the policy's plan";
-  if (q.plan.candidates) r->candidates = q.plan.candidates;
   if (q.plan.state == 5) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   if (q.plan.window) w = gmlk_window_numbered(r->arena, q.plan.window);
   wrong = q.plan.window ? gmlk_reuse_wrong(l, r, &q, w) : gmlk_pieces_wrong(r, &q);
@@ -6091,37 +6074,40 @@ static void gmlk_check_index(gmlk_checker *c) {
 
 /* ---- sorted pools ---- */
 
-/* One bin: what stands there is free memory of this tag and arena. */
-static void gmlk_check_ring(gmlk_checker *c, const gmlk_holes *holes, unsigned bin, unsigned stream,
-                            uint32_t arena, gmlk_holes *sum) {
+/* One bin: what stands there is free memory of this tag and arena. Adds it to the sum; returns how
+   many blocks it is. */
+static size_t gmlk_check_ring(gmlk_checker *c, const gmlk_holes *holes, unsigned bin,
+                              unsigned stream, uint32_t arena, uint64_t *grains) {
   const gmlk_link *ring = &holes->bins[bin], *link = ring, *before;
+  size_t count = 0;
   do {
     const gmlk_block *b;
     before = link;
     link = link->next;
-    if (!gmlk_expect(c, link && link->prev == before, "H3: a ring is not linked both ways")) return;
-    if (link == ring) return;
+    if (!gmlk_expect(c, link && link->prev == before, "H3: a ring is not linked both ways"))
+      return count;
+    if (link == ring) return count;
     if (!gmlk_expect(c,
                      (uintptr_t)link < (uintptr_t)holes->bins ||
                          (uintptr_t)link >= (uintptr_t)(holes->bins + GMLK_BINS),
                      "H3: a ring leads to another"))
-      return;
+      return count;
     b = gmlk_linked(link);
     gmlk_expect(c, b->hole && gmlk_bin_of(b->hole) == bin, "H1: a block stands in a wrong bin");
     gmlk_expect(c, b->state == GMLK_FREE && b->stream == stream && b->arena == arena,
                 "A3: a block in a pool is not its free memory");
-    sum->count++;
-    sum->grains += b->hole;
+    count++;
+    *grains += b->hole;
   } while (!c->broken);
+  return count;
 }
 
 /* Returns how many blocks stand there. */
 static size_t gmlk_check_holes(gmlk_checker *c, const gmlk_holes *holes, unsigned stream,
                                uint32_t arena) {
-  gmlk_holes sum; /* of which only the totals are used */
+  uint64_t grains = 0;
+  size_t count = 0;
   unsigned bin;
-  sum.count = 0;
-  sum.grains = 0;
   for (bin = 0; bin < GMLK_BINS; bin++) {
     const gmlk_link *ring = &holes->bins[bin];
     int is_empty = ring->next == ring;
@@ -6130,15 +6116,14 @@ static size_t gmlk_check_holes(gmlk_checker *c, const gmlk_holes *holes, unsigne
       return 0;
     }
     if (is_empty && ring->prev == ring) continue;
-    gmlk_check_ring(c, holes, bin, stream, arena, &sum);
+    count += gmlk_check_ring(c, holes, bin, stream, arena, &grains);
     if (c->broken) return 0;
   }
   for (bin = 0; bin < 64; bin++)
     if ((int)(holes->words >> bin & 1u) != (bin < GMLK_BIN_WORDS && holes->bits[bin] != 0))
       gmlk_expect(c, 0, "H2: a word of bits and its bit differ");
-  gmlk_expect(c, sum.count == holes->count && sum.grains == holes->grains,
-              "H4: a pool's totals are off");
-  return sum.count;
+  gmlk_expect(c, grains == holes->grains, "H4: a pool's total is off");
+  return count;
 }
 
 /* The hole that a free block should stand in its pool with. */
@@ -8598,7 +8583,7 @@ static gmlake_result gmlk_request_size(gmlk_request *r, const gmlake_alloc_desc 
 GMLK_INLINE gmlake_result gmlk_request_init(gmlake *l, gmlk_request *r,
                                             const gmlake_alloc_desc *desc, gmlake_stream stream) {
   memset(r, 0, offsetof(gmlk_request, state));
-  r->state = r->candidates = 0;
+  r->state = 0;
   r->number = r->driver_ns = 0;
   r->reason = NULL;
   r->desc = desc;
@@ -8681,10 +8666,8 @@ GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
    capture holds driving. */
 static gmlake_result gmlk_request_renew(gmlake *l, gmlk_request *r, gmlake_stream stream) {
   uint64_t number = r->number;
-  unsigned candidates = r->candidates;
   gmlake_result result = gmlk_request_open(l, r, r->desc, stream);
   r->number = number;
-  r->candidates = candidates;
   return result;
 }
 
@@ -8747,10 +8730,7 @@ GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc
     note = gmlk_note_new(l, desc->user_data, desc->label);
     if (!note) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
-  if (is_watched) {
-    r.number = ++l->request_count;
-    r.candidates = gmlk_candidates(&r);
-  }
+  if (is_watched) r.number = ++l->request_count;
   if (r.grains && !(is_watched && l->asks_first)) b = gmlk_fast_as(l, &r, is_watched);
   if (!b) result = gmlk_serve_slowly(l, &r, stream, &b);
   if (result)

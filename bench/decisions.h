@@ -2,7 +2,7 @@
    line, such as
 
       {"op": 7, "kind": "alloc", "state": 3, "request": 5, "address": "0x10000000000",
-       "bytes": 4194304, "asked": 4194000, "stream": 0, "candidates": 2,
+       "bytes": 4194304, "asked": 4194000, "stream": 0,
        "reason": "stitched from free pieces", "driver_ns": 31000, "reserved": 8388608,
        "active": 6291456}
 
@@ -60,7 +60,7 @@ static void decisions_write(void *user, const gmlake_event *e) {
           (unsigned long long)e->request, (unsigned long long)e->address, (unsigned long)e->bytes,
           (unsigned long)e->asked_bytes);
   decisions_write_stream(d, e->stream);
-  fprintf(d->file, ", \"candidates\": %u, \"reason\": ", e->candidates);
+  fputs(", \"reason\": ", d->file);
   json_string(d->file, e->reason);
   fprintf(d->file, ", \"driver_ns\": %llu, \"reserved\": %lu, \"active\": %lu}\n",
           (unsigned long long)e->driver_ns, (unsigned long)e->reserved_bytes,

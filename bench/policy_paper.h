@@ -150,15 +150,13 @@ static inline int gmlake_paper_may_stitch(const gmlake_paper *paper, const gmlak
 
 /* Walks the pPool. */
 static inline void gmlake_paper_fit_blocks(const gmlake_paper *paper, const gmlake_view *view,
-                                           size_t bytes, gmlake_paper_fit *fit,
-                                           unsigned *candidates) {
+                                           size_t bytes, gmlake_paper_fit *fit) {
   int exact_only = paper->limit_reading == GMLAKE_PAPER_LIMIT_EXACT && bytes < paper->limit_bytes;
   gmlake_paper_range r;
   r.next = 0;
   while (gmlake_paper_next(view, &r)) {
     size_t have = r.body_end - r.body_begin;
     if (!have) continue;
-    ++*candidates;
     if (have == bytes && !fit->exact.bytes)
       fit->exact = gmlake_paper_piece(r.body_begin, r.body_end);
     if (exact_only || have <= bytes || (fit->larger.bytes && have >= fit->larger.bytes)) continue;
@@ -171,13 +169,11 @@ static inline void gmlake_paper_fit_blocks(const gmlake_paper *paper, const gmla
 
 /* Walks the sPool. */
 static inline void gmlake_paper_fit_windows(const gmlake_paper *paper, const gmlake_view *view,
-                                            size_t bytes, gmlake_paper_fit *fit,
-                                            unsigned *candidates) {
+                                            size_t bytes, gmlake_paper_fit *fit) {
   size_t percent = paper->reuse_percent > 100 ? paper->reuse_percent : 100;
   size_t most = bytes / 100 * percent + bytes % 100 * percent / 100, i;
   for (i = 0; i < view->window_count; i++) {
     const gmlake_window_info *w = &view->windows[i];
-    ++*candidates;
     if (!w->is_free || w->bytes < bytes || w->bytes > most) continue;
     if (!fit->window || w->bytes <= fit->window->bytes) fit->window = w;
   }
@@ -276,13 +272,13 @@ static inline void gmlake_paper_large(gmlake_paper *paper, const gmlake_view *vi
   size_t bytes = (request->bytes + view->chunk_bytes - 1) / view->chunk_bytes * view->chunk_bytes;
   gmlake_paper_fit fit;
   memset(&fit, 0, sizeof fit);
-  gmlake_paper_fit_blocks(paper, view, bytes, &fit, &plan->candidates);
+  gmlake_paper_fit_blocks(paper, view, bytes, &fit);
   if (fit.exact.bytes) {
     gmlake_paper_take(plan, 1, (uintptr_t)fit.exact.home, bytes, "exact pBlock");
     return;
   }
   if (!(request->flags & GMLAKE_NO_STITCH) && !(paper->takes_block_first && fit.larger.bytes))
-    gmlake_paper_fit_windows(paper, view, bytes, &fit, &plan->candidates);
+    gmlake_paper_fit_windows(paper, view, bytes, &fit);
   if (fit.window)
     gmlake_paper_reuse(plan, fit.window);
   else if (fit.larger.bytes)
@@ -315,7 +311,6 @@ static inline void gmlake_paper_small(const gmlake_view *view, const gmlake_requ
   gmlake_paper_range r;
   r.next = 0;
   while (gmlake_paper_next(view, &r)) {
-    plan->candidates++;
     if (r.body_begin < r.body_end) {
       gmlake_paper_try_hole(&hole, request, bytes, r.begin, r.body_begin);
       gmlake_paper_try_hole(&block, request, bytes, r.body_begin, r.body_end);

@@ -19,7 +19,6 @@ static void choose(void *user, const gmlake_view *view, const gmlake_request *re
   if (request->alignment > 512 || request->flags) return;
   for (i = 0; i < view->block_count; i++)
     if (!worst || view->blocks[i].bytes > worst->bytes) worst = &view->blocks[i];
-  plan->candidates = (unsigned)view->block_count;
   if (!worst || worst->bytes < bytes) return;
   plan->state = worst->bytes == bytes ? 1 : 2;
   plan->pieces[0].home = worst->home;

@@ -505,8 +505,7 @@ static const field records_fields[] = {ONE(T, pages, PAGE), ONE(T, unused, BLOCK
 #undef T
 #define T gmlk_holes
 static const field holes_fields[] = {ONE(T, words, INTEGER), MANY(T, bits, INTEGER),
-                                     ONE(T, grains, INTEGER), ONE(T, count, INTEGER),
-                                     MANY(T, bins, PART)};
+                                     ONE(T, grains, INTEGER), MANY(T, bins, PART)};
 #undef T
 #define T gmlk_row
 static const field row_fields[] = {MANY(T, address, INTEGER), MANY(T, block, BLOCK)};

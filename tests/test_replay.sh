@@ -258,7 +258,7 @@ decisions_are_json() {
   n='[0-9][0-9]*'
   ! grep -vx "{\"op\": $n, \"kind\": \"[a-z]*\", \"state\": [0-5], \"request\": $n, \
 \"address\": \"0x[0-9a-f]*\", \"bytes\": $n, \"asked\": $n, \"stream\": \($n\|null\), \
-\"candidates\": $n, \"reason\": \"\([^\"\\\\]\|\\\\.\)*\", \"driver_ns\": $n, \
+\"reason\": \"\([^\"\\\\]\|\\\\.\)*\", \"driver_ns\": $n, \
 \"reserved\": $n, \"active\": $n}" "$dir/told" &&
     [ "$(sed 's/{"op": \([0-9]*\).*/\1/' "$dir/told" | uniq | tr '\n' ' ')" = "$1 " ]
 }
