@@ -10,9 +10,10 @@
    then `gzip run.gmtrace` if you like, and `build/replay run.gmtrace.gz`. Written are the
    allocations that were served, with the bytes asked for, and the frees; the legacy stream is 0,
    others count from 1 on as they appear, GMLAKE_STREAM_NONE as one of them. Alignment, flags and
-   pools are not in a trace. Growing buffers are not either: where the program has some, the file says
-   so, and flush and close answer ENOTSUP. One recorder for each lake. A process that ends by exit()
-   may leave it open. A child of fork records nothing: what it frees is still live in its parent. */
+   pools are not in a trace. Growing buffers are not either: where the program has some, the file
+   says so, and flush and close answer ENOTSUP. One recorder for each lake. A process that ends by
+   exit() may leave it open. A child of fork records nothing: what it frees is still live in its
+   parent. */
 #if !defined(GMLAKE_RECORD_H)
 #define GMLAKE_RECORD_H
 

@@ -135,12 +135,12 @@ void nothing(const char *message) {
 C
   # stub DIRECTORY LIBRARY FLAG: a library with that function.
   stub() {
-    mkdir -p "$dir/$1" && "${CC:-cc}" -w -shared -fPIC $3 "$dir/raise.c" -o "$dir/$1/$2"
+    mkdir -p "$dir/$1" && "${CC:-cc}" -w -shared -fPIC "$3" "$dir/raise.c" -o "$dir/$1/$2"
   }
   ok 'python: a stub of torch' stub torch/lib libc10.so -DC10
-  ok 'python: a stub without its function' stub other/lib libc10.so ''
+  ok 'python: a stub without its function' stub other/lib libc10.so -DNONE
   ok "python: a stub of C++'s library" stub std libstdc++.so.6 -DSTD
-  ok 'python: a stub of that without its function' stub none libstdc++.so.6 ''
+  ok 'python: a stub of that without its function' stub none libstdc++.so.6 -DNONE
   # torch_stub TORCH STD NAME: with those two; by which of them errors are raised.
   torch_stub() {
     fake "LD_LIBRARY_PATH=build/fake:$dir/$2" python3 -B tests/clients/torch_stub.py "$library" \

@@ -124,8 +124,8 @@ static const char *read_environment(gmlake_desc *desc, int *peers) {
 
 /* ---- Recordings ----------------------------------------------------------------------------- */
 
-/* NAME.DEVICE, or NAME.rankRANK.DEVICE, and with that of the process for a name that is taken. NULL:
-   errno says why. */
+/* NAME.DEVICE, or NAME.rankRANK.DEVICE; where that is there already, with the process's number too.
+   NULL: errno says why. */
 static gmlake_recorder *open_recording(const char *name, int device) {
   const char *const rank = getenv("RANK");
   const int has_rank = rank && *rank && rank[strspn(rank, "0123456789")] == '\0';
