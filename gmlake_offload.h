@@ -386,6 +386,16 @@ typedef struct gmlake_offload_graph_info {
   const uint32_t *op_order; /* op_count operators, in the order in which they run */
 } gmlake_offload_graph_info;
 
+/* What one device needs, with nothing moved. */
+typedef struct gmlake_offload_device_info {
+  size_t struct_bytes; /* set by the caller, or 0: this header's size; returned: bytes filled in */
+  size_t tensor_bytes; /* its tensors */
+  size_t persistent_bytes; /* those that are PERSISTENT or INPUT */
+  size_t peak_bytes;       /* the most at once while the operators run in op_order */
+  size_t op_bytes_max;     /* what the largest operator touches there */
+  uint64_t time_ns;        /* its operators, those that are transfers left out */
+} gmlake_offload_device_info;
+
 typedef struct gmlake_offload_error_info {
   gmlake_offload_result result;
   uint32_t op, tensor; /* what it is about, or GMLAKE_OFFLOAD_NONE */
@@ -438,6 +448,10 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_get_error(
 /* Errors: INVALID_ARGUMENT, NOT_SEALED. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_get_info(
     const gmlake_offload_graph *graph, gmlake_offload_graph_info *out_info);
+
+/* Errors: INVALID_ARGUMENT, NOT_SEALED, UNKNOWN_ID (the graph names no such device). */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_get_device_info(
+    const gmlake_offload_graph *graph, uint32_t device, gmlake_offload_device_info *out_info);
 
 /* Errors of both: INVALID_ARGUMENT, UNKNOWN_ID. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_get_tensor(
@@ -1248,6 +1262,7 @@ struct gmlake_offload_graph {
   size_t *successor_begin; /* dependencies: successors[successor_begin[op] ..] run after op */
   uint32_t *successors;
   size_t access_count, dependency_count;
+  gmlake_offload_device_info *devices;
   gmlake_offload_graph_info info;
   gmlake_offload_error_info error;
 };
@@ -1541,55 +1556,102 @@ static gmlake_offload_result gmlo_graph_sort(gmlake_offload_graph *graph) {
   return GMLAKE_OFFLOAD_OK;
 }
 
-static size_t gmlo_graph_op_bytes(const gmlake_offload_graph *graph, const gmlo_op *op) {
-  size_t bytes = 0, n, w;
-  for (n = 0; n < op->read_count; n++)
-    bytes += graph->tensors[graph->refs[op->first_ref + n]].bytes;
-  for (w = 0; w < op->write_count; w++) {
-    uint32_t t = graph->refs[op->first_ref + op->read_count + w];
-    for (n = 0; n < op->read_count && graph->refs[op->first_ref + n] != t; n++) continue;
-    if (n == op->read_count) bytes += graph->tensors[t].bytes;
+/* Bytes that the operator touches, on that device, or on all where it is GMLAKE_OFFLOAD_NONE. A
+   tensor that it reads and writes counts once. */
+static size_t gmlo_graph_op_bytes(const gmlake_offload_graph *graph, uint32_t op, uint32_t device) {
+  size_t i, bytes = 0;
+  for (i = 0; i < gmlo_op_refs(graph, op); i++) {
+    uint32_t t = gmlo_op_ref(graph, op, i);
+    if (device != GMLAKE_OFFLOAD_NONE && graph->tensors[t].device != device) continue;
+    if (i >= graph->ops[op].read_count && (gmlo_op_uses(graph, op, t) & GMLO_READS) != 0) continue;
+    bytes += graph->tensors[t].bytes;
   }
   return bytes;
 }
 
-/* Position behind which an intermediate is freed. */
-static size_t gmlo_graph_last(const gmlake_offload_graph *graph, size_t t) {
-  if (graph->tensors[t].kind != GMLAKE_OFFLOAD_INTERMEDIATE) return graph->op_count - 1;
-  return graph->accesses[graph->access_begin[t + 1] - 1].position;
+/* Adds, for each device d to bytes[d] and for all to bytes[device_count], what the operator at the
+   position makes. */
+static void gmlo_graph_count_made(const gmlake_offload_graph *graph, size_t position,
+                                  size_t *bytes) {
+  uint32_t op = graph->order[position];
+  size_t i;
+  for (i = graph->ops[op].read_count; i < gmlo_op_refs(graph, op); i++) {
+    uint32_t t = gmlo_op_ref(graph, op, i);
+    const gmlo_tensor *tensor = &graph->tensors[t];
+    if (!gmlo_kind_is_made(tensor->kind)) continue;
+    if (graph->accesses[graph->access_begin[t]].position != position) continue;
+    bytes[tensor->device] += tensor->bytes;
+    bytes[graph->device_count] += tensor->bytes;
+  }
 }
 
-/* Bytes that exist in each position are summed from what comes and goes there. */
+/* Takes away what the operator at the position is the last to use. */
+static void gmlo_graph_count_gone(const gmlake_offload_graph *graph, size_t position,
+                                  size_t *bytes) {
+  uint32_t op = graph->order[position];
+  size_t i;
+  for (i = 0; i < gmlo_op_refs(graph, op); i++) {
+    uint32_t t = gmlo_op_ref(graph, op, i);
+    const gmlo_tensor *tensor = &graph->tensors[t];
+    const gmlo_access *last = &graph->accesses[graph->access_begin[t + 1] - 1];
+    if (tensor->kind != GMLAKE_OFFLOAD_INTERMEDIATE || last->position != position) continue;
+    if (i >= graph->ops[op].read_count && (last->how & GMLO_READS) != 0) continue; /* counted */
+    bytes[tensor->device] -= tensor->bytes;
+    bytes[graph->device_count] -= tensor->bytes;
+  }
+}
+
+/* What exists from the begin of an iteration on. */
+static void gmlo_graph_count_tensors(gmlake_offload_graph *graph, size_t *bytes) {
+  size_t t;
+  for (t = 0; t < graph->tensor_count; t++) {
+    const gmlo_tensor *tensor = &graph->tensors[t];
+    gmlake_offload_device_info *device = &graph->devices[tensor->device];
+    device->tensor_bytes += tensor->bytes;
+    if (gmlo_kind_is_made(tensor->kind)) continue;
+    device->persistent_bytes += tensor->bytes;
+    bytes[tensor->device] += tensor->bytes;
+    bytes[graph->device_count] += tensor->bytes;
+  }
+}
+
+static void gmlo_most(size_t *most, size_t bytes) {
+  if (bytes > *most) *most = bytes;
+}
+
+/* Peaks, and largest operators, of the devices that the operators touch. */
+static void gmlo_graph_measure_ops(gmlake_offload_graph *graph, size_t *bytes) {
+  size_t p, i, d;
+  for (d = 0; d < graph->device_count; d++) graph->devices[d].peak_bytes = bytes[d];
+  for (p = 0; p < graph->op_count; p++) {
+    uint32_t op = graph->order[p];
+    gmlo_graph_count_made(graph, p, bytes);
+    gmlo_most(&graph->info.peak_bytes, bytes[graph->device_count]);
+    gmlo_most(&graph->info.op_bytes_max, gmlo_graph_op_bytes(graph, op, GMLAKE_OFFLOAD_NONE));
+    for (i = 0; i < gmlo_op_refs(graph, op); i++) {
+      uint32_t device = graph->tensors[gmlo_op_ref(graph, op, i)].device;
+      gmlo_most(&graph->devices[device].peak_bytes, bytes[device]);
+      if (i == 0 || (graph->ops[op].flags & GMLAKE_OFFLOAD_TRANSFER) != 0) {
+        gmlo_most(&graph->devices[device].op_bytes_max, gmlo_graph_op_bytes(graph, op, device));
+      }
+    }
+    if ((graph->ops[op].flags & GMLAKE_OFFLOAD_TRANSFER) == 0) {
+      graph->devices[graph->ops[op].device].time_ns += graph->ops[op].time_ns;
+    }
+    gmlo_graph_count_gone(graph, p, bytes);
+  }
+}
+
 static gmlake_offload_result gmlo_graph_measure(gmlake_offload_graph *graph) {
   gmlake_offload_graph_info *info = &graph->info;
-  gmlo_scope scratch;
-  size_t t, i, bytes = 0, *comes, *goes;
+  size_t *bytes = (size_t *)gmlo_take(&graph->scope, graph->device_count + 1, sizeof *bytes);
+  graph->devices = (gmlake_offload_device_info *)gmlo_take(&graph->scope, graph->device_count,
+                                                           sizeof *graph->devices);
+  if (bytes == NULL || graph->devices == NULL) return gmlo_graph_no_memory(graph);
   memset(info, 0, sizeof *info);
-  scratch.host = graph->host;
-  scratch.pieces = NULL;
-  comes = (size_t *)gmlo_take(&scratch, graph->op_count, sizeof *comes);
-  goes = (size_t *)gmlo_take(&scratch, graph->op_count, sizeof *goes);
-  if (comes == NULL || goes == NULL) {
-    gmlo_leave(&scratch);
-    return gmlo_graph_no_memory(graph);
-  }
-  for (t = 0; t < graph->tensor_count; t++) {
-    if (!gmlo_kind_is_made(graph->tensors[t].kind)) {
-      info->persistent_bytes += graph->tensors[t].bytes;
-    } else if (graph->access_begin[t] != graph->access_begin[t + 1]) {
-      comes[graph->accesses[graph->access_begin[t]].position] += graph->tensors[t].bytes;
-      goes[gmlo_graph_last(graph, t)] += graph->tensors[t].bytes;
-    }
-  }
-  bytes = info->persistent_bytes;
-  for (i = 0; i < graph->op_count; i++) {
-    size_t op_bytes = gmlo_graph_op_bytes(graph, &graph->ops[i]);
-    bytes += comes[i];
-    if (bytes > info->peak_bytes) info->peak_bytes = bytes;
-    if (op_bytes > info->op_bytes_max) info->op_bytes_max = op_bytes;
-    bytes -= goes[i];
-  }
-  gmlo_leave(&scratch);
+  gmlo_graph_count_tensors(graph, bytes);
+  info->persistent_bytes = bytes[graph->device_count];
+  gmlo_graph_measure_ops(graph, bytes);
   info->tensor_count = graph->tensor_count;
   info->op_count = graph->op_count;
   info->access_count = graph->access_count;
@@ -1784,6 +1846,14 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_get_info(
   if (!graph->sealed) return GMLAKE_OFFLOAD_ERROR_NOT_SEALED;
   *out_info = graph->info;
   return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_get_device_info(
+    const gmlake_offload_graph *graph, uint32_t device, gmlake_offload_device_info *out_info) {
+  if (graph == NULL || out_info == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  if (!graph->sealed) return GMLAKE_OFFLOAD_ERROR_NOT_SEALED;
+  if (device >= graph->device_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  return gmlo_fill_info(out_info, &graph->devices[device], sizeof graph->devices[device]);
 }
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_get_tensor(

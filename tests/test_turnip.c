@@ -649,6 +649,93 @@ static gmlake_offload_memgraph *random_memgraph(const gmlake_offload_graph *grap
   return m;
 }
 
+/* ---- What devices need ----------------------------------------------------------------------- */
+
+/* The positions at which the tensor exists, by its operators alone; 0: it never does. */
+static int exists(const gmlake_offload_graph *graph, uint32_t id, size_t *first, size_t *last) {
+  gmlake_offload_graph_info info = info_of(graph);
+  gmlake_offload_tensor_desc t;
+  size_t p, i;
+  assert_ok(gmlake_offload_get_tensor(graph, id, &t));
+  *first = info.op_count;
+  *last = 0;
+  for (p = 0; p < info.op_count; p++) {
+    gmlake_offload_op_desc o;
+    assert_ok(gmlake_offload_get_op(graph, info.op_order[p], &o));
+    for (i = 0; i < o.read_count + o.write_count; i++) {
+      if ((i < o.read_count ? o.reads[i] : o.writes[i - o.read_count]) != id) continue;
+      if (*first == info.op_count) *first = p;
+      *last = p;
+    }
+  }
+  if (t.kind <= GMLAKE_OFFLOAD_INPUT) *first = 0;
+  if (t.kind != GMLAKE_OFFLOAD_INTERMEDIATE) *last = info.op_count - 1;
+  return *first != info.op_count;
+}
+
+/* Bytes of the device, or of all (NONE), at the worst position. */
+static size_t most_bytes(const gmlake_offload_graph *graph, uint32_t device) {
+  gmlake_offload_graph_info info = info_of(graph);
+  size_t *bytes = (size_t *)calloc(info.op_count, sizeof *bytes), p, first, last, most = 0;
+  uint32_t id;
+  assert_non_null(bytes);
+  for (id = 0; id < info.tensor_count; id++) {
+    gmlake_offload_tensor_desc t;
+    assert_ok(gmlake_offload_get_tensor(graph, id, &t));
+    if ((device != NONE && t.device != device) || !exists(graph, id, &first, &last)) continue;
+    for (p = first; p <= last; p++) bytes[p] += t.bytes;
+  }
+  for (p = 0; p < info.op_count; p++) most = bytes[p] > most ? bytes[p] : most;
+  free(bytes);
+  return most;
+}
+
+static void test_device_info(void **state) {
+  gmlake_offload_device_info info;
+  gmlake_offload_graph *graph = new_graph(0);
+  uint64_t seed;
+  uint32_t d, op_id;
+  (void)state;
+  info.struct_bytes = 0;
+  assert_error(gmlake_offload_graph_get_device_info(graph, 0, &info), NOT_SEALED);
+  gmlake_offload_graph_destroy(graph);
+  for (seed = 1; seed <= 60; seed++) {
+    gmlake_offload_memgraph_desc desc;
+    uint64_t time_ns = 0, all_ns = 0;
+    size_t tensor_bytes = 0, persistent_bytes = 0;
+    graph = random_world_of(seed, 5 + seed % 40);
+    desc = compile_desc(graph, 0);
+    desc.align_bytes = 1;
+    for (d = 0; d < graph->device_count; d++) {
+      size_t least = least_bytes(&desc, d);
+      info.struct_bytes = 0;
+      assert_ok(gmlake_offload_graph_get_device_info(graph, d, &info));
+      assert_int_equal(info.peak_bytes, most_bytes(graph, d));
+      assert_true(info.op_bytes_max <= least && least - info.op_bytes_max <= 8); /* empty ones */
+      time_ns += info.time_ns;
+      tensor_bytes += info.tensor_bytes;
+      persistent_bytes += info.persistent_bytes;
+    }
+    for (op_id = 0; op_id < graph->op_count; op_id++) {
+      gmlake_offload_op_desc o;
+      assert_ok(gmlake_offload_get_op(graph, op_id, &o));
+      all_ns += (o.flags & GMLAKE_OFFLOAD_TRANSFER) != 0 ? 0 : o.time_ns;
+    }
+    assert_int_equal(time_ns, all_ns);
+    assert_int_equal(tensor_bytes, info_of(graph).tensor_bytes);
+    assert_int_equal(persistent_bytes, info_of(graph).persistent_bytes);
+    assert_int_equal(info_of(graph).peak_bytes, most_bytes(graph, NONE));
+    if (seed == 60) break;
+    gmlake_offload_graph_destroy(graph);
+  }
+  assert_error(gmlake_offload_graph_get_device_info(graph, d, &info), UNKNOWN_ID);
+  assert_error(gmlake_offload_graph_get_device_info(NULL, 0, &info), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_graph_get_device_info(graph, 0, NULL), INVALID_ARGUMENT);
+  info.struct_bytes = 1;
+  assert_error(gmlake_offload_graph_get_device_info(graph, 0, &info), INVALID_ARGUMENT);
+  gmlake_offload_graph_destroy(graph);
+}
+
 /* ---- The other checker: all pairs of nodes --------------------------------------------------- */
 
 /* reach[a * count + b]: a path leads from a to b. */
@@ -1377,6 +1464,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_engine_errors),
       cmocka_unit_test(test_random),
       cmocka_unit_test(test_divisors),
+      cmocka_unit_test(test_device_info),
       cmocka_unit_test(test_every_edge_is_needed),
       cmocka_unit_test(test_defects),
       cmocka_unit_test(test_defects_of_homes),

@@ -250,29 +250,12 @@ static int bench_budget(const options *opts, const gmlake_offload_graph *graph, 
 
 /* The most that one device needs when nothing moves, in the graph's order. */
 static size_t device_peak(const gmlake_offload_graph *graph) {
-  size_t d, i, t, peak = 0;
-  for (d = 0; d < graph->device_count; d++) {
-    size_t bytes = 0;
-    for (t = 0; t < graph->tensor_count; t++) {
-      int here = graph->tensors[t].device == d;
-      if (here && !gmlo_kind_is_made(graph->tensors[t].kind)) bytes += graph->tensors[t].bytes;
-    }
-    for (i = 0; i < graph->op_count; i++) {
-      const gmlo_op *op = &graph->ops[graph->order[i]];
-      size_t n, frees = 0;
-      for (n = 0; n < op->read_count + op->write_count; n++) {
-        uint32_t id = graph->refs[op->first_ref + n];
-        const gmlo_tensor *tensor = &graph->tensors[id];
-        if (tensor->device != d || !gmlo_kind_is_made(tensor->kind)) continue;
-        if (n >= op->read_count && graph->accesses[graph->access_begin[id]].position == i) {
-          bytes += tensor->bytes;
-        }
-        if (n < op->read_count && gmlo_op_uses(graph, graph->order[i], id) != GMLO_READS) continue;
-        if (gmlo_graph_last(graph, id) == i) frees += tensor->bytes;
-      }
-      if (bytes > peak) peak = bytes;
-      bytes -= frees;
-    }
+  gmlake_offload_device_info info;
+  uint32_t device;
+  size_t peak = 0;
+  info.struct_bytes = 0;
+  for (device = 0; !gmlake_offload_graph_get_device_info(graph, device, &info); device++) {
+    if (info.peak_bytes > peak) peak = info.peak_bytes;
   }
   return peak;
 }
