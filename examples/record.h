@@ -89,7 +89,8 @@ static inline void gmlake_recorder_fail(gmlake_recorder *r, int error) {
   if (!r->error) r->error = error ? error : EIO;
 }
 
-/* A child of fork has copies of all this, and of a lock that a thread of its parent may hold. */
+/* A child of fork has copies of all this, and of a lock that a thread of its parent may hold. Its
+   lake tells observers nothing. */
 static inline int gmlake_recorder_is_ours(const gmlake_recorder *r) {
   return r->process == getpid();
 }
@@ -216,7 +217,7 @@ static inline void gmlake_recorder_observe(void *user, const gmlake_event *event
   const int is_alloc = event->kind == GMLAKE_EVENT_ALLOC && event->state != 5;
   const int is_free = event->kind == GMLAKE_EVENT_FREE;
   const int is_buffer = event->kind == GMLAKE_EVENT_GROW && !event->address && !event->request;
-  if ((!is_alloc && !is_free && !is_buffer) || !gmlake_recorder_is_ours(r)) return;
+  if (!is_alloc && !is_free && !is_buffer) return;
   (void)pthread_mutex_lock(&r->mutex);
   if (!r->error && is_alloc) gmlake_recorder_alloc(r, event);
   if (!r->error && is_free) gmlake_recorder_free(r, event);

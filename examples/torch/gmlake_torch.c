@@ -298,12 +298,15 @@ API void gmlake_torch_empty_cache(void) {
     if (lake_of(device)) tell("gmlake_trim", device, gmlake_trim(lake_of(device), 0, NULL));
 }
 
-/* To be called before a stream is destroyed. */
+/* To be called before a stream is destroyed. A child of fork has none to forget. */
 API void gmlake_torch_forget_stream(void *stream) {
+  gmlake_result result;
   int device;
-  for (device = 0; device < DEVICES_MAX; device++)
-    if (lake_of(device))
-      tell("gmlake_forget_stream", device, gmlake_forget_stream(lake_of(device), stream));
+  for (device = 0; device < DEVICES_MAX; device++) {
+    if (!lake_of(device)) continue;
+    result = gmlake_forget_stream(lake_of(device), stream);
+    if (result != GMLAKE_ERROR_FORKED) tell("gmlake_forget_stream", device, result);
+  }
 }
 
 /* In place of torch's hook that gives a graph its own memory, whose arguments C cannot express: a

@@ -220,6 +220,7 @@ static void case_fork(void) {
   int status = -1;
   if (child == 0) {
     torch.free(a, 4 * MIB, 0, NULL);
+    torch.forget_stream((void *)16);
     exit(0);
   }
   check(waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status));
