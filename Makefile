@@ -143,6 +143,12 @@ build/test_%: tests/test_%.c Makefile | build
 	$(CC) -std=c99 $(LEVEL) -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench -Itests/cuda_stub $(CPPFLAGS) \
 	  $(CFLAGS) $< -o $@ $(LDFLAGS) -lcmocka -lz $(LIBS) -lm $(LDLIBS)
 
+# Counts steps. Only what is tested is compiled so that it can be counted.
+build/test_steps: tests/test_steps.c tests/step_count.c Makefile | build
+	$(CC) -std=c99 -O1 -c tests/step_count.c -o $@.count.o
+	$(CC) -std=c99 -O1 -g -fsanitize-coverage=trace-pc $(WARNINGS) $(DEPENDENCIES) -I. -Ibench \
+	  $(CPPFLAGS) $(CFLAGS) $< $@.count.o -o $@ $(LDFLAGS) -lcmocka -lz $(LIBS) -lm $(LDLIBS)
+
 build/test_%.tsan: tests/test_%.c Makefile | build
 	$(CC) -std=c99 -O1 -g -fsanitize=thread $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CPPFLAGS) \
 	  $(CFLAGS) $< -o $@ $(LDFLAGS) -lcmocka $(LIBS) $(LDLIBS)

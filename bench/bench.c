@@ -371,7 +371,7 @@ static int read_trace(const bench *b, const char *path, workload *out) {
   trace_free(&t);
   suffix = strstr(out->name, ".gmtrace");
   if (suffix) *suffix = '\0';
-  if (!out->op_count) fprintf(stderr, "%s:0: the trace allocates nothing\n", path);
+  if (!out->op_count) fprintf(stderr, "%s: the trace allocates nothing\n", path);
   return out->op_count != 0;
 }
 
@@ -732,13 +732,13 @@ int main(int argc, char **argv) {
   results = (result *)share(RESULTS_BYTES);
   if (b.o.once) return run_once(&b);
   if (b.o.json_path && !(*file = fopen(b.o.json_path, "w"))) {
-    fprintf(stderr, "%s:0: %s\n", b.o.json_path, strerror(errno));
+    fprintf(stderr, "%s: %s\n", b.o.json_path, strerror(errno));
     return 1;
   }
   run_sections(&b);
   if (!*file) return b.status;
   is_unwritten = ferror(*file);
   if (!fclose(*file) && !is_unwritten) return b.status;
-  fprintf(stderr, "%s:0: cannot be written\n", b.o.json_path);
+  fprintf(stderr, "%s: cannot be written\n", b.o.json_path);
   return 1;
 }

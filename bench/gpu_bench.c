@@ -239,7 +239,7 @@ static int run(bench *b, const options *o) {
     return 0;
   }
   if (o->json_path && !(document.file = fopen(o->json_path, "w"))) {
-    fprintf(stderr, "%s:0: %s\n", o->json_path, strerror(errno));
+    fprintf(stderr, "%s: %s\n", o->json_path, strerror(errno));
     return 1;
   }
   run_sections(b, o);
@@ -247,7 +247,7 @@ static int run(bench *b, const options *o) {
   if (document.file) {
     is_unwritten = ferror(document.file);
     if (fclose(document.file) || is_unwritten) {
-      fprintf(stderr, "%s:0: cannot be written\n", o->json_path);
+      fprintf(stderr, "%s: cannot be written\n", o->json_path);
       return 1;
     }
   }

@@ -6,7 +6,8 @@
      o NAME TIME_NS r ID... w ID...    an operator, behind the tensors it reads and writes
      m LABEL                           an iteration begins, or the last one ends
      # NAME: VALUE                     a remark
-   The reader is strict, but an operator may name a tensor twice. */
+   Lines end in LF or CR LF. The reader is strict, but an operator may name a tensor twice. It takes
+   time in proportion to the file, and no more memory than LINES_MEMORY_MAX. */
 #if !defined(GRAPH_H_INCLUDED)
 #define GRAPH_H_INCLUDED
 
@@ -41,12 +42,15 @@ typedef struct graph {
 typedef struct graph_reader {
   lines in;
   graph *out;
-  size_t tensor_capacity, op_capacity, ref_capacity, mark_capacity;
+  size_t tensor_capacity, op_capacity, ref_capacity, mark_capacity, named_capacity;
+  size_t *named; /* by tensor: the list that named it last, from 1 on */
+  size_t list;   /* the present one */
 } graph_reader;
 
 static int graph_read_tensor(graph_reader *r) {
   graph *g = r->out;
   graph_tensor *tensors;
+  size_t *named;
   const char *kind;
   uint64_t id, bytes;
   if (!lines_number(&r->in, "the id", UINT32_MAX - 2, &id) ||
@@ -61,10 +65,15 @@ static int graph_read_tensor(graph_reader *r) {
     return lines_fail(&r->in, "the kind is none of p, i, a: '%.40s'", kind ? kind : "");
   }
   if (!lines_end_of_record(&r->in)) return 0;
-  tensors = (graph_tensor *)lines_grow(g->tensors, g->tensor_count, &r->tensor_capacity,
+  tensors = (graph_tensor *)lines_grow(&r->in, g->tensors, g->tensor_count, &r->tensor_capacity,
                                        sizeof(graph_tensor));
-  if (!tensors) return lines_fail(&r->in, "out of memory");
+  if (!tensors) return 0;
   g->tensors = tensors;
+  named =
+      (size_t *)lines_grow(&r->in, r->named, g->tensor_count, &r->named_capacity, sizeof(size_t));
+  if (!named) return 0;
+  r->named = named;
+  r->named[g->tensor_count] = 0;
   g->tensors[g->tensor_count].bytes = (size_t)bytes;
   g->tensors[g->tensor_count++].kind = kind[0];
   return 1;
@@ -73,8 +82,9 @@ static int graph_read_tensor(graph_reader *r) {
 /* A list's ids up to the word `end` (NULL: the line's end), each once. */
 static int graph_read_ids(graph_reader *r, const char *end, size_t *out_count) {
   graph *g = r->out;
-  size_t first = g->ref_count, i;
+  size_t first = g->ref_count;
   const char *word;
+  r->list++;
   while ((word = lines_word(&r->in)) != NULL && (!end || strcmp(word, end))) {
     uint32_t *refs;
     uint64_t id;
@@ -82,10 +92,11 @@ static int graph_read_ids(graph_reader *r, const char *end, size_t *out_count) {
     if (id >= g->tensor_count) {
       return lines_fail(&r->in, "unknown tensor %lu", (unsigned long)id);
     }
-    for (i = first; i < g->ref_count && g->refs[i] != id; i++) continue;
-    if (i < g->ref_count) continue;
-    refs = (uint32_t *)lines_grow(g->refs, g->ref_count, &r->ref_capacity, sizeof(uint32_t));
-    if (!refs) return lines_fail(&r->in, "out of memory");
+    if (r->named[id] == r->list) continue;
+    r->named[id] = r->list;
+    refs =
+        (uint32_t *)lines_grow(&r->in, g->refs, g->ref_count, &r->ref_capacity, sizeof(uint32_t));
+    if (!refs) return 0;
     g->refs = refs;
     g->refs[g->ref_count++] = (uint32_t)id;
   }
@@ -108,8 +119,8 @@ static int graph_read_op(graph_reader *r) {
   if (!graph_read_ids(r, "w", &op.read_count) || !graph_read_ids(r, NULL, &op.write_count)) {
     return 0;
   }
-  ops = (graph_op *)lines_grow(g->ops, g->op_count, &r->op_capacity, sizeof(graph_op));
-  if (!ops) return lines_fail(&r->in, "out of memory");
+  ops = (graph_op *)lines_grow(&r->in, g->ops, g->op_count, &r->op_capacity, sizeof(graph_op));
+  if (!ops) return 0;
   g->ops = ops;
   g->ops[g->op_count++] = op;
   return 1;
@@ -117,8 +128,9 @@ static int graph_read_op(graph_reader *r) {
 
 static int graph_read_mark(graph_reader *r) {
   graph *g = r->out;
-  size_t *marks = (size_t *)lines_grow(g->marks, g->mark_count, &r->mark_capacity, sizeof(size_t));
-  if (!marks) return lines_fail(&r->in, "out of memory");
+  size_t *marks =
+      (size_t *)lines_grow(&r->in, g->marks, g->mark_count, &r->mark_capacity, sizeof(size_t));
+  if (!marks) return 0;
   g->marks = marks;
   g->marks[g->mark_count++] = g->op_count;
   return 1;
@@ -161,6 +173,7 @@ static inline int graph_load(const char *path, graph *out, char *error, size_t e
   reader.out = out;
   ok = lines_open(&reader.in, path, GRAPH_LINE_MAX, error, error_bytes) && graph_read_all(&reader);
   lines_close(&reader.in);
+  free(reader.named);
   if (!ok) graph_free(out);
   return ok;
 }

@@ -12,6 +12,12 @@
 #include <string.h>
 #include <zlib.h>
 
+/* What a reader's arrays may hold; a file of a few KiB can unpack to any size. For larger files
+   compile with -DLINES_MEMORY_MAX=BYTES. */
+#if !defined(LINES_MEMORY_MAX)
+#define LINES_MEMORY_MAX ((size_t)1 << 30)
+#endif
+
 typedef struct lines {
   const char *path;
   char *error;
@@ -20,13 +26,15 @@ typedef struct lines {
   size_t number; /* of the line */
   char *text;
   size_t capacity;
-  char *cursor; /* what of the line is still to read */
+  char *cursor;  /* what of the line is still to read */
+  size_t memory; /* bytes of the arrays that lines_grow has made */
 } lines;
 
-/* Writes `file:line: reason`; always 0. */
+/* Writes `file:line: reason`, without the line where none has been read; always 0. */
 static inline int lines_fail(lines *in, const char *format, ...) {
-  int written =
-      snprintf(in->error, in->error_bytes, "%s:%lu: ", in->path, (unsigned long)in->number);
+  int written = in->number ? snprintf(in->error, in->error_bytes, "%s:%lu: ", in->path,
+                                      (unsigned long)in->number)
+                           : snprintf(in->error, in->error_bytes, "%s: ", in->path);
   if (written > 0 && (size_t)written < in->error_bytes) {
     va_list arguments;
     va_start(arguments, format);
@@ -36,13 +44,25 @@ static inline int lines_fail(lines *in, const char *format, ...) {
   return 0;
 }
 
-/* Makes room for one item more: returns the items, or NULL with the old ones untouched. */
-static inline void *lines_grow(void *items, size_t count, size_t *capacity, size_t item_bytes) {
-  size_t wanted = *capacity ? *capacity * 2 : 1024;
+/* Makes room for one item more: returns the items, or NULL with the old ones untouched and the
+   error text written. */
+static inline void *lines_grow(lines *in, void *items, size_t count, size_t *capacity,
+                               size_t item_bytes) {
+  size_t more = *capacity ? *capacity : 1024;
   void *grown;
   if (count < *capacity) return items;
-  grown = wanted <= SIZE_MAX / item_bytes ? realloc(items, wanted * item_bytes) : NULL;
-  if (grown) *capacity = wanted;
+  if (more > (LINES_MEMORY_MAX - in->memory) / item_bytes || more > UINT32_MAX - *capacity) {
+    lines_fail(in, "more than %lu MiB would be held (-DLINES_MEMORY_MAX=BYTES allows more)",
+               (unsigned long)(LINES_MEMORY_MAX >> 20));
+    return NULL;
+  }
+  grown = realloc(items, (*capacity + more) * item_bytes);
+  if (!grown) {
+    lines_fail(in, "out of memory");
+    return NULL;
+  }
+  *capacity += more;
+  in->memory += more * item_bytes;
   return grown;
 }
 
@@ -92,17 +112,20 @@ static inline int lines_next(lines *in) {
   const char *text;
   if (length && in->text[length - 1] == '\n') {
     in->text[length - 1] = '\0';
+    if (length > 1 && in->text[length - 2] == '\r') in->text[length - 2] = '\0';
     in->cursor = in->text;
     in->number++;
     return 1;
   }
   text = gzerror(in->file, &code);
   if (!got && (code == Z_OK || code == Z_STREAM_END)) return 0;
-  in->number++;
-  if (code == Z_BUF_ERROR) {
+  in->number += code != Z_ERRNO;
+  if (code == Z_ERRNO) {
+    lines_fail(in, "%s", strerror(errno));
+  } else if (code == Z_BUF_ERROR) {
     lines_fail(in, "the compressed data is truncated");
   } else if (code != Z_OK && code != Z_STREAM_END) {
-    lines_fail(in, "%s", code == Z_ERRNO ? strerror(errno) : text);
+    lines_fail(in, "%s", text);
   } else if (length == in->capacity - 1) {
     lines_fail(in, "the line is too long");
   } else {

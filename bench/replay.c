@@ -839,7 +839,7 @@ static FILE *open_record(const char *path, const char *head) {
   if (file)
     fputs(head, file);
   else
-    fprintf(stderr, "%s:0: %s\n", path, strerror(errno));
+    fprintf(stderr, "%s: %s\n", path, strerror(errno));
   return file;
 }
 
@@ -848,7 +848,7 @@ static int close_record(const char *path, FILE *file) {
   int unwritten = !file || ferror(file);
   if (!file) return 1;
   if (!fclose(file) && !unwritten) return 1;
-  fprintf(stderr, "%s:0: cannot be written\n", path);
+  fprintf(stderr, "%s: cannot be written\n", path);
   return 0;
 }
 

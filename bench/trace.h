@@ -5,8 +5,9 @@
      f ID DT_US                the free of a live allocation, on the allocation's stream
      m LABEL                   an iteration begins
      # NAME: VALUE             a remark; peak_active, peak_requested and peak_reserved are read
-   An ID may come again once it has been freed. The reader is strict: what it accepts, an allocator
-   can be driven with unchecked. */
+   An ID may come again once it has been freed. Lines end in LF or CR LF. The reader is strict: what
+   it accepts, an allocator can be driven with unchecked. It takes time in proportion to the file,
+   and no more memory than LINES_MEMORY_MAX. */
 #if !defined(TRACE_H_INCLUDED)
 #define TRACE_H_INCLUDED
 
@@ -42,46 +43,51 @@ typedef struct trace {
 
 /* Private from here to trace_load. Functions return 1, or 0 once the error text is written. */
 
+/* A node of a tree over the trace's own ids: the way to an id takes its lowest bit first, so no
+   choice of ids makes it longer than 64 nodes. */
 typedef struct trace_id {
   uint64_t id;
-  size_t alloc_op; /* index of the live allocation + 1; 0: the slot is empty, SIZE_MAX: freed */
+  size_t alloc_op;   /* index of the live allocation; SIZE_MAX: none is */
+  uint32_t child[2]; /* by the next bit: index + 1; 0: none */
 } trace_id;
 
 typedef struct trace_reader {
   lines in;
   trace *out;
   size_t op_capacity, mark_capacity;
-  trace_id *ids; /* open addressing over the trace's own ids; never more than half full */
+  trace_id *ids;
   size_t ids_count, ids_capacity;
+  uint32_t root;      /* of the tree of ids, as a child */
   uint32_t *free_ids; /* room for id_count */
   size_t free_id_count, free_id_capacity;
   size_t active_bytes;
   uint64_t time_us;
 } trace_reader;
 
-static trace_id *trace_find_id(const trace_reader *r, uint64_t id) {
-  size_t mask = r->ids_capacity - 1;
-  size_t i = (size_t)((id * UINT64_C(0x9E3779B97F4A7C15)) >> 20) & mask;
-  while (r->ids[i].alloc_op && r->ids[i].id != id) i = (i + 1) & mask;
-  return &r->ids[i];
+/* The link to the id's node, or to where it belongs; an id more may move all of them. */
+static uint32_t *trace_find_id(trace_reader *r, uint64_t id) {
+  uint32_t *link = &r->root;
+  uint64_t bits = id;
+  for (; *link && r->ids[*link - 1].id != id; bits >>= 1) link = &r->ids[*link - 1].child[bits & 1];
+  return link;
 }
 
-static int trace_grow_ids(trace_reader *r) {
-  trace_id *old = r->ids;
-  size_t old_capacity = r->ids_capacity, i;
-  if (r->ids_count * 2 < old_capacity) return 1;
-  r->ids_capacity = old_capacity ? old_capacity * 2 : 4096;
-  r->ids = (trace_id *)calloc(r->ids_capacity, sizeof(trace_id));
-  if (!r->ids) {
-    r->ids = old;
-    r->ids_capacity = old_capacity;
-    return lines_fail(&r->in, "out of memory");
+/* The id's node, made where there is none. */
+static trace_id *trace_need_id(trace_reader *r, uint64_t id) {
+  trace_id *ids =
+      (trace_id *)lines_grow(&r->in, r->ids, r->ids_count, &r->ids_capacity, sizeof(trace_id));
+  uint32_t *link;
+  if (!ids) return NULL;
+  r->ids = ids;
+  link = trace_find_id(r, id);
+  if (!*link) {
+    trace_id *made = &ids[r->ids_count++];
+    memset(made, 0, sizeof *made);
+    made->id = id;
+    made->alloc_op = SIZE_MAX;
+    *link = (uint32_t)r->ids_count;
   }
-  for (i = 0; i < old_capacity; i++) {
-    if (old[i].alloc_op) *trace_find_id(r, old[i].id) = old[i];
-  }
-  free(old);
-  return 1;
+  return &ids[*link - 1];
 }
 
 static int trace_time(trace_reader *r) {
@@ -105,8 +111,9 @@ static int trace_stream(trace_reader *r, size_t *out_index) {
 
 static int trace_add_op(trace_reader *r, const trace_op *op) {
   trace *t = r->out;
-  trace_op *ops = (trace_op *)lines_grow(t->ops, t->op_count, &r->op_capacity, sizeof(trace_op));
-  if (!ops) return lines_fail(&r->in, "out of memory");
+  trace_op *ops =
+      (trace_op *)lines_grow(&r->in, t->ops, t->op_count, &r->op_capacity, sizeof(trace_op));
+  if (!ops) return 0;
   t->ops = ops;
   t->ops[t->op_count++] = *op;
   return 1;
@@ -122,9 +129,9 @@ static int trace_take_id(trace_reader *r, uint32_t *out_id) {
     *out_id = r->free_ids[--r->free_id_count];
     return 1;
   }
-  free_ids =
-      (uint32_t *)lines_grow(r->free_ids, t->id_count, &r->free_id_capacity, sizeof(uint32_t));
-  if (!free_ids || t->id_count == UINT32_MAX) return lines_fail(&r->in, "out of memory");
+  free_ids = (uint32_t *)lines_grow(&r->in, r->free_ids, t->id_count, &r->free_id_capacity,
+                                    sizeof(uint32_t));
+  if (!free_ids) return 0;
   r->free_ids = free_ids;
   *out_id = (uint32_t)t->id_count++;
   return 1;
@@ -135,13 +142,14 @@ static int trace_read_alloc(trace_reader *r) {
   trace_id *entry;
   uint64_t id, bytes;
   op.type = TRACE_ALLOC;
-  if (!trace_grow_ids(r) || !lines_number(&r->in, "the id", UINT64_MAX, &id) ||
+  if (!lines_number(&r->in, "the id", UINT64_MAX, &id) ||
       !lines_number(&r->in, "the size", TRACE_BYTES_MAX, &bytes) || !trace_stream(r, &op.stream) ||
       !trace_time(r)) {
     return 0;
   }
-  entry = trace_find_id(r, id);
-  if (entry->alloc_op && entry->alloc_op != SIZE_MAX) {
+  entry = trace_need_id(r, id);
+  if (!entry) return 0;
+  if (entry->alloc_op != SIZE_MAX) {
     return lines_fail(&r->in, "id %llu is already live", (unsigned long long)id);
   }
   op.bytes = (size_t)bytes;
@@ -150,9 +158,7 @@ static int trace_read_alloc(trace_reader *r) {
     return lines_fail(&r->in, "the live bytes overflow");
   }
   if (!trace_take_id(r, &op.id) || !trace_add_op(r, &op)) return 0;
-  if (!entry->alloc_op) r->ids_count++;
-  entry->id = id;
-  entry->alloc_op = r->out->op_count;
+  entry->alloc_op = r->out->op_count - 1;
   r->active_bytes += trace_rounded(op.bytes);
   if (r->active_bytes > r->out->active_bytes_peak) r->out->active_bytes_peak = r->active_bytes;
   return 1;
@@ -162,15 +168,15 @@ static int trace_read_free(trace_reader *r) {
   trace_op op;
   trace_id *entry;
   uint64_t id;
-  if (!trace_grow_ids(r) || !lines_number(&r->in, "the id", UINT64_MAX, &id) || !trace_time(r))
-    return 0;
-  entry = trace_find_id(r, id);
-  if (!entry->alloc_op)
-    return lines_fail(&r->in, "free of unknown id %llu", (unsigned long long)id);
+  uint32_t found;
+  if (!lines_number(&r->in, "the id", UINT64_MAX, &id) || !trace_time(r)) return 0;
+  found = *trace_find_id(r, id);
+  if (!found) return lines_fail(&r->in, "free of unknown id %llu", (unsigned long long)id);
+  entry = &r->ids[found - 1];
   if (entry->alloc_op == SIZE_MAX) {
     return lines_fail(&r->in, "id %llu is already free", (unsigned long long)id);
   }
-  op = r->out->ops[entry->alloc_op - 1];
+  op = r->out->ops[entry->alloc_op];
   op.type = TRACE_FREE;
   op.time_us = r->time_us;
   if (!trace_add_op(r, &op)) return 0;
@@ -182,8 +188,9 @@ static int trace_read_free(trace_reader *r) {
 
 static int trace_read_mark(trace_reader *r) {
   trace *t = r->out;
-  size_t *marks = (size_t *)lines_grow(t->marks, t->mark_count, &r->mark_capacity, sizeof(size_t));
-  if (!marks) return lines_fail(&r->in, "out of memory");
+  size_t *marks =
+      (size_t *)lines_grow(&r->in, t->marks, t->mark_count, &r->mark_capacity, sizeof(size_t));
+  if (!marks) return 0;
   t->marks = marks;
   t->marks[t->mark_count++] = t->op_count;
   return 1;

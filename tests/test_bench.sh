@@ -194,7 +194,7 @@ ok 'bad trace' run 2 "$dir/bad.gmtrace"
 ok 'bad trace: where' says "$dir/bad.gmtrace:3: "
 ok 'bad trace: once' run 2 --once lake "$dir/bad.gmtrace"
 ok 'empty trace' run 2 "$dir/empty.gmtrace" "$dir/small.gmtrace"
-ok 'empty trace: reason' says "$dir/empty.gmtrace:0: the trace allocates nothing"
+ok 'empty trace: reason' says "$dir/empty.gmtrace: the trace allocates nothing"
 ok 'empty trace: the next one runs' prints 'small '
 printf 'gmtrace 1\na 1 1024 0 0\na 2 150323855360 0 0\n' >"$dir/large.gmtrace"
 ok 'too large' run 1 "$dir/large.gmtrace"

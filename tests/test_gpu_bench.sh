@@ -131,7 +131,7 @@ for arguments in '--nonsense' '--json' '--repeat 0' '--repeat 100' '--repeat 1x'
   ok "refused: $arguments: silent" [ ! -s "$dir/out" ]
 done
 ok 'no such trace' run 1 operation "$dir/none.gmtrace"
-ok 'no such trace: reason' says "$dir/none.gmtrace:0: No such file or directory"
+ok 'no such trace: reason' says "$dir/none.gmtrace: No such file or directory"
 ok 'unwritable document' run 1 --json "$dir/none/x" bandwidth
 
 report

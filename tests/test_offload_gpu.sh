@@ -87,7 +87,7 @@ ok 'a table' run 0 --divide 16 --iterations 1 --settle 0 --part .9 "$dir/train.g
 ok 'a table: row' prints 'train                tensile+ '
 
 ok 'no file' run 1 --divide 16 "$dir/none.gmgraph"
-ok 'no file: reason' says "$dir/none.gmgraph:0: No such file or directory"
+ok 'no file: reason' says "$dir/none.gmgraph: No such file or directory"
 for arguments in '--nonsense' '--iterations' '--iterations 0' '--part 2' '--budget-gib 0' \
   '--divide x'; do
   # shellcheck disable=SC2086

@@ -59,9 +59,9 @@ long=$(printf '%5000s' x)
 bad 'long line' 2 'the line is too long' "${h}m $long\n"
 
 ok 'no file: status' run 2 "$dir/none.gmtrace"
-ok 'no file: reason' says "$dir/none.gmtrace:0: No such file or directory"
+ok 'no file: reason' says "$dir/none.gmtrace: No such file or directory"
 ok 'directory: status' run 2 "$dir"
-ok 'directory: reason' says "$dir:1: Is a directory"
+ok 'directory: reason' says "$dir: Is a directory"
 
 {
   echo 'gmtrace 1'
@@ -110,6 +110,11 @@ ok 'native: the rest' prints '"peak_metadata_bytes": 0, "peak_live_count": 2, "c
 '"streams": 1, "stream_lag_us": 0, "cross_stream": "wait", "torch_reserved_bytes": 6291456}'
 ok 'gzipped' run 0 --json --allocator native "$dir/small.gmtrace.gz"
 ok 'gzipped: same name' prints '{"trace": "small", '
+mkdir "$dir/windows"
+sed 's/$/\r/' "$dir/small.gmtrace" >"$dir/windows/small.gmtrace"
+sed 's/"ns_per_op.*metadata//' "$dir/out" >"$dir/native"
+ok 'CR LF' run 0 --json --allocator native "$dir/windows/small.gmtrace"
+ok 'CR LF: the same' [ "$(sed 's/"ns_per_op.*metadata//' "$dir/out")" = "$(cat "$dir/native")" ]
 ok 'bfc' run 0 --json --allocator bfc "$dir/small.gmtrace"
 ok 'bfc: a 20 MiB and a 2 MiB segment' prints '"peak_reserved_bytes": 23068672, '
 ok 'bfc: keeps its segments' prints '"driver_calls": 2, '
@@ -315,9 +320,9 @@ ok 'unwritable iterations' run 1 --json --iterations "$dir/none/x" "$dir/policy.
 refuses 'only the lake tells of its decisions, not: bfc' --allocator bfc --decisions "$dir/x"
 refuses '--decisions needs one trace' --decisions "$dir/x" "$dir/small.gmtrace"
 ok 'decisions that cannot be opened' run 1 --decisions "$dir/none/x" "$dir/policy.gmtrace"
-ok 'decisions that cannot be opened: why' says "$dir/none/x:0: No such file or directory"
+ok 'decisions that cannot be opened: why' says "$dir/none/x: No such file or directory"
 ok 'unwritable decisions' run 1 --decisions /dev/full "$dir/policy.gmtrace"
-ok 'unwritable decisions: why' says '/dev/full:0: cannot be written'
+ok 'unwritable decisions: why' says '/dev/full: cannot be written'
 ok 'decisions: a request that fails' run 1 --chunk-mib 2 --limit-mib 2 --decisions "$dir/told" \
   "$dir/policy.gmtrace"
 ok 'decisions: its lines' decisions_are_json '0 1'

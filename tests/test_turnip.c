@@ -5,8 +5,6 @@
    usage: test_turnip [--executions N [SEED]]: runs random graphs N times each, without end. */
 #include "offload_fixture.h"
 
-#include <time.h>
-
 /* ---- Helpers --------------------------------------------------------------------------------- */
 
 #define UNIT ((size_t)64) /* of the small graphs' tensors */
@@ -1375,68 +1373,6 @@ static void test_years(void **state) {
   gmlake_offload_graph_destroy(graph);
 }
 
-static double compile_seconds(const gmlake_offload_memgraph_desc *desc) {
-  gmlake_offload_memgraph *m;
-  clock_t began = clock();
-  assert_ok(gmlake_offload_memgraph_create(desc, &m));
-  began = clock() - began;
-  assert_right(m);
-  gmlake_offload_memgraph_destroy(m);
-  return (double)began / CLOCKS_PER_SEC;
-}
-
-/* Many readers of one tensor, whose memory many others take: edges of each to each. Four times as
-   many take 16 times as long, not 64. */
-static void test_time_of_dense_edges(void **state) {
-  double seconds[2];
-  size_t i, n;
-  (void)state;
-  for (i = 0; i < 2; i++) {
-    gmlake_offload_graph *graph = new_graph(0);
-    gmlake_offload_memgraph_desc desc = compile_desc(graph, 0);
-    size_t readers = i ? 1600 : 400;
-    uint32_t big = made(graph, readers * UNIT);
-    op(graph, 1000, NONE, NONE, big);
-    for (n = 0; n < readers; n++) op(graph, 1000, big, NONE, NONE);
-    for (n = 0; n < readers; n++) {
-      op(graph, 1000, NONE, NONE, tensor(graph, UNIT, GMLAKE_OFFLOAD_OUTPUT));
-    }
-    assert_ok(gmlake_offload_graph_seal(graph));
-    desc.flags = GMLAKE_OFFLOAD_LETTER;
-    desc.device_bytes = info_of(graph).peak_bytes / 2 + UNIT;
-    if (desc.device_bytes < info_of(graph).op_bytes_max) {
-      desc.device_bytes = info_of(graph).op_bytes_max;
-    }
-    seconds[i] = compile_seconds(&desc);
-    gmlake_offload_graph_destroy(graph);
-  }
-  assert_true(seconds[1] < 32 * seconds[0] + .1);
-}
-
-/* Holes of many sizes between what is kept: eight times the operators, no 64 times the time. */
-static void test_time_of_many_holes(void **state) {
-  double seconds[2];
-  size_t i, n;
-  (void)state;
-  for (i = 0; i < 2; i++) {
-    gmlake_offload_graph *graph = new_graph(0);
-    gmlake_offload_memgraph_desc desc = compile_desc(graph, 0);
-    uint32_t x = NONE, id;
-    random_state = 5;
-    for (n = 0; n < (i ? 8000u : 1000u); n++) {
-      uint32_t kept = tensor(graph, UNIT * (1 + random_below(4000)), GMLAKE_OFFLOAD_OUTPUT);
-      uint32_t hole = made(graph, UNIT * (1 + random_below(1000)));
-      assert_ok(try_op(graph, 1000, x, NONE, kept, hole, &id));
-      x = kept;
-    }
-    assert_ok(gmlake_offload_graph_seal(graph));
-    desc.flags = GMLAKE_OFFLOAD_LETTER;
-    seconds[i] = compile_seconds(&desc);
-    gmlake_offload_graph_destroy(graph);
-  }
-  assert_true(seconds[1] < 24 * seconds[0] + .1);
-}
-
 static void soak(size_t executions, uint64_t seed) {
   for (;; seed++) {
     gmlake_offload_graph *graph = random_world_of(seed, 10 + seed % 150);
@@ -1476,8 +1412,6 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_streams_of_transfers),
       cmocka_unit_test(test_odd_tokens),
       cmocka_unit_test(test_years),
-      cmocka_unit_test(test_time_of_dense_edges),
-      cmocka_unit_test(test_time_of_many_holes),
       cmocka_unit_test(test_launched_ahead),
   };
   if (argc > 2 && !strcmp(argv[1], "--executions")) {
