@@ -29,7 +29,7 @@ need gcc command -v "${cc%% *}"
 need libc6-dev has_header stdlib.h
 need zlib1g-dev has_header zlib.h
 if [ "$1" = plots ]; then need gnuplot-nox command -v gnuplot; fi
-if [ "$1" = plots ] || [ "$1" = mutate ]; then need python3 command -v python3; fi
+if [ "$1" = plots ] || [ "$1" = mutate ] || [ "$1" = test ]; then need python3 command -v python3; fi
 if [ "$1" = mutate ]; then
   need gcc command -v gcov
   need libcmocka-dev has_header cmocka.h

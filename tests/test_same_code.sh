@@ -7,7 +7,7 @@
 asks() {
   expected=$1
   shift
-  python3 -B tests/tools/same_code.py --cc "${CC:-gcc}" "$@" >"$dir/out" 2>"$dir/err"
+  python3 -B tests/tools/same_code.py "$@" >"$dir/out" 2>"$dir/err"
   [ $? = "$expected" ]
 }
 

@@ -1,22 +1,7 @@
-/* usage: gpu [--json] [--iterations N] [--settle N] [--ahead N] [--part F] [--budget-gib F]
-              [--fixed] [--divide N] GRAPH...
-   Runs recorded graphs on a GPU in less than their memory: memory from a lake, copies on streams,
-   stand-in operators that take their recorded time and fingerprint what they read into what they
-   write (standin.h). Without graphs: vgg16-b64, resnet50-b64 and llama-7b-lora-b8-1k of
-   bench/graphs. Three rows for each:
-     none      nothing moves
-     tensile+  in --part (.5) of the memory that takes, by a plan of gmlake_offload.h's planner: the
-               one of least added time whose peak fits, else the lowest, and the run's passive swaps
-               make up the rest
-     turnip    in as much, or in --budget-gib, by a memgraph that is compiled for it: whatever is
-               ready runs; with --fixed another row, in the order of compilation
-   Each is run on the GPU and, with the same plan or memgraph, limit and launches ahead (--ahead,
-   4), on the mock, whose link has the speeds measured at the start. Times are medians of
-   --iterations (10) iterations in a row, behind --settle (6). Stall: time between operators, by a
-   memgraph without one that has been launched. Digests: of every operator of every iteration, of
-   all persistent tensors after each of the first iterations and at the end; they are compared with
-   those of the run in which nothing moves. Looked at: the part of the bytes read that operators
-   fingerprint. --divide: sizes and times by N. */
+/* build/offload_gpu: runs recorded graphs on a GPU in less than their memory, by both planners, and
+   on the mock, and compares. Memory comes from a lake, copies run on streams of their own, and
+   operators are stand-ins (standin.h). The text of --help says what it takes and what its columns
+   mean. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_CUDA
 #define GMLAKE_OFFLOAD_IMPLEMENTATION
@@ -25,8 +10,9 @@
 #include "gmlake.h"
 #include "gmlake_offload.h"
 
-#include "../gpu.h"
 #include "../graph.h"
+#include "../options.h"
+#include "figures.h"
 #include "standin.h"
 
 #define ITERATIONS_MAX 256
@@ -34,9 +20,45 @@
 #define LINK_BYTES ((size_t)64 << 20)
 #define ALIGN_BYTES ((size_t)64 << 10) /* of places in a memgraph, before --divide */
 
+static const char about[] =
+    "Runs recorded graphs on a GPU in less than their memory. Operators are stand-ins: they take "
+    "the\n"
+    "time that was recorded, and fill what they write with what follows from every byte that they\n"
+    "read. Without GRAPH: vgg16-b64, resnet50-b64 and llama-7b-lora-b8-1k of bench/graphs. GRAPH "
+    "is a\n"
+    ".gmgraph file. Without a GPU it says so and succeeds.\n";
+static const char columns[] =
+    "\nThree rows for each graph, with --fixed four:\n"
+    "  none          nothing moves\n"
+    "  tensile+      in --part of the memory that `none` takes, by a plan of gmlake_offload.h's\n"
+    "                planner: the one that adds least time of those whose peak fits, else the one "
+    "of\n"
+    "                the lowest peak, and the run's passive swaps make up for the rest\n"
+    "  turnip        in as much memory, or in --budget-gib, by a memgraph that is compiled for "
+    "it;\n"
+    "                whatever is ready runs\n"
+    "  turnip-fixed  the same; each queue runs in the order of compilation\n"
+    "Each runs on the GPU and, with the same plan, limit and --ahead, on the mock, whose link has "
+    "the\n"
+    "speeds that were measured at the start. Columns:\n"
+    "  peak GB   most bytes of tensors on the device at once; `turnip`: of its arena\n"
+    "  lake GB   most memory that the lake held\n"
+    "  time ms   an iteration: the median of --iterations in a row, after --settle others\n"
+    "  mock ms   an iteration by the mock's clock\n"
+    "  ratio     time ms / mock ms\n"
+    "  stall ms  time in an iteration without an operator that was launched; by mock: the same "
+    "there\n"
+    "  out GB    copied to the host in an iteration,\n"
+    "  in GB     and back\n"
+    "  looked    part of the bytes read from which the stand-ins' results follow\n"
+    "and whether all bytes are those of `none`: of each operator in each iteration, and of all\n"
+    "persistent tensors after each of the first three iterations and at the end: ok, or what is\n"
+    "wrong. A figure that does not exist, as the ratio where nothing takes time, is -.\n"
+    "\nExit status: 0; 1 where a graph cannot be read or a row is not ok; 2 for wrong options.\n";
+
 typedef struct options {
   int json, fixed;
-  uint32_t iterations, settle, ahead, divide;
+  uint64_t iterations, settle, ahead, divide;
   double part, budget_gib;
 } options;
 
@@ -233,7 +255,7 @@ static void look_at_persistent(bench *b, outcome *o) {
   if (code) fail(o, GMLAKE_OFFLOAD_ERROR_BACKEND);
 }
 
-static void iterate(bench *b, outcome *o, uint32_t count) {
+static void iterate(bench *b, outcome *o, uint64_t count) {
   if (!b->engine && !o->result) fail(o, gmlake_offload_run_iterations(b->run, count));
   for (; b->engine && count && !o->result; count--) {
     fail(o, gmlake_offload_engine_run(b->engine, 1));
@@ -281,7 +303,7 @@ static figures figures_of(const bench *b, const way *w) {
 static void measure(bench *b, outcome *o, const way *w) {
   const options *opts = b->s->opts;
   figures first, last;
-  double count = opts->iterations;
+  double count = (double)opts->iterations;
   iterate(b, o, opts->settle);
   if (b->run) (void)gmlake_offload_run_reset_peaks(b->run);
   first = figures_of(b, w);
@@ -305,7 +327,7 @@ static void start_run(bench *b, outcome *o, const way *w) {
   memset(&desc, 0, sizeof desc);
   desc.backend = b->backend;
   desc.limit_bytes = w->limit;
-  desc.launch_ahead_max = b->s->opts->ahead;
+  desc.launch_ahead_max = (uint32_t)b->s->opts->ahead;
   desc.iteration_fn = note_end;
   desc.user = b;
   fail(o, gmlake_offload_run_create(&desc, &b->run));
@@ -318,7 +340,7 @@ static void start_engine(bench *b, outcome *o, const way *w) {
   desc.backend = b->backend;
   desc.memgraph = w->memgraph;
   desc.flags = w->flags;
-  desc.launch_ahead_max = b->s->opts->ahead;
+  desc.launch_ahead_max = (uint32_t)b->s->opts->ahead;
   fail(o, gmlake_offload_engine_create(&desc, &b->engine));
 }
 
@@ -336,7 +358,7 @@ static void end(bench *b) {
 }
 
 static void run_on_gpu(bench *b, outcome *o, const way *w) {
-  uint32_t i, all = CHECKED + b->s->opts->settle + b->s->opts->iterations;
+  uint64_t i, all = CHECKED + b->s->opts->settle + b->s->opts->iterations;
   o->persistent = (uint64_t *)calloc(CHECKED + 1, b->s->info.tensor_count * sizeof(uint64_t));
   if (!o->persistent) fail(o, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
   if (!o->result) start(b, o, w);
@@ -507,10 +529,11 @@ static void print_row(const subject *s, const char *way, const outcome *real, co
         (unsigned long long)mock->passive_count, (unsigned long long)real->recompute_count,
         real->persistent_count, real->looked_at);
   } else {
-    printf("%-20s %-12s %7.3f %7.3f %9.3f %9.3f %6.3f %8.3f %8.3f %7.3f %7.3f %7.2f  %s\n", s->name,
+    figure slower = figure_of(ratio(real->time_ms, mock->time_ms), "%.3f", "-");
+    printf("%-20s %-12s %7.3f %7.3f %9.3f %9.3f %6s %8.3f %8.3f %7.3f %7.3f %7.2f  %s\n", s->name,
            way, (double)real->peak_bytes / 1e9, (double)real->reserved_bytes / 1e9, real->time_ms,
-           mock->time_ms, real->time_ms / mock->time_ms, real->stall_ms, mock->stall_ms,
-           real->out_bytes / 1e9, real->in_bytes / 1e9, real->looked_at, state);
+           mock->time_ms, slower.text, real->stall_ms, mock->stall_ms, real->out_bytes / 1e9,
+           real->in_bytes / 1e9, real->looked_at, state);
   }
   (void)fflush(stdout);
 }
@@ -579,7 +602,6 @@ static int bench_subject(const subject *s) {
 
 static int bench_graph(const options *opts, const link_speed *link, const char *path) {
   char error[400], name[64];
-  const char *slash = strrchr(path, '/');
   gmlake_offload_graph *made;
   subject s;
   graph g;
@@ -598,8 +620,7 @@ static int bench_graph(const options *opts, const link_speed *link, const char *
     fprintf(stderr, "%s: %s\n", path, error);
     return 0;
   }
-  (void)snprintf(name, sizeof name, "%s", slash ? slash + 1 : path);
-  name[strcspn(name, ".")] = '\0';
+  graph_name(path, name, sizeof name);
   s.opts = opts;
   s.name = name;
   s.graph = made;
@@ -637,53 +658,28 @@ static int bench_all(const options *opts, char **paths, int count) {
   return ok;
 }
 
-/* ---- Options --------------------------------------------------------------------------------- */
-
-/* A number after an option; exits where there is none. */
-static double option_value(int argc, char **argv, int *at, double min, double max) {
-  char *end = NULL;
-  double value = *at + 1 < argc ? strtod(argv[*at + 1], &end) : 0;
-  if (!end || end == argv[*at + 1] || *end || !(value >= min && value <= max)) {
-    fprintf(stderr, "%s wants a number from %g to %g\n", argv[*at], min, max);
-    exit(2);
-  }
-  ++*at;
-  return value;
-}
-
-/* The first argument that is no option. */
-static int read_options(int argc, char **argv, options *opts) {
-  int i;
-  for (i = 1; i < argc && argv[i][0] == '-'; i++) {
-    if (!strcmp(argv[i], "--json")) {
-      opts->json = 1;
-    } else if (!strcmp(argv[i], "--fixed")) {
-      opts->fixed = 1;
-    } else if (!strcmp(argv[i], "--budget-gib")) {
-      opts->budget_gib = option_value(argc, argv, &i, .0001, 1000);
-    } else if (!strcmp(argv[i], "--iterations")) {
-      opts->iterations = (uint32_t)option_value(argc, argv, &i, 1, 200);
-    } else if (!strcmp(argv[i], "--settle")) {
-      opts->settle = (uint32_t)option_value(argc, argv, &i, 0, 50);
-    } else if (!strcmp(argv[i], "--ahead")) {
-      opts->ahead = (uint32_t)option_value(argc, argv, &i, 0, 1000);
-    } else if (!strcmp(argv[i], "--part")) {
-      opts->part = option_value(argc, argv, &i, .01, 1);
-    } else if (!strcmp(argv[i], "--divide")) {
-      opts->divide = (uint32_t)option_value(argc, argv, &i, 1, 1 << 20);
-    } else {
-      fprintf(stderr,
-              "usage: gpu [--json] [--iterations N] [--settle N] [--ahead N] [--part F] "
-              "[--budget-gib F] [--fixed] [--divide N] GRAPH...\n");
-      exit(2);
-    }
-  }
-  return i;
-}
-
 int main(int argc, char **argv) {
   options opts = {0, 0, 10, 6, 4, 1, .5, 0};
-  int first = read_options(argc, argv, &opts), ok;
+  const option_row rows[] = {
+      {"json", OPTION_FLAG, &opts.json, 0, 0, NULL, "print one JSON object a row"},
+      {"iterations", OPTION_COUNT, &opts.iterations, 1, 200, "N",
+       "measure N iterations; default 10"},
+      {"settle", OPTION_COUNT, &opts.settle, 0, 50, "N",
+       "run N iterations before these and after the three that are\nchecked; default 6"},
+      {"ahead", OPTION_COUNT, &opts.ahead, 0, 1000, "N",
+       "launch up to N operators behind the one that runs; default 4"},
+      {"part", OPTION_NUMBER, &opts.part, .01, 1, "PART",
+       "run in PART of the memory that nothing moved takes, or in what the\n"
+       "largest operator needs if that is more; default .5"},
+      {"budget-gib", OPTION_NUMBER, &opts.budget_gib, .0001, 1000, "GIB",
+       "compile memgraphs for GIB instead"},
+      {"fixed", OPTION_FLAG, &opts.fixed, 0, 0, NULL, "add the row turnip-fixed"},
+      {"divide", OPTION_COUNT, &opts.divide, 1, 1 << 20, "N",
+       "divide the sizes and times of graphs by N; default 1"},
+  };
+  const option_reader reader = {"offload_gpu", "[OPTION]... [GRAPH]...",  about, columns,
+                                rows,          sizeof rows / sizeof *rows};
+  int first = options_read(&reader, argc, argv), ok;
   CUdevice device;
   CUcontext context;
   if (!gpu_open(&gpu, "libcuda.so.1") || gpu.cuInit(0) || gpu.cuDeviceGet(&device, 0)) {

@@ -1,40 +1,56 @@
-/* usage: plan [--json] [--jobs N] [--overhead F] [--jitter F] [--iterations N] GRAPH...
-   Plans and runs recorded graphs on the mock's clock with an H200's link, and compares with the
-   same jobs when nothing moves. Without graphs: those of bench/graphs alone, and vgg16-b64 as two
-   and three jobs at once. One row for each way:
-     letter    TENSILE as the paper says, swaps only
-     letter+r  the same with recomputation, towards 3/4 of the memory
-     tensile   gmlake_offload.h's planner, no time added
-     tensile+  the same where waits and recomputation may add --overhead of the time (.05)
-     demand    no plan: the least recently used tensor leaves when memory is short; in the memory
-               that tensile+ was planned for
-     demand+   the same, but the one whose next use is farthest leaves
-     capuchin  Capuchin's plan for that memory, what it does not reach as `demand`
-     vdnn-conv vDNN: the feature maps that convolutions read
-     vdnn-all  all feature maps
-   The last three are for one job (baselines.h).
-   Saved is the part of the memory that is no longer needed at the peak (the paper's MSR), overhead
-   the part of the time that is added (EOR), quotient saved by overhead (CBR), all measured in the
-   run after plans have settled. Every run's bytes are compared with those of the run that moves
-   nothing. Link: how much of the time copies are under way, out and in. Plan: processor time of the
-   last replanning, of all jobs. */
+/* build/offload: plans and runs recorded graphs on the mock's clock, and compares what that saves
+   and costs with the same jobs when nothing moves, and with others' ways (baselines.h). The text
+   of --help, below, says what it takes and what its columns mean. */
 #define GMLAKE_OFFLOAD_IMPLEMENTATION
 #define GMLAKE_OFFLOAD_BACKEND_MOCK
 #include "gmlake_offload.h"
 
 #include "../graph.h"
+#include "../options.h"
 #include "baselines.h"
-
-#include <time.h>
+#include "figures.h"
 
 #define JOBS_MAX 16
 #define SETTLE 12 /* iterations before measuring */
 
+static const char about[] =
+    "Plans recorded graphs, runs them by these plans on a mock clock with an H200's link, and\n"
+    "compares with the same jobs when nothing moves. Without GRAPH: those of bench/graphs, each\n"
+    "alone, then vgg16-b64 as two and as three jobs at once. GRAPH is a .gmgraph file.\n";
+static const char columns[] =
+    "\nOne row for each way to run the jobs:\n"
+    "  none       nothing moves\n"
+    "  letter     TENSILE as its paper says, swaps only\n"
+    "  letter+r   the same with recomputation, for three quarters of the memory\n"
+    "  tensile    gmlake_offload.h's planner; a plan may add no time\n"
+    "  tensile+   the same; waits and recomputation may add --overhead\n"
+    "  demand     no plan: where memory is short, the tensor leaves that was not used for "
+    "longest.\n"
+    "             In the memory that tensile+ was planned for\n"
+    "  demand+    the same, but the tensor leaves whose next use is farthest\n"
+    "  capuchin   Capuchin's plan for that memory; what the plan does not reach, as in `demand`\n"
+    "  vdnn-conv  vDNN: the feature maps that convolutions read leave\n"
+    "  vdnn-all   vDNN: all feature maps leave\n"
+    "The last three are for one job: --jobs 2 leaves them out.\n"
+    "\nColumns, measured when the plans have settled:\n"
+    "  peak GB    most memory on the device at once\n"
+    "  saved      part of the memory of `none` that is not needed (the paper's MSR)\n"
+    "  overhead   part of the time of `none` that is added (EOR)\n"
+    "  quotient   saved / overhead (CBR); - where next to no time is added\n"
+    "  time ms    an iteration\n"
+    "  stall ms   time in it without an operator, for each job\n"
+    "  out, in    part of the time in which copies to the host, from the host are under way\n"
+    "  plan ms    processor time of the last planning, of all jobs\n"
+    "and whether each run's bytes are those of `none`: ok, or what is wrong. A figure that does "
+    "not\n"
+    "exist, as the overhead of an iteration that takes no time, is - in the table and null in "
+    "JSON.\n"
+    "\nExit status: 0; 1 where a graph cannot be read or a row is not ok; 2 for wrong options.\n";
+
 typedef struct options {
   int json;
-  uint32_t jobs;
+  uint64_t jobs, iterations;
   double overhead, jitter;
-  uint64_t iterations;
 } options;
 
 typedef enum strategy { ON_DEMAND = 0, TENSILE, CAPUCHIN, VDNN_CONV, VDNN_ALL } strategy;
@@ -84,12 +100,6 @@ typedef struct outcome {
   uint64_t digest, passive_count, recompute_count;
 } outcome;
 
-static double now_ms(void) {
-  struct timespec t;
-  (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
-
 /* ---- Plans that follow the times measured ---------------------------------------------------- */
 
 static void observe(void *user, uint32_t job, uint32_t op, uint64_t time_ns) {
@@ -126,7 +136,7 @@ static void hand_over(bench *b, const way *w) {
 
 /* Capuchin's in-triggers move with every iteration. */
 static void replan_capuchin(bench *b, size_t budget_bytes) {
-  double began = now_ms();
+  double began = processor_ms();
   int chosen = b->capuchin.view != NULL;
   if (!chosen && (!baseline_view_make(&b->view, b->graph, &h200) ||
                   !capuchin_choose(&b->capuchin, &b->view, budget_bytes))) {
@@ -136,17 +146,17 @@ static void replan_capuchin(bench *b, size_t budget_bytes) {
   gmlake_offload_plan_destroy(b->former[0]);
   b->former[0] = b->plans[0];
   b->plans[0] = capuchin_plan(&b->capuchin);
-  if (!chosen) b->plan_ms = now_ms() - began;
+  if (!chosen) b->plan_ms = processor_ms() - began;
   b->result = b->plans[0] ? gmlake_offload_run_set_plan(b->run, 0, b->plans[0])
                           : GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
 }
 
 static void replan(bench *b, const way *w) {
-  double began = now_ms();
+  double began = processor_ms();
   int replanned = 0;
   keep_first(&b->result, gmlake_offload_update(b->planner, &replanned));
   if (!replanned || b->result) return;
-  b->plan_ms = now_ms() - began;
+  b->plan_ms = processor_ms() - began;
   hand_over(b, w);
 }
 
@@ -165,7 +175,7 @@ static int set_up(bench *b, const way *w, const gmlake_offload_graph_info *info)
   if (w && w->plans == TENSILE) {
     planner.flags = w->flags;
     planner.overhead_max = w->overhead < 0 ? b->opts->overhead : w->overhead;
-    planner.target_bytes = (size_t)(w->target * (double)info->peak_bytes * b->opts->jobs);
+    planner.target_bytes = (size_t)(w->target * (double)info->peak_bytes * (double)b->opts->jobs);
     planner.smoothing = .5;
     job_desc.graph = b->graph;
     keep_first(&b->result, gmlake_offload_planner_create(&planner, &b->planner));
@@ -215,9 +225,10 @@ static void measure(bench *b, outcome *o) {
   gmlake_offload_mock_get_census(b->mock, &last);
   ns = (double)(after.time_ns - before.time_ns);
   o->time_ms = ns / 1e6 / iterations;
-  o->stall_ms = (double)(after.stall_ns - before.stall_ns) / 1e6 / iterations / b->opts->jobs;
-  o->out_busy = (double)(last.out_busy_ns - first.out_busy_ns) / ns;
-  o->in_busy = (double)(last.in_busy_ns - first.in_busy_ns) / ns;
+  o->stall_ms = (double)(after.stall_ns - before.stall_ns) / 1e6 / iterations;
+  o->stall_ms /= (double)b->opts->jobs;
+  o->out_busy = part((double)(last.out_busy_ns - first.out_busy_ns), ns);
+  o->in_busy = part((double)(last.in_busy_ns - first.in_busy_ns), ns);
   o->peak_bytes = after.device_bytes_peak;
   o->passive_count = after.passive_out_count - before.passive_out_count;
   o->recompute_count = after.recompute_count - before.recompute_count;
@@ -261,12 +272,12 @@ static outcome run_vdnn(const options *opts, const gmlake_offload_graph *graph, 
   gmlake_offload_plan *plan = NULL;
   gmlake_offload_graph_info info;
   baseline_view view;
-  double began = now_ms(), plan_ms;
+  double began = processor_ms(), plan_ms;
   outcome o;
   memset(&o, 0, sizeof o);
   o.result = GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   if (baseline_view_make(&view, graph, &h200) && vdnn_plan(&view, all, &waits, &plan)) {
-    plan_ms = now_ms() - began;
+    plan_ms = processor_ms() - began;
     o = run_way(opts, waits, NULL, plan, 0);
     if (o.digest == run_way(opts, waits, NULL, NULL, 0).digest) o.digest = none->digest;
     o.plan_ms = plan_ms;
@@ -284,35 +295,29 @@ static outcome run_vdnn(const options *opts, const gmlake_offload_graph *graph, 
 
 static void print_row(const options *opts, const char *graph, const char *name, const outcome *none,
                       const outcome *o) {
-  double saved = 1 - (double)o->peak_bytes / (double)none->peak_bytes;
-  double overhead = o->time_ms / none->time_ms - 1;
+  double saved = 1 - ratio((double)o->peak_bytes, (double)none->peak_bytes);
+  double overhead = ratio(o->time_ms, none->time_ms) - 1;
   const char *state = o->result                   ? gmlake_offload_result_name(o->result)
                       : o->digest == none->digest ? "ok"
                                                   : "WRONG BYTES";
-  char quotient[32] = "-";
-  if (overhead > .0005) (void)snprintf(quotient, sizeof quotient, "%.2f", saved / overhead);
+  const char *missing = opts->json ? "null" : "-";
+  figure saved_text = figure_of(saved, "%.4f", missing);
+  figure overhead_text = figure_of(overhead, "%.4f", missing);
+  figure quotient = figure_of(overhead > .0005 ? saved / overhead : INFINITY, "%.2f", missing);
   if (opts->json) {
     printf(
         "{\"graph\":\"%s\",\"jobs\":%u,\"way\":\"%s\",\"state\":\"%s\",\"peak_bytes\":%zu,"
-        "\"saved\":%.4f,\"overhead\":%.4f,\"time_ms\":%.3f,\"stall_ms\":%.3f,\"out_busy\":%.3f,"
+        "\"saved\":%s,\"overhead\":%s,\"time_ms\":%.3f,\"stall_ms\":%.3f,\"out_busy\":%.3f,"
         "\"in_busy\":%.3f,\"passive\":%llu,\"recomputed\":%llu,\"plan_ms\":%.2f}\n",
-        graph, (unsigned)opts->jobs, name, state, o->peak_bytes, saved, overhead, o->time_ms,
-        o->stall_ms, o->out_busy, o->in_busy, (unsigned long long)o->passive_count,
-        (unsigned long long)o->recompute_count, o->plan_ms);
+        graph, (unsigned)opts->jobs, name, state, o->peak_bytes, saved_text.text,
+        overhead_text.text, o->time_ms, o->stall_ms, o->out_busy, o->in_busy,
+        (unsigned long long)o->passive_count, (unsigned long long)o->recompute_count, o->plan_ms);
     return;
   }
-  printf("%-20s %4u %-9s %8.3f %7.4f %8.4f %8s %9.3f %8.3f %4.0f%% %4.0f%% %8.1f  %s\n", graph,
-         (unsigned)opts->jobs, name, (double)o->peak_bytes / 1e9, saved, overhead, quotient,
-         o->time_ms, o->stall_ms, 100 * o->out_busy, 100 * o->in_busy, o->plan_ms, state);
-}
-
-static const char *base_name(const char *path, char *out, size_t room) {
-  const char *slash = strrchr(path, '/');
-  char *dot;
-  (void)snprintf(out, room, "%s", slash ? slash + 1 : path);
-  dot = strchr(out, '.');
-  if (dot) *dot = '\0';
-  return out;
+  printf("%-20s %4u %-9s %8.3f %7s %8s %8s %9.3f %8.3f %4.0f%% %4.0f%% %8.1f  %s\n", graph,
+         (unsigned)opts->jobs, name, (double)o->peak_bytes / 1e9, saved_text.text,
+         overhead_text.text, quotient.text, o->time_ms, o->stall_ms, 100 * o->out_busy,
+         100 * o->in_busy, o->plan_ms, state);
 }
 
 static int bench_graph(const options *opts, const char *path) {
@@ -332,7 +337,7 @@ static int bench_graph(const options *opts, const char *path) {
     fprintf(stderr, "%s: %s\n", path, error);
     return 0;
   }
-  (void)base_name(path, name, sizeof name);
+  graph_name(path, name, sizeof name);
   none = run_way(opts, made, NULL, NULL, 0);
   print_row(opts, name, "none", &none, &none);
   for (i = 0; i < WAYS && (opts->jobs == 1 || ways[i].plans < CAPUCHIN); i++) {
@@ -365,45 +370,28 @@ static int bench_all(options *opts) {
   return ok;
 }
 
-/* A number after an option; exits where there is none. */
-static double option_value(int argc, char **argv, int *at, double min, double max) {
-  char *end = NULL;
-  double value = *at + 1 < argc ? strtod(argv[*at + 1], &end) : 0;
-  if (!end || end == argv[*at + 1] || *end || !(value >= min && value <= max)) {
-    fprintf(stderr, "%s wants a number from %g to %g\n", argv[*at], min, max);
-    exit(2);
-  }
-  ++*at;
-  return value;
-}
-
 int main(int argc, char **argv) {
-  options opts = {0, 1, .05, 0, 6};
-  int i, ok = 1, graphs = 0;
-  for (i = 1; i < argc && argv[i][0] == '-'; i++) {
-    if (!strcmp(argv[i], "--json")) {
-      opts.json = 1;
-    } else if (!strcmp(argv[i], "--jobs")) {
-      opts.jobs = (uint32_t)option_value(argc, argv, &i, 1, JOBS_MAX);
-    } else if (!strcmp(argv[i], "--overhead")) {
-      opts.overhead = option_value(argc, argv, &i, 0, 100);
-    } else if (!strcmp(argv[i], "--jitter")) {
-      opts.jitter = option_value(argc, argv, &i, 0, .99);
-    } else if (!strcmp(argv[i], "--iterations")) {
-      opts.iterations = (uint64_t)option_value(argc, argv, &i, 1, 1e6);
-    } else {
-      fprintf(stderr,
-              "usage: plan [--json] [--jobs N] [--overhead F] [--jitter F] "
-              "[--iterations N] GRAPH...\n");
-      return 2;
-    }
-  }
+  options opts = {0, 1, 6, .05, 0};
+  const option_row rows[] = {
+      {"json", OPTION_FLAG, &opts.json, 0, 0, NULL, "print one JSON object a row"},
+      {"jobs", OPTION_COUNT, &opts.jobs, 1, JOBS_MAX, "N",
+       "run N jobs of each graph at once, which share the device; default 1"},
+      {"overhead", OPTION_NUMBER, &opts.overhead, 0, 100, "PART",
+       "part of its time that tensile+ may add to an iteration; default .05"},
+      {"jitter", OPTION_NUMBER, &opts.jitter, 0, .99, "PART",
+       "each operator takes its time, more or less by up to PART of it; default 0"},
+      {"iterations", OPTION_COUNT, &opts.iterations, 1, 1e6, "N",
+       "measure N iterations; default 6"},
+  };
+  const option_reader reader = {"offload", "[OPTION]... [GRAPH]...",  about, columns,
+                                rows,      sizeof rows / sizeof *rows};
+  int i = options_read(&reader, argc, argv), first = i, ok = 1;
   if (!opts.json) {
     printf(
         "graph                jobs way        peak GB   saved overhead quotient   time ms stall ms "
         " out   in  plan ms\n");
   }
-  for (; i < argc; i++, graphs++) ok &= bench_graph(&opts, argv[i]);
-  if (!graphs) ok = bench_all(&opts);
+  for (; i < argc; i++) ok &= bench_graph(&opts, argv[i]);
+  if (first == argc) ok = bench_all(&opts);
   return ok ? 0 : 1;
 }

@@ -1,7 +1,8 @@
 /* Stand-in operators for gmlake_offload_cuda_desc: they take the time that the graph says, and fill
    what they write with what follows from every byte that they read, so that a wrong byte, a missing
    copy or a wrong order anywhere changes all that comes later. Kernels are PTX text, which the
-   driver compiles. Include after gpu.h, gmlake_offload.h; a current context is needed all along.
+   driver compiles. pre: a context is current all along; <cuda.h> and gmlake_offload.h are included
+   already, with the macros that the program wants for them.
 
    An operator is two kernels: one adds up the digest of what is read, the other writes, and ends
    when the operator's time has passed since the first began. An operator whose time is too short to
@@ -11,6 +12,7 @@
 #if !defined(STANDIN_H)
 #define STANDIN_H
 
+#include "../gpu.h"
 #include "standin_c.h"
 
 #define STANDIN_BYTES_PER_NS 2000.0 /* half of what an H200's memory does */

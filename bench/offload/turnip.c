@@ -1,41 +1,60 @@
-/* usage: turnip [--json] [--jitter F] [--copy-jitter F] [--seeds N] [--executions N] [--letter]
-                [--streams N] [--ahead ALLOC_US RELOAD_US] [--budget F] [--divisor N] [GRAPH...]
-   Compiles graphs for less memory than they need, proves the memgraphs right, and runs them on the
-   mock's clock with an H200's link, operators and copies jittering: whatever is ready (any), and
-   each queue in the order of compilation (fixed). GRAPH is a recorded graph's file, or
-     product:DEVICES:BLOCKS:N            a matrix product in BLOCKS by BLOCKS blocks of N by N
-     transformer:DEVICES:LAYERS:TOKENS:WIDTH   a transformer cut by heads
-     random:DEVICES:OPS:LIVE:SEED        operators of mixed sizes that read what was made before,
-                                         up to LIVE operators ago
-   Without graphs: those of bench/graphs and some of these. A budget is a part of what the device
-   that needs most holds when nothing moves; above 1 it is GiB, and 6 is for large graphs only.
-   What does not hold the largest operator is left out. One row for each budget:
-     compile   processor time; check that of the proof
-     moved     bytes offloaded and reloaded in an iteration
-     none      an iteration with room for everything; any, fixed: medians over seeds
-     over      what any takes above none
-     gain      what fixed takes above any
-   --executions: so many iterations in random orders, the digest of each compared with that of a
-   run in which nothing moves. --divisor: of the tensors' bytes in the mock; places are multiples
-   of 16 times it. */
+/* build/turnip: compiles graphs for less memory than they need, proves the memgraphs right, and
+   runs them on the mock's clock. The text of --help says what it takes and what its columns mean. */
 #define GMLAKE_OFFLOAD_IMPLEMENTATION
 #define GMLAKE_OFFLOAD_BACKEND_MOCK
 #include "gmlake_offload.h"
 
 #include "../graph.h"
-
-#include <time.h>
+#include "../options.h"
+#include "figures.h"
 
 #define SEEDS_MAX 99
 #define GIB ((double)((size_t)1 << 30))
 
+static const char about[] =
+    "Compiles graphs to memgraphs for less memory than they need, proves them right, and runs "
+    "them\n"
+    "on a mock clock with an H200's link, on which operators and copies take their times more or\n"
+    "less. GRAPH is a .gmgraph file, or one of\n"
+    "  product:DEVICES:BLOCKS:N   a product of matrices, BLOCKS by BLOCKS blocks of N by N "
+    "numbers\n"
+    "  transformer:DEVICES:LAYERS:TOKENS:WIDTH   a transformer that is cut by heads\n"
+    "  random:DEVICES:OPS:LIVE:SEED   operators of mixed sizes; each reads what one of the LIVE\n"
+    "                             operators before it has made\n"
+    "Without GRAPH: those of bench/graphs, products and transformers.\n";
+static const char columns[] =
+    "\nOne row for each budget. Without --budget: 1, 1/2, 1/3, 1/4 of the memory that the device\n"
+    "that needs most holds when nothing moves, and 6 GiB where that is more than 12 GiB. A budget "
+    "in\n"
+    "which the largest operator has no room is left out. Columns:\n"
+    "  budget     as given\n"
+    "  GiB        memory of each device\n"
+    "  compile    milliseconds of processor time to compile,\n"
+    "  check      and to prove the memgraph right\n"
+    "  ops        operators of the graph,\n"
+    "  nodes      operators, offloads and reloads of the memgraph,\n"
+    "  edges      and its edges\n"
+    "  out GiB    offloaded in an iteration,\n"
+    "  in GiB     and reloaded\n"
+    "  alloc      milliseconds that memory is taken ahead of the operator that needs it,\n"
+    "  relod      and that tensors are reloaded ahead\n"
+    "  none ms    an iteration in which nothing moves, with room for everything\n"
+    "  any ms     an iteration in which whatever is ready runs; median over the seeds\n"
+    "  over       part of `none ms` that `any ms` adds\n"
+    "  gain       part of `any ms` that an iteration takes longer in which each queue runs in the\n"
+    "             order of compilation (`fixed` in JSON)\n"
+    "and whether each run's bytes are those of a run in which nothing moves: ok, or what is wrong. "
+    "A\n"
+    "figure that does not exist, as `over` where nothing takes time, is - in the table and null "
+    "in\n"
+    "JSON.\n"
+    "\nExit status: 0; 1 where there is no such graph or a row is not ok; 2 for wrong options.\n";
+
 typedef struct options {
-  int json;
-  unsigned letter;
+  int json, letter;
   double jitter, copy_jitter, budget;
-  uint32_t streams;
-  size_t seeds, executions, divisor;
-  uint64_t alloc_ahead_ns, reload_ahead_ns;
+  double alloc_ahead_us, reload_ahead_us; /* below 0: several are tried */
+  uint64_t streams, seeds, executions, divisor;
 } options;
 
 typedef struct outcome {
@@ -43,12 +62,6 @@ typedef struct outcome {
   double time_ms;
   uint64_t digest;
 } outcome;
-
-static double now_ms(void) {
-  struct timespec t;
-  (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
 
 /* ---- Runs ------------------------------------------------------------------------------------ */
 
@@ -76,7 +89,7 @@ static gmlake_offload_result bench_begin(bench *b, const options *opts,
   desc.memgraph = m;
   desc.flags = flags;
   desc.seed = seed;
-  desc.stream_count = opts->streams;
+  desc.stream_count = (uint32_t)opts->streams;
   return result ? result : gmlake_offload_engine_create(&desc, &b->engine);
 }
 
@@ -175,7 +188,9 @@ typedef struct row {
 } row;
 
 static void print_row(const options *opts, const row *r) {
-  double over = r->any.time_ms / r->none.time_ms - 1, gain = r->fixed.time_ms / r->any.time_ms - 1;
+  const char *missing = opts->json ? "null" : "-";
+  figure over = figure_of(ratio(r->any.time_ms, r->none.time_ms) - 1, "%.4f", missing);
+  figure gain = figure_of(ratio(r->fixed.time_ms, r->any.time_ms) - 1, "%.4f", missing);
   const gmlake_offload_memgraph_info *i = &r->info;
   if (opts->json) {
     printf(
@@ -183,21 +198,21 @@ static void print_row(const options *opts, const row *r) {
         "\"%s\",\"compile_ms\":%.1f,\"check_ms\":%.1f,\"ops\":%zu,\"nodes\":%zu,\"edges\":%zu,"
         "\"memory_edges\":%zu,\"superfluous\":%zu,\"offload_bytes\":%zu,\"reload_bytes\":%zu,"
         "\"alloc_us\":%llu,\"reload_us\":%llu,\"none_ms\":%.3f,\"any_ms\":%.3f,\"fixed_ms\":%.3f,"
-        "\"over\":%.4f,\"gain\":%.4f,\"executions\":%zu,\"wrong\":%zu}\n",
+        "\"over\":%s,\"gain\":%s,\"executions\":%zu,\"wrong\":%zu}\n",
         r->graph, r->budget, r->bytes, i->host_bytes, r->state, r->compile_ms, r->check_ms,
         i->op_count, i->node_count, i->edge_count, i->memory_edge_count, i->superfluous_count,
         i->offload_bytes, i->reload_bytes, (unsigned long long)i->alloc_ahead_ns / 1000,
         (unsigned long long)i->reload_ahead_ns / 1000, r->none.time_ms, r->any.time_ms,
-        r->fixed.time_ms, over, gain, opts->executions, r->wrong);
+        r->fixed.time_ms, over.text, gain.text, (size_t)opts->executions, r->wrong);
     return;
   }
   printf(
-      "%-26s %6.3f %7.3f %7.1f %7.1f %6zu %6zu %6zu %7.3f %7.3f %5.1f %5.1f %9.3f %9.3f %7.4f "
-      "%7.4f  %s\n",
+      "%-26s %6.3f %7.3f %7.1f %7.1f %6zu %6zu %6zu %7.3f %7.3f %5.1f %5.1f %9.3f %9.3f %7s "
+      "%7s  %s\n",
       r->graph, r->budget, (double)r->bytes / GIB, r->compile_ms, r->check_ms, i->op_count,
       i->node_count, i->edge_count, (double)i->offload_bytes / GIB, (double)i->reload_bytes / GIB,
       (double)i->alloc_ahead_ns / 1e6, (double)i->reload_ahead_ns / 1e6, r->none.time_ms,
-      r->any.time_ms, over, gain, r->state);
+      r->any.time_ms, over.text, gain.text, r->state);
 }
 
 static gmlake_offload_result compile(const options *opts, const gmlake_offload_graph *graph,
@@ -205,11 +220,13 @@ static gmlake_offload_result compile(const options *opts, const gmlake_offload_g
   gmlake_offload_memgraph_desc desc;
   memset(&desc, 0, sizeof desc);
   desc.graph = graph;
-  desc.flags = opts->letter;
+  desc.flags = opts->letter ? GMLAKE_OFFLOAD_LETTER : 0;
   desc.device_bytes = bytes;
-  desc.align_bytes = 16 * opts->divisor;
-  desc.alloc_ahead_ns = opts->alloc_ahead_ns;
-  desc.reload_ahead_ns = opts->reload_ahead_ns;
+  desc.align_bytes = 16; /* a power of two, and 16 times the divisor at least */
+  while (desc.align_bytes < 16 * opts->divisor) desc.align_bytes *= 2;
+  if (opts->alloc_ahead_us >= 0) desc.alloc_ahead_ns = (uint64_t)(opts->alloc_ahead_us * 1e3) + 1;
+  if (opts->reload_ahead_us >= 0)
+    desc.reload_ahead_ns = (uint64_t)(opts->reload_ahead_us * 1e3) + 1;
   return gmlake_offload_memgraph_create(&desc, out);
 }
 
@@ -217,18 +234,18 @@ static int bench_budget(const options *opts, const gmlake_offload_graph *graph, 
                         const uint64_t *digests) {
   gmlake_offload_memgraph *m = NULL;
   gmlake_offload_memgraph_fault fault;
-  double began = now_ms();
+  double began = processor_ms();
   gmlake_offload_result result = compile(opts, graph, r->bytes, &m);
   memset(&r->info, 0, sizeof r->info);
-  r->compile_ms = now_ms() - began;
+  r->compile_ms = processor_ms() - began;
   r->wrong = 0;
   r->state = "ok";
   if (result == GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY) return 1; /* less than an operator */
   if (!result) {
     (void)gmlake_offload_memgraph_get_info(m, &r->info);
-    began = now_ms();
+    began = processor_ms();
     result = gmlake_offload_memgraph_check(m, &fault);
-    r->check_ms = now_ms() - began;
+    r->check_ms = processor_ms() - began;
     if (result) fprintf(stderr, "node %u, %u: %s\n", fault.node, fault.other, fault.text);
   }
   if (!result) {
@@ -290,12 +307,10 @@ static int bench_graph(const options *opts, const char *name, const gmlake_offlo
 
 static gmlake_offload_graph *load(const char *path, char *name, size_t room) {
   char error[400];
-  const char *slash = strrchr(path, '/');
   gmlake_offload_graph *made;
   unsigned devices, a, tokens, width;
-  char *dot;
   graph g;
-  (void)snprintf(name, room, "%s", slash ? slash + 1 : path);
+  (void)snprintf(name, room, "%s", path);
   if (sscanf(path, "product:%u:%u:%u", &devices, &a, &width) == 3) {
     made = graph_make_product(devices, a, width);
     if (!made) fprintf(stderr, "%s: no such product\n", path);
@@ -311,8 +326,7 @@ static gmlake_offload_graph *load(const char *path, char *name, size_t room) {
     if (!made) fprintf(stderr, "%s: no such random graph\n", path);
     return made;
   }
-  dot = strchr(name, '.');
-  if (dot) *dot = '\0';
+  graph_name(path, name, room);
   if (!graph_load(path, &g, error, sizeof error)) {
     fprintf(stderr, "%s\n", error);
     return NULL;
@@ -343,68 +357,43 @@ static const char *const all[] = {"bench/graphs/vgg16-b64.gmgraph.gz",
                                   "transformer:4:32:4096:4096",
                                   "transformer:8:32:4096:4096"};
 
-/* A number after an option; exits where there is none. */
-static double option_value(int argc, char **argv, int *at, double min, double max) {
-  char *end = NULL;
-  double value = *at + 1 < argc ? strtod(argv[*at + 1], &end) : 0;
-  if (!end || end == argv[*at + 1] || *end || !(value >= min && value <= max)) {
-    fprintf(stderr, "%s wants a number from %g to %g\n", argv[*at], min, max);
-    exit(2);
-  }
-  ++*at;
-  return value;
-}
-
-static int parse_option(options *opts, int argc, char **argv, int *i) {
-  if (!strcmp(argv[*i], "--json")) {
-    opts->json = 1;
-  } else if (!strcmp(argv[*i], "--letter")) {
-    opts->letter = GMLAKE_OFFLOAD_LETTER;
-  } else if (!strcmp(argv[*i], "--jitter")) {
-    opts->jitter = option_value(argc, argv, i, 0, .99);
-  } else if (!strcmp(argv[*i], "--copy-jitter")) {
-    opts->copy_jitter = option_value(argc, argv, i, 0, .99);
-  } else if (!strcmp(argv[*i], "--budget")) {
-    opts->budget = option_value(argc, argv, i, .01, 1000);
-  } else if (!strcmp(argv[*i], "--seeds")) {
-    opts->seeds = (size_t)option_value(argc, argv, i, 1, SEEDS_MAX);
-  } else if (!strcmp(argv[*i], "--streams")) {
-    opts->streams = (uint32_t)option_value(argc, argv, i, 1, 64);
-  } else if (!strcmp(argv[*i], "--executions")) {
-    opts->executions = (size_t)option_value(argc, argv, i, 1, 1e6);
-  } else if (!strcmp(argv[*i], "--divisor")) {
-    opts->divisor = (size_t)option_value(argc, argv, i, 1, 1 << 20);
-  } else if (!strcmp(argv[*i], "--ahead")) {
-    opts->alloc_ahead_ns = (uint64_t)(option_value(argc, argv, i, 0, 1e9) * 1e3) + 1;
-    opts->reload_ahead_ns = (uint64_t)(option_value(argc, argv, i, 0, 1e9) * 1e3) + 1;
-  } else {
-    return 0;
-  }
-  return 1;
-}
-
 int main(int argc, char **argv) {
-  options opts;
-  int i, ok = 1, graphs = 0;
-  memset(&opts, 0, sizeof opts);
-  opts.jitter = .2;
-  opts.copy_jitter = .2;
-  opts.seeds = 5;
-  opts.divisor = 4096;
-  for (i = 1; i < argc && argv[i][0] == '-'; i++) {
-    if (parse_option(&opts, argc, argv, &i)) continue;
-    fprintf(stderr,
-            "usage: turnip [--json] [--jitter F] [--copy-jitter F] [--seeds N] [--executions N] "
-            "[--letter] [--streams N] [--ahead ALLOC_US RELOAD_US] [--budget F] [--divisor N] "
-            "[GRAPH...]\n");
-    return 2;
-  }
+  options opts = {0, 0, .2, .2, 0, -1, -1, 1, 5, 0, 4096};
+  const option_row rows[] = {
+      {"json", OPTION_FLAG, &opts.json, 0, 0, NULL, "print one JSON object a row"},
+      {"letter", OPTION_FLAG, &opts.letter, 0, 0, NULL, "compile as TURNIP's paper says"},
+      {"budget", OPTION_NUMBER, &opts.budget, .01, 1000, "F",
+       "memory of each device: up to 1 a part of what the device that needs\n"
+       "most holds when nothing moves, above 1 GiB"},
+      {"jitter", OPTION_NUMBER, &opts.jitter, 0, .99, "PART",
+       "each operator takes its time, more or less by up to PART of it;\ndefault .2"},
+      {"copy-jitter", OPTION_NUMBER, &opts.copy_jitter, 0, .99, "PART",
+       "each copy likewise; default .2"},
+      {"seeds", OPTION_COUNT, &opts.seeds, 1, SEEDS_MAX, "N",
+       "take medians of N runs with different jitter; default 5"},
+      {"streams", OPTION_COUNT, &opts.streams, 1, 64, "N",
+       "run up to N operators at once on a device; default 1"},
+      {"executions", OPTION_COUNT, &opts.executions, 0, 1e6, "N",
+       "run N iterations more, in random orders, and compare the bytes of\neach; default 0"},
+      {"alloc-ahead", OPTION_NUMBER, &opts.alloc_ahead_us, 0, 1e9, "US",
+       "take memory US microseconds ahead; default: what is best of several"},
+      {"reload-ahead", OPTION_NUMBER, &opts.reload_ahead_us, 0, 1e9, "US",
+       "reload tensors US microseconds ahead; default: what is best of several"},
+      {"divisor", OPTION_COUNT, &opts.divisor, 1, 1 << 20, "N",
+       "the mock keeps one byte of N; places are multiples of 16 N, or of the\n"
+       "next power of two; default 4096"},
+  };
+  const option_reader reader = {"turnip", "[OPTION]... [GRAPH]...",  about, columns,
+                                rows,     sizeof rows / sizeof *rows};
+  int i = options_read(&reader, argc, argv), first = i, ok = 1;
   if (!opts.json) {
     printf(
         "graph                      budget     GiB compile   check    ops  nodes  edges out GiB"
         "  in GiB alloc relod   none ms    any ms    over    gain\n");
   }
-  for (; i < argc; i++, graphs++) ok &= bench_path(&opts, argv[i]);
-  for (i = 0; !graphs && i < (int)(sizeof all / sizeof *all); i++) ok &= bench_path(&opts, all[i]);
+  for (; i < argc; i++) ok &= bench_path(&opts, argv[i]);
+  for (i = 0; first == argc && i < (int)(sizeof all / sizeof *all); i++) {
+    ok &= bench_path(&opts, all[i]);
+  }
   return ok ? 0 : 1;
 }
