@@ -101,8 +101,20 @@ STREAMS
   With several, an event is recorded per stream and chunk's worth of bytes freed, and memory
   passes to another stream when its event has completed, or behind cuStreamWaitEvent. Call
   gmlake_forget_stream before destroying a stream: drivers hand the same value out again, and
-  what has to be fenced or waited for on one that is gone fails with GMLAKE_ERROR_DRIVER, from
-  then on. Blocks that are live then are freed on another stream, or on GMLAKE_STREAM_NONE.
+  the new stream would get memory that the former one's work still uses. Blocks that are live
+  then are freed on another stream, or on GMLAKE_STREAM_NONE.
+  Where the driver answers that a stream is gone, the lake leaves it out from then on: the logger
+  and gmlake_get_last_error say so once, and what was freed on it since its last event counts as
+  pending until the host waits for the whole device, in the ladder or at the end. The manual of the
+  driver promises no such answer.
+  Where nobody can tell the lake, set GMLAKE_STREAMS_MAY_END in desc.flags. Then a stream is
+  touched only by calls that name it, which says that it is there: each free on it is fenced at
+  once, and every such call asks the driver for the stream's id (cuStreamGetId, CUDA 12), which no
+  other stream has. A value under another id is another stream, which gets the former one's memory
+  as that of any other; a block that outlives its stream, or one that it is recorded on, may be
+  freed on the value and serves again after a wait for the whole device. Without ids, under older
+  drivers, an allocation is ordered behind what was freed on its stream's value, and streams must
+  outlive the blocks that they use. The legacy stream costs nothing of this.
 
 CAPTURES
   gmlake_capture_begin before cuStreamBeginCapture, gmlake_capture_end after
@@ -286,7 +298,8 @@ typedef struct gmlake_backend {
   gmlake_result (*event_create)(void *user, void **out_event, int *out_code);
   gmlake_result (*event_destroy)(void *user, void *event, int *out_code);
   /* The event completes when the work queued on the stream so far has; recording again forgets
-     the former record. pre: the stream is not being captured. */
+     the former record. INVALID_ARGUMENT: there is no such stream; then none is recorded on it
+     again. pre: the stream is not being captured. */
   gmlake_result (*event_record)(void *user, void *event, gmlake_stream stream, int *out_code);
   /* pre: the event was recorded. */
   gmlake_result (*event_query)(void *user, void *event, int *out_done, int *out_code);
@@ -300,6 +313,16 @@ typedef struct gmlake_backend {
 
   /* A clock for statistics, in nanoseconds: real time, or what a mock charges. */
   uint64_t (*clock_ns)(void *user);
+
+  /* What follows may be NULL, and a table that is as short as its struct_bytes says may lack it. */
+
+  /* A number that no other stream has or will have; asked with GMLAKE_STREAMS_MAY_END alone.
+     INVALID_ARGUMENT: there is no such stream. pre: not the legacy stream, nor one that is being
+     captured as far as the lake was told. */
+  gmlake_result (*stream_id)(void *user, gmlake_stream stream, uint64_t *out_id, int *out_code);
+  /* Blocks the host until all work that was queued on any stream is complete, on those that are
+     destroyed too. pre: no stream is being captured that the lake was told of. */
+  gmlake_result (*device_wait)(void *user, int *out_code);
 } gmlake_backend;
 
 #if !defined(GMLAKE_STATIC) || defined(GMLAKE_BACKEND_CUDA) || !defined(GMLAKE_BACKEND_MOCK)
@@ -336,7 +359,7 @@ typedef struct gmlake_mock_census {
   size_t event_count;       /* created and not yet destroyed */
   uint64_t call_count;      /* calls of the backend's table, failed ones included, clock excluded */
   uint64_t failed_count;    /* calls that returned an error, injected or refused */
-  uint64_t host_wait_count; /* event_wait calls whose event was not complete */
+  uint64_t host_wait_count; /* event_wait and device_wait calls with work that was not complete */
   uint64_t modelled_ns;     /* cost of all calls that succeeded, on the modelled device */
 } gmlake_mock_census;
 
@@ -550,6 +573,9 @@ typedef struct gmlake_observer {
 /* Finds what runs past the end: behind the last chunk of each window, and behind all addresses of
    each buffer, a chunk's worth stays unmapped. */
 #define GMLAKE_GUARD 4u
+/* Streams may be destroyed without gmlake_forget_stream, as programs do whose streams the lake's
+   owner does not see; see the manual, STREAMS. */
+#define GMLAKE_STREAMS_MAY_END 8u
 
 #define GMLAKE_FILL_NEW 0xA5u
 #define GMLAKE_FILL_FREE 0x5Au
@@ -862,6 +888,8 @@ typedef pthread_mutex_t GMLK_MUTEX;
 #define GMLK_CHUNK_BYTES_MAX ((size_t)1 << 30) /* so that what rounding adds fits 32 bits */
 #define GMLK_PEERS_MAX 64u
 #define GMLK_MIB ((size_t)1 << 20)
+#define GMLK_FLAGS \
+  (GMLAKE_SINGLE_THREADED | GMLAKE_FILL | GMLAKE_GUARD | GMLAKE_STREAMS_MAY_END) /* of a lake */
 
 static void gmlk_mutex_init(GMLK_MUTEX *mutex) { (void)GMLAKE_MUTEX_INIT(mutex); }
 static void gmlk_mutex_destroy(GMLK_MUTEX *mutex) { (void)GMLAKE_MUTEX_DESTROY(mutex); }
@@ -1510,7 +1538,17 @@ typedef struct gmlk_driver {
   int *peers;
   size_t peer_count;
   unsigned handle_types;
+  gmlake_result (*stream_id)(void *user, gmlake_stream stream, uint64_t *out_id, int *out_code);
+  gmlake_result (*device_wait)(void *user, int *out_code);
 } gmlk_driver;
+
+/* What a backend may lack. */
+static void gmlk_driver_extend(gmlk_driver *driver) {
+  const gmlake_backend *b = driver->backend;
+  const int is_short = b->struct_bytes < sizeof(gmlake_backend);
+  driver->stream_id = is_short ? NULL : b->stream_id;
+  driver->device_wait = is_short ? NULL : b->device_wait;
+}
 
 typedef struct gmlk_drive {
   const gmlk_driver *driver;
@@ -1521,6 +1559,7 @@ typedef struct gmlk_drive {
   gmlake_result result; /* of the first call that failed */
   int code;
   const char *call;
+  int has_lost; /* a stream is gone, which is no error of the stretch's; its code, or 1 */
 } gmlk_drive;
 
 /* Keeps the first error, or the first fatal one. */
@@ -1645,13 +1684,29 @@ static gmlake_result gmlk_drive_memory_info(gmlk_drive *drive, size_t *free_byte
    stream while any is being captured: that would spoil the capture; [S4] every closed epoch, and
    every tag, is complete or covered by a fence, or its stream is dirty: a fence is to come; [S5] a
    number in use is a stream's, forgotten or not, or a capture's: then one stream has it as its
-   capture, and its pool counts it; only streams that are not forgotten are dirty; there is room to
-   give every event back; [S6] what a stream waited for is of closed epochs.
+   capture, and its pool counts it; a stream that is forgotten and dirty is lost: it was destroyed
+   before it could be fenced, and only a wait for the whole device completes its open epoch; there
+   is room to give every event back; [S6] what a stream waited for is of closed epochs; [S7] a
+   stream counts the live blocks that it is recorded on and, under GMLAKE_STREAMS_MAY_END, its own;
+   [S8] under that flag nothing is recorded on a stream but by a call that is about it, which says
+   that it is still there.
    Event calls neither block nor take longer than 0.3 us, so they are made with the bookkeeping
    lock held. Finding a stream is O(streams), O(1) for the last one used. */
 
 #define GMLK_FENCES 64u
 #define GMLK_WAITS 8u
+
+enum {                     /* gmlk_streams.ends: how the lake learns that a stream is gone */
+       GMLK_ENDS_TOLD = 0, /* by gmlake_forget_stream */
+       GMLK_ENDS_SEEN,     /* GMLAKE_STREAMS_MAY_END: by its id */
+       GMLK_ENDS_HIDDEN    /* the same without ids: one number may stand for several streams in
+                              turn, so each fence and each allocation follows the last fence */
+};
+
+static unsigned gmlk_ends_of(const gmlake_desc *desc, const gmlk_driver *driver) {
+  if (!(desc->flags & GMLAKE_STREAMS_MAY_END)) return GMLK_ENDS_TOLD;
+  return driver->stream_id ? GMLK_ENDS_SEEN : GMLK_ENDS_HIDDEN;
+}
 
 typedef struct gmlk_fence {
   void *event;
@@ -1660,6 +1715,7 @@ typedef struct gmlk_fence {
 
 typedef struct gmlk_stream {
   gmlake_stream value;
+  uint64_t id; /* [GMLK_ENDS_SEEN] */
   uint64_t epoch, done;
   size_t freed_bytes;             /* in the open epoch */
   gmlk_fence fences[GMLK_FENCES]; /* a ring */
@@ -1671,10 +1727,11 @@ typedef struct gmlk_stream {
   unsigned wait_next;
   unsigned capture;   /* [being captured] the number that stands for the capture, else 0 */
   uint32_t arena;     /* [being captured] where its allocations come from */
+  uint32_t uses;      /* [S7] */
   uint8_t is_capture; /* stands for a capture, not for a stream */
   uint8_t is_used;    /* the number is taken */
   uint8_t is_forgotten;
-  uint8_t is_dirty; /* something was freed in the open epoch */
+  uint8_t is_dirty; /* something was freed in the open epoch; 2: [lost] being waited for */
 } gmlk_stream;
 
 typedef struct gmlk_streams {
@@ -1683,6 +1740,8 @@ typedef struct gmlk_streams {
   size_t capture_count;
   size_t live_count; /* streams neither forgotten nor captures */
   size_t used_count; /* forgotten ones too, until their numbers serve again */
+  size_t lost_count; /* forgotten and dirty */
+  unsigned ends;     /* GMLK_ENDS_* */
   gmlake_stream last_value;
   unsigned last; /* number of last_value, 0: none */
   void **events; /* idle ones */
@@ -1779,6 +1838,45 @@ static void gmlk_event_give(gmlk_streams *streams, void *event) {
   streams->events[streams->event_count++] = event;
 }
 
+/* Work up to an epoch is complete, so fences up to it have served [S2]. */
+static void gmlk_stream_complete(gmlk_streams *streams, gmlk_stream *s, uint64_t epoch) {
+  while (s->fence_count && s->fences[s->fence_head].epoch <= epoch) {
+    gmlk_event_give(streams, s->fences[s->fence_head].event);
+    s->fence_head = (s->fence_head + 1) % GMLK_FENCES;
+    s->fence_count--;
+  }
+  s->done = gmlk_later(s->done, epoch);
+  streams->is_news = 1;
+}
+
+/* The stream was destroyed and nobody said so before. What it freed in the open epoch, and what it
+   does with live blocks, can have no fence any more. */
+static void gmlk_stream_end(gmlk_streams *streams, gmlk_stream *s, int is_dirty) {
+  GMLAKE_ASSERT(!s->is_forgotten);
+  s->is_forgotten = 1;
+  s->is_dirty = s->is_dirty || s->uses || is_dirty;
+  streams->lost_count += s->is_dirty;
+  streams->live_count--;
+  streams->last = 0;
+}
+
+static int gmlk_stream_is_lost(const gmlk_stream *s) { return s->is_forgotten && s->is_dirty; }
+
+/* [S8] Whether the stream may be destroyed untold: the legacy one never ends. */
+static int gmlk_stream_may_end(const gmlk_streams *streams, const gmlk_stream *s) {
+  return streams->ends && s->value;
+}
+
+/* Whether what was freed in the open epoch has to wait for the whole device. */
+static int gmlk_stream_is_out(const gmlk_streams *streams, const gmlk_stream *s) {
+  return s->is_dirty && !s->capture && (s->is_forgotten || gmlk_stream_may_end(streams, s));
+}
+
+/* The newest fence. pre: there is one. */
+static gmlk_fence *gmlk_stream_newest(gmlk_stream *s) {
+  return &s->fences[(s->fence_head + s->fence_count - 1) % GMLK_FENCES];
+}
+
 /* Takes what is complete off the stream's fences. */
 static void gmlk_stream_poll(gmlk_streams *streams, gmlk_drive *drive, unsigned stream) {
   const gmlake_backend *b = drive->driver->backend;
@@ -1790,11 +1888,7 @@ static void gmlk_stream_poll(gmlk_streams *streams, gmlk_drive *drive, unsigned 
     drive->calls++;
     if (result != GMLAKE_ERROR_CAPTURING) gmlk_drive_note(drive, result, code, "event_query");
     if (result || !done) return;
-    s->done = gmlk_later(s->done, fence->epoch);
-    streams->is_news = 1;
-    gmlk_event_give(streams, fence->event);
-    s->fence_head = (s->fence_head + 1) % GMLK_FENCES;
-    s->fence_count--;
+    gmlk_stream_complete(streams, s, fence->epoch);
   }
 }
 
@@ -1810,9 +1904,20 @@ static void gmlk_stream_thin(gmlk_streams *streams, gmlk_stream *s) {
   s->fence_count = GMLK_FENCES / 2;
 }
 
+/* Work that is queued on the stream's value from now on comes after its newest fence. */
+static gmlake_result gmlk_stream_follow(gmlk_drive *drive, gmlk_stream *s) {
+  const gmlake_backend *b = drive->driver->backend;
+  gmlake_result result;
+  int code = 0;
+  if (!s->fence_count || !s->value) return GMLAKE_OK; /* the legacy stream never ends */
+  result = b->stream_wait(b->user, s->value, gmlk_stream_newest(s)->event, &code);
+  return gmlk_drive_called(drive, result, code, "stream_wait");
+}
+
 /* Closes the open epoch with an event, if anything was freed in it and the stream may be
-   recorded on. Where it cannot, the epoch stays open: nothing is lost but time. CAPTURING: a
-   capture forbids it, known to the lake or not. */
+   recorded on. Where it cannot, the epoch stays open: nothing is lost but time, unless the stream
+   is gone: DRIVER, and drive->has_lost tells. CAPTURING: a capture forbids it, known to the lake or
+   not. */
 static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_host *host, gmlk_drive *drive,
                                        unsigned stream) {
   const gmlake_backend *b = drive->driver->backend;
@@ -1821,19 +1926,28 @@ static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_host *host, g
   gmlake_result result;
   void *event;
   int code = 0;
-  if (!s->is_dirty) return GMLAKE_OK;
+  if (!s->is_dirty || s->is_forgotten) return GMLAKE_OK;
   if (s->capture) return GMLAKE_ERROR_CAPTURING;
   if (!s->value && streams->capture_count) return GMLAKE_ERROR_CAPTURING; /* would spoil them */
   if (s->fence_count == GMLK_FENCES) gmlk_stream_poll(streams, drive, stream);
   if (s->fence_count == GMLK_FENCES) gmlk_stream_thin(streams, s);
   event = gmlk_event_take(streams, host, drive);
   if (!event) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  result = gmlk_backend_result(b->event_record(b->user, event, s->value, &code));
-  drive->calls++;
-  if (result != GMLAKE_ERROR_CAPTURING) gmlk_drive_note(drive, result, code, "event_record");
+  result = streams->ends == GMLK_ENDS_HIDDEN ? gmlk_stream_follow(drive, s) : GMLAKE_OK;
+  if (!result) {
+    result = b->event_record(b->user, event, s->value, &code);
+    drive->calls++;
+    drive->has_lost = result == GMLAKE_ERROR_INVALID_ARGUMENT && s->value;
+    if (drive->has_lost) {
+      gmlk_stream_end(streams, s, 1);
+      drive->code = code;
+    } else if (result != GMLAKE_ERROR_CAPTURING) {
+      gmlk_drive_note(drive, gmlk_backend_result(result), code, "event_record");
+    }
+  }
   if (result) {
     gmlk_event_give(streams, event);
-    return result;
+    return gmlk_backend_result(result);
   }
   fence = &s->fences[(s->fence_head + s->fence_count++) % GMLK_FENCES];
   fence->event = event;
@@ -1842,6 +1956,15 @@ static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_host *host, g
   s->is_dirty = 0;
   streams->record_count++;
   return GMLAKE_OK;
+}
+
+/* The same on behalf of a call that is about something else: CAPTURING where that forbids it, too
+   [S8]. */
+static gmlake_result gmlk_stream_close(gmlk_streams *streams, gmlk_host *host, gmlk_drive *drive,
+                                       unsigned stream) {
+  const gmlk_stream *s = streams->items[stream];
+  if (s->is_dirty && gmlk_stream_may_end(streams, s)) return GMLAKE_ERROR_CAPTURING;
+  return gmlk_stream_fence(streams, host, drive, stream);
 }
 
 /* The oldest fence that covers the ticket, or NULL. */
@@ -1859,6 +1982,7 @@ static int gmlk_stream_has_waited(const gmlk_streams *streams, unsigned waiter, 
                                   uint64_t ticket) {
   const gmlk_stream *s = streams->items[waiter];
   unsigned i;
+  if (streams->ends == GMLK_ENDS_HIDDEN) return 0; /* it may have been another stream */
   for (i = 0; i < GMLK_WAITS; i++)
     if (s->waits[i].stream == stream && s->waits[i].epoch >= ticket) return 1;
   return 0;
@@ -1875,7 +1999,7 @@ static gmlake_result gmlk_stream_wait(gmlk_streams *streams, gmlk_host *host, gm
   gmlake_result result;
   int code = 0;
   if (w->capture || (!w->value && streams->capture_count)) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  if (!gmlk_stream_covering(s, ticket)) (void)gmlk_stream_fence(streams, host, drive, stream);
+  if (!gmlk_stream_covering(s, ticket)) (void)gmlk_stream_close(streams, host, drive, stream);
   fence = gmlk_stream_covering(s, ticket);
   if (!fence) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   result = b->stream_wait(b->user, w->value, fence->event, &code);
@@ -2684,7 +2808,8 @@ static int gmlk_may_take(const gmlk_streams *streams, gmlk_taker taker, const gm
   if (!taker.may_wait || b->state != GMLK_FREE || b->stream == GMLK_PINNED) return 0;
   s = streams->items[b->stream];
   if (s->is_capture) return 0;
-  if (!s->capture && (s->value || !streams->capture_count)) return 1;
+  if (!s->capture && !gmlk_stream_is_out(streams, s) && (s->value || !streams->capture_count))
+    return 1;
   return gmlk_stream_covering(s, b->ticket) != NULL;
 }
 
@@ -2956,11 +3081,22 @@ static gmlake_result gmlk_fail(gmlake *l, gmlake_result result, const char *call
   return result;
 }
 
+/* A stream was found destroyed: told once, though the call may succeed. */
+static void gmlk_tell_lost(gmlake *l, int code) {
+  if (l->lost) return;
+  (void)gmlk_fail(l, GMLAKE_ERROR_DRIVER, "event_record",
+                  "a stream was destroyed before gmlake_forget_stream: what was freed on it last "
+                  "is pending until the host waits for the whole device");
+  l->error.driver_code = code;
+  gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
+}
+
 /* Enters a stretch of backend calls into the books. */
 static gmlake_result gmlk_drive_book(gmlake *l, const gmlk_drive *drive) {
   gmlake_result result = drive->result;
   l->stats.driver_call_count += drive->calls;
   l->stats.driver_ns += drive->ns;
+  if (drive->has_lost) gmlk_tell_lost(l, drive->code);
   if (!result) return GMLAKE_OK;
   if (l->lost) return result;
   (void)gmlk_fail(l, result, drive->call,
@@ -3123,7 +3259,7 @@ static gmlake_result gmlk_refresh(gmlake *l, int close) {
     return GMLAKE_OK;
   if (!gmlk_drive_begin(&drive, &l->driver)) {
     for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(drive.result); i++) {
-      if (close) (void)gmlk_stream_fence(&l->streams, &l->host, &drive, (unsigned)i);
+      if (close) (void)gmlk_stream_close(&l->streams, &l->host, &drive, (unsigned)i);
       gmlk_stream_poll(&l->streams, &drive, (unsigned)i);
     }
   }
@@ -4990,20 +5126,54 @@ static gmlake_result gmlk_wait_directly(gmlake *l, unsigned stream) {
   }
   gmlk_drive_end(&drive);
   gmlk_books_lock(l);
-  if (!result) s->done = gmlk_later(s->done, epoch);
-  l->streams.is_news = 1;
+  if (!result) gmlk_stream_complete(&l->streams, s, epoch);
   (void)gmlk_drive_book(l, &drive);
   return result;
+}
+
+/* Waits on the host for all that was queued on any stream: what was freed there without a fence is
+   complete then, as far as it was freed before. */
+static gmlake_result gmlk_wait_for_device(gmlake *l) {
+  gmlake_result result;
+  gmlk_drive drive;
+  size_t i;
+  int code = 0;
+  if (!l->driver.device_wait)
+    return gmlk_fail(l, GMLAKE_ERROR_DRIVER, "device_wait",
+                     "a stream was destroyed before gmlake_forget_stream, and the backend cannot "
+                     "wait for the whole device");
+  if (l->streams.capture_count) return GMLAKE_ERROR_CAPTURING;
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
+    if (gmlk_stream_is_out(&l->streams, l->streams.items[i])) l->streams.items[i]->is_dirty = 2;
+  l->stats.host_wait_count++;
+  gmlk_books_unlock(l);
+  result = gmlk_drive_begin(&drive, &l->driver);
+  if (!result) {
+    result = l->driver.device_wait(l->driver.backend->user, &code);
+    result = gmlk_drive_called(&drive, result, code, "device_wait");
+  }
+  gmlk_drive_end(&drive);
+  gmlk_books_lock(l);
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
+    gmlk_stream *s = l->streams.items[i];
+    if (s->is_dirty != 2) continue;
+    s->is_dirty = result != GMLAKE_OK;
+    if (result) continue;
+    l->streams.lost_count -= s->is_forgotten;
+    gmlk_stream_complete(&l->streams, s, s->epoch++);
+  }
+  return gmlk_drive_book(l, &drive);
 }
 
 /* Waits for the stream's newest fence. pre: it has one. */
 static gmlake_result gmlk_wait_for_fence(gmlake *l, unsigned stream) {
   const gmlake_backend *b = l->driver.backend;
   gmlk_stream *s = l->streams.items[stream];
-  gmlk_fence fence = s->fences[(s->fence_head + --s->fence_count) % GMLK_FENCES];
+  gmlk_fence fence = *gmlk_stream_newest(s);
   gmlake_result result;
   gmlk_drive drive;
   int code = 0;
+  s->fence_count--;
   gmlk_books_unlock(l);
   result = gmlk_drive_begin(&drive, &l->driver);
   if (!result) {
@@ -5012,8 +5182,7 @@ static gmlake_result gmlk_wait_for_fence(gmlake *l, unsigned stream) {
   }
   gmlk_drive_end(&drive);
   gmlk_books_lock(l);
-  if (!result) s->done = gmlk_later(s->done, fence.epoch);
-  l->streams.is_news = 1;
+  if (!result) gmlk_stream_complete(&l->streams, s, fence.epoch);
   if (result && !gmlk_stream_covering(s, fence.epoch)) /* then its place is free still [S2] */
     s->fences[(s->fence_head + s->fence_count++) % GMLK_FENCES] = fence;
   else
@@ -5021,21 +5190,25 @@ static gmlake_result gmlk_wait_for_fence(gmlake *l, unsigned stream) {
   return gmlk_drive_book(l, &drive);
 }
 
-/* Waits on the host for all work queued so far on one stream, or for what was freed on it.
-   CAPTURING: a capture forbids to fence the last of it; what was fenced before has been waited
-   for. */
-static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream, int all) {
+/* Waits on the host for what was freed on one stream. CAPTURING: a capture forbids to fence the
+   last of it; what was fenced before has been waited for. */
+static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream) {
   gmlk_stream *s = l->streams.items[stream];
+  uint64_t ns = l->stats.driver_ns;
   gmlk_drive drive;
   gmlake_result fenced, result;
-  uint64_t ns;
-  if (!s->is_used || s->is_capture) return GMLAKE_OK;
-  if (all && !s->is_forgotten) s->is_dirty = 1;
-  if (!s->fence_count && !s->is_dirty) return GMLAKE_OK;
+  if (!s->is_used || s->is_capture || (!s->fence_count && !s->is_dirty)) return GMLAKE_OK;
   fenced = gmlk_drive_begin(&drive, &l->driver);
-  if (!fenced) fenced = gmlk_stream_fence(&l->streams, &l->host, &drive, stream);
+  if (!fenced) fenced = gmlk_stream_close(&l->streams, &l->host, &drive, stream);
   gmlk_drive_end(&drive);
   if (gmlk_drive_book(l, &drive)) return drive.result;
+  if (gmlk_stream_is_out(&l->streams, s)) {
+    fenced = gmlk_wait_for_device(l);
+    if (fenced != GMLAKE_ERROR_CAPTURING) {
+      gmlk_tell_wait(l, stream, l->stats.driver_ns - ns, "on the host, for the whole device");
+      return fenced;
+    }
+  }
   if (fenced == GMLAKE_ERROR_CAPTURING && !s->fence_count) return fenced;
   l->stats.host_wait_count++;
   ns = l->stats.driver_ns;
@@ -5045,13 +5218,24 @@ static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream, int all) {
   return result || fenced != GMLAKE_ERROR_CAPTURING ? result : fenced;
 }
 
-/* The same for every stream; the first error, after all have been tried. CAPTURING gives way to
-   any other. */
+/* That what is queued so far on the streams that are still there is to be waited for, too. */
+static void gmlk_streams_dirty(gmlake *l) {
+  size_t i;
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
+    gmlk_stream *s = l->streams.items[i];
+    if (gmlk_stream_may_end(&l->streams, s) && !l->driver.device_wait) continue;
+    if (s->is_used && !s->is_capture && !s->is_forgotten) s->is_dirty = 1;
+  }
+}
+
+/* Waits for what was freed on every stream, or all that is queued on it; the first error, after all
+   have been tried. CAPTURING gives way to any other. */
 static gmlake_result gmlk_wait_for_streams(gmlake *l, int all) {
   gmlake_result first = GMLAKE_OK, result = GMLAKE_OK;
   size_t i;
+  if (all) gmlk_streams_dirty(l);
   for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(result); i++) {
-    result = gmlk_wait_for_stream(l, (unsigned)i, all);
+    result = gmlk_wait_for_stream(l, (unsigned)i);
     if (!first || (result && first == GMLAKE_ERROR_CAPTURING) || gmlk_is_fatal(result))
       first = result;
   }
@@ -5345,7 +5529,7 @@ static int gmlk_place_borrow(gmlake *l, const gmlk_request *r, const gmlk_place 
 static gmlake_result gmlk_place_wait(gmlake *l, const gmlk_place *place) {
   gmlake_result result = l->lost;
   if (result || gmlk_place_is_done(l, place)) return result;
-  result = gmlk_wait_for_stream(l, place->stream, 0);
+  result = gmlk_wait_for_stream(l, place->stream);
   if (result == GMLAKE_ERROR_CAPTURING && gmlk_place_is_done(l, place)) result = GMLAKE_OK;
   if (result == GMLAKE_ERROR_CAPTURING)
     return gmlk_fail(l, result, "gmlake_buffer_resize", "a capture forbids to wait for a use");
@@ -5466,6 +5650,7 @@ typedef struct gmlk_checker {
   size_t host_bytes;  /* what the walk has reached: host memory, */
   size_t records;     /* records of blocks in tilings, */
   size_t requested, active, live, owned, pending, pending_count;
+  uint64_t uses; /* prints of the streams that live blocks are recorded on, less those counted */
   size_t committed, buffers;
   size_t chunks, reserved, quarantined, windows, stitched;
   uint64_t seen[1u << GMLK_SEEN_LOG];
@@ -5510,13 +5695,20 @@ static void gmlk_check_desc(gmlk_checker *c) {
   const gmlake *l = c->l;
   const gmlake_desc *d = &l->desc;
   const gmlake_device_properties *device = &l->device;
+  gmlk_driver whole;
   gmlk_expect(c, l->driver.backend && l->driver.backend == d->backend,
               "L1: the backend is another");
   gmlk_expect(c, !l->driver.owned || l->driver.owned == d->backend, "L1: the backend is another");
-  gmlk_expect(c, l->has_locks == !(d->flags & GMLAKE_SINGLE_THREADED), "L1: the locks are off");
+  if (c->broken) return;
+  whole.backend = d->backend;
+  gmlk_driver_extend(&whole);
   gmlk_expect(c,
-              !(d->flags & ~(GMLAKE_SINGLE_THREADED | GMLAKE_FILL | GMLAKE_GUARD)) &&
-                  (!(d->flags & GMLAKE_FILL) || device->is_host_memory),
+              l->driver.stream_id == whole.stream_id &&
+                  l->driver.device_wait == whole.device_wait &&
+                  l->streams.ends == gmlk_ends_of(d, &whole),
+              "L1: what the backend may lack is off");
+  gmlk_expect(c, l->has_locks == !(d->flags & GMLAKE_SINGLE_THREADED), "L1: the locks are off");
+  gmlk_expect(c, !(d->flags & ~GMLK_FLAGS) && (!(d->flags & GMLAKE_FILL) || device->is_host_memory),
               "L1: the flags are none");
   gmlk_expect(c, d->cross_stream == GMLAKE_GROW_FIRST || d->cross_stream == GMLAKE_WAIT_FIRST,
               "L1: cross_stream is no value of its type");
@@ -5907,6 +6099,12 @@ static void gmlk_survey(gmlk_checker *c) {
               "L2: the host's bytes are not those of the records");
 }
 
+/* Of a chunk, or of a record's address: sums of it tell two multisets of them apart. */
+static uint64_t gmlk_check_print(uint64_t slot) {
+  uint64_t mixed = (slot + 1) * 0x9E3779B97F4A7C15u;
+  return (mixed ^ (mixed >> 29)) * 0xBF58476D1CE4E5B9u;
+}
+
 /* ---- streams ---- */
 
 /* Up to where the work of a stream is complete, or will be with an event that is recorded. */
@@ -5921,7 +6119,7 @@ static uint64_t gmlk_check_fenced(const gmlk_stream *s) {
 
 /* [S1], [S2], [S4] of one stream. Its events go through the sieve. */
 static void gmlk_check_fences(gmlk_checker *c, const gmlk_stream *s) {
-  uint64_t last = 0;
+  uint64_t last = s->done;
   unsigned i;
   gmlk_expect(c, s->done < s->epoch && s->epoch < GMLK_ENDLESS,
               "S1: a stream's epochs are out of order");
@@ -5961,13 +6159,14 @@ static void gmlk_check_number(gmlk_checker *c, const gmlk_stream *s) {
   const gmlk_stream *capture;
   gmlk_expect(c, (s->is_used | s->is_capture | s->is_forgotten | s->is_dirty) <= 1,
               "S5: a stream is in no known state");
+  gmlk_expect(c, !s->id || l->streams.ends == GMLK_ENDS_SEEN, "S8: a stream's id was not asked");
   if (!gmlk_expect(c, !s->capture || (s->is_used && !s->is_capture && !s->is_forgotten),
                    "S5: a capture is of no stream"))
     return;
   gmlk_expect(c, s->is_used ? !s->is_capture || !s->is_forgotten : s->is_capture || s->is_forgotten,
               "S5: a stream is in no known state");
   gmlk_expect(c, !s->fence_count || (s->is_used && !s->is_capture), "S5: a fence is of no stream");
-  gmlk_expect(c, !s->is_dirty || (s->is_used && !s->is_capture && !s->is_forgotten),
+  gmlk_expect(c, !s->is_dirty || (s->is_used && !s->is_capture),
               "S5: a stream that is none has an open epoch");
   if (!s->is_used || s->is_forgotten || s->is_capture) return;
   gmlk_expect(c, value != 1 && value != 2 && s->value != GMLAKE_STREAM_NONE,
@@ -5984,7 +6183,7 @@ static void gmlk_check_number(gmlk_checker *c, const gmlk_stream *s) {
 
 static void gmlk_check_numbers(gmlk_checker *c) {
   const gmlk_streams *all = &c->l->streams;
-  size_t live = 0, used = 0, captures = 0, captured = 0, i;
+  size_t live = 0, used = 0, lost = 0, captures = 0, captured = 0, i;
   const gmlk_stream *s;
   gmlk_check_afresh(c);
   for (i = GMLK_FIRST_STREAM; i < all->count && !c->broken; i++) {
@@ -5993,10 +6192,11 @@ static void gmlk_check_numbers(gmlk_checker *c) {
     gmlk_check_waits(c, s);
     live += s->is_used && !s->is_capture && !s->is_forgotten;
     used += s->is_used && !s->is_capture;
+    lost += s->is_used && s->is_forgotten && s->is_dirty;
     captures += s->is_used && s->is_capture;
     captured += s->capture != 0;
   }
-  gmlk_expect(c, live == all->live_count && used == all->used_count,
+  gmlk_expect(c, live == all->live_count && used == all->used_count && lost == all->lost_count,
               "S5: the numbers in use are off");
   gmlk_expect(c, captures == captured && captured == all->capture_count,
               "S5: the captures are off");
@@ -6015,6 +6215,7 @@ static void gmlk_check_streams(gmlk_checker *c) {
   for (i = GMLK_FIRST_STREAM; i < all->count && !c->broken; i++) {
     gmlk_check_fences(c, all->items[i]);
     fences += all->items[i]->fence_count;
+    c->uses -= all->items[i]->uses * gmlk_check_print(i);
   }
   gmlk_expect(c, c->broken || fences + all->event_count <= all->event_capacity,
               "S5: no room to give all events back");
@@ -6156,6 +6357,8 @@ static void gmlk_check_note(gmlk_checker *c, const gmlk_note *note, int is_pendi
                 "N2: a block is used on no stream");
     if (is_pending)
       gmlk_check_tag(c, stream, note->used[i].ticket, "S1: a pending use is of an epoch to come");
+    else
+      c->uses += gmlk_check_print(stream);
   }
   if (is_pending)
     gmlk_check_tag(c, note->stream, note->ticket, "S1: a pending tag is of an epoch to come");
@@ -6200,6 +6403,7 @@ static void gmlk_check_live(gmlk_checker *c, const gmlk_arena *a, const gmlk_blo
               !b->stream || (b->stream >= GMLK_FIRST_STREAM && b->stream < all->count &&
                              all->items[b->stream]->is_used),
               "A9: a block is of no stream");
+  if (c->l->streams.ends && b->stream) c->uses += gmlk_check_print(b->stream);
   gmlk_expect(c, found == b, "I1: a live block is not indexed");
 }
 
@@ -6280,12 +6484,6 @@ static void gmlk_check_gaps(gmlk_checker *c, const gmlk_arena *a, size_t count) 
 }
 
 /* ---- windows ---- */
-
-/* Of a chunk, or of a record's address: sums of it tell two multisets of them apart. */
-static uint64_t gmlk_check_print(uint64_t slot) {
-  uint64_t mixed = (slot + 1) * 0x9E3779B97F4A7C15u;
-  return (mixed ^ (mixed >> 29)) * 0xBF58476D1CE4E5B9u;
-}
 
 /* Of all chunks that a window maps. pre: its pieces are in the arena. */
 static uint64_t gmlk_check_prints(const gmlk_arena *a, const gmlk_window *w) {
@@ -6656,6 +6854,7 @@ static void gmlk_check_figures(gmlk_checker *c) {
   gmlk_expect(c, c->requested == s->requested_bytes && c->active == s->active_bytes,
               "L4: the live bytes are off");
   gmlk_expect(c, c->pending == s->pending_bytes, "L4: the pending bytes are off");
+  gmlk_expect(c, !c->uses, "S7: a stream's count of the blocks recorded on it is off");
   gmlk_expect(c, c->committed == s->buffer_bytes && c->buffers == s->buffer_count,
               "L4: the buffers' count or bytes are off");
   gmlk_expect(c, c->windows == s->window_count && c->stitched == s->stitched_bytes,
@@ -6790,6 +6989,7 @@ typedef struct gmlk_mock_event {
 typedef struct gmlk_mock_stream {
   gmlk_mock_slot slot; /* slot 0 is the legacy stream, with queue 0 */
   size_t queue;
+  uint64_t id;
 } gmlk_mock_stream;
 
 typedef struct gmlk_mock_reservation {
@@ -6841,6 +7041,7 @@ typedef struct gmlk_mock {
   gmlake_result fail_result;
   int fail_persistent;
   uint64_t now_ns; /* the stream clock */
+  uint64_t last_id;
   size_t capture_count;
   gmlk_mock_table handles, events, streams;
   gmlk_mock_reservation *reservations;
@@ -7401,6 +7602,7 @@ static gmlake_result gmlk_mock_add_stream(gmlk_mock *mock, gmlake_stream *out_st
   queue->held = 0;
   queue->lag_ns = 0;
   stream->queue = i;
+  stream->id = ++mock->last_id;
   *out_stream = (gmlake_stream)((uintptr_t)stream->slot.index * GMLK_MOCK_STREAM_UNIT);
   return GMLAKE_OK;
 }
@@ -7563,6 +7765,34 @@ static gmlake_result gmlk_mock_do_event_wait(gmlk_mock *mock, const void *value)
   return gmlk_mock_charge(mock, mock->costs->event_wait);
 }
 
+/* Refused in a capture, though a driver might answer: nobody has to ask then. */
+static gmlake_result gmlk_mock_do_stream_id(gmlk_mock *mock, gmlake_stream stream,
+                                            uint64_t *out_id) {
+  const gmlk_mock_stream *found = gmlk_mock_find_stream(mock, stream);
+  if (!found)
+    return gmlk_mock_refuse(mock, GMLAKE_ERROR_INVALID_ARGUMENT, GMLK_MOCK_CODE_INVALID_HANDLE);
+  if (mock->queues[found->queue].capturing) {
+    mock->queues[found->queue].spoilt = 1;
+    return GMLAKE_ERROR_CAPTURING;
+  }
+  *out_id = found->id;
+  return GMLAKE_OK;
+}
+
+/* As the driver does, refuses it in every mode while a stream is captured, and spoils that. */
+static gmlake_result gmlk_mock_do_device_wait(gmlk_mock *mock) {
+  size_t i;
+  int is_done = 1;
+  for (i = 0; i < mock->queue_count; i++) {
+    if (mock->queues[i].capturing) mock->queues[i].spoilt = 1;
+    is_done &= mock->queues[i].done == mock->queues[i].last;
+  }
+  if (mock->capture_count) return GMLAKE_ERROR_CAPTURING;
+  mock->census.host_wait_count += !is_done;
+  for (i = 0; i < mock->queue_count; i++) gmlk_mock_force(mock, i, mock->queues[i].last);
+  return gmlk_mock_charge(mock, mock->costs->event_wait);
+}
+
 static gmlake_result gmlk_mock_do_get_properties(const gmlk_mock *mock,
                                                  gmlake_device_properties *out) {
   memset(out, 0, sizeof(*out));
@@ -7674,6 +7904,17 @@ static gmlake_result gmlk_mock_capture_exchange(void *user, int *mode, int *out_
   return GMLK_MOCK_RUN(mock, gmlk_mock_do_exchange(mock, mode));
 }
 
+static gmlake_result gmlk_mock_stream_id(void *user, gmlake_stream stream, uint64_t *out_id,
+                                         int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  return GMLK_MOCK_RUN(mock, gmlk_mock_do_stream_id(mock, stream, out_id));
+}
+
+static gmlake_result gmlk_mock_device_wait(void *user, int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  return GMLK_MOCK_RUN(mock, gmlk_mock_do_device_wait(mock));
+}
+
 static uint64_t gmlk_mock_clock_ns(void *user) {
   gmlk_mock *mock = gmlk_mock_lock(user);
   uint64_t ns = mock->census.modelled_ns;
@@ -7700,7 +7941,9 @@ static const gmlake_backend gmlk_mock_backend = {sizeof(gmlake_backend),
                                                  gmlk_mock_event_wait,
                                                  gmlk_mock_stream_wait,
                                                  gmlk_mock_capture_exchange,
-                                                 gmlk_mock_clock_ns};
+                                                 gmlk_mock_clock_ns,
+                                                 gmlk_mock_stream_id,
+                                                 gmlk_mock_device_wait};
 
 /* What tests call. A stream that does not exist is ignored where nothing can be answered. */
 
@@ -7906,8 +8149,14 @@ enum {
 };
 
 /* Every driver function used: name without cu, the driver version that introduced it in this
-   form, exported name, parameters. All are required: the youngest that is not a replacement of
-   an older one came with virtual memory management itself. */
+   form, exported name, parameters. All are required but those of CUDA 12: the youngest that is not
+   a replacement of an older one came with virtual memory management itself. */
+#if defined(GMLAKE_CUDA_LINK) && CUDA_VERSION < 12000
+#define GMLK_CUDA_FUNCTIONS_12(X)
+#else
+#define GMLK_CUDA_FUNCTIONS_12(X) \
+  X(StreamGetId, 12000, GMLK_CUDA_V1, (CUstream stream, unsigned long long *id))
+#endif
 #define GMLK_CUDA_FUNCTIONS(X)                                                                 \
   X(Init, 2000, GMLK_CUDA_V1, (unsigned flags))                                                \
   X(DeviceGet, 2000, GMLK_CUDA_V1, (CUdevice * device, int ordinal))                           \
@@ -7943,6 +8192,8 @@ enum {
   X(EventQuery, 2000, GMLK_CUDA_V1, (CUevent event))                                           \
   X(EventSynchronize, 2000, GMLK_CUDA_V1, (CUevent event))                                     \
   X(StreamWaitEvent, 3020, GMLK_CUDA_V1, (CUstream stream, CUevent event, unsigned flags))     \
+  X(CtxSynchronize, 2000, GMLK_CUDA_V1, (void))                                                \
+  GMLK_CUDA_FUNCTIONS_12(X)                                                                    \
   X(ThreadExchangeStreamCaptureMode, 10010, GMLK_CUDA_V1, (CUstreamCaptureMode * mode))
 
 #define GMLK_CUDA_MEMBER(name, version, abi, params) CUresult(CUDAAPI *name) params;
@@ -8051,7 +8302,7 @@ static gmlake_result gmlk_cuda_load(gmlk_cuda_functions *fn) {
   size_t i;
   for (i = 0; result == GMLAKE_OK && i < sizeof(rows) / sizeof(rows[0]); i++) {
     void *symbol = gmlk_cuda_library_find(&library, &rows[i]);
-    if (!symbol)
+    if (!symbol && rows[i].version < 12000)
       return GMLAKE_ERROR_UNSUPPORTED; /* a driver older than virtual memory management */
     memcpy((char *)fn + rows[i].offset, &symbol, sizeof(symbol));
   }
@@ -8063,7 +8314,8 @@ static gmlake_result gmlk_cuda_load(gmlk_cuda_functions *fn) {
 
 /* ---- Results and the frame of every entry ---- */
 
-/* By number: headers before CUDA 13 lack some of the names. */
+/* By number: headers before CUDA 13 lack some of the names. 709, context destroyed, is not among
+   the sticky ones: drivers answer it for a stream that is gone, too, so the context is asked. */
 static gmlake_result gmlk_cuda_result(CUresult code) {
   const int number = (int)code;
   if (number >= 714 && number <= 719)
@@ -8092,7 +8344,6 @@ static gmlake_result gmlk_cuda_result(CUresult code) {
   case 226: /* error contained to this process */
   case 700: /* illegal address */
   case 702: /* launch timeout */
-  case 709: /* context destroyed */
   case 710: /* device-side assert */
   case 721:
     return GMLAKE_ERROR_DEVICE_LOST; /* tensor memory leak */
@@ -8298,12 +8549,20 @@ static CUstream gmlk_cuda_stream(gmlake_stream stream) {
   return stream ? (CUstream)stream : CU_STREAM_LEGACY;
 }
 
+/* The same where a stream was named, which may have been destroyed while its context lives. */
+static gmlake_result gmlk_cuda_leave_stream(const gmlk_cuda_call *call, int *out_code) {
+  const gmlake_result result = gmlk_cuda_leave(call, out_code);
+  const int is_gone =
+      call->code == CUDA_ERROR_INVALID_HANDLE || call->code == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return result == GMLAKE_ERROR_DRIVER && is_gone ? GMLAKE_ERROR_INVALID_ARGUMENT : result;
+}
+
 static gmlake_result gmlk_cuda_event_record(void *user, void *event, gmlake_stream stream,
                                             int *out_code) {
   gmlk_cuda_call call;
   if (gmlk_cuda_enter(user, &call))
     call.code = call.cuda->fn.EventRecord((CUevent)event, gmlk_cuda_stream(stream));
-  return gmlk_cuda_leave(&call, out_code);
+  return gmlk_cuda_leave_stream(&call, out_code);
 }
 
 static gmlake_result gmlk_cuda_event_query(void *user, void *event, int *out_done, int *out_code) {
@@ -8327,6 +8586,25 @@ static gmlake_result gmlk_cuda_stream_wait(void *user, gmlake_stream stream, voi
   gmlk_cuda_call call;
   if (gmlk_cuda_enter(user, &call))
     call.code = call.cuda->fn.StreamWaitEvent(gmlk_cuda_stream(stream), (CUevent)event, 0);
+  return gmlk_cuda_leave(&call, out_code);
+}
+
+#if !defined(GMLAKE_CUDA_LINK) || CUDA_VERSION >= 12000
+static gmlake_result gmlk_cuda_stream_id(void *user, gmlake_stream stream, uint64_t *out_id,
+                                         int *out_code) {
+  gmlk_cuda_call call;
+  unsigned long long id = 0;
+  if (gmlk_cuda_enter(user, &call)) {
+    call.code = call.cuda->fn.StreamGetId((CUstream)stream, &id);
+    if (call.code == CUDA_SUCCESS) *out_id = (uint64_t)id;
+  }
+  return gmlk_cuda_leave_stream(&call, out_code);
+}
+#endif
+
+static gmlake_result gmlk_cuda_device_wait(void *user, int *out_code) {
+  gmlk_cuda_call call;
+  if (gmlk_cuda_enter(user, &call)) call.code = call.cuda->fn.CtxSynchronize();
   return gmlk_cuda_leave(&call, out_code);
 }
 
@@ -8443,6 +8721,10 @@ static void gmlk_cuda_fill_table(gmlk_cuda *cuda) {
   table->stream_wait = gmlk_cuda_stream_wait;
   table->capture_exchange = gmlk_cuda_capture_exchange;
   table->clock_ns = gmlk_cuda_clock_ns;
+#if !defined(GMLAKE_CUDA_LINK) || CUDA_VERSION >= 12000
+  if (cuda->fn.StreamGetId) table->stream_id = gmlk_cuda_stream_id;
+#endif
+  table->device_wait = gmlk_cuda_device_wait;
 }
 
 GMLAKE_DEF gmlake_result gmlake_cuda_create(int device, gmlake_backend **out_backend) {
@@ -8551,18 +8833,74 @@ static gmlake_result gmlk_enter_driving(gmlake *l) {
   return l->lost ? gmlk_leave_driving(l, l->lost) : GMLAKE_OK;
 }
 
-/* The stream's number, made on first use. The second stream of a lake closes the first one's
-   epoch, so that what it freed before becomes known as complete. */
+/* A new stream's number. The second stream of a lake closes the first one's epoch, so that what it
+   freed before becomes known as complete. */
+static unsigned gmlk_stream_enter(gmlake *l, gmlake_stream value, uint64_t id) {
+  unsigned stream = gmlk_stream_add(&l->streams, &l->host, value, 0);
+  size_t i;
+  if (stream) l->streams.items[stream]->id = id;
+  if (stream && l->streams.live_count == 2)
+    for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
+      if (!gmlk_stream_may_end(&l->streams, l->streams.items[i]))
+        gmlk_fence_if_due(l, (unsigned)i, 0);
+  return stream;
+}
+
+/* The number for what is freed on a value that no stream has: what is freed there is lost. */
+static unsigned gmlk_stream_gone(gmlake *l, gmlake_stream value) {
+  unsigned stream = GMLK_FIRST_STREAM;
+  for (; stream < l->streams.count; stream++) {
+    const gmlk_stream *s = l->streams.items[stream];
+    if (s->value == value && gmlk_stream_is_lost(s)) return stream;
+  }
+  stream = gmlk_stream_enter(l, value, 0);
+  if (stream && !l->streams.items[stream]->is_forgotten)
+    gmlk_stream_end(&l->streams, l->streams.items[stream], 1);
+  return stream;
+}
+
+/* The same number as long as the value is the same stream's, else another one; 0: not seen yet. An
+   answer that tells nothing, as in a capture that the lake was not told of, changes nothing. */
+static unsigned gmlk_stream_identify(gmlake *l, gmlake_stream value, unsigned stream,
+                                     uint64_t *out_id) {
+  gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
+  gmlake_result result;
+  int code = 0;
+  if (!value || (s && s->capture)) return stream;
+  result = l->driver.stream_id(l->driver.backend->user, value, out_id, &code);
+  if (result && result != GMLAKE_ERROR_INVALID_ARGUMENT) return stream;
+  if (s && !result && s->id == *out_id) return stream;
+  if (s) gmlk_stream_end(&l->streams, s, result != GMLAKE_OK);
+  if (!result) return 0;
+  return s ? stream : gmlk_stream_gone(l, value);
+}
+
+static unsigned gmlk_stream_asked(gmlake *l, gmlake_stream value, unsigned stream) {
+  uint64_t id = 0;
+  stream = gmlk_stream_identify(l, value, stream, &id);
+  return stream ? stream : gmlk_stream_enter(l, value, id);
+}
+
+/* The stream's number, made on first use; 0: no host memory, or too many streams. */
 static inline unsigned gmlk_stream_number(gmlake *l, gmlake_stream value) {
   unsigned stream;
-  size_t i;
   value = gmlk_stream_canonical(value);
   stream = gmlk_stream_find(&l->streams, value);
-  if (stream) return stream;
-  stream = gmlk_stream_add(&l->streams, &l->host, value, 0);
-  if (stream && l->streams.live_count == 2)
-    for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) gmlk_fence_if_due(l, (unsigned)i, 0);
-  return stream;
+  if (l->streams.ends == GMLK_ENDS_SEEN) return gmlk_stream_asked(l, value, stream);
+  return stream ? stream : gmlk_stream_enter(l, value, 0);
+}
+
+/* [GMLK_ENDS_HIDDEN] Whatever stream has the value now comes after what was freed on it. */
+static gmlake_result gmlk_follow_value(gmlake *l, unsigned stream) {
+  gmlk_stream *s = l->streams.items[stream];
+  gmlk_drive drive;
+  if (l->streams.ends != GMLK_ENDS_HIDDEN || !s->fence_count || s->capture) return GMLAKE_OK;
+  if (!gmlk_drive_begin(&drive, &l->driver)) {
+    gmlk_stream_poll(&l->streams, &drive, stream);
+    if (!drive.result) (void)gmlk_stream_follow(&drive, s);
+  }
+  gmlk_drive_end(&drive);
+  return gmlk_drive_book(l, &drive);
 }
 
 /* In grains, which an alignment or EXCLUSIVE makes coarser. */
@@ -8602,6 +8940,10 @@ GMLK_INLINE gmlake_result gmlk_request_init(gmlake *l, gmlk_request *r,
       r->arena = l->arenas[s->arena];
     }
     r->taker.stream = r->is_capture ? s->capture : r->stream;
+    if (l->streams.ends) {
+      gmlake_result result = gmlk_follow_value(l, r->stream);
+      if (result) return result;
+    }
   }
   r->may_stitch = !(desc->flags & GMLAKE_NO_STITCH) && r->arena->spool.va &&
                   desc->bytes >= l->desc.stitch_bytes_min;
@@ -8634,6 +8976,7 @@ GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_request *r, gmlk_block *b
   b->as.live.note = note;
   gmlk_fill(l, b, GMLAKE_FILL_NEW);
   gmlk_index_put(&l->index, address, b);
+  if (l->streams.ends && b->stream) l->streams.items[b->stream]->uses++;
   stats->allocation_count++;
   stats->live_count++;
   stats->requested_bytes += r->bytes;
@@ -8658,7 +9001,9 @@ static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned s
 GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
                                             const gmlake_alloc_desc *desc, gmlake_stream stream) {
   gmlake_result result = gmlk_request_init(l, r, desc, stream);
-  if (result) return gmlk_fail(l, result, "gmlake_alloc", "the request cannot be served");
+  if (result == GMLAKE_ERROR_INVALID_ARGUMENT || result == GMLAKE_ERROR_CAPTURING)
+    return gmlk_fail(l, result, "gmlake_alloc", "the request cannot be served");
+  if (result) return result;
   return gmlk_serve_reserve(l, r) ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
 
@@ -8870,7 +9215,7 @@ static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t ticket
   gmlk_peak(&l->stats.pending_bytes_peak, l->stats.pending_bytes);
   for (i = 0; i < note->used_count; i++) {
     gmlk_stream *s = l->streams.items[note->used[i].stream];
-    note->used[i].ticket = s->is_forgotten ? s->epoch - 1 : s->epoch;
+    note->used[i].ticket = s->is_forgotten && !s->is_dirty ? s->epoch - 1 : s->epoch;
     if (!s->is_forgotten) s->is_dirty = 1;
     gmlk_fence_if_due(l, note->used[i].stream, 0);
   }
@@ -8881,6 +9226,42 @@ static int gmlk_is_used_elsewhere(const gmlk_note *note, unsigned stream) {
   for (i = 0; note && i < note->used_count; i++)
     if (note->used[i].stream != stream) return 1;
   return 0;
+}
+
+/* [S7] A block with this note is live no more. */
+static void gmlk_uses_end(gmlake *l, const gmlk_note *note) {
+  size_t i;
+  for (i = 0; note && i < note->used_count; i++) l->streams.items[note->used[i].stream]->uses--;
+}
+
+/* Enters a stream into a live block's note; 0: no host memory. */
+static int gmlk_note_use(gmlake *l, gmlk_block *b, unsigned stream) {
+  gmlk_note *note = b->as.live.note ? b->as.live.note : gmlk_note_new(l, 0, NULL);
+  size_t i, capacity;
+  void *grown;
+  if (!note) return 0;
+  b->as.live.note = note;
+  for (i = 0; i < note->used_count; i++)
+    if (note->used[i].stream == stream) return 1;
+  if (note->used_count == note->used_capacity) {
+    capacity = note->used_capacity ? note->used_capacity * 2 : 2;
+    grown = gmlk_host_grow(&l->host, note->used, note->used_capacity * sizeof(gmlk_used),
+                           capacity * sizeof(gmlk_used));
+    if (!grown) return 0;
+    note->used = (gmlk_used *)grown;
+    note->used_capacity = capacity;
+  }
+  note->used[note->used_count].ticket = 0;
+  note->used[note->used_count++].stream = stream;
+  l->streams.items[stream]->uses++;
+  return 1;
+}
+
+/* [GMLK_ENDS_SEEN] A block freed on its own stream's value, which is another stream's now: the one
+   that is gone used it too. */
+static int gmlk_is_of_former(const gmlake *l, const gmlk_block *b, unsigned stream) {
+  const gmlk_stream *own = b->stream && b->stream != stream ? l->streams.items[b->stream] : NULL;
+  return own && own->value == l->streams.items[stream]->value;
 }
 
 GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t entry,
@@ -8897,15 +9278,19 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   if (value != GMLAKE_STREAM_NONE) {
     stream = gmlk_stream_number(l, value);
     if (!stream || !gmlk_arena_admit(a, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    if (l->streams.ends && gmlk_is_of_former(l, b, stream) && !gmlk_note_use(l, b, b->stream))
+      return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
   gmlk_tag_for(l, b, stream, &tag, &ticket);
   bytes = gmlk_to_bytes(b->grains);
+  if (l->streams.ends && b->stream) l->streams.items[b->stream]->uses--;
   gmlk_index_remove(&l->index, entry);
   l->stats.free_count++;
   l->stats.live_count--;
   l->stats.active_bytes -= bytes;
   l->stats.requested_bytes -= bytes - b->slack;
   note = b->as.live.note;
+  if (note) gmlk_uses_end(l, note);
   if (stream && gmlk_is_used_elsewhere(note, stream)) {
     gmlk_pend(l, b, tag, ticket);
   } else {
@@ -8921,7 +9306,10 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   if (tag != stream) return GMLAKE_OK;
   s->is_dirty = 1;
   s->freed_bytes += bytes;
-  gmlk_fence_if_due(l, stream, a->chunk_bytes);
+  if (gmlk_stream_may_end(&l->streams, s))
+    gmlk_fence_now(l, stream);
+  else
+    gmlk_fence_if_due(l, stream, a->chunk_bytes);
   return GMLAKE_OK;
 }
 
@@ -8979,29 +9367,10 @@ GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream)
 static gmlake_result gmlk_record_stream(gmlake *l, void *ptr, gmlake_stream value) {
   gmlake_result result;
   gmlk_block *b = gmlk_live_block(l, ptr, "gmlake_record_stream", &result);
-  gmlk_note *note;
   unsigned stream;
-  size_t i, capacity;
-  void *grown;
   if (!b) return result;
   stream = gmlk_stream_number(l, value);
-  if (!stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (!b->as.live.note) b->as.live.note = gmlk_note_new(l, 0, NULL);
-  note = b->as.live.note;
-  if (!note) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  for (i = 0; i < note->used_count; i++)
-    if (note->used[i].stream == stream) return GMLAKE_OK;
-  if (note->used_count == note->used_capacity) {
-    capacity = note->used_capacity ? note->used_capacity * 2 : 2;
-    grown = gmlk_host_grow(&l->host, note->used, note->used_capacity * sizeof(gmlk_used),
-                           capacity * sizeof(gmlk_used));
-    if (!grown) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-    note->used = (gmlk_used *)grown;
-    note->used_capacity = capacity;
-  }
-  note->used[note->used_count].ticket = 0;
-  note->used[note->used_count++].stream = stream;
-  return GMLAKE_OK;
+  return stream && gmlk_note_use(l, b, stream) ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
 
 GMLAKE_DEF gmlake_result gmlake_record_stream(gmlake *l, void *ptr, gmlake_stream stream) {
@@ -9053,10 +9422,14 @@ static void gmlk_streams_recycle(gmlake *l) {
 
 static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
   unsigned stream = gmlk_stream_find(&l->streams, gmlk_stream_canonical(value));
-  gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
+  gmlk_stream *s;
   gmlake_result result;
   gmlk_drive drive;
-  if (!s) return GMLAKE_OK;
+  uint64_t id;
+  if (stream && l->streams.ends == GMLK_ENDS_SEEN)
+    stream = gmlk_stream_identify(l, gmlk_stream_canonical(value), stream, &id);
+  s = stream ? l->streams.items[stream] : NULL;
+  if (!s || s->is_forgotten) return GMLAKE_OK;
   s->is_dirty = 1; /* live blocks recorded on it are covered too */
   result = gmlk_drive_begin(&drive, &l->driver);
   if (!result) result = gmlk_stream_fence(&l->streams, &l->host, &drive, stream);
@@ -9643,7 +10016,8 @@ static gmlake_result gmlk_buffer_admit(gmlake *l, const gmlake_buffer *b, size_t
   if (!*out_stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (gmlk_buffer_count(b, bytes) < b->count && l->streams.items[*out_stream]->capture)
     return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, call, "a buffer cannot shrink in a capture");
-  return gmlk_arena_admit(b->arena, *out_stream) ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!gmlk_arena_admit(b->arena, *out_stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  return bytes > b->bytes ? gmlk_follow_value(l, *out_stream) : GMLAKE_OK;
 }
 
 /* pre: the books are locked; they are at the end, whatever happened between. */
@@ -9843,12 +10217,13 @@ GMLAKE_DEF gmlake_result gmlake_capture_end(gmlake *l, gmlake_stream stream) {
 
 /* ---- create and destroy ---- */
 
+/* Without what came after version 0.1.0, which may be absent. */
 static int gmlk_backend_is_whole(const gmlake_backend *b) {
-  return b->struct_bytes >= sizeof(gmlake_backend) && b->abi_version == GMLAKE_BACKEND_ABI &&
-         b->get_properties && b->get_memory_info && b->reserve && b->unreserve && b->create &&
-         b->release && b->map && b->unmap && b->set_access && b->event_create && b->event_destroy &&
-         b->event_record && b->event_query && b->event_wait && b->stream_wait &&
-         b->capture_exchange && b->clock_ns;
+  return b->struct_bytes >= offsetof(gmlake_backend, stream_id) &&
+         b->abi_version == GMLAKE_BACKEND_ABI && b->get_properties && b->get_memory_info &&
+         b->reserve && b->unreserve && b->create && b->release && b->map && b->unmap &&
+         b->set_access && b->event_create && b->event_destroy && b->event_record &&
+         b->event_query && b->event_wait && b->stream_wait && b->capture_exchange && b->clock_ns;
 }
 
 static gmlake_result gmlk_backend_open(const gmlake_desc *desc, gmlk_driver *driver) {
@@ -9865,6 +10240,7 @@ static gmlake_result gmlk_backend_open(const gmlake_desc *desc, gmlk_driver *dri
   } else {
     driver->backend = desc->backend;
   }
+  if (!result) gmlk_driver_extend(driver);
   return result;
 }
 
@@ -9879,8 +10255,7 @@ static void gmlk_backend_close(gmlk_driver *driver) {
 
 static int gmlk_desc_is_valid(const gmlake_desc *d) {
   const unsigned handle_types = GMLAKE_HANDLE_POSIX_FD | GMLAKE_HANDLE_WIN32 | GMLAKE_HANDLE_FABRIC;
-  return (d->flags & ~(GMLAKE_SINGLE_THREADED | GMLAKE_FILL | GMLAKE_GUARD)) == 0 &&
-         (d->handle_types & ~handle_types) == 0 &&
+  return (d->flags & ~GMLK_FLAGS) == 0 && (d->handle_types & ~handle_types) == 0 &&
          (d->cross_stream == GMLAKE_GROW_FIRST || d->cross_stream == GMLAKE_WAIT_FIRST) &&
          (d->chunk_bytes == 0 || gmlk_is_pow2(d->chunk_bytes)) &&
          (!d->policy || d->policy->struct_bytes == sizeof(gmlake_policy)) &&
@@ -9973,6 +10348,7 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
   if (result) return result;
   l->desc.backend = b;
   l->driver.handle_types = desc->handle_types;
+  l->streams.ends = gmlk_ends_of(&l->desc, &l->driver);
   l->messages = (gmlk_message *)gmlk_host_alloc(&l->host, GMLK_LOG_QUEUE * sizeof(gmlk_message));
   if (!l->messages || !gmlk_index_reserve(&l->index, &l->host) || !gmlk_arena_enlist(l, &l->home))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;

@@ -128,6 +128,7 @@ typedef struct fake_stream {
   fake_object object;
   struct fake_stream *next; /* of the device */
   gmlake_stream queue;      /* the mock's; also the value */
+  uint64_t id;
   int is_legacy, is_blocking;
   fake_capture *capture; /* NULL: it is not being captured */
   size_t member;         /* [captured] */
@@ -1279,6 +1280,7 @@ static CUresult fake_stream_create(CUstream *out, unsigned flags) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   stream->queue = queue;
+  stream->id = ++fake.next_serial;
   stream->is_blocking = flags == CU_STREAM_DEFAULT;
   stream->next = device->streams;
   device->streams = stream;
@@ -1310,6 +1312,16 @@ static CUresult fake_look(CUstream value, fake_stream **out) {
     code = fake_spoil((*out)->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   if (!code) code = fake_check_implicit(*out);
   return code;
+}
+
+/* Refused in a capture, though a driver might answer: nobody has to ask then. */
+static CUresult fake_stream_get_id(CUstream value, unsigned long long *id) {
+  fake_stream *stream;
+  const CUresult code = fake_find_stream(value, &stream);
+  if (code) return code;
+  if (stream->capture) return fake_spoil(stream->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  *id = stream->id;
+  return CUDA_SUCCESS;
 }
 
 static CUresult fake_stream_synchronize(CUstream value) {
@@ -2043,6 +2055,8 @@ static CUresult fake_handle_prop(CUmemAllocationProp *out, CUmemGenericAllocatio
   X(cuStreamDestroy, 4000, (CUstream stream), fake_stream_destroy(stream)) \
   X(cuStreamSynchronize, 2000, (CUstream stream), fake_stream_synchronize(stream)) \
   X(cuStreamQuery, 2000, (CUstream stream), fake_stream_query(stream)) \
+  X(cuStreamGetId, 12000, (CUstream stream, unsigned long long *id), \
+    fake_stream_get_id(stream, id)) \
   X(cuStreamWaitEvent, 3020, (CUstream stream, CUevent event, unsigned flags), \
     fake_stream_wait(stream, event, flags)) \
   X(cuStreamBeginCapture, 10010, (CUstream stream, CUstreamCaptureMode mode), \
@@ -2189,6 +2203,7 @@ static fake_function *fake_lookup(const char *base, int version, int *out_status
   *out_status = FAKE_SYMBOL_MISSING;
   for (i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
     if (strcmp(base, symbols[i].base) != 0) continue;
+    if (fake.options.no_stream_id && strcmp(base, "cuStreamGetId") == 0) continue;
     *out_status = version < symbols[i].version ? FAKE_SYMBOL_TOO_YOUNG : FAKE_SYMBOL_FOUND;
     if (*out_status == FAKE_SYMBOL_FOUND) return symbols[i].function;
   }

@@ -33,6 +33,7 @@ typedef struct fake_cuda_options { /* all zero: one device that can do everythin
   int fabric;                      /* attribute 128: 0 absent, 1 there, 2 there, create refuses */
   unsigned seed;                   /* of how long work takes; 0: no time, but for spin, and every
                                       call moves the clock by 1000 ns */
+  int no_stream_id;                /* a driver of CUDA 11: cuStreamGetId is not there */
   int bookkeeping_only;            /* no memory behind addresses: kernels and copies only check
                                       that it is mapped, the host reads zeros */
 } fake_cuda_options;

@@ -99,6 +99,8 @@ static const symbol symbols[] = {
     {"cuEventQuery", 2000, "cuEventQuery"},
     {"cuEventSynchronize", 2000, "cuEventSynchronize"},
     {"cuStreamWaitEvent", 3020, "cuStreamWaitEvent"},
+    {"cuCtxSynchronize", 2000, "cuCtxSynchronize"},
+    {"cuStreamGetId", 12000, "cuStreamGetId"}, /* may be missing */
     {"cuThreadExchangeStreamCaptureMode", 10010, "cuThreadExchangeStreamCaptureMode"},
 };
 
@@ -446,6 +448,7 @@ static void refuse_one(lookup_form form, const symbol *hidden, int has_old, CUre
   if (gmlake_cuda_create(0, &cuda) != expected)
     fail_msg("without %s: not %s", hidden->exported, gmlake_result_name(expected));
   assert_int_equal(cuda != NULL, expected == GMLAKE_OK);
+  if (cuda) assert_int_equal(cuda->stream_id != NULL, strcmp(hidden->name, "cuStreamGetId") != 0);
   close_backend();
 }
 
@@ -456,13 +459,14 @@ static void test_missing_symbols(void **state) {
   for (i = 0; i < count_of(symbols); i++) {
     const symbol *s = &symbols[i];
     const int is_same = strcmp(s->name, "cuDevicePrimaryCtxRelease") == 0;
-    refuse_one(BY_LOOKUP_V2, s, 1, CUDA_ERROR_NOT_FOUND, GMLAKE_ERROR_UNSUPPORTED);
-    refuse_one(BY_LOOKUP_V2, s, 1, CUDA_SUCCESS, GMLAKE_ERROR_UNSUPPORTED);
-    refuse_one(BY_LOOKUP, s, 1, CUDA_ERROR_NOT_FOUND, GMLAKE_ERROR_UNSUPPORTED);
-    refuse_one(BY_LOOKUP, s, 1, CUDA_SUCCESS, GMLAKE_ERROR_UNSUPPORTED);
-    refuse_one(BY_DLSYM, s, 0, CUDA_SUCCESS, GMLAKE_ERROR_UNSUPPORTED);
+    const gmlake_result without = s->version < 12000 ? GMLAKE_ERROR_UNSUPPORTED : GMLAKE_OK;
+    refuse_one(BY_LOOKUP_V2, s, 1, CUDA_ERROR_NOT_FOUND, without);
+    refuse_one(BY_LOOKUP_V2, s, 1, CUDA_SUCCESS, without);
+    refuse_one(BY_LOOKUP, s, 1, CUDA_ERROR_NOT_FOUND, without);
+    refuse_one(BY_LOOKUP, s, 1, CUDA_SUCCESS, without);
+    refuse_one(BY_DLSYM, s, 0, CUDA_SUCCESS, without);
     /* an older form has other parameters and must not be taken, but for one */
-    refuse_one(BY_DLSYM, s, 1, CUDA_SUCCESS, is_same ? GMLAKE_OK : GMLAKE_ERROR_UNSUPPORTED);
+    refuse_one(BY_DLSYM, s, 1, CUDA_SUCCESS, is_same ? GMLAKE_OK : without);
   }
 }
 
@@ -712,7 +716,7 @@ static void test_created_properties(void **state) {
 /* ---- Numbers of the driver ------------------------------------------------------------------- */
 
 static gmlake_result expected_result(int number) {
-  static const int lost[] = {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721};
+  static const int lost[] = {214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721};
   static const int capturing[] = {900, 901, 902, 903, 904, 905, 906, 907};
   size_t i;
   for (i = 0; i < count_of(lost); i++)
@@ -773,6 +777,7 @@ static struct outputs { /* what the entries write, and the next ones use */
   size_t free_bytes, total_bytes;
   uint64_t address, handle;
   void *event;
+  uint64_t id;
   int done, mode;
 } out;
 
@@ -804,6 +809,10 @@ static gmlake_result do_event_wait(void) { return cuda->event_wait(cuda->user, o
 static gmlake_result do_stream_wait(void) {
   return cuda->stream_wait(cuda->user, (gmlake_stream)(uintptr_t)1, out.event, &code);
 }
+static gmlake_result do_stream_id(void) {
+  return cuda->stream_id(cuda->user, (gmlake_stream)program.streams[0], &out.id, &code);
+}
+static gmlake_result do_device_wait(void) { return cuda->device_wait(cuda->user, &code); }
 static gmlake_result do_exchange(void) {
   return cuda->capture_exchange(cuda->user, &out.mode, &code);
 }
@@ -835,6 +844,8 @@ static const entry entries[] = {
     {"cuEventQuery", do_event_query},
     {"cuEventSynchronize", do_event_wait},
     {"cuStreamWaitEvent", do_stream_wait},
+    {"cuStreamGetId", do_stream_id},
+    {"cuCtxSynchronize", do_device_wait},
     {"cuThreadExchangeStreamCaptureMode", do_exchange}, /* there */
     {"cuThreadExchangeStreamCaptureMode", do_exchange}, /* and back */
     {"cuEventDestroy_v2", do_event_destroy},
@@ -1903,6 +1914,108 @@ static int open_fake(void) {
   return fake != NULL;
 }
 
+/* ---- Streams that are destroyed untold ------------------------------------------------------- */
+
+/* 709 and 400 tell of a stream where the context is alive, of the context where it is not. */
+static void test_stream_gone(void **state) {
+  static const CUresult numbers[] = {CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_CONTEXT_IS_DESTROYED};
+  gmlake_stream stream;
+  uint64_t id = 77;
+  size_t i;
+  (void)state;
+  open_backend(NULL);
+  open_program();
+  stream = (gmlake_stream)program.streams[0];
+  assert_ok(do_event_create());
+  for (i = 0; i < count_of(numbers); i++) {
+    fake->fail_function("cuEventRecord", 1, numbers[i], 0);
+    assert_error(cuda->event_record(cuda->user, out.event, stream, &code), INVALID_ARGUMENT);
+    assert_int_equal(code, numbers[i]);
+    fake->fail_function("cuStreamGetId", 1, numbers[i], 0);
+    assert_error(cuda->stream_id(cuda->user, stream, &id, &code), INVALID_ARGUMENT);
+    assert_int_equal(code, numbers[i]);
+    assert_int_equal(id, 77);
+    fake->fail_function("cuStreamWaitEvent", 1, numbers[i], 0);
+    assert_error(do_stream_wait(), DRIVER);
+  }
+  assert_ok(do_event_destroy());
+  close_program();
+  open_program();
+  assert_ok(do_event_create());
+  fake->lose(CUDA_ERROR_LAUNCH_FAILED);
+  for (i = 0; i < count_of(numbers); i++) {
+    fake->fail_function("cuEventRecord", 1, numbers[i], 0);
+    assert_error(do_event_record(), DEVICE_LOST);
+    assert_int_equal(code, numbers[i]);
+  }
+  assert_ok(do_event_destroy());
+  close_program();
+  close_backend();
+}
+
+/* One stream that is gone ends no lake: the other's memory comes and goes. */
+static void test_lake_outlives_stream(void **state) {
+  gmlake_error_info info;
+  void *p, *q;
+  (void)state;
+  open_backend(NULL);
+  open_program();
+  open_lake(NULL);
+  p = take(64 * MIB, program.streams[0]);
+  q = take(64 * MIB, program.streams[1]);
+  fake->fail_function("cuEventRecord", 1, CUDA_ERROR_CONTEXT_IS_DESTROYED, 0);
+  give(p, program.streams[0]);
+  assert_ok(gmlake_get_last_error(lake, &info));
+  assert_int_equal(info.driver_code, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  assert_non_null(strstr(info.text, "destroyed before gmlake_forget_stream"));
+  assert_ok(gmlake_trim(lake, 0, NULL));
+  give(q, program.streams[1]);
+  give(take(MIB, program.streams[1]), program.streams[1]);
+  close_lake();
+  close_program();
+  close_backend();
+}
+
+/* A stream of a value that comes back is asked for its id, and waits for nobody. */
+static void test_stream_ids(void **state) {
+  fake_cuda_options options = devices(1);
+  gmlake_desc may_end;
+  int with_ids;
+  (void)state;
+  memset(&may_end, 0, sizeof(may_end));
+  may_end.flags = GMLAKE_STREAMS_MAY_END;
+  for (with_ids = 0; with_ids < 2; with_ids++) {
+    CUstream stream, again;
+    CUcontext popped;
+    void *p, *q;
+    options.no_stream_id = !with_ids;
+    start(&options);
+    loader.hidden = with_ids ? NULL : &symbols[count_of(symbols) - 2];
+    assert_string_equal(symbols[count_of(symbols) - 2].name, "cuStreamGetId");
+    assert_ok(gmlake_cuda_create(0, &cuda));
+    open_program();
+    open_lake(&may_end);
+    run(gpu.cuCtxPushCurrent(program.context));
+    run(gpu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    p = take(2 * CHUNK, stream);
+    occupy(stream);
+    give(p, stream);
+    run(gpu.cuStreamDestroy(stream));
+    run(gpu.cuStreamCreate(&again, CU_STREAM_NON_BLOCKING));
+    assert_ptr_equal(again, stream);
+    assert_int_equal(gpu.cuStreamQuery(again), CUDA_SUCCESS);
+    q = take(2 * CHUNK, again);
+    assert_int_equal(p == q, !with_ids);
+    assert_int_equal(gpu.cuStreamQuery(again), with_ids ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
+    give(q, again);
+    run(gpu.cuStreamDestroy(again));
+    run(gpu.cuCtxPopCurrent(&popped));
+    close_lake();
+    close_program();
+    close_backend();
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_loading),
@@ -1918,6 +2031,9 @@ int main(void) {
       cmocka_unit_test(test_created_properties),
       cmocka_unit_test(test_results),
       cmocka_unit_test(test_unknown_for_good),
+      cmocka_unit_test(test_stream_gone),
+      cmocka_unit_test(test_lake_outlives_stream),
+      cmocka_unit_test(test_stream_ids),
       cmocka_unit_test(test_contexts),
       cmocka_unit_test(test_failing_pop),
       cmocka_unit_test(test_alignment),

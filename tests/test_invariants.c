@@ -114,7 +114,7 @@ static void the_lake_and_its_description(void **state) {
   breaks(const gmlake_backend *, lake->desc.backend, NULL, "L1: the backend is another");
   breaks(gmlake_backend *, lake->driver.owned, lake, "L1: the backend is another");
   breaks(unsigned, lake->desc.flags, GMLAKE_SINGLE_THREADED, "L1: the locks are off");
-  breaks(unsigned, lake->desc.flags, 8, "L1: the flags are none");
+  breaks(unsigned, lake->desc.flags, 16, "L1: the flags are none");
   breaks(gmlake_cross_stream, lake->desc.cross_stream, 2, "L1: cross_stream is no value");
   lake->desc.host.malloc_fn = another_malloc;
   assert_broken("L1: the host's functions are others");

@@ -73,7 +73,7 @@ static void create_with_no_such_device(void **state) {
 static void create_refuses_unknown_flags(void **state) {
   (void)state;
   prepare(8);
-  desc.flags = 8;
+  desc.flags = 16;
   assert_error(try_desc(), INVALID_ARGUMENT);
   desc.flags = GMLAKE_SINGLE_THREADED;
   assert_ok(try_desc());

@@ -952,7 +952,7 @@ static const int peers[65] = {0};
 #define LIES(field, value) \
   (altered.get_properties = altered_properties, properties.field = (value), desc.backend = &altered)
 #define DESCRIPTIONS(X)                                                                            \
-  X(flag_8, INVALID, desc.flags = 8)                                                               \
+  X(flag_16, INVALID, desc.flags = 16)                                                             \
   X(fill, GMLAKE_OK, desc.flags = GMLAKE_FILL)                                                     \
   X(guard, GMLAKE_OK, desc.flags = GMLAKE_GUARD)                                                   \
   X(guard_and_windows_of_a_chunk, GMLAKE_OK, (desc.flags = GMLAKE_GUARD, desc.window_bytes = C))   \
@@ -1007,7 +1007,10 @@ static const int peers[65] = {0};
   X(no_backend_but_a_device, GMLAKE_ERROR_NO_DEVICE, (desc.backend = NULL, desc.device = 1))       \
   X(no_backend_but_device_less_1, GMLAKE_ERROR_NO_DEVICE, (desc.backend = NULL, desc.device = -1)) \
   X(backend_of_0_bytes, INVALID, (altered.struct_bytes = 0, desc.backend = &altered))              \
-  X(backend_too_small, INVALID, (altered.struct_bytes--, desc.backend = &altered))                 \
+  X(backend_too_small, INVALID,                                                                    \
+    (altered.struct_bytes = offsetof(gmlake_backend, stream_id) - 1, desc.backend = &altered))     \
+  X(backend_without_ids, GMLAKE_OK,                                                                \
+    (altered.struct_bytes = offsetof(gmlake_backend, stream_id), desc.backend = &altered))         \
   X(backend_larger, GMLAKE_OK, (altered.struct_bytes += 8, desc.backend = &altered))               \
   X(backend_of_abi_0, INVALID, (altered.abi_version = 0, desc.backend = &altered))                 \
   X(backend_of_a_later_abi, INVALID, (altered.abi_version++, desc.backend = &altered))             \

@@ -2403,6 +2403,420 @@ static void nothing_waits_on_the_legacy_stream_during_a_capture(void **state) {
   finish();
 }
 
+/* ---- Streams that are destroyed untold ------------------------------------------------------- */
+
+static gmlake_backend shorter; /* the mock's table, less what a backend may lack */
+
+static void open_may_end(size_t chunks) {
+  prepare(chunks);
+  desc.flags = GMLAKE_STREAMS_MAY_END;
+  use_faults();
+  open_lake();
+  A = open_stream();
+  B = open_stream();
+}
+
+static void open_without_ids(size_t chunks) {
+  prepare(chunks);
+  desc.flags = GMLAKE_STREAMS_MAY_END;
+  shorter = *mock;
+  shorter.struct_bytes = offsetof(gmlake_backend, stream_id);
+  desc.backend = &shorter;
+  open_lake();
+  A = open_stream();
+  B = open_stream();
+}
+
+/* Destroys a stream and gets its value back as another one's. */
+static void replace(gmlake_stream stream) {
+  gmlake_mock_stream_destroy(mock, stream);
+  assert_ptr_equal(open_stream(), stream);
+}
+
+/* Whether work queued on the stream now would have to wait for something. */
+static int is_behind(gmlake_stream stream) {
+  void *event = NULL;
+  int code, done = 0;
+  assert_ok(mock->event_create(mock->user, &event, &code));
+  assert_ok(mock->event_record(mock->user, event, stream, &code));
+  assert_ok(mock->event_query(mock->user, event, &done, &code));
+  assert_ok(mock->event_destroy(mock->user, event, &code));
+  return !done;
+}
+
+/* | aaaa | then the value is another stream's: what is pending there is not its own. */
+static void a_value_that_comes_back_is_another_stream(void **state) {
+  void *p, *q;
+  (void)state;
+  open_may_end(2);
+  p = take_on(C, A);
+  hold(A);
+  drop_on(p, A);
+  replace(A);
+  q = take_on(C, A);
+  assert_ptr_not_equal(q, p);
+  assert_false(is_behind(A));
+  assert_ptr_equal(take_on(C, A), p); /* with no other memory, behind a wait on the device */
+  assert_int_equal(stats().stream_wait_count, 1);
+  assert_true(is_behind(A));
+  abandon();
+}
+
+/* The number of the stream that is gone serves no other, its fence completes as any. */
+static void what_a_stream_that_is_gone_freed_becomes_clean(void **state) {
+  gmlake_budget budget;
+  void *p;
+  (void)state;
+  open_may_end(4);
+  p = take_on(C, A);
+  gmlake_mock_stream_set_lag(mock, A, 10);
+  drop_on(p, A);
+  replace(A);
+  assert_ptr_not_equal(take_on(C, A), p);
+  step(gmlake_get_budget(lake, &budget));
+  assert_int_equal(budget.pending_bytes, C);
+  gmlake_mock_set_clock(mock, 10);
+  assert_int_equal(trim_to(0), C);
+  abandon();
+}
+
+/* The legacy stream never ends, so it is asked nothing and needs no event. */
+static void each_free_is_fenced_but_on_the_legacy_stream(void **state) {
+  uint64_t calls;
+  (void)state;
+  open_may_end(4);
+  calls = census().call_count;
+  drop(take(512));
+  calls = census().call_count - calls;
+  drop(take(512));
+  assert_int_equal(stats().event_count, 0);
+  drop_on(take_on(512, A), A); /* and the second stream closes the first one's epoch */
+  drop_on(take_on(512, A), A);
+  assert_int_equal(stats().event_count, 3);
+  finish();
+}
+
+/* What the record of a free could not be made for is recorded by no call about something else. */
+static void nothing_is_recorded_on_a_stream_behind_its_back(void **state) {
+  gmlake_budget budget;
+  void *p, *q;
+  (void)state;
+  open_may_end(3);
+  p = take_on(C, A);
+  q = take_on(C, A);
+  hold(A);
+  fail_call(ON_RECORD, 1, GMLAKE_ERROR_DRIVER, 0);
+  drop_on(p, A);
+  gmlake_mock_stream_destroy(mock, A);
+  fail_call(ON_RECORD, 1, GMLAKE_ERROR_DEVICE_LOST, 1);
+  assert_int_equal(trim_to(0), 0);
+  step(gmlake_get_budget(lake, &budget));
+  assert_int_equal(budget.pending_bytes, C);
+  assert_int_equal(stats().event_count, 0);
+  (void)take_on(C, B);
+  assert_int_equal(stats().host_wait_count, 0);
+  assert_ptr_equal(take_on(C, B), p); /* after a wait for the whole device */
+  assert_int_equal(stats().host_wait_count, 1);
+  drop_on(q, NONE);
+  abandon();
+}
+
+/* A block that a stream which is gone was recorded for waits for the whole device. */
+static void a_use_by_a_stream_that_is_gone_is_waited_for(void **state) {
+  gmlake_budget budget;
+  void *p;
+  (void)state;
+  open_may_end(2);
+  p = take_on(C, A);
+  step(gmlake_record_stream(lake, p, B));
+  hold(B);
+  (void)is_behind(B); /* work is pending there */
+  replace(B);
+  (void)take_on(C, B); /* seen to be another */
+  drop_on(p, A);
+  assert_int_equal(stats().pending_bytes, C);
+  step(gmlake_get_budget(lake, &budget));
+  assert_int_equal(stats().pending_bytes, C);
+  assert_int_equal(stats().host_wait_count, 0);
+  assert_ptr_equal(take_on(C, A), p);
+  assert_int_equal(stats().host_wait_count, 1);
+  assert_int_equal(stats().pending_bytes, 0);
+  abandon();
+}
+
+/* The same where nothing used the stream that is gone since: its memory is like any other's. */
+static void a_stream_that_left_nothing_open_is_not_waited_for(void **state) {
+  (void)state;
+  open_may_end(2);
+  drop_on(take_on(C, A), A);
+  replace(A);
+  drop_on(take_on(512, A), A);
+  assert_int_equal(lake->streams.lost_count, 0);
+  assert_int_equal(trim_to(0), C);
+  assert_int_equal(stats().host_wait_count, 0);
+  finish();
+}
+
+/* A block of a stream that is gone, freed on its value: both streams may have used it. */
+static void a_block_of_a_former_stream_waits_for_it(void **state) {
+  void *p;
+  (void)state;
+  open_may_end(2);
+  p = take_on(C, A);
+  hold(A);
+  (void)is_behind(A);
+  replace(A);
+  drop_on(p, A);
+  assert_int_equal(trim_to(0), 0);
+  assert_int_equal(stats().pending_bytes, C);
+  (void)take_on(C, A);
+  assert_int_equal(stats().host_wait_count, 0);
+  assert_ptr_equal(take_on(C, A), p);
+  assert_int_equal(stats().host_wait_count, 1);
+  abandon();
+}
+
+/* Freed on a value that no stream has: pending for the whole device, under one number. */
+static void a_free_on_a_stream_that_is_gone(void **state) {
+  void *p[3];
+  size_t i, numbers;
+  (void)state;
+  open_may_end(4);
+  for (i = 0; i < 3; i++) p[i] = take_on(C, A);
+  (void)take_on(512, B);
+  gmlake_mock_stream_destroy(mock, A);
+  drop_on(p[0], A);
+  numbers = lake->streams.used_count;
+  drop_on(p[1], A);
+  drop_on(p[2], A);
+  assert_int_equal(lake->streams.used_count, numbers);
+  assert_int_equal(lake->streams.lost_count, 1);
+  assert_int_equal(trim_to(0), 0);
+  assert_ptr_equal(take_on(3 * C, B), p[0]);
+  assert_int_equal(stats().host_wait_count, 1);
+  assert_int_equal(lake->streams.lost_count, 0);
+  abandon();
+}
+
+/* The lake never saw the stream before it was gone. */
+static void a_free_on_a_stream_that_never_was(void **state) {
+  void *p;
+  (void)state;
+  open_may_end(2);
+  p = take_on(C, B);
+  gmlake_mock_stream_destroy(mock, A);
+  drop_on(p, A);
+  drop_on(take_on(C, B), A);
+  assert_int_equal(lake->streams.lost_count, 1);
+  finish();
+}
+
+/* To forget a value is not to forget the stream that had it before. */
+static void a_stream_is_forgotten_under_a_former_ones_value(void **state) {
+  void *p;
+  (void)state;
+  open_may_end(2);
+  p = take_on(C, A);
+  hold(A);
+  drop_on(p, A);
+  replace(A);
+  step(gmlake_forget_stream(lake, A));
+  assert_int_equal(lake->streams.live_count, 0);
+  assert_ptr_not_equal(take_on(C, A), p);
+  step(gmlake_forget_stream(lake, A));
+  step(gmlake_forget_stream(lake, A));
+  abandon();
+}
+
+/* No id is asked for a stream that is being captured: that could spoil the capture. */
+static void a_captured_stream_is_not_asked(void **state) {
+  gmlake_pool *pool;
+  void *p;
+  (void)state;
+  open_may_end(4);
+  pool = open_pool(0);
+  step(gmlake_capture_begin(lake, A, pool));
+  assert_ok(gmlake_mock_capture_begin(mock, A));
+  p = take_on(C, A);
+  drop_on(p, A);
+  assert_ok(gmlake_mock_capture_end(mock, A));
+  step(gmlake_capture_end(lake, A));
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
+/* An answer that tells nothing leaves the number as it is. */
+static void an_id_that_cannot_be_had_changes_nothing(void **state) {
+  void *p;
+  (void)state;
+  open_may_end(2);
+  p = take_on(C, A);
+  hold(A);
+  drop_on(p, A);
+  assert_ok(gmlake_mock_capture_begin(mock, A)); /* the lake is not told */
+  assert_ptr_equal(take_on(C, A), p);
+  assert_error(gmlake_mock_capture_end(mock, A), CAPTURING);
+  abandon();
+}
+
+/* Without ids its own memory is another's that may be gone: behind what was freed there. */
+static void without_ids_memory_is_reused_behind_its_fence(void **state) {
+  void *p;
+  (void)state;
+  open_without_ids(2);
+  p = take_on(C, A);
+  hold(A);
+  drop_on(p, A);
+  replace(A);
+  assert_false(is_behind(A));
+  assert_ptr_equal(take_on(C, A), p);
+  assert_true(is_behind(A));
+  abandon();
+}
+
+/* A later fence never completes before an earlier one, though it is another stream's. */
+static void without_ids_a_fence_comes_after_those_before(void **state) {
+  void *p, *q;
+  (void)state;
+  open_without_ids(4);
+  p = take_on(C, A);
+  q = take_on(C, A);
+  hold(A);
+  drop_on(p, A);
+  replace(A);
+  drop_on(q, A);
+  assert_int_equal(stats().event_count, 2);
+  assert_int_equal(trim_to(0), 0);
+  assert_ptr_not_equal(take_on(C, B), q);
+  abandon();
+}
+
+/* What was waited for under a value may have been another stream's wait. */
+static void without_ids_no_wait_is_remembered(void **state) {
+  void *p;
+  (void)state;
+  open_without_ids(1);
+  p = take_on(C / 2, B);
+  hold(B);
+  drop_on(p, B);
+  p = take_on(C, A); /* behind a wait */
+  assert_int_equal(stats().stream_wait_count, 1);
+  drop_on(p, A);
+  p = take_on(C, B);
+  drop_on(p, B);
+  replace(A);
+  p = take_on(C, A);
+  assert_true(is_behind(A));
+  abandon();
+}
+
+/* A buffer that grows takes its stream's memory, too. */
+static void without_ids_a_buffer_grows_behind_its_fence(void **state) {
+  gmlake_buffer *buffer;
+  (void)state;
+  open_without_ids(4);
+  buffer = open_buffer(2);
+  step(gmlake_buffer_resize(lake, buffer, C, A));
+  hold(A);
+  step(gmlake_buffer_resize(lake, buffer, 0, A));
+  replace(A);
+  step(gmlake_buffer_resize(lake, buffer, C, A));
+  assert_true(is_behind(A));
+  abandon();
+}
+
+/* Nobody said that streams may end, and the driver says that one has: the others go on. */
+static void a_stream_found_destroyed_is_left_out(void **state) {
+  gmlake_budget budget;
+  void *p, *q;
+  (void)state;
+  open_faulty(4);
+  p = take_on(C / 2, A);
+  q = take_on(2 * C, B);
+  hold(A);
+  drop_on(p, A);
+  drop_on(q, B);
+  gmlake_mock_stream_destroy(mock, A);
+  assert_int_equal(trim_to(0), 2 * C);
+  assert_error(last_error().result, DRIVER);
+  assert_non_null(strstr(last_error().text, "destroyed before gmlake_forget_stream"));
+  step(gmlake_get_budget(lake, &budget));
+  assert_int_equal(budget.pending_bytes, C / 2);
+  assert_int_equal(budget.idle_bytes, C / 2);
+  assert_int_equal(stats().host_wait_count, 0);
+  q = take_on(4 * C, B); /* all there is, after a wait for the whole device */
+  assert_int_equal(stats().host_wait_count, 1);
+  drop_on(q, B);
+  finish();
+}
+
+/* A backend that cannot wait for the device: what is lost stays pending, and says so. */
+static void a_backend_that_cannot_wait_for_the_device(void **state) {
+  void *p;
+  (void)state;
+  prepare(2);
+  shorter = *mock;
+  shorter.struct_bytes = offsetof(gmlake_backend, stream_id);
+  desc.backend = &shorter;
+  open_lake();
+  A = open_stream();
+  p = take_on(C / 2, A);
+  drop_on(p, A);
+  gmlake_mock_stream_destroy(mock, A);
+  assert_int_equal(trim_to(0), 0);
+  assert_error(try_on(2 * C, LEGACY), DRIVER);
+  assert_non_null(strstr(last_error().text, "cannot wait for the whole device"));
+  assert_error(gmlake_destroy(lake), DRIVER);
+  close_mock();
+}
+
+/* A capture forbids to wait for the device; the others' memory is waited for. */
+static void the_device_is_not_waited_for_in_a_capture(void **state) {
+  gmlake_pool *pool;
+  void *p;
+  (void)state;
+  open_faulty(2);
+  pool = open_pool(0);
+  p = take_on(C, A);
+  drop_on(p, A);
+  gmlake_mock_stream_destroy(mock, A);
+  assert_int_equal(trim_to(0), 0);
+  step(gmlake_capture_begin(lake, B, pool));
+  assert_ok(gmlake_mock_capture_begin(mock, B));
+  assert_error(try_on(2 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_ok(gmlake_mock_capture_end(mock, B));
+  step(gmlake_capture_end(lake, B));
+  assert_ptr_equal(take_on(2 * C, LEGACY), p);
+  abandon();
+}
+
+static gmlake_result refuse_device_wait(void *user, int *out_code) {
+  (void)user;
+  *out_code = 999;
+  return GMLAKE_ERROR_DRIVER;
+}
+
+/* Memory that could not be waited for is as it was. */
+static void a_wait_for_the_device_fails(void **state) {
+  void *p;
+  (void)state;
+  prepare(2);
+  shorter = *mock;
+  shorter.device_wait = refuse_device_wait;
+  desc.backend = &shorter;
+  open_lake();
+  A = open_stream();
+  p = take_on(C, A);
+  drop_on(p, A);
+  gmlake_mock_stream_destroy(mock, A);
+  assert_int_equal(trim_to(0), 0);
+  assert_error(try_on(2 * C, LEGACY), DRIVER);
+  assert_int_equal(last_error().driver_code, 999);
+  assert_int_equal(lake->streams.lost_count, 1);
+  assert_error(gmlake_destroy(lake), DRIVER);
+  close_mock();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(null_and_one_are_the_legacy_stream),
@@ -2523,6 +2937,26 @@ int main(void) {
       cmocka_unit_test(destroy_during_a_capture_frees_everything),
       cmocka_unit_test(pools_and_lakes_wait_without_host_memory),
       cmocka_unit_test(nothing_waits_on_the_legacy_stream_during_a_capture),
+      cmocka_unit_test(a_value_that_comes_back_is_another_stream),
+      cmocka_unit_test(what_a_stream_that_is_gone_freed_becomes_clean),
+      cmocka_unit_test(each_free_is_fenced_but_on_the_legacy_stream),
+      cmocka_unit_test(nothing_is_recorded_on_a_stream_behind_its_back),
+      cmocka_unit_test(a_use_by_a_stream_that_is_gone_is_waited_for),
+      cmocka_unit_test(a_stream_that_left_nothing_open_is_not_waited_for),
+      cmocka_unit_test(a_block_of_a_former_stream_waits_for_it),
+      cmocka_unit_test(a_free_on_a_stream_that_is_gone),
+      cmocka_unit_test(a_free_on_a_stream_that_never_was),
+      cmocka_unit_test(a_stream_is_forgotten_under_a_former_ones_value),
+      cmocka_unit_test(a_captured_stream_is_not_asked),
+      cmocka_unit_test(an_id_that_cannot_be_had_changes_nothing),
+      cmocka_unit_test(without_ids_memory_is_reused_behind_its_fence),
+      cmocka_unit_test(without_ids_a_fence_comes_after_those_before),
+      cmocka_unit_test(without_ids_no_wait_is_remembered),
+      cmocka_unit_test(without_ids_a_buffer_grows_behind_its_fence),
+      cmocka_unit_test(a_stream_found_destroyed_is_left_out),
+      cmocka_unit_test(a_backend_that_cannot_wait_for_the_device),
+      cmocka_unit_test(the_device_is_not_waited_for_in_a_capture),
+      cmocka_unit_test(a_wait_for_the_device_fails),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -196,6 +196,7 @@ CUresult CUDAAPI cuStreamCreate(CUstream *stream, unsigned flags);
 CUresult CUDAAPI cuStreamDestroy(CUstream stream);
 CUresult CUDAAPI cuStreamSynchronize(CUstream stream);
 CUresult CUDAAPI cuStreamQuery(CUstream stream);
+CUresult CUDAAPI cuStreamGetId(CUstream stream, unsigned long long *id);
 CUresult CUDAAPI cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode);
 CUresult CUDAAPI cuStreamEndCapture(CUstream stream, CUgraph *graph);
 CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph,
