@@ -21,22 +21,24 @@
 # make sweep     replays the traces by a grid of policies and knobs: table and picture, build/sweep
 # make format    formats the sources
 # replay, bench, offload, test, mutate, coverage, torch, cupy, plots and sweep first install what
-# they need, on Debian and Ubuntu.
+# they need, on Debian and Ubuntu: they name it before; INSTALL_PACKAGES=no only names it.
+# BUILD=FOLDER builds there in place of build, and writes nothing beside the sources.
 
+BUILD = build
 CC ?= cc
 WARNINGS = -Wall -Wextra -Werror
 DEPENDENCIES = -MMD -MP -MF $@.d -MT $@
 LIBS = -lpthread -ldl
-TEST_PROGRAMS = $(patsubst tests/%.c,build/%,$(sort $(wildcard tests/test_*.c)))
+TEST_PROGRAMS = $(patsubst tests/%.c,$(BUILD)/%,$(sort $(wildcard tests/test_*.c)))
 TEST_SCRIPTS = $(sort $(wildcard tests/test_*.sh))
-EXAMPLES = $(addprefix build/,$(basename $(wildcard examples/*.c examples/*.cpp))) \
-  build/examples/kv_server_cuda build/examples/offload_optimizer_cuda
+EXAMPLES = $(addprefix $(BUILD)/,$(basename $(wildcard examples/*.c examples/*.cpp)) \
+  examples/kv_server_cuda examples/offload_optimizer_cuda)
 SOURCES = $(wildcard *.h bench/*.[ch] bench/*/*.[ch] bench/*.cpp tests/*.[ch] tests/*/*.[ch] \
   tests/*/*.cpp examples/*.[ch] examples/*.cpp examples/*/*.c)
-YARDSTICK = build/peer_bfc_set.so
-POLICY = build/policy_worst_fit.so
-CLIENTS = build/gmlake_torch.so build/gmlake_cupy.so build/client_torch build/client_ggml
-FAKE = build/fake/libcuda.so.1
+YARDSTICK = $(BUILD)/peer_bfc_set.so
+POLICY = $(BUILD)/policy_worst_fit.so
+CLIENTS = $(addprefix $(BUILD)/,gmlake_torch.so gmlake_cupy.so client_torch client_ggml)
+FAKE = $(BUILD)/fake/libcuda.so.1
 # The GPU's programs need declarations only: the toolkit's where it is installed, else our own.
 CUDA_HOME ?= /usr/local/cuda
 CUDA_INCLUDE = $(firstword $(patsubst %/cuda.h,-I%,$(wildcard $(CUDA_HOME)/include/cuda.h)) \
@@ -44,43 +46,49 @@ CUDA_INCLUDE = $(firstword $(patsubst %/cuda.h,-I%,$(wildcard $(CUDA_HOME)/inclu
 # As many at once as there are processors, unless the caller has said how many.
 SUBMAKE = +@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
 
-export CC CXX
+# The programs and scripts that look for what is built.
+BUILD_DEFINE = -DBUILD='"$(BUILD)"'
+export CC CXX BUILD
 
-all: build/replay
+ifneq ($(words $(BUILD)),1)
+  $(error BUILD is '$(BUILD)': make cannot build into a folder whose name has a space)
+endif
+
+all: $(BUILD)/replay
 
 replay: deps-replay
-	$(SUBMAKE) build/replay
-	@build/replay
+	$(SUBMAKE) $(BUILD)/replay
+	@$(BUILD)/replay
 
 bench: deps-bench
-	$(SUBMAKE) build/bench $(YARDSTICK)
-	@build/bench
+	$(SUBMAKE) $(BUILD)/bench $(YARDSTICK)
+	@$(BUILD)/bench
 
 offload: deps-replay
-	$(SUBMAKE) build/offload build/turnip
-	@build/offload
-	@build/turnip
+	$(SUBMAKE) $(BUILD)/offload $(BUILD)/turnip
+	@$(BUILD)/offload
+	@$(BUILD)/turnip
 
 offload-gpu: deps-replay
-	$(SUBMAKE) build/offload_gpu
-	@build/offload_gpu
+	$(SUBMAKE) $(BUILD)/offload_gpu
+	@$(BUILD)/offload_gpu
 
 test: deps-test
-	$(SUBMAKE) build/replay build/offload build/offload_gpu build/turnip $(POLICY) $(FAKE) build/bench \
-	  $(YARDSTICK) build/gpu_test build/gpu_bench $(CLIENTS) $(TEST_PROGRAMS)
+	$(SUBMAKE) $(addprefix $(BUILD)/,replay offload offload_gpu turnip bench gpu_test gpu_bench) \
+	  $(POLICY) $(FAKE) $(YARDSTICK) $(CLIENTS) $(TEST_PROGRAMS)
 	@sh tests/run.sh $(TEST_SCRIPTS) $(TEST_PROGRAMS)
 
 SOAK_SECONDS ?= 600
 SOAK_SEED ?= $(shell date +%s)
 soak: deps-test
-	$(SUBMAKE) build/test_model build/test_soak build/test_threads.tsan
-	@build/test_model --seconds $(SOAK_SECONDS) --seed $(SOAK_SEED)
-	@build/test_soak --seconds $(SOAK_SECONDS) --seed $(SOAK_SEED)
-	@build/test_threads.tsan --seconds $(SOAK_SECONDS)
+	$(SUBMAKE) $(BUILD)/test_model $(BUILD)/test_soak $(BUILD)/test_threads.tsan
+	@$(BUILD)/test_model --seconds $(SOAK_SECONDS) --seed $(SOAK_SEED)
+	@$(BUILD)/test_soak --seconds $(SOAK_SECONDS) --seed $(SOAK_SEED)
+	@$(BUILD)/test_threads.tsan --seconds $(SOAK_SECONDS)
 
 exhaustive: deps-test
-	$(SUBMAKE) build/test_exhaustive
-	@build/test_exhaustive --full
+	$(SUBMAKE) $(BUILD)/test_exhaustive
+	@$(BUILD)/test_exhaustive --full
 
 MUTANTS ?= 500
 SEED ?= 1
@@ -95,29 +103,29 @@ coverage: deps-mutate
 	@python3 -B tests/mcdc.py
 
 gpu-test: deps-replay
-	$(SUBMAKE) $(FAKE) build/gpu_test
-	@build/gpu_test
+	$(SUBMAKE) $(FAKE) $(BUILD)/gpu_test
+	@$(BUILD)/gpu_test
 
 gpu-bench: deps-replay
-	$(SUBMAKE) build/gpu_bench
-	@build/gpu_bench
+	$(SUBMAKE) $(BUILD)/gpu_bench
+	@$(BUILD)/gpu_bench
 
 examples: $(EXAMPLES)
 
 torch cupy: deps-replay
-	$(SUBMAKE) build/gmlake_$@.so
+	$(SUBMAKE) $(BUILD)/gmlake_$@.so
 
 plots: deps-plots
-	$(SUBMAKE) build/replay
+	$(SUBMAKE) $(BUILD)/replay
 	@sh bench/plots.sh bench/traces/*.gmtrace.gz
-	@cp build/plots/gpt2-xl-R-dyn.png bench/figure.png
+	@[ ! -w bench/figure.png ] || cp $(BUILD)/plots/gpt2-xl-R-dyn.png bench/figure.png
 	@python3 bench/torch/report.py --plot bench/torch/figure.png bench/torch/h200.json \
 	  bench/torch/h200x2.json | gnuplot
 
 sweep: deps-plots
-	$(SUBMAKE) build/replay $(POLICY)
+	$(SUBMAKE) $(BUILD)/replay $(POLICY)
 	@sh bench/sweep.sh
-	@cp build/sweep/sweep.png bench/sweep.png
+	@[ ! -w bench/sweep.png ] || cp $(BUILD)/sweep/sweep.png bench/sweep.png
 
 deps-%:
 	@sh tests/deps.sh $*
@@ -126,107 +134,108 @@ format:
 	clang-format -i $(SOURCES)
 
 clean:
-	rm -rf build
+	rm -rf $(BUILD)
 
-build build/examples build/fake:
+$(BUILD) $(BUILD)/examples $(BUILD)/fake:
 	mkdir -p $@
 
-build/replay: bench/replay.c Makefile | build
+$(BUILD)/replay: bench/replay.c Makefile | $(BUILD)
 	$(CC) -std=c99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CFLAGS) $< -o $@ \
 	  $(LDFLAGS) -lz $(LIBS) $(LDLIBS)
 
 # Compiling takes longer than running, but for these.
 LEVEL = -O0
-build/test_model build/test_offload build/test_soak build/test_turnip build/test_worlds: LEVEL = -O1
+$(addprefix $(BUILD)/test_,model offload soak turnip worlds): LEVEL = -O1
 
-build/test_%: tests/test_%.c Makefile | build
-	$(CC) -std=c99 $(LEVEL) -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench -Itests/cuda_stub $(CPPFLAGS) \
-	  $(CFLAGS) $< -o $@ $(LDFLAGS) -lcmocka -lz $(LIBS) -lm $(LDLIBS)
+$(BUILD)/test_%: tests/test_%.c Makefile | $(BUILD)
+	$(CC) -std=c99 $(LEVEL) -g $(WARNINGS) $(DEPENDENCIES) $(BUILD_DEFINE) -I. -Ibench \
+	  -Itests/cuda_stub $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) -lcmocka -lz $(LIBS) -lm $(LDLIBS)
 
 # Counts steps. Only what is tested is compiled so that it can be counted.
-build/test_steps: tests/test_steps.c tests/step_count.c Makefile | build
+$(BUILD)/test_steps: tests/test_steps.c tests/step_count.c Makefile | $(BUILD)
 	$(CC) -std=c99 -O1 -c tests/step_count.c -o $@.count.o
 	$(CC) -std=c99 -O1 -g -fsanitize-coverage=trace-pc $(WARNINGS) $(DEPENDENCIES) -I. -Ibench \
 	  $(CPPFLAGS) $(CFLAGS) $< $@.count.o -o $@ $(LDFLAGS) -lcmocka -lz $(LIBS) -lm $(LDLIBS)
 
-build/test_%.tsan: tests/test_%.c Makefile | build
+$(BUILD)/test_%.tsan: tests/test_%.c Makefile | $(BUILD)
 	$(CC) -std=c99 -O1 -g -fsanitize=thread $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CPPFLAGS) \
 	  $(CFLAGS) $< -o $@ $(LDFLAGS) -lcmocka $(LIBS) $(LDLIBS)
 
-$(FAKE): tests/fake_cuda.c Makefile | build/fake
+$(FAKE): tests/fake_cuda.c Makefile | $(BUILD)/fake
 	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC -fvisibility=hidden -I. \
 	  -Itests/cuda_stub $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) -Wl,-soname,libcuda.so.1 $(LIBS)
 
-build/bench: bench/bench.c Makefile | build
-	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CPPFLAGS) $(CFLAGS) $< -o $@ \
-	  $(LDFLAGS) -lz $(LIBS) -lm $(LDLIBS)
+$(BUILD)/bench: bench/bench.c Makefile | $(BUILD)
+	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) $(BUILD_DEFINE) -I. -Ibench $(CPPFLAGS) \
+	  $(CFLAGS) $< -o $@ $(LDFLAGS) -lz $(LIBS) -lm $(LDLIBS)
 
-build/offload: bench/offload/plan.c Makefile | build
+$(BUILD)/offload: bench/offload/plan.c Makefile | $(BUILD)
 	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CFLAGS) $< -o $@ \
 	  $(LDFLAGS) -lz $(LDLIBS)
 
-build/offload_gpu: bench/offload/gpu.c Makefile | build
+$(BUILD)/offload_gpu: bench/offload/gpu.c Makefile | $(BUILD)
 	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) $(CPPFLAGS) $(CFLAGS) $< \
 	  -o $@ $(LDFLAGS) -lz $(LIBS) $(LDLIBS)
 
-build/turnip: bench/offload/turnip.c Makefile | build
+$(BUILD)/turnip: bench/offload/turnip.c Makefile | $(BUILD)
 	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CFLAGS) $< -o $@ \
 	  $(LDFLAGS) -lz $(LDLIBS)
 
-$(YARDSTICK): bench/bfc_set.cpp Makefile | build
+$(YARDSTICK): bench/bfc_set.cpp Makefile | $(BUILD)
 	$(CXX) -std=c++11 -O2 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC $(CPPFLAGS) $(CXXFLAGS) $< \
 	  -o $@ $(LDFLAGS)
 
-build/policy_%.so: bench/policy_%.c Makefile | build
+$(BUILD)/policy_%.so: bench/policy_%.c Makefile | $(BUILD)
 	$(CC) -std=c99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC -I. -Ibench $(CPPFLAGS) \
 	  $(CFLAGS) $< -o $@ $(LDFLAGS)
 
-build/gpu_test: tests/gpu_test.c Makefile | build
-	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CUDA_INCLUDE) $(CPPFLAGS) \
-	  $(CFLAGS) $< -o $@ $(LDFLAGS) $(LIBS) $(LDLIBS)
+$(BUILD)/gpu_test: tests/gpu_test.c Makefile | $(BUILD)
+	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) $(BUILD_DEFINE) -I. -Ibench $(CUDA_INCLUDE) \
+	  $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) $(LIBS) $(LDLIBS)
 
-build/gpu_bench: bench/gpu_bench.c Makefile | build
+$(BUILD)/gpu_bench: bench/gpu_bench.c Makefile | $(BUILD)
 	$(CC) -std=c99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CUDA_INCLUDE) $(CPPFLAGS) \
 	  $(CFLAGS) $< -o $@ $(LDFLAGS) -lz $(LIBS) $(LDLIBS)
 
-build/gmlake_%.so: Makefile | build
+$(BUILD)/gmlake_%.so: Makefile | $(BUILD)
 	$(CC) -std=c99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC -fvisibility=hidden -fexceptions \
 	  -I. $(CUDA_INCLUDE) $(CPPFLAGS) $(CFLAGS) examples/$*/gmlake_$*.c -o $@ $(LDFLAGS) $(LIBS) \
 	  $(LDLIBS)
 
-build/gmlake_torch.so: examples/torch/gmlake_torch.c
-build/gmlake_cupy.so: examples/cupy/gmlake_cupy.c
+$(BUILD)/gmlake_torch.so: examples/torch/gmlake_torch.c
+$(BUILD)/gmlake_cupy.so: examples/cupy/gmlake_cupy.c
 
-build/client_torch: tests/clients/torch.c Makefile | build
+$(BUILD)/client_torch: tests/clients/torch.c Makefile | $(BUILD)
 	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench -Itests -Itests/cuda_stub \
 	  $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) $(LIBS) $(LDLIBS)
 
-build/client_ggml: tests/clients/ggml.cpp Makefile | build
+$(BUILD)/client_ggml: tests/clients/ggml.cpp Makefile | $(BUILD)
 	$(CXX) -std=c++11 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CXXFLAGS) $< -o $@ \
 	  $(LDFLAGS) -lcmocka $(LIBS) $(LDLIBS)
 
-build/examples/%: examples/%.c Makefile | build/examples
+$(BUILD)/examples/%: examples/%.c Makefile | $(BUILD)/examples
 	$(CC) -std=c99 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CFLAGS) $< -o $@ \
 	  $(LDFLAGS) $(LIBS) $(LDLIBS)
 
 # Links the driver's names: at run time they are the machine's driver's, where it has one.
-build/examples/fragmentation: examples/fragmentation.c $(FAKE) Makefile | build/examples
+$(BUILD)/examples/fragmentation: examples/fragmentation.c $(FAKE) Makefile | $(BUILD)/examples
 	$(CC) -std=c99 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) $(CPPFLAGS) $(CFLAGS) $< \
 	  -o $@ $(LDFLAGS) $(FAKE) $(LIBS) $(LDLIBS)
 
-build/examples/kv_server_cuda: examples/kv_server.c $(FAKE) Makefile | build/examples
+$(BUILD)/examples/kv_server_cuda: examples/kv_server.c $(FAKE) Makefile | $(BUILD)/examples
 	$(CC) -std=c99 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) -DKV_SERVER_CUDA $(CPPFLAGS) \
 	  $(CFLAGS) $< -o $@ $(LDFLAGS) $(FAKE) $(LIBS) $(LDLIBS)
 
-build/examples/offload_optimizer_cuda: examples/offload_optimizer.c $(FAKE) Makefile | build/examples
+$(BUILD)/examples/offload_optimizer_cuda: examples/offload_optimizer.c $(FAKE) Makefile | \
+  $(BUILD)/examples
 	$(CC) -std=c99 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) -DOFFLOAD_CUDA $(CPPFLAGS) \
 	  $(CFLAGS) $< -o $@ $(LDFLAGS) $(FAKE) $(LIBS) $(LDLIBS)
 
-build/examples/%: examples/%.cpp Makefile | build/examples
+$(BUILD)/examples/%: examples/%.cpp Makefile | $(BUILD)/examples
 	$(CXX) -std=c++11 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CXXFLAGS) $< -o $@ \
 	  $(LDFLAGS) $(LIBS) $(LDLIBS)
 
--include $(wildcard build/*.d build/examples/*.d)
+-include $(wildcard $(BUILD)/*.d $(BUILD)/examples/*.d)
 
 .PHONY: all replay bench offload offload-gpu test soak exhaustive mutate coverage gpu-test gpu-bench \
   examples torch cupy plots sweep format clean

@@ -22,7 +22,10 @@
 #include "bench_run.h"
 #include "bench_scale.h"
 
-#define YARDSTICK "build/peer_bfc_set.so"
+#if !defined(BUILD)
+#define BUILD "build" /* the Makefile's folder */
+#endif
+#define YARDSTICK BUILD "/peer_bfc_set.so"
 #define TRACE_FORMAT "bench/traces/%s.gmtrace.gz"
 #define HEADS_MAX 512
 #define OPS_MAX 100000000
@@ -57,7 +60,8 @@ static const char help_text[] =
     "  --floor-divisor N  malloc and mimalloc are asked for 1/N of each size (default 32: their\n"
     "                     grain is 16 bytes, gmlake's 512; 1: the whole size)\n"
     "  --peer FILE        measures one more allocator, from a shared library that exports what\n"
-    "                     bench/peer.h says; up to 3 times. build/peer_bfc_set.so, where it is\n"
+    "                     bench/peer.h says; up to 3 times. " YARDSTICK
+    ", where it is\n"
     "                     built, is always measured: bfc with the structures torch uses\n"
     "  --once ALLOCATOR   runs one load or trace on it in this process and nothing else, for\n"
     "                     profilers: loop, lake, lake_single_threaded, bfc, malloc, mimalloc or\n"

@@ -1,15 +1,17 @@
 #!/bin/sh
 # usage: plots.sh TRACE...
 # Draws live and reserved memory over time of each trace into build/plots/TRACE.png.
+# Environment: BUILD, where build/replay is, and plots go.
 set -eu
 
-out=build/plots
+build=${BUILD:-build}
+out=$build/plots
 mkdir -p "$out"
 for path in "$@"; do
   name=$(basename "$path" .gz)
   name=${name%.gmtrace}
   for allocator in bfc lake; do
-    build/replay --allocator "$allocator" --series "$out/$name.$allocator.csv" "$path" >/dev/null
+    "$build/replay" --allocator "$allocator" --series "$out/$name.$allocator.csv" "$path" >/dev/null
   done
   # The remarks stand before the first record.
   torch=$(gzip -cdf "$path" | awk '/^[af] / { exit } /^# peak_reserved: / { print $3; exit }')

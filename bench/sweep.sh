@@ -3,10 +3,12 @@
 # Replays traces (those of bench/traces) by each line of a grid, two at a time, writes what memory
 # and driver time each needs into build/sweep/sweep.tsv, over the traces of one stream, and draws it
 # into sweep.png beside that. A line of a grid is `POLICY [KEY=VALUE]...`, as for build/replay.
-# Environment: SWEEP_GRID, a file with another grid; SWEEP_OUT, another directory.
+# Environment: SWEEP_GRID, a file with another grid; SWEEP_OUT, another directory; BUILD, in the
+# place of build.
 set -eu
 
-out=${SWEEP_OUT:-build/sweep}
+build=${BUILD:-build}
+out=${SWEEP_OUT:-$build/sweep}
 tab=$(printf '\t')
 
 # With 2 MiB all readings of the paper's limit are the same.
@@ -23,7 +25,7 @@ grid() {
   for chunk in 2 4 8 16 32 64 128 256; do
     for least in 0 32 128 512; do echo "default chunk_mib=$chunk stitch_min_mib=$least"; done
   done
-  for chunk in 2 16 64; do echo "build/policy_worst_fit.so chunk_mib=$chunk"; done
+  for chunk in 2 16 64; do echo "$build/policy_worst_fit.so chunk_mib=$chunk"; done
 }
 
 # row LINE TRACE...: writes that line's row of the table; `-` where a trace could not be replayed.
@@ -38,7 +40,7 @@ row() {
   options=
   for knob in $knobs; do options="$options --set $knob"; done
   # shellcheck disable=SC2086
-  build/replay --json --once --policy "$policy" $options "$@" >"$file.json" || :
+  "$build/replay" --json --once --policy "$policy" $options "$@" >"$file.json" || :
   awk -v traces="$traces" -v policy="${name#policy_}" -v knobs="${knobs# }" '
   function field(name) {
     if (!match($0, "\"" name "\": [0-9.]+")) return 0

@@ -1,7 +1,7 @@
 #!/bin/sh
 # usage: deps.sh replay|bench|test|mutate|plots|ci|lint
 # Installs what that target of the Makefile, or .ci/run, needs and the machine lacks (Debian and
-# Ubuntu).
+# Ubuntu), once it has said what that is; INSTALL_PACKAGES=no: says so, and fails.
 set -eu
 
 cc=${CC:-cc}
@@ -55,11 +55,14 @@ if [ -z "$missing" ]; then exit 0; fi
 
 as_root=
 if [ "$(id -u)" != 0 ]; then as_root="sudo -n"; fi
-if ! command -v apt-get >/dev/null 2>&1 || ! $as_root true >/dev/null 2>&1; then
+if [ "${INSTALL_PACKAGES:-}" = no ] || ! command -v apt-get >/dev/null 2>&1 ||
+  ! $as_root true >/dev/null 2>&1; then
   echo "missing, please install:$missing" >&2
   exit 1
 fi
-echo "installing:$missing" >&2
+echo "missing:$missing" >&2
+echo "now installed by: ${as_root:+$as_root }apt-get install --no-install-recommends$missing" >&2
+echo '(INSTALL_PACKAGES=no only says what is missing)' >&2
 export DEBIAN_FRONTEND=noninteractive
 {
   $as_root apt-get update -q

@@ -18,6 +18,10 @@
 
 #include "patience.h"
 
+#if !defined(BUILD)
+#define BUILD "build" /* the Makefile's folder */
+#endif
+
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
@@ -37,7 +41,7 @@ static struct options {
   int no_fork;
   int is_slow; /* a tool lets no kernel run behind the host */
   int prints_table;
-} options = {100000, 1000, 1000, 1, 1, 0, "build/fake/libcuda.so.1", 0, 0, 0};
+} options = {100000, 1000, 1000, 1, 1, 0, BUILD "/fake/libcuda.so.1", 0, 0, 0};
 
 /* ---- The outcome of a case ------------------------------------------------------------------- */
 

@@ -1,6 +1,13 @@
 # For tests written in shell, which source it from the root of the repository: a directory of their
-# own, a count, and questions about what a command wrote to $dir/out and $dir/err.
+# own, a count, and questions about what a command wrote to $dir/out and $dir/err. $build is where
+# the Makefile builds, $absolute_build the same for tests that change their directory.
 set -u
+
+build=${BUILD:-build}
+case $build in
+/*) absolute_build=$build ;;
+*) absolute_build=$PWD/$build ;;
+esac
 
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT

@@ -37,7 +37,10 @@ static void hook_free(void *ptr);
 
 #include <cmocka.h>
 
-#define FAKE_PATH "build/fake/libcuda.so.1"
+#if !defined(BUILD)
+#define BUILD "build" /* the Makefile's folder */
+#endif
+#define FAKE_PATH BUILD "/fake/libcuda.so.1"
 #define MIB ((size_t)1 << 20)
 #define CHUNK (2 * MIB)
 #define LONG_NS ((uint64_t)10 * 1000 * 1000 * 1000) /* work that does not end by itself */

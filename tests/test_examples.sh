@@ -8,7 +8,7 @@ example() {
   name=$1
   shift
   printf '%s\n' "$@" >"$dir/expected"
-  if build/examples/"$name" >"$dir/out" 2>&1 &&
+  if "$build/examples/$name" >"$dir/out" 2>&1 &&
     grep -xF -f "$dir/expected" "$dir/out" | cmp -s - "$dir/expected"; then
     passed=$((passed + 1))
   else
@@ -64,7 +64,7 @@ example running_out \
   'got 20 MiB, 2 blocks are left in the cache' \
   'asked for 40 MiB: dropping a cached block' \
   'asked for 40 MiB: dropping a cached block' \
-  "$(build/examples/running_out |
+  "$($build/examples/running_out |
     grep '^GMLAKE_ERROR_LIMIT_REACHED: asked 40, live 20, .*, limit 40 MiB$')"
 example fallback \
   'gmlake_create: GMLAKE_OK' \
@@ -72,17 +72,17 @@ example fallback \
   'gmlake_create: GMLAKE_ERROR_UNSUPPORTED' \
   '3145728 bytes came from gmlake_bfc.h'
 example record \
-  'recorded 4 steps of 6 allocations; to replay them: build/replay build/examples/record.gmtrace'
+  "recorded 4 steps of 6 allocations; to replay them: build/replay $build/examples/record.gmtrace"
 
 # The lake serves the other steps from the largest one's memory and a chunk or two.
-if build/replay --allocator lake build/examples/record.gmtrace >"$dir/out" 2>&1 &&
+if "$build/replay" --allocator lake "$build/examples/record.gmtrace" >"$dir/out" 2>&1 &&
   grep -q '^record  *lake  *0\.21  *0\.22 ' "$dir/out" &&
-  [ "$(grep -cE '^(a|f|m) ' build/examples/record.gmtrace)" = 52 ]; then
+  [ "$(grep -cE '^(a|f|m) ' $build/examples/record.gmtrace)" = 52 ]; then
   passed=$((passed + 1))
 else
   failed=$((failed + 1))
   echo 'FAILED: the recording of record:'
-  cat "$dir/out" build/examples/record.gmtrace
+  cat "$dir/out" "$build/examples/record.gmtrace"
 fi
 
 served='70 sequences served; 30 times one waited for memory'
@@ -119,10 +119,10 @@ example offload_optimizer "$optimizer" \
   'ran in 66 MiB; 90 MiB out and 92 MiB in an iteration' \
   '10.50 ms an iteration, of which 0.00 are waits'
 
-example ci_mock "$(build/examples/ci_mock | grep -x '[1-9][0-9]* failures injected, all survived')"
+example ci_mock "$($build/examples/ci_mock | grep -x '[1-9][0-9]* failures injected, all survived')"
 
 # On a driver without a device, of 16 GiB; its granules are cuMemAlloc's pages.
-export LD_LIBRARY_PATH="build/fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" FAKE_CUDA_GIB=16
+export LD_LIBRARY_PATH="$build/fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" FAKE_CUDA_GIB=16
 example fragmentation \
   'cuMemAlloc  13125 MiB live (80 %),  15000 held; asked for 2457 more: out of memory' \
   'best fit    13125 MiB live (80 %),  16188 held; asked for 2457 more: out of memory' \
@@ -131,7 +131,7 @@ example fragmentation \
 
 example kv_server_cuda "$served" "$caches"
 # How much moves depends on when the host looks.
-example offload_optimizer_cuda "$optimizer" "$(build/examples/offload_optimizer_cuda |
+example offload_optimizer_cuda "$optimizer" "$($build/examples/offload_optimizer_cuda |
   grep -xE 'ran in (6[0-9]|70) MiB; [1-9][0-9]+ MiB out and [1-9][0-9]+ MiB in an iteration')"
 
 for source in examples/*.c examples/*.cpp; do

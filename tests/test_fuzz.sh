@@ -3,15 +3,16 @@
 # reached a new corner, or broke something, is tried again. Searching for more: tests/fuzz/search.sh.
 set -u
 
-mkdir -p build/fuzz || exit 1
+build=${BUILD:-build}
+mkdir -p "$build/fuzz" || exit 1
 cc=${CC:-cc}
-log=build/fuzz/replay.log
+log=$build/fuzz/replay.log
 passed=0
 failed=0
 
 for source in tests/fuzz/fuzz_*.c; do
   target=$(basename "$source" .c)
-  program=build/fuzz/$target
+  program=$build/fuzz/$target
   count=$(find "tests/fuzz/corpus/$target" -type f | wc -l)
   # shellcheck disable=SC2086
   if $cc -std=c99 -O1 -g -Wall -Wextra -Werror -I. -Ibench ${CPPFLAGS:-} ${CFLAGS:-} "$source" \

@@ -3,13 +3,13 @@
 # are no times. The times are the host's and mean nothing here.
 
 . tests/shell.sh
-bench=build/gpu_bench
+bench=$build/gpu_bench
 
 # run STATUS ARGUMENT...: runs the benchmark over the fake, succeeds if it exits so.
 run() {
   expected=$1
   shift
-  LD_LIBRARY_PATH=build/fake FAKE_CUDA_GIB=140 "$bench" --repeat 1 --copy-mib 32 --peer-ops 100 \
+  LD_LIBRARY_PATH=$build/fake FAKE_CUDA_GIB=140 "$bench" --repeat 1 --copy-mib 32 --peer-ops 100 \
     "$@" >"$dir/out" 2>"$dir/err"
   [ $? = "$expected" ]
 }
@@ -37,7 +37,7 @@ ok 'no driver: status' [ $? = 0 ]
 ok 'no driver: says so' out_is 'skipped: no GPU'
 ok 'no driver: no document' [ ! -e "$dir/json" ]
 
-LD_LIBRARY_PATH=build/fake FAKE_CUDA_DEVICES=-1 "$bench" >"$dir/out" 2>"$dir/err"
+LD_LIBRARY_PATH=$build/fake FAKE_CUDA_DEVICES=-1 "$bench" >"$dir/out" 2>"$dir/err"
 ok 'no device: status' [ $? = 0 ]
 ok 'no device: says so' out_is 'skipped: no GPU'
 

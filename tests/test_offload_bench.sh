@@ -3,7 +3,7 @@
 # they have to, by the mock's clock, which is the same everywhere.
 
 . tests/shell.sh
-offload=build/offload
+offload=$build/offload
 
 # run STATUS ARGUMENT...: runs it, succeeds if it exits so.
 run() {
@@ -146,7 +146,7 @@ ok 'llama-7b-lora: saved' within 'tensile+' .8 .0501
 
 # ---- build/turnip ----
 
-offload=build/turnip
+offload=$build/turnip
 
 # field NAME: of the only row.
 field() { sed -n "s/.*\"$1\":\([^,}]*\).*/\1/p" "$dir/out"; }

@@ -12,6 +12,10 @@
 #include "gpu.h"
 #include "offload/standin.h"
 
+#if !defined(BUILD)
+#define BUILD "build" /* the Makefile's folder */
+#endif
+
 #define KIB ((size_t)1 << 10)
 #define JOBS 2
 #define ITERATIONS 4
@@ -664,7 +668,7 @@ int main(void) {
       cmocka_unit_test(questions_fail_for_good),
       cmocka_unit_test(host_memory_is_refused),
   };
-  if (!gpu_open(&gpu, "build/fake/libcuda.so.1")) {
+  if (!gpu_open(&gpu, BUILD "/fake/libcuda.so.1")) {
     fprintf(stderr, "%s\n", dlerror());
     return 1;
   }

@@ -3,7 +3,7 @@
 # no times, and that it notices wrong bytes.
 
 . tests/shell.sh
-offload=build/offload_gpu
+offload=$build/offload_gpu
 FAKE_CUDA_GIB=1
 export FAKE_CUDA_GIB
 
@@ -11,7 +11,7 @@ export FAKE_CUDA_GIB
 run() {
   expected=$1
   shift
-  LD_LIBRARY_PATH=build/fake "$offload" "$@" >"$dir/out" 2>"$dir/err"
+  LD_LIBRARY_PATH=$build/fake "$offload" "$@" >"$dir/out" 2>"$dir/err"
   [ $? = "$expected" ]
 }
 

@@ -29,8 +29,8 @@ compile_and_run() {
 # on_cuda SOURCE: the same for a program of the driver's, on the driver without a device.
 on_cuda() {
   # shellcheck disable=SC2086
-  gcc $flags -Itests/cuda_stub "$1" build/fake/libcuda.so.1 -o "$dir/program" $libs &&
-    LD_LIBRARY_PATH=build/fake "$dir/program" >"$dir/printed"
+  gcc $flags -Itests/cuda_stub "$1" "$build/fake/libcuda.so.1" -o "$dir/program" $libs &&
+    LD_LIBRARY_PATH=$build/fake "$dir/program" >"$dir/printed"
 }
 
 # What a reader of the examples brings along: streams, kernels, the driver.

@@ -2,7 +2,7 @@
 # build/replay: what it prints for a trace worked out by hand, and how it answers bad input.
 
 . tests/shell.sh
-replay=build/replay
+replay=$build/replay
 
 # run STATUS ARGUMENT...: runs replay, succeeds if it exits so.
 run() {
@@ -233,14 +233,13 @@ ok 'policy: a row of the paper' [ "$(grep -c '^policy *paper ' "$dir/out")" = 1 
 ok 'policy: and its mean' prints 'paper  1 traces of one stream: utilization mean '
 ok 'policy: one instead of both' run 0 --policy paper "$dir/policy.gmtrace"
 ok 'policy: no row of the lake' [ "$(grep -c '^policy *lake ' "$dir/out")" = 0 ]
-worst_fit=build/policy_worst_fit.so
+worst_fit=$build/policy_worst_fit.so
 ok 'policy: library' run 0 --json --policy $worst_fit --set chunk_mib=2 "$dir/policy.gmtrace"
 ok 'policy: library: its name' prints '"stitches": 0, '
 ok 'policy: library: its name' prints '"policy": "worst_fit", '
 cp $worst_fit "$dir/p.so"
-here=$PWD
 ok 'policy: library in this directory' sh -c \
-  "cd $dir && $here/$replay --once --policy p.so $dir/policy.gmtrace >out 2>err"
+  "cd '$dir' && '$absolute_build/replay' --once --policy p.so '$dir/policy.gmtrace' >out 2>err"
 ok 'policy: library: its row' prints 'worst_fit  1 traces'
 ok 'policy: help' run 0 --policy $worst_fit --help
 ok 'policy: help: of the paper' prints '--set limit_reading '

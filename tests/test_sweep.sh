@@ -25,12 +25,12 @@ gmtrace 1
 a 1 2097152 0 1
 a 2 2097152 1 1
 END
-cat >"$dir/grid" <<'END'
+cat >"$dir/grid" <<END
 default chunk_mib=2
 default chunk_mib=2 stitch_min_mib=512
 paper limit_mib=2
 paper nonsense=2
-build/policy_worst_fit.so chunk_mib=2
+$build/policy_worst_fit.so chunk_mib=2
 END
 
 # sweep TRACE...: that grid's table of those.
