@@ -10,7 +10,13 @@
    state is written down as what decides its future: tiles, tags, the order within pools, windows,
    fences and the work that is pending, all numbers reduced to their order. --depth goes so deep in
    every world, --full until nothing new is found. */
+#if !defined(_GNU_SOURCE)
+#define _GNU_SOURCE
+#endif
 #include <stddef.h>
+#include <sys/mman.h>
+
+#undef MADV_WIPEONFORK /* the page that tells a child of fork is none of the heap's */
 
 static void *world_malloc(size_t bytes);
 static void world_free(void *ptr);
