@@ -748,8 +748,8 @@ GMLAKE_DEF gmlake_result gmlake_get_pieces(gmlake *lake, const void *ptr, gmlake
 /* A pool is an arena of its own: its chunks serve nobody else. */
 GMLAKE_DEF gmlake_result gmlake_pool_create(gmlake *lake, const gmlake_pool_desc *desc,
                                             gmlake_pool **out_pool);
-/* Waits for pending work. pre: graphs captured into the pool are destroyed and have run; the handle
-   is void then, and not known any more: it must not be used again. NULL is fine. After an error
+/* Waits for pending work. pre: graphs captured into the pool are destroyed and have run. Who names
+   the pool afterwards makes the mistake of who uses freed memory. NULL is fine. After an error
    the pool is as it was; what the driver refuses to take back is quarantined.
    INVALID_ARGUMENT: it has live blocks; CAPTURING: a capture into it is under way, or one
    elsewhere keeps the lake from recording an event behind pending work. */
@@ -770,10 +770,11 @@ GMLAKE_DEF gmlake_result gmlake_capture_end(gmlake *lake, gmlake_stream stream);
    FORKED, SHUTTING_DOWN. */
 GMLAKE_DEF gmlake_result gmlake_buffer_create(gmlake *lake, const gmlake_buffer_desc *desc,
                                               gmlake_buffer **out_buffer);
-/* As gmlake_buffer_resize to 0, whose errors it has; then the handle is void, and its addresses
+/* As gmlake_buffer_resize to 0, whose errors it has; then the buffer is gone, and its addresses
    are given up when what is mapped there can be unmapped. No driver call but for an event.
-   pre: no other call on the buffer is under way. INVALID_ARGUMENT: destroyed before, as far as can
-   be told. NULL is fine. */
+   pre: no other call on the buffer is under way. Who names the buffer afterwards makes the mistake
+   of who uses freed memory; debug builds assert that nobody does, as long as its addresses are
+   not given up. NULL is fine. */
 GMLAKE_DEF gmlake_result gmlake_buffer_destroy(gmlake *lake, gmlake_buffer *buffer,
                                                gmlake_stream stream);
 /* Commits memory up to `bytes`, contents undefined where it is new, for work on the stream; or
@@ -2889,7 +2890,7 @@ struct gmlk_note { /* what few live blocks have */
 
 struct gmlake_pool {
   gmlk_arena arena;
-  gmlake *lake;
+  gmlake *lake; /* NULL: destroyed */
   const char *label;
   size_t capture_count;   /* under way */
   size_t late_frees;      /* of a graph's memory on streams, behind which nobody has waited */
@@ -2949,8 +2950,7 @@ struct gmlake {
   size_t arena_count, arena_capacity;
   gmlk_arena home;
   gmlk_note *pending;
-  gmlake_pool *dead;           /* pools that could not give everything back */
-  gmlake_buffer *void_buffers; /* records of buffers that are gone; kept, to know their handles */
+  gmlake_pool *dead; /* pools that could not give everything back */
   gmlake_stats stats;
   gmlake_error_info error;
   gmlk_message *messages; /* for the logger, when no lock is held */
@@ -3979,7 +3979,7 @@ struct gmlk_place { /* a chunk's worth of a buffer's addresses */
 };
 
 struct gmlake_buffer {
-  gmlake *lake;
+  gmlake *lake; /* NULL: destroyed */
   gmlk_arena *arena;
   gmlk_block *va; /* its addresses */
   gmlk_place *places;
@@ -3989,7 +3989,6 @@ struct gmlake_buffer {
   uint64_t user_data;
   const char *label;
   gmlake_buffer *next;
-  int is_live; /* not destroyed */
   int is_busy; /* the holder of `driving` is growing it with the books unlocked */
 };
 
@@ -4128,7 +4127,7 @@ static int gmlk_places_reserve(gmlake *l, gmlake_buffer *b, uint32_t count) {
   return 1;
 }
 
-/* Gives up the addresses of a destroyed buffer. pre: [B4] its places are empty. */
+/* Gives up a destroyed buffer with its addresses. pre: [B4] its places are empty. */
 static void gmlk_buffer_discard(gmlake *l, gmlake_buffer *b) {
   gmlake_buffer **link = &b->arena->buffers;
   while (*link != b) link = &(*link)->next;
@@ -4136,10 +4135,7 @@ static void gmlk_buffer_discard(gmlake *l, gmlake_buffer *b) {
   b->arena->void_count--;
   gmlk_va_give(&b->arena->spool, &l->records, b->va);
   gmlk_host_free(&l->host, b->places, b->place_count * sizeof(gmlk_place));
-  b->places = NULL;
-  b->place_count = 0;
-  b->next = l->void_buffers;
-  l->void_buffers = b;
+  gmlk_host_free(&l->host, b, sizeof(gmlake_buffer));
 }
 
 /* What a destroyed buffer still maps, if all of it may be unmapped. */
@@ -4162,7 +4158,7 @@ static gmlake_result gmlk_buffers_reap(gmlake *l, gmlk_arena *a, size_t limit) {
   for (; b && limit && !result; b = next) {
     gmlk_place *list;
     next = b->next;
-    if (b->is_live || !gmlk_buffer_remains(l, b, &list)) continue;
+    if (b->lake || !gmlk_buffer_remains(l, b, &list)) continue;
     limit -= list != NULL;
     result = gmlk_places_unmap(l, a, list);
     if (!result) gmlk_buffer_discard(l, b);
@@ -5934,7 +5930,8 @@ static void gmlk_survey_buffers(gmlk_checker *c, const gmlk_arena *a, size_t cou
   const gmlake_buffer *b = a->buffers;
   for (; b && count && !c->broken; b = b->next, count--) {
     c->host_bytes += sizeof(gmlake_buffer);
-    gmlk_expect(c, b->lake == c->l && b->arena == a, "B5: a buffer is of another arena");
+    gmlk_expect(c, (!b->lake || b->lake == c->l) && b->arena == a,
+                "B5: a buffer is of another arena");
     (void)gmlk_survey_table(c, b->places, b->place_count * sizeof(gmlk_place));
   }
   gmlk_expect(c, c->broken || (!b && !count), "V2: buffers and their address space differ");
@@ -6034,29 +6031,21 @@ static void gmlk_survey_records(gmlk_checker *c) {
 
 /* ---- all that is linked ---- */
 
-/* Pools that could not give everything back, and records of buffers that are gone. */
+/* Pools that could not give everything back. */
 static void gmlk_survey_gone(gmlk_checker *c) {
   const gmlake *l = c->l;
   const gmlake_pool *dead = l->dead;
-  const gmlake_buffer *b = l->void_buffers;
   size_t most = gmlk_survey_most(c, sizeof(gmlake_pool));
   for (; dead && most && !c->broken; dead = dead->next_dead, most--) {
     const gmlk_arena *a = &dead->arena;
     if (gmlk_expect(c,
-                    dead->lake == l && a->pool == dead && !dead->capture_count &&
-                        !dead->late_frees &&
+                    !dead->lake && a->pool == dead && !dead->capture_count && !dead->late_frees &&
                         (a->number >= l->arena_count || l->arenas[a->number] != a),
                     "L1: a pool is dead and alive") &&
         gmlk_check_once(c, (uintptr_t)dead, "L3: a pool is dead twice"))
       gmlk_survey_tables(c, a, 1);
   }
-  most = gmlk_survey_most(c, sizeof(gmlake_buffer));
-  for (; b && most && !c->broken; b = b->next, most--) {
-    c->host_bytes += sizeof(gmlake_buffer);
-    gmlk_expect(c, b->lake == l && !b->is_live && !b->places && !b->place_count,
-                "B4: a buffer that is gone has something");
-  }
-  gmlk_expect(c, c->broken || (!b && !dead), "L2: a list has no end");
+  gmlk_expect(c, c->broken || !dead, "L2: a list has no end");
 }
 
 /* Arenas, all their tables before what lies in any. */
@@ -6667,13 +6656,12 @@ static void gmlk_check_buffer(gmlk_checker *c, const gmlake_buffer *b, gmlk_mapp
               "B1: a buffer's front has no places");
   gmlk_expect(c, b->bytes <= b->max_bytes && b->bytes <= committed,
               "B1: a buffer's front does not hold its bytes");
-  gmlk_expect(c, b->is_live == 1 || (!b->is_live && !b->count),
-              "B4: a destroyed buffer has memory");
+  gmlk_expect(c, b->lake || !b->count, "B4: a destroyed buffer has memory");
   gmlk_expect(c, !b->is_busy, "B1: a buffer is in a state that does not last");
   c->requested += b->bytes;
   c->active += committed;
   c->committed += committed;
-  c->buffers += b->is_live != 0;
+  c->buffers += b->lake != NULL;
 }
 
 static void gmlk_check_place(gmlk_checker *c, const gmlake_buffer *b, uint32_t i) {
@@ -6703,7 +6691,7 @@ static void gmlk_check_buffers(gmlk_checker *c, const gmlk_arena *a, gmlk_mapped
   uint32_t i;
   for (b = a->buffers; b && !c->broken; b = b->next) {
     gmlk_check_buffer(c, b, sum);
-    destroyed += !b->is_live;
+    destroyed += !b->lake;
     for (i = 0; i < b->place_count && !c->broken; i++) {
       uint64_t print = b->places[i].state ? gmlk_check_print(b->places[i].slot) : 0;
       gmlk_check_place(c, b, i);
@@ -8917,6 +8905,12 @@ static gmlake_result gmlk_request_size(gmlk_request *r, const gmlake_alloc_desc 
   return GMLAKE_OK;
 }
 
+/* Whether a pool or buffer is this lake's. */
+static inline int gmlk_is_of(const gmlake *l, const gmlake *owner) {
+  GMLAKE_ASSERT(owner); /* else it was destroyed, and not everything of it could be given back */
+  return owner == l;
+}
+
 /* Who asks, where, and for how much. */
 GMLK_INLINE gmlake_result gmlk_request_init(gmlake *l, gmlk_request *r,
                                             const gmlake_alloc_desc *desc, gmlake_stream stream) {
@@ -8928,7 +8922,7 @@ GMLK_INLINE gmlake_result gmlk_request_init(gmlake *l, gmlk_request *r,
   r->bytes = desc->bytes;
   r->flags = desc->flags;
   r->arena = desc->pool ? &desc->pool->arena : &l->home;
-  if (desc->pool && desc->pool->lake != l) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (desc->pool && !gmlk_is_of(l, desc->pool->lake)) return GMLAKE_ERROR_INVALID_ARGUMENT;
   if (stream != GMLAKE_STREAM_NONE) {
     gmlk_stream *s;
     r->stream = gmlk_stream_number(l, stream);
@@ -9880,6 +9874,7 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
     gmlk_pool_free(l, pool);
     return result;
   }
+  pool->lake = NULL;
   pool->next_dead = l->dead;
   l->dead = pool;
   return result;
@@ -9964,11 +9959,7 @@ static gmlake_result gmlk_buffer_create(gmlake *l, const gmlake_buffer_desc *des
   if (!result) result = gmlk_buffers_tidy(l, a);
   if (!result) result = gmlk_buffer_addresses(l, a, desc->max_bytes, &va);
   if (result) return result;
-  b = l->void_buffers;
-  if (b)
-    l->void_buffers = b->next;
-  else
-    b = (gmlake_buffer *)gmlk_host_alloc(&l->host, sizeof(gmlake_buffer));
+  b = (gmlake_buffer *)gmlk_host_alloc(&l->host, sizeof(gmlake_buffer));
   if (!b) {
     gmlk_va_give(&a->spool, &l->records, va);
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -9979,7 +9970,6 @@ static gmlake_result gmlk_buffer_create(gmlake *l, const gmlake_buffer_desc *des
   b->max_bytes = desc->max_bytes;
   b->user_data = desc->user_data;
   b->label = desc->label;
-  b->is_live = 1;
   b->next = a->buffers;
   a->buffers = b;
   l->stats.buffer_count++;
@@ -10006,8 +9996,6 @@ static gmlake_result gmlk_buffer_admit(gmlake *l, const gmlake_buffer *b, size_t
                                        gmlake_stream value, const char *call,
                                        unsigned *out_stream) {
   *out_stream = 0;
-  if (!b->is_live)
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call, "the buffer was destroyed");
   if (bytes > b->bytes && l->is_barred && gmlk_in_call(l, 0))
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
                      "a growth in the out-of-memory handler");
@@ -10046,7 +10034,8 @@ GMLAKE_DEF gmlake_result gmlake_buffer_resize(gmlake *l, gmlake_buffer *b, size_
                                               gmlake_stream stream) {
   gmlake_result result;
   unsigned tries = 0;
-  if (!l || !b || b->lake != l || !gmlk_is_stream(stream)) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!l || !b || !gmlk_is_of(l, b->lake) || !gmlk_is_stream(stream))
+    return GMLAKE_ERROR_INVALID_ARGUMENT;
   do {
     result = gmlk_enter(l);
     if (result) return result;
@@ -10062,7 +10051,7 @@ GMLAKE_DEF gmlake_result gmlake_buffer_resize(gmlake *l, gmlake_buffer *b, size_
 static gmlake_result gmlk_buffer_destroy(gmlake *l, gmlake_buffer *b, gmlake_stream stream) {
   gmlake_result result = gmlk_buffer_resize(l, b, 0, stream, "gmlake_buffer_destroy");
   if (result) return result;
-  b->is_live = 0;
+  b->lake = NULL;
   b->arena->void_count++;
   l->stats.buffer_count--;
   return GMLAKE_OK;
@@ -10070,17 +10059,14 @@ static gmlake_result gmlk_buffer_destroy(gmlake *l, gmlake_buffer *b, gmlake_str
 
 GMLAKE_DEF gmlake_result gmlake_buffer_destroy(gmlake *l, gmlake_buffer *b, gmlake_stream stream) {
   gmlake_result result;
-  if (!l || (b && b->lake != l) || !gmlk_is_stream(stream)) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!l || (b && !gmlk_is_of(l, b->lake)) || !gmlk_is_stream(stream))
+    return GMLAKE_ERROR_INVALID_ARGUMENT;
   if (!b) return GMLAKE_OK;
   result = gmlk_enter(l);
   return result ? result : gmlk_leave(l, gmlk_buffer_destroy(l, b, stream));
 }
 
-static gmlake_result gmlk_buffer_get_info(gmlake *l, const gmlake_buffer *b,
-                                          gmlake_buffer_info *out) {
-  if (!b->is_live)
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_buffer_get_info",
-                     "the buffer was destroyed");
+static gmlake_result gmlk_buffer_get_info(const gmlake_buffer *b, gmlake_buffer_info *out) {
   memset(out, 0, sizeof(*out));
   out->ptr = (void *)(uintptr_t)gmlk_buffer_address(b);
   out->bytes = b->bytes;
@@ -10095,9 +10081,9 @@ static gmlake_result gmlk_buffer_get_info(gmlake *l, const gmlake_buffer *b,
 GMLAKE_DEF gmlake_result gmlake_buffer_get_info(gmlake *l, gmlake_buffer *b,
                                                 gmlake_buffer_info *out_info) {
   gmlake_result result;
-  if (!l || !b || b->lake != l || !out_info) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!l || !b || !gmlk_is_of(l, b->lake) || !out_info) return GMLAKE_ERROR_INVALID_ARGUMENT;
   result = gmlk_enter_asking(l);
-  return result ? result : gmlk_leave(l, gmlk_buffer_get_info(l, b, out_info));
+  return result ? result : gmlk_leave(l, gmlk_buffer_get_info(b, out_info));
 }
 
 /* Whether all work on a pool's free memory and idle windows is known to be complete; a graph's is
@@ -10141,7 +10127,7 @@ static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
 
 GMLAKE_DEF gmlake_result gmlake_pool_destroy(gmlake *l, gmlake_pool *pool) {
   gmlake_result result;
-  if (!l || (pool && pool->lake != l)) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!l || (pool && !gmlk_is_of(l, pool->lake))) return GMLAKE_ERROR_INVALID_ARGUMENT;
   if (!pool) return GMLAKE_OK;
   result = gmlk_enter_driving(l);
   return result ? result : gmlk_leave_driving(l, gmlk_pool_destroy(l, pool));
@@ -10183,8 +10169,8 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
 
 GMLAKE_DEF gmlake_result gmlake_capture_begin(gmlake *l, gmlake_stream stream, gmlake_pool *pool) {
   gmlake_result result;
-  if (!l || !pool || pool->lake != l || !gmlk_is_stream(stream) || stream == GMLAKE_STREAM_NONE ||
-      !gmlk_stream_canonical(stream))
+  if (!l || !pool || !gmlk_is_of(l, pool->lake) || !gmlk_is_stream(stream) ||
+      stream == GMLAKE_STREAM_NONE || !gmlk_stream_canonical(stream))
     return GMLAKE_ERROR_INVALID_ARGUMENT;
   result = gmlk_enter(l);
   return result ? result : gmlk_leave(l, gmlk_capture_begin(l, stream, pool));
@@ -10306,7 +10292,6 @@ static void gmlk_lake_free(gmlake *l) {
     gmlk_pool_free(l, l->dead);
     l->dead = next;
   }
-  gmlk_buffers_free(l, l->void_buffers);
   gmlk_host_free(&l->host, l->arenas, l->arena_capacity * sizeof(gmlk_arena *));
   gmlk_index_destroy(&l->index, &l->host);
   gmlk_host_free(&l->host, l->view_memory, l->view_bytes);
@@ -10430,7 +10415,7 @@ static void gmlk_report_leaks(gmlake *l) {
   for (i = 0; i < l->arena_count && l->desc.logger.fn; i++) {
     buffer = l->arenas[i] ? l->arenas[i]->buffers : NULL;
     for (; buffer; buffer = buffer->next)
-      if (buffer->is_live)
+      if (buffer->lake)
         gmlk_report_leak(l, buffer->count * buffer->arena->chunk_bytes, buffer->bytes,
                          " of a buffer", gmlk_buffer_address(buffer), buffer->label);
   }

@@ -266,10 +266,10 @@ static const program programs[] = {
     {"capture-then-eager", ".", "4N", "", "P0 B1:0 +a=2@1 -a E1 | +b=2@1/p -b D0"},
 
     /* growing buffers */
-    {"buffer-empty", ".1g", "", "", "| N0:4 K0 N0:3-1b K0 K0!I"},
+    {"buffer-empty", ".1g", "", "", "| N0:4 K0 N0:3-1b K0"},
     {"buffer-grow", ".1wfglko", "4g", "", "| N0:8 z0:1 z0:3 z0:3+1b z0:8"},
     {"buffer-left", ".", "4D", "", "N0:8 z0:2 | N1:8 z1:1b@1"},
-    {"buffer-refused", ".1", "", "", "N0:4 | z0:4+1b!I z0:4 K0 z0:1!I K0!I X"},
+    {"buffer-refused", ".1", "", "", "N0:4 | z0:4+1b!I z0:4 K0 X"},
     {"buffer-regrow", ".1wfgo", "F", "", "N0:8 z0:4 | z0:1 z0:4 z0:0 z0:2"},
     {"buffer-peers", ".", "4", "peers", "N0:8 | z0:2 z0:3"},
     {"buffer-alias", ".wfg", "AF", "", "N0:8 N1:8 z0:3 z0:0 | z1:2 z1:1 z1:2 z0:1 z1:3 z0:3"},

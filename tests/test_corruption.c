@@ -167,12 +167,9 @@ static void add_pools(gmlake_stream captured) {
   step(gmlake_pool_destroy(lake, dead));
 }
 
-/* Buffers: in use, destroyed with work pending, gone; and a place that could not be mapped. */
+/* Buffers: in use, destroyed with work pending; and a place that could not be mapped. */
 static void add_buffers(gmlake_stream held) {
-  gmlake_buffer *gone[8], *buffer = add_buffer(8);
-  int i;
-  for (i = 0; i < 8; i++) gone[i] = make_buffer(2);
-  for (i = 0; i < 8; i++) step(gmlake_buffer_destroy(lake, gone[i], NONE));
+  gmlake_buffer *buffer = add_buffer(8);
   step(gmlake_buffer_resize(lake, buffer, 4 * C, LEGACY));
   step(gmlake_buffer_resize(lake, buffer, 2 * C - 100, LEGACY));
   step(gmlake_buffer_resize(lake, add_buffer(8), C, held));
@@ -682,11 +679,11 @@ static const field place_fields[] = {ONE(T, next, PLACE),     ONE(T, address, IN
 #undef T
 #define T gmlake_buffer
 static const field buffer_fields[] = {
-    ONE(T, lake, OWNER),     ONE(T, arena, ARENA),         ONE(T, va, BLOCK),
-    ONE(T, places, PLACES),  ONE(T, place_count, INTEGER), ONE(T, count, INTEGER),
-    ONE(T, bytes, INTEGER),  ONE(T, max_bytes, INTEGER),   ONE(T, user_data, INTEGER),
-    ONE(T, label, OPAQUE),   ONE(T, next, BUFFER),         ONE(T, is_live, INTEGER),
-    ONE(T, is_busy, INTEGER)};
+    ONE(T, lake, OWNER),    ONE(T, arena, ARENA),         ONE(T, va, BLOCK),
+    ONE(T, places, PLACES), ONE(T, place_count, INTEGER), ONE(T, count, INTEGER),
+    ONE(T, bytes, INTEGER), ONE(T, max_bytes, INTEGER),   ONE(T, user_data, INTEGER),
+    ONE(T, label, OPAQUE),  ONE(T, next, BUFFER),         ONE(T, is_busy, INTEGER),
+    GAP(T, is_busy, 4)};
 #undef T
 #define T gmlk_host
 static const field host_fields[] = {ONE(T, hooks.malloc_fn, FUNCTION),
@@ -802,7 +799,6 @@ static const field lake_fields[] = {
     ONE(T, home, PART),
     ONE(T, pending, NOTE),
     ONE(T, dead, POOL),
-    ONE(T, void_buffers, BUFFER),
     ONE(T, stats, PART),
     ONE(T, error, PART),
     ONE(T, messages, TABLE),
@@ -885,7 +881,6 @@ static const field event_table_fields[] = {{"[]", 0, sizeof(void *), 0, 1, EVENT
   X(EMPTY_PLACE, "empty place", place, PLACES, gmlk_place)             \
   X(LIVE_BUFFER, "buffer", buffer, BUFFER, gmlake_buffer)              \
   X(VOID_BUFFER, "destroyed buffer", buffer, BUFFER, gmlake_buffer)    \
-  X(GONE_BUFFER, "buffer that is gone", buffer, BUFFER, gmlake_buffer) \
   X(HOST, "gmlk_host", host, PADDING, gmlk_host)                       \
   X(DRIVER, "gmlk_driver", driver, PADDING, gmlk_driver)               \
   X(PROCESS, "gmlk_process", process, PADDING, gmlk_process)           \
@@ -1017,7 +1012,7 @@ static void find_buffers(const gmlk_arena *a) {
   const gmlake_buffer *b;
   uint32_t i;
   for (b = a->buffers; b; b = b->next) {
-    found(b->is_live ? SHAPE_LIVE_BUFFER : SHAPE_VOID_BUFFER, b);
+    found(b->lake ? SHAPE_LIVE_BUFFER : SHAPE_VOID_BUFFER, b);
     for (i = 0; i < b->place_count; i++)
       found(i < b->count         ? SHAPE_FRONT_PLACE
             : b->places[i].state ? SHAPE_KEPT_PLACE
@@ -1091,7 +1086,6 @@ static int do_nothing(void) { return 0; }
 
 static void find_lake(gmlake *l) {
   const gmlake_pool *dead;
-  const gmlake_buffer *gone;
   const gmlk_block *unused = l->records.unused;
   const gmlk_page *page;
   size_t i;
@@ -1102,7 +1096,6 @@ static void find_lake(gmlake *l) {
     if (l->arenas[i]->pool) found(SHAPE_LIVE_POOL, l->arenas[i]->pool);
   }
   for (dead = l->dead; dead; dead = dead->next_dead) found(SHAPE_DEAD_POOL, dead);
-  for (gone = l->void_buffers; gone; gone = gone->next) found(SHAPE_GONE_BUFFER, gone);
   for (i = 0; i < 3 && unused; i++, unused = unused->next) found(SHAPE_UNUSED, unused);
   for (page = l->records.pages; page; page = page->next) found(SHAPE_PAGES, page);
   for (i = 0; i < l->index.row_count; i++) found(SHAPE_ROW, &l->index.rows[i]);
@@ -1345,14 +1338,6 @@ static const struct exception {
     {SHAPE_VOID_BUFFER, "max_bytes", HARMLESS, "not read of a buffer that is destroyed"},
     {SHAPE_VOID_BUFFER, "user_data", HARMLESS, "the user's"},
     {SHAPE_VOID_BUFFER, "label", HARMLESS, "the user's"},
-    {SHAPE_GONE_BUFFER, "arena", HARMLESS, "overwritten when the record serves again"},
-    {SHAPE_GONE_BUFFER, "va", HARMLESS, "overwritten when the record serves again"},
-    {SHAPE_GONE_BUFFER, "count", HARMLESS, "overwritten when the record serves again"},
-    {SHAPE_GONE_BUFFER, "bytes", HARMLESS, "overwritten when the record serves again"},
-    {SHAPE_GONE_BUFFER, "max_bytes", HARMLESS, "overwritten when the record serves again"},
-    {SHAPE_GONE_BUFFER, "user_data", HARMLESS, "overwritten when the record serves again"},
-    {SHAPE_GONE_BUFFER, "label", HARMLESS, "overwritten when the record serves again"},
-    {SHAPE_GONE_BUFFER, "is_busy", HARMLESS, "overwritten when the record serves again"},
     {SHAPE_HOST, "bytes_peak", HARMLESS, "remembers what was"},
     {SHAPE_PROCESS, "page", HARMLESS, "the number tells who is a child; the page stays mapped"},
     {SHAPE_DESC, "device", HARMLESS, "not read any more"},
@@ -1671,13 +1656,12 @@ static void padding_hides_no_field(void **state) {
                         NULL,      0,
                         0,         {0},
                         NULL,      NULL,
-                        NULL,      {0},
-                        {0},       NULL,
+                        {0},       {0},
+                        NULL,      0,
+                        NULL,      0,
+                        0,         0,
                         0,         NULL,
-                        0,         0,
-                        0,         0,
-                        NULL,      NULL,
-                        0};
+                        NULL,      0};
   (void)index, (void)stream, (void)streams, (void)spool, (void)arena, (void)used;
   (void)note, (void)driver, (void)process, (void)with, (void)whole;
 #endif

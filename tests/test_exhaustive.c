@@ -1021,7 +1021,7 @@ static int is_possible(const action *a, const block *b) {
     return !w.buffers[a->number].is_live;
   case 'z':
   case 'K':
-    return w.buffers[a->number].is_live || (a->expected && w.buffers[a->number].handle);
+    return w.buffers[a->number].is_live;
   case '+':
     return !b->is_live && (a->pool < 0 || w.pools[a->pool]);
   case '-':

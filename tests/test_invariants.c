@@ -879,7 +879,7 @@ static void fronts(void **state) {
   step(gmlake_buffer_resize(lake, buffer, 2 * C, LEGACY));
   breaks(uint32_t, buffer->count, 3, "B1: a buffer's front has no places");
   breaks(size_t, buffer->bytes, 2 * C + 1, "B1: a buffer's front does not hold its bytes");
-  breaks(int, buffer->is_live, 0, "B4: a destroyed buffer has memory");
+  breaks(gmlake *, buffer->lake, NULL, "B4: a destroyed buffer has memory");
   lake->host.bytes += sizeof(gmlk_place);
   buffer->place_count++; /* more than the addresses that it has */
   assert_broken("B1: a buffer's front has no places");

@@ -213,8 +213,6 @@ static gmlake_result ask(int which) {
   X(BOOKS, buffer_grows_too_far, ERROR_INVALID_ARGUMENT, resize(8 * C + 1))               \
   X(PLANNER, buffer_create, OK, create_buffer(&third_buffer))                             \
   X(BOOKS, buffer_destroy, OK, gmlake_buffer_destroy(lake, other_buffer, LEGACY))         \
-  X(BOOKS, buffer_destroy_twice, ERROR_INVALID_ARGUMENT,                                  \
-    gmlake_buffer_destroy(lake, other_buffer, LEGACY))                                    \
   X(BOOKS, capture_begin, OK, gmlake_capture_begin(lake, A, pool))                        \
   X(BOOKS, capture_begin_twice, ERROR_CAPTURING, gmlake_capture_begin(lake, A, pool))     \
   X(PLANNER, pool_destroy_in_a_capture, ERROR_CAPTURING, gmlake_pool_destroy(lake, pool)) \

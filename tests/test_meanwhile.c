@@ -587,11 +587,6 @@ static void let_wait(void *(*call)(void *)) {
 
 static void let_it_wait(void) { let_wait(grow_it); }
 
-static void destroy_its_buffer(void) {
-  let_it_wait();
-  assert_ok(gmlake_buffer_destroy(lake, rival.buffer, LEGACY));
-}
-
 static void a_device_is_lost_while_a_growth_waits(void **state) {
   gmlake_buffer *mine;
   (void)state;
@@ -690,20 +685,6 @@ static void an_attempt_that_ends_without_host_memory_is_counted_once(void **stat
   now = stats();
   for (i = 2; i < 5; i++) assert_int_equal(now.state_count[i], was.state_count[i] + (i == 4));
   abandon();
-}
-
-static void a_buffer_is_destroyed_while_its_growth_waits(void **state) {
-  gmlake_buffer *mine;
-  (void)state;
-  open_meddled(8);
-  mine = open_buffer(4);
-  rival.buffer = open_buffer(4);
-  on_create = destroy_its_buffer;
-  assert_ok(gmlake_buffer_resize(lake, mine, C, A));
-  assert_int_equal(pthread_join(rival.thread, NULL), 0);
-  assert_int_equal(rival.result, GMLAKE_ERROR_INVALID_ARGUMENT);
-  assert_int_equal(census().handle_count, 1);
-  finish();
 }
 
 static int make_way(void *user, gmlake *from, const gmlake_error_info *info) {
@@ -904,7 +885,6 @@ int main(void) {
       cmocka_unit_test(a_capture_ends_behind_a_stitch_that_fails),
       cmocka_unit_test(a_stream_is_forgotten_behind_a_growth_that_fails),
       cmocka_unit_test(an_attempt_that_ends_without_host_memory_is_counted_once),
-      cmocka_unit_test(a_buffer_is_destroyed_while_its_growth_waits),
       cmocka_unit_test(another_thread_grows_during_the_handler),
       cmocka_unit_test(a_latch_lets_one_in),
       cmocka_unit_test(a_latch_that_was_free_is_asked_for_again),

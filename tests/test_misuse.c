@@ -29,7 +29,7 @@ static struct world {
   gmlake *other;
   gmlake_stream held, captured;
   gmlake_pool *pool, *graphs, *foreign_pool;
-  gmlake_buffer *buffer, *gone_buffer, *foreign_buffer; /* of 3 chunks at most, 1 and 1 kept */
+  gmlake_buffer *buffer, *foreign_buffer; /* of 3 chunks at most, 1 kept */
   unsigned char *grown;
   unsigned char *live[LIVE]; /* a home block, a window, an exclusive block, a pool's, two more */
   unsigned char *home, *window, *exclusive, *idle, *freed, *pending, *foreign;
@@ -48,8 +48,6 @@ static void open_buffers(void) {
   w.buffer = make_buffer(lake);
   step(gmlake_buffer_resize(lake, w.buffer, 2 * C, LEGACY));
   step(gmlake_buffer_resize(lake, w.buffer, 1, LEGACY));
-  w.gone_buffer = make_buffer(lake);
-  step(gmlake_buffer_destroy(lake, w.gone_buffer, LEGACY));
   assert_ok(gmlake_buffer_get_info(lake, w.buffer, &info));
   w.grown = (unsigned char *)info.ptr;
   *w.grown = 77;
@@ -685,7 +683,6 @@ static gmlake_result get_stats_of(size_t struct_bytes) {
   X(buffer_resize_to_max_and_1, INVALID, LAST_ERROR, resize_to(w.buffer, 3 * C + 1, LEGACY))       \
   X(buffer_resize_to_2_to_63, INVALID, LAST_ERROR, resize_to(w.buffer, HUGE, NONE))                \
   X(buffer_resize_to_size_max, INVALID, LAST_ERROR, resize_to(w.buffer, SIZE_MAX, LEGACY))         \
-  X(buffer_resize_of_a_destroyed_one, INVALID, LAST_ERROR, resize_to(w.gone_buffer, 0, LEGACY))    \
   X(buffer_destroy_without_lake, INVALID, NOTHING, gmlake_buffer_destroy(NULL, w.buffer, LEGACY))  \
   X(buffer_destroy_without_both, INVALID, NOTHING, gmlake_buffer_destroy(NULL, NULL, LEGACY))      \
   X(buffer_destroy_of_nothing, GMLAKE_OK, NOTHING, gmlake_buffer_destroy(lake, NULL, LEGACY))      \
@@ -694,8 +691,6 @@ static gmlake_result get_stats_of(size_t struct_bytes) {
   X(buffer_destroy_of_another_lakes, INVALID, NOTHING,                                             \
     gmlake_buffer_destroy(lake, w.foreign_buffer, LEGACY))                                         \
   X(buffer_destroy_on_stream_2, INVALID, NOTHING, gmlake_buffer_destroy(lake, w.buffer, TWO))      \
-  X(buffer_destroyed_twice, INVALID, LAST_ERROR,                                                   \
-    gmlake_buffer_destroy(lake, w.gone_buffer, LEGACY))                                            \
   X(buffer_info_without_lake, INVALID, NOTHING,                                                    \
     gmlake_buffer_get_info(NULL, w.buffer, &out.buffer_info))                                      \
   X(buffer_info_without_buffer, INVALID, NOTHING,                                                  \
@@ -703,8 +698,6 @@ static gmlake_result get_stats_of(size_t struct_bytes) {
   X(buffer_info_without_out, INVALID, NOTHING, gmlake_buffer_get_info(lake, w.buffer, NULL))       \
   X(buffer_info_of_another_lakes, INVALID, NOTHING,                                                \
     gmlake_buffer_get_info(lake, w.foreign_buffer, &out.buffer_info))                              \
-  X(buffer_info_of_a_destroyed_one, INVALID, LAST_ERROR,                                           \
-    gmlake_buffer_get_info(lake, w.gone_buffer, &out.buffer_info))                                 \
   X(trim_without_lake, INVALID, NOTHING, trim_without_lake())                                      \
   X(stats_without_lake, INVALID, NOTHING, gmlake_get_stats(NULL, &out.stats))                      \
   X(stats_without_out, INVALID, NOTHING, gmlake_get_stats(lake, NULL))                             \

@@ -50,7 +50,6 @@ typedef struct pool {
 
 typedef struct buffer {
   gmlake_buffer *handle; /* NULL: none */
-  gmlake_buffer *stale;  /* destroyed last */
   unsigned char *ptr;
   size_t bytes, committed_bytes, max_bytes, chunk_bytes;
   uint64_t id;
@@ -620,7 +619,7 @@ static void do_buffer_create(void) {
   const size_t chunks[8] = {chunk,     chunk, w.granularity,     chunk * 2,
                             chunk * 4, 0,     w.granularity / 2, chunk * 3};
   gmlake_buffer_desc desc;
-  gmlake_buffer *handle = b->stale;
+  gmlake_buffer *handle = NULL;
   gmlake_buffer_info info;
   size_t actual;
   if (b->handle) return;
@@ -631,7 +630,7 @@ static void do_buffer_create(void) {
   if (w.d & 1) desc.label = "buffer";
   actual = desc.chunk_bytes ? desc.chunk_bytes : 2 * mib;
   if (judge(gmlake_buffer_create(w.lake, &desc, &handle), buffer_allowed(&desc, actual))) {
-    REQUIRE(handle == b->stale);
+    REQUIRE(!handle);
     return;
   }
   judge_question(gmlake_buffer_get_info(w.lake, handle, &info));
@@ -710,23 +709,15 @@ static void do_buffer_destroy(void) {
   check_buffer(b);
   if (judge(gmlake_buffer_destroy(w.lake, b->handle, stream_of(at)), resize_allowed(b, 0, at)))
     return;
-  b->stale = b->handle;
   b->handle = NULL;
   b->bytes = b->committed_bytes = 0;
 }
 
-/* Handles that are void, unless they serve again, and addresses that are no block's. */
+/* Addresses that are no block's. */
 static void do_buffer_wrong(void) {
   const buffer *b = &w.buffers[w.a % BUFFERS];
-  gmlake_buffer_info info;
-  size_t i;
   if (b->handle) try_wrong(b->ptr + b->chunk_bytes * (w.b % 8) + w.c % 2);
   if (b->handle) try_wrong(b->ptr + b->committed_bytes);
-  for (i = 0; i < BUFFERS; i++)
-    if (!b->stale || w.buffers[i].handle == b->stale) return;
-  judge(gmlake_buffer_resize(w.lake, b->stale, w.b, stream_of(w.d)), BIT(INVALID_ARGUMENT));
-  judge(gmlake_buffer_destroy(w.lake, b->stale, stream_of(w.d)), BIT(INVALID_ARGUMENT));
-  REQUIRE(gmlake_buffer_get_info(w.lake, b->stale, &info) == GMLAKE_ERROR_INVALID_ARGUMENT);
 }
 
 static void (*const operations[])(void) = {
