@@ -9,7 +9,7 @@ CONTENTS
   what it is, an example, what it does not do, macros, glossary, how an allocation is served,
   streams, captures, growing buffers, policies, threads, errors, costs; then the declarations;
   then the implementation, whose sections carry tags to search for:
-  >>base >>list >>bins >>index >>driver >>streams >>arena >>spool >>lake >>policy
+  >>base >>list >>bins >>tree >>index >>driver >>streams >>arena >>spool >>lake >>policy
   >>stitch >>buffer >>grow >>decide >>ladder >>resize >>check >>backend_mock >>backend_cuda >>api
 
 WHAT IT IS
@@ -179,7 +179,8 @@ ERRORS
 
 COSTS (measured; see bench/RESULTS.md)
   alloc and free   35 to 70 ns without the driver. A free range or an exact window: O(1), plus
-                   the spans of a window, plus one entry for each chunk whose first block changes.
+                   the spans of a window, plus one entry for each chunk whose first block changes;
+                   where clean memory lies beside a stream's, O(log of such places).
                    Beyond 100,000 live blocks 130 to 350 ns: the processor's caches.
   stitch           20 to 30 us a chunk mapped (cuMemSetAccess), O(chunks mapped) to plan, O(slots)
                    where it may wait for other streams
@@ -1160,7 +1161,10 @@ typedef struct gmlk_block gmlk_block;
 struct gmlk_block {
   gmlk_block *prev, *next; /* neighbours by address */
   union {
-    gmlk_link link; /* [free] in its pool's bin; [unbacked] among the arena's gaps */
+    gmlk_link link; /* [free] in its pool's bin */
+    struct {
+      gmlk_block *less, *more;
+    } fork; /* [unbacked; free, and second of its run] in a tree */
     struct {
       gmlk_window *window; /* [live, piece, idle] the window it is or belongs to */
       gmlk_note *note;     /* [live, pending] what few blocks have */
@@ -1170,7 +1174,7 @@ struct gmlk_block {
                       that no other ownership of any block has */
   uint32_t at;     /* first grain, from the arena's base */
   uint32_t grains;
-  uint32_t hole; /* [free, unbacked] size under which it stands in a pool or ring, 0: it does not */
+  uint32_t hole; /* [free, unbacked] size under which it stands in a pool or tree, 0: it does not */
   uint32_t slack; /* [live] rounded less requested bytes; [address space] chunks mapped */
   uint32_t arena; /* number of its arena */
   uint16_t stream;
@@ -1277,6 +1281,7 @@ typedef struct gmlk_holes {
   uint64_t words; /* a bit for each word of bits that is not 0 */
   uint64_t bits[GMLK_BIN_WORDS];
   uint64_t grains;
+  gmlk_block *seconds;       /* tree, see >>arena: of each run that has two blocks or more */
   gmlk_link bins[GMLK_BINS]; /* rings through the blocks */
 } gmlk_holes;
 
@@ -1397,6 +1402,73 @@ static gmlk_block *gmlk_holes_next(const gmlk_holes *holes, const gmlk_block *bl
   unsigned bin = gmlk_bin_of(block->hole);
   const gmlk_link *next = block->as.link.next;
   return next != &holes->bins[bin] ? gmlk_linked(next) : gmlk_holes_from_bin(holes, bin + 1);
+}
+
+/* ---- >>tree ---------------------------------------------------------------------------------
+   Blocks by address: a binary tree without links upwards, so that it fits where blocks that stand
+   in no bin keep their link. Each has a rank, its address mixed, and none ranks higher than what is
+   above it: so the tree is as one whose blocks came by chance. Owns only the links.
+   [T1] what is below a block on a side has a lower, or higher, address; [T2] and a lower rank.
+   O(log blocks) expected. Cannot fail. */
+
+static uint32_t gmlk_tree_rank(const gmlk_block *b) { return (uint32_t)(gmlk_mix(b->at) >> 32); }
+
+/* Whether a stands above b. */
+static int gmlk_tree_above(const gmlk_block *a, const gmlk_block *b) {
+  uint32_t rank = gmlk_tree_rank(a), other = gmlk_tree_rank(b);
+  return rank != other ? rank > other : a->at > b->at;
+}
+
+static gmlk_block **gmlk_tree_side(gmlk_block *b, uint32_t at) { /* where `at` is looked for */
+  return at < b->at ? &b->as.fork.less : &b->as.fork.more;
+}
+
+static void gmlk_tree_insert(gmlk_block **link, gmlk_block *b) {
+  gmlk_block **less = &b->as.fork.less, **more = &b->as.fork.more, *rest;
+  while (*link && gmlk_tree_above(*link, b)) link = gmlk_tree_side(*link, b->at);
+  for (rest = *link; rest;) { /* what was there goes to its two sides */
+    gmlk_block ***side = rest->at < b->at ? &less : &more;
+    **side = rest;
+    *side = rest->at < b->at ? &rest->as.fork.more : &rest->as.fork.less;
+    rest = **side;
+  }
+  *less = *more = NULL;
+  *link = b;
+}
+
+static void gmlk_tree_remove(gmlk_block **link, const gmlk_block *b) {
+  gmlk_block *less = b->as.fork.less, *more = b->as.fork.more;
+  while (*link != b) link = gmlk_tree_side(*link, b->at);
+  while (less && more) {
+    if (gmlk_tree_above(less, more)) {
+      *link = less;
+      link = &less->as.fork.more;
+      less = *link;
+    } else {
+      *link = more;
+      link = &more->as.fork.less;
+      more = *link;
+    }
+  }
+  *link = less ? less : more;
+}
+
+/* The last block that begins at or before `at`, or NULL. */
+static gmlk_block *gmlk_tree_upto(gmlk_block *b, uint32_t at) {
+  gmlk_block *found = NULL;
+  for (; b; b = *gmlk_tree_side(b, at))
+    if (b->at <= at) found = b;
+  return found;
+}
+
+/* The first block that begins at or behind `at`, or NULL. */
+static gmlk_block *gmlk_tree_from(gmlk_block *b, uint32_t at) {
+  gmlk_block *found = NULL;
+  while (b) {
+    if (b->at >= at) found = b;
+    b = b->at >= at ? b->as.fork.less : b->as.fork.more;
+  }
+  return found;
 }
 
 /* ---- >>index --------------------------------------------------------------------------------
@@ -2045,16 +2117,17 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
    [A1] the blocks tile the arena from its base to its end without gap or overlap;
    [A2] no two neighbours are both unbacked, or both free with the same tag and neither apart;
    [A3] each clean free block stands in pool 0 with its own size, each run with a stream's block
-        in it in that stream's pool, by its first such block, with the run's size; others do not;
+        in it in that stream's pool, by its first such block, with the run's size, and by the
+        second, if there is one, in the pool's tree; others do not;
    [A4] chunks[i].first is the block that holds the first grain of slot i, the edge behind the
         last slot; [A5] a slot's handle is 0 exactly where the block there is unbacked or the slot
    lies behind the end, but for quarantined slots, which growth passes over;
-   [A6] free_grains and backed_count are what a walk would count; [A7] the ring of gaps holds each
+   [A6] free_grains and backed_count are what a walk would count; [A7] the tree of gaps holds each
    unbacked block, with its size, and nothing else; [A8] the sizes of an arena's tables are those
    of its slots, chunks and streams; [A9] an owned block has a ticket that was given out, and flags
    that could be asked for; free memory has none but APART.
-   Costs: locate is O(blocks of one chunk); put and take are O(1) plus the length of
-   a run plus the chunks whose first block changes. Fail: host memory, in reserving only. */
+   Costs: locate is O(blocks of one chunk); put and take are O(1), beside clean memory O(log of the
+   stream's runs), plus the chunks whose first block changes. Fail: host memory, in reserving only. */
 
 typedef struct gmlk_chunk {
   uint64_t handle;    /* 0: none */
@@ -2110,7 +2183,7 @@ typedef struct gmlk_arena {
   gmlk_span *spans;
   uint32_t *slots;
   gmlk_block head, tail; /* edges */
-  gmlk_link gaps;        /* the ring of unbacked blocks */
+  gmlk_block *gaps;      /* tree of the unbacked blocks */
   gmlk_holes **pools;    /* by stream number */
   size_t pool_capacity;
   uint64_t free_grains; /* in free blocks, whatever their tag */
@@ -2174,42 +2247,6 @@ static int gmlk_arena_admit(gmlk_arena *a, unsigned stream) {
   return (stream < a->pool_capacity && a->pools[stream]) || gmlk_arena_admit_new(a, stream);
 }
 
-static gmlk_block *gmlk_run_start(gmlk_block *b, unsigned stream) {
-  while (gmlk_is_open(b->prev, stream)) b = b->prev;
-  return b;
-}
-
-/* Enters the run around a tagged block into its stream's pool. */
-static void gmlk_run_enter(gmlk_arena *a, gmlk_block *b) {
-  unsigned stream = b->stream;
-  gmlk_holes *pool = a->pools[stream];
-  gmlk_block *lead = NULL, *at = gmlk_run_start(b, stream);
-  uint32_t grains = 0;
-  for (; gmlk_is_open(at, stream); at = at->next) {
-    grains += at->grains;
-    if (at->stream != stream) continue;
-    if (!lead)
-      lead = at;
-    else if (at->hole)
-      gmlk_holes_remove(pool, at);
-  }
-  GMLAKE_ASSERT(lead); /* b is a candidate itself */
-  if (lead->hole == grains) return;
-  if (lead->hole) gmlk_holes_remove(pool, lead);
-  gmlk_holes_insert(pool, lead, grains);
-}
-
-static void gmlk_run_leave(gmlk_arena *a, gmlk_block *b) {
-  unsigned stream = b->stream;
-  gmlk_block *at = b;
-  if (!b->hole) at = gmlk_run_start(b, stream);
-  for (; gmlk_is_open(at, stream); at = at->next) {
-    if (at->stream != stream || !at->hole) continue;
-    gmlk_holes_remove(a->pools[stream], at);
-    return;
-  }
-}
-
 /* The nearest blocks that are not clean, whose runs reach over those between: one step, but where
    clean blocks are apart. */
 static gmlk_block *gmlk_before_clean(const gmlk_block *b) {
@@ -2224,34 +2261,124 @@ static gmlk_block *gmlk_behind_clean(const gmlk_block *b) {
   return behind;
 }
 
-/* Takes a free block out of every pool it counts in. */
-static void gmlk_lift(gmlk_arena *a, gmlk_block *b) {
-  if (b->state == GMLK_UNBACKED) {
-    gmlk_link_remove(&b->as.link);
-    b->hole = 0;
-  } else if (b->stream == GMLK_CLEAN) {
-    gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b);
-    gmlk_holes_remove(a->pools[GMLK_CLEAN], b); /* [A3] */
-    if (gmlk_is_tagged(before)) gmlk_run_leave(a, before);
-    if (gmlk_is_tagged(behind)) gmlk_run_leave(a, behind);
-  } else if (b->stream != GMLK_PINNED) {
-    gmlk_run_leave(a, b);
-  }
+static int gmlk_is_of(const gmlk_block *b, unsigned stream) {
+  return b->state == GMLK_FREE && b->stream == stream;
 }
 
-/* Enters the runs that end at this block, or pass through it if it is clean. */
-static void gmlk_settle(gmlk_arena *a, gmlk_block *b) {
-  if (gmlk_is_tagged(b)) {
-    gmlk_run_enter(a, b);
-  } else if (gmlk_is_clean(b)) {
-    gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b);
-    if (!b->hole) gmlk_holes_insert(a->pools[GMLK_CLEAN], b, b->grains);
-    if (gmlk_is_tagged(before)) gmlk_run_enter(a, before);
-    if (gmlk_is_tagged(behind)) gmlk_run_enter(a, behind);
-  } else if (b->state == GMLK_UNBACKED && !b->hole) {
-    gmlk_link_insert(&a->gaps, &b->as.link);
-    b->hole = b->grains;
+typedef struct gmlk_reach { /* of a run */
+  gmlk_block *lead;
+  uint32_t at, end;
+} gmlk_reach;
+
+/* Where a run begins, given its first tagged block. */
+static gmlk_block *gmlk_run_start(const gmlk_block *lead) { return gmlk_before_clean(lead)->next; }
+
+/* The run that a tagged block is in. */
+static gmlk_reach gmlk_run_of(const gmlk_arena *a, gmlk_block *b) {
+  gmlk_reach run;
+  run.lead = b;
+  if (!b->hole) run.lead = gmlk_before_clean(gmlk_tree_upto(a->pools[b->stream]->seconds, b->at));
+  run.at = gmlk_run_start(run.lead)->at;
+  run.end = run.at + run.lead->hole;
+  return run;
+}
+
+static void gmlk_run_enter(gmlk_arena *a, gmlk_block *lead, uint32_t grains) {
+  gmlk_holes *pool = a->pools[lead->stream];
+  gmlk_block *second = gmlk_behind_clean(lead);
+  gmlk_holes_insert(pool, lead, grains);
+  if (gmlk_is_of(second, lead->stream)) gmlk_tree_insert(&pool->seconds, second);
+}
+
+static void gmlk_run_leave(gmlk_arena *a, gmlk_block *lead) {
+  gmlk_holes *pool = a->pools[lead->stream];
+  gmlk_block *second = gmlk_behind_clean(lead);
+  gmlk_holes_remove(pool, lead);
+  if (gmlk_is_of(second, lead->stream)) gmlk_tree_remove(&pool->seconds, second);
+}
+
+/* The runs that a clean block is in, at most two: lead NULL where there is none. They leave. */
+static void gmlk_runs_beside(gmlk_arena *a, gmlk_block *before, gmlk_block *behind,
+                             gmlk_reach *left, gmlk_reach *right) {
+  left->lead = right->lead = NULL;
+  if (gmlk_is_tagged(before)) *left = gmlk_run_of(a, before);
+  if (gmlk_is_tagged(behind)) *right = gmlk_run_of(a, behind);
+  if (left->lead) gmlk_run_leave(a, left->lead);
+  if (right->lead && right->lead != left->lead) gmlk_run_leave(a, right->lead);
+}
+
+/* Takes a free block out of every pool it counts in; the runs end before it and begin behind it. It
+   is reserved until it is mended in or gets an owner. */
+static void gmlk_cut(gmlk_arena *a, gmlk_block *b) {
+  gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b);
+  unsigned stream = b->stream;
+  gmlk_reach left, right;
+  if (b->state == GMLK_UNBACKED) {
+    gmlk_tree_remove(&a->gaps, b);
+    b->hole = 0;
+  } else if (stream == GMLK_CLEAN) {
+    gmlk_holes_remove(a->pools[GMLK_CLEAN], b); /* [A3] */
+    gmlk_runs_beside(a, before, behind, &left, &right);
+    b->state = GMLK_RESERVED;
+    if (left.lead) gmlk_run_enter(a, left.lead, b->at - left.at);
+    if (right.lead) gmlk_run_enter(a, behind, right.end - gmlk_block_end(b));
+  } else if (stream != GMLK_PINNED) {
+    left = gmlk_run_of(a, b);
+    gmlk_run_leave(a, left.lead);
+    b->state = GMLK_RESERVED;
+    if (left.lead != b) gmlk_run_enter(a, left.lead, b->at - left.at);
+    if (gmlk_is_of(behind, stream)) gmlk_run_enter(a, behind, left.end - gmlk_block_end(b));
   }
+  b->state = GMLK_RESERVED;
+}
+
+/* Enters a clean block, and the runs that now reach over it. */
+static void gmlk_mend_clean(gmlk_arena *a, gmlk_block *b) {
+  gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b);
+  gmlk_reach left, right;
+  gmlk_holes_insert(a->pools[GMLK_CLEAN], b, b->grains);
+  gmlk_runs_beside(a, before, behind, &left, &right);
+  b->state = GMLK_FREE;
+  if (left.lead && right.lead && before->stream == behind->stream) {
+    gmlk_run_enter(a, left.lead, right.end - left.at);
+    return;
+  }
+  if (left.lead) gmlk_run_enter(a, left.lead, behind->at - left.at);
+  if (right.lead) gmlk_run_enter(a, behind, right.end - gmlk_block_end(before));
+}
+
+/* Enters a block that a stream's work may still use, and makes one run with those beside. */
+static void gmlk_mend_tagged(gmlk_arena *a, gmlk_block *b) {
+  gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b), *lead = b;
+  uint32_t at = gmlk_block_end(before), end = behind->at;
+  gmlk_reach run;
+  if (gmlk_is_of(before, b->stream)) {
+    run = gmlk_run_of(a, before);
+    lead = run.lead;
+    at = run.at;
+    gmlk_run_leave(a, lead);
+  }
+  if (gmlk_is_of(behind, b->stream)) {
+    end = gmlk_run_of(a, behind).end;
+    gmlk_run_leave(a, behind);
+  }
+  b->state = GMLK_FREE;
+  gmlk_run_enter(a, lead, end - at);
+}
+
+/* Enters a block that is in no pool, and does not join its neighbours, where it belongs. */
+static void gmlk_mend(gmlk_arena *a, gmlk_block *b, unsigned state) {
+  b->state = GMLK_RESERVED;
+  b->hole = 0;
+  if (state == GMLK_UNBACKED) {
+    gmlk_tree_insert(&a->gaps, b);
+    b->hole = b->grains;
+  } else if (b->stream == GMLK_CLEAN) {
+    gmlk_mend_clean(a, b);
+  } else if (b->stream != GMLK_PINNED) {
+    gmlk_mend_tagged(a, b);
+  }
+  b->state = (uint8_t)state;
 }
 
 /* Split: cuts a block that is in no pool behind its first grains; returns the front, the back
@@ -2302,15 +2429,18 @@ static int gmlk_same_tag(const gmlk_block *a, const gmlk_block *b) {
 
 /* Joins a block that is in no pool with neighbours of the same kind, and enters the result. */
 static gmlk_block *gmlk_coalesce(gmlk_arena *a, gmlk_block *b) {
-  if (gmlk_same_tag(b, b->prev)) {
-    gmlk_lift(a, b->prev);
+  int joins_prev = gmlk_same_tag(b, b->prev), joins_next = gmlk_same_tag(b, b->next);
+  unsigned state = b->state;
+  b->state = GMLK_RESERVED;
+  if (joins_prev) {
+    gmlk_cut(a, b->prev);
     b = gmlk_join(a, b->prev);
   }
-  if (gmlk_same_tag(b, b->next)) {
-    gmlk_lift(a, b->next);
+  if (joins_next) {
+    gmlk_cut(a, b->next);
     b = gmlk_join(a, b);
   }
-  gmlk_settle(a, b);
+  gmlk_mend(a, b, state);
   return b;
 }
 
@@ -2348,11 +2478,9 @@ static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint6
 
 /* Changes the stream of a free block's tag. */
 static gmlk_block *gmlk_retag(gmlk_arena *a, gmlk_block *b, unsigned stream) {
-  gmlk_block *prev = b->prev, *next = b->next;
-  gmlk_lift(a, b);
+  gmlk_cut(a, b);
+  b->state = GMLK_FREE;
   b->stream = (uint16_t)stream;
-  gmlk_settle(a, prev);
-  gmlk_settle(a, next);
   return gmlk_coalesce(a, b);
 }
 
@@ -2362,29 +2490,24 @@ static gmlk_block *gmlk_retag(gmlk_arena *a, gmlk_block *b, unsigned stream) {
 static gmlk_block *gmlk_reserve_range(gmlk_arena *a, gmlk_block *first, uint32_t at,
                                       uint32_t grains) {
   uint32_t end = at + grains;
-  gmlk_block *before = NULL, *b = first, *last;
-  for (;; b = b->next) {
-    gmlk_lift(a, b);
-    if (gmlk_block_end(b) >= end) break;
+  gmlk_block *b = first;
+  gmlk_cut(a, b);
+  if (b->at < at) {
+    b = gmlk_split(a, b, at - b->at);
+    first = b->next;
+    gmlk_mend(a, b, GMLK_FREE);
+    b = first;
   }
-  last = b;
-  if (gmlk_block_end(last) > end) {
-    gmlk_block *front = gmlk_split(a, last, end - last->at);
-    if (first == last) first = front;
-    last = front;
+  while (gmlk_block_end(b) < end) {
+    b = b->next;
+    gmlk_cut(a, b);
   }
-  if (first->at < at) {
-    before = gmlk_split(a, first, at - first->at);
-    if (first == last) last = before->next;
-    first = before->next;
+  if (gmlk_block_end(b) > end) {
+    gmlk_block *front = gmlk_split(a, b, end - b->at);
+    if (first == b) first = front;
+    gmlk_mend(a, front->next, GMLK_FREE);
   }
-  for (b = first;; b = b->next) {
-    b->state = GMLK_RESERVED;
-    a->free_grains -= b->grains;
-    if (b == last) break;
-  }
-  gmlk_settle(a, first->prev);
-  gmlk_settle(a, last->next);
+  a->free_grains -= grains;
   return first;
 }
 
@@ -2487,7 +2610,7 @@ static inline gmlk_block *gmlk_best_in(const gmlk_arena *a, unsigned pool, unsig
   int fits;
   for (; b; b = gmlk_holes_next(holes, b)) {
     if (tries++ == 16 && (b = gmlk_holes_best(holes, grains + align - 1)) == NULL) return NULL;
-    *out_at = gmlk_aligned_at(pool ? gmlk_run_start(b, stream) : b, b->hole, grains, align, &fits);
+    *out_at = gmlk_aligned_at(pool ? gmlk_run_start(b) : b, b->hole, grains, align, &fits);
     if (fits) return b;
   }
   return NULL;
@@ -2504,7 +2627,7 @@ static inline gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, ui
     clean = gmlk_best_in(a, GMLK_CLEAN, stream, grains, align, &clean_at);
   } else {
     if (stream) own = gmlk_holes_best(a->pools[stream], grains);
-    if (own) own_at = gmlk_run_start(own, stream)->at;
+    if (own) own_at = gmlk_run_start(own)->at;
     clean = own && own->hole == grains ? NULL : gmlk_best_clean(a, stream, grains);
     if (clean) clean_at = clean->at;
   }
@@ -2516,7 +2639,7 @@ static inline gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, ui
   }
   *out_at = own_at;
   *out_hole = own->hole;
-  start = gmlk_run_start(own, stream);
+  start = gmlk_run_start(own);
   while (gmlk_block_end(start) <= own_at) start = start->next;
   return start;
 }
@@ -2582,14 +2705,14 @@ static void gmlk_arena_extend(gmlk_arena *a, uint32_t count) {
 static void gmlk_arena_back(gmlk_arena *a, uint32_t slot, uint32_t count) {
   uint32_t at = gmlk_slot_at(a, slot), grains = count << a->chunk_log;
   gmlk_block *b = gmlk_locate(a, at);
-  gmlk_lift(a, b);
+  gmlk_cut(a, b);
   if (b->at < at) {
     b = gmlk_split(a, b, at - b->at)->next;
-    gmlk_settle(a, b->prev);
+    gmlk_mend(a, b->prev, GMLK_UNBACKED);
   }
   if (b->grains > grains) {
     b = gmlk_split(a, b, grains);
-    gmlk_settle(a, b->next);
+    gmlk_mend(a, b->next, GMLK_UNBACKED);
   }
   a->backed_count += count;
   b->flags = a->keeps_apart ? GMLK_APART : 0;
@@ -2602,7 +2725,7 @@ static void gmlk_arena_shrink(gmlk_arena *a) {
   if (b->state != GMLK_UNBACKED) return;
   a->slot_count = gmlk_slot_of(a, b->at);
   a->tail.at = b->at;
-  gmlk_lift(a, b);
+  gmlk_cut(a, b);
   gmlk_unlink(b);
   gmlk_records_give(a->records, b);
   a->chunks[a->slot_count].first = &a->tail;
@@ -2629,7 +2752,6 @@ static int gmlk_arena_init(gmlk_arena *a, gmlk_host *host, gmlk_records *records
   a->records = records;
   gmlk_edges_init(&a->head, &a->tail);
   gmlk_edges_init(&a->spool.va_head, &a->spool.va_tail);
-  gmlk_ring_init(&a->gaps);
   return gmlk_arena_admit(a, GMLK_CLEAN) && gmlk_arena_reserve_slots(a, 1);
 }
 
@@ -3197,36 +3319,13 @@ static void gmlk_pending_settle(gmlake *l) {
   }
 }
 
-/* Whether anything in the run is of a stream that has passed its ticket. */
-static int gmlk_run_is_done(const gmlk_streams *streams, const gmlk_block *b, unsigned stream) {
-  for (; gmlk_is_open(b, stream); b = b->next)
-    if (b->stream == stream && gmlk_tag_done(streams, stream, b->ticket)) return 1;
-  return 0;
-}
-
 /* What is complete in a run of the stream's becomes clean. */
-static void gmlk_run_sweep(gmlake *l, gmlk_arena *a, gmlk_block *lead, unsigned stream) {
-  gmlk_holes *clean = a->pools[GMLK_CLEAN];
-  gmlk_block *b = gmlk_run_start(lead, stream), *before = b->prev, *left = NULL, *at;
-  if (!gmlk_run_is_done(&l->streams, b, stream)) return;
-  gmlk_holes_remove(a->pools[stream], lead);
-  for (; gmlk_is_open(b, stream); b = b->next) {
-    if (b->stream == stream && !gmlk_tag_done(&l->streams, stream, b->ticket)) {
-      left = b;
-      continue;
+static void gmlk_run_sweep(gmlake *l, gmlk_arena *a, gmlk_block *b, unsigned stream) {
+  for (; gmlk_is_open(b, stream); b = b->next)
+    if (b->stream == stream && gmlk_tag_done(&l->streams, stream, b->ticket)) {
+      b->ticket = 0;
+      b = gmlk_retag(a, b, GMLK_CLEAN);
     }
-    b->stream = GMLK_CLEAN;
-    b->ticket = 0;
-    if (!gmlk_same_tag(b, b->prev)) continue;
-    if (b->hole) gmlk_holes_remove(clean, b);
-    if (b->prev->hole) gmlk_holes_remove(clean, b->prev);
-    b = gmlk_join(a, b->prev);
-  }
-  for (at = before->next; at != b; at = at->next)
-    if (at->stream == GMLK_CLEAN && !at->hole) gmlk_holes_insert(clean, at, at->grains);
-  if (left) gmlk_run_enter(a, left);
-  if (gmlk_is_tagged(before)) gmlk_run_enter(a, before); /* others' runs reach further now */
-  if (gmlk_is_tagged(b)) gmlk_run_enter(a, b);
 }
 
 /* Free memory whose stream has passed its ticket becomes clean; so do idle windows' tags.
@@ -3348,7 +3447,7 @@ static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned pool, unsigned stream, u
     gmlk_block *b = gmlk_linked(link);
     uint32_t hole = b->hole;
     if (pool)
-      b = gmlk_run_start(b, stream);
+      b = gmlk_run_start(b);
     else if (stream && gmlk_is_beside(b, stream))
       continue; /* part of a run of the stream's */
     gmlk_supply_add(a, supply, b->at, b->at + hole, grains, align);
@@ -3503,17 +3602,19 @@ static uint32_t gmlk_chunks_for(const gmlk_arena *a, uint64_t grains) {
    memory there makes one run with. */
 static uint32_t gmlk_open_before(const gmlk_arena *a, const gmlk_block *b, unsigned stream,
                                  uint32_t align) {
-  uint32_t grains = 0;
+  gmlk_block *before = gmlk_before_clean(b);
+  uint32_t at = gmlk_block_end(before);
   if (a->keeps_apart) return 0;
-  for (b = b->prev; gmlk_is_open(b, stream); b = b->prev) grains += b->grains;
-  return grains & ~(align - 1); /* boundaries are aligned, so the rest of it is */
+  if (stream && gmlk_is_of(before, stream)) at = gmlk_run_of(a, before).at;
+  return (b->at - at) & ~(align - 1); /* boundaries are aligned, so the rest of it is */
 }
 
 static uint32_t gmlk_open_after(const gmlk_arena *a, const gmlk_block *b, unsigned stream) {
-  uint32_t grains = 0;
+  gmlk_block *behind = gmlk_behind_clean(b);
+  uint32_t end = behind->at;
   if (a->keeps_apart) return 0;
-  for (b = b->next; gmlk_is_open(b, stream); b = b->next) grains += b->grains;
-  return grains;
+  if (stream && gmlk_is_of(behind, stream)) end = gmlk_run_of(a, behind).end;
+  return end - gmlk_block_end(b);
 }
 
 static void gmlk_growth_slots(gmlk_arena *a, gmlk_growth *growth, uint32_t slot, uint32_t count) {
@@ -3561,13 +3662,16 @@ static uint32_t gmlk_growth_at_end(const gmlk_arena *a, unsigned stream, uint32_
   return slot;
 }
 
-/* The fewest chunks that make one run of `grains`: behind the last slot, or in a gap. */
+#define GMLK_GAP_TRIES 64u
+
+/* The fewest chunks that make one run of `grains`: behind the last slot, or in a gap; of many gaps
+   the lowest are looked at, unless there is no room behind the last slot. */
 static void gmlk_growth_contiguous(gmlk_arena *a, unsigned stream, uint32_t grains, uint32_t align,
                                    gmlk_growth *growth) {
   uint32_t best, slot = gmlk_growth_at_end(a, stream, grains, align, &best);
-  const gmlk_link *gap;
-  for (gap = a->gaps.next; gap != &a->gaps; gap = gap->next) {
-    const gmlk_block *b = gmlk_linked(gap);
+  const gmlk_block *b = gmlk_tree_from(a->gaps, 0);
+  unsigned tries = 0;
+  for (; b && (tries++ < GMLK_GAP_TRIES || !best); b = gmlk_tree_from(a->gaps, gmlk_block_end(b))) {
     uint32_t before, after, need, first = gmlk_slot_of(a, b->at);
     before = gmlk_open_before(a, b, stream, align);
     after = gmlk_open_after(a, b, stream);
@@ -3580,17 +3684,20 @@ static void gmlk_growth_contiguous(gmlk_arena *a, unsigned stream, uint32_t grai
     if (gmlk_behind_stuck(a, first, need) != first) continue;
     best = need;
     slot = first;
+    if (need == 1) break; /* none is better */
   }
   gmlk_growth_slots(a, growth, slot, best);
 }
 
 /* So many chunks anywhere: gaps from the lowest on, then the end. */
 static void gmlk_growth_anywhere(gmlk_arena *a, uint32_t count, gmlk_growth *growth) {
-  uint32_t slot = a->backed_count < a->slot_count ? 0 : a->slot_count;
+  const gmlk_block *b = gmlk_tree_from(a->gaps, 0);
+  uint32_t slot;
   growth->count = 0;
-  for (; slot < a->slot_count && growth->count < count; slot++)
-    if (!a->chunks[slot].handle) a->slots[growth->count++] = slot;
-  for (; slot < a->slot_limit && growth->count < count; slot++)
+  for (; b && growth->count < count; b = gmlk_tree_from(a->gaps, gmlk_block_end(b)))
+    for (slot = gmlk_slot_of(a, b->at); slot < gmlk_slot_of(a, gmlk_block_end(b)); slot++)
+      if (!a->chunks[slot].handle && growth->count < count) a->slots[growth->count++] = slot;
+  for (slot = a->slot_count; slot < a->slot_limit && growth->count < count; slot++)
     if (slot >= a->stuck_end || !a->chunks[slot].stuck) a->slots[growth->count++] = slot;
   if (growth->count < count) growth->count = 0;
 }
@@ -4797,16 +4904,13 @@ static int gmlk_ask_coalesce(gmlake *l, const gmlk_block *b, uint64_t address) {
 
 /* Slots side by side for new chunks: the lowest gap that holds them, else the end; 0: no room. */
 static int gmlk_growth_fresh(const gmlk_arena *a, uint32_t count, uint32_t *out_slot) {
-  const gmlk_link *gap;
-  uint32_t best = GMLK_NOWHERE, slot;
-  for (gap = a->gaps.next; gap != &a->gaps; gap = gap->next) {
-    const gmlk_block *b = gmlk_linked(gap);
-    slot = gmlk_slot_of(a, b->at);
-    if (slot < best && gmlk_slot_of(a, b->grains) >= count &&
-        gmlk_behind_stuck(a, slot, count) == slot)
-      best = slot;
+  const gmlk_block *b = gmlk_tree_from(a->gaps, 0);
+  for (; b; b = gmlk_tree_from(a->gaps, gmlk_block_end(b))) {
+    *out_slot = gmlk_slot_of(a, b->at);
+    if (gmlk_slot_of(a, b->grains) >= count && gmlk_behind_stuck(a, *out_slot, count) == *out_slot)
+      return 1;
   }
-  *out_slot = best == GMLK_NOWHERE ? gmlk_slots_behind(a, a->slot_count, count) : best;
+  *out_slot = gmlk_slots_behind(a, a->slot_count, count);
   return *out_slot != GMLK_NOWHERE;
 }
 
@@ -5639,12 +5743,14 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
 
 #define GMLK_SEEN_LOG 10u
 #define GMLK_SEEN_STEPS 16u
+#define GMLK_TREE_STEPS 128u /* chance makes no path of so many */
 
 typedef struct gmlk_checker {
   const gmlake *l;
   const char *broken; /* the first invariant found broken */
   size_t host_bytes;  /* what the walk has reached: host memory, */
   size_t records;     /* records of blocks in tilings, */
+  size_t forks;       /* in trees, less those that something stands above, */
   size_t requested, active, live, owned, pending, pending_count;
   uint64_t uses; /* prints of the streams that live blocks are recorded on, less those counted */
   size_t committed, buffers;
@@ -6316,6 +6422,44 @@ static size_t gmlk_check_holes(gmlk_checker *c, const gmlk_holes *holes, unsigne
   return count;
 }
 
+/* ---- trees ---- */
+
+/* Whether a block stands in a tree: that of the arena's gaps, or, for a stream, of its pool. */
+static int gmlk_check_is_forked(const gmlk_arena *a, const gmlk_block *b, unsigned stream) {
+  const gmlk_block *before;
+  if (b->arena != a->number) return 0;
+  if (!stream) return b->state == GMLK_UNBACKED && b->hole == b->grains;
+  if (!gmlk_is_of(b, stream) || b->hole) return 0;
+  before = gmlk_before_clean(b);
+  return gmlk_is_of(before, stream) && before->hole;
+}
+
+/* [T1], [T2] for what stands right below a block, or for the root. */
+static void gmlk_check_below(gmlk_checker *c, const gmlk_arena *a, const gmlk_block *b,
+                             const gmlk_block *above, unsigned stream, const char *invariant) {
+  c->forks -= b != NULL;
+  if (!b || !gmlk_expect(c, gmlk_check_is_forked(a, b, stream), invariant) || !above) return;
+  gmlk_expect(c, gmlk_tree_above(above, b), "T2: a block stands above one of a higher rank");
+  gmlk_expect(c, (b->at < above->at) == (b == above->as.fork.less) && b->at != above->at,
+              "T1: a block stands on the wrong side");
+}
+
+/* That a block stands where it is looked for, and nothing else right below it. */
+static void gmlk_check_fork(gmlk_checker *c, const gmlk_arena *a, const gmlk_block *root,
+                            const gmlk_block *b, unsigned stream, const char *invariant) {
+  const gmlk_block *at = root;
+  unsigned steps = 0;
+  if (root) gmlk_expect(c, gmlk_check_is_forked(a, root, stream), invariant);
+  while (!c->broken && at && at != b && steps++ < GMLK_TREE_STEPS) {
+    at = b->at < at->at ? at->as.fork.less : at->as.fork.more;
+    if (at) gmlk_expect(c, gmlk_check_is_forked(a, at, stream), invariant);
+  }
+  if (!gmlk_expect(c, at == b, invariant)) return;
+  c->forks++;
+  gmlk_check_below(c, a, b->as.fork.less, b, stream, invariant);
+  gmlk_check_below(c, a, b->as.fork.more, b, stream, invariant);
+}
+
 /* The hole that a free block should stand in its pool with. */
 static uint32_t gmlk_check_hole(const gmlk_block *b) {
   const gmlk_block *at;
@@ -6402,6 +6546,11 @@ static void gmlk_check_free(gmlk_checker *c, const gmlk_arena *a, const gmlk_blo
   gmlk_expect(c, !(b->flags & ~(a->keeps_apart ? GMLK_APART : 0)), "A9: free memory has flags");
   gmlk_expect(c, b->stream || !b->ticket, "S1: clean memory is of an epoch");
   gmlk_expect(c, b->hole == gmlk_check_hole(b), "A3: a hole's size is off");
+  if (!gmlk_is_tagged(b) || !gmlk_check_is_forked(a, b, b->stream)) return;
+  if (gmlk_expect(c, b->stream < a->pool_capacity && a->pools[b->stream],
+                  "A3: free memory is in no pool"))
+    gmlk_check_fork(c, a, a->pools[b->stream]->seconds, b, b->stream,
+                    "A3: a run's second block is not in the tree");
 }
 
 /* [A4], [A5] of the slots that a block begins. */
@@ -6434,7 +6583,9 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_arena *a, const gmlk_bl
   case GMLK_FREE:
     gmlk_check_free(c, a, b);
     return;
-  case GMLK_UNBACKED: /* see gmlk_check_gaps */
+  case GMLK_UNBACKED:
+    gmlk_expect(c, b->hole == b->grains, "A7: a gap is not of its size");
+    gmlk_check_fork(c, a, a->gaps, b, 0, "A7: a gap is not in the tree");
     return;
   case GMLK_LIVE:
   case GMLK_PENDING:
@@ -6451,25 +6602,6 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_arena *a, const gmlk_bl
   default:
     gmlk_expect(c, 0, "A1: a block is in a state that does not last");
   }
-}
-
-/* The ring of gaps holds so many blocks, all unbacked and of their size. */
-static void gmlk_check_gaps(gmlk_checker *c, const gmlk_arena *a, size_t count) {
-  const gmlk_link *link = &a->gaps, *before;
-  for (;; count--) {
-    const gmlk_block *b;
-    before = link;
-    link = link->next;
-    if (!gmlk_expect(c, link && link->prev == before,
-                     "A7: the ring of gaps is not linked both ways"))
-      return;
-    if (link == &a->gaps || !count) break;
-    b = gmlk_linked(link);
-    if (!gmlk_expect(c, b->state == GMLK_UNBACKED && b->hole == b->grains && b->arena == a->number,
-                     "A7: a gap is none"))
-      return;
-  }
-  gmlk_expect(c, link == &a->gaps && !count, "A7: a gap is not in the ring");
 }
 
 /* ---- windows ---- */
@@ -6637,6 +6769,7 @@ static void gmlk_check_vas(gmlk_checker *c, const gmlk_arena *a, int is_dead, gm
   }
   if (c->broken || !a->spool.va) return;
   holes -= gmlk_check_holes(c, a->spool.va, GMLK_CLEAN, 0);
+  gmlk_expect(c, !a->spool.va->seconds, "V1: address space makes no runs");
   gmlk_expect(c, !holes, "V1: free address space is in no pool");
 }
 
@@ -6763,7 +6896,7 @@ static void gmlk_check_chunks(gmlk_checker *c, const gmlk_arena *a) {
 static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a, int is_dead) {
   const gmlk_block *b;
   uint64_t free_grains = 0;
-  size_t owned = c->owned, gaps = 0, holes = 0, i;
+  size_t owned = c->owned, holes = 0, i;
   if (!a->head.next) return; /* a dead pool that never was one */
   gmlk_expect(c, !a->chunks || a->chunks[a->slot_count].first == &a->tail,
               "A4: the arena's end is off");
@@ -6771,14 +6904,20 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a, int is_dead) 
     gmlk_check_block(c, a, b, is_dead);
     if (b->state == GMLK_FREE) free_grains += b->grains;
     holes += b->state == GMLK_FREE && b->hole;
-    gaps += b->state == GMLK_UNBACKED;
   }
   if (c->broken) return;
-  gmlk_check_gaps(c, a, gaps);
+  gmlk_check_below(c, a, a->gaps, NULL, 0, "A7: a gap is none");
   gmlk_expect(c, free_grains == a->free_grains, "A6: the arena's totals are off");
   for (i = 0; i < gmlk_min(a->pool_capacity, gmlk_max(c->l->streams.count, 1)); i++)
-    if (a->pools[i]) holes -= gmlk_check_holes(c, a->pools[i], (unsigned)i, a->number);
+    if (a->pools[i]) {
+      holes -= gmlk_check_holes(c, a->pools[i], (unsigned)i, a->number);
+      gmlk_expect(c, i || !a->pools[i]->seconds, "A3: clean memory makes no runs");
+      gmlk_check_below(c, a, a->pools[i]->seconds, NULL, (unsigned)i,
+                       "A3: a run's second block is none");
+    }
   gmlk_expect(c, !holes, "A3: free memory is in no pool");
+  gmlk_expect(c, is_dead || c->broken || !c->forks, "T1: a block stands below two");
+  c->forks = 0; /* of a dead pool only the roots were seen */
   if (!c->broken) gmlk_check_spool(c, a, is_dead);
   gmlk_expect(c, c->broken || c->owned - owned == a->live_count,
               "L4: the arena's live count is off");

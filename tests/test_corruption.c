@@ -184,7 +184,7 @@ static void add_buffers(gmlake_stream held) {
 
 /* Blocks and a window that wait for a stream, and free memory that one still uses. */
 static void add_pending(gmlake_stream first, gmlake_stream held) {
-  void *run[4], *ptr;
+  void *run[10], *ptr;
   size_t i;
   gmlake_mock_stream_hold(mock, first);
   gmlake_mock_stream_hold(mock, held);
@@ -199,11 +199,13 @@ static void add_pending(gmlake_stream first, gmlake_stream held) {
   }
   for (i = 0; i < 4; i++) drop_on(take_on(C, first), first);
   keep(take_on(C / 8, first));
-  for (i = 0; i < 4; i++) run[i] = take_on(C / 8, first);
-  drop_on(run[0], first);
-  drop_on(run[1], NONE);
-  drop_on(run[2], first);
-  keep(run[3]);
+  for (i = 0; i < 10; i++) run[i] = take_on(C / 16, first);
+  for (i = 0; i < 10; i++) {
+    if (i == 5 || i == 9)
+      keep(run[i]); /* so that there are two runs, of three blocks of the stream's and of two */
+    else
+      drop_on(run[i], i % 2 ? NONE : first);
+  }
 }
 
 /* What every call of the driver's would tidy up comes last. */
@@ -480,6 +482,8 @@ static const field block_fields[] = {
     ONE(T, next, BLOCK),
     ONE(T, as.link.prev, LINK),
     ONE(T, as.link.next, LINK),
+    ONE(T, as.fork.less, BLOCK),
+    ONE(T, as.fork.more, BLOCK),
     ONE(T, as.live.window, WINDOW),
     ONE(T, as.live.note, NOTE),
     ONE(T, ticket, INTEGER),
@@ -502,7 +506,8 @@ static const field records_fields[] = {ONE(T, pages, PAGE), ONE(T, unused, BLOCK
 #undef T
 #define T gmlk_holes
 static const field holes_fields[] = {ONE(T, words, INTEGER), MANY(T, bits, INTEGER),
-                                     ONE(T, grains, INTEGER), MANY(T, bins, PART)};
+                                     ONE(T, grains, INTEGER), ONE(T, seconds, BLOCK),
+                                     MANY(T, bins, PART)};
 #undef T
 #define T gmlk_row
 static const field row_fields[] = {MANY(T, address, INTEGER), MANY(T, block, BLOCK)};
@@ -614,7 +619,7 @@ static const field arena_fields[] = {
     ONE(T, slots, TABLE),
     ONE(T, head, PART),
     ONE(T, tail, PART),
-    ONE(T, gaps, PART),
+    ONE(T, gaps, BLOCK),
     ONE(T, pools, HOLES_TABLE),
     ONE(T, pool_capacity, INTEGER),
     ONE(T, free_grains, INTEGER),
@@ -828,6 +833,7 @@ static const field event_table_fields[] = {{"[]", 0, sizeof(void *), 0, 1, EVENT
 #define SHAPES(X)                                                      \
   X(CLEAN, "clean block", block, BLOCK, gmlk_block)                    \
   X(TAGGED, "tagged block", block, BLOCK, gmlk_block)                  \
+  X(SECOND, "second block of a run", block, BLOCK, gmlk_block)         \
   X(IN_RUN, "tagged block in a run", block, BLOCK, gmlk_block)         \
   X(PINNED, "pinned block", block, BLOCK, gmlk_block)                  \
   X(LIVE, "live block", block, BLOCK, gmlk_block)                      \
@@ -844,7 +850,6 @@ static const field event_table_fields[] = {{"[]", 0, sizeof(void *), 0, 1, EVENT
   X(IDLE_SELF, "idle window's block", block, BLOCK, gmlk_block)        \
   X(LOST_SELF, "quarantined window's block", block, BLOCK, gmlk_block) \
   X(BIN, "bin", link, LINK, gmlk_link)                                 \
-  X(GAPS, "ring of gaps", link, LINK, gmlk_link)                       \
   X(PAGES, "page", page, PAGE, gmlk_page)                              \
   X(RECORDS, "gmlk_records", records, PADDING, gmlk_records)           \
   X(POOL_HOLES, "gmlk_holes", holes, HOLES, gmlk_holes)                \
@@ -941,7 +946,8 @@ static shape shape_of_tile(const gmlk_block *b) {
   case GMLK_FREE:
     if (b->stream == GMLK_CLEAN) return SHAPE_CLEAN;
     if (b->stream == GMLK_PINNED) return SHAPE_PINNED;
-    return b->hole ? SHAPE_TAGGED : SHAPE_IN_RUN;
+    if (b->hole) return SHAPE_TAGGED;
+    return gmlk_before_clean(b)->hole ? SHAPE_SECOND : SHAPE_IN_RUN;
   case GMLK_LIVE:
     return SHAPE_LIVE;
   case GMLK_PIECE:
@@ -1041,7 +1047,6 @@ static void find_arena(const gmlk_arena *a) {
   found(SHAPE_SPOOL, &a->spool);
   found(SHAPE_EDGE, &a->head);
   found(SHAPE_EDGE, &a->tail);
-  found(SHAPE_GAPS, &a->gaps);
   for (b = a->head.next; b != &a->tail; b = b->next) {
     found(shape_of_tile(b), b);
     if (b->state == GMLK_LIVE || b->state == GMLK_PENDING)
@@ -1142,10 +1147,12 @@ static const struct exception {
      "what a policy keeps apart may have no neighbour to be joined with"},
     {SHAPE_IN_RUN, "as.link.prev", HARMLESS, "the run stands in its pool by its first block"},
     {SHAPE_IN_RUN, "as.link.next", HARMLESS, "the run stands in its pool by its first block"},
+    {SHAPE_SECOND, "slack", HARMLESS, "not read while nobody owns it"},
+    {SHAPE_SECOND, "ticket", LEGAL, "any epoch of the stream up to the open one is a tag"},
+    {SHAPE_SECOND, "flags", LEGAL,
+     "what a policy keeps apart may have no neighbour to be joined with"},
     {SHAPE_IN_RUN, "slack", HARMLESS, "not read while nobody owns it"},
     {SHAPE_IN_RUN, "ticket", LEGAL, "any epoch of the stream up to the open one is a tag"},
-    {SHAPE_IN_RUN, "flags", LEGAL,
-     "what a policy keeps apart may have no neighbour to be joined with"},
     {SHAPE_PINNED, "as.link.prev", HARMLESS, "stands in no pool"},
     {SHAPE_PINNED, "as.link.next", HARMLESS, "stands in no pool"},
     {SHAPE_PINNED, "slack", HARMLESS, "not read while nobody owns it"},
@@ -1638,7 +1645,7 @@ static void padding_hides_no_field(void **state) {
   const gmlk_streams streams = {NULL, 0, 0, 0, 0, 0, 0, 0, NULL, 0, NULL, 0, 0, NULL, 0, 0, 0};
   const gmlk_spool spool = {NULL, 0, 0, 0, 0, NULL, NULL, NULL, 0, {0}, {0}, NULL, 0, 0};
   const gmlk_arena arena = {NULL, NULL, 0,    0,    0,    0,    0,    0,   0,    0,    0, NULL,
-                            NULL, 0,    NULL, NULL, NULL, NULL, {0},  {0}, {0},  NULL, 0, 0,
+                            NULL, 0,    NULL, NULL, NULL, NULL, {0},  {0}, NULL, NULL, 0, 0,
                             0,    0,    0,    0,    0,    {0},  NULL, 0,   NULL, 0};
   const gmlk_used used = {0, 0};
   const gmlk_note note = {0, NULL, NULL, 0, 0, NULL, 0, 0, NULL};
@@ -1714,6 +1721,7 @@ static int is_other_member(shape which, const field *f) {
               which != SHAPE_LIVE_SELF && which != SHAPE_PENDING_SELF && which != SHAPE_IDLE_SELF &&
               which != SHAPE_LOST_SELF;
   if (shapes[which].fields != block_fields || strncmp(f->name, "as.", 3) != 0) return 0;
+  if (which == SHAPE_UNBACKED || which == SHAPE_SECOND) return strncmp(f->name, "as.fork", 7) != 0;
   return strncmp(f->name, links ? "as.link" : "as.live", 7) != 0;
 }
 

@@ -712,34 +712,79 @@ static void sorted_pools(void **state) {
 }
 
 static void gaps(void **state) {
-  gmlk_link *ring, *link;
-  gmlk_block fake, *gap;
-  void *b[5];
+  gmlk_block **root, *gap, *other, fake;
+  void *b[7];
   size_t i;
   (void)state;
   open_faulty(8, 0);
-  lay(b, 5);
-  drop_on(b[1], NONE);
-  drop_on(b[3], NONE);
-  assert_int_equal(trim_to(0), 2 * C);
-  ring = &lake->home.gaps;
-  link = ring->next;
-  gap = gmlk_linked(link);
+  lay(b, 7);
+  breaks(gmlk_block *, lake->home.gaps, lake->home.head.next, "A7: a gap is none");
+  for (i = 1; i < 7; i += 2) drop_on(b[i], NONE);
+  assert_int_equal(trim_to(0), 3 * C);
+  root = &lake->home.gaps;
+  gap = *root;
   assert_int_equal(gap->state, GMLK_UNBACKED);
-  breaks(uint32_t, gap->hole, gap->hole * 2, "A7: a gap is none");
+  breaks(uint32_t, gap->hole, gap->hole * 2, "A7: a gap is not");
+  breaks(gmlk_block *, *root, NULL, "A7: a gap is not in the tree");
   fake = *gap;
-  gmlk_link_insert(ring, &fake.as.link);
-  assert_broken("A7: a gap is not in the ring");
   fake.arena = 9;
-  assert_broken("A7: a gap is none");
+  breaks(gmlk_block *, *root, &fake, "A7: a gap is not");
   fake.arena = gap->arena;
   fake.state = GMLK_FREE;
-  assert_broken("A7: a gap is none");
-  gmlk_link_remove(&fake.as.link);
-  gmlk_link_remove(link);
-  assert_broken("A7: a gap is not in the ring");
-  gmlk_link_insert(ring, link);
-  for (i = 0; i < 5; i += 2) drop(b[i]);
+  breaks(gmlk_block *, *root, &fake, "A7: a gap is not");
+  other = gap->as.fork.less ? gap->as.fork.less : gap->as.fork.more;
+  gmlk_tree_remove(root, other);
+  assert_broken("A7: a gap is not in the tree");
+  other->as.fork.less = gap; /* one of a lower rank on top */
+  other->as.fork.more = NULL;
+  *root = other;
+  assert_broken("T");
+  gap->as.fork.less = gap->as.fork.more = NULL;
+  *root = NULL;
+  for (gap = lake->home.head.next; gap->state != GMLK_EDGE; gap = gap->next)
+    if (gap->state == GMLK_UNBACKED) gmlk_tree_insert(root, gap);
+  assert_ok(gmlake_check(lake));
+  gap = *root;
+  gap->as.fork.more = gap; /* a path without an end */
+  assert_error(gmlake_check(lake), CORRUPT);
+  *root = NULL;
+  for (gap = lake->home.head.next; gap->state != GMLK_EDGE; gap = gap->next)
+    if (gap->state == GMLK_UNBACKED) gmlk_tree_insert(root, gap);
+  for (i = 0; i < 7; i += 2) drop(b[i]);
+  abandon();
+}
+
+/* A run's second block, and what else may stand in the tree of such. */
+static void seconds(void **state) {
+  gmlk_block **root, *lead, *second, *third;
+  gmlake_stream stream;
+  void *b[8];
+  size_t i;
+  (void)state;
+  open_faulty(8, 0);
+  stream = open_stream();
+  flood(8);
+  for (i = 0; i < 8; i++) b[i] = take_on(C, stream);
+  for (i = 1; i < 6; i += 2) drop_on(b[i], NONE);
+  for (i = 0; i < 6; i += 2) drop_on(b[i], stream);
+  lead = lake->home.head.next;
+  second = lead->next->next;
+  third = second->next->next;
+  assert_int_equal(lead->hole, 6 * C / 512);
+  root = &lake->home.pools[lead->stream]->seconds;
+  assert_ptr_equal(*root, second);
+  breaks(gmlk_block *, *root, NULL, "A3: a run's second block is not in the tree");
+  breaks(gmlk_block *, *root, lead, "A3: a run's second block is not in the tree");
+  breaks(gmlk_block *, *root, third, "A3: a run's second block is not in the tree");
+  breaks(gmlk_block *, second->as.fork.less, third, "A3: a run's second block is not in the tree");
+  breaks(gmlk_block *, lake->home.pools[GMLK_CLEAN]->seconds, second, "A3: clean memory makes no");
+  breaks(gmlk_block *, lake->home.spool.va->seconds, second, "V1: address space makes no runs");
+  drop(b[6]);
+  drop(b[7]);
+  for (i = 0; i < 4; i++) b[i] = take_on(C, stream);
+  assert_null(*root); /* one block is left, and clean memory */
+  breaks(gmlk_block *, *root, lake->home.tail.prev, "A3: a run's second block is none");
+  for (i = 0; i < 4; i++) drop_on(b[i], stream);
   abandon();
 }
 
@@ -935,6 +980,7 @@ int main(void) {
       cmocka_unit_test(a_full_row),
       cmocka_unit_test(sorted_pools),
       cmocka_unit_test(gaps),
+      cmocka_unit_test(seconds),
       cmocka_unit_test(free_addresses),
       cmocka_unit_test(a_limit),
       cmocka_unit_test(windows),

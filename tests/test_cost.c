@@ -1,0 +1,186 @@
+/* What the manual says of costs, counted in steps: each case does the same beside few things and
+   beside many. Where this is compiled without tests/step_count.c, the cases are skipped. */
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#include "gmlake.h"
+
+#include "fixture.h"
+
+#define FEW ((size_t)1000)
+#define MANY ((size_t)16000)
+
+uint64_t step_count; /* steps so far; tests/step_count.c */
+
+static void need_steps(void) {
+  const uint64_t before = step_count;
+  host_free(NULL, host_malloc(NULL, 1));
+  if (step_count == before) skip();
+}
+
+static void open_large(void) {
+  gmlake_mock_desc large;
+  prepare(1);
+  gmlake_mock_destroy(mock);
+  memset(&large, 0, sizeof(large));
+  large.capacity_bytes = (size_t)64 << 30;
+  large.granularity_bytes = C;
+  large.bookkeeping_only = 1;
+  assert_ok(gmlake_mock_create(&large, &mock));
+  desc.backend = mock;
+  open_lake();
+}
+
+/* Without gmlake_check behind each. */
+static void *get(size_t bytes, gmlake_stream stream) {
+  void *ptr = NULL;
+  assert_ok(gmlake_alloc(lake, bytes, stream, &ptr));
+  return ptr;
+}
+
+static void put(void *ptr, gmlake_stream stream) { assert_ok(gmlake_free(lake, ptr, stream)); }
+
+static void **get_many(size_t count, size_t bytes, gmlake_stream stream) {
+  void **blocks = (void **)malloc(count * sizeof(void *));
+  size_t i;
+  assert_non_null(blocks);
+  for (i = 0; i < count; i++) blocks[i] = get(bytes, stream);
+  return blocks;
+}
+
+#define COSTS 4u
+
+typedef struct costs {
+  uint64_t steps[COSTS]; /* of each thing that was done */
+} costs;
+
+static unsigned long steps_since(uint64_t before) { return step_count - before; }
+
+/* Beside 16 times as much nothing takes twice as long. */
+static void compare(void (*measure)(size_t count, costs *out)) {
+  costs few, many;
+  size_t i;
+  need_steps();
+  memset(&few, 0, sizeof(few));
+  memset(&many, 0, sizeof(many));
+  measure(FEW, &few);
+  measure(MANY, &many);
+  for (i = 0; i < COSTS; i++)
+    if (many.steps[i] > 2 * few.steps[i])
+      fail_msg("%d: %d steps beside %d, %d beside %d", (int)i, (int)few.steps[i], (int)FEW,
+               (int)many.steps[i], (int)MANY);
+}
+
+/* ---- Memory that is clean and memory of a stream, in turn ------------------------------------ */
+
+static void measure_run(size_t count, costs *out) {
+  gmlake_stream stream, other;
+  uint64_t before;
+  void **blocks, *ptr;
+  size_t i;
+  open_large();
+  stream = open_stream();
+  blocks = get_many(count, 512, stream);
+  for (i = 0; i < count; i += 2) put(blocks[i], NONE);
+  before = step_count;
+  for (i = 1; i < count; i += 2) put(blocks[i], stream);
+  out->steps[0] = steps_since(before) / (count / 2);
+  assert_ok(gmlake_check(lake));
+  before = step_count;
+  for (i = 0; i < 16; i++) put(get(512, stream), stream);
+  out->steps[1] = steps_since(before);
+  before = step_count; /* clean memory out of the middle, and back */
+  for (i = 0; i < 16; i++) put(get(512, NONE), NONE);
+  out->steps[2] = steps_since(before);
+  assert_ok(gmlake_check(lake));
+  other = open_stream();
+  put(get(512, other), other);
+  before = step_count;
+  for (i = 0; i < 16; i++) blocks[i] = get(512, other);
+  for (i = 0; i < 16; i++) put(blocks[i], other);
+  out->steps[3] = steps_since(before);
+  ptr = get(count / 2 * 512, stream); /* one range of many pieces */
+  put(ptr, stream);
+  free(blocks);
+  finish();
+}
+
+static void runs(void **state) {
+  (void)state;
+  compare(measure_run);
+}
+
+/* The same by an event that completes, without GMLAKE_STREAM_NONE. */
+static void measure_swept_run(size_t count, costs *out) {
+  gmlake_stream stream;
+  uint64_t before;
+  gmlake_budget budget;
+  void **blocks;
+  size_t i;
+  open_large();
+  stream = open_stream();
+  blocks = get_many(count, 4096, stream);
+  for (i = 0; i < count; i += 2) put(blocks[i], stream);
+  before = step_count;
+  assert_ok(gmlake_get_budget(lake, &budget));
+  out->steps[0] = steps_since(before) / count;
+  before = step_count;
+  for (i = 1; i < count; i += 2) put(blocks[i], stream);
+  out->steps[1] = steps_since(before) / (count / 2);
+  before = step_count;
+  for (i = 0; i < 16; i++) put(get(4096, stream), stream);
+  out->steps[2] = steps_since(before);
+  before = step_count;
+  assert_ok(gmlake_get_budget(lake, &budget)); /* joins all */
+  out->steps[3] = steps_since(before) / count;
+  free(blocks);
+  finish();
+}
+
+static void swept_runs(void **state) {
+  (void)state;
+  compare(measure_swept_run);
+}
+
+/* ---- Growth ---------------------------------------------------------------------------------- */
+
+/* Beside gaps that trim left, each of a chunk. */
+static void measure_gaps(size_t count, costs *out) {
+  gmlake_stream stream;
+  gmlake_alloc_desc one_piece = request(2 * C, GMLAKE_NO_STITCH, NULL);
+  uint64_t before;
+  void **blocks, *ptr;
+  size_t i;
+  open_large();
+  stream = open_stream();
+  blocks = get_many(2 * count, C, stream);
+  for (i = 0; i < 2 * count; i += 2) put(blocks[i], stream);
+  before = step_count;
+  assert_ok(gmlake_trim(lake, 0, NULL));
+  out->steps[0] = steps_since(before) / count;
+  before = step_count;
+  for (i = 0; i < 16; i++) blocks[2 * i] = get(C, stream);
+  out->steps[1] = steps_since(before);
+  before = step_count;
+  for (i = 0; i < 16; i++) assert_ok(gmlake_alloc_with(lake, &one_piece, stream, &ptr));
+  out->steps[2] = steps_since(before);
+  before = step_count; /* a window in two gaps */
+  put(blocks[41], stream);
+  ptr = get(3 * C, stream);
+  out->steps[3] = steps_since(before);
+  free(blocks);
+  finish();
+}
+
+static void growth_beside_gaps(void **state) {
+  (void)state;
+  compare(measure_gaps);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(runs),
+      cmocka_unit_test(swept_runs),
+      cmocka_unit_test(growth_beside_gaps),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
