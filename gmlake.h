@@ -2261,7 +2261,7 @@ static gmlk_block *gmlk_behind_clean(const gmlk_block *b) {
   return behind;
 }
 
-static int gmlk_is_of(const gmlk_block *b, unsigned stream) {
+static int gmlk_has_tag(const gmlk_block *b, unsigned stream) {
   return b->state == GMLK_FREE && b->stream == stream;
 }
 
@@ -2287,14 +2287,14 @@ static void gmlk_run_enter(gmlk_arena *a, gmlk_block *lead, uint32_t grains) {
   gmlk_holes *pool = a->pools[lead->stream];
   gmlk_block *second = gmlk_behind_clean(lead);
   gmlk_holes_insert(pool, lead, grains);
-  if (gmlk_is_of(second, lead->stream)) gmlk_tree_insert(&pool->seconds, second);
+  if (gmlk_has_tag(second, lead->stream)) gmlk_tree_insert(&pool->seconds, second);
 }
 
 static void gmlk_run_leave(gmlk_arena *a, gmlk_block *lead) {
   gmlk_holes *pool = a->pools[lead->stream];
   gmlk_block *second = gmlk_behind_clean(lead);
   gmlk_holes_remove(pool, lead);
-  if (gmlk_is_of(second, lead->stream)) gmlk_tree_remove(&pool->seconds, second);
+  if (gmlk_has_tag(second, lead->stream)) gmlk_tree_remove(&pool->seconds, second);
 }
 
 /* The runs that a clean block is in, at most two: lead NULL where there is none. They leave. */
@@ -2327,7 +2327,7 @@ static void gmlk_cut(gmlk_arena *a, gmlk_block *b) {
     gmlk_run_leave(a, left.lead);
     b->state = GMLK_RESERVED;
     if (left.lead != b) gmlk_run_enter(a, left.lead, b->at - left.at);
-    if (gmlk_is_of(behind, stream)) gmlk_run_enter(a, behind, left.end - gmlk_block_end(b));
+    if (gmlk_has_tag(behind, stream)) gmlk_run_enter(a, behind, left.end - gmlk_block_end(b));
   }
   b->state = GMLK_RESERVED;
 }
@@ -2352,13 +2352,13 @@ static void gmlk_mend_tagged(gmlk_arena *a, gmlk_block *b) {
   gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b), *lead = b;
   uint32_t at = gmlk_block_end(before), end = behind->at;
   gmlk_reach run;
-  if (gmlk_is_of(before, b->stream)) {
+  if (gmlk_has_tag(before, b->stream)) {
     run = gmlk_run_of(a, before);
     lead = run.lead;
     at = run.at;
     gmlk_run_leave(a, lead);
   }
-  if (gmlk_is_of(behind, b->stream)) {
+  if (gmlk_has_tag(behind, b->stream)) {
     end = gmlk_run_of(a, behind).end;
     gmlk_run_leave(a, behind);
   }
@@ -3605,7 +3605,7 @@ static uint32_t gmlk_open_before(const gmlk_arena *a, const gmlk_block *b, unsig
   gmlk_block *before = gmlk_before_clean(b);
   uint32_t at = gmlk_block_end(before);
   if (a->keeps_apart) return 0;
-  if (stream && gmlk_is_of(before, stream)) at = gmlk_run_of(a, before).at;
+  if (stream && gmlk_has_tag(before, stream)) at = gmlk_run_of(a, before).at;
   return (b->at - at) & ~(align - 1); /* boundaries are aligned, so the rest of it is */
 }
 
@@ -3613,7 +3613,7 @@ static uint32_t gmlk_open_after(const gmlk_arena *a, const gmlk_block *b, unsign
   gmlk_block *behind = gmlk_behind_clean(b);
   uint32_t end = behind->at;
   if (a->keeps_apart) return 0;
-  if (stream && gmlk_is_of(behind, stream)) end = gmlk_run_of(a, behind).end;
+  if (stream && gmlk_has_tag(behind, stream)) end = gmlk_run_of(a, behind).end;
   return end - gmlk_block_end(b);
 }
 
@@ -6429,9 +6429,9 @@ static int gmlk_check_is_forked(const gmlk_arena *a, const gmlk_block *b, unsign
   const gmlk_block *before;
   if (b->arena != a->number) return 0;
   if (!stream) return b->state == GMLK_UNBACKED && b->hole == b->grains;
-  if (!gmlk_is_of(b, stream) || b->hole) return 0;
+  if (!gmlk_has_tag(b, stream) || b->hole) return 0;
   before = gmlk_before_clean(b);
-  return gmlk_is_of(before, stream) && before->hole;
+  return gmlk_has_tag(before, stream) && before->hole;
 }
 
 /* [T1], [T2] for what stands right below a block, or for the root. */
