@@ -5,9 +5,9 @@ RECIPE
       #define GMLAKE_OFFLOAD_IMPLEMENTATION
       #include "gmlake_offload.h"
   and every other file includes the header alone. It needs the C library, no GPU and no other
-  header: memory, copies and kernels come from a table of functions, the backend.
-  GMLAKE_OFFLOAD_BACKEND_CUDA, defined before the implementation, adds one for a GPU, which needs
-  <cuda.h>; GMLAKE_OFFLOAD_BACKEND_MOCK one without a device.
+  header. Memory, copies and kernels come from a table of functions, the backend. Two backends are
+  in this header: define GMLAKE_OFFLOAD_BACKEND_CUDA before the implementation for a GPU (needs
+  <cuda.h>), and GMLAKE_OFFLOAD_BACKEND_MOCK for a simulation that needs no device.
 
 CONTENTS
   The manual: an example, what this header does not do, macros, glossary, the graph, how TENSILE
@@ -76,205 +76,228 @@ EXAMPLE
       }
 
 WHAT IT DOES NOT DO
-  It splits no tensor and no operator. It does not find out what a program executes: the graph is
-  told to it. TENSILE reorders no operators of a job and places no tensors: bytes come from the
-  backend, and a lake (gmlake.h) keeps them from fragmenting. TURNIP recomputes nothing and has one
-  graph to a device.
+  It does not split tensors or operators. It does not find out what a program executes: the program
+  adds its tensors and operators to a graph. TENSILE does not reorder the operators of a job, and
+  does not choose addresses: the backend allocates, and a lake (gmlake.h) behind it keeps memory
+  from fragmenting. TURNIP recomputes nothing. A memgraph has the operators of one graph only.
 
 MACROS, all for the implementation file only unless it says otherwise
   GMLAKE_OFFLOAD_IMPLEMENTATION  compiles the implementation
   GMLAKE_OFFLOAD_BACKEND_MOCK    every file that uses it: the mock
-  GMLAKE_OFFLOAD_BACKEND_CUDA    every file that uses it: CUDA; the implementation file then
+  GMLAKE_OFFLOAD_BACKEND_CUDA    every file that uses it: CUDA. The implementation file then
                                  includes this header before any other, or defines _GNU_SOURCE
-  GMLAKE_OFFLOAD_CUDA_LINK       links the driver, instead of opening its library when it is needed
+  GMLAKE_OFFLOAD_CUDA_LINK       links the driver; else its library is opened when it is needed
   GMLAKE_OFFLOAD_STATIC          every file: all functions static, each file has its own copy
   GMLAKE_OFFLOAD_DEF             every file: linkage of the functions, instead of extern
   GMLAKE_OFFLOAD_ASSERT(x)       instead of assert
-  GMLAKE_OFFLOAD_MALLOC(bytes)   instead of malloc and free where a description names no functions;
-  GMLAKE_OFFLOAD_FREE(ptr)       both or neither
+  GMLAKE_OFFLOAD_MALLOC(bytes)   instead of malloc and free, where a description has no functions
+  GMLAKE_OFFLOAD_FREE(ptr)       for host memory; both or neither
 
 GLOSSARY
-  tensor      bytes that operators read and write, whole
-  operator    work of known time on one device that reads some tensors and writes others; a tensor
-              in both lists is updated in place
+  tensor      bytes that operators read and write. A tensor moves as a whole
+  operator    work on one device that takes a known time, reads some tensors and writes others. A
+              tensor that is in both lists is updated in place
   job         a graph that is executed again and again; one execution is an iteration
-  access      one operator's use of one tensor; a tensor's accesses in order are its tensor access
-              sequence (TENSILE). The first one of an intermediate generates it
-  gap         the time between two accesses of a tensor that follow each other. Those of persistent
-              tensors have one more, from the last access of an iteration to the first of the next
+  access      one operator's use of one tensor. The first access of an intermediate makes it
+  gap         the time between two accesses of a tensor that follow each other. A persistent tensor
+              has one gap more: from its last access in an iteration to the first in the next one
   slot        a stretch of time in which no operator begins or ends
-  circle      an iteration's slots, the last followed by the first: plans are periodic
-  link        the two directions between device and host; each carries one tensor at a time
-  swap out    copy to the host, then free the device's bytes. Swap in: the way back
-  drop        free the device's bytes without a copy, since the host has one or it is made anew
-  letter      as the paper says, where this header by default does something else
-  TASKGRAPH   a graph as it was told (TURNIP)
-  MEMGRAPH    what it is compiled to: nodes that run once each, at fixed places of the memory, and
-              edges, each from a node that has to end to one that begins behind it
-  node        an operator, an offload (a copy to the host) or a reload (the way back)
-  arena       one allocation, in which the compiler gives tensors their places: one for each device,
-              one for the host
-  horizon     an operator up to which the simulation has come: with executing it, or with taking
-              memory for it
-  home        the place on the device at which a tensor begins and ends every iteration
-  version     a tensor's bytes between two operators that write it
+  circle      the slots of an iteration; behind the last one comes the first one again, since plans
+              are the same in each iteration
+  link        the connection between the device and host memory. It has two directions, each of
+              which carries one tensor at a time
+  swap out    copy a tensor to the host, then free its memory on the device
+  swap in     allocate memory on the device, then copy the tensor back
+  drop        free the tensor's memory on the device without a copy, because the host has its bytes
+              already, or because operators will make it again
+  passive     a swap that no plan asked for: the run needs the tensor, or the memory, now
+  letter      flag GMLAKE_OFFLOAD_LETTER: do as the paper says, where the default is different
+  TASKGRAPH   TURNIP's word for the graph that the caller made
+  MEMGRAPH    what TURNIP compiles it to. It has nodes, each of which runs once and uses fixed
+              addresses, and edges: a node begins when all nodes with an edge to it have ended
+  node        of a memgraph: an operator, an offload (copy to the host) or a reload (copy back)
+  arena       one allocation in which the compiler gives tensors their places. There is one for each
+              device and one for the host
+  horizon     an operator that the compiler has reached. It executes operators at one horizon, and
+              looks ahead at others
+  home        the place on the device where a tensor is when an iteration begins and when it ends
+  version     the bytes of a tensor after one write and before the next one
 
 THE GRAPH
-  Tensors have bytes, a device and a kind:
-    PERSISTENT    exists between iterations: parameters, state of an optimizer. What is written in
-                  one iteration is read in the next.
-    INPUT         likewise, written by the caller between iterations (gmlake_offload_run_overwrite)
-                  and by no operator.
-    INTERMEDIATE  made by the first operator that writes it, gone after its last access.
-    OUTPUT        the same, but kept until its iteration has ended and iteration_fn has seen it.
-  Operators run on one device and touch that device's tensors only; a transfer reads a tensor on one
-  device and writes one of equal bytes on another. Two operators that touch the same tensor, one of
-  them writing, run in the order in which they were added. With GMLAKE_OFFLOAD_UNORDERED whatever
-  makes an intermediate comes before whatever else touches it, wherever it was added: tasks of a
-  dataflow graph need no order. gmlake_offload_add_dependency orders two operators more.
-  gmlake_offload_graph_seal checks the whole and finds the order: that of adding, where
-  dependencies leave a choice. A sealed graph does not change, and any number of jobs, planners and
-  runs may share it. Two kinds of planners stand on it. TENSILE keeps that order and one stream of
-  operators a job. TURNIP keeps what each operator reads, and the order of operators that touch the
-  same bytes of memory or were ordered by gmlake_offload_add_dependency, and nothing else.
+  A tensor has a size, a device and a kind:
+    PERSISTENT    exists between iterations: parameters, the state of an optimizer. The next
+                  iteration reads what this one wrote.
+    INPUT         exists between iterations too. No operator writes it; the caller does, between
+                  iterations (gmlake_offload_run_overwrite, gmlake_offload_engine_locate).
+    INTERMEDIATE  is made by the first operator that writes it, and is gone after its last access.
+    OUTPUT        is made likewise, and kept until its iteration has ended and iteration_fn has
+                  been called.
+  An operator runs on one device and uses only tensors of that device. A transfer reads a tensor on
+  one device and writes one of the same size on another device. Two operators that use the same
+  tensor, at least one of them writing, run in the order in which they were added. With
+  GMLAKE_OFFLOAD_UNORDERED the operator that makes an intermediate comes before all others that use
+  it, wherever it was added. gmlake_offload_add_dependency orders two operators that share nothing.
+  gmlake_offload_graph_seal checks the graph and chooses an order of its operators that keeps these
+  rules. Where they allow several operators next, it takes the one that was added first. A sealed
+  graph does not change; any number of jobs, planners and runs may share it.
+  Two kinds of planning use it. TENSILE keeps the chosen order, with one stream of operators for
+  each job. TURNIP keeps only what is needed: an operator runs after those whose results it reads,
+  after those that use the same memory, and after those of gmlake_offload_add_dependency.
 
 HOW TENSILE PLANS
-  Zhang et al., arXiv 2105.13336; its words are used here. A planner holds the jobs of one device.
-  1. The circle. Operator times, at first the graph's, then the exponentially weighted means of
-     what gmlake_offload_observe is told, give each access its time. By default each job has a
-     circle of its own and an equal share of the link, so that a plan holds whatever the phases of
-     the jobs; to the letter all jobs lie on one circle, beginning together, and share one link.
-  2. Peak analysis (the paper's Algorithm 2). A tree over the slots knows the bytes in each and the
-     slot that has most. The tensors in it that its operators do not use, each with the gap that it
-     is in, are the candidates.
-  3. Swap scheduling (Algorithm 1). A candidate leaves as early as it can after its last access and
-     before the peak, and comes back as late as it can after the peak and before its next access,
-     where the link is free in that direction. Gaps across iterations are like others: updated
-     parameters and optimizer state leave at the end of one iteration and come back in the next. A
-     job swaps at most swap_ratio_max of its bytes. Largest first; to the letter all candidates of
-     a peak are scheduled before the next peak is looked for, and then, as far as the link is free,
-     later accesses of the same tensor get swaps in of their own.
-     By default one candidate is taken for each peak, a tensor whose bytes the host has is dropped,
-     not copied, and swaps that do not lower the peak are taken back, so that others find the link
-     free.
-  4. The complete loop (Algorithm 3): 2 and 3 until the target is reached or nothing helps. Then,
-     if the jobs are still above the target, tensors are recomputed: the candidate that saves most
-     bytes per time of recomputation (MSPS) is dropped in its gap and the operators that made it run
-     again before its next access; then 2 again. What they read is back by then and as it was, what
-     else they write as well, or gone. By default overhead_max bounds the time, an operator may also
-     wait for a swap, whichever costs least time per byte is done, and the best of several plans is
-     kept: candidates in different orders, targets between the goal and what was reached, and
-     choices with noise, which is the same in every run.
-  5. The plan: (trigger, delay) pairs. Each event happens a delay after the end of an operator, so
-     that an iteration that runs late takes its swaps along.
-  To the letter 4 also ends when a hundred rounds have not brought a two-thousandth, and swaps are
-  planned at each direction's own speed, not at the lower one that it has while both are busy. Both
-  ways a run copies nothing that the host has already.
-  Left alone: tensors that no operator uses, and bytes that are overwritten unread, which come back
-  before all the same.
-  gmlake_offload_update replans where a job came or left, or where times have drifted past
-  drift_max of the iteration; a run takes a new plan at its next iteration.
+  The method is that of Zhang et al., arXiv 2105.13336, and this text uses its words. A planner
+  holds the jobs of one device.
+  1. Times. Each operator has a mean time: at first the graph's, then an exponentially weighted mean
+     of what gmlake_offload_observe reports. From these follow the times of all accesses on the
+     circle. By default each job has a circle of its own and an equal share of the link, so that its
+     plan holds whatever the other jobs do at the time. To the letter all jobs are on one circle,
+     begin together and share one link.
+  2. Peak analysis (the paper's Algorithm 2). A tree over the slots knows the bytes in each slot,
+     and which slot has most. The candidates are the tensors that are in this slot but not used
+     there.
+  3. Swap scheduling (Algorithm 1). A candidate leaves as early as it can between its last access
+     and the peak. It comes back as late as it can between the peak and its next access. Both copies
+     need free time of the link in their direction. Parameters and optimizer state may leave at the
+     end of one iteration and come back in the next. A job swaps at most swap_ratio_max of its
+     bytes. The largest candidate is first.
+     To the letter all candidates of a peak are scheduled before the next peak is looked for. Then
+     later gaps of the same tensors get swaps too, as far as the link is free.
+     By default one candidate is scheduled for each peak; a tensor whose bytes the host has already
+     is dropped without a copy; and swaps that do not lower the peak are taken back, which frees the
+     link for others.
+  4. The complete loop (Algorithm 3). Steps 2 and 3 repeat until the target is reached or no swap
+     helps. If the jobs are then still above the target, tensors are recomputed: the candidate that
+     saves most bytes for the time of its recomputation (MSPS) is dropped in its gap, and the
+     operators that made it run again before its next access; then 2 and 3 repeat. A tensor is
+     recomputed only if what its makers read is on the device at that time, unchanged, and if what
+     else they write is still the same or no longer needed.
+     By default overhead_max limits the time that this adds, an operator may also wait for a swap,
+     and whatever costs the least time for its bytes is done. The planner makes several plans, with
+     candidates in different orders, with targets between the goal and what was reached, and with
+     random choices (the same ones in every run), and keeps the best plan.
+  5. The plan is a list of events: (trigger, delay). An event happens `delay` after the end of the
+     operator `trigger`. So the swaps of an iteration that runs late are late by the same time.
+  Two more differences: to the letter step 4 also ends when a hundred rounds have not lowered the
+  peak by a two-thousandth, and each copy is planned at its direction's own speed. By default it is
+  planned at the lower speed that a direction has while both are busy.
+  Two kinds of bytes are not saved: tensors that no operator uses, and tensors that the next access
+  overwrites without reading, which come back before all the same.
+  gmlake_offload_update plans again if a job came or left, or if times have changed by more than
+  drift_max of the iteration. A run changes to a new plan when its next iteration begins.
 
 HOW A PLAN IS RUN
-  A run executes the jobs' operators in order, one at a time in each job, and the plan's events
-  through the backend. Intermediates are allocated before the operator that makes them and freed
-  after their last access. Copies of one direction go one after another, in the order in which they
-  come up. Before an operator everything it uses is on the device and whole: what is missing is
-  fetched (a passive swap in), however wrong the plan. limit_bytes is never passed: operators and
-  swaps in wait for what is leaving, and if that is not enough those tensors leave whose next use is
-  farthest by their jobs' order and times, or with GMLAKE_OFFLOAD_LRU those that were not used for
-  longest (a passive swap out). With no plan at all this is on-demand swapping.
-  With launch_ahead_max the next operators of a job are launched while one runs, if all they use is
-  there and what they make fits, so that a device need not wait for the host between two operators.
-  What is freed or leaves still does so after the operator before it has ended.
-  Events that come too late or too early are void: a swap out of a tensor that has been used since,
-  a swap in of one that is there. What an operator reads while it is copied out stays, until a later
-  event lets it go. So any plan gives the right bytes; a bad one costs time.
-  A loop that follows the jobs and the times: gmlake_offload_run_iterations of one or a few, whose
-  observe_fn calls gmlake_offload_observe; gmlake_offload_update; if it planned anew, for each job
-  gmlake_offload_take_plan, gmlake_offload_run_set_plan and the plan before the last is destroyed,
-  and gmlake_offload_run_set_limit is told the sum of the plans' peak_bytes.
+  A run executes the operators of its jobs, those of one job one after another, and the events of
+  their plans, through the backend. It allocates intermediates before the operator that makes them
+  and frees them after their last access. The copies of one direction run one after another.
+  Before an operator starts, all that it uses is on the device. If a tensor is missing, the run
+  fetches it (a passive swap in), however wrong the plan is. The tensors never take more than
+  limit_bytes: operators and swaps in wait for tensors that are leaving. If that is not enough, the
+  run swaps out others (a passive swap out): those whose next use is farthest away by the order and
+  the times of their jobs, or with GMLAKE_OFFLOAD_LRU those that were not used for longest. A run
+  without a plan works by passive swaps alone.
+  With launch_ahead_max, operators of a job are launched while one of it runs, if all that they use
+  is on the device and what they make has room. The device then need not wait for the host between
+  two operators. Memory is still freed, and tensors still leave, only when the operator before has
+  ended.
+  An event is ignored if it comes too late or too early: a swap out of a tensor that was used since,
+  a swap in of a tensor that is there. A tensor that an operator needs while it is copied out stays
+  on the device until a later event. So the results are right with every plan; a bad plan only costs
+  time.
+  To follow jobs that come and go, and times that change, repeat: gmlake_offload_run_iterations with
+  a small count, while observe_fn calls gmlake_offload_observe; then gmlake_offload_update. If that
+  has planned again, call for each job gmlake_offload_take_plan and gmlake_offload_run_set_plan,
+  destroy the plan before the last one, and call gmlake_offload_run_set_limit with the sum of the
+  plans' peak_bytes.
 
 HOW TURNIP COMPILES
-  Ding et al., arXiv 2405.16283; its words are used here. BUILDMEMGRAPH executes the operators in
-  the graph's order without a device, and notes what has to come before what.
-  1. The execution horizon goes from operator to operator. Each becomes a node behind the nodes that
-     put what it reads where it is (data), and behind all that used the bytes that it writes
-     (memory). Tensors that nobody needs any more leave free memory behind, which remembers its last
-     users (simFree).
-  2. The allocation horizon runs ahead: there the operator's tensors get their places. What it reads
-     and the device lacks is reloaded (simMallocForceReld). Of the free places the one longest
-     unused is taken (simMalloc), so that who comes waits for those who are long done. Where there
-     is none, tensors leave whose next use is farthest (simMallocOffld): of several neighbours the
-     soonest counts, and where that is latest they leave. What the host has is not copied again.
-  3. By default a third horizon, farther ahead, does nothing but reload, since copies take longer
-     than memory needs to be free; both take memory from tensors whose next use is later. To the
-     letter there are two, and ahead of execution only memory that is free is taken.
-  4. If at execution an operator's tensors cannot be placed though they would fit, everything on the
-     device leaves and they are put together at its begin: no amount of memory that holds the
-     largest operator is refused.
-  5. Tensors that exist between iterations have a home on the device as far as those fit beside the
-     largest operator; the others begin and end on the host. What is read only is dropped without a
-     copy. At the end homes are filled again, as early as they are free. So a MEMGRAPH finds, every
-     time, what it began with. Homes go to what is used first, or are spread over the iteration so
-     that the link is busy all the time.
-  6. How far the horizons are ahead, how much memory homes take and whether they are spread is tried
-     out: each MEMGRAPH's iteration is simulated with the graph's times and the link's, and the
-     fastest stays.
-  7. Edges that a path of others implies are left out.
+  The method is that of Ding et al., arXiv 2405.16283, and this text uses its words. The compiler
+  (BUILDMEMGRAPH) executes the operators in the graph's order without a device, and notes which node
+  must come before which.
+  1. The execution horizon goes from operator to operator. Each operator becomes a node. It gets
+     data edges from the nodes that made, or reloaded, what it reads; and memory edges from all
+     nodes that used the bytes which it overwrites. When a tensor is no longer needed its memory
+     becomes free; free memory remembers the nodes that used it last (simFree).
+  2. The allocation horizon is ahead of it. There the tensors of an operator get their places. What
+     the operator reads and the device lacks is reloaded (simMallocForceReld). Of the free places
+     the one that was unused for longest is taken (simMalloc), since its last users have probably
+     ended. If no free place is large enough, tensors leave whose next use is farthest away
+     (simMallocOffld). If several neighbours must leave together, the soonest next use among them
+     counts. What the host has already is not copied again.
+  3. By default a third horizon is farther ahead. It only reloads: a copy takes longer than memory
+     takes to become free. The second and third horizon may take memory from tensors that are used
+     later. To the letter there are two horizons, and only free memory is taken ahead of execution.
+  4. If an operator's tensors find no places when it is executed, although the device is large
+     enough for them, all tensors leave the device, and those of the operator are placed at its
+     begin. So every amount of memory is enough that has room for the largest operator.
+  5. Tensors that exist between iterations get a home on the device, as far as homes have room
+     beside the largest operator. The others begin and end on the host. What no operator writes is
+     dropped without a copy. At the end of an iteration, tensors go back to their homes as soon as
+     these are free. So each iteration begins as the one before it began. Homes go to the tensors
+     that are used first, or are spread over the iteration, which keeps the link busy all the time.
+  6. The compiler tries several settings: how far the horizons are ahead, how much memory homes get,
+     and whether they are spread. It simulates an iteration of each memgraph, with the graph's times
+     and the link's speed, and keeps the fastest memgraph.
+  7. Edges that follow from a path of other edges are left out.
 
 HOW A MEMGRAPH IS RUN
-  An engine takes the arenas from the backend and then only starts nodes: any whose predecessors
-  have ended, the lowest number first, as many as there are streams, with a queue of each device for
-  operators, transfers, offloads and reloads. No order is fixed, so that a late copy holds up only
-  what needs it. Iterations follow each other without overlap. In fixed order each queue runs as it
-  was compiled, waiting for its head; in random order whatever is ready is drawn by lot. Every order
-  gives the same bytes. With launch_ahead_max an operator is also ready when all that it still waits
-  for are operators of its device that have been launched: it is launched behind them, on the same
-  stream, so that a device need not wait for the host between two operators.
+  An engine allocates the arenas, and from then on only starts nodes. A node may start when all
+  nodes before it have ended. Each device has four queues: operators, transfers, offloads and
+  reloads. Of the nodes of a queue that may start, the one with the lowest number starts first, and
+  as many run at once as the queue has streams. No other order is kept, so a late copy delays only
+  the nodes that need it. An iteration begins when the one before has ended.
+  With GMLAKE_OFFLOAD_FIXED_ORDER each queue starts its nodes in the order of compilation, and waits
+  for the first one. With GMLAKE_OFFLOAD_RANDOM_ORDER a random one of those that may start is
+  started. The results are the same in every order.
+  With launch_ahead_max an operator may also start if it waits only for operators of its device that
+  were launched already. It is launched behind them on the same stream. The device then need not
+  wait for the host between two operators.
 
 HOW A MEMGRAPH IS CHECKED
-  gmlake_offload_memgraph_check knows the graph, the nodes, their edges and places, and nothing of
-  how the compiler came by them. It proves that
-  - every operator is a node once, edges have no cycle, places lie in their arenas;
-  - nodes run in one order that the edges allow read everywhere, byte for byte, the version that the
-    graph says, and leave the next iteration what it begins with;
-  - of any two nodes that touch the same bytes, one writing, a path leads from one to the other, and
-    dependencies that were asked for are paths. So the first holds in every order.
+  gmlake_offload_memgraph_check uses the graph, the nodes, their edges and their places, and nothing
+  that the compiler knew. It proves three things:
+  - Each operator is a node exactly once, the edges have no cycle, and all places are inside their
+    arenas.
+  - If the nodes run one after another, in one order that the edges allow, then each reads, byte for
+    byte, the version that the graph says, and the next iteration finds what it needs.
+  - Of any two nodes that use the same bytes, one of them writing, a path of edges leads from one to
+    the other; and the same holds for dependencies that were asked for. Therefore the second point
+    is true in every order that the edges allow.
 
 THE MOCK
-  A backend of its own clock. Operators take their time, with a seeded jitter if asked for; those
-  that run at once share their device evenly, transfers likewise. Copies take bytes by the link's
-  speed, less where both directions are busy, and may jitter. Tensors are host memory, scaled down
-  by a divisor, and their bytes really move: half of a copy at its begin, half at its end. An
-  operator writes into each of its tensors a stream that depends on every byte that it read; what it
-  does not read it spoils at its begin, and freed memory is spoiled. A digest of all that was
-  written shows any wrong order, missing copy or overlap, and census.race_count counts inputs that
-  changed under an operator.
+  A backend with a clock of its own. Each operator takes its time, more or less if jitter is asked
+  for; the random numbers follow from a seed. Operators that run at once on a device share it
+  evenly, and so do transfers. A copy takes as long as the link's speed says; the speed is lower
+  while both directions are busy. The tensors are in host memory, smaller by a divisor, and are
+  really copied: half of their bytes when a copy begins, half when it ends. An operator fills each
+  tensor that it writes with bytes that depend on every byte that it read. When it begins, it
+  overwrites with other bytes what it writes but does not read; so does freed memory. A digest of
+  all that operators wrote therefore shows every wrong order, missing copy and overlap.
+  census.race_count counts operators and copies whose input changed while they ran.
 
 CUDA
-  The caller's functions launch the operators, on a stream of their job's own, and give and take
-  device memory: a lake's (gmlake.h) does not fragment. Copies go through pinned memory, one stream
-  a direction; it is kept for the next swap once it has been pinned, which takes long. The thread
-  that runs a run or an engine is busy while it waits. Set launch_ahead_max (4 or so): an operator
-  that is launched only when the one before it has ended begins some microseconds late.
+  The caller's functions launch the operators, on one stream for each job. They may also allocate
+  and free device memory: with those of a lake (gmlake.h) it does not fragment. Copies go through
+  pinned memory, on one stream for each direction. Pinning takes long, so pinned memory is kept and
+  used again. The thread that runs a run or an engine is busy also while it waits. Set
+  launch_ahead_max (to about 4): an operator that is launched only when the one before it has ended
+  begins some microseconds late.
 
 THREADS
-  One thread at a time in each graph, planner, run or engine; sealed graphs and memgraphs may be
-  read by many.
+  Only one thread at a time may use a graph that is not sealed, a planner, a run or an engine. Any
+  number of threads may read a sealed graph or a memgraph.
 
 ERRORS
-  Every failure is a result and changes nothing, unless its function says otherwise. Errors of a
-  graph are explained by gmlake_offload_graph_get_error, those of a memgraph by its check. Nothing
-  is printed, nothing exits.
+  Each function that can fail returns a result. A call that fails changes nothing, unless its
+  comment says otherwise. gmlake_offload_graph_get_error explains the last error of a graph, and
+  gmlake_offload_memgraph_check that of a memgraph. Nothing is printed and nothing exits.
 
 COSTS
   Sealing: linear in accesses. Planning: O((c + log s) r) for c candidates, s slots and r swaps;
-  about 1 us an access for each order that is tried. Running: linear in accesses and events.
-  Compiling: an operator O(log bytes) for each place among free ones, O(places) where others have to
-  leave, for each MEMGRAPH that is tried: up to 72, and no more once about a second has been spent;
-  edges O(nodes * edges / 64).
-  Checking: O(nodes * places that overlap) and the same. An engine: O(log n) a node.
+  about 1 us for each access and each plan that is tried. Running: linear in accesses and events.
+  Compiling: for each memgraph that is tried, an operator costs O(log bytes) for each tensor that
+  gets a free place, and O(places) for each that others have to leave for; then O(nodes * edges /
+  64) for the edges. Up to 72 memgraphs are tried, but no further one after about a second.
+  Checking: O(nodes * places that overlap) and the same for edges. Engine: O(log n) for each node.
 
 Licence: MIT, at the end of this file. */
 #if defined(GMLAKE_OFFLOAD_IMPLEMENTATION) && defined(GMLAKE_OFFLOAD_BACKEND_CUDA) && \
@@ -310,22 +333,22 @@ typedef enum gmlake_offload_result {
   GMLAKE_OFFLOAD_OK = 0,
   GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT,
   GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY,
-  GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY, /* one operator's tensors pass the limit */
+  GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY, /* one operator needs more than the limit */
   GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID,           /* no such tensor, operator or job */
-  GMLAKE_OFFLOAD_ERROR_DUPLICATE_ID,         /* a tensor twice among the reads, or the writes */
-  GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW,        /* bytes of all tensors, or times of all operators */
-  GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE,         /* an operator touches another device's tensor */
-  GMLAKE_OFFLOAD_ERROR_READ_BEFORE_WRITE,    /* an intermediate is read that nothing has made */
+  GMLAKE_OFFLOAD_ERROR_DUPLICATE_ID,         /* an operator reads, or writes, a tensor twice */
+  GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW,        /* the sum of all bytes, or of all times */
+  GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE,         /* an operator uses another device's tensor */
+  GMLAKE_OFFLOAD_ERROR_READ_BEFORE_WRITE,    /* an intermediate is read before it is made */
   GMLAKE_OFFLOAD_ERROR_WRITTEN_INPUT,        /* an operator writes an INPUT */
-  GMLAKE_OFFLOAD_ERROR_CYCLE,                /* operators wait for each other */
-  GMLAKE_OFFLOAD_ERROR_SEALED,               /* the graph no longer changes */
-  GMLAKE_OFFLOAD_ERROR_NOT_SEALED,           /* the graph has not been checked */
-  GMLAKE_OFFLOAD_ERROR_WRONG_PLAN,           /* the plan is another graph's */
+  GMLAKE_OFFLOAD_ERROR_CYCLE,                /* operators wait for each other in a circle */
+  GMLAKE_OFFLOAD_ERROR_SEALED,               /* the graph can no longer be changed */
+  GMLAKE_OFFLOAD_ERROR_NOT_SEALED,           /* the graph is not sealed yet */
+  GMLAKE_OFFLOAD_ERROR_WRONG_PLAN,           /* the plan was made for another graph */
   GMLAKE_OFFLOAD_ERROR_BACKEND,              /* a call of the backend failed */
-  GMLAKE_OFFLOAD_ERROR_INCOMPLETE,           /* a memgraph lacks what the graph asks for */
-  GMLAKE_OFFLOAD_ERROR_BAD_PLACE,            /* its tensors overlap, or pass an arena */
-  GMLAKE_OFFLOAD_ERROR_RACE,                 /* its nodes may touch the same bytes at once */
-  GMLAKE_OFFLOAD_ERROR_STALE_READ            /* its nodes read other bytes than they should */
+  GMLAKE_OFFLOAD_ERROR_INCOMPLETE,           /* a memgraph lacks something that the graph has */
+  GMLAKE_OFFLOAD_ERROR_BAD_PLACE,            /* places in it overlap, or pass their arena's end */
+  GMLAKE_OFFLOAD_ERROR_RACE,                 /* nodes may write and use the same bytes at once */
+  GMLAKE_OFFLOAD_ERROR_STALE_READ            /* a node reads other bytes than it should */
 } gmlake_offload_result;
 
 typedef struct gmlake_offload_graph gmlake_offload_graph;
@@ -333,7 +356,8 @@ typedef struct gmlake_offload_planner gmlake_offload_planner;
 typedef struct gmlake_offload_plan gmlake_offload_plan;
 typedef struct gmlake_offload_run gmlake_offload_run;
 
-/* Host memory for metadata, aligned as malloc's; both or neither (GMLAKE_OFFLOAD_MALLOC, FREE). */
+/* Where this header gets host memory for its own data. Memory is aligned as malloc's is. Both
+   functions or neither (then GMLAKE_OFFLOAD_MALLOC and GMLAKE_OFFLOAD_FREE are used). */
 typedef struct gmlake_offload_host {
   void *(*malloc_fn)(void *user, size_t bytes);
   void (*free_fn)(void *user, void *ptr);
@@ -349,9 +373,9 @@ typedef enum gmlake_offload_kind {
   GMLAKE_OFFLOAD_OUTPUT
 } gmlake_offload_kind;
 
-#define GMLAKE_OFFLOAD_UNORDERED 1u /* graph: makers of tensors come first, wherever they stand */
-#define GMLAKE_OFFLOAD_IMPURE 1u    /* operator: run twice it writes other bytes (random numbers) */
-#define GMLAKE_OFFLOAD_TRANSFER 2u  /* operator, set by add_transfer: copies between devices */
+#define GMLAKE_OFFLOAD_UNORDERED 1u /* graph: who makes a tensor comes before who uses it */
+#define GMLAKE_OFFLOAD_IMPURE 1u   /* operator: run again, it writes other bytes (random numbers) */
+#define GMLAKE_OFFLOAD_TRANSFER 2u /* operator, set by add_transfer: copies between devices */
 
 typedef struct gmlake_offload_graph_desc {
   unsigned flags; /* GMLAKE_OFFLOAD_UNORDERED */
@@ -361,44 +385,44 @@ typedef struct gmlake_offload_graph_desc {
 typedef struct gmlake_offload_tensor_desc {
   size_t bytes; /* 0 is allowed */
   gmlake_offload_kind kind;
-  uint32_t device; /* 65,535 at most; those below exist too */
+  uint32_t device; /* 65,535 at most; the graph then has all devices from 0 to this one */
 } gmlake_offload_tensor_desc;
 
-/* Names are cut to 31 characters; NULL is "". As an answer, `reads` and `writes` point into the
-   graph. */
+/* Names are cut to 31 characters; NULL is "". Where a function fills this in, `reads` and `writes`
+   point into the graph. */
 typedef struct gmlake_offload_op_desc {
   const char *name;
   uint32_t device;
   unsigned flags;   /* GMLAKE_OFFLOAD_IMPURE */
-  uint64_t time_ns; /* how long it runs, alone on its device */
+  uint64_t time_ns; /* how long it runs if it is alone on its device */
   const uint32_t *reads, *writes;
   size_t read_count, write_count;
 } gmlake_offload_op_desc;
 
 typedef struct gmlake_offload_graph_info {
   size_t tensor_count, op_count, access_count, dependency_count;
-  size_t device_count;      /* one more than the largest device named */
+  size_t device_count;      /* the largest number of a device, + 1 */
   size_t tensor_bytes;      /* all tensors */
   size_t persistent_bytes;  /* PERSISTENT and INPUT */
-  size_t peak_bytes;        /* one iteration in order, nothing moved; all devices together */
-  size_t op_bytes_max;      /* what the largest operator touches: no limit may be below */
+  size_t peak_bytes;        /* most at once, in op_order with nothing moved; all devices together */
+  size_t op_bytes_max;      /* what the largest operator uses: a limit may not be lower */
   uint64_t time_ns;         /* all operators */
   const uint32_t *op_order; /* op_count operators, in the order in which they run */
 } gmlake_offload_graph_info;
 
-/* What one device needs, with nothing moved. */
+/* What one device needs if nothing is moved. */
 typedef struct gmlake_offload_device_info {
   size_t struct_bytes; /* set by the caller, or 0: this header's size; returned: bytes filled in */
   size_t tensor_bytes; /* its tensors */
   size_t persistent_bytes; /* those that are PERSISTENT or INPUT */
   size_t peak_bytes;       /* the most at once while the operators run in op_order */
-  size_t op_bytes_max;     /* what the largest operator touches there */
-  uint64_t time_ns;        /* its operators, those that are transfers left out */
+  size_t op_bytes_max;     /* what the largest operator uses on it */
+  uint64_t time_ns;        /* of its operators, without transfers */
 } gmlake_offload_device_info;
 
 typedef struct gmlake_offload_error_info {
   gmlake_offload_result result;
-  uint32_t op, tensor; /* what it is about, or GMLAKE_OFFLOAD_NONE */
+  uint32_t op, tensor; /* the operator and the tensor that are wrong, or GMLAKE_OFFLOAD_NONE */
   char text[120];
 } gmlake_offload_error_info;
 
@@ -430,18 +454,18 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_transfer(gmlake_offl
                                                                      uint64_t time_ns,
                                                                      uint32_t *out_op);
 
-/* `before` ends before `after` begins. Errors: INVALID_ARGUMENT, UNKNOWN_ID, SEALED,
-   OUT_OF_HOST_MEMORY. */
+/* Makes operator `before` end before operator `after` begins. Errors: INVALID_ARGUMENT, UNKNOWN_ID,
+   SEALED, OUT_OF_HOST_MEMORY. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_dependency(gmlake_offload_graph *graph,
                                                                        uint32_t before,
                                                                        uint32_t after);
 
-/* Checks the graph and finds the order of its operators. It may be used from now on, and no longer
-   changed. Errors, after which the graph may be changed further: READ_BEFORE_WRITE, CYCLE,
-   OUT_OF_HOST_MEMORY; INVALID_ARGUMENT where there is no operator. */
+/* Checks the graph and chooses the order of its operators. From then on it can be used and no
+   longer be changed. Errors, after which it can be changed further: READ_BEFORE_WRITE, CYCLE,
+   OUT_OF_HOST_MEMORY, INVALID_ARGUMENT (it has no operator). */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_seal(gmlake_offload_graph *graph);
 
-/* What the last call that failed was about. Errors: INVALID_ARGUMENT. */
+/* Explains the last call for this graph that failed. Errors: INVALID_ARGUMENT. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_get_error(
     const gmlake_offload_graph *graph, gmlake_offload_error_info *out_info);
 
@@ -469,30 +493,31 @@ typedef enum gmlake_offload_action {
   GMLAKE_OFFLOAD_RECOMPUTE
 } gmlake_offload_action;
 
-/* Happens delay_ns after the end of the operator `trigger`, in every iteration. */
+/* Happens in every iteration, delay_ns after operator `trigger` has ended. */
 typedef struct gmlake_offload_event {
   gmlake_offload_action action;
   uint32_t tensor;
-  uint32_t trigger;  /* an operator; NONE: the iteration's begin */
-  uint64_t delay_ns; /* RECOMPUTE: 0, the operator runs next */
-  uint32_t op;       /* RECOMPUTE: what runs. Others: the tensor's last access before its gap */
+  uint32_t trigger;  /* an operator; GMLAKE_OFFLOAD_NONE: the begin of the iteration */
+  uint64_t delay_ns; /* RECOMPUTE: 0; the operator `op` then runs next */
+  uint32_t op;       /* RECOMPUTE: what runs again. Else: the tensor's last use before its gap */
 } gmlake_offload_event;
 
 typedef struct gmlake_offload_plan_info {
   size_t event_count;
   const gmlake_offload_event *events; /* by trigger, then by delay; valid as long as the plan */
-  size_t peak_bytes;                  /* as planned; to the letter, of all jobs together */
-  size_t out_bytes, in_bytes;         /* that cross the link in an iteration */
-  uint64_t time_ns, added_ns;         /* an iteration; what recomputation and waits add to it */
-  size_t host_start_count;     /* persistent tensors that are on the host when an iteration */
-  const uint32_t *host_starts; /* begins */
+  size_t peak_bytes;                  /* as planned, for this job; to the letter, for all jobs */
+  size_t out_bytes, in_bytes;         /* copied to the host and back, in an iteration */
+  uint64_t time_ns, added_ns;         /* an iteration; of it, recomputation and waits */
+  size_t host_start_count;     /* the persistent tensors that are on the host, and not on the */
+  const uint32_t *host_starts; /* device, when an iteration begins */
 } gmlake_offload_plan_info;
 
-/* Makes a plan of events by hand, for one graph, in any order: baselines and experiments. Where a
-   tensor is made again, a RECOMPUTE for each operator that wrote it before the trigger is needed,
-   in their order. All must be pure; what else they read must be needed later still and unwritten
-   since; what else they write unwritten since, or no longer needed, and not persistent. info's
-   peak_bytes and time_ns are the graph's.
+/* Makes a plan for one graph from the caller's own events, which may be in any order: for baselines
+   and experiments. To make a tensor again it needs one RECOMPUTE event for each operator that wrote
+   the tensor before the trigger, in the order in which they wrote it. None of these operators may
+   be IMPURE. What else they read must not have been written since, and must still be needed later.
+   What else they write must not be persistent, and must not have been written since, unless it is
+   no longer needed. In the plan's info, peak_bytes and time_ns are those of the graph.
    pre: the graph outlives the plan.
    Errors: INVALID_ARGUMENT, UNKNOWN_ID, NOT_SEALED, OUT_OF_HOST_MEMORY. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
@@ -509,41 +534,42 @@ gmlake_offload_plan_get_info(const gmlake_offload_plan *plan, gmlake_offload_pla
 
 /* ---- The planner: TENSILE for the jobs of one device ----------------------------------------- */
 
-#define GMLAKE_OFFLOAD_LETTER 1u        /* planner: as the paper says */
-#define GMLAKE_OFFLOAD_NO_RECOMPUTE 2u  /* planner: swaps only */
-#define GMLAKE_OFFLOAD_NO_CROSSING 4u   /* planner: nothing leaves across iterations */
-#define GMLAKE_OFFLOAD_NO_CLEAN_DROP 8u /* planner: time for copies of what the host has, too */
+#define GMLAKE_OFFLOAD_LETTER 1u        /* planner, memgraph: as the paper says */
+#define GMLAKE_OFFLOAD_NO_RECOMPUTE 2u  /* planner: swaps and waits only */
+#define GMLAKE_OFFLOAD_NO_CROSSING 4u   /* planner: all tensors are back when an iteration ends */
+#define GMLAKE_OFFLOAD_NO_CLEAN_DROP 8u /* planner: also plans time to copy what the host has */
 
-/* All zero: an H200's link, as much saved as costs no time. */
+/* All zero: an H200's link; saves as much memory as is possible without adding time. */
 typedef struct gmlake_offload_planner_desc {
   unsigned flags;
-  size_t target_bytes;      /* all jobs together: no tensor moves below it; 0: as low as it gets */
+  size_t target_bytes;      /* of all jobs together: lower is no better; 0: as low as possible */
   double out_bytes_per_s;   /* link to the host; 0: 55e9 */
   double in_bytes_per_s;    /* from the host; 0: 55e9 */
   double both_bytes_per_s;  /* both at once; 0: 101e9 */
-  double overhead_max;      /* part of an iteration's time that waits and recomputation may add to
-                               it; 0: none. To the letter recomputation has no bound, and happens
-                               only above target_bytes */
-  double smoothing;         /* weight of a new time in the mean; 0: .2 */
-  double drift_max;         /* replan where times changed by this part of an iteration; 0: .1 */
-  size_t try_count_max;     /* plans tried for a job, 3 at least; 0: more for smaller graphs */
-  size_t tensor_bytes_min;  /* smaller tensors stay; 0: 1 MiB, to the letter 1 */
-  uint64_t copy_ns;         /* what each copy takes besides its bytes; 0: 10 us */
-  uint64_t margin_ns;       /* swaps in end that much before the access */
-  gmlake_offload_host host; /* also the plans' */
+  double overhead_max;      /* waits and recomputation may add this part of an iteration's time to
+                               it; 0: none. To the letter there is no limit for recomputation, but
+                               it is done only while the peak is above target_bytes */
+  double smoothing;         /* weight of a newly observed time in the mean, up to 1; 0: .2 */
+  double drift_max;         /* plan again if times changed by this part of an iteration; 0: .1 */
+  size_t try_count_max;     /* plans tried for each job, at least 3; 0: up to 60, fewer for larger
+                               graphs */
+  size_t tensor_bytes_min;  /* smaller tensors stay on the device; 0: 1 MiB, to the letter 1 */
+  uint64_t copy_ns;         /* time of each copy besides that of its bytes; 0: 10 us */
+  uint64_t margin_ns;       /* a swap in ends at least this long before the tensor is used */
+  gmlake_offload_host host; /* for the plans, too */
 } gmlake_offload_planner_desc;
 
 typedef struct gmlake_offload_job_desc {
   const gmlake_offload_graph *graph; /* sealed, all on one device; outlives the job */
-  double swap_ratio_max;             /* of the job's tensors' bytes; 0: all */
+  double swap_ratio_max;             /* part of its tensors' bytes that may be swapped; 0: all */
 } gmlake_offload_job_desc;
 
 typedef struct gmlake_offload_job_info {
   size_t struct_bytes; /* set by the caller, or 0: this header's size; returned: bytes filled in */
-  size_t unplanned_bytes, planned_bytes; /* the job's peak with nothing moved, and as planned */
-  uint64_t time_ns;                      /* an iteration by the present means, nothing moved */
+  size_t unplanned_bytes, planned_bytes; /* the job's peak if nothing moves, and by its plan */
+  uint64_t time_ns;                      /* an iteration by the present means, if nothing moves */
   uint64_t plan_count;                   /* plans made for this job so far */
-  double drift;                          /* since the last of them, as drift_max */
+  double drift;                          /* how far times changed since the last; see drift_max */
 } gmlake_offload_job_info;
 
 /* desc may be NULL, as if all zero. Errors: INVALID_ARGUMENT (out_planner NULL, negative or not
@@ -551,37 +577,38 @@ typedef struct gmlake_offload_job_info {
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_planner_create(
     const gmlake_offload_planner_desc *desc, gmlake_offload_planner **out_planner);
 
-/* NULL is fine. Plans taken stay valid. */
+/* NULL is fine. Plans that were taken stay valid. */
 GMLAKE_OFFLOAD_DEF void gmlake_offload_planner_destroy(gmlake_offload_planner *planner);
 
-/* A job arrives; *out_job is its number, a job's that left may come again. No plan is made yet.
+/* Adds a job. *out_job is its number: the lowest that no other job has. No plan is made yet.
    Errors: INVALID_ARGUMENT, NOT_SEALED, WRONG_DEVICE (more than one), SIZE_OVERFLOW (all jobs'
    tensors together), OUT_OF_HOST_MEMORY. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_job(gmlake_offload_planner *planner,
                                                                 const gmlake_offload_job_desc *desc,
                                                                 uint32_t *out_job);
 
-/* A job leaves. Errors: INVALID_ARGUMENT, UNKNOWN_ID. */
+/* Removes a job. Errors: INVALID_ARGUMENT, UNKNOWN_ID. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_remove_job(gmlake_offload_planner *planner,
                                                                    uint32_t job);
 
-/* How long an operator ran this time: moves its mean.
-   Errors: INVALID_ARGUMENT (also years), UNKNOWN_ID. */
+/* Reports how long an operator ran this time, which changes its mean.
+   Errors: INVALID_ARGUMENT (also for a time of years), UNKNOWN_ID. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_observe(gmlake_offload_planner *planner,
                                                                 uint32_t job, uint32_t op,
                                                                 uint64_t time_ns);
 
-/* Plans every job anew. Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY, after which the former plans
-   stay. */
+/* Makes new plans for all jobs. Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY, after which the
+   former plans stay. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_replan(gmlake_offload_planner *planner);
 
-/* Plans anew if jobs came or left, or times drifted. *out_replanned (may be NULL) says so.
-   Errors: as replan. Cost: nothing where nothing changed. */
+/* As gmlake_offload_replan, but only if jobs came or left, or times changed by more than
+   drift_max. *out_replanned (may be NULL) says whether it has planned.
+   Errors: as replan. Cost: linear in operators if nothing changed. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_update(gmlake_offload_planner *planner,
                                                                int *out_replanned);
 
-/* A copy of the job's present plan, for the caller to destroy.
-   Errors: INVALID_ARGUMENT, UNKNOWN_ID (also where none was made), OUT_OF_HOST_MEMORY. */
+/* Copies the job's present plan; the caller destroys the copy.
+   Errors: INVALID_ARGUMENT, UNKNOWN_ID (also if the job has no plan yet), OUT_OF_HOST_MEMORY. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_take_plan(gmlake_offload_planner *planner,
                                                                   uint32_t job,
                                                                   gmlake_offload_plan **out_plan);
@@ -599,67 +626,72 @@ typedef struct gmlake_offload_copy {
   size_t bytes;
 } gmlake_offload_copy;
 
-/* Pointers in the order of the operator's reads and writes. */
+/* `reads` and `writes` here are pointers, in the order of desc.reads and desc.writes. */
 typedef struct gmlake_offload_launch {
   const gmlake_offload_graph *graph;
   uint32_t job, op;
-  uint32_t stream; /* of the job on that device, from 0 on: a run has one, an engine stream_count,
-                      and behind them copy_count for transfers */
+  uint32_t
+      stream; /* of the job on that device. A run uses stream 0 only. An engine uses the streams
+                      below stream_count for operators, and copy_count more for transfers */
   uint64_t iteration;
   gmlake_offload_op_desc desc;
   void *const *reads, *const *writes;
 } gmlake_offload_launch;
 
-/* What a run is executed by. Functions return 0, or anything else where they fail; then nothing has
-   happened. What copy, launch and timer start completes later: `wait` says so, once for each. */
+/* What runs and engines call. Functions return 0, or another value if they fail; a function that
+   fails has done nothing. `copy`, `launch` and `timer` start something that ends later: `wait`
+   returns the token of each exactly once, when it has ended. */
 typedef struct gmlake_offload_backend {
   size_t struct_bytes;  /* sizeof(gmlake_offload_backend) */
   unsigned abi_version; /* 1 */
-  void *user;           /* first argument of all */
-  /* Memory. A refusal of device memory is answered by moving tensors out, as if by a limit. */
+  void *user;           /* the first argument of every function */
+  /* Memory. If device memory is refused, a run moves tensors out, as it does at its limit. */
   int (*device_alloc)(void *user, uint32_t device, size_t bytes, void **out_ptr);
   void (*device_free)(void *user, uint32_t device, void *ptr, size_t bytes);
   int (*host_alloc)(void *user, size_t bytes, void **out_ptr);
   void (*host_free)(void *user, void *ptr, size_t bytes);
-  /* Gives a PERSISTENT or INPUT tensor its first contents, before its job's first iteration. */
+  /* Writes the first contents of a PERSISTENT or INPUT tensor, before the first iteration. */
   int (*fill)(void *user, uint32_t job, uint32_t tensor, void *ptr, size_t bytes, int on_host);
-  /* pre: no copy of that device and direction is under way, unless an engine has several. */
+  /* pre: no other copy of this device and direction is under way, unless an engine's copy_count
+     is above 1. */
   int (*copy)(void *user, const gmlake_offload_copy *copy, uint64_t token);
-  /* Runs beside copies and other operators, and behind those of its job, device and stream that are
-     under way, transfers apart: none is without launch_ahead_max. */
+  /* Runs at the same time as copies and other operators. Runs after those of the same job, device
+     and stream that are under way (there are such only with launch_ahead_max); operators and
+     transfers do not wait for each other. */
   int (*launch)(void *user, const gmlake_offload_launch *launch, uint64_t token);
-  int (*timer)(void *user, uint64_t at_ns, uint64_t token); /* completes at that time or later */
+  int (*timer)(void *user, uint64_t at_ns, uint64_t token); /* ends at that time or later */
   int (*now)(void *user, uint64_t *out_ns);
-  int (*wait)(void *user, uint64_t *out_token); /* blocks until something completes */
-  size_t divisor; /* so many bytes of a tensor are one in memory; 0 or 1, but for the mock. An
-                     allocation has at least its bytes by this; an engine's tensor that has its
-                     place at `offset` begins at offset / divisor */
+  int (*wait)(void *user, uint64_t *out_token); /* blocks until something has ended */
+  size_t divisor; /* 0 or 1, except in the mock, where `divisor` bytes of a tensor are one byte of
+                     memory: an allocation has at least bytes / divisor bytes, and a tensor whose
+                     place in an arena is at `offset` begins at offset / divisor */
 } gmlake_offload_backend;
 
 #if defined(GMLAKE_OFFLOAD_BACKEND_MOCK)
-/* All zero: an H200's link, tensors at their full size. */
+/* All zero: an H200's link, tensors of their full size. */
 typedef struct gmlake_offload_mock_desc {
-  size_t device_bytes;      /* refuses to allocate more; 0: no end */
-  size_t divisor;           /* a tensor's real bytes: its bytes by this, at least 16; 0: 1 */
+  size_t device_bytes;      /* allocations on devices are refused above this sum; 0: never */
+  size_t divisor;           /* a tensor has bytes / divisor real bytes, at least 16; 0: 1 */
   double out_bytes_per_s;   /* 0: 55e9 */
   double in_bytes_per_s;    /* 0: 55e9 */
   double both_bytes_per_s;  /* 0: 101e9 */
-  uint64_t copy_ns;         /* what each copy takes besides its bytes */
-  double jitter;            /* operators take their time by 1 - jitter to 1 + jitter; below 1 */
-  double copy_jitter;       /* copies likewise */
-  uint64_t seed;            /* of both */
-  gmlake_offload_host host; /* also the tensors' memory */
+  uint64_t copy_ns;         /* time of each copy besides that of its bytes */
+  double jitter;            /* an operator takes 1 - jitter to 1 + jitter of its time; below 1 */
+  double copy_jitter;       /* the same for copies */
+  uint64_t seed;            /* of the random numbers for both */
+  gmlake_offload_host host; /* for the tensors, too */
 } gmlake_offload_mock_desc;
 
 typedef struct gmlake_offload_mock_census {
-  uint64_t call_count; /* calls of the backend so far, but for now */
-  uint64_t digest;     /* of all that operators wrote, whatever their order was; an
-                                    operator that ran again has to write the same */
-  uint64_t race_count; /* operators and copies whose source changed under them */
+  uint64_t call_count; /* calls of the backend's functions so far, without `now` */
+  uint64_t digest;     /* of all that operators wrote, in whatever order they ran. It is wrong if
+                          an operator that ran again wrote other bytes than the first time */
+  uint64_t race_count; /* operators and copies whose input changed while they ran */
   uint64_t launch_count, copy_count;
-  uint64_t rerun_count; /* launches of an operator for the second time in an iteration */
+  uint64_t rerun_count; /* launches of operators that had run in the same iteration already */
   size_t device_bytes, host_bytes, device_bytes_peak, host_bytes_peak;
-  uint64_t out_busy_ns, in_busy_ns, compute_ns; /* time in which something was under way */
+  uint64_t out_busy_ns, in_busy_ns,
+      compute_ns; /* time in which a copy, an operator was under way */
 } gmlake_offload_mock_census;
 
 /* Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY; *out_backend is then NULL. */
@@ -669,70 +701,71 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_destroy(gmlake_offload_backend *back
 GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_get_census(const gmlake_offload_backend *backend,
                                                        gmlake_offload_mock_census *out_census);
 
-/* The call of that number, as census.call_count counts them, fails; 0: none does. */
+/* Makes the call of that number fail, as census.call_count counts calls; 0: none fails. */
 GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_fail_at(gmlake_offload_backend *backend,
                                                     uint64_t call_number);
 #endif
 
 #if defined(GMLAKE_OFFLOAD_BACKEND_CUDA)
-/* Functions return 0, or anything else where they fail. They are called in the device's primary
-   context; `stream` is a CUstream. */
+/* The functions return 0, or another value if they fail. While they are called the device's primary
+   context is current. `stream` is a CUstream. */
 typedef struct gmlake_offload_cuda_desc {
-  int device;        /* the driver's number; graphs may call it by another */
-  size_t host_bytes; /* pinned at create; more is pinned when it is needed, 256 MiB at a time */
-  /* Device memory; both, or neither: cuMemAlloc and cuMemFree, which wait for the device. Any
-     stream may use what alloc_fn hands out at once, and nothing uses what free_fn takes back any
-     more. The stream is always the same, and lives as long as the backend. A lake: gmlake_alloc and
-     gmlake_free. */
+  int device;        /* its number in the driver; graphs may use another number */
+  size_t host_bytes; /* pinned at create; more is pinned when needed, at least 256 MiB at a time */
+  /* Device memory. Both or neither: then cuMemAlloc and cuMemFree are used, which wait for the
+     device. Every stream may use memory of alloc_fn as soon as it returns. When free_fn is called,
+     nothing uses the memory any more. `stream` is always the same one, and is destroyed with the
+     backend. With a lake: gmlake_alloc and gmlake_free. */
   int (*alloc_fn)(void *user, size_t bytes, void *stream, void **out_ptr);
   void (*free_fn)(void *user, void *ptr, size_t bytes, void *stream);
-  /* Queues the operator on the stream and waits for nothing. Required. */
+  /* Queues the operator on the stream and returns without waiting for it. Required. */
   int (*launch_fn)(void *user, const gmlake_offload_launch *launch, void *stream);
-  /* Queues a tensor's first contents, in device memory or in pinned memory, which kernels reach by
-     the same pointer. NULL: zeros. */
+  /* Queues what writes the first contents of a tensor, in device memory or in pinned memory;
+     kernels can use both pointers. NULL: zeros. */
   int (*fill_fn)(void *user, uint32_t job, uint32_t tensor, void *ptr, size_t bytes, int on_host,
                  void *stream);
-  void *user; /* first argument of all */
+  void *user; /* the first argument of these functions */
   gmlake_offload_host host;
 } gmlake_offload_cuda_desc;
 
-/* Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY, BACKEND (no driver, no device, or it refuses);
-   *out_backend is then NULL. */
+/* Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY, BACKEND (there is no driver, or no such device, or
+   a call of the driver failed); *out_backend is then NULL. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_cuda_create(
     const gmlake_offload_cuda_desc *desc, gmlake_offload_backend **out_backend);
-/* pre: no run and no engine uses it. Waits for what is under way. NULL is fine. */
+/* pre: no run and no engine uses the backend. Waits until all its work has ended. NULL is fine. */
 GMLAKE_OFFLOAD_DEF void gmlake_offload_cuda_destroy(gmlake_offload_backend *backend);
 #endif
 
 /* ---- Runs ------------------------------------------------------------------------------------ */
 
-#define GMLAKE_OFFLOAD_STRICT 1u /* run: no passive swap out; what would need one is an error */
-#define GMLAKE_OFFLOAD_LRU 2u    /* run: passively leaves what was not used for longest */
+#define GMLAKE_OFFLOAD_STRICT 1u /* run: fails where a passive swap out would be needed */
+#define GMLAKE_OFFLOAD_LRU 2u    /* run: passive swaps out take what was not used for longest */
 
 typedef struct gmlake_offload_run_desc {
   const gmlake_offload_backend *backend; /* outlives the run */
   unsigned flags;                        /* GMLAKE_OFFLOAD_STRICT, GMLAKE_OFFLOAD_LRU */
-  size_t limit_bytes;                    /* of all tensors on the device; 0: the backend's */
-  uint32_t launch_ahead_max;             /* operators of a job that are launched behind the one that
-                                            runs, where all they need is there; 0: none */
+  size_t limit_bytes;                    /* of all tensors on the device; 0: only the backend's */
+  uint32_t launch_ahead_max;             /* operators of a job that may be launched while one of it
+                                            runs; 0: none */
   gmlake_offload_host host;
-  /* Called after each operator with the time it took; may be NULL. This and the next one may call
-     the functions below but run_iterations, run_overwrite and run_destroy. */
+  /* Called after each operator, with the time that it took; may be NULL. observe_fn and
+     iteration_fn may call all functions for runs except run_iterations, run_overwrite and
+     run_destroy. */
   void (*observe_fn)(void *user, uint32_t job, uint32_t op, uint64_t time_ns);
-  /* Called after each iteration, when its OUTPUTs are still there; may be NULL. */
+  /* Called after each iteration, while its OUTPUTs still exist; may be NULL. */
   void (*iteration_fn)(void *user, uint32_t job, uint64_t iteration);
   void *user;
 } gmlake_offload_run_desc;
 
 typedef struct gmlake_offload_run_stats {
   size_t struct_bytes; /* set by the caller, or 0: this header's size; returned: bytes filled in */
-  uint64_t time_ns;    /* by the backend's clock, in gmlake_offload_run_iterations */
-  uint64_t stall_ns;   /* jobs' time between operators, added up */
+  uint64_t time_ns;    /* spent in gmlake_offload_run_iterations, by the backend's clock */
+  uint64_t stall_ns;   /* the sum over jobs of their time without an operator */
   size_t device_bytes, device_bytes_peak, host_bytes, host_bytes_peak;
   size_t out_bytes, in_bytes;   /* copied so far */
-  uint64_t out_count, in_count; /* copies */
+  uint64_t out_count, in_count; /* copies so far */
   uint64_t passive_out_count, passive_in_count, recompute_count;
-  uint64_t void_count;      /* events that came too late or were not needed */
+  uint64_t void_count;      /* events that were ignored: too late, too early or not needed */
   uint64_t iteration_count; /* of all jobs */
 } gmlake_offload_run_stats;
 
@@ -740,52 +773,55 @@ typedef struct gmlake_offload_run_stats {
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_run_create(const gmlake_offload_run_desc *desc, gmlake_offload_run **out_run);
 
-/* Waits for what is under way and frees all tensors. NULL is fine. */
+/* Waits until all work has ended, and frees all tensors. NULL is fine. */
 GMLAKE_OFFLOAD_DEF void gmlake_offload_run_destroy(gmlake_offload_run *run);
 
-/* Adds a job; its persistent tensors are made and filled, those on the host that the plan has there
-   when an iteration begins, and those that do not fit. It runs from the next run_iterations on.
-   *out_job is the lowest number that is free, as a planner's: jobs that are added to both, and
-   removed from both when they are gone, have the same numbers. The graph has to stay until the job
-   is gone; plan, which may be NULL, until then or until an iteration has begun by another one.
+/* Adds a job, which runs from the next call of run_iterations on. Allocates and fills its
+   persistent tensors: on the host if the plan has them there when an iteration begins or if the
+   device has no room left, else on the device. *out_job is the lowest number that no other job has.
+   A planner gives numbers by the same rule: jobs that are added to both, and removed from both when
+   they are gone, have the same number in both. The graph must exist until the job is gone. The plan
+   (may be NULL) must exist until then, or until the job has begun an iteration by another plan.
    Errors: INVALID_ARGUMENT, NOT_SEALED, WRONG_PLAN, WRONG_DEVICE, SIZE_OVERFLOW,
    OUT_OF_HOST_MEMORY, BACKEND. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_run_add_job(gmlake_offload_run *run, const gmlake_offload_graph *graph,
                            const gmlake_offload_plan *plan, uint32_t *out_job);
 
-/* The job stops after its present iteration, at once where none is under way, and is gone: its
-   tensors are freed, its number is free. Errors: INVALID_ARGUMENT, UNKNOWN_ID. */
+/* Stops a job, after its present iteration if one is under way, else at once. Then its tensors are
+   freed, and another job may get its number. Errors: INVALID_ARGUMENT, UNKNOWN_ID. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_remove_job(gmlake_offload_run *run,
                                                                        uint32_t job);
 
-/* From its next iteration on the job runs by this plan; NULL: by none.
+/* Makes the job run by this plan from its next iteration on; NULL: by no plan.
    Errors: INVALID_ARGUMENT, UNKNOWN_ID, WRONG_PLAN. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_run_set_plan(gmlake_offload_run *run, uint32_t job, const gmlake_offload_plan *plan);
 
-/* Runs until every job has completed that many more iterations. Jobs that are done wait.
-   Errors: INVALID_ARGUMENT; OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, BACKEND, after which the run
+/* Runs until each job has completed iteration_count more iterations. A job that has waits for the
+   others. Errors: INVALID_ARGUMENT. OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, BACKEND, WRONG_PLAN
+   (an operator reads a tensor that the plan dropped and did not make again): after these the run
    can only be destroyed. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_iterations(gmlake_offload_run *run,
                                                                        uint64_t iteration_count);
 
-/* What all tensors on the device may take from now on; 0: the backend's. Where they take more,
+/* Sets the limit for all tensors on the device; 0: only the backend's. If they take more already,
    tensors leave when an operator next needs memory. Errors: INVALID_ARGUMENT. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_set_limit(gmlake_offload_run *run,
                                                                       size_t limit_bytes);
 
-/* Where a tensor's bytes are: NULL in *out_device or *out_host where they are not. The pointers
-   hold until iterations are run again; in a callback, until it returns. Errors: INVALID_ARGUMENT,
-   UNKNOWN_ID. */
+/* Tells where the bytes of a tensor are now, on the device, the host, or both. The other pointer is
+   NULL. The pointers are valid until iterations run again; in a callback, until it returns.
+   Errors: INVALID_ARGUMENT, UNKNOWN_ID. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_locate(const gmlake_offload_run *run,
                                                                    uint32_t job, uint32_t tensor,
                                                                    void **out_device,
                                                                    void **out_host);
 
-/* Where the caller may write a PERSISTENT or INPUT tensor before the next iteration: one of both
-   places, the other is NULL; what is being copied is waited for.
-   Errors: INVALID_ARGUMENT (also another kind, or in a callback), UNKNOWN_ID, BACKEND. */
+/* Tells where the caller may write a PERSISTENT or INPUT tensor before the next iteration: on the
+   device or on the host; the other pointer is NULL. Waits if the tensor is being copied.
+   Errors: INVALID_ARGUMENT (also for a tensor of another kind, and in a callback), UNKNOWN_ID,
+   BACKEND. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_overwrite(gmlake_offload_run *run,
                                                                       uint32_t job, uint32_t tensor,
                                                                       void **out_device,
@@ -795,7 +831,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_overwrite(gmlake_off
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_run_get_stats(const gmlake_offload_run *run, gmlake_offload_run_stats *out_stats);
 
-/* Peaks count anew from what is there now. Errors: INVALID_ARGUMENT. */
+/* Sets the peaks to the present values. Errors: INVALID_ARGUMENT. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_reset_peaks(gmlake_offload_run *run);
 
 /* ---- Memgraphs: TURNIP ----------------------------------------------------------------------- */
@@ -803,75 +839,79 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_reset_peaks(gmlake_o
 typedef struct gmlake_offload_memgraph gmlake_offload_memgraph;
 typedef struct gmlake_offload_engine gmlake_offload_engine;
 
-#define GMLAKE_OFFLOAD_NOWHERE SIZE_MAX /* an offset: the tensor is not there */
+#define GMLAKE_OFFLOAD_NOWHERE SIZE_MAX /* an offset: the tensor is not in this arena */
 
 typedef enum gmlake_offload_node_kind {
-  GMLAKE_OFFLOAD_NODE_OP = 0, /* also a transfer */
+  GMLAKE_OFFLOAD_NODE_OP = 0, /* an operator, also a transfer */
   GMLAKE_OFFLOAD_NODE_OFFLOAD,
   GMLAKE_OFFLOAD_NODE_RELOAD
 } gmlake_offload_node_kind;
 
-/* All zero but for the graph: room for everything, nothing moves, an H200's link. To the letter
-   (GMLAKE_OFFLOAD_LETTER) memory is taken ahead as far as some is free, and never by offloading. */
+/* All zero but the graph: room for all tensors, nothing moves; an H200's link. */
 typedef struct gmlake_offload_memgraph_desc {
   const gmlake_offload_graph *graph; /* sealed; outlives the memgraph */
   unsigned flags;                    /* GMLAKE_OFFLOAD_LETTER */
-  size_t device_bytes;               /* of each device's arena; 0: all its tensors at once */
-  const size_t *bytes_by_device;     /* instead, for each device; may be NULL */
-  size_t align_bytes;                /* of all places, a power of two; 0: 512 */
-  size_t tensor_bytes_min;           /* smaller ones leave only for want of others; 0: 1 MiB */
-  uint64_t alloc_ahead_ns;           /* of operators: how far memory is taken before they run; */
-  uint64_t reload_ahead_ns;          /* how far tensors are reloaded; 0 each: several are tried */
-  double out_bytes_per_s;            /* to tell these apart: each device's link; 0: 55e9 */
-  double in_bytes_per_s;             /* 0: 55e9 */
-  uint64_t copy_ns;                  /* what each copy takes besides its bytes; 0: 10 us */
+  size_t device_bytes;               /* of each device's arena; 0: enough for all its tensors */
+  const size_t *bytes_by_device;     /* instead of that one value for each device; may be NULL */
+  size_t align_bytes;                /* all places are multiples of it; a power of two; 0: 512 */
+  size_t tensor_bytes_min;  /* smaller tensors leave only if nothing else helps; 0: 1 MiB */
+  uint64_t alloc_ahead_ns;  /* an operator gets its memory this long before it runs; */
+  uint64_t reload_ahead_ns; /* its tensors are reloaded this long before; 0 each: several
+                                        values are tried. To the letter memory is taken ahead as
+                                        long as some is free */
+  double out_bytes_per_s;   /* each device's link, for simulating; 0: 55e9 */
+  double in_bytes_per_s;    /* 0: 55e9 */
+  uint64_t copy_ns;         /* time of each copy besides that of its bytes; 0: 10 us */
   gmlake_offload_host host;
 } gmlake_offload_memgraph_desc;
 
 typedef struct gmlake_offload_memgraph_info {
   size_t struct_bytes; /* set by the caller, or 0: this header's size; returned: bytes filled in */
   size_t node_count, op_count, offload_count, reload_count;
-  size_t edge_count, memory_edge_count; /* all; those that only keep memory apart */
-  size_t superfluous_count;             /* edges that others implied: left out */
-  size_t offload_bytes, reload_bytes;   /* copied in an iteration */
-  size_t device_count, device_bytes;    /* arenas, all together, each up to the last byte used */
-  size_t home_bytes;                    /* tensors there when an iteration begins and ends */
-  size_t host_bytes;                    /* the host's arena */
+  size_t edge_count,
+      memory_edge_count;              /* all; those that exist only because memory is used again */
+  size_t superfluous_count;           /* edges left out, since a path of others implies them */
+  size_t offload_bytes, reload_bytes; /* copied in an iteration */
+  size_t device_count, device_bytes;  /* devices; bytes used of all their arenas together */
+  size_t home_bytes;                  /* tensors with a home on their device */
+  size_t host_bytes;                  /* of the host's arena */
   size_t align_bytes;
-  uint64_t alloc_ahead_ns, reload_ahead_ns; /* as given, or the best of those tried */
-  uint64_t time_ns; /* an iteration, as simulated; 0 where nothing had to be told apart */
+  uint64_t alloc_ahead_ns, reload_ahead_ns; /* as given, or the best that was tried */
+  uint64_t time_ns;                         /* an iteration, as simulated */
 } gmlake_offload_memgraph_info;
 
-/* A node, valid as long as the memgraph. Nodes are numbered in an order in which they may run. */
+/* A node. Its pointers are valid as long as the memgraph. The numbers of nodes are an order in
+   which they may run. */
 typedef struct gmlake_offload_node {
   gmlake_offload_node_kind kind;
-  uint32_t device, op, tensor;       /* operator's: tensor NONE. Copies': op NONE */
-  size_t device_offset, host_offset; /* copies: of the tensor in the two arenas */
-  const size_t *read_offsets;        /* operators: of the tensors read, on their devices, */
-  const size_t *write_offsets;       /* and of those written */
-  const uint32_t *before;            /* nodes that have to end first, ascending */
-  const unsigned char *memory;       /* 1 for each that is there for memory alone */
+  uint32_t device, op, tensor;       /* an operator has no tensor, a copy no op (NONE) */
+  size_t device_offset, host_offset; /* copies: the tensor's places in the two arenas */
+  const size_t *read_offsets;        /* operators: the places of the tensors that it reads, */
+  const size_t *write_offsets;       /* and of those that it writes */
+  const uint32_t *before;            /* the nodes that must end before it begins, ascending */
+  const unsigned char *memory;       /* for each of these: 1 if only memory is the reason */
   size_t before_count;
 } gmlake_offload_node;
 
-/* Where a tensor is when an iteration begins and ends: PERSISTENT and INPUT tensors in the same
-   places both times, an OUTPUT that an operator writes at the end, each on one side or both. */
+/* Where a tensor is when an iteration begins, or when it ends: on the device, on the host, or both.
+   PERSISTENT and INPUT tensors are at the same places both times. An OUTPUT that an operator writes
+   has a place at the end only. */
 typedef struct gmlake_offload_place {
-  size_t device_offset, host_offset; /* or NOWHERE */
+  size_t device_offset, host_offset; /* or GMLAKE_OFFLOAD_NOWHERE */
 } gmlake_offload_place;
 
 /* What gmlake_offload_memgraph_check found. */
 typedef struct gmlake_offload_memgraph_fault {
   gmlake_offload_result result;
-  uint32_t node, other; /* of two that are not ordered the later one, by number; or NONE */
+  uint32_t node, other; /* the node that is wrong, and the one that it conflicts with; or NONE */
   uint32_t tensor;      /* or NONE */
   char text[120];
 } gmlake_offload_memgraph_fault;
 
 /* Compiles a graph of any number of devices: TASKGRAPH to MEMGRAPH.
-   Errors: INVALID_ARGUMENT; NOT_SEALED; OUT_OF_DEVICE_MEMORY, where an operator's tensors, each
-   rounded up to align_bytes, pass its device's arena; SIZE_OVERFLOW, where that rounding, or all
-   arenas together, are too much; OUT_OF_HOST_MEMORY; *out_memgraph is then NULL. */
+   Errors: INVALID_ARGUMENT; NOT_SEALED; OUT_OF_DEVICE_MEMORY (the tensors of one operator, each
+   rounded up to align_bytes, are larger than its device's arena); SIZE_OVERFLOW (the rounded sizes,
+   or all arenas together, are too large); OUT_OF_HOST_MEMORY. *out_memgraph is then NULL. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_create(
     const gmlake_offload_memgraph_desc *desc, gmlake_offload_memgraph **out_memgraph);
 
@@ -887,63 +927,65 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_memgraph_get_place(const gmlake_offload_memgraph *memgraph, uint32_t tensor,
                                   gmlake_offload_place *out_begin, gmlake_offload_place *out_end);
 
-/* Proves, from the graph and the nodes alone, that every order that the edges allow gives the
-   graph's results: see HOW A MEMGRAPH IS CHECKED. out_fault may be NULL.
-   Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY; and what is wrong with the memgraph:
-   INCOMPLETE  an operator is missing or there twice, or a dependency that was asked for
-   BAD_PLACE   a place passes its arena, two of one node's places overlap, or what an operator
-              updates has another place behind it
-   CYCLE       nodes wait for each other
-   RACE        two nodes touch the same bytes, one writes them, and no path orders the two
-   STALE_READ  a node, or the next iteration, reads bytes that are not the version it should see */
+/* Proves that every order that the edges allow gives the graph's results: see HOW A MEMGRAPH IS
+   CHECKED. out_fault may be NULL. Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY; or what is wrong
+   with the memgraph:
+   INCOMPLETE  an operator is missing or is there twice; or a dependency that was asked for is
+               missing; or a tensor does not begin or end where it should
+   BAD_PLACE   a place passes its arena's end; or two places of one node overlap; or an operator
+               does not update a tensor in place
+   CYCLE       nodes wait for each other in a circle
+   RACE        two nodes use the same bytes, one of them writes, and no path orders the two
+   STALE_READ  a node, or the next iteration, reads other bytes than it should */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_check(
     const gmlake_offload_memgraph *memgraph, gmlake_offload_memgraph_fault *out_fault);
 
 /* ---- Engines: memgraphs run in any order ----------------------------------------------------- */
 
-#define GMLAKE_OFFLOAD_FIXED_ORDER 1u  /* engine: each queue in the order of compilation */
-#define GMLAKE_OFFLOAD_RANDOM_ORDER 2u /* engine: of what is ready anything, not the first */
+#define GMLAKE_OFFLOAD_FIXED_ORDER 1u  /* engine: each queue runs in the order of compilation */
+#define GMLAKE_OFFLOAD_RANDOM_ORDER 2u /* engine: starts any node that is ready, not the first */
 
 typedef struct gmlake_offload_engine_desc {
-  const gmlake_offload_backend *backend;   /* outlives the engine; nothing else runs on it */
-  const gmlake_offload_memgraph *memgraph; /* likewise; several engines may share it */
+  const gmlake_offload_backend *backend;   /* outlives the engine, and is used by nothing else */
+  const gmlake_offload_memgraph *memgraph; /* outlives the engine; several engines may share it */
   unsigned flags;                          /* FIXED_ORDER or RANDOM_ORDER */
-  uint32_t stream_count;                   /* operators at once on a device; 0: 1 */
-  uint32_t copy_count;                     /* copies at once of a device and direction, and
-                                              transfers of a device; 0: 1 */
-  uint32_t launch_ahead_max;               /* operators that are launched behind the one that runs
-                                              and whatever they wait for; 0: none. With one stream
-                                              only */
+  uint32_t stream_count;                   /* operators at once on each device; 0: 1 */
+  uint32_t copy_count;                     /* copies at once of each device and direction, and
+                                              transfers at once of each device; 0: 1 */
+  uint32_t launch_ahead_max;               /* operators that may be launched while one runs and
+                                              they wait for it; 0: none; else stream_count
+                                              must be 0 or 1 */
   uint64_t seed;                           /* of RANDOM_ORDER */
   gmlake_offload_host host;
 } gmlake_offload_engine_desc;
 
 typedef struct gmlake_offload_engine_stats {
   size_t struct_bytes; /* set by the caller, or 0: this header's size; returned: bytes filled in */
-  uint64_t time_ns;    /* by the backend's clock, in gmlake_offload_engine_run */
-  uint64_t stall_ns;   /* of it: devices without an operator under way, added up */
+  uint64_t time_ns;    /* spent in gmlake_offload_engine_run, by the backend's clock */
+  uint64_t stall_ns;   /* the sum over devices of their time without an operator in it */
   uint64_t iteration_count, op_count, offload_count, reload_count;
   size_t offload_bytes, reload_bytes;
 } gmlake_offload_engine_stats;
 
-/* Takes one arena from the backend for each device and one for the host, and fills the tensors
-   that are there when an iteration begins.
-   Errors: INVALID_ARGUMENT (also where align_bytes is below 16 times the backend's divisor, or
-   launch_ahead_max is set with a stream_count above 1), OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY,
-   BACKEND; *out_engine is then NULL. */
+/* Allocates one arena for each device and one for the host, and fills the tensors that exist when
+   an iteration begins.
+   Errors: INVALID_ARGUMENT (also if the memgraph's align_bytes is below 16 times the backend's
+   divisor, or if launch_ahead_max is set and stream_count is above 1), OUT_OF_HOST_MEMORY,
+   OUT_OF_DEVICE_MEMORY, BACKEND; *out_engine is then NULL. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_create(
     const gmlake_offload_engine_desc *desc, gmlake_offload_engine **out_engine);
 
-/* Waits for what is under way. NULL is fine. */
+/* Waits until all work has ended. NULL is fine. */
 GMLAKE_OFFLOAD_DEF void gmlake_offload_engine_destroy(gmlake_offload_engine *engine);
 
-/* Runs the memgraph that many times. Errors: INVALID_ARGUMENT; BACKEND, after which the engine can
-   only be destroyed. */
+/* Runs the memgraph iteration_count times. Errors: INVALID_ARGUMENT; BACKEND, after which the
+   engine can only be destroyed. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_run(gmlake_offload_engine *engine,
                                                                    uint64_t iteration_count);
 
-/* Where a tensor's bytes are between iterations, NULL where they are not: what is written to an
-   INPUT goes wherever it is. Errors: INVALID_ARGUMENT, UNKNOWN_ID. */
+/* Tells where the bytes of a tensor are between iterations: on the device, on the host, or both.
+   The other pointer is NULL. Who writes an INPUT writes it at both places if it has both.
+   Errors: INVALID_ARGUMENT, UNKNOWN_ID. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_locate(
     const gmlake_offload_engine *engine, uint32_t tensor, void **out_device, void **out_host);
 

@@ -1,5 +1,6 @@
 /* build/turnip: compiles graphs for less memory than they need, proves the memgraphs right, and
-   runs them on the mock's clock. The text of --help says what it takes and what its columns mean. */
+   runs them on the mock's clock. The text of --help says what it takes and what its columns
+   mean. */
 #define GMLAKE_OFFLOAD_IMPLEMENTATION
 #define GMLAKE_OFFLOAD_BACKEND_MOCK
 #include "gmlake_offload.h"
