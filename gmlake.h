@@ -109,12 +109,13 @@ STREAMS
   driver promises no such answer.
   Where nobody can tell the lake, set GMLAKE_STREAMS_MAY_END in desc.flags. Then a stream is
   touched only by calls that name it, which says that it is there: each free on it is fenced at
-  once, and every such call asks the driver for the stream's id (cuStreamGetId, CUDA 12), which no
-  other stream has. A value under another id is another stream, which gets the former one's memory
-  as that of any other; a block that outlives its stream, or one that it is recorded on, may be
-  freed on the value and serves again after a wait for the whole device. Without ids, under older
-  drivers, an allocation is ordered behind what was freed on its stream's value, and streams must
-  outlive the blocks that they use. The legacy stream costs nothing of this.
+  once, and every such call asks the driver for the stream's id (cuStreamGetId, CUDA 12; not while
+  the stream is captured, told or not), which no other stream has. A value under another id is
+  another stream, which gets the former one's memory as that of any other; a block that outlives its
+  stream, or one that it is recorded on, may be freed on the value and serves again after a wait for
+  the whole device. Without ids, under older drivers, an allocation is ordered behind what was freed
+  on its stream's value, and streams must outlive the blocks that they use. The legacy stream costs
+  nothing of this.
 
 CAPTURES
   gmlake_capture_begin before cuStreamBeginCapture, gmlake_capture_end after
@@ -8319,6 +8320,7 @@ enum {
   X(EventQuery, 2000, GMLK_CUDA_V1, (CUevent event))                                           \
   X(EventSynchronize, 2000, GMLK_CUDA_V1, (CUevent event))                                     \
   X(StreamWaitEvent, 3020, GMLK_CUDA_V1, (CUstream stream, CUevent event, unsigned flags))     \
+  X(StreamIsCapturing, 10000, GMLK_CUDA_V1, (CUstream stream, CUstreamCaptureStatus * status)) \
   X(CtxSynchronize, 2000, GMLK_CUDA_V1, (void))                                                \
   GMLK_CUDA_FUNCTIONS_12(X)                                                                    \
   X(ThreadExchangeStreamCaptureMode, 10010, GMLK_CUDA_V1, (CUstreamCaptureMode * mode))
@@ -8722,7 +8724,12 @@ static gmlake_result gmlk_cuda_stream_id(void *user, gmlake_stream stream, uint6
   gmlk_cuda_call call;
   unsigned long long id = 0;
   if (gmlk_cuda_enter(user, &call)) {
-    call.code = call.cuda->fn.StreamGetId((CUstream)stream, &id);
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    call.code = call.cuda->fn.StreamIsCapturing((CUstream)stream, &status);
+    if (call.code == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE)
+      call.code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* as it answers, and spoils the capture */
+    else if (call.code == CUDA_SUCCESS)
+      call.code = call.cuda->fn.StreamGetId((CUstream)stream, &id);
     if (call.code == CUDA_SUCCESS) *out_id = (uint64_t)id;
   }
   return gmlk_cuda_leave_stream(&call, out_code);

@@ -1324,6 +1324,17 @@ static CUresult fake_stream_get_id(CUstream value, unsigned long long *id) {
   return CUDA_SUCCESS;
 }
 
+static CUresult fake_stream_is_capturing(CUstream value, CUstreamCaptureStatus *status) {
+  fake_stream *stream;
+  const CUresult code = fake_find_stream(value, &stream);
+  if (code) return code;
+  *status = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (stream->capture)
+    *status = stream->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                                       : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  return CUDA_SUCCESS;
+}
+
 static CUresult fake_stream_synchronize(CUstream value) {
   fake_stream *stream;
   CUresult code = fake_look(value, &stream);
@@ -2057,6 +2068,8 @@ static CUresult fake_handle_prop(CUmemAllocationProp *out, CUmemGenericAllocatio
   X(cuStreamQuery, 2000, (CUstream stream), fake_stream_query(stream)) \
   X(cuStreamGetId, 12000, (CUstream stream, unsigned long long *id), \
     fake_stream_get_id(stream, id)) \
+  X(cuStreamIsCapturing, 10000, (CUstream stream, CUstreamCaptureStatus *status), \
+    fake_stream_is_capturing(stream, status)) \
   X(cuStreamWaitEvent, 3020, (CUstream stream, CUevent event, unsigned flags), \
     fake_stream_wait(stream, event, flags)) \
   X(cuStreamBeginCapture, 10010, (CUstream stream, CUstreamCaptureMode mode), \

@@ -102,6 +102,7 @@ static const symbol symbols[] = {
     {"cuEventQuery", 2000, "cuEventQuery"},
     {"cuEventSynchronize", 2000, "cuEventSynchronize"},
     {"cuStreamWaitEvent", 3020, "cuStreamWaitEvent"},
+    {"cuStreamIsCapturing", 10000, "cuStreamIsCapturing"},
     {"cuCtxSynchronize", 2000, "cuCtxSynchronize"},
     {"cuStreamGetId", 12000, "cuStreamGetId"}, /* may be missing */
     {"cuThreadExchangeStreamCaptureMode", 10010, "cuThreadExchangeStreamCaptureMode"},
@@ -847,6 +848,7 @@ static const entry entries[] = {
     {"cuEventQuery", do_event_query},
     {"cuEventSynchronize", do_event_wait},
     {"cuStreamWaitEvent", do_stream_wait},
+    {"cuStreamIsCapturing", do_stream_id},
     {"cuStreamGetId", do_stream_id},
     {"cuCtxSynchronize", do_device_wait},
     {"cuThreadExchangeStreamCaptureMode", do_exchange}, /* there */

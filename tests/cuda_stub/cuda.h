@@ -101,6 +101,12 @@ typedef enum CUstreamCaptureMode_enum {
   CU_STREAM_CAPTURE_MODE_RELAXED = 2
 } CUstreamCaptureMode;
 
+typedef enum CUstreamCaptureStatus_enum {
+  CU_STREAM_CAPTURE_STATUS_NONE = 0,
+  CU_STREAM_CAPTURE_STATUS_ACTIVE = 1,
+  CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2
+} CUstreamCaptureStatus;
+
 typedef struct CUmemLocation_st {
   CUmemLocationType type;
   int id;
@@ -177,6 +183,7 @@ CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream);
 CUresult CUDAAPI cuEventQuery(CUevent event);
 CUresult CUDAAPI cuEventSynchronize(CUevent event);
 CUresult CUDAAPI cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags);
+CUresult CUDAAPI cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status);
 CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode);
 
 /* For gmlake_offload.h, the tests and the benchmarks. */
