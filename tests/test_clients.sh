@@ -18,8 +18,10 @@ for case in memory grow record_stream empty_cache stats threads; do
   ok "torch: $case" fake "$build/client_torch" "$library" "$case"
   ok "torch: $case: silent" silent
 done
-ok 'torch: forget_stream' fake FAKE_CUDA_SEED=1 "$build/client_torch" "$library" forget_stream
-ok 'torch: forget_stream: silent' silent
+for case in untold told streams_end streams_stay captures; do
+  ok "torch: $case" fake FAKE_CUDA_SEED=1 "$build/client_torch" "$library" "$case"
+  ok "torch: $case: silent" silent
+done
 ok 'torch: empty_cache fails' fake FAKE_CUDA_DEVICES=2 "$build/client_torch" "$library" \
   empty_cache_fails
 ok 'torch: empty_cache fails: says so' says 'gmlake_torch: device 0: gmlake_trim: GMLAKE_ERROR_'

@@ -44,6 +44,7 @@ API void gmlake_torch_free(void *ptr, size_t bytes, int device, void *stream);
 API void gmlake_torch_record_stream(void *ptr, void *stream);
 API void gmlake_torch_empty_cache(void);
 API void gmlake_torch_forget_stream(void *stream);
+API void gmlake_torch_streams_stay(void);
 API void gmlake_torch_refuse_capture(void);
 API void gmlake_torch_set_raise(raise_fn *fn);
 API void gmlake_torch_set_raise_text(raise_text_fn *fn);
@@ -53,6 +54,7 @@ API int gmlake_torch_stats_json(int device, char *buffer, size_t size);
 static gmlake *lakes[DEVICES_MAX]; /* set once, under the mutex */
 static gmlake_recorder *recorders[DEVICES_MAX];
 static pthread_mutex_t create_mutex = PTHREAD_MUTEX_INITIALIZER;
+static int streams_stay; /* under the mutex */
 static raise_fn *raise_error;
 static raise_text_fn *raise_text; /* set before raise_error is */
 
@@ -181,6 +183,8 @@ static void create_lake(int device, gmlake **out, char *why, size_t why_bytes) {
   const char *unread;
   gmlake_result result;
   desc.device = device;
+  /* Nobody tells when an external stream is destroyed. torch's and the legacy one never are. */
+  desc.flags = streams_stay ? 0 : GMLAKE_STREAMS_MAY_END;
   *out = NULL;
   unread = read_environment(&desc, peers);
   if (unread) {
@@ -296,6 +300,14 @@ API void gmlake_torch_empty_cache(void) {
   int device;
   for (device = 0; device < DEVICES_MAX; device++)
     if (lake_of(device)) tell("gmlake_trim", device, gmlake_trim(lake_of(device), 0, NULL));
+}
+
+/* From now on lakes are made for a client whose streams are never destroyed, or that frees their
+   memory only when no work uses it: frees need no fence then. */
+API void gmlake_torch_streams_stay(void) {
+  pthread_mutex_lock(&create_mutex);
+  streams_stay = 1;
+  pthread_mutex_unlock(&create_mutex);
 }
 
 /* To be called before a stream is destroyed. A child of fork has none to forget. */

@@ -14,11 +14,10 @@ leaves torch its allocator, which then takes its segments from the lake for what
 allocates inside: running out raises torch.OutOfMemoryError, torch's statistics and graphs work, and
 torch's segments lose what they lose. One process uses one of the two.
 
-Streams of torch's own are never destroyed. Who destroys an external one calls
-
-    gmlake_torch.forget_stream(stream)
-
-before, when the last tensor of that stream is gone.
+Streams of torch's own are never destroyed. An external one must outlive the tensors that were
+allocated on it, since their memory is freed on it; that it is destroyed then, with work still to
+do, is noticed. gmlake_torch.forget_stream(stream) has to be called before only where a tensor that
+lives on was recorded on it (Tensor.record_stream), and always with pool().
 
 Environment variables configure the lakes: see gmlake_torch.c.
 """
@@ -101,7 +100,9 @@ def enable(path=None):
 @contextlib.contextmanager
 def pool(device=None, path=None):
     """What this thread allocates inside, backward passes too, is a torch.cuda.MemPool's."""
-    mem_pool = torch.cuda.MemPool(load(path)[1].allocator())
+    library, allocator = load(path)
+    library.gmlake_torch_streams_stay()  # graphs are captured that the lakes are not told of
+    mem_pool = torch.cuda.MemPool(allocator.allocator())
     backward_here = torch.autograd.set_multithreading_enabled(False)
     with torch.cuda.use_mem_pool(mem_pool, device), backward_here:
         yield mem_pool

@@ -34,6 +34,7 @@ static struct {
   void (*set_raise)(raise_fn *fn);
   void (*set_raise_text)(raise_text_fn *fn);
   void (*forget_stream)(void *stream);
+  void (*streams_stay)(void);
   int (*reset_peaks)(int device);
   int (*stats_json)(int device, char *buffer, size_t size);
 } torch;
@@ -63,6 +64,7 @@ static void load(const char *path) {
   find(library, "gmlake_torch_set_raise", (void *)&torch.set_raise);
   find(library, "gmlake_torch_set_raise_text", (void *)&torch.set_raise_text);
   find(library, "gmlake_torch_forget_stream", (void *)&torch.forget_stream);
+  find(library, "gmlake_torch_streams_stay", (void *)&torch.streams_stay);
   find(library, "gmlake_torch_reset_peaks", (void *)&torch.reset_peaks);
   find(library, "gmlake_torch_stats_json", (void *)&torch.stats_json);
   check(gpu_open(&gpu, "libcuda.so.1"));
@@ -186,31 +188,83 @@ static void case_empty_cache_fails(void) { /* on two devices */
   check(stat_of(0, "reserved_bytes") > 0 && stat_of(1, "reserved_bytes") == 0);
 }
 
-/* What is freed on a stream that is forgotten passes to the stream that gets its value. */
-static void case_forget_stream(void) {
-  unsigned char *a, *b;
-  CUstream former;
-  unsigned value;
-  int round;
+/* External streams come and go with work still to do, and their values come back as others. Not
+   told, the lake notices; told, it needs not ask. */
+static void come_and_go(int is_told) {
+  int round, i, reused = 0;
   start_work();
   torch.forget_stream(streams[0]); /* there is no lake yet */
-  for (round = 0; round < 20; round++) {
+  for (round = 0; round < 200; round++) {
+    CUstream former, next;
+    void *a, *b;
+    unsigned value = 0;
     cu(gpu.cuStreamCreate(&former, CU_STREAM_NON_BLOCKING));
-    a = torch.malloc(4 * MIB, 0, former);
-    cu(gpu.cuMemsetD32Async((CUdeviceptr)a, 1, MIB, former));
-    torch.free(a, 4 * MIB, 0, former);
-    torch.forget_stream(former);
+    a = torch.malloc(MIB, 0, former);
+    for (i = 0; i < 20; i++) cu(gpu.cuMemsetD32Async((CUdeviceptr)a, 1, MIB / 4, former));
+    torch.free(a, MIB, 0, former);
+    if (is_told) torch.forget_stream(former);
     cu(gpu.cuStreamDestroy(former));
-    cu(gpu.cuStreamCreate(&streams[1], CU_STREAM_NON_BLOCKING));
-    b = torch.malloc(4 * MIB, 0, streams[1]);
-    cu(gpu.cuMemsetD32Async((CUdeviceptr)b, 2, MIB, streams[1]));
+    cu(gpu.cuStreamCreate(&next, CU_STREAM_NON_BLOCKING));
+    reused += next == former;
+    b = torch.malloc(MIB, 0, next);
+    cu(gpu.cuMemsetD32Async((CUdeviceptr)b, 2, MIB / 4, next));
     cu(gpu.cuCtxSynchronize());
     cu(gpu.cuMemcpyDtoH(&value, (CUdeviceptr)b, sizeof value));
     check(value == 2);
-    torch.free(b, 4 * MIB, 0, streams[1]);
-    torch.forget_stream(streams[1]);
-    cu(gpu.cuStreamDestroy(streams[1]));
+    torch.free(b, MIB, 0, next);
+    if (is_told) torch.forget_stream(next);
+    cu(gpu.cuStreamDestroy(next));
   }
+  check(reused);
+  cu(gpu.cuCtxSynchronize());
+  torch.empty_cache();
+  check(stat_of(0, "reserved_bytes") == 0);
+}
+
+static void case_untold(void) { come_and_go(0); }
+
+static void case_told(void) {
+  torch.streams_stay();
+  come_and_go(1);
+}
+
+/* The events that two small blocks need, each freed on a stream of its own. */
+static unsigned long long count_events(void) {
+  void *a, *b;
+  start_work();
+  a = torch.malloc(4096, 0, streams[0]);
+  b = torch.malloc(4096, 0, streams[1]);
+  torch.free(a, 4096, 0, streams[0]);
+  torch.free(b, 4096, 0, streams[1]);
+  return stat_of(0, "event_count");
+}
+
+static void case_streams_end(void) { check(count_events() == 2); }
+
+static void case_streams_stay(void) {
+  torch.streams_stay();
+  check(count_events() == 0);
+}
+
+/* Graphs are captured that nobody tells the lake of: what it asks does not spoil them. */
+static void case_captures(void) {
+  CUgraph graph;
+  void *a;
+  int mode, is_known;
+  start_work();
+  for (mode = 0; mode < 3; mode++)
+    for (is_known = 0; is_known < 2; is_known++) {
+      CUstream stream;
+      cu(gpu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+      if (is_known) torch.free(torch.malloc(MIB, 0, stream), MIB, 0, stream);
+      cu(gpu.cuStreamBeginCapture(stream, (CUstreamCaptureMode)mode));
+      a = torch.malloc(MIB, 0, stream);
+      check(a);
+      cu(gpu.cuMemsetD32Async((CUdeviceptr)a, 1, MIB / 4, stream));
+      cu(gpu.cuStreamEndCapture(stream, &graph));
+      cu(gpu.cuGraphDestroy(graph));
+      torch.free(a, MIB, 0, stream);
+    }
 }
 
 /* A DataLoader's worker: a child of fork that lets go of what it inherited. */
@@ -471,7 +525,11 @@ static const struct {
              {"record_stream", case_record_stream},
              {"empty_cache", case_empty_cache},
              {"empty_cache_fails", case_empty_cache_fails},
-             {"forget_stream", case_forget_stream},
+             {"untold", case_untold},
+             {"told", case_told},
+             {"streams_end", case_streams_end},
+             {"streams_stay", case_streams_stay},
+             {"captures", case_captures},
              {"fork", case_fork},
              {"raise_text", case_raise_text},
              {"stats", case_stats},

@@ -77,8 +77,10 @@ if __name__ == "__main__":
 
     assert gmlake_torch.load(library)[1] is gmlake_torch.load()[1]
     assert gmlake_torch.stats() is None
+    told = []
+    gmlake_torch.load()[0].gmlake_torch_streams_stay = lambda: told.append(1)
     with gmlake_torch.pool() as pool:
-        assert pool.allocator is gmlake_torch.load()[1].hooks
+        assert pool.allocator is gmlake_torch.load()[1].hooks and told
     out_of_memory(gmlake_torch, raiser)
     malloc, free = torch.current.malloc, torch.current.free
     block = malloc(3 << 20, 0, None)
