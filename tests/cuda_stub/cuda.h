@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define CUDA_VERSION 12080
+
 #if defined(_WIN32)
 #define CUDAAPI __stdcall
 #else
