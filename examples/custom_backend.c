@@ -48,7 +48,7 @@ static uint64_t log_clock_ns(void *user) {
   return mock->clock_ns(mock->user);
 }
 
-#define ENTRY(name, params, args) log_##name,
+#define ENTRY(name, params, args) .name = log_##name,
 
 static int run(const gmlake_backend *backend) {
   gmlake_desc desc = {0};
@@ -68,8 +68,10 @@ static int run(const gmlake_backend *backend) {
 int main(void) {
   gmlake_backend *mock = NULL;
   const int failed = gmlake_mock_create(NULL, &mock) != GMLAKE_OK;
-  const gmlake_backend backend = {sizeof backend, GMLAKE_BACKEND_ABI, mock,
-                                  CALLS(ENTRY) log_clock_ns};
+  const gmlake_backend backend = {.struct_bytes = sizeof backend,
+                                  .abi_version = GMLAKE_BACKEND_ABI,
+                                  .user = mock,
+                                  CALLS(ENTRY).clock_ns = log_clock_ns};
   const int status = failed || run(&backend);
   gmlake_mock_destroy(mock);
   return status;

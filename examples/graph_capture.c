@@ -49,7 +49,11 @@ static int run(gmlake_backend *backend, gmlake *lake) {
   if (failed("pool_create", gmlake_pool_create(lake, NULL, &pool))) return 1;
   for (i = 0; i < 2; i++) status |= capture(backend, lake, stream, pool);
   /* Only when the graphs have run and are destroyed: */
-  return status | failed("pool_destroy", gmlake_pool_destroy(lake, pool));
+  status |= failed("pool_destroy", gmlake_pool_destroy(lake, pool));
+  status |=
+      failed("forget_stream", gmlake_forget_stream(lake, stream)); /* before it is destroyed */
+  gmlake_mock_stream_destroy(backend, stream);
+  return status;
 }
 
 int main(void) {
@@ -62,7 +66,10 @@ int main(void) {
   if (failed("mock_create", gmlake_mock_create(&mock, &backend))) return 1;
   desc.backend = backend;
   status = failed("create", gmlake_create(&desc, &lake));
-  if (!status) status = run(backend, lake) | failed("destroy", gmlake_destroy(lake));
+  if (!status) {
+    status = run(backend, lake);
+    status |= failed("destroy", gmlake_destroy(lake));
+  }
   gmlake_mock_destroy(backend);
   return status;
 }

@@ -2,7 +2,8 @@
    decode step that is captured once, and for each running sequence a cache of keys and values that
    grows by one token a step. A cache is a growing buffer, so it never moves and holds memory for
    the tokens it has, in steps of 2 MiB; when a sequence ends its buffer is emptied and kept for
-   the next one. Memory is limited: a sequence whose prompt does not fit waits.
+   the next one. Memory is limited: a sequence whose prompt does not fit waits, one whose cache
+   cannot grow gives way to the others and comes again, and one that does not fit alone is refused.
 
    The model is Llama 3.2 1B in bfloat16. No kernel runs: fills stand for them. On the mock:
      cc -I. examples/kv_server.c -lpthread -ldl
@@ -62,7 +63,7 @@ static struct server {
   void *weights[1 + LAYERS * 7];
   slot slots[SLOTS];
   sequence queue[128];
-  unsigned queued, step, age, finished, waits, growths, silent_growths;
+  unsigned queued, step, age, finished, refused, waits, growths, silent_growths;
 } s;
 
 static int failed(const char *what, gmlake_result result) {
@@ -74,11 +75,11 @@ static int failed(const char *what, gmlake_result result) {
 /* ---- The device: the mock or CUDA ---- */
 
 #if defined(KV_SERVER_CUDA)
+static CUdevice device;
 static CUgraph graph;
 static CUgraphExec decode;
 
 static int device_open(void) {
-  CUdevice device;
   CUcontext context;
   CUstream stream;
   if (cuInit(0) || cuDeviceGet(&device, 0) || cuDevicePrimaryCtxRetain(&context, device) ||
@@ -87,7 +88,12 @@ static int device_open(void) {
   s.stream = (gmlake_stream)stream;
   return failed("cuda_create", gmlake_cuda_create(0, &s.backend));
 }
-static void device_close(void) { gmlake_cuda_destroy(s.backend); }
+/* pre: the lake has forgotten the stream. */
+static int device_close(void) {
+  gmlake_cuda_destroy(s.backend);
+  if (cuStreamDestroy((CUstream)s.stream)) return 1;
+  return cuDevicePrimaryCtxRelease(device) != CUDA_SUCCESS;
+}
 static int capture_begin(void) {
   return cuStreamBeginCapture((CUstream)s.stream, CU_STREAM_CAPTURE_MODE_GLOBAL) != CUDA_SUCCESS;
 }
@@ -115,7 +121,11 @@ static int device_open(void) {
   return failed("mock_create", gmlake_mock_create(NULL, &s.backend)) ||
          failed("stream_create", gmlake_mock_stream_create(s.backend, &s.stream));
 }
-static void device_close(void) { gmlake_mock_destroy(s.backend); }
+static int device_close(void) {
+  gmlake_mock_stream_destroy(s.backend, s.stream);
+  gmlake_mock_destroy(s.backend);
+  return 0;
+}
 static int capture_begin(void) {
   return failed("begin", gmlake_mock_capture_begin(s.backend, s.stream));
 }
@@ -178,7 +188,10 @@ static int capture_decode(void) {
   int status = failed("pool_create", gmlake_pool_create(s.lake, NULL, &s.graph_pool));
   if (status || failed("capture", gmlake_capture_begin(s.lake, s.stream, s.graph_pool))) return 1;
   status = capture_begin();
-  if (!status) status = failed("layers", run_layers(SLOTS)) | capture_end();
+  if (!status) {
+    status = failed("layers", run_layers(SLOTS));
+    status |= capture_end();
+  }
   return status | failed("capture_end", gmlake_capture_end(s.lake, s.stream));
 }
 
@@ -238,14 +251,52 @@ static int leave(slot *at) {
   return failed("resize", resize(at, 0));
 }
 
+static unsigned running(void) {
+  unsigned i, count = 0;
+  for (i = 0; i < SLOTS; i++) count += s.slots[i].tokens != 0;
+  return count;
+}
+
+static void remove_first(void) { memmove(s.queue, s.queue + 1, --s.queued * sizeof(s.queue[0])); }
+
+/* There is no memory for the slot's sequence, the first one that waits: it goes on waiting for the
+   others to end. Where there are none nothing would ever change, so it is refused. */
+static int turn_away(slot *at) {
+  const unsigned others = running() - (at->tokens != 0);
+  if (leave(at)) return 1;
+  if (others) {
+    s.waits++;
+    return 0;
+  }
+  fprintf(stderr, "refused: %u tokens, and %u to come, do not fit into the memory\n",
+          s.queue[0].prompt_tokens, s.queue[0].new_tokens);
+  s.refused++;
+  remove_first();
+  return 0;
+}
+
+/* What it has said so far is the end of its prompt when it comes in again. */
+static int give_way(slot *at) {
+  memmove(s.queue + 1, s.queue, s.queued++ * sizeof(s.queue[0]));
+  s.queue[0].prompt_tokens = (unsigned)at->tokens;
+  s.queue[0].new_tokens = at->what.new_tokens;
+  return turn_away(at);
+}
+
+static int finish(slot *at) {
+  s.finished++;
+  return leave(at);
+}
+
 /* The first one that waits comes in, if there is a slot and memory for its prompt, which is taken
    in by pieces. */
 static int admit(void) {
   slot *at = s.slots;
   gmlake_result result = GMLAKE_OK;
-  size_t left = s.queue[0].prompt_tokens, piece;
+  size_t left, piece;
   while (at < s.slots + SLOTS && at->tokens) at++;
   if (!s.queued || at == s.slots + SLOTS) return 0;
+  left = s.queue[0].prompt_tokens;
   at->what = s.queue[0];
   at->age = ++s.age;
   for (; left && !result; left -= piece) {
@@ -254,29 +305,26 @@ static int admit(void) {
     if (!result) result = run_layers(piece);
     if (!result && append(at, piece)) return 1;
   }
-  if (is_shortage(result)) {
-    s.waits++;
-    return leave(at);
-  }
+  if (is_shortage(result)) return turn_away(at);
   if (failed("prefill", result)) return 1;
-  at->what.new_tokens--;
-  memmove(s.queue, s.queue + 1, --s.queued * sizeof(s.queue[0]));
-  return 0;
+  remove_first();
+  return --at->what.new_tokens ? 0 : finish(at); /* the prefill has made the first one */
 }
 
-/* One token for every sequence. Should a cache not get its memory, an engine would have another
-   sequence give way; here what a prompt leaves free is enough. */
+/* One token for every sequence. */
 static int step(void) {
+  gmlake_result result;
   slot *at;
-  for (at = s.slots; at < s.slots + SLOTS; at++)
-    if (at->tokens && failed("resize", resize(at, at->tokens + 1))) return 1;
+  for (at = s.slots; at < s.slots + SLOTS; at++) {
+    if (!at->tokens) continue;
+    result = resize(at, at->tokens + 1);
+    if (is_shortage(result) ? give_way(at) : failed("resize", result)) return 1;
+  }
   if (launch_decode()) return 1;
   for (at = s.slots; at < s.slots + SLOTS; at++) {
     if (!at->tokens) continue;
     if (append(at, 1)) return 1;
-    if (--at->what.new_tokens) continue;
-    s.finished++;
-    if (leave(at)) return 1;
+    if (!--at->what.new_tokens && finish(at)) return 1;
   }
   return 0;
 }
@@ -286,14 +334,10 @@ static int step(void) {
 static void report(void) {
   gmlake_stats stats = figures();
   size_t tokens = 0;
-  unsigned running = 0;
   int i;
-  for (i = 0; i < SLOTS; i++) {
-    running += s.slots[i].tokens != 0;
-    tokens += s.slots[i].tokens;
-  }
+  for (i = 0; i < SLOTS; i++) tokens += s.slots[i].tokens;
   printf("step %3u: %2u running, %2u waiting; caches %4zu MiB, committed %4zu; lake %4zu MiB\n",
-         s.step, running, s.queued, tokens * TOKEN_BYTES / MIB, stats.buffer_bytes / MIB,
+         s.step, running(), s.queued, tokens * TOKEN_BYTES / MIB, stats.buffer_bytes / MIB,
          stats.reserved_bytes / MIB);
 }
 
@@ -306,7 +350,7 @@ static int serve(void) {
       s.queue[s.queued].new_tokens = batches[i].new_tokens;
     }
   asked = s.queued;
-  for (; s.finished < asked; s.step++) {
+  for (; s.finished + s.refused < asked; s.step++) {
     if (s.step % 16 == 0) report();
     if (admit() || step()) return 1;
   }
@@ -317,6 +361,7 @@ static int serve(void) {
 static void sum_up(void) {
   gmlake_stats stats = figures();
   printf("%u sequences served; %u times one waited for memory\n", s.finished, s.waits);
+  if (s.refused) printf("%u refused, which do not fit into it\n", s.refused);
   printf("caches: %zu MiB at most; the longest sequence for each slot would take %zu\n",
          stats.buffer_bytes_peak / MIB, SLOTS * TOKENS_MAX * TOKEN_BYTES / MIB);
   printf("%u times a cache took memory, %u without a driver call; in the driver for all %.1f ms\n",
@@ -332,11 +377,13 @@ static int run(void) {
   status = load_weights() || open_slots() || capture_decode() || serve();
   if (!status) {
     sum_up();
-    status = drop_decode() | failed("pool", gmlake_pool_destroy(s.lake, s.graph_pool));
+    status = drop_decode();
+    status |= failed("pool", gmlake_pool_destroy(s.lake, s.graph_pool));
     for (i = 0; i < SLOTS; i++)
       status |= failed("buffer", gmlake_buffer_destroy(s.lake, s.slots[i].cache, s.stream));
     status |= drop_weights();
   }
+  status |= failed("forget_stream", gmlake_forget_stream(s.lake, s.stream));
   return status | failed("destroy", gmlake_destroy(s.lake));
 }
 
@@ -344,6 +391,5 @@ int main(void) {
   int status;
   if (device_open()) return 1;
   status = run();
-  device_close();
-  return status;
+  return device_close() | status;
 }

@@ -49,7 +49,8 @@ static int run(gmlake *lake, cache *c) {
   printf("got 20 MiB, %zu blocks are left in the cache\n", c->count);
   result = gmlake_alloc(lake, 40 * MIB, NULL, &larger);
   if (result != GMLAKE_ERROR_LIMIT_REACHED || larger) return 1;
-  return print_report(lake, result) | failed("free", gmlake_free(lake, tensor, NULL));
+  if (print_report(lake, result)) return 1; /* before another call has an error of its own */
+  return failed("free", gmlake_free(lake, tensor, NULL));
 }
 
 int main(void) {
