@@ -151,7 +151,8 @@ POLICIES
   is made from a view of the pools and returned as a plan; the lake checks it before anything
   changes, carries it out and keeps the books, so a policy can be wrong but not break the heap. The
   GMLake paper's own is bench/policy_paper.h. desc.observer is told of every step that the lake
-  takes, whoever decides; examples/record.h writes a program's allocations down with it. Growing
+  takes, whoever decides; examples/record.h writes a program's allocations down with it. Neither
+  may be left by longjmp or by a C++ exception: a lock would stay held for good. Growing
   buffers are not asked about.
 
 THREADS
@@ -439,9 +440,10 @@ typedef struct gmlake_error_info {
 #define GMLAKE_LOG_INFO 2
 
 /* Told of fatal errors, of a lake that cannot stitch, and at destroy of every live block and buffer
-   (a warning whose text names size, address and label). Called with no lock held at the end of a
-   call: of the one that caused it, or of another thread's that ends meanwhile; may call the
-   lake. */
+   (a warning whose text names size, address and label); and that a thread's capture mode stays
+   relaxed, where the driver refused to set it back. Called with no lock held at the end of a call:
+   of the one that caused it, or of another thread's that ends meanwhile; may call the lake. Has to
+   return out of gmlake_create, whose lake nobody has yet; else as the handler below. */
 typedef struct gmlake_logger {
   void (*fn)(void *user, int level, const gmlake_error_info *info);
   void *user;
@@ -449,7 +451,10 @@ typedef struct gmlake_logger {
 
 /* Called with no lock held when memory has run out, for a request that can never be served too
    (compare asked_bytes with limit_bytes and the device); may free, shrink and trim, not allocate or
-   grow, on this lake. Non-zero: try again, eight times at most. */
+   grow, on this lake. Non-zero: try again, eight times at most. Where it is left by longjmp or by a
+   C++ exception (with this file as C++, or -fexceptions), the call ends there, *out_ptr NULL, and
+   the lake serves on; but what that thread allocates from deeper in the stack than the handler was
+   is taken for the handler's, and refused, until the thread calls the lake from higher up. */
 typedef struct gmlake_oom_handler {
   int (*fn)(void *user, gmlake *lake, const gmlake_error_info *info);
   void *user;
@@ -939,6 +944,13 @@ typedef GMLK_MUTEX gmlk_latch;
 #define GMLK_INLINE static inline __attribute__((always_inline))
 #else
 #define GMLK_INLINE static inline
+#endif
+
+/* Where the frame of the running function is: callees' lie below; 0: the compiler does not say. */
+#if defined(__GNUC__)
+#define GMLK_FRAME() ((uintptr_t)__builtin_frame_address(0))
+#else
+#define GMLK_FRAME() ((uintptr_t)0)
 #endif
 
 static uintptr_t gmlk_thread_id(void) {
@@ -1634,6 +1646,8 @@ typedef struct gmlk_drive {
   int code;
   const char *call;
   int has_lost; /* a stream is gone, which is no error of the stretch's; its code, or 1 */
+  gmlake_result end_result; /* of the exchange at its end, which undoes nothing */
+  int end_code;
 } gmlk_drive;
 
 /* Keeps the first error, or the first fatal one. */
@@ -1675,9 +1689,9 @@ static uint64_t gmlk_drive_elapsed(const gmlk_drive *drive) {
 
 static void gmlk_drive_end(gmlk_drive *drive) {
   const gmlake_backend *backend = drive->driver->backend;
-  int code = 0;
   if (!drive->is_relaxed) return;
-  (void)backend->capture_exchange(backend->user, &drive->mode, &code);
+  drive->end_result =
+      gmlk_backend_result(backend->capture_exchange(backend->user, &drive->mode, &drive->end_code));
   if (drive->calls) drive->ns = gmlk_drive_elapsed(drive);
 }
 
@@ -2172,6 +2186,7 @@ typedef struct gmlk_arena {
   uint64_t base;
   size_t reserved_bytes; /* of address space */
   size_t chunk_bytes, limit_bytes;
+  uint64_t seal;      /* of the limit, see >>check */
   unsigned chunk_log; /* log2 of a chunk's grains */
   uint32_t number;
   uint32_t slot_count, slot_limit; /* slots tiled; slots that fit the reservation */
@@ -2991,7 +3006,10 @@ static uint64_t gmlk_address_of(const gmlk_arena *a, const gmlk_block *b) {
    planner at a time) outside, `books` inside; every field is guarded by books, and only the
    holder of driving creates or unmaps chunks and windows.
    [N1] a note is one block's; a pending block has one, in the list, that names it; [N2] it has room
-   for the streams it lists, which are in use; [N3] a pool's late frees were all counted. */
+   for the streams it lists, which are in use; [N3] a pool's late frees were all counted.
+   [K1] A callback that is running has a record in calls, not on the stack, which longjmp or an
+   exception may cut off; it is dead where its thread is back in the frame that called it, or above,
+   and then the next call of that thread drops it. */
 
 #define GMLK_LOG_QUEUE 8u
 
@@ -3022,6 +3040,7 @@ struct gmlake_pool {
 
 typedef struct gmlk_call { /* a callback that is running, of the user's or of a policy */
   uintptr_t thread;
+  uintptr_t frame; /* that called it */
   int is_policy;
   struct gmlk_call *next;
 } gmlk_call;
@@ -3058,6 +3077,7 @@ struct gmlake {
   gmlk_host host;
   gmlk_driver driver;
   gmlake_device_properties device;
+  uint64_t seal;        /* see gmlk_desc_seal */
   gmlk_process process; /* that created it */
   GMLK_MUTEX driving;
   const unsigned char *gate; /* the process's page: who calls may lock the books while it is 1;
@@ -3078,8 +3098,8 @@ struct gmlake {
   gmlake_error_info error;
   gmlk_message *messages; /* for the logger, when no lock is held */
   unsigned message_count;
-  gmlk_call *calls;
-  int asks_first; /* the policy has a say in every allocation */
+  gmlk_call *calls, *spare_calls; /* running, and records for the next */
+  int asks_first;                 /* the policy has a say in every allocation */
   uint64_t request_count;
   int is_watched; /* by an observer or a policy */
   int is_observed;
@@ -3106,30 +3126,58 @@ static void gmlk_driving_unlock(gmlake *l) {
   if (l->has_locks) gmlk_mutex_unlock(&l->driving);
 }
 
-/* Lets go of the books for a callback, and takes them again. */
-static void gmlk_call_begin(gmlake *l, gmlk_call *call, int is_policy) {
+static int gmlk_call_reserve(gmlake *l) {
+  if (!l->spare_calls) l->spare_calls = (gmlk_call *)gmlk_host_alloc(&l->host, sizeof(gmlk_call));
+  return l->spare_calls != NULL;
+}
+
+/* Lets go of the books for a callback; NULL, and they stay locked: no host memory, which a lake's
+   first callback at a time needs none of. */
+GMLK_INLINE gmlk_call *gmlk_call_begin(gmlake *l, int is_policy) {
+  gmlk_call *call = gmlk_call_reserve(l) ? l->spare_calls : NULL;
+  if (!call) return NULL;
+  l->spare_calls = call->next;
   call->thread = gmlk_thread_id();
+  call->frame = GMLK_FRAME();
   call->is_policy = is_policy;
   call->next = l->calls;
   l->calls = call;
   l->is_barred = 1;
   gmlk_books_unlock(l);
+  return call;
 }
 
-static void gmlk_call_end(gmlake *l, gmlk_call *call) {
-  gmlk_call **link = &l->calls;
-  gmlk_books_lock(l);
-  while (*link != call) link = &(*link)->next;
+static void gmlk_call_drop(gmlake *l, gmlk_call **link) {
+  gmlk_call *call = *link;
   *link = call->next;
+  call->next = l->spare_calls;
+  l->spare_calls = call;
   l->is_barred = l->lost || l->calls;
 }
 
-/* Whether this thread is in a callback: any one, or a policy's. */
-static int gmlk_in_call(const gmlake *l, int of_policy) {
-  const gmlk_call *call = l->calls;
-  while (call && (call->thread != gmlk_thread_id() || (of_policy && !call->is_policy)))
-    call = call->next;
-  return call != NULL;
+/* Takes the books again. */
+static void gmlk_call_end(gmlake *l, const gmlk_call *call) {
+  gmlk_call **link = &l->calls;
+  gmlk_books_lock(l);
+  while (*link && *link != call) link = &(*link)->next;
+  if (*link) gmlk_call_drop(l, link);
+}
+
+/* Whether this thread is in a callback: any one, or a policy's. Drops its dead records [K1]. */
+GMLK_INLINE int gmlk_in_call(gmlake *l, int of_policy) {
+  const uintptr_t thread = gmlk_thread_id(), frame = GMLK_FRAME();
+  gmlk_call **link = &l->calls;
+  int is_in = 0;
+  while (*link) {
+    const gmlk_call *call = *link;
+    if (call->thread == thread && call->frame && frame >= call->frame) {
+      gmlk_call_drop(l, link);
+      continue;
+    }
+    is_in |= call->thread == thread && (!of_policy || call->is_policy);
+    link = &(*link)->next;
+  }
+  return is_in;
 }
 
 static void gmlk_log(gmlake *l, int level, const gmlake_error_info *info) {
@@ -3214,12 +3262,21 @@ static void gmlk_tell_lost(gmlake *l, int code) {
   gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
 }
 
+/* The work is done, or undone, whatever this is; a device that is lost shows in the next call. */
+static void gmlk_drive_end_failed(gmlake *l, const gmlk_drive *drive) {
+  (void)gmlk_fail(l, drive->end_result, "capture_exchange",
+                  "the thread's capture mode stays relaxed: the driver refused to set it back");
+  l->error.driver_code = drive->end_code;
+  gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
+}
+
 /* Enters a stretch of backend calls into the books. */
 static gmlake_result gmlk_drive_book(gmlake *l, const gmlk_drive *drive) {
   gmlake_result result = drive->result;
   l->stats.driver_call_count += drive->calls;
   l->stats.driver_ns += drive->ns;
   if (drive->has_lost) gmlk_tell_lost(l, drive->code);
+  if (drive->end_result && !l->lost) gmlk_drive_end_failed(l, drive);
   if (!result) return GMLAKE_OK;
   if (l->lost) return result;
   (void)gmlk_fail(l, result, drive->call,
@@ -4857,14 +4914,15 @@ static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_request *r, const gm
                                       size_t chunk_count) {
   const gmlake_policy *policy = l->desc.policy;
   gmlk_window *w, *dying = NULL;
-  gmlk_call call;
+  gmlk_call *call;
   size_t count, i, n;
   if (!policy->evict) return GMLAKE_OK;
   gmlk_view_refresh(l, r, q);
   if (l->lost) return l->lost;
-  gmlk_call_begin(l, &call, 1);
+  call = gmlk_call_begin(l, 1);
+  if (!call) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   count = policy->evict(policy->user, &q->view, chunk_count * r->arena->chunk_bytes, q->numbers);
-  gmlk_call_end(l, &call);
+  gmlk_call_end(l, call);
   if (l->lost) return l->lost;
   for (i = 0; i < gmlk_min(count, q->window_count); i++) {
     w = gmlk_window_numbered(r->arena, q->numbers[i]);
@@ -4887,17 +4945,19 @@ static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_request *r, size_t chu
   return gmlk_evict_asked(l, r, &q, chunk_count);
 }
 
-/* Whether what is freed joins its neighbours. The block may be gone afterwards. */
+/* Whether what is freed joins its neighbours; it does where host memory lacks for the question. The
+   block may be gone afterwards. */
 static int gmlk_ask_coalesce(gmlake *l, const gmlk_block *b, uint64_t address) {
   const gmlake_policy *policy = l->desc.policy;
   gmlake_piece piece;
-  gmlk_call call;
+  gmlk_call *call;
   int joins;
   piece.home = (void *)(uintptr_t)address;
   piece.bytes = gmlk_to_bytes(b->grains);
-  gmlk_call_begin(l, &call, 1);
+  call = gmlk_call_begin(l, 1);
+  if (!call) return 1;
   joins = policy->coalesce(policy->user, &piece);
-  gmlk_call_end(l, &call);
+  gmlk_call_end(l, call);
   return joins;
 }
 
@@ -5041,13 +5101,14 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_bl
   uint32_t grains = r->grains;
   gmlk_window *w = NULL;
   gmlk_question q;
-  gmlk_call call;
+  gmlk_call *call;
   gmlake_result result;
   const char *wrong;
   if (!gmlk_ask(l, r, &q)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  gmlk_call_begin(l, &call, 1);
+  call = gmlk_call_begin(l, 1);
+  if (!call) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   policy->choose(policy->user, &q.view, &q.request, &q.plan);
-  gmlk_call_end(l, &call);
+  gmlk_call_end(l, call);
   if (l->lost || !q.plan.state) return l->lost;
   r->reason = q.plan.reason ? q.plan.reason : "the policy's plan";
   if (q.plan.state == 5) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
@@ -5735,7 +5796,8 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
    [L2] the host's bytes are those of all that the lake reaches, but for notes of calls under way;
    [L3] no table, stream, event or handle is there twice. Such twins are looked for among the last
         ones, several hundred: where there are more, one may be missed;
-   [L4] the figures are what a walk counts, and no peak is lower than its figure.
+   [L4] the figures are what a walk counts, and no peak is lower than its figure;
+   [L5] limits and choices are those of create: what they were is kept as a seal.
 
    It ends and harms nothing whatever one field holds, a pointer to another record of its kind
    included: first every list is walked, its links looked at before they are followed; then [L2]
@@ -5794,6 +5856,18 @@ static size_t gmlk_survey_most(const gmlk_checker *c, size_t record_bytes) {
 
 /* ---- the lake and its description ---- */
 
+/* One word more under a seal: another word, another seal. */
+static uint64_t gmlk_seal(uint64_t seal, uint64_t word) {
+  return ((seal ^ word) + 1) * 0x9E3779B97F4A7C15u;
+}
+
+/* [L5] Of what is fixed at create and can be checked against nothing else. */
+static uint64_t gmlk_desc_seal(const gmlake_desc *d) {
+  uint64_t seal = gmlk_seal((uint64_t)d->device, (uint64_t)d->cross_stream);
+  seal = gmlk_seal(gmlk_seal(seal, d->stitch_bytes_min), d->stitched_bytes_max);
+  return gmlk_seal(gmlk_seal(seal, d->limit_bytes), d->driver_free_bytes_min);
+}
+
 static void gmlk_check_desc(gmlk_checker *c) {
   const gmlake *l = c->l;
   const gmlake_desc *d = &l->desc;
@@ -5838,6 +5912,15 @@ static void gmlk_check_desc(gmlk_checker *c) {
       l->is_observed == (d->observer.fn != NULL) && l->is_watched == (d->observer.fn || d->policy),
       "L1: the observer is another");
   gmlk_expect(c, d->stitched_bytes_max != 0, "L1: a default is not filled in");
+  gmlk_expect(c, l->seal == gmlk_desc_seal(d), "L5: a limit or a choice is another than at create");
+}
+
+/* Records of callbacks that are running, on other threads or around this call, or of none. */
+static void gmlk_survey_calls(gmlk_checker *c, const gmlk_call *call) {
+  size_t left = gmlk_survey_most(c, sizeof(gmlk_call));
+  for (; call && !c->broken; call = call->next)
+    if (gmlk_expect(c, left-- != 0, "K1: calls without an end"))
+      (void)gmlk_survey_table(c, call, sizeof(gmlk_call));
 }
 
 static void gmlk_check_lake(gmlk_checker *c) {
@@ -5867,6 +5950,8 @@ static void gmlk_check_lake(gmlk_checker *c) {
   (void)gmlk_survey_table(c, l->arenas, l->arena_capacity * sizeof(gmlk_arena *));
   (void)gmlk_survey_table(c, l->driver.peers, l->driver.peer_count * sizeof(int));
   (void)gmlk_survey_table(c, l->view_memory, l->view_bytes);
+  if (!c->broken) gmlk_survey_calls(c, l->calls);
+  if (!c->broken) gmlk_survey_calls(c, l->spare_calls);
 }
 
 /* ---- links, lists and sizes ---- */
@@ -5974,6 +6059,7 @@ static int gmlk_survey_shape(gmlk_checker *c, const gmlk_arena *a, int is_dead) 
               a->is_bare == (a->is_bare != 0) &&
                   a->keeps_apart == (!a->is_bare && l->desc.policy && l->desc.policy->coalesce),
               "L1: an arena is of another kind");
+  gmlk_expect(c, a->seal == gmlk_seal(0, a->limit_bytes), "L5: a pool's limit is another");
   gmlk_expect(c, a->is_bare || (!a->buffers && !a->void_count),
               "B4: blocks' arenas have no buffers");
   gmlk_expect(
@@ -9240,12 +9326,14 @@ static inline gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc,
 
 /* Lets the user's handler make room. pre: no lock is held. */
 static int gmlk_handle_oom(gmlake *l, const gmlake_error_info *info) {
-  gmlk_call call;
-  int again;
+  gmlk_call *call;
+  int again = 0;
   gmlk_books_lock(l);
-  gmlk_call_begin(l, &call, 0);
-  again = l->desc.oom.fn(l->desc.oom.user, l, info);
-  gmlk_call_end(l, &call);
+  call = gmlk_call_begin(l, 0);
+  if (call) {
+    again = l->desc.oom.fn(l->desc.oom.user, l, info);
+    gmlk_call_end(l, call);
+  }
   gmlk_books_unlock(l);
   return again;
 }
@@ -9278,7 +9366,7 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *l, const gmlake_alloc_desc *d
     if (result) return result;
     if (l->is_barred && gmlk_in_call(l, 0))
       result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
-                         "called from the out-of-memory handler");
+                         "called from the out-of-memory handler, or below where that was left");
     else if (desc->bytes)
       result = gmlk_serve(l, desc, stream, out_ptr);
   } while (gmlk_leave_short(l, &result, tries++));
@@ -9838,6 +9926,7 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
   gmlake_result result;
   gmlk_block *va;
   a->chunk_bytes = chunk_bytes;
+  a->seal = gmlk_seal(0, a->limit_bytes);
   a->chunk_log = gmlk_log2(chunk_bytes / GMLK_GRAIN);
   a->reserved_bytes = gmlk_min(arena_bytes & ~(chunk_bytes - 1), max);
   result =
@@ -10144,7 +10233,7 @@ static gmlake_result gmlk_buffer_admit(gmlake *l, const gmlake_buffer *b, size_t
   *out_stream = 0;
   if (bytes > b->bytes && l->is_barred && gmlk_in_call(l, 0))
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
-                     "a growth in the out-of-memory handler");
+                     "a growth in the out-of-memory handler, or below where that was left");
   if (value == GMLAKE_STREAM_NONE) return GMLAKE_OK;
   *out_stream = gmlk_stream_number(l, value);
   if (!*out_stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -10442,6 +10531,12 @@ static void gmlk_lake_free(gmlake *l) {
   gmlk_index_destroy(&l->index, &l->host);
   gmlk_host_free(&l->host, l->view_memory, l->view_bytes);
   gmlk_host_free(&l->host, l->messages, GMLK_LOG_QUEUE * sizeof(gmlk_message));
+  while (l->calls) gmlk_call_drop(l, &l->calls);
+  while (l->spare_calls) {
+    gmlk_call *next = l->spare_calls->next;
+    gmlk_host_free(&l->host, l->spare_calls, sizeof(gmlk_call));
+    l->spare_calls = next;
+  }
   gmlk_host_free(&l->host, l->driver.peers, l->driver.peer_count * sizeof(int));
   gmlk_records_destroy(&l->records, &l->host);
   gmlk_backend_close(&l->driver);
@@ -10464,7 +10559,7 @@ static gmlake_result gmlk_lake_drain(gmlake *l) {
     gmlk_arena_drain(&dead->arena, &drive, 1);
   gmlk_streams_destroy(&l->streams, &l->host, &drive, drive.result != GMLAKE_ERROR_FORKED);
   gmlk_drive_end(&drive);
-  return drive.result;
+  return drive.result ? drive.result : drive.end_result;
 }
 
 static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
@@ -10481,6 +10576,8 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
   l->driver.handle_types = desc->handle_types;
   l->streams.ends = gmlk_ends_of(&l->desc, &l->driver);
   l->messages = (gmlk_message *)gmlk_host_alloc(&l->host, GMLK_LOG_QUEUE * sizeof(gmlk_message));
+  if ((desc->oom.fn || desc->policy) && !gmlk_call_reserve(l))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!l->messages || !gmlk_index_reserve(&l->index, &l->host) || !gmlk_arena_enlist(l, &l->home))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (desc->peer_count) {
@@ -10521,6 +10618,7 @@ GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lak
   if (l->has_locks) gmlk_latch_init(&l->books);
   gmlk_books_lock(l);
   result = gmlk_lake_init(l, desc);
+  l->seal = gmlk_desc_seal(&l->desc);
   (void)gmlk_leave(l, GMLAKE_OK);
   if (!result) {
     *out_lake = l;
@@ -10576,8 +10674,8 @@ GMLAKE_DEF gmlake_result gmlake_destroy(gmlake *l) {
   gmlk_books_lock(l);
   if (!l->lost) waited = gmlk_wait_for_streams(l, 1);
   if (waited == GMLAKE_ERROR_CAPTURING) waited = GMLAKE_OK; /* there is no waiting for that */
-  l->message_count = 0;                                     /* the result says it */
-  gmlk_books_unlock(l);
+  if (waited) l->message_count = 0;                         /* the result says it */
+  (void)gmlk_leave(l, GMLAKE_OK);
   drained = gmlk_lake_drain(l);
   if (!waited) waited = l->lost;
   gmlk_lake_free(l);

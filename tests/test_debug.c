@@ -227,6 +227,7 @@ static void what_stays_with_the_driver_may_exceed_the_limit(void **state) {
   assert_error(gmlake_trim(lake, 0, NULL), DRIVER);
   assert_int_equal(stats().quarantined_bytes, C);
   lake->desc.limit_bytes = C / 2;
+  lake->seal = gmlk_desc_seal(&lake->desc);
   finish();
 }
 

@@ -595,7 +595,15 @@ static void peaks_and_pieces(void **state) {
   gmlake_mock_stream_hold(mock, B);
   drop_on(pending, A);
   s = &lake->stats;
-  breaks(size_t, lake->desc.limit_bytes, s->reserved_bytes - 1, "L4: the limit is exceeded");
+  breaks(size_t, lake->desc.limit_bytes, s->reserved_bytes - 1, "L5: a limit or a choice");
+  breaks(size_t, lake->desc.driver_free_bytes_min, 1, "L5: a limit or a choice");
+  breaks(size_t, lake->desc.stitch_bytes_min, 1, "L5: a limit or a choice");
+  breaks(gmlake_cross_stream, lake->desc.cross_stream, 1, "L5: a limit or a choice");
+  lake->desc.limit_bytes = s->reserved_bytes - 1;
+  lake->seal = gmlk_desc_seal(&lake->desc);
+  assert_broken("L4: the limit is exceeded");
+  lake->desc.limit_bytes = 0;
+  lake->seal = gmlk_desc_seal(&lake->desc);
   breaks(size_t, s->requested_bytes_peak, s->requested_bytes - 1, "L4: a peak is below");
   breaks(size_t, s->active_bytes_peak, s->active_bytes - 1, "L4: a peak is below its figure");
   breaks(size_t, s->reserved_bytes_peak, s->reserved_bytes - 1, "L4: a peak is below its figure");
@@ -809,11 +817,16 @@ static void a_limit(void **state) {
   open_faulty(8, 0);
   pool = open_pool(4 * C);
   drop_on(take_from(pool, 2 * C, NONE), NONE);
-  breaks(size_t, pool->arena.limit_bytes, C, "L4: a pool's limit");
+  breaks(size_t, pool->arena.limit_bytes, C, "L5: a pool's limit is another");
+  breaks(size_t, pool->arena.limit_bytes, 0, "L5: a pool's limit is another");
+  pool->arena.limit_bytes = C;
+  pool->arena.seal = gmlk_seal(0, C);
+  assert_broken("L4: a pool's limit");
   fail_call(ON_RELEASE, 1, GMLAKE_ERROR_DRIVER, 0);
   assert_error(gmlake_trim(lake, C, NULL), DRIVER);
   assert_int_equal(pool->arena.stuck_count, 1);
   pool->arena.limit_bytes = C / 2; /* what the driver keeps may pass it */
+  pool->arena.seal = gmlk_seal(0, C / 2);
   assert_ok(gmlake_check(lake));
   abandon();
 }

@@ -1267,6 +1267,202 @@ static void the_handler_is_not_asked_about_other_errors(void **state) {
   finish();
 }
 
+/* ---- A handler, and a logger, that do not return ---- */
+
+static jmp_buf way_out;
+
+static int leave_by_longjmp(void *user, gmlake *from, const gmlake_error_info *info) {
+  (void)user, (void)from, (void)info;
+  longjmp(way_out, 1);
+}
+
+static void overwrite_the_stack(void) {
+  volatile char bytes[16384];
+  size_t i;
+  for (i = 0; i < sizeof(bytes); i++) bytes[i] = 0x41;
+}
+
+/* Deeper in the stack than any call of the lake's was. */
+static gmlake_result alloc_below(unsigned depth, size_t bytes, void **out) {
+  static gmlake_result (*volatile again)(unsigned, size_t, void **) = alloc_below;
+  gmlake_result result =
+      depth ? again(depth - 1, bytes, out) : gmlake_alloc(lake, bytes, LEGACY, out);
+  assert_in_range(result, GMLAKE_OK, GMLAKE_ERROR_CORRUPT); /* the last call is no jump */
+  return result;
+}
+
+static gmlake_result alloc_deep_down(size_t bytes, void **out) {
+  return alloc_below(500, bytes, out);
+}
+
+static void a_handler_may_be_left(void **state) {
+  void *volatile first = NULL;
+  void *p;
+  volatile int i;
+  (void)state;
+  prepare(4);
+  use_handler(leave_by_longjmp, 0);
+  open_lake();
+  for (i = 0; i < 3; i++) {
+    if (!setjmp(way_out)) {
+      first = &p;
+      (void)gmlake_alloc(lake, 5 * C, LEGACY, (void **)(uintptr_t)&first);
+      fail();
+    }
+    assert_null(first);
+    overwrite_the_stack();
+    assert_error(alloc_deep_down(C, &p), INVALID_ARGUMENT); /* as if from the handler */
+    assert_string_equal(last_error().text,
+                        "called from the out-of-memory handler, or below where that was left");
+    if (i == 1) assert_ok(gmlake_check(lake));
+    drop(take(C));
+    assert_false(lake->is_barred);
+    assert_ok(alloc_deep_down(C, &p));
+    drop(p);
+  }
+  if (!setjmp(way_out)) (void)gmlake_alloc(lake, 5 * C, LEGACY, &p);
+  assert_ok(gmlake_destroy(lake)); /* with the record that is left */
+  close_mock();
+}
+
+static void a_buffers_growth_may_be_left(void **state) {
+  gmlake_buffer *buffer;
+  (void)state;
+  prepare(4);
+  use_handler(leave_by_longjmp, 0);
+  open_lake();
+  buffer = open_buffer(8);
+  if (!setjmp(way_out)) {
+    (void)gmlake_buffer_resize(lake, buffer, 5 * C, LEGACY);
+    fail();
+  }
+  step(gmlake_buffer_resize(lake, buffer, 4 * C, LEGACY));
+  step(gmlake_buffer_destroy(lake, buffer, LEGACY));
+  finish();
+}
+
+static void log_by_longjmp(void *user, int level, const gmlake_error_info *info) {
+  (void)user, (void)level, (void)info;
+  longjmp(way_out, 1);
+}
+
+static void a_logger_may_be_left(void **state) {
+  void *volatile p = NULL;
+  (void)state;
+  prepare(4);
+  desc.logger.fn = log_by_longjmp;
+  open_lake();
+  p = take(C);
+  if (!setjmp(way_out)) {
+    (void)gmlake_destroy(lake); /* tells of the leak before anything has changed */
+    fail();
+  }
+  assert_ok(gmlake_check(lake));
+  drop(p);
+  finish();
+}
+
+/* Its record is there from the start; where two run at once the second may have none. */
+static void a_handler_needs_no_host_memory(void **state) {
+  gmlk_call *other;
+  (void)state;
+  prepare(4);
+  use_handler(make_room, 0);
+  open_lake();
+  assert_error(try_on(5 * C, LEGACY), OUT_OF_DEVICE_MEMORY); /* what it needs itself is there now */
+  assert_int_equal(oom.calls, 1);
+  host_fail_in = host_fails_on = 1;
+  assert_error(try_on(5 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(oom.calls, 2);
+  gmlk_books_lock(lake);
+  other = gmlk_call_begin(lake, 0);
+  assert_non_null(other);
+  other->thread++; /* another one's */
+  assert_error(try_on(5 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(oom.calls, 2);
+  gmlk_call_end(lake, other);
+  gmlk_books_unlock(lake);
+  host_fail_in = host_fails_on = 0;
+  finish();
+}
+
+/* ---- The capture mode that a stretch of driver calls leaves ---- */
+
+static gmlake_error_info warned;
+static int warnings;
+
+static void note_warning(void *user, int level, const gmlake_error_info *info) {
+  (void)user;
+  if (level == GMLAKE_LOG_WARNING) warnings++;
+  warned = *info;
+}
+
+static void open_for_exchanges(void) {
+  prepare(4);
+  use_faults();
+  desc.logger.fn = note_warning;
+  warnings = 0;
+  open_lake();
+}
+
+/* The second exchange of a call sets the mode back. */
+static void a_mode_that_stays_relaxed_is_told(void **state) {
+  void *p = NULL;
+  (void)state;
+  open_for_exchanges();
+  fail_call(ON_EXCHANGE, 2, GMLAKE_ERROR_DRIVER, 0);
+  step(gmlake_alloc(lake, C, LEGACY, &p)); /* the memory is there: this undoes nothing */
+  assert_int_equal(warnings, 1);
+  assert_string_equal(warned.call, "capture_exchange");
+  assert_int_equal(warned.driver_code, 1234);
+  assert_error(last_error().result, DRIVER);
+  assert_string_equal(last_error().call, "capture_exchange");
+  /* after a failure it is told too, but the failure is the last error */
+  fail_call(ON_EXCHANGE, 2, GMLAKE_ERROR_DRIVER, 0);
+  fail_call(ON_CREATE, 1, GMLAKE_ERROR_DRIVER, 0);
+  assert_error(try_on(C, LEGACY), DRIVER);
+  assert_int_equal(warnings, 2);
+  assert_string_equal(warned.call, "capture_exchange");
+  assert_string_equal(last_error().call, "create");
+  drop(p);
+  finish();
+}
+
+/* A lost device is noticed by the next call that reaches it. */
+static void what_is_lost_at_the_end_of_a_stretch_shows_in_the_next(void **state) {
+  void *p = NULL;
+  (void)state;
+  open_for_exchanges();
+  fail_call(ON_EXCHANGE, 2, GMLAKE_ERROR_DEVICE_LOST, 1);
+  step(gmlake_alloc(lake, C, LEGACY, &p));
+  assert_int_equal(warnings, 1);
+  assert_error(try_on(C, LEGACY), DEVICE_LOST);
+  assert_error(gmlake_free(lake, p, LEGACY), DEVICE_LOST);
+  fail_call(ON_EXCHANGE, 0, GMLAKE_OK, 0);
+  assert_error(gmlake_destroy(lake), DEVICE_LOST);
+  close_mock();
+}
+
+static void destroy_tells_of_a_mode_that_stays_relaxed(void **state) {
+  gmlake_result result = GMLAKE_OK;
+  long n;
+  (void)state;
+  open_for_exchanges();
+  drop(take(C));
+  for (n = 1; n < 50; n++) {
+    fail_call(ON_EXCHANGE, n, GMLAKE_ERROR_DRIVER, 0);
+    result = gmlake_destroy(lake);
+    if (faults[ON_EXCHANGE].in) break; /* none failed: there are fewer */
+    assert_int_equal((result == GMLAKE_ERROR_DRIVER) + warnings, 1);
+    gmlake_mock_destroy(mock); /* where the first exchange fails, the mock is asked nothing */
+    open_for_exchanges();
+    drop(take(C));
+  }
+  assert_true(n > 2 && n < 50);
+  assert_ok(result);
+  close_mock();
+}
+
 /* Allocating on this lake from the handler is refused, and so is nothing else. */
 static int use_lake(void *user, gmlake *from, const gmlake_error_info *info) {
   gmlake_allocation_info known;
@@ -1985,6 +2181,13 @@ int main(void) {
       cmocka_unit_test(the_handler_is_asked_eight_times_at_most),
       cmocka_unit_test(the_handler_serves_limits_too),
       cmocka_unit_test(the_handler_is_not_asked_about_other_errors),
+      cmocka_unit_test(a_handler_may_be_left),
+      cmocka_unit_test(a_buffers_growth_may_be_left),
+      cmocka_unit_test(a_logger_may_be_left),
+      cmocka_unit_test(a_handler_needs_no_host_memory),
+      cmocka_unit_test(a_mode_that_stays_relaxed_is_told),
+      cmocka_unit_test(what_is_lost_at_the_end_of_a_stretch_shows_in_the_next),
+      cmocka_unit_test(destroy_tells_of_a_mode_that_stays_relaxed),
       cmocka_unit_test(the_handler_may_do_all_but_allocate),
       cmocka_unit_test(the_handler_blocks_nobody),
       cmocka_unit_test(statistics_follow_blocks),
