@@ -245,8 +245,8 @@ typedef struct gmlake_pool gmlake_pool;
 typedef struct gmlake_buffer gmlake_buffer;
 typedef void *gmlake_stream; /* a CUstream or cudaStream_t; NULL and 1 are the legacy stream */
 
-/* No stream: alloc returns memory that no pending work uses; free says the caller has
-   synchronised. */
+/* No stream: alloc returns memory that no pending work uses; free says that the caller has
+   synchronised the block's own stream, not those that were recorded. */
 #define GMLAKE_STREAM_NONE ((gmlake_stream)(intptr_t)-1)
 
 /* ---- Backend: the seam to the memory system ------------------------------------------------- */
@@ -732,7 +732,8 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *lake, const gmlake_alloc_desc
                                            gmlake_stream stream, void **out_ptr);
 /* Every use of the block must precede this call on the stream, or be on a stream named by
    gmlake_record_stream. Used or not: on another stream than the block's the call is ordered behind
-   the allocating one, on NONE the block's stream has been synchronised. NULL is fine. Errors,
+   the allocating one, on NONE the block's own stream has been synchronised. NONE speaks for no
+   other stream: those that were recorded are still waited for. NULL is fine. Errors,
    nothing changed: UNKNOWN_POINTER, DOUBLE_FREE, INVALID_ARGUMENT, OUT_OF_HOST_MEMORY (first use of
    a stream, or in a pool), DEVICE_LOST, SHUTTING_DOWN. In a child of fork: OK, and nothing is
    done. */
@@ -9429,7 +9430,7 @@ static gmlk_block *gmlk_live_block(gmlake *l, const void *ptr, const char *call,
   return b;
 }
 
-/* Freed, but recorded streams may still use it. */
+/* Freed, but recorded streams may still use it. pre: the free does not speak for one of them. */
 static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t ticket) {
   gmlk_note *note = b->as.live.note;
   size_t i;
@@ -9444,16 +9445,19 @@ static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t ticket
   for (i = 0; i < note->used_count; i++) {
     gmlk_stream *s = l->streams.items[note->used[i].stream];
     note->used[i].ticket = s->is_forgotten && !s->is_dirty ? s->epoch - 1 : s->epoch;
-    if (!s->is_forgotten) s->is_dirty = 1;
-    gmlk_fence_if_due(l, note->used[i].stream, 0);
+    if (s->is_forgotten) continue;
+    s->is_dirty = 1;
+    gmlk_fence_now(l, note->used[i].stream);
   }
 }
 
-static int gmlk_is_used_elsewhere(const gmlk_note *note, unsigned stream) {
-  size_t i;
-  for (i = 0; note && i < note->used_count; i++)
-    if (note->used[i].stream != stream) return 1;
-  return 0;
+/* Takes the stream that a free speaks for off those recorded; whether any are left. */
+static int gmlk_is_used_elsewhere(gmlk_note *note, unsigned stream) {
+  size_t i, kept = 0;
+  for (i = 0; i < note->used_count; i++)
+    if (note->used[i].stream != stream) note->used[kept++] = note->used[i];
+  note->used_count = kept;
+  return kept != 0;
 }
 
 /* [S7] A block with this note is live no more. */
@@ -9519,7 +9523,7 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   l->stats.requested_bytes -= bytes - b->slack;
   note = b->as.live.note;
   if (note) gmlk_uses_end(l, note);
-  if (stream && gmlk_is_used_elsewhere(note, stream)) {
+  if (note && gmlk_is_used_elsewhere(note, stream ? stream : b->stream)) {
     gmlk_pend(l, b, tag, ticket);
   } else {
     gmlk_release_block(l, b, tag, ticket);

@@ -194,7 +194,6 @@ typedef struct block {
   int stream;        /* free it on this one, or order another one behind it */
   int is_unseen;     /* allocated on no stream: the lake may not know the one that uses it */
   uint32_t recorded; /* mask of streams */
-  uint32_t heirs;    /* mask of streams ordered behind forgotten ones that were recorded */
   int was_recorded;
   uint32_t capture; /* allocated in it, 0: none */
   int pool;
@@ -646,6 +645,15 @@ static gmlake_result watch_stream_wait(void *user, gmlake_stream on, void *value
   return result;
 }
 
+static gmlake_result watch_device_wait(void *user, int *code) {
+  gmlake_result result = watched(code, 0);
+  size_t i;
+  m.sum.host_waits++;
+  if (!result) result = m.mock->device_wait(user, code);
+  for (i = 0; i < DIMS && !result; i++) stamp_join(&m.known, &m.streams[i].after);
+  return result;
+}
+
 static void watch(gmlake_backend *mock) {
   m.mock = mock;
   m.table = *mock;
@@ -664,6 +672,7 @@ static void watch(gmlake_backend *mock) {
   m.table.event_wait = watch_event_wait;
   m.table.stream_wait = watch_stream_wait;
   m.table.capture_exchange = watch_exchange;
+  m.table.device_wait = watch_device_wait;
 }
 
 /* ---- What the caller does on the device beside calling the lake ------------------------------ */
@@ -937,13 +946,10 @@ static block *block_find(long id) {
 
 /* The stream to free a block on, once the caller has ordered it behind the block's uses. */
 static int order_free(const block *b, int on) {
-  size_t i;
   if (b->capture && m.streams[b->stream].capture == b->capture) return b->stream;
   if (on == NO_STREAM && captures_active()) on = b->stream;
-  if (on == NO_STREAM) {
-    for (i = 0; i < DIMS; i++)
-      if (((b->recorded | b->heirs) >> i & 1 && m.streams[i].live) || (int)i == b->stream)
-        caller_wait((int)i);
+  if (on == NO_STREAM) { /* the lake waits for those that were recorded */
+    caller_wait(b->stream);
     return NO_STREAM;
   }
   if (on == b->stream) return on;
@@ -978,14 +984,14 @@ static int do_free(long id, int on, int twice) {
   if (!place || m.pending_count == PENDING) return 0;
   verify(place);
   on = order_free(place, on);
-  if (m.with.fills && !m.with.bookkeeping_only && (!place->was_recorded || on == NO_STREAM))
+  if (m.with.fills && !m.with.bookkeeping_only && !place->was_recorded)
     (void)gmlake_get_pieces(m.lake, place->ptr, pieces, PIECES, &count);
   b = *place;
   if (!succeeded(gmlake_free(m.lake, b.ptr, stream_value(on)), "gmlake_free")) return 0;
   *place = m.blocks[--m.block_count];
   give(&b);
   check_emptied(pieces, count);
-  if (b.was_recorded && on != NO_STREAM) note_pending(&b, on);
+  if (b.was_recorded) note_pending(&b, on);
   m.sum.frees++;
   m.sum.requested -= b.requested;
   m.sum.active -= b.bytes;
@@ -1266,8 +1272,6 @@ static void do_forget(void) {
   for (i = 0; i < m.block_count; i++) {
     block *b = &m.blocks[i];
     if (b->stream == s) b->stream = heir;
-    if ((b->recorded | b->heirs) >> s & 1) b->heirs |= 1u << heir;
-    b->heirs &= ~(1u << s);
   }
   for (i = 0; i < BUFFERS; i++)
     if (m.buffers[i].front.stream == s) m.buffers[i].front.stream = heir;

@@ -1076,19 +1076,142 @@ static void pending_frees_are_waited_for_in_the_end(void **state) {
   finish();
 }
 
-static void none_frees_what_was_recorded_at_once(void **state) {
+/* NONE says that the block's own stream is synchronised, and speaks for no other. */
+static void none_speaks_for_the_blocks_own_stream_alone(void **state) {
+  void *p;
+  (void)state;
+  open_two(4);
+  hold(A);
+  hold(B);
+  p = take_on(C, A);
+  step(gmlake_record_stream(lake, p, A));
+  step(gmlake_record_stream(lake, p, B));
+  drop_on(p, NONE);
+  assert_int_equal(stats().pending_bytes, C);
+  assert_ptr_not_equal(take_on(C, A), p);
+  complete(B);
+  (void)trim_to(SIZE_MAX);
+  assert_int_equal(stats().pending_bytes, 0);
+  assert_ptr_equal(take_on(C, LEGACY), p); /* clean, though A is held */
+  assert_int_equal(stats().stream_wait_count, 0);
+  complete(A);
+  abandon();
+}
+
+static void none_frees_what_its_own_stream_alone_was_recorded_on(void **state) {
+  void *p;
+  (void)state;
+  open_two(4);
+  hold(A);
+  p = take_on(C, A);
+  step(gmlake_record_stream(lake, p, A));
+  drop_on(p, NONE);
+  assert_int_equal(stats().pending_bytes, 0);
+  assert_ptr_equal(take_on(C, B), p);
+  abandon();
+}
+
+/* A block of no stream: NONE speaks for nobody, and the fence is recorded at once. */
+static void none_waits_for_the_only_stream_that_was_recorded(void **state) {
+  void *p;
+  (void)state;
+  open_two(1);
+  p = take_on(C, NONE);
+  step(gmlake_record_stream(lake, p, B));
+  gmlake_mock_stream_set_lag(mock, B, 10);
+  drop_on(p, NONE);
+  assert_int_equal(stats().pending_bytes, C);
+  assert_int_equal(stats().event_count, 1);
+  gmlake_mock_set_clock(mock, 10);
+  assert_ptr_equal(take_on(C, NONE), p);
+  assert_int_equal(stats().host_wait_count, 0);
+  drop_on(p, NONE);
+  finish();
+}
+
+/* The stream that the block is freed on is waited for by those that need to alone. */
+static void a_free_speaks_for_its_stream(void **state) {
   void *p;
   (void)state;
   open_two(4);
   p = take_on(C, A);
+  step(gmlake_record_stream(lake, p, A));
   step(gmlake_record_stream(lake, p, B));
-  hold(B);
-  drop_on(p, NONE); /* the caller has synchronised */
+  hold(A);
+  drop_on(p, A);
+  (void)trim_to(SIZE_MAX);
   assert_int_equal(stats().pending_bytes, 0);
   assert_ptr_equal(take_on(C, A), p);
+  complete(A);
+  abandon();
+}
+
+/* A stream's work goes on in a window: it is not unmapped. |A|-|B|-| and the window over both. */
+static void none_leaves_recorded_windows_mapped(void **state) {
+  void *h[4], *w;
+  size_t i;
+  (void)state;
+  open_two(4);
+  for (i = 0; i < 4; i++) h[i] = take_on(C, A);
+  drop_on(h[0], A);
+  drop_on(h[2], A);
+  w = take_on(2 * C, A);
+  assert_int_equal(piece_count(w), 2);
+  step(gmlake_record_stream(lake, w, B));
+  hold(B);
+  drop_on(w, NONE);
+  assert_int_equal(trim_to(0), 0);
+  assert_int_equal(stats().stitch_evict_count, 0);
   complete(B);
-  drop_on(p, A);
-  finish();
+  assert_int_equal(trim_to(0), 2 * C);
+  assert_int_equal(stats().stitch_evict_count, 1);
+  abandon();
+}
+
+static void none_keeps_recorded_blocks_of_a_pool(void **state) {
+  gmlake_pool *pool;
+  void *p;
+  (void)state;
+  open_two(4);
+  pool = open_pool(0);
+  p = take_from(pool, C, A);
+  step(gmlake_record_stream(lake, p, B));
+  hold(B);
+  drop_on(p, NONE);
+  assert_int_equal(trim_to(0), 0);
+  assert_ptr_not_equal(take_from(pool, C, A), p);
+  complete(B);
+  assert_int_equal(trim_to(0), C);
+  abandon();
+}
+
+static void notice_nothing(void *user, const gmlake_event *event) {
+  (void)user;
+  (void)event;
+}
+
+/* Each recorded stream is waited for, watched or not, whichever is the last at work. */
+static void every_recorded_stream_is_waited_for(void **state) {
+  gmlake_stream streams[9];
+  size_t last, i;
+  (void)state;
+  for (last = 1; last < 9; last++) {
+    void *p;
+    prepare(2);
+    if (last % 2) desc.observer.fn = notice_nothing;
+    open_lake();
+    for (i = 0; i < 9; i++) streams[i] = open_stream();
+    p = take_on(4096, streams[0]);
+    for (i = 1; i < 9; i++) step(gmlake_record_stream(lake, p, streams[i]));
+    hold(streams[last]);
+    drop_on(p, streams[0]);
+    (void)trim_to(SIZE_MAX);
+    assert_int_equal(stats().pending_bytes, 4096);
+    complete(streams[last]);
+    (void)trim_to(SIZE_MAX);
+    assert_int_equal(stats().pending_bytes, 0);
+    finish();
+  }
 }
 
 static void pending_frees_are_in_the_budget(void **state) {
@@ -2875,7 +2998,13 @@ int main(void) {
       cmocka_unit_test(every_recorded_stream_counts),
       cmocka_unit_test(work_before_the_free_counts_and_later_work_does_not),
       cmocka_unit_test(pending_frees_are_waited_for_in_the_end),
-      cmocka_unit_test(none_frees_what_was_recorded_at_once),
+      cmocka_unit_test(none_speaks_for_the_blocks_own_stream_alone),
+      cmocka_unit_test(none_frees_what_its_own_stream_alone_was_recorded_on),
+      cmocka_unit_test(none_waits_for_the_only_stream_that_was_recorded),
+      cmocka_unit_test(a_free_speaks_for_its_stream),
+      cmocka_unit_test(none_leaves_recorded_windows_mapped),
+      cmocka_unit_test(none_keeps_recorded_blocks_of_a_pool),
+      cmocka_unit_test(every_recorded_stream_is_waited_for),
       cmocka_unit_test(pending_frees_are_in_the_budget),
       cmocka_unit_test(destroy_waits_for_pending_frees),
       cmocka_unit_test(record_stream_survives_lack_of_host_memory),
