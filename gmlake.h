@@ -187,7 +187,8 @@ COSTS (measured; see bench/RESULTS.md)
   stitch           20 to 30 us a chunk mapped (cuMemSetAccess), O(chunks mapped) to plan, O(slots)
                    where it may wait for other streams
   grow             28 us a chunk, of a buffer too; nothing where a mapped chunk lies next
-  trim, budget     O(free ranges + chunks + windows); check O(blocks); other queries O(1), the
+  trim, budget     O(free ranges + chunks + windows + buffers' chunks); a request that is refused,
+                   for its report, and check O(blocks); other queries O(1), the
                    reason for a wrong pointer O(a chunk + idle windows + pending frees)
   host memory      64 bytes a block, 16 to 50 of index, about 60 a chunk, a buffer's twice that,
                    10 KB a stream */
@@ -1060,6 +1061,12 @@ static size_t gmlk_max(size_t a, size_t b) { return a > b ? a : b; }
 static uint64_t gmlk_later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static size_t gmlk_min(size_t a, size_t b) { return a < b ? a : b; }
 
+#define GMLK_BATCH_MIN 64u
+
+/* How many of so many things one pass over all of them serves: a share, so that a few passes serve
+   all; not all at once, since nobody else has what is being driven. */
+static uint32_t gmlk_batch(size_t count) { return (uint32_t)gmlk_max(GMLK_BATCH_MIN, count / 16); }
+
 #define GMLK_CACHE_LINE ((size_t)64)
 
 static void *gmlk_line_from(void *ptr) { /* where the next cache line begins */
@@ -1280,10 +1287,13 @@ static void gmlk_unlink(gmlk_block *block) {
    bitmap of the bins in use and one of its words. Below 64 grains a bin is one size; above, 32
    bins an octave, so that a block of the next bin is at most 1/32 too long or too short for its
    place. In a bin the block that was freed last comes first. Best fit is the smallest of the
-   first eight blocks in the size's own bin that are long enough, else of the next bin in use.
+   first eight blocks in the size's own bin that are long enough, else of the next bin in use. Where
+   there is none, the rest of the own bin is read: what is too short goes behind what is not, and
+   that nothing was long enough is remembered, so that asking again reads no more than eight.
    [H1] a block stands in the bin of its hole; [H2] the bitmaps have a bit for each bin in use and
-   each word in use; [H3] bins are rings, linked both ways; [H4] grains is the sum of the holes.
-   O(1). Cannot fail. */
+   each word in use; [H3] bins are rings, linked both ways; [H4] grains is the sum of the holes;
+   [H5] no hole has none_from grains or up to none_count - 1 more.
+   O(1), amortised for best fit. Cannot fail. */
 
 #define GMLK_BINS_LOG 5u
 #define GMLK_BINS_EXACT (2u << GMLK_BINS_LOG)
@@ -1295,8 +1305,9 @@ typedef struct gmlk_holes {
   uint64_t words; /* a bit for each word of bits that is not 0 */
   uint64_t bits[GMLK_BIN_WORDS];
   uint64_t grains;
-  gmlk_block *seconds;       /* tree, see >>arena: of each run that has two blocks or more */
-  gmlk_link bins[GMLK_BINS]; /* rings through the blocks */
+  uint32_t none_from, none_count; /* [H5] */
+  gmlk_block *seconds;            /* tree, see >>arena: of each run that has two blocks or more */
+  gmlk_link bins[GMLK_BINS];      /* rings through the blocks */
 } gmlk_holes;
 
 static void gmlk_ring_init(gmlk_link *ring) { ring->prev = ring->next = ring; }
@@ -1336,6 +1347,10 @@ static inline void gmlk_holes_insert(gmlk_holes *holes, gmlk_block *block, uint3
   holes->bits[bin / 64u] |= (uint64_t)1 << (bin % 64u);
   holes->words |= (uint64_t)1 << (bin / 64u);
   holes->grains += hole;
+  if (hole - holes->none_from < holes->none_count) {
+    holes->none_count -= hole + 1 - holes->none_from;
+    holes->none_from = hole + 1;
+  }
 }
 
 static inline void gmlk_holes_remove(gmlk_holes *holes, gmlk_block *block) {
@@ -1403,12 +1418,33 @@ static inline gmlk_block *gmlk_holes_from_bin(const gmlk_holes *holes, unsigned 
   return bin < GMLK_BINS ? gmlk_bin_best(holes, bin, 0, gmlk_bin_tries(bin)) : NULL;
 }
 
+/* Grains of a bin's smallest hole; of GMLK_BINS 2^32, that is 0. */
+static uint32_t gmlk_bin_grains(unsigned bin) {
+  unsigned octave = bin < GMLK_BINS_EXACT ? 0 : (bin >> GMLK_BINS_LOG) - 1;
+  return (bin - (octave << GMLK_BINS_LOG)) << octave;
+}
+
+/* The last resort: the first of a bin that is long enough, or one near behind it. */
+static gmlk_block *gmlk_bin_rest(gmlk_holes *holes, unsigned bin, uint32_t grains) {
+  gmlk_link *ring = &holes->bins[bin], *link = ring->next;
+  if (link == ring || grains - holes->none_from < holes->none_count) return NULL;
+  while (link != ring && gmlk_linked(link)->hole < grains) link = link->next;
+  if (link == ring) {
+    holes->none_from = grains;
+    holes->none_count = gmlk_bin_grains(bin + 1) - grains;
+    return NULL;
+  }
+  gmlk_link_remove(ring); /* the bin begins here now */
+  gmlk_link_insert(link->prev, ring);
+  return gmlk_bin_best(holes, bin, grains, GMLK_BIN_TRIES);
+}
+
 /* BestFit: a block with a hole of at least this size, or NULL. */
-static inline gmlk_block *gmlk_holes_best(const gmlk_holes *holes, uint32_t grains) {
+static inline gmlk_block *gmlk_holes_best(gmlk_holes *holes, uint32_t grains) {
   unsigned bin = gmlk_bin_of(grains);
   gmlk_block *found = gmlk_bin_best(holes, bin, grains, gmlk_bin_tries(bin));
   if (!found) found = gmlk_holes_from_bin(holes, bin + 1);
-  return found ? found : gmlk_bin_best(holes, bin, grains, SIZE_MAX);
+  return found ? found : gmlk_bin_rest(holes, bin, grains);
 }
 
 /* Another one to try: the next of the bin, be it too short, or of the next bin in use. */
@@ -2598,14 +2634,12 @@ static int gmlk_is_beside(const gmlk_block *b, unsigned stream) {
 
 /* The best clean block that is a hole by itself for the stream, not part of a run of its own. */
 static gmlk_block *gmlk_best_clean(const gmlk_arena *a, unsigned stream, uint32_t grains) {
-  const gmlk_holes *pool = a->pools[GMLK_CLEAN];
-  gmlk_block *b = gmlk_holes_best(pool, grains);
+  gmlk_holes *pool = a->pools[GMLK_CLEAN];
+  gmlk_block *best = gmlk_holes_best(pool, grains), *b = best;
   unsigned tries = 0;
-  while (b && (b->hole < grains || (stream && tries < 16 && gmlk_is_beside(b, stream)))) {
+  while (b && tries++ < 16 && (b->hole < grains || (stream && gmlk_is_beside(b, stream))))
     b = gmlk_holes_next(pool, b);
-    tries++;
-  }
-  return b;
+  return b && b->hole < grains ? best : b;
 }
 
 /* Where a range of so many aligned grains can begin in the run open to the stream from `start`
@@ -2621,7 +2655,7 @@ static uint32_t gmlk_aligned_at(const gmlk_block *start, uint32_t hole, uint32_t
    holds it wherever it begins. */
 static inline gmlk_block *gmlk_best_in(const gmlk_arena *a, unsigned pool, unsigned stream,
                                        uint32_t grains, uint32_t align, uint32_t *out_at) {
-  const gmlk_holes *holes = a->pools[pool];
+  gmlk_holes *holes = a->pools[pool];
   gmlk_block *b = pool ? gmlk_holes_best(holes, grains) : gmlk_best_clean(a, stream, grains);
   unsigned tries = 0;
   int fits;
@@ -3969,10 +4003,9 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
 }
 
 /* StitchFree: drops the windows that were used longest ago and whose work is complete, until so
-   many bytes of mappings are gone. Never waits; at most 64 a call. */
-static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t bytes) {
+   many bytes of mappings or so many windows are gone. Never waits. */
+static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t bytes, uint32_t left) {
   gmlk_window *w = a->spool.oldest, *dying = NULL;
-  unsigned left = 64;
   while (w && left && bytes) {
     gmlk_window *newer = w->newer;
     if (gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket)) {
@@ -3991,9 +4024,10 @@ static void gmlk_evict_if_due(gmlake *l, gmlk_arena *a) {
   if (l->stats.stitched_bytes <= l->desc.stitched_bytes_max) return;
   if (l->desc.policy && l->desc.policy->evict) return; /* has been asked before */
   (void)gmlk_refresh(l, 1);
-  (void)gmlk_evict(l, a, l->stats.stitched_bytes - low);
+  (void)gmlk_evict(l, a, l->stats.stitched_bytes - low, GMLK_BATCH_MIN);
   for (i = 0; i < l->arena_count && l->stats.stitched_bytes > low; i++)
-    if (l->arenas[i]) (void)gmlk_evict(l, l->arenas[i], l->stats.stitched_bytes - low);
+    if (l->arenas[i])
+      (void)gmlk_evict(l, l->arenas[i], l->stats.stitched_bytes - low, GMLK_BATCH_MIN);
 }
 
 /* Maps a window's chunks; undoes what it did on an error. *out_stuck: chunks still mapped where
@@ -4551,8 +4585,6 @@ static gmlake_result gmlk_grow(gmlake *l, gmlk_request *r, uint32_t shortfall) {
 
 /* ---- trim ---- */
 
-#define GMLK_TRIM_BATCH 64u
-
 /* Applies to the slots under a window: marks them, or tells whether one is marked. */
 static int gmlk_window_marks(gmlk_arena *a, const gmlk_window *w, int clear) {
   uint32_t i, slot;
@@ -4579,7 +4611,8 @@ static int gmlk_slot_is_clean(const gmlk_arena *a, uint32_t slot) {
 static uint32_t gmlk_trim_choose(gmlake *l, gmlk_arena *a, uint32_t *from_slot, size_t max_bytes,
                                  gmlk_window **dying) {
   uint32_t slot = *from_slot, count = 0, kept = 0, i;
-  uint32_t limit = (uint32_t)gmlk_min(GMLK_TRIM_BATCH, (max_bytes - 1) / a->chunk_bytes + 1);
+  uint32_t limit =
+      (uint32_t)gmlk_min(gmlk_batch(a->slot_count), (max_bytes - 1) / a->chunk_bytes + 1);
   gmlk_window *w, *newer;
   int is_mapped = 0;
   while (slot && count < limit) {
@@ -4639,8 +4672,8 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
   gmlake_result result;
   uint32_t count, i;
   size_t bytes;
-  if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)GMLK_TRIM_BATCH) ||
-      !gmlk_scratch_reserve(a, GMLK_TRIM_BATCH))
+  if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)gmlk_batch(a->slot_count)) ||
+      !gmlk_scratch_reserve(a, gmlk_batch(a->slot_count)))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   count = gmlk_trim_choose(l, a, from_slot, max_bytes, &dying);
   for (i = 0; i < count; i++)
@@ -5435,7 +5468,7 @@ static gmlake_result gmlk_evict_all(gmlake *l, gmlk_arena *a) {
   size_t windows;
   do {
     windows = a->spool.count;
-    result = gmlk_evict(l, a, SIZE_MAX);
+    result = gmlk_evict(l, a, SIZE_MAX, gmlk_batch(windows));
   } while (!result && a->spool.count < windows);
   return result;
 }
@@ -6478,6 +6511,8 @@ static size_t gmlk_check_ring(gmlk_checker *c, const gmlk_holes *holes, unsigned
       return count;
     b = gmlk_linked(link);
     gmlk_expect(c, b->hole && gmlk_bin_of(b->hole) == bin, "H1: a block stands in a wrong bin");
+    gmlk_expect(c, b->hole - holes->none_from >= holes->none_count,
+                "H5: a hole of a size that there is none of");
     gmlk_expect(c, b->state == GMLK_FREE && b->stream == stream && b->arena == arena,
                 "A3: a block in a pool is not its free memory");
     count++;

@@ -180,7 +180,7 @@ static gmlk_block hole_blocks[HOLES];
 static gmlk_block *model[HOLES]; /* what stands in the pool, the newest first */
 static size_t model_count;
 
-static size_t block_count(const gmlk_holes *pool) {
+static size_t block_count(gmlk_holes *pool) {
   const gmlk_block *b = gmlk_holes_best(pool, 1);
   size_t count = 0;
   for (; b; b = gmlk_holes_next(pool, b)) count++;
@@ -222,13 +222,32 @@ static gmlk_block *model_bin_best(unsigned bin, uint32_t grains, size_t tries) {
   return best;
 }
 
+/* The last resort: what is too short goes behind the first that is not, if there is one. */
+static gmlk_block *model_bin_rest(unsigned bin, uint32_t grains) {
+  size_t first = 0, i;
+  while (first < model_count &&
+         (gmlk_bin_of(model[first]->hole) != bin || model[first]->hole < grains))
+    first++;
+  for (i = 0; first < model_count && i < first;) {
+    gmlk_block *b = model[i];
+    if (gmlk_bin_of(b->hole) != bin) {
+      i++;
+      continue;
+    }
+    model_remove(b);
+    model[model_count++] = b;
+    first--;
+  }
+  return model_bin_best(bin, grains, GMLK_BIN_TRIES);
+}
+
 static gmlk_block *model_best(uint32_t grains) {
   const unsigned own = gmlk_bin_of(grains);
   gmlk_block *best = NULL;
   unsigned bin;
   for (bin = own; bin < GMLK_BINS && !best; bin++)
     best = model_bin_best(bin, grains, bin < GMLK_BINS_EXACT ? 1 : GMLK_BIN_TRIES);
-  return best ? best : model_bin_best(own, grains, HOLES);
+  return best ? best : model_bin_rest(own, grains);
 }
 
 static int is_past(const gmlk_block *b, const gmlk_block *next) {
@@ -383,10 +402,40 @@ static void test_best_behind_short_ones(void **state) {
   holes_open();
   gmlk_holes_insert(&holes, &hole_blocks[0], 4099);
   for (i = 1; i < 100; i++) gmlk_holes_insert(&holes, &hole_blocks[i], 4097);
-  assert_ptr_equal(gmlk_holes_best(&holes, 4098), &hole_blocks[0]);
   gmlk_holes_insert(&holes, &hole_blocks[100], 9000); /* as good, and nearer */
   assert_ptr_equal(gmlk_holes_best(&holes, 4098), &hole_blocks[100]);
+  gmlk_holes_remove(&holes, &hole_blocks[100]);
+  assert_ptr_equal(gmlk_holes_best(&holes, 4098), &hole_blocks[0]);
+  assert_ptr_equal(holes.bins[gmlk_bin_of(4098)].next, &hole_blocks[0].as.link);
   assert_null(gmlk_holes_best(&holes, 9001));
+}
+
+/* What was found to be missing is not looked for, until it comes. */
+static void test_best_remembers(void **state) {
+  const uint32_t size = gmlk_bin_grains(gmlk_bin_of(5000));
+  uint32_t i;
+  (void)state;
+  holes_open();
+  for (i = 0; i < 20; i++) gmlk_holes_insert(&holes, &hole_blocks[i], size + 2);
+  assert_null(gmlk_holes_best(&holes, size + 4));
+  assert_int_equal(holes.none_from, size + 4);
+  assert_int_equal(gmlk_bin_of(size + 4), gmlk_bin_of(holes.none_from + holes.none_count - 1));
+  assert_int_not_equal(gmlk_bin_of(size), gmlk_bin_of(holes.none_from + holes.none_count));
+  for (i = 20; i < 40; i++) gmlk_holes_insert(&holes, &hole_blocks[i], i == 20 ? size + 7 : size);
+  assert_int_equal(holes.none_from, size + 8);
+  assert_ptr_equal(gmlk_holes_best(&holes, size + 4), &hole_blocks[20]);
+  assert_null(gmlk_holes_best(&holes, size + 8));
+  gmlk_holes_remove(&holes, &hole_blocks[20]);
+  assert_null(gmlk_holes_best(&holes, size + 3));
+  assert_int_equal(holes.none_from, size + 3);
+  gmlk_holes_insert(&holes, &hole_blocks[20], gmlk_bin_grains(gmlk_bin_of(size) + 1) - 1);
+  assert_int_equal(holes.none_count, 0);
+  gmlk_holes_insert(&holes, &hole_blocks[40], 0xFFFFFFFFu); /* the last size of the last bin */
+  gmlk_holes_insert(&holes, &hole_blocks[41], 0xFFFFFFF0u);
+  assert_ptr_equal(gmlk_holes_best(&holes, 0xFFFFFFFEu), &hole_blocks[40]);
+  gmlk_holes_remove(&holes, &hole_blocks[40]);
+  assert_null(gmlk_holes_best(&holes, 0xFFFFFFFEu));
+  assert_int_equal(holes.none_count, 2);
 }
 
 /* At every bin's edge: a hole one grain smaller is not taken, in its bin or the one below. */
@@ -1285,6 +1334,7 @@ int main(void) {
       cmocka_unit_test(test_holes_equal_sizes),
       cmocka_unit_test(test_bin_edges),
       cmocka_unit_test(test_best_behind_short_ones),
+      cmocka_unit_test(test_best_remembers),
       cmocka_unit_test(test_best_at_edges),
       cmocka_unit_test(test_index_random),
       cmocka_unit_test(test_index_collisions),

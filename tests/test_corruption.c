@@ -505,8 +505,9 @@ static const field records_fields[] = {ONE(T, pages, PAGE), ONE(T, unused, BLOCK
                                        ONE(T, unused_count, INTEGER), ONE(T, serial, INTEGER)};
 #undef T
 #define T gmlk_holes
-static const field holes_fields[] = {ONE(T, words, INTEGER), MANY(T, bits, INTEGER),
-                                     ONE(T, grains, INTEGER), ONE(T, seconds, BLOCK),
+static const field holes_fields[] = {ONE(T, words, INTEGER),      MANY(T, bits, INTEGER),
+                                     ONE(T, grains, INTEGER),     ONE(T, none_from, INTEGER),
+                                     ONE(T, none_count, INTEGER), ONE(T, seconds, BLOCK),
                                      MANY(T, bins, PART)};
 #undef T
 #define T gmlk_row
@@ -1293,6 +1294,8 @@ static const struct exception {
     {SHAPE_SLOT_BEHIND, "first", HARMLESS, "not read behind the end"},
     {SHAPE_IDLE_SPAN, "block", HARMLESS, "overwritten when the window is taken"},
     {SHAPE_LOST_SPAN, "block", HARMLESS, "a quarantined window is never taken again"},
+    {SHAPE_POOL_HOLES, "none_from", LEGAL, "there may be none of other sizes too"},
+    {SHAPE_POOL_HOLES, "none_count", LEGAL, "there may be none of other sizes too"},
     {SHAPE_SPOOL, "number", HARMLESS, "any that is no window's, or larger"},
     {SHAPE_SPOOL, "grains_min", HARMLESS, "at worst a size is looked for in vain"},
     {SHAPE_SPOOL, "base", LEGAL, "the driver's address, where nothing is mapped yet"},

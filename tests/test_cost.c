@@ -176,11 +176,100 @@ static void growth_beside_gaps(void **state) {
   compare(measure_gaps);
 }
 
+/* ---- Best fit -------------------------------------------------------------------------------- */
+
+/* Holes of one bin, all a grain too short: that there is none is found out once. */
+static void measure_short_holes(size_t count, costs *out) {
+  gmlake_stream stream;
+  uint64_t before;
+  void **blocks;
+  size_t i;
+  open_large();
+  stream = open_stream();
+  blocks = get_many(2 * count, C / 2, stream);
+  for (i = 0; i < 2 * count; i++) put(blocks[i], stream);
+  for (i = 0; i < count; i++) { /* side by side, a chunk of 128 grains for both */
+    blocks[2 * i] = get(8 * 512, stream);
+    blocks[2 * i + 1] = get(120 * 512, stream);
+  }
+  for (i = 0; i < count; i++) put(blocks[2 * i + 1], stream);
+  (void)get(121 * 512, stream);
+  before = step_count;
+  for (i = 0; i < 16; i++) (void)get(121 * 512, stream);
+  out->steps[0] = steps_since(before);
+  free(blocks);
+  finish();
+}
+
+static gmlk_block hole_blocks[MANY];
+
+/* Those that are long enough lie behind all others. */
+static void measure_last_holes(size_t count, costs *out) {
+  gmlk_holes *holes;
+  gmlk_host host;
+  uint64_t before = 0;
+  size_t i;
+  memset(&host, 0, sizeof(host));
+  memset(hole_blocks, 0, sizeof(hole_blocks));
+  holes = gmlk_holes_new(&host);
+  assert_non_null(holes);
+  for (i = 0; i < count; i++) gmlk_holes_insert(holes, &hole_blocks[i], i < 32 ? 4050 : 4032);
+  for (i = 0; i < 32; i++) {
+    gmlk_block *b = gmlk_holes_best(holes, 4040);
+    assert_non_null(b);
+    assert_int_equal(b->hole, 4050);
+    gmlk_holes_remove(holes, b);
+    if (i == 0) before = step_count;
+  }
+  out->steps[0] = steps_since(before);
+  assert_null(gmlk_holes_best(holes, 4040)); /* reads all once more */
+  before = step_count;
+  for (i = 0; i < 32; i++) assert_null(gmlk_holes_best(holes, 4040 + i % 8));
+  out->steps[1] = steps_since(before);
+  gmlk_host_free(&host, holes, sizeof(gmlk_holes));
+}
+
+static void best_fit_beside_short_holes(void **state) {
+  (void)state;
+  compare(measure_short_holes);
+  compare(measure_last_holes);
+}
+
+/* ---- Trim ------------------------------------------------------------------------------------ */
+
+/* Beside places behind buffers' fronts. */
+static void measure_trim(size_t count, costs *out) {
+  gmlake_buffer *buffers[160];
+  gmlake_stream stream;
+  uint64_t before;
+  size_t i, each = 100;
+  open_large();
+  stream = open_stream();
+  for (i = 0; i < count / each; i++) {
+    gmlake_buffer_desc wanted = buffer_desc(each * C);
+    assert_ok(gmlake_buffer_create(lake, &wanted, &buffers[i]));
+    assert_ok(gmlake_buffer_resize(lake, buffers[i], each * C, stream));
+  }
+  for (i = 0; i < count / each; i++) assert_ok(gmlake_buffer_resize(lake, buffers[i], 0, stream));
+  before = step_count;
+  assert_ok(gmlake_trim(lake, 0, NULL));
+  out->steps[0] = steps_since(before) / count;
+  assert_int_equal(stats().reserved_bytes, 0);
+  finish();
+}
+
+static void trim_beside_buffers(void **state) {
+  (void)state;
+  compare(measure_trim);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(runs),
       cmocka_unit_test(swept_runs),
       cmocka_unit_test(growth_beside_gaps),
+      cmocka_unit_test(best_fit_beside_short_holes),
+      cmocka_unit_test(trim_beside_buffers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
