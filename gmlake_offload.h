@@ -1055,7 +1055,7 @@ static void gmlo_free(const gmlake_offload_host *host, void *ptr) {
   }
 }
 
-/* Zeroed. NULL where refused, also for sizes that overflow. */
+/* Zeroed memory. NULL if it is refused, also if the size overflows. */
 static void *gmlo_zeroed(const gmlake_offload_host *host, size_t count, size_t item_bytes) {
   size_t bytes;
   void *ptr;
@@ -1066,7 +1066,8 @@ static void *gmlo_zeroed(const gmlake_offload_host *host, size_t count, size_t i
   return ptr;
 }
 
-/* Items with room for `more` beyond `count`; NULL where refused, the old ones then stay. */
+/* The items in an array that has room for `more` beyond `count`. NULL if memory is refused; the old
+   array then stays as it is. */
 static void *gmlo_grow(const gmlake_offload_host *host, void *items, size_t count, size_t more,
                        size_t *capacity, size_t item_bytes) {
   size_t wanted = *capacity < 8 ? 16 : *capacity;
@@ -1086,7 +1087,7 @@ static void *gmlo_grow(const gmlake_offload_host *host, void *items, size_t coun
 
 typedef struct gmlo_piece {
   struct gmlo_piece *next;
-  double align; /* what follows is aligned for every type used here */
+  double align; /* so that what follows is aligned for every type used here */
 } gmlo_piece;
 
 typedef struct gmlo_scope {
@@ -1117,7 +1118,7 @@ static int gmlo_host_valid(const gmlake_offload_host *host) {
   return (host->malloc_fn == NULL) == (host->free_fn == NULL);
 }
 
-/* Merges; equal items keep their order. `room` is as large as the items. */
+/* Sorts by merging; equal items keep their order. `room` has room for as many items. */
 static void gmlo_sort(void *items, void *room, size_t count, size_t bytes,
                       int (*before)(const void *a, const void *b)) {
   size_t half = count / 2, a = 0, b = half, i;
@@ -1132,7 +1133,7 @@ static void gmlo_sort(void *items, void *room, size_t count, size_t bytes,
   }
 }
 
-/* Nanoseconds that bytes take; a figure above all times where that is no number. */
+/* The nanoseconds that the bytes take. Above all other times if the quotient is no number. */
 static uint64_t gmlo_copy_time(size_t bytes, double bytes_per_s) {
   uint64_t most = GMLO_TIME_MAX / 2;
   double ns = (double)bytes * 1e9 / bytes_per_s;
@@ -1152,7 +1153,8 @@ static void gmlo_figure_default(double *figure, double value) {
   if (*figure == 0) *figure = value;
 }
 
-/* As much of `info` as the caller has room for: by struct_bytes, which is the first field. */
+/* Fills in as much of `info` as the caller has room for. Its first field, struct_bytes, says how
+   much that is. */
 static gmlake_offload_result gmlo_fill_info(void *out, const void *info, size_t info_bytes) {
   size_t bytes;
   memcpy(&bytes, out, sizeof bytes);
@@ -1175,7 +1177,7 @@ static void gmlo_count_up(size_t *value, size_t *peak, size_t bytes) {
   if (*value > *peak) *peak = *value;
 }
 
-/* A heap of operators, the one added first on top. */
+/* A heap of numbers, the lowest on top. */
 static void gmlo_heap_push(uint32_t *heap, size_t *count, uint32_t op) {
   size_t i = (*count)++;
   for (; i != 0 && heap[(i - 1) / 2] > op; i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
@@ -1262,7 +1264,7 @@ GMLAKE_OFFLOAD_DEF const char *gmlake_offload_result_name(gmlake_offload_result 
 
 typedef struct gmlo_tensor {
   size_t bytes;
-  size_t mark; /* of the list that named it last */
+  size_t mark; /* of the last list that named it */
   uint32_t device;
   gmlake_offload_kind kind;
 } gmlo_tensor;
@@ -1277,7 +1279,7 @@ typedef struct gmlo_op {
 
 typedef struct gmlo_access {
   uint32_t op;
-  uint32_t position; /* of op in the order */
+  uint32_t position; /* of op in `order` */
   unsigned how;      /* GMLO_READS, GMLO_WRITES */
 } gmlo_access;
 
@@ -1297,11 +1299,11 @@ struct gmlake_offload_graph {
   size_t tensor_capacity, op_capacity, ref_capacity, asked_capacity;
   size_t tensor_bytes, marks, device_count;
   uint64_t time_ns;
-  gmlo_scope scope; /* what follows, made by seal */
+  gmlo_scope scope; /* of what follows, which sealing makes */
   uint32_t *order, *position;
   size_t *access_begin;
   gmlo_access *accesses;
-  size_t *successor_begin; /* dependencies: successors[successor_begin[op] ..] run after op */
+  size_t *successor_begin; /* successors[successor_begin[op]] .. run after op */
   uint32_t *successors;
   size_t access_count, dependency_count;
   gmlake_offload_device_info *devices;
@@ -1351,7 +1353,8 @@ static gmlake_offload_result gmlo_graph_add_tensor(gmlake_offload_graph *graph,
   return GMLAKE_OFFLOAD_OK;
 }
 
-/* [G1] and what an operator may touch. `other` is a device that a transfer may write on. */
+/* Checks [G1], and that the operator may use these tensors. `other` is the device on which a
+   transfer writes; for other operators it is `device`. */
 static gmlake_offload_result gmlo_graph_check_refs(gmlake_offload_graph *graph, const uint32_t *ids,
                                                    size_t count, int writes, uint32_t device,
                                                    uint32_t other) {
@@ -1380,7 +1383,7 @@ static gmlake_offload_result gmlo_graph_check_refs(gmlake_offload_graph *graph, 
   return GMLAKE_OFFLOAD_OK;
 }
 
-/* Room for one operator more and its references. */
+/* Makes room for one more operator and its references. */
 static int gmlo_graph_reserve(gmlake_offload_graph *graph, size_t ref_count) {
   gmlo_op *ops = (gmlo_op *)gmlo_grow(&graph->host, graph->ops, graph->op_count, 1,
                                       &graph->op_capacity, sizeof *ops);
@@ -1435,7 +1438,7 @@ static gmlake_offload_result gmlo_graph_add_op(gmlake_offload_graph *graph,
   return GMLAKE_OFFLOAD_OK;
 }
 
-/* How `op` uses the tensor; 0: not at all. */
+/* How the operator uses the tensor: GMLO_READS, GMLO_WRITES, both, or 0. */
 static unsigned gmlo_op_uses(const gmlake_offload_graph *graph, uint32_t op, uint32_t tensor) {
   const gmlo_op *o = &graph->ops[op];
   unsigned how = 0;
@@ -1455,13 +1458,15 @@ static size_t gmlo_op_refs(const gmlake_offload_graph *graph, uint32_t op) {
   return graph->ops[op].read_count + graph->ops[op].write_count;
 }
 
-/* Fills the accesses by walking the operators in `order` (NULL: as they were added). */
+/* Fills in the accesses of all tensors, for operators that run in `order` (NULL: as they were
+   added). */
 static void gmlo_graph_fill_accesses(gmlake_offload_graph *graph, const uint32_t *order) {
   size_t i, n, *fill = graph->access_begin;
   memset(fill, 0, (graph->tensor_count + 1) * sizeof *fill);
   for (i = 0; i < graph->tensor_count; i++) graph->tensors[i].mark = 0;
   graph->marks = 0;
-  /* Counts first: an update is one access. Marks tell the last operator that named a tensor. */
+  /* First counts accesses, where an update is one. `mark` is the last operator that named the
+     tensor, + 1. */
   for (i = 0; i < graph->op_count; i++) {
     const gmlo_op *op = &graph->ops[i];
     for (n = 0; n < op->read_count + op->write_count; n++) {
@@ -1496,7 +1501,8 @@ static int gmlo_kind_is_made(gmlake_offload_kind kind) {
   return kind == GMLAKE_OFFLOAD_INTERMEDIATE || kind == GMLAKE_OFFLOAD_OUTPUT;
 }
 
-/* With UNORDERED the maker of a tensor comes first. Then [G4]'s first access is checked. */
+/* In an UNORDERED graph, puts the maker of each tensor before its other accesses. Then checks what
+   [G4] says of the first access. */
 static gmlake_offload_result gmlo_graph_check_makers(gmlake_offload_graph *graph) {
   size_t t, i;
   for (t = 0; t < graph->tensor_count; t++) {
@@ -1518,7 +1524,7 @@ static gmlake_offload_result gmlo_graph_check_makers(gmlake_offload_graph *graph
   return GMLAKE_OFFLOAD_OK;
 }
 
-/* Calls for every dependency: counts it, and stores it where there is room for successors. */
+/* Counts a dependency while `successors` is NULL; else stores it. */
 static void gmlo_graph_add_successor(gmlake_offload_graph *graph, uint32_t before, uint32_t after) {
   if (graph->successors != NULL) {
     graph->successors[graph->successor_begin[before + 1]++] = after;
@@ -1528,7 +1534,8 @@ static void gmlo_graph_add_successor(gmlake_offload_graph *graph, uint32_t befor
   }
 }
 
-/* Readers come after the last writer, a writer after the readers since, or else that writer. */
+/* An operator that reads a tensor runs after the last one that wrote it. One that writes it runs
+   after all that read it since, or, if none did, after the last one that wrote it. */
 static void gmlo_graph_add_successors(gmlake_offload_graph *graph) {
   size_t t, i;
   for (t = 0; t < graph->tensor_count; t++) {
@@ -1552,8 +1559,9 @@ static void gmlo_graph_add_successors(gmlake_offload_graph *graph) {
   }
 }
 
-/* successor_begin has two entries more than operators: counts go up two behind, so that filling
-   leaves every begin where it belongs. */
+/* successor_begin has two entries more than there are operators. The count of operator op is in
+   entry op + 2. Storing then moves entry op + 1 from the begin of op's successors to their end,
+   which is where those of op + 1 begin. */
 static int gmlo_graph_make_successors(gmlake_offload_graph *graph) {
   size_t i;
   graph->successors = NULL;
@@ -1572,7 +1580,8 @@ static int gmlo_graph_make_successors(gmlake_offload_graph *graph) {
   return 1;
 }
 
-/* [G3] Takes the operator added first among those whose predecessors are all taken. */
+/* Takes one operator after another: of those whose predecessors were all taken the one that was
+   added first. [G3] */
 static gmlake_offload_result gmlo_graph_sort(gmlake_offload_graph *graph) {
   size_t i, count = 0, taken = 0;
   uint32_t *waits = (uint32_t *)gmlo_take(&graph->scope, graph->op_count, sizeof *waits);
@@ -1598,7 +1607,7 @@ static gmlake_offload_result gmlo_graph_sort(gmlake_offload_graph *graph) {
   return GMLAKE_OFFLOAD_OK;
 }
 
-/* Bytes that the operator touches, on that device, or on all where it is GMLAKE_OFFLOAD_NONE. A
+/* Bytes that the operator uses on that device, or on all devices if it is GMLAKE_OFFLOAD_NONE. A
    tensor that it reads and writes counts once. */
 static size_t gmlo_graph_op_bytes(const gmlake_offload_graph *graph, uint32_t op, uint32_t device) {
   size_t i, bytes = 0;
@@ -1611,8 +1620,8 @@ static size_t gmlo_graph_op_bytes(const gmlake_offload_graph *graph, uint32_t op
   return bytes;
 }
 
-/* Adds, for each device d to bytes[d] and for all to bytes[device_count], what the operator at the
-   position makes. */
+/* Adds what the operator at the position makes: to bytes[d] for each device d, and to
+   bytes[device_count] for all together. */
 static void gmlo_graph_count_made(const gmlake_offload_graph *graph, size_t position,
                                   size_t *bytes) {
   uint32_t op = graph->order[position];
@@ -1627,7 +1636,7 @@ static void gmlo_graph_count_made(const gmlake_offload_graph *graph, size_t posi
   }
 }
 
-/* Takes away what the operator at the position is the last to use. */
+/* Subtracts the intermediates that the operator at the position is the last to use. */
 static void gmlo_graph_count_gone(const gmlake_offload_graph *graph, size_t position,
                                   size_t *bytes) {
   uint32_t op = graph->order[position];
@@ -1637,13 +1646,14 @@ static void gmlo_graph_count_gone(const gmlake_offload_graph *graph, size_t posi
     const gmlo_tensor *tensor = &graph->tensors[t];
     const gmlo_access *last = &graph->accesses[graph->access_begin[t + 1] - 1];
     if (tensor->kind != GMLAKE_OFFLOAD_INTERMEDIATE || last->position != position) continue;
-    if (i >= graph->ops[op].read_count && (last->how & GMLO_READS) != 0) continue; /* counted */
+    if (i >= graph->ops[op].read_count && (last->how & GMLO_READS) != 0)
+      continue; /* subtracted with its reads */
     bytes[tensor->device] -= tensor->bytes;
     bytes[graph->device_count] -= tensor->bytes;
   }
 }
 
-/* What exists from the begin of an iteration on. */
+/* Adds the tensors that exist when an iteration begins. */
 static void gmlo_graph_count_tensors(gmlake_offload_graph *graph, size_t *bytes) {
   size_t t;
   for (t = 0; t < graph->tensor_count; t++) {
@@ -1661,7 +1671,7 @@ static void gmlo_most(size_t *most, size_t bytes) {
   if (bytes > *most) *most = bytes;
 }
 
-/* Peaks, and largest operators, of the devices that the operators touch. */
+/* Finds the peak and the largest operator of each device, and of all together. */
 static void gmlo_graph_measure_ops(gmlake_offload_graph *graph, size_t *bytes) {
   size_t p, i, d;
   for (d = 0; d < graph->device_count; d++) graph->devices[d].peak_bytes = bytes[d];
@@ -1741,7 +1751,7 @@ static int gmlo_graph_has_one_device(const gmlake_offload_graph *graph) {
   return 1;
 }
 
-/* Whether a graph's bytes and these may be summed. */
+/* Whether the sum of the graph's bytes and these stays below GMLO_BYTES_MAX. */
 static int gmlo_sum_valid(const gmlake_offload_graph *graph, size_t bytes) {
   return graph->tensor_bytes <= GMLO_BYTES_MAX - bytes;
 }
@@ -1941,7 +1951,7 @@ struct gmlake_offload_plan {
 };
 
 typedef struct gmlo_keyed {
-  uint64_t position; /* of the trigger, + 1; 0: the iteration's begin */
+  uint64_t position; /* of the trigger, + 1; 0: the begin of the iteration */
   gmlake_offload_event event;
 } gmlo_keyed;
 
@@ -1979,7 +1989,7 @@ static void gmlo_plan_destroy(gmlake_offload_plan *plan) {
   gmlo_free(&host, plan);
 }
 
-/* With copies of the events, sorted, and of the starts; NULL where host memory is refused. */
+/* A plan with copies of the events, sorted, and of the starts. NULL if host memory is refused. */
 static gmlake_offload_plan *gmlo_plan_make(const gmlake_offload_graph *graph,
                                            const gmlake_offload_event *events, size_t event_count,
                                            const uint32_t *starts, size_t start_count,
@@ -2008,8 +2018,9 @@ static gmlake_offload_plan *gmlo_plan_make(const gmlake_offload_graph *graph,
   return plan;
 }
 
-/* Whether operator `op`, run again before position `after`, may touch the tensor: what it reads is
-   alive then and has the bytes that it had; what else it writes is gone, or as it was made. */
+/* Whether operator `op` may use the tensor when it runs again before position `after`. A tensor
+   that it reads must exist then and must not have been written since. A tensor that it writes must
+   be gone, or must not have been written since. */
 static int gmlo_rerun_may_touch(const gmlake_offload_graph *graph, uint32_t op, uint32_t tensor,
                                 unsigned how, size_t after) {
   size_t i = graph->access_begin[tensor], end = graph->access_begin[tensor + 1];
@@ -2028,7 +2039,7 @@ static int gmlo_rerun_may_touch(const gmlake_offload_graph *graph, uint32_t op, 
   return !gone;
 }
 
-/* Position behind a trigger. */
+/* The position of the operator behind the trigger. */
 static size_t gmlo_event_after(const gmlake_offload_graph *graph,
                                const gmlake_offload_event *event) {
   return event->trigger == GMLAKE_OFFLOAD_NONE ? 0 : graph->position[event->trigger] + (size_t)1;
@@ -2064,8 +2075,8 @@ static gmlake_offload_result gmlo_event_check(const gmlake_offload_graph *graph,
   return GMLAKE_OFFLOAD_OK;
 }
 
-/* The next event behind `i` that recomputes the same tensor at the same trigger, or the number of
-   events. */
+/* The next event behind `i` that recomputes the same tensor at the same trigger. The number of
+   events if there is none. */
 static size_t gmlo_plan_next_remake(const gmlake_offload_plan *plan, size_t i) {
   const gmlake_offload_event *events = plan->events, *event = &events[i];
   for (i++; i < plan->info.event_count && events[i].trigger == event->trigger; i++) {
@@ -2074,8 +2085,8 @@ static size_t gmlo_plan_next_remake(const gmlake_offload_plan *plan, size_t i) {
   return plan->info.event_count;
 }
 
-/* Whether a tensor is made again by all of its makers before the trigger, in their order. `first`
-   is the first event that says so. `seen` has a mark for each event. */
+/* Whether the events that recompute a tensor at one trigger name all operators that wrote it
+   before, in their order. `first` is the first of these events. Sets `seen` for each of them. */
 static int gmlo_plan_remakes(const gmlake_offload_plan *plan, size_t first, unsigned char *seen) {
   const gmlake_offload_graph *graph = plan->graph;
   const gmlake_offload_event *event = &plan->events[first];
@@ -2177,14 +2188,14 @@ gmlake_offload_plan_get_info(const gmlake_offload_plan *plan, gmlake_offload_pla
    Cost: linear in the operators of a job. Fails: where host memory is refused. */
 
 typedef struct gmlo_planner_job {
-  const gmlake_offload_graph *graph; /* NULL: no job has this number */
+  const gmlake_offload_graph *graph; /* NULL: there is no job of this number */
   double swap_ratio_max;
-  double *mean_ns;  /* of each operator */
+  double *mean_ns;  /* mean time of each operator */
   double *based_ns; /* the means when the job was planned last */
   gmlake_offload_plan *plan;
   uint64_t plan_count;
   size_t planned_bytes, unplanned_bytes;
-  double swapped_bytes; /* while planning: of items with a swapped gap */
+  double swapped_bytes; /* while planning: of the items with a swapped gap */
 } gmlo_planner_job;
 
 struct gmlake_offload_planner {
@@ -2435,8 +2446,8 @@ typedef struct gmlo_item {
   size_t bytes;
   size_t use_begin, use_end;
   size_t lo, hi;        /* slots of the first and the last use */
-  int made;             /* INTERMEDIATE or OUTPUT */
-  int written;          /* by an operator */
+  int made;             /* it is an INTERMEDIATE or OUTPUT */
+  int written;          /* an operator writes it */
   size_t swapped_count; /* gaps that are GMLO_SWAPPED */
 } gmlo_item;
 
@@ -2454,20 +2465,20 @@ typedef enum gmlo_gap_state {
 
 typedef struct gmlo_gap {
   gmlo_gap_state state;
-  size_t needed;   /* the first step in here before which a recomputation reads the tensor, + 1 */
-  int copies;      /* swapped: out takes the link */
-  size_t tried_at; /* slot for which no place on the link was found, + 1 */
+  size_t needed;   /* first step in this gap at which a recomputation reads the tensor, + 1 */
+  int copies;      /* swapped: the swap out copies */
+  size_t tried_at; /* slot for which the link had no time, + 1 */
   uint64_t out_start, out_end, in_start, in_end;
   size_t absent_lo, absent_count;
-  const gmlo_item *dropped; /* the tensor, if it is */
-  size_t dropped_before;    /* the use behind which one was dropped before this one, + 1 */
+  const gmlo_item *dropped; /* if it is dropped: the tensor */
+  size_t dropped_before;    /* use of the gap that was dropped before this one, + 1 */
 } gmlo_gap;
 
 typedef struct gmlo_span {
   uint64_t begin, end;
 } gmlo_span;
 
-/* See >>link. */
+/* One direction of the link; see >>link. */
 typedef struct gmlo_lane {
   gmlo_span *spans;
   size_t count, capacity;
@@ -2480,24 +2491,24 @@ typedef struct gmlo_circle {
   gmlo_planner_job *jobs;
   uint64_t *slot_begin;
   size_t slot_count;
-  gmlo_step *steps; /* of a job side by side, in order */
+  gmlo_step *steps; /* sorted by job, then in the job's order */
   size_t step_count;
-  size_t *job_steps; /* steps of job j: job_steps[j] up to job_steps[j + 1] */
-  size_t job_count;  /* numbers of jobs, some of which may not be on this circle */
+  size_t *job_steps; /* those of job j begin at job_steps[j] */
+  size_t job_count;  /* of the planner; some may not be on this circle */
   gmlo_item *items;  /* largest first */
   size_t item_count;
-  size_t *item_base, *item_at; /* tensor t of job j: items[item_at[item_base[j] + t]] */
+  size_t *item_base, *item_at; /* tensor t of job j is items[item_at[item_base[j] + t]] */
   gmlo_use *uses;
   gmlo_gap *gaps;
   size_t use_count;
   gmlo_lane lanes[2];
   int64_t *tree_max, *tree_add; /* see >>profile */
   size_t leaf_count;
-  uint64_t base_ns, added_ns; /* period without and by waits and recomputation */
-  size_t last_dropped;        /* the use behind which a tensor was dropped last, + 1 */
-  uint64_t noise;             /* of keys and rates, a state; 0: none */
-  size_t *found;              /* room for item_count: candidates, as indices of items */
-  double *keys;               /* room for item_count: their order */
+  uint64_t base_ns, added_ns; /* the period is their sum; added: waits and recomputation */
+  size_t last_dropped;        /* use of the gap that was dropped last, + 1 */
+  uint64_t noise;             /* state of the random numbers; 0: none */
+  size_t *found;              /* candidates, as indices of items; room for all */
+  double *keys;               /* their keys; room for all */
 } gmlo_circle;
 
 static uint64_t gmlo_period(const gmlo_circle *c) { return c->slot_begin[c->slot_count]; }
@@ -2510,7 +2521,7 @@ static uint64_t gmlo_step_end(const gmlo_circle *c, size_t step) {
   return c->slot_begin[c->steps[step].hi + 1];
 }
 
-/* The largest i below or at slot_count with slot_begin[i] <= t. pre: t is at most the period. */
+/* The largest i up to slot_count whose slot_begin[i] <= t. pre: t is at most the period. */
 static size_t gmlo_slot_floor(const gmlo_circle *c, uint64_t t) {
   size_t lo = 0, hi = c->slot_count;
   while (lo < hi) {
@@ -2524,13 +2535,13 @@ static size_t gmlo_slot_floor(const gmlo_circle *c, uint64_t t) {
   return lo;
 }
 
-/* Slots counted on through the periods: the last boundary at or before t. */
+/* The last boundary of slots at or before t. Slots are counted on in the next periods. */
 static size_t gmlo_boundary_before(const gmlo_circle *c, uint64_t t) {
   uint64_t period = gmlo_period(c), turns = t / period;
   return (size_t)turns * c->slot_count + gmlo_slot_floor(c, t - turns * period);
 }
 
-/* The first boundary at or after t. */
+/* The first boundary of slots at or after t, counted likewise. */
 static size_t gmlo_boundary_after(const gmlo_circle *c, uint64_t t) {
   uint64_t period = gmlo_period(c), turns = t / period;
   size_t slot = gmlo_slot_floor(c, t - turns * period);
@@ -2542,7 +2553,7 @@ static int gmlo_earlier(const void *a, const void *b) {
   return *(const uint64_t *)a < *(const uint64_t *)b;
 }
 
-/* [C1] Steps of job j follow each other; boundaries of all jobs make the slots. */
+/* Makes the slots from the times at which operators of any job end. [C1] */
 static int gmlo_circle_make_slots(gmlo_circle *c) {
   size_t i, j, n = 0, count = 0;
   uint64_t *room = (uint64_t *)gmlo_take(&c->scope, c->step_count + c->job_count + 1, sizeof *room);
@@ -2575,7 +2586,7 @@ static int gmlo_circle_make_slots(gmlo_circle *c) {
   return 1;
 }
 
-/* The steps of jobs `only`, or of all where it is GMLAKE_OFFLOAD_NONE. */
+/* Makes the steps of job `only`, or of all jobs if it is GMLAKE_OFFLOAD_NONE. */
 static int gmlo_circle_make_steps(gmlo_circle *c, uint32_t only) {
   size_t i, j;
   c->job_steps = (size_t *)gmlo_take(&c->scope, c->job_count + 1, sizeof *c->job_steps);
@@ -2621,7 +2632,7 @@ static int gmlo_larger(const void *a, const void *b) {
   return ((const gmlo_item *)a)->bytes > ((const gmlo_item *)b)->bytes;
 }
 
-/* Where each job's tensors are among the items. */
+/* Notes where the tensors of each job are among the items. */
 static int gmlo_circle_make_index(gmlo_circle *c) {
   size_t i, j;
   c->item_base = (size_t *)gmlo_take(&c->scope, c->job_count + 1, sizeof *c->item_base);
@@ -2676,7 +2687,7 @@ static uint64_t gmlo_lane_copy_ns(const gmlo_circle *c, int lane, size_t bytes) 
   return gmlo_copy_time(bytes, c->lanes[lane].bytes_per_s) + c->desc->copy_ns;
 }
 
-/* The earliest begin of `length` free nanoseconds in [lo, hi]; 0 where there is none. */
+/* Finds the earliest begin of `length` free nanoseconds between lo and hi. 0 if there is none. */
 static int gmlo_lane_earliest(const gmlo_circle *c, int lane, uint64_t lo, uint64_t hi,
                               uint64_t length, uint64_t *out_begin) {
   const gmlo_lane *l = &c->lanes[lane];
@@ -2699,7 +2710,7 @@ static int gmlo_lane_earliest(const gmlo_circle *c, int lane, uint64_t lo, uint6
   return lo + length <= hi;
 }
 
-/* The latest. */
+/* Finds the latest begin likewise. */
 static int gmlo_lane_latest(const gmlo_circle *c, int lane, uint64_t lo, uint64_t hi,
                             uint64_t length, uint64_t *out_begin) {
   const gmlo_lane *l = &c->lanes[lane];
@@ -2722,7 +2733,7 @@ static int gmlo_lane_latest(const gmlo_circle *c, int lane, uint64_t lo, uint64_
   return 1;
 }
 
-/* pre: there is room for one span more, and [begin, end) is free within [0, period]. */
+/* Adds a span. pre: there is room for it, it is free, and it lies in one period. */
 static void gmlo_lane_insert(gmlo_lane *l, uint64_t begin, uint64_t end) {
   size_t i = l->count;
   if (begin == end) return;
@@ -2740,7 +2751,7 @@ static void gmlo_lane_remove(gmlo_lane *l, uint64_t begin, uint64_t end) {
   for (; i < l->count; i++) l->spans[i] = l->spans[i + 1];
 }
 
-/* [L1] for a span that may lie behind the period's end. */
+/* Adds or removes a span that may lie behind the end of the period. [L1] */
 static void gmlo_lane_change(gmlo_circle *c, int lane, uint64_t begin, uint64_t end, int insert) {
   uint64_t period = gmlo_period(c), low = begin % period, length = end - begin;
   void (*change)(gmlo_lane *, uint64_t, uint64_t) = insert ? gmlo_lane_insert : gmlo_lane_remove;
@@ -2752,7 +2763,7 @@ static void gmlo_lane_change(gmlo_circle *c, int lane, uint64_t begin, uint64_t 
   }
 }
 
-/* Room for one swap more, which may be two spans in each direction. */
+/* Makes room for one more swap, which has at most two spans in each direction. */
 static int gmlo_lanes_reserve(gmlo_circle *c) {
   int lane;
   for (lane = 0; lane < 2; lane++) {
@@ -2765,15 +2776,16 @@ static int gmlo_lanes_reserve(gmlo_circle *c) {
   return 1;
 }
 
-/* A begin at or above x, in each turn of the circle, moves by t, and its end along. */
+/* Time t is inserted at x in each period. Moves a span along: its length stays the same. */
 static void gmlo_shift(uint64_t *begin, uint64_t *end, uint64_t x, uint64_t t, uint64_t period) {
   uint64_t length = *end - *begin, turns = *begin / period, rest = *begin % period;
   *begin = turns * (period + t) + rest + (rest >= x ? t : 0);
   *end = *begin + length;
 }
 
-/* The slot before boundary `slot` (above 0) gets longer by t; what begins behind it moves along.
-   What slots tensors are absent from stays true, if not complete. pre: lanes are reserved. */
+/* Makes the slot before boundary `slot` (above 0) longer by t. All that begins behind it moves
+   along. A tensor is then still absent from the slots noted in its gap; there may be others that
+   are not noted. pre: lanes are reserved. */
 static void gmlo_circle_stretch(gmlo_circle *c, size_t slot, uint64_t t) {
   uint64_t x = c->slot_begin[slot], period = gmlo_period(c);
   size_t i;
@@ -2824,7 +2836,7 @@ static int64_t gmlo_tree_max_in(const gmlo_circle *c, size_t node, size_t first,
   return (a > b ? a : b) + c->tree_add[node];
 }
 
-/* Bytes that come (or go, below 0) in `count` slots from lo on, around the circle. */
+/* Adds bytes (below 0: subtracts) to `count` slots from lo on, around the circle. */
 static void gmlo_profile_add(gmlo_circle *c, size_t lo, size_t count, int64_t bytes) {
   lo %= c->slot_count;
   if (count > c->slot_count) count = c->slot_count;
@@ -2836,7 +2848,7 @@ static void gmlo_profile_add(gmlo_circle *c, size_t lo, size_t count, int64_t by
   }
 }
 
-/* The most bytes in such a range. */
+/* The most bytes in any of these slots. */
 static int64_t gmlo_profile_max(const gmlo_circle *c, size_t lo, size_t count) {
   int64_t a, b = INT64_MIN / 2;
   lo %= c->slot_count;
@@ -2848,7 +2860,7 @@ static int64_t gmlo_profile_max(const gmlo_circle *c, size_t lo, size_t count) {
   return a > b ? a : b;
 }
 
-/* The first slot that has most bytes. */
+/* The slot that has most bytes, of several the first one. */
 static size_t gmlo_profile_peak(const gmlo_circle *c, int64_t *out_bytes) {
   size_t node = 1;
   *out_bytes = c->tree_max[1];
@@ -2858,7 +2870,7 @@ static size_t gmlo_profile_peak(const gmlo_circle *c, int64_t *out_bytes) {
   return node - c->leaf_count;
 }
 
-/* Every tensor from its maker to its last use, persistent ones always. */
+/* Adds each tensor from the operator that makes it to its last use, persistent tensors always. */
 static void gmlo_profile_add_items(gmlo_circle *c) {
   size_t i;
   for (i = 0; i < c->item_count; i++) {
@@ -2900,8 +2912,8 @@ static void gmlo_circle_leave(gmlo_circle *c) {
   gmlo_leave(&c->scope);
 }
 
-/* A circle of job `only`, or of all, each direction at `share` of its speed. By default a direction
-   is planned as slow as it is while the other is busy too. */
+/* Makes the circle of job `only`, or of all jobs. Each direction has `share` of its speed. By
+   default that is the speed that it has while the other one is busy too. */
 static int gmlo_circle_make(gmlo_circle *c, const gmlake_offload_planner *planner, uint32_t only,
                             double share) {
   const gmlake_offload_planner_desc *desc = &planner->desc;
@@ -2940,11 +2952,11 @@ static int gmlo_circle_make(gmlo_circle *c, const gmlake_offload_planner *planne
    Cost: a peak analysis is O(items log uses + log slots), a swap O(spans). Fails: where host memory
    is refused; the caller then throws the circle away. */
 
-#define GMLO_SWAP_ROUNDS 8     /* of swapping and taking back, at most */
+#define GMLO_SWAP_ROUNDS 8     /* at most so many times swaps are planned and taken back */
 #define GMLO_LETTER_ROUNDS 100 /* to the letter: so many rounds must bring */
 #define GMLO_LETTER_PART 2000  /* one part in so many of the bytes at the peak */
 
-/* Orders in which candidates are tried. */
+/* Which candidate is tried first. */
 typedef enum gmlo_preference {
   GMLO_LARGEST = 0,
   GMLO_FARTHEST,
@@ -2954,17 +2966,16 @@ typedef enum gmlo_preference {
 
 typedef struct gmlo_candidate {
   gmlo_item *item;
-  size_t use;          /* before the gap */
-  uint64_t begin, end; /* of the gap, maybe a turn later: when that use ends, and the tensor is
-                          needed */
-  uint64_t slot_begin, slot_end; /* of the peak's slot, in the gap */
+  size_t use;                    /* of the item, before the gap */
+  uint64_t begin, end;           /* when that use ends; when the tensor is needed again */
+  uint64_t slot_begin, slot_end; /* of the peak's slot, not before `begin` */
 } gmlo_candidate;
 
 static int gmlo_uses_before(const gmlo_item *item, size_t slot) {
   return item->use_begin != item->use_end && item->lo <= slot;
 }
 
-/* The last use that begins in the slot or before; use_end - 1 where all begin later. */
+/* The last use that begins in the slot or before it; use_end - 1 if all begin later. */
 static size_t gmlo_use_at(const gmlo_circle *c, const gmlo_item *item, size_t slot) {
   size_t lo = item->use_begin, hi = item->use_end - 1;
   if (!gmlo_uses_before(item, slot)) return hi;
@@ -2979,13 +2990,13 @@ static size_t gmlo_use_at(const gmlo_circle *c, const gmlo_item *item, size_t sl
   return lo;
 }
 
-/* The step by which the tensor has to be back. */
+/* The step before which the tensor must be back. */
 static size_t gmlo_gap_next(const gmlo_circle *c, const gmlo_item *item, size_t use) {
   size_t next = use + 1 == item->use_end ? item->use_begin : use + 1;
   return c->gaps[use].needed != 0 ? c->gaps[use].needed - 1 : c->uses[next].step;
 }
 
-/* The begin of a step in the gap behind a use, or at its end. */
+/* When a step begins that lies in the gap behind the use, or at its end. */
 static uint64_t gmlo_gap_time(const gmlo_circle *c, size_t use, size_t step) {
   uint64_t t = gmlo_step_begin(c, step);
   return t < gmlo_step_end(c, c->uses[use].step) ? t + gmlo_period(c) : t;
@@ -3003,7 +3014,7 @@ static void gmlo_candidate_times(const gmlo_circle *c, gmlo_candidate *k, size_t
   }
 }
 
-/* Whether the item is in the slot only because it waits for its next use. */
+/* Whether the item is in the slot but not used there, and may leave. Then fills in *k. */
 static int gmlo_candidate_at(const gmlo_circle *c, gmlo_item *item, size_t slot,
                              gmlo_candidate *k) {
   const gmlo_gap *gap;
@@ -3019,7 +3030,7 @@ static int gmlo_candidate_at(const gmlo_circle *c, gmlo_item *item, size_t slot,
   return k->slot_end <= k->end;
 }
 
-/* [T4] Whether the host has the tensor's bytes when the gap begins. */
+/* Whether the host has the tensor's bytes when the gap begins. [T4] */
 static int gmlo_gap_is_clean(const gmlo_circle *c, const gmlo_item *item, size_t use) {
   size_t u = use;
   if ((c->desc->flags & (GMLAKE_OFFLOAD_NO_CLEAN_DROP | GMLAKE_OFFLOAD_LETTER)) != 0) return 0;
@@ -3045,7 +3056,8 @@ static void gmlo_gap_absent(gmlo_circle *c, const gmlo_item *item, gmlo_gap *gap
   gmlo_profile_add(c, gap->absent_lo, gap->absent_count, -(int64_t)item->bytes);
 }
 
-/* Finds places on the link: out before the peak's slot, in behind it. 0 where there are none. */
+/* Finds time on the link for the copy out before the peak's slot, and for the copy in behind it. 0
+   if there is none. */
 static int gmlo_swap_place(const gmlo_circle *c, const gmlo_candidate *k, gmlo_gap *gap) {
   uint64_t length = gmlo_lane_copy_ns(c, GMLO_OUT, k->item->bytes), in_lo;
   gap->copies = !gmlo_gap_is_clean(c, k->item, k->use);
@@ -3066,7 +3078,7 @@ static int gmlo_swap_place(const gmlo_circle *c, const gmlo_candidate *k, gmlo_g
   return 1;
 }
 
-/* pre: lanes are reserved. */
+/* Makes the gap a swapped one. pre: lanes are reserved. */
 static void gmlo_swap_commit(gmlo_circle *c, gmlo_item *item, size_t use, const gmlo_gap *placed) {
   gmlo_gap *gap = &c->gaps[use];
   *gap = *placed;
@@ -3087,7 +3099,7 @@ static void gmlo_swap_undo(gmlo_circle *c, gmlo_item *item, size_t use) {
   gap->tried_at = 0;
 }
 
-/* 1: swapped, 0: not possible, -1: host memory. */
+/* 1: swapped; 0: not possible; -1: host memory is refused. */
 static int gmlo_swap_try(gmlo_circle *c, const gmlo_candidate *k) {
   gmlo_gap placed = c->gaps[k->use];
   if (!gmlo_ratio_allows(c, k->item) || !gmlo_swap_place(c, k, &placed)) return 0;
@@ -3096,8 +3108,8 @@ static int gmlo_swap_try(gmlo_circle *c, const gmlo_candidate *k) {
   return 1;
 }
 
-/* The letter's greedy part: behind a swap in, later gaps of the same tensor are left and entered as
-   the link allows; the host has the bytes until the next write. -1: host memory. */
+/* To the letter: the tensor also leaves in its later gaps, up to the next write, if the link has
+   time to bring it back; the host has its bytes. -1: host memory is refused. */
 static int gmlo_swap_later(gmlo_circle *c, gmlo_item *item, size_t use) {
   size_t u;
   for (u = use + 1; u + 1 < item->use_end && (c->uses[u].how & GMLO_WRITES) == 0; u++) {
@@ -3116,7 +3128,7 @@ static int gmlo_swap_later(gmlo_circle *c, gmlo_item *item, size_t use) {
   return 1;
 }
 
-/* The figure times something between a half and two, where the circle has noise. */
+/* The figure times a random factor between a half and two, if the circle has noise. */
 static double gmlo_noisy(gmlo_circle *c, double figure) {
   if (c->noise == 0) return figure;
   c->noise = c->noise * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
@@ -3142,7 +3154,7 @@ static void gmlo_found_sift(gmlo_circle *c, size_t i, size_t count) {
   c->found[i] = item;
 }
 
-/* Candidates of the slot as a heap over `keys`; their number. Items are sorted by size. */
+/* Collects the candidates of the slot as a heap by `keys`. Returns their number. */
 static size_t gmlo_find_candidates(gmlo_circle *c, size_t slot, gmlo_preference order) {
   size_t i, count = 0;
   gmlo_candidate k;
@@ -3156,7 +3168,7 @@ static size_t gmlo_find_candidates(gmlo_circle *c, size_t slot, gmlo_preference 
   return count;
 }
 
-/* The candidate on top of the heap, removed. */
+/* Takes the candidate on top off the heap. */
 static gmlo_item *gmlo_next_candidate(gmlo_circle *c, size_t *count) {
   size_t top = c->found[0];
   (*count)--;
@@ -3166,8 +3178,8 @@ static gmlo_item *gmlo_next_candidate(gmlo_circle *c, size_t *count) {
   return &c->items[top];
 }
 
-/* Swaps candidates of the slot: all that it can to the letter, else one. The number swapped, or -1
-   for host memory. */
+/* Swaps one candidate of the slot; to the letter all that it can. Returns how many, or -1 if host
+   memory is refused. */
 static int gmlo_swap_at(gmlo_circle *c, size_t slot, gmlo_preference order) {
   int letter = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0, swapped = 0, done;
   size_t count = gmlo_find_candidates(c, slot, order);
@@ -3184,8 +3196,8 @@ static int gmlo_swap_at(gmlo_circle *c, size_t slot, gmlo_preference order) {
   return swapped;
 }
 
-/* Algorithm 3 without recomputation: 0 when the target is reached or nothing more helps. To the
-   letter it also ends when a hundred rounds have not brought a two-thousandth. */
+/* Algorithm 3 without recomputation: swaps until the target is reached or no swap helps. -1: host
+   memory is refused. */
 static int gmlo_swap_down(gmlo_circle *c, int64_t target, gmlo_preference order) {
   int64_t bytes, mark_bytes = INT64_MAX;
   size_t round = 0, slot = gmlo_profile_peak(c, &bytes);
@@ -3203,7 +3215,7 @@ static int gmlo_swap_down(gmlo_circle *c, int64_t target, gmlo_preference order)
   return 0;
 }
 
-/* Whether a later gap relies on this one's copy. */
+/* Whether a later gap needs the copy that this one makes. */
 static int gmlo_gap_is_needed(const gmlo_circle *c, const gmlo_item *item, size_t use) {
   size_t u;
   if (!c->gaps[use].copies) return 0;
@@ -3213,7 +3225,8 @@ static int gmlo_gap_is_needed(const gmlo_circle *c, const gmlo_item *item, size_
   return 0;
 }
 
-/* Takes back swaps that keep no slot below `bytes`, the smallest tensors first; their number. */
+/* Takes back each swap without which no slot has more than `bytes`, smallest tensors first. Returns
+   how many. */
 static size_t gmlo_swap_prune(gmlo_circle *c, int64_t bytes) {
   size_t i, u, count = 0;
   for (i = c->item_count; i-- > 0;) {
@@ -3231,7 +3244,8 @@ static size_t gmlo_swap_prune(gmlo_circle *c, int64_t bytes) {
   return count;
 }
 
-/* Swaps down, takes back what is not needed, and tries again as long as that helps. */
+/* Swaps, takes back what is not needed, and swaps again, as long as that lowers the peak. -1: host
+   memory is refused. */
 static int gmlo_swap_all(gmlo_circle *c, int64_t target, gmlo_preference order) {
   int64_t before, after;
   size_t i;
@@ -3255,9 +3269,9 @@ static int gmlo_swap_all(gmlo_circle *c, int64_t target, gmlo_preference order) 
    Cost: O(items) offers for each payment, each O(uses of what a maker reads), and O(uses) to
    lengthen a slot. Fails: where host memory is refused; the caller then throws the circle away. */
 
-/* [T3] for one tensor: it is there before `step`, unwritten since the step `maker`. A swap that
-   ends later is taken back for that, its bytes are added to *returned_bytes. Nothing changes before
-   `pin` says so. */
+/* Whether the tensor is on the device before `step` and was not written since the step `maker`
+   [T3]. If a swap of it ends too late for that, the swap must be taken back: its bytes are added to
+   *returned_bytes. Only with `pin` is that done, and the tensor kept until `step`. */
 static int gmlo_source_is_there(gmlo_circle *c, gmlo_item *item, size_t maker, size_t step, int pin,
                                 size_t *returned_bytes) {
   size_t u, slot = c->steps[step].lo, at = gmlo_use_at(c, item, slot);
@@ -3268,7 +3282,8 @@ static int gmlo_source_is_there(gmlo_circle *c, gmlo_item *item, size_t maker, s
     if (s >= maker && s <= step && (c->uses[u].how & GMLO_WRITES) != 0) return 0;
   }
   if (gmlo_uses_before(item, slot) && c->steps[c->uses[at].step].hi >= slot) {
-    at = at > item->use_begin ? at - 1 : item->use_end - 1; /* used by the step: needed anyway */
+    at = at > item->use_begin ? at - 1
+                              : item->use_end - 1; /* the step uses it, so it is back by then */
     return c->gaps[at].state != GMLO_DROPPED;
   }
   if (gap->state == GMLO_NO_GAP) return 0;
@@ -3291,15 +3306,16 @@ static gmlo_item *gmlo_item_of(gmlo_circle *c, uint32_t job, uint32_t tensor) {
   return &c->items[c->item_at[c->item_base[job] + tensor]];
 }
 
-/* What recomputing a candidate's tensor takes. */
+/* What it costs to recompute a tensor. */
 typedef struct gmlo_remake {
-  uint64_t time_ns;      /* 0: it cannot be */
-  size_t returned_bytes; /* of swaps that it takes back */
-  size_t scratch_bytes;  /* of other tensors that its makers write */
+  uint64_t time_ns;      /* 0: it cannot be recomputed */
+  size_t returned_bytes; /* of swaps that must be taken back */
+  size_t scratch_bytes;  /* of other tensors that the operators write */
 } gmlo_remake;
 
-/* Whether what else the operator at step `maker` writes may be written again before `step`: it is
-   gone, and room for it is needed for the operator's time only, or it is there as it was made. */
+/* Whether what else the operator at step `maker` writes may be written again before `step`: each
+   such tensor is gone, and needs memory only while the operator runs; or it is on the device,
+   unchanged. */
 static int gmlo_rest_is_sound(gmlo_circle *c, const gmlo_item *item, size_t maker, size_t step,
                               int pin, gmlo_remake *remake) {
   const gmlake_offload_graph *graph = c->jobs[item->job].graph;
@@ -3321,8 +3337,8 @@ static int gmlo_rest_is_sound(gmlo_circle *c, const gmlo_item *item, size_t make
   return 1;
 }
 
-/* Makes the candidate's tensor again before its next use, by its pure makers up to the gap. With
-   `pin` what they read stays from now on. */
+/* What it costs to make the candidate's tensor again before its next use, by the operators that
+   wrote it before the gap. With `pin` what they read is kept on the device for that. */
 static gmlo_remake gmlo_remake_of(gmlo_circle *c, const gmlo_candidate *k, int pin) {
   const gmlo_item *item = k->item;
   const gmlake_offload_graph *graph = c->jobs[item->job].graph;
@@ -3355,11 +3371,12 @@ typedef struct gmlo_offer {
   gmlo_candidate k;
   int recompute;
   gmlo_remake remake;
-  uint64_t out_wait_ns, in_wait_ns; /* before the peak's slot, before the use behind the gap */
+  uint64_t out_wait_ns, in_wait_ns; /* before the peak's slot, and before the use behind the gap */
 } gmlo_offer;
 
-/* What a swap would have to wait for; 0 where it fits nowhere. Operators wait at the end of their
-   slots: that is no time in the gap where the peak's slot begins or ends with it. */
+/* How long operators would have to wait for a swap of the candidate. 0 if it is not possible. An
+   operator waits at the end of its slots, so a wait gives no time if the peak's slot is the first
+   or the last of the gap. */
 static int gmlo_wait_times(const gmlo_circle *c, const gmlo_candidate *k, gmlo_offer *offer) {
   uint64_t length = gmlo_lane_copy_ns(c, GMLO_OUT, k->item->bytes), out = k->begin, in, lo;
   uint64_t period = gmlo_period(c);
@@ -3378,7 +3395,8 @@ static int gmlo_wait_times(const gmlo_circle *c, const gmlo_candidate *k, gmlo_o
          (offer->in_wait_ns == 0 || k->slot_end < k->end);
 }
 
-/* The better of recomputing and waiting; its time in *out_cost_ns. 0 where there is neither. */
+/* Chooses recomputing or waiting, whichever takes less time; *out_cost_ns is that time. 0 if
+   neither is possible. */
 static int gmlo_offer_make(gmlo_circle *c, const gmlo_candidate *k, gmlo_offer *offer,
                            uint64_t *out_cost_ns) {
   unsigned flags = c->desc->flags;
@@ -3395,7 +3413,7 @@ static int gmlo_offer_make(gmlo_circle *c, const gmlo_candidate *k, gmlo_offer *
   return *out_cost_ns != UINT64_MAX;
 }
 
-/* The operator's slots get longer at their end, where it then waits. Boundary 0 is the last. */
+/* Makes the operator that ends at the boundary wait for t there. Boundary 0 is the last one. */
 static void gmlo_wait_before(gmlo_circle *c, size_t slot, uint64_t t) {
   size_t i;
   if (t == 0) return;
@@ -3422,7 +3440,7 @@ static void gmlo_recompute_commit(gmlo_circle *c, const gmlo_offer *offer) {
   gmlo_circle_stretch(c, next->lo + 1, offer->remake.time_ns);
 }
 
-/* 1: done, -1: host memory. */
+/* 1: done; -1: host memory is refused. */
 static int gmlo_offer_take(gmlo_circle *c, gmlo_offer *offer, size_t slot) {
   gmlo_candidate *k = &offer->k;
   int done;
@@ -3436,12 +3454,13 @@ static int gmlo_offer_take(gmlo_circle *c, gmlo_offer *offer, size_t slot) {
   gmlo_wait_before(c, c->steps[gmlo_gap_next(c, k->item, k->use)].lo, offer->in_wait_ns);
   gmlo_candidate_times(c, k, slot);
   done = gmlo_swap_try(c, k);
-  GMLAKE_OFFLOAD_ASSERT(done != 0); /* the waits are what it lacked */
+  GMLAKE_OFFLOAD_ASSERT(done != 0); /* after the waits the link has time */
   return done;
 }
 
-/* Of the slot's candidates the one whose saving costs least, within `budget_ns`: MSPS. By default
-   saving more than the excess is worth nothing. */
+/* Takes the candidate of the slot that saves most bytes for its time (MSPS), if that is within
+   budget_ns. By default bytes above the excess do not count. Returns 1, 0 if there is none, or -1
+   if host memory is refused. */
 static int gmlo_pay_at(gmlo_circle *c, size_t slot, double excess_bytes, uint64_t budget_ns) {
   gmlo_candidate k;
   gmlo_offer offer, best;
@@ -3464,7 +3483,8 @@ static int gmlo_pay_at(gmlo_circle *c, size_t slot, double excess_bytes, uint64_
   return best_rate < 0 ? 0 : gmlo_offer_take(c, &best, slot);
 }
 
-/* Pays with time for what swaps alone did not reach, and swaps again behind each payment. */
+/* Recomputes and waits until the target is reached, or the time that may be added is spent; swaps
+   again after each step. -1: host memory is refused. */
 static int gmlo_pay_down(gmlo_circle *c, int64_t target, gmlo_preference order) {
   int letter = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0, done;
   double wanted = (double)c->base_ns * c->desc->overhead_max;
@@ -3481,7 +3501,7 @@ static int gmlo_pay_down(gmlo_circle *c, int64_t target, gmlo_preference order) 
   return 0;
 }
 
-/* Plans the circle towards the target. 0 where host memory is refused. */
+/* Plans the circle: down to the target, or as near as possible. 0 if host memory is refused. */
 static int gmlo_circle_plan(gmlo_circle *c, int64_t target, gmlo_preference order) {
   int letter = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
   int pays = letter ? target > 0 : c->desc->overhead_max > 0;
@@ -3500,7 +3520,7 @@ static int gmlo_circle_plan(gmlo_circle *c, int64_t target, gmlo_preference orde
    each dropped one becomes an event for the drop and one for each operator that runs again.
    Cost: O(log operators) for each event. Fails: where host memory is refused. */
 
-/* What a circle's gaps of one job come to. */
+/* The events of one job, while they are collected. */
 typedef struct gmlo_draft {
   gmlake_offload_event *events;
   uint32_t *starts;
@@ -3511,7 +3531,7 @@ static uint64_t gmlo_op_end(const gmlo_circle *c, size_t step) {
   return gmlo_step_end(c, step) - c->steps[step].idle_ns;
 }
 
-/* Trigger and delay of a time, in the iteration of the job that it falls into. */
+/* Turns a time into a trigger and a delay. */
 static void gmlo_draft_time(const gmlo_circle *c, uint32_t job, uint64_t t,
                             gmlake_offload_event *event) {
   size_t begin = c->job_steps[job], lo = begin, hi = c->job_steps[job + 1];
@@ -3525,7 +3545,7 @@ static void gmlo_draft_time(const gmlo_circle *c, uint32_t job, uint64_t t,
     }
   }
   event->trigger = lo == begin ? GMLAKE_OFFLOAD_NONE : c->steps[lo - 1].op;
-  if (lo == begin) { /* an iteration begins when the last one's operators end, waits or not */
+  if (lo == begin) { /* an iteration begins when the last one's operators end, not their waits */
     event->delay_ns = t + c->steps[c->job_steps[job + 1] - 1].idle_ns;
   } else {
     event->delay_ns = t - gmlo_op_end(c, lo - 1);
@@ -3541,7 +3561,7 @@ static int gmlo_draft_add(const gmlo_circle *c, gmlo_draft *d, const gmlake_offl
   return 1;
 }
 
-/* The makers run again after the operator before the next use, one after another. */
+/* Adds the drop, and the operators that run again before the next use. */
 static int gmlo_draft_recompute(const gmlo_circle *c, gmlo_draft *d, const gmlo_item *item,
                                 size_t use, gmlake_offload_event *event) {
   size_t u, step = gmlo_gap_next(c, item, use);
@@ -3589,7 +3609,7 @@ static int gmlo_draft_gap(const gmlo_circle *c, gmlo_draft *d, const gmlo_item *
   return item->made || use + 1 != item->use_end || gmlo_draft_start(c, d, item, gap);
 }
 
-/* The plan of one job; NULL where host memory is refused. */
+/* The plan of one job. NULL if host memory is refused. */
 static gmlake_offload_plan *gmlo_draft_plan(const gmlo_circle *c, uint32_t job,
                                             const gmlake_offload_host *host) {
   gmlake_offload_plan *plan = NULL;
@@ -3630,7 +3650,7 @@ static gmlake_offload_plan *gmlo_draft_plan(const gmlo_circle *c, uint32_t job,
    Cost: for each plan that is tried a circle, its swaps and its payments. Fails: where host memory
    is refused; the former plans then stay. */
 
-/* To the letter: all jobs on one circle. The plans are put into `plans` by number. */
+/* To the letter: plans all jobs on one circle. plans[j] becomes the plan of job j. */
 static int gmlo_search_letter(gmlake_offload_planner *planner, gmlake_offload_plan **plans) {
   gmlo_circle c;
   int64_t bytes;
@@ -3651,22 +3671,23 @@ static int gmlo_search_letter(gmlake_offload_planner *planner, gmlake_offload_pl
   return done;
 }
 
-#define GMLO_TRIES_MIN 3          /* plans tried for a job: one in each order, */
+#define GMLO_TRIES_MIN 3 /* at least so many plans are tried for a job, one with each preference, */
 #define GMLO_TRIES_MAX 60         /* at most so many, */
-#define GMLO_TRIED_ACCESSES 50000 /* and else so many that they have these accesses together */
-#define GMLO_NEAR_PART 512        /* a target is reached within one part in so many */
+#define GMLO_TRIED_ACCESSES 50000 /* and so many that they have about these accesses together */
+#define GMLO_NEAR_PART 512 /* a peak is near a target if it is above it by one part in so many */
 
-/* One job's plan while the best of several tries is looked for. */
+/* Looks for the best of several plans of one job. */
 typedef struct gmlo_search {
   gmlake_offload_planner *planner;
   uint32_t job;
   double share;
   size_t goal_bytes; /* lower is no better */
-  size_t try_count;  /* that are left */
+  size_t try_count;  /* tries that are left */
   gmlake_offload_plan *best;
 } gmlo_search;
 
-/* Least bytes above the goal, then least time, then least over the link. */
+/* Whether the plan is better than the best one: fewer bytes above the goal, then less time, then
+   fewer bytes copied. */
 static int gmlo_search_prefers(const gmlo_search *search, const gmlake_offload_plan *plan) {
   const gmlake_offload_plan_info *a = &plan->info, *b;
   size_t a_bytes = a->peak_bytes > search->goal_bytes ? a->peak_bytes : search->goal_bytes, b_bytes;
@@ -3678,7 +3699,7 @@ static int gmlo_search_prefers(const gmlo_search *search, const gmlake_offload_p
   return a->in_bytes + a->out_bytes < b->in_bytes + b->out_bytes;
 }
 
-/* Plans towards the target in that order. 0 where host memory is refused. */
+/* Tries one plan for the target with that preference. 0 if host memory is refused. */
 static int gmlo_search_try(gmlo_search *search, size_t target_bytes, int order, uint64_t noise) {
   const gmlake_offload_host *host = &search->planner->desc.host;
   gmlake_offload_plan *plan = NULL;
@@ -3703,8 +3724,8 @@ static int gmlo_search_try(gmlo_search *search, size_t target_bytes, int order, 
   return 1;
 }
 
-/* A plan that wants too much spends the link and its time in the wrong places: targets between
-   `low` and what was reached are tried by bisection, until `left` tries are left. */
+/* A target that cannot be reached makes a plan spend the link's time in the wrong places. So this
+   tries targets between `low` and the best peak by bisection, until `left` tries are left. */
 static int gmlo_search_between(gmlo_search *search, size_t low, size_t left) {
   size_t high = search->best->info.peak_bytes;
   int order;
@@ -3719,7 +3740,7 @@ static int gmlo_search_between(gmlo_search *search, size_t low, size_t left) {
   return 1;
 }
 
-/* Every order towards the goal, then lower targets than reached, then with noise. */
+/* Tries each preference with the goal, then targets below the best peak, then random choices. */
 static int gmlo_search_run(gmlo_search *search) {
   size_t low = search->planner->jobs[search->job].graph->info.op_bytes_max, target;
   int order;
@@ -3775,7 +3796,7 @@ static int gmlo_search_jobs(gmlake_offload_planner *planner, gmlake_offload_plan
   return 1;
 }
 
-/* [R1] */
+/* Puts the new plans in the place of the former ones. [R1] */
 static void gmlo_search_adopt(gmlake_offload_planner *planner, gmlake_offload_plan **plans) {
   size_t j, i;
   for (j = 0; j < planner->job_count; j++) {
@@ -3857,65 +3878,65 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_update(gmlake_offload_pl
 #define GMLO_TOKEN_OP 1u
 #define GMLO_TOKEN_COPY 2u
 #define GMLO_TOKEN_TIMER 3u
-#define GMLO_TOKEN_SHIFT 60 /* the kind stands above, the number below */
+#define GMLO_TOKEN_SHIFT 60 /* the kind is in the bits above, a number in those below */
 
 typedef struct gmlo_run_tensor {
   void *device, *host;
-  int there;  /* has device memory */
-  int coming; /* being copied from the host */
-  int going;  /* being copied to the host */
-  int keep;   /* going, but stays on the device: it is used again already */
+  int there;  /* it has device memory */
+  int coming; /* it is being copied from the host */
+  int going;  /* it is being copied to the host */
+  int keep;   /* it is going, but stays on the device: it is used again */
   int host_valid;
-  int remaking;     /* operators are running again to make it */
-  int dead;         /* being copied, but no longer needed at all */
-  unsigned awaited; /* timers of swaps in */
+  int remaking;     /* operators run again to make it */
+  int dead;         /* it is being copied, but no longer needed */
+  unsigned awaited; /* timers that will swap it in */
   unsigned pins;
-  uint32_t last_op; /* the last that used it */
+  uint32_t last_op; /* the operator that used it last */
   uint64_t used_at; /* rises with every use */
 } gmlo_run_tensor;
 
 typedef struct gmlo_run_step {
   uint32_t op;
-  uint32_t remade; /* the tensor that it runs again for, or NONE */
+  uint32_t remade; /* the tensor for which it runs again, or NONE */
 } gmlo_run_step;
 
 typedef struct gmlo_run_job {
-  const gmlake_offload_graph *graph; /* NULL: no job has this number */
+  const gmlake_offload_graph *graph; /* NULL: there is no job of this number */
   const gmlake_offload_plan *plan, *next_plan;
-  int alive, leaves, replans; /* replans: next_plan takes over at the next iteration */
+  int alive, leaves, replans; /* replans: the next iteration runs by next_plan */
   gmlo_run_tensor *tensors;
-  gmlo_scope scope; /* what follows, made for each plan */
+  gmlo_scope scope; /* of what follows, which each plan has of its own */
   gmlo_run_step *steps;
   size_t step_count;
-  uint64_t *begin_ns;  /* of each position, and the iteration's end, if nothing waits */
-  size_t *event_begin; /* plan's events behind position p: event_begin[p + 1] .. [p + 2] */
-  size_t *free_begin;  /* tensors freed after step s, or behind the last one and the iteration's
-                          end: frees[free_begin[s]] .. */
+  uint64_t *begin_ns;  /* of each position, and of the end, if nothing waits */
+  size_t *event_begin; /* events behind position p: event_begin[p + 1] up to [p + 2] - 1 */
+  size_t *free_begin;  /* tensors freed after step s: frees[free_begin[s]] ..; behind those of
+                          the last step: at the end of the iteration */
   uint32_t *frees;
-  size_t at;      /* next step, or the one that runs */
-  size_t running; /* steps launched, from `at` on */
+  size_t at;      /* the next step, or the first one that runs */
+  size_t running; /* steps under way, from `at` on */
   uint64_t started_ns, ended_ns;
   uint64_t iteration, target;
 } gmlo_run_job;
 
 typedef struct gmlo_copy_request {
   uint32_t job, tensor;
-  uint32_t last_op; /* void if the tensor has been used since */
+  uint32_t last_op; /* ignored if another operator used it since */
   int passive;
 } gmlo_copy_request;
 
-/* An event whose time has not come. */
+/* An event that waits for its time. */
 typedef struct gmlo_timer {
   gmlake_offload_event event;
-  uint32_t job; /* NONE: it is gone */
+  uint32_t job; /* NONE: the job is gone */
   int busy;
 } gmlo_timer;
 
 typedef struct gmlo_copy_queue {
-  gmlo_copy_request *requests; /* the next one last */
+  gmlo_copy_request *requests; /* the next one is the last */
   size_t count, capacity;
   int busy;
-  gmlo_copy_request now; /* under way; of a job that is gone: job is NONE, and the place this: */
+  gmlo_copy_request now; /* under way. If its job is gone, job is NONE and the tensor is `orphan` */
   gmlo_run_tensor orphan;
   size_t now_bytes;
 } gmlo_copy_queue;
@@ -3930,15 +3951,15 @@ struct gmlake_offload_run {
   gmlo_timer *timers;
   size_t timer_count, timer_capacity;
   size_t used_bytes;
-  size_t refused_bytes; /* the backend refused as many; 0: not since something was freed */
-  uint64_t uses;        /* clock of used_at */
+  size_t refused_bytes; /* the backend refused so many; 0: not since memory was freed */
+  uint64_t uses;        /* counts up for used_at */
   uint64_t now_ns;
-  uint64_t pending;  /* tokens that have not come back */
+  uint64_t pending;  /* tokens that `wait` has not returned yet */
   uint32_t acquirer; /* [N5] a job, or NONE */
-  int looping;       /* in gmlake_offload_run_iterations */
-  int hungry;        /* the acquirer waits for hungry_bytes: nobody else takes what it needs */
+  int looping;       /* gmlake_offload_run_iterations is on the stack */
+  int hungry;        /* the acquirer waits for hungry_bytes, which no other job takes */
   size_t hungry_bytes;
-  void **pointers; /* of the operator that is launched */
+  void **pointers; /* of the operator that is being launched */
   size_t pointer_capacity;
   gmlake_offload_result failed;
   gmlake_offload_run_stats stats;
@@ -3959,7 +3980,7 @@ static int gmlo_run_fits(const gmlake_offload_run *run, size_t bytes) {
   return run->used_bytes <= limit && bytes <= limit - run->used_bytes;
 }
 
-/* Device memory for a state; 0 where the backend refuses. */
+/* Allocates device memory for a tensor. 0 if the backend refuses. */
 static int gmlo_run_tensor_alloc(gmlake_offload_run *run, gmlo_run_tensor *state, size_t bytes) {
   state->device = NULL;
   if (bytes != 0 &&
@@ -3983,7 +4004,8 @@ static void gmlo_run_tensor_free(gmlake_offload_run *run, gmlo_run_tensor *state
   run->refused_bytes = 0;
 }
 
-/* The host's room for a tensor, kept as long as the tensor exists. */
+/* Allocates host memory for a tensor, which it keeps as long as it exists. 0 if the backend
+   refuses. */
 static int gmlo_run_tensor_alloc_host(gmlake_offload_run *run, gmlo_run_tensor *state,
                                       size_t bytes) {
   if (state->host != NULL || bytes == 0) return 1;
@@ -4016,7 +4038,7 @@ static int gmlo_run_make_steps(gmlo_run_job *job) {
   job->begin_ns = (uint64_t *)gmlo_take(&job->scope, graph->op_count + 1, sizeof *job->begin_ns);
   if (job->steps == NULL || job->event_begin == NULL || job->begin_ns == NULL) return 0;
   job->step_count = 0;
-  for (p = 0; p <= graph->op_count; p++) { /* the events before position p, then its operator */
+  for (p = 0; p <= graph->op_count; p++) { /* what runs again before position p, then its own */
     job->event_begin[p] = i;
     for (; i < count; i++) {
       const gmlake_offload_event *event = &plan->events[i];
@@ -4036,14 +4058,15 @@ static int gmlo_run_make_steps(gmlo_run_job *job) {
   return 1;
 }
 
-/* Whether step s runs again, for another tensor, what made `tensor`, which is gone by then. */
+/* Whether step s writes its reference i only because it runs again for another tensor, and no step
+   needs what it writes. */
 static int gmlo_run_is_scratch(const gmlo_run_job *job, size_t s, size_t i, const size_t *last) {
   uint32_t op = job->steps[s].op, tensor = gmlo_op_ref(job->graph, op, i);
   return job->steps[s].remade != GMLAKE_OFFLOAD_NONE && job->steps[s].remade != tensor &&
          i >= job->graph->ops[op].read_count && last[tensor] < s + 1;
 }
 
-/* Counts while there is no room for frees yet. */
+/* Counts while `frees` is NULL; else stores. */
 static void gmlo_run_add_free(gmlo_run_job *job, size_t after, uint32_t tensor) {
   if (job->frees != NULL) {
     job->frees[job->free_begin[after]++] = tensor;
@@ -4052,8 +4075,9 @@ static void gmlo_run_add_free(gmlo_run_job *job, size_t after, uint32_t tensor) 
   }
 }
 
-/* Intermediates go after the last step that needs them, outputs behind the iteration, and what is
-   written beside a tensor that is made again, at once. last: the step, + 1. */
+/* Intermediates are freed after the last step that needs them, outputs at the end of the iteration,
+   and what is written only beside a tensor that is made again, after that step. last[t]: the last
+   step that needs t, + 1. */
 static void gmlo_run_add_frees(gmlo_run_job *job, const size_t *last) {
   const gmlake_offload_graph *graph = job->graph;
   size_t s, i, t;
@@ -4096,7 +4120,7 @@ static int gmlo_run_make_frees(gmlo_run_job *job) {
   return 1;
 }
 
-/* Steps for the plan that takes over. */
+/* Makes the steps for the plan of the next iteration. */
 static int gmlo_run_adopt(gmlo_run_job *job) {
   gmlo_leave(&job->scope);
   if (job->replans) job->plan = job->next_plan;
@@ -4111,7 +4135,7 @@ static gmlo_run_tensor *gmlo_copy_request_tensor(gmlake_offload_run *run,
   return &run->jobs[request->job].tensors[request->tensor];
 }
 
-/* The place that is being copied. */
+/* The tensor that is being copied. */
 static gmlo_run_tensor *gmlo_copy_queue_tensor(gmlake_offload_run *run, int lane) {
   gmlo_copy_queue *queue = &run->queues[lane];
   return queue->now.job == GMLAKE_OFFLOAD_NONE ? &queue->orphan
@@ -4134,7 +4158,7 @@ static int gmlo_copy_queue_has_passive(const gmlo_copy_queue *queue, uint32_t jo
   return 0;
 }
 
-/* The job's passive request goes before all others. */
+/* Puts the job's passive request before all others. */
 static void gmlo_copy_queue_prefer(gmlo_copy_queue *queue, uint32_t job) {
   size_t i;
   for (i = 0; i + 1 < queue->count; i++) {
@@ -4147,7 +4171,7 @@ static void gmlo_copy_queue_prefer(gmlo_copy_queue *queue, uint32_t job) {
   }
 }
 
-/* Passive requests go first. */
+/* Adds a request: a passive one before all others, else behind all others. */
 static void gmlo_copy_queue_push(gmlake_offload_run *run, int lane, uint32_t job, uint32_t tensor,
                                  int passive) {
   gmlo_copy_queue *queue = &run->queues[lane];
@@ -4206,14 +4230,15 @@ static void gmlo_copy_start(gmlake_offload_run *run, int lane, gmlo_run_tensor *
   }
 }
 
-/* Whether a swap out may still happen: the tensor is there, idle and unused since. */
+/* Whether a swap out may still happen: the tensor is on the device, nothing uses or copies it, and
+   no operator used it since. */
 static int gmlo_run_out_is_valid(gmlake_offload_run *run, const gmlo_copy_request *request) {
   const gmlo_run_tensor *state = gmlo_copy_request_tensor(run, request);
   return state->there && !state->coming && !state->going && state->pins == 0 &&
          state->last_op == request->last_op;
 }
 
-/* Starts the next swap out, if there is one; 1 where something changed. */
+/* Starts the next swap out, if there is one. 1 if something changed. */
 static int gmlo_run_next_out(gmlake_offload_run *run) {
   gmlo_copy_queue *queue = &run->queues[GMLO_OUT];
   gmlo_run_tensor *state;
@@ -4265,7 +4290,7 @@ static int gmlo_run_next_uses(const gmlake_offload_run *run, uint32_t job, uint3
          gmlo_op_uses(j->graph, j->steps[j->at].op, tensor) != 0;
 }
 
-/* Whether the tensor is about to leave anyway. */
+/* Whether an event will swap the tensor out soon. */
 static int gmlo_run_leaves_soon(const gmlake_offload_run *run, uint32_t job, uint32_t tensor) {
   size_t i;
   for (i = 0; i < run->timer_count; i++) {
@@ -4287,15 +4312,15 @@ static int gmlo_run_may_evict(const gmlake_offload_run *run, uint32_t job, uint3
          !gmlo_run_leaves_soon(run, job, tensor) && !gmlo_run_next_uses(run, job, tensor);
 }
 
-/* The position of the job's next operator, those that run again left out. */
+/* The position of the job's next operator that does not run again. */
 static size_t gmlo_run_position(const gmlo_run_job *job) {
   size_t at = job->at;
   while (at < job->step_count && job->steps[at].remade != GMLAKE_OFFLOAD_NONE) at++;
   return at < job->step_count ? job->graph->position[job->steps[at].op] : job->graph->op_count;
 }
 
-/* Time until the job, which is at `position`, uses the tensor, in the next iteration if not in this
-   one. */
+/* How long it takes until the job, which is at `position`, uses the tensor, in this iteration or in
+   the next one. */
 static uint64_t gmlo_run_time_to_use(const gmlo_run_job *job, size_t position, uint32_t tensor) {
   const gmlake_offload_graph *graph = job->graph;
   size_t begin = graph->access_begin[tensor], end = graph->access_begin[tensor + 1];
@@ -4314,8 +4339,8 @@ static uint64_t gmlo_run_time_to_use(const gmlo_run_job *job, size_t position, u
   return job->begin_ns[graph->op_count] - now + job->begin_ns[graph->accesses[begin].position];
 }
 
-/* The tensor that leaves next, if something has to: the one of farthest next use, of several the
-   least recently used. 0: none may. */
+/* Finds the tensor that leaves if one has to: the one whose next use is farthest away; of several
+   the one that was not used for longest. 0 if none may leave. */
 static int gmlo_run_find_victim(const gmlake_offload_run *run, uint32_t *out_job,
                                 uint32_t *out_tensor) {
   int lru = (run->desc.flags & GMLAKE_OFFLOAD_LRU) != 0, found = 0;
@@ -4340,7 +4365,7 @@ static int gmlo_run_find_victim(const gmlake_offload_run *run, uint32_t *out_job
   return found;
 }
 
-/* Bytes that planned swaps out whose time comes soon will free, without those asked for already. */
+/* Bytes that will be free after the swaps out that wait for their time. */
 static size_t gmlo_run_leaving_soon_bytes(gmlake_offload_run *run) {
   size_t i, bytes = 0;
   for (i = 0; i < run->timer_count; i++) {
@@ -4361,7 +4386,8 @@ static size_t gmlo_run_leaving_soon_bytes(gmlake_offload_run *run) {
   return bytes;
 }
 
-/* Bytes that swaps out asked for or planned will free. */
+/* Bytes that will be free after the swaps out under way, those in the queue and those that wait for
+   their time. */
 static size_t gmlo_run_leaving_bytes(gmlake_offload_run *run) {
   gmlo_copy_queue *queue = &run->queues[GMLO_OUT];
   size_t i, bytes = 0;
@@ -4374,7 +4400,7 @@ static size_t gmlo_run_leaving_bytes(gmlake_offload_run *run) {
   return bytes + gmlo_run_leaving_soon_bytes(run);
 }
 
-/* Asks victims to leave until `bytes` will fit. 1 where that changed something. [N5] */
+/* Asks for passive swaps out until `bytes` will have room. 1 if something changed. [N5] */
 static int gmlo_run_reclaim(gmlake_offload_run *run, size_t bytes) {
   size_t limit = run->desc.limit_bytes != 0 ? run->desc.limit_bytes : SIZE_MAX, leaving;
   uint32_t job = 0, tensor = 0;
@@ -4398,7 +4424,8 @@ static int gmlo_run_reclaim(gmlake_offload_run *run, size_t bytes) {
   return changed;
 }
 
-/* Whether the acquirer gets what it waits for, from what is leaving, if others take `bytes`. */
+/* Whether the acquirer still gets what it waits for if another job takes `bytes` now: from the
+   tensors that are leaving. */
 static int gmlo_run_spares(gmlake_offload_run *run, size_t bytes) {
   size_t limit = run->desc.limit_bytes != 0 ? run->desc.limit_bytes : SIZE_MAX;
   size_t used = run->used_bytes - gmlo_run_leaving_bytes(run);
@@ -4406,7 +4433,7 @@ static int gmlo_run_spares(gmlake_offload_run *run, size_t bytes) {
          run->hungry_bytes <= limit - used - bytes;
 }
 
-/* Starts the next swap in, if there is one and memory for it. */
+/* Starts the next swap in, if there is one and memory for it. 1 if something changed. */
 static int gmlo_run_next_in(gmlake_offload_run *run) {
   gmlo_copy_queue *queue = &run->queues[GMLO_IN];
   gmlo_copy_request *next;
@@ -4436,7 +4463,8 @@ static int gmlo_run_next_in(gmlake_offload_run *run) {
 
 /* ---- Operators ---- */
 
-/* Whether what the step uses is there; asks for what is not. Counts what it has to allocate. */
+/* Whether all that the job's next step reads is on the device; requests what is missing. *out_bytes
+   is what it has to allocate. */
 static int gmlo_step_is_ready(gmlake_offload_run *run, uint32_t id, size_t *out_bytes) {
   gmlo_run_job *job = &run->jobs[id];
   uint32_t op = job->steps[job->at].op;
@@ -4463,7 +4491,7 @@ static int gmlo_step_is_ready(gmlake_offload_run *run, uint32_t id, size_t *out_
       (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_WRONG_PLAN);
       return 0;
     }
-    /* What is planned comes in its turn. Else one at a time: the next when it is there. */
+    /* A swap in that is planned comes in its turn. Others are requested one at a time. */
     if (state->awaited != 0 || gmlo_copy_queue_has_passive(queue, id) ||
         (queue->busy && gmlo_copy_queue_has(queue, id, tensor))) {
       continue;
@@ -4473,7 +4501,7 @@ static int gmlo_step_is_ready(gmlake_offload_run *run, uint32_t id, size_t *out_
   return ready;
 }
 
-/* Device memory, `bytes` in all, for what the step makes; 0 where it does not fit yet. */
+/* Allocates device memory, `bytes` together, for what the step makes. 0 if there is no room yet. */
 static int gmlo_step_alloc(gmlake_offload_run *run, uint32_t id, size_t bytes) {
   gmlo_run_job *job = &run->jobs[id];
   const gmlo_run_step *step = &job->steps[job->at + job->running];
@@ -4484,7 +4512,7 @@ static int gmlo_step_alloc(gmlake_offload_run *run, uint32_t id, size_t bytes) {
     gmlo_run_tensor *state = &job->tensors[tensor];
     if (state->there) continue;
     if (gmlo_run_tensor_alloc(run, state, gmlo_run_bytes(job, tensor))) {
-      state->remaking = 2; /* allocated here */
+      state->remaking = 2; /* allocated by this call */
       continue;
     }
     while (i-- > begin) {
@@ -4541,15 +4569,15 @@ static int gmlo_step_launch(gmlake_offload_run *run, uint32_t id) {
   return 1;
 }
 
-/* A step that runs again is left out where its tensor is there after all. */
+/* Whether the step runs again for a tensor that is on the device after all. */
 static int gmlo_step_is_void(const gmlo_run_job *job) {
   uint32_t remade = job->steps[job->at + job->running].remade;
   return remade != GMLAKE_OFFLOAD_NONE && job->tensors[remade].there &&
          !job->tensors[remade].remaking;
 }
 
-/* Whether the step can follow those that run: all it needs is there, and nothing has to be asked
-   for. Counts what it has to allocate. */
+/* Whether the step can be launched behind those that run: all that it reads is on the device.
+   *out_bytes is what it has to allocate. */
 static int gmlo_step_is_ready_ahead(const gmlo_run_job *job, size_t *out_bytes) {
   uint32_t op = job->steps[job->at + job->running].op;
   size_t i;
@@ -4565,7 +4593,7 @@ static int gmlo_step_is_ready_ahead(const gmlo_run_job *job, size_t *out_bytes) 
   return 1;
 }
 
-/* [N4] Launches one step more behind those that run. */
+/* Launches one more step behind those that run, if it can. 1 if it did. [N4] */
 static int gmlo_step_next_ahead(gmlake_offload_run *run, uint32_t id) {
   gmlo_run_job *job = &run->jobs[id];
   size_t bytes;
@@ -4581,7 +4609,7 @@ static int gmlo_step_next_ahead(gmlake_offload_run *run, uint32_t id) {
   return 1;
 }
 
-/* Launches the job's next step if it can; 1 where something changed. */
+/* Launches the job's next step, if it can. 1 if something changed. */
 static int gmlo_step_next(gmlake_offload_run *run, uint32_t id) {
   gmlo_run_job *job = &run->jobs[id];
   size_t bytes;
@@ -4613,7 +4641,7 @@ static int gmlo_step_next(gmlake_offload_run *run, uint32_t id) {
 
 /* ---- Events ---- */
 
-/* Whether the dropped tensor is made again before its next use. */
+/* Whether steps make the dropped tensor again before its next use. */
 static int gmlo_drop_is_sound(const gmlo_run_job *job, const gmlake_offload_event *event) {
   size_t s;
   for (s = job->at; s < job->step_count; s++) {
@@ -4639,21 +4667,21 @@ static void gmlo_event_fire(gmlake_offload_run *run, uint32_t id,
     }
     return;
   }
-  if (event->action == GMLAKE_OFFLOAD_RECOMPUTE) return; /* a step of its own */
+  if (event->action == GMLAKE_OFFLOAD_RECOMPUTE) return; /* it is a step */
   if (!idle) {
     run->stats.void_count++;
   } else if (state->going) {
-    state->keep = 0; /* what was read while it was copied leaves after all */
+    state->keep = 0; /* it was used while it was copied out, and leaves now */
   } else if (state->host_valid ||
              (event->action == GMLAKE_OFFLOAD_DROP && gmlo_drop_is_sound(job, event))) {
     gmlo_run_tensor_free(run, state, gmlo_run_bytes(job, event->tensor));
   } else if (!gmlo_copy_queue_has(&run->queues[GMLO_OUT], id, event->tensor)) {
     gmlo_copy_queue_push(run, GMLO_OUT, id, event->tensor, 0);
-    (void)gmlo_run_next_out(run); /* before the next operator may use it */
+    (void)gmlo_run_next_out(run); /* before the next operator can use it */
   }
 }
 
-/* Keeps the event until its time; 0 where that fails. */
+/* Keeps the event until its time comes. 0 if that fails. */
 static int gmlo_timer_set(gmlake_offload_run *run, uint32_t id, const gmlake_offload_event *event) {
   size_t i = 0;
   gmlo_timer *timers;
@@ -4688,7 +4716,7 @@ static void gmlo_timer_done(gmlake_offload_run *run, size_t i) {
   gmlo_event_fire(run, id, &event);
 }
 
-/* The events of a trigger, whose position is p - 1: at once, or when their time comes. */
+/* Starts the events of the operator at position p - 1: at once, or when their time comes. */
 static void gmlo_events_trigger(gmlake_offload_run *run, uint32_t id, size_t p) {
   gmlo_run_job *job = &run->jobs[id];
   size_t i;
@@ -4704,7 +4732,8 @@ static void gmlo_events_trigger(gmlake_offload_run *run, uint32_t id, size_t p) 
   }
 }
 
-/* Nothing refers to the job any more: what is being copied becomes the queue's. */
+/* Removes all that refers to the job. A tensor of it that is being copied goes to the queue. [N6]
+   */
 static void gmlo_run_job_disown(gmlake_offload_run *run, uint32_t id) {
   size_t i, lane;
   for (lane = 0; lane < 2; lane++) {
@@ -4727,7 +4756,7 @@ static void gmlo_run_job_disown(gmlake_offload_run *run, uint32_t id) {
   }
 }
 
-/* pre: none of its operators runs. */
+/* Frees all that the job has. pre: none of its operators runs. */
 static void gmlo_run_job_stop(gmlake_offload_run *run, uint32_t id) {
   gmlo_run_job *job = &run->jobs[id];
   size_t t;
@@ -4741,7 +4770,7 @@ static void gmlo_run_job_stop(gmlake_offload_run *run, uint32_t id) {
   memset(job, 0, sizeof *job);
 }
 
-/* The job's next iteration begins, if it has one to run. */
+/* Begins the job's next iteration, if it has one to run. */
 static void gmlo_iteration_begin(gmlake_offload_run *run, uint32_t id) {
   gmlo_run_job *job = &run->jobs[id];
   job->at = 0;
@@ -4761,7 +4790,7 @@ static void gmlo_step_free(gmlake_offload_run *run, gmlo_run_job *job) {
   for (i = job->free_begin[job->at]; i < job->free_begin[job->at + 1]; i++) {
     gmlo_run_tensor *state = &job->tensors[job->frees[i]];
     size_t bytes = gmlo_run_bytes(job, job->frees[i]);
-    if (state->pins != 0) continue; /* made again by a step that runs, and freed behind that */
+    if (state->pins != 0) continue; /* a step that runs makes it again, and frees it */
     state->last_op = GMLAKE_OFFLOAD_NONE;
     state->dead = state->going || state->coming; /* then gmlo_copy_done frees it */
     if (state->dead) continue;
@@ -4786,8 +4815,8 @@ static void gmlo_step_done(gmlake_offload_run *run, uint32_t id) {
   if (run->desc.observe_fn != NULL) {
     run->desc.observe_fn(run->desc.user, id, op, run->now_ns - job->started_ns);
   }
-  job = &run->jobs[id];          /* others may have come */
-  job->started_ns = run->now_ns; /* of the next, if it is launched */
+  job = &run->jobs[id];          /* observe_fn may have added jobs */
+  job->started_ns = run->now_ns; /* of the next step, if it was launched */
   job->at++;
   if (remade != GMLAKE_OFFLOAD_NONE) {
     run->stats.recompute_count++;
@@ -4799,7 +4828,7 @@ static void gmlo_step_done(gmlake_offload_run *run, uint32_t id) {
   run->stats.iteration_count++;
   if (run->desc.iteration_fn != NULL) run->desc.iteration_fn(run->desc.user, id, iteration);
   job = &run->jobs[id];
-  if (!job->alive || job->at == 0) return; /* it is gone; another one may have its number */
+  if (!job->alive || job->at == 0) return; /* it was removed; another job may have its number */
   gmlo_step_free(run, job);
   gmlo_iteration_begin(run, id);
 }
@@ -4879,14 +4908,14 @@ static void gmlo_run_destroy(gmlake_offload_run *run) {
   uint64_t token;
   size_t j;
   int lane;
-  run->failed = GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT; /* nothing starts any more */
+  run->failed = GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT; /* so that nothing starts any more */
   while (run->pending != 0) {
     if (run->backend->wait(run->backend->user, &token) != 0) break;
     run->pending--;
     if (token >> GMLO_TOKEN_SHIFT == GMLO_TOKEN_COPY) gmlo_copy_done(run, (int)(token & 1));
   }
   for (lane = 0; lane < 2; lane++) {
-    if (run->queues[lane].busy) gmlo_copy_done(run, lane); /* whose end cannot be waited for */
+    if (run->queues[lane].busy) gmlo_copy_done(run, lane); /* its end cannot be waited for */
   }
   for (j = 0; j < run->job_count; j++) {
     if (run->jobs[j].graph != NULL) gmlo_run_job_stop(run, (uint32_t)j);
@@ -4899,8 +4928,8 @@ static void gmlo_run_destroy(gmlake_offload_run *run) {
   gmlo_free(&host, run);
 }
 
-/* Persistent tensors get memory and contents: on the host where the plan has them when an iteration
-   begins, or where the device has no room left. */
+/* Allocates and fills the persistent tensors: on the host if the plan has them there when an
+   iteration begins, or if the device has no room left. */
 static gmlake_offload_result gmlo_run_fill(gmlake_offload_run *run, uint32_t id) {
   gmlo_run_job *job = &run->jobs[id];
   size_t t, i;
@@ -5117,7 +5146,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_reset_peaks(gmlake_o
    Cost: nodes times edges / 64. Fails: where host memory is refused. */
 
 #define GMLO_CHUNK 2048u
-#define GMLO_ROW_BITS 64 /* of a word of a row */
+#define GMLO_ROW_BITS 64 /* bits of a word */
 #define GMLO_CHUNK_WORDS (GMLO_CHUNK / GMLO_ROW_BITS)
 
 typedef struct gmlo_edges {
@@ -5126,7 +5155,8 @@ typedef struct gmlo_edges {
   size_t node_count;
 } gmlo_edges;
 
-/* Rows of the nodes from `first` on, whose sources are first up to first + GMLO_CHUNK. */
+/* Fills the rows of all nodes from `first` on, for the sources first up to first + GMLO_CHUNK - 1.
+   */
 static void gmlo_paths_fill(const gmlo_edges *edges, size_t first, uint64_t *rows) {
   size_t v, e, w;
   for (v = first; v < edges->node_count; v++) {
@@ -5143,7 +5173,8 @@ static void gmlo_paths_fill(const gmlo_edges *edges, size_t first, uint64_t *row
   }
 }
 
-/* Whether a path leads from `source` to v. pre: source is in the chunk of `first`, v behind it. */
+/* Whether a path leads from `source` to v. pre: the rows are for sources from `first` on, `source`
+   is among them, and v is above it. */
 static int gmlo_paths_has(const uint64_t *rows, size_t first, size_t source, size_t v) {
   const uint64_t *row = rows + (v - first) * GMLO_CHUNK_WORDS;
   return (int)(row[(source - first) / GMLO_ROW_BITS] >> ((source - first) % GMLO_ROW_BITS) & 1);
@@ -5153,7 +5184,7 @@ static uint64_t *gmlo_paths_rows(const gmlake_offload_host *host, size_t node_co
   return (uint64_t *)gmlo_zeroed(host, node_count, GMLO_CHUNK_WORDS * sizeof(uint64_t));
 }
 
-/* The sources from which a path of two edges or more leads to v. */
+/* Finds the sources from which a path of at least two edges leads to v. */
 static void gmlo_paths_implied(const gmlo_edges *edges, size_t first, const uint64_t *rows,
                                size_t v, uint64_t *implied) {
   size_t e, w;
@@ -5161,14 +5192,14 @@ static void gmlo_paths_implied(const gmlo_edges *edges, size_t first, const uint
   for (e = edges->begin[v]; e < edges->begin[v + 1]; e++) {
     size_t from = (size_t)edges->before[e] - first;
     if (edges->before[e] < first) continue;
-    for (w = 0; w < GMLO_CHUNK_WORDS; w++) { /* but no path that begins at its end */
+    for (w = 0; w < GMLO_CHUNK_WORDS; w++) { /* without the source itself */
       uint64_t own = w == from / GMLO_ROW_BITS ? (uint64_t)1 << (from % GMLO_ROW_BITS) : 0;
       implied[w] |= rows[from * GMLO_CHUNK_WORDS + w] & ~own;
     }
   }
 }
 
-/* Marks in `superfluous` the edges that another path implies. 0 where host memory is refused. */
+/* Marks in `superfluous` the edges that a path of others implies. 0 if host memory is refused. */
 static int gmlo_paths_reduce(const gmlo_edges *edges, unsigned char *superfluous,
                              const gmlake_offload_host *host) {
   uint64_t *rows = gmlo_paths_rows(host, edges->node_count);
@@ -5200,7 +5231,7 @@ static int gmlo_paths_reduce(const gmlo_edges *edges, unsigned char *superfluous
 typedef struct gmlo_node {
   gmlake_offload_node_kind kind;
   uint32_t device, op, tensor;
-  uint32_t mark; /* of the last list or node that named it */
+  uint32_t mark; /* the last list or node that named it */
   size_t device_offset, host_offset;
 } gmlo_node;
 
@@ -5211,9 +5242,9 @@ struct gmlake_offload_memgraph {
   size_t node_count, node_capacity;
   size_t *before_begin; /* node_count + 1 */
   uint32_t *before;
-  unsigned char *memory; /* for each of before */
+  unsigned char *memory; /* for each of before: why it is there */
   size_t edge_count, edge_capacity, begin_capacity, memory_capacity;
-  size_t *after_begin; /* the other way, of scope */
+  size_t *after_begin; /* the edges by the node that they come from */
   uint32_t *after;
   size_t *ref_offsets;                 /* for each of the graph's refs, of scope */
   gmlake_offload_place *begins, *ends; /* for each tensor, of scope */
@@ -5236,7 +5267,7 @@ static void gmlo_memgraph_destroy(gmlake_offload_memgraph *m) {
   gmlo_free(&host, m);
 }
 
-/* A memgraph without nodes; NULL where host memory is refused. */
+/* A memgraph without nodes. NULL if host memory is refused. */
 static gmlake_offload_memgraph *gmlo_memgraph_new(const gmlake_offload_memgraph_desc *desc) {
   const gmlake_offload_graph *graph = desc->graph;
   gmlake_offload_memgraph *m = (gmlake_offload_memgraph *)gmlo_zeroed(&desc->host, 1, sizeof *m);
@@ -5256,7 +5287,8 @@ static gmlake_offload_memgraph *gmlo_memgraph_new(const gmlake_offload_memgraph_
 
 /* ---- Edges ---- */
 
-/* Predecessors ascending. Lists name the latest first: turned round, they are almost in order. */
+/* Sorts the predecessors of each node. They were listed latest first: turned round, they are almost
+   sorted. */
 static void gmlo_edges_sort(gmlake_offload_memgraph *m) {
   size_t v, e, i;
   for (v = 0; v < m->node_count; v++) {
@@ -5281,7 +5313,7 @@ static void gmlo_edges_sort(gmlake_offload_memgraph *m) {
   }
 }
 
-/* Leaves only edges that no other path implies. 0 where host memory is refused. */
+/* Keeps only the edges that no path of others implies. 0 if host memory is refused. */
 static int gmlo_memgraph_reduce(gmlake_offload_memgraph *m) {
   unsigned char *superfluous = (unsigned char *)gmlo_zeroed(&m->scope.host, m->edge_count, 1);
   gmlo_edges edges;
@@ -5312,7 +5344,7 @@ static int gmlo_memgraph_reduce(gmlake_offload_memgraph *m) {
   return 1;
 }
 
-/* The edges the other way. 0 where host memory is refused. */
+/* Lists the edges by the node that they come from. 0 if host memory is refused. */
 static int gmlo_memgraph_turn_edges(gmlake_offload_memgraph *m) {
   const gmlake_offload_host *host = &m->scope.host;
   size_t v, e;
@@ -5394,7 +5426,7 @@ gmlake_offload_memgraph_get_place(const gmlake_offload_memgraph *memgraph, uint3
    than GMLO_FITS of them for each class of holes; finding victims is O(blocks). Fails: where host
    memory is refused (`failed`). */
 
-typedef struct gmlo_list_cell { /* of a list of nodes; lists may share their tails */
+typedef struct gmlo_list_cell { /* a node in a list; lists may share their ends */
   uint32_t node, next;
 } gmlo_list_cell;
 
@@ -5402,49 +5434,48 @@ typedef struct gmlo_block {
   size_t offset, bytes;
   uint32_t tensor; /* or NONE */
   uint32_t prev, next, users;
-  size_t used;                   /* free: the position of exec when it became so, + 1 */
-  uint32_t hole_other;           /* a hole's first block: its last, and the other way */
-  uint32_t hole_prev, hole_next; /* a hole's first block: of the arena's list */
-  size_t hole_bytes;             /* likewise: all of the hole */
+  size_t used;                   /* free blocks: `exec` when it became free, + 1; 0: never used */
+  uint32_t hole_other;           /* of a hole's first block: the last one, and the reverse */
+  uint32_t hole_prev, hole_next; /* of a hole's first block, in the arena's list */
+  size_t hole_bytes;             /* of a hole's first block: bytes of the hole */
 } gmlo_block;
 
-#define GMLO_HOLE_CLASSES \
-  32u                  /* lists of holes: each of twice the bytes of the one before, at least */
-#define GMLO_FITS 256u /* places in the holes of one list that are looked at */
+#define GMLO_HOLE_CLASSES 32u /* lists of holes; each has holes twice as large as the one before */
+#define GMLO_FITS 256u        /* in one list, at most so many places are looked at */
 
 typedef struct gmlo_arena {
-  uint32_t first;                    /* by offset */
-  uint32_t holes[GMLO_HOLE_CLASSES]; /* about the longest unused first */
+  uint32_t first;                    /* the block at offset 0 */
+  uint32_t holes[GMLO_HOLE_CLASSES]; /* the first of each list: about the longest unused one */
   uint32_t lasts[GMLO_HOLE_CLASSES];
-  size_t high; /* no byte above was ever taken */
+  size_t high; /* bytes from here on were never used */
 } gmlo_arena;
 
-typedef struct gmlo_compile_tensor { /* what is known of a tensor */
+typedef struct gmlo_compile_tensor { /* a tensor, as far as the compiler has come */
   uint32_t block;                    /* on its device, or NONE */
-  uint32_t users, maker;             /* of that block, and who put the bytes there */
-  uint32_t host_block;               /* of tensors that are made, or NONE */
+  uint32_t users, maker;             /* nodes that used this block; the one that filled it */
+  uint32_t host_block;               /* for tensors that operators make, or NONE */
   uint32_t host_users, host_maker;
-  int filled;     /* the block has the bytes, as far as exec has come */
-  int read;       /* users are readers, not the maker */
+  int filled;     /* the block has the tensor's bytes */
+  int read;       /* `users` has the nodes that read it, not the maker */
   int host_there; /* the host has the bytes */
   int has_home;
-  size_t home;        /* offset */
-  size_t host_offset; /* of tensors that are not made, or NOWHERE */
-  size_t next;        /* of the accesses */
+  size_t home;        /* offset of the home */
+  size_t host_offset; /* for tensors that no operator makes, or NOWHERE */
+  size_t next;        /* the next one of its accesses */
 } gmlo_compile_tensor;
 
-/* What a graph asks of its devices, whatever the tuning. */
+/* What the graph needs of its devices, with every tuning. */
 typedef struct gmlo_devices {
-  size_t *bytes, *largest; /* of each: the arena, and what its largest operator takes */
-  uint64_t least_ns;       /* an iteration takes no less: the busiest one's operators */
-  uint64_t fill_ns;        /* how long the link takes to fill the largest one */
+  size_t *bytes, *largest; /* of each device: its arena, and its largest operator */
+  uint64_t least_ns;       /* all operators of the busiest device; no iteration is shorter */
+  uint64_t fill_ns;        /* how long it takes to copy the largest arena */
 } gmlo_devices;
 
-/* What a memgraph may be tuned by: see >>horizons. */
+/* Settings of the compiler; see >>horizons. */
 typedef struct gmlo_tuning {
   uint64_t alloc_ahead_ns, reload_ahead_ns;
-  unsigned home_percent; /* of the room for homes */
-  int home_spread;       /* homes are spread over the iteration, not given to what is used first */
+  unsigned home_percent; /* of the memory that homes can have */
+  int home_spread;       /* homes are spread over the iteration; else for what is used first */
 } gmlo_tuning;
 
 typedef struct gmlo_compiler {
@@ -5454,34 +5485,34 @@ typedef struct gmlo_compiler {
   const gmlo_devices *devices;
   gmlake_offload_memgraph *out;
   gmlo_compile_tensor *tensors;
-  gmlo_arena *arenas; /* the devices', then the host's */
+  gmlo_arena *arenas; /* of the devices, then of the host */
   size_t device_count;
   gmlo_block *blocks;
   size_t block_count, block_capacity;
-  uint32_t spare_blocks; /* linked by next */
+  uint32_t spare_blocks; /* a list by `next` */
   gmlo_list_cell *cells;
   size_t cell_count, cell_capacity;
   uint32_t *op_nodes, *homes;
-  size_t home_count, away_count; /* tensors with a home; those not on their device */
-  uint32_t *asked; /* dependencies asked for: asked[asked_begin[op]] .. end before op */
+  size_t home_count, away_count; /* tensors with a home; of them, those not on their device */
+  uint32_t *asked; /* the operators that op must wait for: asked[asked_begin[op]] .. */
   size_t *asked_begin;
-  uint64_t *begin_ns; /* of each position, in order */
+  uint64_t *begin_ns; /* of each position */
   gmlo_tuning tuning;
   size_t exec, alloc, reload;
   uint32_t marks;
   size_t host_fixed_bytes;
-  size_t looks; /* at blocks and homes, so far */
-  int packing;  /* room is taken as low as it is */
+  size_t looks; /* at blocks and homes, so far: measures the work */
+  int packing;  /* places are taken at the lowest offset */
   int failed;
 } gmlo_compiler;
 
-/* Bytes of a tensor's place, never none. */
+/* Bytes of a tensor's place: rounded up to the alignment, and never 0. */
 static size_t gmlo_footprint(const gmlake_offload_memgraph_desc *desc, uint32_t tensor) {
   size_t align = desc->align_bytes, bytes = desc->graph->tensors[tensor].bytes;
   return bytes == 0 ? align : (bytes + align - 1) / align * align;
 }
 
-/* Of all that the operator touches on the device. */
+/* Bytes of the places of all tensors that the operator uses on the device. */
 static size_t gmlo_op_footprint(const gmlake_offload_memgraph_desc *desc, uint32_t op,
                                 uint32_t device) {
   const gmlo_op *o = &desc->graph->ops[op];
@@ -5510,7 +5541,7 @@ static uint32_t gmlo_list_push(gmlo_compiler *c, uint32_t list, uint32_t node) {
   return (uint32_t)c->cell_count++;
 }
 
-/* Nodes of `more` that are not marked, before those of `list`. */
+/* Puts the nodes of `more` that are not marked before those of `list`. */
 static uint32_t gmlo_list_join(gmlo_compiler *c, uint32_t list, uint32_t more) {
   uint32_t at;
   for (at = more; at != GMLAKE_OFFLOAD_NONE; at = c->cells[at].next) {
@@ -5553,7 +5584,8 @@ static uint32_t gmlo_node_add(gmlo_compiler *c, gmlake_offload_node_kind kind, u
   return (uint32_t)m->node_count++;
 }
 
-/* An edge to the node added last; none twice, the first kind stays: data comes first. */
+/* Adds an edge to the node that was added last, unless there is one already. Callers add data edges
+   before memory edges. */
 static void gmlo_edge_add(gmlo_compiler *c, uint32_t from, int memory) {
   gmlake_offload_memgraph *m = c->out;
   const gmlake_offload_host *host = &c->scope.host;
@@ -5610,8 +5642,8 @@ static unsigned gmlo_hole_class(size_t bytes) {
   return size;
 }
 
-/* Free blocks from `first` to `last` are a hole: what was given back comes behind the others of its
-   size, what is left of a hole before them. [T1] */
+/* Makes the free blocks from `first` to `last` a hole [B1]. `behind`: it comes at the end of its
+   list, since it was given back now; else, being the rest of another hole, at the begin. */
 static void gmlo_hole_add(gmlo_compiler *c, gmlo_arena *arena, uint32_t first, uint32_t last,
                           int behind) {
   gmlo_block *hole = &c->blocks[first];
@@ -5643,7 +5675,7 @@ static void gmlo_hole_remove(gmlo_compiler *c, gmlo_arena *arena, uint32_t first
   }
 }
 
-/* What is above `bytes` becomes a block of its own. 0 where host memory is refused.
+/* Splits the block: what is above `bytes` becomes a block of its own. 0 if host memory is refused.
    pre: the block is free. */
 static int gmlo_block_split(gmlo_compiler *c, uint32_t b, size_t bytes) {
   uint32_t id = gmlo_block_new(c);
@@ -5658,14 +5690,14 @@ static int gmlo_block_split(gmlo_compiler *c, uint32_t b, size_t bytes) {
   low->bytes = bytes;
   low->next = id;
   if (high->next != GMLAKE_OFFLOAD_NONE) c->blocks[high->next].prev = id;
-  if (!gmlo_is_free(c, high->next)) { /* the hole's last block now */
+  if (!gmlo_is_free(c, high->next)) { /* it is the hole's last block now */
     c->blocks[low->hole_other].hole_other = id;
     if (low->hole_other == b) high->hole_other = b;
   }
   return 1;
 }
 
-/* The block takes in the one behind it, and its users. pre: both are free. */
+/* Joins the block with the one behind it, and their users. pre: both are free. */
 static void gmlo_block_absorb(gmlo_compiler *c, uint32_t b) {
   gmlo_block *low = &c->blocks[b];
   uint32_t id = low->next;
@@ -5678,8 +5710,8 @@ static void gmlo_block_absorb(gmlo_compiler *c, uint32_t b) {
   c->spare_blocks = id;
 }
 
-/* The tensor gets `bytes` from the begin of block b on; what is left of the hole are none to two.
-   pre: they are free. [T2] */
+/* Gives the tensor `bytes` from the begin of block b on. What is left of the hole becomes up to two
+   holes. 0 if host memory is refused. pre: these bytes are free. [B2] */
 static int gmlo_block_take(gmlo_compiler *c, gmlo_arena *arena, uint32_t b, size_t bytes,
                            uint32_t tensor) {
   uint32_t first = b, next;
@@ -5705,7 +5737,7 @@ static int gmlo_block_take(gmlo_compiler *c, gmlo_arena *arena, uint32_t b, size
   return 1;
 }
 
-/* A tensor's block becomes free for whoever comes behind its users. */
+/* Makes a tensor's block free, for nodes that come behind its users. [B2] */
 static void gmlo_block_give(gmlo_compiler *c, gmlo_arena *arena, uint32_t b, uint32_t users) {
   gmlo_block *block = &c->blocks[b];
   uint32_t first = b, last = b;
@@ -5737,7 +5769,8 @@ static int gmlo_arena_init(gmlo_compiler *c, gmlo_arena *arena, size_t bytes) {
   return 1;
 }
 
-/* The position of the tensor's next use; behind all operators: that at home, then none. */
+/* The position of the tensor's next use. Behind all operators comes its use at home, and behind
+   that none. */
 static size_t gmlo_compile_next_use(const gmlo_compiler *c, uint32_t tensor) {
   const gmlo_compile_tensor *state = &c->tensors[tensor];
   if (state->next < c->graph->access_begin[tensor + 1]) {
@@ -5746,14 +5779,14 @@ static size_t gmlo_compile_next_use(const gmlo_compiler *c, uint32_t tensor) {
   return c->graph->op_count + !state->has_home;
 }
 
-/* Of the hole that begins at *b, those in a row that have `bytes` and are longest unused, at least
-   as long as *used: 1, where they begin in *b, and how long in *used. Looks at so many of them as
-   *left says. */
+/* Looks in the hole that begins at *b for blocks in a row that have `bytes` and were unused for
+   longest, and at least as long as *used says. 1 if there are some: *b is the first of them, *used
+   the latest position at which one of them was used. Looks at *left places at most. */
 static int gmlo_hole_best(gmlo_compiler *c, uint32_t *b, size_t bytes, size_t *used,
                           unsigned *left) {
   uint32_t from = *b, last = c->blocks[*b].hole_other, e;
   int found = 0;
-  if (c->blocks[last].used == 0 && c->blocks[last].bytes >= bytes) { /* above all others */
+  if (c->blocks[last].used == 0 && c->blocks[last].bytes >= bytes) { /* it was never used */
     *b = last;
     *used = 0;
     return 1;
@@ -5774,13 +5807,13 @@ static int gmlo_hole_best(gmlo_compiler *c, uint32_t *b, size_t bytes, size_t *u
       *used = most;
       found = 1;
     }
-    from = c->blocks[latest].next; /* until there every choice holds the latest */
+    from = c->blocks[latest].next; /* every place that begins before it contains it */
   }
   return found;
 }
 
-/* Free blocks in a row that have `bytes`: of some in the holes of each size the longest unused, or
-   of all the lowest. NONE: no such. */
+/* Finds free blocks in a row that have `bytes`: those that were unused for longest, of some in each
+   list of holes; or, if `lowest`, those at the lowest offset. Returns the first block, or NONE. */
 static uint32_t gmlo_find_free(gmlo_compiler *c, const gmlo_arena *arena, size_t bytes,
                                int lowest) {
   uint32_t best = GMLAKE_OFFLOAD_NONE, b;
@@ -5805,13 +5838,14 @@ static uint32_t gmlo_find_free(gmlo_compiler *c, const gmlo_arena *arena, size_t
   return best;
 }
 
-/* Whether the tensor may leave for the sake of a use at `after`. */
+/* Whether the tensor may leave to make room for a use at `after`. */
 static int gmlo_is_victim(const gmlo_compiler *c, uint32_t tensor, size_t after, int small) {
   return gmlo_compile_next_use(c, tensor) > after && c->tensors[tensor].filled &&
          (small || c->graph->tensors[tensor].bytes >= c->desc->tensor_bytes_min);
 }
 
-/* Blocks in a row, free or of tensors that may leave: where the next use of those is farthest. */
+/* Finds blocks in a row that have `bytes` and are free or of tensors that may leave: those whose
+   soonest next use is farthest away. Returns the first block, or NONE. */
 static uint32_t gmlo_find_victims(gmlo_compiler *c, const gmlo_arena *arena, size_t bytes,
                                   size_t after, int small) {
   uint32_t b = arena->first, best = GMLAKE_OFFLOAD_NONE, e;
@@ -5861,7 +5895,7 @@ static uint32_t gmlo_find_victims(gmlo_compiler *c, const gmlo_arena *arena, siz
 
 /* ---- Tensors that come and go ---- */
 
-/* simFree. */
+/* simFree: the tensor's block becomes free. */
 static void gmlo_device_free(gmlo_compiler *c, uint32_t tensor) {
   gmlo_compile_tensor *state = &c->tensors[tensor];
   if (state->block == GMLAKE_OFFLOAD_NONE) return;
@@ -5871,7 +5905,8 @@ static void gmlo_device_free(gmlo_compiler *c, uint32_t tensor) {
   state->filled = 0;
 }
 
-/* The host's bytes are old or of no use. Tensors that are not made keep their place. */
+/* Forgets the bytes on the host, which are old or no longer needed. Tensors that no operator makes
+   keep their place there. */
 static void gmlo_host_forget(gmlo_compiler *c, uint32_t tensor) {
   gmlo_compile_tensor *state = &c->tensors[tensor];
   state->host_there = 0;
@@ -5881,8 +5916,8 @@ static void gmlo_host_forget(gmlo_compiler *c, uint32_t tensor) {
   state->host_block = state->host_users = GMLAKE_OFFLOAD_NONE;
 }
 
-/* A place for the tensor in the host's arena: of its own where it lives on, else one that others
-   have used. 0 where host memory is refused. */
+/* Gives the tensor a place in the host's arena: for good if it exists between iterations, else one
+   that other tensors may have used. 0 if host memory is refused. */
 static int gmlo_host_place(gmlo_compiler *c, uint32_t tensor) {
   gmlo_compile_tensor *state = &c->tensors[tensor];
   gmlo_arena *arena = &c->arenas[c->device_count];
@@ -5917,7 +5952,8 @@ static uint32_t gmlo_copy_add(gmlo_compiler *c, gmlake_offload_node_kind kind, u
   return id;
 }
 
-/* simMallocOffld's other half: the tensor leaves, with a copy where the host has none. */
+/* The second half of simMallocOffld: the tensor leaves. It is copied if the host does not have its
+   bytes. */
 static void gmlo_evict(gmlo_compiler *c, uint32_t tensor) {
   gmlo_compile_tensor *state = &c->tensors[tensor];
   if (state->filled && !gmlo_host_place(c, tensor)) {
@@ -5936,7 +5972,8 @@ static void gmlo_evict(gmlo_compiler *c, uint32_t tensor) {
   gmlo_device_free(c, tensor);
 }
 
-/* Makes `bytes` from block b on free, and the tensor's. 0 where host memory is refused. */
+/* Makes the tensors leave that are in the way, and gives the tensor its place from block b on. 0 if
+   host memory is refused. */
 static int gmlo_occupy(gmlo_compiler *c, uint32_t b, uint32_t tensor) {
   gmlo_compile_tensor *state = &c->tensors[tensor];
   gmlo_arena *arena = &c->arenas[c->graph->tensors[tensor].device];
@@ -5956,7 +5993,8 @@ static int gmlo_occupy(gmlo_compiler *c, uint32_t b, uint32_t tensor) {
   return 1;
 }
 
-/* The tensor's home, if all of it is free or may be made so: 1. b is a block at or before it. */
+/* Gives the tensor its home, if all of it is free or of tensors that may leave. 1 if it did. b is a
+   block at or below the home. */
 static int gmlo_occupy_home(gmlo_compiler *c, uint32_t tensor, uint32_t b, size_t after) {
   size_t home = c->tensors[tensor].home, end = home + gmlo_footprint(c->desc, tensor);
   uint32_t e;
@@ -5973,8 +6011,8 @@ static int gmlo_occupy_home(gmlo_compiler *c, uint32_t tensor, uint32_t b, size_
   return !c->failed && gmlo_occupy(c, b, tensor);
 }
 
-/* simMalloc, and simMallocOffld where tensors not used up to `after` may leave: a block for the
-   tensor. 0 where there is none. */
+/* simMalloc, and simMallocOffld: gives the tensor a place. Tensors that are not used up to `after`
+   may leave for it, none if `after` is SIZE_MAX. 0 if there is no place. */
 static int gmlo_device_place(gmlo_compiler *c, uint32_t tensor, size_t after, int small) {
   gmlo_compile_tensor *state = &c->tensors[tensor];
   const gmlo_arena *arena = &c->arenas[c->graph->tensors[tensor].device];
@@ -5990,7 +6028,7 @@ static int gmlo_device_place(gmlo_compiler *c, uint32_t tensor, size_t after, in
   return b != GMLAKE_OFFLOAD_NONE && gmlo_occupy(c, b, tensor);
 }
 
-/* The tensor's bytes come into its new block. */
+/* Adds the reload that fills the tensor's new block. */
 static void gmlo_fill_block(gmlo_compiler *c, uint32_t tensor) {
   gmlo_compile_tensor *state = &c->tensors[tensor];
   uint32_t node = gmlo_copy_add(c, GMLAKE_OFFLOAD_NODE_RELOAD, tensor);
@@ -6002,7 +6040,7 @@ static void gmlo_fill_block(gmlo_compiler *c, uint32_t tensor) {
   state->filled = 1;
 }
 
-/* simMallocForceReld. */
+/* simMallocForceReld: reloads the tensor. 0 if there is no place for it. */
 static int gmlo_reload(gmlo_compiler *c, uint32_t tensor, size_t after, int small) {
   if (!c->tensors[tensor].host_there || !gmlo_device_place(c, tensor, after, small)) return 0;
   gmlo_fill_block(c, tensor);
@@ -6015,8 +6053,8 @@ static uint32_t gmlo_compile_ref(const gmlo_compiler *c, uint32_t op, size_t i) 
   return c->graph->refs[c->graph->ops[op].first_ref + i];
 }
 
-/* Blocks for all tensors of the operator at `position`; 0 where one has none. Victims are not used
-   up to `after`. [T3] */
+/* Gives all tensors of the operator at `position` their places. 0 if one finds none. Only tensors
+   that are not used up to `after` leave. [B3] */
 static int gmlo_ensure(gmlo_compiler *c, size_t position, size_t after, int small) {
   uint32_t op = c->graph->order[position];
   const gmlo_op *o = &c->graph->ops[op];
@@ -6036,8 +6074,8 @@ static int gmlo_ensure(gmlo_compiler *c, size_t position, size_t after, int smal
   return 1;
 }
 
-/* At exec there is no way back: small tensors leave too, and at last all of the operator's devices,
-   then it is put together at their begin. */
+/* The operator at `exec` must get its places now: small tensors leave too, and, if that is not
+   enough, all tensors on its devices; then its tensors are placed from the begin on. */
 static int gmlo_ensure_now(gmlo_compiler *c) {
   uint32_t op = c->graph->order[c->exec];
   const gmlo_op *o = &c->graph->ops[op];
@@ -6057,8 +6095,8 @@ static int gmlo_ensure_now(gmlo_compiler *c) {
   return done;
 }
 
-/* Reloads what the operator at `position` reads and the host has, if what leaves is used later. 0
-   where there is no room for it. */
+/* Reloads what the operator at `position` reads. Only tensors that are used later leave for it. 0
+   if there is no place. */
 static int gmlo_prefetch(gmlo_compiler *c, size_t position) {
   uint32_t op = c->graph->order[position];
   const gmlo_op *o = &c->graph->ops[op];
@@ -6072,8 +6110,8 @@ static int gmlo_prefetch(gmlo_compiler *c, size_t position) {
   return 1;
 }
 
-/* Tensors with a home that no operator uses any more go back there, if what has to leave for them
-   is not used up to `after`. Homes are by device, then by offset. */
+/* Brings tensors back to their homes that no operator of this iteration uses any more. Only tensors
+   that are not used up to `after` leave for them. `homes` is sorted by device, then by offset. */
 static void gmlo_fill_homes(gmlo_compiler *c, size_t after) {
   uint32_t b = GMLAKE_OFFLOAD_NONE, device = GMLAKE_OFFLOAD_NONE;
   size_t i;
@@ -6094,7 +6132,8 @@ static void gmlo_fill_homes(gmlo_compiler *c, size_t after) {
   }
 }
 
-/* What becomes of a tensor behind one of its accesses. */
+/* Goes on to the tensor's next access: a tensor that is not needed any more is freed, one without a
+   home leaves. */
 static void gmlo_settle(gmlo_compiler *c, uint32_t tensor) {
   gmlo_compile_tensor *state = &c->tensors[tensor];
   gmlake_offload_kind kind = c->graph->tensors[tensor].kind;
@@ -6120,7 +6159,7 @@ static void gmlo_op_edges(gmlo_compiler *c, uint32_t op) {
     gmlo_edges_add(c, c->tensors[gmlo_compile_ref(c, op, i)].users);
 }
 
-/* The operator at exec becomes a node, behind what it reads and behind who used the memory. */
+/* Makes the operator at `exec` a node, with its edges. */
 static void gmlo_execute(gmlo_compiler *c) {
   uint32_t op = c->graph->order[c->exec];
   const gmlo_op *o = &c->graph->ops[op];
@@ -6144,7 +6183,7 @@ static void gmlo_execute(gmlo_compiler *c) {
     state->filled = 1;
     gmlo_host_forget(c, tensor);
   }
-  for (i = 0; i < count && !c->failed; i++) { /* an update has settled as it was read */
+  for (i = 0; i < count && !c->failed; i++) { /* the loop skips the second reference of an update */
     uint32_t tensor = gmlo_compile_ref(c, op, i);
     size_t next = c->tensors[tensor].next;
     if (next < c->graph->access_begin[tensor + 1] && c->graph->accesses[next].op == op) {
@@ -6153,9 +6192,9 @@ static void gmlo_execute(gmlo_compiler *c) {
   }
 }
 
-#define GMLO_FILLS 2048u /* an iteration has at most so many looks at all homes */
+#define GMLO_FILLS 2048u /* in an iteration, all homes are looked at no more often */
 
-/* Horizons: memory is taken for operators ahead of exec, and tensors are reloaded. */
+/* Moves the horizons ahead of `exec`: reloads tensors, and gives operators their places. */
 static void gmlo_look_ahead(gmlo_compiler *c) {
   size_t n = c->graph->op_count;
   int letter = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
@@ -6174,7 +6213,7 @@ static void gmlo_look_ahead(gmlo_compiler *c) {
   }
 }
 
-/* [T5] What is elsewhere leaves, then everything that has a home comes back to it. */
+/* Makes tensors leave that are not at their home, then brings all back to their homes. [B4] */
 static void gmlo_go_home(gmlo_compiler *c) {
   size_t i;
   for (i = 0; i < c->home_count && !c->failed; i++) {
@@ -6196,7 +6235,8 @@ static int gmlo_resident_before(const void *a, const void *b) {
   return ((const gmlo_resident *)a)->key < ((const gmlo_resident *)b)->key;
 }
 
-/* Tensors of the device that exist between iterations: small ones, then the others by first use. */
+/* Lists the tensors of the device that exist between iterations: small ones first, then the others
+   by their first use. */
 static size_t gmlo_list_residents(const gmlo_compiler *c, uint32_t device, gmlo_resident *starts) {
   const gmlake_offload_graph *graph = c->graph;
   size_t t, count = 0;
@@ -6214,7 +6254,7 @@ static size_t gmlo_list_residents(const gmlo_compiler *c, uint32_t device, gmlo_
   return count;
 }
 
-/* The tensor begins, and ends, on the device, above the homes so far. */
+/* Gives the tensor its home, above the homes so far. 0 if host memory is refused. */
 static int gmlo_give_home(gmlo_compiler *c, uint32_t tensor, uint32_t *b, size_t *bytes) {
   gmlo_compile_tensor *state = &c->tensors[tensor];
   size_t more = gmlo_footprint(c->desc, tensor);
@@ -6228,8 +6268,8 @@ static int gmlo_give_home(gmlo_compiler *c, uint32_t tensor, uint32_t *b, size_t
   return 1;
 }
 
-/* Homes for what fits beside the largest operator: at first, if they are spread, only so many that
-   what was passed by so far has its share. */
+/* Gives homes to the tensors that have room beside the largest operator. If homes are spread, a
+   first pass gives them evenly over the list, in proportion to the bytes that it has passed. */
 static int gmlo_choose_homes(gmlo_compiler *c, uint32_t device, gmlo_resident *starts) {
   size_t i, count = gmlo_list_residents(c, device, starts), bytes = 0;
   double room = (double)(c->devices->bytes[device] - c->devices->largest[device]), all = 0;
@@ -6250,7 +6290,8 @@ static int gmlo_choose_homes(gmlo_compiler *c, uint32_t device, gmlo_resident *s
   return 1;
 }
 
-/* What is not at home begins on the host; what nobody writes, on both sides. */
+/* Chooses where tensors begin: without a home on the host; with a home on the device, and on the
+   host too if no operator writes them. */
 static int gmlo_compile_begin(gmlo_compiler *c) {
   const gmlake_offload_graph *graph = c->graph;
   gmlo_resident *starts =
@@ -6284,7 +6325,7 @@ static int gmlo_compile_begin(gmlo_compiler *c) {
   return 1;
 }
 
-/* links by the operator that waits. */
+/* Lists the dependencies that were asked for by the operator that waits. */
 static int gmlo_compile_asked(gmlo_compiler *c) {
   const gmlake_offload_graph *graph = c->graph;
   size_t i, *begin = (size_t *)gmlo_take(&c->scope, graph->op_count + 2, sizeof *begin);
@@ -6314,14 +6355,15 @@ static int gmlo_compile_scratch(gmlo_compiler *c) {
       c->begin_ns == NULL || !gmlo_compile_asked(c)) {
     return 0;
   }
-  for (p = 0; p < graph->op_count; p++) { /* as if all devices were busy all the time */
+  for (p = 0; p < graph->op_count; p++) { /* estimates: as if all devices were busy all the time */
     c->begin_ns[p] = sum / c->device_count;
     sum += graph->ops[graph->order[p]].time_ns;
   }
   return 1;
 }
 
-/* Where tensors are between iterations, and the host's arena as one: first those that stay. */
+/* Notes where tensors are between iterations. In the host's arena the tensors that stay come first,
+   then the blocks for the others. */
 static void gmlo_compile_places(gmlo_compiler *c) {
   gmlake_offload_memgraph *m = c->out;
   size_t t, d, i;
@@ -6367,7 +6409,7 @@ static void gmlo_compiler_leave(gmlo_compiler *c) {
   gmlo_leave(&c->scope);
 }
 
-/* BUILDMEMGRAPH. NULL where host memory is refused. */
+/* BUILDMEMGRAPH. NULL if host memory is refused. */
 static gmlake_offload_memgraph *gmlo_compile(const gmlake_offload_memgraph_desc *desc,
                                              const gmlo_devices *devices,
                                              const gmlo_tuning *tuning) {
@@ -6415,14 +6457,14 @@ static gmlake_offload_memgraph *gmlo_compile(const gmlake_offload_memgraph_desc 
    Cost: O(log n) for each node and constant for each edge. Fails: where host memory is refused, and
    only when it is made. */
 
-#define GMLO_QUEUES 4u        /* of a device */
-#define GMLO_BEGUN UINT32_MAX /* what a node waits for that has begun and not ended */
+#define GMLO_QUEUES 4u        /* of each device */
+#define GMLO_BEGUN UINT32_MAX /* in `waits`: the node has begun and has not ended */
 
 typedef struct gmlo_node_queue {
-  uint32_t *heap;  /* fixed order: all nodes of the queue, in order */
-  size_t count;    /* of heap */
-  size_t at;       /* fixed order: the next */
-  uint32_t active; /* begun, not ended */
+  uint32_t *heap;  /* in fixed order: all nodes of the queue, sorted */
+  size_t count;    /* of the heap */
+  size_t at;       /* in fixed order: the next node */
+  uint32_t active; /* nodes that have begun and not ended */
 } gmlo_node_queue;
 
 typedef struct gmlo_ready {
@@ -6468,7 +6510,7 @@ static void gmlo_ready_push(gmlo_ready *r, uint32_t id) {
   gmlo_heap_push(queue->heap, &queue->count, id);
 }
 
-/* An iteration begins. In fixed order the heaps, filled in order, are lists. */
+/* Begins an iteration. In fixed order each heap is filled in order, and used as a list. */
 static void gmlo_ready_begin(gmlo_ready *r) {
   const gmlake_offload_memgraph *m = r->memgraph;
   size_t q, v;
@@ -6479,13 +6521,13 @@ static void gmlo_ready_begin(gmlo_ready *r) {
   }
 }
 
-/* [Q2] Whether the node begins behind the other one without waiting for its end. */
+/* Whether the node may begin behind the other one without waiting for its end. [Q2] */
 static int gmlo_ready_follows(const gmlo_ready *r, uint32_t id, uint32_t other) {
   size_t q = gmlo_queue_of(r->memgraph, id);
   return r->in_line && q % GMLO_QUEUES == 0 && q == gmlo_queue_of(r->memgraph, other);
 }
 
-/* The node has begun, or ended: what waits for that waits for one less. */
+/* The node has begun, or ended: each node that waited for that waits for one less. */
 static void gmlo_ready_pass(gmlo_ready *r, uint32_t id, int ended) {
   const gmlake_offload_memgraph *m = r->memgraph;
   size_t e;
@@ -6496,7 +6538,8 @@ static void gmlo_ready_pass(gmlo_ready *r, uint32_t id, int ended) {
   }
 }
 
-/* Takes a node that may begin: the first, or with `random` any. NONE where there is none. */
+/* Takes a node that may begin: the lowest one, or if `random` is not 0, a random one. NONE if there
+   is none. */
 static uint32_t gmlo_ready_pop(gmlo_ready *r, size_t q, uint64_t random) {
   gmlo_node_queue *queue = &r->queues[q];
   uint32_t id;
@@ -6507,7 +6550,7 @@ static uint32_t gmlo_ready_pop(gmlo_ready *r, size_t q, uint64_t random) {
     id = queue->heap[queue->at++];
   } else {
     if (queue->count == 0) return GMLAKE_OFFLOAD_NONE;
-    if (random != 0) { /* from now on the heap is a mere bag */
+    if (random != 0) { /* from now on it is no heap, only a set */
       size_t i = (size_t)(random % queue->count);
       id = queue->heap[i];
       queue->heap[i] = queue->heap[--queue->count];
@@ -6542,7 +6585,7 @@ static uint64_t gmlo_node_time(const gmlake_offload_memgraph_desc *desc, const g
                                                    : desc->in_bytes_per_s);
 }
 
-/* How long an iteration takes; 0 where host memory is refused. */
+/* How long an iteration takes; 0 if host memory is refused. */
 static uint64_t gmlo_simulate(const gmlake_offload_memgraph_desc *desc,
                               const gmlake_offload_memgraph *m) {
   gmlo_ready r;
@@ -6561,7 +6604,7 @@ static uint64_t gmlo_simulate(const gmlake_offload_memgraph_desc *desc,
         nodes[q] = gmlo_ready_pop(&r, q, 0);
         if (nodes[q] == GMLAKE_OFFLOAD_NONE) continue;
         ends[q] = now + gmlo_node_time(desc, &m->nodes[nodes[q]]);
-        if (ends[q] > UINT64_MAX / 2) ends[q] = UINT64_MAX / 2; /* centuries */
+        if (ends[q] > UINT64_MAX / 2) ends[q] = UINT64_MAX / 2; /* hundreds of years */
       }
       if (ends[q] >= least) continue;
       least = ends[q];
@@ -6574,29 +6617,28 @@ static uint64_t gmlo_simulate(const gmlake_offload_memgraph_desc *desc,
   return made ? now + 1 : 0;
 }
 
-#define GMLO_TUNE_LOOKS 100000000u /* a second, at most */
+#define GMLO_TUNE_LOOKS 100000000u /* about a second of looks, for all tunings */
 #define GMLO_NODE_LOOKS 256u       /* a node takes about as long as so many looks */
 #define GMLO_FILL_PARTS 256        /* horizons are so many parts of the time that fills a device */
 #define GMLO_IDLE_PART 500 /* a device that idles for one part in so many is busy all along */
 #define GMLO_KNOBS 4
 #define GMLO_TUNINGS 72
 
-static const int gmlo_knob_values[GMLO_KNOBS] = {4, 3, 2, 3}; /* GMLO_TUNINGS, multiplied */
+static const int gmlo_knob_values[GMLO_KNOBS] = {4, 3, 2, 3}; /* their product is GMLO_TUNINGS */
 
 typedef struct gmlo_tuner {
   const gmlake_offload_memgraph_desc *desc;
   const gmlo_devices *devices;
   gmlake_offload_memgraph *best;
-  int at;      /* the best one's tuning */
+  int at;      /* the tuning of the best one */
   size_t left; /* looks that may be spent */
   unsigned char seen[GMLO_TUNINGS];
 } gmlo_tuner;
 
-/* The tuning of that number, which has a digit for each knob. 0: what the caller has fixed makes it
-   one of a lower number. */
+/* Fills in the tuning of that number, which has one digit for each knob. 0 if a lower number gives
+   the same tuning, since the caller has fixed a knob. */
 static int gmlo_tuning_set(const gmlo_tuner *r, int number, gmlo_tuning *tuning) {
-  static const unsigned reload[] = {32, 8, 2, 128},
-                        alloc[] = {2, 0, 8}; /* of GMLO_FILL_PARTS parts of fill_ns */
+  static const unsigned reload[] = {32, 8, 2, 128}, alloc[] = {2, 0, 8}; /* in parts of fill_ns */
   static const unsigned percent[] = {100, 80, 50};
   const gmlake_offload_memgraph_desc *desc = r->desc;
   uint64_t part = r->devices->fill_ns / GMLO_FILL_PARTS;
@@ -6611,7 +6653,7 @@ static int gmlo_tuning_set(const gmlo_tuner *r, int number, gmlo_tuning *tuning)
          (desc->alloc_ahead_ns == 0 || number / 4 % 3 == 0);
 }
 
-/* The memgraph of a tuning, with its time. NULL where host memory is refused. */
+/* Compiles with the tuning, and simulates the memgraph. NULL if host memory is refused. */
 static gmlake_offload_memgraph *gmlo_compile_timed(const gmlake_offload_memgraph_desc *desc,
                                                    const gmlo_devices *devices,
                                                    const gmlo_tuning *tuning) {
@@ -6622,8 +6664,8 @@ static gmlake_offload_memgraph *gmlo_compile_timed(const gmlake_offload_memgraph
   return NULL;
 }
 
-/* Tries a tuning that was not tried, unless enough was: the memgraph takes the place of a slower
-   one. 0 where host memory is refused. */
+/* Tries a tuning, unless it was tried already, the looks are spent, or the best memgraph keeps a
+   device busy all along. Keeps the faster memgraph. 0 if host memory is refused. */
 static int gmlo_tuner_try(gmlo_tuner *r, int number) {
   uint64_t least = r->devices->least_ns;
   gmlake_offload_memgraph *m, *former = r->best;
@@ -6651,9 +6693,8 @@ static gmlake_offload_memgraph *gmlo_memgraph_finish(gmlake_offload_memgraph *m)
   return NULL;
 }
 
-/* One knob after another stays where it was best, round and round, until nothing gets better; then
-   all other tunings. Ends before, as soon as the devices do nothing but operators or
-   GMLO_TUNE_LOOKS are spent. NULL where host memory is refused. */
+/* Sets one knob after another to its best value, again and again, until nothing gets better. Then
+   tries all other tunings. NULL if host memory is refused. */
 static gmlake_offload_memgraph *gmlo_tune(const gmlake_offload_memgraph_desc *desc,
                                           const gmlo_devices *devices) {
   gmlo_tuner r;
@@ -6678,7 +6719,8 @@ static gmlake_offload_memgraph *gmlo_tune(const gmlake_offload_memgraph_desc *de
   return NULL;
 }
 
-/* To the letter: as far ahead as there is room, and what is used first is at home. */
+/* To the letter: memory is taken ahead as far as there is room, and the tensors that are used first
+   have homes. */
 static gmlake_offload_memgraph *gmlo_compile_letter(const gmlake_offload_memgraph_desc *desc,
                                                     const gmlo_devices *devices) {
   gmlo_tuning tuning;
@@ -6688,7 +6730,7 @@ static gmlake_offload_memgraph *gmlo_compile_letter(const gmlake_offload_memgrap
   return gmlo_memgraph_finish(gmlo_compile_timed(desc, devices, &tuning));
 }
 
-/* Bytes of each device's arena: as asked for, or of all its tensors. */
+/* Sets the bytes of each device's arena: what the caller said, or the sum of all its tensors. */
 static gmlake_offload_result gmlo_devices_size(const gmlake_offload_memgraph_desc *desc,
                                                gmlo_devices *devices) {
   const gmlake_offload_graph *graph = desc->graph;
@@ -6710,7 +6752,8 @@ static gmlake_offload_result gmlo_devices_size(const gmlake_offload_memgraph_des
   return GMLAKE_OFFLOAD_OK;
 }
 
-/* What operators ask of their devices; busy_ns is room for a figure of each. */
+/* Finds the largest operator and the busiest device. busy_ns has room for one figure for each
+   device. */
 static gmlake_offload_result gmlo_devices_load(const gmlake_offload_memgraph_desc *desc,
                                                gmlo_devices *devices, uint64_t *busy_ns) {
   const gmlake_offload_graph *graph = desc->graph;
@@ -6805,18 +6848,18 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_create(
         gives.
    Cost: the cells of all places of all nodes, and >>paths. Fails: where host memory is refused. */
 
-typedef struct gmlo_check_place { /* what a node does to one place */
+typedef struct gmlo_check_place { /* a place that a node uses */
   size_t arena, offset, bytes;
   uint32_t tensor;
 } gmlo_check_place;
 
 typedef struct gmlo_check_cell {
-  uint32_t tensor, version; /* NONE: nothing */
+  uint32_t tensor, version; /* NONE: no tensor */
   size_t base;              /* where the tensor's place begins */
-  uint32_t writer, readers; /* ranks, a list; or NONE */
+  uint32_t writer, readers; /* a rank, and a list of ranks; or NONE */
 } gmlo_check_cell;
 
-typedef struct gmlo_check_question { /* ranks */
+typedef struct gmlo_check_question { /* numbers are ranks */
   uint32_t from, to, tensor;
 } gmlo_check_question;
 
@@ -6825,8 +6868,8 @@ typedef struct gmlo_check {
   const gmlake_offload_memgraph *m;
   const gmlake_offload_graph *graph;
   gmlake_offload_memgraph_fault *fault;
-  uint32_t *order, *rank, *op_rank; /* nodes by rank, and back */
-  size_t *bounds;                   /* of each arena, ascending: bounds[arena_begin[a]] .. */
+  uint32_t *order, *rank, *op_rank; /* the nodes by rank; the ranks of nodes, of operators */
+  size_t *bounds; /* of places; those of arena a, ascending, begin at bounds[arena_begin[a]] */
   size_t *arena_begin;
   gmlo_check_cell *cells; /* cell i begins at bounds[i] */
   gmlo_list_cell *readers;
@@ -6834,10 +6877,11 @@ typedef struct gmlo_check {
   uint32_t spare_readers;
   gmlo_check_question *queries;
   size_t query_count, query_capacity;
-  uint32_t *asked; /* by rank: the last that queried it, + 1 */
+  uint32_t *asked; /* by rank: the last rank that asked for a path from it, + 1 */
 } gmlo_check;
 
-/* The first fault stays, but a race tells more than the wrong bytes that come of it. */
+/* Keeps the first fault. But a race takes the place of a stale read, which may only be its result.
+   */
 static int gmlo_fault(gmlo_check *c, gmlake_offload_result result, uint32_t node, uint32_t other,
                       uint32_t tensor, const char *text) {
   gmlake_offload_memgraph_fault *fault = c->fault;
@@ -6859,7 +6903,8 @@ static int gmlo_check_no_memory(gmlo_check *c) {
                     GMLAKE_OFFLOAD_NONE, GMLAKE_OFFLOAD_NONE, "host memory was refused");
 }
 
-/* Every node is one of the graph's, every operator there once. */
+/* Whether each node is an operator, or a copy of a tensor, of the graph, and each operator is there
+   once. */
 static int gmlo_check_nodes(gmlo_check *c) {
   const gmlake_offload_memgraph *m = c->m;
   size_t v, op, count = 0;
@@ -6886,7 +6931,8 @@ static int gmlo_check_nodes(gmlo_check *c) {
                     GMLAKE_OFFLOAD_NONE, "an operator is missing");
 }
 
-/* Finds an order, or a node that waits for itself. op_rank was the nodes', becomes their ranks. */
+/* Finds an order of the nodes, or a node in a cycle. op_rank has nodes before, and their ranks
+   afterwards. */
 static int gmlo_check_order(gmlo_check *c) {
   const gmlake_offload_memgraph *m = c->m;
   size_t v, e, at = 0, count = 0;
@@ -6927,14 +6973,14 @@ static size_t gmlo_check_room(const gmlo_check *c, size_t arena) {
   return arena < c->graph->device_count ? c->m->device_bytes[arena] : c->m->info.host_bytes;
 }
 
-/* An empty tensor has a place of its own too: as if it were a byte, that its makers write. */
+/* An empty tensor is checked as if it had one byte. */
 static size_t gmlo_check_bytes(const gmlo_check *c, uint32_t tensor) {
   size_t bytes = c->graph->tensors[tensor].bytes;
   return bytes != 0 ? bytes : 1;
 }
 
-/* Use i of a node: an operator's reads, then writes; a copy's source, then its target. 0: no such
-   use. */
+/* Use number i of a node: an operator's reads, then its writes; a copy's source, then its target. 0
+   if there is no such use. */
 static int gmlo_check_use(const gmlo_check *c, uint32_t id, size_t i, gmlo_check_place *use,
                           int *out_writes) {
   const gmlo_node *node = &c->m->nodes[id];
@@ -6958,7 +7004,8 @@ static int gmlo_check_use(const gmlo_check *c, uint32_t id, size_t i, gmlo_check
   return 1;
 }
 
-/* A place at which a tensor begins or ends an iteration: side 0 the device, 1 the host. */
+/* The place of a tensor when an iteration begins or ends: on the device (side 0) or the host (side
+   1). 0 if it has none. */
 static int gmlo_check_side(const gmlo_check *c, const gmlake_offload_place *places, size_t t,
                            int side, gmlo_check_place *use) {
   use->tensor = (uint32_t)t;
@@ -6968,7 +7015,7 @@ static int gmlo_check_side(const gmlo_check *c, const gmlake_offload_place *plac
   return use->offset != GMLAKE_OFFLOAD_NOWHERE;
 }
 
-/* Notes the bounds of a place, at first only to count them. */
+/* Counts the bounds of a place while `bounds` is NULL; else stores them. */
 static int gmlo_check_bound(gmlo_check *c, const gmlo_check_place *use, uint32_t node) {
   size_t room = gmlo_check_room(c, use->arena);
   if (use->offset > room || use->bytes > room - use->offset) {
@@ -7007,7 +7054,8 @@ static int gmlo_smaller(const void *a, const void *b) {
   return *(const size_t *)a < *(const size_t *)b;
 }
 
-/* Two places of one node in one arena are one tensor's, updated in place, or do not overlap. */
+/* Whether no two places of one node overlap, except those of one tensor that is updated in place.
+   */
 static int gmlo_check_overlaps(gmlo_check *c) {
   gmlo_check_place a, b;
   size_t v, i, n;
@@ -7028,7 +7076,7 @@ static int gmlo_check_overlaps(gmlo_check *c) {
   return 1;
 }
 
-/* The cells of all arenas. */
+/* Makes the cells of all arenas. */
 static int gmlo_check_cells(gmlo_check *c) {
   size_t a, i, arenas = c->graph->device_count + 1, count, *room;
   c->arena_begin = (size_t *)gmlo_take(&c->scope, arenas + 2, sizeof *c->arena_begin);
@@ -7045,7 +7093,7 @@ static int gmlo_check_cells(gmlo_check *c) {
     size_t begin = c->arena_begin[a];
     gmlo_sort(c->bounds + begin, room, c->arena_begin[a + 1] - begin, sizeof *room, gmlo_smaller);
   }
-  for (a = 0, count = 0; a < arenas; a++) { /* each bound once */
+  for (a = 0, count = 0; a < arenas; a++) { /* keeps each bound once */
     size_t begin = c->arena_begin[a], end = c->arena_begin[a + 1];
     c->arena_begin[a] = count;
     for (i = begin; i < end; i++) {
@@ -7060,7 +7108,7 @@ static int gmlo_check_cells(gmlo_check *c) {
   return gmlo_check_overlaps(c);
 }
 
-/* The cell that begins at the place's begin. */
+/* The cell that begins where the place begins. */
 static size_t gmlo_check_cell_of(const gmlo_check *c, const gmlo_check_place *use) {
   size_t low = c->arena_begin[use->arena], high = c->arena_begin[use->arena + 1];
   while (low < high) {
@@ -7076,7 +7124,7 @@ static size_t gmlo_check_cell_of(const gmlo_check *c, const gmlo_check_place *us
 
 /* ---- The replay ---- */
 
-/* A path has to lead from one rank to another. */
+/* Notes that a path must lead from one rank to another. */
 static int gmlo_check_ask(gmlo_check *c, uint32_t from, uint32_t to, uint32_t tensor) {
   gmlo_check_question *queries;
   if (from == GMLAKE_OFFLOAD_NONE || from == to || c->asked[from] == to + 1) return 1;
@@ -7109,7 +7157,8 @@ static int gmlo_check_add_reader(gmlo_check *c, gmlo_check_cell *cell, uint32_t 
   return 1;
 }
 
-/* A cell is written: behind its writer and its readers. */
+/* Notes that the node which overwrites a cell must come behind the cell's writer and its readers.
+   */
 static int gmlo_check_overwrite(gmlo_check *c, gmlo_check_cell *cell, uint32_t rank,
                                 uint32_t tensor) {
   if (!gmlo_check_ask(c, cell->writer, rank, tensor)) return 0;
@@ -7123,7 +7172,7 @@ static int gmlo_check_overwrite(gmlo_check *c, gmlo_check_cell *cell, uint32_t r
   return 1;
 }
 
-/* The place gets that version. rank NONE: before the iteration. */
+/* Writes that version to the place. rank NONE: before the iteration. */
 static int gmlo_check_write(gmlo_check *c, const gmlo_check_place *use, uint32_t version,
                             uint32_t rank) {
   size_t i;
@@ -7138,7 +7187,8 @@ static int gmlo_check_write(gmlo_check *c, const gmlo_check_place *use, uint32_t
   return 1;
 }
 
-/* The place is read, and has to have that version; NONE: any, but one. What it was in *out. */
+/* Reads the place, which must have that version; NONE: any one version. *out_version is what it
+   has. */
 static int gmlo_check_read(gmlo_check *c, const gmlo_check_place *use, uint32_t version,
                            uint32_t rank, uint32_t *out_version) {
   uint32_t node = rank == GMLAKE_OFFLOAD_NONE ? rank : c->order[rank];
@@ -7161,7 +7211,7 @@ static int gmlo_check_read(gmlo_check *c, const gmlo_check_place *use, uint32_t 
   return 1;
 }
 
-/* Writes of the tensor before the operator's access. */
+/* The version of the tensor before that position: the number of its writes so far. */
 static uint32_t gmlo_check_version(const gmlo_check *c, uint32_t tensor, size_t position) {
   const gmlake_offload_graph *graph = c->graph;
   size_t i;
@@ -7193,7 +7243,8 @@ static int gmlo_check_replay(gmlo_check *c) {
   return 1;
 }
 
-/* Before the iteration: tensors that exist are somewhere, none on another. */
+/* Writes the tensors that exist before the iteration. Whether they have places and do not overlap.
+   */
 static int gmlo_check_begin(gmlo_check *c) {
   gmlo_check_place use;
   size_t t, i;
@@ -7216,7 +7267,8 @@ static int gmlo_check_begin(gmlo_check *c) {
   return 1;
 }
 
-/* Behind it: those that exist between iterations are where they began, with their last version. */
+/* Whether the tensors that exist after the iteration have their last version, and are where they
+   began. */
 static int gmlo_check_end(gmlo_check *c) {
   const gmlake_offload_graph *graph = c->graph;
   gmlo_check_place use;
@@ -7247,7 +7299,7 @@ static int gmlo_check_end(gmlo_check *c) {
 
 /* ---- Paths ---- */
 
-/* The edges between ranks. */
+/* Turns the edges into edges between ranks. */
 static int gmlo_check_edges(gmlo_check *c, gmlo_edges *edges) {
   const gmlake_offload_memgraph *m = c->m;
   size_t *begin = (size_t *)gmlo_take(&c->scope, m->node_count + 1, sizeof *begin), at, e;
@@ -7266,7 +7318,8 @@ static int gmlo_check_edges(gmlo_check *c, gmlo_edges *edges) {
   return 1;
 }
 
-/* [M2], and the dependencies that were asked for, whose queries are the last. */
+/* Whether there is a path for all that was noted [M2], and for each dependency that was asked for.
+   */
 static int gmlo_check_paths(gmlo_check *c) {
   uint64_t *rows;
   size_t first, i, races = c->query_count;
@@ -7350,11 +7403,11 @@ struct gmlake_offload_engine {
   const gmlake_offload_memgraph *memgraph;
   const gmlake_offload_backend *backend;
   gmlo_ready ready;
-  void **device_arenas; /* of ready's scope */
+  void **device_arenas; /* memory of ready.scope */
   void *host_arena;
-  void **pointers; /* of one operator, of ready's scope */
+  void **pointers; /* of one operator; memory of ready.scope */
   gmlake_offload_result failed;
-  uint32_t *busy; /* nodes under way on each stream of each queue, `width` side by side */
+  uint32_t *busy; /* nodes under way on stream s of queue q: busy[q * width + s] */
   size_t width;
   size_t pending, ended, divisor;
   uint64_t iteration, random, now_ns;
@@ -7414,8 +7467,8 @@ static int gmlo_engine_copy(gmlake_offload_engine *engine, uint32_t id, uint32_t
   return engine->backend->copy(engine->backend->user, &copy, gmlo_engine_token(id, stream)) == 0;
 }
 
-/* The lowest stream of the queue on which nothing is under way; in line the only one. pre: there
-   is one. [E3] */
+/* Takes the lowest stream of the queue on which nothing is under way; if operators are launched
+   ahead, their only stream. pre: there is one. [E3] */
 static uint32_t gmlo_engine_stream(gmlake_offload_engine *engine, size_t q) {
   uint32_t stream = 0;
   if (!engine->ready.in_line || q % GMLO_QUEUES != 0) {
@@ -7425,7 +7478,7 @@ static uint32_t gmlo_engine_stream(gmlake_offload_engine *engine, size_t q) {
   return stream;
 }
 
-/* Begins all that may begin. [E1] [E2] */
+/* Begins all nodes that may begin. 0 if the backend fails. [E1] [E2] */
 static int gmlo_engine_begin(gmlake_offload_engine *engine) {
   size_t q;
   for (q = 0; q < engine->ready.queue_count; q++) {
@@ -7453,7 +7506,7 @@ static int gmlo_engine_begin(gmlake_offload_engine *engine) {
   return 1;
 }
 
-/* Waits for one node to end. */
+/* Waits until one node has ended. 0 if the backend fails. */
 static int gmlo_engine_wait(gmlake_offload_engine *engine) {
   const gmlake_offload_backend *backend = engine->backend;
   uint64_t token, before = engine->now_ns;
@@ -7464,7 +7517,7 @@ static int gmlo_engine_wait(gmlake_offload_engine *engine) {
   if (id >= engine->memgraph->node_count || engine->ready.waits[id] != GMLO_BEGUN ||
       token >> 32 >= engine->width ||
       engine->busy[gmlo_queue_of(engine->memgraph, id) * engine->width + (token >> 32)] == 0) {
-    return 0; /* nothing of ours */
+    return 0; /* it is no token of a node that has begun */
   }
   engine->pending--;
   if (backend->now(backend->user, &engine->now_ns) != 0) return 0;
@@ -7679,7 +7732,7 @@ typedef enum gmlo_mock_task_kind {
   GMLO_TASK_OP = 0,
   GMLO_TASK_OUT,
   GMLO_TASK_IN,
-  GMLO_TASK_PEER, /* an operator that is a transfer */
+  GMLO_TASK_PEER, /* a transfer */
   GMLO_TASK_TIMER,
   GMLO_TASK_KINDS
 } gmlo_mock_task_kind;
@@ -7687,22 +7740,22 @@ typedef enum gmlo_mock_task_kind {
 typedef struct gmlo_mock_task {
   gmlo_mock_task_kind kind;
   uint32_t device, job, stream, op;
-  int begun;              /* an operator waits for those on its stream that were launched before */
-  uint64_t token, number; /* of equal times the lower number is first */
-  double left_ns;         /* work */
+  int begun;              /* 0: an operator waits for others on its stream */
+  uint64_t token, number; /* of tasks that end at one time the lower number is first */
+  double left_ns;         /* of work */
   double speed;
   gmlake_offload_copy copy;
-  uint64_t iteration, source; /* digest of what it reads, when it began */
-  void **pointers;            /* an operator's, a copy of the launch's */
+  uint64_t iteration, source; /* digest of what it read when it began */
+  void **pointers;            /* of an operator: copied from its launch */
   const gmlake_offload_graph *graph;
 } gmlo_mock_task;
 
-/* What an operator wrote in which iteration, to know it again. */
+/* The digest of an operator, to compare when it runs again. */
 typedef struct gmlo_mock_result {
-  uint64_t iteration, digest; /* iteration + 1; 0: never */
+  uint64_t iteration, digest; /* iteration: + 1; 0: it never ran */
 } gmlo_mock_result;
 
-/* Those of a job. */
+/* The results of one job's operators. */
 typedef struct gmlo_mock_job {
   const gmlake_offload_graph *graph;
   gmlo_mock_result *ops;
@@ -7710,7 +7763,7 @@ typedef struct gmlo_mock_job {
 } gmlo_mock_job;
 
 typedef struct gmlo_mock {
-  gmlake_offload_backend table; /* first: the user's pointer is this */
+  gmlake_offload_backend table; /* must be first: `user` points to it */
   gmlake_offload_mock_desc desc;
   gmlake_offload_mock_census census;
   gmlo_mock_task *tasks;
@@ -7732,14 +7785,14 @@ static uint64_t gmlo_mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/* The real bytes of a tensor: whole words. */
+/* The real bytes of a tensor, in whole words. */
 static size_t gmlo_mock_bytes(const gmlo_mock *mock, size_t bytes) {
   size_t real = bytes / mock->desc.divisor;
   return real < GMLO_REAL_MIN ? GMLO_REAL_MIN : real / GMLO_WORD_BYTES * GMLO_WORD_BYTES;
 }
 
-/* [K2] The real bytes of an allocation: words enough for every tensor that has its place in it. A
-   place at `offset` begins at offset / divisor, which may lie between two words. */
+/* The real bytes of an allocation [K2], rounded up to whole words: a place in it may begin between
+   two words. */
 static size_t gmlo_mock_room(const gmlo_mock *mock, size_t bytes) {
   size_t real = bytes / mock->desc.divisor;
   return real < GMLO_REAL_MIN ? GMLO_REAL_MIN
@@ -7760,7 +7813,7 @@ static uint64_t gmlo_mock_digest(const gmlo_mock *mock, const void *ptr, size_t 
   return gmlo_mix(digest);
 }
 
-/* Fills `real` bytes, whole words, with what follows from the seed. */
+/* Fills `real` bytes with words that follow from the seed. */
 static void gmlo_mock_fill_words(void *ptr, size_t real, uint64_t seed) {
   unsigned char *at = (unsigned char *)ptr;
   size_t i;
@@ -7770,12 +7823,12 @@ static void gmlo_mock_fill_words(void *ptr, size_t real, uint64_t seed) {
   }
 }
 
-/* Fills a tensor likewise. */
+/* Fills a tensor in the same way. */
 static void gmlo_mock_fill_tensor(const gmlo_mock *mock, void *ptr, size_t bytes, uint64_t seed) {
   if (bytes != 0) gmlo_mock_fill_words(ptr, gmlo_mock_bytes(mock, bytes), seed);
 }
 
-/* Spoils an allocation: nothing may read it before it is written. */
+/* Overwrites an allocation, so that reading it before it is written is noticed. */
 static void gmlo_mock_spoil(gmlo_mock *mock, void *ptr, size_t bytes) {
   gmlo_mock_fill_words(ptr, gmlo_mock_room(mock, bytes), ++mock->random);
 }
@@ -7835,7 +7888,7 @@ static int gmlo_mock_fill(void *user, uint32_t job, uint32_t tensor, void *ptr, 
   return 0;
 }
 
-/* A task more, zeroed; NULL where host memory is refused. */
+/* Adds a task, zeroed. NULL if host memory is refused. */
 static gmlo_mock_task *gmlo_mock_add_task(gmlo_mock *mock, gmlo_mock_task_kind kind, double work_ns,
                                           uint64_t token) {
   gmlo_mock_task *tasks = (gmlo_mock_task *)gmlo_grow(
@@ -7853,7 +7906,7 @@ static gmlo_mock_task *gmlo_mock_add_task(gmlo_mock *mock, gmlo_mock_task_kind k
   return task;
 }
 
-/* The first half of a copy's bytes moves when it begins, the second when it ends. */
+/* Copies the first half of the bytes (when the copy begins) or the second half (when it ends). */
 static void gmlo_mock_move(const gmlo_mock *mock, const gmlake_offload_copy *copy, int second) {
   size_t real = gmlo_mock_bytes(mock, copy->bytes),
          half = real / (2 * GMLO_WORD_BYTES) * GMLO_WORD_BYTES;
@@ -7866,7 +7919,7 @@ static uint64_t gmlo_mock_copy_source(const gmlo_mock *mock, const gmlake_offloa
   return gmlo_mock_digest(mock, copy->to_host ? copy->device_ptr : copy->host_ptr, copy->bytes, 0);
 }
 
-/* A factor of 1 - jitter to 1 + jitter. */
+/* A random factor from 1 - jitter to 1 + jitter. */
 static double gmlo_mock_jitter(gmlo_mock *mock, double jitter) {
   mock->desc.seed += UINT64_C(0x9E3779B97F4A7C15);
   return 1 + jitter * (2 * ((double)(gmlo_mix(mock->desc.seed) >> 11) / 9007199254740992.0) - 1);
@@ -7902,14 +7955,15 @@ static uint64_t gmlo_mock_op_source(const gmlo_mock *mock, const gmlo_mock_task 
   return digest;
 }
 
-/* Whether the job's number is another job's now: iterations are over in which operators run. */
+/* Whether another job has the number now: its iteration is one that the job before had completed.
+   */
 static int gmlo_mock_job_is_over(const gmlo_mock_job *past, const gmlake_offload_launch *launch) {
   const gmlake_offload_graph *graph = launch->graph;
   return past->graph != graph || past->op_count != graph->op_count ||
          past->ops[graph->order[graph->op_count - 1]].iteration > launch->iteration;
 }
 
-/* Room to know what each operator of the job wrote; 0 where host memory is refused. */
+/* Makes room for the results of the job's operators. 0 if host memory is refused. */
 static int gmlo_mock_remember(gmlo_mock *mock, const gmlake_offload_launch *launch) {
   size_t more = launch->job + (size_t)1 - mock->past_count;
   gmlo_mock_job *past;
@@ -7931,7 +7985,7 @@ static int gmlo_mock_remember(gmlo_mock *mock, const gmlake_offload_launch *laun
   return past->ops != NULL;
 }
 
-/* Looks at what the operator reads, and spoils what it writes but does not read. */
+/* Begins an operator: notes what it reads, and overwrites what it writes but does not read. */
 static void gmlo_mock_op_begin(gmlo_mock *mock, gmlo_mock_task *task) {
   const gmlo_op *op = &task->graph->ops[task->op];
   size_t i, n;
@@ -7946,7 +8000,8 @@ static void gmlo_mock_op_begin(gmlo_mock *mock, gmlo_mock_task *task) {
   }
 }
 
-/* The operator that was launched first, of those under way on the same stream; NULL: none. */
+/* The operator that was launched first, of those on the same stream as `other`. NULL if there is
+   none. */
 static gmlo_mock_task *gmlo_mock_first_op(gmlo_mock *mock, const gmlo_mock_task *other) {
   gmlo_mock_task *first = NULL;
   size_t i;
@@ -8007,7 +8062,7 @@ static int gmlo_mock_now(void *user, uint64_t *out_ns) {
   return 0;
 }
 
-/* What is under way on a device, by kind, but for operators that wait for one on their stream. */
+/* Counts the tasks of each kind that have begun on the device. */
 static void gmlo_mock_count(const gmlo_mock *mock, uint32_t device, size_t *counts) {
   size_t i;
   memset(counts, 0, GMLO_TASK_KINDS * sizeof *counts);
@@ -8017,7 +8072,7 @@ static void gmlo_mock_count(const gmlo_mock *mock, uint32_t device, size_t *coun
   }
 }
 
-/* [K1] Tasks of a kind share what the device has for it; other devices do not matter to them. */
+/* Sets the speeds of all tasks. [K1] */
 static void gmlo_mock_speeds(gmlo_mock *mock) {
   const gmlake_offload_mock_desc *desc = &mock->desc;
   size_t i, counts[GMLO_TASK_KINDS];
@@ -8050,7 +8105,7 @@ static void gmlo_mock_advance(gmlo_mock *mock, double ns) {
   if (busy[GMLO_TASK_IN]) mock->census.in_busy_ns += (uint64_t)ns;
 }
 
-/* The operator's outputs get their bytes; its digest counts once for each iteration. */
+/* Ends an operator: writes its outputs, and adds its digest once for each iteration. */
 static void gmlo_mock_op_done(gmlo_mock *mock, gmlo_mock_task *task) {
   const gmlo_op *op = &task->graph->ops[task->op];
   gmlo_mock_result *memory = &mock->pasts[task->job].ops[task->op];
@@ -8082,7 +8137,7 @@ static void gmlo_mock_done(gmlo_mock *mock, gmlo_mock_task *task) {
   }
 }
 
-/* The task that completes first, and when; pre: there is one. */
+/* The task that ends first, and after how long. pre: there is one. */
 static size_t gmlo_mock_first(const gmlo_mock *mock, double *out_ns) {
   size_t i, first = SIZE_MAX;
   for (i = 0; i < mock->task_count; i++) {
@@ -8218,10 +8273,10 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_fail_at(gmlake_offload_backend *back
 #endif
 #endif
 
-#define GMLO_PINNED_BYTES ((size_t)256 << 20) /* of a segment, at least */
+#define GMLO_PINNED_BYTES ((size_t)256 << 20) /* least bytes of a segment */
 #define GMLO_PINNED_GRAIN ((size_t)512)
 
-/* Name without cu, the driver version that introduced this form, exported name, parameters. */
+/* Name without cu, the CUDA version that introduced this form, exported name, parameters. */
 #define GMLO_CUDA_FUNCTIONS(X)                                                         \
   X(Init, 2000, "cuInit", (unsigned flags))                                            \
   X(DeviceGet, 2000, "cuDeviceGet", (CUdevice * device, int ordinal))                  \
@@ -8255,7 +8310,7 @@ typedef struct gmlo_cuda_functions {
 } gmlo_cuda_functions;
 #undef GMLO_CUDA_MEMBER
 
-/* An event behind work that is under way, or a spare one. */
+/* A CUDA event behind work that is under way, or a spare one. */
 typedef struct gmlo_cuda_event {
   CUevent event;
   uint64_t token;
@@ -8263,7 +8318,7 @@ typedef struct gmlo_cuda_event {
 
 typedef struct gmlo_cuda_lane {
   CUstream stream;
-  gmlo_cuda_event *marks; /* `count` under way, oldest first, then the spare ones up to `made` */
+  gmlo_cuda_event *marks; /* `count` under way, oldest first; then spare ones up to `made` */
   size_t count, made, capacity;
 } gmlo_cuda_lane;
 
@@ -8272,7 +8327,7 @@ typedef struct gmlo_pinned {
   char *ptr;
   size_t bytes;
   int busy;
-  int first; /* of its segment: never joined to the one below */
+  int first; /* first of its segment: it is not joined to the one below */
 } gmlo_pinned;
 
 typedef struct gmlo_cuda_timer {
@@ -8280,16 +8335,16 @@ typedef struct gmlo_cuda_timer {
 } gmlo_cuda_timer;
 
 typedef struct gmlo_cuda {
-  gmlake_offload_backend table; /* first: the user's pointer is this */
+  gmlake_offload_backend table; /* must be first: `user` points to it */
   gmlake_offload_cuda_desc desc;
   gmlo_cuda_functions fn;
   CUdevice device;
-  CUcontext context;     /* NULL: not retained */
-  gmlo_cuda_lane *lanes; /* GMLO_OUT, GMLO_IN, then one for each job, or stream of an engine */
+  CUcontext context;     /* NULL: it is not retained */
+  gmlo_cuda_lane *lanes; /* GMLO_OUT, GMLO_IN, then one for each job or each stream of an engine */
   size_t lane_count, lane_capacity;
-  gmlo_pinned *pinned; /* by address, all segments */
+  gmlo_pinned *pinned; /* of all segments, by address */
   size_t pinned_count, pinned_capacity;
-  gmlo_cuda_timer *timers; /* the first one last */
+  gmlo_cuda_timer *timers; /* the next one is the last */
   size_t timer_count, timer_capacity;
 } gmlo_cuda;
 
@@ -8297,7 +8352,7 @@ typedef struct gmlo_cuda {
 
 #if defined(GMLAKE_OFFLOAD_CUDA_LINK)
 
-/* The token pasted below is the header's macro where it has one, so it names the right form. */
+/* cuda.h may define cuX as a macro for the newest form of cuX; the pasted name follows it. */
 #define GMLO_CUDA_ASSIGN(name, version, exported, params) fn->name = cu##name;
 static int gmlo_cuda_load(gmlo_cuda_functions *fn) {
   GMLO_CUDA_FUNCTIONS(GMLO_CUDA_ASSIGN)
@@ -8313,7 +8368,7 @@ typedef struct gmlo_cuda_symbol {
   size_t offset; /* in gmlo_cuda_functions */
 } gmlo_cuda_symbol;
 
-/* cuGetProcAddress of CUDA 12. */
+/* The type of cuGetProcAddress since CUDA 12. */
 typedef CUresult(CUDAAPI *gmlo_cuda_lookup)(const char *, void **, int, cuuint64_t, int *);
 
 /* The library is never closed: the driver keeps threads and exit handlers of its own. */
@@ -8334,14 +8389,16 @@ static void *gmlo_cuda_find(void *library, const char *name) { return dlsym(libr
 
 #define GMLO_CUDA_ROW(name, version, exported, params) \
   {"cu" #name, exported, version, offsetof(gmlo_cuda_functions, name)},
-/* By cuGetProcAddress, or where the driver is older, by exported names. 0: something is missing. */
+/* Finds the functions by cuGetProcAddress, or with an older driver by exported names. 0 if one is
+   missing. */
 static int gmlo_cuda_load(gmlo_cuda_functions *fn) {
   static const gmlo_cuda_symbol rows[] = {GMLO_CUDA_FUNCTIONS(GMLO_CUDA_ROW)};
   void *library = gmlo_cuda_open(), *symbol;
   gmlo_cuda_lookup lookup;
   size_t i;
   if (library == NULL) return 0;
-  /* ISO C has no cast from an object pointer to a function pointer; the bytes are the same. */
+  /* ISO C has no cast from an object pointer to a function pointer, but their bytes are the same.
+     */
   symbol = gmlo_cuda_find(library, "cuGetProcAddress_v2");
   memcpy(&lookup, &symbol, sizeof symbol);
   for (i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -8363,7 +8420,7 @@ static int gmlo_cuda_load(gmlo_cuda_functions *fn) {
 
 /* ---- The frame of every entry, and waiting ---- */
 
-/* [U3] 0: it cannot be made current. *out_pushed is for gmlo_cuda_leave. */
+/* Makes the primary context current [U3]. 0 if that fails. *out_pushed is for gmlo_cuda_leave. */
 static int gmlo_cuda_enter(const gmlo_cuda *cuda, int *out_pushed) {
   CUcontext current = NULL;
   *out_pushed = 0;
@@ -8373,14 +8430,14 @@ static int gmlo_cuda_enter(const gmlo_cuda *cuda, int *out_pushed) {
   return *out_pushed;
 }
 
-/* Passes the answer on. */
+/* Restores the context that was current. Returns `failed`. */
 static int gmlo_cuda_leave(const gmlo_cuda *cuda, int pushed, int failed) {
   CUcontext popped;
   if (pushed) (void)cuda->fn.CtxPopCurrent(&popped);
   return failed;
 }
 
-/* [U1] Ends all that is under way, and forgets it. */
+/* Waits for all work under way, and forgets its tokens. [U1] */
 static void gmlo_cuda_quiesce(gmlo_cuda *cuda) {
   size_t i;
   for (i = 0; i < cuda->lane_count; i++) {
@@ -8405,7 +8462,7 @@ static uint64_t gmlo_cuda_clock(void) {
 
 /* ---- Streams ---- */
 
-/* The lane, with its stream and a spare event; NULL where one is refused. */
+/* The lane of that index, with a stream and a spare event. NULL if one is refused. */
 static gmlo_cuda_lane *gmlo_cuda_lane_of(gmlo_cuda *cuda, size_t index) {
   gmlo_cuda_lane *lane;
   gmlo_cuda_event *marks;
@@ -8436,8 +8493,8 @@ static gmlo_cuda_lane *gmlo_cuda_lane_of(gmlo_cuda *cuda, size_t index) {
   return lane;
 }
 
-/* [U1] The token waits for what is queued; where that is refused, or queueing failed, so does this.
-   0: done. */
+/* Records an event behind what was queued; the token waits for it. If queueing or recording failed,
+   waits for the stream instead and returns 1. [U1] */
 static int gmlo_cuda_mark(gmlo_cuda *cuda, gmlo_cuda_lane *lane, int failed, uint64_t token) {
   gmlo_cuda_event *mark = &lane->marks[lane->count];
   if (!failed && cuda->fn.EventRecord(mark->event, lane->stream) == CUDA_SUCCESS) {
@@ -8449,7 +8506,7 @@ static int gmlo_cuda_mark(gmlo_cuda *cuda, gmlo_cuda_lane *lane, int failed, uin
   return 1;
 }
 
-/* Takes the lane's oldest token if its work has ended; -1 where the driver reports an error. */
+/* Takes the lane's oldest token if its work has ended: 1. -1 if the driver reports an error. */
 static int gmlo_cuda_poll(gmlo_cuda *cuda, gmlo_cuda_lane *lane, uint64_t *out_token) {
   gmlo_cuda_event oldest;
   CUresult code;
@@ -8484,7 +8541,7 @@ static void gmlo_pinned_remove(gmlo_cuda *cuda, size_t at) {
           (--cuda->pinned_count - at) * sizeof *cuda->pinned);
 }
 
-/* The last piece that begins at or below the address; pre: there is one. */
+/* The last piece that begins at the address or below it. pre: there is one. */
 static size_t gmlo_pinned_find(const gmlo_cuda *cuda, const void *ptr) {
   size_t low = 0, high = cuda->pinned_count;
   while (high - low > 1) {
@@ -8498,7 +8555,7 @@ static size_t gmlo_pinned_find(const gmlo_cuda *cuda, const void *ptr) {
   return low;
 }
 
-/* Pins a segment of at least that many bytes; 0 where it is refused. pre: a current context. */
+/* Pins a segment of at least that many bytes. 0 if that is refused. pre: the context is current. */
 static int gmlo_pinned_grow(gmlo_cuda *cuda, size_t bytes) {
   size_t at = 0;
   void *ptr = NULL;
@@ -8510,7 +8567,8 @@ static int gmlo_pinned_grow(gmlo_cuda *cuda, size_t bytes) {
   return 0;
 }
 
-/* The smallest free piece that holds the bytes, cut to size; NULL: there is none. */
+/* Takes the smallest free piece that is large enough, and cuts off what is left. NULL if there is
+   none. */
 static char *gmlo_pinned_take(gmlo_cuda *cuda, size_t bytes) {
   size_t i, best = SIZE_MAX;
   gmlo_pinned *piece;
@@ -8531,7 +8589,7 @@ static char *gmlo_pinned_take(gmlo_cuda *cuda, size_t bytes) {
   return piece->ptr;
 }
 
-/* Joins the piece to free ones beside it. */
+/* Gives a piece back, and joins it with free ones beside it. */
 static void gmlo_pinned_give(gmlo_cuda *cuda, const void *ptr) {
   size_t at = gmlo_pinned_find(cuda, ptr);
   gmlo_pinned *piece = &cuda->pinned[at];
@@ -8565,7 +8623,7 @@ static int gmlo_cuda_device_alloc(void *user, uint32_t device, size_t bytes, voi
   return gmlo_cuda_leave(cuda, pushed, failed);
 }
 
-/* A free that the driver refuses leaves memory that goes with the context. */
+/* If the driver refuses to free memory, it is freed with the context. */
 static void gmlo_cuda_device_free(void *user, uint32_t device, void *ptr, size_t bytes) {
   gmlo_cuda *cuda = (gmlo_cuda *)user;
   int pushed;
@@ -8664,10 +8722,11 @@ static int gmlo_cuda_now(void *user, uint64_t *out_ns) {
   return 0;
 }
 
-/* One look at everything: 1 with a token, 0 where nothing has ended yet, -1 where nothing will. */
+/* Looks once at all work. 1: some has ended, with its token; 0: none has yet; -1: an error, or none
+   is under way. */
 static int gmlo_cuda_look(gmlo_cuda *cuda, uint64_t *out_token) {
   size_t i = cuda->lane_count, waiting = cuda->timer_count;
-  while (i-- != 0) { /* operators first: the device is idle without the next one */
+  while (i-- != 0) { /* operators first, since the device idles until the next one is launched */
     int state = gmlo_cuda_poll(cuda, &cuda->lanes[i], out_token);
     if (state != 0) return state;
     waiting += cuda->lanes[i].count;
@@ -8711,7 +8770,8 @@ static void gmlo_cuda_fill_table(gmlo_cuda *cuda) {
   table->wait = gmlo_cuda_wait;
 }
 
-/* Everything that is there before the first call of an entry; 0 where something is refused. */
+/* Opens the driver and the device, and makes the first streams and pinned memory. 0 if something is
+   refused. */
 static int gmlo_cuda_open_device(gmlo_cuda *cuda) {
   size_t i;
   int pushed, ok;
