@@ -1095,6 +1095,15 @@ typedef struct gmlo_scope {
   gmlo_piece *pieces;
 } gmlo_scope;
 
+/* An empty scope. */
+static gmlo_scope gmlo_scope_of(const gmlake_offload_host *host) {
+  gmlo_scope scope;
+  scope.host = *host;
+  scope.pieces = NULL;
+  return scope;
+}
+
+/* Zeroed items, which are freed with the scope. NULL if host memory is refused. */
 static void *gmlo_take(gmlo_scope *scope, size_t count, size_t item_bytes) {
   gmlo_piece *piece;
   GMLAKE_OFFLOAD_ASSERT(item_bytes != 0);
@@ -1330,14 +1339,19 @@ static gmlake_offload_result gmlo_graph_add_tensor(gmlake_offload_graph *graph,
                                                    const gmlake_offload_tensor_desc *desc,
                                                    uint32_t *out_tensor) {
   gmlo_tensor *tensors;
-  if ((unsigned)desc->kind > (unsigned)GMLAKE_OFFLOAD_OUTPUT || desc->device > GMLO_DEVICE_MAX) {
+  if ((unsigned)desc->kind > (unsigned)GMLAKE_OFFLOAD_OUTPUT) {
     return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
-                           graph->tensor_count, "a tensor of unknown kind, or device above 65535");
+                           graph->tensor_count,
+                           "the tensor's kind is none of PERSISTENT, INPUT, INTERMEDIATE, OUTPUT");
+  }
+  if (desc->device > GMLO_DEVICE_MAX) {
+    return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
+                           graph->tensor_count, "the tensor's device is above 65535");
   }
   if (desc->bytes > GMLO_BYTES_MAX - graph->tensor_bytes ||
       graph->tensor_count >= GMLAKE_OFFLOAD_NONE - 1) {
     return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW, GMLAKE_OFFLOAD_NONE,
-                           graph->tensor_count, "the bytes of all tensors overflow");
+                           graph->tensor_count, "the tensors together are too large, or too many");
   }
   tensors = (gmlo_tensor *)gmlo_grow(&graph->host, graph->tensors, graph->tensor_count, 1,
                                      &graph->tensor_capacity, sizeof *tensors);
@@ -1362,22 +1376,25 @@ static gmlake_offload_result gmlo_graph_check_refs(gmlake_offload_graph *graph, 
   for (i = 0; i < count; i++) {
     gmlo_tensor *tensor;
     if (ids[i] >= graph->tensor_count) {
-      return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID, graph->op_count, ids[i],
-                             "an operator names a tensor that was not added");
+      return gmlo_graph_fail(
+          graph, GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID, graph->op_count, ids[i],
+          "the operator names a tensor that was not added; add the tensor first");
     }
     tensor = &graph->tensors[ids[i]];
     if (tensor->mark == mark) {
-      return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_DUPLICATE_ID, graph->op_count, ids[i],
-                             "an operator names a tensor twice");
+      return gmlo_graph_fail(
+          graph, GMLAKE_OFFLOAD_ERROR_DUPLICATE_ID, graph->op_count, ids[i],
+          "the operator names a tensor twice among its reads, or twice among its writes");
     }
     tensor->mark = mark;
     if (tensor->device != device && !(writes && tensor->device == other)) {
-      return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE, graph->op_count, ids[i],
-                             "an operator touches another device's tensor");
+      return gmlo_graph_fail(
+          graph, GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE, graph->op_count, ids[i],
+          "the operator uses a tensor of another device; add a transfer to this device");
     }
     if (writes && tensor->kind == GMLAKE_OFFLOAD_INPUT) {
       return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_WRITTEN_INPUT, graph->op_count, ids[i],
-                             "an operator writes an INPUT");
+                             "the operator writes an INPUT; what operators write is PERSISTENT");
     }
   }
   return GMLAKE_OFFLOAD_OK;
@@ -1409,8 +1426,9 @@ static gmlake_offload_result gmlo_graph_add_op(gmlake_offload_graph *graph,
   if (result != GMLAKE_OFFLOAD_OK) return result;
   if (desc->time_ns > GMLO_TIME_MAX - graph->time_ns ||
       graph->op_count >= GMLAKE_OFFLOAD_NONE - 1) {
-    return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW, graph->op_count,
-                           GMLAKE_OFFLOAD_NONE, "the times of all operators overflow");
+    return gmlo_graph_fail(
+        graph, GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW, graph->op_count, GMLAKE_OFFLOAD_NONE,
+        "the operators together take too long (times are nanoseconds), or are too many");
   }
   if (!gmlo_graph_reserve(graph, desc->read_count + desc->write_count)) {
     return gmlo_graph_no_memory(graph);
@@ -1518,7 +1536,8 @@ static gmlake_offload_result gmlo_graph_check_makers(gmlake_offload_graph *graph
     }
     if (first->how != GMLO_WRITES) {
       return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_READ_BEFORE_WRITE, first->op, t,
-                             "an operator reads an intermediate that nothing has written");
+                             "the operator reads a tensor before any writes it; add the writer "
+                             "first, or make the graph UNORDERED");
     }
   }
   return GMLAKE_OFFLOAD_OK;
@@ -1601,8 +1620,9 @@ static gmlake_offload_result gmlo_graph_sort(gmlake_offload_graph *graph) {
   }
   for (i = 0; taken < graph->op_count && i < graph->op_count; i++) {
     if (waits[i] == 0) continue;
-    return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_CYCLE, i, GMLAKE_OFFLOAD_NONE,
-                           "operators wait for each other");
+    return gmlo_graph_fail(
+        graph, GMLAKE_OFFLOAD_ERROR_CYCLE, i, GMLAKE_OFFLOAD_NONE,
+        "the operator is in a circle of operators that wait for each other, or behind one");
   }
   return GMLAKE_OFFLOAD_OK;
 }
@@ -1771,7 +1791,8 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_create(
   }
   graph = (gmlake_offload_graph *)gmlo_zeroed(&desc->host, 1, sizeof *graph);
   if (graph == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
-  graph->host = graph->scope.host = desc->host;
+  graph->host = desc->host;
+  graph->scope = gmlo_scope_of(&desc->host);
   graph->flags = desc->flags;
   graph->error.op = graph->error.tensor = GMLAKE_OFFLOAD_NONE;
   *out_graph = graph;
@@ -1792,7 +1813,8 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_graph_destroy(gmlake_offload_graph *graph
 
 static gmlake_offload_result gmlo_graph_sealed(gmlake_offload_graph *graph) {
   return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_SEALED, GMLAKE_OFFLOAD_NONE,
-                         GMLAKE_OFFLOAD_NONE, "the graph is sealed");
+                         GMLAKE_OFFLOAD_NONE,
+                         "the graph is sealed and can no longer be changed; make a new one");
 }
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_tensor(
@@ -1805,19 +1827,27 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_tensor(
   return gmlo_graph_add_tensor(graph, desc, out_tensor);
 }
 
+static gmlake_offload_result gmlo_graph_bad_op(gmlake_offload_graph *graph, const char *text) {
+  return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, graph->op_count,
+                         GMLAKE_OFFLOAD_NONE, text);
+}
+
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_op(gmlake_offload_graph *graph,
                                                                const gmlake_offload_op_desc *desc,
                                                                uint32_t *out_op) {
   if (graph == NULL || desc == NULL || out_op == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   *out_op = GMLAKE_OFFLOAD_NONE;
   if (graph->sealed) return gmlo_graph_sealed(graph);
-  if ((desc->flags & ~GMLAKE_OFFLOAD_IMPURE) != 0 || desc->device > GMLO_DEVICE_MAX ||
-      (desc->reads == NULL && desc->read_count != 0) ||
+  if ((desc->flags & ~GMLAKE_OFFLOAD_IMPURE) != 0) {
+    return gmlo_graph_bad_op(graph, "the operator has a flag other than GMLAKE_OFFLOAD_IMPURE");
+  }
+  if (desc->device > GMLO_DEVICE_MAX) {
+    return gmlo_graph_bad_op(graph, "the operator's device is above 65535");
+  }
+  if ((desc->reads == NULL && desc->read_count != 0) ||
       (desc->writes == NULL && desc->write_count != 0)) {
-    return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, graph->op_count,
-                           GMLAKE_OFFLOAD_NONE,
-                           "an operator with flags, device or lists that "
-                           "cannot be");
+    return gmlo_graph_bad_op(graph,
+                             "the operator's reads or writes are NULL, and their count is not 0");
   }
   return gmlo_graph_add_op(graph, desc, desc->device, out_op);
 }
@@ -1833,12 +1863,15 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_transfer(gmlake_offl
   if (from >= graph->tensor_count || to >= graph->tensor_count) {
     return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID, graph->op_count,
                            from >= graph->tensor_count ? from : to,
-                           "a transfer names a tensor that was not added");
+                           "the transfer names a tensor that was not added; add the tensor first");
   }
-  if (graph->tensors[from].device == graph->tensors[to].device ||
-      graph->tensors[from].bytes != graph->tensors[to].bytes) {
+  if (graph->tensors[from].device == graph->tensors[to].device) {
     return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, graph->op_count, to,
-                           "a transfer within one device, or between tensors of unequal bytes");
+                           "the transfer is within one device; add an operator instead");
+  }
+  if (graph->tensors[from].bytes != graph->tensors[to].bytes) {
+    return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, graph->op_count, to,
+                           "the transfer is between tensors of different sizes");
   }
   memset(&desc, 0, sizeof desc);
   desc.name = "transfer";
@@ -1858,9 +1891,10 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_add_dependency(gmlake_of
   if (graph == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   if (graph->sealed) return gmlo_graph_sealed(graph);
   if (before >= graph->op_count || after >= graph->op_count) {
-    return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID,
-                           before >= graph->op_count ? before : after, GMLAKE_OFFLOAD_NONE,
-                           "a dependency names an operator that was not added");
+    return gmlo_graph_fail(
+        graph, GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID, before >= graph->op_count ? before : after,
+        GMLAKE_OFFLOAD_NONE,
+        "the dependency names an operator that was not added; add the operator first");
   }
   asked = (gmlo_dependency *)gmlo_grow(&graph->host, graph->asked, graph->asked_count, 1,
                                        &graph->asked_capacity, sizeof *asked);
@@ -1877,7 +1911,8 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_seal(gmlake_offloa
   if (graph->sealed) return gmlo_graph_sealed(graph);
   if (graph->op_count == 0) {
     return gmlo_graph_fail(graph, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
-                           GMLAKE_OFFLOAD_NONE, "the graph has no operator");
+                           GMLAKE_OFFLOAD_NONE,
+                           "the graph has no operator; add one before sealing it");
   }
   result = gmlo_graph_seal(graph);
   if (result != GMLAKE_OFFLOAD_OK) gmlo_leave(&graph->scope);
@@ -2921,7 +2956,7 @@ static int gmlo_circle_make(gmlo_circle *c, const gmlake_offload_planner *planne
   int letter = (desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
   size_t j;
   memset(c, 0, sizeof *c);
-  c->scope.host = desc->host;
+  c->scope = gmlo_scope_of(&desc->host);
   c->desc = desc;
   c->jobs = planner->jobs;
   c->job_count = planner->job_count;
@@ -4975,7 +5010,7 @@ static gmlake_offload_result gmlo_run_add(gmlake_offload_run *run,
   if (job->tensors == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   job->graph = graph;
   job->plan = plan;
-  job->scope.host = run->desc.host;
+  job->scope = gmlo_scope_of(&run->desc.host);
   for (t = 0; t < graph->tensor_count; t++) job->tensors[t].last_op = GMLAKE_OFFLOAD_NONE;
   run->device = graph->ops[0].device;
   if (j == run->job_count) run->job_count++;
@@ -5272,7 +5307,7 @@ static gmlake_offload_memgraph *gmlo_memgraph_new(const gmlake_offload_memgraph_
   const gmlake_offload_graph *graph = desc->graph;
   gmlake_offload_memgraph *m = (gmlake_offload_memgraph *)gmlo_zeroed(&desc->host, 1, sizeof *m);
   if (m == NULL) return NULL;
-  m->scope.host = desc->host;
+  m->scope = gmlo_scope_of(&desc->host);
   m->graph = graph;
   m->ref_offsets = (size_t *)gmlo_take(&m->scope, graph->ref_count, sizeof *m->ref_offsets);
   m->begins = (gmlake_offload_place *)gmlo_take(&m->scope, graph->tensor_count, sizeof *m->begins);
@@ -6416,7 +6451,7 @@ static gmlake_offload_memgraph *gmlo_compile(const gmlake_offload_memgraph_desc 
   gmlo_compiler c;
   size_t i;
   memset(&c, 0, sizeof c);
-  c.scope.host = desc->host;
+  c.scope = gmlo_scope_of(&desc->host);
   c.graph = desc->graph;
   c.desc = desc;
   c.devices = devices;
@@ -6489,7 +6524,7 @@ static int gmlo_ready_make(gmlo_ready *r, const gmlake_offload_memgraph *m,
                            const gmlake_offload_host *host, int fixed) {
   size_t *counts, q, v;
   memset(r, 0, sizeof *r);
-  r->scope.host = *host;
+  r->scope = gmlo_scope_of(host);
   r->memgraph = m;
   r->fixed = fixed;
   r->queue_count = m->info.device_count * GMLO_QUEUES;
@@ -6782,10 +6817,8 @@ static gmlake_offload_result gmlo_memgraph_build(const gmlake_offload_memgraph_d
   size_t count = desc->graph->device_count;
   uint64_t *busy_ns;
   gmlo_devices devices;
-  gmlo_scope scope;
+  gmlo_scope scope = gmlo_scope_of(&desc->host);
   memset(&devices, 0, sizeof devices);
-  scope.host = desc->host;
-  scope.pieces = NULL;
   devices.bytes = (size_t *)gmlo_take(&scope, count, sizeof *devices.bytes);
   devices.largest = (size_t *)gmlo_take(&scope, count, sizeof *devices.largest);
   busy_ns = (uint64_t *)gmlo_take(&scope, count, sizeof *busy_ns);
@@ -6914,21 +6947,23 @@ static int gmlo_check_nodes(gmlo_check *c) {
     if (node->kind != GMLAKE_OFFLOAD_NODE_OP) {
       if (node->tensor >= c->graph->tensor_count ||
           node->device != c->graph->tensors[node->tensor].device) {
-        return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_INCOMPLETE, (uint32_t)v, GMLAKE_OFFLOAD_NONE,
-                          node->tensor, "a copy of no tensor, or of another device's");
+        return gmlo_fault(
+            c, GMLAKE_OFFLOAD_ERROR_INCOMPLETE, (uint32_t)v, GMLAKE_OFFLOAD_NONE, node->tensor,
+            "the copy is of no tensor of the graph, or on another device than the tensor");
       }
       continue;
     }
     if (node->op >= c->graph->op_count || c->op_rank[node->op] != GMLAKE_OFFLOAD_NONE) {
       return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_INCOMPLETE, (uint32_t)v, GMLAKE_OFFLOAD_NONE,
-                        GMLAKE_OFFLOAD_NONE, "an operator is there twice, or not the graph's");
+                        GMLAKE_OFFLOAD_NONE,
+                        "the node's operator has another node, or is not in the graph");
     }
     c->op_rank[node->op] = (uint32_t)v;
     count++;
   }
   if (count == c->graph->op_count) return 1;
   return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_INCOMPLETE, GMLAKE_OFFLOAD_NONE, GMLAKE_OFFLOAD_NONE,
-                    GMLAKE_OFFLOAD_NONE, "an operator is missing");
+                    GMLAKE_OFFLOAD_NONE, "an operator of the graph has no node");
 }
 
 /* Finds an order of the nodes, or a node in a cycle. op_rank has nodes before, and their ranks
@@ -6943,7 +6978,7 @@ static int gmlo_check_order(gmlo_check *c) {
   for (e = 0; e < m->edge_count; e++) {
     if (m->before[e] < m->node_count) continue;
     return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_INCOMPLETE, GMLAKE_OFFLOAD_NONE, m->before[e],
-                      GMLAKE_OFFLOAD_NONE, "an edge comes from no node");
+                      GMLAKE_OFFLOAD_NONE, "an edge comes from a node that does not exist");
   }
   for (e = 0; e < m->edge_count; e++) begin[m->before[e] + 2]++;
   for (v = 0; v < m->node_count; v++) begin[v + 2] += begin[v + 1];
@@ -6964,7 +6999,8 @@ static int gmlo_check_order(gmlo_check *c) {
   if (count == m->node_count) return 1;
   for (v = 0; waits[v] == 0; v++) continue;
   return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_CYCLE, (uint32_t)v, GMLAKE_OFFLOAD_NONE,
-                    GMLAKE_OFFLOAD_NONE, "nodes wait for each other");
+                    GMLAKE_OFFLOAD_NONE,
+                    "the node is in a circle of nodes that wait for each other, or behind one");
 }
 
 /* ---- Places ---- */
@@ -7020,7 +7056,7 @@ static int gmlo_check_bound(gmlo_check *c, const gmlo_check_place *use, uint32_t
   size_t room = gmlo_check_room(c, use->arena);
   if (use->offset > room || use->bytes > room - use->offset) {
     return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_BAD_PLACE, node, GMLAKE_OFFLOAD_NONE, use->tensor,
-                      "a place passes its arena");
+                      "a place passes the end of its arena");
   }
   if (c->bounds == NULL) {
     c->arena_begin[use->arena + 2] += 2;
@@ -7068,8 +7104,9 @@ static int gmlo_check_overlaps(gmlo_check *c) {
             (a.offset >= b.offset + b.bytes || b.offset >= a.offset + a.bytes)) {
           continue;
         }
-        return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_BAD_PLACE, (uint32_t)v, GMLAKE_OFFLOAD_NONE,
-                          a.tensor, "places of one node overlap, or an update is not in place");
+        return gmlo_fault(
+            c, GMLAKE_OFFLOAD_ERROR_BAD_PLACE, (uint32_t)v, GMLAKE_OFFLOAD_NONE, a.tensor,
+            "two places of the node overlap, or it does not update a tensor in place");
       }
     }
   }
@@ -7206,7 +7243,7 @@ static int gmlo_check_read(gmlo_check *c, const gmlo_check_place *use, uint32_t 
     }
     (void)gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_STALE_READ, node,
                      cell->writer == GMLAKE_OFFLOAD_NONE ? cell->writer : c->order[cell->writer],
-                     use->tensor, "bytes are read that are not the version they should be");
+                     use->tensor, "other bytes are read than the version that should be there");
   }
   return 1;
 }
@@ -7256,13 +7293,14 @@ static int gmlo_check_begin(gmlo_check *c) {
       for (i = gmlo_check_cell_of(c, &use); c->bounds[i] < use.offset + use.bytes; i++) {
         if (c->cells[i].tensor == GMLAKE_OFFLOAD_NONE) continue;
         return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_BAD_PLACE, GMLAKE_OFFLOAD_NONE,
-                          GMLAKE_OFFLOAD_NONE, (uint32_t)t, "two tensors begin in one place");
+                          GMLAKE_OFFLOAD_NONE, (uint32_t)t,
+                          "the tensor begins an iteration where another one does");
       }
       if (!gmlo_check_write(c, &use, 0, GMLAKE_OFFLOAD_NONE)) return 0;
     }
     if ((sides == 0) == gmlo_kind_is_made(c->graph->tensors[t].kind)) continue;
     return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_INCOMPLETE, GMLAKE_OFFLOAD_NONE, GMLAKE_OFFLOAD_NONE,
-                      (uint32_t)t, "a tensor begins nowhere, or is there before it is made");
+                      (uint32_t)t, "the tensor begins nowhere, or has a place before it is made");
   }
   return 1;
 }
@@ -7286,7 +7324,7 @@ static int gmlo_check_end(gmlo_check *c) {
                    begin->host_offset != end->host_offset) {
       return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_INCOMPLETE, GMLAKE_OFFLOAD_NONE,
                         GMLAKE_OFFLOAD_NONE, (uint32_t)t,
-                        "a tensor does not end where it has to be");
+                        "the tensor ends nowhere, or not where it begins");
     }
     for (side = 0; side < 2; side++) {
       if (!gmlo_check_side(c, c->m->ends, t, side, &use)) continue;
@@ -7343,8 +7381,8 @@ static int gmlo_check_paths(gmlo_check *c) {
       (void)gmlo_fault(c, i < races ? GMLAKE_OFFLOAD_ERROR_RACE : GMLAKE_OFFLOAD_ERROR_INCOMPLETE,
                        c->order[query->to], c->order[query->from], query->tensor,
                        i < races
-                           ? "no path orders two nodes that touch the same bytes, one writing them"
-                           : "a dependency that was asked for is missing");
+                           ? "both nodes use the same bytes, one writes, and no path orders them"
+                           : "no path orders two operators that a dependency orders");
     }
   }
   gmlo_free(&c->scope.host, rows);
@@ -7355,7 +7393,7 @@ static void gmlo_memgraph_check(const gmlake_offload_memgraph *m,
                                 gmlake_offload_memgraph_fault *fault) {
   gmlo_check c;
   memset(&c, 0, sizeof c);
-  c.scope.host = m->scope.host;
+  c.scope = gmlo_scope_of(&m->scope.host);
   c.m = m;
   c.graph = m->graph;
   c.fault = fault;
@@ -8169,15 +8207,9 @@ static int gmlo_mock_wait(void *user, uint64_t *out_token) {
   return 0;
 }
 
-static int gmlo_rate_valid(double rate) { return rate >= 0 && rate < 1e18; }
-
-static void gmlo_rate_default(double *rate, double value) {
-  if (*rate == 0) *rate = value;
-}
-
 static int gmlo_mock_desc_valid(const gmlake_offload_mock_desc *desc) {
-  return gmlo_rate_valid(desc->out_bytes_per_s) && gmlo_rate_valid(desc->in_bytes_per_s) &&
-         gmlo_rate_valid(desc->both_bytes_per_s) && desc->jitter >= 0 && desc->jitter < 1 &&
+  return gmlo_figure_valid(desc->out_bytes_per_s) && gmlo_figure_valid(desc->in_bytes_per_s) &&
+         gmlo_figure_valid(desc->both_bytes_per_s) && desc->jitter >= 0 && desc->jitter < 1 &&
          desc->copy_jitter >= 0 && desc->copy_jitter < 1 && desc->copy_ns <= GMLO_TIME_MAX &&
          gmlo_host_valid(&desc->host);
 }
@@ -8187,9 +8219,9 @@ static void gmlo_mock_init(gmlo_mock *mock, const gmlake_offload_mock_desc *desc
   memset(mock, 0, sizeof *mock);
   mock->desc = *desc;
   if (mock->desc.divisor == 0) mock->desc.divisor = 1;
-  gmlo_rate_default(&mock->desc.out_bytes_per_s, GMLO_LINK_BYTES_PER_S);
-  gmlo_rate_default(&mock->desc.in_bytes_per_s, GMLO_LINK_BYTES_PER_S);
-  gmlo_rate_default(&mock->desc.both_bytes_per_s, GMLO_BOTH_BYTES_PER_S);
+  gmlo_figure_default(&mock->desc.out_bytes_per_s, GMLO_LINK_BYTES_PER_S);
+  gmlo_figure_default(&mock->desc.in_bytes_per_s, GMLO_LINK_BYTES_PER_S);
+  gmlo_figure_default(&mock->desc.both_bytes_per_s, GMLO_BOTH_BYTES_PER_S);
   table->struct_bytes = sizeof *table;
   table->abi_version = 1;
   table->divisor = mock->desc.divisor;
