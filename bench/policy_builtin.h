@@ -13,10 +13,10 @@
 static gmlake_desc policy_default_desc; /* its knobs */
 
 static const policy_key policy_default_keys[] = {
-    {"chunk_mib", "0", "the chunk, a power of two; 0: device memory / 8192, 2 to 32"},
-    {"stitch_min_mib", "0", "smaller requests are never stitched"},
-    {"stitched_max_mib", "0", "StitchFree's threshold; 0: 4 x device memory"},
-    {"driver_free_min_mib", "0", "growth leaves so much to others"}};
+    {"chunk_mib", "0", "the chunk, a power of two, 2 to 1024; 0: device memory / 8192, 2 to 32"},
+    {"stitch_min_mib", "0", "a number: smaller requests are never stitched"},
+    {"stitched_max_mib", "0", "a number, StitchFree's threshold; 0: 4 x device memory"},
+    {"driver_free_min_mib", "0", "a number: growth leaves so much to others"}};
 
 static int policy_is_power(uint64_t number) { return number && !(number & (number - 1)); }
 
@@ -26,7 +26,7 @@ static int policy_default_set(const char *key, const char *value) {
   if (!policy_number(value, POLICY_MIB_MAX, &number)) return 0;
   if (!strcmp(key, "chunk_mib")) {
     desc->chunk_bytes = (size_t)number * POLICY_MIB;
-    return !number || (policy_is_power(number) && number <= 1024);
+    return !number || (policy_is_power(number) && number >= 2 && number <= 1024);
   }
   if (!strcmp(key, "stitch_min_mib")) desc->stitch_bytes_min = (size_t)number * POLICY_MIB;
   if (!strcmp(key, "stitched_max_mib")) desc->stitched_bytes_max = (size_t)number * POLICY_MIB;
@@ -49,18 +49,21 @@ static gmlake_policy policy_paper_table;
 static int policy_paper_is_ready;
 
 static const policy_key policy_paper_keys[] = {
-    {"official", "0", "1: all as the authors' code has it; what is set after it still counts"},
-    {"chunk_mib", "2", "the chunk, a power of two; sizes are rounded up to it"},
-    {"limit_mib", "128", "the fragmentation limit"},
+    {"official", "0",
+     "1: all as the authors' code has it, what is set after it still counts; or 0"},
+    {"chunk_mib", "2", "the chunk, a power of two, 2 to 1024; sizes are rounded up to it"},
+    {"limit_mib", "128", "a number, the fragmentation limit"},
     {"limit_reading", "request", "what it limits: request, exact, block, whole; policy_paper.h"},
-    {"stitched_max_mib", "0", "StitchFree's threshold; 0: 4 x device memory"},
-    {"small_kib", "0", "smaller requests live in slabs of a chunk; 0: those below a chunk"},
-    {"keeps_former", "1", "S2 keeps the former block as an sBlock"},
-    {"coalesces", "0", "a freed block joins its free neighbours"},
-    {"takes_block_first", "0", "a larger pBlock goes before an exact sBlock"},
-    {"allocates_whole", "0", "S4 creates all of the request and stitches nothing"},
-    {"stitches_late", "0", "stitches only when creating all of the request has failed"},
-    {"reuse_percent", "100", "an sBlock of up to so much of the request is reused, whole"}};
+    {"stitched_max_mib", "0", "a number, StitchFree's threshold; 0: 4 x device memory"},
+    {"small_kib", "0",
+     "a number: smaller requests live in slabs of a chunk; 0: those below a chunk"},
+    {"keeps_former", "1", "1 or 0: S2 keeps the former block as an sBlock"},
+    {"coalesces", "0", "1 or 0: a freed block joins its free neighbours"},
+    {"takes_block_first", "0", "1 or 0: a larger pBlock goes before an exact sBlock"},
+    {"allocates_whole", "0", "1 or 0: S4 creates all of the request and stitches nothing"},
+    {"stitches_late", "0", "1 or 0: stitches only when creating all of the request has failed"},
+    {"reuse_percent", "100",
+     "100 to 10000: an sBlock of up to so much of the request is reused, whole"}};
 
 static void policy_paper_prepare(void) {
   if (!policy_paper_is_ready) gmlake_paper_init(&policy_paper_settings);

@@ -43,7 +43,9 @@ static const char help_text[] =
     "                      it, or `never`; default 0. Matters where a trace has several streams.\n"
     "  --cross-stream W    how the lake takes other streams' memory: `wait` (the default here;\n"
     "                      before it grows) or `grow` (after growth has failed)\n"
-    "  --chunk-mib N       the lake's chunk size, a power of two; default: the lake's own choice\n"
+    "  --chunk-mib N       the lake's chunk size, a power of two, 2 to 1024; default: the lake's "
+    "own\n"
+    "                      choice\n"
     "  --costs C           what a driver call costs: as it does `alone` (the default), or as\n"
     "                      `replayed`, among others, as it was measured on these traces\n"
     "  --limit-mib N       physical memory that the lake may hold, as on a smaller card\n"
@@ -924,6 +926,45 @@ static int usage_error(const char *reason, const char *value) {
   return 2;
 }
 
+/* What the options take that have a value of few kinds; the others take any text. */
+static const char *const option_values[][2] = {
+    {"--allocator", "lake, bfc or native"},
+    {"--stream-lag-us", "a number of microseconds, or never"},
+    {"--cross-stream", "wait or grow"},
+    {"--chunk-mib", "a power of two, 2 to 1024"},
+    {"--costs", "alone or replayed"},
+    {"--limit-mib", "a number, 1 to 143154"},
+    {"--set", "64 knobs at most"},
+};
+
+/* The value that stands behind the option is none that it takes. */
+static int value_error(const char *option, const char *value) {
+  char reason[128];
+  size_t i = 0;
+  while (strcmp(option_values[i][0], option) != 0) i++;
+  snprintf(reason, sizeof reason, "%s takes %s, not", option, option_values[i][1]);
+  return usage_error(reason, value);
+}
+
+/* The knob is none of the policy's. */
+static int key_error(const policy_plugin *policy, const char *knob) {
+  char reason[1024];
+  size_t i, used;
+  used = (size_t)snprintf(reason, sizeof reason, "the policy %.60s has the keys", policy->name);
+  for (i = 0; i < policy->key_count && used < sizeof reason; i++)
+    used += (size_t)snprintf(reason + used, sizeof reason - used, "%s %.60s", i ? "," : "",
+                             policy->keys[i].name);
+  if (used < sizeof reason) snprintf(reason + used, sizeof reason - used, ", not");
+  return usage_error(reason, knob);
+}
+
+static int knob_error(const policy_key *key, const char *knob) {
+  char reason[512];
+  snprintf(reason, sizeof reason, "a value that does not fit (%.60s is %.300s)", key->name,
+           key->help);
+  return usage_error(reason, knob);
+}
+
 /* One of our own, or that of a shared library, which stays loaded; NULL after the failure has been
    printed. */
 static const policy_plugin *find_policy(const char *name) {
@@ -934,7 +975,7 @@ static const policy_plugin *find_policy(const char *name) {
   for (i = 0; i < POLICY_BUILTIN_COUNT; i++)
     if (!strcmp(name, policy_builtins[i].name)) return &policy_builtins[i];
   if (!strchr(name, '/') && (length < 3 || strcmp(name + length - 3, ".so") != 0)) {
-    usage_error("no such policy, and not a file.so", name);
+    usage_error("--policy takes default, paper or the path of a file.so, not", name);
     return NULL;
   }
   snprintf(path, sizeof path, "%s%s", strchr(name, '/') ? "" : "./", name);
@@ -956,12 +997,10 @@ static int set_knobs(const options *o, const policy_plugin *policy) {
   for (i = 0; i < o->knob_count; i++) {
     const char *knob = o->knobs[i], *equals = strchr(knob, '=');
     const policy_key *key;
-    char reason[128];
     if (!equals) return usage_error("--set takes KEY=VALUE, not", knob);
     key = policy_find_key(policy, knob, (size_t)(equals - knob));
-    snprintf(reason, sizeof reason, "the policy %.60s has no such key", policy->name);
-    if (!key) return usage_error(reason, knob);
-    if (!policy->set(key->name, equals + 1)) return usage_error("a value that does not fit", knob);
+    if (!key) return key_error(policy, knob);
+    if (!policy->set(key->name, equals + 1)) return knob_error(key, knob);
   }
   return -1;
 }
@@ -1009,9 +1048,9 @@ static int parse_option(options *o, const char *name, const char *value) {
     return o->cross_stream_given;
   }
   if (!strcmp(name, "--chunk-mib")) {
-    if (!policy_number(value, DEVICE_BYTES / MIB, &number)) return 0;
+    if (!policy_number(value, 1024, &number)) return 0;
     o->settings.chunk_bytes = (size_t)number * MIB;
-    return number && !(number & (number - 1));
+    return number >= 2 && policy_is_power(number);
   }
   if (!strcmp(name, "--costs")) {
     if (!strcmp(value, "replayed")) o->settings.costs = GMLAKE_MOCK_COSTS_REPLAYED;
@@ -1063,7 +1102,7 @@ static int parse_arguments(int argc, char **argv, options *o) {
       fits = parse_option(o, name, i + 1 < argc ? argv[i + 1] : "");
       if (fits < 0) return usage_error("unknown option", name);
       if (++i == argc) return usage_error("a value is missing after", name);
-      if (!fits) return usage_error(name, argv[i]);
+      if (!fits) return value_error(name, argv[i]);
     }
   }
   if ((o->iterations_path || o->decisions_path) && !o->only && !o->json) o->only = &allocators[0];

@@ -2,7 +2,7 @@
 # usage: sweep.sh [TRACE...]
 # Replays traces (those of bench/traces) by each line of a grid, two at a time, writes what memory
 # and driver time each needs into build/sweep/sweep.tsv, over the traces of one stream, and draws it
-# into sweep.png beside that. A line of a grid is `POLICY [KEY=VALUE]...`, as for build/replay.
+# into sweep.png beside that. What is done is told on stderr. A line of a grid is `POLICY [KEY=VALUE]...`, as for build/replay.
 # Environment: SWEEP_GRID, a file with another grid; SWEEP_OUT, another directory; BUILD, in the
 # place of build.
 set -eu
@@ -58,6 +58,7 @@ row() {
     if (NR < traces || !n) print "\t-\t-\t-\t-"
     else printf "\t%.4f\t%.4f\t%.1f\t%d\n", sum / n, least, ms, stitches
   }' "$file.json" >"$file.tsv"
+  echo "$(find "$out/rows" -name '*.tsv' | wc -l) of $SWEEP_LINES: $line" >&2
 }
 
 draw() {
@@ -88,8 +89,10 @@ fi
 if [ $# = 0 ]; then set -- bench/traces/*.gmtrace.gz; fi
 rm -rf "$out/rows"
 mkdir -p "$out/rows"
-if [ -n "${SWEEP_GRID:-}" ]; then cat "$SWEEP_GRID"; else grid; fi | tr '\n' '\0' |
-  xargs -0 -P 2 -I '{}' sh "$0" --row '{}' "$@"
+if [ -n "${SWEEP_GRID:-}" ]; then cat "$SWEEP_GRID"; else grid; fi >"$out/rows/grid"
+SWEEP_LINES=$(wc -l <"$out/rows/grid")
+export SWEEP_LINES
+tr '\n' '\0' <"$out/rows/grid" | xargs -0 -P 2 -I '{}' sh "$0" --row '{}' "$@"
 {
   printf 'policy\tknobs\ttraces\tutilization\tworst\tdriver_ms\tstitches\n'
   cat "$out"/rows/*.tsv | sort -t "$tab" -k 1,1 -k 4,4nr -k 6,6n -k 2,2

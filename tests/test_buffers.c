@@ -191,11 +191,12 @@ static void growing_by_2_mib_takes_less_than_40_us(void **state) {
   gmlake_mock_desc mock_desc;
   gmlake_buffer_desc wanted;
   gmlake_buffer *buffer;
-  uint64_t ns;
+  uint64_t ns, most;
   size_t i;
   int costs;
   (void)state;
   for (costs = GMLAKE_MOCK_COSTS_ALONE; costs <= GMLAKE_MOCK_COSTS_REPLAYED; costs++) {
+    most = 0;
     prepare(1);
     close_mock();
     memset(&mock_desc, 0, sizeof(mock_desc));
@@ -212,8 +213,11 @@ static void growing_by_2_mib_takes_less_than_40_us(void **state) {
     for (i = 1; i <= 128; i++) {
       ns = census().modelled_ns;
       assert_ok(gmlake_buffer_resize(lake, buffer, i * 2 * MIB, LEGACY));
-      assert_in_range(census().modelled_ns - ns, 1, 39999);
+      ns = census().modelled_ns - ns;
+      assert_in_range(ns, 1, 39999);
+      if (ns > most) most = ns;
     }
+    print_message("growing by 2 MiB: %.1f us at most\n", (double)most / 1000);
     assert_ok(gmlake_buffer_resize(lake, buffer, 0, LEGACY));
     ns = census().modelled_ns;
     for (i = 1; i <= 128; i++) assert_ok(gmlake_buffer_resize(lake, buffer, i * 2 * MIB, LEGACY));

@@ -1,7 +1,8 @@
 #!/bin/sh
 # The code in README.md and in the manuals of the headers compiles without a warning and runs, on
 # the mock. A block is a program if it has a main, an implementation file if it defines
-# GMLAKE_IMPLEMENTATION, and else a part of one program, in the order of the text.
+# GMLAKE_IMPLEMENTATION, and else a part of one program, in the order of the text. And the programs
+# print the figures that bench/RESULTS.md has of them.
 
 . tests/shell.sh
 flags='-std=c99 -Wall -Wextra -Wpedantic -Werror -I.'
@@ -172,5 +173,84 @@ manual gmlake_bfc.h
 manual gmlake_offload.h
 ok 'gmlake_offload.h: its example saves what it says' grep -q "^ *// $(cat "$dir/printed")\$" \
   gmlake_offload.h
+
+# ---- The figures of bench/RESULTS.md that are no times of this machine ----
+
+# What the programs print: of each trace a row of the table there, and answers to the questions.
+"$build/replay" --once >"$dir/replay" 2>&1
+"$build/replay" --once --chunk-mib 32 >"$dir/replay32" 2>&1
+"$build/replay" --once --json | grep '"stream_lag_us": 0, "cross_stream": "wait"' >"$dir/lake"
+"$build/replay" --once --json --allocator bfc >"$dir/bfc"
+tr -d '*' <bench/RESULTS.md >"$dir/results"
+
+# field ALLOCATOR NAME: of each trace, one a line.
+field() { sed "s/.*\"$2\": \"*\([^\",}]*\).*/\1/" "$dir/$1"; }
+
+# cell ALLOCATOR: of each trace its peak in GiB, and in brackets its utilization.
+cell() {
+  field "$1" peak_reserved_bytes >"$dir/peaks"
+  field "$1" utilization | paste -d ' ' "$dir/peaks" - |
+    awk '{ printf "%.2f (%.3f)\n", $1 / 1073741824, $2 }'
+}
+
+# What torch and the paper's policy need, and that policy's driver ms.
+shown() {
+  awk 'function peak() { return $(NF - 5) == "-" ? "" : $(NF - 5) sprintf(" (%.3f)", $(NF - 4)) }
+  $2 == "torch" { torch = peak() }
+  $2 == "paper" && NF > 8 && (!/ lag / || / lag 0 /) {
+    printf "%s\t%s\t%.0f\n", torch, peak(), $(NF - 2)
+  }' "$dir/replay"
+}
+shown >"$dir/shown"
+field lake trace >"$dir/1"
+field lake peak_active_bytes | awk '{ printf "%.2f\n", $1 / 1073741824 }' >"$dir/2"
+cut -f 1 "$dir/shown" >"$dir/3"
+cell bfc >"$dir/4"
+cut -f 2 "$dir/shown" >"$dir/5"
+cell lake >"$dir/6"
+cut -f 3 "$dir/shown" >"$dir/7"
+field lake driver_ms | awk '{ printf "%.0f\n", $1 }' >"$dir/8"
+field lake stitches >"$dir/9"
+paste -d '|' "$dir"/[1-9] | sed 's/|/ | /g; s/^/| /; s/$/ |/; s/|  |/| |/g' >"$dir/rows"
+ok 'RESULTS.md: nine traces' [ "$(wc -l <"$dir/rows")" = 9 ]
+while read -r row; do ok "RESULTS.md: $row" grep -qxF "$row" "$dir/results"; done <"$dir/rows"
+
+# answered QUESTION ANSWER: RESULTS.md has a row that begins and ends so.
+answered() { grep -F "| $1" "$dir/results" | grep -qF "| $2"; }
+
+# mean ALLOCATOR FILE: the mean utilization and the worst, to three places.
+mean() {
+  sed -n "s/^$1 .*mean \([0-9.]*\), worst \([0-9.]*\).*/\1 \2/p" "$2" | {
+    read -r average worst
+    printf '%.3f and %.3f' "$average" "$worst"
+  }
+}
+ratio() { sed -n "s/^lake's driver time: \([0-9.]*\) times.*/\1/p" "$1"; }
+ok 'RESULTS.md: utilization' answered 'utilization, mean and worst' \
+  "lake $(mean lake "$dir/replay"); bfc $(mean bfc "$dir/replay") |"
+ok 'RESULTS.md: driver time' answered 'driver time against segments' "$(ratio "$dir/replay") times |"
+average32=$(mean lake "$dir/replay32")
+ok 'RESULTS.md: chunks of 32 MiB' answered 'the same with chunks of 32 MiB' \
+  "${average32%% *} at $(ratio "$dir/replay32") times |"
+ok 'RESULTS.md: no driver calls later' [ "$(grep -E '^(opt|neox).* lake ' "$dir/replay" |
+  awk '{ n += $(NF - 1) } END { print NR, n }')" = '5 0' ]
+
+# lags FIRST: the utilization of fsdp2 for lags of 0, 1 and 10 ms and without end.
+lags() {
+  grep "^fsdp2.* lake $1 lag" "$dir/replay" | awk '{ printf "%s%.3f", (NR > 1 ? ", " : ""), $(NF - 4) }'
+}
+ok 'RESULTS.md: lags' answered 'fsdp2, work completes 0, 1, 10 ms' \
+  "waiting first $(lags wait); growing first $(lags grow) |"
+growths=$("$build/test_buffers" 2>&1 | sed -n 's/^growing by 2 MiB: \([0-9.]* us\) at most.*/\1/p' |
+  paste -sd, | sed 's/,/, among other calls /')
+ok 'RESULTS.md: growing a buffer' answered 'growing a buffer by 2 MiB, modelled' "$growths; 0 where"
+for name in peak_metadata_bytes trace peak_live_count chunk_count; do
+  field lake $name >"$dir/$name"
+done
+metadata=$(cd "$dir" && paste -d ' ' peak_metadata_bytes trace peak_live_count chunk_count |
+  sort -n | tail -n 1)
+ok 'RESULTS.md: host memory' answered 'host memory of the lake' "$(echo "$metadata" | awk '
+  function thousands(n) { return n < 1000 ? n : int(n / 1000) "," sprintf("%03d", n % 1000) }
+  { printf "%.0f KB (%s: %s live blocks, %s chunks) |", $1 / 1000, $2, thousands($3), thousands($4) }')"
 
 report

@@ -295,23 +295,34 @@ refuses() {
   ok "refused: $*: why" says "$message"
   ok "refused: $*: silent" [ ! -s "$dir/out" ]
 }
-refuses 'no such policy, and not a file.so: torch' --policy torch
+refuses '--policy takes default, paper or the path of a file.so, not: torch' --policy torch
 refuses 'No such file' --policy "$dir/none.so"
 echo 'int nothing;' >"$dir/empty.c"
 ok 'empty library' gcc -shared -fPIC "$dir/empty.c" -o "$dir/empty.so"
 refuses 'the library has no gmlake_replay_policy' --policy "$dir/empty.so"
-refuses 'the policy paper has no such key: chunk=2' --policy paper --set chunk=2
-refuses 'the policy default has no such key: limit_mib=2' --set limit_mib=2
-refuses 'the policy worst_fit has no such key: x=1' --policy $worst_fit --set x=1
+refuses 'the policy paper has the keys official, chunk_mib, limit_mib, ' --policy paper --set chunk=2
+refuses 'the policy default has the keys chunk_mib, stitch_min_mib, stitched_max_mib, '\
+'driver_free_min_mib, not: limit_mib=2' --set limit_mib=2
+refuses 'the policy worst_fit has the keys chunk_mib, not: x=1' --policy $worst_fit --set x=1
+refuses '--allocator takes lake, bfc or native, not: torch' --allocator torch
+refuses '--stream-lag-us takes a number of microseconds, or never, not: 1x' --stream-lag-us 1x
+refuses '--cross-stream takes wait or grow, not: both' --cross-stream both
+refuses '--chunk-mib takes a power of two, 2 to 1024, not: 3' --chunk-mib 3
+refuses '--chunk-mib takes a power of two, 2 to 1024, not: 2048' --chunk-mib 2048
+refuses '--costs takes alone or replayed, not: dear' --costs dear
+refuses '--limit-mib takes a number, 1 to 143154, not: 0' --limit-mib 0
+refuses 'a value that does not fit (limit_reading is what it limits: request, exact, block, whole' \
+  --policy paper --set limit_reading=none
 refuses '--set takes KEY=VALUE, not: chunk_mib' --set chunk_mib
 for knob in chunk_mib=3 chunk_mib=2x chunk_mib= stitch_min_mib=-1; do
-  refuses "a value that does not fit: $knob" --set $knob
+  refuses "): $knob" --set $knob
 done
 for knob in chunk_mib=1 chunk_mib=0 limit_reading=none limit_mib=x keeps_former=2 \
   reuse_percent=99; do
-  refuses "a value that does not fit: $knob" --policy paper --set $knob
+  refuses "): $knob" --policy paper --set $knob
 done
-refuses 'a value that does not fit: chunk_mib=1' --policy $worst_fit --set chunk_mib=1
+refuses 'a value that does not fit (chunk_mib is the chunk, a power of two, 2 to 1024): chunk_mib=1' \
+  --policy "$worst_fit" --set chunk_mib=1
 refuses 'only the lake has policies, not: bfc' --allocator bfc --policy paper
 refuses 'only the lake has policies, not: native' --allocator native --set chunk_mib=2
 refuses '--iterations needs one trace' --iterations "$dir/x" "$dir/policy.gmtrace"
