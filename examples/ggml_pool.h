@@ -10,6 +10,9 @@
      and before a graph is captured on the pool's stream comes pool->capture_begin(), behind it
      pool->capture_end().
 
+   A context of ggml's destroys its streams before its pools: the lake is created with
+   GMLAKE_STREAMS_MAY_END in desc.flags, and touches no stream that is gone.
+
    Memory that either lets go of serves the next request of any size, in any order, and
    gmlake_trim() returns it to the driver: ggml's own pool keeps its peak. */
 #if !defined(GMLAKE_GGML_POOL_H)
@@ -85,6 +88,10 @@ struct gmlake_ggml_pool : public ggml_cuda_pool {
 inline gmlake_ggml_pool::gmlake_ggml_pool(gmlake *lake, gmlake_stream stream)
     : lake_(lake), stream_(stream), pool_(nullptr) {
   gmlake_pool_desc desc = gmlake_pool_desc();
+  gmlake_desc of_lake = gmlake_desc();
+  must(gmlake_get_desc(lake_, &of_lake), "gmlake_get_desc");
+  if (!(of_lake.flags & GMLAKE_STREAMS_MAY_END))
+    GMLAKE_GGML_ABORT("the lake needs GMLAKE_STREAMS_MAY_END: ggml destroys streams before pools");
   desc.label = "ggml";
   must(gmlake_pool_create(lake_, &desc, &pool_), "gmlake_pool_create");
 }

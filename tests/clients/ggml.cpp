@@ -44,6 +44,7 @@ static int setup(void **state) {
   mock_desc.capacity_bytes = 64 * MIB;
   if (gmlake_mock_create(&mock_desc, &mock)) return 1;
   desc.backend = mock;
+  desc.flags = GMLAKE_STREAMS_MAY_END;
   synchronized = 0;
   return gmlake_mock_stream_create(mock, &stream) || gmlake_create(&desc, &lake);
 }
@@ -118,6 +119,38 @@ static void test_pool_runs_out(void **state) {
   assert_non_null(strstr(text, "gmlake_alloc_with: GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY"));
   failure_of(pool.alloc(SIZE_MAX, &size), text);
   assert_string_equal(text, "no such size");
+}
+
+/* ggml destroys the stream, with work still to do, before the pool: no call names it then. */
+static void test_pool_outlives_its_stream(void **state) {
+  gmlake_mock_census census;
+  size_t size;
+  (void)state;
+  {
+    gmlake_ggml_pool pool(lake, stream);
+    void *const a = pool.alloc(4 * MIB, &size);
+    gmlake_mock_stream_set_lag(mock, stream, 1000);
+    pool.free(a, size);
+    gmlake_mock_stream_destroy(mock, stream);
+  }
+  gmlake_mock_get_census(mock, &census);
+  assert_int_equal(census.failed_count, 0);
+  assert_int_equal(reserved(), 0);
+}
+
+static void test_pool_wants_the_flag(void **state) {
+  char text[256];
+  gmlake_backend *other_mock;
+  gmlake *other;
+  (void)state;
+  assert_int_equal(gmlake_mock_create(nullptr, &other_mock), GMLAKE_OK);
+  gmlake_desc desc = gmlake_desc();
+  desc.backend = other_mock;
+  assert_int_equal(gmlake_create(&desc, &other), GMLAKE_OK);
+  failure_of(gmlake_ggml_pool(other, nullptr), text);
+  assert_non_null(strstr(text, "the lake needs GMLAKE_STREAMS_MAY_END"));
+  assert_int_equal(gmlake_destroy(other), GMLAKE_OK);
+  gmlake_mock_destroy(other_mock);
 }
 
 /* What a graph was captured with serves nobody else, and the next capture again. */
@@ -202,6 +235,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_pool_serves_in_reverse_order, setup, teardown),
       cmocka_unit_test_setup_teardown(test_pool_refuses_other_orders, setup, teardown),
       cmocka_unit_test_setup_teardown(test_pool_runs_out, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_pool_outlives_its_stream, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_pool_wants_the_flag, setup, teardown),
       cmocka_unit_test_setup_teardown(test_pool_keeps_what_a_graph_knows, setup, teardown),
       cmocka_unit_test_setup_teardown(test_buffers, setup, teardown),
   };
