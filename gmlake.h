@@ -2179,7 +2179,8 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
    of its slots, chunks and streams; [A9] an owned block has a ticket that was given out, and flags
    that could be asked for; free memory has none but APART.
    Costs: locate is O(blocks of one chunk); put and take are O(1), beside clean memory O(log of the
-   stream's runs), plus the chunks whose first block changes. Fail: host memory, in reserving only. */
+   stream's runs), plus the chunks whose first block changes. Fail: host memory, in reserving
+   only. */
 
 typedef struct gmlk_chunk {
   uint64_t handle;    /* 0: none */
