@@ -151,11 +151,14 @@ $(BUILD)/test_%: tests/test_%.c Makefile | $(BUILD)
 	$(CC) -std=c99 $(LEVEL) -g $(WARNINGS) $(DEPENDENCIES) $(BUILD_DEFINE) -I. -Ibench \
 	  -Itests/cuda_stub $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) -lcmocka -lz $(LIBS) -lm $(LDLIBS)
 
-# Count steps. Only what is tested is compiled so that it can be counted.
+# Count steps. Only what is tested is compiled so that it can be counted; clang wants to be told
+# where.
+comma = ,
+STEPS = -fsanitize-coverage=$(if $(findstring clang,$(CC)),bb$(comma))trace-pc
 $(BUILD)/test_cost $(BUILD)/test_steps: $(BUILD)/test_%: tests/test_%.c tests/step_count.c Makefile \
   | $(BUILD)
 	$(CC) -std=c99 -O1 -c tests/step_count.c -o $@.count.o
-	$(CC) -std=c99 -O1 -g -fsanitize-coverage=trace-pc $(WARNINGS) $(DEPENDENCIES) -I. -Ibench \
+	$(CC) -std=c99 -O1 -g $(STEPS) $(WARNINGS) $(DEPENDENCIES) -I. -Ibench \
 	  $(CPPFLAGS) $(CFLAGS) $< $@.count.o -o $@ $(LDFLAGS) -lcmocka -lz $(LIBS) -lm $(LDLIBS)
 
 $(BUILD)/test_%.tsan: tests/test_%.c Makefile | $(BUILD)

@@ -2,7 +2,7 @@
    -fsanitize-coverage=trace-pc; this file is compiled without. */
 #include <stdint.h>
 
-extern uint64_t step_count;
+extern volatile uint64_t step_count;
 void __sanitizer_cov_trace_pc(void);
 
 void __sanitizer_cov_trace_pc(void) { step_count++; }

@@ -153,7 +153,8 @@ C
   ok 'python: another torch and library' torch_stub other none ''
   ok 'python: another torch and library: says so' says \
     'gmlake_torch: CUDA out of memory. Tried to allocate'
-  ok 'python: gmlake_cupy.py' fake FAKE_CUDA_SEED=1 python3 -B tests/clients/cupy_stub.py
+  ok 'python: gmlake_cupy.py' fake FAKE_CUDA_SEED=1 \
+    "GMLAKE_CUPY_LIBRARY=$absolute_build/gmlake_cupy.so" python3 -B tests/clients/cupy_stub.py
   ok 'python: gmlake_cupy.py: silent' silent
 fi
 

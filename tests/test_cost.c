@@ -5,17 +5,10 @@
 #include "gmlake.h"
 
 #include "fixture.h"
+#include "steps.h"
 
 #define FEW ((size_t)1000)
 #define MANY ((size_t)16000)
-
-uint64_t step_count; /* steps so far; tests/step_count.c */
-
-static void need_steps(void) {
-  const uint64_t before = step_count;
-  host_free(NULL, host_malloc(NULL, 1));
-  if (step_count == before) skip();
-}
 
 static void open_large(void) {
   gmlake_mock_desc large;

@@ -43,7 +43,7 @@ ok 'no file' run 1 "$dir/none.gmgraph"
 # Options, of all three programs: bench/options.h.
 vgg2=bench/graphs/vgg16-b2.gmgraph.gz
 for program in offload turnip offload_gpu; do
-  offload=build/$program
+  offload=$build/$program
   ok "$program: an unknown option" run 2 --nonsense
   ok "$program: an unknown option: named" says "$program: --nonsense: no such option; $program --help"
   ok "$program: a letter" run 2 -j
@@ -56,7 +56,7 @@ for program in offload turnip offload_gpu; do
     ok "$program $help: nothing else" [ ! -s "$dir/err" ]
   done
 done
-offload=build/offload
+offload=$build/offload
 for value in x 0 17 1.5 '' nan 1x; do
   ok "--jobs '$value'" run 2 --jobs "$value"
   ok "--jobs '$value': what is right" says \
@@ -88,7 +88,7 @@ o relu_backward 0 r 2 w 3
 o conv_backward 0 r 1 3 0 w 0
 END
 for program in offload turnip; do
-  offload=build/$program
+  offload=$build/$program
   for file in zero instant; do
     for json in --json ''; do
       # shellcheck disable=SC2086
@@ -100,7 +100,7 @@ for program in offload turnip; do
   ok "$program: no such figure: null" prints '":null,'
 done
 ok 'turnip: a divisor that is no power of two' run 0 --json --seeds 1 --budget .5 --divisor 5000 "$vgg2"
-offload=build/offload
+offload=$build/offload
 
 # row WAY FIELD: that field of the way's line in $dir/out.
 row() { sed -n "s/.*\"way\":\"$1\".*\"$2\":\([^,}]*\).*/\1/p" "$dir/out"; }

@@ -8,18 +8,12 @@
 #include "graph.h"
 #include "trace.h"
 
+#include "steps.h"
+
 #include <sys/mman.h>
 #include <unistd.h>
 
 #define UNIT ((size_t)64) /* of the made-up graphs' tensors */
-
-uint64_t step_count; /* steps so far; tests/step_count.c */
-
-static void need_steps(void) {
-  const uint64_t before = step_count;
-  host_free(NULL, host_malloc(NULL, 1));
-  if (step_count == before) skip();
-}
 
 /* ---- Readers --------------------------------------------------------------------------------- */
 

@@ -2,13 +2,16 @@
 for work on a stream `with stream, cupy.cuda.using_allocator(gmlake_cupy.allocator(stream)): ...`.
 What such an allocator hands out is freed on its stream. The allocator and its blocks keep the
 stream; the lake forgets it when the last of them is gone, before CuPy can destroy it. Of an
-ExternalStream's stream this is who destroys it to see to. Run as a program it prints 1.0."""
+ExternalStream's stream this is who destroys it to see to. Run as a program it prints 1.0. The
+library is that of `make cupy`, or the file that GMLAKE_CUPY_LIBRARY names."""
 import ctypes
 import os
 
 import cupy
 
-PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../build/gmlake_cupy.so")
+PATH = os.environ.get("GMLAKE_CUPY_LIBRARY") or os.path.join(
+    os.path.dirname(os.path.abspath(__file__)), "../../build/gmlake_cupy.so"
+)
 # Its calls may destroy a stream, and so run Python: unlike those of a CDLL they keep Python's lock.
 LIBRARY = ctypes.PyDLL(PATH)
 LIBRARY.gmlake_cupy_lane_open.restype = ctypes.c_void_p
