@@ -97,7 +97,8 @@ STREAMS
   A block may be used on its stream, and on others in work that is ordered after the
   allocating call. gmlake_free(ptr, stream) promises that every use precedes the call on that
   stream or is on a stream named by gmlake_record_stream. A stream reuses its own memory at
-  once, without events; a program with one stream records them for captures and buffers only.
+  once, without events; a program with one stream records them for captures and buffers only, and
+  once it asks on GMLAKE_STREAM_NONE for memory that it freed on the stream.
   With several, an event is recorded per stream and chunk's worth of bytes freed, and memory
   passes to another stream when its event has completed, or behind cuStreamWaitEvent. Call
   gmlake_forget_stream before destroying a stream: drivers hand the same value out again, and
@@ -1867,6 +1868,7 @@ typedef struct gmlk_streams {
   size_t used_count; /* forgotten ones too, until their numbers serve again */
   size_t lost_count; /* forgotten and dirty */
   unsigned ends;     /* GMLK_ENDS_* */
+  unsigned has_none; /* GMLAKE_STREAM_NONE has asked for memory that lay with a stream: 1 */
   gmlake_stream last_value;
   unsigned last; /* number of last_value, 0: none */
   void **events; /* idle ones */
@@ -3353,10 +3355,18 @@ static void gmlk_fence_now(gmlake *l, unsigned stream) {
   (void)gmlk_drive_book(l, &drive);
 }
 
-/* The same where it freed enough since its last one, once there are several streams. */
+/* The same where it freed enough since its last one, once others ask for its memory. */
 static void gmlk_fence_if_due(gmlake *l, unsigned stream, size_t chunk_bytes) {
-  if (l->streams.live_count >= 2 && l->streams.items[stream]->freed_bytes >= chunk_bytes)
+  if (l->streams.live_count + l->streams.has_none >= 2 &&
+      l->streams.items[stream]->freed_bytes >= chunk_bytes)
     gmlk_fence_now(l, stream);
+}
+
+/* Closes the open epochs, as far as that may be done behind the streams' backs [S8]. */
+static void gmlk_fence_all(gmlake *l) {
+  unsigned i;
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
+    if (!gmlk_stream_may_end(&l->streams, l->streams.items[i])) gmlk_fence_if_due(l, i, 0);
 }
 
 /* GMLAKE_FILL: on the host and at once, though streams may be behind; on the mock the host does
@@ -3447,8 +3457,8 @@ static void gmlk_arena_sweep(gmlake *l, gmlk_arena *a) {
 static gmlake_result gmlk_refresh(gmlake *l, int close) {
   gmlk_drive drive;
   size_t i;
-  if (!close && l->streams.used_count < 2 && !l->streams.capture_count && !l->pending &&
-      !l->stats.buffer_count)
+  if (!close && l->streams.used_count + l->streams.has_none < 2 && !l->streams.capture_count &&
+      !l->pending && !l->stats.buffer_count)
     return GMLAKE_OK;
   if (!gmlk_drive_begin(&drive, &l->driver)) {
     for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(drive.result); i++) {
@@ -5566,6 +5576,14 @@ static gmlake_result gmlk_climb_asked(gmlake *l, gmlk_request *r, gmlk_block **o
   return r->error;
 }
 
+/* On no stream only clean memory serves, and one stream alone records no event that would make it
+   so: from here on it does, since its memory is asked for. */
+static void gmlk_serve_none(gmlake *l, const gmlk_arena *a) {
+  if (l->streams.has_none || a->free_grains == a->pools[GMLK_CLEAN]->grains) return;
+  l->streams.has_none = 1;
+  gmlk_fence_all(l);
+}
+
 /* Everything that may need the driver. */
 static gmlake_result gmlk_climb(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   gmlk_rung rungs[6] = {gmlk_rung_completed, gmlk_rung_stitch, gmlk_rung_grow,
@@ -5574,6 +5592,8 @@ static gmlake_result gmlk_climb(gmlake *l, gmlk_request *r, gmlk_block **out_blo
   gmlake_error_info error;
   size_t i;
   memset(&error, 0, sizeof(error));
+  if (!r->stream) gmlk_serve_none(l, r->arena);
+  if (l->lost) return l->lost;
   if (r->grains && l->desc.policy && l->desc.policy->choose && !r->arena->is_bare) {
     result = gmlk_climb_asked(l, r, out_block, &error);
     if (result || *out_block) return result;
@@ -9094,12 +9114,8 @@ static gmlake_result gmlk_enter_driving(gmlake *l) {
    freed before becomes known as complete. */
 static unsigned gmlk_stream_enter(gmlake *l, gmlake_stream value, uint64_t id) {
   unsigned stream = gmlk_stream_add(&l->streams, &l->host, value, 0);
-  size_t i;
   if (stream) l->streams.items[stream]->id = id;
-  if (stream && l->streams.live_count == 2)
-    for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
-      if (!gmlk_stream_may_end(&l->streams, l->streams.items[i]))
-        gmlk_fence_if_due(l, (unsigned)i, 0);
+  if (stream && l->streams.live_count == 2) gmlk_fence_all(l);
   return stream;
 }
 

@@ -1626,6 +1626,7 @@ static void view_has_the_blocks_by_address(void **state) {
   drop_on(b[5], NONE);
   (void)plan_piece(2, at(b[5], 1024), C - 1024);
   y = take_in(2, C - 1024);
+  gmlake_mock_stream_hold(mock, LEGACY);
   drop_on(b[3], LEGACY);
   drop_on(b[2], NONE);
   drop_on(b[0], NONE);
@@ -1645,6 +1646,7 @@ static void view_has_the_blocks_by_address(void **state) {
   show_on(NONE);
   assert_int_equal(p.view.block_count, 3);
   assert_block(1, b[2], C);
+  gmlake_mock_stream_finish(mock, LEGACY);
   drop(x);
   drop(y);
   drop(b[1]);

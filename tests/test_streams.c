@@ -18,6 +18,12 @@ static void open_two(size_t chunks) {
   B = open_stream();
 }
 
+static void open_faulty(size_t chunks) {
+  start_with_faults(chunks);
+  A = open_stream();
+  B = open_stream();
+}
+
 static void hold(gmlake_stream stream) { gmlake_mock_stream_hold(mock, stream); }
 static void complete(gmlake_stream stream) { gmlake_mock_stream_finish(mock, stream); }
 
@@ -442,6 +448,69 @@ static void none_waits_for_the_only_stream_too(void **state) {
   finish();
 }
 
+/* One stream whose memory is asked for on none: it becomes clean as its work completes. */
+static void none_reuses_what_the_only_stream_freed(void **state) {
+  int i;
+  (void)state;
+  open_two(64);
+  for (i = 0; i < 50; i++) drop_on(take_on(2 * C, NONE), A);
+  assert_int_equal(stats().reserved_bytes_peak, 2 * C);
+  assert_int_equal(stats().host_wait_count, 0);
+  finish();
+}
+
+/* What is smaller than a chunk is fenced by the chunk. */
+static void none_reuses_small_blocks_by_the_chunk(void **state) {
+  int i;
+  (void)state;
+  open_two(64);
+  for (i = 0; i < 1000; i++) drop_on(take_on(C / 4, NONE), A);
+  assert_in_range(stats().reserved_bytes_peak, C, 3 * C);
+  assert_in_range(stats().event_count, 240, 252);
+  finish();
+}
+
+/* As long as the stream is at work its memory serves nobody else. */
+static void none_leaves_what_is_pending_to_the_only_stream(void **state) {
+  void *p;
+  (void)state;
+  open_two(4);
+  p = take_on(C, NONE);
+  hold(A);
+  drop_on(p, A);
+  assert_ptr_not_equal(take_on(C, NONE), p);
+  complete(A);
+  assert_ptr_equal(take_on(C, NONE), p);
+  assert_int_equal(stats().event_count, 1);
+  abandon();
+}
+
+/* Without a stream's memory to be had nothing is recorded: the weights first, then one stream. */
+static void none_costs_no_event_where_it_asks_first(void **state) {
+  void *p;
+  int i;
+  (void)state;
+  open_two(8);
+  p = take_on(2 * C, NONE);
+  for (i = 0; i < 10; i++) drop_on(take_on(3 * C, A), A);
+  assert_int_equal(stats().event_count, 0);
+  drop_on(p, NONE);
+  drop_on(take_on(2 * C, NONE), NONE); /* clean memory is there */
+  assert_int_equal(stats().event_count, 0);
+  finish();
+}
+
+/* A device that is lost as the only stream is fenced is lost to the one who asks. */
+static void none_learns_that_the_device_is_lost(void **state) {
+  (void)state;
+  open_faulty(4);
+  drop_on(take_on(C, A), A);
+  fail_call(ON_RECORD, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
+  step_error(try_on(C, NONE), DEVICE_LOST);
+  assert_error(gmlake_destroy(lake), DEVICE_LOST);
+  close_mock();
+}
+
 /* ---- The ladder: waits on the device --------------------------------------------------------- */
 
 /* The device is full: A's pending memory, behind one wait; what lies behind the same wait is had
@@ -817,12 +886,6 @@ static void out_of_memory_is_the_last_answer(void **state) {
 }
 
 /* ---- Calls about streams that fail ----------------------------------------------------------- */
-
-static void open_faulty(size_t chunks) {
-  start_with_faults(chunks);
-  A = open_stream();
-  B = open_stream();
-}
 
 /* A free needs no event: it succeeds, and the next one covers its memory. */
 static void a_free_survives_a_failed_record(void **state) {
@@ -2964,6 +3027,11 @@ int main(void) {
       cmocka_unit_test(none_does_not_get_pending_memory),
       cmocka_unit_test(none_waits_on_the_host_where_it_must),
       cmocka_unit_test(none_waits_for_the_only_stream_too),
+      cmocka_unit_test(none_reuses_what_the_only_stream_freed),
+      cmocka_unit_test(none_reuses_small_blocks_by_the_chunk),
+      cmocka_unit_test(none_leaves_what_is_pending_to_the_only_stream),
+      cmocka_unit_test(none_costs_no_event_where_it_asks_first),
+      cmocka_unit_test(none_learns_that_the_device_is_lost),
       cmocka_unit_test(a_full_device_borrows_behind_one_wait),
       cmocka_unit_test(the_legacy_stream_borrows_behind_a_wait),
       cmocka_unit_test(a_wait_holds_the_waiters_work_back),
