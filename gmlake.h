@@ -1873,7 +1873,6 @@ typedef struct gmlk_streams {
   unsigned last; /* number of last_value, 0: none */
   void **events; /* idle ones */
   size_t event_count, event_capacity;
-  void *spare; /* for waits where host memory lacks for a fence; made on first need */
   uint64_t record_count, forgotten_count;
   int is_news; /* something has completed that no sweep has seen */
 } gmlk_streams;
@@ -1895,6 +1894,19 @@ static inline unsigned gmlk_stream_find(gmlk_streams *streams, gmlake_stream val
   return 0;
 }
 
+/* Room to give back the events of so many numbers: no fence, and no wait, wants host memory. */
+static int gmlk_events_reserve(gmlk_streams *streams, gmlk_host *host, size_t number_count) {
+  size_t capacity = number_count * (GMLK_FENCES + 1), old = streams->event_capacity;
+  void *grown;
+  if (capacity <= old) return 1;
+  capacity = gmlk_max(capacity, old * 2);
+  grown = gmlk_host_grow(host, streams->events, old * sizeof(void *), capacity * sizeof(void *));
+  if (!grown) return 0;
+  streams->events = (void **)grown;
+  streams->event_capacity = capacity;
+  return 1;
+}
+
 /* A number for a new stream or capture; 0: no host memory, or 65,534 are in use. */
 static unsigned gmlk_stream_add(gmlk_streams *streams, gmlk_host *host, gmlake_stream value,
                                 int is_capture) {
@@ -1911,6 +1923,7 @@ static unsigned gmlk_stream_add(gmlk_streams *streams, gmlk_host *host, gmlake_s
     streams->items = (gmlk_stream **)grown;
     streams->capacity = capacity;
   }
+  if (!gmlk_events_reserve(streams, host, i + 1 - GMLK_FIRST_STREAM)) return 0;
   s = streams->items[i];
   if (!s) s = (gmlk_stream *)gmlk_host_alloc(host, sizeof(gmlk_stream));
   if (!s) return 0;
@@ -1942,22 +1955,16 @@ static int gmlk_tag_done(const gmlk_streams *streams, unsigned stream, uint64_t 
   return streams->items[stream]->done >= ticket;
 }
 
-static void *gmlk_event_take(gmlk_streams *streams, gmlk_host *host, gmlk_drive *drive) {
+static gmlake_result gmlk_event_take(gmlk_streams *streams, gmlk_drive *drive, void **out_event) {
   const gmlake_backend *b = drive->driver->backend;
-  void *event = NULL;
-  int code = 0;
   gmlake_result result;
-  if (streams->event_count) return streams->events[--streams->event_count];
-  if (streams->event_capacity < streams->count * (GMLK_FENCES + 1)) { /* room to give it back */
-    size_t capacity = streams->capacity * (GMLK_FENCES + 1);
-    void *grown = gmlk_host_grow(host, streams->events, streams->event_capacity * sizeof(void *),
-                                 capacity * sizeof(void *));
-    if (!grown) return NULL;
-    streams->events = (void **)grown;
-    streams->event_capacity = capacity;
+  int code = 0;
+  if (streams->event_count) {
+    *out_event = streams->events[--streams->event_count];
+    return GMLAKE_OK;
   }
-  result = b->event_create(b->user, &event, &code);
-  return gmlk_drive_called(drive, result, code, "event_create") ? NULL : event;
+  result = b->event_create(b->user, out_event, &code);
+  return gmlk_drive_called(drive, result, code, "event_create");
 }
 
 static void gmlk_event_give(gmlk_streams *streams, void *event) {
@@ -2045,8 +2052,7 @@ static gmlake_result gmlk_stream_follow(gmlk_drive *drive, gmlk_stream *s) {
    recorded on. Where it cannot, the epoch stays open: nothing is lost but time, unless the stream
    is gone: DRIVER, and drive->has_lost tells. CAPTURING: a capture forbids it, known to the lake or
    not. */
-static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_host *host, gmlk_drive *drive,
-                                       unsigned stream) {
+static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_drive *drive, unsigned stream) {
   const gmlake_backend *b = drive->driver->backend;
   gmlk_stream *s = streams->items[stream];
   gmlk_fence *fence;
@@ -2058,8 +2064,8 @@ static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_host *host, g
   if (!s->value && streams->capture_count) return GMLAKE_ERROR_CAPTURING; /* would spoil them */
   if (s->fence_count == GMLK_FENCES) gmlk_stream_poll(streams, drive, stream);
   if (s->fence_count == GMLK_FENCES) gmlk_stream_thin(streams, s);
-  event = gmlk_event_take(streams, host, drive);
-  if (!event) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  result = gmlk_event_take(streams, drive, &event);
+  if (result) return result;
   result = streams->ends == GMLK_ENDS_HIDDEN ? gmlk_stream_follow(drive, s) : GMLAKE_OK;
   if (!result) {
     result = b->event_record(b->user, event, s->value, &code);
@@ -2087,11 +2093,10 @@ static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_host *host, g
 
 /* The same on behalf of a call that is about something else: CAPTURING where that forbids it, too
    [S8]. */
-static gmlake_result gmlk_stream_close(gmlk_streams *streams, gmlk_host *host, gmlk_drive *drive,
-                                       unsigned stream) {
+static gmlake_result gmlk_stream_close(gmlk_streams *streams, gmlk_drive *drive, unsigned stream) {
   const gmlk_stream *s = streams->items[stream];
   if (s->is_dirty && gmlk_stream_may_end(streams, s)) return GMLAKE_ERROR_CAPTURING;
-  return gmlk_stream_fence(streams, host, drive, stream);
+  return gmlk_stream_fence(streams, drive, stream);
 }
 
 /* The oldest fence that covers the ticket, or NULL. */
@@ -2116,17 +2121,16 @@ static int gmlk_stream_has_waited(const gmlk_streams *streams, unsigned waiter, 
 }
 
 /* Makes work queued on `waiter` from now on start after this much of `stream`.
-   OUT_OF_DEVICE_MEMORY: it cannot be had, since a capture or want of host memory forbids the wait
-   or its fence. pre: it is not known to be complete. */
-static gmlake_result gmlk_stream_wait(gmlk_streams *streams, gmlk_host *host, gmlk_drive *drive,
-                                      unsigned waiter, unsigned stream, uint64_t ticket) {
+   OUT_OF_DEVICE_MEMORY: it cannot be had, since a capture forbids the wait or its fence. pre: it is not known to be complete. */
+static gmlake_result gmlk_stream_wait(gmlk_streams *streams, gmlk_drive *drive, unsigned waiter,
+                                      unsigned stream, uint64_t ticket) {
   const gmlake_backend *b = drive->driver->backend;
   gmlk_stream *w = streams->items[waiter], *s = streams->items[stream];
   gmlk_fence *fence;
   gmlake_result result;
   int code = 0;
   if (w->capture || (!w->value && streams->capture_count)) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  if (!gmlk_stream_covering(s, ticket)) (void)gmlk_stream_close(streams, host, drive, stream);
+  if (!gmlk_stream_covering(s, ticket)) (void)gmlk_stream_close(streams, drive, stream);
   fence = gmlk_stream_covering(s, ticket);
   if (!fence) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   result = b->stream_wait(b->user, w->value, fence->event, &code);
@@ -2148,12 +2152,11 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
       gmlk_event_give(streams, s->fences[(s->fence_head + --s->fence_count) % GMLK_FENCES].event);
     gmlk_host_free(host, s, sizeof(*s));
   }
-  while (has_driver && (streams->event_count || streams->spare)) {
+  while (has_driver && streams->event_count) {
     int code = 0;
-    void *event = streams->event_count ? streams->events[--streams->event_count] : streams->spare;
+    void *event = streams->events[--streams->event_count];
     gmlake_result result = b->event_destroy(b->user, event, &code);
     (void)gmlk_drive_called(drive, result, code, "event_destroy");
-    if (event == streams->spare) streams->spare = NULL;
   }
   gmlk_host_free(host, streams->events, streams->event_capacity * sizeof(void *));
   gmlk_host_free(host, streams->items, streams->capacity * sizeof(gmlk_stream *));
@@ -3350,7 +3353,7 @@ static void gmlk_fence_now(gmlake *l, unsigned stream) {
     gmlk_drive_begin_lightly(&drive, &l->driver);
   else
     (void)gmlk_drive_begin(&drive, &l->driver);
-  if (!drive.result) (void)gmlk_stream_fence(&l->streams, &l->host, &drive, stream);
+  if (!drive.result) (void)gmlk_stream_fence(&l->streams, &drive, stream);
   gmlk_drive_end(&drive);
   (void)gmlk_drive_book(l, &drive);
 }
@@ -3462,7 +3465,7 @@ static gmlake_result gmlk_refresh(gmlake *l, int close) {
     return GMLAKE_OK;
   if (!gmlk_drive_begin(&drive, &l->driver)) {
     for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(drive.result); i++) {
-      if (close) (void)gmlk_stream_close(&l->streams, &l->host, &drive, (unsigned)i);
+      if (close) (void)gmlk_stream_close(&l->streams, &drive, (unsigned)i);
       gmlk_stream_poll(&l->streams, &drive, (unsigned)i);
     }
   }
@@ -3850,7 +3853,7 @@ static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_drive *drive, gmlk_take
     for (other = b->next; other->at < end; other = other->next) /* one wait for all of it */
       if (other->stream == b->stream && other->ticket > ticket) ticket = other->ticket;
     before = gmlk_drive_elapsed(drive);
-    result = gmlk_stream_wait(&l->streams, &l->host, drive, taker.stream, b->stream, ticket);
+    result = gmlk_stream_wait(&l->streams, drive, taker.stream, b->stream, ticket);
     if (result) return result;
     l->stats.stream_wait_count++;
     gmlk_tell_wait(l, taker.stream, gmlk_drive_elapsed(drive) - before,
@@ -5306,38 +5309,6 @@ static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_request *r, gmlk_block **o
   return gmlk_grow_for(l, r, taker, out_block);
 }
 
-/* Waits on the host for the stream with the spare event, where host memory for a fence lacks. The
-   epoch stays dirty, so that a later fence covers it should the wait fail. pre: the stream may be
-   recorded on. */
-static gmlake_result gmlk_wait_directly(gmlake *l, unsigned stream) {
-  const gmlake_backend *b = l->driver.backend;
-  gmlk_stream *s = l->streams.items[stream];
-  uint64_t epoch = s->epoch++;
-  gmlake_result result;
-  gmlk_drive drive;
-  int code = 0;
-  (void)gmlk_drive_begin(&drive, &l->driver);
-  result = drive.result;
-  if (!result && !l->streams.spare) {
-    result = b->event_create(b->user, &l->streams.spare, &code);
-    result = gmlk_drive_called(&drive, result, code, "event_create");
-  }
-  if (!result) {
-    result = b->event_record(b->user, l->streams.spare, s->value, &code);
-    result = gmlk_drive_called(&drive, result, code, "event_record");
-  }
-  gmlk_books_unlock(l);
-  if (!result) {
-    result = b->event_wait(b->user, l->streams.spare, &code);
-    result = gmlk_drive_called(&drive, result, code, "event_wait");
-  }
-  gmlk_drive_end(&drive);
-  gmlk_books_lock(l);
-  if (!result) gmlk_stream_complete(&l->streams, s, epoch);
-  (void)gmlk_drive_book(l, &drive);
-  return result;
-}
-
 /* Waits on the host for all that was queued on any stream: what was freed there without a fence is
    complete then, as far as it was freed before. */
 static gmlake_result gmlk_wait_for_device(gmlake *l) {
@@ -5406,7 +5377,7 @@ static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream) {
   gmlake_result fenced, result;
   if (!s->is_used || s->is_capture || (!s->fence_count && !s->is_dirty)) return GMLAKE_OK;
   fenced = gmlk_drive_begin(&drive, &l->driver);
-  if (!fenced) fenced = gmlk_stream_close(&l->streams, &l->host, &drive, stream);
+  if (!fenced) fenced = gmlk_stream_close(&l->streams, &drive, stream);
   gmlk_drive_end(&drive);
   if (gmlk_drive_book(l, &drive)) return drive.result;
   if (gmlk_stream_is_out(&l->streams, s)) {
@@ -5419,8 +5390,7 @@ static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream) {
   if (fenced == GMLAKE_ERROR_CAPTURING && !s->fence_count) return fenced;
   l->stats.host_wait_count++;
   ns = l->stats.driver_ns;
-  result = fenced == GMLAKE_ERROR_OUT_OF_HOST_MEMORY ? gmlk_wait_directly(l, stream)
-                                                     : gmlk_wait_for_fence(l, stream);
+  result = gmlk_wait_for_fence(l, stream);
   gmlk_tell_wait(l, stream, l->stats.driver_ns - ns, "on the host, for what the stream still does");
   return result || fenced != GMLAKE_ERROR_CAPTURING ? result : fenced;
 }
@@ -6028,7 +5998,9 @@ static void gmlk_survey_streams(gmlk_checker *c) {
   (void)gmlk_survey_table(c, s->events, s->event_capacity * sizeof(void *));
   gmlk_expect(c,
               (!s->capacity || gmlk_is_pow2(s->capacity)) && s->count <= s->capacity &&
-                  s->event_capacity % (GMLK_FENCES + 1) == 0 && s->event_count <= s->event_capacity,
+                  s->event_capacity % (GMLK_FENCES + 1) == 0 &&
+                  s->event_capacity / (GMLK_FENCES + 1) + GMLK_FIRST_STREAM >= s->count &&
+                  s->event_count <= s->event_capacity,
               "S5: more streams or events than there is room for");
   for (i = 0; i < s->count && !c->broken; i++)
     if (gmlk_expect(c, (s->items[i] != NULL) == (i >= GMLK_FIRST_STREAM), "S5: a number has none"))
@@ -6459,7 +6431,6 @@ static void gmlk_check_streams(gmlk_checker *c) {
   for (i = 0; i < all->event_count && !c->broken; i++)
     if (gmlk_expect(c, all->events[i] != NULL, "S5: an idle event is none"))
       (void)gmlk_check_once(c, (uintptr_t)all->events[i], "L3: an event is there twice");
-  if (all->spare) (void)gmlk_check_once(c, (uintptr_t)all->spare, "L3: an event is there twice");
 }
 
 /* A tag of memory that is free, or will be: [S1], [S4]. */
@@ -9716,7 +9687,7 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
   if (!s || s->is_forgotten) return GMLAKE_OK;
   s->is_dirty = 1; /* live blocks recorded on it are covered too */
   result = gmlk_drive_begin(&drive, &l->driver);
-  if (!result) result = gmlk_stream_fence(&l->streams, &l->host, &drive, stream);
+  if (!result) result = gmlk_stream_fence(&l->streams, &drive, stream);
   gmlk_drive_end(&drive);
   if (gmlk_drive_book(l, &drive)) return drive.result;
   if (result == GMLAKE_ERROR_CAPTURING)

@@ -213,7 +213,6 @@ static void add_last(gmlake_stream first, gmlake_stream captured, void **b) {
   gmlake_pool *pool = add_pool(0);
   void *ptr, *small[4];
   size_t i;
-  int code = 0;
   drop_on(b[0], NONE);
   drop_on(b[2], NONE);
   assert_ok(return_bytes(4 * C));
@@ -224,7 +223,6 @@ static void add_last(gmlake_stream first, gmlake_stream captured, void **b) {
   drop_on(ptr, captured);
   for (i = 0; i < 4; i++) small[i] = take_on(512 * (1 + i / 2), i % 3 ? first : LEGACY);
   for (i = 0; i < 4; i++) drop_on(small[i], i % 3 ? first : LEGACY);
-  assert_ok(mock->event_create(mock->user, &lake->streams.spare, &code));
 }
 
 static void settle(world *w) {
@@ -563,7 +561,6 @@ static const field streams_fields[] = {
     ONE(T, events, TABLE),
     ONE(T, event_count, INTEGER),
     ONE(T, event_capacity, INTEGER),
-    ONE(T, spare, EVENT),
     ONE(T, record_count, INTEGER),
     ONE(T, forgotten_count, INTEGER),
     ONE(T, is_news, INTEGER),
@@ -1282,7 +1279,6 @@ static const struct exception {
     {SHAPE_ALL_STREAMS, "last", HARMLESS, "at worst the stream is looked for"},
     {SHAPE_ALL_STREAMS, "event_count", LEGAL,
      "any number of events may lie idle; the driver has the one more"},
-    {SHAPE_ALL_STREAMS, "spare", LEGAL, "it may not have been made; the driver has it"},
     {SHAPE_ALL_STREAMS, "record_count", HARMLESS, "counts what was"},
     {SHAPE_ALL_STREAMS, "forgotten_count", HARMLESS,
      "at worst numbers serve again too early or too late"},
@@ -1642,7 +1638,7 @@ static void padding_hides_no_field(void **state) {
 #if !defined(__cplusplus)
   const gmlk_index index = {NULL, NULL, 0, 0, 0};
   const gmlk_stream stream = {NULL, 0, 0, 0, 0, {{0}}, 0, 0, {{0}}, 0, 0, 0, 0, 0, 0, 0, 0};
-  const gmlk_streams streams = {NULL, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, NULL, 0, 0, NULL, 0, 0, 0};
+  const gmlk_streams streams = {NULL, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, NULL, 0, 0, 0, 0, 0};
   const gmlk_spool spool = {NULL, 0, 0, 0, 0, NULL, NULL, NULL, 0, {0}, {0}, NULL, 0, 0};
   const gmlk_arena arena = {NULL, NULL, 0, 0,    0,    0,    0,    0,    0,   0,    0,    0,
                             NULL, NULL, 0, NULL, NULL, NULL, NULL, {0},  {0}, NULL, NULL, 0,

@@ -544,7 +544,7 @@ static holdings count_holdings(void) {
   for (i = 0; i < l->arena_count; i++)
     if (l->arenas[i]) count_arena(l->arenas[i], 0, &h);
   for (dead = l->dead; dead; dead = dead->next_dead) count_arena(&dead->arena, 1, &h);
-  h.events = l->streams.event_count + (l->streams.spare != NULL);
+  h.events = l->streams.event_count;
   for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
     h.events += l->streams.items[i]->fence_count;
   return h;

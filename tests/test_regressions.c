@@ -105,7 +105,7 @@ static void a_pool_whose_memory_stays_is_destroyed(void **state) {
   }
 }
 
-/* The event that such a wait made for itself was lost where it could not be destroyed. */
+/* The event of such a wait was lost where it could not be destroyed. */
 static void waiting_without_host_memory_loses_no_event(void **state) {
   gmlake_pool *pool;
   gmlake_alloc_desc wanted;

@@ -1496,6 +1496,7 @@ static void numbers_of_streams_end(void **state) {
   streams.items = items;
   streams.capacity = GMLK_STREAMS_MAX + 1;
   streams.count = GMLK_STREAMS_MAX - 1;
+  streams.event_capacity = (size_t)GMLK_STREAMS_MAX * (GMLK_FENCES + 1); /* as if there was room */
   assert_int_equal(gmlk_stream_add(&streams, &host, LEGACY, 0), GMLK_STREAMS_MAX - 1);
   assert_int_equal(streams.count, GMLK_STREAMS_MAX);
   assert_int_equal(gmlk_stream_add(&streams, &host, NONE, 0), 0);
@@ -2577,10 +2578,8 @@ static void nothing_waits_on_the_legacy_stream_during_a_capture(void **state) {
   a = gmlk_stream_find(&lake->streams, A);
   assert_ok(gmlake_mock_capture_begin(mock, A));
   assert_ok(gmlk_drive_begin(&drive, &lake->driver));
-  assert_error(gmlk_stream_wait(&lake->streams, &lake->host, &drive, legacy, b, 1),
-               OUT_OF_DEVICE_MEMORY);
-  assert_error(gmlk_stream_wait(&lake->streams, &lake->host, &drive, a, b, 1),
-               OUT_OF_DEVICE_MEMORY);
+  assert_error(gmlk_stream_wait(&lake->streams, &drive, legacy, b, 1), OUT_OF_DEVICE_MEMORY);
+  assert_error(gmlk_stream_wait(&lake->streams, &drive, a, b, 1), OUT_OF_DEVICE_MEMORY);
   gmlk_drive_end(&drive);
   assert_int_equal(drive.calls, 0);
   assert_ok(gmlake_mock_capture_end(mock, A)); /* not spoilt */
