@@ -192,7 +192,8 @@ COSTS (measured; see bench/RESULTS.md)
                    for its report, and check O(blocks); other queries O(1), the
                    reason for a wrong pointer O(a chunk + idle windows + pending frees)
   host memory      64 bytes a block, 16 to 50 of index, about 60 a chunk, a buffer's twice that,
-                   10 KB a stream */
+                   2 KB a stream, and 14 KB where it has more than eight free ranges in an arena.
+                   gmlake_trim gives back what blocks and chunks that are gone have left */
 
 #if defined(GMLAKE_IMPLEMENTATION) && !defined(_GNU_SOURCE)
 #define _GNU_SOURCE 1 /* memfd_create, in the mock */
@@ -800,7 +801,8 @@ GMLAKE_DEF gmlake_result gmlake_buffer_get_info(gmlake *lake, gmlake_buffer *buf
 
 /* Returns free chunks whose work is complete, buffers' too, to the driver until at most keep_bytes
    are held; never waits. What a capture used stays its pool's. *out_released_bytes (may be NULL)
-   is written in any case. */
+   is written in any case. Gives back host memory too, where most of what the lake's records of
+   blocks and chunks take has become empty. */
 GMLAKE_DEF gmlake_result gmlake_trim(gmlake *lake, size_t keep_bytes, size_t *out_released_bytes);
 /* out_stats->struct_bytes is set by the caller: 0, or the size it was compiled with. */
 GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *lake, gmlake_stats *out_stats);
@@ -1215,7 +1217,7 @@ struct gmlk_page { /* the records follow, aligned */
 typedef struct gmlk_records {
   gmlk_page *pages;
   gmlk_block *unused; /* linked by next */
-  size_t unused_count;
+  size_t unused_count, page_count;
   uint64_t serial; /* of the last ownership of any block */
 } gmlk_records;
 
@@ -1228,6 +1230,7 @@ static int gmlk_records_reserve(gmlk_records *records, gmlk_host *host, size_t c
     block = (gmlk_block *)gmlk_line_from(page + 1);
     page->next = records->pages;
     records->pages = page;
+    records->page_count++;
     for (i = GMLK_PAGE_BLOCKS; i--;) { /* so that they are taken in order of address */
       block[i].next = records->unused;
       records->unused = &block[i];
@@ -1263,6 +1266,32 @@ static void gmlk_records_return(gmlk_records *records, gmlk_records *held) {
   while (held->unused) gmlk_records_give(records, gmlk_records_take(held));
 }
 
+/* Gives pages back where more than three in four records are unused, until half of them are. What
+   is unused may not be referred to any more. */
+static void gmlk_records_trim(gmlk_records *records, gmlk_host *host) {
+  const size_t used = records->page_count * GMLK_PAGE_BLOCKS - records->unused_count;
+  gmlk_page **link = &records->pages, *page;
+  size_t left = records->unused_count;
+  if (left <= 3 * used + 4 * GMLK_PAGE_BLOCKS) return;
+  records->unused = NULL;
+  records->unused_count = 0;
+  while ((page = *link) != NULL) {
+    gmlk_block *block = (gmlk_block *)gmlk_line_from(page + 1);
+    size_t count = 0, i;
+    for (i = 0; i < GMLK_PAGE_BLOCKS; i++) count += block[i].state == GMLK_UNUSED;
+    if (count == GMLK_PAGE_BLOCKS && left > used + 2 * GMLK_PAGE_BLOCKS) {
+      left -= count;
+      *link = page->next;
+      records->page_count--;
+      gmlk_host_free(host, page, GMLK_PAGE_BYTES);
+      continue;
+    }
+    for (i = GMLK_PAGE_BLOCKS; i--;)
+      if (block[i].state == GMLK_UNUSED) gmlk_records_give(records, &block[i]);
+    link = &page->next;
+  }
+}
+
 static void gmlk_records_destroy(gmlk_records *records, gmlk_host *host) {
   while (records->pages) {
     gmlk_page *next = records->pages->next;
@@ -1291,9 +1320,13 @@ static void gmlk_unlink(gmlk_block *block) {
    first eight blocks in the size's own bin that are long enough, else of the next bin in use. Where
    there is none, the rest of the own bin is read: what is too short goes behind what is not, and
    that nothing was long enough is remembered, so that asking again reads no more than eight.
+   A pool of few blocks has but one ring for all of them: a table of bins takes 14 KB, and there is
+   a pool for each stream in each arena. Bins are looked for among its blocks, so what is found is
+   the same. It gets its table where host memory is reserved, and where there is none it takes time.
    [H1] a block stands in the bin of its hole; [H2] the bitmaps have a bit for each bin in use and
    each word in use; [H3] bins are rings, linked both ways; [H4] grains is the sum of the holes;
-   [H5] no hole has none_from grains or up to none_count - 1 more.
+   [H5] no hole has none_from grains or up to none_count - 1 more; [H6] bin_mask is 0 and room
+   GMLK_HOLES_FEW where all stand in the one ring, else both are all ones; count is of blocks.
    O(1), amortised for best fit. Cannot fail. */
 
 #define GMLK_BINS_LOG 5u
@@ -1301,14 +1334,18 @@ static void gmlk_unlink(gmlk_block *block) {
 #define GMLK_BINS (GMLK_BINS_EXACT + ((31u - GMLK_BINS_LOG) << GMLK_BINS_LOG))
 #define GMLK_BIN_WORDS ((GMLK_BINS + 63u) / 64u)
 #define GMLK_BIN_TRIES 8u
+#define GMLK_BINS_BYTES (GMLK_BINS * sizeof(gmlk_link))
+#define GMLK_HOLES_FEW 8u
 
 typedef struct gmlk_holes {
   uint64_t words; /* a bit for each word of bits that is not 0 */
   uint64_t bits[GMLK_BIN_WORDS];
   uint64_t grains;
   uint32_t none_from, none_count; /* [H5] */
+  uint32_t count, room, bin_mask; /* [H6] */
   gmlk_block *seconds;            /* tree, see >>arena: of each run that has two blocks or more */
-  gmlk_link bins[GMLK_BINS];      /* rings through the blocks */
+  gmlk_link *bins;                /* rings through the blocks: a table, or &few */
+  gmlk_link few;
 } gmlk_holes;
 
 static void gmlk_ring_init(gmlk_link *ring) { ring->prev = ring->next = ring; }
@@ -1327,10 +1364,14 @@ static inline void gmlk_link_remove(gmlk_link *link) {
 
 static gmlk_holes *gmlk_holes_new(gmlk_host *host) {
   gmlk_holes *holes = (gmlk_holes *)gmlk_host_alloc(host, sizeof(gmlk_holes));
-  unsigned bin;
-  for (bin = 0; holes && bin < GMLK_BINS; bin++) gmlk_ring_init(&holes->bins[bin]);
+  if (!holes) return NULL;
+  gmlk_ring_init(&holes->few);
+  holes->bins = &holes->few;
+  holes->room = GMLK_HOLES_FEW;
   return holes;
 }
+
+static unsigned gmlk_holes_bins(const gmlk_holes *holes) { return holes->bin_mask ? GMLK_BINS : 1; }
 
 static inline unsigned gmlk_bin_of(uint32_t grains) {
   unsigned octave = gmlk_log2(grains | (1u << GMLK_BINS_LOG)) - GMLK_BINS_LOG;
@@ -1342,12 +1383,13 @@ static gmlk_block *gmlk_linked(const gmlk_link *link) { /* the block that holds 
 }
 
 static inline void gmlk_holes_insert(gmlk_holes *holes, gmlk_block *block, uint32_t hole) {
-  unsigned bin = gmlk_bin_of(hole);
+  unsigned bin = gmlk_bin_of(hole) & holes->bin_mask;
   block->hole = hole;
   gmlk_link_insert(&holes->bins[bin], &block->as.link);
   holes->bits[bin / 64u] |= (uint64_t)1 << (bin % 64u);
   holes->words |= (uint64_t)1 << (bin / 64u);
   holes->grains += hole;
+  holes->count++;
   if (hole - holes->none_from < holes->none_count) {
     holes->none_count -= hole + 1 - holes->none_from;
     holes->none_from = hole + 1;
@@ -1355,40 +1397,96 @@ static inline void gmlk_holes_insert(gmlk_holes *holes, gmlk_block *block, uint3
 }
 
 static inline void gmlk_holes_remove(gmlk_holes *holes, gmlk_block *block) {
-  unsigned bin = gmlk_bin_of(block->hole), word = bin / 64u;
+  unsigned bin = gmlk_bin_of(block->hole) & holes->bin_mask, word = bin / 64u;
   gmlk_link *link = &block->as.link;
   uint64_t is_last = link->prev == link->next; /* the ring itself */
   gmlk_link_remove(link);
   holes->bits[word] &= ~(is_last << (bin % 64u)); /* without a branch, which nobody could predict */
   holes->words &= ~((uint64_t)!holes->bits[word] << word);
   holes->grains -= block->hole;
+  holes->count--;
   block->hole = 0;
+}
+
+/* Gives a pool of many blocks its table, if there is host memory. pre: it has none. */
+static void gmlk_holes_widen(gmlk_holes *holes, gmlk_host *host) {
+  gmlk_link *bins = (gmlk_link *)gmlk_host_alloc(host, GMLK_BINS_BYTES), *link;
+  gmlk_holes few = *holes;
+  unsigned bin;
+  if (!bins) return;
+  for (bin = 0; bin < GMLK_BINS; bin++) gmlk_ring_init(&bins[bin]);
+  holes->bins = bins;
+  holes->bin_mask = holes->room = ~0u;
+  holes->bits[0] = holes->words = holes->grains = holes->count = 0;
+  for (link = few.few.prev; link != &holes->few; link = few.few.prev) { /* the newest last */
+    few.few.prev = link->prev;
+    gmlk_holes_insert(holes, gmlk_linked(link), gmlk_linked(link)->hole);
+  }
+  gmlk_ring_init(&holes->few);
+}
+
+/* Takes the table of an empty pool back. */
+static void gmlk_holes_narrow(gmlk_holes *holes, gmlk_host *host) {
+  if (holes->count || !holes->bin_mask) return;
+  gmlk_host_free(host, holes->bins, GMLK_BINS_BYTES);
+  holes->bins = &holes->few;
+  holes->bin_mask = 0;
+  holes->room = GMLK_HOLES_FEW;
+}
+
+/* To be called where memory may be reserved. */
+static inline void gmlk_holes_reserve(gmlk_holes *holes, gmlk_host *host) {
+  if (holes->count > holes->room) gmlk_holes_widen(holes, host);
+}
+
+static void gmlk_holes_destroy(gmlk_holes *holes, gmlk_host *host) {
+  if (holes && holes->bin_mask) gmlk_host_free(host, holes->bins, GMLK_BINS_BYTES);
+  gmlk_host_free(host, holes, sizeof(gmlk_holes));
 }
 
 static int gmlk_hole_less(const gmlk_block *a, const gmlk_block *b) {
   return a->hole != b->hole ? a->hole < b->hole : a->at < b->at;
 }
 
-/* The smallest of the first blocks of a bin that have so many grains, or NULL. */
-static inline gmlk_block *gmlk_bin_best(const gmlk_holes *holes, unsigned bin, uint32_t grains,
-                                        size_t tries) {
-  const gmlk_link *ring = &holes->bins[bin], *link = ring->next;
-  gmlk_block *best = NULL;
-  for (; link != ring && tries; link = link->next, tries--) {
-    gmlk_block *b = gmlk_linked(link);
-    if (b->hole >= grains && (!best || gmlk_hole_less(b, best))) best = b;
-  }
-  return best;
-}
-
 static inline size_t gmlk_bin_tries(unsigned bin) {
   return bin < GMLK_BINS_EXACT ? 1 : GMLK_BIN_TRIES;
 }
 
+/* What follows is compiled twice where it is hot, `mask` being the pool's. */
+
+/* The first block of the bin from a link of its ring on, or NULL. */
+GMLK_INLINE gmlk_block *gmlk_bin_at(const gmlk_holes *holes, unsigned bin, const gmlk_link *link,
+                                    uint32_t mask) {
+  const gmlk_link *ring = &holes->bins[bin & mask];
+  while (!mask && link != ring && gmlk_bin_of(gmlk_linked(link)->hole) != bin) link = link->next;
+  return link != ring ? gmlk_linked(link) : NULL;
+}
+
+/* The smallest of the first blocks of a bin that have so many grains, or NULL. */
+GMLK_INLINE gmlk_block *gmlk_bin_best(const gmlk_holes *holes, unsigned bin, uint32_t grains,
+                                      uint32_t mask) {
+  size_t tries = gmlk_bin_tries(bin);
+  gmlk_block *best = NULL, *b = gmlk_bin_at(holes, bin, holes->bins[bin & mask].next, mask);
+  for (; b && tries; b = gmlk_bin_at(holes, bin, b->as.link.next, mask), tries--)
+    if (b->hole >= grains && (!best || gmlk_hole_less(b, best))) best = b;
+  return best;
+}
+
+/* The bin next to `bin`, up or down, of all that stand in one ring; `end` where there is none. */
+static unsigned gmlk_bin_of_few(const gmlk_holes *holes, unsigned bin, int is_up, unsigned end) {
+  const gmlk_link *link;
+  for (link = holes->few.next; link != &holes->few; link = link->next) {
+    unsigned other = gmlk_bin_of(gmlk_linked(link)->hole);
+    if (is_up ? other >= bin && other < end : other <= bin && other > end) end = other;
+  }
+  return end;
+}
+
 /* The first bin in use from `bin` on, or GMLK_BINS. */
-static inline unsigned gmlk_bin_from(const gmlk_holes *holes, unsigned bin) {
+GMLK_INLINE unsigned gmlk_bin_above(const gmlk_holes *holes, unsigned bin, uint32_t mask) {
   unsigned word = bin / 64u;
   uint64_t bits, words;
+  if (!mask) return gmlk_bin_of_few(holes, bin, 1, GMLK_BINS);
   if (word >= GMLK_BIN_WORDS) return GMLK_BINS;
   bits = holes->bits[word] & (~(uint64_t)0 << (bin % 64u));
   if (!bits) {
@@ -1400,23 +1498,10 @@ static inline unsigned gmlk_bin_from(const gmlk_holes *holes, unsigned bin) {
   return word * 64u + gmlk_lowest_bit(bits);
 }
 
-/* The last bin in use up to `bin`, or 0, which never is. */
-static unsigned gmlk_bin_down(const gmlk_holes *holes, unsigned bin) {
-  unsigned word = bin / 64u;
-  uint64_t bits = holes->bits[word] & (~(uint64_t)0 >> (63u - bin % 64u));
-  if (!bits) {
-    uint64_t words = holes->words & (((uint64_t)1 << word) - 1);
-    if (!words) return 0;
-    word = gmlk_log2(words);
-    bits = holes->bits[word];
-  }
-  return word * 64u + gmlk_log2(bits);
-}
-
 /* The best of the first bin in use from `bin` on, or NULL. */
-static inline gmlk_block *gmlk_holes_from_bin(const gmlk_holes *holes, unsigned bin) {
-  bin = gmlk_bin_from(holes, bin);
-  return bin < GMLK_BINS ? gmlk_bin_best(holes, bin, 0, gmlk_bin_tries(bin)) : NULL;
+GMLK_INLINE gmlk_block *gmlk_holes_above(const gmlk_holes *holes, unsigned bin, uint32_t mask) {
+  bin = gmlk_bin_above(holes, bin, mask);
+  return bin < GMLK_BINS ? gmlk_bin_best(holes, bin, 0, mask) : NULL;
 }
 
 /* Grains of a bin's smallest hole; of GMLK_BINS 2^32, that is 0. */
@@ -1427,7 +1512,7 @@ static uint32_t gmlk_bin_grains(unsigned bin) {
 
 /* The last resort: the first of a bin that is long enough, or one near behind it. */
 static gmlk_block *gmlk_bin_rest(gmlk_holes *holes, unsigned bin, uint32_t grains) {
-  gmlk_link *ring = &holes->bins[bin], *link = ring->next;
+  gmlk_link *ring = &holes->bins[bin & holes->bin_mask], *link = ring->next;
   if (link == ring || grains - holes->none_from < holes->none_count) return NULL;
   while (link != ring && gmlk_linked(link)->hole < grains) link = link->next;
   if (link == ring) {
@@ -1437,22 +1522,59 @@ static gmlk_block *gmlk_bin_rest(gmlk_holes *holes, unsigned bin, uint32_t grain
   }
   gmlk_link_remove(ring); /* the bin begins here now */
   gmlk_link_insert(link->prev, ring);
-  return gmlk_bin_best(holes, bin, grains, GMLK_BIN_TRIES);
+  return gmlk_bin_best(holes, bin, grains, holes->bin_mask);
+}
+
+GMLK_INLINE gmlk_block *gmlk_holes_best_as(gmlk_holes *holes, uint32_t grains, uint32_t mask) {
+  unsigned bin = gmlk_bin_of(grains);
+  gmlk_block *found = gmlk_bin_best(holes, bin, grains, mask);
+  if (!found) found = gmlk_holes_above(holes, bin + 1, mask);
+  return found ? found : gmlk_bin_rest(holes, bin, grains);
+}
+
+static gmlk_block *gmlk_holes_best_of_few(gmlk_holes *holes, uint32_t grains) {
+  return gmlk_holes_best_as(holes, grains, 0);
 }
 
 /* BestFit: a block with a hole of at least this size, or NULL. */
 static inline gmlk_block *gmlk_holes_best(gmlk_holes *holes, uint32_t grains) {
-  unsigned bin = gmlk_bin_of(grains);
-  gmlk_block *found = gmlk_bin_best(holes, bin, grains, gmlk_bin_tries(bin));
-  if (!found) found = gmlk_holes_from_bin(holes, bin + 1);
-  return found ? found : gmlk_bin_rest(holes, bin, grains);
+  return holes->bin_mask ? gmlk_holes_best_as(holes, grains, ~0u)
+                         : gmlk_holes_best_of_few(holes, grains);
+}
+
+/* The blocks of a bin, in order. */
+static gmlk_block *gmlk_bin_first(const gmlk_holes *holes, unsigned bin) {
+  return gmlk_bin_at(holes, bin, holes->bins[bin & holes->bin_mask].next, holes->bin_mask);
+}
+
+static gmlk_block *gmlk_bin_next(const gmlk_holes *holes, unsigned bin, const gmlk_block *b) {
+  return gmlk_bin_at(holes, bin, b->as.link.next, holes->bin_mask);
+}
+
+/* The bins in use: the first from `bin` on, or GMLK_BINS. */
+static unsigned gmlk_bin_from(const gmlk_holes *holes, unsigned bin) {
+  return gmlk_bin_above(holes, bin, holes->bin_mask);
+}
+
+/* The last one up to `bin`, or 0, which never is. */
+static unsigned gmlk_bin_down(const gmlk_holes *holes, unsigned bin) {
+  unsigned word = bin / 64u;
+  uint64_t bits = holes->bits[word] & (~(uint64_t)0 >> (63u - bin % 64u));
+  if (!holes->bin_mask) return gmlk_bin_of_few(holes, bin, 0, 0);
+  if (!bits) {
+    uint64_t words = holes->words & (((uint64_t)1 << word) - 1);
+    if (!words) return 0;
+    word = gmlk_log2(words);
+    bits = holes->bits[word];
+  }
+  return word * 64u + gmlk_log2(bits);
 }
 
 /* Another one to try: the next of the bin, be it too short, or of the next bin in use. */
 static gmlk_block *gmlk_holes_next(const gmlk_holes *holes, const gmlk_block *block) {
   unsigned bin = gmlk_bin_of(block->hole);
-  const gmlk_link *next = block->as.link.next;
-  return next != &holes->bins[bin] ? gmlk_linked(next) : gmlk_holes_from_bin(holes, bin + 1);
+  gmlk_block *next = gmlk_bin_next(holes, bin, block);
+  return next ? next : gmlk_holes_above(holes, bin + 1, holes->bin_mask);
 }
 
 /* ---- >>tree ---------------------------------------------------------------------------------
@@ -1606,11 +1728,11 @@ static void gmlk_index_destroy(gmlk_index *index, gmlk_host *host) {
   gmlk_host_free(host, index->memory, (index->row_count + 1) * sizeof(gmlk_row));
 }
 
-static int gmlk_index_grow(gmlk_index *index, gmlk_host *host) {
+static int gmlk_index_resize(gmlk_index *index, gmlk_host *host, size_t row_count) {
   gmlk_index grown;
   size_t i;
   memset(&grown, 0, sizeof(grown));
-  grown.row_count = index->row_count ? index->row_count * 2 : 16;
+  grown.row_count = row_count;
   grown.shift = 64u - gmlk_log2(grown.row_count);
   grown.memory = gmlk_host_alloc(host, (grown.row_count + 1) * sizeof(gmlk_row));
   if (!grown.memory) return 0;
@@ -1626,7 +1748,15 @@ static int gmlk_index_grow(gmlk_index *index, gmlk_host *host) {
 }
 
 static inline int gmlk_index_reserve(gmlk_index *index, gmlk_host *host) {
-  return index->count < index->row_count / 2 * 5 || gmlk_index_grow(index, host);
+  return index->count < index->row_count / 2 * 5 ||
+         gmlk_index_resize(index, host, gmlk_max(16, index->row_count * 2));
+}
+
+/* A smaller table where a quarter of it is enough, with room for as many entries again. */
+static void gmlk_index_trim(gmlk_index *index, gmlk_host *host) {
+  size_t row_count = index->row_count;
+  while (row_count > 16 && index->count <= row_count / 2) row_count /= 2;
+  if (row_count < index->row_count / 2) (void)gmlk_index_resize(index, host, row_count);
 }
 
 static inline void gmlk_index_remove(gmlk_index *index, size_t entry) { /* pre: in use */
@@ -2298,12 +2428,14 @@ static int gmlk_arena_admit_new(gmlk_arena *a, unsigned stream) {
     a->pool_capacity = capacity;
   }
   if (!a->pools[stream]) a->pools[stream] = gmlk_holes_new(a->host);
+  if (a->pools[stream]) gmlk_holes_reserve(a->pools[stream], a->host);
   return a->pools[stream] != NULL;
 }
 
 /* A pool for a stream's memory, so that nothing that follows has to allocate one. */
-static int gmlk_arena_admit(gmlk_arena *a, unsigned stream) {
-  return (stream < a->pool_capacity && a->pools[stream]) || gmlk_arena_admit_new(a, stream);
+GMLK_INLINE int gmlk_arena_admit(gmlk_arena *a, unsigned stream) {
+  const gmlk_holes *pool = stream < a->pool_capacity ? a->pools[stream] : NULL;
+  return (pool && pool->count <= pool->room) || gmlk_arena_admit_new(a, stream);
 }
 
 /* The nearest blocks that are not clean, whose runs reach over those between: one step, but where
@@ -2739,6 +2871,26 @@ static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) {
   return 1;
 }
 
+/* Gives back what the arena's tables have beyond four times what they need. */
+static void gmlk_arena_tidy(gmlk_arena *a) {
+  size_t slots = gmlk_max(a->slot_count, a->stuck_end), capacity = 2 * slots + 32, i;
+  void *chunks;
+  for (i = 0; i < a->pool_capacity; i++)
+    if (a->pools[i]) gmlk_holes_narrow(a->pools[i], a->host);
+  if (a->scratch_slots > 4 * slots + 128) {
+    gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
+    a->scratch = NULL;
+    a->scratch_slots = 0;
+  }
+  if (a->slot_capacity <= 4 * slots + 128) return;
+  chunks = gmlk_host_alloc(a->host, (capacity + 1) * sizeof(gmlk_chunk));
+  if (!chunks) return;
+  memcpy(chunks, a->chunks, (slots + 1) * sizeof(gmlk_chunk));
+  gmlk_host_free(a->host, a->chunks, (a->slot_capacity + 1) * sizeof(gmlk_chunk));
+  a->chunks = (gmlk_chunk *)chunks;
+  a->slot_capacity = capacity;
+}
+
 /* The arena's end moves up to `count` slots, the new ones unbacked. pre: slots and one record
    reserved. */
 static void gmlk_arena_extend(gmlk_arena *a, uint32_t count) {
@@ -2814,7 +2966,7 @@ static int gmlk_arena_init(gmlk_arena *a, gmlk_host *host, gmlk_records *records
 
 static void gmlk_arena_destroy(gmlk_arena *a) {
   size_t i;
-  for (i = 0; i < a->pool_capacity; i++) gmlk_host_free(a->host, a->pools[i], sizeof(gmlk_holes));
+  for (i = 0; i < a->pool_capacity; i++) gmlk_holes_destroy(a->pools[i], a->host);
   gmlk_host_free(a->host, a->pools, a->pool_capacity * sizeof(gmlk_holes *));
   gmlk_host_free(a->host, a->chunks, (a->slot_capacity + 1) * sizeof(gmlk_chunk));
   gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
@@ -3444,13 +3596,14 @@ static void gmlk_arena_sweep(gmlake *l, gmlk_arena *a) {
     gmlk_holes *pool = stream < a->pool_capacity ? a->pools[stream] : NULL;
     for (bin = pool ? gmlk_bin_from(pool, 1) : GMLK_BINS; bin < GMLK_BINS;
          bin = gmlk_bin_from(pool, bin + 1)) {
-      gmlk_link *ring = &pool->bins[bin], *link = ring->next, *next;
-      for (; link != ring; link = next) { /* what a run leaves enters the same bin, at its head */
-        next = link->next;
-        gmlk_run_sweep(l, a, gmlk_linked(link), stream);
+      gmlk_block *b = gmlk_bin_first(pool, bin), *next;
+      for (; b; b = next) { /* what a run leaves enters the same bin, at its head */
+        next = gmlk_bin_next(pool, bin, b);
+        gmlk_run_sweep(l, a, b, stream);
       }
     }
   }
+  gmlk_holes_reserve(a->pools[GMLK_CLEAN], a->host);
   for (w = a->spool.oldest; w; w = w->newer)
     if (gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket)) w->self.stream = GMLK_CLEAN;
 }
@@ -3548,16 +3701,13 @@ static void gmlk_supply_add(gmlk_arena *a, gmlk_supply *supply, uint32_t at, uin
 static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned pool, unsigned stream, unsigned bin,
                                 unsigned tries, uint32_t grains, uint32_t align,
                                 gmlk_supply *supply) {
-  const gmlk_link *ring = &a->pools[pool]->bins[bin], *link;
+  const gmlk_holes *holes = a->pools[pool];
+  const gmlk_block *lead = gmlk_bin_first(holes, bin);
   unsigned count = 0;
-  for (link = ring->next; link != ring && count < tries; link = link->next, count++) {
-    gmlk_block *b = gmlk_linked(link);
-    uint32_t hole = b->hole;
-    if (pool)
-      b = gmlk_run_start(b);
-    else if (stream && gmlk_is_beside(b, stream))
-      continue; /* part of a run of the stream's */
-    gmlk_supply_add(a, supply, b->at, b->at + hole, grains, align);
+  for (; lead && count < tries; lead = gmlk_bin_next(holes, bin, lead), count++) {
+    const gmlk_block *b = pool ? gmlk_run_start(lead) : lead;
+    if (!pool && stream && gmlk_is_beside(b, stream)) continue; /* part of a run of the stream's */
+    gmlk_supply_add(a, supply, b->at, b->at + lead->hole, grains, align);
   }
   return count;
 }
@@ -4077,6 +4227,7 @@ static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_plan *p
     return NULL;
   w = (gmlk_window *)gmlk_host_alloc(&l->host, bytes);
   if (!w) return NULL;
+  gmlk_holes_reserve(a->spool.va, &l->host);
   *out_result = GMLAKE_OK;
   w->spans = (gmlk_span *)(void *)(w + 1);
   memcpy(w->spans, a->spans, plan->span_count * sizeof(gmlk_span));
@@ -4564,6 +4715,7 @@ static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_request *r, uint32_t count)
 /* Host memory for listing and entering so many more slots. */
 static int gmlk_grow_reserve(gmlk_arena *a, uint64_t more) {
   size_t slots = (size_t)gmlk_min(gmlk_max(a->slot_count, a->stuck_end) + more, a->slot_limit);
+  gmlk_holes_reserve(a->pools[GMLK_CLEAN], a->host);
   return gmlk_arena_reserve_slots(a, slots) && gmlk_scratch_reserve(a, slots);
 }
 
@@ -4730,6 +4882,21 @@ static gmlake_result gmlk_trim(gmlake *l, size_t keep_bytes, size_t *released) {
   }
   return result;
 }
+/* Gives back host memory of what is gone; no more than makes its next use as cheap as its first.
+   O(what is given back, chunks, windows). */
+static void gmlk_tidy(gmlake *l) {
+  gmlk_window *w;
+  size_t i;
+  for (i = 0; i < l->arena_count; i++) {
+    if (!l->arenas[i]) continue;
+    gmlk_arena_tidy(l->arenas[i]);
+    for (w = l->arenas[i]->spool.oldest; w; w = w->newer)
+      if (w->blocker && w->blocker->state == GMLK_UNUSED) w->blocker = NULL; /* its record may go */
+  }
+  gmlk_index_trim(&l->index, &l->host);
+  gmlk_records_trim(&l->records, &l->host);
+}
+
 /* Chunks that an arena holds although it was drained, or else all of them. */
 static size_t gmlk_arena_held(const gmlk_arena *a) {
   size_t count = 0;
@@ -5797,6 +5964,7 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
   *out_va = NULL;
   for (tries = 0; slots <= GMLK_SLOTS_MAX; tries++) {
     if (!gmlk_records_reserve(&l->records, &l->host, 1)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    gmlk_holes_reserve(a->spool.va, &l->host);
     *out_va = gmlk_va_take(&a->spool, &l->records, (uint32_t)slots + guard);
     if (*out_va || tries == 2 || !a->void_count) break;
     result = tries ? gmlk_wait_for_streams(l, 0) : GMLAKE_OK;
@@ -6038,11 +6206,23 @@ static void gmlk_survey_tiling(gmlk_checker *c, const gmlk_block *head, const gm
   gmlk_expect(c, c->broken || at == end, invariant);
 }
 
+/* [H6] */
+static void gmlk_survey_holes(gmlk_checker *c, const gmlk_holes *holes) {
+  uint32_t mask = holes->bin_mask;
+  if (!gmlk_survey_table(c, holes, sizeof(gmlk_holes))) return;
+  if (gmlk_expect(c,
+                  (!mask || mask == ~0u) && (mask != 0) == (holes->bins != &holes->few) &&
+                      holes->room == (mask ? mask : GMLK_HOLES_FEW),
+                  "H6: a pool has another table") &&
+      mask)
+    (void)gmlk_survey_table(c, holes->bins, GMLK_BINS_BYTES);
+}
+
 /* Sorted pools. Behind the last stream's there are none: see gmlk_check_rest. */
 static void gmlk_survey_pools(gmlk_checker *c, const gmlk_arena *a) {
   size_t i, count = gmlk_min(a->pool_capacity, gmlk_max(c->l->streams.count, 1));
   for (i = 0; i < count && !c->broken; i++)
-    if (a->pools[i]) (void)gmlk_survey_table(c, a->pools[i], sizeof(gmlk_holes));
+    if (a->pools[i]) gmlk_survey_holes(c, a->pools[i]);
 }
 
 static void gmlk_survey_scratch(gmlk_checker *c, const gmlk_arena *a) {
@@ -6167,7 +6347,7 @@ static void gmlk_survey_tables(gmlk_checker *c, const gmlk_arena *a, int is_dead
                           a->chunks ? (a->slot_capacity + 1) * sizeof(gmlk_chunk) : 0);
   (void)gmlk_survey_table(c, a->pools, a->pool_capacity * sizeof(gmlk_holes *));
   (void)gmlk_survey_table(c, spool->buckets, spool->bucket_count * sizeof(gmlk_window *));
-  if (spool->va) (void)gmlk_survey_table(c, spool->va, sizeof(gmlk_holes));
+  if (spool->va) gmlk_survey_holes(c, spool->va);
   gmlk_survey_scratch(c, a);
 }
 
@@ -6245,6 +6425,7 @@ static void gmlk_survey_records(gmlk_checker *c) {
   for (; b && unused < records->unused_count && b->state == GMLK_UNUSED; b = b->next) unused++;
   gmlk_expect(c, !b && unused == records->unused_count, "R1: the unused records are off");
   gmlk_expect(c, records->serial < GMLK_ENDLESS, "A9: no ownership can follow");
+  gmlk_expect(c, count == records->page_count, "R1: the pages are off");
   gmlk_expect(c, count * GMLK_PAGE_BLOCKS == c->records + unused,
               "R1: a record is neither in a tiling nor unused");
 }
@@ -6498,11 +6679,12 @@ static size_t gmlk_check_ring(gmlk_checker *c, const gmlk_holes *holes, unsigned
     if (link == ring) return count;
     if (!gmlk_expect(c,
                      (uintptr_t)link < (uintptr_t)holes->bins ||
-                         (uintptr_t)link >= (uintptr_t)(holes->bins + GMLK_BINS),
+                         (uintptr_t)link >= (uintptr_t)(holes->bins + gmlk_holes_bins(holes)),
                      "H3: a ring leads to another"))
       return count;
     b = gmlk_linked(link);
-    gmlk_expect(c, b->hole && gmlk_bin_of(b->hole) == bin, "H1: a block stands in a wrong bin");
+    gmlk_expect(c, b->hole && (gmlk_bin_of(b->hole) & holes->bin_mask) == bin,
+                "H1: a block stands in a wrong bin");
     gmlk_expect(c, b->hole - holes->none_from >= holes->none_count,
                 "H5: a hole of a size that there is none of");
     gmlk_expect(c, b->state == GMLK_FREE && b->stream == stream && b->arena == arena,
@@ -6519,7 +6701,7 @@ static size_t gmlk_check_holes(gmlk_checker *c, const gmlk_holes *holes, unsigne
   uint64_t grains = 0;
   size_t count = 0;
   unsigned bin;
-  for (bin = 0; bin < GMLK_BINS; bin++) {
+  for (bin = 0; bin < gmlk_holes_bins(holes); bin++) {
     const gmlk_link *ring = &holes->bins[bin];
     int is_empty = ring->next == ring;
     if (is_empty == (int)(holes->bits[bin / 64u] >> (bin % 64u) & 1u)) {
@@ -6533,7 +6715,13 @@ static size_t gmlk_check_holes(gmlk_checker *c, const gmlk_holes *holes, unsigne
   for (bin = 0; bin < 64; bin++)
     if ((int)(holes->words >> bin & 1u) != (bin < GMLK_BIN_WORDS && holes->bits[bin] != 0))
       gmlk_expect(c, 0, "H2: a word of bits and its bit differ");
+  gmlk_expect(c, holes->bin_mask || (holes->words | holes->bits[0]) <= 1,
+              "H2: a bin and its bit differ");
   gmlk_expect(c, grains == holes->grains, "H4: a pool's total is off");
+  gmlk_expect(c, count == holes->count, "H6: a pool's count is off");
+  gmlk_expect(
+      c, !holes->bin_mask || (holes->few.next == &holes->few && holes->few.prev == &holes->few),
+      "H6: a pool with a table uses the one ring");
   return count;
 }
 
@@ -9535,6 +9723,8 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
     if (!stream || !gmlk_arena_admit(a, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     if (l->streams.ends && gmlk_is_of_former(l, b, stream) && !gmlk_note_use(l, b, b->stream))
       return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  } else {
+    gmlk_holes_reserve(a->pools[GMLK_CLEAN], &l->host);
   }
   gmlk_tag_for(l, b, stream, &tag, &ticket);
   bytes = gmlk_to_bytes(b->grains);
@@ -9900,6 +10090,7 @@ GMLAKE_DEF gmlake_result gmlake_trim(gmlake *l, size_t keep_bytes, size_t *out_r
   gmlake_result result = gmlk_enter_driving(l);
   if (!result) {
     result = gmlk_trim(l, keep_bytes, &released);
+    gmlk_tidy(l);
     result = gmlk_leave_driving(l, result);
   }
   if (out_released_bytes) *out_released_bytes = released;
@@ -10084,7 +10275,7 @@ static void gmlk_arena_close(gmlake *l, gmlk_arena *a) {
   gmlk_tiling_give(l, a->head.next, &a->tail);
   gmlk_tiling_give(l, a->spool.va_head.next, &a->spool.va_tail);
   gmlk_host_free(&l->host, a->spool.buckets, a->spool.bucket_count * sizeof(gmlk_window *));
-  gmlk_host_free(&l->host, a->spool.va, sizeof(gmlk_holes));
+  gmlk_holes_destroy(a->spool.va, &l->host);
   gmlk_arena_destroy(a);
 }
 

@@ -188,12 +188,23 @@ static size_t block_count(gmlk_holes *pool) {
 }
 
 static void holes_open(void) {
+  static gmlk_link bins[GMLK_BINS];
   unsigned bin;
   memset(&holes, 0, sizeof(holes));
   memset(hole_blocks, 0, sizeof(hole_blocks));
   model_count = 0;
-  for (bin = 0; bin < GMLK_BINS; bin++)
-    holes.bins[bin].prev = holes.bins[bin].next = &holes.bins[bin];
+  for (bin = 0; bin < GMLK_BINS; bin++) gmlk_ring_init(&bins[bin]);
+  gmlk_ring_init(&holes.few);
+  holes.bins = bins;
+  holes.room = holes.bin_mask = ~0u;
+}
+
+/* The same without a table: all in one ring. */
+static void holes_open_few(void) {
+  holes_open();
+  holes.bins = &holes.few;
+  holes.room = GMLK_HOLES_FEW;
+  holes.bin_mask = 0;
 }
 
 static void model_insert(gmlk_block *b) {
@@ -222,7 +233,8 @@ static gmlk_block *model_bin_best(unsigned bin, uint32_t grains, size_t tries) {
   return best;
 }
 
-/* The last resort: what is too short goes behind the first that is not, if there is one. */
+/* The last resort: what is too short goes behind the first that is not, if there is one; where all
+   stand in one ring, what is of other bins too. */
 static gmlk_block *model_bin_rest(unsigned bin, uint32_t grains) {
   size_t first = 0, i;
   while (first < model_count &&
@@ -230,7 +242,7 @@ static gmlk_block *model_bin_rest(unsigned bin, uint32_t grains) {
     first++;
   for (i = 0; first < model_count && i < first;) {
     gmlk_block *b = model[i];
-    if (gmlk_bin_of(b->hole) != bin) {
+    if (gmlk_bin_of(b->hole) != bin && holes.bin_mask) {
       i++;
       continue;
     }
@@ -258,11 +270,11 @@ static int is_past(const gmlk_block *b, const gmlk_block *next) {
 static void check_neighbours(void) {
   unsigned bin, used = 0;
   for (bin = 0; bin < GMLK_BINS; bin++) {
-    if (holes.bins[bin].next != &holes.bins[bin]) used = bin;
+    if (gmlk_bin_first(&holes, bin)) used = bin;
     assert_int_equal(gmlk_bin_down(&holes, bin), used);
   }
   for (used = GMLK_BINS; bin--;) {
-    if (holes.bins[bin].next != &holes.bins[bin]) used = bin;
+    if (gmlk_bin_first(&holes, bin)) used = bin;
     assert_int_equal(gmlk_bin_from(&holes, bin), used);
   }
   assert_int_equal(gmlk_bin_from(&holes, GMLK_BINS), GMLK_BINS);
@@ -275,18 +287,19 @@ static void check_holes(void) {
   size_t i, in_rings = 0;
   unsigned bin;
   for (bin = 0; bin < GMLK_BINS; bin++) {
-    const gmlk_link *ring = &holes.bins[bin], *link = ring->next;
-    assert_int_equal((int)(holes.bits[bin / 64] >> (bin % 64) & 1), link != ring);
+    b = gmlk_bin_first(&holes, bin);
+    if (holes.bin_mask) assert_int_equal((int)(holes.bits[bin / 64] >> (bin % 64) & 1), b != NULL);
     for (i = 0; i < model_count; i++) {
       if (gmlk_bin_of(model[i]->hole) != bin) continue;
-      assert_ptr_equal(gmlk_linked(link), model[i]);
-      assert_ptr_equal(link->next->prev, link);
-      grains += model[i]->hole;
+      assert_ptr_equal(b, model[i]);
+      assert_ptr_equal(b->as.link.next->prev, &b->as.link);
+      grains += b->hole;
       in_rings++;
-      link = link->next;
+      b = gmlk_bin_next(&holes, bin, b);
     }
-    assert_ptr_equal(link, ring);
+    assert_null(b);
   }
+  assert_int_equal(holes.count, model_count);
   for (i = 0; i < GMLK_BIN_WORDS; i++)
     assert_int_equal((int)(holes.words >> i & 1), holes.bits[i] != 0);
   check_neighbours();
@@ -311,9 +324,9 @@ static uint32_t any_hole(uint32_t kind) {
   return 1 + (uint32_t)(random_next() >> (33 + below(30)));
 }
 
-static void run_holes(uint32_t kind, uint64_t seed) {
+static void run_holes(uint32_t kind, uint64_t seed, void (*open_pool)(void)) {
   uint32_t step, i;
-  holes_open();
+  open_pool();
   random_state = seed;
   for (i = 0; i < HOLES; i++) hole_blocks[i].at = i * 977u;
   for (step = 0; step < 6000; step++) {
@@ -344,7 +357,8 @@ static void run_holes(uint32_t kind, uint64_t seed) {
 static void test_holes_random(void **state) {
   uint32_t kind;
   (void)state;
-  for (kind = 0; kind < 4; kind++) run_holes(kind, 11 + kind);
+  for (kind = 0; kind < 4; kind++) run_holes(kind, 11 + kind, holes_open);
+  for (kind = 0; kind < 4; kind++) run_holes(kind, 11 + kind, holes_open_few);
 }
 
 /* One size: the last freed first, or the lowest address of the eight freed last. */
@@ -408,6 +422,46 @@ static void test_best_behind_short_ones(void **state) {
   assert_ptr_equal(gmlk_holes_best(&holes, 4098), &hole_blocks[0]);
   assert_ptr_equal(holes.bins[gmlk_bin_of(4098)].next, &hole_blocks[0].as.link);
   assert_null(gmlk_holes_best(&holes, 9001));
+}
+
+/* A pool gets its table when it has more than a few blocks, what it holds stays in order; and gives
+   it back when it is empty. */
+static void test_holes_widen(void **state) {
+  gmlk_host host;
+  gmlk_holes *pool;
+  uint32_t i;
+  (void)state;
+  host_open(&host, 12);
+  holes_open();
+  pool = gmlk_holes_new(&host);
+  assert_non_null(pool);
+  assert_int_equal(pool->bin_mask, 0);
+  for (i = 0; i < 40; i++) {
+    gmlk_holes_insert(pool, &hole_blocks[i], 1 + below(200));
+    gmlk_holes_insert(&holes, &hole_blocks[100 + i], hole_blocks[i].hole);
+    hook_left = i < 20 ? 0 : -1;
+    gmlk_holes_reserve(pool, &host);
+    assert_int_equal(pool->bin_mask, i < 20 ? 0 : ~0u);
+  }
+  assert_true(pool->grains == holes.grains && pool->words == holes.words);
+  for (i = 0; i < GMLK_BINS; i++) {
+    const gmlk_block *b = gmlk_bin_first(pool, i), *other = gmlk_bin_first(&holes, i);
+    for (; b && other; b = gmlk_bin_next(pool, i, b), other = gmlk_bin_next(&holes, i, other))
+      assert_int_equal(b - hole_blocks, other - hole_blocks - 100);
+    assert_true(!b && !other);
+  }
+  for (i = 0; i < 40; i++) {
+    gmlk_holes_narrow(pool, &host);
+    assert_int_equal(pool->bin_mask, ~0u);
+    gmlk_holes_remove(pool, &hole_blocks[i]);
+  }
+  gmlk_holes_narrow(pool, &host);
+  gmlk_holes_narrow(pool, &host);
+  assert_int_equal(host.bytes, sizeof(gmlk_holes));
+  gmlk_holes_insert(pool, &hole_blocks[0], 9);
+  assert_ptr_equal(gmlk_holes_best(pool, 3), &hole_blocks[0]);
+  gmlk_holes_destroy(pool, &host);
+  host_close(&host);
 }
 
 /* What was found to be missing is not looked for, until it comes. */
@@ -1335,6 +1389,7 @@ int main(void) {
       cmocka_unit_test(test_bin_edges),
       cmocka_unit_test(test_best_behind_short_ones),
       cmocka_unit_test(test_best_remembers),
+      cmocka_unit_test(test_holes_widen),
       cmocka_unit_test(test_best_at_edges),
       cmocka_unit_test(test_index_random),
       cmocka_unit_test(test_index_collisions),

@@ -425,6 +425,7 @@ typedef enum kind {
   USED,
   HOLES,
   HOLES_TABLE,
+  BINS,
   WINDOW_TABLE,
   CHUNKS,
   SPANS,
@@ -500,13 +501,15 @@ static const field page_fields[] = {ONE(T, next, PAGE)};
 #undef T
 #define T gmlk_records
 static const field records_fields[] = {ONE(T, pages, PAGE), ONE(T, unused, BLOCK),
-                                       ONE(T, unused_count, INTEGER), ONE(T, serial, INTEGER)};
+                                       ONE(T, unused_count, INTEGER), ONE(T, page_count, INTEGER),
+                                       ONE(T, serial, INTEGER)};
 #undef T
 #define T gmlk_holes
-static const field holes_fields[] = {ONE(T, words, INTEGER),      MANY(T, bits, INTEGER),
-                                     ONE(T, grains, INTEGER),     ONE(T, none_from, INTEGER),
-                                     ONE(T, none_count, INTEGER), ONE(T, seconds, BLOCK),
-                                     MANY(T, bins, PART)};
+static const field holes_fields[] = {
+    ONE(T, words, INTEGER),     MANY(T, bits, INTEGER),      ONE(T, grains, INTEGER),
+    ONE(T, none_from, INTEGER), ONE(T, none_count, INTEGER), ONE(T, count, INTEGER),
+    ONE(T, room, INTEGER),      ONE(T, bin_mask, INTEGER),   GAP(T, bin_mask, 4),
+    ONE(T, seconds, BLOCK),     ONE(T, bins, BINS),          ONE(T, few, PART)};
 #undef T
 #define T gmlk_row
 static const field row_fields[] = {MANY(T, address, INTEGER), MANY(T, block, BLOCK)};
@@ -998,8 +1001,10 @@ static void find_windows(const gmlk_arena *a) {
 static void find_holes(const gmlk_holes *holes) {
   unsigned bin;
   found(SHAPE_POOL_HOLES, holes);
-  for (bin = 0; bin < GMLK_BINS; bin++)
+  found(SHAPE_BIN, &holes->few);
+  for (bin = 0; bin < GMLK_BINS && holes->bin_mask; bin++)
     if (bin == 7 || holes->bins[bin].next != &holes->bins[bin]) found(SHAPE_BIN, &holes->bins[bin]);
+  note_pointer(BINS, holes->bins);
 }
 
 static void find_chunks(const gmlk_arena *a) {

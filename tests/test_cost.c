@@ -1,5 +1,6 @@
 /* What the manual says of costs, counted in steps: each case does the same beside few things and
-   beside many. Where this is compiled without tests/step_count.c, the cases are skipped. */
+   beside many. Where this is compiled without tests/step_count.c, these are skipped. And what host
+   memory the lake takes, counted in bytes and calls. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -206,6 +207,7 @@ static void measure_last_holes(size_t count, costs *out) {
   memset(hole_blocks, 0, sizeof(hole_blocks));
   holes = gmlk_holes_new(&host);
   assert_non_null(holes);
+  gmlk_holes_widen(holes, &host);
   for (i = 0; i < count; i++) gmlk_holes_insert(holes, &hole_blocks[i], i < 32 ? 4050 : 4032);
   for (i = 0; i < 32; i++) {
     gmlk_block *b = gmlk_holes_best(holes, 4040);
@@ -219,7 +221,7 @@ static void measure_last_holes(size_t count, costs *out) {
   before = step_count;
   for (i = 0; i < 32; i++) assert_null(gmlk_holes_best(holes, 4040 + i % 8));
   out->steps[1] = steps_since(before);
-  gmlk_host_free(&host, holes, sizeof(gmlk_holes));
+  gmlk_holes_destroy(holes, &host);
 }
 
 static void best_fit_beside_short_holes(void **state) {
@@ -256,6 +258,137 @@ static void trim_beside_buffers(void **state) {
   compare(measure_trim);
 }
 
+/* ---- Host memory ----------------------------------------------------------------------------- */
+
+static size_t metadata(void) { return stats().metadata_bytes; }
+
+/* What many blocks took goes back when they are gone, all of it or as much as is. */
+static void trim_gives_host_memory_back(void **state) {
+  gmlake_stream stream;
+  size_t before, full, left, i;
+  void **blocks, *windows[2];
+  (void)state;
+  open_large();
+  stream = open_stream();
+  put(get(512, stream), stream);
+  before = metadata();
+  blocks = get_many(3 * MANY, 512, stream);
+  full = metadata();
+  assert_true(full > 3 * MANY * 80);
+  for (i = 0; i < 3 * MANY; i++)
+    if (i % 1000) put(blocks[i], stream);
+  step(gmlake_trim(lake, 0, NULL));
+  assert_true(metadata() < full / 8); /* a block in each thousand pins a page of 63 */
+  for (i = 0; i < 3 * MANY; i += 1000)
+    if (i >= 2000) put(blocks[i], stream);
+  step(gmlake_trim(lake, 0, NULL));
+  left = metadata();
+  assert_true(left < before + 40 * K);
+  put(blocks[0], stream);
+  put(blocks[1000], stream);
+  step(gmlake_trim(lake, 0, NULL));
+  assert_true(metadata() <= left);
+  free(blocks);
+  for (i = 0; i < 2; i++) { /* and again: nothing is left behind each time */
+    blocks = get_many(MANY, 512, stream);
+    windows[0] = get(4 * C, stream);
+    for (full = 0; full < MANY; full++) put(blocks[full], stream);
+    put(windows[0], stream);
+    step(gmlake_trim(lake, 0, NULL));
+    assert_true(metadata() < before + 40 * K);
+    free(blocks);
+  }
+  finish();
+}
+
+/* A window that was found blocked does not ask the blocker's record when that has gone back. */
+static void a_blockers_record_goes(void **state) {
+  gmlake_stream stream;
+  void **blocks, *b[4], *window, *part;
+  size_t i;
+  (void)state;
+  open_large();
+  stream = open_stream();
+  flood(4);
+  for (i = 0; i < 4; i++) b[i] = take_on(C, stream);
+  drop_on(b[0], stream);
+  drop_on(b[2], stream);
+  window = take_on(2 * C, stream);
+  assert_int_equal(piece_count(window), 2);
+  drop_on(window, stream);
+  blocks = get_many(MANY, 4096, stream); /* takes the window's pieces, too */
+  part = take_on(2 * C, stream);
+  for (i = 0; i < MANY; i++) put(blocks[i], stream);
+  step(gmlake_trim(lake, 6 * C, NULL));
+  put(part, stream);
+  for (i = 0; i < 3; i++) drop_on(take_on(2 * C, stream), stream);
+  free(blocks);
+  finish();
+}
+
+/* Trim at each low takes nothing that the next high has to ask the host for, but where it is more
+   than three times as high. */
+static void trim_makes_no_storm(void **state) {
+  const long many = 1L << 30;
+  gmlake_stream stream;
+  void **blocks;
+  size_t i, n;
+  (void)state;
+  open_large();
+  stream = open_stream();
+  blocks = get_many(MANY, 512, stream);
+  for (n = 0; n < 4; n++) {
+    for (i = MANY / 3; i < MANY; i++) put(blocks[i], stream);
+    step(gmlake_trim(lake, 0, NULL));
+    host_fail_in = many;
+    for (i = MANY / 3; i < MANY; i++) blocks[i] = get(512, stream);
+    assert_true(many - host_fail_in < 8);
+    host_fail_in = 0;
+  }
+  for (i = 0; i < MANY; i++) put(blocks[i], stream);
+  free(blocks);
+  finish();
+}
+
+/* A stream that has little in a pool costs little there. */
+static void pools_of_many_streams(void **state) {
+  gmlake_pool *pools[16];
+  gmlake_stream streams[32];
+  size_t before, i, n;
+  (void)state;
+  open_large();
+  for (i = 0; i < 16; i++) pools[i] = open_pool(0);
+  for (n = 0; n < 32; n++) {
+    streams[n] = open_stream();
+    drop_on(take_on(512, streams[n]), streams[n]);
+  }
+  for (i = 0; i < 16; i++) drop_on(take_from(pools[i], 512, NONE), NONE);
+  before = metadata();
+  for (i = 0; i < 16; i++)
+    for (n = 0; n < 32; n++) drop_on(take_from(pools[i], 512, streams[n]), streams[n]);
+  assert_true(metadata() - before < (size_t)16 * 32 * 600);
+  finish();
+}
+
+/* A stream that had much in a pool gives up what that took. */
+static void an_empty_pools_table_goes(void **state) {
+  gmlake_stream stream;
+  void *b[64];
+  size_t i;
+  (void)state;
+  open_large();
+  stream = open_stream();
+  for (i = 0; i < 64; i++) b[i] = take_on(512, stream);
+  for (i = 0; i < 64; i += 2) drop_on(b[i], stream);
+  drop_on(take_on(512, stream), stream);
+  assert_int_equal(lake->home.pools[GMLK_FIRST_STREAM]->bin_mask, ~0u);
+  for (i = 1; i < 64; i += 2) drop_on(b[i], stream);
+  assert_int_equal(lake->home.pools[GMLK_FIRST_STREAM]->bin_mask, ~0u);
+  (void)trim_to(0);
+  assert_int_equal(lake->home.pools[GMLK_FIRST_STREAM]->bin_mask, 0);
+  finish();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(runs),
@@ -263,6 +396,11 @@ int main(void) {
       cmocka_unit_test(growth_beside_gaps),
       cmocka_unit_test(best_fit_beside_short_holes),
       cmocka_unit_test(trim_beside_buffers),
+      cmocka_unit_test(trim_gives_host_memory_back),
+      cmocka_unit_test(a_blockers_record_goes),
+      cmocka_unit_test(trim_makes_no_storm),
+      cmocka_unit_test(pools_of_many_streams),
+      cmocka_unit_test(an_empty_pools_table_goes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

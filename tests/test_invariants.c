@@ -196,19 +196,17 @@ static void the_shape_of_an_arena(void **state) {
 /* Room for streams that there are not yet. */
 static void tables_of_streams_to_come(void **state) {
   gmlk_arena *a;
-  unsigned bin;
-  void *table;
+  gmlk_holes table;
   (void)state;
   open_faulty(8, 0);
   drop_on(take_on(512, A), A);
   a = &lake->home;
-  table = calloc(1, sizeof(gmlk_holes));
-  assert_non_null(table);
-  a->pools[7] = (gmlk_holes *)table;
-  for (bin = 0; bin < GMLK_BINS; bin++) gmlk_ring_init(&a->pools[7]->bins[bin]);
+  memset(&table, 0, sizeof(table));
+  gmlk_ring_init(&table.few);
+  table.bins = &table.few;
+  a->pools[7] = &table;
   assert_broken("A8: a pool is of no stream");
   a->pools[7] = NULL;
-  free(table);
   abandon();
 }
 
@@ -221,7 +219,7 @@ static void the_largest_table_of_pools(void **state) {
   a = &lake->home;
   assert_true(gmlk_arena_admit(a, last));
   assert_int_equal(a->pool_capacity, last * 2);
-  gmlk_host_free(&lake->host, a->pools[last], sizeof(gmlk_holes));
+  gmlk_holes_destroy(a->pools[last], &lake->host);
   a->pools[last] = NULL;
   assert_ok(gmlake_check(lake));
   breaks(size_t, a->pool_capacity, last * 2 - 1, "A8: the table of pools is not of its size");
@@ -679,6 +677,15 @@ static void sorted_pools(void **state) {
   end = take_on(512, NONE);
   drop_on(ptr, NONE);
   clean = lake->home.pools[GMLK_CLEAN];
+  breaks(uint32_t, clean->count, 7, "H6: a pool's count is off");
+  breaks(uint32_t, clean->room, ~0u, "H6: a pool has another table");
+  breaks(uint32_t, clean->bin_mask, ~0u, "H6: a pool has another table");
+  breaks(uint64_t, clean->bits[0], 3, "H2: a bin and its bit differ");
+  gmlk_holes_widen(clean, &lake->host);
+  assert_ok(gmlake_check(lake));
+  breaks(uint32_t, clean->bin_mask, 0, "H6: a pool has another table");
+  breaks(uint32_t, clean->room, GMLK_HOLES_FEW, "H6: a pool has another table");
+  breaks(gmlk_link *, clean->few.next, clean->bins, "H6: a pool with a table uses the one ring");
   b = lake->home.head.next;
   assert_int_equal(b->state, GMLK_FREE);
   fake = *b;

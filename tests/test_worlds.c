@@ -554,12 +554,12 @@ static void visit_tags(visitor visit) {
 }
 
 static void put_list(const gmlk_holes *holes) {
-  size_t bin;
+  unsigned bin;
   for (bin = 0; holes && bin < GMLK_BINS_EXACT; bin++) {
-    const gmlk_link *ring = &holes->bins[bin], *link = ring->next;
-    if (link == ring->prev) continue;
-    put((unsigned)bin);
-    for (; link != ring; link = link->next) put(gmlk_linked(link)->at);
+    const gmlk_block *b = gmlk_bin_first(holes, bin);
+    if (!b || !gmlk_bin_next(holes, bin, b)) continue;
+    put(bin);
+    for (; b; b = gmlk_bin_next(holes, bin, b)) put(b->at);
   }
   put(0xFFFE);
 }
