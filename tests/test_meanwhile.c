@@ -406,8 +406,8 @@ static void a_trim_has_its_records(void **state) {
     (void)take(C / 2);
   }
   for (i = 0; i < 65; i++) drop(odd[i]);
-  assert_true(gmlk_records_reserve(&lake->records, &lake->host, GMLK_TRIM_BATCH));
-  assert_in_range(lake->records.unused_count, GMLK_TRIM_BATCH, 2 * GMLK_TRIM_BATCH - 1);
+  assert_true(gmlk_records_reserve(&lake->records, &lake->host, GMLK_BATCH_MIN));
+  assert_in_range(lake->records.unused_count, GMLK_BATCH_MIN, 2 * GMLK_BATCH_MIN - 1);
   assert_int_equal(trim_to(0), 65 * C);
   abandon();
 }
