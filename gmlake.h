@@ -3488,6 +3488,21 @@ static gmlake_result gmlk_drive_book(gmlake *l, const gmlk_drive *drive) {
   return result;
 }
 
+/* Lets go of the books and begins a stretch of backend calls, or answers why it cannot. Between open
+   and close other threads may have the books: this is the only place where a planner lends them
+   to the driver. */
+static gmlake_result gmlk_drive_open(gmlake *l, gmlk_drive *drive) {
+  gmlk_books_unlock(l);
+  return gmlk_drive_begin(drive, &l->driver);
+}
+
+/* Ends the stretch, takes the books again and enters it there; answers as gmlk_drive_book. */
+static gmlake_result gmlk_drive_close(gmlake *l, gmlk_drive *drive) {
+  gmlk_drive_end(drive);
+  gmlk_books_lock(l);
+  return gmlk_drive_book(l, drive);
+}
+
 static void gmlk_peak(size_t *peak, size_t now) {
   if (now > *peak) *peak = now;
 }
@@ -4136,16 +4151,14 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
   gmlk_window *w;
   uint64_t count = 0;
   if (!dying) return GMLAKE_OK;
-  gmlk_books_unlock(l);
-  (void)gmlk_drive_begin(&drive, &l->driver);
+  (void)gmlk_drive_open(l, &drive);
   for (w = dying; w && drive.is_relaxed; w = w->bucket_next, count++) {
     uint64_t at = a->spool.base + (uint64_t)w->va->at * a->chunk_bytes;
     w->blocker = NULL;
     if (gmlk_drive_unmap(&drive, at, w->chunk_count * a->chunk_bytes))
       w->blocker = w->va; /* still mapped */
   }
-  gmlk_drive_end(&drive);
-  gmlk_books_lock(l);
+  (void)gmlk_drive_close(l, &drive);
   while (dying) {
     w = dying;
     dying = w->bucket_next;
@@ -4163,7 +4176,7 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
               drive.ns / count, "unmapped");
     gmlk_window_discard(l, a, w);
   }
-  return gmlk_drive_book(l, &drive);
+  return drive.result;
 }
 
 /* StitchFree: drops the windows that were used longest ago and whose work is complete, until so
@@ -4260,12 +4273,9 @@ static void gmlk_window_abandon(gmlake *l, gmlk_arena *a, gmlk_window *w, uint32
 static gmlake_result gmlk_window_make(gmlake *l, gmlk_arena *a, gmlk_window *w, uint32_t grains,
                                       uint32_t *out_stuck) {
   gmlk_drive drive;
-  gmlk_books_unlock(l);
-  (void)gmlk_drive_begin(&drive, &l->driver);
+  (void)gmlk_drive_open(l, &drive);
   (void)gmlk_window_map(&drive, a, w, out_stuck);
-  gmlk_drive_end(&drive);
-  gmlk_books_lock(l);
-  if (gmlk_drive_book(l, &drive)) return drive.result;
+  if (gmlk_drive_close(l, &drive)) return drive.result;
   w->self.arena = a->number;
   w->self.grains = grains;
   w->address = a->spool.base + (uint64_t)w->va->at * a->chunk_bytes +
@@ -4375,12 +4385,10 @@ static gmlake_result gmlk_places_unmap(gmlake *l, gmlk_arena *a, gmlk_place *lis
   gmlk_drive drive;
   gmlk_place *place;
   if (!list) return GMLAKE_OK;
-  gmlk_books_unlock(l);
-  (void)gmlk_drive_begin(&drive, &l->driver);
+  (void)gmlk_drive_open(l, &drive);
   for (place = list; place; place = place->next)
     place->mark = drive.is_relaxed && !gmlk_drive_unmap(&drive, place->address, a->chunk_bytes);
-  gmlk_drive_end(&drive);
-  gmlk_books_lock(l);
+  (void)gmlk_drive_close(l, &drive);
   for (place = list; place; place = place->next) {
     if (!place->mark) continue;
     if (place->state == GMLK_PLACE_BLIND) l->stats.quarantined_bytes -= a->chunk_bytes;
@@ -4388,7 +4396,7 @@ static gmlake_result gmlk_places_unmap(gmlake *l, gmlk_arena *a, gmlk_place *lis
     place->state = GMLK_PLACE_EMPTY;
     place->mark = 0;
   }
-  return gmlk_drive_book(l, &drive);
+  return drive.result;
 }
 
 /* For trim: chunks under mappings whose work is pending cannot be returned. */
@@ -4458,11 +4466,9 @@ static gmlake_result gmlk_places_map(gmlake *l, gmlake_buffer *b, uint32_t count
   gmlk_arena *a = b->arena;
   gmlk_drive drive;
   uint32_t i;
-  gmlk_books_unlock(l);
-  (void)gmlk_drive_begin(&drive, &l->driver);
+  (void)gmlk_drive_open(l, &drive);
   (void)gmlk_places_drive(&drive, b, count);
-  gmlk_drive_end(&drive);
-  gmlk_books_lock(l);
+  (void)gmlk_drive_close(l, &drive);
   for (i = b->count; i < count; i++) {
     gmlk_place *place = &b->places[i];
     if (!place->mark) continue;
@@ -4472,7 +4478,7 @@ static gmlake_result gmlk_places_map(gmlake *l, gmlake_buffer *b, uint32_t count
     a->chunks[place->slot].map_count++;
     if (drive.result) l->stats.quarantined_bytes += a->chunk_bytes;
   }
-  return gmlk_drive_book(l, &drive);
+  return drive.result;
 }
 
 /* Host memory for the places of [0, count). */
@@ -4655,12 +4661,8 @@ static int gmlk_exceeds(size_t held, size_t more, size_t limit) { /* limit 0: th
 /* How much the device has, asked with the books unlocked; on an error nothing is written. */
 static gmlake_result gmlk_ask_memory(gmlake *l, size_t *out_free, size_t *out_total) {
   gmlk_drive drive;
-  gmlk_books_unlock(l);
-  if (!gmlk_drive_begin(&drive, &l->driver))
-    (void)gmlk_drive_memory_info(&drive, out_free, out_total);
-  gmlk_drive_end(&drive);
-  gmlk_books_lock(l);
-  return gmlk_drive_book(l, &drive);
+  if (!gmlk_drive_open(l, &drive)) (void)gmlk_drive_memory_info(&drive, out_free, out_total);
+  return gmlk_drive_close(l, &drive);
 }
 
 /* Whether limits and the device allow so many more chunks; the driver is asked only where it must
@@ -4695,16 +4697,14 @@ static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_request *r, uint32_t count)
   if (result) return result;
   if (!gmlk_records_reserve(&l->records, &l->host, records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   gmlk_records_hold(&l->records, &held, records);
-  gmlk_books_unlock(l);
-  (void)gmlk_drive_begin(&drive, &l->driver);
+  (void)gmlk_drive_open(l, &drive);
   result = gmlk_chunks_make(&drive, a, count, &made);
   if (result) gmlk_chunks_unmake(&drive, a, count, made);
-  gmlk_drive_end(&drive);
-  gmlk_books_lock(l);
+  result = gmlk_drive_close(l, &drive);
   gmlk_records_return(&l->records, &held);
-  if (gmlk_drive_book(l, &drive)) {
+  if (result) {
     gmlk_growth_quarantine(l, a, count);
-    return drive.result;
+    return result;
   }
   gmlk_growth_commit(l, a, count);
   gmlk_tell(l, r, GMLAKE_EVENT_GROW, a->is_bare ? 0 : gmlk_home(a, gmlk_slot_at(a, a->slots[0])),
@@ -4847,8 +4847,7 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
                              gmlk_chunk_grains(a));
   result = gmlk_windows_unmap(l, a, dying);
   if (!result) result = gmlk_places_unmap(l, a, gmlk_places_marked(a));
-  gmlk_books_unlock(l);
-  (void)gmlk_drive_begin(&drive, &l->driver);
+  (void)gmlk_drive_open(l, &drive);
   for (i = 0; i < count; i++) {
     gmlk_chunk *chunk = &a->chunks[a->slots[i]];
     uint64_t at = gmlk_home(a, gmlk_slot_at(a, a->slots[i]));
@@ -4858,14 +4857,12 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
     if (!a->is_bare && gmlk_drive_unmap(&drive, at, a->chunk_bytes)) continue;
     chunk->mark = gmlk_drive_release(&drive, chunk->handle) ? 2 : 1;
   }
-  gmlk_drive_end(&drive);
-  gmlk_books_lock(l);
+  (void)gmlk_drive_close(l, &drive);
   bytes = gmlk_trim_commit(l, a, count);
   *released += bytes;
   if (bytes)
     gmlk_tell(l, NULL, GMLAKE_EVENT_TRIM, 0, bytes, drive.ns, "free, and no work uses them");
-  if (gmlk_drive_book(l, &drive)) return drive.result;
-  return result;
+  return drive.result ? drive.result : result;
 }
 
 /* Returns what is free and complete, in every arena, until at most keep_bytes are held. */
@@ -5491,14 +5488,12 @@ static gmlake_result gmlk_wait_for_device(gmlake *l) {
   for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
     if (gmlk_stream_is_out(&l->streams, l->streams.items[i])) l->streams.items[i]->is_dirty = 2;
   l->stats.host_wait_count++;
-  gmlk_books_unlock(l);
-  result = gmlk_drive_begin(&drive, &l->driver);
+  result = gmlk_drive_open(l, &drive);
   if (!result) {
     result = l->driver.device_wait(l->driver.backend->user, &code);
     result = gmlk_drive_called(&drive, result, code, "device_wait");
   }
-  gmlk_drive_end(&drive);
-  gmlk_books_lock(l);
+  (void)gmlk_drive_close(l, &drive);
   for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
     gmlk_stream *s = l->streams.items[i];
     if (s->is_dirty != 2) continue;
@@ -5507,7 +5502,7 @@ static gmlake_result gmlk_wait_for_device(gmlake *l) {
     l->streams.lost_count -= s->is_forgotten;
     gmlk_stream_complete(&l->streams, s, s->epoch++);
   }
-  return gmlk_drive_book(l, &drive);
+  return drive.result;
 }
 
 /* Waits for the stream's newest fence. pre: it has one. */
@@ -5519,20 +5514,18 @@ static gmlake_result gmlk_wait_for_fence(gmlake *l, unsigned stream) {
   gmlk_drive drive;
   int code = 0;
   s->fence_count--;
-  gmlk_books_unlock(l);
-  result = gmlk_drive_begin(&drive, &l->driver);
+  result = gmlk_drive_open(l, &drive);
   if (!result) {
     result = b->event_wait(b->user, fence.event, &code);
     result = gmlk_drive_called(&drive, result, code, "event_wait");
   }
-  gmlk_drive_end(&drive);
-  gmlk_books_lock(l);
+  (void)gmlk_drive_close(l, &drive);
   if (!result) gmlk_stream_complete(&l->streams, s, fence.epoch);
   if (result && !gmlk_stream_covering(s, fence.epoch)) /* then its place is free still [S2] */
     s->fences[(s->fence_head + s->fence_count++) % GMLK_FENCES] = fence;
   else
     gmlk_event_give(&l->streams, fence.event);
-  return gmlk_drive_book(l, &drive);
+  return drive.result;
 }
 
 /* Waits on the host for what was freed on one stream. CAPTURING: a capture forbids to fence the
@@ -10126,12 +10119,9 @@ static gmlake_result gmlk_reserve_halving(gmlake *l, size_t *bytes, size_t chunk
   for (;;) {
     gmlk_drive drive;
     size_t half = *bytes / 2 & ~(chunk_bytes - 1);
-    gmlk_books_unlock(l);
-    result = gmlk_drive_begin(&drive, &l->driver);
+    result = gmlk_drive_open(l, &drive);
     if (!result) result = gmlk_drive_reserve(&drive, *bytes, chunk_bytes, out_base);
-    gmlk_drive_end(&drive);
-    gmlk_books_lock(l);
-    (void)gmlk_drive_book(l, &drive);
+    (void)gmlk_drive_close(l, &drive);
     if (result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || half < l->device.device_bytes) return result;
     *bytes = half;
   }
@@ -10225,11 +10215,8 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
 /* The same in a stretch of calls of its own, the books unlocked. */
 static gmlake_result gmlk_arena_drain_booked(gmlake *l, gmlk_arena *a) {
   gmlk_drive drive;
-  gmlk_books_unlock(l);
-  if (!gmlk_drive_begin(&drive, &l->driver)) gmlk_arena_drain(a, &drive, 0);
-  gmlk_drive_end(&drive);
-  gmlk_books_lock(l);
-  return gmlk_drive_book(l, &drive);
+  if (!gmlk_drive_open(l, &drive)) gmlk_arena_drain(a, &drive, 0);
+  return gmlk_drive_close(l, &drive);
 }
 
 static void gmlk_windows_free(gmlake *l, gmlk_window *w) {
