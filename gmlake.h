@@ -659,7 +659,7 @@ typedef struct gmlake_allocation_info {
   size_t bytes; /* rounded */
   size_t requested_bytes;
   size_t piece_count;   /* 1; more where the block is a window */
-  gmlake_stream stream; /* of the allocation */
+  gmlake_stream stream; /* of the allocation; NONE too where it is forgotten by now */
   gmlake_pool *pool;    /* NULL: the default pool */
   unsigned flags;
   uint64_t user_data;
@@ -1940,7 +1940,9 @@ static gmlake_result gmlk_drive_memory_info(gmlk_drive *drive, size_t *free_byte
    stream while any is being captured: that would spoil the capture; [S4] every closed epoch, and
    every tag, is complete or covered by a fence, or its stream is dirty: a fence is to come; [S5] a
    number in use is a stream's, forgotten or not, or a capture's: then one stream has it as its
-   capture, and its pool counts it; a stream that is forgotten and dirty is lost: it was destroyed
+   capture, and its pool counts it; a forgotten stream's number serves again once its
+   work is complete, and its epochs go on, so that whatever tag, place or wait names it reads as
+   complete; live blocks tell by its birth; a stream that is forgotten and dirty is lost: it was destroyed
    before it could be fenced, and only a wait for the whole device completes its open epoch; there
    is room to give every event back; [S6] what a stream waited for is of closed epochs; [S7] a
    stream counts the live blocks that it is recorded on and, under GMLAKE_STREAMS_MAY_END, its own;
@@ -1971,7 +1973,8 @@ typedef struct gmlk_fence {
 
 typedef struct gmlk_stream {
   gmlake_stream value;
-  uint64_t id; /* [GMLK_ENDS_SEEN] */
+  uint64_t id;   /* [GMLK_ENDS_SEEN] */
+  uint64_t born; /* a serial number of its own, among those of the blocks' ownerships */
   uint64_t epoch, done;
   size_t freed_bytes;             /* in the open epoch */
   gmlk_fence fences[GMLK_FENCES]; /* a ring */
@@ -1984,6 +1987,7 @@ typedef struct gmlk_stream {
   unsigned capture;   /* [being captured] the number that stands for the capture, else 0 */
   uint32_t arena;     /* [being captured] where its allocations come from */
   uint32_t uses;      /* [S7] */
+  unsigned next;      /* [forgotten, unused] the number behind it in line, 0: none */
   uint8_t is_capture; /* stands for a capture, not for a stream */
   uint8_t is_used;    /* the number is taken */
   uint8_t is_forgotten;
@@ -1995,7 +1999,7 @@ typedef struct gmlk_streams {
   size_t count, capacity;
   size_t capture_count;
   size_t live_count; /* streams neither forgotten nor captures */
-  size_t used_count; /* forgotten ones too, until their numbers serve again */
+  size_t used_count; /* forgotten ones too, until their work is complete */
   size_t lost_count; /* forgotten and dirty */
   unsigned ends;     /* GMLK_ENDS_* */
   unsigned has_none; /* GMLAKE_STREAM_NONE has asked for memory that lay with a stream: 1 */
@@ -2003,8 +2007,10 @@ typedef struct gmlk_streams {
   unsigned last; /* number of last_value, 0: none */
   void **events; /* idle ones */
   size_t event_count, event_capacity;
-  uint64_t record_count, forgotten_count;
-  int is_news; /* something has completed that no sweep has seen */
+  uint64_t record_count;
+  unsigned queue_first, queue_last; /* the line of forgotten streams' numbers, lost ones apart */
+  unsigned unused;                  /* the stack of captures' numbers */
+  int is_news;                      /* something has completed that no sweep has seen */
 } gmlk_streams;
 
 static gmlake_stream gmlk_stream_canonical(gmlake_stream stream) {
@@ -2037,13 +2043,14 @@ static int gmlk_events_reserve(gmlk_streams *streams, gmlk_host *host, size_t nu
   return 1;
 }
 
-/* A number for a new stream or capture; 0: no host memory, or 65,534 are in use. */
-static unsigned gmlk_stream_add(gmlk_streams *streams, gmlk_host *host, gmlake_stream value,
-                                int is_capture) {
-  size_t i = GMLK_FIRST_STREAM;
-  uint64_t epoch;
-  gmlk_stream *s;
-  while (i < streams->count && streams->items[i]->is_used) i++;
+/* Whether all that was freed on the stream is known to be complete. */
+static int gmlk_stream_is_complete(const gmlk_stream *s) {
+  return !s->is_dirty && s->done + 1 == s->epoch;
+}
+
+/* A record for a number that never served. */
+static unsigned gmlk_stream_extend(gmlk_streams *streams, gmlk_host *host) {
+  size_t i = gmlk_max(streams->count, GMLK_FIRST_STREAM);
   if (i == GMLK_STREAMS_MAX) return 0;
   if (i >= streams->capacity) {
     size_t capacity = streams->capacity ? streams->capacity * 2 : 8;
@@ -2054,29 +2061,68 @@ static unsigned gmlk_stream_add(gmlk_streams *streams, gmlk_host *host, gmlake_s
     streams->capacity = capacity;
   }
   if (!gmlk_events_reserve(streams, host, i + 1 - GMLK_FIRST_STREAM)) return 0;
-  s = streams->items[i];
-  if (!s) s = (gmlk_stream *)gmlk_host_alloc(host, sizeof(gmlk_stream));
-  if (!s) return 0;
-  epoch = s->epoch ? s->epoch : 1; /* others may remember waits for what the number meant before */
+  streams->items[i] = (gmlk_stream *)gmlk_host_alloc(host, sizeof(gmlk_stream));
+  if (!streams->items[i]) return 0;
+  streams->count = i + 1;
+  return (unsigned)i;
+}
+
+/* A forgotten stream's number waits at the end of the line to serve again. */
+static void gmlk_stream_queue(gmlk_streams *streams, unsigned stream) {
+  streams->items[stream]->next = 0;
+  if (streams->queue_last)
+    streams->items[streams->queue_last]->next = stream;
+  else
+    streams->queue_first = stream;
+  streams->queue_last = stream;
+}
+
+/* Takes the first number off that line; 0: it is empty. */
+static unsigned gmlk_stream_dequeue(gmlk_streams *streams) {
+  unsigned stream = streams->queue_first;
+  if (!stream) return 0;
+  streams->queue_first = streams->items[stream]->next;
+  if (!streams->queue_first) streams->queue_last = 0;
+  return stream;
+}
+
+/* A number for a new stream or capture; 0: no host memory, or 65,534 are in use. A capture takes
+   none that free memory may name: what has its tag at the end is the graph's. */
+static unsigned gmlk_stream_add(gmlk_streams *streams, gmlk_host *host, gmlake_stream value,
+                                int is_capture, uint64_t born) {
+  unsigned stream = is_capture ? 0 : streams->queue_first;
+  uint64_t epoch;
+  gmlk_stream *s;
+  if (stream && gmlk_stream_is_complete(streams->items[stream])) {
+    (void)gmlk_stream_dequeue(streams);
+  } else {
+    stream = streams->unused;
+    if (stream) streams->unused = streams->items[stream]->next;
+  }
+  if (!stream) stream = gmlk_stream_extend(streams, host);
+  if (!stream) return 0;
+  s = streams->items[stream];
+  epoch = s->epoch ? s->epoch : 1; /* what names the number goes on to read as complete [S5] */
   memset(s, 0, sizeof(*s));
   s->value = value;
+  s->born = born;
   s->epoch = epoch;
   s->done = epoch - 1;
   s->is_used = 1;
   s->is_capture = (uint8_t)is_capture;
-  streams->items[i] = s;
-  if (i >= streams->count) streams->count = i + 1;
   if (!is_capture) {
     streams->live_count++;
     streams->used_count++;
   }
-  return (unsigned)i;
+  return stream;
 }
 
+/* A capture's number serves again. */
 static void gmlk_stream_drop(gmlk_streams *streams, unsigned stream) {
   gmlk_stream *s = streams->items[stream];
-  if (!s->is_capture) streams->used_count--;
   s->is_used = 0;
+  s->next = streams->unused;
+  streams->unused = stream;
 }
 
 /* Whether the work that a tag stands for is known to be complete. */
@@ -2111,17 +2157,26 @@ static void gmlk_stream_complete(gmlk_streams *streams, gmlk_stream *s, uint64_t
   }
   s->done = gmlk_later(s->done, epoch);
   streams->is_news = 1;
+  if (s->is_forgotten && gmlk_stream_is_complete(s)) streams->used_count--;
+}
+
+/* A forgotten stream that is not lost waits for its number to serve again. */
+static void gmlk_stream_leave(gmlk_streams *streams, unsigned stream) {
+  if (gmlk_stream_is_complete(streams->items[stream])) streams->used_count--;
+  gmlk_stream_queue(streams, stream);
 }
 
 /* The stream was destroyed and nobody said so before. What it freed in the open epoch, and what it
    does with live blocks, can have no fence any more. */
-static void gmlk_stream_end(gmlk_streams *streams, gmlk_stream *s, int is_dirty) {
+static void gmlk_stream_end(gmlk_streams *streams, unsigned stream, int is_dirty) {
+  gmlk_stream *s = streams->items[stream];
   GMLAKE_ASSERT(!s->is_forgotten);
   s->is_forgotten = 1;
   s->is_dirty = s->is_dirty || s->uses || is_dirty;
   streams->lost_count += s->is_dirty;
   streams->live_count--;
   streams->last = 0;
+  if (!s->is_dirty) gmlk_stream_leave(streams, stream);
 }
 
 static int gmlk_stream_is_lost(const gmlk_stream *s) { return s->is_forgotten && s->is_dirty; }
@@ -2202,7 +2257,7 @@ static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_drive *drive,
     drive->calls++;
     drive->has_lost = result == GMLAKE_ERROR_INVALID_ARGUMENT && s->value;
     if (drive->has_lost) {
-      gmlk_stream_end(streams, s, 1);
+      gmlk_stream_end(streams, stream, 1);
       drive->code = code;
     } else if (result != GMLAKE_ERROR_CAPTURING) {
       gmlk_drive_note(drive, gmlk_backend_result(result), code, "event_record");
@@ -3208,7 +3263,7 @@ static uint64_t gmlk_address_of(const gmlk_arena *a, const gmlk_block *b) {
 
 typedef struct gmlk_used { /* a stream that uses a block beside its own */
   unsigned stream;
-  uint64_t ticket; /* [pending] */
+  uint64_t ticket; /* [pending]; [live] when the number was born as this stream's */
 } gmlk_used;
 
 struct gmlk_note { /* what few live blocks have */
@@ -3565,6 +3620,16 @@ static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream,
   w->self.stream = (uint16_t)stream;
   w->self.ticket = ticket;
   gmlk_window_set_idle(&a->spool, w);
+}
+
+/* A live block's own stream, 0: none, or its number is another's by now, and its work complete. */
+static unsigned gmlk_own_stream(const gmlake *l, const gmlk_block *b) {
+  return b->stream && b->ticket > l->streams.items[b->stream]->born ? b->stream : 0;
+}
+
+/* The same of a stream in a live block's note. */
+static int gmlk_use_is_known(const gmlake *l, const gmlk_used *used) {
+  return used->ticket == l->streams.items[used->stream]->born;
 }
 
 static void gmlk_note_free(gmlake *l, gmlk_note *note) {
@@ -4407,18 +4472,6 @@ static void gmlk_places_spare(gmlake *l, gmlk_arena *a) {
     for (i = b->count; i < b->place_count; i++)
       if (b->places[i].state && !gmlk_place_is_done(l, &b->places[i]))
         a->chunks[b->places[i].slot].mark = 0;
-}
-
-/* Marks the streams that places behind fronts name; those whose work is complete name none. */
-static void gmlk_places_mark(const gmlake *l, gmlk_arena *a, unsigned char *named) {
-  const gmlake_buffer *b;
-  uint32_t i;
-  for (b = a->buffers; b; b = b->next) {
-    for (i = b->count; i < b->place_count; i++) {
-      if (gmlk_place_is_done(l, &b->places[i])) b->places[i].stream = GMLK_CLEAN;
-      named[b->places[i].stream] = 1;
-    }
-  }
 }
 
 /* For trim: every mapping of a marked chunk. */
@@ -5499,8 +5552,10 @@ static gmlake_result gmlk_wait_for_device(gmlake *l) {
     if (s->is_dirty != 2) continue;
     s->is_dirty = result != GMLAKE_OK;
     if (result) continue;
-    l->streams.lost_count -= s->is_forgotten;
     gmlk_stream_complete(&l->streams, s, s->epoch++);
+    if (!s->is_forgotten) continue;
+    l->streams.lost_count--;
+    gmlk_stream_queue(&l->streams, (unsigned)i);
   }
   return drive.result;
 }
@@ -6543,10 +6598,12 @@ static void gmlk_check_number(gmlk_checker *c, const gmlk_stream *s) {
   gmlk_expect(c, (s->is_used | s->is_capture | s->is_forgotten | s->is_dirty) <= 1,
               "S5: a stream is in no known state");
   gmlk_expect(c, !s->id || l->streams.ends == GMLK_ENDS_SEEN, "S8: a stream's id was not asked");
+  gmlk_expect(c, s->born <= l->records.serial, "S5: a stream is of a time to come");
+  gmlk_expect(c, !s->next || !s->is_used || s->is_forgotten, "S5: a number that serves is in line");
   if (!gmlk_expect(c, !s->capture || (s->is_used && !s->is_capture && !s->is_forgotten),
                    "S5: a capture is of no stream"))
     return;
-  gmlk_expect(c, s->is_used ? !s->is_capture || !s->is_forgotten : s->is_capture || s->is_forgotten,
+  gmlk_expect(c, !(s->is_capture && s->is_forgotten) && (s->is_used || s->is_capture),
               "S5: a stream is in no known state");
   gmlk_expect(c, !s->fence_count || (s->is_used && !s->is_capture), "S5: a fence is of no stream");
   gmlk_expect(c, !s->is_dirty || (s->is_used && !s->is_capture),
@@ -6564,9 +6621,30 @@ static void gmlk_check_number(gmlk_checker *c, const gmlk_stream *s) {
               "S5: a capture has no pool");
 }
 
+/* [S5] The line of forgotten streams' numbers and the stack of captures' hold so many, and end. */
+static void gmlk_check_lines(gmlk_checker *c, size_t forgotten, size_t unused) {
+  const gmlk_streams *all = &c->l->streams;
+  unsigned stream = all->queue_first, last = 0;
+  for (; stream && forgotten && !c->broken; forgotten--) {
+    const gmlk_stream *s = stream < all->count ? all->items[stream] : NULL;
+    if (!gmlk_expect(c, s && s->is_forgotten && !s->is_dirty, "S5: a number in line is none"))
+      return;
+    last = stream;
+    stream = s->next;
+  }
+  gmlk_expect(c, !stream && !forgotten && last == all->queue_last,
+              "S5: a forgotten number is not in line");
+  for (stream = all->unused; stream && unused && !c->broken; unused--) {
+    const gmlk_stream *s = stream < all->count ? all->items[stream] : NULL;
+    if (!gmlk_expect(c, s && !s->is_used, "S5: a number that serves is unused")) return;
+    stream = s->next;
+  }
+  gmlk_expect(c, c->broken || (!stream && !unused), "S5: an unused number is lost");
+}
+
 static void gmlk_check_numbers(gmlk_checker *c) {
   const gmlk_streams *all = &c->l->streams;
-  size_t live = 0, used = 0, lost = 0, captures = 0, captured = 0, i;
+  size_t live = 0, used = 0, forgotten = 0, lost = 0, unused = 0, captures = 0, captured = 0, i;
   const gmlk_stream *s;
   gmlk_check_afresh(c);
   for (i = GMLK_FIRST_STREAM; i < all->count && !c->broken; i++) {
@@ -6574,8 +6652,10 @@ static void gmlk_check_numbers(gmlk_checker *c) {
     gmlk_check_number(c, s);
     gmlk_check_waits(c, s);
     live += s->is_used && !s->is_capture && !s->is_forgotten;
-    used += s->is_used && !s->is_capture;
+    used += s->is_used && !s->is_capture && !(s->is_forgotten && gmlk_stream_is_complete(s));
+    forgotten += s->is_used && s->is_forgotten;
     lost += s->is_used && s->is_forgotten && s->is_dirty;
+    unused += !s->is_used;
     captures += s->is_used && s->is_capture;
     captured += s->capture != 0;
   }
@@ -6583,6 +6663,7 @@ static void gmlk_check_numbers(gmlk_checker *c) {
               "S5: the numbers in use are off");
   gmlk_expect(c, captures == captured && captured == all->capture_count,
               "S5: the captures are off");
+  if (!c->broken) gmlk_check_lines(c, forgotten - lost, unused);
   if (c->broken || !all->last) return;
   s = all->last < all->count ? all->items[all->last] : NULL;
   gmlk_expect(c,
@@ -6786,7 +6867,7 @@ static void gmlk_check_note(gmlk_checker *c, const gmlk_note *note, int is_pendi
                 "N2: a block is used on no stream");
     if (is_pending)
       gmlk_check_tag(c, stream, note->used[i].ticket, "S1: a pending use is of an epoch to come");
-    else
+    else if (!c->broken && gmlk_use_is_known(c->l, &note->used[i]))
       c->uses += gmlk_check_print(stream);
   }
   if (is_pending)
@@ -6832,7 +6913,8 @@ static void gmlk_check_live(gmlk_checker *c, const gmlk_arena *a, const gmlk_blo
               !b->stream || (b->stream >= GMLK_FIRST_STREAM && b->stream < all->count &&
                              all->items[b->stream]->is_used),
               "A9: a block is of no stream");
-  if (c->l->streams.ends && b->stream) c->uses += gmlk_check_print(b->stream);
+  if (!c->broken && c->l->streams.ends && gmlk_own_stream(c->l, b))
+    c->uses += gmlk_check_print(b->stream);
   gmlk_expect(c, found == b, "I1: a live block is not indexed");
 }
 
@@ -9262,10 +9344,33 @@ static gmlake_result gmlk_enter_driving(gmlake *l) {
   return l->lost ? gmlk_leave_driving(l, l->lost) : GMLAKE_OK;
 }
 
+/* Brings a number that may serve again to the front of the line: of two that are there longest one
+   is asked for, and the others have their turn. So streams that come and go use as many numbers as
+   are at work at a time, and looking for one takes no longer. */
+static void gmlk_queue_poll(gmlake *l) {
+  gmlk_streams *streams = &l->streams;
+  unsigned tries, stream;
+  gmlk_drive drive;
+  if (!streams->queue_first || gmlk_stream_is_complete(streams->items[streams->queue_first]))
+    return;
+  if (!gmlk_drive_begin(&drive, &l->driver)) {
+    for (tries = 0; tries < 2; tries++) {
+      stream = streams->queue_first;
+      gmlk_stream_poll(streams, &drive, stream);
+      if (gmlk_stream_is_complete(streams->items[stream])) break;
+      gmlk_stream_queue(streams, gmlk_stream_dequeue(streams));
+    }
+  }
+  gmlk_drive_end(&drive);
+  (void)gmlk_drive_book(l, &drive);
+}
+
 /* A new stream's number. The second stream of a lake closes the first one's epoch, so that what it
    freed before becomes known as complete. */
 static unsigned gmlk_stream_enter(gmlake *l, gmlake_stream value, uint64_t id) {
-  unsigned stream = gmlk_stream_add(&l->streams, &l->host, value, 0);
+  unsigned stream;
+  gmlk_queue_poll(l);
+  stream = gmlk_stream_add(&l->streams, &l->host, value, 0, ++l->records.serial);
   if (stream) l->streams.items[stream]->id = id;
   if (stream && l->streams.live_count == 2) gmlk_fence_all(l);
   return stream;
@@ -9279,8 +9384,7 @@ static unsigned gmlk_stream_gone(gmlake *l, gmlake_stream value) {
     if (s->value == value && gmlk_stream_is_lost(s)) return stream;
   }
   stream = gmlk_stream_enter(l, value, 0);
-  if (stream && !l->streams.items[stream]->is_forgotten)
-    gmlk_stream_end(&l->streams, l->streams.items[stream], 1);
+  if (stream && !l->streams.items[stream]->is_forgotten) gmlk_stream_end(&l->streams, stream, 1);
   return stream;
 }
 
@@ -9295,7 +9399,7 @@ static unsigned gmlk_stream_identify(gmlake *l, gmlake_stream value, unsigned st
   result = l->driver.stream_id(l->driver.backend->user, value, out_id, &code);
   if (result && result != GMLAKE_ERROR_INVALID_ARGUMENT) return stream;
   if (s && !result && s->id == *out_id) return stream;
-  if (s) gmlk_stream_end(&l->streams, s, result != GMLAKE_OK);
+  if (s) gmlk_stream_end(&l->streams, stream, result != GMLAKE_OK);
   if (!result) return 0;
   return s ? stream : gmlk_stream_gone(l, value);
 }
@@ -9664,10 +9768,23 @@ static int gmlk_is_used_elsewhere(gmlk_note *note, unsigned stream) {
   return kept != 0;
 }
 
-/* [S7] A block with this note is live no more. */
-static void gmlk_uses_end(gmlake *l, const gmlk_note *note) {
+/* Drops the uses by streams whose numbers are others' by now: their work is complete. */
+static void gmlk_uses_prune(const gmlake *l, gmlk_note *note) {
+  size_t i, kept = 0;
+  for (i = 0; i < note->used_count; i++)
+    if (gmlk_use_is_known(l, &note->used[i])) note->used[kept++] = note->used[i];
+  note->used_count = kept;
+}
+
+/* [S7] A block is live no more. */
+static void gmlk_uses_end(gmlake *l, const gmlk_block *b) {
+  gmlk_note *note = b->as.live.note;
+  unsigned own = l->streams.ends ? gmlk_own_stream(l, b) : 0;
   size_t i;
-  for (i = 0; note && i < note->used_count; i++) l->streams.items[note->used[i].stream]->uses--;
+  if (own) l->streams.items[own]->uses--;
+  if (!note) return;
+  gmlk_uses_prune(l, note);
+  for (i = 0; i < note->used_count; i++) l->streams.items[note->used[i].stream]->uses--;
 }
 
 /* Enters a stream into a live block's note; 0: no host memory. */
@@ -9678,7 +9795,8 @@ static int gmlk_note_use(gmlake *l, gmlk_block *b, unsigned stream) {
   if (!note) return 0;
   b->as.live.note = note;
   for (i = 0; i < note->used_count; i++)
-    if (note->used[i].stream == stream) return 1;
+    if (note->used[i].stream == stream && gmlk_use_is_known(l, &note->used[i])) return 1;
+  if (note->used_count == note->used_capacity) gmlk_uses_prune(l, note);
   if (note->used_count == note->used_capacity) {
     capacity = note->used_capacity ? note->used_capacity * 2 : 2;
     grown = gmlk_host_grow(&l->host, note->used, note->used_capacity * sizeof(gmlk_used),
@@ -9687,7 +9805,7 @@ static int gmlk_note_use(gmlake *l, gmlk_block *b, unsigned stream) {
     note->used = (gmlk_used *)grown;
     note->used_capacity = capacity;
   }
-  note->used[note->used_count].ticket = 0;
+  note->used[note->used_count].ticket = l->streams.items[stream]->born;
   note->used[note->used_count++].stream = stream;
   l->streams.items[stream]->uses++;
   return 1;
@@ -9696,8 +9814,8 @@ static int gmlk_note_use(gmlake *l, gmlk_block *b, unsigned stream) {
 /* [GMLK_ENDS_SEEN] A block freed on its own stream's value, which is another stream's now: the one
    that is gone used it too. */
 static int gmlk_is_of_former(const gmlake *l, const gmlk_block *b, unsigned stream) {
-  const gmlk_stream *own = b->stream && b->stream != stream ? l->streams.items[b->stream] : NULL;
-  return own && own->value == l->streams.items[stream]->value;
+  unsigned own = gmlk_own_stream(l, b);
+  return own && own != stream && l->streams.items[own]->value == l->streams.items[stream]->value;
 }
 
 GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t entry,
@@ -9706,7 +9824,7 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   gmlk_arena *a;
   gmlk_stream *s;
   gmlk_note *note;
-  unsigned stream = 0, tag;
+  unsigned stream = 0, own, tag;
   uint64_t ticket;
   size_t bytes;
   if (!b) return gmlk_explain(l, address, "gmlake_free");
@@ -9721,15 +9839,15 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   }
   gmlk_tag_for(l, b, stream, &tag, &ticket);
   bytes = gmlk_to_bytes(b->grains);
-  if (l->streams.ends && b->stream) l->streams.items[b->stream]->uses--;
+  own = gmlk_own_stream(l, b);
+  if (b->as.live.note || l->streams.ends) gmlk_uses_end(l, b);
   gmlk_index_remove(&l->index, entry);
   l->stats.free_count++;
   l->stats.live_count--;
   l->stats.active_bytes -= bytes;
   l->stats.requested_bytes -= bytes - b->slack;
   note = b->as.live.note;
-  if (note) gmlk_uses_end(l, note);
-  if (note && gmlk_is_used_elsewhere(note, stream ? stream : b->stream)) {
+  if (note && gmlk_is_used_elsewhere(note, stream ? stream : own)) {
     gmlk_pend(l, b, tag, ticket);
   } else {
     gmlk_release_block(l, b, tag, ticket);
@@ -9819,45 +9937,6 @@ GMLAKE_DEF gmlake_result gmlake_record_stream(gmlake *l, void *ptr, gmlake_strea
   return result ? result : gmlk_leave(l, gmlk_record_stream(l, ptr, stream));
 }
 
-/* Marks the numbers that anything still names. */
-static void gmlk_streams_mark(gmlake *l, unsigned char *named) {
-  const gmlk_window *w;
-  const gmlk_note *note;
-  size_t i, n;
-  for (i = 0; i < l->arena_count; i++) {
-    const gmlk_block *b;
-    if (!l->arenas[i]) continue;
-    for (b = l->arenas[i]->head.next; b != &l->arenas[i]->tail; b = b->next) named[b->stream] = 1;
-    for (w = l->arenas[i]->spool.oldest; w; w = w->newer) named[w->self.stream] = 1;
-    gmlk_places_mark(l, l->arenas[i], named);
-  }
-  for (i = 0; i < l->index.row_count * GMLK_ROW; i++) {
-    const gmlk_block *b = gmlk_index_at(&l->index, i);
-    if (!b) continue;
-    named[b->stream] = 1;
-    for (n = 0; b->as.live.note && n < b->as.live.note->used_count; n++)
-      named[b->as.live.note->used[n].stream] = 1;
-  }
-  for (note = l->pending; note; note = note->next) {
-    named[note->stream] = 1;
-    for (n = 0; n < note->used_count; n++) named[note->used[n].stream] = 1;
-  }
-}
-
-/* Numbers of forgotten streams that nothing names any more serve again. */
-static void gmlk_streams_recycle(gmlake *l) {
-  size_t count = l->streams.count, i;
-  unsigned char *named = (unsigned char *)gmlk_host_alloc(&l->host, count + 1);
-  if (!named) return; /* another time */
-  gmlk_streams_mark(l, named);
-  for (i = GMLK_FIRST_STREAM; i < count; i++) {
-    gmlk_stream *s = l->streams.items[i];
-    if (s->is_used && s->is_forgotten && !named[i] && !s->fence_count)
-      gmlk_stream_drop(&l->streams, (unsigned)i);
-  }
-  gmlk_host_free(&l->host, named, count + 1);
-}
-
 static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
   unsigned stream = gmlk_stream_find(&l->streams, gmlk_stream_canonical(value));
   gmlk_stream *s;
@@ -9879,7 +9958,7 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
   s->is_forgotten = 1;
   l->streams.live_count--;
   l->streams.last = 0;
-  if (++l->streams.forgotten_count % 16 == 0 && !gmlk_refresh(l, 1)) gmlk_streams_recycle(l);
+  gmlk_stream_leave(&l->streams, stream);
   return GMLAKE_OK;
 }
 
@@ -9896,13 +9975,15 @@ GMLAKE_DEF gmlake_result gmlake_forget_stream(gmlake *l, gmlake_stream stream) {
 static gmlake_result gmlk_get_allocation(gmlake *l, const void *ptr, gmlake_allocation_info *out) {
   gmlake_result result;
   const gmlk_block *b = gmlk_live_block(l, ptr, "gmlake_get_allocation", &result);
+  unsigned own;
   if (!b) return result;
+  own = gmlk_own_stream(l, b);
   memset(out, 0, sizeof(*out));
   out->ptr = (void *)(uintptr_t)gmlk_address_of(gmlk_arena_of(l, b), b);
   out->bytes = gmlk_to_bytes(b->grains);
   out->requested_bytes = out->bytes - b->slack;
   out->piece_count = b->as.live.window ? b->as.live.window->span_count : 1;
-  out->stream = b->stream ? l->streams.items[b->stream]->value : GMLAKE_STREAM_NONE;
+  out->stream = gmlk_stream_shown(l, own && !l->streams.items[own]->is_forgotten ? own : 0);
   out->pool = gmlk_arena_of(l, b)->pool;
   out->flags = b->flags & 0x7Fu;
   if (!b->as.live.note) return GMLAKE_OK;
@@ -10594,7 +10675,7 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
   gmlk_fence_now(l, stream);             /* what it freed so far is another's to the capture */
   if (legacy) gmlk_fence_now(l, legacy); /* which cannot be fenced in any capture */
   if (l->lost) return l->lost;
-  capture = gmlk_stream_add(&l->streams, &l->host, value, 1);
+  capture = gmlk_stream_add(&l->streams, &l->host, value, 1, ++l->records.serial);
   if (!capture) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!gmlk_arena_admit(&pool->arena, capture) || !gmlk_arena_admit(&pool->arena, stream)) {
     gmlk_stream_drop(&l->streams, capture);

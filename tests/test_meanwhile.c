@@ -367,30 +367,13 @@ static void a_pending_block_of_one_stream_is_settled(void **state) {
     step(gmlake_forget_stream(lake, other));
     gmlake_mock_stream_destroy(mock, other);
   }
-  assert_int_equal(lake->streams.used_count, 1);
   assert_int_equal(stats().pending_bytes, C);
   (void)trim_to(0);
+  assert_int_equal(lake->streams.used_count, 1);
   assert_error(try_on(4 * C, B), OUT_OF_DEVICE_MEMORY); /* the pool's, which is the graph's now */
   assert_int_equal(stats().pending_bytes, 0);
   assert_int_equal(stats().host_wait_count, 1);
   finish();
-}
-
-/* The numbers of forgotten streams serve again another time where nothing can be learnt now. */
-static void numbers_serve_again_another_time(void **state) {
-  size_t i;
-  (void)state;
-  open_faulty(4);
-  for (i = 1; i <= 32; i++) {
-    gmlake_stream stream = open_stream();
-    drop_on(take_on(512, stream), stream);
-    if (i == 16) fail_call(ON_EXCHANGE, 3, GMLAKE_ERROR_DRIVER, 0);
-    step(gmlake_forget_stream(lake, stream));
-    gmlake_mock_stream_destroy(mock, stream);
-    assert_int_equal(lake->streams.used_count, i < 32 ? i : 0);
-  }
-  assert_int_equal(faults[ON_EXCHANGE].in, 0);
-  abandon();
 }
 
 /* Each of a batch of chunks lies in the midst of a free range, and leaves two pieces of it. */
@@ -871,7 +854,6 @@ int main(void) {
       cmocka_unit_test(a_free_survives_a_full_ring_and_a_failed_question),
       cmocka_unit_test(a_stream_is_not_forgotten_behind_a_failed_question),
       cmocka_unit_test(a_pending_block_of_one_stream_is_settled),
-      cmocka_unit_test(numbers_serve_again_another_time),
       cmocka_unit_test(a_trim_has_its_records),
       cmocka_unit_test(a_device_lost_in_a_borrowed_chunk_ends_the_growth),
       cmocka_unit_test(a_device_lost_in_the_report_of_a_growth_is_told),

@@ -36,6 +36,17 @@ static void *leave_pending(size_t chunks) {
   return ptr;
 }
 
+/* Whether work queued on the stream now would have to wait for something. */
+static int is_behind(gmlake_stream stream) {
+  void *event = NULL;
+  int code, done = 0;
+  assert_ok(mock->event_create(mock->user, &event, &code));
+  assert_ok(mock->event_record(mock->user, event, stream, &code));
+  assert_ok(mock->event_query(mock->user, event, &done, &code));
+  assert_ok(mock->event_destroy(mock->user, event, &code));
+  return !done;
+}
+
 /* Destroys a lake that may have live blocks. */
 static void abandon(void) {
   assert_ok(gmlake_check(lake));
@@ -1437,72 +1448,263 @@ static void a_forgotten_streams_blocks_live_on(void **state) {
   finish();
 }
 
-/* Its number may serve again, but not while a block still names it. */
-static void a_forgotten_streams_blocks_keep_its_name(void **state) {
+/* The stream that a block names is one that can be used. */
+static void a_block_names_no_forgotten_stream(void **state) {
   gmlake_allocation_info info;
-  gmlake_stream other = NULL;
+  gmlake_stream other;
   void *p;
   int i;
   (void)state;
   open_two(4);
   p = take_on(C, A);
-  step(gmlake_forget_stream(lake, A));
-  for (i = 0; i < 40; i++) {
+  for (i = 0; i < 3; i++) {
+    step(gmlake_get_allocation(lake, p, &info));
+    assert_ptr_equal(info.stream, i ? NONE : A);
+    step(gmlake_forget_stream(lake, i ? other : A));
     other = open_stream();
-    drop_on(take_on(512, other), other);
-    step(gmlake_forget_stream(lake, other));
-    gmlake_mock_stream_destroy(mock, other);
+    drop_on(take_on(512, other), other); /* under A's number, the first of them */
   }
-  step(gmlake_get_allocation(lake, p, &info));
-  assert_ptr_equal(info.stream, A);
   drop_on(p, B);
   finish();
 }
 
-/* The numbers of forgotten streams serve again, a little later where host memory lacks. */
-static void numbers_serve_again(void **state) {
+/* Streams that come and go: a block of each stays, and so does a use of each of another block. */
+static void live_blocks_keep_no_numbers(void **state) {
+  void *kept, *p;
+  size_t metadata = 0, i;
+  (void)state;
+  start(300);
+  kept = take(512);
+  (void)take_on(C * 200, NONE);
+  for (i = 0; i < 600; i++) {
+    gmlake_stream stream = open_stream();
+    p = take_on(C / 8, stream);
+    step(gmlake_record_stream(lake, kept, stream));
+    step(gmlake_forget_stream(lake, stream));
+    gmlake_mock_stream_destroy(mock, stream);
+    drop_on(p, LEGACY);
+    if (i == 20) metadata = stats().metadata_bytes;
+  }
+  assert_in_range(lake->streams.count, GMLK_FIRST_STREAM + 2, GMLK_FIRST_STREAM + 4);
+  assert_int_equal(stats().metadata_bytes, metadata);
+  drop(kept);
+  (void)trim_to(SIZE_MAX);
+  assert_int_equal(stats().pending_bytes, 0);
+  abandon();
+}
+
+/* A number does not serve again while its stream is at work; many at work do not bar the line. */
+static void a_number_at_work_does_not_serve_again(void **state) {
+  gmlake_stream busy[3], other;
+  void *p[3], *q;
   size_t i;
   (void)state;
-  start(4);
-  step(gmlake_pool_destroy(lake, open_pool(0))); /* leaves a gap among the arenas */
-  for (i = 1; i <= 64; i++) {
-    A = open_stream();
-    drop_on(take_on(512, A), A);
-    host_fail_in = i == 16;
-    step(gmlake_forget_stream(lake, A));
-    assert_int_equal(host_fail_in, 0);
-    gmlake_mock_stream_destroy(mock, A);
+  open_two(64);
+  (void)take_on(512, B);
+  for (i = 0; i < 3; i++) {
+    busy[i] = open_stream();
+    p[i] = take_on(C, busy[i]);
+    hold(busy[i]);
+    drop_on(p[i], busy[i]);
   }
-  assert_int_equal(lake->streams.count, GMLK_FIRST_STREAM + 32);
-  assert_int_equal(lake->streams.live_count, 0);
+  for (i = 0; i < 3; i++) step(gmlake_forget_stream(lake, busy[i]));
+  for (i = 0; i < 20; i++) {
+    other = open_stream();
+    q = take_on(C, other);
+    assert_true(q != p[0] && q != p[1] && q != p[2]);
+    drop_on(q, other);
+    step(gmlake_forget_stream(lake, other));
+    gmlake_mock_stream_destroy(mock, other);
+  }
+  assert_in_range(lake->streams.count, GMLK_FIRST_STREAM + 5, GMLK_FIRST_STREAM + 7);
+  for (i = 0; i < 3; i++) complete(busy[i]);
+  (void)trim_to(SIZE_MAX);
+  assert_int_equal(lake->streams.used_count, 1);
+  abandon();
+}
+
+/* A pending block has the tag of a stream whose number is another's when it is freed at last. */
+static void a_pending_tag_outlives_its_streams_number(void **state) {
+  gmlake_stream other, late;
+  unsigned number;
+  void *p;
+  (void)state;
+  open_two(2);
+  late = open_stream();
+  (void)take_on(512, late);
+  p = take_on(C, A);
+  step(gmlake_record_stream(lake, p, B));
+  hold(B);
+  drop_on(p, A);
+  number = gmlk_stream_find(&lake->streams, A);
+  step(gmlake_forget_stream(lake, A));
+  other = open_stream();
+  hold(other);
+  (void)take_on(512, other);
+  assert_int_equal(gmlk_stream_find(&lake->streams, other), number);
+  (void)is_behind(other);
+  complete(B);
+  assert_ptr_equal(take_on(C, late), p); /* nothing to wait for: other never had it */
+  assert_int_equal(stats().stream_wait_count + stats().host_wait_count, 0);
+  complete(other);
+  abandon();
+}
+
+/* The same of a place of a buffer: it is unmapped without a wait. */
+static void a_place_outlives_its_streams_number(void **state) {
+  gmlake_buffer *buffer;
+  gmlake_stream other;
+  unsigned number;
+  (void)state;
+  open_two(4);
+  buffer = open_buffer(2);
+  step(gmlake_buffer_resize(lake, buffer, 2 * C, A));
+  step(gmlake_buffer_resize(lake, buffer, 0, A));
+  number = gmlk_stream_find(&lake->streams, A);
+  step(gmlake_forget_stream(lake, A));
+  (void)take_on(512, LEGACY);
+  other = open_stream();
+  (void)take_on(512, other);
+  if (gmlk_stream_find(&lake->streams, other) != number) {
+    other = open_stream();
+    (void)take_on(512, other);
+  }
+  hold(other);
+  (void)is_behind(other);
+  assert_int_equal(trim_to(0), 2 * C);
+  assert_int_equal(stats().host_wait_count, 0);
+  complete(other);
+  abandon();
+}
+
+/* A block recorded on a stream whose number is another's: that one is not waited for. */
+static void a_recorded_use_outlives_its_streams_number(void **state) {
+  gmlake_stream other;
+  unsigned number;
+  void *p;
+  (void)state;
+  open_two(4);
+  p = take_on(C, A);
+  step(gmlake_record_stream(lake, p, B));
+  number = gmlk_stream_find(&lake->streams, B);
+  step(gmlake_forget_stream(lake, B));
+  other = open_stream();
+  hold(other);
+  (void)take_on(512, other);
+  assert_int_equal(gmlk_stream_find(&lake->streams, other), number);
+  drop_on(p, A);
+  assert_int_equal(stats().pending_bytes, 0);
+  p = take_on(C, A);
+  step(gmlake_record_stream(lake, p, other)); /* which a stale use does not hide */
+  drop_on(p, A);
+  assert_int_equal(stats().pending_bytes, C);
+  complete(other);
+  abandon();
+}
+
+/* Nor is it hidden by a use of the stream that had the number before. */
+static void a_use_is_recorded_beside_that_of_a_former_stream(void **state) {
+  gmlake_stream other;
+  void *p;
+  (void)state;
+  open_two(4);
+  p = take_on(C, A);
+  step(gmlake_record_stream(lake, p, B));
+  step(gmlake_forget_stream(lake, B));
+  other = open_stream();
+  step(gmlake_record_stream(lake, p, other));
+  hold(other);
+  drop_on(p, A);
+  assert_int_equal(stats().pending_bytes, C);
+  complete(other);
+  abandon();
+}
+
+/* A block's own stream is gone and its number is a recorded one's: NONE does not speak for that. */
+static void none_does_not_speak_for_the_number(void **state) {
+  gmlake_stream other;
+  unsigned number;
+  void *p;
+  (void)state;
+  open_two(4);
+  p = take_on(C, A);
+  number = gmlk_stream_find(&lake->streams, A);
+  step(gmlake_forget_stream(lake, A));
+  other = open_stream();
+  step(gmlake_record_stream(lake, p, other));
+  assert_int_equal(gmlk_stream_find(&lake->streams, other), number);
+  hold(other);
+  drop_on(p, NONE);
+  assert_int_equal(stats().pending_bytes, C);
+  complete(other);
+  abandon();
+}
+
+/* A capture takes no number that free memory may name: what it pins is the graph's alone. */
+static void a_capture_has_a_number_of_its_own(void **state) {
+  gmlake_pool *pool;
+  (void)state;
+  open_two(4);
+  pool = open_pool(0);
+  drop_on(take_from(pool, C, A), A);
+  step(gmlake_forget_stream(lake, A));
+  step(gmlake_capture_begin(lake, B, pool));
+  step(gmlake_capture_end(lake, B));
+  assert_int_equal(trim_to(0), C);
+  step(gmlake_capture_begin(lake, B, pool)); /* and the same again */
+  step(gmlake_capture_end(lake, B));
+  assert_int_equal(lake->streams.count, GMLK_FIRST_STREAM + 2); /* B took that of A */
   finish();
+}
+
+/* Nor one that a pending block's tag names: the graph does not know that block. */
+static void a_capture_leaves_pending_tags_alone(void **state) {
+  gmlake_stream captured;
+  gmlake_pool *pool;
+  void *p;
+  (void)state;
+  open_two(4);
+  pool = open_pool(0);
+  captured = open_stream();
+  (void)take_on(512, captured);
+  p = take_from(pool, C, A);
+  step(gmlake_record_stream(lake, p, B));
+  hold(B);
+  drop_on(p, A);
+  step(gmlake_forget_stream(lake, A));
+  (void)trim_to(SIZE_MAX); /* A is known to be done */
+  step(gmlake_capture_begin(lake, captured, pool));
+  step(gmlake_capture_end(lake, captured));
+  complete(B);
+  assert_int_equal(trim_to(0), C);
+  abandon();
 }
 
 /* 65,534 streams at a time, all but the last of which are one record here. */
 static void numbers_of_streams_end(void **state) {
   static gmlk_stream *items[GMLK_STREAMS_MAX + 1];
-  gmlk_stream used, last;
+  gmlk_stream used;
   gmlk_streams streams;
   gmlk_host host;
   size_t i;
   (void)state;
   memset(&used, 0, sizeof(used));
-  memset(&last, 0, sizeof(last));
   memset(&streams, 0, sizeof(streams));
   memset(&host, 0, sizeof(host));
   used.is_used = 1;
   for (i = GMLK_FIRST_STREAM; i < GMLK_STREAMS_MAX; i++) items[i] = &used;
-  items[GMLK_STREAMS_MAX - 1] = &last;
+  items[GMLK_STREAMS_MAX - 1] = NULL;
   streams.items = items;
   streams.capacity = GMLK_STREAMS_MAX + 1;
   streams.count = GMLK_STREAMS_MAX - 1;
   streams.event_capacity = (size_t)GMLK_STREAMS_MAX * (GMLK_FENCES + 1); /* as if there was room */
-  assert_int_equal(gmlk_stream_add(&streams, &host, LEGACY, 0), GMLK_STREAMS_MAX - 1);
+  assert_int_equal(gmlk_stream_add(&streams, &host, LEGACY, 0, 0), GMLK_STREAMS_MAX - 1);
   assert_int_equal(streams.count, GMLK_STREAMS_MAX);
-  assert_int_equal(gmlk_stream_add(&streams, &host, NONE, 0), 0);
+  assert_int_equal(gmlk_stream_add(&streams, &host, NONE, 0, 0), 0);
   assert_int_equal(streams.count, GMLK_STREAMS_MAX);
   gmlk_stream_drop(&streams, GMLK_STREAMS_MAX - 1);
-  assert_int_equal(gmlk_stream_add(&streams, &host, NONE, 0), GMLK_STREAMS_MAX - 1);
+  assert_int_equal(gmlk_stream_add(&streams, &host, NONE, 1, 0), GMLK_STREAMS_MAX - 1);
+  gmlk_host_free(&host, items[GMLK_STREAMS_MAX - 1], sizeof(gmlk_stream));
   assert_int_equal(host.bytes, 0);
 }
 
@@ -1540,24 +1742,6 @@ static void numbers_of_streams_are_recycled(void **state) {
   }
   assert_int_equal(stats().metadata_bytes, host_bytes);
   assert_true(census().event_count < 1000);
-  finish();
-}
-
-/* The numbers of streams that live blocks were taken or recorded on stay theirs. */
-static void numbers_of_live_blocks_are_not_recycled(void **state) {
-  void *p[32];
-  size_t i;
-  (void)state;
-  start(8);
-  for (i = 0; i < 32; i++) {
-    gmlake_stream stream = open_stream();
-    p[i] = take_on(512, i < 16 ? stream : LEGACY);
-    if (i >= 16) step(gmlake_record_stream(lake, p[i], stream));
-    step(gmlake_forget_stream(lake, stream));
-    gmlake_mock_stream_destroy(mock, stream);
-  }
-  assert_true(lake->streams.used_count > 32);
-  for (i = 0; i < 32; i++) drop(p[i]);
   finish();
 }
 
@@ -2618,17 +2802,6 @@ static void replace(gmlake_stream stream) {
   assert_ptr_equal(open_stream(), stream);
 }
 
-/* Whether work queued on the stream now would have to wait for something. */
-static int is_behind(gmlake_stream stream) {
-  void *event = NULL;
-  int code, done = 0;
-  assert_ok(mock->event_create(mock->user, &event, &code));
-  assert_ok(mock->event_record(mock->user, event, stream, &code));
-  assert_ok(mock->event_query(mock->user, event, &done, &code));
-  assert_ok(mock->event_destroy(mock->user, event, &code));
-  return !done;
-}
-
 /* | aaaa | then the value is another stream's: what is pending there is not its own. */
 static void a_value_that_comes_back_is_another_stream(void **state) {
   void *p, *q;
@@ -2881,17 +3054,58 @@ static void without_ids_no_wait_is_remembered(void **state) {
   void *p;
   (void)state;
   open_without_ids(1);
-  p = take_on(C / 2, B);
+  p = take_on(C, B);
   hold(B);
   drop_on(p, B);
-  p = take_on(C, A); /* behind a wait */
+  (void)take_on(C / 2, A);
   assert_int_equal(stats().stream_wait_count, 1);
-  drop_on(p, A);
-  p = take_on(C, B);
-  drop_on(p, B);
-  replace(A);
-  p = take_on(C, A);
   assert_true(is_behind(A));
+  replace(A);
+  assert_false(is_behind(A));
+  (void)take_on(C / 2, A);
+  assert_true(is_behind(A));
+  abandon();
+}
+
+/* What is lost is no memory to wait for on the device: another stream's is. */
+static void what_is_lost_bars_no_wait_on_the_device(void **state) {
+  gmlake_stream third;
+  void *p, *q;
+  (void)state;
+  open_faulty(4);
+  third = open_stream();
+  p = take_on(C / 2, A);
+  (void)take_on(C / 2, LEGACY);
+  q = take_on(3 * C, B);
+  hold(B);
+  drop_on(p, A);
+  gmlake_mock_stream_destroy(mock, A);
+  assert_int_equal(trim_to(0), 0);
+  drop_on(q, B);
+  assert_ptr_equal(take_on(C / 2, third), q);
+  assert_int_equal(stats().stream_wait_count, 1);
+  assert_int_equal(stats().host_wait_count, 0);
+  abandon();
+}
+
+/* The host waits for the newest fence, which those of a former stream lie before. */
+static void without_ids_a_wait_covers_former_streams(void **state) {
+  void *p, *q, *event = NULL;
+  int code, done = 0;
+  (void)state;
+  open_without_ids(2);
+  p = take_on(C, A);
+  q = take_on(C, A);
+  hold(A);
+  assert_ok(mock->event_create(mock->user, &event, &code));
+  assert_ok(mock->event_record(mock->user, event, A, &code));
+  drop_on(p, A);
+  replace(A);
+  drop_on(q, A);
+  assert_ptr_equal(take_on(2 * C, NONE), p);
+  assert_ok(mock->event_query(mock->user, event, &done, &code));
+  assert_true(done);
+  assert_ok(mock->event_destroy(mock->user, event, &code));
   abandon();
 }
 
@@ -3081,12 +3295,19 @@ int main(void) {
       cmocka_unit_test(a_forgotten_stream_completes),
       cmocka_unit_test(a_recorded_stream_may_be_forgotten),
       cmocka_unit_test(a_forgotten_streams_blocks_live_on),
-      cmocka_unit_test(a_forgotten_streams_blocks_keep_its_name),
       cmocka_unit_test(numbers_of_streams_end),
+      cmocka_unit_test(a_block_names_no_forgotten_stream),
+      cmocka_unit_test(live_blocks_keep_no_numbers),
+      cmocka_unit_test(a_number_at_work_does_not_serve_again),
+      cmocka_unit_test(a_pending_tag_outlives_its_streams_number),
+      cmocka_unit_test(a_place_outlives_its_streams_number),
+      cmocka_unit_test(a_recorded_use_outlives_its_streams_number),
+      cmocka_unit_test(a_use_is_recorded_beside_that_of_a_former_stream),
+      cmocka_unit_test(none_does_not_speak_for_the_number),
+      cmocka_unit_test(a_capture_has_a_number_of_its_own),
+      cmocka_unit_test(a_capture_leaves_pending_tags_alone),
       cmocka_unit_test(a_busy_stream_with_many_frees_can_be_forgotten),
-      cmocka_unit_test(numbers_serve_again),
       cmocka_unit_test(numbers_of_streams_are_recycled),
-      cmocka_unit_test(numbers_of_live_blocks_are_not_recycled),
       cmocka_unit_test(a_recycled_number_has_not_been_waited_for),
       cmocka_unit_test(a_stream_that_the_driver_captures_cannot_be_forgotten),
       cmocka_unit_test(pools_are_apart),
@@ -3147,9 +3368,11 @@ int main(void) {
       cmocka_unit_test(an_id_that_cannot_be_had_changes_nothing),
       cmocka_unit_test(without_ids_memory_is_reused_behind_its_fence),
       cmocka_unit_test(without_ids_a_fence_comes_after_those_before),
+      cmocka_unit_test(without_ids_a_wait_covers_former_streams),
       cmocka_unit_test(without_ids_no_wait_is_remembered),
       cmocka_unit_test(without_ids_a_buffer_grows_behind_its_fence),
       cmocka_unit_test(a_stream_found_destroyed_is_left_out),
+      cmocka_unit_test(what_is_lost_bars_no_wait_on_the_device),
       cmocka_unit_test(a_backend_that_cannot_wait_for_the_device),
       cmocka_unit_test(the_device_is_not_waited_for_in_a_capture),
       cmocka_unit_test(a_wait_for_the_device_fails),

@@ -610,7 +610,6 @@ static void put_streams(void) {
   const gmlk_note *note;
   size_t i;
   put((unsigned)streams->is_news);
-  put((unsigned)(streams->forgotten_count % 16));
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
     const gmlk_stream *s = streams->items[i];
     put((unsigned)(s->value == w.streams[1]) | (unsigned)s->is_used << 1 |
