@@ -46,8 +46,9 @@ WHAT IT DOES NOT DO
 
 MACROS                            defined where
   GMLAKE_IMPLEMENTATION           in one file
-  GMLAKE_BACKEND_CUDA             there: the CUDA driver; needs <cuda.h>, not libcuda, which is
-                                  opened at run time. The default if neither is defined
+  GMLAKE_BACKEND_CUDA             there: the CUDA driver; needs <cuda.h> of CUDA 10.2 or later, not
+                                  libcuda, which is opened at run time. The default if neither is
+                                  defined
   GMLAKE_BACKEND_MOCK             there: a device on the host, for tests. Both may be defined
   GMLAKE_CUDA_LINK                there: link libcuda instead of opening it
   GMLAKE_STATIC                   in every file that includes the implementation: all static
@@ -260,6 +261,8 @@ typedef struct gmlake_device_properties {
   unsigned handle_types;    /* mask of GMLAKE_HANDLE_* that create accepts */
   int is_host_memory;       /* the host may read and write what is mapped: GMLAKE_FILL */
   char name[64];
+  int device,
+      device_count; /* its number among so many, from 0 on; 0, 0: the backend does not say */
 } gmlake_device_properties;
 
 #define GMLAKE_HANDLE_POSIX_FD 1u
@@ -354,6 +357,7 @@ typedef struct gmlake_mock_desc { /* all zero: sensible defaults */
   size_t granularity_bytes;       /* 0: 2 MiB; a power of two, at least the host's page */
   int bookkeeping_only;           /* no memory behind the addresses */
   gmlake_mock_costs costs;
+  int device_count; /* 0: 8; at most 32. The mock is number 0, the others may be its peers */
 } gmlake_mock_desc;
 
 typedef struct gmlake_mock_census {
@@ -381,6 +385,10 @@ GMLAKE_DEF void gmlake_mock_get_census(gmlake_backend *backend, gmlake_mock_cens
    persistent, every later one too. 0 switches failing off. capture_exchange counts as a call. */
 GMLAKE_DEF void gmlake_mock_fail_at(gmlake_backend *backend, uint64_t call_number,
                                     gmlake_result result, int persistent);
+/* Whether this device, 0 being the mock's own, may read and write all these bytes: whether every
+   mapping under them was given access for it. */
+GMLAKE_DEF int gmlake_mock_has_access(gmlake_backend *backend, const void *ptr, size_t bytes,
+                                      int device);
 
 /* Streams of the mock. A new one is idle; the legacy stream exists from the start. */
 GMLAKE_DEF gmlake_result gmlake_mock_stream_create(gmlake_backend *backend,
@@ -513,7 +521,8 @@ typedef struct gmlake_plan {
   const char *reason; /* for the observer; not copied */
 } gmlake_plan;
 
-/* Decisions, each NULL where the built-in policy's is to stand. They are called with no lock of
+/* Decisions, each NULL where the built-in policy's is to stand. Requests of more than the arena's
+   addresses, or of 1 TiB and more, are the built-in policy's. They are called with no lock of
    the books held, but one planner at a time, and may ask the lake about blocks and figures; other
    calls on their thread get INVALID_ARGUMENT. Plans are checked before anything changes; an
    illegal one is the answer to the allocation, INVALID_ARGUMENT with the reason in
@@ -606,8 +615,9 @@ typedef struct gmlake_desc { /* all zero: sensible defaults */
   size_t arena_bytes;           /* address space of the home arena; 0: 8 x device memory, less than
                                 2 TiB. A pool's is the device's memory */
   size_t window_bytes;          /* address space of windows; 0: 32 x device memory */
-  const int *peer_devices;      /* devices that get access to every mapping, 64 at most; one that
-                                   cannot have it shows in the first allocation's error */
+  const int *peer_devices;      /* other devices that get access to every mapping, each once, 64 at
+                                   most; one that cannot have it shows in the first allocation's
+                                   error */
   size_t peer_count;
   unsigned handle_types; /* GMLAKE_HANDLE_*: chunks can be exported as these */
   gmlake_host_allocator host;
@@ -615,6 +625,8 @@ typedef struct gmlake_desc { /* all zero: sensible defaults */
   gmlake_oom_handler oom;
   const gmlake_policy *policy; /* NULL: the built-in one alone; has to outlive the lake */
   gmlake_observer observer;
+  gmlake_error_info *out_error; /* NULL, or where gmlake_create writes why it failed; the logger is
+                                   told as well. Not read after that call */
 } gmlake_desc;
 
 #define GMLAKE_EXCLUSIVE 1u /* whole chunks that no other block shares */
@@ -713,9 +725,10 @@ typedef struct gmlake_budget {
 
 /* Address space that the driver refuses is halved down to the device's memory; where there is
    none for windows the lake runs unstitched and tells the logger. Without a lake there is no last
-   error: the result says it all. Errors: INVALID_ARGUMENT (contradictory or impossible
-   description), NO_DRIVER, NO_DEVICE,
-   UNSUPPORTED, OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY (address space), DRIVER. */
+   error: desc->out_error and desc->logger say which field is wrong, its value and what is legal, or
+   which call of the driver failed. Errors: INVALID_ARGUMENT (contradictory or impossible
+   description), NO_DRIVER, NO_DEVICE, UNSUPPORTED, OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY
+   (address space), DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lake);
 /* Waits for pending work, lists live blocks and buffers through the logger and frees everything,
    whatever fails; the first driver error is returned. A stream that is being captured cannot be
@@ -811,8 +824,8 @@ GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *lake);
    SHUTTING_DOWN. */
 GMLAKE_DEF gmlake_result gmlake_get_budget(gmlake *lake, gmlake_budget *out_budget);
 /* Details of the last call that failed on this lake, by any thread, or of what failed last within
-   one that succeeded another way; arguments that are refused without a look at the lake leave no
-   trace. */
+   one that succeeded another way: of an argument that is refused its name, value and what is
+   legal. */
 GMLAKE_DEF gmlake_result gmlake_get_last_error(gmlake *lake, gmlake_error_info *out_info);
 /* Verifies every invariant of the lake in time linear in its size: OK or CORRUPT, the first
    broken one in gmlake_get_last_error. */
@@ -843,6 +856,8 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
 #error "define all of GMLAKE_MUTEX, GMLAKE_MUTEX_INIT, _DESTROY, _LOCK and _UNLOCK, or none"
 #endif
 
+#include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -942,6 +957,13 @@ typedef GMLK_MUTEX gmlk_latch;
 #define gmlk_latch_destroy(latch) gmlk_mutex_destroy(latch)
 #define gmlk_latch_lock(latch) gmlk_mutex_lock(latch)
 #define gmlk_latch_unlock(latch) gmlk_mutex_unlock(latch)
+#endif
+
+/* The parameter of this number is a format of printf's, for those behind it. */
+#if defined(__GNUC__) && !defined(_WIN32)
+#define GMLK_LIKE_PRINTF(number) __attribute__((format(printf, number, (number) + 1)))
+#else
+#define GMLK_LIKE_PRINTF(number)
 #endif
 
 /* For what two functions share, of which one does more. */
@@ -3489,14 +3511,23 @@ static void gmlk_tell_split(gmlake *l, const gmlk_request *r, uint32_t at, uint3
               gmlk_to_bytes(grains), 0, "a part of a larger range");
 }
 
+static void gmlk_error_write(gmlake_error_info *out, gmlake_result result, const char *call,
+                             const char *format, va_list values) {
+  memset(out, 0, sizeof(*out));
+  out->result = result;
+  out->call = call;
+  (void)vsnprintf(out->text, sizeof(out->text), format, values);
+}
+
 /* Makes this the lake's last error, unless a fatal one is, and returns it. */
+GMLK_LIKE_PRINTF(4)
 static gmlake_result gmlk_fail(gmlake *l, gmlake_result result, const char *call,
-                               const char *text) {
+                               const char *format, ...) {
+  va_list values;
   if (l->lost) return result;
-  memset(&l->error, 0, sizeof(l->error));
-  l->error.result = result;
-  l->error.call = call;
-  (void)snprintf(l->error.text, sizeof(l->error.text), "%s", text);
+  va_start(values, format);
+  gmlk_error_write(&l->error, result, call, format, values);
+  va_end(values);
   return result;
 }
 
@@ -3527,7 +3558,7 @@ static gmlake_result gmlk_drive_book(gmlake *l, const gmlk_drive *drive) {
   if (drive->end_result && !l->lost) gmlk_drive_end_failed(l, drive);
   if (!result) return GMLAKE_OK;
   if (l->lost) return result;
-  (void)gmlk_fail(l, result, drive->call,
+  (void)gmlk_fail(l, result, drive->call, "%s",
                   result == GMLAKE_ERROR_DRIVER && !strcmp(drive->call, "event_record")
                       ? "no event on a stream: was it destroyed before gmlake_forget_stream?"
                       : "a call of the backend failed");
@@ -5379,7 +5410,7 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_bl
   if (q.plan.state == 5) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   if (q.plan.window) w = gmlk_window_numbered(r->arena, q.plan.window);
   wrong = q.plan.window ? gmlk_reuse_wrong(l, r, &q, w) : gmlk_pieces_wrong(r, &q);
-  if (wrong) return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy.choose", wrong);
+  if (wrong) return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy.choose", "%s", wrong);
   result = gmlk_carry_out(l, r, &q, w, out_block);
   if (result) r->grains = grains;
   return result;
@@ -5769,6 +5800,12 @@ static void gmlk_serve_none(gmlake *l, const gmlk_arena *a) {
   gmlk_fence_all(l);
 }
 
+/* No plan can serve what no arena has addresses for, or pieces that cannot be added up. */
+static int gmlk_is_for_policy(const gmlake *l, const gmlk_request *r) {
+  return l->desc.policy && l->desc.policy->choose && !r->arena->is_bare && r->grains &&
+         r->grains < GMLK_GRAINS_MAX / 2 && r->bytes <= r->arena->reserved_bytes;
+}
+
 /* Everything that may need the driver. */
 static gmlake_result gmlk_climb(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   gmlk_rung rungs[6] = {gmlk_rung_completed, gmlk_rung_stitch, gmlk_rung_grow,
@@ -5779,7 +5816,7 @@ static gmlake_result gmlk_climb(gmlake *l, gmlk_request *r, gmlk_block **out_blo
   memset(&error, 0, sizeof(error));
   if (!r->stream) gmlk_serve_none(l, r->arena);
   if (l->lost) return l->lost;
-  if (r->grains && l->desc.policy && l->desc.policy->choose && !r->arena->is_bare) {
+  if (gmlk_is_for_policy(l, r)) {
     result = gmlk_climb_asked(l, r, out_block, &error);
     if (result || *out_block) return result;
   }
@@ -6153,6 +6190,7 @@ static void gmlk_check_desc(gmlk_checker *c) {
       l->is_observed == (d->observer.fn != NULL) && l->is_watched == (d->observer.fn || d->policy),
       "L1: the observer is another");
   gmlk_expect(c, d->stitched_bytes_max != 0, "L1: a default is not filled in");
+  gmlk_expect(c, !d->out_error, "L1: create is over, and its error nobody's");
   gmlk_expect(c, l->seal == gmlk_desc_seal(d), "L5: a limit or a choice is another than at create");
 }
 
@@ -7500,7 +7538,8 @@ typedef struct gmlk_mock_stream {
 typedef struct gmlk_mock_reservation {
   uint64_t address;
   size_t bytes, mapping_count, leaf_count;
-  uint32_t **leaves; /* of cells; NULL until something is mapped there */
+  uint32_t **leaves; /* of cells, then of as many masks of devices that have access; NULL until
+                        something is mapped there */
 } gmlk_mock_reservation;
 
 typedef struct gmlk_mock_span { /* granules [first, end) of one reservation */
@@ -7779,12 +7818,20 @@ static uint32_t gmlk_mock_cell(const gmlk_mock_reservation *reservation, size_t 
 
 static void gmlk_mock_set_cells(const gmlk_mock_span *span, uint32_t value) {
   size_t i;
-  for (i = span->first; i < span->end; i++)
-    span->reservation->leaves[i / GMLK_MOCK_LEAF][i % GMLK_MOCK_LEAF] = value;
+  for (i = span->first; i < span->end; i++) {
+    uint32_t *leaf = span->reservation->leaves[i / GMLK_MOCK_LEAF];
+    leaf[i % GMLK_MOCK_LEAF] = value;
+    leaf[GMLK_MOCK_LEAF + i % GMLK_MOCK_LEAF] = 0; /* a new mapping has no access */
+  }
+}
+
+/* Which devices, a bit each, have access to a granule. pre: its leaf is there. */
+static uint32_t *gmlk_mock_access(const gmlk_mock_reservation *reservation, size_t granule) {
+  return &reservation->leaves[granule / GMLK_MOCK_LEAF][GMLK_MOCK_LEAF + granule % GMLK_MOCK_LEAF];
 }
 
 static int gmlk_mock_ensure_leaves(const gmlk_mock_span *span) {
-  size_t i, leaf_bytes = GMLK_MOCK_LEAF * sizeof(uint32_t);
+  size_t i, leaf_bytes = 2 * GMLK_MOCK_LEAF * sizeof(uint32_t);
   for (i = span->first / GMLK_MOCK_LEAF; i <= (span->end - 1) / GMLK_MOCK_LEAF; i++) {
     uint32_t **leaf = &span->reservation->leaves[i];
     if (*leaf) continue;
@@ -7989,11 +8036,16 @@ static gmlake_result gmlk_mock_do_set_access(gmlk_mock *mock, uint64_t address, 
                                              const int *peers, size_t peer_count) {
   gmlk_mock_span span;
   size_t count = gmlk_mock_count_mappings(mock, address, bytes, &span), i;
+  uint32_t devices = 1;
   if (!count || (peer_count && !peers)) return GMLAKE_ERROR_INVALID_ARGUMENT;
-  for (i = 0; i < peer_count; i++)
-    if (peers[i] < 0) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  for (i = 0; i < peer_count; i++) {
+    if (peers[i] < 0 || peers[i] >= mock->desc.device_count || (devices >> peers[i] & 1))
+      return GMLAKE_ERROR_INVALID_ARGUMENT;
+    devices |= (uint32_t)1 << peers[i];
+  }
   if (mock->file >= 0 && !gmlk_mock_host_access(address, bytes))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  for (i = span.first; i < span.end; i++) *gmlk_mock_access(span.reservation, i) |= devices;
   return gmlk_mock_charge(mock, (uint64_t)count * mock->costs->set_access);
 }
 
@@ -8305,6 +8357,7 @@ static gmlake_result gmlk_mock_do_get_properties(const gmlk_mock *mock,
   out->granularity_bytes = mock->desc.granularity_bytes;
   out->handle_types = GMLAKE_HANDLE_POSIX_FD;
   out->is_host_memory = mock->file >= 0;
+  out->device_count = mock->desc.device_count;
   memcpy(out->name, "gmlake mock", sizeof("gmlake mock"));
   return GMLAKE_OK;
 }
@@ -8475,13 +8528,15 @@ GMLAKE_DEF gmlake_result gmlake_mock_create(const gmlake_mock_desc *desc,
   mock->desc = *desc;
   if (!desc->capacity_bytes) mock->desc.capacity_bytes = 16384 * GMLK_MIB;
   if (!desc->granularity_bytes) mock->desc.granularity_bytes = 2 * GMLK_MIB;
+  if (!desc->device_count) mock->desc.device_count = 8;
   mock->costs = &gmlk_mock_cost_table[desc->costs == GMLAKE_MOCK_COSTS_REPLAYED];
   mock->handles.item_bytes = sizeof(gmlk_mock_handle);
   mock->events.item_bytes = sizeof(gmlk_mock_event);
   mock->streams.item_bytes = sizeof(gmlk_mock_stream);
   gmlk_mutex_init(&mock->mutex);
   if (!gmlk_is_pow2(mock->desc.granularity_bytes) ||
-      mock->desc.granularity_bytes < gmlk_mock_page_bytes() ||
+      mock->desc.granularity_bytes < gmlk_mock_page_bytes() || mock->desc.device_count < 1 ||
+      mock->desc.device_count > 32 ||
       (desc->costs != GMLAKE_MOCK_COSTS_ALONE && desc->costs != GMLAKE_MOCK_COSTS_REPLAYED))
     result = GMLAKE_ERROR_INVALID_ARGUMENT;
   else
@@ -8519,6 +8574,24 @@ GMLAKE_DEF void gmlake_mock_get_census(gmlake_backend *backend, gmlake_mock_cens
   gmlk_mock *mock = gmlk_mock_lock(backend->user);
   *out_census = mock->census;
   gmlk_mutex_unlock(&mock->mutex);
+}
+
+GMLAKE_DEF int gmlake_mock_has_access(gmlake_backend *backend, const void *ptr, size_t bytes,
+                                      int device) {
+  gmlk_mock *mock = (gmlk_mock *)backend->user;
+  const size_t unit = mock->desc.granularity_bytes;
+  const uint64_t first = (uint64_t)(uintptr_t)ptr & ~(uint64_t)(unit - 1);
+  const uint64_t last = ((uint64_t)(uintptr_t)ptr + bytes - 1) & ~(uint64_t)(unit - 1);
+  gmlk_mock_span span;
+  size_t i;
+  int has = device >= 0 && device < mock->desc.device_count;
+  gmlk_mutex_lock(&mock->mutex);
+  has = has && gmlk_mock_find_span(mock, first, (size_t)(last - first) + unit, &span);
+  for (i = has ? span.first : 0; has && i < span.end; i++)
+    has = gmlk_mock_cell(span.reservation, i) &&
+          (*gmlk_mock_access(span.reservation, i) >> device & 1);
+  gmlk_mutex_unlock(&mock->mutex);
+  return has;
 }
 
 GMLAKE_DEF void gmlake_mock_fail_at(gmlake_backend *backend, uint64_t call_number,
@@ -8631,6 +8704,9 @@ GMLAKE_DEF gmlake_result gmlake_mock_capture_end(gmlake_backend *backend, gmlake
 #if defined(GMLAKE_BACKEND_CUDA)
 
 #include <cuda.h>
+#if !defined(CUDA_VERSION) || CUDA_VERSION < 10020 /* the first with cuMemMap */
+#error "cuda.h is too old: gmlake.h needs that of CUDA 10.2, or a later one"
+#endif
 #if !defined(_WIN32)
 #include <time.h>
 #endif
@@ -8665,6 +8741,7 @@ enum {
 #define GMLK_CUDA_FUNCTIONS(X)                                                                 \
   X(Init, 2000, GMLK_CUDA_V1, (unsigned flags))                                                \
   X(DeviceGet, 2000, GMLK_CUDA_V1, (CUdevice * device, int ordinal))                           \
+  X(DeviceGetCount, 2000, GMLK_CUDA_V1, (int *count))                                          \
   X(DeviceGetName, 2000, GMLK_CUDA_V1, (char *name, int bytes, CUdevice device))               \
   X(DeviceGetAttribute, 2000, GMLK_CUDA_V1,                                                    \
     (int *value, CUdevice_attribute attribute, CUdevice device))                               \
@@ -9178,18 +9255,20 @@ static unsigned gmlk_cuda_handle_types(const gmlk_cuda *cuda) {
   return types;
 }
 
-static gmlake_result gmlk_cuda_read_properties(gmlk_cuda *cuda) {
+static gmlake_result gmlk_cuda_read_properties(gmlk_cuda *cuda, int ordinal) {
   gmlake_device_properties *properties = &cuda->properties;
   CUmemAllocationProp prop;
   CUresult code =
       cuda->fn.DeviceGetName(properties->name, (int)sizeof(properties->name) - 1, cuda->device);
   if (code == CUDA_SUCCESS) code = cuda->fn.DeviceTotalMem(&properties->device_bytes, cuda->device);
+  if (code == CUDA_SUCCESS) code = cuda->fn.DeviceGetCount(&properties->device_count);
   if (code == CUDA_SUCCESS) {
     cuda->rdma_capable = gmlk_cuda_attribute(cuda, GMLK_CUDA_ATTRIBUTE_RDMA_WITH_VMM) ? 1 : 0;
     prop = gmlk_cuda_prop(cuda, 0);
     code = cuda->fn.MemGetAllocationGranularity(&properties->granularity_bytes, &prop,
                                                 CU_MEM_ALLOC_GRANULARITY_MINIMUM);
   }
+  properties->device = ordinal;
   if (code == CUDA_SUCCESS) properties->handle_types = gmlk_cuda_handle_types(cuda);
   return gmlk_cuda_result(code);
 }
@@ -9204,7 +9283,7 @@ static gmlake_result gmlk_cuda_open_device(gmlk_cuda *cuda, int ordinal) {
   if (code == CUDA_SUCCESS) code = cuda->fn.DevicePrimaryCtxRetain(&cuda->context, cuda->device);
   result = gmlk_cuda_result(code);
   if (result == GMLAKE_OK) {
-    result = gmlk_cuda_read_properties(cuda);
+    result = gmlk_cuda_read_properties(cuda, ordinal);
     if (result != GMLAKE_OK) (void)cuda->fn.DevicePrimaryCtxRelease(cuda->device);
   }
   return gmlk_backend_result(result);
@@ -9274,7 +9353,7 @@ GMLAKE_DEF void gmlake_cuda_destroy(gmlake_backend *backend) {
    The public functions: they check arguments, take the locks, call one function of the sections
    above, and let go. Messages for the logger leave here, when no lock is held. */
 
-static int gmlk_is_stream(gmlake_stream stream) { return (uintptr_t)stream != 2; }
+static inline int gmlk_is_stream(gmlake_stream stream) { return (uintptr_t)stream != 2; }
 
 static gmlake_result gmlk_enter_barred(gmlake *l) {
   gmlake_result result = l->lost;
@@ -9299,6 +9378,41 @@ static inline gmlake_result gmlk_enter_asking(gmlake *l) {
   gmlake_result result = l->gate && *l->gate ? GMLAKE_OK : gmlk_turn_away(l);
   if (!result) gmlk_books_lock(l);
   return result;
+}
+
+/* The answer to a call whose arguments are wrong, which the last error names. */
+GMLK_LIKE_PRINTF(3)
+static gmlake_result gmlk_refuse(gmlake *l, const char *call, const char *format, ...) {
+  gmlake_result result = l ? gmlk_enter_asking(l) : GMLAKE_ERROR_INVALID_ARGUMENT;
+  va_list values;
+  if (result) return result;
+  va_start(values, format);
+  if (!l->lost) gmlk_error_write(&l->error, GMLAKE_ERROR_INVALID_ARGUMENT, call, format, values);
+  va_end(values);
+  gmlk_books_unlock(l);
+  return GMLAKE_ERROR_INVALID_ARGUMENT;
+}
+
+static gmlake_result gmlk_refuse_null(gmlake *l, const char *call, const char *argument) {
+  return gmlk_refuse(l, call, "%s is NULL", argument);
+}
+
+static gmlake_result gmlk_refuse_foreign(gmlake *l, const char *call, const char *what,
+                                         const gmlake *owner) {
+  return gmlk_refuse(l, call, "the %s is of another lake, the one at %p", what,
+                     (const void *)owner);
+}
+
+/* pre: a stream that the call does not take. */
+static gmlake_result gmlk_refuse_stream(gmlake *l, const char *call, gmlake_stream stream) {
+  if (stream == GMLAKE_STREAM_NONE)
+    return gmlk_refuse(l, call, "stream is GMLAKE_STREAM_NONE: name the stream that is meant");
+  if (!gmlk_is_stream(stream))
+    return gmlk_refuse(l, call,
+                       "stream is 2, the per-thread default stream, whose value means a stream "
+                       "for each thread: create one and name it");
+  return gmlk_refuse(l, call, "stream is %p, the legacy stream, which no driver captures",
+                     (void *)stream);
 }
 
 /* The same for a call that serves or changes memory. */
@@ -9432,13 +9546,19 @@ static gmlake_result gmlk_follow_value(gmlake *l, unsigned stream) {
   return gmlk_drive_book(l, &drive);
 }
 
+#define GMLK_ALLOC_FLAGS (GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW)
+
 /* In grains, which an alignment or EXCLUSIVE makes coarser. */
-static gmlake_result gmlk_request_size(gmlk_request *r, const gmlake_alloc_desc *desc) {
+static gmlake_result gmlk_request_size(gmlake *l, gmlk_request *r, const gmlake_alloc_desc *desc) {
   size_t alignment = desc->alignment ? desc->alignment : GMLK_GRAIN;
   size_t unit = gmlk_is_whole(r) ? r->arena->chunk_bytes : GMLK_GRAIN;
-  if (!gmlk_is_pow2(alignment) || alignment > r->arena->chunk_bytes ||
-      (desc->flags & ~(GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW)))
-    return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!gmlk_is_pow2(alignment) || alignment > r->arena->chunk_bytes)
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
+                     "alignment is %llu: it has to be a power of two, at most %llu, a chunk's size",
+                     (unsigned long long)alignment, (unsigned long long)r->arena->chunk_bytes);
+  if (desc->flags & ~GMLK_ALLOC_FLAGS)
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
+                     "flags is 0x%x: of these 0x%x are known", desc->flags, GMLK_ALLOC_FLAGS);
   r->align = (uint32_t)(gmlk_max(alignment, unit) / GMLK_GRAIN);
   if (!gmlk_size_round_up(desc->bytes, unit, &unit)) unit = SIZE_MAX;
   r->grains = gmlk_to_grains(unit);
@@ -9463,7 +9583,9 @@ GMLK_INLINE gmlake_result gmlk_request_init(gmlake *l, gmlk_request *r,
   r->bytes = desc->bytes;
   r->flags = desc->flags;
   r->arena = desc->pool ? &desc->pool->arena : &l->home;
-  if (desc->pool && !gmlk_is_of(l, desc->pool->lake)) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (desc->pool && !gmlk_is_of(l, desc->pool->lake))
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
+                     "the pool is of another lake, the one at %p", (void *)desc->pool->lake);
   if (stream != GMLAKE_STREAM_NONE) {
     gmlk_stream *s;
     r->stream = gmlk_stream_number(l, stream);
@@ -9471,7 +9593,9 @@ GMLK_INLINE gmlake_result gmlk_request_init(gmlake *l, gmlk_request *r,
     s = l->streams.items[r->stream];
     r->is_capture = s->capture != 0;
     if (r->is_capture) {
-      if (desc->pool && desc->pool != l->arenas[s->arena]->pool) return GMLAKE_ERROR_CAPTURING;
+      if (desc->pool && desc->pool != l->arenas[s->arena]->pool)
+        return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_alloc",
+                         "pool is not NULL, and not the one that the stream is captured into");
       r->arena = l->arenas[s->arena];
     }
     r->taker.stream = r->is_capture ? s->capture : r->stream;
@@ -9487,7 +9611,7 @@ GMLK_INLINE gmlake_result gmlk_request_init(gmlake *l, gmlk_request *r,
     r->align = 1;
     return GMLAKE_OK;
   }
-  return gmlk_request_size(r, desc);
+  return gmlk_request_size(l, r, desc);
 }
 
 static gmlk_note *gmlk_note_new(gmlake *l, uint64_t user_data, const char *label) {
@@ -9536,8 +9660,6 @@ static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned s
 GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
                                             const gmlake_alloc_desc *desc, gmlake_stream stream) {
   gmlake_result result = gmlk_request_init(l, r, desc, stream);
-  if (result == GMLAKE_ERROR_INVALID_ARGUMENT || result == GMLAKE_ERROR_CAPTURING)
-    return gmlk_fail(l, result, "gmlake_alloc", "the request cannot be served");
   if (result) return result;
   return gmlk_serve_reserve(l, r) ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
@@ -9667,9 +9789,11 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *l, const gmlake_alloc_desc *d
                                            gmlake_stream stream, void **out_ptr) {
   gmlake_result result = GMLAKE_ERROR_INVALID_ARGUMENT;
   unsigned tries = 0;
-  if (!out_ptr) return result;
+  if (!out_ptr) return gmlk_refuse_null(l, "gmlake_alloc", "out_ptr");
   *out_ptr = NULL;
-  if (!l || !desc || !gmlk_is_stream(stream)) return result;
+  if (!l) return result;
+  if (!desc) return gmlk_refuse_null(l, "gmlake_alloc", "desc");
+  if (!gmlk_is_stream(stream)) return gmlk_refuse_stream(l, "gmlake_alloc", stream);
   do {
     result = gmlk_enter(l);
     if (result) return result;
@@ -9725,8 +9849,9 @@ static gmlake_result gmlk_explain(gmlake *l, uint64_t address, const char *call)
   gmlake_result result = gmlk_reason(l, address);
   if (strcmp(call, "gmlake_free") != 0) result = GMLAKE_ERROR_UNKNOWN_POINTER;
   return gmlk_fail(l, result, call,
-                   result == GMLAKE_ERROR_DOUBLE_FREE ? "this memory is free already"
-                                                      : "not the start of a live block");
+                   result == GMLAKE_ERROR_DOUBLE_FREE ? "ptr is 0x%llx: this memory is free already"
+                                                      : "ptr is 0x%llx: no live block starts there",
+                   (unsigned long long)address);
 }
 
 /* A live block by its address, or NULL with the reason in *out_result. */
@@ -9910,7 +10035,7 @@ static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_strea
 GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream) {
   const uint64_t address = (uint64_t)(uintptr_t)ptr;
   gmlake_result result;
-  if (!l || !gmlk_is_stream(stream)) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!l || !gmlk_is_stream(stream)) return gmlk_refuse_stream(l, "gmlake_free", stream);
   if (!ptr) return GMLAKE_OK;
   result = gmlk_enter(l);
   if (result) return result == GMLAKE_ERROR_FORKED ? GMLAKE_OK : result;
@@ -9931,8 +10056,9 @@ static gmlake_result gmlk_record_stream(gmlake *l, void *ptr, gmlake_stream valu
 
 GMLAKE_DEF gmlake_result gmlake_record_stream(gmlake *l, void *ptr, gmlake_stream stream) {
   gmlake_result result;
-  if (!l || !ptr || !gmlk_is_stream(stream) || stream == GMLAKE_STREAM_NONE)
-    return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!ptr) return gmlk_refuse_null(l, "gmlake_record_stream", "ptr");
+  if (!gmlk_is_stream(stream) || stream == GMLAKE_STREAM_NONE)
+    return gmlk_refuse_stream(l, "gmlake_record_stream", stream);
   result = gmlk_enter(l);
   return result ? result : gmlk_leave(l, gmlk_record_stream(l, ptr, stream));
 }
@@ -9964,8 +10090,8 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
 
 GMLAKE_DEF gmlake_result gmlake_forget_stream(gmlake *l, gmlake_stream stream) {
   gmlake_result result;
-  if (!l || !gmlk_is_stream(stream) || stream == GMLAKE_STREAM_NONE)
-    return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!gmlk_is_stream(stream) || stream == GMLAKE_STREAM_NONE)
+    return gmlk_refuse_stream(l, "gmlake_forget_stream", stream);
   result = gmlk_enter_driving(l);
   return result ? result : gmlk_leave_driving(l, gmlk_forget_stream(l, stream));
 }
@@ -9995,7 +10121,9 @@ static gmlake_result gmlk_get_allocation(gmlake *l, const void *ptr, gmlake_allo
 GMLAKE_DEF gmlake_result gmlake_get_allocation(gmlake *l, const void *ptr,
                                                gmlake_allocation_info *out_info) {
   gmlake_result result;
-  if (!l || !ptr || !out_info) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!ptr || !out_info)
+    return gmlk_refuse_null(l, "gmlake_get_allocation", ptr ? "out_info" : "ptr");
+  if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
   result = gmlk_enter_asking(l);
   return result ? result : gmlk_leave(l, gmlk_get_allocation(l, ptr, out_info));
 }
@@ -10023,7 +10151,12 @@ static gmlake_result gmlk_get_pieces(gmlake *l, const void *ptr, gmlake_piece *o
 GMLAKE_DEF gmlake_result gmlake_get_pieces(gmlake *l, const void *ptr, gmlake_piece *out_pieces,
                                            size_t capacity, size_t *out_count) {
   gmlake_result result;
-  if (!l || !ptr || !out_count || (!out_pieces && capacity)) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!ptr || !out_count)
+    return gmlk_refuse_null(l, "gmlake_get_pieces", ptr ? "out_count" : "ptr");
+  if (!out_pieces && capacity)
+    return gmlk_refuse(l, "gmlake_get_pieces", "out_pieces is NULL and capacity %llu: one is wrong",
+                       (unsigned long long)capacity);
+  if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
   result = gmlk_enter_asking(l);
   return result ? result : gmlk_leave(l, gmlk_get_pieces(l, ptr, out_pieces, capacity, out_count));
 }
@@ -10032,7 +10165,13 @@ GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *l, gmlake_stats *out_stats) {
   size_t bytes = out_stats ? out_stats->struct_bytes : 0;
   gmlake_stats stats;
   gmlake_result result;
-  if (!l || !out_stats || (bytes && bytes < sizeof(size_t))) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!out_stats) return gmlk_refuse_null(l, "gmlake_get_stats", "out_stats");
+  if (bytes && bytes < sizeof(size_t))
+    return gmlk_refuse(l, "gmlake_get_stats",
+                       "struct_bytes is %llu: it is set before the call, to 0 or to the size of "
+                       "gmlake_stats",
+                       (unsigned long long)bytes);
+  if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
   bytes = bytes ? gmlk_min(bytes, sizeof(stats)) : sizeof(stats);
   result = gmlk_enter_asking(l);
   if (result) return result;
@@ -10105,7 +10244,7 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
 
 GMLAKE_DEF gmlake_result gmlake_get_budget(gmlake *l, gmlake_budget *out_budget) {
   gmlake_result result;
-  if (!out_budget) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!out_budget) return gmlk_refuse_null(l, "gmlake_get_budget", "out_budget");
   result = gmlk_enter_driving(l);
   return result ? result : gmlk_leave_driving(l, gmlk_get_budget(l, out_budget));
 }
@@ -10122,7 +10261,7 @@ static void gmlk_error_of_child(gmlake_error_info *out) {
 
 GMLAKE_DEF gmlake_result gmlake_get_last_error(gmlake *l, gmlake_error_info *out_info) {
   int holds_books;
-  if (!l || !out_info) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!l || !out_info) return gmlk_refuse_null(l, "gmlake_get_last_error", "out_info");
   if (gmlk_process_is_forked(&l->process)) {
     gmlk_error_of_child(out_info);
     return GMLAKE_OK;
@@ -10135,7 +10274,7 @@ GMLAKE_DEF gmlake_result gmlake_get_last_error(gmlake *l, gmlake_error_info *out
 }
 
 GMLAKE_DEF gmlake_result gmlake_get_desc(gmlake *l, gmlake_desc *out_desc) {
-  if (!l || !out_desc) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!l || !out_desc) return gmlk_refuse_null(l, "gmlake_get_desc", "out_desc");
   *out_desc = l->desc;
   return GMLAKE_OK;
 }
@@ -10147,13 +10286,15 @@ GMLAKE_DEF gmlake_result gmlake_check(gmlake *l) {
   result = gmlk_enter_asking(l);
   if (result) return result;
   if (l->is_barred && gmlk_in_call(l, 1)) {
+    result =
+        gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy", "a policy may not call the lake");
     gmlk_books_unlock(l);
-    return GMLAKE_ERROR_INVALID_ARGUMENT; /* asked by a policy */
+    return result;
   }
   gmlk_driving_lock(l);
   broken = gmlk_check(l);
   if (!broken) return gmlk_leave_driving(l, GMLAKE_OK);
-  result = gmlk_fail(l, GMLAKE_ERROR_CORRUPT, "gmlake_check", broken);
+  result = gmlk_fail(l, GMLAKE_ERROR_CORRUPT, "gmlake_check", "%s", broken);
   gmlk_driving_unlock(l); /* and not by gmlk_leave, which would trust the queue of messages */
   gmlk_books_unlock(l);
   return result;
@@ -10401,6 +10542,9 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
   return result;
 }
 
+#define GMLK_CHUNK_WRONG \
+  "chunk_bytes is %llu: it has to be a power of two from %llu to %llu, or 0 for the default"
+
 static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc, int is_bare,
                                       gmlake_pool **out_pool) {
   size_t chunk = desc->chunk_bytes ? desc->chunk_bytes : l->home.chunk_bytes;
@@ -10410,7 +10554,9 @@ static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc, i
   if (!gmlk_is_pow2(chunk) || chunk % l->device.granularity_bytes || chunk > device ||
       chunk > GMLK_CHUNK_BYTES_MAX || !gmlk_size_round_up(device, chunk, &arena))
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT,
-                     is_bare ? "gmlake_buffer_create" : "gmlake_pool_create", "chunk_bytes");
+                     is_bare ? "gmlake_buffer_create" : "gmlake_pool_create", GMLK_CHUNK_WRONG,
+                     (unsigned long long)chunk, (unsigned long long)l->device.granularity_bytes,
+                     (unsigned long long)gmlk_min(device, GMLK_CHUNK_BYTES_MAX));
   window = l->home.spool.va ? gmlk_min(arena, SIZE_MAX / 8) * 4 : 0;
   if (is_bare) window = gmlk_min(device, SIZE_MAX / 32) * 32;
   pool = (gmlake_pool *)gmlk_host_alloc(&l->host, sizeof(gmlake_pool));
@@ -10435,7 +10581,7 @@ GMLAKE_DEF gmlake_result gmlake_pool_create(gmlake *l, const gmlake_pool_desc *d
   gmlake_pool_desc zero;
   gmlake_result result;
   memset(&zero, 0, sizeof(zero));
-  if (!out_pool) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!out_pool) return gmlk_refuse_null(l, "gmlake_pool_create", "out_pool");
   result = gmlk_enter_driving(l);
   if (result) return result;
   return gmlk_leave_driving(l, gmlk_pool_create(l, desc ? desc : &zero, 0, out_pool));
@@ -10446,7 +10592,7 @@ GMLAKE_DEF gmlake_result gmlake_pool_create(gmlake *l, const gmlake_pool_desc *d
 /* The arena that buffers of this chunk size share, made on first use. */
 static gmlake_result gmlk_bare_arena(gmlake *l, size_t chunk_bytes, gmlk_arena **out_arena) {
   gmlake_pool_desc desc;
-  gmlake_pool *pool;
+  gmlake_pool *pool = NULL;
   gmlake_result result;
   size_t i;
   for (i = 0; i < l->arena_count; i++) {
@@ -10501,7 +10647,10 @@ static gmlake_result gmlk_buffer_create(gmlake *l, const gmlake_buffer_desc *des
 GMLAKE_DEF gmlake_result gmlake_buffer_create(gmlake *l, const gmlake_buffer_desc *desc,
                                               gmlake_buffer **out_buffer) {
   gmlake_result result;
-  if (!l || !desc || !desc->max_bytes || !out_buffer) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!desc || !out_buffer)
+    return gmlk_refuse_null(l, "gmlake_buffer_create", desc ? "out_buffer" : "desc");
+  if (!desc->max_bytes)
+    return gmlk_refuse(l, "gmlake_buffer_create", "max_bytes is 0: a buffer needs addresses");
   result = gmlk_enter_driving(l);
   return result ? result : gmlk_leave_driving(l, gmlk_buffer_create(l, desc, out_buffer));
 }
@@ -10555,14 +10704,17 @@ GMLAKE_DEF gmlake_result gmlake_buffer_resize(gmlake *l, gmlake_buffer *b, size_
                                               gmlake_stream stream) {
   gmlake_result result;
   unsigned tries = 0;
-  if (!l || !b || !gmlk_is_of(l, b->lake) || !gmlk_is_stream(stream))
-    return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!l || !b) return gmlk_refuse_null(l, "gmlake_buffer_resize", "buffer");
+  if (!gmlk_is_of(l, b->lake))
+    return gmlk_refuse_foreign(l, "gmlake_buffer_resize", "buffer", b->lake);
+  if (!gmlk_is_stream(stream)) return gmlk_refuse_stream(l, "gmlake_buffer_resize", stream);
   do {
     result = gmlk_enter(l);
     if (result) return result;
     if (bytes > b->max_bytes)
       result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_buffer_resize",
-                         "more than max_bytes");
+                         "bytes is %llu, more than the buffer's max_bytes, %llu",
+                         (unsigned long long)bytes, (unsigned long long)b->max_bytes);
     else
       result = gmlk_buffer_resize(l, b, bytes, stream, "gmlake_buffer_resize");
   } while (gmlk_leave_short(l, &result, tries++));
@@ -10580,8 +10732,9 @@ static gmlake_result gmlk_buffer_destroy(gmlake *l, gmlake_buffer *b, gmlake_str
 
 GMLAKE_DEF gmlake_result gmlake_buffer_destroy(gmlake *l, gmlake_buffer *b, gmlake_stream stream) {
   gmlake_result result;
-  if (!l || (b && !gmlk_is_of(l, b->lake)) || !gmlk_is_stream(stream))
-    return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!l || !gmlk_is_stream(stream)) return gmlk_refuse_stream(l, "gmlake_buffer_destroy", stream);
+  if (b && !gmlk_is_of(l, b->lake))
+    return gmlk_refuse_foreign(l, "gmlake_buffer_destroy", "buffer", b->lake);
   if (!b) return GMLAKE_OK;
   result = gmlk_enter(l);
   return result ? result : gmlk_leave(l, gmlk_buffer_destroy(l, b, stream));
@@ -10602,7 +10755,10 @@ static gmlake_result gmlk_buffer_get_info(const gmlake_buffer *b, gmlake_buffer_
 GMLAKE_DEF gmlake_result gmlake_buffer_get_info(gmlake *l, gmlake_buffer *b,
                                                 gmlake_buffer_info *out_info) {
   gmlake_result result;
-  if (!l || !b || !gmlk_is_of(l, b->lake) || !out_info) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!l || !b || !out_info)
+    return gmlk_refuse_null(l, "gmlake_buffer_get_info", b ? "out_info" : "buffer");
+  if (!gmlk_is_of(l, b->lake))
+    return gmlk_refuse_foreign(l, "gmlake_buffer_get_info", "buffer", b->lake);
   result = gmlk_enter_asking(l);
   return result ? result : gmlk_leave(l, gmlk_buffer_get_info(b, out_info));
 }
@@ -10636,11 +10792,16 @@ static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
   if (result && result != GMLAKE_ERROR_CAPTURING) return result;
   if (pool->capture_count) /* begun while the books were unlocked */
     return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_pool_destroy", "a capture is under way");
-  if (a->live_count || !gmlk_arena_is_quiet(l, a)) /* without a capture: freed again and again */
-    return result ? gmlk_fail(l, result, "gmlake_pool_destroy",
-                              "a capture keeps the lake from fencing pending work")
-                  : gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",
-                              "the pool has live blocks");
+  if (result && !gmlk_arena_is_quiet(l, a))
+    return gmlk_fail(l, result, "gmlake_pool_destroy",
+                     "a capture keeps the lake from fencing pending work");
+  if (a->live_count)
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",
+                     "%llu blocks of the pool are live: free them first",
+                     (unsigned long long)a->live_count);
+  if (!gmlk_arena_is_quiet(l, a))
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",
+                     "other threads go on to free the pool's blocks while it is destroyed");
   l->arenas[a->number] = NULL;
   result = gmlk_pool_bury(l, pool);
   return gmlk_is_fatal(result) ? result : GMLAKE_OK;
@@ -10648,8 +10809,10 @@ static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
 
 GMLAKE_DEF gmlake_result gmlake_pool_destroy(gmlake *l, gmlake_pool *pool) {
   gmlake_result result;
-  if (!l || (pool && !gmlk_is_of(l, pool->lake))) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
   if (!pool) return GMLAKE_OK;
+  if (!gmlk_is_of(l, pool->lake))
+    return gmlk_refuse_foreign(l, "gmlake_pool_destroy", "pool", pool->lake);
   result = gmlk_enter_driving(l);
   return result ? result : gmlk_leave_driving(l, gmlk_pool_destroy(l, pool));
 }
@@ -10690,9 +10853,11 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
 
 GMLAKE_DEF gmlake_result gmlake_capture_begin(gmlake *l, gmlake_stream stream, gmlake_pool *pool) {
   gmlake_result result;
-  if (!l || !pool || !gmlk_is_of(l, pool->lake) || !gmlk_is_stream(stream) ||
-      stream == GMLAKE_STREAM_NONE || !gmlk_stream_canonical(stream))
-    return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!l || !pool) return gmlk_refuse_null(l, "gmlake_capture_begin", "pool");
+  if (!gmlk_is_of(l, pool->lake))
+    return gmlk_refuse_foreign(l, "gmlake_capture_begin", "pool", pool->lake);
+  if (!gmlk_is_stream(stream) || stream == GMLAKE_STREAM_NONE || !gmlk_stream_canonical(stream))
+    return gmlk_refuse_stream(l, "gmlake_capture_begin", stream);
   result = gmlk_enter(l);
   return result ? result : gmlk_leave(l, gmlk_capture_begin(l, stream, pool));
 }
@@ -10703,7 +10868,7 @@ static gmlake_result gmlk_capture_end(gmlake *l, gmlake_stream value) {
   gmlk_note *note;
   if (!s || !s->capture)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_capture_end",
-                     "the stream is not being captured");
+                     "stream is %p, which is not being captured: see gmlake_capture_begin", value);
   gmlk_arena_retag(l->arenas[s->arena], s->capture, GMLK_PINNED);
   for (note = l->pending; note; note = note->next)
     if (note->stream == s->capture) note->stream = GMLK_PINNED;
@@ -10716,8 +10881,8 @@ static gmlake_result gmlk_capture_end(gmlake *l, gmlake_stream value) {
 
 GMLAKE_DEF gmlake_result gmlake_capture_end(gmlake *l, gmlake_stream stream) {
   gmlake_result result;
-  if (!l || !gmlk_is_stream(stream) || stream == GMLAKE_STREAM_NONE)
-    return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!gmlk_is_stream(stream) || stream == GMLAKE_STREAM_NONE)
+    return gmlk_refuse_stream(l, "gmlake_capture_end", stream);
   result = gmlk_enter_driving(l);
   return result ? result : gmlk_leave_driving(l, gmlk_capture_end(l, stream));
 }
@@ -10733,24 +10898,6 @@ static int gmlk_backend_is_whole(const gmlake_backend *b) {
          b->event_query && b->event_wait && b->stream_wait && b->capture_exchange && b->clock_ns;
 }
 
-static gmlake_result gmlk_backend_open(const gmlake_desc *desc, gmlk_driver *driver) {
-  gmlake_result result = GMLAKE_OK;
-  if (!desc->backend) {
-#if defined(GMLAKE_BACKEND_CUDA)
-    result = gmlake_cuda_create(desc->device, &driver->owned);
-#else
-    result = desc->device ? GMLAKE_ERROR_NO_DEVICE : gmlake_mock_create(NULL, &driver->owned);
-#endif
-    driver->backend = driver->owned;
-  } else if (!gmlk_backend_is_whole(desc->backend)) {
-    result = GMLAKE_ERROR_INVALID_ARGUMENT;
-  } else {
-    driver->backend = desc->backend;
-  }
-  if (!result) gmlk_driver_extend(driver);
-  return result;
-}
-
 static void gmlk_backend_close(gmlk_driver *driver) {
   if (!driver->owned) return;
 #if defined(GMLAKE_BACKEND_CUDA)
@@ -10760,34 +10907,145 @@ static void gmlk_backend_close(gmlk_driver *driver) {
 #endif
 }
 
-static int gmlk_desc_is_valid(const gmlake_desc *d) {
+/* Makes this the reason why a lake cannot be created. */
+GMLK_LIKE_PRINTF(4)
+static gmlake_result gmlk_refuse_desc(gmlake_error_info *why, gmlake_result result,
+                                      const char *argument, const char *format, ...) {
+  size_t length = strlen(argument);
+  va_list values;
+  va_start(values, format);
+  gmlk_error_write(why, result, "gmlake_create", format, values);
+  va_end(values);
+  memmove(why->text + length, why->text, sizeof(why->text) - length);
+  memcpy(why->text, argument, length);
+  why->text[sizeof(why->text) - 1] = '\0';
+  return result;
+}
+
+/* Peers that are none. What the device count is only the backend knows. */
+static gmlake_result gmlk_desc_check_peers(const gmlake_desc *d,
+                                           const gmlake_device_properties *device,
+                                           gmlake_error_info *why) {
+  const int count = device->device_count;
+  size_t i, n;
+  for (i = 0; i < d->peer_count; i++) {
+    int peer = d->peer_devices[i];
+    if (count ? peer == device->device : !d->backend && peer == d->device)
+      return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, "peer_devices",
+                              "[%u] is %d, the lake's own device: name others only", (unsigned)i,
+                              peer);
+    if (peer < 0 || (count && peer >= count))
+      return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, "peer_devices",
+                              "[%u] is %d: devices are numbered from 0 to %d", (unsigned)i, peer,
+                              count ? count - 1 : INT_MAX);
+    for (n = 0; n < i; n++)
+      if (d->peer_devices[n] == peer)
+        return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, "peer_devices",
+                                "[%u] is %d, and so is [%u]: name each once", (unsigned)i, peer,
+                                (unsigned)n);
+  }
+  return GMLAKE_OK;
+}
+
+/* What is wrong whatever the device. */
+static gmlake_result gmlk_desc_check(const gmlake_desc *d, gmlake_error_info *why) {
   const unsigned handle_types = GMLAKE_HANDLE_POSIX_FD | GMLAKE_HANDLE_WIN32 | GMLAKE_HANDLE_FABRIC;
-  return (d->flags & ~GMLK_FLAGS) == 0 && (d->handle_types & ~handle_types) == 0 &&
-         (d->cross_stream == GMLAKE_GROW_FIRST || d->cross_stream == GMLAKE_WAIT_FIRST) &&
-         (d->chunk_bytes == 0 || gmlk_is_pow2(d->chunk_bytes)) &&
-         (!d->policy || d->policy->struct_bytes == sizeof(gmlake_policy)) &&
-         (d->peer_count == 0) == (d->peer_devices == NULL) && d->peer_count <= GMLK_PEERS_MAX &&
-         (d->host.malloc_fn == NULL) == (d->host.free_fn == NULL);
+  const gmlake_result wrong = GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (d->flags & ~GMLK_FLAGS)
+    return gmlk_refuse_desc(why, wrong, "flags", " is 0x%x: of these 0x%x are known", d->flags,
+                            GMLK_FLAGS);
+  if (d->handle_types & ~handle_types)
+    return gmlk_refuse_desc(why, wrong, "handle_types", " is 0x%x: of these 0x%x are known",
+                            d->handle_types, handle_types);
+  if (d->cross_stream != GMLAKE_GROW_FIRST && d->cross_stream != GMLAKE_WAIT_FIRST)
+    return gmlk_refuse_desc(why, wrong, "cross_stream",
+                            " is %d: it is GMLAKE_GROW_FIRST (0) or GMLAKE_WAIT_FIRST (1)",
+                            (int)d->cross_stream);
+  if (d->policy && d->policy->struct_bytes != sizeof(gmlake_policy))
+    return gmlk_refuse_desc(
+        why, wrong, "policy->struct_bytes", " is %llu: it has to be sizeof(gmlake_policy), %llu",
+        (unsigned long long)d->policy->struct_bytes, (unsigned long long)sizeof(gmlake_policy));
+  if ((d->peer_count == 0) != (d->peer_devices == NULL) || d->peer_count > GMLK_PEERS_MAX)
+    return gmlk_refuse_desc(why, wrong, "peer_count",
+                            " is %llu and peer_devices %s: NULL goes with 0, and %u is the most",
+                            (unsigned long long)d->peer_count,
+                            d->peer_devices ? "is not NULL" : "is NULL", GMLK_PEERS_MAX);
+  if ((d->host.malloc_fn == NULL) != (d->host.free_fn == NULL))
+    return gmlk_refuse_desc(why, wrong, "host", ".%s is NULL: set both functions, or neither",
+                            d->host.malloc_fn ? "free_fn" : "malloc_fn");
+  if (d->backend && !gmlk_backend_is_whole(d->backend))
+    return gmlk_refuse_desc(why, wrong, "backend",
+                            " has struct_bytes %llu, abi_version %u: %llu and %u at least, and no "
+                            "function NULL",
+                            (unsigned long long)d->backend->struct_bytes, d->backend->abi_version,
+                            (unsigned long long)offsetof(gmlake_backend, stream_id),
+                            GMLAKE_BACKEND_ABI);
+  return GMLAKE_OK;
 }
 
 /* Fills in what depends on the device. */
-static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_properties *device) {
+static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_properties *device,
+                                       gmlake_error_info *why) {
   size_t total = device->device_bytes, chunk = (size_t)1 << gmlk_log2(total / 8192 | 1);
   if (!d->chunk_bytes)
     d->chunk_bytes =
         gmlk_max(gmlk_min(gmlk_max(chunk, 2 * GMLK_MIB), 32 * GMLK_MIB), device->granularity_bytes);
-  if (d->chunk_bytes % device->granularity_bytes || d->chunk_bytes > total ||
-      d->chunk_bytes > GMLK_CHUNK_BYTES_MAX)
-    return GMLAKE_ERROR_INVALID_ARGUMENT;
-  if ((d->handle_types & ~device->handle_types) ||
-      ((d->flags & GMLAKE_FILL) && !device->is_host_memory))
-    return GMLAKE_ERROR_UNSUPPORTED;
+  chunk = d->chunk_bytes;
+  if (!gmlk_is_pow2(chunk) || chunk % device->granularity_bytes || chunk > total ||
+      chunk > GMLK_CHUNK_BYTES_MAX)
+    return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, "", GMLK_CHUNK_WRONG,
+                            (unsigned long long)chunk,
+                            (unsigned long long)device->granularity_bytes,
+                            (unsigned long long)gmlk_min(total, GMLK_CHUNK_BYTES_MAX));
+  if (d->handle_types & ~device->handle_types)
+    return gmlk_refuse_desc(why, GMLAKE_ERROR_UNSUPPORTED, "handle_types",
+                            " is 0x%x: this device exports 0x%x", d->handle_types,
+                            device->handle_types);
+  if ((d->flags & GMLAKE_FILL) && !device->is_host_memory)
+    return gmlk_refuse_desc(why, GMLAKE_ERROR_UNSUPPORTED, "flags",
+                            " has GMLAKE_FILL: the host cannot write this device's memory");
   if (!d->stitched_bytes_max) d->stitched_bytes_max = gmlk_min(total, SIZE_MAX / 4) * 4;
   if (!d->arena_bytes) d->arena_bytes = gmlk_min(total, SIZE_MAX / 8) * 8;
   if (!d->window_bytes) d->window_bytes = gmlk_min(total, SIZE_MAX / 32) * 32;
-  return d->arena_bytes < d->chunk_bytes || d->window_bytes < d->chunk_bytes
-             ? GMLAKE_ERROR_INVALID_ARGUMENT
-             : GMLAKE_OK;
+  if (d->arena_bytes >= chunk && d->window_bytes >= chunk)
+    return gmlk_desc_check_peers(d, device, why);
+  return gmlk_refuse_desc(
+      why, GMLAKE_ERROR_INVALID_ARGUMENT, d->arena_bytes < chunk ? "arena_bytes" : "window_bytes",
+      " is %llu: it has to hold a chunk at least, %llu, or be 0 for the default",
+      (unsigned long long)gmlk_min(d->arena_bytes, d->window_bytes), (unsigned long long)chunk);
+}
+
+static const char *gmlk_backend_unopened(gmlake_result result) {
+  switch (result) {
+  case GMLAKE_ERROR_NO_DRIVER:
+    return "the CUDA driver's library cannot be opened: is the driver installed?";
+  case GMLAKE_ERROR_NO_DEVICE:
+    return "there is no device of this number";
+  case GMLAKE_ERROR_UNSUPPORTED:
+    return "the device or its driver has no virtual memory management";
+  case GMLAKE_ERROR_FORKED:
+    return "cuInit says: not initialised, as in a child of fork after its parent's first CUDA call";
+  default:
+    return "the device cannot be opened";
+  }
+}
+
+static gmlake_result gmlk_backend_open(gmlake *l, const gmlake_desc *desc) {
+  gmlk_driver *driver = &l->driver;
+  gmlake_result result = GMLAKE_OK;
+  driver->backend = desc->backend;
+  if (!desc->backend) {
+#if defined(GMLAKE_BACKEND_CUDA)
+    result = gmlake_cuda_create(desc->device, &driver->owned);
+#else
+    result = desc->device ? GMLAKE_ERROR_NO_DEVICE : gmlake_mock_create(NULL, &driver->owned);
+#endif
+    driver->backend = driver->owned;
+  }
+  if (!result) gmlk_driver_extend(driver);
+  return result ? gmlk_refuse_desc(&l->error, result, "", "device %d: %s", desc->device,
+                                   gmlk_backend_unopened(result))
+                : GMLAKE_OK;
 }
 
 /* Frees host memory; the driver's is gone already, or never will be. */
@@ -10849,14 +11107,21 @@ static gmlake_result gmlk_lake_drain(gmlake *l) {
 }
 
 static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
-  gmlake_result result = gmlk_backend_open(desc, &l->driver);
+  gmlake_result result = gmlk_backend_open(l, desc);
   const gmlake_backend *b = l->driver.backend;
   int code = 0;
-  if (!result) result = gmlk_backend_result(b->get_properties(b->user, &l->device, &code));
-  if (!result &&
-      (!gmlk_is_pow2(l->device.granularity_bytes) || l->device.granularity_bytes < GMLK_GRAIN))
-    result = GMLAKE_ERROR_INVALID_ARGUMENT; /* no such device */
-  if (!result) result = gmlk_desc_default(&l->desc, &l->device);
+  if (result) return result;
+  result = gmlk_backend_result(b->get_properties(b->user, &l->device, &code));
+  if (result) {
+    (void)gmlk_fail(l, result, "get_properties", "a call of the backend failed");
+    l->error.driver_code = code;
+    return result;
+  }
+  if (!gmlk_is_pow2(l->device.granularity_bytes) || l->device.granularity_bytes < GMLK_GRAIN)
+    return gmlk_refuse_desc(&l->error, GMLAKE_ERROR_INVALID_ARGUMENT, "backend",
+                            ": the granularity of its device is %llu: no power of two from 512 on",
+                            (unsigned long long)l->device.granularity_bytes);
+  result = gmlk_desc_default(&l->desc, &l->device, &l->error);
   if (result) return result;
   l->desc.backend = b;
   l->driver.handle_types = desc->handle_types;
@@ -10880,20 +11145,26 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
   return result;
 }
 
-GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lake) {
-  gmlake_desc zero;
+/* Says why no lake was created, to whom the description names. */
+static void gmlk_tell_create(const gmlake_desc *desc, gmlake_error_info *why,
+                             gmlake_result result) {
+  if (result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY)
+    (void)gmlk_refuse_desc(why, result, "", "the host has no memory for the lake's records");
+  if (desc->out_error) *desc->out_error = *why;
+  if (desc->logger.fn) desc->logger.fn(desc->logger.user, GMLAKE_LOG_ERROR, why);
+}
+
+/* A lake without memory; NULL: no host memory. */
+static gmlake *gmlk_lake_new(const gmlake_desc *desc) {
   gmlk_host host;
   gmlake *l;
-  gmlake_result result;
-  memset(&zero, 0, sizeof(zero));
   memset(&host, 0, sizeof(host));
-  if (!desc) desc = &zero;
-  if (!out_lake || !gmlk_desc_is_valid(desc)) return GMLAKE_ERROR_INVALID_ARGUMENT;
   host.hooks = desc->host;
   l = (gmlake *)gmlk_host_alloc(&host, sizeof(gmlake));
-  if (!l) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!l) return NULL;
   l->host = host;
   l->desc = *desc;
+  l->desc.out_error = NULL; /* the caller's, and only for the time of this call */
   l->is_observed = desc->observer.fn != NULL;
   l->is_watched = l->is_observed || desc->policy;
   l->asks_first = desc->policy && (desc->policy->choose || desc->policy->evict);
@@ -10902,9 +11173,30 @@ GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lak
   if (!l->is_observed && !desc->host.malloc_fn) l->gate = l->process.page;
   if (l->has_locks) gmlk_mutex_init(&l->driving);
   if (l->has_locks) gmlk_latch_init(&l->books);
+  return l;
+}
+
+GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lake) {
+  gmlake_error_info why;
+  gmlake_desc zero;
+  gmlake *l;
+  gmlake_result result;
+  memset(&zero, 0, sizeof(zero));
+  if (!desc) desc = &zero;
+  result = gmlk_desc_check(desc, &why);
+  if (!result && !out_lake)
+    result = gmlk_refuse_desc(&why, GMLAKE_ERROR_INVALID_ARGUMENT, "out_lake", " is NULL");
+  l = result ? NULL : gmlk_lake_new(desc);
+  if (!l) {
+    if (!result) result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    gmlk_tell_create(desc, &why, result);
+    return result;
+  }
   gmlk_books_lock(l);
   result = gmlk_lake_init(l, desc);
   l->seal = gmlk_desc_seal(&l->desc);
+  why = l->error;
+  if (result) l->message_count = 0; /* the logger is told of the error alone */
   (void)gmlk_leave(l, GMLAKE_OK);
   if (!result) {
     *out_lake = l;
@@ -10912,6 +11204,7 @@ GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lak
   }
   if (l->driver.backend) (void)gmlk_lake_drain(l);
   gmlk_lake_free(l);
+  gmlk_tell_create(desc, &why, result);
   return result;
 }
 

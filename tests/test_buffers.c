@@ -1554,6 +1554,60 @@ static void random_buffers_keep_their_contents(void **state) {
   }
 }
 
+/* ---- Peers ----------------------------------------------------------------------------------- */
+
+static void assert_reached(const void *ptr, size_t bytes) {
+  int device;
+  for (device = 0; device < 8; device++)
+    assert_int_equal(gmlake_mock_has_access(mock, ptr, bytes, device), device < 3);
+}
+
+static void *front_of(gmlake_buffer *of) {
+  gmlake_buffer_info info;
+  assert_ok(gmlake_buffer_get_info(lake, of, &info));
+  return info.ptr;
+}
+
+/* Devices 1 and 2 may use every mapping, at home, in a window and in a buffer; others none. */
+static void peers_reach_every_mapping(void **state) {
+  static const int two[] = {2, 1};
+  gmlake_buffer *first, *second;
+  gmlake_pool *pool;
+  void *b[4], *window;
+  (void)state;
+  prepare(16);
+  desc.peer_devices = two;
+  desc.peer_count = 2;
+  open_lake();
+  lay(b, 4);
+  drop(b[0]);
+  drop(b[2]);
+  window = take(2 * C);
+  assert_int_equal(piece_count(window), 2);
+  assert_reached(b[1], C);
+  assert_reached(window, 2 * C);
+  pool = open_pool(0);
+  b[0] = take_from(pool, 3 * C, LEGACY);
+  assert_reached(b[0], 3 * C);
+  first = open_buffer(4);
+  second = open_buffer(4);
+  assert_false(gmlake_mock_has_access(mock, front_of(first), C, 0)); /* nothing is mapped yet */
+  step(gmlake_buffer_resize(lake, first, 2 * C, LEGACY));
+  assert_reached(front_of(first), 2 * C);
+  assert_false(gmlake_mock_has_access(mock, front_of(first), 3 * C, 0));
+  step(gmlake_buffer_resize(lake, first, 0, LEGACY));
+  step(gmlake_buffer_resize(lake, second, 3 * C, LEGACY)); /* chunks of the first, and a new one */
+  assert_reached(front_of(second), 3 * C);
+  step(gmlake_buffer_destroy(lake, first, LEGACY));
+  step(gmlake_buffer_destroy(lake, second, LEGACY));
+  drop(b[0]);
+  step(gmlake_pool_destroy(lake, pool));
+  drop(window);
+  drop(b[1]);
+  drop(b[3]);
+  finish();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_buffer_has_addresses_and_no_memory),
@@ -1612,6 +1666,7 @@ int main(void) {
       cmocka_unit_test(memory_is_filled_and_guarded),
       cmocka_unit_test(check_finds_what_is_wrong_with_a_buffer),
       cmocka_unit_test(random_buffers_keep_their_contents),
+      cmocka_unit_test(peers_reach_every_mapping),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,6 +74,33 @@ int record(const char *path);
 int record(const char *path) { return gmlake_recorder_close(gmlake_recorder_open(path)); }
 END
 
+# Calls that a compiler may inline where all is static.
+source_file static_use <<'END'
+#define GMLAKE_IMPLEMENTATION
+#include "gmlake.h"
+int main(void) {
+  gmlake_buffer_desc d;
+  gmlake_buffer_info info;
+  gmlake_allocation_info block;
+  gmlake_budget budget;
+  gmlake_buffer *b;
+  gmlake_pool *pool;
+  gmlake *l;
+  void *p;
+  size_t n;
+  memset(&d, 0, sizeof d);
+  d.max_bytes = 1 << 20;
+  if (gmlake_create(NULL, &l) || gmlake_buffer_create(l, &d, &b) ||
+      gmlake_buffer_get_info(l, b, &info) || gmlake_pool_create(l, NULL, &pool) ||
+      gmlake_alloc(l, info.max_bytes, NULL, &p) || gmlake_get_pieces(l, p, NULL, 0, &n) ||
+      gmlake_get_allocation(l, p, &block) || gmlake_get_budget(l, &budget) ||
+      gmlake_free(l, block.ptr, NULL) || gmlake_pool_destroy(l, pool) ||
+      n > budget.total_bytes || gmlake_buffer_destroy(l, b, NULL))
+    return 1;
+  return gmlake_destroy(l) != GMLAKE_OK;
+}
+END
+
 # ---- The matrix ----
 
 # every_mode COMPILE NAME EXTENSION: each header with each backend and mode.
@@ -123,6 +150,12 @@ matrix() {
 optimised() {
   job "gcc -O2" "gcc -std=c99 -O2 $flags $both -c $dir/lake_first.c -o $dir/gcc.o"
   job "clang -O1" "clang -std=c17 -O1 $flags $both -c $dir/lake_first.c -o $dir/clang.o"
+  for compiler in gcc clang; do
+    for level in -Og -O1 -Os -O3; do
+      job "$compiler $level, static" "$compiler -std=c99 $level $flags -DGMLAKE_STATIC \
+ -DGMLAKE_BACKEND_MOCK -c $dir/static_use.c -o $dir/static.$compiler$level.o"
+    done
+  done
   job "g++ -O2 -DNDEBUG" \
     "g++ -std=c++11 -O2 -DNDEBUG $flags $both -c $dir/lake_first.cpp -o $dir/gxx.o"
   job "clang++ -O1, no exceptions" \
@@ -266,6 +299,11 @@ macros() {
   text='define both GMLAKE_MALLOC(bytes) and GMLAKE_FREE(ptr), or neither'
   refused 'MALLOC without FREE' lake "$text" 'GMLAKE_MALLOC(bytes)=malloc(bytes)'
   refused 'FREE without MALLOC' lake "$text" 'GMLAKE_FREE(ptr)=free(ptr)'
+  mkdir "$dir/old_cuda"
+  echo '#define CUDA_VERSION 10010' >"$dir/old_cuda/cuda.h"
+  job 'a cuda.h that is too old' \
+    "gcc -std=c99 -I. -I$dir/old_cuda -DGMLAKE_BACKEND_CUDA -fsyntax-only $dir/lake.c 2>&1 |
+ grep -qF '#error \"cuda.h is too old: gmlake.h needs that of CUDA 10.2, or a later one\"'"
   text='define both GMLAKE_BFC_MALLOC and GMLAKE_BFC_FREE, or neither'
   refused 'bfc: MALLOC without FREE' bfc "$text" 'GMLAKE_BFC_MALLOC(bytes)=malloc(bytes)'
   refused 'bfc: FREE without MALLOC' bfc "$text" 'GMLAKE_BFC_FREE(ptr)=free(ptr)'

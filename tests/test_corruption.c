@@ -708,12 +708,17 @@ static const field desc_fields[] = {
     ONE(T, logger.user, OPAQUE),       ONE(T, oom.fn, FUNCTION),
     ONE(T, oom.user, OPAQUE),          ONE(T, policy, OPAQUE),
     ONE(T, observer.fn, FUNCTION),     ONE(T, observer.user, OPAQUE),
+    ONE(T, out_error, OPAQUE),
 };
 #undef T
 #define T gmlake_device_properties
-static const field device_fields[] = {
-    ONE(T, device_bytes, INTEGER), ONE(T, granularity_bytes, INTEGER),
-    ONE(T, handle_types, INTEGER), ONE(T, is_host_memory, INTEGER), ONE(T, name, TEXT)};
+static const field device_fields[] = {ONE(T, device_bytes, INTEGER),
+                                      ONE(T, granularity_bytes, INTEGER),
+                                      ONE(T, handle_types, INTEGER),
+                                      ONE(T, is_host_memory, INTEGER),
+                                      ONE(T, name, TEXT),
+                                      ONE(T, device, INTEGER),
+                                      ONE(T, device_count, INTEGER)};
 #undef T
 #define T gmlake_error_info
 static const field error_fields[] = {ONE(T, result, INTEGER),
@@ -1339,6 +1344,8 @@ static const struct exception {
     {SHAPE_VOID_BUFFER, "label", HARMLESS, "the user's"},
     {SHAPE_HOST, "bytes_peak", HARMLESS, "remembers what was"},
     {SHAPE_PROCESS, "page", HARMLESS, "the number tells who is a child; the page stays mapped"},
+    {SHAPE_DEVICE, "device", HARMLESS, "read by create alone"},
+    {SHAPE_DEVICE, "device_count", HARMLESS, "read by create alone"},
     {SHAPE_DESC, "logger.fn", LEGAL, "the user's"},
     {SHAPE_DESC, "logger.user", HARMLESS, "the user's"},
     {SHAPE_DESC, "oom.fn", LEGAL, "the user's"},
@@ -1638,7 +1645,8 @@ static void padding_hides_no_field(void **state) {
   const gmlk_driver driver = {NULL, NULL, NULL, 0, 0, NULL, NULL};
   const gmlk_process process = {NULL, 0};
   const gmlake_desc with = {
-      0, NULL, 0, GMLAKE_GROW_FIRST, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, {0}, {0}, {0}, NULL, {0}};
+      0,    NULL, 0,   GMLAKE_GROW_FIRST, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, {0}, {0}, {0},
+      NULL, {0},  NULL};
   /* clang-format off */
   const gmlake whole = {
       {0}, {{NULL, NULL, NULL}, 0, 0, 0}, {0}, {0},

@@ -79,6 +79,7 @@ typedef struct symbol {
 static const symbol symbols[] = {
     {"cuInit", 2000, "cuInit"},
     {"cuDeviceGet", 2000, "cuDeviceGet"},
+    {"cuDeviceGetCount", 2000, "cuDeviceGetCount"},
     {"cuDeviceGetName", 2000, "cuDeviceGetName"},
     {"cuDeviceGetAttribute", 2000, "cuDeviceGetAttribute"},
     {"cuDeviceTotalMem", 3020, "cuDeviceTotalMem_v2"},
@@ -531,6 +532,7 @@ static void test_create_failures(void **state) {
       {"cuDevicePrimaryCtxRetain", CUDA_ERROR_UNKNOWN, GMLAKE_ERROR_DRIVER},
       {"cuDeviceGetName", CUDA_ERROR_UNKNOWN, GMLAKE_ERROR_DRIVER},
       {"cuDeviceTotalMem_v2", CUDA_ERROR_ILLEGAL_ADDRESS, GMLAKE_ERROR_DEVICE_LOST},
+      {"cuDeviceGetCount", CUDA_ERROR_UNKNOWN, GMLAKE_ERROR_DRIVER},
       {"cuMemGetAllocationGranularity", CUDA_ERROR_NOT_SUPPORTED, GMLAKE_ERROR_UNSUPPORTED}};
   size_t i;
   (void)state;
@@ -576,6 +578,8 @@ static void test_properties(void **state) {
   assert_int_equal(fake->calls(), before);
   assert_int_equal(properties.device_bytes, options.device_bytes);
   assert_int_equal(properties.granularity_bytes, 4 * MIB);
+  assert_int_equal(properties.device, 0);
+  assert_int_equal(properties.device_count, 1);
   run(gpu.cuDeviceGetName(name, sizeof(name), 0));
   name[sizeof(properties.name) - 1] = '\0';
   assert_true(strlen(name) > 0);
@@ -1285,17 +1289,26 @@ static void test_peers(void **state) {
   assert_nothing_left();
 }
 
-/* A device that is not there: nothing can be mapped for it, and what was begun is undone. */
+/* A device that is not there is refused at create; one that is gone since, or cannot reach this one,
+   by the first mapping: what was begun is undone. */
 static void test_peer_missing(void **state) {
-  static const int peers[] = {1, 7};
+  static const int peers[] = {1, 2}, wrong[] = {1, 7};
   const fake_cuda_options options = devices(3);
   gmlake_desc desc = small_desc();
+  gmlake_error_info why;
   void *ptr = &desc;
   (void)state;
   start(&options);
-  desc.peer_devices = peers;
+  desc.peer_devices = wrong;
   desc.peer_count = 2;
+  desc.out_error = &why;
+  assert_error(gmlake_create(&desc, &lake), INVALID_ARGUMENT);
+  assert_string_equal(why.text, "peer_devices[1] is 7: devices are numbered from 0 to 2");
+  assert_nothing_left();
+  start(&options);
+  desc.peer_devices = peers;
   open_lake(&desc);
+  fake->fail_function("cuMemSetAccess", 1, CUDA_ERROR_INVALID_DEVICE, 0);
   assert_error(gmlake_alloc(lake, CHUNK, NULL, &ptr), NO_DEVICE);
   assert_null(ptr);
   assert_string_equal(last_error().call, "set_access");

@@ -581,10 +581,20 @@ static void verify_census(void) {
   verify_records(books.blocks);
 }
 
+static void verify_access(const block *b) {
+  size_t i;
+  if (!b->rounded) return;
+  CHECK(gmlake_mock_has_access(w.mock, b->ptr, b->rounded, 0));
+  for (i = 0; i < w.desc.peer_count; i++)
+    CHECK(gmlake_mock_has_access(w.mock, b->ptr, b->rounded, w.desc.peer_devices[i]));
+  CHECK(!gmlake_mock_has_access(w.mock, b->ptr, b->rounded, 7)); /* nobody's peer */
+}
+
 static void verify_block(const block *b) {
   gmlake_allocation_info info;
   gmlake_result result = gmlake_get_allocation(w.lake, b->ptr, &info);
   CHECK(is_stamped(b));
+  verify_access(b);
   CHECK(result == GMLAKE_OK);
   CHECK(info.ptr == b->ptr);
   CHECK(info.requested_bytes == b->bytes);
@@ -599,6 +609,7 @@ static void verify_buffer(const buffer *b) {
   gmlake_buffer_info info;
   CHECK(gmlake_buffer_get_info(w.lake, b->handle, &info) == GMLAKE_OK);
   CHECK(is_stamped(&b->front));
+  verify_access(&b->front);
   CHECK(info.ptr == b->front.ptr);
   CHECK(info.bytes == b->front.bytes);
   CHECK(info.committed_bytes == b->front.rounded);
@@ -986,12 +997,14 @@ static void do_questions(void) {
 
 /* Arguments that are refused before anything is looked at. */
 static void do_refused(void) {
+  const int told = w.errors_told;
   gmlake *l = w.lake;
   gmlake_alloc_desc wanted;
   void *ptr;
   memset(&wanted, 0, sizeof(wanted));
   wanted.bytes = GRAIN;
   CHECK(gmlake_create(&w.desc, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
+  CHECK(w.errors_told-- == told + 1);
   CHECK(gmlake_alloc(l, GRAIN, w.streams[0], NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_alloc_with(l, NULL, w.streams[0], &ptr) == GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_alloc(l, GRAIN, (gmlake_stream)2, &ptr) == GMLAKE_ERROR_INVALID_ARGUMENT);

@@ -1053,15 +1053,17 @@ static void check_finds_damage_in_windows(void **state) {
 
 static void assert_refused(void *ptr, gmlake_result expected) {
   gmlake_stats before = stats(), after;
+  char text[160];
   assert_int_equal(gmlake_free(lake, ptr, LEGACY), expected);
   assert_ok(gmlake_check(lake));
   after = stats();
   assert_memory_equal(&before, &after, sizeof(after)); /* nothing changed */
   assert_int_equal(last_error().result, expected);
   assert_string_equal(last_error().call, "gmlake_free");
-  assert_string_equal(last_error().text, expected == GMLAKE_ERROR_DOUBLE_FREE
-                                             ? "this memory is free already"
-                                             : "not the start of a live block");
+  (void)snprintf(text, sizeof(text), "ptr is 0x%llx: %s", (unsigned long long)(uintptr_t)ptr,
+                 expected == GMLAKE_ERROR_DOUBLE_FREE ? "this memory is free already"
+                                                      : "no live block starts there");
+  assert_string_equal(last_error().text, text);
 }
 
 static void double_frees_are_refused(void **state) {
@@ -1616,11 +1618,12 @@ static void sizes_that_are_not_described(void **state) {
   device.granularity_bytes = C;
   for (i = 0; i < sizeof(devices) / sizeof(devices[0]); i++) {
     size_t sizes[3];
+    gmlake_error_info why;
     gmlake_desc wanted;
     memset(&wanted, 0, sizeof(wanted));
     device.device_bytes = devices[i];
     wanted.chunk_bytes = C;
-    assert_ok(gmlk_desc_default(&wanted, &device));
+    assert_ok(gmlk_desc_default(&wanted, &device, &why));
     sizes[0] = wanted.stitched_bytes_max;
     sizes[1] = wanted.arena_bytes;
     sizes[2] = wanted.window_bytes;

@@ -145,8 +145,8 @@ static picture look(void) {
 
 /* How much a refusal may leave behind. */
 enum {
-  NOTHING,   /* the arguments alone were wrong: no trace at all, not even a last error */
-  LAST_ERROR /* the lake was asked: it remembers the error */
+  NOTHING,   /* there is no lake that could remember: no trace at all */
+  LAST_ERROR /* the lake remembers the error */
 };
 
 /* pre: not for an error after a search for memory, which may drop caches and counts attempts. */
@@ -308,7 +308,7 @@ static void test_pointer(void **state) {
     result = pointer_calls[i].call(ptr);
     if (result != wanted)
       fail_msg("%s of %s: %s", pointer_calls[i].what, row->what, gmlake_result_name(result));
-    assert_same(&before, result, ptr ? LAST_ERROR : NOTHING);
+    assert_same(&before, result, result ? LAST_ERROR : NOTHING);
     if (ptr) assert_names(pointer_calls[i].what);
   }
   close_world();
@@ -605,37 +605,38 @@ static gmlake_result get_stats_of(size_t struct_bytes) {
 #define CALLS(X)                                                                                   \
   X(create_without_out, INVALID, NOTHING, gmlake_create(&desc, NULL))                              \
   X(get_desc_without_lake, INVALID, NOTHING, gmlake_get_desc(NULL, &out.desc))                     \
-  X(get_desc_without_out, INVALID, NOTHING, gmlake_get_desc(lake, NULL))                           \
+  X(get_desc_without_out, INVALID, LAST_ERROR, gmlake_get_desc(lake, NULL))                        \
   X(alloc_without_lake, INVALID, NOTHING, allocate_plainly(NULL, 1, LEGACY))                       \
-  X(alloc_without_out, INVALID, NOTHING, gmlake_alloc(lake, 1, LEGACY, NULL))                      \
-  X(alloc_of_nothing_without_out, INVALID, NOTHING, gmlake_alloc(lake, 0, LEGACY, NULL))           \
-  X(alloc_on_stream_2, INVALID, NOTHING, allocate_plainly(lake, 1, TWO))                           \
-  X(alloc_of_nothing_on_stream_2, INVALID, NOTHING, allocate_plainly(lake, 0, TWO))                \
+  X(alloc_without_out, INVALID, LAST_ERROR, gmlake_alloc(lake, 1, LEGACY, NULL))                   \
+  X(alloc_of_nothing_without_out, INVALID, LAST_ERROR, gmlake_alloc(lake, 0, LEGACY, NULL))        \
+  X(alloc_on_stream_2, INVALID, LAST_ERROR, allocate_plainly(lake, 1, TWO))                        \
+  X(alloc_of_nothing_on_stream_2, INVALID, LAST_ERROR, allocate_plainly(lake, 0, TWO))             \
   X(alloc_with_no_lake, INVALID, NOTHING, allocate(NULL, NULL, LEGACY))                            \
-  X(alloc_with_no_description, INVALID, NOTHING, allocate(lake, NULL, LEGACY))                     \
+  X(alloc_with_no_description, INVALID, LAST_ERROR, allocate(lake, NULL, LEGACY))                  \
   X(alloc_from_another_lakes_pool, INVALID, LAST_ERROR, allocate_from(w.foreign_pool, LEGACY))     \
   X(alloc_from_another_lakes_pool_on_none, INVALID, LAST_ERROR,                                    \
     allocate_from(w.foreign_pool, NONE))                                                           \
   X(free_without_lake, INVALID, NOTHING, gmlake_free(NULL, w.home, LEGACY))                        \
   X(free_of_nothing_without_lake, INVALID, NOTHING, gmlake_free(NULL, NULL, LEGACY))               \
-  X(free_on_stream_2, INVALID, NOTHING, gmlake_free(lake, w.home, TWO))                            \
-  X(free_of_nothing_on_stream_2, INVALID, NOTHING, gmlake_free(lake, NULL, TWO))                   \
+  X(free_on_stream_2, INVALID, LAST_ERROR, gmlake_free(lake, w.home, TWO))                         \
+  X(free_of_nothing_on_stream_2, INVALID, LAST_ERROR, gmlake_free(lake, NULL, TWO))                \
   X(record_without_lake, INVALID, NOTHING, gmlake_record_stream(NULL, w.home, w.held))             \
-  X(record_on_stream_2, INVALID, NOTHING, gmlake_record_stream(lake, w.home, TWO))                 \
-  X(record_on_none, INVALID, NOTHING, gmlake_record_stream(lake, w.home, NONE))                    \
+  X(record_on_stream_2, INVALID, LAST_ERROR, gmlake_record_stream(lake, w.home, TWO))              \
+  X(record_on_none, INVALID, LAST_ERROR, gmlake_record_stream(lake, w.home, NONE))                 \
   X(forget_without_lake, INVALID, NOTHING, gmlake_forget_stream(NULL, w.held))                     \
-  X(forget_stream_2, INVALID, NOTHING, gmlake_forget_stream(lake, TWO))                            \
-  X(forget_none, INVALID, NOTHING, gmlake_forget_stream(lake, NONE))                               \
+  X(forget_stream_2, INVALID, LAST_ERROR, gmlake_forget_stream(lake, TWO))                         \
+  X(forget_none, INVALID, LAST_ERROR, gmlake_forget_stream(lake, NONE))                            \
   X(forget_stream_never_seen, GMLAKE_OK, NOTHING, gmlake_forget_stream(lake, w.captured))          \
   X(info_without_lake, INVALID, NOTHING, gmlake_get_allocation(NULL, w.home, &out.info))           \
-  X(info_without_out, INVALID, NOTHING, gmlake_get_allocation(lake, w.home, NULL))                 \
+  X(info_without_out, INVALID, LAST_ERROR, gmlake_get_allocation(lake, w.home, NULL))              \
   X(pieces_without_lake, INVALID, NOTHING,                                                         \
     gmlake_get_pieces(NULL, w.home, out.pieces, 2, &out.count))                                    \
-  X(pieces_without_count, INVALID, NOTHING, gmlake_get_pieces(lake, w.home, out.pieces, 2, NULL))  \
-  X(pieces_without_array, INVALID, NOTHING,                                                        \
+  X(pieces_without_count, INVALID, LAST_ERROR,                                                     \
+    gmlake_get_pieces(lake, w.home, out.pieces, 2, NULL))                                          \
+  X(pieces_without_array, INVALID, LAST_ERROR,                                                     \
     gmlake_get_pieces(lake, w.home, NULL, SIZE_MAX, &out.count))                                   \
   X(pool_create_without_lake, INVALID, NOTHING, gmlake_pool_create(NULL, NULL, &out.pool))         \
-  X(pool_create_without_out, INVALID, NOTHING, gmlake_pool_create(lake, NULL, NULL))               \
+  X(pool_create_without_out, INVALID, LAST_ERROR, gmlake_pool_create(lake, NULL, NULL))            \
   X(pool_chunk_1, INVALID, LAST_ERROR, create_pool(1))                                             \
   X(pool_chunk_below_granularity, INVALID, LAST_ERROR, create_pool(C / 2))                         \
   X(pool_chunk_less_1, INVALID, LAST_ERROR, create_pool(C - 1))                                    \
@@ -647,26 +648,26 @@ static gmlake_result get_stats_of(size_t struct_bytes) {
   X(pool_destroy_without_lake, INVALID, NOTHING, gmlake_pool_destroy(NULL, w.pool))                \
   X(pool_destroy_without_both, INVALID, NOTHING, gmlake_pool_destroy(NULL, NULL))                  \
   X(pool_destroy_of_nothing, GMLAKE_OK, NOTHING, gmlake_pool_destroy(lake, NULL))                  \
-  X(pool_destroy_of_another_lakes, INVALID, NOTHING, gmlake_pool_destroy(lake, w.foreign_pool))    \
+  X(pool_destroy_of_another_lakes, INVALID, LAST_ERROR, gmlake_pool_destroy(lake, w.foreign_pool)) \
   X(capture_without_lake, INVALID, NOTHING, gmlake_capture_begin(NULL, w.captured, w.graphs))      \
-  X(capture_without_pool, INVALID, NOTHING, gmlake_capture_begin(lake, w.captured, NULL))          \
-  X(capture_into_another_lakes_pool, INVALID, NOTHING,                                             \
+  X(capture_without_pool, INVALID, LAST_ERROR, gmlake_capture_begin(lake, w.captured, NULL))       \
+  X(capture_into_another_lakes_pool, INVALID, LAST_ERROR,                                          \
     gmlake_capture_begin(lake, w.captured, w.foreign_pool))                                        \
-  X(capture_of_legacy, INVALID, NOTHING, gmlake_capture_begin(lake, LEGACY, w.graphs))             \
-  X(capture_of_legacy_as_1, INVALID, NOTHING, gmlake_capture_begin(lake, ONE, w.graphs))           \
-  X(capture_of_stream_2, INVALID, NOTHING, gmlake_capture_begin(lake, TWO, w.graphs))              \
-  X(capture_of_none, INVALID, NOTHING, gmlake_capture_begin(lake, NONE, w.graphs))                 \
+  X(capture_of_legacy, INVALID, LAST_ERROR, gmlake_capture_begin(lake, LEGACY, w.graphs))          \
+  X(capture_of_legacy_as_1, INVALID, LAST_ERROR, gmlake_capture_begin(lake, ONE, w.graphs))        \
+  X(capture_of_stream_2, INVALID, LAST_ERROR, gmlake_capture_begin(lake, TWO, w.graphs))           \
+  X(capture_of_none, INVALID, LAST_ERROR, gmlake_capture_begin(lake, NONE, w.graphs))              \
   X(capture_end_without_lake, INVALID, NOTHING, gmlake_capture_end(NULL, w.captured))              \
   X(capture_end_of_legacy, INVALID, LAST_ERROR, gmlake_capture_end(lake, LEGACY))                  \
-  X(capture_end_of_stream_2, INVALID, NOTHING, gmlake_capture_end(lake, TWO))                      \
-  X(capture_end_of_none, INVALID, NOTHING, gmlake_capture_end(lake, NONE))                         \
+  X(capture_end_of_stream_2, INVALID, LAST_ERROR, gmlake_capture_end(lake, TWO))                   \
+  X(capture_end_of_none, INVALID, LAST_ERROR, gmlake_capture_end(lake, NONE))                      \
   X(capture_end_of_a_stream_not_captured, INVALID, LAST_ERROR, gmlake_capture_end(lake, w.held))   \
   X(capture_end_of_a_stream_never_seen, INVALID, LAST_ERROR, gmlake_capture_end(lake, w.captured)) \
   X(buffer_create_without_lake, INVALID, NOTHING, create_buffer(NULL, C, C))                       \
-  X(buffer_create_without_description, INVALID, NOTHING,                                           \
+  X(buffer_create_without_description, INVALID, LAST_ERROR,                                        \
     gmlake_buffer_create(lake, NULL, &out.buffer))                                                 \
-  X(buffer_create_without_out, INVALID, NOTHING, create_buffer_for_nothing())                      \
-  X(buffer_of_nothing, INVALID, NOTHING, create_buffer(lake, 0, C))                                \
+  X(buffer_create_without_out, INVALID, LAST_ERROR, create_buffer_for_nothing())                   \
+  X(buffer_of_nothing, INVALID, LAST_ERROR, create_buffer(lake, 0, C))                             \
   X(buffer_chunk_1, INVALID, LAST_ERROR, create_buffer(lake, C, 1))                                \
   X(buffer_chunk_below_granularity, INVALID, LAST_ERROR, create_buffer(lake, C, C / 2))            \
   X(buffer_chunk_less_1, INVALID, LAST_ERROR, create_buffer(lake, C, C - 1))                       \
@@ -676,9 +677,9 @@ static gmlake_result get_stats_of(size_t struct_bytes) {
   X(buffer_chunk_2_to_63, INVALID, LAST_ERROR, create_buffer(lake, C, HUGE))                       \
   X(buffer_chunk_size_max, INVALID, LAST_ERROR, create_buffer(lake, SIZE_MAX, SIZE_MAX))           \
   X(buffer_resize_without_lake, INVALID, NOTHING, gmlake_buffer_resize(NULL, w.buffer, 1, LEGACY)) \
-  X(buffer_resize_without_buffer, INVALID, NOTHING, resize_to(NULL, 1, LEGACY))                    \
-  X(buffer_resize_of_another_lakes, INVALID, NOTHING, resize_to(w.foreign_buffer, 1, LEGACY))      \
-  X(buffer_resize_on_stream_2, INVALID, NOTHING, resize_to(w.buffer, 1, TWO))                      \
+  X(buffer_resize_without_buffer, INVALID, LAST_ERROR, resize_to(NULL, 1, LEGACY))                 \
+  X(buffer_resize_of_another_lakes, INVALID, LAST_ERROR, resize_to(w.foreign_buffer, 1, LEGACY))   \
+  X(buffer_resize_on_stream_2, INVALID, LAST_ERROR, resize_to(w.buffer, 1, TWO))                   \
   X(buffer_resize_to_its_size, GMLAKE_OK, NOTHING, resize_to(w.buffer, 1, LEGACY))                 \
   X(buffer_resize_to_max_and_1, INVALID, LAST_ERROR, resize_to(w.buffer, 3 * C + 1, LEGACY))       \
   X(buffer_resize_to_2_to_63, INVALID, LAST_ERROR, resize_to(w.buffer, HUGE, NONE))                \
@@ -686,28 +687,28 @@ static gmlake_result get_stats_of(size_t struct_bytes) {
   X(buffer_destroy_without_lake, INVALID, NOTHING, gmlake_buffer_destroy(NULL, w.buffer, LEGACY))  \
   X(buffer_destroy_without_both, INVALID, NOTHING, gmlake_buffer_destroy(NULL, NULL, LEGACY))      \
   X(buffer_destroy_of_nothing, GMLAKE_OK, NOTHING, gmlake_buffer_destroy(lake, NULL, LEGACY))      \
-  X(buffer_destroy_of_nothing_on_stream_2, INVALID, NOTHING,                                       \
+  X(buffer_destroy_of_nothing_on_stream_2, INVALID, LAST_ERROR,                                    \
     gmlake_buffer_destroy(lake, NULL, TWO))                                                        \
-  X(buffer_destroy_of_another_lakes, INVALID, NOTHING,                                             \
+  X(buffer_destroy_of_another_lakes, INVALID, LAST_ERROR,                                          \
     gmlake_buffer_destroy(lake, w.foreign_buffer, LEGACY))                                         \
-  X(buffer_destroy_on_stream_2, INVALID, NOTHING, gmlake_buffer_destroy(lake, w.buffer, TWO))      \
+  X(buffer_destroy_on_stream_2, INVALID, LAST_ERROR, gmlake_buffer_destroy(lake, w.buffer, TWO))   \
   X(buffer_info_without_lake, INVALID, NOTHING,                                                    \
     gmlake_buffer_get_info(NULL, w.buffer, &out.buffer_info))                                      \
-  X(buffer_info_without_buffer, INVALID, NOTHING,                                                  \
+  X(buffer_info_without_buffer, INVALID, LAST_ERROR,                                               \
     gmlake_buffer_get_info(lake, NULL, &out.buffer_info))                                          \
-  X(buffer_info_without_out, INVALID, NOTHING, gmlake_buffer_get_info(lake, w.buffer, NULL))       \
-  X(buffer_info_of_another_lakes, INVALID, NOTHING,                                                \
+  X(buffer_info_without_out, INVALID, LAST_ERROR, gmlake_buffer_get_info(lake, w.buffer, NULL))    \
+  X(buffer_info_of_another_lakes, INVALID, LAST_ERROR,                                             \
     gmlake_buffer_get_info(lake, w.foreign_buffer, &out.buffer_info))                              \
   X(trim_without_lake, INVALID, NOTHING, trim_without_lake())                                      \
   X(stats_without_lake, INVALID, NOTHING, gmlake_get_stats(NULL, &out.stats))                      \
-  X(stats_without_out, INVALID, NOTHING, gmlake_get_stats(lake, NULL))                             \
-  X(stats_of_1_byte, INVALID, NOTHING, get_stats_of(1))                                            \
-  X(stats_of_half_a_field, INVALID, NOTHING, get_stats_of(sizeof(size_t) - 1))                     \
+  X(stats_without_out, INVALID, LAST_ERROR, gmlake_get_stats(lake, NULL))                          \
+  X(stats_of_1_byte, INVALID, LAST_ERROR, get_stats_of(1))                                         \
+  X(stats_of_half_a_field, INVALID, LAST_ERROR, get_stats_of(sizeof(size_t) - 1))                  \
   X(reset_peaks_without_lake, INVALID, NOTHING, gmlake_reset_peaks(NULL))                          \
   X(budget_without_lake, INVALID, NOTHING, gmlake_get_budget(NULL, &out.budget))                   \
-  X(budget_without_out, INVALID, NOTHING, gmlake_get_budget(lake, NULL))                           \
+  X(budget_without_out, INVALID, LAST_ERROR, gmlake_get_budget(lake, NULL))                        \
   X(last_error_without_lake, INVALID, NOTHING, gmlake_get_last_error(NULL, &out.error))            \
-  X(last_error_without_out, INVALID, NOTHING, gmlake_get_last_error(lake, NULL))                   \
+  X(last_error_without_out, INVALID, LAST_ERROR, gmlake_get_last_error(lake, NULL))                \
   X(check_without_lake, INVALID, NOTHING, gmlake_check(NULL))                                      \
   X(destroy_of_nothing, GMLAKE_OK, NOTHING, gmlake_destroy(NULL))
 
@@ -939,7 +940,19 @@ static gmlake_result lost_properties(void *user, gmlake_device_properties *resul
   return GMLAKE_ERROR_DEVICE_LOST;
 }
 
-static const int peers[65] = {0};
+/* One to 65, but for what a row changes. */
+static int peers[65];
+
+static void number_peers(void) {
+  int i;
+  for (i = 0; i < 65; i++) peers[i] = i + 1;
+}
+
+static int *peers_with(int at, int value) {
+  peers[at] = value;
+  desc.peer_count = (size_t)at + 1;
+  return peers;
+}
 
 #define UNSUPPORTED GMLAKE_ERROR_UNSUPPORTED
 #define LIES(field, value) \
@@ -984,7 +997,18 @@ static const int peers[65] = {0};
   X(windows_size_max, GMLAKE_OK, desc.window_bytes = SIZE_MAX)                                     \
   X(peers_without_array, INVALID, desc.peer_count = 1)                                             \
   X(peers_without_count, INVALID, desc.peer_devices = peers)                                       \
-  X(peers_64, GMLAKE_OK, (desc.peer_devices = peers, desc.peer_count = 64))                        \
+  X(peers_64, GMLAKE_OK, (desc.peer_devices = peers, desc.peer_count = 64, LIES(device_count, 0))) \
+  X(peer_that_is_the_device, INVALID, desc.peer_devices = peers_with(2, 0))                        \
+  X(peer_that_is_another_device, INVALID, (desc.peer_devices = peers_with(2, 5), LIES(device, 5))) \
+  X(peer_0_of_another_device, GMLAKE_OK, (desc.peer_devices = peers_with(2, 0), LIES(device, 5)))  \
+  X(peer_twice, INVALID, desc.peer_devices = peers_with(3, 2))                                     \
+  X(peer_less_1, INVALID, desc.peer_devices = peers_with(1, -1))                                   \
+  X(peer_7, GMLAKE_OK, desc.peer_devices = peers_with(0, 7))                                       \
+  X(peer_8, INVALID, desc.peer_devices = peers_with(0, 8))                                         \
+  X(peer_8_of_none_known, GMLAKE_OK,                                                               \
+    (desc.peer_devices = peers_with(0, 8), LIES(device_count, 0)))                                 \
+  X(peer_less_1_of_none_known, INVALID,                                                            \
+    (desc.peer_devices = peers_with(0, -1), LIES(device_count, 0)))                                \
   X(peers_65, INVALID, (desc.peer_devices = peers, desc.peer_count = 65))                          \
   X(peers_size_max, INVALID, (desc.peer_devices = peers, desc.peer_count = SIZE_MAX))              \
   X(handle_type_unknown, INVALID, desc.handle_types = 4)                                           \
@@ -1036,8 +1060,13 @@ typedef struct description_row {
 DESCRIPTIONS(AS_ALTERATION)
 static const description_row descriptions[] = {DESCRIPTIONS(AS_DESCRIPTION)};
 
-/* A refused one leaves nothing; one that is taken makes a lake that works. */
+static void note_reason(void *user, int level, const gmlake_error_info *info) {
+  if (level == GMLAKE_LOG_ERROR) *(gmlake_error_info *)user = *info;
+}
+
+/* A refused one leaves nothing but the reason; one that is taken makes a lake that works. */
 static void test_description(void **state) {
+  static gmlake_error_info why, told;
   const description_row *row = (const description_row *)*state;
   gmlake_result result, served;
   gmlake *untouched = (gmlake *)&w, *made = untouched;
@@ -1046,20 +1075,32 @@ static void test_description(void **state) {
   prepare(CHUNKS);
   altered = *mock;
   assert_ok(mock->get_properties(mock->user, &properties, &unused));
+  number_peers();
   row->alter();
+  desc.out_error = &why;
+  desc.logger.fn = note_reason;
+  desc.logger.user = &told;
+  memset(&why, 0, sizeof(why));
+  memset(&told, 0, sizeof(told));
   result = gmlake_create(&desc, &made);
   assert_int_equal(result, row->result);
   if (result) {
     assert_ptr_equal(made, untouched);
+    assert_int_equal(why.result, result);
+    assert_non_null(why.call);
+    assert_true(strlen(why.text) > 10);
+    assert_memory_equal(&told, &why, sizeof(why));
     close_mock();
     return;
   }
+  assert_int_equal(why.result, GMLAKE_OK); /* nothing is written */
+  assert_null(made->desc.out_error);
   served = gmlake_alloc(made, 1, LEGACY, &ptr);
   assert_ok(gmlake_check(made));
   if (!served)
     assert_ok(gmlake_free(made, ptr, LEGACY));
-  else /* a limit that leaves room for nothing */
-    assert_int_equal(served, GMLAKE_ERROR_LIMIT_REACHED);
+  else /* a limit that leaves room for nothing; peers that only the driver can refuse */
+    assert_int_equal(served, desc.peer_count ? GMLAKE_ERROR_DRIVER : GMLAKE_ERROR_LIMIT_REACHED);
   assert_ok(gmlake_destroy(made));
   close_mock();
 }
@@ -1514,6 +1555,141 @@ static void add(const char *group, const char *what, CMUnitTestFunction function
   add(group, (rows)[i].what, function, &(rows)[i])
 #define ADD(function) add(#function, "", function, NULL)
 
+/* ---- What a refusal says --------------------------------------------------------------------- */
+
+static gmlake_result aligned_to(size_t alignment) {
+  gmlake_alloc_desc wanted = request(1, 0, NULL);
+  wanted.alignment = alignment;
+  return allocate(lake, &wanted, LEGACY);
+}
+
+static gmlake_result flagged(unsigned flags) {
+  gmlake_alloc_desc wanted = request(1, flags, NULL);
+  return allocate(lake, &wanted, LEGACY);
+}
+
+/* X(name, call, what gmlake_get_last_error says): the argument, its value, what is legal. */
+#define TEXTS(X)                                                                                 \
+  X(out_ptr, gmlake_alloc(lake, 1, LEGACY, NULL), "out_ptr is NULL")                             \
+  X(no_desc, allocate(lake, NULL, LEGACY), "desc is NULL")                                       \
+  X(stream_2, allocate_plainly(lake, 1, TWO), "stream is 2, the per-thread default stream")      \
+  X(alignment, aligned_to(3), "alignment is 3: it has to be a power of two, at most 65536")      \
+  X(alignment_large, aligned_to(2 * C), "alignment is 131072: it has to be")                     \
+  X(flags, flagged(8), "flags is 0x8: of these 0x7 are known")                                   \
+  X(foreign_pool, allocate_from(w.foreign_pool, LEGACY), "the pool is of another lake, the one") \
+  X(free_2, gmlake_free(lake, w.home, TWO), "stream is 2, the per-thread")                       \
+  X(record, gmlake_record_stream(lake, NULL, w.held), "ptr is NULL")                             \
+  X(record_none, gmlake_record_stream(lake, w.home, NONE), "stream is GMLAKE_STREAM_NONE: name") \
+  X(forget_none, gmlake_forget_stream(lake, NONE), "stream is GMLAKE_STREAM_NONE: name")         \
+  X(no_info, gmlake_get_allocation(lake, w.home, NULL), "out_info is NULL")                      \
+  X(no_info_ptr, gmlake_get_allocation(lake, NULL, &out.info), "ptr is NULL")                    \
+  X(no_count, gmlake_get_pieces(lake, w.home, NULL, 0, NULL), "out_count is NULL")               \
+  X(no_pieces, gmlake_get_pieces(lake, w.home, NULL, 2, &out.count),                             \
+    "out_pieces is NULL and capacity 2")                                                         \
+  X(no_stats, gmlake_get_stats(lake, NULL), "out_stats is NULL")                                 \
+  X(small_stats, get_stats_of(7), "struct_bytes is 7: it is set before the call, to 0")          \
+  X(no_budget, gmlake_get_budget(lake, NULL), "out_budget is NULL")                              \
+  X(no_error, gmlake_get_last_error(lake, NULL), "out_info is NULL")                             \
+  X(no_desc_out, gmlake_get_desc(lake, NULL), "out_desc is NULL")                                \
+  X(no_pool_out, gmlake_pool_create(lake, NULL, NULL), "out_pool is NULL")                       \
+  X(pool_chunk, create_pool(3 * C),                                                              \
+    "chunk_bytes is 196608: it has to be a power of two from 65536 to 1310720, or 0")            \
+  X(pool_live, gmlake_pool_destroy(lake, w.pool), "1 blocks of the pool are live: free them")    \
+  X(pool_foreign, gmlake_pool_destroy(lake, w.foreign_pool), "the pool is of another lake")      \
+  X(capture_pool, gmlake_capture_begin(lake, w.captured, NULL), "pool is NULL")                  \
+  X(capture_legacy, gmlake_capture_begin(lake, ONE, w.graphs), "the legacy stream, which no")    \
+  X(capture_end, gmlake_capture_end(lake, w.held), "which is not being captured: see")           \
+  X(buffer_desc, gmlake_buffer_create(lake, NULL, &out.buffer), "desc is NULL")                  \
+  X(buffer_none, create_buffer(lake, 0, C), "max_bytes is 0: a buffer needs addresses")          \
+  X(buffer_chunk, create_buffer(lake, C, 1), "chunk_bytes is 1: it has to be a power of two")    \
+  X(buffer_null, resize_to(NULL, 1, LEGACY), "buffer is NULL")                                   \
+  X(buffer_foreign, resize_to(w.foreign_buffer, 1, LEGACY), "the buffer is of another lake")     \
+  X(buffer_max, resize_to(w.buffer, 3 * C + 1, LEGACY),                                          \
+    "bytes is 196609, more than the buffer's max_bytes, 196608")
+
+typedef struct text_row {
+  const char *what;
+  gmlake_result (*call)(void);
+  const char *text;
+} text_row;
+
+#define AS_TEXT_CALL(name, expression, text) \
+  static gmlake_result text_of_##name(void) { return expression; }
+#define AS_TEXT_ROW(name, expression, text) {#name, text_of_##name, text},
+TEXTS(AS_TEXT_CALL)
+static const text_row texts[] = {TEXTS(AS_TEXT_ROW)};
+
+static void refusals_say_what_is_legal(void **state) {
+  size_t i;
+  (void)state;
+  open_world(0);
+  for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+    assert_int_equal(texts[i].call(), INVALID);
+    assert_int_equal(last_error().result, INVALID);
+    if (!strstr(last_error().text, texts[i].text))
+      fail_msg("%s: \"%s\"", texts[i].what, last_error().text);
+  }
+  close_world();
+}
+
+static void create_says_which(const char *text) {
+  gmlake_error_info why;
+  gmlake *made;
+  memset(&why, 0, sizeof(why));
+  desc.out_error = &why;
+  assert_true(gmlake_create(&desc, &made) != GMLAKE_OK);
+  assert_string_equal(why.call, "gmlake_create");
+  if (!strstr(why.text, text)) fail_msg("\"%s\", not \"%s\"", why.text, text);
+}
+
+static void create_says_what_is_legal(void **state) {
+  gmlake_desc plain;
+  gmlake_error_info why;
+  (void)state;
+  prepare(CHUNKS);
+  plain = desc;
+  number_peers();
+  desc.flags = 0x1000;
+  create_says_which("flags is 0x1000: of these ");
+  desc = plain;
+  desc.chunk_bytes = 3 * C;
+  create_says_which("chunk_bytes is 196608: it has to be a power of two from 65536 to 1310720");
+  desc = plain;
+  desc.peer_devices = peers_with(2, 0);
+  create_says_which("peer_devices[2] is 0, the lake's own device: name others only");
+  desc.peer_devices = peers_with(2, 9);
+  create_says_which("peer_devices[2] is 9: devices are numbered from 0 to 7");
+  desc.peer_devices = peers_with(2, 1);
+  create_says_which("peer_devices[2] is 1, and so is [0]: name each once");
+  desc = plain;
+  desc.peer_count = 2;
+  create_says_which("peer_count is 2 and peer_devices is NULL");
+  desc = plain;
+  desc.host.free_fn = NULL;
+  create_says_which("host.free_fn is NULL: set both functions, or neither");
+  desc = plain;
+  desc.window_bytes = 1;
+  create_says_which("window_bytes is 1: it has to hold a chunk at least, 65536");
+  desc = plain;
+  desc.handle_types = GMLAKE_HANDLE_FABRIC;
+  create_says_which("handle_types is 0x8: this device exports 0x1");
+  desc = plain;
+  desc.backend = NULL;
+  desc.device = 3;
+  create_says_which("device 3: there is no device of this number");
+  desc = plain;
+  host_fail_in = 1;
+  create_says_which("the host has no memory for the lake's records");
+  desc = plain;
+  use_faults();
+  desc.out_error = &why;
+  fail_call(ON_RESERVE, 1, GMLAKE_ERROR_DRIVER, 0);
+  assert_error(gmlake_create(&desc, &lake), DRIVER);
+  assert_string_equal(why.call, "reserve");
+  assert_int_equal(why.driver_code, 1234);
+  close_mock();
+}
+
 int main(void) {
   size_t i;
   ADD_ROWS("pointer", test_pointer, pointers);
@@ -1544,5 +1720,7 @@ int main(void) {
   ADD(test_logger_calls_the_lake);
   ADD(test_logger_asks_at_destroy);
   ADD(test_mock_descriptions);
+  ADD(refusals_say_what_is_legal);
+  ADD(create_says_what_is_legal);
   return _cmocka_run_group_tests("misuse", tests, test_count, NULL, NULL);
 }

@@ -296,6 +296,26 @@ static void s5_is_out_of_memory(void **state) {
   finish();
 }
 
+/* As the built-in policy's: no plan is asked for what no arena has addresses for. */
+static void s5_whatever_the_size(void **state) {
+  const size_t sizes[] = {33 * C, (size_t)1 << 40, ((size_t)1 << 40) + 1, SIZE_MAX / 2, SIZE_MAX};
+  size_t i;
+  int is_limited;
+  (void)state;
+  for (is_limited = 0; is_limited < 2; is_limited++) {
+    prepare_paper(4);
+    desc.limit_bytes = is_limited ? 2 * C : 0;
+    open_paper();
+    for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+      mark = stats();
+      assert_error(try_on(sizes[i], LEGACY), OUT_OF_DEVICE_MEMORY);
+      assert_int_equal(stats().state_count[4] - mark.state_count[4], 1);
+      assert_true(last_error().asked_bytes == sizes[i]);
+    }
+    finish();
+  }
+}
+
 /* Another stream's memory is no part of the pools before it has been waited for: ask 2 on t, where
    the device has no more
      | a   a |                                  freed on s, whose work is pending */
@@ -798,6 +818,7 @@ int main(void) {
                                      cmocka_unit_test(s4_creates_the_shortfall),
                                      cmocka_unit_test(s4_creates_all_where_nothing_is_free),
                                      cmocka_unit_test(s5_is_out_of_memory),
+                                     cmocka_unit_test(s5_whatever_the_size),
                                      cmocka_unit_test(s5_waits_for_other_streams),
                                      cmocka_unit_test(freed_blocks_do_not_coalesce),
                                      cmocka_unit_test(freed_blocks_coalesce_if_asked),
