@@ -1289,8 +1289,8 @@ static void test_peers(void **state) {
   assert_nothing_left();
 }
 
-/* A device that is not there is refused at create; one that is gone since, or cannot reach this one,
-   by the first mapping: what was begun is undone. */
+/* A device that is not there is refused at create; one that cannot reach this one, by the first
+   mapping: what was begun is undone. */
 static void test_peer_missing(void **state) {
   static const int peers[] = {1, 2}, wrong[] = {1, 7};
   const fake_cuda_options options = devices(3);
