@@ -209,9 +209,11 @@ COSTS (measured; see bench/RESULTS.md)
 #define GMLAKE_VERSION 100 /* major * 10000 + minor * 100 + patch */
 #define GMLAKE_BACKEND_ABI 1u
 
+/* Static functions are not inlined: gcc would follow some ways through them, and warn of outputs
+   that are not written on an error. */
 #if !defined(GMLAKE_DEF)
 #if defined(GMLAKE_STATIC) && defined(__GNUC__)
-#define GMLAKE_DEF __attribute__((unused)) static
+#define GMLAKE_DEF __attribute__((unused, noinline)) static
 #elif defined(GMLAKE_STATIC)
 #define GMLAKE_DEF static
 #else
@@ -9785,8 +9787,8 @@ static int gmlk_leave_short(gmlake *l, gmlake_result *result, unsigned tries) {
   return 0;
 }
 
-GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *l, const gmlake_alloc_desc *desc,
-                                           gmlake_stream stream, void **out_ptr) {
+static gmlake_result gmlk_alloc_with(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
+                                     void **out_ptr) {
   gmlake_result result = GMLAKE_ERROR_INVALID_ARGUMENT;
   unsigned tries = 0;
   if (!out_ptr) return gmlk_refuse_null(l, "gmlake_alloc", "out_ptr");
@@ -9806,12 +9808,17 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *l, const gmlake_alloc_desc *d
   return result;
 }
 
+GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *l, const gmlake_alloc_desc *desc,
+                                           gmlake_stream stream, void **out_ptr) {
+  return gmlk_alloc_with(l, desc, stream, out_ptr);
+}
+
 GMLAKE_DEF gmlake_result gmlake_alloc(gmlake *l, size_t bytes, gmlake_stream stream,
                                       void **out_ptr) {
   gmlake_alloc_desc desc;
   memset(&desc, 0, sizeof(desc));
   desc.bytes = bytes;
-  return gmlake_alloc_with(l, &desc, stream, out_ptr);
+  return gmlk_alloc_with(l, &desc, stream, out_ptr);
 }
 
 /* ---- free ---- */
