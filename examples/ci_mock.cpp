@@ -1,5 +1,9 @@
-// Tests a program on a machine without a GPU: every backend call that it causes fails once, and
-// each time the program must leak nothing and go on.
+// Shows how to test a program on a machine without a GPU. The mock takes the place of the driver.
+// The test lets every driver call that the program causes fail once: in round n the n-th call.
+// After each failure the program must leak nothing and be able to go on.
+//
+// Compile and run it in the directory of gmlake.h:
+//   c++ -std=c++11 -I. examples/ci_mock.cpp -o ci_mock -lpthread -ldl && ./ci_mock
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -9,7 +13,7 @@
 #include <new>
 #include <vector>
 
-// The code under test: weights that stay, activations that come and go.
+// The code under test. Its weights stay; its activations are freed after each inference.
 class Engine {
  public:
   explicit Engine(const gmlake_backend *backend) {
@@ -46,7 +50,8 @@ class Engine {
 
 static bool use(Engine &engine) { return engine.load(3) && engine.infer(2) && engine.infer(9); }
 
-// The n-th backend call from now on fails. True: the engine goes on and leaks nothing.
+// Lets the n-th driver call from now on fail. Returns true if the engine goes on and leaks nothing.
+// Sets *failed to false if the engine made fewer calls than n: then every call has had its turn.
 static bool survives(gmlake_backend *backend, unsigned n, bool *failed) {
   gmlake_mock_census census;
   gmlake_mock_get_census(backend, &census);
@@ -55,10 +60,11 @@ static bool survives(gmlake_backend *backend, unsigned n, bool *failed) {
   try {
     Engine engine(backend);
     use(engine);
-    gmlake_mock_fail_at(backend, 0, GMLAKE_OK, 0);
+    gmlake_mock_fail_at(backend, 0, GMLAKE_OK, 0); // no more failures: now it must work
     engine.unload();
     if (!use(engine)) return false;
   } catch (const std::bad_alloc &) {
+    // The failure was in gmlake_create. That is allowed, but nothing may leak.
   }
   gmlake_mock_get_census(backend, &census);
   *failed = census.failed_count > before;

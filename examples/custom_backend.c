@@ -1,12 +1,18 @@
-/* A backend is a table of functions. This one wraps the mock's and prints every call with its
-   result and what it would cost on the device. */
+/* Shows how to put code between the lake and the driver. A lake reaches the driver only through a
+   backend, which is a table of functions. The backend here wraps the mock's: each function calls
+   the mock's function, and prints its name, its result, and the time that the call would take on a
+   GPU. The program prints the driver calls of one allocation in this way.
+
+   Compile and run it in the directory of gmlake.h:
+     cc -I. examples/custom_backend.c -o custom_backend -lpthread -ldl && ./custom_backend */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
 
 #include <stdio.h>
 
-/* CALL(name, further parameters, their names), in the order of the table. */
+/* The functions of the table that have one form: CALL(name, (parameters), (arguments for the
+   mock)). `of` is the mock's own data. */
 #define CALLS(CALL)                                                                                \
   CALL(get_properties, (void *user, gmlake_device_properties *out, int *code), (of, out, code))    \
   CALL(get_memory_info, (void *user, size_t *a, size_t *b, int *code), (of, a, b, code))           \
@@ -31,6 +37,7 @@
        (of, stream, event, code))                                                                  \
   CALL(capture_exchange, (void *user, int *mode, int *code), (of, mode, code))
 
+/* Makes one function of the table. The clock of the mock goes on by what a call costs. */
 #define DEFINE(name, params, args)                                     \
   static gmlake_result log_##name params {                             \
     const gmlake_backend *mock = (const gmlake_backend *)user;         \
@@ -48,6 +55,7 @@ static uint64_t log_clock_ns(void *user) {
   return mock->clock_ns(mock->user);
 }
 
+/* The entry of that function in the table. */
 #define ENTRY(name, params, args) .name = log_##name,
 
 static int run(const gmlake_backend *backend) {

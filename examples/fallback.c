@@ -1,5 +1,12 @@
-/* Where the device has no virtual memory management, gmlake_bfc.h takes the lake's place. Here a
-   mock refuses, and segments are host memory. With CUDA leave desc.backend NULL; take and give
+/* Shows what a program can do where the device has no virtual memory management: gmlake_create
+   returns GMLAKE_ERROR_UNSUPPORTED there, and the program uses gmlake_bfc.h in the lake's place.
+   The program runs twice, on a mock that can map memory and on one that refuses; segments are host
+   memory.
+
+   Compile and run it in the directory of gmlake.h:
+     cc -I. examples/fallback.c -o fallback -lpthread -ldl && ./fallback
+
+   With CUDA, leave desc.backend NULL, and let take and give call the driver:
      return cuMemAlloc(&address, bytes) == CUDA_SUCCESS ? (void *)address : NULL;
      cuMemFree((CUdeviceptr)segment); */
 #define GMLAKE_IMPLEMENTATION
@@ -12,11 +19,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The program's allocator. One of the two exists, the other is NULL. */
 typedef struct memory {
-  gmlake *lake; /* one of the two */
+  gmlake *lake;
   gmlake_bfc *bfc;
 } memory;
 
+/* gmlake_bfc.h divides segments. These two functions get them and give them back. */
 static void *take(void *user, size_t bytes) {
   void *segment;
   (void)user;
@@ -28,7 +37,8 @@ static void give(void *user, void *segment, size_t bytes) {
   free(segment);
 }
 
-/* Non-zero: neither can be had. Only what the device cannot do has a fallback. */
+/* Returns 0 if it has made one of the two. It uses the fallback only if the device cannot map
+   memory, not after other errors. */
 static int memory_create(memory *m, const gmlake_backend *backend) {
   gmlake_desc desc = {0};
   gmlake_bfc_desc fallback = {0};
@@ -51,6 +61,7 @@ static int memory_free(memory *m, void *ptr, gmlake_stream stream) {
                  : gmlake_bfc_free(m->bfc, ptr) != GMLAKE_BFC_OK;
 }
 
+/* Takes the place of a backend function: it answers as a device without memory mapping does. */
 static gmlake_result refuse(void *user, gmlake_device_properties *out, int *out_code) {
   (void)user, (void)out;
   *out_code = 0;

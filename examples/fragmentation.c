@@ -1,7 +1,13 @@
-/* A device is filled with tensors of 10.5 MiB, some are freed until 80 % of it is live, and then
-   15 % is asked for in one piece: of cuMemAlloc, which spends pages of 2 MiB, of a best-fit caching
-   allocator over it, and of the lake. It needs a GPU that nobody else uses:
-     cc -I. -I/usr/local/cuda/include examples/fragmentation.c -lcuda */
+/* Shows what fragmentation costs. It fills a device with tensors of 10.5 MiB, frees some until 80 %
+   of the device is live, and asks for 15 % in one piece. It does so with three allocators:
+   cuMemAlloc, which takes pages of 2 MiB from the device; a best-fit caching allocator over it; and
+   the lake. For each it prints what is live, what is held, and whether the large request was
+   served.
+
+   It needs a GPU that no other program uses. Compile and run it in the directory of gmlake.h:
+     cc -I. -I/usr/local/cuda/include examples/fragmentation.c -o fragmentation \
+       -lcuda -lpthread -ldl
+     ./fragmentation */
 #define GMLAKE_IMPLEMENTATION
 #include "gmlake.h"
 #define GMLAKE_BFC_IMPLEMENTATION
@@ -14,8 +20,9 @@
 #define MIB ((size_t)1 << 20)
 #define TENSOR (10 * MIB + MIB / 2)
 
+/* The allocator of the current run. If both are NULL, it is cuMemAlloc. */
 static gmlake *lake;
-static gmlake_bfc *bfc; /* neither: cuMemAlloc */
+static gmlake_bfc *bfc;
 
 static void *device_alloc(void *user, size_t bytes) {
   CUdeviceptr address = 0;
@@ -28,6 +35,7 @@ static void device_free(void *user, void *ptr, size_t bytes) {
   (void)cuMemFree((CUdeviceptr)(uintptr_t)ptr);
 }
 
+/* Returns NULL if there is no memory. No kernel runs, so all blocks can be on the legacy stream. */
 static void *take(size_t bytes) {
   void *ptr = NULL;
   if (lake) return gmlake_alloc(lake, bytes, NULL, &ptr) == GMLAKE_OK ? ptr : NULL;
@@ -41,7 +49,8 @@ static int give(void *ptr) {
   return device_free(NULL, ptr, 0), 0;
 }
 
-/* Frees 9 of every 120 neighbours before it asks for the large piece, the rest behind it. */
+/* Allocates 86.5 % of what is free, then frees 9 neighbours of every 120, so that many small ranges
+   are free. Then it asks for the large piece. At the end it frees the rest. */
 static int run(const char *name) {
   size_t all, left, total, i;
   gmlake_allocation_info info;

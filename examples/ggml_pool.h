@@ -1,20 +1,23 @@
-/* ggml's CUDA memory from a lake: the pool that its kernels take temporaries from, and the buffers
-   that hold weights, KV cache and compute graphs. C++11. Inside ggml include it from ggml-cuda.cu
-   with GMLAKE_GGML_DECLARED defined, behind ggml's own headers; elsewhere it brings the
-   declarations that it needs. In ggml-cuda.cu
+/* Gives ggml's CUDA backend its memory from a lake. It has two parts: the pool from which kernels
+   take temporaries, and the buffers that hold weights, KV cache and compute graphs. It is C++11.
 
-     new_pool_for_device returns std::unique_ptr<ggml_cuda_pool>(
-         new gmlake_ggml_pool(lake, stream));
-     the buffer type's alloc_buffer returns
-         gmlake_ggml_alloc_buffer(&memory, buft, size, ggml_backend_cuda_buffer_interface);
-     and before a graph is captured on the pool's stream comes pool->capture_begin(), behind it
-     pool->capture_end().
+   Inside ggml, include it from ggml-cuda.cu, after ggml's own headers, with GMLAKE_GGML_DECLARED
+   defined. Elsewhere it declares what it needs of ggml itself. In ggml-cuda.cu, change three
+   places:
 
-   A context of ggml's destroys its streams before its pools: the lake is created with
-   GMLAKE_STREAMS_MAY_END in desc.flags, and touches no stream that is gone.
+   - new_pool_for_device returns
+       std::unique_ptr<ggml_cuda_pool>(new gmlake_ggml_pool(lake, stream));
+   - alloc_buffer of the buffer type returns
+       gmlake_ggml_alloc_buffer(&memory, buft, size, ggml_backend_cuda_buffer_interface);
+   - call pool->capture_begin() before a graph is captured on the pool's stream, and
+     pool->capture_end() after it.
 
-   Memory that either lets go of serves the next request of any size, in any order, and
-   gmlake_trim() returns it to the driver: ggml's own pool keeps its peak. */
+   A context of ggml destroys its streams before its pools. So create the lake with
+   GMLAKE_STREAMS_MAY_END in desc.flags: then it does not touch a stream that no longer exists. With
+   driver 580 touching one ends the process.
+
+   What the pool or a buffer frees serves the next request of any size, in any order. gmlake_trim()
+   returns it to the driver. ggml's own pool keeps the memory of its peak. */
 #if !defined(GMLAKE_GGML_POOL_H)
 #define GMLAKE_GGML_POOL_H
 
@@ -25,8 +28,8 @@
 
 #include <vector>
 
-/* ggml's interfaces know no failure but of alloc_buffer: as ggml's own code does, this ends the
-   program. */
+/* In ggml's interfaces only alloc_buffer can report a failure. Any other failure ends the program,
+   as in ggml's own code. */
 #if !defined(GMLAKE_GGML_ABORT)
 #define GMLAKE_GGML_ABORT(text) (fprintf(stderr, "gmlake_ggml: %s\n", text), abort())
 #endif
@@ -57,14 +60,15 @@ ggml_backend_buffer_t ggml_backend_buffer_init(ggml_backend_buffer_type_t buft,
 
 /* ---- The pool -------------------------------------------------------------------------------- */
 
-/* What ggml_cuda_pool_vmm promises and asks: sizes are rounded up to 128 bytes, *actual_size is
-   what free is given, and blocks are freed in the reverse order of their allocation. One stream, as
-   in ggml; all memory is in a pool of the lake's, since graphs know its addresses. */
+/* Follows the rules of ggml_cuda_pool_vmm: sizes are rounded up to 128 bytes; free gets the size
+   that alloc wrote to *actual_size; blocks are freed in the reverse order of their allocation. As
+   in ggml, it serves one stream. Its memory comes from a pool of the lake, because graphs keep the
+   addresses. */
 struct gmlake_ggml_pool : public ggml_cuda_pool {
   gmlake_ggml_pool(gmlake *lake, gmlake_stream stream);
   gmlake_ggml_pool(const gmlake_ggml_pool &) = delete;
   gmlake_ggml_pool &operator=(const gmlake_ggml_pool &) = delete;
-  /* Waits for what uses the pool. pre: graphs that know its memory are destroyed. */
+  /* Waits for work that uses the pool. pre: graphs that use its memory are destroyed. */
   ~gmlake_ggml_pool() override;
 
   void *alloc(size_t size, size_t *actual_size) override;
@@ -97,7 +101,8 @@ inline gmlake_ggml_pool::gmlake_ggml_pool(gmlake *lake, gmlake_stream stream)
 }
 
 inline gmlake_ggml_pool::~gmlake_ggml_pool() {
-  if (!blocks_.empty()) GMLAKE_GGML_ABORT("the pool has live blocks");
+  if (!blocks_.empty())
+    GMLAKE_GGML_ABORT("the pool is destroyed while blocks of it are live: free them first");
   must(gmlake_pool_destroy(lake_, pool_), "gmlake_pool_destroy");
 }
 
@@ -105,7 +110,8 @@ inline void *gmlake_ggml_pool::alloc(size_t size, size_t *actual_size) {
   const size_t alignment = 128;
   gmlake_alloc_desc desc = gmlake_alloc_desc();
   block b = {nullptr, 0};
-  if (size > SIZE_MAX - alignment) GMLAKE_GGML_ABORT("no such size");
+  if (size > SIZE_MAX - alignment)
+    GMLAKE_GGML_ABORT("alloc: the size is too large to be rounded up to 128 bytes");
   b.size = (size + alignment - 1) / alignment * alignment;
   desc.bytes = b.size;
   desc.pool = pool_;
@@ -141,15 +147,16 @@ inline void gmlake_ggml_pool::must(gmlake_result result, const char *call) {
 
 /* ---- Buffers --------------------------------------------------------------------------------- */
 
-struct gmlake_ggml_memory { /* of one device; lives longer than its buffers */
+/* One for each device. It must live longer than its buffers. */
+struct gmlake_ggml_memory {
   gmlake *lake;
   int device;
-  void (*synchronize)(
-      int device); /* cudaDeviceSynchronize: cudaFree waits, and ggml relies on it */
+  /* Calls cudaDeviceSynchronize. cudaFree waits for the device, and ggml relies on that. */
+  void (*synchronize)(int device);
 };
 
-/* Begins as ggml_backend_cuda_buffer_context does, whose members ggml's functions for tensors
-   read. */
+/* Its first members are those of ggml_backend_cuda_buffer_context: ggml's functions for tensors
+   read them. */
 struct gmlake_ggml_buffer {
   int device;
   void *dev_ptr;
@@ -168,8 +175,8 @@ static inline void *gmlake_ggml_get_base(ggml_backend_buffer_t buffer) {
   return ((gmlake_ggml_buffer *)buffer->context)->dev_ptr;
 }
 
-/* iface is the table of ggml's CUDA buffers; what it does with tensors stays. NULL: out of
-   memory. */
+/* iface is the function table of ggml's CUDA buffers. Only free_buffer and get_base are replaced.
+   Returns NULL if memory has run out. */
 static inline ggml_backend_buffer_t gmlake_ggml_alloc_buffer(const gmlake_ggml_memory *memory,
                                                              ggml_backend_buffer_type_t buft,
                                                              size_t size,

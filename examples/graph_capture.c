@@ -1,6 +1,11 @@
-/* Captures a graph whose memory comes from a pool of its own, twice: the second capture into the
-   pool reuses what the first one took. With CUDA the driver's cuStreamBeginCapture and
-   cuStreamEndCapture stand where the mock's capture calls stand here. */
+/* Shows how a CUDA graph gets its memory. A graph keeps the addresses that it was captured with, so
+   its memory comes from a pool that nobody else uses and that lives as long as the graph. The
+   program captures twice into one pool: the second capture reuses the memory of the first, so the
+   lake holds no more after it. With CUDA, call the driver's cuStreamBeginCapture and
+   cuStreamEndCapture where this program calls the mock.
+
+   Compile and run it in the directory of gmlake.h:
+     cc -I. examples/graph_capture.c -o graph_capture -lpthread -ldl && ./graph_capture */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -15,7 +20,7 @@ static int failed(const char *what, gmlake_result result) {
   return 1;
 }
 
-/* What a model would do: temporaries that live for one layer only. */
+/* Allocates as a model does: each layer has a temporary that is freed at its end. */
 static int run_layers(gmlake *lake, gmlake_stream stream) {
   size_t layer;
   for (layer = 1; layer <= 4; layer++) {
@@ -26,6 +31,9 @@ static int run_layers(gmlake *lake, gmlake_stream stream) {
   return 0;
 }
 
+/* The order is important: first the lake learns of the capture, then the driver begins it; the
+   driver ends it, then the lake learns that. Between, allocations on the stream come from the
+   pool. */
 static int capture(gmlake_backend *backend, gmlake *lake, gmlake_stream stream, gmlake_pool *pool) {
   gmlake_stats stats = {0};
   int status;
@@ -48,10 +56,10 @@ static int run(gmlake_backend *backend, gmlake *lake) {
   if (failed("stream_create", gmlake_mock_stream_create(backend, &stream))) return 1;
   if (failed("pool_create", gmlake_pool_create(lake, NULL, &pool))) return 1;
   for (i = 0; i < 2; i++) status |= capture(backend, lake, stream, pool);
-  /* Only when the graphs have run and are destroyed: */
+  /* A program launches its graphs here. The pool may go when they have run and are destroyed. */
   status |= failed("pool_destroy", gmlake_pool_destroy(lake, pool));
-  status |=
-      failed("forget_stream", gmlake_forget_stream(lake, stream)); /* before it is destroyed */
+  /* Before a stream is destroyed, the lake must forget it: it would use it later. */
+  status |= failed("forget_stream", gmlake_forget_stream(lake, stream));
   gmlake_mock_stream_destroy(backend, stream);
   return status;
 }

@@ -1,14 +1,22 @@
-/* The memory of an inference server: weights that stay, temporaries of prefills that come and go, a
-   decode step that is captured once, and for each running sequence a cache of keys and values that
-   grows by one token a step. A cache is a growing buffer, so it never moves and holds memory for
-   the tokens it has, in steps of 2 MiB; when a sequence ends its buffer is emptied and kept for
-   the next one. Memory is limited: a sequence whose prompt does not fit waits, one whose cache
-   cannot grow gives way to the others and comes again, and one that does not fit alone is refused.
+/* Shows the memory of an inference server. It has four kinds:
+   - weights, which stay;
+   - temporaries of a prefill, which are allocated and freed in each layer;
+   - a decode step that is captured once as a graph, with temporaries from the graph's pool;
+   - for each running sequence a cache of keys and values, which grows by one token a step.
 
-   The model is Llama 3.2 1B in bfloat16. No kernel runs: fills stand for them. On the mock:
-     cc -I. examples/kv_server.c -lpthread -ldl
-   on a GPU:
-     cc -I. -I/usr/local/cuda/include -DKV_SERVER_CUDA examples/kv_server.c -lcuda -lpthread -ldl */
+   A cache is a growing buffer. It never moves, and holds memory for the tokens that it has, in
+   steps of 2 MiB. When a sequence ends, its buffer is emptied and kept for the next sequence.
+
+   Memory is limited. A sequence whose prompt does not fit waits. A sequence whose cache cannot grow
+   gives its memory to the others and comes again later. A sequence that does not fit even alone is
+   refused.
+
+   The model is Llama 3.2 1B in bfloat16. No kernel runs: fills take their place. Compile it in the
+   directory of gmlake.h. On the mock:
+     cc -I. examples/kv_server.c -o kv_server -lpthread -ldl
+   On a GPU:
+     cc -I. -I/usr/local/cuda/include -DKV_SERVER_CUDA examples/kv_server.c -o kv_server \
+       -lcuda -lpthread -ldl */
 #define GMLAKE_IMPLEMENTATION
 #if !defined(KV_SERVER_CUDA)
 #define GMLAKE_BACKEND_MOCK
@@ -27,16 +35,16 @@
 #define QKV_BYTES (6 * KIB)
 #define FFN_BYTES (16 * KIB)
 #define VOCABULARY_BYTES ((size_t)128256 * 2)
-#define TOKEN_BYTES (LAYERS * 2 * KIB) /* keys and values of a token, 8 heads of 64, all layers */
+#define TOKEN_BYTES (LAYERS * 2 * KIB) /* a token's keys and values: 8 heads of 64, all layers */
 #define TOKENS_MAX 4096                /* of a sequence */
-#define PIECE_TOKENS 512               /* of a prompt, at a time */
-#define SLOTS 16                       /* sequences that run at a time */
+#define PIECE_TOKENS 512               /* of a prompt that one prefill takes */
+#define SLOTS 16                       /* sequences that can run at the same time */
 #define LIMIT (3 * 1024 * MIB)
 
-/* What the server is asked for: the batches of bench/traces/llama-1b-serve.gmtrace.gz. There the
-   first allocation behind each mark of an iteration holds the token numbers of the batch's prompts,
-   8 bytes each, and every decode step allocates the logits of one token a sequence, 256,512 bytes
-   each; the first new token comes from the prefill. */
+/* The requests that the server gets: the batches of bench/traces/llama-1b-serve.gmtrace.gz. In that
+   trace the first allocation after each mark of an iteration holds the token numbers of the batch's
+   prompts, 8 bytes each. Every decode step allocates the logits of one token for each sequence,
+   256,512 bytes each. The prefill makes the first new token. */
 static const struct batch {
   unsigned sequences, prompt_tokens, new_tokens;
 } batches[] = {{8, 567, 16},  {12, 2724, 38}, {3, 604, 38}, {9, 463, 20},
@@ -49,10 +57,10 @@ typedef struct sequence {
 
 typedef struct slot {
   gmlake_buffer *cache;
-  char *address; /* of the cache, for good */
+  char *address; /* of the cache; it never changes */
   sequence what;
-  size_t tokens; /* in the cache; 0: nobody runs here */
-  unsigned age;  /* when it came in */
+  size_t tokens; /* in the cache; 0: no sequence runs in this slot */
+  unsigned age;  /* the number of the sequence, counted as they come in */
 } slot;
 
 static struct server {
@@ -88,7 +96,7 @@ static int device_open(void) {
   s.stream = (gmlake_stream)stream;
   return failed("cuda_create", gmlake_cuda_create(0, &s.backend));
 }
-/* pre: the lake has forgotten the stream. */
+/* pre: the lake has forgotten the stream. A call for a destroyed stream ends the process. */
 static int device_close(void) {
   gmlake_cuda_destroy(s.backend);
   if (cuStreamDestroy((CUstream)s.stream)) return 1;
@@ -130,7 +138,7 @@ static int capture_begin(void) {
   return failed("begin", gmlake_mock_capture_begin(s.backend, s.stream));
 }
 static int capture_end(void) { return failed("end", gmlake_mock_capture_end(s.backend, s.stream)); }
-static int launch_decode(void) { return 0; } /* a graph of fills that nobody reads */
+static int launch_decode(void) { return 0; } /* the graph has only fills that nobody reads */
 static int drop_decode(void) { return 0; }
 static int fill(void *at, unsigned value, size_t words) {
   unsigned *word = (unsigned *)at;
@@ -164,7 +172,7 @@ static int drop_weights(void) {
   return status;
 }
 
-/* A pass over so many tokens: a layer's temporaries give way to the next one's. */
+/* A pass over this many tokens. Each layer frees its temporaries before the next one allocates. */
 static gmlake_result run_layers(size_t tokens) {
   static const size_t widths[] = {HIDDEN_BYTES, QKV_BYTES, HIDDEN_BYTES, FFN_BYTES, FFN_BYTES};
   const size_t width_count = sizeof(widths) / sizeof(widths[0]);
@@ -183,7 +191,8 @@ static gmlake_result run_layers(size_t tokens) {
   return result;
 }
 
-/* Once for all steps: the graph's temporaries are its pool's, and the caches do not move. */
+/* Captures the decode step once, for all steps. That works because the graph's temporaries come
+   from a pool that belongs to it, and because the caches do not move. */
 static int capture_decode(void) {
   int status = failed("pool_create", gmlake_pool_create(s.lake, NULL, &s.graph_pool));
   if (status || failed("capture", gmlake_capture_begin(s.lake, s.stream, s.graph_pool))) return 1;
@@ -203,6 +212,8 @@ static gmlake_stats figures(void) {
   return stats;
 }
 
+/* Changes the size of a cache. Counts how often it takes memory, and how often that needs no driver
+   call, because the buffer finds memory that it or another one had before. */
 static gmlake_result resize(slot *at, size_t tokens) {
   gmlake_stats before = figures(), after;
   gmlake_result result = gmlake_buffer_resize(s.lake, at->cache, tokens * TOKEN_BYTES, s.stream);
@@ -229,17 +240,19 @@ static int open_slots(void) {
   return 0;
 }
 
-/* Each token's row begins with a word that says whose it is. */
+/* The first word of a token's row names the sequence and the token, so that a row which somebody
+   else overwrites is noticed. */
 static unsigned word_of(const slot *at, size_t token) { return at->age << 16 | (unsigned)token; }
 
-/* pre: there is memory for them. */
+/* Writes the rows of new tokens. pre: the cache has memory for them. */
 static int append(slot *at, size_t tokens) {
   for (; tokens; tokens--, at->tokens++)
     if (fill(at->address + at->tokens * TOKEN_BYTES, word_of(at, at->tokens), 1)) return 1;
   return 0;
 }
 
-/* The sequence leaves; what it wrote is still there. Its memory serves the others. */
+/* The sequence leaves the slot. Checks that what it wrote is still there, and empties the cache, so
+   that its memory can serve the others. */
 static int leave(slot *at) {
   size_t token;
   for (token = 0; token < at->tokens; token += 61)
@@ -259,8 +272,9 @@ static unsigned running(void) {
 
 static void remove_first(void) { memmove(s.queue, s.queue + 1, --s.queued * sizeof(s.queue[0])); }
 
-/* There is no memory for the slot's sequence, the first one that waits: it goes on waiting for the
-   others to end. Where there are none nothing would ever change, so it is refused. */
+/* There is no memory for the slot's sequence, which is also the first one in the queue. It stays in
+   the queue until another sequence ends. If no other one runs, waiting would not help, so it is
+   refused. */
 static int turn_away(slot *at) {
   const unsigned others = running() - (at->tokens != 0);
   if (leave(at)) return 1;
@@ -275,7 +289,8 @@ static int turn_away(slot *at) {
   return 0;
 }
 
-/* What it has said so far is the end of its prompt when it comes in again. */
+/* The slot's sequence goes back to the front of the queue. What it has generated so far becomes the
+   end of its prompt. */
 static int give_way(slot *at) {
   memmove(s.queue + 1, s.queue, s.queued++ * sizeof(s.queue[0]));
   s.queue[0].prompt_tokens = (unsigned)at->tokens;
@@ -288,8 +303,8 @@ static int finish(slot *at) {
   return leave(at);
 }
 
-/* The first one that waits comes in, if there is a slot and memory for its prompt, which is taken
-   in by pieces. */
+/* Starts the first sequence of the queue, if a slot is free and there is memory for its prompt. The
+   prefill takes the prompt in pieces. */
 static int admit(void) {
   slot *at = s.slots;
   gmlake_result result = GMLAKE_OK;
@@ -308,10 +323,11 @@ static int admit(void) {
   if (is_shortage(result)) return turn_away(at);
   if (failed("prefill", result)) return 1;
   remove_first();
-  return --at->what.new_tokens ? 0 : finish(at); /* the prefill has made the first one */
+  return --at->what.new_tokens ? 0 : finish(at); /* the prefill made the first token */
 }
 
-/* One token for every sequence. */
+/* Makes one token for every running sequence. First every cache grows, because the graph writes the
+   new token there. Then the graph runs. */
 static int step(void) {
   gmlake_result result;
   slot *at;

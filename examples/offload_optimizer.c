@@ -1,9 +1,14 @@
-/* Swaps a model's optimizer state: its moments, four times the weights' bytes, are on the device
-   only while they are updated. On the mock:
-     cc -I. examples/offload_optimizer.c
-   on a GPU, with memory from a lake and fills in the place of kernels:
-     cc -I. -I/usr/local/cuda/include -DOFFLOAD_CUDA examples/offload_optimizer.c -lcuda -lpthread
-   -ldl */
+/* Shows how to train with less memory by swapping a model's optimizer state. The moments of the
+   optimizer are four times as large as the weights, but each is needed only when its weights are
+   updated. With the plan they are in host memory at all other times. The program prints the memory
+   with and without the plan, what moves in an iteration, and on the mock how long an iteration
+   takes.
+
+   Compile it in the directory of gmlake.h. On the mock:
+     cc -I. examples/offload_optimizer.c -o offload_optimizer -lpthread -ldl
+   On a GPU, with memory from a lake and with fills in the place of kernels:
+     cc -I. -I/usr/local/cuda/include -DOFFLOAD_CUDA examples/offload_optimizer.c \
+       -o offload_optimizer -lcuda -lpthread -ldl */
 #define GMLAKE_OFFLOAD_IMPLEMENTATION
 #if defined(OFFLOAD_CUDA)
 #define GMLAKE_IMPLEMENTATION
@@ -31,6 +36,7 @@ static int failed(const char *what, gmlake_offload_result result) {
 #if defined(OFFLOAD_CUDA)
 static gmlake *lake;
 
+/* The run takes device memory by these two functions, here from a lake. */
 static int take(void *user, size_t bytes, void *stream, void **out_ptr) {
   (void)user;
   return gmlake_alloc(lake, bytes, stream, out_ptr) != GMLAKE_OK;
@@ -39,7 +45,8 @@ static void give(void *user, void *ptr, size_t bytes, void *stream) {
   (void)user, (void)bytes;
   (void)gmlake_free(lake, ptr, stream);
 }
-/* Here a program launches its kernels. */
+/* The run calls this for each operator, when its tensors are on the device. A program launches its
+   kernels on the stream here. This one fills what the operator writes. */
 static int launch(void *user, const gmlake_offload_launch *op, void *stream) {
   const uint32_t word = (uint32_t)op->iteration;
   size_t i;
@@ -58,13 +65,13 @@ static int device_open(gmlake_offload_backend **out_backend) {
   return failed("cuda_create", gmlake_offload_cuda_create(&desc, out_backend));
 }
 static void device_close(gmlake_offload_backend *backend) {
-  (void)gmlake_destroy(lake); /* before the backend, whose stream it uses */
+  (void)gmlake_destroy(lake); /* first, because it may still use the backend's stream */
   gmlake_offload_cuda_destroy(backend);
 }
 #else
 static int device_open(gmlake_offload_backend **out_backend) {
   gmlake_offload_mock_desc desc = {0};
-  desc.divisor = MIB; /* of the bytes that are really there */
+  desc.divisor = MIB; /* a MiB of a tensor is one real byte */
   return failed("mock_create", gmlake_offload_mock_create(&desc, out_backend));
 }
 static void device_close(gmlake_offload_backend *backend) { gmlake_offload_mock_destroy(backend); }
@@ -81,7 +88,8 @@ static uint32_t tensor(gmlake_offload_graph *graph, size_t bytes, gmlake_offload
   return id;
 }
 
-/* Reads a, b and c, where they are not NONE; writes `write`, and b too where there are two. */
+/* Adds an operator of `ms` milliseconds. It reads a, b and c, except those that are NONE. It writes
+   `write`, and also b if write_count is 2. */
 static void step(gmlake_offload_graph *graph, double ms, uint32_t a, uint32_t b, uint32_t c,
                  uint32_t write, size_t write_count) {
   gmlake_offload_op_desc desc = {0};
@@ -98,6 +106,7 @@ static void step(gmlake_offload_graph *graph, double ms, uint32_t a, uint32_t b,
   (void)failed("add_op", gmlake_offload_add_op(graph, &desc, &id));
 }
 
+/* For each layer: x is its input, w its weights, m its moments, g the gradient of its input. */
 static int build(gmlake_offload_graph *graph) {
   uint32_t x[LAYERS + 1], w[LAYERS], m[LAYERS], g[LAYERS], i;
   x[0] = tensor(graph, 2 * MIB, GMLAKE_OFFLOAD_INPUT);
@@ -106,17 +115,19 @@ static int build(gmlake_offload_graph *graph) {
     m[i] = tensor(graph, 8 * MIB, GMLAKE_OFFLOAD_PERSISTENT);
     g[i] = tensor(graph, 2 * MIB, GMLAKE_OFFLOAD_INTERMEDIATE);
     x[i + 1] = tensor(graph, 2 * MIB, GMLAKE_OFFLOAD_INTERMEDIATE);
-    step(graph, .25, x[i], w[i], NONE, x[i + 1], 1); /* forth */
+    step(graph, .25, x[i], w[i], NONE, x[i + 1], 1); /* forward */
   }
-  while (i-- > 0) { /* back */
+  while (i-- > 0) { /* backward, and the update */
     step(graph, .5, x[i + 1], w[i], i + 1 < LAYERS ? g[i + 1] : NONE, g[i], 1);
-    step(graph, .125, g[i], m[i], w[i], w[i], 2); /* weights and moments */
+    step(graph, .125, g[i], m[i], w[i], w[i], 2); /* writes w and m */
   }
   return failed("seal", gmlake_offload_graph_seal(graph));
 }
 
 /* ---- Ten iterations with a plan, which the measured times keep up to date ---- */
 
+/* The run calls this with the measured time of an operator. If times have changed much,
+   gmlake_offload_update makes new plans; this program does not need it. */
 static void observe(void *user, uint32_t job, uint32_t op, uint64_t time_ns) {
   (void)gmlake_offload_observe((gmlake_offload_planner *)user, job, op, time_ns);
 }
@@ -130,8 +141,8 @@ static int train(gmlake_offload_backend *backend, const gmlake_offload_graph *gr
   int status;
   desc.backend = backend;
   desc.limit_bytes = limit;
-  desc.launch_ahead_max = 4;
-  desc.observe_fn = observe; /* for gmlake_offload_update, when times have drifted */
+  desc.launch_ahead_max = 4; /* operators launched before the running one has ended */
+  desc.observe_fn = observe;
   desc.user = planner;
   if (failed("run_create", gmlake_offload_run_create(&desc, &run))) return 1;
   status = failed("run_add_job", gmlake_offload_run_add_job(run, graph, plan, &job)) ||
@@ -148,7 +159,7 @@ static int train(gmlake_offload_backend *backend, const gmlake_offload_graph *gr
 }
 
 int main(void) {
-  gmlake_offload_planner_desc desc = {0}; /* an H200's link, and no time added */
+  gmlake_offload_planner_desc desc = {0}; /* default: the link of an H200, and no time added */
   gmlake_offload_job_desc job_desc = {0};
   gmlake_offload_job_info info = {0};
   gmlake_offload_backend *backend;
@@ -159,7 +170,7 @@ int main(void) {
   int status;
   if (failed("graph_create", gmlake_offload_graph_create(NULL, &graph)) || build(graph)) return 1;
   job_desc.graph = graph;
-  desc.target_bytes = 70 * MIB; /* all but the moments, and two layers' of them */
+  desc.target_bytes = 70 * MIB; /* everything but the moments, plus the moments of two layers */
   if (failed("planner_create", gmlake_offload_planner_create(&desc, &planner)) ||
       failed("add_job", gmlake_offload_add_job(planner, &job_desc, &job)) ||
       failed("replan", gmlake_offload_replan(planner)) ||

@@ -1,7 +1,12 @@
-/* Runs a graph in a quarter of its memory: a model of 32 layers, whose weights come from host
-   memory while the layer before is computed and are dropped behind their own. It runs on the mock,
-   by a clock of its own; the same with a plan and with none, when tensors move only once memory is
-   short. */
+/* Shows how to run a computation in a quarter of its memory with gmlake_offload.h. The model has 32
+   layers. The weights of a layer come from host memory while the layer before is computed, and
+   leave the device after their own layer. The program runs the model three times on the mock, which
+   has a clock of its own: with everything on the device, with a plan in a quarter of the memory,
+   and in the same memory without a plan, where a tensor moves only when memory is short. It prints
+   the time that each takes, and checks that the results are the same.
+
+   Compile and run it in the directory of gmlake.h:
+     cc -I. examples/offload_quarter.c -o offload_quarter -lpthread -ldl && ./offload_quarter */
 #define GMLAKE_OFFLOAD_IMPLEMENTATION
 #define GMLAKE_OFFLOAD_BACKEND_MOCK
 #include "gmlake_offload.h"
@@ -17,6 +22,7 @@ static int failed(const char *what, gmlake_offload_result result) {
   return 1;
 }
 
+/* Adds a tensor to the graph and returns its id. An INPUT has a copy in host memory. */
 static uint32_t tensor(gmlake_offload_graph *graph, size_t bytes, gmlake_offload_kind kind) {
   gmlake_offload_tensor_desc desc = {0};
   uint32_t id = GMLAKE_OFFLOAD_NONE;
@@ -26,6 +32,8 @@ static uint32_t tensor(gmlake_offload_graph *graph, size_t bytes, gmlake_offload
   return id;
 }
 
+/* Describes the computation: each layer reads the output of the layer before and its own weights,
+   and takes 4 ms. No more tensors or operators can be added after seal. */
 static int build(gmlake_offload_graph *graph) {
   uint32_t i, id, reads[2], x = tensor(graph, 16 * MIB, GMLAKE_OFFLOAD_INPUT);
   for (i = 0; i < LAYERS; i++) {
@@ -43,7 +51,8 @@ static int build(gmlake_offload_graph *graph) {
   return failed("seal", gmlake_offload_graph_seal(graph));
 }
 
-/* Ten iterations; with limit 0 nothing moves. */
+/* Runs ten iterations and returns a digest of all results. plan NULL: there is no plan. limit 0:
+   there is no limit, so nothing moves. */
 static uint64_t run(const char *how, const gmlake_offload_graph *graph,
                     const gmlake_offload_plan *plan, size_t limit) {
   gmlake_offload_mock_desc mock = {0};
@@ -53,7 +62,7 @@ static uint64_t run(const char *how, const gmlake_offload_graph *graph,
   gmlake_offload_backend *backend;
   gmlake_offload_run *run;
   uint32_t job;
-  mock.divisor = MIB; /* of the bytes that are really there */
+  mock.divisor = MIB; /* a MiB of a tensor is one real byte */
   if (failed("mock_create", gmlake_offload_mock_create(&mock, &backend))) return 0;
   desc.backend = backend;
   desc.limit_bytes = limit;
@@ -66,11 +75,11 @@ static uint64_t run(const char *how, const gmlake_offload_graph *graph,
          stats.device_bytes_peak / MIB, (double)stats.time_ns / 1e7, (double)stats.stall_ns / 1e7);
   gmlake_offload_run_destroy(run);
   gmlake_offload_mock_destroy(backend);
-  return census.digest; /* of all that was computed */
+  return census.digest;
 }
 
 int main(void) {
-  gmlake_offload_planner_desc desc = {0}; /* an H200's link */
+  gmlake_offload_planner_desc desc = {0}; /* default: the link of an H200 */
   gmlake_offload_job_desc job_desc = {0};
   gmlake_offload_graph_info info = {0};
   gmlake_offload_graph *graph;
@@ -80,6 +89,7 @@ int main(void) {
   uint32_t job;
   if (failed("graph_create", gmlake_offload_graph_create(NULL, &graph)) || build(graph)) return 1;
   (void)failed("graph_get_info", gmlake_offload_graph_get_info(graph, &info));
+  /* The planner gets the graph and the memory that it may use, and makes a plan. */
   job_desc.graph = graph;
   desc.target_bytes = info.peak_bytes / 4;
   if (failed("planner_create", gmlake_offload_planner_create(&desc, &planner)) ||

@@ -1,5 +1,13 @@
-/* Records what a small program allocates, as a trace to be replayed: usage: record [TRACE]; that
-   file must not be there yet. Copy record.h into a program of yours; here it runs on the mock. */
+/* Shows how to record the allocations of a program, so that build/replay can show how much memory
+   each allocator would have needed for them. The program trains a made-up model for four steps, on
+   the mock. Usage: record [TRACE]. TRACE is the file to write; it must not exist yet.
+
+   Compile and run it in the directory of gmlake.h, then replay the trace (`make` builds
+   build/replay):
+     cc -I. -Iexamples examples/record.c -o record -lpthread -ldl
+     ./record run.gmtrace && build/replay run.gmtrace
+
+   To record your own program, copy record.h into it. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -12,7 +20,7 @@
 #define STEPS 4
 #define LAYERS 6
 
-static const size_t lengths[STEPS] = {20, 28, 23, 36}; /* of the sequences in a step */
+static const size_t lengths[STEPS] = {20, 28, 23, 36}; /* of each step's sequences */
 
 static int failed(const char *what, gmlake_result result) {
   if (result == GMLAKE_OK) return 0;
@@ -20,7 +28,8 @@ static int failed(const char *what, gmlake_result result) {
   return 1;
 }
 
-/* Activations, as long as the sequences, freed in the order of a backward pass. */
+/* A forward pass allocates an activation for each layer, as long as the sequences. The backward
+   pass frees them in reverse order. */
 static int run_step(gmlake *lake, size_t length) {
   void *activations[LAYERS];
   size_t i;
@@ -37,10 +46,10 @@ static int run(gmlake_backend *backend, gmlake_recorder *recorder) {
   size_t step;
   int status = 0;
   desc.backend = backend;
-  desc.observer = gmlake_recorder_observer(recorder);
+  desc.observer = gmlake_recorder_observer(recorder); /* the lake tells it of every allocation */
   if (failed("create", gmlake_create(&desc, &lake))) return 1;
   for (step = 0; step < STEPS && !status; step++) {
-    gmlake_recorder_mark(recorder, "step");
+    gmlake_recorder_mark(recorder, "step"); /* an iteration begins, for replay --iterations */
     status = run_step(lake, lengths[step]);
   }
   return failed("destroy", gmlake_destroy(lake)) || status;
@@ -52,7 +61,7 @@ int main(int argc, char **argv) {
   char path[1024];
   int status, error;
   snprintf(path, sizeof path, argc > 1 ? "%s" : "%s.gmtrace", argv[argc > 1]);
-  if (argc == 1) (void)remove(path); /* this program's own, of its last run */
+  if (argc == 1) (void)remove(path); /* the program's own trace, from its last run */
   recorder = gmlake_recorder_open(path);
   if (!recorder) {
     perror(path);
@@ -63,7 +72,7 @@ int main(int argc, char **argv) {
     status = run(backend, recorder);
     gmlake_mock_destroy(backend);
   }
-  error = gmlake_recorder_close(recorder);
+  error = gmlake_recorder_close(recorder); /* after the lake is destroyed */
   if (error) fprintf(stderr, "%s: %s\n", path, strerror(error));
   if (status || error) return 1;
   printf("recorded %d steps of %d allocations; to replay them: build/replay %s\n", STEPS, LAYERS,

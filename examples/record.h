@@ -1,4 +1,5 @@
-/* Records what a lake is asked for, as a trace that `build/replay` and bench/trace.h read:
+/* Records the allocations of a program's lake as a trace, which `build/replay` and bench/trace.h
+   read. It is for copying into your program:
 
      gmlake_recorder *recorder = gmlake_recorder_open("run.gmtrace");
      if (!recorder) ... errno says why ...
@@ -7,13 +8,17 @@
      gmlake_destroy(lake);
      if (gmlake_recorder_close(recorder)) ... the recording is not complete ...
 
-   then `gzip run.gmtrace` if you like, and `build/replay run.gmtrace.gz`. Written are the
-   allocations that were served, with the bytes asked for, and the frees; the legacy stream is 0,
-   others count from 1 on as they appear, GMLAKE_STREAM_NONE as one of them. Alignment, flags and
-   pools are not in a trace. Growing buffers are not either: where the program has some, the file
-   says so, and flush and close answer ENOTSUP. One recorder for each lake. A process that ends by
-   exit() may leave it open. A child of fork records nothing: what it frees is still live in its
-   parent. */
+   Then, `gzip run.gmtrace` if you like, and `build/replay run.gmtrace.gz`.
+
+   The trace has every allocation that was served, with the bytes asked for, and every free. The
+   legacy stream has number 0. Other streams get the numbers 1, 2 and so on when they first appear;
+   GMLAKE_STREAM_NONE is one of them. The trace has no alignments, flags, pools and growing buffers.
+   If the program has growing buffers, the file says that they are left out, and flush and close
+   return ENOTSUP.
+
+   Use one recorder for each lake. A process that ends by exit() need not close it: what was
+   recorded is written then. A child of fork records nothing, because what it frees is still live in
+   its parent. */
 #if !defined(GMLAKE_RECORD_H)
 #define GMLAKE_RECORD_H
 
@@ -33,7 +38,7 @@
 #include <unistd.h>
 
 #define GMLAKE_RECORDER_STREAMS 1024 /* as many as a trace may have */
-#define GMLAKE_RECORDER_LINE 256     /* a line is shorter */
+#define GMLAKE_RECORDER_LINE 256     /* every line is shorter */
 
 typedef struct gmlake_recorded { /* a live block */
   uint64_t address;              /* 0: the slot is empty */
@@ -42,15 +47,15 @@ typedef struct gmlake_recorded { /* a live block */
 
 typedef struct gmlake_recorder {
   struct gmlake_recorder *next;
-  struct gmlake_recorder_set *set; /* that it is in */
-  pthread_mutex_t mutex;           /* a mark comes without the lake's lock */
-  pid_t process;                   /* that opened it */
+  struct gmlake_recorder_set *set; /* the set that it is in */
+  pthread_mutex_t mutex;           /* needed for marks: no lock of the lake protects them */
+  pid_t process;                   /* the one that opened it */
   int file;
-  int error;        /* the first one; nothing is written from then on */
-  int has_buffers;  /* of which a trace knows nothing */
-  uint64_t time_us; /* of the last record; 0: there is none */
+  int error;        /* the first one; after it nothing is written */
+  int has_buffers;  /* the program has growing buffers, which are not in the trace */
+  uint64_t time_us; /* of the last record; 0: there is none yet */
   uint64_t next_id;
-  gmlake_stream streams[GMLAKE_RECORDER_STREAMS]; /* by number; the first is the legacy one */
+  gmlake_stream streams[GMLAKE_RECORDER_STREAMS]; /* by number; number 0 is the legacy stream */
   size_t stream_count;
   gmlake_recorded *blocks; /* open addressing, never more than half full */
   size_t block_count, capacity;
@@ -58,7 +63,7 @@ typedef struct gmlake_recorder {
   char text[1 << 16];
 } gmlake_recorder;
 
-typedef struct gmlake_recorder_set { /* those that are open, for the end of the process */
+typedef struct gmlake_recorder_set { /* the open recorders, to flush when the process ends */
   pthread_mutex_t mutex;
   gmlake_recorder *first;
   int is_armed; /* atexit was called */
@@ -66,7 +71,7 @@ typedef struct gmlake_recorder_set { /* those that are open, for the end of the 
 
 /* ---- Private -------------------------------------------------------------------------------- */
 
-/* Strict C99 has the second clock only. */
+/* In strict C99 only the second clock is declared. */
 static inline uint64_t gmlake_recorder_now_us(void) {
 #if defined(CLOCK_MONOTONIC)
   struct timespec now = {0, 0};
@@ -89,15 +94,16 @@ static inline void gmlake_recorder_fail(gmlake_recorder *r, int error) {
   if (!r->error) r->error = error ? error : EIO;
 }
 
-/* A child of fork has copies of all this, and of a lock that a thread of its parent may hold. Its
-   lake tells observers nothing. */
+/* 0 in a child of fork. The child has a copy of the recorder, and of its lock, which a thread of
+   the parent may have held. So it must not touch either. Its lake calls no observer. */
 static inline int gmlake_recorder_is_ours(const gmlake_recorder *r) {
   return r->process == getpid();
 }
 
 /* ---- Its file ---- */
 
-/* What is there already is refused, unless it is a pipe or a device. -1: errno says why. */
+/* Creates the file. A file that exists already is refused, except a pipe or a device. -1: errno
+   says why. */
 static inline int gmlake_recorder_create(const char *path) {
   struct stat status;
   int file = open(path, O_WRONLY | O_CREAT | O_EXCL, 0666);
@@ -148,7 +154,7 @@ static inline gmlake_recorded *gmlake_recorder_find(const gmlake_recorder *r, ui
   return &r->blocks[i];
 }
 
-/* 0: out of memory, nothing changed. */
+/* Doubles the table. 0: out of memory, and nothing has changed. */
 static inline int gmlake_recorder_grow(gmlake_recorder *r) {
   gmlake_recorded *const old = r->blocks;
   const size_t old_capacity = r->capacity, capacity = old_capacity ? old_capacity * 2 : 1024;
@@ -163,7 +169,8 @@ static inline int gmlake_recorder_grow(gmlake_recorder *r) {
   return 1;
 }
 
-/* Blocks behind the hole move up, each no further than to where its search begins. */
+/* Empties the block's slot. Blocks in later slots move into the hole, so that every search still
+   ends at its block; no block moves before the slot where its own search begins. */
 static inline void gmlake_recorder_remove(gmlake_recorder *r, gmlake_recorded *block) {
   const size_t mask = r->capacity - 1;
   size_t hole = (size_t)(block - r->blocks), i = hole;
@@ -225,7 +232,7 @@ static inline void gmlake_recorder_observe(void *user, const gmlake_event *event
   (void)pthread_mutex_unlock(&r->mutex);
 }
 
-/* Those that this file opens. */
+/* The recorders that this source file has opened. */
 static inline gmlake_recorder_set *gmlake_recorder_own_set(void) {
   static gmlake_recorder_set set = {PTHREAD_MUTEX_INITIALIZER, NULL, 0};
   return &set;
@@ -233,7 +240,8 @@ static inline gmlake_recorder_set *gmlake_recorder_own_set(void) {
 
 static inline int gmlake_recorder_flush(gmlake_recorder *r);
 
-/* A set that another thread is changing, or was as a child was forked, is left. */
+/* Runs at exit. If another thread is changing the set, or was when this child was forked, nothing
+   is flushed: waiting for the lock could last for ever. */
 static inline void gmlake_recorder_at_exit(void) {
   gmlake_recorder_set *const set = gmlake_recorder_own_set();
   gmlake_recorder *r;
@@ -262,7 +270,8 @@ static inline void gmlake_recorder_leave(gmlake_recorder *r) {
 
 /* ---- The recorder --------------------------------------------------------------------------- */
 
-/* NULL: errno says why; EEXIST: another recording, say of another process, has that name. */
+/* Opens a new recording. NULL: errno says why. EEXIST: a file of that name exists, for example the
+   recording of another process. */
 static inline gmlake_recorder *gmlake_recorder_open(const char *path) {
   gmlake_recorder *const r = (gmlake_recorder *)calloc(1, sizeof(gmlake_recorder));
   if (!r) return NULL;
@@ -281,16 +290,17 @@ static inline gmlake_recorder *gmlake_recorder_open(const char *path) {
   return r;
 }
 
-/* For desc.observer; the recorder has to outlive the lake. */
+/* The value for desc.observer. The recorder must live longer than the lake. NULL is allowed: then
+   nothing is recorded. */
 static inline gmlake_observer gmlake_recorder_observer(gmlake_recorder *r) {
   gmlake_observer observer;
-  observer.fn = r ? gmlake_recorder_observe : NULL; /* could not be opened: nobody listens */
+  observer.fn = r ? gmlake_recorder_observe : NULL; /* NULL: the lake calls nobody */
   observer.user = r;
   return observer;
 }
 
-/* An iteration begins. Any thread; the label is cut after 200 bytes, control characters become
-   spaces. */
+/* Writes that an iteration begins. May be called from any thread. The label is cut after 200 bytes,
+   and its control characters become spaces. */
 static inline void gmlake_recorder_mark(gmlake_recorder *r, const char *label) {
   char text[201];
   size_t i;
@@ -303,9 +313,10 @@ static inline void gmlake_recorder_mark(gmlake_recorder *r, const char *label) {
   (void)pthread_mutex_unlock(&r->mutex);
 }
 
-/* Hands what was recorded so far to the system. 0: it is complete, or this is a child of fork.
-   ENOTSUP: it goes on, without the program's growing buffers. Else the error that ended it: of the
-   file, ENOMEM, ERANGE for too many streams. */
+/* Writes what was recorded so far to the file. Returns 0 if the recording is complete, or in a
+   child of fork. ENOTSUP: the program's growing buffers are not in it, but it goes on. Any other
+   value is the error that ended the recording: an error of the file, ENOMEM, or ERANGE for more
+   than 1024 streams. */
 static inline int gmlake_recorder_flush(gmlake_recorder *r) {
   int error;
   if (!gmlake_recorder_is_ours(r)) return 0;
@@ -316,7 +327,8 @@ static inline int gmlake_recorder_flush(gmlake_recorder *r) {
   return error;
 }
 
-/* As flush. pre: the lake is destroyed; in a child of fork there is nothing to close. */
+/* Flushes and closes; returns what flush returns. pre: the lake is destroyed. In a child of fork it
+   does nothing. */
 static inline int gmlake_recorder_close(gmlake_recorder *r) {
   int error;
   if (!r || !gmlake_recorder_is_ours(r)) return 0;

@@ -1,5 +1,10 @@
-/* When memory runs out the lake asks a handler, which here gives up an inference engine's cache;
-   a request that does not fit even then fails with a report of where the memory is. */
+/* Shows what happens when memory runs out. The lake may hold 40 MiB here. When a request does not
+   fit, the lake calls the program's handler, which gives up a part of its cache, and tries again. A
+   request that does not fit even without the cache returns an error, and a report of where the
+   memory is.
+
+   Compile and run it in the directory of gmlake.h:
+     cc -I. examples/running_out.c -o running_out -lpthread -ldl && ./running_out */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -14,12 +19,14 @@ static int failed(const char *what, gmlake_result result) {
   return 1;
 }
 
+/* What the program can do without: blocks that it could compute again. */
 typedef struct cache {
   void *blocks[4];
   size_t count;
 } cache;
 
-/* Non-zero: something was freed, so the lake shall try again. */
+/* The handler. The lake calls it without a lock, so it may call the lake. It returns 1 if it has
+   freed something, so that the lake tries again, and 0 if it has nothing left. */
 static int trim_cache(void *user, gmlake *lake, const gmlake_error_info *info) {
   cache *c = (cache *)user;
   if (c->count == 0) return 0;
@@ -28,6 +35,7 @@ static int trim_cache(void *user, gmlake *lake, const gmlake_error_info *info) {
   return gmlake_free(lake, c->blocks[c->count], NULL) == GMLAKE_OK;
 }
 
+/* All figures are of the moment when the request failed. */
 static int print_report(gmlake *lake, gmlake_result result) {
   gmlake_error_info info;
   if (failed("get_last_error", gmlake_get_last_error(lake, &info))) return 1;
@@ -45,16 +53,18 @@ static int run(gmlake *lake, cache *c) {
   void *tensor, *larger;
   for (c->count = 0; c->count < 4; c->count++)
     if (failed("alloc", gmlake_alloc(lake, 8 * MIB, NULL, &c->blocks[c->count]))) return 1;
+  /* 32 of 40 MiB are live. 20 MiB fit when the handler has freed two blocks of 8 MiB. */
   if (failed("alloc", gmlake_alloc(lake, 20 * MIB, NULL, &tensor))) return 1;
   printf("got 20 MiB, %zu blocks are left in the cache\n", c->count);
+  /* 40 MiB cannot fit beside the tensor: the handler frees the rest, and then there is an error. */
   result = gmlake_alloc(lake, 40 * MIB, NULL, &larger);
   if (result != GMLAKE_ERROR_LIMIT_REACHED || larger) return 1;
-  if (print_report(lake, result)) return 1; /* before another call has an error of its own */
+  if (print_report(lake, result)) return 1; /* now: a later error replaces it */
   return failed("free", gmlake_free(lake, tensor, NULL));
 }
 
 int main(void) {
-  gmlake_desc desc = {0}; /* no backend: a mock-only build makes a mock of its own */
+  gmlake_desc desc = {0}; /* no desc.backend: this build has only the mock, so the lake makes one */
   gmlake *lake;
   cache c = {0};
   int status;

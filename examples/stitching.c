@@ -1,5 +1,10 @@
-/* Makes holes in the lake, none of them large enough for the next request, and shows the window
-   that is stitched over them: its pieces, and that both addresses reach the same memory. */
+/* Shows what makes a lake different: it serves a request from several free pieces. The program
+   makes holes that are each too small for the next request. The lake then stitches a window over
+   them: a second range of addresses that maps the holes side by side. The program prints the pieces
+   of the window, and shows that both addresses reach the same memory.
+
+   Compile and run it in the directory of gmlake.h:
+     cc -I. examples/stitching.c -o stitching -lpthread -ldl && ./stitching */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -14,7 +19,8 @@ static int failed(const char *what, gmlake_result result) {
   return 1;
 }
 
-/* Eight blocks of 4 MiB, of which every other one is freed again. */
+/* Allocates eight blocks of 4 MiB and frees every other one, so no two free blocks are
+   neighbours. */
 static int make_holes(gmlake *lake) {
   void *blocks[8];
   size_t i;
@@ -25,6 +31,8 @@ static int make_holes(gmlake *lake) {
   return 0;
 }
 
+/* Writes one letter into each piece through the window, and reads it at the piece's own address.
+   That address, `home`, is where the memory was before the window was made. */
 static int look_at_pieces(gmlake *lake, char *window) {
   gmlake_piece pieces[8];
   size_t count, i, offset = 0;
@@ -45,6 +53,7 @@ static int stitch(gmlake *lake) {
   gmlake_stats stats = {0};
   void *window;
   if (make_holes(lake)) return 1;
+  /* 16 MiB are free, in four holes. Three of them become the window; no memory is added. */
   if (failed("alloc", gmlake_alloc(lake, 12 * MIB, NULL, &window))) return 1;
   if (look_at_pieces(lake, (char *)window)) return 1;
   if (failed("get_stats", gmlake_get_stats(lake, &stats))) return 1;
@@ -65,7 +74,7 @@ int main(void) {
   status = failed("create", gmlake_create(&desc, &lake));
   if (!status) {
     status = stitch(lake);
-    status |= failed("destroy", gmlake_destroy(lake)); /* frees the other four blocks too */
+    status |= failed("destroy", gmlake_destroy(lake)); /* also frees the other four blocks */
   }
   gmlake_mock_destroy(backend);
   return status;

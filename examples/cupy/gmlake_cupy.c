@@ -1,20 +1,22 @@
-/* The lakes of gmlake_torch.c in the form that CuPy's CFunctionAllocator calls: its first argument,
-   which CuPy passes through, is the stream, or a lane: a stream that is forgotten in time. From the
-   directory of gmlake.h:
+/* Gives CuPy its memory from the lakes of gmlake_torch.c, in the form that CuPy's
+   CFunctionAllocator calls. CuPy passes the first argument through. Here that is a stream, or a
+   *lane*: a stream together with the object that owns it, for streams that may be destroyed. To
+   build it, run `make cupy`, which needs no CUDA toolkit, or in the directory of gmlake.h:
 
    cc -std=c99 -O2 -shared -fPIC -fvisibility=hidden -I. -I/usr/local/cuda/include \
      examples/cupy/gmlake_cupy.c -o gmlake_cupy.so -lpthread -ldl
 
-   or `make cupy`, which needs no toolkit. gmlake_cupy.py beside this file gives it to CuPy. */
+   gmlake_cupy.py beside this file gives it to CuPy. */
 #include "../torch/gmlake_torch.c"
 
-/* A stream that may be destroyed. It is kept until whoever opened the lane has closed it and the
-   last block is freed; it is forgotten then, and the owner let go. */
+/* A stream that may be destroyed. The lane keeps it alive until the lane is closed and its last
+   block is freed. Then the lakes forget the stream, and the lane lets its owner go, which may
+   destroy it. */
 typedef struct cupy_lane {
   void *stream;
-  void *owner; /* that keeps the stream */
+  void *owner; /* the object that keeps the stream alive */
   void (*let_go)(void *owner);
-  size_t users; /* blocks, and one for who opened it */
+  size_t users; /* the number of blocks, plus 1 until it is closed */
 } cupy_lane;
 
 API void *gmlake_cupy_malloc(void *stream, size_t bytes, int device);
@@ -32,7 +34,7 @@ API void gmlake_cupy_free(void *stream, void *ptr, int device) {
   gmlake_torch_free(ptr, 0, device, stream);
 }
 
-/* NULL: no memory. */
+/* Returns NULL if host memory has run out. */
 API void *gmlake_cupy_lane_open(void *stream, void *owner, void (*let_go)(void *owner)) {
   cupy_lane *const lane = (cupy_lane *)malloc(sizeof(cupy_lane));
   if (!lane) return NULL;
@@ -43,7 +45,7 @@ API void *gmlake_cupy_lane_open(void *stream, void *owner, void (*let_go)(void *
   return lane;
 }
 
-/* Once, by who opened it. As lane_free it may let the owner go. */
+/* Call it once for each lane_open. Like lane_free, it lets the owner go if it was the last user. */
 API void gmlake_cupy_lane_close(void *user) {
   cupy_lane *const lane = (cupy_lane *)user;
   if (__atomic_sub_fetch(&lane->users, 1, __ATOMIC_ACQ_REL)) return;

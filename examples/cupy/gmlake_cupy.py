@@ -1,9 +1,18 @@
-"""A lake as CuPy's memory: `make cupy`, then `cupy.cuda.set_allocator(gmlake_cupy.allocator())`, or
-for work on a stream `with stream, cupy.cuda.using_allocator(gmlake_cupy.allocator(stream)): ...`.
-What such an allocator hands out is freed on its stream. The allocator and its blocks keep the
-stream; the lake forgets it when the last of them is gone, before CuPy can destroy it. Of an
-ExternalStream's stream this is who destroys it to see to. Run as a program it prints 1.0. The
-library is that of `make cupy`, or the file that GMLAKE_CUPY_LIBRARY names."""
+"""Gives CuPy its memory from a lake. Run `make cupy`, then for the legacy stream
+
+    cupy.cuda.set_allocator(gmlake_cupy.allocator())
+
+or for the work on another stream
+
+    with stream, cupy.cuda.using_allocator(gmlake_cupy.allocator(stream)): ...
+
+Memory from such an allocator is freed on the allocator's stream. The allocator and its blocks keep
+the stream object alive. When the last of them is gone, the lake forgets the stream, before CuPy can
+destroy it. The stream of an ExternalStream is not CuPy's: whoever destroys it must wait that long.
+
+The library is that of `make cupy`, or the file that GMLAKE_CUPY_LIBRARY names. Run as a program,
+this file computes something on the GPU and prints 1.0.
+"""
 import ctypes
 import os
 
@@ -12,7 +21,8 @@ import cupy
 PATH = os.environ.get("GMLAKE_CUPY_LIBRARY") or os.path.join(
     os.path.dirname(os.path.abspath(__file__)), "../../build/gmlake_cupy.so"
 )
-# Its calls may destroy a stream, and so run Python: unlike those of a CDLL they keep Python's lock.
+# Its calls may destroy a stream, which runs Python code. So they must keep Python's lock, which a
+# PyDLL does and a CDLL does not.
 LIBRARY = ctypes.PyDLL(PATH)
 LIBRARY.gmlake_cupy_lane_open.restype = ctypes.c_void_p
 LIBRARY.gmlake_cupy_lane_open.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
@@ -24,8 +34,8 @@ def _address(function):
 
 
 class _Lane:
-    """Keeps a stream until this object and the last block are gone: by a reference that the garbage
-    collector does not see, since it would destroy a stream before what else is in a cycle."""
+    """Keeps a stream alive until this object and the last block are gone. It holds a reference that
+    the garbage collector does not see: in a cycle, the collector could destroy the stream first."""
 
     _close = LIBRARY.gmlake_cupy_lane_close  # __del__ may run after the module's names are gone
     address = None
@@ -47,7 +57,7 @@ def allocator(stream=cupy.cuda.Stream.null):
         owner = _Lane(stream)
         argument = owner.address
         functions = LIBRARY.gmlake_cupy_lane_malloc, LIBRARY.gmlake_cupy_lane_free
-    else:  # the legacy stream, which nobody destroys
+    else:  # the legacy stream, which is never destroyed
         owner, argument = stream, 0
         functions = LIBRARY.gmlake_cupy_malloc, LIBRARY.gmlake_cupy_free
     malloc, free = map(_address, functions)

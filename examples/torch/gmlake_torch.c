@@ -1,27 +1,27 @@
-/* A lake for each device as torch's allocator, in the form that
-   torch.cuda.memory.CUDAPluggableAllocator loads. From the directory of gmlake.h:
+/* Gives torch its memory from a lake for each device. torch loads this library with
+   torch.cuda.memory.CUDAPluggableAllocator; gmlake_torch.py beside this file does that. To build
+   it, run `make torch`, which needs no CUDA toolkit, or in the directory of gmlake.h:
 
    cc -std=c99 -O2 -shared -fPIC -fvisibility=hidden -fexceptions -I. -I/usr/local/cuda/include \
      examples/torch/gmlake_torch.c -o gmlake_torch.so -lpthread -ldl
 
-   or `make torch`, which needs no toolkit. gmlake_torch.py beside this file gives it to torch.
-
-   A lake is made when its device is first used, and lives as long as the process: torch frees
-   tensors until the very end. Streams and devices are those that torch names; its current context
-   is left as it is. The environment is read then:
-     GMLAKE_TORCH_LIMIT_BYTES        physical memory that a lake may hold
+   A lake is created when its device is first used. It lives as long as the process, because torch
+   frees tensors until the very end. Streams and devices are those that torch names. torch's current
+   context does not change. When a lake is created, these environment variables configure it:
+     GMLAKE_TORCH_LIMIT_BYTES        the most physical memory that a lake may hold
      GMLAKE_TORCH_DRIVER_FREE_BYTES  memory of the device that it leaves to others
-     GMLAKE_TORCH_CHUNK_BYTES        physical chunk
+     GMLAKE_TORCH_CHUNK_BYTES        size of a physical chunk
      GMLAKE_TORCH_CROSS_STREAM       grow (the default) or wait: see gmlake_cross_stream
-     GMLAKE_TORCH_PEERS              devices that may reach the memory, as in 0,1
+     GMLAKE_TORCH_PEERS              devices that may access the memory, for example 0,1
      GMLAKE_TORCH_RECORD             NAME: the allocations are recorded, for build/replay, into
-                                     NAME.0.gmtrace, NAME.1.gmtrace and so on, by device; where
-                                     RANK is set, as torchrun does, into NAME.rankRANK.0.gmtrace.
-                                     What is there is not overwritten: of several processes with
-                                     one name, or of a second run, the recording's name gets the
-                                     process's number, and standard error tells
-   A lake is not made where one of them cannot be read, or its recording not be written. A child of
-   fork, as a DataLoader's worker, records nothing. All functions may be called from any thread. */
+                                     NAME.0.gmtrace, NAME.1.gmtrace and so on, one for each device.
+                                     If RANK is set, as torchrun does, the file is
+                                     NAME.rankRANK.0.gmtrace. No file is overwritten: if it exists,
+                                     from another process or an earlier run, the new name also has
+                                     the process's number, and standard error says so
+   If a variable has a wrong value, or a recording cannot be written, no lake is created and the
+   allocation fails. A child of fork, for example a worker of a DataLoader, records nothing. All
+   functions may be called from any thread. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_STATIC
 #include "gmlake.h"
@@ -34,9 +34,9 @@
 #define API __attribute__((visibility("default")))
 #define DEVICES_MAX 64
 
-/* Throws a C++ exception with the text: c10::detail::torchCheckFail. */
+/* A function that throws a C++ exception with the text, as c10::detail::torchCheckFail does. */
 typedef void raise_fn(const char *function, const char *file, unsigned line, const char *text);
-/* The same: std::__throw_runtime_error. */
+/* The same with one parameter, as std::__throw_runtime_error. */
 typedef void raise_text_fn(const char *text);
 
 API void *gmlake_torch_malloc(size_t bytes, int device, void *stream);
@@ -51,10 +51,10 @@ API void gmlake_torch_set_raise_text(raise_text_fn *fn);
 API int gmlake_torch_reset_peaks(int device);
 API int gmlake_torch_stats_json(int device, char *buffer, size_t size);
 
-static gmlake *lakes[DEVICES_MAX]; /* set once, under the mutex */
+static gmlake *lakes[DEVICES_MAX]; /* each is set once, with the mutex held */
 static gmlake_recorder *recorders[DEVICES_MAX];
 static pthread_mutex_t create_mutex = PTHREAD_MUTEX_INITIALIZER;
-static int streams_stay; /* under the mutex */
+static int streams_stay; /* protected by the mutex */
 static raise_fn *raise_error;
 static raise_text_fn *raise_text; /* set before raise_error is */
 
@@ -63,7 +63,7 @@ static gmlake *lake_of(int device) {
   return __atomic_load_n(&lakes[device], __ATOMIC_ACQUIRE);
 }
 
-/* torch is told by an exception where it can be, else standard error is. */
+/* Reports a failure: by an exception if torch can be reached by one, else on standard error. */
 static void fail(const char *text) {
   raise_fn *const fn = __atomic_load_n(&raise_error, __ATOMIC_ACQUIRE);
   if (fn) fn("gmlake_torch", __FILE__, __LINE__, text);
@@ -72,7 +72,7 @@ static void fail(const char *text) {
 
 /* ---- The environment ------------------------------------------------------------------------ */
 
-/* Leaves *out as it is where the variable is not set. 0: it cannot be read. */
+/* Does not change *out if the variable is not set. Returns 0 if its value is wrong. */
 static int read_bytes(const char *name, size_t *out) {
   const char *const text = getenv(name);
   char *end;
@@ -92,7 +92,7 @@ static int read_cross_stream(const char *name, gmlake_cross_stream *out) {
   return *out == GMLAKE_WAIT_FIRST || !strcmp(text, "grow");
 }
 
-/* The device itself is no peer. */
+/* The device's own number is allowed in the list, and left out of *out. */
 static int read_peers(const char *name, int device, int *out, size_t *out_count) {
   const char *text = getenv(name);
   if (!text || !*text) return 1;
@@ -108,7 +108,7 @@ static int read_peers(const char *name, int device, int *out, size_t *out_count)
   return 0;
 }
 
-/* The first variable that cannot be read; NULL: all can. */
+/* Returns the name of the first variable whose value is wrong; NULL: none is. */
 static const char *read_environment(gmlake_desc *desc, int *peers) {
   if (!read_bytes("GMLAKE_TORCH_LIMIT_BYTES", &desc->limit_bytes))
     return "GMLAKE_TORCH_LIMIT_BYTES";
@@ -124,10 +124,17 @@ static const char *read_environment(gmlake_desc *desc, int *peers) {
   return NULL;
 }
 
+/* What the variable takes, for errors. */
+static const char *taken_by(const char *name) {
+  if (strstr(name, "BYTES")) return "a number of bytes";
+  if (strstr(name, "PEERS")) return "numbers of devices, for example 0,1";
+  return "grow or wait";
+}
+
 /* ---- Recordings ----------------------------------------------------------------------------- */
 
-/* NAME.DEVICE, or NAME.rankRANK.DEVICE; where that is there already, with the process's number too.
-   NULL: errno says why. */
+/* Opens NAME.DEVICE.gmtrace, or NAME.rankRANK.DEVICE.gmtrace. If that file exists, the name gets
+   the process's number too. NULL: errno says why. */
 static gmlake_recorder *open_recording(const char *name, int device) {
   const char *const rank = getenv("RANK");
   const int has_rank = rank && *rank && rank[strspn(rank, "0123456789")] == '\0';
@@ -150,7 +157,8 @@ static gmlake_recorder *open_recording(const char *name, int device) {
   return recorder;
 }
 
-/* pre: as create_lake. Leaves desc as it is where nothing is to be recorded. 0: says why. */
+/* Sets desc->observer if allocations are to be recorded. Returns 0 if the recording cannot be
+   opened, and writes the reason to why. pre: as create_lake. */
 static int start_recording(gmlake_desc *desc, char *why, size_t why_bytes) {
   const char *const name = getenv("GMLAKE_TORCH_RECORD");
   if (!name || !*name) return 1;
@@ -163,7 +171,8 @@ static int start_recording(gmlake_desc *desc, char *why, size_t why_bytes) {
   return 0;
 }
 
-/* As the process ends. Nothing is closed: torch may still free, and so write. */
+/* Runs when the process ends. The recordings are not closed: torch may still free, which is
+   recorded. */
 __attribute__((destructor)) static void flush_recordings(void) {
   int device;
   for (device = 0; device < DEVICES_MAX; device++) {
@@ -176,19 +185,23 @@ __attribute__((destructor)) static void flush_recordings(void) {
 
 /* ---- Lakes ---------------------------------------------------------------------------------- */
 
-/* pre: the mutex is held and the device has no lake. On failure *out is NULL and says why. */
+/* If it fails, *out is NULL and the reason is in why. pre: the mutex is held, the device has no
+   lake. */
 static void create_lake(int device, gmlake **out, char *why, size_t why_bytes) {
   int peers[DEVICES_MAX];
   gmlake_desc desc = {0};
   const char *unread;
   gmlake_result result;
   desc.device = device;
-  /* Nobody tells when an external stream is destroyed. torch's and the legacy one never are. */
+  /* torch does not report that an external stream is destroyed. A call for a destroyed stream would
+     end the process, so the lake must find out by itself. torch's own streams and the legacy stream
+     are never destroyed. */
   desc.flags = streams_stay ? 0 : GMLAKE_STREAMS_MAY_END;
   *out = NULL;
   unread = read_environment(&desc, peers);
   if (unread) {
-    snprintf(why, why_bytes, "%s cannot be read: %s", unread, getenv(unread));
+    snprintf(why, why_bytes, "%s cannot be read: %s (it takes %s)", unread, getenv(unread),
+             taken_by(unread));
     return;
   }
   if (!start_recording(&desc, why, why_bytes)) return;
@@ -199,12 +212,15 @@ static void create_lake(int device, gmlake **out, char *why, size_t why_bytes) {
   recorders[device] = NULL;
 }
 
+/* The lake of the device, which it creates if there is none. NULL: the failure is reported. */
 static gmlake *lake_for(int device) {
   char why[256];
   gmlake *lake = lake_of(device);
   if (lake) return lake;
   if (device < 0 || device >= DEVICES_MAX) {
-    fail("no such device");
+    snprintf(why, sizeof why, "device %d: a device has a number from 0 to %d", device,
+             DEVICES_MAX - 1);
+    fail(why);
     return NULL;
   }
   pthread_mutex_lock(&create_mutex);
@@ -218,8 +234,8 @@ static gmlake *lake_for(int device) {
   return lake;
 }
 
-/* An allocation failed. Where torch is not told by an exception, running out is left to it: it may
-   try again, and then raises an error of its own. */
+/* Reports that an allocation failed. If torch cannot be reached by an exception and memory has run
+   out, nothing is reported: torch may try again, and then raises its own error. */
 static void report(gmlake *lake, int device, size_t bytes, gmlake_result result) {
   char text[512];
   gmlake_error_info info;
@@ -245,7 +261,7 @@ static void report(gmlake *lake, int device, size_t bytes, gmlake_result result)
 
 /* ---- What torch calls ----------------------------------------------------------------------- */
 
-/* NULL for 0 bytes, and on failure. */
+/* Returns NULL for 0 bytes, and on failure. */
 API void *gmlake_torch_malloc(size_t bytes, int device, void *stream) {
   void *ptr;
   gmlake *lake;
@@ -259,7 +275,7 @@ API void *gmlake_torch_malloc(size_t bytes, int device, void *stream) {
   return NULL;
 }
 
-/* stream is that of the allocation. */
+/* torch passes the stream of the allocation. */
 API void gmlake_torch_free(void *ptr, size_t bytes, int device, void *stream) {
   gmlake *const lake = lake_of(device);
   gmlake_result result;
@@ -271,7 +287,7 @@ API void gmlake_torch_free(void *ptr, size_t bytes, int device, void *stream) {
             gmlake_result_name(result));
 }
 
-/* torch does not say which device. */
+/* torch does not say on which device the block is, so each lake is asked. */
 API void gmlake_torch_record_stream(void *ptr, void *stream) {
   gmlake_result result = GMLAKE_ERROR_UNKNOWN_POINTER;
   int device;
@@ -283,7 +299,7 @@ API void gmlake_torch_record_stream(void *ptr, void *stream) {
             gmlake_result_name(result));
 }
 
-/* What a call for streams or memory that has nothing to return came to. */
+/* Prints the error of a call that cannot return it to torch. */
 static void tell(const char *call, int device, gmlake_result result) {
   gmlake_error_info info;
   if (result == GMLAKE_OK || result == GMLAKE_ERROR_SHUTTING_DOWN) return;
@@ -294,23 +310,23 @@ static void tell(const char *call, int device, gmlake_result result) {
           info.driver_code);
 }
 
-/* Returns what is free, and used by no pending work, to the driver. Where it cannot, standard error
-   says why; the other devices' memory is returned. */
+/* Returns free memory that no pending work uses to the driver, on every device. If that fails on a
+   device, standard error says why. */
 API void gmlake_torch_empty_cache(void) {
   int device;
   for (device = 0; device < DEVICES_MAX; device++)
     if (lake_of(device)) tell("gmlake_trim", device, gmlake_trim(lake_of(device), 0, NULL));
 }
 
-/* From now on lakes are made for a client whose streams are never destroyed, or that frees their
-   memory only when no work uses it: frees need no fence then. */
+/* Says that the program never destroys a stream, or frees a stream's memory only when no work uses
+   it. Lakes that are created after this call then need no event for each free. */
 API void gmlake_torch_streams_stay(void) {
   pthread_mutex_lock(&create_mutex);
   streams_stay = 1;
   pthread_mutex_unlock(&create_mutex);
 }
 
-/* To be called before a stream is destroyed. A child of fork has none to forget. */
+/* Call it before a stream is destroyed. In a child of fork it does nothing. */
 API void gmlake_torch_forget_stream(void *stream) {
   gmlake_result result;
   int device;
@@ -321,13 +337,17 @@ API void gmlake_torch_forget_stream(void *stream) {
   }
 }
 
-/* In place of torch's hook that gives a graph its own memory, whose arguments C cannot express: a
-   graph captured without it would share its memory with everybody. */
+/* Takes the place of torch's hook that gives a graph its own memory. C cannot express the hook's
+   arguments, and a graph without its own memory would share it with everybody. So graphs are
+   refused. */
 API void gmlake_torch_refuse_capture(void) {
-  fail("graphs and memory pools need torch's own allocator with gmlake_torch.pool()");
+  fail(
+      "CUDA graphs and memory pools do not work after gmlake_torch.enable(): use `with "
+      "gmlake_torch.pool():` in its place");
 }
 
-/* From now on failures reach torch as exceptions; NULL: as NULL and on standard error. */
+/* From now on failures reach torch as exceptions. With NULL, malloc returns NULL and standard error
+   has the text. */
 API void gmlake_torch_set_raise(raise_fn *fn) {
   __atomic_store_n(&raise_error, fn, __ATOMIC_RELEASE);
 }
@@ -337,8 +357,8 @@ static void raise_by_text(const char *function, const char *file, unsigned line,
   if (raise_text) raise_text(text);
 }
 
-/* The same with the other function, for a torch that has not the first; NULL: there is none
-   either, all failures are told on standard error. Call one of the two. */
+/* The same for a torch that lacks the first function. With NULL there is neither: all failures,
+   also running out of memory, are printed on standard error. Call one of the two setters. */
 API void gmlake_torch_set_raise_text(raise_text_fn *fn) {
   raise_text = fn;
   gmlake_torch_set_raise(raise_by_text);
@@ -346,7 +366,7 @@ API void gmlake_torch_set_raise_text(raise_text_fn *fn) {
 
 /* ---- Statistics ----------------------------------------------------------------------------- */
 
-/* 0, or -1 where the device has no lake. */
+/* Returns 0, or -1 if the device has no lake. */
 API int gmlake_torch_reset_peaks(int device) {
   gmlake *const lake = lake_of(device);
   return lake && gmlake_reset_peaks(lake) == GMLAKE_OK ? 0 : -1;
@@ -354,7 +374,7 @@ API int gmlake_torch_reset_peaks(int device) {
 
 typedef struct json_text {
   char *buffer;
-  size_t size, length; /* what does not fit is only counted */
+  size_t size, length; /* length counts what does not fit, too */
 } json_text;
 
 static void put(json_text *json, const char *format, ...) {
@@ -367,8 +387,8 @@ static void put(json_text *json, const char *format, ...) {
 }
 
 /* Writes the lake's statistics as one JSON object, as much as fits, and a NUL if size is not 0.
-   Returns the length of the whole text without the NUL, as snprintf does; -1 where the device has
-   no lake. Names are those of gmlake_stats; utilization is active_bytes_peak by
+   Returns the length of the whole text without the NUL, as snprintf does, or -1 if the device has
+   no lake. Names are those of gmlake_stats. utilization is active_bytes_peak divided by
    reserved_bytes_peak, rounded down. */
 API int gmlake_torch_stats_json(int device, char *buffer, size_t size) {
   gmlake *const lake = lake_of(device);

@@ -1,23 +1,28 @@
-"""A lake as torch's memory: `make torch`, then, before anything is on a GPU,
+"""Gives torch its memory from a lake. Run `make torch`. There are two ways; a process uses one of
+them.
+
+All tensors from the lake of their device. Call this before anything is on a GPU:
 
     import gmlake_torch
     gmlake_torch.enable()
 
-Every tensor then comes from the lake of its device. Running out raises a RuntimeError whose text
-begins with torch's own, `CUDA out of memory.`; torch.cuda.memory_stats() and what builds on it is
-not to be had, gmlake_torch.stats() is. CUDA graphs are refused.
+If memory runs out, a RuntimeError is raised whose text begins with torch's own, `CUDA out of
+memory.` torch.cuda.memory_stats() and what is built on it do not work; use gmlake_torch.stats().
+CUDA graphs are refused.
+
+torch's own allocator over the lake, for what the thread allocates inside:
 
     with gmlake_torch.pool():
         ...
 
-leaves torch its allocator, which then takes its segments from the lake for what the thread
-allocates inside: running out raises torch.OutOfMemoryError, torch's statistics and graphs work, and
-torch's segments lose what they lose. One process uses one of the two.
+torch then takes its segments from the lake. If memory runs out, torch.OutOfMemoryError is raised.
+torch's statistics and graphs work. Memory that torch loses inside its segments stays lost.
 
-Streams of torch's own are never destroyed. An external one must outlive the tensors that were
-allocated on it, since their memory is freed on it; that it is destroyed then, with work still to
-do, is noticed. gmlake_torch.forget_stream(stream) has to be called before only where a tensor that
-lives on was recorded on it (Tensor.record_stream), and always with pool().
+torch never destroys its own streams. An external stream must live longer than the tensors that were
+allocated on it, because their memory is freed on it. After that you may destroy it, even if it has
+work to do: the lake notices. In two cases call gmlake_torch.forget_stream(stream) before: if a
+tensor that lives on was recorded on the stream (Tensor.record_stream), and always with pool().
+Without that call the lake may use the destroyed stream, which ends the process.
 
 Environment variables configure the lakes: see gmlake_torch.c.
 """
@@ -38,7 +43,7 @@ _loaded = None
 
 
 def load(path=None):
-    """The library, and torch's object for it; only the first call's path counts."""
+    """Returns the library, and torch's object for it. Only the path of the first call is used."""
     global _loaded
     if _loaded is None:
         path = os.path.abspath(path or _LIBRARY)
@@ -56,7 +61,7 @@ def _address(function):
 
 
 def _find(library, name):
-    """The function's address; None where the library or the function is not there."""
+    """Returns the function's address; None if the library or the function does not exist."""
     try:
         return ctypes.c_void_p(_address(ctypes.CDLL(library)[name]))
     except (OSError, AttributeError):
@@ -64,8 +69,8 @@ def _find(library, name):
 
 
 def _raise_function(library):
-    """The library's setter, and what to call it with, so that errors reach Python. Names of C++ may
-    change from one torch to the next."""
+    """Returns the library's setter and its argument, so that errors reach Python as exceptions. The
+    names of C++ functions may change from one version of torch to the next."""
     c10 = os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so")
     function = _find(c10, _RAISE)
     if function:
@@ -86,7 +91,7 @@ def _raise_function(library):
 
 
 def enable(path=None):
-    """Makes the lakes torch's allocator. Raises RuntimeError where torch has used its own."""
+    """Makes the lakes torch's allocator. Raises RuntimeError if torch's own is already in use."""
     library, allocator = load(path)
     set_raise, function = _raise_function(library)
     hooks = allocator.allocator()
@@ -99,9 +104,9 @@ def enable(path=None):
 
 @contextlib.contextmanager
 def pool(device=None, path=None):
-    """What this thread allocates inside, backward passes too, is a torch.cuda.MemPool's."""
+    """What this thread allocates inside, in backward passes too, comes from a MemPool of torch."""
     library, allocator = load(path)
-    library.gmlake_torch_streams_stay()  # graphs are captured that the lakes are not told of
+    library.gmlake_torch_streams_stay()  # torch captures graphs without telling the lakes
     mem_pool = torch.cuda.MemPool(allocator.allocator())
     backward_here = torch.autograd.set_multithreading_enabled(False)
     with torch.cuda.use_mem_pool(mem_pool, device), backward_here:
@@ -116,9 +121,10 @@ def _index(device):
 
 
 def stats(device=None):
-    """gmlake_stats of the device's lake, and its utilization; None where there is no lake yet."""
+    """Returns gmlake_stats of the device's lake, and its utilization; None if there is no lake."""
     library = load()[0]
-    size = library.gmlake_torch_stats_json(_index(device), None, 0) + 64  # it may grow meanwhile
+    # The text may grow until the second call.
+    size = library.gmlake_torch_stats_json(_index(device), None, 0) + 64
     buffer = ctypes.create_string_buffer(size)
     if library.gmlake_torch_stats_json(_index(device), buffer, size) < 0:
         return None
@@ -126,8 +132,8 @@ def stats(device=None):
 
 
 def forget_stream(stream):
-    """To be called before a torch.cuda.ExternalStream's stream is destroyed: the driver gives its
-    value to a new one, which would get memory that the former one's work still uses."""
+    """Call it before the stream of a torch.cuda.ExternalStream is destroyed. The driver may give
+    the stream's value to a new one, which would get memory that the old one's work still uses."""
     load()[0].gmlake_torch_forget_stream(ctypes.c_void_p(stream.cuda_stream))
 
 
