@@ -8,7 +8,6 @@
 #define GMLAKE_BFC_IMPLEMENTATION
 #include "gmlake_bfc.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <glob.h>
 #include <sys/mman.h>
@@ -21,6 +20,7 @@
 #pragma GCC diagnostic pop
 #include "bench_run.h"
 #include "bench_scale.h"
+#include "options.h"
 
 #if !defined(BUILD)
 #define BUILD "build" /* the Makefile's folder */
@@ -31,8 +31,7 @@
 #define OPS_MAX 100000000
 #define DIVISOR_MAX 4096
 
-static const char help_text[] =
-    "usage: bench [OPTION]... [SECTION | LOAD | TRACE]...\n"
+static const char about[] =
     "       bench --once ALLOCATOR [OPTION]... LOAD | TRACE\n"
     "Measures the processor time of allocators on the host; without a name, everything. A trace\n"
     "is a file, or the name of one of bench/traces.\n"
@@ -50,23 +49,9 @@ static const char help_text[] =
     "blocks,\n"
     "             20,000 windows; beside it a hundredth of that; driver calls for chunks are free\n"
     "\n"
-    "options:\n"
-    "  --json FILE        writes every figure as one JSON document\n"
-    "  --markdown         prints the tables in Markdown\n"
-    "  --observe          lakes, but for those of the section scale, have an observer that counts\n"
-    "  --repeat N         measures everything N times, allocators in turn (default 5)\n"
-    "  --ops N            operations in one measurement, about (default 300000)\n"
-    "  --scale-blocks N   blocks of the section scale, the rest in proportion (default 1048576)\n"
-    "  --floor-divisor N  malloc and mimalloc are asked for 1/N of each size (default 32: their\n"
-    "                     grain is 16 bytes, gmlake's 512; 1: the whole size)\n"
-    "  --peer FILE        measures one more allocator, from a shared library that exports what\n"
-    "                     bench/peer.h says; up to 3 times. " YARDSTICK
-    ", where it is\n"
-    "                     built, is always measured: bfc with the structures torch uses\n"
-    "  --once ALLOCATOR   runs one load or trace on it in this process and nothing else, for\n"
-    "                     profilers: loop, lake, lake_single_threaded, bfc, malloc, mimalloc or\n"
-    "                     a peer. What counts is inside the function run_timed\n"
-    "  --help\n"
+    "options:";
+
+static const char more[] =
     "\n"
     "Each measurement is a process of its own. Times are medians without the measuring loop's\n"
     "own, ratios those of the least times, which other programs disturb least. Exit status: 0,\n"
@@ -74,9 +59,10 @@ static const char help_text[] =
     "trace are bad.\n";
 
 typedef struct options {
-  size_t repeat, op_count, scale_blocks;
+  uint64_t repeat, op_count, scale_blocks;
   int is_markdown;
   const char *json_path, *once; /* the one allocator's name */
+  option_list peers;            /* paths of libraries */
   char **words;                 /* what is to be measured; none: everything */
   size_t word_count;
 } options;
@@ -580,70 +566,69 @@ static int usage_error(const char *reason, const char *value) {
   return 2;
 }
 
-static int parse_number(const char *text, size_t max, size_t *out) {
-  char *end;
-  if (!isdigit((unsigned char)*text)) return 0;
-  errno = 0;
-  *out = strtoul(text, &end, 10);
-  return !errno && !*end && *out && *out <= max;
-}
-
 static int add_peer(const char *path) {
   const char *error = load_peer(path);
   if (error) fprintf(stderr, "%s: %s\n", path, error);
   return !error;
 }
 
-/* Returns 1 where the value fits the option, 0 where it does not, -1 for an unknown option. */
-static int parse_option(options *o, const char *name, const char *value) {
-  if (!strcmp(name, "--repeat")) return parse_number(value, REPEAT_MAX, &o->repeat);
-  if (!strcmp(name, "--ops")) return parse_number(value, OPS_MAX, &o->op_count);
-  if (!strcmp(name, "--scale-blocks"))
-    return parse_number(value, SCALE_BLOCKS_MAX, &o->scale_blocks) &&
-           o->scale_blocks >= SCALE_BLOCKS_MIN;
-  if (!strcmp(name, "--floor-divisor")) return parse_number(value, DIVISOR_MAX, &floor_divisor);
-  if (!strcmp(name, "--once")) return (o->once = value) != NULL;
-  if (!strcmp(name, "--peer")) return add_peer(value);
-  if (strcmp(name, "--json")) return -1;
-  o->json_path = value;
-  return *value != '\0';
-}
-
-/* Returns -1 to go on, or the exit status. The names are moved to the front of argv. */
-static int parse_arguments(int argc, char **argv, options *o) {
+/* Opens the peers, and looks whether there is what the words name. Returns -1 to go on, or the exit
+   status. */
+static int find_named(const options *o) {
   char path[512];
-  int i, fits;
-  memset(o, 0, sizeof *o);
-  o->repeat = 5;
-  o->op_count = 300000;
-  o->scale_blocks = 1048576;
-  o->words = argv + 1;
-  for (i = 1; i < argc; i++) {
-    const char *name = argv[i];
-    if (name[0] != '-') {
-      trace_path(name, path, sizeof path);
-      if (!is_section_or_load(name) && access(path, R_OK))
-        return usage_error("no section, load or trace", name);
-      o->words[o->word_count++] = argv[i];
-    } else if (!strcmp(name, "--help")) {
-      fputs(help_text, stdout);
-      return 0;
-    } else if (!strcmp(name, "--markdown")) {
-      o->is_markdown = 1;
-    } else if (!strcmp(name, "--observe")) {
-      is_observed = 1;
-    } else {
-      fits = parse_option(o, name, i + 1 < argc ? argv[i + 1] : "");
-      if (fits < 0) return usage_error("unknown option", name);
-      if (++i == argc) return usage_error("a value is missing after", name);
-      if (!fits) return usage_error(name, argv[i]);
-    }
+  size_t i;
+  for (i = 0; i < o->peers.count; i++)
+    if (!add_peer(o->peers.values[i])) return 2;
+  for (i = 0; i < o->word_count; i++) {
+    trace_path(o->words[i], path, sizeof path);
+    if (!is_section_or_load(o->words[i]) && access(path, R_OK))
+      return usage_error("no section, load or trace", o->words[i]);
   }
   if (o->once && find_allocator(o->once) == allocator_count)
     return usage_error("no such allocator", o->once);
   if (o->once && (o->word_count != 1 || is_section(o->words[0])))
     return usage_error("--once takes one load or trace, not", o->word_count ? o->words[0] : "none");
   return -1;
+}
+
+/* Returns -1 to go on, or the exit status. */
+static int parse_arguments(int argc, char **argv, options *o) {
+  const option_row rows[] = {
+      {"json", OPTION_TEXT, &o->json_path, 0, 0, "FILE",
+       "writes every figure as one JSON document"},
+      {"markdown", OPTION_FLAG, &o->is_markdown, 0, 0, NULL, "prints the tables in Markdown"},
+      {"observe", OPTION_FLAG, &is_observed, 0, 0, NULL,
+       "lakes, but for those of the section scale, have an observer that counts"},
+      {"repeat", OPTION_COUNT, &o->repeat, 1, REPEAT_MAX, "N",
+       "measures everything N times, allocators in turn (default 5)"},
+      {"ops", OPTION_COUNT, &o->op_count, 1, OPS_MAX, "N",
+       "operations in one measurement, about (default 300000)"},
+      {"scale-blocks", OPTION_COUNT, &o->scale_blocks, SCALE_BLOCKS_MIN, SCALE_BLOCKS_MAX, "N",
+       "blocks of the section scale, the rest in proportion (default 1048576)"},
+      {"floor-divisor", OPTION_COUNT, &floor_divisor, 1, DIVISOR_MAX, "N",
+       "malloc and mimalloc are asked for 1/N of each size (default 32: their\n"
+       "grain is 16 bytes, gmlake's 512; 1: the whole size)"},
+      {"peer", OPTION_LIST, &o->peers, 0, PEERS_MAX - 1, "FILE",
+       "measures one more allocator, from a shared library that exports what\n"
+       "bench/peer.h says; up to 3 times. " YARDSTICK ",\n"
+       "where it is built, is always measured: bfc with the structures torch uses"},
+      {"once", OPTION_TEXT, &o->once, 0, 0, "ALLOCATOR",
+       "runs one load or trace on it in this process and nothing else, for\n"
+       "profilers: loop, lake, lake_single_threaded, bfc, malloc, mimalloc or\n"
+       "a peer. What counts is inside the function run_timed"},
+  };
+  const option_reader reader = {"bench", "[OPTION]... [SECTION | LOAD | TRACE]...",
+                                about,   more,
+                                rows,    sizeof rows / sizeof rows[0]};
+  int first;
+  memset(o, 0, sizeof *o);
+  o->repeat = 5;
+  o->op_count = 300000;
+  o->scale_blocks = 1048576;
+  first = options_read(&reader, argc, argv);
+  o->words = argv + first;
+  o->word_count = (size_t)(argc - first);
+  return find_named(o);
 }
 
 static void read_processor(char *out, size_t out_bytes) {

@@ -13,6 +13,7 @@
 #include <glob.h>
 
 #include "gpu_bench.h"
+#include "options.h"
 #include "gpu_vmm.h"
 #include "gpu_replay.h"
 #include "gpu_copy.h"
@@ -20,8 +21,7 @@
 #define DEFAULT_TRACES "bench/traces/*.gmtrace.gz"
 #define NUMBER_MAX 1000000
 
-static const char help_text[] =
-    "usage: gpu_bench [OPTION]... [SECTION]... [TRACE]...\n"
+static const char about[] =
     "Measures on the first GPU; without one it says so and succeeds. Without SECTION, all; "
     "without\n"
     "TRACE, those that match bench/traces/*.gmtrace.gz.\n"
@@ -33,18 +33,10 @@ static const char help_text[] =
     "  operation  the lake's warm cost of an allocation or free, with locks and without\n"
     "  limit      the lake under a limit, as on a smaller card\n"
     "\n"
-    "options:\n"
-    "  --json FILE    writes every figure as one JSON document\n"
-    "  --markdown     prints the tables in Markdown\n"
-    "  --repeat N     times are medians of N (default 3)\n"
-    "  --peer-ops N   operations of a trace for cuMemAlloc, at most (default 20000: each takes\n"
-    "                 0.05 ms and more)\n"
-    "  --chunk-mib N  the lake's chunk size; default: its own choice\n"
-    "  --limit-gib N  of section limit; default: 8 and 24\n"
-    "  --copy-mib N   what is copied in section bandwidth (default 4096)\n"
-    "  --help\n"
-    "\n"
-    "Exit status: 0, 1 if a measurement failed, 2 if the arguments are bad.\n";
+    "options:";
+
+static const char more[] =
+    "\nExit status: 0, 1 if a measurement failed, 2 if the arguments are bad.\n";
 
 static const struct {
   const char *name;
@@ -68,35 +60,6 @@ typedef struct options {
 static int usage_error(const char *reason, const char *value) {
   fprintf(stderr, "gpu_bench: %s: %s (--help lists the options)\n", reason, value);
   return 2;
-}
-
-static int parse_number(const char *text, size_t max, size_t *out) {
-  char *end;
-  if (!isdigit((unsigned char)*text)) return 0;
-  errno = 0;
-  *out = strtoul(text, &end, 10);
-  return !errno && !*end && *out && *out <= max;
-}
-
-/* Returns 1 where the value fits the option, 0 where it does not, -1 for an unknown option. */
-static int parse_option(bench *b, options *o, const char *name, const char *value) {
-  size_t *const number = !strcmp(name, "--repeat")      ? &b->repeat
-                         : !strcmp(name, "--peer-ops")  ? &b->peer_op_count
-                         : !strcmp(name, "--chunk-mib") ? &b->chunk_bytes
-                         : !strcmp(name, "--limit-gib") ? &b->limit_bytes
-                         : !strcmp(name, "--copy-mib")  ? &b->copy_bytes
-                                                        : NULL;
-  if (!strcmp(name, "--json")) {
-    o->json_path = value;
-    return *value != '\0';
-  }
-  if (!number) return -1;
-  if (!parse_number(value, number == &b->repeat ? REPEAT_MAX : NUMBER_MAX, number)) return 0;
-  if (number == &b->chunk_bytes && (*number & (*number - 1))) return 0;
-  if (number == &b->copy_bytes && *number % 16) return 0;
-  if (number == &b->chunk_bytes || number == &b->copy_bytes) *number *= MIB;
-  if (number == &b->limit_bytes) *number *= 1024 * MIB;
-  return 1;
 }
 
 static int parse_section(options *o, const char *word) {
@@ -123,33 +86,48 @@ static int needs_traces(const options *o) {
   return 0;
 }
 
-/* Returns -1 to go on, or the exit status. The paths are moved to the front of argv. */
-static int parse_arguments(int argc, char **argv, bench *b, options *o) {
-  int i, fits;
+/* Leaves the paths of traces at the front of the words. */
+static void take_words(bench *b, options *o, char **words, size_t count) {
+  size_t i;
+  b->paths = words;
+  for (i = 0; i < count; i++)
+    if (!parse_section(o, words[i])) b->paths[b->path_count++] = words[i];
+  choose_all_if_none(o);
+}
+
+static void parse_arguments(int argc, char **argv, bench *b, options *o) {
+  uint64_t copy_mib = 4096, chunk_mib = 0, limit_gib = 0;
+  const option_row rows[] = {
+      {"json", OPTION_TEXT, &o->json_path, 0, 0, "FILE",
+       "writes every figure as one JSON document"},
+      {"markdown", OPTION_FLAG, &b->is_markdown, 0, 0, NULL, "prints the tables in Markdown"},
+      {"repeat", OPTION_COUNT, &b->repeat, 1, REPEAT_MAX, "N",
+       "times are medians of N (default 3)"},
+      {"peer-ops", OPTION_COUNT, &b->peer_op_count, 1, NUMBER_MAX, "N",
+       "operations of a trace for cuMemAlloc, at most (default 20000: each\n"
+       "takes 0.05 ms and more)"},
+      {"chunk-mib", OPTION_POWER, &chunk_mib, 1, NUMBER_MAX, "N",
+       "the lake's chunk size, a power of two; default: its own choice"},
+      {"limit-gib", OPTION_COUNT, &limit_gib, 1, NUMBER_MAX, "N",
+       "of section limit; default: 8 and 24"},
+      {"copy-mib", OPTION_COUNT, &copy_mib, 16, NUMBER_MAX, "N",
+       "what is copied in section bandwidth, a multiple of 16 (default 4096)"},
+  };
+  const option_reader reader = {"gpu_bench", "[OPTION]... [SECTION]... [TRACE]...", about, more,
+                                rows,        sizeof rows / sizeof rows[0]};
+  char copied[24];
+  int first;
   memset(b, 0, sizeof *b);
   memset(o, 0, sizeof *o);
   b->repeat = 3;
   b->peer_op_count = 20000;
-  b->copy_bytes = 4096 * MIB;
-  b->paths = argv + 1;
-  for (i = 1; i < argc; i++) {
-    const char *name = argv[i];
-    if (name[0] != '-') {
-      if (!parse_section(o, name)) b->paths[b->path_count++] = argv[i];
-    } else if (!strcmp(name, "--help")) {
-      fputs(help_text, stdout);
-      return 0;
-    } else if (!strcmp(name, "--markdown")) {
-      b->is_markdown = 1;
-    } else {
-      fits = parse_option(b, o, name, i + 1 < argc ? argv[i + 1] : "");
-      if (fits < 0) return usage_error("unknown option", name);
-      if (++i == argc) return usage_error("a value is missing after", name);
-      if (!fits) return usage_error(name, argv[i]);
-    }
-  }
-  choose_all_if_none(o);
-  return -1;
+  first = options_read(&reader, argc, argv);
+  snprintf(copied, sizeof copied, "%lu", (unsigned long)copy_mib);
+  if (copy_mib % 16) options_wrong(&reader, "copy-mib", "a multiple of 16", copied);
+  b->chunk_bytes = (size_t)chunk_mib * MIB;
+  b->limit_bytes = (size_t)limit_gib * 1024 * MIB;
+  b->copy_bytes = (size_t)copy_mib * MIB;
+  take_words(b, o, argv + first, (size_t)(argc - first));
 }
 
 /* ---- The device ------------------------------------------------------------------------------ */
@@ -258,8 +236,8 @@ int main(int argc, char **argv) {
   static bench b;
   options o;
   glob_t found;
-  int status = parse_arguments(argc, argv, &b, &o);
-  if (status >= 0) return status;
+  int status;
+  parse_arguments(argc, argv, &b, &o);
   if (b.path_count || !needs_traces(&o)) return run(&b, &o);
   if (glob(DEFAULT_TRACES, 0, NULL, &found))
     return usage_error("no trace found as", DEFAULT_TRACES);

@@ -19,10 +19,10 @@ typedef struct bench {
   json *json;
   int is_markdown;
   int failed; /* a measurement did not run through */
-  size_t repeat;
-  size_t peer_op_count; /* operations of a trace for cuMemAlloc, at most */
-  size_t chunk_bytes;   /* of the lake; 0: its own choice */
-  size_t limit_bytes;   /* 0: the usual ones */
+  uint64_t repeat;
+  uint64_t peer_op_count; /* operations of a trace for cuMemAlloc, at most */
+  size_t chunk_bytes;     /* of the lake; 0: its own choice */
+  size_t limit_bytes;     /* 0: the usual ones */
   size_t copy_bytes;
   char **paths; /* of the traces */
   size_t path_count;

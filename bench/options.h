@@ -5,6 +5,8 @@
 #if !defined(OPTIONS_H_INCLUDED)
 #define OPTIONS_H_INCLUDED
 
+#include <ctype.h>
+#include <errno.h>
 #include <getopt.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,15 +16,25 @@
 typedef enum option_kind {
   OPTION_FLAG = 0, /* int: 1 where it is given */
   OPTION_COUNT,    /* uint64_t from min to max */
+  OPTION_POWER,    /* uint64_t, a power of two from min to max */
   OPTION_NUMBER,   /* double from min to max */
-  OPTION_TEXT      /* const char * */
+  OPTION_TEXT,     /* const char *, not empty */
+  OPTION_LIST,     /* option_list: each text that is given */
+  OPTION_WORD      /* int: which of the words of `value`, "this|that|other", counted from 0 */
 } option_kind;
+
+#define OPTION_LIST_MAX 64
+
+typedef struct option_list {
+  const char *values[OPTION_LIST_MAX];
+  size_t count;
+} option_list;
 
 typedef struct option_row {
   const char *name; /* without the two dashes */
   option_kind kind;
   void *out;          /* what kind says; keeps its value where the option is not given */
-  double min, max;    /* of counts and numbers */
+  double min, max;    /* of counts, powers and numbers; of a list max: how many values fit */
   const char *value;  /* what the help calls the value; NULL for flags */
   const char *effect; /* for the help: lines, the first letter small */
 } option_row;
@@ -37,6 +49,7 @@ typedef struct option_reader {
 } option_reader;
 
 #define OPTIONS_MAX 64
+#define OPTIONS_FIRST 256 /* getopt_long's number of the first row, behind all letters */
 #define OPTIONS_COLUMN 24 /* at which the help tells what an option does */
 
 static inline void options_help(const option_reader *r) {
@@ -59,55 +72,115 @@ static inline void options_help(const option_reader *r) {
 
 /* What the option takes, in words. */
 static inline void options_wanted(const option_row *row, char *out, size_t room) {
-  if (row->kind == OPTION_FLAG || row->kind == OPTION_TEXT) {
-    (void)snprintf(out, room, "%s", row->value ? row->value : "no value");
+  if (row->kind == OPTION_LIST) {
+    (void)snprintf(out, room, "%s, at most %.0f times", row->value, row->max);
+  } else if (row->kind == OPTION_NUMBER) {
+    (void)snprintf(out, room, "a number from %.12g to %.12g", row->min, row->max);
+  } else if (row->kind == OPTION_COUNT || row->kind == OPTION_POWER) {
+    (void)snprintf(out, room, "a %s from %.0f to %.0f",
+                   row->kind == OPTION_COUNT ? "whole number" : "power of two", row->min, row->max);
   } else {
-    (void)snprintf(out, room, "a %s from %.12g to %.12g",
-                   row->kind == OPTION_COUNT ? "whole number" : "number", row->min, row->max);
+    (void)snprintf(out, room, "%s", row->value ? row->value : "no value");
   }
 }
 
-/* Says what is wrong; row NULL: there is no such option. Exits with 2. */
-static inline void options_refuse(const option_reader *r, const option_row *row,
-                                  const char *value) {
-  char wanted[100];
-  if (!row) {
-    fprintf(stderr, "%s: %s: no such option", r->program, value);
-  } else {
-    options_wanted(row, wanted, sizeof wanted);
-    fprintf(stderr, "%s: --%s takes %s, not '%s'", r->program, row->name, wanted, value);
-  }
-  fprintf(stderr, "; %s --help explains the options\n", r->program);
+/* Says what is wrong with the value of an option, and exits with 2. For what rows cannot say the
+   program calls it. */
+static inline void options_wrong(const option_reader *r, const char *option, const char *wanted,
+                                 const char *value) {
+  fprintf(stderr, "%s: --%s takes %s, not '%s'; %s --help explains the options\n", r->program,
+          option, wanted, value, r->program);
   exit(2);
 }
 
-static inline void options_store(const option_reader *r, const option_row *row, const char *value) {
-  char *end = NULL;
-  double number;
-  if (row->kind == OPTION_FLAG) *(int *)row->out = 1;
-  if (row->kind == OPTION_TEXT) *(const char **)row->out = value;
-  if (row->kind == OPTION_FLAG || row->kind == OPTION_TEXT) return;
-  number = strtod(value, &end);
-  if (end == value || *end || !(number >= row->min && number <= row->max) ||
-      (row->kind == OPTION_COUNT && number != (double)(uint64_t)number)) {
-    options_refuse(r, row, value);
+/* Likewise; row NULL: there is no such option. */
+static inline void options_refuse(const option_reader *r, const option_row *row,
+                                  const char *value) {
+  char wanted[200];
+  if (row) {
+    options_wanted(row, wanted, sizeof wanted);
+    options_wrong(r, row->name, wanted, value);
   }
-  if (row->kind == OPTION_COUNT) {
-    *(uint64_t *)row->out = (uint64_t)number;
-  } else {
-    *(double *)row->out = number;
-  }
+  fprintf(stderr, "%s: %s: no such option; %s --help explains the options\n", r->program, value,
+          r->program);
+  exit(2);
 }
 
-/* The row that getopt_long complains about; NULL: none has that name. */
-static inline const option_row *options_row(const option_reader *r, int value) {
-  int i = value - OPTIONS_MAX;
-  return i >= 0 && (size_t)i < r->row_count ? &r->rows[i] : NULL;
+/* These store the value; 0: it is none that the row takes. */
+static inline int options_store_count(const option_row *row, const char *value) {
+  char *end = NULL;
+  uint64_t number;
+  errno = 0;
+  number = strtoull(value, &end, 10);
+  if (!isdigit((unsigned char)*value) || *end || errno || (double)number < row->min ||
+      (double)number > row->max || (row->kind == OPTION_POWER && (number & (number - 1)))) {
+    return 0;
+  }
+  *(uint64_t *)row->out = number;
+  return 1;
+}
+
+static inline int options_store_number(const option_row *row, const char *value) {
+  char *end = NULL;
+  const double number = strtod(value, &end);
+  if (end == value || *end || !(number >= row->min && number <= row->max)) return 0;
+  *(double *)row->out = number;
+  return 1;
+}
+
+static inline int options_store_word(const option_row *row, const char *value) {
+  const char *word = row->value;
+  int i;
+  for (i = 0; word; i++) {
+    const size_t length = strcspn(word, "|");
+    if (strlen(value) == length && !strncmp(word, value, length)) {
+      *(int *)row->out = i;
+      return 1;
+    }
+    word = word[length] ? word + length + 1 : NULL;
+  }
+  return 0;
+}
+
+static inline int options_store_text(const option_row *row, const char *value) {
+  option_list *list = (option_list *)row->out;
+  if (!*value) return 0;
+  if (row->kind == OPTION_TEXT) {
+    *(const char **)row->out = value;
+  } else {
+    if (list->count == OPTION_LIST_MAX || (double)list->count >= row->max) return 0;
+    list->values[list->count++] = value;
+  }
+  return 1;
+}
+
+static inline void options_store(const option_reader *r, const option_row *row, const char *value) {
+  int fits = 1;
+  if (row->kind == OPTION_FLAG) {
+    *(int *)row->out = 1;
+  } else if (row->kind == OPTION_NUMBER) {
+    fits = options_store_number(row, value);
+  } else if (row->kind == OPTION_WORD) {
+    fits = options_store_word(row, value);
+  } else if (row->kind == OPTION_TEXT || row->kind == OPTION_LIST) {
+    fits = options_store_text(row, value);
+  } else {
+    fits = options_store_count(row, value);
+  }
+  if (!fits) options_refuse(r, row, value);
+}
+
+/* What getopt_long complains about: a row, or a letter or name that no row has. */
+static inline void options_unknown(const option_reader *r, int found, const char *word) {
+  const int i = optopt - OPTIONS_FIRST;
+  const char letter[3] = {'-', (char)optopt, 0};
+  if (i >= 0 && (size_t)i < r->row_count) options_refuse(r, &r->rows[i], found == ':' ? "" : word);
+  options_refuse(r, NULL, optopt ? letter : word);
 }
 
 /* Reads all options. Returns the index of the first other word in argv, behind which only other
-   words stand. Exits with 0 behind the help, with 2 where an option is wrong. */
-static inline int options_read(const option_reader *r, int argc, char **argv) {
+   words stand; *out_help: the help was asked for. Exits with 2 where an option is wrong. */
+static inline int options_parse(const option_reader *r, int argc, char **argv, int *out_help) {
   struct option table[OPTIONS_MAX + 2];
   size_t i, count = r->row_count < OPTIONS_MAX ? r->row_count : OPTIONS_MAX;
   int found;
@@ -115,21 +188,37 @@ static inline int options_read(const option_reader *r, int argc, char **argv) {
   for (i = 0; i < count; i++) {
     table[i].name = r->rows[i].name;
     table[i].has_arg = r->rows[i].kind == OPTION_FLAG ? no_argument : required_argument;
-    table[i].val = OPTIONS_MAX + (int)i; /* no letter */
+    table[i].val = OPTIONS_FIRST + (int)i;
   }
   table[count].name = "help";
   table[count].val = 'h';
+  *out_help = 0;
   opterr = 0;
   while ((found = getopt_long(argc, argv, ":h", table, NULL)) != -1) {
-    if (found == 'h') {
-      options_help(r);
-      exit(0);
+    if (found == ':' || found == '?') options_unknown(r, found, argv[optind - 1]);
+    if (found == 'h') *out_help = 1;
+    if (found >= OPTIONS_FIRST) {
+      options_store(r, &r->rows[found - OPTIONS_FIRST], optarg ? optarg : "");
     }
-    if (found == ':') options_refuse(r, options_row(r, optopt), "");
-    if (found == '?') options_refuse(r, options_row(r, optopt), argv[optind - 1]);
-    options_store(r, &r->rows[found - OPTIONS_MAX], optarg ? optarg : "");
   }
   return optind;
+}
+
+/* Likewise; prints the help where it was asked for, and exits with 0. */
+static inline int options_read(const option_reader *r, int argc, char **argv) {
+  int help, first = options_parse(r, argc, argv, &help);
+  if (!help) return first;
+  options_help(r);
+  exit(0);
+}
+
+/* Of a program that takes nothing but options. */
+static inline void options_alone(const option_reader *r, int argc, char **argv) {
+  const int first = options_read(r, argc, argv);
+  if (first == argc) return;
+  fprintf(stderr, "%s: %s: it takes options only; %s --help explains them\n", r->program,
+          argv[first], r->program);
+  exit(2);
 }
 
 #endif

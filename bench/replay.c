@@ -17,6 +17,7 @@
 #include <dlfcn.h>
 
 #include "decisions.h"
+#include "options.h"
 #include "policy_builtin.h"
 #include "trace.h"
 
@@ -25,42 +26,7 @@
 #define SEGMENT_BYTES (20 * MIB)    /* torch's expandable segments grow by this much */
 #define SEGMENT_NS 28000.0          /* and mapping one costs about this */
 #define SERIES_BUCKETS 2000         /* two points each */
-#define KNOBS_MAX 64
 #define DEFAULT_TRACES "bench/traces/*.gmtrace.gz"
-
-static const char help_text[] =
-    "usage: replay [OPTION]... [TRACE]...\n"
-    "Replays allocation traces on a modelled H200 (139.8 GiB); without TRACE, those that match\n"
-    "bench/traces/*.gmtrace.gz.\n"
-    "\n"
-    "  --allocator NAME    lake (gmlake), bfc (torch's native rules) or native (one driver\n"
-    "                      allocation a request): one row a trace. Without it torch's own\n"
-    "                      recorded peaks, bfc and the lake are shown side by side, the lake by\n"
-    "                      the paper's policy and by its own.\n"
-    "  --once              one pass over each trace; the time of an operation is not measured\n"
-    "  --json              one JSON object a line (of the lake, if no allocator is named)\n"
-    "  --stream-lag-us N   a free's work completes N microseconds of the trace's time after\n"
-    "                      it, or `never`; default 0. Matters where a trace has several streams.\n"
-    "  --cross-stream W    how the lake takes other streams' memory: `wait` (the default here;\n"
-    "                      before it grows) or `grow` (after growth has failed)\n"
-    "  --chunk-mib N       the lake's chunk size, a power of two, 2 to 1024; default: the lake's "
-    "own\n"
-    "                      choice\n"
-    "  --costs C           what a driver call costs: as it does `alone` (the default), or as\n"
-    "                      `replayed`, among others, as it was measured on these traces\n"
-    "  --limit-mib N       physical memory that the lake may hold, as on a smaller card\n"
-    "  --policy NAME       how the lake serves requests: `default` or `paper`, see below, or the\n"
-    "                      path of a shared library, see bench/policy.h\n"
-    "  --set KEY=VALUE     a knob of that policy; may be repeated\n"
-    "  --series FILE       writes live and reserved bytes over time as CSV; needs --allocator and\n"
-    "                      one TRACE\n"
-    "  --iterations FILE   writes what the lake did in each iteration as TSV: requests by state,\n"
-    "                      how many were of 2 MiB and more, peaks, driver time; needs one TRACE\n"
-    "  --decisions FILE    writes what the lake did and why, a JSON object a line, see\n"
-    "                      bench/decisions.h; the lake alone, one pass over one TRACE\n"
-    "  --help              this; with --policy, the knobs of that one\n"
-    "\n"
-    "Exit status: 0, 1 if an allocator failed, 2 if the arguments or a trace are bad.\n";
 
 /* ---- Allocators ------------------------------------------------------------------------------ */
 
@@ -702,12 +668,12 @@ static void print_row(const char *name, const char *label, const trace *t, const
 /* ---- The program ----------------------------------------------------------------------------- */
 
 typedef struct options {
-  const allocator *only; /* NULL: torch, bfc and lake side by side */
-  int json, help, lag_given, cross_stream_given;
-  config settings; /* policy NULL: none was asked for */
-  const char *series_path, *iterations_path, *decisions_path, *policy_name;
-  const char *knobs[KNOBS_MAX]; /* KEY=VALUE */
-  size_t knob_count;
+  const allocator *only;                          /* NULL: torch, bfc and lake side by side */
+  int json, help, allocator, cross_stream, costs; /* the last three: -1 where none was named */
+  config settings;                                /* policy NULL: none was asked for */
+  const char *lag, *series_path, *iterations_path, *decisions_path, *policy_name;
+  uint64_t chunk_mib, limit_mib;
+  option_list knobs; /* KEY=VALUE */
   char **paths;
   size_t path_count;
 } options;
@@ -775,7 +741,7 @@ static const char *policy_label(const policy_plugin *policy) {
 static int compare_lake(const char *name, const trace *t, const options *o,
                         const policy_plugin *policy, summary *sum) {
   static const uint64_t lags_us[] = {0, 1000, 10000, UINT64_MAX};
-  int all = t->stream_count > 1 && !o->lag_given && !o->cross_stream_given;
+  int all = t->stream_count > 1 && !o->lag && o->cross_stream < 0;
   int own = policy == &policy_builtins[0], ok = 1;
   size_t i;
   for (i = 0; i < (all ? 8u : 1u); i += own ? 1 : 2) {
@@ -926,26 +892,6 @@ static int usage_error(const char *reason, const char *value) {
   return 2;
 }
 
-/* What the options take that have a value of few kinds; the others take any text. */
-static const char *const option_values[][2] = {
-    {"--allocator", "lake, bfc or native"},
-    {"--stream-lag-us", "a number of microseconds, or never"},
-    {"--cross-stream", "wait or grow"},
-    {"--chunk-mib", "a power of two, 2 to 1024"},
-    {"--costs", "alone or replayed"},
-    {"--limit-mib", "a number, 1 to 143154"},
-    {"--set", "64 knobs at most"},
-};
-
-/* The value that stands behind the option is none that it takes. */
-static int value_error(const char *option, const char *value) {
-  char reason[128];
-  size_t i = 0;
-  while (strcmp(option_values[i][0], option) != 0) i++;
-  snprintf(reason, sizeof reason, "%s takes %s, not", option, option_values[i][1]);
-  return usage_error(reason, value);
-}
-
 /* The knob is none of the policy's. */
 static int key_error(const policy_plugin *policy, const char *knob) {
   char reason[1024];
@@ -994,8 +940,8 @@ static const policy_plugin *find_policy(const char *name) {
 /* Returns the exit status of a mistake, or -1. */
 static int set_knobs(const options *o, const policy_plugin *policy) {
   size_t i;
-  for (i = 0; i < o->knob_count; i++) {
-    const char *knob = o->knobs[i], *equals = strchr(knob, '=');
+  for (i = 0; i < o->knobs.count; i++) {
+    const char *knob = o->knobs.values[i], *equals = strchr(knob, '=');
     const policy_key *key;
     if (!equals) return usage_error("--set takes KEY=VALUE, not", knob);
     key = policy_find_key(policy, knob, (size_t)(equals - knob));
@@ -1014,110 +960,115 @@ static void print_knobs(const policy_plugin *policy) {
   }
 }
 
-/* Returns 1 where the value fits the option, 0 where it does not, -1 for an unknown option. */
-static int parse_option(options *o, const char *name, const char *value) {
-  uint64_t number = 0;
-  size_t i;
-  if (!strcmp(name, "--series")) o->series_path = value;
-  if (!strcmp(name, "--iterations")) o->iterations_path = value;
-  if (!strcmp(name, "--decisions")) o->decisions_path = value;
-  if (!strcmp(name, "--policy")) o->policy_name = value;
-  if (!strcmp(name, "--series") || !strcmp(name, "--iterations") || !strcmp(name, "--decisions") ||
-      !strcmp(name, "--policy"))
-    return 1;
-  if (!strcmp(name, "--set")) {
-    if (o->knob_count == KNOBS_MAX) return 0;
-    o->knobs[o->knob_count++] = value;
-    return 1;
-  }
-  if (!strcmp(name, "--allocator")) {
-    for (i = 0; i < ALLOCATOR_COUNT; i++) {
-      if (!strcmp(value, allocators[i].name)) o->only = &allocators[i];
-    }
-    return o->only && !strcmp(value, o->only->name);
-  }
-  if (!strcmp(name, "--stream-lag-us")) {
-    int never = !strcmp(value, "never");
-    o->lag_given = never || policy_number(value, TRACE_TIME_US_MAX, &number);
-    o->settings.lag_ns = never ? UINT64_MAX : number * 1000;
-    return o->lag_given;
-  }
-  if (!strcmp(name, "--cross-stream")) {
-    o->cross_stream_given = !strcmp(value, "wait") || !strcmp(value, "grow");
-    o->settings.cross_stream = *value == 'g' ? GMLAKE_GROW_FIRST : GMLAKE_WAIT_FIRST;
-    return o->cross_stream_given;
-  }
-  if (!strcmp(name, "--chunk-mib")) {
-    if (!policy_number(value, 1024, &number)) return 0;
-    o->settings.chunk_bytes = (size_t)number * MIB;
-    return number >= 2 && policy_is_power(number);
-  }
-  if (!strcmp(name, "--costs")) {
-    if (!strcmp(value, "replayed")) o->settings.costs = GMLAKE_MOCK_COSTS_REPLAYED;
-    return !strcmp(value, "alone") || !strcmp(value, "replayed");
-  }
-  if (!strcmp(name, "--limit-mib")) {
-    if (!policy_number(value, DEVICE_BYTES / MIB, &number)) return 0;
-    o->settings.limit_bytes = (size_t)number * MIB;
-    return number > 0;
-  }
+/* The policy that the options name, with its knobs. Returns -1 to go on, or the exit status. */
+static int choose_policy(options *o) {
+  const int is_named = o->policy_name || o->knobs.count;
+  if (!is_named) return -1;
+  if (o->only && o->only != &allocators[0])
+    return usage_error("only the lake has policies, not", o->only->name);
+  o->settings.policy = o->policy_name ? find_policy(o->policy_name) : &policy_builtins[0];
+  return o->settings.policy ? set_knobs(o, o->settings.policy) : 2;
+}
+
+static void print_help(const option_reader *reader, const policy_plugin *policy) {
+  options_help(reader);
+  print_knobs(&policy_builtins[0]);
+  print_knobs(&policy_builtins[1]);
+  if (policy && policy != &policy_builtins[0] && policy != &policy_builtins[1]) print_knobs(policy);
+}
+
+/* What follows from the options. */
+static void settle(const option_reader *reader, options *o) {
+  static const char *const lag_takes = "a whole number of microseconds, or never";
+  uint64_t us = 0;
+  int never = o->lag && !strcmp(o->lag, "never");
+  if (o->lag && !never && !policy_number(o->lag, TRACE_TIME_US_MAX, &us))
+    options_wrong(reader, "stream-lag-us", lag_takes, o->lag);
+  o->settings.lag_ns = never ? UINT64_MAX : us * 1000;
+  o->settings.cross_stream = o->cross_stream == 1 ? GMLAKE_GROW_FIRST : GMLAKE_WAIT_FIRST;
+  if (o->costs == 1) o->settings.costs = GMLAKE_MOCK_COSTS_REPLAYED;
+  o->settings.chunk_bytes = (size_t)o->chunk_mib * MIB;
+  o->settings.limit_bytes = (size_t)o->limit_mib * MIB;
+  if (o->allocator >= 0) o->only = &allocators[o->allocator];
+}
+
+/* Whether the options go together. Returns -1 to go on, or the exit status. */
+static int check_together(options *o) {
+  if ((o->iterations_path || o->decisions_path) && !o->only && !o->json) o->only = &allocators[0];
+  if (o->series_path && (!o->only || o->path_count != 1))
+    return usage_error("--series needs --allocator and one trace", NULL);
+  if (o->iterations_path && o->path_count != 1)
+    return usage_error("--iterations needs one trace", NULL);
+  if (!o->decisions_path) return -1;
+  if (o->path_count != 1) return usage_error("--decisions needs one trace", NULL);
+  if (!o->only) o->only = &allocators[0];
+  if (o->only != &allocators[0])
+    return usage_error("only the lake tells of its decisions, not", o->only->name);
+  o->settings.once = 1;
   return -1;
 }
 
-/* What the options say of policies, and --help. Returns -1 to go on, or the exit status. */
-static int parse_policy(options *o) {
-  const policy_plugin *policy = &policy_builtins[0];
-  int status;
-  if (o->only && o->only != &allocators[0] && (o->policy_name || o->knob_count))
-    return usage_error("only the lake has policies, not", o->only->name);
-  if (o->policy_name || o->knob_count)
-    o->settings.policy = policy = o->policy_name ? find_policy(o->policy_name) : policy;
-  if (!policy) return 2;
-  status = set_knobs(o, policy);
-  if (status >= 0 || !o->help) return status;
-  fputs(help_text, stdout);
-  print_knobs(&policy_builtins[0]);
-  print_knobs(&policy_builtins[1]);
-  if (policy != &policy_builtins[0] && policy != &policy_builtins[1]) print_knobs(policy);
-  return 0;
-}
+static const char about[] =
+    "Replays allocation traces on a modelled H200 (139.8 GiB); without TRACE, those that match\n"
+    "bench/traces/*.gmtrace.gz.\n";
 
-/* Returns -1 to go on, or the exit status. The paths are moved to the front of argv. */
+static const char more[] =
+    "\nExit status: 0, 1 if an allocator failed, 2 if the arguments or a trace are bad.\n";
+
+/* Returns -1 to go on, or the exit status. */
 static int parse_arguments(int argc, char **argv, options *o) {
-  int i, fits;
+  const option_row rows[] = {
+      {"allocator", OPTION_WORD, &o->allocator, 0, 0, "lake|bfc|native",
+       "one row a trace: of gmlake, of torch's native rules, or of one driver\n"
+       "allocation a request. Without it torch's own recorded peaks, bfc and\n"
+       "the lake are shown side by side, the lake by the paper's policy and\n"
+       "by its own"},
+      {"once", OPTION_FLAG, &o->settings.once, 0, 0, NULL,
+       "one pass over each trace; the time of an operation is not measured"},
+      {"json", OPTION_FLAG, &o->json, 0, 0, NULL,
+       "one JSON object a line (of the lake, if no allocator is named)"},
+      {"stream-lag-us", OPTION_TEXT, &o->lag, 0, 0, "N|never",
+       "a free's work completes N microseconds of the trace's time after it,\n"
+       "or never; default 0. Matters where a trace has several streams"},
+      {"cross-stream", OPTION_WORD, &o->cross_stream, 0, 0, "wait|grow",
+       "when the lake takes other streams' memory: before it grows (the\n"
+       "default here) or after growth has failed"},
+      {"chunk-mib", OPTION_POWER, &o->chunk_mib, 2, 1024, "N",
+       "the lake's chunk size, a power of two; default: the lake's own choice"},
+      {"costs", OPTION_WORD, &o->costs, 0, 0, "alone|replayed",
+       "what a driver call costs: as it does alone (the default), or among\n"
+       "others, as it was measured on these traces"},
+      {"limit-mib", OPTION_COUNT, &o->limit_mib, 1, DEVICE_BYTES / MIB, "N",
+       "physical memory that the lake may hold, as on a smaller card"},
+      {"policy", OPTION_TEXT, &o->policy_name, 0, 0, "NAME",
+       "how the lake serves requests: `default` or `paper`, see below, or the\n"
+       "path of a shared library, see bench/policy.h"},
+      {"set", OPTION_LIST, &o->knobs, 0, OPTION_LIST_MAX, "KEY=VALUE",
+       "a knob of that policy; may be repeated"},
+      {"series", OPTION_TEXT, &o->series_path, 0, 0, "FILE",
+       "writes live and reserved bytes over time as CSV; needs --allocator and\n"
+       "one TRACE"},
+      {"iterations", OPTION_TEXT, &o->iterations_path, 0, 0, "FILE",
+       "writes what the lake did in each iteration as TSV: requests by state,\n"
+       "how many were of 2 MiB and more, peaks, driver time; needs one TRACE"},
+      {"decisions", OPTION_TEXT, &o->decisions_path, 0, 0, "FILE",
+       "writes what the lake did and why, a JSON object a line, see\n"
+       "bench/decisions.h; the lake alone, one pass over one TRACE"},
+  };
+  const option_reader reader = {"replay", "[OPTION]... [TRACE]...",    about, more,
+                                rows,     sizeof rows / sizeof rows[0]};
+  int first, status;
   memset(o, 0, sizeof *o);
-  o->settings.cross_stream = GMLAKE_WAIT_FIRST;
-  o->paths = argv + 1;
-  for (i = 1; i < argc; i++) {
-    const char *name = argv[i];
-    if (name[0] != '-' || !name[1]) {
-      o->paths[o->path_count++] = argv[i];
-    } else if (!strcmp(name, "--help")) {
-      o->help = 1;
-    } else if (!strcmp(name, "--json")) {
-      o->json = 1;
-    } else if (!strcmp(name, "--once")) {
-      o->settings.once = 1;
-    } else {
-      fits = parse_option(o, name, i + 1 < argc ? argv[i + 1] : "");
-      if (fits < 0) return usage_error("unknown option", name);
-      if (++i == argc) return usage_error("a value is missing after", name);
-      if (!fits) return value_error(name, argv[i]);
-    }
-  }
-  if ((o->iterations_path || o->decisions_path) && !o->only && !o->json) o->only = &allocators[0];
-  if (o->series_path && (!o->only || o->path_count != 1) && !o->help)
-    return usage_error("--series needs --allocator and one trace", NULL);
-  if (o->iterations_path && o->path_count != 1 && !o->help)
-    return usage_error("--iterations needs one trace", NULL);
-  if (o->decisions_path && !o->help) {
-    if (o->path_count != 1) return usage_error("--decisions needs one trace", NULL);
-    if (!o->only) o->only = &allocators[0];
-    if (o->only != &allocators[0])
-      return usage_error("only the lake tells of its decisions, not", o->only->name);
-    o->settings.once = 1;
-  }
-  return parse_policy(o);
+  o->allocator = o->cross_stream = o->costs = -1;
+  first = options_parse(&reader, argc, argv, &o->help);
+  o->paths = argv + first;
+  o->path_count = (size_t)(argc - first);
+  settle(&reader, o);
+  status = choose_policy(o);
+  if (status >= 0) return status;
+  if (!o->help) return check_together(o);
+  print_help(&reader, o->settings.policy);
+  return 0;
 }
 
 static int replay_all(const options *o) {

@@ -35,7 +35,7 @@
 #define ATTRIBUTE_POSIX_FD ((CUdevice_attribute)103)
 
 static struct options {
-  size_t operations, replays, recaptures;
+  uint64_t operations, replays, recaptures;
   uint64_t seed, rounds, seconds;
   const char *fake_path;
   int no_fork;

@@ -11,6 +11,7 @@
 #include "gpu_traffic.h"
 #include "gpu_capture.h"
 #include "gpu_misuse.h"
+#include "options.h"
 
 #define ENOUGH_DISTINCT 64 /* streams that are kept while a value is awaited */
 
@@ -705,93 +706,59 @@ static int find_device(void) {
 
 /* ---- Options --------------------------------------------------------------------------------- */
 
-static void print_help(void) {
+static int parse_arguments(int argc, char **argv) {
+  static const char about[] =
+      "Tests the CUDA backend on the first GPU; without one it says so and succeeds. Without\n"
+      "CASE, all of them.\n";
+  const option_row rows[] = {
+      {"operations", OPTION_COUNT, &options.operations, 1, 1e12, "N",
+       "operations of the traffic case; default 100000"},
+      {"rounds", OPTION_COUNT, &options.rounds, 1, 1e12, "N",
+       "rounds of the traffic case, each with another seed; default 1"},
+      {"seconds", OPTION_COUNT, &options.seconds, 1, 1e6, "N", "more of them, until that is over"},
+      {"replays", OPTION_COUNT, &options.replays, 1, 1e9, "N",
+       "replays of each graph; default 1000"},
+      {"recaptures", OPTION_COUNT, &options.recaptures, 1, 1e9, "N",
+       "captures into one pool; default 1000"},
+      {"seed", OPTION_COUNT, &options.seed, 1, 1e18, "N", "of all that is random; default 1"},
+      {"fake", OPTION_TEXT, &options.fake_path, 0, 0, "FILE",
+       "the driver without a device; default " BUILD "/fake/libcuda.so.1"},
+      {"table", OPTION_FLAG, &options.prints_table, 0, 0, NULL,
+       "print every row of the misuse case"},
+      {"no-fork", OPTION_FLAG, &options.no_fork, 0, 0, NULL,
+       "all cases in this process, for debuggers"},
+      {"slow", OPTION_FLAG, &options.is_slow, 0, 0, NULL,
+       "for compute-sanitizer, under which hardly a kernel runs behind the\n"
+       "host: what only pending work shows is not required"},
+  };
+  const option_reader reader = {
+      "gpu_test", "[OPTION]... [CASE]...", about, "\ncases:", rows, count_of(rows)};
+  int help, first = options_parse(&reader, argc, argv, &help);
   size_t i;
-  printf(
-      "usage: gpu_test [OPTION...] [CASE...]\n"
-      "  --operations N  of the traffic case (%zu)\n"
-      "  --rounds N      of the traffic case, each with another seed (1)\n"
-      "  --seconds N     more of them, until that is over\n"
-      "  --replays N     of each graph (%zu)\n"
-      "  --recaptures N  into one pool (%zu)\n"
-      "  --seed N        of all that is random (%llu)\n"
-      "  --fake PATH     the driver without a device (%s)\n"
-      "  --table         print every row of the misuse case\n"
-      "  --no-fork       all cases in this process, for debuggers\n"
-      "  --slow          for compute-sanitizer, under which hardly a kernel runs behind the host:\n"
-      "                  what only pending work shows is not required\n"
-      "cases:",
-      options.operations, options.replays, options.recaptures, (unsigned long long)options.seed,
-      options.fake_path);
+  if (!help) return first;
+  options_help(&reader);
   for (i = 0; i < count_of(cases); i++) printf(" %s", cases[i].name);
   printf("\n");
-}
-
-__attribute__((noreturn)) static void refuse(const char *what, const char *argument) {
-  fprintf(stderr, "gpu_test: %s: %s (--help says what there is)\n", what, argument);
-  exit(2);
-}
-
-static uint64_t number_of(const char *option, const char *text) {
-  char *end = NULL;
-  unsigned long long number = 0;
-  if (!text) refuse("a number is missing", option);
-  if (text[0] >= '0' && text[0] <= '9') number = strtoull(text, &end, 10);
-  if (!end || *end || !number) refuse("not a number above 0", text);
-  return number;
-}
-
-/* Answers how many arguments the option takes up. */
-static int read_option(char **arguments) {
-  const char *option = arguments[0], *value = arguments[1];
-  if (!strcmp(option, "--operations"))
-    options.operations = (size_t)number_of(option, value);
-  else if (!strcmp(option, "--rounds"))
-    options.rounds = number_of(option, value);
-  else if (!strcmp(option, "--seconds"))
-    options.seconds = number_of(option, value);
-  else if (!strcmp(option, "--replays"))
-    options.replays = (size_t)number_of(option, value);
-  else if (!strcmp(option, "--recaptures"))
-    options.recaptures = (size_t)number_of(option, value);
-  else if (!strcmp(option, "--seed"))
-    options.seed = number_of(option, value);
-  else if (!strcmp(option, "--fake"))
-    options.fake_path = value ? value : (refuse("a path is missing", option), NULL);
-  else if (!strcmp(option, "--table"))
-    return options.prints_table = 1;
-  else if (!strcmp(option, "--no-fork"))
-    return options.no_fork = 1;
-  else if (!strcmp(option, "--slow"))
-    return options.is_slow = 1;
-  else
-    refuse("no such option", option);
-  return 2;
+  exit(0);
 }
 
 static const test_case *find_case(const char *name) {
   size_t i;
   for (i = 0; i < count_of(cases); i++)
     if (!strcmp(cases[i].name, name)) return &cases[i];
-  refuse("no such case", name);
+  fprintf(stderr, "gpu_test: %s: no such case; gpu_test --help names them\n", name);
+  exit(2);
 }
 
 int main(int argc, char **argv) {
   const test_case *chosen[count_of(cases)];
-  size_t i, count = 0, states[4] = {0, 0, 0, 0};
-  int at_argument = 1;
-  while (at_argument < argc) {
-    if (!strcmp(argv[at_argument], "--help")) {
-      print_help();
-      return 0;
-    }
-    if (argv[at_argument][0] == '-') {
-      at_argument += read_option(&argv[at_argument]);
-      continue;
-    }
-    if (count == count_of(cases)) refuse("too many cases", argv[at_argument]);
-    chosen[count++] = find_case(argv[at_argument++]);
+  const int first = parse_arguments(argc, argv);
+  size_t i, count = (size_t)(argc - first), states[4] = {0, 0, 0, 0};
+  if (count > count_of(cases)) {
+    fprintf(stderr, "gpu_test: %zu cases are named, there are %zu\n", count, count_of(cases));
+    return 2;
   }
+  for (i = 0; i < count; i++) chosen[i] = find_case(argv[(size_t)first + i]);
   for (i = 0; !count && i < count_of(cases); i++) chosen[i] = &cases[i];
   if (!count) count = count_of(cases);
   result_of_case = (outcome *)mmap(NULL, sizeof(outcome), PROT_READ | PROT_WRITE,

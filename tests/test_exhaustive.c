@@ -6,9 +6,8 @@
    again; after a fatal error nothing reaches the backend. After destroy nothing is left but what
    a failing call of destroy explains.
 
-   usage: test_exhaustive [--full] [--shard I/N] [--scenario NAME [--fault FAULT]]
-   Without --full a sample of the faults. FAULT: oom@17 (call 17), lost@17+ (from it on), oom@17,23
-   (both), host@3 (host allocation 3), none. */
+   FAULT of --fault: oom@17 (call 17), lost@17+ (from it on), oom@17,23 (both), host@3 (host
+   allocation 3), none. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -23,6 +22,7 @@
 
 #include <cmocka.h>
 
+#include "options.h"
 #include "scenarios.h"
 
 #define UNIT ((size_t)4096) /* a chunk, where a scenario does not say otherwise */
@@ -1882,23 +1882,23 @@ static void print_counts(size_t count) {
   printf("\n");
 }
 
-static int parse_arguments(int argc, char **argv) {
-  int i;
-  for (i = 1; i < argc; i++) {
-    if (!strcmp(argv[i], "--full")) {
-      wanted.is_full = 1;
-      continue;
-    }
-    if (i + 1 == argc) return 0;
-    if (!strcmp(argv[i], "--scenario"))
-      wanted.scenario = argv[++i];
-    else if (!strcmp(argv[i], "--fault"))
-      wanted.fault = argv[++i];
-    else if (strcmp(argv[i], "--shard") != 0 ||
-             sscanf(argv[++i], "%lu/%lu", &wanted.shard, &wanted.shards) != 2 || !wanted.shards)
-      return 0;
-  }
-  return 1;
+static void parse_arguments(int argc, char **argv) {
+  const char *shard = NULL;
+  const option_row rows[] = {
+      {"full", OPTION_FLAG, &wanted.is_full, 0, 0, NULL, "all faults, not a sample: minutes"},
+      {"shard", OPTION_TEXT, &shard, 0, 0, "I/N", "of N parts of the scenarios part I, from 0"},
+      {"scenario", OPTION_TEXT, &wanted.scenario, 0, 0, "NAME", "this one with all faults"},
+      {"fault", OPTION_TEXT, &wanted.fault, 0, 0, "FAULT",
+       "this one alone: oom@17 (call 17), lost@17+ (from it on), oom@17,23\n"
+       "(both), host@3 (host allocation 3), none"},
+  };
+  const option_reader reader = {
+      "test_exhaustive", "[OPTION]...", "", "", rows, sizeof(rows) / sizeof(rows[0])};
+  int end = 0;
+  options_alone(&reader, argc, argv);
+  if (shard && (sscanf(shard, "%lu/%lu%n", &wanted.shard, &wanted.shards, &end) != 2 ||
+                shard[end] || wanted.shard >= wanted.shards))
+    options_wrong(&reader, "shard", "I/N with I below N", shard);
 }
 
 int main(int argc, char **argv) {
@@ -1906,11 +1906,7 @@ int main(int argc, char **argv) {
   scenario *all;
   size_t count, i;
   int failed;
-  if (!parse_arguments(argc, argv)) {
-    (void)fprintf(stderr, "usage: %s [--full] [--shard I/N] [--scenario NAME [--fault FAULT]]\n",
-                  argv[0]);
-    return 2;
-  }
+  parse_arguments(argc, argv);
   all = make_scenarios(&count);
   tests = (struct CMUnitTest *)calloc(count + 1, sizeof(*tests));
   assert_non_null(tests);

@@ -56,9 +56,7 @@ else
   ok 'no driver: says so' ends_with 'skipped: no GPU'
 fi
 
-ok 'help' run 0 "$build/gpu_test" --help
-ok 'help: options' prints '--no-fork'
-for arguments in '--nonsense' '--operations' '--operations 0' '--replays x' '--seed 1x' '--fake' \
+for arguments in '--operations' '--operations 0' '--replays x' '--seed 1x' '--fake' \
   'nonsense'; do
   # shellcheck disable=SC2086
   ok "refused: $arguments" run 2 "$build/gpu_test" $arguments

@@ -122,10 +122,8 @@ ok 'Markdown: row' prints '| small | 0.13 | 0.13 | 0.13 | 0 | '
 ok 'Markdown: rule' prints '|---|---:|'
 ok 'too large' prints 'large does not fit: 140.00 GiB live'
 
-ok 'help' run 0 --help
-ok 'help: options' prints '--peer-ops'
-for arguments in '--nonsense' '--json' '--repeat 0' '--repeat 100' '--repeat 1x' '--chunk-mib 3' \
-  '--peer-ops -1' '--limit-gib' '--copy-mib 8'; do
+for arguments in '--json' '--repeat 0' '--repeat 100' '--repeat 1x' '--chunk-mib 3' \
+  '--peer-ops -1' '--limit-gib' '--copy-mib 8' '--copy-mib 24'; do
   # shellcheck disable=SC2086
   ok "refused: $arguments" run 2 $arguments
   ok "refused: $arguments: silent" [ ! -s "$dir/out" ]

@@ -10,6 +10,7 @@
 #include "gmlake_bfc.h"
 
 #include "fixture.h"
+#include "options.h"
 
 #include <signal.h>
 #include <sys/mman.h>
@@ -611,13 +612,18 @@ static void print_table(void) {
 }
 
 int main(int argc, char **argv) {
+  int wants_table = 0;
+  const option_row option[] = {{"table", OPTION_FLAG, &wants_table, 0, 0, NULL,
+                                "print the rows as a table, and how each ended"}};
+  const option_reader reader = {"test_hardening", "[OPTION]...", "", "", option, 1};
   struct CMUnitTest tests[ROWS + 1];
   size_t i;
   void *memory =
       mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return 1;
   shared = (volatile struct shared *)memory;
-  if (argc > 1 && strcmp(argv[1], "--table") == 0) {
+  options_alone(&reader, argc, argv);
+  if (wants_table) {
     print_table();
     return 0;
   }

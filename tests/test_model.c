@@ -1,5 +1,4 @@
-/* usage: test_model [--seconds N] [--seed S] [--policy 1]
-   Random calls on lakes over memory that aliases for real, against a naive model: who owns which
+/* Random calls on lakes over memory that aliases for real, against a naive model: who owns which
    512 bytes of which physical memory, and which stream's work last used them. The lake's backend
    is the mock behind a table that watches every call and makes some fail, and so is its host
    memory. The model trusts no promise of the lake: a block handed over, unmapped or released is
@@ -9,8 +8,7 @@
    Each lake is a description and a list of operations with every choice resolved, drawn from one
    seed and performed in a child. A list that breaks a rule, or the child, is cut down to what
    still breaks the same rule, and printed as a test. With --seconds lakes follow each other for so
-   long, with seeds from S on: `--seed S` of a lake's own seed repeats it first. With --policy each
-   of them has a policy that decides at random, else some have. */
+   long, with seeds from S on: `--seed S` of a lake's own seed repeats it first. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 static void assertion_failed(const char *condition);
@@ -30,6 +28,7 @@ static void assertion_failed(const char *condition);
 
 #include <cmocka.h>
 
+#include "options.h"
 #include "patience.h"
 
 #define KIB ((size_t)1 << 10)
@@ -2686,24 +2685,19 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_cutting_down),
       cmocka_unit_test(test_children_that_die),
   };
-  uint64_t seed = 1;
-  long seconds = 0;
-  int i;
-  for (i = 1; i + 1 < argc; i += 2) {
-    if (strcmp(argv[i], "--seconds") == 0)
-      seconds = strtol(argv[i + 1], NULL, 10);
-    else if (strcmp(argv[i], "--seed") == 0)
-      seed = strtoull(argv[i + 1], NULL, 10);
-    else if (strcmp(argv[i], "--policy") == 0)
-      has_policies = strtol(argv[i + 1], NULL, 10) != 0;
-    else
-      break;
-  }
-  if (i < argc) {
-    fprintf(stderr, "usage: %s [--seconds N] [--seed S] [--policy 1]\n", argv[0]);
-    return 2;
-  }
-  if (seconds > 0) return run_soak(seconds, seed);
+  uint64_t seed = 1, seconds = 0;
+  const option_row rows[] = {
+      {"seconds", OPTION_COUNT, &seconds, 0, 1e9, "N",
+       "lakes follow each other for so long, instead of the tests"},
+      {"seed", OPTION_COUNT, &seed, 0, 1e18, "S",
+       "with seeds from S on: a lake's own seed repeats it first; default 1"},
+      {"policy", OPTION_FLAG, &has_policies, 0, 0, NULL,
+       "each of them has a policy that decides at random, else some have"},
+  };
+  const option_reader reader = {"test_model", "[OPTION]...", "",
+                                "",           rows,          sizeof(rows) / sizeof(rows[0])};
+  options_alone(&reader, argc, argv);
+  if (seconds) return run_soak((long)seconds, seed);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
 #endif /* REPLAY */

@@ -40,38 +40,9 @@ bad 'word for an id' 4 "an id is not a number: 'b'" "${h}o x 1 r b w 0\n"
 bad 'text behind a tensor' 4 "text after the record: 'x'" "${h}t 2 5 a x\n"
 bad 'truncated line' 4 'the last line is truncated' "${h}o x 1 r 1 w 0"
 ok 'no file' run 1 "$dir/none.gmgraph"
-# Options, of all three programs: bench/options.h.
 vgg2=bench/graphs/vgg16-b2.gmgraph.gz
-for program in offload turnip offload_gpu; do
-  offload=$build/$program
-  ok "$program: an unknown option" run 2 --nonsense
-  ok "$program: an unknown option: named" says "$program: --nonsense: no such option; $program --help"
-  ok "$program: a letter" run 2 -j
-  ok "$program: a flag with a value" run 2 --json=1
-  ok "$program: a flag with a value: told" says "$program: --json takes no value"
-  for help in --help -h; do
-    ok "$program $help" run 0 --json $help
-    ok "$program $help: options" prints '  -h, --help '
-    ok "$program $help: columns" prints 'olumns'
-    ok "$program $help: nothing else" [ ! -s "$dir/err" ]
-  done
-done
-offload=$build/offload
-for value in x 0 17 1.5 '' nan 1x; do
-  ok "--jobs '$value'" run 2 --jobs "$value"
-  ok "--jobs '$value': what is right" says \
-    "offload: --jobs takes a whole number from 1 to 16, not '$value'"
-  ok "--jobs=$value" run 2 "--jobs=$value"
-done
-ok 'an option without its number' run 2 --jobs
-ok 'an option without its number: what is right' says 'offload: --jobs takes a whole number from 1'
-ok 'a number that is too large' run 2 --jitter 1
-ok 'a number that is too large: what is right' says \
-  "offload: --jitter takes a number from 0 to 0.99, not '1'"
-ok 'options behind a graph, --name=value' run 0 "$vgg2" --json --iterations=1 --jobs 2
-ok 'options behind a graph, --name=value: count' prints '"jobs":2,'
-ok 'a name behind --' run 1 --json -- --jobs
-ok 'a name behind --: no option' says '--jobs: No such file or directory'
+ok 'options behind a graph' run 0 "$vgg2" --json --iterations=1 --jobs 2
+ok 'options behind a graph: count' prints '"jobs":2,'
 ok 'no name behind -- but a graph' run 0 --json --iterations=1 -- "$vgg2"
 
 # A graph that takes no time and no memory has figures all the same, or none.

@@ -1,5 +1,4 @@
-/* usage: test_soak [--seconds N] [--seed S] [TRACE...]
-   One lake serves recorded traces for a long time, as a process that trains and serves day after
+/* One lake serves recorded traces for a long time, as a process that trains and serves day after
    day would: in rounds, each trace once a round, in random order, each up to a random place, with a
    random lag of its streams' work, uses recorded on other streams, trims in between. After each
    trace gmlake_check and the mock's census agree; after each round nothing is left but host memory,
@@ -22,6 +21,7 @@
 
 #include <cmocka.h>
 
+#include "options.h"
 #include "trace.h"
 
 #define MIB ((size_t)1 << 20)
@@ -49,7 +49,7 @@ static struct soak {
   uint64_t seed, random, now_ns;
   uint64_t rounds, operations;
   level warm, later;
-  long seconds;
+  uint64_t seconds;
 } soak;
 
 static size_t below(size_t n) {
@@ -252,8 +252,9 @@ static void rounds_leave_nothing_behind(void **state) {
   const time_t begin = time(NULL);
   (void)state;
   open_lake();
-  while (soak.rounds < WARM_ROUNDS || time(NULL) < begin + soak.seconds / 4) take_round(&soak.warm);
-  while (soak.rounds < 2 * WARM_ROUNDS || time(NULL) < begin + soak.seconds)
+  while (soak.rounds < WARM_ROUNDS || time(NULL) < begin + (time_t)soak.seconds / 4)
+    take_round(&soak.warm);
+  while (soak.rounds < 2 * WARM_ROUNDS || time(NULL) < begin + (time_t)soak.seconds)
     take_round(&soak.later);
   require_all_flat(&soak.later, &soak.warm);
   print_level("first", &soak.warm);
@@ -294,18 +295,17 @@ static int load_all(const char *pattern) {
 
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(rounds_leave_nothing_behind)};
+  const option_row rows[] = {
+      {"seconds", OPTION_COUNT, &soak.seconds, 0, 1e9, "N",
+       "go on for so long, instead of a few rounds"},
+      {"seed", OPTION_COUNT, &soak.seed, 0, 1e18, "S",
+       "of what is random: a round that fails tells its own; default 1"},
+  };
+  const option_reader reader = {"test_soak", "[OPTION]... [TRACE]...",      "", "",
+                                rows,        sizeof(rows) / sizeof(rows[0])};
   int i, failed;
   soak.seed = 1;
-  for (i = 1; i + 1 < argc && argv[i][0] == '-'; i += 2) {
-    if (!strcmp(argv[i], "--seconds")) {
-      soak.seconds = atol(argv[i + 1]);
-    } else if (!strcmp(argv[i], "--seed")) {
-      soak.seed = strtoull(argv[i + 1], NULL, 10);
-    } else {
-      fprintf(stderr, "%s: no such option\n", argv[i]);
-      return 1;
-    }
-  }
+  i = options_read(&reader, argc, argv);
   soak.random = soak.seed;
   for (; i < argc; i++)
     if (!load(argv[i])) return 1;

@@ -1,5 +1,4 @@
-/* usage: test_threads [--seconds N]
-   Threads on one lake: random calls from many, blocks freed by others than those who asked for
+/* Threads on one lake: random calls from many, blocks freed by others than those who asked for
    them, contents verified, driver faults in one variant, captures and pools in another; a planner
    that waits for the driver holds up nobody's fast path; callbacks run with no lock held. A
    deadlock ends in the alarm. With --seconds all of it over and over, with other seeds. */
@@ -20,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "options.h"
 #include "patience.h"
 
 #define KIB ((size_t)1 << 10)
@@ -869,13 +869,19 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_oom_handler),
       cmocka_unit_test(test_logger),
   };
-  const long seconds = argc == 3 && strcmp(argv[1], "--seconds") == 0 ? atol(argv[2]) : 0;
-  const time_t end = time(NULL) + seconds;
+  uint64_t seconds = 0;
+  const option_row rows[] = {{"seconds", OPTION_COUNT, &seconds, 0, 1e9, "N",
+                              "all tests over and over for so long, with other seeds"}};
+  const option_reader reader = {"test_threads", "[OPTION]...", "", "", rows, 1};
+  time_t end;
   int failed;
+  options_alone(&reader, argc, argv);
+  end = time(NULL) + (time_t)seconds;
   do {
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     seed++;
   } while (!failed && time(NULL) < end);
-  if (seconds) printf("%llu times in %ld s\n", (unsigned long long)seed, seconds);
+  if (seconds)
+    printf("%llu times in %llu s\n", (unsigned long long)seed, (unsigned long long)seconds);
   return failed;
 }

@@ -1,9 +1,9 @@
 /* gmlake_offload.h's TURNIP: memgraphs whose nodes, edges and places are known; every error, and
    failures at every call; defects planted in memgraphs that the checker has to find; random graphs
    of several devices, proved right by the checker and by one that tries all pairs of nodes, and run
-   in random orders against the same operators with nothing moved.
-   usage: test_turnip [--executions N [SEED]]: runs random graphs N times each, without end. */
+   in random orders against the same operators with nothing moved. */
 #include "offload_fixture.h"
+#include "options.h"
 
 /* ---- Helpers --------------------------------------------------------------------------------- */
 
@@ -1414,8 +1414,14 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_years),
       cmocka_unit_test(test_launched_ahead),
   };
-  if (argc > 2 && !strcmp(argv[1], "--executions")) {
-    soak((size_t)strtoul(argv[2], NULL, 10), argc > 3 ? strtoul(argv[3], NULL, 10) : 1);
-  }
+  uint64_t executions = 0, seed = 1;
+  const option_row rows[] = {
+      {"executions", OPTION_COUNT, &executions, 0, 1e9, "N",
+       "run random graphs N times each, without end, instead of the tests"},
+      {"seed", OPTION_COUNT, &seed, 0, 1e18, "S", "of the first of these graphs; default 1"},
+  };
+  const option_reader reader = {"test_turnip", "[OPTION]...", "", "", rows, 2};
+  options_alone(&reader, argc, argv);
+  if (executions) soak((size_t)executions, seed);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

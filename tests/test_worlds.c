@@ -1,5 +1,4 @@
-/* usage: test_worlds [--depth N | --full] [WORLD]
-   Small worlds, exhaustively: every sequence of calls on an arena of at most four chunks with at
+/* Small worlds, exhaustively: every sequence of calls on an arena of at most four chunks with at
    most three live blocks and two streams, breadth first, each state visited once. After every call:
    gmlake_check; the figures and the mock's census agree with the test's own accounts; no two live
    blocks overlap; no block is handed over, and nothing is unmapped, while work may still use it; no
@@ -35,6 +34,8 @@ static void world_free(void *ptr);
 #include <string.h>
 
 #include <cmocka.h>
+
+#include "options.h"
 
 #define CHUNK ((size_t)4096)
 #define CELL (CHUNK / 2) /* sizes are multiples: what blocks can share */
@@ -990,31 +991,45 @@ static const config configs[] = {
 
 static void test_world(void **state) { explore((const config *)*state); }
 
+static int is_named(const char *name, char **words) {
+  if (!*words) return 1;
+  for (; *words; words++)
+    if (!strcmp(name, *words)) return 1;
+  return 0;
+}
+
+/* Returns the place of the first world that is named. */
+static int parse_arguments(int argc, char **argv) {
+  uint64_t depth = 0;
+  int is_full = 0, first;
+  const option_row rows[] = {
+      {"depth", OPTION_COUNT, &depth, 1, DEPTH_MAX - 1, "N", "so many calls deep in every world"},
+      {"full", OPTION_FLAG, &is_full, 0, 0, NULL, "until nothing new is found"},
+  };
+  const option_reader reader = {"test_worlds", "[OPTION]... [WORLD]...", "", "", rows, 2};
+  first = options_read(&reader, argc, argv);
+  asked_depth = is_full ? WHOLE : (int)depth;
+  return first;
+}
+
 int main(int argc, char **argv) {
   struct CMUnitTest tests[CONFIGS];
   config chosen[CONFIGS];
-  const char *world = NULL;
+  const int first = parse_arguments(argc, argv);
   size_t i, count = 0;
-  int next = 1;
-  if (next < argc && !strcmp(argv[next], "--full")) {
-    asked_depth = WHOLE;
-    next++;
-  } else if (next + 1 < argc && !strcmp(argv[next], "--depth")) {
-    asked_depth = atoi(argv[next + 1]);
-    next += 2;
-  }
-  if (next < argc) world = argv[next++];
   memset(tests, 0, sizeof(tests));
   for (i = 0; i < CONFIGS; i++) {
-    if (world && strcmp(world, configs[i].name) != 0) continue;
+    if (!is_named(configs[i].name, argv + first)) continue;
     chosen[count] = configs[i];
     tests[count].name = configs[i].name;
     tests[count].test_func = test_world;
     tests[count].initial_state = &chosen[count];
     count++;
   }
-  if (next < argc || !count || asked_depth < 0 || asked_depth >= DEPTH_MAX) {
-    fprintf(stderr, "usage: test_worlds [--depth N | --full] [WORLD]\n");
+  if (!count || (first < argc && count < (size_t)(argc - first))) {
+    fprintf(stderr, "test_worlds: there are no other worlds than");
+    for (i = 0; i < CONFIGS; i++) fprintf(stderr, "%s '%s'", i ? "," : "", configs[i].name);
+    fprintf(stderr, "\n");
     return 2;
   }
   return _cmocka_run_group_tests("worlds", tests, count, NULL, NULL);
