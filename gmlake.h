@@ -1536,8 +1536,8 @@ static uint32_t gmlk_bin_grains(unsigned bin) {
 
 /* The last resort: the first of a bin that is long enough, or one near behind it. */
 static gmlk_block *gmlk_bin_rest(gmlk_holes *holes, unsigned bin, uint32_t grains) {
-  gmlk_link *ring = &holes->bins[bin & holes->bin_mask], *link = ring->next;
-  if (link == ring || grains - holes->none_from < holes->none_count) return NULL;
+  gmlk_link *ring = &holes->bins[bin], *link = ring->next;
+  if (grains - holes->none_from < holes->none_count) return NULL;
   while (link != ring && gmlk_linked(link)->hole < grains) link = link->next;
   if (link == ring) {
     holes->none_from = grains;
@@ -1546,24 +1546,32 @@ static gmlk_block *gmlk_bin_rest(gmlk_holes *holes, unsigned bin, uint32_t grain
   }
   gmlk_link_remove(ring); /* the bin begins here now */
   gmlk_link_insert(link->prev, ring);
-  return gmlk_bin_best(holes, bin, grains, holes->bin_mask);
+  return gmlk_bin_best(holes, bin, grains, ~0u);
 }
 
-GMLK_INLINE gmlk_block *gmlk_holes_best_as(gmlk_holes *holes, uint32_t grains, uint32_t mask) {
-  unsigned bin = gmlk_bin_of(grains);
-  gmlk_block *found = gmlk_bin_best(holes, bin, grains, mask);
-  if (!found) found = gmlk_holes_above(holes, bin + 1, mask);
-  return found ? found : gmlk_bin_rest(holes, bin, grains);
-}
-
-static gmlk_block *gmlk_holes_best_of_few(gmlk_holes *holes, uint32_t grains) {
-  return gmlk_holes_best_as(holes, grains, 0);
+/* The smallest of all in one ring, of those of an exact size the newest: what bins would find. */
+static inline gmlk_block *gmlk_holes_best_of_few(const gmlk_holes *holes, uint32_t grains) {
+  const gmlk_link *link = holes->few.next;
+  gmlk_block *best = NULL;
+  for (; link != &holes->few; link = link->next) {
+    gmlk_block *b = gmlk_linked(link);
+    if (b->hole < grains) continue;
+    if (!best || b->hole < best->hole ||
+        (b->hole == best->hole && b->hole >= GMLK_BINS_EXACT && b->at < best->at))
+      best = b;
+  }
+  return best;
 }
 
 /* BestFit: a block with a hole of at least this size, or NULL. */
 static inline gmlk_block *gmlk_holes_best(gmlk_holes *holes, uint32_t grains) {
-  return holes->bin_mask ? gmlk_holes_best_as(holes, grains, ~0u)
-                         : gmlk_holes_best_of_few(holes, grains);
+  unsigned bin = gmlk_bin_of(grains);
+  gmlk_block *found;
+  if (!holes->bin_mask) return gmlk_holes_best_of_few(holes, grains);
+  found = gmlk_bin_best(holes, bin, grains, ~0u);
+  if (!found) found = gmlk_holes_above(holes, bin + 1, ~0u);
+  return found || holes->bins[bin].next == &holes->bins[bin] ? found
+                                                             : gmlk_bin_rest(holes, bin, grains);
 }
 
 /* The blocks of a bin, in order. */
@@ -1709,9 +1717,10 @@ static inline unsigned gmlk_row_find(const gmlk_row *r, uint64_t address) {
          gmlk_row_has(r, 2, address) << 2 | gmlk_row_has(r, 3, address) << 3;
 }
 
-/* Where the address stands, row * GMLK_ROW + entry, or GMLK_NO_ENTRY. pre: reserved once. */
-static inline size_t gmlk_index_find(const gmlk_index *index, uint64_t address) {
-  size_t row = gmlk_index_home(index, address), left;
+/* Where the address stands, row * GMLK_ROW + entry, or GMLK_NO_ENTRY, given its home. pre: reserved
+   once. */
+static inline size_t gmlk_index_find_from(const gmlk_index *index, uint64_t address, size_t row) {
+  size_t left;
   if (!address || address % GMLK_GRAIN) return GMLK_NO_ENTRY;
   for (left = index->row_count; left; left--) {
     const gmlk_row *r = &index->rows[row];
@@ -1721,6 +1730,10 @@ static inline size_t gmlk_index_find(const gmlk_index *index, uint64_t address) 
     row = (row + 1) & (index->row_count - 1);
   }
   return GMLK_NO_ENTRY;
+}
+
+static size_t gmlk_index_find(const gmlk_index *index, uint64_t address) {
+  return gmlk_index_find_from(index, address, gmlk_index_home(index, address));
 }
 
 static inline gmlk_block *gmlk_index_at(const gmlk_index *index, size_t entry) {
@@ -1783,10 +1796,10 @@ static void gmlk_index_trim(gmlk_index *index, gmlk_host *host) {
   if (row_count < index->row_count / 2) (void)gmlk_index_resize(index, host, row_count);
 }
 
-static inline void gmlk_index_remove(gmlk_index *index, size_t entry) { /* pre: in use */
+/* pre: the entry is in use, its address' home is `row`. */
+static inline void gmlk_index_remove_from(gmlk_index *index, size_t entry, size_t row) {
   gmlk_row *r = &index->rows[entry / GMLK_ROW];
   uint64_t *address = &r->address[entry % GMLK_ROW];
-  size_t row = gmlk_index_home(index, *address);
   *address %= GMLK_GRAIN;
   r->block[entry % GMLK_ROW] = NULL;
   index->count--;
@@ -2889,13 +2902,13 @@ static inline gmlk_block *gmlk_best_in(const gmlk_arena *a, unsigned pool, unsig
 static inline gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, uint32_t grains,
                                         uint32_t align, uint32_t *out_at, uint32_t *out_hole) {
   uint32_t own_at = 0, clean_at = 0;
-  gmlk_block *own = NULL, *clean, *start;
+  gmlk_block *own = NULL, *clean, *start = NULL;
   if (align > 1) {
     if (stream) own = gmlk_best_in(a, stream, stream, grains, align, &own_at);
     clean = gmlk_best_in(a, GMLK_CLEAN, stream, grains, align, &clean_at);
   } else {
     if (stream) own = gmlk_holes_best(a->pools[stream], grains);
-    if (own) own_at = gmlk_run_start(own)->at;
+    if (own) own_at = (start = gmlk_run_start(own))->at;
     clean = own && own->hole == grains ? NULL : gmlk_best_clean(a, stream, grains);
     if (clean) clean_at = clean->at;
   }
@@ -2907,6 +2920,7 @@ static inline gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, ui
   }
   *out_at = own_at;
   *out_hole = own->hole;
+  if (start) return start;
   start = gmlk_run_start(own);
   while (gmlk_block_end(start) <= own_at) start = start->next;
   return start;
@@ -9950,7 +9964,7 @@ static int gmlk_is_of_former(const gmlake *l, const gmlk_block *b, unsigned stre
   return own && own != stream && l->streams.items[own]->value == l->streams.items[stream]->value;
 }
 
-GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t entry,
+GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t entry, size_t home,
                                           gmlake_stream value) {
   gmlk_block *b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
   gmlk_arena *a;
@@ -9973,7 +9987,7 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   bytes = gmlk_to_bytes(b->grains);
   own = gmlk_own_stream(l, b);
   if (b->as.live.note || l->streams.ends) gmlk_uses_end(l, b);
-  gmlk_index_remove(&l->index, entry);
+  gmlk_index_remove_from(&l->index, entry, home);
   l->stats.free_count++;
   l->stats.live_count--;
   l->stats.active_bytes -= bytes;
@@ -10002,7 +10016,8 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
 }
 
 static gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream value) {
-  return gmlk_free_found(l, address, gmlk_index_find(&l->index, address), value);
+  const size_t home = gmlk_index_home(&l->index, address);
+  return gmlk_free_found(l, address, gmlk_index_find_from(&l->index, address, home), home, value);
 }
 
 /* Asks the policy, frees and tells the observer. */
@@ -10027,7 +10042,7 @@ static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_strea
     event.asked_bytes = event.bytes - b->slack;
   }
   pending = l->pending;
-  result = gmlk_free_found(l, address, entry, value);
+  result = gmlk_free_found(l, address, entry, gmlk_index_home(&l->index, address), value);
   if (result && b) b->flags &= (uint8_t)~GMLK_APART;
   if (result || !l->is_observed) return result;
   if (l->pending != pending)

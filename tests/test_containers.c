@@ -233,8 +233,7 @@ static gmlk_block *model_bin_best(unsigned bin, uint32_t grains, size_t tries) {
   return best;
 }
 
-/* The last resort: what is too short goes behind the first that is not, if there is one; where all
-   stand in one ring, what is of other bins too. */
+/* The last resort: what is too short goes behind the first that is not, if there is one. */
 static gmlk_block *model_bin_rest(unsigned bin, uint32_t grains) {
   size_t first = 0, i;
   while (first < model_count &&
@@ -242,7 +241,7 @@ static gmlk_block *model_bin_rest(unsigned bin, uint32_t grains) {
     first++;
   for (i = 0; first < model_count && i < first;) {
     gmlk_block *b = model[i];
-    if (gmlk_bin_of(b->hole) != bin && holes.bin_mask) {
+    if (gmlk_bin_of(b->hole) != bin) {
       i++;
       continue;
     }
@@ -257,6 +256,13 @@ static gmlk_block *model_best(uint32_t grains) {
   const unsigned own = gmlk_bin_of(grains);
   gmlk_block *best = NULL;
   unsigned bin;
+  size_t i;
+  for (i = 0; i < model_count && !holes.bin_mask; i++) { /* of few: the smallest of all */
+    gmlk_block *b = model[i];
+    if (b->hole < grains || (best && b->hole > best->hole)) continue;
+    if (!best || b->hole < best->hole || (b->hole >= GMLK_BINS_EXACT && b->at < best->at)) best = b;
+  }
+  if (!holes.bin_mask) return best;
   for (bin = own; bin < GMLK_BINS && !best; bin++)
     best = model_bin_best(bin, grains, bin < GMLK_BINS_EXACT ? 1 : GMLK_BIN_TRIES);
   return best ? best : model_bin_rest(own, grains);
@@ -533,6 +539,11 @@ static void put(gmlk_index *index, gmlk_host *host, uint64_t address, gmlk_block
   gmlk_index_put(index, address, b);
 }
 
+static void take_out(gmlk_index *index, uint64_t address) {
+  size_t entry = gmlk_index_find(index, address);
+  gmlk_index_remove_from(index, entry, gmlk_index_home(index, address));
+}
+
 static void test_index_random(void **state) {
   static uint64_t addresses[ENTRIES];
   static int is_in[ENTRIES];
@@ -548,7 +559,7 @@ static void test_index_random(void **state) {
   for (step = 0; step < 60000; step++) {
     i = below(step < 30000 ? ENTRIES : 200);
     if (is_in[i])
-      gmlk_index_remove(&index, gmlk_index_find(&index, addresses[i]));
+      take_out(&index, addresses[i]);
     else
       put(&index, &host, addresses[i], &index_blocks[i]);
     is_in[i] = !is_in[i];
@@ -607,7 +618,7 @@ static void test_index_collisions(void **state) {
   for (step = 0; step < 5000; step++) {
     i = below(39);
     if (is_in[i])
-      gmlk_index_remove(&index, gmlk_index_find(&index, addresses[i]));
+      take_out(&index, addresses[i]);
     else
       put(&index, &host, addresses[i], &index_blocks[i]);
     is_in[i] = !is_in[i];
@@ -615,7 +626,7 @@ static void test_index_collisions(void **state) {
     check_passed(&index);
   }
   for (i = 0; i < 39; i++)
-    if (is_in[i]) gmlk_index_remove(&index, gmlk_index_find(&index, addresses[i]));
+    if (is_in[i]) take_out(&index, addresses[i]);
   check_passed(&index);
   assert_int_equal(index.row_count, 16);
   gmlk_index_destroy(&index, &host);
@@ -636,7 +647,7 @@ static void test_index_saturation(void **state) {
   gmlk_index_put(&index, 512, &index_blocks[0]);
   assert_ptr_equal(gmlk_index_get(&index, 512), &index_blocks[0]);
   assert_null(gmlk_index_get(&index, 513)); /* within the block */
-  gmlk_index_remove(&index, gmlk_index_find(&index, 512));
+  take_out(&index, 512);
   assert_int_equal(index.rows[gmlk_index_home(&index, 512)].address[0], GMLK_PASSED_MAX);
   assert_null(gmlk_index_get(&index, 512));
   gmlk_index_destroy(&index, &host);
@@ -665,7 +676,7 @@ static void test_index_saturated_everywhere(void **state) {
   assert_int_not_equal(gmlk_index_find(&index, address) / GMLK_ROW, home);
   for (i = 0; i < used; i++)
     assert_ptr_equal(gmlk_index_get(&index, colliding[i]), &index_blocks[i]);
-  gmlk_index_remove(&index, gmlk_index_find(&index, address));
+  take_out(&index, address);
   assert_null(gmlk_index_get(&index, address));
   assert_int_equal(index.rows[home].address[0] % GMLK_GRAIN, GMLK_PASSED_MAX);
   gmlk_index_destroy(&index, &host);

@@ -661,7 +661,8 @@ static void the_index(void **state) {
   index->rows[row].address[0] = 0;
   gmlk_index_put(index, (uint64_t)(uintptr_t)ptr + 512, lake->home.head.next);
   assert_broken("L4: the index and the live blocks differ");
-  gmlk_index_remove(index, gmlk_index_find(index, (uint64_t)(uintptr_t)ptr + 512));
+  gmlk_index_remove_from(index, gmlk_index_find(index, (uint64_t)(uintptr_t)ptr + 512),
+                         gmlk_index_home(index, (uint64_t)(uintptr_t)ptr + 512));
   drop(ptr);
   abandon();
 }
