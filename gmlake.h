@@ -2047,7 +2047,7 @@ typedef struct gmlk_streams {
   uint64_t record_count;
   unsigned queue_first, queue_last; /* the line of forgotten streams' numbers, lost ones apart */
   unsigned unused;                  /* the stack of captures' numbers */
-  int is_news;                      /* something has completed that no sweep has seen */
+  int is_news; /* something has completed that no sweep and no pending free has seen */
 } gmlk_streams;
 
 static gmlake_stream gmlk_stream_canonical(gmlake_stream stream) {
@@ -3750,7 +3750,7 @@ static gmlake_result gmlk_refresh(gmlake *l, int close) {
     }
   }
   gmlk_drive_end(&drive);
-  gmlk_pending_settle(l);
+  if (l->streams.is_news) gmlk_pending_settle(l);
   for (i = 0; i < l->arena_count; i++)
     if (l->arenas[i] && l->streams.is_news) gmlk_arena_sweep(l, l->arenas[i]);
   l->streams.is_news = 0;
@@ -9899,7 +9899,10 @@ static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t ticket
   for (i = 0; i < note->used_count; i++) {
     gmlk_stream *s = l->streams.items[note->used[i].stream];
     note->used[i].ticket = s->is_forgotten && !s->is_dirty ? s->epoch - 1 : s->epoch;
-    if (s->is_forgotten) continue;
+    if (s->is_forgotten) {
+      if (s->done >= note->used[i].ticket) l->streams.is_news = 1; /* of which none is to come */
+      continue;
+    }
     s->is_dirty = 1;
     gmlk_fence_now(l, note->used[i].stream);
   }

@@ -165,6 +165,36 @@ static void measure_gaps(size_t count, costs *out) {
   finish();
 }
 
+/* Beside frees that wait for a stream whose work goes on. */
+static void measure_pending(size_t count, costs *out) {
+  gmlake_stream stream, held;
+  uint64_t before;
+  void **blocks;
+  size_t i;
+  open_large();
+  stream = open_stream();
+  held = open_stream();
+  gmlake_mock_stream_hold(mock, held);
+  blocks = get_many(count, 512, stream);
+  for (i = 0; i < count; i++) assert_ok(gmlake_record_stream(lake, blocks[i], held));
+  for (i = 0; i < count; i++) put(blocks[i], stream);
+  assert_int_equal(stats().pending_bytes, count * 512);
+  (void)get(C, stream); /* learns what has completed, and reads them all */
+  before = step_count;
+  for (i = 0; i < 16; i++) (void)get(C, stream);
+  out->steps[0] = steps_since(before);
+  gmlake_mock_stream_finish(mock, held);
+  (void)get(2 * C, stream);
+  assert_int_equal(stats().pending_bytes, 0);
+  free(blocks);
+  finish();
+}
+
+static void growth_beside_pending_frees(void **state) {
+  (void)state;
+  compare(measure_pending);
+}
+
 static void growth_beside_gaps(void **state) {
   (void)state;
   compare(measure_gaps);
@@ -394,6 +424,7 @@ int main(void) {
       cmocka_unit_test(runs),
       cmocka_unit_test(swept_runs),
       cmocka_unit_test(growth_beside_gaps),
+      cmocka_unit_test(growth_beside_pending_frees),
       cmocka_unit_test(best_fit_beside_short_holes),
       cmocka_unit_test(trim_beside_buffers),
       cmocka_unit_test(trim_gives_host_memory_back),

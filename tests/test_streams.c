@@ -3217,6 +3217,28 @@ static void a_wait_for_the_device_fails(void **state) {
   close_mock();
 }
 
+/* Nothing completes any more that would tell of such a free: the next request that needs memory
+   finds it. */
+static void a_free_that_waits_for_what_is_done_is_found(void **state) {
+  gmlake_alloc_desc wanted = request(C, GMLAKE_NO_GROW, NULL);
+  gmlake_stream stream, gone;
+  void *ptr;
+  (void)state;
+  start(4);
+  stream = open_stream();
+  gone = open_stream();
+  ptr = take_on(C, stream);
+  step(gmlake_record_stream(lake, ptr, gone));
+  step(gmlake_forget_stream(lake, gone));
+  (void)trim_to(0);
+  drop_on(ptr, stream);
+  ptr = take_with(&wanted, stream);
+  assert_int_equal(stats().pending_bytes, 0);
+  assert_int_equal(stats().host_wait_count, 0); /* nobody had to ask for it */
+  drop_on(ptr, stream);
+  finish();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(null_and_one_are_the_legacy_stream),
@@ -3377,6 +3399,7 @@ int main(void) {
       cmocka_unit_test(a_backend_that_cannot_wait_for_the_device),
       cmocka_unit_test(the_device_is_not_waited_for_in_a_capture),
       cmocka_unit_test(a_wait_for_the_device_fails),
+      cmocka_unit_test(a_free_that_waits_for_what_is_done_is_found),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
