@@ -1084,6 +1084,11 @@ static inline uint64_t gmlk_mix(uint64_t value) {
   return (value ^ value >> 5 ^ value >> 13) * 0x9E3779B97F4A7C15u;
 }
 
+/* One word more under a seal: another word, another seal. */
+static uint64_t gmlk_seal(uint64_t seal, uint64_t word) {
+  return ((seal ^ word) + 1) * 0x9E3779B97F4A7C15u;
+}
+
 static size_t gmlk_max(size_t a, size_t b) { return a > b ? a : b; }
 static uint64_t gmlk_later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static size_t gmlk_min(size_t a, size_t b) { return a < b ? a : b; }
@@ -1977,9 +1982,9 @@ static gmlake_result gmlk_drive_memory_info(gmlk_drive *drive, size_t *free_byte
    stream while any is being captured: that would spoil the capture; [S4] every closed epoch, and
    every tag, is complete or covered by a fence, or its stream is dirty: a fence is to come; [S5] a
    number in use is a stream's, forgotten or not, or a capture's: then one stream has it as its
-   capture, and its pool counts it; a forgotten stream's number serves again once its
-   work is complete, and its epochs go on, so that whatever tag, place or wait names it reads as
-   complete; live blocks tell by its birth; a stream that is forgotten and dirty is lost: it was destroyed
+   capture, and its pool counts it; a forgotten stream's number serves again once its work is
+   complete, and its epochs go on, so that whatever tag, place or wait names it reads as complete;
+   live blocks tell by its birth; a stream that is forgotten and dirty is lost: it was destroyed
    before it could be fenced, and only a wait for the whole device completes its open epoch; there
    is room to give every event back; [S6] what a stream waited for is of closed epochs; [S7] a
    stream counts the live blocks that it is recorded on and, under GMLAKE_STREAMS_MAY_END, its own;
@@ -2343,7 +2348,8 @@ static int gmlk_stream_has_waited(const gmlk_streams *streams, unsigned waiter, 
 }
 
 /* Makes work queued on `waiter` from now on start after this much of `stream`.
-   OUT_OF_DEVICE_MEMORY: it cannot be had, since a capture forbids the wait or its fence. pre: it is not known to be complete. */
+   OUT_OF_DEVICE_MEMORY: it cannot be had, since a capture forbids the wait or its fence. pre: it
+   is not known to be complete. */
 static gmlake_result gmlk_stream_wait(gmlk_streams *streams, gmlk_drive *drive, unsigned waiter,
                                       unsigned stream, uint64_t ticket) {
   const gmlake_backend *b = drive->driver->backend;
@@ -4459,6 +4465,7 @@ struct gmlk_place { /* a chunk's worth of a buffer's addresses */
   gmlk_place *next; /* scratch of the driver: what is to be unmapped */
   uint64_t address;
   uint64_t ticket; /* [behind the front] of its stream: when the mapping was last used */
+  uint64_t seal;   /* [behind the front] of stream and ticket: nothing else tells a wrong one */
   uint32_t slot;   /* the chunk mapped here, or about to be */
   uint16_t stream;
   uint8_t state;
@@ -4486,6 +4493,13 @@ static uint64_t gmlk_buffer_address(const gmlake_buffer *b) {
 /* The block that holds a place's chunk. */
 static gmlk_block *gmlk_place_block(const gmlk_arena *a, const gmlk_place *place) {
   return gmlk_locate(a, gmlk_slot_at(a, place->slot));
+}
+
+/* When the mapping was last used, as far as it is not complete. */
+static void gmlk_place_tag(gmlk_place *place, unsigned stream, uint64_t ticket) {
+  place->stream = (uint16_t)stream;
+  place->ticket = ticket;
+  place->seal = gmlk_seal(stream, ticket);
 }
 
 static int gmlk_place_is_done(const gmlake *l, const gmlk_place *place) {
@@ -4574,7 +4588,7 @@ static gmlake_result gmlk_places_map(gmlake *l, gmlake_buffer *b, uint32_t count
     if (!place->mark) continue;
     place->mark = 0;
     place->state = drive.result ? GMLK_PLACE_BLIND : GMLK_PLACE_MAPPED;
-    place->stream = GMLK_CLEAN;
+    gmlk_place_tag(place, GMLK_CLEAN, 0);
     a->chunks[place->slot].map_count++;
     if (drive.result) l->stats.quarantined_bytes += a->chunk_bytes;
   }
@@ -5889,8 +5903,7 @@ static void gmlk_buffer_shrink(gmlake *l, gmlake_buffer *b, uint32_t count, unsi
   while (i-- > count) {
     gmlk_place *place = &b->places[i];
     gmlk_chunk_return(l, b->arena, place, stream);
-    place->stream = (uint16_t)stream;
-    place->ticket = stream ? l->streams.items[stream]->epoch : 0;
+    gmlk_place_tag(place, stream, stream ? l->streams.items[stream]->epoch : 0);
   }
   gmlk_buffer_end(l, b, count);
   if (stream) gmlk_fence_now(l, stream);
@@ -6149,11 +6162,6 @@ static size_t gmlk_survey_most(const gmlk_checker *c, size_t record_bytes) {
 }
 
 /* ---- the lake and its description ---- */
-
-/* One word more under a seal: another word, another seal. */
-static uint64_t gmlk_seal(uint64_t seal, uint64_t word) {
-  return ((seal ^ word) + 1) * 0x9E3779B97F4A7C15u;
-}
 
 /* [L5] Of what is fixed at create and can be checked against nothing else. */
 static uint64_t gmlk_desc_seal(const gmlake_desc *d) {
@@ -7245,6 +7253,9 @@ static void gmlk_check_place(gmlk_checker *c, const gmlake_buffer *b, uint32_t i
                 "B1: a place of a buffer's front is not mapped");
   else if (place->state)
     gmlk_check_tag(c, place->stream, place->ticket, "B2: a place's tag is of an epoch to come");
+  if (i >= b->count && place->state)
+    gmlk_expect(c, place->seal == gmlk_seal(place->stream, place->ticket),
+                "B2: a place's tag is another than that of its last use");
 }
 
 /* [B1] to [B5]; the chunks that places map go into the sum. */

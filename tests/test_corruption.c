@@ -665,8 +665,8 @@ static const field pool_fields[] = {ONE(T, arena, PART),         ONE(T, lake, OW
 #define T gmlk_place
 static const field place_fields[] = {ONE(T, next, PLACE),     ONE(T, address, INTEGER),
                                      ONE(T, ticket, INTEGER), ONE(T, slot, INTEGER),
-                                     ONE(T, stream, INTEGER), ONE(T, state, INTEGER),
-                                     ONE(T, mark, INTEGER)};
+                                     ONE(T, seal, INTEGER),   ONE(T, stream, INTEGER),
+                                     ONE(T, state, INTEGER),  ONE(T, mark, INTEGER)};
 #undef T
 #define T gmlake_buffer
 static const field buffer_fields[] = {
@@ -1328,13 +1328,13 @@ static const struct exception {
     {SHAPE_DEAD_POOL, "label", HARMLESS, "the user's"},
     {SHAPE_FRONT_PLACE, "next", HARMLESS, "overwritten when it is to be unmapped"},
     {SHAPE_FRONT_PLACE, "ticket", HARMLESS, "overwritten when it is given up"},
+    {SHAPE_FRONT_PLACE, "seal", HARMLESS, "overwritten when it is given up"},
     {SHAPE_FRONT_PLACE, "stream", HARMLESS, "overwritten when it is given up"},
     {SHAPE_KEPT_PLACE, "next", HARMLESS, "overwritten when it is to be unmapped"},
-    {SHAPE_KEPT_PLACE, "ticket", LEGAL, "any epoch of the stream up to the open one is a tag"},
-    {SHAPE_KEPT_PLACE, "stream", LEGAL, "it may have been used last on any stream"},
     {SHAPE_EMPTY_PLACE, "next", HARMLESS, "overwritten when it is to be unmapped"},
     {SHAPE_EMPTY_PLACE, "ticket", HARMLESS, "overwritten when it is mapped"},
     {SHAPE_EMPTY_PLACE, "slot", HARMLESS, "overwritten when it is mapped"},
+    {SHAPE_EMPTY_PLACE, "seal", HARMLESS, "overwritten when it is mapped"},
     {SHAPE_EMPTY_PLACE, "stream", HARMLESS, "overwritten when it is mapped"},
     {SHAPE_LIVE_BUFFER, "max_bytes", LEGAL, "the user may have asked for it"},
     {SHAPE_LIVE_BUFFER, "user_data", HARMLESS, "the user's"},
