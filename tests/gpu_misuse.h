@@ -6,6 +6,9 @@
 
 #include "gpu_misuse_rows.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+
 /* ---- The table ------------------------------------------------------------------------------- */
 
 enum { SHARED, ALONE, UNINITIALISED }; /* processes; the last without cuInit */
@@ -28,6 +31,8 @@ static const row rows[] = {
     {"event query after a fault", 700, ALONE, query_after_fault},
     {"memory info after a fault", 700, ALONE, info_after_fault},
     {"create, reserve, map, unmap after a fault", 0, ALONE, memory_after_fault},
+    {"record an event on a destroyed stream", NOT_RECORDED, ALONE, record_on_destroyed_stream},
+    {"wait for an event on a destroyed stream", NOT_RECORDED, ALONE, wait_on_destroyed_stream},
     {"unmap what was never mapped", 0, SHARED, unmap_never_mapped},
     {"map less than the handle", 801, SHARED, map_part},
     {"map from an offset", 801, SHARED, map_offset},
@@ -191,12 +196,15 @@ static answer answer_in_child(const char *path, const row *r) {
                                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   answer given;
   pid_t child;
+  int status = 0;
   require((void *)shared != MAP_FAILED, "no memory");
   child = fork();
   if (child == 0) answer_alone(path, r, shared);
-  require(child > 0 && waitpid(child, NULL, 0) == child, "no child");
+  require(child > 0 && waitpid(child, &status, 0) == child, "no child");
   given = *shared;
   (void)munmap(shared, sizeof(*shared));
+  if (given.code == NOT_RECORDED && WIFSIGNALED(status) && WTERMSIG(status) != SIGALRM)
+    given.code = DIED;
   require(given.code != NOT_RECORDED, "%s: no answer of %s", r->name, path);
   return given;
 }
@@ -205,7 +213,7 @@ static answer answer_in_child(const char *path, const row *r) {
 static int row_holds(const row *r, const answer *driver, const answer *mock, int is_recorded_device,
                      size_t *notes) {
   const int differs = r->recorded != NOT_RECORDED && r->recorded != driver->code && !rig.is_fake;
-  const int refused = driver->code > 0 || r->recorded > 0;
+  const int refused = driver->code > 0 || driver->code == DIED || r->recorded > 0;
   const char *verdict = "";
   if (refused && mock->code == 0)
     verdict = "FAILED: the mock accepts it";

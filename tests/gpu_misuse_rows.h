@@ -6,6 +6,7 @@
 #define RESERVED_GRANULES 8
 #define MAPPINGS_MAX 8
 #define NOT_RECORDED (-1)
+#define DIED (-2) /* the call ended its process */
 
 /* What every row finds: a reservation, three handles, two streams, an event. */
 typedef struct stage {
@@ -406,6 +407,22 @@ static CUresult query_event_of_destroyed_stream(stage *s) {
   PREPARE(s->gpu.cuEventRecord(s->event, stream));
   PREPARE(s->gpu.cuStreamDestroy(stream));
   return s->gpu.cuEventSynchronize(s->event);
+}
+
+/* The driver's manual promises no answer to these: each has a process of its own, which may end. */
+static CUresult record_on_destroyed_stream(stage *s) {
+  CUstream stream = NULL;
+  PREPARE(s->gpu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  PREPARE(s->gpu.cuStreamDestroy(stream));
+  return s->gpu.cuEventRecord(s->event, stream);
+}
+
+static CUresult wait_on_destroyed_stream(stage *s) {
+  CUstream stream = NULL;
+  PREPARE(s->gpu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  PREPARE(s->gpu.cuEventRecord(s->event, s->other));
+  PREPARE(s->gpu.cuStreamDestroy(stream));
+  return s->gpu.cuStreamWaitEvent(stream, s->event, 0);
 }
 
 /* ---- Captures -------------------------------------------------------------------------------- */
