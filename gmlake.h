@@ -2059,17 +2059,27 @@ static gmlake_stream gmlk_stream_canonical(gmlake_stream stream) {
   return (uintptr_t)stream == 1 ? NULL : stream;
 }
 
+/* [S8] Whether the stream may be destroyed untold: the legacy one never ends. */
+static int gmlk_stream_may_end(const gmlk_streams *streams, const gmlk_stream *s) {
+  return streams->ends && s->value;
+}
+
 /* The stream's number, 0: not seen yet. */
-static inline unsigned gmlk_stream_find(gmlk_streams *streams, gmlake_stream value) {
+static unsigned gmlk_stream_find(gmlk_streams *streams, gmlake_stream value) {
   size_t i;
-  if (streams->last && streams->last_value == value) return streams->last;
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
     gmlk_stream *s = streams->items[i];
     if (!s->is_used || s->is_forgotten || s->is_capture || s->value != value) continue;
+    if (gmlk_stream_may_end(streams, s)) return (unsigned)i; /* to be asked for its id each time */
     streams->last_value = value;
     return streams->last = (unsigned)i;
   }
   return 0;
+}
+
+/* The same where it is the last one found, else 0. */
+static inline unsigned gmlk_stream_last(const gmlk_streams *streams, gmlake_stream value) {
+  return streams->last_value == value ? streams->last : 0;
 }
 
 /* Room to give back the events of so many numbers: no fence, and no wait, wants host memory. */
@@ -2222,11 +2232,6 @@ static void gmlk_stream_end(gmlk_streams *streams, unsigned stream, int is_dirty
 }
 
 static int gmlk_stream_is_lost(const gmlk_stream *s) { return s->is_forgotten && s->is_dirty; }
-
-/* [S8] Whether the stream may be destroyed untold: the legacy one never ends. */
-static int gmlk_stream_may_end(const gmlk_streams *streams, const gmlk_stream *s) {
-  return streams->ends && s->value;
-}
 
 /* Whether what was freed in the open epoch has to wait for the whole device. */
 static int gmlk_stream_is_out(const gmlk_streams *streams, const gmlk_stream *s) {
@@ -9545,9 +9550,10 @@ static unsigned gmlk_stream_identify(gmlake *l, gmlake_stream value, unsigned st
   return s ? stream : gmlk_stream_gone(l, value);
 }
 
-static unsigned gmlk_stream_asked(gmlake *l, gmlake_stream value, unsigned stream) {
+static unsigned gmlk_stream_asked(gmlake *l, gmlake_stream value) {
+  unsigned stream = gmlk_stream_find(&l->streams, value);
   uint64_t id = 0;
-  stream = gmlk_stream_identify(l, value, stream, &id);
+  if (l->streams.ends == GMLK_ENDS_SEEN) stream = gmlk_stream_identify(l, value, stream, &id);
   return stream ? stream : gmlk_stream_enter(l, value, id);
 }
 
@@ -9555,9 +9561,8 @@ static unsigned gmlk_stream_asked(gmlake *l, gmlake_stream value, unsigned strea
 static inline unsigned gmlk_stream_number(gmlake *l, gmlake_stream value) {
   unsigned stream;
   value = gmlk_stream_canonical(value);
-  stream = gmlk_stream_find(&l->streams, value);
-  if (l->streams.ends == GMLK_ENDS_SEEN) return gmlk_stream_asked(l, value, stream);
-  return stream ? stream : gmlk_stream_enter(l, value, 0);
+  stream = gmlk_stream_last(&l->streams, value);
+  return stream ? stream : gmlk_stream_asked(l, value);
 }
 
 /* [GMLK_ENDS_HIDDEN] Whatever stream has the value now comes after what was freed on it. */
@@ -9936,15 +9941,16 @@ static void gmlk_uses_prune(const gmlake *l, gmlk_note *note) {
   note->used_count = kept;
 }
 
-/* [S7] A block is live no more. */
-static void gmlk_uses_end(gmlake *l, const gmlk_block *b) {
+/* [S7] A block is live no more. Returns its own stream. */
+static unsigned gmlk_uses_end(gmlake *l, const gmlk_block *b) {
   gmlk_note *note = b->as.live.note;
-  unsigned own = l->streams.ends ? gmlk_own_stream(l, b) : 0;
+  unsigned own = gmlk_own_stream(l, b);
   size_t i;
-  if (own) l->streams.items[own]->uses--;
-  if (!note) return;
+  if (own && l->streams.ends) l->streams.items[own]->uses--;
+  if (!note) return own;
   gmlk_uses_prune(l, note);
   for (i = 0; i < note->used_count; i++) l->streams.items[note->used[i].stream]->uses--;
+  return own;
 }
 
 /* Enters a stream into a live block's note; 0: no host memory. */
@@ -9984,7 +9990,7 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   gmlk_arena *a;
   gmlk_stream *s;
   gmlk_note *note;
-  unsigned stream = 0, own, tag;
+  unsigned stream = 0, own = 0, tag;
   uint64_t ticket;
   size_t bytes;
   if (!b) return gmlk_explain(l, address, "gmlake_free");
@@ -9999,14 +10005,13 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   }
   gmlk_tag_for(l, b, stream, &tag, &ticket);
   bytes = gmlk_to_bytes(b->grains);
-  own = gmlk_own_stream(l, b);
-  if (b->as.live.note || l->streams.ends) gmlk_uses_end(l, b);
+  note = b->as.live.note;
+  if (note || l->streams.ends) own = gmlk_uses_end(l, b);
   gmlk_index_remove_from(&l->index, entry, home);
   l->stats.free_count++;
   l->stats.live_count--;
   l->stats.active_bytes -= bytes;
   l->stats.requested_bytes -= bytes - b->slack;
-  note = b->as.live.note;
   if (note && gmlk_is_used_elsewhere(note, stream ? stream : own)) {
     gmlk_pend(l, b, tag, ticket);
   } else {
