@@ -1,6 +1,6 @@
-/* Measures on the host what allocators cost in processor time: gmlake with its lock and without,
-   gmlake_bfc, peers from shared libraries and, as the floor, malloc and mimalloc. No device, and no
-   memory behind addresses. */
+/* Measures how much processor time allocators take on the host: gmlake.h with its lock and without,
+   gmlake_bfc.h, allocators from shared libraries, and malloc and mimalloc, which show how fast an
+   allocator can be. It needs no GPU, and there is no memory behind the addresses. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -23,7 +23,7 @@
 #include "options.h"
 
 #if !defined(BUILD)
-#define BUILD "build" /* the Makefile's folder */
+#define BUILD "build" /* the folder that the Makefile builds into */
 #endif
 #define YARDSTICK BUILD "/peer_bfc_set.so"
 #define TRACE_FORMAT "bench/traces/%s.gmtrace.gz"
@@ -33,30 +33,31 @@
 
 static const char about[] =
     "       bench --once ALLOCATOR [OPTION]... LOAD | TRACE\n"
-    "Measures the processor time of allocators on the host; without a name, everything. A trace\n"
-    "is a file, or the name of one of bench/traces.\n"
+    "Measures how much processor time allocators take on the host. Without a name it measures\n"
+    "everything. TRACE is a file, or the name of a trace in bench/traces.\n"
     "\n"
     "sections:\n"
     "  traces     recorded programs, from the fourth pass on\n"
     "  loads      made-up programs:\n"
-    "    random-N   N blocks live; a random one is freed, one of random size allocated (N: 64,\n"
-    "               1024, 16384, 131072, 1048576). Sizes: 512 B to 4 MiB, their logarithm uniform\n"
+    "    random-N   N blocks are live; again and again a random one is freed, and one of random\n"
+    "               size allocated (N: 64, 1024, 16384, 131072, 1048576). Sizes: 512 B to 4 MiB,\n"
+    "               their logarithm is uniform\n"
     "    lifo       1024 allocations, then frees in reverse order\n"
-    "    fifo       1024 blocks live; the oldest is freed, one of random size allocated\n"
-    "    one-64k, one-1m   like random-1024, all of one size\n"
-    "  threads    a lake for each of up to 8 threads, and one allocator for all of them\n"
-    "  scale      the lake alone: a device of 192 GiB filled in chunks of 2 MiB, a million "
-    "blocks,\n"
-    "             20,000 windows; beside it a hundredth of that; driver calls for chunks are free\n"
+    "    fifo       1024 blocks are live; the oldest is freed, one of random size allocated\n"
+    "    one-64k, one-1m   as random-1024, with all blocks of one size\n"
+    "  threads    up to 8 threads, with a lake each, and with one allocator for all\n"
+    "  scale      the lake alone, on a device of 192 GiB: full, chunks of 2 MiB, a million\n"
+    "             blocks, 20,000 windows; and a hundredth of that. Driver calls for chunks cost\n"
+    "             nothing\n"
     "\n"
     "options:";
 
 static const char more[] =
     "\n"
-    "Each measurement is a process of its own. Times are medians without the measuring loop's\n"
-    "own, ratios those of the least times, which other programs disturb least. Exit status: 0,\n"
-    "1 if the lake or bfc failed or the document cannot be written, 2 if the arguments or a\n"
-    "trace are bad.\n";
+    "Each measurement runs in a process of its own. Times are medians, without the time of the\n"
+    "measuring loop. Ratios compare the shortest times, because other programs disturb those\n"
+    "least. Exit status: 0, 1 if the lake or bfc failed or the document cannot be written, 2 if\n"
+    "the arguments or a trace are bad.\n";
 
 typedef struct options {
   uint64_t repeat, op_count, scale_blocks;
@@ -69,12 +70,12 @@ typedef struct options {
 
 /* ---- Figures --------------------------------------------------------------------------------- */
 
-/* Of each allocator, or each number of threads, shared with the measuring processes. */
+/* One for each allocator, or for each number of threads. The measuring processes write them. */
 #define RESULTS_BYTES (32 * sizeof(result))
 static result *results;
 static double tick_ns;
 
-/* Zeroed memory that children of fork write into. */
+/* Returns zeroed memory that this process shares with children of fork. */
 static void *share(size_t bytes) {
   void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) abort();
@@ -96,24 +97,25 @@ static double extreme_ns(size_t a, int is_max) {
   return extreme;
 }
 
-/* What else runs on the machine only adds to a time: the least is the truest. */
+/* Other programs on the machine only make a time longer. So the shortest is the most accurate. */
 static double loop_ns(void) { return extreme_ns(LOOP, 0); }
 
-/* Without the loop, but for the loop itself. NAN where it failed. */
+/* A time without that of the measuring loop, unless a is the loop. NAN if the measurement
+   failed. */
 static double net_ns(size_t a, double ns) {
   return results[a].error[0] ? NAN : a == LOOP ? ns : ns - loop_ns();
 }
 
 static double median_ns(size_t a) { return net_ns(a, median_of(results[a].ns, results[a].count)); }
 
-/* A lake's time in the other's, which was measured in turn with it. */
+/* The lake's time divided by that of allocator a. Both were measured in turns. */
 static double ratio_to(size_t lake, size_t a) {
   const double lake_ns = net_ns(lake, extreme_ns(lake, 0)), ns = net_ns(a, extreme_ns(a, 0));
-  return ns > 0 ? lake_ns / ns : NAN; /* 0 is too little to be measured */
+  return ns > 0 ? lake_ns / ns : NAN; /* a time of 0 was too short to be measured */
 }
 
-/* The share of the calls took less than this, the timer's own time included. Calls that needed the
-   driver are left out. */
+/* The time that this share of the calls did not exceed. It includes the timer's own time. Calls
+   that needed the driver are not counted. */
 static double percentile_ns(size_t a, int is_free, double share) {
   const uint64_t *ticks = results[a].ticks[is_free];
   uint64_t all = 0, seen = 0;
@@ -133,9 +135,9 @@ typedef struct bench {
   options o;
   json document;
   table times, ratios, latencies, others;
-  double log_ratios[2][ALLOCATORS_MAX]; /* sums: of the lake and of the unlocked one */
+  double log_ratios[2][ALLOCATORS_MAX]; /* sums; [0] of the lake, [1] of that without locks */
   size_t ratio_count;
-  int status; /* to exit with */
+  int status; /* the exit status */
 } bench;
 
 static void show_progress(const char *what, size_t number, size_t count) {
@@ -148,7 +150,8 @@ static void clear_progress(void) {
   if (isatty(STDERR_FILENO)) fprintf(stderr, "\r\033[K");
 }
 
-/* A floor that fails leaves a gap: the host is too small for it. */
+/* Only a failure of the lake or of bfc is an error of the run. If another allocator fails, for
+   example because the host has too little memory, its figures are missing. */
 static void report_error(bench *b, const char *name, const allocator *with, const result *r) {
   if (!r->error[0]) return;
   clear_progress();
@@ -348,7 +351,7 @@ static void trace_path(const char *word, char *out, size_t out_bytes) {
   snprintf(out, out_bytes, strpbrk(word, "/") || !access(word, R_OK) ? "%s" : TRACE_FORMAT, word);
 }
 
-/* Returns whether the trace is one that can be run; else says why not. */
+/* Returns 1 if the trace can be run; else prints why not. */
 static int read_trace(const bench *b, const char *path, workload *out) {
   const char *slash = strrchr(path, '/');
   char error[512], *suffix;
@@ -375,7 +378,7 @@ static void run_trace(bench *b, const char *path) {
   free(w.ops);
 }
 
-/* Those named, or all there are. */
+/* Runs the traces that are named, or all. */
 static void run_traces(bench *b) {
   const int all = is_named(&b->o, "traces");
   char path[512];
@@ -442,7 +445,7 @@ static void measure_crowds(bench *b, const workload *w, size_t crowd_count,
   clear_progress();
 }
 
-/* What most threads do together for what one does alone. */
+/* How many times as much the largest number of threads does in the same time as one thread. */
 static double crowd_speedup(const result *of) {
   const result *most = &of[THREAD_COUNTS - 1];
   double ratios[REPEAT_MAX];
@@ -572,8 +575,8 @@ static int add_peer(const char *path) {
   return !error;
 }
 
-/* Opens the peers, and looks whether there is what the words name. Returns -1 to go on, or the exit
-   status. */
+/* Opens the peers, and checks that everything that the words name exists. Returns -1 if the program
+   goes on, else the exit status. */
 static int find_named(const options *o) {
   char path[512];
   size_t i;
@@ -591,31 +594,34 @@ static int find_named(const options *o) {
   return -1;
 }
 
-/* Returns -1 to go on, or the exit status. */
+/* Returns -1 if the program goes on, else the exit status. */
 static int parse_arguments(int argc, char **argv, options *o) {
   const option_row rows[] = {
       {"json", OPTION_TEXT, &o->json_path, 0, 0, "FILE",
        "writes every figure as one JSON document"},
       {"markdown", OPTION_FLAG, &o->is_markdown, 0, 0, NULL, "prints the tables in Markdown"},
       {"observe", OPTION_FLAG, &is_observed, 0, 0, NULL,
-       "lakes, but for those of the section scale, have an observer that counts"},
+       "gives lakes an observer that counts; not in the section scale"},
       {"repeat", OPTION_COUNT, &o->repeat, 1, REPEAT_MAX, "N",
-       "measures everything N times, allocators in turn (default 5)"},
+       "measures everything N times; allocators take turns (default 5)"},
       {"ops", OPTION_COUNT, &o->op_count, 1, OPS_MAX, "N",
-       "operations in one measurement, about (default 300000)"},
+       "about how many operations a measurement has (default 300000)"},
       {"scale-blocks", OPTION_COUNT, &o->scale_blocks, SCALE_BLOCKS_MIN, SCALE_BLOCKS_MAX, "N",
-       "blocks of the section scale, the rest in proportion (default 1048576)"},
+       "blocks of the section scale; the rest in proportion (default 1048576)"},
       {"floor-divisor", OPTION_COUNT, &floor_divisor, 1, DIVISOR_MAX, "N",
-       "malloc and mimalloc are asked for 1/N of each size (default 32: their\n"
-       "grain is 16 bytes, gmlake's 512; 1: the whole size)"},
+       "asks malloc and mimalloc for 1/N of each size. The default is 32,\n"
+       "because their smallest step is 16 bytes, and gmlake's is 512; 1 is the\n"
+       "whole size"},
       {"peer", OPTION_LIST, &o->peers, 0, PEERS_MAX - 1, "FILE",
-       "measures one more allocator, from a shared library that exports what\n"
-       "bench/peer.h says; up to 3 times. " YARDSTICK ",\n"
-       "where it is built, is always measured: bfc with the structures torch uses"},
+       "measures one more allocator, from a shared library that exports the\n"
+       "functions of bench/peer.h; up to 3 times. " YARDSTICK ",\n"
+       "if it is built, is always measured: the rules of bfc with the structures\n"
+       "that torch uses"},
       {"once", OPTION_TEXT, &o->once, 0, 0, "ALLOCATOR",
-       "runs one load or trace on it in this process and nothing else, for\n"
-       "profilers: loop, lake, lake_single_threaded, bfc, malloc, mimalloc or\n"
-       "a peer. What counts is inside the function run_timed"},
+       "for profilers: runs one load or trace with one allocator in this\n"
+       "process, and nothing else. ALLOCATOR is loop, lake,\n"
+       "lake_single_threaded, bfc, malloc, mimalloc or a peer. The function\n"
+       "run_timed contains what is measured"},
   };
   const option_reader reader = {"bench", "[OPTION]... [SECTION | LOAD | TRACE]...",
                                 about,   more,
@@ -670,7 +676,7 @@ static void print_head(bench *b) {
   json_real(j, "clock_ns", clock_cost_ns());
 }
 
-/* In this process; the exit status. */
+/* Runs --once in this process. Returns the exit status. */
 static int run_once(bench *b) {
   const allocator *with = &allocators[find_allocator(b->o.once)];
   const load *l = find_load(b->o.words[0]);
@@ -717,7 +723,8 @@ int main(int argc, char **argv) {
   status = parse_arguments(argc, argv, &b.o);
   if (status >= 0) return status;
   tick_ns = measure_tick_ns();
-  prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0); /* a block's first byte shall not take 2 MiB */
+  prctl(PR_SET_THP_DISABLE, 1, 0, 0,
+        0); /* else writing the first byte of a block could take 2 MiB */
   results = (result *)share(RESULTS_BYTES);
   if (b.o.once) return run_once(&b);
   if (b.o.json_path && !(*file = fopen(b.o.json_path, "w"))) {

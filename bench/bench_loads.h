@@ -1,5 +1,6 @@
-/* What bench.c measures: operations, all made beforehand, and the allocators that serve them.
-   pre: the implementations of gmlake.h, with the mock, and gmlake_bfc.h come first. */
+/* What bench.c measures: the operations, which are all prepared in advance, and the allocators that
+   serve them. pre: the implementations of gmlake.h, with the mock, and of gmlake_bfc.h come
+   first. */
 #if !defined(BENCH_LOADS_H)
 #define BENCH_LOADS_H
 
@@ -28,8 +29,9 @@ typedef struct range {
   size_t begin, end, rounds;
 } range;
 
-/* Operations that are all made beforehand. After warm, timed and inspected each the live blocks
-   are those of before, or as many: so a trace's ranges are all the same, and are repeated. */
+/* Operations that are prepared in advance, in three ranges. After each range the live blocks are
+   those before it, or as many. So a range can be repeated; the ranges of a trace are all the
+   same. */
 typedef struct workload {
   char name[64];
   op *ops;
@@ -50,7 +52,7 @@ static uint64_t random_word(void) {
 
 static size_t random_below(size_t n) { return (size_t)(random_word() % n); }
 
-/* fixed_bytes, or where that is 0 a random size. */
+/* fixed_bytes, or a random size if that is 0. */
 static size_t random_bytes(size_t fixed_bytes) {
   const double unit = (double)(random_word() >> 11) / 9007199254740992.0; /* 2^53 */
   return fixed_bytes ? fixed_bytes : (size_t)(512 * exp2(13 * unit));
@@ -90,7 +92,7 @@ static const load loads[] = {{"random-64", ORDER_RANDOM, 64, 0},
 
 #define LOAD_COUNT (sizeof loads / sizeof loads[0])
 
-/* Each live block's replacement, one after the other, pair_count times. */
+/* Adds pairs of operations: each pair frees a block and allocates another one in its place. */
 static range add_replacements(workload *w, const load *l, size_t pair_count, size_t *next) {
   range added = {w->op_count, 0, 1};
   size_t i;
@@ -114,7 +116,7 @@ static range add_stacks(workload *w, const load *l, size_t round_count) {
   return added;
 }
 
-/* The blocks are made and many of them replaced before the time counts. */
+/* Before time is measured, all blocks are allocated and many of them replaced. */
 static void make_load(workload *w, const load *l, size_t op_count) {
   const size_t pairs = op_count / 2 ? op_count / 2 : 1;
   size_t slot, next = 0;
@@ -138,9 +140,9 @@ static void make_load(workload *w, const load *l, size_t op_count) {
   w->inspected = add_replacements(w, l, pairs, &next);
 }
 
-/* A pass ends with the frees of what is still live, last allocation first. */
+/* At the end of a pass, blocks that are still live are freed, the last allocation first. */
 static void make_trace(workload *w, const char *name, const trace *t, size_t op_count) {
-  size_t *live = (size_t *)calloc(t->id_count, sizeof(size_t)); /* index + 1 of the allocation */
+  size_t *live = (size_t *)calloc(t->id_count, sizeof(size_t)); /* for each id: op index + 1 */
   size_t i;
   if (!live) abort();
   memset(w, 0, sizeof *w);
@@ -168,20 +170,20 @@ static void make_trace(workload *w, const char *name, const trace *t, size_t op_
 /* ---- Allocators ------------------------------------------------------------------------------ */
 
 typedef struct counts {                                /* NAN: not known */
-  double driver_calls, metadata_bytes, reserved_bytes; /* the latter two: peaks */
+  double driver_calls, metadata_bytes, reserved_bytes; /* the last two are peaks */
 } counts;
 
-/* Nothing is closed: the process ends. Open returns NULL or what went wrong, alloc NULL and
-   free_block not 0 on failure. */
+/* Nothing is closed, because the process ends. open returns NULL if it succeeds, else what went
+   wrong. alloc returns NULL on failure, free_block a number that is not 0. */
 typedef struct allocator {
-  const char *name, *head; /* in JSON, in tables */
+  const char *name, *head; /* its name in JSON, and in tables */
   unsigned flags;          /* of the lake */
   const struct peer *peer; /* NULL: no peer */
   const char *(*open)(const struct allocator *with, const workload *w, void **out_self);
   void *(*alloc)(void *self, const op *o);
   int (*free_block)(void *self, const op *o, void *ptr);
   void (*count)(void *self, counts *out); /* NULL: nothing is known */
-  uint64_t (*driver_calls)(void *self);   /* so far; NULL: it calls no driver */
+  uint64_t (*driver_calls)(void *self);   /* until now; NULL: it calls no driver */
 } allocator;
 
 typedef struct lake_run {
@@ -190,7 +192,7 @@ typedef struct lake_run {
   uint64_t events[GMLAKE_EVENT_TRIM + 1];   /* by kind */
 } lake_run;
 
-static int is_observed; /* lakes tell an observer, which counts */
+static int is_observed; /* lakes have an observer, which counts */
 
 static void lake_note(void *user, const gmlake_event *event) {
   ((lake_run *)user)->events[event->kind]++;
@@ -244,7 +246,7 @@ static void lake_count(void *self, counts *out) {
   out->reserved_bytes = (double)stats.reserved_bytes_peak;
 }
 
-/* Without gmlake_get_stats, which would disturb what is measured next. */
+/* Does not call gmlake_get_stats, which would disturb the next measurement. */
 static uint64_t lake_driver_calls(void *self) {
   return ((lake_run *)self)->lake->stats.driver_call_count;
 }
@@ -298,7 +300,8 @@ static void bfc_count(void *self, counts *out) {
   out->reserved_bytes = (double)stats.reserved_bytes_peak;
 }
 
-/* The host's allocators are to be the floor: they are kept from calling the system in passing. */
+/* malloc and mimalloc are to show how fast an allocator can be. So they must not call the system
+   while time is measured. */
 typedef struct heap {
   void *(*alloc)(size_t bytes);
   void (*free_block)(void *ptr);
@@ -349,11 +352,11 @@ static int heap_free(void *self, const op *o, void *ptr) {
   return 0;
 }
 
-/* Does nothing: what remains is the measuring loop. */
+/* An allocator that does nothing: it measures the measuring loop. */
 static void *loop_alloc(void *self, const op *o) { return o ? self : NULL; }
 static int loop_free(void *self, const op *o, void *ptr) { return !self || !o || !ptr; }
 
-/* A peer's functions and what it has opened. */
+/* The functions of a peer, and the allocator that it has opened. */
 typedef struct peer {
   char name[24];
   __typeof__(peer_open) *open;
@@ -403,7 +406,7 @@ static allocator allocators[ALLOCATORS_MAX] = {
     {"mimalloc", "mimalloc", 0, NULL, mimalloc_open, heap_alloc, heap_free, NULL, NULL}};
 
 static size_t allocator_count;
-static int has_mimalloc; /* else the first peer, if any, has its place */
+static int has_mimalloc; /* if not, the first peer has its place */
 
 static void find_allocators(void) {
   has_mimalloc = mimalloc_load();
@@ -416,7 +419,7 @@ static void name_peer(peer *p, const char *path) {
   snprintf(p->name, sizeof p->name, "%.*s", (int)strcspn(name, "."), name);
 }
 
-/* Returns NULL or what is wrong with the library. */
+/* Adds the allocator of a library. Returns NULL, or what is wrong with the library. */
 static const char *load_peer(const char *path) {
   static peer peers[PEERS_MAX];
   static size_t peer_count;
@@ -440,7 +443,7 @@ static const char *load_peer(const char *path) {
   return NULL;
 }
 
-/* allocator_count where there is none of that name. */
+/* The index of the allocator with that name; allocator_count if there is none. */
 static size_t find_allocator(const char *name) {
   size_t a = 0;
   while (a < allocator_count && strcmp(name, allocators[a].name)) a++;

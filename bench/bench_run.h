@@ -1,5 +1,5 @@
-/* How bench.c measures: each measurement in a process of its own, in processor time, each operation
-   by itself in a second pass, and by many threads. */
+/* How bench.c measures. Each measurement runs in a process of its own, and measures processor time.
+   A second pass measures each operation by itself. The section threads runs many threads. */
 #if !defined(BENCH_RUN_H)
 #define BENCH_RUN_H
 
@@ -41,7 +41,8 @@ static double measure_tick_ns(void) {
   return (now_ns() - start_ns) / (double)(tick() - start);
 }
 
-/* Of this thread, outside the kernel; not negative where the system counts them. */
+/* A counter of this thread's instructions outside the kernel; negative if the system cannot
+   count. */
 static int open_instruction_counter(void) {
   struct perf_event_attr what;
   memset(&what, 0, sizeof what);
@@ -58,7 +59,7 @@ static double read_counter(int counter) {
   return (double)value;
 }
 
-/* Exact below 256, within 1/128 above. */
+/* The bucket of a time. It is exact below 256 ticks, and within 1/128 above. */
 #define TICK_BUCKETS (26 * 128)
 
 static size_t tick_bucket(uint32_t ticks) {
@@ -75,10 +76,10 @@ static double bucket_ticks(size_t bucket) {
 /* ---- One measurement, in a process of its own ------------------------------------------------ */
 
 typedef struct result {                            /* in memory that the processes share */
-  size_t count;                                    /* measurements that ran through */
-  double ns[REPEAT_MAX], instructions[REPEAT_MAX]; /* of an operation, the loop's included */
-  double wall_ns[REPEAT_MAX];                      /* of many threads' operations */
-  counts counted;                                  /* driver calls: while the time counted */
+  size_t count;                                    /* measurements that succeeded */
+  double ns[REPEAT_MAX], instructions[REPEAT_MAX]; /* of an operation, with those of the loop */
+  double wall_ns[REPEAT_MAX];                      /* of an operation of several threads */
+  counts counted;                                  /* driver calls: while time was measured */
   uint64_t ticks[2][TICK_BUCKETS];
   char error[96];
 } result;
@@ -109,9 +110,9 @@ static int run_range(runner *r, range span) {
   return 1;
 }
 
-#define TICKS_DRIVEN UINT32_MAX /* of an operation that called the driver */
+#define TICKS_DRIVEN UINT32_MAX /* stands for an operation that called the driver */
 
-/* One round with the timer read around each operation. */
+/* Runs one round, and reads the timer before and after each operation. */
 static int run_inspected(runner *r, uint32_t *ticks) {
   const op *o = r->w->ops + r->w->inspected.begin, *const end = r->w->ops + r->w->inspected.end;
   uint64_t (*const driver_calls)(void *) = r->with->driver_calls;
@@ -154,7 +155,7 @@ static int runner_fail(const runner *r, result *out) {
   return 0;
 }
 
-/* Profilers count in here: it stays a function. */
+/* Profilers look for this function by its name, so it must not be inlined. */
 __attribute__((noinline)) static int run_timed(runner *r, result *out) {
   const range span = r->w->timed;
   const double op_count = (double)((span.end - span.begin) * span.rounds);
@@ -179,13 +180,14 @@ static void *idle(void *argument) {
   return argument;
 }
 
-/* The C library spares a process that has one thread the cost of locks; programs have several. */
+/* Starts a thread that does nothing. In a process with one thread the C library skips locks, which
+   would be too fast: programs have several threads. */
 static void start_idle_thread(void) {
   pthread_t thread;
   if (pthread_create(&thread, NULL, idle, NULL)) abort();
 }
 
-/* Opens the allocator, warms it up and measures the whole of what counts. */
+/* Opens the allocator, warms it up, and measures the timed operations together. */
 static int measure_time(runner *r, const workload *w, const allocator *with, result *out) {
   start_idle_thread();
   if (!runner_open(r, w, with, out)) return 0;
@@ -221,7 +223,7 @@ static void await_child(pid_t child, char *error, size_t error_bytes) {
     snprintf(error, error_bytes, "killed by signal %d", WTERMSIG(status));
 }
 
-/* An allocator that has failed once is not asked again. */
+/* Measures in a child process. An allocator that has failed once is not measured again. */
 static void measure_apart(measurement measure, const workload *w, const allocator *with,
                           const void *context, result *out) {
   pid_t child;
@@ -235,7 +237,7 @@ static void measure_apart(measurement measure, const workload *w, const allocato
 
 typedef struct crowd {
   size_t thread_count;
-  int is_shared; /* one allocator for all, not one each */
+  int is_shared; /* one allocator for all threads, not one for each */
 } crowd;
 
 typedef struct member {

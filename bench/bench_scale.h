@@ -1,13 +1,13 @@
-/* The section `scale` of bench.c: one lake with as many chunks, blocks and windows as a large
-   device has, measured next to a hundredth of it. What its driver would take is left out: the calls
-   for chunks do nothing. */
+/* The section `scale` of bench.c. It measures one lake with as many chunks, blocks and windows as a
+   large device has, and one with a hundredth of that. The driver's time is not measured: the driver
+   calls for chunks do nothing. */
 #if !defined(BENCH_SCALE_H)
 #define BENCH_SCALE_H
 
 #include "bench_run.h"
 
 #define SCALE_CHUNK_BYTES (2 * MIB)
-#define SCALE_BLOCKS_MIN 100000 /* so that a hundredth of it is a measurement too */
+#define SCALE_BLOCKS_MIN 100000 /* a hundredth of it can still be measured */
 #define SCALE_BLOCKS_MAX ((size_t)1 << 22)
 #define SCALE_TRIM_STEPS 16
 
@@ -39,10 +39,10 @@ static const struct {
   const char *name, *text; /* in JSON, in the table */
 } scale_figures[SCALE_FIGURES] = {
     {"blocks", "live blocks"},
-    {"chunks", "chunks of 2 MiB, at most"},
+    {"chunks", "chunks of 2 MiB, the most at once"},
     {"windows", "windows, live and idle"},
     {"fill_ns", "ns: an allocation, chunks created for it, while the lake fills"},
-    {"small_first_ns", "ns: free or allocation of a small block, the first of these"},
+    {"small_first_ns", "ns: free or allocation of a small block, directly after filling"},
     {"small_ns", "ns: free or allocation of a small block, later"},
     {"stitch_early_ns", "ns: an allocation that stitches, first tenth, median"},
     {"stitch_late_ns", "ns: last tenth, median"},
@@ -53,11 +53,11 @@ static const struct {
     {"budget_ns", "ns: gmlake_get_budget"},
     {"check_ns", "ns: gmlake_check"},
     {"trim_step_ns", "ns: a trim that returns a sixteenth of what is free, median"},
-    {"trim_chunk_ns", "ns: of these trims, a chunk returned"},
+    {"trim_chunk_ns", "ns: of these trims, for each chunk that is returned"},
     {"trim_nothing_ns", "ns: a trim that finds nothing"},
     {"gap_ns", "ns: an allocation, chunks created where others were returned, median"},
-    {"metadata_bytes_per_block", "bytes of metadata a block, filled"},
-    {"metadata_bytes", "bytes of metadata, at most"}};
+    {"metadata_bytes_per_block", "bytes of metadata for each block, when filled"},
+    {"metadata_bytes", "bytes of metadata, the most at once"}};
 
 typedef struct scale_result { /* in memory that the processes share */
   size_t count;
@@ -102,7 +102,7 @@ static gmlake_result idle_set_access(void *user, uint64_t address, size_t bytes,
   return GMLAKE_OK;
 }
 
-/* The mock but for these. */
+/* Makes a lake on the mock, in which the functions above replace the mock's. */
 static gmlake_result scale_create(size_t device_bytes, gmlake **out_lake) {
   static gmlake_backend backend;
   gmlake_backend *mock;
@@ -128,9 +128,9 @@ static gmlake_result scale_create(size_t device_bytes, gmlake **out_lake) {
 
 /* ---- Phases ---------------------------------------------------------------------------------- */
 
-/* The sizes are those of a device of 192 GiB where block_count is 1048576: it is filled with small
-   blocks (512 B to 1 MiB, their logarithm uniform) and, next to each other, large ones of 1 MiB and
-   3 MiB in turn. Those of 3 MiB are freed, and what is larger must be stitched of the holes. */
+/* With block_count 1048576 the device has 192 GiB. It is filled with small blocks (512 B to 1 MiB,
+   their logarithm is uniform) and with pairs of neighbours of 1 MiB and 3 MiB. Then the blocks of 3
+   MiB are freed, so a request that is larger than 3 MiB must be stitched from these holes. */
 typedef struct scale {
   size_t block_count, device_bytes, pair_count, window_target;
   workload w; /* the small blocks: fill, then replacements */
@@ -153,7 +153,7 @@ static void *scale_array(size_t count, size_t item_bytes) {
   return items;
 }
 
-/* 512 B to 1 MiB. */
+/* A random size from 512 B to 1 MiB. */
 static size_t scale_small_bytes(void) {
   return (size_t)(512 * exp2(11 * (double)(random_word() >> 11) / 9007199254740992.0));
 }
@@ -204,7 +204,7 @@ static gmlake_stats scale_stats(const scale *s) {
   return stats;
 }
 
-/* Processor ns an operation of the small blocks. */
+/* Runs operations on the small blocks, and measures processor ns an operation. */
 static int scale_run(scale *s, range span, scale_figure figure) {
   const double start_ns = processor_ns();
   if (!run_range(&s->r, span)) {
@@ -215,7 +215,7 @@ static int scale_run(scale *s, range span, scale_figure figure) {
   return 1;
 }
 
-/* The processor's time since then, without what reading the clock takes. */
+/* The processor time since start_ns, without the time to read the clock. */
 static double scale_since(const scale *s, double start_ns) {
   return processor_ns() - start_ns - s->clock_ns;
 }
@@ -234,7 +234,7 @@ static void scale_note(scale *s, gmlake_result result) {
   if (!s->result) s->result = result;
 }
 
-/* These return what the call took. */
+/* These functions return how long the call took. */
 static double scale_alloc(scale *s, size_t bytes, void **out_ptr) {
   const double start_ns = processor_ns();
   scale_note(s, gmlake_alloc(s->run.lake, bytes, NULL, out_ptr));
@@ -268,7 +268,7 @@ static void scale_fill(scale *s) {
   for (i = 0; i < s->pair_count; i++) scale_free(s, s->holes[i]);
 }
 
-/* The oldest window gives way to one of a random size that no hole has. */
+/* Frees the oldest window, and allocates one of a random size that is larger than any hole. */
 static void scale_stitch_once(scale *s) {
   const uint64_t stitches = scale_stats(s).stitch_count;
   const size_t i = s->ring_next++ % s->ring_size;
@@ -317,7 +317,7 @@ static void scale_ask(scale *s) {
   s->value[SCALE_CHECK] = scale_since(s, start_ns);
 }
 
-/* Nothing but the small blocks stays; what was large goes back in steps. */
+/* Frees all but the small blocks, and returns the memory to the driver in steps. */
 static void scale_shrink(scale *s) {
   double ns[SCALE_TRIM_STEPS], sum_ns = 0;
   size_t i, reserved_bytes, step_bytes;

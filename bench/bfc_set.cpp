@@ -1,8 +1,8 @@
-/* The yardstick of bench.c: the rules that gmlake_bfc.h lists, served by the structures that
-   torch's native allocator uses for them: an ordered set of free blocks for each kind, a hash map
-   from addresses to live blocks, a heap-allocated block for each, a mutex, counters in threes. What
-   torch does besides is left out: a second hash table of live blocks, a second mutex, events,
-   traces. */
+/* The rules of gmlake_bfc.h, built with the structures that torch's native allocator uses for them.
+   bench.c measures it beside gmlake_bfc.h, to show what the structures cost: an ordered set of free
+   blocks for each kind, a hash map from addresses to live blocks, a heap allocation for each block,
+   a mutex, and three counters for each figure. Other things that torch does are left out: a second
+   hash table of live blocks, a second mutex, events, traces. */
 #include "peer.h"
 
 #include <cstdint>

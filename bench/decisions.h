@@ -1,13 +1,13 @@
-/* What `build/replay --decisions` writes: each event of a lake's observer as one JSON object a
-   line, such as
+/* Writes the file of `build/replay --decisions`: each event that the lake's observer is told of, as
+   one JSON object a line, for example
 
       {"op": 7, "kind": "alloc", "state": 3, "request": 5, "address": "0x10000000000",
        "bytes": 4194304, "asked": 4194000, "stream": 0,
        "reason": "stitched from free pieces", "driver_ns": 31000, "reserved": 8388608,
        "active": 6291456}
 
-   op is the index of the trace's operation, from 0 on; the rest is that of gmlake_event, the stream
-   by the trace's number, null for none. */
+   op is the index of the trace's operation, from 0 on. The other fields are those of gmlake_event.
+   stream has the number that the stream has in the trace; null means no stream. */
 #if !defined(DECISIONS_H)
 #define DECISIONS_H
 
@@ -20,9 +20,9 @@
 typedef struct decisions {
   FILE *file;
   const trace *t;
-  const gmlake_stream *streams; /* of the lake, for those of the trace */
+  const gmlake_stream *streams; /* the lake's streams, by their number in the trace */
   size_t op;
-  int is_over; /* the trace is; what follows frees the rest */
+  int is_over; /* the trace has ended; later frees are not of the trace */
 } decisions;
 
 static void json_string(FILE *file, const char *text) {
@@ -47,7 +47,7 @@ static void decisions_write_stream(const decisions *d, gmlake_stream stream) {
     fputs("null", d->file);
 }
 
-/* An observer's function; user is a decisions. */
+/* The function for desc.observer. user is a `decisions`. */
 static void decisions_write(void *user, const gmlake_event *e) {
   static const char *const kinds[] = {"unknown", "alloc", "free", "split", "stitch",
                                       "reuse",   "evict", "grow", "wait",  "trim"};

@@ -1,6 +1,6 @@
-/* What the programs that need a GPU share: the driver's functions, found in its library at run
-   time, and four kernels as PTX text, so that neither a toolkit nor a compiler for the device is
-   needed. Include after <cuda.h>; pre: __typeof__ (gcc, clang). */
+/* What the programs that need a GPU share: the driver's functions, which are found in its library
+   at run time, and four kernels as PTX text. So neither a toolkit nor a compiler for the device is
+   needed. Include it after <cuda.h>. It needs __typeof__ (gcc, clang). */
 #if !defined(GPU_H)
 #define GPU_H
 
@@ -31,7 +31,8 @@
   X(cuMemGetAllocationPropertiesFromHandle)
 /* clang-format on */
 
-/* One driver: its functions by their own names (cuda.h's macros rename both sides alike). */
+/* A driver: a pointer to each of its functions. cuda.h renames some functions by macros; the macros
+   also rename the fields, so both have the same name. */
 #define GPU_MEMBER(name) __typeof__(name) *name;
 typedef struct gpu_driver {
   GPU_FUNCTIONS(GPU_MEMBER)
@@ -39,12 +40,12 @@ typedef struct gpu_driver {
 } gpu_driver;
 #undef GPU_MEMBER
 
-/* Opens the library and finds every function; 0: one is missing, or there is no such library. */
+/* Opens the library and finds every function. Returns 0 if the library or a function is missing. */
 #define GPU_FIND(name)                 \
   symbol = dlsym(gpu->library, #name); \
   if (!symbol) return 0;               \
   memcpy((void *)&gpu->name, &symbol, sizeof(symbol));
-#define GPU_FIND_EXPANDED(name) GPU_FIND(name) /* finds the name that cuda.h's macros stand for */
+#define GPU_FIND_EXPANDED(name) GPU_FIND(name) /* the name after cuda.h's macros */
 static int gpu_open(gpu_driver *gpu, const char *path) {
   void *symbol;
   memset((void *)gpu, 0, sizeof(*gpu));
@@ -110,7 +111,7 @@ typedef struct gpu_kernels {
   CUfunction fill, verify, spin, copy;
 } gpu_kernels;
 
-/* pre: a current context, the one the kernels are to run in. */
+/* pre: the context in which the kernels are to run is current. */
 static inline CUresult gpu_load_kernels(const gpu_driver *gpu, gpu_kernels *out) {
   CUresult code = gpu->cuModuleLoadData(&out->module, gpu_ptx);
   if (code == CUDA_SUCCESS) code = gpu->cuModuleGetFunction(&out->fill, out->module, "fill");

@@ -1,5 +1,6 @@
-/* Measures on a GPU what the mock's model and the README say: the driver's calls, the lake and its
-   peers on recorded traces, and copies through windows. Needs no toolkit. */
+/* Measures on a GPU the figures of bench/RESULTS.md: what the driver's calls cost, what the lake
+   and its peers need for recorded traces, and how fast copies through windows are. It compares them
+   with the mock's model. It needs no CUDA toolkit. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_CUDA
 #define GMLAKE_BACKEND_MOCK
@@ -22,16 +23,16 @@
 #define NUMBER_MAX 1000000
 
 static const char about[] =
-    "Measures on the first GPU; without one it says so and succeeds. Without SECTION, all; "
-    "without\n"
-    "TRACE, those that match bench/traces/*.gmtrace.gz.\n"
+    "Measures on the first GPU. On a machine without a GPU it says so and succeeds. Without\n"
+    "SECTION it measures all. Without TRACE it uses those that match bench/traces/*.gmtrace.gz.\n"
     "\n"
     "sections:\n"
     "  vmm        what each call of the driver costs\n"
-    "  traces     the lake on recorded traces, beside the mock's model and other allocators\n"
-    "  bandwidth  copies between blocks: cuMemAlloc's, the home arena's, windows\n"
-    "  operation  the lake's warm cost of an allocation or free, with locks and without\n"
-    "  limit      the lake under a limit, as on a smaller card\n"
+    "  traces     the lake on recorded traces, compared with the mock's model and with other\n"
+    "             allocators\n"
+    "  bandwidth  speed of copies between blocks of cuMemAlloc, of the home arena, and windows\n"
+    "  operation  time of an allocation or a free in later passes, with locks and without\n"
+    "  limit      the lake with a limit, as on a smaller card\n"
     "\n"
     "options:";
 
@@ -52,7 +53,7 @@ static const struct {
 
 typedef struct options {
   const char *json_path;
-  int chosen[SECTION_COUNT]; /* all, where no section is named */
+  int chosen[SECTION_COUNT]; /* all, if no section is named */
 } options;
 
 /* ---- Arguments ------------------------------------------------------------------------------- */
@@ -86,7 +87,7 @@ static int needs_traces(const options *o) {
   return 0;
 }
 
-/* Leaves the paths of traces at the front of the words. */
+/* Takes the names of sections out of the words, and moves the paths of traces to the front. */
 static void take_words(bench *b, options *o, char **words, size_t count) {
   size_t i;
   b->paths = words;
@@ -102,16 +103,18 @@ static void parse_arguments(int argc, char **argv, bench *b, options *o) {
        "writes every figure as one JSON document"},
       {"markdown", OPTION_FLAG, &b->is_markdown, 0, 0, NULL, "prints the tables in Markdown"},
       {"repeat", OPTION_COUNT, &b->repeat, 1, REPEAT_MAX, "N",
-       "times are medians of N (default 3)"},
+       "measures N times; times are medians (default 3)"},
       {"peer-ops", OPTION_COUNT, &b->peer_op_count, 1, NUMBER_MAX, "N",
-       "operations of a trace for cuMemAlloc, at most (default 20000: each\n"
-       "takes 0.05 ms and more)"},
+       "most operations of a trace for cuMemAlloc (default 20000: each takes\n"
+       "0.05 ms and more)"},
       {"chunk-mib", OPTION_POWER, &chunk_mib, 1, NUMBER_MAX, "N",
-       "the lake's chunk size, a power of two; default: its own choice"},
+       "size of the lake's chunks in MiB, a power of two; default: the lake\n"
+       "chooses"},
       {"limit-gib", OPTION_COUNT, &limit_gib, 1, NUMBER_MAX, "N",
-       "of section limit; default: 8 and 24"},
+       "the limit of the section limit, in GiB; default: 8 and 24"},
       {"copy-mib", OPTION_COUNT, &copy_mib, 16, NUMBER_MAX, "N",
-       "what is copied in section bandwidth, a multiple of 16 (default 4096)"},
+       "how much the section bandwidth copies, in MiB, a multiple of 16\n"
+       "(default 4096)"},
   };
   const option_reader reader = {"gpu_bench", "[OPTION]... [SECTION]... [TRACE]...", about, more,
                                 rows,        sizeof rows / sizeof rows[0]};
@@ -132,8 +135,8 @@ static void parse_arguments(int argc, char **argv, bench *b, options *o) {
 
 /* ---- The device ------------------------------------------------------------------------------ */
 
-/* The kernel module's version, which the driver's library does not tell: the first word of the
-   first line that is a number. */
+/* Finds the version of the kernel module, which the driver's library does not tell. It is the first
+   word of the first line that is a number. */
 static void read_driver_version(char *out, size_t out_bytes) {
   char line[256] = "";
   char *word;
@@ -150,7 +153,7 @@ static void read_driver_version(char *out, size_t out_bytes) {
   fclose(file);
 }
 
-/* Returns 0 where there is no device. */
+/* Returns 0 if there is no device. */
 static int open_device(bench *b) {
   const gpu_driver *gpu = &b->gpu;
   gmlake_backend *backend;

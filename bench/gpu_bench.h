@@ -1,4 +1,4 @@
-/* What the sections of gpu_bench share: the device, the options and how a driver call is made. */
+/* What the sections of gpu_bench share: the device, the options, and a macro for driver calls. */
 #if !defined(GPU_BENCH_H)
 #define GPU_BENCH_H
 
@@ -11,24 +11,24 @@
 #define REPEAT_MAX 99
 
 typedef struct bench {
-  gpu_driver gpu; /* the primary context is current */
+  gpu_driver gpu; /* its primary context is current */
   CUdevice device;
   gmlake_backend *backend; /* the CUDA backend of gmlake.h */
   gmlake_device_properties properties;
   char driver_version[64];
   json *json;
   int is_markdown;
-  int failed; /* a measurement did not run through */
+  int failed; /* a measurement did not succeed */
   uint64_t repeat;
-  uint64_t peer_op_count; /* operations of a trace for cuMemAlloc, at most */
+  uint64_t peer_op_count; /* the most operations of a trace for cuMemAlloc */
   size_t chunk_bytes;     /* of the lake; 0: its own choice */
-  size_t limit_bytes;     /* 0: the usual ones */
+  size_t limit_bytes;     /* 0: 8 and 24 GiB */
   size_t copy_bytes;
   char **paths; /* of the traces */
   size_t path_count;
 } bench;
 
-/* A driver call that has to succeed; pre: a gpu_driver *gpu is in scope. */
+/* A driver call that must succeed. pre: a gpu_driver *gpu is in scope. */
 #define GPU(call) gpu_must(gpu->call, #call)
 static void gpu_must(CUresult code, const char *call) {
   if (code == CUDA_SUCCESS) return;

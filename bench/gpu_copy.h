@@ -1,5 +1,6 @@
-/* Section bandwidth: the same copy between blocks of several kinds, in turns, so that clocks and
-   neighbours disturb all alike. The kind `plain, again` shows how far two equal kinds differ. */
+/* Section bandwidth. It makes the same copy between blocks of several kinds. The kinds take turns,
+   so that clocks and other programs disturb all in the same way. The kind `plain, again` is equal
+   to `plain`; it shows how much two equal kinds differ. */
 #if !defined(GPU_COPY_H)
 #define GPU_COPY_H
 
@@ -7,7 +8,7 @@
 #include "probe.h"
 
 #define COPY_ROUNDS_MAX 200
-#define COPY_SAMPLE_NS 20e6 /* of copies between two looks at the clock, about */
+#define COPY_SAMPLE_NS 20e6 /* about how long copies run between two readings of the clock */
 #define COPY_BATCH_MAX 32
 
 enum { COPY_PLAIN, COPY_AGAIN, COPY_HOME, COPY_WINDOW_16, COPY_WINDOW_2, COPY_KINDS };
@@ -19,7 +20,7 @@ static const char *const copy_ways[] = {"kernel", "cuMemcpyDtoDAsync"};
 
 typedef struct copy_kind {
   CUdeviceptr to, from;
-  size_t pieces; /* of each */
+  size_t pieces; /* of each block */
   gmlake *lake;  /* NULL: plain */
   probe shuffler;
 } copy_kind;
@@ -63,7 +64,7 @@ static void copy_open_home(copy_bench *c, copy_kind *k) {
   k->to = copy_alloc(c, k->lake, GMLAKE_NO_STITCH, &k->pieces);
 }
 
-/* Memory that is created in order lies in order: the lake is given it shuffled. */
+/* Memory that is created in order may also lie in order. So the lake gets it in random order. */
 static void copy_shuffle(probe *p, size_t chunk_bytes, size_t count) {
   const gmlake_backend *real = p->real;
   uint64_t random = 12345;
@@ -81,8 +82,8 @@ static void copy_shuffle(probe *p, size_t chunk_bytes, size_t count) {
   p->handle_count = count;
 }
 
-/* Every other chunk is free when the blocks are asked for, so each is a window whose pieces are
-   single chunks; the chunks between go back to the driver afterwards. */
+/* Makes windows whose pieces are single chunks: every other chunk is free when the blocks are
+   allocated. Afterwards the chunks between them go back to the driver. */
 static void copy_open_window(copy_bench *c, copy_kind *k, size_t chunk_bytes) {
   const size_t count = 4 * (c->bytes / chunk_bytes);
   const gmlake_stream stream = (gmlake_stream)c->stream;
@@ -121,7 +122,7 @@ static void copy_close(copy_bench *c, copy_kind *k) {
 
 /* ---- Copying ---- */
 
-/* ns of one of so many copies. */
+/* Makes `batch` copies and returns the ns of one. */
 static double copy_time(copy_bench *c, const copy_kind *k, int way, size_t batch) {
   const gpu_driver *gpu = &c->b->gpu;
   const double start_ns = now_ns();
@@ -136,7 +137,7 @@ static double copy_time(copy_bench *c, const copy_kind *k, int way, size_t batch
   return (now_ns() - start_ns) / (double)batch;
 }
 
-/* The first copy of each kind, which is no sample; it has to bring over every word. */
+/* Makes the first copy of each kind. It is not measured; it must copy every word. */
 static void copy_check(copy_bench *c, const copy_kind *k, uint32_t seed) {
   const gpu_driver *gpu = &c->b->gpu;
   const uint64_t words = c->bytes / 4;
@@ -145,7 +146,7 @@ static void copy_check(copy_bench *c, const copy_kind *k, uint32_t seed) {
   int way;
   GPU(cuMemAlloc(&wrong, sizeof wrong_count));
   GPU(cuMemcpyHtoD(wrong, &wrong_count, sizeof wrong_count));
-  GPU(cuCtxSynchronize()); /* our stream does not wait for what comes from pageable memory */
+  GPU(cuCtxSynchronize()); /* our stream does not wait for copies from pageable memory */
   for (way = 0; way < COPY_WAYS; way++) {
     seed += 1000;
     gpu_must(gpu_fill(gpu, &c->kernels, c->stream, k->from, words, seed), "fill");

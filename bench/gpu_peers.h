@@ -1,14 +1,14 @@
-/* The allocators that gpu_bench drives with a trace: the lake on a backend, gmlake_bfc.h over
-   cuMemAlloc, cuMemAlloc itself, and cuMemAllocAsync. Functions that can fail return NULL, or the
-   error's name. */
+/* The allocators to which gpu_bench gives the operations of a trace: the lake on a backend,
+   gmlake_bfc.h over cuMemAlloc, cuMemAlloc itself, and cuMemAllocAsync. Functions that can fail
+   return NULL if they succeed, else the name of the error. */
 #if !defined(GPU_PEERS_H)
 #define GPU_PEERS_H
 
 #include "gpu_bench.h"
 #include "trace.h"
 
-/* Names and numbers of the driver's memory pools, which our declarations leave out: the section
-   goes without what a driver lacks. */
+/* Functions and numbers of the driver's memory pools, which our declarations of the driver do not
+   have. If a driver lacks them, cuMemAllocAsync is not measured. */
 enum { POOL_RELEASE_THRESHOLD = 4, POOL_RESERVED_HIGH = 6 };
 typedef struct pool_functions {
   CUresult (*get_default)(void **pool, CUdevice device); /* cuDeviceGetDefaultMemPool */
@@ -179,7 +179,7 @@ static void bfc_close(void *self) { gmlake_bfc_destroy((gmlake_bfc *)self); }
 typedef struct async_run {
   const gpu_driver *gpu;
   const gmlake_stream *streams;
-  void *pool; /* NULL: the driver's stays as it is */
+  void *pool; /* NULL: the settings of the driver's pool do not change */
   pool_functions fn;
 } async_run;
 
@@ -197,7 +197,7 @@ static int pool_open(const gpu_driver *gpu, CUdevice device, pool_functions *fn,
          fn->get_default(out_pool, device) == CUDA_SUCCESS;
 }
 
-/* An empty pool, whose peak begins anew. */
+/* Empties the pool and sets its peak back. */
 static void pool_reset(async_run *run, uint64_t threshold) {
   const gpu_driver *gpu = run->gpu;
   uint64_t none = 0;

@@ -1,5 +1,5 @@
-/* Passes over a trace, and the sections made of them: traces, operation and limit. No kernel runs,
-   so the work that frees wait for is complete at once. */
+/* Passes over a trace, and the sections that consist of them: traces, operation and limit. No
+   kernel runs, so the work before each free is complete at once. */
 #if !defined(GPU_REPLAY_H)
 #define GPU_REPLAY_H
 
@@ -19,9 +19,9 @@ typedef struct replay {
 } replay;
 
 typedef struct outcome {             /* times in ns per operation */
-  const char *error;                 /* NULL: every pass ran through */
-  size_t pass_count;                 /* that ran through */
-  size_t failed_op;                  /* of the pass that did not */
+  const char *error;                 /* NULL: every pass succeeded */
+  size_t pass_count;                 /* passes that succeeded */
+  size_t failed_op;                  /* the operation at which the next pass failed */
   double cold_ns, cold_processor_ns; /* first pass */
   double warm_ns;                    /* the best of the later ones */
   double warm_driver_calls;          /* in the last one */
@@ -57,7 +57,7 @@ static const char *replay_free_live(replay *r) {
   return NULL;
 }
 
-/* One pass and, untimed, the free of what lives at its end. */
+/* Runs one pass. Then it frees what is still live; that is not timed. */
 static const char *replay_pass(replay *r, bench *b, outcome *out) {
   const gpu_driver *gpu = &b->gpu;
   const double ops = (double)r->op_count;
@@ -109,7 +109,7 @@ static void replay_once(const allocator *with, setting *s, size_t op_count, size
   free(r.blocks);
 }
 
-/* So often that figures of time can be medians. */
+/* Replays as often as --repeat says, so that times can be medians. */
 static void replay_often(const allocator *with, setting *s, size_t op_count, size_t passes,
                          outcome *out) {
   double figures[4][REPEAT_MAX];
@@ -141,7 +141,8 @@ static void trace_name(const char *path, char *out, size_t out_bytes) {
   }
 }
 
-/* Loads a trace and makes a real stream for each of its own. Returns 0 once the error is said. */
+/* Loads a trace and makes a real stream for each of its streams. Returns 0 after it has printed the
+   error. */
 static int setting_open(setting *s, bench *b, trace *t, const char *path) {
   const gpu_driver *gpu = &b->gpu;
   char error[512];
@@ -177,9 +178,9 @@ static void setting_close(setting *s, trace *t) {
 typedef struct trace_report {
   const char *name;
   const trace *t;
-  double memory_info_bytes;       /* taken from the free memory at the lake's peak */
-  outcome lake, mock, mock_alone; /* the mock with the costs of calls among others, and alone */
-  probe_entry real[PROBE_COUNT];  /* from create to destroy, with one pass between */
+  double memory_info_bytes;       /* how much less memory was free at the lake's peak */
+  outcome lake, mock, mock_alone; /* mock: costs of calls among others; mock_alone: alone */
+  probe_entry real[PROBE_COUNT];  /* from create to destroy, with one pass */
   probe_entry model[PROBE_COUNT];
   outcome native, bfc, async_default, async_kept;
   size_t native_op_count;
@@ -190,7 +191,8 @@ typedef struct trace_tables {
   probe_entry real[PROBE_COUNT], model[PROBE_COUNT];
 } trace_tables;
 
-/* The same operations on the mock: what it needs, and what it says that the driver takes. */
+/* Runs the same operations on the mock, for the memory that it needs and the driver time that it
+   models. */
 static void replay_mock(const setting *real, gmlake_mock_costs costs, outcome *out,
                         probe_entry *entries) {
   const gmlake_device_properties *device = &real->b->properties;
@@ -213,7 +215,8 @@ static void replay_mock(const setting *real, gmlake_mock_costs costs, outcome *o
   gmlake_mock_destroy(mock);
 }
 
-/* The lake through a probe, whose own cost is not to be in the other figures. */
+/* Runs the lake with a probe. This is a separate run, so that the other figures do not include the
+   cost of the probe. */
 static void replay_probed(const setting *real, trace_report *out) {
   const size_t free_bytes = gpu_free_bytes(&real->b->gpu);
   setting s = *real;
@@ -280,7 +283,7 @@ static void entries_json(json *j, const probe_entry *real, const probe_entry *mo
   json_end(j, ']');
 }
 
-/* How many chunks more the lake needed here than on the mock. */
+/* How many more chunks the lake needed here than on the mock. */
 static double chunks_apart(const trace_report *r) {
   return (r->lake.first.reserved_bytes_peak - r->mock.first.reserved_bytes_peak) /
          r->lake.first.chunk_bytes;
@@ -358,7 +361,7 @@ static void peer_rows(table *t, const trace_report *r) {
   peer_row(t, r, "cuMemAlloc", r->native_op_count, &r->native);
 }
 
-/* Where the device has no room for the trace's blocks there is nothing to measure. */
+/* If the device has no room for the trace's blocks, nothing is measured. */
 static int trace_fits(const bench *b, const trace *t) {
   return t->active_bytes_peak < gpu_free_bytes(&b->gpu);
 }
@@ -449,7 +452,8 @@ static void run_traces(bench *b) {
 
 /* ---- Section operation ----------------------------------------------------------------------- */
 
-/* What an allocation or free costs once the lake has what the trace needs. */
+/* Section operation: what an allocation or a free costs when the lake already has the memory that
+   the trace needs. */
 static void measure_operation(bench *b, const char *path, table *rows) {
   static setting s;
   double locked[REPEAT_MAX], unlocked[REPEAT_MAX];
@@ -498,7 +502,7 @@ static void run_operation(bench *b) {
 
 /* ---- Section limit --------------------------------------------------------------------------- */
 
-/* What the lake would choose on a card with as much memory. */
+/* The size of chunk that the lake would choose on a card with that much memory. */
 static size_t limit_chunk_bytes(const bench *b, size_t limit_bytes) {
   size_t chunk = 2 * MIB;
   while (chunk * 2 <= limit_bytes / 8192 && chunk < 32 * MIB) chunk *= 2;

@@ -1,6 +1,6 @@
-/* Section vmm: what each driver call costs that the lake makes, and cuMemAlloc beside them. A
-   figure is the median and mean of calls timed one by one (cheap ones in rounds of VMM_BATCH);
-   `first` is the first call of all, the one before the warm-up. */
+/* Section vmm: what each driver call of the lake costs, and cuMemAlloc for comparison. Each call is
+   timed by itself, cheap ones in rounds of VMM_BATCH; the figures are the median and the mean.
+   `first` is the very first call, before the warm-up. */
 #if !defined(GPU_VMM_H)
 #define GPU_VMM_H
 
@@ -14,11 +14,12 @@ typedef struct vmm {
   table rows;
   CUmemAllocationProp prop;
   CUmemAccessDesc access;
-  size_t bytes_max; /* physical memory that a measure may hold */
+  size_t bytes_max; /* the most physical memory that a measurement may hold */
   samples first_of_two, second_of_two;
 } vmm;
 
-/* Times in us; model_ns is what the mock charges for it, NAN: it does not know it. */
+/* Times are in us. model_ns is what the mock charges for the call; NAN: the mock has no such
+   call. */
 static void vmm_row(vmm *v, const char *call, const char *form, size_t bytes, size_t handles,
                     samples *s, double model_ns) {
   json *j = v->b->json;
@@ -44,7 +45,7 @@ static void vmm_row(vmm *v, const char *call, const char *form, size_t bytes, si
   json_end(j, '}');
 }
 
-/* Adds what the call took, in us, divided by so many handles. */
+/* Adds the time of the call in us, divided by the number of handles. */
 #define VMM_TIME(into, handles, call)                                   \
   do {                                                                  \
     const double start_ns = now_ns();                                   \
@@ -63,7 +64,7 @@ static size_t vmm_count(const vmm *v, size_t bytes) {
   return count < 1 ? 1 : count < VMM_HANDLES_MAX ? count : VMM_HANDLES_MAX;
 }
 
-/* So many are created in a row, then all released. */
+/* Creates `count` handles one after the other, then releases all. */
 static void vmm_measure_create(vmm *v, size_t bytes) {
   const gpu_driver *gpu = &v->b->gpu;
   const size_t count = vmm_count(v, bytes), size_mib = bytes / MIB;
@@ -98,7 +99,7 @@ static void vmm_measure_alloc(vmm *v, size_t bytes) {
   vmm_row(v, "cuMemFree", "", bytes, 0, &v->second_of_two, NAN);
 }
 
-/* Returns 0 where the driver has no such range. */
+/* Returns 0 if the driver has no range of that size. */
 static int vmm_measure_reserve(vmm *v, size_t bytes) {
   const gpu_driver *gpu = &v->b->gpu;
   CUdeviceptr address;
@@ -118,7 +119,7 @@ static int vmm_measure_reserve(vmm *v, size_t bytes) {
 }
 
 typedef struct vmm_range {
-  size_t bytes, count; /* of each handle, of handles */
+  size_t bytes, count; /* size of each handle, number of handles */
   CUdeviceptr address;
   CUmemGenericAllocationHandle handles[VMM_HANDLES_MAX];
 } vmm_range;
@@ -130,7 +131,8 @@ static void vmm_map_all(vmm *v, const vmm_range *r, samples *map) {
     VMM_TIME(map, 1, cuMemMap(r->address + i * r->bytes, r->bytes, 0, r->handles[i], 0));
 }
 
-/* Access and unmapping of the range in one call, or handle by handle; us per handle. */
+/* Measures set access and unmap of the range in one call, or one call for each handle; us per
+   handle. */
 static void vmm_measure_range(vmm *v, const vmm_range *r, int whole) {
   static samples map;
   const gpu_driver *gpu = &v->b->gpu;
@@ -218,7 +220,7 @@ static CUresult vmm_get_current(vmm_cheap *c, size_t i) {
   return c->gpu->cuCtxGetCurrent(&context);
 }
 
-/* In this order: events are created, recorded, asked once they are complete, and destroyed. */
+/* The calls for events, in this order: create, record, query when complete, destroy. */
 static const struct {
   const char *name, *form;
   CUresult (*call)(vmm_cheap *c, size_t i);
@@ -278,7 +280,7 @@ static void run_vmm(bench *b) {
   v.prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   v.prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   v.prop.location.id = b->device;
-  v.prop.allocFlags.gpuDirectRDMACapable = can_rdma > 0; /* as the lake asks for it */
+  v.prop.allocFlags.gpuDirectRDMACapable = can_rdma > 0; /* as the lake does */
   v.access.location = v.prop.location;
   v.access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   v.bytes_max = gpu_free_bytes(&b->gpu) / 8;

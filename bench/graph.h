@@ -1,13 +1,13 @@
-/* Reader of .gmgraph files, plain or gzipped (link with -lz), and made-up graphs of devices.
-   Include after gmlake_offload.h.
+/* Two sources of graphs for gmlake_offload.h, which is to be included before: .gmgraph files, plain
+   or gzipped (link with -lz), and made-up graphs for several devices.
 
    A graph file is text. Its first line is `gmgraph 1`, every other line is one of
      t ID BYTES KIND                   a tensor: p persistent, i input, a intermediate; IDs count up
-     o NAME TIME_NS r ID... w ID...    an operator, behind the tensors it reads and writes
+     o NAME TIME_NS r ID... w ID...    an operator that reads and writes tensors of lines above
      m LABEL                           an iteration begins, or the last one ends
      # NAME: VALUE                     a remark
-   Lines end in LF or CR LF. The reader is strict, but an operator may name a tensor twice. It takes
-   time in proportion to the file, and no more memory than LINES_MEMORY_MAX. */
+   Lines end in LF or CR LF. The reader checks everything, but an operator may name a tensor twice.
+   It takes time in proportion to the file, and no more memory than LINES_MEMORY_MAX. */
 #if !defined(GRAPH_H_INCLUDED)
 #define GRAPH_H_INCLUDED
 
@@ -37,14 +37,15 @@ typedef struct graph {
   size_t tensor_count, op_count, ref_count, mark_count; /* at least one operator */
 } graph;
 
-/* Private from here to graph_load. Functions return 1, or 0 once the error text is written. */
+/* Private from here to graph_load. Functions return 1, or 0 after they have written the error
+   text. */
 
 typedef struct graph_reader {
   lines in;
   graph *out;
   size_t tensor_capacity, op_capacity, ref_capacity, mark_capacity, named_capacity;
-  size_t *named; /* by tensor: the list that named it last, from 1 on */
-  size_t list;   /* the present one */
+  size_t *named; /* for each tensor the number of the list that named it last, from 1 on */
+  size_t list;   /* the number of the current list */
 } graph_reader;
 
 static int graph_read_tensor(graph_reader *r) {
@@ -79,7 +80,8 @@ static int graph_read_tensor(graph_reader *r) {
   return 1;
 }
 
-/* A list's ids up to the word `end` (NULL: the line's end), each once. */
+/* Reads a list of ids up to the word `end`, or to the end of the line if it is NULL. An id that the
+   list names twice is kept once. */
 static int graph_read_ids(graph_reader *r, const char *end, size_t *out_count) {
   graph *g = r->out;
   size_t first = g->ref_count;
@@ -155,7 +157,7 @@ static int graph_read_all(graph_reader *r) {
   return r->out->op_count ? 1 : lines_fail(&r->in, "the graph has no operators");
 }
 
-/* Frees what graph_load has filled in. */
+/* Frees the memory of a graph that graph_load has read. */
 static inline void graph_free(graph *g) {
   free(g->tensors);
   free(g->ops);
@@ -164,7 +166,8 @@ static inline void graph_free(graph *g) {
   memset(g, 0, sizeof *g);
 }
 
-/* Returns 1; or 0 with `file:line: reason` in error, and nothing to free. */
+/* Reads a graph. Returns 1, or 0 with `file:line: reason` in error; then there is nothing to
+   free. */
 static inline int graph_load(const char *path, graph *out, char *error, size_t error_bytes) {
   graph_reader reader;
   int ok;
@@ -184,13 +187,13 @@ static inline size_t graph_iteration_count(const graph *g) {
   return g->mark_count > 1 ? g->mark_count - 1 : 1;
 }
 
-/* The operators of an iteration; all of them where there are no two marks. */
+/* The range of operators of an iteration; all of them if the file has fewer than two marks. */
 static void graph_iteration_range(const graph *g, size_t iteration, size_t *first, size_t *end) {
   *first = g->mark_count > 1 ? g->marks[iteration] : 0;
   *end = g->mark_count > 1 ? g->marks[iteration + 1] : g->op_count;
 }
 
-/* Whether running the operator twice gives other bytes: random numbers. */
+/* Whether the operator makes random numbers, so that running it twice gives different bytes. */
 static int graph_is_impure(const char *name) {
   static const char *const words[] = {"rand",    "dropout",  "bernoulli",   "uniform",
                                       "normal.", "normal_.", "exponential", "multinomial"};
@@ -201,15 +204,15 @@ static int graph_is_impure(const char *name) {
   return 0;
 }
 
-/* What an iteration makes before it reads it is an intermediate, whatever the file calls it but
-   persistent; what it only reads, an input. */
+/* The kind of a tensor in the iteration. One that the file calls persistent stays so. One that the
+   iteration writes before it reads it is an intermediate. One that it only reads is an input. */
 static gmlake_offload_kind graph_kind(const graph_tensor *tensor, int made, int written) {
   if (tensor->kind == 'p') return GMLAKE_OFFLOAD_PERSISTENT;
   if (made) return GMLAKE_OFFLOAD_INTERMEDIATE;
   return written ? GMLAKE_OFFLOAD_PERSISTENT : GMLAKE_OFFLOAD_INPUT;
 }
 
-/* Adds the tensors that the iteration touches, and all persistent ones; ids[t] is t's number. */
+/* Adds the tensors that the iteration uses, and all persistent ones. ids[t] becomes the id of t. */
 static int graph_add_tensors(const graph *g, size_t first, size_t end,
                              gmlake_offload_graph *planned, uint32_t *ids) {
   unsigned char *how = (unsigned char *)calloc(g->tensor_count + 1, 1);
@@ -221,7 +224,7 @@ static int graph_add_tensors(const graph *g, size_t first, size_t end,
     const graph_op *op = &g->ops[i];
     for (n = 0; n < op->read_count + op->write_count; n++) {
       unsigned char *use = &how[g->refs[op->first_ref + n]];
-      if (n >= op->read_count) *use |= *use ? 2 : 3; /* 1: touched, 2: written, 4: read first */
+      if (n >= op->read_count) *use |= *use ? 2 : 3; /* 1: used, 2: written, 4: read first */
       if (n < op->read_count) *use |= *use ? 1 : 5;
     }
   }
@@ -261,7 +264,7 @@ static int graph_add_ops(const graph *g, size_t first, size_t end, gmlake_offloa
   return ok;
 }
 
-/* A sealed graph of one iteration, or NULL with the reason in error. */
+/* Returns a sealed graph of one iteration, or NULL with the reason in error. */
 static inline gmlake_offload_graph *graph_make(const graph *g, size_t iteration, char *error,
                                                size_t error_bytes) {
   gmlake_offload_graph *planned = NULL;
@@ -287,9 +290,9 @@ static inline gmlake_offload_graph *graph_make(const graph *g, size_t iteration,
 
 /* ---- Made-up graphs -------------------------------------------------------------------------- */
 
-#define GRAPH_FLOPS 400e12      /* of a device, a second */
-#define GRAPH_PEER_BYTES 200e9  /* between two devices, a second */
-#define GRAPH_MEMORY_BYTES 3e12 /* of a device, a second */
+#define GRAPH_FLOPS 400e12      /* operations that a device computes in a second */
+#define GRAPH_PEER_BYTES 200e9  /* bytes copied between two devices in a second */
+#define GRAPH_MEMORY_BYTES 3e12 /* bytes that a device reads or writes in a second */
 #define GRAPH_DEVICES_MAX 8
 
 typedef struct graph_maker {
@@ -307,7 +310,7 @@ static uint32_t graph_new(graph_maker *m, double bytes, gmlake_offload_kind kind
   return id;
 }
 
-/* An operator that reads two tensors (the second may be NONE) and makes one. */
+/* Adds an operator that reads two tensors (the second may be NONE) and makes one. */
 static uint32_t graph_apply(graph_maker *m, const char *name, double seconds, uint32_t a,
                             uint32_t b, double bytes, unsigned device) {
   uint32_t reads[2], made = graph_new(m, bytes, GMLAKE_OFFLOAD_INTERMEDIATE, device), id;
@@ -326,7 +329,7 @@ static uint32_t graph_apply(graph_maker *m, const char *name, double seconds, ui
   return made;
 }
 
-/* The tensor, or a copy of it, on that device. */
+/* Returns the tensor if it is on that device, else a copy of it there, which it adds. */
 static uint32_t graph_bring(graph_maker *m, uint32_t tensor, unsigned device) {
   gmlake_offload_tensor_desc desc;
   uint32_t copy, id;
@@ -358,9 +361,9 @@ static int graph_begin(graph_maker *m) {
   return gmlake_offload_graph_create(&desc, &m->graph) == GMLAKE_OFFLOAD_OK;
 }
 
-/* C = A B in blocks of n by n half-precision numbers, `blocks` to a side, cut over the devices:
-   blocks (i, k) of A and (k, j) of B lie on devices in turn, their product is made where A's block
-   lies, and summed up where C's block lies. NULL where it cannot be made. */
+/* The product C = A B of matrices of `blocks` by `blocks` blocks, each of n by n half-precision
+   numbers. The blocks of A and B are on the devices in turn. The product of two blocks is computed
+   on the device of A's block, and added on the device of C's block. NULL: it cannot be made. */
 static inline gmlake_offload_graph *graph_make_product(unsigned devices, unsigned blocks,
                                                        double n) {
   uint32_t a[64], b[64];
@@ -393,8 +396,9 @@ static inline gmlake_offload_graph *graph_make_product(unsigned devices, unsigne
   return graph_finish(&m);
 }
 
-/* One device's part of a transformer layer: its heads, then its columns of the two matrices behind
-   them. `tokens` by `width` half-precision numbers go in; what comes out is a part of a sum. */
+/* One device's part of a transformer layer: its heads, then its columns of the two matrices after
+   the heads. The input is `tokens` by `width` half-precision numbers. The output is one summand of
+   the layer's output. */
 static uint32_t graph_layer_part(graph_maker *m, uint32_t x, double tokens, double width,
                                  unsigned devices, unsigned device, int attention) {
   double inner = (attention ? width : 4 * width) / devices, wide = attention ? 3 * inner : inner;
@@ -411,8 +415,8 @@ static uint32_t graph_layer_part(graph_maker *m, uint32_t x, double tokens, doub
                      2 * tokens * width, device);
 }
 
-/* `layers` transformer layers cut by heads over the devices, the sums made on each device in turn.
-   NULL where it cannot be made. */
+/* `layers` transformer layers, divided by heads over the devices. The devices make the sums in
+   turn. NULL: it cannot be made. */
 static inline gmlake_offload_graph *graph_make_transformer(unsigned devices, unsigned layers,
                                                            double tokens, double width) {
   double bytes = 2 * tokens * width;
@@ -434,20 +438,20 @@ static inline gmlake_offload_graph *graph_make_transformer(unsigned devices, uns
   return graph_finish(&m);
 }
 
-/* Below n, of any generator: the high bits of a multiplicative one (Knuth's MMIX). */
+/* A random number below n: the high bits of Knuth's MMIX generator. */
 static unsigned graph_draw(uint64_t *state, unsigned n) {
   *state = *state * 6364136223846793005u + 1442695040888963407u;
   return (unsigned)((*state >> 33) % n);
 }
 
-/* Bytes from 64 KiB to 64 MiB, any of these sizes' doublings alike. */
+/* A random size from 64 KiB to 64 MiB; its logarithm is uniform. */
 static double graph_draw_bytes(uint64_t *state) {
   return 512.0 * (128 + graph_draw(state, 128)) * (1u << graph_draw(state, 10));
 }
 
-/* `count` operators of no pattern: each reads one of the last 8 tensors made, or of the last
-   `live`, and perhaps another or a parameter, and stays with the first on its device nine times of
-   ten. Sizes are mixed. NULL where it cannot be made. */
+/* `count` operators without a pattern. Each reads one of the last 8 tensors that were made, or of
+   the last `live` ones, and perhaps a second one or a parameter. Nine times of ten it runs on the
+   device of the first tensor. Sizes are mixed. NULL: it cannot be made. */
 static inline gmlake_offload_graph *graph_make_random(unsigned devices, unsigned count,
                                                       unsigned live, unsigned seed) {
   uint32_t made[4096], parameters[64];

@@ -1,5 +1,5 @@
-/* Reads text, plain or gzipped, by lines and words (link with -lz), and says where it is wrong: the
-   ground that the readers of traces and graphs stand on. */
+/* Reads text, plain or gzipped, by lines and words, and reports errors with their line. The readers
+   of traces (trace.h) and graphs (graph.h) use it. Link with -lz. */
 #if !defined(LINES_H_INCLUDED)
 #define LINES_H_INCLUDED
 
@@ -12,8 +12,8 @@
 #include <string.h>
 #include <zlib.h>
 
-/* What a reader's arrays may hold; a file of a few KiB can unpack to any size. For larger files
-   compile with -DLINES_MEMORY_MAX=BYTES. */
+/* The most bytes that the arrays of a reader may hold. Without a limit, a gzipped file of a few KiB
+   could need any amount of memory. For larger files compile with -DLINES_MEMORY_MAX=BYTES. */
 #if !defined(LINES_MEMORY_MAX)
 #define LINES_MEMORY_MAX ((size_t)1 << 30)
 #endif
@@ -26,11 +26,11 @@ typedef struct lines {
   size_t number; /* of the line */
   char *text;
   size_t capacity;
-  char *cursor;  /* what of the line is still to read */
-  size_t memory; /* bytes of the arrays that lines_grow has made */
+  char *cursor;  /* the rest of the line, which is still to be read */
+  size_t memory; /* bytes of all arrays that lines_grow has made */
 } lines;
 
-/* Writes `file:line: reason`, without the line where none has been read; always 0. */
+/* Writes `file:line: reason`, or `file: reason` if no line was read yet. Always returns 0. */
 static inline int lines_fail(lines *in, const char *format, ...) {
   int written = in->number ? snprintf(in->error, in->error_bytes, "%s:%lu: ", in->path,
                                       (unsigned long)in->number)
@@ -44,8 +44,8 @@ static inline int lines_fail(lines *in, const char *format, ...) {
   return 0;
 }
 
-/* Makes room for one item more: returns the items, or NULL with the old ones untouched and the
-   error text written. */
+/* Makes room for one more item and returns the items. If that fails it returns NULL, does not
+   change the old items, and writes the error text. */
 static inline void *lines_grow(lines *in, void *items, size_t count, size_t *capacity,
                                size_t item_bytes) {
   size_t more = *capacity ? *capacity : 1024;
@@ -66,7 +66,7 @@ static inline void *lines_grow(lines *in, void *items, size_t count, size_t *cap
   return grown;
 }
 
-/* Cuts the next word off the line; NULL at its end. */
+/* Returns the next word of the line and moves behind it; NULL at the end of the line. */
 static inline char *lines_word(lines *in) {
   char *word = in->cursor + strspn(in->cursor, " \t");
   if (!*word) return NULL;
@@ -104,7 +104,8 @@ static inline int lines_end_of_record(lines *in) {
   return word ? lines_fail(in, "text after the record: '%.40s'", word) : 1;
 }
 
-/* Returns 1 with a line, 0 at the end, -1 once the error text is written. */
+/* Reads the next line. Returns 1, 0 at the end of the file, -1 after it has written the error
+   text. */
 static inline int lines_next(lines *in) {
   const char *got = gzgets(in->file, in->text, (int)in->capacity);
   size_t length = got ? strlen(in->text) : 0;
@@ -139,7 +140,8 @@ static inline void lines_close(lines *in) {
   free(in->text);
 }
 
-/* pre: `in` is zeroed. Lines hold less than `capacity` bytes. Close it also where this fails. */
+/* Opens a file whose lines are shorter than `capacity` bytes. Close it also if this fails.
+   pre: `in` is zeroed. */
 static inline int lines_open(lines *in, const char *path, size_t capacity, char *error,
                              size_t error_bytes) {
   in->path = path;
@@ -154,7 +156,7 @@ static inline int lines_open(lines *in, const char *path, size_t capacity, char 
   return 1;
 }
 
-/* The first line has to be `head`. */
+/* Checks that the first line is `head`. */
 static inline int lines_read_head(lines *in, const char *head, const char *kind) {
   int more = lines_next(in);
   if (more < 0) return 0;

@@ -1,5 +1,5 @@
-/* What a benchmark needs beside what it measures: a clock, samples, tables as text or Markdown, and
-   a JSON document. A figure that is not known is NAN: `-` in a table, null in JSON. */
+/* What every benchmark needs: a clock, samples, tables as text or Markdown, and a JSON document. A
+   figure that is not known is NAN; it is `-` in a table and null in JSON. */
 #if !defined(MEASURE_H)
 #define MEASURE_H
 
@@ -22,7 +22,7 @@ static double measure_ns(clockid_t clock) {
 
 static double now_ns(void) { return measure_ns(CLOCK_MONOTONIC); }
 
-/* What one reading of the clock adds to a time. */
+/* The time that it takes to read the clock once. */
 static double clock_cost_ns(void) {
   const double start = now_ns();
   int i;
@@ -32,10 +32,10 @@ static double clock_cost_ns(void) {
 
 #define SAMPLES_MAX 4096
 
-/* The first sample is kept apart: it has the costs of a first use. */
+/* The first sample is kept apart, because a first use costs more. */
 typedef struct samples {
   double first, sum;
-  size_t count; /* without the first */
+  size_t count; /* not counting the first */
   int started;
   double items[SAMPLES_MAX];
 } samples;
@@ -47,7 +47,7 @@ static void samples_clear(samples *s) {
   s->sum = 0;
 }
 
-/* Beyond SAMPLES_MAX samples are dropped. */
+/* Adds a sample. After SAMPLES_MAX samples, further ones are dropped. */
 static void samples_add(samples *s, double value) {
   if (!s->started) {
     s->started = 1;
@@ -63,7 +63,7 @@ static int compare_doubles(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Sorts the values; NAN where there are none. */
+/* Sorts the values and returns the median; NAN if there are none. */
 static double median(double *values, size_t count) {
   if (!count) return NAN;
   qsort(values, count, sizeof(double), compare_doubles);
@@ -79,10 +79,10 @@ static double samples_mean(const samples *s) { return s->count ? s->sum / (doubl
 typedef struct json {
   FILE *file; /* NULL: nothing is written */
   int depth;
-  int filled[JSON_DEPTH]; /* whether something stands before, at this depth */
+  int filled[JSON_DEPTH]; /* whether this depth has an element already */
 } json;
 
-/* Name is NULL for the elements of arrays, each on a line of its own. */
+/* name is NULL for an element of an array. Each such element begins a new line. */
 static void json_key(json *j, const char *name) {
   if (j->filled[j->depth]) fputs(name ? ", " : ",", j->file);
   j->filled[j->depth] = 1;
@@ -126,7 +126,7 @@ static void json_count(json *j, const char *name, uint64_t value) {
   fprintf(j->file, "%llu", (unsigned long long)value);
 }
 
-/* A whole number that may be unknown. */
+/* Writes a whole number, or null if it is NAN. */
 static void json_whole(json *j, const char *name, double value) {
   if (!j->file) return;
   json_key(j, name);
@@ -150,7 +150,7 @@ static void json_real(json *j, const char *name, double value) {
 #define TABLE_COLUMNS 16
 #define TABLE_CELL 80
 
-/* Cells are given one after the other, row by row; the first row is the head. */
+/* A table. Its cells are added one after the other, row by row. The first row is the head. */
 typedef struct table {
   int is_markdown;
   char title[256];
@@ -179,7 +179,8 @@ static void table_real(table *t, int decimals, double value) {
     table_cell(t, "%.*f", decimals, value);
 }
 
-/* Heads are separated by '|'; those of columns of text begin with '<'. */
+/* heads has the heads of the columns, separated by '|'. The head of a column of text begins with
+   '<'. */
 static void table_open(table *t, int is_markdown, const char *title, const char *heads) {
   memset(t, 0, sizeof *t);
   t->is_markdown = is_markdown;

@@ -1,7 +1,7 @@
-/* Reads the options of a program from a table. `--name value` and `--name=value` mean the same,
-   `-h` and `--help` print the help, what stands behind `--` is no option. Options and other words
-   may stand in any order. What is wrong is told together with what would be right.
-   pre: the file defines _GNU_SOURCE or is compiled as gnu99 (getopt_long). */
+/* Reads the options of a program from a table. `--name value` and `--name=value` mean the same.
+   `-h` and `--help` print the help. A word after `--` is not an option. Options and other words may
+   come in any order. An error names the wrong value and says what would be right. pre: the file
+   defines _GNU_SOURCE or is compiled as gnu99 (getopt_long). */
 #if !defined(OPTIONS_H_INCLUDED)
 #define OPTIONS_H_INCLUDED
 
@@ -14,7 +14,7 @@
 #include <string.h>
 
 typedef enum option_kind {
-  OPTION_FLAG = 0, /* int: 1 where it is given */
+  OPTION_FLAG = 0, /* int: 1 if it is given */
   OPTION_COUNT,    /* uint64_t from min to max */
   OPTION_POWER,    /* uint64_t, a power of two from min to max */
   OPTION_NUMBER,   /* double from min to max */
@@ -33,24 +33,24 @@ typedef struct option_list {
 typedef struct option_row {
   const char *name; /* without the two dashes */
   option_kind kind;
-  void *out;          /* what kind says; keeps its value where the option is not given */
+  void *out;          /* of the type that kind says; unchanged if the option is not given */
   double min, max;    /* of counts, powers and numbers; of a list max: how many values fit */
   const char *value;  /* what the help calls the value; NULL for flags */
-  const char *effect; /* for the help: lines, the first letter small */
+  const char *effect; /* for the help: one or more lines, beginning with a small letter */
 } option_row;
 
 typedef struct option_reader {
   const char *program;  /* its name, for errors */
-  const char *synopsis; /* behind the name: "[OPTION]... [GRAPH]..." */
-  const char *about;    /* for the help: lines above the options, */
-  const char *more;     /* and below them; may be "" */
+  const char *synopsis; /* the usage after the name: "[OPTION]... [GRAPH]..." */
+  const char *about;    /* for the help: lines above the options */
+  const char *more;     /* for the help: lines below them; may be "" */
   const option_row *rows;
   size_t row_count;
 } option_reader;
 
 #define OPTIONS_MAX 64
-#define OPTIONS_FIRST 256 /* getopt_long's number of the first row, behind all letters */
-#define OPTIONS_COLUMN 24 /* at which the help tells what an option does */
+#define OPTIONS_FIRST 256 /* getopt_long's number of the first row, above all letters */
+#define OPTIONS_COLUMN 24 /* where the help says what an option does */
 
 static inline void options_help(const option_reader *r) {
   size_t i;
@@ -84,8 +84,8 @@ static inline void options_wanted(const option_row *row, char *out, size_t room)
   }
 }
 
-/* Says what is wrong with the value of an option, and exits with 2. For what rows cannot say the
-   program calls it. */
+/* Prints what is wrong with the value of an option, and exits with 2. A program calls it for checks
+   that the rows cannot express. */
 static inline void options_wrong(const option_reader *r, const char *option, const char *wanted,
                                  const char *value) {
   fprintf(stderr, "%s: --%s takes %s, not '%s'; %s --help explains the options\n", r->program,
@@ -93,7 +93,7 @@ static inline void options_wrong(const option_reader *r, const char *option, con
   exit(2);
 }
 
-/* Likewise; row NULL: there is no such option. */
+/* The same for a row. row NULL: there is no such option. */
 static inline void options_refuse(const option_reader *r, const option_row *row,
                                   const char *value) {
   char wanted[200];
@@ -106,7 +106,7 @@ static inline void options_refuse(const option_reader *r, const option_row *row,
   exit(2);
 }
 
-/* These store the value; 0: it is none that the row takes. */
+/* These functions store the value. They return 0 if the row does not take it. */
 static inline int options_store_count(const option_row *row, const char *value) {
   char *end = NULL;
   uint64_t number;
@@ -170,7 +170,7 @@ static inline void options_store(const option_reader *r, const option_row *row, 
   if (!fits) options_refuse(r, row, value);
 }
 
-/* What getopt_long complains about: a row, or a letter or name that no row has. */
+/* Reports what getopt_long refused: the value of a row, or a letter or name that no row has. */
 static inline void options_unknown(const option_reader *r, int found, const char *word) {
   const int i = optopt - OPTIONS_FIRST;
   const char letter[3] = {'-', (char)optopt, 0};
@@ -178,8 +178,8 @@ static inline void options_unknown(const option_reader *r, int found, const char
   options_refuse(r, NULL, optopt ? letter : word);
 }
 
-/* Reads all options. Returns the index of the first other word in argv, behind which only other
-   words stand; *out_help: the help was asked for. Exits with 2 where an option is wrong. */
+/* Reads all options, and moves the other words to the end of argv. Returns the index of the first
+   of them. Sets *out_help to 1 if the help was asked for. Exits with 2 if an option is wrong. */
 static inline int options_parse(const option_reader *r, int argc, char **argv, int *out_help) {
   struct option table[OPTIONS_MAX + 2];
   size_t i, count = r->row_count < OPTIONS_MAX ? r->row_count : OPTIONS_MAX;
@@ -204,7 +204,7 @@ static inline int options_parse(const option_reader *r, int argc, char **argv, i
   return optind;
 }
 
-/* Likewise; prints the help where it was asked for, and exits with 0. */
+/* The same, but if the help was asked for, it prints the help and exits with 0. */
 static inline int options_read(const option_reader *r, int argc, char **argv) {
   int help, first = options_parse(r, argc, argv, &help);
   if (!help) return first;
@@ -212,7 +212,7 @@ static inline int options_read(const option_reader *r, int argc, char **argv) {
   exit(0);
 }
 
-/* Of a program that takes nothing but options. */
+/* The same for a program that takes only options. */
 static inline void options_alone(const option_reader *r, int argc, char **argv) {
   const int first = options_read(r, argc, argv);
   if (first == argc) return;

@@ -1,6 +1,7 @@
-/* What a shared library exports to be measured by bench.c beside the lake (--peer FILE). The
-   allocator's name is the file's, without a leading `peer_` and what follows the first dot. Any of
-   its memory is made up: nobody touches it. Nothing is closed: the process ends. */
+/* The functions of a shared library whose allocator bench.c measures beside the lake (`build/bench
+   --peer FILE`). The allocator's name is that of the file, without a leading `peer_` and without
+   what follows the first dot. Nobody reads or writes the memory, so its addresses may be made up.
+   Nothing is closed at the end, because the process ends. */
 #if !defined(PEER_H)
 #define PEER_H
 
@@ -10,14 +11,15 @@
 extern "C" {
 #endif
 
-/* An allocator over device_bytes of memory, or NULL. At most blocks_max blocks are live at a time,
-   and streams are numbered below stream_count. */
+/* Makes an allocator for device_bytes of memory; NULL on failure. At most blocks_max blocks are
+   live at the same time. The numbers of streams are below stream_count. */
 void *peer_open(size_t device_bytes, size_t blocks_max, size_t stream_count);
-/* A block, or NULL. bytes is not 0. Threads: one at a time, and so below. */
+/* Returns a block, or NULL on failure. bytes is not 0. This and the other functions are called by
+   one thread at a time. */
 void *peer_alloc(void *self, size_t bytes, size_t stream);
-/* Not 0 where that fails. */
+/* Returns 0 if the block was freed, else another number. */
 int peer_free(void *self, void *ptr);
-/* May be left out: the most memory it has held of the device, in bytes. */
+/* Returns the most memory of the device that it has held, in bytes. A library may leave it out. */
 size_t peer_reserved_peak(void *self);
 
 #if defined(__cplusplus)

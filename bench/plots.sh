@@ -1,7 +1,7 @@
 #!/bin/sh
 # usage: plots.sh TRACE...
-# Draws live and reserved memory over time of each trace into build/plots/TRACE.png.
-# Environment: BUILD, where build/replay is, and plots go.
+# Draws the live and the reserved memory of each trace over time, into build/plots/TRACE.png.
+# Environment: BUILD is the folder that has the program replay and gets the plots (default: build).
 set -eu
 
 build=${BUILD:-build}

@@ -1,14 +1,14 @@
-/* What `build/replay --policy` runs a lake with: one of its own (bench/policy_builtin.h), or that
-   of a shared library. Such a library defines
+/* The form of a policy for `build/replay --policy`. replay has two policies of its own
+   (bench/policy_builtin.h), and can load others from shared libraries. Such a library defines
 
       const policy_plugin gmlake_replay_policy = { ... };
 
-   and nothing else that it exports is looked at; see bench/policy_worst_fit.c. Built with
+   Nothing else that it exports is used. bench/policy_worst_fit.c is an example. Build it with
 
       cc -std=c99 -shared -fPIC -I. -Ibench policy.c -o policy.so
 
-   it runs as `build/replay --policy ./policy.so --set key=value`. It knows gmlake.h by its types
-   alone: a lake calls it, it never calls a lake. */
+   and run `build/replay --policy ./policy.so --set key=value`. The library uses only the types of
+   gmlake.h: a lake calls the policy, the policy never calls a lake. */
 #if !defined(POLICY_H)
 #define POLICY_H
 
@@ -23,28 +23,29 @@ extern "C" {
 
 #define POLICY_SYMBOL "gmlake_replay_policy"
 
-typedef struct policy_key { /* a knob, for --set and --help */
-  const char *name, *value; /* its default, as text */
+typedef struct policy_key { /* a setting, for --set and --help */
+  const char *name, *value; /* value: its default, as text */
   const char *help;
 } policy_key;
 
 typedef struct policy_plugin {
-  size_t struct_bytes; /* sizeof(policy_plugin), and */
-  size_t policy_bytes; /* sizeof(gmlake_policy): what it was compiled against */
+  size_t struct_bytes; /* sizeof(policy_plugin) when the library was compiled */
+  size_t policy_bytes; /* sizeof(gmlake_policy) then */
   const char *name, *help;
   const policy_key *keys;
   size_t key_count;
-  /* Sets one of the keys, before any lake is made. Returns 0 where the value does not fit. */
+  /* Changes a setting. It is called before any lake is made. Returns 0 if the value does not
+     fit. */
   int (*set)(const char *key, const char *value);
-  /* Writes what it wants of a lake that is about to be made: desc->policy, and what else differs
-     from the defaults, such as chunk_bytes. Options of the command line come after it. What it
-     points to has to stay; several lakes are made one after the other. */
+  /* Is called before each lake is made. It writes desc->policy, and every other field that must
+     differ from its default, for example chunk_bytes. Options of the command line may change fields
+     after that. What desc points to must stay valid; several lakes are made one after the other. */
   void (*describe)(gmlake_desc *desc);
 } policy_plugin;
 
-extern const policy_plugin gmlake_replay_policy; /* a library's; C++ would keep it to itself */
+extern const policy_plugin gmlake_replay_policy; /* so that C++ exports a library's */
 
-/* A number up to max in decimal digits; 0 where the text is anything else. */
+/* Reads a number from 0 to max in decimal digits. Returns 0 if the text is anything else. */
 static inline int policy_number(const char *text, uint64_t max, uint64_t *out) {
   char *end;
   if (*text < '0' || *text > '9') return 0;

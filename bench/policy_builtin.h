@@ -1,4 +1,4 @@
-/* The policies that build/replay has by itself: the lake's own and the paper's. */
+/* The two policies that build/replay has without a library: the lake's own and the paper's. */
 #if !defined(POLICY_BUILTIN_H)
 #define POLICY_BUILTIN_H
 
@@ -10,7 +10,7 @@
 
 /* ---- default --------------------------------------------------------------------------------- */
 
-static gmlake_desc policy_default_desc; /* its knobs */
+static gmlake_desc policy_default_desc; /* its settings */
 
 static const policy_key policy_default_keys[] = {
     {"chunk_mib", "0", "the chunk, a power of two, 2 to 1024; 0: device memory / 8192, 2 to 32"},
@@ -50,10 +50,11 @@ static int policy_paper_is_ready;
 
 static const policy_key policy_paper_keys[] = {
     {"official", "0",
-     "1: all as the authors' code has it, what is set after it still counts; or 0"},
+     "1: all settings as in the authors' code; a later --set still changes them; or 0"},
     {"chunk_mib", "2", "the chunk, a power of two, 2 to 1024; sizes are rounded up to it"},
     {"limit_mib", "128", "a number, the fragmentation limit"},
-    {"limit_reading", "request", "what it limits: request, exact, block, whole; policy_paper.h"},
+    {"limit_reading", "request",
+     "what it limits: request, exact, block, whole; see policy_paper.h"},
     {"stitched_max_mib", "0", "a number, StitchFree's threshold; 0: 4 x device memory"},
     {"small_kib", "0",
      "a number: smaller requests live in slabs of a chunk; 0: those below a chunk"},
@@ -63,7 +64,7 @@ static const policy_key policy_paper_keys[] = {
     {"allocates_whole", "0", "1 or 0: S4 creates all of the request and stitches nothing"},
     {"stitches_late", "0", "1 or 0: stitches only when creating all of the request has failed"},
     {"reuse_percent", "100",
-     "100 to 10000: an sBlock of up to so much of the request is reused, whole"}};
+     "100 to 10000: an sBlock of up to this part of the request is reused, whole"}};
 
 static void policy_paper_prepare(void) {
   if (!policy_paper_is_ready) gmlake_paper_init(&policy_paper_settings);
@@ -115,7 +116,7 @@ static int policy_paper_set(const char *key, const char *value) {
   return 1;
 }
 
-/* What the built-in policy is asked for, memory for a slab, is never stitched. */
+/* The built-in policy is only asked to create a slab. So it must never stitch. */
 static void policy_paper_describe(gmlake_desc *desc) {
   policy_paper_prepare();
   policy_paper_table = gmlake_policy_paper(&policy_paper_settings);

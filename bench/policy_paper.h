@@ -1,47 +1,56 @@
-/* The policy of the GMLake paper (Guo et al., ASPLOS 2024, arXiv 2401.08156, section 4) for
-   desc.policy: BestFit after its Algorithm 1, the five states of its Figure 9, StitchFree.
+/* The strategy of the GMLake paper (Guo et al., ASPLOS 2024, arXiv 2401.08156, section 4) as a
+   policy for desc.policy. It follows the paper's Algorithm 1 (BestFit), the five states of its
+   Figure 9, and StitchFree.
 
       gmlake_paper paper;
       gmlake_policy policy;
       gmlake_paper_init(&paper);            // the paper's settings; change what you like
-      policy = gmlake_policy_paper(&paper); // both have to outlive the lake
+      policy = gmlake_policy_paper(&paper); // both must live longer than the lake
       desc.policy = &policy;
       desc.chunk_bytes = paper.chunk_bytes;
       desc.stitch_bytes_min = paper.chunk_bytes;
 
-   Sizes are rounded up to chunks, 2 MiB. The pPool are the free pBlocks, the sPool the idle
-   windows; both are walked in descending size, equal pBlocks by address, of equal sBlocks the one
-   used last first.
-   S1  A pBlock, else an sBlock all of whose pieces are free, of exactly the size.
-   S2  The smallest larger pBlock: Split. The former block is kept as an sBlock of the two.
-   S3  Several smaller pBlocks, in descending size until they suffice: Split of the last, Stitch.
-   S4  They do not suffice: Alloc of the shortfall, Stitch of all.
-   S5  The device has no more memory; then the lake does what gmlake_policy says.
-   Update: freed blocks join nothing. StitchFree: before a window is stitched, those longest unused
-   are dropped until the sPool's bytes with it stay below a threshold.
+   THE STATES. Sizes are rounded up to chunks of 2 MiB. The pPool has the free pBlocks, the sPool
+   the idle windows. Both are searched from the largest to the smallest. Of pBlocks with the same
+   size the one with the lowest address comes first, of sBlocks the one that was used last. S1  A
+   pBlock of exactly the size; if there is none, an sBlock of exactly the size whose pieces are
+       all free.
+   S2  The smallest pBlock that is larger. It is split. An sBlock over its two parts keeps it. S3
+   Several smaller pBlocks, from the largest on, until they are large enough. The last one is split,
+       and all are stitched.
+   S4  All smaller pBlocks are too small together. Memory is created for the rest, and all is
+   stitched. S5  The device has no more memory. Then the lake does what is described beside
+   gmlake_policy. Update: a freed block is not merged with others. StitchFree: before a window is
+   stitched, the windows that were unused longest are dropped, until the sPool with the new window
+   is below a threshold.
 
-   THE FRAGMENTATION LIMIT, 128 MB, below which blocks are neither split nor stitched, can be of two
-   kinds of blocks, those asked for and those that are free, and "neither" can be taken more or less
-   strictly:
-   REQUEST  (the default) A request below it is not stitched, but any pBlock may be split for it:
-            so the authors' code reads its fragLimit.
-   EXACT    For a request below it nothing is split or stitched: S1, or a pBlock is created.
-   BLOCK    A pBlock below it serves requests of exactly its size alone: S2 splits, S3 and S4 stitch
-            larger ones. What is created or left over may be smaller.
-   WHOLE    The same, but S2 hands such a pBlock out whole: larger than asked for, not split.
-   In all of them S2 keeps the former block only where the limit lets its parts be stitched.
+   THE FRAGMENTATION LIMIT, 128 MB. The paper says that blocks below it are neither split nor
+   stitched. That can mean the requests or the free blocks, and "neither" can be taken more or less
+   strictly: REQUEST  (the default) A request below the limit is not stitched, but any pBlock may be
+   split for it.
+            That is what the authors' code does with its fragLimit.
+   EXACT    For a request below the limit nothing is split or stitched. It is served by S1, or a
+   pBlock
+            is created.
+   BLOCK    A pBlock below the limit serves only requests of exactly its size. S2 splits larger
+   ones, S3
+            and S4 stitch larger ones. What is created, or left over by a split, may be smaller.
+   WHOLE    As BLOCK, but S2 may hand out such a pBlock whole, for a smaller request. With each of
+   them, S2 keeps the former block only if the limit allows its parts to be stitched.
 
-   REQUESTS BELOW 2 MIB, which the paper leaves to the allocator it replaces, live in slabs of one
-   chunk: the smallest hole of a slab in use, else the front of the smallest pBlock, whatever the
-   limit; where nothing is free the built-in policy creates a chunk. (A slab of its own cannot be
-   created while a pBlock is free: a plan's block is as large as the plan.) Holes of one slab count
-   as one where they touch, and a slab that is all free is a pBlock again. So pBlocks stay whole but
-   for slabs in use.
+   REQUESTS BELOW 2 MIB. The paper leaves them to the allocator that it replaces. Here they live in
+   slabs of one chunk. Such a request gets the smallest hole of a slab in use that is large enough.
+   If there is none it gets the front of the smallest pBlock, whatever the limit. If nothing is
+   free, the built-in policy creates a chunk. (This policy cannot create a slab itself while a
+   pBlock is free, because the block of a plan is as large as the plan.) Holes of a slab that touch
+   count as one. A slab that is completely free is a pBlock again. So only slabs in use break up
+   pBlocks.
 
-   WHAT THE AUTHORS' CODE DOES INSTEAD (its last version, of 2023), where the interface permits it,
-   is a setting below, off by default. It reuses the leading chunks of a larger sBlock; a lake
-   reuses windows as a whole (reuse_percent).
-   Costs: O(free blocks + idle windows) a request, and a sort of the free blocks in S3 and S4. */
+   DIFFERENCES OF THE AUTHORS' CODE (its last version, of 2023) are settings below, off by default,
+   as far as the interface allows them. One is not possible: the code reuses the leading chunks of a
+   larger sBlock, but a lake can only reuse a whole window (reuse_percent).
+
+   COSTS: O(free blocks + idle windows) a request, and a sort of the free blocks in S3 and S4. */
 #if !defined(POLICY_PAPER_H)
 #define POLICY_PAPER_H
 
@@ -58,20 +67,20 @@ typedef enum gmlake_paper_limit {
 } gmlake_paper_limit;
 
 typedef struct gmlake_paper {
-  size_t chunk_bytes;               /* for desc.chunk_bytes; the policy itself goes by the view's */
+  size_t chunk_bytes;               /* for desc.chunk_bytes; the policy itself uses the view's */
   size_t limit_bytes;               /* the fragmentation limit; 0: none */
-  gmlake_paper_limit limit_reading; /* how it is read, see above */
-  size_t stitched_bytes_max;        /* StitchFree's threshold; 0: that of the description */
+  gmlake_paper_limit limit_reading; /* what it means, see above */
+  size_t stitched_bytes_max;        /* StitchFree's threshold; 0: desc.stitched_bytes_max */
   size_t small_bytes;               /* requests below it live in slabs; 0: those below a chunk */
   int keeps_former;                 /* S2 keeps the former block as an sBlock */
-  /* what the authors' code does instead; 0: does not */
+  /* what the authors' code does; 0: not done */
   int coalesces;          /* a freed block joins its free neighbours */
   int takes_block_first;  /* a pBlock of the size or larger goes before an sBlock of the size */
   int allocates_whole;    /* S4 creates all of the request and stitches nothing */
   int stitches_late;      /* S3 and S4's Stitch only when creating all of the request has failed */
-  unsigned reuse_percent; /* an sBlock of up to so much of the request is reused, whole; 0: 100 */
+  unsigned reuse_percent; /* an sBlock of up to this part of the request is reused whole; 0: 100 */
   /* private */
-  uint64_t grown_for; /* [stitches_late] the number of the request that creation was tried for */
+  uint64_t grown_for; /* [stitches_late] number of the last request for which creation was tried */
 } gmlake_paper;
 
 static inline void gmlake_paper_init(gmlake_paper *paper) {
@@ -81,7 +90,7 @@ static inline void gmlake_paper_init(gmlake_paper *paper) {
   paper->keeps_former = 1;
 }
 
-/* As the authors' code is by default. */
+/* The settings that the authors' code has by default. */
 static inline void gmlake_paper_init_official(gmlake_paper *paper) {
   gmlake_paper_init(paper);
   paper->limit_bytes = (size_t)512 << 20;
@@ -91,16 +100,16 @@ static inline void gmlake_paper_init_official(gmlake_paper *paper) {
 
 /* ---- The pools, as a view shows them --------------------------------------------------------- */
 
-/* Free blocks that touch inside a chunk: a range of the arena. Its whole chunks are a pBlock, the
-   rest of its first and last chunk are holes of slabs. */
+/* A range of the arena: neighbouring free blocks. Its whole chunks are a pBlock. The rest, in its
+   first and its last chunk, are holes of slabs. */
 typedef struct gmlake_paper_range {
   uintptr_t begin, end;
   uintptr_t body_begin, body_end; /* the whole chunks; equal: none */
   int is_block;                   /* they are one block of the view */
-  size_t next;                    /* the view's block behind it */
+  size_t next;                    /* index of the view's block after it */
 } gmlake_paper_range;
 
-/* The first range, with next = 0, or the next one; 0 where there is none. */
+/* Finds the next range, or the first one if next is 0. Returns 0 if there is none. */
 static inline int gmlake_paper_next(const gmlake_view *view, gmlake_paper_range *r) {
   const gmlake_piece *blocks = view->blocks;
   uintptr_t chunk = view->chunk_bytes;
@@ -124,14 +133,14 @@ static inline gmlake_piece gmlake_paper_piece(uintptr_t begin, uintptr_t end) {
   return piece;
 }
 
-/* What the pools have for a request. */
+/* What the pPool and the sPool have for a request. */
 typedef struct gmlake_paper_fit {
   gmlake_piece exact, larger; /* pBlocks; bytes 0: none */
   int larger_is_block;
   const gmlake_window_info *window;
 } gmlake_paper_fit;
 
-/* Whether the limit is of free blocks. */
+/* Whether the limit is for free blocks. */
 static inline int gmlake_paper_limits_blocks(const gmlake_paper *paper) {
   return paper->limit_reading == GMLAKE_PAPER_LIMIT_BLOCK ||
          paper->limit_reading == GMLAKE_PAPER_LIMIT_WHOLE;
@@ -148,7 +157,7 @@ static inline int gmlake_paper_may_stitch(const gmlake_paper *paper, const gmlak
   return gmlake_paper_limits_blocks(paper) || bytes >= paper->limit_bytes;
 }
 
-/* Walks the pPool. */
+/* Searches the pPool. */
 static inline void gmlake_paper_fit_blocks(const gmlake_paper *paper, const gmlake_view *view,
                                            size_t bytes, gmlake_paper_fit *fit) {
   int exact_only = paper->limit_reading == GMLAKE_PAPER_LIMIT_EXACT && bytes < paper->limit_bytes;
@@ -167,7 +176,7 @@ static inline void gmlake_paper_fit_blocks(const gmlake_paper *paper, const gmla
   }
 }
 
-/* Walks the sPool. */
+/* Searches the sPool. */
 static inline void gmlake_paper_fit_windows(const gmlake_paper *paper, const gmlake_view *view,
                                             size_t bytes, gmlake_paper_fit *fit) {
   size_t percent = paper->reuse_percent > 100 ? paper->reuse_percent : 100;
@@ -195,7 +204,7 @@ static inline void gmlake_paper_reuse(gmlake_plan *plan, const gmlake_window_inf
   plan->reason = "exact sBlock";
 }
 
-/* S2. A lake keeps the former block only where that is one of the view's. */
+/* S2. A lake can keep the former block only if it is one block of the view. */
 static inline void gmlake_paper_split(const gmlake_paper *paper, gmlake_plan *plan,
                                       const gmlake_paper_fit *fit, size_t bytes) {
   uintptr_t home = (uintptr_t)fit->larger.home;
@@ -253,7 +262,7 @@ static inline void gmlake_paper_create(const gmlake_request *request, gmlake_pla
   plan->grow_bytes = bytes;
 }
 
-/* What neither pool has in one piece. */
+/* Plans a request that neither pool can serve with one piece. */
 static inline void gmlake_paper_no_fit(gmlake_paper *paper, const gmlake_view *view,
                                        const gmlake_request *request, gmlake_plan *plan,
                                        size_t bytes) {
@@ -302,7 +311,8 @@ static inline void gmlake_paper_try_hole(gmlake_paper_hole *best, const gmlake_r
   best->bytes = end - begin;
 }
 
-/* Best fit among the holes of slabs in use, then the front of the smallest pBlock. */
+/* Plans a small request: best fit among the holes of slabs in use, else the front of the smallest
+   pBlock. */
 static inline void gmlake_paper_small(const gmlake_view *view, const gmlake_request *request,
                                       gmlake_plan *plan) {
   size_t bytes = (request->bytes + 511) & ~(size_t)511;
@@ -354,14 +364,15 @@ static inline size_t gmlake_paper_evict(void *user, const gmlake_view *view, siz
   return count;
 }
 
-/* What lies inside a slab and touches neither of its ends has its neighbours there too. */
+/* Whether a freed block is merged. Inside a slab it is: a block that touches neither end of its
+   chunk has its neighbours in the same slab. */
 static inline int gmlake_paper_coalesce(void *user, const gmlake_piece *block) {
   const gmlake_paper *paper = (const gmlake_paper *)user;
   uintptr_t begin = (uintptr_t)block->home, end = begin + block->bytes, chunk = paper->chunk_bytes;
   return paper->coalesces || (begin % chunk && end % chunk && begin / chunk == end / chunk);
 }
 
-/* The table of a policy with these settings, which have to outlive the lake. */
+/* Returns the policy with these settings. The settings must live longer than the lake. */
 static inline gmlake_policy gmlake_policy_paper(gmlake_paper *paper) {
   gmlake_policy policy;
   memset(&policy, 0, sizeof policy);

@@ -1,5 +1,5 @@
-/* An example of a policy in a shared library, for `build/replay --policy`: worst fit. A request
-   gets the front of the largest free block, or chunks of its own; nothing is ever stitched.
+/* Shows how to write a policy as a shared library for `build/replay --policy`. The policy is worst
+   fit: a request gets the front of the largest free block, or new chunks. It never stitches.
 
       make build/policy_worst_fit.so
       build/replay --policy build/policy_worst_fit.so --set chunk_mib=2 TRACE */
@@ -9,8 +9,8 @@
 
 static size_t chunk_bytes = (size_t)16 << 20;
 
-/* Where the largest block is too small, state 0 leaves the request to the lake's own policy, which
-   creates memory. */
+/* If the largest block is too small, the plan keeps state 0. That leaves the request to the lake's
+   own policy, which creates memory. */
 static void choose(void *user, const gmlake_view *view, const gmlake_request *request,
                    gmlake_plan *plan) {
   size_t bytes = (request->bytes + 511) / 512 * 512, i;
@@ -41,7 +41,7 @@ static void describe(gmlake_desc *desc) {
   policy.choose = choose;
   desc->policy = &policy;
   desc->chunk_bytes = chunk_bytes;
-  desc->stitch_bytes_min = SIZE_MAX; /* no request is stitched */
+  desc->stitch_bytes_min = SIZE_MAX; /* so the lake's own policy stitches nothing */
 }
 
 static const policy_key keys[] = {{"chunk_mib", "16", "the chunk, a power of two, 2 to 1024"}};

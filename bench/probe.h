@@ -1,6 +1,6 @@
-/* A backend between the lake and another one: it counts and times every call by that one's clock,
-   and can watch the device's free memory and choose which memory the lake is given. Include after
-   gmlake.h. For one thread. */
+/* A backend that stands between the lake and another backend. It counts every call, and measures
+   its time with the other backend's clock. It can also watch how much memory of the device is free,
+   and choose which memory the lake gets. Include it after gmlake.h. It is for one thread only. */
 #if !defined(PROBE_H)
 #define PROBE_H
 
@@ -24,19 +24,19 @@ static const char *const probe_names[] = {PROBE_ENTRIES(PROBE_NAME)};
 
 typedef struct probe_entry {
   uint64_t calls;
-  uint64_t mappings; /* that the calls were about; calls where they were about something else */
+  uint64_t mappings; /* that the calls changed; for other calls the number of calls */
   uint64_t ns;
 } probe_entry;
 
 typedef struct probe {
-  gmlake_backend table; /* what the lake is given */
+  gmlake_backend table; /* the backend for the lake */
   const gmlake_backend *real;
   probe_entry entries[PROBE_COUNT];
-  size_t mapping_bytes; /* of every mapping; known from the first on */
+  size_t mapping_bytes; /* the size of every mapping; known after the first one */
   size_t held_bytes, held_bytes_peak;
-  int watches_memory;    /* asks for the free memory whenever a peak is reached, untimed */
+  int watches_memory;    /* at each new peak it asks for the free memory; this is not timed */
   size_t free_bytes_min; /* the least of the answers */
-  uint64_t *handles;     /* created before, given out from the last to the first */
+  uint64_t *handles;     /* created in advance; the last one is given out first */
   size_t handle_count;
 } probe;
 
@@ -51,7 +51,7 @@ static void probe_note(probe *p, int number, size_t mappings, uint64_t start_ns)
   p->entries[number].mappings += mappings;
 }
 
-/* The body of an entry: the same call of the other backend, timed. */
+/* The body of a function: it makes the same call to the other backend, and times it. */
 #define PROBE_CALL(name, mappings, ...)                                   \
   probe *p = (probe *)user;                                               \
   const uint64_t start_ns = probe_clock_ns(p);                            \

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Writes a made-up trace of random sizes: log-uniform from 1 KiB to 464 MiB, 8 GiB live at most,
-# random blocks freed to make room. For a 16 GB device, whose chunks are of 2 MiB:
+# Writes a made-up trace to standard output. Sizes are random from 1 KiB to 464 MiB, their logarithm
+# is uniform. At most 8 GiB are live; random blocks are freed to make room. For a device of 16 GB,
+# whose chunks have 2 MiB:
 #   sh bench/random_trace.sh 1 >build/random1.gmtrace
 #   build/replay --json --chunk-mib 2 build/random1.gmtrace
 # usage: random_trace.sh SEED [ALLOCATIONS]

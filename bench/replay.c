@@ -1,5 +1,6 @@
-/* Replays recorded allocations (.gmtrace) through gmlake, gmlake_bfc (torch's rules) and the bare
-   driver on a modelled H200, and prints the memory and the driver time that each needs. */
+/* Replays recorded allocations (.gmtrace files) on a modelled H200, and prints the memory and the
+   driver time that each allocator needs for them: the lake, gmlake_bfc.h (torch's rules), and the
+   driver without an allocator. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -23,9 +24,9 @@
 
 #define MIB ((size_t)1 << 20)
 #define DEVICE_BYTES (143154 * MIB) /* an H200: 139.8 GiB */
-#define SEGMENT_BYTES (20 * MIB)    /* torch's expandable segments grow by this much */
-#define SEGMENT_NS 28000.0          /* and mapping one costs about this */
-#define SERIES_BUCKETS 2000         /* two points each */
+#define SEGMENT_BYTES (20 * MIB)    /* torch's expandable segments grow by this */
+#define SEGMENT_NS 28000.0          /* about what it costs to map one */
+#define SERIES_BUCKETS 2000         /* each gives two points of the curve */
 #define DEFAULT_TRACES "bench/traces/*.gmtrace.gz"
 
 /* ---- Allocators ------------------------------------------------------------------------------ */
@@ -36,9 +37,9 @@ typedef struct config {
   size_t chunk_bytes; /* 0: the lake's choice */
   size_t limit_bytes; /* of the lake; 0: none */
   gmlake_mock_costs costs;
-  int once;                    /* one pass */
+  int once;                    /* one pass only */
   const policy_plugin *policy; /* of the lake */
-  decisions *told;             /* of the lake; NULL: not */
+  decisions *told;             /* where the lake's decisions are written; NULL: nowhere */
 } config;
 
 typedef struct counters {
@@ -48,7 +49,7 @@ typedef struct counters {
   uint64_t state_count[5];
 } counters;
 
-/* Functions that can fail return NULL, or the error's name. */
+/* Functions that can fail return NULL if they succeed, else the name of the error. */
 typedef struct allocator {
   const char *name;
   const char *(*create)(const config *settings, const trace *t, void **out_self);
@@ -59,9 +60,10 @@ typedef struct allocator {
   void (*destroy)(void *self);
 } allocator;
 
-/* cuMemAlloc and cuMemFree as measured on an H200, in allocations of 2 MiB. Addresses fall from
-   one allocation to the next: so the caching allocator breaks ties between equal blocks as torch
-   did, and meets every recorded peak to the byte; with rising ones it meets six of eight. */
+/* cuMemAlloc and cuMemFree, with the costs measured on an H200, in allocations of 2 MiB. Each
+   address is lower than the one before. With falling addresses the caching allocator chooses
+   between blocks of equal size as torch did, and reaches every recorded peak exactly. With rising
+   addresses it reaches six of eight. */
 typedef struct driver {
   uint64_t last_address, bytes, bytes_peak, call_count, ns;
 } driver;
@@ -248,7 +250,7 @@ static const char *lake_create(const config *settings, const trace *t, void **ou
   return NULL;
 }
 
-/* An error with what the lake says about it. */
+/* The name of the error, with the lake's own text if there is one. NULL: no error. */
 static const char *lake_error(gmlake *lake, gmlake_result result) {
   static char text[256];
   gmlake_error_info info;
@@ -298,7 +300,7 @@ static const allocator allocators[] = {
 
 #define ALLOCATOR_COUNT (sizeof allocators / sizeof allocators[0])
 
-/* Does nothing, so that the cost of the replaying loop itself can be measured. */
+/* An allocator that does nothing: it measures what the replaying loop itself costs. */
 static const char *empty_alloc(void *self, const trace_op *op, void **out_ptr) {
   (void)op;
   *out_ptr = self;
@@ -322,7 +324,7 @@ typedef struct replay {
   const allocator *with;
   void *self;
   void **blocks;     /* of each id; NULL: not live, or of 0 bytes */
-  uint64_t start_us; /* of this pass on the clock of the streams */
+  uint64_t start_us; /* of this pass, on the streams' clock */
   size_t failed_op;
 } replay;
 
@@ -335,7 +337,7 @@ typedef struct outcome {
   double ns_per_op;
 } outcome;
 
-/* Replays the operations [begin, end). Streams have a clock only where there are several. */
+/* Replays the operations [begin, end). Only traces with several streams need the streams' clock. */
 static const char *replay_ops(replay *r, size_t begin, size_t end) {
   const trace_op *ops = r->t->ops;
   int clocked = r->t->stream_count > 1;
@@ -381,7 +383,8 @@ typedef struct series_point {
   uint64_t live_bytes, reserved_bytes;
 } series_point;
 
-/* Of every bucket of events the highest points of both curves are written. */
+/* The curves of memory over time. The events are divided into buckets; of each bucket the highest
+   points of both curves are written. */
 typedef struct series {
   FILE *file;
   const trace *t;
@@ -413,13 +416,13 @@ static void series_add(series *s, size_t index, uint64_t reserved_bytes) {
   if (s->most_live.index > s->most_reserved.index) series_write(s, &s->most_live);
 }
 
-/* What is counted of each iteration, those before the first mark as iteration 0. */
+/* What is counted in each iteration. Operations before the first mark are iteration 0. */
 typedef struct iterations {
   FILE *file;
   const trace *t;
   size_t mark;                           /* marks passed */
-  counters before, last;                 /* the iteration, the operation that comes */
-  uint64_t requests, large, by_state[5]; /* by_state: of the large ones */
+  counters before, last;                 /* before the iteration, before the next operation */
+  uint64_t requests, large, by_state[5]; /* by_state counts the large ones */
   uint64_t reserved_bytes_peak;
 } iterations;
 
@@ -438,7 +441,7 @@ static void iterations_write(iterations *it) {
   memset(it->by_state, 0, sizeof it->by_state);
 }
 
-/* The operation has been replayed. */
+/* Counts an operation that was replayed. */
 static void iterations_add(iterations *it, size_t index, const counters *now) {
   const trace_op *op = &it->t->ops[index];
   int is_large = op->type == TRACE_ALLOC && op->bytes >= 2 * MIB;
@@ -461,7 +464,7 @@ static const char iterations_head[] =
     "iteration\trequests\tfrom_2mib\ts1\ts2\ts3\ts4\ts5\tstitches\tdriver_calls\tdriver_ms\t"
     "reserved_bytes\n";
 
-/* What is written while a trace is replayed; NULL: not. */
+/* What is written while a trace is replayed. NULL: that is not written. */
 typedef struct records {
   series *points;
   iterations *rows;
@@ -508,7 +511,8 @@ static double processor_ns(void) {
   return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-/* What the loop costs by itself, and moving the clock of the streams, which is no allocator's. */
+/* What the replaying loop costs without an allocator, with the calls that move the streams'
+   clock. */
 static double loop_ns(replay *r) {
   const allocator *with = r->with;
   allocator idle = empty_allocator;
@@ -683,11 +687,11 @@ typedef struct mean {
   unsigned count;
 } mean;
 
-/* Over traces with one stream. */
+/* The means and sums at the end, over the traces with one stream. */
 typedef struct summary {
   mean torch, bfc, other, lake;
-  const char *other_name; /* of another policy than the lake's own */
-  double segments_ms;     /* what the lake's memory would cost in segments */
+  const char *other_name; /* of a policy that is not the lake's own */
+  double segments_ms;     /* what segments for the lake's memory would cost */
 } summary;
 
 static void show_progress(const char *name, const char *what) {
@@ -736,8 +740,9 @@ static const char *policy_label(const policy_plugin *policy) {
   return policy == &policy_builtins[0] ? "lake" : policy->name;
 }
 
-/* The table's rows of the lake by a policy: one, or all lags and orders where several streams make
-   them differ and none was asked for. Only the lake's own policy has an order. */
+/* Prints the table's rows of the lake with a policy. A trace with several streams gets a row for
+   each lag and each --cross-stream, unless one was asked for; any other trace gets one row.
+   --cross-stream matters only for the lake's own policy. */
 static int compare_lake(const char *name, const trace *t, const options *o,
                         const policy_plugin *policy, summary *sum) {
   static const uint64_t lags_us[] = {0, 1000, 10000, UINT64_MAX};
@@ -750,7 +755,7 @@ static int compare_lake(const char *name, const trace *t, const options *o,
     char label[40];
     snprintf(label, sizeof label, "%.19s", policy_label(policy));
     settings.policy = policy;
-    if (!own && !o->settings.policy) settings.once = 1; /* it is asked for its memory alone */
+    if (!own && !o->settings.policy) settings.once = 1; /* only its memory is shown */
     if (all) {
       uint64_t lag_us = lags_us[i / 2];
       int wait = i % 2 == 0;
@@ -801,7 +806,7 @@ static int compare_all(const char *name, const trace *t, const options *o, summa
   return compare_lake(name, t, o, &policy_builtins[0], sum) && ok;
 }
 
-/* For rows or curves; NULL after the failure has been printed. */
+/* Opens a file for rows or curves. Returns NULL after it has printed the failure. */
 static FILE *open_record(const char *path, const char *head) {
   FILE *file = fopen(path, "w");
   if (file)
@@ -811,7 +816,7 @@ static FILE *open_record(const char *path, const char *head) {
   return file;
 }
 
-/* Returns 0 after the failure has been printed. */
+/* Returns 0 after it has printed the failure. */
 static int close_record(const char *path, FILE *file) {
   int unwritten = !file || ferror(file);
   if (!file) return 1;
@@ -892,11 +897,11 @@ static int usage_error(const char *reason, const char *value) {
   return 2;
 }
 
-/* The knob is none of the policy's. */
+/* Prints that the policy has no such setting. Returns the exit status. */
 static int key_error(const policy_plugin *policy, const char *knob) {
   char reason[1024];
   size_t i, used;
-  used = (size_t)snprintf(reason, sizeof reason, "the policy %.60s has the keys", policy->name);
+  used = (size_t)snprintf(reason, sizeof reason, "the policy %.60s has the settings", policy->name);
   for (i = 0; i < policy->key_count && used < sizeof reason; i++)
     used += (size_t)snprintf(reason + used, sizeof reason - used, "%s %.60s", i ? "," : "",
                              policy->keys[i].name);
@@ -906,13 +911,12 @@ static int key_error(const policy_plugin *policy, const char *knob) {
 
 static int knob_error(const policy_key *key, const char *knob) {
   char reason[512];
-  snprintf(reason, sizeof reason, "a value that does not fit (%.60s is %.300s)", key->name,
-           key->help);
+  snprintf(reason, sizeof reason, "the value does not fit (%.60s is %.300s)", key->name, key->help);
   return usage_error(reason, knob);
 }
 
-/* One of our own, or that of a shared library, which stays loaded; NULL after the failure has been
-   printed. */
+/* Finds one of our own policies, or loads that of a shared library, which stays loaded. Returns
+   NULL after it has printed the failure. */
 static const policy_plugin *find_policy(const char *name) {
   const policy_plugin *found = NULL;
   char path[4096];
@@ -928,16 +932,18 @@ static const policy_plugin *find_policy(const char *name) {
   library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library) found = (const policy_plugin *)dlsym(library, POLICY_SYMBOL);
   if (!found) {
-    usage_error(library ? "the library has no " POLICY_SYMBOL : dlerror(), library ? name : NULL);
+    usage_error(
+        library ? "the library does not define " POLICY_SYMBOL ", see bench/policy.h" : dlerror(),
+        library ? name : NULL);
   } else if (found->struct_bytes != sizeof(policy_plugin) ||
              found->policy_bytes != sizeof(gmlake_policy)) {
-    usage_error("the library was built for another version", name);
+    usage_error("the library was built for another version of gmlake.h: build it again", name);
     found = NULL;
   }
   return found;
 }
 
-/* Returns the exit status of a mistake, or -1. */
+/* Returns -1 if all settings fit, else the exit status. */
 static int set_knobs(const options *o, const policy_plugin *policy) {
   size_t i;
   for (i = 0; i < o->knobs.count; i++) {
@@ -960,12 +966,14 @@ static void print_knobs(const policy_plugin *policy) {
   }
 }
 
-/* The policy that the options name, with its knobs. Returns -1 to go on, or the exit status. */
+/* Finds the policy that the options name, and changes its settings. Returns -1 if the program goes
+   on, else the exit status. */
 static int choose_policy(options *o) {
   const int is_named = o->policy_name || o->knobs.count;
   if (!is_named) return -1;
   if (o->only && o->only != &allocators[0])
-    return usage_error("only the lake has policies, not", o->only->name);
+    return usage_error("--policy and --set work only with --allocator lake, not with",
+                       o->only->name);
   o->settings.policy = o->policy_name ? find_policy(o->policy_name) : &policy_builtins[0];
   return o->settings.policy ? set_knobs(o, o->settings.policy) : 2;
 }
@@ -977,7 +985,7 @@ static void print_help(const option_reader *reader, const policy_plugin *policy)
   if (policy && policy != &policy_builtins[0] && policy != &policy_builtins[1]) print_knobs(policy);
 }
 
-/* What follows from the options. */
+/* Computes the settings from the options. */
 static void settle(const option_reader *reader, options *o) {
   static const char *const lag_takes = "a whole number of microseconds, or never";
   uint64_t us = 0;
@@ -992,7 +1000,8 @@ static void settle(const option_reader *reader, options *o) {
   if (o->allocator >= 0) o->only = &allocators[o->allocator];
 }
 
-/* Whether the options go together. Returns -1 to go on, or the exit status. */
+/* Checks that the options fit each other. Returns -1 if the program goes on, else the exit
+   status. */
 static int check_together(options *o) {
   if ((o->iterations_path || o->decisions_path) && !o->only && !o->json) o->only = &allocators[0];
   if (o->series_path && (!o->only || o->path_count != 1))
@@ -1003,57 +1012,70 @@ static int check_together(options *o) {
   if (o->path_count != 1) return usage_error("--decisions needs one trace", NULL);
   if (!o->only) o->only = &allocators[0];
   if (o->only != &allocators[0])
-    return usage_error("only the lake tells of its decisions, not", o->only->name);
+    return usage_error("--decisions works only with --allocator lake, not with", o->only->name);
   o->settings.once = 1;
   return -1;
 }
 
 static const char about[] =
-    "Replays allocation traces on a modelled H200 (139.8 GiB); without TRACE, those that match\n"
-    "bench/traces/*.gmtrace.gz.\n";
+    "Replays recorded allocations on a modelled H200 (139.8 GiB), and prints the memory and the\n"
+    "driver time that each allocator needs for them. Without TRACE it replays all traces that\n"
+    "match bench/traces/*.gmtrace.gz.\n";
 
 static const char more[] =
+    "\nColumns:\n"
+    "  live GiB           most memory that the live blocks needed at once\n"
+    "  reserved GiB       most memory that the allocator held at once\n"
+    "  util               live / reserved\n"
+    "  driver calls, ms   in the first pass; what they cost is modelled\n"
+    "  calls of 2nd half  driver calls in the second half of the iterations\n"
+    "  ns per op          processor time of an allocation or a free, in the second pass\n"
+    "A figure that is not known is -.\n"
     "\nExit status: 0, 1 if an allocator failed, 2 if the arguments or a trace are bad.\n";
 
-/* Returns -1 to go on, or the exit status. */
+/* Returns -1 if the program goes on, else the exit status. */
 static int parse_arguments(int argc, char **argv, options *o) {
   const option_row rows[] = {
       {"allocator", OPTION_WORD, &o->allocator, 0, 0, "lake|bfc|native",
-       "one row a trace: of gmlake, of torch's native rules, or of one driver\n"
-       "allocation a request. Without it torch's own recorded peaks, bfc and\n"
-       "the lake are shown side by side, the lake by the paper's policy and\n"
-       "by its own"},
+       "replays with one allocator only, and prints one row for each trace:\n"
+       "lake is gmlake.h, bfc is gmlake_bfc.h (torch's native rules), with\n"
+       "native each allocation calls the driver. Without it, the rows are\n"
+       "torch's own recorded peak, bfc, the lake with the paper's policy, and\n"
+       "the lake with its own policy"},
       {"once", OPTION_FLAG, &o->settings.once, 0, 0, NULL,
-       "one pass over each trace; the time of an operation is not measured"},
+       "replays each trace once. The time of an operation, which needs a\n"
+       "second pass, is not measured"},
       {"json", OPTION_FLAG, &o->json, 0, 0, NULL,
-       "one JSON object a line (of the lake, if no allocator is named)"},
+       "prints a JSON object a line (of the lake, if no allocator is named)"},
       {"stream-lag-us", OPTION_TEXT, &o->lag, 0, 0, "N|never",
-       "a free's work completes N microseconds of the trace's time after it,\n"
-       "or never; default 0. Matters where a trace has several streams"},
+       "work that uses a block completes N microseconds after its free, by\n"
+       "the trace's clock, or never (default 0). It matters only for traces\n"
+       "with several streams"},
       {"cross-stream", OPTION_WORD, &o->cross_stream, 0, 0, "wait|grow",
-       "when the lake takes other streams' memory: before it grows (the\n"
-       "default here) or after growth has failed"},
+       "when the lake takes memory that another stream may still use: before\n"
+       "it grows (wait, the default here) or after growth has failed (grow)"},
       {"chunk-mib", OPTION_POWER, &o->chunk_mib, 2, 1024, "N",
-       "the lake's chunk size, a power of two; default: the lake's own choice"},
+       "size of the lake's chunks in MiB, a power of two; default: the lake\n"
+       "chooses"},
       {"costs", OPTION_WORD, &o->costs, 0, 0, "alone|replayed",
-       "what a driver call costs: as it does alone (the default), or among\n"
-       "others, as it was measured on these traces"},
+       "what a driver call costs: as when nothing else runs (alone, the\n"
+       "default), or as measured among the calls of these traces (replayed)"},
       {"limit-mib", OPTION_COUNT, &o->limit_mib, 1, DEVICE_BYTES / MIB, "N",
-       "physical memory that the lake may hold, as on a smaller card"},
+       "the most physical memory that the lake may hold, in MiB"},
       {"policy", OPTION_TEXT, &o->policy_name, 0, 0, "NAME",
-       "how the lake serves requests: `default` or `paper`, see below, or the\n"
-       "path of a shared library, see bench/policy.h"},
+       "the policy by which the lake serves requests: `default` or `paper`,\n"
+       "see below, or the path of a shared library, see bench/policy.h"},
       {"set", OPTION_LIST, &o->knobs, 0, OPTION_LIST_MAX, "KEY=VALUE",
-       "a knob of that policy; may be repeated"},
+       "changes a setting of that policy; may be repeated"},
       {"series", OPTION_TEXT, &o->series_path, 0, 0, "FILE",
        "writes live and reserved bytes over time as CSV; needs --allocator and\n"
        "one TRACE"},
       {"iterations", OPTION_TEXT, &o->iterations_path, 0, 0, "FILE",
-       "writes what the lake did in each iteration as TSV: requests by state,\n"
+       "writes a row of TSV for each iteration: requests by the paper's state,\n"
        "how many were of 2 MiB and more, peaks, driver time; needs one TRACE"},
       {"decisions", OPTION_TEXT, &o->decisions_path, 0, 0, "FILE",
-       "writes what the lake did and why, a JSON object a line, see\n"
-       "bench/decisions.h; the lake alone, one pass over one TRACE"},
+       "writes each step of the lake and its reason, a JSON object a line, see\n"
+       "bench/decisions.h; only for the lake, one pass, one TRACE"},
   };
   const option_reader reader = {"replay", "[OPTION]... [TRACE]...",    about, more,
                                 rows,     sizeof rows / sizeof rows[0]};
@@ -1096,7 +1118,7 @@ int main(int argc, char **argv) {
   if (status >= 0) return status;
   if (o.path_count) return replay_all(&o);
   if (glob(DEFAULT_TRACES, 0, NULL, &found)) {
-    return usage_error("no trace given, none found as", DEFAULT_TRACES);
+    return usage_error("no trace is named, and no file matches", DEFAULT_TRACES);
   }
   o.paths = found.gl_pathv;
   o.path_count = found.gl_pathc;

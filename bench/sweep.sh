@@ -1,17 +1,18 @@
 #!/bin/sh
 # usage: sweep.sh [TRACE...]
-# Replays traces (those of bench/traces) by each line of a grid, two at a time, writes what memory
-# and driver time each needs into build/sweep/sweep.tsv, over the traces of one stream, and draws it
-# into sweep.png beside that. What is done is told on stderr. A line of a grid is `POLICY [KEY=VALUE]...`, as for build/replay.
-# Environment: SWEEP_GRID, a file with another grid; SWEEP_OUT, another directory; BUILD, in the
-# place of build.
+# Replays traces with each line of a grid of policies and settings, two at a time. Without TRACE
+# these are all in bench/traces. Writes the memory and the driver time that each line needs, over
+# the traces with one stream, into build/sweep/sweep.tsv, and draws them into sweep.png beside it.
+# Standard error shows the progress. A line of the grid is `POLICY [KEY=VALUE]...`, as for
+# build/replay. Environment: SWEEP_GRID is a file with another grid, SWEEP_OUT another folder for
+# the results, BUILD the folder to use in place of build.
 set -eu
 
 build=${BUILD:-build}
 out=${SWEEP_OUT:-$build/sweep}
 tab=$(printf '\t')
 
-# With 2 MiB all readings of the paper's limit are the same.
+# With 2 MiB all meanings of the paper's limit are the same.
 grid() {
   for limit in 2 8 32 128 512; do echo "paper limit_mib=$limit"; done
   for limit in 8 32 128; do echo "paper limit_mib=$limit limit_reading=block"; done

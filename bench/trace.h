@@ -5,9 +5,9 @@
      f ID DT_US                the free of a live allocation, on the allocation's stream
      m LABEL                   an iteration begins
      # NAME: VALUE             a remark; peak_active, peak_requested and peak_reserved are read
-   An ID may come again once it has been freed. Lines end in LF or CR LF. The reader is strict: what
-   it accepts, an allocator can be driven with unchecked. It takes time in proportion to the file,
-   and no more memory than LINES_MEMORY_MAX. */
+   An ID may be used again after it was freed. Lines end in LF or CR LF. The reader checks
+   everything: a program can replay a trace that it accepts without further checks. It takes time in
+   proportion to the file, and no more memory than LINES_MEMORY_MAX. */
 #if !defined(TRACE_H_INCLUDED)
 #define TRACE_H_INCLUDED
 
@@ -16,16 +16,16 @@
 #define TRACE_STREAMS_MAX 1024
 #define TRACE_LINE_MAX 4096
 #define TRACE_BYTES_MAX (SIZE_MAX / 4)            /* of one block, and of all that live at once */
-#define TRACE_TIME_US_MAX (UINT64_MAX / 1000 / 4) /* two passes still fit into nanoseconds */
+#define TRACE_TIME_US_MAX (UINT64_MAX / 1000 / 4) /* two passes fit into 64 bits of nanoseconds */
 
 typedef enum trace_type { TRACE_ALLOC = 0, TRACE_FREE } trace_type;
 
 typedef struct trace_op {
   trace_type type;
-  uint32_t id;      /* below id_count; taken again by a later allocation once it is free */
-  size_t bytes;     /* as asked for; a free has its allocation's */
+  uint32_t id;      /* below id_count; after its free a later allocation has it again */
+  size_t bytes;     /* as asked for; for a free those of its allocation */
   uint64_t time_us; /* since the trace began */
-  size_t stream;    /* index into streams; a free has its allocation's */
+  size_t stream;    /* index into streams; for a free that of its allocation */
 } trace_op;
 
 typedef struct trace {
@@ -37,14 +37,15 @@ typedef struct trace {
   size_t stream_count;
   size_t id_count;                    /* also the largest number of blocks that live at once */
   size_t active_bytes_peak;           /* of live blocks, each rounded up to 512 */
-  uint64_t torch_active_bytes_peak;   /* as the trace's remarks say; 0: they do not */
+  uint64_t torch_active_bytes_peak;   /* from the trace's remarks; 0: it has none */
   uint64_t torch_reserved_bytes_peak; /* likewise */
 } trace;
 
-/* Private from here to trace_load. Functions return 1, or 0 once the error text is written. */
+/* Private from here to trace_load. Functions return 1, or 0 after they have written the error
+   text. */
 
-/* A node of a tree over the trace's own ids: the way to an id takes its lowest bit first, so no
-   choice of ids makes it longer than 64 nodes. */
+/* A node of a tree over the trace's own ids. A search follows the bits of the id, the lowest first.
+   So no choice of ids makes the way longer than 64 nodes. */
 typedef struct trace_id {
   uint64_t id;
   size_t alloc_op;   /* index of the live allocation; SIZE_MAX: none is */
@@ -64,7 +65,8 @@ typedef struct trace_reader {
   uint64_t time_us;
 } trace_reader;
 
-/* The link to the id's node, or to where it belongs; an id more may move all of them. */
+/* Returns the link to the id's node, or the empty link where the node belongs. Adding an id may
+   move all nodes. */
 static uint32_t *trace_find_id(trace_reader *r, uint64_t id) {
   uint32_t *link = &r->root;
   uint64_t bits = id;
@@ -72,7 +74,7 @@ static uint32_t *trace_find_id(trace_reader *r, uint64_t id) {
   return link;
 }
 
-/* The id's node, made where there is none. */
+/* Returns the id's node; adds it if there is none. */
 static trace_id *trace_need_id(trace_reader *r, uint64_t id) {
   trace_id *ids =
       (trace_id *)lines_grow(&r->in, r->ids, r->ids_count, &r->ids_capacity, sizeof(trace_id));
@@ -121,7 +123,7 @@ static int trace_add_op(trace_reader *r, const trace_op *op) {
 
 static size_t trace_rounded(size_t bytes) { return (bytes + 511) & ~(size_t)511; }
 
-/* Reuses the id freed last, as a program reuses its own storage: the ids stay dense. */
+/* Takes the id that was freed last, so that the ids stay small numbers. */
 static int trace_take_id(trace_reader *r, uint32_t *out_id) {
   trace *t = r->out;
   uint32_t *free_ids;
@@ -202,7 +204,7 @@ static int trace_read_remark(trace_reader *r) {
   if (!name) return 1;
   if (!strcmp(name, "peak_reserved:")) peak = &r->out->torch_reserved_bytes_peak;
   if (!strcmp(name, "peak_active:")) peak = &r->out->torch_active_bytes_peak;
-  /* What was asked for stands in where the rounded peak was not recorded. */
+  /* Traces without the rounded peak have the peak of what was asked for. */
   if (!strcmp(name, "peak_requested:") && !r->out->torch_active_bytes_peak) {
     peak = &r->out->torch_active_bytes_peak;
   }
@@ -231,14 +233,15 @@ static int trace_read_all(trace_reader *r) {
   return r->out->op_count ? 1 : lines_fail(&r->in, "the trace has no records");
 }
 
-/* Frees what trace_load has filled in. */
+/* Frees the memory of a trace that trace_load has read. */
 static void trace_free(trace *t) {
   free(t->ops);
   free(t->marks);
   memset(t, 0, sizeof *t);
 }
 
-/* Returns 1; or 0 with `file:line: reason` in error, and nothing to free. */
+/* Reads a trace. Returns 1, or 0 with `file:line: reason` in error; then there is nothing to
+   free. */
 static int trace_load(const char *path, trace *out, char *error, size_t error_bytes) {
   trace_reader reader;
   int ok;

@@ -300,10 +300,10 @@ refuses 'No such file' --policy "$dir/none.so"
 echo 'int nothing;' >"$dir/empty.c"
 ok 'empty library' gcc -shared -fPIC "$dir/empty.c" -o "$dir/empty.so"
 refuses 'the library has no gmlake_replay_policy' --policy "$dir/empty.so"
-refuses 'the policy paper has the keys official, chunk_mib, limit_mib, ' --policy paper --set chunk=2
-refuses 'the policy default has the keys chunk_mib, stitch_min_mib, stitched_max_mib, '\
+refuses 'the policy paper has the settings official, chunk_mib, limit_mib, ' --policy paper --set chunk=2
+refuses 'the policy default has the settings chunk_mib, stitch_min_mib, stitched_max_mib, '\
 'driver_free_min_mib, not: limit_mib=2' --set limit_mib=2
-refuses 'the policy worst_fit has the keys chunk_mib, not: x=1' --policy $worst_fit --set x=1
+refuses 'the policy worst_fit has the settings chunk_mib, not: x=1' --policy $worst_fit --set x=1
 refuses "--allocator takes lake|bfc|native, not 'torch'" --allocator torch
 refuses "--stream-lag-us takes a whole number of microseconds, or never, not '1x'" --stream-lag-us 1x
 refuses "--cross-stream takes wait|grow, not 'both'" --cross-stream both
