@@ -85,6 +85,7 @@ static void lake_get_counters(void *self, counters *out) {
   gmlake_stats stats;
   gmlake_desc desc;
   memset(&stats, 0, sizeof stats);
+  memset(&desc, 0, sizeof desc);
   LAKE(gmlake_get_stats(lake, &stats));
   LAKE(gmlake_get_desc(lake, &desc));
   out->reserved_bytes_peak = (double)stats.reserved_bytes_peak;

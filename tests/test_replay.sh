@@ -299,7 +299,7 @@ refuses '--policy takes default, paper or the path of a file.so, not: torch' --p
 refuses 'No such file' --policy "$dir/none.so"
 echo 'int nothing;' >"$dir/empty.c"
 ok 'empty library' gcc -shared -fPIC "$dir/empty.c" -o "$dir/empty.so"
-refuses 'the library has no gmlake_replay_policy' --policy "$dir/empty.so"
+refuses 'the library does not define gmlake_replay_policy, see bench/policy.h' --policy "$dir/empty.so"
 refuses 'the policy paper has the settings official, chunk_mib, limit_mib, ' --policy paper --set chunk=2
 refuses 'the policy default has the settings chunk_mib, stitch_min_mib, stitched_max_mib, '\
 'driver_free_min_mib, not: limit_mib=2' --set limit_mib=2
@@ -311,7 +311,7 @@ refuses "--chunk-mib takes a power of two from 2 to 1024, not '3'" --chunk-mib 3
 refuses "--chunk-mib takes a power of two from 2 to 1024, not '2048'" --chunk-mib 2048
 refuses "--costs takes alone|replayed, not 'dear'" --costs dear
 refuses "--limit-mib takes a whole number from 1 to 143154, not '0'" --limit-mib 0
-refuses 'a value that does not fit (limit_reading is what it limits: request, exact, block, whole' \
+refuses 'the value does not fit (limit_reading is what it limits: request, exact, block, whole' \
   --policy paper --set limit_reading=none
 refuses '--set takes KEY=VALUE, not: chunk_mib' --set chunk_mib
 for knob in chunk_mib=3 chunk_mib=2x chunk_mib= stitch_min_mib=-1; do
@@ -321,13 +321,14 @@ for knob in chunk_mib=1 chunk_mib=0 limit_reading=none limit_mib=x keeps_former=
   reuse_percent=99; do
   refuses "): $knob" --policy paper --set $knob
 done
-refuses 'a value that does not fit (chunk_mib is the chunk, a power of two, 2 to 1024): chunk_mib=1' \
+refuses 'the value does not fit (chunk_mib is the chunk, a power of two, 2 to 1024): chunk_mib=1' \
   --policy "$worst_fit" --set chunk_mib=1
-refuses 'only the lake has policies, not: bfc' --allocator bfc --policy paper
-refuses 'only the lake has policies, not: native' --allocator native --set chunk_mib=2
+lake_only='work only with --allocator lake, not with:'
+refuses "--policy and --set $lake_only bfc" --allocator bfc --policy paper
+refuses "--policy and --set $lake_only native" --allocator native --set chunk_mib=2
 refuses '--iterations needs one trace' --iterations "$dir/x" "$dir/policy.gmtrace"
 ok 'unwritable iterations' run 1 --json --iterations "$dir/none/x" "$dir/policy.gmtrace"
-refuses 'only the lake tells of its decisions, not: bfc' --allocator bfc --decisions "$dir/x"
+refuses '--decisions works only with --allocator lake, not with: bfc' --allocator bfc --decisions "$dir/x"
 refuses '--decisions needs one trace' --decisions "$dir/x" "$dir/small.gmtrace"
 ok 'decisions that cannot be opened' run 1 --decisions "$dir/none/x" "$dir/policy.gmtrace"
 ok 'decisions that cannot be opened: why' says "$dir/none/x: No such file or directory"
