@@ -9,8 +9,9 @@ CONTENTS
   what it is, an example, what it does not do, macros, glossary, how an allocation is served,
   streams, captures, growing buffers, policies, threads, errors, costs; then the declarations;
   then the implementation, whose sections carry tags to search for:
-  >>base >>list >>bins >>tree >>index >>driver >>streams >>arena >>spool >>lake >>policy
-  >>stitch >>buffer >>grow >>decide >>ladder >>resize >>check >>backend_mock >>backend_cuda >>api
+  >>base >>block >>bins >>tree >>index >>driver >>streams >>arena >>windows >>lake >>observe
+  >>pending >>fences >>request >>planner >>stitch >>places >>grow >>research >>serve >>free
+  >>pools >>buffer >>figures >>life >>check >>backend_mock >>backend_cuda >>entry >>api
 
 WHAT IT IS
   A deep-learning program loses memory to fragmentation: what is free lies in pieces, none of
@@ -845,8 +846,6 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
 
 #if defined(GMLAKE_IMPLEMENTATION) && !defined(GMLAKE_IMPLEMENTATION_DONE)
 #define GMLAKE_IMPLEMENTATION_DONE
-/* ---- >>base ---------------------------------------------------------------------------------
-   Configuration, sizes that cannot overflow, host memory, locks. Owns nothing. */
 
 #if !defined(GMLAKE_BACKEND_CUDA) && !defined(GMLAKE_BACKEND_MOCK)
 #define GMLAKE_BACKEND_CUDA
@@ -1084,11 +1083,6 @@ static inline uint64_t gmlk_mix(uint64_t value) {
   return (value ^ value >> 5 ^ value >> 13) * 0x9E3779B97F4A7C15u;
 }
 
-/* One word more under a seal: another word, another seal. */
-static uint64_t gmlk_seal(uint64_t seal, uint64_t word) {
-  return ((seal ^ word) + 1) * 0x9E3779B97F4A7C15u;
-}
-
 static size_t gmlk_max(size_t a, size_t b) { return a > b ? a : b; }
 static uint64_t gmlk_later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static size_t gmlk_min(size_t a, size_t b) { return a < b ? a : b; }
@@ -1169,11 +1163,12 @@ static void *gmlk_host_grow(gmlk_host *host, void *old, size_t old_bytes, size_t
   return grown;
 }
 
-/* ---- >>list ---------------------------------------------------------------------------------
-   Blocks: the tiles of an arena, linked in order of address. Owns: pages of block records.
-   Records are reserved before an operation begins, so that no operation fails half way.
-   [R1] every record of every page is in one tiling, of an arena or of address space, or unused.
-   O(1). Fails: host memory, in reserve only. */
+/* ---- >>block -----------------------------------------------------------------------------------
+   Blocks are the tiles of an arena, linked in order of address. Owns the pages of block records.
+   An operation reserves the records that it may need before it begins, so it cannot fail half
+   way.
+   [R1] Each record of each page is unused, or in one tiling: of an arena or of address space.
+   O(1). Can fail: host memory, in reserve only. */
 
 enum {                  /* gmlk_block.state */
        GMLK_UNUSED = 0, /* a record in the page's free list */
@@ -2394,6 +2389,7 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
   gmlk_host_free(host, streams->events, streams->event_capacity * sizeof(void *));
   gmlk_host_free(host, streams->items, streams->capacity * sizeof(gmlk_stream *));
 }
+
 /* ---- >>arena --------------------------------------------------------------------------------
    gmlk_arena: one home range of addresses, tiled by blocks, and the pPool: its free blocks in
    sorted pools, one a stream and one of clean memory. Owns the tiling, tags and chunk records.
@@ -3076,22 +3072,28 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
   gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
 }
 
-/* ---- >>spool --------------------------------------------------------------------------------
-   gmlk_spool: the windows (the paper's sBlocks) of one arena, live and idle, and the address
-   space they are mapped in. A window is an alias of parts of the arena: its spans. Owns the
-   window records and the address space's tiling.
-   [W1] every span but the last ends on a chunk boundary, every one but the first begins on one;
-   [W2] no chunk is in two spans, or twice in one window; [W3] the spans' grains add up to the
-   window's; [W4] while a window is live each span is exactly one block of state GMLK_PIECE that
-   points back to it; [W5] idle windows stand in the list by last use and in the table of sizes,
-   there the newest first, so that a program that repeats itself meets the same windows; [W6] the
-   chunks' map_counts add up to the windows' chunk_counts; [W7] what blocks a window is a tile, or
-   was; [W8] no window is newer than the spool's number or smaller than its grains_min; [V1] address
-   space is tiled as an arena is, its free blocks standing in a pool of their own; [V2] each block
-   of it that is in use is one window's, a quarantined one's too, or one buffer's.
-   A window that was found blocked remembers by which ownership of which block, so that asking
-   again is O(1) until that block is freed. Looking up a size: O(1) expected plus the spans of at
-   most eight idle candidates. Fails: host memory, in reserve only. */
+/* ---- >>windows ---------------------------------------------------------------------------------
+   gmlk_windows: the windows of one arena (the paper's sBlocks), live and idle, and the address
+   space that they are mapped in. A window is a second mapping of parts of the arena: its spans.
+   Owns the window records and the tiling of the address space.
+   [W1] Every span but the last ends where a chunk ends; every span but the first begins where
+        one begins.
+   [W2] No chunk is in two spans of a window.
+   [W3] The spans' grains add up to the window's.
+   [W4] While a window is live each span is one block of state GMLK_PIECE that points to the
+        window.
+   [W5] Idle windows stand in the list by last use, and in the table of sizes. In the table the
+        newest comes first, so that a program that repeats itself meets the same windows again.
+   [W6] The chunks' map_counts add up to the windows' chunk_counts.
+   [W7] A window's blocker is or was a tile of the arena.
+   [W8] No window has a larger number than the newest, or is smaller than grains_min.
+   [V1] Blocks tile the address space as they tile an arena; its free blocks stand in bins of
+        their own.
+   [V2] Each block of it that is in use belongs to one window, a quarantined one too, or one
+        buffer.
+   A window that cannot be taken remembers the block that was in the way. To ask again is O(1)
+   until that block is freed. To look up a size is O(1) expected, plus the spans of at most eight
+   idle windows. Can fail: host memory, in reserve only. */
 
 #define GMLK_WINDOW_TRIES 8u   /* idle ones of the size whose spans are looked at */
 #define GMLK_WINDOW_STEPS 128u /* windows passed on the way */
@@ -3298,15 +3300,45 @@ static uint64_t gmlk_address_of(const gmlk_arena *a, const gmlk_block *b) {
   return b->as.live.window ? b->as.live.window->address : gmlk_home(a, b->at);
 }
 
-/* ---- >>lake ---------------------------------------------------------------------------------
-   The lake itself: what the sections below work on. Owns everything. Two locks: `driving` (one
-   planner at a time) outside, `books` inside; every field is guarded by books, and only the
-   holder of driving creates or unmaps chunks and windows.
-   [N1] a note is one block's; a pending block has one, in the list, that names it; [N2] it has room
-   for the streams it lists, which are in use; [N3] a pool's late frees were all counted.
-   [K1] A callback that is running has a record in calls, not on the stack, which longjmp or an
-   exception may cut off; it is dead where its thread is back in the frame that called it, or above,
-   and then the next call of that thread drops it. */
+/* Every free range and idle window of the arena that is one capture's, or pinned, is another's. */
+static void gmlk_arena_retag(gmlk_arena *a, unsigned from, unsigned to) {
+  gmlk_block *b = a->head.next;
+  gmlk_window *w;
+  for (; b != &a->tail; b = b->next)
+    if (b->state == GMLK_FREE && b->stream == from) b = gmlk_retag(a, b, to);
+  for (w = a->spool.oldest; w; w = w->newer)
+    if (w->self.stream == from) w->self.stream = (uint16_t)to;
+}
+
+/* Applies to the slots under a window: marks them, or tells whether one is marked. */
+static int gmlk_window_marks(gmlk_arena *a, const gmlk_window *w, int clear) {
+  uint32_t i, slot;
+  for (i = 0; i < w->span_count; i++) {
+    uint32_t first = gmlk_slot_of(a, w->spans[i].at);
+    for (slot = first; slot < first + gmlk_span_chunks(a, &w->spans[i]); slot++) {
+      if (clear) a->chunks[slot].mark = 0;
+      if (a->chunks[slot].mark) return 1;
+    }
+  }
+  return 0;
+}
+
+static gmlk_window *gmlk_window_numbered(const gmlk_arena *a, uint64_t number) {
+  gmlk_window *w = a->spool.oldest;
+  while (w && w->number != number) w = w->newer;
+  return w;
+}
+
+/* ---- >>lake ------------------------------------------------------------------------------------
+   The lake, which the sections below work on, and its two locks. `driving` comes first: one
+   planner at a time holds it and calls the driver. `books` comes second and guards every field.
+   Only the holder of `driving` creates or unmaps chunks and windows. Owns the locks, the frame
+   in which the books are open to the driver, the records of callbacks, the last error and the
+   messages for the logger.
+   [N3] A pool's late frees were all counted.
+   [K1] A callback that is running has a record in callbacks. The record is not on the stack,
+        since longjmp or an exception may cut the stack off. The record is dead when its thread
+        is back in the frame that called it, or above; the next call of that thread drops it. */
 
 #define GMLK_LOG_QUEUE 8u
 
@@ -3485,59 +3517,6 @@ static void gmlk_log(gmlake *l, int level, const gmlake_error_info *info) {
 
 /* ---- the observer ---- */
 
-static gmlake_stream gmlk_stream_shown(const gmlake *l, unsigned stream) {
-  return stream ? l->streams.items[stream]->value : GMLAKE_STREAM_NONE;
-}
-
-/* An event on behalf of a request, or of none. */
-GMLK_INLINE void gmlk_event(const gmlake *l, const gmlk_request *r, gmlake_event_kind kind,
-                            const char *reason, gmlake_event *out) {
-  out->kind = kind;
-  out->reason = reason;
-  out->request = r ? r->number : 0;
-  out->stream = r ? gmlk_stream_shown(l, r->stream) : GMLAKE_STREAM_NONE;
-  out->state = 0;
-  out->address = out->driver_ns = 0;
-  out->bytes = out->asked_bytes = 0;
-}
-
-GMLK_INLINE void gmlk_tell_event(gmlake *l, gmlake_event *event) {
-  event->reserved_bytes = l->stats.reserved_bytes;
-  event->active_bytes = l->stats.active_bytes;
-  gmlk_guest_set(&l->host, gmlk_thread_id());
-  l->desc.observer.fn(l->desc.observer.user, event);
-  gmlk_guest_set(&l->host, 0);
-}
-
-/* Tells of a step; where no request is given it is that of the holder of `driving`. */
-static void gmlk_tell(gmlake *l, const gmlk_request *r, gmlake_event_kind kind, uint64_t address,
-                      uint64_t bytes, uint64_t driver_ns, const char *reason) {
-  gmlake_event event;
-  if (!l->is_observed) return;
-  gmlk_event(l, r ? r : l->served, kind, reason, &event);
-  event.address = address;
-  event.bytes = (size_t)bytes;
-  event.driver_ns = driver_ns;
-  gmlk_tell_event(l, &event);
-}
-
-/* A stream, or the host for what a stream still does. */
-static void gmlk_tell_wait(gmlake *l, unsigned stream, uint64_t driver_ns, const char *reason) {
-  gmlake_event event;
-  if (!l->is_observed) return;
-  gmlk_event(l, l->served, GMLAKE_EVENT_WAIT, reason, &event);
-  event.stream = gmlk_stream_shown(l, stream);
-  event.driver_ns = driver_ns;
-  gmlk_tell_event(l, &event);
-}
-
-/* Of a range at `at`, so many grains long, a part was taken. */
-static void gmlk_tell_split(gmlake *l, const gmlk_request *r, uint32_t at, uint32_t grains) {
-  if (l->is_observed)
-    gmlk_tell(l, r, GMLAKE_EVENT_SPLIT, r->arena->is_bare ? 0 : gmlk_home(r->arena, at),
-              gmlk_to_bytes(grains), 0, "a part of a larger range");
-}
-
 static void gmlk_error_write(gmlake_error_info *out, gmlake_result result, const char *call,
                              const char *format, va_list values) {
   memset(out, 0, sizeof(*out));
@@ -3624,6 +3603,225 @@ static gmlk_arena *gmlk_arena_of(const gmlake *l, const gmlk_block *b) {
   return l->arenas[b->arena];
 }
 
+/* GMLAKE_FILL: on the host and at once, though streams may be behind; on the mock the host does
+   the streams' work. */
+static void gmlk_fill(const gmlake *l, const gmlk_block *b, unsigned byte) {
+  if (l->desc.flags & GMLAKE_FILL)
+    memset((void *)(uintptr_t)gmlk_address_of(gmlk_arena_of(l, b), b), (int)byte,
+           gmlk_to_bytes(b->grains));
+}
+
+/* A live block's own stream, 0: none, or its number is another's by now, and its work complete. */
+static unsigned gmlk_own_stream(const gmlake *l, const gmlk_block *b) {
+  return b->stream && b->ticket > l->streams.items[b->stream]->born ? b->stream : 0;
+}
+
+/* The same of a stream in a live block's note. */
+static int gmlk_use_is_known(const gmlake *l, const gmlk_used *used) {
+  return used->ticket == l->streams.items[used->stream]->born;
+}
+
+/* How much the device has, asked with the books unlocked; on an error nothing is written. */
+static gmlake_result gmlk_ask_memory(gmlake *l, size_t *out_free, size_t *out_total) {
+  gmlk_drive drive;
+  if (!gmlk_drive_open(l, &drive)) (void)gmlk_drive_memory_info(&drive, out_free, out_total);
+  return gmlk_drive_close(l, &drive);
+}
+
+static int gmlk_exceeds(size_t held, size_t more, size_t limit) { /* limit 0: there is none */
+  return limit && more > limit - gmlk_min(limit, held);
+}
+
+static int gmlk_is_shortage(gmlake_result result) {
+  return result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || result == GMLAKE_ERROR_LIMIT_REACHED;
+}
+
+/* Enters an arena into the lake's list. */
+static int gmlk_arena_enlist(gmlake *l, gmlk_arena *a) {
+  size_t i = 0, capacity;
+  void *grown;
+  while (i < l->arena_count && l->arenas[i]) i++;
+  if (i == l->arena_capacity) {
+    capacity = i ? i * 2 : 4;
+    grown = gmlk_host_grow(&l->host, l->arenas, l->arena_capacity * sizeof(gmlk_arena *),
+                           capacity * sizeof(gmlk_arena *));
+    if (!grown) return 0;
+    l->arenas = (gmlk_arena **)grown;
+    l->arena_capacity = capacity;
+  }
+  a->number = (uint32_t)i;
+  l->arenas[i] = a;
+  if (i == l->arena_count) l->arena_count++;
+  return 1;
+}
+
+/* One word more under a seal: another word, another seal. */
+static uint64_t gmlk_seal(uint64_t seal, uint64_t word) {
+  return ((seal ^ word) + 1) * 0x9E3779B97F4A7C15u;
+}
+
+#define GMLK_CHUNK_WRONG \
+  "chunk_bytes is %llu: it has to be a power of two from %llu to %llu, or 0 for the default"
+
+/* ---- >>observe ---------------------------------------------------------------------------------
+   What desc.observer is told. Owns nothing. pre: the books are locked. O(1). Cannot fail. */
+
+static gmlake_stream gmlk_stream_shown(const gmlake *l, unsigned stream) {
+  return stream ? l->streams.items[stream]->value : GMLAKE_STREAM_NONE;
+}
+
+/* An event on behalf of a request, or of none. */
+GMLK_INLINE void gmlk_event(const gmlake *l, const gmlk_request *r, gmlake_event_kind kind,
+                            const char *reason, gmlake_event *out) {
+  out->kind = kind;
+  out->reason = reason;
+  out->request = r ? r->number : 0;
+  out->stream = r ? gmlk_stream_shown(l, r->stream) : GMLAKE_STREAM_NONE;
+  out->state = 0;
+  out->address = out->driver_ns = 0;
+  out->bytes = out->asked_bytes = 0;
+}
+
+GMLK_INLINE void gmlk_tell_event(gmlake *l, gmlake_event *event) {
+  event->reserved_bytes = l->stats.reserved_bytes;
+  event->active_bytes = l->stats.active_bytes;
+  gmlk_guest_set(&l->host, gmlk_thread_id());
+  l->desc.observer.fn(l->desc.observer.user, event);
+  gmlk_guest_set(&l->host, 0);
+}
+
+/* Tells of a step; where no request is given it is that of the holder of `driving`. */
+static void gmlk_tell(gmlake *l, const gmlk_request *r, gmlake_event_kind kind, uint64_t address,
+                      uint64_t bytes, uint64_t driver_ns, const char *reason) {
+  gmlake_event event;
+  if (!l->is_observed) return;
+  gmlk_event(l, r ? r : l->served, kind, reason, &event);
+  event.address = address;
+  event.bytes = (size_t)bytes;
+  event.driver_ns = driver_ns;
+  gmlk_tell_event(l, &event);
+}
+
+/* A stream, or the host for what a stream still does. */
+static void gmlk_tell_wait(gmlake *l, unsigned stream, uint64_t driver_ns, const char *reason) {
+  gmlake_event event;
+  if (!l->is_observed) return;
+  gmlk_event(l, l->served, GMLAKE_EVENT_WAIT, reason, &event);
+  event.stream = gmlk_stream_shown(l, stream);
+  event.driver_ns = driver_ns;
+  gmlk_tell_event(l, &event);
+}
+
+/* Of a range at `at`, so many grains long, a part was taken. */
+static void gmlk_tell_split(gmlake *l, const gmlk_request *r, uint32_t at, uint32_t grains) {
+  if (l->is_observed)
+    gmlk_tell(l, r, GMLAKE_EVENT_SPLIT, r->arena->is_bare ? 0 : gmlk_home(r->arena, at),
+              gmlk_to_bytes(grains), 0, "a part of a larger range");
+}
+
+/* ---- >>pending ---------------------------------------------------------------------------------
+   Notes, and blocks whose free waits. A note holds what few blocks have: user data, a label, and
+   the streams that gmlake_record_stream named. A freed block waits for those streams; until then
+   it is pending. Owns the notes and the list of pending blocks.
+   [N1] A note belongs to one block. A pending block has a note, in the list, that names the
+        block.
+   [N2] A note has room for the streams that it lists, and their numbers are in use.
+   O(recorded streams). Can fail: host memory, for a note or for one more stream in it. */
+
+static gmlk_note *gmlk_note_new(gmlake *l, uint64_t user_data, const char *label) {
+  gmlk_note *note = (gmlk_note *)gmlk_host_alloc(&l->host, sizeof(gmlk_note));
+  if (!note) return NULL;
+  note->user_data = user_data;
+  note->label = label;
+  return note;
+}
+
+/* Drops the uses by streams whose numbers are others' by now: their work is complete. */
+static void gmlk_uses_prune(const gmlake *l, gmlk_note *note) {
+  size_t i, kept = 0;
+  for (i = 0; i < note->used_count; i++)
+    if (gmlk_use_is_known(l, &note->used[i])) note->used[kept++] = note->used[i];
+  note->used_count = kept;
+}
+
+/* Enters a stream into a live block's note; 0: no host memory. */
+static int gmlk_note_use(gmlake *l, gmlk_block *b, unsigned stream) {
+  gmlk_note *note = b->as.live.note ? b->as.live.note : gmlk_note_new(l, 0, NULL);
+  size_t i, capacity;
+  void *grown;
+  if (!note) return 0;
+  b->as.live.note = note;
+  for (i = 0; i < note->used_count; i++)
+    if (note->used[i].stream == stream && gmlk_use_is_known(l, &note->used[i])) return 1;
+  if (note->used_count == note->used_capacity) gmlk_uses_prune(l, note);
+  if (note->used_count == note->used_capacity) {
+    capacity = note->used_capacity ? note->used_capacity * 2 : 2;
+    grown = gmlk_host_grow(&l->host, note->used, note->used_capacity * sizeof(gmlk_used),
+                           capacity * sizeof(gmlk_used));
+    if (!grown) return 0;
+    note->used = (gmlk_used *)grown;
+    note->used_capacity = capacity;
+  }
+  note->used[note->used_count].ticket = l->streams.items[stream]->born;
+  note->used[note->used_count++].stream = stream;
+  l->streams.items[stream]->uses++;
+  return 1;
+}
+
+static void gmlk_note_free(gmlake *l, gmlk_note *note) {
+  if (!note) return;
+  gmlk_host_free(&l->host, note->used, note->used_capacity * sizeof(gmlk_used));
+  gmlk_host_free(&l->host, note, sizeof(*note));
+}
+
+/* A live block, window or not, becomes free memory with this tag. */
+static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream, uint64_t ticket) {
+  gmlk_arena *a = gmlk_arena_of(l, b);
+  gmlk_window *w = b->as.live.window;
+  uint32_t i;
+  a->live_count--;
+  gmlk_fill(l, b, GMLAKE_FILL_FREE);
+  if (!w) {
+    gmlk_put(a, b, stream, ticket);
+    return;
+  }
+  for (i = 0; i < w->span_count; i++) {
+    w->spans[i].block->flags = b->flags;
+    gmlk_put(a, w->spans[i].block, stream, ticket);
+  }
+  w->self.stream = (uint16_t)stream;
+  w->self.ticket = ticket;
+  gmlk_window_set_idle(&a->spool, w);
+}
+
+/* Frees the pending blocks whose recorded streams are done. */
+static void gmlk_pending_settle(gmlake *l) {
+  gmlk_note **link = &l->pending;
+  while (*link) {
+    gmlk_note *note = *link;
+    size_t i = 0;
+    while (i < note->used_count &&
+           gmlk_tag_done(&l->streams, note->used[i].stream, note->used[i].ticket))
+      i++;
+    if (i < note->used_count) {
+      link = &note->next;
+      continue;
+    }
+    *link = note->next;
+    l->stats.pending_bytes -= gmlk_to_bytes(note->block->grains);
+    gmlk_release_block(l, note->block, note->stream, note->ticket);
+    gmlk_note_free(l, note);
+  }
+}
+
+/* ---- >>fences ----------------------------------------------------------------------------------
+   When the lake records events, asks what has completed, and waits; which stream a caller's
+   value means; and what completed work makes clean. Owns nothing: >>streams has the events,
+   >>arena the tags.
+   pre, for host waits: the caller holds `driving`; the books are open while the host waits.
+   Costs: 0.2 us an event that is asked; a sweep is O(free blocks with a stream's tag + idle
+   windows). Can fail: host memory, the driver. */
+
 /* Records an event on a stream, on the way out of a free. */
 static void gmlk_fence_now(gmlake *l, unsigned stream) {
   gmlk_stream *s = l->streams.items[stream];
@@ -3652,68 +3850,117 @@ static void gmlk_fence_all(gmlake *l) {
     if (!gmlk_stream_may_end(&l->streams, l->streams.items[i])) gmlk_fence_if_due(l, i, 0);
 }
 
-/* GMLAKE_FILL: on the host and at once, though streams may be behind; on the mock the host does
-   the streams' work. */
-static void gmlk_fill(const gmlake *l, const gmlk_block *b, unsigned byte) {
-  if (l->desc.flags & GMLAKE_FILL)
-    memset((void *)(uintptr_t)gmlk_address_of(gmlk_arena_of(l, b), b), (int)byte,
-           gmlk_to_bytes(b->grains));
+/* Whether a pool or buffer is this lake's. */
+static inline int gmlk_is_of(const gmlake *l, const gmlake *owner) {
+  GMLAKE_ASSERT(owner); /* else it was destroyed, and not everything of it could be given back */
+  return owner == l;
 }
 
-/* A live block, window or not, becomes free memory with this tag. */
-static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream, uint64_t ticket) {
-  gmlk_arena *a = gmlk_arena_of(l, b);
-  gmlk_window *w = b->as.live.window;
-  uint32_t i;
-  a->live_count--;
-  gmlk_fill(l, b, GMLAKE_FILL_FREE);
-  if (!w) {
-    gmlk_put(a, b, stream, ticket);
+/* [GMLK_ENDS_SEEN] A block freed on its own stream's value, which is another stream's now: the one
+   that is gone used it too. */
+static int gmlk_is_of_former(const gmlake *l, const gmlk_block *b, unsigned stream) {
+  unsigned own = gmlk_own_stream(l, b);
+  return own && own != stream && l->streams.items[own]->value == l->streams.items[stream]->value;
+}
+
+/* Brings a number that may serve again to the front of the line: of two that are there longest one
+   is asked for, and the others have their turn. So streams that come and go use as many numbers as
+   are at work at a time, and looking for one takes no longer. */
+static void gmlk_queue_poll(gmlake *l) {
+  gmlk_streams *streams = &l->streams;
+  unsigned tries, stream;
+  gmlk_drive drive;
+  if (!streams->queue_first || gmlk_stream_is_complete(streams->items[streams->queue_first]))
     return;
-  }
-  for (i = 0; i < w->span_count; i++) {
-    w->spans[i].block->flags = b->flags;
-    gmlk_put(a, w->spans[i].block, stream, ticket);
-  }
-  w->self.stream = (uint16_t)stream;
-  w->self.ticket = ticket;
-  gmlk_window_set_idle(&a->spool, w);
-}
-
-/* A live block's own stream, 0: none, or its number is another's by now, and its work complete. */
-static unsigned gmlk_own_stream(const gmlake *l, const gmlk_block *b) {
-  return b->stream && b->ticket > l->streams.items[b->stream]->born ? b->stream : 0;
-}
-
-/* The same of a stream in a live block's note. */
-static int gmlk_use_is_known(const gmlake *l, const gmlk_used *used) {
-  return used->ticket == l->streams.items[used->stream]->born;
-}
-
-static void gmlk_note_free(gmlake *l, gmlk_note *note) {
-  if (!note) return;
-  gmlk_host_free(&l->host, note->used, note->used_capacity * sizeof(gmlk_used));
-  gmlk_host_free(&l->host, note, sizeof(*note));
-}
-
-/* Frees the pending blocks whose recorded streams are done. */
-static void gmlk_pending_settle(gmlake *l) {
-  gmlk_note **link = &l->pending;
-  while (*link) {
-    gmlk_note *note = *link;
-    size_t i = 0;
-    while (i < note->used_count &&
-           gmlk_tag_done(&l->streams, note->used[i].stream, note->used[i].ticket))
-      i++;
-    if (i < note->used_count) {
-      link = &note->next;
-      continue;
+  if (!gmlk_drive_begin(&drive, &l->driver)) {
+    for (tries = 0; tries < 2; tries++) {
+      stream = streams->queue_first;
+      gmlk_stream_poll(streams, &drive, stream);
+      if (gmlk_stream_is_complete(streams->items[stream])) break;
+      gmlk_stream_queue(streams, gmlk_stream_dequeue(streams));
     }
-    *link = note->next;
-    l->stats.pending_bytes -= gmlk_to_bytes(note->block->grains);
-    gmlk_release_block(l, note->block, note->stream, note->ticket);
-    gmlk_note_free(l, note);
   }
+  gmlk_drive_end(&drive);
+  (void)gmlk_drive_book(l, &drive);
+}
+
+/* A new stream's number. The second stream of a lake closes the first one's epoch, so that what it
+   freed before becomes known as complete. */
+static unsigned gmlk_stream_enter(gmlake *l, gmlake_stream value, uint64_t id) {
+  unsigned stream;
+  gmlk_queue_poll(l);
+  stream = gmlk_stream_add(&l->streams, &l->host, value, 0, ++l->records.serial);
+  if (stream) l->streams.items[stream]->id = id;
+  if (stream && l->streams.live_count == 2) gmlk_fence_all(l);
+  return stream;
+}
+
+/* The number for what is freed on a value that no stream has: what is freed there is lost. */
+static unsigned gmlk_stream_gone(gmlake *l, gmlake_stream value) {
+  unsigned stream = GMLK_FIRST_STREAM;
+  for (; stream < l->streams.count; stream++) {
+    const gmlk_stream *s = l->streams.items[stream];
+    if (s->value == value && gmlk_stream_is_lost(s)) return stream;
+  }
+  stream = gmlk_stream_enter(l, value, 0);
+  if (stream && !l->streams.items[stream]->is_forgotten) gmlk_stream_end(&l->streams, stream, 1);
+  return stream;
+}
+
+/* The same number as long as the value is the same stream's, else another one; 0: not seen yet. An
+   answer that tells nothing, as in a capture that the lake was not told of, changes nothing. */
+static unsigned gmlk_stream_identify(gmlake *l, gmlake_stream value, unsigned stream,
+                                     uint64_t *out_id) {
+  gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
+  gmlake_result result;
+  int code = 0;
+  if (!value || (s && s->capture)) return stream;
+  result = l->driver.stream_id(l->driver.backend->user, value, out_id, &code);
+  if (result && result != GMLAKE_ERROR_INVALID_ARGUMENT) return stream;
+  if (s && !result && s->id == *out_id) return stream;
+  if (s) gmlk_stream_end(&l->streams, stream, result != GMLAKE_OK);
+  if (!result) return 0;
+  return s ? stream : gmlk_stream_gone(l, value);
+}
+
+static unsigned gmlk_stream_asked(gmlake *l, gmlake_stream value) {
+  unsigned stream = gmlk_stream_find(&l->streams, value);
+  uint64_t id = 0;
+  if (l->streams.ends == GMLK_ENDS_SEEN) stream = gmlk_stream_identify(l, value, stream, &id);
+  return stream ? stream : gmlk_stream_enter(l, value, id);
+}
+
+/* The stream's number, made on first use; 0: no host memory, or too many streams. */
+static inline unsigned gmlk_stream_number(gmlake *l, gmlake_stream value) {
+  unsigned stream;
+  value = gmlk_stream_canonical(value);
+  stream = gmlk_stream_last(&l->streams, value);
+  return stream ? stream : gmlk_stream_asked(l, value);
+}
+
+/* [GMLK_ENDS_HIDDEN] Whatever stream has the value now comes after what was freed on it. */
+static gmlake_result gmlk_follow_value(gmlake *l, unsigned stream) {
+  gmlk_stream *s = l->streams.items[stream];
+  gmlk_drive drive;
+  if (l->streams.ends != GMLK_ENDS_HIDDEN || !s->fence_count || s->capture) return GMLAKE_OK;
+  if (!gmlk_drive_begin(&drive, &l->driver)) {
+    gmlk_stream_poll(&l->streams, &drive, stream);
+    if (!drive.result) (void)gmlk_stream_follow(&drive, s);
+  }
+  gmlk_drive_end(&drive);
+  return gmlk_drive_book(l, &drive);
+}
+
+/* [S7] A block is live no more. Returns its own stream. */
+static unsigned gmlk_uses_end(gmlake *l, const gmlk_block *b) {
+  gmlk_note *note = b->as.live.note;
+  unsigned own = gmlk_own_stream(l, b);
+  size_t i;
+  if (own && l->streams.ends) l->streams.items[own]->uses--;
+  if (!note) return own;
+  gmlk_uses_prune(l, note);
+  for (i = 0; i < note->used_count; i++) l->streams.items[note->used[i].stream]->uses--;
+  return own;
 }
 
 /* What is complete in a run of the stream's becomes clean. */
@@ -3767,12 +4014,304 @@ static gmlake_result gmlk_refresh(gmlake *l, int close) {
   l->streams.is_news = 0;
   return gmlk_drive_book(l, &drive);
 }
-/* ---- >>policy -------------------------------------------------------------------------------
-   What a window is made of and where memory grows: reads the arena, changes nothing but its
-   scratch arrays. A plan may begin in the free tail of one chunk and end in the free head of
-   another; only the chunks between must be free whole.
-   Costs: for a taker that may not wait O(whole chunks it takes + runs of one to two chunks that
-   hold none), else O(slots + blocks of free runs that touch a chunk's end). Cannot fail. */
+
+/* That what is queued so far on the streams that are still there is to be waited for, too. */
+static void gmlk_streams_dirty(gmlake *l) {
+  size_t i;
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
+    gmlk_stream *s = l->streams.items[i];
+    if (gmlk_stream_may_end(&l->streams, s) && !l->driver.device_wait) continue;
+    if (s->is_used && !s->is_capture && !s->is_forgotten) s->is_dirty = 1;
+  }
+}
+
+/* Waits on the host for all that was queued on any stream: what was freed there without a fence is
+   complete then, as far as it was freed before. */
+static gmlake_result gmlk_wait_for_device(gmlake *l) {
+  gmlake_result result;
+  gmlk_drive drive;
+  size_t i;
+  int code = 0;
+  if (!l->driver.device_wait)
+    return gmlk_fail(l, GMLAKE_ERROR_DRIVER, "device_wait",
+                     "a stream was destroyed before gmlake_forget_stream, and the backend cannot "
+                     "wait for the whole device");
+  if (l->streams.capture_count) return GMLAKE_ERROR_CAPTURING;
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
+    if (gmlk_stream_is_out(&l->streams, l->streams.items[i])) l->streams.items[i]->is_dirty = 2;
+  l->stats.host_wait_count++;
+  result = gmlk_drive_open(l, &drive);
+  if (!result) {
+    result = l->driver.device_wait(l->driver.backend->user, &code);
+    result = gmlk_drive_called(&drive, result, code, "device_wait");
+  }
+  (void)gmlk_drive_close(l, &drive);
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
+    gmlk_stream *s = l->streams.items[i];
+    if (s->is_dirty != 2) continue;
+    s->is_dirty = result != GMLAKE_OK;
+    if (result) continue;
+    gmlk_stream_complete(&l->streams, s, s->epoch++);
+    if (!s->is_forgotten) continue;
+    l->streams.lost_count--;
+    gmlk_stream_queue(&l->streams, (unsigned)i);
+  }
+  return drive.result;
+}
+
+/* Waits for the stream's newest fence. pre: it has one. */
+static gmlake_result gmlk_wait_for_fence(gmlake *l, unsigned stream) {
+  const gmlake_backend *b = l->driver.backend;
+  gmlk_stream *s = l->streams.items[stream];
+  gmlk_fence fence = *gmlk_stream_newest(s);
+  gmlake_result result;
+  gmlk_drive drive;
+  int code = 0;
+  s->fence_count--;
+  result = gmlk_drive_open(l, &drive);
+  if (!result) {
+    result = b->event_wait(b->user, fence.event, &code);
+    result = gmlk_drive_called(&drive, result, code, "event_wait");
+  }
+  (void)gmlk_drive_close(l, &drive);
+  if (!result) gmlk_stream_complete(&l->streams, s, fence.epoch);
+  if (result && !gmlk_stream_covering(s, fence.epoch)) /* then its place is free still [S2] */
+    s->fences[(s->fence_head + s->fence_count++) % GMLK_FENCES] = fence;
+  else
+    gmlk_event_give(&l->streams, fence.event);
+  return drive.result;
+}
+
+/* Waits on the host for what was freed on one stream. CAPTURING: a capture forbids to fence the
+   last of it; what was fenced before has been waited for. */
+static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream) {
+  gmlk_stream *s = l->streams.items[stream];
+  uint64_t ns = l->stats.driver_ns;
+  gmlk_drive drive;
+  gmlake_result fenced, result;
+  if (!s->is_used || s->is_capture || (!s->fence_count && !s->is_dirty)) return GMLAKE_OK;
+  fenced = gmlk_drive_begin(&drive, &l->driver);
+  if (!fenced) fenced = gmlk_stream_close(&l->streams, &drive, stream);
+  gmlk_drive_end(&drive);
+  if (gmlk_drive_book(l, &drive)) return drive.result;
+  if (gmlk_stream_is_out(&l->streams, s)) {
+    fenced = gmlk_wait_for_device(l);
+    if (fenced != GMLAKE_ERROR_CAPTURING) {
+      gmlk_tell_wait(l, stream, l->stats.driver_ns - ns, "on the host, for the whole device");
+      return fenced;
+    }
+  }
+  if (fenced == GMLAKE_ERROR_CAPTURING && !s->fence_count) return fenced;
+  l->stats.host_wait_count++;
+  ns = l->stats.driver_ns;
+  result = gmlk_wait_for_fence(l, stream);
+  gmlk_tell_wait(l, stream, l->stats.driver_ns - ns, "on the host, for what the stream still does");
+  return result || fenced != GMLAKE_ERROR_CAPTURING ? result : fenced;
+}
+
+/* Waits for what was freed on every stream, or all that is queued on it; the first error, after all
+   have been tried. CAPTURING gives way to any other. */
+static gmlake_result gmlk_wait_for_streams(gmlake *l, int all) {
+  gmlake_result first = GMLAKE_OK, result = GMLAKE_OK;
+  size_t i;
+  if (all) gmlk_streams_dirty(l);
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(result); i++) {
+    result = gmlk_wait_for_stream(l, (unsigned)i);
+    if (!first || (result && first == GMLAKE_ERROR_CAPTURING) || gmlk_is_fatal(result))
+      first = result;
+  }
+  result = gmlk_is_fatal(first) ? first : gmlk_refresh(l, 1);
+  return result && (!first || first == GMLAKE_ERROR_CAPTURING) ? result : first;
+}
+
+/* Makes the taker's stream wait for the other streams whose memory is in these reserved blocks,
+   each once and no further than needed. */
+static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_drive *drive, gmlk_taker taker,
+                                         gmlk_block *first, uint32_t grains) {
+  uint32_t end = first->at + grains;
+  gmlk_block *b = first, *other;
+  for (; b->at < end; b = b->next) {
+    uint64_t ticket = b->ticket, before;
+    gmlake_result result;
+    if (b->stream == GMLK_CLEAN || b->stream == taker.stream) continue;
+    if (gmlk_tag_done(&l->streams, b->stream, ticket)) continue;
+    if (gmlk_stream_has_waited(&l->streams, taker.stream, b->stream, ticket)) continue;
+    for (other = b->next; other->at < end; other = other->next) /* one wait for all of it */
+      if (other->stream == b->stream && other->ticket > ticket) ticket = other->ticket;
+    before = gmlk_drive_elapsed(drive);
+    result = gmlk_stream_wait(&l->streams, drive, taker.stream, b->stream, ticket);
+    if (result) return result;
+    l->stats.stream_wait_count++;
+    gmlk_tell_wait(l, taker.stream, gmlk_drive_elapsed(drive) - before,
+                   "on the device, for another stream's memory");
+  }
+  return GMLAKE_OK;
+}
+
+/* Waits for everything in the spans, where the taker may. */
+static gmlake_result gmlk_wait_for_spans(gmlake *l, gmlk_taker taker, const gmlk_span *spans,
+                                         uint32_t count) {
+  gmlk_drive drive;
+  gmlake_result result;
+  uint32_t i;
+  if (!taker.may_wait) return GMLAKE_OK;
+  result = gmlk_drive_begin(&drive, &l->driver);
+  for (i = 0; i < count && !result; i++)
+    result = gmlk_wait_for_range(l, &drive, taker, spans[i].block, spans[i].grains);
+  gmlk_drive_end(&drive);
+  (void)gmlk_drive_book(l, &drive);
+  return result;
+}
+
+/* ---- >>request ---------------------------------------------------------------------------------
+   One attempt to serve a request: who asks, where, for how much, and what became of it. It is
+   opened when the call begins and granted once, when a block has been found. Owns the fields of
+   gmlk_request and what a granted block says of its user.
+   O(1). Can fail: host memory, for a new stream or for the records that serving needs at its
+   end. */
+
+#define GMLK_ALLOC_FLAGS (GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW)
+
+static int gmlk_is_whole(const gmlk_request *r) { return (r->flags & GMLAKE_EXCLUSIVE) != 0; }
+
+/* In grains, which an alignment or EXCLUSIVE makes coarser. */
+static gmlake_result gmlk_request_size(gmlake *l, gmlk_request *r, const gmlake_alloc_desc *desc) {
+  size_t alignment = desc->alignment ? desc->alignment : GMLK_GRAIN;
+  size_t unit = gmlk_is_whole(r) ? r->arena->chunk_bytes : GMLK_GRAIN;
+  if (!gmlk_is_pow2(alignment) || alignment > r->arena->chunk_bytes)
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
+                     "alignment is %llu: it has to be a power of two, at most %llu, a chunk's size",
+                     (unsigned long long)alignment, (unsigned long long)r->arena->chunk_bytes);
+  if (desc->flags & ~GMLK_ALLOC_FLAGS)
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
+                     "flags is 0x%x: of these 0x%x are known", desc->flags, GMLK_ALLOC_FLAGS);
+  r->align = (uint32_t)(gmlk_max(alignment, unit) / GMLK_GRAIN);
+  if (!gmlk_size_round_up(desc->bytes, unit, &unit)) unit = SIZE_MAX;
+  r->grains = gmlk_to_grains(unit);
+  if (r->grains > GMLK_GRAINS_MAX - gmlk_chunk_grains(r->arena)) r->grains = 0; /* impossible */
+  return GMLAKE_OK;
+}
+
+/* Who asks, where, and for how much. */
+GMLK_INLINE gmlake_result gmlk_request_init(gmlake *l, gmlk_request *r,
+                                            const gmlake_alloc_desc *desc, gmlake_stream stream) {
+  memset(r, 0, offsetof(gmlk_request, state));
+  r->state = 0;
+  r->number = r->driver_ns = 0;
+  r->reason = NULL;
+  r->desc = desc;
+  r->bytes = desc->bytes;
+  r->flags = desc->flags;
+  r->arena = desc->pool ? &desc->pool->arena : &l->home;
+  if (desc->pool && !gmlk_is_of(l, desc->pool->lake))
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
+                     "the pool is of another lake, the one at %p", (void *)desc->pool->lake);
+  if (stream != GMLAKE_STREAM_NONE) {
+    gmlk_stream *s;
+    r->stream = gmlk_stream_number(l, stream);
+    if (!r->stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    s = l->streams.items[r->stream];
+    r->is_capture = s->capture != 0;
+    if (r->is_capture) {
+      if (desc->pool && desc->pool != l->arenas[s->arena]->pool)
+        return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_alloc",
+                         "pool is not NULL, and not the one that the stream is captured into");
+      r->arena = l->arenas[s->arena];
+    }
+    r->taker.stream = r->is_capture ? s->capture : r->stream;
+    if (l->streams.ends) {
+      gmlake_result result = gmlk_follow_value(l, r->stream);
+      if (result) return result;
+    }
+  }
+  r->may_stitch = !(desc->flags & GMLAKE_NO_STITCH) && r->arena->spool.va &&
+                  desc->bytes >= l->desc.stitch_bytes_min;
+  if (!desc->flags && !desc->alignment && desc->bytes <= r->arena->chunk_bytes) { /* most */
+    r->grains = (uint32_t)((desc->bytes + GMLK_GRAIN - 1) / GMLK_GRAIN);
+    r->align = 1;
+    return GMLAKE_OK;
+  }
+  return gmlk_request_size(l, r, desc);
+}
+
+/* Host memory that serving needs at its end. */
+static inline int gmlk_serve_reserve(gmlake *l, const gmlk_request *r) {
+  return gmlk_records_reserve(&l->records, &l->host, 2) &&
+         gmlk_index_reserve(&l->index, &l->host) && gmlk_arena_admit(r->arena, r->taker.stream);
+}
+
+/* A request that can be served. */
+GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
+                                            const gmlake_alloc_desc *desc, gmlake_stream stream) {
+  gmlake_result result = gmlk_request_init(l, r, desc, stream);
+  if (result) return result;
+  return gmlk_serve_reserve(l, r) ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+}
+
+/* The request once more, as long as its stream keeps its number: who forgets a stream or ends a
+   capture holds driving. */
+static gmlake_result gmlk_request_renew(gmlake *l, gmlk_request *r, gmlake_stream stream) {
+  uint64_t number = r->number;
+  gmlake_result result = gmlk_request_open(l, r, r->desc, stream);
+  r->number = number;
+  return result;
+}
+
+/* The request's taker, waiting on the device for other streams where that is possible. */
+static gmlk_taker gmlk_waiting_taker(const gmlake *l, const gmlk_request *r) {
+  gmlk_taker taker = r->taker;
+  if (!r->stream || r->is_capture || l->streams.used_count < 2) return taker;
+  taker.may_wait = l->streams.items[r->stream]->value || !l->streams.capture_count;
+  return taker;
+}
+
+/* Under which tag a block freed on this stream goes back. */
+static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned stream,
+                                unsigned *out_stream, uint64_t *out_ticket) {
+  const gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
+  *out_stream = stream; /* none: the caller has synchronised, and it is clean */
+  *out_ticket = s ? s->epoch : 0;
+  if (!(b->flags & GMLK_IN_GRAPH)) return;
+  *out_stream = s && s->capture && s->arena == b->arena ? s->capture : (unsigned)GMLK_PINNED;
+  *out_ticket = GMLK_ENDLESS;
+}
+
+/* What is taken becomes live; `state` is the paper's, 1 to 3, or 4 after growth. */
+static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, unsigned state) {
+  b->state = GMLK_LIVE;
+  b->stream = (uint16_t)r->stream;
+  b->flags = (uint8_t)((r->flags & 0x7F) | (r->is_capture ? GMLK_IN_GRAPH : 0));
+  b->slack = (uint32_t)(gmlk_to_bytes(r->grains) - r->bytes);
+  r->arena->live_count++;
+  r->state = r->has_grown ? 4 : state;
+  l->stats.state_count[r->state - 1]++;
+  return b;
+}
+
+/* An attempt is over. */
+static void gmlk_tell_attempt(gmlake *l, const gmlk_request *r, const void *ptr) {
+  const char *reason = r->reason;
+  gmlake_event event;
+  if (!ptr)
+    reason = "not served";
+  else if (!reason)
+    reason = r->state == 1 ? "a range of the size" : "the smallest larger range";
+  gmlk_event(l, r, GMLAKE_EVENT_ALLOC, reason, &event);
+  event.state = ptr ? r->state : 5;
+  event.address = (uint64_t)(uintptr_t)ptr;
+  event.bytes = gmlk_to_bytes(r->grains);
+  event.asked_bytes = r->bytes;
+  event.driver_ns = r->driver_ns;
+  gmlk_tell_event(l, &event);
+}
+
+/* ---- >>planner ---------------------------------------------------------------------------------
+   What a window is to be made of. Reads the arena and changes only its scratch arrays. A plan
+   may begin in the free tail of one chunk and end in the free head of another; the chunks
+   between are wholly free.
+   Costs: for a taker that may not wait O(whole chunks that it takes + runs of one to two chunks
+   that hold no whole chunk); else O(slots + blocks of free runs that touch a chunk's end).
+   Cannot fail. */
 
 #define GMLK_NOWHERE (~(uint32_t)0)
 #define GMLK_END_TRIES 16u /* the longest runs below a chunk: shorter ones are for short requests */
@@ -3983,187 +4522,14 @@ static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_tak
   return 1;
 }
 
-/* Where the arena grows: slots that make one contiguous run of the size, if that takes at most a
-   chunk more than the shortfall of a window, else the lowest ones free. */
-typedef struct gmlk_growth {
-  uint32_t count; /* chunks, their slots in arena->slots; 0: no room in the address space */
-} gmlk_growth;
-
-static uint32_t gmlk_chunks_for(const gmlk_arena *a, uint64_t grains) {
-  return (uint32_t)((grains + gmlk_chunk_grains(a) - 1) >> a->chunk_log);
-}
-
-/* Grains of the run open to the stream that ends where b begins, or begins where b ends: what new
-   memory there makes one run with. */
-static uint32_t gmlk_open_before(const gmlk_arena *a, const gmlk_block *b, unsigned stream,
-                                 uint32_t align) {
-  gmlk_block *before = gmlk_before_clean(b);
-  uint32_t at = gmlk_block_end(before);
-  if (a->keeps_apart) return 0;
-  if (stream && gmlk_has_tag(before, stream)) at = gmlk_run_of(a, before).at;
-  return (b->at - at) & ~(align - 1); /* boundaries are aligned, so the rest of it is */
-}
-
-static uint32_t gmlk_open_after(const gmlk_arena *a, const gmlk_block *b, unsigned stream) {
-  gmlk_block *behind = gmlk_behind_clean(b);
-  uint32_t end = behind->at;
-  if (a->keeps_apart) return 0;
-  if (stream && gmlk_has_tag(behind, stream)) end = gmlk_run_of(a, behind).end;
-  return end - gmlk_block_end(b);
-}
-
-static void gmlk_growth_slots(gmlk_arena *a, gmlk_growth *growth, uint32_t slot, uint32_t count) {
-  uint32_t i;
-  growth->count = count;
-  for (i = 0; i < count; i++) a->slots[i] = slot + i;
-}
-
-/* The slot behind the last quarantined one of a range, or its first. */
-static uint32_t gmlk_behind_stuck(const gmlk_arena *a, uint32_t slot, uint32_t count) {
-  uint32_t i;
-  for (i = count; a->stuck_count && i-- > 0;)
-    if (a->chunks[slot + i].stuck) return slot + i + 1;
-  return slot;
-}
-
-/* Chunks for what is missing; one at least, since a run that is long enough already was passed
-   over, hidden behind others that could not be aligned. */
-static uint32_t gmlk_chunks_missing(const gmlk_arena *a, uint32_t grains, uint32_t have) {
-  return grains > have ? gmlk_chunks_for(a, grains - have) : 1;
-}
-
-/* The first slot, from one at the end on, with room for so many chunks, or GMLK_NOWHERE. */
-static uint32_t gmlk_slots_behind(const gmlk_arena *a, uint32_t slot, uint32_t count) {
-  for (;;) {
-    uint32_t next;
-    if (slot >= a->slot_limit || count > a->slot_limit - slot) return GMLK_NOWHERE;
-    next = gmlk_behind_stuck(a, slot, count);
-    if (next == slot) return slot;
-    slot = next;
-  }
-}
-
-/* Where one run of `grains` can begin behind the end; *out_need is its chunks, 0: no room. */
-static uint32_t gmlk_growth_at_end(const gmlk_arena *a, unsigned stream, uint32_t grains,
-                                   uint32_t align, uint32_t *out_need) {
-  uint32_t tail = gmlk_open_before(a, &a->tail, stream, align), slot;
-  *out_need = gmlk_chunks_missing(a, grains, tail);
-  slot = gmlk_slots_behind(a, a->slot_count, *out_need);
-  if (slot != a->slot_count && slot != GMLK_NOWHERE) { /* without the free tail */
-    *out_need = gmlk_chunks_for(a, grains);
-    slot = gmlk_slots_behind(a, slot, *out_need);
-  }
-  if (slot == GMLK_NOWHERE) *out_need = 0;
-  return slot;
-}
-
 #define GMLK_GAP_TRIES 64u
 
-/* The fewest chunks that make one run of `grains`: behind the last slot, or in a gap; of many gaps
-   the lowest are looked at, unless there is no room behind the last slot. */
-static void gmlk_growth_contiguous(gmlk_arena *a, unsigned stream, uint32_t grains, uint32_t align,
-                                   gmlk_growth *growth) {
-  uint32_t best, slot = gmlk_growth_at_end(a, stream, grains, align, &best);
-  const gmlk_block *b = gmlk_tree_from(a->gaps, 0);
-  unsigned tries = 0;
-  for (; b && (tries++ < GMLK_GAP_TRIES || !best); b = gmlk_tree_from(a->gaps, gmlk_block_end(b))) {
-    uint32_t before, after, need, first = gmlk_slot_of(a, b->at);
-    before = gmlk_open_before(a, b, stream, align);
-    after = gmlk_open_after(a, b, stream);
-    need = gmlk_chunks_missing(a, grains, before);
-    if (need > gmlk_slot_of(a, b->grains)) {
-      need = gmlk_slot_of(a, b->grains); /* all of the gap, and what is free behind it */
-      if ((uint64_t)before + b->grains + after < grains) continue;
-    }
-    if (best && (need > best || (need == best && slot < first))) continue;
-    if (gmlk_behind_stuck(a, first, need) != first) continue;
-    best = need;
-    slot = first;
-    if (need == 1) break; /* none is better */
-  }
-  gmlk_growth_slots(a, growth, slot, best);
-}
-
-/* So many chunks anywhere: gaps from the lowest on, then the end. */
-static void gmlk_growth_anywhere(gmlk_arena *a, uint32_t count, gmlk_growth *growth) {
-  const gmlk_block *b = gmlk_tree_from(a->gaps, 0);
-  uint32_t slot;
-  growth->count = 0;
-  for (; b && growth->count < count; b = gmlk_tree_from(a->gaps, gmlk_block_end(b)))
-    for (slot = gmlk_slot_of(a, b->at); slot < gmlk_slot_of(a, gmlk_block_end(b)); slot++)
-      if (!a->chunks[slot].handle && growth->count < count) a->slots[growth->count++] = slot;
-  for (slot = a->slot_count; slot < a->slot_limit && growth->count < count; slot++)
-    if (slot >= a->stuck_end || !a->chunks[slot].stuck) a->slots[growth->count++] = slot;
-  if (growth->count < count) growth->count = 0;
-}
-
-/* S4: one range, which needs no stitching, unless a window saves more than so many spare chunks;
-   shortfall 0 means that no window can be made. pre: slots reserved for both ways. */
-static void gmlk_plan_growth(gmlk_arena *a, unsigned stream, uint32_t grains, uint32_t align,
-                             uint32_t shortfall, uint32_t spare, gmlk_growth *growth) {
-  uint32_t missing = gmlk_chunks_for(a, shortfall);
-  gmlk_growth_contiguous(a, stream, grains, align, growth);
-  if (!missing || (growth->count && growth->count <= missing + spare)) return;
-  gmlk_growth_anywhere(a, missing, growth);
-}
-/* ---- >>stitch -------------------------------------------------------------------------------
+/* ---- >>stitch ----------------------------------------------------------------------------------
    Makes, reuses and drops windows. Each operation plans with the books locked, marks its pieces
-   reserved, lets go of the books, drives, takes them again and commits; an error is undone in
-   reverse. pre, except for reuse: the caller holds `driving`.
-   Costs: a mapping a chunk, one set_access a window. Fail: host memory, the driver. */
-
-static int gmlk_is_whole(const gmlk_request *r) { return (r->flags & GMLAKE_EXCLUSIVE) != 0; }
-
-/* What is taken becomes live; `state` is the paper's, 1 to 3, or 4 after growth. */
-static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, unsigned state) {
-  b->state = GMLK_LIVE;
-  b->stream = (uint16_t)r->stream;
-  b->flags = (uint8_t)((r->flags & 0x7F) | (r->is_capture ? GMLK_IN_GRAPH : 0));
-  b->slack = (uint32_t)(gmlk_to_bytes(r->grains) - r->bytes);
-  r->arena->live_count++;
-  r->state = r->has_grown ? 4 : state;
-  l->stats.state_count[r->state - 1]++;
-  return b;
-}
-
-/* Makes the taker's stream wait for the other streams whose memory is in these reserved blocks,
-   each once and no further than needed. */
-static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_drive *drive, gmlk_taker taker,
-                                         gmlk_block *first, uint32_t grains) {
-  uint32_t end = first->at + grains;
-  gmlk_block *b = first, *other;
-  for (; b->at < end; b = b->next) {
-    uint64_t ticket = b->ticket, before;
-    gmlake_result result;
-    if (b->stream == GMLK_CLEAN || b->stream == taker.stream) continue;
-    if (gmlk_tag_done(&l->streams, b->stream, ticket)) continue;
-    if (gmlk_stream_has_waited(&l->streams, taker.stream, b->stream, ticket)) continue;
-    for (other = b->next; other->at < end; other = other->next) /* one wait for all of it */
-      if (other->stream == b->stream && other->ticket > ticket) ticket = other->ticket;
-    before = gmlk_drive_elapsed(drive);
-    result = gmlk_stream_wait(&l->streams, drive, taker.stream, b->stream, ticket);
-    if (result) return result;
-    l->stats.stream_wait_count++;
-    gmlk_tell_wait(l, taker.stream, gmlk_drive_elapsed(drive) - before,
-                   "on the device, for another stream's memory");
-  }
-  return GMLAKE_OK;
-}
-
-/* Waits for everything in the spans, where the taker may. */
-static gmlake_result gmlk_wait_for_spans(gmlake *l, gmlk_taker taker, const gmlk_span *spans,
-                                         uint32_t count) {
-  gmlk_drive drive;
-  gmlake_result result;
-  uint32_t i;
-  if (!taker.may_wait) return GMLAKE_OK;
-  result = gmlk_drive_begin(&drive, &l->driver);
-  for (i = 0; i < count && !result; i++)
-    result = gmlk_wait_for_range(l, &drive, taker, spans[i].block, spans[i].grains);
-  gmlk_drive_end(&drive);
-  (void)gmlk_drive_book(l, &drive);
-  return result;
-}
+   reserved, opens the books, calls the driver, locks the books again and commits. An error is
+   undone in reverse. pre, except to reuse: the caller holds `driving`.
+   Costs: one map for each chunk and one set_access for each window. Can fail: host memory, the
+   driver. */
 
 static void gmlk_spans_reserve(gmlk_arena *a, gmlk_span *spans, uint32_t count) {
   uint32_t i;
@@ -4439,25 +4805,39 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_taker taker,
   gmlk_evict_if_due(l, a);
   return GMLAKE_OK;
 }
-/* ---- >>buffer -------------------------------------------------------------------------------
-   gmlake_buffer: a range of addresses that is memory up to where it was last resized. Its chunks
-   are those of a bare arena, one for each chunk_bytes in use: the arena's tiling and tags say who
-   owns a chunk and what may still use it, as for blocks, but a chunk has no home address; it is
-   mapped where buffers need it. The addresses are taken from what other arenas have for windows.
-   Owns the buffers' records and places. pre: the caller holds `driving`, but for what needs no
-   driver call on a buffer that is not busy.
 
-   [B1] places [0, count) are mapped, and the chunk of each is one block of state GMLK_COMMITTED
-        that is in the front of no other buffer;
-   [B2] a place behind them is empty or keeps its mapping, whoever owns the chunk now, with the
-        tag of the last use through it; it is unmapped only when that is complete;
-   [B3] a bare arena's map_count of a chunk is the number of places that map it;
-   [B4] a destroyed buffer has count 0, and stays in the arena's list until all its places are
-        empty;
-   [B5] a buffer's address space is what it may grow to, and its places lie there in order.
-   A place is blind where a mapping could not be undone; that is tried again before it is used.
-   Costs: a set_access a chunk newly mapped, an unmap a mapping removed, else O(chunks). Fail: host
-   memory, the driver. */
+/* Drops all windows that can be dropped. */
+static gmlake_result gmlk_evict_all(gmlake *l, gmlk_arena *a) {
+  gmlake_result result = GMLAKE_OK;
+  size_t windows;
+  do {
+    windows = a->spool.count;
+    result = gmlk_evict(l, a, SIZE_MAX, gmlk_batch(windows));
+  } while (!result && a->spool.count < windows);
+  return result;
+}
+
+/* ---- >>places ----------------------------------------------------------------------------------
+   gmlake_buffer: a range of addresses that is memory at its front, up to where it was last
+   resized. A place is one chunk's worth of these addresses. The chunks belong to a bare arena:
+   its tiling and tags say who owns a chunk and what may still use it, as for blocks. Such a
+   chunk has no home address; it is mapped where buffers need it. Owns the buffers' records,
+   their places and their mappings.
+   pre: the caller holds `driving`, except for what needs no driver call on a buffer that is not
+   busy.
+
+   [B1] Places [0, count) are mapped. The chunk of each is one block of state GMLK_COMMITTED, and
+        in the front of no other buffer.
+   [B2] A place behind them is empty, or keeps its mapping whoever owns the chunk now, with the
+        tag of the last use through it. It is unmapped only when that use is complete.
+   [B3] A bare arena's map_count of a chunk is the number of places that map it.
+   [B4] A destroyed buffer has count 0. It stays in the arena's list until all its places are
+        empty.
+   [B5] A buffer's address space is what it may grow to; its places lie there in order.
+   A place is blind if its mapping could not be undone; the lake tries again before it uses the
+   place.
+   Costs: one set_access for each chunk newly mapped, one unmap for each mapping removed, else
+   O(chunks). Can fail: host memory, the driver. */
 
 enum { /* gmlk_place.state */
        GMLK_PLACE_EMPTY = 0,
@@ -4677,11 +5057,168 @@ static void gmlk_buffer_end(gmlake *l, gmlake_buffer *b, uint32_t count) {
   gmlk_peak(&l->stats.active_bytes_peak, l->stats.active_bytes);
 }
 
-/* ---- >>grow ---------------------------------------------------------------------------------
-   Alloc, the paper's: the only way that physical memory grows; and trim, the only way that it
-   shrinks before the end. pre: the caller holds `driving`. A chunk whose undoing fails is
-   quarantined: its slot stays taken, or its handle is kept to be released at the end.
-   Costs: the driver's, a chunk at a time. Fail: host memory, the driver, limits. */
+/* A chunk's block, owned or reserved, goes to a buffer's front. */
+static void gmlk_chunk_commit(gmlk_arena *a, gmlk_block *block) {
+  gmlk_own(a, block, gmlk_chunk_grains(a), GMLK_COMMITTED)->stream = GMLK_CLEAN;
+}
+
+/* Reserves the chunk that is mapped there if the stream may have it; else NULL. pre: two records
+   reserved. */
+static gmlk_block *gmlk_place_reserve(gmlk_arena *a, const gmlk_place *place, unsigned stream) {
+  gmlk_block *b = place->state == GMLK_PLACE_MAPPED ? gmlk_place_block(a, place) : NULL;
+  if (!b || !gmlk_is_open(b, stream)) return NULL;
+  return gmlk_reserve_range(a, b, gmlk_slot_at(a, place->slot), gmlk_chunk_grains(a));
+}
+
+/* Unmaps all places of an arena's buffers; returns whether one could not be. */
+static int gmlk_buffers_drain(gmlk_arena *a, gmlk_drive *drive) {
+  gmlake_buffer *b;
+  uint32_t i;
+  int is_mapped = 0;
+  for (b = a->buffers; b; b = b->next)
+    for (i = 0; i < b->place_count; i++)
+      if (b->places[i].state && gmlk_drive_unmap(drive, b->places[i].address, a->chunk_bytes))
+        is_mapped = 1;
+  return is_mapped;
+}
+
+static void gmlk_buffers_free(gmlake *l, gmlake_buffer *b) {
+  while (b) {
+    gmlake_buffer *next = b->next;
+    gmlk_host_free(&l->host, b->places, b->place_count * sizeof(gmlk_place));
+    gmlk_host_free(&l->host, b, sizeof(gmlake_buffer));
+    b = next;
+  }
+}
+
+/* ---- >>grow ------------------------------------------------------------------------------------
+   The paper's Alloc: the only way that physical memory grows. And trim: the only way that it
+   shrinks before the end. pre: the caller holds `driving`. A chunk that cannot be undone is
+   quarantined: its slot stays taken, or its handle is kept and released at the end. Owns the
+   chunks' handles.
+   Costs: the driver's, for each chunk. Can fail: host memory, the driver, limits. */
+
+/* Where the arena grows: slots that make one contiguous run of the size, if that takes at most a
+   chunk more than the shortfall of a window, else the lowest ones free. */
+typedef struct gmlk_growth {
+  uint32_t count; /* chunks, their slots in arena->slots; 0: no room in the address space */
+} gmlk_growth;
+
+static uint32_t gmlk_chunks_for(const gmlk_arena *a, uint64_t grains) {
+  return (uint32_t)((grains + gmlk_chunk_grains(a) - 1) >> a->chunk_log);
+}
+
+/* Grains of the run open to the stream that ends where b begins, or begins where b ends: what new
+   memory there makes one run with. */
+static uint32_t gmlk_open_before(const gmlk_arena *a, const gmlk_block *b, unsigned stream,
+                                 uint32_t align) {
+  gmlk_block *before = gmlk_before_clean(b);
+  uint32_t at = gmlk_block_end(before);
+  if (a->keeps_apart) return 0;
+  if (stream && gmlk_has_tag(before, stream)) at = gmlk_run_of(a, before).at;
+  return (b->at - at) & ~(align - 1); /* boundaries are aligned, so the rest of it is */
+}
+
+static uint32_t gmlk_open_after(const gmlk_arena *a, const gmlk_block *b, unsigned stream) {
+  gmlk_block *behind = gmlk_behind_clean(b);
+  uint32_t end = behind->at;
+  if (a->keeps_apart) return 0;
+  if (stream && gmlk_has_tag(behind, stream)) end = gmlk_run_of(a, behind).end;
+  return end - gmlk_block_end(b);
+}
+
+static void gmlk_growth_slots(gmlk_arena *a, gmlk_growth *growth, uint32_t slot, uint32_t count) {
+  uint32_t i;
+  growth->count = count;
+  for (i = 0; i < count; i++) a->slots[i] = slot + i;
+}
+
+/* The slot behind the last quarantined one of a range, or its first. */
+static uint32_t gmlk_behind_stuck(const gmlk_arena *a, uint32_t slot, uint32_t count) {
+  uint32_t i;
+  for (i = count; a->stuck_count && i-- > 0;)
+    if (a->chunks[slot + i].stuck) return slot + i + 1;
+  return slot;
+}
+
+/* Chunks for what is missing; one at least, since a run that is long enough already was passed
+   over, hidden behind others that could not be aligned. */
+static uint32_t gmlk_chunks_missing(const gmlk_arena *a, uint32_t grains, uint32_t have) {
+  return grains > have ? gmlk_chunks_for(a, grains - have) : 1;
+}
+
+/* The first slot, from one at the end on, with room for so many chunks, or GMLK_NOWHERE. */
+static uint32_t gmlk_slots_behind(const gmlk_arena *a, uint32_t slot, uint32_t count) {
+  for (;;) {
+    uint32_t next;
+    if (slot >= a->slot_limit || count > a->slot_limit - slot) return GMLK_NOWHERE;
+    next = gmlk_behind_stuck(a, slot, count);
+    if (next == slot) return slot;
+    slot = next;
+  }
+}
+
+/* Where one run of `grains` can begin behind the end; *out_need is its chunks, 0: no room. */
+static uint32_t gmlk_growth_at_end(const gmlk_arena *a, unsigned stream, uint32_t grains,
+                                   uint32_t align, uint32_t *out_need) {
+  uint32_t tail = gmlk_open_before(a, &a->tail, stream, align), slot;
+  *out_need = gmlk_chunks_missing(a, grains, tail);
+  slot = gmlk_slots_behind(a, a->slot_count, *out_need);
+  if (slot != a->slot_count && slot != GMLK_NOWHERE) { /* without the free tail */
+    *out_need = gmlk_chunks_for(a, grains);
+    slot = gmlk_slots_behind(a, slot, *out_need);
+  }
+  if (slot == GMLK_NOWHERE) *out_need = 0;
+  return slot;
+}
+
+/* The fewest chunks that make one run of `grains`: behind the last slot, or in a gap; of many gaps
+   the lowest are looked at, unless there is no room behind the last slot. */
+static void gmlk_growth_contiguous(gmlk_arena *a, unsigned stream, uint32_t grains, uint32_t align,
+                                   gmlk_growth *growth) {
+  uint32_t best, slot = gmlk_growth_at_end(a, stream, grains, align, &best);
+  const gmlk_block *b = gmlk_tree_from(a->gaps, 0);
+  unsigned tries = 0;
+  for (; b && (tries++ < GMLK_GAP_TRIES || !best); b = gmlk_tree_from(a->gaps, gmlk_block_end(b))) {
+    uint32_t before, after, need, first = gmlk_slot_of(a, b->at);
+    before = gmlk_open_before(a, b, stream, align);
+    after = gmlk_open_after(a, b, stream);
+    need = gmlk_chunks_missing(a, grains, before);
+    if (need > gmlk_slot_of(a, b->grains)) {
+      need = gmlk_slot_of(a, b->grains); /* all of the gap, and what is free behind it */
+      if ((uint64_t)before + b->grains + after < grains) continue;
+    }
+    if (best && (need > best || (need == best && slot < first))) continue;
+    if (gmlk_behind_stuck(a, first, need) != first) continue;
+    best = need;
+    slot = first;
+    if (need == 1) break; /* none is better */
+  }
+  gmlk_growth_slots(a, growth, slot, best);
+}
+
+/* So many chunks anywhere: gaps from the lowest on, then the end. */
+static void gmlk_growth_anywhere(gmlk_arena *a, uint32_t count, gmlk_growth *growth) {
+  const gmlk_block *b = gmlk_tree_from(a->gaps, 0);
+  uint32_t slot;
+  growth->count = 0;
+  for (; b && growth->count < count; b = gmlk_tree_from(a->gaps, gmlk_block_end(b)))
+    for (slot = gmlk_slot_of(a, b->at); slot < gmlk_slot_of(a, gmlk_block_end(b)); slot++)
+      if (!a->chunks[slot].handle && growth->count < count) a->slots[growth->count++] = slot;
+  for (slot = a->slot_count; slot < a->slot_limit && growth->count < count; slot++)
+    if (slot >= a->stuck_end || !a->chunks[slot].stuck) a->slots[growth->count++] = slot;
+  if (growth->count < count) growth->count = 0;
+}
+
+/* S4: one range, which needs no stitching, unless a window saves more than so many spare chunks;
+   shortfall 0 means that no window can be made. pre: slots reserved for both ways. */
+static void gmlk_plan_growth(gmlk_arena *a, unsigned stream, uint32_t grains, uint32_t align,
+                             uint32_t shortfall, uint32_t spare, gmlk_growth *growth) {
+  uint32_t missing = gmlk_chunks_for(a, shortfall);
+  gmlk_growth_contiguous(a, stream, grains, align, growth);
+  if (!missing || (growth->count && growth->count <= missing + spare)) return;
+  gmlk_growth_anywhere(a, missing, growth);
+}
 
 /* Creates the chunks of a->slots[0, count) and maps them at home; *out_made are mapped. */
 static gmlake_result gmlk_chunks_make(gmlk_drive *drive, gmlk_arena *a, uint32_t count,
@@ -4773,17 +5310,6 @@ static void gmlk_growth_commit(gmlake *l, gmlk_arena *a, uint32_t count) {
 #define GMLK_GROWTH_ASKED \
   64u /* chunks from which on a question to the driver is cheap beside them */
 
-static int gmlk_exceeds(size_t held, size_t more, size_t limit) { /* limit 0: there is none */
-  return limit && more > limit - gmlk_min(limit, held);
-}
-
-/* How much the device has, asked with the books unlocked; on an error nothing is written. */
-static gmlake_result gmlk_ask_memory(gmlake *l, size_t *out_free, size_t *out_total) {
-  gmlk_drive drive;
-  if (!gmlk_drive_open(l, &drive)) (void)gmlk_drive_memory_info(&drive, out_free, out_total);
-  return gmlk_drive_close(l, &drive);
-}
-
 /* Whether limits and the device allow so many more chunks; the driver is asked only where it must
    be, or before it would be found out by creating hundreds of them in vain. */
 static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_request *r, uint32_t count) {
@@ -4854,10 +5380,6 @@ static gmlake_result gmlk_grow_by(gmlake *l, gmlk_request *r, uint32_t shortfall
   return gmlk_grow_slots(l, r, growth.count);
 }
 
-static int gmlk_is_shortage(gmlake_result result) {
-  return result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || result == GMLAKE_ERROR_LIMIT_REACHED;
-}
-
 /* One chunk to spare buys a range that needs no window, and what is left over serves later
    requests; where memory is too short for that, the shortfall alone. */
 static gmlake_result gmlk_grow(gmlake *l, gmlk_request *r, uint32_t shortfall) {
@@ -4869,19 +5391,6 @@ static gmlake_result gmlk_grow(gmlake *l, gmlk_request *r, uint32_t shortfall) {
 }
 
 /* ---- trim ---- */
-
-/* Applies to the slots under a window: marks them, or tells whether one is marked. */
-static int gmlk_window_marks(gmlk_arena *a, const gmlk_window *w, int clear) {
-  uint32_t i, slot;
-  for (i = 0; i < w->span_count; i++) {
-    uint32_t first = gmlk_slot_of(a, w->spans[i].at);
-    for (slot = first; slot < first + gmlk_span_chunks(a, &w->spans[i]); slot++) {
-      if (clear) a->chunks[slot].mark = 0;
-      if (a->chunks[slot].mark) return 1;
-    }
-  }
-  return 0;
-}
 
 /* Whether all of a chunk is clean; it may be of several blocks that are apart. */
 static int gmlk_slot_is_clean(const gmlk_arena *a, uint32_t slot) {
@@ -5022,14 +5531,14 @@ static size_t gmlk_arena_held(const gmlk_arena *a) {
   return count;
 }
 
-/* ---- >>decide -------------------------------------------------------------------------------
-   Asks desc.policy, for research: builds a view, calls with the books unlocked, checks what comes
-   back and carries it out by what the sections above offer. Owns the memory of views. A free block
-   that the policy kept apart is marked GMLK_APART and joins no neighbour [A2].
-   pre: the caller holds `driving`. With a policy every allocation does, so what was free before a
-   call is free after it; frees go on meanwhile.
-   Costs: O(blocks + windows) a question. Fails: host memory, as >>stitch and >>grow do, and with
-   INVALID_ARGUMENT before anything has changed. */
+/* ---- >>research --------------------------------------------------------------------------------
+   Asks desc.policy: builds a view, calls the policy with the books open, checks the answer and
+   carries it out by what the sections above offer. Owns the memory of views. A free block that a
+   policy keeps apart is marked GMLK_APART and joins no neighbour [A2].
+   pre: the caller holds `driving`. With a policy every allocation holds it, so what was free
+   before the policy was asked is free afterwards; other threads may free meanwhile.
+   Costs: O(blocks + windows) a question. Can fail: host memory, as >>stitch and >>grow do, and
+   with INVALID_ARGUMENT before anything has changed. */
 
 typedef struct gmlk_question {
   gmlake_view view;
@@ -5205,12 +5714,6 @@ static const char *gmlk_pieces_wrong(const gmlk_request *r, const gmlk_question 
   if (!plan->keeps_former) return NULL;
   return parts > 1 || plan->grow_bytes ? "what is kept is not a block's front"
                                        : gmlk_former_wrong(r, q);
-}
-
-static gmlk_window *gmlk_window_numbered(const gmlk_arena *a, uint64_t number) {
-  gmlk_window *w = a->spool.oldest;
-  while (w && w->number != number) w = w->newer;
-  return w;
 }
 
 /* Why the window of a plan cannot serve the request. */
@@ -5451,12 +5954,12 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_bl
   return result;
 }
 
-/* ---- >>ladder -------------------------------------------------------------------------------
-   Serves a request: the states S1 to S3 from what the lake holds, then the out-of-memory ladder,
-   rung by rung. A rung answers OK with *out_block NULL where it has nothing to offer, so that
-   the next one is tried; a fatal error ends the climb, and so does a policy's illegal answer, which
-   alone is INVALID_ARGUMENT. pre, from gmlk_climb on: the caller
-   holds `driving`. */
+/* ---- >>serve -----------------------------------------------------------------------------------
+   Serves a request. First the states S1 and S2 without the driver; then, rung by rung, the
+   out-of-memory ladder of the manual. A rung that has nothing to offer answers OK with
+   *out_block NULL, and the next rung is tried. A fatal error ends the climb; so does an illegal
+   answer of a policy, the only INVALID_ARGUMENT. pre, from gmlk_climb on: the caller holds
+   `driving`. */
 
 /* S1 and S2 without any driver call: an exact pBlock, an exact window, the best larger pBlock.
    pre: two records reserved. */
@@ -5544,14 +6047,6 @@ static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_request *r, gmlk_taker taker
                     best_hole == r->grains ? 1 : 2);
 }
 
-/* The request's taker, waiting on the device for other streams where that is possible. */
-static gmlk_taker gmlk_waiting_taker(const gmlake *l, const gmlk_request *r) {
-  gmlk_taker taker = r->taker;
-  if (!r->stream || r->is_capture || l->streams.used_count < 2) return taker;
-  taker.may_wait = l->streams.items[r->stream]->value || !l->streams.capture_count;
-  return taker;
-}
-
 /* Creates the shortfall and stitches, or a contiguous range where that takes no more. */
 static gmlake_result gmlk_grow_for(gmlake *l, gmlk_request *r, gmlk_taker taker,
                                    gmlk_block **out_block) {
@@ -5592,115 +6087,6 @@ static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_request *r, gmlk_block **o
   return gmlk_grow_for(l, r, taker, out_block);
 }
 
-/* Waits on the host for all that was queued on any stream: what was freed there without a fence is
-   complete then, as far as it was freed before. */
-static gmlake_result gmlk_wait_for_device(gmlake *l) {
-  gmlake_result result;
-  gmlk_drive drive;
-  size_t i;
-  int code = 0;
-  if (!l->driver.device_wait)
-    return gmlk_fail(l, GMLAKE_ERROR_DRIVER, "device_wait",
-                     "a stream was destroyed before gmlake_forget_stream, and the backend cannot "
-                     "wait for the whole device");
-  if (l->streams.capture_count) return GMLAKE_ERROR_CAPTURING;
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
-    if (gmlk_stream_is_out(&l->streams, l->streams.items[i])) l->streams.items[i]->is_dirty = 2;
-  l->stats.host_wait_count++;
-  result = gmlk_drive_open(l, &drive);
-  if (!result) {
-    result = l->driver.device_wait(l->driver.backend->user, &code);
-    result = gmlk_drive_called(&drive, result, code, "device_wait");
-  }
-  (void)gmlk_drive_close(l, &drive);
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
-    gmlk_stream *s = l->streams.items[i];
-    if (s->is_dirty != 2) continue;
-    s->is_dirty = result != GMLAKE_OK;
-    if (result) continue;
-    gmlk_stream_complete(&l->streams, s, s->epoch++);
-    if (!s->is_forgotten) continue;
-    l->streams.lost_count--;
-    gmlk_stream_queue(&l->streams, (unsigned)i);
-  }
-  return drive.result;
-}
-
-/* Waits for the stream's newest fence. pre: it has one. */
-static gmlake_result gmlk_wait_for_fence(gmlake *l, unsigned stream) {
-  const gmlake_backend *b = l->driver.backend;
-  gmlk_stream *s = l->streams.items[stream];
-  gmlk_fence fence = *gmlk_stream_newest(s);
-  gmlake_result result;
-  gmlk_drive drive;
-  int code = 0;
-  s->fence_count--;
-  result = gmlk_drive_open(l, &drive);
-  if (!result) {
-    result = b->event_wait(b->user, fence.event, &code);
-    result = gmlk_drive_called(&drive, result, code, "event_wait");
-  }
-  (void)gmlk_drive_close(l, &drive);
-  if (!result) gmlk_stream_complete(&l->streams, s, fence.epoch);
-  if (result && !gmlk_stream_covering(s, fence.epoch)) /* then its place is free still [S2] */
-    s->fences[(s->fence_head + s->fence_count++) % GMLK_FENCES] = fence;
-  else
-    gmlk_event_give(&l->streams, fence.event);
-  return drive.result;
-}
-
-/* Waits on the host for what was freed on one stream. CAPTURING: a capture forbids to fence the
-   last of it; what was fenced before has been waited for. */
-static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream) {
-  gmlk_stream *s = l->streams.items[stream];
-  uint64_t ns = l->stats.driver_ns;
-  gmlk_drive drive;
-  gmlake_result fenced, result;
-  if (!s->is_used || s->is_capture || (!s->fence_count && !s->is_dirty)) return GMLAKE_OK;
-  fenced = gmlk_drive_begin(&drive, &l->driver);
-  if (!fenced) fenced = gmlk_stream_close(&l->streams, &drive, stream);
-  gmlk_drive_end(&drive);
-  if (gmlk_drive_book(l, &drive)) return drive.result;
-  if (gmlk_stream_is_out(&l->streams, s)) {
-    fenced = gmlk_wait_for_device(l);
-    if (fenced != GMLAKE_ERROR_CAPTURING) {
-      gmlk_tell_wait(l, stream, l->stats.driver_ns - ns, "on the host, for the whole device");
-      return fenced;
-    }
-  }
-  if (fenced == GMLAKE_ERROR_CAPTURING && !s->fence_count) return fenced;
-  l->stats.host_wait_count++;
-  ns = l->stats.driver_ns;
-  result = gmlk_wait_for_fence(l, stream);
-  gmlk_tell_wait(l, stream, l->stats.driver_ns - ns, "on the host, for what the stream still does");
-  return result || fenced != GMLAKE_ERROR_CAPTURING ? result : fenced;
-}
-
-/* That what is queued so far on the streams that are still there is to be waited for, too. */
-static void gmlk_streams_dirty(gmlake *l) {
-  size_t i;
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
-    gmlk_stream *s = l->streams.items[i];
-    if (gmlk_stream_may_end(&l->streams, s) && !l->driver.device_wait) continue;
-    if (s->is_used && !s->is_capture && !s->is_forgotten) s->is_dirty = 1;
-  }
-}
-
-/* Waits for what was freed on every stream, or all that is queued on it; the first error, after all
-   have been tried. CAPTURING gives way to any other. */
-static gmlake_result gmlk_wait_for_streams(gmlake *l, int all) {
-  gmlake_result first = GMLAKE_OK, result = GMLAKE_OK;
-  size_t i;
-  if (all) gmlk_streams_dirty(l);
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(result); i++) {
-    result = gmlk_wait_for_stream(l, (unsigned)i);
-    if (!first || (result && first == GMLAKE_ERROR_CAPTURING) || gmlk_is_fatal(result))
-      first = result;
-  }
-  result = gmlk_is_fatal(first) ? first : gmlk_refresh(l, 1);
-  return result && (!first || first == GMLAKE_ERROR_CAPTURING) ? result : first;
-}
-
 /* Waits on the host for memory that other streams' work, or pending frees, hold back. */
 static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   gmlake_result result;
@@ -5722,17 +6108,6 @@ static int gmlk_can_reclaim(const gmlake *l, const gmlk_request *r) {
   for (i = 0; i < l->arena_count; i++)
     if (l->arenas[i] && l->arenas[i] != r->arena && l->arenas[i]->free_grains) return 1;
   return 0;
-}
-
-/* Drops all windows that can be dropped. */
-static gmlake_result gmlk_evict_all(gmlake *l, gmlk_arena *a) {
-  gmlake_result result = GMLAKE_OK;
-  size_t windows;
-  do {
-    windows = a->spool.count;
-    result = gmlk_evict(l, a, SIZE_MAX, gmlk_batch(windows));
-  } while (!result && a->spool.count < windows);
-  return result;
 }
 
 /* Drops idle windows, returns free chunks to the driver and creates what is missing. */
@@ -5874,30 +6249,599 @@ static gmlake_result gmlk_climb(gmlake *l, gmlk_request *r, gmlk_block **out_blo
   if (error.result == r->error) l->error = error;
   return r->error;
 }
-/* ---- >>resize -------------------------------------------------------------------------------
-   Moves the ends of buffers. Shrinking, and growing over places whose chunks are free for the
-   stream, is bookkeeping, done with the books locked alone. Other growth takes a chunk for each
-   place, then maps them all; an error gives them back. pre, for that: the caller holds `driving`.
-   Costs and failures: those of >>buffer and >>ladder. */
 
-/* A chunk's block, owned or reserved, goes to a buffer's front. */
-static void gmlk_chunk_commit(gmlk_arena *a, gmlk_block *block) {
-  gmlk_own(a, block, gmlk_chunk_grains(a), GMLK_COMMITTED)->stream = GMLK_CLEAN;
+/* The slow way: both locks, the ladder. */
+static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlake_stream stream,
+                                       gmlk_block **out_block) {
+  unsigned tag;
+  uint64_t ticket;
+  gmlake_result result;
+  gmlk_driving_lock(l);
+  result = l->lost;
+  if (!result) result = gmlk_request_renew(l, r, stream);
+  l->served = r;
+  r->driver_ns = l->stats.driver_ns;
+  if (!result) result = gmlk_climb(l, r, out_block);
+  r->driver_ns = l->stats.driver_ns - r->driver_ns;
+  l->served = NULL;
+  gmlk_driving_unlock(l);
+  if (result) {
+    l->stats.oom_count += (uint64_t)gmlk_is_shortage(result);
+    l->stats.state_count[4]++;
+    return result;
+  }
+  GMLAKE_ASSERT(*out_block);
+  if (gmlk_index_reserve(&l->index, &l->host)) return GMLAKE_OK;
+  l->stats.state_count[r->state - 1]--;
+  l->stats.state_count[4]++;
+  gmlk_tag_for(l, *out_block, r->stream, &tag, &ticket); /* earlier work may be pending on it */
+  gmlk_release_block(l, *out_block, tag, ticket);
+  if (r->stream) l->streams.items[r->stream]->is_dirty = 1;
+  return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
+
+/* A granted block goes to the user: the index, the note and the figures. */
+GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_request *r, gmlk_block *b, gmlk_note *note) {
+  uint64_t address = gmlk_address_of(r->arena, b);
+  gmlake_stats *stats = &l->stats;
+  b->as.live.note = note;
+  gmlk_fill(l, b, GMLAKE_FILL_NEW);
+  gmlk_index_put(&l->index, address, b);
+  if (l->streams.ends && b->stream) l->streams.items[b->stream]->uses++;
+  stats->allocation_count++;
+  stats->live_count++;
+  stats->requested_bytes += r->bytes;
+  stats->active_bytes += gmlk_to_bytes(r->grains);
+  gmlk_peak(&stats->requested_bytes_peak, stats->requested_bytes);
+  gmlk_peak(&stats->active_bytes_peak, stats->active_bytes);
+  return (void *)(uintptr_t)address;
+}
+
+/* pre: the books are locked; they are at the end, whatever happened between. */
+GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc,
+                                        gmlake_stream stream, void **out_ptr, int is_watched) {
+  gmlk_request r;
+  gmlk_block *b = NULL;
+  gmlk_note *note = NULL;
+  gmlake_result result = gmlk_request_open(l, &r, desc, stream);
+  if (result) return result;
+  if (desc->user_data || desc->label) {
+    note = gmlk_note_new(l, desc->user_data, desc->label);
+    if (!note) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  }
+  if (is_watched) r.number = ++l->request_count;
+  if (r.grains && !(is_watched && l->asks_first)) b = gmlk_fast_as(l, &r, is_watched);
+  if (!b) result = gmlk_serve_slowly(l, &r, stream, &b);
+  if (result)
+    gmlk_note_free(l, note);
+  else
+    *out_ptr = gmlk_hand_over(l, &r, b, note);
+  if (is_watched && l->is_observed) gmlk_tell_attempt(l, &r, *out_ptr);
+  return result;
+}
+
+/* The same twice, so that lakes without policy and observer do not pay for them. */
+static gmlake_result gmlk_serve_watched(gmlake *l, const gmlake_alloc_desc *desc,
+                                        gmlake_stream stream, void **out_ptr) {
+  return gmlk_serve_as(l, desc, stream, out_ptr, 1);
+}
+
+static inline gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc,
+                                       gmlake_stream stream, void **out_ptr) {
+  return l->is_watched ? gmlk_serve_watched(l, desc, stream, out_ptr)
+                       : gmlk_serve_as(l, desc, stream, out_ptr, 0);
+}
+
+/* ---- >>free ------------------------------------------------------------------------------------
+   Frees blocks, and answers for pointers that are none; records and forgets streams. A free
+   never waits for the driver. pre: the books are locked; to forget, the caller holds `driving`
+   too.
+   Costs: O(1) expected, plus the spans of a window; the reason for a wrong pointer is O(blocks
+   of a chunk + idle windows + pending frees). Can fail: host memory. */
+
+static int gmlk_is_within(uint64_t address, uint64_t start, size_t bytes) {
+  return address >= start && address - start < bytes;
+}
+
+/* Why a pointer to be freed is not the start of a live block. */
+static gmlake_result gmlk_reason(gmlake *l, uint64_t address) {
+  const gmlk_note *note;
+  const gmlk_window *w;
+  size_t i;
+  for (i = 0; i < l->arena_count; i++) {
+    gmlk_arena *a = l->arenas[i];
+    const gmlk_block *b;
+    if (!a) continue;
+    for (w = a->spool.oldest; w; w = w->newer)
+      if (gmlk_is_within(address, w->address, gmlk_to_bytes(w->self.grains)))
+        return GMLAKE_ERROR_DOUBLE_FREE;
+    if (a->is_bare || !gmlk_is_within(address, a->base, gmlk_to_bytes(a->tail.at))) continue;
+    b = gmlk_locate(a, (uint32_t)((address - a->base) / GMLK_GRAIN));
+    if (b->state == GMLK_FREE || b->state == GMLK_RESERVED || b->state == GMLK_PENDING)
+      return GMLAKE_ERROR_DOUBLE_FREE;
+  }
+  for (note = l->pending; note; note = note->next) {
+    w = note->block->as.live.window;
+    if (w && gmlk_is_within(address, w->address, gmlk_to_bytes(w->self.grains)))
+      return GMLAKE_ERROR_DOUBLE_FREE;
+  }
+  return GMLAKE_ERROR_UNKNOWN_POINTER;
+}
+
+static gmlake_result gmlk_explain(gmlake *l, uint64_t address, const char *call) {
+  gmlake_result result = gmlk_reason(l, address);
+  if (strcmp(call, "gmlake_free") != 0) result = GMLAKE_ERROR_UNKNOWN_POINTER;
+  return gmlk_fail(l, result, call,
+                   result == GMLAKE_ERROR_DOUBLE_FREE ? "ptr is 0x%llx: this memory is free already"
+                                                      : "ptr is 0x%llx: no live block starts there",
+                   (unsigned long long)address);
+}
+
+/* A live block by its address, or NULL with the reason in *out_result. */
+static gmlk_block *gmlk_live_block(gmlake *l, const void *ptr, const char *call,
+                                   gmlake_result *out_result) {
+  uint64_t address = (uint64_t)(uintptr_t)ptr;
+  gmlk_block *b = gmlk_index_get(&l->index, address);
+  *out_result = b ? GMLAKE_OK : gmlk_explain(l, address, call);
+  return b;
+}
+
+/* Takes the stream that a free speaks for off those recorded; whether any are left. */
+static int gmlk_is_used_elsewhere(gmlk_note *note, unsigned stream) {
+  size_t i, kept = 0;
+  for (i = 0; i < note->used_count; i++)
+    if (note->used[i].stream != stream) note->used[kept++] = note->used[i];
+  note->used_count = kept;
+  return kept != 0;
+}
+
+/* Freed, but recorded streams may still use it. pre: the free does not speak for one of them. */
+static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t ticket) {
+  gmlk_note *note = b->as.live.note;
+  size_t i;
+  b->state = GMLK_PENDING;
+  note->block = b;
+  note->stream = stream;
+  note->ticket = ticket;
+  note->next = l->pending;
+  l->pending = note;
+  l->stats.pending_bytes += gmlk_to_bytes(b->grains);
+  gmlk_peak(&l->stats.pending_bytes_peak, l->stats.pending_bytes);
+  for (i = 0; i < note->used_count; i++) {
+    gmlk_stream *s = l->streams.items[note->used[i].stream];
+    note->used[i].ticket = s->is_forgotten && !s->is_dirty ? s->epoch - 1 : s->epoch;
+    if (s->is_forgotten) {
+      if (s->done >= note->used[i].ticket) l->streams.is_news = 1; /* of which none is to come */
+      continue;
+    }
+    s->is_dirty = 1;
+    gmlk_fence_now(l, note->used[i].stream);
+  }
+}
+
+GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t entry, size_t home,
+                                          gmlake_stream value) {
+  gmlk_block *b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
+  gmlk_arena *a;
+  gmlk_stream *s;
+  gmlk_note *note;
+  unsigned stream = 0, own = 0, tag;
+  uint64_t ticket;
+  size_t bytes;
+  if (!b) return gmlk_explain(l, address, "gmlake_free");
+  a = gmlk_arena_of(l, b);
+  if (value != GMLAKE_STREAM_NONE) {
+    stream = gmlk_stream_number(l, value);
+    if (!stream || !gmlk_arena_admit(a, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    if (l->streams.ends && gmlk_is_of_former(l, b, stream) && !gmlk_note_use(l, b, b->stream))
+      return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  } else {
+    gmlk_holes_reserve(a->pools[GMLK_CLEAN], &l->host);
+  }
+  gmlk_tag_for(l, b, stream, &tag, &ticket);
+  bytes = gmlk_to_bytes(b->grains);
+  note = b->as.live.note;
+  if (note || l->streams.ends) own = gmlk_uses_end(l, b);
+  gmlk_index_remove_from(&l->index, entry, home);
+  l->stats.free_count++;
+  l->stats.live_count--;
+  l->stats.active_bytes -= bytes;
+  l->stats.requested_bytes -= bytes - b->slack;
+  if (note && gmlk_is_used_elsewhere(note, stream ? stream : own)) {
+    gmlk_pend(l, b, tag, ticket);
+  } else {
+    gmlk_release_block(l, b, tag, ticket);
+    gmlk_note_free(l, note);
+  }
+  if (!stream) return GMLAKE_OK;
+  s = l->streams.items[stream];
+  if (tag == GMLK_PINNED) { /* a graph's memory, which the stream's own work used too */
+    s->is_dirty = 1;
+    a->pool->late_frees++;
+  }
+  if (tag != stream) return GMLAKE_OK;
+  s->is_dirty = 1;
+  s->freed_bytes += bytes;
+  if (gmlk_stream_may_end(&l->streams, s))
+    gmlk_fence_now(l, stream);
+  else
+    gmlk_fence_if_due(l, stream, a->chunk_bytes);
+  return GMLAKE_OK;
+}
+
+static gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream value) {
+  const size_t home = gmlk_index_home(&l->index, address);
+  return gmlk_free_found(l, address, gmlk_index_find_from(&l->index, address, home), home, value);
+}
+
+/* Asks the policy, frees and tells the observer. */
+static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_stream value) {
+  size_t entry = gmlk_index_find(&l->index, address);
+  gmlk_block *b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
+  const gmlk_note *pending;
+  gmlake_event event;
+  gmlake_result result;
+  unsigned apart = 0;
+  if (b && gmlk_arena_of(l, b)->keeps_apart) {
+    apart = gmlk_ask_coalesce(l, b, address) ? 0 : GMLK_APART;
+    if (l->lost) return l->lost;
+    entry = gmlk_index_find(&l->index, address); /* another thread may have been quicker */
+    b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
+  }
+  gmlk_event(l, NULL, GMLAKE_EVENT_FREE, "free for its stream", &event);
+  if (b) {
+    b->flags |= (uint8_t)apart;
+    event.address = address;
+    event.bytes = gmlk_to_bytes(b->grains);
+    event.asked_bytes = event.bytes - b->slack;
+  }
+  pending = l->pending;
+  result = gmlk_free_found(l, address, entry, gmlk_index_home(&l->index, address), value);
+  if (result && b) b->flags &= (uint8_t)~GMLK_APART;
+  if (result || !l->is_observed) return result;
+  if (l->pending != pending)
+    event.reason = "other streams still use it";
+  else if (value == GMLAKE_STREAM_NONE)
+    event.reason = "free for every stream";
+  event.stream = value;
+  gmlk_tell_event(l, &event);
+  return GMLAKE_OK;
+}
+
+static gmlake_result gmlk_record_stream(gmlake *l, void *ptr, gmlake_stream value) {
+  gmlake_result result;
+  gmlk_block *b = gmlk_live_block(l, ptr, "gmlake_record_stream", &result);
+  unsigned stream;
+  if (!b) return result;
+  stream = gmlk_stream_number(l, value);
+  return stream && gmlk_note_use(l, b, stream) ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+}
+
+static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
+  unsigned stream = gmlk_stream_find(&l->streams, gmlk_stream_canonical(value));
+  gmlk_stream *s;
+  gmlake_result result;
+  gmlk_drive drive;
+  uint64_t id;
+  if (stream && l->streams.ends == GMLK_ENDS_SEEN)
+    stream = gmlk_stream_identify(l, gmlk_stream_canonical(value), stream, &id);
+  s = stream ? l->streams.items[stream] : NULL;
+  if (!s || s->is_forgotten) return GMLAKE_OK;
+  s->is_dirty = 1; /* live blocks recorded on it are covered too */
+  result = gmlk_drive_begin(&drive, &l->driver);
+  if (!result) result = gmlk_stream_fence(&l->streams, &drive, stream);
+  gmlk_drive_end(&drive);
+  if (gmlk_drive_book(l, &drive)) return drive.result;
+  if (result == GMLAKE_ERROR_CAPTURING)
+    return gmlk_fail(l, result, "gmlake_forget_stream", "a capture forbids to record its fence");
+  if (result) return result;
+  s->is_forgotten = 1;
+  l->streams.live_count--;
+  l->streams.last = 0;
+  gmlk_stream_leave(&l->streams, stream);
+  return GMLAKE_OK;
+}
+
+/* ---- >>pools -----------------------------------------------------------------------------------
+   Opens, drains and closes arenas; pools, and captures into them. Owns the lake's list of arenas
+   and of pools that could not give everything back. pre: the caller holds `driving`, except to
+   begin a capture. Costs: O(what the pool has). Can fail: host memory, the driver. */
+
+/* Gives back the records of a tiling. */
+static void gmlk_tiling_give(gmlake *l, gmlk_block *b, const gmlk_block *tail) {
+  while (b && b != tail) {
+    gmlk_block *next = b->next;
+    gmlk_records_give(&l->records, b);
+    b = next;
+  }
+}
+
+static void gmlk_windows_free(gmlake *l, gmlk_window *w) {
+  while (w) {
+    gmlk_window *next = w->bucket_next;
+    gmlk_host_free(&l->host, w, gmlk_window_record_bytes(w->span_count));
+    w = next;
+  }
+}
+
+static gmlake_result gmlk_reserve_halving(gmlake *l, size_t *bytes, size_t chunk_bytes,
+                                          uint64_t *out_base) {
+  gmlake_result result;
+  for (;;) {
+    gmlk_drive drive;
+    size_t half = *bytes / 2 & ~(chunk_bytes - 1);
+    result = gmlk_drive_open(l, &drive);
+    if (!result) result = gmlk_drive_reserve(&drive, *bytes, chunk_bytes, out_base);
+    (void)gmlk_drive_close(l, &drive);
+    if (result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || half < l->device.device_bytes) return result;
+    *bytes = half;
+  }
+}
+
+/* Address space for an arena and its windows; without the latter it runs unstitched. */
+static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_bytes,
+                                     size_t arena_bytes, size_t window_bytes) {
+  const size_t max = gmlk_to_bytes(GMLK_GRAINS_MAX) & ~(chunk_bytes - 1);
+  gmlake_result result;
+  gmlk_block *va;
+  a->chunk_bytes = chunk_bytes;
+  a->seal = gmlk_seal(0, a->limit_bytes);
+  a->chunk_log = gmlk_log2(chunk_bytes / GMLK_GRAIN);
+  a->reserved_bytes = gmlk_min(arena_bytes & ~(chunk_bytes - 1), max);
+  result =
+      a->is_bare ? GMLAKE_OK : gmlk_reserve_halving(l, &a->reserved_bytes, chunk_bytes, &a->base);
+  if (result) return result;
+  a->slot_limit = (uint32_t)(a->reserved_bytes / chunk_bytes);
+  a->keeps_apart = !a->is_bare && l->desc.policy && l->desc.policy->coalesce;
+  if (!gmlk_arena_init(a, &l->host, &l->records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  a->spool.reserved_bytes =
+      gmlk_min(window_bytes, GMLK_SLOTS_MAX * chunk_bytes) & ~(chunk_bytes - 1);
+  if (!a->spool.reserved_bytes) return GMLAKE_OK; /* of a lake that runs unstitched */
+  if (gmlk_reserve_halving(l, &a->spool.reserved_bytes, chunk_bytes, &a->spool.base)) {
+    a->spool.reserved_bytes = 0;
+    if (a->is_bare) return l->error.result;
+    gmlk_log(l, GMLAKE_LOG_WARNING, &l->error); /* no stitching */
+    return l->lost;
+  }
+  a->spool.va = gmlk_holes_new(&l->host);
+  if (!a->spool.va || !gmlk_records_reserve(&l->records, &l->host, 1))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  va = gmlk_records_take(&l->records);
+  memset(va, 0, sizeof(*va));
+  va->state = GMLK_FREE;
+  va->grains = (uint32_t)(a->spool.reserved_bytes / chunk_bytes);
+  gmlk_link_before(va, &a->spool.va_tail);
+  gmlk_holes_insert(a->spool.va, va, va->grains);
+  return GMLAKE_OK;
+}
+
+/* Unmaps, releases and unreserves all that an arena holds, whatever fails; what is left can be
+   drained again, unless it is the last time. */
+static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
+  gmlk_block *va = a->spool.va_head.next;
+  uint32_t slot;
+  int is_mapped = gmlk_buffers_drain(a, drive); /* a window or buffer still is */
+  int is_backed = 0;                            /* a slot still is */
+  for (; va && va != &a->spool.va_tail; va = va->next) {
+    if (va->state != GMLK_LIVE) continue;
+    if (gmlk_drive_unmap(drive, a->spool.base + (uint64_t)va->at * a->chunk_bytes,
+                         va->slack * a->chunk_bytes))
+      is_mapped = 1;
+    else
+      va->state = GMLK_UNBACKED;
+  }
+  for (slot = 0; a->chunks && slot < gmlk_max(a->slot_count, a->stuck_end); slot++) {
+    gmlk_chunk *chunk = &a->chunks[slot];
+    if (chunk->handle && chunk->stuck != 2) {
+      if (!a->is_bare &&
+          gmlk_drive_unmap(drive, gmlk_home(a, gmlk_slot_at(a, slot)), a->chunk_bytes))
+        is_backed = 1;
+      else
+        chunk->stuck = 2;
+    }
+    if (is_mapped && chunk->map_count && !is_last) continue; /* its memory would live on */
+    if (chunk->handle && (chunk->stuck == 2 || is_last) &&
+        !gmlk_drive_release(drive, chunk->handle))
+      chunk->handle = chunk->stuck = 0;
+  }
+  if (a->spool.reserved_bytes && !is_mapped &&
+      !gmlk_drive_unreserve(drive, a->spool.base, a->spool.reserved_bytes))
+    a->spool.reserved_bytes = 0;
+  if (a->base && !is_backed && !gmlk_drive_unreserve(drive, a->base, a->reserved_bytes))
+    a->base = 0;
+}
+
+/* The same in a stretch of calls of its own, the books unlocked. */
+static gmlake_result gmlk_arena_drain_booked(gmlake *l, gmlk_arena *a) {
+  gmlk_drive drive;
+  if (!gmlk_drive_open(l, &drive)) gmlk_arena_drain(a, &drive, 0);
+  return gmlk_drive_close(l, &drive);
+}
+
+/* Host memory of an arena: its windows, its blocks, its arrays. */
+static void gmlk_arena_close(gmlake *l, gmlk_arena *a) {
+  gmlk_window *live = NULL, *w;
+  gmlk_block *b;
+  for (b = a->head.next; b && b != &a->tail; b = b->next) {
+    if (b->state != GMLK_PIECE || b->as.live.window->spans[0].block != b) continue;
+    b->as.live.window->bucket_next = live; /* once a window */
+    live = b->as.live.window;
+  }
+  for (w = a->spool.oldest; w; w = w->newer) w->bucket_next = w->newer;
+  gmlk_windows_free(l, live);
+  gmlk_windows_free(l, a->spool.oldest);
+  gmlk_windows_free(l, a->spool.quarantine);
+  gmlk_buffers_free(l, a->buffers);
+  gmlk_tiling_give(l, a->head.next, &a->tail);
+  gmlk_tiling_give(l, a->spool.va_head.next, &a->spool.va_tail);
+  gmlk_host_free(&l->host, a->spool.buckets, a->spool.bucket_count * sizeof(gmlk_window *));
+  gmlk_holes_destroy(a->spool.va, &l->host);
+  gmlk_arena_destroy(a);
+}
+
+static void gmlk_pool_free(gmlake *l, gmlake_pool *pool) {
+  gmlk_arena_close(l, &pool->arena);
+  gmlk_host_free(&l->host, pool, sizeof(gmlake_pool));
+}
+
+/* Gives a pool's memory back. What the driver refuses to take is quarantined with the pool, and
+   offered again at the end. */
+static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
+  gmlk_arena *a = &pool->arena;
+  const gmlk_window *w;
+  gmlake_result result;
+  size_t held = gmlk_arena_held(a);
+  uint64_t ns = l->stats.driver_ns;
+  l->stats.quarantined_bytes -= a->stuck_count * a->chunk_bytes;
+  for (w = a->spool.quarantine; w; w = w->bucket_next)
+    l->stats.quarantined_bytes -= w->chunk_count * a->chunk_bytes;
+  l->stats.stitched_bytes -= a->spool.bytes;
+  l->stats.window_count -= a->spool.count;
+  result = gmlk_arena_drain_booked(l, a);
+  held -= gmlk_arena_held(a);
+  l->stats.reserved_bytes -= held * a->chunk_bytes;
+  l->stats.chunk_count -= held;
+  ns = l->stats.driver_ns - ns;
+  if (held) gmlk_tell(l, NULL, GMLAKE_EVENT_TRIM, 0, held * a->chunk_bytes, ns, "with their pool");
+  l->stats.quarantined_bytes += gmlk_arena_held(a) * a->chunk_bytes;
+  if (!gmlk_is_fatal(result) && !a->base && !a->spool.reserved_bytes && !gmlk_arena_held(a)) {
+    gmlk_pool_free(l, pool);
+    return result;
+  }
+  pool->lake = NULL;
+  pool->next_dead = l->dead;
+  l->dead = pool;
+  return result;
+}
+
+static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc, int is_bare,
+                                      gmlake_pool **out_pool) {
+  size_t chunk = desc->chunk_bytes ? desc->chunk_bytes : l->home.chunk_bytes;
+  size_t device = l->device.device_bytes, arena, window;
+  gmlake_pool *pool;
+  gmlake_result result;
+  if (!gmlk_is_pow2(chunk) || chunk % l->device.granularity_bytes || chunk > device ||
+      chunk > GMLK_CHUNK_BYTES_MAX || !gmlk_size_round_up(device, chunk, &arena))
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT,
+                     is_bare ? "gmlake_buffer_create" : "gmlake_pool_create", GMLK_CHUNK_WRONG,
+                     (unsigned long long)chunk, (unsigned long long)l->device.granularity_bytes,
+                     (unsigned long long)gmlk_min(device, GMLK_CHUNK_BYTES_MAX));
+  window = l->home.spool.va ? gmlk_min(arena, SIZE_MAX / 8) * 4 : 0;
+  if (is_bare) window = gmlk_min(device, SIZE_MAX / 32) * 32;
+  pool = (gmlake_pool *)gmlk_host_alloc(&l->host, sizeof(gmlake_pool));
+  if (!pool) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  pool->lake = l;
+  pool->label = desc->label;
+  pool->arena.pool = pool;
+  pool->arena.limit_bytes = desc->limit_bytes;
+  pool->arena.is_bare = is_bare;
+  result = gmlk_arena_open(l, &pool->arena, chunk, is_bare ? SIZE_MAX : arena, window);
+  if (!result && !gmlk_arena_enlist(l, &pool->arena)) result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!result) {
+    *out_pool = pool;
+    return GMLAKE_OK;
+  }
+  (void)gmlk_pool_bury(l, pool);
+  return l->lost ? l->lost : result;
+}
+
+/* Whether all work on a pool's free memory and idle windows is known to be complete; a graph's is
+   the caller's affair. pre: gmlk_refresh has just made clean what is complete. */
+static int gmlk_arena_is_quiet(const gmlake *l, const gmlk_arena *a) {
+  const gmlk_block *b;
+  const gmlk_window *w;
+  if (a->pool->late_frees) return 0;
+  for (b = a->head.next; b != &a->tail; b = b->next)
+    if (gmlk_is_tagged(b)) return 0;
+  for (w = a->spool.oldest; w; w = w->newer)
+    if (w->self.stream != GMLK_PINNED &&
+        !gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket))
+      return 0;
+  return 1;
+}
+
+static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
+  gmlk_arena *a = &pool->arena;
+  unsigned tries = 0;
+  gmlake_result result;
+  if (pool->capture_count)
+    return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_pool_destroy", "a capture is under way");
+  do { /* pending frees of the pool's blocks end here too; other threads may free meanwhile */
+    size_t before = pool->late_frees;
+    result = gmlk_wait_for_streams(l, 0);
+    if (!result) pool->late_frees -= before;
+  } while (!result && !gmlk_arena_is_quiet(l, a) && ++tries < 8);
+  if (result && result != GMLAKE_ERROR_CAPTURING) return result;
+  if (pool->capture_count) /* begun while the books were unlocked */
+    return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_pool_destroy", "a capture is under way");
+  if (result && !gmlk_arena_is_quiet(l, a))
+    return gmlk_fail(l, result, "gmlake_pool_destroy",
+                     "a capture keeps the lake from fencing pending work");
+  if (a->live_count)
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",
+                     "%llu blocks of the pool are live: free them first",
+                     (unsigned long long)a->live_count);
+  if (!gmlk_arena_is_quiet(l, a))
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",
+                     "other threads go on to free the pool's blocks while it is destroyed");
+  l->arenas[a->number] = NULL;
+  result = gmlk_pool_bury(l, pool);
+  return gmlk_is_fatal(result) ? result : GMLAKE_OK;
+}
+
+static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_pool *pool) {
+  unsigned stream = gmlk_stream_number(l, value), capture;
+  unsigned legacy = gmlk_stream_find(&l->streams, NULL);
+  gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
+  if (!s) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (s->capture)
+    return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_capture_begin",
+                     "the stream is being captured already");
+  gmlk_fence_now(l, stream);             /* what it freed so far is another's to the capture */
+  if (legacy) gmlk_fence_now(l, legacy); /* which cannot be fenced in any capture */
+  if (l->lost) return l->lost;
+  capture = gmlk_stream_add(&l->streams, &l->host, value, 1, ++l->records.serial);
+  if (!capture) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!gmlk_arena_admit(&pool->arena, capture) || !gmlk_arena_admit(&pool->arena, stream)) {
+    gmlk_stream_drop(&l->streams, capture);
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  }
+  if (!pool->capture_count++) gmlk_arena_retag(&pool->arena, GMLK_PINNED, capture);
+  s->capture = capture;
+  l->streams.capture_count++;
+  s->arena = pool->arena.number;
+  return GMLAKE_OK;
+}
+
+static gmlake_result gmlk_capture_end(gmlake *l, gmlake_stream value) {
+  unsigned stream = gmlk_stream_find(&l->streams, gmlk_stream_canonical(value));
+  gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
+  gmlk_note *note;
+  if (!s || !s->capture)
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_capture_end",
+                     "stream is %p, which is not being captured: see gmlake_capture_begin", value);
+  gmlk_arena_retag(l->arenas[s->arena], s->capture, GMLK_PINNED);
+  for (note = l->pending; note; note = note->next)
+    if (note->stream == s->capture) note->stream = GMLK_PINNED;
+  l->arenas[s->arena]->pool->capture_count--;
+  gmlk_stream_drop(&l->streams, s->capture);
+  l->streams.capture_count--;
+  s->capture = 0;
+  return GMLAKE_OK;
+}
+
+/* ---- >>buffer ----------------------------------------------------------------------------------
+   Creates buffers and moves their ends. To shrink, and to grow over places whose chunks are free
+   for the stream, is bookkeeping with the books locked. Other growth takes a chunk for each
+   place and then maps them all; an error gives the chunks back. pre, for that: the caller holds
+   `driving`.
+   Costs and failures: those of >>places and >>serve. */
 
 /* And back: free memory that the stream's work so far may use. */
 static void gmlk_chunk_return(gmlake *l, gmlk_arena *a, const gmlk_place *place, unsigned stream) {
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
   gmlk_put(a, gmlk_place_block(a, place), stream, s ? s->epoch : 0);
   if (s) s->is_dirty = 1;
-}
-
-/* Reserves the chunk that is mapped there if the stream may have it; else NULL. pre: two records
-   reserved. */
-static gmlk_block *gmlk_place_reserve(gmlk_arena *a, const gmlk_place *place, unsigned stream) {
-  gmlk_block *b = place->state == GMLK_PLACE_MAPPED ? gmlk_place_block(a, place) : NULL;
-  if (!b || !gmlk_is_open(b, stream)) return NULL;
-  return gmlk_reserve_range(a, b, gmlk_slot_at(a, place->slot), gmlk_chunk_grains(a));
 }
 
 /* Gives up the chunks behind `count`, their mappings kept. An event is recorded, with one stream
@@ -6098,6 +7042,537 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
   (*out_va)->state = GMLK_COMMITTED;
   (*out_va)->slack = (uint32_t)slots;
   return GMLAKE_OK;
+}
+
+/* The arena that buffers of this chunk size share, made on first use. */
+static gmlake_result gmlk_bare_arena(gmlake *l, size_t chunk_bytes, gmlk_arena **out_arena) {
+  gmlake_pool_desc desc;
+  gmlake_pool *pool = NULL;
+  gmlake_result result;
+  size_t i;
+  for (i = 0; i < l->arena_count; i++) {
+    *out_arena = l->arenas[i];
+    if (*out_arena && (*out_arena)->is_bare && (*out_arena)->chunk_bytes == chunk_bytes)
+      return GMLAKE_OK;
+  }
+  memset(&desc, 0, sizeof(desc));
+  desc.chunk_bytes = chunk_bytes;
+  result = gmlk_pool_create(l, &desc, 1, &pool);
+  if (!result) *out_arena = &pool->arena;
+  return result;
+}
+
+/* Unmaps a little of what destroyed buffers left; what fails is tried again another time. */
+static gmlake_result gmlk_buffers_tidy(gmlake *l, gmlk_arena *a) {
+  gmlake_result result;
+  if (!a->void_count) return GMLAKE_OK;
+  result = gmlk_refresh(l, 0);
+  if (!gmlk_is_fatal(result)) result = gmlk_buffers_reap(l, a, 2);
+  return gmlk_is_fatal(result) ? result : GMLAKE_OK;
+}
+
+static gmlake_result gmlk_buffer_create(gmlake *l, const gmlake_buffer_desc *desc,
+                                        gmlake_buffer **out_buffer) {
+  size_t chunk = gmlk_max(2 * GMLK_MIB, l->device.granularity_bytes);
+  gmlake_buffer *b;
+  gmlk_arena *a;
+  gmlk_block *va;
+  gmlake_result result = gmlk_bare_arena(l, desc->chunk_bytes ? desc->chunk_bytes : chunk, &a);
+  if (!result) result = gmlk_buffers_tidy(l, a);
+  if (!result) result = gmlk_buffer_addresses(l, a, desc->max_bytes, &va);
+  if (result) return result;
+  b = (gmlake_buffer *)gmlk_host_alloc(&l->host, sizeof(gmlake_buffer));
+  if (!b) {
+    gmlk_va_give(&a->spool, &l->records, va);
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  }
+  b->lake = l;
+  b->arena = a;
+  b->va = va;
+  b->max_bytes = desc->max_bytes;
+  b->user_data = desc->user_data;
+  b->label = desc->label;
+  b->next = a->buffers;
+  a->buffers = b;
+  l->stats.buffer_count++;
+  *out_buffer = b;
+  return GMLAKE_OK;
+}
+
+/* The chunks that so many bytes of a buffer take. */
+static uint32_t gmlk_buffer_count(const gmlake_buffer *b, size_t bytes) {
+  size_t chunk = b->arena->chunk_bytes;
+  return (uint32_t)(bytes / chunk + (bytes % chunk != 0));
+}
+
+/* The stream's number, with what moving the buffer's end on it needs. */
+static gmlake_result gmlk_buffer_admit(gmlake *l, const gmlake_buffer *b, size_t bytes,
+                                       gmlake_stream value, const char *call,
+                                       unsigned *out_stream) {
+  *out_stream = 0;
+  if (bytes > b->bytes && l->is_barred && gmlk_in_call(l, 0))
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
+                     "a growth in the out-of-memory handler, or below where that was left");
+  if (value == GMLAKE_STREAM_NONE) return GMLAKE_OK;
+  *out_stream = gmlk_stream_number(l, value);
+  if (!*out_stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (gmlk_buffer_count(b, bytes) < b->count && l->streams.items[*out_stream]->capture)
+    return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, call, "a buffer cannot shrink in a capture");
+  if (!gmlk_arena_admit(b->arena, *out_stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  return bytes > b->bytes ? gmlk_follow_value(l, *out_stream) : GMLAKE_OK;
+}
+
+/* pre: the books are locked; they are at the end, whatever happened between. */
+static gmlake_result gmlk_buffer_resize(gmlake *l, gmlake_buffer *b, size_t bytes,
+                                        gmlake_stream value, const char *call) {
+  uint32_t count = gmlk_buffer_count(b, bytes);
+  unsigned stream;
+  gmlake_result result = gmlk_buffer_admit(l, b, bytes, value, call, &stream);
+  if (result) return result;
+  if (!gmlk_buffer_try(l, b, count, stream)) {
+    gmlk_driving_lock(l);
+    result = l->lost;
+    if (!result) result = gmlk_buffer_admit(l, b, bytes, value, call, &stream);
+    if (!result && !gmlk_buffer_try(l, b, count, stream))
+      result = gmlk_buffer_climb(l, b, count, stream);
+    gmlk_driving_unlock(l);
+  }
+  if (result) return result;
+  l->stats.requested_bytes += bytes - b->bytes;
+  gmlk_peak(&l->stats.requested_bytes_peak, l->stats.requested_bytes);
+  b->bytes = bytes;
+  return GMLAKE_OK;
+}
+
+static gmlake_result gmlk_buffer_destroy(gmlake *l, gmlake_buffer *b, gmlake_stream stream) {
+  gmlake_result result = gmlk_buffer_resize(l, b, 0, stream, "gmlake_buffer_destroy");
+  if (result) return result;
+  b->lake = NULL;
+  b->arena->void_count++;
+  l->stats.buffer_count--;
+  return GMLAKE_OK;
+}
+
+static gmlake_result gmlk_buffer_get_info(const gmlake_buffer *b, gmlake_buffer_info *out) {
+  memset(out, 0, sizeof(*out));
+  out->ptr = (void *)(uintptr_t)gmlk_buffer_address(b);
+  out->bytes = b->bytes;
+  out->committed_bytes = b->count * b->arena->chunk_bytes;
+  out->max_bytes = b->max_bytes;
+  out->chunk_bytes = b->arena->chunk_bytes;
+  out->user_data = b->user_data;
+  out->label = b->label;
+  return GMLAKE_OK;
+}
+
+/* ---- >>figures ---------------------------------------------------------------------------------
+   Questions about blocks and memory. Owns nothing and changes nothing. pre: the books are
+   locked; the budget asks the driver, so its caller holds `driving`. */
+
+static gmlake_result gmlk_get_allocation(gmlake *l, const void *ptr, gmlake_allocation_info *out) {
+  gmlake_result result;
+  const gmlk_block *b = gmlk_live_block(l, ptr, "gmlake_get_allocation", &result);
+  unsigned own;
+  if (!b) return result;
+  own = gmlk_own_stream(l, b);
+  memset(out, 0, sizeof(*out));
+  out->ptr = (void *)(uintptr_t)gmlk_address_of(gmlk_arena_of(l, b), b);
+  out->bytes = gmlk_to_bytes(b->grains);
+  out->requested_bytes = out->bytes - b->slack;
+  out->piece_count = b->as.live.window ? b->as.live.window->span_count : 1;
+  out->stream = gmlk_stream_shown(l, own && !l->streams.items[own]->is_forgotten ? own : 0);
+  out->pool = gmlk_arena_of(l, b)->pool;
+  out->flags = b->flags & 0x7Fu;
+  if (!b->as.live.note) return GMLAKE_OK;
+  out->user_data = b->as.live.note->user_data;
+  out->label = b->as.live.note->label;
+  return GMLAKE_OK;
+}
+
+static gmlake_result gmlk_get_pieces(gmlake *l, const void *ptr, gmlake_piece *out, size_t capacity,
+                                     size_t *out_count) {
+  gmlake_result result;
+  const gmlk_block *b = gmlk_live_block(l, ptr, "gmlake_get_pieces", &result);
+  const gmlk_window *w;
+  gmlk_span whole;
+  size_t i;
+  if (!b) return result;
+  w = b->as.live.window;
+  whole.at = b->at;
+  whole.grains = b->grains;
+  *out_count = w ? w->span_count : 1;
+  for (i = 0; i < *out_count && i < capacity; i++) {
+    const gmlk_span *span = w ? &w->spans[i] : &whole;
+    out[i].home = (void *)(uintptr_t)gmlk_home(gmlk_arena_of(l, b), span->at);
+    out[i].bytes = gmlk_to_bytes(span->grains);
+  }
+  return GMLAKE_OK;
+}
+
+/* What the driver, the limits and its addresses let the home arena have beside what it holds. */
+static size_t gmlk_creatable(const gmlake *l, size_t driver_free_bytes) {
+  const gmlk_arena *a = &l->home;
+  size_t slots = a->slot_limit - a->backed_count - a->stuck_count;
+  size_t bytes = driver_free_bytes > l->desc.driver_free_bytes_min
+                     ? driver_free_bytes - l->desc.driver_free_bytes_min
+                     : 0;
+  size_t limit = l->desc.limit_bytes, held = l->stats.reserved_bytes;
+  if (limit) bytes = gmlk_min(bytes, limit > held ? limit - held : 0);
+  return gmlk_min(slots * a->chunk_bytes, bytes & ~(a->chunk_bytes - 1));
+}
+
+static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
+  gmlake_result result = gmlk_refresh(l, 1);
+  gmlake_budget budget;
+  const gmlk_note *note;
+  uint64_t idle = 0, all = 0;
+  size_t i;
+  if (result) return result;
+  memset(&budget, 0, sizeof(budget));
+  result = gmlk_ask_memory(l, &budget.driver_free_bytes, &budget.total_bytes);
+  if (result) return result;
+  for (i = 0; i < l->arena_count; i++) {
+    if (!l->arenas[i]) continue;
+    idle += l->arenas[i]->pools[GMLK_CLEAN]->grains;
+    all += l->arenas[i]->free_grains;
+  }
+  budget.reserved_bytes = l->stats.reserved_bytes;
+  budget.idle_bytes = gmlk_to_bytes(idle);
+  budget.pending_bytes = gmlk_to_bytes(all - idle) + l->stats.pending_bytes;
+  budget.allocatable_bytes =
+      gmlk_to_bytes(l->home.free_grains) + gmlk_creatable(l, budget.driver_free_bytes);
+  for (note = l->pending; note; note = note->next)
+    if (note->block->arena == l->home.number)
+      budget.allocatable_bytes += gmlk_to_bytes(note->block->grains);
+  *out = budget;
+  return GMLAKE_OK;
+}
+
+/* ---- >>life ------------------------------------------------------------------------------------
+   Creates and destroys lakes: checks the description, opens the backend, and in the end gives
+   everything back, whatever fails. Owns the backend that a lake made for itself. */
+
+/* Makes this the reason why a lake cannot be created. */
+GMLK_LIKE_PRINTF(4)
+static gmlake_result gmlk_refuse_desc(gmlake_error_info *why, gmlake_result result,
+                                      const char *argument, const char *format, ...) {
+  size_t length = strlen(argument);
+  va_list values;
+  va_start(values, format);
+  gmlk_error_write(why, result, "gmlake_create", format, values);
+  va_end(values);
+  memmove(why->text + length, why->text, sizeof(why->text) - length);
+  memcpy(why->text, argument, length);
+  why->text[sizeof(why->text) - 1] = '\0';
+  return result;
+}
+
+/* Peers that are none. What the device count is only the backend knows. */
+static gmlake_result gmlk_desc_check_peers(const gmlake_desc *d,
+                                           const gmlake_device_properties *device,
+                                           gmlake_error_info *why) {
+  const int count = device->device_count;
+  size_t i, n;
+  for (i = 0; i < d->peer_count; i++) {
+    int peer = d->peer_devices[i];
+    if (count ? peer == device->device : !d->backend && peer == d->device)
+      return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, "peer_devices",
+                              "[%u] is %d, the lake's own device: name others only", (unsigned)i,
+                              peer);
+    if (peer < 0 || (count && peer >= count))
+      return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, "peer_devices",
+                              "[%u] is %d: devices are numbered from 0 to %d", (unsigned)i, peer,
+                              count ? count - 1 : INT_MAX);
+    for (n = 0; n < i; n++)
+      if (d->peer_devices[n] == peer)
+        return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, "peer_devices",
+                                "[%u] is %d, and so is [%u]: name each once", (unsigned)i, peer,
+                                (unsigned)n);
+  }
+  return GMLAKE_OK;
+}
+
+/* Without what came after version 0.1.0, which may be absent. */
+static int gmlk_backend_is_whole(const gmlake_backend *b) {
+  return b->struct_bytes >= offsetof(gmlake_backend, stream_id) &&
+         b->abi_version == GMLAKE_BACKEND_ABI && b->get_properties && b->get_memory_info &&
+         b->reserve && b->unreserve && b->create && b->release && b->map && b->unmap &&
+         b->set_access && b->event_create && b->event_destroy && b->event_record &&
+         b->event_query && b->event_wait && b->stream_wait && b->capture_exchange && b->clock_ns;
+}
+
+/* What is wrong whatever the device. */
+static gmlake_result gmlk_desc_check(const gmlake_desc *d, gmlake_error_info *why) {
+  const unsigned handle_types = GMLAKE_HANDLE_POSIX_FD | GMLAKE_HANDLE_WIN32 | GMLAKE_HANDLE_FABRIC;
+  const gmlake_result wrong = GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (d->flags & ~GMLK_FLAGS)
+    return gmlk_refuse_desc(why, wrong, "flags", " is 0x%x: of these 0x%x are known", d->flags,
+                            GMLK_FLAGS);
+  if (d->handle_types & ~handle_types)
+    return gmlk_refuse_desc(why, wrong, "handle_types", " is 0x%x: of these 0x%x are known",
+                            d->handle_types, handle_types);
+  if (d->cross_stream != GMLAKE_GROW_FIRST && d->cross_stream != GMLAKE_WAIT_FIRST)
+    return gmlk_refuse_desc(why, wrong, "cross_stream",
+                            " is %d: it is GMLAKE_GROW_FIRST (0) or GMLAKE_WAIT_FIRST (1)",
+                            (int)d->cross_stream);
+  if (d->policy && d->policy->struct_bytes != sizeof(gmlake_policy))
+    return gmlk_refuse_desc(
+        why, wrong, "policy->struct_bytes", " is %llu: it has to be sizeof(gmlake_policy), %llu",
+        (unsigned long long)d->policy->struct_bytes, (unsigned long long)sizeof(gmlake_policy));
+  if ((d->peer_count == 0) != (d->peer_devices == NULL) || d->peer_count > GMLK_PEERS_MAX)
+    return gmlk_refuse_desc(why, wrong, "peer_count",
+                            " is %llu and peer_devices %s: NULL goes with 0, and %u is the most",
+                            (unsigned long long)d->peer_count,
+                            d->peer_devices ? "is not NULL" : "is NULL", GMLK_PEERS_MAX);
+  if ((d->host.malloc_fn == NULL) != (d->host.free_fn == NULL))
+    return gmlk_refuse_desc(why, wrong, "host", ".%s is NULL: set both functions, or neither",
+                            d->host.malloc_fn ? "free_fn" : "malloc_fn");
+  if (d->backend && !gmlk_backend_is_whole(d->backend))
+    return gmlk_refuse_desc(why, wrong, "backend",
+                            " has struct_bytes %llu, abi_version %u: %llu and %u at least, and no "
+                            "function NULL",
+                            (unsigned long long)d->backend->struct_bytes, d->backend->abi_version,
+                            (unsigned long long)offsetof(gmlake_backend, stream_id),
+                            GMLAKE_BACKEND_ABI);
+  return GMLAKE_OK;
+}
+
+static const char *gmlk_backend_unopened(gmlake_result result) {
+  switch (result) {
+  case GMLAKE_ERROR_NO_DRIVER:
+    return "the CUDA driver's library cannot be opened: is the driver installed?";
+  case GMLAKE_ERROR_NO_DEVICE:
+    return "there is no device of this number";
+  case GMLAKE_ERROR_UNSUPPORTED:
+    return "the device or its driver has no virtual memory management";
+  case GMLAKE_ERROR_FORKED:
+    return "cuInit says: not initialised, as in a child of fork after its parent's first CUDA call";
+  default:
+    return "the device cannot be opened";
+  }
+}
+
+static gmlake_result gmlk_backend_open(gmlake *l, const gmlake_desc *desc) {
+  gmlk_driver *driver = &l->driver;
+  gmlake_result result = GMLAKE_OK;
+  driver->backend = desc->backend;
+  if (!desc->backend) {
+#if defined(GMLAKE_BACKEND_CUDA)
+    result = gmlake_cuda_create(desc->device, &driver->owned);
+#else
+    result = desc->device ? GMLAKE_ERROR_NO_DEVICE : gmlake_mock_create(NULL, &driver->owned);
+#endif
+    driver->backend = driver->owned;
+  }
+  if (!result) gmlk_driver_extend(driver);
+  return result ? gmlk_refuse_desc(&l->error, result, "", "device %d: %s", desc->device,
+                                   gmlk_backend_unopened(result))
+                : GMLAKE_OK;
+}
+
+static void gmlk_backend_close(gmlk_driver *driver) {
+  if (!driver->owned) return;
+#if defined(GMLAKE_BACKEND_CUDA)
+  gmlake_cuda_destroy(driver->owned);
+#else
+  gmlake_mock_destroy(driver->owned);
+#endif
+}
+
+/* Fills in what depends on the device. */
+static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_properties *device,
+                                       gmlake_error_info *why) {
+  size_t total = device->device_bytes, chunk = (size_t)1 << gmlk_log2(total / 8192 | 1);
+  if (!d->chunk_bytes)
+    d->chunk_bytes =
+        gmlk_max(gmlk_min(gmlk_max(chunk, 2 * GMLK_MIB), 32 * GMLK_MIB), device->granularity_bytes);
+  chunk = d->chunk_bytes;
+  if (!gmlk_is_pow2(chunk) || chunk % device->granularity_bytes || chunk > total ||
+      chunk > GMLK_CHUNK_BYTES_MAX)
+    return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, "", GMLK_CHUNK_WRONG,
+                            (unsigned long long)chunk,
+                            (unsigned long long)device->granularity_bytes,
+                            (unsigned long long)gmlk_min(total, GMLK_CHUNK_BYTES_MAX));
+  if (d->handle_types & ~device->handle_types)
+    return gmlk_refuse_desc(why, GMLAKE_ERROR_UNSUPPORTED, "handle_types",
+                            " is 0x%x: this device exports 0x%x", d->handle_types,
+                            device->handle_types);
+  if ((d->flags & GMLAKE_FILL) && !device->is_host_memory)
+    return gmlk_refuse_desc(why, GMLAKE_ERROR_UNSUPPORTED, "flags",
+                            " has GMLAKE_FILL: the host cannot write this device's memory");
+  if (!d->stitched_bytes_max) d->stitched_bytes_max = gmlk_min(total, SIZE_MAX / 4) * 4;
+  if (!d->arena_bytes) d->arena_bytes = gmlk_min(total, SIZE_MAX / 8) * 8;
+  if (!d->window_bytes) d->window_bytes = gmlk_min(total, SIZE_MAX / 32) * 32;
+  if (d->arena_bytes >= chunk && d->window_bytes >= chunk)
+    return gmlk_desc_check_peers(d, device, why);
+  return gmlk_refuse_desc(
+      why, GMLAKE_ERROR_INVALID_ARGUMENT, d->arena_bytes < chunk ? "arena_bytes" : "window_bytes",
+      " is %llu: it has to hold a chunk at least, %llu, or be 0 for the default",
+      (unsigned long long)gmlk_min(d->arena_bytes, d->window_bytes), (unsigned long long)chunk);
+}
+
+/* Frees host memory; the driver's is gone already, or never will be. */
+static void gmlk_lake_free(gmlake *l) {
+  gmlk_host host = l->host;
+  size_t i;
+  for (i = 0; i < l->index.row_count * GMLK_ROW; i++)
+    if (gmlk_index_at(&l->index, i)) gmlk_note_free(l, gmlk_index_at(&l->index, i)->as.live.note);
+  while (l->pending) {
+    gmlk_note *next = l->pending->next;
+    gmlk_note_free(l, l->pending);
+    l->pending = next;
+  }
+  for (i = 0; i < l->arena_count; i++) {
+    gmlk_arena *a = l->arenas[i];
+    if (a && a->pool)
+      gmlk_pool_free(l, a->pool);
+    else if (a)
+      gmlk_arena_close(l, a);
+  }
+  while (l->dead) {
+    gmlake_pool *next = l->dead->next_dead;
+    gmlk_pool_free(l, l->dead);
+    l->dead = next;
+  }
+  gmlk_host_free(&l->host, l->arenas, l->arena_capacity * sizeof(gmlk_arena *));
+  gmlk_index_destroy(&l->index, &l->host);
+  gmlk_host_free(&l->host, l->view_memory, l->view_bytes);
+  gmlk_host_free(&l->host, l->messages, GMLK_LOG_QUEUE * sizeof(gmlk_message));
+  while (l->calls) gmlk_call_drop(l, &l->calls);
+  while (l->spare_calls) {
+    gmlk_call *next = l->spare_calls->next;
+    gmlk_host_free(&l->host, l->spare_calls, sizeof(gmlk_call));
+    l->spare_calls = next;
+  }
+  gmlk_host_free(&l->host, l->driver.peers, l->driver.peer_count * sizeof(int));
+  gmlk_records_destroy(&l->records, &l->host);
+  gmlk_backend_close(&l->driver);
+  gmlk_process_destroy(&l->process);
+  if (l->has_locks) gmlk_latch_destroy(&l->books);
+  if (l->has_locks) gmlk_mutex_destroy(&l->driving);
+  host.bytes = l->host.bytes;
+  gmlk_host_free(&host, l, sizeof(gmlake));
+}
+
+/* The driver's side of destroy: everything the lake holds goes back, whatever fails. */
+static gmlake_result gmlk_lake_drain(gmlake *l) {
+  gmlk_drive drive;
+  gmlake_pool *dead;
+  size_t i;
+  (void)gmlk_drive_begin(&drive, &l->driver);
+  for (i = 0; i < l->arena_count && drive.result != GMLAKE_ERROR_FORKED; i++)
+    if (l->arenas[i]) gmlk_arena_drain(l->arenas[i], &drive, 1);
+  for (dead = l->dead; dead && drive.result != GMLAKE_ERROR_FORKED; dead = dead->next_dead)
+    gmlk_arena_drain(&dead->arena, &drive, 1);
+  gmlk_streams_destroy(&l->streams, &l->host, &drive, drive.result != GMLAKE_ERROR_FORKED);
+  gmlk_drive_end(&drive);
+  return drive.result ? drive.result : drive.end_result;
+}
+
+static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
+  gmlake_result result = gmlk_backend_open(l, desc);
+  const gmlake_backend *b = l->driver.backend;
+  int code = 0;
+  if (result) return result;
+  result = gmlk_backend_result(b->get_properties(b->user, &l->device, &code));
+  if (result) {
+    (void)gmlk_fail(l, result, "get_properties", "a call of the backend failed");
+    l->error.driver_code = code;
+    return result;
+  }
+  if (!gmlk_is_pow2(l->device.granularity_bytes) || l->device.granularity_bytes < GMLK_GRAIN)
+    return gmlk_refuse_desc(&l->error, GMLAKE_ERROR_INVALID_ARGUMENT, "backend",
+                            ": the granularity of its device is %llu: no power of two from 512 on",
+                            (unsigned long long)l->device.granularity_bytes);
+  result = gmlk_desc_default(&l->desc, &l->device, &l->error);
+  if (result) return result;
+  l->desc.backend = b;
+  l->driver.handle_types = desc->handle_types;
+  l->streams.ends = gmlk_ends_of(&l->desc, &l->driver);
+  l->messages = (gmlk_message *)gmlk_host_alloc(&l->host, GMLK_LOG_QUEUE * sizeof(gmlk_message));
+  if ((desc->oom.fn || desc->policy) && !gmlk_call_reserve(l))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!l->messages || !gmlk_index_reserve(&l->index, &l->host) || !gmlk_arena_enlist(l, &l->home))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (desc->peer_count) {
+    l->driver.peers = (int *)gmlk_host_alloc(&l->host, desc->peer_count * sizeof(int));
+    if (!l->driver.peers) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    l->driver.peer_count = desc->peer_count;
+    memcpy(l->driver.peers, desc->peer_devices, desc->peer_count * sizeof(int));
+    l->desc.peer_devices = l->driver.peers;
+  }
+  result =
+      gmlk_arena_open(l, &l->home, l->desc.chunk_bytes, l->desc.arena_bytes, l->desc.window_bytes);
+  l->desc.arena_bytes = l->home.reserved_bytes;
+  l->desc.window_bytes = l->home.spool.reserved_bytes;
+  return result;
+}
+
+/* Says why no lake was created, to whom the description names. */
+static void gmlk_tell_create(const gmlake_desc *desc, gmlake_error_info *why,
+                             gmlake_result result) {
+  if (result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY)
+    (void)gmlk_refuse_desc(why, result, "", "the host has no memory for the lake's records");
+  if (desc->out_error) *desc->out_error = *why;
+  if (desc->logger.fn) desc->logger.fn(desc->logger.user, GMLAKE_LOG_ERROR, why);
+}
+
+/* A lake without memory; NULL: no host memory. */
+static gmlake *gmlk_lake_new(const gmlake_desc *desc) {
+  gmlk_host host;
+  gmlake *l;
+  memset(&host, 0, sizeof(host));
+  host.hooks = desc->host;
+  l = (gmlake *)gmlk_host_alloc(&host, sizeof(gmlake));
+  if (!l) return NULL;
+  l->host = host;
+  l->desc = *desc;
+  l->desc.out_error = NULL; /* the caller's, and only for the time of this call */
+  l->is_observed = desc->observer.fn != NULL;
+  l->is_watched = l->is_observed || desc->policy;
+  l->asks_first = desc->policy && (desc->policy->choose || desc->policy->evict);
+  l->has_locks = !(desc->flags & GMLAKE_SINGLE_THREADED);
+  gmlk_process_init(&l->process);
+  if (!l->is_observed && !desc->host.malloc_fn) l->gate = l->process.page;
+  if (l->has_locks) gmlk_mutex_init(&l->driving);
+  if (l->has_locks) gmlk_latch_init(&l->books);
+  return l;
+}
+
+static void gmlk_report_leak(gmlake *l, size_t live_bytes, size_t bytes, const char *what,
+                             uint64_t address, const char *label) {
+  gmlake_error_info info;
+  memset(&info, 0, sizeof(info));
+  info.call = "gmlake_destroy";
+  info.live_bytes = live_bytes;
+  (void)snprintf(info.text, sizeof(info.text), "%llu bytes%s at 0x%llx were never freed (%s)",
+                 (unsigned long long)bytes, what, (unsigned long long)address,
+                 label ? label : "no label");
+  l->desc.logger.fn(l->desc.logger.user, GMLAKE_LOG_WARNING, &info);
+}
+
+/* Tells the logger of every live block and buffer. pre: no lock is held. */
+static void gmlk_report_leaks(gmlake *l) {
+  const gmlake_buffer *buffer;
+  size_t i;
+  for (i = 0; i < l->index.row_count * GMLK_ROW && l->desc.logger.fn; i++) {
+    const gmlk_block *b = gmlk_index_at(&l->index, i);
+    const gmlk_arena *a;
+    const char *label;
+    if (!b) continue;
+    a = l->arenas[b->arena];
+    label = b->as.live.note ? b->as.live.note->label : NULL;
+    if (!label && a->pool) label = a->pool->label;
+    gmlk_report_leak(l, gmlk_to_bytes(b->grains), gmlk_to_bytes(b->grains) - b->slack, "",
+                     gmlk_address_of(a, b), label);
+  }
+  for (i = 0; i < l->arena_count && l->desc.logger.fn; i++) {
+    buffer = l->arenas[i] ? l->arenas[i]->buffers : NULL;
+    for (; buffer; buffer = buffer->next)
+      if (buffer->lake)
+        gmlk_report_leak(l, buffer->count * buffer->arena->chunk_bytes, buffer->bytes,
+                         " of a buffer", gmlk_buffer_address(buffer), buffer->label);
+  }
 }
 
 /* ---- >>check --------------------------------------------------------------------------------
@@ -8716,6 +10191,7 @@ GMLAKE_DEF gmlake_result gmlake_mock_capture_end(gmlake_backend *backend, gmlake
 }
 
 #endif /* GMLAKE_BACKEND_MOCK */
+
 /* ---- >>backend_cuda -------------------------------------------------------------------------
    Owns: one reference to the device's primary context and a table of driver functions. Nothing
    that the table's entries hand out is remembered here: handles, addresses and events are the
@@ -9381,9 +10857,10 @@ GMLAKE_DEF void gmlake_cuda_destroy(gmlake_backend *backend) {
 }
 
 #endif /* GMLAKE_BACKEND_CUDA */
-/* ---- >>api ----------------------------------------------------------------------------------
-   The public functions: they check arguments, take the locks, call one function of the sections
-   above, and let go. Messages for the logger leave here, when no lock is held. */
+
+/* ---- >>entry -----------------------------------------------------------------------------------
+   The way in and out of every public function: the locks, the refusal of arguments, the
+   out-of-memory handler, and messages for the logger, which leave when no lock is held. */
 
 static inline int gmlk_is_stream(gmlake_stream stream) { return (uintptr_t)stream != 2; }
 
@@ -9410,41 +10887,6 @@ static inline gmlake_result gmlk_enter_asking(gmlake *l) {
   gmlake_result result = l->gate && *l->gate ? GMLAKE_OK : gmlk_turn_away(l);
   if (!result) gmlk_books_lock(l);
   return result;
-}
-
-/* The answer to a call whose arguments are wrong, which the last error names. */
-GMLK_LIKE_PRINTF(3)
-static gmlake_result gmlk_refuse(gmlake *l, const char *call, const char *format, ...) {
-  gmlake_result result = l ? gmlk_enter_asking(l) : GMLAKE_ERROR_INVALID_ARGUMENT;
-  va_list values;
-  if (result) return result;
-  va_start(values, format);
-  if (!l->lost) gmlk_error_write(&l->error, GMLAKE_ERROR_INVALID_ARGUMENT, call, format, values);
-  va_end(values);
-  gmlk_books_unlock(l);
-  return GMLAKE_ERROR_INVALID_ARGUMENT;
-}
-
-static gmlake_result gmlk_refuse_null(gmlake *l, const char *call, const char *argument) {
-  return gmlk_refuse(l, call, "%s is NULL", argument);
-}
-
-static gmlake_result gmlk_refuse_foreign(gmlake *l, const char *call, const char *what,
-                                         const gmlake *owner) {
-  return gmlk_refuse(l, call, "the %s is of another lake, the one at %p", what,
-                     (const void *)owner);
-}
-
-/* pre: a stream that the call does not take. */
-static gmlake_result gmlk_refuse_stream(gmlake *l, const char *call, gmlake_stream stream) {
-  if (stream == GMLAKE_STREAM_NONE)
-    return gmlk_refuse(l, call, "stream is GMLAKE_STREAM_NONE: name the stream that is meant");
-  if (!gmlk_is_stream(stream))
-    return gmlk_refuse(l, call,
-                       "stream is 2, the per-thread default stream, whose value means a stream "
-                       "for each thread: create one and name it");
-  return gmlk_refuse(l, call, "stream is %p, the legacy stream, which no driver captures",
-                     (void *)stream);
 }
 
 /* The same for a call that serves or changes memory. */
@@ -9490,301 +10932,39 @@ static gmlake_result gmlk_enter_driving(gmlake *l) {
   return l->lost ? gmlk_leave_driving(l, l->lost) : GMLAKE_OK;
 }
 
-/* Brings a number that may serve again to the front of the line: of two that are there longest one
-   is asked for, and the others have their turn. So streams that come and go use as many numbers as
-   are at work at a time, and looking for one takes no longer. */
-static void gmlk_queue_poll(gmlake *l) {
-  gmlk_streams *streams = &l->streams;
-  unsigned tries, stream;
-  gmlk_drive drive;
-  if (!streams->queue_first || gmlk_stream_is_complete(streams->items[streams->queue_first]))
-    return;
-  if (!gmlk_drive_begin(&drive, &l->driver)) {
-    for (tries = 0; tries < 2; tries++) {
-      stream = streams->queue_first;
-      gmlk_stream_poll(streams, &drive, stream);
-      if (gmlk_stream_is_complete(streams->items[stream])) break;
-      gmlk_stream_queue(streams, gmlk_stream_dequeue(streams));
-    }
-  }
-  gmlk_drive_end(&drive);
-  (void)gmlk_drive_book(l, &drive);
-}
-
-/* A new stream's number. The second stream of a lake closes the first one's epoch, so that what it
-   freed before becomes known as complete. */
-static unsigned gmlk_stream_enter(gmlake *l, gmlake_stream value, uint64_t id) {
-  unsigned stream;
-  gmlk_queue_poll(l);
-  stream = gmlk_stream_add(&l->streams, &l->host, value, 0, ++l->records.serial);
-  if (stream) l->streams.items[stream]->id = id;
-  if (stream && l->streams.live_count == 2) gmlk_fence_all(l);
-  return stream;
-}
-
-/* The number for what is freed on a value that no stream has: what is freed there is lost. */
-static unsigned gmlk_stream_gone(gmlake *l, gmlake_stream value) {
-  unsigned stream = GMLK_FIRST_STREAM;
-  for (; stream < l->streams.count; stream++) {
-    const gmlk_stream *s = l->streams.items[stream];
-    if (s->value == value && gmlk_stream_is_lost(s)) return stream;
-  }
-  stream = gmlk_stream_enter(l, value, 0);
-  if (stream && !l->streams.items[stream]->is_forgotten) gmlk_stream_end(&l->streams, stream, 1);
-  return stream;
-}
-
-/* The same number as long as the value is the same stream's, else another one; 0: not seen yet. An
-   answer that tells nothing, as in a capture that the lake was not told of, changes nothing. */
-static unsigned gmlk_stream_identify(gmlake *l, gmlake_stream value, unsigned stream,
-                                     uint64_t *out_id) {
-  gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
-  gmlake_result result;
-  int code = 0;
-  if (!value || (s && s->capture)) return stream;
-  result = l->driver.stream_id(l->driver.backend->user, value, out_id, &code);
-  if (result && result != GMLAKE_ERROR_INVALID_ARGUMENT) return stream;
-  if (s && !result && s->id == *out_id) return stream;
-  if (s) gmlk_stream_end(&l->streams, stream, result != GMLAKE_OK);
-  if (!result) return 0;
-  return s ? stream : gmlk_stream_gone(l, value);
-}
-
-static unsigned gmlk_stream_asked(gmlake *l, gmlake_stream value) {
-  unsigned stream = gmlk_stream_find(&l->streams, value);
-  uint64_t id = 0;
-  if (l->streams.ends == GMLK_ENDS_SEEN) stream = gmlk_stream_identify(l, value, stream, &id);
-  return stream ? stream : gmlk_stream_enter(l, value, id);
-}
-
-/* The stream's number, made on first use; 0: no host memory, or too many streams. */
-static inline unsigned gmlk_stream_number(gmlake *l, gmlake_stream value) {
-  unsigned stream;
-  value = gmlk_stream_canonical(value);
-  stream = gmlk_stream_last(&l->streams, value);
-  return stream ? stream : gmlk_stream_asked(l, value);
-}
-
-/* [GMLK_ENDS_HIDDEN] Whatever stream has the value now comes after what was freed on it. */
-static gmlake_result gmlk_follow_value(gmlake *l, unsigned stream) {
-  gmlk_stream *s = l->streams.items[stream];
-  gmlk_drive drive;
-  if (l->streams.ends != GMLK_ENDS_HIDDEN || !s->fence_count || s->capture) return GMLAKE_OK;
-  if (!gmlk_drive_begin(&drive, &l->driver)) {
-    gmlk_stream_poll(&l->streams, &drive, stream);
-    if (!drive.result) (void)gmlk_stream_follow(&drive, s);
-  }
-  gmlk_drive_end(&drive);
-  return gmlk_drive_book(l, &drive);
-}
-
-#define GMLK_ALLOC_FLAGS (GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW)
-
-/* In grains, which an alignment or EXCLUSIVE makes coarser. */
-static gmlake_result gmlk_request_size(gmlake *l, gmlk_request *r, const gmlake_alloc_desc *desc) {
-  size_t alignment = desc->alignment ? desc->alignment : GMLK_GRAIN;
-  size_t unit = gmlk_is_whole(r) ? r->arena->chunk_bytes : GMLK_GRAIN;
-  if (!gmlk_is_pow2(alignment) || alignment > r->arena->chunk_bytes)
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
-                     "alignment is %llu: it has to be a power of two, at most %llu, a chunk's size",
-                     (unsigned long long)alignment, (unsigned long long)r->arena->chunk_bytes);
-  if (desc->flags & ~GMLK_ALLOC_FLAGS)
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
-                     "flags is 0x%x: of these 0x%x are known", desc->flags, GMLK_ALLOC_FLAGS);
-  r->align = (uint32_t)(gmlk_max(alignment, unit) / GMLK_GRAIN);
-  if (!gmlk_size_round_up(desc->bytes, unit, &unit)) unit = SIZE_MAX;
-  r->grains = gmlk_to_grains(unit);
-  if (r->grains > GMLK_GRAINS_MAX - gmlk_chunk_grains(r->arena)) r->grains = 0; /* impossible */
-  return GMLAKE_OK;
-}
-
-/* Whether a pool or buffer is this lake's. */
-static inline int gmlk_is_of(const gmlake *l, const gmlake *owner) {
-  GMLAKE_ASSERT(owner); /* else it was destroyed, and not everything of it could be given back */
-  return owner == l;
-}
-
-/* Who asks, where, and for how much. */
-GMLK_INLINE gmlake_result gmlk_request_init(gmlake *l, gmlk_request *r,
-                                            const gmlake_alloc_desc *desc, gmlake_stream stream) {
-  memset(r, 0, offsetof(gmlk_request, state));
-  r->state = 0;
-  r->number = r->driver_ns = 0;
-  r->reason = NULL;
-  r->desc = desc;
-  r->bytes = desc->bytes;
-  r->flags = desc->flags;
-  r->arena = desc->pool ? &desc->pool->arena : &l->home;
-  if (desc->pool && !gmlk_is_of(l, desc->pool->lake))
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
-                     "the pool is of another lake, the one at %p", (void *)desc->pool->lake);
-  if (stream != GMLAKE_STREAM_NONE) {
-    gmlk_stream *s;
-    r->stream = gmlk_stream_number(l, stream);
-    if (!r->stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-    s = l->streams.items[r->stream];
-    r->is_capture = s->capture != 0;
-    if (r->is_capture) {
-      if (desc->pool && desc->pool != l->arenas[s->arena]->pool)
-        return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_alloc",
-                         "pool is not NULL, and not the one that the stream is captured into");
-      r->arena = l->arenas[s->arena];
-    }
-    r->taker.stream = r->is_capture ? s->capture : r->stream;
-    if (l->streams.ends) {
-      gmlake_result result = gmlk_follow_value(l, r->stream);
-      if (result) return result;
-    }
-  }
-  r->may_stitch = !(desc->flags & GMLAKE_NO_STITCH) && r->arena->spool.va &&
-                  desc->bytes >= l->desc.stitch_bytes_min;
-  if (!desc->flags && !desc->alignment && desc->bytes <= r->arena->chunk_bytes) { /* most */
-    r->grains = (uint32_t)((desc->bytes + GMLK_GRAIN - 1) / GMLK_GRAIN);
-    r->align = 1;
-    return GMLAKE_OK;
-  }
-  return gmlk_request_size(l, r, desc);
-}
-
-static gmlk_note *gmlk_note_new(gmlake *l, uint64_t user_data, const char *label) {
-  gmlk_note *note = (gmlk_note *)gmlk_host_alloc(&l->host, sizeof(gmlk_note));
-  if (!note) return NULL;
-  note->user_data = user_data;
-  note->label = label;
-  return note;
-}
-
-/* Host memory that serving needs at its end. */
-static inline int gmlk_serve_reserve(gmlake *l, const gmlk_request *r) {
-  return gmlk_records_reserve(&l->records, &l->host, 2) &&
-         gmlk_index_reserve(&l->index, &l->host) && gmlk_arena_admit(r->arena, r->taker.stream);
-}
-
-/* A granted block goes to the user: the index, the note and the figures. */
-GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_request *r, gmlk_block *b, gmlk_note *note) {
-  uint64_t address = gmlk_address_of(r->arena, b);
-  gmlake_stats *stats = &l->stats;
-  b->as.live.note = note;
-  gmlk_fill(l, b, GMLAKE_FILL_NEW);
-  gmlk_index_put(&l->index, address, b);
-  if (l->streams.ends && b->stream) l->streams.items[b->stream]->uses++;
-  stats->allocation_count++;
-  stats->live_count++;
-  stats->requested_bytes += r->bytes;
-  stats->active_bytes += gmlk_to_bytes(r->grains);
-  gmlk_peak(&stats->requested_bytes_peak, stats->requested_bytes);
-  gmlk_peak(&stats->active_bytes_peak, stats->active_bytes);
-  return (void *)(uintptr_t)address;
-}
-
-/* Under which tag a block freed on this stream goes back. */
-static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned stream,
-                                unsigned *out_stream, uint64_t *out_ticket) {
-  const gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
-  *out_stream = stream; /* none: the caller has synchronised, and it is clean */
-  *out_ticket = s ? s->epoch : 0;
-  if (!(b->flags & GMLK_IN_GRAPH)) return;
-  *out_stream = s && s->capture && s->arena == b->arena ? s->capture : (unsigned)GMLK_PINNED;
-  *out_ticket = GMLK_ENDLESS;
-}
-
-/* A request that can be served. */
-GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
-                                            const gmlake_alloc_desc *desc, gmlake_stream stream) {
-  gmlake_result result = gmlk_request_init(l, r, desc, stream);
+/* The answer to a call whose arguments are wrong, which the last error names. */
+GMLK_LIKE_PRINTF(3)
+static gmlake_result gmlk_refuse(gmlake *l, const char *call, const char *format, ...) {
+  gmlake_result result = l ? gmlk_enter_asking(l) : GMLAKE_ERROR_INVALID_ARGUMENT;
+  va_list values;
   if (result) return result;
-  return gmlk_serve_reserve(l, r) ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  va_start(values, format);
+  if (!l->lost) gmlk_error_write(&l->error, GMLAKE_ERROR_INVALID_ARGUMENT, call, format, values);
+  va_end(values);
+  gmlk_books_unlock(l);
+  return GMLAKE_ERROR_INVALID_ARGUMENT;
 }
 
-/* The request once more, as long as its stream keeps its number: who forgets a stream or ends a
-   capture holds driving. */
-static gmlake_result gmlk_request_renew(gmlake *l, gmlk_request *r, gmlake_stream stream) {
-  uint64_t number = r->number;
-  gmlake_result result = gmlk_request_open(l, r, r->desc, stream);
-  r->number = number;
-  return result;
+static gmlake_result gmlk_refuse_null(gmlake *l, const char *call, const char *argument) {
+  return gmlk_refuse(l, call, "%s is NULL", argument);
 }
 
-/* The slow way: both locks, the ladder. */
-static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlake_stream stream,
-                                       gmlk_block **out_block) {
-  unsigned tag;
-  uint64_t ticket;
-  gmlake_result result;
-  gmlk_driving_lock(l);
-  result = l->lost;
-  if (!result) result = gmlk_request_renew(l, r, stream);
-  l->served = r;
-  r->driver_ns = l->stats.driver_ns;
-  if (!result) result = gmlk_climb(l, r, out_block);
-  r->driver_ns = l->stats.driver_ns - r->driver_ns;
-  l->served = NULL;
-  gmlk_driving_unlock(l);
-  if (result) {
-    l->stats.oom_count += (uint64_t)gmlk_is_shortage(result);
-    l->stats.state_count[4]++;
-    return result;
-  }
-  GMLAKE_ASSERT(*out_block);
-  if (gmlk_index_reserve(&l->index, &l->host)) return GMLAKE_OK;
-  l->stats.state_count[r->state - 1]--;
-  l->stats.state_count[4]++;
-  gmlk_tag_for(l, *out_block, r->stream, &tag, &ticket); /* earlier work may be pending on it */
-  gmlk_release_block(l, *out_block, tag, ticket);
-  if (r->stream) l->streams.items[r->stream]->is_dirty = 1;
-  return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+static gmlake_result gmlk_refuse_foreign(gmlake *l, const char *call, const char *what,
+                                         const gmlake *owner) {
+  return gmlk_refuse(l, call, "the %s is of another lake, the one at %p", what,
+                     (const void *)owner);
 }
 
-/* An attempt is over. */
-static void gmlk_tell_attempt(gmlake *l, const gmlk_request *r, const void *ptr) {
-  const char *reason = r->reason;
-  gmlake_event event;
-  if (!ptr)
-    reason = "not served";
-  else if (!reason)
-    reason = r->state == 1 ? "a range of the size" : "the smallest larger range";
-  gmlk_event(l, r, GMLAKE_EVENT_ALLOC, reason, &event);
-  event.state = ptr ? r->state : 5;
-  event.address = (uint64_t)(uintptr_t)ptr;
-  event.bytes = gmlk_to_bytes(r->grains);
-  event.asked_bytes = r->bytes;
-  event.driver_ns = r->driver_ns;
-  gmlk_tell_event(l, &event);
-}
-
-/* pre: the books are locked; they are at the end, whatever happened between. */
-GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc,
-                                        gmlake_stream stream, void **out_ptr, int is_watched) {
-  gmlk_request r;
-  gmlk_block *b = NULL;
-  gmlk_note *note = NULL;
-  gmlake_result result = gmlk_request_open(l, &r, desc, stream);
-  if (result) return result;
-  if (desc->user_data || desc->label) {
-    note = gmlk_note_new(l, desc->user_data, desc->label);
-    if (!note) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  }
-  if (is_watched) r.number = ++l->request_count;
-  if (r.grains && !(is_watched && l->asks_first)) b = gmlk_fast_as(l, &r, is_watched);
-  if (!b) result = gmlk_serve_slowly(l, &r, stream, &b);
-  if (result)
-    gmlk_note_free(l, note);
-  else
-    *out_ptr = gmlk_hand_over(l, &r, b, note);
-  if (is_watched && l->is_observed) gmlk_tell_attempt(l, &r, *out_ptr);
-  return result;
-}
-
-/* The same twice, so that lakes without policy and observer do not pay for them. */
-static gmlake_result gmlk_serve_watched(gmlake *l, const gmlake_alloc_desc *desc,
-                                        gmlake_stream stream, void **out_ptr) {
-  return gmlk_serve_as(l, desc, stream, out_ptr, 1);
-}
-
-static inline gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc,
-                                       gmlake_stream stream, void **out_ptr) {
-  return l->is_watched ? gmlk_serve_watched(l, desc, stream, out_ptr)
-                       : gmlk_serve_as(l, desc, stream, out_ptr, 0);
+/* pre: a stream that the call does not take. */
+static gmlake_result gmlk_refuse_stream(gmlake *l, const char *call, gmlake_stream stream) {
+  if (stream == GMLAKE_STREAM_NONE)
+    return gmlk_refuse(l, call, "stream is GMLAKE_STREAM_NONE: name the stream that is meant");
+  if (!gmlk_is_stream(stream))
+    return gmlk_refuse(l, call,
+                       "stream is 2, the per-thread default stream, whose value means a stream "
+                       "for each thread: create one and name it");
+  return gmlk_refuse(l, call, "stream is %p, the legacy stream, which no driver captures",
+                     (void *)stream);
 }
 
 /* Lets the user's handler make room. pre: no lock is held. */
@@ -9816,6 +10996,20 @@ static int gmlk_leave_short(gmlake *l, gmlake_result *result, unsigned tries) {
   gmlk_books_unlock(l);
   return 0;
 }
+
+/* Of a child of fork, which may not look. */
+static void gmlk_error_of_child(gmlake_error_info *out) {
+  memset(out, 0, sizeof(*out));
+  out->result = GMLAKE_ERROR_FORKED;
+  out->call = "fork";
+  (void)snprintf(
+      out->text, sizeof(out->text), "%s",
+      "this process is a child of fork: the lake is its parent's; create one of its own");
+}
+
+/* ---- >>api -------------------------------------------------------------------------------------
+   The public functions. Each checks its arguments, enters, calls one function of the sections
+   above, and leaves. */
 
 static gmlake_result gmlk_alloc_with(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
                                      void **out_ptr) {
@@ -9853,226 +11047,6 @@ GMLAKE_DEF gmlake_result gmlake_alloc(gmlake *l, size_t bytes, gmlake_stream str
 
 /* ---- free ---- */
 
-static int gmlk_is_within(uint64_t address, uint64_t start, size_t bytes) {
-  return address >= start && address - start < bytes;
-}
-
-/* Why a pointer to be freed is not the start of a live block. */
-static gmlake_result gmlk_reason(gmlake *l, uint64_t address) {
-  const gmlk_note *note;
-  const gmlk_window *w;
-  size_t i;
-  for (i = 0; i < l->arena_count; i++) {
-    gmlk_arena *a = l->arenas[i];
-    const gmlk_block *b;
-    if (!a) continue;
-    for (w = a->spool.oldest; w; w = w->newer)
-      if (gmlk_is_within(address, w->address, gmlk_to_bytes(w->self.grains)))
-        return GMLAKE_ERROR_DOUBLE_FREE;
-    if (a->is_bare || !gmlk_is_within(address, a->base, gmlk_to_bytes(a->tail.at))) continue;
-    b = gmlk_locate(a, (uint32_t)((address - a->base) / GMLK_GRAIN));
-    if (b->state == GMLK_FREE || b->state == GMLK_RESERVED || b->state == GMLK_PENDING)
-      return GMLAKE_ERROR_DOUBLE_FREE;
-  }
-  for (note = l->pending; note; note = note->next) {
-    w = note->block->as.live.window;
-    if (w && gmlk_is_within(address, w->address, gmlk_to_bytes(w->self.grains)))
-      return GMLAKE_ERROR_DOUBLE_FREE;
-  }
-  return GMLAKE_ERROR_UNKNOWN_POINTER;
-}
-
-static gmlake_result gmlk_explain(gmlake *l, uint64_t address, const char *call) {
-  gmlake_result result = gmlk_reason(l, address);
-  if (strcmp(call, "gmlake_free") != 0) result = GMLAKE_ERROR_UNKNOWN_POINTER;
-  return gmlk_fail(l, result, call,
-                   result == GMLAKE_ERROR_DOUBLE_FREE ? "ptr is 0x%llx: this memory is free already"
-                                                      : "ptr is 0x%llx: no live block starts there",
-                   (unsigned long long)address);
-}
-
-/* A live block by its address, or NULL with the reason in *out_result. */
-static gmlk_block *gmlk_live_block(gmlake *l, const void *ptr, const char *call,
-                                   gmlake_result *out_result) {
-  uint64_t address = (uint64_t)(uintptr_t)ptr;
-  gmlk_block *b = gmlk_index_get(&l->index, address);
-  *out_result = b ? GMLAKE_OK : gmlk_explain(l, address, call);
-  return b;
-}
-
-/* Freed, but recorded streams may still use it. pre: the free does not speak for one of them. */
-static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t ticket) {
-  gmlk_note *note = b->as.live.note;
-  size_t i;
-  b->state = GMLK_PENDING;
-  note->block = b;
-  note->stream = stream;
-  note->ticket = ticket;
-  note->next = l->pending;
-  l->pending = note;
-  l->stats.pending_bytes += gmlk_to_bytes(b->grains);
-  gmlk_peak(&l->stats.pending_bytes_peak, l->stats.pending_bytes);
-  for (i = 0; i < note->used_count; i++) {
-    gmlk_stream *s = l->streams.items[note->used[i].stream];
-    note->used[i].ticket = s->is_forgotten && !s->is_dirty ? s->epoch - 1 : s->epoch;
-    if (s->is_forgotten) {
-      if (s->done >= note->used[i].ticket) l->streams.is_news = 1; /* of which none is to come */
-      continue;
-    }
-    s->is_dirty = 1;
-    gmlk_fence_now(l, note->used[i].stream);
-  }
-}
-
-/* Takes the stream that a free speaks for off those recorded; whether any are left. */
-static int gmlk_is_used_elsewhere(gmlk_note *note, unsigned stream) {
-  size_t i, kept = 0;
-  for (i = 0; i < note->used_count; i++)
-    if (note->used[i].stream != stream) note->used[kept++] = note->used[i];
-  note->used_count = kept;
-  return kept != 0;
-}
-
-/* Drops the uses by streams whose numbers are others' by now: their work is complete. */
-static void gmlk_uses_prune(const gmlake *l, gmlk_note *note) {
-  size_t i, kept = 0;
-  for (i = 0; i < note->used_count; i++)
-    if (gmlk_use_is_known(l, &note->used[i])) note->used[kept++] = note->used[i];
-  note->used_count = kept;
-}
-
-/* [S7] A block is live no more. Returns its own stream. */
-static unsigned gmlk_uses_end(gmlake *l, const gmlk_block *b) {
-  gmlk_note *note = b->as.live.note;
-  unsigned own = gmlk_own_stream(l, b);
-  size_t i;
-  if (own && l->streams.ends) l->streams.items[own]->uses--;
-  if (!note) return own;
-  gmlk_uses_prune(l, note);
-  for (i = 0; i < note->used_count; i++) l->streams.items[note->used[i].stream]->uses--;
-  return own;
-}
-
-/* Enters a stream into a live block's note; 0: no host memory. */
-static int gmlk_note_use(gmlake *l, gmlk_block *b, unsigned stream) {
-  gmlk_note *note = b->as.live.note ? b->as.live.note : gmlk_note_new(l, 0, NULL);
-  size_t i, capacity;
-  void *grown;
-  if (!note) return 0;
-  b->as.live.note = note;
-  for (i = 0; i < note->used_count; i++)
-    if (note->used[i].stream == stream && gmlk_use_is_known(l, &note->used[i])) return 1;
-  if (note->used_count == note->used_capacity) gmlk_uses_prune(l, note);
-  if (note->used_count == note->used_capacity) {
-    capacity = note->used_capacity ? note->used_capacity * 2 : 2;
-    grown = gmlk_host_grow(&l->host, note->used, note->used_capacity * sizeof(gmlk_used),
-                           capacity * sizeof(gmlk_used));
-    if (!grown) return 0;
-    note->used = (gmlk_used *)grown;
-    note->used_capacity = capacity;
-  }
-  note->used[note->used_count].ticket = l->streams.items[stream]->born;
-  note->used[note->used_count++].stream = stream;
-  l->streams.items[stream]->uses++;
-  return 1;
-}
-
-/* [GMLK_ENDS_SEEN] A block freed on its own stream's value, which is another stream's now: the one
-   that is gone used it too. */
-static int gmlk_is_of_former(const gmlake *l, const gmlk_block *b, unsigned stream) {
-  unsigned own = gmlk_own_stream(l, b);
-  return own && own != stream && l->streams.items[own]->value == l->streams.items[stream]->value;
-}
-
-GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t entry, size_t home,
-                                          gmlake_stream value) {
-  gmlk_block *b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
-  gmlk_arena *a;
-  gmlk_stream *s;
-  gmlk_note *note;
-  unsigned stream = 0, own = 0, tag;
-  uint64_t ticket;
-  size_t bytes;
-  if (!b) return gmlk_explain(l, address, "gmlake_free");
-  a = gmlk_arena_of(l, b);
-  if (value != GMLAKE_STREAM_NONE) {
-    stream = gmlk_stream_number(l, value);
-    if (!stream || !gmlk_arena_admit(a, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-    if (l->streams.ends && gmlk_is_of_former(l, b, stream) && !gmlk_note_use(l, b, b->stream))
-      return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  } else {
-    gmlk_holes_reserve(a->pools[GMLK_CLEAN], &l->host);
-  }
-  gmlk_tag_for(l, b, stream, &tag, &ticket);
-  bytes = gmlk_to_bytes(b->grains);
-  note = b->as.live.note;
-  if (note || l->streams.ends) own = gmlk_uses_end(l, b);
-  gmlk_index_remove_from(&l->index, entry, home);
-  l->stats.free_count++;
-  l->stats.live_count--;
-  l->stats.active_bytes -= bytes;
-  l->stats.requested_bytes -= bytes - b->slack;
-  if (note && gmlk_is_used_elsewhere(note, stream ? stream : own)) {
-    gmlk_pend(l, b, tag, ticket);
-  } else {
-    gmlk_release_block(l, b, tag, ticket);
-    gmlk_note_free(l, note);
-  }
-  if (!stream) return GMLAKE_OK;
-  s = l->streams.items[stream];
-  if (tag == GMLK_PINNED) { /* a graph's memory, which the stream's own work used too */
-    s->is_dirty = 1;
-    a->pool->late_frees++;
-  }
-  if (tag != stream) return GMLAKE_OK;
-  s->is_dirty = 1;
-  s->freed_bytes += bytes;
-  if (gmlk_stream_may_end(&l->streams, s))
-    gmlk_fence_now(l, stream);
-  else
-    gmlk_fence_if_due(l, stream, a->chunk_bytes);
-  return GMLAKE_OK;
-}
-
-static gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream value) {
-  const size_t home = gmlk_index_home(&l->index, address);
-  return gmlk_free_found(l, address, gmlk_index_find_from(&l->index, address, home), home, value);
-}
-
-/* Asks the policy, frees and tells the observer. */
-static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_stream value) {
-  size_t entry = gmlk_index_find(&l->index, address);
-  gmlk_block *b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
-  const gmlk_note *pending;
-  gmlake_event event;
-  gmlake_result result;
-  unsigned apart = 0;
-  if (b && gmlk_arena_of(l, b)->keeps_apart) {
-    apart = gmlk_ask_coalesce(l, b, address) ? 0 : GMLK_APART;
-    if (l->lost) return l->lost;
-    entry = gmlk_index_find(&l->index, address); /* another thread may have been quicker */
-    b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
-  }
-  gmlk_event(l, NULL, GMLAKE_EVENT_FREE, "free for its stream", &event);
-  if (b) {
-    b->flags |= (uint8_t)apart;
-    event.address = address;
-    event.bytes = gmlk_to_bytes(b->grains);
-    event.asked_bytes = event.bytes - b->slack;
-  }
-  pending = l->pending;
-  result = gmlk_free_found(l, address, entry, gmlk_index_home(&l->index, address), value);
-  if (result && b) b->flags &= (uint8_t)~GMLK_APART;
-  if (result || !l->is_observed) return result;
-  if (l->pending != pending)
-    event.reason = "other streams still use it";
-  else if (value == GMLAKE_STREAM_NONE)
-    event.reason = "free for every stream";
-  event.stream = value;
-  gmlk_tell_event(l, &event);
-  return GMLAKE_OK;
-}
-
 GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream) {
   const uint64_t address = (uint64_t)(uintptr_t)ptr;
   gmlake_result result;
@@ -10086,15 +11060,6 @@ GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream)
 
 /* ---- streams ---- */
 
-static gmlake_result gmlk_record_stream(gmlake *l, void *ptr, gmlake_stream value) {
-  gmlake_result result;
-  gmlk_block *b = gmlk_live_block(l, ptr, "gmlake_record_stream", &result);
-  unsigned stream;
-  if (!b) return result;
-  stream = gmlk_stream_number(l, value);
-  return stream && gmlk_note_use(l, b, stream) ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-}
-
 GMLAKE_DEF gmlake_result gmlake_record_stream(gmlake *l, void *ptr, gmlake_stream stream) {
   gmlake_result result;
   if (!ptr) return gmlk_refuse_null(l, "gmlake_record_stream", "ptr");
@@ -10102,31 +11067,6 @@ GMLAKE_DEF gmlake_result gmlake_record_stream(gmlake *l, void *ptr, gmlake_strea
     return gmlk_refuse_stream(l, "gmlake_record_stream", stream);
   result = gmlk_enter(l);
   return result ? result : gmlk_leave(l, gmlk_record_stream(l, ptr, stream));
-}
-
-static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
-  unsigned stream = gmlk_stream_find(&l->streams, gmlk_stream_canonical(value));
-  gmlk_stream *s;
-  gmlake_result result;
-  gmlk_drive drive;
-  uint64_t id;
-  if (stream && l->streams.ends == GMLK_ENDS_SEEN)
-    stream = gmlk_stream_identify(l, gmlk_stream_canonical(value), stream, &id);
-  s = stream ? l->streams.items[stream] : NULL;
-  if (!s || s->is_forgotten) return GMLAKE_OK;
-  s->is_dirty = 1; /* live blocks recorded on it are covered too */
-  result = gmlk_drive_begin(&drive, &l->driver);
-  if (!result) result = gmlk_stream_fence(&l->streams, &drive, stream);
-  gmlk_drive_end(&drive);
-  if (gmlk_drive_book(l, &drive)) return drive.result;
-  if (result == GMLAKE_ERROR_CAPTURING)
-    return gmlk_fail(l, result, "gmlake_forget_stream", "a capture forbids to record its fence");
-  if (result) return result;
-  s->is_forgotten = 1;
-  l->streams.live_count--;
-  l->streams.last = 0;
-  gmlk_stream_leave(&l->streams, stream);
-  return GMLAKE_OK;
 }
 
 GMLAKE_DEF gmlake_result gmlake_forget_stream(gmlake *l, gmlake_stream stream) {
@@ -10139,26 +11079,6 @@ GMLAKE_DEF gmlake_result gmlake_forget_stream(gmlake *l, gmlake_stream stream) {
 
 /* ---- questions ---- */
 
-static gmlake_result gmlk_get_allocation(gmlake *l, const void *ptr, gmlake_allocation_info *out) {
-  gmlake_result result;
-  const gmlk_block *b = gmlk_live_block(l, ptr, "gmlake_get_allocation", &result);
-  unsigned own;
-  if (!b) return result;
-  own = gmlk_own_stream(l, b);
-  memset(out, 0, sizeof(*out));
-  out->ptr = (void *)(uintptr_t)gmlk_address_of(gmlk_arena_of(l, b), b);
-  out->bytes = gmlk_to_bytes(b->grains);
-  out->requested_bytes = out->bytes - b->slack;
-  out->piece_count = b->as.live.window ? b->as.live.window->span_count : 1;
-  out->stream = gmlk_stream_shown(l, own && !l->streams.items[own]->is_forgotten ? own : 0);
-  out->pool = gmlk_arena_of(l, b)->pool;
-  out->flags = b->flags & 0x7Fu;
-  if (!b->as.live.note) return GMLAKE_OK;
-  out->user_data = b->as.live.note->user_data;
-  out->label = b->as.live.note->label;
-  return GMLAKE_OK;
-}
-
 GMLAKE_DEF gmlake_result gmlake_get_allocation(gmlake *l, const void *ptr,
                                                gmlake_allocation_info *out_info) {
   gmlake_result result;
@@ -10167,26 +11087,6 @@ GMLAKE_DEF gmlake_result gmlake_get_allocation(gmlake *l, const void *ptr,
   if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
   result = gmlk_enter_asking(l);
   return result ? result : gmlk_leave(l, gmlk_get_allocation(l, ptr, out_info));
-}
-
-static gmlake_result gmlk_get_pieces(gmlake *l, const void *ptr, gmlake_piece *out, size_t capacity,
-                                     size_t *out_count) {
-  gmlake_result result;
-  const gmlk_block *b = gmlk_live_block(l, ptr, "gmlake_get_pieces", &result);
-  const gmlk_window *w;
-  gmlk_span whole;
-  size_t i;
-  if (!b) return result;
-  w = b->as.live.window;
-  whole.at = b->at;
-  whole.grains = b->grains;
-  *out_count = w ? w->span_count : 1;
-  for (i = 0; i < *out_count && i < capacity; i++) {
-    const gmlk_span *span = w ? &w->spans[i] : &whole;
-    out[i].home = (void *)(uintptr_t)gmlk_home(gmlk_arena_of(l, b), span->at);
-    out[i].bytes = gmlk_to_bytes(span->grains);
-  }
-  return GMLAKE_OK;
 }
 
 GMLAKE_DEF gmlake_result gmlake_get_pieces(gmlake *l, const void *ptr, gmlake_piece *out_pieces,
@@ -10244,60 +11144,11 @@ GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *l) {
   return GMLAKE_OK;
 }
 
-/* What the driver, the limits and its addresses let the home arena have beside what it holds. */
-static size_t gmlk_creatable(const gmlake *l, size_t driver_free_bytes) {
-  const gmlk_arena *a = &l->home;
-  size_t slots = a->slot_limit - a->backed_count - a->stuck_count;
-  size_t bytes = driver_free_bytes > l->desc.driver_free_bytes_min
-                     ? driver_free_bytes - l->desc.driver_free_bytes_min
-                     : 0;
-  size_t limit = l->desc.limit_bytes, held = l->stats.reserved_bytes;
-  if (limit) bytes = gmlk_min(bytes, limit > held ? limit - held : 0);
-  return gmlk_min(slots * a->chunk_bytes, bytes & ~(a->chunk_bytes - 1));
-}
-
-static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
-  gmlake_result result = gmlk_refresh(l, 1);
-  gmlake_budget budget;
-  const gmlk_note *note;
-  uint64_t idle = 0, all = 0;
-  size_t i;
-  if (result) return result;
-  memset(&budget, 0, sizeof(budget));
-  result = gmlk_ask_memory(l, &budget.driver_free_bytes, &budget.total_bytes);
-  if (result) return result;
-  for (i = 0; i < l->arena_count; i++) {
-    if (!l->arenas[i]) continue;
-    idle += l->arenas[i]->pools[GMLK_CLEAN]->grains;
-    all += l->arenas[i]->free_grains;
-  }
-  budget.reserved_bytes = l->stats.reserved_bytes;
-  budget.idle_bytes = gmlk_to_bytes(idle);
-  budget.pending_bytes = gmlk_to_bytes(all - idle) + l->stats.pending_bytes;
-  budget.allocatable_bytes =
-      gmlk_to_bytes(l->home.free_grains) + gmlk_creatable(l, budget.driver_free_bytes);
-  for (note = l->pending; note; note = note->next)
-    if (note->block->arena == l->home.number)
-      budget.allocatable_bytes += gmlk_to_bytes(note->block->grains);
-  *out = budget;
-  return GMLAKE_OK;
-}
-
 GMLAKE_DEF gmlake_result gmlake_get_budget(gmlake *l, gmlake_budget *out_budget) {
   gmlake_result result;
   if (!out_budget) return gmlk_refuse_null(l, "gmlake_get_budget", "out_budget");
   result = gmlk_enter_driving(l);
   return result ? result : gmlk_leave_driving(l, gmlk_get_budget(l, out_budget));
-}
-
-/* Of a child of fork, which may not look. */
-static void gmlk_error_of_child(gmlake_error_info *out) {
-  memset(out, 0, sizeof(*out));
-  out->result = GMLAKE_ERROR_FORKED;
-  out->call = "fork";
-  (void)snprintf(
-      out->text, sizeof(out->text), "%s",
-      "this process is a child of fork: the lake is its parent's; create one of its own");
 }
 
 GMLAKE_DEF gmlake_result gmlake_get_last_error(gmlake *l, gmlake_error_info *out_info) {
@@ -10376,247 +11227,6 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result) {
 
 /* ---- pools and captures ---- */
 
-static gmlake_result gmlk_reserve_halving(gmlake *l, size_t *bytes, size_t chunk_bytes,
-                                          uint64_t *out_base) {
-  gmlake_result result;
-  for (;;) {
-    gmlk_drive drive;
-    size_t half = *bytes / 2 & ~(chunk_bytes - 1);
-    result = gmlk_drive_open(l, &drive);
-    if (!result) result = gmlk_drive_reserve(&drive, *bytes, chunk_bytes, out_base);
-    (void)gmlk_drive_close(l, &drive);
-    if (result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || half < l->device.device_bytes) return result;
-    *bytes = half;
-  }
-}
-
-/* Address space for an arena and its windows; without the latter it runs unstitched. */
-static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_bytes,
-                                     size_t arena_bytes, size_t window_bytes) {
-  const size_t max = gmlk_to_bytes(GMLK_GRAINS_MAX) & ~(chunk_bytes - 1);
-  gmlake_result result;
-  gmlk_block *va;
-  a->chunk_bytes = chunk_bytes;
-  a->seal = gmlk_seal(0, a->limit_bytes);
-  a->chunk_log = gmlk_log2(chunk_bytes / GMLK_GRAIN);
-  a->reserved_bytes = gmlk_min(arena_bytes & ~(chunk_bytes - 1), max);
-  result =
-      a->is_bare ? GMLAKE_OK : gmlk_reserve_halving(l, &a->reserved_bytes, chunk_bytes, &a->base);
-  if (result) return result;
-  a->slot_limit = (uint32_t)(a->reserved_bytes / chunk_bytes);
-  a->keeps_apart = !a->is_bare && l->desc.policy && l->desc.policy->coalesce;
-  if (!gmlk_arena_init(a, &l->host, &l->records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  a->spool.reserved_bytes =
-      gmlk_min(window_bytes, GMLK_SLOTS_MAX * chunk_bytes) & ~(chunk_bytes - 1);
-  if (!a->spool.reserved_bytes) return GMLAKE_OK; /* of a lake that runs unstitched */
-  if (gmlk_reserve_halving(l, &a->spool.reserved_bytes, chunk_bytes, &a->spool.base)) {
-    a->spool.reserved_bytes = 0;
-    if (a->is_bare) return l->error.result;
-    gmlk_log(l, GMLAKE_LOG_WARNING, &l->error); /* no stitching */
-    return l->lost;
-  }
-  a->spool.va = gmlk_holes_new(&l->host);
-  if (!a->spool.va || !gmlk_records_reserve(&l->records, &l->host, 1))
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  va = gmlk_records_take(&l->records);
-  memset(va, 0, sizeof(*va));
-  va->state = GMLK_FREE;
-  va->grains = (uint32_t)(a->spool.reserved_bytes / chunk_bytes);
-  gmlk_link_before(va, &a->spool.va_tail);
-  gmlk_holes_insert(a->spool.va, va, va->grains);
-  return GMLAKE_OK;
-}
-
-/* Unmaps all places of an arena's buffers; returns whether one could not be. */
-static int gmlk_buffers_drain(gmlk_arena *a, gmlk_drive *drive) {
-  gmlake_buffer *b;
-  uint32_t i;
-  int is_mapped = 0;
-  for (b = a->buffers; b; b = b->next)
-    for (i = 0; i < b->place_count; i++)
-      if (b->places[i].state && gmlk_drive_unmap(drive, b->places[i].address, a->chunk_bytes))
-        is_mapped = 1;
-  return is_mapped;
-}
-
-/* Unmaps, releases and unreserves all that an arena holds, whatever fails; what is left can be
-   drained again, unless it is the last time. */
-static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
-  gmlk_block *va = a->spool.va_head.next;
-  uint32_t slot;
-  int is_mapped = gmlk_buffers_drain(a, drive); /* a window or buffer still is */
-  int is_backed = 0;                            /* a slot still is */
-  for (; va && va != &a->spool.va_tail; va = va->next) {
-    if (va->state != GMLK_LIVE) continue;
-    if (gmlk_drive_unmap(drive, a->spool.base + (uint64_t)va->at * a->chunk_bytes,
-                         va->slack * a->chunk_bytes))
-      is_mapped = 1;
-    else
-      va->state = GMLK_UNBACKED;
-  }
-  for (slot = 0; a->chunks && slot < gmlk_max(a->slot_count, a->stuck_end); slot++) {
-    gmlk_chunk *chunk = &a->chunks[slot];
-    if (chunk->handle && chunk->stuck != 2) {
-      if (!a->is_bare &&
-          gmlk_drive_unmap(drive, gmlk_home(a, gmlk_slot_at(a, slot)), a->chunk_bytes))
-        is_backed = 1;
-      else
-        chunk->stuck = 2;
-    }
-    if (is_mapped && chunk->map_count && !is_last) continue; /* its memory would live on */
-    if (chunk->handle && (chunk->stuck == 2 || is_last) &&
-        !gmlk_drive_release(drive, chunk->handle))
-      chunk->handle = chunk->stuck = 0;
-  }
-  if (a->spool.reserved_bytes && !is_mapped &&
-      !gmlk_drive_unreserve(drive, a->spool.base, a->spool.reserved_bytes))
-    a->spool.reserved_bytes = 0;
-  if (a->base && !is_backed && !gmlk_drive_unreserve(drive, a->base, a->reserved_bytes))
-    a->base = 0;
-}
-
-/* The same in a stretch of calls of its own, the books unlocked. */
-static gmlake_result gmlk_arena_drain_booked(gmlake *l, gmlk_arena *a) {
-  gmlk_drive drive;
-  if (!gmlk_drive_open(l, &drive)) gmlk_arena_drain(a, &drive, 0);
-  return gmlk_drive_close(l, &drive);
-}
-
-static void gmlk_windows_free(gmlake *l, gmlk_window *w) {
-  while (w) {
-    gmlk_window *next = w->bucket_next;
-    gmlk_host_free(&l->host, w, gmlk_window_record_bytes(w->span_count));
-    w = next;
-  }
-}
-
-static void gmlk_buffers_free(gmlake *l, gmlake_buffer *b) {
-  while (b) {
-    gmlake_buffer *next = b->next;
-    gmlk_host_free(&l->host, b->places, b->place_count * sizeof(gmlk_place));
-    gmlk_host_free(&l->host, b, sizeof(gmlake_buffer));
-    b = next;
-  }
-}
-
-/* Gives back the records of a tiling. */
-static void gmlk_tiling_give(gmlake *l, gmlk_block *b, const gmlk_block *tail) {
-  while (b && b != tail) {
-    gmlk_block *next = b->next;
-    gmlk_records_give(&l->records, b);
-    b = next;
-  }
-}
-
-/* Host memory of an arena: its windows, its blocks, its arrays. */
-static void gmlk_arena_close(gmlake *l, gmlk_arena *a) {
-  gmlk_window *live = NULL, *w;
-  gmlk_block *b;
-  for (b = a->head.next; b && b != &a->tail; b = b->next) {
-    if (b->state != GMLK_PIECE || b->as.live.window->spans[0].block != b) continue;
-    b->as.live.window->bucket_next = live; /* once a window */
-    live = b->as.live.window;
-  }
-  for (w = a->spool.oldest; w; w = w->newer) w->bucket_next = w->newer;
-  gmlk_windows_free(l, live);
-  gmlk_windows_free(l, a->spool.oldest);
-  gmlk_windows_free(l, a->spool.quarantine);
-  gmlk_buffers_free(l, a->buffers);
-  gmlk_tiling_give(l, a->head.next, &a->tail);
-  gmlk_tiling_give(l, a->spool.va_head.next, &a->spool.va_tail);
-  gmlk_host_free(&l->host, a->spool.buckets, a->spool.bucket_count * sizeof(gmlk_window *));
-  gmlk_holes_destroy(a->spool.va, &l->host);
-  gmlk_arena_destroy(a);
-}
-
-/* Enters an arena into the lake's list. */
-static int gmlk_arena_enlist(gmlake *l, gmlk_arena *a) {
-  size_t i = 0, capacity;
-  void *grown;
-  while (i < l->arena_count && l->arenas[i]) i++;
-  if (i == l->arena_capacity) {
-    capacity = i ? i * 2 : 4;
-    grown = gmlk_host_grow(&l->host, l->arenas, l->arena_capacity * sizeof(gmlk_arena *),
-                           capacity * sizeof(gmlk_arena *));
-    if (!grown) return 0;
-    l->arenas = (gmlk_arena **)grown;
-    l->arena_capacity = capacity;
-  }
-  a->number = (uint32_t)i;
-  l->arenas[i] = a;
-  if (i == l->arena_count) l->arena_count++;
-  return 1;
-}
-
-static void gmlk_pool_free(gmlake *l, gmlake_pool *pool) {
-  gmlk_arena_close(l, &pool->arena);
-  gmlk_host_free(&l->host, pool, sizeof(gmlake_pool));
-}
-
-/* Gives a pool's memory back. What the driver refuses to take is quarantined with the pool, and
-   offered again at the end. */
-static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
-  gmlk_arena *a = &pool->arena;
-  const gmlk_window *w;
-  gmlake_result result;
-  size_t held = gmlk_arena_held(a);
-  uint64_t ns = l->stats.driver_ns;
-  l->stats.quarantined_bytes -= a->stuck_count * a->chunk_bytes;
-  for (w = a->spool.quarantine; w; w = w->bucket_next)
-    l->stats.quarantined_bytes -= w->chunk_count * a->chunk_bytes;
-  l->stats.stitched_bytes -= a->spool.bytes;
-  l->stats.window_count -= a->spool.count;
-  result = gmlk_arena_drain_booked(l, a);
-  held -= gmlk_arena_held(a);
-  l->stats.reserved_bytes -= held * a->chunk_bytes;
-  l->stats.chunk_count -= held;
-  ns = l->stats.driver_ns - ns;
-  if (held) gmlk_tell(l, NULL, GMLAKE_EVENT_TRIM, 0, held * a->chunk_bytes, ns, "with their pool");
-  l->stats.quarantined_bytes += gmlk_arena_held(a) * a->chunk_bytes;
-  if (!gmlk_is_fatal(result) && !a->base && !a->spool.reserved_bytes && !gmlk_arena_held(a)) {
-    gmlk_pool_free(l, pool);
-    return result;
-  }
-  pool->lake = NULL;
-  pool->next_dead = l->dead;
-  l->dead = pool;
-  return result;
-}
-
-#define GMLK_CHUNK_WRONG \
-  "chunk_bytes is %llu: it has to be a power of two from %llu to %llu, or 0 for the default"
-
-static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc, int is_bare,
-                                      gmlake_pool **out_pool) {
-  size_t chunk = desc->chunk_bytes ? desc->chunk_bytes : l->home.chunk_bytes;
-  size_t device = l->device.device_bytes, arena, window;
-  gmlake_pool *pool;
-  gmlake_result result;
-  if (!gmlk_is_pow2(chunk) || chunk % l->device.granularity_bytes || chunk > device ||
-      chunk > GMLK_CHUNK_BYTES_MAX || !gmlk_size_round_up(device, chunk, &arena))
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT,
-                     is_bare ? "gmlake_buffer_create" : "gmlake_pool_create", GMLK_CHUNK_WRONG,
-                     (unsigned long long)chunk, (unsigned long long)l->device.granularity_bytes,
-                     (unsigned long long)gmlk_min(device, GMLK_CHUNK_BYTES_MAX));
-  window = l->home.spool.va ? gmlk_min(arena, SIZE_MAX / 8) * 4 : 0;
-  if (is_bare) window = gmlk_min(device, SIZE_MAX / 32) * 32;
-  pool = (gmlake_pool *)gmlk_host_alloc(&l->host, sizeof(gmlake_pool));
-  if (!pool) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  pool->lake = l;
-  pool->label = desc->label;
-  pool->arena.pool = pool;
-  pool->arena.limit_bytes = desc->limit_bytes;
-  pool->arena.is_bare = is_bare;
-  result = gmlk_arena_open(l, &pool->arena, chunk, is_bare ? SIZE_MAX : arena, window);
-  if (!result && !gmlk_arena_enlist(l, &pool->arena)) result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (!result) {
-    *out_pool = pool;
-    return GMLAKE_OK;
-  }
-  (void)gmlk_pool_bury(l, pool);
-  return l->lost ? l->lost : result;
-}
-
 GMLAKE_DEF gmlake_result gmlake_pool_create(gmlake *l, const gmlake_pool_desc *desc,
                                             gmlake_pool **out_pool) {
   gmlake_pool_desc zero;
@@ -10630,61 +11240,6 @@ GMLAKE_DEF gmlake_result gmlake_pool_create(gmlake *l, const gmlake_pool_desc *d
 
 /* ---- buffers ---- */
 
-/* The arena that buffers of this chunk size share, made on first use. */
-static gmlake_result gmlk_bare_arena(gmlake *l, size_t chunk_bytes, gmlk_arena **out_arena) {
-  gmlake_pool_desc desc;
-  gmlake_pool *pool = NULL;
-  gmlake_result result;
-  size_t i;
-  for (i = 0; i < l->arena_count; i++) {
-    *out_arena = l->arenas[i];
-    if (*out_arena && (*out_arena)->is_bare && (*out_arena)->chunk_bytes == chunk_bytes)
-      return GMLAKE_OK;
-  }
-  memset(&desc, 0, sizeof(desc));
-  desc.chunk_bytes = chunk_bytes;
-  result = gmlk_pool_create(l, &desc, 1, &pool);
-  if (!result) *out_arena = &pool->arena;
-  return result;
-}
-
-/* Unmaps a little of what destroyed buffers left; what fails is tried again another time. */
-static gmlake_result gmlk_buffers_tidy(gmlake *l, gmlk_arena *a) {
-  gmlake_result result;
-  if (!a->void_count) return GMLAKE_OK;
-  result = gmlk_refresh(l, 0);
-  if (!gmlk_is_fatal(result)) result = gmlk_buffers_reap(l, a, 2);
-  return gmlk_is_fatal(result) ? result : GMLAKE_OK;
-}
-
-static gmlake_result gmlk_buffer_create(gmlake *l, const gmlake_buffer_desc *desc,
-                                        gmlake_buffer **out_buffer) {
-  size_t chunk = gmlk_max(2 * GMLK_MIB, l->device.granularity_bytes);
-  gmlake_buffer *b;
-  gmlk_arena *a;
-  gmlk_block *va;
-  gmlake_result result = gmlk_bare_arena(l, desc->chunk_bytes ? desc->chunk_bytes : chunk, &a);
-  if (!result) result = gmlk_buffers_tidy(l, a);
-  if (!result) result = gmlk_buffer_addresses(l, a, desc->max_bytes, &va);
-  if (result) return result;
-  b = (gmlake_buffer *)gmlk_host_alloc(&l->host, sizeof(gmlake_buffer));
-  if (!b) {
-    gmlk_va_give(&a->spool, &l->records, va);
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  }
-  b->lake = l;
-  b->arena = a;
-  b->va = va;
-  b->max_bytes = desc->max_bytes;
-  b->user_data = desc->user_data;
-  b->label = desc->label;
-  b->next = a->buffers;
-  a->buffers = b;
-  l->stats.buffer_count++;
-  *out_buffer = b;
-  return GMLAKE_OK;
-}
-
 GMLAKE_DEF gmlake_result gmlake_buffer_create(gmlake *l, const gmlake_buffer_desc *desc,
                                               gmlake_buffer **out_buffer) {
   gmlake_result result;
@@ -10694,51 +11249,6 @@ GMLAKE_DEF gmlake_result gmlake_buffer_create(gmlake *l, const gmlake_buffer_des
     return gmlk_refuse(l, "gmlake_buffer_create", "max_bytes is 0: a buffer needs addresses");
   result = gmlk_enter_driving(l);
   return result ? result : gmlk_leave_driving(l, gmlk_buffer_create(l, desc, out_buffer));
-}
-
-/* The chunks that so many bytes of a buffer take. */
-static uint32_t gmlk_buffer_count(const gmlake_buffer *b, size_t bytes) {
-  size_t chunk = b->arena->chunk_bytes;
-  return (uint32_t)(bytes / chunk + (bytes % chunk != 0));
-}
-
-/* The stream's number, with what moving the buffer's end on it needs. */
-static gmlake_result gmlk_buffer_admit(gmlake *l, const gmlake_buffer *b, size_t bytes,
-                                       gmlake_stream value, const char *call,
-                                       unsigned *out_stream) {
-  *out_stream = 0;
-  if (bytes > b->bytes && l->is_barred && gmlk_in_call(l, 0))
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
-                     "a growth in the out-of-memory handler, or below where that was left");
-  if (value == GMLAKE_STREAM_NONE) return GMLAKE_OK;
-  *out_stream = gmlk_stream_number(l, value);
-  if (!*out_stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (gmlk_buffer_count(b, bytes) < b->count && l->streams.items[*out_stream]->capture)
-    return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, call, "a buffer cannot shrink in a capture");
-  if (!gmlk_arena_admit(b->arena, *out_stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  return bytes > b->bytes ? gmlk_follow_value(l, *out_stream) : GMLAKE_OK;
-}
-
-/* pre: the books are locked; they are at the end, whatever happened between. */
-static gmlake_result gmlk_buffer_resize(gmlake *l, gmlake_buffer *b, size_t bytes,
-                                        gmlake_stream value, const char *call) {
-  uint32_t count = gmlk_buffer_count(b, bytes);
-  unsigned stream;
-  gmlake_result result = gmlk_buffer_admit(l, b, bytes, value, call, &stream);
-  if (result) return result;
-  if (!gmlk_buffer_try(l, b, count, stream)) {
-    gmlk_driving_lock(l);
-    result = l->lost;
-    if (!result) result = gmlk_buffer_admit(l, b, bytes, value, call, &stream);
-    if (!result && !gmlk_buffer_try(l, b, count, stream))
-      result = gmlk_buffer_climb(l, b, count, stream);
-    gmlk_driving_unlock(l);
-  }
-  if (result) return result;
-  l->stats.requested_bytes += bytes - b->bytes;
-  gmlk_peak(&l->stats.requested_bytes_peak, l->stats.requested_bytes);
-  b->bytes = bytes;
-  return GMLAKE_OK;
 }
 
 GMLAKE_DEF gmlake_result gmlake_buffer_resize(gmlake *l, gmlake_buffer *b, size_t bytes,
@@ -10762,15 +11272,6 @@ GMLAKE_DEF gmlake_result gmlake_buffer_resize(gmlake *l, gmlake_buffer *b, size_
   return result;
 }
 
-static gmlake_result gmlk_buffer_destroy(gmlake *l, gmlake_buffer *b, gmlake_stream stream) {
-  gmlake_result result = gmlk_buffer_resize(l, b, 0, stream, "gmlake_buffer_destroy");
-  if (result) return result;
-  b->lake = NULL;
-  b->arena->void_count++;
-  l->stats.buffer_count--;
-  return GMLAKE_OK;
-}
-
 GMLAKE_DEF gmlake_result gmlake_buffer_destroy(gmlake *l, gmlake_buffer *b, gmlake_stream stream) {
   gmlake_result result;
   if (!l || !gmlk_is_stream(stream)) return gmlk_refuse_stream(l, "gmlake_buffer_destroy", stream);
@@ -10779,18 +11280,6 @@ GMLAKE_DEF gmlake_result gmlake_buffer_destroy(gmlake *l, gmlake_buffer *b, gmla
   if (!b) return GMLAKE_OK;
   result = gmlk_enter(l);
   return result ? result : gmlk_leave(l, gmlk_buffer_destroy(l, b, stream));
-}
-
-static gmlake_result gmlk_buffer_get_info(const gmlake_buffer *b, gmlake_buffer_info *out) {
-  memset(out, 0, sizeof(*out));
-  out->ptr = (void *)(uintptr_t)gmlk_buffer_address(b);
-  out->bytes = b->bytes;
-  out->committed_bytes = b->count * b->arena->chunk_bytes;
-  out->max_bytes = b->max_bytes;
-  out->chunk_bytes = b->arena->chunk_bytes;
-  out->user_data = b->user_data;
-  out->label = b->label;
-  return GMLAKE_OK;
 }
 
 GMLAKE_DEF gmlake_result gmlake_buffer_get_info(gmlake *l, gmlake_buffer *b,
@@ -10804,50 +11293,6 @@ GMLAKE_DEF gmlake_result gmlake_buffer_get_info(gmlake *l, gmlake_buffer *b,
   return result ? result : gmlk_leave(l, gmlk_buffer_get_info(b, out_info));
 }
 
-/* Whether all work on a pool's free memory and idle windows is known to be complete; a graph's is
-   the caller's affair. pre: gmlk_refresh has just made clean what is complete. */
-static int gmlk_arena_is_quiet(const gmlake *l, const gmlk_arena *a) {
-  const gmlk_block *b;
-  const gmlk_window *w;
-  if (a->pool->late_frees) return 0;
-  for (b = a->head.next; b != &a->tail; b = b->next)
-    if (gmlk_is_tagged(b)) return 0;
-  for (w = a->spool.oldest; w; w = w->newer)
-    if (w->self.stream != GMLK_PINNED &&
-        !gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket))
-      return 0;
-  return 1;
-}
-
-static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
-  gmlk_arena *a = &pool->arena;
-  unsigned tries = 0;
-  gmlake_result result;
-  if (pool->capture_count)
-    return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_pool_destroy", "a capture is under way");
-  do { /* pending frees of the pool's blocks end here too; other threads may free meanwhile */
-    size_t before = pool->late_frees;
-    result = gmlk_wait_for_streams(l, 0);
-    if (!result) pool->late_frees -= before;
-  } while (!result && !gmlk_arena_is_quiet(l, a) && ++tries < 8);
-  if (result && result != GMLAKE_ERROR_CAPTURING) return result;
-  if (pool->capture_count) /* begun while the books were unlocked */
-    return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_pool_destroy", "a capture is under way");
-  if (result && !gmlk_arena_is_quiet(l, a))
-    return gmlk_fail(l, result, "gmlake_pool_destroy",
-                     "a capture keeps the lake from fencing pending work");
-  if (a->live_count)
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",
-                     "%llu blocks of the pool are live: free them first",
-                     (unsigned long long)a->live_count);
-  if (!gmlk_arena_is_quiet(l, a))
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",
-                     "other threads go on to free the pool's blocks while it is destroyed");
-  l->arenas[a->number] = NULL;
-  result = gmlk_pool_bury(l, pool);
-  return gmlk_is_fatal(result) ? result : GMLAKE_OK;
-}
-
 GMLAKE_DEF gmlake_result gmlake_pool_destroy(gmlake *l, gmlake_pool *pool) {
   gmlake_result result;
   if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
@@ -10856,40 +11301,6 @@ GMLAKE_DEF gmlake_result gmlake_pool_destroy(gmlake *l, gmlake_pool *pool) {
     return gmlk_refuse_foreign(l, "gmlake_pool_destroy", "pool", pool->lake);
   result = gmlk_enter_driving(l);
   return result ? result : gmlk_leave_driving(l, gmlk_pool_destroy(l, pool));
-}
-
-/* Every free range and idle window of the arena that is one capture's, or pinned, is another's. */
-static void gmlk_arena_retag(gmlk_arena *a, unsigned from, unsigned to) {
-  gmlk_block *b = a->head.next;
-  gmlk_window *w;
-  for (; b != &a->tail; b = b->next)
-    if (b->state == GMLK_FREE && b->stream == from) b = gmlk_retag(a, b, to);
-  for (w = a->spool.oldest; w; w = w->newer)
-    if (w->self.stream == from) w->self.stream = (uint16_t)to;
-}
-
-static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_pool *pool) {
-  unsigned stream = gmlk_stream_number(l, value), capture;
-  unsigned legacy = gmlk_stream_find(&l->streams, NULL);
-  gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
-  if (!s) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (s->capture)
-    return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_capture_begin",
-                     "the stream is being captured already");
-  gmlk_fence_now(l, stream);             /* what it freed so far is another's to the capture */
-  if (legacy) gmlk_fence_now(l, legacy); /* which cannot be fenced in any capture */
-  if (l->lost) return l->lost;
-  capture = gmlk_stream_add(&l->streams, &l->host, value, 1, ++l->records.serial);
-  if (!capture) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (!gmlk_arena_admit(&pool->arena, capture) || !gmlk_arena_admit(&pool->arena, stream)) {
-    gmlk_stream_drop(&l->streams, capture);
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  }
-  if (!pool->capture_count++) gmlk_arena_retag(&pool->arena, GMLK_PINNED, capture);
-  s->capture = capture;
-  l->streams.capture_count++;
-  s->arena = pool->arena.number;
-  return GMLAKE_OK;
 }
 
 GMLAKE_DEF gmlake_result gmlake_capture_begin(gmlake *l, gmlake_stream stream, gmlake_pool *pool) {
@@ -10903,23 +11314,6 @@ GMLAKE_DEF gmlake_result gmlake_capture_begin(gmlake *l, gmlake_stream stream, g
   return result ? result : gmlk_leave(l, gmlk_capture_begin(l, stream, pool));
 }
 
-static gmlake_result gmlk_capture_end(gmlake *l, gmlake_stream value) {
-  unsigned stream = gmlk_stream_find(&l->streams, gmlk_stream_canonical(value));
-  gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
-  gmlk_note *note;
-  if (!s || !s->capture)
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_capture_end",
-                     "stream is %p, which is not being captured: see gmlake_capture_begin", value);
-  gmlk_arena_retag(l->arenas[s->arena], s->capture, GMLK_PINNED);
-  for (note = l->pending; note; note = note->next)
-    if (note->stream == s->capture) note->stream = GMLK_PINNED;
-  l->arenas[s->arena]->pool->capture_count--;
-  gmlk_stream_drop(&l->streams, s->capture);
-  l->streams.capture_count--;
-  s->capture = 0;
-  return GMLAKE_OK;
-}
-
 GMLAKE_DEF gmlake_result gmlake_capture_end(gmlake *l, gmlake_stream stream) {
   gmlake_result result;
   if (!gmlk_is_stream(stream) || stream == GMLAKE_STREAM_NONE)
@@ -10929,293 +11323,6 @@ GMLAKE_DEF gmlake_result gmlake_capture_end(gmlake *l, gmlake_stream stream) {
 }
 
 /* ---- create and destroy ---- */
-
-/* Without what came after version 0.1.0, which may be absent. */
-static int gmlk_backend_is_whole(const gmlake_backend *b) {
-  return b->struct_bytes >= offsetof(gmlake_backend, stream_id) &&
-         b->abi_version == GMLAKE_BACKEND_ABI && b->get_properties && b->get_memory_info &&
-         b->reserve && b->unreserve && b->create && b->release && b->map && b->unmap &&
-         b->set_access && b->event_create && b->event_destroy && b->event_record &&
-         b->event_query && b->event_wait && b->stream_wait && b->capture_exchange && b->clock_ns;
-}
-
-static void gmlk_backend_close(gmlk_driver *driver) {
-  if (!driver->owned) return;
-#if defined(GMLAKE_BACKEND_CUDA)
-  gmlake_cuda_destroy(driver->owned);
-#else
-  gmlake_mock_destroy(driver->owned);
-#endif
-}
-
-/* Makes this the reason why a lake cannot be created. */
-GMLK_LIKE_PRINTF(4)
-static gmlake_result gmlk_refuse_desc(gmlake_error_info *why, gmlake_result result,
-                                      const char *argument, const char *format, ...) {
-  size_t length = strlen(argument);
-  va_list values;
-  va_start(values, format);
-  gmlk_error_write(why, result, "gmlake_create", format, values);
-  va_end(values);
-  memmove(why->text + length, why->text, sizeof(why->text) - length);
-  memcpy(why->text, argument, length);
-  why->text[sizeof(why->text) - 1] = '\0';
-  return result;
-}
-
-/* Peers that are none. What the device count is only the backend knows. */
-static gmlake_result gmlk_desc_check_peers(const gmlake_desc *d,
-                                           const gmlake_device_properties *device,
-                                           gmlake_error_info *why) {
-  const int count = device->device_count;
-  size_t i, n;
-  for (i = 0; i < d->peer_count; i++) {
-    int peer = d->peer_devices[i];
-    if (count ? peer == device->device : !d->backend && peer == d->device)
-      return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, "peer_devices",
-                              "[%u] is %d, the lake's own device: name others only", (unsigned)i,
-                              peer);
-    if (peer < 0 || (count && peer >= count))
-      return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, "peer_devices",
-                              "[%u] is %d: devices are numbered from 0 to %d", (unsigned)i, peer,
-                              count ? count - 1 : INT_MAX);
-    for (n = 0; n < i; n++)
-      if (d->peer_devices[n] == peer)
-        return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, "peer_devices",
-                                "[%u] is %d, and so is [%u]: name each once", (unsigned)i, peer,
-                                (unsigned)n);
-  }
-  return GMLAKE_OK;
-}
-
-/* What is wrong whatever the device. */
-static gmlake_result gmlk_desc_check(const gmlake_desc *d, gmlake_error_info *why) {
-  const unsigned handle_types = GMLAKE_HANDLE_POSIX_FD | GMLAKE_HANDLE_WIN32 | GMLAKE_HANDLE_FABRIC;
-  const gmlake_result wrong = GMLAKE_ERROR_INVALID_ARGUMENT;
-  if (d->flags & ~GMLK_FLAGS)
-    return gmlk_refuse_desc(why, wrong, "flags", " is 0x%x: of these 0x%x are known", d->flags,
-                            GMLK_FLAGS);
-  if (d->handle_types & ~handle_types)
-    return gmlk_refuse_desc(why, wrong, "handle_types", " is 0x%x: of these 0x%x are known",
-                            d->handle_types, handle_types);
-  if (d->cross_stream != GMLAKE_GROW_FIRST && d->cross_stream != GMLAKE_WAIT_FIRST)
-    return gmlk_refuse_desc(why, wrong, "cross_stream",
-                            " is %d: it is GMLAKE_GROW_FIRST (0) or GMLAKE_WAIT_FIRST (1)",
-                            (int)d->cross_stream);
-  if (d->policy && d->policy->struct_bytes != sizeof(gmlake_policy))
-    return gmlk_refuse_desc(
-        why, wrong, "policy->struct_bytes", " is %llu: it has to be sizeof(gmlake_policy), %llu",
-        (unsigned long long)d->policy->struct_bytes, (unsigned long long)sizeof(gmlake_policy));
-  if ((d->peer_count == 0) != (d->peer_devices == NULL) || d->peer_count > GMLK_PEERS_MAX)
-    return gmlk_refuse_desc(why, wrong, "peer_count",
-                            " is %llu and peer_devices %s: NULL goes with 0, and %u is the most",
-                            (unsigned long long)d->peer_count,
-                            d->peer_devices ? "is not NULL" : "is NULL", GMLK_PEERS_MAX);
-  if ((d->host.malloc_fn == NULL) != (d->host.free_fn == NULL))
-    return gmlk_refuse_desc(why, wrong, "host", ".%s is NULL: set both functions, or neither",
-                            d->host.malloc_fn ? "free_fn" : "malloc_fn");
-  if (d->backend && !gmlk_backend_is_whole(d->backend))
-    return gmlk_refuse_desc(why, wrong, "backend",
-                            " has struct_bytes %llu, abi_version %u: %llu and %u at least, and no "
-                            "function NULL",
-                            (unsigned long long)d->backend->struct_bytes, d->backend->abi_version,
-                            (unsigned long long)offsetof(gmlake_backend, stream_id),
-                            GMLAKE_BACKEND_ABI);
-  return GMLAKE_OK;
-}
-
-/* Fills in what depends on the device. */
-static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_properties *device,
-                                       gmlake_error_info *why) {
-  size_t total = device->device_bytes, chunk = (size_t)1 << gmlk_log2(total / 8192 | 1);
-  if (!d->chunk_bytes)
-    d->chunk_bytes =
-        gmlk_max(gmlk_min(gmlk_max(chunk, 2 * GMLK_MIB), 32 * GMLK_MIB), device->granularity_bytes);
-  chunk = d->chunk_bytes;
-  if (!gmlk_is_pow2(chunk) || chunk % device->granularity_bytes || chunk > total ||
-      chunk > GMLK_CHUNK_BYTES_MAX)
-    return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, "", GMLK_CHUNK_WRONG,
-                            (unsigned long long)chunk,
-                            (unsigned long long)device->granularity_bytes,
-                            (unsigned long long)gmlk_min(total, GMLK_CHUNK_BYTES_MAX));
-  if (d->handle_types & ~device->handle_types)
-    return gmlk_refuse_desc(why, GMLAKE_ERROR_UNSUPPORTED, "handle_types",
-                            " is 0x%x: this device exports 0x%x", d->handle_types,
-                            device->handle_types);
-  if ((d->flags & GMLAKE_FILL) && !device->is_host_memory)
-    return gmlk_refuse_desc(why, GMLAKE_ERROR_UNSUPPORTED, "flags",
-                            " has GMLAKE_FILL: the host cannot write this device's memory");
-  if (!d->stitched_bytes_max) d->stitched_bytes_max = gmlk_min(total, SIZE_MAX / 4) * 4;
-  if (!d->arena_bytes) d->arena_bytes = gmlk_min(total, SIZE_MAX / 8) * 8;
-  if (!d->window_bytes) d->window_bytes = gmlk_min(total, SIZE_MAX / 32) * 32;
-  if (d->arena_bytes >= chunk && d->window_bytes >= chunk)
-    return gmlk_desc_check_peers(d, device, why);
-  return gmlk_refuse_desc(
-      why, GMLAKE_ERROR_INVALID_ARGUMENT, d->arena_bytes < chunk ? "arena_bytes" : "window_bytes",
-      " is %llu: it has to hold a chunk at least, %llu, or be 0 for the default",
-      (unsigned long long)gmlk_min(d->arena_bytes, d->window_bytes), (unsigned long long)chunk);
-}
-
-static const char *gmlk_backend_unopened(gmlake_result result) {
-  switch (result) {
-  case GMLAKE_ERROR_NO_DRIVER:
-    return "the CUDA driver's library cannot be opened: is the driver installed?";
-  case GMLAKE_ERROR_NO_DEVICE:
-    return "there is no device of this number";
-  case GMLAKE_ERROR_UNSUPPORTED:
-    return "the device or its driver has no virtual memory management";
-  case GMLAKE_ERROR_FORKED:
-    return "cuInit says: not initialised, as in a child of fork after its parent's first CUDA call";
-  default:
-    return "the device cannot be opened";
-  }
-}
-
-static gmlake_result gmlk_backend_open(gmlake *l, const gmlake_desc *desc) {
-  gmlk_driver *driver = &l->driver;
-  gmlake_result result = GMLAKE_OK;
-  driver->backend = desc->backend;
-  if (!desc->backend) {
-#if defined(GMLAKE_BACKEND_CUDA)
-    result = gmlake_cuda_create(desc->device, &driver->owned);
-#else
-    result = desc->device ? GMLAKE_ERROR_NO_DEVICE : gmlake_mock_create(NULL, &driver->owned);
-#endif
-    driver->backend = driver->owned;
-  }
-  if (!result) gmlk_driver_extend(driver);
-  return result ? gmlk_refuse_desc(&l->error, result, "", "device %d: %s", desc->device,
-                                   gmlk_backend_unopened(result))
-                : GMLAKE_OK;
-}
-
-/* Frees host memory; the driver's is gone already, or never will be. */
-static void gmlk_lake_free(gmlake *l) {
-  gmlk_host host = l->host;
-  size_t i;
-  for (i = 0; i < l->index.row_count * GMLK_ROW; i++)
-    if (gmlk_index_at(&l->index, i)) gmlk_note_free(l, gmlk_index_at(&l->index, i)->as.live.note);
-  while (l->pending) {
-    gmlk_note *next = l->pending->next;
-    gmlk_note_free(l, l->pending);
-    l->pending = next;
-  }
-  for (i = 0; i < l->arena_count; i++) {
-    gmlk_arena *a = l->arenas[i];
-    if (a && a->pool)
-      gmlk_pool_free(l, a->pool);
-    else if (a)
-      gmlk_arena_close(l, a);
-  }
-  while (l->dead) {
-    gmlake_pool *next = l->dead->next_dead;
-    gmlk_pool_free(l, l->dead);
-    l->dead = next;
-  }
-  gmlk_host_free(&l->host, l->arenas, l->arena_capacity * sizeof(gmlk_arena *));
-  gmlk_index_destroy(&l->index, &l->host);
-  gmlk_host_free(&l->host, l->view_memory, l->view_bytes);
-  gmlk_host_free(&l->host, l->messages, GMLK_LOG_QUEUE * sizeof(gmlk_message));
-  while (l->calls) gmlk_call_drop(l, &l->calls);
-  while (l->spare_calls) {
-    gmlk_call *next = l->spare_calls->next;
-    gmlk_host_free(&l->host, l->spare_calls, sizeof(gmlk_call));
-    l->spare_calls = next;
-  }
-  gmlk_host_free(&l->host, l->driver.peers, l->driver.peer_count * sizeof(int));
-  gmlk_records_destroy(&l->records, &l->host);
-  gmlk_backend_close(&l->driver);
-  gmlk_process_destroy(&l->process);
-  if (l->has_locks) gmlk_latch_destroy(&l->books);
-  if (l->has_locks) gmlk_mutex_destroy(&l->driving);
-  host.bytes = l->host.bytes;
-  gmlk_host_free(&host, l, sizeof(gmlake));
-}
-
-/* The driver's side of destroy: everything the lake holds goes back, whatever fails. */
-static gmlake_result gmlk_lake_drain(gmlake *l) {
-  gmlk_drive drive;
-  gmlake_pool *dead;
-  size_t i;
-  (void)gmlk_drive_begin(&drive, &l->driver);
-  for (i = 0; i < l->arena_count && drive.result != GMLAKE_ERROR_FORKED; i++)
-    if (l->arenas[i]) gmlk_arena_drain(l->arenas[i], &drive, 1);
-  for (dead = l->dead; dead && drive.result != GMLAKE_ERROR_FORKED; dead = dead->next_dead)
-    gmlk_arena_drain(&dead->arena, &drive, 1);
-  gmlk_streams_destroy(&l->streams, &l->host, &drive, drive.result != GMLAKE_ERROR_FORKED);
-  gmlk_drive_end(&drive);
-  return drive.result ? drive.result : drive.end_result;
-}
-
-static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
-  gmlake_result result = gmlk_backend_open(l, desc);
-  const gmlake_backend *b = l->driver.backend;
-  int code = 0;
-  if (result) return result;
-  result = gmlk_backend_result(b->get_properties(b->user, &l->device, &code));
-  if (result) {
-    (void)gmlk_fail(l, result, "get_properties", "a call of the backend failed");
-    l->error.driver_code = code;
-    return result;
-  }
-  if (!gmlk_is_pow2(l->device.granularity_bytes) || l->device.granularity_bytes < GMLK_GRAIN)
-    return gmlk_refuse_desc(&l->error, GMLAKE_ERROR_INVALID_ARGUMENT, "backend",
-                            ": the granularity of its device is %llu: no power of two from 512 on",
-                            (unsigned long long)l->device.granularity_bytes);
-  result = gmlk_desc_default(&l->desc, &l->device, &l->error);
-  if (result) return result;
-  l->desc.backend = b;
-  l->driver.handle_types = desc->handle_types;
-  l->streams.ends = gmlk_ends_of(&l->desc, &l->driver);
-  l->messages = (gmlk_message *)gmlk_host_alloc(&l->host, GMLK_LOG_QUEUE * sizeof(gmlk_message));
-  if ((desc->oom.fn || desc->policy) && !gmlk_call_reserve(l))
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (!l->messages || !gmlk_index_reserve(&l->index, &l->host) || !gmlk_arena_enlist(l, &l->home))
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (desc->peer_count) {
-    l->driver.peers = (int *)gmlk_host_alloc(&l->host, desc->peer_count * sizeof(int));
-    if (!l->driver.peers) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-    l->driver.peer_count = desc->peer_count;
-    memcpy(l->driver.peers, desc->peer_devices, desc->peer_count * sizeof(int));
-    l->desc.peer_devices = l->driver.peers;
-  }
-  result =
-      gmlk_arena_open(l, &l->home, l->desc.chunk_bytes, l->desc.arena_bytes, l->desc.window_bytes);
-  l->desc.arena_bytes = l->home.reserved_bytes;
-  l->desc.window_bytes = l->home.spool.reserved_bytes;
-  return result;
-}
-
-/* Says why no lake was created, to whom the description names. */
-static void gmlk_tell_create(const gmlake_desc *desc, gmlake_error_info *why,
-                             gmlake_result result) {
-  if (result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY)
-    (void)gmlk_refuse_desc(why, result, "", "the host has no memory for the lake's records");
-  if (desc->out_error) *desc->out_error = *why;
-  if (desc->logger.fn) desc->logger.fn(desc->logger.user, GMLAKE_LOG_ERROR, why);
-}
-
-/* A lake without memory; NULL: no host memory. */
-static gmlake *gmlk_lake_new(const gmlake_desc *desc) {
-  gmlk_host host;
-  gmlake *l;
-  memset(&host, 0, sizeof(host));
-  host.hooks = desc->host;
-  l = (gmlake *)gmlk_host_alloc(&host, sizeof(gmlake));
-  if (!l) return NULL;
-  l->host = host;
-  l->desc = *desc;
-  l->desc.out_error = NULL; /* the caller's, and only for the time of this call */
-  l->is_observed = desc->observer.fn != NULL;
-  l->is_watched = l->is_observed || desc->policy;
-  l->asks_first = desc->policy && (desc->policy->choose || desc->policy->evict);
-  l->has_locks = !(desc->flags & GMLAKE_SINGLE_THREADED);
-  gmlk_process_init(&l->process);
-  if (!l->is_observed && !desc->host.malloc_fn) l->gate = l->process.page;
-  if (l->has_locks) gmlk_mutex_init(&l->driving);
-  if (l->has_locks) gmlk_latch_init(&l->books);
-  return l;
-}
 
 GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lake) {
   gmlake_error_info why;
@@ -11247,42 +11354,6 @@ GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lak
   gmlk_lake_free(l);
   gmlk_tell_create(desc, &why, result);
   return result;
-}
-
-static void gmlk_report_leak(gmlake *l, size_t live_bytes, size_t bytes, const char *what,
-                             uint64_t address, const char *label) {
-  gmlake_error_info info;
-  memset(&info, 0, sizeof(info));
-  info.call = "gmlake_destroy";
-  info.live_bytes = live_bytes;
-  (void)snprintf(info.text, sizeof(info.text), "%llu bytes%s at 0x%llx were never freed (%s)",
-                 (unsigned long long)bytes, what, (unsigned long long)address,
-                 label ? label : "no label");
-  l->desc.logger.fn(l->desc.logger.user, GMLAKE_LOG_WARNING, &info);
-}
-
-/* Tells the logger of every live block and buffer. pre: no lock is held. */
-static void gmlk_report_leaks(gmlake *l) {
-  const gmlake_buffer *buffer;
-  size_t i;
-  for (i = 0; i < l->index.row_count * GMLK_ROW && l->desc.logger.fn; i++) {
-    const gmlk_block *b = gmlk_index_at(&l->index, i);
-    const gmlk_arena *a;
-    const char *label;
-    if (!b) continue;
-    a = l->arenas[b->arena];
-    label = b->as.live.note ? b->as.live.note->label : NULL;
-    if (!label && a->pool) label = a->pool->label;
-    gmlk_report_leak(l, gmlk_to_bytes(b->grains), gmlk_to_bytes(b->grains) - b->slack, "",
-                     gmlk_address_of(a, b), label);
-  }
-  for (i = 0; i < l->arena_count && l->desc.logger.fn; i++) {
-    buffer = l->arenas[i] ? l->arenas[i]->buffers : NULL;
-    for (; buffer; buffer = buffer->next)
-      if (buffer->lake)
-        gmlk_report_leak(l, buffer->count * buffer->arena->chunk_bytes, buffer->bytes,
-                         " of a buffer", gmlk_buffer_address(buffer), buffer->label);
-  }
 }
 
 GMLAKE_DEF gmlake_result gmlake_destroy(gmlake *l) {
