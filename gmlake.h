@@ -550,20 +550,20 @@ typedef struct gmlake_policy {
   int (*coalesce)(void *user, const gmlake_piece *block);
 } gmlake_policy;
 
-typedef enum gmlake_event_kind {
-  GMLAKE_EVENT_ALLOC = 1, /* a request was served, or was not: state 5 */
-  GMLAKE_EVENT_FREE,
-  GMLAKE_EVENT_SPLIT,  /* of a free range a part was taken */
-  GMLAKE_EVENT_STITCH, /* a window was made */
-  GMLAKE_EVENT_REUSE,  /* a window was taken again */
-  GMLAKE_EVENT_EVICT,  /* a window was dropped */
-  GMLAKE_EVENT_GROW,   /* chunks were created */
-  GMLAKE_EVENT_WAIT,   /* a stream, or the host, was made to wait */
-  GMLAKE_EVENT_TRIM    /* chunks were returned to the driver */
-} gmlake_event_kind;
+typedef enum gmlake_step_kind {
+  GMLAKE_STEP_ALLOC = 1, /* a request was served, or was not: state 5 */
+  GMLAKE_STEP_FREE,
+  GMLAKE_STEP_SPLIT,  /* of a free range a part was taken */
+  GMLAKE_STEP_STITCH, /* a window was made */
+  GMLAKE_STEP_REUSE,  /* a window was taken again */
+  GMLAKE_STEP_EVICT,  /* a window was dropped */
+  GMLAKE_STEP_GROW,   /* chunks were created */
+  GMLAKE_STEP_WAIT,   /* a stream, or the host, was made to wait */
+  GMLAKE_STEP_TRIM    /* chunks were returned to the driver */
+} gmlake_step_kind;
 
-typedef struct gmlake_event {
-  gmlake_event_kind kind;
+typedef struct gmlake_step {
+  gmlake_step_kind kind;
   unsigned state;     /* ALLOC: the paper's, 1 to 5; else 0 */
   uint64_t request;   /* the number of the attempt that it serves, 0: of none */
   uint64_t address;   /* ALLOC, FREE: the block's; STITCH, REUSE, EVICT: the window's; SPLIT, GROW:
@@ -574,7 +574,7 @@ typedef struct gmlake_event {
   const char *reason;   /* a few words, never NULL; they stay valid */
   uint64_t driver_ns;   /* in calls of the backend: of this step, ALLOC: of the whole attempt */
   size_t reserved_bytes, active_bytes; /* of the lake, after it */
-} gmlake_event;
+} gmlake_step;
 
 /* Told of every step, in order, with the books locked: it must be quick and may not call any lake;
    its own answers INVALID_ARGUMENT, gmlake_get_last_error says so.
@@ -582,7 +582,7 @@ typedef struct gmlake_event {
    EVICT or TRIM. Windows that go with their pool are neither told nor counted as evicted. fn NULL:
    nobody. */
 typedef struct gmlake_observer {
-  void (*fn)(void *user, const gmlake_event *event);
+  void (*fn)(void *user, const gmlake_step *event);
   void *user;
 } gmlake_observer;
 
@@ -1185,7 +1185,7 @@ enum {                  /* gmlk_block.state */
 
 enum {                       /* gmlk_block.flags, beside GMLAKE_EXCLUSIVE and the like */
        GMLK_IN_GRAPH = 0x80, /* allocated during a capture: a graph knows its address */
-       GMLK_APART = 0x40     /* free: joins no neighbour, see >>decide */
+       GMLK_APART = 0x40     /* free: joins no neighbour, see >>research */
 };
 
 enum { /* gmlk_block.stream: the tag of free memory; from GMLK_FIRST_STREAM on it is a stream's */
@@ -1337,7 +1337,7 @@ static void gmlk_unlink(gmlk_block *block) {
 }
 
 /* ---- >>bins ---------------------------------------------------------------------------------
-   gmlk_holes: blocks by size, the paper's sorted pool. Owns only the links. Bins by size, a
+   gmlk_bins: blocks by size, the paper's sorted pool. Owns only the links. Bins by size, a
    bitmap of the bins in use and one of its words. Below 64 grains a bin is one size; above, 32
    bins an octave, so that a block of the next bin is at most 1/32 too long or too short for its
    place. In a bin the block that was freed last comes first. Best fit is the smallest of the
@@ -1361,7 +1361,7 @@ static void gmlk_unlink(gmlk_block *block) {
 #define GMLK_BINS_BYTES (GMLK_BINS * sizeof(gmlk_link))
 #define GMLK_HOLES_FEW 8u
 
-typedef struct gmlk_holes {
+typedef struct gmlk_bins {
   uint64_t words; /* a bit for each word of bits that is not 0 */
   uint64_t bits[GMLK_BIN_WORDS];
   uint64_t grains;
@@ -1370,7 +1370,7 @@ typedef struct gmlk_holes {
   gmlk_block *seconds;            /* tree, see >>arena: of each run that has two blocks or more */
   gmlk_link *bins;                /* rings through the blocks: a table, or &few */
   gmlk_link few;
-} gmlk_holes;
+} gmlk_bins;
 
 static void gmlk_ring_init(gmlk_link *ring) { ring->prev = ring->next = ring; }
 
@@ -1386,8 +1386,8 @@ static inline void gmlk_link_remove(gmlk_link *link) {
   link->next->prev = link->prev;
 }
 
-static gmlk_holes *gmlk_holes_new(gmlk_host *host) {
-  gmlk_holes *holes = (gmlk_holes *)gmlk_host_alloc(host, sizeof(gmlk_holes));
+static gmlk_bins *gmlk_bins_new(gmlk_host *host) {
+  gmlk_bins *holes = (gmlk_bins *)gmlk_host_alloc(host, sizeof(gmlk_bins));
   if (!holes) return NULL;
   gmlk_ring_init(&holes->few);
   holes->bins = &holes->few;
@@ -1395,7 +1395,7 @@ static gmlk_holes *gmlk_holes_new(gmlk_host *host) {
   return holes;
 }
 
-static unsigned gmlk_holes_bins(const gmlk_holes *holes) { return holes->bin_mask ? GMLK_BINS : 1; }
+static unsigned gmlk_bins_bins(const gmlk_bins *holes) { return holes->bin_mask ? GMLK_BINS : 1; }
 
 static inline unsigned gmlk_bin_of(uint32_t grains) {
   unsigned octave = gmlk_log2(grains | (1u << GMLK_BINS_LOG)) - GMLK_BINS_LOG;
@@ -1406,7 +1406,7 @@ static gmlk_block *gmlk_linked(const gmlk_link *link) { /* the block that holds 
   return (gmlk_block *)(void *)((char *)link - offsetof(gmlk_block, as));
 }
 
-static inline void gmlk_holes_insert(gmlk_holes *holes, gmlk_block *block, uint32_t hole) {
+static inline void gmlk_bins_insert(gmlk_bins *holes, gmlk_block *block, uint32_t hole) {
   unsigned bin = gmlk_bin_of(hole) & holes->bin_mask;
   block->hole = hole;
   gmlk_link_insert(&holes->bins[bin], &block->as.link);
@@ -1420,7 +1420,7 @@ static inline void gmlk_holes_insert(gmlk_holes *holes, gmlk_block *block, uint3
   }
 }
 
-static inline void gmlk_holes_remove(gmlk_holes *holes, gmlk_block *block) {
+static inline void gmlk_bins_remove(gmlk_bins *holes, gmlk_block *block) {
   unsigned bin = gmlk_bin_of(block->hole) & holes->bin_mask, word = bin / 64u;
   gmlk_link *link = &block->as.link;
   uint64_t is_last = link->prev == link->next; /* the ring itself */
@@ -1433,9 +1433,9 @@ static inline void gmlk_holes_remove(gmlk_holes *holes, gmlk_block *block) {
 }
 
 /* Gives a pool of many blocks its table, if there is host memory. pre: it has none. */
-static void gmlk_holes_widen(gmlk_holes *holes, gmlk_host *host) {
+static void gmlk_bins_widen(gmlk_bins *holes, gmlk_host *host) {
   gmlk_link *bins = (gmlk_link *)gmlk_host_alloc(host, GMLK_BINS_BYTES), *link;
-  gmlk_holes few = *holes;
+  gmlk_bins few = *holes;
   unsigned bin;
   if (!bins) return;
   for (bin = 0; bin < GMLK_BINS; bin++) gmlk_ring_init(&bins[bin]);
@@ -1444,13 +1444,13 @@ static void gmlk_holes_widen(gmlk_holes *holes, gmlk_host *host) {
   holes->bits[0] = holes->words = holes->grains = holes->count = 0;
   for (link = few.few.prev; link != &holes->few; link = few.few.prev) { /* the newest last */
     few.few.prev = link->prev;
-    gmlk_holes_insert(holes, gmlk_linked(link), gmlk_linked(link)->hole);
+    gmlk_bins_insert(holes, gmlk_linked(link), gmlk_linked(link)->hole);
   }
   gmlk_ring_init(&holes->few);
 }
 
 /* Takes the table of an empty pool back. */
-static void gmlk_holes_narrow(gmlk_holes *holes, gmlk_host *host) {
+static void gmlk_bins_narrow(gmlk_bins *holes, gmlk_host *host) {
   if (holes->count || !holes->bin_mask) return;
   gmlk_host_free(host, holes->bins, GMLK_BINS_BYTES);
   holes->bins = &holes->few;
@@ -1459,13 +1459,13 @@ static void gmlk_holes_narrow(gmlk_holes *holes, gmlk_host *host) {
 }
 
 /* To be called where memory may be reserved. */
-static inline void gmlk_holes_reserve(gmlk_holes *holes, gmlk_host *host) {
-  if (holes->count > holes->room) gmlk_holes_widen(holes, host);
+static inline void gmlk_bins_reserve(gmlk_bins *holes, gmlk_host *host) {
+  if (holes->count > holes->room) gmlk_bins_widen(holes, host);
 }
 
-static void gmlk_holes_destroy(gmlk_holes *holes, gmlk_host *host) {
+static void gmlk_bins_destroy(gmlk_bins *holes, gmlk_host *host) {
   if (holes && holes->bin_mask) gmlk_host_free(host, holes->bins, GMLK_BINS_BYTES);
-  gmlk_host_free(host, holes, sizeof(gmlk_holes));
+  gmlk_host_free(host, holes, sizeof(gmlk_bins));
 }
 
 static int gmlk_hole_less(const gmlk_block *a, const gmlk_block *b) {
@@ -1479,7 +1479,7 @@ static inline size_t gmlk_bin_tries(unsigned bin) {
 /* What follows is compiled twice where it is hot, `mask` being the pool's. */
 
 /* The first block of the bin from a link of its ring on, or NULL. */
-GMLK_INLINE gmlk_block *gmlk_bin_at(const gmlk_holes *holes, unsigned bin, const gmlk_link *link,
+GMLK_INLINE gmlk_block *gmlk_bin_at(const gmlk_bins *holes, unsigned bin, const gmlk_link *link,
                                     uint32_t mask) {
   const gmlk_link *ring = &holes->bins[bin & mask];
   while (!mask && link != ring && gmlk_bin_of(gmlk_linked(link)->hole) != bin) link = link->next;
@@ -1487,7 +1487,7 @@ GMLK_INLINE gmlk_block *gmlk_bin_at(const gmlk_holes *holes, unsigned bin, const
 }
 
 /* The smallest of the first blocks of a bin that have so many grains, or NULL. */
-GMLK_INLINE gmlk_block *gmlk_bin_best(const gmlk_holes *holes, unsigned bin, uint32_t grains,
+GMLK_INLINE gmlk_block *gmlk_bin_best(const gmlk_bins *holes, unsigned bin, uint32_t grains,
                                       uint32_t mask) {
   size_t tries = gmlk_bin_tries(bin);
   gmlk_block *best = NULL, *b = gmlk_bin_at(holes, bin, holes->bins[bin & mask].next, mask);
@@ -1497,7 +1497,7 @@ GMLK_INLINE gmlk_block *gmlk_bin_best(const gmlk_holes *holes, unsigned bin, uin
 }
 
 /* The bin next to `bin`, up or down, of all that stand in one ring; `end` where there is none. */
-static unsigned gmlk_bin_of_few(const gmlk_holes *holes, unsigned bin, int is_up, unsigned end) {
+static unsigned gmlk_bin_of_few(const gmlk_bins *holes, unsigned bin, int is_up, unsigned end) {
   const gmlk_link *link;
   for (link = holes->few.next; link != &holes->few; link = link->next) {
     unsigned other = gmlk_bin_of(gmlk_linked(link)->hole);
@@ -1507,7 +1507,7 @@ static unsigned gmlk_bin_of_few(const gmlk_holes *holes, unsigned bin, int is_up
 }
 
 /* The first bin in use from `bin` on, or GMLK_BINS. */
-GMLK_INLINE unsigned gmlk_bin_above(const gmlk_holes *holes, unsigned bin, uint32_t mask) {
+GMLK_INLINE unsigned gmlk_bin_above(const gmlk_bins *holes, unsigned bin, uint32_t mask) {
   unsigned word = bin / 64u;
   uint64_t bits, words;
   if (!mask) return gmlk_bin_of_few(holes, bin, 1, GMLK_BINS);
@@ -1523,7 +1523,7 @@ GMLK_INLINE unsigned gmlk_bin_above(const gmlk_holes *holes, unsigned bin, uint3
 }
 
 /* The best of the first bin in use from `bin` on, or NULL. */
-GMLK_INLINE gmlk_block *gmlk_holes_above(const gmlk_holes *holes, unsigned bin, uint32_t mask) {
+GMLK_INLINE gmlk_block *gmlk_bins_above(const gmlk_bins *holes, unsigned bin, uint32_t mask) {
   bin = gmlk_bin_above(holes, bin, mask);
   return bin < GMLK_BINS ? gmlk_bin_best(holes, bin, 0, mask) : NULL;
 }
@@ -1535,7 +1535,7 @@ static uint32_t gmlk_bin_grains(unsigned bin) {
 }
 
 /* The last resort: the first of a bin that is long enough, or one near behind it. */
-static gmlk_block *gmlk_bin_rest(gmlk_holes *holes, unsigned bin, uint32_t grains) {
+static gmlk_block *gmlk_bin_rest(gmlk_bins *holes, unsigned bin, uint32_t grains) {
   gmlk_link *ring = &holes->bins[bin], *link = ring->next;
   if (grains - holes->none_from < holes->none_count) return NULL;
   while (link != ring && gmlk_linked(link)->hole < grains) link = link->next;
@@ -1550,7 +1550,7 @@ static gmlk_block *gmlk_bin_rest(gmlk_holes *holes, unsigned bin, uint32_t grain
 }
 
 /* The smallest of all in one ring, of those of an exact size the newest: what bins would find. */
-static inline gmlk_block *gmlk_holes_best_of_few(const gmlk_holes *holes, uint32_t grains) {
+static inline gmlk_block *gmlk_bins_best_of_few(const gmlk_bins *holes, uint32_t grains) {
   const gmlk_link *link = holes->few.next;
   gmlk_block *best = NULL;
   for (; link != &holes->few; link = link->next) {
@@ -1564,32 +1564,32 @@ static inline gmlk_block *gmlk_holes_best_of_few(const gmlk_holes *holes, uint32
 }
 
 /* BestFit: a block with a hole of at least this size, or NULL. */
-static inline gmlk_block *gmlk_holes_best(gmlk_holes *holes, uint32_t grains) {
+static inline gmlk_block *gmlk_bins_best(gmlk_bins *holes, uint32_t grains) {
   unsigned bin = gmlk_bin_of(grains);
   gmlk_block *found;
-  if (!holes->bin_mask) return gmlk_holes_best_of_few(holes, grains);
+  if (!holes->bin_mask) return gmlk_bins_best_of_few(holes, grains);
   found = gmlk_bin_best(holes, bin, grains, ~0u);
-  if (!found) found = gmlk_holes_above(holes, bin + 1, ~0u);
+  if (!found) found = gmlk_bins_above(holes, bin + 1, ~0u);
   return found || holes->bins[bin].next == &holes->bins[bin] ? found
                                                              : gmlk_bin_rest(holes, bin, grains);
 }
 
 /* The blocks of a bin, in order. */
-static gmlk_block *gmlk_bin_first(const gmlk_holes *holes, unsigned bin) {
+static gmlk_block *gmlk_bin_first(const gmlk_bins *holes, unsigned bin) {
   return gmlk_bin_at(holes, bin, holes->bins[bin & holes->bin_mask].next, holes->bin_mask);
 }
 
-static gmlk_block *gmlk_bin_next(const gmlk_holes *holes, unsigned bin, const gmlk_block *b) {
+static gmlk_block *gmlk_bin_next(const gmlk_bins *holes, unsigned bin, const gmlk_block *b) {
   return gmlk_bin_at(holes, bin, b->as.link.next, holes->bin_mask);
 }
 
 /* The bins in use: the first from `bin` on, or GMLK_BINS. */
-static unsigned gmlk_bin_from(const gmlk_holes *holes, unsigned bin) {
+static unsigned gmlk_bin_from(const gmlk_bins *holes, unsigned bin) {
   return gmlk_bin_above(holes, bin, holes->bin_mask);
 }
 
 /* The last one up to `bin`, or 0, which never is. */
-static unsigned gmlk_bin_down(const gmlk_holes *holes, unsigned bin) {
+static unsigned gmlk_bin_down(const gmlk_bins *holes, unsigned bin) {
   unsigned word = bin / 64u;
   uint64_t bits = holes->bits[word] & (~(uint64_t)0 >> (63u - bin % 64u));
   if (!holes->bin_mask) return gmlk_bin_of_few(holes, bin, 0, 0);
@@ -1603,10 +1603,10 @@ static unsigned gmlk_bin_down(const gmlk_holes *holes, unsigned bin) {
 }
 
 /* Another one to try: the next of the bin, be it too short, or of the next bin in use. */
-static gmlk_block *gmlk_holes_next(const gmlk_holes *holes, const gmlk_block *block) {
+static gmlk_block *gmlk_bins_next(const gmlk_bins *holes, const gmlk_block *block) {
   unsigned bin = gmlk_bin_of(block->hole);
   gmlk_block *next = gmlk_bin_next(holes, bin, block);
-  return next ? next : gmlk_holes_above(holes, bin + 1, holes->bin_mask);
+  return next ? next : gmlk_bins_above(holes, bin + 1, holes->bin_mask);
 }
 
 /* ---- >>tree ---------------------------------------------------------------------------------
@@ -2438,8 +2438,8 @@ typedef struct gmlk_span { /* a range of grains: piece of a window */
   gmlk_block *block; /* [live window] its block */
 } gmlk_span;
 
-typedef struct gmlk_spool { /* see >>spool */
-  gmlk_window **buckets;    /* idle ones by size */
+typedef struct gmlk_windows { /* see >>windows */
+  gmlk_window **buckets;      /* idle ones by size */
   size_t bucket_count, count;
   uint64_t number;              /* of the newest window */
   uint32_t grains_min;          /* of the smallest one that ever was: less need not be looked for */
@@ -2447,10 +2447,10 @@ typedef struct gmlk_spool { /* see >>spool */
   gmlk_window *quarantine;      /* mapped for good: unmapping failed */
   size_t bytes;                 /* mapped by all windows */
   gmlk_block va_head, va_tail;  /* address space, in slots of chunk_bytes */
-  gmlk_holes *va;
+  gmlk_bins *va;
   uint64_t base;
   size_t reserved_bytes;
-} gmlk_spool;
+} gmlk_windows;
 
 typedef struct gmlk_arena {
   gmlk_host *host;
@@ -2472,14 +2472,14 @@ typedef struct gmlk_arena {
   uint32_t *slots;
   gmlk_block head, tail; /* edges */
   gmlk_block *gaps;      /* tree of the unbacked blocks */
-  gmlk_holes **pools;    /* by stream number */
-  size_t pool_capacity;
+  gmlk_bins **bins;      /* by stream number */
+  size_t bins_capacity;
   uint64_t free_grains; /* in free blocks, whatever their tag */
   size_t backed_count, stuck_count;
   uint32_t stuck_end; /* behind the last quarantined slot */
   size_t live_count;  /* blocks of the user's, pending ones included */
   int keeps_apart;    /* a policy says which free blocks are joined */
-  gmlk_spool spool;
+  gmlk_windows windows;
   gmlake_pool *pool;      /* NULL: the default one */
   int is_bare;            /* no home range: its chunks are mapped in buffers alone, see >>buffer */
   gmlake_buffer *buffers; /* [bare] destroyed ones too until they are unmapped, */
@@ -2518,23 +2518,23 @@ static inline void gmlk_cover(gmlk_arena *a, gmlk_block *b) {
 }
 
 static int gmlk_arena_admit_new(gmlk_arena *a, unsigned stream) {
-  if (stream >= a->pool_capacity) {
-    size_t capacity = gmlk_max(8, (size_t)stream * 2), old = a->pool_capacity;
-    void *pools = gmlk_host_grow(a->host, a->pools, old * sizeof(gmlk_holes *),
-                                 capacity * sizeof(gmlk_holes *));
+  if (stream >= a->bins_capacity) {
+    size_t capacity = gmlk_max(8, (size_t)stream * 2), old = a->bins_capacity;
+    void *pools =
+        gmlk_host_grow(a->host, a->bins, old * sizeof(gmlk_bins *), capacity * sizeof(gmlk_bins *));
     if (!pools) return 0;
-    a->pools = (gmlk_holes **)pools;
-    a->pool_capacity = capacity;
+    a->bins = (gmlk_bins **)pools;
+    a->bins_capacity = capacity;
   }
-  if (!a->pools[stream]) a->pools[stream] = gmlk_holes_new(a->host);
-  if (a->pools[stream]) gmlk_holes_reserve(a->pools[stream], a->host);
-  return a->pools[stream] != NULL;
+  if (!a->bins[stream]) a->bins[stream] = gmlk_bins_new(a->host);
+  if (a->bins[stream]) gmlk_bins_reserve(a->bins[stream], a->host);
+  return a->bins[stream] != NULL;
 }
 
-/* A pool for a stream's memory, so that nothing that follows has to allocate one. */
+/* A bins for a stream's memory, so that nothing that follows has to allocate one. */
 GMLK_INLINE int gmlk_arena_admit(gmlk_arena *a, unsigned stream) {
-  const gmlk_holes *pool = stream < a->pool_capacity ? a->pools[stream] : NULL;
-  return (pool && pool->count <= pool->room) || gmlk_arena_admit_new(a, stream);
+  const gmlk_bins *bins = stream < a->bins_capacity ? a->bins[stream] : NULL;
+  return (bins && bins->count <= bins->room) || gmlk_arena_admit_new(a, stream);
 }
 
 /* The nearest blocks that are not clean, whose runs reach over those between: one step, but where
@@ -2567,24 +2567,24 @@ static gmlk_block *gmlk_run_start(const gmlk_block *lead) { return gmlk_before_c
 static gmlk_reach gmlk_run_of(const gmlk_arena *a, gmlk_block *b) {
   gmlk_reach run;
   run.lead = b;
-  if (!b->hole) run.lead = gmlk_before_clean(gmlk_tree_upto(a->pools[b->stream]->seconds, b->at));
+  if (!b->hole) run.lead = gmlk_before_clean(gmlk_tree_upto(a->bins[b->stream]->seconds, b->at));
   run.at = gmlk_run_start(run.lead)->at;
   run.end = run.at + run.lead->hole;
   return run;
 }
 
 static void gmlk_run_enter(gmlk_arena *a, gmlk_block *lead, uint32_t grains) {
-  gmlk_holes *pool = a->pools[lead->stream];
+  gmlk_bins *bins = a->bins[lead->stream];
   gmlk_block *second = gmlk_behind_clean(lead);
-  gmlk_holes_insert(pool, lead, grains);
-  if (gmlk_has_tag(second, lead->stream)) gmlk_tree_insert(&pool->seconds, second);
+  gmlk_bins_insert(bins, lead, grains);
+  if (gmlk_has_tag(second, lead->stream)) gmlk_tree_insert(&bins->seconds, second);
 }
 
 static void gmlk_run_leave(gmlk_arena *a, gmlk_block *lead) {
-  gmlk_holes *pool = a->pools[lead->stream];
+  gmlk_bins *bins = a->bins[lead->stream];
   gmlk_block *second = gmlk_behind_clean(lead);
-  gmlk_holes_remove(pool, lead);
-  if (gmlk_has_tag(second, lead->stream)) gmlk_tree_remove(&pool->seconds, second);
+  gmlk_bins_remove(bins, lead);
+  if (gmlk_has_tag(second, lead->stream)) gmlk_tree_remove(&bins->seconds, second);
 }
 
 /* The runs that a clean block is in, at most two: lead NULL where there is none. They leave. */
@@ -2607,7 +2607,7 @@ static void gmlk_cut(gmlk_arena *a, gmlk_block *b) {
     gmlk_tree_remove(&a->gaps, b);
     b->hole = 0;
   } else if (stream == GMLK_CLEAN) {
-    gmlk_holes_remove(a->pools[GMLK_CLEAN], b); /* [A3] */
+    gmlk_bins_remove(a->bins[GMLK_CLEAN], b); /* [A3] */
     gmlk_runs_beside(a, before, behind, &left, &right);
     b->state = GMLK_RESERVED;
     if (left.lead) gmlk_run_enter(a, left.lead, b->at - left.at);
@@ -2626,7 +2626,7 @@ static void gmlk_cut(gmlk_arena *a, gmlk_block *b) {
 static void gmlk_mend_clean(gmlk_arena *a, gmlk_block *b) {
   gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b);
   gmlk_reach left, right;
-  gmlk_holes_insert(a->pools[GMLK_CLEAN], b, b->grains);
+  gmlk_bins_insert(a->bins[GMLK_CLEAN], b, b->grains);
   gmlk_runs_beside(a, before, behind, &left, &right);
   b->state = GMLK_FREE;
   if (left.lead && right.lead && before->stream == behind->stream) {
@@ -2756,14 +2756,14 @@ static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint6
     return;
   }
   if (b->prev->state == GMLK_FREE && b->prev->stream == stream) {
-    gmlk_holes_remove(a->pools[stream], b->prev);
+    gmlk_bins_remove(a->bins[stream], b->prev);
     b = gmlk_join(a, b->prev);
   }
   if (b->next->state == GMLK_FREE && b->next->stream == stream) {
-    gmlk_holes_remove(a->pools[stream], b->next);
+    gmlk_bins_remove(a->bins[stream], b->next);
     b = gmlk_join(a, b);
   }
-  gmlk_holes_insert(a->pools[stream], b, b->grains);
+  gmlk_bins_insert(a->bins[stream], b, b->grains);
 }
 
 /* Changes the stream of a free block's tag. */
@@ -2821,17 +2821,17 @@ static gmlk_block *gmlk_own(gmlk_arena *a, gmlk_block *first, uint32_t grains, u
 /* Takes so many grains from `at` on out of a hole, the block that holds the first one being `b`:
    one live block. pre: two records reserved. */
 GMLK_INLINE gmlk_block *gmlk_take(gmlk_arena *a, gmlk_block *b, uint32_t at, uint32_t grains) {
-  gmlk_holes *pool = a->pools[b->stream];
+  gmlk_bins *bins = a->bins[b->stream];
   int is_alone = b->stream == GMLK_CLEAN
                      ? b->prev->state != GMLK_FREE && b->next->state != GMLK_FREE
                      : b->hole == b->grains;
   if (!is_alone || b->at != at)
     return gmlk_own(a, gmlk_reserve_range(a, b, at, grains), grains, GMLK_LIVE);
-  gmlk_holes_remove(pool, b);
+  gmlk_bins_remove(bins, b);
   a->free_grains -= grains;
   if (b->grains > grains) {
     b = gmlk_split(a, b, grains);
-    gmlk_holes_insert(pool, b->next, b->next->grains);
+    gmlk_bins_insert(bins, b->next, b->next->grains);
   }
   return gmlk_give_owner(a, b, GMLK_LIVE);
 }
@@ -2871,11 +2871,11 @@ static int gmlk_is_beside(const gmlk_block *b, unsigned stream) {
 
 /* The best clean block that is a hole by itself for the stream, not part of a run of its own. */
 static gmlk_block *gmlk_best_clean(const gmlk_arena *a, unsigned stream, uint32_t grains) {
-  gmlk_holes *pool = a->pools[GMLK_CLEAN];
-  gmlk_block *best = gmlk_holes_best(pool, grains), *b = best;
+  gmlk_bins *bins = a->bins[GMLK_CLEAN];
+  gmlk_block *best = gmlk_bins_best(bins, grains), *b = best;
   unsigned tries = 0;
   while (b && tries++ < 16 && (b->hole < grains || (stream && gmlk_is_beside(b, stream))))
-    b = gmlk_holes_next(pool, b);
+    b = gmlk_bins_next(bins, b);
   return b && b->hole < grains ? best : b;
 }
 
@@ -2888,17 +2888,17 @@ static uint32_t gmlk_aligned_at(const gmlk_block *start, uint32_t hole, uint32_t
   return start->at + skip;
 }
 
-/* BestFit over one pool: of sixteen holes the first that holds the aligned range; else one that
+/* BestFit over one tag: of sixteen holes the first that holds the aligned range; else one that
    holds it wherever it begins. */
-static inline gmlk_block *gmlk_best_in(const gmlk_arena *a, unsigned pool, unsigned stream,
+static inline gmlk_block *gmlk_best_in(const gmlk_arena *a, unsigned tag, unsigned stream,
                                        uint32_t grains, uint32_t align, uint32_t *out_at) {
-  gmlk_holes *holes = a->pools[pool];
-  gmlk_block *b = pool ? gmlk_holes_best(holes, grains) : gmlk_best_clean(a, stream, grains);
+  gmlk_bins *holes = a->bins[tag];
+  gmlk_block *b = tag ? gmlk_bins_best(holes, grains) : gmlk_best_clean(a, stream, grains);
   unsigned tries = 0;
   int fits;
-  for (; b; b = gmlk_holes_next(holes, b)) {
-    if (tries++ == 16 && (b = gmlk_holes_best(holes, grains + align - 1)) == NULL) return NULL;
-    *out_at = gmlk_aligned_at(pool ? gmlk_run_start(b) : b, b->hole, grains, align, &fits);
+  for (; b; b = gmlk_bins_next(holes, b)) {
+    if (tries++ == 16 && (b = gmlk_bins_best(holes, grains + align - 1)) == NULL) return NULL;
+    *out_at = gmlk_aligned_at(tag ? gmlk_run_start(b) : b, b->hole, grains, align, &fits);
     if (fits) return b;
   }
   return NULL;
@@ -2914,7 +2914,7 @@ static inline gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, ui
     if (stream) own = gmlk_best_in(a, stream, stream, grains, align, &own_at);
     clean = gmlk_best_in(a, GMLK_CLEAN, stream, grains, align, &clean_at);
   } else {
-    if (stream) own = gmlk_holes_best(a->pools[stream], grains);
+    if (stream) own = gmlk_bins_best(a->bins[stream], grains);
     if (own) own_at = (start = gmlk_run_start(own))->at;
     clean = own && own->hole == grains ? NULL : gmlk_best_clean(a, stream, grains);
     if (clean) clean_at = clean->at;
@@ -2975,8 +2975,8 @@ static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) {
 static void gmlk_arena_tidy(gmlk_arena *a) {
   size_t slots = gmlk_max(a->slot_count, a->stuck_end), capacity = 2 * slots + 32, i;
   void *chunks;
-  for (i = 0; i < a->pool_capacity; i++)
-    if (a->pools[i]) gmlk_holes_narrow(a->pools[i], a->host);
+  for (i = 0; i < a->bins_capacity; i++)
+    if (a->bins[i]) gmlk_bins_narrow(a->bins[i], a->host);
   if (a->scratch_slots > 4 * slots + 128) {
     gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
     a->scratch = NULL;
@@ -3060,14 +3060,14 @@ static int gmlk_arena_init(gmlk_arena *a, gmlk_host *host, gmlk_records *records
   a->host = host;
   a->records = records;
   gmlk_edges_init(&a->head, &a->tail);
-  gmlk_edges_init(&a->spool.va_head, &a->spool.va_tail);
+  gmlk_edges_init(&a->windows.va_head, &a->windows.va_tail);
   return gmlk_arena_admit(a, GMLK_CLEAN) && gmlk_arena_reserve_slots(a, 1);
 }
 
 static void gmlk_arena_destroy(gmlk_arena *a) {
   size_t i;
-  for (i = 0; i < a->pool_capacity; i++) gmlk_holes_destroy(a->pools[i], a->host);
-  gmlk_host_free(a->host, a->pools, a->pool_capacity * sizeof(gmlk_holes *));
+  for (i = 0; i < a->bins_capacity; i++) gmlk_bins_destroy(a->bins[i], a->host);
+  gmlk_host_free(a->host, a->bins, a->bins_capacity * sizeof(gmlk_bins *));
   gmlk_host_free(a->host, a->chunks, (a->slot_capacity + 1) * sizeof(gmlk_chunk));
   gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
 }
@@ -3120,10 +3120,10 @@ static uint32_t gmlk_span_chunks(const gmlk_arena *a, const gmlk_span *span) {
 }
 
 /* Address space for so many chunks, or NULL. pre: one record reserved. */
-static gmlk_block *gmlk_va_take(gmlk_spool *spool, gmlk_records *records, uint32_t slots) {
-  gmlk_block *b = gmlk_holes_best(spool->va, slots), *rest;
+static gmlk_block *gmlk_va_take(gmlk_windows *spool, gmlk_records *records, uint32_t slots) {
+  gmlk_block *b = gmlk_bins_best(spool->va, slots), *rest;
   if (!b) return NULL;
-  gmlk_holes_remove(spool->va, b);
+  gmlk_bins_remove(spool->va, b);
   b->state = GMLK_LIVE;
   if (b->grains == slots) return b;
   rest = gmlk_records_take(records);
@@ -3133,37 +3133,37 @@ static gmlk_block *gmlk_va_take(gmlk_spool *spool, gmlk_records *records, uint32
   rest->grains -= slots;
   b->grains = slots;
   gmlk_link_before(rest, b->next);
-  gmlk_holes_insert(spool->va, rest, rest->grains);
+  gmlk_bins_insert(spool->va, rest, rest->grains);
   return b;
 }
 
-static void gmlk_va_give(gmlk_spool *spool, gmlk_records *records, gmlk_block *b) {
+static void gmlk_va_give(gmlk_windows *spool, gmlk_records *records, gmlk_block *b) {
   gmlk_block *prev = b->prev, *next = b->next;
   if (prev->state == GMLK_FREE) {
-    gmlk_holes_remove(spool->va, prev);
+    gmlk_bins_remove(spool->va, prev);
     b->at = prev->at;
     b->grains += prev->grains;
     gmlk_unlink(prev);
     gmlk_records_give(records, prev);
   }
   if (next->state == GMLK_FREE) {
-    gmlk_holes_remove(spool->va, next);
+    gmlk_bins_remove(spool->va, next);
     b->grains += next->grains;
     gmlk_unlink(next);
     gmlk_records_give(records, next);
   }
   b->state = GMLK_FREE;
-  gmlk_holes_insert(spool->va, b, b->grains);
+  gmlk_bins_insert(spool->va, b, b->grains);
 }
 
 /* By upper bits: sizes are often multiples of a large power of two. */
-static gmlk_window **gmlk_bucket(const gmlk_spool *spool, uint32_t grains) {
+static gmlk_window **gmlk_bucket(const gmlk_windows *spool, uint32_t grains) {
   GMLAKE_ASSERT(spool->buckets);
   return &spool->buckets[(gmlk_mix(grains) >> 32) * spool->bucket_count >> 32];
 }
 
 /* Behind the newer ones, or as far behind them as so many steps go. */
-static void gmlk_bucket_enter(gmlk_spool *spool, gmlk_window *w) {
+static void gmlk_bucket_enter(gmlk_windows *spool, gmlk_window *w) {
   gmlk_window **link = gmlk_bucket(spool, w->self.grains);
   unsigned steps = 0;
   w->bucket_prev = NULL;
@@ -3176,7 +3176,7 @@ static void gmlk_bucket_enter(gmlk_spool *spool, gmlk_window *w) {
   *link = w;
 }
 
-static void gmlk_bucket_leave(gmlk_spool *spool, const gmlk_window *w) {
+static void gmlk_bucket_leave(gmlk_windows *spool, const gmlk_window *w) {
   if (w->bucket_prev)
     w->bucket_prev->bucket_next = w->bucket_next;
   else
@@ -3185,7 +3185,7 @@ static void gmlk_bucket_leave(gmlk_spool *spool, const gmlk_window *w) {
 }
 
 /* Room for one more window in the table of sizes. */
-static int gmlk_spool_reserve(gmlk_spool *spool, gmlk_host *host) {
+static int gmlk_windows_reserve(gmlk_windows *spool, gmlk_host *host) {
   size_t count = spool->bucket_count ? spool->bucket_count * 2 : 16, i;
   size_t old_count = spool->bucket_count;
   gmlk_window **old = spool->buckets, **grown;
@@ -3210,7 +3210,7 @@ static int gmlk_spool_reserve(gmlk_spool *spool, gmlk_host *host) {
   return 1;
 }
 
-static void gmlk_window_set_idle(gmlk_spool *spool, gmlk_window *w) {
+static void gmlk_window_set_idle(gmlk_windows *spool, gmlk_window *w) {
   gmlk_bucket_enter(spool, w);
   w->self.state = GMLK_IDLE;
   w->newer = NULL;
@@ -3222,7 +3222,7 @@ static void gmlk_window_set_idle(gmlk_spool *spool, gmlk_window *w) {
   spool->newest = w;
 }
 
-static void gmlk_window_unset_idle(gmlk_spool *spool, gmlk_window *w) {
+static void gmlk_window_unset_idle(gmlk_windows *spool, gmlk_window *w) {
   gmlk_bucket_leave(spool, w);
   if (w->older)
     w->older->newer = w->newer;
@@ -3284,7 +3284,7 @@ static int gmlk_window_suits(const gmlk_arena *a, const gmlk_window *w, uint32_t
 static gmlk_window *gmlk_window_find(const gmlk_arena *a, const gmlk_streams *streams,
                                      gmlk_taker taker, uint32_t grains, uint32_t align,
                                      int whole_only) {
-  gmlk_window *w = a->spool.bucket_count ? *gmlk_bucket(&a->spool, grains) : NULL;
+  gmlk_window *w = a->windows.bucket_count ? *gmlk_bucket(&a->windows, grains) : NULL;
   unsigned tries = 0, steps = 0;
   for (; w && tries < GMLK_WINDOW_TRIES; w = w->bucket_next) {
     if (++steps > GMLK_WINDOW_STEPS) return NULL;
@@ -3306,7 +3306,7 @@ static void gmlk_arena_retag(gmlk_arena *a, unsigned from, unsigned to) {
   gmlk_window *w;
   for (; b != &a->tail; b = b->next)
     if (b->state == GMLK_FREE && b->stream == from) b = gmlk_retag(a, b, to);
-  for (w = a->spool.oldest; w; w = w->newer)
+  for (w = a->windows.oldest; w; w = w->newer)
     if (w->self.stream == from) w->self.stream = (uint16_t)to;
 }
 
@@ -3324,7 +3324,7 @@ static int gmlk_window_marks(gmlk_arena *a, const gmlk_window *w, int clear) {
 }
 
 static gmlk_window *gmlk_window_numbered(const gmlk_arena *a, uint64_t number) {
-  gmlk_window *w = a->spool.oldest;
+  gmlk_window *w = a->windows.oldest;
   while (w && w->number != number) w = w->newer;
   return w;
 }
@@ -3367,14 +3367,14 @@ struct gmlake_pool {
   gmlake_pool *next_dead; /* destroyed, but not everything went back */
 };
 
-typedef struct gmlk_call { /* a callback that is running, of the user's or of a policy */
+typedef struct gmlk_callback { /* a callback that is running, of the user's or of a policy */
   uintptr_t thread;
   uintptr_t frame; /* that called it */
   int is_policy;
-  struct gmlk_call *next;
-} gmlk_call;
+  struct gmlk_callback *next;
+} gmlk_callback;
 
-typedef struct gmlk_request {
+typedef struct gmlk_attempt {
   gmlk_arena *arena;
   gmlk_taker taker;       /* stream: who may take what; a capture's number inside one */
   unsigned stream;        /* the stream's own number, 0: none */
@@ -3394,7 +3394,7 @@ typedef struct gmlk_request {
   uint64_t number; /* of the attempt; 0: for a buffer */
   uint64_t driver_ns;
   const char *reason; /* NULL: the state says it */
-} gmlk_request;
+} gmlk_attempt;
 
 typedef struct gmlk_message {
   int level;
@@ -3427,13 +3427,13 @@ struct gmlake {
   gmlake_error_info error;
   gmlk_message *messages; /* for the logger, when no lock is held */
   unsigned message_count;
-  gmlk_call *calls, *spare_calls; /* running, and records for the next */
-  int asks_first;                 /* the policy has a say in every allocation */
+  gmlk_callback *callbacks, *spare_callbacks; /* running, and records for the next */
+  int asks_first;                             /* the policy has a say in every allocation */
   uint64_t request_count;
   int is_watched; /* by an observer or a policy */
   int is_observed;
-  const gmlk_request *served; /* by the holder of driving, or NULL */
-  void *view_memory;          /* of the holder of driving, see >>decide */
+  const gmlk_attempt *served; /* by the holder of driving, or NULL */
+  void *view_memory;          /* of the holder of driving, see >>research */
   size_t view_bytes;
 };
 
@@ -3455,52 +3455,53 @@ static void gmlk_driving_unlock(gmlake *l) {
   if (l->has_locks) gmlk_mutex_unlock(&l->driving);
 }
 
-static int gmlk_call_reserve(gmlake *l) {
-  if (!l->spare_calls) l->spare_calls = (gmlk_call *)gmlk_host_alloc(&l->host, sizeof(gmlk_call));
-  return l->spare_calls != NULL;
+static int gmlk_callback_reserve(gmlake *l) {
+  if (!l->spare_callbacks)
+    l->spare_callbacks = (gmlk_callback *)gmlk_host_alloc(&l->host, sizeof(gmlk_callback));
+  return l->spare_callbacks != NULL;
 }
 
 /* Lets go of the books for a callback; NULL, and they stay locked: no host memory, which a lake's
    first callback at a time needs none of. */
-GMLK_INLINE gmlk_call *gmlk_call_begin(gmlake *l, int is_policy) {
-  gmlk_call *call = gmlk_call_reserve(l) ? l->spare_calls : NULL;
+GMLK_INLINE gmlk_callback *gmlk_callback_begin(gmlake *l, int is_policy) {
+  gmlk_callback *call = gmlk_callback_reserve(l) ? l->spare_callbacks : NULL;
   if (!call) return NULL;
-  l->spare_calls = call->next;
+  l->spare_callbacks = call->next;
   call->thread = gmlk_thread_id();
   call->frame = GMLK_FRAME();
   call->is_policy = is_policy;
-  call->next = l->calls;
-  l->calls = call;
+  call->next = l->callbacks;
+  l->callbacks = call;
   l->is_barred = 1;
   gmlk_books_unlock(l);
   return call;
 }
 
-static void gmlk_call_drop(gmlake *l, gmlk_call **link) {
-  gmlk_call *call = *link;
+static void gmlk_callback_drop(gmlake *l, gmlk_callback **link) {
+  gmlk_callback *call = *link;
   *link = call->next;
-  call->next = l->spare_calls;
-  l->spare_calls = call;
-  l->is_barred = l->lost || l->calls;
+  call->next = l->spare_callbacks;
+  l->spare_callbacks = call;
+  l->is_barred = l->lost || l->callbacks;
 }
 
 /* Takes the books again. */
-static void gmlk_call_end(gmlake *l, const gmlk_call *call) {
-  gmlk_call **link = &l->calls;
+static void gmlk_callback_end(gmlake *l, const gmlk_callback *call) {
+  gmlk_callback **link = &l->callbacks;
   gmlk_books_lock(l);
   while (*link && *link != call) link = &(*link)->next;
-  if (*link) gmlk_call_drop(l, link);
+  if (*link) gmlk_callback_drop(l, link);
 }
 
 /* Whether this thread is in a callback: any one, or a policy's. Drops its dead records [K1]. */
-GMLK_INLINE int gmlk_in_call(gmlake *l, int of_policy) {
+GMLK_INLINE int gmlk_in_callback(gmlake *l, int of_policy) {
   const uintptr_t thread = gmlk_thread_id(), frame = GMLK_FRAME();
-  gmlk_call **link = &l->calls;
+  gmlk_callback **link = &l->callbacks;
   int is_in = 0;
   while (*link) {
-    const gmlk_call *call = *link;
+    const gmlk_callback *call = *link;
     if (call->thread == thread && call->frame && frame >= call->frame) {
-      gmlk_call_drop(l, link);
+      gmlk_callback_drop(l, link);
       continue;
     }
     is_in |= call->thread == thread && (!of_policy || call->is_policy);
@@ -3580,8 +3581,8 @@ static gmlake_result gmlk_drive_book(gmlake *l, const gmlk_drive *drive) {
   return result;
 }
 
-/* Lets go of the books and begins a stretch of backend calls, or answers why it cannot. Between open
-   and close other threads may have the books: this is the only place where a planner lends them
+/* Lets go of the books and begins a stretch of backend calls, or answers why it cannot. Between
+   open and close other threads may have the books: this is the only place where a planner lends them
    to the driver. */
 static gmlake_result gmlk_drive_open(gmlake *l, gmlk_drive *drive) {
   gmlk_books_unlock(l);
@@ -3671,8 +3672,8 @@ static gmlake_stream gmlk_stream_shown(const gmlake *l, unsigned stream) {
 }
 
 /* An event on behalf of a request, or of none. */
-GMLK_INLINE void gmlk_event(const gmlake *l, const gmlk_request *r, gmlake_event_kind kind,
-                            const char *reason, gmlake_event *out) {
+GMLK_INLINE void gmlk_step_begin(const gmlake *l, const gmlk_attempt *r, gmlake_step_kind kind,
+                                 const char *reason, gmlake_step *out) {
   out->kind = kind;
   out->reason = reason;
   out->request = r ? r->number : 0;
@@ -3682,7 +3683,7 @@ GMLK_INLINE void gmlk_event(const gmlake *l, const gmlk_request *r, gmlake_event
   out->bytes = out->asked_bytes = 0;
 }
 
-GMLK_INLINE void gmlk_tell_event(gmlake *l, gmlake_event *event) {
+GMLK_INLINE void gmlk_tell_step(gmlake *l, gmlake_step *event) {
   event->reserved_bytes = l->stats.reserved_bytes;
   event->active_bytes = l->stats.active_bytes;
   gmlk_guest_set(&l->host, gmlk_thread_id());
@@ -3691,31 +3692,31 @@ GMLK_INLINE void gmlk_tell_event(gmlake *l, gmlake_event *event) {
 }
 
 /* Tells of a step; where no request is given it is that of the holder of `driving`. */
-static void gmlk_tell(gmlake *l, const gmlk_request *r, gmlake_event_kind kind, uint64_t address,
+static void gmlk_tell(gmlake *l, const gmlk_attempt *r, gmlake_step_kind kind, uint64_t address,
                       uint64_t bytes, uint64_t driver_ns, const char *reason) {
-  gmlake_event event;
+  gmlake_step event;
   if (!l->is_observed) return;
-  gmlk_event(l, r ? r : l->served, kind, reason, &event);
+  gmlk_step_begin(l, r ? r : l->served, kind, reason, &event);
   event.address = address;
   event.bytes = (size_t)bytes;
   event.driver_ns = driver_ns;
-  gmlk_tell_event(l, &event);
+  gmlk_tell_step(l, &event);
 }
 
 /* A stream, or the host for what a stream still does. */
 static void gmlk_tell_wait(gmlake *l, unsigned stream, uint64_t driver_ns, const char *reason) {
-  gmlake_event event;
+  gmlake_step event;
   if (!l->is_observed) return;
-  gmlk_event(l, l->served, GMLAKE_EVENT_WAIT, reason, &event);
+  gmlk_step_begin(l, l->served, GMLAKE_STEP_WAIT, reason, &event);
   event.stream = gmlk_stream_shown(l, stream);
   event.driver_ns = driver_ns;
-  gmlk_tell_event(l, &event);
+  gmlk_tell_step(l, &event);
 }
 
 /* Of a range at `at`, so many grains long, a part was taken. */
-static void gmlk_tell_split(gmlake *l, const gmlk_request *r, uint32_t at, uint32_t grains) {
+static void gmlk_tell_split(gmlake *l, const gmlk_attempt *r, uint32_t at, uint32_t grains) {
   if (l->is_observed)
-    gmlk_tell(l, r, GMLAKE_EVENT_SPLIT, r->arena->is_bare ? 0 : gmlk_home(r->arena, at),
+    gmlk_tell(l, r, GMLAKE_STEP_SPLIT, r->arena->is_bare ? 0 : gmlk_home(r->arena, at),
               gmlk_to_bytes(grains), 0, "a part of a larger range");
 }
 
@@ -3791,7 +3792,7 @@ static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream,
   }
   w->self.stream = (uint16_t)stream;
   w->self.ticket = ticket;
-  gmlk_window_set_idle(&a->spool, w);
+  gmlk_window_set_idle(&a->windows, w);
 }
 
 /* Frees the pending blocks whose recorded streams are done. */
@@ -3978,18 +3979,18 @@ static void gmlk_arena_sweep(gmlake *l, gmlk_arena *a) {
   gmlk_window *w;
   unsigned stream, bin;
   for (stream = GMLK_FIRST_STREAM; stream < l->streams.count; stream++) {
-    gmlk_holes *pool = stream < a->pool_capacity ? a->pools[stream] : NULL;
-    for (bin = pool ? gmlk_bin_from(pool, 1) : GMLK_BINS; bin < GMLK_BINS;
-         bin = gmlk_bin_from(pool, bin + 1)) {
-      gmlk_block *b = gmlk_bin_first(pool, bin), *next;
+    gmlk_bins *bins = stream < a->bins_capacity ? a->bins[stream] : NULL;
+    for (bin = bins ? gmlk_bin_from(bins, 1) : GMLK_BINS; bin < GMLK_BINS;
+         bin = gmlk_bin_from(bins, bin + 1)) {
+      gmlk_block *b = gmlk_bin_first(bins, bin), *next;
       for (; b; b = next) { /* what a run leaves enters the same bin, at its head */
-        next = gmlk_bin_next(pool, bin, b);
+        next = gmlk_bin_next(bins, bin, b);
         gmlk_run_sweep(l, a, b, stream);
       }
     }
   }
-  gmlk_holes_reserve(a->pools[GMLK_CLEAN], a->host);
-  for (w = a->spool.oldest; w; w = w->newer)
+  gmlk_bins_reserve(a->bins[GMLK_CLEAN], a->host);
+  for (w = a->windows.oldest; w; w = w->newer)
     if (gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket)) w->self.stream = GMLK_CLEAN;
 }
 
@@ -4166,16 +4167,16 @@ static gmlake_result gmlk_wait_for_spans(gmlake *l, gmlk_taker taker, const gmlk
 /* ---- >>request ---------------------------------------------------------------------------------
    One attempt to serve a request: who asks, where, for how much, and what became of it. It is
    opened when the call begins and granted once, when a block has been found. Owns the fields of
-   gmlk_request and what a granted block says of its user.
+   gmlk_attempt and what a granted block says of its user.
    O(1). Can fail: host memory, for a new stream or for the records that serving needs at its
    end. */
 
 #define GMLK_ALLOC_FLAGS (GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW)
 
-static int gmlk_is_whole(const gmlk_request *r) { return (r->flags & GMLAKE_EXCLUSIVE) != 0; }
+static int gmlk_is_whole(const gmlk_attempt *r) { return (r->flags & GMLAKE_EXCLUSIVE) != 0; }
 
 /* In grains, which an alignment or EXCLUSIVE makes coarser. */
-static gmlake_result gmlk_request_size(gmlake *l, gmlk_request *r, const gmlake_alloc_desc *desc) {
+static gmlake_result gmlk_attempt_size(gmlake *l, gmlk_attempt *r, const gmlake_alloc_desc *desc) {
   size_t alignment = desc->alignment ? desc->alignment : GMLK_GRAIN;
   size_t unit = gmlk_is_whole(r) ? r->arena->chunk_bytes : GMLK_GRAIN;
   if (!gmlk_is_pow2(alignment) || alignment > r->arena->chunk_bytes)
@@ -4193,9 +4194,9 @@ static gmlake_result gmlk_request_size(gmlake *l, gmlk_request *r, const gmlake_
 }
 
 /* Who asks, where, and for how much. */
-GMLK_INLINE gmlake_result gmlk_request_init(gmlake *l, gmlk_request *r,
+GMLK_INLINE gmlake_result gmlk_attempt_init(gmlake *l, gmlk_attempt *r,
                                             const gmlake_alloc_desc *desc, gmlake_stream stream) {
-  memset(r, 0, offsetof(gmlk_request, state));
+  memset(r, 0, offsetof(gmlk_attempt, state));
   r->state = 0;
   r->number = r->driver_ns = 0;
   r->reason = NULL;
@@ -4224,41 +4225,41 @@ GMLK_INLINE gmlake_result gmlk_request_init(gmlake *l, gmlk_request *r,
       if (result) return result;
     }
   }
-  r->may_stitch = !(desc->flags & GMLAKE_NO_STITCH) && r->arena->spool.va &&
+  r->may_stitch = !(desc->flags & GMLAKE_NO_STITCH) && r->arena->windows.va &&
                   desc->bytes >= l->desc.stitch_bytes_min;
   if (!desc->flags && !desc->alignment && desc->bytes <= r->arena->chunk_bytes) { /* most */
     r->grains = (uint32_t)((desc->bytes + GMLK_GRAIN - 1) / GMLK_GRAIN);
     r->align = 1;
     return GMLAKE_OK;
   }
-  return gmlk_request_size(l, r, desc);
+  return gmlk_attempt_size(l, r, desc);
 }
 
 /* Host memory that serving needs at its end. */
-static inline int gmlk_serve_reserve(gmlake *l, const gmlk_request *r) {
+static inline int gmlk_serve_reserve(gmlake *l, const gmlk_attempt *r) {
   return gmlk_records_reserve(&l->records, &l->host, 2) &&
          gmlk_index_reserve(&l->index, &l->host) && gmlk_arena_admit(r->arena, r->taker.stream);
 }
 
 /* A request that can be served. */
-GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
+GMLK_INLINE gmlake_result gmlk_attempt_open(gmlake *l, gmlk_attempt *r,
                                             const gmlake_alloc_desc *desc, gmlake_stream stream) {
-  gmlake_result result = gmlk_request_init(l, r, desc, stream);
+  gmlake_result result = gmlk_attempt_init(l, r, desc, stream);
   if (result) return result;
   return gmlk_serve_reserve(l, r) ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
 
 /* The request once more, as long as its stream keeps its number: who forgets a stream or ends a
    capture holds driving. */
-static gmlake_result gmlk_request_renew(gmlake *l, gmlk_request *r, gmlake_stream stream) {
+static gmlake_result gmlk_attempt_renew(gmlake *l, gmlk_attempt *r, gmlake_stream stream) {
   uint64_t number = r->number;
-  gmlake_result result = gmlk_request_open(l, r, r->desc, stream);
+  gmlake_result result = gmlk_attempt_open(l, r, r->desc, stream);
   r->number = number;
   return result;
 }
 
 /* The request's taker, waiting on the device for other streams where that is possible. */
-static gmlk_taker gmlk_waiting_taker(const gmlake *l, const gmlk_request *r) {
+static gmlk_taker gmlk_waiting_taker(const gmlake *l, const gmlk_attempt *r) {
   gmlk_taker taker = r->taker;
   if (!r->stream || r->is_capture || l->streams.used_count < 2) return taker;
   taker.may_wait = l->streams.items[r->stream]->value || !l->streams.capture_count;
@@ -4277,7 +4278,7 @@ static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned s
 }
 
 /* What is taken becomes live; `state` is the paper's, 1 to 3, or 4 after growth. */
-static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, unsigned state) {
+static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_attempt *r, gmlk_block *b, unsigned state) {
   b->state = GMLK_LIVE;
   b->stream = (uint16_t)r->stream;
   b->flags = (uint8_t)((r->flags & 0x7F) | (r->is_capture ? GMLK_IN_GRAPH : 0));
@@ -4289,20 +4290,20 @@ static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, 
 }
 
 /* An attempt is over. */
-static void gmlk_tell_attempt(gmlake *l, const gmlk_request *r, const void *ptr) {
+static void gmlk_tell_attempt(gmlake *l, const gmlk_attempt *r, const void *ptr) {
   const char *reason = r->reason;
-  gmlake_event event;
+  gmlake_step event;
   if (!ptr)
     reason = "not served";
   else if (!reason)
     reason = r->state == 1 ? "a range of the size" : "the smallest larger range";
-  gmlk_event(l, r, GMLAKE_EVENT_ALLOC, reason, &event);
+  gmlk_step_begin(l, r, GMLAKE_STEP_ALLOC, reason, &event);
   event.state = ptr ? r->state : 5;
   event.address = (uint64_t)(uintptr_t)ptr;
   event.bytes = gmlk_to_bytes(r->grains);
   event.asked_bytes = r->bytes;
   event.driver_ns = r->driver_ns;
-  gmlk_tell_event(l, &event);
+  gmlk_tell_step(l, &event);
 }
 
 /* ---- >>planner ---------------------------------------------------------------------------------
@@ -4316,11 +4317,11 @@ static void gmlk_tell_attempt(gmlake *l, const gmlk_request *r, const void *ptr)
 #define GMLK_NOWHERE (~(uint32_t)0)
 #define GMLK_END_TRIES 16u /* the longest runs below a chunk: shorter ones are for short requests */
 
-typedef struct gmlk_plan {
+typedef struct gmlk_window_plan {
   uint32_t span_count;  /* in arena->spans */
   uint32_t chunk_count; /* mappings that the window needs */
   uint32_t shortfall;   /* grains that are missing where there is no plan */
-} gmlk_plan;
+} gmlk_window_plan;
 
 typedef struct gmlk_supply { /* what the free runs offer, beside runs and tips */
   uint32_t run_count, tip_count;
@@ -4373,17 +4374,17 @@ static void gmlk_supply_add(gmlk_arena *a, gmlk_supply *supply, uint32_t at, uin
   }
 }
 
-/* The runs open to the stream in a bin of its pool or of the clean one, each once, at most so many;
+/* The runs open to the stream in a bin of its tag or of the clean one, each once, at most so many;
    returns how many were looked at. */
-static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned pool, unsigned stream, unsigned bin,
+static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned tag, unsigned stream, unsigned bin,
                                 unsigned tries, uint32_t grains, uint32_t align,
                                 gmlk_supply *supply) {
-  const gmlk_holes *holes = a->pools[pool];
+  const gmlk_bins *holes = a->bins[tag];
   const gmlk_block *lead = gmlk_bin_first(holes, bin);
   unsigned count = 0;
   for (; lead && count < tries; lead = gmlk_bin_next(holes, bin, lead), count++) {
-    const gmlk_block *b = pool ? gmlk_run_start(lead) : lead;
-    if (!pool && stream && gmlk_is_beside(b, stream)) continue; /* part of a run of the stream's */
+    const gmlk_block *b = tag ? gmlk_run_start(lead) : lead;
+    if (!tag && stream && gmlk_is_beside(b, stream)) continue; /* part of a run of the stream's */
     gmlk_supply_add(a, supply, b->at, b->at + lead->hole, grains, align);
   }
   return count;
@@ -4399,7 +4400,7 @@ static unsigned gmlk_supply_tries(const gmlk_arena *a, const gmlk_supply *supply
    hold one on until there are enough, and ends, also of the longest runs below those. */
 static void gmlk_supply_find(gmlk_arena *a, unsigned stream, uint32_t grains, uint32_t align,
                              gmlk_supply *supply) {
-  const gmlk_holes *own = a->pools[stream], *clean = a->pools[GMLK_CLEAN];
+  const gmlk_bins *own = a->bins[stream], *clean = a->bins[GMLK_CLEAN];
   const unsigned chunk_bin = gmlk_bin_of(gmlk_chunk_grains(a));
   unsigned pool, bin = chunk_bin, tries;
   memset(supply, 0, sizeof(*supply));
@@ -4446,7 +4447,7 @@ static void gmlk_supply_scan(gmlk_arena *a, const gmlk_streams *streams, gmlk_ta
   }
 }
 
-static void gmlk_plan_add(gmlk_arena *a, gmlk_plan *plan, uint32_t at, uint32_t grains) {
+static void gmlk_plan_add(gmlk_arena *a, gmlk_window_plan *plan, uint32_t at, uint32_t grains) {
   gmlk_span *last = plan->span_count ? &a->spans[plan->span_count - 1] : NULL;
   GMLAKE_ASSERT(a->spans);
   plan->chunk_count += (grains + gmlk_chunk_grains(a) - 1) >> a->chunk_log;
@@ -4460,7 +4461,7 @@ static void gmlk_plan_add(gmlk_arena *a, gmlk_plan *plan, uint32_t at, uint32_t 
 }
 
 /* Whole chunks as far as they are needed; returns where the next one would begin. */
-static uint32_t gmlk_plan_whole(gmlk_arena *a, gmlk_plan *plan, const gmlk_supply *supply,
+static uint32_t gmlk_plan_whole(gmlk_arena *a, gmlk_window_plan *plan, const gmlk_supply *supply,
                                 uint32_t *left) {
   uint32_t run, i, chunk = gmlk_chunk_grains(a);
   for (run = 0; run < supply->run_count; run++) {
@@ -4490,7 +4491,8 @@ static uint32_t gmlk_plan_end(const gmlk_arena *a, const gmlk_supply *supply, ui
 
 /* S3: the pieces of a window, in arena->spans; 0 and the shortfall where there are not enough. */
 static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_taker taker,
-                            uint32_t grains, uint32_t align, int whole_only, gmlk_plan *plan) {
+                            uint32_t grains, uint32_t align, int whole_only,
+                            gmlk_window_plan *plan) {
   uint32_t left = grains, not_slot = GMLK_NOWHERE, end;
   gmlk_supply supply;
   uint64_t offer;
@@ -4557,7 +4559,7 @@ static gmlk_block *gmlk_window_own(gmlk_arena *a, gmlk_window *w) {
 
 /* An idle window whose pieces are free becomes live; NULL on an error. No driver call but stream
    waits. */
-static gmlk_block *gmlk_window_take(gmlake *l, gmlk_request *r, gmlk_taker taker, gmlk_window *w,
+static gmlk_block *gmlk_window_take(gmlake *l, gmlk_attempt *r, gmlk_taker taker, gmlk_window *w,
                                     unsigned state) {
   gmlk_arena *a = r->arena;
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)w->span_count)) return NULL;
@@ -4566,15 +4568,15 @@ static gmlk_block *gmlk_window_take(gmlake *l, gmlk_request *r, gmlk_taker taker
     gmlk_spans_unreserve(a, w->spans, w->span_count);
     return NULL;
   }
-  gmlk_window_unset_idle(&a->spool, w);
+  gmlk_window_unset_idle(&a->windows, w);
   l->stats.stitch_reuse_count++;
   if (!r->reason) r->reason = "an exact window";
-  gmlk_tell(l, r, GMLAKE_EVENT_REUSE, w->address, gmlk_to_bytes(w->self.grains), 0, r->reason);
+  gmlk_tell(l, r, GMLAKE_STEP_REUSE, w->address, gmlk_to_bytes(w->self.grains), 0, r->reason);
   return gmlk_grant(l, r, gmlk_window_own(a, w), state);
 }
 
 /* S1 on the sPool: an idle window of the size whose pieces are free again. */
-static gmlk_block *gmlk_reuse(gmlake *l, gmlk_request *r, gmlk_taker taker) {
+static gmlk_block *gmlk_reuse(gmlake *l, gmlk_attempt *r, gmlk_taker taker) {
   gmlk_window *w =
       gmlk_window_find(r->arena, &l->streams, taker, r->grains, r->align, gmlk_is_whole(r));
   return w ? gmlk_window_take(l, r, taker, w, 1) : NULL;
@@ -4583,8 +4585,8 @@ static gmlk_block *gmlk_reuse(gmlake *l, gmlk_request *r, gmlk_taker taker) {
 /* Counts a window in or out of the lake's figures. */
 static void gmlk_window_enter(gmlake *l, gmlk_arena *a, const gmlk_window *w) {
   size_t bytes = w->chunk_count * a->chunk_bytes;
-  a->spool.count++;
-  a->spool.bytes += bytes;
+  a->windows.count++;
+  a->windows.bytes += bytes;
   l->stats.stitched_bytes += bytes;
   l->stats.window_count++;
   gmlk_peak(&l->stats.stitched_bytes_peak, l->stats.stitched_bytes);
@@ -4592,22 +4594,22 @@ static void gmlk_window_enter(gmlake *l, gmlk_arena *a, const gmlk_window *w) {
 
 static void gmlk_window_leave(gmlake *l, gmlk_arena *a, const gmlk_window *w) {
   size_t bytes = w->chunk_count * a->chunk_bytes;
-  a->spool.count--;
-  a->spool.bytes -= bytes;
+  a->windows.count--;
+  a->windows.bytes -= bytes;
   l->stats.stitched_bytes -= bytes;
   l->stats.window_count--;
 }
 
 static void gmlk_window_discard(gmlake *l, gmlk_arena *a, gmlk_window *w) {
-  gmlk_va_give(&a->spool, &l->records, w->va);
+  gmlk_va_give(&a->windows, &l->records, w->va);
   gmlk_host_free(&l->host, w, gmlk_window_record_bytes(w->span_count));
 }
 
 /* Its address space and mappings are given up for good. */
 static void gmlk_window_quarantine(gmlake *l, gmlk_arena *a, gmlk_window *w) {
   l->stats.quarantined_bytes += w->chunk_count * a->chunk_bytes;
-  w->bucket_next = a->spool.quarantine;
-  a->spool.quarantine = w;
+  w->bucket_next = a->windows.quarantine;
+  a->windows.quarantine = w;
 }
 
 /* Adds to the map counts of a window's chunks. */
@@ -4622,7 +4624,7 @@ static void gmlk_window_count(gmlk_arena *a, const gmlk_window *w, int by) {
 
 /* Takes an idle window out of all lists. */
 static void gmlk_window_kill(gmlake *l, gmlk_arena *a, gmlk_window *w, gmlk_window **dying) {
-  gmlk_window_unset_idle(&a->spool, w);
+  gmlk_window_unset_idle(&a->windows, w);
   gmlk_window_leave(l, a, w);
   w->bucket_next = *dying;
   *dying = w;
@@ -4630,7 +4632,7 @@ static void gmlk_window_kill(gmlake *l, gmlk_arena *a, gmlk_window *w, gmlk_wind
 
 static void gmlk_window_revive(gmlake *l, gmlk_arena *a, gmlk_window *w) {
   gmlk_window_enter(l, a, w);
-  gmlk_window_set_idle(&a->spool, w);
+  gmlk_window_set_idle(&a->windows, w);
 }
 
 /* Unmaps killed windows, the books unlocked meanwhile; what cannot be unmapped is
@@ -4642,7 +4644,7 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
   if (!dying) return GMLAKE_OK;
   (void)gmlk_drive_open(l, &drive);
   for (w = dying; w && drive.is_relaxed; w = w->bucket_next, count++) {
-    uint64_t at = a->spool.base + (uint64_t)w->va->at * a->chunk_bytes;
+    uint64_t at = a->windows.base + (uint64_t)w->va->at * a->chunk_bytes;
     w->blocker = NULL;
     if (gmlk_drive_unmap(&drive, at, w->chunk_count * a->chunk_bytes))
       w->blocker = w->va; /* still mapped */
@@ -4661,7 +4663,7 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
     }
     l->stats.stitch_evict_count++;
     gmlk_window_count(a, w, -1);
-    gmlk_tell(l, NULL, GMLAKE_EVENT_EVICT, w->address, gmlk_to_bytes(w->self.grains),
+    gmlk_tell(l, NULL, GMLAKE_STEP_EVICT, w->address, gmlk_to_bytes(w->self.grains),
               drive.ns / count, "unmapped");
     gmlk_window_discard(l, a, w);
   }
@@ -4671,7 +4673,7 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
 /* StitchFree: drops the windows that were used longest ago and whose work is complete, until so
    many bytes of mappings or so many windows are gone. Never waits. */
 static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t bytes, uint32_t left) {
-  gmlk_window *w = a->spool.oldest, *dying = NULL;
+  gmlk_window *w = a->windows.oldest, *dying = NULL;
   while (w && left && bytes) {
     gmlk_window *newer = w->newer;
     if (gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket)) {
@@ -4700,7 +4702,7 @@ static void gmlk_evict_if_due(gmlake *l, gmlk_arena *a) {
    that failed too. */
 static gmlake_result gmlk_window_map(gmlk_drive *drive, const gmlk_arena *a, const gmlk_window *w,
                                      uint32_t *out_stuck) {
-  uint64_t at = a->spool.base + (uint64_t)w->va->at * a->chunk_bytes;
+  uint64_t at = a->windows.base + (uint64_t)w->va->at * a->chunk_bytes;
   size_t mapped = 0;
   uint32_t i, slot;
   gmlake_result result = drive->result;
@@ -4719,23 +4721,23 @@ static gmlake_result gmlk_window_map(gmlk_drive *drive, const gmlk_arena *a, con
 
 /* Host memory and address space for a window as planned, or NULL: *out_result is OK where it is
    the address space that lacks. */
-static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_plan *plan,
+static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_window_plan *plan,
                                     gmlake_result *out_result) {
   size_t bytes = gmlk_window_record_bytes(plan->span_count);
   gmlk_window *w;
   *out_result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)plan->span_count + 1) ||
-      !gmlk_spool_reserve(&a->spool, &l->host))
+      !gmlk_windows_reserve(&a->windows, &l->host))
     return NULL;
   w = (gmlk_window *)gmlk_host_alloc(&l->host, bytes);
   if (!w) return NULL;
-  gmlk_holes_reserve(a->spool.va, &l->host);
+  gmlk_bins_reserve(a->windows.va, &l->host);
   *out_result = GMLAKE_OK;
   w->spans = (gmlk_span *)(void *)(w + 1);
   memcpy(w->spans, a->spans, plan->span_count * sizeof(gmlk_span));
   w->span_count = plan->span_count;
   w->chunk_count = plan->chunk_count;
-  w->va = gmlk_va_take(&a->spool, &l->records,
+  w->va = gmlk_va_take(&a->windows, &l->records,
                        plan->chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0));
   if (w->va) {
     w->va->slack = plan->chunk_count;
@@ -4767,21 +4769,21 @@ static gmlake_result gmlk_window_make(gmlake *l, gmlk_arena *a, gmlk_window *w, 
   if (gmlk_drive_close(l, &drive)) return drive.result;
   w->self.arena = a->number;
   w->self.grains = grains;
-  w->address = a->spool.base + (uint64_t)w->va->at * a->chunk_bytes +
+  w->address = a->windows.base + (uint64_t)w->va->at * a->chunk_bytes +
                gmlk_to_bytes(w->spans[0].at & (gmlk_chunk_grains(a) - 1));
   gmlk_window_enter(l, a, w);
   gmlk_window_count(a, w, 1);
-  if (!a->spool.number || grains < a->spool.grains_min) a->spool.grains_min = grains;
-  w->number = ++a->spool.number;
+  if (!a->windows.number || grains < a->windows.grains_min) a->windows.grains_min = grains;
+  w->number = ++a->windows.number;
   l->stats.stitch_count++;
-  gmlk_tell(l, NULL, GMLAKE_EVENT_STITCH, w->address, gmlk_to_bytes(grains), drive.ns,
+  gmlk_tell(l, NULL, GMLAKE_STEP_STITCH, w->address, gmlk_to_bytes(grains), drive.ns,
             "of free pieces");
   return GMLAKE_OK;
 }
 
 /* Stitch: a window as planned in arena->spans. *out_block stays NULL on an error. */
-static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_taker taker,
-                                 const gmlk_plan *plan, gmlk_block **out_block) {
+static gmlake_result gmlk_stitch(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
+                                 const gmlk_window_plan *plan, gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
   gmlake_result result;
   gmlk_window *w = gmlk_window_new(l, a, plan, &result);
@@ -4811,9 +4813,9 @@ static gmlake_result gmlk_evict_all(gmlake *l, gmlk_arena *a) {
   gmlake_result result = GMLAKE_OK;
   size_t windows;
   do {
-    windows = a->spool.count;
+    windows = a->windows.count;
     result = gmlk_evict(l, a, SIZE_MAX, gmlk_batch(windows));
-  } while (!result && a->spool.count < windows);
+  } while (!result && a->windows.count < windows);
   return result;
 }
 
@@ -4872,7 +4874,7 @@ struct gmlake_buffer {
 };
 
 static uint64_t gmlk_buffer_address(const gmlake_buffer *b) {
-  return b->arena->spool.base + (uint64_t)b->va->at * b->arena->chunk_bytes;
+  return b->arena->windows.base + (uint64_t)b->va->at * b->arena->chunk_bytes;
 }
 
 /* The block that holds a place's chunk. */
@@ -5003,7 +5005,7 @@ static void gmlk_buffer_discard(gmlake *l, gmlake_buffer *b) {
   while (*link != b) link = &(*link)->next;
   *link = b->next;
   b->arena->void_count--;
-  gmlk_va_give(&b->arena->spool, &l->records, b->va);
+  gmlk_va_give(&b->arena->windows, &l->records, b->va);
   gmlk_host_free(&l->host, b->places, b->place_count * sizeof(gmlk_place));
   gmlk_host_free(&l->host, b, sizeof(gmlake_buffer));
 }
@@ -5284,7 +5286,7 @@ static void gmlk_growth_quarantine(gmlake *l, gmlk_arena *a, uint32_t count) {
     if (!a->chunks[a->slots[i]].handle) continue;
     gmlk_reserved_add(l, a->chunk_bytes);
     gmlk_slot_quarantine(l, a, a->slots[i]);
-    gmlk_tell(l, NULL, GMLAKE_EVENT_GROW, 0, a->chunk_bytes, 0, "in vain, and not to be undone");
+    gmlk_tell(l, NULL, GMLAKE_STEP_GROW, 0, a->chunk_bytes, 0, "in vain, and not to be undone");
   }
 }
 
@@ -5312,7 +5314,7 @@ static void gmlk_growth_commit(gmlake *l, gmlk_arena *a, uint32_t count) {
 
 /* Whether limits and the device allow so many more chunks; the driver is asked only where it must
    be, or before it would be found out by creating hundreds of them in vain. */
-static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_request *r, uint32_t count) {
+static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_attempt *r, uint32_t count) {
   const gmlk_arena *a = r->arena;
   size_t bytes = (size_t)count * a->chunk_bytes, pool = a->backed_count * a->chunk_bytes;
   size_t free_bytes = 0, total_bytes = 0;
@@ -5332,7 +5334,7 @@ static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_request *r, uint32_t co
 }
 
 /* Creates the chunks of a->slots[0, count) where limits and the device allow it. */
-static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_request *r, uint32_t count) {
+static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_attempt *r, uint32_t count) {
   gmlk_arena *a = r->arena;
   size_t records = gmlk_growth_records(a, count);
   gmlk_records held;
@@ -5352,7 +5354,7 @@ static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_request *r, uint32_t count)
     return result;
   }
   gmlk_growth_commit(l, a, count);
-  gmlk_tell(l, r, GMLAKE_EVENT_GROW, a->is_bare ? 0 : gmlk_home(a, gmlk_slot_at(a, a->slots[0])),
+  gmlk_tell(l, r, GMLAKE_STEP_GROW, a->is_bare ? 0 : gmlk_home(a, gmlk_slot_at(a, a->slots[0])),
             count * (uint64_t)a->chunk_bytes, drive.ns, "new chunks");
   return GMLAKE_OK;
 }
@@ -5360,13 +5362,13 @@ static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_request *r, uint32_t count)
 /* Host memory for listing and entering so many more slots. */
 static int gmlk_grow_reserve(gmlk_arena *a, uint64_t more) {
   size_t slots = (size_t)gmlk_min(gmlk_max(a->slot_count, a->stuck_end) + more, a->slot_limit);
-  gmlk_holes_reserve(a->pools[GMLK_CLEAN], a->host);
+  gmlk_bins_reserve(a->bins[GMLK_CLEAN], a->host);
   return gmlk_arena_reserve_slots(a, slots) && gmlk_scratch_reserve(a, slots);
 }
 
 /* S4's Alloc: memory for the request, contiguous or the shortfall of a window. *out_count is the
    chunks that it tried to create. */
-static gmlake_result gmlk_grow_by(gmlake *l, gmlk_request *r, uint32_t shortfall, uint32_t spare,
+static gmlake_result gmlk_grow_by(gmlake *l, gmlk_attempt *r, uint32_t shortfall, uint32_t spare,
                                   uint32_t *out_count) {
   gmlk_arena *a = r->arena;
   gmlk_growth growth;
@@ -5382,7 +5384,7 @@ static gmlake_result gmlk_grow_by(gmlake *l, gmlk_request *r, uint32_t shortfall
 
 /* One chunk to spare buys a range that needs no window, and what is left over serves later
    requests; where memory is too short for that, the shortfall alone. */
-static gmlake_result gmlk_grow(gmlake *l, gmlk_request *r, uint32_t shortfall) {
+static gmlake_result gmlk_grow(gmlake *l, gmlk_attempt *r, uint32_t shortfall) {
   uint32_t count = 0;
   gmlake_result result = gmlk_grow_by(l, r, shortfall, 1, &count);
   if (!gmlk_is_shortage(result) || !shortfall || count <= gmlk_chunks_for(r->arena, shortfall))
@@ -5418,11 +5420,11 @@ static uint32_t gmlk_trim_choose(gmlake *l, gmlk_arena *a, uint32_t *from_slot, 
   }
   *from_slot = slot;
   if (!is_mapped) return count;
-  for (w = a->spool.quarantine; w; w = w->bucket_next) (void)gmlk_window_marks(a, w, 1);
-  for (w = a->spool.oldest; w; w = w->newer)
+  for (w = a->windows.quarantine; w; w = w->bucket_next) (void)gmlk_window_marks(a, w, 1);
+  for (w = a->windows.oldest; w; w = w->newer)
     if (!gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket))
       (void)gmlk_window_marks(a, w, 1);
-  for (w = a->spool.oldest; w; w = newer) {
+  for (w = a->windows.oldest; w; w = newer) {
     newer = w->newer;
     if (gmlk_window_marks(a, w, 0)) gmlk_window_kill(l, a, w, dying);
   }
@@ -5489,7 +5491,7 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
   bytes = gmlk_trim_commit(l, a, count);
   *released += bytes;
   if (bytes)
-    gmlk_tell(l, NULL, GMLAKE_EVENT_TRIM, 0, bytes, drive.ns, "free, and no work uses them");
+    gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, bytes, drive.ns, "free, and no work uses them");
   return drive.result ? drive.result : result;
 }
 
@@ -5515,7 +5517,7 @@ static void gmlk_tidy(gmlake *l) {
   for (i = 0; i < l->arena_count; i++) {
     if (!l->arenas[i]) continue;
     gmlk_arena_tidy(l->arenas[i]);
-    for (w = l->arenas[i]->spool.oldest; w; w = w->newer)
+    for (w = l->arenas[i]->windows.oldest; w; w = w->newer)
       if (w->blocker && w->blocker->state == GMLK_UNUSED) w->blocker = NULL; /* its record may go */
   }
   gmlk_index_trim(&l->index, &l->host);
@@ -5549,7 +5551,7 @@ typedef struct gmlk_question {
   size_t piece_capacity, window_count;
 } gmlk_question;
 
-static void gmlk_view_fill(const gmlake *l, const gmlk_request *r, gmlake_piece *blocks,
+static void gmlk_view_fill(const gmlake *l, const gmlk_attempt *r, gmlake_piece *blocks,
                            gmlake_window_info *windows) {
   const gmlk_arena *a = r->arena;
   const gmlk_block *b;
@@ -5560,7 +5562,7 @@ static void gmlk_view_fill(const gmlake *l, const gmlk_request *r, gmlake_piece 
     blocks->bytes = gmlk_to_bytes(b->grains);
     blocks++;
   }
-  for (w = a->spool.oldest; w; w = w->newer, windows++) {
+  for (w = a->windows.oldest; w; w = w->newer, windows++) {
     windows->number = w->number;
     windows->bytes = gmlk_to_bytes(w->self.grains);
     windows->mapped_bytes = w->chunk_count * a->chunk_bytes;
@@ -5571,7 +5573,7 @@ static void gmlk_view_fill(const gmlake *l, const gmlk_request *r, gmlake_piece 
   }
 }
 
-static gmlake_request gmlk_request_show(const gmlake *l, const gmlk_request *r) {
+static gmlake_request gmlk_attempt_show(const gmlake *l, const gmlk_attempt *r) {
   gmlake_request shown;
   shown.number = r->number;
   shown.bytes = r->bytes;
@@ -5583,7 +5585,7 @@ static gmlake_request gmlk_request_show(const gmlake *l, const gmlk_request *r) 
 }
 
 /* Everything that a policy is shown of a request; 0: no host memory. */
-static int gmlk_ask(gmlake *l, const gmlk_request *r, gmlk_question *q) {
+static int gmlk_ask(gmlake *l, const gmlk_attempt *r, gmlk_question *q) {
   const gmlk_arena *a = r->arena;
   const gmlk_block *b;
   const gmlk_window *w;
@@ -5593,7 +5595,7 @@ static int gmlk_ask(gmlake *l, const gmlk_request *r, gmlk_question *q) {
   memset(q, 0, sizeof(*q));
   for (b = a->head.next; b != &a->tail; b = b->next)
     q->view.block_count += (size_t)gmlk_is_open(b, r->taker.stream);
-  for (w = a->spool.oldest; w; w = w->newer) q->window_count++;
+  for (w = a->windows.oldest; w; w = w->newer) q->window_count++;
   q->piece_capacity = q->view.block_count + 1;
   bytes = (q->view.block_count + q->piece_capacity + 1) * sizeof(gmlake_piece) +
           q->window_count * (sizeof(gmlake_window_info) + sizeof(uint64_t));
@@ -5617,7 +5619,7 @@ static int gmlk_ask(gmlake *l, const gmlk_request *r, gmlk_question *q) {
   q->view.blocks = blocks;
   q->view.windows = windows;
   q->view.window_count = q->window_count;
-  q->request = gmlk_request_show(l, r);
+  q->request = gmlk_attempt_show(l, r);
   q->plan.pieces = q->pieces;
   q->plan.piece_capacity = q->piece_capacity;
   return 1;
@@ -5626,7 +5628,7 @@ static int gmlk_ask(gmlake *l, const gmlk_request *r, gmlk_question *q) {
 /* ---- what a policy may not do ---- */
 
 /* Why a piece is none, or NULL. */
-static const char *gmlk_piece_wrong(const gmlk_request *r, const gmlake_piece *p, int is_first,
+static const char *gmlk_piece_wrong(const gmlk_attempt *r, const gmlake_piece *p, int is_first,
                                     int is_last) {
   const gmlk_arena *a = r->arena;
   uint64_t home = (uint64_t)(uintptr_t)p->home, end_bytes = gmlk_to_bytes(a->tail.at);
@@ -5679,7 +5681,7 @@ static const gmlake_piece *gmlk_former_of(const gmlk_question *q) {
 }
 
 /* Why the front of a block cannot be taken and both parts be stitched. */
-static const char *gmlk_former_wrong(const gmlk_request *r, const gmlk_question *q) {
+static const char *gmlk_former_wrong(const gmlk_attempt *r, const gmlk_question *q) {
   uint32_t end =
       gmlk_piece_at(r->arena, &q->pieces[0]) + (uint32_t)(q->pieces[0].bytes / GMLK_GRAIN);
   if (!gmlk_former_of(q)) return "what is kept is not a block's front";
@@ -5687,7 +5689,7 @@ static const char *gmlk_former_wrong(const gmlk_request *r, const gmlk_question 
 }
 
 /* Why the pieces of a plan and what it creates cannot serve the request. */
-static const char *gmlk_pieces_wrong(const gmlk_request *r, const gmlk_question *q) {
+static const char *gmlk_pieces_wrong(const gmlk_attempt *r, const gmlk_question *q) {
   const gmlake_plan *plan = &q->plan;
   const gmlk_arena *a = r->arena;
   size_t parts = plan->piece_count + (plan->grow_bytes != 0), i;
@@ -5717,7 +5719,7 @@ static const char *gmlk_pieces_wrong(const gmlk_request *r, const gmlk_question 
 }
 
 /* Why the window of a plan cannot serve the request. */
-static const char *gmlk_reuse_wrong(const gmlake *l, const gmlk_request *r, const gmlk_question *q,
+static const char *gmlk_reuse_wrong(const gmlake *l, const gmlk_attempt *r, const gmlk_question *q,
                                     gmlk_window *w) {
   if (!w) return "no idle window has this number";
   if (q->plan.piece_count || q->plan.grow_bytes || q->plan.keeps_former)
@@ -5734,9 +5736,9 @@ static const char *gmlk_reuse_wrong(const gmlake *l, const gmlk_request *r, cons
 
 /* Looks again at what is complete, as the built-in StitchFree does: a program of one stream records
    no event before. What has become idle since the view was filled stands behind its windows. */
-static void gmlk_view_refresh(gmlake *l, const gmlk_request *r, const gmlk_question *q) {
+static void gmlk_view_refresh(gmlake *l, const gmlk_attempt *r, const gmlk_question *q) {
   gmlake_window_info *windows = (gmlake_window_info *)l->view_memory;
-  const gmlk_window *w = r->arena->spool.oldest;
+  const gmlk_window *w = r->arena->windows.oldest;
   size_t i;
   if (q->window_count) (void)gmlk_refresh(l, 1);
   for (i = 0; i < q->window_count; i++, w = w->newer)
@@ -5744,19 +5746,19 @@ static void gmlk_view_refresh(gmlake *l, const gmlk_request *r, const gmlk_quest
 }
 
 /* StitchFree as the policy wants it, before so many chunks more are mapped. */
-static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_request *r, const gmlk_question *q,
+static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_attempt *r, const gmlk_question *q,
                                       size_t chunk_count) {
   const gmlake_policy *policy = l->desc.policy;
   gmlk_window *w, *dying = NULL;
-  gmlk_call *call;
+  gmlk_callback *call;
   size_t count, i, n;
   if (!policy->evict) return GMLAKE_OK;
   gmlk_view_refresh(l, r, q);
   if (l->lost) return l->lost;
-  call = gmlk_call_begin(l, 1);
+  call = gmlk_callback_begin(l, 1);
   if (!call) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   count = policy->evict(policy->user, &q->view, chunk_count * r->arena->chunk_bytes, q->numbers);
-  gmlk_call_end(l, call);
+  gmlk_callback_end(l, call);
   if (l->lost) return l->lost;
   for (i = 0; i < gmlk_min(count, q->window_count); i++) {
     w = gmlk_window_numbered(r->arena, q->numbers[i]);
@@ -5772,7 +5774,7 @@ static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_request *r, const gm
   return gmlk_windows_unmap(l, r->arena, dying);
 }
 
-static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_request *r, size_t chunk_count) {
+static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_attempt *r, size_t chunk_count) {
   gmlk_question q;
   if (!l->desc.policy || !l->desc.policy->evict) return GMLAKE_OK;
   if (!gmlk_ask(l, r, &q)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -5784,14 +5786,14 @@ static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_request *r, size_t chu
 static int gmlk_ask_coalesce(gmlake *l, const gmlk_block *b, uint64_t address) {
   const gmlake_policy *policy = l->desc.policy;
   gmlake_piece piece;
-  gmlk_call *call;
+  gmlk_callback *call;
   int joins;
   piece.home = (void *)(uintptr_t)address;
   piece.bytes = gmlk_to_bytes(b->grains);
-  call = gmlk_call_begin(l, 1);
+  call = gmlk_callback_begin(l, 1);
   if (!call) return 1;
   joins = policy->coalesce(policy->user, &piece);
-  gmlk_call_end(l, call);
+  gmlk_callback_end(l, call);
   return joins;
 }
 
@@ -5810,7 +5812,7 @@ static int gmlk_growth_fresh(const gmlk_arena *a, uint32_t count, uint32_t *out_
 }
 
 /* Creates chunks side by side, as the piece behind the plan's. */
-static gmlake_result gmlk_grow_fresh(gmlake *l, gmlk_request *r, gmlk_question *q) {
+static gmlake_result gmlk_grow_fresh(gmlake *l, gmlk_attempt *r, gmlk_question *q) {
   gmlk_arena *a = r->arena;
   uint32_t count = (uint32_t)(q->plan.grow_bytes / a->chunk_bytes), slot;
   gmlake_piece *piece = &q->pieces[q->plan.piece_count];
@@ -5829,7 +5831,7 @@ static gmlake_result gmlk_grow_fresh(gmlake *l, gmlk_request *r, gmlk_question *
 
 /* Spans of a window, each piece one of its own. */
 static gmlake_result gmlk_pieces_list(gmlk_arena *a, const gmlake_piece *pieces, size_t count,
-                                      gmlk_plan *plan) {
+                                      gmlk_window_plan *plan) {
   memset(plan, 0, sizeof(*plan));
   if (!gmlk_scratch_reserve(a, 2 * count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   for (; plan->span_count < count; plan->span_count++, pieces++) {
@@ -5848,12 +5850,12 @@ static void gmlk_keep_former(gmlake *l, gmlk_arena *a, const gmlake_piece *pair)
   gmlk_window *w = NULL;
   gmlake_result result;
   uint32_t stuck_chunks = 0;
-  gmlk_plan plan;
-  if (a->spool.va && !gmlk_pieces_list(a, pair, 2, &plan))
+  gmlk_window_plan plan;
+  if (a->windows.va && !gmlk_pieces_list(a, pair, 2, &plan))
     w = gmlk_window_new(l, a, &plan, &result);
   if (!w) return;
   if (!gmlk_window_make(l, a, w, w->spans[0].grains + w->spans[1].grains, &stuck_chunks)) {
-    gmlk_window_set_idle(&a->spool, w);
+    gmlk_window_set_idle(&a->windows, w);
     gmlk_evict_if_due(l, a);
     return;
   }
@@ -5867,7 +5869,7 @@ static void gmlk_keep_former(gmlake *l, gmlk_arena *a, const gmlake_piece *pair)
 }
 
 /* One range, from wherever it lies in free blocks. */
-static gmlake_result gmlk_take_piece(gmlake *l, gmlk_request *r, const gmlk_question *q,
+static gmlake_result gmlk_take_piece(gmlake *l, gmlk_attempt *r, const gmlk_question *q,
                                      gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
   gmlake_piece pair[2];
@@ -5888,9 +5890,9 @@ static gmlake_result gmlk_take_piece(gmlake *l, gmlk_request *r, const gmlk_ques
   return GMLAKE_OK;
 }
 
-static gmlake_result gmlk_stitch_pieces(gmlake *l, gmlk_request *r, const gmlk_question *q,
+static gmlake_result gmlk_stitch_pieces(gmlake *l, gmlk_attempt *r, const gmlk_question *q,
                                         size_t count, gmlk_block **out_block) {
-  gmlk_plan plan;
+  gmlk_window_plan plan;
   gmlake_result result = gmlk_pieces_list(r->arena, q->pieces, count, &plan);
   if (!result) result = gmlk_stitch(l, r, r->taker, &plan, out_block);
   return result || *out_block ? result : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* window space */
@@ -5910,7 +5912,7 @@ static size_t gmlk_plan_mappings(const gmlk_arena *a, const gmlk_question *q) {
 }
 
 /* A plan that has been checked. r->grains becomes the plan's. */
-static gmlake_result gmlk_carry_out(gmlake *l, gmlk_request *r, gmlk_question *q, gmlk_window *w,
+static gmlake_result gmlk_carry_out(gmlake *l, gmlk_attempt *r, gmlk_question *q, gmlk_window *w,
                                     gmlk_block **out_block) {
   size_t parts = q->plan.piece_count + (q->plan.grow_bytes != 0);
   size_t mappings = gmlk_plan_mappings(r->arena, q), i;
@@ -5930,19 +5932,19 @@ static gmlake_result gmlk_carry_out(gmlake *l, gmlk_request *r, gmlk_question *q
 }
 
 /* BestFit as the policy does it. OK without a block: the built-in policy is to do it. */
-static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+static gmlake_result gmlk_decide(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   const gmlake_policy *policy = l->desc.policy;
   uint32_t grains = r->grains;
   gmlk_window *w = NULL;
   gmlk_question q;
-  gmlk_call *call;
+  gmlk_callback *call;
   gmlake_result result;
   const char *wrong;
   if (!gmlk_ask(l, r, &q)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  call = gmlk_call_begin(l, 1);
+  call = gmlk_callback_begin(l, 1);
   if (!call) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   policy->choose(policy->user, &q.view, &q.request, &q.plan);
-  gmlk_call_end(l, call);
+  gmlk_callback_end(l, call);
   if (l->lost || !q.plan.state) return l->lost;
   r->reason = q.plan.reason ? q.plan.reason : "the policy's plan";
   if (q.plan.state == 5) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
@@ -5963,12 +5965,12 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_bl
 
 /* S1 and S2 without any driver call: an exact pBlock, an exact window, the best larger pBlock.
    pre: two records reserved. */
-GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_request *r, int is_watched) {
+GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_attempt *r, int is_watched) {
   gmlk_arena *a = r->arena;
   uint32_t at = 0, hole = 0;
   gmlk_block *b = gmlk_best_fit(a, r->taker.stream, r->grains, r->align, &at, &hole);
-  if ((!b || hole != r->grains) && r->may_stitch && a->spool.oldest &&
-      r->grains >= a->spool.grains_min) {
+  if ((!b || hole != r->grains) && r->may_stitch && a->windows.oldest &&
+      r->grains >= a->windows.grains_min) {
     gmlk_block *window = gmlk_reuse(l, r, r->taker);
     if (window) return window;
   }
@@ -5982,9 +5984,9 @@ GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_request *r, int is_watched)
 }
 
 /* S3: a window as the planner finds it; notes the shortfall where it finds none. */
-static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_taker taker,
+static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
                                      gmlk_block **out_block) {
-  gmlk_plan plan;
+  gmlk_window_plan plan;
   r->shortfall = 0;
   if (!r->may_stitch || r->lacks_window_space) return GMLAKE_OK;
   if (!gmlk_scratch_reserve(r->arena, r->arena->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -5997,34 +5999,34 @@ static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_taker take
   return GMLAKE_OK;
 }
 
-static gmlake_result gmlk_try_fast(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+static gmlake_result gmlk_try_fast(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   *out_block = gmlk_fast_as(l, r, 1);
   return GMLAKE_OK;
 }
 
 /* What has completed meanwhile, other streams' memory too. */
-static gmlake_result gmlk_rung_completed(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+static gmlake_result gmlk_rung_completed(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   gmlake_result result = gmlk_refresh(l, 0);
   r->reason = l->asks_first ? NULL : "memory whose work has completed";
   return result ? result : gmlk_try_fast(l, r, out_block);
 }
 
-static gmlake_result gmlk_rung_stitch(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+static gmlake_result gmlk_rung_stitch(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   r->reason = "stitched from free pieces";
   return gmlk_try_stitch(l, r, r->taker, out_block);
 }
 
 /* The best hole in another stream's memory, behind a wait on the device. */
-static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_request *r, gmlk_taker taker) {
+static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_attempt *r, gmlk_taker taker) {
   gmlk_arena *a = r->arena;
   gmlk_block *best = NULL;
   gmlk_span span;
   uint32_t best_hole = 0, hole, at;
   size_t i;
   memset(&span, 0, sizeof(span));
-  for (i = GMLK_FIRST_STREAM; i < a->pool_capacity; i++) {
-    gmlk_block *b = a->pools[i] && !l->streams.items[i]->is_capture
+  for (i = GMLK_FIRST_STREAM; i < a->bins_capacity; i++) {
+    gmlk_block *b = a->bins[i] && !l->streams.items[i]->is_capture
                         ? gmlk_best_fit(a, (unsigned)i, r->grains, r->align, &at, &hole)
                         : NULL;
     if (!b || (best && hole >= best_hole) || !gmlk_may_take(&l->streams, taker, b)) continue;
@@ -6048,7 +6050,7 @@ static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_request *r, gmlk_taker taker
 }
 
 /* Creates the shortfall and stitches, or a contiguous range where that takes no more. */
-static gmlake_result gmlk_grow_for(gmlake *l, gmlk_request *r, gmlk_taker taker,
+static gmlake_result gmlk_grow_for(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
                                    gmlk_block **out_block) {
   unsigned tries;
   if (r->flags & GMLAKE_NO_GROW) return GMLAKE_OK;
@@ -6064,7 +6066,7 @@ static gmlake_result gmlk_grow_for(gmlake *l, gmlk_request *r, gmlk_taker taker,
 }
 
 /* Growth; where waiting comes first, only what other streams' memory cannot cover. */
-static gmlake_result gmlk_rung_grow(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+static gmlake_result gmlk_rung_grow(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   int waits = l->desc.cross_stream == GMLAKE_WAIT_FIRST;
   r->reason = "new chunks";
   return gmlk_grow_for(l, r, waits ? gmlk_waiting_taker(l, r) : r->taker, out_block);
@@ -6072,7 +6074,7 @@ static gmlake_result gmlk_rung_grow(gmlake *l, gmlk_request *r, gmlk_block **out
 
 /* Other streams' memory behind a wait on the device: window, hole, stitch; and where growth
    came first and failed, with what may still be created. */
-static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   gmlk_taker taker = gmlk_waiting_taker(l, r);
   gmlake_result result;
   if (!taker.may_wait) return GMLAKE_OK;
@@ -6088,7 +6090,7 @@ static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_request *r, gmlk_block **o
 }
 
 /* Waits on the host for memory that other streams' work, or pending frees, hold back. */
-static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   gmlake_result result;
   if (l->streams.used_count < 2 && r->stream && !r->is_capture && !l->pending) return GMLAKE_OK;
   r->reason = "after a wait of the host";
@@ -6102,7 +6104,7 @@ static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_request *r, gmlk_block **out
 
 /* Whether giving memory back could help: it lies in other arenas, or the request cannot be
    stitched from where it lies, or chunks are free in parts that are kept apart. */
-static int gmlk_can_reclaim(const gmlake *l, const gmlk_request *r) {
+static int gmlk_can_reclaim(const gmlake *l, const gmlk_attempt *r) {
   size_t i;
   if (!r->may_stitch || r->lacks_window_space || r->arena->keeps_apart) return 1;
   for (i = 0; i < l->arena_count; i++)
@@ -6111,7 +6113,7 @@ static int gmlk_can_reclaim(const gmlake *l, const gmlk_request *r) {
 }
 
 /* Drops idle windows, returns free chunks to the driver and creates what is missing. */
-static gmlake_result gmlk_rung_reclaim(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+static gmlake_result gmlk_rung_reclaim(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   int may_grow = !(r->flags & GMLAKE_NO_GROW);
   gmlake_result result;
   size_t released = 0;
@@ -6129,10 +6131,10 @@ static gmlake_result gmlk_rung_reclaim(gmlake *l, gmlk_request *r, gmlk_block **
   return gmlk_grow_for(l, r, r->taker, out_block);
 }
 
-typedef gmlake_result (*gmlk_rung)(gmlake *l, gmlk_request *r, gmlk_block **out_block);
+typedef gmlake_result (*gmlk_rung)(gmlake *l, gmlk_attempt *r, gmlk_block **out_block);
 
 /* S5: the report of a request that could not be served. */
-static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_result result) {
+static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_attempt *r, gmlake_result result) {
   gmlk_arena *a = r->arena;
   gmlake_error_info info;
   gmlk_supply supply;
@@ -6171,7 +6173,7 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_re
 
 /* What is done before a policy is asked again: the first time the host waits, then all windows are
    dropped and all free chunks returned, unless none may be created in their place. */
-static gmlake_result gmlk_make_room(gmlake *l, const gmlk_request *r, unsigned step) {
+static gmlake_result gmlk_make_room(gmlake *l, const gmlk_attempt *r, unsigned step) {
   gmlake_result result = gmlk_wait_for_streams(l, 0);
   size_t released = 0;
   if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK;
@@ -6182,7 +6184,7 @@ static gmlake_result gmlk_make_room(gmlake *l, const gmlk_request *r, unsigned s
 
 /* The ladder of a policy that chooses; OK without a block as gmlk_decide. Where no plan can be
    carried out, r->error and *error tell what else has failed. */
-static gmlake_result gmlk_climb_asked(gmlake *l, gmlk_request *r, gmlk_block **out_block,
+static gmlake_result gmlk_climb_asked(gmlake *l, gmlk_attempt *r, gmlk_block **out_block,
                                       gmlake_error_info *error) {
   gmlake_result result = gmlk_refresh(l, 0);
   unsigned step;
@@ -6205,19 +6207,19 @@ static gmlake_result gmlk_climb_asked(gmlake *l, gmlk_request *r, gmlk_block **o
 /* On no stream only clean memory serves, and one stream alone records no event that would make it
    so: from here on it does, since its memory is asked for. */
 static void gmlk_serve_none(gmlake *l, const gmlk_arena *a) {
-  if (l->streams.has_none || a->free_grains == a->pools[GMLK_CLEAN]->grains) return;
+  if (l->streams.has_none || a->free_grains == a->bins[GMLK_CLEAN]->grains) return;
   l->streams.has_none = 1;
   gmlk_fence_all(l);
 }
 
 /* No plan can serve what no arena has addresses for, or pieces that cannot be added up. */
-static int gmlk_is_for_policy(const gmlake *l, const gmlk_request *r) {
+static int gmlk_is_for_policy(const gmlake *l, const gmlk_attempt *r) {
   return l->desc.policy && l->desc.policy->choose && !r->arena->is_bare && r->grains &&
          r->grains < GMLK_GRAINS_MAX / 2 && r->bytes <= r->arena->reserved_bytes;
 }
 
 /* Everything that may need the driver. */
-static gmlake_result gmlk_climb(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+static gmlake_result gmlk_climb(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   gmlk_rung rungs[6] = {gmlk_rung_completed, gmlk_rung_stitch, gmlk_rung_grow,
                         gmlk_rung_borrow,    gmlk_rung_wait,   gmlk_rung_reclaim};
   gmlake_result result, memory = GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
@@ -6251,14 +6253,14 @@ static gmlake_result gmlk_climb(gmlake *l, gmlk_request *r, gmlk_block **out_blo
 }
 
 /* The slow way: both locks, the ladder. */
-static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlake_stream stream,
+static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_attempt *r, gmlake_stream stream,
                                        gmlk_block **out_block) {
   unsigned tag;
   uint64_t ticket;
   gmlake_result result;
   gmlk_driving_lock(l);
   result = l->lost;
-  if (!result) result = gmlk_request_renew(l, r, stream);
+  if (!result) result = gmlk_attempt_renew(l, r, stream);
   l->served = r;
   r->driver_ns = l->stats.driver_ns;
   if (!result) result = gmlk_climb(l, r, out_block);
@@ -6281,7 +6283,7 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlake_stream
 }
 
 /* A granted block goes to the user: the index, the note and the figures. */
-GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_request *r, gmlk_block *b, gmlk_note *note) {
+GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_attempt *r, gmlk_block *b, gmlk_note *note) {
   uint64_t address = gmlk_address_of(r->arena, b);
   gmlake_stats *stats = &l->stats;
   b->as.live.note = note;
@@ -6300,10 +6302,10 @@ GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_request *r, gmlk_block *b
 /* pre: the books are locked; they are at the end, whatever happened between. */
 GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc,
                                         gmlake_stream stream, void **out_ptr, int is_watched) {
-  gmlk_request r;
+  gmlk_attempt r;
   gmlk_block *b = NULL;
   gmlk_note *note = NULL;
-  gmlake_result result = gmlk_request_open(l, &r, desc, stream);
+  gmlake_result result = gmlk_attempt_open(l, &r, desc, stream);
   if (result) return result;
   if (desc->user_data || desc->label) {
     note = gmlk_note_new(l, desc->user_data, desc->label);
@@ -6352,7 +6354,7 @@ static gmlake_result gmlk_reason(gmlake *l, uint64_t address) {
     gmlk_arena *a = l->arenas[i];
     const gmlk_block *b;
     if (!a) continue;
-    for (w = a->spool.oldest; w; w = w->newer)
+    for (w = a->windows.oldest; w; w = w->newer)
       if (gmlk_is_within(address, w->address, gmlk_to_bytes(w->self.grains)))
         return GMLAKE_ERROR_DOUBLE_FREE;
     if (a->is_bare || !gmlk_is_within(address, a->base, gmlk_to_bytes(a->tail.at))) continue;
@@ -6436,7 +6438,7 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
     if (l->streams.ends && gmlk_is_of_former(l, b, stream) && !gmlk_note_use(l, b, b->stream))
       return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   } else {
-    gmlk_holes_reserve(a->pools[GMLK_CLEAN], &l->host);
+    gmlk_bins_reserve(a->bins[GMLK_CLEAN], &l->host);
   }
   gmlk_tag_for(l, b, stream, &tag, &ticket);
   bytes = gmlk_to_bytes(b->grains);
@@ -6479,7 +6481,7 @@ static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_strea
   size_t entry = gmlk_index_find(&l->index, address);
   gmlk_block *b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
   const gmlk_note *pending;
-  gmlake_event event;
+  gmlake_step event;
   gmlake_result result;
   unsigned apart = 0;
   if (b && gmlk_arena_of(l, b)->keeps_apart) {
@@ -6488,7 +6490,7 @@ static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_strea
     entry = gmlk_index_find(&l->index, address); /* another thread may have been quicker */
     b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
   }
-  gmlk_event(l, NULL, GMLAKE_EVENT_FREE, "free for its stream", &event);
+  gmlk_step_begin(l, NULL, GMLAKE_STEP_FREE, "free for its stream", &event);
   if (b) {
     b->flags |= (uint8_t)apart;
     event.address = address;
@@ -6504,7 +6506,7 @@ static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_strea
   else if (value == GMLAKE_STREAM_NONE)
     event.reason = "free for every stream";
   event.stream = value;
-  gmlk_tell_event(l, &event);
+  gmlk_tell_step(l, &event);
   return GMLAKE_OK;
 }
 
@@ -6594,37 +6596,37 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
   a->slot_limit = (uint32_t)(a->reserved_bytes / chunk_bytes);
   a->keeps_apart = !a->is_bare && l->desc.policy && l->desc.policy->coalesce;
   if (!gmlk_arena_init(a, &l->host, &l->records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  a->spool.reserved_bytes =
+  a->windows.reserved_bytes =
       gmlk_min(window_bytes, GMLK_SLOTS_MAX * chunk_bytes) & ~(chunk_bytes - 1);
-  if (!a->spool.reserved_bytes) return GMLAKE_OK; /* of a lake that runs unstitched */
-  if (gmlk_reserve_halving(l, &a->spool.reserved_bytes, chunk_bytes, &a->spool.base)) {
-    a->spool.reserved_bytes = 0;
+  if (!a->windows.reserved_bytes) return GMLAKE_OK; /* of a lake that runs unstitched */
+  if (gmlk_reserve_halving(l, &a->windows.reserved_bytes, chunk_bytes, &a->windows.base)) {
+    a->windows.reserved_bytes = 0;
     if (a->is_bare) return l->error.result;
     gmlk_log(l, GMLAKE_LOG_WARNING, &l->error); /* no stitching */
     return l->lost;
   }
-  a->spool.va = gmlk_holes_new(&l->host);
-  if (!a->spool.va || !gmlk_records_reserve(&l->records, &l->host, 1))
+  a->windows.va = gmlk_bins_new(&l->host);
+  if (!a->windows.va || !gmlk_records_reserve(&l->records, &l->host, 1))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   va = gmlk_records_take(&l->records);
   memset(va, 0, sizeof(*va));
   va->state = GMLK_FREE;
-  va->grains = (uint32_t)(a->spool.reserved_bytes / chunk_bytes);
-  gmlk_link_before(va, &a->spool.va_tail);
-  gmlk_holes_insert(a->spool.va, va, va->grains);
+  va->grains = (uint32_t)(a->windows.reserved_bytes / chunk_bytes);
+  gmlk_link_before(va, &a->windows.va_tail);
+  gmlk_bins_insert(a->windows.va, va, va->grains);
   return GMLAKE_OK;
 }
 
 /* Unmaps, releases and unreserves all that an arena holds, whatever fails; what is left can be
    drained again, unless it is the last time. */
 static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
-  gmlk_block *va = a->spool.va_head.next;
+  gmlk_block *va = a->windows.va_head.next;
   uint32_t slot;
   int is_mapped = gmlk_buffers_drain(a, drive); /* a window or buffer still is */
   int is_backed = 0;                            /* a slot still is */
-  for (; va && va != &a->spool.va_tail; va = va->next) {
+  for (; va && va != &a->windows.va_tail; va = va->next) {
     if (va->state != GMLK_LIVE) continue;
-    if (gmlk_drive_unmap(drive, a->spool.base + (uint64_t)va->at * a->chunk_bytes,
+    if (gmlk_drive_unmap(drive, a->windows.base + (uint64_t)va->at * a->chunk_bytes,
                          va->slack * a->chunk_bytes))
       is_mapped = 1;
     else
@@ -6644,9 +6646,9 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
         !gmlk_drive_release(drive, chunk->handle))
       chunk->handle = chunk->stuck = 0;
   }
-  if (a->spool.reserved_bytes && !is_mapped &&
-      !gmlk_drive_unreserve(drive, a->spool.base, a->spool.reserved_bytes))
-    a->spool.reserved_bytes = 0;
+  if (a->windows.reserved_bytes && !is_mapped &&
+      !gmlk_drive_unreserve(drive, a->windows.base, a->windows.reserved_bytes))
+    a->windows.reserved_bytes = 0;
   if (a->base && !is_backed && !gmlk_drive_unreserve(drive, a->base, a->reserved_bytes))
     a->base = 0;
 }
@@ -6667,15 +6669,15 @@ static void gmlk_arena_close(gmlake *l, gmlk_arena *a) {
     b->as.live.window->bucket_next = live; /* once a window */
     live = b->as.live.window;
   }
-  for (w = a->spool.oldest; w; w = w->newer) w->bucket_next = w->newer;
+  for (w = a->windows.oldest; w; w = w->newer) w->bucket_next = w->newer;
   gmlk_windows_free(l, live);
-  gmlk_windows_free(l, a->spool.oldest);
-  gmlk_windows_free(l, a->spool.quarantine);
+  gmlk_windows_free(l, a->windows.oldest);
+  gmlk_windows_free(l, a->windows.quarantine);
   gmlk_buffers_free(l, a->buffers);
   gmlk_tiling_give(l, a->head.next, &a->tail);
-  gmlk_tiling_give(l, a->spool.va_head.next, &a->spool.va_tail);
-  gmlk_host_free(&l->host, a->spool.buckets, a->spool.bucket_count * sizeof(gmlk_window *));
-  gmlk_holes_destroy(a->spool.va, &l->host);
+  gmlk_tiling_give(l, a->windows.va_head.next, &a->windows.va_tail);
+  gmlk_host_free(&l->host, a->windows.buckets, a->windows.bucket_count * sizeof(gmlk_window *));
+  gmlk_bins_destroy(a->windows.va, &l->host);
   gmlk_arena_destroy(a);
 }
 
@@ -6693,18 +6695,18 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
   size_t held = gmlk_arena_held(a);
   uint64_t ns = l->stats.driver_ns;
   l->stats.quarantined_bytes -= a->stuck_count * a->chunk_bytes;
-  for (w = a->spool.quarantine; w; w = w->bucket_next)
+  for (w = a->windows.quarantine; w; w = w->bucket_next)
     l->stats.quarantined_bytes -= w->chunk_count * a->chunk_bytes;
-  l->stats.stitched_bytes -= a->spool.bytes;
-  l->stats.window_count -= a->spool.count;
+  l->stats.stitched_bytes -= a->windows.bytes;
+  l->stats.window_count -= a->windows.count;
   result = gmlk_arena_drain_booked(l, a);
   held -= gmlk_arena_held(a);
   l->stats.reserved_bytes -= held * a->chunk_bytes;
   l->stats.chunk_count -= held;
   ns = l->stats.driver_ns - ns;
-  if (held) gmlk_tell(l, NULL, GMLAKE_EVENT_TRIM, 0, held * a->chunk_bytes, ns, "with their pool");
+  if (held) gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, held * a->chunk_bytes, ns, "with their pool");
   l->stats.quarantined_bytes += gmlk_arena_held(a) * a->chunk_bytes;
-  if (!gmlk_is_fatal(result) && !a->base && !a->spool.reserved_bytes && !gmlk_arena_held(a)) {
+  if (!gmlk_is_fatal(result) && !a->base && !a->windows.reserved_bytes && !gmlk_arena_held(a)) {
     gmlk_pool_free(l, pool);
     return result;
   }
@@ -6726,7 +6728,7 @@ static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc, i
                      is_bare ? "gmlake_buffer_create" : "gmlake_pool_create", GMLK_CHUNK_WRONG,
                      (unsigned long long)chunk, (unsigned long long)l->device.granularity_bytes,
                      (unsigned long long)gmlk_min(device, GMLK_CHUNK_BYTES_MAX));
-  window = l->home.spool.va ? gmlk_min(arena, SIZE_MAX / 8) * 4 : 0;
+  window = l->home.windows.va ? gmlk_min(arena, SIZE_MAX / 8) * 4 : 0;
   if (is_bare) window = gmlk_min(device, SIZE_MAX / 32) * 32;
   pool = (gmlake_pool *)gmlk_host_alloc(&l->host, sizeof(gmlake_pool));
   if (!pool) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -6753,7 +6755,7 @@ static int gmlk_arena_is_quiet(const gmlake *l, const gmlk_arena *a) {
   if (a->pool->late_frees) return 0;
   for (b = a->head.next; b != &a->tail; b = b->next)
     if (gmlk_is_tagged(b)) return 0;
-  for (w = a->spool.oldest; w; w = w->newer)
+  for (w = a->windows.oldest; w; w = w->newer)
     if (w->self.stream != GMLK_PINNED &&
         !gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket))
       return 0;
@@ -6886,7 +6888,7 @@ static int gmlk_buffer_try(gmlake *l, gmlake_buffer *b, uint32_t count, unsigned
 
 /* A new chunk; where that is refused, one that has become complete, or one in the place of what
    trim would return. OK with *out NULL: there is none. */
-static gmlake_result gmlk_chunk_make(gmlake *l, gmlk_request *r, gmlk_block **out) {
+static gmlake_result gmlk_chunk_make(gmlake *l, gmlk_attempt *r, gmlk_block **out) {
   size_t held, released = 0;
   gmlake_result result = gmlk_grow_for(l, r, r->taker, out);
   if (!gmlk_is_shortage(result)) return result;
@@ -6902,8 +6904,8 @@ static gmlake_result gmlk_chunk_make(gmlake *l, gmlk_request *r, gmlk_block **ou
 /* A chunk for an empty place. Complete memory comes first, and new memory before what only this
    stream may use: that is still mapped where it was used, and nobody can remove a mapping before
    its use is complete. */
-static gmlake_result gmlk_chunk_find(gmlake *l, const gmlk_request *wanted, gmlk_block **out) {
-  gmlk_request r = *wanted;
+static gmlake_result gmlk_chunk_find(gmlake *l, const gmlk_attempt *wanted, gmlk_block **out) {
+  gmlk_attempt r = *wanted;
   gmlake_result result;
   r.taker.stream = GMLK_CLEAN;
   result = gmlk_try_fast(l, &r, out);
@@ -6914,7 +6916,7 @@ static gmlake_result gmlk_chunk_find(gmlake *l, const gmlk_request *wanted, gmlk
   return gmlk_climb(l, &r, out);
 }
 
-static int gmlk_place_retake(gmlake *l, const gmlk_request *r, const gmlk_place *place) {
+static int gmlk_place_retake(gmlake *l, const gmlk_attempt *r, const gmlk_place *place) {
   gmlk_block *b = gmlk_records_reserve(&l->records, &l->host, 2)
                       ? gmlk_place_reserve(r->arena, place, r->taker.stream)
                       : NULL;
@@ -6923,7 +6925,7 @@ static int gmlk_place_retake(gmlake *l, const gmlk_request *r, const gmlk_place 
 }
 
 /* Takes a place's chunk from the other stream that used it last, behind a wait on the device. */
-static int gmlk_place_borrow(gmlake *l, const gmlk_request *r, const gmlk_place *place) {
+static int gmlk_place_borrow(gmlake *l, const gmlk_attempt *r, const gmlk_place *place) {
   gmlk_taker taker = gmlk_waiting_taker(l, r);
   gmlk_span span;
   if (place->state != GMLK_PLACE_MAPPED) return 0;
@@ -6954,7 +6956,7 @@ static gmlake_result gmlk_place_wait(gmlake *l, const gmlk_place *place) {
 }
 
 /* Takes a chunk for a place: the one mapped there if it can be had, else another. */
-static gmlake_result gmlk_place_serve(gmlake *l, const gmlk_request *r, gmlk_place *place) {
+static gmlake_result gmlk_place_serve(gmlake *l, const gmlk_attempt *r, gmlk_place *place) {
   gmlk_arena *a = r->arena;
   gmlk_block *found = NULL;
   gmlake_result result = GMLAKE_OK;
@@ -6976,13 +6978,13 @@ static gmlake_result gmlk_place_serve(gmlake *l, const gmlk_request *r, gmlk_pla
 }
 
 /* Growth that may need the driver: all of it, or none. */
-static gmlake_result gmlk_buffer_grow(gmlake *l, const gmlk_request *r, gmlake_buffer *b,
+static gmlake_result gmlk_buffer_grow(gmlake *l, const gmlk_attempt *r, gmlake_buffer *b,
                                       uint32_t count) {
   gmlk_arena *a = b->arena;
   uint32_t taken = b->count;
   gmlake_result result = GMLAKE_OK;
   if (!gmlk_places_reserve(l, b, count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (a->free_grains > a->pools[GMLK_CLEAN]->grains) (void)gmlk_refresh(l, 0);
+  if (a->free_grains > a->bins[GMLK_CLEAN]->grains) (void)gmlk_refresh(l, 0);
   result = l->lost;
   for (; taken < count && !result; taken += !result)
     result = gmlk_place_serve(l, r, &b->places[taken]);
@@ -6997,7 +6999,7 @@ static gmlake_result gmlk_buffer_grow(gmlake *l, const gmlk_request *r, gmlake_b
 /* The same for the ladder, which is asked for one chunk at a time. */
 static gmlake_result gmlk_buffer_climb(gmlake *l, gmlake_buffer *b, uint32_t count,
                                        unsigned stream) {
-  gmlk_request r;
+  gmlk_attempt r;
   gmlake_result result;
   memset(&r, 0, sizeof(r));
   r.arena = b->arena;
@@ -7027,8 +7029,8 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
   *out_va = NULL;
   for (tries = 0; slots <= GMLK_SLOTS_MAX; tries++) {
     if (!gmlk_records_reserve(&l->records, &l->host, 1)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-    gmlk_holes_reserve(a->spool.va, &l->host);
-    *out_va = gmlk_va_take(&a->spool, &l->records, (uint32_t)slots + guard);
+    gmlk_bins_reserve(a->windows.va, &l->host);
+    *out_va = gmlk_va_take(&a->windows, &l->records, (uint32_t)slots + guard);
     if (*out_va || tries == 2 || !a->void_count) break;
     result = tries ? gmlk_wait_for_streams(l, 0) : GMLAKE_OK;
     if (!result || result == GMLAKE_ERROR_CAPTURING) /* others have been waited for */
@@ -7083,7 +7085,7 @@ static gmlake_result gmlk_buffer_create(gmlake *l, const gmlake_buffer_desc *des
   if (result) return result;
   b = (gmlake_buffer *)gmlk_host_alloc(&l->host, sizeof(gmlake_buffer));
   if (!b) {
-    gmlk_va_give(&a->spool, &l->records, va);
+    gmlk_va_give(&a->windows, &l->records, va);
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
   b->lake = l;
@@ -7110,7 +7112,7 @@ static gmlake_result gmlk_buffer_admit(gmlake *l, const gmlake_buffer *b, size_t
                                        gmlake_stream value, const char *call,
                                        unsigned *out_stream) {
   *out_stream = 0;
-  if (bytes > b->bytes && l->is_barred && gmlk_in_call(l, 0))
+  if (bytes > b->bytes && l->is_barred && gmlk_in_callback(l, 0))
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
                      "a growth in the out-of-memory handler, or below where that was left");
   if (value == GMLAKE_STREAM_NONE) return GMLAKE_OK;
@@ -7233,7 +7235,7 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   if (result) return result;
   for (i = 0; i < l->arena_count; i++) {
     if (!l->arenas[i]) continue;
-    idle += l->arenas[i]->pools[GMLK_CLEAN]->grains;
+    idle += l->arenas[i]->bins[GMLK_CLEAN]->grains;
     all += l->arenas[i]->free_grains;
   }
   budget.reserved_bytes = l->stats.reserved_bytes;
@@ -7438,11 +7440,11 @@ static void gmlk_lake_free(gmlake *l) {
   gmlk_index_destroy(&l->index, &l->host);
   gmlk_host_free(&l->host, l->view_memory, l->view_bytes);
   gmlk_host_free(&l->host, l->messages, GMLK_LOG_QUEUE * sizeof(gmlk_message));
-  while (l->calls) gmlk_call_drop(l, &l->calls);
-  while (l->spare_calls) {
-    gmlk_call *next = l->spare_calls->next;
-    gmlk_host_free(&l->host, l->spare_calls, sizeof(gmlk_call));
-    l->spare_calls = next;
+  while (l->callbacks) gmlk_callback_drop(l, &l->callbacks);
+  while (l->spare_callbacks) {
+    gmlk_callback *next = l->spare_callbacks->next;
+    gmlk_host_free(&l->host, l->spare_callbacks, sizeof(gmlk_callback));
+    l->spare_callbacks = next;
   }
   gmlk_host_free(&l->host, l->driver.peers, l->driver.peer_count * sizeof(int));
   gmlk_records_destroy(&l->records, &l->host);
@@ -7490,7 +7492,7 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
   l->driver.handle_types = desc->handle_types;
   l->streams.ends = gmlk_ends_of(&l->desc, &l->driver);
   l->messages = (gmlk_message *)gmlk_host_alloc(&l->host, GMLK_LOG_QUEUE * sizeof(gmlk_message));
-  if ((desc->oom.fn || desc->policy) && !gmlk_call_reserve(l))
+  if ((desc->oom.fn || desc->policy) && !gmlk_callback_reserve(l))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!l->messages || !gmlk_index_reserve(&l->index, &l->host) || !gmlk_arena_enlist(l, &l->home))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -7504,7 +7506,7 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
   result =
       gmlk_arena_open(l, &l->home, l->desc.chunk_bytes, l->desc.arena_bytes, l->desc.window_bytes);
   l->desc.arena_bytes = l->home.reserved_bytes;
-  l->desc.window_bytes = l->home.spool.reserved_bytes;
+  l->desc.window_bytes = l->home.windows.reserved_bytes;
   return result;
 }
 
@@ -7699,11 +7701,11 @@ static void gmlk_check_desc(gmlk_checker *c) {
 }
 
 /* Records of callbacks that are running, on other threads or around this call, or of none. */
-static void gmlk_survey_calls(gmlk_checker *c, const gmlk_call *call) {
-  size_t left = gmlk_survey_most(c, sizeof(gmlk_call));
+static void gmlk_survey_callbacks(gmlk_checker *c, const gmlk_callback *call) {
+  size_t left = gmlk_survey_most(c, sizeof(gmlk_callback));
   for (; call && !c->broken; call = call->next)
     if (gmlk_expect(c, left-- != 0, "K1: calls without an end"))
-      (void)gmlk_survey_table(c, call, sizeof(gmlk_call));
+      (void)gmlk_survey_table(c, call, sizeof(gmlk_callback));
 }
 
 static void gmlk_check_lake(gmlk_checker *c) {
@@ -7713,7 +7715,7 @@ static void gmlk_check_lake(gmlk_checker *c) {
   gmlk_expect(c, l->process.id == gmlk_process_id(), "L1: the process is another");
   gmlk_expect(c, l->gate == (has_guests ? NULL : l->process.page) && !l->host.guest,
               "L1: the gate is off");
-  gmlk_expect(c, l->is_barred == (l->lost || l->calls), "L1: the bar is off");
+  gmlk_expect(c, l->is_barred == (l->lost || l->callbacks), "L1: the bar is off");
   gmlk_expect(c, !l->lost || (gmlk_is_fatal(l->lost) && l->lost != GMLAKE_ERROR_FORKED),
               "L1: the lake is lost for no reason");
   gmlk_expect(c, !l->served, "L1: a request is served by nobody");
@@ -7726,15 +7728,15 @@ static void gmlk_check_lake(gmlk_checker *c) {
   gmlk_expect(c,
               l->home.chunk_bytes == l->desc.chunk_bytes &&
                   l->home.reserved_bytes == l->desc.arena_bytes &&
-                  l->home.spool.reserved_bytes == l->desc.window_bytes && !l->home.limit_bytes,
+                  l->home.windows.reserved_bytes == l->desc.window_bytes && !l->home.limit_bytes,
               "L1: the home arena is another");
   c->host_bytes += sizeof(gmlake);
   (void)gmlk_survey_table(c, l->messages, GMLK_LOG_QUEUE * sizeof(gmlk_message));
   (void)gmlk_survey_table(c, l->arenas, l->arena_capacity * sizeof(gmlk_arena *));
   (void)gmlk_survey_table(c, l->driver.peers, l->driver.peer_count * sizeof(int));
   (void)gmlk_survey_table(c, l->view_memory, l->view_bytes);
-  if (!c->broken) gmlk_survey_calls(c, l->calls);
-  if (!c->broken) gmlk_survey_calls(c, l->spare_calls);
+  if (!c->broken) gmlk_survey_callbacks(c, l->callbacks);
+  if (!c->broken) gmlk_survey_callbacks(c, l->spare_callbacks);
 }
 
 /* ---- links, lists and sizes ---- */
@@ -7797,9 +7799,9 @@ static void gmlk_survey_tiling(gmlk_checker *c, const gmlk_block *head, const gm
 }
 
 /* [H6] */
-static void gmlk_survey_holes(gmlk_checker *c, const gmlk_holes *holes) {
+static void gmlk_survey_holes(gmlk_checker *c, const gmlk_bins *holes) {
   uint32_t mask = holes->bin_mask;
-  if (!gmlk_survey_table(c, holes, sizeof(gmlk_holes))) return;
+  if (!gmlk_survey_table(c, holes, sizeof(gmlk_bins))) return;
   if (gmlk_expect(c,
                   (!mask || mask == ~0u) && (mask != 0) == (holes->bins != &holes->few) &&
                       holes->room == (mask ? mask : GMLK_HOLES_FEW),
@@ -7810,9 +7812,9 @@ static void gmlk_survey_holes(gmlk_checker *c, const gmlk_holes *holes) {
 
 /* Sorted pools. Behind the last stream's there are none: see gmlk_check_rest. */
 static void gmlk_survey_pools(gmlk_checker *c, const gmlk_arena *a) {
-  size_t i, count = gmlk_min(a->pool_capacity, gmlk_max(c->l->streams.count, 1));
+  size_t i, count = gmlk_min(a->bins_capacity, gmlk_max(c->l->streams.count, 1));
   for (i = 0; i < count && !c->broken; i++)
-    if (a->pools[i]) gmlk_survey_holes(c, a->pools[i]);
+    if (a->bins[i]) gmlk_survey_holes(c, a->bins[i]);
 }
 
 static void gmlk_survey_scratch(gmlk_checker *c, const gmlk_arena *a) {
@@ -7829,7 +7831,7 @@ static void gmlk_survey_scratch(gmlk_checker *c, const gmlk_arena *a) {
 /* An arena's own fields, against one another and the lake's. */
 static int gmlk_survey_shape(gmlk_checker *c, const gmlk_arena *a, int is_dead) {
   const gmlake *l = c->l;
-  const gmlk_spool *spool = &a->spool;
+  const gmlk_windows *spool = &a->windows;
   size_t chunk = a->chunk_bytes;
   gmlk_expect(c, a->host == &l->host && a->records == &l->records,
               "L1: an arena is another lake's");
@@ -7863,13 +7865,13 @@ static int gmlk_survey_shape(gmlk_checker *c, const gmlk_arena *a, int is_dead) 
       c, !spool->bucket_count || (gmlk_is_pow2(spool->bucket_count) && spool->bucket_count >= 16),
       "W5: the table of sizes is not of its size");
   gmlk_expect(c,
-              a->pool_capacity == 8 || (is_dead && !a->pool_capacity) ||
-                  (a->pool_capacity >= 16 && a->pool_capacity % 2 == 0 &&
-                   a->pool_capacity / 2 < GMLK_STREAMS_MAX),
+              a->bins_capacity == 8 || (is_dead && !a->bins_capacity) ||
+                  (a->bins_capacity >= 16 && a->bins_capacity % 2 == 0 &&
+                   a->bins_capacity / 2 < GMLK_STREAMS_MAX),
               "A8: the table of pools is not of its size");
   gmlk_expect(c, spool->count <= spool->bucket_count, "W5: more windows than there is room for");
   return gmlk_expect(c,
-                     is_dead || (a->chunks && a->pool_capacity && a->pools && a->pools[GMLK_CLEAN]),
+                     is_dead || (a->chunks && a->bins_capacity && a->bins && a->bins[GMLK_CLEAN]),
                      "A8: an arena without tables");
 }
 
@@ -7904,14 +7906,14 @@ static void gmlk_survey_windows(gmlk_checker *c, const gmlk_arena *a, size_t cou
     if (c->broken || w->spans[0].block != b) continue;
     count -= (size_t)gmlk_survey_window(c, w);
   }
-  for (w = a->spool.oldest; w && !c->broken; older = w, w = w->newer) {
+  for (w = a->windows.oldest; w && !c->broken; older = w, w = w->newer) {
     if (!gmlk_expect(c, w->self.state == GMLK_IDLE && w->older == older,
                      "W5: an idle window is not where it should be"))
       return;
     count -= (size_t)gmlk_survey_window(c, w);
   }
-  gmlk_expect(c, c->broken || a->spool.newest == older, "W5: the list by age has a wrong end");
-  for (w = a->spool.quarantine; w && count && !c->broken; w = w->bucket_next)
+  gmlk_expect(c, c->broken || a->windows.newest == older, "W5: the list by age has a wrong end");
+  for (w = a->windows.quarantine; w && count && !c->broken; w = w->bucket_next)
     count -= (size_t)gmlk_survey_window(c, w);
   gmlk_expect(c, c->broken || (!w && !count), "V2: windows and their address space differ");
 }
@@ -7929,13 +7931,13 @@ static void gmlk_survey_buffers(gmlk_checker *c, const gmlk_arena *a, size_t cou
 
 /* An arena's tables. is_dead: of a pool that could not give everything back. */
 static void gmlk_survey_tables(gmlk_checker *c, const gmlk_arena *a, int is_dead) {
-  const gmlk_spool *spool = &a->spool;
+  const gmlk_windows *spool = &a->windows;
   if (a->pool) c->host_bytes += sizeof(gmlake_pool);
   if (is_dead && !a->head.next) return; /* it never was one */
   if (!gmlk_survey_shape(c, a, is_dead)) return;
   (void)gmlk_survey_table(c, a->chunks,
                           a->chunks ? (a->slot_capacity + 1) * sizeof(gmlk_chunk) : 0);
-  (void)gmlk_survey_table(c, a->pools, a->pool_capacity * sizeof(gmlk_holes *));
+  (void)gmlk_survey_table(c, a->bins, a->bins_capacity * sizeof(gmlk_bins *));
   (void)gmlk_survey_table(c, spool->buckets, spool->bucket_count * sizeof(gmlk_window *));
   if (spool->va) gmlk_survey_holes(c, spool->va);
   gmlk_survey_scratch(c, a);
@@ -7943,7 +7945,7 @@ static void gmlk_survey_tables(gmlk_checker *c, const gmlk_arena *a, int is_dead
 
 /* What lies in them, and in lists. */
 static void gmlk_survey_arena(gmlk_checker *c, const gmlk_arena *a, int is_dead) {
-  const gmlk_spool *spool = &a->spool;
+  const gmlk_windows *spool = &a->windows;
   const gmlk_block *va;
   size_t windows = 0, buffers = 0;
   uint32_t slots;
@@ -8282,7 +8284,7 @@ static void gmlk_check_index(gmlk_checker *c) {
 
 /* One bin: what stands there is free memory of this tag and arena. Adds it to the sum; returns how
    many blocks it is. */
-static size_t gmlk_check_ring(gmlk_checker *c, const gmlk_holes *holes, unsigned bin,
+static size_t gmlk_check_ring(gmlk_checker *c, const gmlk_bins *holes, unsigned bin,
                               unsigned stream, uint32_t arena, uint64_t *grains) {
   const gmlk_link *ring = &holes->bins[bin], *link = ring, *before;
   size_t count = 0;
@@ -8295,7 +8297,7 @@ static size_t gmlk_check_ring(gmlk_checker *c, const gmlk_holes *holes, unsigned
     if (link == ring) return count;
     if (!gmlk_expect(c,
                      (uintptr_t)link < (uintptr_t)holes->bins ||
-                         (uintptr_t)link >= (uintptr_t)(holes->bins + gmlk_holes_bins(holes)),
+                         (uintptr_t)link >= (uintptr_t)(holes->bins + gmlk_bins_bins(holes)),
                      "H3: a ring leads to another"))
       return count;
     b = gmlk_linked(link);
@@ -8312,12 +8314,12 @@ static size_t gmlk_check_ring(gmlk_checker *c, const gmlk_holes *holes, unsigned
 }
 
 /* Returns how many blocks stand there. */
-static size_t gmlk_check_holes(gmlk_checker *c, const gmlk_holes *holes, unsigned stream,
+static size_t gmlk_check_holes(gmlk_checker *c, const gmlk_bins *holes, unsigned stream,
                                uint32_t arena) {
   uint64_t grains = 0;
   size_t count = 0;
   unsigned bin;
-  for (bin = 0; bin < gmlk_holes_bins(holes); bin++) {
+  for (bin = 0; bin < gmlk_bins_bins(holes); bin++) {
     const gmlk_link *ring = &holes->bins[bin];
     int is_empty = ring->next == ring;
     if (is_empty == (int)(holes->bits[bin / 64u] >> (bin % 64u) & 1u)) {
@@ -8467,9 +8469,9 @@ static void gmlk_check_free(gmlk_checker *c, const gmlk_arena *a, const gmlk_blo
   gmlk_expect(c, b->stream || !b->ticket, "S1: clean memory is of an epoch");
   gmlk_expect(c, b->hole == gmlk_check_hole(b), "A3: a hole's size is off");
   if (!gmlk_is_tagged(b) || !gmlk_check_is_forked(a, b, b->stream)) return;
-  if (gmlk_expect(c, b->stream < a->pool_capacity && a->pools[b->stream],
+  if (gmlk_expect(c, b->stream < a->bins_capacity && a->bins[b->stream],
                   "A3: free memory is in no pool"))
-    gmlk_check_fork(c, a, a->pools[b->stream]->seconds, b, b->stream,
+    gmlk_check_fork(c, a, a->bins[b->stream]->seconds, b, b->stream,
                     "A3: a run's second block is not in the tree");
 }
 
@@ -8603,10 +8605,10 @@ static void gmlk_check_window(gmlk_checker *c, const gmlk_arena *a, const gmlk_w
   }
   gmlk_expect(c, w->self.arena == a->number, "A1: a block names another arena");
   gmlk_expect(c, grains == w->self.grains, "W3: a window's pieces do not add up");
-  gmlk_expect(c, w->number && w->number <= a->spool.number && grains >= a->spool.grains_min,
+  gmlk_expect(c, w->number && w->number <= a->windows.number && grains >= a->windows.grains_min,
               "W8: a window is newer or smaller than any");
   gmlk_expect(c,
-              w->address == a->spool.base + (uint64_t)va->at * a->chunk_bytes +
+              w->address == a->windows.base + (uint64_t)va->at * a->chunk_bytes +
                                 gmlk_to_bytes(w->spans[0].at & edge),
               "W2: a window is not where its address space is");
 }
@@ -8638,13 +8640,13 @@ static void gmlk_check_live_windows(gmlk_checker *c, const gmlk_arena *a, gmlk_m
 /* [W5]: every entry of the table of sizes is idle, in its bucket and linked both ways. */
 static void gmlk_check_buckets(gmlk_checker *c, const gmlk_arena *a, gmlk_mapped *sum) {
   size_t i;
-  for (i = 0; i < a->spool.bucket_count && !c->broken; i++) {
-    const gmlk_window *w = a->spool.buckets[i], *before = NULL;
+  for (i = 0; i < a->windows.bucket_count && !c->broken; i++) {
+    const gmlk_window *w = a->windows.buckets[i], *before = NULL;
     for (; w && !c->broken; before = w, w = w->bucket_next) {
       gmlk_expect(c,
                   w->self.state == GMLK_IDLE && w->self.arena == a->number &&
                       w->bucket_prev == before &&
-                      gmlk_bucket(&a->spool, w->self.grains) == &a->spool.buckets[i],
+                      gmlk_bucket(&a->windows, w->self.grains) == &a->windows.buckets[i],
                   "W5: an idle window is not where it should be");
       sum->idle -= gmlk_check_print((uintptr_t)w);
     }
@@ -8654,7 +8656,7 @@ static void gmlk_check_buckets(gmlk_checker *c, const gmlk_arena *a, gmlk_mapped
 static void gmlk_check_idle_windows(gmlk_checker *c, const gmlk_arena *a, int is_dead,
                                     gmlk_mapped *sum) {
   const gmlk_window *w;
-  for (w = a->spool.oldest; w && !c->broken; w = w->newer) {
+  for (w = a->windows.oldest; w && !c->broken; w = w->newer) {
     gmlk_check_window(c, a, w, 0, sum);
     sum->idle += gmlk_check_print((uintptr_t)w);
     if (is_dead) continue;
@@ -8662,7 +8664,7 @@ static void gmlk_check_idle_windows(gmlk_checker *c, const gmlk_arena *a, int is
   }
   gmlk_check_buckets(c, a, sum);
   gmlk_expect(c, c->broken || sum->idle == 0, "W5: an idle window is not where it should be");
-  for (w = a->spool.quarantine; w && !c->broken; w = w->bucket_next) {
+  for (w = a->windows.quarantine; w && !c->broken; w = w->bucket_next) {
     gmlk_check_window(c, a, w, 1, sum);
     if (!is_dead) c->quarantined += w->chunk_count * a->chunk_bytes;
   }
@@ -8670,9 +8672,9 @@ static void gmlk_check_idle_windows(gmlk_checker *c, const gmlk_arena *a, int is
 
 /* [V1], [V2]: the address space of windows and buffers. */
 static void gmlk_check_vas(gmlk_checker *c, const gmlk_arena *a, int is_dead, gmlk_mapped *sum) {
-  const gmlk_block *va = a->spool.va_head.next;
+  const gmlk_block *va = a->windows.va_head.next;
   size_t holes = 0;
-  for (; va != &a->spool.va_tail && !c->broken; va = va->next) {
+  for (; va != &a->windows.va_tail && !c->broken; va = va->next) {
     gmlk_expect(c, !va->arena && !va->stream, "V1: address space is an arena's");
     if (va->state == GMLK_FREE) {
       holes++;
@@ -8687,9 +8689,9 @@ static void gmlk_check_vas(gmlk_checker *c, const gmlk_arena *a, int is_dead, gm
                     (is_dead && va->state == GMLK_UNBACKED),
                 "V1: address space is in a state that it is never in");
   }
-  if (c->broken || !a->spool.va) return;
-  holes -= gmlk_check_holes(c, a->spool.va, GMLK_CLEAN, 0);
-  gmlk_expect(c, !a->spool.va->seconds, "V1: address space makes no runs");
+  if (c->broken || !a->windows.va) return;
+  holes -= gmlk_check_holes(c, a->windows.va, GMLK_CLEAN, 0);
+  gmlk_expect(c, !a->windows.va->seconds, "V1: address space makes no runs");
   gmlk_expect(c, !holes, "V1: free address space is in no pool");
 }
 
@@ -8777,18 +8779,18 @@ static void gmlk_check_spool(gmlk_checker *c, const gmlk_arena *a, int is_dead) 
   gmlk_expect(c, sum.chunks == 0, "W6, B3: a chunk's mappings do not add up");
   gmlk_expect(c, sum.vas == 0, "V2: windows or buffers share address space");
   gmlk_expect(c, sum.pieces == 0, "W4: a piece is of no window");
-  gmlk_expect(c, sum.count == a->spool.count && sum.mappings * a->chunk_bytes == a->spool.bytes,
+  gmlk_expect(c, sum.count == a->windows.count && sum.mappings * a->chunk_bytes == a->windows.bytes,
               "L4: the windows' count or bytes are off");
   if (is_dead) return;
   c->windows += sum.count;
-  c->stitched += a->spool.bytes;
+  c->stitched += a->windows.bytes;
 }
 
 /* What the tables have room for and nothing uses is empty. */
 static void gmlk_check_rest(gmlk_checker *c, const gmlk_arena *a) {
   size_t i;
-  for (i = gmlk_max(c->l->streams.count, 1); i < a->pool_capacity; i++)
-    gmlk_expect(c, !a->pools[i], "A8: a pool is of no stream");
+  for (i = gmlk_max(c->l->streams.count, 1); i < a->bins_capacity; i++)
+    gmlk_expect(c, !a->bins[i], "A8: a pool is of no stream");
   for (i = a->slot_count; i < a->slot_capacity; i++)
     gmlk_expect(c,
                 !a->chunks[i].handle == !a->chunks[i].stuck && !a->chunks[i].map_count &&
@@ -8831,11 +8833,11 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a, int is_dead) 
   if (c->broken) return;
   gmlk_check_below(c, a, a->gaps, NULL, 0, "A7: a gap is none");
   gmlk_expect(c, free_grains == a->free_grains, "A6: the arena's totals are off");
-  for (i = 0; i < gmlk_min(a->pool_capacity, gmlk_max(c->l->streams.count, 1)); i++)
-    if (a->pools[i]) {
-      holes -= gmlk_check_holes(c, a->pools[i], (unsigned)i, a->number);
-      gmlk_expect(c, i || !a->pools[i]->seconds, "A3: clean memory makes no runs");
-      gmlk_check_below(c, a, a->pools[i]->seconds, NULL, (unsigned)i,
+  for (i = 0; i < gmlk_min(a->bins_capacity, gmlk_max(c->l->streams.count, 1)); i++)
+    if (a->bins[i]) {
+      holes -= gmlk_check_holes(c, a->bins[i], (unsigned)i, a->number);
+      gmlk_expect(c, i || !a->bins[i]->seconds, "A3: clean memory makes no runs");
+      gmlk_check_below(c, a, a->bins[i]->seconds, NULL, (unsigned)i,
                        "A3: a run's second block is none");
     }
   gmlk_expect(c, !holes, "A3: free memory is in no pool");
@@ -10866,7 +10868,7 @@ static inline int gmlk_is_stream(gmlake_stream stream) { return (uintptr_t)strea
 
 static gmlake_result gmlk_enter_barred(gmlake *l) {
   gmlake_result result = l->lost;
-  if (!result && gmlk_in_call(l, 1))
+  if (!result && gmlk_in_callback(l, 1))
     result =
         gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy", "a policy may not call the lake");
   if (result) gmlk_books_unlock(l);
@@ -10969,13 +10971,13 @@ static gmlake_result gmlk_refuse_stream(gmlake *l, const char *call, gmlake_stre
 
 /* Lets the user's handler make room. pre: no lock is held. */
 static int gmlk_handle_oom(gmlake *l, const gmlake_error_info *info) {
-  gmlk_call *call;
+  gmlk_callback *call;
   int again = 0;
   gmlk_books_lock(l);
-  call = gmlk_call_begin(l, 0);
+  call = gmlk_callback_begin(l, 0);
   if (call) {
     again = l->desc.oom.fn(l->desc.oom.user, l, info);
-    gmlk_call_end(l, call);
+    gmlk_callback_end(l, call);
   }
   gmlk_books_unlock(l);
   return again;
@@ -11023,7 +11025,7 @@ static gmlake_result gmlk_alloc_with(gmlake *l, const gmlake_alloc_desc *desc, g
   do {
     result = gmlk_enter(l);
     if (result) return result;
-    if (l->is_barred && gmlk_in_call(l, 0))
+    if (l->is_barred && gmlk_in_callback(l, 0))
       result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
                          "called from the out-of-memory handler, or below where that was left");
     else if (desc->bytes)
@@ -11177,7 +11179,7 @@ GMLAKE_DEF gmlake_result gmlake_check(gmlake *l) {
   if (!l) return result;
   result = gmlk_enter_asking(l);
   if (result) return result;
-  if (l->is_barred && gmlk_in_call(l, 1)) {
+  if (l->is_barred && gmlk_in_callback(l, 1)) {
     result =
         gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy", "a policy may not call the lake");
     gmlk_books_unlock(l);

@@ -189,12 +189,12 @@ typedef struct allocator {
 typedef struct lake_run {
   gmlake *lake;
   gmlake_stream streams[TRACE_STREAMS_MAX]; /* the first is the legacy stream */
-  uint64_t events[GMLAKE_EVENT_TRIM + 1];   /* by kind */
+  uint64_t events[GMLAKE_STEP_TRIM + 1];    /* by kind */
 } lake_run;
 
 static int is_observed; /* lakes have an observer, which counts */
 
-static void lake_note(void *user, const gmlake_event *event) {
+static void lake_note(void *user, const gmlake_step *event) {
   ((lake_run *)user)->events[event->kind]++;
 }
 

@@ -6,7 +6,7 @@
        "reason": "stitched from free pieces", "driver_ns": 31000, "reserved": 8388608,
        "active": 6291456}
 
-   op is the index of the trace's operation, from 0 on. The other fields are those of gmlake_event.
+   op is the index of the trace's operation, from 0 on. The other fields are those of gmlake_step.
    stream has the number that the stream has in the trace; null means no stream. */
 #if !defined(DECISIONS_H)
 #define DECISIONS_H
@@ -48,7 +48,7 @@ static void decisions_write_stream(const decisions *d, gmlake_stream stream) {
 }
 
 /* The function for desc.observer. user is a `decisions`. */
-static void decisions_write(void *user, const gmlake_event *e) {
+static void decisions_write(void *user, const gmlake_step *e) {
   static const char *const kinds[] = {"unknown", "alloc", "free", "split", "stitch",
                                       "reuse",   "evict", "grow", "wait",  "trim"};
   const decisions *d = (const decisions *)user;
@@ -56,7 +56,7 @@ static void decisions_write(void *user, const gmlake_event *e) {
   fprintf(d->file,
           "{\"op\": %lu, \"kind\": \"%s\", \"state\": %u, \"request\": %llu, "
           "\"address\": \"0x%llx\", \"bytes\": %lu, \"asked\": %lu, \"stream\": ",
-          (unsigned long)d->op, kinds[e->kind > GMLAKE_EVENT_TRIM ? 0 : e->kind], e->state,
+          (unsigned long)d->op, kinds[e->kind > GMLAKE_STEP_TRIM ? 0 : e->kind], e->state,
           (unsigned long long)e->request, (unsigned long long)e->address, (unsigned long)e->bytes,
           (unsigned long)e->asked_bytes);
   decisions_write_stream(d, e->stream);

@@ -184,7 +184,7 @@ static inline void gmlake_recorder_remove(gmlake_recorder *r, gmlake_recorded *b
   r->block_count--;
 }
 
-static inline void gmlake_recorder_alloc(gmlake_recorder *r, const gmlake_event *event) {
+static inline void gmlake_recorder_alloc(gmlake_recorder *r, const gmlake_step *event) {
   gmlake_recorded *block;
   size_t stream = 0;
   while (stream < r->stream_count && r->streams[stream] != event->stream) stream++;
@@ -206,7 +206,7 @@ static inline void gmlake_recorder_alloc(gmlake_recorder *r, const gmlake_event 
                       (unsigned long long)gmlake_recorder_step_us(r));
 }
 
-static inline void gmlake_recorder_free(gmlake_recorder *r, const gmlake_event *event) {
+static inline void gmlake_recorder_free(gmlake_recorder *r, const gmlake_step *event) {
   gmlake_recorded *const block = r->capacity ? gmlake_recorder_find(r, event->address) : NULL;
   if (!block || !block->address) return;
   gmlake_recorder_put(r, "f %llu %llu\n", (unsigned long long)block->id,
@@ -219,11 +219,11 @@ static inline void gmlake_recorder_buffer(gmlake_recorder *r) {
   r->has_buffers = 1;
 }
 
-static inline void gmlake_recorder_observe(void *user, const gmlake_event *event) {
+static inline void gmlake_recorder_observe(void *user, const gmlake_step *event) {
   gmlake_recorder *const r = (gmlake_recorder *)user;
-  const int is_alloc = event->kind == GMLAKE_EVENT_ALLOC && event->state != 5;
-  const int is_free = event->kind == GMLAKE_EVENT_FREE;
-  const int is_buffer = event->kind == GMLAKE_EVENT_GROW && !event->address && !event->request;
+  const int is_alloc = event->kind == GMLAKE_STEP_ALLOC && event->state != 5;
+  const int is_free = event->kind == GMLAKE_STEP_FREE;
+  const int is_buffer = event->kind == GMLAKE_STEP_GROW && !event->address && !event->request;
   if (!is_alloc && !is_free && !is_buffer) return;
   (void)pthread_mutex_lock(&r->mutex);
   if (!r->error && is_alloc) gmlake_recorder_alloc(r, event);

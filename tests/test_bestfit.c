@@ -776,9 +776,9 @@ static void misaligned_holes_hide_nothing(void **state) {
 
 static size_t growths[4], growth_count; /* bytes of each */
 
-static void note_growth(void *user, const gmlake_event *event) {
+static void note_growth(void *user, const gmlake_step *event) {
   (void)user;
-  if (event->kind != GMLAKE_EVENT_GROW) return;
+  if (event->kind != GMLAKE_STEP_GROW) return;
   assert_true(growth_count < 4);
   growths[growth_count++] = (size_t)event->bytes;
 }

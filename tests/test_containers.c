@@ -175,15 +175,15 @@ static void test_records(void **state) {
 
 #define HOLES 600
 
-static gmlk_holes holes;
+static gmlk_bins holes;
 static gmlk_block hole_blocks[HOLES];
 static gmlk_block *model[HOLES]; /* what stands in the pool, the newest first */
 static size_t model_count;
 
-static size_t block_count(gmlk_holes *pool) {
-  const gmlk_block *b = gmlk_holes_best(pool, 1);
+static size_t block_count(gmlk_bins *pool) {
+  const gmlk_block *b = gmlk_bins_best(pool, 1);
   size_t count = 0;
-  for (; b; b = gmlk_holes_next(pool, b)) count++;
+  for (; b; b = gmlk_bins_next(pool, b)) count++;
   return count;
 }
 
@@ -311,8 +311,8 @@ static void check_holes(void) {
   check_neighbours();
   assert_int_equal(in_rings, model_count);
   assert_true(holes.grains == grains);
-  for (i = 0, b = gmlk_holes_best(&holes, 1); b; i++) { /* the walk ends */
-    const gmlk_block *next = gmlk_holes_next(&holes, b);
+  for (i = 0, b = gmlk_bins_best(&holes, 1); b; i++) { /* the walk ends */
+    const gmlk_block *next = gmlk_bins_next(&holes, b);
     unsigned bin = gmlk_bin_of(b->hole), then = next ? gmlk_bin_of(next->hole) : GMLK_BINS;
     assert_true(is_past(b, next));
     if (then != bin) assert_int_equal(then, gmlk_bin_from(&holes, bin + 1)); /* none is left out */
@@ -340,24 +340,24 @@ static void run_holes(uint32_t kind, uint64_t seed, void (*open_pool)(void)) {
     gmlk_block *b = &hole_blocks[below(HOLES)];
     if (b->hole) {
       model_remove(b);
-      gmlk_holes_remove(&holes, b);
+      gmlk_bins_remove(&holes, b);
       assert_int_equal(b->hole, 0);
     } else {
-      gmlk_holes_insert(&holes, b, any_hole(kind));
+      gmlk_bins_insert(&holes, b, any_hole(kind));
       model_insert(b);
     }
-    assert_ptr_equal(gmlk_holes_best(&holes, asked), model_best(asked));
+    assert_ptr_equal(gmlk_bins_best(&holes, asked), model_best(asked));
     if (step % 100 == 0) check_holes();
   }
   check_holes();
   while (model_count) {
-    gmlk_block *b = gmlk_holes_best(&holes, 1);
+    gmlk_block *b = gmlk_bins_best(&holes, 1);
     assert_ptr_equal(b, model_best(1));
     model_remove(b);
-    gmlk_holes_remove(&holes, b);
+    gmlk_bins_remove(&holes, b);
   }
   check_holes();
-  assert_null(gmlk_holes_best(&holes, 1));
+  assert_null(gmlk_bins_best(&holes, 1));
 }
 
 static void test_holes_random(void **state) {
@@ -373,16 +373,16 @@ static void run_equal_sizes(uint32_t size) {
   holes_open();
   for (i = 0; i < HOLES; i++) {
     hole_blocks[i].at = (i * 7919u) % HOLES; /* every address once, in disorder */
-    gmlk_holes_insert(&holes, &hole_blocks[i], size);
+    gmlk_bins_insert(&holes, &hole_blocks[i], size);
     model_insert(&hole_blocks[i]);
   }
   for (i = 0; i < HOLES; i++) {
-    gmlk_block *b = gmlk_holes_best(&holes, size);
+    gmlk_block *b = gmlk_bins_best(&holes, size);
     assert_ptr_equal(b, model_best(size));
     if (size < GMLK_BINS_EXACT) assert_ptr_equal(b, &hole_blocks[HOLES - 1 - i]);
-    assert_null(gmlk_holes_best(&holes, size + 1));
+    assert_null(gmlk_bins_best(&holes, size + 1));
     model_remove(b);
-    gmlk_holes_remove(&holes, b);
+    gmlk_bins_remove(&holes, b);
   }
   assert_true(holes.grains == 0);
 }
@@ -420,33 +420,33 @@ static void test_best_behind_short_ones(void **state) {
   uint32_t i;
   (void)state;
   holes_open();
-  gmlk_holes_insert(&holes, &hole_blocks[0], 4099);
-  for (i = 1; i < 100; i++) gmlk_holes_insert(&holes, &hole_blocks[i], 4097);
-  gmlk_holes_insert(&holes, &hole_blocks[100], 9000); /* as good, and nearer */
-  assert_ptr_equal(gmlk_holes_best(&holes, 4098), &hole_blocks[100]);
-  gmlk_holes_remove(&holes, &hole_blocks[100]);
-  assert_ptr_equal(gmlk_holes_best(&holes, 4098), &hole_blocks[0]);
+  gmlk_bins_insert(&holes, &hole_blocks[0], 4099);
+  for (i = 1; i < 100; i++) gmlk_bins_insert(&holes, &hole_blocks[i], 4097);
+  gmlk_bins_insert(&holes, &hole_blocks[100], 9000); /* as good, and nearer */
+  assert_ptr_equal(gmlk_bins_best(&holes, 4098), &hole_blocks[100]);
+  gmlk_bins_remove(&holes, &hole_blocks[100]);
+  assert_ptr_equal(gmlk_bins_best(&holes, 4098), &hole_blocks[0]);
   assert_ptr_equal(holes.bins[gmlk_bin_of(4098)].next, &hole_blocks[0].as.link);
-  assert_null(gmlk_holes_best(&holes, 9001));
+  assert_null(gmlk_bins_best(&holes, 9001));
 }
 
 /* A pool gets its table when it has more than a few blocks, what it holds stays in order; and gives
    it back when it is empty. */
 static void test_holes_widen(void **state) {
   gmlk_host host;
-  gmlk_holes *pool;
+  gmlk_bins *pool;
   uint32_t i;
   (void)state;
   host_open(&host, 12);
   holes_open();
-  pool = gmlk_holes_new(&host);
+  pool = gmlk_bins_new(&host);
   assert_non_null(pool);
   assert_int_equal(pool->bin_mask, 0);
   for (i = 0; i < 40; i++) {
-    gmlk_holes_insert(pool, &hole_blocks[i], 1 + below(200));
-    gmlk_holes_insert(&holes, &hole_blocks[100 + i], hole_blocks[i].hole);
+    gmlk_bins_insert(pool, &hole_blocks[i], 1 + below(200));
+    gmlk_bins_insert(&holes, &hole_blocks[100 + i], hole_blocks[i].hole);
     hook_left = i < 20 ? 0 : -1;
-    gmlk_holes_reserve(pool, &host);
+    gmlk_bins_reserve(pool, &host);
     assert_int_equal(pool->bin_mask, i < 20 ? 0 : ~0u);
   }
   assert_true(pool->grains == holes.grains && pool->words == holes.words);
@@ -457,16 +457,16 @@ static void test_holes_widen(void **state) {
     assert_true(!b && !other);
   }
   for (i = 0; i < 40; i++) {
-    gmlk_holes_narrow(pool, &host);
+    gmlk_bins_narrow(pool, &host);
     assert_int_equal(pool->bin_mask, ~0u);
-    gmlk_holes_remove(pool, &hole_blocks[i]);
+    gmlk_bins_remove(pool, &hole_blocks[i]);
   }
-  gmlk_holes_narrow(pool, &host);
-  gmlk_holes_narrow(pool, &host);
-  assert_int_equal(host.bytes, sizeof(gmlk_holes));
-  gmlk_holes_insert(pool, &hole_blocks[0], 9);
-  assert_ptr_equal(gmlk_holes_best(pool, 3), &hole_blocks[0]);
-  gmlk_holes_destroy(pool, &host);
+  gmlk_bins_narrow(pool, &host);
+  gmlk_bins_narrow(pool, &host);
+  assert_int_equal(host.bytes, sizeof(gmlk_bins));
+  gmlk_bins_insert(pool, &hole_blocks[0], 9);
+  assert_ptr_equal(gmlk_bins_best(pool, 3), &hole_blocks[0]);
+  gmlk_bins_destroy(pool, &host);
   host_close(&host);
 }
 
@@ -476,25 +476,25 @@ static void test_best_remembers(void **state) {
   uint32_t i;
   (void)state;
   holes_open();
-  for (i = 0; i < 20; i++) gmlk_holes_insert(&holes, &hole_blocks[i], size + 2);
-  assert_null(gmlk_holes_best(&holes, size + 4));
+  for (i = 0; i < 20; i++) gmlk_bins_insert(&holes, &hole_blocks[i], size + 2);
+  assert_null(gmlk_bins_best(&holes, size + 4));
   assert_int_equal(holes.none_from, size + 4);
   assert_int_equal(gmlk_bin_of(size + 4), gmlk_bin_of(holes.none_from + holes.none_count - 1));
   assert_int_not_equal(gmlk_bin_of(size), gmlk_bin_of(holes.none_from + holes.none_count));
-  for (i = 20; i < 40; i++) gmlk_holes_insert(&holes, &hole_blocks[i], i == 20 ? size + 7 : size);
+  for (i = 20; i < 40; i++) gmlk_bins_insert(&holes, &hole_blocks[i], i == 20 ? size + 7 : size);
   assert_int_equal(holes.none_from, size + 8);
-  assert_ptr_equal(gmlk_holes_best(&holes, size + 4), &hole_blocks[20]);
-  assert_null(gmlk_holes_best(&holes, size + 8));
-  gmlk_holes_remove(&holes, &hole_blocks[20]);
-  assert_null(gmlk_holes_best(&holes, size + 3));
+  assert_ptr_equal(gmlk_bins_best(&holes, size + 4), &hole_blocks[20]);
+  assert_null(gmlk_bins_best(&holes, size + 8));
+  gmlk_bins_remove(&holes, &hole_blocks[20]);
+  assert_null(gmlk_bins_best(&holes, size + 3));
   assert_int_equal(holes.none_from, size + 3);
-  gmlk_holes_insert(&holes, &hole_blocks[20], gmlk_bin_grains(gmlk_bin_of(size) + 1) - 1);
+  gmlk_bins_insert(&holes, &hole_blocks[20], gmlk_bin_grains(gmlk_bin_of(size) + 1) - 1);
   assert_int_equal(holes.none_count, 0);
-  gmlk_holes_insert(&holes, &hole_blocks[40], 0xFFFFFFFFu); /* the last size of the last bin */
-  gmlk_holes_insert(&holes, &hole_blocks[41], 0xFFFFFFF0u);
-  assert_ptr_equal(gmlk_holes_best(&holes, 0xFFFFFFFEu), &hole_blocks[40]);
-  gmlk_holes_remove(&holes, &hole_blocks[40]);
-  assert_null(gmlk_holes_best(&holes, 0xFFFFFFFEu));
+  gmlk_bins_insert(&holes, &hole_blocks[40], 0xFFFFFFFFu); /* the last size of the last bin */
+  gmlk_bins_insert(&holes, &hole_blocks[41], 0xFFFFFFF0u);
+  assert_ptr_equal(gmlk_bins_best(&holes, 0xFFFFFFFEu), &hole_blocks[40]);
+  gmlk_bins_remove(&holes, &hole_blocks[40]);
+  assert_null(gmlk_bins_best(&holes, 0xFFFFFFFEu));
   assert_int_equal(holes.none_count, 2);
 }
 
@@ -505,14 +505,14 @@ static void test_best_at_edges(void **state) {
   for (bin = 2; bin < GMLK_BINS; bin++) {
     uint32_t first = (uint32_t)edge_of(bin);
     holes_open();
-    gmlk_holes_insert(&holes, &hole_blocks[0], first - 1);
-    assert_null(gmlk_holes_best(&holes, first));
-    assert_ptr_equal(gmlk_holes_best(&holes, first - 1), &hole_blocks[0]);
+    gmlk_bins_insert(&holes, &hole_blocks[0], first - 1);
+    assert_null(gmlk_bins_best(&holes, first));
+    assert_ptr_equal(gmlk_bins_best(&holes, first - 1), &hole_blocks[0]);
     hole_blocks[1].at = 1;
-    gmlk_holes_insert(&holes, &hole_blocks[1], first);
-    assert_ptr_equal(gmlk_holes_best(&holes, first), &hole_blocks[1]);
-    assert_ptr_equal(gmlk_holes_best(&holes, first - 1), &hole_blocks[0]);
-    if (first < 0xFFFFFFFFu) assert_null(gmlk_holes_best(&holes, first + 1));
+    gmlk_bins_insert(&holes, &hole_blocks[1], first);
+    assert_ptr_equal(gmlk_bins_best(&holes, first), &hole_blocks[1]);
+    assert_ptr_equal(gmlk_bins_best(&holes, first - 1), &hole_blocks[0]);
+    if (first < 0xFFFFFFFFu) assert_null(gmlk_bins_best(&holes, first + 1));
   }
 }
 
@@ -761,7 +761,7 @@ static void test_index_strides(void **state) {
 
 #define VA_SLOTS 97u
 
-static gmlk_spool spool;
+static gmlk_windows spool;
 
 static void spool_open(gmlk_records *records, gmlk_host *host) {
   gmlk_block *va;
@@ -776,7 +776,7 @@ static void spool_open(gmlk_records *records, gmlk_host *host) {
   va->state = GMLK_FREE;
   va->grains = VA_SLOTS;
   gmlk_link_before(va, &spool.va_tail);
-  gmlk_holes_insert(spool.va, va, VA_SLOTS);
+  gmlk_bins_insert(spool.va, va, VA_SLOTS);
 }
 
 /* The tiling, and that no two free neighbours are left apart. */
@@ -879,7 +879,7 @@ static void test_window_table(void **state) {
   memset(windows, 0, sizeof(windows));
   for (i = 0; i < WINDOWS; i++) {
     gmlk_window *next = &windows[i * 37 % WINDOWS];
-    assert_true(gmlk_spool_reserve(&spool, &host));
+    assert_true(gmlk_windows_reserve(&spool, &host));
     assert_true(spool.bucket_count > spool.count);
     next->self.grains = 1000 + (uint32_t)(next - windows) % 7;
     next->number = (uint64_t)(next - windows) + 1;
@@ -902,7 +902,7 @@ static void test_window_table(void **state) {
     assert_ptr_equal(w, &windows[i * 37 % WINDOWS]);
   spool.count = spool.bucket_count;
   hook_left = 0;
-  assert_false(gmlk_spool_reserve(&spool, &host));
+  assert_false(gmlk_windows_reserve(&spool, &host));
   assert_int_equal(check_table(), WINDOWS / 2);
   gmlk_host_free(&host, spool.buckets, spool.bucket_count * sizeof(gmlk_window *));
   host_close(&host);
@@ -919,7 +919,7 @@ static void test_window_table_bounds_its_walks(void **state) {
   host_open(&host, 42);
   memset(&spool, 0, sizeof(spool));
   memset(windows, 0, sizeof(windows));
-  assert_true(gmlk_spool_reserve(&spool, &host));
+  assert_true(gmlk_windows_reserve(&spool, &host));
   for (i = 0; i < count; i++) {
     windows[i].self.grains = 1000;
     windows[i].number = count - i;
@@ -939,7 +939,7 @@ static void test_window_table_strides(void **state) {
   static gmlk_window *table[1024];
   static unsigned entries[1024];
   uint32_t a = 1, b = 2, next, i;
-  gmlk_spool sizes;
+  gmlk_windows sizes;
   (void)state;
   memset(&sizes, 0, sizeof(sizes));
   sizes.buckets = table;
@@ -1011,16 +1011,16 @@ static void draw(const char *picture) {
   }
 }
 
-static int plan(uint32_t grains, uint32_t align, int whole_only, gmlk_plan *out) {
+static int plan(uint32_t grains, uint32_t align, int whole_only, gmlk_window_plan *out) {
   gmlk_taker taker;
-  gmlk_plan scanned;
+  gmlk_window_plan scanned;
   int is_planned, is_found;
   memset(&taker, 0, sizeof(taker));
   taker.may_wait = 1; /* reads the arena, not the pools, and finds the same if runs are few */
   is_found = gmlk_plan_window(&arena, &no_streams, taker, grains, align, whole_only, &scanned);
   taker.may_wait = 0;
   is_planned = gmlk_plan_window(&arena, &no_streams, taker, grains, align, whole_only, out);
-  if (block_count(arena.pools[GMLK_CLEAN]) > GMLK_END_TRIES) return is_planned;
+  if (block_count(arena.bins[GMLK_CLEAN]) > GMLK_END_TRIES) return is_planned;
   if (is_planned != is_found ||
       out->shortfall != scanned.shortfall) /* of equal tails another one */
     assert_true(out->shortfall < CHUNK &&
@@ -1028,7 +1028,7 @@ static int plan(uint32_t grains, uint32_t align, int whole_only, gmlk_plan *out)
   return is_planned;
 }
 
-static void expect_spans(const gmlk_plan *p, size_t count, const uint32_t *wanted) {
+static void expect_spans(const gmlk_window_plan *p, size_t count, const uint32_t *wanted) {
   size_t i;
   assert_int_equal(p->span_count, count);
   for (i = 0; i < count; i++) {
@@ -1040,7 +1040,7 @@ static void expect_spans(const gmlk_plan *p, size_t count, const uint32_t *wante
 static void test_plan_tail_whole_head(void **state) {
   const uint32_t spans[6] = {5, 3, 16, 8, 32, 2};
   gmlk_host host;
-  gmlk_plan p;
+  gmlk_window_plan p;
   (void)state;
   host_open(&host, 1);
   arena_open(&host, SLOTS);
@@ -1058,7 +1058,7 @@ static void test_plan_tail_whole_head(void **state) {
 static void test_plan_whole_only(void **state) {
   const uint32_t spans[4] = {16, 8, 40, 8};
   gmlk_host host;
-  gmlk_plan p;
+  gmlk_window_plan p;
   (void)state;
   host_open(&host, 1);
   arena_open(&host, SLOTS);
@@ -1073,7 +1073,7 @@ static void test_plan_whole_only(void **state) {
 /* One chunk is free at both ends: a window takes one of them. */
 static void test_plan_one_chunk_once(void **state) {
   gmlk_host host;
-  gmlk_plan p;
+  gmlk_window_plan p;
   (void)state;
   host_open(&host, 1);
   arena_open(&host, SLOTS);
@@ -1086,7 +1086,7 @@ static void test_plan_one_chunk_once(void **state) {
 static void test_plan_alignment(void **state) {
   const uint32_t spans[4] = {4, 4, 16, 8};
   gmlk_host host;
-  gmlk_plan p;
+  gmlk_window_plan p;
   (void)state;
   host_open(&host, 1);
   arena_open(&host, SLOTS);
@@ -1104,7 +1104,7 @@ static void test_plan_alignment(void **state) {
 static void test_plan_small_holes_first(void **state) {
   const uint32_t spans[4] = {40, 8, 8, 16};
   gmlk_host host;
-  gmlk_plan p;
+  gmlk_window_plan p;
   (void)state;
   host_open(&host, 1);
   arena_open(&host, SLOTS);
@@ -1221,7 +1221,7 @@ static void test_aligned_best_fit(void **state) {
 
 static void test_plan_empty(void **state) {
   gmlk_host host;
-  gmlk_plan p;
+  gmlk_window_plan p;
   (void)state;
   host_open(&host, 1);
   arena_open(&host, SLOTS);
@@ -1253,7 +1253,7 @@ static uint32_t offered(uint32_t slots, uint32_t grains, uint32_t align) {
   return whole * CHUNK + tail + head;
 }
 
-static void check_plan(const gmlk_plan *p, uint32_t grains, uint32_t align, int whole_only) {
+static void check_plan(const gmlk_window_plan *p, uint32_t grains, uint32_t align, int whole_only) {
   uint32_t i, at, sum = 0, chunks = 0;
   unsigned char used[SLOTS];
   memset(used, 0, sizeof(used));
@@ -1289,12 +1289,13 @@ static void draw_random(uint32_t slots) {
 }
 
 /* Where the offer is too small, so many grains more make a plan, and one chunk less does not. */
-static void check_shortfall(const gmlk_plan *p, uint32_t slots, uint32_t grains, uint32_t align) {
+static void check_shortfall(const gmlk_window_plan *p, uint32_t slots, uint32_t grains,
+                            uint32_t align) {
   uint32_t offer = offered(slots, grains, align), more = (p->shortfall + CHUNK - 1) / CHUNK;
-  gmlk_plan again;
+  gmlk_window_plan again;
   assert_true(p->shortfall > 0);
   if (offer < grains) assert_true(p->shortfall >= grains - offer);
-  if (offer < grains && block_count(arena.pools[GMLK_CLEAN]) <= GMLK_END_TRIES)
+  if (offer < grains && block_count(arena.bins[GMLK_CLEAN]) <= GMLK_END_TRIES)
     assert_int_equal(p->shortfall, grains - offer);
   if (slots + more > SLOTS) return;
   memset(drawing + slots * CHUNK, '.', more * CHUNK);
@@ -1332,21 +1333,21 @@ static void test_window_behind_many_others(void **state) {
     others[i].self.grains = 9;
     others[i].bucket_next = i ? &others[i - 1] : &window;
   }
-  arena.spool.buckets = &bucket;
-  arena.spool.bucket_count = 1;
+  arena.windows.buckets = &bucket;
+  arena.windows.bucket_count = 1;
   bucket = &others[GMLK_WINDOW_STEPS - 2];
   assert_ptr_equal(gmlk_window_find(&arena, &no_streams, taker, 8, 1, 0), &window);
   bucket = &others[GMLK_WINDOW_STEPS - 1];
   assert_null(gmlk_window_find(&arena, &no_streams, taker, 8, 1, 0));
-  arena.spool.buckets = NULL;
-  arena.spool.bucket_count = 0;
+  arena.windows.buckets = NULL;
+  arena.windows.bucket_count = 0;
   arena_close(&host);
 }
 
 static void test_plan_random(void **state) {
   uint32_t round, planned = 0, failed = 0;
   gmlk_host host;
-  gmlk_plan p;
+  gmlk_window_plan p;
   (void)state;
   for (round = 0; round < 6000; round++) {
     uint32_t slots = 1 + below(16), align = (uint32_t)1 << below(4), grains = 1 + below(60);
@@ -1375,7 +1376,7 @@ static void test_plan_many_pieces(void **state) {
   char picture[SLOTS * CHUNK + 1];
   uint32_t slot;
   gmlk_host host;
-  gmlk_plan p;
+  gmlk_window_plan p;
   (void)state;
   for (slot = 0; slot < SLOTS; slot++)
     memcpy(picture + slot * CHUNK, slot % 2 ? ".######." : "........", CHUNK);

@@ -298,7 +298,7 @@ static void log_nothing(void *user, int level, const gmlake_error_info *info) {
 
 static gmlake_policy policy = {sizeof(gmlake_policy), NULL, choose_nothing, NULL, joins_large};
 
-static void watch_nothing(void *user, const gmlake_event *event) {
+static void watch_nothing(void *user, const gmlake_step *event) {
   (void)user;
   (void)event;
 }
@@ -514,7 +514,7 @@ static const field records_fields[] = {ONE(T, pages, PAGE), ONE(T, unused, BLOCK
                                        ONE(T, unused_count, INTEGER), ONE(T, page_count, INTEGER),
                                        ONE(T, serial, INTEGER)};
 #undef T
-#define T gmlk_holes
+#define T gmlk_bins
 static const field holes_fields[] = {
     ONE(T, words, INTEGER),     MANY(T, bits, INTEGER),      ONE(T, grains, INTEGER),
     ONE(T, none_from, INTEGER), ONE(T, none_count, INTEGER), ONE(T, count, INTEGER),
@@ -563,7 +563,7 @@ static const field chunk_fields[] = {ONE(T, handle, INTEGER), ONE(T, first, BLOC
 static const field span_fields[] = {ONE(T, at, INTEGER), ONE(T, grains, INTEGER),
                                     ONE(T, block, BLOCK)};
 #undef T
-#define T gmlk_spool
+#define T gmlk_windows
 static const field spool_fields[] = {
     ONE(T, buckets, WINDOW_TABLE),
     ONE(T, bucket_count, INTEGER),
@@ -606,8 +606,8 @@ static const field arena_fields[] = {
     ONE(T, head, PART),
     ONE(T, tail, PART),
     ONE(T, gaps, BLOCK),
-    ONE(T, pools, HOLES_TABLE),
-    ONE(T, pool_capacity, INTEGER),
+    ONE(T, bins, HOLES_TABLE),
+    ONE(T, bins_capacity, INTEGER),
     ONE(T, free_grains, INTEGER),
     ONE(T, backed_count, INTEGER),
     ONE(T, stuck_count, INTEGER),
@@ -616,7 +616,7 @@ static const field arena_fields[] = {
     ONE(T, live_count, INTEGER),
     ONE(T, keeps_apart, INTEGER),
     GAP(T, keeps_apart, 4),
-    ONE(T, spool, PART),
+    ONE(T, windows, PART),
     ONE(T, pool, POOL),
     ONE(T, is_bare, INTEGER),
     GAP(T, is_bare, 4),
@@ -801,8 +801,8 @@ static const field lake_fields[] = {
     ONE(T, messages, TABLE),
     ONE(T, message_count, INTEGER),
     GAP(T, message_count, 4),
-    ONE(T, calls, TABLE),
-    ONE(T, spare_calls, TABLE),
+    ONE(T, callbacks, TABLE),
+    ONE(T, spare_callbacks, TABLE),
     ONE(T, asks_first, INTEGER),
     GAP(T, asks_first, 4),
     ONE(T, request_count, INTEGER),
@@ -845,7 +845,7 @@ static const field event_table_fields[] = {{"[]", 0, sizeof(void *), 0, 1, EVENT
   X(BIN, "bin", link, LINK, gmlk_link)                                 \
   X(PAGES, "page", page, PAGE, gmlk_page)                              \
   X(RECORDS, "gmlk_records", records, PADDING, gmlk_records)           \
-  X(POOL_HOLES, "gmlk_holes", holes, HOLES, gmlk_holes)                \
+  X(POOL_HOLES, "gmlk_bins", holes, HOLES, gmlk_bins)                  \
   X(INDEX, "gmlk_index", index, PADDING, gmlk_index)                   \
   X(ROW, "gmlk_row", row, PADDING, gmlk_row)                           \
   X(FENCE, "fence", fence, PADDING, gmlk_fence)                        \
@@ -863,7 +863,7 @@ static const field event_table_fields[] = {{"[]", 0, sizeof(void *), 0, 1, EVENT
   X(LIVE_SPAN, "live window's span", span, SPANS, gmlk_span)           \
   X(IDLE_SPAN, "idle window's span", span, SPANS, gmlk_span)           \
   X(LOST_SPAN, "quarantined window's span", span, SPANS, gmlk_span)    \
-  X(SPOOL, "gmlk_spool", spool, PADDING, gmlk_spool)                   \
+  X(SPOOL, "gmlk_windows", spool, PADDING, gmlk_windows)               \
   X(HOME, "gmlk_arena", arena, ARENA, gmlk_arena)                      \
   X(LIVE_WINDOW, "live window", window, WINDOW, gmlk_window)           \
   X(IDLE_WINDOW, "idle window", window, WINDOW, gmlk_window)           \
@@ -981,13 +981,13 @@ static void find_windows(const gmlk_arena *a) {
                 w->self.state == GMLK_LIVE ? SHAPE_LIVE_SELF : SHAPE_PENDING_SELF, SHAPE_LIVE_SPAN);
     find_note(w->self.as.live.note, w->self.state == GMLK_PENDING);
   }
-  for (w = a->spool.oldest; w; w = w->newer)
+  for (w = a->windows.oldest; w; w = w->newer)
     find_window(w, SHAPE_IDLE_WINDOW, SHAPE_IDLE_SELF, SHAPE_IDLE_SPAN);
-  for (w = a->spool.quarantine; w; w = w->bucket_next)
+  for (w = a->windows.quarantine; w; w = w->bucket_next)
     find_window(w, SHAPE_LOST_WINDOW, SHAPE_LOST_SELF, SHAPE_LOST_SPAN);
 }
 
-static void find_holes(const gmlk_holes *holes) {
+static void find_holes(const gmlk_bins *holes) {
   unsigned bin;
   found(SHAPE_POOL_HOLES, holes);
   found(SHAPE_BIN, &holes->few);
@@ -1025,21 +1025,21 @@ static void find_buffers(const gmlk_arena *a) {
 
 static void find_tables(const gmlk_arena *a) {
   size_t i;
-  note_pointer(HOLES_TABLE, a->pools);
-  note_pointer(WINDOW_TABLE, a->spool.buckets);
+  note_pointer(HOLES_TABLE, a->bins);
+  note_pointer(WINDOW_TABLE, a->windows.buckets);
   note_pointer(SPANS, a->spans);
-  for (i = 0; i < a->pool_capacity; i++) {
-    if (i < 4 || !a->pools[i] || i + 1 == a->pool_capacity) found(SHAPE_POOLS, &a->pools[i]);
-    if (a->pools[i]) find_holes(a->pools[i]);
+  for (i = 0; i < a->bins_capacity; i++) {
+    if (i < 4 || !a->bins[i] || i + 1 == a->bins_capacity) found(SHAPE_POOLS, &a->bins[i]);
+    if (a->bins[i]) find_holes(a->bins[i]);
   }
-  for (i = 0; i < a->spool.bucket_count; i++)
-    if (a->spool.buckets[i] || i < 2) found(SHAPE_BUCKETS, &a->spool.buckets[i]);
+  for (i = 0; i < a->windows.bucket_count; i++)
+    if (a->windows.buckets[i] || i < 2) found(SHAPE_BUCKETS, &a->windows.buckets[i]);
 }
 
 static void find_arena(const gmlk_arena *a) {
   const gmlk_block *b;
   found(SHAPE_HOME, a);
-  found(SHAPE_SPOOL, &a->spool);
+  found(SHAPE_SPOOL, &a->windows);
   found(SHAPE_EDGE, &a->head);
   found(SHAPE_EDGE, &a->tail);
   for (b = a->head.next; b != &a->tail; b = b->next) {
@@ -1048,7 +1048,7 @@ static void find_arena(const gmlk_arena *a) {
       find_note(b->as.live.note, b->state == GMLK_PENDING);
     note_pointer(LINK, &b->as.link);
   }
-  for (b = a->spool.va_head.next; b != &a->spool.va_tail; b = b->next)
+  for (b = a->windows.va_head.next; b != &a->windows.va_tail; b = b->next)
     found(b->state == GMLK_FREE ? SHAPE_VA_FREE : SHAPE_VA_USED, b);
   find_windows(a);
   find_tables(a);
@@ -1636,7 +1636,7 @@ static void padding_hides_no_field(void **state) {
   const gmlk_index index = {NULL, NULL, 0, 0, 0};
   const gmlk_stream stream = {NULL, 0, 0, 0, 0, 0, {{0}}, 0, 0, {{0}}, 0, 0, 0, 0, 0, 0, 0, 0, 0};
   const gmlk_streams streams = {NULL, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, NULL, 0, 0, 0, 0, 0, 0, 0};
-  const gmlk_spool spool = {NULL, 0, 0, 0, 0, NULL, NULL, NULL, 0, {0}, {0}, NULL, 0, 0};
+  const gmlk_windows spool = {NULL, 0, 0, 0, 0, NULL, NULL, NULL, 0, {0}, {0}, NULL, 0, 0};
   const gmlk_arena arena = {NULL, NULL, 0, 0,    0,    0,    0,    0,    0,   0,    0,    0,
                             NULL, NULL, 0, NULL, NULL, NULL, NULL, {0},  {0}, NULL, NULL, 0,
                             0,    0,    0, 0,    0,    0,    {0},  NULL, 0,   NULL, 0};

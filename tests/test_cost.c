@@ -229,29 +229,29 @@ static gmlk_block hole_blocks[MANY];
 
 /* Those that are long enough lie behind all others. */
 static void measure_last_holes(size_t count, costs *out) {
-  gmlk_holes *holes;
+  gmlk_bins *holes;
   gmlk_host host;
   uint64_t before = 0;
   size_t i;
   memset(&host, 0, sizeof(host));
   memset(hole_blocks, 0, sizeof(hole_blocks));
-  holes = gmlk_holes_new(&host);
+  holes = gmlk_bins_new(&host);
   assert_non_null(holes);
-  gmlk_holes_widen(holes, &host);
-  for (i = 0; i < count; i++) gmlk_holes_insert(holes, &hole_blocks[i], i < 32 ? 4050 : 4032);
+  gmlk_bins_widen(holes, &host);
+  for (i = 0; i < count; i++) gmlk_bins_insert(holes, &hole_blocks[i], i < 32 ? 4050 : 4032);
   for (i = 0; i < 32; i++) {
-    gmlk_block *b = gmlk_holes_best(holes, 4040);
+    gmlk_block *b = gmlk_bins_best(holes, 4040);
     assert_non_null(b);
     assert_int_equal(b->hole, 4050);
-    gmlk_holes_remove(holes, b);
+    gmlk_bins_remove(holes, b);
     if (i == 0) before = step_count;
   }
   out->steps[0] = steps_since(before);
-  assert_null(gmlk_holes_best(holes, 4040)); /* reads all once more */
+  assert_null(gmlk_bins_best(holes, 4040)); /* reads all once more */
   before = step_count;
-  for (i = 0; i < 32; i++) assert_null(gmlk_holes_best(holes, 4040 + i % 8));
+  for (i = 0; i < 32; i++) assert_null(gmlk_bins_best(holes, 4040 + i % 8));
   out->steps[1] = steps_since(before);
-  gmlk_holes_destroy(holes, &host);
+  gmlk_bins_destroy(holes, &host);
 }
 
 static void best_fit_beside_short_holes(void **state) {
@@ -411,11 +411,11 @@ static void an_empty_pools_table_goes(void **state) {
   for (i = 0; i < 64; i++) b[i] = take_on(512, stream);
   for (i = 0; i < 64; i += 2) drop_on(b[i], stream);
   drop_on(take_on(512, stream), stream);
-  assert_int_equal(lake->home.pools[GMLK_FIRST_STREAM]->bin_mask, ~0u);
+  assert_int_equal(lake->home.bins[GMLK_FIRST_STREAM]->bin_mask, ~0u);
   for (i = 1; i < 64; i += 2) drop_on(b[i], stream);
-  assert_int_equal(lake->home.pools[GMLK_FIRST_STREAM]->bin_mask, ~0u);
+  assert_int_equal(lake->home.bins[GMLK_FIRST_STREAM]->bin_mask, ~0u);
   (void)trim_to(0);
-  assert_int_equal(lake->home.pools[GMLK_FIRST_STREAM]->bin_mask, 0);
+  assert_int_equal(lake->home.bins[GMLK_FIRST_STREAM]->bin_mask, 0);
   finish();
 }
 

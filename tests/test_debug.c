@@ -198,7 +198,7 @@ static void check_finds_a_chunk_twice_in_a_window(void **state) {
   open_with(0);
   window = take_window(b);
   drop(window);
-  w = lake->home.spool.oldest;
+  w = lake->home.windows.oldest;
   last = w->spans[1];
   w->spans[1].at = w->spans[0].at;
   assert_broken("W2");

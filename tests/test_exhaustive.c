@@ -515,7 +515,7 @@ static void count_places(const gmlk_arena *a, holdings *h) {
 }
 
 static void count_arena(const gmlk_arena *a, int is_dead, holdings *h) {
-  const gmlk_block *va = a->spool.va_head.next, *b = a->head.next;
+  const gmlk_block *va = a->windows.va_head.next, *b = a->head.next;
   const gmlk_window *window;
   uint32_t slot;
   count_places(a, h);
@@ -527,12 +527,12 @@ static void count_arena(const gmlk_arena *a, int is_dead, holdings *h) {
     h->quarantined += chunk->stuck || is_dead ? a->chunk_bytes : 0;
   }
   for (; b && b != &a->tail; b = b->next) h->blocks++;
-  for (; va && va != &a->spool.va_tail; va = va->next, h->blocks++)
+  for (; va && va != &a->windows.va_tail; va = va->next, h->blocks++)
     if (va->state == GMLK_LIVE) h->mappings += va->slack;
-  for (window = a->spool.quarantine; window && !is_dead; window = window->bucket_next)
+  for (window = a->windows.quarantine; window && !is_dead; window = window->bucket_next)
     h->quarantined += window->chunk_count * a->chunk_bytes;
   h->reservations += a->base != 0;
-  h->reservations += a->spool.reserved_bytes != 0;
+  h->reservations += a->windows.reserved_bytes != 0;
 }
 
 static holdings count_holdings(void) {
@@ -647,13 +647,13 @@ static void verify(void) {
 /* Where a fault has cost memory or addresses, later requests may fail for it. */
 static int is_crippled(void) {
   size_t i;
-  if (w.now.stats.quarantined_bytes || !w.lake->home.spool.va) return 1;
+  if (w.now.stats.quarantined_bytes || !w.lake->home.windows.va) return 1;
   for (i = 0; i < w.lake->arena_count; i++)
     if (w.lake->arenas[i] && w.lake->arenas[i]->is_bare &&
-        w.lake->arenas[i]->spool.reserved_bytes < 32 * w.lake->device.device_bytes)
+        w.lake->arenas[i]->windows.reserved_bytes < 32 * w.lake->device.device_bytes)
       return 1;
   for (i = 0; i < POOLS; i++)
-    if (w.pools[i] && !w.pools[i]->arena.spool.va) return 1;
+    if (w.pools[i] && !w.pools[i]->arena.windows.va) return 1;
   return 0;
 }
 
@@ -1441,13 +1441,13 @@ static int plan_letter(char letter, const gmlake_view *view, const gmlake_reques
   case '9':
     return 1;
   case 's':
-    return a->spool.va && plan_stitch(view, bytes, plan);
+    return a->windows.va && plan_stitch(view, bytes, plan);
   case 'k':
     return plan_former(view, bytes, plan);
   case 'g':
     return plan_growth(view, bytes, plan, 0);
   case 'b':
-    return a->spool.va && plan_growth(view, bytes, plan, 1);
+    return a->windows.va && plan_growth(view, bytes, plan, 1);
   default:
     return 0;
   }

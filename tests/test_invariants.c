@@ -77,8 +77,8 @@ static void the_description(void **state) {
   breaks(size_t, lake->index.row_count, 8, "I2");
   breaks(size_t, pool->arena.chunk_bytes, 256, "A8: a chunk");
   breaks(size_t, pool->arena.chunk_bytes, C / 2, "A8: a chunk");
-  breaks(size_t, pool->arena.pool_capacity, 17, "A8: the table of pools");
-  breaks(size_t, pool->arena.pool_capacity, (size_t)2 * GMLK_STREAMS_MAX + 2, "A8: the table of");
+  breaks(size_t, pool->arena.bins_capacity, 17, "A8: the table of pools");
+  breaks(size_t, pool->arena.bins_capacity, (size_t)2 * GMLK_STREAMS_MAX + 2, "A8: the table of");
   breaks(size_t, lake->host.bytes, lake->host.bytes + 1, "L2: the host's bytes");
   lake->is_barred = 1;
   lake->lost = GMLAKE_ERROR_FORKED;
@@ -134,12 +134,12 @@ static void the_lake_and_its_description(void **state) {
 
 /* What is there while calls are under way, and only then. */
 static void the_lake_between_calls(void **state) {
-  gmlk_request none;
+  gmlk_attempt none;
   (void)state;
   open_faulty(8, 0);
   memset(&none, 0, sizeof(none));
   breaks(int, lake->is_barred, 1, "L1: the bar is off");
-  breaks(const gmlk_request *, lake->served, &none, "L1: a request is served by nobody");
+  breaks(const gmlk_attempt *, lake->served, &none, "L1: a request is served by nobody");
   breaks(unsigned, lake->message_count, 1, "L1: messages nobody queued");
   breaks(size_t, lake->arena_count, lake->arena_capacity + 1, "L1: the list of arenas is off");
   breaks(size_t, lake->arena_capacity, 3, "L1: the list of arenas is off");
@@ -180,15 +180,15 @@ static void the_shape_of_an_arena(void **state) {
   breaks(uint64_t, lake->records.serial, GMLK_ENDLESS, "A9: no ownership can follow");
   breaks(uint64_t, a->base, a->base + 512, "A8: the address space is none");
   breaks(uint64_t, a->base, 0, "A8: the address space is none");
-  breaks(uint64_t, a->spool.base, a->spool.base + 512, "V1: the windows' address space");
-  breaks(uint64_t, a->spool.base, 0, "V1: the windows' address space is none");
-  breaks(size_t, a->spool.reserved_bytes, 0, "V1: the windows' address space is none");
+  breaks(uint64_t, a->windows.base, a->windows.base + 512, "V1: the windows' address space");
+  breaks(uint64_t, a->windows.base, 0, "V1: the windows' address space is none");
+  breaks(size_t, a->windows.reserved_bytes, 0, "V1: the windows' address space is none");
   breaks(int, a->is_bare, 2, "A8: the address space is none");
   breaks(int, a->keeps_apart, 1, "L1: an arena is of another kind");
   breaks(size_t, a->void_count, 1, "B4: blocks' arenas have no buffers");
-  breaks(size_t, a->spool.bucket_count, 8, "W5: the table of sizes is not of its size");
-  breaks(size_t, a->spool.bucket_count, 24, "W5: the table of sizes is not of its size");
-  breaks(size_t, a->spool.count, a->spool.bucket_count + 1, "W5: more windows than there is");
+  breaks(size_t, a->windows.bucket_count, 8, "W5: the table of sizes is not of its size");
+  breaks(size_t, a->windows.bucket_count, 24, "W5: the table of sizes is not of its size");
+  breaks(size_t, a->windows.count, a->windows.bucket_count + 1, "W5: more windows than there is");
   breaks(gmlk_chunk *, a->chunks, NULL, "A8: an arena without tables");
   abandon();
 }
@@ -196,7 +196,7 @@ static void the_shape_of_an_arena(void **state) {
 /* Room for streams that there are not yet. */
 static void tables_of_streams_to_come(void **state) {
   gmlk_arena *a;
-  gmlk_holes table;
+  gmlk_bins table;
   (void)state;
   open_faulty(8, 0);
   drop_on(take_on(512, A), A);
@@ -204,9 +204,9 @@ static void tables_of_streams_to_come(void **state) {
   memset(&table, 0, sizeof(table));
   gmlk_ring_init(&table.few);
   table.bins = &table.few;
-  a->pools[7] = &table;
+  a->bins[7] = &table;
   assert_broken("A8: a pool is of no stream");
-  a->pools[7] = NULL;
+  a->bins[7] = NULL;
   abandon();
 }
 
@@ -218,12 +218,12 @@ static void the_largest_table_of_pools(void **state) {
   open_faulty(8, 0);
   a = &lake->home;
   assert_true(gmlk_arena_admit(a, last));
-  assert_int_equal(a->pool_capacity, last * 2);
-  gmlk_holes_destroy(a->pools[last], &lake->host);
-  a->pools[last] = NULL;
+  assert_int_equal(a->bins_capacity, last * 2);
+  gmlk_bins_destroy(a->bins[last], &lake->host);
+  a->bins[last] = NULL;
   assert_ok(gmlake_check(lake));
-  breaks(size_t, a->pool_capacity, last * 2 - 1, "A8: the table of pools is not of its size");
-  breaks(size_t, a->pool_capacity, last * 2 + 2, "A8: the table of pools is not of its size");
+  breaks(size_t, a->bins_capacity, last * 2 - 1, "A8: the table of pools is not of its size");
+  breaks(size_t, a->bins_capacity, last * 2 + 2, "A8: the table of pools is not of its size");
   drop_on(take_on(C, A), A);
   abandon();
 }
@@ -244,15 +244,15 @@ static void dead_pools(void **state) {
   dead->arena.pool = NULL;
   assert_broken("L1: a pool is dead and alive");
   dead->arena.pool = dead;
-  breaks(size_t, dead->arena.pool_capacity, 16, "L2");
-  breaks(size_t, dead->arena.pool_capacity, 17, "A8");
+  breaks(size_t, dead->arena.bins_capacity, 16, "L2");
+  breaks(size_t, dead->arena.bins_capacity, 17, "A8");
   breaks(size_t, lake->host.bytes, 1, "L2: a list has no end");
-  breaks(size_t, dead->arena.pool_capacity, 0, "L2: a table and its size differ");
+  breaks(size_t, dead->arena.bins_capacity, 0, "L2: a table and its size differ");
   {
-    gmlk_block *kept = dead->arena.spool.va_tail.prev;
-    dead->arena.spool.va_tail.prev = NULL;
+    gmlk_block *kept = dead->arena.windows.va_tail.prev;
+    dead->arena.windows.va_tail.prev = NULL;
     assert_error(gmlake_check(lake), CORRUPT);
-    dead->arena.spool.va_tail.prev = kept;
+    dead->arena.windows.va_tail.prev = kept;
   }
   abandon();
 }
@@ -300,14 +300,14 @@ static void dead_pools_with_windows(void **state) {
     if (is_stuck) {
       fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 1);
       assert_error(gmlake_trim(lake, 0, NULL), DRIVER);
-      assert_non_null(pool->arena.spool.quarantine);
+      assert_non_null(pool->arena.windows.quarantine);
     }
     fail_call(ON_UNRESERVE, 1, GMLAKE_ERROR_DRIVER, 1);
     step(gmlake_pool_destroy(lake, pool));
     assert_non_null(lake->dead);
-    assert_int_equal(lake->dead->arena.spool.quarantine != NULL, is_stuck);
+    assert_int_equal(lake->dead->arena.windows.quarantine != NULL, is_stuck);
     if (!is_stuck) {
-      gmlk_block *va = lake->dead->arena.spool.va_head.next;
+      gmlk_block *va = lake->dead->arena.windows.va_head.next;
       while (va->state != GMLK_FREE) va = va->next;
       breaks(uint8_t, va->state, GMLK_PENDING, "V1");
     }
@@ -668,7 +668,7 @@ static void the_index(void **state) {
 }
 
 static void sorted_pools(void **state) {
-  gmlk_holes *clean;
+  gmlk_bins *clean;
   gmlk_block *b, fake;
   void *ptr, *end;
   int i;
@@ -677,12 +677,12 @@ static void sorted_pools(void **state) {
   ptr = take_on(C, NONE);
   end = take_on(512, NONE);
   drop_on(ptr, NONE);
-  clean = lake->home.pools[GMLK_CLEAN];
+  clean = lake->home.bins[GMLK_CLEAN];
   breaks(uint32_t, clean->count, 7, "H6: a pool's count is off");
   breaks(uint32_t, clean->room, ~0u, "H6: a pool has another table");
   breaks(uint32_t, clean->bin_mask, ~0u, "H6: a pool has another table");
   breaks(uint64_t, clean->bits[0], 3, "H2: a bin and its bit differ");
-  gmlk_holes_widen(clean, &lake->host);
+  gmlk_bins_widen(clean, &lake->host);
   assert_ok(gmlake_check(lake));
   breaks(uint32_t, clean->bin_mask, 0, "H6: a pool has another table");
   breaks(uint32_t, clean->room, GMLK_HOLES_FEW, "H6: a pool has another table");
@@ -786,14 +786,14 @@ static void seconds(void **state) {
   second = lead->next->next;
   third = second->next->next;
   assert_int_equal(lead->hole, 6 * C / 512);
-  root = &lake->home.pools[lead->stream]->seconds;
+  root = &lake->home.bins[lead->stream]->seconds;
   assert_ptr_equal(*root, second);
   breaks(gmlk_block *, *root, NULL, "A3: a run's second block is not in the tree");
   breaks(gmlk_block *, *root, lead, "A3: a run's second block is not in the tree");
   breaks(gmlk_block *, *root, third, "A3: a run's second block is not in the tree");
   breaks(gmlk_block *, second->as.fork.less, third, "A3: a run's second block is not in the tree");
-  breaks(gmlk_block *, lake->home.pools[GMLK_CLEAN]->seconds, second, "A3: clean memory makes no");
-  breaks(gmlk_block *, lake->home.spool.va->seconds, second, "V1: address space makes no runs");
+  breaks(gmlk_block *, lake->home.bins[GMLK_CLEAN]->seconds, second, "A3: clean memory makes no");
+  breaks(gmlk_block *, lake->home.windows.va->seconds, second, "V1: address space makes no runs");
   drop(b[6]);
   drop(b[7]);
   for (i = 0; i < 4; i++) b[i] = take_on(C, stream);
@@ -804,17 +804,17 @@ static void seconds(void **state) {
 }
 
 static void free_addresses(void **state) {
-  gmlk_spool *spool;
+  gmlk_windows *spool;
   gmlk_block *va;
   (void)state;
   open_faulty(8, 0);
-  spool = &lake->home.spool;
+  spool = &lake->home.windows;
   va = spool->va_tail.prev;
   assert_int_equal(va->state, GMLK_FREE);
-  gmlk_holes_remove(spool->va, va);
+  gmlk_bins_remove(spool->va, va);
   va->hole = va->grains;
   assert_broken("V1: free address space is in no pool");
-  gmlk_holes_insert(spool->va, va, va->grains);
+  gmlk_bins_insert(spool->va, va, va->grains);
   abandon();
 }
 
@@ -888,7 +888,7 @@ static void idle_windows(void **state) {
   drop(b[0]);
   drop(b[2]);
   drop(take(2 * C));
-  w = lake->home.spool.oldest;
+  w = lake->home.windows.oldest;
   assert_true(w && w->span_count == 2);
   memcpy(kept, w->spans, sizeof(kept));
   breaks(uint32_t, w->spans[0].at, half, "W1: a piece ends inside a chunk");
@@ -903,11 +903,11 @@ static void idle_windows(void **state) {
   assert_broken("W2: a window's ends share a chunk");
   memcpy(w->spans, kept, sizeof(kept));
   breaks(uint64_t, w->number, 0, "W8: a window is newer or smaller than any");
-  breaks(uint64_t, lake->home.spool.number, w->number - 1, "W8: a window is newer or smaller");
-  breaks(uint32_t, lake->home.spool.grains_min, 4 * half + 1, "W8: a window is newer or smaller");
+  breaks(uint64_t, lake->home.windows.number, w->number - 1, "W8: a window is newer or smaller");
+  breaks(uint32_t, lake->home.windows.grains_min, 4 * half + 1, "W8: a window is newer or smaller");
   breaks(uint64_t, w->address, w->address + C, "W2: a window is not where its address space is");
-  breaks(size_t, lake->home.spool.bytes, 3 * C, "L4: the windows' count or bytes are off");
-  breaks(gmlk_window *, lake->home.spool.newest, NULL, "W5: the list by age has a wrong end");
+  breaks(size_t, lake->home.windows.bytes, 3 * C, "L4: the windows' count or bytes are off");
+  breaks(gmlk_window *, lake->home.windows.newest, NULL, "W5: the list by age has a wrong end");
   breaks(gmlk_window *, w->older, w, "W5: an idle window is not where it should be");
   breaks(uint32_t, w->self.arena, 1, "A1: a block names another arena");
   drop(b[1]);
@@ -926,7 +926,7 @@ static void windows_that_stay(void **state) {
   fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 1);
   assert_error(try_on(2 * C, LEGACY), DRIVER);
   memset(faults, 0, sizeof(faults));
-  w = lake->home.spool.quarantine;
+  w = lake->home.windows.quarantine;
   assert_non_null(w);
   breaks(uint32_t, w->va->slack, 0, "W2");
   breaks(uint32_t, w->va->slack, w->chunk_count + 1, "W2");

@@ -1004,8 +1004,8 @@ static void check_finds_damage_in_the_figures(void **state) {
   assert_damage(lake->home.free_grains);
   assert_damage(lake->home.backed_count);
   assert_damage(lake->home.live_count);
-  assert_damage(lake->home.spool.count);
-  assert_damage(lake->home.spool.bytes);
+  assert_damage(lake->home.windows.count);
+  assert_damage(lake->home.windows.bytes);
   drop(p);
   finish();
 }
@@ -1022,7 +1022,7 @@ static void check_finds_damage_in_blocks(void **state) {
   assert_damage(first->next->hole);
   assert_damage(first->next->at);
   assert_damage(first->next->arena);
-  assert_damage(lake->home.pools[first->next->stream]->grains);
+  assert_damage(lake->home.bins[first->next->stream]->grains);
   assert_damage(lake->home.chunks[0].map_count);
   drop(b[0]);
   drop(b[2]);
@@ -1366,7 +1366,7 @@ static void a_logger_may_be_left(void **state) {
 
 /* Its record is there from the start; where two run at once the second may have none. */
 static void a_handler_needs_no_host_memory(void **state) {
-  gmlk_call *other;
+  gmlk_callback *other;
   (void)state;
   prepare(4);
   use_handler(make_room, 0);
@@ -1377,12 +1377,12 @@ static void a_handler_needs_no_host_memory(void **state) {
   assert_error(try_on(5 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
   assert_int_equal(oom.calls, 2);
   gmlk_books_lock(lake);
-  other = gmlk_call_begin(lake, 0);
+  other = gmlk_callback_begin(lake, 0);
   assert_non_null(other);
   other->thread++; /* another one's */
   assert_error(try_on(5 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
   assert_int_equal(oom.calls, 2);
-  gmlk_call_end(lake, other);
+  gmlk_callback_end(lake, other);
   gmlk_books_unlock(lake);
   host_fail_in = host_fails_on = 0;
   finish();

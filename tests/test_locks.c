@@ -634,7 +634,7 @@ static int on_oom(void *user, gmlake *from, const gmlake_error_info *info) {
   return told < 3;
 }
 
-static void on_event(void *user, const gmlake_event *event) {
+static void on_event(void *user, const gmlake_step *event) {
   (void)user, (void)event;
   if (!lake) return;
   complain(!lake->books.is_held, "the observer is told with the books open");

@@ -127,11 +127,11 @@ static void pieces_of_a_plan_are_nobody_elses(void **state) {
 static gmlk_block *stolen[16];
 static size_t stolen_count;
 
-static void steal(void *user, const gmlake_event *event) {
+static void steal(void *user, const gmlake_step *event) {
   gmlk_arena *a = &lake->home;
   gmlk_block *b;
   (void)user;
-  if (event->kind != GMLAKE_EVENT_GROW) return;
+  if (event->kind != GMLAKE_STEP_GROW) return;
   b = gmlk_locate(a, (uint32_t)((event->address - a->base) / GMLK_GRAIN));
   assert_true(stolen_count < 16);
   stolen[stolen_count++] = gmlk_reserve_range(a, b, b->at, b->grains);
@@ -740,18 +740,18 @@ static void a_latch_that_was_free_is_asked_for_again(void **state) {
 
 /* Callbacks on several threads end in any order. */
 static void callbacks_end_in_any_order(void **state) {
-  gmlk_call *first, *second;
+  gmlk_callback *first, *second;
   (void)state;
   start(4);
   gmlk_books_lock(lake);
-  first = gmlk_call_begin(lake, 0);
+  first = gmlk_callback_begin(lake, 0);
   gmlk_books_lock(lake);
-  second = gmlk_call_begin(lake, 0);
-  gmlk_call_end(lake, first);
+  second = gmlk_callback_begin(lake, 0);
+  gmlk_callback_end(lake, first);
   assert_true(lake->is_barred);
-  assert_ptr_equal(lake->calls, second);
+  assert_ptr_equal(lake->callbacks, second);
   gmlk_books_unlock(lake);
-  gmlk_call_end(lake, second);
+  gmlk_callback_end(lake, second);
   assert_false(lake->is_barred);
   gmlk_books_unlock(lake);
   finish();

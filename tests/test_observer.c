@@ -25,19 +25,19 @@ static gmlake_pool *pool;
 
 /* ---- Events as text -------------------------------------------------------------------------- */
 
-static gmlake_event events[LINES];
+static gmlake_step events[LINES];
 static size_t event_count;
 
-static void note(void *user, const gmlake_event *event) {
+static void note(void *user, const gmlake_step *event) {
   if (user != &events) abort();
   if (event_count < LINES) events[event_count] = *event;
   event_count++;
 }
 
-static const char *kind_name(gmlake_event_kind kind) {
+static const char *kind_name(gmlake_step_kind kind) {
   static const char *const names[] = {"?",     "ALLOC", "FREE", "SPLIT", "STITCH",
                                       "REUSE", "EVICT", "GROW", "WAIT",  "TRIM"};
-  return names[kind > GMLAKE_EVENT_TRIM ? 0 : kind];
+  return names[kind > GMLAKE_STEP_TRIM ? 0 : kind];
 }
 
 static void address_text(char *out, size_t bytes, uint64_t address) {
@@ -50,13 +50,13 @@ static void address_text(char *out, size_t bytes, uint64_t address) {
     const gmlk_arena *a = arenas[i];
     if (gmlk_is_within(address, a->base, (size_t)a->slot_limit * a->chunk_bytes))
       (void)snprintf(out, bytes, "%c%u", i ? 'p' : 'h', (unsigned)((address - a->base) / 512));
-    else if (gmlk_is_within(address, a->spool.base, a->spool.reserved_bytes))
+    else if (gmlk_is_within(address, a->windows.base, a->windows.reserved_bytes))
       (void)snprintf(out, bytes, "%s%u", i ? "pw" : "w",
-                     (unsigned)((address - a->spool.base) / 512));
+                     (unsigned)((address - a->windows.base) / 512));
   }
 }
 
-static void event_text(char *out, const gmlake_event *e) {
+static void event_text(char *out, const gmlake_step *e) {
   const char *stream = e->stream == NONE     ? "NONE"
                        : e->stream == LEGACY ? "LEGACY"
                        : e->stream == A      ? "A"
@@ -278,7 +278,7 @@ static void pool_goes(void **state) {
 }
 
 /* The time of the events of a kind. */
-static uint64_t time_of(gmlake_event_kind kind) {
+static uint64_t time_of(gmlake_step_kind kind) {
   uint64_t ns = 0;
   size_t i;
   assert_true(event_count <= LINES);
@@ -296,9 +296,9 @@ static void steps_have_the_time_of_their_calls(void **state) {
   begin(8);
   before = stats().driver_ns;
   x = take(2 * C);
-  assert_true(time_of(GMLAKE_EVENT_GROW) > 0);
-  assert_true(time_of(GMLAKE_EVENT_GROW) <= time_of(GMLAKE_EVENT_ALLOC));
-  assert_int_equal(time_of(GMLAKE_EVENT_ALLOC), stats().driver_ns - before);
+  assert_true(time_of(GMLAKE_STEP_GROW) > 0);
+  assert_true(time_of(GMLAKE_STEP_GROW) <= time_of(GMLAKE_STEP_ALLOC));
+  assert_int_equal(time_of(GMLAKE_STEP_ALLOC), stats().driver_ns - before);
   drop_on(x, NONE);
   lay_quietly(b, 4);
   drop(b[0]);
@@ -306,20 +306,20 @@ static void steps_have_the_time_of_their_calls(void **state) {
   forget();
   before = stats().driver_ns;
   x = take(2 * C);
-  assert_true(time_of(GMLAKE_EVENT_STITCH) > 0);
-  assert_true(time_of(GMLAKE_EVENT_STITCH) <= time_of(GMLAKE_EVENT_ALLOC));
-  assert_int_equal(time_of(GMLAKE_EVENT_ALLOC), stats().driver_ns - before);
+  assert_true(time_of(GMLAKE_STEP_STITCH) > 0);
+  assert_true(time_of(GMLAKE_STEP_STITCH) <= time_of(GMLAKE_STEP_ALLOC));
+  assert_int_equal(time_of(GMLAKE_STEP_ALLOC), stats().driver_ns - before);
   drop(x);
   forget();
   x = take(2 * C);
-  assert_int_equal(events[0].kind, GMLAKE_EVENT_REUSE);
-  assert_int_equal(time_of(GMLAKE_EVENT_REUSE) + time_of(GMLAKE_EVENT_ALLOC), 0);
+  assert_int_equal(events[0].kind, GMLAKE_STEP_REUSE);
+  assert_int_equal(time_of(GMLAKE_STEP_REUSE) + time_of(GMLAKE_STEP_ALLOC), 0);
   drop_on(x, NONE);
   forget();
   before = stats().driver_ns;
   assert_int_equal(trim_to(0), 2 * C);
-  assert_true(time_of(GMLAKE_EVENT_EVICT) > 0 && time_of(GMLAKE_EVENT_TRIM) > 0);
-  assert_in_range(time_of(GMLAKE_EVENT_EVICT) + time_of(GMLAKE_EVENT_TRIM), 2,
+  assert_true(time_of(GMLAKE_STEP_EVICT) > 0 && time_of(GMLAKE_STEP_TRIM) > 0);
+  assert_in_range(time_of(GMLAKE_STEP_EVICT) + time_of(GMLAKE_STEP_TRIM), 2,
                   stats().driver_ns - before);
   drop(b[1]);
   drop(b[3]);
@@ -344,12 +344,11 @@ static void evictions_share_their_time(void **state) {
   forget();
   before = stats().driver_ns;
   assert_int_equal(trim_to(4 * C), 4 * C);
-  assert_int_equal(events[0].kind, GMLAKE_EVENT_EVICT);
-  assert_int_equal(events[1].kind, GMLAKE_EVENT_EVICT);
+  assert_int_equal(events[0].kind, GMLAKE_STEP_EVICT);
+  assert_int_equal(events[1].kind, GMLAKE_STEP_EVICT);
   assert_true(events[0].driver_ns > 0);
   assert_int_equal(events[0].driver_ns, events[1].driver_ns);
-  assert_true(time_of(GMLAKE_EVENT_EVICT) + time_of(GMLAKE_EVENT_TRIM) <=
-              stats().driver_ns - before);
+  assert_true(time_of(GMLAKE_STEP_EVICT) + time_of(GMLAKE_STEP_TRIM) <= stats().driver_ns - before);
   drop(b[1]);
   drop(b[3]);
   drop(b[5]);
@@ -404,14 +403,14 @@ static void a_stream_waits_for_two(void **state) {
   x = take_on(3 * C, third);
   assert_int_equal(event_count, 4);
   for (i = 0; i < 3; i++) spent += events[i].driver_ns;
-  assert_int_equal(events[0].kind, GMLAKE_EVENT_WAIT);
-  assert_int_equal(events[1].kind, GMLAKE_EVENT_WAIT);
+  assert_int_equal(events[0].kind, GMLAKE_STEP_WAIT);
+  assert_int_equal(events[1].kind, GMLAKE_STEP_WAIT);
   assert_ptr_equal(events[0].stream, third);
   assert_ptr_equal(events[1].stream, third);
   assert_true(events[0].driver_ns > 0);
   assert_int_equal(events[1].driver_ns, events[0].driver_ns);
-  assert_int_equal(events[2].kind, GMLAKE_EVENT_STITCH);
-  assert_int_equal(events[3].kind, GMLAKE_EVENT_ALLOC);
+  assert_int_equal(events[2].kind, GMLAKE_STEP_STITCH);
+  assert_int_equal(events[3].kind, GMLAKE_STEP_ALLOC);
   assert_true(events[3].driver_ns >= spent);
   gmlake_mock_stream_finish(mock, A);
   gmlake_mock_stream_finish(mock, B);
@@ -639,7 +638,7 @@ static void buffers_are_no_requests(void **state) {
 
 /* What the events add up to. They come one at a time, whatever threads there are. */
 static struct tally {
-  uint64_t count[GMLAKE_EVENT_TRIM + 1], served[6], answered;
+  uint64_t count[GMLAKE_STEP_TRIM + 1], served[6], answered;
   uint64_t grown, trimmed, driver_ns, step_ns;
   struct {
     uint64_t address;
@@ -656,7 +655,7 @@ static void broken(const char *what) {
   if (!t.broken) t.broken = what;
 }
 
-static void tally_alloc(const gmlake_event *e) {
+static void tally_alloc(const gmlake_step *e) {
   size_t i;
   if (!e->request || e->request >= REQUESTS || t.is_known[e->request]++)
     broken("an attempt without a number of its own");
@@ -679,7 +678,7 @@ static void tally_alloc(const gmlake_event *e) {
   if (e->asked_bytes > e->bytes) broken("less than was asked for");
 }
 
-static void tally_free(const gmlake_event *e) {
+static void tally_free(const gmlake_step *e) {
   size_t i = 0;
   while (i < t.held_count && t.held[i].address != e->address) i++;
   if (i == t.held_count)
@@ -690,19 +689,19 @@ static void tally_free(const gmlake_event *e) {
     t.held[i] = t.held[--t.held_count];
 }
 
-static void tally(void *user, const gmlake_event *e) {
-  if (user != &t || e->kind < GMLAKE_EVENT_ALLOC || e->kind > GMLAKE_EVENT_TRIM) abort();
-  t.count[e->kind] += e->kind != GMLAKE_EVENT_ALLOC || e->address;
+static void tally(void *user, const gmlake_step *e) {
+  if (user != &t || e->kind < GMLAKE_STEP_ALLOC || e->kind > GMLAKE_STEP_TRIM) abort();
+  t.count[e->kind] += e->kind != GMLAKE_STEP_ALLOC || e->address;
   if (!e->reason || !*e->reason) broken("no reason");
-  if (e->kind != GMLAKE_EVENT_ALLOC && e->state) broken("a state of no attempt");
-  if (e->kind != GMLAKE_EVENT_ALLOC && e->request < REQUESTS && t.is_known[e->request])
+  if (e->kind != GMLAKE_STEP_ALLOC && e->state) broken("a state of no attempt");
+  if (e->kind != GMLAKE_STEP_ALLOC && e->request < REQUESTS && t.is_known[e->request])
     broken("a step of an attempt that is over");
-  if (e->kind == GMLAKE_EVENT_ALLOC) tally_alloc(e);
-  if (e->kind == GMLAKE_EVENT_FREE) tally_free(e);
-  if (e->kind == GMLAKE_EVENT_GROW) t.grown += e->bytes;
-  if (e->kind == GMLAKE_EVENT_TRIM) t.trimmed += e->bytes;
-  if (e->kind != GMLAKE_EVENT_ALLOC) t.step_ns += e->driver_ns;
-  if (e->kind != GMLAKE_EVENT_ALLOC && e->request < REQUESTS) t.spent[e->request] += e->driver_ns;
+  if (e->kind == GMLAKE_STEP_ALLOC) tally_alloc(e);
+  if (e->kind == GMLAKE_STEP_FREE) tally_free(e);
+  if (e->kind == GMLAKE_STEP_GROW) t.grown += e->bytes;
+  if (e->kind == GMLAKE_STEP_TRIM) t.trimmed += e->bytes;
+  if (e->kind != GMLAKE_STEP_ALLOC) t.step_ns += e->driver_ns;
+  if (e->kind != GMLAKE_STEP_ALLOC && e->request < REQUESTS) t.spent[e->request] += e->driver_ns;
   if (t.grown - t.trimmed != e->reserved_bytes) broken("reserved memory does not add up");
 }
 
@@ -712,13 +711,13 @@ static void assert_adds_up(void) {
   size_t i;
   if (t.broken) fail_msg("%s", t.broken);
   assert_int_equal(t.answered, t.newest);
-  assert_int_equal(t.count[GMLAKE_EVENT_ALLOC], now.allocation_count);
-  assert_int_equal(t.count[GMLAKE_EVENT_FREE], now.free_count);
-  assert_int_equal(t.count[GMLAKE_EVENT_SPLIT], now.split_count);
-  assert_int_equal(t.count[GMLAKE_EVENT_STITCH], now.stitch_count);
-  assert_int_equal(t.count[GMLAKE_EVENT_REUSE], now.stitch_reuse_count);
-  assert_int_equal(t.count[GMLAKE_EVENT_EVICT], now.stitch_evict_count);
-  assert_int_equal(t.count[GMLAKE_EVENT_WAIT], now.stream_wait_count + now.host_wait_count);
+  assert_int_equal(t.count[GMLAKE_STEP_ALLOC], now.allocation_count);
+  assert_int_equal(t.count[GMLAKE_STEP_FREE], now.free_count);
+  assert_int_equal(t.count[GMLAKE_STEP_SPLIT], now.split_count);
+  assert_int_equal(t.count[GMLAKE_STEP_STITCH], now.stitch_count);
+  assert_int_equal(t.count[GMLAKE_STEP_REUSE], now.stitch_reuse_count);
+  assert_int_equal(t.count[GMLAKE_STEP_EVICT], now.stitch_evict_count);
+  assert_int_equal(t.count[GMLAKE_STEP_WAIT], now.stream_wait_count + now.host_wait_count);
   assert_int_equal(t.grown - t.trimmed, now.reserved_bytes);
   assert_int_equal(t.held_count, now.live_count);
   for (i = 0; i < t.held_count; i++) {
@@ -948,7 +947,7 @@ static void call_the_lake(void) {
 
 static int is_calling;
 
-static void call_from_observer(void *user, const gmlake_event *event) {
+static void call_from_observer(void *user, const gmlake_step *event) {
   (void)user, (void)event;
   if (is_calling) call_the_lake();
 }

@@ -169,7 +169,7 @@ static uint64_t make_window(void *first, void *second) {
   (void)plan_two(first, second);
   drop(take(2 * C));
   built_in();
-  return lake->home.spool.number;
+  return lake->home.windows.number;
 }
 
 /* A request that is refused, so that nothing changes: for the view that it is shown. */
@@ -1556,7 +1556,7 @@ static void guards_lie_behind_windows(void **state) {
   (void)plan_two(b[0], b[2]);
   w = take_in(3, 2 * C);
   assert_aliases(w);
-  assert_int_equal(lake->home.spool.va_head.next->grains, 3);
+  assert_int_equal(lake->home.windows.va_head.next->grains, 3);
   drop(w);
   drop(b[1]);
   plan_piece(2, b[0], C)->plan.keeps_former = 1;
@@ -1730,7 +1730,7 @@ static void windows_that_do_not_suit_are_refused(void **state) {
   a = plan_piece(3, at(b[0], C / 2), C / 2);
   add(a, b[2], C);
   drop(take_in(3, C + C / 2));
-  plan_reuse(lake->home.spool.number);
+  plan_reuse(lake->home.windows.number);
   assert_error(try_with(&wanted, LEGACY), INVALID_ARGUMENT);
   assert_string_equal(last_error().text, "the window is not free for the request");
   built_in();

@@ -428,7 +428,7 @@ static void cannot_write(void **state) {
 
 /* The first error stays, and what was written before it is a trace. */
 static void too_many_streams(void **state) {
-  gmlake_event event;
+  gmlake_step event;
   gmlake_observer observer;
   trace t;
   size_t i;
@@ -437,7 +437,7 @@ static void too_many_streams(void **state) {
   assert_non_null(f.recorder);
   observer = gmlake_recorder_observer(f.recorder);
   memset(&event, 0, sizeof event);
-  event.kind = GMLAKE_EVENT_ALLOC;
+  event.kind = GMLAKE_STEP_ALLOC;
   event.state = 1;
   for (i = 1; i <= TRACE_STREAMS_MAX; i++) {
     event.address = i * 512;
@@ -445,7 +445,7 @@ static void too_many_streams(void **state) {
     observer.fn(observer.user, &event);
     assert_int_equal(gmlake_recorder_flush(f.recorder), i < TRACE_STREAMS_MAX ? 0 : ERANGE);
   }
-  event.kind = GMLAKE_EVENT_FREE;
+  event.kind = GMLAKE_STEP_FREE;
   observer.fn(observer.user, &event);
   assert_int_equal(gmlake_recorder_close(f.recorder), ERANGE);
   t = load(f.path);

@@ -149,7 +149,7 @@ static void the_fatal_error_stays_the_last_one(void **state) {
 /* Sizes that are multiples of a large power of two all fell into one bucket. */
 static void sizes_of_windows_spread_over_their_table(void **state) {
   gmlk_window *buckets[64];
-  gmlk_spool spool;
+  gmlk_windows spool;
   size_t used = 0, i;
   (void)state;
   memset(&spool, 0, sizeof(spool));

@@ -216,7 +216,7 @@ static void build_reuse(void) {
   drop_on(take_on(2 * C, A), A);
   memset(&planned, 0, sizeof(planned));
   planned.state = 1;
-  planned.window = lake->home.spool.number;
+  planned.window = lake->home.windows.number;
 }
 
 static gmlake_result reuse_window(void) { return take_block(2 * C, 0, A); }

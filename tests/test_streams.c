@@ -1259,7 +1259,7 @@ static void none_keeps_recorded_blocks_of_a_pool(void **state) {
   abandon();
 }
 
-static void notice_nothing(void *user, const gmlake_event *event) {
+static void notice_nothing(void *user, const gmlake_step *event) {
   (void)user;
   (void)event;
 }

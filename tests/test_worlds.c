@@ -165,7 +165,7 @@ static int frame_at(uint64_t address) {
 
 /* The slot of the windows' address space; -1: the address is none of it. */
 static int window_slot(uint64_t address) {
-  const gmlk_spool *spool = &w.lake->home.spool;
+  const gmlk_windows *spool = &w.lake->home.windows;
   if (address < spool->base || address - spool->base >= spool->reserved_bytes) return -1;
   return (int)((address - spool->base) / CHUNK);
 }
@@ -546,7 +546,7 @@ static void visit_tags(visitor visit) {
   size_t i;
   for (b = a->head.next; b != &a->tail; b = b->next)
     if (b->state == GMLK_FREE) visit(b->stream, b->ticket);
-  for (window = a->spool.oldest; window; window = window->newer)
+  for (window = a->windows.oldest; window; window = window->newer)
     visit(window->self.stream, window->self.ticket);
   for (note = w.lake->pending; note; note = note->next) {
     visit(note->stream, note->ticket);
@@ -554,7 +554,7 @@ static void visit_tags(visitor visit) {
   }
 }
 
-static void put_list(const gmlk_holes *holes) {
+static void put_list(const gmlk_bins *holes) {
   unsigned bin;
   for (bin = 0; holes && bin < GMLK_BINS_EXACT; bin++) {
     const gmlk_block *b = gmlk_bin_first(holes, bin);
@@ -588,7 +588,7 @@ static void put_window(const gmlk_window *window) {
 }
 
 static void put_windows(void) {
-  const gmlk_spool *spool = &w.lake->home.spool;
+  const gmlk_windows *spool = &w.lake->home.windows;
   const gmlk_window *window;
   size_t i;
   for (i = 0; i < spool->bucket_count; i++)
@@ -602,7 +602,7 @@ static void put_arena(void) {
   const gmlk_arena *a = &w.lake->home;
   size_t i;
   put_tiles(a->head.next, &a->tail, 1);
-  for (i = 0; i < a->pool_capacity; i++) put_list(a->pools[i]);
+  for (i = 0; i < a->bins_capacity; i++) put_list(a->bins[i]);
   put_windows();
 }
 

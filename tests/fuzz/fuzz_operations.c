@@ -95,12 +95,12 @@ static struct world {
 #endif
 } w;
 
-static struct told {                     /* by the observer's events */
-  uint64_t count[GMLAKE_EVENT_TRIM + 1]; /* of ALLOC those that were served */
-  uint64_t newest;                       /* attempt that is over */
+static struct told {                    /* by the observer's events */
+  uint64_t count[GMLAKE_STEP_TRIM + 1]; /* of ALLOC those that were served */
+  uint64_t newest;                      /* attempt that is over */
   uint64_t driver_ns;
   size_t reserved_bytes, active_bytes; /* the latter without buffers */
-  gmlake_event served;
+  gmlake_step served;
 } told;
 
 /* ---- Accounts -------------------------------------------------------------------------------- */
@@ -203,13 +203,13 @@ static size_t committed_bytes(void) {
 
 static void check_told(const gmlake_stats *s) {
   if (!(w.has & HAS_OBSERVER)) return;
-  REQUIRE(told.count[GMLAKE_EVENT_ALLOC] == s->allocation_count);
-  REQUIRE(told.count[GMLAKE_EVENT_FREE] == s->free_count);
-  REQUIRE(told.count[GMLAKE_EVENT_SPLIT] == s->split_count);
-  REQUIRE(told.count[GMLAKE_EVENT_STITCH] == s->stitch_count);
-  REQUIRE(told.count[GMLAKE_EVENT_REUSE] == s->stitch_reuse_count);
-  REQUIRE(told.count[GMLAKE_EVENT_EVICT] == s->stitch_evict_count);
-  REQUIRE(told.count[GMLAKE_EVENT_WAIT] == s->stream_wait_count + s->host_wait_count);
+  REQUIRE(told.count[GMLAKE_STEP_ALLOC] == s->allocation_count);
+  REQUIRE(told.count[GMLAKE_STEP_FREE] == s->free_count);
+  REQUIRE(told.count[GMLAKE_STEP_SPLIT] == s->split_count);
+  REQUIRE(told.count[GMLAKE_STEP_STITCH] == s->stitch_count);
+  REQUIRE(told.count[GMLAKE_STEP_REUSE] == s->stitch_reuse_count);
+  REQUIRE(told.count[GMLAKE_STEP_EVICT] == s->stitch_evict_count);
+  REQUIRE(told.count[GMLAKE_STEP_WAIT] == s->stream_wait_count + s->host_wait_count);
   REQUIRE(told.reserved_bytes == s->reserved_bytes);
   REQUIRE(told.active_bytes == s->active_bytes - s->buffer_bytes);
   REQUIRE(told.driver_ns <= s->driver_ns);
@@ -1046,7 +1046,7 @@ static void open_policy(void) {
 
 /* ---- An observer ----------------------------------------------------------------------------- */
 
-static void hear_of_attempt(const gmlake_event *e) {
+static void hear_of_attempt(const gmlake_step *e) {
   REQUIRE(e->state >= 1 && e->state <= 5 && (e->state == 5) == !e->address);
   REQUIRE(e->request == ++told.newest && e->asked_bytes);
   if (!e->address) return;
@@ -1055,26 +1055,26 @@ static void hear_of_attempt(const gmlake_event *e) {
   told.active_bytes += e->bytes;
 }
 
-static void hear_of_free(const gmlake_event *e) {
+static void hear_of_free(const gmlake_step *e) {
   const block *b = block_at((void *)(uintptr_t)e->address);
   REQUIRE(b && b->bytes == e->bytes && b->requested == e->asked_bytes && !e->request);
   told.active_bytes -= e->bytes;
 }
 
-static void observe(void *user, const gmlake_event *e) {
-  REQUIRE(user == &told && e->kind >= GMLAKE_EVENT_ALLOC && e->kind <= GMLAKE_EVENT_TRIM);
-  REQUIRE(!w.is_closing || e->kind == GMLAKE_EVENT_WAIT);
+static void observe(void *user, const gmlake_step *e) {
+  REQUIRE(user == &told && e->kind >= GMLAKE_STEP_ALLOC && e->kind <= GMLAKE_STEP_TRIM);
+  REQUIRE(!w.is_closing || e->kind == GMLAKE_STEP_WAIT);
   REQUIRE(e->reason && *e->reason && e->bytes % GRAIN == 0);
-  told.count[e->kind] += e->kind != GMLAKE_EVENT_ALLOC || e->address;
-  if (e->kind == GMLAKE_EVENT_ALLOC) {
+  told.count[e->kind] += e->kind != GMLAKE_STEP_ALLOC || e->address;
+  if (e->kind == GMLAKE_STEP_ALLOC) {
     hear_of_attempt(e);
   } else {
     REQUIRE(!e->state && (!e->request || e->request == told.newest + 1));
     told.driver_ns += e->driver_ns;
   }
-  if (e->kind == GMLAKE_EVENT_FREE) hear_of_free(e);
-  if (e->kind == GMLAKE_EVENT_GROW) told.reserved_bytes += e->bytes;
-  if (e->kind == GMLAKE_EVENT_TRIM) told.reserved_bytes -= e->bytes;
+  if (e->kind == GMLAKE_STEP_FREE) hear_of_free(e);
+  if (e->kind == GMLAKE_STEP_GROW) told.reserved_bytes += e->bytes;
+  if (e->kind == GMLAKE_STEP_TRIM) told.reserved_bytes -= e->bytes;
   REQUIRE(e->reserved_bytes == told.reserved_bytes);
   REQUIRE(e->active_bytes == told.active_bytes + committed_bytes());
 }
