@@ -658,9 +658,9 @@ static const field note_fields[] = {ONE(T, user_data, INTEGER),
                                     ONE(T, next, NOTE)};
 #undef T
 #define T gmlake_pool
-static const field pool_fields[] = {ONE(T, arena, PART),         ONE(T, lake, OWNER),
-                                    ONE(T, label, OPAQUE),       ONE(T, capture_count, INTEGER),
-                                    ONE(T, late_frees, INTEGER), ONE(T, next_dead, POOL)};
+static const field pool_fields[] = {ONE(T, arena, PART),        ONE(T, lake, OWNER),
+                                    ONE(T, label, OPAQUE),      ONE(T, capture_count, INTEGER),
+                                    ONE(T, late_uses, INTEGER), ONE(T, next_dead, POOL)};
 #undef T
 #define T gmlk_place
 static const field place_fields[] = {ONE(T, next, PLACE),     ONE(T, address, INTEGER),
@@ -1323,7 +1323,7 @@ static const struct exception {
     {SHAPE_PENDING_NOTE, "stream", LEGAL, "the block may have been freed on any stream"},
     {SHAPE_PENDING_NOTE, "ticket", LEGAL, "any epoch of the stream up to the open one is a tag"},
     {SHAPE_LIVE_POOL, "label", HARMLESS, "the user's"},
-    {SHAPE_LIVE_POOL, "late_frees", LEGAL, "any of the frees may have been of a graph's memory"},
+    {SHAPE_LIVE_POOL, "late_uses", LEGAL, "any streams may have used a graph's memory"},
     {SHAPE_LIVE_POOL, "next_dead", HARMLESS, "overwritten when the pool dies"},
     {SHAPE_DEAD_POOL, "label", HARMLESS, "the user's"},
     {SHAPE_FRONT_PLACE, "next", HARMLESS, "overwritten when it is to be unmapped"},

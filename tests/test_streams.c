@@ -2501,6 +2501,43 @@ static void pool_destroy_waits_for_what_used_a_graphs_memory(void **state) {
   finish();
 }
 
+/* The same where the block is freed in the next capture, whose graph cannot tell of the use. */
+static void pool_destroy_waits_for_what_was_used_before_a_capture(void **state) {
+  gmlake_pool *pool;
+  void *p;
+  (void)state;
+  open_two(8);
+  pool = open_pool(0);
+  begin_capture(A, pool);
+  p = take_on(2 * C, A);
+  end_capture(A);
+  hold(A); /* reads it */
+  begin_capture(A, pool);
+  drop_on(p, A);
+  end_capture(A);
+  step(gmlake_pool_destroy(lake, pool));
+  assert_int_equal(census().host_wait_count, 1);
+  finish();
+}
+
+/* Freed, but recorded on the legacy stream, which cannot be fenced while another is captured. */
+static void pool_destroy_says_that_a_capture_is_in_the_way(void **state) {
+  gmlake_pool *pool, *other;
+  void *p;
+  (void)state;
+  open_two(8);
+  pool = open_pool(0);
+  other = open_pool(0);
+  p = take_from(pool, C, B);
+  step(gmlake_record_stream(lake, p, LEGACY));
+  begin_capture(A, other);
+  drop_on(p, B);
+  step_error(gmlake_pool_destroy(lake, pool), CAPTURING);
+  end_capture(A);
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
 static void pool_destroy_does_not_go_on_where_such_a_use_cannot_be_fenced(void **state) {
   gmlake_pool *pool, *other;
   void *p;
@@ -2819,6 +2856,123 @@ static void a_value_that_comes_back_is_another_stream(void **state) {
   assert_int_equal(stats().stream_wait_count, 1);
   assert_true(is_behind(A));
   abandon();
+}
+
+/* A stream of which the driver says that it is gone, as its capture is to begin. */
+static void no_capture_begins_on_a_stream_that_is_gone(void **state) {
+  gmlake_pool *pool;
+  (void)state;
+  open_faulty(8);
+  pool = open_pool(0);
+  drop_on(take_on(C / 2, A), A);
+  gmlake_mock_stream_destroy(mock, A);
+  step_error(gmlake_capture_begin(lake, A, pool), DRIVER);
+  assert_string_equal(last_error().call, "gmlake_capture_begin");
+  step_error(gmlake_capture_end(lake, A), INVALID_ARGUMENT);
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
+/* What is freed in a capture has its event when the capture ends: the stream may end then. */
+static void what_a_capture_freed_is_fenced_at_its_end(void **state) {
+  gmlake_pool *pool;
+  void *p;
+  (void)state;
+  open_without_ids(8);
+  pool = open_pool(0);
+  p = take_on(C, A);
+  begin_capture(A, pool);
+  drop_on(p, A);
+  hold(A);
+  end_capture(A);
+  replace(A);
+  assert_ptr_equal(take_on(C, A), p);
+  assert_true(is_behind(A));
+  abandon();
+}
+
+/* Without ids, what could not be fenced when it was freed is nobody's until the host has waited:
+   the value may be another stream's. */
+static void what_is_not_fenced_is_not_the_values(void **state) {
+  void *p, *q;
+  (void)state;
+  prepare(2);
+  desc.flags = GMLAKE_STREAMS_MAY_END;
+  use_faults();
+  faulty.stream_id = NULL;
+  open_lake();
+  A = open_stream();
+  p = take_on(C, A);
+  fail_call(ON_RECORD, 1, GMLAKE_ERROR_DRIVER, 0);
+  drop_on(p, A);
+  replace(A);
+  q = take_on(C, A);
+  assert_ptr_not_equal(q, p);
+  assert_int_equal(stats().host_wait_count, 0);
+  assert_ptr_equal(take_on(C, A), p);
+  assert_int_equal(stats().host_wait_count, 1);
+  abandon();
+}
+
+static void forgetting_fences_nothing_of_a_former_stream(void **state) {
+  void *p;
+  (void)state;
+  prepare(2);
+  desc.flags = GMLAKE_STREAMS_MAY_END;
+  use_faults();
+  faulty.stream_id = NULL;
+  open_lake();
+  A = open_stream();
+  B = open_stream();
+  p = take_on(C, A);
+  fail_call(ON_RECORD, 1, GMLAKE_ERROR_DRIVER, 0);
+  drop_on(p, A);
+  replace(A);
+  step(gmlake_forget_stream(lake, A));
+  assert_ptr_not_equal(take_on(C, B), p);
+  assert_ptr_equal(take_on(C, B), p);
+  assert_int_equal(stats().host_wait_count, 1);
+  abandon();
+}
+
+/* There is no order to be had with a stream that is gone. */
+static void nothing_is_served_on_a_stream_that_is_gone(void **state) {
+  gmlake_buffer *buffer;
+  void *p;
+  (void)state;
+  open_may_end(4);
+  p = take_on(C, A);
+  buffer = open_buffer(4);
+  step(gmlake_buffer_resize(lake, buffer, 2 * C, B));
+  gmlake_mock_stream_destroy(mock, A);
+  assert_error(try_on(C, A), DRIVER);
+  step_error(gmlake_buffer_resize(lake, buffer, 4 * C, A), DRIVER);
+  step(gmlake_buffer_resize(lake, buffer, C, B));
+  drop_on(p, A);
+  step(gmlake_buffer_destroy(lake, buffer, B));
+  finish();
+}
+
+/* The tag of a graph's memory names no stream, but who destroys the pool has to wait for one that
+   used it and is gone. */
+static void a_lost_stream_that_used_a_graphs_memory_is_waited_for(void **state) {
+  gmlake_pool *pool;
+  void *p;
+  (void)state;
+  open_may_end(32);
+  pool = open_pool(0);
+  begin_capture(A, pool);
+  p = take_on(C, A);
+  end_capture(A);
+  hold(B);
+  drop_on(p, B);
+  replace(B);
+  drop_on(take_on(C, B), B);
+  assert_int_equal(lake->streams.lost_count, 1);
+  assert_int_equal(stats().host_wait_count, 0);
+  step(gmlake_pool_destroy(lake, pool));
+  assert_int_equal(lake->streams.lost_count, 0);
+  finish();
 }
 
 /* The number of the stream that is gone serves no other, its fence completes as any. */
@@ -3365,6 +3519,8 @@ int main(void) {
       cmocka_unit_test(captures_begin_and_end_once),
       cmocka_unit_test(captures_refuse_what_cannot_be_captured),
       cmocka_unit_test(pool_destroy_waits_for_what_used_a_graphs_memory),
+      cmocka_unit_test(pool_destroy_waits_for_what_was_used_before_a_capture),
+      cmocka_unit_test(pool_destroy_says_that_a_capture_is_in_the_way),
       cmocka_unit_test(pool_destroy_does_not_go_on_where_such_a_use_cannot_be_fenced),
       cmocka_unit_test(two_captures_share_a_pool),
       cmocka_unit_test(a_captured_block_recorded_elsewhere_waits),
@@ -3378,6 +3534,12 @@ int main(void) {
       cmocka_unit_test(pools_and_lakes_wait_without_host_memory),
       cmocka_unit_test(nothing_waits_on_the_legacy_stream_during_a_capture),
       cmocka_unit_test(a_value_that_comes_back_is_another_stream),
+      cmocka_unit_test(no_capture_begins_on_a_stream_that_is_gone),
+      cmocka_unit_test(what_a_capture_freed_is_fenced_at_its_end),
+      cmocka_unit_test(what_is_not_fenced_is_not_the_values),
+      cmocka_unit_test(forgetting_fences_nothing_of_a_former_stream),
+      cmocka_unit_test(nothing_is_served_on_a_stream_that_is_gone),
+      cmocka_unit_test(a_lost_stream_that_used_a_graphs_memory_is_waited_for),
       cmocka_unit_test(what_a_stream_that_is_gone_freed_becomes_clean),
       cmocka_unit_test(each_free_is_fenced_but_on_the_legacy_stream),
       cmocka_unit_test(nothing_is_recorded_on_a_stream_behind_its_back),
