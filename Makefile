@@ -8,11 +8,14 @@
 #                (3600; 0: no limit)
 # make gpu-test  the tests that need a GPU; without one it says so and succeeds
 # make gpu-bench measures the driver, the lake and its peers on a GPU; likewise
-# make soak      for SOAK_SECONDS each, from SOAK_SEED on: random lakes against the model, the traces
-#                over and over through one lake, threads under the thread sanitizer
+# make soak      for SOAK_SECONDS each, from SOAK_SEED on: random lakes against the model, and under
+#                clocks of their own, the traces over and over through one lake, threads under the
+#                thread sanitizer
 # make exhaustive  every fault in every scenario: minutes
 # make mutate    plants MUTANTS small defects, drawn by SEED, and counts those that no test notices:
 #                hours; JOBS at a time, MUTATE has further options of tests/mutate.py
+# make planted   plants the defects of tests/planted.txt, made up by hand, one at a time; names of
+#                some, or further options of tests/planted.py, in PLANTED
 # make coverage  lines, branches and MC/DC of the headers that the tests reach: half an hour
 # make examples  builds the examples into build/examples
 # make torch     builds build/gmlake_torch.so, for examples/torch/gmlake_torch.py
@@ -20,8 +23,8 @@
 # make plots     draws memory over time into build/plots, and the figures of README.md
 # make sweep     replays the traces by a grid of policies and knobs: table and picture, build/sweep
 # make format    formats the sources
-# replay, bench, offload, test, mutate, coverage, torch, cupy, plots and sweep first install what
-# they need, on Debian and Ubuntu: they name it before; INSTALL_PACKAGES=no only names it.
+# replay, bench, offload, test, mutate, planted, coverage, torch, cupy, plots and sweep first install
+# what they need, on Debian and Ubuntu: they name it before; INSTALL_PACKAGES=no only names it.
 # BUILD=FOLDER builds there in place of build, and writes nothing beside the sources.
 
 BUILD = build
@@ -81,8 +84,9 @@ test: deps-test
 SOAK_SECONDS ?= 600
 SOAK_SEED ?= $(shell date +%s)
 soak: deps-test
-	$(SUBMAKE) $(BUILD)/test_model $(BUILD)/test_soak $(BUILD)/test_threads.tsan
+	$(SUBMAKE) $(addprefix $(BUILD)/test_,model stress soak threads.tsan)
 	@$(BUILD)/test_model --seconds $(SOAK_SECONDS) --seed $(SOAK_SEED)
+	@$(BUILD)/test_stress --seconds $(SOAK_SECONDS) --seed $(SOAK_SEED)
 	@$(BUILD)/test_soak --seconds $(SOAK_SECONDS) --seed $(SOAK_SEED)
 	@$(BUILD)/test_threads.tsan --seconds $(SOAK_SECONDS)
 
@@ -96,6 +100,10 @@ JOBS ?= 2
 mutate: deps-mutate
 	$(SUBMAKE) $(FAKE)
 	@python3 -B tests/mutate.py --mutants $(MUTANTS) --seed $(SEED) --jobs $(JOBS) $(MUTATE)
+
+planted: deps-mutate
+	$(SUBMAKE) $(FAKE)
+	@python3 -B tests/planted.py --jobs $(JOBS) $(PLANTED)
 
 coverage: deps-mutate
 	$(SUBMAKE) $(FAKE)
@@ -145,7 +153,7 @@ $(BUILD)/replay: bench/replay.c Makefile | $(BUILD)
 
 # Compiling takes longer than running, but for these.
 LEVEL = -O0
-$(addprefix $(BUILD)/test_,model offload soak turnip worlds): LEVEL = -O1
+$(addprefix $(BUILD)/test_,model offload soak stress turnip worlds): LEVEL = -O1
 
 $(BUILD)/test_%: tests/test_%.c Makefile | $(BUILD)
 	$(CC) -std=c99 $(LEVEL) -g $(WARNINGS) $(DEPENDENCIES) $(BUILD_DEFINE) -I. -Ibench \
@@ -241,5 +249,5 @@ $(BUILD)/examples/%: examples/%.cpp Makefile | $(BUILD)/examples
 
 -include $(wildcard $(BUILD)/*.d $(BUILD)/examples/*.d)
 
-.PHONY: all replay bench offload offload-gpu test soak exhaustive mutate coverage gpu-test gpu-bench \
-  examples torch cupy plots sweep format clean
+.PHONY: all replay bench offload offload-gpu test soak exhaustive mutate planted coverage gpu-test \
+  gpu-bench examples torch cupy plots sweep format clean
