@@ -3923,6 +3923,22 @@ static unsigned gmlk_stream_identify(gmlake *l, gmlake_stream value, unsigned st
   return s ? stream : gmlk_stream_gone(l, value);
 }
 
+/* [GMLK_ENDS_HIDDEN] An epoch that is still open could not be fenced by the call that freed in it.
+   Who has the value now may be another stream, unless a live block is its: the value gets another
+   number, 0 for now. */
+static unsigned gmlk_stream_unfenced(gmlake *l, unsigned stream) {
+  gmlk_stream *s = l->streams.items[stream];
+  if (!s->value || !s->is_dirty || s->capture || s->uses) return stream;
+  gmlk_stream_end(&l->streams, stream, 1);
+  return 0;
+}
+
+/* No memory is ordered with work on a stream that is gone. */
+static gmlake_result gmlk_refuse_gone(gmlake *l, const char *call) {
+  return gmlk_fail(l, GMLAKE_ERROR_DRIVER, call,
+                   "the driver knows no such stream: was it destroyed?");
+}
+
 static unsigned gmlk_stream_asked(gmlake *l, gmlake_stream value) {
   unsigned stream = gmlk_stream_find(&l->streams, value);
   uint64_t id = 0;
@@ -11021,22 +11037,6 @@ static void gmlk_error_of_child(gmlake_error_info *out) {
 /* ---- >>api -------------------------------------------------------------------------------------
    The public functions. Each checks its arguments, enters, calls one function of the sections
    above, and leaves. */
-
-/* [GMLK_ENDS_HIDDEN] An epoch that is still open could not be fenced by the call that freed in it.
-   Who has the value now may be another stream, unless a live block is its: the value gets another
-   number, 0 for now. */
-static unsigned gmlk_stream_unfenced(gmlake *l, unsigned stream) {
-  gmlk_stream *s = l->streams.items[stream];
-  if (!s->value || !s->is_dirty || s->capture || s->uses) return stream;
-  gmlk_stream_end(&l->streams, stream, 1);
-  return 0;
-}
-
-/* No memory is ordered with work on a stream that is gone. */
-static gmlake_result gmlk_refuse_gone(gmlake *l, const char *call) {
-  return gmlk_fail(l, GMLAKE_ERROR_DRIVER, call,
-                   "the driver knows no such stream: was it destroyed?");
-}
 
 static gmlake_result gmlk_alloc_with(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
                                      void **out_ptr) {
