@@ -3,24 +3,36 @@
 Do this in ONE file, before any other header:
    #define GMLAKE_IMPLEMENTATION
    #include "gmlake.h"
-and include it plainly everywhere else. C99 or C++11 and later; -lpthread -ldl on old systems.
+All other files include the header alone. C99 or C++11 and later; -lpthread -ldl on old systems.
 
 CONTENTS
-  what it is, an example, what it does not do, macros, glossary, how an allocation is served,
-  streams, captures, growing buffers, policies, threads, errors, costs; then the declarations;
-  then the implementation, whose sections carry tags to search for:
-  >>base >>block >>bins >>tree >>index >>driver >>streams >>arena >>windows >>lake >>planner
-  >>stitch >>buffer >>grow >>research >>serve >>buffer >>check >>backend_mock >>backend_cuda >>api
+  The manual: what it is, an example, what it does not do, macros, glossary, how an allocation is
+  served, streams, captures, growing buffers, policies, threads, errors, costs. Then come the
+  declarations, then the implementation. A section calls only sections above it. Their tags:
+    >>base >>block >>bins      sizes, host memory, locks; records of blocks; free lists by size
+    >>tree >>index             runs of free memory; live blocks by address
+    >>driver >>streams         calls of the backend; streams and their fences
+    >>arena >>windows          the tiling of physical memory; stitched blocks
+    >>lake >>observe           the lake and its locks; what the observer is told
+    >>pending >>fences         frees that wait; when the lake records events, asks and waits
+    >>request >>planner        an attempt to serve a request; what a window is to be made of
+    >>stitch >>places >>grow   making windows; mappings of buffers; creating and returning chunks
+    >>research >>serve >>free  policies; serving a request; freeing a block
+    >>pools >>buffer           arenas, pools and captures; buffers
+    >>figures >>life           questions; creating and destroying lakes
+    >>check                    gmlake_check
+    >>backend_mock >>backend_cuda
+    >>entry >>api              the way in and out; the public functions
 
 WHAT IT IS
-  A deep-learning program loses memory to fragmentation: what is free lies in pieces, none of
-  them large enough. With CUDA's virtual memory management the pieces can be mapped side by
-  side. This allocator does that: physical memory is created in chunks, each mapped once in a
-  *home arena*; a request is served from one free range of the arena where there is one, and
-  else through a *window*, a second, contiguous mapping of several free ranges. The algorithm
-  is GMLake's (Guo et al., ASPLOS 2024, arXiv 2401.08156), its states and words are used here;
-  unlike the paper's, a window may begin and end inside a chunk, split and coalescing need no
-  driver call, and memory moves between streams behind fences.
+  A deep-learning program loses memory to fragmentation: free memory lies in pieces, and none of
+  them is large enough for the next request. CUDA's virtual memory management can map such pieces
+  side by side. This allocator does that. It creates physical memory in chunks and maps each chunk
+  once in a *home arena*. It serves a request from one free range of the arena if there is one. If
+  not, it maps several free ranges into a second, contiguous range of addresses: a *window*. The
+  algorithm is that of GMLake (Guo et al., ASPLOS 2024, arXiv 2401.08156); its states and words
+  are used here. Three things differ from the paper: a window may begin and end inside a chunk;
+  split and coalescing need no driver call; memory passes between streams behind fences.
 
 EXAMPLE
       #define GMLAKE_IMPLEMENTATION
@@ -37,164 +49,170 @@ EXAMPLE
       }
 
 WHAT IT DOES NOT DO
-  - zero memory, move live blocks, or manage host memory;
-  - find out by itself which streams use a block: name them by gmlake_record_stream;
-  - hand memory over inside a kernel: two addresses of one chunk are coherent only across
-    stream or event order, so flags polled inside kernels are not enough;
-  - legacy IPC (cuIpcGetMemHandle): the driver gives such handles for cuMemAlloc's memory only;
-  - the per-thread default stream (value 2): one value that means many streams is refused.
+  - It does not zero memory, does not move live blocks and does not manage host memory.
+  - It does not find out which streams use a block: name them by gmlake_record_stream.
+  - It does not hand memory over inside a kernel. One chunk may have two addresses; they are
+    coherent only across stream or event order. A flag that a kernel polls is not enough.
+  - It does not join what is smaller than a chunk: a hole inside a chunk serves requests that fit
+    into it, and the ends of windows.
+  - Legacy IPC (cuIpcGetMemHandle) does not work: the driver gives such handles for cuMemAlloc
+    only.
+  - The per-thread default stream (value 2) is refused: one value stands for many streams.
 
-MACROS                            defined where
+MACROS                            where to define it
   GMLAKE_IMPLEMENTATION           in one file
-  GMLAKE_BACKEND_CUDA             there: the CUDA driver; needs <cuda.h> of CUDA 10.2 or later, not
-                                  libcuda, which is opened at run time. The default if neither is
-                                  defined
+  GMLAKE_BACKEND_CUDA             there: the CUDA driver. Needs <cuda.h>; libcuda is opened at run
+                                  time. The default if no backend is defined
   GMLAKE_BACKEND_MOCK             there: a device on the host, for tests. Both may be defined
   GMLAKE_CUDA_LINK                there: link libcuda instead of opening it
   GMLAKE_STATIC                   in every file that includes the implementation: all static
   GMLAKE_DEF                      in every file: how functions are declared (dllexport...)
   GMLAKE_ASSERT(condition)        in the implementation: instead of assert
-  GMLAKE_MALLOC(bytes), _FREE(p)  in the implementation, both: instead of malloc and free;
+  GMLAKE_MALLOC(bytes), _FREE(p)  in the implementation, both: instead of malloc and free.
                                   desc.host does the same for one lake
   GMLAKE_MUTEX, GMLAKE_MUTEX_INIT(m), _DESTROY(m), _LOCK(m), _UNLOCK(m)
                                   in the implementation, all: instead of pthread's or Windows'
-  None changes a public struct or signature.
+  No macro changes a public struct or signature.
 
 GLOSSARY
-  chunk       physical memory with one driver handle, desc.chunk_bytes large; it can only be
-              mapped whole
-  home arena  one reserved range of addresses where every chunk is mapped, in slots
-  pBlock      a range of the arena, free or live; the free ones are the pPool
-  window      a contiguous second mapping of several ranges: the paper's sBlock; those that
-              exist, live or idle, are the sPool
-  span        one of a window's ranges. All but the first begin on a chunk's first byte, all
-              but the last end on a chunk's last
-  tag         what pending work a free range may still be used by: clean, or a stream's epoch
-  fence       an event that closes a stream's epoch
-  pool        a further arena, for a graph's memory or a tenant
-  buffer      a range of addresses whose front is memory and whose end moves; its chunks are
-              mapped there alone and belong to no home arena
-  grain       512 bytes; everything is rounded to it
+  chunk       physical memory with one driver handle, desc.chunk_bytes large. It is mapped whole
+  home arena  a reserved range of addresses. Every chunk is mapped once in it, in a slot
+  pBlock      a range of the arena, free or live (paper). The free pBlocks are the paper's pPool
+  window      a second, contiguous mapping of several ranges of the arena: the paper's sBlock. All
+              windows, live and idle, are the paper's sPool
+  span        one of a window's ranges. All but the first begin where a chunk begins; all but the
+              last end where a chunk ends
+  tag         says which pending work may still use a free range: none (clean), or that of a stream
+              up to one of its epochs
+  epoch       what a stream frees between two events that the lake records on it
+  fence       the event that ends a stream's epoch
+  pool        a further arena: for the memory of a graph, or of one tenant
+  buffer      a range of addresses that is memory at its front, up to an end that moves. Its chunks
+              are mapped in buffers alone and have no home address
+  grain       512 bytes; every size is rounded up to it
 
 HOW AN ALLOCATION IS SERVED
-  1. S1: a free range of exactly the size, that the stream may use now.
+  1. S1: a free range of exactly the size that the stream may use now.
   2. S1: an idle window of exactly the size whose spans are all free again. No driver call.
-  3. S2: the smallest larger range, split. No driver call either; what follows may call it.
-  4. What other streams have completed meanwhile; then 1 to 3 again.
-  5. S3: a window is stitched from free pieces, the smallest holes first.
-  6. With GMLAKE_WAIT_FIRST: 10 comes here.
-  7. S4: chunks are created: a contiguous range, if that takes at most one more of them than 8;
-  8. else the shortfall of a window, which is then stitched.
-  9. S5 begins where limits or the driver refuse:
- 10. other streams' memory behind a wait that is queued on the asking stream;
- 11. a wait of the host for pending work;
- 12. idle windows dropped, free chunks returned and created anew where they are needed;
- 13. the caller's handler, up to eight times; then the error, with a report.
+  3. S2: the smallest larger range, split. No driver call. The later steps may call the driver.
+  4. The lake asks what other streams have completed, then tries 1 to 3 again.
+  5. S3: a window is stitched from free ranges; the smallest holes are used first.
+  6. With GMLAKE_WAIT_FIRST step 10 comes here.
+  7. S4: chunks are created for one contiguous range, if that takes at most one chunk more than 8.
+  8. S4: chunks are created for what a window lacks, and the window is stitched.
+  9. S5 begins where the limits or the driver refuse new chunks:
+ 10. memory that other streams freed: the asking stream waits for them on the device;
+ 11. the host waits for pending work;
+ 12. idle windows are dropped, free chunks are returned and created again where they are needed;
+ 13. the caller's handler is asked to make room, eight times at most. Then the call fails with a
+     report in gmlake_get_last_error.
 
 STREAMS
-  On CUDA streams are those of the device's primary context, the one that the runtime library
-  and the frameworks use: work in a context of cuCtxCreate is not waited for, not on its NULL
-  stream either.
-  A block may be used on its stream, and on others in work that is ordered after the
-  allocating call. gmlake_free(ptr, stream) promises that every use precedes the call on that
-  stream or is on a stream named by gmlake_record_stream. A stream reuses its own memory at
-  once, without events; a program with one stream records them for captures and buffers only, and
-  once it asks on GMLAKE_STREAM_NONE for memory that it freed on the stream.
-  With several, an event is recorded per stream and chunk's worth of bytes freed, and memory
-  passes to another stream when its event has completed, or behind cuStreamWaitEvent. Call
-  gmlake_forget_stream before destroying a stream: drivers hand the same value out again, and
-  the new stream would get memory that the former one's work still uses. Blocks that are live
-  then are freed on another stream, or on GMLAKE_STREAM_NONE.
-  Where the driver answers that a stream is gone, the lake leaves it out from then on: the logger
-  and gmlake_get_last_error say so once, and what was freed on it since its last event counts as
-  pending until the host waits for the whole device, in the ladder or at the end. The manual of the
-  driver promises no such answer.
-  Where nobody can tell the lake, set GMLAKE_STREAMS_MAY_END in desc.flags. Then a stream is
-  touched only by calls that name it, which says that it is there: each free on it is fenced at
-  once, and every such call asks the driver for the stream's id (cuStreamGetId, CUDA 12; not while
-  the stream is captured, told or not), which no other stream has. A value under another id is
-  another stream, which gets the former one's memory as that of any other; a block that outlives its
-  stream, or one that it is recorded on, may be freed on the value and serves again after a wait for
-  the whole device. Without ids, under older drivers, an allocation is ordered behind what was freed
-  on its stream's value, and streams must outlive the blocks that they use. The legacy stream costs
-  nothing of this.
+  Streams are those of the device's primary context, which the CUDA runtime and the frameworks
+  use. The lake does not wait for work in a context of cuCtxCreate, nor for that context's NULL
+  stream. A block may be used on its own stream, and on another stream in work that is ordered
+  after the allocating call. gmlake_free(ptr, stream) promises this: every use of the block
+  precedes the call on that stream, or is on a stream that gmlake_record_stream named.
+  - One stream: it reuses at once what it freed, without an event. The lake records events for
+    captures and buffers only, and after a request on GMLAKE_STREAM_NONE found memory that the
+    stream had freed.
+  - Several streams: the lake records an event for each chunk's worth of bytes that a stream freed.
+    Another stream gets the memory when the event has completed, or behind a wait on the device.
+  - GMLAKE_STREAM_NONE at a free speaks for the block's own stream alone: its work has been waited
+    for. Streams that were recorded keep their fences. Call gmlake_forget_stream before you
+    destroy a stream. The driver hands the value out again at once, and the new stream would get
+    memory that the old stream's work still uses. A live block of a forgotten stream is freed on
+    another stream or on GMLAKE_STREAM_NONE. A stream that was destroyed and not forgotten is an
+    error that may end the process: driver 580 dies by SIGSEGV in cuEventRecord, or answers 709.
+    If the driver answers, the lake tells the logger once and leaves the stream out. What was
+    freed on it since its last event stays pending until the host waits for the whole device: in
+    the last steps of the ladder, or at the end. GMLAKE_STREAMS_MAY_END in desc.flags is for
+    programs in which nobody can call gmlake_forget_stream. The lake then touches a stream only in
+    calls that name it; by naming it the caller says that it exists. Each free is fenced at once.
+    Each call asks the driver for the stream's id (cuStreamGetId, CUDA 12; not during a capture):
+    a known value with another id is another stream. A block that outlives its stream, or a stream
+    that it is recorded on, may be freed on the value; its memory serves again after a wait for
+    the whole device. Under drivers without ids, an allocation waits on the device for what was
+    freed on its stream's value, and a stream must outlive its blocks. The legacy stream pays
+    nothing for the flag.
 
 CAPTURES
-  gmlake_capture_begin before cuStreamBeginCapture, gmlake_capture_end after
-  cuStreamEndCapture. Between, allocations on the stream come from the pool, and nothing is
-  recorded, waited for or asked on it. A graph knows its addresses, so what a capture used
-  stays the pool's, for later captures into it, until the pool is destroyed. While any stream
-  is captured the lake leaves the legacy stream alone too, since an event recorded there would
-  spoil the capture.
+  Call gmlake_capture_begin before cuStreamBeginCapture, and gmlake_capture_end after
+  cuStreamEndCapture. In between, allocations on the stream come from the pool, and the lake does
+  not record, wait or ask on the stream. A graph knows its addresses. So what a capture used stays
+  with the pool, for later captures into it, until the pool is destroyed. While any stream is
+  captured the lake leaves the legacy stream alone too: an event recorded there would spoil the
+  capture.
 
 GROWING BUFFERS
-  For what grows at its end and may not move: a sequence's keys and values, a log, an arena of
-  the program's own. gmlake_buffer_create takes addresses for max_bytes and no memory;
-  gmlake_buffer_resize commits memory up to a size, in chunks of 2 MiB by default that nothing
-  else shares, or gives up what lies behind it. The address stays, so graphs captured before a
-  growth read what is committed after it.
-  What is given up stays mapped: growing again on the same stream takes it back without a driver
-  call, as long as nobody else took the chunk. So keep a buffer, at 0 bytes, for the next
-  sequence rather than destroy it. A growth takes, in this order: the chunk that lies next; a free
-  chunk of other buffers whose work is complete; a new one; a new one in the place of what
-  gmlake_trim would return; what the ladder above finds, from 10 on (with GMLAKE_WAIT_FIRST before
-  new ones). So a chunk may be mapped by several buffers, but it is memory of one alone.
-  Resizing on a stream says what freeing a block there says: every use of what is given up
-  precedes the call on that stream. The host waits only in the ladder, or to unmap: where somebody
-  else has the chunk that lies next and the work of its last use here is not complete.
-  During a capture of its stream a buffer may grow, by the same rules, not shrink; what a graph
-  uses has to stay committed as long as the graph may run, and the graph is launched behind what
-  its stream did before the capture: a growth may take chunks back that the stream still used.
+  A buffer is for what grows at its end and may not move: the keys and values of a sequence, a
+  log, an arena of the program's own. gmlake_buffer_create takes addresses for max_bytes and no
+  memory. gmlake_buffer_resize gives the buffer memory up to a size, in chunks (2 MiB by default)
+  that nothing else shares, or takes away what lies behind that size. The address stays: a graph
+  that was captured before reads what is committed later. What a buffer gives up stays mapped. If
+  nobody took the chunk meanwhile, growing again on the same stream takes it back without a driver
+  call. So keep a buffer, at 0 bytes, for the next sequence instead of destroying it. To grow, a
+  buffer takes, in this order: the chunk that is still mapped next; a free chunk of other buffers
+  whose work is complete; a new chunk; a new chunk in the place of what gmlake_trim would return;
+  what the steps above find, from 10 on (with GMLAKE_WAIT_FIRST before new chunks). Several
+  buffers may map one chunk; it is memory of one of them. A resize on a stream promises what a
+  free there promises: every use of what is given up precedes the call on that stream. The host
+  waits in the last steps, and before it unmaps: if somebody else has the chunk that is mapped
+  next, and the work of its last use here is not complete. While its stream is captured a buffer
+  may grow, not shrink. What a graph uses has to stay committed as long as the graph may run.
+  Launch the graph behind what its stream did before the capture: a growth may take chunks back
+  that the stream still used.
 
 POLICIES
-  desc.policy is for research: a table of decisions that the lake asks for in the place of its own,
-  each where the pointer is set: choose (BestFit: how a request is served), evict (StitchFree: which
-  windows are dropped), coalesce (Update: whether what is freed joins its neighbours). A decision
-  is made from a view of the pools and returned as a plan; the lake checks it before anything
-  changes, carries it out and keeps the books, so a policy can be wrong but not break the heap. The
-  GMLake paper's own is bench/policy_paper.h. desc.observer is told of every step that the lake
-  takes, whoever decides; examples/record.h writes a program's allocations down with it. Neither
-  may be left by longjmp or by a C++ exception: a lock would stay held for good. Growing
-  buffers are not asked about.
+  desc.policy is for research. It is a table of decisions; the lake asks for each one that is set:
+  choose (the paper's BestFit: how a request is served), evict (StitchFree: which windows are
+  dropped), coalesce (Update: whether freed memory joins its neighbours). A policy reads a view of
+  the pools and returns a plan. The lake checks the plan before it changes anything, carries it out
+  and keeps the books: a wrong policy cannot break the heap. bench/policy_paper.h is the GMLake
+  paper's own strategy. desc.observer is told of every step that the lake takes, whoever decides;
+  examples/record.h records a program's allocations with it. Neither may be left by longjmp or by a
+  C++ exception: a lock would stay held. Policies are not asked about buffers.
 
 THREADS
-  Every function but destroy may be called from any thread. Two locks: one planner at a time
-  drives the device; frees, and allocations that need no driver, never wait for it. Logger and
-  out-of-memory handler are called with no lock held. To forget a stream and to end a capture is
-  the planner's turn too: what is under way on that stream ends before.
-  GMLAKE_SINGLE_THREADED: no locks. The lock of the books, never held while anything is waited
-  for, spins, then yields, then sleeps; with GMLAKE_MUTEX defined, and under other compilers than
-  GCC and Clang, it is a mutex like the other.
-  A child of fork has no lake: the device is its parent's, and its copy of the books may be of a
-  moment when another thread was changing them. There gmlake_free does nothing and answers OK, so
-  that destructors may run; gmlake_get_last_error and gmlake_get_desc answer; every other call is
-  GMLAKE_ERROR_FORKED, gmlake_destroy too. None touches a lock. A page of the system's tells, at
-  the cost of a load; without MADV_WIPEONFORK (Linux before 4.14) it is a getpid a call.
+  Every function but gmlake_destroy may be called from any thread. There are two locks. The
+  driving lock is for the one thread that plans and calls the driver. The books' lock is short:
+  frees, and allocations that need no driver, take it alone and never wait for the driver. The
+  logger and the out-of-memory handler are called with no lock held. gmlake_forget_stream and
+  gmlake_capture_end take the driving lock too: what is under way on that stream ends before.
+  GMLAKE_SINGLE_THREADED: no locks. The books' lock spins, then yields, then sleeps. With
+  GMLAKE_MUTEX defined, and under compilers other than GCC and Clang, it is a mutex like the
+  driving lock. A child of fork has no lake: the device is its parent's, and the books were copied
+  while another thread may have been changing them. In a child gmlake_free does nothing and
+  answers OK, so that destructors may run; gmlake_get_last_error and gmlake_get_desc answer; every
+  other call answers GMLAKE_ERROR_FORKED. None of them takes a lock. To find out costs a load from
+  a page that the system clears in children, or a getpid where there is no MADV_WIPEONFORK (Linux
+  before 4.14).
 
 ERRORS
-  Every function returns a gmlake_result; details are in gmlake_get_last_error. An error
-  leaves live blocks, their contents and the accounting as they were. GMLAKE_ERROR_DEVICE_LOST
-  and _SHUTTING_DOWN are for good: every later call that serves or changes memory answers them
-  at once, questions still work, destroy cleans up. What the driver refuses to undo is
-  quarantined: stats.quarantined_bytes.
-  To find errors of your own: the logger at destroy (what was never freed), desc.flags
-  GMLAKE_GUARD (what runs past a window), and on the mock GMLAKE_FILL, which makes reads of what
-  was freed visible. gmlake_check looks at the lake's books, not at what blocks hold.
+  Every function returns a gmlake_result. gmlake_get_last_error says what was wrong. After an
+  error live blocks, their contents and the statistics are what they were.
+  GMLAKE_ERROR_DEVICE_LOST and _SHUTTING_DOWN are final: every later call that serves or changes
+  memory answers them at once, questions still work, gmlake_destroy cleans up. What the driver
+  refuses to undo is quarantined: given up, and counted in stats.quarantined_bytes. To find errors
+  in your program: the logger lists at gmlake_destroy what was never freed; GMLAKE_GUARD finds
+  accesses behind a window; GMLAKE_FILL, on the mock, makes reads of freed memory visible.
+  gmlake_check verifies the lake's books. It does not look at what blocks hold.
 
 COSTS (measured; see bench/RESULTS.md)
-  alloc and free   35 to 70 ns without the driver. A free range or an exact window: O(1), plus
-                   the spans of a window, plus one entry for each chunk whose first block changes;
-                   where clean memory lies beside a stream's, O(log of such places).
-                   Beyond 100,000 live blocks 130 to 350 ns: the processor's caches.
-  stitch           20 to 30 us a chunk mapped (cuMemSetAccess), O(chunks mapped) to plan, O(slots)
-                   where it may wait for other streams
-  grow             28 us a chunk, of a buffer too; nothing where a mapped chunk lies next
-  trim, budget     O(free ranges + chunks + windows + buffers' chunks); a request that is refused,
-                   for its report, and check O(blocks); other queries O(1), the
-                   reason for a wrong pointer O(a chunk + idle windows + pending frees)
-  host memory      64 bytes a block, 16 to 50 of index, about 60 a chunk, a buffer's twice that,
-                   2 KB a stream, and 14 KB where it has more than eight free ranges in an arena.
-                   gmlake_trim gives back what blocks and chunks that are gone have left */
+  alloc and free   35 to 70 ns without the driver, 130 to 350 ns beyond 100,000 live blocks (the
+                   processor's caches). A free range or an exact window is O(1), plus the spans of a
+                   window, plus one entry for each chunk whose first block changes. Where clean
+                   memory lies beside a stream's it is O(log of the number of such places).
+  stitch           20 to 30 us for each chunk mapped (cuMemSetAccess). To plan it: O(chunks
+                   mapped), or O(slots) if the request may wait for other streams
+  grow             28 us for each chunk, of a buffer too; nothing if the chunk is still mapped next
+  trim, budget     O(free ranges + chunks + windows + buffers' chunks)
+  check, and the report of a request that is refused   O(blocks)
+  other questions  O(1); the reason for a wrong pointer O(blocks of a chunk + idle windows +
+                   pending frees)
+  host memory      64 bytes a block, 16 to 50 for its index, about 60 a chunk, twice that for a
+                   buffer's chunk, 2 KB a stream, and 14 KB for a stream with more than eight free
+                   ranges in an arena. gmlake_trim gives back what gone blocks and chunks left */
 
 #if defined(GMLAKE_IMPLEMENTATION) && !defined(_GNU_SOURCE)
 #define _GNU_SOURCE 1 /* memfd_create, in the mock */
@@ -3580,9 +3598,8 @@ static gmlake_result gmlk_drive_book(gmlake *l, const gmlk_drive *drive) {
   return result;
 }
 
-/* Lets go of the books and begins a stretch of backend calls, or answers why it cannot. Between
-   open and close other threads may have the books: this is the only place where a planner lends them
-   to the driver. */
+/* Unlocks the books and begins a stretch of backend calls, or answers why it cannot. Between open
+   and close other threads may lock the books. Only here a planner opens them for the driver. */
 static gmlake_result gmlk_drive_open(gmlake *l, gmlk_drive *drive) {
   gmlk_books_unlock(l);
   return gmlk_drive_begin(drive, &l->driver);
