@@ -227,8 +227,7 @@ COSTS (measured; see bench/RESULTS.md)
 #define GMLAKE_VERSION 100 /* major * 10000 + minor * 100 + patch */
 #define GMLAKE_BACKEND_ABI 1u
 
-/* Static functions are not inlined: gcc would follow some ways through them, and warn of outputs
-   that are not written on an error. */
+/* Static functions are not inlined: gcc would warn of outputs that are not written on an error. */
 #if !defined(GMLAKE_DEF)
 #if defined(GMLAKE_STATIC) && defined(__GNUC__)
 #define GMLAKE_DEF __attribute__((unused, noinline)) static
@@ -269,8 +268,8 @@ typedef struct gmlake_pool gmlake_pool;
 typedef struct gmlake_buffer gmlake_buffer;
 typedef void *gmlake_stream; /* a CUstream or cudaStream_t; NULL and 1 are the legacy stream */
 
-/* No stream: alloc returns memory that no pending work uses; free says that the caller has
-   synchronised the block's own stream, not those that were recorded. */
+/* No stream. An allocation returns memory that no pending work uses. A free says that the caller
+   has synchronised the block's own stream; the lake still waits for streams that were recorded. */
 #define GMLAKE_STREAM_NONE ((gmlake_stream)(intptr_t)-1)
 
 /* ---- Backend: the seam to the memory system ------------------------------------------------- */
@@ -281,8 +280,8 @@ typedef struct gmlake_device_properties {
   unsigned handle_types;    /* mask of GMLAKE_HANDLE_* that create accepts */
   int is_host_memory;       /* the host may read and write what is mapped: GMLAKE_FILL */
   char name[64];
-  int device,
-      device_count; /* its number among so many, from 0 on; 0, 0: the backend does not say */
+  int device;       /* its number, from 0 on, */
+  int device_count; /* among so many devices; 0: the backend does not say */
 } gmlake_device_properties;
 
 #define GMLAKE_HANDLE_POSIX_FD 1u
@@ -326,9 +325,9 @@ typedef struct gmlake_backend {
 
   gmlake_result (*event_create)(void *user, void **out_event, int *out_code);
   gmlake_result (*event_destroy)(void *user, void *event, int *out_code);
-  /* The event completes when the work queued on the stream so far has; recording again forgets
-     the former record. INVALID_ARGUMENT: there is no such stream; then none is recorded on it
-     again. pre: the stream is not being captured. */
+  /* The event completes when all work that is on the stream now has completed. To record it again
+     replaces the former record. INVALID_ARGUMENT: there is no such stream; the lake does not record
+     on it again. pre: the stream is not being captured. */
   gmlake_result (*event_record)(void *user, void *event, gmlake_stream stream, int *out_code);
   /* pre: the event was recorded. */
   gmlake_result (*event_query)(void *user, void *event, int *out_done, int *out_code);
@@ -343,14 +342,14 @@ typedef struct gmlake_backend {
   /* A clock for statistics, in nanoseconds: real time, or what a mock charges. */
   uint64_t (*clock_ns)(void *user);
 
-  /* What follows may be NULL, and a table that is as short as its struct_bytes says may lack it. */
+  /* The following entries may be NULL, or lie behind the table's end as struct_bytes tells it. */
 
-  /* A number that no other stream has or will have; asked with GMLAKE_STREAMS_MAY_END alone.
-     INVALID_ARGUMENT: there is no such stream. pre: not the legacy stream, nor one that is being
-     captured as far as the lake was told. */
+  /* A number that no other stream has or will ever have. Only lakes with GMLAKE_STREAMS_MAY_END
+     call it. INVALID_ARGUMENT: there is no such stream. pre: not the legacy stream, and not a
+     stream that the lake knows to be captured. */
   gmlake_result (*stream_id)(void *user, gmlake_stream stream, uint64_t *out_id, int *out_code);
-  /* Blocks the host until all work that was queued on any stream is complete, on those that are
-     destroyed too. pre: no stream is being captured that the lake was told of. */
+  /* Blocks the host until all work on all streams is complete, also on streams that are destroyed.
+     pre: the lake knows of no capture. */
   gmlake_result (*device_wait)(void *user, int *out_code);
 } gmlake_backend;
 
@@ -366,10 +365,10 @@ GMLAKE_DEF void gmlake_cuda_destroy(gmlake_backend *backend);
 
 /* ---- Mock backend: a device on the host (GMLAKE_BACKEND_MOCK) -------------------------------- */
 
-/* What the modelled clock charges: what the calls of an H200 take, */
+/* What the modelled clock charges for a call: what it took on an H200, */
 typedef enum gmlake_mock_costs {
-  GMLAKE_MOCK_COSTS_ALONE = 0, /* each kind of call repeated, nothing else going on */
-  GMLAKE_MOCK_COSTS_REPLAYED   /* among others, as a lake makes them for recorded programs */
+  GMLAKE_MOCK_COSTS_ALONE = 0, /* repeated, with nothing else going on */
+  GMLAKE_MOCK_COSTS_REPLAYED   /* among other calls, as a lake makes them for recorded programs */
 } gmlake_mock_costs;
 
 typedef struct gmlake_mock_desc { /* all zero: sensible defaults */
@@ -401,12 +400,12 @@ GMLAKE_DEF gmlake_result gmlake_mock_create(const gmlake_mock_desc *desc,
 /* pre: its lakes are destroyed. */
 GMLAKE_DEF void gmlake_mock_destroy(gmlake_backend *backend);
 GMLAKE_DEF void gmlake_mock_get_census(gmlake_backend *backend, gmlake_mock_census *out_census);
-/* The call whose number (census.call_count after it) is call_number fails with result; with
-   persistent, every later one too. 0 switches failing off. capture_exchange counts as a call. */
+/* Makes a call fail with `result`: the one after which census.call_count is call_number; if
+   persistent, every later call too. call_number 0: no call fails. capture_exchange is a call. */
 GMLAKE_DEF void gmlake_mock_fail_at(gmlake_backend *backend, uint64_t call_number,
                                     gmlake_result result, int persistent);
-/* Whether this device, 0 being the mock's own, may read and write all these bytes: whether every
-   mapping under them was given access for it. */
+/* Whether this device (0: the mock's own) may read and write all these bytes: whether set_access
+   gave it access to every mapping under them. */
 GMLAKE_DEF int gmlake_mock_has_access(gmlake_backend *backend, const void *ptr, size_t bytes,
                                       int device);
 
@@ -425,10 +424,10 @@ GMLAKE_DEF void gmlake_mock_stream_set_lag(gmlake_backend *backend, gmlake_strea
                                            uint64_t lag_ns);
 /* Moves the stream clock (it stands at 0 and never goes back). Not the modelled cost. */
 GMLAKE_DEF void gmlake_mock_set_clock(gmlake_backend *backend, uint64_t now_ns);
-/* Work recorded into a graph: between begin and end the stream is being captured; recording or
-   waiting on it then fails with CAPTURING and spoils the capture, and so do recording on the legacy
-   stream and event queries outside a relaxed exchange. end: OK, or CAPTURING where the capture was
-   spoilt. INVALID_ARGUMENT: the legacy stream, twice, or no capture. */
+/* Between begin and end the stream is being captured. These calls then fail with CAPTURING and
+   spoil the capture: to record or to wait on the stream, to record on the legacy stream, and event
+   queries outside a relaxed exchange. end answers OK, or CAPTURING if the capture was spoilt.
+   INVALID_ARGUMENT: the legacy stream, a second begin, or an end without a capture. */
 GMLAKE_DEF gmlake_result gmlake_mock_capture_begin(gmlake_backend *backend, gmlake_stream stream);
 GMLAKE_DEF gmlake_result gmlake_mock_capture_end(gmlake_backend *backend, gmlake_stream stream);
 
@@ -441,10 +440,11 @@ typedef enum gmlake_cross_stream {
   GMLAKE_WAIT_FIRST      /* wait on the device for another stream's memory before creating more */
 } gmlake_cross_stream;
 
-typedef struct gmlake_host_allocator { /* both functions or neither (malloc and free) */
-  void *(*malloc_fn)(void *user,
-                     size_t bytes);       /* aligned as malloc; called with a lock held: the */
-  void (*free_fn)(void *user, void *ptr); /* lake answers them INVALID_ARGUMENT */
+/* Both functions, or neither: malloc and free. Memory is aligned as malloc's. They are called with
+   a lock held: if they call the lake they get INVALID_ARGUMENT. */
+typedef struct gmlake_host_allocator {
+  void *(*malloc_fn)(void *user, size_t bytes);
+  void (*free_fn)(void *user, void *ptr);
   void *user;
 } gmlake_host_allocator;
 
@@ -470,22 +470,23 @@ typedef struct gmlake_error_info {
 #define GMLAKE_LOG_WARNING 1
 #define GMLAKE_LOG_INFO 2
 
-/* Told of fatal errors, of a lake that cannot stitch, and at destroy of every live block and buffer
-   (a warning whose text names size, address and label); and that a thread's capture mode stays
-   relaxed, where the driver refused to set it back. Called with no lock held at the end of a call:
-   of the one that caused it, or of another thread's that ends meanwhile; may call the lake. Has to
-   return out of gmlake_create, whose lake nobody has yet; else as the handler below. */
+/* The lake tells the logger of: fatal errors; a lake that cannot stitch; a thread whose capture
+   mode stays relaxed, because the driver refused to set it back; at destroy every live block and
+   buffer (a warning with size, address and label). It is called with no lock held at the end of a
+   call: the call that caused the message, or another thread's that ends meanwhile. It may call the
+   lake. In gmlake_create it has to return; elsewhere it may be left as the handler below may be. */
 typedef struct gmlake_logger {
   void (*fn)(void *user, int level, const gmlake_error_info *info);
   void *user;
 } gmlake_logger;
 
-/* Called with no lock held when memory has run out, for a request that can never be served too
-   (compare asked_bytes with limit_bytes and the device); may free, shrink and trim, not allocate or
-   grow, on this lake. Non-zero: try again, eight times at most. Where it is left by longjmp or by a
-   C++ exception (with this file as C++, or -fexceptions), the call ends there, *out_ptr NULL, and
-   the lake serves on; but what that thread allocates from deeper in the stack than the handler was
-   is taken for the handler's, and refused, until the thread calls the lake from higher up. */
+/* Called with no lock held when memory has run out, also for a request that can never be served
+   (compare asked_bytes with limit_bytes and with the device). It may free, shrink and trim on this
+   lake; it may not allocate or grow. If it answers non-zero the lake tries again, eight times at
+   most. It may be left by longjmp, or by a C++ exception if this file is compiled as C++ or with
+   -fexceptions. Then the call ends there with *out_ptr NULL, and the lake goes on serving. But the
+   lake takes allocations of that thread from deeper in the stack for the handler's, and refuses
+   them, until the thread calls the lake from higher up. */
 typedef struct gmlake_oom_handler {
   int (*fn)(void *user, gmlake *lake, const gmlake_error_info *info);
   void *user;
@@ -528,42 +529,44 @@ typedef struct gmlake_view {
   size_t window_count;
 } gmlake_view;
 
-/* How a request is to be served: all zero when the policy gets it, but for pieces and capacity. A
-   window or one piece is state 1 or 2, several pieces are 3, with memory to be created 4. */
+/* How a request is to be served. When the policy gets it all fields are zero but pieces and
+   piece_capacity. A window or one piece is state 1 or 2, several pieces are state 3, a plan that
+   creates memory is state 4. */
 typedef struct gmlake_plan {
   unsigned state;  /* the paper's, 1 to 5; 0: the built-in policy decides, nothing else counts */
   uint64_t window; /* its number: reuse this one as it is; 0: none */
   gmlake_piece *pieces; /* to be written: one is taken, several are stitched in this order */
-  size_t piece_count, piece_capacity; /* a block more than the view has */
-  size_t grow_bytes;  /* memory to be created, whole chunks side by side, as the last piece: all of
-                          it is the block's; to take a part of new memory, leave state 0 */
-  int keeps_former;   /* of a block whose front is taken: also stitches front and rest, idle */
+  size_t piece_count, piece_capacity; /* capacity: one more than the view has blocks */
+  size_t grow_bytes;  /* memory to be created: whole chunks side by side, the last piece. All of it
+                         becomes the block's; to use a part of new memory, leave state 0 */
+  int keeps_former;   /* the piece is the front of a block: also stitch front and rest, idle */
   const char *reason; /* for the observer; not copied */
 } gmlake_plan;
 
-/* Decisions, each NULL where the built-in policy's is to stand. Requests of more than the arena's
-   addresses, or of 1 TiB and more, are the built-in policy's. They are called with no lock of
-   the books held, but one planner at a time, and may ask the lake about blocks and figures; other
-   calls on their thread get INVALID_ARGUMENT. Plans are checked before anything changes; an
-   illegal one is the answer to the allocation, INVALID_ARGUMENT with the reason in
-   gmlake_get_last_error, the heap as it was. */
+/* Decisions. Where a pointer is NULL the built-in policy decides, as it does for requests of more
+   than the arena's addresses or of 1 TiB and more. The functions are called with the books
+   unlocked, for one planner at a time. They may ask the lake about blocks and figures; other calls
+   on their thread get INVALID_ARGUMENT. The lake checks a plan before it changes anything. After an
+   illegal plan the allocation answers INVALID_ARGUMENT, gmlake_get_last_error has the reason, and
+   the heap is as it was. */
 typedef struct gmlake_policy {
   size_t struct_bytes; /* sizeof(gmlake_policy), unlike elsewhere never 0 */
   void *user;
-  /* BestFit. Pieces are free, of 512-byte grains, without overlap, as many bytes as asked for or
-     more; of several, all but the last end where a chunk ends, all but the first begin where one
-     begins, none shares a chunk with another. State 5, or growth that fails: it is asked again
-     after the host has waited for other streams, and once more after all idle windows are dropped
-     and, where it may grow, all free chunks are returned; then the allocation fails. */
+  /* BestFit. The pieces have to be free, multiples of 512 bytes, without overlap, and together at
+     least as many bytes as asked for. Of several pieces all but the last end where a chunk ends,
+     all but the first begin where one begins, and no two share a chunk. After state 5, or if growth
+     fails, the policy is asked again when the host has waited for other streams; then once more
+     when all idle windows are dropped and, if the request may grow, all free chunks are returned.
+     Then the allocation fails. */
   void (*choose)(void *user, const gmlake_view *view, const gmlake_request *request,
                  gmlake_plan *plan);
-  /* StitchFree, before so many bytes more are mapped by a window: writes numbers of complete
-     windows, at most view->window_count, to be dropped; returns how many. */
+  /* StitchFree: asked before a window maps mapped_bytes more. Writes the numbers of complete
+     windows that are to be dropped, at most view->window_count, and returns how many. */
   size_t (*evict)(void *user, const gmlake_view *view, size_t mapped_bytes, uint64_t *out_windows);
-  /* Update: whether a block that is freed joins free neighbours; 0 keeps it apart, until it is
-     taken, from them and from those freed later. What has just been created is apart too. Blocks
-     that are apart stand in the view one by one; the built-in policy takes neighbours as one range
-     nonetheless. Asked by whoever frees, so by several threads at once. */
+  /* Update: whether a freed block joins its free neighbours. 0: it stays apart from them, and from
+     neighbours that are freed later, until it is taken. New memory is apart too. The view shows
+     blocks that are apart one by one; the built-in policy still takes neighbours as one range.
+     Every thread that frees calls it, so several may at once. */
   int (*coalesce)(void *user, const gmlake_piece *block);
 } gmlake_policy;
 
@@ -593,27 +596,26 @@ typedef struct gmlake_step {
   size_t reserved_bytes, active_bytes; /* of the lake, after it */
 } gmlake_step;
 
-/* Told of every step, in order, with the books locked: it must be quick and may not call any lake;
-   its own answers INVALID_ARGUMENT, gmlake_get_last_error says so.
-   Of gmlake_destroy only the waits are told: what is live then gets no FREE, what is given back no
-   EVICT or TRIM. Windows that go with their pool are neither told nor counted as evicted. fn NULL:
-   nobody. */
+/* The observer is told of every step, in order, with the books locked. It must be quick and may not
+   call any lake: its own answers INVALID_ARGUMENT. Of gmlake_destroy it is told the waits alone: no
+   FREE for what is still live, no EVICT or TRIM for what is given back. Windows that go with their
+   pool are not told and not counted as evicted. fn NULL: there is no observer. */
 typedef struct gmlake_observer {
-  void (*fn)(void *user, const gmlake_step *event);
+  void (*fn)(void *user, const gmlake_step *step);
   void *user;
 } gmlake_observer;
 
 /* desc.flags */
 #define GMLAKE_SINGLE_THREADED 1u /* no locks; one thread at a time calls the lake */
-/* Finds errors of the program's: memory is filled with GMLAKE_FILL_NEW when it is handed out, and
-   with GMLAKE_FILL_FREE when nothing may use it any more. Mock with real memory, else
+/* Finds errors in your program: fills memory with GMLAKE_FILL_NEW when it is handed out, and with
+   GMLAKE_FILL_FREE when nothing may use it any more. On a mock with real memory; else
    UNSUPPORTED. */
 #define GMLAKE_FILL 2u
-/* Finds what runs past the end: behind the last chunk of each window, and behind all addresses of
-   each buffer, a chunk's worth stays unmapped. */
+/* Finds accesses behind an end: a chunk's worth of addresses stays unmapped behind the last chunk
+   of each window and behind the addresses of each buffer. */
 #define GMLAKE_GUARD 4u
-/* Streams may be destroyed without gmlake_forget_stream, as programs do whose streams the lake's
-   owner does not see; see the manual, STREAMS. */
+/* Streams may be destroyed without gmlake_forget_stream: for an owner of the lake who does not see
+   the program's streams. The manual says under STREAMS what it costs. */
 #define GMLAKE_STREAMS_MAY_END 8u
 
 #define GMLAKE_FILL_NEW 0xA5u
@@ -624,9 +626,8 @@ typedef struct gmlake_desc { /* all zero: sensible defaults */
   const gmlake_backend *backend; /* NULL: CUDA where compiled in, else a mock of the lake's own */
   unsigned flags;
   gmlake_cross_stream cross_stream;
-  size_t
-      chunk_bytes; /* physical chunk, a power of two up to 1 GiB; 0: device memory / 8192, rounded
-                                down to a power of two, 2 to 32 MiB */
+  size_t chunk_bytes;           /* of a physical chunk, a power of two up to 1 GiB; 0: device memory
+                                   / 8192, rounded down to a power of two, 2 to 32 MiB */
   size_t stitch_bytes_min;      /* smaller requests are never stitched (the paper's fragmentation
                                 limit); 0: no such limit */
   size_t stitched_bytes_max;    /* StitchFree's threshold on all windows; 0: 4 x device memory */
@@ -645,8 +646,8 @@ typedef struct gmlake_desc { /* all zero: sensible defaults */
   gmlake_oom_handler oom;
   const gmlake_policy *policy; /* NULL: the built-in one alone; has to outlive the lake */
   gmlake_observer observer;
-  gmlake_error_info *out_error; /* NULL, or where gmlake_create writes why it failed; the logger is
-                                   told as well. Not read after that call */
+  gmlake_error_info *out_error; /* if not NULL: gmlake_create writes here why it failed. The logger
+                                   is told too. Not used after that call */
 } gmlake_desc;
 
 #define GMLAKE_EXCLUSIVE 1u /* whole chunks that no other block shares */
@@ -691,7 +692,7 @@ typedef struct gmlake_allocation_info {
   size_t bytes; /* rounded */
   size_t requested_bytes;
   size_t piece_count;   /* 1; more where the block is a window */
-  gmlake_stream stream; /* of the allocation; NONE too where it is forgotten by now */
+  gmlake_stream stream; /* of the allocation; NONE if that stream is forgotten */
   gmlake_pool *pool;    /* NULL: the default pool */
   unsigned flags;
   uint64_t user_data;
@@ -706,17 +707,18 @@ typedef struct gmlake_stats {
   size_t stitched_bytes, stitched_bytes_peak;   /* all windows, live and idle */
   size_t pending_bytes, pending_bytes_peak;     /* freed, waiting for recorded streams alone */
   uint64_t allocation_count, free_count;
-  uint64_t state_count[5]; /* attempts by the paper's states S1 to S4, a chunk that a buffer gets
-                              as one, not what it takes back; S5: those that failed */
+  uint64_t state_count[5]; /* attempts served in the paper's states S1 to S4; a chunk that a buffer
+                              gets counts as one, a chunk that it takes back does not. S5: attempts
+                              that failed */
   uint64_t split_count, stitch_count, stitch_reuse_count, stitch_evict_count;
   uint64_t chunk_count;       /* chunks held now */
   uint64_t driver_call_count; /* calls of the backend since creation, clock and capture exchange
                                  excluded */
-  uint64_t driver_ns;         /* time spent in them and in exchanges by the backend's clock, but for
+  uint64_t driver_ns;         /* time in them and in exchanges, by the backend's clock, without the
                                  events that are recorded with the books locked (0.2 us each) */
   uint64_t stream_wait_count; /* waits queued on a stream for another stream's memory */
-  uint64_t host_wait_count;   /* waits of the host: last rungs of the ladder, growing buffers, what
-                                 destroys */
+  uint64_t host_wait_count;   /* waits of the host: last steps before an error, growing buffers,
+                                 destroying a pool or a lake */
   uint64_t oom_count;         /* attempts that failed for want of memory, each of the handler's
                                  retries too */
   size_t quarantined_bytes;   /* memory given up because undoing failed */
@@ -743,112 +745,112 @@ typedef struct gmlake_budget {
 /* All functions may be called from any thread, except destroy (when no other call is under way).
    Out parameters are written on success only, unless said otherwise. Costs: see the manual. */
 
-/* Address space that the driver refuses is halved down to the device's memory; where there is
-   none for windows the lake runs unstitched and tells the logger. Without a lake there is no last
-   error: desc->out_error and desc->logger say which field is wrong, its value and what is legal, or
-   which call of the driver failed. Errors: INVALID_ARGUMENT (contradictory or impossible
-   description), NO_DRIVER, NO_DEVICE, UNSUPPORTED, OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY
-   (address space), DRIVER. */
+/* Address space that the driver refuses is halved, down to the device's memory. Without address
+   space for windows the lake does not stitch, and tells the logger. As there is no lake yet,
+   desc->out_error and desc->logger say why it failed: which field is wrong, its value and what is
+   legal, or which call of the driver failed. Errors: INVALID_ARGUMENT (a wrong description),
+   NO_DRIVER, NO_DEVICE, UNSUPPORTED, OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY (address space),
+   DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lake);
-/* Waits for pending work, lists live blocks and buffers through the logger and frees everything,
-   whatever fails; the first driver error is returned. A stream that is being captured cannot be
-   waited for: end captures first. NULL is fine. FORKED: nothing is freed in a child of fork. */
+/* Waits for pending work, tells the logger of live blocks and buffers, and frees everything,
+   whatever fails; returns the first driver error. It cannot wait for a stream that is being
+   captured: end captures first. NULL is fine. FORKED: in a child of fork nothing is freed. */
 GMLAKE_DEF gmlake_result gmlake_destroy(gmlake *lake);
 /* The description with every default filled in. */
 GMLAKE_DEF gmlake_result gmlake_get_desc(gmlake *lake, gmlake_desc *out_desc);
 
-/* Memory for work on the stream, 512-byte aligned, contents undefined. *out_ptr is NULL on error
-   and for 0 bytes. Errors: INVALID_ARGUMENT, OUT_OF_DEVICE_MEMORY, LIMIT_REACHED,
-   OUT_OF_HOST_MEMORY, DRIVER, DEVICE_LOST, FORKED, SHUTTING_DOWN, CAPTURING (a capture that the
-   lake was not told of). */
+/* Memory for work on the stream, aligned to 512 bytes, with undefined contents. *out_ptr is NULL on
+   error and for 0 bytes. Errors: INVALID_ARGUMENT, OUT_OF_DEVICE_MEMORY, LIMIT_REACHED,
+   OUT_OF_HOST_MEMORY, DRIVER, DEVICE_LOST, FORKED, SHUTTING_DOWN, CAPTURING (a capture that nobody
+   told the lake of). */
 GMLAKE_DEF gmlake_result gmlake_alloc(gmlake *lake, size_t bytes, gmlake_stream stream,
                                       void **out_ptr);
-/* The same with options. CAPTURING, too: the stream is being captured into another pool. */
+/* The same with options. CAPTURING also if the stream is being captured into another pool. */
 GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *lake, const gmlake_alloc_desc *desc,
                                            gmlake_stream stream, void **out_ptr);
-/* Every use of the block must precede this call on the stream, or be on a stream named by
-   gmlake_record_stream. Used or not: on another stream than the block's the call is ordered behind
-   the allocating one, on NONE the block's own stream has been synchronised. NONE speaks for no
-   other stream: those that were recorded are still waited for. NULL is fine. Errors,
-   nothing changed: UNKNOWN_POINTER, DOUBLE_FREE, INVALID_ARGUMENT, OUT_OF_HOST_MEMORY (first use of
-   a stream, or in a pool), DEVICE_LOST, SHUTTING_DOWN. In a child of fork: OK, and nothing is
-   done. */
+/* Every use of the block must precede this call on the stream, or be on a stream that
+   gmlake_record_stream named. Also for a block that was never used: on another stream than the
+   block's, the call is ordered behind the allocating call; on NONE, the caller has synchronised the
+   block's own stream. NONE speaks for no other stream: the lake still waits for recorded ones. NULL
+   is fine. Errors, after which nothing has changed: UNKNOWN_POINTER, DOUBLE_FREE, INVALID_ARGUMENT,
+   OUT_OF_HOST_MEMORY (first use of a stream, or in a pool), DEVICE_LOST, SHUTTING_DOWN. In a child
+   of fork: OK, and nothing is done. */
 GMLAKE_DEF gmlake_result gmlake_free(gmlake *lake, void *ptr, gmlake_stream stream);
 /* The block is also used on this stream, until it is freed. Errors: UNKNOWN_POINTER,
    INVALID_ARGUMENT, OUT_OF_HOST_MEMORY, DEVICE_LOST, SHUTTING_DOWN. */
 GMLAKE_DEF gmlake_result gmlake_record_stream(gmlake *lake, void *ptr, gmlake_stream stream);
-/* To be called before the stream is destroyed: its value may come back as another stream. Waits
-   for the planner's turn. A stream never used is fine. Errors: CAPTURING, INVALID_ARGUMENT,
+/* Call it before the stream is destroyed: the driver may give its value to another stream. Takes
+   the driving lock. A stream that was never used is fine. Errors: CAPTURING, INVALID_ARGUMENT,
    OUT_OF_HOST_MEMORY, DRIVER, DEVICE_LOST, FORKED, SHUTTING_DOWN. */
 GMLAKE_DEF gmlake_result gmlake_forget_stream(gmlake *lake, gmlake_stream stream);
 
 /* What is known of a live block; ptr is its start. */
 GMLAKE_DEF gmlake_result gmlake_get_allocation(gmlake *lake, const void *ptr,
                                                gmlake_allocation_info *out_info);
-/* The block's pieces in order, as far as capacity goes; *out_count is their whole number. */
+/* The block's pieces in order, at most capacity of them; *out_count is how many it has. */
 GMLAKE_DEF gmlake_result gmlake_get_pieces(gmlake *lake, const void *ptr, gmlake_piece *out_pieces,
                                            size_t capacity, size_t *out_count);
 
 /* A pool is an arena of its own: its chunks serve nobody else. */
 GMLAKE_DEF gmlake_result gmlake_pool_create(gmlake *lake, const gmlake_pool_desc *desc,
                                             gmlake_pool **out_pool);
-/* Waits for pending work. pre: graphs captured into the pool are destroyed and have run. Who names
-   the pool afterwards makes the mistake of who uses freed memory. NULL is fine. After an error
-   the pool is as it was; what the driver refuses to take back is quarantined.
-   INVALID_ARGUMENT: it has live blocks; CAPTURING: a capture into it is under way, or one
-   elsewhere keeps the lake from recording an event behind pending work. */
+/* Waits for pending work. pre: the graphs that were captured into the pool have run and are
+   destroyed. To name the pool afterwards is an error like the use of freed memory. NULL is fine.
+   After an error the pool is as it was; what the driver refuses to take back is quarantined.
+   INVALID_ARGUMENT: the pool has live blocks. CAPTURING: a capture into it is under way, or another
+   capture keeps the lake from recording an event behind pending work. */
 GMLAKE_DEF gmlake_result gmlake_pool_destroy(gmlake *lake, gmlake_pool *pool);
-/* From here to capture_end allocations on the stream come from the pool; what is freed on it is
-   reused inside the capture only, and later by captures into the same pool: graphs that share a
-   pool must not run at the same time. Call before the driver's own begin. CAPTURING: the stream
-   is being captured already. INVALID_ARGUMENT: legacy stream, NONE, or no pool. */
+/* Call it before the driver's own begin. Until capture_end, allocations on the stream come from the
+   pool. What is freed on the stream is reused inside this capture, and later by captures into the
+   same pool. So graphs that share a pool must not run at the same time. CAPTURING: the stream is
+   being captured already. INVALID_ARGUMENT: the legacy stream, NONE, or no pool. */
 GMLAKE_DEF gmlake_result gmlake_capture_begin(gmlake *lake, gmlake_stream stream,
                                               gmlake_pool *pool);
-/* Call after the driver's own end. Waits for the planner's turn. INVALID_ARGUMENT: the stream is
-   not being captured. */
+/* Call it after the driver's own end. Takes the driving lock. INVALID_ARGUMENT: the stream is not
+   being captured. */
 GMLAKE_DEF gmlake_result gmlake_capture_end(gmlake *lake, gmlake_stream stream);
 
-/* Addresses for max_bytes, no memory; gmlake_buffer_get_info tells where. Unmaps what up to two
-   destroyed buffers left. Errors: INVALID_ARGUMENT, OUT_OF_DEVICE_MEMORY (address space: 32 times
-   the device's memory for all buffers of one chunk_bytes), OUT_OF_HOST_MEMORY, DRIVER, DEVICE_LOST,
-   FORKED, SHUTTING_DOWN. */
+/* Takes addresses for max_bytes and no memory; gmlake_buffer_get_info tells where they are. Unmaps
+   what up to two destroyed buffers left. Errors: INVALID_ARGUMENT, OUT_OF_DEVICE_MEMORY (address
+   space: 32 times the device's memory for all buffers of one chunk_bytes), OUT_OF_HOST_MEMORY,
+   DRIVER, DEVICE_LOST, FORKED, SHUTTING_DOWN. */
 GMLAKE_DEF gmlake_result gmlake_buffer_create(gmlake *lake, const gmlake_buffer_desc *desc,
                                               gmlake_buffer **out_buffer);
-/* As gmlake_buffer_resize to 0, whose errors it has; then the buffer is gone, and its addresses
-   are given up when what is mapped there can be unmapped. No driver call but for an event.
-   pre: no other call on the buffer is under way. Who names the buffer afterwards makes the mistake
-   of who uses freed memory; debug builds assert that nobody does, as long as its addresses are
-   not given up. NULL is fine. */
+/* Resizes the buffer to 0, with the errors of gmlake_buffer_resize; then the buffer is gone. Its
+   addresses are given up when what is mapped there can be unmapped. The only driver call is an
+   event. pre: no other call on the buffer is under way. To name the buffer afterwards is an error
+   like the use of freed memory; debug builds assert it until the addresses are given up. NULL is
+   fine. */
 GMLAKE_DEF gmlake_result gmlake_buffer_destroy(gmlake *lake, gmlake_buffer *buffer,
                                                gmlake_stream stream);
-/* Commits memory up to `bytes`, contents undefined where it is new, for work on the stream; or
-   gives up the chunks behind, every use of which must precede this call on the stream. After an
-   error the buffer is as it was. INVALID_ARGUMENT: more than max_bytes, the handler grows;
-   CAPTURING: fewer chunks on a stream that is being captured, or one to be waited for is;
-   OUT_OF_DEVICE_MEMORY, LIMIT_REACHED, OUT_OF_HOST_MEMORY, DRIVER, DEVICE_LOST, FORKED,
-   SHUTTING_DOWN. */
+/* Gives the buffer memory up to `bytes`, for work on the stream; new memory has undefined contents.
+   Or takes away the chunks behind `bytes`: every use of them must precede this call on the stream.
+   After an error the buffer is as it was. INVALID_ARGUMENT: more than max_bytes, or the
+   out-of-memory handler grows. CAPTURING: fewer chunks while the stream is captured, or the lake
+   would have to wait for a captured stream. OUT_OF_DEVICE_MEMORY, LIMIT_REACHED,
+   OUT_OF_HOST_MEMORY, DRIVER, DEVICE_LOST, FORKED, SHUTTING_DOWN. */
 GMLAKE_DEF gmlake_result gmlake_buffer_resize(gmlake *lake, gmlake_buffer *buffer, size_t bytes,
                                               gmlake_stream stream);
 GMLAKE_DEF gmlake_result gmlake_buffer_get_info(gmlake *lake, gmlake_buffer *buffer,
                                                 gmlake_buffer_info *out_info);
 
-/* Returns free chunks whose work is complete, buffers' too, to the driver until at most keep_bytes
-   are held; never waits. What a capture used stays its pool's. *out_released_bytes (may be NULL)
-   is written in any case. Gives back host memory too, where most of what the lake's records of
-   blocks and chunks take has become empty. */
+/* Returns free chunks whose work is complete, also those of buffers, to the driver until the lake
+   holds at most keep_bytes. Never waits. What a capture used stays with its pool.
+   *out_released_bytes (may be NULL) is written in any case. Also gives host memory back, if most of
+   the records of blocks and chunks are empty. */
 GMLAKE_DEF gmlake_result gmlake_trim(gmlake *lake, size_t keep_bytes, size_t *out_released_bytes);
 /* out_stats->struct_bytes is set by the caller: 0, or the size it was compiled with. */
 GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *lake, gmlake_stats *out_stats);
 GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *lake);
-/* Asks the driver, and what has completed. Errors: INVALID_ARGUMENT, DRIVER, DEVICE_LOST, FORKED,
-   SHUTTING_DOWN. */
+/* Asks the driver for its free memory, and the streams what has completed. Errors:
+   INVALID_ARGUMENT, DRIVER, DEVICE_LOST, FORKED, SHUTTING_DOWN. */
 GMLAKE_DEF gmlake_result gmlake_get_budget(gmlake *lake, gmlake_budget *out_budget);
-/* Details of the last call that failed on this lake, by any thread, or of what failed last within
-   one that succeeded another way: of an argument that is refused its name, value and what is
-   legal. */
+/* What was wrong in the last call on this lake that failed, on any thread; or what failed inside a
+   call that then succeeded another way. Of a refused argument: its name, its value, what is legal.
+   */
 GMLAKE_DEF gmlake_result gmlake_get_last_error(gmlake *lake, gmlake_error_info *out_info);
-/* Verifies every invariant of the lake in time linear in its size: OK or CORRUPT, the first
-   broken one in gmlake_get_last_error. */
+/* Verifies every invariant of the lake, in time linear in its size. CORRUPT: gmlake_get_last_error
+   names the first broken one. */
 GMLAKE_DEF gmlake_result gmlake_check(gmlake *lake);
 /* "GMLAKE_OK", ...; "unknown" for other values. Never NULL. */
 GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
@@ -863,6 +865,8 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
 
 #if defined(GMLAKE_IMPLEMENTATION) && !defined(GMLAKE_IMPLEMENTATION_DONE)
 #define GMLAKE_IMPLEMENTATION_DONE
+/* ---- >>base ---------------------------------------------------------------------------------
+   Configuration, sizes that cannot overflow, host memory, locks. Owns nothing. */
 
 #if !defined(GMLAKE_BACKEND_CUDA) && !defined(GMLAKE_BACKEND_MOCK)
 #define GMLAKE_BACKEND_CUDA
