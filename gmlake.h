@@ -868,6 +868,14 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
 /* ---- >>base ---------------------------------------------------------------------------------
    Configuration, sizes that cannot overflow, host memory, locks. Owns nothing. */
 
+/* ---- >>base ------------------------------------------------------------------------------------
+   What all sections use: configuration, the two kinds of lock, the test for a child of fork, sizes
+   and bits, and host memory. Owns the count of the lake's host memory.
+
+   [Z1] host.bytes is the sum of what gmlk_host_alloc gave and gmlk_host_free has not taken back.
+
+   O(1), but a thread may wait for a lock. Can fail: host memory; sums of sizes that overflow. */
+
 #if !defined(GMLAKE_BACKEND_CUDA) && !defined(GMLAKE_BACKEND_MOCK)
 #define GMLAKE_BACKEND_CUDA
 #endif
@@ -905,9 +913,9 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
 #define GMLAKE_ASSERT(condition) assert(condition)
 #endif
 
-/* A condition that an invariant rules out: asserted; without assertions it is the condition, so
-   that a release build that meets it takes the way out behind it. Tests cannot reach what is behind
-   one; tests/coverage.py leaves it out. */
+/* For a condition that an invariant rules out. With assertions, the program stops where it is met.
+   Without, it is an ordinary condition, and the code behind it is a safe way out. No test can reach
+   that code, so tests/coverage.py leaves it out. */
 static inline int gmlk_never(int is_met) {
   GMLAKE_ASSERT(!is_met);
   return is_met;
@@ -932,10 +940,10 @@ typedef pthread_mutex_t GMLK_MUTEX;
 #define GMLAKE_MUTEX_UNLOCK(mutex) pthread_mutex_unlock(mutex)
 #endif
 
-#define GMLK_GRAIN ((size_t)512) /* every range of the arena is a multiple of this */
-#define GMLK_GRAINS_MAX ((uint32_t)0xFFFFFE00u)
-#define GMLK_SLOTS_MAX ((size_t)1 << 24)       /* of address space for windows */
-#define GMLK_CHUNK_BYTES_MAX ((size_t)1 << 30) /* so that what rounding adds fits 32 bits */
+#define GMLK_GRAIN ((size_t)512) /* bytes; ranges of an arena begin and end at multiples of it */
+#define GMLK_GRAINS_MAX ((uint32_t)0xFFFFFE00u) /* of an arena: numbers of grains fit 32 bits */
+#define GMLK_SLOTS_MAX ((size_t)1 << 24)        /* of address space for windows */
+#define GMLK_CHUNK_BYTES_MAX ((size_t)1 << 30)  /* so that what rounding adds fits 32 bits */
 #define GMLK_PEERS_MAX 64u
 #define GMLK_MIB ((size_t)1 << 20)
 #define GMLK_FLAGS \
@@ -946,9 +954,9 @@ static void gmlk_mutex_destroy(GMLK_MUTEX *mutex) { (void)GMLAKE_MUTEX_DESTROY(m
 static void gmlk_mutex_lock(GMLK_MUTEX *mutex) { (void)GMLAKE_MUTEX_LOCK(mutex); }
 static void gmlk_mutex_unlock(GMLK_MUTEX *mutex) { (void)GMLAKE_MUTEX_UNLOCK(mutex); }
 
-/* The books' lock: never held while anything is waited for, so a bit that is spun for serves, with
-   one locked instruction for a mutex's two. Who does not get it soon lets others run, then
-   sleeps. */
+/* The books' lock. Its holder never waits for anything, so a spin lock is enough: it costs one
+   locked instruction where a mutex costs two. A thread that finds it taken reads it 128 times, then
+   yields 128 times, then sleeps for 50 us at a time. */
 #if defined(__GNUC__) && !defined(_WIN32) && !defined(GMLAKE_MUTEX)
 typedef unsigned char gmlk_latch;
 
@@ -981,21 +989,22 @@ typedef GMLK_MUTEX gmlk_latch;
 #define gmlk_latch_unlock(latch) gmlk_mutex_unlock(latch)
 #endif
 
-/* The parameter of this number is a format of printf's, for those behind it. */
+/* The compiler checks calls: parameter `number` is a printf format for the parameters after it. */
 #if defined(__GNUC__) && !defined(_WIN32)
 #define GMLK_LIKE_PRINTF(number) __attribute__((format(printf, number, (number) + 1)))
 #else
 #define GMLK_LIKE_PRINTF(number)
 #endif
 
-/* For what two functions share, of which one does more. */
+/* Always inlined: a hot function, or one that is compiled once for each constant it is given. */
 #if defined(__GNUC__)
 #define GMLK_INLINE static inline __attribute__((always_inline))
 #else
 #define GMLK_INLINE static inline
 #endif
 
-/* Where the frame of the running function is: callees' lie below; 0: the compiler does not say. */
+/* Address of the running function's stack frame. Functions that it calls have lower ones. 0: the
+   compiler does not tell. */
 #if defined(__GNUC__)
 #define GMLK_FRAME() ((uintptr_t)__builtin_frame_address(0))
 #else
@@ -1018,11 +1027,11 @@ static long gmlk_process_id(void) {
 #endif
 }
 
-/* The process that made something, to be told from its children of fork: by a page that the system
-   clears in them, which costs a load; where it has none, by the process's number. */
+/* Tells the process that made an object from its children of fork. Where the system can clear a
+   page in children, reading that page tells, at the cost of a load; elsewhere getpid tells. */
 typedef struct gmlk_process {
-  const unsigned char *page; /* begins with 1, in a child with 0; NULL: the system has none */
-  long id;
+  const unsigned char *page; /* first byte 1, in a child 0; NULL: the system has no such page */
+  long id;                   /* of the process that made the object */
 } gmlk_process;
 
 static void gmlk_process_init(gmlk_process *process) {
@@ -1056,7 +1065,7 @@ static int gmlk_process_is_forked(const gmlk_process *process) {
 
 static int gmlk_is_pow2(size_t value) { return value && (value & (value - 1)) == 0; }
 
-/* The one place where sizes are added and rounded: 0 on overflow. */
+/* Sizes are added and rounded by these functions alone. 0: the sum overflows. */
 static int gmlk_size_add(size_t a, size_t b, size_t *out) {
   if (a > SIZE_MAX - b) return 0;
   *out = a + b;
@@ -1069,7 +1078,7 @@ static int gmlk_size_round_up(size_t value, size_t unit_pow2, size_t *out) {
   return 1;
 }
 
-/* Grains of a request, at least one; 0: too large for any arena. */
+/* The size of a request in grains, at least one. 0: it is too large for any arena. */
 static uint32_t gmlk_to_grains(size_t bytes) {
   size_t rounded;
   if (!gmlk_size_round_up(bytes ? bytes : 1, GMLK_GRAIN, &rounded)) return 0;
@@ -1097,9 +1106,9 @@ static unsigned gmlk_lowest_bit(uint64_t value) { /* pre: value > 0 */
 #endif
 }
 
-/* For hashes by the product's upper bits. Values that lie a fixed stride apart keep one, whatever
-   they are multiplied by, and for some strides it is next to nothing: for Fibonacci numbers, with
-   the usual factor. So part of a value changes another part first. */
+/* A hash is the upper bits of what this returns. A product alone is not enough: values with a fixed
+   stride have products with a fixed stride, and some strides (Fibonacci numbers, with the usual
+   factor) leave most buckets empty. So the value's upper bits change its lower bits first. */
 static inline uint64_t gmlk_mix(uint64_t value) {
   return (value ^ value >> 5 ^ value >> 13) * 0x9E3779B97F4A7C15u;
 }
@@ -1110,8 +1119,8 @@ static size_t gmlk_min(size_t a, size_t b) { return a < b ? a : b; }
 
 #define GMLK_BATCH_MIN 64u
 
-/* How many of so many things one pass over all of them serves: a share, so that a few passes serve
-   all; not all at once, since nobody else has what is being driven. */
+/* How many of `count` things one pass takes to the driver. A sixteenth: few passes serve all, and
+   not all at once, since no other thread can have what is at the driver. */
 static uint32_t gmlk_batch(size_t count) { return (uint32_t)gmlk_max(GMLK_BATCH_MIN, count / 16); }
 
 #define GMLK_CACHE_LINE ((size_t)64)
@@ -1120,15 +1129,14 @@ static void *gmlk_line_from(void *ptr) { /* where the next cache line begins */
   return (void *)(((uintptr_t)ptr + GMLK_CACHE_LINE - 1) & ~(uintptr_t)(GMLK_CACHE_LINE - 1));
 }
 
-/* Host memory, counted. */
 typedef struct gmlk_host {
-  gmlake_host_allocator hooks;
-  uintptr_t
-      guest; /* the thread that runs a function of the user's with the books locked; 0: none */
-  size_t bytes, bytes_peak;
+  gmlake_host_allocator hooks; /* desc.host; malloc_fn NULL: GMLAKE_MALLOC, GMLAKE_FREE */
+  /* The thread that runs the host allocator, or the observer, with the books locked; 0: none. */
+  uintptr_t guest;
+  size_t bytes, bytes_peak; /* [Z1]; the peak since create, or since gmlake_reset_peaks */
 } gmlk_host;
 
-/* Other threads read it: an atomic where the compiler has one. */
+/* Threads without the lock read guest, so it is written atomically where the compiler can. */
 static void gmlk_guest_set(gmlk_host *host, uintptr_t thread) {
 #if defined(__GNUC__)
   __atomic_store_n(&host->guest, thread, __ATOMIC_RELAXED);
@@ -1154,6 +1162,7 @@ static void *gmlk_host_ask(gmlk_host *host, size_t bytes) {
   return ptr;
 }
 
+/* Zeroed memory; NULL: the host has none. */
 static void *gmlk_host_alloc(gmlk_host *host, size_t bytes) {
   void *ptr = gmlk_host_ask(host, bytes);
   if (!ptr) return NULL;
@@ -1175,7 +1184,7 @@ static void gmlk_host_free(gmlk_host *host, void *ptr, size_t bytes) {
   gmlk_guest_set(host, 0);
 }
 
-/* A larger copy of an array; NULL with the old one untouched where there is no memory. */
+/* Replaces an array by a larger copy. NULL: no host memory, and the old array stays. */
 static void *gmlk_host_grow(gmlk_host *host, void *old, size_t old_bytes, size_t new_bytes) {
   void *grown = gmlk_host_alloc(host, new_bytes);
   if (!grown) return NULL;
@@ -1185,38 +1194,42 @@ static void *gmlk_host_grow(gmlk_host *host, void *old, size_t old_bytes, size_t
 }
 
 /* ---- >>block -----------------------------------------------------------------------------------
-   Blocks are the tiles of an arena, linked in order of address. Owns the pages of block records.
-   An operation reserves the records that it may need before it begins, so it cannot fail half
-   way.
-   [R1] Each record of each page is unused, or in one tiling: of an arena or of address space.
-   O(1). Can fail: host memory, in reserve only. */
+   A block is a range of an arena, or of the address space for windows and buffers. The blocks of
+   one such range tile it: they are linked by address and leave no gap. Owns the pages of records.
+   An operation reserves the records that it may need before it changes anything, so it cannot fail
+   half way.
+
+   [R1] Each record of a page is in one tiling, or unused: in the list of unused records, or set
+        aside by gmlk_records_hold.
+
+   O(1), trim O(records). Can fail: gmlk_records_reserve, for want of host memory. */
 
 enum {                  /* gmlk_block.state */
-       GMLK_UNUSED = 0, /* a record in the page's free list */
-       GMLK_FREE,       /* backed memory that nobody owns; carries a tag */
-       GMLK_LIVE,       /* a block of the user's; for a window's own record: the window is live */
+       GMLK_UNUSED = 0, /* a record that is in no tiling */
+       GMLK_FREE,       /* memory without an owner; it has a tag */
+       GMLK_LIVE,       /* the user's; in a window's own record: the window is live */
        GMLK_PIECE,      /* part of a live window */
-       GMLK_PENDING,    /* freed by the user, waiting for the streams recorded on it */
-       GMLK_RESERVED,   /* free, but part of a plan that is being driven; keeps its tag */
-       GMLK_UNBACKED,   /* address space without a chunk */
-       GMLK_COMMITTED,  /* a chunk of a buffer's front; in address space: a buffer's */
-       GMLK_IDLE,       /* only a window's own record: mapped, nobody owns it */
-       GMLK_EDGE        /* before the first and behind the last block */
+       GMLK_PENDING,    /* freed by the user; not free before the streams recorded on it are done */
+       GMLK_RESERVED,   /* free memory that a plan took, until it is carried out; keeps its tag */
+       GMLK_UNBACKED,   /* addresses without a chunk */
+       GMLK_COMMITTED,  /* a chunk that a buffer uses; in address space: a buffer's range */
+       GMLK_IDLE,       /* only in a window's own record: the window is mapped and not live */
+       GMLK_EDGE        /* the records before the first block and behind the last one */
 };
 
 enum {                       /* gmlk_block.flags, beside GMLAKE_EXCLUSIVE and the like */
        GMLK_IN_GRAPH = 0x80, /* allocated during a capture: a graph knows its address */
-       GMLK_APART = 0x40     /* free: joins no neighbour, see >>research */
+       GMLK_APART = 0x40     /* a policy forbids to join it with its neighbours, see >>research */
 };
 
-enum { /* gmlk_block.stream: the tag of free memory; from GMLK_FIRST_STREAM on it is a stream's */
-       GMLK_CLEAN = 0,  /* no pending work */
+enum { /* gmlk_block.stream: the tag of free memory; from GMLK_FIRST_STREAM on, a stream's number */
+       GMLK_CLEAN = 0,  /* no pending work uses the memory */
        GMLK_PINNED = 1, /* a graph knows it: only later captures into the pool may take it */
        GMLK_FIRST_STREAM = 2,
        GMLK_STREAMS_MAX = 0xFFFF
 };
 
-#define GMLK_ENDLESS UINT64_MAX /* ticket of memory that a capture used: no event ends that */
+#define GMLK_ENDLESS UINT64_MAX /* ticket of memory that a capture used: no event completes it */
 
 typedef struct gmlk_window gmlk_window;
 typedef struct gmlk_note gmlk_note;
@@ -1228,34 +1241,35 @@ struct gmlk_link {
 
 typedef struct gmlk_block gmlk_block;
 struct gmlk_block {
-  gmlk_block *prev, *next; /* neighbours by address */
+  gmlk_block *prev, *next; /* neighbours by address; [unused] next: in the list */
   union {
-    gmlk_link link; /* [free] in its pool's bin */
+    gmlk_link link; /* [free] place in a bin of its pool */
     struct {
       gmlk_block *less, *more;
-    } fork; /* [unbacked; free, and second of its run] in a tree */
+    } fork; /* [unbacked; free, and second of its run, see >>arena] children in a tree */
     struct {
-      gmlk_window *window; /* [live, piece, idle] the window it is or belongs to */
-      gmlk_note *note;     /* [live, pending] what few blocks have */
+      gmlk_window *window; /* [live, piece, idle] the window that it is or belongs to, or NULL */
+      gmlk_note *note;     /* [live, pending] label, recorded streams; NULL: it has none */
     } live;
   } as;
-  uint64_t ticket; /* [free, reserved] epoch of its stream that last used it; else a serial number
-                      that no other ownership of any block has */
-  uint32_t at;     /* first grain, from the arena's base */
-  uint32_t grains;
-  uint32_t hole; /* [free, unbacked] size under which it stands in a pool or tree, 0: it does not */
-  uint32_t slack; /* [live] rounded less requested bytes; [address space] chunks mapped */
-  uint32_t arena; /* number of its arena */
-  uint16_t stream;
+  uint64_t ticket; /* [free, reserved] epoch of the stream's last use; [others] a serial number,
+                      which no other ownership of any block has */
+  uint32_t at;     /* first grain, counted from the arena's base */
+  uint32_t grains; /* its size */
+  uint32_t hole;   /* [free, unbacked] grains under which it stands in a bin or tree; 0: in none */
+  uint32_t slack;  /* [live] bytes added by rounding; [address space] chunks: a window's that are
+                      mapped, a buffer's at most */
+  uint32_t arena;  /* number of its arena */
+  uint16_t stream; /* [free, reserved] its tag; [live] the stream that it was allocated on */
   uint8_t state, flags;
 };
 
-#define GMLK_PAGE_BLOCKS 63u
-#define GMLK_PAGE_BYTES /* a record begins on a cache line and fills it: one miss a visit */ \
+#define GMLK_PAGE_BLOCKS 63u /* about 4 KiB */
+#define GMLK_PAGE_BYTES      /* a record fills one cache line, so that a visit costs one miss */ \
   (GMLK_PAGE_BLOCKS * sizeof(gmlk_block) + sizeof(gmlk_page) + GMLK_CACHE_LINE)
 
 typedef struct gmlk_page gmlk_page;
-struct gmlk_page { /* the records follow, aligned */
+struct gmlk_page { /* its records follow, from the next cache line on */
   gmlk_page *next;
 };
 
@@ -1263,9 +1277,10 @@ typedef struct gmlk_records {
   gmlk_page *pages;
   gmlk_block *unused; /* linked by next */
   size_t unused_count, page_count;
-  uint64_t serial; /* of the last ownership of any block */
+  uint64_t serial; /* the last serial number given to a block; whoever gives one counts it up */
 } gmlk_records;
 
+/* Makes at least `count` unused records. 0: no host memory. */
 static int gmlk_records_reserve(gmlk_records *records, gmlk_host *host, size_t count) {
   while (records->unused_count < count) {
     gmlk_page *page = (gmlk_page *)gmlk_host_alloc(host, GMLK_PAGE_BYTES);
@@ -1276,7 +1291,7 @@ static int gmlk_records_reserve(gmlk_records *records, gmlk_host *host, size_t c
     page->next = records->pages;
     records->pages = page;
     records->page_count++;
-    for (i = GMLK_PAGE_BLOCKS; i--;) { /* so that they are taken in order of address */
+    for (i = GMLK_PAGE_BLOCKS; i--;) { /* backwards: they are then taken in order of address */
       block[i].next = records->unused;
       records->unused = &block[i];
     }
@@ -1301,7 +1316,7 @@ static void gmlk_records_give(gmlk_records *records, gmlk_block *block) {
   records->unused_count++;
 }
 
-/* Sets reserved records aside while the books are unlocked, so that nobody else takes them. */
+/* Sets reserved records aside while the books are unlocked, so that no other thread takes them. */
 static void gmlk_records_hold(gmlk_records *records, gmlk_records *held, size_t count) {
   memset(held, 0, sizeof(*held));
   while (count--) gmlk_records_give(held, gmlk_records_take(records));
@@ -1311,8 +1326,8 @@ static void gmlk_records_return(gmlk_records *records, gmlk_records *held) {
   while (held->unused) gmlk_records_give(records, gmlk_records_take(held));
 }
 
-/* Gives pages back where more than three in four records are unused, until half of them are. What
-   is unused may not be referred to any more. */
+/* If more than three of four records are unused, frees empty pages until about half of them are.
+   pre: nothing refers to an unused record. */
 static void gmlk_records_trim(gmlk_records *records, gmlk_host *host) {
   const size_t used = records->page_count * GMLK_PAGE_BLOCKS - records->unused_count;
   gmlk_page **link = &records->pages, *page;
@@ -1358,24 +1373,31 @@ static void gmlk_unlink(gmlk_block *block) {
 }
 
 /* ---- >>bins ---------------------------------------------------------------------------------
-   gmlk_bins: blocks by size, the paper's sorted pool. Owns only the links. Bins by size, a
-   bitmap of the bins in use and one of its words. Below 64 grains a bin is one size; above, 32
-   bins an octave, so that a block of the next bin is at most 1/32 too long or too short for its
-   place. In a bin the block that was freed last comes first. Best fit is the smallest of the
-   first eight blocks in the size's own bin that are long enough, else of the next bin in use. Where
-   there is none, the rest of the own bin is read: what is too short goes behind what is not, and
-   that nothing was long enough is remembered, so that asking again reads no more than eight.
-   A pool of few blocks has but one ring for all of them: a table of bins takes 14 KB, and there is
-   a pool for each stream in each arena. Bins are looked for among its blocks, so what is found is
-   the same. It gets its table where host memory is reserved, and where there is none it takes time.
-   [H1] a block stands in the bin of its hole; [H2] the bitmaps have a bit for each bin in use and
-   each word in use; [H3] bins are rings, linked both ways; [H4] grains is the sum of the holes;
-   [H5] no hole has none_from grains or up to none_count - 1 more; [H6] bin_mask is 0 and room
-   GMLK_HOLES_FEW where all stand in the one ring, else both are all ones; count is of blocks.
-   O(1), amortised for best fit. Cannot fail. */
+   gmlk_bins, the paper's sorted pool: free blocks by size (of their holes). Owns the links between
+   the blocks and the table of bins. A bin is a ring of blocks of about one size: below 64 grains of
+   exactly one size, above that of a 32nd of an octave. The block freed last stands first.
 
-#define GMLK_BINS_LOG 5u
-#define GMLK_BINS_EXACT (2u << GMLK_BINS_LOG)
+   Best fit takes the smallest block that is long enough, first from 1, then from 2, then from 3:
+   1. the first eight blocks of the size's own bin;
+   2. the first eight of the next larger bin in use;
+   3. the rest of the own bin. The ring then begins at the first block that was long enough. If
+      there was none, [H5] notes it, and the next search stops after eight.
+
+   A table of bins takes 14 KB, and each stream has a pool in each arena. So a pool of at most eight
+   blocks has no table: one ring holds all of them. It finds the same blocks. It gets a table the
+   next time that host memory is reserved; if there is none, its searches are O(blocks).
+
+   [H1] A block stands in the bin of its hole.
+   [H2] bits has a 1 for each bin in use, words has a 1 for each word of bits that is not 0.
+   [H3] Bins are rings, linked both ways.
+   [H4] grains is the sum of the holes, count the number of blocks.
+   [H5] No hole has none_from <= size < none_from + none_count.
+   [H6] Without a table bin_mask is 0 and room is GMLK_HOLES_FEW; with one both are ~0.
+
+   O(1); best fit is O(1) amortised. Can fail: gmlk_bins_new, for want of host memory. */
+
+#define GMLK_BINS_LOG 5u                      /* log2 of the bins of an octave */
+#define GMLK_BINS_EXACT (2u << GMLK_BINS_LOG) /* below, in grains and in bins, a bin is one size */
 #define GMLK_BINS (GMLK_BINS_EXACT + ((31u - GMLK_BINS_LOG) << GMLK_BINS_LOG))
 #define GMLK_BIN_WORDS ((GMLK_BINS + 63u) / 64u)
 #define GMLK_BIN_TRIES 8u
@@ -1383,14 +1405,16 @@ static void gmlk_unlink(gmlk_block *block) {
 #define GMLK_HOLES_FEW 8u
 
 typedef struct gmlk_bins {
-  uint64_t words; /* a bit for each word of bits that is not 0 */
-  uint64_t bits[GMLK_BIN_WORDS];
-  uint64_t grains;
-  uint32_t none_from, none_count; /* [H5] */
-  uint32_t count, room, bin_mask; /* [H6] */
-  gmlk_block *seconds;            /* tree, see >>arena: of each run that has two blocks or more */
-  gmlk_link *bins;                /* rings through the blocks: a table, or &few */
-  gmlk_link few;
+  uint64_t words;                 /* [H2] */
+  uint64_t bits[GMLK_BIN_WORDS];  /* [H2] */
+  uint64_t grains;                /* [H4] */
+  uint32_t none_from, none_count; /* [H5] in grains */
+  uint32_t count;                 /* [H4] */
+  uint32_t room;                  /* [H6] blocks above which it should get a table */
+  uint32_t bin_mask;              /* [H6] a bin's number, masked, is its index in bins */
+  gmlk_block *seconds;            /* tree of the second tagged blocks of runs; written by >>arena */
+  gmlk_link *bins;                /* the table, or &few */
+  gmlk_link few;                  /* the ring of a pool without a table */
 } gmlk_bins;
 
 static void gmlk_ring_init(gmlk_link *ring) { ring->prev = ring->next = ring; }
@@ -1407,6 +1431,7 @@ static inline void gmlk_link_remove(gmlk_link *link) {
   link->next->prev = link->prev;
 }
 
+/* NULL: no host memory. */
 static gmlk_bins *gmlk_bins_new(gmlk_host *host) {
   gmlk_bins *holes = (gmlk_bins *)gmlk_host_alloc(host, sizeof(gmlk_bins));
   if (!holes) return NULL;
@@ -1446,14 +1471,14 @@ static inline void gmlk_bins_remove(gmlk_bins *holes, gmlk_block *block) {
   gmlk_link *link = &block->as.link;
   uint64_t is_last = link->prev == link->next; /* the ring itself */
   gmlk_link_remove(link);
-  holes->bits[word] &= ~(is_last << (bin % 64u)); /* without a branch, which nobody could predict */
+  holes->bits[word] &= ~(is_last << (bin % 64u)); /* a branch would often be predicted wrongly */
   holes->words &= ~((uint64_t)!holes->bits[word] << word);
   holes->grains -= block->hole;
   holes->count--;
   block->hole = 0;
 }
 
-/* Gives a pool of many blocks its table, if there is host memory. pre: it has none. */
+/* Moves a pool's blocks from the one ring to a table, if there is host memory. pre: no table. */
 static void gmlk_bins_widen(gmlk_bins *holes, gmlk_host *host) {
   gmlk_link *bins = (gmlk_link *)gmlk_host_alloc(host, GMLK_BINS_BYTES), *link;
   gmlk_bins few = *holes;
@@ -1463,14 +1488,14 @@ static void gmlk_bins_widen(gmlk_bins *holes, gmlk_host *host) {
   holes->bins = bins;
   holes->bin_mask = holes->room = ~0u;
   holes->bits[0] = holes->words = holes->grains = holes->count = 0;
-  for (link = few.few.prev; link != &holes->few; link = few.few.prev) { /* the newest last */
+  for (link = few.few.prev; link != &holes->few; link = few.few.prev) { /* the oldest first */
     few.few.prev = link->prev;
     gmlk_bins_insert(holes, gmlk_linked(link), gmlk_linked(link)->hole);
   }
   gmlk_ring_init(&holes->few);
 }
 
-/* Takes the table of an empty pool back. */
+/* Frees the table of an empty pool. */
 static void gmlk_bins_narrow(gmlk_bins *holes, gmlk_host *host) {
   if (holes->count || !holes->bin_mask) return;
   gmlk_host_free(host, holes->bins, GMLK_BINS_BYTES);
@@ -1479,7 +1504,7 @@ static void gmlk_bins_narrow(gmlk_bins *holes, gmlk_host *host) {
   holes->room = GMLK_HOLES_FEW;
 }
 
-/* To be called where memory may be reserved. */
+/* Makes the table where one is due. Called where host memory may be allocated. */
 static inline void gmlk_bins_reserve(gmlk_bins *holes, gmlk_host *host) {
   if (holes->count > holes->room) gmlk_bins_widen(holes, host);
 }
@@ -1497,9 +1522,10 @@ static inline size_t gmlk_bin_tries(unsigned bin) {
   return bin < GMLK_BINS_EXACT ? 1 : GMLK_BIN_TRIES;
 }
 
-/* What follows is compiled twice where it is hot, `mask` being the pool's. */
+/* `mask` is the pool's bin_mask below. Best fit passes the constant ~0, so that the compiler drops
+   the code for a pool without a table. */
 
-/* The first block of the bin from a link of its ring on, or NULL. */
+/* The first block of the bin at or behind `link` in its ring; NULL: there is none. */
 GMLK_INLINE gmlk_block *gmlk_bin_at(const gmlk_bins *holes, unsigned bin, const gmlk_link *link,
                                     uint32_t mask) {
   const gmlk_link *ring = &holes->bins[bin & mask];
@@ -1507,7 +1533,7 @@ GMLK_INLINE gmlk_block *gmlk_bin_at(const gmlk_bins *holes, unsigned bin, const 
   return link != ring ? gmlk_linked(link) : NULL;
 }
 
-/* The smallest of the first blocks of a bin that have so many grains, or NULL. */
+/* Of the first blocks of the bin, the smallest with at least `grains`; NULL: none has. */
 GMLK_INLINE gmlk_block *gmlk_bin_best(const gmlk_bins *holes, unsigned bin, uint32_t grains,
                                       uint32_t mask) {
   size_t tries = gmlk_bin_tries(bin);
@@ -1517,7 +1543,8 @@ GMLK_INLINE gmlk_block *gmlk_bin_best(const gmlk_bins *holes, unsigned bin, uint
   return best;
 }
 
-/* The bin next to `bin`, up or down, of all that stand in one ring; `end` where there is none. */
+/* Without a table: the bin in use that is nearest to `bin`, from it on upwards or downwards and
+   before `end`; `end`: there is none. */
 static unsigned gmlk_bin_of_few(const gmlk_bins *holes, unsigned bin, int is_up, unsigned end) {
   const gmlk_link *link;
   for (link = holes->few.next; link != &holes->few; link = link->next) {
@@ -1527,7 +1554,7 @@ static unsigned gmlk_bin_of_few(const gmlk_bins *holes, unsigned bin, int is_up,
   return end;
 }
 
-/* The first bin in use from `bin` on, or GMLK_BINS. */
+/* The first bin in use, `bin` or above; GMLK_BINS: there is none. */
 GMLK_INLINE unsigned gmlk_bin_above(const gmlk_bins *holes, unsigned bin, uint32_t mask) {
   unsigned word = bin / 64u;
   uint64_t bits, words;
@@ -1543,19 +1570,19 @@ GMLK_INLINE unsigned gmlk_bin_above(const gmlk_bins *holes, unsigned bin, uint32
   return word * 64u + gmlk_lowest_bit(bits);
 }
 
-/* The best of the first bin in use from `bin` on, or NULL. */
+/* The smallest of the first blocks of that bin; NULL: there is no such bin. */
 GMLK_INLINE gmlk_block *gmlk_bins_above(const gmlk_bins *holes, unsigned bin, uint32_t mask) {
   bin = gmlk_bin_above(holes, bin, mask);
   return bin < GMLK_BINS ? gmlk_bin_best(holes, bin, 0, mask) : NULL;
 }
 
-/* Grains of a bin's smallest hole; of GMLK_BINS 2^32, that is 0. */
+/* The smallest size that belongs in the bin. For GMLK_BINS that is 2^32, returned as 0. */
 static uint32_t gmlk_bin_grains(unsigned bin) {
   unsigned octave = bin < GMLK_BINS_EXACT ? 0 : (bin >> GMLK_BINS_LOG) - 1;
   return (bin - (octave << GMLK_BINS_LOG)) << octave;
 }
 
-/* The last resort: the first of a bin that is long enough, or one near behind it. */
+/* Step 3 of best fit. NULL: no block of the bin is long enough. */
 static gmlk_block *gmlk_bin_rest(gmlk_bins *holes, unsigned bin, uint32_t grains) {
   gmlk_link *ring = &holes->bins[bin], *link = ring->next;
   if (grains - holes->none_from < holes->none_count) return NULL;
@@ -1565,12 +1592,13 @@ static gmlk_block *gmlk_bin_rest(gmlk_bins *holes, unsigned bin, uint32_t grains
     holes->none_count = gmlk_bin_grains(bin + 1) - grains;
     return NULL;
   }
-  gmlk_link_remove(ring); /* the bin begins here now */
+  gmlk_link_remove(ring); /* the ring now begins with this block */
   gmlk_link_insert(link->prev, ring);
   return gmlk_bin_best(holes, bin, grains, ~0u);
 }
 
-/* The smallest of all in one ring, of those of an exact size the newest: what bins would find. */
+/* Best fit without a table: the smallest block that is long enough. Of equals, the newest where a
+   bin would be one size, else the one at the lowest address: the block that bins would find. */
 static inline gmlk_block *gmlk_bins_best_of_few(const gmlk_bins *holes, uint32_t grains) {
   const gmlk_link *link = holes->few.next;
   gmlk_block *best = NULL;
@@ -1595,7 +1623,7 @@ static inline gmlk_block *gmlk_bins_best(gmlk_bins *holes, uint32_t grains) {
                                                              : gmlk_bin_rest(holes, bin, grains);
 }
 
-/* The blocks of a bin, in order. */
+/* The blocks of a bin, in the order of its ring; NULL: no more. */
 static gmlk_block *gmlk_bin_first(const gmlk_bins *holes, unsigned bin) {
   return gmlk_bin_at(holes, bin, holes->bins[bin & holes->bin_mask].next, holes->bin_mask);
 }
@@ -1604,12 +1632,12 @@ static gmlk_block *gmlk_bin_next(const gmlk_bins *holes, unsigned bin, const gml
   return gmlk_bin_at(holes, bin, b->as.link.next, holes->bin_mask);
 }
 
-/* The bins in use: the first from `bin` on, or GMLK_BINS. */
+/* The first bin in use, `bin` or above; GMLK_BINS: there is none. */
 static unsigned gmlk_bin_from(const gmlk_bins *holes, unsigned bin) {
   return gmlk_bin_above(holes, bin, holes->bin_mask);
 }
 
-/* The last one up to `bin`, or 0, which never is. */
+/* The last bin in use, `bin` or below. 0: there is none, as no hole has 0 grains. */
 static unsigned gmlk_bin_down(const gmlk_bins *holes, unsigned bin) {
   unsigned word = bin / 64u;
   uint64_t bits = holes->bits[word] & (~(uint64_t)0 >> (63u - bin % 64u));
@@ -1623,7 +1651,8 @@ static unsigned gmlk_bin_down(const gmlk_bins *holes, unsigned bin) {
   return word * 64u + gmlk_log2(bits);
 }
 
-/* Another one to try: the next of the bin, be it too short, or of the next bin in use. */
+/* The candidate after `block`: the next of its bin, even if too short, else one of the next bin in
+   use. NULL: no more. */
 static gmlk_block *gmlk_bins_next(const gmlk_bins *holes, const gmlk_block *block) {
   unsigned bin = gmlk_bin_of(block->hole);
   gmlk_block *next = gmlk_bin_next(holes, bin, block);
@@ -1631,28 +1660,32 @@ static gmlk_block *gmlk_bins_next(const gmlk_bins *holes, const gmlk_block *bloc
 }
 
 /* ---- >>tree ---------------------------------------------------------------------------------
-   Blocks by address: a binary tree without links upwards, so that it fits where blocks that stand
-   in no bin keep their link. Each has a rank, its address mixed, and none ranks higher than what is
-   above it: so the tree is as one whose blocks came by chance. Owns only the links.
-   [T1] what is below a block on a side has a lower, or higher, address; [T2] and a lower rank.
+   Blocks by address: a treap, that is a binary tree in which a block's rank decides how high it
+   stands. The rank is a hash of the address, so the tree is as flat as one built in random order.
+   It has no links to parents: two links fit where a block in a bin has its link. Owns these links.
+
+   [T1] All blocks below b->as.fork.less have lower addresses than b, those below more higher ones.
+   [T2] No block stands below one of lower rank.
+
    O(log blocks) expected. Cannot fail. */
 
 static uint32_t gmlk_tree_rank(const gmlk_block *b) { return (uint32_t)(gmlk_mix(b->at) >> 32); }
 
-/* Whether a stands above b. */
+/* Whether a must stand above b [T2]. */
 static int gmlk_tree_above(const gmlk_block *a, const gmlk_block *b) {
   uint32_t rank = gmlk_tree_rank(a), other = gmlk_tree_rank(b);
   return rank != other ? rank > other : a->at > b->at;
 }
 
-static gmlk_block **gmlk_tree_side(gmlk_block *b, uint32_t at) { /* where `at` is looked for */
+static gmlk_block **gmlk_tree_side(gmlk_block *b, uint32_t at) { /* the side where `at` belongs */
   return at < b->at ? &b->as.fork.less : &b->as.fork.more;
 }
 
+/* `link` is the root; the same below. */
 static void gmlk_tree_insert(gmlk_block **link, gmlk_block *b) {
   gmlk_block **less = &b->as.fork.less, **more = &b->as.fork.more, *rest;
   while (*link && gmlk_tree_above(*link, b)) link = gmlk_tree_side(*link, b->at);
-  for (rest = *link; rest;) { /* what was there goes to its two sides */
+  for (rest = *link; rest;) { /* deals the subtree whose place b takes to b's two sides */
     gmlk_block ***side = rest->at < b->at ? &less : &more;
     **side = rest;
     *side = rest->at < b->at ? &rest->as.fork.more : &rest->as.fork.less;
@@ -1662,6 +1695,7 @@ static void gmlk_tree_insert(gmlk_block **link, gmlk_block *b) {
   *link = b;
 }
 
+/* Merges the block's two subtrees into its place. pre: the block is in the tree. */
 static void gmlk_tree_remove(gmlk_block **link, const gmlk_block *b) {
   gmlk_block *less = b->as.fork.less, *more = b->as.fork.more;
   while (*link != b) link = gmlk_tree_side(*link, b->at);
@@ -1698,48 +1732,53 @@ static gmlk_block *gmlk_tree_from(gmlk_block *b, uint32_t at) {
 }
 
 /* ---- >>index --------------------------------------------------------------------------------
-   gmlk_index: address of a live block -> its record. A hash table of rows of four entries, each a
-   cache line: which of the four it is takes no branch that could be guessed wrong. What finds its
-   row full goes to the next one that is not. The lowest bits of a row's first address, always 0 in
-   addresses, count the entries that passed over the row; at most 5/8 of the entries are in use.
-   [I1] an entry stands in its home row, or behind it with each row from home on counting it; live
-   blocks stand there, and nothing else; [I2] the table is of row_count rows, a power of two.
-   Owns its table. Expected O(1). Fails: host memory, in reserve only. */
+   gmlk_index finds the record of a live block by its address. Owns its hash table.
+   The table has rows of four entries; a row fills a cache line. The four are compared without a
+   branch, as the processor would often predict it wrongly. If an entry's home row is full, the
+   entry goes to the next row with room. Each row counts the entries that passed over it, in the
+   lowest bits of its first address, which are 0 in all addresses: a search ends at a row that
+   counts 0. At most 5/8 of the entries are in use.
+
+   [I1] There is one entry for each live block, and no other. It stands in its home row, or in a
+        later one, and then all rows from its home to the one before it count it.
+   [I2] row_count is a power of two, or 0 before the first block.
+
+   O(1) expected. Can fail: gmlk_index_reserve, for want of host memory. */
 
 #define GMLK_ROW 4u
-#define GMLK_PASSED_MAX (GMLK_GRAIN - 1) /* reached: it stays, and only costs time */
+#define GMLK_PASSED_MAX (GMLK_GRAIN - 1) /* a count that got here stays: searches end later */
 #define GMLK_NO_ENTRY SIZE_MAX
 
 typedef struct gmlk_row {
-  uint64_t address[GMLK_ROW]; /* below GMLK_GRAIN: empty */
+  uint64_t address[GMLK_ROW]; /* below GMLK_GRAIN: the entry is empty */
   gmlk_block *block[GMLK_ROW];
 } gmlk_row;
 
 typedef struct gmlk_index {
-  void *memory;   /* row_count + 1 rows */
-  gmlk_row *rows; /* in it, aligned */
-  size_t row_count, count;
-  unsigned shift; /* 64 - log2 of row_count */
+  void *memory;            /* row_count + 1 rows, as malloc aligns them */
+  gmlk_row *rows;          /* in memory, from a cache line on */
+  size_t row_count, count; /* count: entries in use */
+  unsigned shift;          /* 64 - log2(row_count) */
 } gmlk_index;
 
 static inline size_t gmlk_index_home(const gmlk_index *index, uint64_t address) {
   return (size_t)(gmlk_mix(address / GMLK_GRAIN) >> index->shift);
 }
 
-/* 1 where an entry's address, but for its count, is this one: by a borrow, since compilers may make
-   a branch of ==. */
+/* 1: the entry has this address, whatever its lowest bits count; else 0. The subtraction borrows
+   exactly then; a compiler may turn == into a branch. */
 static inline unsigned gmlk_row_has(const gmlk_row *r, unsigned i, uint64_t address) {
   return (unsigned)(((r->address[i] ^ address) / GMLK_GRAIN - 1) >> 63);
 }
 
-/* A bit for each entry of the row with that address; 0 asks for empty ones. */
+/* A bit for each entry of the row with that address. Empty entries have address 0. */
 static inline unsigned gmlk_row_find(const gmlk_row *r, uint64_t address) {
   return gmlk_row_has(r, 0, address) | gmlk_row_has(r, 1, address) << 1 |
          gmlk_row_has(r, 2, address) << 2 | gmlk_row_has(r, 3, address) << 3;
 }
 
-/* Where the address stands, row * GMLK_ROW + entry, or GMLK_NO_ENTRY, given its home. pre: reserved
-   once. */
+/* The number (row * GMLK_ROW + place in the row) of the address's entry, or GMLK_NO_ENTRY. `row` is
+   its home. pre: the table has rows. */
 static inline size_t gmlk_index_find_from(const gmlk_index *index, uint64_t address, size_t row) {
   size_t left;
   if (!address || address % GMLK_GRAIN) return GMLK_NO_ENTRY;
@@ -1786,6 +1825,7 @@ static void gmlk_index_destroy(gmlk_index *index, gmlk_host *host) {
   gmlk_host_free(host, index->memory, (index->row_count + 1) * sizeof(gmlk_row));
 }
 
+/* 0: no host memory, and nothing has changed. */
 static int gmlk_index_resize(gmlk_index *index, gmlk_host *host, size_t row_count) {
   gmlk_index grown;
   size_t i;
@@ -1805,19 +1845,20 @@ static int gmlk_index_resize(gmlk_index *index, gmlk_host *host, size_t row_coun
   return 1;
 }
 
+/* Makes room for one more entry. 0: no host memory. */
 static inline int gmlk_index_reserve(gmlk_index *index, gmlk_host *host) {
   return index->count < index->row_count / 2 * 5 ||
          gmlk_index_resize(index, host, gmlk_max(16, index->row_count * 2));
 }
 
-/* A smaller table where a quarter of it is enough, with room for as many entries again. */
+/* Makes the table smaller if a quarter of it is enough. Room for as many entries again is left. */
 static void gmlk_index_trim(gmlk_index *index, gmlk_host *host) {
   size_t row_count = index->row_count;
   while (row_count > 16 && index->count <= row_count / 2) row_count /= 2;
   if (row_count < index->row_count / 2) (void)gmlk_index_resize(index, host, row_count);
 }
 
-/* pre: the entry is in use, its address' home is `row`. */
+/* pre: the entry is in use; `row` is its home. */
 static inline void gmlk_index_remove_from(gmlk_index *index, size_t entry, size_t row) {
   gmlk_row *r = &index->rows[entry / GMLK_ROW];
   uint64_t *address = &r->address[entry % GMLK_ROW];
