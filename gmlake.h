@@ -3137,40 +3137,43 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
 /* ---- >>windows ---------------------------------------------------------------------------------
    gmlk_windows: the windows of one arena (the paper's sBlocks), live and idle, and the address
    space that they are mapped in. A window is a second mapping of parts of the arena: its spans.
-   Owns the window records and the tiling of the address space.
+   Owns the lists of windows and the tiling of the address space.
    [W1] Every span but the last ends where a chunk ends; every span but the first begins where
         one begins.
    [W2] No chunk is in two spans of a window.
    [W3] The spans' grains add up to the window's.
    [W4] While a window is live each span is one block of state GMLK_PIECE that points to the
         window.
-   [W5] Idle windows stand in the list by last use, and in the table of sizes. In the table the
-        newest comes first, so that a program that repeats itself meets the same windows again.
+   [W5] Idle windows stand in the list by last use, and in the table of sizes. There newer windows
+        stand before older ones, so that a program that repeats itself gets the same windows again.
    [W6] The chunks' map_counts add up to the windows' chunk_counts.
-   [W7] A window's blocker is or was a tile of the arena.
+   [W7] The record that a window's blocker points to is or was a block of the arena.
    [W8] No window has a larger number than the newest, or is smaller than grains_min.
    [V1] Blocks tile the address space as they tile an arena; its free blocks stand in bins of
         their own.
-   [V2] Each block of it that is in use belongs to one window, a quarantined one too, or one
-        buffer.
-   A window that cannot be taken remembers the block that was in the way. To ask again is O(1)
-   until that block is freed. To look up a size is O(1) expected, plus the spans of at most eight
-   idle windows. Can fail: host memory, in reserve only. */
+   [V2] Each block of it that is in use belongs to one window, live, idle or quarantined, or to
+        one buffer.
+   Costs: to look up a size is O(1) expected, plus the spans of at most GMLK_WINDOW_TRIES windows.
+   A window that cannot be taken remembers the block that was in the way; until that block is
+   freed, to ask again is O(1). Can fail: host memory, in reserve only. */
 
-#define GMLK_WINDOW_TRIES 8u   /* idle ones of the size whose spans are looked at */
-#define GMLK_WINDOW_STEPS 128u /* windows passed on the way */
+#define GMLK_WINDOW_TRIES 8u   /* a search looks at the spans of so many windows of the size */
+#define GMLK_WINDOW_STEPS 128u /* a walk along a bucket passes so many windows, then ends */
 
 struct gmlk_window {
-  gmlk_block self;  /* what the index of live blocks sees; idle: the tag of its last use */
-  uint64_t address; /* of its first byte */
-  gmlk_block *va;   /* its slots of address space */
-  gmlk_span *spans; /* behind this record, in one allocation */
-  uint32_t span_count, chunk_count;
-  uint64_t number; /* of its making */
-  gmlk_window *bucket_next, *bucket_prev;
-  gmlk_window *older, *newer;
-  gmlk_block *blocker;     /* a block that was in the way, */
-  uint64_t blocker_serial; /* and still is if it has this ticket */
+  gmlk_block self;  /* [live] the block that the index finds; [idle] its stream and ticket are the
+                       tag of the last use */
+  uint64_t address; /* of the first byte that the user gets */
+  gmlk_block *va;   /* the slots of address space that it is mapped in */
+  gmlk_span *spans; /* span_count of them; they follow this record in the same allocation */
+  uint32_t span_count, chunk_count; /* chunk_count: one mapping for each chunk under it */
+  uint64_t number;                  /* the arena's windows are numbered from 1 as they are made */
+  gmlk_window *bucket_next, *bucket_prev; /* [idle] in the table of sizes; bucket_next also links
+                                             windows that are to be unmapped or freed, and those
+                                             in quarantine */
+  gmlk_window *older, *newer;             /* [idle] in the list by last use */
+  gmlk_block *blocker; /* a block that prevented its reuse, or NULL; still in the way while the */
+  uint64_t blocker_serial; /* block is owned and has this ticket. >>stitch: see the unmapping */
 };
 
 static size_t gmlk_window_record_bytes(size_t span_count) {
@@ -3181,11 +3184,12 @@ static uint32_t gmlk_span_chunks(const gmlk_arena *a, const gmlk_span *span) {
   return gmlk_slot_of(a, span->at + span->grains - 1) - gmlk_slot_of(a, span->at) + 1;
 }
 
-/* Address space for so many chunks, or NULL. pre: one record reserved. */
-static gmlk_block *gmlk_va_take(gmlk_windows *spool, gmlk_records *records, uint32_t slots) {
-  gmlk_block *b = gmlk_bins_best(spool->va, slots), *rest;
+/* Takes so many slots of address space; NULL where no free range is as long. pre: one record
+   reserved. */
+static gmlk_block *gmlk_va_take(gmlk_windows *windows, gmlk_records *records, uint32_t slots) {
+  gmlk_block *b = gmlk_bins_best(windows->va, slots), *rest;
   if (!b) return NULL;
-  gmlk_bins_remove(spool->va, b);
+  gmlk_bins_remove(windows->va, b);
   b->state = GMLK_LIVE;
   if (b->grains == slots) return b;
   rest = gmlk_records_take(records);
@@ -3195,38 +3199,41 @@ static gmlk_block *gmlk_va_take(gmlk_windows *spool, gmlk_records *records, uint
   rest->grains -= slots;
   b->grains = slots;
   gmlk_link_before(rest, b->next);
-  gmlk_bins_insert(spool->va, rest, rest->grains);
+  gmlk_bins_insert(windows->va, rest, rest->grains);
   return b;
 }
 
-static void gmlk_va_give(gmlk_windows *spool, gmlk_records *records, gmlk_block *b) {
+/* Frees slots of address space and joins them with free neighbours. */
+static void gmlk_va_give(gmlk_windows *windows, gmlk_records *records, gmlk_block *b) {
   gmlk_block *prev = b->prev, *next = b->next;
   if (prev->state == GMLK_FREE) {
-    gmlk_bins_remove(spool->va, prev);
+    gmlk_bins_remove(windows->va, prev);
     b->at = prev->at;
     b->grains += prev->grains;
     gmlk_unlink(prev);
     gmlk_records_give(records, prev);
   }
   if (next->state == GMLK_FREE) {
-    gmlk_bins_remove(spool->va, next);
+    gmlk_bins_remove(windows->va, next);
     b->grains += next->grains;
     gmlk_unlink(next);
     gmlk_records_give(records, next);
   }
   b->state = GMLK_FREE;
-  gmlk_bins_insert(spool->va, b, b->grains);
+  gmlk_bins_insert(windows->va, b, b->grains);
 }
 
-/* By upper bits: sizes are often multiples of a large power of two. */
-static gmlk_window **gmlk_bucket(const gmlk_windows *spool, uint32_t grains) {
-  GMLAKE_ASSERT(spool->buckets);
-  return &spool->buckets[(gmlk_mix(grains) >> 32) * spool->bucket_count >> 32];
+/* The bucket for windows of this size. The upper bits of the hash choose it, since sizes are often
+   multiples of a large power of two. */
+static gmlk_window **gmlk_bucket(const gmlk_windows *windows, uint32_t grains) {
+  GMLAKE_ASSERT(windows->buckets);
+  return &windows->buckets[(gmlk_mix(grains) >> 32) * windows->bucket_count >> 32];
 }
 
-/* Behind the newer ones, or as far behind them as so many steps go. */
-static void gmlk_bucket_enter(gmlk_windows *spool, gmlk_window *w) {
-  gmlk_window **link = gmlk_bucket(spool, w->self.grains);
+/* Enters a window into its bucket behind all newer ones [W5], but passes at most GMLK_WINDOW_STEPS
+   of them. */
+static void gmlk_bucket_enter(gmlk_windows *windows, gmlk_window *w) {
+  gmlk_window **link = gmlk_bucket(windows, w->self.grains);
   unsigned steps = 0;
   w->bucket_prev = NULL;
   while (*link && (*link)->number > w->number && steps++ < GMLK_WINDOW_STEPS) {
@@ -3238,25 +3245,25 @@ static void gmlk_bucket_enter(gmlk_windows *spool, gmlk_window *w) {
   *link = w;
 }
 
-static void gmlk_bucket_leave(gmlk_windows *spool, const gmlk_window *w) {
+static void gmlk_bucket_leave(gmlk_windows *windows, const gmlk_window *w) {
   if (w->bucket_prev)
     w->bucket_prev->bucket_next = w->bucket_next;
   else
-    *gmlk_bucket(spool, w->self.grains) = w->bucket_next;
+    *gmlk_bucket(windows, w->self.grains) = w->bucket_next;
   if (w->bucket_next) w->bucket_next->bucket_prev = w->bucket_prev;
 }
 
 /* Room for one more window in the table of sizes. */
-static int gmlk_windows_reserve(gmlk_windows *spool, gmlk_host *host) {
-  size_t count = spool->bucket_count ? spool->bucket_count * 2 : 16, i;
-  size_t old_count = spool->bucket_count;
-  gmlk_window **old = spool->buckets, **grown;
-  if (spool->count < old_count) return 1;
+static int gmlk_windows_reserve(gmlk_windows *windows, gmlk_host *host) {
+  size_t count = windows->bucket_count ? windows->bucket_count * 2 : 16, i;
+  size_t old_count = windows->bucket_count;
+  gmlk_window **old = windows->buckets, **grown;
+  if (windows->count < old_count) return 1;
   grown = (gmlk_window **)gmlk_host_alloc(host, count * sizeof(gmlk_window *));
   if (!grown) return 0;
-  spool->buckets = grown;
-  spool->bucket_count = count;
-  for (i = 0; i < old_count; i++) { /* turned round, so that each is the newest when it enters */
+  windows->buckets = grown;
+  windows->bucket_count = count;
+  for (i = 0; i < old_count; i++) { /* oldest first: each then enters at its new bucket's front */
     gmlk_window *turned = NULL, *next;
     for (; old[i]; old[i] = next) {
       next = old[i]->bucket_next;
@@ -3265,43 +3272,44 @@ static int gmlk_windows_reserve(gmlk_windows *spool, gmlk_host *host) {
     }
     for (; turned; turned = next) {
       next = turned->bucket_next;
-      gmlk_bucket_enter(spool, turned);
+      gmlk_bucket_enter(windows, turned);
     }
   }
   gmlk_host_free(host, old, old_count * sizeof(gmlk_window *));
   return 1;
 }
 
-static void gmlk_window_set_idle(gmlk_windows *spool, gmlk_window *w) {
-  gmlk_bucket_enter(spool, w);
+static void gmlk_window_set_idle(gmlk_windows *windows, gmlk_window *w) {
+  gmlk_bucket_enter(windows, w);
   w->self.state = GMLK_IDLE;
   w->newer = NULL;
-  w->older = spool->newest;
-  if (spool->newest)
-    spool->newest->newer = w;
+  w->older = windows->newest;
+  if (windows->newest)
+    windows->newest->newer = w;
   else
-    spool->oldest = w;
-  spool->newest = w;
+    windows->oldest = w;
+  windows->newest = w;
 }
 
-static void gmlk_window_unset_idle(gmlk_windows *spool, gmlk_window *w) {
-  gmlk_bucket_leave(spool, w);
+static void gmlk_window_unset_idle(gmlk_windows *windows, gmlk_window *w) {
+  gmlk_bucket_leave(windows, w);
   if (w->older)
     w->older->newer = w->newer;
   else
-    spool->oldest = w->newer;
+    windows->oldest = w->newer;
   if (w->newer)
     w->newer->older = w->older;
   else
-    spool->newest = w->older;
+    windows->newest = w->older;
 }
 
-/* Who asks for memory: a stream's number (0: none), and whether it may wait for other streams. */
+/* Who asks for memory. */
 typedef struct gmlk_taker {
-  unsigned stream;
-  int may_wait;
+  unsigned stream; /* the stream's number, or its capture's; 0: GMLAKE_STREAM_NONE */
+  int may_wait;    /* the stream may be made to wait on the device for other streams */
 } gmlk_taker;
 
+/* Whether the taker may have a block: at once, or behind a wait on the device. */
 static int gmlk_may_take(const gmlk_streams *streams, gmlk_taker taker, const gmlk_block *b) {
   gmlk_stream *s;
   if (gmlk_is_open(b, taker.stream)) return 1;
@@ -3313,7 +3321,8 @@ static int gmlk_may_take(const gmlk_streams *streams, gmlk_taker taker, const gm
   return gmlk_stream_covering(s, b->ticket) != NULL;
 }
 
-/* Whether the taker may have all of an idle window's spans; remembers what is in the way. */
+/* Whether the taker may have all of an idle window's spans. Remembers an owned block that is in the
+   way; free memory that others hold back is not remembered, since it opens without being freed. */
 static int gmlk_window_is_free(const gmlk_arena *a, const gmlk_streams *streams, gmlk_taker taker,
                                gmlk_window *w) {
   uint32_t i;
@@ -3335,7 +3344,7 @@ static int gmlk_window_is_free(const gmlk_arena *a, const gmlk_streams *streams,
   return 1;
 }
 
-/* Whether a window has its first byte where a request wants it, and whole chunks. */
+/* Whether a window is aligned as a request wants it and, where it has to, covers whole chunks. */
 static int gmlk_window_suits(const gmlk_arena *a, const gmlk_window *w, uint32_t align,
                              int whole_only) {
   uint32_t at = w->spans[0].at, edge = gmlk_chunk_grains(a) - 1;
@@ -3362,7 +3371,8 @@ static uint64_t gmlk_address_of(const gmlk_arena *a, const gmlk_block *b) {
   return b->as.live.window ? b->as.live.window->address : gmlk_home(a, b->at);
 }
 
-/* Every free range and idle window of the arena that is one capture's, or pinned, is another's. */
+/* Gives all free blocks and idle windows that have one tag another one, when a capture begins or
+   ends: `from` and `to` are a capture's number and GMLK_PINNED. O(blocks + windows). */
 static void gmlk_arena_retag(gmlk_arena *a, unsigned from, unsigned to) {
   gmlk_block *b = a->head.next;
   gmlk_window *w;
@@ -3372,7 +3382,7 @@ static void gmlk_arena_retag(gmlk_arena *a, unsigned from, unsigned to) {
     if (w->self.stream == from) w->self.stream = (uint16_t)to;
 }
 
-/* Applies to the slots under a window: marks them, or tells whether one is marked. */
+/* For trim: clears the marks of the chunks under a window, or tells whether one has a mark. */
 static int gmlk_window_marks(gmlk_arena *a, const gmlk_window *w, int clear) {
   uint32_t i, slot;
   for (i = 0; i < w->span_count; i++) {
@@ -3385,6 +3395,7 @@ static int gmlk_window_marks(gmlk_arena *a, const gmlk_window *w, int clear) {
   return 0;
 }
 
+/* The idle window that has this number, or NULL. O(idle windows). */
 static gmlk_window *gmlk_window_numbered(const gmlk_arena *a, uint64_t number) {
   gmlk_window *w = a->windows.oldest;
   while (w && w->number != number) w = w->newer;
@@ -3392,74 +3403,78 @@ static gmlk_window *gmlk_window_numbered(const gmlk_arena *a, uint64_t number) {
 }
 
 /* ---- >>lake ------------------------------------------------------------------------------------
-   The lake, which the sections below work on, and its two locks. `driving` comes first: one
-   planner at a time holds it and calls the driver. `books` comes second and guards every field.
-   Only the holder of `driving` creates or unmaps chunks and windows. Owns the locks, the frame
-   in which the books are open to the driver, the records of callbacks, the last error and the
-   messages for the logger.
-   [N3] A pool's late frees were all counted.
+   The lake, which the sections below work on, and its two locks. `driving` is taken first; its
+   holder alone creates, maps and unmaps memory, and there is one at a time. `books` is taken
+   second and guards every field. The holder of `driving` unlocks the books before driver
+   calls; event and stream calls do not block, so they are made with the books locked. Owns the
+   locks, the frame in which the books are open to the driver, the records of callbacks, the last
+   error and the messages for the logger.
+   [N3] A pool's late_uses is at least the number of the uses that it bounds.
    [K1] A callback that is running has a record in callbacks. The record is not on the stack,
         since longjmp or an exception may cut the stack off. The record is dead when its thread
         is back in the frame that called it, or above; the next call of that thread drops it. */
 
-#define GMLK_LOG_QUEUE 8u
+#define GMLK_LOG_QUEUE 8u /* messages that one call may leave; more are dropped */
 
-typedef struct gmlk_used { /* a stream that uses a block beside its own */
+typedef struct gmlk_used { /* a stream that gmlake_record_stream named for a block */
   unsigned stream;
-  uint64_t ticket; /* [pending]; [live] when the number was born as this stream's */
+  uint64_t ticket; /* [live] the stream's `born`: another value there means that the number has a
+                      new owner by now. [pending] the epoch that has to complete */
 } gmlk_used;
 
-struct gmlk_note { /* what few live blocks have */
+struct gmlk_note { /* what few live blocks have, see >>pending */
   uint64_t user_data;
   const char *label;
-  gmlk_used *used;
+  gmlk_used *used; /* used_count of them, room for used_capacity */
   size_t used_count, used_capacity;
-  gmlk_block *block; /* [pending] */
-  unsigned stream;   /* [pending] tag when the others are done */
-  uint64_t ticket;   /* [pending] */
-  gmlk_note *next;   /* [pending] */
+  gmlk_block *block; /* [pending] the block, for which the index has no entry any more */
+  unsigned stream;   /* [pending] with ticket: the tag that its memory gets in the end */
+  uint64_t ticket;
+  gmlk_note *next; /* [pending] in lake->pending */
 };
 
 struct gmlake_pool {
   gmlk_arena arena;
   gmlake *lake; /* NULL: destroyed */
   const char *label;
-  size_t capture_count;   /* under way */
-  size_t late_uses;       /* of graphs' memory by streams' own work, not waited for: at most */
-  gmlake_pool *next_dead; /* destroyed, but not everything went back */
+  size_t capture_count;   /* captures into it that have begun and not ended */
+  size_t late_uses;       /* frees of graphs' memory by work outside of captures that no wait has
+                             covered: an upper bound; >>free and >>pools write it */
+  gmlake_pool *next_dead; /* [destroyed, but the driver refused to take all back] in lake->dead */
 };
 
-typedef struct gmlk_callback { /* a callback that is running, of the user's or of a policy */
-  uintptr_t thread;
-  uintptr_t frame; /* that called it */
+typedef struct gmlk_callback { /* a running oom handler or function of a policy */
+  uintptr_t thread;            /* that it runs on */
+  uintptr_t frame;             /* address of the stack frame that called it */
   int is_policy;
   struct gmlk_callback *next;
 } gmlk_callback;
 
-typedef struct gmlk_attempt {
+typedef struct gmlk_attempt { /* see >>request */
   gmlk_arena *arena;
-  gmlk_taker taker;       /* stream: who may take what; a capture's number inside one */
-  unsigned stream;        /* the stream's own number, 0: none */
+  gmlk_taker taker;       /* its stream is the capture's number if the stream is captured */
+  unsigned stream;        /* the stream's own number; 0: none */
   size_t bytes;           /* as asked for */
-  uint32_t grains, align; /* grains 0: more than any arena can hold */
+  uint32_t grains, align; /* both in grains; grains 0: more than any arena can hold */
   unsigned flags;
-  int may_stitch;
-  int is_capture;
-  /* what the rungs of the ladder tell one another: */
-  size_t limit_bytes; /* the limit that stopped growth, 0: none did */
-  uint32_t shortfall; /* grains missing for a window, 0: none can be made */
-  int has_grown, lacks_window_space;
-  gmlake_result error; /* of the last rung that failed */
+  int may_stitch; /* a window may serve it */
+  int is_capture; /* the stream is being captured */
+  /* What one rung of >>serve leaves to the next: */
+  size_t limit_bytes;     /* the limit that forbade growth; 0: none did */
+  uint32_t shortfall;     /* grains that were missing for a window; 0: no window can be made */
+  int has_grown;          /* chunks were created for it */
+  int lacks_window_space; /* no address space was left for its window */
+  gmlake_result error;    /* of the last rung that failed, but for want of memory */
   const gmlake_alloc_desc *desc;
-  /* for policy and observer; apart, so that clearing what is before takes a few stores: */
-  unsigned state;  /* the paper's, of what was granted */
-  uint64_t number; /* of the attempt; 0: for a buffer */
-  uint64_t driver_ns;
-  const char *reason; /* NULL: the state says it */
+  /* For policy and observer. They come last, so that a memset of the fields before is short: */
+  unsigned state;     /* the paper's: how it was served */
+  uint64_t number;    /* of the attempt; 0: for a buffer */
+  uint64_t driver_ns; /* time spent in the driver */
+  const char *reason; /* static text for the observer; NULL: the state says it */
 } gmlk_attempt;
 
 typedef struct gmlk_message {
-  int level;
+  int level; /* GMLAKE_LOG_* */
   gmlake_error_info info;
 } gmlk_message;
 
@@ -3468,34 +3483,35 @@ struct gmlake {
   gmlk_host host;
   gmlk_driver driver;
   gmlake_device_properties device;
-  uint64_t seal;        /* see gmlk_desc_seal */
-  gmlk_process process; /* that created it */
+  uint64_t seal;        /* of the description, see gmlk_desc_seal */
+  gmlk_process process; /* that created the lake */
   GMLK_MUTEX driving;
-  const unsigned char *gate; /* the process's page: who calls may lock the books while it is 1;
-                                NULL, or 0: gmlk_turn_away says */
+  const unsigned char *gate; /* a byte that is 1 while every caller may lock the books, and 0 in a
+                                child of fork. Where it is 0 or gate is NULL, gmlk_turn_away
+                                decides */
   gmlk_latch books;
-  int has_locks;
-  int is_barred;      /* lost, or calls are under way: a look at the two next */
-  gmlake_result lost; /* the fatal error that every later call answers */
+  int has_locks;      /* 0: GMLAKE_SINGLE_THREADED */
+  int is_barred;      /* lost is set or callbacks is not empty: calls have to look at both */
+  gmlake_result lost; /* the fatal error that every later call returns */
   gmlk_records records;
   gmlk_index index;
   gmlk_streams streams;
   gmlk_arena **arenas; /* by number; NULL: a pool that was destroyed */
   size_t arena_count, arena_capacity;
-  gmlk_arena home;
-  gmlk_note *pending;
-  gmlake_pool *dead; /* pools that could not give everything back */
+  gmlk_arena home;    /* the default pool's */
+  gmlk_note *pending; /* list of freed blocks that recorded streams may still use */
+  gmlake_pool *dead;  /* destroyed pools of which the driver refused to take something back */
   gmlake_stats stats;
-  gmlake_error_info error;
-  gmlk_message *messages; /* for the logger, when no lock is held */
+  gmlake_error_info error; /* what gmlake_get_last_error answers */
+  gmlk_message *messages;  /* for the logger, which is called when no lock is held */
   unsigned message_count;
-  gmlk_callback *callbacks, *spare_callbacks; /* running, and records for the next */
-  int asks_first;                             /* the policy has a say in every allocation */
-  uint64_t request_count;
-  int is_watched; /* by an observer or a policy */
-  int is_observed;
-  const gmlk_attempt *served; /* by the holder of driving, or NULL */
-  void *view_memory;          /* of the holder of driving, see >>research */
+  gmlk_callback *callbacks, *spare_callbacks; /* running ones; unused records */
+  int asks_first;         /* the policy chooses or evicts: every allocation takes the slow way */
+  uint64_t request_count; /* attempts so far, counted if is_watched */
+  int is_watched;         /* there is an observer or a policy */
+  int is_observed;        /* there is an observer */
+  const gmlk_attempt *served; /* the attempt that the holder of `driving` serves, or NULL */
+  void *view_memory;          /* view_bytes of scratch for the holder of `driving`: >>research */
   size_t view_bytes;
 };
 
@@ -3506,7 +3522,8 @@ static void gmlk_books_unlock(gmlake *l) {
   if (l->has_locks) gmlk_latch_unlock(&l->books);
 }
 
-/* From the fast path to the planner's: the outer lock comes first. */
+/* Takes `driving` in addition. It has to be taken before the books, so these are unlocked
+   meanwhile, and what the caller read before may have changed. */
 static void gmlk_driving_lock(gmlake *l) {
   if (!l->has_locks) return;
   gmlk_latch_unlock(&l->books);
@@ -3523,8 +3540,8 @@ static int gmlk_callback_reserve(gmlake *l) {
   return l->spare_callbacks != NULL;
 }
 
-/* Lets go of the books for a callback; NULL, and they stay locked: no host memory, which a lake's
-   first callback at a time needs none of. */
+/* Enters a callback that is about to run and unlocks the books. NULL, and the books stay locked:
+   there is no host memory for its record. One record is allocated when the lake is created. */
 GMLK_INLINE gmlk_callback *gmlk_callback_begin(gmlake *l, int is_policy) {
   gmlk_callback *call = gmlk_callback_reserve(l) ? l->spare_callbacks : NULL;
   if (!call) return NULL;
@@ -3547,7 +3564,7 @@ static void gmlk_callback_drop(gmlake *l, gmlk_callback **link) {
   l->is_barred = l->lost || l->callbacks;
 }
 
-/* Takes the books again. */
+/* The callback has returned: locks the books again and drops its record. */
 static void gmlk_callback_end(gmlake *l, const gmlk_callback *call) {
   gmlk_callback **link = &l->callbacks;
   gmlk_books_lock(l);
@@ -3555,7 +3572,8 @@ static void gmlk_callback_end(gmlake *l, const gmlk_callback *call) {
   if (*link) gmlk_callback_drop(l, link);
 }
 
-/* Whether this thread is in a callback: any one, or a policy's. Drops its dead records [K1]. */
+/* Whether this thread is inside a callback, or inside one of the policy's. Drops the thread's dead
+   records [K1]. */
 GMLK_INLINE int gmlk_in_callback(gmlake *l, int of_policy) {
   const uintptr_t thread = gmlk_thread_id(), frame = GMLK_FRAME();
   gmlk_callback **link = &l->callbacks;
@@ -3572,13 +3590,12 @@ GMLK_INLINE int gmlk_in_callback(gmlake *l, int of_policy) {
   return is_in;
 }
 
+/* Queues a message for the logger. */
 static void gmlk_log(gmlake *l, int level, const gmlake_error_info *info) {
   if (!l->desc.logger.fn || l->message_count == GMLK_LOG_QUEUE) return;
   l->messages[l->message_count].level = level;
   l->messages[l->message_count++].info = *info;
 }
-
-/* ---- the observer ---- */
 
 static void gmlk_error_write(gmlake_error_info *out, gmlake_result result, const char *call,
                              const char *format, va_list values) {
@@ -3588,7 +3605,7 @@ static void gmlk_error_write(gmlake_error_info *out, gmlake_result result, const
   (void)vsnprintf(out->text, sizeof(out->text), format, values);
 }
 
-/* Makes this the lake's last error, unless a fatal one is, and returns it. */
+/* Makes this the lake's last error, unless that is a fatal one, and returns the result. */
 GMLK_LIKE_PRINTF(4)
 static gmlake_result gmlk_fail(gmlake *l, gmlake_result result, const char *call,
                                const char *format, ...) {
@@ -3600,7 +3617,7 @@ static gmlake_result gmlk_fail(gmlake *l, gmlake_result result, const char *call
   return result;
 }
 
-/* A stream was found destroyed: told once, though the call may succeed. */
+/* Warns that a stream was found destroyed. The call that found it may succeed all the same. */
 static void gmlk_tell_lost(gmlake *l, int code) {
   if (l->lost) return;
   (void)gmlk_fail(l, GMLAKE_ERROR_DRIVER, "event_record",
@@ -3610,7 +3627,8 @@ static void gmlk_tell_lost(gmlake *l, int code) {
   gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
 }
 
-/* The work is done, or undone, whatever this is; a device that is lost shows in the next call. */
+/* Warns that a thread's capture mode could not be set back. The result of the call stays: its work
+   is done. If the device is lost, the next driver call says so. */
 static void gmlk_drive_end_failed(gmlake *l, const gmlk_drive *drive) {
   (void)gmlk_fail(l, drive->end_result, "capture_exchange",
                   "the thread's capture mode stays relaxed: the driver refused to set it back");
@@ -3618,7 +3636,8 @@ static void gmlk_drive_end_failed(gmlake *l, const gmlk_drive *drive) {
   gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
 }
 
-/* Enters a stretch of backend calls into the books. */
+/* Enters a finished stretch of backend calls into statistics and last error. Returns the stretch's
+   result; a fatal one makes the lake lost. pre: the books are locked. */
 static gmlake_result gmlk_drive_book(gmlake *l, const gmlk_drive *drive) {
   gmlake_result result = drive->result;
   l->stats.driver_call_count += drive->calls;
@@ -3633,7 +3652,7 @@ static gmlake_result gmlk_drive_book(gmlake *l, const gmlk_drive *drive) {
                       : "a call of the backend failed");
   l->error.driver_code = drive->code;
   if (!gmlk_is_fatal(result)) return result;
-  if (result == GMLAKE_ERROR_FORKED) { /* the parent's lake lives on */
+  if (result == GMLAKE_ERROR_FORKED) { /* in the parent the lake still works */
     gmlk_log(l, GMLAKE_LOG_ERROR, &l->error);
     return result;
   }
@@ -3643,14 +3662,15 @@ static gmlake_result gmlk_drive_book(gmlake *l, const gmlk_drive *drive) {
   return result;
 }
 
-/* Unlocks the books and begins a stretch of backend calls, or answers why it cannot. Between open
-   and close other threads may lock the books. Only here a planner opens them for the driver. */
+/* Unlocks the books and begins a stretch of backend calls; returns an error if it cannot begin.
+   Until gmlk_drive_close other threads may lock the books. Only here does the holder of `driving`
+   unlock them for driver calls. */
 static gmlake_result gmlk_drive_open(gmlake *l, gmlk_drive *drive) {
   gmlk_books_unlock(l);
   return gmlk_drive_begin(drive, &l->driver);
 }
 
-/* Ends the stretch, takes the books again and enters it there; answers as gmlk_drive_book. */
+/* Ends the stretch, locks the books again and returns what gmlk_drive_book does. */
 static gmlake_result gmlk_drive_close(gmlake *l, gmlk_drive *drive) {
   gmlk_drive_end(drive);
   gmlk_books_lock(l);
@@ -3665,25 +3685,28 @@ static gmlk_arena *gmlk_arena_of(const gmlake *l, const gmlk_block *b) {
   return l->arenas[b->arena];
 }
 
-/* GMLAKE_FILL: on the host and at once, though streams may be behind; on the mock the host does
-   the streams' work. */
+/* GMLAKE_FILL: the host writes the byte to all of the block at once. That is right on the mock,
+   where the host does the streams' work. */
 static void gmlk_fill(const gmlake *l, const gmlk_block *b, unsigned byte) {
   if (l->desc.flags & GMLAKE_FILL)
     memset((void *)(uintptr_t)gmlk_address_of(gmlk_arena_of(l, b), b), (int)byte,
            gmlk_to_bytes(b->grains));
 }
 
-/* A live block's own stream, 0: none, or its number is another's by now, and its work complete. */
+/* The stream that a live block was allocated on. 0: none, or a stream that is gone, whose number
+   serves another one; then its work is complete. */
 static unsigned gmlk_own_stream(const gmlake *l, const gmlk_block *b) {
   return b->stream && b->ticket > l->streams.items[b->stream]->born ? b->stream : 0;
 }
 
-/* The same of a stream in a live block's note. */
+/* Whether the stream that a live block's note names still has its number; else its work is
+   complete. */
 static int gmlk_use_is_known(const gmlake *l, const gmlk_used *used) {
   return used->ticket == l->streams.items[used->stream]->born;
 }
 
-/* How much the device has, asked with the books unlocked; on an error nothing is written. */
+/* Asks the driver for the device's free and total memory, with the books unlocked. On an error
+   nothing is written. */
 static gmlake_result gmlk_ask_memory(gmlake *l, size_t *out_free, size_t *out_total) {
   gmlk_drive drive;
   if (!gmlk_drive_open(l, &drive)) (void)gmlk_drive_memory_info(&drive, out_free, out_total);
@@ -3698,7 +3721,7 @@ static int gmlk_is_shortage(gmlake_result result) {
   return result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || result == GMLAKE_ERROR_LIMIT_REACHED;
 }
 
-/* Enters an arena into the lake's list. */
+/* Gives an arena a number and enters it into the lake's list; 0: no host memory. */
 static int gmlk_arena_enlist(gmlake *l, gmlk_arena *a) {
   size_t i = 0, capacity;
   void *grown;
@@ -3717,7 +3740,7 @@ static int gmlk_arena_enlist(gmlake *l, gmlk_arena *a) {
   return 1;
 }
 
-/* One word more under a seal: another word, another seal. */
+/* Adds a word to a seal: a checksum of values that must not change unnoticed, see >>check. */
 static uint64_t gmlk_seal(uint64_t seal, uint64_t word) {
   return ((seal ^ word) + 1) * 0x9E3779B97F4A7C15u;
 }
@@ -3726,13 +3749,14 @@ static uint64_t gmlk_seal(uint64_t seal, uint64_t word) {
   "chunk_bytes is %llu: it has to be a power of two from %llu to %llu, or 0 for the default"
 
 /* ---- >>observe ---------------------------------------------------------------------------------
-   What desc.observer is told. Owns nothing. pre: the books are locked. O(1). Cannot fail. */
+   Tells desc.observer of steps. Owns nothing. pre: the books are locked. O(1), plus the
+   observer's own time. Cannot fail. */
 
 static gmlake_stream gmlk_stream_shown(const gmlake *l, unsigned stream) {
   return stream ? l->streams.items[stream]->value : GMLAKE_STREAM_NONE;
 }
 
-/* An event on behalf of a request, or of none. */
+/* Fills in a step for a request; r may be NULL: for none. */
 GMLK_INLINE void gmlk_step_begin(const gmlake *l, const gmlk_attempt *r, gmlake_step_kind kind,
                                  const char *reason, gmlake_step *out) {
   out->kind = kind;
@@ -3744,37 +3768,37 @@ GMLK_INLINE void gmlk_step_begin(const gmlake *l, const gmlk_attempt *r, gmlake_
   out->bytes = out->asked_bytes = 0;
 }
 
-GMLK_INLINE void gmlk_tell_step(gmlake *l, gmlake_step *event) {
-  event->reserved_bytes = l->stats.reserved_bytes;
-  event->active_bytes = l->stats.active_bytes;
+GMLK_INLINE void gmlk_tell_step(gmlake *l, gmlake_step *step) {
+  step->reserved_bytes = l->stats.reserved_bytes;
+  step->active_bytes = l->stats.active_bytes;
   gmlk_guest_set(&l->host, gmlk_thread_id());
-  l->desc.observer.fn(l->desc.observer.user, event);
+  l->desc.observer.fn(l->desc.observer.user, step);
   gmlk_guest_set(&l->host, 0);
 }
 
-/* Tells of a step; where no request is given it is that of the holder of `driving`. */
+/* Tells of a step. r NULL: it serves the request that the holder of `driving` works on. */
 static void gmlk_tell(gmlake *l, const gmlk_attempt *r, gmlake_step_kind kind, uint64_t address,
                       uint64_t bytes, uint64_t driver_ns, const char *reason) {
-  gmlake_step event;
+  gmlake_step step;
   if (!l->is_observed) return;
-  gmlk_step_begin(l, r ? r : l->served, kind, reason, &event);
-  event.address = address;
-  event.bytes = (size_t)bytes;
-  event.driver_ns = driver_ns;
-  gmlk_tell_step(l, &event);
+  gmlk_step_begin(l, r ? r : l->served, kind, reason, &step);
+  step.address = address;
+  step.bytes = (size_t)bytes;
+  step.driver_ns = driver_ns;
+  gmlk_tell_step(l, &step);
 }
 
-/* A stream, or the host for what a stream still does. */
+/* Tells that a stream was made to wait, or the host for a stream. */
 static void gmlk_tell_wait(gmlake *l, unsigned stream, uint64_t driver_ns, const char *reason) {
-  gmlake_step event;
+  gmlake_step step;
   if (!l->is_observed) return;
-  gmlk_step_begin(l, l->served, GMLAKE_STEP_WAIT, reason, &event);
-  event.stream = gmlk_stream_shown(l, stream);
-  event.driver_ns = driver_ns;
-  gmlk_tell_step(l, &event);
+  gmlk_step_begin(l, l->served, GMLAKE_STEP_WAIT, reason, &step);
+  step.stream = gmlk_stream_shown(l, stream);
+  step.driver_ns = driver_ns;
+  gmlk_tell_step(l, &step);
 }
 
-/* Of a range at `at`, so many grains long, a part was taken. */
+/* Tells that of a free range of so many grains a part was taken, which begins at `at`. */
 static void gmlk_tell_split(gmlake *l, const gmlk_attempt *r, uint32_t at, uint32_t grains) {
   if (l->is_observed)
     gmlk_tell(l, r, GMLAKE_STEP_SPLIT, r->arena->is_bare ? 0 : gmlk_home(r->arena, at),
@@ -3783,8 +3807,8 @@ static void gmlk_tell_split(gmlake *l, const gmlk_attempt *r, uint32_t at, uint3
 
 /* ---- >>pending ---------------------------------------------------------------------------------
    Notes, and blocks whose free waits. A note holds what few blocks have: user data, a label, and
-   the streams that gmlake_record_stream named. A freed block waits for those streams; until then
-   it is pending. Owns the notes and the list of pending blocks.
+   the streams that gmlake_record_stream named. A freed block is pending until those streams have
+   passed the free. Owns the notes and the list of pending blocks.
    [N1] A note belongs to one block. A pending block has a note, in the list, that names the
         block.
    [N2] A note has room for the streams that it lists, and their numbers are in use.
@@ -3798,7 +3822,7 @@ static gmlk_note *gmlk_note_new(gmlake *l, uint64_t user_data, const char *label
   return note;
 }
 
-/* Drops the uses by streams whose numbers are others' by now: their work is complete. */
+/* Drops the streams whose numbers serve other streams by now: their work is complete. */
 static void gmlk_uses_prune(const gmlake *l, gmlk_note *note) {
   size_t i, kept = 0;
   for (i = 0; i < note->used_count; i++)
@@ -3856,7 +3880,8 @@ static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream,
   gmlk_window_set_idle(&a->windows, w);
 }
 
-/* Frees the pending blocks whose recorded streams are done. */
+/* Makes free memory of the pending blocks that no recorded stream uses any more. O(pending blocks
+   and their streams). */
 static void gmlk_pending_settle(gmlake *l) {
   gmlk_note **link = &l->pending;
   while (*link) {
