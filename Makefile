@@ -22,7 +22,8 @@
 # make cupy      builds build/gmlake_cupy.so, for examples/cupy/gmlake_cupy.py
 # make plots     draws memory over time into build/plots, and the figures of README.md
 # make sweep     replays the traces by a grid of policies and knobs: table and picture, build/sweep
-# make format    formats the sources
+# make format    formats the sources; make check-format says what it would change
+# make programs, make test-programs  build what make test runs, and the examples
 # replay, bench, offload, test, mutate, planted, coverage, torch, cupy, plots and sweep first install
 # what they need, on Debian and Ubuntu: they name it before; INSTALL_PACKAGES=no only names it.
 # BUILD=FOLDER builds there in place of build, and writes nothing beside the sources.
@@ -38,10 +39,14 @@ EXAMPLES = $(addprefix $(BUILD)/,$(basename $(wildcard examples/*.c examples/*.c
   examples/kv_server_cuda examples/offload_optimizer_cuda)
 SOURCES = $(wildcard *.h bench/*.[ch] bench/*/*.[ch] bench/*.cpp tests/*.[ch] tests/*/*.[ch] \
   tests/*/*.cpp examples/*.[ch] examples/*.cpp examples/*/*.c)
+HEADERS = $(addprefix $(BUILD)/,$(patsubst %.h,%.o,$(wildcard *.h)))
+FUZZ = $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 YARDSTICK = $(BUILD)/peer_bfc_set.so
 POLICY = $(BUILD)/policy_worst_fit.so
 CLIENTS = $(addprefix $(BUILD)/,gmlake_torch.so gmlake_cupy.so client_torch client_ggml)
 FAKE = $(BUILD)/fake/libcuda.so.1
+PROGRAMS = $(addprefix $(BUILD)/,replay offload offload_gpu turnip bench gpu_test gpu_bench) \
+  $(POLICY) $(FAKE) $(YARDSTICK) $(CLIENTS)
 # The GPU's programs need declarations only: the toolkit's where it is installed, else our own.
 CUDA_HOME ?= /usr/local/cuda
 CUDA_INCLUDE = $(firstword $(patsubst %/cuda.h,-I%,$(wildcard $(CUDA_HOME)/include/cuda.h)) \
@@ -77,9 +82,12 @@ offload-gpu: deps-replay
 	@$(BUILD)/offload_gpu
 
 test: deps-test
-	$(SUBMAKE) $(addprefix $(BUILD)/,replay offload offload_gpu turnip bench gpu_test gpu_bench) \
-	  $(POLICY) $(FAKE) $(YARDSTICK) $(CLIENTS) $(TEST_PROGRAMS)
+	$(SUBMAKE) $(PROGRAMS) test-programs
 	@sh tests/run.sh $(TEST_SCRIPTS) $(TEST_PROGRAMS)
+
+programs: $(PROGRAMS) $(EXAMPLES)
+test-programs: $(TEST_PROGRAMS) $(FUZZ) $(FAKE)
+headers: $(HEADERS)
 
 SOAK_SECONDS ?= 600
 SOAK_SEED ?= $(shell date +%s)
@@ -141,15 +149,26 @@ deps-%:
 format:
 	clang-format -i $(SOURCES)
 
+check-format:
+	clang-format --dry-run -Werror $(SOURCES)
+
 clean:
 	rm -rf $(BUILD)
 
-$(BUILD) $(BUILD)/examples $(BUILD)/fake:
+$(BUILD) $(BUILD)/examples $(BUILD)/fake $(BUILD)/fuzz:
 	mkdir -p $@
 
 $(BUILD)/replay: bench/replay.c Makefile | $(BUILD)
 	$(CC) -std=c99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CFLAGS) $< -o $@ \
 	  $(LDFLAGS) -lz $(LIBS) $(LDLIBS)
+
+# A header as a file of its own, with all that it implements.
+$(BUILD)/%.o: %.h Makefile | $(BUILD)
+	$(CC) -std=c99 -O1 $(WARNINGS) $(DEPENDENCIES) $(IMPLEMENTATIONS) -I. -Itests/cuda_stub \
+	  $(CPPFLAGS) $(CFLAGS) -x c -c $< -o $@
+
+IMPLEMENTATIONS = $(addprefix -DGMLAKE_,IMPLEMENTATION BACKEND_MOCK BACKEND_CUDA \
+  BFC_IMPLEMENTATION OFFLOAD_IMPLEMENTATION OFFLOAD_BACKEND_MOCK OFFLOAD_BACKEND_CUDA)
 
 # Compiling takes longer than running, but for these.
 LEVEL = -O0
@@ -172,6 +191,10 @@ $(BUILD)/test_cost $(BUILD)/test_steps: $(BUILD)/test_%: tests/test_%.c tests/st
 $(BUILD)/test_%.tsan: tests/test_%.c Makefile | $(BUILD)
 	$(CC) -std=c99 -O1 -g -fsanitize=thread $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CPPFLAGS) \
 	  $(CFLAGS) $< -o $@ $(LDFLAGS) -lcmocka $(LIBS) $(LDLIBS)
+
+$(BUILD)/fuzz/%: tests/fuzz/%.c tests/fuzz/replay_main.c Makefile | $(BUILD)/fuzz
+	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CPPFLAGS) $(CFLAGS) $< \
+	  tests/fuzz/replay_main.c -o $@ $(LDFLAGS) -lz $(LIBS) $(LDLIBS)
 
 $(FAKE): tests/fake_cuda.c Makefile | $(BUILD)/fake
 	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC -fvisibility=hidden -I. \
@@ -247,7 +270,8 @@ $(BUILD)/examples/%: examples/%.cpp Makefile | $(BUILD)/examples
 	$(CXX) -std=c++11 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CXXFLAGS) $< -o $@ \
 	  $(LDFLAGS) $(LIBS) $(LDLIBS)
 
--include $(wildcard $(BUILD)/*.d $(BUILD)/examples/*.d)
+-include $(wildcard $(BUILD)/*.d $(BUILD)/examples/*.d $(BUILD)/fuzz/*.d)
 
-.PHONY: all replay bench offload offload-gpu test soak exhaustive mutate planted coverage gpu-test \
-  gpu-bench examples torch cupy plots sweep format clean
+.PHONY: all replay bench offload offload-gpu test programs test-programs headers soak exhaustive \
+  mutate planted coverage gpu-test gpu-bench examples torch cupy plots sweep format check-format \
+  clean

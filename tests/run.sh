@@ -4,7 +4,8 @@
 # (as many as there are processors) at a time, and prints the sum in the same form. A test that
 # fails without saying so, or that counts nothing, counts as one failure; so does one that hangs:
 # that has not ended after TEST_TIMEOUT seconds (3600; 0: it is waited for). Each test has a TMPDIR
-# of its own, which is removed with what is left in it, also where this is stopped.
+# of its own, which is removed with what is left in it, also where this is stopped. TEST_UNDER is a
+# command that runs the programs: valgrind, say.
 set -u
 
 limit=${TEST_TIMEOUT:-3600}
@@ -41,7 +42,8 @@ run_one() {
     failed=$(last 3)
     ;;
   *)
-    limited "$1"
+    # shellcheck disable=SC2086
+    limited ${TEST_UNDER:-} "$1"
     passed=$(sum PASSED)
     failed=$(sum FAILED)
     ;;

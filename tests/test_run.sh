@@ -46,6 +46,9 @@ export started="$dir/started" left=left
 ok 'good' runs 0 "$dir/good.sh"
 ok 'good: the sum' ends_with '1 passed, 0 failed'
 ok 'good: nothing is left' empty
+printf '#!/bin/sh\necho "[  PASSED  ] 2 test(s)."\n' >"$dir/program"
+ok 'under a command' eval 'TEST_UNDER="sh -e" runs 0 "$dir/program" "$dir/good.sh"'
+ok 'under a command: the sum' ends_with '3 passed, 0 failed'
 ok 'bad and good' runs 1 "$dir/bad.sh" "$dir/good.sh"
 ok 'bad and good: the sum' ends_with '4 passed, 2 failed'
 ok 'silent' runs 1 "$dir/silent.sh"
