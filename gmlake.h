@@ -3902,19 +3902,20 @@ static void gmlk_pending_settle(gmlake *l) {
 }
 
 /* ---- >>fences ----------------------------------------------------------------------------------
-   When the lake records events, asks what has completed, and waits; which stream a caller's
-   value means; and what completed work makes clean. Owns nothing: >>streams has the events,
+   Records events, asks which have completed, and waits for them; finds the stream that a caller's
+   value means; makes memory clean whose work is complete. Owns nothing: >>streams has the events,
    >>arena the tags.
-   pre, for host waits: the caller holds `driving`; the books are open while the host waits.
-   Costs: 0.2 us an event that is asked; a sweep is O(free blocks with a stream's tag + idle
-   windows). Can fail: host memory, the driver. */
+   pre, for waits of the host: the caller holds `driving`; the books are unlocked meanwhile.
+   Costs: about 0.2 us to record or to ask an event; a sweep is O(free blocks with a stream's tag +
+   idle windows). Can fail: host memory, the driver. */
 
-/* Records an event on a stream, on the way out of a free. */
+/* Closes a stream's open epoch with an event, at the end of a free. An error is left in the lake's
+   last error; the epoch then stays open. */
 static void gmlk_fence_now(gmlake *l, unsigned stream) {
   gmlk_stream *s = l->streams.items[stream];
   gmlk_drive drive;
   if (l->lost) return;
-  if (s->fence_count < GMLK_FENCES) /* else it asks what has completed */
+  if (s->fence_count < GMLK_FENCES) /* else it makes room: it asks which events are complete */
     gmlk_drive_begin_lightly(&drive, &l->driver);
   else
     (void)gmlk_drive_begin(&drive, &l->driver);
@@ -3923,36 +3924,39 @@ static void gmlk_fence_now(gmlake *l, unsigned stream) {
   (void)gmlk_drive_book(l, &drive);
 }
 
-/* The same where it freed enough since its last one, once others ask for its memory. */
+/* The same, if somebody else asks for memory too, and the stream freed chunk_bytes or more since
+   its last event. */
 static void gmlk_fence_if_due(gmlake *l, unsigned stream, size_t chunk_bytes) {
   if (l->streams.live_count + l->streams.has_none >= 2 &&
       l->streams.items[stream]->freed_bytes >= chunk_bytes)
     gmlk_fence_now(l, stream);
 }
 
-/* Closes the open epochs, as far as that may be done behind the streams' backs [S8]. */
+/* Closes the open epochs of all streams that the caller need not name for that [S8]. */
 static void gmlk_fence_all(gmlake *l) {
   unsigned i;
   for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
     if (!gmlk_stream_may_end(&l->streams, l->streams.items[i])) gmlk_fence_if_due(l, i, 0);
 }
 
-/* Whether a pool or buffer is this lake's. */
+/* Whether a pool or buffer belongs to this lake; owner is its field `lake`. */
 static inline int gmlk_is_of(const gmlake *l, const gmlake *owner) {
   GMLAKE_ASSERT(owner); /* else it was destroyed, and not everything of it could be given back */
   return owner == l;
 }
 
-/* [GMLK_ENDS_SEEN] A block freed on its own stream's value, which is another stream's now: the one
-   that is gone used it too. */
+/* [GMLK_ENDS_SEEN] Whether a block is freed on the value that its own stream had, while another
+   stream has that value now. The stream that is gone used the block too, so it is waited for. */
 static int gmlk_is_of_former(const gmlake *l, const gmlk_block *b, unsigned stream) {
   unsigned own = gmlk_own_stream(l, b);
   return own && own != stream && l->streams.items[own]->value == l->streams.items[stream]->value;
 }
 
-/* Brings a number that may serve again to the front of the line: of two that are there longest one
-   is asked for, and the others have their turn. So streams that come and go use as many numbers as
-   are at work at a time, and looking for one takes no longer. */
+#define GMLK_QUEUE_TRIES 2u /* so that the line moves on although its first stream never ends */
+
+/* Looks whether the first forgotten streams in the line are complete, so that their numbers can
+   serve again; one that is not goes to the line's end. A program whose streams come and go needs
+   only as many numbers as there are streams with work at a time. */
 static void gmlk_queue_poll(gmlake *l) {
   gmlk_streams *streams = &l->streams;
   unsigned tries, stream;
@@ -3960,7 +3964,7 @@ static void gmlk_queue_poll(gmlake *l) {
   if (!streams->queue_first || gmlk_stream_is_complete(streams->items[streams->queue_first]))
     return;
   if (!gmlk_drive_begin(&drive, &l->driver)) {
-    for (tries = 0; tries < 2; tries++) {
+    for (tries = 0; tries < GMLK_QUEUE_TRIES; tries++) {
       stream = streams->queue_first;
       gmlk_stream_poll(streams, &drive, stream);
       if (gmlk_stream_is_complete(streams->items[stream])) break;
@@ -3971,8 +3975,9 @@ static void gmlk_queue_poll(gmlake *l) {
   (void)gmlk_drive_book(l, &drive);
 }
 
-/* A new stream's number. The second stream of a lake closes the first one's epoch, so that what it
-   freed before becomes known as complete. */
+/* Gives a new stream a number; 0: no host memory, or too many streams. A lake's second stream
+   closes the first one's epoch: an only stream records no events, so nothing else would tell when
+   what it freed is complete. */
 static unsigned gmlk_stream_enter(gmlake *l, gmlake_stream value, uint64_t id) {
   unsigned stream;
   gmlk_queue_poll(l);
@@ -3982,7 +3987,8 @@ static unsigned gmlk_stream_enter(gmlake *l, gmlake_stream value, uint64_t id) {
   return stream;
 }
 
-/* The number for what is freed on a value that no stream has: what is freed there is lost. */
+/* The number for frees on a value that no stream has any more. It is lost from the start: its
+   memory serves again after a wait for the whole device. */
 static unsigned gmlk_stream_gone(gmlake *l, gmlake_stream value) {
   unsigned stream = GMLK_FIRST_STREAM;
   for (; stream < l->streams.count; stream++) {
@@ -3994,8 +4000,10 @@ static unsigned gmlk_stream_gone(gmlake *l, gmlake_stream value) {
   return stream;
 }
 
-/* The same number as long as the value is the same stream's, else another one; 0: not seen yet. An
-   answer that tells nothing, as in a capture that the lake was not told of, changes nothing. */
+/* [GMLK_ENDS_SEEN] Asks the driver which stream has the value now. Returns `stream` if it is the
+   one that has this number, or if the driver does not answer, as in a capture that the lake was not
+   told of; 0 if it is a new stream, whose id is in *out_id; the number of a lost stream if no
+   stream has the value. pre: stream is 0 or the number that the value had last. */
 static unsigned gmlk_stream_identify(gmlake *l, gmlake_stream value, unsigned stream,
                                      uint64_t *out_id) {
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
@@ -4010,9 +4018,9 @@ static unsigned gmlk_stream_identify(gmlake *l, gmlake_stream value, unsigned st
   return s ? stream : gmlk_stream_gone(l, value);
 }
 
-/* [GMLK_ENDS_HIDDEN] An epoch that is still open could not be fenced by the call that freed in it.
-   Who has the value now may be another stream, unless a live block is its: the value gets another
-   number, 0 for now. */
+/* [GMLK_ENDS_HIDDEN] Returns the stream's number if the value can still mean the same stream, else
+   0. A free fences its epoch at once; if the epoch is open nonetheless, that failed, and the stream
+   may be gone, unless a live block uses it. Then it counts as lost. */
 static unsigned gmlk_stream_unfenced(gmlake *l, unsigned stream) {
   gmlk_stream *s = l->streams.items[stream];
   if (!s->value || !s->is_dirty || s->capture || s->uses) return stream;
@@ -4020,12 +4028,13 @@ static unsigned gmlk_stream_unfenced(gmlake *l, unsigned stream) {
   return 0;
 }
 
-/* No memory is ordered with work on a stream that is gone. */
+/* The answer to a call that names a stream which is gone. */
 static gmlake_result gmlk_refuse_gone(gmlake *l, const char *call) {
   return gmlk_fail(l, GMLAKE_ERROR_DRIVER, call,
                    "the driver knows no such stream: was it destroyed?");
 }
 
+/* The number of a value that is not the last one found, or that may have ended untold. */
 static unsigned gmlk_stream_asked(gmlake *l, gmlake_stream value) {
   unsigned stream = gmlk_stream_find(&l->streams, value);
   uint64_t id = 0;
@@ -4036,7 +4045,7 @@ static unsigned gmlk_stream_asked(gmlake *l, gmlake_stream value) {
   return stream ? stream : gmlk_stream_enter(l, value, id);
 }
 
-/* The stream's number, made on first use; 0: no host memory, or too many streams. */
+/* The stream's number, which it gets on first use; 0: no host memory, or too many streams. */
 static inline unsigned gmlk_stream_number(gmlake *l, gmlake_stream value) {
   unsigned stream;
   value = gmlk_stream_canonical(value);
@@ -4044,7 +4053,8 @@ static inline unsigned gmlk_stream_number(gmlake *l, gmlake_stream value) {
   return stream ? stream : gmlk_stream_asked(l, value);
 }
 
-/* [GMLK_ENDS_HIDDEN] Whatever stream has the value now comes after what was freed on it. */
+/* Refuses a stream that is known to be gone. [GMLK_ENDS_HIDDEN] Makes the stream that has the value
+   now wait on the device for what was freed on the value before. */
 static gmlake_result gmlk_follow_value(gmlake *l, unsigned stream, const char *call) {
   gmlk_stream *s = l->streams.items[stream];
   gmlk_drive drive;
@@ -4058,7 +4068,8 @@ static gmlake_result gmlk_follow_value(gmlake *l, unsigned stream, const char *c
   return gmlk_drive_book(l, &drive);
 }
 
-/* [S7] A block is live no more. Returns its own stream. */
+/* [S7] Counts a block off the streams that use it, since it is freed. Returns the stream that it
+   was allocated on, 0: none. */
 static unsigned gmlk_uses_end(gmlake *l, const gmlk_block *b) {
   gmlk_note *note = b->as.live.note;
   unsigned own = gmlk_own_stream(l, b);
@@ -4070,7 +4081,7 @@ static unsigned gmlk_uses_end(gmlake *l, const gmlk_block *b) {
   return own;
 }
 
-/* What is complete in a run of the stream's becomes clean. */
+/* Makes clean what is complete in a run of the stream's, from b on. */
 static void gmlk_run_sweep(gmlake *l, gmlk_arena *a, gmlk_block *b, unsigned stream) {
   for (; gmlk_is_open(b, stream); b = b->next)
     if (b->stream == stream && gmlk_tag_done(&l->streams, stream, b->ticket)) {
@@ -4079,8 +4090,8 @@ static void gmlk_run_sweep(gmlake *l, gmlk_arena *a, gmlk_block *b, unsigned str
     }
 }
 
-/* Free memory whose stream has passed its ticket becomes clean; so do idle windows' tags.
-   O(blocks in runs of streams + windows). */
+/* Makes clean the free blocks and idle windows whose tags are complete. O(blocks in runs of streams
+   + windows). */
 static void gmlk_arena_sweep(gmlake *l, gmlk_arena *a) {
   gmlk_window *w;
   unsigned stream, bin;
@@ -4089,7 +4100,7 @@ static void gmlk_arena_sweep(gmlake *l, gmlk_arena *a) {
     for (bin = bins ? gmlk_bin_from(bins, 1) : GMLK_BINS; bin < GMLK_BINS;
          bin = gmlk_bin_from(bins, bin + 1)) {
       gmlk_block *b = gmlk_bin_first(bins, bin), *next;
-      for (; b; b = next) { /* what a run leaves enters the same bin, at its head */
+      for (; b; b = next) { /* the rest of a run may enter the bin again: before b, so not seen */
         next = gmlk_bin_next(bins, bin, b);
         gmlk_run_sweep(l, a, b, stream);
       }
@@ -4100,8 +4111,9 @@ static void gmlk_arena_sweep(gmlake *l, gmlk_arena *a) {
     if (gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket)) w->self.stream = GMLK_CLEAN;
 }
 
-/* Learns what has completed. With `close`, open epochs get their event first, so that all work
-   queued so far will be known; trim and the budget ask so. Never waits. */
+/* Asks all streams what has completed, frees what was pending for it and makes memory clean. With
+   `close`, open epochs get an event first, so that a later call can see them complete. Never
+   waits. */
 static gmlake_result gmlk_refresh(gmlake *l, int close) {
   gmlk_drive drive;
   size_t i;
@@ -4122,7 +4134,8 @@ static gmlake_result gmlk_refresh(gmlake *l, int close) {
   return gmlk_drive_book(l, &drive);
 }
 
-/* That what is queued so far on the streams that are still there is to be waited for, too. */
+/* Marks all streams that may be recorded on, so that a wait covers all that is queued on them, not
+   only work on freed memory. */
 static void gmlk_streams_dirty(gmlake *l) {
   size_t i;
   for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
@@ -4132,8 +4145,9 @@ static void gmlk_streams_dirty(gmlake *l) {
   }
 }
 
-/* Waits on the host for all that was queued on any stream: what was freed there without a fence is
-   complete then, as far as it was freed before. */
+/* Makes the host wait for all work on the device. Then all is complete that was freed before on
+   streams that cannot have a fence. is_dirty is 2 for these while it waits; a free meanwhile sets
+   it to 1 again. CAPTURING: some stream is being captured. */
 static gmlake_result gmlk_wait_for_device(gmlake *l) {
   gmlake_result result;
   gmlk_drive drive;
@@ -4166,7 +4180,8 @@ static gmlake_result gmlk_wait_for_device(gmlake *l) {
   return drive.result;
 }
 
-/* Waits for the stream's newest fence. pre: it has one. */
+/* Makes the host wait for the stream's newest fence. The fence leaves the ring meanwhile, so that
+   no other thread gives its event to another stream. pre: it has one. */
 static gmlake_result gmlk_wait_for_fence(gmlake *l, unsigned stream) {
   const gmlake_backend *b = l->driver.backend;
   gmlk_stream *s = l->streams.items[stream];
@@ -4182,15 +4197,15 @@ static gmlake_result gmlk_wait_for_fence(gmlake *l, unsigned stream) {
   }
   (void)gmlk_drive_close(l, &drive);
   if (!result) gmlk_stream_complete(&l->streams, s, fence.epoch);
-  if (result && !gmlk_stream_covering(s, fence.epoch)) /* then its place is free still [S2] */
+  if (result && !gmlk_stream_covering(s, fence.epoch)) /* no newer one: its place is free [S2] */
     s->fences[(s->fence_head + s->fence_count++) % GMLK_FENCES] = fence;
   else
     gmlk_event_give(&l->streams, fence.event);
   return drive.result;
 }
 
-/* Waits on the host for what was freed on one stream. CAPTURING: a capture forbids to fence the
-   last of it; what was fenced before has been waited for. */
+/* Makes the host wait for what was freed on one stream. CAPTURING: a capture forbids to record an
+   event behind the last of it; what has an event has been waited for. */
 static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream) {
   gmlk_stream *s = l->streams.items[stream];
   uint64_t ns = l->stats.driver_ns;
@@ -4216,8 +4231,9 @@ static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream) {
   return result || fenced != GMLAKE_ERROR_CAPTURING ? result : fenced;
 }
 
-/* Waits for what was freed on every stream, or all that is queued on it; the first error, after all
-   have been tried. CAPTURING gives way to any other. */
+/* Makes the host wait for what was freed on every stream, or, with `all`, for all that is queued on
+   it. Returns the first error, after all streams have been tried; CAPTURING only if there is no
+   other. */
 static gmlake_result gmlk_wait_for_streams(gmlake *l, int all) {
   gmlake_result first = GMLAKE_OK, result = GMLAKE_OK;
   size_t i;
@@ -4231,8 +4247,8 @@ static gmlake_result gmlk_wait_for_streams(gmlake *l, int all) {
   return result && (!first || first == GMLAKE_ERROR_CAPTURING) ? result : first;
 }
 
-/* Makes the taker's stream wait for the other streams whose memory is in these reserved blocks,
-   each once and no further than needed. */
+/* Makes the taker's stream wait on the device for the other streams whose tags these reserved
+   blocks carry: once for each stream, for its newest ticket among them. */
 static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_drive *drive, gmlk_taker taker,
                                          gmlk_block *first, uint32_t grains) {
   uint32_t end = first->at + grains;
@@ -4243,7 +4259,7 @@ static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_drive *drive, gmlk_take
     if (b->stream == GMLK_CLEAN || b->stream == taker.stream) continue;
     if (gmlk_tag_done(&l->streams, b->stream, ticket)) continue;
     if (gmlk_stream_has_waited(&l->streams, taker.stream, b->stream, ticket)) continue;
-    for (other = b->next; other->at < end; other = other->next) /* one wait for all of it */
+    for (other = b->next; other->at < end; other = other->next)
       if (other->stream == b->stream && other->ticket > ticket) ticket = other->ticket;
     before = gmlk_drive_elapsed(drive);
     result = gmlk_stream_wait(&l->streams, drive, taker.stream, b->stream, ticket);
@@ -4255,7 +4271,7 @@ static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_drive *drive, gmlk_take
   return GMLAKE_OK;
 }
 
-/* Waits for everything in the spans, where the taker may. */
+/* The same for several spans, if the taker may wait; else it does nothing. */
 static gmlake_result gmlk_wait_for_spans(gmlake *l, gmlk_taker taker, const gmlk_span *spans,
                                          uint32_t count) {
   gmlk_drive drive;
@@ -4271,17 +4287,19 @@ static gmlake_result gmlk_wait_for_spans(gmlake *l, gmlk_taker taker, const gmlk
 }
 
 /* ---- >>request ---------------------------------------------------------------------------------
-   One attempt to serve a request: who asks, where, for how much, and what became of it. It is
-   opened when the call begins and granted once, when a block has been found. Owns the fields of
-   gmlk_attempt and what a granted block says of its user.
-   O(1). Can fail: host memory, for a new stream or for the records that serving needs at its
-   end. */
+   One attempt to serve a request: who asks, of which arena, for how much, and how it ends. It is
+   opened when the call begins and granted once, when a block has been found. Owns gmlk_attempt and
+   what a granted block says of its user; the rungs of >>serve write what they leave to the next.
+   O(1). Can fail: INVALID_ARGUMENT, CAPTURING, DRIVER for a stream that is gone; host memory, for
+   a new stream or for the records that serving needs at its end. */
 
 #define GMLK_ALLOC_FLAGS (GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW)
 
+/* Whether it gets whole chunks. */
 static int gmlk_is_whole(const gmlk_attempt *r) { return (r->flags & GMLAKE_EXCLUSIVE) != 0; }
 
-/* In grains, which an alignment or EXCLUSIVE makes coarser. */
+/* Checks alignment and flags, and sets size and alignment in grains; EXCLUSIVE rounds both to
+   chunks. */
 static gmlake_result gmlk_attempt_size(gmlake *l, gmlk_attempt *r, const gmlake_alloc_desc *desc) {
   size_t alignment = desc->alignment ? desc->alignment : GMLK_GRAIN;
   size_t unit = gmlk_is_whole(r) ? r->arena->chunk_bytes : GMLK_GRAIN;
@@ -4295,11 +4313,11 @@ static gmlake_result gmlk_attempt_size(gmlake *l, gmlk_attempt *r, const gmlake_
   r->align = (uint32_t)(gmlk_max(alignment, unit) / GMLK_GRAIN);
   if (!gmlk_size_round_up(desc->bytes, unit, &unit)) unit = SIZE_MAX;
   r->grains = gmlk_to_grains(unit);
-  if (r->grains > GMLK_GRAINS_MAX - gmlk_chunk_grains(r->arena)) r->grains = 0; /* impossible */
+  if (r->grains > GMLK_GRAINS_MAX - gmlk_chunk_grains(r->arena)) r->grains = 0; /* too large */
   return GMLAKE_OK;
 }
 
-/* Who asks, where, and for how much. */
+/* Sets who asks, of which arena, and for how much. */
 GMLK_INLINE gmlake_result gmlk_attempt_init(gmlake *l, gmlk_attempt *r,
                                             const gmlake_alloc_desc *desc, gmlake_stream stream) {
   memset(r, 0, offsetof(gmlk_attempt, state));
@@ -4333,7 +4351,7 @@ GMLK_INLINE gmlake_result gmlk_attempt_init(gmlake *l, gmlk_attempt *r,
   }
   r->may_stitch = !(desc->flags & GMLAKE_NO_STITCH) && r->arena->windows.va &&
                   desc->bytes >= l->desc.stitch_bytes_min;
-  if (!desc->flags && !desc->alignment && desc->bytes <= r->arena->chunk_bytes) { /* most */
+  if (!desc->flags && !desc->alignment && desc->bytes <= r->arena->chunk_bytes) { /* the common */
     r->grains = (uint32_t)((desc->bytes + GMLK_GRAIN - 1) / GMLK_GRAIN);
     r->align = 1;
     return GMLAKE_OK;
@@ -4341,13 +4359,14 @@ GMLK_INLINE gmlake_result gmlk_attempt_init(gmlake *l, gmlk_attempt *r,
   return gmlk_attempt_size(l, r, desc);
 }
 
-/* Host memory that serving needs at its end. */
+/* Reserves the host memory that serving needs at its end: to split a block, for the index, for the
+   stream's bins. */
 static inline int gmlk_serve_reserve(gmlake *l, const gmlk_attempt *r) {
   return gmlk_records_reserve(&l->records, &l->host, 2) &&
          gmlk_index_reserve(&l->index, &l->host) && gmlk_arena_admit(r->arena, r->taker.stream);
 }
 
-/* A request that can be served. */
+/* Opens an attempt; then serving can begin. */
 GMLK_INLINE gmlake_result gmlk_attempt_open(gmlake *l, gmlk_attempt *r,
                                             const gmlake_alloc_desc *desc, gmlake_stream stream) {
   gmlake_result result = gmlk_attempt_init(l, r, desc, stream);
@@ -4355,8 +4374,9 @@ GMLK_INLINE gmlake_result gmlk_attempt_open(gmlake *l, gmlk_attempt *r,
   return gmlk_serve_reserve(l, r) ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
 
-/* The request once more, as long as its stream keeps its number: who forgets a stream or ends a
-   capture holds driving. */
+/* Opens the attempt again once the caller holds `driving`: the books were unlocked, so the stream
+   may have been forgotten or captured. From here on it keeps its number, since both need
+   `driving`. */
 static gmlake_result gmlk_attempt_renew(gmlake *l, gmlk_attempt *r, gmlake_stream stream) {
   uint64_t number = r->number;
   gmlake_result result = gmlk_attempt_open(l, r, r->desc, stream);
@@ -4364,7 +4384,7 @@ static gmlake_result gmlk_attempt_renew(gmlake *l, gmlk_attempt *r, gmlake_strea
   return result;
 }
 
-/* The request's taker, waiting on the device for other streams where that is possible. */
+/* The attempt's taker, allowed to wait on the device for other streams if that is possible. */
 static gmlk_taker gmlk_waiting_taker(const gmlake *l, const gmlk_attempt *r) {
   gmlk_taker taker = r->taker;
   if (!r->stream || r->is_capture || l->streams.used_count < 2) return taker;
@@ -4372,18 +4392,18 @@ static gmlk_taker gmlk_waiting_taker(const gmlake *l, const gmlk_attempt *r) {
   return taker;
 }
 
-/* Under which tag a block freed on this stream goes back. */
+/* The tag that a block's memory gets when it is freed on a stream, 0: on GMLAKE_STREAM_NONE. */
 static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned stream,
                                 unsigned *out_stream, uint64_t *out_ticket) {
   const gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
-  *out_stream = stream; /* none: the caller has synchronised, and it is clean */
+  *out_stream = stream; /* 0 is GMLK_CLEAN: the caller has synchronised */
   *out_ticket = s ? s->epoch : 0;
   if (!(b->flags & GMLK_IN_GRAPH)) return;
   *out_stream = s && s->capture && s->arena == b->arena ? s->capture : (unsigned)GMLK_PINNED;
   *out_ticket = GMLK_ENDLESS;
 }
 
-/* What is taken becomes live; `state` is the paper's, 1 to 3, or 4 after growth. */
+/* Makes a taken block the user's. `state`, the paper's, is 1 to 3; it becomes 4 after growth. */
 static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_attempt *r, gmlk_block *b, unsigned state) {
   b->state = GMLK_LIVE;
   b->stream = (uint16_t)r->stream;
@@ -4395,7 +4415,7 @@ static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_attempt *r, gmlk_block *b, 
   return b;
 }
 
-/* An attempt is over. */
+/* Tells the observer how the attempt ended; ptr NULL: it failed. */
 static void gmlk_tell_attempt(gmlake *l, const gmlk_attempt *r, const void *ptr) {
   const char *reason = r->reason;
   gmlake_step event;
@@ -4413,31 +4433,34 @@ static void gmlk_tell_attempt(gmlake *l, const gmlk_attempt *r, const void *ptr)
 }
 
 /* ---- >>planner ---------------------------------------------------------------------------------
-   What a window is to be made of. Reads the arena and changes only its scratch arrays. A plan
-   may begin in the free tail of one chunk and end in the free head of another; the chunks
-   between are wholly free.
+   Chooses the free ranges that a window is made of. Reads the arena and changes only its scratch
+   arrays. A plan may begin in the free tail of one chunk and end in the free head of another; the
+   chunks between are wholly free.
    Costs: for a taker that may not wait O(whole chunks that it takes + runs of one to two chunks
    that hold no whole chunk); else O(slots + blocks of free runs that touch a chunk's end).
-   Cannot fail. */
+   pre: scratch is reserved for all slots. Cannot fail. */
 
-#define GMLK_NOWHERE (~(uint32_t)0)
-#define GMLK_END_TRIES 16u /* the longest runs below a chunk: shorter ones are for short requests */
+#define GMLK_NOWHERE (~(uint32_t)0) /* no slot, or no grain */
+#define GMLK_END_TRIES 16u          /* runs shorter than a chunk whose ends are looked at */
+#define GMLK_RUN_TRIES 64u          /* runs of one bin that are looked at for whole chunks; */
+#define GMLK_RUN_TRIES_PER_CHUNK 4u /* and so many more for each chunk that is missing */
 
 typedef struct gmlk_window_plan {
-  uint32_t span_count;  /* in arena->spans */
+  uint32_t span_count;  /* ranges in arena->spans, in the window's order */
   uint32_t chunk_count; /* mappings that the window needs */
-  uint32_t shortfall;   /* grains that are missing where there is no plan */
+  uint32_t shortfall;   /* grains that are missing; 0 if there is a plan */
 } gmlk_window_plan;
 
-typedef struct gmlk_supply { /* what the free runs offer, beside runs and tips */
-  uint32_t run_count, tip_count;
-  uint64_t whole_chunks;
-  uint32_t tail_at, tail_grains; /* the longest free tail that is not longer than the request */
-  uint32_t tip_grains;           /* the longest free head */
+typedef struct gmlk_supply {     /* what free runs offer to a window */
+  uint32_t run_count;            /* entries in arena->runs: whole free chunks */
+  uint32_t tip_count;            /* entries in arena->tips: free heads of chunks */
+  uint64_t whole_chunks;         /* in all these runs */
+  uint32_t tail_at, tail_grains; /* the longest free tail of a chunk that the request can fill */
+  uint32_t tip_grains;           /* of the longest free head */
 } gmlk_supply;
 
-/* Smallest holes first, so that they are used up and large ones spared. Shell sort: the host
-   library's may allocate. */
+/* Sorts runs by size, so that small holes are used up and large ones are kept. It is a Shell sort,
+   since the C library's qsort may allocate. */
 static void gmlk_runs_sort(gmlk_run *runs, uint32_t count) {
   uint32_t gap, i, j;
   for (gap = count / 2; gap; gap /= 2) {
@@ -4453,7 +4476,7 @@ static void gmlk_runs_sort(gmlk_run *runs, uint32_t count) {
   }
 }
 
-/* Enters a free run [at, end) into the supply. */
+/* Enters a free run [at, end) into the supply, for a request of `grains`. */
 static void gmlk_supply_add(gmlk_arena *a, gmlk_supply *supply, uint32_t at, uint32_t end,
                             uint32_t grains, uint32_t align) {
   uint32_t first = gmlk_slot_from(a, at), last = gmlk_slot_of(a, end);
@@ -4480,8 +4503,8 @@ static void gmlk_supply_add(gmlk_arena *a, gmlk_supply *supply, uint32_t at, uin
   }
 }
 
-/* The runs open to the stream in a bin of its tag or of the clean one, each once, at most so many;
-   returns how many were looked at. */
+/* Enters the runs open to the stream that stand in one bin, either under its own tag or as clean
+   memory: at most `tries`. Returns how many it looked at. */
 static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned tag, unsigned stream, unsigned bin,
                                 unsigned tries, uint32_t grains, uint32_t align,
                                 gmlk_supply *supply) {
@@ -4490,20 +4513,23 @@ static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned tag, unsigned stream, un
   unsigned count = 0;
   for (; lead && count < tries; lead = gmlk_bin_next(holes, bin, lead), count++) {
     const gmlk_block *b = tag ? gmlk_run_start(lead) : lead;
-    if (!tag && stream && gmlk_is_beside(b, stream)) continue; /* part of a run of the stream's */
+    if (!tag && stream && gmlk_is_beside(b, stream)) continue; /* in a run of the stream's: once */
     gmlk_supply_add(a, supply, b->at, b->at + lead->hole, grains, align);
   }
   return count;
 }
 
-/* How many runs of one bin are looked at for whole chunks: in proportion to what is missing. */
+/* How many runs of the next bin are looked at; 0: there are enough whole chunks. */
 static unsigned gmlk_supply_tries(const gmlk_arena *a, const gmlk_supply *supply, uint32_t grains) {
   uint64_t have = supply->whole_chunks << a->chunk_log;
-  return have < grains ? 64u + 4u * (unsigned)((grains - have) >> a->chunk_log) : 0;
+  return have < grains ? GMLK_RUN_TRIES +
+                             GMLK_RUN_TRIES_PER_CHUNK * (unsigned)((grains - have) >> a->chunk_log)
+                       : 0;
 }
 
-/* What the pools offer to a taker that may not wait: whole chunks, from the shortest runs that
-   hold one on until there are enough, and ends, also of the longest runs below those. */
+/* Finds the supply of a taker that may not wait in the stream's and the clean bins: whole chunks,
+   from the shortest runs that hold one until there are enough; and ends of chunks, also of the
+   longest runs that hold no whole chunk. */
 static void gmlk_supply_find(gmlk_arena *a, unsigned stream, uint32_t grains, uint32_t align,
                              gmlk_supply *supply) {
   const gmlk_bins *own = a->bins[stream], *clean = a->bins[GMLK_CLEAN];
@@ -4529,8 +4555,8 @@ static void gmlk_supply_find(gmlk_arena *a, unsigned stream, uint32_t grains, ui
   }
 }
 
-/* The same for any taker, of every run that touches a chunk's end: what lies side by side is one
-   run only for who may wait for the streams of all its parts, and no pool has it as such. */
+/* Finds the supply of any taker: looks at every run that touches a chunk's end. For a taker that
+   may wait, memory of several streams side by side is one run, and no bin has such a run. */
 static void gmlk_supply_scan(gmlk_arena *a, const gmlk_streams *streams, gmlk_taker taker,
                              uint32_t grains, uint32_t align, gmlk_supply *supply) {
   uint32_t slot = 0;
@@ -4540,7 +4566,7 @@ static void gmlk_supply_scan(gmlk_arena *a, const gmlk_streams *streams, gmlk_ta
     uint32_t boundary = gmlk_slot_at(a, slot), end = gmlk_block_end(b);
     slot = end > boundary ? gmlk_slot_from(a, end) : slot + 1;
     if (!gmlk_may_take(streams, taker, b)) {
-      b = b->prev; /* a run may end at this boundary without having met one before */
+      b = b->prev; /* a run that ends here and is shorter than a chunk meets no other boundary */
       if (gmlk_block_end(b) != boundary || !gmlk_may_take(streams, taker, b)) continue;
       end = boundary;
     } else {
@@ -4553,6 +4579,7 @@ static void gmlk_supply_scan(gmlk_arena *a, const gmlk_streams *streams, gmlk_ta
   }
 }
 
+/* Adds a range to the plan; one that continues the last span makes that longer. */
 static void gmlk_plan_add(gmlk_arena *a, gmlk_window_plan *plan, uint32_t at, uint32_t grains) {
   gmlk_span *last = plan->span_count ? &a->spans[plan->span_count - 1] : NULL;
   GMLAKE_ASSERT(a->spans);
@@ -4566,7 +4593,8 @@ static void gmlk_plan_add(gmlk_arena *a, gmlk_window_plan *plan, uint32_t at, ui
   a->spans[plan->span_count++].block = NULL;
 }
 
-/* Whole chunks as far as they are needed; returns where the next one would begin. */
+/* Adds whole chunks until less than a chunk is left, or none are left. Returns where the next free
+   one begins, or GMLK_NOWHERE. */
 static uint32_t gmlk_plan_whole(gmlk_arena *a, gmlk_window_plan *plan, const gmlk_supply *supply,
                                 uint32_t *left) {
   uint32_t run, i, chunk = gmlk_chunk_grains(a);
@@ -4581,7 +4609,8 @@ static uint32_t gmlk_plan_whole(gmlk_arena *a, gmlk_window_plan *plan, const gml
   return GMLK_NOWHERE;
 }
 
-/* Where the last piece goes: the shortest free head that holds it, else the next whole chunk. */
+/* Where the last span begins: the shortest free head that holds it, else the next whole chunk. The
+   head of not_slot is none, since the plan uses that chunk's tail [W2]. */
 static uint32_t gmlk_plan_end(const gmlk_arena *a, const gmlk_supply *supply, uint32_t left,
                               uint32_t not_slot, uint32_t whole_at) {
   uint32_t i, best = whole_at, best_grains = 0;
@@ -4595,7 +4624,8 @@ static uint32_t gmlk_plan_end(const gmlk_arena *a, const gmlk_supply *supply, ui
   return best;
 }
 
-/* S3: the pieces of a window, in arena->spans; 0 and the shortfall where there are not enough. */
+/* S3: writes the ranges of a window to arena->spans. 0, with plan->shortfall set: the free ranges
+   are too few. */
 static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_taker taker,
                             uint32_t grains, uint32_t align, int whole_only,
                             gmlk_window_plan *plan) {
@@ -4630,14 +4660,12 @@ static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_tak
   return 1;
 }
 
-#define GMLK_GAP_TRIES 64u
-
 /* ---- >>stitch ----------------------------------------------------------------------------------
    Makes, reuses and drops windows. Each operation plans with the books locked, marks its pieces
-   reserved, opens the books, calls the driver, locks the books again and commits. An error is
+   reserved, unlocks the books, calls the driver, locks the books again and commits. An error is
    undone in reverse. pre, except to reuse: the caller holds `driving`.
-   Costs: one map for each chunk and one set_access for each window. Can fail: host memory, the
-   driver. */
+   Costs: one map for each chunk and one set_access for each window; to drop one, one unmap. Can
+   fail: host memory, the driver. */
 
 static void gmlk_spans_reserve(gmlk_arena *a, gmlk_span *spans, uint32_t count) {
   uint32_t i;
@@ -4650,7 +4678,7 @@ static void gmlk_spans_unreserve(gmlk_arena *a, gmlk_span *spans, uint32_t count
   while (count--) gmlk_unreserve_range(a, spans[count].block, spans[count].grains);
 }
 
-/* The window's spans are reserved: now they are its own. */
+/* Makes each reserved span of a window one block of its own [W4]. Returns the window's record. */
 static gmlk_block *gmlk_window_own(gmlk_arena *a, gmlk_window *w) {
   uint32_t i;
   for (i = 0; i < w->span_count; i++) {
@@ -4663,8 +4691,8 @@ static gmlk_block *gmlk_window_own(gmlk_arena *a, gmlk_window *w) {
   return &w->self;
 }
 
-/* An idle window whose pieces are free becomes live; NULL on an error. No driver call but stream
-   waits. */
+/* Makes an idle window live whose spans are free; NULL on an error. The only driver calls are
+   stream waits. */
 static gmlk_block *gmlk_window_take(gmlake *l, gmlk_attempt *r, gmlk_taker taker, gmlk_window *w,
                                     unsigned state) {
   gmlk_arena *a = r->arena;
@@ -4681,14 +4709,14 @@ static gmlk_block *gmlk_window_take(gmlake *l, gmlk_attempt *r, gmlk_taker taker
   return gmlk_grant(l, r, gmlk_window_own(a, w), state);
 }
 
-/* S1 on the sPool: an idle window of the size whose pieces are free again. */
+/* S1 for windows: takes an idle one of exactly the size, or returns NULL. */
 static gmlk_block *gmlk_reuse(gmlake *l, gmlk_attempt *r, gmlk_taker taker) {
   gmlk_window *w =
       gmlk_window_find(r->arena, &l->streams, taker, r->grains, r->align, gmlk_is_whole(r));
   return w ? gmlk_window_take(l, r, taker, w, 1) : NULL;
 }
 
-/* Counts a window in or out of the lake's figures. */
+/* Counts a window in; gmlk_window_leave counts it out. */
 static void gmlk_window_enter(gmlake *l, gmlk_arena *a, const gmlk_window *w) {
   size_t bytes = w->chunk_count * a->chunk_bytes;
   a->windows.count++;
@@ -4706,19 +4734,20 @@ static void gmlk_window_leave(gmlake *l, gmlk_arena *a, const gmlk_window *w) {
   l->stats.window_count--;
 }
 
+/* Frees an unmapped window's record and address space. */
 static void gmlk_window_discard(gmlake *l, gmlk_arena *a, gmlk_window *w) {
   gmlk_va_give(&a->windows, &l->records, w->va);
   gmlk_host_free(&l->host, w, gmlk_window_record_bytes(w->span_count));
 }
 
-/* Its address space and mappings are given up for good. */
+/* Gives up a window that cannot be unmapped: its mappings and its address space stay in use. */
 static void gmlk_window_quarantine(gmlake *l, gmlk_arena *a, gmlk_window *w) {
   l->stats.quarantined_bytes += w->chunk_count * a->chunk_bytes;
   w->bucket_next = a->windows.quarantine;
   a->windows.quarantine = w;
 }
 
-/* Adds to the map counts of a window's chunks. */
+/* Adds `by`, 1 or -1, to the map counts of the chunks under a window. */
 static void gmlk_window_count(gmlk_arena *a, const gmlk_window *w, int by) {
   uint32_t i, slot;
   for (i = 0; i < w->span_count; i++) {
@@ -4728,7 +4757,7 @@ static void gmlk_window_count(gmlk_arena *a, const gmlk_window *w, int by) {
   }
 }
 
-/* Takes an idle window out of all lists. */
+/* Takes an idle window out of all lists, into the list of those to be unmapped. */
 static void gmlk_window_kill(gmlake *l, gmlk_arena *a, gmlk_window *w, gmlk_window **dying) {
   gmlk_window_unset_idle(&a->windows, w);
   gmlk_window_leave(l, a, w);
@@ -4741,8 +4770,8 @@ static void gmlk_window_revive(gmlake *l, gmlk_arena *a, gmlk_window *w) {
   gmlk_window_set_idle(&a->windows, w);
 }
 
-/* Unmaps killed windows, the books unlocked meanwhile; what cannot be unmapped is
-   quarantined. */
+/* Unmaps the windows of a list and frees them, the books unlocked meanwhile. Those that cannot be
+   unmapped are quarantined. If the stretch of driver calls cannot begin, all are idle again. */
 static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *dying) {
   gmlk_drive drive;
   gmlk_window *w;
@@ -4753,13 +4782,13 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
     uint64_t at = a->windows.base + (uint64_t)w->va->at * a->chunk_bytes;
     w->blocker = NULL;
     if (gmlk_drive_unmap(&drive, at, w->chunk_count * a->chunk_bytes))
-      w->blocker = w->va; /* still mapped */
+      w->blocker = w->va; /* any value but NULL: still mapped */
   }
   (void)gmlk_drive_close(l, &drive);
   while (dying) {
     w = dying;
     dying = w->bucket_next;
-    if (!drive.is_relaxed) { /* nothing was tried */
+    if (!drive.is_relaxed) {
       gmlk_window_revive(l, a, w);
       continue;
     }
@@ -4776,8 +4805,8 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
   return drive.result;
 }
 
-/* StitchFree: drops the windows that were used longest ago and whose work is complete, until so
-   many bytes of mappings or so many windows are gone. Never waits. */
+/* StitchFree: drops the windows that were used longest ago and whose work is complete, until
+   `bytes` of mappings or `left` windows are dropped. Never waits. */
 static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t bytes, uint32_t left) {
   gmlk_window *w = a->windows.oldest, *dying = NULL;
   while (w && left && bytes) {
@@ -4792,11 +4821,12 @@ static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t bytes, uint32_t
   return gmlk_windows_unmap(l, a, dying);
 }
 
-/* Past the threshold: down to the low-water mark, three quarters of it, this arena's first. */
+/* If more is stitched than desc.stitched_bytes_max, drops windows until three quarters of it are
+   left, but not more than a batch of each arena. This arena comes first. */
 static void gmlk_evict_if_due(gmlake *l, gmlk_arena *a) {
   size_t low = l->desc.stitched_bytes_max / 4 * 3, i;
   if (l->stats.stitched_bytes <= l->desc.stitched_bytes_max) return;
-  if (l->desc.policy && l->desc.policy->evict) return; /* has been asked before */
+  if (l->desc.policy && l->desc.policy->evict) return; /* the policy has decided: >>research */
   (void)gmlk_refresh(l, 1);
   (void)gmlk_evict(l, a, l->stats.stitched_bytes - low, GMLK_BATCH_MIN);
   for (i = 0; i < l->arena_count && l->stats.stitched_bytes > low; i++)
@@ -4804,8 +4834,8 @@ static void gmlk_evict_if_due(gmlake *l, gmlk_arena *a) {
       (void)gmlk_evict(l, l->arenas[i], l->stats.stitched_bytes - low, GMLK_BATCH_MIN);
 }
 
-/* Maps a window's chunks; undoes what it did on an error. *out_stuck: chunks still mapped where
-   that failed too. */
+/* Maps the chunks under a window; on an error unmaps what it mapped. *out_stuck: the number of
+   chunks that are still mapped because that failed too. */
 static gmlake_result gmlk_window_map(gmlk_drive *drive, const gmlk_arena *a, const gmlk_window *w,
                                      uint32_t *out_stuck) {
   uint64_t at = a->windows.base + (uint64_t)w->va->at * a->chunk_bytes;
@@ -4825,8 +4855,8 @@ static gmlake_result gmlk_window_map(gmlk_drive *drive, const gmlk_arena *a, con
   return result;
 }
 
-/* Host memory and address space for a window as planned, or NULL: *out_result is OK where it is
-   the address space that lacks. */
+/* Makes the record of a planned window and takes address space for it. NULL: *out_result is the
+   error, or OK where no address space is left. */
 static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_window_plan *plan,
                                     gmlake_result *out_result) {
   size_t bytes = gmlk_window_record_bytes(plan->span_count);
@@ -4853,7 +4883,7 @@ static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_window_
   return NULL;
 }
 
-/* Gives up a window that could not be mapped. */
+/* Undoes a window that could not be mapped; its spans are free again. */
 static void gmlk_window_abandon(gmlake *l, gmlk_arena *a, gmlk_window *w, uint32_t stuck_chunks) {
   gmlk_spans_unreserve(a, w->spans, w->span_count);
   if (!stuck_chunks) {
@@ -4865,8 +4895,8 @@ static void gmlk_window_abandon(gmlake *l, gmlk_arena *a, gmlk_window *w, uint32
   gmlk_window_quarantine(l, a, w);
 }
 
-/* Maps a new window, the books unlocked meanwhile, and enters it; it is nobody's yet.
-   *out_stuck: see gmlk_window_map. */
+/* Maps a new window, the books unlocked meanwhile, and counts it in. Then it is neither live nor
+   idle: that is for the caller. *out_stuck: see gmlk_window_map. */
 static gmlake_result gmlk_window_make(gmlake *l, gmlk_arena *a, gmlk_window *w, uint32_t grains,
                                       uint32_t *out_stuck) {
   gmlk_drive drive;
@@ -4887,7 +4917,8 @@ static gmlake_result gmlk_window_make(gmlake *l, gmlk_arena *a, gmlk_window *w, 
   return GMLAKE_OK;
 }
 
-/* Stitch: a window as planned in arena->spans. *out_block stays NULL on an error. */
+/* Stitch: makes the window that arena->spans plans and grants it. *out_block stays NULL on an
+   error, and where no address space is left: then the result is OK. */
 static gmlake_result gmlk_stitch(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
                                  const gmlk_window_plan *plan, gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
@@ -4914,7 +4945,7 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
   return GMLAKE_OK;
 }
 
-/* Drops all windows that can be dropped. */
+/* Drops all idle windows of an arena whose work is complete. */
 static gmlake_result gmlk_evict_all(gmlake *l, gmlk_arena *a) {
   gmlake_result result = GMLAKE_OK;
   size_t windows;
@@ -5200,15 +5231,16 @@ static void gmlk_buffers_free(gmlake *l, gmlake_buffer *b) {
 }
 
 /* ---- >>grow ------------------------------------------------------------------------------------
-   The paper's Alloc: the only way that physical memory grows. And trim: the only way that it
-   shrinks before the end. pre: the caller holds `driving`. A chunk that cannot be undone is
-   quarantined: its slot stays taken, or its handle is kept and released at the end. Owns the
-   chunks' handles.
+   The paper's Alloc, which creates chunks, and trim, which returns them to the driver. Nothing
+   else does, except that >>pools returns all chunks of an arena that it closes. A chunk that the
+   driver refuses to unmap or to release is quarantined: its slot stays taken, and its handle is
+   offered to the driver again when the arena is closed. Owns the chunks' handles. pre: the caller
+   holds `driving`.
    Costs: the driver's, for each chunk. Can fail: host memory, the driver, limits. */
 
-/* Where the arena grows: slots that make one contiguous run of the size, if that takes at most a
-   chunk more than the shortfall of a window, else the lowest ones free. */
-typedef struct gmlk_growth {
+#define GMLK_GAP_TRIES 64u /* gaps of the home range that growth looks at, the lowest first */
+
+typedef struct gmlk_growth { /* where the arena grows */
   uint32_t count; /* chunks, their slots in arena->slots; 0: no room in the address space */
 } gmlk_growth;
 
