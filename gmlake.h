@@ -1870,32 +1870,39 @@ static inline void gmlk_index_remove_from(gmlk_index *index, size_t entry, size_
 }
 
 /* ---- >>driver -------------------------------------------------------------------------------
-   gmlk_driver: the backend as the lake calls it. gmlk_drive: one stretch of backend calls, on
-   the caller's stack, so that stretches on several threads need no lock; it counts them, times
-   them, keeps the first error and holds the relaxed capture mode. O(1) beside the calls. */
+   gmlk_driver is the backend as the lake calls it. gmlk_drive is a series of backend calls that one
+   thread makes. It stands on that thread's stack, so it needs no lock. It counts and times the
+   calls and keeps their first error. Owns, from its begin to its end, the thread's capture mode:
+   relaxed, so that no call spoils a capture.
 
-/* An error after which nothing works any more. */
+   [D1] result, code and call are of the first call that failed, or of the first one that failed
+        for good (gmlk_is_fatal). A call whose failure is expected does not count as one.
+
+   O(1) beside the calls. Can fail: all that the backend refuses. INVALID_ARGUMENT becomes DRIVER:
+   the lake has checked the arguments, so it is not the caller's mistake. */
+
+/* Whether no later call can work. */
 static int gmlk_is_fatal(gmlake_result result) {
   return result == GMLAKE_ERROR_DEVICE_LOST || result == GMLAKE_ERROR_SHUTTING_DOWN ||
          result == GMLAKE_ERROR_FORKED;
 }
 
-/* What the lake checked before it asked is not the caller's mistake. */
 static gmlake_result gmlk_backend_result(gmlake_result result) {
   return result == GMLAKE_ERROR_INVALID_ARGUMENT ? GMLAKE_ERROR_DRIVER : result;
 }
 
 typedef struct gmlk_driver {
   const gmlake_backend *backend;
-  gmlake_backend *owned; /* created by the lake, or NULL */
-  int *peers;
+  gmlake_backend *owned; /* the same where the lake created it, else NULL */
+  int *peers;            /* devices that may read and write its memory, peer_count of them */
   size_t peer_count;
-  unsigned handle_types;
+  unsigned handle_types; /* GMLAKE_HANDLE_* of the chunks */
   gmlake_result (*stream_id)(void *user, gmlake_stream stream, uint64_t *out_id, int *out_code);
-  gmlake_result (*device_wait)(void *user, int *out_code);
+  gmlake_result (*device_wait)(void *user,
+                               int *out_code); /* both NULL where the backend has none */
 } gmlk_driver;
 
-/* What a backend may lack. */
+/* Reads the functions that a backend may lack; a table of an older header is too short for them. */
 static void gmlk_driver_extend(gmlk_driver *driver) {
   const gmlake_backend *b = driver->backend;
   const int is_short = b->struct_bytes < sizeof(gmlake_backend);
@@ -1905,19 +1912,19 @@ static void gmlk_driver_extend(gmlk_driver *driver) {
 
 typedef struct gmlk_drive {
   const gmlk_driver *driver;
-  uint64_t start_ns;
-  uint64_t calls, ns;
-  int mode;             /* the thread's capture mode before the stretch */
-  int is_relaxed;       /* and it has been exchanged */
-  gmlake_result result; /* of the first call that failed */
-  int code;
-  const char *call;
-  int has_lost; /* a stream is gone, which is no error of the stretch's; its code, or 1 */
-  gmlake_result end_result; /* of the exchange at its end, which undoes nothing */
+  uint64_t start_ns;    /* by the backend's clock; not set by gmlk_drive_begin_lightly */
+  uint64_t calls, ns;   /* so far; ns is set at the end */
+  int mode;             /* the thread's capture mode before, to be restored */
+  int is_relaxed;       /* the mode was exchanged */
+  gmlake_result result; /* [D1] */
+  int code;             /* [D1] the driver's number; with has_lost, that of the answer */
+  const char *call;     /* [D1] its name */
+  int has_lost;         /* 1: the driver answered that a stream is gone, which is no error here */
+  gmlake_result end_result; /* of restoring the mode; a failure undoes nothing of the series */
   int end_code;
 } gmlk_drive;
 
-/* Keeps the first error, or the first fatal one. */
+/* Keeps an error by [D1]. */
 static void gmlk_drive_note(gmlk_drive *drive, gmlake_result result, int code, const char *call) {
   if (!result || gmlk_is_fatal(drive->result)) return;
   if (drive->result && !gmlk_is_fatal(result)) return;
@@ -1926,8 +1933,8 @@ static void gmlk_drive_note(gmlk_drive *drive, gmlake_result result, int code, c
   drive->call = call;
 }
 
-/* For recording an event on the way out of a free, which is legal in every capture mode: no
-   exchange, no clock. */
+/* Begins without exchanging the mode and without the clock. Enough for a free that records an
+   event, which is legal in every capture mode. */
 static void gmlk_drive_begin_lightly(gmlk_drive *drive, const gmlk_driver *driver) {
   memset(drive, 0, sizeof(*drive));
   drive->driver = driver;
@@ -1939,7 +1946,7 @@ static gmlake_result gmlk_drive_begin(gmlk_drive *drive, const gmlk_driver *driv
   memset(drive, 0, sizeof(*drive));
   drive->driver = driver;
   drive->start_ns = backend->clock_ns(backend->user);
-  drive->mode = 2;
+  drive->mode = 2; /* relaxed */
   drive->result =
       gmlk_backend_result(backend->capture_exchange(backend->user, &drive->mode, &code));
   drive->code = code;
@@ -1948,7 +1955,7 @@ static gmlake_result gmlk_drive_begin(gmlk_drive *drive, const gmlk_driver *driv
   return drive->result;
 }
 
-/* Time since it began. pre: not lightly. */
+/* Nanoseconds since it began. pre: it did not begin lightly. */
 static uint64_t gmlk_drive_elapsed(const gmlk_drive *drive) {
   const gmlake_backend *backend = drive->driver->backend;
   return backend->clock_ns(backend->user) - drive->start_ns;
@@ -2031,33 +2038,44 @@ static gmlake_result gmlk_drive_memory_info(gmlk_drive *drive, size_t *free_byte
 }
 
 /* ---- >>streams ------------------------------------------------------------------------------
-   gmlk_streams: the streams seen, numbered from GMLK_FIRST_STREAM on, and their fences. Owns the
-   events. A free on a stream is tagged with the stream's open epoch; recording an event closes
-   the epoch; when it completes, memory of that epoch and all before is clean.
-   [S1] done < epoch; [S2] fences are in order of epoch, all in (done, epoch); [S3] nothing is
-   recorded on a stream while it is being captured, nor after it was forgotten, nor on the legacy
-   stream while any is being captured: that would spoil the capture; [S4] every closed epoch, and
-   every tag, is complete or covered by a fence, or its stream is dirty: a fence is to come; [S5] a
-   number in use is a stream's, forgotten or not, or a capture's: then one stream has it as its
-   capture, and its pool counts it; a forgotten stream's number serves again once its work is
-   complete, and its epochs go on, so that whatever tag, place or wait names it reads as complete;
-   live blocks tell by its birth; a stream that is forgotten and dirty is lost: it was destroyed
-   before it could be fenced, and only a wait for the whole device completes its open epoch; there
-   is room to give every event back; [S6] what a stream waited for is of closed epochs; [S7] a
-   stream counts the live blocks that it is recorded on and, under GMLAKE_STREAMS_MAY_END, its own;
-   [S8] under that flag nothing is recorded on a stream but by a call that is about it, which says
-   that it is still there.
-   Event calls neither block nor take longer than 0.3 us, so they are made with the bookkeeping
-   lock held. Finding a stream is O(streams), O(1) for the last one used. */
+   gmlk_streams: the streams that the lake has seen, numbered from GMLK_FIRST_STREAM on, and their
+   fences. Owns the numbers and the events.
+   Memory freed on a stream is tagged with the stream's number and its open epoch. A fence is an
+   event recorded on the stream; recording it closes the open epoch. When it has completed, memory
+   freed in that epoch, or before, is clean. A stream is dirty while its open epoch has work that
+   needs a fence. A stream is forgotten once gmlake_forget_stream, or the driver, said that it is
+   gone. A forgotten stream that is dirty is lost: it was gone before it could be fenced, so only a
+   wait for the whole device completes its open epoch.
 
-#define GMLK_FENCES 64u
-#define GMLK_WAITS 8u
+   [S1] done < epoch.
+   [S2] A stream's fences are in order of their epochs, and done < fence.epoch < epoch.
+   [S3] Nothing is recorded on a stream that is being captured or forgotten, nor on the legacy
+        stream while any stream is being captured: that would spoil the capture.
+   [S4] Every closed epoch, and every tag, is complete, or covered by a fence, or its stream is
+        dirty.
+   [S5] A number in use belongs to a stream, forgotten or not, or to a capture. A capture's number
+        is `capture` of exactly one stream, and its pool counts it. A forgotten stream's number
+        serves again once its work is complete. Its epochs then go on, so a tag, place or wait that
+        still names it reads as complete; a live block tells the former stream by `born`.
+        events has room for every event that there is.
+   [S6] What a stream waited for is of closed epochs.
+   [S7] uses counts the live blocks that the stream is recorded on and, under
+        GMLAKE_STREAMS_MAY_END, those that were allocated on it.
+   [S8] Under that flag, only a call that names a stream records on it, as only that call says that
+        the stream is still there. The legacy stream is always there.
+
+   Event calls do not block and take about 0.3 us, so they are made with the books locked. Finding a
+   stream is O(1) for the last one found, else O(streams); under GMLAKE_STREAMS_MAY_END always
+   O(streams), but for the legacy stream. Can fail: host memory, for a new stream; event calls. */
+
+#define GMLK_FENCES 64u /* of a stream; every second one is given up where it needs more */
+#define GMLK_WAITS 8u   /* that a stream remembers; a forgotten one is only made again */
 
 enum {                     /* gmlk_streams.ends: how the lake learns that a stream is gone */
-       GMLK_ENDS_TOLD = 0, /* by gmlake_forget_stream */
-       GMLK_ENDS_SEEN,     /* GMLAKE_STREAMS_MAY_END: by its id */
-       GMLK_ENDS_HIDDEN    /* the same without ids: one number may stand for several streams in
-                              turn, so each fence and each allocation follows the last fence */
+       GMLK_ENDS_TOLD = 0, /* gmlake_forget_stream tells */
+       GMLK_ENDS_SEEN,     /* GMLAKE_STREAMS_MAY_END: its value has another id */
+       GMLK_ENDS_HIDDEN    /* the same, but the driver has no ids: one number may stand for several
+                              streams in turn, so fences and allocations wait for the last fence */
 };
 
 static unsigned gmlk_ends_of(const gmlake_desc *desc, const gmlk_driver *driver) {
@@ -2067,79 +2085,81 @@ static unsigned gmlk_ends_of(const gmlake_desc *desc, const gmlk_driver *driver)
 
 typedef struct gmlk_fence {
   void *event;
-  uint64_t epoch; /* this and all before it are complete with the event */
+  uint64_t epoch; /* this epoch, and all before, are complete when the event is */
 } gmlk_fence;
 
 typedef struct gmlk_stream {
-  gmlake_stream value;
-  uint64_t id;   /* [GMLK_ENDS_SEEN] */
-  uint64_t born; /* a serial number of its own, among those of the blocks' ownerships */
-  uint64_t epoch, done;
+  gmlake_stream value;            /* the user's; NULL: the legacy stream */
+  uint64_t id;                    /* [GMLK_ENDS_SEEN] the driver's, which no other stream has */
+  uint64_t born;                  /* its serial number, of the same series as blocks' tickets */
+  uint64_t epoch, done;           /* the open epoch; the last one that is known to be complete */
   size_t freed_bytes;             /* in the open epoch */
-  gmlk_fence fences[GMLK_FENCES]; /* a ring */
+  gmlk_fence fences[GMLK_FENCES]; /* a ring: fence_count from fence_head on */
   unsigned fence_head, fence_count;
   struct {
     uint64_t epoch;
     unsigned stream;
-  } waits[GMLK_WAITS]; /* the last streams that this one was made to wait for */
+  } waits[GMLK_WAITS]; /* a ring of the last epochs that this stream was made to wait for */
   unsigned wait_next;
   unsigned capture;   /* [being captured] the number that stands for the capture, else 0 */
-  uint32_t arena;     /* [being captured] where its allocations come from */
-  uint32_t uses;      /* [S7] */
-  unsigned next;      /* [forgotten, unused] the number behind it in line, 0: none */
+  uint32_t arena;     /* [being captured] the arena that its allocations come from */
+  uint32_t uses;      /* [S7]; written by >>pending, >>fences, >>serve */
+  unsigned next;      /* [forgotten, unused] the next number in queue or stack; 0: none */
   uint8_t is_capture; /* stands for a capture, not for a stream */
   uint8_t is_used;    /* the number is taken */
   uint8_t is_forgotten;
-  uint8_t is_dirty; /* something was freed in the open epoch; 2: [lost] being waited for */
+  uint8_t is_dirty; /* the open epoch has work without a fence; 2: [lost] it is being waited for.
+                       Set by all sections that take memory back or hand it on */
 } gmlk_stream;
 
 typedef struct gmlk_streams {
   gmlk_stream **items; /* by number; [0] and [1] stay NULL */
   size_t count, capacity;
-  size_t capture_count;
-  size_t live_count; /* streams neither forgotten nor captures */
-  size_t used_count; /* forgotten ones too, until their work is complete */
-  size_t lost_count; /* forgotten and dirty */
-  unsigned ends;     /* GMLK_ENDS_* */
-  unsigned has_none; /* GMLAKE_STREAM_NONE has asked for memory that lay with a stream: 1 */
-  gmlake_stream last_value;
-  unsigned last; /* number of last_value, 0: none */
-  void **events; /* idle ones */
+  size_t capture_count; /* captures under way */
+  size_t live_count;    /* streams neither forgotten nor captures */
+  size_t used_count;    /* the same, and forgotten ones until their work is complete */
+  size_t lost_count;    /* streams forgotten and dirty */
+  unsigned ends;        /* GMLK_ENDS_* */
+  unsigned has_none;    /* 1: GMLAKE_STREAM_NONE once asked for memory that had a stream's tag */
+  gmlake_stream last_value; /* the last stream found, */
+  unsigned last;            /* and its number; 0: none */
+  void **events;            /* idle ones: a stack */
   size_t event_count, event_capacity;
-  uint64_t record_count;
-  unsigned queue_first, queue_last; /* the line of forgotten streams' numbers, lost ones apart */
-  unsigned unused;                  /* the stack of captures' numbers */
-  int is_news; /* something has completed that no sweep and no pending free has seen */
+  uint64_t record_count;            /* events recorded since create */
+  unsigned queue_first, queue_last; /* numbers of forgotten streams that are not lost; 0: none */
+  unsigned unused;                  /* stack of the numbers that captures had; 0: none */
+  int is_news; /* an epoch completed since the last sweep of tags and pending frees */
 } gmlk_streams;
 
 static gmlake_stream gmlk_stream_canonical(gmlake_stream stream) {
   return (uintptr_t)stream == 1 ? NULL : stream;
 }
 
-/* [S8] Whether the stream may be destroyed untold: the legacy one never ends. */
+/* [S8] Whether the stream may be destroyed without the lake being told. */
 static int gmlk_stream_may_end(const gmlk_streams *streams, const gmlk_stream *s) {
   return streams->ends && s->value;
 }
 
-/* The stream's number, 0: not seen yet. */
+/* The stream's number; 0: the lake has not seen it. */
 static unsigned gmlk_stream_find(gmlk_streams *streams, gmlake_stream value) {
   size_t i;
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
     gmlk_stream *s = streams->items[i];
     if (!s->is_used || s->is_forgotten || s->is_capture || s->value != value) continue;
-    if (gmlk_stream_may_end(streams, s)) return (unsigned)i; /* to be asked for its id each time */
+    if (gmlk_stream_may_end(streams, s)) return (unsigned)i; /* its id is asked for each time */
     streams->last_value = value;
     return streams->last = (unsigned)i;
   }
   return 0;
 }
 
-/* The same where it is the last one found, else 0. */
+/* The same if it was the last one found, else 0. */
 static inline unsigned gmlk_stream_last(const gmlk_streams *streams, gmlake_stream value) {
   return streams->last_value == value ? streams->last : 0;
 }
 
-/* Room to give back the events of so many numbers: no fence, and no wait, wants host memory. */
+/* Makes room for the idle events of so many streams, so that no fence and no wait needs host memory
+   later. 0: no host memory. */
 static int gmlk_events_reserve(gmlk_streams *streams, gmlk_host *host, size_t number_count) {
   size_t capacity = number_count * (GMLK_FENCES + 1), old = streams->event_capacity;
   void *grown;
@@ -2157,7 +2177,7 @@ static int gmlk_stream_is_complete(const gmlk_stream *s) {
   return !s->is_dirty && s->done + 1 == s->epoch;
 }
 
-/* A record for a number that never served. */
+/* A number that never served, and its record. 0: no host memory, or all numbers are in use. */
 static unsigned gmlk_stream_extend(gmlk_streams *streams, gmlk_host *host) {
   size_t i = gmlk_max(streams->count, GMLK_FIRST_STREAM);
   if (i == GMLK_STREAMS_MAX) return 0;
@@ -2176,7 +2196,7 @@ static unsigned gmlk_stream_extend(gmlk_streams *streams, gmlk_host *host) {
   return (unsigned)i;
 }
 
-/* A forgotten stream's number waits at the end of the line to serve again. */
+/* Puts a forgotten stream's number at the end of the queue of those that will serve again. */
 static void gmlk_stream_queue(gmlk_streams *streams, unsigned stream) {
   streams->items[stream]->next = 0;
   if (streams->queue_last)
@@ -2186,7 +2206,7 @@ static void gmlk_stream_queue(gmlk_streams *streams, unsigned stream) {
   streams->queue_last = stream;
 }
 
-/* Takes the first number off that line; 0: it is empty. */
+/* Takes the first number off that queue; 0: it is empty. */
 static unsigned gmlk_stream_dequeue(gmlk_streams *streams) {
   unsigned stream = streams->queue_first;
   if (!stream) return 0;
@@ -2195,8 +2215,9 @@ static unsigned gmlk_stream_dequeue(gmlk_streams *streams) {
   return stream;
 }
 
-/* A number for a new stream or capture; 0: no host memory, or 65,534 are in use. A capture takes
-   none that free memory may name: what has its tag at the end is the graph's. */
+/* A number for a new stream or capture. 0: no host memory, or all numbers are in use. A capture
+   takes no forgotten stream's number: free memory may still have that tag, and what has a capture's
+   tag when it ends becomes the graph's. */
 static unsigned gmlk_stream_add(gmlk_streams *streams, gmlk_host *host, gmlake_stream value,
                                 int is_capture, uint64_t born) {
   unsigned stream = is_capture ? 0 : streams->queue_first;
@@ -2211,7 +2232,7 @@ static unsigned gmlk_stream_add(gmlk_streams *streams, gmlk_host *host, gmlake_s
   if (!stream) stream = gmlk_stream_extend(streams, host);
   if (!stream) return 0;
   s = streams->items[stream];
-  epoch = s->epoch ? s->epoch : 1; /* what names the number goes on to read as complete [S5] */
+  epoch = s->epoch ? s->epoch : 1; /* epochs go on [S5] */
   memset(s, 0, sizeof(*s));
   s->value = value;
   s->born = born;
@@ -2226,7 +2247,7 @@ static unsigned gmlk_stream_add(gmlk_streams *streams, gmlk_host *host, gmlake_s
   return stream;
 }
 
-/* A capture's number serves again. */
+/* Gives a capture's number back. */
 static void gmlk_stream_drop(gmlk_streams *streams, unsigned stream) {
   gmlk_stream *s = streams->items[stream];
   s->is_used = 0;
@@ -2240,6 +2261,7 @@ static int gmlk_tag_done(const gmlk_streams *streams, unsigned stream, uint64_t 
   return streams->items[stream]->done >= ticket;
 }
 
+/* An idle event, or a new one. */
 static gmlake_result gmlk_event_take(gmlk_streams *streams, gmlk_drive *drive, void **out_event) {
   const gmlake_backend *b = drive->driver->backend;
   gmlake_result result;
@@ -2257,7 +2279,7 @@ static void gmlk_event_give(gmlk_streams *streams, void *event) {
   streams->events[streams->event_count++] = event;
 }
 
-/* Work up to an epoch is complete, so fences up to it have served [S2]. */
+/* Notes that work up to an epoch is complete; fences up to it are no longer needed [S2]. */
 static void gmlk_stream_complete(gmlk_streams *streams, gmlk_stream *s, uint64_t epoch) {
   while (s->fence_count && s->fences[s->fence_head].epoch <= epoch) {
     gmlk_event_give(streams, s->fences[s->fence_head].event);
@@ -2269,14 +2291,14 @@ static void gmlk_stream_complete(gmlk_streams *streams, gmlk_stream *s, uint64_t
   if (s->is_forgotten && gmlk_stream_is_complete(s)) streams->used_count--;
 }
 
-/* A forgotten stream that is not lost waits for its number to serve again. */
+/* The number of a forgotten stream that is not lost will serve again. */
 static void gmlk_stream_leave(gmlk_streams *streams, unsigned stream) {
   if (gmlk_stream_is_complete(streams->items[stream])) streams->used_count--;
   gmlk_stream_queue(streams, stream);
 }
 
-/* The stream was destroyed and nobody said so before. What it freed in the open epoch, and what it
-   does with live blocks, can have no fence any more. */
+/* The stream was destroyed, and the lake was not told in time. Its work of the open epoch, and what
+   it does with live blocks, can no longer have a fence. */
 static void gmlk_stream_end(gmlk_streams *streams, unsigned stream, int is_dirty) {
   gmlk_stream *s = streams->items[stream];
   GMLAKE_ASSERT(!s->is_forgotten);
@@ -2290,7 +2312,7 @@ static void gmlk_stream_end(gmlk_streams *streams, unsigned stream, int is_dirty
 
 static int gmlk_stream_is_lost(const gmlk_stream *s) { return s->is_forgotten && s->is_dirty; }
 
-/* Whether what was freed in the open epoch has to wait for the whole device. */
+/* Whether only a wait for the whole device completes the open epoch. */
 static int gmlk_stream_is_out(const gmlk_streams *streams, const gmlk_stream *s) {
   return s->is_dirty && !s->capture && (s->is_forgotten || gmlk_stream_may_end(streams, s));
 }
@@ -2300,7 +2322,7 @@ static gmlk_fence *gmlk_stream_newest(gmlk_stream *s) {
   return &s->fences[(s->fence_head + s->fence_count - 1) % GMLK_FENCES];
 }
 
-/* Takes what is complete off the stream's fences. */
+/* Asks for the stream's fences, oldest first, and takes off those that are complete. */
 static void gmlk_stream_poll(gmlk_streams *streams, gmlk_drive *drive, unsigned stream) {
   const gmlake_backend *b = drive->driver->backend;
   gmlk_stream *s = streams->items[stream];
@@ -2315,8 +2337,8 @@ static void gmlk_stream_poll(gmlk_streams *streams, gmlk_drive *drive, unsigned 
   }
 }
 
-/* Room in a full ring: gives up every other fence. The next one covers its epochs too, only
-   later. */
+/* Makes room in a full ring: gives up every second fence. The fence behind it covers its epochs
+   too, but completes later. */
 static void gmlk_stream_thin(gmlk_streams *streams, gmlk_stream *s) {
   unsigned i;
   for (i = 0; i < GMLK_FENCES / 2; i++) {
@@ -2327,7 +2349,7 @@ static void gmlk_stream_thin(gmlk_streams *streams, gmlk_stream *s) {
   s->fence_count = GMLK_FENCES / 2;
 }
 
-/* Work that is queued on the stream's value from now on comes after its newest fence. */
+/* Makes work queued on the stream's value from now on start after its newest fence. */
 static gmlake_result gmlk_stream_follow(gmlk_drive *drive, gmlk_stream *s) {
   const gmlake_backend *b = drive->driver->backend;
   gmlake_result result;
@@ -2337,10 +2359,10 @@ static gmlake_result gmlk_stream_follow(gmlk_drive *drive, gmlk_stream *s) {
   return gmlk_drive_called(drive, result, code, "stream_wait");
 }
 
-/* Closes the open epoch with an event, if anything was freed in it and the stream may be
-   recorded on. Where it cannot, the epoch stays open: nothing is lost but time, unless the stream
-   is gone: DRIVER, and drive->has_lost tells. CAPTURING: a capture forbids it, known to the lake or
-   not. */
+/* Closes the open epoch with a fence, if the stream is dirty and not forgotten. On an error the
+   epoch stays open, and a later fence will cover it; only where the driver says that the stream is
+   gone, there will be none: DRIVER, and drive->has_lost is set. CAPTURING: a capture forbids it,
+   even one that the lake was not told of. */
 static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_drive *drive, unsigned stream) {
   const gmlake_backend *b = drive->driver->backend;
   gmlk_stream *s = streams->items[stream];
@@ -2350,7 +2372,7 @@ static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_drive *drive,
   int code = 0;
   if (!s->is_dirty || s->is_forgotten) return GMLAKE_OK;
   if (s->capture) return GMLAKE_ERROR_CAPTURING;
-  if (!s->value && streams->capture_count) return GMLAKE_ERROR_CAPTURING; /* would spoil them */
+  if (!s->value && streams->capture_count) return GMLAKE_ERROR_CAPTURING; /* [S3] */
   if (s->fence_count == GMLK_FENCES) gmlk_stream_poll(streams, drive, stream);
   if (s->fence_count == GMLK_FENCES) gmlk_stream_thin(streams, s);
   result = gmlk_event_take(streams, drive, &event);
@@ -2380,8 +2402,7 @@ static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_drive *drive,
   return GMLAKE_OK;
 }
 
-/* The same on behalf of a call that is about something else: CAPTURING where that forbids it, too
-   [S8]. */
+/* The same for a call that does not name the stream. CAPTURING also where [S8] forbids it. */
 static gmlake_result gmlk_stream_close(gmlk_streams *streams, gmlk_drive *drive, unsigned stream) {
   const gmlk_stream *s = streams->items[stream];
   if (s->is_dirty && gmlk_stream_may_end(streams, s)) return GMLAKE_ERROR_CAPTURING;
@@ -2398,20 +2419,20 @@ static gmlk_fence *gmlk_stream_covering(gmlk_stream *s, uint64_t ticket) {
   return NULL;
 }
 
-/* Whether `waiter` has been made to wait for this much of `stream`. */
+/* Whether `waiter` is known to wait for `stream` up to this epoch. */
 static int gmlk_stream_has_waited(const gmlk_streams *streams, unsigned waiter, unsigned stream,
                                   uint64_t ticket) {
   const gmlk_stream *s = streams->items[waiter];
   unsigned i;
-  if (streams->ends == GMLK_ENDS_HIDDEN) return 0; /* it may have been another stream */
+  if (streams->ends == GMLK_ENDS_HIDDEN) return 0; /* the one that waited may be gone */
   for (i = 0; i < GMLK_WAITS; i++)
     if (s->waits[i].stream == stream && s->waits[i].epoch >= ticket) return 1;
   return 0;
 }
 
-/* Makes work queued on `waiter` from now on start after this much of `stream`.
-   OUT_OF_DEVICE_MEMORY: it cannot be had, since a capture forbids the wait or its fence. pre: it
-   is not known to be complete. */
+/* Makes work queued on `waiter` from now on start after the work of `stream` up to this epoch.
+   OUT_OF_DEVICE_MEMORY: the memory cannot be had, as the wait is forbidden or there is no fence to
+   wait for. pre: the epoch is not known to be complete. */
 static gmlake_result gmlk_stream_wait(gmlk_streams *streams, gmlk_drive *drive, unsigned waiter,
                                       unsigned stream, uint64_t ticket) {
   const gmlake_backend *b = drive->driver->backend;
@@ -2432,6 +2453,7 @@ static gmlake_result gmlk_stream_wait(gmlk_streams *streams, gmlk_drive *drive, 
   return GMLAKE_OK;
 }
 
+/* Frees everything. Events are destroyed only if has_driver: a child of fork has no driver. */
 static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_drive *drive,
                                  int has_driver) {
   const gmlake_backend *b = drive->driver->backend;
