@@ -210,7 +210,7 @@ static const program programs[] = {
     {"record-many", ".m", "PV", "", "+a=2@1 | ra@0 ra@2 ra@3 ra@2 -a +b=2@1"},
     {"record-window", ".g", "3PV", "", HOLES8 "+x=3 | rx@1 -x +y=3"},
     {"record-labelled", ".1", "PV", "", "+a=1/u | ra@1 Ia -a"},
-    {"record-and-free-clean", ".w", "1", "", "+a=2@1 ra@2 h2 | -a@n +b=2@n"},
+    {"record-and-free-clean", ".w", "PV", "", "+a=2@1 ra@2 h2 | -a@n +b=2@n"},
     {"record-and-left", ".", "PVD", "", "+a=2@1 +b=2@1 ra@2 rb@2 h2 -a |"},
     {"free-elsewhere", ".p", "1V", "", "+a=2@1 | -a@2 +b=2@2"},
     {"free-clean", ".fp", "1", "", "+a=2@1 | -a@n +b=2@2 +c=1@n"},

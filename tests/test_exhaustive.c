@@ -135,6 +135,7 @@ enum { /* calls of the backend */
        HOST_WAIT,
        STREAM_WAIT,
        EXCHANGE,
+       DEVICE_WAIT,
        CALLS
 };
 
@@ -142,7 +143,8 @@ static const char *const call_names[CALLS] = {
     "get_properties", "get_memory_info", "reserve",       "unreserve",
     "create",         "release",         "map",           "unmap",
     "set_access",     "event_create",    "event_destroy", "event_record",
-    "event_query",    "event_wait",      "stream_wait",   "capture_exchange"};
+    "event_query",    "event_wait",      "stream_wait",   "capture_exchange",
+    "device_wait"};
 
 typedef struct use { /* of memory, by work that was queued on a stream before it was freed */
   uint64_t home;
@@ -378,6 +380,8 @@ static gmlake_result passed(int call, int is_hit, gmlake_result result) {
   if (call == CREATE && result) w.now.undone += w.now.fresh;
   if (call == CREATE || call == ACCESS)
     w.now.fresh = call == CREATE && !result ? w.now.fresh + 1 : 0;
+  if (call == RECORD && is_hit) /* the stream is gone, says the mock: the lake goes on without it */
+    w.now.silent_hits += w.fault.result == GMLAKE_ERROR_INVALID_ARGUMENT;
   if (call == EXCHANGE) { /* setting the mode back, the lake has nobody to tell */
     w.now.silent_hits += is_hit && w.is_relaxed;
     w.is_relaxed = !w.is_relaxed && !is_hit;
@@ -444,6 +448,14 @@ static gmlake_result watch_stream_wait(void *u, gmlake_stream s, void *event, in
   return result;
 }
 
+static gmlake_result watch_device_wait(void *u, int *code) {
+  int is_hit = arm(DEVICE_WAIT), i;
+  gmlake_result result = passed(DEVICE_WAIT, is_hit, w.mock->device_wait(u, code));
+  for (i = 0; i < QUEUES && !result; i++)
+    if (w.queues[i].behind[i] > w.host.behind[i]) w.host.behind[i] = w.queues[i].behind[i];
+  return result;
+}
+
 static void watch_mock(void) {
   gmlake_backend *t = &w.table;
   *t = *w.mock;
@@ -463,6 +475,7 @@ static void watch_mock(void) {
   t->event_wait = watch_event_wait;
   t->stream_wait = watch_stream_wait;
   t->capture_exchange = watch_capture_exchange;
+  t->device_wait = watch_device_wait;
 }
 
 static gmlake_mock_census census(void) {
@@ -590,6 +603,11 @@ static void verify_access(const block *b) {
   CHECK(!gmlake_mock_has_access(w.mock, b->ptr, b->rounded, 7)); /* nobody's peer */
 }
 
+/* A lake that was told that a stream is gone has forgotten it. */
+static int may_be_gone(void) {
+  return w.failed[RECORD] && w.fault.result == GMLAKE_ERROR_INVALID_ARGUMENT;
+}
+
 static void verify_block(const block *b) {
   gmlake_allocation_info info;
   gmlake_result result = gmlake_get_allocation(w.lake, b->ptr, &info);
@@ -598,7 +616,7 @@ static void verify_block(const block *b) {
   CHECK(result == GMLAKE_OK);
   CHECK(info.ptr == b->ptr);
   CHECK(info.requested_bytes == b->bytes);
-  CHECK(info.stream == b->stream);
+  CHECK(info.stream == b->stream || (may_be_gone() && info.stream == GMLAKE_STREAM_NONE));
   CHECK(info.flags == b->flags);
   CHECK(info.pool == b->pool);
   CHECK(info.user_data == b->user_data);
@@ -896,7 +914,10 @@ static gmlake_result do_buffer_resize(buffer *b, size_t bytes, int number, int i
 /* The stream is gone, and its value may come back as that of another. */
 static gmlake_result do_forget(int number) {
   gmlake_result result = gmlake_forget_stream(w.lake, w.streams[number]);
+  size_t i;
   if (result) return result;
+  for (i = 0; i < SLOTS; i++)
+    if (w.blocks[i].stream == w.streams[number]) w.blocks[i].stream = GMLAKE_STREAM_NONE;
   note_forgotten(number);
   if (number == 0) return result;
   gmlake_mock_stream_destroy(w.mock, w.streams[number]);
