@@ -172,9 +172,11 @@ HOW TENSILE PLANS
      recomputed only if what its makers read is on the device at that time, unchanged, and if what
      else they write is still the same or no longer needed.
      By default overhead_max limits the time that this adds, an operator may also wait for a swap,
-     and whatever costs the least time for its bytes is done. The planner makes several plans, with
-     candidates in different orders, with targets between the goal and what was reached, and with
-     random choices (the same ones in every run), and keeps the best plan.
+     and whatever costs the least time for its bytes is done. The planner makes several plans and
+     keeps the best: with candidates in different orders, with targets below the best peak, with
+     random choices (the same ones in every run), and with smaller limits than overhead_max, so that
+     a plan is not worse because more was allowed. The work for each job is limited in proportion to
+     its accesses. When it is spent, the best plan so far is taken.
   5. The plan is a list of events: (trigger, delay). An event happens `delay` after the end of the
      operator `trigger`. So the swaps of an iteration that runs late are late by the same time.
   Two more differences: to the letter step 4 also ends when a hundred rounds have not lowered the
@@ -292,11 +294,11 @@ ERRORS
   gmlake_offload_memgraph_check that of a memgraph. Nothing is printed and nothing exits.
 
 COSTS
-  Sealing: linear in accesses. Planning: O((c + log s) r) for c candidates, s slots and r swaps;
-  about 1 us for each access and each plan that is tried. Running: linear in accesses and events.
-  Compiling: for each memgraph that is tried, an operator costs O(log bytes) for each tensor that
-  gets a free place, and O(places) for each that others have to leave for; then O(nodes * edges /
-  64) for the edges. Up to 72 memgraphs are tried, but no further one after about a second.
+  Sealing: linear in accesses. Planning: at most 5,000,000 steps and 200 for each access of a job,
+  of 10 to 25 ns; a step is O(1), or O(log slots) for a candidate. Running: linear in accesses and
+  events. Compiling: for each memgraph that is tried, an operator costs O(log bytes) for each tensor
+  that gets a free place, and O(places) for each that others have to leave for; then O(nodes * edges
+  / 64) for the edges. Up to 72 memgraphs are tried, but no further one after about a second.
   Checking: O(nodes * places that overlap) and the same for edges. Engine: O(log n) for each node.
 
 Licence: MIT, at the end of this file. */
@@ -551,8 +553,8 @@ typedef struct gmlake_offload_planner_desc {
                                it is done only while the peak is above target_bytes */
   double smoothing;         /* weight of a newly observed time in the mean, up to 1; 0: .2 */
   double drift_max;         /* plan again if times changed by this part of an iteration; 0: .1 */
-  size_t try_count_max;     /* plans tried for each job, at least 3; 0: up to 60, fewer for larger
-                               graphs */
+  size_t try_count_max;     /* plans tried for each job and limit of time, at least 4; 0: up to 120,
+                               fewer for larger graphs */
   size_t tensor_bytes_min;  /* smaller tensors stay on the device; 0: 1 MiB, to the letter 1 */
   uint64_t copy_ns;         /* time of each copy besides that of its bytes; 0: 10 us */
   uint64_t margin_ns;       /* a swap in ends at least this long before the tensor is used */
@@ -2500,9 +2502,9 @@ typedef enum gmlo_gap_state {
 
 typedef struct gmlo_gap {
   gmlo_gap_state state;
-  size_t needed;   /* first step in this gap at which a recomputation reads the tensor, + 1 */
-  int copies;      /* swapped: the swap out copies */
-  size_t tried_at; /* slot for which the link had no time, + 1 */
+  size_t needed; /* first step in this gap at which a recomputation reads the tensor, + 1 */
+  int copies;    /* swapped: the swap out copies */
+  uint32_t part; /* the gap's first part, see >>cover; + 1, 0: it has none */
   uint64_t out_start, out_end, in_start, in_end;
   size_t absent_lo, absent_count;
   const gmlo_item *dropped; /* if it is dropped: the tensor */
@@ -2516,9 +2518,23 @@ typedef struct gmlo_span {
 /* One direction of the link; see >>link. */
 typedef struct gmlo_lane {
   gmlo_span *spans;
-  size_t count, capacity;
+  size_t count, piece_count, capacity;
   double bytes_per_s;
 } gmlo_lane;
+
+/* See >>cover. */
+typedef struct gmlo_part {
+  uint32_t item, use;  /* the use before the gap */
+  uint32_t turn;       /* 1: its slots are those of the next period */
+  uint32_t first, end; /* its slots: first up to end - 1 */
+  uint32_t lo, hi;     /* of them, those for which the link may have time */
+  double key;          /* of several parts the one with the largest key is taken */
+} gmlo_part;
+
+/* Of a heap: its part, its first child, the next child of its parent; or GMLAKE_OFFLOAD_NONE. */
+typedef struct gmlo_cell {
+  uint32_t part, child, next;
+} gmlo_cell;
 
 typedef struct gmlo_circle {
   gmlo_scope scope;
@@ -2539,11 +2555,18 @@ typedef struct gmlo_circle {
   gmlo_lane lanes[2];
   int64_t *tree_max, *tree_add; /* see >>profile */
   size_t leaf_count;
+  double overhead;            /* part of base_ns that may be added */
   uint64_t base_ns, added_ns; /* the period is their sum; added: waits and recomputation */
   size_t last_dropped;        /* use of the gap that was dropped last, + 1 */
   uint64_t noise;             /* state of the random numbers; 0: none */
-  size_t *found;              /* candidates, as indices of items; room for all */
-  double *keys;               /* their keys; room for all */
+  gmlo_part *parts;           /* see >>cover */
+  size_t part_count;
+  gmlo_cell *cells;
+  size_t cell_count, cell_capacity;
+  uint32_t *heaps;
+  int greedy;        /* see gmlo_preference */
+  int freed, failed; /* swaps were taken back since the heaps were filled; memory was refused */
+  uint64_t work, work_max; /* steps so far, about 10 ns each; no further swap above the maximum */
 } gmlo_circle;
 
 static uint64_t gmlo_period(const gmlo_circle *c) { return c->slot_begin[c->slot_count]; }
@@ -2695,12 +2718,7 @@ static int gmlo_circle_make_items(gmlo_circle *c) {
   room = (gmlo_item *)gmlo_take(&c->scope, c->item_count, sizeof *room);
   c->uses = (gmlo_use *)gmlo_take(&c->scope, uses, sizeof *c->uses);
   c->gaps = (gmlo_gap *)gmlo_take(&c->scope, uses, sizeof *c->gaps);
-  c->found = (size_t *)gmlo_take(&c->scope, c->item_count, sizeof *c->found);
-  c->keys = (double *)gmlo_take(&c->scope, c->item_count, sizeof *c->keys);
-  if (c->items == NULL || room == NULL || c->uses == NULL || c->gaps == NULL || c->found == NULL ||
-      c->keys == NULL) {
-    return 0;
-  }
+  if (c->items == NULL || room == NULL || c->uses == NULL || c->gaps == NULL) return 0;
   c->item_count = 0;
   for (j = 0; j < c->job_count; j++) {
     if (c->job_steps[j] == c->job_steps[j + 1]) continue;
@@ -2713,24 +2731,43 @@ static int gmlo_circle_make_items(gmlo_circle *c) {
 }
 
 /* ---- >>link: when a direction of the link is free -----------------------------------------------
-   Owns the lanes: each has the spans of time in which one direction is taken. Invariant:
-   [L1] The spans lie in one period, sorted, and do not overlap. What goes past the end of the
-        period continues at 0 as a span of its own.
-   Cost: searching and changing is linear in the spans. Fails: where host memory is refused. */
+   Owns the lanes: each has the spans of time in which one direction is taken. Invariants:
+   [L1] The spans lie in one period, sorted, and neither overlap nor touch. What goes past the end
+        of the period continues at 0 as a span of its own.
+   [L2] There is room for `piece_count` spans: so many pieces of time were taken and not given back,
+        of which those that touch are one span.
+   Cost: searching is O(log spans) and linear in the spans that are passed, changing is linear in
+   spans. Fails: where host memory is refused. */
+
+#define GMLO_PASSED_SPANS 8 /* so many spans that are passed in a search are one step of work, */
+#define GMLO_MOVED_SPANS 64 /* and so many that are moved */
 
 static uint64_t gmlo_lane_copy_ns(const gmlo_circle *c, int lane, size_t bytes) {
   return gmlo_copy_time(bytes, c->lanes[lane].bytes_per_s) + c->desc->copy_ns;
 }
 
+/* The first span that ends after t, or the number of spans. */
+static size_t gmlo_lane_find(const gmlo_lane *l, uint64_t t) {
+  size_t lo = 0, hi = l->count;
+  while (lo < hi) {
+    size_t middle = lo + (hi - lo) / 2;
+    if (l->spans[middle].end <= t) {
+      lo = middle + 1;
+    } else {
+      hi = middle;
+    }
+  }
+  return lo;
+}
+
 /* Finds the earliest begin of `length` free nanoseconds between lo and hi. 0 if there is none. */
-static int gmlo_lane_earliest(const gmlo_circle *c, int lane, uint64_t lo, uint64_t hi,
-                              uint64_t length, uint64_t *out_begin) {
+static int gmlo_lane_earliest(gmlo_circle *c, int lane, uint64_t lo, uint64_t hi, uint64_t length,
+                              uint64_t *out_begin) {
   const gmlo_lane *l = &c->lanes[lane];
   uint64_t period = gmlo_period(c), base = lo / period * period;
-  size_t i = 0;
+  size_t i = gmlo_lane_find(l, lo - base), passed = 0;
   if (length > period) return 0;
-  while (i < l->count && l->spans[i].end + base <= lo) i++;
-  while (lo + length <= hi) {
+  for (; lo + length <= hi; passed++) {
     if (i == l->count) {
       i = 0;
       base += period;
@@ -2741,19 +2778,20 @@ static int gmlo_lane_earliest(const gmlo_circle *c, int lane, uint64_t lo, uint6
     if (l->spans[i].end + base > lo) lo = l->spans[i].end + base;
     i++;
   }
+  c->work += passed / GMLO_PASSED_SPANS;
   *out_begin = lo;
   return lo + length <= hi;
 }
 
 /* Finds the latest begin likewise. */
-static int gmlo_lane_latest(const gmlo_circle *c, int lane, uint64_t lo, uint64_t hi,
-                            uint64_t length, uint64_t *out_begin) {
+static int gmlo_lane_latest(gmlo_circle *c, int lane, uint64_t lo, uint64_t hi, uint64_t length,
+                            uint64_t *out_begin) {
   const gmlo_lane *l = &c->lanes[lane];
   uint64_t period = gmlo_period(c), base = hi / period * period;
-  size_t i = l->count;
+  size_t i = gmlo_lane_find(l, hi - base), passed = 0;
   if (length > period) return 0;
-  while (i > 0 && l->spans[i - 1].begin + base >= hi) i--;
-  while (hi >= length && hi - length >= lo) {
+  if (i < l->count && l->spans[i].begin + base < hi) i++; /* that begin before hi */
+  for (; hi >= length && hi - length >= lo; passed++) {
     if (i == 0) {
       if (base == 0 || l->count == 0) break;
       i = l->count;
@@ -2763,33 +2801,58 @@ static int gmlo_lane_latest(const gmlo_circle *c, int lane, uint64_t lo, uint64_
     if (l->spans[i - 1].begin + base < hi) hi = l->spans[i - 1].begin + base;
     i--;
   }
+  c->work += passed / GMLO_PASSED_SPANS;
   if (hi < length || hi - length < lo) return 0;
   *out_begin = hi - length;
   return 1;
 }
 
-/* Adds a span. pre: there is room for it, it is free, and it lies in one period. */
+/* Adds a piece of time. pre: there is room for it, it is free, and it lies in one period. */
 static void gmlo_lane_insert(gmlo_lane *l, uint64_t begin, uint64_t end) {
-  size_t i = l->count;
+  size_t i = gmlo_lane_find(l, begin);
+  int low = i > 0 && l->spans[i - 1].end == begin;
+  int high = i < l->count && l->spans[i].begin == end;
   if (begin == end) return;
-  l->count++;
-  for (; i > 0 && l->spans[i - 1].begin > begin; i--) l->spans[i] = l->spans[i - 1];
-  l->spans[i].begin = begin;
-  l->spans[i].end = end;
+  l->piece_count++;
+  if (low && high) {
+    l->spans[i - 1].end = l->spans[i].end;
+    memmove(&l->spans[i], &l->spans[i + 1], (--l->count - i) * sizeof *l->spans);
+  } else if (low) {
+    l->spans[i - 1].end = end;
+  } else if (high) {
+    l->spans[i].begin = begin;
+  } else {
+    memmove(&l->spans[i + 1], &l->spans[i], (l->count++ - i) * sizeof *l->spans);
+    l->spans[i].begin = begin;
+    l->spans[i].end = end;
+  }
 }
 
+/* Removes a piece of time that was added. [L2] */
 static void gmlo_lane_remove(gmlo_lane *l, uint64_t begin, uint64_t end) {
-  size_t i;
-  for (i = 0; i < l->count && l->spans[i].begin != begin; i++) continue;
-  if (begin == end || i == l->count) return;
-  l->count--;
-  for (; i < l->count; i++) l->spans[i] = l->spans[i + 1];
+  size_t i = gmlo_lane_find(l, begin);
+  gmlo_span *span = &l->spans[i];
+  if (begin == end) return;
+  GMLAKE_OFFLOAD_ASSERT(i < l->count && span->begin <= begin && end <= span->end);
+  l->piece_count--;
+  if (span->begin == begin && span->end == end) {
+    memmove(span, span + 1, (--l->count - i) * sizeof *span);
+  } else if (span->begin == begin) {
+    span->begin = end;
+  } else if (span->end == end) {
+    span->end = begin;
+  } else {
+    memmove(span + 1, span, (l->count++ - i) * sizeof *span);
+    span[0].end = begin;
+    span[1].begin = end;
+  }
 }
 
 /* Adds or removes a span that may lie behind the end of the period. [L1] */
 static void gmlo_lane_change(gmlo_circle *c, int lane, uint64_t begin, uint64_t end, int insert) {
   uint64_t period = gmlo_period(c), low = begin % period, length = end - begin;
   void (*change)(gmlo_lane *, uint64_t, uint64_t) = insert ? gmlo_lane_insert : gmlo_lane_remove;
+  c->work += c->lanes[lane].count / GMLO_MOVED_SPANS; /* that are moved */
   if (low + length <= period) {
     change(&c->lanes[lane], low, low + length);
   } else {
@@ -2803,38 +2866,88 @@ static int gmlo_lanes_reserve(gmlo_circle *c) {
   int lane;
   for (lane = 0; lane < 2; lane++) {
     gmlo_lane *l = &c->lanes[lane];
-    gmlo_span *spans =
-        (gmlo_span *)gmlo_grow(&c->scope.host, l->spans, l->count, 2, &l->capacity, sizeof *spans);
+    gmlo_span *spans = (gmlo_span *)gmlo_grow(&c->scope.host, l->spans, l->piece_count, 2,
+                                              &l->capacity, sizeof *spans);
     if (spans == NULL) return 0;
     l->spans = spans;
   }
   return 1;
 }
 
-/* Time t is inserted at x in each period. Moves a span along: its length stays the same. */
+/* Time t is inserted at x in each period. Moves a swap's copy along: its length stays the same. */
 static void gmlo_shift(uint64_t *begin, uint64_t *end, uint64_t x, uint64_t t, uint64_t period) {
   uint64_t length = *end - *begin, turns = *begin / period, rest = *begin % period;
   *begin = turns * (period + t) + rest + (rest >= x ? t : 0);
   *end = *begin + length;
 }
 
+/* Where in the period the copy ends if it is under way at x; 0: it is not. *wraps: it goes on
+   behind the end of the period. */
+static uint64_t gmlo_crosses(uint64_t begin, uint64_t end, uint64_t x, uint64_t period,
+                             int *wraps) {
+  uint64_t low = begin % period, high = low + (end - begin);
+  if (low < x && high > x) {
+    *wraps |= high > period;
+    return high;
+  }
+  return high > period + x ? high - period : 0;
+}
+
+/* Time t is inserted at x: what begins there or later moves along. `cross`: where a piece ends that
+   is under way at x, or 0. */
+static void gmlo_lane_stretch(gmlo_lane *l, uint64_t x, uint64_t t, uint64_t cross) {
+  size_t i = gmlo_lane_find(l, x);
+  if (i < l->count && l->spans[i].begin < x) {
+    uint64_t stays = cross != 0 ? cross : x;
+    if (stays < l->spans[i].end) {
+      memmove(&l->spans[i + 1], &l->spans[i], (l->count++ - i) * sizeof *l->spans);
+      l->spans[i].end = l->spans[i + 1].begin = stays;
+    }
+    i++;
+  }
+  for (; i < l->count; i++) {
+    l->spans[i].begin += t;
+    l->spans[i].end += t;
+  }
+}
+
+/* Puts the copies of all swaps into the lanes anew. */
+static void gmlo_lanes_fill(gmlo_circle *c) {
+  size_t i;
+  c->lanes[GMLO_OUT].count = c->lanes[GMLO_OUT].piece_count = 0;
+  c->lanes[GMLO_IN].count = c->lanes[GMLO_IN].piece_count = 0;
+  for (i = 0; i < c->use_count; i++) {
+    const gmlo_gap *gap = &c->gaps[i];
+    if (gap->state != GMLO_SWAPPED) continue;
+    gmlo_lane_change(c, GMLO_OUT, gap->out_start, gap->out_end, 1);
+    gmlo_lane_change(c, GMLO_IN, gap->in_start, gap->in_end, 1);
+  }
+}
+
 /* Makes the slot before boundary `slot` (above 0) longer by t. All that begins behind it moves
    along. A tensor is then still absent from the slots noted in its gap; there may be others that
    are not noted. pre: lanes are reserved. */
 static void gmlo_circle_stretch(gmlo_circle *c, size_t slot, uint64_t t) {
-  uint64_t x = c->slot_begin[slot], period = gmlo_period(c);
+  uint64_t x = c->slot_begin[slot], period = gmlo_period(c), cross[2] = {0, 0}, at;
   size_t i;
+  int wraps = 0;
   for (i = slot; i <= c->slot_count; i++) c->slot_begin[i] += t;
   c->added_ns += t;
-  c->lanes[GMLO_OUT].count = 0;
-  c->lanes[GMLO_IN].count = 0;
   for (i = 0; i < c->use_count; i++) {
     gmlo_gap *gap = &c->gaps[i];
     if (gap->state != GMLO_SWAPPED) continue;
+    at = gmlo_crosses(gap->out_start, gap->out_end, x, period, &wraps);
+    if (at != 0) cross[GMLO_OUT] = at;
+    at = gmlo_crosses(gap->in_start, gap->in_end, x, period, &wraps);
+    if (at != 0) cross[GMLO_IN] = at;
     gmlo_shift(&gap->out_start, &gap->out_end, x, t, period);
     gmlo_shift(&gap->in_start, &gap->in_end, x, t, period);
-    gmlo_lane_change(c, GMLO_OUT, gap->out_start, gap->out_end, 1);
-    gmlo_lane_change(c, GMLO_IN, gap->in_start, gap->in_end, 1);
+  }
+  if (wraps) {
+    gmlo_lanes_fill(c);
+  } else {
+    gmlo_lane_stretch(&c->lanes[GMLO_OUT], x, t, cross[GMLO_OUT]);
+    gmlo_lane_stretch(&c->lanes[GMLO_IN], x, t, cross[GMLO_IN]);
   }
 }
 
@@ -2939,11 +3052,150 @@ static int gmlo_profile_make(gmlo_circle *c) {
   return 1;
 }
 
+/* ---- >>cover: the gaps that lie over a slot -----------------------------------------------------
+   Owns the parts: a gap is one part, or two where it lies over the end of the period. Over the tree
+   of >>profile stand heaps, one for each node. Invariants:
+   [D1] If a part may be swapped, then for each slot from lo up to hi - 1 it is in the heap of the
+        slot's leaf or of a node above that.
+   [D2] Slots of a part below lo, or from hi on, are those for which the link has no time for its
+        swap, since it gets no more free time: where it does, lo and hi are widened again.
+   A part is put into one heap. It goes to the heaps of lower nodes only when it is the first of its
+   heap and `lo` and `hi` leave out the slot that is looked for.
+   Cost: O(log slots) for each part that is looked at, and for each that goes one node down.
+   Fails: where host memory is refused (`failed`). */
+
+static int gmlo_cover_first(const gmlo_circle *c, uint32_t a, uint32_t b) {
+  double x = c->parts[a].key, y = c->parts[b].key;
+  return x > y || (x == y && a < b);
+}
+
+/* Joins two heaps. */
+static uint32_t gmlo_cover_join(gmlo_circle *c, uint32_t a, uint32_t b) {
+  uint32_t high = a, low = b;
+  if (a == GMLAKE_OFFLOAD_NONE) return b;
+  if (b == GMLAKE_OFFLOAD_NONE) return a;
+  if (gmlo_cover_first(c, c->cells[b].part, c->cells[a].part)) {
+    high = b;
+    low = a;
+  }
+  c->cells[low].next = c->cells[high].child;
+  c->cells[high].child = low;
+  return high;
+}
+
+/* Takes the first part off the node's heap: joins its children in pairs, then the pairs. */
+static void gmlo_cover_pop(gmlo_circle *c, size_t node) {
+  uint32_t at = c->cells[c->heaps[node]].child, pairs = GMLAKE_OFFLOAD_NONE;
+  c->heaps[node] = GMLAKE_OFFLOAD_NONE;
+  while (at != GMLAKE_OFFLOAD_NONE) {
+    uint32_t a = at, b = c->cells[a].next;
+    at = b != GMLAKE_OFFLOAD_NONE ? c->cells[b].next : b;
+    c->cells[a].next = GMLAKE_OFFLOAD_NONE;
+    if (b != GMLAKE_OFFLOAD_NONE) c->cells[b].next = GMLAKE_OFFLOAD_NONE;
+    a = gmlo_cover_join(c, a, b);
+    c->cells[a].next = pairs;
+    pairs = a;
+  }
+  while (pairs != GMLAKE_OFFLOAD_NONE) {
+    uint32_t next = c->cells[pairs].next;
+    c->cells[pairs].next = GMLAKE_OFFLOAD_NONE;
+    c->heaps[node] = gmlo_cover_join(c, c->heaps[node], pairs);
+    pairs = next;
+  }
+}
+
+static void gmlo_cover_push(gmlo_circle *c, size_t node, uint32_t part) {
+  gmlo_cell *cells = (gmlo_cell *)gmlo_grow(&c->scope.host, c->cells, c->cell_count, 1,
+                                            &c->cell_capacity, sizeof *cells);
+  if (cells == NULL || c->cell_count >= GMLAKE_OFFLOAD_NONE - 1) {
+    c->failed = 1;
+    return;
+  }
+  c->cells = cells;
+  cells[c->cell_count].part = part;
+  cells[c->cell_count].child = cells[c->cell_count].next = GMLAKE_OFFLOAD_NONE;
+  c->heaps[node] = gmlo_cover_join(c, c->heaps[node], (uint32_t)c->cell_count++);
+}
+
+/* The link may have time again for all slots of the part. [D2] */
+static void gmlo_cover_widen(gmlo_circle *c, uint32_t id) {
+  gmlo_part *part = &c->parts[id];
+  size_t lo = c->leaf_count + part->first, hi = c->leaf_count + part->end - 1;
+  part->lo = part->first;
+  part->hi = part->end;
+  for (; lo != hi; lo /= 2) hi /= 2;
+  gmlo_cover_push(c, lo, id);
+}
+
+/* The same for all parts. */
+static void gmlo_cover_fill(gmlo_circle *c) {
+  size_t i;
+  for (i = 0; i < 2 * c->leaf_count; i++) c->heaps[i] = GMLAKE_OFFLOAD_NONE;
+  c->cell_count = 0;
+  c->freed = 0;
+  c->work += c->leaf_count + 2 * c->part_count;
+  for (i = 0; i < c->part_count; i++) gmlo_cover_widen(c, (uint32_t)i);
+}
+
+/* The same for all parts that lie over the slot. */
+static void gmlo_cover_widen_at(gmlo_circle *c, size_t slot) {
+  size_t i;
+  c->work += c->part_count / 4;
+  for (i = 0; i < c->part_count; i++) {
+    if (c->parts[i].first <= slot && slot < c->parts[i].end) gmlo_cover_widen(c, (uint32_t)i);
+  }
+}
+
+/* Moves the first part of the node's heap to the nodes below that have slots of it. `width` is that
+   of the nodes below. */
+static void gmlo_cover_sink(gmlo_circle *c, size_t node, size_t width) {
+  uint32_t id = c->cells[c->heaps[node]].part;
+  const gmlo_part *part = &c->parts[id];
+  size_t below;
+  gmlo_cover_pop(c, node);
+  for (below = 2 * node; width != 0 && below <= 2 * node + 1; below++) {
+    size_t first = below * width - c->leaf_count;
+    if (part->lo < first + width && part->hi > first) gmlo_cover_push(c, below, id);
+  }
+}
+
+/* Of the parts over the slot that may be swapped the one with the largest key; NONE: there is none.
+   It stays in its heap. */
+static uint32_t gmlo_cover_at(gmlo_circle *c, size_t slot) {
+  while (!c->failed) {
+    size_t width = 1, best_width = 0, node, best = 0;
+    const gmlo_part *part;
+    for (node = c->leaf_count + slot; node != 0; node /= 2, width *= 2) {
+      c->work++;
+      if (c->heaps[node] == GMLAKE_OFFLOAD_NONE) continue;
+      if (best != 0 &&
+          !gmlo_cover_first(c, c->cells[c->heaps[node]].part, c->cells[c->heaps[best]].part)) {
+        continue;
+      }
+      best = node;
+      best_width = width;
+    }
+    if (best == 0) break;
+    part = &c->parts[c->cells[c->heaps[best]].part];
+    if (c->gaps[part->use].state != GMLO_KEPT || part->lo >= part->hi) {
+      gmlo_cover_pop(c, best);
+    } else if (slot < part->lo || slot >= part->hi) {
+      gmlo_cover_sink(c, best, best_width / 2);
+    } else {
+      return c->cells[c->heaps[best]].part;
+    }
+  }
+  return GMLAKE_OFFLOAD_NONE;
+}
+
 /* ---- A whole circle ---- */
+
+#define GMLO_CIRCLE_WORK 8 /* steps that making the circle takes for each use, about */
 
 static void gmlo_circle_leave(gmlo_circle *c) {
   gmlo_free(&c->scope.host, c->lanes[GMLO_OUT].spans);
   gmlo_free(&c->scope.host, c->lanes[GMLO_IN].spans);
+  gmlo_free(&c->scope.host, c->cells);
   gmlo_leave(&c->scope);
 }
 
@@ -2967,6 +3219,8 @@ static int gmlo_circle_make(gmlo_circle *c, const gmlake_offload_planner *planne
   if (!letter && both < desc->in_bytes_per_s) c->lanes[GMLO_IN].bytes_per_s = share * both;
   if (gmlo_circle_make_steps(c, only) && gmlo_circle_make_items(c) && gmlo_profile_make(c)) {
     c->base_ns = gmlo_period(c);
+    c->work_max = UINT64_MAX;
+    c->work = GMLO_CIRCLE_WORK * c->use_count;
     return 1;
   }
   gmlo_circle_leave(c);
@@ -2984,8 +3238,8 @@ static int gmlo_circle_make(gmlo_circle *c, const gmlake_offload_planner *planne
         that was dropped last is made first, since others may read it.
    [T4] A swapped gap that does not copy lies behind one that copies, with no write between the two;
         or its tensor is never written.
-   Cost: a peak analysis is O(items log uses + log slots), a swap O(spans). Fails: where host memory
-   is refused; the caller then throws the circle away. */
+   Cost: a peak analysis is O(log slots) and what >>cover and >>link take for each candidate that is
+   tried. Fails: where host memory is refused; the caller then throws the circle away. */
 
 #define GMLO_SWAP_ROUNDS 8     /* at most so many times swaps are planned and taken back */
 #define GMLO_LETTER_ROUNDS 100 /* to the letter: so many rounds must bring */
@@ -2993,7 +3247,9 @@ static int gmlo_circle_make(gmlo_circle *c, const gmlake_offload_planner *planne
 
 /* Which candidate is tried first. */
 typedef enum gmlo_preference {
-  GMLO_LARGEST = 0,
+  GMLO_GREEDY =
+      0, /* the largest, and all candidates of a slot before the next peak: as to the letter */
+  GMLO_LARGEST,
   GMLO_FARTHEST,
   GMLO_AREA,
   GMLO_PREFERENCES
@@ -3049,18 +3305,11 @@ static void gmlo_candidate_times(const gmlo_circle *c, gmlo_candidate *k, size_t
   }
 }
 
-/* Whether the item is in the slot but not used there, and may leave. Then fills in *k. */
-static int gmlo_candidate_at(const gmlo_circle *c, gmlo_item *item, size_t slot,
+/* The part as a candidate of a slot that it lies over. 0 if the tensor is needed again before. */
+static int gmlo_candidate_of(const gmlo_circle *c, const gmlo_part *part, size_t slot,
                              gmlo_candidate *k) {
-  const gmlo_gap *gap;
-  if (item->use_begin == item->use_end) return 0;
-  if (item->made && (slot < item->lo || slot > item->hi)) return 0;
-  k->item = item;
-  k->use = gmlo_use_at(c, item, slot);
-  gap = &c->gaps[k->use];
-  if (gap->state != GMLO_KEPT) return 0;
-  if (gmlo_uses_before(item, slot) && c->steps[c->uses[k->use].step].hi >= slot) return 0;
-  if (k->use + 1 == item->use_end && (c->desc->flags & GMLAKE_OFFLOAD_NO_CROSSING) != 0) return 0;
+  k->item = &c->items[part->item];
+  k->use = part->use;
   gmlo_candidate_times(c, k, slot);
   return k->slot_end <= k->end;
 }
@@ -3091,26 +3340,41 @@ static void gmlo_gap_absent(gmlo_circle *c, const gmlo_item *item, gmlo_gap *gap
   gmlo_profile_add(c, gap->absent_lo, gap->absent_count, -(int64_t)item->bytes);
 }
 
-/* Finds time on the link for the copy out before the peak's slot, and for the copy in behind it. 0
-   if there is none. */
-static int gmlo_swap_place(const gmlo_circle *c, const gmlo_candidate *k, gmlo_gap *gap) {
-  uint64_t length = gmlo_lane_copy_ns(c, GMLO_OUT, k->item->bytes), in_lo;
+/* Finds time on the link in the candidate's gap: the earliest for the copy out, and the latest for
+   the copy in behind it. 0 if there is none. */
+static int gmlo_swap_place(gmlo_circle *c, const gmlo_candidate *k, gmlo_gap *gap) {
+  uint64_t length = gmlo_lane_copy_ns(c, GMLO_OUT, k->item->bytes);
   gap->copies = !gmlo_gap_is_clean(c, k->item, k->use);
   gap->out_start = k->begin;
   if (!gap->copies) length = 0;
-  if (length != 0 &&
-      !gmlo_lane_earliest(c, GMLO_OUT, k->begin, k->slot_begin, length, &gap->out_start)) {
+  if (length != 0 && !gmlo_lane_earliest(c, GMLO_OUT, k->begin, k->end, length, &gap->out_start)) {
     return 0;
   }
   gap->out_end = gap->out_start + length;
-  in_lo = gap->out_end > k->slot_end ? gap->out_end : k->slot_end;
   length = gmlo_lane_copy_ns(c, GMLO_IN, k->item->bytes);
-  if (k->end < in_lo + c->desc->margin_ns) return 0;
-  if (!gmlo_lane_latest(c, GMLO_IN, in_lo, k->end - c->desc->margin_ns, length, &gap->in_start)) {
+  if (k->end < gap->out_end + c->desc->margin_ns) return 0;
+  if (!gmlo_lane_latest(c, GMLO_IN, gap->out_end, k->end - c->desc->margin_ns, length,
+                        &gap->in_start)) {
     return 0;
   }
   gap->in_end = gap->in_start + length;
   return 1;
+}
+
+/* Whether the tensor is away during all of the candidate's slot. */
+static int gmlo_swap_helps(const gmlo_candidate *k, const gmlo_gap *placed) {
+  return placed->out_end <= k->slot_begin && placed->in_start >= k->slot_end;
+}
+
+/* The host has the tensor's bytes now until the next write: swaps of the gaps until then take less
+   time. [D2] */
+static void gmlo_swap_widen(gmlo_circle *c, const gmlo_item *item, size_t use) {
+  size_t u;
+  for (u = use + 1; u < item->use_end && (c->uses[u].how & GMLO_WRITES) == 0; u++) {
+    uint32_t id = c->gaps[u].part;
+    if (id == 0 || c->gaps[u].state != GMLO_KEPT) continue;
+    for (id--; id < c->part_count && c->parts[id].use == u; id++) gmlo_cover_widen(c, id);
+  }
 }
 
 /* Makes the gap a swapped one. pre: lanes are reserved. */
@@ -3122,6 +3386,7 @@ static void gmlo_swap_commit(gmlo_circle *c, gmlo_item *item, size_t use, const 
   gmlo_lane_change(c, GMLO_OUT, gap->out_start, gap->out_end, 1);
   gmlo_lane_change(c, GMLO_IN, gap->in_start, gap->in_end, 1);
   gmlo_gap_absent(c, item, gap);
+  gmlo_swap_widen(c, item, use);
 }
 
 static void gmlo_swap_undo(gmlo_circle *c, gmlo_item *item, size_t use) {
@@ -3131,13 +3396,14 @@ static void gmlo_swap_undo(gmlo_circle *c, gmlo_item *item, size_t use) {
   gmlo_profile_add(c, gap->absent_lo, gap->absent_count, (int64_t)item->bytes);
   if (--item->swapped_count == 0) c->jobs[item->job].swapped_bytes -= (double)item->bytes;
   gap->state = GMLO_KEPT;
-  gap->tried_at = 0;
+  c->freed = 1;
 }
 
 /* 1: swapped; 0: not possible; -1: host memory is refused. */
 static int gmlo_swap_try(gmlo_circle *c, const gmlo_candidate *k) {
   gmlo_gap placed = c->gaps[k->use];
   if (!gmlo_ratio_allows(c, k->item) || !gmlo_swap_place(c, k, &placed)) return 0;
+  if (!gmlo_swap_helps(k, &placed)) return 0;
   if (!gmlo_lanes_reserve(c)) return -1;
   gmlo_swap_commit(c, k->item, k->use, &placed);
   return 1;
@@ -3153,7 +3419,9 @@ static int gmlo_swap_later(gmlo_circle *c, gmlo_item *item, size_t use) {
     uint64_t end = gmlo_step_begin(c, c->uses[u + 1].step);
     if (placed.state != GMLO_KEPT || placed.needed != 0) continue;
     length = gmlo_lane_copy_ns(c, GMLO_IN, item->bytes);
-    if (!gmlo_lane_latest(c, GMLO_IN, begin, end, length, &placed.in_start)) continue;
+    if (end < begin + c->desc->margin_ns) continue;
+    if (!gmlo_lane_latest(c, GMLO_IN, begin, end - c->desc->margin_ns, length, &placed.in_start))
+      continue;
     if (!gmlo_lanes_reserve(c)) return -1;
     placed.copies = 0;
     placed.out_start = placed.out_end = begin;
@@ -3170,79 +3438,104 @@ static double gmlo_noisy(gmlo_circle *c, double figure) {
   return figure * (.5 + 1.5 * (double)(c->noise >> 40) / 16777216.0);
 }
 
-static double gmlo_candidate_key(gmlo_circle *c, const gmlo_candidate *k, gmlo_preference order) {
-  if (order == GMLO_LARGEST) return gmlo_noisy(c, (double)k->item->bytes);
-  if (order == GMLO_FARTHEST) return gmlo_noisy(c, (double)(k->end - k->slot_end));
-  return gmlo_noisy(c, (double)(k->end - k->begin) * (double)k->item->bytes);
-}
-
-static void gmlo_found_sift(gmlo_circle *c, size_t i, size_t count) {
-  size_t item = c->found[i], child;
-  double key = c->keys[i];
-  for (; (child = 2 * i + 1) < count; i = child) {
-    if (child + 1 < count && c->keys[child + 1] > c->keys[child]) child++;
-    if (c->keys[child] <= key) break;
-    c->keys[i] = c->keys[child];
-    c->found[i] = c->found[child];
-  }
-  c->keys[i] = key;
-  c->found[i] = item;
-}
-
-/* Collects the candidates of the slot as a heap by `keys`. Returns their number. */
-static size_t gmlo_find_candidates(gmlo_circle *c, size_t slot, gmlo_preference order) {
-  size_t i, count = 0;
+/* What parts are taken by: see gmlo_preference. */
+static double gmlo_part_key(gmlo_circle *c, const gmlo_part *part, gmlo_preference order) {
+  double bytes = (double)c->items[part->item].bytes;
   gmlo_candidate k;
-  for (i = 0; i < c->item_count && c->items[i].bytes >= c->desc->tensor_bytes_min; i++) {
-    if (!gmlo_candidate_at(c, &c->items[i], slot, &k)) continue;
-    if (c->gaps[k.use].tried_at == slot + 1) continue;
-    c->keys[count] = gmlo_candidate_key(c, &k, order);
-    c->found[count++] = i;
-  }
-  for (i = count / 2; i-- > 0;) gmlo_found_sift(c, i, count);
-  return count;
+  (void)gmlo_candidate_of(c, part, part->first, &k);
+  if (order == GMLO_LARGEST || order == GMLO_GREEDY) return gmlo_noisy(c, bytes);
+  if (order == GMLO_AREA) return gmlo_noisy(c, (double)(k.end - k.begin) * bytes);
+  return gmlo_noisy(c, (double)(k.end - (part->turn != 0 ? gmlo_period(c) : 0)));
 }
 
-/* Takes the candidate on top off the heap. */
-static gmlo_item *gmlo_next_candidate(gmlo_circle *c, size_t *count) {
-  size_t top = c->found[0];
-  (*count)--;
-  c->found[0] = c->found[*count];
-  c->keys[0] = c->keys[*count];
-  if (*count != 0) gmlo_found_sift(c, 0, *count);
-  return &c->items[top];
+static void gmlo_part_add(gmlo_circle *c, size_t item, size_t use, uint32_t turn, size_t first,
+                          size_t end) {
+  gmlo_part *part = &c->parts[c->part_count];
+  if (first >= end) return;
+  part->item = (uint32_t)item;
+  part->use = (uint32_t)use;
+  part->turn = turn;
+  part->first = (uint32_t)first;
+  part->end = (uint32_t)end;
+  c->part_count++;
+  if (c->gaps[use].part == 0) c->gaps[use].part = (uint32_t)c->part_count;
+}
+
+/* Makes the parts of all gaps of tensors that may leave, and fills the heaps. 0 if host memory is
+   refused. Items are sorted by size. */
+static int gmlo_parts_make(gmlo_circle *c, gmlo_preference order) {
+  size_t i, u;
+  c->parts = (gmlo_part *)gmlo_take(&c->scope, c->use_count + c->item_count, sizeof *c->parts);
+  c->heaps = (uint32_t *)gmlo_take(&c->scope, 2 * c->leaf_count, sizeof *c->heaps);
+  if (c->parts == NULL || c->heaps == NULL) return 0;
+  for (i = 0; i < c->item_count && c->items[i].bytes >= c->desc->tensor_bytes_min; i++) {
+    const gmlo_item *item = &c->items[i];
+    for (u = item->use_begin; u < item->use_end; u++) {
+      size_t first = c->steps[c->uses[u].step].hi + 1;
+      if (c->gaps[u].state != GMLO_KEPT) continue;
+      if (u + 1 < item->use_end) {
+        gmlo_part_add(c, i, u, 0, first, c->steps[c->uses[u + 1].step].lo);
+      } else if ((c->desc->flags & GMLAKE_OFFLOAD_NO_CROSSING) == 0) {
+        gmlo_part_add(c, i, u, 0, first, c->slot_count);
+        gmlo_part_add(c, i, u, 1, 0, item->lo);
+      }
+    }
+  }
+  for (i = 0; i < c->part_count; i++) c->parts[i].key = gmlo_part_key(c, &c->parts[i], order);
+  gmlo_cover_fill(c);
+  return !c->failed;
+}
+
+/* Leaves the part only the slots for which `placed` would help; NULL: none. [D2] */
+static void gmlo_part_narrow(const gmlo_circle *c, gmlo_part *part, const gmlo_gap *placed) {
+  size_t base = part->turn != 0 ? c->slot_count : 0;
+  size_t lo = placed != NULL ? gmlo_boundary_after(c, placed->out_end) : 0;
+  size_t hi = placed != NULL ? gmlo_boundary_before(c, placed->in_start) : 0;
+  lo = lo > base ? lo - base : 0;
+  hi = hi > base ? hi - base : 0;
+  part->lo = lo > part->first ? (uint32_t)(lo < part->end ? lo : part->end) : part->first;
+  part->hi = hi < part->end ? (uint32_t)hi : part->end;
 }
 
 /* Swaps one candidate of the slot; to the letter all that it can. Returns how many, or -1 if host
    memory is refused. */
-static int gmlo_swap_at(gmlo_circle *c, size_t slot, gmlo_preference order) {
-  int letter = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0, swapped = 0, done;
-  size_t count = gmlo_find_candidates(c, slot, order);
-  while (count != 0 && (letter || swapped == 0)) {
+static int gmlo_swap_at(gmlo_circle *c, size_t slot) {
+  int swapped = 0;
+  uint32_t id;
+  while ((c->greedy || swapped == 0) && (id = gmlo_cover_at(c, slot)) != GMLAKE_OFFLOAD_NONE) {
+    gmlo_part *part = &c->parts[id];
+    gmlo_gap placed = c->gaps[part->use];
     gmlo_candidate k;
-    gmlo_item *item = gmlo_next_candidate(c, &count);
-    if (!gmlo_candidate_at(c, item, slot, &k)) continue;
-    done = gmlo_swap_try(c, &k);
-    if (done < 0) return -1;
-    if (done == 0) c->gaps[k.use].tried_at = slot + 1;
-    swapped += done;
-    if (done > 0 && letter && gmlo_swap_later(c, item, k.use) < 0) return -1;
+    int fits;
+    (void)gmlo_candidate_of(c, part, slot, &k);
+    fits = gmlo_ratio_allows(c, k.item) && gmlo_swap_place(c, &k, &placed);
+    if (!fits || !gmlo_swap_helps(&k, &placed)) {
+      gmlo_part_narrow(c, part, fits ? &placed : NULL);
+      continue;
+    }
+    if (!gmlo_lanes_reserve(c)) return -1;
+    gmlo_swap_commit(c, k.item, k.use, &placed);
+    swapped++;
+    if (c->greedy && (c->desc->flags & GMLAKE_OFFLOAD_NO_CLEAN_DROP) == 0 &&
+        gmlo_swap_later(c, k.item, k.use) < 0)
+      return -1;
   }
-  return swapped;
+  return c->failed ? -1 : swapped;
 }
 
 /* Algorithm 3 without recomputation: swaps until the target is reached or no swap helps. -1: host
    memory is refused. */
-static int gmlo_swap_down(gmlo_circle *c, int64_t target, gmlo_preference order) {
+static int gmlo_swap_down(gmlo_circle *c, int64_t target) {
   int64_t bytes, mark_bytes = INT64_MAX;
   size_t round = 0, slot = gmlo_profile_peak(c, &bytes);
   int swapped;
-  while (bytes > target) {
+  if (c->freed) gmlo_cover_fill(c);
+  while (bytes > target && c->work < c->work_max) {
     if ((c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0 && round++ % GMLO_LETTER_ROUNDS == 0) {
       if (bytes > mark_bytes - mark_bytes / GMLO_LETTER_PART) break;
       mark_bytes = bytes;
     }
-    swapped = gmlo_swap_at(c, slot, order);
+    swapped = gmlo_swap_at(c, slot);
     if (swapped < 0) return -1;
     if (swapped == 0) break;
     slot = gmlo_profile_peak(c, &bytes);
@@ -3281,17 +3574,15 @@ static size_t gmlo_swap_prune(gmlo_circle *c, int64_t bytes) {
 
 /* Swaps, takes back what is not needed, and swaps again, as long as that lowers the peak. -1: host
    memory is refused. */
-static int gmlo_swap_all(gmlo_circle *c, int64_t target, gmlo_preference order) {
+static int gmlo_swap_all(gmlo_circle *c, int64_t target) {
   int64_t before, after;
-  size_t i;
   int rounds;
-  if (gmlo_swap_down(c, target, order) < 0) return -1;
+  if (gmlo_swap_down(c, target) < 0) return -1;
   if ((c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0) return 0;
   for (rounds = 0; rounds < GMLO_SWAP_ROUNDS; rounds++) {
     (void)gmlo_profile_peak(c, &before);
     if (gmlo_swap_prune(c, before) == 0 || before <= target) break;
-    for (i = 0; i < c->use_count; i++) c->gaps[i].tried_at = 0;
-    if (gmlo_swap_down(c, target, order) < 0) return -1;
+    if (gmlo_swap_down(c, target) < 0) return -1;
     (void)gmlo_profile_peak(c, &after);
     if (after >= before) break;
   }
@@ -3340,6 +3631,8 @@ static int gmlo_source_is_there(gmlo_circle *c, gmlo_item *item, size_t maker, s
 static gmlo_item *gmlo_item_of(gmlo_circle *c, uint32_t job, uint32_t tensor) {
   return &c->items[c->item_at[c->item_base[job] + tensor]];
 }
+
+#define GMLO_OFFER_WORK 20 /* steps that an offer takes, about */
 
 /* What it costs to recompute a tensor. */
 typedef struct gmlo_remake {
@@ -3412,7 +3705,7 @@ typedef struct gmlo_offer {
 /* How long operators would have to wait for a swap of the candidate. 0 if it is not possible. An
    operator waits at the end of its slots, so a wait gives no time if the peak's slot is the first
    or the last of the gap. */
-static int gmlo_wait_times(const gmlo_circle *c, const gmlo_candidate *k, gmlo_offer *offer) {
+static int gmlo_wait_times(gmlo_circle *c, const gmlo_candidate *k, gmlo_offer *offer) {
   uint64_t length = gmlo_lane_copy_ns(c, GMLO_OUT, k->item->bytes), out = k->begin, in, lo;
   uint64_t period = gmlo_period(c);
   if (gmlo_gap_is_clean(c, k->item, k->use)) length = 0;
@@ -3457,6 +3750,7 @@ static void gmlo_wait_before(gmlo_circle *c, size_t slot, uint64_t t) {
     if (c->steps[i].hi + 1 == slot) c->steps[i].idle_ns += t;
   }
   gmlo_circle_stretch(c, slot, t);
+  gmlo_cover_widen_at(c, slot - 1);
 }
 
 static void gmlo_recompute_commit(gmlo_circle *c, const gmlo_offer *offer) {
@@ -3473,6 +3767,7 @@ static void gmlo_recompute_commit(gmlo_circle *c, const gmlo_offer *offer) {
   gmlo_gap_absent(c, k->item, gap);
   gmlo_profile_add(c, next->lo, next->hi - next->lo + 1, (int64_t)offer->remake.scratch_bytes);
   gmlo_circle_stretch(c, next->lo + 1, offer->remake.time_ns);
+  gmlo_cover_widen_at(c, next->lo);
 }
 
 /* 1: done; -1: host memory is refused. */
@@ -3502,10 +3797,14 @@ static int gmlo_pay_at(gmlo_circle *c, size_t slot, double excess_bytes, uint64_
   double best_rate = -1;
   size_t i;
   memset(&best, 0, sizeof best);
-  for (i = 0; i < c->item_count && c->items[i].bytes >= c->desc->tensor_bytes_min; i++) {
+  c->work += c->part_count / 4;
+  for (i = 0; i < c->part_count; i++) {
+    const gmlo_part *part = &c->parts[i];
     uint64_t cost;
     double rate;
-    if (!gmlo_candidate_at(c, &c->items[i], slot, &k)) continue;
+    if (slot < part->first || slot >= part->end) continue;
+    if (c->gaps[part->use].state != GMLO_KEPT || !gmlo_candidate_of(c, part, slot, &k)) continue;
+    c->work += GMLO_OFFER_WORK;
     if (!gmlo_offer_make(c, &k, &offer, &cost) || cost > budget_ns) continue;
     rate = (double)k.item->bytes;
     if (offer.recompute) rate -= (double)offer.remake.returned_bytes;
@@ -3520,17 +3819,17 @@ static int gmlo_pay_at(gmlo_circle *c, size_t slot, double excess_bytes, uint64_
 
 /* Recomputes and waits until the target is reached, or the time that may be added is spent; swaps
    again after each step. -1: host memory is refused. */
-static int gmlo_pay_down(gmlo_circle *c, int64_t target, gmlo_preference order) {
+static int gmlo_pay_down(gmlo_circle *c, int64_t target) {
   int letter = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0, done;
-  double wanted = (double)c->base_ns * c->desc->overhead_max;
+  double wanted = (double)c->base_ns * c->overhead;
   uint64_t budget = letter || wanted > (double)GMLO_TIME_MAX ? GMLO_TIME_MAX : (uint64_t)wanted;
   int64_t bytes;
-  size_t i, slot = gmlo_profile_peak(c, &bytes);
-  while (bytes > target && c->added_ns < budget) {
+  size_t slot = gmlo_profile_peak(c, &bytes);
+  while (bytes > target && c->added_ns < budget && c->work < c->work_max) {
     done = gmlo_pay_at(c, slot, (double)(bytes - target), budget - c->added_ns);
     if (done <= 0) return done;
-    for (i = 0; i < c->use_count; i++) c->gaps[i].tried_at = 0;
-    if (gmlo_swap_down(c, target, order) < 0) return -1;
+    c->work += c->use_count / 2; /* of making slots longer */
+    if (gmlo_swap_down(c, target) < 0) return -1;
     slot = gmlo_profile_peak(c, &bytes);
   }
   return 0;
@@ -3539,10 +3838,11 @@ static int gmlo_pay_down(gmlo_circle *c, int64_t target, gmlo_preference order) 
 /* Plans the circle: down to the target, or as near as possible. 0 if host memory is refused. */
 static int gmlo_circle_plan(gmlo_circle *c, int64_t target, gmlo_preference order) {
   int letter = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
-  int pays = letter ? target > 0 : c->desc->overhead_max > 0;
+  int pays = letter ? target > 0 : c->overhead > 0;
   int64_t bytes;
-  if (gmlo_swap_all(c, target, order) < 0) return 0;
-  if (pays && gmlo_pay_down(c, target, order) < 0) return 0;
+  c->greedy = letter || order == GMLO_GREEDY;
+  if (!gmlo_parts_make(c, order) || gmlo_swap_all(c, target) < 0) return 0;
+  if (pays && gmlo_pay_down(c, target) < 0) return 0;
   if (!letter) {
     (void)gmlo_profile_peak(c, &bytes);
     (void)gmlo_swap_prune(c, bytes > target ? bytes : target);
@@ -3679,11 +3979,14 @@ static gmlake_offload_plan *gmlo_draft_plan(const gmlo_circle *c, uint32_t job,
 }
 
 /* ---- >>search: the best of several plans for each job -------------------------------------------
-   Tries plans in several orders and with several targets, and keeps the best one of each job.
-   Invariant:
+   Tries plans with several preferences, targets and allowances, and keeps the best one of each job.
+   Invariants:
    [R1] A replan makes the plans of all jobs before it puts the first of them in its place.
-   Cost: for each plan that is tried a circle, its swaps and its payments. Fails: where host memory
-   is refused; the former plans then stay. */
+   [R2] Each try counts its steps of work. The tries of a job together have GMLO_WORK_MIN and
+        GMLO_WORK_PER_ACCESS for each access; a try that has spent its part ends as it is, which is
+        a plan, too.
+   Cost: so many steps, about 10 to 25 ns each. Fails: where host memory is refused; the former
+   plans then stay. */
 
 /* To the letter: plans all jobs on one circle. plans[j] becomes the plan of job j. */
 static int gmlo_search_letter(gmlake_offload_planner *planner, gmlake_offload_plan **plans) {
@@ -3706,68 +4009,91 @@ static int gmlo_search_letter(gmlake_offload_planner *planner, gmlake_offload_pl
   return done;
 }
 
-#define GMLO_TRIES_MIN 3 /* at least so many plans are tried for a job, one with each preference, */
-#define GMLO_TRIES_MAX 60         /* at most so many, */
-#define GMLO_TRIED_ACCESSES 50000 /* and so many that they have about these accesses together */
+#define GMLO_TRIES_MIN 4           /* at least so many plans are tried, one with each preference, */
+#define GMLO_TRIES_MAX 120         /* at most so many, */
+#define GMLO_TRIED_ACCESSES 100000 /* and so many that they have about these accesses together */
+#define GMLO_WORK_MIN 5000000u     /* steps of all tries together, */
+#define GMLO_WORK_PER_ACCESS 200u  /* and so many more for each access */
 #define GMLO_NEAR_PART 512 /* a peak is near a target if it is above it by one part in so many */
 
-/* Looks for the best of several plans of one job. */
+/* Parts of an iteration's time for which plans are made if more is allowed: so that a plan is never
+   worse because more was allowed. */
+static const double gmlo_allowances[] = {0, .01, .02, .05, .1, .2, .5, 1};
+
+/* Looks for the best of several plans of one job that add no more than `overhead`. */
 typedef struct gmlo_search {
   gmlake_offload_planner *planner;
   uint32_t job;
   double share;
   size_t goal_bytes; /* lower is no better */
-  size_t try_count;  /* tries that are left */
+  double overhead;
+  size_t try_count;   /* tries that are left */
+  uint64_t work_left; /* steps that are left */
+  uint64_t try_work;  /* steps of the longest try */
   gmlake_offload_plan *best;
 } gmlo_search;
 
-/* Whether the plan is better than the best one: fewer bytes above the goal, then less time, then
-   fewer bytes copied. */
-static int gmlo_search_prefers(const gmlo_search *search, const gmlake_offload_plan *plan) {
-  const gmlake_offload_plan_info *a = &plan->info, *b;
-  size_t a_bytes = a->peak_bytes > search->goal_bytes ? a->peak_bytes : search->goal_bytes, b_bytes;
-  if (search->best == NULL) return 1;
-  b = &search->best->info;
-  b_bytes = b->peak_bytes > search->goal_bytes ? b->peak_bytes : search->goal_bytes;
-  if (a_bytes != b_bytes) return a_bytes < b_bytes;
-  if (a->time_ns != b->time_ns) return a->time_ns < b->time_ns;
-  return a->in_bytes + a->out_bytes < b->in_bytes + b->out_bytes;
+/* Whether plan a is better than b: fewer bytes above the goal, then less time, then fewer bytes
+   copied. b may be NULL. */
+static int gmlo_search_prefers(const gmlo_search *search, const gmlake_offload_plan *a,
+                               const gmlake_offload_plan *b) {
+  size_t a_bytes = a->info.peak_bytes, b_bytes = b != NULL ? b->info.peak_bytes : SIZE_MAX;
+  if (a_bytes < search->goal_bytes) a_bytes = search->goal_bytes;
+  if (b_bytes < search->goal_bytes) b_bytes = search->goal_bytes;
+  if (b == NULL || a_bytes != b_bytes) return a_bytes < b_bytes;
+  if (a->info.time_ns != b->info.time_ns) return a->info.time_ns < b->info.time_ns;
+  return a->info.in_bytes + a->info.out_bytes < b->info.in_bytes + b->info.out_bytes;
 }
 
-/* Tries one plan for the target with that preference. 0 if host memory is refused. */
-static int gmlo_search_try(gmlo_search *search, size_t target_bytes, int order, uint64_t noise) {
+/* *best becomes the better one of both, the other one is destroyed. */
+static void gmlo_search_keep(const gmlo_search *search, gmlake_offload_plan **best,
+                             gmlake_offload_plan *plan) {
+  if (plan != NULL && gmlo_search_prefers(search, plan, *best)) {
+    gmlake_offload_plan *former = *best;
+    *best = plan;
+    plan = former;
+  }
+  gmlo_plan_destroy(plan);
+}
+
+/* Tries one plan for the target with that preference. `sharers` tries, this one and those that must
+   follow, share the steps that are left. 0 if host memory is refused. */
+static int gmlo_search_try(gmlo_search *search, size_t target_bytes, int order, uint64_t noise,
+                           unsigned sharers) {
   const gmlake_offload_host *host = &search->planner->desc.host;
   gmlake_offload_plan *plan = NULL;
   gmlo_circle c;
   int64_t bytes = 0;
+  if (search->try_count != 0) search->try_count--;
   if (!gmlo_circle_make(&c, search->planner, search->job, search->share)) return 0;
   c.noise = noise;
+  c.overhead = search->overhead;
+  c.work_max = search->work_left / sharers;
   if (gmlo_circle_plan(&c, (int64_t)target_bytes, (gmlo_preference)order)) {
     (void)gmlo_profile_peak(&c, &bytes);
     plan = gmlo_draft_plan(&c, search->job, host);
   }
+  search->work_left -= c.work < search->work_left ? c.work : search->work_left;
+  if (c.work > search->try_work) search->try_work = c.work;
+  if (search->work_left < c.work) search->try_count = 0; /* another one would hardly end */
   gmlo_circle_leave(&c);
   if (plan == NULL) return 0;
   plan->info.peak_bytes = (size_t)bytes;
-  if (gmlo_search_prefers(search, plan)) {
-    gmlake_offload_plan *former = search->best;
-    search->best = plan;
-    plan = former;
-  }
-  gmlo_plan_destroy(plan);
-  if (search->try_count != 0) search->try_count--;
+  gmlo_search_keep(search, &search->best, plan);
   return 1;
 }
 
-/* A target that cannot be reached makes a plan spend the link's time in the wrong places. So this
-   tries targets between `low` and the best peak by bisection, until `left` tries are left. */
+/* A target that cannot be reached makes a plan pay in the wrong places. So this tries targets
+   between `low` and the best peak by bisection, until `left` tries are left. */
 static int gmlo_search_between(gmlo_search *search, size_t low, size_t left) {
   size_t high = search->best->info.peak_bytes;
   int order;
   while (high > low + low / GMLO_NEAR_PART && search->try_count > left) {
     size_t middle = low + (high - low) / 2;
-    for (order = 0; order < GMLO_PREFERENCES && search->best->info.peak_bytes > middle; order++) {
-      if (!gmlo_search_try(search, middle, order, 0)) return 0;
+    for (order = 0; order < GMLO_PREFERENCES && search->best->info.peak_bytes > middle &&
+                    search->try_count != 0;
+         order++) {
+      if (!gmlo_search_try(search, middle, order, 0, 1)) return 0;
     }
     if (search->best->info.peak_bytes > middle) low = middle;
     high = search->best->info.peak_bytes;
@@ -3775,50 +4101,75 @@ static int gmlo_search_between(gmlo_search *search, size_t low, size_t left) {
   return 1;
 }
 
-/* Tries each preference with the goal, then targets below the best peak, then random choices. */
+/* Tries each preference with the goal. If time may be added, tries lower targets next: without it
+   they would give the same plans. Then tries random choices. 0 if host memory is refused. */
 static int gmlo_search_run(gmlo_search *search) {
-  size_t low = search->planner->jobs[search->job].graph->info.op_bytes_max, target;
+  size_t low = search->planner->jobs[search->job].graph->info.op_bytes_max;
+  size_t left = search->overhead > 0 ? search->try_count / 3 * 2 : 0, target;
   int order;
   for (order = 0; order < GMLO_PREFERENCES; order++) {
-    if (!gmlo_search_try(search, search->goal_bytes, order, 0)) return 0;
+    unsigned sharers = order == 0 ? 1 : (unsigned)(GMLO_PREFERENCES - order);
+    if (!gmlo_search_try(search, search->goal_bytes, order, 0, sharers)) return 0;
   }
   if (low < search->goal_bytes) low = search->goal_bytes;
-  if (!gmlo_search_between(search, low, search->try_count / 3 * 2)) return 0;
+  if (left != 0 && !gmlo_search_between(search, low, left)) return 0;
   while (search->try_count != 0) {
     size_t best = search->best->info.peak_bytes;
     if (best <= low && search->best->info.added_ns == 0) break;
     target = search->try_count % 2 == 0 ? low : best - (best - low) / 16;
     if (best <= low) target = search->goal_bytes;
     if (!gmlo_search_try(search, target, (int)(search->try_count % GMLO_PREFERENCES),
-                         search->try_count)) {
+                         search->try_count, 1)) {
       return 0;
     }
   }
   return 1;
 }
 
+/* Plans for the overhead, and keeps the better one of this plan and *best. 0 if host memory is
+   refused. */
+static int gmlo_search_allowance(gmlo_search *search, double overhead, gmlake_offload_plan **best) {
+  const gmlake_offload_planner *planner = search->planner;
+  size_t accesses = planner->jobs[search->job].graph->info.access_count;
+  int done;
+  search->overhead = overhead;
+  search->try_count = planner->desc.try_count_max;
+  if (search->try_count == 0) {
+    search->try_count = GMLO_TRIES_MIN + GMLO_TRIED_ACCESSES / (accesses + 1);
+    if (search->try_count > GMLO_TRIES_MAX) search->try_count = GMLO_TRIES_MAX;
+  }
+  done = gmlo_search_run(search);
+  gmlo_search_keep(search, best, search->best);
+  search->best = NULL;
+  return done;
+}
+
+/* Plans for all that may be added, then, as long as steps are left, for less. */
 static int gmlo_search_job(gmlake_offload_planner *planner, uint32_t job, double share,
                            gmlake_offload_plan **out_plan) {
   const gmlake_offload_graph_info *info = &planner->jobs[job].graph->info;
-  double all = (double)gmlo_planner_bytes(planner);
+  double all = (double)gmlo_planner_bytes(planner), allowed = planner->desc.overhead_max;
   gmlo_search search;
+  size_t i = sizeof gmlo_allowances / sizeof *gmlo_allowances;
+  int done;
   memset(&search, 0, sizeof search);
   search.planner = planner;
   search.job = job;
   search.share = share;
+  search.work_left = GMLO_WORK_MIN + GMLO_WORK_PER_ACCESS * (uint64_t)info->access_count;
   if (all > 0) {
     search.goal_bytes =
         (size_t)((double)planner->desc.target_bytes * ((double)info->peak_bytes / all));
   }
-  search.try_count = planner->desc.try_count_max;
-  if (search.try_count == 0)
-    search.try_count = GMLO_TRIES_MIN + GMLO_TRIED_ACCESSES / (info->access_count + 1);
-  if (search.try_count > GMLO_TRIES_MAX) search.try_count = GMLO_TRIES_MAX;
-  if (gmlo_search_run(&search)) {
-    *out_plan = search.best;
-    return 1;
+  done = gmlo_search_allowance(&search, allowed, out_plan);
+  while (i-- != 0 && done && search.work_left > search.try_work * GMLO_PREFERENCES) {
+    if (gmlo_allowances[i] < allowed) {
+      done = gmlo_search_allowance(&search, gmlo_allowances[i], out_plan);
+    }
   }
-  gmlo_plan_destroy(search.best);
+  if (done) return 1;
+  gmlo_plan_destroy(*out_plan);
+  *out_plan = NULL;
   return 0;
 }
 

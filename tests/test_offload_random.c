@@ -439,6 +439,265 @@ static void recorded_graphs(void **state) {
   check_recorded("llama-7b-lora-b8-1k", .6, .05);
 }
 
+/* ---- Parts of the planner, against what finds the same by looking at everything -------------- */
+
+#define LANE_NS 500
+#define LANE_PIECES 40
+
+/* Swaps whose copies out are taken in a lane of LANE_NS nanoseconds, each of which is taken or not. */
+typedef struct lane_world {
+  gmlo_circle c;
+  gmlake_offload_planner_desc desc;
+  uint64_t slots[11], period;
+  gmlo_gap gaps[LANE_PIECES];
+} lane_world;
+
+static int lane_taken(const lane_world *w, uint64_t t) {
+  const gmlo_lane *l = &w->c.lanes[GMLO_OUT];
+  size_t i;
+  for (i = 0; i < l->count; i++) {
+    if (l->spans[i].begin <= t && t < l->spans[i].end) return 1;
+  }
+  return 0;
+}
+
+static int gap_taken(const lane_world *w, uint64_t t) {
+  size_t i;
+  for (i = 0; i < LANE_PIECES; i++) {
+    const gmlo_gap *gap = &w->gaps[i];
+    uint64_t begin = gap->out_start % w->period, end = begin + (gap->out_end - gap->out_start);
+    if (gap->state != GMLO_SWAPPED) continue;
+    if ((begin <= t && t < end) || t + w->period < end) return 1;
+  }
+  return 0;
+}
+
+/* [L1] and that the lane has what the swaps have, and no more. */
+static void check_lane(const lane_world *w) {
+  const gmlo_lane *l = &w->c.lanes[GMLO_OUT];
+  uint64_t t;
+  size_t i;
+  for (i = 0; i < l->count; i++) {
+    assert_true(l->spans[i].begin < l->spans[i].end && l->spans[i].end <= w->period);
+    if (i != 0) assert_true(l->spans[i - 1].end < l->spans[i].begin);
+  }
+  assert_true(l->count <= l->piece_count && l->piece_count <= l->capacity);
+  for (t = 0; t < w->period; t++) assert_int_equal(lane_taken(w, t), gap_taken(w, t));
+}
+
+static int is_free(const lane_world *w, uint64_t begin, uint64_t length) {
+  uint64_t t;
+  for (t = begin; t < begin + length; t++) {
+    if (gap_taken(w, t % w->period)) return 0;
+  }
+  return 1;
+}
+
+/* Both searches find what trying every begin finds. The earliest is taken, if there is one. */
+static void lane_search(lane_world *w, gmlo_gap *gap) {
+  uint64_t lo = random_below((uint32_t)w->period), hi = lo + random_below(300), at = 0, t;
+  uint64_t length = 1 + random_below(40);
+  int found = gmlo_lane_latest(&w->c, GMLO_OUT, lo, hi, length, &at), any = 0;
+  for (t = lo; t + length <= hi; t++) any |= is_free(w, t, length);
+  assert_int_equal(found, any);
+  if (found) assert_true(at >= lo && at + length <= hi && is_free(w, at, length));
+  for (t = at + 1; found && t + length <= hi; t++) assert_false(is_free(w, t, length));
+  assert_int_equal(gmlo_lane_earliest(&w->c, GMLO_OUT, lo, hi, length, &at), any);
+  if (!any) return;
+  assert_true(at >= lo && at + length <= hi && is_free(w, at, length));
+  for (t = lo; t < at; t++) assert_false(is_free(w, t, length));
+  assert_true(gmlo_lanes_reserve(&w->c));
+  gap->state = GMLO_SWAPPED;
+  gap->out_start = at;
+  gap->out_end = gap->in_start = gap->in_end = at + length;
+  gmlo_lane_change(&w->c, GMLO_OUT, gap->out_start, gap->out_end, 1);
+}
+
+static void lanes_are_right(void **state) {
+  uint64_t seed;
+  size_t i, stretches = 0;
+  (void)state;
+  for (seed = 1; seed <= 60; seed++) {
+    lane_world *w = (lane_world *)calloc(1, sizeof *w);
+    assert_non_null(w);
+    random_state = seed;
+    w->c.scope = gmlo_scope_of(&counted);
+    w->c.desc = &w->desc;
+    w->c.gaps = w->gaps;
+    w->c.use_count = LANE_PIECES;
+    w->c.slot_begin = w->slots;
+    w->c.slot_count = 10;
+    for (i = 0; i <= 10; i++) w->slots[i] = LANE_NS / 10 * i;
+    w->period = LANE_NS;
+    for (i = 0; i < 120; i++) {
+      gmlo_gap *gap = &w->gaps[random_below(LANE_PIECES)];
+      if (gap->state == GMLO_SWAPPED && random_below(3)) {
+        gmlo_lane_change(&w->c, GMLO_OUT, gap->out_start, gap->out_end, 0);
+        gap->state = GMLO_KEPT;
+      } else if (gap->state == GMLO_KEPT) {
+        lane_search(w, gap);
+      } else {
+        gmlo_circle_stretch(&w->c, 1 + random_below(10), 1 + random_below(5));
+        w->period = gmlo_period(&w->c);
+        stretches++;
+      }
+      check_lane(w);
+    }
+    gmlo_free(&w->c.scope.host, w->c.lanes[GMLO_OUT].spans);
+    gmlo_free(&w->c.scope.host, w->c.lanes[GMLO_IN].spans);
+    free(w);
+  }
+  assert_true(stretches > 100);
+  assert_int_equal(host_bytes, 0);
+}
+
+/* Whether some gap at the peak could be swapped, by trying all of them. */
+static int peak_can_be_lowered(gmlo_circle *c, int64_t *out_bytes) {
+  size_t slot = gmlo_profile_peak(c, out_bytes), i;
+  for (i = 0; i < c->part_count; i++) {
+    const gmlo_part *part = &c->parts[i];
+    gmlo_gap placed = c->gaps[part->use];
+    gmlo_candidate k;
+    if (slot < part->first || slot >= part->end || placed.state != GMLO_KEPT) continue;
+    (void)gmlo_candidate_of(c, part, slot, &k);
+    if (gmlo_swap_place(c, &k, &placed) && gmlo_swap_helps(&k, &placed)) return 1;
+  }
+  return 0;
+}
+
+/* Swapping ends where no candidate of the peak can be swapped, also behind waits and behind swaps
+   that were taken back. */
+static void no_candidate_is_missed(void **state) {
+  uint64_t seed;
+  size_t swapped = 0;
+  int64_t bytes;
+  (void)state;
+  for (seed = 1; seed <= 150; seed++) {
+    gmlake_offload_graph *graph = random_graph(seed, 20 + seed % 100);
+    gmlake_offload_planner_desc desc;
+    gmlake_offload_job_desc job;
+    gmlake_offload_planner *planner;
+    gmlo_circle c;
+    uint32_t id;
+    size_t i, slot;
+    memset(&desc, 0, sizeof desc);
+    memset(&job, 0, sizeof job);
+    desc.tensor_bytes_min = 1;
+    desc.flags = seed % 4 == 0 ? GMLAKE_OFFLOAD_NO_CROSSING : 0;
+    desc.host = counted;
+    job.graph = graph;
+    assert_ok(gmlake_offload_planner_create(&desc, &planner));
+    assert_ok(gmlake_offload_add_job(planner, &job, &id));
+    assert_true(gmlo_circle_make(&c, planner, id, 1));
+    assert_true(gmlo_parts_make(&c, (gmlo_preference)(1 + seed % 3)));
+    for (i = 0; i < 6; i++) {
+      assert_int_equal(gmlo_swap_down(&c, 0), 0);
+      assert_false(peak_can_be_lowered(&c, &bytes));
+      slot = gmlo_profile_peak(&c, &bytes);
+      if (i % 2) (void)gmlo_swap_prune(&c, bytes);
+      assert_true(gmlo_lanes_reserve(&c));
+      if (i % 2 == 0) gmlo_wait_before(&c, slot, 100 * US);
+    }
+    for (i = 0; i < c.use_count; i++) swapped += c.gaps[i].state == GMLO_SWAPPED;
+    gmlo_circle_leave(&c);
+    gmlake_offload_planner_destroy(planner);
+    gmlake_offload_graph_destroy(graph);
+  }
+  assert_true(swapped > 1000);
+  assert_int_equal(host_bytes, 0);
+}
+
+static size_t planned_at(const gmlake_offload_graph *graph, double overhead) {
+  gmlake_offload_planner_desc desc;
+  gmlake_offload_job_desc job;
+  gmlake_offload_job_info info;
+  gmlake_offload_planner *planner;
+  uint32_t id;
+  memset(&desc, 0, sizeof desc);
+  memset(&job, 0, sizeof job);
+  desc.overhead_max = overhead;
+  desc.try_count_max = 12;
+  desc.tensor_bytes_min = 1;
+  desc.host = counted;
+  job.graph = graph;
+  info.struct_bytes = 0;
+  assert_ok(gmlake_offload_planner_create(&desc, &planner));
+  assert_ok(gmlake_offload_add_job(planner, &job, &id));
+  assert_ok(gmlake_offload_replan(planner));
+  assert_ok(gmlake_offload_get_job_info(planner, id, &info));
+  gmlake_offload_planner_destroy(planner);
+  return info.planned_bytes;
+}
+
+static void more_allowed_is_never_worse(void **state) {
+  static const double allowed[] = {0, .01, .02, .05, .1, .2, .5};
+  uint64_t seed;
+  size_t i, better = 0;
+  (void)state;
+  for (seed = 1; seed <= 25; seed++) {
+    gmlake_offload_graph *graph = random_graph(seed, 60);
+    size_t least = SIZE_MAX, bytes;
+    for (i = 0; i < sizeof allowed / sizeof *allowed; i++) {
+      bytes = planned_at(graph, allowed[i]);
+      assert_true(bytes <= least);
+      better += bytes < least;
+      least = bytes;
+    }
+    gmlake_offload_graph_destroy(graph);
+  }
+  assert_true(better > 60);
+}
+
+/* A chain in which each operator reads a parameter of its own: as many candidates as operators. */
+static gmlake_offload_graph *chain(size_t count) {
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t x = tensor(graph, MIB, GMLAKE_OFFLOAD_INPUT);
+  for (; count != 0; count--) {
+    uint32_t w = tensor(graph, 4 * MIB, GMLAKE_OFFLOAD_PERSISTENT), y = made(graph, MIB);
+    op(graph, 20 * US, x, w, y);
+    x = y;
+  }
+  assert_ok(gmlake_offload_graph_seal(graph));
+  return graph;
+}
+
+/* [R2] A try ends soon after its steps are spent, and is a plan. */
+static void work_is_bounded(void **state) {
+  gmlake_offload_graph *graph = chain(3000);
+  gmlake_offload_planner_desc desc;
+  gmlake_offload_job_desc job;
+  gmlake_offload_planner *planner;
+  gmlo_search search;
+  uint64_t work, spent[3];
+  size_t peaks[3], i;
+  uint32_t id;
+  (void)state;
+  memset(&desc, 0, sizeof desc);
+  memset(&job, 0, sizeof job);
+  desc.host = counted;
+  job.graph = graph;
+  assert_ok(gmlake_offload_planner_create(&desc, &planner));
+  assert_ok(gmlake_offload_add_job(planner, &job, &id));
+  for (i = 0, work = 200000; i < 3; i++, work *= 4) {
+    memset(&search, 0, sizeof search);
+    search.planner = planner;
+    search.share = 1;
+    search.overhead = .05;
+    search.work_left = work;
+    assert_true(gmlo_search_try(&search, 0, GMLO_LARGEST, 0, 1));
+    spent[i] = search.try_work;
+    peaks[i] = search.best->info.peak_bytes;
+    gmlo_plan_destroy(search.best);
+    assert_true(spent[i] <= work + work / 4);
+  }
+  assert_true(spent[0] < spent[1]);
+  assert_true(peaks[0] > peaks[1] && peaks[1] >= peaks[2]);
+  assert_true(peaks[0] < info_of(graph).peak_bytes);
+  gmlake_offload_planner_destroy(planner);
+  gmlake_offload_graph_destroy(graph);
+  assert_int_equal(host_bytes, 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(plans_keep_what_they_promise),
@@ -446,6 +705,10 @@ int main(void) {
       cmocka_unit_test(plans_hold_without_jitter),
       cmocka_unit_test(nonsense_gives_the_same_bytes),
       cmocka_unit_test(recorded_graphs),
+      cmocka_unit_test(lanes_are_right),
+      cmocka_unit_test(no_candidate_is_missed),
+      cmocka_unit_test(more_allowed_is_never_worse),
+      cmocka_unit_test(work_is_bounded),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
