@@ -2475,107 +2475,118 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
 }
 
 /* ---- >>arena --------------------------------------------------------------------------------
-   gmlk_arena: one home range of addresses, tiled by blocks, and the pPool: its free blocks in
-   sorted pools, one a stream and one of clean memory. Owns the tiling, tags and chunk records.
+   gmlk_arena: one range of home addresses, tiled by blocks, and the paper's pPool: its free blocks
+   in sorted pools, one pool for each stream's memory and one for clean memory. Owns the tiling, the
+   tags, the pools and the chunk records. A slot is the place of a chunk in the range.
 
-   Neighbours of one tag are one block, but for those that a policy keeps apart. Free memory beside
-   free memory of another tag stays apart, since merging would lose a fence or spread one; but a
-   stream may take clean memory and its own in one piece. Such a *run* stands in the stream's pool
-   as one hole: its first block tagged with the stream carries the run's size. Clean blocks stand in
-   the clean pool besides.
+   Neighbours with the same tag are joined to one block, unless a policy keeps them apart. Free
+   neighbours with different tags are not joined: one would lose its fence, or wait for a fence that
+   it does not need. But a stream may take clean memory and its own in one piece. So a *run* of a
+   stream is as many neighbours as possible that are clean or have the stream's tag, one at least
+   with the tag. The stream's pool holds each run as one hole: its first tagged block, the lead,
+   carries the size of the whole run. Clean blocks also stand in the clean pool, each by itself.
 
-   [A1] the blocks tile the arena from its base to its end without gap or overlap;
-   [A2] no two neighbours are both unbacked, or both free with the same tag and neither apart;
-   [A3] each clean free block stands in pool 0 with its own size, each run with a stream's block
-        in it in that stream's pool, by its first such block, with the run's size, and by the
-        second, if there is one, in the pool's tree; others do not;
-   [A4] chunks[i].first is the block that holds the first grain of slot i, the edge behind the
-        last slot; [A5] a slot's handle is 0 exactly where the block there is unbacked or the slot
-   lies behind the end, but for quarantined slots, which growth passes over;
-   [A6] free_grains and backed_count are what a walk would count; [A7] the tree of gaps holds each
-   unbacked block, with its size, and nothing else; [A8] the sizes of an arena's tables are those
-   of its slots, chunks and streams; [A9] an owned block has a ticket that was given out, and flags
-   that could be asked for; free memory has none but APART.
-   Costs: locate is O(blocks of one chunk); put and take are O(1), beside clean memory O(log of the
-   stream's runs), plus the chunks whose first block changes. Fail: host memory, in reserving
-   only. */
+   [A1] The blocks tile the arena from its base to its end without gap or overlap.
+   [A2] No two neighbours are both unbacked, or both free with the same tag and neither apart.
+   [A3] A clean free block stands in bins[GMLK_CLEAN] with its own size. A run's lead stands in its
+        stream's bins with the run's size, and the run's second tagged block, if it has one, in
+        the tree bins->seconds. No other block stands in either.
+   [A4] chunks[i].first is the block that holds the first grain of slot i; for the slot behind the
+        last one it is the edge.
+   [A5] The handle of a slot is 0 exactly if the block there is unbacked or the slot lies behind the
+        end. Quarantined slots may have one all the same; growth passes over them.
+   [A6] free_grains and backed_count are what a walk would count.
+   [A7] The tree of gaps holds each unbacked block, with its size, and nothing else.
+   [A8] The sizes of an arena's tables are those that its slots, chunks and streams need.
+   [A9] An owned block has a ticket that was given out, and flags that a caller may ask for. Free
+        memory has no flag but GMLK_APART.
 
-typedef struct gmlk_chunk {
-  uint64_t handle;    /* 0: none */
-  gmlk_block *first;  /* [A4] */
-  uint32_t map_count; /* mappings of it in windows */
-  uint16_t mark;      /* scratch of growth and trim */
-  uint16_t stuck;     /* quarantined: 1 still mapped, 2 not released */
+   gmlk_locate is O(blocks of one chunk). Putting and taking a block are O(1), or O(log(runs of the
+   stream)) beside clean memory, plus the chunks whose first block changes. Can fail: what reserves
+   host memory (admit, reserve_slots, scratch_reserve, init), and nothing else. */
+
+typedef struct gmlk_chunk { /* of one slot */
+  uint64_t handle;          /* the driver's; 0: no memory. Written by >>grow and >>pools */
+  gmlk_block *first;        /* [A4] */
+  uint32_t map_count;       /* mappings of it in windows; written by >>stitch */
+  uint16_t mark;            /* scratch of >>windows, >>grow and >>research, which leave it 0 */
+  uint16_t stuck;           /* quarantined: 1 could not be unmapped, 2 could not be released */
 } gmlk_chunk;
 
-typedef struct gmlk_run { /* scratch of the planner: whole free chunks side by side */
+typedef struct gmlk_run { /* scratch of >>planner: neighbouring chunks that are wholly free */
   uint32_t slot, count;
-  uint32_t grains; /* of the whole run, its ends included */
+  uint32_t grains; /* of them and of the free memory on both sides */
 } gmlk_run;
 
-typedef struct gmlk_tip { /* scratch of the planner: the free head of a chunk */
+typedef struct gmlk_tip { /* scratch of >>planner: the free head of a chunk */
   uint32_t slot, grains;
 } gmlk_tip;
 
-typedef struct gmlk_span { /* a range of grains: piece of a window */
+typedef struct gmlk_span { /* a range of grains: a piece of a window, or of a plan for one */
   uint32_t at, grains;
-  gmlk_block *block; /* [live window] its block */
+  gmlk_block *block; /* [live window] the block of the home range that the piece is */
 } gmlk_span;
 
-typedef struct gmlk_windows { /* see >>windows */
-  gmlk_window **buckets;      /* idle ones by size */
+typedef struct gmlk_windows { /* written by >>windows, which says more */
+  gmlk_window **buckets;      /* hash table of idle windows by size */
   size_t bucket_count, count;
   uint64_t number;              /* of the newest window */
-  uint32_t grains_min;          /* of the smallest one that ever was: less need not be looked for */
-  gmlk_window *oldest, *newest; /* idle ones by last use */
-  gmlk_window *quarantine;      /* mapped for good: unmapping failed */
+  uint32_t grains_min;          /* of the smallest window ever; no search for less is needed */
+  gmlk_window *oldest, *newest; /* list of the idle windows by last use */
+  gmlk_window *quarantine;      /* list of the windows that could not be unmapped */
   size_t bytes;                 /* mapped by all windows */
-  gmlk_block va_head, va_tail;  /* address space, in slots of chunk_bytes */
-  gmlk_bins *va;
+  gmlk_block va_head, va_tail;  /* edges of the address space, tiled in slots of chunk_bytes */
+  gmlk_bins *va;                /* its free ranges */
   uint64_t base;
-  size_t reserved_bytes;
+  size_t reserved_bytes; /* of address space */
 } gmlk_windows;
 
 typedef struct gmlk_arena {
   gmlk_host *host;
   gmlk_records *records;
-  uint64_t base;
-  size_t reserved_bytes; /* of address space */
-  size_t chunk_bytes, limit_bytes;
-  uint64_t seal;      /* of the limit, see >>check */
-  unsigned chunk_log; /* log2 of a chunk's grains */
-  uint32_t number;
-  uint32_t slot_count, slot_limit; /* slots tiled; slots that fit the reservation */
-  size_t slot_capacity;            /* of chunks, one more for the edge */
+  uint64_t base;                   /* home address of grain 0 */
+  size_t reserved_bytes;           /* of address space */
+  size_t chunk_bytes;              /* a power of two */
+  size_t limit_bytes;              /* of its chunks together; 0: none but the lake's */
+  uint64_t seal;                   /* of limit_bytes, see >>check */
+  unsigned chunk_log;              /* log2 of a chunk's grains */
+  uint32_t number;                 /* its index in lake->arenas */
+  uint32_t slot_count, slot_limit; /* slots tiled; slots that the reservation has */
+  size_t slot_capacity;            /* of chunks, which has one entry more, for the edge */
   gmlk_chunk *chunks;
-  void *scratch; /* what follows points into it; what it holds lasts no longer than a plan */
-  size_t scratch_slots;
+  void *scratch;        /* holds the four below; it is valid during one plan */
+  size_t scratch_slots; /* that it is large enough for */
   gmlk_run *runs;
   gmlk_tip *tips;
   gmlk_span *spans;
-  uint32_t *slots;
+  uint32_t *slots;       /* of >>grow, in the place of the other three */
   gmlk_block head, tail; /* edges */
   gmlk_block *gaps;      /* tree of the unbacked blocks */
-  gmlk_bins **bins;      /* by stream number */
+  gmlk_bins **bins;      /* the pools by stream number; NULL: no memory has that tag yet */
   size_t bins_capacity;
-  uint64_t free_grains; /* in free blocks, whatever their tag */
-  size_t backed_count, stuck_count;
-  uint32_t stuck_end; /* behind the last quarantined slot */
-  size_t live_count;  /* blocks of the user's, pending ones included */
-  int keeps_apart;    /* a policy says which free blocks are joined */
+  uint64_t free_grains;             /* in free blocks of any tag */
+  size_t backed_count, stuck_count; /* slots with memory; slots in quarantine, written by >>grow */
+  uint32_t stuck_end;               /* the slot behind the last one in quarantine */
+  size_t live_count; /* blocks of the user's, pending ones too; written by >>request, >>pending,
+                        >>buffer */
+  int keeps_apart;   /* 1: a policy decides which free blocks are joined */
   gmlk_windows windows;
-  gmlake_pool *pool;      /* NULL: the default one */
-  int is_bare;            /* no home range: its chunks are mapped in buffers alone, see >>buffer */
-  gmlake_buffer *buffers; /* [bare] destroyed ones too until they are unmapped, */
-  size_t void_count;      /* so many */
+  gmlake_pool *pool;      /* that it belongs to; NULL: the lake's own arena */
+  int is_bare;            /* 1: no home range; only buffers map its chunks, see >>buffer */
+  gmlake_buffer *buffers; /* [bare] list; a destroyed buffer stays until it is unmapped */
+  size_t void_count;      /* [bare] destroyed buffers in it */
 } gmlk_arena;
+
+/* Best fit looks at this many holes that may not serve, for want of alignment or as parts of a run,
+   before it takes what is sure to serve: a search stays O(1). */
+#define GMLK_HOLE_TRIES 16u
 
 static uint32_t gmlk_chunk_grains(const gmlk_arena *a) { return (uint32_t)1 << a->chunk_log; }
 static uint32_t gmlk_slot_at(const gmlk_arena *a, uint32_t slot) { return slot << a->chunk_log; }
 static uint32_t gmlk_slot_of(const gmlk_arena *a, uint32_t at) { return at >> a->chunk_log; }
 static uint32_t gmlk_block_end(const gmlk_block *b) { return b->at + b->grains; }
 
-/* The first slot that begins at or behind a grain. */
+/* The first slot that begins at this grain or behind it. */
 static uint32_t gmlk_slot_from(const gmlk_arena *a, uint32_t at) {
   return (at >> a->chunk_log) + ((at & (gmlk_chunk_grains(a) - 1)) != 0);
 }
@@ -2590,12 +2601,12 @@ static int gmlk_is_clean(const gmlk_block *b) {
   return b->state == GMLK_FREE && b->stream == GMLK_CLEAN;
 }
 
-/* Whether work on the stream may use the block without waiting for anything. */
+/* Whether the stream may take the block without waiting for another. */
 static int gmlk_is_open(const gmlk_block *b, unsigned stream) {
   return b->state == GMLK_FREE && (b->stream == GMLK_CLEAN || b->stream == stream);
 }
 
-/* Keeps [A4] for the slots that the block begins. */
+/* Keeps [A4] for the slots whose first grain the block holds. */
 static inline void gmlk_cover(gmlk_arena *a, gmlk_block *b) {
   uint32_t slot = gmlk_slot_from(a, b->at), end = gmlk_slot_from(a, gmlk_block_end(b));
   for (; slot < end; slot++) a->chunks[slot].first = b;
@@ -2615,14 +2626,15 @@ static int gmlk_arena_admit_new(gmlk_arena *a, unsigned stream) {
   return a->bins[stream] != NULL;
 }
 
-/* A bins for a stream's memory, so that nothing that follows has to allocate one. */
+/* Makes sure that the stream has a pool here, so that no later step has to make one. 0: no host
+   memory. */
 GMLK_INLINE int gmlk_arena_admit(gmlk_arena *a, unsigned stream) {
   const gmlk_bins *bins = stream < a->bins_capacity ? a->bins[stream] : NULL;
   return (bins && bins->count <= bins->room) || gmlk_arena_admit_new(a, stream);
 }
 
-/* The nearest blocks that are not clean, whose runs reach over those between: one step, but where
-   clean blocks are apart. */
+/* The nearest block before b that is not clean, and that behind it. One step, unless a policy keeps
+   clean blocks apart. */
 static gmlk_block *gmlk_before_clean(const gmlk_block *b) {
   gmlk_block *before = b->prev;
   while (gmlk_is_clean(before)) before = before->prev;
@@ -2639,15 +2651,16 @@ static int gmlk_has_tag(const gmlk_block *b, unsigned stream) {
   return b->state == GMLK_FREE && b->stream == stream;
 }
 
-typedef struct gmlk_reach { /* of a run */
+typedef struct gmlk_reach { /* a run: its lead, its first grain, the grain behind it */
   gmlk_block *lead;
   uint32_t at, end;
 } gmlk_reach;
 
-/* Where a run begins, given its first tagged block. */
+/* The first block of a run. */
 static gmlk_block *gmlk_run_start(const gmlk_block *lead) { return gmlk_before_clean(lead)->next; }
 
-/* The run that a tagged block is in. */
+/* The run that a tagged block is in. The lead, which alone has a hole, stands before the second
+   tagged block, which the tree finds. */
 static gmlk_reach gmlk_run_of(const gmlk_arena *a, gmlk_block *b) {
   gmlk_reach run;
   run.lead = b;
@@ -2657,6 +2670,7 @@ static gmlk_reach gmlk_run_of(const gmlk_arena *a, gmlk_block *b) {
   return run;
 }
 
+/* Enters a run of so many grains in its pool [A3]; below, takes it out. */
 static void gmlk_run_enter(gmlk_arena *a, gmlk_block *lead, uint32_t grains) {
   gmlk_bins *bins = a->bins[lead->stream];
   gmlk_block *second = gmlk_behind_clean(lead);
@@ -2671,7 +2685,8 @@ static void gmlk_run_leave(gmlk_arena *a, gmlk_block *lead) {
   if (gmlk_has_tag(second, lead->stream)) gmlk_tree_remove(&bins->seconds, second);
 }
 
-/* The runs that a clean block is in, at most two: lead NULL where there is none. They leave. */
+/* Takes the runs that the blocks before and behind a clean block are in out of their pools. lead is
+   NULL where there is none; both may be the same run. */
 static void gmlk_runs_beside(gmlk_arena *a, gmlk_block *before, gmlk_block *behind,
                              gmlk_reach *left, gmlk_reach *right) {
   left->lead = right->lead = NULL;
@@ -2681,8 +2696,8 @@ static void gmlk_runs_beside(gmlk_arena *a, gmlk_block *before, gmlk_block *behi
   if (right->lead && right->lead != left->lead) gmlk_run_leave(a, right->lead);
 }
 
-/* Takes a free block out of every pool it counts in; the runs end before it and begin behind it. It
-   is reserved until it is mended in or gets an owner. */
+/* Takes a free or unbacked block out of every pool and tree. Runs that it was in then end before it
+   or begin behind it. It is reserved until gmlk_mend enters it again or it gets an owner. */
 static void gmlk_cut(gmlk_arena *a, gmlk_block *b) {
   gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b);
   unsigned stream = b->stream;
@@ -2706,7 +2721,7 @@ static void gmlk_cut(gmlk_arena *a, gmlk_block *b) {
   b->state = GMLK_RESERVED;
 }
 
-/* Enters a clean block, and the runs that now reach over it. */
+/* Enters a clean block, and joins or lengthens the runs beside it. */
 static void gmlk_mend_clean(gmlk_arena *a, gmlk_block *b) {
   gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b);
   gmlk_reach left, right;
@@ -2721,7 +2736,7 @@ static void gmlk_mend_clean(gmlk_arena *a, gmlk_block *b) {
   if (right.lead) gmlk_run_enter(a, behind, right.end - gmlk_block_end(before));
 }
 
-/* Enters a block that a stream's work may still use, and makes one run with those beside. */
+/* Enters a block with a stream's tag, and joins it with the stream's runs beside it. */
 static void gmlk_mend_tagged(gmlk_arena *a, gmlk_block *b) {
   gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b), *lead = b;
   uint32_t at = gmlk_block_end(before), end = behind->at;
@@ -2740,7 +2755,7 @@ static void gmlk_mend_tagged(gmlk_arena *a, gmlk_block *b) {
   gmlk_run_enter(a, lead, end - at);
 }
 
-/* Enters a block that is in no pool, and does not join its neighbours, where it belongs. */
+/* Undoes gmlk_cut: the block gets this state and stands where it belongs. It joins no neighbour. */
 static void gmlk_mend(gmlk_arena *a, gmlk_block *b, unsigned state) {
   b->state = GMLK_RESERVED;
   b->hole = 0;
@@ -2755,8 +2770,9 @@ static void gmlk_mend(gmlk_arena *a, gmlk_block *b, unsigned state) {
   b->state = (uint8_t)state;
 }
 
-/* Split: cuts a block that is in no pool behind its first grains; returns the front, the back
-   is the next one. The shorter part gets the new record. pre: one record reserved. */
+/* The paper's Split: cuts a block behind its first `grains`. Returns the front; the back is its
+   next. The shorter part gets the new record, which costs less [A4]. pre: the block is in no pool;
+   one record is reserved. */
 static inline gmlk_block *gmlk_split(gmlk_arena *a, gmlk_block *b, uint32_t grains) {
   gmlk_block *part = gmlk_records_take(a->records);
   gmlk_block *next = b->next;
@@ -2777,7 +2793,7 @@ static inline gmlk_block *gmlk_split(gmlk_arena *a, gmlk_block *b, uint32_t grai
   return b;
 }
 
-/* Joins a block with the next one, neither in a pool; the longer one's record survives. */
+/* Joins a block with the next one. The longer one's record stays. pre: both are in no pool. */
 static inline gmlk_block *gmlk_join(gmlk_arena *a, gmlk_block *b) {
   gmlk_block *next = b->next, *gone = b->grains >= next->grains ? next : b;
   gmlk_block *kept = gone == b ? next : b;
@@ -2786,7 +2802,7 @@ static inline gmlk_block *gmlk_join(gmlk_arena *a, gmlk_block *b) {
   uint32_t gone_grains = gone->grains;
   gmlk_unlink(gone);
   gmlk_records_give(a->records, gone);
-  kept->at = gone_at; /* only the slots of the part that changes hands */
+  kept->at = gone_at; /* for gmlk_cover: only these slots have a new first block */
   kept->grains = gone_grains;
   gmlk_cover(a, kept);
   kept->at = at;
@@ -2801,7 +2817,8 @@ static int gmlk_same_tag(const gmlk_block *a, const gmlk_block *b) {
          (a->state == GMLK_FREE && a->stream == b->stream && !((a->flags | b->flags) & GMLK_APART));
 }
 
-/* Joins a block that is in no pool with neighbours of the same kind, and enters the result. */
+/* Joins a block with the neighbours that have its tag, and enters the result. pre: it is in no
+   pool; its state is the one that it is to have. */
 static gmlk_block *gmlk_coalesce(gmlk_arena *a, gmlk_block *b) {
   int joins_prev = gmlk_same_tag(b, b->prev), joins_next = gmlk_same_tag(b, b->next);
   unsigned state = b->state;
@@ -2818,15 +2835,15 @@ static gmlk_block *gmlk_coalesce(gmlk_arena *a, gmlk_block *b) {
   return b;
 }
 
-/* Whether a block tagged with the stream, beside this one, makes no run with more than this one:
-   what most frees and requests meet, and what they need not look further for. */
+/* Whether a block with this tag, next to `beside`, would be in a run with no block but `beside`.
+   Most blocks that are freed have such neighbours on both sides: gmlk_put then needs no search. */
 static int gmlk_is_plain(const gmlk_block *beside, unsigned stream) {
   if (beside->state != GMLK_FREE) return 1;
   if (beside->stream != stream) return beside->stream != GMLK_CLEAN && stream != GMLK_CLEAN;
   return beside->hole == beside->grains && stream >= GMLK_FIRST_STREAM;
 }
 
-/* Update, the paper's free: a block that is owned becomes free memory with a tag. */
+/* The paper's Update: an owned block becomes free memory with this tag. */
 static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint64_t ticket) {
   b->state = GMLK_FREE;
   b->flags &= GMLK_APART;
@@ -2858,9 +2875,9 @@ static gmlk_block *gmlk_retag(gmlk_arena *a, gmlk_block *b, unsigned stream) {
   return gmlk_coalesce(a, b);
 }
 
-/* Takes [at, at + grains) out of the free blocks that hold it, without joining them: the state
-   is GMLK_RESERVED, tags and tickets stay. Returns the first. pre: first holds at; the range is
-   free; two records reserved. */
+/* Takes [at, at + grains) out of the free blocks that hold it. The blocks in it become reserved,
+   keep tags and tickets, and are not joined. Returns the first of them. pre: the range is free;
+   `first` holds `at`; two records are reserved. */
 static gmlk_block *gmlk_reserve_range(gmlk_arena *a, gmlk_block *first, uint32_t at,
                                       uint32_t grains) {
   uint32_t end = at + grains;
@@ -2885,7 +2902,7 @@ static gmlk_block *gmlk_reserve_range(gmlk_arena *a, gmlk_block *first, uint32_t
   return first;
 }
 
-/* A block that is in no pool gets an owner. */
+/* Gives the block an owner and a new ticket. pre: it is in no pool. */
 static gmlk_block *gmlk_give_owner(gmlk_arena *a, gmlk_block *b, unsigned state) {
   b->state = (uint8_t)state;
   b->flags = 0;
@@ -2896,14 +2913,13 @@ static gmlk_block *gmlk_give_owner(gmlk_arena *a, gmlk_block *b, unsigned state)
   return b;
 }
 
-/* Joins reserved blocks from `first` on into one of this state. */
+/* Joins the reserved blocks of a range into one, and gives it an owner. */
 static gmlk_block *gmlk_own(gmlk_arena *a, gmlk_block *first, uint32_t grains, unsigned state) {
   while (first->grains < grains) first = gmlk_join(a, first);
   return gmlk_give_owner(a, first, state);
 }
 
-/* Takes so many grains from `at` on out of a hole, the block that holds the first one being `b`:
-   one live block. pre: two records reserved. */
+/* Makes [at, at + grains) of a hole one live block. pre: `b` holds `at`; two records reserved. */
 GMLK_INLINE gmlk_block *gmlk_take(gmlk_arena *a, gmlk_block *b, uint32_t at, uint32_t grains) {
   gmlk_bins *bins = a->bins[b->stream];
   int is_alone = b->stream == GMLK_CLEAN
@@ -2932,7 +2948,7 @@ static void gmlk_unreserve_range(gmlk_arena *a, gmlk_block *first, uint32_t grai
   }
 }
 
-/* The block that holds a grain. */
+/* The block that holds the grain. It walks from the nearer end of the chunk. */
 static gmlk_block *gmlk_locate(const gmlk_arena *a, uint32_t at) {
   uint32_t slot = gmlk_slot_of(a, at);
   gmlk_block *b;
@@ -2946,25 +2962,26 @@ static gmlk_block *gmlk_locate(const gmlk_arena *a, uint32_t at) {
   return b;
 }
 
-/* Whether a clean block is part of a run of the stream's. */
+/* Whether a clean block is part of one of the stream's runs. */
 static int gmlk_is_beside(const gmlk_block *b, unsigned stream) {
   const gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b);
   return (before->state == GMLK_FREE && before->stream == stream) ||
          (behind->state == GMLK_FREE && behind->stream == stream);
 }
 
-/* The best clean block that is a hole by itself for the stream, not part of a run of its own. */
+/* Best fit among clean blocks that are not part of one of the stream's runs. */
 static gmlk_block *gmlk_best_clean(const gmlk_arena *a, unsigned stream, uint32_t grains) {
   gmlk_bins *bins = a->bins[GMLK_CLEAN];
   gmlk_block *best = gmlk_bins_best(bins, grains), *b = best;
   unsigned tries = 0;
-  while (b && tries++ < 16 && (b->hole < grains || (stream && gmlk_is_beside(b, stream))))
+  while (b && tries++ < GMLK_HOLE_TRIES &&
+         (b->hole < grains || (stream && gmlk_is_beside(b, stream))))
     b = gmlk_bins_next(bins, b);
   return b && b->hole < grains ? best : b;
 }
 
-/* Where a range of so many aligned grains can begin in the run open to the stream from `start`
-   on; 0 in *out_fits: nowhere. */
+/* The first aligned grain of a hole that begins at `start`; align is in grains. *out_fits: whether
+   `grains` fit from there. */
 static uint32_t gmlk_aligned_at(const gmlk_block *start, uint32_t hole, uint32_t grains,
                                 uint32_t align, int *out_fits) {
   uint32_t skip = (0 - start->at) & (align - 1);
@@ -2972,8 +2989,8 @@ static uint32_t gmlk_aligned_at(const gmlk_block *start, uint32_t hole, uint32_t
   return start->at + skip;
 }
 
-/* BestFit over one tag: of sixteen holes the first that holds the aligned range; else one that
-   holds it wherever it begins. */
+/* Best fit with alignment in one pool: of some holes the first that holds the aligned range, else
+   one so large that it holds it wherever it begins. */
 static inline gmlk_block *gmlk_best_in(const gmlk_arena *a, unsigned tag, unsigned stream,
                                        uint32_t grains, uint32_t align, uint32_t *out_at) {
   gmlk_bins *holes = a->bins[tag];
@@ -2981,15 +2998,16 @@ static inline gmlk_block *gmlk_best_in(const gmlk_arena *a, unsigned tag, unsign
   unsigned tries = 0;
   int fits;
   for (; b; b = gmlk_bins_next(holes, b)) {
-    if (tries++ == 16 && (b = gmlk_bins_best(holes, grains + align - 1)) == NULL) return NULL;
+    if (tries++ == GMLK_HOLE_TRIES && (b = gmlk_bins_best(holes, grains + align - 1)) == NULL)
+      return NULL;
     *out_at = gmlk_aligned_at(tag ? gmlk_run_start(b) : b, b->hole, grains, align, &fits);
     if (fits) return b;
   }
   return NULL;
 }
 
-/* BestFit over the arena: the first run in order of size that holds so many aligned grains and
-   is open to the stream. Returns the block that holds its first grain, *out_at. */
+/* The paper's BestFit: the smaller of the stream's best run and the best clean hole. Returns the
+   block that holds the range's first grain, *out_at; *out_hole is the hole's size. NULL: none. */
 static inline gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, uint32_t grains,
                                         uint32_t align, uint32_t *out_at, uint32_t *out_hole) {
   uint32_t own_at = 0, clean_at = 0;
@@ -3017,7 +3035,7 @@ static inline gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, ui
   return start;
 }
 
-/* Chunk records for slots [0, count), and the edge behind them. */
+/* Makes chunk records for slots [0, count), and one for the edge. 0: no host memory. */
 static int gmlk_arena_reserve_slots(gmlk_arena *a, size_t count) {
   size_t capacity = a->slot_capacity;
   void *chunks;
@@ -3033,16 +3051,16 @@ static int gmlk_arena_reserve_slots(gmlk_arena *a, size_t count) {
   return 1;
 }
 
-/* Bytes of scratch for so many slots, twice as many where blocks are kept apart: runs of whole
-   chunks have something between them then only, a chunk has one head, and a window has a span a run
-   and two ends. The planner is through with these when growth lists slots in their place. */
+/* Bytes of scratch for so many slots. Two runs have a chunk between them, so there are at most half
+   as many as slots; each chunk has one head; a window has a span for each run, and two at its ends
+   (and one for rounding). The list of slots of >>grow fits where these were. */
 static size_t gmlk_scratch_bytes(size_t slots) {
   return (slots / 2 + 1) * sizeof(gmlk_run) + (slots + 1) * sizeof(gmlk_tip) +
          (slots / 2 + 3) * sizeof(gmlk_span);
 }
 
-static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) {
-  if (a->keeps_apart) slots *= 2;
+static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) { /* 0: no host memory */
+  if (a->keeps_apart) slots *= 2;                              /* two runs may then touch */
   if (a->scratch && slots <= a->scratch_slots) return 1;
   gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
   a->scratch_slots = slots + slots / 4 + 16;
@@ -3055,7 +3073,7 @@ static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) {
   return 1;
 }
 
-/* Gives back what the arena's tables have beyond four times what they need. */
+/* Makes the arena's tables smaller where they have more than four times what they need. */
 static void gmlk_arena_tidy(gmlk_arena *a) {
   size_t slots = gmlk_max(a->slot_count, a->stuck_end), capacity = 2 * slots + 32, i;
   void *chunks;
@@ -3075,8 +3093,8 @@ static void gmlk_arena_tidy(gmlk_arena *a) {
   a->slot_capacity = capacity;
 }
 
-/* The arena's end moves up to `count` slots, the new ones unbacked. pre: slots and one record
-   reserved. */
+/* Moves the arena's end up to `count` slots; the new ones are unbacked. pre: chunk records and one
+   record are reserved. */
 static void gmlk_arena_extend(gmlk_arena *a, uint32_t count) {
   gmlk_block *b;
   if (count <= a->slot_count) return;
@@ -3094,7 +3112,7 @@ static void gmlk_arena_extend(gmlk_arena *a, uint32_t count) {
   (void)gmlk_coalesce(a, b);
 }
 
-/* Unbacked slots have memory now: clean and free. pre: two records reserved. */
+/* Makes unbacked slots clean free memory. pre: they have handles; two records are reserved. */
 static void gmlk_arena_back(gmlk_arena *a, uint32_t slot, uint32_t count) {
   uint32_t at = gmlk_slot_at(a, slot), grains = count << a->chunk_log;
   gmlk_block *b = gmlk_locate(a, at);
@@ -3112,7 +3130,7 @@ static void gmlk_arena_back(gmlk_arena *a, uint32_t slot, uint32_t count) {
   gmlk_put(a, b, GMLK_CLEAN, 0);
 }
 
-/* Gives up unbacked slots at the arena's end. */
+/* Gives up the unbacked slots at the arena's end. */
 static void gmlk_arena_shrink(gmlk_arena *a) {
   gmlk_block *b = a->tail.prev;
   if (b->state != GMLK_UNBACKED) return;
@@ -3124,7 +3142,7 @@ static void gmlk_arena_shrink(gmlk_arena *a) {
   a->chunks[a->slot_count].first = &a->tail;
 }
 
-/* A reserved block that covers whole slots loses its memory. */
+/* Makes a reserved block unbacked. pre: it covers whole slots. */
 static void gmlk_arena_unback(gmlk_arena *a, gmlk_block *b) {
   a->backed_count -= gmlk_slot_of(a, b->grains);
   b->state = GMLK_UNBACKED;
