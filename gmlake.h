@@ -4997,57 +4997,57 @@ static gmlake_result gmlk_evict_all(gmlake *l, gmlk_arena *a) {
 }
 
 /* ---- >>places ----------------------------------------------------------------------------------
-   gmlake_buffer: a range of addresses that is memory at its front, up to where it was last
-   resized. A place is one chunk's worth of these addresses. The chunks belong to a bare arena:
-   its tiling and tags say who owns a chunk and what may still use it, as for blocks. Such a
-   chunk has no home address; it is mapped where buffers need it. Owns the buffers' records,
-   their places and their mappings.
+   gmlake_buffer: a range of addresses whose front, up to where it was last resized, is memory. A
+   place is one chunk's worth of these addresses. The chunks belong to a bare arena: its tiling and
+   tags say who owns a chunk and what may still use it, as for blocks. Such a chunk has no home
+   address; it is mapped where buffers need it. Owns the buffers' records, their places and their
+   mappings.
    pre: the caller holds `driving`, except for what needs no driver call on a buffer that is not
    busy.
 
    [B1] Places [0, count) are mapped. The chunk of each is one block of state GMLK_COMMITTED, and
         in the front of no other buffer.
-   [B2] A place behind them is empty, or keeps its mapping whoever owns the chunk now, with the
-        tag of the last use through it. It is unmapped only when that use is complete.
+   [B2] A place behind them is empty, or it is still mapped, with the tag of the last use through
+        it; another buffer may own the chunk. It is unmapped only when that use is complete.
    [B3] A bare arena's map_count of a chunk is the number of places that map it.
    [B4] A destroyed buffer has count 0. It stays in the arena's list until all its places are
         empty.
-   [B5] A buffer's address space is what it may grow to; its places lie there in order.
-   A place is blind if its mapping could not be undone; the lake tries again before it uses the
-   place.
+   [B5] A buffer's address space has room for max_bytes; its places lie there in order.
+   A place is blind after a growth that failed if the driver refused to unmap it again; it is
+   unmapped before it is used again.
    Costs: one set_access for each chunk newly mapped, one unmap for each mapping removed, else
    O(chunks). Can fail: host memory, the driver. */
 
 enum { /* gmlk_place.state */
        GMLK_PLACE_EMPTY = 0,
        GMLK_PLACE_MAPPED,
-       GMLK_PLACE_BLIND /* mapped, perhaps without access: quarantined */
+       GMLK_PLACE_BLIND /* mapped, perhaps without access; counts as quarantined */
 };
 
 typedef struct gmlk_place gmlk_place;
-struct gmlk_place { /* a chunk's worth of a buffer's addresses */
-  gmlk_place *next; /* scratch of the driver: what is to be unmapped */
+struct gmlk_place {
+  gmlk_place *next; /* scratch of who holds `driving`: list of places to unmap */
   uint64_t address;
-  uint64_t ticket; /* [behind the front] of its stream: when the mapping was last used */
-  uint64_t seal;   /* [behind the front] of stream and ticket: nothing else tells a wrong one */
-  uint32_t slot;   /* the chunk mapped here, or about to be */
+  uint64_t ticket; /* [behind the front] with stream: the tag of the mapping's last use */
+  uint64_t seal;   /* [behind the front] checksum of stream and ticket, for >>check */
+  uint32_t slot;   /* [mapped, blind] of its chunk; [empty, while it grows] of the one to map */
   uint16_t stream;
   uint8_t state;
-  uint8_t mark; /* scratch of the driver */
+  uint8_t mark; /* scratch of who holds `driving`: the driver has done what was asked */
 };
 
 struct gmlake_buffer {
   gmlake *lake; /* NULL: destroyed */
   gmlk_arena *arena;
-  gmlk_block *va; /* its addresses */
+  gmlk_block *va; /* its address space; slack is its chunks without the guard */
   gmlk_place *places;
-  uint32_t place_count; /* as far as it may have grown yet */
-  uint32_t count;       /* chunks committed */
-  size_t bytes, max_bytes;
+  uint32_t place_count;    /* records in places; more are allocated as it grows */
+  uint32_t count;          /* chunks committed: the front */
+  size_t bytes, max_bytes; /* as the user asked; written by >>buffer */
   uint64_t user_data;
   const char *label;
-  gmlake_buffer *next;
-  int is_busy; /* the holder of `driving` is growing it with the books unlocked */
+  gmlake_buffer *next; /* in arena->buffers */
+  int is_busy;         /* the holder of `driving` grows it, with the books unlocked at times */
 };
 
 static uint64_t gmlk_buffer_address(const gmlake_buffer *b) {
@@ -5059,18 +5059,20 @@ static gmlk_block *gmlk_place_block(const gmlk_arena *a, const gmlk_place *place
   return gmlk_locate(a, gmlk_slot_at(a, place->slot));
 }
 
-/* When the mapping was last used, as far as it is not complete. */
+/* Sets the tag of the last use through a place. */
 static void gmlk_place_tag(gmlk_place *place, unsigned stream, uint64_t ticket) {
   place->stream = (uint16_t)stream;
   place->ticket = ticket;
   place->seal = gmlk_seal(stream, ticket);
 }
 
+/* Whether the last use through a place is known to be complete. */
 static int gmlk_place_is_done(const gmlake *l, const gmlk_place *place) {
   return gmlk_tag_done(&l->streams, place->stream, place->ticket);
 }
 
-/* Unmaps what lies behind fronts, the books unlocked meanwhile; what cannot be unmapped stays. */
+/* Unmaps a list of places that lie behind their buffers' fronts, the books unlocked meanwhile. A
+   place that cannot be unmapped stays as it is. */
 static gmlake_result gmlk_places_unmap(gmlake *l, gmlk_arena *a, gmlk_place *list) {
   gmlk_drive drive;
   gmlk_place *place;
@@ -5089,7 +5091,8 @@ static gmlake_result gmlk_places_unmap(gmlake *l, gmlk_arena *a, gmlk_place *lis
   return drive.result;
 }
 
-/* For trim: chunks under mappings whose work is pending cannot be returned. */
+/* For trim: clears the marks of chunks that cannot be returned, since a use through a place that
+   maps them is not complete. */
 static void gmlk_places_spare(gmlake *l, gmlk_arena *a) {
   const gmlake_buffer *b;
   uint32_t i;
@@ -5099,7 +5102,7 @@ static void gmlk_places_spare(gmlake *l, gmlk_arena *a) {
         a->chunks[b->places[i].slot].mark = 0;
 }
 
-/* For trim: every mapping of a marked chunk. */
+/* For trim: lists the places that map marked chunks. */
 static gmlk_place *gmlk_places_marked(gmlk_arena *a) {
   gmlk_place *list = NULL;
   gmlake_buffer *b;
@@ -5114,8 +5117,8 @@ static gmlk_place *gmlk_places_marked(gmlk_arena *a) {
   return list;
 }
 
-/* Maps the empty places of [b->count, count) to the chunks they name; undoes what it did on an
-   error. */
+/* Maps the empty places of [b->count, count) to the chunks in their slots; on an error unmaps them
+   again. Then mark tells which places are mapped that were empty. */
 static gmlake_result gmlk_places_drive(gmlk_drive *drive, gmlake_buffer *b, uint32_t count) {
   gmlk_arena *a = b->arena;
   gmlk_place *places = b->places;
@@ -5139,7 +5142,7 @@ static gmlake_result gmlk_places_drive(gmlk_drive *drive, gmlake_buffer *b, uint
   return result;
 }
 
-/* The same with the books unlocked, entered into them. */
+/* The same, with the books unlocked meanwhile, and writes down what is mapped now. */
 static gmlake_result gmlk_places_map(gmlake *l, gmlake_buffer *b, uint32_t count) {
   gmlk_arena *a = b->arena;
   gmlk_drive drive;
@@ -5159,7 +5162,7 @@ static gmlake_result gmlk_places_map(gmlake *l, gmlake_buffer *b, uint32_t count
   return drive.result;
 }
 
-/* Host memory for the places of [0, count). */
+/* Makes records for the places of [0, count), and for as many again; 0: no host memory. */
 static int gmlk_places_reserve(gmlake *l, gmlake_buffer *b, uint32_t count) {
   uint32_t most = b->va->slack, i, capacity;
   void *grown;
@@ -5176,7 +5179,7 @@ static int gmlk_places_reserve(gmlake *l, gmlake_buffer *b, uint32_t count) {
   return 1;
 }
 
-/* Gives up a destroyed buffer with its addresses. pre: [B4] its places are empty. */
+/* Frees a destroyed buffer's record and addresses. pre: [B4] its places are empty. */
 static void gmlk_buffer_discard(gmlake *l, gmlake_buffer *b) {
   gmlake_buffer **link = &b->arena->buffers;
   while (*link != b) link = &(*link)->next;
@@ -5187,7 +5190,7 @@ static void gmlk_buffer_discard(gmlake *l, gmlake_buffer *b) {
   gmlk_host_free(&l->host, b, sizeof(gmlake_buffer));
 }
 
-/* What a destroyed buffer still maps, if all of it may be unmapped. */
+/* Lists the places that a destroyed buffer still maps; 0: one of them may not be unmapped yet. */
 static int gmlk_buffer_remains(const gmlake *l, gmlake_buffer *b, gmlk_place **out_list) {
   uint32_t i;
   *out_list = NULL;
@@ -5200,7 +5203,8 @@ static int gmlk_buffer_remains(const gmlake *l, gmlake_buffer *b, gmlk_place **o
   return 1;
 }
 
-/* Unmaps up to `limit` destroyed buffers whose work is known to be complete. Never waits. */
+/* Unmaps and frees destroyed buffers whose uses are known to be complete: at most `limit` that need
+   the driver. Never waits. */
 static gmlake_result gmlk_buffers_reap(gmlake *l, gmlk_arena *a, size_t limit) {
   gmlake_buffer *b = a->buffers, *next;
   gmlake_result result = GMLAKE_OK;
@@ -5215,7 +5219,7 @@ static gmlake_result gmlk_buffers_reap(gmlake *l, gmlk_arena *a, size_t limit) {
   return result;
 }
 
-/* GMLAKE_FILL, for the chunks of [from, to). */
+/* GMLAKE_FILL: the host writes the byte to the chunks of places [from, to). */
 static void gmlk_buffer_fill(const gmlake *l, const gmlake_buffer *b, uint32_t from, uint32_t to,
                              unsigned byte) {
   size_t chunk = b->arena->chunk_bytes;
@@ -5224,7 +5228,7 @@ static void gmlk_buffer_fill(const gmlake *l, const gmlake_buffer *b, uint32_t f
            (to - from) * chunk);
 }
 
-/* Its front ends here now. */
+/* Moves the end of a buffer's front. */
 static void gmlk_buffer_end(gmlake *l, gmlake_buffer *b, uint32_t count) {
   size_t before = b->count * b->arena->chunk_bytes, now = count * b->arena->chunk_bytes;
   gmlk_buffer_fill(l, b, b->count, count, GMLAKE_FILL_NEW);
@@ -5236,20 +5240,20 @@ static void gmlk_buffer_end(gmlake *l, gmlake_buffer *b, uint32_t count) {
   gmlk_peak(&l->stats.active_bytes_peak, l->stats.active_bytes);
 }
 
-/* A chunk's block, owned or reserved, goes to a buffer's front. */
+/* Gives a chunk, whose blocks are reserved or owned, to a buffer's front. */
 static void gmlk_chunk_commit(gmlk_arena *a, gmlk_block *block) {
   gmlk_own(a, block, gmlk_chunk_grains(a), GMLK_COMMITTED)->stream = GMLK_CLEAN;
 }
 
-/* Reserves the chunk that is mapped there if the stream may have it; else NULL. pre: two records
-   reserved. */
+/* Reserves the chunk that a place maps; NULL: the place maps none, or the stream may not have it.
+   pre: two records reserved. */
 static gmlk_block *gmlk_place_reserve(gmlk_arena *a, const gmlk_place *place, unsigned stream) {
   gmlk_block *b = place->state == GMLK_PLACE_MAPPED ? gmlk_place_block(a, place) : NULL;
   if (!b || !gmlk_is_open(b, stream)) return NULL;
   return gmlk_reserve_range(a, b, gmlk_slot_at(a, place->slot), gmlk_chunk_grains(a));
 }
 
-/* Unmaps all places of an arena's buffers; returns whether one could not be. */
+/* Unmaps all places of an arena's buffers; returns whether one is still mapped. */
 static int gmlk_buffers_drain(gmlk_arena *a, gmlk_drive *drive) {
   gmlake_buffer *b;
   uint32_t i;
@@ -5280,6 +5284,14 @@ static void gmlk_buffers_free(gmlake *l, gmlake_buffer *b) {
 
 #define GMLK_GAP_TRIES 64u /* gaps of the home range that growth looks at, the lowest first */
 
+#define GMLK_GROW_RECORDS 3u /* block records for one range of new chunks, and for the new end */
+
+enum { /* gmlk_chunk.stuck; and .mark, after the driver was asked to undo a chunk */
+       GMLK_CHUNK_MAPPED = 1,   /* it could not be unmapped at home */
+       GMLK_CHUNK_UNMAPPED = 2, /* it could not be released */
+       GMLK_CHUNK_TRIMMED = 1   /* only .mark, of trim: it was released */
+};
+
 typedef struct gmlk_growth { /* where the arena grows */
   uint32_t count; /* chunks, their slots in arena->slots; 0: no room in the address space */
 } gmlk_growth;
@@ -5288,8 +5300,9 @@ static uint32_t gmlk_chunks_for(const gmlk_arena *a, uint64_t grains) {
   return (uint32_t)((grains + gmlk_chunk_grains(a) - 1) >> a->chunk_log);
 }
 
-/* Grains of the run open to the stream that ends where b begins, or begins where b ends: what new
-   memory there makes one run with. */
+/* The size in grains of the usable free run that ends where b begins, from its first aligned grain
+   on; 0: there is none, or a policy keeps blocks apart. New chunks at the front of b make one run
+   with it. */
 static uint32_t gmlk_open_before(const gmlk_arena *a, const gmlk_block *b, unsigned stream,
                                  uint32_t align) {
   gmlk_block *before = gmlk_before_clean(b);
@@ -5299,6 +5312,7 @@ static uint32_t gmlk_open_before(const gmlk_arena *a, const gmlk_block *b, unsig
   return (b->at - at) & ~(align - 1); /* boundaries are aligned, so the rest of it is */
 }
 
+/* The same for the usable free run that begins where b ends. */
 static uint32_t gmlk_open_after(const gmlk_arena *a, const gmlk_block *b, unsigned stream) {
   gmlk_block *behind = gmlk_behind_clean(b);
   uint32_t end = behind->at;
@@ -5313,7 +5327,7 @@ static void gmlk_growth_slots(gmlk_arena *a, gmlk_growth *growth, uint32_t slot,
   for (i = 0; i < count; i++) a->slots[i] = slot + i;
 }
 
-/* The slot behind the last quarantined one of a range, or its first. */
+/* The slot behind the last quarantined one of a range; the range's first if none is quarantined. */
 static uint32_t gmlk_behind_stuck(const gmlk_arena *a, uint32_t slot, uint32_t count) {
   uint32_t i;
   for (i = count; a->stuck_count && i-- > 0;)
@@ -5321,13 +5335,14 @@ static uint32_t gmlk_behind_stuck(const gmlk_arena *a, uint32_t slot, uint32_t c
   return slot;
 }
 
-/* Chunks for what is missing; one at least, since a run that is long enough already was passed
-   over, hidden behind others that could not be aligned. */
+/* The chunks to add to a run of `have` grains to make `grains`: at least one, since BestFit, which
+   looks at few runs for aligned requests, may have missed a run that is long enough. */
 static uint32_t gmlk_chunks_missing(const gmlk_arena *a, uint32_t grains, uint32_t have) {
   return grains > have ? gmlk_chunks_for(a, grains - have) : 1;
 }
 
-/* The first slot, from one at the end on, with room for so many chunks, or GMLK_NOWHERE. */
+/* The first slot, from `slot` on, which is behind the last one, that has room for so many chunks
+   without a quarantined one; GMLK_NOWHERE: there is none. */
 static uint32_t gmlk_slots_behind(const gmlk_arena *a, uint32_t slot, uint32_t count) {
   for (;;) {
     uint32_t next;
@@ -5338,7 +5353,8 @@ static uint32_t gmlk_slots_behind(const gmlk_arena *a, uint32_t slot, uint32_t c
   }
 }
 
-/* Where one run of `grains` can begin behind the end; *out_need is its chunks, 0: no room. */
+/* The slot from which new chunks behind the last slot make a run of `grains`, with the free memory
+   before them if that is next to it; *out_need is their number, 0: there is no room. */
 static uint32_t gmlk_growth_at_end(const gmlk_arena *a, unsigned stream, uint32_t grains,
                                    uint32_t align, uint32_t *out_need) {
   uint32_t tail = gmlk_open_before(a, &a->tail, stream, align), slot;
@@ -5352,8 +5368,8 @@ static uint32_t gmlk_growth_at_end(const gmlk_arena *a, unsigned stream, uint32_
   return slot;
 }
 
-/* The fewest chunks that make one run of `grains`: behind the last slot, or in a gap; of many gaps
-   the lowest are looked at, unless there is no room behind the last slot. */
+/* Finds the fewest new chunks that make one run of `grains`: behind the last slot, or in a gap.
+   Looks at the GMLK_GAP_TRIES lowest gaps, or at all if nothing has been found yet. */
 static void gmlk_growth_contiguous(gmlk_arena *a, unsigned stream, uint32_t grains, uint32_t align,
                                    gmlk_growth *growth) {
   uint32_t best, slot = gmlk_growth_at_end(a, stream, grains, align, &best);
@@ -5365,19 +5381,19 @@ static void gmlk_growth_contiguous(gmlk_arena *a, unsigned stream, uint32_t grai
     after = gmlk_open_after(a, b, stream);
     need = gmlk_chunks_missing(a, grains, before);
     if (need > gmlk_slot_of(a, b->grains)) {
-      need = gmlk_slot_of(a, b->grains); /* all of the gap, and what is free behind it */
+      need = gmlk_slot_of(a, b->grains); /* fills the gap, so the run behind it counts too */
       if ((uint64_t)before + b->grains + after < grains) continue;
     }
     if (best && (need > best || (need == best && slot < first))) continue;
     if (gmlk_behind_stuck(a, first, need) != first) continue;
     best = need;
     slot = first;
-    if (need == 1) break; /* none is better */
+    if (need == 1) break; /* fewer is not possible */
   }
   gmlk_growth_slots(a, growth, slot, best);
 }
 
-/* So many chunks anywhere: gaps from the lowest on, then the end. */
+/* Finds slots for so many chunks that need not lie side by side: the lowest gaps, then the end. */
 static void gmlk_growth_anywhere(gmlk_arena *a, uint32_t count, gmlk_growth *growth) {
   const gmlk_block *b = gmlk_tree_from(a->gaps, 0);
   uint32_t slot;
@@ -5390,8 +5406,9 @@ static void gmlk_growth_anywhere(gmlk_arena *a, uint32_t count, gmlk_growth *gro
   if (growth->count < count) growth->count = 0;
 }
 
-/* S4: one range, which needs no stitching, unless a window saves more than so many spare chunks;
-   shortfall 0 means that no window can be made. pre: slots reserved for both ways. */
+/* S4: plans where to grow: one contiguous range, if it needs at most `spare` chunks more than the
+   shortfall of a window does; else the shortfall, wherever there are slots. shortfall 0: no window
+   can be made. pre: slots reserved for both ways. */
 static void gmlk_plan_growth(gmlk_arena *a, unsigned stream, uint32_t grains, uint32_t align,
                              uint32_t shortfall, uint32_t spare, gmlk_growth *growth) {
   uint32_t missing = gmlk_chunks_for(a, shortfall);
@@ -5400,7 +5417,7 @@ static void gmlk_plan_growth(gmlk_arena *a, unsigned stream, uint32_t grains, ui
   gmlk_growth_anywhere(a, missing, growth);
 }
 
-/* Creates the chunks of a->slots[0, count) and maps them at home; *out_made are mapped. */
+/* Creates the chunks of a->slots[0, count) and maps them at home; *out_made of them are mapped. */
 static gmlake_result gmlk_chunks_make(gmlk_drive *drive, gmlk_arena *a, uint32_t count,
                                       uint32_t *out_made) {
   gmlake_result result = drive->result;
@@ -5424,8 +5441,8 @@ static gmlake_result gmlk_chunks_make(gmlk_drive *drive, gmlk_arena *a, uint32_t
   return result;
 }
 
-/* Undoes chunks_make in reverse. What cannot be undone is marked: 1 still mapped, 2 not
-   released. */
+/* Undoes gmlk_chunks_make in reverse. A chunk's mark tells what could not be undone, GMLK_CHUNK_*,
+   or is 0. */
 static void gmlk_chunks_unmake(gmlk_drive *drive, gmlk_arena *a, uint32_t count, uint32_t made) {
   uint32_t i = count;
   while (i--) {
@@ -5434,15 +5451,16 @@ static void gmlk_chunks_unmake(gmlk_drive *drive, gmlk_arena *a, uint32_t count,
     if (!chunk->handle) continue;
     if (i < made &&
         gmlk_drive_unmap(drive, gmlk_home(a, gmlk_slot_at(a, a->slots[i])), a->chunk_bytes))
-      chunk->mark = 1;
+      chunk->mark = GMLK_CHUNK_MAPPED;
     else if (gmlk_drive_release(drive, chunk->handle))
-      chunk->mark = 2;
+      chunk->mark = GMLK_CHUNK_UNMAPPED;
     else
       chunk->handle = 0;
   }
 }
 
-/* A slot is given up with its chunk, which counts as held until the end. */
+/* Gives up a slot with its chunk, which counts as held until the arena is closed. pre: mark tells
+   why. */
 static void gmlk_slot_quarantine(gmlake *l, gmlk_arena *a, uint32_t slot) {
   a->chunks[slot].stuck = a->chunks[slot].mark;
   a->chunks[slot].mark = 0;
@@ -5451,13 +5469,14 @@ static void gmlk_slot_quarantine(gmlake *l, gmlk_arena *a, uint32_t slot) {
   l->stats.quarantined_bytes += a->chunk_bytes;
 }
 
+/* Counts a new chunk. */
 static void gmlk_reserved_add(gmlake *l, size_t bytes) {
   l->stats.reserved_bytes += bytes;
   l->stats.chunk_count++;
   gmlk_peak(&l->stats.reserved_bytes_peak, l->stats.reserved_bytes);
 }
 
-/* After a failed growth: what could not be undone. */
+/* Quarantines what a failed growth could not undo. */
 static void gmlk_growth_quarantine(gmlake *l, gmlk_arena *a, uint32_t count) {
   uint32_t i;
   for (i = 0; i < count; i++) {
@@ -5468,14 +5487,15 @@ static void gmlk_growth_quarantine(gmlake *l, gmlk_arena *a, uint32_t count) {
   }
 }
 
-/* Records that entering these slots may take: one for the end, two a range. */
+/* Block records that entering these slots may take: one for the new end, two for each range. */
 static size_t gmlk_growth_records(const gmlk_arena *a, uint32_t count) {
-  size_t records = 3;
+  size_t records = GMLK_GROW_RECORDS;
   uint32_t i;
   for (i = 1; i < count; i++) records += a->slots[i] == a->slots[i - 1] + 1 ? 0 : 2;
   return records;
 }
 
+/* Makes clean free memory of new chunks. */
 static void gmlk_growth_commit(gmlake *l, gmlk_arena *a, uint32_t count) {
   uint32_t i, first = 0;
   gmlk_arena_extend(a, a->slots[count - 1] + 1);
@@ -5490,8 +5510,8 @@ static void gmlk_growth_commit(gmlake *l, gmlk_arena *a, uint32_t count) {
 #define GMLK_GROWTH_ASKED \
   64u /* chunks from which on a question to the driver is cheap beside them */
 
-/* Whether limits and the device allow so many more chunks; the driver is asked only where it must
-   be, or before it would be found out by creating hundreds of them in vain. */
+/* Whether limits and the device allow so many more chunks. The driver is asked only if
+   desc.driver_free_bytes_min is set, or for many chunks, which else might be created in vain. */
 static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_attempt *r, uint32_t count) {
   const gmlk_arena *a = r->arena;
   size_t bytes = (size_t)count * a->chunk_bytes, pool = a->backed_count * a->chunk_bytes;
@@ -5511,7 +5531,7 @@ static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_attempt *r, uint32_t co
                                                             : GMLAKE_OK;
 }
 
-/* Creates the chunks of a->slots[0, count) where limits and the device allow it. */
+/* Creates the chunks of a->slots[0, count), if limits and the device allow it. */
 static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_attempt *r, uint32_t count) {
   gmlk_arena *a = r->arena;
   size_t records = gmlk_growth_records(a, count);
@@ -5537,22 +5557,22 @@ static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_attempt *r, uint32_t count)
   return GMLAKE_OK;
 }
 
-/* Host memory for listing and entering so many more slots. */
+/* Reserves host memory to list and enter so many more slots. */
 static int gmlk_grow_reserve(gmlk_arena *a, uint64_t more) {
   size_t slots = (size_t)gmlk_min(gmlk_max(a->slot_count, a->stuck_end) + more, a->slot_limit);
   gmlk_bins_reserve(a->bins[GMLK_CLEAN], a->host);
   return gmlk_arena_reserve_slots(a, slots) && gmlk_scratch_reserve(a, slots);
 }
 
-/* S4's Alloc: memory for the request, contiguous or the shortfall of a window. *out_count is the
-   chunks that it tried to create. */
+/* S4's Alloc: creates memory for a request as gmlk_plan_growth plans it. *out_count: the chunks
+   that it tried to create. */
 static gmlake_result gmlk_grow_by(gmlake *l, gmlk_attempt *r, uint32_t shortfall, uint32_t spare,
                                   uint32_t *out_count) {
   gmlk_arena *a = r->arena;
   gmlk_growth growth;
   if (!gmlk_grow_reserve(a, gmlk_chunks_for(a, (uint64_t)r->grains + r->align)))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  /* A second time: enough that the range fits wherever its run begins. */
+  /* A second growth for one request makes a run in which any alignment fits. */
   gmlk_plan_growth(a, r->taker.stream, r->grains + (r->has_grown ? r->align - 1 : 0), r->align,
                    shortfall, spare, &growth);
   *out_count = growth.count;
@@ -5560,8 +5580,9 @@ static gmlake_result gmlk_grow_by(gmlake *l, gmlk_attempt *r, uint32_t shortfall
   return gmlk_grow_slots(l, r, growth.count);
 }
 
-/* One chunk to spare buys a range that needs no window, and what is left over serves later
-   requests; where memory is too short for that, the shortfall alone. */
+/* Grows for a request. One chunk more than a window needs is created if that gives a range that
+   needs no window: what is left of it serves later requests. If memory is too short for that, the
+   shortfall alone is created. */
 static gmlake_result gmlk_grow(gmlake *l, gmlk_attempt *r, uint32_t shortfall) {
   uint32_t count = 0;
   gmlake_result result = gmlk_grow_by(l, r, shortfall, 1, &count);
@@ -5572,16 +5593,16 @@ static gmlake_result gmlk_grow(gmlake *l, gmlk_attempt *r, uint32_t shortfall) {
 
 /* ---- trim ---- */
 
-/* Whether all of a chunk is clean; it may be of several blocks that are apart. */
+/* Whether all of a chunk is clean. It may be several blocks, which a policy keeps apart. */
 static int gmlk_slot_is_clean(const gmlk_arena *a, uint32_t slot) {
   const gmlk_block *b = a->chunks[slot].first;
   while (gmlk_is_clean(b) && gmlk_block_end(b) < gmlk_slot_at(a, slot + 1)) b = b->next;
   return gmlk_is_clean(b);
 }
 
-/* Chooses chunks to return, the highest first: wholly free and clean, and under no window or
-   buffer's place whose work is pending. Marks them, lists them in a->slots and kills their
-   windows. */
+/* Chooses chunks to return, from the highest below *from_slot on: all clean, and mapped by no
+   quarantined window, nor by a window or place whose last use is not complete. Marks them, lists
+   them in a->slots, and moves the idle windows over them to *dying. Returns their number. */
 static uint32_t gmlk_trim_choose(gmlake *l, gmlk_arena *a, uint32_t *from_slot, size_t max_bytes,
                                  gmlk_window **dying) {
   uint32_t slot = *from_slot, count = 0, kept = 0, i;
@@ -5612,8 +5633,8 @@ static uint32_t gmlk_trim_choose(gmlake *l, gmlk_arena *a, uint32_t *from_slot, 
   return kept;
 }
 
-/* Enters what became of the chosen chunks: mark 0 untouched, 1 released, 2 unmapped but not
-   released. */
+/* Writes down what became of the chosen chunks. Their mark is GMLK_CHUNK_TRIMMED,
+   GMLK_CHUNK_UNMAPPED, or 0 if the chunk is mapped as before. Returns the bytes released. */
 static size_t gmlk_trim_commit(gmlake *l, gmlk_arena *a, uint32_t count) {
   size_t released = 0;
   uint32_t i;
@@ -5624,7 +5645,7 @@ static size_t gmlk_trim_commit(gmlake *l, gmlk_arena *a, uint32_t count) {
       gmlk_unreserve_range(a, chunk->first, gmlk_chunk_grains(a));
       continue;
     }
-    if (mark == 1) {
+    if (mark == GMLK_CHUNK_TRIMMED) {
       released += a->chunk_bytes;
       l->stats.reserved_bytes -= a->chunk_bytes;
       l->stats.chunk_count--;
@@ -5638,7 +5659,7 @@ static size_t gmlk_trim_commit(gmlake *l, gmlk_arena *a, uint32_t count) {
   return released;
 }
 
-/* Returns a batch of chunks of an arena, looking below *from_slot. */
+/* Returns a batch of an arena's chunks that lie below *from_slot, max_bytes or little more. */
 static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_slot,
                                      size_t max_bytes, size_t *released) {
   gmlk_window *dying = NULL;
@@ -5661,9 +5682,10 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
     uint64_t at = gmlk_home(a, gmlk_slot_at(a, a->slots[i]));
     chunk->mark = 0;
     if (result || !drive.is_relaxed) continue;
-    if (GMLK_NEVER(chunk->map_count)) continue; /* what maps it is unmapped above: [W6] [B3] */
+    if (GMLK_NEVER(chunk->map_count)) continue; /* its mappings are gone by now: [W6] [B3] */
     if (!a->is_bare && gmlk_drive_unmap(&drive, at, a->chunk_bytes)) continue;
-    chunk->mark = gmlk_drive_release(&drive, chunk->handle) ? 2 : 1;
+    chunk->mark =
+        gmlk_drive_release(&drive, chunk->handle) ? GMLK_CHUNK_UNMAPPED : GMLK_CHUNK_TRIMMED;
   }
   (void)gmlk_drive_close(l, &drive);
   bytes = gmlk_trim_commit(l, a, count);
@@ -5673,7 +5695,7 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
   return drive.result ? drive.result : result;
 }
 
-/* Returns what is free and complete, in every arena, until at most keep_bytes are held. */
+/* Returns free chunks whose work is complete, of every arena, until at most keep_bytes are held. */
 static gmlake_result gmlk_trim(gmlake *l, size_t keep_bytes, size_t *released) {
   gmlake_result result = gmlk_refresh(l, 1);
   size_t i;
@@ -5687,8 +5709,9 @@ static gmlake_result gmlk_trim(gmlake *l, size_t keep_bytes, size_t *released) {
   }
   return result;
 }
-/* Gives back host memory of what is gone; no more than makes its next use as cheap as its first.
-   O(what is given back, chunks, windows). */
+
+/* Frees host memory of the lake's tables and records that is mostly unused. O(what is freed +
+   chunks + windows). */
 static void gmlk_tidy(gmlake *l) {
   gmlk_window *w;
   size_t i;
@@ -5702,7 +5725,8 @@ static void gmlk_tidy(gmlake *l) {
   gmlk_records_trim(&l->records, &l->host);
 }
 
-/* Chunks that an arena holds although it was drained, or else all of them. */
+/* The number of an arena's chunks that have a handle: of a drained one, those that the driver
+   refused to take back. */
 static size_t gmlk_arena_held(const gmlk_arena *a) {
   size_t count = 0;
   uint32_t slot;
@@ -5712,21 +5736,27 @@ static size_t gmlk_arena_held(const gmlk_arena *a) {
 }
 
 /* ---- >>research --------------------------------------------------------------------------------
-   Asks desc.policy: builds a view, calls the policy with the books open, checks the answer and
-   carries it out by what the sections above offer. Owns the memory of views. A free block that a
+   Asks desc.policy: builds a view, calls the policy with the books unlocked, checks the answer and
+   carries it out by functions of the sections above. Owns the memory of views. A free block that a
    policy keeps apart is marked GMLK_APART and joins no neighbour [A2].
-   pre: the caller holds `driving`. With a policy every allocation holds it, so what was free
-   before the policy was asked is free afterwards; other threads may free meanwhile.
+   pre, but to ask `coalesce`: the caller holds `driving`. With `choose` or `evict` every allocation
+   holds it, so what was free before the policy was asked is free afterwards; other threads may free
+   meanwhile.
    Costs: O(blocks + windows) a question. Can fail: host memory, as >>stitch and >>grow do, and
    with INVALID_ARGUMENT before anything has changed. */
 
-typedef struct gmlk_question {
+enum {                         /* gmlake_plan.state */
+       GMLK_PLAN_BUILT_IN = 0, /* the lake is to decide */
+       GMLK_PLAN_FAIL = 5      /* the request is not to be served */
+};
+
+typedef struct gmlk_question { /* what a policy is asked, and its answer */
   gmlake_view view;
   gmlake_request request;
   gmlake_plan plan;
-  gmlake_piece *pieces; /* for the plan's, one more than it is told */
-  uint64_t *numbers;    /* for windows to be evicted */
-  size_t piece_capacity, window_count;
+  gmlake_piece *pieces; /* room for plan.pieces, and for one more: what the plan creates */
+  uint64_t *numbers;    /* room for the numbers of windows to drop */
+  size_t piece_capacity, window_count; /* entries that the policy may write to the two */
 } gmlk_question;
 
 static void gmlk_view_fill(const gmlake *l, const gmlk_attempt *r, gmlake_piece *blocks,
@@ -5762,7 +5792,7 @@ static gmlake_request gmlk_attempt_show(const gmlake *l, const gmlk_attempt *r) 
   return shown;
 }
 
-/* Everything that a policy is shown of a request; 0: no host memory. */
+/* Fills in what a policy is shown for a request; 0: no host memory. */
 static int gmlk_ask(gmlake *l, const gmlk_attempt *r, gmlk_question *q) {
   const gmlk_arena *a = r->arena;
   const gmlk_block *b;
@@ -5783,7 +5813,7 @@ static int gmlk_ask(gmlake *l, const gmlk_attempt *r, gmlk_question *q) {
     l->view_bytes = l->view_memory ? bytes * 2 : 0;
     if (!l->view_memory) return 0;
   }
-  memset(l->view_memory, 0, bytes); /* what a policy does not write is not chance's */
+  memset(l->view_memory, 0, bytes); /* so that what a policy forgets to write is 0 */
   windows = (gmlake_window_info *)l->view_memory;
   q->numbers = (uint64_t *)(void *)(windows + q->window_count);
   blocks = (gmlake_piece *)(void *)(q->numbers + q->window_count);
@@ -5803,9 +5833,8 @@ static int gmlk_ask(gmlake *l, const gmlk_attempt *r, gmlk_question *q) {
   return 1;
 }
 
-/* ---- what a policy may not do ---- */
+/* ---- what is wrong with an answer: each returns the reason, or NULL ---- */
 
-/* Why a piece is none, or NULL. */
 static const char *gmlk_piece_wrong(const gmlk_attempt *r, const gmlake_piece *p, int is_first,
                                     int is_last) {
   const gmlk_arena *a = r->arena;
@@ -5837,7 +5866,7 @@ static void gmlk_piece_slots(const gmlk_arena *a, const gmlake_piece *p, uint32_
   *out_end = gmlk_slot_from(a, at + (uint32_t)(p->bytes / GMLK_GRAIN));
 }
 
-/* Whether two of the pieces, or one of them twice, lie in one chunk. */
+/* Whether two of the pieces share a chunk. */
 static int gmlk_pieces_collide(gmlk_arena *a, const gmlake_piece *pieces, size_t count) {
   uint32_t slot, end;
   int collide = 0;
@@ -5850,15 +5879,15 @@ static int gmlk_pieces_collide(gmlk_arena *a, const gmlake_piece *pieces, size_t
   return collide;
 }
 
-/* The block, as it was shown, of which the plan's piece is the front, or NULL: by now it may have
-   grown. */
+/* The block of the view whose front the plan's piece is, or NULL. By now the block itself may be
+   larger. */
 static const gmlake_piece *gmlk_former_of(const gmlk_question *q) {
   const gmlake_piece *p = &q->pieces[0], *b = q->view.blocks, *end = b + q->view.block_count;
   while (b != end && b->home != p->home) b++;
   return b != end && b->bytes > p->bytes ? b : NULL;
 }
 
-/* Why the front of a block cannot be taken and both parts be stitched. */
+/* Of a plan that takes a block's front and stitches both parts. */
 static const char *gmlk_former_wrong(const gmlk_attempt *r, const gmlk_question *q) {
   uint32_t end =
       gmlk_piece_at(r->arena, &q->pieces[0]) + (uint32_t)(q->pieces[0].bytes / GMLK_GRAIN);
@@ -5866,7 +5895,7 @@ static const char *gmlk_former_wrong(const gmlk_attempt *r, const gmlk_question 
   return end & (gmlk_chunk_grains(r->arena) - 1) ? "what is kept is cut inside a chunk" : NULL;
 }
 
-/* Why the pieces of a plan and what it creates cannot serve the request. */
+/* Of a plan's pieces and of what it creates. */
 static const char *gmlk_pieces_wrong(const gmlk_attempt *r, const gmlk_question *q) {
   const gmlake_plan *plan = &q->plan;
   const gmlk_arena *a = r->arena;
@@ -5896,7 +5925,7 @@ static const char *gmlk_pieces_wrong(const gmlk_attempt *r, const gmlk_question 
                                        : gmlk_former_wrong(r, q);
 }
 
-/* Why the window of a plan cannot serve the request. */
+/* Of a plan's window; w is NULL if there is no such window. */
 static const char *gmlk_reuse_wrong(const gmlake *l, const gmlk_attempt *r, const gmlk_question *q,
                                     gmlk_window *w) {
   if (!w) return "no idle window has this number";
@@ -5912,8 +5941,9 @@ static const char *gmlk_reuse_wrong(const gmlake *l, const gmlk_attempt *r, cons
 
 /* ---- asking ---- */
 
-/* Looks again at what is complete, as the built-in StitchFree does: a program of one stream records
-   no event before. What has become idle since the view was filled stands behind its windows. */
+/* Asks which windows are complete by now, and corrects the view. It is needed since a program of
+   one stream records no event before. Windows that have become idle since the view was filled come
+   last in the list, so the others are still in the view's order. */
 static void gmlk_view_refresh(gmlake *l, const gmlk_attempt *r, const gmlk_question *q) {
   gmlake_window_info *windows = (gmlake_window_info *)l->view_memory;
   const gmlk_window *w = r->arena->windows.oldest;
@@ -5923,7 +5953,8 @@ static void gmlk_view_refresh(gmlake *l, const gmlk_attempt *r, const gmlk_quest
     windows[i].is_complete = gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket);
 }
 
-/* StitchFree as the policy wants it, before so many chunks more are mapped. */
+/* StitchFree by the policy, before so many chunks more are mapped: asks it, checks the answer and
+   drops those windows. */
 static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_attempt *r, const gmlk_question *q,
                                       size_t chunk_count) {
   const gmlake_policy *policy = l->desc.policy;
@@ -5952,6 +5983,7 @@ static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_attempt *r, const gm
   return gmlk_windows_unmap(l, r->arena, dying);
 }
 
+/* The same for a window of the built-in planner. */
 static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_attempt *r, size_t chunk_count) {
   gmlk_question q;
   if (!l->desc.policy || !l->desc.policy->evict) return GMLAKE_OK;
@@ -5959,8 +5991,8 @@ static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_attempt *r, size_t chu
   return gmlk_evict_asked(l, r, &q, chunk_count);
 }
 
-/* Whether what is freed joins its neighbours; it does where host memory lacks for the question. The
-   block may be gone afterwards. */
+/* Asks whether a block that is to be freed joins its neighbours. 1, too, if there is no host memory
+   for the question. Another thread may free the block meanwhile. */
 static int gmlk_ask_coalesce(gmlake *l, const gmlk_block *b, uint64_t address) {
   const gmlake_policy *policy = l->desc.policy;
   gmlake_piece piece;
@@ -5977,7 +6009,8 @@ static int gmlk_ask_coalesce(gmlake *l, const gmlk_block *b, uint64_t address) {
 
 /* ---- carrying out ---- */
 
-/* Slots side by side for new chunks: the lowest gap that holds them, else the end; 0: no room. */
+/* Finds slots side by side for new chunks: the lowest gap that holds them, else the end. 0: there
+   is no room. */
 static int gmlk_growth_fresh(const gmlk_arena *a, uint32_t count, uint32_t *out_slot) {
   const gmlk_block *b = gmlk_tree_from(a->gaps, 0);
   for (; b; b = gmlk_tree_from(a->gaps, gmlk_block_end(b))) {
@@ -5989,7 +6022,7 @@ static int gmlk_growth_fresh(const gmlk_arena *a, uint32_t count, uint32_t *out_
   return *out_slot != GMLK_NOWHERE;
 }
 
-/* Creates chunks side by side, as the piece behind the plan's. */
+/* Creates the plan's chunks side by side and enters them behind the plan's pieces. */
 static gmlake_result gmlk_grow_fresh(gmlake *l, gmlk_attempt *r, gmlk_question *q) {
   gmlk_arena *a = r->arena;
   uint32_t count = (uint32_t)(q->plan.grow_bytes / a->chunk_bytes), slot;
@@ -6007,7 +6040,7 @@ static gmlake_result gmlk_grow_fresh(gmlake *l, gmlk_attempt *r, gmlk_question *
   return GMLAKE_OK;
 }
 
-/* Spans of a window, each piece one of its own. */
+/* Writes pieces to arena->spans, one span each. */
 static gmlake_result gmlk_pieces_list(gmlk_arena *a, const gmlake_piece *pieces, size_t count,
                                       gmlk_window_plan *plan) {
   memset(plan, 0, sizeof(*plan));
@@ -6022,8 +6055,8 @@ static gmlake_result gmlk_pieces_list(gmlk_arena *a, const gmlake_piece *pieces,
   return GMLAKE_OK;
 }
 
-/* S2's other half: an idle window of the block as it was before it was split. A cache: where it
-   cannot be made, there is none. */
+/* Makes an idle window over both parts of a block that was split. It may save a stitch later, so
+   errors do not count. */
 static void gmlk_keep_former(gmlake *l, gmlk_arena *a, const gmlake_piece *pair) {
   gmlk_window *w = NULL;
   gmlake_result result;
@@ -6046,7 +6079,7 @@ static void gmlk_keep_former(gmlake *l, gmlk_arena *a, const gmlake_piece *pair)
   gmlk_window_quarantine(l, a, w);
 }
 
-/* One range, from wherever it lies in free blocks. */
+/* Carries out a plan of one piece. */
 static gmlake_result gmlk_take_piece(gmlake *l, gmlk_attempt *r, const gmlk_question *q,
                                      gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
@@ -6068,6 +6101,7 @@ static gmlake_result gmlk_take_piece(gmlake *l, gmlk_attempt *r, const gmlk_ques
   return GMLAKE_OK;
 }
 
+/* Carries out a plan of several pieces, new chunks included. */
 static gmlake_result gmlk_stitch_pieces(gmlake *l, gmlk_attempt *r, const gmlk_question *q,
                                         size_t count, gmlk_block **out_block) {
   gmlk_window_plan plan;
@@ -6076,7 +6110,7 @@ static gmlake_result gmlk_stitch_pieces(gmlake *l, gmlk_attempt *r, const gmlk_q
   return result || *out_block ? result : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* window space */
 }
 
-/* Chunks that the plan maps once more. */
+/* The number of chunks that the plan's window maps; 0: it makes none. */
 static size_t gmlk_plan_mappings(const gmlk_arena *a, const gmlk_question *q) {
   size_t count = (size_t)(q->plan.grow_bytes / a->chunk_bytes), i;
   uint32_t first, end;
@@ -6089,7 +6123,8 @@ static size_t gmlk_plan_mappings(const gmlk_arena *a, const gmlk_question *q) {
   return q->plan.piece_count + (q->plan.grow_bytes != 0) > 1 ? count : 0;
 }
 
-/* A plan that has been checked. r->grains becomes the plan's. */
+/* Carries out a plan that has been checked; w is its window, or NULL. r->grains becomes the plan's
+   size. */
 static gmlake_result gmlk_carry_out(gmlake *l, gmlk_attempt *r, gmlk_question *q, gmlk_window *w,
                                     gmlk_block **out_block) {
   size_t parts = q->plan.piece_count + (q->plan.grow_bytes != 0);
@@ -6109,7 +6144,8 @@ static gmlake_result gmlk_carry_out(gmlake *l, gmlk_attempt *r, gmlk_question *q
                    : gmlk_take_piece(l, r, q, out_block);
 }
 
-/* BestFit as the policy does it. OK without a block: the built-in policy is to do it. */
+/* BestFit by the policy: asks it, checks the plan and carries it out. OK with *out_block NULL: the
+   lake is to decide. */
 static gmlake_result gmlk_decide(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   const gmlake_policy *policy = l->desc.policy;
   uint32_t grains = r->grains;
@@ -6123,9 +6159,9 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_attempt *r, gmlk_block **out_bl
   if (!call) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   policy->choose(policy->user, &q.view, &q.request, &q.plan);
   gmlk_callback_end(l, call);
-  if (l->lost || !q.plan.state) return l->lost;
+  if (l->lost || q.plan.state == GMLK_PLAN_BUILT_IN) return l->lost;
   r->reason = q.plan.reason ? q.plan.reason : "the policy's plan";
-  if (q.plan.state == 5) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  if (q.plan.state == GMLK_PLAN_FAIL) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   if (q.plan.window) w = gmlk_window_numbered(r->arena, q.plan.window);
   wrong = q.plan.window ? gmlk_reuse_wrong(l, r, &q, w) : gmlk_pieces_wrong(r, &q);
   if (wrong) return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy.choose", "%s", wrong);
@@ -6814,15 +6850,15 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
   }
   for (slot = 0; a->chunks && slot < gmlk_max(a->slot_count, a->stuck_end); slot++) {
     gmlk_chunk *chunk = &a->chunks[slot];
-    if (chunk->handle && chunk->stuck != 2) {
+    if (chunk->handle && chunk->stuck != GMLK_CHUNK_UNMAPPED) {
       if (!a->is_bare &&
           gmlk_drive_unmap(drive, gmlk_home(a, gmlk_slot_at(a, slot)), a->chunk_bytes))
         is_backed = 1;
       else
-        chunk->stuck = 2;
+        chunk->stuck = GMLK_CHUNK_UNMAPPED;
     }
     if (is_mapped && chunk->map_count && !is_last) continue; /* its memory would live on */
-    if (chunk->handle && (chunk->stuck == 2 || is_last) &&
+    if (chunk->handle && (chunk->stuck == GMLK_CHUNK_UNMAPPED || is_last) &&
         !gmlk_drive_release(drive, chunk->handle))
       chunk->handle = chunk->stuck = 0;
   }
