@@ -122,7 +122,7 @@ fi
 
 example offload_quarter \
   'in place     4144 MiB, 128.0 ms an iteration, of which   0.0 are waits' \
-  'planned       944 MiB, 128.1 ms an iteration, of which   0.1 are waits' \
+  'planned       944 MiB, 128.0 ms an iteration, of which   0.0 are waits' \
   'on demand     944 MiB, 191.5 ms an iteration, of which  63.5 are waits' \
   'the results are the same'
 optimizer='148 MiB with everything in place, 70 planned'
