@@ -9162,36 +9162,35 @@ static const char *gmlk_check(const gmlake *l) {
 #if defined(GMLAKE_BACKEND_MOCK)
 
 /* ---- >>backend_mock --------------------------------------------------------------------------
-   A device on the host. Owns handles (physical memory), reservations (address space), the cells
-   that say what is mapped where, events, and streams as queues of pending work.
+   A device on the host. Owns its handles (physical memory), its reservations (address space) with
+   the cells that say what is mapped where, its events, and its streams (queues of pending work).
 
-   Real memory (Linux): one sparse memory file; a handle is a range of it and a mapping is a
-   shared mmap of that range, so aliases alias. File offsets are never used twice: physical memory
-   is counted in bytes, the file has no fragmentation, and a dead handle's pages are given back by
-   punching a hole. Bookkeeping only: the same records over made-up addresses.
+   With real memory (Linux), a handle is a range of one sparse memory file, and a mapping is a
+   shared mmap of that range: what is written through one mapping is read through the others. No
+   part of the file is used twice, so it cannot become fragmented; when a handle ends, its pages are
+   given back to the host. With bookkeeping_only the same records stand over made-up addresses.
 
-   [M1] physical_bytes = sum of bytes of live handle slots <= capacity; a slot is live while it is
-        not released or still mapped.
-   [M2] A cell of a reservation is 0 (nothing mapped) or 1 + the slot of the handle mapped there,
-        with GMLK_MOCK_FIRST on the first granule of each mapping and on no other.
+   [M1] physical_bytes == sum of the bytes of live handle slots <= capacity. A handle's slot is live
+        until the handle is released and its last mapping is gone.
+   [M2] A cell of a reservation is 0 (nothing is mapped there) or 1 + the slot of the handle that is
+        mapped there. The cell of a mapping's first granule, and no other, has GMLK_MOCK_FIRST.
    [M3] handle.mapping_count and reservation.mapping_count count the FIRST cells that name them.
    [M4] Reservations are sorted by address and do not overlap.
    [M5] queue.done <= queue.last, and the ring holds the work (done, last]. An event is complete
-        when its sequence <= done of its queue; sequences of a queue never start again, so an event
-        outlives the stream it was recorded on.
-   [M6] A wait names work queued before it: waits form no cycle, and settling always ends.
+        when its sequence <= done of its queue. A queue never begins its sequences again, so an
+        event is valid beyond the life of the stream that it was recorded on.
+   [M6] A wait names work that was queued before it: waits form no cycle, and settling ends.
 
-   What the driver leaves undefined or lets pass is refused. Only calls that succeed are charged.
-   Streams of the mock are blocking ones towards captures (the legacy stream may not be used while
-   one is captured), yet their work runs independently of the legacy stream. Work pending on a
-   destroyed stream stays pending until the clock or an event_wait completes it. Any peer device
-   is believed to exist.
+   The mock refuses what the driver leaves undefined or lets pass. Only calls that succeed cost
+   modelled time. While a stream is captured the legacy stream may not be used, but otherwise the
+   streams' work does not depend on the legacy stream's. Work pending on a destroyed stream stays
+   pending until the clock or an event_wait completes it.
 
-   Cost: lookup of a handle or event O(1), of an address O(log reservations); map and unmap one
-   store a granule; reserve and unreserve O(reservations); events O(1) amortised; clock, finish
-   and event_wait O(streams) at least.
-   What can fail: host memory (nothing has changed then), the host's limit on the number of
-   mappings (OUT_OF_HOST_MEMORY), and all misuse (INVALID_ARGUMENT). */
+   Costs: a handle or event is found in O(1), an address in O(log reservations). Map and unmap store
+   a cell a granule. Reserve and unreserve are O(reservations), events O(1) amortised, clock, finish
+   and event_wait at least O(streams). Can fail: host memory, and the host's limit on mappings
+   (OUT_OF_HOST_MEMORY, nothing has changed); capacity (OUT_OF_DEVICE_MEMORY); all misuse
+   (INVALID_ARGUMENT). */
 
 #if defined(__linux__)
 #include <fcntl.h>
@@ -9202,39 +9201,39 @@ static const char *gmlk_check(const gmlake *l) {
 /* What calls cost in nanoseconds, measured on an H200, driver 580. */
 typedef struct gmlk_mock_costs {
   uint32_t memory_info, reserve, unreserve;
-  uint32_t create, create_per_mib; /* beyond the first 512 */
+  uint32_t create, create_per_mib; /* per MiB beyond the first 512 */
   uint32_t release, release_per_gib;
-  uint32_t map, unmap, set_access; /* a mapping */
+  uint32_t map, unmap, set_access; /* per mapping */
   uint32_t event_create, event_destroy, event_record, event_query, event_wait, stream_wait;
   uint32_t capture_exchange;
 } gmlk_mock_costs;
 
-/* By gmlake_mock_costs. What a wait on a stream costs among other calls has not been measured. */
+/* Indexed by gmlake_mock_costs. The cost of stream_wait among other calls has not been measured. */
 static const gmlk_mock_costs gmlk_mock_cost_table[2] = {
     {4000, 2000, 5000, 7500, 7, 8000, 220000, 500, 13000, 20000, 150, 100, 150, 100, 1000, 100, 50},
     {4000, 11000, 73600, 9500, 7, 10800, 220000, 2600, 17200, 21600, 580, 570, 350, 325, 1600, 100,
      200}};
 
 #define GMLK_MOCK_TIB ((uint64_t)1 << 40)
-#define GMLK_MOCK_RESERVED_MAX (100 * GMLK_MOCK_TIB) /* the driver refuses 120 */
-#define GMLK_MOCK_ADDRESS_MIN (16 * GMLK_MOCK_TIB)   /* made-up addresses */
-#define GMLK_MOCK_ADDRESS_MAX (256 * GMLK_MOCK_TIB)
+#define GMLK_MOCK_RESERVED_MAX (100 * GMLK_MOCK_TIB) /* the driver refuses 120 TiB */
+#define GMLK_MOCK_ADDRESS_MIN (16 * GMLK_MOCK_TIB)   /* made-up addresses lie from here */
+#define GMLK_MOCK_ADDRESS_MAX (256 * GMLK_MOCK_TIB)  /* to here */
 #define GMLK_MOCK_FILE_MAX ((uint64_t)1 << 62)
-#define GMLK_MOCK_LEAF 4096u /* cells a leaf */
+#define GMLK_MOCK_LEAF 4096u /* cells of a leaf */
 #define GMLK_MOCK_FIRST 0x80000000u
 #define GMLK_MOCK_SLOT_BITS 24
 #define GMLK_MOCK_SLOT_MASK (((uint64_t)1 << GMLK_MOCK_SLOT_BITS) - 1)
 #define GMLK_MOCK_STREAM_UNIT 64u /* streams are multiples: never NULL, 1, 2 or STREAM_NONE */
 
-/* The driver's numbers, where a result alone does not tell which. */
+/* The driver's error numbers that a gmlake_result alone does not tell. */
 #define GMLK_MOCK_CODE_INVALID_HANDLE 400
 #define GMLK_MOCK_CODE_CAPTURE_INVALIDATED 901
 #define GMLK_MOCK_CODE_CAPTURE_ISOLATION 905
 #define GMLK_MOCK_CODE_CAPTURE_IMPLICIT 906
 
-typedef struct gmlk_mock_slot { /* first member of what a gmlk_mock_table holds */
+typedef struct gmlk_mock_slot { /* first member of each item of a gmlk_mock_table */
   uint32_t index;
-  uint32_t generation; /* part of the value handed out, so that a stale one is refused */
+  uint32_t generation; /* part of the value that callers get: a stale value has an older one */
   uint32_t next_free;  /* [not live] index + 1 */
   int live;
 } gmlk_mock_slot;
@@ -9242,7 +9241,7 @@ typedef struct gmlk_mock_slot { /* first member of what a gmlk_mock_table holds 
 typedef struct gmlk_mock_table {
   void *items;
   size_t item_bytes, count, capacity;
-  uint32_t free_slot; /* index + 1; last in, first out */
+  uint32_t free_slot; /* index + 1 of the last slot freed; 0: none */
 } gmlk_mock_table;
 
 typedef struct gmlk_mock_handle {
@@ -9267,7 +9266,7 @@ typedef struct gmlk_mock_stream {
 typedef struct gmlk_mock_reservation {
   uint64_t address;
   size_t bytes, mapping_count, leaf_count;
-  uint32_t **leaves; /* of cells, then of as many masks of devices that have access; NULL until
+  uint32_t **leaves; /* each: cells, then as many masks of the devices with access; NULL until
                         something is mapped there */
 } gmlk_mock_reservation;
 
@@ -9276,23 +9275,23 @@ typedef struct gmlk_mock_span { /* granules [first, end) of one reservation */
   size_t first, end;
 } gmlk_mock_span;
 
-typedef struct gmlk_mock_work { /* a recording, or a wait for another queue's work */
-  uint64_t due_ns;              /* [recording] */
-  int held;                     /* [recording] until the stream is finished */
+typedef struct gmlk_mock_work { /* a recorded event, or a wait for another queue's work */
+  uint64_t due_ns;              /* [recording] when it completes, by the stream clock */
+  int held;                     /* [recording] it does not complete before the stream is finished */
   size_t awaited_queue;         /* [wait] */
   uint64_t awaited_sequence;    /* [wait]; 0: a recording */
 } gmlk_mock_work;
 
 typedef struct gmlk_mock_queue {
-  gmlk_mock_work *ring; /* the work of sequence s lies at s % capacity */
-  size_t capacity;      /* 0 or a power of two */
-  uint64_t done, last;
-  uint64_t forced;         /* recordings up to this one are done, whatever their hold and lag */
-  uint64_t wanted, cursor; /* of gmlk_mock_force */
-  uint64_t lag_ns;
+  gmlk_mock_work *ring;    /* the work of sequence s lies at s % capacity */
+  size_t capacity;         /* 0 or a power of two */
+  uint64_t done, last;     /* sequences: the last that is complete, the last that was queued */
+  uint64_t forced;         /* recordings up to this one complete, even if held or not yet due */
+  uint64_t wanted, cursor; /* scratch of gmlk_mock_force */
+  uint64_t lag_ns;         /* from recording to completion; UINT64_MAX: never by itself */
   uintptr_t capture_thread;
-  int held, capturing, spoilt;
-  int owned; /* by a stream; pending work outlives its stream in a queue without owner */
+  int held, capturing, spoilt; /* spoilt: the capture will end with an error */
+  int owned; /* by a stream; when that is destroyed, its pending work stays here */
 } gmlk_mock_queue;
 
 typedef struct gmlk_mock_mode { /* of a thread that is not in capture mode 0 */
@@ -9307,10 +9306,10 @@ typedef struct gmlk_mock {
   const gmlk_mock_costs *costs;
   gmlake_mock_census census;
   int file;               /* -1: bookkeeping only */
-  uint64_t file_end;      /* handles lie below */
-  gmlake_result injected; /* the running call is to fail with this */
-  int code;               /* of the running call; 0: the one that its result implies */
-  uint64_t fail_call;
+  uint64_t file_end;      /* all handles' ranges of the file lie below */
+  gmlake_result injected; /* what the running call must fail with, or OK */
+  int code;               /* the running call's error number; 0: the one that its result implies */
+  uint64_t fail_call;     /* this and the next two: as gmlake_mock_fail_at was told */
   gmlake_result fail_result;
   int fail_persistent;
   uint64_t now_ns; /* the stream clock */
@@ -9325,7 +9324,8 @@ typedef struct gmlk_mock {
   size_t mode_count, mode_capacity;
 } gmlk_mock;
 
-/* Every entry of the table runs between enter and leave, under the lock, by GMLK_MOCK_RUN. */
+/* Each function of the table runs between gmlk_mock_enter, which locks, and gmlk_mock_leave, which
+   unlocks; GMLK_MOCK_RUN does both but the enter. */
 
 static int gmlk_mock_code(gmlake_result result) {
   switch (result) {
@@ -9383,7 +9383,8 @@ static gmlake_result gmlk_mock_refuse(gmlk_mock *mock, gmlake_result result, int
   return result;
 }
 
-/* Room for one item more: the array, moved if it was full, its new part zeroed; NULL: none. */
+/* Makes room for one more item. Returns the array, which has moved if it was full; new items are
+   zero. NULL: no host memory, and nothing has changed. */
 static void *gmlk_mock_grow(void *items, size_t count, size_t *capacity, size_t item_bytes) {
   size_t wanted = *capacity ? *capacity * 2 : 16;
   char *grown;
@@ -9406,7 +9407,7 @@ static uint64_t gmlk_mock_value(const gmlk_mock_slot *slot) {
   return (uint64_t)slot->generation << GMLK_MOCK_SLOT_BITS | (slot->index + 1u);
 }
 
-/* A live slot, zero but for its head; NULL: no host memory. */
+/* A live slot; what follows its head is zero. NULL: no host memory. */
 static void *gmlk_mock_take(gmlk_mock_table *table) {
   size_t index = table->free_slot ? table->free_slot - 1 : table->count;
   void *items;
@@ -9444,7 +9445,7 @@ static void *gmlk_mock_find(const gmlk_mock_table *table, uint64_t value) {
   return slot->live && gmlk_mock_value(slot) == value ? slot : NULL;
 }
 
-/* The host's memory system. Each answers 0 where the host refuses. */
+/* The host's memory system. These functions return 0 if the host refuses. */
 
 #if defined(__linux__)
 static void *gmlk_mock_ptr(uint64_t address) { return (void *)(uintptr_t)address; }
@@ -9460,11 +9461,11 @@ static void gmlk_mock_host_close(gmlk_mock *mock) {
   if (mock->file >= 0) (void)close(mock->file);
 }
 
-/* Takes more than is asked for and gives back what lies beside the aligned range. */
+/* Reserves more than is asked for, and gives back what lies on both sides of the aligned range. */
 static int gmlk_mock_host_reserve(size_t bytes, size_t alignment, uint64_t *out_address) {
   size_t padded = bytes + alignment, start, head;
   char *base;
-  if (alignment > GMLK_MOCK_RESERVED_MAX) return 0; /* nor is bytes more: the sum is one */
+  if (alignment > GMLK_MOCK_RESERVED_MAX) return 0; /* nor are bytes more: the sum fits */
   base = (char *)mmap(NULL, padded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if ((void *)base == MAP_FAILED) return 0;
   start = ((size_t)(uintptr_t)base + alignment - 1) & ~(alignment - 1); /* in what was mapped */
@@ -9493,11 +9494,11 @@ static int gmlk_mock_host_access(uint64_t address, size_t bytes) {
   return mprotect(gmlk_mock_ptr(address), bytes, PROT_READ | PROT_WRITE) == 0;
 }
 
-/* Nobody can see these bytes again, so a failure only keeps host memory. */
+/* Nothing will map these bytes again, so a failure costs host memory only. */
 static void gmlk_mock_host_discard(int file, uint64_t offset, size_t bytes) {
   (void)fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes);
 }
-#else /* every mock is bookkeeping only: the file is never open, the rest never reached */
+#else /* every mock is bookkeeping only: no file can be opened, so the others are never called */
 #define gmlk_mock_page_bytes() ((size_t)4096)
 #define gmlk_mock_host_open(mock) 0
 #define gmlk_mock_host_close(mock) ((void)0)
@@ -9511,7 +9512,7 @@ static void gmlk_mock_host_discard(int file, uint64_t offset, size_t bytes) {
 
 /* Address space. */
 
-/* Index of the first reservation that begins above the address. */
+/* Index of the first reservation that begins behind the address. */
 static size_t gmlk_mock_above(const gmlk_mock *mock, uint64_t address) {
   size_t low = 0, high = mock->reservation_count;
   while (low < high) {
@@ -9524,7 +9525,7 @@ static size_t gmlk_mock_above(const gmlk_mock *mock, uint64_t address) {
   return low;
 }
 
-/* Whether the range is whole granules of one reservation, and which. */
+/* Whether the range consists of whole granules of one reservation; if so, which. */
 static int gmlk_mock_find_span(const gmlk_mock *mock, uint64_t address, size_t bytes,
                                gmlk_mock_span *out) {
   size_t granularity = mock->desc.granularity_bytes;
@@ -9554,7 +9555,7 @@ static void gmlk_mock_set_cells(const gmlk_mock_span *span, uint32_t value) {
   }
 }
 
-/* Which devices, a bit each, have access to a granule. pre: its leaf is there. */
+/* The devices with access to a granule, a bit for each. pre: its leaf has been made. */
 static uint32_t *gmlk_mock_access(const gmlk_mock_reservation *reservation, size_t granule) {
   return &reservation->leaves[granule / GMLK_MOCK_LEAF][GMLK_MOCK_LEAF + granule % GMLK_MOCK_LEAF];
 }
@@ -9583,7 +9584,7 @@ static int gmlk_mock_is_empty(const gmlk_mock_span *span) {
   return i == span->end;
 }
 
-/* The handle whose mapping begins at this granule; NULL: none does. */
+/* The handle whose mapping begins at this granule; NULL: no mapping begins there. */
 static gmlk_mock_handle *gmlk_mock_mapped(const gmlk_mock *mock, const gmlk_mock_span *span,
                                           size_t granule) {
   uint32_t cell = gmlk_mock_cell(span->reservation, granule);
@@ -9591,7 +9592,7 @@ static gmlk_mock_handle *gmlk_mock_mapped(const gmlk_mock *mock, const gmlk_mock
   return (gmlk_mock_handle *)gmlk_mock_at(&mock->handles, (cell & ~GMLK_MOCK_FIRST) - 1);
 }
 
-/* How many mappings fill the range, all of them whole; 0: there are holes, parts, or misuse. */
+/* The number of mappings if whole mappings fill the range without a hole, else 0. */
 static size_t gmlk_mock_count_mappings(const gmlk_mock *mock, uint64_t address, size_t bytes,
                                        gmlk_mock_span *out_span) {
   size_t at, count = 0;
@@ -9604,7 +9605,7 @@ static size_t gmlk_mock_count_mappings(const gmlk_mock *mock, uint64_t address, 
   return at == out_span->end ? count : 0;
 }
 
-/* First fit among made-up addresses; no sum here comes near 64 bits. */
+/* First fit among made-up addresses. No sum here can overflow 64 bits. */
 static int gmlk_mock_make_up(const gmlk_mock *mock, size_t bytes, size_t alignment,
                              uint64_t *out_address) {
   uint64_t mask = alignment - 1;
@@ -9703,7 +9704,7 @@ static gmlake_result gmlk_mock_do_create(gmlk_mock *mock, size_t bytes, unsigned
       mock, mock->costs->create + (mib > 512 ? (mib - 512) * mock->costs->create_per_mib : 0));
 }
 
-/* Ends a handle that is released and mapped nowhere [M1]. */
+/* Ends the handle if it is released and no longer mapped [M1]. */
 static void gmlk_mock_reap(gmlk_mock *mock, gmlk_mock_handle *handle) {
   if (!handle->released || handle->mapping_count) return;
   if (mock->file >= 0) gmlk_mock_host_discard(mock->file, handle->offset, handle->bytes);
@@ -9793,7 +9794,7 @@ static int gmlk_mock_work_is_done(const gmlk_mock *mock, const gmlk_mock_queue *
   return !work->held && work->due_ns <= mock->now_ns;
 }
 
-/* Whether anything completed. */
+/* Completes the work that can complete. Returns whether there was any. */
 static int gmlk_mock_advance(const gmlk_mock *mock, gmlk_mock_queue *queue) {
   uint64_t before = queue->done;
   while (queue->done < queue->last && gmlk_mock_work_is_done(mock, queue, queue->done + 1))
@@ -9801,6 +9802,7 @@ static int gmlk_mock_advance(const gmlk_mock *mock, gmlk_mock_queue *queue) {
   return queue->done != before;
 }
 
+/* The same for all queues, until nothing more completes. */
 static void gmlk_mock_settle(const gmlk_mock *mock) {
   size_t i;
   int moved;
@@ -9810,7 +9812,7 @@ static void gmlk_mock_settle(const gmlk_mock *mock) {
   } while (moved);
 }
 
-/* Looks through the work that the queue is wanted to complete and wants what it waits for. */
+/* Marks what the queue's wanted work waits for as wanted, too. Returns whether it looked at any. */
 static int gmlk_mock_want(const gmlk_mock *mock, gmlk_mock_queue *queue) {
   int moved = queue->cursor < queue->wanted;
   while (queue->cursor < queue->wanted) {
@@ -9821,7 +9823,7 @@ static int gmlk_mock_want(const gmlk_mock *mock, gmlk_mock_queue *queue) {
   return moved;
 }
 
-/* Completes a piece of work, all before it in its queue, and all that they wait for. */
+/* Completes the work of this sequence, all before it in its queue, and all that they wait for. */
 static void gmlk_mock_force(const gmlk_mock *mock, size_t index, uint64_t sequence) {
   gmlk_mock_queue *queues = mock->queues;
   size_t i;
@@ -9868,7 +9870,7 @@ static gmlk_mock_queue *gmlk_mock_find_queue(const gmlk_mock *mock, gmlake_strea
   return found ? &mock->queues[found->queue] : NULL;
 }
 
-/* A stream with an idle queue that no other owns; sequences go on from its former life [M5]. */
+/* Makes a stream. It gets an idle queue that no stream has; its sequences go on [M5]. */
 static gmlake_result gmlk_mock_add_stream(gmlk_mock *mock, gmlake_stream *out_stream) {
   gmlk_mock_stream *stream;
   gmlk_mock_queue *queue;
@@ -9895,7 +9897,7 @@ static gmlake_result gmlk_mock_add_stream(gmlk_mock *mock, gmlake_stream *out_st
 
 /* Captures. */
 
-/* Index of this thread's mode; mode_count: it is in mode 0. */
+/* Index of this thread's entry in modes; mode_count: it has none, so it is in mode 0. */
 static size_t gmlk_mock_find_mode(const gmlk_mock *mock) {
   uintptr_t thread = gmlk_thread_id();
   size_t i = 0;
@@ -9925,8 +9927,8 @@ static gmlake_result gmlk_mock_do_exchange(gmlk_mock *mock, int *mode) {
   return gmlk_mock_charge(mock, mock->costs->capture_exchange);
 }
 
-/* Looking for finished work during a capture: forbidden to every thread in mode 0, in mode 1 to
-   the capturing one, and it spoils the captures concerned. */
+/* For calls that ask whether work is complete. During a capture they are forbidden to each thread
+   in mode 0, and in mode 1 to the thread that captures; they spoil the captures concerned. */
 static gmlake_result gmlk_mock_check_looking(const gmlk_mock *mock) {
   gmlake_result result = GMLAKE_OK;
   uintptr_t thread = gmlk_thread_id();
@@ -9943,8 +9945,8 @@ static gmlake_result gmlk_mock_check_looking(const gmlk_mock *mock) {
   return result;
 }
 
-/* Queueing on a stream that is captured, or on the legacy stream while another is: forbidden in
-   every mode, and it spoils the captures concerned. */
+/* For calls that queue work. In every mode they are forbidden on a stream that is captured, and on
+   the legacy stream while another is captured; they spoil the captures concerned. */
 static gmlake_result gmlk_mock_check_queueing(gmlk_mock *mock, gmlk_mock_queue *queue, int code) {
   size_t i;
   if (!queue->capturing && (queue != mock->queues || !mock->capture_count)) return GMLAKE_OK;
@@ -10051,7 +10053,7 @@ static gmlake_result gmlk_mock_do_event_wait(gmlk_mock *mock, const void *value)
   return gmlk_mock_charge(mock, mock->costs->event_wait);
 }
 
-/* Refused in a capture, though a driver might answer: nobody has to ask then. */
+/* Refused while the stream is captured, though a driver might answer: the lake must not ask. */
 static gmlake_result gmlk_mock_do_stream_id(gmlk_mock *mock, gmlake_stream stream,
                                             uint64_t *out_id) {
   const gmlk_mock_stream *found = gmlk_mock_find_stream(mock, stream);
@@ -10065,7 +10067,7 @@ static gmlake_result gmlk_mock_do_stream_id(gmlk_mock *mock, gmlake_stream strea
   return GMLAKE_OK;
 }
 
-/* As the driver does, refuses it in every mode while a stream is captured, and spoils that. */
+/* Like the driver, refuses in every mode while a stream is captured, and spoils the capture. */
 static gmlake_result gmlk_mock_do_device_wait(gmlk_mock *mock) {
   size_t i;
   int is_done = 1;
@@ -10232,7 +10234,7 @@ static const gmlake_backend gmlk_mock_backend = {sizeof(gmlake_backend),
                                                  gmlk_mock_stream_id,
                                                  gmlk_mock_device_wait};
 
-/* What tests call. A stream that does not exist is ignored where nothing can be answered. */
+/* What tests call. Functions without a result ignore a stream that does not exist. */
 
 static gmlake_result gmlk_mock_open(gmlk_mock *mock) {
   gmlake_stream legacy;
@@ -10386,7 +10388,7 @@ GMLAKE_DEF void gmlake_mock_set_clock(gmlake_backend *backend, uint64_t now_ns) 
   gmlk_mutex_unlock(&mock->mutex);
 }
 
-/* As the driver does, refuses the legacy stream. */
+/* Like the driver, refuses the legacy stream. */
 GMLAKE_DEF gmlake_result gmlake_mock_capture_begin(gmlake_backend *backend, gmlake_stream stream) {
   gmlk_mock *mock = gmlk_mock_lock(backend->user);
   gmlk_mock_queue *queue = gmlk_mock_find_queue(mock, stream);
@@ -10415,22 +10417,20 @@ GMLAKE_DEF gmlake_result gmlake_mock_capture_end(gmlake_backend *backend, gmlake
 #endif /* GMLAKE_BACKEND_MOCK */
 
 /* ---- >>backend_cuda -------------------------------------------------------------------------
-   Owns: one reference to the device's primary context and a table of driver functions. Nothing
-   that the table's entries hand out is remembered here: handles, addresses and events are the
-   caller's.
+   Owns one reference to the device's primary context, and a table of driver functions. Handles,
+   addresses and events belong to the caller; the section keeps no record of them.
 
-   [C1] Between create and destroy the section's state is constant: entries need no lock.
-   [C2] On return from every entry the calling thread's current context is what it was. Inside it
-        is the primary context, in which the driver makes and finds events; capture modes are the
-        thread's own and need none.
-   [C3] A process other than the one that called create makes no driver call at all.
-   [C4] *out_code is the number of the driver call that failed, 0 where none did; other outputs
-        are written on GMLAKE_OK only.
+   [C1] Between create and destroy its state does not change, so the table's functions need no lock.
+   [C2] A function of the table makes the primary context current, where the driver makes and finds
+        events, and on return restores the thread's own. capture_exchange needs no context.
+   [C3] A process other than the one that called create makes no driver call.
+   [C4] *out_code is the number of the driver call that failed, or 0. Other outputs are written on
+        GMLAKE_OK only.
 
-   Complexity: each entry is one driver call and one question for the current context;
-   two more calls where another context is current, three more after an unknown error.
-   Can fail: everything the driver refuses. The driver may report an older asynchronous error from
-   any call; gmlk_cuda_result tells which of them are sticky. */
+   Costs: each function makes one driver call and asks for the current context; two more calls if
+   another context is current, three more after an unknown error. stream_id asks one call more.
+   Can fail: all that the driver refuses. Any call may report an error of earlier asynchronous work;
+   gmlk_cuda_result tells which errors are for good. */
 #if defined(GMLAKE_BACKEND_CUDA)
 
 #include <cuda.h>
@@ -10444,7 +10444,7 @@ GMLAKE_DEF gmlake_result gmlake_mock_capture_end(gmlake_backend *backend, gmlake
 #include <dlfcn.h>
 #endif
 
-/* Numbers, because a driver may know more attributes than the header it is compiled with. */
+/* CUdevice_attribute by number: the cuda.h at hand may be too old to have the names. */
 enum {
   GMLK_CUDA_ATTRIBUTE_VMM = 102,
   GMLK_CUDA_ATTRIBUTE_POSIX_FD = 103,
@@ -10452,16 +10452,16 @@ enum {
   GMLK_CUDA_ATTRIBUTE_FABRIC = 128
 };
 
-/* Which exported name has the parameters below, for drivers without cuGetProcAddress. */
+/* Under which name a driver without cuGetProcAddress exports the form declared below. */
 enum {
   GMLK_CUDA_V1,      /* the base name */
   GMLK_CUDA_V2,      /* base name and _v2; the base name is an older, different function */
   GMLK_CUDA_V2_OR_V1 /* _v2 where there is one; the base name has the same parameters */
 };
 
-/* Every driver function used: name without cu, the driver version that introduced it in this
-   form, exported name, parameters. All are required but those of CUDA 12: the youngest that is not
-   a replacement of an older one came with virtual memory management itself. */
+/* The driver functions used: name without cu, the driver version that introduced this form, the
+   exported name, parameters. All but those of CUDA 12 are required: a driver with virtual memory
+   management has them. */
 #if defined(GMLAKE_CUDA_LINK) && CUDA_VERSION < 12000
 #define GMLK_CUDA_FUNCTIONS_12(X)
 #else
@@ -10529,7 +10529,7 @@ typedef struct gmlk_cuda {
 
 #if defined(GMLAKE_CUDA_LINK)
 
-/* The token pasted below is the header's macro where it has one, so it names the right form. */
+/* cuda.h defines cu##name as a macro where a newer form exists, so this names the right form. */
 #define GMLK_CUDA_ASSIGN(name, version, abi, params) fn->name = cu##name;
 static gmlake_result gmlk_cuda_load(gmlk_cuda_functions *fn) {
   GMLK_CUDA_FUNCTIONS(GMLK_CUDA_ASSIGN)
@@ -10547,7 +10547,7 @@ typedef struct gmlk_cuda_symbol {
   size_t offset; /* in gmlk_cuda_functions */
 } gmlk_cuda_symbol;
 
-/* cuGetProcAddress of CUDA 11.3, and the form of 12.0, which also says why nothing was found. */
+/* cuGetProcAddress of CUDA 11.3, and its form of 12.0, which also tells why nothing was found. */
 typedef CUresult(CUDAAPI *gmlk_cuda_lookup_v1)(const char *, void **, int, cuuint64_t);
 typedef CUresult(CUDAAPI *gmlk_cuda_lookup_v2)(const char *, void **, int, cuuint64_t, int *);
 
@@ -10557,7 +10557,7 @@ typedef struct gmlk_cuda_library {
   gmlk_cuda_lookup_v2 lookup_v2;
 } gmlk_cuda_library;
 
-/* The module is never closed: the driver keeps threads and exit handlers of its own. */
+/* The module is never closed, because the driver has threads and exit handlers of its own. */
 #if defined(_WIN32)
 static void *gmlk_cuda_module_open(void) {
   return (void *)LoadLibraryExA("nvcuda.dll", NULL, LOAD_LIBRARY_SEARCH_SYSTEM32);
@@ -10578,7 +10578,7 @@ static gmlake_result gmlk_cuda_library_open(gmlk_cuda_library *library) {
   memset(library, 0, sizeof(*library));
   library->module = gmlk_cuda_module_open();
   if (!library->module) return GMLAKE_ERROR_NO_DRIVER;
-  /* ISO C has no cast from an object pointer to a function pointer; the bytes are the same. */
+  /* ISO C has no cast from an object pointer to a function pointer, so the bytes are copied. */
   symbol = gmlk_cuda_module_find(library->module, "cuGetProcAddress_v2");
   memcpy(&library->lookup_v2, &symbol, sizeof(symbol));
   symbol = gmlk_cuda_module_find(library->module, "cuGetProcAddress");
@@ -10586,7 +10586,7 @@ static gmlake_result gmlk_cuda_library_open(gmlk_cuda_library *library) {
   return GMLAKE_OK;
 }
 
-/* NULL where the driver does not have it. The lookups may answer success and a NULL pointer. */
+/* NULL: the driver does not have it. A lookup may also answer success with a NULL pointer. */
 static void *gmlk_cuda_library_find(const gmlk_cuda_library *library, const gmlk_cuda_symbol *row) {
   const cuuint64_t legacy_stream = 1; /* so that stream NULL means what gmlake.h says */
   CUresult code = CUDA_SUCCESS;
@@ -10627,12 +10627,13 @@ static gmlake_result gmlk_cuda_load(gmlk_cuda_functions *fn) {
 
 /* ---- Results and the frame of every entry ---- */
 
-/* By number: headers before CUDA 13 lack some of the names. 709, context destroyed, is not among
-   the sticky ones: drivers answer it for a stream that is gone, too, so the context is asked. */
+/* By number, because cuda.h before CUDA 13 lacks some of the names. 709, context destroyed, is a
+   plain DRIVER here: drivers also answer it for a stream that is gone. gmlk_cuda_leave then asks
+   whether the context is alive. */
 static gmlake_result gmlk_cuda_result(CUresult code) {
   const int number = (int)code;
   if (number >= 714 && number <= 719)
-    return GMLAKE_ERROR_DEVICE_LOST; /* faults of a kernel, from stack error to launch failed */
+    return GMLAKE_ERROR_DEVICE_LOST; /* faults of a kernel, from a stack error to a failed launch */
   if (number >= 900 && number <= 907) return GMLAKE_ERROR_CAPTURING;
   switch (number) {
   case 0:
@@ -10642,7 +10643,7 @@ static gmlake_result gmlk_cuda_result(CUresult code) {
   case 2:
     return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   case 3:
-    return GMLAKE_ERROR_FORKED; /* not initialised: after cuInit only a child of fork is */
+    return GMLAKE_ERROR_FORKED; /* not initialised; create did that, so this is a child of fork */
   case 4:
     return GMLAKE_ERROR_SHUTTING_DOWN;
   case 34:
@@ -10673,7 +10674,7 @@ typedef struct gmlk_cuda_call {
   int pushed;  /* because enter pushed it */
 } gmlk_cuda_call;
 
-/* [C2] [C3] Non-zero: the entry may call the driver. gmlk_cuda_leave follows either way. */
+/* [C2] [C3] Whether the driver may be called. In both cases gmlk_cuda_leave must follow. */
 static int gmlk_cuda_enter(void *user, gmlk_cuda_call *call) {
   const gmlk_cuda *cuda = (const gmlk_cuda *)user;
   CUcontext current = NULL;
@@ -10690,8 +10691,8 @@ static int gmlk_cuda_enter(void *user, gmlk_cuda_call *call) {
   return call->entered;
 }
 
-/* Asks the context something that a dead one refuses (virtual memory management does not). The
-   question would spoil a capture of this thread's, hence the exchange. */
+/* Makes a call that a dead context refuses; calls of virtual memory management succeed even then.
+   The thread's capture mode is relaxed meanwhile, or the call would spoil a capture. */
 static int gmlk_cuda_is_alive(const gmlk_cuda *cuda) {
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   const int relaxed = cuda->fn.ThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
@@ -10705,10 +10706,10 @@ static int gmlk_cuda_is_alive(const gmlk_cuda *cuda) {
 static gmlake_result gmlk_cuda_leave(const gmlk_cuda_call *call, int *out_code) {
   gmlake_result result = call->forked ? GMLAKE_ERROR_FORKED : gmlk_cuda_result(call->code);
   CUcontext popped;
-  /* A context that cannot even be made current is not asked: the answer would be another's. */
+  /* If the context could not be made current, another context would answer. */
   if (result == GMLAKE_ERROR_DRIVER && (!call->entered || !gmlk_cuda_is_alive(call->cuda)))
     result = GMLAKE_ERROR_DEVICE_LOST;
-  /* A pop fails only where the driver is gone, and then no context is current. */
+  /* A pop fails only if the driver is gone; then no context is current. */
   if (call->pushed) (void)call->cuda->fn.CtxPopCurrent(&popped);
   *out_code = (int)call->code;
   return result;
@@ -10745,7 +10746,7 @@ static gmlake_result gmlk_cuda_reserve(void *user, size_t bytes, size_t alignmen
   gmlk_cuda_call call;
   CUdeviceptr address = 0;
   if (gmlk_cuda_enter(user, &call)) {
-    /* 0 is the driver's own alignment, which is the granularity at least. */
+    /* 0 asks for the driver's own alignment, which is at least the granularity. */
     const size_t asked = alignment <= call.cuda->properties.granularity_bytes ? 0 : alignment;
     call.code = call.cuda->fn.MemAddressReserve(&address, bytes, asked, 0, 0);
     if (call.code == CUDA_SUCCESS) *out_address = (uint64_t)address;
@@ -10761,9 +10762,9 @@ static gmlake_result gmlk_cuda_unreserve(void *user, uint64_t address, size_t by
   return gmlk_cuda_leave(&call, out_code);
 }
 
-/* Memory that a network card may read is a property fixed when the handle is made, and what gets
-   registered later is exported by address, with no handle type: it is asked for wherever the
-   device can. GMLAKE_HANDLE_* are the driver's numbers. */
+/* What a handle is made of. Whether a network card may read the memory is fixed when the handle is
+   made, and any block may be registered with a card later, so it is asked for wherever the device
+   can. GMLAKE_HANDLE_* are the driver's numbers. */
 static CUmemAllocationProp gmlk_cuda_prop(const gmlk_cuda *cuda, unsigned handle_types) {
   CUmemAllocationProp prop;
   memset(&prop, 0, sizeof(prop));
@@ -10856,13 +10857,14 @@ static gmlake_result gmlk_cuda_event_destroy(void *user, void *event, int *out_c
   return gmlk_cuda_leave(&call, out_code);
 }
 
-/* In a program compiled for per-thread default streams and linked to the driver, NULL would be
-   the thread's own stream: the legacy stream is named outright. */
+/* In a program that is compiled for per-thread default streams and linked to the driver, NULL would
+   be the thread's own stream. So the legacy stream is named by its own value. */
 static CUstream gmlk_cuda_stream(gmlake_stream stream) {
   return stream ? (CUstream)stream : CU_STREAM_LEGACY;
 }
 
-/* The same where a stream was named, which may have been destroyed while its context lives. */
+/* gmlk_cuda_leave for calls that name a stream: INVALID_ARGUMENT if the stream was destroyed while
+   the context is alive. */
 static gmlake_result gmlk_cuda_leave_stream(const gmlk_cuda_call *call, int *out_code) {
   const gmlake_result result = gmlk_cuda_leave(call, out_code);
   const int is_gone =
@@ -10926,7 +10928,7 @@ static gmlake_result gmlk_cuda_device_wait(void *user, int *out_code) {
   return gmlk_cuda_leave(&call, out_code);
 }
 
-/* The mode is the thread's, not a context's: none is made current. */
+/* The mode belongs to the thread, not to a context, so none is made current. */
 static gmlake_result gmlk_cuda_capture_exchange(void *user, int *mode, int *out_code) {
   const gmlk_cuda *cuda = (const gmlk_cuda *)user;
   CUstreamCaptureMode exchanged = (CUstreamCaptureMode)*mode;
@@ -10960,7 +10962,7 @@ static uint64_t gmlk_cuda_clock_ns(void *user) {
 
 /* ---- Create and destroy ---- */
 
-/* 0 too where the driver does not know the attribute. */
+/* The attribute's value; 0 also where the driver does not know it. */
 static int gmlk_cuda_attribute(const gmlk_cuda *cuda, int attribute) {
   int value = 0;
   const CUresult code =
@@ -10968,9 +10970,9 @@ static int gmlk_cuda_attribute(const gmlk_cuda *cuda, int attribute) {
   return code == CUDA_SUCCESS ? value : 0;
 }
 
-/* What create accepts. A device that knows fabric handles refuses them to a process without the
-   permission to share, which only trying tells. Win32 handles need a security descriptor of the
-   program's and are not offered. pre: granularity and rdma_capable are set. */
+/* The handle types that create accepts. A device refuses fabric handles to a process that may not
+   share them; only trying tells. Win32 handles are not offered, as they need a security descriptor
+   of the program's. pre: granularity and rdma_capable are set. */
 static unsigned gmlk_cuda_handle_types(const gmlk_cuda *cuda) {
   unsigned types = 0;
   CUmemGenericAllocationHandle handle;
@@ -11072,7 +11074,7 @@ GMLAKE_DEF void gmlake_cuda_destroy(gmlake_backend *backend) {
   gmlk_cuda *cuda;
   if (!backend) return;
   cuda = (gmlk_cuda *)backend->user;
-  /* At exit the driver may be gone already and refuses: then there is nothing left to release. */
+  /* At exit the driver may be gone and refuse; then there is nothing left to release. */
   if (!gmlk_process_is_forked(&cuda->process)) (void)cuda->fn.DevicePrimaryCtxRelease(cuda->device);
   gmlk_process_destroy(&cuda->process);
   GMLAKE_FREE(cuda);
