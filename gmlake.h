@@ -4370,7 +4370,7 @@ GMLK_INLINE gmlake_result gmlk_attempt_init(gmlake *l, gmlk_attempt *r,
   r->arena = desc->pool ? &desc->pool->arena : &l->home;
   if (desc->pool && !gmlk_is_of(l, desc->pool->lake))
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
-                     "the pool is of another lake, the one at %p", (void *)desc->pool->lake);
+                     "the pool belongs to another lake, the one at %p", (void *)desc->pool->lake);
   if (stream != GMLAKE_STREAM_NONE) {
     gmlk_stream *s;
     r->stream = gmlk_stream_number(l, stream);
@@ -11083,37 +11083,46 @@ GMLAKE_DEF void gmlake_cuda_destroy(gmlake_backend *backend) {
 #endif /* GMLAKE_BACKEND_CUDA */
 
 /* ---- >>entry -----------------------------------------------------------------------------------
-   The way in and out of every public function: the locks, the refusal of arguments, the
-   out-of-memory handler, and messages for the logger, which leave when no lock is held. */
+   How every public function begins and ends. To enter turns away callers that may not call now, and
+   takes the locks. To leave lets go of the locks, then hands the queued messages to the logger.
+   Also: the refusal of wrong arguments, and the call of the out-of-memory handler. Owns nothing.
+
+   [Y1] The user's logger and out-of-memory handler run with no lock held.
+   [Y2] A call that is turned away, or refused, changes nothing but the last error.
+
+   O(1), but a thread may wait for a lock. Can fail: to enter. Then no lock is held, and the public
+   function returns that error. */
+
+#define GMLK_POLICY_CALLS "called from one of the policy's functions: return from it first"
 
 static inline int gmlk_is_stream(gmlake_stream stream) { return (uintptr_t)stream != 2; }
 
+/* For gmlk_enter while the lake is barred: the device is lost, or a callback of the user's runs. */
 static gmlake_result gmlk_enter_barred(gmlake *l) {
   gmlake_result result = l->lost;
   if (!result && gmlk_in_callback(l, 1))
-    result =
-        gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy", "a policy may not call the lake");
+    result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy", GMLK_POLICY_CALLS);
   if (result) gmlk_books_unlock(l);
   return result;
 }
 
-/* Who may not lock the books: a child of fork, whose copy of them may be locked for good; and the
-   thread that has called the observer or the host allocator, which holds them. */
+/* Refuses callers that must not wait for the books: a child of fork, as its copy of them may be
+   locked for good; and the thread that runs the observer or the host allocator, as it has them. */
 static gmlake_result gmlk_turn_away(gmlake *l) {
   if (gmlk_process_is_forked(&l->process)) return GMLAKE_ERROR_FORKED;
   if (!gmlk_is_guest(&l->host)) return GMLAKE_OK;
   return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_desc",
-                   "an observer or a host allocator may not call the lake");
+                   "called from the observer or the host allocator: return from it first");
 }
 
-/* Takes the books for a question; anything but OK is the answer to the call, with no lock held. */
+/* Locks the books for a call that only asks. */
 static inline gmlake_result gmlk_enter_asking(gmlake *l) {
   gmlake_result result = l->gate && *l->gate ? GMLAKE_OK : gmlk_turn_away(l);
   if (!result) gmlk_books_lock(l);
   return result;
 }
 
-/* The same for a call that serves or changes memory. */
+/* Locks the books for a call that serves or changes memory. */
 static inline gmlake_result gmlk_enter(gmlake *l) {
   gmlake_result result;
   if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
@@ -11121,8 +11130,8 @@ static inline gmlake_result gmlk_enter(gmlake *l) {
   return !result && l->is_barred ? gmlk_enter_barred(l) : result;
 }
 
-/* Lets go of the books and hands queued messages to the logger. A failed call in which the device
-   was lost answers that. */
+/* Unlocks the books, then hands the queued messages to the logger. If the device was lost during
+   the call, a DRIVER error becomes that loss. */
 static gmlake_result gmlk_leave_with_news(gmlake *l, gmlake_result result) {
   gmlk_message messages[GMLK_LOG_QUEUE];
   unsigned count = l->message_count, i;
@@ -11148,7 +11157,7 @@ static gmlake_result gmlk_leave_driving(gmlake *l, gmlake_result result) {
   return gmlk_leave(l, result);
 }
 
-/* Both locks, for what plans. The device may be lost before it is this planner's turn. */
+/* Takes both locks, for a call that drives the device. Another one may lose the device before. */
 static gmlake_result gmlk_enter_driving(gmlake *l) {
   gmlake_result result = gmlk_enter(l);
   if (result) return result;
@@ -11156,7 +11165,7 @@ static gmlake_result gmlk_enter_driving(gmlake *l) {
   return l->lost ? gmlk_leave_driving(l, l->lost) : GMLAKE_OK;
 }
 
-/* The answer to a call whose arguments are wrong, which the last error names. */
+/* Returns INVALID_ARGUMENT, and makes the text the last error. */
 GMLK_LIKE_PRINTF(3)
 static gmlake_result gmlk_refuse(gmlake *l, const char *call, const char *format, ...) {
   gmlake_result result = l ? gmlk_enter_asking(l) : GMLAKE_ERROR_INVALID_ARGUMENT;
@@ -11175,23 +11184,24 @@ static gmlake_result gmlk_refuse_null(gmlake *l, const char *call, const char *a
 
 static gmlake_result gmlk_refuse_foreign(gmlake *l, const char *call, const char *what,
                                          const gmlake *owner) {
-  return gmlk_refuse(l, call, "the %s is of another lake, the one at %p", what,
+  return gmlk_refuse(l, call, "the %s belongs to another lake, the one at %p: call that lake", what,
                      (const void *)owner);
 }
 
-/* pre: a stream that the call does not take. */
+/* pre: the call does not take this stream. */
 static gmlake_result gmlk_refuse_stream(gmlake *l, const char *call, gmlake_stream stream) {
   if (stream == GMLAKE_STREAM_NONE)
-    return gmlk_refuse(l, call, "stream is GMLAKE_STREAM_NONE: name the stream that is meant");
+    return gmlk_refuse(l, call, "stream is GMLAKE_STREAM_NONE: pass the stream that is meant");
   if (!gmlk_is_stream(stream))
     return gmlk_refuse(l, call,
-                       "stream is 2, the per-thread default stream, whose value means a stream "
-                       "for each thread: create one and name it");
-  return gmlk_refuse(l, call, "stream is %p, the legacy stream, which no driver captures",
+                       "stream is 2, the per-thread default stream, which is another stream in "
+                       "each thread: create a stream and pass it");
+  return gmlk_refuse(l, call,
+                     "stream is %p, the legacy stream, which no driver captures: pass another one",
                      (void *)stream);
 }
 
-/* Lets the user's handler make room. pre: no lock is held. */
+/* Asks the user's handler to make room. Returns its answer: try again. pre: no lock is held. */
 static int gmlk_handle_oom(gmlake *l, const gmlake_error_info *info) {
   gmlk_callback *call;
   int again = 0;
@@ -11205,7 +11215,9 @@ static int gmlk_handle_oom(gmlake *l, const gmlake_error_info *info) {
   return again;
 }
 
-/* Leaves; after a shortage, asks the handler. Returns whether to try again. */
+#define GMLK_OOM_TRIES 8u /* times that a call asks the handler, see gmlake_oom_handler */
+
+/* Leaves the call. After a shortage it asks the handler. Returns whether to try again. */
 static int gmlk_leave_short(gmlake *l, gmlake_result *result, unsigned tries) {
   gmlake_error_info info;
   if (!l->desc.oom.fn || !gmlk_is_shortage(*result)) {
@@ -11214,26 +11226,26 @@ static int gmlk_leave_short(gmlake *l, gmlake_result *result, unsigned tries) {
   }
   info = l->error;
   *result = gmlk_leave(l, *result);
-  if (tries < 8 && gmlk_handle_oom(l, &info)) return 1;
+  if (tries < GMLK_OOM_TRIES && gmlk_handle_oom(l, &info)) return 1;
   gmlk_books_lock(l);
-  if (!l->lost) l->error = info; /* not what the handler's own calls left */
+  if (!l->lost) l->error = info; /* calls of the handler may have left another error */
   gmlk_books_unlock(l);
   return 0;
 }
 
-/* Of a child of fork, which may not look. */
+/* What gmlake_get_last_error says in a child of fork, which may not read the lake. */
 static void gmlk_error_of_child(gmlake_error_info *out) {
   memset(out, 0, sizeof(*out));
   out->result = GMLAKE_ERROR_FORKED;
   out->call = "fork";
-  (void)snprintf(
-      out->text, sizeof(out->text), "%s",
-      "this process is a child of fork: the lake is its parent's; create one of its own");
+  (void)snprintf(out->text, sizeof(out->text), "%s",
+                 "this process is a child of fork, and the lake belongs to its parent: create a "
+                 "lake of the child's own");
 }
 
 /* ---- >>api -------------------------------------------------------------------------------------
    The public functions. Each checks its arguments, enters, calls one function of the sections
-   above, and leaves. */
+   above, and leaves (>>entry). Owns nothing; costs and failures stand at the declarations. */
 
 static gmlake_result gmlk_alloc_with(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
                                      void **out_ptr) {
@@ -11249,7 +11261,8 @@ static gmlake_result gmlk_alloc_with(gmlake *l, const gmlake_alloc_desc *desc, g
     if (result) return result;
     if (l->is_barred && gmlk_in_callback(l, 0))
       result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
-                         "called from the out-of-memory handler, or below where that was left");
+                         "called from the out-of-memory handler, which may free and trim only; or "
+                         "longjmp left the handler, and this call is deeper on the stack");
     else if (desc->bytes)
       result = gmlk_serve(l, desc, stream, out_ptr);
   } while (gmlk_leave_short(l, &result, tries++));
@@ -11319,7 +11332,8 @@ GMLAKE_DEF gmlake_result gmlake_get_pieces(gmlake *l, const void *ptr, gmlake_pi
   if (!ptr || !out_count)
     return gmlk_refuse_null(l, "gmlake_get_pieces", ptr ? "out_count" : "ptr");
   if (!out_pieces && capacity)
-    return gmlk_refuse(l, "gmlake_get_pieces", "out_pieces is NULL and capacity %llu: one is wrong",
+    return gmlk_refuse(l, "gmlake_get_pieces",
+                       "out_pieces is NULL and capacity is %llu: pass an array, or capacity 0",
                        (unsigned long long)capacity);
   if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
   result = gmlk_enter_asking(l);
@@ -11333,8 +11347,7 @@ GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *l, gmlake_stats *out_stats) {
   if (!out_stats) return gmlk_refuse_null(l, "gmlake_get_stats", "out_stats");
   if (bytes && bytes < sizeof(size_t))
     return gmlk_refuse(l, "gmlake_get_stats",
-                       "struct_bytes is %llu: it is set before the call, to 0 or to the size of "
-                       "gmlake_stats",
+                       "struct_bytes is %llu: set it to 0 or sizeof(gmlake_stats) before the call",
                        (unsigned long long)bytes);
   if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
   bytes = bytes ? gmlk_min(bytes, sizeof(stats)) : sizeof(stats);
@@ -11402,8 +11415,7 @@ GMLAKE_DEF gmlake_result gmlake_check(gmlake *l) {
   result = gmlk_enter_asking(l);
   if (result) return result;
   if (l->is_barred && gmlk_in_callback(l, 1)) {
-    result =
-        gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy", "a policy may not call the lake");
+    result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy", GMLK_POLICY_CALLS);
     gmlk_books_unlock(l);
     return result;
   }
@@ -11411,7 +11423,7 @@ GMLAKE_DEF gmlake_result gmlake_check(gmlake *l) {
   broken = gmlk_check(l);
   if (!broken) return gmlk_leave_driving(l, GMLAKE_OK);
   result = gmlk_fail(l, GMLAKE_ERROR_CORRUPT, "gmlake_check", "%s", broken);
-  gmlk_driving_unlock(l); /* and not by gmlk_leave, which would trust the queue of messages */
+  gmlk_driving_unlock(l); /* gmlk_leave would trust the queue of messages, which may be broken */
   gmlk_books_unlock(l);
   return result;
 }
@@ -11470,7 +11482,8 @@ GMLAKE_DEF gmlake_result gmlake_buffer_create(gmlake *l, const gmlake_buffer_des
   if (!desc || !out_buffer)
     return gmlk_refuse_null(l, "gmlake_buffer_create", desc ? "out_buffer" : "desc");
   if (!desc->max_bytes)
-    return gmlk_refuse(l, "gmlake_buffer_create", "max_bytes is 0: a buffer needs addresses");
+    return gmlk_refuse(l, "gmlake_buffer_create",
+                       "max_bytes is 0: set it to the most bytes that the buffer may have");
   result = gmlk_enter_driving(l);
   return result ? result : gmlk_leave_driving(l, gmlk_buffer_create(l, desc, out_buffer));
 }
@@ -11568,7 +11581,7 @@ GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lak
   result = gmlk_lake_init(l, desc);
   l->seal = gmlk_desc_seal(&l->desc);
   why = l->error;
-  if (result) l->message_count = 0; /* the logger is told of the error alone */
+  if (result) l->message_count = 0; /* the logger hears of the error alone */
   (void)gmlk_leave(l, GMLAKE_OK);
   if (!result) {
     *out_lake = l;
@@ -11588,8 +11601,8 @@ GMLAKE_DEF gmlake_result gmlake_destroy(gmlake *l) {
   gmlk_report_leaks(l);
   gmlk_books_lock(l);
   if (!l->lost) waited = gmlk_wait_for_streams(l, 1);
-  if (waited == GMLAKE_ERROR_CAPTURING) waited = GMLAKE_OK; /* there is no waiting for that */
-  if (waited) l->message_count = 0;                         /* the result says it */
+  if (waited == GMLAKE_ERROR_CAPTURING) waited = GMLAKE_OK; /* a capture cannot be waited for */
+  if (waited) l->message_count = 0;                         /* the result tells the same */
   (void)gmlk_leave(l, GMLAKE_OK);
   drained = gmlk_lake_drain(l);
   if (!waited) waited = l->lost;

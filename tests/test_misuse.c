@@ -1569,42 +1569,42 @@ static gmlake_result flagged(unsigned flags) {
 }
 
 /* X(name, call, what gmlake_get_last_error says): the argument, its value, what is legal. */
-#define TEXTS(X)                                                                                 \
-  X(out_ptr, gmlake_alloc(lake, 1, LEGACY, NULL), "out_ptr is NULL")                             \
-  X(no_desc, allocate(lake, NULL, LEGACY), "desc is NULL")                                       \
-  X(stream_2, allocate_plainly(lake, 1, TWO), "stream is 2, the per-thread default stream")      \
-  X(alignment, aligned_to(3), "alignment is 3: it has to be a power of two, at most 65536")      \
-  X(alignment_large, aligned_to(2 * C), "alignment is 131072: it has to be")                     \
-  X(flags, flagged(8), "flags is 0x8: of these 0x7 are known")                                   \
-  X(foreign_pool, allocate_from(w.foreign_pool, LEGACY), "the pool is of another lake, the one") \
-  X(free_2, gmlake_free(lake, w.home, TWO), "stream is 2, the per-thread")                       \
-  X(record, gmlake_record_stream(lake, NULL, w.held), "ptr is NULL")                             \
-  X(record_none, gmlake_record_stream(lake, w.home, NONE), "stream is GMLAKE_STREAM_NONE: name") \
-  X(forget_none, gmlake_forget_stream(lake, NONE), "stream is GMLAKE_STREAM_NONE: name")         \
-  X(no_info, gmlake_get_allocation(lake, w.home, NULL), "out_info is NULL")                      \
-  X(no_info_ptr, gmlake_get_allocation(lake, NULL, &out.info), "ptr is NULL")                    \
-  X(no_count, gmlake_get_pieces(lake, w.home, NULL, 0, NULL), "out_count is NULL")               \
-  X(no_pieces, gmlake_get_pieces(lake, w.home, NULL, 2, &out.count),                             \
-    "out_pieces is NULL and capacity 2")                                                         \
-  X(no_stats, gmlake_get_stats(lake, NULL), "out_stats is NULL")                                 \
-  X(small_stats, get_stats_of(7), "struct_bytes is 7: it is set before the call, to 0")          \
-  X(no_budget, gmlake_get_budget(lake, NULL), "out_budget is NULL")                              \
-  X(no_error, gmlake_get_last_error(lake, NULL), "out_info is NULL")                             \
-  X(no_desc_out, gmlake_get_desc(lake, NULL), "out_desc is NULL")                                \
-  X(no_pool_out, gmlake_pool_create(lake, NULL, NULL), "out_pool is NULL")                       \
-  X(pool_chunk, create_pool(3 * C),                                                              \
-    "chunk_bytes is 196608: it has to be a power of two from 65536 to 1310720, or 0")            \
-  X(pool_live, gmlake_pool_destroy(lake, w.pool), "1 blocks of the pool are live: free them")    \
-  X(pool_foreign, gmlake_pool_destroy(lake, w.foreign_pool), "the pool is of another lake")      \
-  X(capture_pool, gmlake_capture_begin(lake, w.captured, NULL), "pool is NULL")                  \
-  X(capture_legacy, gmlake_capture_begin(lake, ONE, w.graphs), "the legacy stream, which no")    \
-  X(capture_end, gmlake_capture_end(lake, w.held), "which is not being captured: see")           \
-  X(buffer_desc, gmlake_buffer_create(lake, NULL, &out.buffer), "desc is NULL")                  \
-  X(buffer_none, create_buffer(lake, 0, C), "max_bytes is 0: a buffer needs addresses")          \
-  X(buffer_chunk, create_buffer(lake, C, 1), "chunk_bytes is 1: it has to be a power of two")    \
-  X(buffer_null, resize_to(NULL, 1, LEGACY), "buffer is NULL")                                   \
-  X(buffer_foreign, resize_to(w.foreign_buffer, 1, LEGACY), "the buffer is of another lake")     \
-  X(buffer_max, resize_to(w.buffer, 3 * C + 1, LEGACY),                                          \
+#define TEXTS(X)                                                                                  \
+  X(out_ptr, gmlake_alloc(lake, 1, LEGACY, NULL), "out_ptr is NULL")                              \
+  X(no_desc, allocate(lake, NULL, LEGACY), "desc is NULL")                                        \
+  X(stream_2, allocate_plainly(lake, 1, TWO), "stream is 2, the per-thread default stream")       \
+  X(alignment, aligned_to(3), "alignment is 3: it has to be a power of two, at most 65536")       \
+  X(alignment_large, aligned_to(2 * C), "alignment is 131072: it has to be")                      \
+  X(flags, flagged(8), "flags is 0x8: of these 0x7 are known")                                    \
+  X(foreign_pool, allocate_from(w.foreign_pool, LEGACY), "pool belongs to another lake, the one") \
+  X(free_2, gmlake_free(lake, w.home, TWO), "stream is 2, the per-thread")                        \
+  X(record, gmlake_record_stream(lake, NULL, w.held), "ptr is NULL")                              \
+  X(record_none, gmlake_record_stream(lake, w.home, NONE), "stream is GMLAKE_STREAM_NONE: pass")  \
+  X(forget_none, gmlake_forget_stream(lake, NONE), "stream is GMLAKE_STREAM_NONE: pass")          \
+  X(no_info, gmlake_get_allocation(lake, w.home, NULL), "out_info is NULL")                       \
+  X(no_info_ptr, gmlake_get_allocation(lake, NULL, &out.info), "ptr is NULL")                     \
+  X(no_count, gmlake_get_pieces(lake, w.home, NULL, 0, NULL), "out_count is NULL")                \
+  X(no_pieces, gmlake_get_pieces(lake, w.home, NULL, 2, &out.count),                              \
+    "out_pieces is NULL and capacity is 2: pass")                                                 \
+  X(no_stats, gmlake_get_stats(lake, NULL), "out_stats is NULL")                                  \
+  X(small_stats, get_stats_of(7), "struct_bytes is 7: set it to 0 or")                            \
+  X(no_budget, gmlake_get_budget(lake, NULL), "out_budget is NULL")                               \
+  X(no_error, gmlake_get_last_error(lake, NULL), "out_info is NULL")                              \
+  X(no_desc_out, gmlake_get_desc(lake, NULL), "out_desc is NULL")                                 \
+  X(no_pool_out, gmlake_pool_create(lake, NULL, NULL), "out_pool is NULL")                        \
+  X(pool_chunk, create_pool(3 * C),                                                               \
+    "chunk_bytes is 196608: it has to be a power of two from 65536 to 1310720, or 0")             \
+  X(pool_live, gmlake_pool_destroy(lake, w.pool), "1 blocks of the pool are live: free them")     \
+  X(pool_foreign, gmlake_pool_destroy(lake, w.foreign_pool), "pool belongs to another lake")      \
+  X(capture_pool, gmlake_capture_begin(lake, w.captured, NULL), "pool is NULL")                   \
+  X(capture_legacy, gmlake_capture_begin(lake, ONE, w.graphs), "the legacy stream, which no")     \
+  X(capture_end, gmlake_capture_end(lake, w.held), "which is not being captured: see")            \
+  X(buffer_desc, gmlake_buffer_create(lake, NULL, &out.buffer), "desc is NULL")                   \
+  X(buffer_none, create_buffer(lake, 0, C), "max_bytes is 0: set it to the most")                 \
+  X(buffer_chunk, create_buffer(lake, C, 1), "chunk_bytes is 1: it has to be a power of two")     \
+  X(buffer_null, resize_to(NULL, 1, LEGACY), "buffer is NULL")                                    \
+  X(buffer_foreign, resize_to(w.foreign_buffer, 1, LEGACY), "buffer belongs to another lake")     \
+  X(buffer_max, resize_to(w.buffer, 3 * C + 1, LEGACY),                                           \
     "bytes is 196609, more than the buffer's max_bytes, 196608")
 
 typedef struct text_row {

@@ -940,7 +940,8 @@ static void call_the_lake(void) {
   assert_error(every_rows[next_row].call(), INVALID_ARGUMENT);
   assert_ok(gmlake_get_last_error(lake, &info));
   assert_error(info.result, INVALID_ARGUMENT);
-  assert_string_equal(info.text, "an observer or a host allocator may not call the lake");
+  assert_string_equal(info.text,
+                      "called from the observer or the host allocator: return from it first");
   next_row = (next_row + 1) % EVERY_ROWS;
   refused++;
 }

@@ -2858,7 +2858,7 @@ static void call_everything(void) {
   ANSWERED(gmlake_free(lake, NULL, LEGACY));
   ANSWERED(gmlake_get_stats(lake, &now));
   ANSWERED(gmlake_get_last_error(lake, &error));
-  if (strcmp(error.text, "a policy may not call the lake") != 0) abort();
+  if (strcmp(error.text, GMLK_POLICY_CALLS) != 0) abort();
   ANSWERED(gmlake_get_desc(lake, &with));
   ANSWERED(gmlake_reset_peaks(lake));
   ANSWERED(gmlake_get_allocation(lake, live_block, &info));
