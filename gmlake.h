@@ -865,8 +865,6 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
 
 #if defined(GMLAKE_IMPLEMENTATION) && !defined(GMLAKE_IMPLEMENTATION_DONE)
 #define GMLAKE_IMPLEMENTATION_DONE
-/* ---- >>base ---------------------------------------------------------------------------------
-   Configuration, sizes that cannot overflow, host memory, locks. Owns nothing. */
 
 /* ---- >>base ------------------------------------------------------------------------------------
    What all sections use: configuration, the two kinds of lock, the test for a child of fork, sizes
@@ -1377,7 +1375,7 @@ static void gmlk_unlink(gmlk_block *block) {
    the blocks and the table of bins. A bin is a ring of blocks of about one size: below 64 grains of
    exactly one size, above that of a 32nd of an octave. The block freed last stands first.
 
-   Best fit takes the smallest block that is long enough, first from 1, then from 2, then from 3:
+   Best fit takes the smallest block that is long enough from the first of these that has one:
    1. the first eight blocks of the size's own bin;
    2. the first eight of the next larger bin in use;
    3. the rest of the own bin. The ring then begins at the first block that was long enough. If
@@ -1391,7 +1389,7 @@ static void gmlk_unlink(gmlk_block *block) {
    [H2] bits has a 1 for each bin in use, words has a 1 for each word of bits that is not 0.
    [H3] Bins are rings, linked both ways.
    [H4] grains is the sum of the holes, count the number of blocks.
-   [H5] No hole has none_from <= size < none_from + none_count.
+   [H5] No hole of the pool has a size in [none_from, none_from + none_count).
    [H6] Without a table bin_mask is 0 and room is GMLK_HOLES_FEW; with one both are ~0.
 
    O(1); best fit is O(1) amortised. Can fail: gmlk_bins_new, for want of host memory. */
@@ -1745,7 +1743,8 @@ static gmlk_block *gmlk_tree_from(gmlk_block *b, uint32_t at) {
 
    O(1) expected. Can fail: gmlk_index_reserve, for want of host memory. */
 
-#define GMLK_ROW 4u
+#define GMLK_ROW 4u /* entries */
+#define GMLK_ROWS_MIN 16u
 #define GMLK_PASSED_MAX (GMLK_GRAIN - 1) /* a count that got here stays: searches end later */
 #define GMLK_NO_ENTRY SIZE_MAX
 
@@ -1847,14 +1846,14 @@ static int gmlk_index_resize(gmlk_index *index, gmlk_host *host, size_t row_coun
 
 /* Makes room for one more entry. 0: no host memory. */
 static inline int gmlk_index_reserve(gmlk_index *index, gmlk_host *host) {
-  return index->count < index->row_count / 2 * 5 ||
-         gmlk_index_resize(index, host, gmlk_max(16, index->row_count * 2));
+  return index->count < index->row_count / 2 * 5 || /* 5/8 of four entries a row */
+         gmlk_index_resize(index, host, gmlk_max(GMLK_ROWS_MIN, index->row_count * 2));
 }
 
 /* Makes the table smaller if a quarter of it is enough. Room for as many entries again is left. */
 static void gmlk_index_trim(gmlk_index *index, gmlk_host *host) {
   size_t row_count = index->row_count;
-  while (row_count > 16 && index->count <= row_count / 2) row_count /= 2;
+  while (row_count > GMLK_ROWS_MIN && index->count <= row_count / 2) row_count /= 2;
   if (row_count < index->row_count / 2) (void)gmlk_index_resize(index, host, row_count);
 }
 
@@ -1881,6 +1880,8 @@ static inline void gmlk_index_remove_from(gmlk_index *index, size_t entry, size_
    O(1) beside the calls. Can fail: all that the backend refuses. INVALID_ARGUMENT becomes DRIVER:
    the lake has checked the arguments, so it is not the caller's mistake. */
 
+#define GMLK_RELAXED 2 /* the capture mode; 0 is global, 1 thread-local */
+
 /* Whether no later call can work. */
 static int gmlk_is_fatal(gmlake_result result) {
   return result == GMLAKE_ERROR_DEVICE_LOST || result == GMLAKE_ERROR_SHUTTING_DOWN ||
@@ -1897,9 +1898,9 @@ typedef struct gmlk_driver {
   int *peers;            /* devices that may read and write its memory, peer_count of them */
   size_t peer_count;
   unsigned handle_types; /* GMLAKE_HANDLE_* of the chunks */
+  /* The backend's; NULL: it has none. */
   gmlake_result (*stream_id)(void *user, gmlake_stream stream, uint64_t *out_id, int *out_code);
-  gmlake_result (*device_wait)(void *user,
-                               int *out_code); /* both NULL where the backend has none */
+  gmlake_result (*device_wait)(void *user, int *out_code);
 } gmlk_driver;
 
 /* Reads the functions that a backend may lack; a table of an older header is too short for them. */
@@ -1946,7 +1947,7 @@ static gmlake_result gmlk_drive_begin(gmlk_drive *drive, const gmlk_driver *driv
   memset(drive, 0, sizeof(*drive));
   drive->driver = driver;
   drive->start_ns = backend->clock_ns(backend->user);
-  drive->mode = 2; /* relaxed */
+  drive->mode = GMLK_RELAXED;
   drive->result =
       gmlk_backend_result(backend->capture_exchange(backend->user, &drive->mode, &code));
   drive->code = code;
@@ -2068,6 +2069,10 @@ static gmlake_result gmlk_drive_memory_info(gmlk_drive *drive, size_t *free_byte
    stream is O(1) for the last one found, else O(streams); under GMLAKE_STREAMS_MAY_END always
    O(streams), but for the legacy stream. Can fail: host memory, for a new stream; event calls. */
 
+/* Stream values that CUDA gives a meaning; NULL is the legacy stream, too. */
+#define GMLK_VALUE_LEGACY ((uintptr_t)1)
+#define GMLK_VALUE_PER_THREAD ((uintptr_t)2)
+
 #define GMLK_FENCES 64u /* of a stream; every second one is given up where it needs more */
 #define GMLK_WAITS 8u   /* that a stream remembers; a forgotten one is only made again */
 
@@ -2132,7 +2137,7 @@ typedef struct gmlk_streams {
 } gmlk_streams;
 
 static gmlake_stream gmlk_stream_canonical(gmlake_stream stream) {
-  return (uintptr_t)stream == 1 ? NULL : stream;
+  return (uintptr_t)stream == GMLK_VALUE_LEGACY ? NULL : stream;
 }
 
 /* [S8] Whether the stream may be destroyed without the lake being told. */
@@ -3040,7 +3045,7 @@ static int gmlk_arena_reserve_slots(gmlk_arena *a, size_t count) {
   size_t capacity = a->slot_capacity;
   void *chunks;
   if (a->chunks && count <= capacity) return 1;
-  capacity = gmlk_min(gmlk_max(count, capacity + capacity / 4 + 32), a->slot_limit);
+  capacity = gmlk_min(gmlk_max(count, capacity + capacity / 4 + 32), a->slot_limit); /* to spare */
   chunks = gmlk_host_grow(a->host, a->chunks,
                           a->chunks ? (a->slot_capacity + 1) * sizeof(gmlk_chunk) : 0,
                           (capacity + 1) * sizeof(gmlk_chunk));
@@ -3073,7 +3078,8 @@ static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) { /* 0: no host mem
   return 1;
 }
 
-/* Makes the arena's tables smaller where they have more than four times what they need. */
+/* Makes the arena's tables smaller where they have more than four times what they need, and more
+   than 128 entries. */
 static void gmlk_arena_tidy(gmlk_arena *a) {
   size_t slots = gmlk_max(a->slot_count, a->stuck_end), capacity = 2 * slots + 32, i;
   void *chunks;
@@ -9294,9 +9300,9 @@ typedef struct gmlk_mock_queue {
   int owned; /* by a stream; when that is destroyed, its pending work stays here */
 } gmlk_mock_queue;
 
-typedef struct gmlk_mock_mode { /* of a thread that is not in capture mode 0 */
+typedef struct gmlk_mock_mode { /* of a thread that is not in the global capture mode */
   uintptr_t thread;
-  int mode;
+  int mode; /* 1: thread-local, or GMLK_RELAXED */
 } gmlk_mock_mode;
 
 typedef struct gmlk_mock {
@@ -9859,7 +9865,7 @@ static int gmlk_mock_push(gmlk_mock_queue *queue, const gmlk_mock_work *work) {
 static gmlk_mock_stream *gmlk_mock_find_stream(const gmlk_mock *mock, gmlake_stream stream) {
   uintptr_t value = (uintptr_t)stream, index = value / GMLK_MOCK_STREAM_UNIT;
   gmlk_mock_stream *found;
-  if (value <= 1) return (gmlk_mock_stream *)gmlk_mock_at(&mock->streams, 0);
+  if (value <= GMLK_VALUE_LEGACY) return (gmlk_mock_stream *)gmlk_mock_at(&mock->streams, 0);
   if (value % GMLK_MOCK_STREAM_UNIT || index >= mock->streams.count) return NULL;
   found = (gmlk_mock_stream *)gmlk_mock_at(&mock->streams, (size_t)index);
   return found->slot.live ? found : NULL;
@@ -9912,7 +9918,7 @@ static int gmlk_mock_mode_of(const gmlk_mock *mock, size_t index) {
 static gmlake_result gmlk_mock_do_exchange(gmlk_mock *mock, int *mode) {
   size_t at = gmlk_mock_find_mode(mock);
   int former = gmlk_mock_mode_of(mock, at);
-  if (*mode < 0 || *mode > 2) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (*mode < 0 || *mode > GMLK_RELAXED) return GMLAKE_ERROR_INVALID_ARGUMENT;
   if (*mode) {
     void *grown = gmlk_mock_grow(mock->modes, at, &mock->mode_capacity, sizeof(gmlk_mock_mode));
     if (!grown) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -9936,7 +9942,7 @@ static gmlake_result gmlk_mock_check_looking(const gmlk_mock *mock) {
   int mode;
   if (!mock->capture_count) return GMLAKE_OK;
   mode = gmlk_mock_mode_of(mock, gmlk_mock_find_mode(mock));
-  for (i = 0; mode < 2 && i < mock->queue_count; i++) {
+  for (i = 0; mode < GMLK_RELAXED && i < mock->queue_count; i++) {
     gmlk_mock_queue *queue = &mock->queues[i];
     if (!queue->capturing || (mode == 1 && queue->capture_thread != thread)) continue;
     queue->spoilt = 1;
@@ -11083,19 +11089,21 @@ GMLAKE_DEF void gmlake_cuda_destroy(gmlake_backend *backend) {
 #endif /* GMLAKE_BACKEND_CUDA */
 
 /* ---- >>entry -----------------------------------------------------------------------------------
-   How every public function begins and ends. To enter turns away callers that may not call now, and
-   takes the locks. To leave lets go of the locks, then hands the queued messages to the logger.
-   Also: the refusal of wrong arguments, and the call of the out-of-memory handler. Owns nothing.
+   How every public function begins and ends. gmlk_enter turns away callers that may not call now,
+   and locks. gmlk_leave unlocks, and then hands the queued messages to the logger. The section also
+   refuses wrong arguments, and calls the out-of-memory handler. Owns nothing.
 
    [Y1] The user's logger and out-of-memory handler run with no lock held.
    [Y2] A call that is turned away, or refused, changes nothing but the last error.
 
-   O(1), but a thread may wait for a lock. Can fail: to enter. Then no lock is held, and the public
-   function returns that error. */
+   O(1), but a thread may wait for a lock. Can fail: gmlk_enter and its like. Then no lock is held,
+   and the public function returns that error. */
 
 #define GMLK_POLICY_CALLS "called from one of the policy's functions: return from it first"
 
-static inline int gmlk_is_stream(gmlake_stream stream) { return (uintptr_t)stream != 2; }
+static inline int gmlk_is_stream(gmlake_stream stream) {
+  return (uintptr_t)stream != GMLK_VALUE_PER_THREAD;
+}
 
 /* For gmlk_enter while the lake is barred: the device is lost, or a callback of the user's runs. */
 static gmlake_result gmlk_enter_barred(gmlake *l) {
@@ -11157,7 +11165,8 @@ static gmlake_result gmlk_leave_driving(gmlake *l, gmlake_result result) {
   return gmlk_leave(l, result);
 }
 
-/* Takes both locks, for a call that drives the device. Another one may lose the device before. */
+/* Takes both locks, for a call that drives the device. While it waits for its turn, the call before
+   it may lose the device. */
 static gmlake_result gmlk_enter_driving(gmlake *l) {
   gmlake_result result = gmlk_enter(l);
   if (result) return result;
@@ -11170,7 +11179,7 @@ GMLK_LIKE_PRINTF(3)
 static gmlake_result gmlk_refuse(gmlake *l, const char *call, const char *format, ...) {
   gmlake_result result = l ? gmlk_enter_asking(l) : GMLAKE_ERROR_INVALID_ARGUMENT;
   va_list values;
-  if (result) return result;
+  if (result) return result; /* with l NULL there is nowhere to say why */
   va_start(values, format);
   if (!l->lost) gmlk_error_write(&l->error, GMLAKE_ERROR_INVALID_ARGUMENT, call, format, values);
   va_end(values);
