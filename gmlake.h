@@ -850,7 +850,7 @@ GMLAKE_DEF gmlake_result gmlake_get_budget(gmlake *lake, gmlake_budget *out_budg
    */
 GMLAKE_DEF gmlake_result gmlake_get_last_error(gmlake *lake, gmlake_error_info *out_info);
 /* Verifies every invariant of the lake, in time linear in its size. CORRUPT: gmlake_get_last_error
-   names the first broken one. */
+   names the first broken one. Damaged links between records may end the program. */
 GMLAKE_DEF gmlake_result gmlake_check(gmlake *lake);
 /* "GMLAKE_OK", ...; "unknown" for other values. Never NULL. */
 GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
@@ -3789,6 +3789,13 @@ static int gmlk_arena_enlist(gmlake *l, gmlk_arena *a) {
 /* Adds a word to a seal: a checksum of values that must not change unnoticed, see >>check. */
 static uint64_t gmlk_seal(uint64_t seal, uint64_t word) {
   return ((seal ^ word) + 1) * 0x9E3779B97F4A7C15u;
+}
+
+/* [L5] Of what is fixed at create and can be checked against nothing else. */
+static uint64_t gmlk_desc_seal(const gmlake_desc *d) {
+  uint64_t seal = gmlk_seal((uint64_t)d->device, (uint64_t)d->cross_stream);
+  seal = gmlk_seal(gmlk_seal(seal, d->stitch_bytes_min), d->stitched_bytes_max);
+  return gmlk_seal(gmlk_seal(seal, d->limit_bytes), d->driver_free_bytes_min);
 }
 
 #define GMLK_CHUNK_WRONG \
@@ -7809,33 +7816,36 @@ static void gmlk_report_leaks(gmlake *l) {
    Recomputes what the other sections keep, and names the first invariant that does not hold, theirs
    or one of these:
 
-   [L1] the lake's parts are those that its description asked for;
+   [L1] each pool stands in the list of arenas under its number; between calls no request is
+        served, and the bar is up exactly where the lake is lost or a callback runs;
    [L2] the host's bytes are those of all that the lake reaches, but for notes of calls under way;
-   [L3] no table, stream, event or handle is there twice. Such twins are looked for among the last
-        ones, several hundred: where there are more, one may be missed;
+   [L3] no stream, event or handle is there twice; of several hundred and more one may be missed;
    [L4] the figures are what a walk counts, and no peak is lower than its figure;
    [L5] limits and choices are those of create: what they were is kept as a seal.
 
-   It ends and harms nothing whatever one field holds, a pointer to another record of its kind
-   included: first every list is walked, its links looked at before they are followed; then [L2]
-   says whether the tables are as large as they claim; only then their contents are read.
-   Changes nothing; notes are marked for a moment. O(everything). */
+   A number that leads into a table is compared with the table's size first. Links and sizes of
+   tables are believed: damage there may end the program before it is told. Of destroyed pools
+   whose memory the driver did not take back only the chunks are counted; while there is one, [L2]
+   and [R1] are not looked at. Changes nothing. O(everything). */
 
 #define GMLK_SEEN_LOG 10u
 #define GMLK_SEEN_STEPS 16u
-#define GMLK_TREE_STEPS 128u /* chance makes no path of so many */
 
-typedef struct gmlk_checker {
+typedef struct gmlk_checker { /* what the walk has reached */
   const gmlake *l;
   const char *broken; /* the first invariant found broken */
-  size_t host_bytes;  /* what the walk has reached: host memory, */
-  size_t records;     /* records of blocks in tilings, */
-  size_t forks;       /* in trees, less those that something stands above, */
-  size_t requested, active, live, owned, pending, pending_count;
+  uint32_t guard;     /* slots of address space behind each window and buffer */
+  size_t host_bytes, records, requested, active, live, pending, pending_count;
+  size_t committed, buffers, chunks, reserved, quarantined, windows, stitched;
   uint64_t uses; /* prints of the streams that live blocks are recorded on, less those counted */
-  size_t committed, buffers;
-  size_t chunks, reserved, quarantined, windows, stitched;
-  uint64_t seen[1u << GMLK_SEEN_LOG];
+  /* In the arena that is looked at: */
+  const gmlk_arena *a;
+  size_t forks, pieces; /* less those that something stands above, or that windows count */
+  uint64_t mapped;      /* prints of the chunks that are mapped, less those that the chunks count */
+  uint64_t spaces;      /* prints of address space in use, less that of windows and buffers */
+  uint64_t fronts;      /* prints of the chunks committed, less those of buffers' fronts */
+  uint64_t idle;        /* prints of idle windows, less those in the table of sizes */
+  uint64_t seen[(1u << GMLK_SEEN_LOG) + GMLK_SEEN_STEPS];
 } gmlk_checker;
 
 /* Returns whether everything has held so far. */
@@ -7844,658 +7854,70 @@ static int gmlk_expect(gmlk_checker *c, int holds, const char *invariant) {
   return holds && !c->broken;
 }
 
-static void gmlk_check_afresh(gmlk_checker *c) { memset(c->seen, 0, sizeof(c->seen)); }
-
 /* [L3]. pre: not 0. */
-static int gmlk_check_once(gmlk_checker *c, uint64_t value, const char *invariant) {
-  size_t at = (size_t)(gmlk_mix(value) >> (64u - GMLK_SEEN_LOG)), i;
-  uint64_t *seen = NULL;
-  for (i = 0; i < GMLK_SEEN_STEPS; i++) {
-    seen = &c->seen[(at + i) % (1u << GMLK_SEEN_LOG)];
-    if (*seen == value || !*seen) break;
-  }
+static void gmlk_check_once(gmlk_checker *c, uint64_t value, const char *invariant) {
+  uint64_t *seen = &c->seen[gmlk_mix(value) >> (64u - GMLK_SEEN_LOG)];
+  unsigned steps = GMLK_SEEN_STEPS;
+  while (--steps && *seen && *seen != value) seen++;
   gmlk_expect(c, *seen != value, invariant);
   *seen = value;
-  return !c->broken;
 }
 
-/* A table of so many bytes, or none of none. */
-static int gmlk_survey_table(gmlk_checker *c, const void *table, size_t bytes) {
-  if (!gmlk_expect(c, (table != NULL) == (bytes != 0), "L2: a table and its size differ")) return 0;
+/* [L2] A table is there exactly where it has bytes. */
+static void gmlk_check_table(gmlk_checker *c, const void *table, size_t bytes) {
+  gmlk_expect(c, (table != NULL) == (bytes != 0), "L2: a table and its size differ");
   c->host_bytes += bytes;
-  return !table || gmlk_check_once(c, (uintptr_t)table, "L3: a table is there twice");
 }
 
-/* How many records of a size there can be: lists whose length nothing else tells end here. */
-static size_t gmlk_survey_most(const gmlk_checker *c, size_t record_bytes) {
-  return c->l->host.bytes / record_bytes;
-}
-
-/* ---- the lake and its description ---- */
-
-/* [L5] Of what is fixed at create and can be checked against nothing else. */
-static uint64_t gmlk_desc_seal(const gmlake_desc *d) {
-  uint64_t seal = gmlk_seal((uint64_t)d->device, (uint64_t)d->cross_stream);
-  seal = gmlk_seal(gmlk_seal(seal, d->stitch_bytes_min), d->stitched_bytes_max);
-  return gmlk_seal(gmlk_seal(seal, d->limit_bytes), d->driver_free_bytes_min);
-}
-
-static void gmlk_check_desc(gmlk_checker *c) {
-  const gmlake *l = c->l;
-  const gmlake_desc *d = &l->desc;
-  const gmlake_device_properties *device = &l->device;
-  gmlk_driver whole;
-  gmlk_expect(c, l->driver.backend && l->driver.backend == d->backend,
-              "L1: the backend is another");
-  gmlk_expect(c, !l->driver.owned || l->driver.owned == d->backend, "L1: the backend is another");
-  if (c->broken) return;
-  whole.backend = d->backend;
-  gmlk_driver_extend(&whole);
-  gmlk_expect(c,
-              l->driver.stream_id == whole.stream_id &&
-                  l->driver.device_wait == whole.device_wait &&
-                  l->streams.ends == gmlk_ends_of(d, &whole),
-              "L1: what the backend may lack is off");
-  gmlk_expect(c, l->has_locks == !(d->flags & GMLAKE_SINGLE_THREADED), "L1: the locks are off");
-  gmlk_expect(c, !(d->flags & ~GMLK_FLAGS) && (!(d->flags & GMLAKE_FILL) || device->is_host_memory),
-              "L1: the flags are none");
-  gmlk_expect(c, d->cross_stream == GMLAKE_GROW_FIRST || d->cross_stream == GMLAKE_WAIT_FIRST,
-              "L1: cross_stream is no value of its type");
-  gmlk_expect(c,
-              l->host.hooks.malloc_fn == d->host.malloc_fn &&
-                  l->host.hooks.free_fn == d->host.free_fn && l->host.hooks.user == d->host.user,
-              "L1: the host's functions are others");
-  gmlk_expect(
-      c, l->driver.handle_types == d->handle_types && !(d->handle_types & ~device->handle_types),
-      "L1: the handle types are others");
-  gmlk_expect(c, l->driver.peer_count == d->peer_count && l->driver.peers == d->peer_devices,
-              "L1: the peers are others");
-  gmlk_expect(c,
-              gmlk_is_pow2(device->granularity_bytes) && device->granularity_bytes >= GMLK_GRAIN &&
-                  d->chunk_bytes <= device->device_bytes,
-              "L1: the device is another");
-  gmlk_expect(c, !d->policy || d->policy->struct_bytes == sizeof(gmlake_policy),
-              "L1: the policy is another");
-  gmlk_expect(c,
-              c->broken || l->asks_first == (d->policy && (d->policy->choose || d->policy->evict)),
-              "L1: the policy's say is off");
-  gmlk_expect(
-      c,
-      l->is_observed == (d->observer.fn != NULL) && l->is_watched == (d->observer.fn || d->policy),
-      "L1: the observer is another");
-  gmlk_expect(c, d->stitched_bytes_max != 0, "L1: a default is not filled in");
-  gmlk_expect(c, !d->out_error, "L1: create is over, and its error nobody's");
-  gmlk_expect(c, l->seal == gmlk_desc_seal(d), "L5: a limit or a choice is another than at create");
-}
-
-/* Records of callbacks that are running, on other threads or around this call, or of none. */
-static void gmlk_survey_callbacks(gmlk_checker *c, const gmlk_callback *call) {
-  size_t left = gmlk_survey_most(c, sizeof(gmlk_callback));
-  for (; call && !c->broken; call = call->next)
-    if (gmlk_expect(c, left-- != 0, "K1: calls without an end"))
-      (void)gmlk_survey_table(c, call, sizeof(gmlk_callback));
+/* Of a number, or of a record's address: sums of prints tell two multisets apart. */
+static uint64_t gmlk_check_print(uint64_t value) {
+  uint64_t mixed = (value + 1) * 0x9E3779B97F4A7C15u;
+  return (mixed ^ (mixed >> 29)) * 0xBF58476D1CE4E5B9u;
 }
 
 static void gmlk_check_lake(gmlk_checker *c) {
   const gmlake *l = c->l;
-  const int has_guests = l->is_observed || l->host.hooks.malloc_fn;
-  gmlk_check_desc(c);
-  gmlk_expect(c, l->process.id == gmlk_process_id(), "L1: the process is another");
-  gmlk_expect(c, l->gate == (has_guests ? NULL : l->process.page) && !l->host.guest,
-              "L1: the gate is off");
+  const gmlk_callback *call;
+  size_t i;
+  gmlk_expect(c, l->seal == gmlk_desc_seal(&l->desc), "L5: a limit or a choice has changed");
   gmlk_expect(c, l->is_barred == (l->lost || l->callbacks), "L1: the bar is off");
-  gmlk_expect(c, !l->lost || (gmlk_is_fatal(l->lost) && l->lost != GMLAKE_ERROR_FORKED),
-              "L1: the lake is lost for no reason");
   gmlk_expect(c, !l->served, "L1: a request is served by nobody");
   gmlk_expect(c, l->message_count <= (l->desc.logger.fn ? GMLK_LOG_QUEUE : 0),
-              "L1: messages nobody queued");
-  gmlk_expect(c,
-              l->arenas && l->arena_count && l->arena_count <= l->arena_capacity &&
-                  gmlk_is_pow2(l->arena_capacity) && l->arenas[0] == &l->home,
-              "L1: the list of arenas is off");
-  gmlk_expect(c,
-              l->home.chunk_bytes == l->desc.chunk_bytes &&
-                  l->home.reserved_bytes == l->desc.arena_bytes &&
-                  l->home.windows.reserved_bytes == l->desc.window_bytes && !l->home.limit_bytes,
-              "L1: the home arena is another");
-  c->host_bytes += sizeof(gmlake);
-  (void)gmlk_survey_table(c, l->messages, GMLK_LOG_QUEUE * sizeof(gmlk_message));
-  (void)gmlk_survey_table(c, l->arenas, l->arena_capacity * sizeof(gmlk_arena *));
-  (void)gmlk_survey_table(c, l->driver.peers, l->driver.peer_count * sizeof(int));
-  (void)gmlk_survey_table(c, l->view_memory, l->view_bytes);
-  if (!c->broken) gmlk_survey_callbacks(c, l->callbacks);
-  if (!c->broken) gmlk_survey_callbacks(c, l->spare_callbacks);
-}
-
-/* ---- links, lists and sizes ---- */
-
-static void gmlk_survey_index(gmlk_checker *c) {
-  const gmlk_index *index = &c->l->index;
-  gmlk_expect(c,
-              gmlk_is_pow2(index->row_count) && index->row_count >= 16 &&
-                  index->shift == 64u - gmlk_log2(index->row_count) &&
-                  index->rows == gmlk_line_from(index->memory),
-              "I2: the index is not of its size");
-  (void)gmlk_survey_table(c, index->memory, (index->row_count + 1) * sizeof(gmlk_row));
-}
-
-static void gmlk_survey_streams(gmlk_checker *c) {
-  const gmlk_streams *s = &c->l->streams;
-  size_t i;
-  (void)gmlk_survey_table(c, s->items, s->capacity * sizeof(gmlk_stream *));
-  (void)gmlk_survey_table(c, s->events, s->event_capacity * sizeof(void *));
-  gmlk_expect(c,
-              (!s->capacity || gmlk_is_pow2(s->capacity)) && s->count <= s->capacity &&
-                  s->event_capacity % (GMLK_FENCES + 1) == 0 &&
-                  s->event_capacity / (GMLK_FENCES + 1) + GMLK_FIRST_STREAM >= s->count &&
-                  s->event_count <= s->event_capacity,
-              "S5: more streams or events than there is room for");
-  for (i = 0; i < s->count && !c->broken; i++)
-    if (gmlk_expect(c, (s->items[i] != NULL) == (i >= GMLK_FIRST_STREAM), "S5: a number has none"))
-      (void)gmlk_survey_table(c, s->items[i], i >= GMLK_FIRST_STREAM ? sizeof(gmlk_stream) : 0);
-}
-
-/* The ends of a tiling hold nothing but a state, a link and, the last one, where it lies. */
-static void gmlk_survey_edge(gmlk_checker *c, const gmlk_block *edge, uint32_t at) {
-  gmlk_expect(c, edge->at == at, "A4: the arena's end is off");
-  gmlk_expect(c,
-              edge->state == GMLK_EDGE &&
-                  !(edge->grains | edge->hole | edge->slack | edge->arena) &&
-                  !(edge->stream | edge->flags) && !edge->ticket && !edge->as.link.prev &&
-                  !edge->as.link.next,
-              "A1: an edge is none");
-}
-
-/* That a tiling is one: what begins where the one before ends, and is linked both ways. */
-static void gmlk_survey_tiling(gmlk_checker *c, const gmlk_block *head, const gmlk_block *tail,
-                               uint32_t end, uint32_t tail_at, const char *invariant) {
-  const gmlk_block *b = head, *next;
-  uint64_t at = 0;
-  gmlk_survey_edge(c, head, 0);
-  gmlk_survey_edge(c, tail, tail_at);
-  gmlk_expect(c, !head->prev && !tail->next, "A1: an edge is none");
-  for (; b != tail && !c->broken; b = next) {
-    next = b->next;
-    if (!gmlk_expect(c, next && next->prev == b && (next == tail || next->grains), invariant))
-      return;
-    if (next == tail) continue;
-    gmlk_expect(c, next->at == at && next->grains <= end - at, invariant);
-    at += next->grains;
-    c->records++;
-  }
-  gmlk_expect(c, c->broken || at == end, invariant);
-}
-
-/* [H6] */
-static void gmlk_survey_holes(gmlk_checker *c, const gmlk_bins *holes) {
-  uint32_t mask = holes->bin_mask;
-  if (!gmlk_survey_table(c, holes, sizeof(gmlk_bins))) return;
-  if (gmlk_expect(c,
-                  (!mask || mask == ~0u) && (mask != 0) == (holes->bins != &holes->few) &&
-                      holes->room == (mask ? mask : GMLK_HOLES_FEW),
-                  "H6: a pool has another table") &&
-      mask)
-    (void)gmlk_survey_table(c, holes->bins, GMLK_BINS_BYTES);
-}
-
-/* Sorted pools. Behind the last stream's there are none: see gmlk_check_rest. */
-static void gmlk_survey_pools(gmlk_checker *c, const gmlk_arena *a) {
-  size_t i, count = gmlk_min(a->bins_capacity, gmlk_max(c->l->streams.count, 1));
-  for (i = 0; i < count && !c->broken; i++)
-    if (a->bins[i]) gmlk_survey_holes(c, a->bins[i]);
-}
-
-static void gmlk_survey_scratch(gmlk_checker *c, const gmlk_arena *a) {
-  uintptr_t at = (uintptr_t)a->scratch;
-  if (!at) return;
-  c->host_bytes += gmlk_scratch_bytes(a->scratch_slots);
-  gmlk_expect(c, (uintptr_t)a->slots == at && (uintptr_t)a->spans == at, "A8: the scratch is off");
-  at += (a->scratch_slots / 2 + 3) * sizeof(gmlk_span);
-  gmlk_expect(c, (uintptr_t)a->runs == at, "A8: the scratch is off");
-  at += (a->scratch_slots / 2 + 1) * sizeof(gmlk_run);
-  gmlk_expect(c, (uintptr_t)a->tips == at, "A8: the scratch is off");
-}
-
-/* An arena's own fields, against one another and the lake's. */
-static int gmlk_survey_shape(gmlk_checker *c, const gmlk_arena *a, int is_dead) {
-  const gmlake *l = c->l;
-  const gmlk_windows *spool = &a->windows;
-  size_t chunk = a->chunk_bytes;
-  gmlk_expect(c, a->host == &l->host && a->records == &l->records,
-              "L1: an arena is another lake's");
-  if (!gmlk_expect(c,
-                   gmlk_is_pow2(chunk) && chunk >= GMLK_GRAIN &&
-                       chunk % l->device.granularity_bytes == 0 &&
-                       a->chunk_log == gmlk_log2(chunk / GMLK_GRAIN),
-                   "A8: a chunk is not of its size"))
-    return 0;
-  gmlk_expect(c, a->reserved_bytes % chunk == 0 && a->slot_limit == a->reserved_bytes / chunk,
-              "A8: the slots are not those of the address space");
-  gmlk_expect(c,
-              a->slot_count <= a->slot_capacity && a->stuck_end <= a->slot_capacity &&
-                  a->slot_capacity <= a->slot_limit,
-              "A8: more slots than there is room for");
-  gmlk_expect(c, a->base % chunk == 0 && (is_dead || (a->base != 0) == !a->is_bare),
-              "A8: the address space is none");
-  gmlk_expect(c,
-              spool->base % chunk == 0 && spool->reserved_bytes % chunk == 0 &&
-                  (is_dead || (spool->reserved_bytes != 0) == (spool->va != NULL)) &&
-                  (!spool->va || spool->base),
-              "V1: the windows' address space is none");
-  gmlk_expect(c,
-              a->is_bare == (a->is_bare != 0) &&
-                  a->keeps_apart == (!a->is_bare && l->desc.policy && l->desc.policy->coalesce),
-              "L1: an arena is of another kind");
-  gmlk_expect(c, a->seal == gmlk_seal(0, a->limit_bytes), "L5: a pool's limit is another");
-  gmlk_expect(c, a->is_bare || (!a->buffers && !a->void_count),
-              "B4: blocks' arenas have no buffers");
-  gmlk_expect(
-      c, !spool->bucket_count || (gmlk_is_pow2(spool->bucket_count) && spool->bucket_count >= 16),
-      "W5: the table of sizes is not of its size");
-  gmlk_expect(c,
-              a->bins_capacity == 8 || (is_dead && !a->bins_capacity) ||
-                  (a->bins_capacity >= 16 && a->bins_capacity % 2 == 0 &&
-                   a->bins_capacity / 2 < GMLK_STREAMS_MAX),
-              "A8: the table of pools is not of its size");
-  gmlk_expect(c, spool->count <= spool->bucket_count, "W5: more windows than there is room for");
-  return gmlk_expect(c,
-                     is_dead || (a->chunks && a->bins_capacity && a->bins && a->bins[GMLK_CLEAN]),
-                     "A8: an arena without tables");
-}
-
-/* The user's block that begins with a tile: itself, or the window whose first piece it is; NULL:
-   none does. */
-static const gmlk_block *gmlk_check_owner(const gmlk_block *b) {
-  if (b->state == GMLK_LIVE || b->state == GMLK_PENDING) return b;
-  if (b->state != GMLK_PIECE || b->as.live.window->spans[0].block != b) return NULL;
-  return &b->as.live.window->self;
-}
-
-static int gmlk_survey_window(gmlk_checker *c, const gmlk_window *w) {
-  if (!gmlk_expect(c, w->spans == (const gmlk_span *)(const void *)(w + 1) && w->span_count,
-                   "W2: a window's pieces are elsewhere"))
-    return 0;
-  c->host_bytes += gmlk_window_record_bytes(w->span_count);
-  return 1;
-}
-
-/* Windows reach the checker by three ways: live ones by their first piece, idle ones by the list,
-   and those that are mapped for good. As many are in address space. */
-static void gmlk_survey_windows(gmlk_checker *c, const gmlk_arena *a, size_t count) {
-  const gmlk_block *b;
-  const gmlk_window *w, *older = NULL;
-  for (b = a->head.next; b != &a->tail && !c->broken; b = b->next) {
-    if (b->state != GMLK_PIECE) continue;
-    w = b->as.live.window;
-    gmlk_expect(c, w && (w->self.state == GMLK_LIVE || w->self.state == GMLK_PENDING),
-                "W4: a piece without a live window");
-    gmlk_expect(c, c->broken || w->spans == (const gmlk_span *)(const void *)(w + 1),
-                "W2: a window's pieces are elsewhere");
-    if (c->broken || w->spans[0].block != b) continue;
-    count -= (size_t)gmlk_survey_window(c, w);
-  }
-  for (w = a->windows.oldest; w && !c->broken; older = w, w = w->newer) {
-    if (!gmlk_expect(c, w->self.state == GMLK_IDLE && w->older == older,
-                     "W5: an idle window is not where it should be"))
-      return;
-    count -= (size_t)gmlk_survey_window(c, w);
-  }
-  gmlk_expect(c, c->broken || a->windows.newest == older, "W5: the list by age has a wrong end");
-  for (w = a->windows.quarantine; w && count && !c->broken; w = w->bucket_next)
-    count -= (size_t)gmlk_survey_window(c, w);
-  gmlk_expect(c, c->broken || (!w && !count), "V2: windows and their address space differ");
-}
-
-static void gmlk_survey_buffers(gmlk_checker *c, const gmlk_arena *a, size_t count) {
-  const gmlake_buffer *b = a->buffers;
-  for (; b && count && !c->broken; b = b->next, count--) {
-    c->host_bytes += sizeof(gmlake_buffer);
-    gmlk_expect(c, (!b->lake || b->lake == c->l) && b->arena == a,
-                "B5: a buffer is of another arena");
-    (void)gmlk_survey_table(c, b->places, b->place_count * sizeof(gmlk_place));
-  }
-  gmlk_expect(c, c->broken || (!b && !count), "V2: buffers and their address space differ");
-}
-
-/* An arena's tables. is_dead: of a pool that could not give everything back. */
-static void gmlk_survey_tables(gmlk_checker *c, const gmlk_arena *a, int is_dead) {
-  const gmlk_windows *spool = &a->windows;
-  if (a->pool) c->host_bytes += sizeof(gmlake_pool);
-  if (is_dead && !a->head.next) return; /* it never was one */
-  if (!gmlk_survey_shape(c, a, is_dead)) return;
-  (void)gmlk_survey_table(c, a->chunks,
-                          a->chunks ? (a->slot_capacity + 1) * sizeof(gmlk_chunk) : 0);
-  (void)gmlk_survey_table(c, a->bins, a->bins_capacity * sizeof(gmlk_bins *));
-  (void)gmlk_survey_table(c, spool->buckets, spool->bucket_count * sizeof(gmlk_window *));
-  if (spool->va) gmlk_survey_holes(c, spool->va);
-  gmlk_survey_scratch(c, a);
-}
-
-/* What lies in them, and in lists. */
-static void gmlk_survey_arena(gmlk_checker *c, const gmlk_arena *a, int is_dead) {
-  const gmlk_windows *spool = &a->windows;
-  const gmlk_block *va;
-  size_t windows = 0, buffers = 0;
-  uint32_t slots;
-  if (is_dead && !a->head.next) return;
-  gmlk_survey_pools(c, a);
-  if (c->broken) return;
-  gmlk_survey_tiling(c, &a->head, &a->tail, gmlk_slot_at(a, a->slot_count),
-                     gmlk_slot_at(a, a->slot_count), "A1: blocks do not tile the arena");
-  slots = (uint32_t)(spool->va ? spool->reserved_bytes / a->chunk_bytes : 0);
-  if (is_dead && spool->va_tail.prev) slots = gmlk_block_end(spool->va_tail.prev); /* given up */
-  gmlk_survey_tiling(c, &spool->va_head, &spool->va_tail, slots, 0,
-                     "V1: blocks do not tile the address space");
-  for (va = spool->va_head.next; va != &spool->va_tail && !c->broken; va = va->next) {
-    windows += va->state == GMLK_LIVE || (is_dead && va->state == GMLK_UNBACKED);
-    buffers += va->state == GMLK_COMMITTED;
-  }
-  if (!c->broken) gmlk_survey_windows(c, a, windows);
-  if (!c->broken) gmlk_survey_buffers(c, a, buffers);
-}
-
-/* ---- notes ---- */
-
-static void gmlk_survey_note(gmlk_checker *c, const gmlk_note *note) {
-  gmlk_expect(c, !note->used_capacity || gmlk_is_pow2(note->used_capacity),
-              "N2: a note's table is not of its size");
-  c->host_bytes += sizeof(gmlk_note);
-  (void)gmlk_survey_table(c, note->used, note->used_capacity * sizeof(gmlk_used));
-}
-
-/* Marks the notes of an arena's live blocks, which name no block otherwise, or takes the marks
-   away; so one that two blocks share is found. */
-static void gmlk_survey_notes(gmlk_checker *c, const gmlk_arena *a, int is_first) {
-  const gmlk_block *tile;
-  for (tile = a->head.next; tile != &a->tail; tile = tile->next) {
-    const gmlk_block *b = gmlk_check_owner(tile);
-    gmlk_note *note = b ? b->as.live.note : NULL;
-    if (b) c->pending_count += is_first && b->state == GMLK_PENDING;
-    if (!note || b->state != GMLK_LIVE) continue;
-    if (!is_first) {
-      if (note->block == b) note->block = NULL;
-    } else if (gmlk_expect(c, !note->block, "N1: a live block's note is another's")) {
-      note->block = (gmlk_block *)(uintptr_t)b;
-      gmlk_survey_note(c, note);
-    }
-  }
-}
-
-/* The list of pending blocks' notes, as many as such blocks. */
-static void gmlk_survey_pending(gmlk_checker *c) {
-  const gmlk_note *note = c->l->pending;
-  size_t left = c->pending_count;
-  for (; note && left && !c->broken; note = note->next, left--) {
-    const gmlk_block *b = note->block;
-    gmlk_expect(c, b && b->state == GMLK_PENDING && b->as.live.note == note,
-                "N1: a pending block's note is not its own");
-    gmlk_survey_note(c, note);
-  }
-  gmlk_expect(c, c->broken || (!note && !left), "N1: a pending block is not in the list");
-}
-
-/* [R1] */
-static void gmlk_survey_records(gmlk_checker *c) {
-  const gmlk_records *records = &c->l->records;
-  const gmlk_page *page = records->pages;
-  const gmlk_block *b = records->unused;
-  size_t count = 0, most = gmlk_survey_most(c, GMLK_PAGE_BYTES), unused = 0;
-  for (; page && count <= most; page = page->next) count++;
-  c->host_bytes += count * GMLK_PAGE_BYTES;
-  for (; b && unused < records->unused_count && b->state == GMLK_UNUSED; b = b->next) unused++;
-  gmlk_expect(c, !b && unused == records->unused_count, "R1: the unused records are off");
-  gmlk_expect(c, records->serial < GMLK_ENDLESS, "A9: no ownership can follow");
-  gmlk_expect(c, count == records->page_count, "R1: the pages are off");
-  gmlk_expect(c, count * GMLK_PAGE_BLOCKS == c->records + unused,
-              "R1: a record is neither in a tiling nor unused");
-}
-
-/* ---- all that is linked ---- */
-
-/* Pools that could not give everything back. */
-static void gmlk_survey_gone(gmlk_checker *c) {
-  const gmlake *l = c->l;
-  const gmlake_pool *dead = l->dead;
-  size_t most = gmlk_survey_most(c, sizeof(gmlake_pool));
-  for (; dead && most && !c->broken; dead = dead->next_dead, most--) {
-    const gmlk_arena *a = &dead->arena;
-    if (gmlk_expect(c,
-                    !dead->lake && a->pool == dead && !dead->capture_count && !dead->late_uses &&
-                        (a->number >= l->arena_count || l->arenas[a->number] != a),
-                    "L1: a pool is dead and alive") &&
-        gmlk_check_once(c, (uintptr_t)dead, "L3: a pool is dead twice"))
-      gmlk_survey_tables(c, a, 1);
-  }
-  gmlk_expect(c, c->broken || !dead, "L2: a list has no end");
-}
-
-/* Arenas, all their tables before what lies in any. */
-static void gmlk_survey_arenas(gmlk_checker *c) {
-  const gmlake *l = c->l;
-  const gmlake_pool *dead;
-  size_t i;
-  for (i = 0; i < l->arena_count && !c->broken; i++) {
+              "L1: stray messages");
+  if (!gmlk_expect(c, l->arena_count <= l->arena_capacity && l->arenas[0] == &l->home,
+                   "L1: the list of arenas is off"))
+    return;
+  for (i = 1; i < l->arena_capacity; i++) {
     const gmlk_arena *a = l->arenas[i];
-    if (a && gmlk_expect(c,
-                         a->number == i && (a->pool != NULL) == (i != 0) &&
-                             (!a->pool || (&a->pool->arena == a && a->pool->lake == l)),
-                         "L1: an arena is not its pool's"))
-      gmlk_survey_tables(c, a, 0);
+    gmlk_expect(c, !a || (i < l->arena_count && a->number == i && a == &a->pool->arena),
+                "L1: the list of arenas is off");
   }
-  if (!c->broken) gmlk_survey_gone(c);
-  for (i = 0; i < l->arena_count && !c->broken; i++)
-    if (l->arenas[i]) gmlk_survey_arena(c, l->arenas[i], 0);
-  for (dead = l->dead; dead && !c->broken; dead = dead->next_dead)
-    gmlk_survey_arena(c, &dead->arena, 1);
+  c->host_bytes += sizeof(gmlake);
+  gmlk_check_table(c, l->messages, GMLK_LOG_QUEUE * sizeof(gmlk_message));
+  gmlk_check_table(c, l->arenas, l->arena_capacity * sizeof(gmlk_arena *));
+  gmlk_check_table(c, l->driver.peers, l->driver.peer_count * sizeof(int));
+  gmlk_check_table(c, l->view_memory, l->view_bytes);
+  for (call = l->callbacks; call; call = call->next) c->host_bytes += sizeof(gmlk_callback);
+  for (call = l->spare_callbacks; call; call = call->next) c->host_bytes += sizeof(gmlk_callback);
 }
 
-/* [L2], and that all lists end. */
-static void gmlk_survey(gmlk_checker *c) {
-  const gmlake *l = c->l;
-  size_t i, extra;
-  gmlk_survey_index(c);
-  gmlk_survey_streams(c);
-  if (!c->broken) gmlk_survey_arenas(c);
-  if (c->broken) return;
-  for (i = 0; i < l->arena_count; i++)
-    if (l->arenas[i]) gmlk_survey_notes(c, l->arenas[i], 1);
-  for (i = 0; i < l->arena_count; i++)
-    if (l->arenas[i]) gmlk_survey_notes(c, l->arenas[i], 0);
-  gmlk_survey_pending(c);
-  gmlk_survey_records(c);
-  extra = l->host.bytes - c->host_bytes;
-  gmlk_expect(c,
-              extra % sizeof(gmlk_note) == 0 && (!extra || (l->has_locks && extra < l->host.bytes)),
-              "L2: the host's bytes are not those of the records");
-}
-
-/* Of a chunk, or of a record's address: sums of it tell two multisets of them apart. */
-static uint64_t gmlk_check_print(uint64_t slot) {
-  uint64_t mixed = (slot + 1) * 0x9E3779B97F4A7C15u;
-  return (mixed ^ (mixed >> 29)) * 0xBF58476D1CE4E5B9u;
-}
-
-/* ---- streams ---- */
-
-/* Up to where the work of a stream is complete, or will be with an event that is recorded. */
-static uint64_t gmlk_check_fenced(const gmlk_stream *s) {
-  uint64_t last = s->done;
-  if (s->fence_count) {
-    const gmlk_fence *fence = &s->fences[(s->fence_head + s->fence_count - 1) % GMLK_FENCES];
-    if (fence->epoch > last) last = fence->epoch;
-  }
-  return last;
-}
-
-/* [S1], [S2], [S4] of one stream. Its events go through the sieve. */
-static void gmlk_check_fences(gmlk_checker *c, const gmlk_stream *s) {
-  uint64_t last = s->done;
-  unsigned i;
-  gmlk_expect(c, s->done < s->epoch && s->epoch < GMLK_ENDLESS,
-              "S1: a stream's epochs are out of order");
-  if (!gmlk_expect(c, s->fence_head < GMLK_FENCES && s->fence_count <= GMLK_FENCES,
-                   "S2: a fence lies outside its ring"))
-    return;
-  for (i = 0; i < s->fence_count && !c->broken; i++) {
-    const gmlk_fence *fence = &s->fences[(s->fence_head + i) % GMLK_FENCES];
-    gmlk_expect(c, fence->epoch < s->epoch && fence->epoch > last, "S2: fences out of order");
-    gmlk_expect(c, fence->event != NULL, "S2: a fence has no event");
-    (void)gmlk_check_once(c, (uintptr_t)fence->event, "L3: an event is there twice");
-    last = fence->epoch;
-  }
-  gmlk_expect(c, s->is_dirty || gmlk_check_fenced(s) + 1 == s->epoch,
-              "S4: no fence covers a closed epoch");
-}
-
-/* [S6] What a stream waited for is of other streams' closed epochs. */
-static void gmlk_check_waits(gmlk_checker *c, const gmlk_stream *s) {
-  const gmlk_streams *all = &c->l->streams;
-  unsigned i;
-  gmlk_expect(c, s->wait_next < GMLK_WAITS, "S6: a wait lies outside its ring");
-  for (i = 0; i < GMLK_WAITS && !c->broken; i++) {
-    unsigned stream = s->waits[i].stream;
-    if (gmlk_expect(c, stream < all->count, "S6: a wait names no stream"))
-      gmlk_expect(c,
-                  stream < GMLK_FIRST_STREAM ? !stream && !s->waits[i].epoch
-                                             : s->waits[i].epoch < all->items[stream]->epoch,
-                  "S6: a wait is for an epoch to come");
-  }
-}
-
-/* [S5] of one number. Values go through the sieve. */
-static void gmlk_check_number(gmlk_checker *c, const gmlk_stream *s) {
-  const gmlake *l = c->l;
-  uintptr_t value = (uintptr_t)s->value;
-  const gmlk_stream *capture;
-  gmlk_expect(c, (s->is_used | s->is_capture | s->is_forgotten | s->is_dirty) <= 1,
-              "S5: a stream is in no known state");
-  gmlk_expect(c, !s->id || l->streams.ends == GMLK_ENDS_SEEN, "S8: a stream's id was not asked");
-  gmlk_expect(c, s->born <= l->records.serial, "S5: a stream is of a time to come");
-  gmlk_expect(c, !s->next || !s->is_used || s->is_forgotten, "S5: a number that serves is in line");
-  if (!gmlk_expect(c, !s->capture || (s->is_used && !s->is_capture && !s->is_forgotten),
-                   "S5: a capture is of no stream"))
-    return;
-  gmlk_expect(c, !(s->is_capture && s->is_forgotten) && (s->is_used || s->is_capture),
-              "S5: a stream is in no known state");
-  gmlk_expect(c, !s->fence_count || (s->is_used && !s->is_capture), "S5: a fence is of no stream");
-  gmlk_expect(c, !s->is_dirty || (s->is_used && !s->is_capture),
-              "S5: a stream that is none has an open epoch");
-  if (!s->is_used || s->is_forgotten || s->is_capture) return;
-  gmlk_expect(c, value != 1 && value != 2 && s->value != GMLAKE_STREAM_NONE,
-              "S5: a stream is none");
-  (void)gmlk_check_once(c, (uint64_t)value + 1, "L3: a stream is there twice");
-  if (!s->capture || !gmlk_expect(c, s->capture < l->streams.count, "S5: a capture has no number"))
-    return;
-  capture = s->capture < GMLK_FIRST_STREAM ? NULL : l->streams.items[s->capture];
-  gmlk_expect(c, capture && capture->is_used && capture->is_capture && capture->value == s->value,
-              "S5: a capture is another stream's");
-  gmlk_expect(c, s->arena < l->arena_count && l->arenas[s->arena] && l->arenas[s->arena]->pool,
-              "S5: a capture has no pool");
-}
-
-/* [S5] The line of forgotten streams' numbers and the stack of captures' hold so many, and end. */
-static void gmlk_check_lines(gmlk_checker *c, size_t forgotten, size_t unused) {
-  const gmlk_streams *all = &c->l->streams;
-  unsigned stream = all->queue_first, last = 0;
-  for (; stream && forgotten && !c->broken; forgotten--) {
-    const gmlk_stream *s = stream < all->count ? all->items[stream] : NULL;
-    if (!gmlk_expect(c, s && s->is_forgotten && !s->is_dirty, "S5: a number in line is none"))
-      return;
-    last = stream;
-    stream = s->next;
-  }
-  gmlk_expect(c, !stream && !forgotten && last == all->queue_last,
-              "S5: a forgotten number is not in line");
-  for (stream = all->unused; stream && unused && !c->broken; unused--) {
-    const gmlk_stream *s = stream < all->count ? all->items[stream] : NULL;
-    if (!gmlk_expect(c, s && !s->is_used, "S5: a number that serves is unused")) return;
-    stream = s->next;
-  }
-  gmlk_expect(c, c->broken || (!stream && !unused), "S5: an unused number is lost");
-}
-
-static void gmlk_check_numbers(gmlk_checker *c) {
-  const gmlk_streams *all = &c->l->streams;
-  size_t live = 0, used = 0, forgotten = 0, lost = 0, unused = 0, captures = 0, captured = 0, i;
-  const gmlk_stream *s;
-  gmlk_check_afresh(c);
-  for (i = GMLK_FIRST_STREAM; i < all->count && !c->broken; i++) {
-    s = all->items[i];
-    gmlk_check_number(c, s);
-    gmlk_check_waits(c, s);
-    live += s->is_used && !s->is_capture && !s->is_forgotten;
-    used += s->is_used && !s->is_capture && !(s->is_forgotten && gmlk_stream_is_complete(s));
-    forgotten += s->is_used && s->is_forgotten;
-    lost += s->is_used && s->is_forgotten && s->is_dirty;
-    unused += !s->is_used;
-    captures += s->is_used && s->is_capture;
-    captured += s->capture != 0;
-  }
-  gmlk_expect(c, live == all->live_count && used == all->used_count && lost == all->lost_count,
-              "S5: the numbers in use are off");
-  gmlk_expect(c, captures == captured && captured == all->capture_count,
-              "S5: the captures are off");
-  if (!c->broken) gmlk_check_lines(c, forgotten - lost, unused);
-  if (c->broken || !all->last) return;
-  s = all->last < all->count ? all->items[all->last] : NULL;
-  gmlk_expect(c,
-              s && s->is_used && !s->is_forgotten && !s->is_capture && s->value == all->last_value,
-              "S5: the stream found last is another");
-}
-
-static void gmlk_check_streams(gmlk_checker *c) {
-  const gmlk_streams *all = &c->l->streams;
-  size_t fences = 0, i;
-  gmlk_check_numbers(c);
-  gmlk_check_afresh(c);
-  for (i = GMLK_FIRST_STREAM; i < all->count && !c->broken; i++) {
-    gmlk_check_fences(c, all->items[i]);
-    fences += all->items[i]->fence_count;
-    c->uses -= all->items[i]->uses * gmlk_check_print(i);
-  }
-  gmlk_expect(c, c->broken || fences + all->event_count <= all->event_capacity,
-              "S5: no room to give all events back");
-  for (i = 0; i < all->event_count && !c->broken; i++)
-    if (gmlk_expect(c, all->events[i] != NULL, "S5: an idle event is none"))
-      (void)gmlk_check_once(c, (uintptr_t)all->events[i], "L3: an event is there twice");
-}
-
-/* A tag of memory that is free, or will be: [S1], [S4]. */
-static void gmlk_check_tag(gmlk_checker *c, unsigned stream, uint64_t ticket,
-                           const char *invariant) {
-  const gmlk_streams *all = &c->l->streams;
-  const gmlk_stream *s = NULL;
-  if (stream == GMLK_CLEAN || c->broken) return;
-  if (stream == GMLK_PINNED) {
-    gmlk_expect(c, ticket == GMLK_ENDLESS, invariant);
-    return;
-  }
-  if (stream < all->count) s = all->items[stream];
-  if (!gmlk_expect(c, s && s->is_used, "S1: a tag names no stream")) return;
-  if (s->is_capture) {
-    gmlk_expect(c, ticket == GMLK_ENDLESS, invariant);
-    return;
-  }
-  gmlk_expect(c, ticket && ticket <= s->epoch, invariant);
-  gmlk_expect(c, s->is_dirty || ticket <= gmlk_check_fenced(s), "S4: no fence is to cover a tag");
-}
-
-/* ---- the index ---- */
-
-/* [I1]: what entries passed over is what the rows count. */
+/* [I1], [I2]: what entries passed over is what the rows count. */
 static void gmlk_check_index(gmlk_checker *c) {
   const gmlk_index *index = &c->l->index;
-  size_t i, row, count = 0, passed = 0, counted = 0;
-  int is_full = 0;
+  size_t i, row, count = 0, passed = 0, counted = 0, full = 0;
+  gmlk_check_table(c, index->memory, (index->row_count + 1) * sizeof(gmlk_row));
+  gmlk_expect(c,
+              gmlk_is_pow2(index->row_count) && index->row_count >= 16 &&
+                  index->shift == 64u - gmlk_log2(index->row_count),
+              "I2: the index is not of its size");
   for (i = 0; i < index->row_count * GMLK_ROW && !c->broken; i++) {
     const gmlk_row *r = &index->rows[i / GMLK_ROW];
     uint64_t address = r->address[i % GMLK_ROW];
     size_t low = (size_t)(address % GMLK_GRAIN);
-    gmlk_expect(c, !low || i % GMLK_ROW == 0, "I1: an address is between grains");
     gmlk_expect(c, (address >= GMLK_GRAIN) == (r->block[i % GMLK_ROW] != NULL),
                 "I1: an address and its block differ");
     counted += low;
-    is_full |= low == GMLK_PASSED_MAX;
+    full += low == GMLK_PASSED_MAX;
     if (address < GMLK_GRAIN) continue;
     count++;
     for (row = gmlk_index_home(index, address); row != i / GMLK_ROW && !c->broken; passed++) {
@@ -8504,79 +7926,202 @@ static void gmlk_check_index(gmlk_checker *c) {
       row = (row + 1) & (index->row_count - 1);
     }
   }
-  gmlk_expect(c, c->broken || is_full || passed == counted, "I1: a row counts what is not there");
+  gmlk_expect(c, full || passed == counted, "I1: a row counts what is not there");
   gmlk_expect(c, count == index->count, "I1: the index's count is off");
 }
 
-/* ---- sorted pools ---- */
+/* What has a number, in use or not; NULL: there is no such number. */
+static const gmlk_stream *gmlk_check_named(const gmlk_checker *c, unsigned number) {
+  const gmlk_streams *all = &c->l->streams;
+  return number >= GMLK_FIRST_STREAM && number < all->count ? all->items[number] : NULL;
+}
+
+/* Up to where the work of a stream is complete, or will be with an event that is recorded. */
+static uint64_t gmlk_check_fenced(const gmlk_stream *s) {
+  unsigned newest = (s->fence_head + s->fence_count - 1) % GMLK_FENCES;
+  return s->fence_count ? s->fences[newest].epoch : s->done;
+}
+
+/* [S1], [S2], [S4] of one stream. */
+static void gmlk_check_fences(gmlk_checker *c, const gmlk_stream *s) {
+  uint64_t last = s->done;
+  unsigned i;
+  gmlk_expect(c, s->done < s->epoch && s->epoch < GMLK_ENDLESS, "S1: epochs are out of order");
+  if (!gmlk_expect(c, s->fence_head < GMLK_FENCES && s->fence_count <= GMLK_FENCES,
+                   "S2: a fence lies outside its ring"))
+    return;
+  for (i = 0; i < s->fence_count; i++) {
+    const gmlk_fence *fence = &s->fences[(s->fence_head + i) % GMLK_FENCES];
+    gmlk_expect(c, fence->epoch < s->epoch && fence->epoch > last, "S2: fences out of order");
+    if (gmlk_expect(c, fence->event != NULL, "S2: a fence has no event"))
+      gmlk_check_once(c, (uintptr_t)fence->event, "L3: an event is there twice");
+    last = fence->epoch;
+  }
+  gmlk_expect(c, s->is_dirty || gmlk_check_fenced(s) + 1 == s->epoch, "S4: an epoch has no fence");
+}
+
+static void gmlk_check_waits(gmlk_checker *c, const gmlk_stream *s) {
+  unsigned i;
+  gmlk_expect(c, s->wait_next < GMLK_WAITS, "S6: a wait lies outside its ring");
+  for (i = 0; i < GMLK_WAITS; i++) {
+    const gmlk_stream *of = gmlk_check_named(c, s->waits[i].stream);
+    gmlk_expect(c, of || !s->waits[i].stream, "S6: a wait names no stream");
+    gmlk_expect(c, s->waits[i].epoch < (of ? of->epoch : 1), "S6: a wait is for an epoch to come");
+  }
+}
+
+static void gmlk_check_number(gmlk_checker *c, const gmlk_stream *s) {
+  const uintptr_t value = (uintptr_t)s->value;
+  gmlk_expect(c, !s->id || c->l->streams.ends == GMLK_ENDS_SEEN, "S8: a stream's id was not asked");
+  gmlk_expect(c,
+              (s->is_used | s->is_capture | s->is_forgotten | s->is_dirty) <= 1 &&
+                  !(s->is_capture && s->is_forgotten) && (s->is_used || s->is_capture),
+              "S5: a stream is in no known state");
+  gmlk_expect(c, (!s->fence_count && !s->is_dirty) || (s->is_used && !s->is_capture),
+              "S5: a fence is of no stream");
+  gmlk_expect(c, s->born <= c->l->records.serial, "S5: a stream is of a time to come");
+  gmlk_expect(c, !s->next || !s->is_used || s->is_forgotten, "S5: a number that serves is in line");
+  if (s->capture) {
+    const gmlk_stream *capture = gmlk_check_named(c, s->capture);
+    gmlk_expect(c, s->is_used && !s->is_capture && !s->is_forgotten, "S5: a capture has no stream");
+    gmlk_expect(c, capture && capture->is_used && capture->is_capture && capture->value == s->value,
+                "S5: a capture is another stream's");
+    gmlk_expect(c, s->arena && s->arena < c->l->arena_count && c->l->arenas[s->arena],
+                "S5: a capture has no pool");
+  }
+  if (!s->is_used || s->is_forgotten || s->is_capture) return;
+  gmlk_expect(c, (!value || value > 2) && s->value != GMLAKE_STREAM_NONE, "S5: a stream is none");
+  gmlk_check_once(c, gmlk_check_print(value), "L3: a stream is there twice");
+}
+
+/* [S5] So many numbers in line that do not serve; returns the last one. */
+static unsigned gmlk_check_line(gmlk_checker *c, unsigned number, size_t count, int is_used) {
+  unsigned last = 0;
+  for (; number && count; count--) {
+    const gmlk_stream *s = gmlk_check_named(c, number);
+    if (!gmlk_expect(c, s && s->is_used == is_used && s->is_forgotten == is_used,
+                     "S5: a number in line is none"))
+      break;
+    last = number;
+    number = s->next;
+  }
+  gmlk_expect(c, !number && !count, "S5: a number that does not serve is in no line");
+  return last;
+}
+
+static void gmlk_check_streams(gmlk_checker *c) {
+  const gmlk_streams *all = &c->l->streams;
+  const size_t rooms = all->event_capacity / (GMLK_FENCES + 1) + GMLK_FIRST_STREAM;
+  size_t live = 0, used = 0, forgotten = 0, lost = 0, unused = 0, captures = 0, captured = 0;
+  size_t events = all->event_count, i;
+  const gmlk_stream *s;
+  unsigned last;
+  gmlk_check_table(c, all->items, all->capacity * sizeof(gmlk_stream *));
+  gmlk_check_table(c, all->events, all->event_capacity * sizeof(void *));
+  gmlk_expect(
+      c, all->count <= gmlk_min(all->capacity, rooms) && all->event_count <= all->event_capacity,
+      "S5: more streams or events than there is room for");
+  for (i = 0; i < all->capacity && !c->broken; i++)
+    gmlk_expect(c, (all->items[i] != NULL) == (i >= GMLK_FIRST_STREAM && i < all->count),
+                "S5: a number has none");
+  if (c->broken) return;
+  for (i = GMLK_FIRST_STREAM; i < all->count; i++) {
+    s = all->items[i];
+    c->host_bytes += sizeof(gmlk_stream);
+    gmlk_check_number(c, s);
+    gmlk_check_waits(c, s);
+    gmlk_check_fences(c, s);
+    live += s->is_used && !s->is_capture && !s->is_forgotten;
+    used += s->is_used && !s->is_capture && !(s->is_forgotten && gmlk_stream_is_complete(s));
+    forgotten += s->is_used && s->is_forgotten && !s->is_dirty;
+    unused += !s->is_used;
+    lost += s->is_used && s->is_forgotten && s->is_dirty;
+    captures += s->is_used && s->is_capture;
+    captured += s->capture != 0;
+    events += s->fence_count;
+    c->uses -= s->uses * gmlk_check_print(i);
+  }
+  gmlk_expect(c, live == all->live_count && used == all->used_count && lost == all->lost_count,
+              "S5: the numbers in use are off");
+  gmlk_expect(c, captures == captured && captured == all->capture_count, "S5: captures are off");
+  last = gmlk_check_line(c, all->queue_first, forgotten, 1);
+  gmlk_expect(c, last == all->queue_last, "S5: the last number in line is another");
+  (void)gmlk_check_line(c, all->unused, unused, 0);
+  gmlk_expect(c, events <= all->event_capacity, "S5: no room to give all events back");
+  for (i = 0; i < all->event_count; i++)
+    if (gmlk_expect(c, all->events[i] != NULL, "S5: an idle event is none"))
+      gmlk_check_once(c, (uintptr_t)all->events[i], "L3: an event is there twice");
+  s = gmlk_check_named(c, all->last);
+  if (all->last)
+    gmlk_expect(
+        c, s && s->is_used && !s->is_forgotten && !s->is_capture && s->value == all->last_value,
+        "S5: the stream found last is another");
+}
+
+/* A tag of memory that is free, or will be: [S1], [S4]. */
+static void gmlk_check_tag(gmlk_checker *c, unsigned stream, uint64_t ticket, const char *text) {
+  const gmlk_stream *s = gmlk_check_named(c, stream);
+  if (stream == GMLK_CLEAN) return;
+  if (stream == GMLK_PINNED || (s && s->is_used && s->is_capture)) {
+    gmlk_expect(c, ticket == GMLK_ENDLESS, text);
+    return;
+  }
+  if (!gmlk_expect(c, s && s->is_used, "S1: a tag names no stream")) return;
+  gmlk_expect(c, ticket && ticket <= s->epoch, text);
+  gmlk_expect(c, s->is_dirty || ticket <= gmlk_check_fenced(s), "S4: no fence is to cover a tag");
+}
 
 /* One bin: what stands there is free memory of this tag and arena. Adds it to the sum; returns how
    many blocks it is. */
 static size_t gmlk_check_ring(gmlk_checker *c, const gmlk_bins *holes, unsigned bin,
                               unsigned stream, uint32_t arena, uint64_t *grains) {
-  const gmlk_link *ring = &holes->bins[bin], *link = ring, *before;
+  const gmlk_link *ring = &holes->bins[bin], *link = ring->next;
   size_t count = 0;
-  do {
-    const gmlk_block *b;
-    before = link;
-    link = link->next;
-    if (!gmlk_expect(c, link && link->prev == before, "H3: a ring is not linked both ways"))
+  for (; link != ring; link = link->next, count++) {
+    const gmlk_block *b = gmlk_linked(link);
+    if (!gmlk_expect(c, link->prev->next == link && count < holes->count,
+                     "H3: a ring is not linked both ways"))
       return count;
-    if (link == ring) return count;
-    if (!gmlk_expect(c,
-                     (uintptr_t)link < (uintptr_t)holes->bins ||
-                         (uintptr_t)link >= (uintptr_t)(holes->bins + gmlk_bins_bins(holes)),
-                     "H3: a ring leads to another"))
-      return count;
-    b = gmlk_linked(link);
     gmlk_expect(c, b->hole && (gmlk_bin_of(b->hole) & holes->bin_mask) == bin,
                 "H1: a block stands in a wrong bin");
-    gmlk_expect(c, b->hole - holes->none_from >= holes->none_count,
-                "H5: a hole of a size that there is none of");
+    gmlk_expect(c, b->hole - holes->none_from >= holes->none_count, "H5: a hole said to be absent");
     gmlk_expect(c, b->state == GMLK_FREE && b->stream == stream && b->arena == arena,
                 "A3: a block in a pool is not its free memory");
-    count++;
     *grains += b->hole;
-  } while (!c->broken);
+  }
+  gmlk_expect(c, ring->prev->next == ring, "H3: a ring is not linked both ways");
   return count;
 }
 
-/* Returns how many blocks stand there. */
-static size_t gmlk_check_holes(gmlk_checker *c, const gmlk_bins *holes, unsigned stream,
-                               uint32_t arena) {
-  uint64_t grains = 0;
+/* [H1] to [H6]. Returns how many blocks stand there. */
+static size_t gmlk_check_bins(gmlk_checker *c, const gmlk_bins *holes, unsigned stream,
+                              uint32_t arena) {
+  const uint32_t mask = holes->bin_mask;
+  uint64_t grains = 0, words = 0;
   size_t count = 0;
   unsigned bin;
-  for (bin = 0; bin < gmlk_bins_bins(holes); bin++) {
-    const gmlk_link *ring = &holes->bins[bin];
-    int is_empty = ring->next == ring;
-    if (is_empty == (int)(holes->bits[bin / 64u] >> (bin % 64u) & 1u)) {
-      gmlk_expect(c, 0, "H2: a bin and its bit differ");
-      return 0;
-    }
-    if (is_empty && ring->prev == ring) continue;
-    count += gmlk_check_ring(c, holes, bin, stream, arena, &grains);
-    if (c->broken) return 0;
+  c->host_bytes += sizeof(gmlk_bins) + (mask ? GMLK_BINS_BYTES : 0);
+  if (!gmlk_expect(c,
+                   (!mask || mask == ~0u) && (mask != 0) == (holes->bins != &holes->few) &&
+                       holes->room == (mask ? mask : GMLK_HOLES_FEW) &&
+                       (!mask || holes->few.next == &holes->few),
+                   "H6: a pool has another table"))
+    return 0;
+  for (bin = 0; bin < GMLK_BIN_WORDS * 64u; bin++) {
+    int is_empty = bin >= gmlk_bins_bins(holes) || holes->bins[bin].next == &holes->bins[bin];
+    gmlk_expect(c, is_empty == !(holes->bits[bin / 64u] >> (bin % 64u) & 1u), "H2: a bit is wrong");
+    if (!is_empty) count += gmlk_check_ring(c, holes, bin, stream, arena, &grains);
   }
-  for (bin = 0; bin < 64; bin++)
-    if ((int)(holes->words >> bin & 1u) != (bin < GMLK_BIN_WORDS && holes->bits[bin] != 0))
-      gmlk_expect(c, 0, "H2: a word of bits and its bit differ");
-  gmlk_expect(c, holes->bin_mask || (holes->words | holes->bits[0]) <= 1,
-              "H2: a bin and its bit differ");
+  for (bin = 0; bin < GMLK_BIN_WORDS; bin++) words |= (uint64_t)(holes->bits[bin] != 0) << bin;
+  gmlk_expect(c, holes->words == words, "H2: a word of bits and its bit differ");
   gmlk_expect(c, grains == holes->grains, "H4: a pool's total is off");
   gmlk_expect(c, count == holes->count, "H6: a pool's count is off");
-  gmlk_expect(
-      c, !holes->bin_mask || (holes->few.next == &holes->few && holes->few.prev == &holes->few),
-      "H6: a pool with a table uses the one ring");
   return count;
 }
 
-/* ---- trees ---- */
-
 /* Whether a block stands in a tree: that of the arena's gaps, or, for a stream, of its pool. */
-static int gmlk_check_is_forked(const gmlk_arena *a, const gmlk_block *b, unsigned stream) {
+static int gmlk_check_is_forked(const gmlk_block *b, unsigned stream) {
   const gmlk_block *before;
-  if (b->arena != a->number) return 0;
   if (!stream) return b->state == GMLK_UNBACKED && b->hole == b->grains;
   if (!gmlk_has_tag(b, stream) || b->hole) return 0;
   before = gmlk_before_clean(b);
@@ -8584,29 +8129,39 @@ static int gmlk_check_is_forked(const gmlk_arena *a, const gmlk_block *b, unsign
 }
 
 /* [T1], [T2] for what stands right below a block, or for the root. */
-static void gmlk_check_below(gmlk_checker *c, const gmlk_arena *a, const gmlk_block *b,
-                             const gmlk_block *above, unsigned stream, const char *invariant) {
+static void gmlk_check_below(gmlk_checker *c, const gmlk_block *b, const gmlk_block *above,
+                             unsigned stream, const char *invariant) {
   c->forks -= b != NULL;
-  if (!b || !gmlk_expect(c, gmlk_check_is_forked(a, b, stream), invariant) || !above) return;
+  if (!b || !gmlk_expect(c, gmlk_check_is_forked(b, stream), invariant) || !above) return;
   gmlk_expect(c, gmlk_tree_above(above, b), "T2: a block stands above one of a higher rank");
   gmlk_expect(c, (b->at < above->at) == (b == above->as.fork.less) && b->at != above->at,
               "T1: a block stands on the wrong side");
 }
 
 /* That a block stands where it is looked for, and nothing else right below it. */
-static void gmlk_check_fork(gmlk_checker *c, const gmlk_arena *a, const gmlk_block *root,
-                            const gmlk_block *b, unsigned stream, const char *invariant) {
+static void gmlk_check_fork(gmlk_checker *c, const gmlk_block *root, const gmlk_block *b,
+                            unsigned stream, const char *invariant) {
   const gmlk_block *at = root;
-  unsigned steps = 0;
-  if (root) gmlk_expect(c, gmlk_check_is_forked(a, root, stream), invariant);
-  while (!c->broken && at && at != b && steps++ < GMLK_TREE_STEPS) {
-    at = b->at < at->at ? at->as.fork.less : at->as.fork.more;
-    if (at) gmlk_expect(c, gmlk_check_is_forked(a, at, stream), invariant);
-  }
+  while (at && at != b) at = b->at < at->at ? at->as.fork.less : at->as.fork.more;
   if (!gmlk_expect(c, at == b, invariant)) return;
   c->forks++;
-  gmlk_check_below(c, a, b->as.fork.less, b, stream, invariant);
-  gmlk_check_below(c, a, b->as.fork.more, b, stream, invariant);
+  gmlk_check_below(c, b->as.fork.less, b, stream, invariant);
+  gmlk_check_below(c, b->as.fork.more, b, stream, invariant);
+}
+
+/* A tiling: what begins where the one before ends, and is linked both ways. */
+static int gmlk_check_tiling(gmlk_checker *c, const gmlk_block *head, const gmlk_block *tail,
+                             uint32_t end, const char *invariant) {
+  const gmlk_block *b;
+  uint64_t at = 0;
+  gmlk_expect(c, head->state == GMLK_EDGE && !gmlk_block_end(head) && tail->state == GMLK_EDGE,
+              "A1: an edge is none");
+  for (b = head->next; b != tail; b = b->next, c->records++) {
+    if (!gmlk_expect(c, b && b->prev->next == b && b->at == at, invariant)) return 0;
+    if (!gmlk_expect(c, b->grains && b->grains <= end - at, invariant)) return 0;
+    at += b->grains;
+  }
+  return gmlk_expect(c, at == end && tail->prev->next == tail, invariant);
 }
 
 /* The hole that a free block should stand in its pool with. */
@@ -8623,153 +8178,79 @@ static uint32_t gmlk_check_hole(const gmlk_block *b) {
   return grains;
 }
 
-/* ---- blocks ---- */
-
-static void gmlk_check_note(gmlk_checker *c, const gmlk_note *note, int is_pending) {
-  const gmlk_streams *all = &c->l->streams;
+static void gmlk_check_note(gmlk_checker *c, const gmlk_block *b, const gmlk_note *note) {
+  const int is_pending = b->state == GMLK_PENDING;
   size_t i;
-  if (!gmlk_expect(c, note->used_count <= note->used_capacity,
-                   "N2: more streams than there is room for"))
-    return;
-  for (i = 0; i < note->used_count && !c->broken; i++) {
+  gmlk_expect(c, note->block == (is_pending ? b : NULL), "N1: a block's note is another's");
+  c->host_bytes += sizeof(gmlk_note);
+  gmlk_check_table(c, note->used, note->used_capacity * sizeof(gmlk_used));
+  if (!gmlk_expect(c, note->used_count <= note->used_capacity, "N2: too many streams")) return;
+  for (i = 0; i < note->used_count; i++) {
     unsigned stream = note->used[i].stream;
-    gmlk_expect(c,
-                stream >= GMLK_FIRST_STREAM && stream < all->count && all->items[stream]->is_used &&
-                    !all->items[stream]->is_capture,
-                "N2: a block is used on no stream");
+    const gmlk_stream *s = gmlk_check_named(c, stream);
+    gmlk_expect(c, s && s->is_used && !s->is_capture, "N2: a block is used on no stream");
     if (is_pending)
-      gmlk_check_tag(c, stream, note->used[i].ticket, "S1: a pending use is of an epoch to come");
-    else if (!c->broken && gmlk_use_is_known(c->l, &note->used[i]))
+      gmlk_check_tag(c, stream, note->used[i].ticket, "S1: a pending use is to come");
+    else if (s && gmlk_use_is_known(c->l, &note->used[i]))
       c->uses += gmlk_check_print(stream);
   }
-  if (is_pending)
-    gmlk_check_tag(c, note->stream, note->ticket, "S1: a pending tag is of an epoch to come");
+  if (is_pending) gmlk_check_tag(c, note->stream, note->ticket, "S1: a pending tag is to come");
 }
 
 /* What an owned block may have been asked for with: [A9]. */
-static void gmlk_check_flags(gmlk_checker *c, const gmlk_arena *a, const gmlk_block *b,
-                             uint32_t first_at) {
+static void gmlk_check_flags(gmlk_checker *c, const gmlk_block *b, uint32_t first_at) {
+  const gmlk_arena *a = c->a;
   unsigned known = GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW;
+  uint32_t edge = gmlk_chunk_grains(a) - 1;
   if (a->pool) known |= GMLK_IN_GRAPH;
   if (a->keeps_apart && b->state == GMLK_PENDING) known |= GMLK_APART;
   gmlk_expect(c, !(b->flags & ~known), "A9: a block was asked for in no such way");
-  gmlk_expect(
-      c, !(b->flags & GMLAKE_EXCLUSIVE) || !((first_at | b->grains) & (gmlk_chunk_grains(a) - 1)),
-      "A9: an exclusive block shares a chunk");
-  gmlk_expect(c, !(b->flags & GMLAKE_NO_STITCH) || !b->as.live.window,
-              "A9: a window was not to be stitched");
+  gmlk_expect(c, !(b->flags & GMLAKE_EXCLUSIVE) || !((first_at | b->grains) & edge),
+              "A9: an exclusive block shares a chunk");
+  gmlk_expect(c, !(b->flags & GMLAKE_NO_STITCH) || !b->as.live.window, "A9: a window is forbidden");
 }
 
 /* A block of the user's, `first_at` being where its first byte lies at home. */
-static void gmlk_check_live(gmlk_checker *c, const gmlk_arena *a, const gmlk_block *b,
-                            uint64_t address, uint32_t first_at) {
-  const gmlk_streams *all = &c->l->streams;
-  const gmlk_note *note = b->as.live.note;
+static void gmlk_check_owned(gmlk_checker *c, const gmlk_block *b, uint64_t address,
+                             uint32_t first_at) {
+  const gmlk_stream *s = gmlk_check_named(c, b->stream);
+  const int is_live = b->state == GMLK_LIVE;
   const gmlk_block *found = gmlk_index_get(&c->l->index, address);
   size_t bytes = gmlk_to_bytes(b->grains);
-  gmlk_check_flags(c, a, b, first_at);
-  gmlk_expect(c, b->ticket && b->ticket <= c->l->records.serial,
-              "A9: an ownership has not been yet");
-  c->owned++;
-  if (note) gmlk_check_note(c, note, b->state == GMLK_PENDING);
-  if (b->state == GMLK_PENDING) {
-    c->pending += bytes;
-    gmlk_expect(c, found == NULL, "I1: a pending block is indexed");
-    return;
-  }
+  gmlk_check_flags(c, b, first_at);
+  gmlk_expect(c, b->ticket && b->ticket <= c->l->records.serial, "A9: a ticket was never given");
+  gmlk_expect(c, is_live || b->as.live.note, "N1: a pending block has no note");
+  if (b->as.live.note) gmlk_check_note(c, b, b->as.live.note);
+  gmlk_expect(c, found == (is_live ? b : NULL), "I1: the index is not of the live blocks");
+  c->pending_count += !is_live;
+  c->pending += is_live ? 0 : bytes;
+  if (!is_live) return;
   c->live++;
   c->active += bytes;
   c->requested += bytes - b->slack;
   gmlk_expect(c, b->slack < bytes, "A9: nothing was asked for");
-  gmlk_expect(c,
-              !b->stream || (b->stream >= GMLK_FIRST_STREAM && b->stream < all->count &&
-                             all->items[b->stream]->is_used),
-              "A9: a block is of no stream");
-  if (!c->broken && c->l->streams.ends && gmlk_own_stream(c->l, b))
-    c->uses += gmlk_check_print(b->stream);
-  gmlk_expect(c, found == b, "I1: a live block is not indexed");
+  gmlk_expect(c, !b->stream || (s && s->is_used), "A9: a block is of no stream");
+  if (c->l->streams.ends && s && gmlk_own_stream(c->l, b)) c->uses += gmlk_check_print(b->stream);
 }
 
-/* Free memory. */
-static void gmlk_check_free(gmlk_checker *c, const gmlk_arena *a, const gmlk_block *b) {
+static void gmlk_check_free(gmlk_checker *c, const gmlk_block *b) {
+  const gmlk_arena *a = c->a;
   gmlk_check_tag(c, b->stream, b->ticket, "S1: a tag is of an epoch to come");
   gmlk_expect(c, !(b->flags & ~(a->keeps_apart ? GMLK_APART : 0)), "A9: free memory has flags");
   gmlk_expect(c, b->stream || !b->ticket, "S1: clean memory is of an epoch");
   gmlk_expect(c, b->hole == gmlk_check_hole(b), "A3: a hole's size is off");
-  if (!gmlk_is_tagged(b) || !gmlk_check_is_forked(a, b, b->stream)) return;
+  if (!gmlk_is_tagged(b) || !gmlk_check_is_forked(b, b->stream)) return;
   if (gmlk_expect(c, b->stream < a->bins_capacity && a->bins[b->stream],
                   "A3: free memory is in no pool"))
-    gmlk_check_fork(c, a, a->bins[b->stream]->seconds, b, b->stream,
+    gmlk_check_fork(c, a->bins[b->stream]->seconds, b, b->stream,
                     "A3: a run's second block is not in the tree");
 }
 
-/* [A4], [A5] of the slots that a block begins. */
-static void gmlk_check_slots(gmlk_checker *c, const gmlk_arena *a, const gmlk_block *b,
-                             int is_dead) {
-  uint32_t slot, end = gmlk_slot_from(a, gmlk_block_end(b));
-  int backed = b->state != GMLK_UNBACKED;
-  for (slot = gmlk_slot_from(a, b->at); slot < end && !c->broken; slot++) {
-    const gmlk_chunk *chunk = &a->chunks[slot];
-    gmlk_expect(c, chunk->first == b, "A4: a slot's first block is another");
-    gmlk_expect(
-        c, is_dead || (backed ? chunk->handle && !chunk->stuck : !chunk->handle == !chunk->stuck),
-        "A5: a handle and a state differ");
-  }
-  gmlk_expect(c, backed || !((b->at | b->grains) & (gmlk_chunk_grains(a) - 1)),
-              "A5: part of a chunk is unbacked");
-}
-
-static void gmlk_check_block(gmlk_checker *c, const gmlk_arena *a, const gmlk_block *b,
-                             int is_dead) {
-  gmlk_expect(c, b->arena == a->number, "A1: a block names another arena");
-  gmlk_expect(c, b->stream < GMLK_FIRST_STREAM || b->stream < c->l->streams.count,
-              "S1: a tag names no stream");
-  gmlk_expect(c, !gmlk_same_tag(b, b->next), "A2: neighbours of one tag are apart");
-  gmlk_check_slots(c, a, b, is_dead);
-  if (is_dead) return;
-  gmlk_expect(c, !b->hole || b->state == GMLK_FREE || b->state == GMLK_UNBACKED,
-              "A3: an owned block has a hole");
-  switch (b->state) {
-  case GMLK_FREE:
-    gmlk_check_free(c, a, b);
-    return;
-  case GMLK_UNBACKED:
-    gmlk_expect(c, b->hole == b->grains, "A7: a gap is not of its size");
-    gmlk_check_fork(c, a, a->gaps, b, 0, "A7: a gap is not in the tree");
-    return;
-  case GMLK_LIVE:
-  case GMLK_PENDING:
-    gmlk_expect(c, !b->as.live.window, "W4: a window owns a block of the user's");
-    gmlk_check_live(c, a, b, gmlk_home(a, b->at), b->at);
-    return;
-  case GMLK_PIECE:
-  case GMLK_COMMITTED:
-    gmlk_expect(c, b->ticket && b->ticket <= c->l->records.serial,
-                "A9: an ownership has not been yet");
-    gmlk_expect(c, !b->flags, "A9: a block was asked for in no such way");
-    gmlk_expect(c, (b->state == GMLK_COMMITTED) == a->is_bare, "B1: a chunk is no buffer's");
-    return;
-  default:
-    gmlk_expect(c, 0, "A1: a block is in a state that does not last");
-  }
-}
-
-/* ---- windows ---- */
-
-/* Of all chunks that a window maps. pre: its pieces are in the arena. */
-static uint64_t gmlk_check_prints(const gmlk_arena *a, const gmlk_window *w) {
-  uint64_t sum = 0;
-  uint32_t i, n;
-  for (i = 0; i < w->span_count; i++)
-    for (n = 0; n < gmlk_span_chunks(a, &w->spans[i]); n++)
-      sum += gmlk_check_print(gmlk_slot_of(a, w->spans[i].at) + n);
-  return sum;
-}
-
-/* [W1], [W2]: as many pieces as have the window's chunks, all in the arena. Returns the grains. */
-static uint32_t gmlk_check_spans(gmlk_checker *c, const gmlk_arena *a, const gmlk_window *w) {
-  uint32_t i, grains = 0, chunks = 0, edge = gmlk_chunk_grains(a) - 1;
-  for (i = 0; i < w->span_count && chunks < w->chunk_count; i++) {
+/* [W1], [W2]: pieces that lie in the arena, of as many chunks as are mapped. Returns the grains. */
+static uint32_t gmlk_check_spans(gmlk_checker *c, const gmlk_window *w) {
+  const gmlk_arena *a = c->a;
+  uint32_t i, n, grains = 0, chunks = 0, edge = gmlk_chunk_grains(a) - 1;
+  for (i = 0; i < w->span_count; i++) {
     const gmlk_span *s = &w->spans[i];
     if (!gmlk_expect(c, s->grains && s->at < a->tail.at && s->grains <= a->tail.at - s->at,
                      "W2: a window's piece lies outside the arena"))
@@ -8779,174 +8260,122 @@ static uint32_t gmlk_check_spans(gmlk_checker *c, const gmlk_arena *a, const gml
                 "W1: a piece ends inside a chunk");
     grains += s->grains;
     chunks += gmlk_span_chunks(a, s);
+    for (n = 0; n < gmlk_span_chunks(a, s); n++)
+      c->mapped += gmlk_check_print(gmlk_slot_of(a, s->at) + n);
   }
-  gmlk_expect(c, i == w->span_count && chunks == w->chunk_count,
-              "W2: a window's chunks do not match its address space");
+  gmlk_expect(c, chunks == w->chunk_count, "W2: a window's chunks do not match its address space");
   gmlk_expect(c,
-              c->broken || i == 1 ||
-                  gmlk_slot_of(a, w->spans[0].at + w->spans[0].grains - 1) !=
-                      gmlk_slot_of(a, w->spans[i - 1].at),
+              i == 1 || gmlk_slot_of(a, w->spans[0].at + w->spans[0].grains - 1) !=
+                            gmlk_slot_of(a, w->spans[i - 1].at),
               "W2: a window's ends share a chunk");
   return grains;
 }
 
-/* [W7] What blocks a window is a tile, if it still does. */
-static void gmlk_check_blocker(gmlk_checker *c, const gmlk_window *w) {
-  const gmlk_block *b = w->blocker;
-  int is_owned = b && (b->state == GMLK_LIVE || b->state == GMLK_PENDING);
-  gmlk_expect(c,
-              !b || (b->state != GMLK_IDLE &&
-                     !(is_owned && b->as.live.window && b == &b->as.live.window->self)),
-              "W7: a window blocks another");
-}
-
-/* What the windows and buffers of an arena map, as sums that have to come out as 0. */
-typedef struct gmlk_mapped {
-  uint64_t chunks; /* prints of the chunks mapped, less those that the chunks count */
-  uint64_t vas;    /* prints of the records of address space in use, less those that are used */
-  size_t count, mappings;
-  size_t pieces;
-  uint64_t idle; /* prints of the idle windows' records, less those in the table of sizes */
-} gmlk_mapped;
-
-/* quarantined: mapped for good, perhaps in part, perhaps not made to its end. */
-static void gmlk_check_window(gmlk_checker *c, const gmlk_arena *a, const gmlk_window *w,
-                              int is_quarantined, gmlk_mapped *sum) {
+/* Any window. is_lost: it is mapped for good, perhaps in part, perhaps not made to its end. */
+static void gmlk_check_window(gmlk_checker *c, const gmlk_window *w, int is_lost) {
+  const gmlk_arena *a = c->a;
   const gmlk_block *va = w->va;
-  const uint32_t guard = (c->l->desc.flags & GMLAKE_GUARD) != 0;
-  uint32_t grains, edge = gmlk_chunk_grains(a) - 1;
-  if (!gmlk_expect(c,
-                   va && va->grains == w->chunk_count + guard &&
-                       (va->slack == w->chunk_count ||
-                        (is_quarantined && va->slack && va->slack < w->chunk_count)),
-                   "W2: a window's chunks do not match its address space"))
-    return;
-  sum->vas -= gmlk_check_print((uintptr_t)va);
-  grains = gmlk_check_spans(c, a, w);
-  if (c->broken) return;
-  sum->chunks += gmlk_check_prints(a, w);
-  if (is_quarantined && !w->number) return;
-  if (!is_quarantined) {
-    sum->count++;
-    sum->mappings += w->chunk_count;
-    gmlk_check_blocker(c, w);
-  }
+  const uint32_t chunks = w->chunk_count;
+  const int is_partial = is_lost && va->slack && va->slack < chunks;
+  uint32_t grains, begin = w->spans[0].at & (gmlk_chunk_grains(a) - 1);
+  c->host_bytes += gmlk_window_record_bytes(w->span_count);
+  if (!gmlk_expect(c, w->span_count && w->span_count <= chunks, "W2: too many pieces")) return;
+  gmlk_expect(c, va->grains == chunks + c->guard && (is_partial || va->slack == chunks),
+              "W2: a window's chunks do not match its address space");
+  c->spaces -= gmlk_check_print((uintptr_t)va);
+  grains = gmlk_check_spans(c, w);
+  if (is_lost) c->quarantined += chunks * a->chunk_bytes;
+  if (is_lost && !w->number) return;
+  c->windows += !is_lost;
+  c->stitched += is_lost ? 0 : chunks * a->chunk_bytes;
   gmlk_expect(c, w->self.arena == a->number, "A1: a block names another arena");
   gmlk_expect(c, grains == w->self.grains, "W3: a window's pieces do not add up");
   gmlk_expect(c, w->number && w->number <= a->windows.number && grains >= a->windows.grains_min,
               "W8: a window is newer or smaller than any");
-  gmlk_expect(c,
-              w->address == a->windows.base + (uint64_t)va->at * a->chunk_bytes +
-                                gmlk_to_bytes(w->spans[0].at & edge),
-              "W2: a window is not where its address space is");
+  gmlk_expect(
+      c, w->address == a->windows.base + (uint64_t)va->at * a->chunk_bytes + gmlk_to_bytes(begin),
+      "W2: a window is not where its address space is");
 }
 
-static void gmlk_check_live_windows(gmlk_checker *c, const gmlk_arena *a, gmlk_mapped *sum) {
-  const gmlk_block *tile;
+/* A piece; the window with the first one. */
+static void gmlk_check_piece(gmlk_checker *c, const gmlk_block *b) {
+  const gmlk_window *w = b->as.live.window;
   uint32_t i;
-  for (tile = a->head.next; tile != &a->tail && !c->broken; tile = tile->next) {
-    const gmlk_window *w = tile->as.live.window;
-    if (tile->state != GMLK_PIECE) continue;
-    sum->pieces++;
-    if (w->spans[0].block != tile) continue;
-    gmlk_check_window(c, a, w, 0, sum);
-    gmlk_expect(c, w->self.as.live.window == w, "W4: a live window's block is another's");
-    for (i = 0; i < w->span_count && !c->broken; i++) {
-      const gmlk_span *s = &w->spans[i];
-      gmlk_expect(c,
-                  s->block && s->block->state == GMLK_PIECE && s->block->as.live.window == w &&
-                      s->block->at == s->at && s->block->grains == s->grains &&
-                      s->block->arena == a->number,
-                  "W4: a live window's piece is not its own");
-    }
-    if (c->broken) return;
-    gmlk_check_live(c, a, &w->self, w->address, w->spans[0].at);
-    sum->pieces -= w->span_count;
+  if (!gmlk_expect(c, w && (w->self.state == GMLK_LIVE || w->self.state == GMLK_PENDING),
+                   "W4: a piece without a live window"))
+    return;
+  c->pieces++;
+  if (w->spans[0].block != b) return;
+  c->pieces -= w->span_count;
+  gmlk_expect(c, w->self.as.live.window == w, "W4: a live window's block is another's");
+  gmlk_check_window(c, w, 0);
+  for (i = 0; i < w->span_count && !c->broken; i++) {
+    const gmlk_span *s = &w->spans[i];
+    gmlk_expect(c,
+                s->block && s->block->state == GMLK_PIECE && s->block->as.live.window == w &&
+                    s->block->at == s->at && s->block->grains == s->grains &&
+                    s->block->arena == c->a->number,
+                "W4: a live window's piece is not its own");
   }
+  gmlk_check_owned(c, &w->self, w->address, w->spans[0].at);
 }
 
-/* [W5]: every entry of the table of sizes is idle, in its bucket and linked both ways. */
-static void gmlk_check_buckets(gmlk_checker *c, const gmlk_arena *a, gmlk_mapped *sum) {
+static void gmlk_check_idle(gmlk_checker *c) {
+  const gmlk_windows *spool = &c->a->windows;
+  const gmlk_window *w, *before = NULL;
+  const gmlk_block *b;
   size_t i;
-  for (i = 0; i < a->windows.bucket_count && !c->broken; i++) {
-    const gmlk_window *w = a->windows.buckets[i], *before = NULL;
-    for (; w && !c->broken; before = w, w = w->bucket_next) {
-      gmlk_expect(c,
-                  w->self.state == GMLK_IDLE && w->self.arena == a->number &&
-                      w->bucket_prev == before &&
-                      gmlk_bucket(&a->windows, w->self.grains) == &a->windows.buckets[i],
-                  "W5: an idle window is not where it should be");
-      sum->idle -= gmlk_check_print((uintptr_t)w);
+  int is_window;
+  for (w = spool->oldest; w; before = w, w = w->newer) {
+    if (!gmlk_expect(c, w->self.state == GMLK_IDLE && w->older == before,
+                     "W5: an idle window is not where it should be"))
+      return;
+    gmlk_check_window(c, w, 0);
+    b = w->blocker;
+    is_window = b && (b->state == GMLK_LIVE || b->state == GMLK_PENDING) && b->as.live.window &&
+                b == &b->as.live.window->self;
+    gmlk_expect(c, !b || (b->state != GMLK_IDLE && !is_window), "W7: a window blocks another");
+    gmlk_check_tag(c, w->self.stream, w->self.ticket, "S1: a window's tag is of an epoch to come");
+    c->idle += gmlk_check_print((uintptr_t)w);
+  }
+  gmlk_expect(c, spool->newest == before, "W5: the list by age has a wrong end");
+  for (i = 0; i < spool->bucket_count; i++) {
+    before = NULL;
+    for (w = spool->buckets[i]; w; before = w, w = w->bucket_next) {
+      if (!gmlk_expect(c,
+                       w->self.state == GMLK_IDLE && w->bucket_prev == before &&
+                           gmlk_bucket(spool, w->self.grains) == &spool->buckets[i],
+                       "W5: an idle window is not where it should be"))
+        return;
+      c->idle -= gmlk_check_print((uintptr_t)w);
     }
   }
-}
-
-static void gmlk_check_idle_windows(gmlk_checker *c, const gmlk_arena *a, int is_dead,
-                                    gmlk_mapped *sum) {
-  const gmlk_window *w;
-  for (w = a->windows.oldest; w && !c->broken; w = w->newer) {
-    gmlk_check_window(c, a, w, 0, sum);
-    sum->idle += gmlk_check_print((uintptr_t)w);
-    if (is_dead) continue;
-    gmlk_check_tag(c, w->self.stream, w->self.ticket, "S1: a window's tag is of an epoch to come");
-  }
-  gmlk_check_buckets(c, a, sum);
-  gmlk_expect(c, c->broken || sum->idle == 0, "W5: an idle window is not where it should be");
-  for (w = a->windows.quarantine; w && !c->broken; w = w->bucket_next) {
-    gmlk_check_window(c, a, w, 1, sum);
-    if (!is_dead) c->quarantined += w->chunk_count * a->chunk_bytes;
-  }
+  gmlk_expect(c, c->idle == 0, "W5: an idle window is not where it should be");
 }
 
 /* [V1], [V2]: the address space of windows and buffers. */
-static void gmlk_check_vas(gmlk_checker *c, const gmlk_arena *a, int is_dead, gmlk_mapped *sum) {
-  const gmlk_block *va = a->windows.va_head.next;
+static void gmlk_check_spaces(gmlk_checker *c) {
+  const gmlk_windows *spool = &c->a->windows;
+  const gmlk_block *va = spool->va_head.next;
+  const unsigned used = c->a->is_bare ? GMLK_COMMITTED : GMLK_LIVE;
   size_t holes = 0;
-  for (; va != &a->windows.va_tail && !c->broken; va = va->next) {
-    gmlk_expect(c, !va->arena && !va->stream, "V1: address space is an arena's");
-    if (va->state == GMLK_FREE) {
-      holes++;
-      gmlk_expect(c, va->hole == va->grains, "V1: free address space is not its hole");
-      gmlk_expect(c, va->next->state != GMLK_FREE, "V1: free address space is apart");
-      continue;
-    }
-    sum->vas += gmlk_check_print((uintptr_t)va);
-    gmlk_expect(c, !va->hole, "V1: address space in use is a hole");
-    gmlk_expect(c,
-                va->state == (a->is_bare ? GMLK_COMMITTED : GMLK_LIVE) ||
-                    (is_dead && va->state == GMLK_UNBACKED),
+  for (; va != &spool->va_tail; va = va->next) {
+    int is_free = va->state == GMLK_FREE;
+    gmlk_expect(c, (is_free || va->state == used) && !va->arena && !va->stream,
                 "V1: address space is in a state that it is never in");
+    gmlk_expect(c, va->hole == (is_free ? va->grains : 0), "V1: a hole's size is off");
+    gmlk_expect(c, !is_free || va->next->state != GMLK_FREE, "V1: free address space is apart");
+    holes += (size_t)is_free;
+    c->spaces += is_free ? 0 : gmlk_check_print((uintptr_t)va);
   }
-  if (c->broken || !a->windows.va) return;
-  holes -= gmlk_check_holes(c, a->windows.va, GMLK_CLEAN, 0);
-  gmlk_expect(c, !a->windows.va->seconds, "V1: address space makes no runs");
-  gmlk_expect(c, !holes, "V1: free address space is in no pool");
+  gmlk_expect(c, c->spaces == 0, "V2: windows or buffers share address space");
+  if (!spool->va) return;
+  gmlk_expect(c, gmlk_check_bins(c, spool->va, GMLK_CLEAN, 0) == holes,
+              "V1: free space is in no bin");
+  gmlk_expect(c, !spool->va->seconds, "V1: address space makes no runs");
 }
 
-/* ---- buffers ---- */
-
-static void gmlk_check_buffer(gmlk_checker *c, const gmlake_buffer *b, gmlk_mapped *sum) {
-  const gmlk_arena *a = b->arena;
-  const uint32_t guard = (c->l->desc.flags & GMLAKE_GUARD) != 0;
-  size_t committed = b->count * a->chunk_bytes, chunk = a->chunk_bytes;
-  if (!gmlk_expect(c,
-                   b->va && b->va->grains == b->va->slack + guard &&
-                       b->max_bytes / chunk + (b->max_bytes % chunk != 0) == b->va->slack,
-                   "B5: a buffer's addresses are not what it may grow to"))
-    return;
-  sum->vas -= gmlk_check_print((uintptr_t)b->va);
-  gmlk_expect(c, b->count <= b->place_count && b->place_count <= b->va->slack,
-              "B1: a buffer's front has no places");
-  gmlk_expect(c, b->bytes <= b->max_bytes && b->bytes <= committed,
-              "B1: a buffer's front does not hold its bytes");
-  gmlk_expect(c, b->lake || !b->count, "B4: a destroyed buffer has memory");
-  gmlk_expect(c, !b->is_busy, "B1: a buffer is in a state that does not last");
-  c->requested += b->bytes;
-  c->active += committed;
-  c->committed += committed;
-  c->buffers += b->lake != NULL;
-}
-
+/* [B1], [B2], [B3], [B5] of one place. */
 static void gmlk_check_place(gmlk_checker *c, const gmlake_buffer *b, uint32_t i) {
   const gmlk_arena *a = b->arena;
   const gmlk_place *place = &b->places[i];
@@ -8954,89 +8383,143 @@ static void gmlk_check_place(gmlk_checker *c, const gmlake_buffer *b, uint32_t i
               "B5: a place is not where its buffer is");
   gmlk_expect(c, place->state <= GMLK_PLACE_BLIND && !place->mark,
               "B2: a place is in a state that does not last");
+  if (place->state == GMLK_PLACE_BLIND) c->quarantined += a->chunk_bytes;
+  if (place->state) c->mapped += gmlk_check_print(place->slot);
   gmlk_expect(c, !place->state || place->slot < a->slot_count, "B3: a place maps no chunk");
   gmlk_expect(c, place->stream < GMLK_FIRST_STREAM || place->stream < c->l->streams.count,
               "B2: a place's tag names no stream");
-  if (place->state == GMLK_PLACE_BLIND) c->quarantined += a->chunk_bytes;
-  if (i < b->count)
-    gmlk_expect(c, place->state == GMLK_PLACE_MAPPED,
-                "B1: a place of a buffer's front is not mapped");
-  else if (place->state)
+  if (i < b->count) {
+    c->fronts -= gmlk_check_print(place->slot);
+    gmlk_expect(c, place->state == GMLK_PLACE_MAPPED, "B1: a place of a front is not mapped");
+  } else if (place->state) {
     gmlk_check_tag(c, place->stream, place->ticket, "B2: a place's tag is of an epoch to come");
-  if (i >= b->count && place->state)
-    gmlk_expect(c, place->seal == gmlk_seal(place->stream, place->ticket),
-                "B2: a place's tag is another than that of its last use");
-}
-
-/* [B1] to [B5]; the chunks that places map go into the sum. */
-static void gmlk_check_buffers(gmlk_checker *c, const gmlk_arena *a, gmlk_mapped *sum) {
-  uint64_t fronts = 0;
-  size_t destroyed = 0;
-  const gmlk_block *block;
-  const gmlake_buffer *b;
-  uint32_t i;
-  for (b = a->buffers; b && !c->broken; b = b->next) {
-    gmlk_check_buffer(c, b, sum);
-    destroyed += !b->lake;
-    for (i = 0; i < b->place_count && !c->broken; i++) {
-      uint64_t print = b->places[i].state ? gmlk_check_print(b->places[i].slot) : 0;
-      gmlk_check_place(c, b, i);
-      sum->chunks += print;
-      if (i < b->count) fronts += print;
-    }
+    gmlk_expect(c, place->seal == gmlk_seal(place->stream, place->ticket), "B2: a tag has changed");
   }
-  for (block = a->head.next; block != &a->tail; block = block->next)
-    if (block->state == GMLK_COMMITTED) fronts -= gmlk_check_print(gmlk_slot_of(a, block->at));
-  gmlk_expect(c, c->broken || fronts == 0, "B1: the buffers' fronts are not the chunks committed");
-  gmlk_expect(c, c->broken || destroyed == a->void_count, "B4: the destroyed buffers are off");
 }
 
-/* ---- arenas ---- */
+static void gmlk_check_buffer(gmlk_checker *c, const gmlake_buffer *b) {
+  const size_t chunk = c->a->chunk_bytes, committed = b->count * chunk;
+  const size_t slots = b->max_bytes / chunk + (b->max_bytes % chunk != 0);
+  uint32_t i;
+  gmlk_expect(c, (!b->lake || b->lake == c->l) && b->arena == c->a, "B5: a buffer is another's");
+  gmlk_expect(c, b->va->grains == b->va->slack + c->guard && b->va->slack == slots,
+              "B5: a buffer's addresses are not what it may grow to");
+  gmlk_expect(c, b->bytes <= b->max_bytes && b->bytes <= committed,
+              "B1: a buffer's front does not hold its bytes");
+  gmlk_expect(c, b->lake || !b->count, "B4: a destroyed buffer has memory");
+  gmlk_expect(c, !b->is_busy, "B1: a buffer is in a state that does not last");
+  c->host_bytes += sizeof(gmlake_buffer);
+  gmlk_check_table(c, b->places, b->place_count * sizeof(gmlk_place));
+  c->spaces -= gmlk_check_print((uintptr_t)b->va);
+  c->requested += b->bytes;
+  c->committed += committed;
+  c->buffers += b->lake != NULL;
+  gmlk_expect(c, b->count <= b->place_count && b->place_count <= slots, "B1: a front has no place");
+  for (i = 0; i < b->place_count && !c->broken; i++) gmlk_check_place(c, b, i);
+}
 
-static void gmlk_check_spool(gmlk_checker *c, const gmlk_arena *a, int is_dead) {
-  gmlk_mapped sum;
-  uint32_t slot;
-  memset(&sum, 0, sizeof(sum));
-  gmlk_check_buffers(c, a, &sum);
-  if (!c->broken) gmlk_check_live_windows(c, a, &sum);
-  if (!c->broken) gmlk_check_idle_windows(c, a, is_dead, &sum);
-  if (!c->broken) gmlk_check_vas(c, a, is_dead, &sum);
+static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
+  const gmlk_windows *spool = &a->windows;
+  const size_t chunk = a->chunk_bytes, buckets = spool->bucket_count;
+  const gmlake_policy *policy = c->l->desc.policy;
+  gmlk_check_table(c, a->chunks, (a->slot_capacity + 1) * sizeof(gmlk_chunk));
+  gmlk_check_table(c, a->bins, a->bins_capacity * sizeof(gmlk_bins *));
+  gmlk_check_table(c, spool->buckets, buckets * sizeof(gmlk_window *));
+  c->host_bytes +=
+      (a->pool ? sizeof(gmlake_pool) : 0) + (a->scratch ? gmlk_scratch_bytes(a->scratch_slots) : 0);
+  gmlk_expect(c, a->seal == gmlk_seal(0, a->limit_bytes), "L5: a pool's limit is another");
+  if (!gmlk_expect(c,
+                   gmlk_is_pow2(chunk) && chunk >= GMLK_GRAIN &&
+                       a->chunk_log == gmlk_log2(chunk / GMLK_GRAIN),
+                   "A8: a chunk is not of its size"))
+    return 0;
+  gmlk_expect(c, a->slot_limit * chunk == a->reserved_bytes && a->slot_capacity <= a->slot_limit,
+              "A8: the slots are not those of the address space");
+  gmlk_expect(c, a->slot_count <= a->slot_capacity && a->stuck_end <= a->slot_capacity,
+              "A8: more slots than there is room for");
+  gmlk_expect(c, a->keeps_apart == (!a->is_bare && policy && policy->coalesce),
+              "A8: no policy keeps blocks apart");
+  gmlk_expect(c, a->base % chunk == 0 && (a->base != 0) == !a->is_bare, "A8: the base is off");
+  gmlk_expect(
+      c, (spool->base | spool->reserved_bytes) % chunk == 0 && !spool->reserved_bytes == !spool->va,
+      "V1: the windows' address space is none");
+  return gmlk_expect(c, (!buckets || gmlk_is_pow2(buckets)) && spool->count <= buckets,
+                     "W5: the table of sizes is not of its size");
+}
+
+static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
+  const gmlk_arena *a = c->a;
+  gmlk_expect(c, b->arena == a->number, "A1: a block names another arena");
+  gmlk_expect(c, !gmlk_same_tag(b, b->next), "A2: neighbours of one tag are apart");
+  gmlk_expect(c, !b->hole || b->state == GMLK_FREE || b->state == GMLK_UNBACKED,
+              "A3: an owned block has a hole");
   if (c->broken) return;
-  for (slot = 0; slot < a->slot_count; slot++)
-    sum.chunks -= a->chunks[slot].map_count * gmlk_check_print(slot);
-  gmlk_expect(c, sum.chunks == 0, "W6, B3: a chunk's mappings do not add up");
-  gmlk_expect(c, sum.vas == 0, "V2: windows or buffers share address space");
-  gmlk_expect(c, sum.pieces == 0, "W4: a piece is of no window");
-  gmlk_expect(c, sum.count == a->windows.count && sum.mappings * a->chunk_bytes == a->windows.bytes,
-              "L4: the windows' count or bytes are off");
-  if (is_dead) return;
-  c->windows += sum.count;
-  c->stitched += a->windows.bytes;
+  switch (b->state) {
+  case GMLK_FREE:
+    gmlk_check_free(c, b);
+    return;
+  case GMLK_UNBACKED:
+    gmlk_expect(c, !((b->at | b->grains) & (gmlk_chunk_grains(a) - 1)),
+                "A5: part of a chunk is unbacked");
+    gmlk_expect(c, b->hole == b->grains, "A7: a gap is not of its size");
+    gmlk_check_fork(c, a->gaps, b, 0, "A7: a gap is not in the tree");
+    return;
+  case GMLK_LIVE:
+  case GMLK_PENDING:
+    gmlk_expect(c, !b->as.live.window, "W4: a window owns a block of the user's");
+    gmlk_check_owned(c, b, gmlk_home(a, b->at), b->at);
+    return;
+  case GMLK_PIECE:
+  case GMLK_COMMITTED:
+    gmlk_expect(c, b->ticket && b->ticket <= c->l->records.serial, "A9: a ticket was never given");
+    gmlk_expect(c, !b->flags, "A9: a block was asked for in no such way");
+    gmlk_expect(c, (b->state == GMLK_COMMITTED) == a->is_bare, "B1: a chunk is no buffer's");
+    if (b->state == GMLK_PIECE) gmlk_check_piece(c, b);
+    if (b->state == GMLK_COMMITTED) c->fronts += gmlk_check_print(gmlk_slot_of(a, b->at));
+    return;
+  default:
+    gmlk_expect(c, 0, "A1: a block is in a state that does not last");
+  }
 }
 
-/* What the tables have room for and nothing uses is empty. */
-static void gmlk_check_rest(gmlk_checker *c, const gmlk_arena *a) {
-  size_t i;
-  for (i = gmlk_max(c->l->streams.count, 1); i < a->bins_capacity; i++)
-    gmlk_expect(c, !a->bins[i], "A8: a pool is of no stream");
-  for (i = a->slot_count; i < a->slot_capacity; i++)
-    gmlk_expect(c,
-                !a->chunks[i].handle == !a->chunks[i].stuck && !a->chunks[i].map_count &&
-                    !a->chunks[i].mark,
-                "A5: a slot behind the end has something");
+/* [A3], [A7]: so many blocks stand in pools, and nothing in trees that is not looked for there. */
+static void gmlk_check_pools(gmlk_checker *c, size_t holes) {
+  const gmlk_arena *a = c->a;
+  size_t i, count = 0;
+  gmlk_check_below(c, a->gaps, NULL, 0, "A7: a gap is none");
+  for (i = 0; i < a->bins_capacity; i++) {
+    const gmlk_bins *bins = a->bins[i];
+    if (!bins) continue;
+    gmlk_expect(c, i < gmlk_max(c->l->streams.count, 1), "A8: bins are of no stream");
+    count += gmlk_check_bins(c, bins, (unsigned)i, a->number);
+    gmlk_expect(c, i || !bins->seconds, "A3: clean memory makes no runs");
+    gmlk_check_below(c, bins->seconds, NULL, (unsigned)i, "A3: a run's second block is none");
+  }
+  gmlk_expect(c, holes == count, "A3: free memory is in no bins");
+  gmlk_expect(c, !c->forks, "T1: a block stands below two");
 }
 
-/* [A5], [A6]: the chunks of a live arena. */
-static void gmlk_check_chunks(gmlk_checker *c, const gmlk_arena *a) {
+static void gmlk_check_chunks(gmlk_checker *c) {
+  const gmlk_arena *a = c->a;
+  const gmlk_block *b = a->head.next;
   size_t backed = 0, stuck = 0;
   uint32_t slot, end = 0;
-  for (slot = 0; slot < gmlk_max(a->slot_count, a->stuck_end); slot++) {
+  int is_backed;
+  for (slot = 0; slot < a->slot_capacity; slot++) {
     const gmlk_chunk *chunk = &a->chunks[slot];
+    while (b != &a->tail && gmlk_block_end(b) <= gmlk_slot_at(a, slot)) b = b->next;
+    is_backed = b != &a->tail && b->state != GMLK_UNBACKED;
+    gmlk_expect(c, b == &a->tail || chunk->first == b, "A4: a slot's first block is another");
+    gmlk_expect(c, is_backed ? chunk->handle && !chunk->stuck : !chunk->handle == !chunk->stuck,
+                "A5: a handle and a state differ");
+    gmlk_expect(c, chunk->stuck <= 2 && !chunk->mark, "A5: a chunk is marked");
+    if (chunk->handle) gmlk_check_once(c, chunk->handle, "L3: a handle is there twice");
     backed += chunk->handle && !chunk->stuck;
     stuck += chunk->stuck != 0;
     if (chunk->stuck) end = slot + 1;
-    gmlk_expect(c, chunk->stuck <= 2 && !chunk->mark, "A5: a chunk is marked");
+    c->mapped -= chunk->map_count * gmlk_check_print(slot);
   }
+  gmlk_expect(c, c->mapped == 0, "W6, B3: a chunk's mappings do not add up");
   gmlk_expect(c, backed == a->backed_count && stuck == a->stuck_count && end == a->stuck_end,
               "A6: the arena's totals are off");
   gmlk_expect(c, !a->limit_bytes || backed * a->chunk_bytes <= a->limit_bytes || stuck,
@@ -9046,51 +8529,49 @@ static void gmlk_check_chunks(gmlk_checker *c, const gmlk_arena *a) {
   c->quarantined += stuck * a->chunk_bytes;
 }
 
-static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a, int is_dead) {
+static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
+  const gmlk_windows *spool = &a->windows;
   const gmlk_block *b;
+  const gmlk_window *w;
+  const gmlake_buffer *buffer;
   uint64_t free_grains = 0;
-  size_t owned = c->owned, holes = 0, i;
-  if (!a->head.next) return; /* a dead pool that never was one */
-  gmlk_expect(c, !a->chunks || a->chunks[a->slot_count].first == &a->tail,
-              "A4: the arena's end is off");
-  for (b = a->head.next; b != &a->tail && !c->broken; b = b->next) {
-    gmlk_check_block(c, a, b, is_dead);
+  uint32_t end, slots;
+  size_t windows = c->windows, stitched = c->stitched;
+  size_t owned = c->live + c->pending_count, holes = 0, destroyed = 0;
+  c->a = a;
+  c->forks = c->pieces = 0;
+  c->mapped = c->spaces = c->fronts = c->idle = 0;
+  if (!gmlk_check_shape(c, a)) return;
+  end = gmlk_slot_at(a, a->slot_count);
+  slots = (uint32_t)(spool->reserved_bytes / a->chunk_bytes);
+  if (!gmlk_check_tiling(c, &a->head, &a->tail, end, "A1: blocks do not tile the arena") ||
+      !gmlk_check_tiling(c, &spool->va_head, &spool->va_tail, slots,
+                         "V1: blocks do not tile the space"))
+    return;
+  gmlk_expect(c, a->chunks[a->slot_count].first == &a->tail && a->tail.at == end, "A4: end is off");
+  for (b = a->head.next; b != &a->tail; b = b->next) {
+    gmlk_check_block(c, b);
     if (b->state == GMLK_FREE) free_grains += b->grains;
     holes += b->state == GMLK_FREE && b->hole;
   }
-  if (c->broken) return;
-  gmlk_check_below(c, a, a->gaps, NULL, 0, "A7: a gap is none");
   gmlk_expect(c, free_grains == a->free_grains, "A6: the arena's totals are off");
-  for (i = 0; i < gmlk_min(a->bins_capacity, gmlk_max(c->l->streams.count, 1)); i++)
-    if (a->bins[i]) {
-      holes -= gmlk_check_holes(c, a->bins[i], (unsigned)i, a->number);
-      gmlk_expect(c, i || !a->bins[i]->seconds, "A3: clean memory makes no runs");
-      gmlk_check_below(c, a, a->bins[i]->seconds, NULL, (unsigned)i,
-                       "A3: a run's second block is none");
-    }
-  gmlk_expect(c, !holes, "A3: free memory is in no pool");
-  gmlk_expect(c, is_dead || c->broken || !c->forks, "T1: a block stands below two");
-  c->forks = 0; /* of a dead pool only the roots were seen */
-  if (!c->broken) gmlk_check_spool(c, a, is_dead);
-  gmlk_expect(c, c->broken || c->owned - owned == a->live_count,
-              "L4: the arena's live count is off");
   if (c->broken) return;
-  gmlk_check_rest(c, a);
-  if (!is_dead) {
-    gmlk_check_chunks(c, a);
-    return;
+  gmlk_check_pools(c, holes);
+  gmlk_expect(c, c->pieces == 0, "W4: a piece is of no window");
+  gmlk_expect(c, a->is_bare || !a->buffers, "B4: blocks' arenas have no buffers");
+  for (buffer = a->buffers; buffer && !c->broken; buffer = buffer->next) {
+    gmlk_check_buffer(c, buffer);
+    destroyed += !buffer->lake;
   }
-  i = gmlk_arena_held(a);
-  c->chunks += i;
-  c->reserved += i * a->chunk_bytes;
-  c->quarantined += i * a->chunk_bytes;
-}
-
-static void gmlk_check_handles(gmlk_checker *c, const gmlk_arena *a) {
-  uint32_t slot;
-  for (slot = 0; a->chunks && slot < gmlk_max(a->slot_count, a->stuck_end); slot++)
-    if (a->chunks[slot].handle)
-      (void)gmlk_check_once(c, a->chunks[slot].handle, "L3: a handle is there twice");
+  gmlk_expect(c, c->fronts == 0, "B1: the buffers' fronts are not the chunks committed");
+  gmlk_expect(c, destroyed == a->void_count, "B4: the destroyed buffers are off");
+  gmlk_check_idle(c);
+  for (w = spool->quarantine; w && !c->broken; w = w->bucket_next) gmlk_check_window(c, w, 1);
+  gmlk_check_spaces(c);
+  gmlk_check_chunks(c);
+  gmlk_expect(c, c->windows - windows == spool->count && c->stitched - stitched == spool->bytes,
+              "L4: the windows' count or bytes are off");
+  gmlk_expect(c, c->live + c->pending_count - owned == a->live_count, "L4: a live count is off");
 }
 
 static void gmlk_check_arenas(gmlk_checker *c) {
@@ -9098,39 +8579,54 @@ static void gmlk_check_arenas(gmlk_checker *c) {
   const gmlake_pool *dead;
   uint64_t captures = 0;
   size_t i;
-  gmlk_check_afresh(c);
+  memset(c->seen, 0, sizeof(c->seen));
   for (i = 0; i < l->arena_count && !c->broken; i++) {
-    const gmlk_arena *a = l->arenas[i];
-    if (!a) continue;
-    gmlk_check_arena(c, a, 0);
-    gmlk_check_handles(c, a);
-    if (a->pool) captures += a->pool->capture_count * gmlk_check_print(i);
+    if (!l->arenas[i]) continue;
+    gmlk_check_arena(c, l->arenas[i]);
+    if (i) captures += l->arenas[i]->pool->capture_count * gmlk_check_print(i);
   }
-  for (dead = l->dead; dead && !c->broken; dead = dead->next_dead) {
-    gmlk_check_arena(c, &dead->arena, 1);
-    gmlk_check_handles(c, &dead->arena);
+  for (dead = l->dead; dead; dead = dead->next_dead) {
+    const size_t held = gmlk_arena_held(&dead->arena), bytes = held * dead->arena.chunk_bytes;
+    gmlk_expect(c, !dead->lake && !dead->capture_count, "L1: a pool is dead and alive");
+    c->chunks += held;
+    c->reserved += bytes;
+    c->quarantined += bytes;
   }
-  for (i = l->arena_count; i < l->arena_capacity; i++)
-    gmlk_expect(c, !l->arenas[i], "L1: the list of arenas is off");
-  for (i = l->streams.count; i < l->streams.capacity; i++)
-    gmlk_expect(c, !l->streams.items[i], "S5: a stream has no number");
   for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
     if (l->streams.items[i]->capture) captures -= gmlk_check_print(l->streams.items[i]->arena);
-  gmlk_expect(c, captures == 0, "S5: the captures into a pool are off");
+  gmlk_expect(c, captures == 0, "S5: captures into a pool are off");
 }
 
-/* ---- figures ---- */
+static void gmlk_check_lists(gmlk_checker *c) {
+  const gmlake *l = c->l;
+  const gmlk_note *note = l->pending;
+  const gmlk_page *page = l->records.pages;
+  const gmlk_block *b = l->records.unused;
+  size_t notes = 0, pages = 0, unused = 0, extra;
+  for (; note && note->block && note->block->as.live.note == note; note = note->next) notes++;
+  gmlk_expect(c, !note && notes == c->pending_count, "N1: the list of pending blocks is off");
+  for (; page; page = page->next) pages++;
+  for (; b && b->state == GMLK_UNUSED; b = b->next) unused++;
+  gmlk_expect(c, !b && unused == l->records.unused_count, "R1: the unused records are off");
+  gmlk_expect(c, pages == l->records.page_count, "R1: the pages are off");
+  gmlk_expect(c, l->records.serial < GMLK_ENDLESS, "A9: no ownership can follow");
+  if (l->dead) return;
+  gmlk_expect(c, pages * GMLK_PAGE_BLOCKS == c->records + unused,
+              "R1: a record is neither in a tiling nor unused");
+  extra = l->host.bytes - c->host_bytes - pages * GMLK_PAGE_BYTES;
+  gmlk_expect(c,
+              !extra || (l->has_locks && extra < l->host.bytes && extra % sizeof(gmlk_note) == 0),
+              "L2: the host's bytes are not those of the records");
+}
 
-/* [L4] */
 static void gmlk_check_figures(gmlk_checker *c) {
   const gmlake *l = c->l;
   const gmlake_stats *s = &l->stats;
-  gmlk_expect(c, c->live == l->index.count && c->live == s->live_count,
-              "L4: the index and the live blocks differ");
-  gmlk_expect(c, s->allocation_count - s->free_count == s->live_count,
+  gmlk_expect(c, c->live == l->index.count, "L4: the index and the live blocks differ");
+  gmlk_expect(c, c->live == s->live_count && c->live == s->allocation_count - s->free_count,
               "L4: what was allocated is neither live nor freed");
-  gmlk_expect(c, c->requested == s->requested_bytes && c->active == s->active_bytes,
-              "L4: the live bytes are off");
+  gmlk_expect(c, c->requested == s->requested_bytes, "L4: the requested bytes are off");
+  gmlk_expect(c, c->active + c->committed == s->active_bytes, "L4: the active bytes are off");
   gmlk_expect(c, c->pending == s->pending_bytes, "L4: the pending bytes are off");
   gmlk_expect(c, !c->uses, "S7: a stream's count of the blocks recorded on it is off");
   gmlk_expect(c, c->committed == s->buffer_bytes && c->buffers == s->buffer_count,
@@ -9140,7 +8636,7 @@ static void gmlk_check_figures(gmlk_checker *c) {
   gmlk_expect(c, c->reserved == s->reserved_bytes && c->chunks == s->chunk_count,
               "L4: the reserved bytes are off");
   gmlk_expect(c, c->quarantined == s->quarantined_bytes, "L4: the quarantined bytes are off");
-  gmlk_expect(c, !l->desc.limit_bytes || c->reserved <= l->desc.limit_bytes || s->quarantined_bytes,
+  gmlk_expect(c, !l->desc.limit_bytes || c->reserved <= l->desc.limit_bytes || c->quarantined,
               "L4: the limit is exceeded");
   gmlk_expect(c,
               s->requested_bytes <= s->requested_bytes_peak &&
@@ -9157,11 +8653,12 @@ static const char *gmlk_check(const gmlake *l) {
   gmlk_checker c;
   memset(&c, 0, sizeof(c));
   c.l = l;
+  c.guard = (l->desc.flags & GMLAKE_GUARD) != 0;
   gmlk_check_lake(&c);
-  if (!c.broken) gmlk_survey(&c);
-  if (!c.broken) gmlk_check_streams(&c);
   if (!c.broken) gmlk_check_index(&c);
+  if (!c.broken) gmlk_check_streams(&c);
   if (!c.broken) gmlk_check_arenas(&c);
+  if (!c.broken) gmlk_check_lists(&c);
   if (!c.broken) gmlk_check_figures(&c);
   return c.broken;
 }

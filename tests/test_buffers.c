@@ -1420,7 +1420,7 @@ static void check_finds_what_is_wrong_with_a_buffer(void **state) {
   assert_broken("B1: a buffer's front does not hold its bytes");
   a->bytes = C * 2;
   a->places[1].state = GMLK_PLACE_EMPTY;
-  assert_broken("B1: a place of a buffer's front is not mapped");
+  assert_broken("B1: a place of a front is not mapped");
   a->places[1].state = GMLK_PLACE_MAPPED;
   kept = a->places[2];
   a->places[2].ticket = 100;

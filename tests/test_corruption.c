@@ -1,6 +1,8 @@
-/* Damage: every field of every record of a lake is given wrong but plausible values, in lakes in
-   which all that can be is, each in a child of its own. gmlake_check has to report it. What it
-   need not report is listed with the reason, and it is shown that the program ends well with it. */
+/* Damage: every number of every record of a lake is given wrong but plausible values, in lakes in
+   which all that can be is, each in a child of its own. gmlake_check has to report it, and to
+   return. What it need not report is listed with the reason, and it is shown that the program ends
+   well with it. Links and the sizes of tables are believed and not damaged here; what two records
+   say of one another is broken in tests/test_invariants.c. */
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE
 #endif
@@ -417,510 +419,203 @@ static void use_up(void) {
 
 /* ---- Fields ---------------------------------------------------------------------------------- */
 
-typedef enum kind {
-  PADDING,
-  PART, /* a record of its own, or several, listed elsewhere */
-  INTEGER,
-  TEXT,
-  FUNCTION,
-  LOCK,
-  OPAQUE, /* the user's or the driver's: not looked into */
-  FIXED,  /* read by every call, so NULL alone is tried */
-  /* pointers to: */
-  TABLE, /* of which there is no other */
-  BLOCK,
-  LINK,
-  WINDOW,
-  NOTE,
-  USED,
-  HOLES,
-  HOLES_TABLE,
-  BINS,
-  WINDOW_TABLE,
-  CHUNKS,
-  SPANS,
-  ARENA,
-  POOL,
-  BUFFER,
-  PLACES,
-  PLACE,
-  STREAM,
-  EVENT,
-  PAGE,
-  BACKEND,
-  OWNER, /* of another lake */
-  OWNER_HOST,
-  OWNER_RECORDS,
-  KINDS
-} kind;
-
 typedef struct field {
   const char *name;
   size_t offset, bytes, stride, count; /* of an array: of an element, and how many */
-  kind is;
 } field;
 
 #define SIZE(type, member) sizeof(((type *)0)->member)
-#define ONE(type, member, is) \
-  { #member, offsetof(type, member), SIZE(type, member), 0, 1, is }
-#define MANY(type, member, is)                                                          \
+#define ONE(type, member) \
+  { #member, offsetof(type, member), SIZE(type, member), 0, 1 }
+#define MANY(type, member)                                                              \
   {                                                                                     \
 #member "[]", offsetof(type, member), SIZE(type, member[0]), SIZE(type, member[0]), \
-        SIZE(type, member) / SIZE(type, member[0]), is                                  \
+        SIZE(type, member) / SIZE(type, member[0])                                      \
   }
-#define EACH(type, array, member, is)                                                   \
+#define EACH(type, array, member)                                                       \
   {                                                                                     \
 #array "[]." #member, offsetof(type, array[0].member), SIZE(type, array[0].member), \
-        SIZE(type, array[0]), SIZE(type, array) / SIZE(type, array[0]), is              \
-  }
-/* so many bytes behind a member that are not used */
-#define GAP(type, member, bytes) \
-  { "", offsetof(type, member) + SIZE(type, member), bytes, 0, 1, PADDING }
-#define GAP_EACH(type, array, member, bytes)                                    \
-  {                                                                             \
-    "", offsetof(type, array[0].member) + SIZE(type, array[0].member), bytes,   \
-        SIZE(type, array[0]), SIZE(type, array) / SIZE(type, array[0]), PADDING \
+        SIZE(type, array[0]), SIZE(type, array) / SIZE(type, array[0])                  \
   }
 
-#define T gmlk_link
-static const field link_fields[] = {ONE(T, prev, LINK), ONE(T, next, LINK)};
-#undef T
 #define T gmlk_block
-static const field block_fields[] = {
-    ONE(T, prev, BLOCK),
-    ONE(T, next, BLOCK),
-    ONE(T, as.link.prev, LINK),
-    ONE(T, as.link.next, LINK),
-    ONE(T, as.fork.less, BLOCK),
-    ONE(T, as.fork.more, BLOCK),
-    ONE(T, as.live.window, WINDOW),
-    ONE(T, as.live.note, NOTE),
-    ONE(T, ticket, INTEGER),
-    ONE(T, at, INTEGER),
-    ONE(T, grains, INTEGER),
-    ONE(T, hole, INTEGER),
-    ONE(T, slack, INTEGER),
-    ONE(T, arena, INTEGER),
-    ONE(T, stream, INTEGER),
-    ONE(T, state, INTEGER),
-    ONE(T, flags, INTEGER),
-};
-#undef T
-#define T gmlk_page
-static const field page_fields[] = {ONE(T, next, PAGE)};
+static const field block_fields[] = {ONE(T, ticket), ONE(T, at),    ONE(T, grains),
+                                     ONE(T, hole),   ONE(T, slack), ONE(T, arena),
+                                     ONE(T, stream), ONE(T, state), ONE(T, flags)};
 #undef T
 #define T gmlk_records
-static const field records_fields[] = {ONE(T, pages, PAGE), ONE(T, unused, BLOCK),
-                                       ONE(T, unused_count, INTEGER), ONE(T, page_count, INTEGER),
-                                       ONE(T, serial, INTEGER)};
+static const field records_fields[] = {ONE(T, unused_count), ONE(T, page_count), ONE(T, serial)};
 #undef T
 #define T gmlk_bins
-static const field holes_fields[] = {
-    ONE(T, words, INTEGER),     MANY(T, bits, INTEGER),      ONE(T, grains, INTEGER),
-    ONE(T, none_from, INTEGER), ONE(T, none_count, INTEGER), ONE(T, count, INTEGER),
-    ONE(T, room, INTEGER),      ONE(T, bin_mask, INTEGER),   GAP(T, bin_mask, 4),
-    ONE(T, seconds, BLOCK),     ONE(T, bins, BINS),          ONE(T, few, PART)};
+static const field holes_fields[] = {ONE(T, words),     MANY(T, bits),      ONE(T, grains),
+                                     ONE(T, none_from), ONE(T, none_count), ONE(T, count),
+                                     ONE(T, room),      ONE(T, bin_mask)};
 #undef T
 #define T gmlk_row
-static const field row_fields[] = {MANY(T, address, INTEGER), MANY(T, block, BLOCK)};
+static const field row_fields[] = {MANY(T, address)};
 #undef T
 #define T gmlk_index
-static const field index_fields[] = {ONE(T, memory, TABLE),      ONE(T, rows, TABLE),
-                                     ONE(T, row_count, INTEGER), ONE(T, count, INTEGER),
-                                     ONE(T, shift, INTEGER),     GAP(T, shift, 4)};
+static const field index_fields[] = {ONE(T, count), ONE(T, shift)};
 #undef T
 #define T gmlk_fence
-static const field fence_fields[] = {ONE(T, event, EVENT), ONE(T, epoch, INTEGER)};
+static const field fence_fields[] = {ONE(T, epoch)};
 #undef T
 #define T gmlk_stream
 static const field stream_fields[] = {
-    ONE(T, value, OPAQUE),           ONE(T, id, INTEGER),           ONE(T, uses, INTEGER),
-    ONE(T, born, INTEGER),           ONE(T, next, INTEGER),         ONE(T, epoch, INTEGER),
-    ONE(T, done, INTEGER),           ONE(T, freed_bytes, INTEGER),  MANY(T, fences, PART),
-    ONE(T, fence_head, INTEGER),     ONE(T, fence_count, INTEGER),  EACH(T, waits, epoch, INTEGER),
-    EACH(T, waits, stream, INTEGER), GAP_EACH(T, waits, stream, 4), ONE(T, wait_next, INTEGER),
-    ONE(T, capture, INTEGER),        ONE(T, arena, INTEGER),        ONE(T, is_capture, INTEGER),
-    ONE(T, is_used, INTEGER),        ONE(T, is_forgotten, INTEGER), ONE(T, is_dirty, INTEGER),
-};
+    ONE(T, id),           ONE(T, uses),          ONE(T, born),           ONE(T, next),
+    ONE(T, epoch),        ONE(T, done),          ONE(T, freed_bytes),    ONE(T, fence_head),
+    ONE(T, fence_count),  EACH(T, waits, epoch), EACH(T, waits, stream), ONE(T, wait_next),
+    ONE(T, capture),      ONE(T, arena),         ONE(T, is_capture),     ONE(T, is_used),
+    ONE(T, is_forgotten), ONE(T, is_dirty)};
 #undef T
 #define T gmlk_streams
 static const field streams_fields[] = {
-    ONE(T, items, TABLE),           ONE(T, count, INTEGER),       ONE(T, capacity, INTEGER),
-    ONE(T, capture_count, INTEGER), ONE(T, live_count, INTEGER),  ONE(T, used_count, INTEGER),
-    ONE(T, lost_count, INTEGER),    ONE(T, ends, INTEGER),        ONE(T, has_none, INTEGER),
-    ONE(T, last_value, OPAQUE),     ONE(T, last, INTEGER),        GAP(T, last, 4),
-    ONE(T, events, TABLE),          ONE(T, event_count, INTEGER), ONE(T, event_capacity, INTEGER),
-    ONE(T, record_count, INTEGER),  ONE(T, queue_first, INTEGER), ONE(T, queue_last, INTEGER),
-    ONE(T, unused, INTEGER),        ONE(T, is_news, INTEGER),
-};
+    ONE(T, count),       ONE(T, capture_count), ONE(T, live_count), ONE(T, used_count),
+    ONE(T, lost_count),  ONE(T, has_none),      ONE(T, last),       ONE(T, event_count),
+    ONE(T, queue_first), ONE(T, queue_last),    ONE(T, unused),     ONE(T, is_news)};
 #undef T
 #define T gmlk_chunk
-static const field chunk_fields[] = {ONE(T, handle, INTEGER), ONE(T, first, BLOCK),
-                                     ONE(T, map_count, INTEGER), ONE(T, mark, INTEGER),
-                                     ONE(T, stuck, INTEGER)};
+static const field chunk_fields[] = {ONE(T, handle), ONE(T, map_count), ONE(T, mark),
+                                     ONE(T, stuck)};
 #undef T
 #define T gmlk_span
-static const field span_fields[] = {ONE(T, at, INTEGER), ONE(T, grains, INTEGER),
-                                    ONE(T, block, BLOCK)};
+static const field span_fields[] = {ONE(T, at), ONE(T, grains)};
 #undef T
 #define T gmlk_windows
-static const field spool_fields[] = {
-    ONE(T, buckets, WINDOW_TABLE),
-    ONE(T, bucket_count, INTEGER),
-    ONE(T, count, INTEGER),
-    ONE(T, number, INTEGER),
-    ONE(T, grains_min, INTEGER),
-    GAP(T, grains_min, 4),
-    ONE(T, oldest, WINDOW),
-    ONE(T, newest, WINDOW),
-    ONE(T, quarantine, WINDOW),
-    ONE(T, bytes, INTEGER),
-    ONE(T, va_head, PART),
-    ONE(T, va_tail, PART),
-    ONE(T, va, HOLES),
-    ONE(T, base, INTEGER),
-    ONE(T, reserved_bytes, INTEGER),
-};
+static const field spool_fields[] = {ONE(T, count), ONE(T, number), ONE(T, grains_min),
+                                     ONE(T, bytes), ONE(T, base),   ONE(T, reserved_bytes)};
 #undef T
 #define T gmlk_arena
 static const field arena_fields[] = {
-    ONE(T, host, OWNER_HOST),
-    ONE(T, records, OWNER_RECORDS),
-    ONE(T, base, INTEGER),
-    ONE(T, reserved_bytes, INTEGER),
-    ONE(T, chunk_bytes, INTEGER),
-    ONE(T, limit_bytes, INTEGER),
-    ONE(T, seal, INTEGER),
-    ONE(T, chunk_log, INTEGER),
-    ONE(T, number, INTEGER),
-    ONE(T, slot_count, INTEGER),
-    ONE(T, slot_limit, INTEGER),
-    ONE(T, slot_capacity, INTEGER),
-    ONE(T, chunks, CHUNKS),
-    ONE(T, scratch, TABLE),
-    ONE(T, scratch_slots, INTEGER),
-    ONE(T, runs, TABLE),
-    ONE(T, tips, TABLE),
-    ONE(T, spans, SPANS),
-    ONE(T, slots, TABLE),
-    ONE(T, head, PART),
-    ONE(T, tail, PART),
-    ONE(T, gaps, BLOCK),
-    ONE(T, bins, HOLES_TABLE),
-    ONE(T, bins_capacity, INTEGER),
-    ONE(T, free_grains, INTEGER),
-    ONE(T, backed_count, INTEGER),
-    ONE(T, stuck_count, INTEGER),
-    ONE(T, stuck_end, INTEGER),
-    GAP(T, stuck_end, 4),
-    ONE(T, live_count, INTEGER),
-    ONE(T, keeps_apart, INTEGER),
-    GAP(T, keeps_apart, 4),
-    ONE(T, windows, PART),
-    ONE(T, pool, POOL),
-    ONE(T, is_bare, INTEGER),
-    GAP(T, is_bare, 4),
-    ONE(T, buffers, BUFFER),
-    ONE(T, void_count, INTEGER),
-};
+    ONE(T, base),       ONE(T, reserved_bytes), ONE(T, chunk_bytes),  ONE(T, limit_bytes),
+    ONE(T, seal),       ONE(T, chunk_log),      ONE(T, number),       ONE(T, slot_count),
+    ONE(T, slot_limit), ONE(T, free_grains),    ONE(T, backed_count), ONE(T, stuck_count),
+    ONE(T, stuck_end),  ONE(T, live_count),     ONE(T, keeps_apart),  ONE(T, is_bare),
+    ONE(T, void_count)};
 #undef T
 #define T gmlk_window
-static const field window_fields[] = {
-    ONE(T, self, PART),
-    ONE(T, address, INTEGER),
-    ONE(T, va, BLOCK),
-    ONE(T, spans, SPANS),
-    ONE(T, span_count, INTEGER),
-    ONE(T, chunk_count, INTEGER),
-    ONE(T, number, INTEGER),
-    ONE(T, bucket_next, WINDOW),
-    ONE(T, bucket_prev, WINDOW),
-    ONE(T, older, WINDOW),
-    ONE(T, newer, WINDOW),
-    ONE(T, blocker, BLOCK),
-    ONE(T, blocker_serial, INTEGER),
-};
+static const field window_fields[] = {ONE(T, address), ONE(T, span_count), ONE(T, chunk_count),
+                                      ONE(T, number), ONE(T, blocker_serial)};
 #undef T
 #define T gmlk_used
-static const field used_fields[] = {ONE(T, stream, INTEGER), GAP(T, stream, 4),
-                                    ONE(T, ticket, INTEGER)};
+static const field used_fields[] = {ONE(T, stream), ONE(T, ticket)};
 #undef T
 #define T gmlk_note
-static const field note_fields[] = {ONE(T, user_data, INTEGER),
-                                    ONE(T, label, OPAQUE),
-                                    ONE(T, used, USED),
-                                    ONE(T, used_count, INTEGER),
-                                    ONE(T, used_capacity, INTEGER),
-                                    ONE(T, block, BLOCK),
-                                    ONE(T, stream, INTEGER),
-                                    GAP(T, stream, 4),
-                                    ONE(T, ticket, INTEGER),
-                                    ONE(T, next, NOTE)};
+static const field note_fields[] = {ONE(T, used_count), ONE(T, stream), ONE(T, ticket)};
 #undef T
 #define T gmlake_pool
-static const field pool_fields[] = {ONE(T, arena, PART),        ONE(T, lake, OWNER),
-                                    ONE(T, label, OPAQUE),      ONE(T, capture_count, INTEGER),
-                                    ONE(T, late_uses, INTEGER), ONE(T, next_dead, POOL)};
+static const field pool_fields[] = {ONE(T, capture_count), ONE(T, late_uses)};
 #undef T
 #define T gmlk_place
-static const field place_fields[] = {ONE(T, next, PLACE),     ONE(T, address, INTEGER),
-                                     ONE(T, ticket, INTEGER), ONE(T, slot, INTEGER),
-                                     ONE(T, seal, INTEGER),   ONE(T, stream, INTEGER),
-                                     ONE(T, state, INTEGER),  ONE(T, mark, INTEGER)};
+static const field place_fields[] = {ONE(T, address), ONE(T, ticket), ONE(T, slot), ONE(T, seal),
+                                     ONE(T, stream),  ONE(T, state),  ONE(T, mark)};
 #undef T
 #define T gmlake_buffer
-static const field buffer_fields[] = {
-    ONE(T, lake, OWNER),    ONE(T, arena, ARENA),         ONE(T, va, BLOCK),
-    ONE(T, places, PLACES), ONE(T, place_count, INTEGER), ONE(T, count, INTEGER),
-    ONE(T, bytes, INTEGER), ONE(T, max_bytes, INTEGER),   ONE(T, user_data, INTEGER),
-    ONE(T, label, OPAQUE),  ONE(T, next, BUFFER),         ONE(T, is_busy, INTEGER),
-    GAP(T, is_busy, 4)};
+static const field buffer_fields[] = {ONE(T, count), ONE(T, bytes), ONE(T, max_bytes),
+                                      ONE(T, is_busy)};
 #undef T
 #define T gmlk_host
-static const field host_fields[] = {ONE(T, hooks.malloc_fn, FUNCTION),
-                                    ONE(T, hooks.free_fn, FUNCTION),
-                                    ONE(T, hooks.user, OPAQUE),
-                                    ONE(T, guest, INTEGER),
-                                    ONE(T, bytes, INTEGER),
-                                    ONE(T, bytes_peak, INTEGER)};
-#undef T
-#define T gmlk_driver
-static const field driver_fields[] = {ONE(T, backend, BACKEND),      ONE(T, owned, BACKEND),
-                                      ONE(T, peers, TABLE),          ONE(T, peer_count, INTEGER),
-                                      ONE(T, handle_types, INTEGER), GAP(T, handle_types, 4),
-                                      ONE(T, stream_id, OPAQUE),     ONE(T, device_wait, OPAQUE)};
-#undef T
-#define T gmlk_process
-static const field process_fields[] = {ONE(T, page, FIXED), ONE(T, id, INTEGER)};
+static const field host_fields[] = {ONE(T, bytes), ONE(T, bytes_peak)};
 #undef T
 #define T gmlake_desc
-static const field desc_fields[] = {
-    ONE(T, device, INTEGER),           GAP(T, device, 4),
-    ONE(T, backend, BACKEND),          ONE(T, flags, INTEGER),
-    ONE(T, cross_stream, INTEGER),     ONE(T, chunk_bytes, INTEGER),
-    ONE(T, stitch_bytes_min, INTEGER), ONE(T, stitched_bytes_max, INTEGER),
-    ONE(T, limit_bytes, INTEGER),      ONE(T, driver_free_bytes_min, INTEGER),
-    ONE(T, arena_bytes, INTEGER),      ONE(T, window_bytes, INTEGER),
-    ONE(T, peer_devices, TABLE),       ONE(T, peer_count, INTEGER),
-    ONE(T, handle_types, INTEGER),     GAP(T, handle_types, 4),
-    ONE(T, host.malloc_fn, FUNCTION),  ONE(T, host.free_fn, FUNCTION),
-    ONE(T, host.user, OPAQUE),         ONE(T, logger.fn, FUNCTION),
-    ONE(T, logger.user, OPAQUE),       ONE(T, oom.fn, FUNCTION),
-    ONE(T, oom.user, OPAQUE),          ONE(T, policy, OPAQUE),
-    ONE(T, observer.fn, FUNCTION),     ONE(T, observer.user, OPAQUE),
-    ONE(T, out_error, OPAQUE),
-};
-#undef T
-#define T gmlake_device_properties
-static const field device_fields[] = {ONE(T, device_bytes, INTEGER),
-                                      ONE(T, granularity_bytes, INTEGER),
-                                      ONE(T, handle_types, INTEGER),
-                                      ONE(T, is_host_memory, INTEGER),
-                                      ONE(T, name, TEXT),
-                                      ONE(T, device, INTEGER),
-                                      ONE(T, device_count, INTEGER)};
-#undef T
-#define T gmlake_error_info
-static const field error_fields[] = {ONE(T, result, INTEGER),
-                                     ONE(T, driver_code, INTEGER),
-                                     ONE(T, call, OPAQUE),
-                                     ONE(T, text, TEXT),
-                                     ONE(T, asked_bytes, INTEGER),
-                                     ONE(T, live_bytes, INTEGER),
-                                     ONE(T, free_bytes, INTEGER),
-                                     ONE(T, stitchable_bytes, INTEGER),
-                                     ONE(T, pending_bytes, INTEGER),
-                                     ONE(T, reserved_bytes, INTEGER),
-                                     ONE(T, limit_bytes, INTEGER),
-                                     ONE(T, driver_free_bytes, INTEGER),
-                                     ONE(T, pool, OPAQUE)};
+static const field desc_fields[] = {ONE(T, device),           ONE(T, cross_stream),
+                                    ONE(T, stitch_bytes_min), ONE(T, stitched_bytes_max),
+                                    ONE(T, limit_bytes),      ONE(T, driver_free_bytes_min)};
 #undef T
 #define T gmlake_stats
 static const field stats_fields[] = {
-    ONE(T, struct_bytes, INTEGER),
-    ONE(T, requested_bytes, INTEGER),
-    ONE(T, requested_bytes_peak, INTEGER),
-    ONE(T, active_bytes, INTEGER),
-    ONE(T, active_bytes_peak, INTEGER),
-    ONE(T, reserved_bytes, INTEGER),
-    ONE(T, reserved_bytes_peak, INTEGER),
-    ONE(T, stitched_bytes, INTEGER),
-    ONE(T, stitched_bytes_peak, INTEGER),
-    ONE(T, pending_bytes, INTEGER),
-    ONE(T, pending_bytes_peak, INTEGER),
-    ONE(T, allocation_count, INTEGER),
-    ONE(T, free_count, INTEGER),
-    MANY(T, state_count, INTEGER),
-    ONE(T, split_count, INTEGER),
-    ONE(T, stitch_count, INTEGER),
-    ONE(T, stitch_reuse_count, INTEGER),
-    ONE(T, stitch_evict_count, INTEGER),
-    ONE(T, chunk_count, INTEGER),
-    ONE(T, driver_call_count, INTEGER),
-    ONE(T, driver_ns, INTEGER),
-    ONE(T, stream_wait_count, INTEGER),
-    ONE(T, host_wait_count, INTEGER),
-    ONE(T, oom_count, INTEGER),
-    ONE(T, quarantined_bytes, INTEGER),
-    ONE(T, live_count, INTEGER),
-    ONE(T, window_count, INTEGER),
-    ONE(T, event_count, INTEGER),
-    ONE(T, metadata_bytes, INTEGER),
-    ONE(T, metadata_bytes_peak, INTEGER),
-    ONE(T, buffer_count, INTEGER),
-    ONE(T, buffer_bytes, INTEGER),
-    ONE(T, buffer_bytes_peak, INTEGER),
-};
+    ONE(T, requested_bytes),    ONE(T, requested_bytes_peak), ONE(T, active_bytes),
+    ONE(T, active_bytes_peak),  ONE(T, reserved_bytes),       ONE(T, reserved_bytes_peak),
+    ONE(T, stitched_bytes),     ONE(T, stitched_bytes_peak),  ONE(T, pending_bytes),
+    ONE(T, pending_bytes_peak), ONE(T, allocation_count),     ONE(T, free_count),
+    ONE(T, chunk_count),        ONE(T, quarantined_bytes),    ONE(T, live_count),
+    ONE(T, window_count),       ONE(T, buffer_count),         ONE(T, buffer_bytes),
+    ONE(T, buffer_bytes_peak)};
 #undef T
 #define T gmlake
-static const field lake_fields[] = {
-    ONE(T, desc, PART),
-    ONE(T, host, PART),
-    ONE(T, driver, PART),
-    ONE(T, device, PART),
-    ONE(T, seal, INTEGER),
-    ONE(T, process, PART),
-    ONE(T, driving, LOCK),
-    ONE(T, gate, FIXED),
-    ONE(T, books, LOCK),
-    GAP(T, books, 3),
-    ONE(T, has_locks, INTEGER),
-    ONE(T, is_barred, INTEGER),
-    ONE(T, lost, INTEGER),
-    ONE(T, records, PART),
-    ONE(T, index, PART),
-    ONE(T, streams, PART),
-    ONE(T, arenas, TABLE),
-    ONE(T, arena_count, INTEGER),
-    ONE(T, arena_capacity, INTEGER),
-    ONE(T, home, PART),
-    ONE(T, pending, NOTE),
-    ONE(T, dead, POOL),
-    ONE(T, stats, PART),
-    ONE(T, error, PART),
-    ONE(T, messages, TABLE),
-    ONE(T, message_count, INTEGER),
-    GAP(T, message_count, 4),
-    ONE(T, callbacks, TABLE),
-    ONE(T, spare_callbacks, TABLE),
-    ONE(T, asks_first, INTEGER),
-    GAP(T, asks_first, 4),
-    ONE(T, request_count, INTEGER),
-    ONE(T, is_watched, INTEGER),
-    ONE(T, is_observed, INTEGER),
-    ONE(T, served, OWNER),
-    ONE(T, view_memory, TABLE),
-    ONE(T, view_bytes, INTEGER),
-};
+static const field lake_fields[] = {ONE(T, seal), ONE(T, is_barred), ONE(T, lost),
+                                    ONE(T, arena_count), ONE(T, message_count)};
 #undef T
-/* tables of pointers */
-static const field window_table_fields[] = {{"[]", 0, sizeof(void *), 0, 1, WINDOW}};
-static const field holes_table_fields[] = {{"[]", 0, sizeof(void *), 0, 1, HOLES}};
-static const field stream_table_fields[] = {{"[]", 0, sizeof(void *), 0, 1, STREAM}};
-static const field arena_table_fields[] = {{"[]", 0, sizeof(void *), 0, 1, ARENA}};
-static const field event_table_fields[] = {{"[]", 0, sizeof(void *), 0, 1, EVENT}};
 
 /* ---- Records, by what they are used for ------------------------------------------------------ */
 
-/* name, what it is called, its fields, the pointers that lead to it, its type */
-#define SHAPES(X)                                                      \
-  X(CLEAN, "clean block", block, BLOCK, gmlk_block)                    \
-  X(TAGGED, "tagged block", block, BLOCK, gmlk_block)                  \
-  X(SECOND, "second block of a run", block, BLOCK, gmlk_block)         \
-  X(IN_RUN, "tagged block in a run", block, BLOCK, gmlk_block)         \
-  X(PINNED, "pinned block", block, BLOCK, gmlk_block)                  \
-  X(LIVE, "live block", block, BLOCK, gmlk_block)                      \
-  X(PIECE, "piece", block, BLOCK, gmlk_block)                          \
-  X(PENDING, "pending block", block, BLOCK, gmlk_block)                \
-  X(UNBACKED, "gap", block, BLOCK, gmlk_block)                         \
-  X(COMMITTED, "committed chunk", block, BLOCK, gmlk_block)            \
-  X(UNUSED, "unused record", block, BLOCK, gmlk_block)                 \
-  X(EDGE, "edge", block, BLOCK, gmlk_block)                            \
-  X(VA_FREE, "free address space", block, BLOCK, gmlk_block)           \
-  X(VA_USED, "address space in use", block, BLOCK, gmlk_block)         \
-  X(LIVE_SELF, "live window's block", block, BLOCK, gmlk_block)        \
-  X(PENDING_SELF, "pending window's block", block, BLOCK, gmlk_block)  \
-  X(IDLE_SELF, "idle window's block", block, BLOCK, gmlk_block)        \
-  X(LOST_SELF, "quarantined window's block", block, BLOCK, gmlk_block) \
-  X(BIN, "bin", link, LINK, gmlk_link)                                 \
-  X(PAGES, "page", page, PAGE, gmlk_page)                              \
-  X(RECORDS, "gmlk_records", records, PADDING, gmlk_records)           \
-  X(POOL_HOLES, "gmlk_bins", holes, HOLES, gmlk_bins)                  \
-  X(INDEX, "gmlk_index", index, PADDING, gmlk_index)                   \
-  X(ROW, "gmlk_row", row, PADDING, gmlk_row)                           \
-  X(FENCE, "fence", fence, PADDING, gmlk_fence)                        \
-  X(OLD_FENCE, "fence not in use", fence, PADDING, gmlk_fence)         \
-  X(STREAM_USED, "stream", stream, STREAM, gmlk_stream)                \
-  X(STREAM_CAPTURED, "captured stream", stream, STREAM, gmlk_stream)   \
-  X(STREAM_FORGOTTEN, "forgotten stream", stream, STREAM, gmlk_stream) \
-  X(STREAM_CAPTURE, "capture", stream, STREAM, gmlk_stream)            \
-  X(STREAM_UNUSED, "number not in use", stream, STREAM, gmlk_stream)   \
-  X(ALL_STREAMS, "gmlk_streams", streams, PADDING, gmlk_streams)       \
-  X(CHUNK, "chunk", chunk, CHUNKS, gmlk_chunk)                         \
-  X(SLOT, "slot without memory", chunk, CHUNKS, gmlk_chunk)            \
-  X(STUCK, "quarantined slot", chunk, CHUNKS, gmlk_chunk)              \
-  X(SLOT_BEHIND, "slot behind the end", chunk, CHUNKS, gmlk_chunk)     \
-  X(LIVE_SPAN, "live window's span", span, SPANS, gmlk_span)           \
-  X(IDLE_SPAN, "idle window's span", span, SPANS, gmlk_span)           \
-  X(LOST_SPAN, "quarantined window's span", span, SPANS, gmlk_span)    \
-  X(SPOOL, "gmlk_windows", spool, PADDING, gmlk_windows)               \
-  X(HOME, "gmlk_arena", arena, ARENA, gmlk_arena)                      \
-  X(LIVE_WINDOW, "live window", window, WINDOW, gmlk_window)           \
-  X(IDLE_WINDOW, "idle window", window, WINDOW, gmlk_window)           \
-  X(LOST_WINDOW, "quarantined window", window, WINDOW, gmlk_window)    \
-  X(LIVE_USED, "live block's use", used, PADDING, gmlk_used)           \
-  X(PENDING_USED, "pending block's use", used, PADDING, gmlk_used)     \
-  X(LIVE_NOTE, "live block's note", note, NOTE, gmlk_note)             \
-  X(PENDING_NOTE, "pending block's note", note, NOTE, gmlk_note)       \
-  X(LIVE_POOL, "pool", pool, POOL, gmlake_pool)                        \
-  X(DEAD_POOL, "dead pool", pool, POOL, gmlake_pool)                   \
-  X(FRONT_PLACE, "front's place", place, PLACES, gmlk_place)           \
-  X(KEPT_PLACE, "place behind a front", place, PLACES, gmlk_place)     \
-  X(EMPTY_PLACE, "empty place", place, PLACES, gmlk_place)             \
-  X(LIVE_BUFFER, "buffer", buffer, BUFFER, gmlake_buffer)              \
-  X(VOID_BUFFER, "destroyed buffer", buffer, BUFFER, gmlake_buffer)    \
-  X(HOST, "gmlk_host", host, PADDING, gmlk_host)                       \
-  X(DRIVER, "gmlk_driver", driver, PADDING, gmlk_driver)               \
-  X(PROCESS, "gmlk_process", process, PADDING, gmlk_process)           \
-  X(DESC, "desc", desc, PADDING, gmlake_desc)                          \
-  X(DEVICE, "device", device, PADDING, gmlake_device_properties)       \
-  X(LAST_ERROR, "error", error, PADDING, gmlake_error_info)            \
-  X(STATS, "stats", stats, PADDING, gmlake_stats)                      \
-  X(LAKE, "gmlake", lake, PADDING, gmlake)                             \
-  X(BUCKETS, "table of sizes", window_table, PADDING, void *)          \
-  X(POOLS, "table of pools", holes_table, PADDING, void *)             \
-  X(STREAM_ITEMS, "table of streams", stream_table, PADDING, void *)   \
-  X(EVENTS, "table of events", event_table, PADDING, void *)           \
-  X(ARENAS, "table of arenas", arena_table, PADDING, void *)
+/* name, what it is called, its fields, its type */
+#define SHAPES(X)                                               \
+  X(CLEAN, "clean block", block, gmlk_block)                    \
+  X(TAGGED, "tagged block", block, gmlk_block)                  \
+  X(SECOND, "second block of a run", block, gmlk_block)         \
+  X(IN_RUN, "tagged block in a run", block, gmlk_block)         \
+  X(PINNED, "pinned block", block, gmlk_block)                  \
+  X(LIVE, "live block", block, gmlk_block)                      \
+  X(PIECE, "piece", block, gmlk_block)                          \
+  X(PENDING, "pending block", block, gmlk_block)                \
+  X(UNBACKED, "gap", block, gmlk_block)                         \
+  X(COMMITTED, "committed chunk", block, gmlk_block)            \
+  X(UNUSED, "unused record", block, gmlk_block)                 \
+  X(EDGE, "edge", block, gmlk_block)                            \
+  X(VA_FREE, "free address space", block, gmlk_block)           \
+  X(VA_USED, "address space in use", block, gmlk_block)         \
+  X(LIVE_SELF, "live window's block", block, gmlk_block)        \
+  X(PENDING_SELF, "pending window's block", block, gmlk_block)  \
+  X(IDLE_SELF, "idle window's block", block, gmlk_block)        \
+  X(LOST_SELF, "quarantined window's block", block, gmlk_block) \
+  X(RECORDS, "gmlk_records", records, gmlk_records)             \
+  X(POOL_HOLES, "gmlk_bins", holes, gmlk_bins)                  \
+  X(INDEX, "gmlk_index", index, gmlk_index)                     \
+  X(ROW, "gmlk_row", row, gmlk_row)                             \
+  X(FENCE, "fence", fence, gmlk_fence)                          \
+  X(OLD_FENCE, "fence not in use", fence, gmlk_fence)           \
+  X(STREAM_USED, "stream", stream, gmlk_stream)                 \
+  X(STREAM_CAPTURED, "captured stream", stream, gmlk_stream)    \
+  X(STREAM_FORGOTTEN, "forgotten stream", stream, gmlk_stream)  \
+  X(STREAM_CAPTURE, "capture", stream, gmlk_stream)             \
+  X(STREAM_UNUSED, "number not in use", stream, gmlk_stream)    \
+  X(ALL_STREAMS, "gmlk_streams", streams, gmlk_streams)         \
+  X(CHUNK, "chunk", chunk, gmlk_chunk)                          \
+  X(SLOT, "slot without memory", chunk, gmlk_chunk)             \
+  X(STUCK, "quarantined slot", chunk, gmlk_chunk)               \
+  X(SLOT_BEHIND, "slot behind the end", chunk, gmlk_chunk)      \
+  X(LIVE_SPAN, "live window's span", span, gmlk_span)           \
+  X(IDLE_SPAN, "idle window's span", span, gmlk_span)           \
+  X(LOST_SPAN, "quarantined window's span", span, gmlk_span)    \
+  X(SPOOL, "gmlk_windows", spool, gmlk_windows)                 \
+  X(HOME, "gmlk_arena", arena, gmlk_arena)                      \
+  X(LIVE_WINDOW, "live window", window, gmlk_window)            \
+  X(IDLE_WINDOW, "idle window", window, gmlk_window)            \
+  X(LOST_WINDOW, "quarantined window", window, gmlk_window)     \
+  X(LIVE_USED, "live block's use", used, gmlk_used)             \
+  X(PENDING_USED, "pending block's use", used, gmlk_used)       \
+  X(LIVE_NOTE, "live block's note", note, gmlk_note)            \
+  X(PENDING_NOTE, "pending block's note", note, gmlk_note)      \
+  X(LIVE_POOL, "pool", pool, gmlake_pool)                       \
+  X(DEAD_POOL, "dead pool", pool, gmlake_pool)                  \
+  X(FRONT_PLACE, "front's place", place, gmlk_place)            \
+  X(KEPT_PLACE, "place behind a front", place, gmlk_place)      \
+  X(EMPTY_PLACE, "empty place", place, gmlk_place)              \
+  X(LIVE_BUFFER, "buffer", buffer, gmlake_buffer)               \
+  X(VOID_BUFFER, "destroyed buffer", buffer, gmlake_buffer)     \
+  X(HOST, "gmlk_host", host, gmlk_host)                         \
+  X(DESC, "desc", desc, gmlake_desc)                            \
+  X(STATS, "stats", stats, gmlake_stats)                        \
+  X(LAKE, "gmlake", lake, gmlake)
 
-#define SHAPE_NAME(name, called, fields, pointer, type) SHAPE_##name,
+#define SHAPE_NAME(name, called, fields, type) SHAPE_##name,
 typedef enum shape { SHAPES(SHAPE_NAME) SHAPE_COUNT } shape;
 
 static const struct shape_row {
-  const char *called, *type;
+  const char *called;
   const field *fields;
-  size_t field_count, bytes;
-  kind pointer;
+  size_t field_count;
 } shapes[] = {
-#define SHAPE_ROW(name, called, fields, pointer, type) \
-  {called, #type, fields##_fields, sizeof(fields##_fields) / sizeof(field), sizeof(type), pointer},
+#define SHAPE_ROW(name, called, fields, type) \
+  {called, fields##_fields, sizeof(fields##_fields) / sizeof(field)},
     SHAPES(SHAPE_ROW)};
 
 #define INSTANCES_MAX 8
-#define POINTERS_MAX 12
 
 static void *instances[WORLDS][SHAPE_COUNT][INSTANCES_MAX];
 static size_t instance_counts[WORLDS][SHAPE_COUNT];
-static void *pointers[WORLDS][KINDS][POINTERS_MAX]; /* valid ones of a kind, to be put elsewhere */
-static size_t pointer_counts[WORLDS][KINDS];
 static size_t at_world;
-
-static void note_pointer(kind is, const void *ptr) {
-  size_t *count = &pointer_counts[at_world][is], i;
-  for (i = 0; i < *count; i++)
-    if (pointers[at_world][is][i] == ptr) return;
-  if (ptr && *count < POINTERS_MAX) pointers[at_world][is][(*count)++] = (void *)(uintptr_t)ptr;
-}
 
 /* One more record of a shape: the first four are taken, and the last four. */
 static void found(shape which, const void *record) {
@@ -931,7 +626,6 @@ static void found(shape which, const void *record) {
   else
     ++*count;
   instances[at_world][which][at] = (void *)(uintptr_t)record;
-  if (*count < 3 && shapes[which].pointer != PADDING) note_pointer(shapes[which].pointer, record);
 }
 
 static shape shape_of_tile(const gmlk_block *b) {
@@ -959,7 +653,6 @@ static void find_note(const gmlk_note *note, int is_pending) {
   size_t i;
   if (!note) return;
   found(is_pending ? SHAPE_PENDING_NOTE : SHAPE_LIVE_NOTE, note);
-  note_pointer(USED, note->used);
   for (i = 0; i < note->used_count; i++)
     found(is_pending ? SHAPE_PENDING_USED : SHAPE_LIVE_USED, &note->used[i]);
 }
@@ -987,18 +680,10 @@ static void find_windows(const gmlk_arena *a) {
     find_window(w, SHAPE_LOST_WINDOW, SHAPE_LOST_SELF, SHAPE_LOST_SPAN);
 }
 
-static void find_holes(const gmlk_bins *holes) {
-  unsigned bin;
-  found(SHAPE_POOL_HOLES, holes);
-  found(SHAPE_BIN, &holes->few);
-  for (bin = 0; bin < GMLK_BINS && holes->bin_mask; bin++)
-    if (bin == 7 || holes->bins[bin].next != &holes->bins[bin]) found(SHAPE_BIN, &holes->bins[bin]);
-  note_pointer(BINS, holes->bins);
-}
+static void find_holes(const gmlk_bins *holes) { found(SHAPE_POOL_HOLES, holes); }
 
 static void find_chunks(const gmlk_arena *a) {
   size_t slot;
-  note_pointer(CHUNKS, a->chunks);
   for (slot = 0; slot < a->slot_capacity; slot++) {
     const gmlk_chunk *chunk = &a->chunks[slot];
     found(chunk->stuck            ? SHAPE_STUCK
@@ -1019,21 +704,14 @@ static void find_buffers(const gmlk_arena *a) {
             : b->places[i].state ? SHAPE_KEPT_PLACE
                                  : SHAPE_EMPTY_PLACE,
             &b->places[i]);
-    note_pointer(PLACE, b->places);
   }
 }
 
 static void find_tables(const gmlk_arena *a) {
   size_t i;
-  note_pointer(HOLES_TABLE, a->bins);
-  note_pointer(WINDOW_TABLE, a->windows.buckets);
-  note_pointer(SPANS, a->spans);
   for (i = 0; i < a->bins_capacity; i++) {
-    if (i < 4 || !a->bins[i] || i + 1 == a->bins_capacity) found(SHAPE_POOLS, &a->bins[i]);
     if (a->bins[i]) find_holes(a->bins[i]);
   }
-  for (i = 0; i < a->windows.bucket_count; i++)
-    if (a->windows.buckets[i] || i < 2) found(SHAPE_BUCKETS, &a->windows.buckets[i]);
 }
 
 static void find_arena(const gmlk_arena *a) {
@@ -1046,7 +724,6 @@ static void find_arena(const gmlk_arena *a) {
     found(shape_of_tile(b), b);
     if (b->state == GMLK_LIVE || b->state == GMLK_PENDING)
       find_note(b->as.live.note, b->state == GMLK_PENDING);
-    note_pointer(LINK, &b->as.link);
   }
   for (b = a->windows.va_head.next; b != &a->windows.va_tail; b = b->next)
     found(b->state == GMLK_FREE ? SHAPE_VA_FREE : SHAPE_VA_USED, b);
@@ -1061,7 +738,6 @@ static void find_streams(const gmlk_streams *all) {
   for (i = 0; i < all->capacity; i++) {
     const gmlk_stream *s = all->items[i];
     unsigned head = s ? s->fence_head : 0;
-    if (i < 3 || !s) found(SHAPE_STREAM_ITEMS, &all->items[i]);
     if (!s) continue;
     found(!s->is_used       ? SHAPE_STREAM_UNUSED
           : s->is_capture   ? SHAPE_STREAM_CAPTURE
@@ -1072,51 +748,33 @@ static void find_streams(const gmlk_streams *all) {
     if (s->fence_count) {
       found(SHAPE_FENCE, &s->fences[head]);
       found(SHAPE_FENCE, &s->fences[(head + s->fence_count - 1) % GMLK_FENCES]);
-      note_pointer(EVENT, s->fences[head].event);
     }
     found(SHAPE_OLD_FENCE, &s->fences[(head + s->fence_count) % GMLK_FENCES]);
   }
   for (i = 0; i <= all->event_count && i < all->event_capacity; i++) {
-    found(SHAPE_EVENTS, &all->events[i]);
-    note_pointer(EVENT, all->events[i]);
   }
 }
-
-static int do_nothing(void) { return 0; }
 
 static void find_lake(gmlake *l) {
   const gmlake_pool *dead;
   const gmlk_block *unused = l->records.unused;
-  const gmlk_page *page;
   size_t i;
   for (i = 0; i < l->arena_capacity; i++) {
-    found(SHAPE_ARENAS, &l->arenas[i]);
     if (!l->arenas[i]) continue;
     find_arena(l->arenas[i]);
     if (l->arenas[i]->pool) found(SHAPE_LIVE_POOL, l->arenas[i]->pool);
   }
   for (dead = l->dead; dead; dead = dead->next_dead) found(SHAPE_DEAD_POOL, dead);
   for (i = 0; i < 3 && unused; i++, unused = unused->next) found(SHAPE_UNUSED, unused);
-  for (page = l->records.pages; page; page = page->next) found(SHAPE_PAGES, page);
   for (i = 0; i < l->index.row_count; i++) found(SHAPE_ROW, &l->index.rows[i]);
   find_streams(&l->streams);
   found(SHAPE_RECORDS, &l->records);
   found(SHAPE_INDEX, &l->index);
   found(SHAPE_ALL_STREAMS, &l->streams);
   found(SHAPE_HOST, &l->host);
-  found(SHAPE_DRIVER, &l->driver);
-  found(SHAPE_PROCESS, &l->process);
   found(SHAPE_DESC, &l->desc);
-  found(SHAPE_DEVICE, &l->device);
-  found(SHAPE_LAST_ERROR, &l->error);
   found(SHAPE_STATS, &l->stats);
   found(SHAPE_LAKE, l);
-  note_pointer(BACKEND, worlds[!at_world].mock);
-  note_pointer(OWNER, worlds[!at_world].lake);
-  note_pointer(OWNER_HOST, &worlds[!at_world].lake->host);
-  note_pointer(OWNER_RECORDS, &worlds[!at_world].lake->records);
-  note_pointer(FUNCTION, (void *)(uintptr_t)&do_nothing);
-  note_pointer(OPAQUE, "another");
 }
 
 /* ---- What need not be reported --------------------------------------------------------------- */
@@ -1140,23 +798,17 @@ static const struct exception {
     {SHAPE_TAGGED, "ticket", LEGAL, "any epoch of the stream up to the open one is a tag"},
     {SHAPE_TAGGED, "flags", LEGAL,
      "what a policy keeps apart may have no neighbour to be joined with"},
-    {SHAPE_IN_RUN, "as.link.prev", HARMLESS, "the run stands in its pool by its first block"},
-    {SHAPE_IN_RUN, "as.link.next", HARMLESS, "the run stands in its pool by its first block"},
     {SHAPE_SECOND, "slack", HARMLESS, "not read while nobody owns it"},
     {SHAPE_SECOND, "ticket", LEGAL, "any epoch of the stream up to the open one is a tag"},
     {SHAPE_SECOND, "flags", LEGAL,
      "what a policy keeps apart may have no neighbour to be joined with"},
     {SHAPE_IN_RUN, "slack", HARMLESS, "not read while nobody owns it"},
     {SHAPE_IN_RUN, "ticket", LEGAL, "any epoch of the stream up to the open one is a tag"},
-    {SHAPE_PINNED, "as.link.prev", HARMLESS, "stands in no pool"},
-    {SHAPE_PINNED, "as.link.next", HARMLESS, "stands in no pool"},
     {SHAPE_PINNED, "slack", HARMLESS, "not read while nobody owns it"},
-    {SHAPE_LIVE, "as.live.note", A_CALLS, "with locks it may be lost to a call under way"},
     {SHAPE_LIVE, "ticket", HARMLESS,
      "names an ownership: at worst a window that is blocked is asked in vain, or not"},
     {SHAPE_LIVE, "stream", LEGAL, "only tells the user what he asked for"},
     {SHAPE_LIVE, "flags", LEGAL, "what the user asked for"},
-    {SHAPE_PIECE, "as.live.note", HARMLESS, "the window's own block has the note"},
     {SHAPE_PIECE, "ticket", HARMLESS,
      "names an ownership: at worst a window that is blocked is asked in vain, or not"},
     {SHAPE_PIECE, "slack", HARMLESS, "the window's own block has it"},
@@ -1171,14 +823,9 @@ static const struct exception {
     {SHAPE_UNBACKED, "slack", HARMLESS, "overwritten when there is memory"},
     {SHAPE_UNBACKED, "stream", HARMLESS, "overwritten when there is memory"},
     {SHAPE_UNBACKED, "flags", HARMLESS, "overwritten when there is memory"},
-    {SHAPE_COMMITTED, "as.link.prev", HARMLESS, "stands in no pool"},
-    {SHAPE_COMMITTED, "as.link.next", HARMLESS, "stands in no pool"},
     {SHAPE_COMMITTED, "ticket", HARMLESS, "names an ownership: no window asks for it"},
     {SHAPE_COMMITTED, "slack", HARMLESS, "not read of a chunk"},
     {SHAPE_COMMITTED, "stream", HARMLESS, "overwritten when it is given up"},
-    {SHAPE_UNUSED, "prev", HARMLESS, "overwritten when it is taken"},
-    {SHAPE_UNUSED, "as.link.prev", HARMLESS, "overwritten when it is taken"},
-    {SHAPE_UNUSED, "as.link.next", HARMLESS, "overwritten when it is taken"},
     {SHAPE_UNUSED, "ticket", HARMLESS, "overwritten when it is taken"},
     {SHAPE_UNUSED, "at", HARMLESS, "overwritten when it is taken"},
     {SHAPE_UNUSED, "grains", HARMLESS, "overwritten when it is taken"},
@@ -1187,23 +834,22 @@ static const struct exception {
     {SHAPE_UNUSED, "arena", HARMLESS, "overwritten when it is taken"},
     {SHAPE_UNUSED, "stream", HARMLESS, "overwritten when it is taken"},
     {SHAPE_UNUSED, "flags", HARMLESS, "overwritten when it is taken"},
+    {SHAPE_EDGE, "ticket", HARMLESS, "not read of an edge"},
+    {SHAPE_EDGE, "grains", HARMLESS, "not read of an edge"},
+    {SHAPE_EDGE, "hole", HARMLESS, "not read of an edge"},
+    {SHAPE_EDGE, "slack", HARMLESS, "not read of an edge"},
+    {SHAPE_EDGE, "arena", HARMLESS, "not read of an edge"},
+    {SHAPE_EDGE, "stream", HARMLESS, "not read of an edge"},
+    {SHAPE_EDGE, "flags", HARMLESS, "not read of an edge"},
     {SHAPE_VA_FREE, "ticket", HARMLESS, "not read of address space"},
     {SHAPE_VA_FREE, "slack", HARMLESS, "overwritten when it is taken"},
     {SHAPE_VA_FREE, "flags", HARMLESS, "not read of address space"},
-    {SHAPE_VA_USED, "as.link.prev", HARMLESS, "stands in no pool"},
-    {SHAPE_VA_USED, "as.link.next", HARMLESS, "stands in no pool"},
     {SHAPE_VA_USED, "ticket", HARMLESS, "not read of address space"},
     {SHAPE_VA_USED, "flags", HARMLESS, "not read of address space"},
-    {SHAPE_LIVE_SELF, "prev", HARMLESS, "a window's own block is in no tiling and no pool"},
-    {SHAPE_LIVE_SELF, "next", HARMLESS, "a window's own block is in no tiling and no pool"},
     {SHAPE_LIVE_SELF, "at", HARMLESS, "a window's own block is in no tiling and no pool"},
     {SHAPE_LIVE_SELF, "hole", HARMLESS, "a window's own block is in no tiling and no pool"},
-    {SHAPE_PENDING_SELF, "prev", HARMLESS, "a window's own block is in no tiling and no pool"},
-    {SHAPE_PENDING_SELF, "next", HARMLESS, "a window's own block is in no tiling and no pool"},
     {SHAPE_PENDING_SELF, "at", HARMLESS, "a window's own block is in no tiling and no pool"},
     {SHAPE_PENDING_SELF, "hole", HARMLESS, "a window's own block is in no tiling and no pool"},
-    {SHAPE_IDLE_SELF, "prev", HARMLESS, "a window's own block is in no tiling and no pool"},
-    {SHAPE_IDLE_SELF, "next", HARMLESS, "a window's own block is in no tiling and no pool"},
     {SHAPE_IDLE_SELF, "at", HARMLESS, "a window's own block is in no tiling and no pool"},
     {SHAPE_IDLE_SELF, "hole", HARMLESS, "a window's own block is in no tiling and no pool"},
     {SHAPE_LIVE_SELF, "ticket", HARMLESS, "names an ownership: no window asks for it"},
@@ -1214,16 +860,10 @@ static const struct exception {
     {SHAPE_PENDING_SELF, "stream", HARMLESS, "its note has the tag to come"},
     {SHAPE_PENDING_SELF, "flags", HARMLESS,
      "what the user asked for, and what is done with it is decided"},
-    {SHAPE_IDLE_SELF, "as.live.window", HARMLESS, "overwritten when the window is taken"},
-    {SHAPE_IDLE_SELF, "as.live.note", HARMLESS, "overwritten when the window is taken"},
     {SHAPE_IDLE_SELF, "ticket", LEGAL, "any epoch of the stream up to the open one is a tag"},
     {SHAPE_IDLE_SELF, "slack", HARMLESS, "overwritten when the window is taken"},
     {SHAPE_IDLE_SELF, "stream", LEGAL, "a window may have been used last on any stream"},
     {SHAPE_IDLE_SELF, "flags", HARMLESS, "overwritten when the window is taken"},
-    {SHAPE_LOST_SELF, "prev", HARMLESS, "a quarantined window is never taken again"},
-    {SHAPE_LOST_SELF, "next", HARMLESS, "a quarantined window is never taken again"},
-    {SHAPE_LOST_SELF, "as.live.window", HARMLESS, "a quarantined window is never taken again"},
-    {SHAPE_LOST_SELF, "as.live.note", HARMLESS, "a quarantined window is never taken again"},
     {SHAPE_LOST_SELF, "ticket", HARMLESS, "a quarantined window is never taken again"},
     {SHAPE_LOST_SELF, "at", HARMLESS, "a quarantined window is never taken again"},
     {SHAPE_LOST_SELF, "hole", HARMLESS, "a quarantined window is never taken again"},
@@ -1231,9 +871,7 @@ static const struct exception {
     {SHAPE_LOST_SELF, "stream", HARMLESS, "a quarantined window is never taken again"},
     {SHAPE_LOST_SELF, "state", HARMLESS, "a quarantined window is never taken again"},
     {SHAPE_LOST_SELF, "flags", HARMLESS, "a quarantined window is never taken again"},
-    {SHAPE_OLD_FENCE, "event", HARMLESS, "not read outside the ring"},
     {SHAPE_OLD_FENCE, "epoch", HARMLESS, "not read outside the ring"},
-    {SHAPE_STREAM_USED, "value", LEGAL, "the driver's name of a stream"},
     {SHAPE_STREAM_USED, "epoch", LEGAL,
      "of a stream on which something was freed any later epoch may be open"},
     {SHAPE_STREAM_USED, "done", LEGAL, "any epoch before the fences may be the last one known"},
@@ -1256,7 +894,6 @@ static const struct exception {
     {SHAPE_STREAM_CAPTURED, "waits[].stream", LEGAL, "any stream may have been waited for"},
     {SHAPE_STREAM_CAPTURED, "wait_next", HARMLESS, "at worst a wait is forgotten, and done again"},
     {SHAPE_STREAM_CAPTURED, "is_dirty", HARMLESS, "at worst an event too many"},
-    {SHAPE_STREAM_FORGOTTEN, "value", HARMLESS, "not read of a stream that is forgotten"},
     {SHAPE_STREAM_FORGOTTEN, "freed_bytes", HARMLESS, "not read of a stream that is forgotten"},
     {SHAPE_STREAM_FORGOTTEN, "born", LEGAL, "before the blocks that it has"},
     {SHAPE_STREAM_FORGOTTEN, "waits[].stream", HARMLESS, "not read of a stream that is forgotten"},
@@ -1267,23 +904,17 @@ static const struct exception {
     {SHAPE_STREAM_CAPTURE, "waits[].stream", HARMLESS, "not read of a capture"},
     {SHAPE_STREAM_CAPTURE, "wait_next", HARMLESS, "not read of a capture"},
     {SHAPE_STREAM_CAPTURE, "arena", HARMLESS, "not read of a capture"},
-    {SHAPE_STREAM_UNUSED, "value", HARMLESS, "not read of a number that is not in use"},
     {SHAPE_STREAM_UNUSED, "freed_bytes", HARMLESS, "not read of a number that is not in use"},
     {SHAPE_STREAM_UNUSED, "fence_head", HARMLESS, "not read of a number that is not in use"},
     {SHAPE_STREAM_UNUSED, "waits[].stream", HARMLESS, "not read of a number that is not in use"},
     {SHAPE_STREAM_UNUSED, "wait_next", HARMLESS, "not read of a number that is not in use"},
     {SHAPE_STREAM_UNUSED, "arena", HARMLESS, "not read of a number that is not in use"},
     {SHAPE_ALL_STREAMS, "last", HARMLESS, "at worst the stream is looked for"},
-    {SHAPE_ALL_STREAMS, "record_count", HARMLESS, "counts what was"},
     {SHAPE_ALL_STREAMS, "has_none", HARMLESS, "at worst an event too many, or too few"},
     {SHAPE_ALL_STREAMS, "is_news", HARMLESS, "at worst a walk too many, or later"},
     {SHAPE_CHUNK, "handle", LEGAL, "the driver's name of memory"},
     {SHAPE_STUCK, "handle", LEGAL, "the driver's name of memory"},
-    {SHAPE_STUCK, "first", HARMLESS, "not read behind the end"},
     {SHAPE_STUCK, "stuck", LEGAL, "whether it is mapped only the driver can tell"},
-    {SHAPE_SLOT_BEHIND, "first", HARMLESS, "not read behind the end"},
-    {SHAPE_IDLE_SPAN, "block", HARMLESS, "overwritten when the window is taken"},
-    {SHAPE_LOST_SPAN, "block", HARMLESS, "a quarantined window is never taken again"},
     {SHAPE_POOL_HOLES, "none_from", LEGAL, "there may be none of other sizes too"},
     {SHAPE_POOL_HOLES, "none_count", LEGAL, "there may be none of other sizes too"},
     {SHAPE_SPOOL, "number", HARMLESS, "any that is no window's, or larger"},
@@ -1291,98 +922,44 @@ static const struct exception {
     {SHAPE_SPOOL, "base", LEGAL, "the driver's address, where nothing is mapped yet"},
     {SHAPE_RECORDS, "serial", HARMLESS, "any that is no block's, or larger"},
     {SHAPE_LIVE_WINDOW, "number", HARMLESS, "only names it to a policy"},
-    {SHAPE_LIVE_WINDOW, "bucket_next", HARMLESS, "not read while it is live"},
-    {SHAPE_LIVE_WINDOW, "bucket_prev", HARMLESS, "not read while it is live"},
-    {SHAPE_LIVE_WINDOW, "older", HARMLESS, "not read while it is live"},
-    {SHAPE_LIVE_WINDOW, "newer", HARMLESS, "not read while it is live"},
-    {SHAPE_LIVE_WINDOW, "blocker", HARMLESS, "at worst the window is asked in vain, or not"},
     {SHAPE_LIVE_WINDOW, "blocker_serial", HARMLESS, "at worst the window is asked in vain, or not"},
     {SHAPE_IDLE_WINDOW, "number", HARMLESS, "only names it to a policy"},
-    {SHAPE_IDLE_WINDOW, "blocker", HARMLESS, "at worst the window is asked in vain, or not"},
     {SHAPE_IDLE_WINDOW, "blocker_serial", HARMLESS, "at worst the window is asked in vain, or not"},
     {SHAPE_LOST_WINDOW, "number", HARMLESS, "only names it to a policy"},
-    {SHAPE_LOST_WINDOW, "bucket_prev", HARMLESS, "it is in no bucket"},
-    {SHAPE_LOST_WINDOW, "older", HARMLESS, "it is in no list by age"},
-    {SHAPE_LOST_WINDOW, "newer", HARMLESS, "it is in no list by age"},
-    {SHAPE_LOST_WINDOW, "blocker", HARMLESS, "nobody asks for it"},
     {SHAPE_LOST_WINDOW, "blocker_serial", HARMLESS, "nobody asks for it"},
     {SHAPE_LIVE_USED, "stream", HARMLESS, "not read where the number is another's by now"},
     {SHAPE_LIVE_USED, "ticket", HARMLESS, "overwritten when the block is freed"},
     {SHAPE_PENDING_USED, "stream", LEGAL, "the user may have recorded any stream"},
     {SHAPE_PENDING_USED, "ticket", LEGAL,
      "any epoch of the stream up to the open one may be waited for"},
-    {SHAPE_LIVE_NOTE, "user_data", HARMLESS, "the user's"},
-    {SHAPE_LIVE_NOTE, "label", HARMLESS, "the user's"},
     {SHAPE_LIVE_NOTE, "used_count", HARMLESS, "the last use's number may be another's by now"},
     {SHAPE_LIVE_NOTE, "stream", HARMLESS, "overwritten when the block is freed"},
     {SHAPE_LIVE_NOTE, "ticket", HARMLESS, "overwritten when the block is freed"},
-    {SHAPE_LIVE_NOTE, "next", HARMLESS, "overwritten when the block is freed"},
-    {SHAPE_PENDING_NOTE, "user_data", HARMLESS, "the user's"},
-    {SHAPE_PENDING_NOTE, "label", HARMLESS, "the user's"},
     {SHAPE_PENDING_NOTE, "used_count", LEGAL, "the user may have recorded fewer streams"},
     {SHAPE_PENDING_NOTE, "stream", LEGAL, "the block may have been freed on any stream"},
     {SHAPE_PENDING_NOTE, "ticket", LEGAL, "any epoch of the stream up to the open one is a tag"},
-    {SHAPE_LIVE_POOL, "label", HARMLESS, "the user's"},
     {SHAPE_LIVE_POOL, "late_uses", LEGAL, "any streams may have used a graph's memory"},
-    {SHAPE_LIVE_POOL, "next_dead", HARMLESS, "overwritten when the pool dies"},
-    {SHAPE_DEAD_POOL, "label", HARMLESS, "the user's"},
-    {SHAPE_FRONT_PLACE, "next", HARMLESS, "overwritten when it is to be unmapped"},
     {SHAPE_FRONT_PLACE, "ticket", HARMLESS, "overwritten when it is given up"},
     {SHAPE_FRONT_PLACE, "seal", HARMLESS, "overwritten when it is given up"},
     {SHAPE_FRONT_PLACE, "stream", HARMLESS, "overwritten when it is given up"},
-    {SHAPE_KEPT_PLACE, "next", HARMLESS, "overwritten when it is to be unmapped"},
-    {SHAPE_EMPTY_PLACE, "next", HARMLESS, "overwritten when it is to be unmapped"},
     {SHAPE_EMPTY_PLACE, "ticket", HARMLESS, "overwritten when it is mapped"},
     {SHAPE_EMPTY_PLACE, "slot", HARMLESS, "overwritten when it is mapped"},
     {SHAPE_EMPTY_PLACE, "seal", HARMLESS, "overwritten when it is mapped"},
     {SHAPE_EMPTY_PLACE, "stream", HARMLESS, "overwritten when it is mapped"},
     {SHAPE_LIVE_BUFFER, "max_bytes", LEGAL, "the user may have asked for it"},
-    {SHAPE_LIVE_BUFFER, "user_data", HARMLESS, "the user's"},
-    {SHAPE_LIVE_BUFFER, "label", HARMLESS, "the user's"},
     {SHAPE_VOID_BUFFER, "max_bytes", HARMLESS, "not read of a buffer that is destroyed"},
-    {SHAPE_VOID_BUFFER, "user_data", HARMLESS, "the user's"},
-    {SHAPE_VOID_BUFFER, "label", HARMLESS, "the user's"},
+    {SHAPE_DEAD_POOL, "late_uses", HARMLESS, "not read of a pool that is destroyed"},
+    {SHAPE_HOST, "bytes", HARMLESS,
+     "not looked at while the driver keeps a destroyed pool's memory"},
     {SHAPE_HOST, "bytes_peak", HARMLESS, "remembers what was"},
-    {SHAPE_PROCESS, "page", HARMLESS, "the number tells who is a child; the page stays mapped"},
-    {SHAPE_DEVICE, "device", HARMLESS, "read by create alone"},
-    {SHAPE_DEVICE, "device_count", HARMLESS, "read by create alone"},
-    {SHAPE_DESC, "logger.fn", LEGAL, "the user's"},
-    {SHAPE_DESC, "logger.user", HARMLESS, "the user's"},
-    {SHAPE_DESC, "oom.fn", LEGAL, "the user's"},
-    {SHAPE_DESC, "oom.user", HARMLESS, "the user's"},
-    {SHAPE_DESC, "observer.fn", LEGAL, "the user's"},
-    {SHAPE_DESC, "observer.user", HARMLESS, "the user's"},
-    {SHAPE_DEVICE, "device_bytes", LEGAL, "only the driver can tell; sizes address space to come"},
-    {SHAPE_DEVICE, "handle_types", HARMLESS, "not read any more"},
-    {SHAPE_DEVICE, "is_host_memory", HARMLESS, "not read any more"},
-    {SHAPE_DEVICE, "name", HARMLESS, "not read any more"},
-    {SHAPE_LAST_ERROR, "*", HARMLESS, "tells the user what was"},
-    {SHAPE_STATS, "struct_bytes", HARMLESS, "the caller's"},
     {SHAPE_STATS, "requested_bytes_peak", HARMLESS, "remembers what was"},
     {SHAPE_STATS, "active_bytes_peak", HARMLESS, "remembers what was"},
     {SHAPE_STATS, "reserved_bytes_peak", HARMLESS, "remembers what was"},
     {SHAPE_STATS, "stitched_bytes_peak", HARMLESS, "remembers what was"},
     {SHAPE_STATS, "pending_bytes_peak", HARMLESS, "remembers what was"},
     {SHAPE_STATS, "buffer_bytes_peak", HARMLESS, "remembers what was"},
-    {SHAPE_STATS, "state_count[]", HARMLESS, "counts what was"},
-    {SHAPE_STATS, "split_count", HARMLESS, "counts what was"},
-    {SHAPE_STATS, "stitch_count", HARMLESS, "counts what was"},
-    {SHAPE_STATS, "stitch_reuse_count", HARMLESS, "counts what was"},
-    {SHAPE_STATS, "stitch_evict_count", HARMLESS, "counts what was"},
-    {SHAPE_STATS, "driver_call_count", HARMLESS, "counts what was"},
-    {SHAPE_STATS, "driver_ns", HARMLESS, "counts what was"},
-    {SHAPE_STATS, "stream_wait_count", HARMLESS, "counts what was"},
-    {SHAPE_STATS, "host_wait_count", HARMLESS, "counts what was"},
-    {SHAPE_STATS, "oom_count", HARMLESS, "counts what was"},
-    {SHAPE_STATS, "event_count", HARMLESS, "kept elsewhere"},
-    {SHAPE_STATS, "metadata_bytes", HARMLESS, "kept elsewhere"},
-    {SHAPE_STATS, "metadata_bytes_peak", HARMLESS, "kept elsewhere"},
-    {SHAPE_LAKE, "driving", HARMLESS, "not looked at in a lake without locks; else nothing begins"},
-    {SHAPE_LAKE, "books", HARMLESS, "not looked at in a lake without locks; else nothing begins"},
     {SHAPE_LAKE, "arena_count", HARMLESS, "an empty place is that of a pool that was destroyed"},
     {SHAPE_LAKE, "message_count", HARMLESS, "the logger is handed an empty message"},
-    {SHAPE_LAKE, "request_count", HARMLESS, "counts what was"},
-    {SHAPE_EVENTS, "[]", LEGAL, "the driver's; not read behind the last one"},
 };
 
 static const struct exception *exception_of(shape which, const field *f) {
@@ -1433,36 +1010,26 @@ static void add_value(damage *d, uint64_t value) {
 }
 
 /* Wrong but plausible values for an element of a field. */
-static void plan_damage(damage *d, const struct shape_row *row, const field *f,
-                        unsigned char *record, size_t element) {
+static void plan_damage(damage *d, const field *f, unsigned char *record, size_t element) {
   uint64_t value;
-  size_t i;
   memset(d, 0, sizeof(*d));
   d->at = record + f->offset + element * f->stride;
-  d->bytes = f->is == TEXT || f->is == LOCK ? 1 : f->bytes;
+  d->bytes = f->bytes;
   assert_true(d->bytes <= 8);
   value = read_value(d->at, d->bytes);
-  if (f->is == INTEGER || f->is == TEXT || f->is == LOCK) {
-    add_value(d, value + 1);
-    add_value(d, value - 1);
-    add_value(d, 0);
-    add_value(d, UINT64_MAX);
-    add_value(d, value ^ 4);
-    add_value(d, value ^ (uint64_t)1 << (4 * d->bytes + 1));
-    return;
-  }
+  add_value(d, value + 1);
+  add_value(d, value - 1);
   add_value(d, 0);
-  if (row->pointer == f->is) add_value(d, (uintptr_t)record);
-  if (f->is == LINK) add_value(d, (uintptr_t)(d->at - (strstr(f->name, "next") ? 8 : 0)));
-  for (i = 0; i < pointer_counts[at_world][f->is]; i++)
-    add_value(d, (uintptr_t)pointers[at_world][f->is][i]);
+  add_value(d, UINT64_MAX);
+  add_value(d, value ^ 4);
+  add_value(d, value ^ (uint64_t)1 << (4 * d->bytes + 1));
 }
 
 /* Elements of an array that are tried: the first two, the last, and two that are not empty. */
 static size_t choose_elements(const field *f, const unsigned char *record, size_t chosen[5]) {
   size_t count = 0, used = 0, i;
   for (i = 0; i < f->count; i++) {
-    int is_used = read_value(record + f->offset + i * f->stride, f->bytes > 8 ? 1 : f->bytes) != 0;
+    int is_used = read_value(record + f->offset + i * f->stride, f->bytes) != 0;
     if (i > 1 && i + 1 < f->count && !(is_used && used < 2)) continue;
     if (i > 1 && i + 1 < f->count) used++;
     chosen[count++] = i;
@@ -1552,7 +1119,7 @@ static int damage_record(const damaged_field *t, const struct exception *e, size
   int is_well = 1;
   for (i = 0; i < count; i++) {
     damage d;
-    plan_damage(&d, &shapes[t->in], t->what, at, chosen[i]);
+    plan_damage(&d, t->what, at, chosen[i]);
     for (n = 0; n < d.count; n++) {
       (void)snprintf(tally->where, sizeof(tally->where), "lake %d, record %d, element %d",
                      (int)at_world, (int)record, (int)chosen[i]);
@@ -1569,7 +1136,6 @@ static int damage_field(const damaged_field *t) {
   int is_well = 1;
   for (world = 0; world < WORLDS; world++) {
     enter_world(world);
-    if (t->what->is == LOCK && lake->has_locks) continue; /* the check could not even begin */
     for (record = 0; record < instance_counts[world][t->in]; record++)
       is_well &= damage_record(t, e, record, &followed);
     if (gmlake_check(lake)) {
@@ -1607,68 +1173,6 @@ static void damage_is_found(void **state) {
 }
 
 /* ---- That nothing is left out ---------------------------------------------------------------- */
-
-/* Every byte of a type is of one listed field at least, or of padding. */
-static void every_field_is_listed(void **state) {
-  const struct shape_row *row = (const struct shape_row *)*state;
-  unsigned char *covered = (unsigned char *)calloc(row->bytes, 1);
-  size_t i, n, at;
-  assert_non_null(covered);
-  for (i = 0; i < row->field_count; i++) {
-    const field *f = &row->fields[i];
-    for (n = 0; n < f->count; n++) {
-      at = f->offset + n * f->stride;
-      assert_true(at + f->bytes <= row->bytes);
-      for (; at < f->offset + n * f->stride + f->bytes; at++) {
-        if (f->is == PADDING) assert_int_equal(covered[at], 0);
-        covered[at] = f->is == PADDING ? 2 : 1;
-      }
-    }
-  }
-  for (at = 0; at < row->bytes; at++)
-    if (!covered[at]) fail_msg("byte %d of %s is of no field", (int)at, row->type);
-  free(covered);
-}
-
-/* What the sum of sizes cannot tell: the compiler warns where an initialiser leaves out a field. */
-static void padding_hides_no_field(void **state) {
-#if !defined(__cplusplus)
-  const gmlk_index index = {NULL, NULL, 0, 0, 0};
-  const gmlk_stream stream = {NULL, 0, 0, 0, 0, 0, {{0}}, 0, 0, {{0}}, 0, 0, 0, 0, 0, 0, 0, 0, 0};
-  const gmlk_streams streams = {NULL, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, NULL, 0, 0, 0, 0, 0, 0, 0};
-  const gmlk_windows spool = {NULL, 0, 0, 0, 0, NULL, NULL, NULL, 0, {0}, {0}, NULL, 0, 0};
-  const gmlk_arena arena = {NULL, NULL, 0, 0,    0,    0,    0,    0,    0,   0,    0,    0,
-                            NULL, NULL, 0, NULL, NULL, NULL, NULL, {0},  {0}, NULL, NULL, 0,
-                            0,    0,    0, 0,    0,    0,    {0},  NULL, 0,   NULL, 0};
-  const gmlk_used used = {0, 0};
-  const gmlk_note note = {0, NULL, NULL, 0, 0, NULL, 0, 0, NULL};
-  const gmlk_driver driver = {NULL, NULL, NULL, 0, 0, NULL, NULL};
-  const gmlk_process process = {NULL, 0};
-  const gmlake_desc with = {
-      0,    NULL, 0,   GMLAKE_GROW_FIRST, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, {0}, {0}, {0},
-      NULL, {0},  NULL};
-  /* clang-format off */
-  const gmlake whole = {
-      {0}, {{NULL, NULL, NULL}, 0, 0, 0}, {0}, {0},
-      0, {0},
-      PTHREAD_MUTEX_INITIALIZER, NULL, 0, 0,
-      0, GMLAKE_OK,
-      {0}, {0}, {0},
-      NULL, 0, 0,
-      {0},
-      NULL, NULL,
-      {0}, {0},
-      NULL, 0,
-      NULL, NULL,
-      0, 0,
-      0, 0,
-      NULL, NULL, 0};
-  /* clang-format on */
-  (void)index, (void)stream, (void)streams, (void)spool, (void)arena, (void)used;
-  (void)note, (void)driver, (void)process, (void)with, (void)whole;
-#endif
-  (void)state;
-}
 
 static void every_shape_is_there(void **state) {
   size_t i;
@@ -1710,23 +1214,12 @@ static void add_test(const char *name, CMUnitTestFunction function, const void *
   test->initial_state = (void *)(uintptr_t)state;
 }
 
-/* Whether a block of this shape uses another member of the union. */
-static int is_other_member(shape which, const field *f) {
-  int links = which != SHAPE_LIVE && which != SHAPE_PIECE && which != SHAPE_PENDING &&
-              which != SHAPE_LIVE_SELF && which != SHAPE_PENDING_SELF && which != SHAPE_IDLE_SELF &&
-              which != SHAPE_LOST_SELF;
-  if (shapes[which].fields != block_fields || strncmp(f->name, "as.", 3) != 0) return 0;
-  if (which == SHAPE_UNBACKED || which == SHAPE_SECOND) return strncmp(f->name, "as.fork", 7) != 0;
-  return strncmp(f->name, links ? "as.link" : "as.live", 7) != 0;
-}
-
 static void add_fields(shape which, damaged_field *fields) {
   const struct shape_row *row = &shapes[which];
   char name[128];
   size_t i;
   for (i = 0; i < row->field_count; i++) {
     const field *f = &row->fields[i];
-    if (f->is == PADDING || f->is == PART || is_other_member(which, f)) continue;
     fields[i].in = which;
     fields[i].what = f;
     (void)snprintf(name, sizeof(name), "%s: %s", row->called, f->name);
@@ -1744,21 +1237,14 @@ static void say_tally(void **state) {
 /* --full: follows all damage that is not reported, in half a minute. */
 int main(int count, char **arguments) {
   static damaged_field fields[SHAPE_COUNT][64];
-  char name[128];
   size_t i;
   tally = (struct tally *)mmap(NULL, sizeof(*tally), PROT_READ | PROT_WRITE,
                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (tally == MAP_FAILED) return 1;
   if (count > 1 && strcmp(arguments[1], "--full") == 0) followed_max = SIZE_MAX;
   add_test("build", build, NULL);
-  add_test("padding hides no field", padding_hides_no_field, NULL);
   add_test("every shape is there", every_shape_is_there, NULL);
   add_test("each lake ends well undamaged", each_lake_ends_well_undamaged, NULL);
-  for (i = 0; i < SHAPE_COUNT; i++) {
-    if (i && shapes[i].fields == shapes[i - 1].fields) continue;
-    (void)snprintf(name, sizeof(name), "every field of %s is listed", shapes[i].type);
-    add_test(name, every_field_is_listed, &shapes[i]);
-  }
   for (i = 0; i < SHAPE_COUNT; i++) add_fields((shape)i, fields[i]);
   add_test("tally", say_tally, NULL);
   return _cmocka_run_group_tests("corruption", tests, test_count, NULL, NULL);
