@@ -3692,10 +3692,11 @@ static gmlake_result gmlk_drive_book(gmlake *l, const gmlk_drive *drive) {
   if (drive->end_result && !l->lost) gmlk_drive_end_failed(l, drive);
   if (!result) return GMLAKE_OK;
   if (l->lost) return result;
-  (void)gmlk_fail(l, result, drive->call, "%s",
+  (void)gmlk_fail(l, result, drive->call,
+                  "the backend's function failed, its driver's code is %d%s", drive->code,
                   result == GMLAKE_ERROR_DRIVER && !strcmp(drive->call, "event_record")
-                      ? "no event on a stream: was it destroyed before gmlake_forget_stream?"
-                      : "a call of the backend failed");
+                      ? ": was the stream destroyed before gmlake_forget_stream?"
+                      : "");
   l->error.driver_code = drive->code;
   if (!gmlk_is_fatal(result)) return result;
   if (result == GMLAKE_ERROR_FORKED) { /* in the parent the lake still works */
@@ -4362,7 +4363,7 @@ static gmlake_result gmlk_attempt_size(gmlake *l, gmlk_attempt *r, const gmlake_
                      (unsigned long long)alignment, (unsigned long long)r->arena->chunk_bytes);
   if (desc->flags & ~GMLK_ALLOC_FLAGS)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
-                     "flags is 0x%x: of these 0x%x are known", desc->flags, GMLK_ALLOC_FLAGS);
+                     "flags is 0x%x: use only bits of 0x%x", desc->flags, GMLK_ALLOC_FLAGS);
   r->align = (uint32_t)(gmlk_max(alignment, unit) / GMLK_GRAIN);
   if (!gmlk_size_round_up(desc->bytes, unit, &unit)) unit = SIZE_MAX;
   r->grains = gmlk_to_grains(unit);
@@ -4393,7 +4394,8 @@ GMLK_INLINE gmlake_result gmlk_attempt_init(gmlake *l, gmlk_attempt *r,
     if (r->is_capture) {
       if (desc->pool && desc->pool != l->arenas[s->arena]->pool)
         return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_alloc",
-                         "pool is not NULL, and not the one that the stream is captured into");
+                         "pool is not the one that the stream is captured into: set it to that one "
+                         "or to NULL");
       r->arena = l->arenas[s->arena];
     }
     r->taker.stream = r->is_capture ? s->capture : r->stream;
@@ -5854,7 +5856,8 @@ static const char *gmlk_piece_wrong(const gmlk_attempt *r, const gmlake_piece *p
   uint64_t home = (uint64_t)(uintptr_t)p->home, end_bytes = gmlk_to_bytes(a->tail.at);
   uint32_t at, end, edge = gmlk_chunk_grains(a) - 1;
   const gmlk_block *b;
-  if (!p->bytes || (home | p->bytes) % GMLK_GRAIN) return "a piece is not of 512-byte grains";
+  if (!p->bytes || (home | p->bytes) % GMLK_GRAIN)
+    return "a piece's home or bytes is no multiple of 512, or bytes is 0";
   if (home < a->base || home - a->base >= end_bytes || p->bytes > end_bytes - (home - a->base))
     return "a piece lies outside the arena";
   at = (uint32_t)((home - a->base) / GMLK_GRAIN);
@@ -5904,8 +5907,10 @@ static const gmlake_piece *gmlk_former_of(const gmlk_question *q) {
 static const char *gmlk_former_wrong(const gmlk_attempt *r, const gmlk_question *q) {
   uint32_t end =
       gmlk_piece_at(r->arena, &q->pieces[0]) + (uint32_t)(q->pieces[0].bytes / GMLK_GRAIN);
-  if (!gmlk_former_of(q)) return "what is kept is not a block's front";
-  return end & (gmlk_chunk_grains(r->arena) - 1) ? "what is kept is cut inside a chunk" : NULL;
+  if (!gmlk_former_of(q)) return "keeps_former is set, but the plan is not a part of one block";
+  return end & (gmlk_chunk_grains(r->arena) - 1)
+             ? "keeps_former is set, but the piece ends inside a chunk"
+             : NULL;
 }
 
 /* Of a plan's pieces and of what it creates. */
@@ -5915,27 +5920,29 @@ static const char *gmlk_pieces_wrong(const gmlk_attempt *r, const gmlk_question 
   size_t parts = plan->piece_count + (plan->grow_bytes != 0), i;
   uint64_t total = plan->grow_bytes;
   if (plan->pieces != q->pieces || plan->piece_count > q->piece_capacity)
-    return "more pieces than there is room for";
-  if (!parts) return "the plan serves nothing";
+    return "piece_count is more than piece_capacity, or pieces points elsewhere";
+  if (!parts) return "the plan has no window, no piece and no grow_bytes";
   if (plan->state != (plan->grow_bytes ? 4u : parts > 1 ? 3u : plan->state == 2 ? 2u : 1u))
-    return "the state is not that of the plan";
+    return "state is not the one of what the plan does";
   if (parts > 1 && !r->may_stitch) return "the request may not be stitched";
-  if (plan->grow_bytes && (r->flags & GMLAKE_NO_GROW)) return "the request may not grow";
+  if (plan->grow_bytes && (r->flags & GMLAKE_NO_GROW))
+    return "grow_bytes is not 0, but the request has GMLAKE_NO_GROW";
   if (plan->grow_bytes % a->chunk_bytes || plan->grow_bytes > a->reserved_bytes)
-    return "what is created is not whole chunks";
+    return "grow_bytes is no multiple of chunk_bytes, or more than the arena's address space";
   for (i = 0; i < plan->piece_count; i++) {
     const char *wrong = gmlk_piece_wrong(r, &plan->pieces[i], i == 0, i + 1 == parts);
     if (wrong) return wrong;
     total += plan->pieces[i].bytes;
   }
   if (parts > 1 && gmlk_pieces_collide(r->arena, plan->pieces, plan->piece_count))
-    return "two pieces share a chunk";
+    return "two pieces of a window share a chunk";
   if (total < r->bytes) return "the pieces are too small";
   if (total - r->bytes > UINT32_MAX || total > gmlk_to_bytes(GMLK_GRAINS_MAX / 2))
     return "the pieces are too large";
   if (!plan->keeps_former) return NULL;
-  return parts > 1 || plan->grow_bytes ? "what is kept is not a block's front"
-                                       : gmlk_former_wrong(r, q);
+  return parts > 1 || plan->grow_bytes
+             ? "keeps_former is set, but the plan is not a part of one block"
+             : gmlk_former_wrong(r, q);
 }
 
 /* Of a plan's window; w is NULL if there is no such window. */
@@ -5943,8 +5950,8 @@ static const char *gmlk_reuse_wrong(const gmlake *l, const gmlk_attempt *r, cons
                                     gmlk_window *w) {
   if (!w) return "no idle window has this number";
   if (q->plan.piece_count || q->plan.grow_bytes || q->plan.keeps_former)
-    return "a window and pieces";
-  if (q->plan.state > 2) return "the state is not that of the plan";
+    return "the plan reuses a window, and has pieces, grow_bytes or keeps_former too";
+  if (q->plan.state > 2) return "state is not the one of what the plan does";
   if (!r->may_stitch || !gmlk_window_suits(r->arena, w, r->align, gmlk_is_whole(r)) ||
       !gmlk_window_is_free(r->arena, &l->streams, r->taker, w))
     return "the window is not free for the request";
@@ -5990,7 +5997,9 @@ static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_attempt *r, const gm
   }
   if (i < count)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy.evict",
-                     "what is to be dropped is no idle window whose work is complete");
+                     "out_windows[%llu]: name idle windows whose work is complete, each once, and "
+                     "not more than window_count",
+                     (unsigned long long)i);
   for (i = 0; i < count; i++)
     gmlk_window_kill(l, r->arena, gmlk_window_numbered(r->arena, q->numbers[i]), &dying);
   return gmlk_windows_unmap(l, r->arena, dying);
@@ -6184,14 +6193,18 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_attempt *r, gmlk_block **out_bl
 }
 
 /* ---- >>serve -----------------------------------------------------------------------------------
-   Serves a request. First the states S1 and S2 without the driver; then, rung by rung, the
-   out-of-memory ladder of the manual. A rung that has nothing to offer answers OK with
-   *out_block NULL, and the next rung is tried. A fatal error ends the climb; so does an illegal
-   answer of a policy, the only INVALID_ARGUMENT. pre, from gmlk_climb on: the caller holds
-   `driving`. */
+   Serves a request: first the states S1 and S2, which need no driver; then the steps of the
+   manual's "how an allocation is served", each a rung, until one of them finds a block. A rung that
+   finds none returns OK with *out_block NULL, or the reason. A fatal error ends the climb, and so
+   does an illegal answer of a policy, the only INVALID_ARGUMENT here. pre, for gmlk_climb and
+   everything it calls: the caller holds `driving`.
+   Costs: O(1) expected for S1 and S2, plus the spans of a window; a rung what the sections above
+   say. Can fail: host memory, the driver, limits. */
 
-/* S1 and S2 without any driver call: an exact pBlock, an exact window, the best larger pBlock.
-   pre: two records reserved. */
+#define GMLK_GROW_TRIES 8u /* growths for one request; a second one is rare */
+
+/* S1 and S2, without the driver: a free range of exactly the size, a window of exactly the size, a
+   part of the best larger range. NULL: there is none. pre: two records reserved. */
 GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_attempt *r, int is_watched) {
   gmlk_arena *a = r->arena;
   uint32_t at = 0, hole = 0;
@@ -6210,7 +6223,7 @@ GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_attempt *r, int is_watched)
   return gmlk_grant(l, r, b, hole == r->grains ? 1 : 2);
 }
 
-/* S3: a window as the planner finds it; notes the shortfall where it finds none. */
+/* S3: makes a window, if the planner finds pieces for it; else sets r->shortfall. */
 static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
                                      gmlk_block **out_block) {
   gmlk_window_plan plan;
@@ -6226,25 +6239,28 @@ static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_attempt *r, gmlk_taker take
   return GMLAKE_OK;
 }
 
+/* S1 and S2 again. */
 static gmlake_result gmlk_try_fast(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   *out_block = gmlk_fast_as(l, r, 1);
   return GMLAKE_OK;
 }
 
-/* What has completed meanwhile, other streams' memory too. */
+/* Memory whose work has completed meanwhile, that of other streams too. */
 static gmlake_result gmlk_rung_completed(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   gmlake_result result = gmlk_refresh(l, 0);
   r->reason = l->asks_first ? NULL : "memory whose work has completed";
   return result ? result : gmlk_try_fast(l, r, out_block);
 }
 
+/* A window of free pieces. */
 static gmlake_result gmlk_rung_stitch(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   r->reason = "stitched from free pieces";
   return gmlk_try_stitch(l, r, r->taker, out_block);
 }
 
-/* The best hole in another stream's memory, behind a wait on the device. */
+/* Takes the best range in another stream's free memory, and makes the taker's stream wait for that
+   stream on the device. NULL: there is none, or the wait failed. */
 static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_attempt *r, gmlk_taker taker) {
   gmlk_arena *a = r->arena;
   gmlk_block *best = NULL;
@@ -6276,12 +6292,12 @@ static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_attempt *r, gmlk_taker taker
                     best_hole == r->grains ? 1 : 2);
 }
 
-/* Creates the shortfall and stitches, or a contiguous range where that takes no more. */
+/* Creates a contiguous range, or the shortfall of a window, and takes it. */
 static gmlake_result gmlk_grow_for(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
                                    gmlk_block **out_block) {
   unsigned tries;
   if (r->flags & GMLAKE_NO_GROW) return GMLAKE_OK;
-  for (tries = 0; tries < 8; tries++) { /* the plan may turn out to need one more chunk */
+  for (tries = 0; tries < GMLK_GROW_TRIES; tries++) { /* a plan may need one more chunk after all */
     gmlake_result result = gmlk_grow(l, r, r->shortfall);
     if (result) return result;
     r->has_grown = 1;
@@ -6292,15 +6308,15 @@ static gmlake_result gmlk_grow_for(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
   return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
 }
 
-/* Growth; where waiting comes first, only what other streams' memory cannot cover. */
+/* New chunks. With GMLAKE_WAIT_FIRST only as many as other streams' memory leaves missing. */
 static gmlake_result gmlk_rung_grow(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   int waits = l->desc.cross_stream == GMLAKE_WAIT_FIRST;
   r->reason = "new chunks";
   return gmlk_grow_for(l, r, waits ? gmlk_waiting_taker(l, r) : r->taker, out_block);
 }
 
-/* Other streams' memory behind a wait on the device: window, hole, stitch; and where growth
-   came first and failed, with what may still be created. */
+/* Other streams' memory behind a wait on the device: a window, a range, or a new window. If growth
+   came first and failed, new chunks may fill what is missing for the new window. */
 static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   gmlk_taker taker = gmlk_waiting_taker(l, r);
   gmlake_result result;
@@ -6316,21 +6332,21 @@ static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_attempt *r, gmlk_block **o
   return gmlk_grow_for(l, r, taker, out_block);
 }
 
-/* Waits on the host for memory that other streams' work, or pending frees, hold back. */
+/* Memory that other streams' work or pending frees hold back, after a wait of the host. */
 static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   gmlake_result result;
   if (l->streams.used_count < 2 && r->stream && !r->is_capture && !l->pending) return GMLAKE_OK;
   r->reason = "after a wait of the host";
   result = gmlk_wait_for_streams(l, 0);
-  if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK; /* the others have been waited for */
+  if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK; /* other streams were waited for */
   if (!result) result = gmlk_try_fast(l, r, out_block);
   if (!result && !*out_block) result = gmlk_try_stitch(l, r, r->taker, out_block);
   if (result || *out_block) return result;
   return gmlk_grow_for(l, r, r->taker, out_block); /* the shortfall is smaller now */
 }
 
-/* Whether giving memory back could help: it lies in other arenas, or the request cannot be
-   stitched from where it lies, or chunks are free in parts that are kept apart. */
+/* Whether returning chunks and creating them elsewhere could help: other arenas have free memory,
+   or the request cannot get a window, or a policy keeps free blocks apart. */
 static int gmlk_can_reclaim(const gmlake *l, const gmlk_attempt *r) {
   size_t i;
   if (!r->may_stitch || r->lacks_window_space || r->arena->keeps_apart) return 1;
@@ -6339,7 +6355,8 @@ static int gmlk_can_reclaim(const gmlake *l, const gmlk_attempt *r) {
   return 0;
 }
 
-/* Drops idle windows, returns free chunks to the driver and creates what is missing. */
+/* Memory after idle windows were dropped, free chunks were returned to the driver, and new ones
+   were created. */
 static gmlake_result gmlk_rung_reclaim(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   int may_grow = !(r->flags & GMLAKE_NO_GROW);
   gmlake_result result;
@@ -6360,7 +6377,21 @@ static gmlake_result gmlk_rung_reclaim(gmlake *l, gmlk_attempt *r, gmlk_block **
 
 typedef gmlake_result (*gmlk_rung)(gmlake *l, gmlk_attempt *r, gmlk_block **out_block);
 
-/* S5: the report of a request that could not be served. */
+/* Why a request could not be served, and what the caller can do. */
+static void gmlk_oom_write(const gmlk_attempt *r, gmlake_error_info *info) {
+  const char *why =
+      "the device or its address space has no room for more: free blocks, or ask for "
+      "less";
+  if (info->result == GMLAKE_ERROR_LIMIT_REACHED)
+    why = "limit_bytes or driver_free_bytes_min forbids to create more: free blocks, or change it";
+  else if (r->flags & GMLAKE_NO_GROW)
+    why = "GMLAKE_NO_GROW forbids to create more: free blocks, or allow growth";
+  (void)snprintf(info->text, sizeof(info->text), "no free memory fits %llu bytes, and %s",
+                 (unsigned long long)r->bytes, why);
+}
+
+/* S5: makes the report of a request that could not be served the last error. Returns `result`, or a
+   fatal error. */
 static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_attempt *r, gmlake_result result) {
   gmlk_arena *a = r->arena;
   gmlake_error_info info;
@@ -6390,16 +6421,16 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_attempt *r, gmlake_re
   info.reserved_bytes = l->stats.reserved_bytes;
   info.limit_bytes = r->limit_bytes ? r->limit_bytes : l->desc.limit_bytes;
   if (a->limit_bytes && (!info.limit_bytes || r->bytes > a->limit_bytes))
-    info.limit_bytes = a->limit_bytes; /* there is no other, or it alone rules that out */
-  (void)snprintf(info.text, sizeof(info.text), "%s",
-                 result == GMLAKE_ERROR_LIMIT_REACHED ? "the limit leaves no room for the request"
-                                                      : "no rung of the ladder had the memory");
+    info.limit_bytes = a->limit_bytes; /* the only limit, or one that the request alone exceeds */
+  gmlk_oom_write(r, &info);
   l->error = info;
   return result;
 }
 
-/* What is done before a policy is asked again: the first time the host waits, then all windows are
-   dropped and all free chunks returned, unless none may be created in their place. */
+#define GMLK_ASK_STEPS 2u /* a policy is asked once, and again after each of so many steps */
+
+/* Makes room before a policy is asked again. Step 0: the host waits. Step 1: it waits, all idle
+   windows are dropped and all free chunks returned, unless none may be created instead. */
 static gmlake_result gmlk_make_room(gmlake *l, const gmlk_attempt *r, unsigned step) {
   gmlake_result result = gmlk_wait_for_streams(l, 0);
   size_t released = 0;
@@ -6409,8 +6440,8 @@ static gmlake_result gmlk_make_room(gmlake *l, const gmlk_attempt *r, unsigned s
   return result;
 }
 
-/* The ladder of a policy that chooses; OK without a block as gmlk_decide. Where no plan can be
-   carried out, r->error and *error tell what else has failed. */
+/* Serves a request by the policy's plans. OK with *out_block NULL: the lake is to decide. If no
+   plan can be carried out, r->error and *error tell what else failed. */
 static gmlake_result gmlk_climb_asked(gmlake *l, gmlk_attempt *r, gmlk_block **out_block,
                                       gmlake_error_info *error) {
   gmlake_result result = gmlk_refresh(l, 0);
@@ -6419,8 +6450,8 @@ static gmlake_result gmlk_climb_asked(gmlake *l, gmlk_attempt *r, gmlk_block **o
     r->lacks_window_space = 0;
     result = gmlk_decide(l, r, out_block);
     if (!gmlk_is_shortage(result)) return result;
-    if (step == 2 && !r->error) return gmlk_report_oom(l, r, result);
-    if (step == 2) break;
+    if (step == GMLK_ASK_STEPS && !r->error) return gmlk_report_oom(l, r, result);
+    if (step == GMLK_ASK_STEPS) break;
     result = gmlk_make_room(l, r, step);
     if (!result || gmlk_is_shortage(result) || r->error) continue;
     r->error = result;
@@ -6431,21 +6462,23 @@ static gmlake_result gmlk_climb_asked(gmlake *l, gmlk_attempt *r, gmlk_block **o
   return r->error;
 }
 
-/* On no stream only clean memory serves, and one stream alone records no event that would make it
-   so: from here on it does, since its memory is asked for. */
+/* For a request on GMLAKE_STREAM_NONE, which only clean memory can serve. A lake's only stream
+   records no events, so its memory never becomes clean; from here on it records them. */
 static void gmlk_serve_none(gmlake *l, const gmlk_arena *a) {
   if (l->streams.has_none || a->free_grains == a->bins[GMLK_CLEAN]->grains) return;
   l->streams.has_none = 1;
   gmlk_fence_all(l);
 }
 
-/* No plan can serve what no arena has addresses for, or pieces that cannot be added up. */
+/* Whether the policy is asked: not for buffers, nor for requests that no arena can hold or whose
+   pieces' grains might not fit 32 bits. */
 static int gmlk_is_for_policy(const gmlake *l, const gmlk_attempt *r) {
   return l->desc.policy && l->desc.policy->choose && !r->arena->is_bare && r->grains &&
          r->grains < GMLK_GRAINS_MAX / 2 && r->bytes <= r->arena->reserved_bytes;
 }
 
-/* Everything that may need the driver. */
+/* Tries the rungs in order. The last error is the report, or the first error of a rung that was not
+   a shortage of device memory. */
 static gmlake_result gmlk_climb(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   gmlk_rung rungs[6] = {gmlk_rung_completed, gmlk_rung_stitch, gmlk_rung_grow,
                         gmlk_rung_borrow,    gmlk_rung_wait,   gmlk_rung_reclaim};
@@ -6479,7 +6512,7 @@ static gmlake_result gmlk_climb(gmlake *l, gmlk_attempt *r, gmlk_block **out_blo
   return r->error;
 }
 
-/* The slow way: both locks, the ladder. */
+/* Serves a request that the fast path could not: takes `driving` and tries the rungs. */
 static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_attempt *r, gmlake_stream stream,
                                        gmlk_block **out_block) {
   unsigned tag;
@@ -6500,7 +6533,7 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_attempt *r, gmlake_stream
     return result;
   }
   GMLAKE_ASSERT(*out_block);
-  if (gmlk_index_reserve(&l->index, &l->host)) return GMLAKE_OK;
+  if (gmlk_index_reserve(&l->index, &l->host)) return GMLAKE_OK; /* else the block goes back */
   l->stats.state_count[r->state - 1]--;
   l->stats.state_count[4]++;
   gmlk_tag_for(l, *out_block, r->stream, &tag, &ticket); /* earlier work may be pending on it */
@@ -6509,7 +6542,7 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_attempt *r, gmlake_stream
   return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
 
-/* A granted block goes to the user: the index, the note and the figures. */
+/* Gives a granted block to the user: enters it in index and statistics. Returns its address. */
 GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_attempt *r, gmlk_block *b, gmlk_note *note) {
   uint64_t address = gmlk_address_of(r->arena, b);
   gmlake_stats *stats = &l->stats;
@@ -6526,7 +6559,7 @@ GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_attempt *r, gmlk_block *b
   return (void *)(uintptr_t)address;
 }
 
-/* pre: the books are locked; they are at the end, whatever happened between. */
+/* Serves a request. pre: the books are locked; they are so again at the end. */
 GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc,
                                         gmlake_stream stream, void **out_ptr, int is_watched) {
   gmlk_attempt r;
@@ -6549,7 +6582,8 @@ GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc
   return result;
 }
 
-/* The same twice, so that lakes without policy and observer do not pay for them. */
+/* gmlk_serve_as is compiled twice, so that lakes without policy and observer do not pay for
+   these. */
 static gmlake_result gmlk_serve_watched(gmlake *l, const gmlake_alloc_desc *desc,
                                         gmlake_stream stream, void **out_ptr) {
   return gmlk_serve_as(l, desc, stream, out_ptr, 1);
@@ -6562,17 +6596,18 @@ static inline gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc,
 }
 
 /* ---- >>free ------------------------------------------------------------------------------------
-   Frees blocks, and answers for pointers that are none; records and forgets streams. A free
-   never waits for the driver. pre: the books are locked; to forget, the caller holds `driving`
-   too.
-   Costs: O(1) expected, plus the spans of a window; the reason for a wrong pointer is O(blocks
-   of a chunk + idle windows + pending frees). Can fail: host memory. */
+   Frees blocks, says why a pointer is wrong, records and forgets streams. A free makes no driver
+   call that blocks. pre: the books are locked; to forget, the caller holds `driving` too. Of a
+   policy, `coalesce` is called with the books unlocked.
+   Costs: O(1) expected, plus the spans of a window, plus an event where one is due; the reason for
+   a wrong pointer is O(blocks of a chunk + idle windows + pending frees). Can fail: a wrong
+   pointer, host memory; to forget, the driver. */
 
 static int gmlk_is_within(uint64_t address, uint64_t start, size_t bytes) {
   return address >= start && address - start < bytes;
 }
 
-/* Why a pointer to be freed is not the start of a live block. */
+/* Why no live block starts at an address. */
 static gmlake_result gmlk_reason(gmlake *l, uint64_t address) {
   const gmlk_note *note;
   const gmlk_window *w;
@@ -6597,6 +6632,7 @@ static gmlake_result gmlk_reason(gmlake *l, uint64_t address) {
   return GMLAKE_ERROR_UNKNOWN_POINTER;
 }
 
+/* Makes that the last error; calls other than gmlake_free do not know double frees. */
 static gmlake_result gmlk_explain(gmlake *l, uint64_t address, const char *call) {
   gmlake_result result = gmlk_reason(l, address);
   if (strcmp(call, "gmlake_free") != 0) result = GMLAKE_ERROR_UNKNOWN_POINTER;
@@ -6606,7 +6642,7 @@ static gmlake_result gmlk_explain(gmlake *l, uint64_t address, const char *call)
                    (unsigned long long)address);
 }
 
-/* A live block by its address, or NULL with the reason in *out_result. */
+/* The live block that starts at ptr; NULL: *out_result says why there is none. */
 static gmlk_block *gmlk_live_block(gmlake *l, const void *ptr, const char *call,
                                    gmlake_result *out_result) {
   uint64_t address = (uint64_t)(uintptr_t)ptr;
@@ -6615,7 +6651,8 @@ static gmlk_block *gmlk_live_block(gmlake *l, const void *ptr, const char *call,
   return b;
 }
 
-/* Takes the stream that a free speaks for off those recorded; whether any are left. */
+/* Drops the stream on which a block is freed from those recorded: its uses come before the free.
+   Returns whether other streams are left. */
 static int gmlk_is_used_elsewhere(gmlk_note *note, unsigned stream) {
   size_t i, kept = 0;
   for (i = 0; i < note->used_count; i++)
@@ -6624,7 +6661,8 @@ static int gmlk_is_used_elsewhere(gmlk_note *note, unsigned stream) {
   return kept != 0;
 }
 
-/* Freed, but recorded streams may still use it. pre: the free does not speak for one of them. */
+/* Makes a freed block pending and closes the epochs of the streams recorded on it, so that each has
+   a ticket to wait for. pre: the stream of the free is not among them. */
 static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t ticket) {
   gmlk_note *note = b->as.live.note;
   size_t i;
@@ -6640,7 +6678,7 @@ static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t ticket
     gmlk_stream *s = l->streams.items[note->used[i].stream];
     note->used[i].ticket = s->is_forgotten && !s->is_dirty ? s->epoch - 1 : s->epoch;
     if (s->is_forgotten) {
-      if (s->done >= note->used[i].ticket) l->streams.is_news = 1; /* of which none is to come */
+      if (s->done >= note->used[i].ticket) l->streams.is_news = 1; /* no later event will say so */
       continue;
     }
     s->is_dirty = 1;
@@ -6648,6 +6686,8 @@ static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t ticket
   }
 }
 
+/* Frees the block at an address. entry: its place in the index, or GMLK_NO_ENTRY; home: where the
+   search for it begins. */
 GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t entry, size_t home,
                                           gmlake_stream value) {
   gmlk_block *b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
@@ -6684,7 +6724,7 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   }
   if (!stream) return GMLAKE_OK;
   s = l->streams.items[stream];
-  if (tag == GMLK_PINNED) { /* a graph's memory, which the stream's own work used too */
+  if (tag == GMLK_PINNED) { /* memory of a graph that work outside of captures used, too */
     s->is_dirty = 1;
     a->pool->late_uses++;
   }
@@ -6714,7 +6754,7 @@ static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_strea
   if (b && gmlk_arena_of(l, b)->keeps_apart) {
     apart = gmlk_ask_coalesce(l, b, address) ? 0 : GMLK_APART;
     if (l->lost) return l->lost;
-    entry = gmlk_index_find(&l->index, address); /* another thread may have been quicker */
+    entry = gmlk_index_find(&l->index, address); /* another thread may have freed it meanwhile */
     b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
   }
   gmlk_step_begin(l, NULL, GMLAKE_STEP_FREE, "free for its stream", &event);
@@ -6758,13 +6798,14 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
     stream = gmlk_stream_unfenced(l, stream);
   s = stream ? l->streams.items[stream] : NULL;
   if (!s || s->is_forgotten) return GMLAKE_OK;
-  s->is_dirty = 1; /* live blocks recorded on it are covered too */
+  s->is_dirty = 1; /* so that the event covers its uses of live blocks, too */
   result = gmlk_drive_begin(&drive, &l->driver);
   if (!result) result = gmlk_stream_fence(&l->streams, &drive, stream);
   gmlk_drive_end(&drive);
   if (gmlk_drive_book(l, &drive)) return drive.result;
   if (result == GMLAKE_ERROR_CAPTURING)
-    return gmlk_fail(l, result, "gmlake_forget_stream", "a capture forbids to record its fence");
+    return gmlk_fail(l, result, "gmlake_forget_stream",
+                     "a capture forbids to record an event on the stream: end the capture first");
   if (result) return result;
   s->is_forgotten = 1;
   l->streams.live_count--;
@@ -6774,11 +6815,17 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
 }
 
 /* ---- >>pools -----------------------------------------------------------------------------------
-   Opens, drains and closes arenas; pools, and captures into them. Owns the lake's list of arenas
-   and of pools that could not give everything back. pre: the caller holds `driving`, except to
-   begin a capture. Costs: O(what the pool has). Can fail: host memory, the driver. */
+   Opens, drains and closes arenas; creates and destroys pools; begins and ends captures into them.
+   Owns the lake's list of destroyed pools of which the driver refused to take something back.
+   pre: the caller holds `driving`, except to begin a capture.
+   Costs: to create O(1), to destroy O(what the pool has), to begin and end a capture O(the pool's
+   blocks + idle windows), and the driver's. Can fail: host memory, the driver. */
 
-/* Gives back the records of a tiling. */
+#define GMLK_POOL_TRIES 8u        /* waits of gmlake_pool_destroy while other threads free */
+#define GMLK_POOL_WINDOW_SPACE 4u /* addresses for a pool's windows: so many times its arena's */
+#define GMLK_BUFFER_SPACE 32u     /* addresses for buffers: so many times the device's memory */
+
+/* Gives back the records of blocks that tile an arena or address space. */
 static void gmlk_tiling_give(gmlake *l, gmlk_block *b, const gmlk_block *tail) {
   while (b && b != tail) {
     gmlk_block *next = b->next;
@@ -6787,6 +6834,7 @@ static void gmlk_tiling_give(gmlake *l, gmlk_block *b, const gmlk_block *tail) {
   }
 }
 
+/* Frees the records of a list of windows. */
 static void gmlk_windows_free(gmlake *l, gmlk_window *w) {
   while (w) {
     gmlk_window *next = w->bucket_next;
@@ -6795,6 +6843,8 @@ static void gmlk_windows_free(gmlake *l, gmlk_window *w) {
   }
 }
 
+/* Reserves address space; halves *bytes while the driver refuses, but not below the device's
+   memory. */
 static gmlake_result gmlk_reserve_halving(gmlake *l, size_t *bytes, size_t chunk_bytes,
                                           uint64_t *out_base) {
   gmlake_result result;
@@ -6809,7 +6859,8 @@ static gmlake_result gmlk_reserve_halving(gmlake *l, size_t *bytes, size_t chunk
   }
 }
 
-/* Address space for an arena and its windows; without the latter it runs unstitched. */
+/* Reserves address space for an arena and its windows. If there is none for windows, the arena
+   works without stitching, and the logger is told; a bare arena cannot. */
 static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_bytes,
                                      size_t arena_bytes, size_t window_bytes) {
   const size_t max = gmlk_to_bytes(GMLK_GRAINS_MAX) & ~(chunk_bytes - 1);
@@ -6827,11 +6878,11 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
   if (!gmlk_arena_init(a, &l->host, &l->records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   a->windows.reserved_bytes =
       gmlk_min(window_bytes, GMLK_SLOTS_MAX * chunk_bytes) & ~(chunk_bytes - 1);
-  if (!a->windows.reserved_bytes) return GMLAKE_OK; /* of a lake that runs unstitched */
+  if (!a->windows.reserved_bytes) return GMLAKE_OK; /* a pool of a lake without stitching */
   if (gmlk_reserve_halving(l, &a->windows.reserved_bytes, chunk_bytes, &a->windows.base)) {
     a->windows.reserved_bytes = 0;
     if (a->is_bare) return l->error.result;
-    gmlk_log(l, GMLAKE_LOG_WARNING, &l->error); /* no stitching */
+    gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
     return l->lost;
   }
   a->windows.va = gmlk_bins_new(&l->host);
@@ -6846,13 +6897,13 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
   return GMLAKE_OK;
 }
 
-/* Unmaps, releases and unreserves all that an arena holds, whatever fails; what is left can be
-   drained again, unless it is the last time. */
+/* Unmaps, releases and unreserves all that an arena has, whatever fails. What is left can be
+   drained again, unless is_last: then every handle is released, mapped or not. */
 static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
   gmlk_block *va = a->windows.va_head.next;
   uint32_t slot;
-  int is_mapped = gmlk_buffers_drain(a, drive); /* a window or buffer still is */
-  int is_backed = 0;                            /* a slot still is */
+  int is_mapped = gmlk_buffers_drain(a, drive); /* a window or a buffer's place is still mapped */
+  int is_backed = 0;                            /* a chunk is still mapped at home */
   for (; va && va != &a->windows.va_tail; va = va->next) {
     if (va->state != GMLK_LIVE) continue;
     if (gmlk_drive_unmap(drive, a->windows.base + (uint64_t)va->at * a->chunk_bytes,
@@ -6870,7 +6921,7 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
       else
         chunk->stuck = GMLK_CHUNK_UNMAPPED;
     }
-    if (is_mapped && chunk->map_count && !is_last) continue; /* its memory would live on */
+    if (is_mapped && chunk->map_count && !is_last) continue; /* a mapping would keep its memory */
     if (chunk->handle && (chunk->stuck == GMLK_CHUNK_UNMAPPED || is_last) &&
         !gmlk_drive_release(drive, chunk->handle))
       chunk->handle = chunk->stuck = 0;
@@ -6882,20 +6933,20 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
     a->base = 0;
 }
 
-/* The same in a stretch of calls of its own, the books unlocked. */
+/* The same, the books unlocked meanwhile. */
 static gmlake_result gmlk_arena_drain_booked(gmlake *l, gmlk_arena *a) {
   gmlk_drive drive;
   if (!gmlk_drive_open(l, &drive)) gmlk_arena_drain(a, &drive, 0);
   return gmlk_drive_close(l, &drive);
 }
 
-/* Host memory of an arena: its windows, its blocks, its arrays. */
+/* Frees an arena's host memory: windows, buffers, blocks, tables. */
 static void gmlk_arena_close(gmlake *l, gmlk_arena *a) {
   gmlk_window *live = NULL, *w;
   gmlk_block *b;
   for (b = a->head.next; b && b != &a->tail; b = b->next) {
     if (b->state != GMLK_PIECE || b->as.live.window->spans[0].block != b) continue;
-    b->as.live.window->bucket_next = live; /* once a window */
+    b->as.live.window->bucket_next = live; /* at its first span: once for each window */
     live = b->as.live.window;
   }
   for (w = a->windows.oldest; w; w = w->newer) w->bucket_next = w->newer;
@@ -6915,8 +6966,8 @@ static void gmlk_pool_free(gmlake *l, gmlake_pool *pool) {
   gmlk_host_free(&l->host, pool, sizeof(gmlake_pool));
 }
 
-/* Gives a pool's memory back. What the driver refuses to take is quarantined with the pool, and
-   offered again at the end. */
+/* Gives a pool's memory back and frees it. If the driver refuses to take something, the pool is
+   kept in lake->dead, and that is offered again when the lake is destroyed. */
 static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
   gmlk_arena *a = &pool->arena;
   const gmlk_window *w;
@@ -6945,6 +6996,7 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
   return result;
 }
 
+/* Creates a pool, or, if is_bare, the arena that buffers of one chunk size share. */
 static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc, int is_bare,
                                       gmlake_pool **out_pool) {
   size_t chunk = desc->chunk_bytes ? desc->chunk_bytes : l->home.chunk_bytes;
@@ -6957,8 +7009,8 @@ static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc, i
                      is_bare ? "gmlake_buffer_create" : "gmlake_pool_create", GMLK_CHUNK_WRONG,
                      (unsigned long long)chunk, (unsigned long long)l->device.granularity_bytes,
                      (unsigned long long)gmlk_min(device, GMLK_CHUNK_BYTES_MAX));
-  window = l->home.windows.va ? gmlk_min(arena, SIZE_MAX / 8) * 4 : 0;
-  if (is_bare) window = gmlk_min(device, SIZE_MAX / 32) * 32;
+  window = l->home.windows.va ? gmlk_min(arena, SIZE_MAX / 8) * GMLK_POOL_WINDOW_SPACE : 0;
+  if (is_bare) window = gmlk_min(device, SIZE_MAX / GMLK_BUFFER_SPACE) * GMLK_BUFFER_SPACE;
   pool = (gmlake_pool *)gmlk_host_alloc(&l->host, sizeof(gmlake_pool));
   if (!pool) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   pool->lake = l;
@@ -6976,8 +7028,8 @@ static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc, i
   return l->lost ? l->lost : result;
 }
 
-/* Whether all work on a pool's free memory and idle windows is known to be complete; a graph's is
-   the caller's affair. pre: gmlk_refresh has just made clean what is complete. */
+/* Whether all work on a pool's free memory and idle windows is known to be complete, but for work
+   of graphs, which the caller has to wait for. pre: gmlk_refresh has just run. */
 static int gmlk_arena_is_quiet(const gmlake *l, const gmlk_arena *a) {
   const gmlk_block *b;
   const gmlk_window *w;
@@ -6991,30 +7043,35 @@ static int gmlk_arena_is_quiet(const gmlake *l, const gmlk_arena *a) {
   return 1;
 }
 
+static gmlake_result gmlk_refuse_captured(gmlake *l, const gmlake_pool *pool) {
+  return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_pool_destroy",
+                   "%llu captures into the pool are under way: end them first",
+                   (unsigned long long)pool->capture_count);
+}
+
 static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
   gmlk_arena *a = &pool->arena;
   unsigned tries = 0;
   gmlake_result result;
-  if (pool->capture_count)
-    return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_pool_destroy", "a capture is under way");
-  do { /* pending frees of the pool's blocks end here too; other threads may free meanwhile */
+  if (pool->capture_count) return gmlk_refuse_captured(l, pool);
+  do { /* also ends pending frees; other threads may free the pool's blocks meanwhile */
     size_t before = pool->late_uses;
     result = gmlk_wait_for_streams(l, 0);
     if (!result) pool->late_uses -= before;
-  } while (!result && !gmlk_arena_is_quiet(l, a) && ++tries < 8);
+  } while (!result && !gmlk_arena_is_quiet(l, a) && ++tries < GMLK_POOL_TRIES);
   if (result && result != GMLAKE_ERROR_CAPTURING) return result;
-  if (pool->capture_count) /* begun while the books were unlocked */
-    return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_pool_destroy", "a capture is under way");
-  if (result && (a->live_count || !gmlk_arena_is_quiet(l, a))) /* live: it may be pending */
+  if (pool->capture_count) return gmlk_refuse_captured(l, pool); /* it began meanwhile */
+  if (result && (a->live_count || !gmlk_arena_is_quiet(l, a)))   /* pending blocks count as live */
     return gmlk_fail(l, result, "gmlake_pool_destroy",
-                     "a capture keeps the lake from fencing pending work");
+                     "work on the pool's memory is pending, and a capture forbids to record an "
+                     "event behind it: end the capture first");
   if (a->live_count)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",
                      "%llu blocks of the pool are live: free them first",
                      (unsigned long long)a->live_count);
   if (!gmlk_arena_is_quiet(l, a))
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",
-                     "other threads go on to free the pool's blocks while it is destroyed");
+                     "other threads free the pool's blocks while it is destroyed: stop them first");
   l->arenas[a->number] = NULL;
   result = gmlk_pool_bury(l, pool);
   return gmlk_is_fatal(result) ? result : GMLAKE_OK;
@@ -7027,13 +7084,14 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
   if (!s) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (s->capture)
     return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_capture_begin",
-                     "the stream is being captured already");
-  if (pool->arena.live_count) { /* what it used of earlier graphs may be freed in this one */
+                     "stream is %p, which is being captured already: end that capture first",
+                     (void *)value);
+  if (pool->arena.live_count) { /* the stream may have used blocks that the capture then frees */
     s->is_dirty = 1;
     pool->late_uses++;
   }
-  gmlk_fence_now(l, stream);             /* what it freed so far is another's to the capture */
-  if (legacy) gmlk_fence_now(l, legacy); /* which cannot be fenced in any capture */
+  gmlk_fence_now(l, stream);             /* for the capture, what it freed is another stream's */
+  if (legacy) gmlk_fence_now(l, legacy); /* during captures no event may be recorded on it */
   if (l->lost) return l->lost;
   if (s->is_forgotten) return gmlk_refuse_gone(l, "gmlake_capture_begin");
   capture = gmlk_stream_add(&l->streams, &l->host, value, 1, ++l->records.serial);
@@ -7063,26 +7121,27 @@ static gmlake_result gmlk_capture_end(gmlake *l, gmlake_stream value) {
   gmlk_stream_drop(&l->streams, s->capture);
   l->streams.capture_count--;
   s->capture = 0;
-  if (gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream); /* what it freed meanwhile */
+  if (gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream); /* it may have freed, too */
   return l->lost;
 }
 
 /* ---- >>buffer ----------------------------------------------------------------------------------
-   Creates buffers and moves their ends. To shrink, and to grow over places whose chunks are free
-   for the stream, is bookkeeping with the books locked. Other growth takes a chunk for each
-   place and then maps them all; an error gives the chunks back. pre, for that: the caller holds
-   `driving`.
+   Creates buffers and moves their ends. To shrink, and to grow over places whose chunks the stream
+   may have, changes only the books. Other growth takes a chunk for each place and then maps them
+   all; an error gives the chunks back. pre, for that: the caller holds `driving`.
    Costs and failures: those of >>places and >>serve. */
 
-/* And back: free memory that the stream's work so far may use. */
+#define GMLK_REAP_MAX 2u /* destroyed buffers that one gmlake_buffer_create unmaps */
+
+/* Frees a place's chunk; work queued on the stream so far may still use it. */
 static void gmlk_chunk_return(gmlake *l, gmlk_arena *a, const gmlk_place *place, unsigned stream) {
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
   gmlk_put(a, gmlk_place_block(a, place), stream, s ? s->epoch : 0);
   if (s) s->is_dirty = 1;
 }
 
-/* Gives up the chunks behind `count`, their mappings kept. An event is recorded, with one stream
-   too, since only complete memory serves other buffers without a wait. */
+/* Frees the chunks behind `count`; their mappings stay. An event is recorded even if the lake has
+   only one stream, since only complete memory serves other buffers without a wait. */
 static void gmlk_buffer_shrink(gmlake *l, gmlake_buffer *b, uint32_t count, unsigned stream) {
   uint32_t i = b->count;
   if (i == count) return;
@@ -7095,8 +7154,8 @@ static void gmlk_buffer_shrink(gmlake *l, gmlake_buffer *b, uint32_t count, unsi
   if (stream) gmlk_fence_now(l, stream);
 }
 
-/* Resizes where that takes no driver: to fewer chunks, or as far as the next places keep chunks
-   that the stream may have. */
+/* Resizes a buffer if that needs no driver call but for an event: to fewer chunks, or over places
+   whose chunks the stream may have. 0: it is not resized. */
 static int gmlk_buffer_try(gmlake *l, gmlake_buffer *b, uint32_t count, unsigned stream) {
   gmlk_arena *a = b->arena;
   uint32_t i = b->count;
@@ -7109,7 +7168,7 @@ static int gmlk_buffer_try(gmlake *l, gmlake_buffer *b, uint32_t count, unsigned
   if (count > b->place_count || b->places[count - 1].state != GMLK_PLACE_MAPPED ||
       !gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)(count - b->count)))
     return 0;
-  while (i < count && gmlk_place_reserve(a, &b->places[i], stream)) i++; /* two may show one */
+  while (i < count && gmlk_place_reserve(a, &b->places[i], stream)) i++; /* two may map one chunk */
   is_all = i == count;
   while (i-- > b->count) {
     if (is_all)
@@ -7121,8 +7180,8 @@ static int gmlk_buffer_try(gmlake *l, gmlake_buffer *b, uint32_t count, unsigned
   return is_all;
 }
 
-/* A new chunk; where that is refused, one that has become complete, or one in the place of what
-   trim would return. OK with *out NULL: there is none. */
+/* Finds a new chunk; if none can be created, one whose work has completed by now, or a new one
+   after trim returned one. OK with *out NULL: there is none. */
 static gmlake_result gmlk_chunk_make(gmlake *l, gmlk_attempt *r, gmlk_block **out) {
   size_t held, released = 0;
   gmlake_result result = gmlk_grow_for(l, r, r->taker, out);
@@ -7136,9 +7195,9 @@ static gmlake_result gmlk_chunk_make(gmlake *l, gmlk_attempt *r, gmlk_block **ou
   return gmlk_is_shortage(result) ? GMLAKE_OK : result;
 }
 
-/* A chunk for an empty place. Complete memory comes first, and new memory before what only this
-   stream may use: that is still mapped where it was used, and nobody can remove a mapping before
-   its use is complete. */
+/* Finds a chunk for an empty place. Clean memory comes first, then new memory, then what only this
+   stream may use: such a chunk is still mapped in the place where it was used, and that mapping
+   cannot be removed before the use is complete. */
 static gmlake_result gmlk_chunk_find(gmlake *l, const gmlk_attempt *wanted, gmlk_block **out) {
   gmlk_attempt r = *wanted;
   gmlake_result result;
@@ -7151,6 +7210,7 @@ static gmlake_result gmlk_chunk_find(gmlake *l, const gmlk_attempt *wanted, gmlk
   return gmlk_climb(l, &r, out);
 }
 
+/* Takes the chunk that a place maps, if the stream may have it. */
 static int gmlk_place_retake(gmlake *l, const gmlk_attempt *r, const gmlk_place *place) {
   gmlk_block *b = gmlk_records_reserve(&l->records, &l->host, 2)
                       ? gmlk_place_reserve(r->arena, place, r->taker.stream)
@@ -7159,7 +7219,8 @@ static int gmlk_place_retake(gmlake *l, const gmlk_attempt *r, const gmlk_place 
   return b != NULL;
 }
 
-/* Takes a place's chunk from the other stream that used it last, behind a wait on the device. */
+/* Takes the chunk that a place maps from the stream that used it last, behind a wait on the
+   device. */
 static int gmlk_place_borrow(gmlake *l, const gmlk_attempt *r, const gmlk_place *place) {
   gmlk_taker taker = gmlk_waiting_taker(l, r);
   gmlk_span span;
@@ -7179,18 +7240,21 @@ static int gmlk_place_borrow(gmlake *l, const gmlk_attempt *r, const gmlk_place 
   return 1;
 }
 
-/* The host waits for the last use through a place. */
+/* Makes the host wait for the last use through a place. */
 static gmlake_result gmlk_place_wait(gmlake *l, const gmlk_place *place) {
   gmlake_result result = l->lost;
   if (result || gmlk_place_is_done(l, place)) return result;
   result = gmlk_wait_for_stream(l, place->stream);
   if (result == GMLAKE_ERROR_CAPTURING && gmlk_place_is_done(l, place)) result = GMLAKE_OK;
   if (result == GMLAKE_ERROR_CAPTURING)
-    return gmlk_fail(l, result, "gmlake_buffer_resize", "a capture forbids to wait for a use");
+    return gmlk_fail(l, result, "gmlake_buffer_resize",
+                     "the host has to wait for a stream that used the memory, which a capture "
+                     "forbids: end the capture first");
   return result ? result : gmlk_refresh(l, 0);
 }
 
-/* Takes a chunk for a place: the one mapped there if it can be had, else another. */
+/* Takes a chunk for a place: the one mapped there if possible, else another; then the place becomes
+   empty, with the chunk's slot to be mapped. */
 static gmlake_result gmlk_place_serve(gmlake *l, const gmlk_attempt *r, gmlk_place *place) {
   gmlk_arena *a = r->arena;
   gmlk_block *found = NULL;
@@ -7206,13 +7270,13 @@ static gmlake_result gmlk_place_serve(gmlake *l, const gmlk_attempt *r, gmlk_pla
   }
   if (!result) result = gmlk_chunk_find(l, r, &found);
   if (result) return result;
-  a->live_count--; /* it is no block of the user's */
+  a->live_count--; /* gmlk_grant counted it, but it is no block of the user's */
   gmlk_chunk_commit(a, found);
   place->slot = gmlk_slot_of(a, found->at);
   return GMLAKE_OK;
 }
 
-/* Growth that may need the driver: all of it, or none. */
+/* Grows a buffer to `count` chunks with the driver's help; after an error it is as it was. */
 static gmlake_result gmlk_buffer_grow(gmlake *l, const gmlk_attempt *r, gmlake_buffer *b,
                                       uint32_t count) {
   gmlk_arena *a = b->arena;
@@ -7231,7 +7295,8 @@ static gmlake_result gmlk_buffer_grow(gmlake *l, const gmlk_attempt *r, gmlake_b
   return result;
 }
 
-/* The same for the ladder, which is asked for one chunk at a time. */
+/* The same, with the attempt for one chunk at a time that the rungs of >>serve need, and with the
+   report of a shortage. */
 static gmlake_result gmlk_buffer_climb(gmlake *l, gmlake_buffer *b, uint32_t count,
                                        unsigned stream) {
   gmlk_attempt r;
@@ -7254,7 +7319,8 @@ static gmlake_result gmlk_buffer_climb(gmlake *l, gmlake_buffer *b, uint32_t cou
   return result;
 }
 
-/* Address space for a buffer; what destroyed ones hold is given up first, then waited for. */
+/* Takes address space for a buffer. If there is none, destroyed buffers' is freed: first of those
+   whose uses are complete, then of all, after a wait of the host. */
 static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_bytes,
                                            gmlk_block **out_va) {
   size_t slots = max_bytes / a->chunk_bytes + (max_bytes % a->chunk_bytes != 0);
@@ -7268,20 +7334,22 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
     *out_va = gmlk_va_take(&a->windows, &l->records, (uint32_t)slots + guard);
     if (*out_va || tries == 2 || !a->void_count) break;
     result = tries ? gmlk_wait_for_streams(l, 0) : GMLAKE_OK;
-    if (!result || result == GMLAKE_ERROR_CAPTURING) /* others have been waited for */
+    if (!result || result == GMLAKE_ERROR_CAPTURING) /* other streams were waited for */
       result = gmlk_buffers_reap(l, a, SIZE_MAX);
     if (gmlk_is_fatal(result)) return result;
   }
   if (!*out_va && result) return result;
   if (!*out_va)
     return gmlk_fail(l, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, "gmlake_buffer_create",
-                     "no address space is left for max_bytes");
+                     "max_bytes is %llu: no address space is left for it; destroy other buffers, "
+                     "or ask for less",
+                     (unsigned long long)max_bytes);
   (*out_va)->state = GMLK_COMMITTED;
   (*out_va)->slack = (uint32_t)slots;
   return GMLAKE_OK;
 }
 
-/* The arena that buffers of this chunk size share, made on first use. */
+/* The bare arena that all buffers of a chunk size share; it is created on first use. */
 static gmlake_result gmlk_bare_arena(gmlake *l, size_t chunk_bytes, gmlk_arena **out_arena) {
   gmlake_pool_desc desc;
   gmlake_pool *pool = NULL;
@@ -7299,12 +7367,13 @@ static gmlake_result gmlk_bare_arena(gmlake *l, size_t chunk_bytes, gmlk_arena *
   return result;
 }
 
-/* Unmaps a little of what destroyed buffers left; what fails is tried again another time. */
+/* Unmaps up to GMLK_REAP_MAX destroyed buffers. An error that is not fatal does not count: a later
+   call tries again. */
 static gmlake_result gmlk_buffers_tidy(gmlake *l, gmlk_arena *a) {
   gmlake_result result;
   if (!a->void_count) return GMLAKE_OK;
   result = gmlk_refresh(l, 0);
-  if (!gmlk_is_fatal(result)) result = gmlk_buffers_reap(l, a, 2);
+  if (!gmlk_is_fatal(result)) result = gmlk_buffers_reap(l, a, GMLK_REAP_MAX);
   return gmlk_is_fatal(result) ? result : GMLAKE_OK;
 }
 
@@ -7336,30 +7405,32 @@ static gmlake_result gmlk_buffer_create(gmlake *l, const gmlake_buffer_desc *des
   return GMLAKE_OK;
 }
 
-/* The chunks that so many bytes of a buffer take. */
+/* The number of chunks for so many bytes of a buffer. */
 static uint32_t gmlk_buffer_count(const gmlake_buffer *b, size_t bytes) {
   size_t chunk = b->arena->chunk_bytes;
   return (uint32_t)(bytes / chunk + (bytes % chunk != 0));
 }
 
-/* The stream's number, with what moving the buffer's end on it needs. */
+/* Checks whether a buffer may be resized on the stream, and finds its number. */
 static gmlake_result gmlk_buffer_admit(gmlake *l, const gmlake_buffer *b, size_t bytes,
                                        gmlake_stream value, const char *call,
                                        unsigned *out_stream) {
   *out_stream = 0;
   if (bytes > b->bytes && l->is_barred && gmlk_in_callback(l, 0))
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
-                     "a growth in the out-of-memory handler, or below where that was left");
+                     "the out-of-memory handler may not grow buffers; nor may functions that run "
+                     "deeper in the stack than a handler that longjmp left");
   if (value == GMLAKE_STREAM_NONE) return GMLAKE_OK;
   *out_stream = gmlk_stream_number(l, value);
   if (!*out_stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (gmlk_buffer_count(b, bytes) < b->count && l->streams.items[*out_stream]->capture)
-    return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, call, "a buffer cannot shrink in a capture");
+    return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, call,
+                     "a buffer cannot shrink on a stream that is being captured: end that first");
   if (!gmlk_arena_admit(b->arena, *out_stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   return bytes > b->bytes ? gmlk_follow_value(l, *out_stream, call) : GMLAKE_OK;
 }
 
-/* pre: the books are locked; they are at the end, whatever happened between. */
+/* pre: the books are locked; they are so again at the end. */
 static gmlake_result gmlk_buffer_resize(gmlake *l, gmlake_buffer *b, size_t bytes,
                                         gmlake_stream value, const char *call) {
   uint32_t count = gmlk_buffer_count(b, bytes);
@@ -7403,8 +7474,10 @@ static gmlake_result gmlk_buffer_get_info(const gmlake_buffer *b, gmlake_buffer_
 }
 
 /* ---- >>figures ---------------------------------------------------------------------------------
-   Questions about blocks and memory. Owns nothing and changes nothing. pre: the books are
-   locked; the budget asks the driver, so its caller holds `driving`. */
+   Answers questions about blocks and memory. Owns nothing. pre: the books are locked; the budget
+   asks the driver, so its caller holds `driving`.
+   Costs: O(1); the pieces O(their number), the budget O(arenas + pending frees) and what
+   gmlk_refresh costs. Can fail: a wrong pointer; the budget: the driver. */
 
 static gmlake_result gmlk_get_allocation(gmlake *l, const void *ptr, gmlake_allocation_info *out) {
   gmlake_result result;
@@ -7446,7 +7519,7 @@ static gmlake_result gmlk_get_pieces(gmlake *l, const void *ptr, gmlake_piece *o
   return GMLAKE_OK;
 }
 
-/* What the driver, the limits and its addresses let the home arena have beside what it holds. */
+/* The bytes of new chunks that driver, limits and address space still allow the home arena. */
 static size_t gmlk_creatable(const gmlake *l, size_t driver_free_bytes) {
   const gmlk_arena *a = &l->home;
   size_t slots = a->slot_limit - a->backed_count - a->stuck_count;
@@ -7487,9 +7560,11 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
 
 /* ---- >>life ------------------------------------------------------------------------------------
    Creates and destroys lakes: checks the description, opens the backend, and in the end gives
-   everything back, whatever fails. Owns the backend that a lake made for itself. */
+   everything back, whatever fails. Owns the backend that a lake made for itself.
+   Costs: to create O(1), to destroy O(everything the lake has), and the driver's. Can fail: an
+   illegal description, host memory, the driver. */
 
-/* Makes this the reason why a lake cannot be created. */
+/* Writes why a lake cannot be created: the name of the field, then the formatted text. */
 GMLK_LIKE_PRINTF(4)
 static gmlake_result gmlk_refuse_desc(gmlake_error_info *why, gmlake_result result,
                                       const char *argument, const char *format, ...) {
@@ -7504,7 +7579,7 @@ static gmlake_result gmlk_refuse_desc(gmlake_error_info *why, gmlake_result resu
   return result;
 }
 
-/* Peers that are none. What the device count is only the backend knows. */
+/* Checks peer_devices. A backend that does not tell how many devices there are has a count of 0. */
 static gmlake_result gmlk_desc_check_peers(const gmlake_desc *d,
                                            const gmlake_device_properties *device,
                                            gmlake_error_info *why) {
@@ -7529,7 +7604,7 @@ static gmlake_result gmlk_desc_check_peers(const gmlake_desc *d,
   return GMLAKE_OK;
 }
 
-/* Without what came after version 0.1.0, which may be absent. */
+/* Whether a backend has all functions but the last two, which it may lack. */
 static int gmlk_backend_is_whole(const gmlake_backend *b) {
   return b->struct_bytes >= offsetof(gmlake_backend, stream_id) &&
          b->abi_version == GMLAKE_BACKEND_ABI && b->get_properties && b->get_memory_info &&
@@ -7538,15 +7613,15 @@ static int gmlk_backend_is_whole(const gmlake_backend *b) {
          b->event_query && b->event_wait && b->stream_wait && b->capture_exchange && b->clock_ns;
 }
 
-/* What is wrong whatever the device. */
+/* Checks what does not depend on the device. */
 static gmlake_result gmlk_desc_check(const gmlake_desc *d, gmlake_error_info *why) {
   const unsigned handle_types = GMLAKE_HANDLE_POSIX_FD | GMLAKE_HANDLE_WIN32 | GMLAKE_HANDLE_FABRIC;
   const gmlake_result wrong = GMLAKE_ERROR_INVALID_ARGUMENT;
   if (d->flags & ~GMLK_FLAGS)
-    return gmlk_refuse_desc(why, wrong, "flags", " is 0x%x: of these 0x%x are known", d->flags,
+    return gmlk_refuse_desc(why, wrong, "flags", " is 0x%x: use only bits of 0x%x", d->flags,
                             GMLK_FLAGS);
   if (d->handle_types & ~handle_types)
-    return gmlk_refuse_desc(why, wrong, "handle_types", " is 0x%x: of these 0x%x are known",
+    return gmlk_refuse_desc(why, wrong, "handle_types", " is 0x%x: use only bits of 0x%x",
                             d->handle_types, handle_types);
   if (d->cross_stream != GMLAKE_GROW_FIRST && d->cross_stream != GMLAKE_WAIT_FIRST)
     return gmlk_refuse_desc(why, wrong, "cross_stream",
@@ -7558,7 +7633,7 @@ static gmlake_result gmlk_desc_check(const gmlake_desc *d, gmlake_error_info *wh
         (unsigned long long)d->policy->struct_bytes, (unsigned long long)sizeof(gmlake_policy));
   if ((d->peer_count == 0) != (d->peer_devices == NULL) || d->peer_count > GMLK_PEERS_MAX)
     return gmlk_refuse_desc(why, wrong, "peer_count",
-                            " is %llu and peer_devices %s: NULL goes with 0, and %u is the most",
+                            " is %llu and peer_devices %s: set both or neither, to %u at most",
                             (unsigned long long)d->peer_count,
                             d->peer_devices ? "is not NULL" : "is NULL", GMLK_PEERS_MAX);
   if ((d->host.malloc_fn == NULL) != (d->host.free_fn == NULL))
@@ -7566,14 +7641,15 @@ static gmlake_result gmlk_desc_check(const gmlake_desc *d, gmlake_error_info *wh
                             d->host.malloc_fn ? "free_fn" : "malloc_fn");
   if (d->backend && !gmlk_backend_is_whole(d->backend))
     return gmlk_refuse_desc(why, wrong, "backend",
-                            " has struct_bytes %llu, abi_version %u: %llu and %u at least, and no "
-                            "function NULL",
+                            ": struct_bytes is %llu and abi_version %u, and have to be at least "
+                            "%llu, and %u; no function may be NULL",
                             (unsigned long long)d->backend->struct_bytes, d->backend->abi_version,
                             (unsigned long long)offsetof(gmlake_backend, stream_id),
                             GMLAKE_BACKEND_ABI);
   return GMLAKE_OK;
 }
 
+/* Why the lake's own backend could not be created. */
 static const char *gmlk_backend_unopened(gmlake_result result) {
   switch (result) {
   case GMLAKE_ERROR_NO_DRIVER:
@@ -7616,7 +7692,9 @@ static void gmlk_backend_close(gmlk_driver *driver) {
 #endif
 }
 
-/* Fills in what depends on the device. */
+/* Checks what depends on the device, and fills in defaults. A chunk is 1/8192 of the device's
+   memory, from 2 to 32 MiB. Address space costs nothing until it is mapped, so the arena gets 8
+   times the device's memory, and windows 32 times. */
 static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_properties *device,
                                        gmlake_error_info *why) {
   size_t total = device->device_bytes, chunk = (size_t)1 << gmlk_log2(total / 8192 | 1);
@@ -7648,7 +7726,8 @@ static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_prope
       (unsigned long long)gmlk_min(d->arena_bytes, d->window_bytes), (unsigned long long)chunk);
 }
 
-/* Frees host memory; the driver's is gone already, or never will be. */
+/* Frees a lake's host memory. pre: gmlk_lake_drain has given the driver everything back, or the
+   driver cannot be called any more. */
 static void gmlk_lake_free(gmlake *l) {
   gmlk_host host = l->host;
   size_t i;
@@ -7691,7 +7770,7 @@ static void gmlk_lake_free(gmlake *l) {
   gmlk_host_free(&host, l, sizeof(gmlake));
 }
 
-/* The driver's side of destroy: everything the lake holds goes back, whatever fails. */
+/* Gives everything that a lake has back to the driver, whatever fails; returns the first error. */
 static gmlake_result gmlk_lake_drain(gmlake *l) {
   gmlk_drive drive;
   gmlake_pool *dead;
@@ -7706,6 +7785,7 @@ static gmlake_result gmlk_lake_drain(gmlake *l) {
   return drive.result ? drive.result : drive.end_result;
 }
 
+/* Opens the backend, fills in the description and reserves address space. */
 static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
   gmlake_result result = gmlk_backend_open(l, desc);
   const gmlake_backend *b = l->driver.backend;
@@ -7713,13 +7793,15 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
   if (result) return result;
   result = gmlk_backend_result(b->get_properties(b->user, &l->device, &code));
   if (result) {
-    (void)gmlk_fail(l, result, "get_properties", "a call of the backend failed");
+    (void)gmlk_fail(l, result, "get_properties",
+                    "the backend's function failed, its driver's code is %d", code);
     l->error.driver_code = code;
     return result;
   }
   if (!gmlk_is_pow2(l->device.granularity_bytes) || l->device.granularity_bytes < GMLK_GRAIN)
     return gmlk_refuse_desc(&l->error, GMLAKE_ERROR_INVALID_ARGUMENT, "backend",
-                            ": the granularity of its device is %llu: no power of two from 512 on",
+                            ": its device's granularity is %llu: it has to be a power of two, at "
+                            "least 512",
                             (unsigned long long)l->device.granularity_bytes);
   result = gmlk_desc_default(&l->desc, &l->device, &l->error);
   if (result) return result;
@@ -7745,7 +7827,7 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
   return result;
 }
 
-/* Says why no lake was created, to whom the description names. */
+/* Tells desc->out_error and the logger why no lake was created. */
 static void gmlk_tell_create(const gmlake_desc *desc, gmlake_error_info *why,
                              gmlake_result result) {
   if (result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY)
@@ -7754,7 +7836,7 @@ static void gmlk_tell_create(const gmlake_desc *desc, gmlake_error_info *why,
   if (desc->logger.fn) desc->logger.fn(desc->logger.user, GMLAKE_LOG_ERROR, why);
 }
 
-/* A lake without memory; NULL: no host memory. */
+/* A lake that has neither backend nor memory yet; NULL: no host memory. */
 static gmlake *gmlk_lake_new(const gmlake_desc *desc) {
   gmlk_host host;
   gmlake *l;
@@ -7764,7 +7846,7 @@ static gmlake *gmlk_lake_new(const gmlake_desc *desc) {
   if (!l) return NULL;
   l->host = host;
   l->desc = *desc;
-  l->desc.out_error = NULL; /* the caller's, and only for the time of this call */
+  l->desc.out_error = NULL; /* only gmlake_create may write there */
   l->is_observed = desc->observer.fn != NULL;
   l->is_watched = l->is_observed || desc->policy;
   l->asks_first = desc->policy && (desc->policy->choose || desc->policy->evict);
@@ -7776,6 +7858,7 @@ static gmlake *gmlk_lake_new(const gmlake_desc *desc) {
   return l;
 }
 
+/* Tells the logger of one live block or buffer. */
 static void gmlk_report_leak(gmlake *l, size_t live_bytes, size_t bytes, const char *what,
                              uint64_t address, const char *label) {
   gmlake_error_info info;

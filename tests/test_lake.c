@@ -645,7 +645,7 @@ static void a_failed_create_is_a_driver_error(void **state) {
   assert_error(info.result, DRIVER);
   assert_int_equal(info.driver_code, 1234);
   assert_string_equal(info.call, "create");
-  assert_string_equal(info.text, "a call of the backend failed");
+  assert_string_equal(info.text, "the backend's function failed, its driver's code is 1234");
   assert_int_equal(stats().oom_count, 0);
   drop(take(C));
   finish();

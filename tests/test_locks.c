@@ -453,8 +453,9 @@ static void captures_end_and_begin_while_a_call_waits(void **state) {
   wanted = request(2 * C, 0, asked_pool);
   refused = stats().state_count[4];
   step_error(try_with(&wanted, A), CAPTURING);
-  assert_string_equal(last_error().text,
-                      "pool is not NULL, and not the one that the stream is captured into");
+  assert_string_equal(
+      last_error().text,
+      "pool is not the one that the stream is captured into: set it to that one or to NULL");
   assert_int_equal(stats().state_count[4], refused + 1);
   end();
 }
@@ -549,7 +550,8 @@ static int shrink_while_it_is_busy(void *user, gmlake *of, const gmlake_error_in
   before_planning = empty_it;
   assert_error(gmlake_buffer_resize(of, buffer, C, LEGACY), INVALID_ARGUMENT);
   assert_string_equal(last_error().text,
-                      "a growth in the out-of-memory handler, or below where that was left");
+                      "the out-of-memory handler may not grow buffers; nor may functions that run "
+                      "deeper in the stack than a handler that longjmp left");
   return 0;
 }
 

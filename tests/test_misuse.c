@@ -1575,7 +1575,7 @@ static gmlake_result flagged(unsigned flags) {
   X(stream_2, allocate_plainly(lake, 1, TWO), "stream is 2, the per-thread default stream")       \
   X(alignment, aligned_to(3), "alignment is 3: it has to be a power of two, at most 65536")       \
   X(alignment_large, aligned_to(2 * C), "alignment is 131072: it has to be")                      \
-  X(flags, flagged(8), "flags is 0x8: of these 0x7 are known")                                    \
+  X(flags, flagged(8), "flags is 0x8: use only bits of 0x7")                                      \
   X(foreign_pool, allocate_from(w.foreign_pool, LEGACY), "pool belongs to another lake, the one") \
   X(free_2, gmlake_free(lake, w.home, TWO), "stream is 2, the per-thread")                        \
   X(record, gmlake_record_stream(lake, NULL, w.held), "ptr is NULL")                              \
@@ -1650,7 +1650,7 @@ static void create_says_what_is_legal(void **state) {
   plain = desc;
   number_peers();
   desc.flags = 0x1000;
-  create_says_which("flags is 0x1000: of these ");
+  create_says_which("flags is 0x1000: use only bits of ");
   desc = plain;
   desc.chunk_bytes = 3 * C;
   create_says_which("chunk_bytes is 196608: it has to be a power of two from 65536 to 1310720");

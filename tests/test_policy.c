@@ -1902,20 +1902,20 @@ typedef struct wrong {
   size_t bytes, alignment; /* 0: a chunk */
 } wrong;
 
-#define ROOM "more pieces than there is room for"
-#define STATE "the state is not that of the plan"
-#define GRAINS "a piece is not of 512-byte grains"
+#define ROOM "piece_count is more than piece_capacity, or pieces points elsewhere"
+#define STATE "state is not the one of what the plan does"
+#define GRAINS "a piece's home or bytes is no multiple of 512, or bytes is 0"
 #define OUTSIDE "a piece lies outside the arena"
 #define NOT_FREE "a piece is not free for the request"
 #define BEGINS "a piece begins inside a chunk"
 #define ENDS "a piece ends inside a chunk"
-#define SHARED "two pieces share a chunk"
+#define SHARED "two pieces of a window share a chunk"
 #define UNSTITCHED "the request may not be stitched"
-#define CHUNKS "what is created is not whole chunks"
+#define CHUNKS "grow_bytes is no multiple of chunk_bytes, or more than the arena's address space"
 #define SMALL "the pieces are too small"
-#define FORMER "what is kept is not a block's front"
+#define FORMER "keeps_former is set, but the plan is not a part of one block"
 #define NO_WINDOW "no idle window has this number"
-#define BOTH "a window and pieces"
+#define BOTH "the plan reuses a window, and has pieces, grow_bytes or keeps_former too"
 #define TAKEN "the window is not free for the request"
 #define G 512
 
@@ -1925,8 +1925,30 @@ static const wrong wrongs[] = {
     {"a piece more than fits", ROOM, 3, {{C, 2, 0}}, 0, 0, 4, 0, 0, 0, 0, 0},
     {"as many pieces as can be said", ROOM, 3, {{C, 2, 0}}, 0, 0, SIZE_MAX, 0, 0, 0, 0, 0},
     {"so many and growth", ROOM, 4, {{C, 2, 0}}, 0, C, SIZE_MAX, 0, 0, 0, 0, 0},
-    {"nothing", "the plan serves nothing", 1, {{0, 0, 0}}, 0, 0, 0, 0, 0, 0, 0, 0},
-    {"nothing to keep", "the plan serves nothing", 2, {{0, 0, 0}}, 0, 0, 0, 1, 0, 0, 0, 0},
+    {"nothing",
+     "the plan has no window, no piece and no grow_bytes",
+     1,
+     {{0, 0, 0}},
+     0,
+     0,
+     0,
+     0,
+     0,
+     0,
+     0,
+     0},
+    {"nothing to keep",
+     "the plan has no window, no piece and no grow_bytes",
+     2,
+     {{0, 0, 0}},
+     0,
+     0,
+     0,
+     1,
+     0,
+     0,
+     0,
+     0},
     {"one piece in state 3", STATE, 3, {{C, 2, 0}}, 0, 0, 0, 0, 0, 0, 0, 0},
     {"one piece in state 4", STATE, 4, {{C, 2, 0}}, 0, 0, 0, 0, 0, 0, 0, 0},
     {"one piece in state 6", STATE, 6, {{C, 2, 0}}, 0, 0, 0, 0, 0, 0, 0, 0},
@@ -1937,7 +1959,18 @@ static const wrong wrongs[] = {
     {"growth and a piece in state 3", STATE, 3, {{C, 2, 0}}, 0, C, 0, 0, 0, 0, 0, 0},
     {"two of NO_STITCH", UNSTITCHED, 3, {{C, 2, 0}, {C, 3, 0}}, 0, 0, 0, 0, 0, 2, 0, 0},
     {"growth behind one of NO_STITCH", UNSTITCHED, 4, {{C, 2, 0}}, 0, C, 0, 0, 0, 2, 0, 0},
-    {"growth of NO_GROW", "the request may not grow", 4, {{0, 0, 0}}, 0, C, 0, 0, 0, 4, 0, 0},
+    {"growth of NO_GROW",
+     "grow_bytes is not 0, but the request has GMLAKE_NO_GROW",
+     4,
+     {{0, 0, 0}},
+     0,
+     C,
+     0,
+     0,
+     0,
+     4,
+     0,
+     0},
     {"growth by half a chunk", CHUNKS, 4, {{0, 0, 0}}, 0, C / 2, 0, 0, 0, 0, 0, 0},
     {"growth by a grain more", CHUNKS, 4, {{0, 0, 0}}, 0, C + G, 0, 0, 0, 0, 0, 0},
     {"growth by too much", CHUNKS, 4, {{0, 0, 0}}, 0, 321 * C, 0, 0, 0, 0, 0, 0},
@@ -2038,7 +2071,7 @@ static const wrong wrongs[] = {
     {"a former's middle", FORMER, 2, {{C, 3, 0}}, 0, 0, 0, 1, 0, 0, 0, 0},
     {"a former's end", FORMER, 2, {{C, 4, 0}}, 0, 0, 0, 1, 0, 0, 0, 0},
     {"a former cut inside a chunk",
-     "what is kept is cut inside a chunk",
+     "keeps_former is set, but the piece ends inside a chunk",
      2,
      {{C + G, 2, 0}},
      0,
@@ -2162,25 +2195,26 @@ static void wrong_plan(void **state) {
 typedef struct wrong_drop {
   const char *what;
   uint64_t numbers[5];
-  size_t count;
+  size_t count, wrong_at; /* the index that the error names */
 } wrong_drop;
 
 static const wrong_drop wrong_drops[] = {
-    {"no number", {0}, 1},
-    {"no window's number", {99}, 1},
-    {"a live window", {IN_USE}, 1},
-    {"a window in flight", {PENDING}, 1},
-    {"another pool's window", {FOREIGN_WINDOW}, 1},
-    {"one window twice", {REUSABLE, REUSABLE}, 2},
-    {"a wrong one behind a right one", {REUSABLE, BLOCKED, 99}, 3},
-    {"more windows than there are", {REUSABLE, BLOCKED, PENDING, 5}, 4},
-    {"as many windows as can be said", {REUSABLE, BLOCKED}, SIZE_MAX},
+    {"no number", {0}, 1, 0},
+    {"no window's number", {99}, 1, 0},
+    {"a live window", {IN_USE}, 1, 0},
+    {"a window in flight", {PENDING}, 1, 0},
+    {"another pool's window", {FOREIGN_WINDOW}, 1, 0},
+    {"one window twice", {REUSABLE, REUSABLE}, 2, 1},
+    {"a wrong one behind a right one", {REUSABLE, BLOCKED, 99}, 3, 2},
+    {"more windows than there are", {REUSABLE, BLOCKED, PENDING, 5}, 4, 2},
+    {"as many windows as can be said", {REUSABLE, BLOCKED}, SIZE_MAX, 2},
 };
 
 static void wrong_drop_answer(void **state) {
   static picture before;
   const wrong_drop *row = (const wrong_drop *)*state;
   answer *a;
+  char text[160];
   open_world();
   look(&before);
   p.evicted = 0;
@@ -2191,8 +2225,12 @@ static void wrong_drop_answer(void **state) {
   assert_error(try_on(C, LEGACY), INVALID_ARGUMENT);
   assert_int_equal(p.evicted, 1);
   assert_string_equal(last_error().call, "policy.evict");
-  assert_string_equal(last_error().text,
-                      "what is to be dropped is no idle window whose work is complete");
+  (void)snprintf(
+      text, sizeof(text),
+      "out_windows[%u]: name idle windows whose work is complete, each once, and not more "
+      "than window_count",
+      (unsigned)row->wrong_at);
+  assert_string_equal(last_error().text, text);
   p.victim_count = 0;
   assert_same(&before);
   close_world();

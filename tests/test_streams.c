@@ -1965,7 +1965,7 @@ static void pool_destroy_ends_where_a_capture_begins_meanwhile(void **state) {
   waited_block = NULL;
   faulty.event_wait = meddle;
   step_error(gmlake_pool_destroy(lake, waited_pool), CAPTURING);
-  assert_string_equal(last_error().text, "a capture is under way");
+  assert_string_equal(last_error().text, "1 captures into the pool are under way: end them first");
   step(gmlake_capture_end(lake, B));
   step(gmlake_pool_destroy(lake, waited_pool));
   abandon();
@@ -1991,8 +1991,9 @@ static void pool_destroy_ends_where_frees_do_not(void **state) {
   drop_on(first, A);
   faulty.event_wait = free_another;
   step_error(gmlake_pool_destroy(lake, waited_pool), INVALID_ARGUMENT);
-  assert_string_equal(last_error().text,
-                      "other threads go on to free the pool's blocks while it is destroyed");
+  assert_string_equal(
+      last_error().text,
+      "other threads free the pool's blocks while it is destroyed: stop them first");
   assert_int_equal(waited_count, 0);
   step(gmlake_pool_destroy(lake, waited_pool));
   abandon();
@@ -2696,7 +2697,9 @@ static void a_pool_is_destroyed_during_a_capture(void **state) {
   fail_call(ON_HOST_WAIT, 1, GMLAKE_ERROR_DRIVER, 0);
   step_error(gmlake_pool_destroy(lake, kept), DRIVER);
   step_error(gmlake_pool_destroy(lake, kept), CAPTURING);
-  assert_string_equal(last_error().text, "a capture keeps the lake from fencing pending work");
+  assert_string_equal(last_error().text,
+                      "work on the pool's memory is pending, and a capture forbids to record an "
+                      "event behind it: end the capture first");
   assert_int_equal(stats().host_wait_count, 2);
   step(gmlake_pool_destroy(lake, doomed));
   end_capture(A);
@@ -2713,7 +2716,8 @@ static void a_device_lost_before_a_capture_ends_it(void **state) {
   drop_on(take_on(512, A), A);
   fail_call(ON_RECORD, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
   assert_error(gmlake_capture_begin(lake, A, pool), DEVICE_LOST);
-  assert_string_equal(last_error().text, "a call of the backend failed");
+  assert_string_equal(last_error().text,
+                      "the backend's function failed, its driver's code is 1234");
   (void)gmlake_destroy(lake);
   close_mock();
 }
