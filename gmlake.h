@@ -3734,10 +3734,13 @@ static gmlk_arena *gmlk_arena_of(const gmlake *l, const gmlk_block *b) {
 
 /* GMLAKE_FILL: the host writes the byte to all of the block at once. That is right on the mock,
    where the host does the streams' work. */
-static void gmlk_fill(const gmlake *l, const gmlk_block *b, unsigned byte) {
-  if (l->desc.flags & GMLAKE_FILL)
-    memset((void *)(uintptr_t)gmlk_address_of(gmlk_arena_of(l, b), b), (int)byte,
-           gmlk_to_bytes(b->grains));
+static void gmlk_fill_now(const gmlake *l, const gmlk_block *b, unsigned byte) {
+  memset((void *)(uintptr_t)gmlk_address_of(gmlk_arena_of(l, b), b), (int)byte,
+         gmlk_to_bytes(b->grains));
+}
+
+static inline void gmlk_fill(const gmlake *l, const gmlk_block *b, unsigned byte) {
+  if (l->desc.flags & GMLAKE_FILL) gmlk_fill_now(l, b, byte);
 }
 
 /* The stream that a live block was allocated on. 0: none, or a stream that is gone, whose number
