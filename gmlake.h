@@ -1241,7 +1241,7 @@ typedef struct gmlk_block gmlk_block;
 struct gmlk_block {
   gmlk_block *prev, *next; /* neighbours by address; [unused] next: in the list */
   union {
-    gmlk_link link; /* [free] place in a bin of its pool */
+    gmlk_link link; /* [free] place in a bin */
     struct {
       gmlk_block *less, *more;
     } fork; /* [unbacked; free, and second of its run, see >>arena] children in a tree */
@@ -1381,15 +1381,15 @@ static void gmlk_unlink(gmlk_block *block) {
    3. the rest of the own bin. The ring then begins at the first block that was long enough. If
       there was none, [H5] notes it, and the next search stops after eight.
 
-   A table of bins takes 14 KB, and each stream has a pool in each arena. So a pool of at most eight
-   blocks has no table: one ring holds all of them. It finds the same blocks. It gets a table the
-   next time that host memory is reserved; if there is none, its searches are O(blocks).
+   A table takes 14 KB, and each stream has bins in each arena. So up to eight blocks need no table:
+   one ring holds all of them, and searches find the same blocks. With more blocks, a table is made
+   the next time that host memory is reserved; if there is none, searches are O(blocks).
 
    [H1] A block stands in the bin of its hole.
    [H2] bits has a 1 for each bin in use, words has a 1 for each word of bits that is not 0.
    [H3] Bins are rings, linked both ways.
    [H4] grains is the sum of the holes, count the number of blocks.
-   [H5] No hole of the pool has a size in [none_from, none_from + none_count).
+   [H5] No hole has a size in [none_from, none_from + none_count).
    [H6] Without a table bin_mask is 0 and room is GMLK_HOLES_FEW; with one both are ~0.
 
    O(1); best fit is O(1) amortised. Can fail: gmlk_bins_new, for want of host memory. */
@@ -1412,7 +1412,7 @@ typedef struct gmlk_bins {
   uint32_t bin_mask;              /* [H6] a bin's number, masked, is its index in bins */
   gmlk_block *seconds;            /* tree of the second tagged blocks of runs; written by >>arena */
   gmlk_link *bins;                /* the table, or &few */
-  gmlk_link few;                  /* the ring of a pool without a table */
+  gmlk_link few;                  /* the one ring that serves without a table */
 } gmlk_bins;
 
 static void gmlk_ring_init(gmlk_link *ring) { ring->prev = ring->next = ring; }
@@ -1476,7 +1476,7 @@ static inline void gmlk_bins_remove(gmlk_bins *holes, gmlk_block *block) {
   block->hole = 0;
 }
 
-/* Moves a pool's blocks from the one ring to a table, if there is host memory. pre: no table. */
+/* Moves the blocks from the one ring to a table, if there is host memory. pre: no table. */
 static void gmlk_bins_widen(gmlk_bins *holes, gmlk_host *host) {
   gmlk_link *bins = (gmlk_link *)gmlk_host_alloc(host, GMLK_BINS_BYTES), *link;
   gmlk_bins few = *holes;
@@ -1493,7 +1493,7 @@ static void gmlk_bins_widen(gmlk_bins *holes, gmlk_host *host) {
   gmlk_ring_init(&holes->few);
 }
 
-/* Frees the table of an empty pool. */
+/* Frees the table where no blocks are. */
 static void gmlk_bins_narrow(gmlk_bins *holes, gmlk_host *host) {
   if (holes->count || !holes->bin_mask) return;
   gmlk_host_free(host, holes->bins, GMLK_BINS_BYTES);
@@ -1520,8 +1520,8 @@ static inline size_t gmlk_bin_tries(unsigned bin) {
   return bin < GMLK_BINS_EXACT ? 1 : GMLK_BIN_TRIES;
 }
 
-/* `mask` is the pool's bin_mask below. Best fit passes the constant ~0, so that the compiler drops
-   the code for a pool without a table. */
+/* `mask` is holes->bin_mask below. Best fit passes the constant ~0, so that the compiler drops what
+   serves without a table. */
 
 /* The first block of the bin at or behind `link` in its ring; NULL: there is none. */
 GMLK_INLINE gmlk_block *gmlk_bin_at(const gmlk_bins *holes, unsigned bin, const gmlk_link *link,
@@ -2481,15 +2481,15 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
 
 /* ---- >>arena --------------------------------------------------------------------------------
    gmlk_arena: one range of home addresses, tiled by blocks, and the paper's pPool: its free blocks
-   in sorted pools, one pool for each stream's memory and one for clean memory. Owns the tiling, the
-   tags, the pools and the chunk records. A slot is the place of a chunk in the range.
+   in bins, one set of bins for each stream's memory and one for clean memory. Owns the tiling, the
+   tags, the bins and the chunk records. A slot is the place of a chunk in the range.
 
    Neighbours with the same tag are joined to one block, unless a policy keeps them apart. Free
    neighbours with different tags are not joined: one would lose its fence, or wait for a fence that
    it does not need. But a stream may take clean memory and its own in one piece. So a *run* of a
    stream is as many neighbours as possible that are clean or have the stream's tag, one at least
-   with the tag. The stream's pool holds each run as one hole: its first tagged block, the lead,
-   carries the size of the whole run. Clean blocks also stand in the clean pool, each by itself.
+   with the tag. The stream's bins hold each run as one hole: its first tagged block, the lead,
+   carries the size of the whole run. Clean blocks also stand in the clean bins, each by itself.
 
    [A1] The blocks tile the arena from its base to its end without gap or overlap.
    [A2] No two neighbours are both unbacked, or both free with the same tag and neither apart.
@@ -2567,7 +2567,7 @@ typedef struct gmlk_arena {
   uint32_t *slots;       /* of >>grow, in the place of the other three */
   gmlk_block head, tail; /* edges */
   gmlk_block *gaps;      /* tree of the unbacked blocks */
-  gmlk_bins **bins;      /* the pools by stream number; NULL: no memory has that tag yet */
+  gmlk_bins **bins;      /* by stream number; NULL: no memory had that tag yet */
   size_t bins_capacity;
   uint64_t free_grains;             /* in free blocks of any tag */
   size_t backed_count, stuck_count; /* slots with memory; slots in quarantine, written by >>grow */
@@ -2620,10 +2620,10 @@ static inline void gmlk_cover(gmlk_arena *a, gmlk_block *b) {
 static int gmlk_arena_admit_new(gmlk_arena *a, unsigned stream) {
   if (stream >= a->bins_capacity) {
     size_t capacity = gmlk_max(8, (size_t)stream * 2), old = a->bins_capacity;
-    void *pools =
+    void *grown =
         gmlk_host_grow(a->host, a->bins, old * sizeof(gmlk_bins *), capacity * sizeof(gmlk_bins *));
-    if (!pools) return 0;
-    a->bins = (gmlk_bins **)pools;
+    if (!grown) return 0;
+    a->bins = (gmlk_bins **)grown;
     a->bins_capacity = capacity;
   }
   if (!a->bins[stream]) a->bins[stream] = gmlk_bins_new(a->host);
@@ -2631,7 +2631,7 @@ static int gmlk_arena_admit_new(gmlk_arena *a, unsigned stream) {
   return a->bins[stream] != NULL;
 }
 
-/* Makes sure that the stream has a pool here, so that no later step has to make one. 0: no host
+/* Makes sure that the stream has bins here, so that no later step has to make them. 0: no host
    memory. */
 GMLK_INLINE int gmlk_arena_admit(gmlk_arena *a, unsigned stream) {
   const gmlk_bins *bins = stream < a->bins_capacity ? a->bins[stream] : NULL;
@@ -2675,7 +2675,7 @@ static gmlk_reach gmlk_run_of(const gmlk_arena *a, gmlk_block *b) {
   return run;
 }
 
-/* Enters a run of so many grains in its pool [A3]; below, takes it out. */
+/* Enters a run of so many grains [A3]; gmlk_run_leave takes it out. */
 static void gmlk_run_enter(gmlk_arena *a, gmlk_block *lead, uint32_t grains) {
   gmlk_bins *bins = a->bins[lead->stream];
   gmlk_block *second = gmlk_behind_clean(lead);
@@ -2690,8 +2690,8 @@ static void gmlk_run_leave(gmlk_arena *a, gmlk_block *lead) {
   if (gmlk_has_tag(second, lead->stream)) gmlk_tree_remove(&bins->seconds, second);
 }
 
-/* Takes the runs that the blocks before and behind a clean block are in out of their pools. lead is
-   NULL where there is none; both may be the same run. */
+/* Takes out the runs that the blocks before and behind a clean block are in. lead is NULL where
+   there is none; both may be the same run. */
 static void gmlk_runs_beside(gmlk_arena *a, gmlk_block *before, gmlk_block *behind,
                              gmlk_reach *left, gmlk_reach *right) {
   left->lead = right->lead = NULL;
@@ -2701,7 +2701,7 @@ static void gmlk_runs_beside(gmlk_arena *a, gmlk_block *before, gmlk_block *behi
   if (right->lead && right->lead != left->lead) gmlk_run_leave(a, right->lead);
 }
 
-/* Takes a free or unbacked block out of every pool and tree. Runs that it was in then end before it
+/* Takes a free or unbacked block out of all bins and trees. Runs that it was in then end before it
    or begin behind it. It is reserved until gmlk_mend enters it again or it gets an owner. */
 static void gmlk_cut(gmlk_arena *a, gmlk_block *b) {
   gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b);
@@ -2776,8 +2776,8 @@ static void gmlk_mend(gmlk_arena *a, gmlk_block *b, unsigned state) {
 }
 
 /* The paper's Split: cuts a block behind its first `grains`. Returns the front; the back is its
-   next. The shorter part gets the new record, which costs less [A4]. pre: the block is in no pool;
-   one record is reserved. */
+   next. The shorter part gets the new record, which costs less [A4]. pre: the block stands in no
+   bin; one record is reserved. */
 static inline gmlk_block *gmlk_split(gmlk_arena *a, gmlk_block *b, uint32_t grains) {
   gmlk_block *part = gmlk_records_take(a->records);
   gmlk_block *next = b->next;
@@ -2798,7 +2798,7 @@ static inline gmlk_block *gmlk_split(gmlk_arena *a, gmlk_block *b, uint32_t grai
   return b;
 }
 
-/* Joins a block with the next one. The longer one's record stays. pre: both are in no pool. */
+/* Joins a block with the next one. The longer one's record stays. pre: both stand in no bin. */
 static inline gmlk_block *gmlk_join(gmlk_arena *a, gmlk_block *b) {
   gmlk_block *next = b->next, *gone = b->grains >= next->grains ? next : b;
   gmlk_block *kept = gone == b ? next : b;
@@ -2822,8 +2822,8 @@ static int gmlk_same_tag(const gmlk_block *a, const gmlk_block *b) {
          (a->state == GMLK_FREE && a->stream == b->stream && !((a->flags | b->flags) & GMLK_APART));
 }
 
-/* Joins a block with the neighbours that have its tag, and enters the result. pre: it is in no
-   pool; its state is the one that it is to have. */
+/* Joins a block with the neighbours that have its tag, and enters the result. pre: it stands in no
+   bin; its state is the one that it is to have. */
 static gmlk_block *gmlk_coalesce(gmlk_arena *a, gmlk_block *b) {
   int joins_prev = gmlk_same_tag(b, b->prev), joins_next = gmlk_same_tag(b, b->next);
   unsigned state = b->state;
@@ -2907,7 +2907,7 @@ static gmlk_block *gmlk_reserve_range(gmlk_arena *a, gmlk_block *first, uint32_t
   return first;
 }
 
-/* Gives the block an owner and a new ticket. pre: it is in no pool. */
+/* Gives the block an owner and a new ticket. pre: it stands in no bin. */
 static gmlk_block *gmlk_give_owner(gmlk_arena *a, gmlk_block *b, unsigned state) {
   b->state = (uint8_t)state;
   b->flags = 0;
@@ -2994,8 +2994,8 @@ static uint32_t gmlk_aligned_at(const gmlk_block *start, uint32_t hole, uint32_t
   return start->at + skip;
 }
 
-/* Best fit with alignment in one pool: of some holes the first that holds the aligned range, else
-   one so large that it holds it wherever it begins. */
+/* Best fit with alignment in the bins of one tag: of some holes the first that holds the aligned
+   range, else one so large that it holds the range wherever it begins. */
 static inline gmlk_block *gmlk_best_in(const gmlk_arena *a, unsigned tag, unsigned stream,
                                        uint32_t grains, uint32_t align, uint32_t *out_at) {
   gmlk_bins *holes = a->bins[tag];
@@ -3065,7 +3065,7 @@ static size_t gmlk_scratch_bytes(size_t slots) {
 }
 
 static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) { /* 0: no host memory */
-  if (a->keeps_apart) slots *= 2;                              /* two runs may then touch */
+  if (a->keeps_apart) slots *= 2;                              /* as two runs may then touch */
   if (a->scratch && slots <= a->scratch_slots) return 1;
   gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
   a->scratch_slots = slots + slots / 4 + 16;
@@ -8913,8 +8913,8 @@ typedef struct gmlk_mock {
   size_t mode_count, mode_capacity;
 } gmlk_mock;
 
-/* Each function of the table runs between gmlk_mock_enter, which locks, and gmlk_mock_leave, which
-   unlocks; GMLK_MOCK_RUN does both but the enter. */
+/* Each function of the table runs between gmlk_mock_enter, which locks and decides whether the call
+   must fail, and gmlk_mock_leave, which unlocks. GMLK_MOCK_RUN makes the call, and leaves. */
 
 static int gmlk_mock_code(gmlake_result result) {
   switch (result) {
