@@ -2097,14 +2097,14 @@ typedef struct gmlk_stream {
   gmlake_stream value;            /* the user's; NULL: the legacy stream */
   uint64_t id;                    /* [GMLK_ENDS_SEEN] the driver's, which no other stream has */
   uint64_t born;                  /* its serial number, of the same series as blocks' tickets */
-  uint64_t epoch, done;           /* the open epoch; the last one that is known to be complete */
+  uint64_t epoch, done;           /* [S1] the open epoch; the last one known to be complete */
   size_t freed_bytes;             /* in the open epoch */
-  gmlk_fence fences[GMLK_FENCES]; /* a ring: fence_count from fence_head on */
+  gmlk_fence fences[GMLK_FENCES]; /* [S2] a ring: fence_count from fence_head on */
   unsigned fence_head, fence_count;
   struct {
     uint64_t epoch;
     unsigned stream;
-  } waits[GMLK_WAITS]; /* a ring of the last epochs that this stream was made to wait for */
+  } waits[GMLK_WAITS]; /* [S6] a ring of the last epochs that this stream was made to wait for */
   unsigned wait_next;
   unsigned capture;   /* [being captured] the number that stands for the capture, else 0 */
   uint32_t arena;     /* [being captured] the arena that its allocations come from */
@@ -2128,7 +2128,7 @@ typedef struct gmlk_streams {
   unsigned has_none;    /* 1: GMLAKE_STREAM_NONE once asked for memory that had a stream's tag */
   gmlake_stream last_value; /* the last stream found, */
   unsigned last;            /* and its number; 0: none */
-  void **events;            /* idle ones: a stack */
+  void **events;            /* [S5] idle ones: a stack */
   size_t event_count, event_capacity;
   uint64_t record_count;            /* events recorded since create */
   unsigned queue_first, queue_last; /* numbers of forgotten streams that are not lost; 0: none */
@@ -2558,18 +2558,18 @@ typedef struct gmlk_arena {
   uint32_t number;                 /* its index in lake->arenas */
   uint32_t slot_count, slot_limit; /* slots tiled; slots that the reservation has */
   size_t slot_capacity;            /* of chunks, which has one entry more, for the edge */
-  gmlk_chunk *chunks;
-  void *scratch;        /* holds the four below; it is valid during one plan */
-  size_t scratch_slots; /* that it is large enough for */
+  gmlk_chunk *chunks;              /* [A4] [A5] */
+  void *scratch;                   /* holds the four below; it is valid during one plan */
+  size_t scratch_slots;            /* that it is large enough for */
   gmlk_run *runs;
   gmlk_tip *tips;
   gmlk_span *spans;
   uint32_t *slots;       /* of >>grow, in the place of the other three */
   gmlk_block head, tail; /* edges */
-  gmlk_block *gaps;      /* tree of the unbacked blocks */
-  gmlk_bins **bins;      /* by stream number; NULL: no memory had that tag yet */
+  gmlk_block *gaps;      /* [A7] tree of the unbacked blocks */
+  gmlk_bins **bins;      /* [A3] by stream number; NULL: no memory had that tag yet */
   size_t bins_capacity;
-  uint64_t free_grains;             /* in free blocks of any tag */
+  uint64_t free_grains;             /* [A6] in free blocks of any tag */
   size_t backed_count, stuck_count; /* slots with memory; slots in quarantine, written by >>grow */
   uint32_t stuck_end;               /* the slot behind the last one in quarantine */
   size_t live_count; /* blocks of the user's, pending ones too; written by >>request, >>pending,
@@ -8874,7 +8874,7 @@ typedef struct gmlk_mock_work { /* a recorded event, or a wait for another queue
 typedef struct gmlk_mock_queue {
   gmlk_mock_work *ring;    /* the work of sequence s lies at s % capacity */
   size_t capacity;         /* 0 or a power of two */
-  uint64_t done, last;     /* sequences: the last that is complete, the last that was queued */
+  uint64_t done, last;     /* [M5] sequences: the last that is complete, the last queued */
   uint64_t forced;         /* recordings up to this one complete, even if held or not yet due */
   uint64_t wanted, cursor; /* scratch of gmlk_mock_force */
   uint64_t lag_ns;         /* from recording to completion; UINT64_MAX: never by itself */
@@ -9057,7 +9057,7 @@ static int gmlk_mock_host_reserve(size_t bytes, size_t alignment, uint64_t *out_
   if (alignment > GMLK_MOCK_RESERVED_MAX) return 0; /* nor are bytes more: the sum fits */
   base = (char *)mmap(NULL, padded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if ((void *)base == MAP_FAILED) return 0;
-  start = ((size_t)(uintptr_t)base + alignment - 1) & ~(alignment - 1); /* in what was mapped */
+  start = ((size_t)(uintptr_t)base + alignment - 1) & ~(alignment - 1); /* inside the mapping */
   head = start - (size_t)(uintptr_t)base;
   if (head > 0) (void)munmap(base, head);
   (void)munmap(base + head + bytes, padded - head - bytes);
@@ -9486,7 +9486,7 @@ static gmlake_result gmlk_mock_add_stream(gmlk_mock *mock, gmlake_stream *out_st
 
 /* Captures. */
 
-/* Index of this thread's entry in modes; mode_count: it has none, so it is in mode 0. */
+/* Index of this thread's entry in modes; mode_count: it has none, so it is in mode 0, global. */
 static size_t gmlk_mock_find_mode(const gmlk_mock *mock) {
   uintptr_t thread = gmlk_thread_id();
   size_t i = 0;
@@ -10214,7 +10214,7 @@ static gmlake_result gmlk_cuda_load(gmlk_cuda_functions *fn) {
 
 #endif /* GMLAKE_CUDA_LINK */
 
-/* ---- Results and the frame of every entry ---- */
+/* ---- Results, and how every function of the table begins and ends ---- */
 
 /* By number, because cuda.h before CUDA 13 lacks some of the names. 709, context destroyed, is a
    plain DRIVER here: drivers also answer it for a stream that is gone. gmlk_cuda_leave then asks
@@ -10304,7 +10304,7 @@ static gmlake_result gmlk_cuda_leave(const gmlk_cuda_call *call, int *out_code) 
   return result;
 }
 
-/* ---- Entries ---- */
+/* ---- The functions of the table ---- */
 
 static gmlake_result gmlk_cuda_get_properties(void *user, gmlake_device_properties *out,
                                               int *out_code) {
@@ -10502,7 +10502,7 @@ static gmlake_result gmlk_cuda_stream_id(void *user, gmlake_stream stream, uint6
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     call.code = call.cuda->fn.StreamIsCapturing((CUstream)stream, &status);
     if (call.code == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE)
-      call.code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* as it answers, and spoils the capture */
+      call.code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* asking would spoil the capture */
     else if (call.code == CUDA_SUCCESS)
       call.code = call.cuda->fn.StreamGetId((CUstream)stream, &id);
     if (call.code == CUDA_SUCCESS) *out_id = (uint64_t)id;
