@@ -236,9 +236,11 @@ HOW TURNIP COMPILES
      dropped without a copy. At the end of an iteration, tensors go back to their homes as soon as
      these are free. So each iteration begins as the one before it began. Homes go to the tensors
      that are used first, or are spread over the iteration, which keeps the link busy all the time.
-  6. The compiler tries several settings: how far the horizons are ahead, how much memory homes get,
-     and whether they are spread. It simulates an iteration of each memgraph, with the graph's times
-     and the link's speed, and keeps the fastest memgraph.
+  6. If the memory is enough for it, the compiler first makes a memgraph in which nothing moves.
+     Else, or if that one keeps operators waiting for memory, it tries several settings: how far the
+     horizons are ahead, how much memory homes get, and whether they are spread. It simulates an
+     iteration of each memgraph, with the graph's times and the link's speed, and keeps the fastest
+     memgraph.
   7. Edges that follow from a path of other edges are left out.
 
 HOW A MEMGRAPH IS RUN
@@ -5862,6 +5864,8 @@ typedef struct gmlo_tuning {
   uint64_t alloc_ahead_ns, reload_ahead_ns;
   unsigned home_percent; /* of the memory that homes can have */
   int home_spread;       /* homes are spread over the iteration; else for what is used first */
+  int in_place;          /* nothing moves, or there is no memgraph */
+  int packed;            /* in place: places are taken at the lowest offset */
 } gmlo_tuning;
 
 typedef struct gmlo_compiler {
@@ -6467,6 +6471,7 @@ static int gmlo_ensure_now(gmlo_compiler *c) {
   const gmlo_op *o = &c->graph->ops[op];
   size_t i;
   int done;
+  if (c->tuning.in_place) return gmlo_ensure(c, c->exec, SIZE_MAX, 0);
   if (gmlo_ensure(c, c->exec, c->exec, 0)) return 1;
   if (!c->failed && gmlo_ensure(c, c->exec, c->exec, 1)) return 1;
   for (i = 0; i < o->read_count + o->write_count; i++) {
@@ -6583,7 +6588,7 @@ static void gmlo_execute(gmlo_compiler *c) {
 /* Moves the horizons ahead of `exec`: reloads tensors, and gives operators their places. */
 static void gmlo_look_ahead(gmlo_compiler *c) {
   size_t n = c->graph->op_count;
-  int letter = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
+  int free_only = c->tuning.in_place || (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
   uint64_t now = c->begin_ns[c->exec];
   if (c->reload < c->alloc) c->reload = c->alloc;
   while (c->reload < n && c->begin_ns[c->reload] - now <= c->tuning.reload_ahead_ns && !c->failed &&
@@ -6591,7 +6596,7 @@ static void gmlo_look_ahead(gmlo_compiler *c) {
     c->reload++;
   }
   while (c->alloc < n && c->begin_ns[c->alloc] - now <= c->tuning.alloc_ahead_ns && !c->failed &&
-         gmlo_ensure(c, c->alloc, letter ? SIZE_MAX : c->alloc, 0)) {
+         gmlo_ensure(c, c->alloc, free_only ? SIZE_MAX : c->alloc, 0)) {
     c->alloc++;
   }
   if (c->reload >= n && c->away_count != 0 && c->exec % (n / GMLO_FILLS + 1) == 0) {
@@ -6663,6 +6668,7 @@ static int gmlo_choose_homes(gmlo_compiler *c, uint32_t device, gmlo_resident *s
   int spread = c->tuning.home_spread;
   uint32_t b = c->arenas[device].first;
   room = room * c->tuning.home_percent / 100;
+  if (c->tuning.in_place) room = (double)c->devices->bytes[device];
   for (i = 0; i < count; i++) all += (double)gmlo_footprint(c->desc, starts[i].tensor);
   for (; spread >= 0; spread--) {
     for (i = 0; i < count && b != GMLAKE_OFFLOAD_NONE; i++) {
@@ -6795,10 +6801,11 @@ static void gmlo_compiler_leave(gmlo_compiler *c) {
   gmlo_leave(&c->scope);
 }
 
-/* BUILDMEMGRAPH. NULL if host memory is refused. */
+/* BUILDMEMGRAPH. NULL if host memory is refused: *out_refused is then 1. Also NULL if nothing may
+   move and something would have to. */
 static gmlake_offload_memgraph *gmlo_compile(const gmlake_offload_memgraph_desc *desc,
-                                             const gmlo_devices *devices,
-                                             const gmlo_tuning *tuning) {
+                                             const gmlo_devices *devices, const gmlo_tuning *tuning,
+                                             int *out_refused) {
   gmlo_compiler c;
   size_t i;
   memset(&c, 0, sizeof c);
@@ -6807,6 +6814,7 @@ static gmlake_offload_memgraph *gmlo_compile(const gmlake_offload_memgraph_desc 
   c.desc = desc;
   c.devices = devices;
   c.tuning = *tuning;
+  c.packing = tuning->packed;
   c.out = gmlo_memgraph_new(desc);
   c.failed = c.out == NULL || !gmlo_compile_scratch(&c) || !gmlo_compile_begin(&c);
   for (; c.exec < c.graph->op_count && !c.failed; c.exec++) {
@@ -6830,6 +6838,7 @@ static gmlake_offload_memgraph *gmlo_compile(const gmlake_offload_memgraph_desc 
     gmlo_memgraph_destroy(c.out);
     c.out = NULL;
   }
+  *out_refused = c.failed;
   gmlo_compiler_leave(&c);
   return c.out;
 }
@@ -7039,15 +7048,36 @@ static int gmlo_tuning_set(const gmlo_tuner *r, int number, gmlo_tuning *tuning)
          (desc->alloc_ahead_ns == 0 || number / 4 % 3 == 0);
 }
 
-/* Compiles with the tuning, and simulates the memgraph. NULL if host memory is refused. */
+/* Compiles with the tuning, and simulates the memgraph. NULL as gmlo_compile. */
 static gmlake_offload_memgraph *gmlo_compile_timed(const gmlake_offload_memgraph_desc *desc,
                                                    const gmlo_devices *devices,
-                                                   const gmlo_tuning *tuning) {
-  gmlake_offload_memgraph *m = gmlo_compile(desc, devices, tuning);
+                                                   const gmlo_tuning *tuning, int *out_refused) {
+  gmlake_offload_memgraph *m = gmlo_compile(desc, devices, tuning, out_refused);
   if (m != NULL && gmlo_memgraph_turn_edges(m)) m->info.time_ns = gmlo_simulate(desc, m);
-  if (m != NULL && m->info.time_ns != 0) return m;
+  if (m == NULL || m->info.time_ns != 0) return m;
+  *out_refused = 1;
   gmlo_memgraph_destroy(m);
   return NULL;
+}
+
+/* The memgraph in which nothing moves. NULL if host memory is refused, or if there is no room. */
+static gmlake_offload_memgraph *gmlo_compile_in_place(const gmlake_offload_memgraph_desc *desc,
+                                                      const gmlo_devices *devices,
+                                                      int *out_refused) {
+  gmlake_offload_memgraph *m = NULL;
+  gmlo_tuning tuning;
+  size_t d;
+  *out_refused = 0;
+  for (d = 0; d < desc->graph->device_count; d++) {
+    if (desc->graph->devices[d].peak_bytes > devices->bytes[d]) return NULL;
+  }
+  memset(&tuning, 0, sizeof tuning);
+  tuning.in_place = 1;
+  tuning.home_percent = 100;
+  for (; tuning.packed < 2 && m == NULL && !*out_refused; tuning.packed++) {
+    m = gmlo_compile_timed(desc, devices, &tuning, out_refused);
+  }
+  return m;
 }
 
 /* Tries a tuning, unless it was tried already, the looks are spent, or the best memgraph keeps a
@@ -7057,10 +7087,11 @@ static int gmlo_tuner_try(gmlo_tuner *r, int number) {
   gmlake_offload_memgraph *m, *former = r->best;
   gmlo_tuning tuning;
   size_t looks;
+  int refused;
   if (r->seen[number] || !gmlo_tuning_set(r, number, &tuning) || r->left == 0) return 1;
   if (former != NULL && former->info.time_ns <= least + least / GMLO_IDLE_PART) return 1;
   r->seen[number] = 1;
-  m = gmlo_compile_timed(r->desc, r->devices, &tuning);
+  m = gmlo_compile_timed(r->desc, r->devices, &tuning, &refused);
   if (m == NULL) return 0;
   looks = m->looks + GMLO_NODE_LOOKS * m->node_count;
   r->left -= looks < r->left ? looks : r->left;
@@ -7079,17 +7110,19 @@ static gmlake_offload_memgraph *gmlo_memgraph_finish(gmlake_offload_memgraph *m)
   return NULL;
 }
 
-/* Sets one knob after another to its best value, again and again, until nothing gets better. Then
-   tries all other tunings. NULL if host memory is refused. */
+/* Begins with the memgraph in which nothing moves, if there is one. Sets one knob after another to
+   its best value, again and again, until nothing gets better. Then tries all other tunings. NULL if
+   host memory is refused. */
 static gmlake_offload_memgraph *gmlo_tune(const gmlake_offload_memgraph_desc *desc,
                                           const gmlo_devices *devices) {
   gmlo_tuner r;
-  int knob, value, unit, from, number = 0, done;
+  int knob, value, unit, from, number = 0, done, refused;
   memset(&r, 0, sizeof r);
   r.desc = desc;
   r.devices = devices;
   r.left = GMLO_TUNE_LOOKS;
-  done = gmlo_tuner_try(&r, 0);
+  r.best = gmlo_compile_in_place(desc, devices, &refused);
+  done = !refused && gmlo_tuner_try(&r, 0);
   do {
     from = r.at;
     for (knob = 0, unit = 1; knob < GMLO_KNOBS; unit *= gmlo_knob_values[knob++]) {
@@ -7110,10 +7143,11 @@ static gmlake_offload_memgraph *gmlo_tune(const gmlake_offload_memgraph_desc *de
 static gmlake_offload_memgraph *gmlo_compile_letter(const gmlake_offload_memgraph_desc *desc,
                                                     const gmlo_devices *devices) {
   gmlo_tuning tuning;
+  int refused;
   memset(&tuning, 0, sizeof tuning);
   tuning.alloc_ahead_ns = desc->alloc_ahead_ns != 0 ? desc->alloc_ahead_ns : UINT64_MAX;
   tuning.home_percent = 100;
-  return gmlo_memgraph_finish(gmlo_compile_timed(desc, devices, &tuning));
+  return gmlo_memgraph_finish(gmlo_compile_timed(desc, devices, &tuning, &refused));
 }
 
 /* Sets the bytes of each device's arena: what the caller said, or the sum of all its tensors. */

@@ -279,7 +279,7 @@ static void test_homes(void **state) {
       homes += begin.device_offset != GMLAKE_OFFLOAD_NOWHERE ? graph->tensors[t].bytes : 0;
     }
     assert_int_equal(homes, memgraph_info(m).home_bytes);
-    assert_true(homes <= (units - 4) * UNIT);
+    if (memgraph_info(m).reload_count) assert_true(homes <= (units - 4) * UNIT);
     if (units >= 13) assert_int_equal(memgraph_info(m).reload_count, 0);
     if (units == 4) assert_true(memgraph_info(m).reload_count >= 5);
     assert_right(m);
@@ -645,6 +645,38 @@ static gmlake_offload_memgraph *random_memgraph(const gmlake_offload_graph *grap
   desc.reload_ahead_ns = ahead[random_below(4)];
   assert_ok(gmlake_offload_memgraph_create(&desc, &m));
   return m;
+}
+
+/* With memory for the peak nothing moves, and no time is added, however far ahead the compiler
+   looks: homes are not taken for what comes later. */
+static void test_what_fits_stays(void **state) {
+  gmlake_offload_graph *graph = new_graph(0);
+  gmlake_offload_memgraph_desc desc;
+  gmlake_offload_memgraph *m;
+  uint32_t x = tensor(graph, UNIT, GMLAKE_OFFLOAD_INPUT), i, id;
+  (void)state;
+  for (i = 0; i < 300; i++) {
+    uint32_t w = tensor(graph, 4 * UNIT, GMLAKE_OFFLOAD_PERSISTENT), y = made(graph, UNIT);
+    assert_ok(try_op(graph, 20000, x, w, y, i % 3 ? NONE : w, &id));
+    x = y;
+  }
+  assert_ok(gmlake_offload_graph_seal(graph));
+  desc = compile_desc(graph, info_of(graph).peak_bytes);
+  desc.alloc_ahead_ns = desc.reload_ahead_ns = 0;
+  assert_ok(gmlake_offload_memgraph_create(&desc, &m));
+  assert_int_equal(memgraph_info(m).node_count, 300);
+  assert_int_equal(memgraph_info(m).home_bytes, info_of(graph).persistent_bytes);
+  assert_true(memgraph_info(m).time_ns <= info_of(graph).time_ns + 1);
+  assert_right(m);
+  assert_runs(m, 3, 1);
+  gmlake_offload_memgraph_destroy(m);
+  desc.device_bytes -= UNIT;
+  assert_ok(gmlake_offload_memgraph_create(&desc, &m));
+  assert_true(memgraph_info(m).reload_count > 0);
+  assert_right(m);
+  gmlake_offload_memgraph_destroy(m);
+  gmlake_offload_graph_destroy(graph);
+  assert_int_equal(host_bytes, 0);
 }
 
 /* ---- What devices need ----------------------------------------------------------------------- */
@@ -1128,6 +1160,7 @@ static void test_any_order_overlaps(void **state) {
   gmlake_offload_graph *graph = new_graph(0);
   uint32_t a = made(graph, UNIT), b = made(graph, UNIT), id, i;
   uint32_t w = tensor(graph, 40 * MIB, GMLAKE_OFFLOAD_PERSISTENT);
+  uint32_t v = tensor(graph, 4 * MIB, GMLAKE_OFFLOAD_PERSISTENT);
   gmlake_offload_engine_stats stats[2];
   gmlake_offload_memgraph_desc desc;
   gmlake_offload_memgraph *m;
@@ -1138,9 +1171,9 @@ static void test_any_order_overlaps(void **state) {
     op(graph, 200000, i ? b : NONE, NONE, next);
     b = next;
   }
-  op(graph, 1000, a, b, NONE);
+  op(graph, 1000, a, v, NONE);
   assert_ok(gmlake_offload_graph_seal(graph));
-  desc = compile_desc(graph, 40 * MIB + 8 * 16384); /* no home for w beside its operator */
+  desc = compile_desc(graph, 40 * MIB + 8 * 16384); /* room for w or v beside the chain */
   desc.align_bytes = 16384;
   assert_ok(gmlake_offload_memgraph_create(&desc, &m));
   for (i = 0; i < 2; i++) {
@@ -1401,6 +1434,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_random),
       cmocka_unit_test(test_divisors),
       cmocka_unit_test(test_device_info),
+      cmocka_unit_test(test_what_fits_stays),
       cmocka_unit_test(test_every_edge_is_needed),
       cmocka_unit_test(test_defects),
       cmocka_unit_test(test_defects_of_homes),
