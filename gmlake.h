@@ -2515,7 +2515,7 @@ typedef struct gmlk_chunk { /* of one slot */
   gmlk_block *first;        /* [A4] */
   uint32_t map_count;       /* mappings of it in windows; written by >>stitch */
   uint16_t mark;            /* scratch of >>windows, >>grow and >>research, which leave it 0 */
-  uint16_t stuck;           /* quarantined: 1 could not be unmapped, 2 could not be released */
+  uint16_t stuck;           /* quarantined: GMLK_CHUNK_MAPPED or _UNMAPPED, see >>grow; else 0 */
 } gmlk_chunk;
 
 typedef struct gmlk_run { /* scratch of >>planner: neighbouring chunks that are wholly free */
