@@ -3218,8 +3218,9 @@ struct gmlk_window {
                                              windows that are to be unmapped or freed, and those
                                              in quarantine */
   gmlk_window *older, *newer;             /* [idle] in the list by last use */
-  gmlk_block *blocker; /* a block that prevented its reuse, or NULL; still in the way while the */
-  uint64_t blocker_serial; /* block is owned and has this ticket. >>stitch: see the unmapping */
+  gmlk_block *blocker; /* block that prevented its reuse, or NULL; scratch while it is unmapped */
+  uint64_t
+      blocker_serial; /* its ticket then; while it is owned with this ticket it is in the way */
 };
 
 static size_t gmlk_window_record_bytes(size_t span_count) {
@@ -3299,7 +3300,7 @@ static void gmlk_bucket_leave(gmlk_windows *windows, const gmlk_window *w) {
   if (w->bucket_next) w->bucket_next->bucket_prev = w->bucket_prev;
 }
 
-/* Room for one more window in the table of sizes. */
+/* Makes room for one more window in the table of sizes; 0: no host memory. */
 static int gmlk_windows_reserve(gmlk_windows *windows, gmlk_host *host) {
   size_t count = windows->bucket_count ? windows->bucket_count * 2 : 16, i;
   size_t old_count = windows->bucket_count;
@@ -3412,7 +3413,7 @@ static gmlk_window *gmlk_window_find(const gmlk_arena *a, const gmlk_streams *st
   return NULL;
 }
 
-/* pre: the block is no piece. */
+/* The address of a live block. pre: it is no piece of a window. */
 static uint64_t gmlk_address_of(const gmlk_arena *a, const gmlk_block *b) {
   return b->as.live.window ? b->as.live.window->address : gmlk_home(a, b->at);
 }
@@ -3461,23 +3462,6 @@ static gmlk_window *gmlk_window_numbered(const gmlk_arena *a, uint64_t number) {
         is back in the frame that called it, or above; the next call of that thread drops it. */
 
 #define GMLK_LOG_QUEUE 8u /* messages that one call may leave; more are dropped */
-
-typedef struct gmlk_used { /* a stream that gmlake_record_stream named for a block */
-  unsigned stream;
-  uint64_t ticket; /* [live] the stream's `born`: another value there means that the number has a
-                      new owner by now. [pending] the epoch that has to complete */
-} gmlk_used;
-
-struct gmlk_note { /* what few live blocks have, see >>pending */
-  uint64_t user_data;
-  const char *label;
-  gmlk_used *used; /* used_count of them, room for used_capacity */
-  size_t used_count, used_capacity;
-  gmlk_block *block; /* [pending] the block, for which the index has no entry any more */
-  unsigned stream;   /* [pending] with ticket: the tag that its memory gets in the end */
-  uint64_t ticket;
-  gmlk_note *next; /* [pending] in lake->pending */
-};
 
 struct gmlake_pool {
   gmlk_arena arena;
@@ -3589,32 +3573,32 @@ static int gmlk_callback_reserve(gmlake *l) {
 /* Enters a callback that is about to run and unlocks the books. NULL, and the books stay locked:
    there is no host memory for its record. One record is allocated when the lake is created. */
 GMLK_INLINE gmlk_callback *gmlk_callback_begin(gmlake *l, int is_policy) {
-  gmlk_callback *call = gmlk_callback_reserve(l) ? l->spare_callbacks : NULL;
-  if (!call) return NULL;
-  l->spare_callbacks = call->next;
-  call->thread = gmlk_thread_id();
-  call->frame = GMLK_FRAME();
-  call->is_policy = is_policy;
-  call->next = l->callbacks;
-  l->callbacks = call;
+  gmlk_callback *callback = gmlk_callback_reserve(l) ? l->spare_callbacks : NULL;
+  if (!callback) return NULL;
+  l->spare_callbacks = callback->next;
+  callback->thread = gmlk_thread_id();
+  callback->frame = GMLK_FRAME();
+  callback->is_policy = is_policy;
+  callback->next = l->callbacks;
+  l->callbacks = callback;
   l->is_barred = 1;
   gmlk_books_unlock(l);
-  return call;
+  return callback;
 }
 
 static void gmlk_callback_drop(gmlake *l, gmlk_callback **link) {
-  gmlk_callback *call = *link;
-  *link = call->next;
-  call->next = l->spare_callbacks;
-  l->spare_callbacks = call;
+  gmlk_callback *callback = *link;
+  *link = callback->next;
+  callback->next = l->spare_callbacks;
+  l->spare_callbacks = callback;
   l->is_barred = l->lost || l->callbacks;
 }
 
 /* The callback has returned: locks the books again and drops its record. */
-static void gmlk_callback_end(gmlake *l, const gmlk_callback *call) {
+static void gmlk_callback_end(gmlake *l, const gmlk_callback *callback) {
   gmlk_callback **link = &l->callbacks;
   gmlk_books_lock(l);
-  while (*link && *link != call) link = &(*link)->next;
+  while (*link && *link != callback) link = &(*link)->next;
   if (*link) gmlk_callback_drop(l, link);
 }
 
@@ -3625,12 +3609,12 @@ GMLK_INLINE int gmlk_in_callback(gmlake *l, int of_policy) {
   gmlk_callback **link = &l->callbacks;
   int is_in = 0;
   while (*link) {
-    const gmlk_callback *call = *link;
-    if (call->thread == thread && call->frame && frame >= call->frame) {
+    const gmlk_callback *callback = *link;
+    if (callback->thread == thread && callback->frame && frame >= callback->frame) {
       gmlk_callback_drop(l, link);
       continue;
     }
-    is_in |= call->thread == thread && (!of_policy || call->is_policy);
+    is_in |= callback->thread == thread && (!of_policy || callback->is_policy);
     link = &(*link)->next;
   }
   return is_in;
@@ -3749,12 +3733,6 @@ static unsigned gmlk_own_stream(const gmlake *l, const gmlk_block *b) {
   return b->stream && b->ticket > l->streams.items[b->stream]->born ? b->stream : 0;
 }
 
-/* Whether the stream that a live block's note names still has its number; else its work is
-   complete. */
-static int gmlk_use_is_known(const gmlake *l, const gmlk_used *used) {
-  return used->ticket == l->streams.items[used->stream]->born;
-}
-
 /* Asks the driver for the device's free and total memory, with the books unlocked. On an error
    nothing is written. */
 static gmlake_result gmlk_ask_memory(gmlake *l, size_t *out_free, size_t *out_total) {
@@ -3795,7 +3773,7 @@ static uint64_t gmlk_seal(uint64_t seal, uint64_t word) {
   return ((seal ^ word) + 1) * 0x9E3779B97F4A7C15u;
 }
 
-/* [L5] Of what is fixed at create and can be checked against nothing else. */
+/* [L5] The seal of the fields of a description that can be checked against nothing else. */
 static uint64_t gmlk_desc_seal(const gmlake_desc *d) {
   uint64_t seal = gmlk_seal((uint64_t)d->device, (uint64_t)d->cross_stream);
   seal = gmlk_seal(gmlk_seal(seal, d->stitch_bytes_min), d->stitched_bytes_max);
@@ -3871,12 +3849,35 @@ static void gmlk_tell_split(gmlake *l, const gmlk_attempt *r, uint32_t at, uint3
    [N2] A note has room for the streams that it lists, and their numbers are in use.
    O(recorded streams). Can fail: host memory, for a note or for one more stream in it. */
 
+typedef struct gmlk_used { /* a stream that gmlake_record_stream named for a block */
+  unsigned stream;
+  uint64_t ticket; /* [live] the stream's `born`: another value there means that the number has a
+                      new owner by now. [pending] the epoch that has to complete */
+} gmlk_used;
+
+struct gmlk_note { /* what few live blocks have */
+  uint64_t user_data;
+  const char *label;
+  gmlk_used *used; /* used_count of them, room for used_capacity */
+  size_t used_count, used_capacity;
+  gmlk_block *block; /* [pending] the block, for which the index has no entry any more */
+  unsigned stream;   /* [pending] with ticket: the tag that its memory gets in the end */
+  uint64_t ticket;
+  gmlk_note *next; /* [pending] in lake->pending */
+};
+
 static gmlk_note *gmlk_note_new(gmlake *l, uint64_t user_data, const char *label) {
   gmlk_note *note = (gmlk_note *)gmlk_host_alloc(&l->host, sizeof(gmlk_note));
   if (!note) return NULL;
   note->user_data = user_data;
   note->label = label;
   return note;
+}
+
+/* Whether the stream that a live block's note names still has its number; else its work is
+   complete. */
+static int gmlk_use_is_known(const gmlake *l, const gmlk_used *used) {
+  return used->ticket == l->streams.items[used->stream]->born;
 }
 
 /* Drops the streams whose numbers serve other streams by now: their work is complete. */
@@ -3917,7 +3918,7 @@ static void gmlk_note_free(gmlake *l, gmlk_note *note) {
   gmlk_host_free(&l->host, note, sizeof(*note));
 }
 
-/* A live block, window or not, becomes free memory with this tag. */
+/* Makes free memory with this tag of a live or pending block. A window becomes idle. */
 static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream, uint64_t ticket) {
   gmlk_arena *a = gmlk_arena_of(l, b);
   gmlk_window *w = b->as.live.window;
@@ -4086,9 +4087,10 @@ static unsigned gmlk_stream_unfenced(gmlake *l, unsigned stream) {
 }
 
 /* The answer to a call that names a stream which is gone. */
-static gmlake_result gmlk_refuse_gone(gmlake *l, const char *call) {
+static gmlake_result gmlk_refuse_gone(gmlake *l, gmlake_stream value, const char *call) {
   return gmlk_fail(l, GMLAKE_ERROR_DRIVER, call,
-                   "the driver knows no such stream: was it destroyed?");
+                   "stream is %p, which the driver does not know: was it destroyed?",
+                   (void *)value);
 }
 
 /* The number of a value that is not the last one found, or that may have ended untold. */
@@ -4115,7 +4117,7 @@ static inline unsigned gmlk_stream_number(gmlake *l, gmlake_stream value) {
 static gmlake_result gmlk_follow_value(gmlake *l, unsigned stream, const char *call) {
   gmlk_stream *s = l->streams.items[stream];
   gmlk_drive drive;
-  if (s->is_forgotten) return gmlk_refuse_gone(l, call);
+  if (s->is_forgotten) return gmlk_refuse_gone(l, s->value, call);
   if (l->streams.ends != GMLK_ENDS_HIDDEN || !s->fence_count || s->capture) return GMLAKE_OK;
   if (!gmlk_drive_begin(&drive, &l->driver)) {
     gmlk_stream_poll(&l->streams, &drive, stream);
@@ -4409,7 +4411,7 @@ GMLK_INLINE gmlake_result gmlk_attempt_init(gmlake *l, gmlk_attempt *r,
   }
   r->may_stitch = !(desc->flags & GMLAKE_NO_STITCH) && r->arena->windows.va &&
                   desc->bytes >= l->desc.stitch_bytes_min;
-  if (!desc->flags && !desc->alignment && desc->bytes <= r->arena->chunk_bytes) { /* the common */
+  if (!desc->flags && !desc->alignment && desc->bytes <= r->arena->chunk_bytes) { /* quick */
     r->grains = (uint32_t)((desc->bytes + GMLK_GRAIN - 1) / GMLK_GRAIN);
     r->align = 1;
     return GMLAKE_OK;
@@ -4465,7 +4467,7 @@ static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned s
 static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_attempt *r, gmlk_block *b, unsigned state) {
   b->state = GMLK_LIVE;
   b->stream = (uint16_t)r->stream;
-  b->flags = (uint8_t)((r->flags & 0x7F) | (r->is_capture ? GMLK_IN_GRAPH : 0));
+  b->flags = (uint8_t)((r->flags & GMLK_ALLOC_FLAGS) | (r->is_capture ? GMLK_IN_GRAPH : 0));
   b->slack = (uint32_t)(gmlk_to_bytes(r->grains) - r->bytes);
   r->arena->live_count++;
   r->state = r->has_grown ? 4 : state;
@@ -4476,18 +4478,18 @@ static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_attempt *r, gmlk_block *b, 
 /* Tells the observer how the attempt ended; ptr NULL: it failed. */
 static void gmlk_tell_attempt(gmlake *l, const gmlk_attempt *r, const void *ptr) {
   const char *reason = r->reason;
-  gmlake_step event;
+  gmlake_step step;
   if (!ptr)
     reason = "not served";
   else if (!reason)
     reason = r->state == 1 ? "a range of the size" : "the smallest larger range";
-  gmlk_step_begin(l, r, GMLAKE_STEP_ALLOC, reason, &event);
-  event.state = ptr ? r->state : 5;
-  event.address = (uint64_t)(uintptr_t)ptr;
-  event.bytes = gmlk_to_bytes(r->grains);
-  event.asked_bytes = r->bytes;
-  event.driver_ns = r->driver_ns;
-  gmlk_tell_step(l, &event);
+  gmlk_step_begin(l, r, GMLAKE_STEP_ALLOC, reason, &step);
+  step.state = ptr ? r->state : 5;
+  step.address = (uint64_t)(uintptr_t)ptr;
+  step.bytes = gmlk_to_bytes(r->grains);
+  step.asked_bytes = r->bytes;
+  step.driver_ns = r->driver_ns;
+  gmlk_tell_step(l, &step);
 }
 
 /* ---- >>planner ---------------------------------------------------------------------------------
@@ -4571,7 +4573,7 @@ static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned tag, unsigned stream, un
   unsigned count = 0;
   for (; lead && count < tries; lead = gmlk_bin_next(holes, bin, lead), count++) {
     const gmlk_block *b = tag ? gmlk_run_start(lead) : lead;
-    if (!tag && stream && gmlk_is_beside(b, stream)) continue; /* in a run of the stream's: once */
+    if (!tag && stream && gmlk_is_beside(b, stream)) continue; /* its run stands in the own bins */
     gmlk_supply_add(a, supply, b->at, b->at + lead->hole, grains, align);
   }
   return count;
@@ -5359,8 +5361,8 @@ static uint32_t gmlk_chunks_missing(const gmlk_arena *a, uint32_t grains, uint32
   return grains > have ? gmlk_chunks_for(a, grains - have) : 1;
 }
 
-/* The first slot, from `slot` on, which is behind the last one, that has room for so many chunks
-   without a quarantined one; GMLK_NOWHERE: there is none. */
+/* Where so many slots without a quarantined one begin, at `slot` or behind it; GMLK_NOWHERE: there
+   is no room. pre: `slot` lies behind all chunks in use. */
 static uint32_t gmlk_slots_behind(const gmlk_arena *a, uint32_t slot, uint32_t count) {
   for (;;) {
     uint32_t next;
@@ -5371,8 +5373,8 @@ static uint32_t gmlk_slots_behind(const gmlk_arena *a, uint32_t slot, uint32_t c
   }
 }
 
-/* The slot from which new chunks behind the last slot make a run of `grains`, with the free memory
-   before them if that is next to it; *out_need is their number, 0: there is no room. */
+/* Where new chunks behind the last slot begin so that they make a run of `grains`; free memory that
+   ends where they begin counts. *out_need is their number; 0: there is no room. */
 static uint32_t gmlk_growth_at_end(const gmlk_arena *a, unsigned stream, uint32_t grains,
                                    uint32_t align, uint32_t *out_need) {
   uint32_t tail = gmlk_open_before(a, &a->tail, stream, align), slot;
@@ -5387,7 +5389,7 @@ static uint32_t gmlk_growth_at_end(const gmlk_arena *a, unsigned stream, uint32_
 }
 
 /* Finds the fewest new chunks that make one run of `grains`: behind the last slot, or in a gap.
-   Looks at the GMLK_GAP_TRIES lowest gaps, or at all if nothing has been found yet. */
+   Looks at the GMLK_GAP_TRIES lowest gaps, and at more of them only until one is found. */
 static void gmlk_growth_contiguous(gmlk_arena *a, unsigned stream, uint32_t grains, uint32_t align,
                                    gmlk_growth *growth) {
   uint32_t best, slot = gmlk_growth_at_end(a, stream, grains, align, &best);
@@ -5525,8 +5527,7 @@ static void gmlk_growth_commit(gmlake *l, gmlk_arena *a, uint32_t count) {
   }
 }
 
-#define GMLK_GROWTH_ASKED \
-  64u /* chunks from which on a question to the driver is cheap beside them */
+#define GMLK_GROWTH_ASKED 64u /* for so many chunks the driver is asked: creating them costs more */
 
 /* Whether limits and the device allow so many more chunks. The driver is asked only if
    desc.driver_free_bytes_min is set, or for many chunks, which else might be created in vain. */
@@ -5964,9 +5965,9 @@ static const char *gmlk_reuse_wrong(const gmlake *l, const gmlk_attempt *r, cons
 
 /* ---- asking ---- */
 
-/* Asks which windows are complete by now, and corrects the view. It is needed since a program of
-   one stream records no event before. Windows that have become idle since the view was filled come
-   last in the list, so the others are still in the view's order. */
+/* Asks which windows are complete by now, and corrects the view; a program of one stream records
+   no event before. Windows that have become idle since the view was filled come last in the list,
+   so the others are still in the view's order. */
 static void gmlk_view_refresh(gmlake *l, const gmlk_attempt *r, const gmlk_question *q) {
   gmlake_window_info *windows = (gmlake_window_info *)l->view_memory;
   const gmlk_window *w = r->arena->windows.oldest;
@@ -5982,15 +5983,15 @@ static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_attempt *r, const gm
                                       size_t chunk_count) {
   const gmlake_policy *policy = l->desc.policy;
   gmlk_window *w, *dying = NULL;
-  gmlk_callback *call;
+  gmlk_callback *callback;
   size_t count, i, n;
   if (!policy->evict) return GMLAKE_OK;
   gmlk_view_refresh(l, r, q);
   if (l->lost) return l->lost;
-  call = gmlk_callback_begin(l, 1);
-  if (!call) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  callback = gmlk_callback_begin(l, 1);
+  if (!callback) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   count = policy->evict(policy->user, &q->view, chunk_count * r->arena->chunk_bytes, q->numbers);
-  gmlk_callback_end(l, call);
+  gmlk_callback_end(l, callback);
   if (l->lost) return l->lost;
   for (i = 0; i < gmlk_min(count, q->window_count); i++) {
     w = gmlk_window_numbered(r->arena, q->numbers[i]);
@@ -6021,14 +6022,14 @@ static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_attempt *r, size_t chu
 static int gmlk_ask_coalesce(gmlake *l, const gmlk_block *b, uint64_t address) {
   const gmlake_policy *policy = l->desc.policy;
   gmlake_piece piece;
-  gmlk_callback *call;
+  gmlk_callback *callback;
   int joins;
   piece.home = (void *)(uintptr_t)address;
   piece.bytes = gmlk_to_bytes(b->grains);
-  call = gmlk_callback_begin(l, 1);
-  if (!call) return 1;
+  callback = gmlk_callback_begin(l, 1);
+  if (!callback) return 1;
   joins = policy->coalesce(policy->user, &piece);
-  gmlk_callback_end(l, call);
+  gmlk_callback_end(l, callback);
   return joins;
 }
 
@@ -6176,14 +6177,14 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_attempt *r, gmlk_block **out_bl
   uint32_t grains = r->grains;
   gmlk_window *w = NULL;
   gmlk_question q;
-  gmlk_callback *call;
+  gmlk_callback *callback;
   gmlake_result result;
   const char *wrong;
   if (!gmlk_ask(l, r, &q)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  call = gmlk_callback_begin(l, 1);
-  if (!call) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  callback = gmlk_callback_begin(l, 1);
+  if (!callback) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   policy->choose(policy->user, &q.view, &q.request, &q.plan);
-  gmlk_callback_end(l, call);
+  gmlk_callback_end(l, callback);
   if (l->lost || q.plan.state == GMLK_PLAN_BUILT_IN) return l->lost;
   r->reason = q.plan.reason ? q.plan.reason : "the policy's plan";
   if (q.plan.state == GMLK_PLAN_FAIL) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
@@ -6751,7 +6752,7 @@ static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_strea
   size_t entry = gmlk_index_find(&l->index, address);
   gmlk_block *b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
   const gmlk_note *pending;
-  gmlake_step event;
+  gmlake_step step;
   gmlake_result result;
   unsigned apart = 0;
   if (b && gmlk_arena_of(l, b)->keeps_apart) {
@@ -6760,23 +6761,23 @@ static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_strea
     entry = gmlk_index_find(&l->index, address); /* another thread may have freed it meanwhile */
     b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
   }
-  gmlk_step_begin(l, NULL, GMLAKE_STEP_FREE, "free for its stream", &event);
+  gmlk_step_begin(l, NULL, GMLAKE_STEP_FREE, "free for its stream", &step);
   if (b) {
     b->flags |= (uint8_t)apart;
-    event.address = address;
-    event.bytes = gmlk_to_bytes(b->grains);
-    event.asked_bytes = event.bytes - b->slack;
+    step.address = address;
+    step.bytes = gmlk_to_bytes(b->grains);
+    step.asked_bytes = step.bytes - b->slack;
   }
   pending = l->pending;
   result = gmlk_free_found(l, address, entry, gmlk_index_home(&l->index, address), value);
   if (result && b) b->flags &= (uint8_t)~GMLK_APART;
   if (result || !l->is_observed) return result;
   if (l->pending != pending)
-    event.reason = "other streams still use it";
+    step.reason = "other streams still use it";
   else if (value == GMLAKE_STREAM_NONE)
-    event.reason = "free for every stream";
-  event.stream = value;
-  gmlk_tell_step(l, &event);
+    step.reason = "free for every stream";
+  step.stream = value;
+  gmlk_tell_step(l, &step);
   return GMLAKE_OK;
 }
 
@@ -7096,7 +7097,7 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
   gmlk_fence_now(l, stream);             /* for the capture, what it freed is another stream's */
   if (legacy) gmlk_fence_now(l, legacy); /* during captures no event may be recorded on it */
   if (l->lost) return l->lost;
-  if (s->is_forgotten) return gmlk_refuse_gone(l, "gmlake_capture_begin");
+  if (s->is_forgotten) return gmlk_refuse_gone(l, value, "gmlake_capture_begin");
   capture = gmlk_stream_add(&l->streams, &l->host, value, 1, ++l->records.serial);
   if (!capture) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!gmlk_arena_admit(&pool->arena, capture) || !gmlk_arena_admit(&pool->arena, stream)) {
@@ -7495,7 +7496,7 @@ static gmlake_result gmlk_get_allocation(gmlake *l, const void *ptr, gmlake_allo
   out->piece_count = b->as.live.window ? b->as.live.window->span_count : 1;
   out->stream = gmlk_stream_shown(l, own && !l->streams.items[own]->is_forgotten ? own : 0);
   out->pool = gmlk_arena_of(l, b)->pool;
-  out->flags = b->flags & 0x7Fu;
+  out->flags = b->flags & GMLK_ALLOC_FLAGS;
   if (!b->as.live.note) return GMLAKE_OK;
   out->user_data = b->as.live.note->user_data;
   out->label = b->as.live.note->label;
@@ -10795,13 +10796,13 @@ static gmlake_result gmlk_refuse_stream(gmlake *l, const char *call, gmlake_stre
 
 /* Asks the user's handler to make room. Returns its answer: try again. pre: no lock is held. */
 static int gmlk_handle_oom(gmlake *l, const gmlake_error_info *info) {
-  gmlk_callback *call;
+  gmlk_callback *callback;
   int again = 0;
   gmlk_books_lock(l);
-  call = gmlk_callback_begin(l, 0);
-  if (call) {
+  callback = gmlk_callback_begin(l, 0);
+  if (callback) {
     again = l->desc.oom.fn(l->desc.oom.user, l, info);
-    gmlk_callback_end(l, call);
+    gmlk_callback_end(l, callback);
   }
   gmlk_books_unlock(l);
   return again;
