@@ -13,9 +13,9 @@
 #                thread sanitizer
 # make exhaustive  every fault in every scenario: minutes
 # make mutate    plants MUTANTS small defects, drawn by SEED, and counts those that no test notices:
-#                hours; JOBS at a time, MUTATE has further options of tests/mutate.py
-# make planted   plants the defects of tests/planted.txt, made up by hand, one at a time; names of
-#                some, or further options of tests/planted.py, in PLANTED
+#                hours; JOBS at a time, MUTATE has further options of tests/tools/mutate.py
+# make planted   plants the defects of tests/tools/planted.txt, made up by hand, one at a time; names
+#                of some, or further options of tests/tools/planted.py, in PLANTED
 # make coverage  lines, branches and MC/DC of the headers that the tests reach: half an hour
 # make examples  builds the examples into build/examples
 # make torch     builds build/gmlake_torch.so, for examples/torch/gmlake_torch.py
@@ -33,11 +33,12 @@ CC ?= cc
 WARNINGS = -Wall -Wextra -Werror
 DEPENDENCIES = -MMD -MP -MF $@.d -MT $@
 LIBS = -lpthread -ldl
-TEST_PROGRAMS = $(patsubst tests/%.c,$(BUILD)/%,$(sort $(wildcard tests/test_*.c)))
-TEST_SCRIPTS = $(sort $(wildcard tests/test_*.sh))
+TEST_PROGRAMS = $(addprefix $(BUILD)/,$(basename $(notdir $(wildcard tests/*/test_*.c))))
+TEST_SCRIPTS = $(wildcard tests/*/test_*.sh)
+vpath test_%.c $(sort $(dir $(wildcard tests/*/test_*.c)))
 EXAMPLES = $(addprefix $(BUILD)/,$(basename $(wildcard examples/*.c examples/*.cpp)) \
   examples/kv_server_cuda examples/offload_optimizer_cuda)
-SOURCES = $(wildcard *.h bench/*.[ch] bench/*/*.[ch] bench/*.cpp tests/*.[ch] tests/*/*.[ch] \
+SOURCES = $(wildcard *.h bench/*.[ch] bench/*/*.[ch] bench/*.cpp tests/*.h tests/*/*.[ch] \
   tests/*/*.cpp examples/*.[ch] examples/*.cpp examples/*/*.c)
 HEADERS = $(addprefix $(BUILD)/,$(patsubst %.h,%.o,$(wildcard *.h)))
 FUZZ = $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -83,7 +84,7 @@ offload-gpu: deps-replay
 
 test: deps-test
 	$(SUBMAKE) $(PROGRAMS) test-programs
-	@sh tests/run.sh $(TEST_SCRIPTS) $(TEST_PROGRAMS)
+	@sh tests/tools/run.sh $(TEST_SCRIPTS) $(TEST_PROGRAMS)
 
 programs: $(PROGRAMS) $(EXAMPLES)
 test-programs: $(TEST_PROGRAMS) $(FUZZ) $(FAKE)
@@ -107,16 +108,16 @@ SEED ?= 1
 JOBS ?= 2
 mutate: deps-mutate
 	$(SUBMAKE) $(FAKE)
-	@python3 -B tests/mutate.py --mutants $(MUTANTS) --seed $(SEED) --jobs $(JOBS) $(MUTATE)
+	@python3 -B tests/tools/mutate.py --mutants $(MUTANTS) --seed $(SEED) --jobs $(JOBS) $(MUTATE)
 
 planted: deps-mutate
 	$(SUBMAKE) $(FAKE)
-	@python3 -B tests/planted.py --jobs $(JOBS) $(PLANTED)
+	@python3 -B tests/tools/planted.py --jobs $(JOBS) $(PLANTED)
 
 coverage: deps-mutate
 	$(SUBMAKE) $(FAKE)
-	@python3 -B tests/coverage.py
-	@python3 -B tests/mcdc.py
+	@python3 -B tests/tools/coverage.py
+	@python3 -B tests/tools/mcdc.py
 
 gpu-test: deps-replay
 	$(SUBMAKE) $(FAKE) $(BUILD)/gpu_test
@@ -144,7 +145,7 @@ sweep: deps-plots
 	@[ ! -w bench/sweep.png ] || cp $(BUILD)/sweep/sweep.png bench/sweep.png
 
 deps-%:
-	@sh tests/deps.sh $*
+	@sh tests/tools/deps.sh $*
 
 format:
 	clang-format -i $(SOURCES)
@@ -174,29 +175,30 @@ IMPLEMENTATIONS = $(addprefix -DGMLAKE_,IMPLEMENTATION BACKEND_MOCK BACKEND_CUDA
 LEVEL = -O0
 $(addprefix $(BUILD)/test_,model offload soak stress turnip worlds): LEVEL = -O1
 
-$(BUILD)/test_%: tests/test_%.c Makefile | $(BUILD)
+$(BUILD)/test_%: test_%.c Makefile | $(BUILD)
 	$(CC) -std=c99 $(LEVEL) -g $(WARNINGS) $(DEPENDENCIES) $(BUILD_DEFINE) -I. -Ibench \
-	  -Itests/cuda_stub $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) -lcmocka -lz $(LIBS) -lm $(LDLIBS)
+	  -Itests -Itests/cuda_stub $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) -lcmocka -lz $(LIBS) -lm \
+	  $(LDLIBS)
 
 # Count steps. Only what is tested is compiled so that it can be counted; clang wants to be told
 # where.
 comma = ,
 STEPS = -fsanitize-coverage=$(if $(findstring clang,$(CC)),bb$(comma))trace-pc
-$(BUILD)/test_cost $(BUILD)/test_steps: $(BUILD)/test_%: tests/test_%.c tests/step_count.c Makefile \
+$(BUILD)/test_cost $(BUILD)/test_steps: $(BUILD)/test_%: test_%.c tests/unit/step_count.c Makefile \
   | $(BUILD)
-	$(CC) -std=c99 -O1 -c tests/step_count.c -o $@.count.o
-	$(CC) -std=c99 -O1 -g $(STEPS) $(WARNINGS) $(DEPENDENCIES) -I. -Ibench \
+	$(CC) -std=c99 -O1 -c tests/unit/step_count.c -o $@.count.o
+	$(CC) -std=c99 -O1 -g $(STEPS) $(WARNINGS) $(DEPENDENCIES) -I. -Ibench -Itests \
 	  $(CPPFLAGS) $(CFLAGS) $< $@.count.o -o $@ $(LDFLAGS) -lcmocka -lz $(LIBS) -lm $(LDLIBS)
 
-$(BUILD)/test_%.tsan: tests/test_%.c Makefile | $(BUILD)
-	$(CC) -std=c99 -O1 -g -fsanitize=thread $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CPPFLAGS) \
-	  $(CFLAGS) $< -o $@ $(LDFLAGS) -lcmocka $(LIBS) $(LDLIBS)
+$(BUILD)/test_%.tsan: test_%.c Makefile | $(BUILD)
+	$(CC) -std=c99 -O1 -g -fsanitize=thread $(WARNINGS) $(DEPENDENCIES) -I. -Ibench -Itests \
+	  $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) -lcmocka $(LIBS) $(LDLIBS)
 
 $(BUILD)/fuzz/%: tests/fuzz/%.c tests/fuzz/replay_main.c Makefile | $(BUILD)/fuzz
 	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CPPFLAGS) $(CFLAGS) $< \
 	  tests/fuzz/replay_main.c -o $@ $(LDFLAGS) -lz $(LIBS) $(LDLIBS)
 
-$(FAKE): tests/fake_cuda.c Makefile | $(BUILD)/fake
+$(FAKE): tests/gpu/fake_cuda.c Makefile | $(BUILD)/fake
 	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC -fvisibility=hidden -I. \
 	  -Itests/cuda_stub $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) -Wl,-soname,libcuda.so.1 $(LIBS)
 
@@ -224,9 +226,9 @@ $(BUILD)/policy_%.so: bench/policy_%.c Makefile | $(BUILD)
 	$(CC) -std=c99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC -I. -Ibench $(CPPFLAGS) \
 	  $(CFLAGS) $< -o $@ $(LDFLAGS)
 
-$(BUILD)/gpu_test: tests/gpu_test.c Makefile | $(BUILD)
-	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) $(BUILD_DEFINE) -I. -Ibench $(CUDA_INCLUDE) \
-	  $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) $(LIBS) $(LDLIBS)
+$(BUILD)/gpu_test: tests/gpu/gpu_test.c Makefile | $(BUILD)
+	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) $(BUILD_DEFINE) -I. -Ibench -Itests \
+	  $(CUDA_INCLUDE) $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) $(LIBS) $(LDLIBS)
 
 $(BUILD)/gpu_bench: bench/gpu_bench.c Makefile | $(BUILD)
 	$(CC) -std=c99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CUDA_INCLUDE) $(CPPFLAGS) \

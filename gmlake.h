@@ -913,7 +913,7 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
 
 /* For a condition that an invariant rules out. With assertions, the program stops where it is met.
    Without, it is an ordinary condition, and the code behind it is a safe way out. No test can reach
-   that code, so tests/coverage.py leaves it out. */
+   that code, so tests/tools/coverage.py leaves it out. */
 static inline int gmlk_never(int is_met) {
   GMLAKE_ASSERT(!is_met);
   return is_met;

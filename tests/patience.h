@@ -9,7 +9,7 @@
 
 #define PATIENCE_TEXT "TEST_TIMEOUT=SECONDS waits longer, TEST_TIMEOUT=0 for ever"
 
-/* Seconds, 0: for ever. A quarter of what tests/run.sh gives a whole test, so that who waits inside
+/* Seconds, 0: for ever. A quarter of what the runner gives a whole test, so that who waits inside
    can still tell for what. */
 static inline unsigned patience(void) {
   const char *text = getenv("TEST_TIMEOUT");

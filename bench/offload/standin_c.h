@@ -1,5 +1,5 @@
 /* What stand-in operators do to memory, in C: standin.h has the same as kernels, and the driver
-   without a device (tests/fake_cuda.c) runs this in their place.
+   without a device (tests/gpu/fake_cuda.c) runs this in their place.
 
    A tensor is looked at in lines of 128 bytes, one of every 1 << shift; with shift 0 in all its
    bytes. Its digest is a sum over 8-byte words, each mixed with its place, so that any number of

@@ -1,0 +1,179 @@
+#!/bin/sh
+# The libraries that torch and CuPy load, over the driver without a device; ggml's pool and buffers,
+# on the mock; that what Python there is compiles, and runs where a stub can stand in for torch.
+
+. tests/tools/shell.sh
+library=$build/gmlake_torch.so
+
+# fake VARIABLE=VALUE... COMMAND...: runs it over the fake driver.
+fake() {
+  LD_LIBRARY_PATH=$build/fake FAKE_CUDA_GIB=1 env "$@" >"$dir/out" 2>"$dir/err"
+}
+
+silent() { [ ! -s "$dir/err" ]; }
+
+# ---- torch ----
+
+for case in memory grow record_stream empty_cache stats threads; do
+  ok "torch: $case" fake "$build/client_torch" "$library" "$case"
+  ok "torch: $case: silent" silent
+done
+for case in untold told streams_end streams_stay captures; do
+  ok "torch: $case" fake FAKE_CUDA_SEED=1 "$build/client_torch" "$library" "$case"
+  ok "torch: $case: silent" silent
+done
+ok 'torch: empty_cache fails' fake FAKE_CUDA_DEVICES=2 "$build/client_torch" "$library" \
+  empty_cache_fails
+ok 'torch: empty_cache fails: says so' says 'gmlake_torch: device 0: gmlake_trim: GMLAKE_ERROR_'
+ok 'torch: empty_cache fails: says why' says "driver's code 1)"
+ok 'torch: raise_text' fake GMLAKE_TORCH_LIMIT_BYTES=8388608 "$build/client_torch" "$library" \
+  raise_text
+ok 'torch: raise_text: says so' [ "$(grep -c 'out of memory' "$dir/err")" = 1 ]
+ok 'torch: raise_text: what' says 'gmlake_torch: CUDA out of memory. Tried to allocate 10.00 MiB'
+ok 'torch: wait' fake GMLAKE_TORCH_CROSS_STREAM=wait "$build/client_torch" "$library" wait
+ok 'torch: grow, named' fake GMLAKE_TORCH_CROSS_STREAM=grow "$build/client_torch" "$library" grow
+ok 'torch: devices' fake FAKE_CUDA_DEVICES=3 GMLAKE_TORCH_PEERS=0,1 "$build/client_torch" \
+  "$library" devices
+ok 'torch: limit' fake GMLAKE_TORCH_LIMIT_BYTES=8388608 GMLAKE_TORCH_CHUNK_BYTES=4194304 \
+  "$build/client_torch" "$library" limit
+ok 'torch: empty variables' fake GMLAKE_TORCH_LIMIT_BYTES= GMLAKE_TORCH_CROSS_STREAM= \
+  GMLAKE_TORCH_PEERS= "$build/client_torch" "$library" grow
+for variable in LIMIT_BYTES=8G LIMIT_BYTES=-1 LIMIT_BYTES=99999999999999999999 CHUNK_BYTES=0x10 \
+  DRIVER_FREE_BYTES=1.5 CROSS_STREAM=yes 'PEERS=0,' PEERS=0,x PEERS=64 PEERS=-1; do
+  ok "torch: $variable" fake "GMLAKE_TORCH_$variable" "$build/client_torch" "$library" refused
+  ok "torch: $variable: says so" says "GMLAKE_TORCH_${variable%%=*} cannot be read: ${variable#*=}"
+done
+ok 'torch: a chunk that cannot be' fake GMLAKE_TORCH_CHUNK_BYTES=1000 "$build/client_torch" \
+  "$library" refused
+ok 'torch: a chunk that cannot be: says so' says 'gmlake_create: GMLAKE_ERROR_INVALID_ARGUMENT'
+ok 'torch: no device' fake FAKE_CUDA_DEVICES=-1 "$build/client_torch" "$library" refused
+ok 'torch: no device: says so' says 'device 0: gmlake_create: GMLAKE_ERROR_NO_DEVICE'
+# recorded FILE LINE...: it holds those records, their times left out.
+recorded() {
+  file=$dir/$1
+  shift
+  printf '%s\n' "$@" >"$dir/err"
+  grep '^[af] ' "$file" | sed 's/ [0-9]*$//' | cmp - "$dir/err" >"$dir/out"
+}
+ok 'torch: record' fake "GMLAKE_TORCH_RECORD=$dir/memory" "$build/client_torch" "$library" memory
+ok 'torch: record: silent' silent
+ok 'torch: record: what' recorded memory.0.gmtrace 'a 0 3145729 0' 'f 0' 'a 1 3145729 0'
+ok 'torch: record: streams' fake "GMLAKE_TORCH_RECORD=$dir/grow" "$build/client_torch" "$library" grow
+ok 'torch: record: streams: what' recorded grow.0.gmtrace 'a 0 4194304 1' 'f 0' 'a 1 4194304 2'
+ok 'torch: record: devices' fake FAKE_CUDA_DEVICES=3 GMLAKE_TORCH_PEERS=0,1 \
+  "GMLAKE_TORCH_RECORD=$dir/devices" "$build/client_torch" "$library" devices
+ok 'torch: record: devices: the first' recorded devices.0.gmtrace 'a 0 3145728 0' 'f 0'
+ok 'torch: record: devices: the second' recorded devices.1.gmtrace 'a 0 5242880 0' 'f 0'
+# What is there already stays: the second run's recording is named after its process.
+ok 'torch: record: again' fake "GMLAKE_TORCH_RECORD=$dir/memory" "$build/client_torch" "$library" grow
+ok 'torch: record: again: says so' says "$dir/memory.0.gmtrace is there already: recording into \
+$dir/memory.0."
+again=$(sed -n 's/.*recording into .*\///p' "$dir/err")
+ok 'torch: record: again: the first' recorded memory.0.gmtrace 'a 0 3145729 0' 'f 0' 'a 1 3145729 0'
+ok 'torch: record: again: the second' recorded "$again" 'a 0 4194304 1' 'f 0' 'a 1 4194304 2'
+ok 'torch: record: rank' fake RANK=3 "GMLAKE_TORCH_RECORD=$dir/memory" "$build/client_torch" \
+  "$library" memory
+ok 'torch: record: rank: silent' silent
+ok 'torch: record: rank: what' recorded memory.rank3.0.gmtrace 'a 0 3145729 0' 'f 0' 'a 1 3145729 0'
+ok 'torch: record: fork' fake "GMLAKE_TORCH_RECORD=$dir/fork" "$build/client_torch" "$library" fork
+ok 'torch: record: fork: silent' silent
+ok 'torch: record: fork: what' recorded fork.0.gmtrace 'a 0 4194304 0' 'f 0'
+ok 'torch: record: no lake' fake GMLAKE_TORCH_CHUNK_BYTES=1000 "GMLAKE_TORCH_RECORD=$dir/none" \
+  "$build/client_torch" "$library" refused
+ok 'torch: record: no such folder' fake "GMLAKE_TORCH_RECORD=$dir/none/run" "$build/client_torch" \
+  "$library" refused
+ok 'torch: record: no such folder: says so' says \
+  "GMLAKE_TORCH_RECORD cannot be written: $dir/none/run: No such file or directory"
+if [ -e /dev/full ]; then
+  ln -s /dev/full "$dir/full.0.gmtrace"
+  ok 'torch: record: full' fake "GMLAKE_TORCH_RECORD=$dir/full" "$build/client_torch" "$library" memory
+  ok 'torch: record: full: says so' says 'the recording is not complete: No space left on device'
+fi
+ok 'torch: misuse' fake "$build/client_torch" "$library" misuse
+ok 'torch: misuse: says so' [ "$(grep -cE \
+  '^gmlake_torch: .*(UNKNOWN_POINTER|DOUBLE_FREE|gmlake_torch.pool)' "$dir/err")" = 5 ]
+ok 'torch: exports nothing else' [ "$(nm -D --defined-only "$library" |
+  grep -cv ' T gmlake_torch_')" = 0 ]
+
+# command_of FILE: runs the command in the file's first comment, into a directory of its own.
+command_of() {
+  sed -n '/^   cc /,/-ldl$/p' "$1" | sed 's/\\$//' | tr '\n' ' ' |
+    sed "s|-I/usr/local/cuda/include|-Itests/cuda_stub|; s|-o |-o $dir/|" >"$dir/command"
+  sh -e "$dir/command" >"$dir/out" 2>"$dir/err"
+}
+ok 'torch: the command in the file' command_of examples/torch/gmlake_torch.c
+ok 'torch: its library' fake "$build/client_torch" "$dir/gmlake_torch.so" memory
+ok 'cupy: the command in the file' command_of examples/cupy/gmlake_cupy.c
+ok 'cupy: its library' fake "$build/client_torch" "$dir/gmlake_cupy.so" cupy
+ok 'cupy' fake "$build/client_torch" "$build/gmlake_cupy.so" cupy
+for case in cupy_lanes cupy_values; do
+  ok "cupy: $case" fake FAKE_CUDA_SEED=1 "$build/client_torch" "$build/gmlake_cupy.so" "$case"
+  ok "cupy: $case: silent" silent
+done
+
+# ---- Python ----
+
+if command -v python3 >/dev/null; then
+  for source in examples/*/*.py bench/torch/*.py tests/*/*.py; do
+    ok "python: $source" python3 -c 'import sys
+compile(open(sys.argv[1]).read(), sys.argv[1], "exec")' "$source"
+    ok "python: $source: lines" [ "$(awk 'length($0) > 100' "$source" | wc -l)" = 0 ]
+  done
+  cat >"$dir/raise.c" <<'C'
+#include <string.h>
+static char raised[1024];
+const char *text(void) { return raised; }
+#if defined(C10)
+void _ZN3c106detail14torchCheckFailEPKcS2_jS2_(const char *function, const char *file,
+                                               unsigned line, const char *message) {
+  (void)function, (void)file, (void)line;
+#elif defined(STD)
+void _ZSt21__throw_runtime_errorPKc(const char *message) {
+#else
+void nothing(const char *message) {
+#endif
+  strncpy(raised, message, sizeof raised - 1);
+}
+C
+  # stub DIRECTORY LIBRARY FLAG: a library with that function.
+  stub() {
+    mkdir -p "$dir/$1" && "${CC:-cc}" -w -shared -fPIC "$3" "$dir/raise.c" -o "$dir/$1/$2"
+  }
+  ok 'python: a stub of torch' stub torch/lib libc10.so -DC10
+  ok 'python: a stub without its function' stub other/lib libc10.so -DNONE
+  ok "python: a stub of C++'s library" stub std libstdc++.so.6 -DSTD
+  ok 'python: a stub of that without its function' stub none libstdc++.so.6 -DNONE
+  # torch_stub TORCH STD NAME: with those two; by which of them errors are raised.
+  torch_stub() {
+    fake "LD_LIBRARY_PATH=$build/fake:$dir/$2" python3 -B tests/clients/torch_stub.py "$library" \
+      "$dir/$1" "$3"
+  }
+  ok 'python: gmlake_torch.py' torch_stub torch none "$dir/torch/lib/libc10.so"
+  ok 'python: another torch' torch_stub other std "$dir/std/libstdc++.so.6"
+  ok 'python: another torch and library' torch_stub other none ''
+  ok 'python: another torch and library: says so' says \
+    'gmlake_torch: CUDA out of memory. Tried to allocate'
+  ok 'python: gmlake_cupy.py' fake FAKE_CUDA_SEED=1 \
+    "GMLAKE_CUPY_LIBRARY=$absolute_build/gmlake_cupy.so" python3 -B tests/clients/cupy_stub.py
+  ok 'python: gmlake_cupy.py: silent' silent
+fi
+
+# ---- What was measured ----
+
+# in_readme NAME: every line of that document's tables is in bench/torch/README.md.
+in_readme() {
+  python3 -B bench/torch/report.py "bench/torch/$1.json" >"$dir/out" 2>"$dir/err" &&
+    grep -q 'opt-1.3b' "$dir/out" && ! grep -vxF -f bench/torch/README.md "$dir/out" | grep -q .
+}
+if command -v python3 >/dev/null; then
+  for document in h200 h200x2 limit; do
+    ok "bench/torch/README.md: the tables of $document.json" in_readme "$document"
+  done
+fi
+
+# ---- ggml ----
+
+ggml() { "$build/client_ggml" >"$dir/out" 2>"$dir/err"; }
+ok 'ggml' ggml
+
+report

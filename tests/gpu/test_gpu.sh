@@ -1,0 +1,90 @@
+#!/bin/sh
+# build/gpu_test over the driver without a device (fake_cuda.h): every case passes, without a driver
+# or a device it says so, and defects planted in gmlake.h are noticed.
+
+. tests/tools/shell.sh
+FAKE_CUDA_DEVICES=2
+FAKE_CUDA_GIB=1
+FAKE_CUDA_SEED=1
+export FAKE_CUDA_DEVICES FAKE_CUDA_GIB FAKE_CUDA_SEED
+
+# run STATUS PROGRAM ARGUMENT...: runs it over the fake, succeeds if it exits so.
+run() {
+  expected=$1
+  program=$2
+  shift 2
+  LD_LIBRARY_PATH=$build/fake "$program" "$@" >"$dir/out" 2>"$dir/err"
+  [ $? = "$expected" ]
+}
+
+ends_with() { [ "$(tail -n 1 "$dir/out")" = "$1" ]; }
+
+small='--operations 3000 --replays 60 --recaptures 40'
+# shellcheck disable=SC2086
+ok 'all cases' run 0 "$build/gpu_test" $small
+ok 'all cases: none failed' ends_with '17 passed, 0 failed'
+ok 'all cases: none skipped' [ "$(grep -c ': ok (' "$dir/out")" = 17 ]
+for seed in 2 3 4; do
+  FAKE_CUDA_SEED=$seed
+  ok "traffic, seed $seed" run 0 "$build/gpu_test" --operations 3000 --seed $seed traffic
+done
+ok 'traffic in rounds' run 0 "$build/gpu_test" --operations 500 --rounds 2 traffic
+ok 'traffic in rounds: two' grep -qF ') 2 rounds: ' "$dir/out"
+ok 'traffic for seconds' run 0 "$build/gpu_test" --operations 500 --seconds 1 traffic
+ok 'traffic for seconds: rounds' grep -qE '\) [1-9][0-9]* rounds: ' "$dir/out"
+FAKE_CUDA_SEED=5
+ok 'captures, another seed' run 0 "$build/gpu_test" --seed 5 --replays 60 capture other-thread
+ok 'one process' run 0 "$build/gpu_test" --no-fork --seed 5 trim contexts destroy fault
+ok 'one process: nothing is lost there' ends_with '3 passed, 0 failed'
+FAKE_CUDA_SEED=1
+FAKE_CUDA_DEVICES=1
+ok 'one device' run 0 "$build/gpu_test" peers
+ok 'one device: no peers' prints 'peers: skipped ('
+ok 'table' run 0 "$build/gpu_test" --table misuse
+ok 'table: rows' [ "$(grep -c '^  ' "$dir/out")" -gt 40 ]
+FAKE_CUDA_DEVICES=-1
+ok 'no device' run 0 "$build/gpu_test"
+ok 'no device: says so' ends_with 'skipped: no GPU'
+FAKE_CUDA_DEVICES=2
+
+# no_driver: the library is nowhere to be found.
+no_driver() { LD_LIBRARY_PATH=$dir "$build/gpu_test" >"$dir/out" 2>"$dir/err"; }
+if /sbin/ldconfig -p 2>/dev/null | grep -qF 'libcuda.so.1 '; then
+  echo 'a driver is installed: not tried without one'
+else
+  ok 'no driver' no_driver
+  ok 'no driver: says so' ends_with 'skipped: no GPU'
+fi
+
+for arguments in '--operations' '--operations 0' '--replays x' '--seed 1x' '--fake' \
+  'nonsense'; do
+  # shellcheck disable=SC2086
+  ok "refused: $arguments" run 2 "$build/gpu_test" $arguments
+  ok "refused: $arguments: silent" [ ! -s "$dir/out" ]
+done
+
+# plant NAME EDIT: the traffic case fails if gmlake.h has this defect.
+plant() {
+  sed "$2" gmlake.h >"$dir/gmlake.h"
+  ok "$1: planted" [ "$(diff gmlake.h "$dir/gmlake.h" | grep -c '^>')" = 1 ]
+  ok "$1: built" "${CC:-cc}" -std=c99 -g -w -I"$dir" -I. -Ibench -Itests -Itests/cuda_stub \
+    tests/gpu/gpu_test.c -o "$dir/gpu_test" -lpthread -ldl
+  ok "$1: noticed" run 1 "$dir/gpu_test" --operations 3000 traffic
+  ok "$1: by words or faults" grep -qE '[0-9] wrong words|answers 700|DEVICE_LOST' "$dir/out"
+}
+plant 'no wait is queued' \
+  's/call.code = call.cuda->fn.StreamWaitEvent(.*/(void)stream, (void)event;/'
+plant 'windows are unmapped under kernels' \
+  '/^static gmlake_result gmlk_evict(/,/^}/ s/if (gmlk_tag_done(.*{$/if (1) {/'
+plant 'recorded streams are forgotten' \
+  '/^static gmlake_result gmlk_record_stream/,/^}/ s/if (!b) return result;/return result;/'
+
+# The mock lets addresses go that are mapped; the driver beside it does not.
+sed 's/ || found->mapping_count)/)/' gmlake.h >"$dir/gmlake.h"
+ok 'a lax mock: planted' [ "$(diff gmlake.h "$dir/gmlake.h" | grep -c '^>')" = 1 ]
+ok 'a lax mock: built' "${CC:-cc}" -std=c99 -O1 -w -shared -fPIC -fvisibility=hidden -I"$dir" -I. \
+  -Itests/cuda_stub tests/gpu/fake_cuda.c -o "$dir/libcuda.so.1" -Wl,-soname,libcuda.so.1 -lpthread -ldl
+ok 'a lax mock: noticed' run 1 "$build/gpu_test" --fake "$dir/libcuda.so.1" misuse
+ok 'a lax mock: which row' grep -q '^  free addresses that are mapped .*the mock accepts' "$dir/out"
+
+report

@@ -1,0 +1,113 @@
+#!/bin/sh
+# build/offload_gpu over the driver without a device (fake_cuda.h): what its figures must be that are
+# no times, and that it notices wrong bytes.
+
+. tests/tools/shell.sh
+offload=$build/offload_gpu
+FAKE_CUDA_GIB=1
+export FAKE_CUDA_GIB
+
+# run STATUS ARGUMENT...: runs it over the fake, succeeds if it exits so.
+run() {
+  expected=$1
+  shift
+  LD_LIBRARY_PATH=$build/fake "$offload" "$@" >"$dir/out" 2>"$dir/err"
+  [ $? = "$expected" ]
+}
+
+# row WAY FIELD: that field of the way's line in $dir/out.
+row() { sed -n "s/.*\"way\":\"$1\".*\"$2\":\"*\([^\",}]*\).*/\1/p" "$dir/out"; }
+
+# train NAME US: a step of training whose operators take so long. Ten layers, each keeps what it made
+# for the way back. Sizes and times are sixteen times what the runs below divide them to.
+train() {
+  awk -v us="$2" 'BEGIN {
+    print "gmgraph 1"
+    for (i = 0; i < 10; i++) print "t", i, 16 * (100000 + 8 * i), "p"
+    print "t 10", 16 * 300001, "i"
+    for (i = 0; i < 10; i++) print "t", 11 + i, 16 * (400000 + 1000 * i), "a"
+    print "t 21", 16 * 70000, "a"
+    print "m step"
+    for (i = 0; i < 10; i++) print "o forth", us * 32000, "r", 10 + i, i, "w", 11 + i
+    print "o loss", us * 16000, "r 20 w 21"
+    for (i = 9; i >= 0; i--) {
+      print "o back", us * 48000, "r", 11 + i, i, 21, "w 21"
+      print "o update", us * 16000, "r", 21, i, "w", i
+    }
+    print "m step"
+  }' >"$dir/$1.gmgraph"
+}
+train train 20
+train hasty .1
+
+: >"$dir/libcuda.so.1"
+LD_LIBRARY_PATH=$dir "$offload" >"$dir/out" 2>"$dir/err"
+ok 'no driver' [ $? = 0 ]
+ok 'no driver: says so' prints 'skipped: no GPU'
+FAKE_CUDA_DEVICES=-1
+export FAKE_CUDA_DEVICES
+ok 'no device' run 0
+ok 'no device: says so' prints 'skipped: no GPU'
+unset FAKE_CUDA_DEVICES
+
+for seed in 0 1 2; do
+  FAKE_CUDA_SEED=$seed
+  export FAKE_CUDA_SEED
+  ok "seed $seed" run 0 --json --divide 16 --iterations 3 --settle 2 --ahead "$seed" --fixed \
+    "$dir/train.gmgraph"
+  ok "seed $seed: silent" [ ! -s "$dir/err" ]
+  ok "seed $seed: link" prints '{"out_bytes_per_s":'
+  ok "seed $seed: nothing moved" [ "$(row none out_bytes) $(row none in_bytes)" = '0 0' ]
+  ok "seed $seed: right bytes" [ "$(row none state) $(row tensile+ state)" = 'ok ok' ]
+  ok "seed $seed: all bytes" [ "$(row tensile+ looked_at)" = 1.0000 ]
+  ok "seed $seed: persistent tensors" [ "$(row tensile+ digests)" = 44 ]
+  # 10 weights, the input, what the layers keep and the sum on the way back.
+  ok "seed $seed: in half of the memory" [ "$(row tensile+ peak_bytes)" -le 2707680 ]
+  ok "seed $seed: by moving" [ "$(row tensile+ out_bytes)" -gt 1000000 ]
+  for way in turnip turnip-fixed; do
+    ok "seed $seed: $way: right bytes" [ "$(row $way state) $(row $way digests)" = 'ok 44' ]
+    ok "seed $seed: $way: in half of the memory" [ "$(row $way peak_bytes)" -le 2707680 ]
+    ok "seed $seed: $way: by moving" [ "$(row $way in_bytes)" -gt 1000000 ]
+    ok "seed $seed: $way: as much as by the mock" \
+      [ "$(row $way in_bytes)" = "$(row $way mock_in_bytes)" ]
+  done
+done
+ok 'a budget' run 0 --json --divide 16 --iterations 1 --settle 0 --budget-gib .002 \
+  "$dir/train.gmgraph"
+ok 'a budget: is kept' [ "$(row turnip peak_bytes)" -le 2147483 ]
+ok 'a budget: for memgraphs' [ "$(row tensile+ peak_bytes)" -gt 2147483 ]
+ok 'too small a budget' run 1 --divide 16 --iterations 1 --settle 0 --budget-gib .0005 \
+  "$dir/train.gmgraph"
+ok 'too small a budget: says so' says 'no memgraph: GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY'
+ok 'an operator too short to read it all' run 0 --json --divide 16 --iterations 2 --settle 1 \
+  "$dir/hasty.gmgraph"
+ok 'an operator too short: says so' awk -v part="$(row tensile+ looked_at)" \
+  'BEGIN { exit !(part > 0 && part < 1) }'
+ok 'a table' run 0 --divide 16 --iterations 1 --settle 0 --part .9 "$dir/train.gmgraph"
+ok 'a table: row' prints 'train                tensile+ '
+
+ok 'no file' run 1 --divide 16 "$dir/none.gmgraph"
+ok 'no file: reason' says "$dir/none.gmgraph: No such file or directory"
+for arguments in '--iterations' '--iterations 0' '--part 2' '--budget-gib 0' '--divide x'; do
+  # shellcheck disable=SC2086
+  ok "refused: $arguments" run 2 $arguments
+  ok "refused: $arguments: silent" [ ! -s "$dir/out" ]
+done
+
+# plant NAME EDIT: the bytes are wrong if gmlake_offload.h has this defect.
+plant() {
+  sed "$2" gmlake_offload.h >"$dir/gmlake_offload.h"
+  ok "$1: planted" [ "$(diff gmlake_offload.h "$dir/gmlake_offload.h" | grep -c '^>')" = 1 ]
+  ok "$1: built" "${CC:-cc}" -std=gnu99 -w -I"$dir" -I. -Itests/cuda_stub bench/offload/gpu.c \
+    -o "$dir/offload_gpu" -lz -lpthread -ldl
+  offload=$dir/offload_gpu
+  ok "$1: noticed" run 1 --divide 16 --iterations 1 --settle 1 "$dir/train.gmgraph"
+  ok "$1: by its bytes" prints 'WRONG BYTES'
+}
+plant 'copies end when they begin' \
+  's/if (code != CUDA_SUCCESS) return code == CUDA_ERROR_NOT_READY ? 0 : -1;/(void)code;/'
+plant 'the last word is left behind' \
+  's/MemcpyHtoDAsync(address, copy->host_ptr, copy->bytes,/MemcpyHtoDAsync(address, copy->host_ptr, copy->bytes - 8,/'
+plant 'operators do not wait for copies' 's/ && q == gmlo_queue_of(r->memgraph, other);/;/'
+
+report

@@ -1,0 +1,715 @@
+/* Random and recorded graphs: every plan is checked by a second reading of its events that shares
+   nothing with the planner, then run on the mock; every run ends with the bytes of one that moves
+   nothing, whatever the plan, the limit and the jitter. */
+#include "offload_fixture.h"
+#include "graph.h"
+
+#include <math.h>
+
+#define SEEDS 150
+#define OPS 60
+
+/* ---- A plan without waits and recomputation, read against the operators' times --------------- */
+
+typedef struct move {
+  uint32_t tensor;
+  int in;
+  double begin, end; /* milliseconds, since some iteration began */
+} move;
+
+typedef struct reading {
+  const gmlake_offload_graph *graph;
+  gmlake_offload_graph_info info;
+  double op_begin[OPS], op_end[OPS], period; /* by position */
+  uint32_t position[OPS];
+  move moves[4 * RANDOM_TENSORS];
+  size_t move_count;
+} reading;
+
+static void read_times(reading *r, const gmlake_offload_graph *graph) {
+  double t = 0;
+  size_t i;
+  memset(r, 0, sizeof *r);
+  r->graph = graph;
+  r->info = info_of(graph);
+  assert_true(r->info.op_count <= OPS);
+  for (i = 0; i < r->info.op_count; i++) {
+    gmlake_offload_op_desc desc;
+    assert_ok(gmlake_offload_get_op(graph, r->info.op_order[i], &desc));
+    r->position[r->info.op_order[i]] = (uint32_t)i;
+    r->op_begin[i] = t;
+    t += desc.time_ns > 0 ? (double)desc.time_ns / 1e6 : 1e-6;
+    r->op_end[i] = t;
+  }
+  r->period = t;
+}
+
+/* When each event comes, and how long its copy takes; copies that have nothing to wait for. */
+static void read_moves(reading *r, const gmlake_offload_plan_info *plan, double bytes_per_ms) {
+  size_t i;
+  for (i = 0; i < plan->event_count; i++) {
+    const gmlake_offload_event *event = &plan->events[i];
+    gmlake_offload_tensor_desc t;
+    move *m = &r->moves[r->move_count++];
+    assert_true(event->action != GMLAKE_OFFLOAD_RECOMPUTE);
+    assert_ok(gmlake_offload_get_tensor(r->graph, event->tensor, &t));
+    m->tensor = event->tensor;
+    m->in = event->action == GMLAKE_OFFLOAD_SWAP_IN;
+    m->begin = event->trigger == NONE ? 0 : r->op_end[r->position[event->trigger]];
+    m->begin += (double)event->delay_ns / 1e6;
+    m->end = m->begin;
+    if (event->action == GMLAKE_OFFLOAD_DROP) continue;
+    m->end += (double)t.bytes / bytes_per_ms + .01;
+  }
+}
+
+static int uses(const gmlake_offload_graph *graph, uint32_t op_id, uint32_t tensor_id) {
+  gmlake_offload_op_desc desc;
+  size_t n;
+  assert_ok(gmlake_offload_get_op(graph, op_id, &desc));
+  for (n = 0; n < desc.read_count; n++) {
+    if (desc.reads[n] == tensor_id) return 1;
+  }
+  for (n = 0; n < desc.write_count; n++) {
+    if (desc.writes[n] == tensor_id) return 1;
+  }
+  return 0;
+}
+
+/* Whether the tensor has device memory at time t of a later iteration: by the last move that ended
+   (out) or began (in) before t, looking back one period. */
+static int is_resident(const reading *r, uint32_t tensor_id, double t, int whole) {
+  double last = -1e9;
+  int there = 1;
+  size_t i;
+  for (i = 0; i < r->move_count; i++) {
+    const move *m = &r->moves[i];
+    double at = m->in && !whole ? m->begin : m->end;
+    if (m->tensor != tensor_id) continue;
+    while (at > t + 5e-7) at -= r->period;
+    if (at <= last) continue;
+    last = at;
+    there = m->in;
+  }
+  return there;
+}
+
+static void life_of(const reading *r, uint32_t tensor_id, double *begin, double *end) {
+  gmlake_offload_tensor_desc t;
+  size_t i;
+  assert_ok(gmlake_offload_get_tensor(r->graph, tensor_id, &t));
+  *begin = 0;
+  *end = r->period;
+  if (t.kind <= GMLAKE_OFFLOAD_INPUT) return;
+  *begin = 1e9;
+  *end = -1;
+  for (i = 0; i < r->info.op_count; i++) {
+    if (!uses(r->graph, r->info.op_order[i], tensor_id)) continue;
+    if (r->op_begin[i] < *begin) *begin = r->op_begin[i];
+    *end = r->op_end[i];
+  }
+  if (t.kind == GMLAKE_OFFLOAD_OUTPUT && *end > 0) *end = r->period;
+}
+
+/* No use without presence, at the middle and the ends of every operator. */
+static void check_presence(const reading *r) {
+  size_t i, t;
+  for (i = 0; i < r->info.op_count; i++) {
+    for (t = 0; t < r->info.tensor_count; t++) {
+      if (!uses(r->graph, r->info.op_order[i], (uint32_t)t)) continue;
+      assert_true(is_resident(r, (uint32_t)t, r->op_begin[i], 1));
+      if (r->op_end[i] - r->op_begin[i] < 3e-5) continue;
+      assert_true(is_resident(r, (uint32_t)t, r->op_end[i] - 2e-5, 1));
+    }
+  }
+}
+
+static double bytes_at(const reading *r, double t) {
+  double bytes = 0;
+  size_t i;
+  for (i = 0; i < r->info.tensor_count; i++) {
+    gmlake_offload_tensor_desc desc;
+    double begin, end;
+    assert_ok(gmlake_offload_get_tensor(r->graph, (uint32_t)i, &desc));
+    life_of(r, (uint32_t)i, &begin, &end);
+    if (t < begin || t >= end || !is_resident(r, (uint32_t)i, t, 0)) continue;
+    bytes += (double)desc.bytes;
+  }
+  return bytes;
+}
+
+/* The peak is where something begins: an operator or a swap in. */
+static void check_peak(const reading *r, size_t peak_bytes) {
+  size_t i;
+  for (i = 0; i < r->info.op_count; i++) {
+    assert_true(bytes_at(r, r->op_begin[i] + 1e-7) <= (double)peak_bytes + .5);
+  }
+  for (i = 0; i < r->move_count; i++) {
+    double t = fmod(r->moves[i].begin + 1e-6, r->period);
+    if (r->moves[i].in) assert_true(bytes_at(r, t) <= (double)peak_bytes + .5);
+  }
+}
+
+/* One copy at a time in each direction, around the period. */
+static void check_lanes(const reading *r) {
+  size_t i, n;
+  for (i = 0; i < r->move_count; i++) {
+    for (n = 0; n < i; n++) {
+      const move *a = &r->moves[i], *b = &r->moves[n];
+      double gap;
+      if (a->in != b->in || a->end == a->begin || b->end == b->begin) continue;
+      gap = fmod(b->begin - a->begin + 10 * r->period, r->period);
+      assert_true(gap >= a->end - a->begin - 1e-5);
+      assert_true(r->period - gap >= b->end - b->begin - 1e-5);
+    }
+  }
+}
+
+static gmlake_offload_plan_info plan_info(const gmlake_offload_plan *plan) {
+  gmlake_offload_plan_info info;
+  assert_ok(gmlake_offload_plan_get_info(plan, &info));
+  return info;
+}
+
+static gmlake_offload_plan *plan_of(const gmlake_offload_graph *graph,
+                                    const gmlake_offload_planner_desc *desc) {
+  gmlake_offload_planner *planner;
+  gmlake_offload_job_desc job_desc;
+  gmlake_offload_plan *plan, *again;
+  gmlake_offload_plan_info info;
+  uint32_t job;
+  memset(&job_desc, 0, sizeof job_desc);
+  job_desc.graph = graph;
+  assert_ok(gmlake_offload_planner_create(desc, &planner));
+  assert_ok(gmlake_offload_add_job(planner, &job_desc, &job));
+  assert_ok(gmlake_offload_replan(planner));
+  assert_ok(gmlake_offload_take_plan(planner, job, &plan));
+  gmlake_offload_planner_destroy(planner);
+  info = plan_info(plan); /* is what plans by hand may be */
+  assert_ok(gmlake_offload_plan_create(graph, info.events, info.event_count, info.host_starts,
+                                       info.host_start_count, &counted, &again));
+  gmlake_offload_plan_destroy(again);
+  return plan;
+}
+
+static gmlake_offload_planner_desc planner_desc(unsigned flags, double overhead_max) {
+  gmlake_offload_planner_desc desc;
+  memset(&desc, 0, sizeof desc);
+  desc.flags = flags;
+  desc.overhead_max = overhead_max;
+  desc.tensor_bytes_min = 1;
+  desc.host = counted;
+  return desc;
+}
+
+static void plans_keep_what_they_promise(void **state) {
+  static const unsigned flags[4] = {0, GMLAKE_OFFLOAD_LETTER, GMLAKE_OFFLOAD_NO_CROSSING,
+                                    GMLAKE_OFFLOAD_NO_CLEAN_DROP};
+  static reading r;
+  uint64_t seed;
+  size_t saved = 0;
+  (void)state;
+  for (seed = 0; seed < SEEDS; seed++) {
+    gmlake_offload_graph *graph = random_graph(seed, 5 + (size_t)seed % (OPS - 5));
+    gmlake_offload_planner_desc desc = planner_desc(flags[seed % 4], 0);
+    gmlake_offload_plan *plan = plan_of(graph, &desc);
+    gmlake_offload_plan_info info = plan_info(plan);
+    read_times(&r, graph);
+    read_moves(&r, &info, flags[seed % 4] == GMLAKE_OFFLOAD_LETTER ? 55e6 : 50.5e6);
+    check_presence(&r);
+    check_lanes(&r);
+    check_peak(&r, info.peak_bytes);
+    assert_true(info.peak_bytes <= r.info.peak_bytes && info.peak_bytes >= r.info.op_bytes_max);
+    saved += info.peak_bytes < r.info.peak_bytes;
+    gmlake_offload_plan_destroy(plan);
+    gmlake_offload_graph_destroy(graph);
+  }
+  assert_true(saved > SEEDS / 3);
+  assert_int_equal(host_bytes, 0);
+}
+
+/* ---- Runs ------------------------------------------------------------------------------------ */
+
+typedef struct outcome {
+  gmlake_offload_result result;
+  gmlake_offload_run_stats stats;
+  gmlake_offload_mock_census census;
+} outcome;
+
+typedef struct setting {
+  size_t limit_bytes, device_bytes, divisor; /* device_bytes: the backend refuses more */
+  double jitter;
+  uint32_t jobs, ahead;
+  uint64_t iterations;
+} setting;
+
+static outcome run_jobs(const gmlake_offload_graph *graph, const gmlake_offload_plan *plan,
+                        const setting *s) {
+  gmlake_offload_mock_desc mock_desc;
+  gmlake_offload_run_desc desc;
+  gmlake_offload_backend *mock;
+  gmlake_offload_run *run;
+  gmlake_offload_mock_census end;
+  outcome o;
+  uint32_t j, id;
+  memset(&o, 0, sizeof o);
+  memset(&mock_desc, 0, sizeof mock_desc);
+  memset(&desc, 0, sizeof desc);
+  mock_desc.device_bytes = s->device_bytes;
+  mock_desc.divisor = s->divisor;
+  mock_desc.jitter = s->jitter;
+  mock_desc.seed = 5;
+  mock_desc.copy_ns = 10000;
+  mock_desc.host = desc.host = counted;
+  assert_ok(gmlake_offload_mock_create(&mock_desc, &mock));
+  desc.backend = mock;
+  desc.limit_bytes = s->limit_bytes;
+  desc.launch_ahead_max = s->ahead;
+  assert_ok(gmlake_offload_run_create(&desc, &run));
+  for (j = 0; j < s->jobs; j++) assert_ok(gmlake_offload_run_add_job(run, graph, plan, &id));
+  o.result = gmlake_offload_run_iterations(run, s->iterations);
+  assert_ok(gmlake_offload_run_get_stats(run, &o.stats));
+  gmlake_offload_mock_get_census(mock, &o.census);
+  assert_int_equal(o.census.race_count, 0);
+  assert_true(!s->limit_bytes || o.stats.device_bytes_peak <= s->limit_bytes);
+  assert_int_equal(o.census.device_bytes_peak, o.stats.device_bytes_peak);
+  gmlake_offload_run_destroy(run);
+  gmlake_offload_mock_get_census(mock, &end);
+  assert_int_equal(end.device_bytes + end.host_bytes, 0);
+  gmlake_offload_mock_destroy(mock);
+  return o;
+}
+
+static setting plain(uint32_t jobs) {
+  setting s;
+  memset(&s, 0, sizeof s);
+  s.divisor = 1 << 16;
+  s.jobs = jobs;
+  s.iterations = 4;
+  return s;
+}
+
+static void check_run(const gmlake_offload_graph *graph, const gmlake_offload_plan *plan,
+                      const setting *s) {
+  setting free_of_limits = *s;
+  outcome with, without;
+  free_of_limits.limit_bytes = free_of_limits.device_bytes = 0;
+  free_of_limits.ahead = 0;
+  without = run_jobs(graph, NULL, &free_of_limits);
+  with = run_jobs(graph, plan, s);
+  assert_ok(without.result);
+  assert_ok(with.result);
+  assert_true(with.census.digest == without.census.digest);
+  assert_int_equal(with.stats.iteration_count, without.stats.iteration_count);
+}
+
+static void planned_runs_give_the_same_bytes(void **state) {
+  uint64_t seed;
+  (void)state;
+  for (seed = 0; seed < SEEDS; seed++) {
+    gmlake_offload_graph *graph = random_graph(1000 + seed, 5 + (size_t)seed % 90);
+    gmlake_offload_planner_desc desc =
+        planner_desc(seed % 3 ? 0 : GMLAKE_OFFLOAD_LETTER, seed % 2 ? .3 : 0);
+    gmlake_offload_plan *plan;
+    setting s = plain(1 + (uint32_t)seed % 3);
+    if (seed % 3 == 0) desc.target_bytes = info_of(graph).op_bytes_max;
+    plan = plan_of(graph, &desc);
+    check_run(graph, plan, &s);
+    s.jitter = .4;
+    check_run(graph, plan, &s);
+    s.limit_bytes = plan_info(plan).peak_bytes * s.jobs;
+    check_run(graph, plan, &s);
+    s.limit_bytes = info_of(graph).op_bytes_max; /* on demand */
+    check_run(graph, plan, &s);
+    check_run(graph, NULL, &s);
+    s.ahead = 1 + (uint32_t)seed % 4;
+    check_run(graph, plan, &s);
+    s.device_bytes = s.limit_bytes;
+    s.limit_bytes = 0;
+    check_run(graph, plan, &s);
+    s.limit_bytes = plan_info(plan).peak_bytes * s.jobs;
+    s.device_bytes = 0;
+    check_run(graph, plan, &s);
+    gmlake_offload_plan_destroy(plan);
+    gmlake_offload_graph_destroy(graph);
+  }
+  assert_int_equal(host_bytes, 0);
+}
+
+/* Without jitter a plan of one job keeps to its peak and takes the time that it says. Once it is in
+   step it moves nothing passively, but where an operator waits for a swap in, which then may come
+   at once. */
+static void plans_hold_without_jitter(void **state) {
+  uint64_t seed;
+  (void)state;
+  for (seed = 0; seed < SEEDS; seed++) {
+    gmlake_offload_graph *graph = random_graph(2000 + seed, 5 + (size_t)seed % 90);
+    gmlake_offload_planner_desc desc = planner_desc(0, seed % 2 ? .3 : 0);
+    gmlake_offload_plan *plan = plan_of(graph, &desc);
+    setting s = plain(1);
+    outcome early, late;
+    s.iterations = 8;
+    assert_true(plan_info(plan).event_count != 0 || plan_info(plan).added_ns == 0);
+    s.limit_bytes = plan_info(plan).peak_bytes;
+    early = run_jobs(graph, plan, &s);
+    s.iterations = 16;
+    late = run_jobs(graph, plan, &s);
+    assert_ok(late.result);
+    assert_int_equal(late.stats.passive_out_count, early.stats.passive_out_count);
+    if (plan_info(plan).added_ns == 0) {
+      assert_int_equal(late.stats.passive_in_count, early.stats.passive_in_count);
+    }
+    assert_true((double)(late.stats.time_ns - early.stats.time_ns) <=
+                8.0 * (double)plan_info(plan).time_ns * 1.001 + 1000);
+    gmlake_offload_plan_destroy(plan);
+    gmlake_offload_graph_destroy(graph);
+  }
+}
+
+/* ---- Any events at all ----------------------------------------------------------------------- */
+
+static void nonsense_gives_the_same_bytes(void **state) {
+  uint64_t seed;
+  (void)state;
+  for (seed = 0; seed < SEEDS; seed++) {
+    gmlake_offload_graph *graph = random_graph(3000 + seed, 5 + (size_t)seed % 60);
+    gmlake_offload_graph_info info = info_of(graph);
+    gmlake_offload_event events[64];
+    gmlake_offload_plan *plan;
+    setting s = plain(1 + (uint32_t)seed % 2);
+    uint32_t starts[2] = {1, 4};
+    size_t i, count = random_below(65);
+    for (i = 0; i < count; i++) {
+      events[i].action = (gmlake_offload_action)random_below(3);
+      events[i].tensor = random_below((uint32_t)info.tensor_count);
+      events[i].trigger = random_below(9) ? random_below((uint32_t)info.op_count) : NONE;
+      events[i].delay_ns = random_below(3) ? random_below(2000) * US : 0;
+      events[i].op = random_below((uint32_t)info.op_count);
+      if (random_below(2) && events[i].trigger != NONE) events[i].op = events[i].trigger;
+    }
+    assert_ok(gmlake_offload_plan_create(graph, events, count, starts, 2, &counted, &plan));
+    check_run(graph, plan, &s);
+    s.jitter = .5;
+    s.ahead = (uint32_t)seed % 5;
+    s.limit_bytes = info.op_bytes_max + random_below(20) * MIB;
+    check_run(graph, plan, &s);
+    gmlake_offload_plan_destroy(plan);
+    gmlake_offload_graph_destroy(graph);
+  }
+  assert_int_equal(host_bytes, 0);
+}
+
+/* ---- Recorded graphs ------------------------------------------------------------------------- */
+
+static void check_recorded(const char *name, double saved_min, double overhead_max) {
+  char path[200], error[300];
+  graph g;
+  gmlake_offload_graph *graph;
+  gmlake_offload_planner_desc desc = planner_desc(0, overhead_max);
+  gmlake_offload_plan *plan;
+  setting s = plain(1);
+  size_t iteration;
+  (void)snprintf(path, sizeof path, "bench/graphs/%s.gmgraph.gz", name);
+  assert_true(graph_load(path, &g, error, sizeof error));
+  assert_int_equal(graph_iteration_count(&g), 2);
+  for (iteration = 0; iteration < 2; iteration++) {
+    graph = graph_make(&g, iteration, error, sizeof error);
+    assert_non_null(graph);
+    desc.tensor_bytes_min = 0;
+    plan = plan_of(graph, &desc);
+    assert_true((double)plan_info(plan).peak_bytes <
+                (1 - saved_min) * (double)info_of(graph).peak_bytes);
+    s.divisor = (size_t)1 << 24;
+    s.iterations = 2;
+    s.limit_bytes = plan_info(plan).peak_bytes;
+    check_run(graph, plan, &s);
+    gmlake_offload_plan_destroy(plan);
+    gmlake_offload_graph_destroy(graph);
+  }
+  graph_free(&g);
+}
+
+static void recorded_graphs(void **state) {
+  (void)state;
+  check_recorded("vgg16-b64", .2241, .0971);
+  check_recorded("vgg16-b2", .02, 0);
+  check_recorded("resnet50-b64", .3, .05);
+  check_recorded("densenet121-b64", .25, .05);
+  check_recorded("llama-7b-prefill-4k", .3, 0);
+  check_recorded("llama-7b-lora-b8-1k", .6, .05);
+}
+
+/* ---- Parts of the planner, against what finds the same by looking at everything -------------- */
+
+#define LANE_NS 500
+#define LANE_PIECES 40
+
+/* Swaps whose copies out are taken in a lane of LANE_NS nanoseconds, each of which is taken or
+   not. */
+typedef struct lane_world {
+  gmlo_circle c;
+  gmlake_offload_planner_desc desc;
+  uint64_t slots[11], period;
+  gmlo_gap gaps[LANE_PIECES];
+} lane_world;
+
+static int lane_taken(const lane_world *w, uint64_t t) {
+  const gmlo_lane *l = &w->c.lanes[GMLO_OUT];
+  size_t i;
+  for (i = 0; i < l->count; i++) {
+    if (l->spans[i].begin <= t && t < l->spans[i].end) return 1;
+  }
+  return 0;
+}
+
+static int gap_taken(const lane_world *w, uint64_t t) {
+  size_t i;
+  for (i = 0; i < LANE_PIECES; i++) {
+    const gmlo_gap *gap = &w->gaps[i];
+    uint64_t begin = gap->out_start % w->period, end = begin + (gap->out_end - gap->out_start);
+    if (gap->state != GMLO_SWAPPED) continue;
+    if ((begin <= t && t < end) || t + w->period < end) return 1;
+  }
+  return 0;
+}
+
+/* [L1] and that the lane has what the swaps have, and no more. */
+static void check_lane(const lane_world *w) {
+  const gmlo_lane *l = &w->c.lanes[GMLO_OUT];
+  uint64_t t;
+  size_t i;
+  for (i = 0; i < l->count; i++) {
+    assert_true(l->spans[i].begin < l->spans[i].end && l->spans[i].end <= w->period);
+    if (i != 0) assert_true(l->spans[i - 1].end < l->spans[i].begin);
+  }
+  assert_true(l->count <= l->piece_count && l->piece_count <= l->capacity);
+  for (t = 0; t < w->period; t++) assert_int_equal(lane_taken(w, t), gap_taken(w, t));
+}
+
+static int is_free(const lane_world *w, uint64_t begin, uint64_t length) {
+  uint64_t t;
+  for (t = begin; t < begin + length; t++) {
+    if (gap_taken(w, t % w->period)) return 0;
+  }
+  return 1;
+}
+
+/* Both searches find what trying every begin finds. The earliest is taken, if there is one. */
+static void lane_search(lane_world *w, gmlo_gap *gap) {
+  uint64_t lo = random_below((uint32_t)w->period), hi = lo + random_below(300), at = 0, t;
+  uint64_t length = 1 + random_below(40);
+  int found = gmlo_lane_latest(&w->c, GMLO_OUT, lo, hi, length, &at), any = 0;
+  for (t = lo; t + length <= hi; t++) any |= is_free(w, t, length);
+  assert_int_equal(found, any);
+  if (found) assert_true(at >= lo && at + length <= hi && is_free(w, at, length));
+  for (t = at + 1; found && t + length <= hi; t++) assert_false(is_free(w, t, length));
+  assert_int_equal(gmlo_lane_earliest(&w->c, GMLO_OUT, lo, hi, length, &at), any);
+  if (!any) return;
+  assert_true(at >= lo && at + length <= hi && is_free(w, at, length));
+  for (t = lo; t < at; t++) assert_false(is_free(w, t, length));
+  assert_true(gmlo_lanes_reserve(&w->c));
+  gap->state = GMLO_SWAPPED;
+  gap->out_start = at;
+  gap->out_end = gap->in_start = gap->in_end = at + length;
+  gmlo_lane_change(&w->c, GMLO_OUT, gap->out_start, gap->out_end, 1);
+}
+
+static void lanes_are_right(void **state) {
+  uint64_t seed;
+  size_t i, stretches = 0;
+  (void)state;
+  for (seed = 1; seed <= 60; seed++) {
+    lane_world *w = (lane_world *)calloc(1, sizeof *w);
+    assert_non_null(w);
+    random_state = seed;
+    w->c.scope = gmlo_scope_of(&counted);
+    w->c.desc = &w->desc;
+    w->c.gaps = w->gaps;
+    w->c.use_count = LANE_PIECES;
+    w->c.slot_begin = w->slots;
+    w->c.slot_count = 10;
+    for (i = 0; i <= 10; i++) w->slots[i] = LANE_NS / 10 * i;
+    w->period = LANE_NS;
+    for (i = 0; i < 120; i++) {
+      gmlo_gap *gap = &w->gaps[random_below(LANE_PIECES)];
+      if (gap->state == GMLO_SWAPPED && random_below(3)) {
+        gmlo_lane_change(&w->c, GMLO_OUT, gap->out_start, gap->out_end, 0);
+        gap->state = GMLO_KEPT;
+      } else if (gap->state == GMLO_KEPT) {
+        lane_search(w, gap);
+      } else {
+        gmlo_circle_stretch(&w->c, 1 + random_below(10), 1 + random_below(5));
+        w->period = gmlo_period(&w->c);
+        stretches++;
+      }
+      check_lane(w);
+    }
+    gmlo_free(&w->c.scope.host, w->c.lanes[GMLO_OUT].spans);
+    gmlo_free(&w->c.scope.host, w->c.lanes[GMLO_IN].spans);
+    free(w);
+  }
+  assert_true(stretches > 100);
+  assert_int_equal(host_bytes, 0);
+}
+
+/* Whether some gap at the peak could be swapped, by trying all of them. */
+static int peak_can_be_lowered(gmlo_circle *c, int64_t *out_bytes) {
+  size_t slot = gmlo_profile_peak(c, out_bytes), i;
+  for (i = 0; i < c->part_count; i++) {
+    const gmlo_part *part = &c->parts[i];
+    gmlo_gap placed = c->gaps[part->use];
+    gmlo_candidate k;
+    if (slot < part->first || slot >= part->end || placed.state != GMLO_KEPT) continue;
+    (void)gmlo_candidate_of(c, part, slot, &k);
+    if (gmlo_swap_place(c, &k, &placed) && gmlo_swap_helps(&k, &placed)) return 1;
+  }
+  return 0;
+}
+
+/* Swapping ends where no candidate of the peak can be swapped, also behind waits and behind swaps
+   that were taken back. */
+static void no_candidate_is_missed(void **state) {
+  uint64_t seed;
+  size_t swapped = 0;
+  int64_t bytes;
+  (void)state;
+  for (seed = 1; seed <= 150; seed++) {
+    gmlake_offload_graph *graph = random_graph(seed, 20 + seed % 100);
+    gmlake_offload_planner_desc desc;
+    gmlake_offload_job_desc job;
+    gmlake_offload_planner *planner;
+    gmlo_circle c;
+    uint32_t id;
+    size_t i, slot;
+    memset(&desc, 0, sizeof desc);
+    memset(&job, 0, sizeof job);
+    desc.tensor_bytes_min = 1;
+    desc.flags = seed % 4 == 0 ? GMLAKE_OFFLOAD_NO_CROSSING : 0;
+    desc.host = counted;
+    job.graph = graph;
+    assert_ok(gmlake_offload_planner_create(&desc, &planner));
+    assert_ok(gmlake_offload_add_job(planner, &job, &id));
+    assert_true(gmlo_circle_make(&c, planner, id, 1));
+    assert_true(gmlo_parts_make(&c, (gmlo_preference)(1 + seed % 3)));
+    for (i = 0; i < 6; i++) {
+      assert_int_equal(gmlo_swap_down(&c, 0), 0);
+      assert_false(peak_can_be_lowered(&c, &bytes));
+      slot = gmlo_profile_peak(&c, &bytes);
+      if (i % 2) (void)gmlo_swap_prune(&c, bytes);
+      assert_true(gmlo_lanes_reserve(&c));
+      if (i % 2 == 0) gmlo_wait_before(&c, slot, 100 * US);
+    }
+    for (i = 0; i < c.use_count; i++) swapped += c.gaps[i].state == GMLO_SWAPPED;
+    gmlo_circle_leave(&c);
+    gmlake_offload_planner_destroy(planner);
+    gmlake_offload_graph_destroy(graph);
+  }
+  assert_true(swapped > 1000);
+  assert_int_equal(host_bytes, 0);
+}
+
+static size_t planned_at(const gmlake_offload_graph *graph, double overhead) {
+  gmlake_offload_planner_desc desc;
+  gmlake_offload_job_desc job;
+  gmlake_offload_job_info info;
+  gmlake_offload_planner *planner;
+  uint32_t id;
+  memset(&desc, 0, sizeof desc);
+  memset(&job, 0, sizeof job);
+  desc.overhead_max = overhead;
+  desc.try_count_max = 12;
+  desc.tensor_bytes_min = 1;
+  desc.host = counted;
+  job.graph = graph;
+  info.struct_bytes = 0;
+  assert_ok(gmlake_offload_planner_create(&desc, &planner));
+  assert_ok(gmlake_offload_add_job(planner, &job, &id));
+  assert_ok(gmlake_offload_replan(planner));
+  assert_ok(gmlake_offload_get_job_info(planner, id, &info));
+  gmlake_offload_planner_destroy(planner);
+  return info.planned_bytes;
+}
+
+static void more_allowed_is_never_worse(void **state) {
+  static const double allowed[] = {0, .01, .02, .05, .1, .2, .5};
+  uint64_t seed;
+  size_t i, better = 0;
+  (void)state;
+  for (seed = 1; seed <= 25; seed++) {
+    gmlake_offload_graph *graph = random_graph(seed, 60);
+    size_t least = SIZE_MAX, bytes;
+    for (i = 0; i < sizeof allowed / sizeof *allowed; i++) {
+      bytes = planned_at(graph, allowed[i]);
+      assert_true(bytes <= least);
+      better += bytes < least;
+      least = bytes;
+    }
+    gmlake_offload_graph_destroy(graph);
+  }
+  assert_true(better > 60);
+}
+
+/* A chain in which each operator reads a parameter of its own: as many candidates as operators. */
+static gmlake_offload_graph *chain(size_t count) {
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t x = tensor(graph, MIB, GMLAKE_OFFLOAD_INPUT);
+  for (; count != 0; count--) {
+    uint32_t w = tensor(graph, 4 * MIB, GMLAKE_OFFLOAD_PERSISTENT), y = made(graph, MIB);
+    op(graph, 20 * US, x, w, y);
+    x = y;
+  }
+  assert_ok(gmlake_offload_graph_seal(graph));
+  return graph;
+}
+
+/* [R2] A try ends soon after its steps are spent, and is a plan. */
+static void work_is_bounded(void **state) {
+  gmlake_offload_graph *graph = chain(3000);
+  gmlake_offload_planner_desc desc;
+  gmlake_offload_job_desc job;
+  gmlake_offload_planner *planner;
+  gmlo_search search;
+  uint64_t work, spent[3];
+  size_t peaks[3], i;
+  uint32_t id;
+  (void)state;
+  memset(&desc, 0, sizeof desc);
+  memset(&job, 0, sizeof job);
+  desc.host = counted;
+  job.graph = graph;
+  assert_ok(gmlake_offload_planner_create(&desc, &planner));
+  assert_ok(gmlake_offload_add_job(planner, &job, &id));
+  for (i = 0, work = 200000; i < 3; i++, work *= 4) {
+    memset(&search, 0, sizeof search);
+    search.planner = planner;
+    search.share = 1;
+    search.overhead = .05;
+    search.work_left = work;
+    assert_true(gmlo_search_try(&search, 0, GMLO_LARGEST, 0, 1));
+    spent[i] = search.try_work;
+    peaks[i] = search.best->info.peak_bytes;
+    gmlo_plan_destroy(search.best);
+    assert_true(spent[i] <= work + work / 4);
+  }
+  assert_true(spent[0] < spent[1]);
+  assert_true(peaks[0] > peaks[1] && peaks[1] >= peaks[2]);
+  assert_true(peaks[0] < info_of(graph).peak_bytes);
+  gmlake_offload_planner_destroy(planner);
+  gmlake_offload_graph_destroy(graph);
+  assert_int_equal(host_bytes, 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(plans_keep_what_they_promise),
+      cmocka_unit_test(planned_runs_give_the_same_bytes),
+      cmocka_unit_test(plans_hold_without_jitter),
+      cmocka_unit_test(nonsense_gives_the_same_bytes),
+      cmocka_unit_test(recorded_graphs),
+      cmocka_unit_test(lanes_are_right),
+      cmocka_unit_test(no_candidate_is_missed),
+      cmocka_unit_test(more_allowed_is_never_worse),
+      cmocka_unit_test(work_is_bounded),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,180 @@
+"""Would the tests notice what a tired person might do? Plants the defects of planted.txt in
+gmlake.h, one at a time, and runs the test programs until one fails.
+
+    python3 -B tests/tools/planted.py [--jobs 2] [--dir build/planted] [--all | --with PROGRAM,...]
+                                [--list] [NAME...]
+
+The programs that an entry names run first, then those of ORDER, with --all every other one too;
+with --with those alone that are named there. A program that fails, crashes or runs into its limit
+kills the defect. The last line counts; the exit status is 0 if nothing survived that was not to. An
+entry whose text does not stand exactly once in the function that it names is an error: the header
+has changed, the entry has to follow.
+"""
+import argparse
+import os
+import queue
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+import coverage
+import mutate
+
+HEADER = "gmlake.h"
+TABLE = os.path.join(os.path.dirname(__file__), "planted.txt")
+ORDER = ("test_stress test_streams test_buffers test_lake test_bestfit test_regressions "
+         "test_meanwhile test_scarce test_locks test_policy test_observer test_invariants "
+         "test_hardening test_faults test_cuda test_threads test_model test_corruption "
+         "test_worlds").split()
+OPTIMIZED = {"test_model", "test_stress", "test_worlds"}
+LIMIT_SECONDS = 300
+
+
+class Entry:
+    """A defect: what becomes of which text, in which function."""
+
+    def __init__(self, text):
+        head, _, rest = text.partition("\n")
+        self.name = head.strip()
+        fields = dict(re.findall(r"^(in|why|try|equal): ((?:.|\n  )*)", rest, re.M))
+        parts = re.split(r"^(?:---|\+\+\+)\n", rest, flags=re.M)
+        if not re.fullmatch(r"\w+", self.name) or len(parts) != 3 or not {"in", "why"} <= {*fields}:
+            sys.exit(f"{TABLE}: {self.name}: in, why, --- and +++ are needed")
+        self.function = fields["in"].strip()
+        self.why = " ".join(fields["why"].split())
+        self.first = fields.get("try", "").split()
+        self.equal = fields.get("equal")  # why nothing can tell, where that is so
+        self.old, self.new = parts[1].split(), parts[2].strip()
+
+    def planted(self, header):
+        """The header with it; spaces and line ends do not count."""
+        body = re.compile(rf"^(?!\s|#)[^;{{}}]*?\b{self.function}\([^;{{}}]*?\)\s*{{.*?^}}",
+                          re.M | re.S)
+        pattern = re.compile(r"\s*".join(map(re.escape, self.old)))
+        places = [(found.start() + match.start(), found.start() + match.end())
+                  for found in body.finditer(header) for match in pattern.finditer(found.group())]
+        if len(places) != 1:
+            sys.exit(f"{TABLE}: {self.name}: its text stands {len(places)} times in "
+                     f"{self.function}")
+        start, end = places[0]
+        return header[:start] + self.new + header[end:]
+
+
+def entries():
+    with open(TABLE) as stream:
+        return [Entry(t) for t in re.split(r"^== ", stream.read(), flags=re.M)[1:]]
+
+
+class Trial:
+    """One defect in a directory of its own, before which the compiler looks for headers."""
+
+    def __init__(self, entry, programs, directory, options):
+        self.entry, self.programs = entry, programs
+        self.directory = os.path.join(directory, entry.name)
+        order = list(dict.fromkeys(entry.first + ORDER))
+        self.order = order + [n for n in programs if options.all and n not in order]
+        if options.programs:
+            self.order = options.programs.split(",")
+
+    def command(self, name, output):
+        if name.endswith(".tsan"):
+            program, flags = self.programs[name[:-5]], ["-O1", "-g", "-fsanitize=thread"]
+        else:
+            program, flags = self.programs[name], ["-O1" if name in OPTIMIZED else "-O0"]
+        return program, program.compile(flags + [f"-I{self.directory}"], output)
+
+    def verdict_of(self, name):
+        output = os.path.join(self.directory, "test")
+        program, command = self.command(name, output)
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+        if done.returncode:
+            sys.exit(f"{self.entry.name}: {name} cannot be built:\n{done.stderr}")
+        run = mutate.Watched([output, *program.command[1:]], program.run_environment(), ".",
+                             LIMIT_SECONDS, 2 * LIMIT_SECONDS)
+        return run.verdict()
+
+    def killer(self):
+        for name in self.order:
+            verdict = self.verdict_of(name)
+            if verdict:
+                return f"{name}: {verdict}"
+        return None
+
+    def run(self, header):
+        shutil.rmtree(self.directory, ignore_errors=True)
+        os.makedirs(self.directory)
+        with open(os.path.join(self.directory, HEADER), "w") as stream:
+            stream.write(self.entry.planted(header))
+        try:
+            return self.killer()
+        finally:
+            shutil.rmtree(self.directory)
+
+
+def work(todo, results, make, header):
+    while True:
+        try:
+            entry = todo.get_nowait()
+        except queue.Empty:
+            return
+        start = time.monotonic()
+        killer = make(entry).run(header)
+        told = f"killed by {killer}" if killer else "survived"
+        if not killer and entry.equal:
+            told += f", as it must: {entry.equal.strip()}"
+        print(f"{entry.name}: {told} ({time.monotonic() - start:.0f} s)", flush=True)
+        results[entry.name] = killer
+
+
+def parse():
+    parser = argparse.ArgumentParser(description="Plants defects by hand and runs the tests.")
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--dir", default="build/planted")
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--with", dest="programs", metavar="PROGRAM,...")
+    parser.add_argument("--list", action="store_true")
+    return parser.parse_args()
+
+
+def main():
+    options = parse()
+    table = entries()
+    with open(HEADER) as stream:
+        header = stream.read()
+    for entry in table:
+        entry.planted(header)
+    if options.list:
+        for entry in table:
+            print(f"{entry.name} ({entry.function}): {entry.why}")
+        return 0
+    unknown = set(options.names) - {e.name for e in table}
+    if unknown:
+        sys.exit(f"no such defect: {', '.join(sorted(unknown))}")
+    programs = {p.name: p for p in coverage.programs()}
+    chosen = [e for e in table if not options.names or e.name in options.names]
+    todo, results = queue.Queue(), {}
+    for entry in chosen:
+        todo.put(entry)
+    threads = [threading.Thread(target=work, args=(
+        todo, results, lambda e: Trial(e, programs, options.dir, options), header))
+               for _ in range(options.jobs)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if len(results) < len(chosen):
+        return 2  # a thread has said why
+    survived = [e for e in chosen if not results[e.name]]
+    wrong = [e.name for e in survived if not e.equal]
+    print(f"{len(results) - len(survived)} of {len(results)} killed, "
+          f"{len(survived) - len(wrong)} change nothing, {len(wrong)} survived"
+          + (": " + ", ".join(wrong) if wrong else ""))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,172 @@
+#!/bin/sh
+# The examples build without a warning, succeed, and print what they are there to show.
+
+. tests/tools/shell.sh
+
+# example NAME LINE...: it exits with 0, and its output has those lines, in that order.
+example() {
+  name=$1
+  shift
+  printf '%s\n' "$@" >"$dir/expected"
+  if "$build/examples/$name" >"$dir/out" 2>&1 &&
+    grep -xF -f "$dir/expected" "$dir/out" | cmp -s - "$dir/expected"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAILED: $name; expected:"
+    cat "$dir/expected"
+    echo 'printed:'
+    cat "$dir/out"
+  fi
+}
+
+if ! "${MAKE:-make}" -j2 --no-print-directory examples >"$dir/out" 2>&1; then
+  cat "$dir/out"
+  echo '0 passed, 1 failed'
+  exit 1
+fi
+
+example hello \
+  'the last byte is 42' \
+  'asked for 3145828 bytes, got 3146240, the lake holds 4194304 in 2 chunks' \
+  'after the free: 0 bytes live, 4194304 kept for the next allocation'
+example stitching \
+  'the window has 3 pieces' \
+  '  4 MiB at offset  0 MiB: wrote a through the window, its home says a' \
+  '  4 MiB at offset  4 MiB: wrote b through the window, its home says b' \
+  '  4 MiB at offset  8 MiB: wrote c through the window, its home says c' \
+  '28 MiB live in 32 MiB of memory'
+example two_streams \
+  'GMLAKE_GROW_FIRST' \
+  '  own stream, same memory: reserved 32 MiB, stream waits 0' \
+  '  other stream: reserved 64 MiB, stream waits 0' \
+  'GMLAKE_WAIT_FIRST' \
+  '  own stream, same memory: reserved 32 MiB, stream waits 0' \
+  '  other stream: reserved 32 MiB, stream waits 1'
+example graph_capture \
+  'captured, reserved 12 MiB' \
+  'captured, reserved 12 MiB'
+example custom_backend \
+  'gmlake_create' \
+  '  reserve          GMLAKE_OK, 2.0 us' \
+  '  reserve          GMLAKE_OK, 2.0 us' \
+  'gmlake_alloc of 3 MiB' \
+  '  create           GMLAKE_OK, 7.5 us' \
+  '  map              GMLAKE_OK, 0.5 us' \
+  '  create           GMLAKE_OK, 7.5 us' \
+  '  map              GMLAKE_OK, 0.5 us' \
+  '  set_access       GMLAKE_OK, 40.0 us' \
+  'gmlake_free' \
+  'gmlake_destroy'
+example running_out \
+  'asked for 20 MiB: dropping a cached block' \
+  'asked for 20 MiB: dropping a cached block' \
+  'got 20 MiB, 2 blocks are left in the cache' \
+  'asked for 40 MiB: dropping a cached block' \
+  'asked for 40 MiB: dropping a cached block' \
+  "$($build/examples/running_out |
+    grep '^GMLAKE_ERROR_LIMIT_REACHED: asked 40, live 20, .*, limit 40 MiB$')"
+example fallback \
+  'gmlake_create: GMLAKE_OK' \
+  '3145728 bytes came from gmlake.h' \
+  'gmlake_create: GMLAKE_ERROR_UNSUPPORTED' \
+  '3145728 bytes came from gmlake_bfc.h'
+example record \
+  "recorded 4 steps of 6 allocations; to replay them: build/replay $build/examples/record.gmtrace"
+
+# The lake serves the other steps from the largest one's memory and a chunk or two.
+if "$build/replay" --allocator lake "$build/examples/record.gmtrace" >"$dir/out" 2>&1 &&
+  grep -q '^record  *lake  *0\.21  *0\.22 ' "$dir/out" &&
+  [ "$(grep -cE '^(a|f|m) ' $build/examples/record.gmtrace)" = 52 ]; then
+  passed=$((passed + 1))
+else
+  failed=$((failed + 1))
+  echo 'FAILED: the recording of record:'
+  cat "$dir/out" "$build/examples/record.gmtrace"
+fi
+
+served='70 sequences served; 30 times one waited for memory'
+caches='caches: 712 MiB at most; the longest sequence for each slot would take 2048'
+example kv_server \
+  'step   0:  0 running, 70 waiting; caches    0 MiB, committed    0; lake 2360 MiB' \
+  'step  64: 16 running, 38 waiting; caches  532 MiB, committed  548; lake 2994 MiB' \
+  'step 162:  0 running,  0 waiting; caches    0 MiB, committed    0; lake 2994 MiB' \
+  "$served" "$caches"
+
+# With less memory it ends too: what does not fit alone is refused, what cannot grow comes again.
+for mib in 2364 2432 2480; do
+  sed "s/define LIMIT .*/define LIMIT ($mib * MIB)/" examples/kv_server.c >"$dir/kv_server.c"
+  ok "kv_server, $mib MiB: compiles" "${CC:-cc}" -std=c99 -I. "$dir/kv_server.c" -o "$dir/kv_server" \
+    -lpthread -ldl
+  # One that goes on for ever is ended by the pipe.
+  "$dir/kv_server" 2>"$dir/err" | head -n 3000 >"$dir/out"
+  sed -n 's/^\([0-9]*\) sequences served.*/\1/p; s/^\([0-9]*\) refused.*/\1/p' "$dir/out" >"$dir/sum"
+  ok "kv_server, $mib MiB: ends" [ "$(awk '{ n += $1 } END { print n }' "$dir/sum")" = 70 ]
+done
+
+# Its batches are those of the trace: prompts, sequences and steps by the sizes allocated.
+zcat bench/traces/llama-1b-serve.gmtrace.gz | awk '
+  function flush() { if (tokens) print rows ", " tokens / rows ", " steps + 1 }
+  $1 == "m" { flush(); tokens = steps = 0; marks++ }
+  $1 == "a" && marks && !tokens { tokens = $3 / 8; next }
+  $1 == "a" && $3 > 0 && $3 % 256512 == 0 && $3 / 256512 < tokens { rows = $3 / 256512; steps++ }
+  END { flush() }' >"$dir/expected"
+sed -n '/batches\[\] = /,/};/p' examples/kv_server.c | grep -o '[0-9][0-9]*, [0-9]*, [0-9]*' >"$dir/out"
+if [ -s "$dir/out" ] && cmp -s "$dir/out" "$dir/expected"; then
+  passed=$((passed + 1))
+else
+  failed=$((failed + 1))
+  echo 'FAILED: the batches of kv_server.c are not those of the trace:'
+  diff "$dir/expected" "$dir/out"
+fi
+
+example offload_quarter \
+  'in place     4144 MiB, 128.0 ms an iteration, of which   0.0 are waits' \
+  'planned       944 MiB, 128.0 ms an iteration, of which   0.0 are waits' \
+  'on demand     944 MiB, 191.5 ms an iteration, of which  63.5 are waits' \
+  'the results are the same'
+optimizer='148 MiB with everything in place, 70 planned'
+example offload_optimizer "$optimizer" \
+  'ran in 66 MiB; 90 MiB out and 92 MiB in an iteration' \
+  '10.50 ms an iteration, of which 0.00 are waits'
+
+example ci_mock "$($build/examples/ci_mock | grep -x '[1-9][0-9]* failures injected, all survived')"
+
+# On a driver without a device, of 16 GiB; its granules are cuMemAlloc's pages.
+export LD_LIBRARY_PATH="$build/fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" FAKE_CUDA_GIB=16
+example fragmentation \
+  'cuMemAlloc  13125 MiB live (80 %),  15000 held; asked for 2457 more: out of memory' \
+  'best fit    13125 MiB live (80 %),  16188 held; asked for 2457 more: out of memory' \
+  'lake        13125 MiB live (80 %),  14166 held; asked for 2457 more: served' \
+  '           in 14 pieces'
+
+example kv_server_cuda "$served" "$caches"
+# How much moves depends on when the host looks.
+example offload_optimizer_cuda "$optimizer" "$($build/examples/offload_optimizer_cuda |
+  grep -xE 'ran in (6[0-9]|70) MiB; [1-9][0-9]+ MiB out and [1-9][0-9]+ MiB in an iteration')"
+
+# code_lines FILE: its lines without comments and empty ones.
+code_lines() {
+  awk 'inside { inside = !/\*\//; next }
+    /^ *\/\// || !NF { next }
+    /^ *\/\*/ { inside = !/\*\//; next }
+    { lines++ }
+    END { print lines + 0 }' "$1"
+}
+
+for source in examples/*.c examples/*.cpp; do
+  name=$(basename "${source%.*}")
+  longest=70
+  if [ "$name" = kv_server ]; then longest=330; fi # a program, not one idea
+  if [ "$name" = offload_quarter ]; then longest=90; fi # makes a graph first
+  if [ "$name" = offload_optimizer ]; then longest=155; fi # for two devices
+  lines=$(code_lines "$source")
+  if grep -q "^example $name " "$0" && [ "$lines" -gt 0 ] && [ "$lines" -lt "$longest" ]; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAILED: $source has no line here, or $longest lines of code or more: $lines"
+  fi
+done
+
+report

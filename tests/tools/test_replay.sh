@@ -1,0 +1,374 @@
+#!/bin/sh
+# build/replay: what it prints for a trace worked out by hand, and how it answers bad input.
+
+. tests/tools/shell.sh
+replay=$build/replay
+
+# run STATUS ARGUMENT...: runs replay, succeeds if it exits so.
+run() {
+  expected=$1
+  shift
+  "$replay" "$@" >"$dir/out" 2>"$dir/err"
+  [ $? = "$expected" ]
+}
+
+file_is() { [ "$(cat "$1")" = "$2" ]; }
+
+# bad NAME LINE REASON TEXT: a trace of that text (printf's escapes) is refused so, with status 2
+# and nothing on stdout.
+bad() {
+  path=$dir/bad.gmtrace
+  # shellcheck disable=SC2059
+  printf "$4" >"$path"
+  ok "$1: status" run 2 --json --allocator native "$path"
+  ok "$1: reason" says "$path:$2: $3"
+  ok "$1: silent" [ ! -s "$dir/out" ]
+}
+
+h='gmtrace 1\n'
+bad 'empty' 1 'the file is empty' ''
+bad 'not a trace' 1 'not a trace' 'a 1 512 0 0\n'
+bad 'another version' 1 'not a trace' 'gmtrace 2\na 1 512 0 0\n'
+bad 'no records' 2 'the trace has no records' "$h# remark\n"
+bad 'unknown record' 2 "unknown record 'x'" "${h}x 1 2 3 4\n"
+bad 'longer record' 2 "unknown record 'aa'" "${h}aa 1 2 3 4\n"
+bad 'blank line' 2 'unknown record' "$h\na 1 512 0 0\n"
+bad 'unknown id' 3 'free of unknown id 2' "${h}a 1 512 0 0\nf 2 0\n"
+bad 'freed twice' 4 'id 1 is already free' "${h}a 1 512 0 0\nf 1 0\nf 1 0\n"
+bad 'live twice' 3 'id 1 is already live' "${h}a 1 512 0 0\na 1 512 0 0\n"
+bad 'negative size' 2 "the size is not a number: '-512'" "${h}a 1 -512 0 0\n"
+bad 'negative id' 2 "the id is not a number: '-1'" "${h}a -1 512 0 0\n"
+bad 'fraction' 2 "the size is not a number: '1.5'" "${h}a 1 1.5 0 0\n"
+bad 'hexadecimal stream' 2 "the stream is not a number: '0x7'" "${h}a 1 512 0x7 0\n"
+bad 'word for a time' 2 "the time is not a number: 'now'" "${h}a 1 512 0 now\n"
+bad 'size of 2^64' 2 'the size is too large' "${h}a 1 18446744073709551616 0 0\n"
+bad 'size near 2^64' 2 'the size is too large' "${h}a 1 18446744073709551615 0 0\n"
+bad 'live bytes' 3 'the live bytes overflow' \
+  "${h}a 1 4611686018427387392 0 0\na 2 4611686018427387392 0 0\n"
+bad 'time' 3 'the time is too large' \
+  "${h}a 1 512 0 4611686018427387\nf 1 4611686018427387\n"
+bad 'field missing' 2 'the time is missing' "${h}a 1 512 0\n"
+bad 'free without time' 3 'the time is missing' "${h}a 1 512 0 0\nf 1\n"
+bad 'text after a record' 2 "text after the record: 'x'" "${h}a 1 512 0 0 x\n"
+bad 'bad peak' 2 "the peak is not a number: 'big'" "$h# peak_reserved: big\n"
+bad 'truncated line' 3 'the last line is truncated' "${h}a 1 512 0 0\nf 1 "
+bad 'truncated number' 3 'the last line is truncated' "${h}a 1 512 0 0\na 2 51"
+bad 'zero byte' 3 'not a line of text' "${h}a 1 512 0 0\nf 1 0\0000\nf 1 0\n"
+
+long=$(printf '%5000s' x)
+bad 'long line' 2 'the line is too long' "${h}m $long\n"
+
+ok 'no file: status' run 2 "$dir/none.gmtrace"
+ok 'no file: reason' says "$dir/none.gmtrace: No such file or directory"
+ok 'directory: status' run 2 "$dir"
+ok 'directory: reason' says "$dir: Is a directory"
+
+{
+  echo 'gmtrace 1'
+  awk 'BEGIN { for (i = 0; i < 20000; i++) print "a", i, (i * 7919) % 100000 * 512, 0, i % 3 }'
+} >"$dir/long.gmtrace"
+gzip -k "$dir/long.gmtrace"
+head -c 9000 "$dir/long.gmtrace.gz" >"$dir/cut.gmtrace.gz"
+ok 'truncated gzip: status' run 2 "$dir/cut.gmtrace.gz"
+ok 'truncated gzip: reason' says 'the compressed data is truncated'
+size=$(wc -c <"$dir/long.gmtrace.gz")
+head -c $((size - 4)) "$dir/long.gmtrace.gz" >"$dir/cut.gmtrace.gz"
+ok 'gzip without its end: status' run 2 "$dir/cut.gmtrace.gz"
+ok 'gzip without its end: reason' says 'the compressed data is truncated'
+{
+  head -c 5000 "$dir/long.gmtrace.gz"
+  printf 'not deflated'
+  tail -c +5013 "$dir/long.gmtrace.gz"
+} >"$dir/cut.gmtrace.gz"
+ok 'damaged gzip' run 2 "$dir/cut.gmtrace.gz"
+
+# Two blocks of 3 MiB and 1 byte live at the peak: 3 MiB + 512 live, 4 + 2 MiB from the driver.
+# Three marks: the last two iterations are the second half.
+cat >"$dir/small.gmtrace" <<'END'
+gmtrace 1
+# workload: by hand
+# peak_requested: 1
+# peak_active: 3146240
+# peak_reserved: 6291456
+m start
+a 7 3145728 0 10
+m middle
+a 9 1 0 5
+f 7 5
+a 7 0 0 0
+m end
+f 9 1
+f 7 0
+END
+gzip -k "$dir/small.gmtrace"
+ok 'native' run 0 --json --allocator native "$dir/small.gmtrace"
+ok 'native: all but time' prints '{"trace": "small", "allocator": "native", "events": 6, '\
+'"peak_active_bytes": 3146240, "peak_reserved_bytes": 6291456, "utilization": 0.500081, '\
+'"driver_calls": 4, "driver_ms": 0.106, "driver_calls_second_half": 3, "stitches": 0, '\
+'"stitch_reuses": 0, "stream_waits": 0, "ns_per_op": '
+ok 'native: the rest' prints '"peak_metadata_bytes": 0, "peak_live_count": 2, "chunk_count": 0, '\
+'"streams": 1, "stream_lag_us": 0, "cross_stream": "wait", "torch_reserved_bytes": 6291456}'
+ok 'gzipped' run 0 --json --allocator native "$dir/small.gmtrace.gz"
+ok 'gzipped: same name' prints '{"trace": "small", '
+mkdir "$dir/windows"
+sed 's/$/\r/' "$dir/small.gmtrace" >"$dir/windows/small.gmtrace"
+sed 's/"ns_per_op.*metadata//' "$dir/out" >"$dir/native"
+ok 'CR LF' run 0 --json --allocator native "$dir/windows/small.gmtrace"
+ok 'CR LF: the same' [ "$(sed 's/"ns_per_op.*metadata//' "$dir/out")" = "$(cat "$dir/native")" ]
+ok 'bfc' run 0 --json --allocator bfc "$dir/small.gmtrace"
+ok 'bfc: a 20 MiB and a 2 MiB segment' prints '"peak_reserved_bytes": 23068672, '
+ok 'bfc: keeps its segments' prints '"driver_calls": 2, '
+ok 'lake' run 0 --json "$dir/small.gmtrace"
+ok 'lake: default' prints '"allocator": "lake", "events": 6, "peak_active_bytes": 3146240, '
+ok 'lake: one chunk of 16 MiB' prints '"peak_reserved_bytes": 16777216, '
+ok 'lake: chunk size' run 0 --json --chunk-mib 2 "$dir/small.gmtrace"
+ok 'lake: two chunks of 2 MiB' prints '"peak_reserved_bytes": 4194304, '
+ok 'lake: costs' run 0 --json --costs replayed "$dir/small.gmtrace"
+ok 'lake: costs: one chunk created, mapped and set, two reservations' \
+  prints '"driver_ms": 0.057, '
+ok 'lake: limit' run 0 --json --chunk-mib 2 --limit-mib 4 "$dir/small.gmtrace"
+ok 'lake: limit too low' run 1 --json --chunk-mib 2 --limit-mib 2 "$dir/small.gmtrace"
+ok 'table' run 0 "$dir/small.gmtrace"
+ok 'table: torch' prints 'torch (recorded)'
+ok 'table: mean' prints 'lake   1 traces of one stream: utilization mean 0.1875, worst 0.1875'
+ok 'one row' run 0 --allocator bfc "$dir/small.gmtrace"
+ok 'one row: no summary' [ "$(wc -l <"$dir/out")" = 3 ]
+
+ok 'series' run 0 --allocator native --series "$dir/series.csv" "$dir/small.gmtrace"
+ok 'series: points' file_is "$dir/series.csv" 'event,time_us,live_bytes,reserved_bytes
+0,10,3145728,4194304
+1,15,3146240,6291456
+2,20,512,2097152
+3,20,512,2097152
+4,21,0,0
+5,21,0,0'
+{
+  echo 'gmtrace 1'
+  awk 'BEGIN {
+    for (i = 0; i < 9999; i++) print "a", i, 512 + 512 * (i % 97 == 96), 0, 1 "\nf", i, 1
+  }'
+} >"$dir/many.gmtrace"
+ok 'long series' run 0 --allocator native --series "$dir/series.csv" "$dir/many.gmtrace"
+ok 'long series: decimated' [ "$(wc -l <"$dir/series.csv")" -le 4001 ]
+ok 'long series: peaks kept' [ "$(grep -c ',1024,' "$dir/series.csv")" = 103 ]
+
+# A block of stream 5 is freed long before stream 6 asks for one of the same size.
+cat >"$dir/streams.gmtrace" <<'END'
+gmtrace 1
+a 1 268435456 5 0
+a 2 512 6 0
+f 1 1000
+a 3 268435456 6 5000
+f 3 1
+f 2 1
+END
+one=$((272 << 20))
+two=$((528 << 20))
+ok 'lag 0' run 0 --json --stream-lag-us 0 --cross-stream grow "$dir/streams.gmtrace"
+ok 'lag 0: reused' prints "\"peak_reserved_bytes\": $one, "
+ok 'never, grow' run 0 --json --stream-lag-us never --cross-stream grow "$dir/streams.gmtrace"
+ok 'never, grow: grows' prints "\"peak_reserved_bytes\": $two, "
+ok 'never, grow: lag' prints '"stream_lag_us": null, "cross_stream": "grow"'
+ok 'never, wait' run 0 --json --stream-lag-us never --cross-stream wait "$dir/streams.gmtrace"
+ok 'never, wait: reused' prints "\"peak_reserved_bytes\": $one, "
+ok 'never, wait: waits' prints '"stream_waits": 1, '
+ok 'short lag' run 0 --json --stream-lag-us 4000 --cross-stream grow "$dir/streams.gmtrace"
+ok 'short lag: reused' prints "\"peak_reserved_bytes\": $one, "
+ok 'long lag' run 0 --json --stream-lag-us 7000 --cross-stream grow "$dir/streams.gmtrace"
+ok 'long lag: grows' prints "\"peak_reserved_bytes\": $two, "
+ok 'all lags' run 0 "$dir/streams.gmtrace"
+ok 'all lags: rows' [ "$(grep -c '^streams *lake' "$dir/out")" = 8 ]
+ok 'all lags: bfc' [ "$(grep -c '^streams *bfc' "$dir/out")" = 1 ]
+
+printf 'gmtrace 1\na 1 1024 0 0\na 2 150323855360 0 0\n' >"$dir/large.gmtrace"
+for allocator in native bfc lake; do
+  ok "$allocator: out of memory" run 1 --json --allocator $allocator "$dir/large.gmtrace"
+  ok "$allocator: which event" says "large: $allocator failed at event 1 (allocation of "
+  ok "$allocator: no object" [ ! -s "$dir/out" ]
+done
+ok 'goes on after a failure' run 2 --json "$dir/large.gmtrace" "$dir" "$dir/small.gmtrace"
+ok 'goes on: last trace' prints '{"trace": "small", '
+
+# Policies. Two blocks of 4 MiB are freed that do not lie together; then come requests of 8 and 2.
+cat >"$dir/policy.gmtrace" <<'END'
+gmtrace 1
+a 0 512 0 0
+m one
+a 1 4194304 0 1
+a 2 2097152 0 1
+a 3 4194304 0 1
+a 4 2097152 0 1
+f 1 1
+f 3 1
+m two
+a 5 8388608 0 1
+f 5 1
+m three
+a 6 8388608 0 1
+f 6 1
+a 7 2097152 0 1
+f 7 1
+END
+ok 'policy: default' run 0 --json --policy default --set chunk_mib=2 "$dir/policy.gmtrace"
+ok 'policy: default: its name' prints '"policy": "default", "state_count": ['
+ok 'policy: default: its knob' prints '"chunk_count": 8, '
+ok 'policy: knobs of the default without its name' run 0 --json --set chunk_mib=4 \
+  "$dir/policy.gmtrace"
+ok 'policy: that knob' prints '"chunk_count": 6, '
+ok 'policy: an option goes before a knob' run 0 --json --chunk-mib 2 --set chunk_mib=4 \
+  "$dir/policy.gmtrace"
+ok 'policy: that option' prints '"chunk_count": 8, '
+ok 'policy: paper' run 0 --json --policy paper --set limit_mib=2 \
+  --iterations "$dir/iterations" "$dir/policy.gmtrace"
+ok 'policy: paper: S1, S2, S3, S4' prints '"policy": "paper", "state_count": [1, 1, 1, 5, 0]'
+ok 'policy: paper: 12 MiB and a slab' prints '"peak_reserved_bytes": 14680064, '
+ok 'iterations' file_is "$dir/iterations" "$(printf '%s\n' \
+  'iteration requests from_2mib s1 s2 s3 s4 s5 stitches driver_calls driver_ms reserved_bytes' \
+  '0 1 0 0 0 0 0 0 0 5 0.032 2097152' '1 4 4 0 0 0 4 0 0 16 0.168 14680064' \
+  '2 1 1 0 0 1 0 0 1 5 0.082 14680064' '3 2 2 1 1 0 0 0 1 6 0.042 14680064' | tr ' ' '\t')"
+ok 'policy: limit' run 0 --json --policy paper "$dir/policy.gmtrace"
+ok 'policy: limit: below it nothing is stitched' prints '"stitches": 0, '
+ok 'policy: all rows' run 0 "$dir/policy.gmtrace"
+ok 'policy: a row of the paper' [ "$(grep -c '^policy *paper ' "$dir/out")" = 1 ]
+ok 'policy: and its mean' prints 'paper  1 traces of one stream: utilization mean '
+ok 'policy: one instead of both' run 0 --policy paper "$dir/policy.gmtrace"
+ok 'policy: no row of the lake' [ "$(grep -c '^policy *lake ' "$dir/out")" = 0 ]
+worst_fit=$build/policy_worst_fit.so
+ok 'policy: library' run 0 --json --policy $worst_fit --set chunk_mib=2 "$dir/policy.gmtrace"
+ok 'policy: library: its name' prints '"stitches": 0, '
+ok 'policy: library: its name' prints '"policy": "worst_fit", '
+cp $worst_fit "$dir/p.so"
+ok 'policy: library in this directory' sh -c \
+  "cd '$dir' && '$absolute_build/replay' --once --policy p.so '$dir/policy.gmtrace' >out 2>err"
+ok 'policy: library: its row' prints 'worst_fit  1 traces'
+ok 'policy: help' run 0 --help --policy $worst_fit
+ok 'policy: help: of the paper' prints '--set limit_reading '
+ok 'policy: help: of the library' prints '--policy worst_fit: the largest free block'
+
+# decided N PATTERN...: so many lines have all the patterns.
+decided() {
+  wanted=$1
+  shift
+  cp "$dir/told" "$dir/some"
+  for pattern; do
+    grep -F -- "$pattern" "$dir/some" >"$dir/fewer"
+    mv "$dir/fewer" "$dir/some"
+  done
+  [ "$(wc -l <"$dir/some")" = "$wanted" ]
+}
+
+# decisions_are_json: all of them, and every operation of the trace has one.
+decisions_are_json() {
+  n='[0-9][0-9]*'
+  ! grep -vx "{\"op\": $n, \"kind\": \"[a-z]*\", \"state\": [0-5], \"request\": $n, \
+\"address\": \"0x[0-9a-f]*\", \"bytes\": $n, \"asked\": $n, \"stream\": \($n\|null\), \
+\"reason\": \"\([^\"\\\\]\|\\\\.\)*\", \"driver_ns\": $n, \
+\"reserved\": $n, \"active\": $n}" "$dir/told" &&
+    [ "$(sed 's/{"op": \([0-9]*\).*/\1/' "$dir/told" | uniq | tr '\n' ' ')" = "$1 " ]
+}
+ok 'decisions' run 0 --json --policy paper --set limit_mib=2 --decisions "$dir/told" \
+  "$dir/policy.gmtrace"
+ok 'decisions: one pass' prints '"ns_per_op": null'
+ok 'decisions: the same figures' prints '"policy": "paper", "state_count": [1, 1, 1, 5, 0]'
+ok 'decisions: lines' decisions_are_json '0 1 2 3 4 5 6 7 8 9 10 11 12'
+for states in '1 1' '2 1' '3 1' '4 5' '5 0'; do
+  ok "decisions: state and count: $states" \
+    decided "${states#* }" '"kind": "alloc"' "\"state\": ${states% *}, "
+done
+ok 'decisions: frees' decided 5 '"kind": "free"' '"reason": "free for its stream"'
+ok 'decisions: one is stitched, and a former' decided 2 '"kind": "stitch"' '"stream": 0'
+ok 'decisions: reasons of the policy' decided 2 '"bytes": 8388608' '"reason": "exact sBlock"'
+ok 'decisions: 12 MiB and a slab at the end' [ "$(sed -n '$s/.*"reserved": \([0-9]*\).*/\1/p' \
+  "$dir/told")" = 14680064 ]
+ok 'decisions: by the lake, without its name' run 0 --chunk-mib 2 --decisions "$dir/told" \
+  "$dir/policy.gmtrace"
+ok 'decisions: one row' [ "$(wc -l <"$dir/out")" = 3 ]
+ok 'decisions: its lines' decisions_are_json '0 1 2 3 4 5 6 7 8 9 10 11 12'
+ok 'decisions: reasons of its own' decided 1 '"state": 2' '"reason": "the smallest larger range"'
+ok 'decisions: none left over' decided 0 '"op": 13'
+
+# refuses MESSAGE ARGUMENT...: with status 2, and says so.
+refuses() {
+  message=$1
+  shift
+  ok "refused: $*" run 2 "$@" "$dir/policy.gmtrace"
+  ok "refused: $*: why" says "$message"
+  ok "refused: $*: silent" [ ! -s "$dir/out" ]
+}
+refuses '--policy takes default, paper or the path of a file.so, not: torch' --policy torch
+refuses 'No such file' --policy "$dir/none.so"
+echo 'int nothing;' >"$dir/empty.c"
+ok 'empty library' gcc -shared -fPIC "$dir/empty.c" -o "$dir/empty.so"
+refuses 'the library does not define gmlake_replay_policy, see bench/policy.h' --policy "$dir/empty.so"
+refuses 'the policy paper has the settings official, chunk_mib, limit_mib, ' --policy paper --set chunk=2
+refuses 'the policy default has the settings chunk_mib, stitch_min_mib, stitched_max_mib, '\
+'driver_free_min_mib, not: limit_mib=2' --set limit_mib=2
+refuses 'the policy worst_fit has the settings chunk_mib, not: x=1' --policy $worst_fit --set x=1
+refuses "--allocator takes lake|bfc|native, not 'torch'" --allocator torch
+refuses "--stream-lag-us takes a whole number of microseconds, or never, not '1x'" --stream-lag-us 1x
+refuses "--cross-stream takes wait|grow, not 'both'" --cross-stream both
+refuses "--chunk-mib takes a power of two from 2 to 1024, not '3'" --chunk-mib 3
+refuses "--chunk-mib takes a power of two from 2 to 1024, not '2048'" --chunk-mib 2048
+refuses "--costs takes alone|replayed, not 'dear'" --costs dear
+refuses "--limit-mib takes a whole number from 1 to 143154, not '0'" --limit-mib 0
+refuses 'the value does not fit (limit_reading is what it limits: request, exact, block, whole' \
+  --policy paper --set limit_reading=none
+refuses '--set takes KEY=VALUE, not: chunk_mib' --set chunk_mib
+for knob in chunk_mib=3 chunk_mib=2x chunk_mib= stitch_min_mib=-1; do
+  refuses "): $knob" --set $knob
+done
+for knob in chunk_mib=1 chunk_mib=0 limit_reading=none limit_mib=x keeps_former=2 \
+  reuse_percent=99; do
+  refuses "): $knob" --policy paper --set $knob
+done
+refuses 'the value does not fit (chunk_mib is the chunk, a power of two, 2 to 1024): chunk_mib=1' \
+  --policy "$worst_fit" --set chunk_mib=1
+lake_only='work only with --allocator lake, not with:'
+refuses "--policy and --set $lake_only bfc" --allocator bfc --policy paper
+refuses "--policy and --set $lake_only native" --allocator native --set chunk_mib=2
+refuses '--iterations needs one trace' --iterations "$dir/x" "$dir/policy.gmtrace"
+ok 'unwritable iterations' run 1 --json --iterations "$dir/none/x" "$dir/policy.gmtrace"
+refuses '--decisions works only with --allocator lake, not with: bfc' --allocator bfc --decisions "$dir/x"
+refuses '--decisions needs one trace' --decisions "$dir/x" "$dir/small.gmtrace"
+ok 'decisions that cannot be opened' run 1 --decisions "$dir/none/x" "$dir/policy.gmtrace"
+ok 'decisions that cannot be opened: why' says "$dir/none/x: No such file or directory"
+ok 'unwritable decisions' run 1 --decisions /dev/full "$dir/policy.gmtrace"
+ok 'unwritable decisions: why' says '/dev/full: cannot be written'
+ok 'decisions: a request that fails' run 1 --chunk-mib 2 --limit-mib 2 --decisions "$dir/told" \
+  "$dir/policy.gmtrace"
+ok 'decisions: its lines' decisions_are_json '0 1'
+ok 'decisions: in state 5' decided 1 '"op": 1' '"state": 5' '"reason": "not served"'
+
+sh bench/random_trace.sh 1 300 >"$dir/random.gmtrace"
+ok 'random trace' run 0 --json --chunk-mib 2 "$dir/random.gmtrace"
+ok 'random trace: 8 GiB live at most' [ "$(sed 's/.*"peak_active_bytes": \([0-9]*\).*/\1/' \
+  "$dir/out")" -le $((8 << 30)) ]
+# figure NAME: what --json says of it; told PATTERN: so many decisions.
+figure() { sed "s/.*\"$1\": \([0-9]*\|\[[^]]*\]\)[,}].*/\1/" "$dir/out"; }
+told() { grep -c "$1" "$dir/told" || true; }
+for policy in default paper; do
+  ok "decisions of $policy" run 0 --json --policy $policy --set chunk_mib=2 \
+    --decisions "$dir/told" "$dir/random.gmtrace"
+  ok "decisions of $policy: states" [ "$(figure state_count)" = "$(for state in 1 2 3 4 5; do
+    told "\"kind\": \"alloc\", \"state\": $state,"
+  done | paste -sd, | sed 's/,/, /g; s/.*/[&]/')" ]
+  ok "decisions of $policy: stitches" [ "$(figure stitches)" = "$(told '"stitch"')" ]
+  ok "decisions of $policy: reuses" [ "$(figure stitch_reuses)" = "$(told '"reuse"')" ]
+  ok "decisions of $policy: waits" [ "$(figure stream_waits)" = "$(told ': "on the device')" ]
+  ok "decisions of $policy: peak" [ "$(figure peak_reserved_bytes)" = "$(
+    sed 's/.*"reserved": \([0-9]*\).*/\1/' "$dir/told" | sort -n | tail -n 1)" ]
+done
+sh bench/random_trace.sh 2 300 >"$dir/random2.gmtrace"
+ok 'random trace: seeds differ' [ "$(cksum <"$dir/random.gmtrace")" != "$(cksum <"$dir/random2.gmtrace")" ]
+ok 'random trace: no seed' [ "$(sh bench/random_trace.sh 2>/dev/null || echo $?)" = 2 ]
+
+for arguments in '--allocator' '--allocator torch' '--stream-lag-us -1' \
+  '--stream-lag-us 1x' '--stream-lag-us 99999999999999999999' '--cross-stream both' \
+  '--chunk-mib 3' '--chunk-mib 0' '--limit-mib 0' '--costs dear' '--limit-mib 1x' '--series x.csv'; do
+  # shellcheck disable=SC2086
+  ok "refused: $arguments" run 2 $arguments "$dir/small.gmtrace"
+  ok "refused: $arguments: silent" [ ! -s "$dir/out" ]
+done
+ok 'unwritable series' run 1 --allocator bfc --series "$dir/none/x" "$dir/small.gmtrace"
+
+report
