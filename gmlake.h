@@ -3461,7 +3461,7 @@ static gmlk_window *gmlk_window_numbered(const gmlk_arena *a, uint64_t number) {
         since longjmp or an exception may cut the stack off. The record is dead when its thread
         is back in the frame that called it, or above; the next call of that thread drops it. */
 
-#define GMLK_LOG_QUEUE 8u /* messages that one call may leave; more are dropped */
+#define GMLK_LOG_QUEUE 8u /* messages that may wait for the end of a call; more are dropped */
 
 struct gmlake_pool {
   gmlk_arena arena;
@@ -3564,6 +3564,7 @@ static void gmlk_driving_unlock(gmlake *l) {
   if (l->has_locks) gmlk_mutex_unlock(&l->driving);
 }
 
+/* Makes a record for the next callback, if there is none; 0: no host memory. */
 static int gmlk_callback_reserve(gmlake *l) {
   if (!l->spare_callbacks)
     l->spare_callbacks = (gmlk_callback *)gmlk_host_alloc(&l->host, sizeof(gmlk_callback));
@@ -3866,6 +3867,7 @@ struct gmlk_note { /* what few live blocks have */
   gmlk_note *next; /* [pending] in lake->pending */
 };
 
+/* A new note; NULL: no host memory. */
 static gmlk_note *gmlk_note_new(gmlake *l, uint64_t user_data, const char *label) {
   gmlk_note *note = (gmlk_note *)gmlk_host_alloc(&l->host, sizeof(gmlk_note));
   if (!note) return NULL;
@@ -5150,7 +5152,7 @@ static gmlake_result gmlk_places_drive(gmlk_drive *drive, gmlake_buffer *b, uint
         gmlk_drive_map(drive, places[i].address, a->chunk_bytes, a->chunks[places[i].slot].handle);
     places[i].mark = !result;
   }
-  for (i = first = b->count; i < count && !result; i++) { /* one call for places side by side */
+  for (i = first = b->count; i < count && !result; i++) { /* one call for each row of neighbours */
     if (!places[i].mark) first = i + 1;
     if (!places[i].mark || (i + 1 < count && places[i + 1].mark)) continue;
     result = gmlk_drive_set_access(drive, places[first].address, (i + 1 - first) * a->chunk_bytes);
@@ -5329,7 +5331,7 @@ static uint32_t gmlk_open_before(const gmlk_arena *a, const gmlk_block *b, unsig
   uint32_t at = gmlk_block_end(before);
   if (a->keeps_apart) return 0;
   if (stream && gmlk_has_tag(before, stream)) at = gmlk_run_of(a, before).at;
-  return (b->at - at) & ~(align - 1); /* boundaries are aligned, so the rest of it is */
+  return (b->at - at) & ~(align - 1); /* b->at is aligned: it is a chunk's first grain */
 }
 
 /* The same for the usable free run that begins where b ends. */
@@ -5380,7 +5382,7 @@ static uint32_t gmlk_growth_at_end(const gmlk_arena *a, unsigned stream, uint32_
   uint32_t tail = gmlk_open_before(a, &a->tail, stream, align), slot;
   *out_need = gmlk_chunks_missing(a, grains, tail);
   slot = gmlk_slots_behind(a, a->slot_count, *out_need);
-  if (slot != a->slot_count && slot != GMLK_NOWHERE) { /* without the free tail */
+  if (slot != a->slot_count && slot != GMLK_NOWHERE) { /* the free tail is not next to it */
     *out_need = gmlk_chunks_for(a, grains);
     slot = gmlk_slots_behind(a, slot, *out_need);
   }
@@ -5452,7 +5454,7 @@ static gmlake_result gmlk_chunks_make(gmlk_drive *drive, gmlk_arena *a, uint32_t
     if (result) break;
     *out_made = i + 1;
   }
-  for (i = 1; i <= *out_made && !result; i++) { /* one call for slots side by side */
+  for (i = 1; i <= *out_made && !result; i++) { /* one call for each row of neighbours */
     if (i < count && a->slots[i] == a->slots[i - 1] + 1) continue;
     result = gmlk_drive_set_access(drive, gmlk_home(a, gmlk_slot_at(a, a->slots[first])),
                                    (size_t)(i - first) * a->chunk_bytes);
@@ -5738,7 +5740,7 @@ static void gmlk_tidy(gmlake *l) {
     if (!l->arenas[i]) continue;
     gmlk_arena_tidy(l->arenas[i]);
     for (w = l->arenas[i]->windows.oldest; w; w = w->newer)
-      if (w->blocker && w->blocker->state == GMLK_UNUSED) w->blocker = NULL; /* its record may go */
+      if (w->blocker && w->blocker->state == GMLK_UNUSED) w->blocker = NULL; /* freed below */
   }
   gmlk_index_trim(&l->index, &l->host);
   gmlk_records_trim(&l->records, &l->host);
@@ -5874,6 +5876,7 @@ static const char *gmlk_piece_wrong(const gmlk_attempt *r, const gmlake_piece *p
   return NULL;
 }
 
+/* The grain of the arena that a piece begins at. */
 static uint32_t gmlk_piece_at(const gmlk_arena *a, const gmlake_piece *p) {
   return (uint32_t)(((uint64_t)(uintptr_t)p->home - a->base) / GMLK_GRAIN);
 }
@@ -6133,7 +6136,7 @@ static gmlake_result gmlk_stitch_pieces(gmlake *l, gmlk_attempt *r, const gmlk_q
   gmlk_window_plan plan;
   gmlake_result result = gmlk_pieces_list(r->arena, q->pieces, count, &plan);
   if (!result) result = gmlk_stitch(l, r, r->taker, &plan, out_block);
-  return result || *out_block ? result : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* window space */
+  return result || *out_block ? result : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* no addresses */
 }
 
 /* The number of chunks that the plan's window maps; 0: it makes none. */
@@ -6540,7 +6543,7 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_attempt *r, gmlake_stream
   if (gmlk_index_reserve(&l->index, &l->host)) return GMLAKE_OK; /* else the block goes back */
   l->stats.state_count[r->state - 1]--;
   l->stats.state_count[4]++;
-  gmlk_tag_for(l, *out_block, r->stream, &tag, &ticket); /* earlier work may be pending on it */
+  gmlk_tag_for(l, *out_block, r->stream, &tag, &ticket); /* as if freed by the user */
   gmlk_release_block(l, *out_block, tag, ticket);
   if (r->stream) l->streams.items[r->stream]->is_dirty = 1;
   return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -7629,7 +7632,7 @@ static gmlake_result gmlk_desc_check(const gmlake_desc *d, gmlake_error_info *wh
                             d->handle_types, handle_types);
   if (d->cross_stream != GMLAKE_GROW_FIRST && d->cross_stream != GMLAKE_WAIT_FIRST)
     return gmlk_refuse_desc(why, wrong, "cross_stream",
-                            " is %d: it is GMLAKE_GROW_FIRST (0) or GMLAKE_WAIT_FIRST (1)",
+                            " is %d: set it to GMLAKE_GROW_FIRST (0) or GMLAKE_WAIT_FIRST (1)",
                             (int)d->cross_stream);
   if (d->policy && d->policy->struct_bytes != sizeof(gmlake_policy))
     return gmlk_refuse_desc(
@@ -7637,7 +7640,7 @@ static gmlake_result gmlk_desc_check(const gmlake_desc *d, gmlake_error_info *wh
         (unsigned long long)d->policy->struct_bytes, (unsigned long long)sizeof(gmlake_policy));
   if ((d->peer_count == 0) != (d->peer_devices == NULL) || d->peer_count > GMLK_PEERS_MAX)
     return gmlk_refuse_desc(why, wrong, "peer_count",
-                            " is %llu and peer_devices %s: set both or neither, to %u at most",
+                            " is %llu and peer_devices %s: set both or neither; %u peers at most",
                             (unsigned long long)d->peer_count,
                             d->peer_devices ? "is not NULL" : "is NULL", GMLK_PEERS_MAX);
   if ((d->host.malloc_fn == NULL) != (d->host.free_fn == NULL))
@@ -7645,11 +7648,11 @@ static gmlake_result gmlk_desc_check(const gmlake_desc *d, gmlake_error_info *wh
                             d->host.malloc_fn ? "free_fn" : "malloc_fn");
   if (d->backend && !gmlk_backend_is_whole(d->backend))
     return gmlk_refuse_desc(why, wrong, "backend",
-                            ": struct_bytes is %llu and abi_version %u, and have to be at least "
-                            "%llu, and %u; no function may be NULL",
-                            (unsigned long long)d->backend->struct_bytes, d->backend->abi_version,
+                            ": struct_bytes is %llu and has to be at least %llu; abi_version is %u "
+                            "and has to be %u; no function may be NULL",
+                            (unsigned long long)d->backend->struct_bytes,
                             (unsigned long long)offsetof(gmlake_backend, stream_id),
-                            GMLAKE_BACKEND_ABI);
+                            d->backend->abi_version, GMLAKE_BACKEND_ABI);
   return GMLAKE_OK;
 }
 
@@ -7718,7 +7721,8 @@ static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_prope
                             device->handle_types);
   if ((d->flags & GMLAKE_FILL) && !device->is_host_memory)
     return gmlk_refuse_desc(why, GMLAKE_ERROR_UNSUPPORTED, "flags",
-                            " has GMLAKE_FILL: the host cannot write this device's memory");
+                            " has GMLAKE_FILL: leave it out, the host cannot write this device's "
+                            "memory");
   if (!d->stitched_bytes_max) d->stitched_bytes_max = gmlk_min(total, SIZE_MAX / 4) * 4;
   if (!d->arena_bytes) d->arena_bytes = gmlk_min(total, SIZE_MAX / 8) * 8;
   if (!d->window_bytes) d->window_bytes = gmlk_min(total, SIZE_MAX / 32) * 32;
