@@ -2,7 +2,7 @@
    which all that can be is, each in a child of its own. gmlake_check has to report it, and to
    return. What it need not report is listed with the reason, and it is shown that the program ends
    well with it. Links and the sizes of tables are believed and not damaged here; what two records
-   say of one another is broken in tests/test_invariants.c. */
+   say of one another is broken in test_invariants.c. */
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE
 #endif

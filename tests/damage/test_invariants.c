@@ -1,12 +1,6 @@
-<<<<<<< HEAD:tests/test_invariants.c
 /* Invariants one by one: each breaks a single condition of gmlake_check and leaves all those that
    are asked before it. The last test looks whether each invariant that gmlake.h numbers is told
    here, but for those that no look at the books can tell. */
-=======
-/* Invariants one by one: damage that breaks a single condition of gmlake_check and leaves all those
-   that are asked before it. test_corruption.c damages every field; here are the conditions
-   that take two fields, or a lake of a rare shape. */
->>>>>>> 6dfa8f1 (Put each test into the folder of its subject):tests/damage/test_invariants.c
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
