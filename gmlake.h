@@ -3191,7 +3191,8 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
    [W4] While a window is live each span is one block of state GMLK_PIECE that points to the
         window.
    [W5] Idle windows stand in the list by last use, and in the table of sizes. There newer windows
-        stand before older ones, so that a program that repeats itself gets the same windows again.
+        stand before older ones, as far as GMLK_WINDOW_STEPS allows, so that a program that repeats
+        itself gets the same windows again.
    [W6] The chunks' map_counts add up to the windows' chunk_counts.
    [W7] The record that a window's blocker points to is or was a block of the arena.
    [W8] No window has a larger number than the newest, or is smaller than grains_min.
@@ -3452,14 +3453,15 @@ static gmlk_window *gmlk_window_numbered(const gmlk_arena *a, uint64_t number) {
 /* ---- >>lake ------------------------------------------------------------------------------------
    The lake, which the sections below work on, and its two locks. `driving` is taken first; its
    holder alone creates, maps and unmaps memory, and there is one at a time. `books` is taken
-   second and guards every field. The holder of `driving` unlocks the books before driver
-   calls; event and stream calls do not block, so they are made with the books locked. Owns the
-   locks, the frame in which the books are open to the driver, the records of callbacks, the last
+   second and guards every field. The holder of `driving` unlocks the books before driver calls and
+   locks them again behind; event and stream calls do not block, so they are made with the books
+   locked. Owns the locks, the functions that lock and unlock, the records of callbacks, the last
    error and the messages for the logger.
    [N3] A pool's late_uses is at least the number of the uses that it bounds.
    [K1] A callback that is running has a record in callbacks. The record is not on the stack,
-        since longjmp or an exception may cut the stack off. The record is dead when its thread
-        is back in the frame that called it, or above; the next call of that thread drops it. */
+        since longjmp or an exception may leave the callback without returning from it. The record
+        is dead when its thread runs in the stack frame that called it, or in a caller of that; the
+        thread's next call drops it. */
 
 #define GMLK_LOG_QUEUE 8u /* messages that may wait for the end of a call; more are dropped */
 
@@ -5037,8 +5039,8 @@ static gmlake_result gmlk_evict_all(gmlake *l, gmlk_arena *a) {
    [B5] A buffer's address space has room for max_bytes; its places lie there in order.
    A place is blind after a growth that failed if the driver refused to unmap it again; it is
    unmapped before it is used again.
-   Costs: one set_access for each chunk newly mapped, one unmap for each mapping removed, else
-   O(chunks). Can fail: host memory, the driver. */
+   Costs: one map for each chunk newly mapped and one set_access for each row of them, one unmap for
+   each mapping removed, else O(chunks). Can fail: host memory, the driver. */
 
 enum { /* gmlk_place.state */
        GMLK_PLACE_EMPTY = 0,
