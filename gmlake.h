@@ -155,7 +155,11 @@ GROWING BUFFERS
   buffer takes, in this order: the chunk that is still mapped next; a free chunk of other buffers
   whose work is complete; a new chunk; a new chunk in the place of what gmlake_trim would return;
   what the steps above find, from 10 on (with GMLAKE_WAIT_FIRST before new chunks). Several
-  buffers may map one chunk; it is memory of one of them. A resize on a stream promises what a
+  buffers may map one chunk; it is memory of one of them. Blocks and buffers share free memory:
+  before blocks create chunks, the buffers return as many bytes. Before a buffer creates chunks,
+  the default pool's blocks return as many, and so do buffers of other chunk sizes. Each returns
+  whole free chunks whose work is complete. To return a chunk and create one costs 20 and 60 us. To
+  keep a buffer's chunks for it, do not shrink it. A resize on a stream promises what a
   free there promises: every use of what is given up precedes the call on that stream. The host
   waits in the last steps, and before it unmaps: if somebody else has the chunk that is mapped
   next, and the work of its last use here is not complete. While its stream is captured a buffer
@@ -736,8 +740,7 @@ typedef struct gmlake_budget {
   size_t reserved_bytes;    /* held by this lake */
   size_t idle_bytes;        /* held, free and used by no pending work */
   size_t pending_bytes;     /* held, free, work still pending, or a graph's */
-  size_t allocatable_bytes; /* what the default pool has idle and pending, and what limits, driver
-                               and arena_bytes let it create */
+  size_t allocatable_bytes; /* the largest block that could be had, see gmlake_get_budget */
 } gmlake_budget;
 
 /* ---- Functions ------------------------------------------------------------------------------ */
@@ -842,8 +845,12 @@ GMLAKE_DEF gmlake_result gmlake_trim(gmlake *lake, size_t keep_bytes, size_t *ou
 /* out_stats->struct_bytes is set by the caller: 0, or the size it was compiled with. */
 GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *lake, gmlake_stats *out_stats);
 GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *lake);
-/* Asks the driver for its free memory, and the streams what has completed. Errors:
-   INVALID_ARGUMENT, DRIVER, DEVICE_LOST, FORKED, SHUTTING_DOWN. */
+/* Asks the driver for its free memory, and the streams what has completed. allocatable_bytes is the
+   largest block that gmlake_alloc would serve, so from the default pool and without flags, to a
+   program of one stream while nobody else is at work, once pending work is complete. It counts free
+   pieces, what buffers and pools have free in whole chunks, and what limits, driver and arena_bytes
+   let the lake create. Where the size may not be stitched (stitch_bytes_min) a little more may be
+   had. Errors: INVALID_ARGUMENT, DRIVER, DEVICE_LOST, FORKED, SHUTTING_DOWN. */
 GMLAKE_DEF gmlake_result gmlake_get_budget(gmlake *lake, gmlake_budget *out_budget);
 /* What was wrong in the last call on this lake that failed, on any thread; or what failed inside a
    call that then succeeded another way. Of a refused argument: its name, its value, what is legal.
@@ -5718,19 +5725,41 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
   return drive.result ? drive.result : result;
 }
 
+/* Returns so many bytes of an arena, as far as they are free and clean. */
+static gmlake_result gmlk_trim_arena(gmlake *l, gmlk_arena *a, size_t bytes, size_t *released) {
+  gmlake_result result = GMLAKE_OK;
+  uint32_t slot = a->slot_count;
+  size_t before = *released;
+  while (slot && !result && *released - before < bytes) {
+    result = gmlk_trim_batch(l, a, &slot, bytes - (*released - before), released);
+    if (slot > a->slot_count) slot = a->slot_count;
+  }
+  return result;
+}
+
 /* Returns free chunks whose work is complete, of every arena, until at most keep_bytes are held. */
 static gmlake_result gmlk_trim(gmlake *l, size_t keep_bytes, size_t *released) {
   gmlake_result result = gmlk_refresh(l, 1);
   size_t i;
-  for (i = l->arena_count; i-- && !result;) {
-    gmlk_arena *a = l->arenas[i];
-    uint32_t slot = a ? a->slot_count : 0;
-    while (slot && !result && l->stats.reserved_bytes > keep_bytes) {
-      result = gmlk_trim_batch(l, a, &slot, l->stats.reserved_bytes - keep_bytes, released);
-      if (slot > a->slot_count) slot = a->slot_count;
-    }
-  }
+  for (i = l->arena_count; i-- && !result && l->stats.reserved_bytes > keep_bytes;)
+    if (l->arenas[i])
+      result = gmlk_trim_arena(l, l->arenas[i], l->stats.reserved_bytes - keep_bytes, released);
   return result;
+}
+
+/* Blocks and buffers share what is free: before blocks create so many bytes, buffers return as
+   much, and before buffers of a chunk size do, blocks of the default pool and buffers of other
+   sizes; all as far as it is known to be complete. Pools keep theirs. Only what is fatal fails. */
+static gmlake_result gmlk_share(gmlake *l, const gmlk_arena *taker, size_t bytes) {
+  gmlake_result result = GMLAKE_OK;
+  size_t released = 0, i;
+  for (i = 0; i < l->arena_count && released < bytes && !gmlk_is_fatal(result); i++) {
+    gmlk_arena *a = l->arenas[i];
+    int gives = a && a != taker && (a->is_bare || (taker->is_bare && a == &l->home));
+    if (gives && a->bins[GMLK_CLEAN]->grains >= gmlk_chunk_grains(a))
+      result = gmlk_trim_arena(l, a, bytes - released, &released);
+  }
+  return gmlk_is_fatal(result) ? result : GMLAKE_OK;
 }
 
 /* Frees host memory of the lake's tables and records that is mostly unused. O(what is freed +
@@ -6306,6 +6335,11 @@ static gmlake_result gmlk_grow_for(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
                                    gmlk_block **out_block) {
   unsigned tries;
   if (r->flags & GMLAKE_NO_GROW) return GMLAKE_OK;
+  if (!r->arena->is_bare && !r->has_grown) {
+    uint32_t chunks = gmlk_chunks_for(r->arena, r->shortfall ? r->shortfall : r->grains);
+    gmlake_result result = gmlk_share(l, r->arena, chunks * r->arena->chunk_bytes);
+    if (result) return result;
+  }
   for (tries = 0; tries < GMLK_GROW_TRIES; tries++) { /* a plan may need one more chunk after all */
     gmlake_result result = gmlk_grow(l, r, r->shortfall);
     if (result) return result;
@@ -7285,6 +7319,18 @@ static gmlake_result gmlk_place_serve(gmlake *l, const gmlk_attempt *r, gmlk_pla
   return GMLAKE_OK;
 }
 
+/* Before chunks are created for a growth: those that its arena does not have. Blocks' work is asked
+   about, since one stream records no events for them. */
+static gmlake_result gmlk_buffer_share(gmlake *l, const gmlake_buffer *b, uint32_t count) {
+  gmlk_arena *a = b->arena, *home = &l->home;
+  size_t chunks = count - b->count, free_chunks = (size_t)(a->free_grains >> a->chunk_log);
+  if (chunks <= free_chunks) return GMLAKE_OK;
+  if (home->free_grains >= gmlk_chunk_grains(home) &&
+      home->free_grains > home->bins[GMLK_CLEAN]->grains)
+    (void)gmlk_refresh(l, 1);
+  return l->lost ? l->lost : gmlk_share(l, a, (chunks - free_chunks) * a->chunk_bytes);
+}
+
 /* Grows a buffer to `count` chunks with the driver's help; after an error it is as it was. */
 static gmlake_result gmlk_buffer_grow(gmlake *l, const gmlk_attempt *r, gmlake_buffer *b,
                                       uint32_t count) {
@@ -7294,6 +7340,7 @@ static gmlake_result gmlk_buffer_grow(gmlake *l, const gmlk_attempt *r, gmlake_b
   if (!gmlk_places_reserve(l, b, count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (a->free_grains > a->bins[GMLK_CLEAN]->grains) (void)gmlk_refresh(l, 0);
   result = l->lost;
+  if (!result) result = gmlk_buffer_share(l, b, count);
   for (; taken < count && !result; taken += !result)
     result = gmlk_place_serve(l, r, &b->places[taken]);
   if (!result) result = gmlk_places_map(l, b, count);
@@ -7528,22 +7575,113 @@ static gmlake_result gmlk_get_pieces(gmlake *l, const void *ptr, gmlake_piece *o
   return GMLAKE_OK;
 }
 
-/* The bytes of new chunks that driver, limits and address space still allow the home arena. */
-static size_t gmlk_creatable(const gmlake *l, size_t driver_free_bytes) {
+/* Whether a tile will be free once the work on it is complete; or is a gap, where those count. */
+static int gmlk_will_be_free(const gmlake *l, const gmlk_block *b, int with_gaps) {
+  unsigned tag = b->stream;
+  if (b->state == GMLK_UNBACKED) return with_gaps;
+  if (b->state == GMLK_PIECE) b = &b->as.live.window->self;
+  if (b->state == GMLK_PENDING) tag = b->as.live.note->stream;
+  return (b->state == GMLK_FREE || b->state == GMLK_PENDING) && tag != GMLK_PINNED &&
+         !(tag && l->streams.items[tag]->is_capture);
+}
+
+typedef struct gmlk_stretch { /* tiles side by side that will be free */
+  const gmlk_block *next;     /* where the search for the next one begins */
+  uint32_t grains, chunks;    /* in all, and in whole chunks */
+  uint32_t tail, tip;         /* what it has of the chunk before these, and of the one behind */
+  uint32_t tail_slot, tip_slot;
+} gmlk_stretch;
+
+/* The next one; the last gap goes on to the end of the addresses. 0: there is none. */
+static int gmlk_stretch_next(const gmlake *l, const gmlk_arena *a, int with_gaps, gmlk_stretch *s) {
+  const gmlk_block *b = s->next;
+  uint32_t at, end, first, last;
+  while (b != &a->tail && !gmlk_will_be_free(l, b, with_gaps)) b = b->next;
+  if (b == &a->tail) return 0;
+  for (at = b->at; gmlk_will_be_free(l, b, with_gaps); b = b->next) continue;
+  s->next = b;
+  end = with_gaps && b == &a->tail ? gmlk_slot_at(a, a->slot_limit) : b->at;
+  first = gmlk_slot_from(a, at);
+  last = gmlk_slot_of(a, end);
+  s->grains = end - at;
+  s->chunks = s->tail = s->tip = 0;
+  if (last < first) return 1; /* it touches no chunk's end */
+  s->chunks = last - first;
+  s->tail = gmlk_slot_at(a, first) - at;
+  s->tip = end - gmlk_slot_at(a, last);
+  s->tail_slot = first - 1;
+  s->tip_slot = last;
+  return 1;
+}
+
+static uint64_t gmlk_free_chunks(const gmlake *l, const gmlk_arena *a) {
+  gmlk_stretch s;
+  uint64_t chunks = 0;
+  for (s.next = a->head.next; gmlk_stretch_next(l, a, 0, &s);) chunks += s.chunks;
+  return chunks;
+}
+
+/* The largest window of so many whole chunks, free or new: with the longest free tail of one more,
+   and the longest free head of another, though of none that has such a tail, too. */
+static uint64_t gmlk_window_most(const gmlake *l, const gmlk_arena *a, uint64_t chunks) {
+  gmlk_stretch s;
+  uint32_t tail = 0, tip = 0, held = 0, held_slot = 0;
+  for (s.next = a->head.next; gmlk_stretch_next(l, a, 0, &s);)
+    if (s.tail > tail) tail = s.tail;
+  for (s.next = a->head.next; gmlk_stretch_next(l, a, 0, &s);) {
+    if (s.tail == tail && tail && s.tail_slot == held_slot) held = 0;
+    if (held > tip) tip = held;
+    held = s.tip;
+    held_slot = s.tip_slot;
+  }
+  if (held > tip) tip = held;
+  return (chunks << a->chunk_log) + tail + tip;
+}
+
+/* The largest range in one piece, where so many chunks may be put wherever there are addresses. */
+static uint64_t gmlk_range_most(const gmlake *l, const gmlk_arena *a, uint64_t chunks) {
+  uint64_t most = 0;
+  gmlk_stretch s;
+  for (s.next = a->head.next; gmlk_stretch_next(l, a, 0, &s);)
+    if (s.grains > most) most = s.grains;
+  for (s.next = a->head.next; !a->stuck_count && gmlk_stretch_next(l, a, 1, &s);) {
+    uint64_t grains = (s.chunks < chunks ? s.chunks : chunks) << a->chunk_log;
+    if (grains > most) most = grains;
+  }
+  return most;
+}
+
+/* The chunks that the driver, the limits and its addresses let the home arena create, where others
+   return so many bytes first. */
+static uint64_t gmlk_creatable(const gmlake *l, size_t driver_free_bytes, size_t returned_bytes) {
   const gmlk_arena *a = &l->home;
   size_t slots = a->slot_limit - a->backed_count - a->stuck_count;
-  size_t bytes = driver_free_bytes > l->desc.driver_free_bytes_min
-                     ? driver_free_bytes - l->desc.driver_free_bytes_min
-                     : 0;
-  size_t limit = l->desc.limit_bytes, held = l->stats.reserved_bytes;
+  size_t limit = l->desc.limit_bytes, held = l->stats.reserved_bytes - returned_bytes;
+  size_t bytes = driver_free_bytes + returned_bytes, min = l->desc.driver_free_bytes_min;
+  bytes = bytes > min ? bytes - min : 0;
   if (limit) bytes = gmlk_min(bytes, limit > held ? limit - held : 0);
-  return gmlk_min(slots * a->chunk_bytes, bytes & ~(a->chunk_bytes - 1));
+  return gmlk_min(slots, bytes / a->chunk_bytes);
+}
+
+/* The largest block that a program with one stream could have. */
+static size_t gmlk_allocatable(const gmlake *l, size_t driver_free_bytes) {
+  const gmlk_arena *home = &l->home;
+  uint64_t chunks = gmlk_free_chunks(l, home), most, window;
+  size_t returned = 0, i;
+  for (i = 0; i < l->arena_count; i++)
+    if (l->arenas[i] && l->arenas[i] != home)
+      returned += (size_t)gmlk_free_chunks(l, l->arenas[i]) * l->arenas[i]->chunk_bytes;
+  chunks += gmlk_creatable(l, driver_free_bytes, returned);
+  most = gmlk_range_most(l, home, chunks);
+  window = home->windows.va ? gmlk_window_most(l, home, chunks) : 0;
+  if (window > most && gmlk_to_bytes(window) >= l->desc.stitch_bytes_min) most = window;
+  window = GMLK_GRAINS_MAX - gmlk_chunk_grains(home);
+  return gmlk_to_bytes(most < window ? most : window);
 }
 
 static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   gmlake_result result = gmlk_refresh(l, 1);
   gmlake_budget budget;
-  const gmlk_note *note;
   uint64_t idle = 0, all = 0;
   size_t i;
   if (result) return result;
@@ -7558,11 +7696,7 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   budget.reserved_bytes = l->stats.reserved_bytes;
   budget.idle_bytes = gmlk_to_bytes(idle);
   budget.pending_bytes = gmlk_to_bytes(all - idle) + l->stats.pending_bytes;
-  budget.allocatable_bytes =
-      gmlk_to_bytes(l->home.free_grains) + gmlk_creatable(l, budget.driver_free_bytes);
-  for (note = l->pending; note; note = note->next)
-    if (note->block->arena == l->home.number)
-      budget.allocatable_bytes += gmlk_to_bytes(note->block->grains);
+  budget.allocatable_bytes = gmlk_allocatable(l, budget.driver_free_bytes);
   *out = budget;
   return GMLAKE_OK;
 }

@@ -298,7 +298,7 @@ static const program programs[] = {
     {"buffer-capture", ".", "", "", "P0 N0:8 z0:2@1 B1:0 | z0:4@1 z0:1@1!C E1 z0:1@1"},
     {"buffer-capture-waits", ".", "", "cap:2",
      "P0 N0:8 N1:8 z0:2 B1:0 z0:1 z1:1 | z0:2@2!C E1 z1:0 z0:2@2"},
-    {"buffer-forget", ".", "V", "", "N0:8 z0:2@1 h1 z0:1@1 | f1 z0:2@2 z0:1@1"},
+    {"buffer-forget", ".", "V", "", "N0:8 z0:2@1 h1 z0:1@1 | f1 z0:2@2 z0:1@2"},
 
     /* policies */
     {"policy-piece", ".1wgfcplko", "2X", "ask:p", HOLES8 "| +x=512b +y=1 -x +z=1"},

@@ -1383,6 +1383,88 @@ static void a_shortage_names_the_limit_that_counts(void **state) {
   finish();
 }
 
+/* ---- What the budget promises ---- */
+
+static uint32_t random_bits;
+
+static uint32_t below(uint32_t count) {
+  random_bits = random_bits * 1664525u + 1013904223u;
+  return (random_bits >> 8) % count;
+}
+
+/* A block as large as the budget says is served; none that is a chunk larger, where windows are
+   allowed. */
+static void assert_promised(void) {
+  gmlake_budget budget;
+  void *ptr = NULL;
+  step(gmlake_get_budget(lake, &budget));
+  if (budget.allocatable_bytes) {
+    step(gmlake_alloc(lake, budget.allocatable_bytes, LEGACY, &ptr));
+    drop(ptr);
+  }
+  if (desc.stitch_bytes_min) return;
+  step(gmlake_get_budget(lake, &budget));
+  assert_int_not_equal(try_on(budget.allocatable_bytes + C, LEGACY), GMLAKE_OK);
+}
+
+/* Blocks, buffers of two chunk sizes and a pool come and go in a lake with limits of each kind. */
+static void play_budget(uint32_t seed) {
+  void *live[12] = {NULL};
+  gmlake_buffer *buffers[2];
+  gmlake_buffer_desc wanted = buffer_desc(16 * C);
+  gmlake_pool *pool;
+  size_t i, n;
+  random_bits = seed;
+  prepare(40);
+  if (seed & 1) desc.limit_bytes = (20 + below(18)) * C;
+  if (seed & 2) desc.driver_free_bytes_min = below(8 * C);
+  if (seed & 4) desc.arena_bytes = (8 + below(32)) * C;
+  if (seed & 8) desc.stitch_bytes_min = below(12 * C);
+  if (seed & 16) desc.cross_stream = GMLAKE_WAIT_FIRST;
+  open_lake();
+  pool = open_pool(0);
+  buffers[0] = open_buffer(16);
+  wanted.chunk_bytes = 4 * C;
+  step(gmlake_buffer_create(lake, &wanted, &buffers[1]));
+  for (n = 0; n < 40; n++) {
+    i = below(12);
+    if (live[i]) {
+      drop(live[i]);
+      live[i] = NULL;
+    } else {
+      gmlake_alloc_desc block = request(1 + below(below(3) ? 4 * C : C), 0, below(4) ? NULL : pool);
+      (void)gmlake_alloc_with(lake, &block, LEGACY, &live[i]);
+    }
+    if (!below(3)) (void)gmlake_buffer_resize(lake, buffers[below(2)], below(12 * C), LEGACY);
+    assert_promised();
+  }
+  (void)gmlake_destroy(lake);
+  close_mock();
+}
+
+static void what_the_budget_promises_is_served(void **state) {
+  uint32_t seed;
+  (void)state;
+  for (seed = 0; seed < 96; seed++) play_budget(seed);
+}
+
+/* Half of each chunk is free: a window takes one end of a chunk, and another one's beginning. */
+static void the_budget_counts_no_holes_that_cannot_be_joined(void **state) {
+  gmlake_budget budget;
+  void *b[8];
+  size_t i;
+  (void)state;
+  start(5);
+  for (i = 0; i < 8; i++) b[i] = take(C / 2);
+  for (i = 0; i < 8; i += 2) drop(b[i]);
+  step(gmlake_get_budget(lake, &budget));
+  assert_int_equal(budget.idle_bytes, 2 * C);
+  assert_int_equal(budget.allocatable_bytes, C + C / 2);
+  assert_promised();
+  (void)gmlake_destroy(lake);
+  close_mock();
+}
+
 static void budget_leaves_to_others_what_is_theirs(void **state) {
   gmlake_budget budget;
   (void)state;
@@ -1487,6 +1569,8 @@ int main(void) {
       cmocka_unit_test(memory_is_left_to_others),
       cmocka_unit_test(budget_adds_up),
       cmocka_unit_test(budget_leaves_to_others_what_is_theirs),
+      cmocka_unit_test(what_the_budget_promises_is_served),
+      cmocka_unit_test(the_budget_counts_no_holes_that_cannot_be_joined),
       cmocka_unit_test(budget_leaves_the_thread_its_capture_mode),
       cmocka_unit_test(budget_knows_what_is_quarantined),
       cmocka_unit_test(budget_ends_with_the_addresses),
