@@ -821,6 +821,51 @@ static void windows(void **state) {
 }
 
 /* An idle one of two whole chunks: where its pieces are, and which window it is. */
+/* A window of a tail and a head, with a block between them. */
+static void *take_window(void **b) {
+  lay(b, 5);
+  drop(b[1]);
+  drop(b[3]);
+  return take(2 * C);
+}
+
+static void mappings_of_each_chunk(void **state) {
+  void *b[5], *window;
+  (void)state;
+  start(16);
+  window = take_window(b);
+  lake->home.chunks[1].map_count--; /* the sum stays what it was */
+  lake->home.chunks[2].map_count++;
+  assert_broken("W6");
+  lake->home.chunks[1].map_count++;
+  lake->home.chunks[2].map_count--;
+  drop(window);
+  finish();
+}
+
+static void a_chunk_twice_in_a_window(void **state) {
+  void *b[5];
+  gmlk_window *w;
+  (void)state;
+  start(16);
+  drop(take_window(b));
+  w = lake->home.windows.oldest;
+  breaks(uint32_t, w->spans[1].at, w->spans[0].at, "W2");
+  finish();
+}
+
+static void what_stays_with_the_driver_may_exceed_the_limit(void **state) {
+  (void)state;
+  start_with_faults(8);
+  drop(take(C));
+  fail_call(ON_RELEASE, 1, GMLAKE_ERROR_DRIVER, 0);
+  assert_error(gmlake_trim(lake, 0, NULL), DRIVER);
+  assert_int_equal(stats().quarantined_bytes, C);
+  lake->desc.limit_bytes = C / 2;
+  lake->seal = gmlk_desc_seal(&lake->desc);
+  finish();
+}
+
 static void idle_windows(void **state) {
   const uint32_t half = C / 512 / 2;
   gmlk_window *w;
@@ -976,6 +1021,9 @@ int main(void) {
       cmocka_unit_test(a_limit),
       cmocka_unit_test(windows),
       cmocka_unit_test(idle_windows),
+      cmocka_unit_test(mappings_of_each_chunk),
+      cmocka_unit_test(a_chunk_twice_in_a_window),
+      cmocka_unit_test(what_stays_with_the_driver_may_exceed_the_limit),
       cmocka_unit_test(windows_that_stay),
       cmocka_unit_test(fronts),
       cmocka_unit_test(places),

@@ -1,4 +1,4 @@
-/* Tests of the lake's contract: arguments, descriptions, every error, damage, pointers that are no
+/* Tests of the lake's contract: arguments, descriptions, every error, pointers that are no
    block's, the logger, the handler of the out-of-memory ladder, figures, host memory, destroy.
    Where memory comes from is in test_bestfit.c; streams, pools and captures, in test_streams.c. */
 #define GMLAKE_IMPLEMENTATION
@@ -977,76 +977,6 @@ static void a_forked_child_touches_nothing(void **state) {
   prepare(8);
   desc.flags = GMLAKE_SINGLE_THREADED;
   answer_children();
-}
-
-/* ---- Damage ---------------------------------------------------------------------------------- */
-
-#define assert_damage(field)                    \
-  do {                                          \
-    (field)++;                                  \
-    assert_error(gmlake_check(lake), CORRUPT);  \
-    assert_error(last_error().result, CORRUPT); \
-    assert_true(strlen(last_error().text) > 0); \
-    (field)--;                                  \
-    assert_ok(gmlake_check(lake));              \
-  } while (0)
-
-static void check_finds_damage_in_the_figures(void **state) {
-  void *p;
-  (void)state;
-  start(8);
-  p = take(C / 2);
-  assert_damage(lake->stats.requested_bytes);
-  assert_damage(lake->stats.active_bytes);
-  assert_damage(lake->stats.reserved_bytes);
-  assert_damage(lake->stats.pending_bytes);
-  assert_damage(lake->stats.live_count);
-  assert_damage(lake->home.free_grains);
-  assert_damage(lake->home.backed_count);
-  assert_damage(lake->home.live_count);
-  assert_damage(lake->home.windows.count);
-  assert_damage(lake->home.windows.bytes);
-  drop(p);
-  finish();
-}
-
-static void check_finds_damage_in_blocks(void **state) {
-  void *b[3];
-  gmlk_block *first;
-  (void)state;
-  start(3);
-  lay(b, 3);
-  drop(b[1]);
-  first = lake->home.head.next;
-  assert_damage(first->grains);
-  assert_damage(first->next->hole);
-  assert_damage(first->next->at);
-  assert_damage(first->next->arena);
-  assert_damage(lake->home.bins[first->next->stream]->grains);
-  assert_damage(lake->home.chunks[0].map_count);
-  drop(b[0]);
-  drop(b[2]);
-  finish();
-}
-
-static void check_finds_damage_in_windows(void **state) {
-  void *b[3], *w;
-  gmlk_window *window;
-  (void)state;
-  start(3);
-  lay(b, 3);
-  drop(b[0]);
-  drop(b[2]);
-  w = take(2 * C);
-  window = lake->home.head.next->as.live.window;
-  assert_damage(window->spans[0].at);
-  assert_damage(window->spans[1].grains);
-  assert_damage(window->chunk_count);
-  drop(w);
-  assert_damage(window->spans[1].at);
-  assert_damage(window->va->grains);
-  drop(b[1]);
-  finish();
 }
 
 /* ---- Pointers that are no live block's start ------------------------------------------------- */
@@ -2171,9 +2101,6 @@ int main(void) {
       cmocka_unit_test(a_driver_that_shuts_down_stays_so),
       cmocka_unit_test(destroy_frees_host_memory_of_a_dead_driver),
       cmocka_unit_test(a_forked_child_touches_nothing),
-      cmocka_unit_test(check_finds_damage_in_the_figures),
-      cmocka_unit_test(check_finds_damage_in_blocks),
-      cmocka_unit_test(check_finds_damage_in_windows),
       cmocka_unit_test(double_frees_are_refused),
       cmocka_unit_test(interior_pointers_are_refused),
       cmocka_unit_test(foreign_pointers_are_refused),

@@ -1,5 +1,4 @@
-/* What finds errors of the program's: filled memory, guards behind windows, and the checks that
-   gmlake_check makes of windows against their chunks. */
+/* What finds errors of the program's: filled memory, and guards behind windows. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -170,67 +169,6 @@ static void without_guards_windows_lie_side_by_side(void **state) {
   finish();
 }
 
-/* The message of the invariant that is found broken begins with this. */
-static void assert_broken(const char *invariant) {
-  assert_error(gmlake_check(lake), CORRUPT);
-  assert_memory_equal(last_error().text, invariant, strlen(invariant));
-}
-
-static void check_counts_the_mappings_of_each_chunk(void **state) {
-  void *b[5], *window;
-  (void)state;
-  open_with(0);
-  window = take_window(b);
-  lake->home.chunks[1].map_count--; /* the sum stays what it was */
-  lake->home.chunks[2].map_count++;
-  assert_broken("W6");
-  lake->home.chunks[1].map_count++;
-  lake->home.chunks[2].map_count--;
-  drop(window);
-  finish();
-}
-
-static void check_finds_a_chunk_twice_in_a_window(void **state) {
-  void *b[5], *window;
-  gmlk_window *w;
-  gmlk_span last;
-  (void)state;
-  open_with(0);
-  window = take_window(b);
-  drop(window);
-  w = lake->home.windows.oldest;
-  last = w->spans[1];
-  w->spans[1].at = w->spans[0].at;
-  assert_broken("W2");
-  w->spans[1] = last;
-  finish();
-}
-
-static void check_finds_a_tag_of_the_future(void **state) {
-  uint64_t *epoch, now;
-  (void)state;
-  open_with(0);
-  drop(take(C));
-  epoch = &lake->streams.items[GMLK_FIRST_STREAM]->epoch;
-  now = *epoch;
-  lake->home.head.next->ticket = now + 1;
-  assert_broken("S1");
-  lake->home.head.next->ticket = now;
-  finish();
-}
-
-static void what_stays_with_the_driver_may_exceed_the_limit(void **state) {
-  (void)state;
-  start_with_faults(8);
-  drop(take(C));
-  fail_call(ON_RELEASE, 1, GMLAKE_ERROR_DRIVER, 0);
-  assert_error(gmlake_trim(lake, 0, NULL), DRIVER);
-  assert_int_equal(stats().quarantined_bytes, C);
-  lake->desc.limit_bytes = C / 2;
-  lake->seal = gmlk_desc_seal(&lake->desc);
-  finish();
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(memory_is_filled_when_handed_out_and_when_freed),
@@ -240,10 +178,6 @@ int main(void) {
       cmocka_unit_test(a_device_whose_memory_the_host_cannot_write_is_not_filled),
       cmocka_unit_test(a_guard_lies_behind_each_window),
       cmocka_unit_test(without_guards_windows_lie_side_by_side),
-      cmocka_unit_test(check_counts_the_mappings_of_each_chunk),
-      cmocka_unit_test(check_finds_a_chunk_twice_in_a_window),
-      cmocka_unit_test(check_finds_a_tag_of_the_future),
-      cmocka_unit_test(what_stays_with_the_driver_may_exceed_the_limit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
