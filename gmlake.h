@@ -3489,6 +3489,13 @@ typedef struct gmlk_callback { /* a running oom handler or function of a policy 
   struct gmlk_callback *next;
 } gmlk_callback;
 
+/* The paper's states: how an attempt was served. */
+#define GMLK_S1 1u /* by a free range or a window of exactly the size */
+#define GMLK_S2 2u /* by a part of a larger range */
+#define GMLK_S3 3u /* by a new window */
+#define GMLK_S4 4u /* after growth */
+#define GMLK_S5 5u /* not at all */
+
 typedef struct gmlk_attempt { /* see >>request */
   gmlk_arena *arena;
   gmlk_taker taker;       /* its stream is the capture's number if the stream is captured */
@@ -3506,7 +3513,7 @@ typedef struct gmlk_attempt { /* see >>request */
   gmlake_result error;    /* of the last rung that failed, but for want of memory */
   const gmlake_alloc_desc *desc;
   /* For policy and observer. They come last, so that a memset of the fields before is short: */
-  unsigned state;     /* the paper's: how it was served */
+  unsigned state;     /* GMLK_S1 to GMLK_S4, once it is granted */
   uint64_t number;    /* of the attempt; 0: for a buffer */
   uint64_t driver_ns; /* time spent in the driver */
   const char *reason; /* static text for the observer; NULL: the state says it */
@@ -4474,14 +4481,14 @@ static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned s
   *out_ticket = GMLK_ENDLESS;
 }
 
-/* Makes a taken block the user's. `state`, the paper's, is 1 to 3; it becomes 4 after growth. */
+/* Makes a taken block the user's. `state` is GMLK_S1 to GMLK_S3; after growth it is GMLK_S4. */
 static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_attempt *r, gmlk_block *b, unsigned state) {
   b->state = GMLK_LIVE;
   b->stream = (uint16_t)r->stream;
   b->flags = (uint8_t)((r->flags & GMLK_ALLOC_FLAGS) | (r->is_capture ? GMLK_IN_GRAPH : 0));
   b->slack = (uint32_t)(gmlk_to_bytes(r->grains) - r->bytes);
   r->arena->live_count++;
-  r->state = r->has_grown ? 4 : state;
+  r->state = r->has_grown ? GMLK_S4 : state;
   l->stats.state_count[r->state - 1]++;
   return b;
 }
@@ -4493,9 +4500,9 @@ static void gmlk_tell_attempt(gmlake *l, const gmlk_attempt *r, const void *ptr)
   if (!ptr)
     reason = "not served";
   else if (!reason)
-    reason = r->state == 1 ? "a range of the size" : "the smallest larger range";
+    reason = r->state == GMLK_S1 ? "a range of the size" : "the smallest larger range";
   gmlk_step_begin(l, r, GMLAKE_STEP_ALLOC, reason, &step);
-  step.state = ptr ? r->state : 5;
+  step.state = ptr ? r->state : GMLK_S5;
   step.address = (uint64_t)(uintptr_t)ptr;
   step.bytes = gmlk_to_bytes(r->grains);
   step.asked_bytes = r->bytes;
@@ -4784,7 +4791,7 @@ static gmlk_block *gmlk_window_take(gmlake *l, gmlk_attempt *r, gmlk_taker taker
 static gmlk_block *gmlk_reuse(gmlake *l, gmlk_attempt *r, gmlk_taker taker) {
   gmlk_window *w =
       gmlk_window_find(r->arena, &l->streams, taker, r->grains, r->align, gmlk_is_whole(r));
-  return w ? gmlk_window_take(l, r, taker, w, 1) : NULL;
+  return w ? gmlk_window_take(l, r, taker, w, GMLK_S1) : NULL;
 }
 
 /* Counts a window in; gmlk_window_leave counts it out. */
@@ -5011,7 +5018,7 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
     gmlk_window_abandon(l, a, w, stuck_chunks);
     return result;
   }
-  *out_block = gmlk_grant(l, r, gmlk_window_own(a, w), 3);
+  *out_block = gmlk_grant(l, r, gmlk_window_own(a, w), GMLK_S3);
   gmlk_evict_if_due(l, a);
   return GMLAKE_OK;
 }
@@ -5797,11 +5804,6 @@ static size_t gmlk_arena_held(const gmlk_arena *a) {
    Costs: O(blocks + windows) a question. Can fail: host memory, as >>stitch and >>grow do, and
    with INVALID_ARGUMENT before anything has changed. */
 
-enum {                         /* gmlake_plan.state */
-       GMLK_PLAN_BUILT_IN = 0, /* the lake is to decide */
-       GMLK_PLAN_FAIL = 5      /* the request is not to be served */
-};
-
 typedef struct gmlk_question { /* what a policy is asked, and its answer */
   gmlake_view view;
   gmlake_request request;
@@ -5960,7 +5962,10 @@ static const char *gmlk_pieces_wrong(const gmlk_attempt *r, const gmlk_question 
   if (plan->pieces != q->pieces || plan->piece_count > q->piece_capacity)
     return "piece_count is more than piece_capacity, or pieces points elsewhere";
   if (!parts) return "the plan has no window, no piece and no grow_bytes";
-  if (plan->state != (plan->grow_bytes ? 4u : parts > 1 ? 3u : plan->state == 2 ? 2u : 1u))
+  if (plan->state != (plan->grow_bytes         ? GMLK_S4
+                      : parts > 1              ? GMLK_S3
+                      : plan->state == GMLK_S2 ? GMLK_S2
+                                               : GMLK_S1))
     return "state is not the one of what the plan does";
   if (parts > 1 && !r->may_stitch) return "the request may not be stitched";
   if (plan->grow_bytes && (r->flags & GMLAKE_NO_GROW))
@@ -5989,7 +5994,7 @@ static const char *gmlk_reuse_wrong(const gmlake *l, const gmlk_attempt *r, cons
   if (!w) return "no idle window has this number";
   if (q->plan.piece_count || q->plan.grow_bytes || q->plan.keeps_former)
     return "the plan reuses a window, and has pieces, grow_bytes or keeps_former too";
-  if (q->plan.state > 2) return "state is not the one of what the plan does";
+  if (q->plan.state > GMLK_S2) return "state is not the one of what the plan does";
   if (!r->may_stitch || !gmlk_window_suits(r->arena, w, r->align, gmlk_is_whole(r)) ||
       !gmlk_window_is_free(r->arena, &l->streams, r->taker, w))
     return "the window is not free for the request";
@@ -6219,9 +6224,9 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_attempt *r, gmlk_block **out_bl
   if (!callback) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   policy->choose(policy->user, &q.view, &q.request, &q.plan);
   gmlk_callback_end(l, callback);
-  if (l->lost || q.plan.state == GMLK_PLAN_BUILT_IN) return l->lost;
+  if (l->lost || !q.plan.state) return l->lost; /* 0: the lake is to decide */
   r->reason = q.plan.reason ? q.plan.reason : "the policy's plan";
-  if (q.plan.state == GMLK_PLAN_FAIL) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  if (q.plan.state == GMLK_S5) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   if (q.plan.window) w = gmlk_window_numbered(r->arena, q.plan.window);
   wrong = q.plan.window ? gmlk_reuse_wrong(l, r, &q, w) : gmlk_pieces_wrong(r, &q);
   if (wrong) return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy.choose", "%s", wrong);
@@ -6258,7 +6263,7 @@ GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_attempt *r, int is_watched)
     l->stats.split_count++;
     if (is_watched) gmlk_tell_split(l, r, at, hole);
   }
-  return gmlk_grant(l, r, b, hole == r->grains ? 1 : 2);
+  return gmlk_grant(l, r, b, hole == r->grains ? GMLK_S1 : GMLK_S2);
 }
 
 /* S3: makes a window, if the planner finds pieces for it; else sets r->shortfall. */
@@ -6327,7 +6332,7 @@ static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_attempt *r, gmlk_taker taker
     gmlk_tell_split(l, r, span.at, best_hole);
   }
   return gmlk_grant(l, r, gmlk_own(a, span.block, r->grains, GMLK_LIVE),
-                    best_hole == r->grains ? 1 : 2);
+                    best_hole == r->grains ? GMLK_S1 : GMLK_S2);
 }
 
 /* Creates a contiguous range, or the shortfall of a window, and takes it. */
@@ -6572,13 +6577,13 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_attempt *r, gmlake_stream
   gmlk_driving_unlock(l);
   if (result) {
     l->stats.oom_count += (uint64_t)gmlk_is_shortage(result);
-    l->stats.state_count[4]++;
+    l->stats.state_count[GMLK_S5 - 1]++;
     return result;
   }
   GMLAKE_ASSERT(*out_block);
   if (gmlk_index_reserve(&l->index, &l->host)) return GMLAKE_OK; /* else the block goes back */
   l->stats.state_count[r->state - 1]--;
-  l->stats.state_count[4]++;
+  l->stats.state_count[GMLK_S5 - 1]++;
   gmlk_tag_for(l, *out_block, r->stream, &tag, &ticket); /* as if freed by the user */
   gmlk_release_block(l, *out_block, tag, ticket);
   if (r->stream) l->streams.items[r->stream]->is_dirty = 1;
@@ -7365,7 +7370,7 @@ static gmlake_result gmlk_buffer_climb(gmlake *l, gmlake_buffer *b, uint32_t cou
   b->is_busy = 1;
   result = gmlk_buffer_grow(l, &r, b, count);
   b->is_busy = 0;
-  l->stats.state_count[4] += result != GMLAKE_OK;
+  l->stats.state_count[GMLK_S5 - 1] += result != GMLAKE_OK;
   if (!gmlk_is_shortage(result)) return result;
   r.bytes = (count - b->count) * b->arena->chunk_bytes;
   result = gmlk_report_oom(l, &r, result);
