@@ -5732,7 +5732,8 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
   return drive.result ? drive.result : result;
 }
 
-/* Returns so many bytes of an arena, as far as they are free and clean. */
+/* Returns chunks of one arena that are free and whose work is complete, until `bytes` are returned
+   or there are no more. */
 static gmlake_result gmlk_trim_arena(gmlake *l, gmlk_arena *a, size_t bytes, size_t *released) {
   gmlake_result result = GMLAKE_OK;
   uint32_t slot = a->slot_count;
@@ -5754,9 +5755,9 @@ static gmlake_result gmlk_trim(gmlake *l, size_t keep_bytes, size_t *released) {
   return result;
 }
 
-/* Blocks and buffers share what is free: before blocks create so many bytes, buffers return as
-   much, and before buffers of a chunk size do, blocks of the default pool and buffers of other
-   sizes; all as far as it is known to be complete. Pools keep theirs. Only what is fatal fails. */
+/* Returns up to `bytes` of other arenas' free chunks whose work is complete, before `taker` creates
+   as many: those of buffers and, for a buffer, those of the default pool. Pools keep theirs. Errors
+   that are not fatal do not count. */
 static gmlake_result gmlk_share(gmlake *l, const gmlk_arena *taker, size_t bytes) {
   gmlake_result result = GMLAKE_OK;
   size_t released = 0, i;
@@ -7324,8 +7325,8 @@ static gmlake_result gmlk_place_serve(gmlake *l, const gmlk_attempt *r, gmlk_pla
   return GMLAKE_OK;
 }
 
-/* Before chunks are created for a growth: those that its arena does not have. Blocks' work is asked
-   about, since one stream records no events for them. */
+/* Makes other arenas return the chunks that a growth will have to create. Asks first what has
+   completed, since a program of one stream records no events for blocks. */
 static gmlake_result gmlk_buffer_share(gmlake *l, const gmlake_buffer *b, uint32_t count) {
   gmlk_arena *a = b->arena, *home = &l->home;
   size_t chunks = count - b->count, free_chunks = (size_t)(a->free_grains >> a->chunk_log);
@@ -7537,8 +7538,8 @@ static gmlake_result gmlk_buffer_get_info(const gmlake_buffer *b, gmlake_buffer_
 /* ---- >>figures ---------------------------------------------------------------------------------
    Answers questions about blocks and memory. Owns nothing. pre: the books are locked; the budget
    asks the driver, so its caller holds `driving`.
-   Costs: O(1); the pieces O(their number), the budget O(arenas + pending frees) and what
-   gmlk_refresh costs. Can fail: a wrong pointer; the budget: the driver. */
+   Costs: O(1); the pieces O(their number), the budget O(blocks) and what gmlk_refresh costs. Can
+   fail: a wrong pointer; the budget: the driver. */
 
 static gmlake_result gmlk_get_allocation(gmlake *l, const void *ptr, gmlake_allocation_info *out) {
   gmlake_result result;
@@ -7580,7 +7581,8 @@ static gmlake_result gmlk_get_pieces(gmlake *l, const void *ptr, gmlake_piece *o
   return GMLAKE_OK;
 }
 
-/* Whether a tile will be free once the work on it is complete; or is a gap, where those count. */
+/* Whether a block will be free once pending work is complete. With with_gaps unbacked blocks count
+   as free, too. */
 static int gmlk_will_be_free(const gmlake *l, const gmlk_block *b, int with_gaps) {
   unsigned tag = b->stream;
   if (b->state == GMLK_UNBACKED) return with_gaps;
@@ -7590,14 +7592,15 @@ static int gmlk_will_be_free(const gmlake *l, const gmlk_block *b, int with_gaps
          !(tag && l->streams.items[tag]->is_capture);
 }
 
-typedef struct gmlk_stretch { /* tiles side by side that will be free */
-  const gmlk_block *next;     /* where the search for the next one begins */
-  uint32_t grains, chunks;    /* in all, and in whole chunks */
-  uint32_t tail, tip;         /* what it has of the chunk before these, and of the one behind */
-  uint32_t tail_slot, tip_slot;
+typedef struct gmlk_stretch {   /* blocks side by side that will be free */
+  const gmlk_block *next;       /* where the search for the next stretch begins */
+  uint32_t grains, chunks;      /* its size; the whole chunks in it */
+  uint32_t tail, tip;           /* grains before its whole chunks, and behind them */
+  uint32_t tail_slot, tip_slot; /* the chunks that these grains are in */
 } gmlk_stretch;
 
-/* The next one; the last gap goes on to the end of the addresses. 0: there is none. */
+/* Finds the next stretch; 0: there is none. With with_gaps the last one extends to the end of the
+   address space. */
 static int gmlk_stretch_next(const gmlake *l, const gmlk_arena *a, int with_gaps, gmlk_stretch *s) {
   const gmlk_block *b = s->next;
   uint32_t at, end, first, last;
@@ -7619,6 +7622,7 @@ static int gmlk_stretch_next(const gmlake *l, const gmlk_arena *a, int with_gaps
   return 1;
 }
 
+/* The number of an arena's whole chunks that will be free. */
 static uint64_t gmlk_free_chunks(const gmlake *l, const gmlk_arena *a) {
   gmlk_stretch s;
   uint64_t chunks = 0;
@@ -7626,8 +7630,8 @@ static uint64_t gmlk_free_chunks(const gmlake *l, const gmlk_arena *a) {
   return chunks;
 }
 
-/* The largest window of so many whole chunks, free or new: with the longest free tail of one more,
-   and the longest free head of another, though of none that has such a tail, too. */
+/* The grains of the largest window of so many whole chunks, free or new, with the longest free tail
+   of another chunk before them and the longest free head of a third one behind. */
 static uint64_t gmlk_window_most(const gmlake *l, const gmlk_arena *a, uint64_t chunks) {
   gmlk_stretch s;
   uint32_t tail = 0, tip = 0, held = 0, held_slot = 0;
@@ -7643,7 +7647,8 @@ static uint64_t gmlk_window_most(const gmlake *l, const gmlk_arena *a, uint64_t 
   return (chunks << a->chunk_log) + tail + tip;
 }
 
-/* The largest range in one piece, where so many chunks may be put wherever there are addresses. */
+/* The grains of the largest range without a window, if the arena has so many chunks, free or new,
+   and new ones are created where they are needed. */
 static uint64_t gmlk_range_most(const gmlake *l, const gmlk_arena *a, uint64_t chunks) {
   uint64_t most = 0;
   gmlk_stretch s;
@@ -7656,8 +7661,8 @@ static uint64_t gmlk_range_most(const gmlake *l, const gmlk_arena *a, uint64_t c
   return most;
 }
 
-/* The chunks that the driver, the limits and its addresses let the home arena create, where others
-   return so many bytes first. */
+/* The number of new chunks that driver, limits and address space allow the home arena, once other
+   arenas have returned returned_bytes. */
 static uint64_t gmlk_creatable(const gmlake *l, size_t driver_free_bytes, size_t returned_bytes) {
   const gmlk_arena *a = &l->home;
   size_t slots = a->slot_limit - a->backed_count - a->stuck_count;
@@ -7668,7 +7673,7 @@ static uint64_t gmlk_creatable(const gmlake *l, size_t driver_free_bytes, size_t
   return gmlk_min(slots, bytes / a->chunk_bytes);
 }
 
-/* The largest block that a program with one stream could have. */
+/* The bytes of the largest block that gmlake_alloc would serve, see gmlake_get_budget. */
 static size_t gmlk_allocatable(const gmlake *l, size_t driver_free_bytes) {
   const gmlk_arena *home = &l->home;
   uint64_t chunks = gmlk_free_chunks(l, home), most, window;
