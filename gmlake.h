@@ -2676,7 +2676,11 @@ static gmlk_block *gmlk_run_start(const gmlk_block *lead) { return gmlk_before_c
 static gmlk_reach gmlk_run_of(const gmlk_arena *a, gmlk_block *b) {
   gmlk_reach run;
   run.lead = b;
-  if (!b->hole) run.lead = gmlk_before_clean(gmlk_tree_upto(a->bins[b->stream]->seconds, b->at));
+  if (!b->hole) {
+    const gmlk_block *second = gmlk_tree_upto(a->bins[b->stream]->seconds, b->at);
+    GMLAKE_ASSERT(second); /* a run whose blocks are not all the lead has one [A3] */
+    run.lead = gmlk_before_clean(second);
+  }
   run.at = gmlk_run_start(run.lead)->at;
   run.end = run.at + run.lead->hole;
   return run;
