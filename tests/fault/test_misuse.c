@@ -97,10 +97,10 @@ static void open_world(size_t limit_bytes) {
   gmlake_mock_stream_hold(mock, w.held);
   step(gmlake_record_stream(lake, w.pending, w.held));
   drop(w.pending);
+  open_buffers(); /* before there is a free chunk, which a buffer would have returned */
   w.freed = (unsigned char *)blocks[8];
   drop(w.freed);
   for (i = 0; i < LIVE; i++) memset(w.live[i], (int)i + 1, i == 2 ? 100 : C);
-  open_buffers();
   open_other();
 }
 
