@@ -2396,6 +2396,52 @@ static void the_legacy_stream_does_not_wait_during_a_capture(void **state) {
   abandon();
 }
 
+static void open_waiting(size_t chunks) {
+  prepare(chunks);
+  desc.cross_stream = GMLAKE_WAIT_FIRST;
+  open_lake();
+  A = open_stream();
+  B = open_stream();
+}
+
+/* Nor does it plan with what it would have to wait for: that growth would then be too small. */
+static void the_legacy_stream_plans_with_no_wait_during_a_capture(void **state) {
+  gmlake_pool *pool;
+  void *p;
+  (void)state;
+  open_waiting(16);
+  pool = open_pool(0);
+  p = take_on(3 * C, B);
+  hold(B);
+  drop_on(p, B);
+  begin_capture(A, pool);
+  (void)take(4 * C);
+  assert_int_equal(stats().chunk_count, 7);
+  assert_int_equal(stats().host_wait_count, 0);
+  end_capture(A);
+  abandon();
+}
+
+/* What a capture freed is not planned with either: there is no waiting for that. */
+static void nobody_plans_with_what_a_capture_freed(void **state) {
+  gmlake_pool *pool;
+  gmlake_stream other;
+  void *p;
+  (void)state;
+  open_waiting(16);
+  pool = open_pool(0);
+  other = open_stream();
+  p = take_on(C, other);
+  hold(other);
+  drop_on(p, other); /* the host would wait for this, too */
+  begin_capture(A, pool);
+  drop_on(take_on(3 * C, A), A);
+  (void)take_from(pool, 4 * C, B);
+  assert_int_equal(stats().host_wait_count, 0);
+  end_capture(A);
+  abandon();
+}
+
 static void another_stream_waits_beside_a_capture(void **state) {
   gmlake_stream other;
   gmlake_pool *pool;
@@ -2915,6 +2961,31 @@ static void what_is_not_fenced_is_not_the_values(void **state) {
   assert_int_equal(stats().host_wait_count, 0);
   assert_ptr_equal(take_on(C, A), p);
   assert_int_equal(stats().host_wait_count, 1);
+  abandon();
+}
+
+/* A stream that a live block is recorded on is there still: it keeps its number, and its uses. */
+static void what_is_not_fenced_is_the_values_that_a_block_is_recorded_on(void **state) {
+  void *p, *q;
+  (void)state;
+  prepare(4);
+  desc.flags = GMLAKE_STREAMS_MAY_END;
+  use_faults();
+  faulty.stream_id = NULL;
+  open_lake();
+  A = open_stream();
+  B = open_stream();
+  p = take_on(C, A);
+  q = take_on(C, B);
+  step(gmlake_record_stream(lake, q, A));
+  fail_call(ON_RECORD, 1, GMLAKE_ERROR_DRIVER, 0);
+  drop_on(p, A);
+  assert_ptr_equal(take_on(C, A), p);
+  (void)take(2 * C); /* all that is left */
+  assert_int_equal(stats().host_wait_count, 0);
+  hold(A);
+  drop_on(q, B);
+  assert_int_equal(stats().pending_bytes, C);
   abandon();
 }
 
@@ -3517,6 +3588,8 @@ int main(void) {
       cmocka_unit_test(outside_memory_freed_inside_is_had_by_others_after_the_end),
       cmocka_unit_test(nothing_spoils_a_capture),
       cmocka_unit_test(the_legacy_stream_does_not_wait_during_a_capture),
+      cmocka_unit_test(the_legacy_stream_plans_with_no_wait_during_a_capture),
+      cmocka_unit_test(nobody_plans_with_what_a_capture_freed),
       cmocka_unit_test(another_stream_waits_beside_a_capture),
       cmocka_unit_test(a_capture_waits_for_no_stream),
       cmocka_unit_test(a_capture_takes_clean_memory_of_the_pool),
@@ -3541,6 +3614,7 @@ int main(void) {
       cmocka_unit_test(no_capture_begins_on_a_stream_that_is_gone),
       cmocka_unit_test(what_a_capture_freed_is_fenced_at_its_end),
       cmocka_unit_test(what_is_not_fenced_is_not_the_values),
+      cmocka_unit_test(what_is_not_fenced_is_the_values_that_a_block_is_recorded_on),
       cmocka_unit_test(forgetting_fences_nothing_of_a_former_stream),
       cmocka_unit_test(nothing_is_served_on_a_stream_that_is_gone),
       cmocka_unit_test(a_lost_stream_that_used_a_graphs_memory_is_waited_for),

@@ -91,7 +91,7 @@ class Trial:
         program, command = self.command(name, output)
         done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
         if done.returncode:
-            sys.exit(f"{self.entry.name}: {name} cannot be built:\n{done.stderr}")
+            raise RuntimeError(f"{name} cannot be built:\n{done.stderr}")
         run = mutate.Watched([output, *program.command[1:]], program.run_environment(), ".",
                              LIMIT_SECONDS, 2 * LIMIT_SECONDS)
         return run.verdict()
@@ -121,7 +121,11 @@ def work(todo, results, make, header):
         except queue.Empty:
             return
         start = time.monotonic()
-        killer = make(entry).run(header)
+        try:
+            killer = make(entry).run(header)
+        except RuntimeError as error:
+            print(f"{entry.name}: {error}", flush=True)
+            continue
         told = f"killed by {killer}" if killer else "survived"
         if not killer and entry.equal:
             told += f", as it must: {entry.equal.strip()}"
@@ -167,7 +171,8 @@ def main():
     for thread in threads:
         thread.join()
     if len(results) < len(chosen):
-        return 2  # a thread has said why
+        print(f"{len(chosen) - len(results)} could not be tried")
+        return 2
     survived = [e for e in chosen if not results[e.name]]
     wrong = [e.name for e in survived if not e.equal]
     print(f"{len(results) - len(survived)} of {len(results)} killed, "
