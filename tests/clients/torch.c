@@ -3,7 +3,7 @@
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE 1
 #endif
-#include "fake_cuda.h"
+#include "gpu/fake_cuda.h"
 #include "gpu.h"
 
 #include <pthread.h>
