@@ -9,11 +9,11 @@ import subprocess
 
 MARK = re.compile(r"/\* (==== Users can stop reading here|---- >>base)")
 KINDS = ("compare", "arithmetic", "constant", "delete", "negate", "logic", "swap", "fence",
-         "return")
+         "return", "order")
 
 Token = collections.namedtuple("Token", "kind text start end")
 Mutant = collections.namedtuple(
-    "Mutant", "header number section line kind before after edits is_dull")
+    "Mutant", "header number section line kind before after edits is_dull is_of_threads")
 
 TOKEN = re.compile(
     r"(?P<comment>/\*.*?\*/|//[^\n]*)"
@@ -36,6 +36,9 @@ WORDS = {"if", "else", "for", "while", "do", "switch", "case", "default", "retur
 DONE = re.compile(r"^gmlk_(tag_done|run_is_done|place_is_done|stream_has_waited)$")
 FENCE = re.compile(r"^gmlk_(stream_fence|stream_wait|wait_for_\w+|wait_directly|fence_now"
                    r"|fence_if_due|place_wait|drive_stream_wait)$")
+# In a function with one of these a defect may be seen by the thread sanitizer alone.
+THREADS = re.compile(r"^__(atomic|ATOMIC)_|_(lock|unlock)$|^GMLAKE_MUTEX")
+ORDER = re.compile(r"^__ATOMIC_(ACQUIRE|RELEASE|ACQ_REL|SEQ_CST)$")
 UNDO = re.compile(r"undo|give|release|destroy|abandon|discard|unreserve|unmap|close|leave"
                   r"|quarantine|revive|free|_end|forget|kill|drop")
 
@@ -126,6 +129,7 @@ class Finder:
         self.sections = [(m.start(), m.group(1))
                          for m in re.finditer(r"/\* ---- >>(\w+)", self.text)]
         self.mutants = []
+        self.is_of_threads = False  # the function that is looked at
 
     def line_of(self, at):
         return bisect.bisect_right(self.line_starts, at)
@@ -146,7 +150,8 @@ class Finder:
         after = " ".join(applied[start:len(applied) - len(self.text) + end].split())
         self.mutants.append(Mutant(self.header, len(self.mutants), self.section_of(start),
                                    self.line_of(start), kind, before, after, tuple(kept),
-                                   self.is_dull(kind, start, before, after)))
+                                   self.is_dull(kind, start, before, after),
+                                   self.is_of_threads))
 
     def is_dull(self, kind, start, before, after):
         """Whether it cannot matter: another truth than 1, frees in another order."""
@@ -349,6 +354,8 @@ class Finder:
     def find(self):
         for function in functions(self.tokens, self.pairs):
             i = function.first
+            self.is_of_threads = any(t.kind == "name" and THREADS.search(t.text)
+                                     for t in self.tokens[function.first:function.last])
             while i < function.last:
                 token = self.tokens[i]
                 if token.text in ASSERTIONS:
@@ -358,6 +365,8 @@ class Finder:
                 elif token.kind == "sign" and function.name:
                     self.signs(i)
                 elif token.kind == "name" and function.name:
+                    if ORDER.match(token.text):
+                        self.replace("order", i, "__ATOMIC_RELAXED")
                     self.calls(i)
                     self.conditions(i)
                     self.returned(i, function)

@@ -6,8 +6,9 @@ the test programs, those first that most often notice for the time they take, un
                                [--quick] [--retry] [--summary]
 
 A seeded sample of all mutants, defects that a compiler cannot tell from the original left out. A
-program is left out for a line that it never reaches. A program that fails, crashes or takes several
-times as long as usual kills the mutant. The log, DIR/seed-N.tsv, has a line a mutant: what became
+program is left out for a line that it never reaches. Where a function locks or has atomics,
+test_threads runs under the thread sanitizer, too, as the last one. A program that fails, crashes or
+takes several times as long as usual kills the mutant. The log, DIR/seed-N.tsv, has a line a mutant: what became
 of it, by which program, after how many seconds, where, which kind, before, after. A sample that was
 interrupted goes on where it was; --retry runs the survivors again, after tests were added. --since
 takes mutants only of lines that are not as they were in a commit. --quick leaves the programs out
@@ -45,6 +46,8 @@ PLAIN = {"gmlake.h": {"GMLAKE_IMPLEMENTATION", "GMLAKE_BACKEND_MOCK"},
          "gmlake_bfc.h": {"GMLAKE_BFC_IMPLEMENTATION"}}
 CHEAP_SECONDS = 1.0  # programs that run longer are compiled with optimization,
 LONG_SECONDS = 3.0  # and those with --quick left out
+SANITIZED = ["-O1", "-g", "-fsanitize=thread"]
+SANITIZED_SECONDS = 120
 
 
 def unit_of(header, defines):
@@ -74,14 +77,18 @@ def compile_quietly(command, cwd=None):
 
 
 class Watched:
-    """Runs a command in a session of its own: within limits of time and output."""
+    """Runs a command in a session of its own: within limits of time, output and memory. A sanitizer
+    needs more address space than that, and is to stop at its first report."""
 
-    def __init__(self, command, environment, cwd, cpu_seconds, wall_seconds):
+    def __init__(self, command, environment, cwd, cpu_seconds, wall_seconds, is_sanitized=False):
         def limit():
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
-            resource.setrlimit(resource.RLIMIT_DATA, (6 << 30, 6 << 30))
+            if not is_sanitized:
+                resource.setrlimit(resource.RLIMIT_DATA, (6 << 30, 6 << 30))
 
+        if is_sanitized:
+            environment = {**environment, "TSAN_OPTIONS": "halt_on_error=1"}
         self.failed_case = None
         self.process = subprocess.Popen(command, env=environment, cwd=cwd, preexec_fn=limit,
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -349,7 +356,23 @@ class Worker:
             told = self.compare(mutant)
             if told:
                 return told
+        if mutant.is_of_threads:
+            told = self.sanitize(mutant)
+            if told:
+                return told
         return "survived", "" if ladder else "no program reaches it"
+
+    def sanitize(self, mutant):
+        """The same of the threads' test under the sanitizer; None: it sees nothing."""
+        program = next(p for p in self.suite.programs if p.name == "test_threads")
+        if mutant.header != "gmlake.h":
+            return None
+        if not compile_quietly(program.compile(SANITIZED, "build/test_threads.tsan"), self.root):
+            return "invalid", "compiler"
+        run = Watched(["build/test_threads.tsan", *program.command[1:]], program.run_environment(),
+                      self.root, SANITIZED_SECONDS, 4 * SANITIZED_SECONDS, is_sanitized=True)
+        verdict = run.verdict()
+        return ("killed", f"test_threads.tsan: {verdict}") if verdict else None
 
     def compare(self, mutant):
         made = self.object_of(mutant.header)
