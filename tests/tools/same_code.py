@@ -18,7 +18,7 @@ and of types do not count, nor does the order in which functions stand in the fi
 functions with external linkage and of the C library do count.
 
 Prints one line if all is the same, and exits with 0. Else it names the functions that differ, with
---diff also their instructions, and exits with 1. It exits with 2 where a file cannot be compiled."""
+--diff also their instructions, and exits with 1. It exits with 2 if a file cannot be compiled."""
 import argparse
 import collections
 import difflib
@@ -178,7 +178,8 @@ def compare(old, new, title, options):
         for name in left_over(a, b, lambda u: u.full):
             print(f'  uses other functions or data than before: {name}')
     for name in sorted(set(gone) & set(come)) if options.diff else []:
-        print('\n'.join(difflib.unified_diff(a.bodies[name], b.bodies[name], name, name, '', '', 2, '')))
+        lines = difflib.unified_diff(a.bodies[name], b.bodies[name], name, name, '', '', 2, '')
+        print('\n'.join(lines))
     return False
 
 
