@@ -8,13 +8,13 @@ the test programs, those first that most often notice for the time they take, un
 A seeded sample of all mutants, defects that a compiler cannot tell from the original left out. A
 program is left out for a line that it never reaches. Where a function locks or has atomics,
 test_threads runs under the thread sanitizer, too, as the last one. A program that fails, crashes or
-takes several times as long as usual kills the mutant. The log, DIR/seed-N.tsv, has a line a
-mutant: what became of it, by which program, after how many seconds, where, which kind, before, after. A sample that was
-interrupted goes on where it was; --retry runs the survivors again, after tests were added. --since
-takes mutants only of lines that are not as they were in a commit. --quick leaves the programs out
-that take long, but where few others reach the line; --retry then runs those too. The tests and
-headers are copied first, so that they may be edited meanwhile; headers that have changed need
-another DIR.
+takes several times as long as usual kills the mutant. The log, DIR/seed-N.tsv, has a line a mutant:
+what became of it, by which program, after how many seconds, where, which kind, before, after. A
+sample that was interrupted goes on where it was; --retry runs the survivors again, after tests were
+added. --since takes mutants only of lines that are not as they were in a commit. --quick leaves the
+programs out that take long, but where few others reach the line; --retry then runs those too. The
+tests and headers are copied first, so that they may be edited meanwhile; headers that have changed
+need another DIR.
 """
 import argparse
 import collections
