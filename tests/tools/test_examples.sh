@@ -89,8 +89,8 @@ served='70 sequences served; 30 times one waited for memory'
 caches='caches: 712 MiB at most; the longest sequence for each slot would take 2048'
 example kv_server \
   'step   0:  0 running, 70 waiting; caches    0 MiB, committed    0; lake 2360 MiB' \
-  'step  64: 16 running, 38 waiting; caches  532 MiB, committed  548; lake 2994 MiB' \
-  'step 162:  0 running,  0 waiting; caches    0 MiB, committed    0; lake 2994 MiB' \
+  'step  64: 16 running, 38 waiting; caches  532 MiB, committed  548; lake 3066 MiB' \
+  'step 162:  0 running,  0 waiting; caches    0 MiB, committed    0; lake 3066 MiB' \
   "$served" "$caches"
 
 # With less memory it ends too: what does not fit alone is refused, what cannot grow comes again.
