@@ -46,7 +46,7 @@ class Entry:
         self.function = fields["in"].strip()
         self.why = " ".join(fields["why"].split())
         self.first = fields.get("try", "").split()
-        self.equal = fields.get("equal")  # why nothing can tell, where that is so
+        self.equal = " ".join(fields.get("equal", "").split())  # why nothing can tell, if so
         self.old, self.new = parts[1].split(), parts[2].strip()
 
     def planted(self, header):
@@ -128,7 +128,7 @@ def work(todo, results, make, header):
             continue
         told = f"killed by {killer}" if killer else "survived"
         if not killer and entry.equal:
-            told += f", as it must: {entry.equal.strip()}"
+            told += f", as it must: {entry.equal}"
         print(f"{entry.name}: {told} ({time.monotonic() - start:.0f} s)", flush=True)
         results[entry.name] = killer
 
