@@ -8461,8 +8461,9 @@ static void gmlk_check_owned(gmlk_checker *c, const gmlk_block *b, uint64_t addr
   gmlk_check_flags(c, b, first_at);
   gmlk_expect(c, b->ticket && b->ticket <= c->l->records.serial, "A9: a ticket was never given");
   gmlk_expect(c, is_live || b->as.live.note, "N1: a pending block has no note");
+  if (!gmlk_expect(c, found == (is_live ? b : NULL), "I1: the index is not of the live blocks"))
+    return;
   if (b->as.live.note) gmlk_check_note(c, b, b->as.live.note);
-  gmlk_expect(c, found == (is_live ? b : NULL), "I1: the index is not of the live blocks");
   c->pending_count += !is_live;
   c->pending += is_live ? 0 : bytes;
   if (!is_live) return;
@@ -8491,7 +8492,7 @@ static void gmlk_check_free(gmlk_checker *c, const gmlk_block *b) {
 static uint32_t gmlk_check_spans(gmlk_checker *c, const gmlk_window *w) {
   const gmlk_arena *a = c->a;
   uint32_t i, n, grains = 0, chunks = 0, edge = gmlk_chunk_grains(a) - 1;
-  for (i = 0; i < w->span_count; i++) {
+  for (i = 0; i < w->span_count && chunks < w->chunk_count; i++) {
     const gmlk_span *s = &w->spans[i];
     if (!gmlk_expect(c, s->grains && s->at < a->tail.at && s->grains <= a->tail.at - s->at,
                      "W2: a window's piece lies outside the arena"))
@@ -8504,7 +8505,9 @@ static uint32_t gmlk_check_spans(gmlk_checker *c, const gmlk_window *w) {
     for (n = 0; n < gmlk_span_chunks(a, s); n++)
       c->mapped += gmlk_check_print(gmlk_slot_of(a, s->at) + n);
   }
-  gmlk_expect(c, chunks == w->chunk_count, "W2: a window's chunks do not match its address space");
+  if (!gmlk_expect(c, i && i == w->span_count && chunks == w->chunk_count,
+                   "W2: a window's chunks do not match its address space"))
+    return 0;
   gmlk_expect(c,
               i == 1 || gmlk_slot_of(a, w->spans[0].at + w->spans[0].grains - 1) !=
                             gmlk_slot_of(a, w->spans[i - 1].at),

@@ -1,6 +1,6 @@
-/* The declarations of the CUDA driver that the headers, the tests and the benchmarks use, so that they
-   can be compiled where no toolkit is installed. Names and numbers are the driver's; nothing is
-   implemented here (tests/gpu/fake_cuda.c does that). */
+/* The declarations of the CUDA driver that the headers, the tests and the benchmarks use, so that
+   they can be compiled where no toolkit is installed. Names and numbers are the driver's; nothing
+   is implemented here (tests/gpu/fake_cuda.c does that). */
 #if !defined(CUDA_STUB_H_INCLUDED)
 #define CUDA_STUB_H_INCLUDED
 
