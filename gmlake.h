@@ -8919,8 +8919,8 @@ static const char *gmlk_check(const gmlake *l) {
 
    [M1] physical_bytes == sum of the bytes of live handle slots <= capacity. A handle's slot is live
         until the handle is released and its last mapping is gone.
-   [M2] A cell of a reservation is 0 (nothing is mapped there) or 1 + the slot of the handle that is
-        mapped there. The cell of a mapping's first granule, and no other, has GMLK_MOCK_FIRST.
+   [M2] A cell of a reservation names the handle that is mapped there, or nothing. The cell of a
+        mapping's first granule, and no other, has GMLK_MOCK_FIRST.
    [M3] handle.mapping_count and reservation.mapping_count count the FIRST cells that name them.
    [M4] Reservations are sorted by address and do not overlap.
    [M5] queue.done <= queue.last, and the ring holds the work (done, last]. An event is complete
@@ -9010,11 +9010,21 @@ typedef struct gmlk_mock_stream {
   uint64_t id;
 } gmlk_mock_stream;
 
+typedef struct gmlk_mock_mode { /* of a thread that is not in the global capture mode */
+  gmlk_mock_slot slot;
+  uintptr_t thread;
+  int mode; /* 1: thread-local, or GMLK_RELAXED */
+} gmlk_mock_mode;
+
+typedef struct gmlk_mock_cell { /* [M2] of one granule */
+  uint32_t handle;              /* 0: nothing is mapped; 1 + the handle's slot, GMLK_MOCK_FIRST */
+  uint32_t devices;             /* with access: a bit for each */
+} gmlk_mock_cell;
+
 typedef struct gmlk_mock_reservation {
   uint64_t address;
   size_t bytes, mapping_count, leaf_count;
-  uint32_t **leaves; /* each: cells, then as many masks of the devices with access; NULL until
-                        something is mapped there */
+  gmlk_mock_cell **leaves; /* NULL until something is mapped there */
 } gmlk_mock_reservation;
 
 typedef struct gmlk_mock_span { /* granules [first, end) of one reservation */
@@ -9030,21 +9040,16 @@ typedef struct gmlk_mock_work { /* a recorded event, or a wait for another queue
 } gmlk_mock_work;
 
 typedef struct gmlk_mock_queue {
-  gmlk_mock_work *ring;    /* the work of sequence s lies at s % capacity */
-  size_t capacity;         /* 0 or a power of two */
-  uint64_t done, last;     /* [M5] sequences: the last that is complete, the last queued */
-  uint64_t forced;         /* recordings up to this one complete, even if held or not yet due */
-  uint64_t wanted, cursor; /* scratch of gmlk_mock_force */
-  uint64_t lag_ns;         /* from recording to completion; UINT64_MAX: never by itself */
+  gmlk_mock_work *ring; /* the work of sequence s lies at s % capacity */
+  size_t capacity;      /* 0 or a power of two */
+  uint64_t done, last;  /* [M5] sequences: the last that is complete, the last queued */
+  uint64_t forced;      /* recordings up to this one complete, even if held or not yet due */
+  uint64_t wanted;      /* the same, and so does what the waits up to this one wait for */
+  uint64_t lag_ns;      /* from recording to completion; UINT64_MAX: never by itself */
   uintptr_t capture_thread;
   int held, capturing, spoilt; /* spoilt: the capture will end with an error */
   int owned; /* by a stream; when that is destroyed, its pending work stays here */
 } gmlk_mock_queue;
-
-typedef struct gmlk_mock_mode { /* of a thread that is not in the global capture mode */
-  uintptr_t thread;
-  int mode; /* 1: thread-local, or GMLK_RELAXED */
-} gmlk_mock_mode;
 
 typedef struct gmlk_mock {
   gmlake_backend backend;
@@ -9052,47 +9057,39 @@ typedef struct gmlk_mock {
   gmlake_mock_desc desc;
   const gmlk_mock_costs *costs;
   gmlake_mock_census census;
-  int file;               /* -1: bookkeeping only */
-  uint64_t file_end;      /* all handles' ranges of the file lie below */
-  gmlake_result injected; /* what the running call must fail with, or OK */
-  int code;               /* the running call's error number; 0: the one that its result implies */
-  uint64_t fail_call;     /* this and the next two: as gmlake_mock_fail_at was told */
+  int file;             /* -1: bookkeeping only */
+  uint64_t file_end;    /* all handles' ranges of the file lie below */
+  gmlake_result result; /* that the running call will return, as far as it is known */
+  int code;             /* its error number; 0: the one that the result implies */
+  uint64_t fail_call;   /* this and the next two: as gmlake_mock_fail_at was told */
   gmlake_result fail_result;
   int fail_persistent;
   uint64_t now_ns; /* the stream clock */
   uint64_t last_id;
   size_t capture_count;
-  gmlk_mock_table handles, events, streams;
+  gmlk_mock_table handles, events, streams, modes;
   gmlk_mock_reservation *reservations;
   size_t reservation_count, reservation_capacity;
   gmlk_mock_queue *queues;
   size_t queue_count, queue_capacity;
-  gmlk_mock_mode *modes;
-  size_t mode_count, mode_capacity;
 } gmlk_mock;
 
-/* Each function of the table runs between gmlk_mock_enter, which locks and decides whether the call
-   must fail, and gmlk_mock_leave, which unlocks. GMLK_MOCK_RUN makes the call, and leaves. */
+/* A call of the table: gmlk_mock_enter locks, and decides whether the call must fail. Then it says
+   what it needs, and changes something only if nothing of that was missing. gmlk_mock_leave
+   unlocks and returns the result. */
 
 static int gmlk_mock_code(gmlake_result result) {
-  switch (result) {
-  case GMLAKE_OK:
-    return 0;
-  case GMLAKE_ERROR_INVALID_ARGUMENT:
-    return 1;
-  case GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY:
-    return 2;
-  case GMLAKE_ERROR_SHUTTING_DOWN:
-    return 4;
-  case GMLAKE_ERROR_DEVICE_LOST:
-    return 719;
-  case GMLAKE_ERROR_UNSUPPORTED:
-    return 801;
-  case GMLAKE_ERROR_CAPTURING:
-    return 900;
-  default:
-    return 999;
-  }
+  static const int pairs[][2] = {{GMLAKE_OK, 0},
+                                 {GMLAKE_ERROR_INVALID_ARGUMENT, 1},
+                                 {GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, 2},
+                                 {GMLAKE_ERROR_SHUTTING_DOWN, 4},
+                                 {GMLAKE_ERROR_DEVICE_LOST, 719},
+                                 {GMLAKE_ERROR_UNSUPPORTED, 801},
+                                 {GMLAKE_ERROR_CAPTURING, 900}};
+  size_t i;
+  for (i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
+    if (pairs[i][0] == (int)result) return pairs[i][1];
+  return 999;
 }
 
 static gmlk_mock *gmlk_mock_lock(void *user) {
@@ -9106,27 +9103,31 @@ static gmlk_mock *gmlk_mock_enter(void *user) {
   uint64_t call = ++mock->census.call_count, fail = mock->fail_call;
   int fails = fail && (call == fail || (call > fail && mock->fail_persistent));
   mock->code = 0;
-  mock->injected = fails ? mock->fail_result : GMLAKE_OK;
+  mock->result = fails ? mock->fail_result : GMLAKE_OK;
   return mock;
 }
 
-static gmlake_result gmlk_mock_leave(gmlk_mock *mock, gmlake_result result, int *out_code) {
-  if (result) mock->census.failed_count++;
-  *out_code = result && mock->code ? mock->code : gmlk_mock_code(result);
+/* Returns whether nothing has been missing so far; `otherwise` is the result if this is the first
+   thing that is. */
+static int gmlk_mock_need(gmlk_mock *mock, int holds, gmlake_result otherwise) {
+  if (!mock->result && !holds) mock->result = otherwise;
+  return !mock->result;
+}
+
+/* The same for a call that must name an event, or a stream, that exists. */
+static int gmlk_mock_need_named(gmlk_mock *mock, int exists) {
+  if (!mock->result && !exists) mock->code = GMLK_MOCK_CODE_INVALID_HANDLE;
+  return gmlk_mock_need(mock, exists, GMLAKE_ERROR_INVALID_ARGUMENT);
+}
+
+static gmlake_result gmlk_mock_leave(gmlk_mock *mock, uint64_t cost_ns, int *out_code) {
+  const gmlake_result result = mock->result;
+  if (result)
+    mock->census.failed_count++;
+  else
+    mock->census.modelled_ns += cost_ns;
+  *out_code = mock->code ? mock->code : gmlk_mock_code(result);
   gmlk_mutex_unlock(&mock->mutex);
-  return result;
-}
-
-#define GMLK_MOCK_RUN(mock, call) \
-  gmlk_mock_leave(mock, (mock)->injected ? (mock)->injected : (call), out_code)
-
-static gmlake_result gmlk_mock_charge(gmlk_mock *mock, uint64_t cost_ns) {
-  mock->census.modelled_ns += cost_ns;
-  return GMLAKE_OK;
-}
-
-static gmlake_result gmlk_mock_refuse(gmlk_mock *mock, gmlake_result result, int code) {
-  mock->code = code;
   return result;
 }
 
@@ -9192,7 +9193,8 @@ static void *gmlk_mock_find(const gmlk_mock_table *table, uint64_t value) {
   return slot->live && gmlk_mock_value(slot) == value ? slot : NULL;
 }
 
-/* The host's memory system. These functions return 0 if the host refuses. */
+/* The host's memory system. These functions return 0 if the host refuses. Except the first two,
+   they do nothing for a mock that is bookkeeping only. */
 
 #if defined(__linux__)
 static void *gmlk_mock_ptr(uint64_t address) { return (void *)(uintptr_t)address; }
@@ -9202,10 +9204,6 @@ static size_t gmlk_mock_page_bytes(void) { return (size_t)sysconf(_SC_PAGESIZE);
 static int gmlk_mock_host_open(gmlk_mock *mock) {
   mock->file = memfd_create("gmlake_mock", MFD_CLOEXEC);
   return mock->file >= 0 && ftruncate(mock->file, (off_t)GMLK_MOCK_FILE_MAX) == 0;
-}
-
-static void gmlk_mock_host_close(gmlk_mock *mock) {
-  if (mock->file >= 0) (void)close(mock->file);
 }
 
 /* Reserves more than is asked for, and gives back what lies on both sides of the aligned range. */
@@ -9223,38 +9221,46 @@ static int gmlk_mock_host_reserve(size_t bytes, size_t alignment, uint64_t *out_
   return 1;
 }
 
-static int gmlk_mock_host_unreserve(uint64_t address, size_t bytes) {
-  return munmap(gmlk_mock_ptr(address), bytes) == 0;
+static void gmlk_mock_host_close(const gmlk_mock *mock) {
+  if (mock->file >= 0) (void)close(mock->file);
 }
 
-static int gmlk_mock_host_map(int file, uint64_t address, size_t bytes, uint64_t offset) {
-  return mmap(gmlk_mock_ptr(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, file,
-              (off_t)offset) != MAP_FAILED;
+static int gmlk_mock_host_unreserve(const gmlk_mock *mock, uint64_t address, size_t bytes) {
+  return mock->file < 0 || munmap(gmlk_mock_ptr(address), bytes) == 0;
 }
 
-static int gmlk_mock_host_unmap(uint64_t address, size_t bytes) {
-  return mmap(gmlk_mock_ptr(address), bytes, PROT_NONE,
+static int gmlk_mock_host_map(const gmlk_mock *mock, uint64_t address, size_t bytes,
+                              uint64_t offset) {
+  return mock->file < 0 || mmap(gmlk_mock_ptr(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED,
+                                mock->file, (off_t)offset) != MAP_FAILED;
+}
+
+static int gmlk_mock_host_unmap(const gmlk_mock *mock, uint64_t address, size_t bytes) {
+  return mock->file < 0 ||
+         mmap(gmlk_mock_ptr(address), bytes, PROT_NONE,
               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
 
-static int gmlk_mock_host_access(uint64_t address, size_t bytes) {
-  return mprotect(gmlk_mock_ptr(address), bytes, PROT_READ | PROT_WRITE) == 0;
+static int gmlk_mock_host_access(const gmlk_mock *mock, uint64_t address, size_t bytes) {
+  return mock->file < 0 || mprotect(gmlk_mock_ptr(address), bytes, PROT_READ | PROT_WRITE) == 0;
 }
 
 /* Nothing will map these bytes again, so a failure costs host memory only. */
-static void gmlk_mock_host_discard(int file, uint64_t offset, size_t bytes) {
-  (void)fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes);
+static void gmlk_mock_host_discard(const gmlk_mock *mock, uint64_t offset, size_t bytes) {
+  if (mock->file >= 0)
+    (void)fallocate(mock->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
+                    (off_t)bytes);
 }
-#else /* every mock is bookkeeping only: no file can be opened, so the others are never called */
+#else /* every mock is bookkeeping only: no file can be opened */
 #define gmlk_mock_page_bytes() ((size_t)4096)
 #define gmlk_mock_host_open(mock) 0
-#define gmlk_mock_host_close(mock) ((void)0)
 #define gmlk_mock_host_reserve(bytes, alignment, out_address) 0
-#define gmlk_mock_host_unreserve(address, bytes) 0
-#define gmlk_mock_host_map(file, address, bytes, offset) 0
-#define gmlk_mock_host_unmap(address, bytes) 0
-#define gmlk_mock_host_access(address, bytes) 0
-#define gmlk_mock_host_discard(file, offset, bytes) ((void)0)
+#define gmlk_mock_host_close(mock) ((void)0)
+#define gmlk_mock_host_unreserve(mock, address, bytes) 1
+#define gmlk_mock_host_map(mock, address, bytes, offset) 1
+#define gmlk_mock_host_unmap(mock, address, bytes) 1
+#define gmlk_mock_host_access(mock, address, bytes) 1
+#define gmlk_mock_host_discard(mock, offset, bytes) ((void)0)
 #endif
 
 /* Address space. */
@@ -9288,31 +9294,29 @@ static int gmlk_mock_find_span(const gmlk_mock *mock, uint64_t address, size_t b
   return 1;
 }
 
-static uint32_t gmlk_mock_cell(const gmlk_mock_reservation *reservation, size_t granule) {
-  const uint32_t *leaf = reservation->leaves[granule / GMLK_MOCK_LEAF];
-  return leaf ? leaf[granule % GMLK_MOCK_LEAF] : 0;
+/* NULL: nothing was ever mapped near there. */
+static gmlk_mock_cell *gmlk_mock_cell_of(const gmlk_mock_reservation *reservation, size_t granule) {
+  gmlk_mock_cell *leaf = reservation->leaves[granule / GMLK_MOCK_LEAF];
+  return leaf ? &leaf[granule % GMLK_MOCK_LEAF] : NULL;
 }
 
-static void gmlk_mock_set_cells(const gmlk_mock_span *span, uint32_t value) {
+/* A new mapping, or none, which has no access. pre: gmlk_mock_ensure_leaves. */
+static void gmlk_mock_set_cells(const gmlk_mock_span *span, uint32_t handle) {
   size_t i;
   for (i = span->first; i < span->end; i++) {
-    uint32_t *leaf = span->reservation->leaves[i / GMLK_MOCK_LEAF];
-    leaf[i % GMLK_MOCK_LEAF] = value;
-    leaf[GMLK_MOCK_LEAF + i % GMLK_MOCK_LEAF] = 0; /* a new mapping has no access */
+    gmlk_mock_cell *cell = gmlk_mock_cell_of(span->reservation, i);
+    cell->handle = handle && i == span->first ? handle | GMLK_MOCK_FIRST : handle;
+    cell->devices = 0;
   }
 }
 
-/* The devices with access to a granule, a bit for each. pre: its leaf has been made. */
-static uint32_t *gmlk_mock_access(const gmlk_mock_reservation *reservation, size_t granule) {
-  return &reservation->leaves[granule / GMLK_MOCK_LEAF][GMLK_MOCK_LEAF + granule % GMLK_MOCK_LEAF];
-}
-
 static int gmlk_mock_ensure_leaves(const gmlk_mock_span *span) {
-  size_t i, leaf_bytes = 2 * GMLK_MOCK_LEAF * sizeof(uint32_t);
+  const size_t leaf_bytes = GMLK_MOCK_LEAF * sizeof(gmlk_mock_cell);
+  size_t i;
   for (i = span->first / GMLK_MOCK_LEAF; i <= (span->end - 1) / GMLK_MOCK_LEAF; i++) {
-    uint32_t **leaf = &span->reservation->leaves[i];
+    gmlk_mock_cell **leaf = &span->reservation->leaves[i];
     if (*leaf) continue;
-    *leaf = (uint32_t *)GMLAKE_MALLOC(leaf_bytes);
+    *leaf = (gmlk_mock_cell *)GMLAKE_MALLOC(leaf_bytes);
     if (!*leaf) return 0;
     memset(*leaf, 0, leaf_bytes);
   }
@@ -9325,18 +9329,23 @@ static void gmlk_mock_free_leaves(const gmlk_mock_reservation *reservation) {
   GMLAKE_FREE(reservation->leaves);
 }
 
+static uint32_t gmlk_mock_mapped_at(const gmlk_mock_span *span, size_t granule) {
+  const gmlk_mock_cell *cell = gmlk_mock_cell_of(span->reservation, granule);
+  return cell ? cell->handle : 0;
+}
+
 static int gmlk_mock_is_empty(const gmlk_mock_span *span) {
   size_t i = span->first;
-  while (i < span->end && !gmlk_mock_cell(span->reservation, i)) i++;
+  while (i < span->end && !gmlk_mock_mapped_at(span, i)) i++;
   return i == span->end;
 }
 
 /* The handle whose mapping begins at this granule; NULL: no mapping begins there. */
 static gmlk_mock_handle *gmlk_mock_mapped(const gmlk_mock *mock, const gmlk_mock_span *span,
                                           size_t granule) {
-  uint32_t cell = gmlk_mock_cell(span->reservation, granule);
-  if (!(cell & GMLK_MOCK_FIRST)) return NULL;
-  return (gmlk_mock_handle *)gmlk_mock_at(&mock->handles, (cell & ~GMLK_MOCK_FIRST) - 1);
+  const uint32_t mapped = gmlk_mock_mapped_at(span, granule);
+  if (!(mapped & GMLK_MOCK_FIRST)) return NULL;
+  return (gmlk_mock_handle *)gmlk_mock_at(&mock->handles, (mapped & ~GMLK_MOCK_FIRST) - 1);
 }
 
 /* The number of mappings if whole mappings fill the range without a hole, else 0. */
@@ -9368,162 +9377,181 @@ static int gmlk_mock_make_up(const gmlk_mock *mock, size_t bytes, size_t alignme
   return 1;
 }
 
-static gmlake_result gmlk_mock_place(const gmlk_mock *mock, size_t alignment,
-                                     gmlk_mock_reservation *added) {
-  size_t granularity = mock->desc.granularity_bytes, list_bytes;
-  int placed;
-  added->leaf_count = (added->bytes / granularity - 1) / GMLK_MOCK_LEAF + 1;
-  list_bytes = added->leaf_count * sizeof(uint32_t *);
-  added->leaves = (uint32_t **)GMLAKE_MALLOC(list_bytes);
-  if (!added->leaves) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  memset(added->leaves, 0, list_bytes);
-  if (alignment < granularity) alignment = granularity;
-  placed = mock->file < 0 ? gmlk_mock_make_up(mock, added->bytes, alignment, &added->address)
-                          : gmlk_mock_host_reserve(added->bytes, alignment, &added->address);
-  if (placed) return GMLAKE_OK;
-  GMLAKE_FREE(added->leaves);
-  return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+/* Finds the reservation's addresses, and makes its list of leaves. Returns whether it could. */
+static int gmlk_mock_place(gmlk_mock *mock, size_t alignment, gmlk_mock_reservation *added) {
+  const size_t granularity = mock->desc.granularity_bytes;
+  const size_t leaf_count = (added->bytes / granularity - 1) / GMLK_MOCK_LEAF + 1;
+  int is_placed;
+  added->leaf_count = leaf_count;
+  added->leaves = (gmlk_mock_cell **)GMLAKE_MALLOC(leaf_count * sizeof(gmlk_mock_cell *));
+  if (!gmlk_mock_need(mock, added->leaves != NULL, GMLAKE_ERROR_OUT_OF_HOST_MEMORY)) return 0;
+  memset(added->leaves, 0, leaf_count * sizeof(gmlk_mock_cell *));
+  alignment = gmlk_max(alignment, granularity);
+  is_placed = mock->file < 0 ? gmlk_mock_make_up(mock, added->bytes, alignment, &added->address)
+                             : gmlk_mock_host_reserve(added->bytes, alignment, &added->address);
+  if (!is_placed) GMLAKE_FREE(added->leaves);
+  return gmlk_mock_need(mock, is_placed, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY);
 }
 
-static gmlake_result gmlk_mock_do_reserve(gmlk_mock *mock, size_t bytes, size_t alignment,
-                                          uint64_t *out_address) {
+static gmlake_result gmlk_mock_reserve(void *user, size_t bytes, size_t alignment,
+                                       uint64_t *out_address, int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  const int is_legal =
+      bytes && bytes % mock->desc.granularity_bytes == 0 && gmlk_is_pow2(alignment);
+  const size_t room = GMLK_MOCK_RESERVED_MAX - mock->census.reserved_address_bytes;
   gmlk_mock_reservation added = {0, 0, 0, 0, NULL};
-  gmlake_result result;
-  void *grown;
-  size_t at;
-  if (!bytes || bytes % mock->desc.granularity_bytes || !gmlk_is_pow2(alignment))
-    return GMLAKE_ERROR_INVALID_ARGUMENT;
-  if (bytes > GMLK_MOCK_RESERVED_MAX - mock->census.reserved_address_bytes)
-    return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  grown = gmlk_mock_grow(mock->reservations, mock->reservation_count, &mock->reservation_capacity,
-                         sizeof(added));
-  if (!grown) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  mock->reservations = (gmlk_mock_reservation *)grown;
   added.bytes = bytes;
-  result = gmlk_mock_place(mock, alignment, &added);
-  if (result) return result;
-  at = gmlk_mock_above(mock, added.address);
-  memmove(&mock->reservations[at + 1], &mock->reservations[at],
-          (mock->reservation_count++ - at) * sizeof(added));
-  mock->reservations[at] = added;
-  mock->census.reservation_count++;
-  mock->census.reserved_address_bytes += bytes;
-  *out_address = added.address;
-  return gmlk_mock_charge(mock, mock->costs->reserve);
+  if (gmlk_mock_need(mock, is_legal, GMLAKE_ERROR_INVALID_ARGUMENT) &&
+      gmlk_mock_need(mock, bytes <= room, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY)) {
+    void *grown = gmlk_mock_grow(mock->reservations, mock->reservation_count,
+                                 &mock->reservation_capacity, sizeof(added));
+    if (grown) mock->reservations = (gmlk_mock_reservation *)grown;
+    (void)gmlk_mock_need(mock, grown != NULL, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
+  }
+  if (!mock->result && gmlk_mock_place(mock, alignment, &added)) {
+    const size_t at = gmlk_mock_above(mock, added.address);
+    memmove(&mock->reservations[at + 1], &mock->reservations[at],
+            (mock->reservation_count++ - at) * sizeof(added));
+    mock->reservations[at] = added;
+    mock->census.reservation_count++;
+    mock->census.reserved_address_bytes += bytes;
+    *out_address = added.address;
+  }
+  return gmlk_mock_leave(mock, mock->costs->reserve, out_code);
 }
 
-static gmlake_result gmlk_mock_do_unreserve(gmlk_mock *mock, uint64_t address, size_t bytes) {
-  size_t above = gmlk_mock_above(mock, address);
-  gmlk_mock_reservation *found;
-  if (!above) return GMLAKE_ERROR_INVALID_ARGUMENT;
-  found = &mock->reservations[above - 1];
-  if (found->address != address || found->bytes != bytes || found->mapping_count)
-    return GMLAKE_ERROR_INVALID_ARGUMENT;
-  if (mock->file >= 0 && !gmlk_mock_host_unreserve(address, bytes))
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  gmlk_mock_free_leaves(found);
-  memmove(found, found + 1, (mock->reservation_count-- - above) * sizeof(*found));
-  mock->census.reservation_count--;
-  mock->census.reserved_address_bytes -= bytes;
-  return gmlk_mock_charge(mock, mock->costs->unreserve);
+static gmlake_result gmlk_mock_unreserve(void *user, uint64_t address, size_t bytes,
+                                         int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  const size_t above = gmlk_mock_above(mock, address);
+  gmlk_mock_reservation *found = above ? &mock->reservations[above - 1] : NULL;
+  const int is_whole =
+      found && found->address == address && found->bytes == bytes && !found->mapping_count;
+  if (gmlk_mock_need(mock, is_whole, GMLAKE_ERROR_INVALID_ARGUMENT) &&
+      gmlk_mock_need(mock, gmlk_mock_host_unreserve(mock, address, bytes),
+                     GMLAKE_ERROR_OUT_OF_HOST_MEMORY)) {
+    gmlk_mock_free_leaves(found);
+    memmove(found, found + 1, (mock->reservation_count-- - above) * sizeof(*found));
+    mock->census.reservation_count--;
+    mock->census.reserved_address_bytes -= bytes;
+  }
+  return gmlk_mock_leave(mock, mock->costs->unreserve, out_code);
 }
 
 /* Physical memory and mappings. */
 
-static gmlake_result gmlk_mock_do_create(gmlk_mock *mock, size_t bytes, unsigned handle_types,
-                                         uint64_t *out_handle) {
-  uint64_t mib = bytes / GMLK_MIB;
-  gmlk_mock_handle *handle;
-  if (!bytes || bytes % mock->desc.granularity_bytes) return GMLAKE_ERROR_INVALID_ARGUMENT;
-  if (handle_types & ~GMLAKE_HANDLE_POSIX_FD) return GMLAKE_ERROR_UNSUPPORTED;
-  if (bytes > mock->desc.capacity_bytes - mock->census.physical_bytes ||
-      bytes > GMLK_MOCK_FILE_MAX - mock->file_end)
-    return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  handle = (gmlk_mock_handle *)gmlk_mock_take(&mock->handles);
-  if (!handle) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  handle->bytes = bytes;
-  handle->offset = mock->file_end;
-  mock->file_end += bytes;
-  mock->census.handle_count++;
-  mock->census.physical_bytes += bytes;
-  *out_handle = gmlk_mock_value(&handle->slot);
-  return gmlk_mock_charge(
-      mock, mock->costs->create + (mib > 512 ? (mib - 512) * mock->costs->create_per_mib : 0));
+static gmlake_result gmlk_mock_create(void *user, size_t bytes, unsigned handle_types,
+                                      uint64_t *out_handle, int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  const int is_whole = bytes && bytes % mock->desc.granularity_bytes == 0;
+  const int is_there = bytes <= mock->desc.capacity_bytes - mock->census.physical_bytes &&
+                       bytes <= GMLK_MOCK_FILE_MAX - mock->file_end;
+  const uint64_t mib = bytes / GMLK_MIB, more = mib > 512 ? mib - 512 : 0;
+  gmlk_mock_handle *handle = NULL;
+  if (gmlk_mock_need(mock, is_whole, GMLAKE_ERROR_INVALID_ARGUMENT) &&
+      gmlk_mock_need(mock, !(handle_types & ~GMLAKE_HANDLE_POSIX_FD), GMLAKE_ERROR_UNSUPPORTED) &&
+      gmlk_mock_need(mock, is_there, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY))
+    handle = (gmlk_mock_handle *)gmlk_mock_take(&mock->handles);
+  if (gmlk_mock_need(mock, handle != NULL, GMLAKE_ERROR_OUT_OF_HOST_MEMORY)) {
+    handle->bytes = bytes;
+    handle->offset = mock->file_end;
+    mock->file_end += bytes;
+    mock->census.handle_count++;
+    mock->census.physical_bytes += bytes;
+    *out_handle = gmlk_mock_value(&handle->slot);
+  }
+  return gmlk_mock_leave(mock, mock->costs->create + more * mock->costs->create_per_mib, out_code);
 }
 
 /* Ends the handle if it is released and no longer mapped [M1]. */
 static void gmlk_mock_reap(gmlk_mock *mock, gmlk_mock_handle *handle) {
   if (!handle->released || handle->mapping_count) return;
-  if (mock->file >= 0) gmlk_mock_host_discard(mock->file, handle->offset, handle->bytes);
+  gmlk_mock_host_discard(mock, handle->offset, handle->bytes);
   mock->census.physical_bytes -= handle->bytes;
   gmlk_mock_put(&mock->handles, &handle->slot);
 }
 
-static gmlake_result gmlk_mock_do_release(gmlk_mock *mock, uint64_t value) {
+static gmlake_result gmlk_mock_release(void *user, uint64_t value, int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
   gmlk_mock_handle *handle = (gmlk_mock_handle *)gmlk_mock_find(&mock->handles, value);
-  uint64_t mib;
-  if (!handle) return GMLAKE_ERROR_INVALID_ARGUMENT;
-  mib = handle->bytes / GMLK_MIB;
-  handle->released = 1;
-  handle->slot.generation++; /* the value is stale from now on, mapped or not */
-  mock->census.handle_count--;
-  gmlk_mock_reap(mock, handle);
-  return gmlk_mock_charge(mock, mock->costs->release + mib * mock->costs->release_per_gib / 1024);
-}
-
-static gmlake_result gmlk_mock_do_map(gmlk_mock *mock, uint64_t address, size_t bytes,
-                                      uint64_t value) {
-  gmlk_mock_handle *handle = (gmlk_mock_handle *)gmlk_mock_find(&mock->handles, value);
-  gmlk_mock_span span;
-  if (!handle || !gmlk_mock_find_span(mock, address, bytes, &span))
-    return GMLAKE_ERROR_INVALID_ARGUMENT;
-  if (bytes != handle->bytes) return GMLAKE_ERROR_UNSUPPORTED;
-  if (!gmlk_mock_is_empty(&span)) return GMLAKE_ERROR_INVALID_ARGUMENT;
-  if (!gmlk_mock_ensure_leaves(&span)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (mock->file >= 0 && !gmlk_mock_host_map(mock->file, address, bytes, handle->offset))
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  gmlk_mock_set_cells(&span, handle->slot.index + 1);
-  span.end = span.first + 1;
-  gmlk_mock_set_cells(&span, (handle->slot.index + 1) | GMLK_MOCK_FIRST);
-  handle->mapping_count++;
-  span.reservation->mapping_count++;
-  mock->census.mapping_count++;
-  return gmlk_mock_charge(mock, mock->costs->map);
-}
-
-static gmlake_result gmlk_mock_do_unmap(gmlk_mock *mock, uint64_t address, size_t bytes) {
-  gmlk_mock_span span;
-  size_t count = gmlk_mock_count_mappings(mock, address, bytes, &span), i;
-  if (!count) return GMLAKE_ERROR_INVALID_ARGUMENT;
-  if (mock->file >= 0 && !gmlk_mock_host_unmap(address, bytes))
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  for (i = span.first; i < span.end;) {
-    gmlk_mock_handle *handle = gmlk_mock_mapped(mock, &span, i);
-    i += handle->bytes / mock->desc.granularity_bytes;
-    handle->mapping_count--;
+  const uint64_t mib = handle ? handle->bytes / GMLK_MIB : 0;
+  if (gmlk_mock_need(mock, handle != NULL, GMLAKE_ERROR_INVALID_ARGUMENT)) {
+    handle->released = 1;
+    handle->slot.generation++; /* the value is stale from now on, mapped or not */
+    mock->census.handle_count--;
     gmlk_mock_reap(mock, handle);
   }
-  gmlk_mock_set_cells(&span, 0);
-  span.reservation->mapping_count -= count;
-  mock->census.mapping_count -= count;
-  return gmlk_mock_charge(mock, (uint64_t)count * mock->costs->unmap);
+  return gmlk_mock_leave(mock, mock->costs->release + mib * mock->costs->release_per_gib / 1024,
+                         out_code);
 }
 
-static gmlake_result gmlk_mock_do_set_access(gmlk_mock *mock, uint64_t address, size_t bytes,
-                                             const int *peers, size_t peer_count) {
+static gmlake_result gmlk_mock_map(void *user, uint64_t address, size_t bytes, uint64_t value,
+                                   int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  gmlk_mock_handle *handle = (gmlk_mock_handle *)gmlk_mock_find(&mock->handles, value);
   gmlk_mock_span span;
-  size_t count = gmlk_mock_count_mappings(mock, address, bytes, &span), i;
+  const int is_found = handle && gmlk_mock_find_span(mock, address, bytes, &span);
+  if (gmlk_mock_need(mock, is_found, GMLAKE_ERROR_INVALID_ARGUMENT) &&
+      gmlk_mock_need(mock, bytes == handle->bytes, GMLAKE_ERROR_UNSUPPORTED) &&
+      gmlk_mock_need(mock, gmlk_mock_is_empty(&span), GMLAKE_ERROR_INVALID_ARGUMENT) &&
+      gmlk_mock_need(mock,
+                     gmlk_mock_ensure_leaves(&span) &&
+                         gmlk_mock_host_map(mock, address, bytes, handle->offset),
+                     GMLAKE_ERROR_OUT_OF_HOST_MEMORY)) {
+    gmlk_mock_set_cells(&span, handle->slot.index + 1);
+    handle->mapping_count++;
+    span.reservation->mapping_count++;
+    mock->census.mapping_count++;
+  }
+  return gmlk_mock_leave(mock, mock->costs->map, out_code);
+}
+
+static gmlake_result gmlk_mock_unmap(void *user, uint64_t address, size_t bytes, int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  gmlk_mock_span span;
+  const size_t count = gmlk_mock_count_mappings(mock, address, bytes, &span);
+  size_t i;
+  if (gmlk_mock_need(mock, count > 0, GMLAKE_ERROR_INVALID_ARGUMENT) &&
+      gmlk_mock_need(mock, gmlk_mock_host_unmap(mock, address, bytes),
+                     GMLAKE_ERROR_OUT_OF_HOST_MEMORY)) {
+    for (i = span.first; i < span.end;) {
+      gmlk_mock_handle *handle = gmlk_mock_mapped(mock, &span, i);
+      i += handle->bytes / mock->desc.granularity_bytes;
+      handle->mapping_count--;
+      gmlk_mock_reap(mock, handle);
+    }
+    gmlk_mock_set_cells(&span, 0);
+    span.reservation->mapping_count -= count;
+    mock->census.mapping_count -= count;
+  }
+  return gmlk_mock_leave(mock, (uint64_t)count * mock->costs->unmap, out_code);
+}
+
+/* The devices as bits, number 0 among them; 0: they are not what set_access takes. */
+static uint32_t gmlk_mock_devices(const gmlk_mock *mock, const int *peers, size_t peer_count) {
   uint32_t devices = 1;
-  if (!count || (peer_count && !peers)) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  size_t i;
+  if (peer_count && !peers) return 0;
   for (i = 0; i < peer_count; i++) {
-    if (peers[i] < 0 || peers[i] >= mock->desc.device_count || (devices >> peers[i] & 1))
-      return GMLAKE_ERROR_INVALID_ARGUMENT;
+    if (peers[i] < 0 || peers[i] >= mock->desc.device_count || (devices >> peers[i] & 1)) return 0;
     devices |= (uint32_t)1 << peers[i];
   }
-  if (mock->file >= 0 && !gmlk_mock_host_access(address, bytes))
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  for (i = span.first; i < span.end; i++) *gmlk_mock_access(span.reservation, i) |= devices;
-  return gmlk_mock_charge(mock, (uint64_t)count * mock->costs->set_access);
+  return devices;
+}
+
+static gmlake_result gmlk_mock_set_access(void *user, uint64_t address, size_t bytes,
+                                          const int *peers, size_t peer_count, int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  const uint32_t devices = gmlk_mock_devices(mock, peers, peer_count);
+  gmlk_mock_span span;
+  const size_t count = gmlk_mock_count_mappings(mock, address, bytes, &span);
+  size_t i;
+  if (gmlk_mock_need(mock, count && devices, GMLAKE_ERROR_INVALID_ARGUMENT) &&
+      gmlk_mock_need(mock, gmlk_mock_host_access(mock, address, bytes),
+                     GMLAKE_ERROR_OUT_OF_HOST_MEMORY))
+    for (i = span.first; i < span.end; i++)
+      gmlk_mock_cell_of(span.reservation, i)->devices |= devices;
+  return gmlk_mock_leave(mock, (uint64_t)count * mock->costs->set_access, out_code);
 }
 
 /* Streams: queues of work that completes in order. */
@@ -9532,21 +9560,23 @@ static gmlk_mock_work *gmlk_mock_work_at(const gmlk_mock_queue *queue, uint64_t 
   return &queue->ring[sequence & (queue->capacity - 1)];
 }
 
-static int gmlk_mock_work_is_done(const gmlk_mock *mock, const gmlk_mock_queue *queue,
-                                  uint64_t sequence) {
-  const gmlk_mock_work *work = gmlk_mock_work_at(queue, sequence);
-  if (work->awaited_sequence)
-    return work->awaited_sequence <= mock->queues[work->awaited_queue].done;
-  if (sequence <= queue->forced) return 1;
-  return !work->held && work->due_ns <= mock->now_ns;
-}
-
-/* Completes the work that can complete. Returns whether there was any. */
+/* Completes the work that can complete. Wanted work that has to wait makes what it waits for wanted,
+   too. Returns whether anything has changed. */
 static int gmlk_mock_advance(const gmlk_mock *mock, gmlk_mock_queue *queue) {
-  uint64_t before = queue->done;
-  while (queue->done < queue->last && gmlk_mock_work_is_done(mock, queue, queue->done + 1))
-    queue->done++;
-  return queue->done != before;
+  int has_moved = 0;
+  for (; queue->done < queue->last; queue->done++, has_moved = 1) {
+    const uint64_t next = queue->done + 1;
+    const gmlk_mock_work *work = gmlk_mock_work_at(queue, next);
+    gmlk_mock_queue *awaited = &mock->queues[work->awaited_queue];
+    const int is_wanted = next <= queue->wanted;
+    const int is_due =
+        is_wanted || next <= queue->forced || (!work->held && work->due_ns <= mock->now_ns);
+    if (work->awaited_sequence ? work->awaited_sequence <= awaited->done : is_due) continue;
+    if (!is_wanted || work->awaited_sequence <= awaited->wanted) break;
+    awaited->wanted = work->awaited_sequence;
+    return 1;
+  }
+  return has_moved;
 }
 
 /* The same for all queues, until nothing more completes. */
@@ -9557,33 +9587,6 @@ static void gmlk_mock_settle(const gmlk_mock *mock) {
     moved = 0;
     for (i = 0; i < mock->queue_count; i++) moved |= gmlk_mock_advance(mock, &mock->queues[i]);
   } while (moved);
-}
-
-/* Marks what the queue's wanted work waits for as wanted, too. Returns whether it looked at any. */
-static int gmlk_mock_want(const gmlk_mock *mock, gmlk_mock_queue *queue) {
-  int moved = queue->cursor < queue->wanted;
-  while (queue->cursor < queue->wanted) {
-    const gmlk_mock_work *work = gmlk_mock_work_at(queue, ++queue->cursor);
-    gmlk_mock_queue *awaited = &mock->queues[work->awaited_queue];
-    if (work->awaited_sequence > awaited->wanted) awaited->wanted = work->awaited_sequence;
-  }
-  return moved;
-}
-
-/* Completes the work of this sequence, all before it in its queue, and all that they wait for. */
-static void gmlk_mock_force(const gmlk_mock *mock, size_t index, uint64_t sequence) {
-  gmlk_mock_queue *queues = mock->queues;
-  size_t i;
-  int moved;
-  for (i = 0; i < mock->queue_count; i++) queues[i].wanted = queues[i].cursor = queues[i].done;
-  queues[index].wanted = sequence;
-  do {
-    moved = 0;
-    for (i = 0; i < mock->queue_count; i++) moved |= gmlk_mock_want(mock, &queues[i]);
-  } while (moved);
-  for (i = 0; i < mock->queue_count; i++)
-    if (queues[i].forced < queues[i].wanted) queues[i].forced = queues[i].wanted;
-  gmlk_mock_settle(mock);
 }
 
 static int gmlk_mock_push(gmlk_mock_queue *queue, const gmlk_mock_work *work) {
@@ -9644,65 +9647,71 @@ static gmlake_result gmlk_mock_add_stream(gmlk_mock *mock, gmlake_stream *out_st
 
 /* Captures. */
 
-/* Index of this thread's entry in modes; mode_count: it has none, so it is in mode 0, global. */
-static size_t gmlk_mock_find_mode(const gmlk_mock *mock) {
-  uintptr_t thread = gmlk_thread_id();
-  size_t i = 0;
-  while (i < mock->mode_count && mock->modes[i].thread != thread) i++;
-  return i;
-}
-
-static int gmlk_mock_mode_of(const gmlk_mock *mock, size_t index) {
-  return index < mock->mode_count ? mock->modes[index].mode : 0;
-}
-
-static gmlake_result gmlk_mock_do_exchange(gmlk_mock *mock, int *mode) {
-  size_t at = gmlk_mock_find_mode(mock);
-  int former = gmlk_mock_mode_of(mock, at);
-  if (*mode < 0 || *mode > GMLK_RELAXED) return GMLAKE_ERROR_INVALID_ARGUMENT;
-  if (*mode) {
-    void *grown = gmlk_mock_grow(mock->modes, at, &mock->mode_capacity, sizeof(gmlk_mock_mode));
-    if (!grown) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-    mock->modes = (gmlk_mock_mode *)grown;
-    if (at == mock->mode_count) mock->mode_count++;
-    mock->modes[at].thread = gmlk_thread_id();
-    mock->modes[at].mode = *mode;
-  } else if (at < mock->mode_count) {
-    mock->modes[at] = mock->modes[--mock->mode_count];
+/* NULL: this thread is in mode 0, global. */
+static gmlk_mock_mode *gmlk_mock_own_mode(const gmlk_mock *mock) {
+  const uintptr_t thread = gmlk_thread_id();
+  size_t i;
+  for (i = 0; i < mock->modes.count; i++) {
+    gmlk_mock_mode *mode = (gmlk_mock_mode *)gmlk_mock_at(&mock->modes, i);
+    if (mode->slot.live && mode->thread == thread) return mode;
   }
-  *mode = former;
-  return gmlk_mock_charge(mock, mock->costs->capture_exchange);
+  return NULL;
+}
+
+static gmlake_result gmlk_mock_capture_exchange(void *user, int *mode, int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  gmlk_mock_mode *own = gmlk_mock_own_mode(mock);
+  const int former = own ? own->mode : 0;
+  if (gmlk_mock_need(mock, *mode >= 0 && *mode <= GMLK_RELAXED, GMLAKE_ERROR_INVALID_ARGUMENT) &&
+      *mode != former) {
+    if (!own) own = (gmlk_mock_mode *)gmlk_mock_take(&mock->modes);
+    if (gmlk_mock_need(mock, own != NULL, GMLAKE_ERROR_OUT_OF_HOST_MEMORY)) {
+      own->thread = gmlk_thread_id();
+      own->mode = *mode;
+      if (!*mode) gmlk_mock_put(&mock->modes, &own->slot);
+      *mode = former;
+    }
+  }
+  return gmlk_mock_leave(mock, mock->costs->capture_exchange, out_code);
 }
 
 /* For calls that ask whether work is complete. During a capture they are forbidden to each thread
    in mode 0, and in mode 1 to the thread that captures; they spoil the captures concerned. */
-static gmlake_result gmlk_mock_check_looking(const gmlk_mock *mock) {
-  gmlake_result result = GMLAKE_OK;
-  uintptr_t thread = gmlk_thread_id();
+static int gmlk_mock_may_look(gmlk_mock *mock) {
+  const uintptr_t thread = gmlk_thread_id();
+  const gmlk_mock_mode *own;
   size_t i;
-  int mode;
-  if (!mock->capture_count) return GMLAKE_OK;
-  mode = gmlk_mock_mode_of(mock, gmlk_mock_find_mode(mock));
-  for (i = 0; mode < GMLK_RELAXED && i < mock->queue_count; i++) {
+  if (mock->result || !mock->capture_count) return !mock->result;
+  own = gmlk_mock_own_mode(mock);
+  for (i = 0; (!own || own->mode < GMLK_RELAXED) && i < mock->queue_count; i++) {
     gmlk_mock_queue *queue = &mock->queues[i];
-    if (!queue->capturing || (mode == 1 && queue->capture_thread != thread)) continue;
+    if (!queue->capturing || (own && queue->capture_thread != thread)) continue;
     queue->spoilt = 1;
-    result = GMLAKE_ERROR_CAPTURING;
+    mock->result = GMLAKE_ERROR_CAPTURING;
   }
-  return result;
+  return !mock->result;
+}
+
+static void gmlk_mock_spoil_all(const gmlk_mock *mock) {
+  size_t i;
+  for (i = 0; i < mock->queue_count; i++) mock->queues[i].spoilt = mock->queues[i].capturing;
 }
 
 /* For calls that queue work. In every mode they are forbidden on a stream that is captured, and on
-   the legacy stream while another is captured; they spoil the captures concerned. */
-static gmlake_result gmlk_mock_check_queueing(gmlk_mock *mock, gmlk_mock_queue *queue, int code) {
-  size_t i;
-  if (!queue->capturing && (queue != mock->queues || !mock->capture_count)) return GMLAKE_OK;
-  if (!queue->capturing) code = GMLK_MOCK_CODE_CAPTURE_IMPLICIT;
-  if (queue->spoilt) code = GMLK_MOCK_CODE_CAPTURE_INVALIDATED;
-  for (i = 0; i < mock->queue_count; i++)
-    if (queue == mock->queues || queue == &mock->queues[i])
-      mock->queues[i].spoilt = mock->queues[i].capturing;
-  return gmlk_mock_refuse(mock, GMLAKE_ERROR_CAPTURING, code);
+   the legacy stream while another is captured; they spoil the captures concerned. `code` is the
+   driver's number for the first call that spoils a capture, 0: the usual one. */
+static int gmlk_mock_may_queue(gmlk_mock *mock, gmlk_mock_queue *queue, int code) {
+  const int is_legacy = queue == mock->queues;
+  if (mock->result || !(is_legacy ? mock->capture_count > 0 : queue->capturing))
+    return !mock->result;
+  mock->result = GMLAKE_ERROR_CAPTURING;
+  mock->code = queue->spoilt ? GMLK_MOCK_CODE_CAPTURE_INVALIDATED : code;
+  if (is_legacy) {
+    mock->code = GMLK_MOCK_CODE_CAPTURE_IMPLICIT;
+    gmlk_mock_spoil_all(mock);
+  }
+  queue->spoilt = queue->capturing;
+  return 0;
 }
 
 static void gmlk_mock_stop_capture(gmlk_mock *mock, gmlk_mock_queue *queue) {
@@ -9712,243 +9721,149 @@ static void gmlk_mock_stop_capture(gmlk_mock *mock, gmlk_mock_queue *queue) {
 
 /* Events. */
 
-static gmlk_mock_event *gmlk_mock_find_event(gmlk_mock *mock, const void *value) {
-  gmlk_mock_event *event =
-      (gmlk_mock_event *)gmlk_mock_find(&mock->events, (uint64_t)(uintptr_t)value);
-  if (!event) mock->code = GMLK_MOCK_CODE_INVALID_HANDLE;
-  return event;
+static gmlk_mock_event *gmlk_mock_find_event(const gmlk_mock *mock, const void *value) {
+  return (gmlk_mock_event *)gmlk_mock_find(&mock->events, (uint64_t)(uintptr_t)value);
 }
 
 static int gmlk_mock_event_is_done(const gmlk_mock *mock, const gmlk_mock_event *event) {
   return event->sequence <= mock->queues[event->queue].done;
 }
 
-static gmlake_result gmlk_mock_do_event_create(gmlk_mock *mock, void **out_event) {
-  gmlk_mock_event *event = (gmlk_mock_event *)gmlk_mock_take(&mock->events);
-  if (!event) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  mock->census.event_count++;
-  *out_event = (void *)(uintptr_t)gmlk_mock_value(&event->slot);
-  return gmlk_mock_charge(mock, mock->costs->event_create);
+/* For calls that ask for an event's completion, or wait for it. */
+static int gmlk_mock_need_recorded(gmlk_mock *mock, const gmlk_mock_event *event) {
+  return gmlk_mock_need_named(mock, event != NULL) &&
+         gmlk_mock_need(mock, event->sequence != 0, GMLAKE_ERROR_INVALID_ARGUMENT);
 }
 
-static gmlake_result gmlk_mock_do_event_destroy(gmlk_mock *mock, const void *value) {
-  gmlk_mock_event *event = gmlk_mock_find_event(mock, value);
-  if (!event) return GMLAKE_ERROR_INVALID_ARGUMENT;
-  gmlk_mock_put(&mock->events, &event->slot);
-  mock->census.event_count--;
-  return gmlk_mock_charge(mock, mock->costs->event_destroy);
-}
-
-static gmlake_result gmlk_mock_do_event_record(gmlk_mock *mock, const void *value,
-                                               gmlake_stream stream) {
-  gmlk_mock_event *event = gmlk_mock_find_event(mock, value);
-  gmlk_mock_queue *queue = gmlk_mock_find_queue(mock, stream);
-  gmlk_mock_work work = {0, 0, 0, 0};
-  gmlake_result result;
-  if (!event || !queue)
-    return gmlk_mock_refuse(mock, GMLAKE_ERROR_INVALID_ARGUMENT, GMLK_MOCK_CODE_INVALID_HANDLE);
-  result = gmlk_mock_check_queueing(mock, queue, 0);
-  if (result) return result;
-  work.held = queue->held || queue->lag_ns == UINT64_MAX;
-  work.due_ns =
-      queue->lag_ns > UINT64_MAX - mock->now_ns ? UINT64_MAX : mock->now_ns + queue->lag_ns;
-  if (!gmlk_mock_push(queue, &work)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  event->queue = (size_t)(queue - mock->queues);
-  event->sequence = queue->last;
-  (void)gmlk_mock_advance(mock, queue);
-  return gmlk_mock_charge(mock, mock->costs->event_record);
-}
-
-static gmlake_result gmlk_mock_do_stream_wait(gmlk_mock *mock, gmlake_stream stream,
-                                              const void *value) {
-  const gmlk_mock_event *event = gmlk_mock_find_event(mock, value);
-  gmlk_mock_queue *queue = gmlk_mock_find_queue(mock, stream);
-  gmlk_mock_work work = {0, 0, 0, 0};
-  gmlake_result result;
-  if (!event || !queue)
-    return gmlk_mock_refuse(mock, GMLAKE_ERROR_INVALID_ARGUMENT, GMLK_MOCK_CODE_INVALID_HANDLE);
-  if (!event->sequence) return GMLAKE_ERROR_INVALID_ARGUMENT;
-  result = gmlk_mock_check_queueing(mock, queue, GMLK_MOCK_CODE_CAPTURE_ISOLATION);
-  if (result) return result;
-  work.awaited_queue = event->queue;
-  work.awaited_sequence = event->sequence;
-  if (!gmlk_mock_event_is_done(mock, event) && !gmlk_mock_push(queue, &work))
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  return gmlk_mock_charge(mock, mock->costs->stream_wait);
-}
-
-static gmlake_result gmlk_mock_do_event_query(gmlk_mock *mock, const void *value, int *out_done) {
-  const gmlk_mock_event *event = gmlk_mock_find_event(mock, value);
-  gmlake_result result;
-  if (!event || !event->sequence) return GMLAKE_ERROR_INVALID_ARGUMENT;
-  result = gmlk_mock_check_looking(mock);
-  if (result) return result;
-  *out_done = gmlk_mock_event_is_done(mock, event);
-  return gmlk_mock_charge(mock, mock->costs->event_query);
-}
-
-static gmlake_result gmlk_mock_do_event_wait(gmlk_mock *mock, const void *value) {
-  const gmlk_mock_event *event = gmlk_mock_find_event(mock, value);
-  gmlake_result result;
-  if (!event || !event->sequence) return GMLAKE_ERROR_INVALID_ARGUMENT;
-  result = gmlk_mock_check_looking(mock);
-  if (result) return result;
-  if (!gmlk_mock_event_is_done(mock, event)) {
-    mock->census.host_wait_count++;
-    gmlk_mock_force(mock, event->queue, event->sequence);
+static gmlake_result gmlk_mock_event_create(void *user, void **out_event, int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  gmlk_mock_event *event = NULL;
+  if (!mock->result) event = (gmlk_mock_event *)gmlk_mock_take(&mock->events);
+  if (gmlk_mock_need(mock, event != NULL, GMLAKE_ERROR_OUT_OF_HOST_MEMORY)) {
+    mock->census.event_count++;
+    *out_event = (void *)(uintptr_t)gmlk_mock_value(&event->slot);
   }
-  return gmlk_mock_charge(mock, mock->costs->event_wait);
+  return gmlk_mock_leave(mock, mock->costs->event_create, out_code);
+}
+
+static gmlake_result gmlk_mock_event_destroy(void *user, void *value, int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  gmlk_mock_event *event = gmlk_mock_find_event(mock, value);
+  if (gmlk_mock_need_named(mock, event != NULL)) {
+    gmlk_mock_put(&mock->events, &event->slot);
+    mock->census.event_count--;
+  }
+  return gmlk_mock_leave(mock, mock->costs->event_destroy, out_code);
+}
+
+static gmlake_result gmlk_mock_event_record(void *user, void *value, gmlake_stream stream,
+                                            int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  gmlk_mock_event *event = gmlk_mock_find_event(mock, value);
+  gmlk_mock_queue *queue = gmlk_mock_find_queue(mock, stream);
+  gmlk_mock_work work = {0, 0, 0, 0};
+  if (gmlk_mock_need_named(mock, event && queue) && gmlk_mock_may_queue(mock, queue, 0)) {
+    work.held = queue->held || queue->lag_ns == UINT64_MAX;
+    work.due_ns =
+        queue->lag_ns > UINT64_MAX - mock->now_ns ? UINT64_MAX : mock->now_ns + queue->lag_ns;
+    if (gmlk_mock_need(mock, gmlk_mock_push(queue, &work), GMLAKE_ERROR_OUT_OF_HOST_MEMORY)) {
+      event->queue = (size_t)(queue - mock->queues);
+      event->sequence = queue->last;
+      (void)gmlk_mock_advance(mock, queue);
+    }
+  }
+  return gmlk_mock_leave(mock, mock->costs->event_record, out_code);
+}
+
+static gmlake_result gmlk_mock_event_query(void *user, void *value, int *out_done, int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  const gmlk_mock_event *event = gmlk_mock_find_event(mock, value);
+  if (gmlk_mock_need_recorded(mock, event) && gmlk_mock_may_look(mock))
+    *out_done = gmlk_mock_event_is_done(mock, event);
+  return gmlk_mock_leave(mock, mock->costs->event_query, out_code);
+}
+
+static gmlake_result gmlk_mock_event_wait(void *user, void *value, int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  const gmlk_mock_event *event = gmlk_mock_find_event(mock, value);
+  if (gmlk_mock_need_recorded(mock, event) && gmlk_mock_may_look(mock) &&
+      !gmlk_mock_event_is_done(mock, event)) {
+    mock->census.host_wait_count++;
+    mock->queues[event->queue].wanted = event->sequence;
+    gmlk_mock_settle(mock);
+  }
+  return gmlk_mock_leave(mock, mock->costs->event_wait, out_code);
+}
+
+static gmlake_result gmlk_mock_stream_wait(void *user, gmlake_stream stream, void *value,
+                                           int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  const gmlk_mock_event *event = gmlk_mock_find_event(mock, value);
+  gmlk_mock_queue *queue = gmlk_mock_find_queue(mock, stream);
+  gmlk_mock_work work = {0, 0, 0, 0};
+  if (gmlk_mock_need_named(mock, queue != NULL) && gmlk_mock_need_recorded(mock, event) &&
+      gmlk_mock_may_queue(mock, queue, GMLK_MOCK_CODE_CAPTURE_ISOLATION) &&
+      !gmlk_mock_event_is_done(mock, event)) {
+    work.awaited_queue = event->queue;
+    work.awaited_sequence = event->sequence;
+    (void)gmlk_mock_need(mock, gmlk_mock_push(queue, &work), GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
+  }
+  return gmlk_mock_leave(mock, mock->costs->stream_wait, out_code);
 }
 
 /* Refused while the stream is captured, though a driver might answer: the lake must not ask. */
-static gmlake_result gmlk_mock_do_stream_id(gmlk_mock *mock, gmlake_stream stream,
-                                            uint64_t *out_id) {
+static gmlake_result gmlk_mock_stream_id(void *user, gmlake_stream stream, uint64_t *out_id,
+                                         int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
   const gmlk_mock_stream *found = gmlk_mock_find_stream(mock, stream);
-  if (!found)
-    return gmlk_mock_refuse(mock, GMLAKE_ERROR_INVALID_ARGUMENT, GMLK_MOCK_CODE_INVALID_HANDLE);
-  if (mock->queues[found->queue].capturing) {
-    mock->queues[found->queue].spoilt = 1;
-    return GMLAKE_ERROR_CAPTURING;
+  if (gmlk_mock_need_named(mock, found != NULL)) {
+    gmlk_mock_queue *queue = &mock->queues[found->queue];
+    queue->spoilt = queue->capturing;
+    if (gmlk_mock_need(mock, !queue->capturing, GMLAKE_ERROR_CAPTURING)) *out_id = found->id;
   }
-  *out_id = found->id;
-  return GMLAKE_OK;
+  return gmlk_mock_leave(mock, 0, out_code);
 }
 
 /* Like the driver, refuses in every mode while a stream is captured, and spoils the capture. */
-static gmlake_result gmlk_mock_do_device_wait(gmlk_mock *mock) {
+static gmlake_result gmlk_mock_device_wait(void *user, int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
   size_t i;
   int is_done = 1;
-  for (i = 0; i < mock->queue_count; i++) {
-    if (mock->queues[i].capturing) mock->queues[i].spoilt = 1;
-    is_done &= mock->queues[i].done == mock->queues[i].last;
+  if (!mock->result) gmlk_mock_spoil_all(mock);
+  if (gmlk_mock_need(mock, !mock->capture_count, GMLAKE_ERROR_CAPTURING)) {
+    for (i = 0; i < mock->queue_count; i++) {
+      is_done &= mock->queues[i].done == mock->queues[i].last;
+      mock->queues[i].wanted = mock->queues[i].last;
+    }
+    mock->census.host_wait_count += !is_done;
+    gmlk_mock_settle(mock);
   }
-  if (mock->capture_count) return GMLAKE_ERROR_CAPTURING;
-  mock->census.host_wait_count += !is_done;
-  for (i = 0; i < mock->queue_count; i++) gmlk_mock_force(mock, i, mock->queues[i].last);
-  return gmlk_mock_charge(mock, mock->costs->event_wait);
+  return gmlk_mock_leave(mock, mock->costs->event_wait, out_code);
 }
-
-static gmlake_result gmlk_mock_do_get_properties(const gmlk_mock *mock,
-                                                 gmlake_device_properties *out) {
-  memset(out, 0, sizeof(*out));
-  out->device_bytes = mock->desc.capacity_bytes;
-  out->granularity_bytes = mock->desc.granularity_bytes;
-  out->handle_types = GMLAKE_HANDLE_POSIX_FD;
-  out->is_host_memory = mock->file >= 0;
-  out->device_count = mock->desc.device_count;
-  memcpy(out->name, "gmlake mock", sizeof("gmlake mock"));
-  return GMLAKE_OK;
-}
-
-static gmlake_result gmlk_mock_do_get_memory_info(gmlk_mock *mock, size_t *out_free_bytes,
-                                                  size_t *out_total_bytes) {
-  *out_free_bytes = mock->desc.capacity_bytes - mock->census.physical_bytes;
-  *out_total_bytes = mock->desc.capacity_bytes;
-  return gmlk_mock_charge(mock, mock->costs->memory_info);
-}
-
-/* The table. */
 
 static gmlake_result gmlk_mock_get_properties(void *user, gmlake_device_properties *out,
                                               int *out_code) {
   gmlk_mock *mock = gmlk_mock_enter(user);
-  return GMLK_MOCK_RUN(mock, gmlk_mock_do_get_properties(mock, out));
+  if (!mock->result) {
+    memset(out, 0, sizeof(*out));
+    out->device_bytes = mock->desc.capacity_bytes;
+    out->granularity_bytes = mock->desc.granularity_bytes;
+    out->handle_types = GMLAKE_HANDLE_POSIX_FD;
+    out->is_host_memory = mock->file >= 0;
+    out->device_count = mock->desc.device_count;
+    memcpy(out->name, "gmlake mock", sizeof("gmlake mock"));
+  }
+  return gmlk_mock_leave(mock, 0, out_code);
 }
 
 static gmlake_result gmlk_mock_get_memory_info(void *user, size_t *out_free_bytes,
                                                size_t *out_total_bytes, int *out_code) {
   gmlk_mock *mock = gmlk_mock_enter(user);
-  return GMLK_MOCK_RUN(mock, gmlk_mock_do_get_memory_info(mock, out_free_bytes, out_total_bytes));
-}
-
-static gmlake_result gmlk_mock_reserve(void *user, size_t bytes, size_t alignment,
-                                       uint64_t *out_address, int *out_code) {
-  gmlk_mock *mock = gmlk_mock_enter(user);
-  return GMLK_MOCK_RUN(mock, gmlk_mock_do_reserve(mock, bytes, alignment, out_address));
-}
-
-static gmlake_result gmlk_mock_unreserve(void *user, uint64_t address, size_t bytes,
-                                         int *out_code) {
-  gmlk_mock *mock = gmlk_mock_enter(user);
-  return GMLK_MOCK_RUN(mock, gmlk_mock_do_unreserve(mock, address, bytes));
-}
-
-static gmlake_result gmlk_mock_create(void *user, size_t bytes, unsigned handle_types,
-                                      uint64_t *out_handle, int *out_code) {
-  gmlk_mock *mock = gmlk_mock_enter(user);
-  return GMLK_MOCK_RUN(mock, gmlk_mock_do_create(mock, bytes, handle_types, out_handle));
-}
-
-static gmlake_result gmlk_mock_release(void *user, uint64_t handle, int *out_code) {
-  gmlk_mock *mock = gmlk_mock_enter(user);
-  return GMLK_MOCK_RUN(mock, gmlk_mock_do_release(mock, handle));
-}
-
-static gmlake_result gmlk_mock_map(void *user, uint64_t address, size_t bytes, uint64_t handle,
-                                   int *out_code) {
-  gmlk_mock *mock = gmlk_mock_enter(user);
-  return GMLK_MOCK_RUN(mock, gmlk_mock_do_map(mock, address, bytes, handle));
-}
-
-static gmlake_result gmlk_mock_unmap(void *user, uint64_t address, size_t bytes, int *out_code) {
-  gmlk_mock *mock = gmlk_mock_enter(user);
-  return GMLK_MOCK_RUN(mock, gmlk_mock_do_unmap(mock, address, bytes));
-}
-
-static gmlake_result gmlk_mock_set_access(void *user, uint64_t address, size_t bytes,
-                                          const int *peer_devices, size_t peer_count,
-                                          int *out_code) {
-  gmlk_mock *mock = gmlk_mock_enter(user);
-  return GMLK_MOCK_RUN(mock,
-                       gmlk_mock_do_set_access(mock, address, bytes, peer_devices, peer_count));
-}
-
-static gmlake_result gmlk_mock_event_create(void *user, void **out_event, int *out_code) {
-  gmlk_mock *mock = gmlk_mock_enter(user);
-  return GMLK_MOCK_RUN(mock, gmlk_mock_do_event_create(mock, out_event));
-}
-
-static gmlake_result gmlk_mock_event_destroy(void *user, void *event, int *out_code) {
-  gmlk_mock *mock = gmlk_mock_enter(user);
-  return GMLK_MOCK_RUN(mock, gmlk_mock_do_event_destroy(mock, event));
-}
-
-static gmlake_result gmlk_mock_event_record(void *user, void *event, gmlake_stream stream,
-                                            int *out_code) {
-  gmlk_mock *mock = gmlk_mock_enter(user);
-  return GMLK_MOCK_RUN(mock, gmlk_mock_do_event_record(mock, event, stream));
-}
-
-static gmlake_result gmlk_mock_event_query(void *user, void *event, int *out_done, int *out_code) {
-  gmlk_mock *mock = gmlk_mock_enter(user);
-  return GMLK_MOCK_RUN(mock, gmlk_mock_do_event_query(mock, event, out_done));
-}
-
-static gmlake_result gmlk_mock_event_wait(void *user, void *event, int *out_code) {
-  gmlk_mock *mock = gmlk_mock_enter(user);
-  return GMLK_MOCK_RUN(mock, gmlk_mock_do_event_wait(mock, event));
-}
-
-static gmlake_result gmlk_mock_stream_wait(void *user, gmlake_stream stream, void *event,
-                                           int *out_code) {
-  gmlk_mock *mock = gmlk_mock_enter(user);
-  return GMLK_MOCK_RUN(mock, gmlk_mock_do_stream_wait(mock, stream, event));
-}
-
-static gmlake_result gmlk_mock_capture_exchange(void *user, int *mode, int *out_code) {
-  gmlk_mock *mock = gmlk_mock_enter(user);
-  return GMLK_MOCK_RUN(mock, gmlk_mock_do_exchange(mock, mode));
-}
-
-static gmlake_result gmlk_mock_stream_id(void *user, gmlake_stream stream, uint64_t *out_id,
-                                         int *out_code) {
-  gmlk_mock *mock = gmlk_mock_enter(user);
-  return GMLK_MOCK_RUN(mock, gmlk_mock_do_stream_id(mock, stream, out_id));
-}
-
-static gmlake_result gmlk_mock_device_wait(void *user, int *out_code) {
-  gmlk_mock *mock = gmlk_mock_enter(user);
-  return GMLK_MOCK_RUN(mock, gmlk_mock_do_device_wait(mock));
+  if (!mock->result) {
+    *out_free_bytes = mock->desc.capacity_bytes - mock->census.physical_bytes;
+    *out_total_bytes = mock->desc.capacity_bytes;
+  }
+  return gmlk_mock_leave(mock, mock->costs->memory_info, out_code);
 }
 
 static uint64_t gmlk_mock_clock_ns(void *user) {
@@ -10011,6 +9926,7 @@ GMLAKE_DEF gmlake_result gmlake_mock_create(const gmlake_mock_desc *desc,
   mock->handles.item_bytes = sizeof(gmlk_mock_handle);
   mock->events.item_bytes = sizeof(gmlk_mock_event);
   mock->streams.item_bytes = sizeof(gmlk_mock_stream);
+  mock->modes.item_bytes = sizeof(gmlk_mock_mode);
   gmlk_mutex_init(&mock->mutex);
   if (!gmlk_is_pow2(mock->desc.granularity_bytes) ||
       mock->desc.granularity_bytes < gmlk_mock_page_bytes() || mock->desc.device_count < 1 ||
@@ -10033,7 +9949,7 @@ GMLAKE_DEF void gmlake_mock_destroy(gmlake_backend *backend) {
   mock = (gmlk_mock *)backend->user;
   for (i = 0; i < mock->reservation_count; i++) {
     const gmlk_mock_reservation *left = &mock->reservations[i];
-    if (mock->file >= 0) (void)gmlk_mock_host_unreserve(left->address, left->bytes);
+    (void)gmlk_mock_host_unreserve(mock, left->address, left->bytes);
     gmlk_mock_free_leaves(left);
   }
   for (i = 0; i < mock->queue_count; i++) GMLAKE_FREE(mock->queues[i].ring);
@@ -10041,9 +9957,9 @@ GMLAKE_DEF void gmlake_mock_destroy(gmlake_backend *backend) {
   GMLAKE_FREE(mock->handles.items);
   GMLAKE_FREE(mock->events.items);
   GMLAKE_FREE(mock->streams.items);
+  GMLAKE_FREE(mock->modes.items);
   GMLAKE_FREE(mock->reservations);
   GMLAKE_FREE(mock->queues);
-  GMLAKE_FREE(mock->modes);
   gmlk_mutex_destroy(&mock->mutex);
   GMLAKE_FREE(mock);
 }
@@ -10065,9 +9981,10 @@ GMLAKE_DEF int gmlake_mock_has_access(gmlake_backend *backend, const void *ptr, 
   int has = device >= 0 && device < mock->desc.device_count;
   gmlk_mutex_lock(&mock->mutex);
   has = has && gmlk_mock_find_span(mock, first, (size_t)(last - first) + unit, &span);
-  for (i = has ? span.first : 0; has && i < span.end; i++)
-    has = gmlk_mock_cell(span.reservation, i) &&
-          (*gmlk_mock_access(span.reservation, i) >> device & 1);
+  for (i = has ? span.first : 0; has && i < span.end; i++) {
+    const gmlk_mock_cell *cell = gmlk_mock_cell_of(span.reservation, i);
+    has = cell && (cell->devices >> device & 1);
+  }
   gmlk_mutex_unlock(&mock->mutex);
   return has;
 }
