@@ -12,7 +12,7 @@ CONTENTS
     >>base >>block >>bins      sizes, host memory, locks; records of blocks; free lists by size
     >>tree >>index             runs of free memory; live blocks by address
     >>driver >>streams         calls of the backend; streams and their fences
-    >>arena >>windows          the tiling of physical memory; stitched blocks
+    >>chunks >>arena >>windows chunks and their handles; how blocks tile them; stitched blocks
     >>lake >>observe           the lake and its locks; what the observer is told
     >>pending >>fences         frees that wait; when the lake records events, asks and waits
     >>request >>planner        an attempt to serve a request; what a window is to be made of
@@ -1189,13 +1189,13 @@ static void gmlk_host_free(gmlk_host *host, void *ptr, size_t bytes) {
   gmlk_guest_set(host, 0);
 }
 
-/* Replaces an array by a larger copy. NULL: no host memory, and the old array stays. */
-static void *gmlk_host_grow(gmlk_host *host, void *old, size_t old_bytes, size_t new_bytes) {
-  void *grown = gmlk_host_alloc(host, new_bytes);
-  if (!grown) return NULL;
-  if (old) memcpy(grown, old, old_bytes);
+/* Replaces an array by a longer or shorter copy. NULL: no host memory, and the old array stays. */
+static void *gmlk_host_resize(gmlk_host *host, void *old, size_t old_bytes, size_t new_bytes) {
+  void *copy = gmlk_host_alloc(host, new_bytes);
+  if (!copy) return NULL;
+  if (old) memcpy(copy, old, gmlk_min(old_bytes, new_bytes));
   gmlk_host_free(host, old, old_bytes);
-  return grown;
+  return copy;
 }
 
 /* ---- >>block -----------------------------------------------------------------------------------
@@ -2177,7 +2177,7 @@ static int gmlk_events_reserve(gmlk_streams *streams, gmlk_host *host, size_t nu
   void *grown;
   if (capacity <= old) return 1;
   capacity = gmlk_max(capacity, old * 2);
-  grown = gmlk_host_grow(host, streams->events, old * sizeof(void *), capacity * sizeof(void *));
+  grown = gmlk_host_resize(host, streams->events, old * sizeof(void *), capacity * sizeof(void *));
   if (!grown) return 0;
   streams->events = (void **)grown;
   streams->event_capacity = capacity;
@@ -2195,8 +2195,8 @@ static unsigned gmlk_stream_extend(gmlk_streams *streams, gmlk_host *host) {
   if (i == GMLK_STREAMS_MAX) return 0;
   if (i >= streams->capacity) {
     size_t capacity = streams->capacity ? streams->capacity * 2 : 8;
-    void *grown = gmlk_host_grow(host, streams->items, streams->capacity * sizeof(gmlk_stream *),
-                                 capacity * sizeof(gmlk_stream *));
+    void *grown = gmlk_host_resize(host, streams->items, streams->capacity * sizeof(gmlk_stream *),
+                                   capacity * sizeof(gmlk_stream *));
     if (!grown) return 0;
     streams->items = (gmlk_stream **)grown;
     streams->capacity = capacity;
@@ -2486,10 +2486,147 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
   gmlk_host_free(host, streams->items, streams->capacity * sizeof(gmlk_stream *));
 }
 
+/* ---- >>chunks -------------------------------------------------------------------------------
+   gmlk_chunks: the chunks of one arena, by slot. A slot is the place of a chunk in the arena. Owns
+   the handles of the chunks, the number of their mappings, the quarantine and the marks. A chunk
+   that the driver refuses to unmap or to release is quarantined: its slot stays taken, and its
+   handle is offered to the driver again when the arena is closed.
+   The holder of `driving` reads and changes all of this, also while the books are unlocked; nobody
+   else does.
+
+   [P1] backed_count and stuck_count are the numbers of slots with a handle that are not in
+        quarantine, and that are. No slot from stuck_end on is in quarantine.
+   [P2] Between two operations no chunk is marked.
+
+   O(1). Can fail: gmlk_chunks_resize, for want of host memory; to release: the driver. */
+
+enum {                         /* gmlk_chunk.stuck */
+       GMLK_CHUNK_MAPPED = 1,  /* it could not be unmapped at home */
+       GMLK_CHUNK_UNMAPPED = 2 /* it could not be released */
+};
+
+typedef struct gmlk_chunk { /* of one slot */
+  uint64_t handle;          /* the driver's; 0: no memory */
+  uint32_t map_count;       /* [W6] [B3] its mappings, but for the one at home */
+  uint16_t mark;            /* [P2] 1: chosen by the operation that is under way */
+  uint16_t stuck;           /* quarantined: GMLK_CHUNK_*; else 0 */
+} gmlk_chunk;
+
+typedef struct gmlk_chunks {
+  gmlk_chunk *items;
+  size_t capacity;                  /* records in items */
+  size_t backed_count, stuck_count; /* [P1] */
+  uint32_t stuck_end;               /* [P1] */
+} gmlk_chunks;
+
+typedef struct gmlk_slots { /* a list of slots, in an arena's scratch */
+  uint32_t *items;
+  uint32_t count;
+} gmlk_slots;
+
+/* Makes records for slots [0, count), or for fewer than before. 0: no host memory. */
+static int gmlk_chunks_resize(gmlk_chunks *all, gmlk_host *host, size_t count) {
+  void *items = gmlk_host_resize(host, all->items, all->capacity * sizeof(gmlk_chunk),
+                                 count * sizeof(gmlk_chunk));
+  if (!items) return 0;
+  all->items = (gmlk_chunk *)items;
+  all->capacity = count;
+  return 1;
+}
+
+static void gmlk_chunks_destroy(gmlk_chunks *all, gmlk_host *host) {
+  gmlk_host_free(host, all->items, all->capacity * sizeof(gmlk_chunk));
+}
+
+/* The number of slots that have a handle. */
+static size_t gmlk_chunks_held(const gmlk_chunks *all) {
+  return all->backed_count + all->stuck_count;
+}
+
+static uint64_t gmlk_chunk_handle(const gmlk_chunks *all, uint32_t slot) {
+  return all->items[slot].handle;
+}
+
+/* Whether the slot has memory that is not in quarantine. */
+static int gmlk_chunk_is_backed(const gmlk_chunks *all, uint32_t slot) {
+  return all->items[slot].handle && !all->items[slot].stuck;
+}
+
+static int gmlk_chunk_is_stuck(const gmlk_chunks *all, uint32_t slot) {
+  return slot < all->stuck_end && all->items[slot].stuck;
+}
+
+/* Whether it is in quarantine because it could not be released. */
+static int gmlk_chunk_is_unmapped(const gmlk_chunks *all, uint32_t slot) {
+  return all->items[slot].stuck == GMLK_CHUNK_UNMAPPED;
+}
+
+/* Gives an empty slot a handle. */
+static void gmlk_chunk_fill(gmlk_chunks *all, uint32_t slot, uint64_t handle) {
+  all->items[slot].handle = handle;
+  all->backed_count++;
+}
+
+/* Quarantines a chunk; how: GMLK_CHUNK_*. */
+static void gmlk_chunk_quarantine(gmlk_chunks *all, uint32_t slot, unsigned how) {
+  int is_new = !all->items[slot].stuck;
+  all->backed_count -= (size_t)is_new;
+  all->stuck_count += (size_t)is_new;
+  all->items[slot].stuck = (uint16_t)how;
+  if (slot >= all->stuck_end) all->stuck_end = slot + 1;
+}
+
+/* Gives a chunk back to the driver, and its slot is empty. If the driver refuses, the chunk is
+   quarantined. pre: it is mapped nowhere. */
+static void gmlk_chunk_release(gmlk_chunks *all, gmlk_drive *drive, uint32_t slot) {
+  gmlk_chunk *chunk = &all->items[slot];
+  if (gmlk_drive_release(drive, chunk->handle)) {
+    gmlk_chunk_quarantine(all, slot, GMLK_CHUNK_UNMAPPED);
+    return;
+  }
+  if (chunk->stuck)
+    all->stuck_count--;
+  else
+    all->backed_count--;
+  chunk->handle = chunk->stuck = 0;
+}
+
+/* Counts a mapping that was made, by 1, or removed, by -1. */
+static void gmlk_chunk_count(gmlk_chunks *all, uint32_t slot, int by) {
+  all->items[slot].map_count += (uint32_t)by;
+}
+
+/* Whether windows or buffers map the chunk. */
+static int gmlk_chunk_is_mapped(const gmlk_chunks *all, uint32_t slot) {
+  return all->items[slot].map_count != 0;
+}
+
+/* Marks a chunk. Returns whether it was marked before. */
+static int gmlk_chunk_mark(gmlk_chunks *all, uint32_t slot) {
+  int was_marked = all->items[slot].mark;
+  all->items[slot].mark = 1;
+  return was_marked;
+}
+
+static void gmlk_chunk_unmark(gmlk_chunks *all, uint32_t slot) { all->items[slot].mark = 0; }
+
+static int gmlk_chunk_is_marked(const gmlk_chunks *all, uint32_t slot) {
+  return all->items[slot].mark;
+}
+
+static void gmlk_slots_add(gmlk_slots *list, uint32_t slot) { list->items[list->count++] = slot; }
+
+/* The place in a list behind the row of neighbours that begins at place `first`. */
+static uint32_t gmlk_slots_row(const gmlk_slots *list, uint32_t first) {
+  uint32_t end = first + 1;
+  while (end < list->count && list->items[end] == list->items[end - 1] + 1) end++;
+  return end;
+}
+
 /* ---- >>arena --------------------------------------------------------------------------------
    gmlk_arena: one range of home addresses, tiled by blocks, and the paper's pPool: its free blocks
    in bins, one set of bins for each stream's memory and one for clean memory. Owns the tiling, the
-   tags, the bins and the chunk records. A slot is the place of a chunk in the range.
+   tags and the bins.
 
    Neighbours with the same tag are joined to one block, unless a policy keeps them apart. Free
    neighbours with different tags are not joined: one would lose its fence, or wait for a fence that
@@ -2503,27 +2640,19 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
    [A3] A clean free block stands in bins[GMLK_CLEAN] with its own size. A run's lead stands in its
         stream's bins with the run's size, and the run's second tagged block, if it has one, in
         the tree bins->seconds. No other block stands in either.
-   [A4] chunks[i].first is the block that holds the first grain of slot i; for the slot behind the
-        last one it is the edge.
+   [A4] firsts[i] is the block that holds the first grain of slot i; for the slot behind the last
+        one it is the edge.
    [A5] The handle of a slot is 0 exactly if the block there is unbacked or the slot lies behind the
-        end. Quarantined slots may have one all the same; growth passes over them.
-   [A6] free_grains and backed_count are what a walk would count.
+        end. Quarantined slots have one all the same; growth passes over them.
+   [A6] free_grains is what a walk would count.
    [A7] The tree of gaps holds each unbacked block, with its size, and nothing else.
-   [A8] The sizes of an arena's tables are those that its slots, chunks and streams need.
+   [A8] The sizes of an arena's tables are those that its slots and streams need.
    [A9] An owned block has a ticket that was given out, and flags that a caller may ask for. Free
         memory has no flag but GMLK_APART.
 
    gmlk_locate is O(blocks of one chunk). Putting and taking a block are O(1), or O(log(runs of the
    stream)) beside clean memory, plus the chunks whose first block changes. Can fail: what reserves
    host memory (admit, reserve_slots, scratch_reserve, init), and nothing else. */
-
-typedef struct gmlk_chunk { /* of one slot */
-  uint64_t handle;          /* the driver's; 0: no memory. Written by >>grow and >>pools */
-  gmlk_block *first;        /* [A4] */
-  uint32_t map_count;       /* mappings of it in windows; written by >>stitch */
-  uint16_t mark;            /* scratch of >>windows, >>grow and >>research, which leave it 0 */
-  uint16_t stuck;           /* quarantined: GMLK_CHUNK_MAPPED or _UNMAPPED, see >>grow; else 0 */
-} gmlk_chunk;
 
 typedef struct gmlk_run { /* scratch of >>planner: neighbouring chunks that are wholly free */
   uint32_t slot, count;
@@ -2564,24 +2693,22 @@ typedef struct gmlk_arena {
   unsigned chunk_log;              /* log2 of a chunk's grains */
   uint32_t number;                 /* its index in lake->arenas */
   uint32_t slot_count, slot_limit; /* slots tiled; slots that the reservation has */
-  size_t slot_capacity;            /* of chunks, which has one entry more, for the edge */
-  gmlk_chunk *chunks;              /* [A4] [A5] */
-  void *scratch;                   /* holds the four below; it is valid during one plan */
+  size_t slot_capacity;            /* of firsts, which has one entry more, for the edge */
+  gmlk_block **firsts;             /* [A4] by slot */
+  gmlk_chunks chunks;              /* [A5] by slot */
+  void *scratch;                   /* holds the three below, or a gmlk_slots, during one plan */
   size_t scratch_slots;            /* that it is large enough for */
   gmlk_run *runs;
   gmlk_tip *tips;
   gmlk_span *spans;
-  uint32_t *slots;       /* of >>grow, in the place of the other three */
   gmlk_block head, tail; /* edges */
   gmlk_block *gaps;      /* [A7] tree of the unbacked blocks */
   gmlk_bins **bins;      /* [A3] by stream number; NULL: no memory had that tag yet */
   size_t bins_capacity;
-  uint64_t free_grains;             /* [A6] in free blocks of any tag */
-  size_t backed_count, stuck_count; /* slots with memory; slots in quarantine, written by >>grow */
-  uint32_t stuck_end;               /* the slot behind the last one in quarantine */
-  size_t live_count; /* blocks of the user's, pending ones too; written by >>request, >>pending,
+  uint64_t free_grains; /* [A6] in free blocks of any tag */
+  size_t live_count;    /* blocks of the user's, pending ones too; written by >>request, >>pending,
                         >>buffer */
-  int keeps_apart;   /* 1: a policy decides which free blocks are joined */
+  int keeps_apart;      /* 1: a policy decides which free blocks are joined */
   gmlk_windows windows;
   gmlake_pool *pool;      /* that it belongs to; NULL: the lake's own arena */
   int is_bare;            /* 1: no home range; only buffers map its chunks, see >>buffer */
@@ -2605,6 +2732,10 @@ static uint32_t gmlk_slot_from(const gmlk_arena *a, uint32_t at) {
 
 static uint64_t gmlk_home(const gmlk_arena *a, uint32_t at) { return a->base + gmlk_to_bytes(at); }
 
+static uint64_t gmlk_slot_home(const gmlk_arena *a, uint32_t slot) {
+  return gmlk_home(a, gmlk_slot_at(a, slot));
+}
+
 static int gmlk_is_tagged(const gmlk_block *b) {
   return b->state == GMLK_FREE && b->stream >= GMLK_FIRST_STREAM;
 }
@@ -2621,14 +2752,14 @@ static int gmlk_is_open(const gmlk_block *b, unsigned stream) {
 /* Keeps [A4] for the slots whose first grain the block holds. */
 static inline void gmlk_cover(gmlk_arena *a, gmlk_block *b) {
   uint32_t slot = gmlk_slot_from(a, b->at), end = gmlk_slot_from(a, gmlk_block_end(b));
-  for (; slot < end; slot++) a->chunks[slot].first = b;
+  for (; slot < end; slot++) a->firsts[slot] = b;
 }
 
 static int gmlk_arena_admit_new(gmlk_arena *a, unsigned stream) {
   if (stream >= a->bins_capacity) {
     size_t capacity = gmlk_max(8, (size_t)stream * 2), old = a->bins_capacity;
-    void *grown =
-        gmlk_host_grow(a->host, a->bins, old * sizeof(gmlk_bins *), capacity * sizeof(gmlk_bins *));
+    void *grown = gmlk_host_resize(a->host, a->bins, old * sizeof(gmlk_bins *),
+                                   capacity * sizeof(gmlk_bins *));
     if (!grown) return 0;
     a->bins = (gmlk_bins **)grown;
     a->bins_capacity = capacity;
@@ -2969,11 +3100,11 @@ static gmlk_block *gmlk_locate(const gmlk_arena *a, uint32_t at) {
   uint32_t slot = gmlk_slot_of(a, at);
   gmlk_block *b;
   if (at + 1 < gmlk_slot_at(a, slot) + gmlk_chunk_grains(a) / 2) {
-    b = a->chunks[slot].first;
+    b = a->firsts[slot];
     while (gmlk_block_end(b) <= at) b = b->next;
     return b;
   }
-  b = a->chunks[slot + 1].first; /* the edge behind the last slot */
+  b = a->firsts[slot + 1]; /* the edge behind the last slot */
   while (b->at > at) b = b->prev;
   return b;
 }
@@ -3051,25 +3182,30 @@ static inline gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, ui
   return start;
 }
 
-/* Makes chunk records for slots [0, count), and one for the edge. 0: no host memory. */
+/* Makes both tables of slots so large. 0: no host memory. */
+static int gmlk_arena_resize_slots(gmlk_arena *a, size_t capacity) {
+  size_t bytes = a->firsts ? (a->slot_capacity + 1) * sizeof(gmlk_block *) : 0;
+  void *firsts;
+  if (a->chunks.capacity < capacity && !gmlk_chunks_resize(&a->chunks, a->host, capacity)) return 0;
+  firsts = gmlk_host_resize(a->host, a->firsts, bytes, (capacity + 1) * sizeof(gmlk_block *));
+  if (!firsts) return 0;
+  a->firsts = (gmlk_block **)firsts;
+  a->slot_capacity = capacity;
+  a->firsts[a->slot_count] = &a->tail;
+  return a->chunks.capacity == capacity || gmlk_chunks_resize(&a->chunks, a->host, capacity);
+}
+
+/* Makes room for slots [0, count). 0: no host memory. */
 static int gmlk_arena_reserve_slots(gmlk_arena *a, size_t count) {
   size_t capacity = a->slot_capacity;
-  void *chunks;
-  if (a->chunks && count <= capacity) return 1;
-  capacity = gmlk_min(gmlk_max(count, capacity + capacity / 4 + 32), a->slot_limit); /* to spare */
-  chunks = gmlk_host_grow(a->host, a->chunks,
-                          a->chunks ? (a->slot_capacity + 1) * sizeof(gmlk_chunk) : 0,
-                          (capacity + 1) * sizeof(gmlk_chunk));
-  if (!chunks) return 0;
-  a->chunks = (gmlk_chunk *)chunks;
-  a->slot_capacity = capacity;
-  a->chunks[a->slot_count].first = &a->tail;
-  return 1;
+  if (a->firsts && count <= capacity) return 1;
+  capacity = gmlk_max(count, capacity + capacity / 4 + 32); /* to spare */
+  return gmlk_arena_resize_slots(a, gmlk_min(capacity, a->slot_limit));
 }
 
 /* Bytes of scratch for so many slots. Two runs have a chunk between them, so there are at most half
    as many as slots; each chunk has one head; a window has a span for each run, and two at its ends
-   (and one for rounding). The list of slots of >>grow fits where these were. */
+   (and one for rounding). A list of all slots fits in their place. */
 static size_t gmlk_scratch_bytes(size_t slots) {
   return (slots / 2 + 1) * sizeof(gmlk_run) + (slots + 1) * sizeof(gmlk_tip) +
          (slots / 2 + 3) * sizeof(gmlk_span);
@@ -3085,15 +3221,21 @@ static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) { /* 0: no host mem
   a->spans = (gmlk_span *)a->scratch;
   a->runs = (gmlk_run *)(void *)(a->spans + a->scratch_slots / 2 + 3);
   a->tips = (gmlk_tip *)(void *)(a->runs + a->scratch_slots / 2 + 1);
-  a->slots = (uint32_t *)a->scratch;
   return 1;
+}
+
+/* An empty list in the place of the scratch arrays. pre: scratch is reserved. */
+static gmlk_slots gmlk_slots_begin(const gmlk_arena *a) {
+  gmlk_slots list;
+  list.items = (uint32_t *)a->scratch;
+  list.count = 0;
+  return list;
 }
 
 /* Makes the arena's tables smaller where they have more than four times what they need, and more
    than 128 entries. */
 static void gmlk_arena_tidy(gmlk_arena *a) {
-  size_t slots = gmlk_max(a->slot_count, a->stuck_end), capacity = 2 * slots + 32, i;
-  void *chunks;
+  size_t slots = gmlk_max(a->slot_count, a->chunks.stuck_end), i;
   for (i = 0; i < a->bins_capacity; i++)
     if (a->bins[i]) gmlk_bins_narrow(a->bins[i], a->host);
   if (a->scratch_slots > 4 * slots + 128) {
@@ -3101,17 +3243,11 @@ static void gmlk_arena_tidy(gmlk_arena *a) {
     a->scratch = NULL;
     a->scratch_slots = 0;
   }
-  if (a->slot_capacity <= 4 * slots + 128) return;
-  chunks = gmlk_host_alloc(a->host, (capacity + 1) * sizeof(gmlk_chunk));
-  if (!chunks) return;
-  memcpy(chunks, a->chunks, (slots + 1) * sizeof(gmlk_chunk));
-  gmlk_host_free(a->host, a->chunks, (a->slot_capacity + 1) * sizeof(gmlk_chunk));
-  a->chunks = (gmlk_chunk *)chunks;
-  a->slot_capacity = capacity;
+  if (a->slot_capacity > 4 * slots + 128) (void)gmlk_arena_resize_slots(a, 2 * slots + 32);
 }
 
-/* Moves the arena's end up to `count` slots; the new ones are unbacked. pre: chunk records and one
-   record are reserved. */
+/* Moves the arena's end up to `count` slots; the new ones are unbacked. pre: slots and one record
+   are reserved. */
 static void gmlk_arena_extend(gmlk_arena *a, uint32_t count) {
   gmlk_block *b;
   if (count <= a->slot_count) return;
@@ -3124,7 +3260,7 @@ static void gmlk_arena_extend(gmlk_arena *a, uint32_t count) {
   gmlk_link_before(b, &a->tail);
   a->slot_count = count;
   a->tail.at = gmlk_slot_at(a, count);
-  a->chunks[count].first = &a->tail;
+  a->firsts[count] = &a->tail;
   gmlk_cover(a, b);
   (void)gmlk_coalesce(a, b);
 }
@@ -3142,7 +3278,6 @@ static void gmlk_arena_back(gmlk_arena *a, uint32_t slot, uint32_t count) {
     b = gmlk_split(a, b, grains);
     gmlk_mend(a, b->next, GMLK_UNBACKED);
   }
-  a->backed_count += count;
   b->flags = a->keeps_apart ? GMLK_APART : 0;
   gmlk_put(a, b, GMLK_CLEAN, 0);
 }
@@ -3156,12 +3291,11 @@ static void gmlk_arena_shrink(gmlk_arena *a) {
   gmlk_cut(a, b);
   gmlk_unlink(b);
   gmlk_records_give(a->records, b);
-  a->chunks[a->slot_count].first = &a->tail;
+  a->firsts[a->slot_count] = &a->tail;
 }
 
 /* Makes a reserved block unbacked. pre: it covers whole slots. */
 static void gmlk_arena_unback(gmlk_arena *a, gmlk_block *b) {
-  a->backed_count -= gmlk_slot_of(a, b->grains);
   b->state = GMLK_UNBACKED;
   b->stream = GMLK_CLEAN;
   b->ticket = 0;
@@ -3187,7 +3321,8 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
   size_t i;
   for (i = 0; i < a->bins_capacity; i++) gmlk_bins_destroy(a->bins[i], a->host);
   gmlk_host_free(a->host, a->bins, a->bins_capacity * sizeof(gmlk_bins *));
-  gmlk_host_free(a->host, a->chunks, (a->slot_capacity + 1) * sizeof(gmlk_chunk));
+  gmlk_host_free(a->host, a->firsts, (a->slot_capacity + 1) * sizeof(gmlk_block *));
+  gmlk_chunks_destroy(&a->chunks, a->host);
   gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
 }
 
@@ -3447,8 +3582,8 @@ static int gmlk_window_marks(gmlk_arena *a, const gmlk_window *w, int clear) {
   for (i = 0; i < w->span_count; i++) {
     uint32_t first = gmlk_slot_of(a, w->spans[i].at);
     for (slot = first; slot < first + gmlk_span_chunks(a, &w->spans[i]); slot++) {
-      if (clear) a->chunks[slot].mark = 0;
-      if (a->chunks[slot].mark) return 1;
+      if (clear) gmlk_chunk_unmark(&a->chunks, slot);
+      if (gmlk_chunk_is_marked(&a->chunks, slot)) return 1;
     }
   }
   return 0;
@@ -3777,8 +3912,8 @@ static int gmlk_arena_enlist(gmlake *l, gmlk_arena *a) {
   while (i < l->arena_count && l->arenas[i]) i++;
   if (i == l->arena_capacity) {
     capacity = i ? i * 2 : 4;
-    grown = gmlk_host_grow(&l->host, l->arenas, l->arena_capacity * sizeof(gmlk_arena *),
-                           capacity * sizeof(gmlk_arena *));
+    grown = gmlk_host_resize(&l->host, l->arenas, l->arena_capacity * sizeof(gmlk_arena *),
+                             capacity * sizeof(gmlk_arena *));
     if (!grown) return 0;
     l->arenas = (gmlk_arena **)grown;
     l->arena_capacity = capacity;
@@ -3922,8 +4057,8 @@ static int gmlk_note_use(gmlake *l, gmlk_block *b, unsigned stream) {
   if (note->used_count == note->used_capacity) gmlk_uses_prune(l, note);
   if (note->used_count == note->used_capacity) {
     capacity = note->used_capacity ? note->used_capacity * 2 : 2;
-    grown = gmlk_host_grow(&l->host, note->used, note->used_capacity * sizeof(gmlk_used),
-                           capacity * sizeof(gmlk_used));
+    grown = gmlk_host_resize(&l->host, note->used, note->used_capacity * sizeof(gmlk_used),
+                             capacity * sizeof(gmlk_used));
     if (!grown) return 0;
     note->used = (gmlk_used *)grown;
     note->used_capacity = capacity;
@@ -4644,7 +4779,7 @@ static void gmlk_supply_scan(gmlk_arena *a, const gmlk_streams *streams, gmlk_ta
   uint32_t slot = 0;
   memset(supply, 0, sizeof(*supply));
   while (slot <= a->slot_count) {
-    gmlk_block *b = a->chunks[slot].first;
+    gmlk_block *b = a->firsts[slot];
     uint32_t boundary = gmlk_slot_at(a, slot), end = gmlk_block_end(b);
     slot = end > boundary ? gmlk_slot_from(a, end) : slot + 1;
     if (!gmlk_may_take(streams, taker, b)) {
@@ -4835,7 +4970,7 @@ static void gmlk_window_count(gmlk_arena *a, const gmlk_window *w, int by) {
   for (i = 0; i < w->span_count; i++) {
     uint32_t first = gmlk_slot_of(a, w->spans[i].at);
     for (slot = first; slot < first + gmlk_span_chunks(a, &w->spans[i]); slot++)
-      a->chunks[slot].map_count += (uint32_t)by;
+      gmlk_chunk_count(&a->chunks, slot, by);
   }
 }
 
@@ -4927,7 +5062,8 @@ static gmlake_result gmlk_window_map(gmlk_drive *drive, const gmlk_arena *a, con
   for (i = 0; i < w->span_count && !result; i++) {
     uint32_t first = gmlk_slot_of(a, w->spans[i].at);
     for (slot = first; slot < first + gmlk_span_chunks(a, &w->spans[i]) && !result; slot++) {
-      result = gmlk_drive_map(drive, at + mapped, a->chunk_bytes, a->chunks[slot].handle);
+      result =
+          gmlk_drive_map(drive, at + mapped, a->chunk_bytes, gmlk_chunk_handle(&a->chunks, slot));
       if (!result) mapped += a->chunk_bytes;
     }
   }
@@ -5126,7 +5262,7 @@ static gmlake_result gmlk_places_unmap(gmlake *l, gmlk_arena *a, gmlk_place *lis
   for (place = list; place; place = place->next) {
     if (!place->mark) continue;
     if (place->state == GMLK_PLACE_BLIND) l->stats.quarantined_bytes -= a->chunk_bytes;
-    a->chunks[place->slot].map_count--;
+    gmlk_chunk_count(&a->chunks, place->slot, -1);
     place->state = GMLK_PLACE_EMPTY;
     place->mark = 0;
   }
@@ -5141,7 +5277,7 @@ static void gmlk_places_spare(gmlake *l, gmlk_arena *a) {
   for (b = a->buffers; b; b = b->next)
     for (i = b->count; i < b->place_count; i++)
       if (b->places[i].state && !gmlk_place_is_done(l, &b->places[i]))
-        a->chunks[b->places[i].slot].mark = 0;
+        gmlk_chunk_unmark(&a->chunks, b->places[i].slot);
 }
 
 /* For trim: lists the places that map marked chunks. */
@@ -5151,7 +5287,7 @@ static gmlk_place *gmlk_places_marked(gmlk_arena *a) {
   uint32_t i;
   for (b = a->buffers; b; b = b->next) {
     for (i = b->count; i < b->place_count; i++) {
-      if (!b->places[i].state || !a->chunks[b->places[i].slot].mark) continue;
+      if (!b->places[i].state || !gmlk_chunk_is_marked(&a->chunks, b->places[i].slot)) continue;
       b->places[i].next = list;
       list = &b->places[i];
     }
@@ -5168,8 +5304,8 @@ static gmlake_result gmlk_places_drive(gmlk_drive *drive, gmlake_buffer *b, uint
   uint32_t i, first;
   for (i = b->count; i < count && !result; i++) {
     if (places[i].state) continue;
-    result =
-        gmlk_drive_map(drive, places[i].address, a->chunk_bytes, a->chunks[places[i].slot].handle);
+    result = gmlk_drive_map(drive, places[i].address, a->chunk_bytes,
+                            gmlk_chunk_handle(&a->chunks, places[i].slot));
     places[i].mark = !result;
   }
   for (i = first = b->count; i < count && !result; i++) { /* one call for each row of neighbours */
@@ -5198,7 +5334,7 @@ static gmlake_result gmlk_places_map(gmlake *l, gmlake_buffer *b, uint32_t count
     place->mark = 0;
     place->state = drive.result ? GMLK_PLACE_BLIND : GMLK_PLACE_MAPPED;
     gmlk_place_tag(place, GMLK_CLEAN, 0);
-    a->chunks[place->slot].map_count++;
+    gmlk_chunk_count(&a->chunks, place->slot, 1);
     if (drive.result) l->stats.quarantined_bytes += a->chunk_bytes;
   }
   return drive.result;
@@ -5211,8 +5347,8 @@ static int gmlk_places_reserve(gmlake *l, gmlake_buffer *b, uint32_t count) {
   if (count <= b->place_count) return 1;
   capacity = most - b->place_count < b->place_count ? most : 2 * b->place_count;
   if (capacity < count) capacity = count;
-  grown = gmlk_host_grow(&l->host, b->places, b->place_count * sizeof(gmlk_place),
-                         capacity * sizeof(gmlk_place));
+  grown = gmlk_host_resize(&l->host, b->places, b->place_count * sizeof(gmlk_place),
+                           capacity * sizeof(gmlk_place));
   if (!grown) return 0;
   b->places = (gmlk_place *)grown;
   for (i = b->place_count; i < capacity; i++)
@@ -5318,25 +5454,11 @@ static void gmlk_buffers_free(gmlake *l, gmlake_buffer *b) {
 
 /* ---- >>grow ------------------------------------------------------------------------------------
    The paper's Alloc, which creates chunks, and trim, which returns them to the driver. Nothing
-   else does, except that >>pools returns all chunks of an arena that it closes. A chunk that the
-   driver refuses to unmap or to release is quarantined: its slot stays taken, and its handle is
-   offered to the driver again when the arena is closed. Owns the chunks' handles. pre: the caller
-   holds `driving`.
+   else does, except that >>pools returns all chunks of an arena that it closes. Owns nothing.
+   pre: the caller holds `driving`.
    Costs: the driver's, for each chunk. Can fail: host memory, the driver, limits. */
 
 #define GMLK_GAP_TRIES 64u /* gaps of the home range that growth looks at, the lowest first */
-
-#define GMLK_GROW_RECORDS 3u /* block records for one range of new chunks, and for the new end */
-
-enum { /* gmlk_chunk.stuck; and .mark, after the driver was asked to undo a chunk */
-       GMLK_CHUNK_MAPPED = 1,   /* it could not be unmapped at home */
-       GMLK_CHUNK_UNMAPPED = 2, /* it could not be released */
-       GMLK_CHUNK_TRIMMED = 1   /* only .mark, of trim: it was released */
-};
-
-typedef struct gmlk_growth { /* where the arena grows */
-  uint32_t count; /* chunks, their slots in arena->slots; 0: no room in the address space */
-} gmlk_growth;
 
 static uint32_t gmlk_chunks_for(const gmlk_arena *a, uint64_t grains) {
   return (uint32_t)((grains + gmlk_chunk_grains(a) - 1) >> a->chunk_log);
@@ -5363,17 +5485,18 @@ static uint32_t gmlk_open_after(const gmlk_arena *a, const gmlk_block *b, unsign
   return end - gmlk_block_end(b);
 }
 
-static void gmlk_growth_slots(gmlk_arena *a, gmlk_growth *growth, uint32_t slot, uint32_t count) {
-  uint32_t i;
-  growth->count = count;
-  for (i = 0; i < count; i++) a->slots[i] = slot + i;
+/* A list of slots side by side. */
+static gmlk_slots gmlk_slots_from(const gmlk_arena *a, uint32_t slot, uint32_t count) {
+  gmlk_slots list = gmlk_slots_begin(a);
+  while (count--) gmlk_slots_add(&list, slot++);
+  return list;
 }
 
 /* The slot behind the last quarantined one of a range; the range's first if none is quarantined. */
 static uint32_t gmlk_behind_stuck(const gmlk_arena *a, uint32_t slot, uint32_t count) {
   uint32_t i;
-  for (i = count; a->stuck_count && i-- > 0;)
-    if (a->chunks[slot + i].stuck) return slot + i + 1;
+  for (i = count; a->chunks.stuck_count && i-- > 0;)
+    if (gmlk_chunk_is_stuck(&a->chunks, slot + i)) return slot + i + 1;
   return slot;
 }
 
@@ -5411,9 +5534,10 @@ static uint32_t gmlk_growth_at_end(const gmlk_arena *a, unsigned stream, uint32_
 }
 
 /* Finds the fewest new chunks that make one run of `grains`: behind the last slot, or in a gap.
-   Looks at the GMLK_GAP_TRIES lowest gaps, and at more of them only until one is found. */
-static void gmlk_growth_contiguous(gmlk_arena *a, unsigned stream, uint32_t grains, uint32_t align,
-                                   gmlk_growth *growth) {
+   Looks at the GMLK_GAP_TRIES lowest gaps, and at more of them only until one is found. Returns no
+   slot where there is no room. */
+static gmlk_slots gmlk_growth_contiguous(const gmlk_arena *a, unsigned stream, uint32_t grains,
+                                         uint32_t align) {
   uint32_t best, slot = gmlk_growth_at_end(a, stream, grains, align, &best);
   const gmlk_block *b = gmlk_tree_from(a->gaps, 0);
   unsigned tries = 0;
@@ -5432,83 +5556,71 @@ static void gmlk_growth_contiguous(gmlk_arena *a, unsigned stream, uint32_t grai
     slot = first;
     if (need == 1) break; /* fewer is not possible */
   }
-  gmlk_growth_slots(a, growth, slot, best);
+  return gmlk_slots_from(a, slot, best);
 }
 
-/* Finds slots for so many chunks that need not lie side by side: the lowest gaps, then the end. */
-static void gmlk_growth_anywhere(gmlk_arena *a, uint32_t count, gmlk_growth *growth) {
+/* Finds slots for so many chunks that need not lie side by side: the lowest gaps, then the end.
+   Returns no slot where there is no room. */
+static gmlk_slots gmlk_growth_anywhere(const gmlk_arena *a, uint32_t count) {
   const gmlk_block *b = gmlk_tree_from(a->gaps, 0);
+  gmlk_slots list = gmlk_slots_begin(a);
   uint32_t slot;
-  growth->count = 0;
-  for (; b && growth->count < count; b = gmlk_tree_from(a->gaps, gmlk_block_end(b)))
+  for (; b && list.count < count; b = gmlk_tree_from(a->gaps, gmlk_block_end(b)))
     for (slot = gmlk_slot_of(a, b->at); slot < gmlk_slot_of(a, gmlk_block_end(b)); slot++)
-      if (!a->chunks[slot].handle && growth->count < count) a->slots[growth->count++] = slot;
-  for (slot = a->slot_count; slot < a->slot_limit && growth->count < count; slot++)
-    if (slot >= a->stuck_end || !a->chunks[slot].stuck) a->slots[growth->count++] = slot;
-  if (growth->count < count) growth->count = 0;
+      if (!gmlk_chunk_is_stuck(&a->chunks, slot) && list.count < count) gmlk_slots_add(&list, slot);
+  for (slot = a->slot_count; slot < a->slot_limit && list.count < count; slot++)
+    if (!gmlk_chunk_is_stuck(&a->chunks, slot)) gmlk_slots_add(&list, slot);
+  if (list.count < count) list.count = 0;
+  return list;
 }
 
 /* S4: plans where to grow: one contiguous range, if it needs at most `spare` chunks more than the
    shortfall of a window does; else the shortfall, wherever there are slots. shortfall 0: no window
    can be made. pre: slots reserved for both ways. */
-static void gmlk_plan_growth(gmlk_arena *a, unsigned stream, uint32_t grains, uint32_t align,
-                             uint32_t shortfall, uint32_t spare, gmlk_growth *growth) {
+static gmlk_slots gmlk_plan_growth(const gmlk_arena *a, unsigned stream, uint32_t grains,
+                                   uint32_t align, uint32_t shortfall, uint32_t spare) {
   uint32_t missing = gmlk_chunks_for(a, shortfall);
-  gmlk_growth_contiguous(a, stream, grains, align, growth);
-  if (!missing || (growth->count && growth->count <= missing + spare)) return;
-  gmlk_growth_anywhere(a, missing, growth);
+  gmlk_slots list = gmlk_growth_contiguous(a, stream, grains, align);
+  if (!missing || (list.count && list.count <= missing + spare)) return list;
+  return gmlk_growth_anywhere(a, missing);
 }
 
-/* Creates the chunks of a->slots[0, count) and maps them at home; *out_made of them are mapped. */
-static gmlake_result gmlk_chunks_make(gmlk_drive *drive, gmlk_arena *a, uint32_t count,
+/* Creates chunks in the slots and maps them at home; *out_made of them are mapped. */
+static gmlake_result gmlk_chunks_make(gmlk_drive *drive, gmlk_arena *a, const gmlk_slots *slots,
                                       uint32_t *out_made) {
   gmlake_result result = drive->result;
-  uint32_t i, first = 0;
-  for (i = 0; i < count && !result; i++) {
-    uint64_t handle = 0, at = gmlk_home(a, gmlk_slot_at(a, a->slots[i]));
+  uint32_t i, end;
+  for (i = 0; i < slots->count && !result; i++) {
+    uint32_t slot = slots->items[i];
+    uint64_t handle = 0;
     result = gmlk_drive_create(drive, a->chunk_bytes, &handle);
     if (result) break;
-    a->chunks[a->slots[i]].handle = handle;
+    gmlk_chunk_fill(&a->chunks, slot, handle);
     if (a->is_bare) continue;
-    result = gmlk_drive_map(drive, at, a->chunk_bytes, handle);
+    result = gmlk_drive_map(drive, gmlk_slot_home(a, slot), a->chunk_bytes, handle);
     if (result) break;
     *out_made = i + 1;
   }
-  for (i = 1; i <= *out_made && !result; i++) { /* one call for each row of neighbours */
-    if (i < count && a->slots[i] == a->slots[i - 1] + 1) continue;
-    result = gmlk_drive_set_access(drive, gmlk_home(a, gmlk_slot_at(a, a->slots[first])),
-                                   (size_t)(i - first) * a->chunk_bytes);
-    first = i;
+  for (i = 0; i < *out_made && !result; i = end) { /* one call for each row of neighbours */
+    end = gmlk_slots_row(slots, i);
+    result = gmlk_drive_set_access(drive, gmlk_slot_home(a, slots->items[i]),
+                                   (size_t)(end - i) * a->chunk_bytes);
   }
   return result;
 }
 
-/* Undoes gmlk_chunks_make in reverse. A chunk's mark tells what could not be undone, GMLK_CHUNK_*,
-   or is 0. */
-static void gmlk_chunks_unmake(gmlk_drive *drive, gmlk_arena *a, uint32_t count, uint32_t made) {
-  uint32_t i = count;
+/* Undoes gmlk_chunks_make in reverse. Chunks that could not be undone are quarantined. */
+static void gmlk_chunks_unmake(gmlk_drive *drive, gmlk_arena *a, const gmlk_slots *slots,
+                               uint32_t made) {
+  uint32_t i = slots->count;
   while (i--) {
-    gmlk_chunk *chunk = &a->chunks[a->slots[i]];
-    chunk->mark = 0;
-    if (!chunk->handle) continue;
-    if (i < made &&
-        gmlk_drive_unmap(drive, gmlk_home(a, gmlk_slot_at(a, a->slots[i])), a->chunk_bytes))
-      chunk->mark = GMLK_CHUNK_MAPPED;
-    else if (gmlk_drive_release(drive, chunk->handle))
-      chunk->mark = GMLK_CHUNK_UNMAPPED;
+    uint32_t slot = slots->items[i];
+    if (!gmlk_chunk_handle(&a->chunks, slot)) continue;
+    if (i < made && gmlk_drive_unmap(drive, gmlk_slot_home(a, slot), a->chunk_bytes))
+      gmlk_chunk_quarantine(&a->chunks, slot, GMLK_CHUNK_MAPPED);
     else
-      chunk->handle = 0;
+      gmlk_chunk_release(&a->chunks, drive, slot);
   }
-}
-
-/* Gives up a slot with its chunk, which counts as held until the arena is closed. pre: mark tells
-   why. */
-static void gmlk_slot_quarantine(gmlake *l, gmlk_arena *a, uint32_t slot) {
-  a->chunks[slot].stuck = a->chunks[slot].mark;
-  a->chunks[slot].mark = 0;
-  a->stuck_count++;
-  if (slot >= a->stuck_end) a->stuck_end = slot + 1;
-  l->stats.quarantined_bytes += a->chunk_bytes;
 }
 
 /* Counts a new chunk. */
@@ -5518,34 +5630,33 @@ static void gmlk_reserved_add(gmlake *l, size_t bytes) {
   gmlk_peak(&l->stats.reserved_bytes_peak, l->stats.reserved_bytes);
 }
 
-/* Quarantines what a failed growth could not undo. */
-static void gmlk_growth_quarantine(gmlake *l, gmlk_arena *a, uint32_t count) {
+/* Counts the chunks that a failed growth could not undo. */
+static void gmlk_growth_quarantine(gmlake *l, gmlk_arena *a, const gmlk_slots *slots) {
   uint32_t i;
-  for (i = 0; i < count; i++) {
-    if (!a->chunks[a->slots[i]].handle) continue;
+  for (i = 0; i < slots->count; i++) {
+    if (!gmlk_chunk_handle(&a->chunks, slots->items[i])) continue;
     gmlk_reserved_add(l, a->chunk_bytes);
-    gmlk_slot_quarantine(l, a, a->slots[i]);
+    l->stats.quarantined_bytes += a->chunk_bytes;
     gmlk_tell(l, NULL, GMLAKE_STEP_GROW, 0, a->chunk_bytes, 0, "in vain, and not to be undone");
   }
 }
 
 /* Block records that entering these slots may take: one for the new end, two for each range. */
-static size_t gmlk_growth_records(const gmlk_arena *a, uint32_t count) {
-  size_t records = GMLK_GROW_RECORDS;
+static size_t gmlk_growth_records(const gmlk_slots *slots) {
+  size_t records = 1;
   uint32_t i;
-  for (i = 1; i < count; i++) records += a->slots[i] == a->slots[i - 1] + 1 ? 0 : 2;
+  for (i = 0; i < slots->count; i = gmlk_slots_row(slots, i)) records += 2;
   return records;
 }
 
 /* Makes clean free memory of new chunks. */
-static void gmlk_growth_commit(gmlake *l, gmlk_arena *a, uint32_t count) {
-  uint32_t i, first = 0;
-  gmlk_arena_extend(a, a->slots[count - 1] + 1);
-  for (i = 1; i <= count; i++) {
-    gmlk_reserved_add(l, a->chunk_bytes);
-    if (i < count && a->slots[i] == a->slots[i - 1] + 1) continue;
-    gmlk_arena_back(a, a->slots[first], i - first);
-    first = i;
+static void gmlk_growth_commit(gmlake *l, gmlk_arena *a, const gmlk_slots *slots) {
+  uint32_t i, end;
+  gmlk_arena_extend(a, slots->items[slots->count - 1] + 1);
+  for (i = 0; i < slots->count; i++) gmlk_reserved_add(l, a->chunk_bytes);
+  for (i = 0; i < slots->count; i = end) {
+    end = gmlk_slots_row(slots, i);
+    gmlk_arena_back(a, slots->items[i], end - i);
   }
 }
 
@@ -5555,7 +5666,7 @@ static void gmlk_growth_commit(gmlake *l, gmlk_arena *a, uint32_t count) {
    desc.driver_free_bytes_min is set, or for many chunks, which else might be created in vain. */
 static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_attempt *r, uint32_t count) {
   const gmlk_arena *a = r->arena;
-  size_t bytes = (size_t)count * a->chunk_bytes, pool = a->backed_count * a->chunk_bytes;
+  size_t bytes = (size_t)count * a->chunk_bytes, pool = a->chunks.backed_count * a->chunk_bytes;
   size_t free_bytes = 0, total_bytes = 0;
   gmlake_result result;
   r->limit_bytes = l->desc.limit_bytes;
@@ -5572,35 +5683,36 @@ static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_attempt *r, uint32_t co
                                                             : GMLAKE_OK;
 }
 
-/* Creates the chunks of a->slots[0, count), if limits and the device allow it. */
-static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_attempt *r, uint32_t count) {
+/* Creates chunks in the slots, if limits and the device allow it. */
+static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_attempt *r, const gmlk_slots *slots) {
   gmlk_arena *a = r->arena;
-  size_t records = gmlk_growth_records(a, count);
+  size_t records = gmlk_growth_records(slots);
   gmlk_records held;
   gmlk_drive drive;
-  gmlake_result result = gmlk_growth_allowed(l, r, count);
+  gmlake_result result = gmlk_growth_allowed(l, r, slots->count);
   uint32_t made = 0;
   if (result) return result;
   if (!gmlk_records_reserve(&l->records, &l->host, records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   gmlk_records_hold(&l->records, &held, records);
   (void)gmlk_drive_open(l, &drive);
-  result = gmlk_chunks_make(&drive, a, count, &made);
-  if (result) gmlk_chunks_unmake(&drive, a, count, made);
+  result = gmlk_chunks_make(&drive, a, slots, &made);
+  if (result) gmlk_chunks_unmake(&drive, a, slots, made);
   result = gmlk_drive_close(l, &drive);
   gmlk_records_return(&l->records, &held);
   if (result) {
-    gmlk_growth_quarantine(l, a, count);
+    gmlk_growth_quarantine(l, a, slots);
     return result;
   }
-  gmlk_growth_commit(l, a, count);
-  gmlk_tell(l, r, GMLAKE_STEP_GROW, a->is_bare ? 0 : gmlk_home(a, gmlk_slot_at(a, a->slots[0])),
-            count * (uint64_t)a->chunk_bytes, drive.ns, "new chunks");
+  gmlk_growth_commit(l, a, slots);
+  gmlk_tell(l, r, GMLAKE_STEP_GROW, a->is_bare ? 0 : gmlk_slot_home(a, slots->items[0]),
+            slots->count * (uint64_t)a->chunk_bytes, drive.ns, "new chunks");
   return GMLAKE_OK;
 }
 
 /* Reserves host memory to list and enter so many more slots. */
 static int gmlk_grow_reserve(gmlk_arena *a, uint64_t more) {
-  size_t slots = (size_t)gmlk_min(gmlk_max(a->slot_count, a->stuck_end) + more, a->slot_limit);
+  size_t slots = gmlk_max(a->slot_count, a->chunks.stuck_end);
+  slots = (size_t)gmlk_min(slots + more, a->slot_limit);
   gmlk_bins_reserve(a->bins[GMLK_CLEAN], a->host);
   return gmlk_arena_reserve_slots(a, slots) && gmlk_scratch_reserve(a, slots);
 }
@@ -5610,15 +5722,15 @@ static int gmlk_grow_reserve(gmlk_arena *a, uint64_t more) {
 static gmlake_result gmlk_grow_by(gmlake *l, gmlk_attempt *r, uint32_t shortfall, uint32_t spare,
                                   uint32_t *out_count) {
   gmlk_arena *a = r->arena;
-  gmlk_growth growth;
+  gmlk_slots slots;
   if (!gmlk_grow_reserve(a, gmlk_chunks_for(a, (uint64_t)r->grains + r->align)))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   /* A second growth for one request makes a run in which any alignment fits. */
-  gmlk_plan_growth(a, r->taker.stream, r->grains + (r->has_grown ? r->align - 1 : 0), r->align,
-                   shortfall, spare, &growth);
-  *out_count = growth.count;
-  if (!growth.count) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* no address space */
-  return gmlk_grow_slots(l, r, growth.count);
+  slots = gmlk_plan_growth(a, r->taker.stream, r->grains + (r->has_grown ? r->align - 1 : 0),
+                           r->align, shortfall, spare);
+  *out_count = slots.count;
+  if (!slots.count) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* no address space */
+  return gmlk_grow_slots(l, r, &slots);
 }
 
 /* Grows for a request. One chunk more than a window needs is created if that gives a range that
@@ -5636,30 +5748,29 @@ static gmlake_result gmlk_grow(gmlake *l, gmlk_attempt *r, uint32_t shortfall) {
 
 /* Whether all of a chunk is clean. It may be several blocks, which a policy keeps apart. */
 static int gmlk_slot_is_clean(const gmlk_arena *a, uint32_t slot) {
-  const gmlk_block *b = a->chunks[slot].first;
+  const gmlk_block *b = a->firsts[slot];
   while (gmlk_is_clean(b) && gmlk_block_end(b) < gmlk_slot_at(a, slot + 1)) b = b->next;
   return gmlk_is_clean(b);
 }
 
 /* Chooses chunks to return, from the highest below *from_slot on: all clean, and mapped by no
-   quarantined window, nor by a window or place whose last use is not complete. Marks them, lists
-   them in a->slots, and moves the idle windows over them to *dying. Returns their number. */
-static uint32_t gmlk_trim_choose(gmlake *l, gmlk_arena *a, uint32_t *from_slot, size_t max_bytes,
-                                 gmlk_window **dying) {
-  uint32_t slot = *from_slot, count = 0, kept = 0, i;
-  uint32_t limit =
-      (uint32_t)gmlk_min(gmlk_batch(a->slot_count), (max_bytes - 1) / a->chunk_bytes + 1);
+   quarantined window, nor by a window or place whose last use is not complete. Marks and lists
+   them, and moves the idle windows over them to *dying. */
+static gmlk_slots gmlk_trim_choose(gmlake *l, gmlk_arena *a, uint32_t *from_slot, size_t max_bytes,
+                                   gmlk_window **dying) {
+  size_t limit = gmlk_min(gmlk_batch(a->slot_count), (max_bytes - 1) / a->chunk_bytes + 1);
+  gmlk_slots chosen = gmlk_slots_begin(a), kept = chosen;
   gmlk_window *w, *newer;
   int is_mapped = 0;
-  while (slot && count < limit) {
-    a->chunks[--slot].mark = 0;
+  uint32_t i;
+  while (*from_slot && chosen.count < limit) {
+    uint32_t slot = --*from_slot;
     if (!gmlk_slot_is_clean(a, slot)) continue;
-    a->chunks[slot].mark = 1;
-    a->slots[count++] = slot;
-    is_mapped |= a->chunks[slot].map_count != 0;
+    (void)gmlk_chunk_mark(&a->chunks, slot);
+    gmlk_slots_add(&chosen, slot);
+    is_mapped |= gmlk_chunk_is_mapped(&a->chunks, slot);
   }
-  *from_slot = slot;
-  if (!is_mapped) return count;
+  if (!is_mapped) return chosen;
   for (w = a->windows.quarantine; w; w = w->bucket_next) (void)gmlk_window_marks(a, w, 1);
   for (w = a->windows.oldest; w; w = w->newer)
     if (!gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket))
@@ -5669,34 +5780,43 @@ static uint32_t gmlk_trim_choose(gmlake *l, gmlk_arena *a, uint32_t *from_slot, 
     if (gmlk_window_marks(a, w, 0)) gmlk_window_kill(l, a, w, dying);
   }
   gmlk_places_spare(l, a);
-  for (i = 0; i < count; i++)
-    if (a->chunks[a->slots[i]].mark) a->slots[kept++] = a->slots[i];
+  for (i = 0; i < chosen.count; i++)
+    if (gmlk_chunk_is_marked(&a->chunks, chosen.items[i])) gmlk_slots_add(&kept, chosen.items[i]);
   return kept;
 }
 
-/* Writes down what became of the chosen chunks. Their mark is GMLK_CHUNK_TRIMMED,
-   GMLK_CHUNK_UNMAPPED, or 0 if the chunk is mapped as before. Returns the bytes released. */
-static size_t gmlk_trim_commit(gmlake *l, gmlk_arena *a, uint32_t count) {
+/* Gives the chosen chunks back to the driver, if it still takes calls. pre: no window or place maps
+   them any more. */
+static void gmlk_trim_drive(gmlk_drive *drive, gmlk_arena *a, const gmlk_slots *slots) {
+  uint32_t i;
+  for (i = 0; i < slots->count && drive->is_relaxed; i++) {
+    uint32_t slot = slots->items[i];
+    if (GMLK_NEVER(gmlk_chunk_is_mapped(&a->chunks, slot))) continue; /* [W6] [B3] */
+    if (a->is_bare || !gmlk_drive_unmap(drive, gmlk_slot_home(a, slot), a->chunk_bytes))
+      gmlk_chunk_release(&a->chunks, drive, slot);
+  }
+}
+
+/* Writes down what became of the chosen chunks. Returns the bytes released. */
+static size_t gmlk_trim_commit(gmlake *l, gmlk_arena *a, const gmlk_slots *slots) {
   size_t released = 0;
   uint32_t i;
-  for (i = 0; i < count; i++) {
-    gmlk_chunk *chunk = &a->chunks[a->slots[i]];
-    unsigned mark = chunk->mark;
-    if (!mark) {
-      gmlk_unreserve_range(a, chunk->first, gmlk_chunk_grains(a));
+  for (i = 0; i < slots->count; i++) {
+    uint32_t slot = slots->items[i];
+    gmlk_block *first = a->firsts[slot];
+    gmlk_chunk_unmark(&a->chunks, slot);
+    if (gmlk_chunk_is_backed(&a->chunks, slot)) { /* the driver has not unmapped it */
+      gmlk_unreserve_range(a, first, gmlk_chunk_grains(a));
       continue;
     }
-    if (mark == GMLK_CHUNK_TRIMMED) {
+    if (gmlk_chunk_is_stuck(&a->chunks, slot))
+      l->stats.quarantined_bytes += a->chunk_bytes;
+    else
       released += a->chunk_bytes;
-      l->stats.reserved_bytes -= a->chunk_bytes;
-      l->stats.chunk_count--;
-      chunk->handle = 0;
-    } else {
-      gmlk_slot_quarantine(l, a, a->slots[i]);
-    }
-    chunk->mark = 0;
-    gmlk_arena_unback(a, gmlk_own(a, chunk->first, gmlk_chunk_grains(a), GMLK_RESERVED));
+    gmlk_arena_unback(a, gmlk_own(a, first, gmlk_chunk_grains(a), GMLK_RESERVED));
   }
+  l->stats.reserved_bytes -= released;
+  l->stats.chunk_count -= released / a->chunk_bytes;
   return released;
 }
 
@@ -5705,31 +5825,23 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
                                      size_t max_bytes, size_t *released) {
   gmlk_window *dying = NULL;
   gmlk_drive drive;
+  gmlk_slots slots;
   gmlake_result result;
-  uint32_t count, i;
+  uint32_t i;
   size_t bytes;
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)gmlk_batch(a->slot_count)) ||
       !gmlk_scratch_reserve(a, gmlk_batch(a->slot_count)))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  count = gmlk_trim_choose(l, a, from_slot, max_bytes, &dying);
-  for (i = 0; i < count; i++)
-    (void)gmlk_reserve_range(a, a->chunks[a->slots[i]].first, gmlk_slot_at(a, a->slots[i]),
+  slots = gmlk_trim_choose(l, a, from_slot, max_bytes, &dying);
+  for (i = 0; i < slots.count; i++)
+    (void)gmlk_reserve_range(a, a->firsts[slots.items[i]], gmlk_slot_at(a, slots.items[i]),
                              gmlk_chunk_grains(a));
   result = gmlk_windows_unmap(l, a, dying);
   if (!result) result = gmlk_places_unmap(l, a, gmlk_places_marked(a));
   (void)gmlk_drive_open(l, &drive);
-  for (i = 0; i < count; i++) {
-    gmlk_chunk *chunk = &a->chunks[a->slots[i]];
-    uint64_t at = gmlk_home(a, gmlk_slot_at(a, a->slots[i]));
-    chunk->mark = 0;
-    if (result || !drive.is_relaxed) continue;
-    if (GMLK_NEVER(chunk->map_count)) continue; /* its mappings are gone by now: [W6] [B3] */
-    if (!a->is_bare && gmlk_drive_unmap(&drive, at, a->chunk_bytes)) continue;
-    chunk->mark =
-        gmlk_drive_release(&drive, chunk->handle) ? GMLK_CHUNK_UNMAPPED : GMLK_CHUNK_TRIMMED;
-  }
+  if (!result) gmlk_trim_drive(&drive, a, &slots);
   (void)gmlk_drive_close(l, &drive);
-  bytes = gmlk_trim_commit(l, a, count);
+  bytes = gmlk_trim_commit(l, a, &slots);
   *released += bytes;
   if (bytes)
     gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, bytes, drive.ns, "free, and no work uses them");
@@ -5787,16 +5899,6 @@ static void gmlk_tidy(gmlake *l) {
   }
   gmlk_index_trim(&l->index, &l->host);
   gmlk_records_trim(&l->records, &l->host);
-}
-
-/* The number of an arena's chunks that have a handle: of a drained one, those that the driver
-   refused to take back. */
-static size_t gmlk_arena_held(const gmlk_arena *a) {
-  size_t count = 0;
-  uint32_t slot;
-  for (slot = 0; a->chunks && slot < gmlk_max(a->slot_count, a->stuck_end); slot++)
-    count += a->chunks[slot].handle != 0;
-  return count;
 }
 
 /* ---- >>research --------------------------------------------------------------------------------
@@ -5934,9 +6036,10 @@ static int gmlk_pieces_collide(gmlk_arena *a, const gmlake_piece *pieces, size_t
   size_t i;
   for (i = 0; i < count; i++)
     for (gmlk_piece_slots(a, &pieces[i], &slot, &end); slot < end; slot++)
-      collide |= a->chunks[slot].mark++ != 0;
+      collide |= gmlk_chunk_mark(&a->chunks, slot);
   for (i = 0; i < count; i++)
-    for (gmlk_piece_slots(a, &pieces[i], &slot, &end); slot < end; slot++) a->chunks[slot].mark = 0;
+    for (gmlk_piece_slots(a, &pieces[i], &slot, &end); slot < end; slot++)
+      gmlk_chunk_unmark(&a->chunks, slot);
   return collide;
 }
 
@@ -6097,15 +6200,15 @@ static gmlake_result gmlk_grow_fresh(gmlake *l, gmlk_attempt *r, gmlk_question *
   gmlk_arena *a = r->arena;
   uint32_t count = (uint32_t)(q->plan.grow_bytes / a->chunk_bytes), slot;
   gmlake_piece *piece = &q->pieces[q->plan.piece_count];
-  gmlk_growth growth;
+  gmlk_slots slots;
   gmlake_result result;
   if (!gmlk_grow_reserve(a, count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!gmlk_growth_fresh(a, count, &slot)) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  gmlk_growth_slots(a, &growth, slot, count);
-  result = gmlk_grow_slots(l, r, count);
+  slots = gmlk_slots_from(a, slot, count);
+  result = gmlk_grow_slots(l, r, &slots);
   if (result) return result;
   r->has_grown = 1;
-  piece->home = (void *)(uintptr_t)gmlk_home(a, gmlk_slot_at(a, slot));
+  piece->home = (void *)(uintptr_t)gmlk_slot_home(a, slot);
   piece->bytes = q->plan.grow_bytes;
   return GMLAKE_OK;
 }
@@ -6965,19 +7068,18 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
     else
       va->state = GMLK_UNBACKED;
   }
-  for (slot = 0; a->chunks && slot < gmlk_max(a->slot_count, a->stuck_end); slot++) {
-    gmlk_chunk *chunk = &a->chunks[slot];
-    if (chunk->handle && chunk->stuck != GMLK_CHUNK_UNMAPPED) {
-      if (!a->is_bare &&
-          gmlk_drive_unmap(drive, gmlk_home(a, gmlk_slot_at(a, slot)), a->chunk_bytes))
+  for (slot = 0; slot < a->chunks.capacity; slot++) {
+    if (!gmlk_chunk_handle(&a->chunks, slot)) continue;
+    if (!gmlk_chunk_is_unmapped(&a->chunks, slot)) {
+      if (!a->is_bare && gmlk_drive_unmap(drive, gmlk_slot_home(a, slot), a->chunk_bytes))
         is_backed = 1;
       else
-        chunk->stuck = GMLK_CHUNK_UNMAPPED;
+        gmlk_chunk_quarantine(&a->chunks, slot, GMLK_CHUNK_UNMAPPED);
     }
-    if (is_mapped && chunk->map_count && !is_last) continue; /* a mapping would keep its memory */
-    if (chunk->handle && (chunk->stuck == GMLK_CHUNK_UNMAPPED || is_last) &&
-        !gmlk_drive_release(drive, chunk->handle))
-      chunk->handle = chunk->stuck = 0;
+    if (is_last ||
+        (gmlk_chunk_is_unmapped(&a->chunks, slot) && /* a mapping would keep its memory */
+         !(is_mapped && gmlk_chunk_is_mapped(&a->chunks, slot))))
+      gmlk_chunk_release(&a->chunks, drive, slot);
   }
   if (a->windows.reserved_bytes && !is_mapped &&
       !gmlk_drive_unreserve(drive, a->windows.base, a->windows.reserved_bytes))
@@ -7025,21 +7127,22 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
   gmlk_arena *a = &pool->arena;
   const gmlk_window *w;
   gmlake_result result;
-  size_t held = gmlk_arena_held(a);
+  size_t held = gmlk_chunks_held(&a->chunks);
   uint64_t ns = l->stats.driver_ns;
-  l->stats.quarantined_bytes -= a->stuck_count * a->chunk_bytes;
+  l->stats.quarantined_bytes -= a->chunks.stuck_count * a->chunk_bytes;
   for (w = a->windows.quarantine; w; w = w->bucket_next)
     l->stats.quarantined_bytes -= w->chunk_count * a->chunk_bytes;
   l->stats.stitched_bytes -= a->windows.bytes;
   l->stats.window_count -= a->windows.count;
   result = gmlk_arena_drain_booked(l, a);
-  held -= gmlk_arena_held(a);
+  held -= gmlk_chunks_held(&a->chunks);
   l->stats.reserved_bytes -= held * a->chunk_bytes;
   l->stats.chunk_count -= held;
   ns = l->stats.driver_ns - ns;
   if (held) gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, held * a->chunk_bytes, ns, "with their pool");
-  l->stats.quarantined_bytes += gmlk_arena_held(a) * a->chunk_bytes;
-  if (!gmlk_is_fatal(result) && !a->base && !a->windows.reserved_bytes && !gmlk_arena_held(a)) {
+  l->stats.quarantined_bytes += gmlk_chunks_held(&a->chunks) * a->chunk_bytes;
+  if (!gmlk_is_fatal(result) && !a->base && !a->windows.reserved_bytes &&
+      !gmlk_chunks_held(&a->chunks)) {
     gmlk_pool_free(l, pool);
     return result;
   }
@@ -7658,7 +7761,7 @@ static uint64_t gmlk_range_most(const gmlake *l, const gmlk_arena *a, uint64_t c
   gmlk_stretch s;
   for (s.next = a->head.next; gmlk_stretch_next(l, a, 0, &s);)
     if (s.grains > most) most = s.grains;
-  for (s.next = a->head.next; !a->stuck_count && gmlk_stretch_next(l, a, 1, &s);) {
+  for (s.next = a->head.next; !a->chunks.stuck_count && gmlk_stretch_next(l, a, 1, &s);) {
     uint64_t grains = (s.chunks < chunks ? s.chunks : chunks) << a->chunk_log;
     if (grains > most) most = grains;
   }
@@ -7669,7 +7772,7 @@ static uint64_t gmlk_range_most(const gmlake *l, const gmlk_arena *a, uint64_t c
    arenas have returned returned_bytes. */
 static uint64_t gmlk_creatable(const gmlake *l, size_t driver_free_bytes, size_t returned_bytes) {
   const gmlk_arena *a = &l->home;
-  size_t slots = a->slot_limit - a->backed_count - a->stuck_count;
+  size_t slots = a->slot_limit - gmlk_chunks_held(&a->chunks);
   size_t limit = l->desc.limit_bytes, held = l->stats.reserved_bytes - returned_bytes;
   size_t bytes = driver_free_bytes + returned_bytes, min = l->desc.driver_free_bytes_min;
   bytes = bytes > min ? bytes - min : 0;
@@ -8666,7 +8769,8 @@ static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
   const gmlk_windows *spool = &a->windows;
   const size_t chunk = a->chunk_bytes, buckets = spool->bucket_count;
   const gmlake_policy *policy = c->l->desc.policy;
-  gmlk_check_table(c, a->chunks, (a->slot_capacity + 1) * sizeof(gmlk_chunk));
+  gmlk_check_table(c, a->firsts, (a->slot_capacity + 1) * sizeof(gmlk_block *));
+  gmlk_check_table(c, a->chunks.items, a->chunks.capacity * sizeof(gmlk_chunk));
   gmlk_check_table(c, a->bins, a->bins_capacity * sizeof(gmlk_bins *));
   gmlk_check_table(c, spool->buckets, buckets * sizeof(gmlk_window *));
   c->host_bytes +=
@@ -8677,9 +8781,13 @@ static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
                        a->chunk_log == gmlk_log2(chunk / GMLK_GRAIN),
                    "A8: a chunk is not of its size"))
     return 0;
-  gmlk_expect(c, a->slot_limit * chunk == a->reserved_bytes && a->slot_capacity <= a->slot_limit,
+  gmlk_expect(c,
+              a->slot_limit * chunk == a->reserved_bytes && a->slot_capacity <= a->slot_limit &&
+                  a->chunks.capacity <= a->slot_limit,
               "A8: the slots are not those of the address space");
-  gmlk_expect(c, a->slot_count <= a->slot_capacity && a->stuck_end <= a->slot_capacity,
+  gmlk_expect(c,
+              a->slot_count <= a->slot_capacity && a->slot_capacity <= a->chunks.capacity &&
+                  a->chunks.stuck_end <= a->slot_capacity,
               "A8: more slots than there is room for");
   gmlk_expect(c, a->keeps_apart == (!a->is_bare && policy && policy->coalesce),
               "A8: no policy keeps blocks apart");
@@ -8749,14 +8857,14 @@ static void gmlk_check_chunks(gmlk_checker *c) {
   size_t backed = 0, stuck = 0;
   uint32_t slot, end = 0;
   int is_backed;
-  for (slot = 0; slot < a->slot_capacity; slot++) {
-    const gmlk_chunk *chunk = &a->chunks[slot];
+  for (slot = 0; slot < a->chunks.capacity; slot++) {
+    const gmlk_chunk *chunk = &a->chunks.items[slot];
     while (b != &a->tail && gmlk_block_end(b) <= gmlk_slot_at(a, slot)) b = b->next;
     is_backed = b != &a->tail && b->state != GMLK_UNBACKED;
-    gmlk_expect(c, b == &a->tail || chunk->first == b, "A4: a slot's first block is another");
+    gmlk_expect(c, b == &a->tail || a->firsts[slot] == b, "A4: a slot's first block is another");
     gmlk_expect(c, is_backed ? chunk->handle && !chunk->stuck : !chunk->handle == !chunk->stuck,
                 "A5: a handle and a state differ");
-    gmlk_expect(c, chunk->stuck <= 2 && !chunk->mark, "A5: a chunk is marked");
+    gmlk_expect(c, chunk->stuck <= GMLK_CHUNK_UNMAPPED && !chunk->mark, "P2: a chunk is marked");
     if (chunk->handle) gmlk_check_once(c, chunk->handle, "L3: a handle is there twice");
     backed += chunk->handle && !chunk->stuck;
     stuck += chunk->stuck != 0;
@@ -8764,8 +8872,10 @@ static void gmlk_check_chunks(gmlk_checker *c) {
     c->mapped -= chunk->map_count * gmlk_check_print(slot);
   }
   gmlk_expect(c, c->mapped == 0, "W6, B3: a chunk's mappings do not add up");
-  gmlk_expect(c, backed == a->backed_count && stuck == a->stuck_count && end == a->stuck_end,
-              "A6: the arena's totals are off");
+  gmlk_expect(c,
+              backed == a->chunks.backed_count && stuck == a->chunks.stuck_count &&
+                  end == a->chunks.stuck_end,
+              "P1: the chunks' totals are off");
   gmlk_expect(c, !a->limit_bytes || backed * a->chunk_bytes <= a->limit_bytes || stuck,
               "L4: a pool's limit is exceeded");
   c->chunks += backed + stuck;
@@ -8792,7 +8902,7 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
       !gmlk_check_tiling(c, &spool->va_head, &spool->va_tail, slots,
                          "V1: blocks do not tile the space"))
     return;
-  gmlk_expect(c, a->chunks[a->slot_count].first == &a->tail && a->tail.at == end, "A4: end is off");
+  gmlk_expect(c, a->firsts[a->slot_count] == &a->tail && a->tail.at == end, "A4: end is off");
   for (b = a->head.next; b != &a->tail; b = b->next) {
     gmlk_check_block(c, b);
     if (b->state == GMLK_FREE) free_grains += b->grains;
@@ -8830,7 +8940,8 @@ static void gmlk_check_arenas(gmlk_checker *c) {
     if (i) captures += l->arenas[i]->pool->capture_count * gmlk_check_print(i);
   }
   for (dead = l->dead; dead; dead = dead->next_dead) {
-    const size_t held = gmlk_arena_held(&dead->arena), bytes = held * dead->arena.chunk_bytes;
+    const size_t held = gmlk_chunks_held(&dead->arena.chunks);
+    const size_t bytes = held * dead->arena.chunk_bytes;
     gmlk_expect(c, !dead->lake && !dead->capture_count, "L1: a pool is dead and alive");
     c->chunks += held;
     c->reserved += bytes;

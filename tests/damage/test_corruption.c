@@ -485,13 +485,15 @@ static const field span_fields[] = {ONE(T, at), ONE(T, grains)};
 static const field spool_fields[] = {ONE(T, count), ONE(T, number), ONE(T, grains_min),
                                      ONE(T, bytes), ONE(T, base),   ONE(T, reserved_bytes)};
 #undef T
+#define T gmlk_chunks
+static const field chunks_fields[] = {ONE(T, backed_count), ONE(T, stuck_count), ONE(T, stuck_end)};
+#undef T
 #define T gmlk_arena
 static const field arena_fields[] = {
-    ONE(T, base),       ONE(T, reserved_bytes), ONE(T, chunk_bytes),  ONE(T, limit_bytes),
-    ONE(T, seal),       ONE(T, chunk_log),      ONE(T, number),       ONE(T, slot_count),
-    ONE(T, slot_limit), ONE(T, free_grains),    ONE(T, backed_count), ONE(T, stuck_count),
-    ONE(T, stuck_end),  ONE(T, live_count),     ONE(T, keeps_apart),  ONE(T, is_bare),
-    ONE(T, void_count)};
+    ONE(T, base),       ONE(T, reserved_bytes), ONE(T, chunk_bytes), ONE(T, limit_bytes),
+    ONE(T, seal),       ONE(T, chunk_log),      ONE(T, number),      ONE(T, slot_count),
+    ONE(T, slot_limit), ONE(T, free_grains),    ONE(T, live_count),  ONE(T, keeps_apart),
+    ONE(T, is_bare),    ONE(T, void_count)};
 #undef T
 #define T gmlk_window
 static const field window_fields[] = {ONE(T, address), ONE(T, span_count), ONE(T, chunk_count),
@@ -575,6 +577,7 @@ static const field lake_fields[] = {ONE(T, seal), ONE(T, is_barred), ONE(T, lost
   X(SLOT, "slot without memory", chunk, gmlk_chunk)             \
   X(STUCK, "quarantined slot", chunk, gmlk_chunk)               \
   X(SLOT_BEHIND, "slot behind the end", chunk, gmlk_chunk)      \
+  X(CHUNKS, "an arena's chunks", chunks, gmlk_chunks)           \
   X(LIVE_SPAN, "live window's span", span, gmlk_span)           \
   X(IDLE_SPAN, "idle window's span", span, gmlk_span)           \
   X(LOST_SPAN, "quarantined window's span", span, gmlk_span)    \
@@ -684,8 +687,9 @@ static void find_holes(const gmlk_bins *holes) { found(SHAPE_POOL_HOLES, holes);
 
 static void find_chunks(const gmlk_arena *a) {
   size_t slot;
-  for (slot = 0; slot < a->slot_capacity; slot++) {
-    const gmlk_chunk *chunk = &a->chunks[slot];
+  found(SHAPE_CHUNKS, &a->chunks);
+  for (slot = 0; slot < a->chunks.capacity; slot++) {
+    const gmlk_chunk *chunk = &a->chunks.items[slot];
     found(chunk->stuck            ? SHAPE_STUCK
           : slot >= a->slot_count ? SHAPE_SLOT_BEHIND
           : chunk->handle         ? SHAPE_CHUNK

@@ -123,7 +123,10 @@ static void the_shape_of_an_arena(void **state) {
   breaks(size_t, a->reserved_bytes, a->reserved_bytes + C, "A8: the slots are not those");
   breaks(uint32_t, a->slot_limit, a->slot_limit + 1, "A8: the slots are not those");
   breaks(uint32_t, a->slot_count, a->slot_capacity + 1, "A8: more slots than there is room for");
-  breaks(uint32_t, a->stuck_end, a->slot_capacity + 1, "A8: more slots than there is room for");
+  breaks(uint32_t, a->chunks.stuck_end, a->slot_capacity + 1,
+         "A8: more slots than there is room for");
+  breaks(size_t, a->chunks.capacity, a->slot_capacity - 1, "A8: more slots than there is room for");
+  breaks(size_t, a->chunks.capacity, (size_t)a->slot_limit + 1, "A8: the slots are not those");
   breaks(size_t, a->slot_capacity, (size_t)a->slot_limit + 1, "A8: the slots are not those");
   breaks(uint64_t, lake->records.serial, GMLK_ENDLESS, "A9: no ownership can follow");
   breaks(uint64_t, a->base, a->base + 512, "A8: the base is off");
@@ -133,7 +136,8 @@ static void the_shape_of_an_arena(void **state) {
   breaks(int, a->is_bare, 1, "A8: the base is off");
   breaks(size_t, a->void_count, 1, "B4: the destroyed buffers are off");
   breaks(size_t, a->windows.count, a->windows.bucket_count + 1, "W5: the table of sizes");
-  breaks(gmlk_chunk *, a->chunks, NULL, "L2: a table and its size differ");
+  breaks(gmlk_chunk *, a->chunks.items, NULL, "L2: a table and its size differ");
+  breaks(gmlk_block **, a->firsts, NULL, "L2: a table and its size differ");
   abandon();
 }
 
@@ -473,6 +477,7 @@ static void pending_blocks(void **state) {
 static void live_blocks(void **state) {
   gmlk_block *b, *self;
   gmlk_chunk *chunk;
+  uint32_t slot;
   void *parts[3], *small, *window;
   (void)state;
   open_faulty(8, 0);
@@ -494,12 +499,17 @@ static void live_blocks(void **state) {
   breaks(uint16_t, b->stream, GMLK_PINNED, "A9: a block is of no stream");
   breaks(uint32_t, b->hole, 6, "A3: an owned block has a hole");
   breaks(uint32_t, b->arena, 1, "A1: a block names another arena");
-  chunk = &lake->home.chunks[gmlk_slot_of(&lake->home, b->at)];
-  assert_ptr_equal(chunk->first, b);
+  slot = gmlk_slot_of(&lake->home, b->at);
+  chunk = &lake->home.chunks.items[slot];
+  assert_ptr_equal(lake->home.firsts[slot], b);
   breaks(uint64_t, chunk->handle, 0, "A5: a handle and a state differ");
-  breaks(gmlk_block *, chunk->first, b->next, "A4: a slot's first block is another");
+  breaks(gmlk_block *, lake->home.firsts[slot], b->next, "A4: a slot's first block is another");
   breaks(uint32_t, chunk->map_count, chunk->map_count + 1,
          "W6, B3: a chunk's mappings do not add up");
+  breaks(uint16_t, chunk->mark, 1, "P2: a chunk is marked");
+  breaks(size_t, lake->home.chunks.backed_count, 0, "P1: the chunks' totals are off");
+  breaks(size_t, lake->home.chunks.stuck_count, 1, "P1: the chunks' totals are off");
+  breaks(uint32_t, lake->home.chunks.stuck_end, 1, "P1: the chunks' totals are off");
   breaks(uint64_t, lake->home.free_grains, lake->home.free_grains + 1, "A6: the arena's totals");
   breaks(size_t, lake->index.count, lake->index.count + 1, "I1: the index's count is off");
   drop(parts[1]);
@@ -775,7 +785,7 @@ static void a_limit(void **state) {
   assert_broken("L4: a pool's limit");
   fail_call(ON_RELEASE, 1, GMLAKE_ERROR_DRIVER, 0);
   assert_error(gmlake_trim(lake, C, NULL), DRIVER);
-  assert_int_equal(pool->arena.stuck_count, 1);
+  assert_int_equal(pool->arena.chunks.stuck_count, 1);
   pool->arena.limit_bytes = C / 2; /* what the driver keeps may pass it */
   pool->arena.seal = gmlk_seal(0, C / 2);
   assert_ok(gmlake_check(lake));
@@ -834,11 +844,11 @@ static void mappings_of_each_chunk(void **state) {
   (void)state;
   start(16);
   window = take_window(b);
-  lake->home.chunks[1].map_count--; /* the sum stays what it was */
-  lake->home.chunks[2].map_count++;
+  lake->home.chunks.items[1].map_count--; /* the sum stays what it was */
+  lake->home.chunks.items[2].map_count++;
   assert_broken("W6");
-  lake->home.chunks[1].map_count++;
-  lake->home.chunks[2].map_count--;
+  lake->home.chunks.items[1].map_count++;
+  lake->home.chunks.items[2].map_count--;
   drop(window);
   finish();
 }

@@ -532,11 +532,11 @@ static void count_arena(const gmlk_arena *a, int is_dead, holdings *h) {
   const gmlk_window *window;
   uint32_t slot;
   count_places(a, h);
-  for (slot = 0; a->chunks && slot < gmlk_max(a->slot_count, a->stuck_end); slot++) {
-    const gmlk_chunk *chunk = &a->chunks[slot];
+  for (slot = 0; slot < a->chunks.capacity; slot++) {
+    const gmlk_chunk *chunk = &a->chunks.items[slot];
     if (!chunk->handle) continue;
     h->handles++;
-    h->mappings += chunk->stuck != 2 && !a->is_bare;
+    h->mappings += chunk->stuck != GMLK_CHUNK_UNMAPPED && !a->is_bare;
     h->quarantined += chunk->stuck || is_dead ? a->chunk_bytes : 0;
   }
   for (; b && b != &a->tail; b = b->next) h->blocks++;
@@ -848,7 +848,7 @@ static size_t buffer_pieces(const buffer *b, size_t from, size_t to, gmlake_piec
   size_t i, count = 0;
   for (i = from / a->chunk_bytes; i < to / a->chunk_bytes; i++) {
     CHECK(count < PIECES);
-    out[count].home = (void *)(uintptr_t)a->chunks[b->handle->places[i].slot].handle;
+    out[count].home = (void *)(uintptr_t)gmlk_chunk_handle(&a->chunks, b->handle->places[i].slot);
     out[count++].bytes = 1;
   }
   return count;

@@ -113,27 +113,31 @@ static void test_bits(void **state) {
 
 /* ---- host memory ---- */
 
-static void test_host_grow(void **state) {
+static void test_host_resize(void **state) {
   gmlk_host host;
   unsigned char *p, *grown;
   (void)state;
   host_open(&host, 1);
-  p = (unsigned char *)gmlk_host_grow(&host, NULL, 0, 8);
+  p = (unsigned char *)gmlk_host_resize(&host, NULL, 0, 8);
   assert_non_null(p);
   assert_int_equal(p[0] | p[7], 0);
   memset(p, 3, 8);
   hook_left = 0;
-  assert_null(gmlk_host_grow(&host, p, 8, 16));
+  assert_null(gmlk_host_resize(&host, p, 8, 16));
   assert_int_equal(p[7], 3);
   assert_int_equal(host.bytes, 8);
   hook_left = -1;
-  grown = (unsigned char *)gmlk_host_grow(&host, p, 8, 16);
+  grown = (unsigned char *)gmlk_host_resize(&host, p, 8, 16);
   assert_non_null(grown);
   assert_int_equal(grown[7], 3);
   assert_int_equal(grown[8], 0);
   assert_int_equal(host.bytes, 16);
   assert_int_equal(host.bytes_peak, 24);
-  gmlk_host_free(&host, grown, 16);
+  grown = (unsigned char *)gmlk_host_resize(&host, grown, 16, 4);
+  assert_non_null(grown);
+  assert_int_equal(grown[3], 3);
+  assert_int_equal(host.bytes, 4);
+  gmlk_host_free(&host, grown, 4);
   host_close(&host);
 }
 
@@ -1117,18 +1121,16 @@ static void test_plan_small_holes_first(void **state) {
 
 /* Two records for each range of slots that grow, and one for the arena's end. */
 static void test_growth_records(void **state) {
-  static const uint32_t slots[7] = {3, 4, 5, 9, 10, 12, 0};
-  gmlk_host host;
+  static const uint32_t counts[][2] = {{1, 3}, {3, 3}, {5, 5}, {6, 7}, {7, 9}};
+  uint32_t numbers[7] = {3, 4, 5, 9, 10, 12, 0};
+  gmlk_slots slots;
+  size_t i;
   (void)state;
-  host_open(&host, 1);
-  arena_open(&host, SLOTS);
-  memcpy(arena.slots, slots, sizeof(slots));
-  assert_int_equal(gmlk_growth_records(&arena, 1), 3);
-  assert_int_equal(gmlk_growth_records(&arena, 3), 3);
-  assert_int_equal(gmlk_growth_records(&arena, 5), 5);
-  assert_int_equal(gmlk_growth_records(&arena, 6), 7);
-  assert_int_equal(gmlk_growth_records(&arena, 7), 9);
-  arena_close(&host);
+  slots.items = numbers;
+  for (i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+    slots.count = counts[i][0];
+    assert_int_equal(gmlk_growth_records(&slots), counts[i][1]);
+  }
 }
 
 /* By length, and of the same length by address. */
@@ -1394,7 +1396,7 @@ int main(void) {
       cmocka_unit_test(test_sizes),
       cmocka_unit_test(test_grains),
       cmocka_unit_test(test_bits),
-      cmocka_unit_test(test_host_grow),
+      cmocka_unit_test(test_host_resize),
       cmocka_unit_test(test_records),
       cmocka_unit_test(test_holes_random),
       cmocka_unit_test(test_holes_equal_sizes),
