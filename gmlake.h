@@ -10227,66 +10227,54 @@ enum {
   GMLK_CUDA_ATTRIBUTE_FABRIC = 128
 };
 
-/* Under which name a driver without cuGetProcAddress exports the form declared below. */
-enum {
-  GMLK_CUDA_V1,      /* the base name */
-  GMLK_CUDA_V2,      /* base name and _v2; the base name is an older, different function */
-  GMLK_CUDA_V2_OR_V1 /* _v2 where there is one; the base name has the same parameters */
-};
-
-/* The driver functions used: name without cu, the driver version that introduced this form, the
-   exported name, parameters. All but those of CUDA 12 are required: a driver with virtual memory
-   management has them. */
-#if defined(GMLAKE_CUDA_LINK) && CUDA_VERSION < 12000
-#define GMLK_CUDA_FUNCTIONS_12(X)
-#else
+/* The driver functions used: name without cu, the driver version that introduced this form, what
+   the exported name has behind the other, parameters. A driver with virtual memory management has
+   all but those of CUDA 12, which are NULL where it lacks them. */
 #define GMLK_CUDA_FUNCTIONS_12(X) \
-  X(StreamGetId, 12000, GMLK_CUDA_V1, (CUstream stream, unsigned long long *id))
-#endif
+  X(StreamGetId, 12000, "", (CUstream stream, unsigned long long *id))
 #define GMLK_CUDA_FUNCTIONS(X)                                                                 \
-  X(Init, 2000, GMLK_CUDA_V1, (unsigned flags))                                                \
-  X(DeviceGet, 2000, GMLK_CUDA_V1, (CUdevice * device, int ordinal))                           \
-  X(DeviceGetCount, 2000, GMLK_CUDA_V1, (int *count))                                          \
-  X(DeviceGetName, 2000, GMLK_CUDA_V1, (char *name, int bytes, CUdevice device))               \
-  X(DeviceGetAttribute, 2000, GMLK_CUDA_V1,                                                    \
-    (int *value, CUdevice_attribute attribute, CUdevice device))                               \
-  X(DeviceTotalMem, 3020, GMLK_CUDA_V2, (size_t * bytes, CUdevice device))                     \
-  X(DevicePrimaryCtxRetain, 7000, GMLK_CUDA_V1, (CUcontext * context, CUdevice device))        \
-  X(DevicePrimaryCtxRelease, 11000, GMLK_CUDA_V2_OR_V1, (CUdevice device))                     \
-  X(CtxGetCurrent, 4000, GMLK_CUDA_V1, (CUcontext * context))                                  \
-  X(CtxPushCurrent, 4000, GMLK_CUDA_V2, (CUcontext context))                                   \
-  X(CtxPopCurrent, 4000, GMLK_CUDA_V2, (CUcontext * context))                                  \
-  X(MemGetInfo, 3020, GMLK_CUDA_V2, (size_t * free_bytes, size_t * total_bytes))               \
-  X(MemGetAllocationGranularity, 10020, GMLK_CUDA_V1,                                          \
+  X(Init, 2000, "", (unsigned flags))                                                          \
+  X(DeviceGet, 2000, "", (CUdevice * device, int ordinal))                                     \
+  X(DeviceGetCount, 2000, "", (int *count))                                                    \
+  X(DeviceGetName, 2000, "", (char *name, int bytes, CUdevice device))                         \
+  X(DeviceGetAttribute, 2000, "", (int *value, CUdevice_attribute attribute, CUdevice device)) \
+  X(DeviceTotalMem, 3020, "_v2", (size_t * bytes, CUdevice device))                            \
+  X(DevicePrimaryCtxRetain, 7000, "", (CUcontext * context, CUdevice device))                  \
+  X(DevicePrimaryCtxRelease, 11000, "_v2", (CUdevice device))                                  \
+  X(CtxGetCurrent, 4000, "", (CUcontext * context))                                            \
+  X(CtxPushCurrent, 4000, "_v2", (CUcontext context))                                          \
+  X(CtxPopCurrent, 4000, "_v2", (CUcontext * context))                                         \
+  X(MemGetInfo, 3020, "_v2", (size_t * free_bytes, size_t * total_bytes))                      \
+  X(MemGetAllocationGranularity, 10020, "",                                                    \
     (size_t * bytes, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags flags)) \
-  X(MemAddressReserve, 10020, GMLK_CUDA_V1,                                                    \
+  X(MemAddressReserve, 10020, "",                                                              \
     (CUdeviceptr * address, size_t bytes, size_t alignment, CUdeviceptr hint,                  \
      unsigned long long flags))                                                                \
-  X(MemAddressFree, 10020, GMLK_CUDA_V1, (CUdeviceptr address, size_t bytes))                  \
-  X(MemCreate, 10020, GMLK_CUDA_V1,                                                            \
+  X(MemAddressFree, 10020, "", (CUdeviceptr address, size_t bytes))                            \
+  X(MemCreate, 10020, "",                                                                      \
     (CUmemGenericAllocationHandle * handle, size_t bytes, const CUmemAllocationProp *prop,     \
      unsigned long long flags))                                                                \
-  X(MemRelease, 10020, GMLK_CUDA_V1, (CUmemGenericAllocationHandle handle))                    \
-  X(MemMap, 10020, GMLK_CUDA_V1,                                                               \
+  X(MemRelease, 10020, "", (CUmemGenericAllocationHandle handle))                              \
+  X(MemMap, 10020, "",                                                                         \
     (CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,    \
      unsigned long long flags))                                                                \
-  X(MemUnmap, 10020, GMLK_CUDA_V1, (CUdeviceptr address, size_t bytes))                        \
-  X(MemSetAccess, 10020, GMLK_CUDA_V1,                                                         \
+  X(MemUnmap, 10020, "", (CUdeviceptr address, size_t bytes))                                  \
+  X(MemSetAccess, 10020, "",                                                                   \
     (CUdeviceptr address, size_t bytes, const CUmemAccessDesc *descs, size_t count))           \
-  X(EventCreate, 2000, GMLK_CUDA_V1, (CUevent * event, unsigned flags))                        \
-  X(EventDestroy, 4000, GMLK_CUDA_V2, (CUevent event))                                         \
-  X(EventRecord, 2000, GMLK_CUDA_V1, (CUevent event, CUstream stream))                         \
-  X(EventQuery, 2000, GMLK_CUDA_V1, (CUevent event))                                           \
-  X(EventSynchronize, 2000, GMLK_CUDA_V1, (CUevent event))                                     \
-  X(StreamWaitEvent, 3020, GMLK_CUDA_V1, (CUstream stream, CUevent event, unsigned flags))     \
-  X(StreamIsCapturing, 10000, GMLK_CUDA_V1, (CUstream stream, CUstreamCaptureStatus * status)) \
-  X(CtxSynchronize, 2000, GMLK_CUDA_V1, (void))                                                \
-  GMLK_CUDA_FUNCTIONS_12(X)                                                                    \
-  X(ThreadExchangeStreamCaptureMode, 10010, GMLK_CUDA_V1, (CUstreamCaptureMode * mode))
+  X(EventCreate, 2000, "", (CUevent * event, unsigned flags))                                  \
+  X(EventDestroy, 4000, "_v2", (CUevent event))                                                \
+  X(EventRecord, 2000, "", (CUevent event, CUstream stream))                                   \
+  X(EventQuery, 2000, "", (CUevent event))                                                     \
+  X(EventSynchronize, 2000, "", (CUevent event))                                               \
+  X(StreamWaitEvent, 3020, "", (CUstream stream, CUevent event, unsigned flags))               \
+  X(StreamIsCapturing, 10000, "", (CUstream stream, CUstreamCaptureStatus * status))           \
+  X(CtxSynchronize, 2000, "", (void))                                                          \
+  X(ThreadExchangeStreamCaptureMode, 10010, "", (CUstreamCaptureMode * mode))
 
-#define GMLK_CUDA_MEMBER(name, version, abi, params) CUresult(CUDAAPI *name) params;
+#define GMLK_CUDA_MEMBER(name, version, suffix, params) CUresult(CUDAAPI *name) params;
 typedef struct gmlk_cuda_functions {
   GMLK_CUDA_FUNCTIONS(GMLK_CUDA_MEMBER)
+  GMLK_CUDA_FUNCTIONS_12(GMLK_CUDA_MEMBER)
 } gmlk_cuda_functions;
 #undef GMLK_CUDA_MEMBER
 
@@ -10305,9 +10293,12 @@ typedef struct gmlk_cuda {
 #if defined(GMLAKE_CUDA_LINK)
 
 /* cuda.h defines cu##name as a macro where a newer form exists, so this names the right form. */
-#define GMLK_CUDA_ASSIGN(name, version, abi, params) fn->name = cu##name;
+#define GMLK_CUDA_ASSIGN(name, version, suffix, params) fn->name = cu##name;
 static gmlake_result gmlk_cuda_load(gmlk_cuda_functions *fn) {
   GMLK_CUDA_FUNCTIONS(GMLK_CUDA_ASSIGN)
+#if CUDA_VERSION >= 12000
+  GMLK_CUDA_FUNCTIONS_12(GMLK_CUDA_ASSIGN)
+#endif
   return GMLAKE_OK;
 }
 #undef GMLK_CUDA_ASSIGN
@@ -10315,10 +10306,8 @@ static gmlake_result gmlk_cuda_load(gmlk_cuda_functions *fn) {
 #else
 
 typedef struct gmlk_cuda_symbol {
-  const char *base;
-  const char *v2;
+  const char *base, *exported;
   int version;
-  int abi;
   size_t offset; /* in gmlk_cuda_functions */
 } gmlk_cuda_symbol;
 
@@ -10369,22 +10358,21 @@ static void *gmlk_cuda_library_find(const gmlk_cuda_library *library, const gmlk
   int status = 0;
   if (library->lookup_v2) {
     code = library->lookup_v2(row->base, &symbol, row->version, legacy_stream, &status);
-    return code == CUDA_SUCCESS ? symbol : NULL;
-  }
-  if (library->lookup_v1) {
+  } else if (library->lookup_v1) {
     code = library->lookup_v1(row->base, &symbol, row->version, legacy_stream);
-    return code == CUDA_SUCCESS ? symbol : NULL;
+  } else {
+    symbol = gmlk_cuda_module_find(library->module, row->exported);
+    if (!symbol && row->version > 10020) /* CUDA 10.2 has it under the base name */
+      symbol = gmlk_cuda_module_find(library->module, row->base);
   }
-  if (row->abi != GMLK_CUDA_V1) symbol = gmlk_cuda_module_find(library->module, row->v2);
-  if (!symbol && row->abi != GMLK_CUDA_V2)
-    symbol = gmlk_cuda_module_find(library->module, row->base);
-  return symbol;
+  return code == CUDA_SUCCESS ? symbol : NULL;
 }
 
-#define GMLK_CUDA_ROW(name, version, abi, params) \
-  {"cu" #name, "cu" #name "_v2", version, abi, offsetof(gmlk_cuda_functions, name)},
+#define GMLK_CUDA_ROW(name, version, suffix, params) \
+  {"cu" #name, "cu" #name suffix, version, offsetof(gmlk_cuda_functions, name)},
 static gmlake_result gmlk_cuda_load(gmlk_cuda_functions *fn) {
-  static const gmlk_cuda_symbol rows[] = {GMLK_CUDA_FUNCTIONS(GMLK_CUDA_ROW)};
+  static const gmlk_cuda_symbol rows[] = {GMLK_CUDA_FUNCTIONS(GMLK_CUDA_ROW)
+                                              GMLK_CUDA_FUNCTIONS_12(GMLK_CUDA_ROW)};
   gmlk_cuda_library library;
   gmlake_result result = gmlk_cuda_library_open(&library);
   size_t i;
@@ -10406,39 +10394,29 @@ static gmlake_result gmlk_cuda_load(gmlk_cuda_functions *fn) {
    plain DRIVER here: drivers also answer it for a stream that is gone. gmlk_cuda_leave then asks
    whether the context is alive. */
 static gmlake_result gmlk_cuda_result(CUresult code) {
-  const int number = (int)code;
-  if (number >= 714 && number <= 719)
-    return GMLAKE_ERROR_DEVICE_LOST; /* faults of a kernel, from a stack error to a failed launch */
-  if (number >= 900 && number <= 907) return GMLAKE_ERROR_CAPTURING;
-  switch (number) {
-  case 0:
-    return GMLAKE_OK;
-  case 1:
-    return GMLAKE_ERROR_INVALID_ARGUMENT;
-  case 2:
-    return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  case 3:
-    return GMLAKE_ERROR_FORKED; /* not initialised; create did that, so this is a child of fork */
-  case 4:
-    return GMLAKE_ERROR_SHUTTING_DOWN;
-  case 34:
-    return GMLAKE_ERROR_NO_DRIVER; /* the toolkit's stub library */
-  case 100:                        /* no device */
-  case 101:
-    return GMLAKE_ERROR_NO_DEVICE;
-  case 801:
-    return GMLAKE_ERROR_UNSUPPORTED;
-  case 214: /* memory error that ECC cannot correct */
-  case 220: /* NVLink error that cannot be corrected */
-  case 226: /* error contained to this process */
-  case 700: /* illegal address */
-  case 702: /* launch timeout */
-  case 710: /* device-side assert */
-  case 721:
-    return GMLAKE_ERROR_DEVICE_LOST; /* tensor memory leak */
-  default:
-    return GMLAKE_ERROR_DRIVER;
-  }
+  static const int rows[][3] = {
+      {0, 0, GMLAKE_OK},
+      {1, 1, GMLAKE_ERROR_INVALID_ARGUMENT},
+      {2, 2, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY},
+      {3, 3, GMLAKE_ERROR_FORKED}, /* not initialised; create did that, so a child of fork asks */
+      {4, 4, GMLAKE_ERROR_SHUTTING_DOWN},
+      {34, 34, GMLAKE_ERROR_NO_DRIVER}, /* the toolkit's stub library */
+      {100, 101, GMLAKE_ERROR_NO_DEVICE},
+      {801, 801, GMLAKE_ERROR_UNSUPPORTED},
+      {900, 907, GMLAKE_ERROR_CAPTURING},
+      {214, 214, GMLAKE_ERROR_DEVICE_LOST}, /* memory error that ECC cannot correct */
+      {220, 220, GMLAKE_ERROR_DEVICE_LOST}, /* NVLink error that cannot be corrected */
+      {226, 226, GMLAKE_ERROR_DEVICE_LOST}, /* error contained to this process */
+      {700, 700, GMLAKE_ERROR_DEVICE_LOST}, /* illegal address */
+      {702, 702, GMLAKE_ERROR_DEVICE_LOST}, /* launch timeout */
+      {710, 710, GMLAKE_ERROR_DEVICE_LOST}, /* device-side assert */
+      {714, 719, GMLAKE_ERROR_DEVICE_LOST}, /* from a stack error to a failed launch */
+      {721, 721, GMLAKE_ERROR_DEVICE_LOST}  /* tensor memory leak */
+  };
+  size_t i;
+  for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+    if ((int)code >= rows[i][0] && (int)code <= rows[i][1]) return (gmlake_result)rows[i][2];
+  return GMLAKE_ERROR_DRIVER;
 }
 
 typedef struct gmlk_cuda_call {
@@ -10679,7 +10657,6 @@ static gmlake_result gmlk_cuda_stream_wait(void *user, gmlake_stream stream, voi
   return gmlk_cuda_leave(&call, out_code);
 }
 
-#if !defined(GMLAKE_CUDA_LINK) || CUDA_VERSION >= 12000
 static gmlake_result gmlk_cuda_stream_id(void *user, gmlake_stream stream, uint64_t *out_id,
                                          int *out_code) {
   gmlk_cuda_call call;
@@ -10695,7 +10672,6 @@ static gmlake_result gmlk_cuda_stream_id(void *user, gmlake_stream stream, uint6
   }
   return gmlk_cuda_leave_stream(&call, out_code);
 }
-#endif
 
 static gmlake_result gmlk_cuda_device_wait(void *user, int *out_code) {
   gmlk_cuda_call call;
@@ -10717,23 +10693,42 @@ static gmlake_result gmlk_cuda_capture_exchange(void *user, int *mode, int *out_
 }
 
 static uint64_t gmlk_cuda_clock_ns(void *user) {
-  (void)user;
 #if defined(_WIN32)
-  {
-    LARGE_INTEGER ticks;
-    LARGE_INTEGER rate;
-    QueryPerformanceCounter(&ticks);
-    QueryPerformanceFrequency(&rate);
-    return (uint64_t)((double)ticks.QuadPart / (double)rate.QuadPart * 1e9);
-  }
+  LARGE_INTEGER ticks, rate;
+  (void)user;
+  QueryPerformanceCounter(&ticks);
+  QueryPerformanceFrequency(&rate);
+  return (uint64_t)((double)ticks.QuadPart / (double)rate.QuadPart * 1e9);
 #else
-  {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-  }
+  struct timespec now;
+  (void)user;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 #endif
 }
+
+static const gmlake_backend gmlk_cuda_backend = {sizeof(gmlake_backend),
+                                                 GMLAKE_BACKEND_ABI,
+                                                 NULL,
+                                                 gmlk_cuda_get_properties,
+                                                 gmlk_cuda_get_memory_info,
+                                                 gmlk_cuda_reserve,
+                                                 gmlk_cuda_unreserve,
+                                                 gmlk_cuda_create,
+                                                 gmlk_cuda_release,
+                                                 gmlk_cuda_map,
+                                                 gmlk_cuda_unmap,
+                                                 gmlk_cuda_set_access,
+                                                 gmlk_cuda_event_create,
+                                                 gmlk_cuda_event_destroy,
+                                                 gmlk_cuda_event_record,
+                                                 gmlk_cuda_event_query,
+                                                 gmlk_cuda_event_wait,
+                                                 gmlk_cuda_stream_wait,
+                                                 gmlk_cuda_capture_exchange,
+                                                 gmlk_cuda_clock_ns,
+                                                 gmlk_cuda_stream_id,
+                                                 gmlk_cuda_device_wait};
 
 /* ---- Create and destroy ---- */
 
@@ -10796,34 +10791,6 @@ static gmlake_result gmlk_cuda_open_device(gmlk_cuda *cuda, int ordinal) {
   return gmlk_backend_result(result);
 }
 
-static void gmlk_cuda_fill_table(gmlk_cuda *cuda) {
-  gmlake_backend *table = &cuda->table;
-  table->struct_bytes = sizeof(*table);
-  table->abi_version = GMLAKE_BACKEND_ABI;
-  table->user = cuda;
-  table->get_properties = gmlk_cuda_get_properties;
-  table->get_memory_info = gmlk_cuda_get_memory_info;
-  table->reserve = gmlk_cuda_reserve;
-  table->unreserve = gmlk_cuda_unreserve;
-  table->create = gmlk_cuda_create;
-  table->release = gmlk_cuda_release;
-  table->map = gmlk_cuda_map;
-  table->unmap = gmlk_cuda_unmap;
-  table->set_access = gmlk_cuda_set_access;
-  table->event_create = gmlk_cuda_event_create;
-  table->event_destroy = gmlk_cuda_event_destroy;
-  table->event_record = gmlk_cuda_event_record;
-  table->event_query = gmlk_cuda_event_query;
-  table->event_wait = gmlk_cuda_event_wait;
-  table->stream_wait = gmlk_cuda_stream_wait;
-  table->capture_exchange = gmlk_cuda_capture_exchange;
-  table->clock_ns = gmlk_cuda_clock_ns;
-#if !defined(GMLAKE_CUDA_LINK) || CUDA_VERSION >= 12000
-  if (cuda->fn.StreamGetId) table->stream_id = gmlk_cuda_stream_id;
-#endif
-  table->device_wait = gmlk_cuda_device_wait;
-}
-
 GMLAKE_DEF gmlake_result gmlake_cuda_create(int device, gmlake_backend **out_backend) {
   gmlk_cuda *cuda;
   gmlake_result result;
@@ -10840,7 +10807,9 @@ GMLAKE_DEF gmlake_result gmlake_cuda_create(int device, gmlake_backend **out_bac
     GMLAKE_FREE(cuda);
     return result;
   }
-  gmlk_cuda_fill_table(cuda);
+  cuda->table = gmlk_cuda_backend;
+  cuda->table.user = cuda;
+  if (!cuda->fn.StreamGetId) cuda->table.stream_id = NULL;
   *out_backend = &cuda->table;
   return GMLAKE_OK;
 }
