@@ -6,9 +6,8 @@ Do this in ONE file, before any other header:
 All other files include the header alone. C99 or C++11 and later; -lpthread -ldl on old systems.
 
 CONTENTS
-  The manual: what it is, an example, what it does not do, macros, glossary, how an allocation is
-  served, streams, captures, growing buffers, policies, threads, errors, costs. Then come the
-  declarations, then the implementation. A section calls only sections above it. Their tags:
+  The manual, the declarations, the implementation in sections. A section calls only sections above
+  it. Their tags:
     >>base >>block >>bins      sizes, host memory, locks; records of blocks; free lists by size
     >>tree >>index             runs of free memory; live blocks by address
     >>driver >>streams         calls of the backend; streams and their fences
@@ -118,89 +117,80 @@ STREAMS
     stream had freed.
   - Several streams: the lake records an event for each chunk's worth of bytes that a stream freed.
     Another stream gets the memory when the event has completed, or behind a wait on the device.
-  - GMLAKE_STREAM_NONE at a free speaks for the block's own stream alone: its work has been waited
-    for. Streams that were recorded keep their fences. Call gmlake_forget_stream before you
-    destroy a stream. The driver hands the value out again at once, and the new stream would get
-    memory that the old stream's work still uses. A live block of a forgotten stream is freed on
-    another stream or on GMLAKE_STREAM_NONE. A stream that was destroyed and not forgotten is an
-    error that may end the process: driver 580 dies by SIGSEGV in cuEventRecord, or answers 709.
-    If the driver answers, the lake tells the logger once and leaves the stream out. What was
-    freed on it since its last event stays pending until the host waits for the whole device: in
-    the last steps of the ladder, or at the end. GMLAKE_STREAMS_MAY_END in desc.flags is for
-    programs in which nobody can call gmlake_forget_stream. The lake then touches a stream only in
-    calls that name it; by naming it the caller says that it exists. Each free is fenced at once.
-    Each call asks the driver for the stream's id (cuStreamGetId, CUDA 12; not during a capture):
-    a known value with another id is another stream. A block that outlives its stream, or a stream
-    that it is recorded on, may be freed on the value; its memory serves again after a wait for
-    the whole device. Under drivers without ids, an allocation waits on the device for what was
-    freed on its stream's value, and a stream must outlive its blocks. The legacy stream pays
-    nothing for the flag.
+  - Streams that end: call gmlake_forget_stream before you destroy a stream. The driver hands the
+    value out again at once, and the new stream would get memory that the old stream's work still
+    uses. A live block of a forgotten stream is freed on another stream or on GMLAKE_STREAM_NONE.
+    A stream that was destroyed and not forgotten is an error that may end the process: driver 580
+    dies by SIGSEGV in cuEventRecord, or answers 709. If the driver answers, the lake tells the
+    logger once and leaves the stream out. What was freed on it since its last event stays pending
+    until the host waits for the whole device: in the last steps of the ladder, or at the end.
+  - GMLAKE_STREAMS_MAY_END in desc.flags is for programs in which nobody can call
+    gmlake_forget_stream. The lake then touches a stream only in calls that name it; by naming it
+    the caller says that it exists. Each free is fenced at once. Each call asks the driver for the
+    stream's id (cuStreamGetId, CUDA 12; not during a capture): a known value with another id is
+    another stream. A block that outlives its stream, or a stream that it is recorded on, may be
+    freed on the value; its memory serves again after a wait for the whole device. Under drivers
+    without ids, an allocation waits on the device for what was freed on its stream's value, and a
+    stream must outlive its blocks. The legacy stream pays nothing for the flag.
 
 CAPTURES
   Call gmlake_capture_begin before cuStreamBeginCapture, and gmlake_capture_end after
   cuStreamEndCapture. In between, allocations on the stream come from the pool, and the lake does
   not record, wait or ask on the stream. A graph knows its addresses. So what a capture used stays
-  with the pool, for later captures into it, until the pool is destroyed. While any stream is
-  captured the lake leaves the legacy stream alone too: an event recorded there would spoil the
-  capture.
+  with the pool until the pool is destroyed: it is reused inside the capture, and by later captures
+  into the pool. Graphs that share a pool must not run at the same time. While any stream is
+  captured the lake leaves the legacy stream alone too: an event there would spoil the capture.
 
 GROWING BUFFERS
-  A buffer is for what grows at its end and may not move: the keys and values of a sequence, a
-  log, an arena of the program's own. gmlake_buffer_create takes addresses for max_bytes and no
-  memory. gmlake_buffer_resize gives the buffer memory up to a size, in chunks (2 MiB by default)
-  that nothing else shares, or takes away what lies behind that size. The address stays: a graph
-  that was captured before reads what is committed later. What a buffer gives up stays mapped. If
-  nobody took the chunk meanwhile, growing again on the same stream takes it back without a driver
-  call. So keep a buffer, at 0 bytes, for the next sequence instead of destroying it. To grow, a
-  buffer takes, in this order: the chunk that is still mapped next; a free chunk of other buffers
-  whose work is complete; a new chunk; a new chunk in the place of what gmlake_trim would return;
-  what the steps above find, from 10 on (with GMLAKE_WAIT_FIRST before new chunks). Several
-  buffers may map one chunk; it is memory of one of them. Blocks and buffers share free memory:
-  before blocks create chunks, the buffers return as many bytes. Before a buffer creates chunks,
-  the default pool's blocks return as many, and so do buffers of other chunk sizes. Each returns
-  whole free chunks whose work is complete. To return a chunk and create one costs 20 and 60 us. To
-  keep a buffer's chunks for it, do not shrink it. A resize on a stream promises what a
-  free there promises: every use of what is given up precedes the call on that stream. The host
-  waits in the last steps, and before it unmaps: if somebody else has the chunk that is mapped
-  next, and the work of its last use here is not complete. While its stream is captured a buffer
-  may grow, not shrink. What a graph uses has to stay committed as long as the graph may run.
-  Launch the graph behind what its stream did before the capture: a growth may take chunks back
-  that the stream still used.
+  A buffer is for what grows at its end and may not move: the keys and values of a sequence, a log,
+  an arena of the program's own. Its memory is chunks (2 MiB by default) that nothing else shares.
+  The address stays: a graph that was captured before reads what is committed later. What a buffer
+  gives up stays mapped. If nobody took the chunk meanwhile, growing again on the same stream takes
+  it back without a driver call. So keep a buffer, at 0 bytes, for the next sequence instead of
+  destroying it. To grow, a buffer takes, in this order: the chunk that is still mapped next; a
+  free chunk of other buffers whose work is complete; a new chunk; a new chunk in the place of what
+  gmlake_trim would return; what the steps above find, from 10 on (with GMLAKE_WAIT_FIRST before
+  new chunks). Several buffers may map one chunk; it is memory of one of them. Blocks and buffers
+  share free memory: before blocks create chunks, the buffers return as many bytes. Before a buffer
+  creates chunks, the default pool's blocks return as many, and so do buffers of other chunk sizes.
+  Each returns whole free chunks whose work is complete. To return a chunk and create one costs 20
+  and 60 us. To keep a buffer's chunks for it, do not shrink it. The host waits in the last steps,
+  and before it unmaps: if somebody else has the chunk that is mapped next, and the work of its
+  last use here is not complete. While its stream is captured a buffer may grow, not shrink. What a
+  graph uses has to stay committed as long as the graph may run. Launch the graph behind what its
+  stream did before the capture: a growth may take chunks back that the stream still used.
 
 POLICIES
-  desc.policy is for research. It is a table of decisions; the lake asks for each one that is set:
-  choose (the paper's BestFit: how a request is served), evict (StitchFree: which windows are
-  dropped), coalesce (Update: whether freed memory joins its neighbours). A policy reads a view of
-  the pools and returns a plan. The lake checks the plan before it changes anything, carries it out
-  and keeps the books: a wrong policy cannot break the heap. bench/policy_paper.h is the GMLake
-  paper's own strategy. desc.observer is told of every step that the lake takes, whoever decides;
-  examples/record.h records a program's allocations with it. Neither may be left by longjmp or by a
-  C++ exception: a lock would stay held. Policies are not asked about buffers.
+  desc.policy is for research. It is a table of decisions; the lake asks for each one that is set.
+  A policy reads a view of the pools and returns a plan. The lake checks the plan before it changes
+  anything, carries it out and keeps the books: a wrong policy cannot break the heap.
+  bench/policy_paper.h is the GMLake paper's own strategy. desc.observer is told of every step that
+  the lake takes, whoever decides; examples/record.h records a program's allocations with it.
+  Neither may be left by longjmp or by a C++ exception: a lock would stay held. Policies are not
+  asked about buffers.
 
 THREADS
-  Every function but gmlake_destroy may be called from any thread. There are two locks. The
-  driving lock is for the one thread that plans and calls the driver. The books' lock is short:
-  frees, and allocations that need no driver, take it alone and never wait for the driver. The
-  logger and the out-of-memory handler are called with no lock held. gmlake_forget_stream and
-  gmlake_capture_end take the driving lock too: what is under way on that stream ends before.
-  GMLAKE_SINGLE_THREADED: no locks. The books' lock spins, then yields, then sleeps. With
-  GMLAKE_MUTEX defined, and under compilers other than GCC and Clang, it is a mutex like the
-  driving lock. A child of fork has no lake: the device is its parent's, and the books were copied
-  while another thread may have been changing them. In a child gmlake_free does nothing and
-  answers OK, so that destructors may run; gmlake_get_last_error and gmlake_get_desc answer; every
-  other call answers GMLAKE_ERROR_FORKED. None of them takes a lock. To find out costs a load from
-  a page that the system clears in children, or a getpid where there is no MADV_WIPEONFORK (Linux
-  before 4.14).
+  Every function but gmlake_destroy may be called from any thread. There are two locks. The driving
+  lock is for the one thread that plans and calls the driver. The books' lock is short: frees, and
+  allocations that need no driver, take it alone and never wait for the driver.
+  gmlake_forget_stream and gmlake_capture_end take the driving lock too: what is under way on that
+  stream ends before. GMLAKE_SINGLE_THREADED: no locks. The books' lock spins, then yields, then
+  sleeps. With GMLAKE_MUTEX defined, and under compilers other than GCC and Clang, it is a mutex
+  like the driving lock. A child of fork has no lake: the device is its parent's, and the books
+  were copied while another thread may have been changing them. In a child gmlake_free does nothing
+  and answers OK, so that destructors may run; gmlake_get_last_error and gmlake_get_desc answer;
+  every other call answers GMLAKE_ERROR_FORKED. None of them takes a lock. To find out costs a load
+  from a page that the system clears in children, or a getpid where there is no MADV_WIPEONFORK
+  (Linux before 4.14).
 
 ERRORS
-  Every function returns a gmlake_result. gmlake_get_last_error says what was wrong. After an
-  error live blocks, their contents and the statistics are what they were.
-  GMLAKE_ERROR_DEVICE_LOST and _SHUTTING_DOWN are final: every later call that serves or changes
-  memory answers them at once, questions still work, gmlake_destroy cleans up. What the driver
-  refuses to undo is quarantined: given up, and counted in stats.quarantined_bytes. To find errors
-  in your program: the logger lists at gmlake_destroy what was never freed; GMLAKE_GUARD finds
-  accesses behind a window; GMLAKE_FILL, on the mock, makes reads of freed memory visible.
-  gmlake_check verifies the lake's books. It does not look at what blocks hold.
+  Every function returns a gmlake_result. gmlake_get_last_error says what was wrong. After an error
+  live blocks, their contents and the statistics are what they were. GMLAKE_ERROR_DEVICE_LOST and
+  _SHUTTING_DOWN are final: every later call that serves or changes memory answers them at once,
+  questions still work, gmlake_destroy cleans up. What the driver refuses to undo is quarantined:
+  given up, and counted in stats.quarantined_bytes. To find errors in your program: the logger
+  lists at gmlake_destroy what was never freed; GMLAKE_GUARD finds accesses behind an end;
+  GMLAKE_FILL, on the mock, makes reads of freed memory visible.
 
 COSTS (measured; see bench/RESULTS.md)
   alloc and free   35 to 70 ns without the driver, 130 to 350 ns beyond 100,000 live blocks (the
@@ -364,7 +354,6 @@ typedef struct gmlake_backend {
    DEVICE_LOST, DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_cuda_create(int device, gmlake_backend **out_backend);
 GMLAKE_DEF void gmlake_cuda_destroy(gmlake_backend *backend);
-
 #endif
 
 /* ---- Mock backend: a device on the host (GMLAKE_BACKEND_MOCK) -------------------------------- */
@@ -434,7 +423,6 @@ GMLAKE_DEF void gmlake_mock_set_clock(gmlake_backend *backend, uint64_t now_ns);
    INVALID_ARGUMENT: the legacy stream, a second begin, or an end without a capture. */
 GMLAKE_DEF gmlake_result gmlake_mock_capture_begin(gmlake_backend *backend, gmlake_stream stream);
 GMLAKE_DEF gmlake_result gmlake_mock_capture_end(gmlake_backend *backend, gmlake_stream stream);
-
 #endif
 
 /* ---- Description ----------------------------------------------------------------------------- */
@@ -746,14 +734,16 @@ typedef struct gmlake_budget {
 /* ---- Functions ------------------------------------------------------------------------------ */
 
 /* All functions may be called from any thread, except destroy (when no other call is under way).
-   Out parameters are written on success only, unless said otherwise. Costs: see the manual. */
+   Out parameters are written on success only, unless said otherwise. Costs: see the manual.
+   Any function may answer INVALID_ARGUMENT and, in a child of fork, FORKED. All that serve or
+   change memory, and gmlake_get_budget, may answer DEVICE_LOST and SHUTTING_DOWN. The other errors
+   stand beside each function. */
 
 /* Address space that the driver refuses is halved, down to the device's memory. Without address
    space for windows the lake does not stitch, and tells the logger. As there is no lake yet,
    desc->out_error and desc->logger say why it failed: which field is wrong, its value and what is
-   legal, or which call of the driver failed. Errors: INVALID_ARGUMENT (a wrong description),
-   NO_DRIVER, NO_DEVICE, UNSUPPORTED, OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY (address space),
-   DRIVER. */
+   legal, or which call of the driver failed. Errors: NO_DRIVER, NO_DEVICE, UNSUPPORTED,
+   OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY (address space), DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lake);
 /* Waits for pending work, tells the logger of live blocks and buffers, and frees everything,
    whatever fails; returns the first driver error. It cannot wait for a stream that is being
@@ -763,9 +753,8 @@ GMLAKE_DEF gmlake_result gmlake_destroy(gmlake *lake);
 GMLAKE_DEF gmlake_result gmlake_get_desc(gmlake *lake, gmlake_desc *out_desc);
 
 /* Memory for work on the stream, aligned to 512 bytes, with undefined contents. *out_ptr is NULL on
-   error and for 0 bytes. Errors: INVALID_ARGUMENT, OUT_OF_DEVICE_MEMORY, LIMIT_REACHED,
-   OUT_OF_HOST_MEMORY, DRIVER, DEVICE_LOST, FORKED, SHUTTING_DOWN, CAPTURING (a capture that nobody
-   told the lake of). */
+   error and for 0 bytes. Errors: OUT_OF_DEVICE_MEMORY, LIMIT_REACHED, OUT_OF_HOST_MEMORY, DRIVER,
+   CAPTURING (a capture that nobody told the lake of). */
 GMLAKE_DEF gmlake_result gmlake_alloc(gmlake *lake, size_t bytes, gmlake_stream stream,
                                       void **out_ptr);
 /* The same with options. CAPTURING also if the stream is being captured into another pool. */
@@ -773,18 +762,15 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *lake, const gmlake_alloc_desc
                                            gmlake_stream stream, void **out_ptr);
 /* Every use of the block must precede this call on the stream, or be on a stream that
    gmlake_record_stream named. Also for a block that was never used: on another stream than the
-   block's, the call is ordered behind the allocating call; on NONE, the caller has synchronised the
-   block's own stream. NONE speaks for no other stream: the lake still waits for recorded ones. NULL
-   is fine. Errors, after which nothing has changed: UNKNOWN_POINTER, DOUBLE_FREE, INVALID_ARGUMENT,
-   OUT_OF_HOST_MEMORY (first use of a stream, or in a pool), DEVICE_LOST, SHUTTING_DOWN. In a child
-   of fork: OK, and nothing is done. */
+   block's, the call is ordered behind the allocating call. NULL is fine. Errors, after which nothing
+   has changed: UNKNOWN_POINTER, DOUBLE_FREE, OUT_OF_HOST_MEMORY (first use of a stream, or in a
+   pool). In a child of fork: OK, and nothing is done. */
 GMLAKE_DEF gmlake_result gmlake_free(gmlake *lake, void *ptr, gmlake_stream stream);
 /* The block is also used on this stream, until it is freed. Errors: UNKNOWN_POINTER,
-   INVALID_ARGUMENT, OUT_OF_HOST_MEMORY, DEVICE_LOST, SHUTTING_DOWN. */
+   OUT_OF_HOST_MEMORY. */
 GMLAKE_DEF gmlake_result gmlake_record_stream(gmlake *lake, void *ptr, gmlake_stream stream);
-/* Call it before the stream is destroyed: the driver may give its value to another stream. Takes
-   the driving lock. A stream that was never used is fine. Errors: CAPTURING, INVALID_ARGUMENT,
-   OUT_OF_HOST_MEMORY, DRIVER, DEVICE_LOST, FORKED, SHUTTING_DOWN. */
+/* Call it before the stream is destroyed: the driver may give its value to another stream. A stream
+   that was never used is fine. Errors: CAPTURING, OUT_OF_HOST_MEMORY, DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_forget_stream(gmlake *lake, gmlake_stream stream);
 
 /* What is known of a live block; ptr is its start. */
@@ -804,19 +790,16 @@ GMLAKE_DEF gmlake_result gmlake_pool_create(gmlake *lake, const gmlake_pool_desc
    capture keeps the lake from recording an event behind pending work. */
 GMLAKE_DEF gmlake_result gmlake_pool_destroy(gmlake *lake, gmlake_pool *pool);
 /* Call it before the driver's own begin. Until capture_end, allocations on the stream come from the
-   pool. What is freed on the stream is reused inside this capture, and later by captures into the
-   same pool. So graphs that share a pool must not run at the same time. CAPTURING: the stream is
-   being captured already. INVALID_ARGUMENT: the legacy stream, NONE, or no pool. */
+   pool, which keeps them for its captures. CAPTURING: the stream is being captured already.
+   INVALID_ARGUMENT: the legacy stream, NONE, or no pool. */
 GMLAKE_DEF gmlake_result gmlake_capture_begin(gmlake *lake, gmlake_stream stream,
                                               gmlake_pool *pool);
-/* Call it after the driver's own end. Takes the driving lock. INVALID_ARGUMENT: the stream is not
-   being captured. */
+/* Call it after the driver's own end. INVALID_ARGUMENT: the stream is not being captured. */
 GMLAKE_DEF gmlake_result gmlake_capture_end(gmlake *lake, gmlake_stream stream);
 
 /* Takes addresses for max_bytes and no memory; gmlake_buffer_get_info tells where they are. Unmaps
-   what up to two destroyed buffers left. Errors: INVALID_ARGUMENT, OUT_OF_DEVICE_MEMORY (address
-   space: 32 times the device's memory for all buffers of one chunk_bytes), OUT_OF_HOST_MEMORY,
-   DRIVER, DEVICE_LOST, FORKED, SHUTTING_DOWN. */
+   what up to two destroyed buffers left. Errors: OUT_OF_DEVICE_MEMORY (address space: 32 times the
+   device's memory for all buffers of one chunk_bytes), OUT_OF_HOST_MEMORY, DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_buffer_create(gmlake *lake, const gmlake_buffer_desc *desc,
                                               gmlake_buffer **out_buffer);
 /* Resizes the buffer to 0, with the errors of gmlake_buffer_resize; then the buffer is gone. Its
@@ -831,7 +814,7 @@ GMLAKE_DEF gmlake_result gmlake_buffer_destroy(gmlake *lake, gmlake_buffer *buff
    After an error the buffer is as it was. INVALID_ARGUMENT: more than max_bytes, or the
    out-of-memory handler grows. CAPTURING: fewer chunks while the stream is captured, or the lake
    would have to wait for a captured stream. OUT_OF_DEVICE_MEMORY, LIMIT_REACHED,
-   OUT_OF_HOST_MEMORY, DRIVER, DEVICE_LOST, FORKED, SHUTTING_DOWN. */
+   OUT_OF_HOST_MEMORY, DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_buffer_resize(gmlake *lake, gmlake_buffer *buffer, size_t bytes,
                                               gmlake_stream stream);
 GMLAKE_DEF gmlake_result gmlake_buffer_get_info(gmlake *lake, gmlake_buffer *buffer,
@@ -850,14 +833,14 @@ GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *lake);
    program of one stream while nobody else is at work, once pending work is complete. It counts free
    pieces, what buffers and pools have free in whole chunks, and what limits, driver and arena_bytes
    let the lake create. Where the size may not be stitched (stitch_bytes_min) a little more may be
-   had. Errors: INVALID_ARGUMENT, DRIVER, DEVICE_LOST, FORKED, SHUTTING_DOWN. */
+   had. Errors: DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_get_budget(gmlake *lake, gmlake_budget *out_budget);
 /* What was wrong in the last call on this lake that failed, on any thread; or what failed inside a
-   call that then succeeded another way. Of a refused argument: its name, its value, what is legal.
-   */
+   call that then succeeded another way. Of a refused argument: name, value, and what is legal. */
 GMLAKE_DEF gmlake_result gmlake_get_last_error(gmlake *lake, gmlake_error_info *out_info);
-/* Verifies every invariant of the lake, in time linear in its size. CORRUPT: gmlake_get_last_error
-   names the first broken one. Damaged links between records may end the program. */
+/* Verifies every invariant of the lake's books, in time linear in its size; it does not look at
+   what blocks hold. CORRUPT: gmlake_get_last_error names the first broken one. Damaged links
+   between records may end the program. */
 GMLAKE_DEF gmlake_result gmlake_check(gmlake *lake);
 /* "GMLAKE_OK", ...; "unknown" for other values. Never NULL. */
 GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
