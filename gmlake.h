@@ -2078,17 +2078,32 @@ static unsigned gmlk_ends_of(const gmlake_desc *desc, const gmlk_driver *driver)
   return driver->stream_id ? GMLK_ENDS_SEEN : GMLK_ENDS_HIDDEN;
 }
 
+enum {                 /* gmlk_stream.is_dirty */
+       GMLK_DIRTY = 1, /* the open epoch has work that needs a fence */
+       GMLK_AWAITED /* the same, and the host waits for the whole device, which completes it; work
+                          that comes meanwhile makes it GMLK_DIRTY */
+};
+
+typedef struct gmlk_used gmlk_used; /* see >>pending */
+
 typedef struct gmlk_fence {
   void *event;
   uint64_t epoch; /* this epoch, and all before, are complete when the event is */
 } gmlk_fence;
 
 typedef struct gmlk_stream {
-  gmlake_stream value;            /* the user's; NULL: the legacy stream */
-  uint64_t id;                    /* [GMLK_ENDS_SEEN] the driver's, which no other stream has */
-  uint64_t born;                  /* its serial number, of the same series as blocks' tickets */
-  uint64_t epoch, done;           /* [S1] the open epoch; the last one known to be complete */
-  size_t freed_bytes;             /* in the open epoch */
+  /* These four go on when the number serves another stream [S5]: */
+  uint64_t epoch, done;              /* [S1] the open epoch; the last one known to be complete */
+  gmlk_used *uses_first, *uses_last; /* [N4] pending blocks that wait for it; of >>pending */
+  uint8_t is_news;      /* an epoch completed since its pending blocks and tags were looked at */
+  uint8_t is_dirty;     /* GMLK_DIRTY, GMLK_AWAITED, or 0: all work on freed memory has a fence */
+  uint8_t is_capture;   /* stands for a capture, not for a stream */
+  uint8_t is_used;      /* the number is taken */
+  uint8_t is_forgotten; /* with is_dirty: it is lost */
+  gmlake_stream value;  /* the user's; NULL: the legacy stream */
+  uint64_t id;          /* [GMLK_ENDS_SEEN] the driver's, which no other stream has */
+  uint64_t born;        /* its serial number, of the same series as blocks' tickets */
+  size_t freed_bytes;   /* in the open epoch */
   gmlk_fence fences[GMLK_FENCES]; /* [S2] a ring: fence_count from fence_head on */
   unsigned fence_head, fence_count;
   struct {
@@ -2096,15 +2111,10 @@ typedef struct gmlk_stream {
     unsigned stream;
   } waits[GMLK_WAITS]; /* [S6] a ring of the last epochs that this stream was made to wait for */
   unsigned wait_next;
-  unsigned capture;   /* [being captured] the number that stands for the capture, else 0 */
-  uint32_t arena;     /* [being captured] the arena that its allocations come from */
-  uint32_t uses;      /* [S7]; written by >>pending, >>fences, >>serve */
-  unsigned next;      /* [forgotten, unused] the next number in queue or stack; 0: none */
-  uint8_t is_capture; /* stands for a capture, not for a stream */
-  uint8_t is_used;    /* the number is taken */
-  uint8_t is_forgotten;
-  uint8_t is_dirty; /* the open epoch has work without a fence; 2: [lost] it is being waited for.
-                       Set by all sections that take memory back or hand it on */
+  unsigned capture; /* [being captured] the number that stands for the capture, else 0 */
+  uint32_t arena;   /* [being captured] the arena that its allocations come from */
+  uint32_t uses;    /* [S7] */
+  unsigned next;    /* [forgotten, unused] the next number in queue or stack; 0: none */
 } gmlk_stream;
 
 typedef struct gmlk_streams {
@@ -2123,7 +2133,6 @@ typedef struct gmlk_streams {
   uint64_t record_count;            /* events recorded since create */
   unsigned queue_first, queue_last; /* numbers of forgotten streams that are not lost; 0: none */
   unsigned unused;                  /* stack of the numbers that captures had; 0: none */
-  int is_news; /* an epoch completed since the last sweep of tags and pending frees */
 } gmlk_streams;
 
 static gmlake_stream gmlk_stream_canonical(gmlake_stream stream) {
@@ -2165,6 +2174,20 @@ static int gmlk_events_reserve(gmlk_streams *streams, gmlk_host *host, size_t nu
   streams->events = (void **)grown;
   streams->event_capacity = capacity;
   return 1;
+}
+
+/* Notes work of the open epoch: it needs a fence. freed_bytes: that a free gave back, else 0. */
+static inline void gmlk_stream_dirty(gmlk_stream *s, size_t freed_bytes) {
+  s->is_dirty = GMLK_DIRTY;
+  s->freed_bytes += freed_bytes;
+}
+
+/* [S7] Counts a block that uses the stream, or that does so no longer. */
+static inline void gmlk_stream_use(gmlk_streams *streams, unsigned stream) {
+  streams->items[stream]->uses++;
+}
+static inline void gmlk_stream_unuse(gmlk_streams *streams, unsigned stream) {
+  streams->items[stream]->uses--;
 }
 
 /* Whether all that was freed on the stream is known to be complete. */
@@ -2216,7 +2239,6 @@ static unsigned gmlk_stream_dequeue(gmlk_streams *streams) {
 static unsigned gmlk_stream_add(gmlk_streams *streams, gmlk_host *host, gmlake_stream value,
                                 int is_capture, uint64_t born) {
   unsigned stream = is_capture ? 0 : streams->queue_first;
-  uint64_t epoch;
   gmlk_stream *s;
   if (stream && gmlk_stream_is_complete(streams->items[stream])) {
     (void)gmlk_stream_dequeue(streams);
@@ -2227,12 +2249,10 @@ static unsigned gmlk_stream_add(gmlk_streams *streams, gmlk_host *host, gmlake_s
   if (!stream) stream = gmlk_stream_extend(streams, host);
   if (!stream) return 0;
   s = streams->items[stream];
-  epoch = s->epoch ? s->epoch : 1; /* epochs go on [S5] */
-  memset(s, 0, sizeof(*s));
+  if (!s->epoch) s->epoch = 1;
+  memset(&s->is_dirty, 0, sizeof(*s) - offsetof(gmlk_stream, is_dirty)); /* epochs go on [S5] */
   s->value = value;
   s->born = born;
-  s->epoch = epoch;
-  s->done = epoch - 1;
   s->is_used = 1;
   s->is_capture = (uint8_t)is_capture;
   if (!is_capture) {
@@ -2282,13 +2302,26 @@ static void gmlk_stream_complete(gmlk_streams *streams, gmlk_stream *s, uint64_t
     s->fence_count--;
   }
   s->done = gmlk_later(s->done, epoch);
-  streams->is_news = 1;
+  s->is_news = 1;
   if (s->is_forgotten && gmlk_stream_is_complete(s)) streams->used_count--;
 }
 
-/* The number of a forgotten stream that is not lost will serve again. */
-static void gmlk_stream_leave(gmlk_streams *streams, unsigned stream) {
-  if (gmlk_stream_is_complete(streams->items[stream])) streams->used_count--;
+/* Notes that what completed so far has been looked at. */
+static void gmlk_streams_read(gmlk_streams *streams) {
+  size_t i;
+  for (i = GMLK_FIRST_STREAM; i < streams->count; i++) streams->items[i]->is_news = 0;
+}
+
+/* The stream is gone. If it is dirty, it is lost; else its number will serve again. */
+static void gmlk_stream_forget(gmlk_streams *streams, unsigned stream) {
+  gmlk_stream *s = streams->items[stream];
+  GMLAKE_ASSERT(!s->is_forgotten);
+  s->is_forgotten = 1;
+  streams->live_count--;
+  streams->last = 0;
+  streams->lost_count += s->is_dirty != 0;
+  if (s->is_dirty) return;
+  if (gmlk_stream_is_complete(s)) streams->used_count--;
   gmlk_stream_queue(streams, stream);
 }
 
@@ -2296,13 +2329,8 @@ static void gmlk_stream_leave(gmlk_streams *streams, unsigned stream) {
    it does with live blocks, can no longer have a fence. */
 static void gmlk_stream_end(gmlk_streams *streams, unsigned stream, int is_dirty) {
   gmlk_stream *s = streams->items[stream];
-  GMLAKE_ASSERT(!s->is_forgotten);
-  s->is_forgotten = 1;
-  s->is_dirty = s->is_dirty || s->uses || is_dirty;
-  streams->lost_count += s->is_dirty;
-  streams->live_count--;
-  streams->last = 0;
-  if (!s->is_dirty) gmlk_stream_leave(streams, stream);
+  if (s->uses || is_dirty) gmlk_stream_dirty(s, 0);
+  gmlk_stream_forget(streams, stream);
 }
 
 static int gmlk_stream_is_lost(const gmlk_stream *s) { return s->is_forgotten && s->is_dirty; }
@@ -2312,9 +2340,54 @@ static int gmlk_stream_is_out(const gmlk_streams *streams, const gmlk_stream *s)
   return s->is_dirty && !s->capture && (s->is_forgotten || gmlk_stream_may_end(streams, s));
 }
 
+/* Marks all streams that may be recorded on, so that a wait covers all that is queued on them, not
+   only work on freed memory. can_wait: the backend can wait for the device, for the others. */
+static void gmlk_streams_dirty(gmlk_streams *streams, int can_wait) {
+  size_t i;
+  for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
+    gmlk_stream *s = streams->items[i];
+    if (gmlk_stream_may_end(streams, s) && !can_wait) continue;
+    if (s->is_used && !s->is_capture && !s->is_forgotten) gmlk_stream_dirty(s, 0);
+  }
+}
+
+/* The host begins to wait for the whole device: notes which open epochs only this completes. */
+static void gmlk_streams_await(gmlk_streams *streams) {
+  size_t i;
+  for (i = GMLK_FIRST_STREAM; i < streams->count; i++)
+    if (gmlk_stream_is_out(streams, streams->items[i])) streams->items[i]->is_dirty = GMLK_AWAITED;
+}
+
+/* It has waited, or failed to. A lost stream's number will serve again. */
+static void gmlk_streams_awaited(gmlk_streams *streams, int is_done) {
+  size_t i;
+  for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
+    gmlk_stream *s = streams->items[i];
+    if (s->is_dirty != GMLK_AWAITED) continue;
+    s->is_dirty = is_done ? 0 : GMLK_DIRTY;
+    if (!is_done) continue;
+    gmlk_stream_complete(streams, s, s->epoch++);
+    if (!s->is_forgotten) continue;
+    streams->lost_count--;
+    gmlk_stream_queue(streams, (unsigned)i);
+  }
+}
+
 /* The newest fence. pre: there is one. */
 static gmlk_fence *gmlk_stream_newest(gmlk_stream *s) {
   return &s->fences[(s->fence_head + s->fence_count - 1) % GMLK_FENCES];
+}
+
+static void gmlk_stream_add_fence(gmlk_stream *s, gmlk_fence fence) {
+  s->fences[(s->fence_head + s->fence_count++) % GMLK_FENCES] = fence;
+}
+
+/* Takes the newest fence out of the ring, so that no other thread gives its event to another stream
+   while the host waits for it. pre: there is one. */
+static gmlk_fence gmlk_stream_take_fence(gmlk_stream *s) {
+  gmlk_fence fence = *gmlk_stream_newest(s);
+  s->fence_count--;
+  return fence;
 }
 
 /* Asks for the stream's fences, oldest first, and takes off those that are complete. */
@@ -2361,7 +2434,7 @@ static gmlake_result gmlk_stream_follow(gmlk_drive *drive, gmlk_stream *s) {
 static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_drive *drive, unsigned stream) {
   const gmlake_backend *b = drive->driver->backend;
   gmlk_stream *s = streams->items[stream];
-  gmlk_fence *fence;
+  gmlk_fence fence;
   gmlake_result result;
   void *event;
   int code = 0;
@@ -2388,9 +2461,9 @@ static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_drive *drive,
     gmlk_event_give(streams, event);
     return gmlk_backend_result(result);
   }
-  fence = &s->fences[(s->fence_head + s->fence_count++) % GMLK_FENCES];
-  fence->event = event;
-  fence->epoch = s->epoch++;
+  fence.event = event;
+  fence.epoch = s->epoch++;
+  gmlk_stream_add_fence(s, fence);
   s->freed_bytes = 0;
   s->is_dirty = 0;
   streams->record_count++;
@@ -2412,6 +2485,17 @@ static gmlk_fence *gmlk_stream_covering(gmlk_stream *s, uint64_t ticket) {
     if (fence->epoch >= ticket) return fence;
   }
   return NULL;
+}
+
+/* Ends a wait for a fence that gmlk_stream_take_fence took. If it failed, the fence is put back,
+   unless a newer one stands there [S2]. */
+static void gmlk_stream_return_fence(gmlk_streams *streams, gmlk_stream *s, gmlk_fence fence,
+                                     int is_done) {
+  if (is_done) gmlk_stream_complete(streams, s, fence.epoch);
+  if (is_done || gmlk_stream_covering(s, fence.epoch))
+    gmlk_event_give(streams, fence.event);
+  else
+    gmlk_stream_add_fence(s, fence);
 }
 
 /* Whether `waiter` is known to wait for `stream` up to this epoch. */
@@ -3005,6 +3089,35 @@ static gmlk_block *gmlk_retag(gmlk_arena *a, gmlk_block *b, unsigned stream) {
   return gmlk_coalesce(a, b);
 }
 
+/* Makes clean what is complete in a run of the stream's, from b on. */
+static void gmlk_run_sweep(gmlk_arena *a, gmlk_block *b, unsigned stream, uint64_t done) {
+  for (; gmlk_is_open(b, stream); b = b->next)
+    if (b->stream == stream && b->ticket <= done) {
+      b->ticket = 0;
+      b = gmlk_retag(a, b, GMLK_CLEAN);
+    }
+}
+
+/* Makes clean the free blocks whose tags are complete. It looks only at the runs of streams of
+   which something has completed. O(blocks in these runs). */
+static void gmlk_arena_sweep(gmlk_arena *a, const gmlk_streams *streams) {
+  const size_t count = gmlk_min(streams->count, a->bins_capacity);
+  unsigned stream, bin;
+  for (stream = GMLK_FIRST_STREAM; stream < count; stream++) {
+    const gmlk_stream *s = streams->items[stream];
+    gmlk_bins *bins = s->is_news ? a->bins[stream] : NULL;
+    for (bin = bins ? gmlk_bin_from(bins, 1) : GMLK_BINS; bin < GMLK_BINS;
+         bin = gmlk_bin_from(bins, bin + 1)) {
+      gmlk_block *b = gmlk_bin_first(bins, bin), *next;
+      for (; b; b = next) { /* the rest of a run may enter the bin again: before b, so not seen */
+        next = gmlk_bin_next(bins, bin, b);
+        gmlk_run_sweep(a, b, stream, s->done);
+      }
+    }
+  }
+  gmlk_bins_reserve(a->bins[GMLK_CLEAN], a->host);
+}
+
 /* Takes [at, at + grains) out of the free blocks that hold it. The blocks in it become reserved,
    keep tags and tickets, and are not joined. Returns the first of them. pre: the range is free;
    `first` holds `at`; two records are reserved. */
@@ -3456,7 +3569,11 @@ static int gmlk_windows_reserve(gmlk_windows *windows, gmlk_host *host) {
   return 1;
 }
 
-static void gmlk_window_set_idle(gmlk_windows *windows, gmlk_window *w) {
+/* Makes a window idle. Its tag is that of its last use. */
+static void gmlk_window_set_idle(gmlk_windows *windows, gmlk_window *w, unsigned stream,
+                                 uint64_t ticket) {
+  w->self.stream = (uint16_t)stream;
+  w->self.ticket = ticket;
   gmlk_bucket_enter(windows, w);
   w->self.state = GMLK_IDLE;
   w->newer = NULL;
@@ -3478,6 +3595,13 @@ static void gmlk_window_unset_idle(gmlk_windows *windows, gmlk_window *w) {
     w->newer->older = w->older;
   else
     windows->newest = w->older;
+}
+
+/* Makes clean the idle windows whose tags are complete. */
+static void gmlk_windows_sweep(gmlk_windows *windows, const gmlk_streams *streams) {
+  gmlk_window *w;
+  for (w = windows->oldest; w; w = w->newer)
+    if (gmlk_tag_done(streams, w->self.stream, w->self.ticket)) w->self.stream = GMLK_CLEAN;
 }
 
 /* Who asks for memory. */
@@ -3983,26 +4107,33 @@ static void gmlk_tell_split(gmlake *l, const gmlk_attempt *r, uint32_t at, uint3
    Notes, and blocks whose free waits. A note holds what few blocks have: user data, a label, and
    the streams that gmlake_record_stream named. A freed block is pending until those streams have
    passed the free. Owns the notes and the list of pending blocks.
+   Each stream has a queue of the uses that pending blocks wait for, so that what completes on one
+   stream costs nothing for the blocks that wait for others.
    [N1] A note belongs to one block. A pending block has a note, in the list, that names the
         block.
    [N2] A note has room for the streams that it lists, and their numbers are in use.
+   [N4] Each use of a pending block is complete, or in its stream's queue. A queue is in order of
+        tickets. uses_left of a note is how many of its uses are in queues, one at least.
    O(recorded streams). Can fail: host memory, for a note or for one more stream in it. */
 
-typedef struct gmlk_used { /* a stream that gmlake_record_stream named for a block */
+struct gmlk_used { /* a stream that gmlake_record_stream named for a block */
   unsigned stream;
   uint64_t ticket; /* [live] the stream's `born`: another value there means that the number has a
                       new owner by now. [pending] the epoch that has to complete */
-} gmlk_used;
+  gmlk_note *note; /* [in a queue] whose use it is; else NULL */
+  gmlk_used *next; /* [in a queue] */
+};
 
 struct gmlk_note { /* what few live blocks have */
   uint64_t user_data;
   const char *label;
   gmlk_used *used; /* used_count of them, room for used_capacity */
   size_t used_count, used_capacity;
+  size_t uses_left;  /* [pending] [N4] */
   gmlk_block *block; /* [pending] the block, for which the index has no entry any more */
   unsigned stream;   /* [pending] with ticket: the tag that its memory gets in the end */
   uint64_t ticket;
-  gmlk_note *next; /* [pending] in lake->pending */
+  gmlk_note *next, *prev; /* [pending] in lake->pending */
 };
 
 /* A new note; NULL: no host memory. */
@@ -4048,7 +4179,7 @@ static int gmlk_note_use(gmlake *l, gmlk_block *b, unsigned stream) {
   }
   note->used[note->used_count].ticket = l->streams.items[stream]->born;
   note->used[note->used_count++].stream = stream;
-  l->streams.items[stream]->uses++;
+  gmlk_stream_use(&l->streams, stream);
   return 1;
 }
 
@@ -4073,29 +4204,105 @@ static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream,
     w->spans[i].block->flags = b->flags;
     gmlk_put(a, w->spans[i].block, stream, ticket);
   }
-  w->self.stream = (uint16_t)stream;
-  w->self.ticket = ticket;
-  gmlk_window_set_idle(&a->windows, w);
+  gmlk_window_set_idle(&a->windows, w, stream, ticket);
 }
 
-/* Makes free memory of the pending blocks that no recorded stream uses any more. O(pending blocks
-   and their streams). */
-static void gmlk_pending_settle(gmlake *l) {
-  gmlk_note **link = &l->pending;
-  while (*link) {
-    gmlk_note *note = *link;
-    size_t i = 0;
-    while (i < note->used_count &&
-           gmlk_tag_done(&l->streams, note->used[i].stream, note->used[i].ticket))
-      i++;
-    if (i < note->used_count) {
-      link = &note->next;
-      continue;
-    }
-    *link = note->next;
-    l->stats.pending_bytes -= gmlk_to_bytes(note->block->grains);
+/* [S7] Counts a block off the streams that use it, since it is freed. Returns the stream that it
+   was allocated on, 0: none. */
+static unsigned gmlk_uses_end(gmlake *l, const gmlk_block *b) {
+  gmlk_note *note = b->as.live.note;
+  unsigned own = gmlk_own_stream(l, b);
+  size_t i;
+  if (own && l->streams.ends) gmlk_stream_unuse(&l->streams, own);
+  if (!note) return own;
+  gmlk_uses_prune(l, note);
+  for (i = 0; i < note->used_count; i++) gmlk_stream_unuse(&l->streams, note->used[i].stream);
+  return own;
+}
+
+/* Drops from the recorded streams the one on which the block is freed, whose uses come before the
+   free, and those that are gone and complete. Returns whether others are left. */
+static int gmlk_is_used_elsewhere(const gmlake *l, gmlk_note *note, unsigned stream) {
+  size_t i, kept = 0;
+  for (i = 0; i < note->used_count; i++) {
+    const gmlk_stream *s = l->streams.items[note->used[i].stream];
+    if (note->used[i].stream != stream && !(s->is_forgotten && gmlk_stream_is_complete(s)))
+      note->used[kept++] = note->used[i];
+  }
+  note->used_count = kept;
+  return kept != 0;
+}
+
+/* Puts a use at the end of its stream's queue [N4]. It waits for the open epoch; of a stream that
+   is gone, and not lost, for the one before. */
+static void gmlk_use_queue(gmlake *l, gmlk_note *note, gmlk_used *use) {
+  gmlk_stream *s = l->streams.items[use->stream];
+  use->ticket = s->is_forgotten && !s->is_dirty ? s->epoch - 1 : s->epoch;
+  if (!s->is_forgotten) gmlk_stream_dirty(s, 0);
+  use->note = note;
+  use->next = NULL;
+  if (s->uses_first)
+    s->uses_last->next = use;
+  else
+    s->uses_first = use;
+  s->uses_last = use;
+}
+
+/* Makes a freed block pending. pre: gmlk_is_used_elsewhere; the caller then fences the streams. */
+static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t ticket) {
+  gmlk_note *note = b->as.live.note;
+  size_t i;
+  b->state = GMLK_PENDING;
+  note->block = b;
+  note->stream = stream;
+  note->ticket = ticket;
+  note->next = l->pending;
+  if (note->next) note->next->prev = note;
+  l->pending = note;
+  l->stats.pending_bytes += gmlk_to_bytes(b->grains);
+  gmlk_peak(&l->stats.pending_bytes_peak, l->stats.pending_bytes);
+  note->uses_left = note->used_count;
+  for (i = 0; i < note->used_count; i++) gmlk_use_queue(l, note, &note->used[i]);
+}
+
+/* Makes free memory of a pending block. Its tag may be complete by now. */
+static void gmlk_pending_end(gmlake *l, gmlk_note *note) {
+  if (note->next) note->next->prev = note->prev;
+  if (note->prev)
+    note->prev->next = note->next;
+  else
+    l->pending = note->next;
+  l->stats.pending_bytes -= gmlk_to_bytes(note->block->grains);
+  if (gmlk_tag_done(&l->streams, note->stream, note->ticket))
+    gmlk_release_block(l, note->block, GMLK_CLEAN, 0);
+  else
     gmlk_release_block(l, note->block, note->stream, note->ticket);
-    gmlk_note_free(l, note);
+  gmlk_note_free(l, note);
+}
+
+/* Ends the waits of pending blocks for what has completed on this stream. O(these). */
+static void gmlk_pending_settle(gmlake *l, gmlk_stream *s) {
+  while (s->uses_first && s->uses_first->ticket <= s->done) {
+    gmlk_note *note = s->uses_first->note;
+    s->uses_first->note = NULL;
+    s->uses_first = s->uses_first->next;
+    if (!--note->uses_left) gmlk_pending_end(l, note);
+  }
+}
+
+/* Gives the pending blocks that have one tag another one, as gmlk_arena_retag does. */
+static void gmlk_pending_retag(gmlake *l, unsigned from, unsigned to) {
+  gmlk_note *note;
+  for (note = l->pending; note; note = note->next)
+    if (note->stream == from) note->stream = to;
+}
+
+/* Frees the notes of pending blocks, when the lake ends. */
+static void gmlk_pending_drop(gmlake *l) {
+  while (l->pending) {
+    gmlk_note *next = l->pending->next;
+    gmlk_note_free(l, l->pending);
+    l->pending = next;
   }
 }
 
@@ -4112,7 +4319,7 @@ static void gmlk_pending_settle(gmlake *l) {
 static void gmlk_fence_now(gmlake *l, unsigned stream) {
   gmlk_stream *s = l->streams.items[stream];
   gmlk_drive drive;
-  if (l->lost) return;
+  if (l->lost || s->is_forgotten) return;
   if (s->fence_count < GMLK_FENCES) /* else it makes room: it asks which events are complete */
     gmlk_drive_begin_lightly(&drive, &l->driver);
   else
@@ -4267,47 +4474,22 @@ static gmlake_result gmlk_follow_value(gmlake *l, unsigned stream, const char *c
   return gmlk_drive_book(l, &drive);
 }
 
-/* [S7] Counts a block off the streams that use it, since it is freed. Returns the stream that it
-   was allocated on, 0: none. */
-static unsigned gmlk_uses_end(gmlake *l, const gmlk_block *b) {
-  gmlk_note *note = b->as.live.note;
-  unsigned own = gmlk_own_stream(l, b);
+/* Frees what was pending for work that has completed, and makes memory clean. */
+static void gmlk_take_back(gmlake *l) {
+  gmlk_streams *streams = &l->streams;
+  int is_news = 0;
   size_t i;
-  if (own && l->streams.ends) l->streams.items[own]->uses--;
-  if (!note) return own;
-  gmlk_uses_prune(l, note);
-  for (i = 0; i < note->used_count; i++) l->streams.items[note->used[i].stream]->uses--;
-  return own;
-}
-
-/* Makes clean what is complete in a run of the stream's, from b on. */
-static void gmlk_run_sweep(gmlake *l, gmlk_arena *a, gmlk_block *b, unsigned stream) {
-  for (; gmlk_is_open(b, stream); b = b->next)
-    if (b->stream == stream && gmlk_tag_done(&l->streams, stream, b->ticket)) {
-      b->ticket = 0;
-      b = gmlk_retag(a, b, GMLK_CLEAN);
-    }
-}
-
-/* Makes clean the free blocks and idle windows whose tags are complete. O(blocks in runs of streams
-   + windows). */
-static void gmlk_arena_sweep(gmlake *l, gmlk_arena *a) {
-  gmlk_window *w;
-  unsigned stream, bin;
-  for (stream = GMLK_FIRST_STREAM; stream < l->streams.count; stream++) {
-    gmlk_bins *bins = stream < a->bins_capacity ? a->bins[stream] : NULL;
-    for (bin = bins ? gmlk_bin_from(bins, 1) : GMLK_BINS; bin < GMLK_BINS;
-         bin = gmlk_bin_from(bins, bin + 1)) {
-      gmlk_block *b = gmlk_bin_first(bins, bin), *next;
-      for (; b; b = next) { /* the rest of a run may enter the bin again: before b, so not seen */
-        next = gmlk_bin_next(bins, bin, b);
-        gmlk_run_sweep(l, a, b, stream);
-      }
-    }
+  for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
+    if (!streams->items[i]->is_news) continue;
+    gmlk_pending_settle(l, streams->items[i]);
+    is_news = 1;
   }
-  gmlk_bins_reserve(a->bins[GMLK_CLEAN], a->host);
-  for (w = a->windows.oldest; w; w = w->newer)
-    if (gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket)) w->self.stream = GMLK_CLEAN;
+  for (i = 0; i < l->arena_count && is_news; i++) {
+    if (!l->arenas[i]) continue;
+    gmlk_arena_sweep(l->arenas[i], streams);
+    gmlk_windows_sweep(&l->arenas[i]->windows, streams);
+  }
+  if (is_news) gmlk_streams_read(streams);
 }
 
 /* Asks all streams what has completed, frees what was pending for it and makes memory clean. With
@@ -4326,39 +4508,22 @@ static gmlake_result gmlk_refresh(gmlake *l, int close) {
     }
   }
   gmlk_drive_end(&drive);
-  if (l->streams.is_news) gmlk_pending_settle(l);
-  for (i = 0; i < l->arena_count; i++)
-    if (l->arenas[i] && l->streams.is_news) gmlk_arena_sweep(l, l->arenas[i]);
-  l->streams.is_news = 0;
+  gmlk_take_back(l);
   return gmlk_drive_book(l, &drive);
 }
 
-/* Marks all streams that may be recorded on, so that a wait covers all that is queued on them, not
-   only work on freed memory. */
-static void gmlk_streams_dirty(gmlake *l) {
-  size_t i;
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
-    gmlk_stream *s = l->streams.items[i];
-    if (gmlk_stream_may_end(&l->streams, s) && !l->driver.device_wait) continue;
-    if (s->is_used && !s->is_capture && !s->is_forgotten) s->is_dirty = 1;
-  }
-}
-
 /* Makes the host wait for all work on the device. Then all is complete that was freed before on
-   streams that cannot have a fence. is_dirty is 2 for these while it waits; a free meanwhile sets
-   it to 1 again. CAPTURING: some stream is being captured. */
+   streams that cannot have a fence. CAPTURING: some stream is being captured. */
 static gmlake_result gmlk_wait_for_device(gmlake *l) {
   gmlake_result result;
   gmlk_drive drive;
-  size_t i;
   int code = 0;
   if (!l->driver.device_wait)
     return gmlk_fail(l, GMLAKE_ERROR_DRIVER, "device_wait",
                      "a stream was destroyed before gmlake_forget_stream, and the backend cannot "
                      "wait for the whole device");
   if (l->streams.capture_count) return GMLAKE_ERROR_CAPTURING;
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
-    if (gmlk_stream_is_out(&l->streams, l->streams.items[i])) l->streams.items[i]->is_dirty = 2;
+  gmlk_streams_await(&l->streams);
   l->stats.host_wait_count++;
   result = gmlk_drive_open(l, &drive);
   if (!result) {
@@ -4366,40 +4531,25 @@ static gmlake_result gmlk_wait_for_device(gmlake *l) {
     result = gmlk_drive_called(&drive, result, code, "device_wait");
   }
   (void)gmlk_drive_close(l, &drive);
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
-    gmlk_stream *s = l->streams.items[i];
-    if (s->is_dirty != 2) continue;
-    s->is_dirty = result != GMLAKE_OK;
-    if (result) continue;
-    gmlk_stream_complete(&l->streams, s, s->epoch++);
-    if (!s->is_forgotten) continue;
-    l->streams.lost_count--;
-    gmlk_stream_queue(&l->streams, (unsigned)i);
-  }
+  gmlk_streams_awaited(&l->streams, !result);
   return drive.result;
 }
 
-/* Makes the host wait for the stream's newest fence. The fence leaves the ring meanwhile, so that
-   no other thread gives its event to another stream. pre: it has one. */
+/* Makes the host wait for the stream's newest fence. pre: it has one. */
 static gmlake_result gmlk_wait_for_fence(gmlake *l, unsigned stream) {
   const gmlake_backend *b = l->driver.backend;
   gmlk_stream *s = l->streams.items[stream];
-  gmlk_fence fence = *gmlk_stream_newest(s);
+  gmlk_fence fence = gmlk_stream_take_fence(s);
   gmlake_result result;
   gmlk_drive drive;
   int code = 0;
-  s->fence_count--;
   result = gmlk_drive_open(l, &drive);
   if (!result) {
     result = b->event_wait(b->user, fence.event, &code);
     result = gmlk_drive_called(&drive, result, code, "event_wait");
   }
   (void)gmlk_drive_close(l, &drive);
-  if (!result) gmlk_stream_complete(&l->streams, s, fence.epoch);
-  if (result && !gmlk_stream_covering(s, fence.epoch)) /* no newer one: its place is free [S2] */
-    s->fences[(s->fence_head + s->fence_count++) % GMLK_FENCES] = fence;
-  else
-    gmlk_event_give(&l->streams, fence.event);
+  gmlk_stream_return_fence(&l->streams, s, fence, !result);
   return drive.result;
 }
 
@@ -4436,7 +4586,7 @@ static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream) {
 static gmlake_result gmlk_wait_for_streams(gmlake *l, int all) {
   gmlake_result first = GMLAKE_OK, result = GMLAKE_OK;
   size_t i;
-  if (all) gmlk_streams_dirty(l);
+  if (all) gmlk_streams_dirty(&l->streams, l->driver.device_wait != NULL);
   for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(result); i++) {
     result = gmlk_wait_for_stream(l, (unsigned)i);
     if (!first || (result && first == GMLAKE_ERROR_CAPTURING) || gmlk_is_fatal(result))
@@ -4967,7 +5117,7 @@ static void gmlk_window_kill(gmlake *l, gmlk_arena *a, gmlk_window *w, gmlk_wind
 
 static void gmlk_window_revive(gmlake *l, gmlk_arena *a, gmlk_window *w) {
   gmlk_window_enter(l, a, w);
-  gmlk_window_set_idle(&a->windows, w);
+  gmlk_window_set_idle(&a->windows, w, w->self.stream, w->self.ticket);
 }
 
 /* Unmaps the windows of a list and frees them, the books unlocked meanwhile. Those that cannot be
@@ -6222,7 +6372,7 @@ static void gmlk_keep_former(gmlake *l, gmlk_arena *a, const gmlake_piece *pair)
     w = gmlk_window_new(l, a, &plan, &result);
   if (!w) return;
   if (!gmlk_window_make(l, a, w, w->spans[0].grains + w->spans[1].grains, &stuck_chunks)) {
-    gmlk_window_set_idle(&a->windows, w);
+    gmlk_window_set_idle(&a->windows, w, GMLK_CLEAN, 0);
     gmlk_evict_if_due(l, a);
     return;
   }
@@ -6677,7 +6827,7 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_attempt *r, gmlake_stream
   l->stats.state_count[GMLK_S5 - 1]++;
   gmlk_tag_for(l, *out_block, r->stream, &tag, &ticket); /* as if freed by the user */
   gmlk_release_block(l, *out_block, tag, ticket);
-  if (r->stream) l->streams.items[r->stream]->is_dirty = 1;
+  if (r->stream) gmlk_stream_dirty(l->streams.items[r->stream], 0);
   return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
 
@@ -6688,7 +6838,7 @@ GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_attempt *r, gmlk_block *b
   b->as.live.note = note;
   gmlk_fill(l, b, GMLAKE_FILL_NEW);
   gmlk_index_put(&l->index, address, b);
-  if (l->streams.ends && b->stream) l->streams.items[b->stream]->uses++;
+  if (l->streams.ends && b->stream) gmlk_stream_use(&l->streams, b->stream);
   stats->allocation_count++;
   stats->live_count++;
   stats->requested_bytes += r->bytes;
@@ -6790,39 +6940,10 @@ static gmlk_block *gmlk_live_block(gmlake *l, const void *ptr, const char *call,
   return b;
 }
 
-/* Drops the stream on which a block is freed from those recorded: its uses come before the free.
-   Returns whether other streams are left. */
-static int gmlk_is_used_elsewhere(gmlk_note *note, unsigned stream) {
-  size_t i, kept = 0;
-  for (i = 0; i < note->used_count; i++)
-    if (note->used[i].stream != stream) note->used[kept++] = note->used[i];
-  note->used_count = kept;
-  return kept != 0;
-}
-
-/* Makes a freed block pending and closes the epochs of the streams recorded on it, so that each has
-   a ticket to wait for. pre: the stream of the free is not among them. */
-static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t ticket) {
-  gmlk_note *note = b->as.live.note;
+/* Closes the epochs of the streams recorded on a pending block, so that it can become free. */
+static void gmlk_fence_uses(gmlake *l, const gmlk_note *note) {
   size_t i;
-  b->state = GMLK_PENDING;
-  note->block = b;
-  note->stream = stream;
-  note->ticket = ticket;
-  note->next = l->pending;
-  l->pending = note;
-  l->stats.pending_bytes += gmlk_to_bytes(b->grains);
-  gmlk_peak(&l->stats.pending_bytes_peak, l->stats.pending_bytes);
-  for (i = 0; i < note->used_count; i++) {
-    gmlk_stream *s = l->streams.items[note->used[i].stream];
-    note->used[i].ticket = s->is_forgotten && !s->is_dirty ? s->epoch - 1 : s->epoch;
-    if (s->is_forgotten) {
-      if (s->done >= note->used[i].ticket) l->streams.is_news = 1; /* no later event will say so */
-      continue;
-    }
-    s->is_dirty = 1;
-    gmlk_fence_now(l, note->used[i].stream);
-  }
+  for (i = 0; i < note->used_count; i++) gmlk_fence_now(l, note->used[i].stream);
 }
 
 /* Frees the block at an address. entry: its place in the index, or GMLK_NO_ENTRY; home: where the
@@ -6855,8 +6976,9 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   l->stats.live_count--;
   l->stats.active_bytes -= bytes;
   l->stats.requested_bytes -= bytes - b->slack;
-  if (note && gmlk_is_used_elsewhere(note, stream ? stream : own)) {
+  if (note && gmlk_is_used_elsewhere(l, note, stream ? stream : own)) {
     gmlk_pend(l, b, tag, ticket);
+    gmlk_fence_uses(l, note);
   } else {
     gmlk_release_block(l, b, tag, ticket);
     gmlk_note_free(l, note);
@@ -6864,12 +6986,11 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   if (!stream) return GMLAKE_OK;
   s = l->streams.items[stream];
   if (tag == GMLK_PINNED) { /* memory of a graph that work outside of captures used, too */
-    s->is_dirty = 1;
+    gmlk_stream_dirty(s, 0);
     a->pool->late_uses++;
   }
   if (tag != stream) return GMLAKE_OK;
-  s->is_dirty = 1;
-  s->freed_bytes += bytes;
+  gmlk_stream_dirty(s, bytes);
   if (gmlk_stream_may_end(&l->streams, s))
     gmlk_fence_now(l, stream);
   else
@@ -6937,7 +7058,7 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
     stream = gmlk_stream_unfenced(l, stream);
   s = stream ? l->streams.items[stream] : NULL;
   if (!s || s->is_forgotten) return GMLAKE_OK;
-  s->is_dirty = 1; /* so that the event covers its uses of live blocks, too */
+  gmlk_stream_dirty(s, 0); /* so that the event covers its uses of live blocks, too */
   result = gmlk_drive_begin(&drive, &l->driver);
   if (!result) result = gmlk_stream_fence(&l->streams, &drive, stream);
   gmlk_drive_end(&drive);
@@ -6946,10 +7067,7 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
     return gmlk_fail(l, result, "gmlake_forget_stream",
                      "a capture forbids to record an event on the stream: end the capture first");
   if (result) return result;
-  s->is_forgotten = 1;
-  l->streams.live_count--;
-  l->streams.last = 0;
-  gmlk_stream_leave(&l->streams, stream);
+  gmlk_stream_forget(&l->streams, stream);
   return GMLAKE_OK;
 }
 
@@ -7226,7 +7344,7 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
                      "stream is %p, which is being captured already: end that capture first",
                      (void *)value);
   if (pool->arena.live_count) { /* the stream may have used blocks that the capture then frees */
-    s->is_dirty = 1;
+    gmlk_stream_dirty(s, 0);
     pool->late_uses++;
   }
   gmlk_fence_now(l, stream);             /* for the capture, what it freed is another stream's */
@@ -7249,13 +7367,11 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
 static gmlake_result gmlk_capture_end(gmlake *l, gmlake_stream value) {
   unsigned stream = gmlk_stream_find(&l->streams, gmlk_stream_canonical(value));
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
-  gmlk_note *note;
   if (!s || !s->capture)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_capture_end",
                      "stream is %p, which is not being captured: see gmlake_capture_begin", value);
   gmlk_arena_retag(l->arenas[s->arena], s->capture, GMLK_PINNED);
-  for (note = l->pending; note; note = note->next)
-    if (note->stream == s->capture) note->stream = GMLK_PINNED;
+  gmlk_pending_retag(l, s->capture, GMLK_PINNED);
   l->arenas[s->arena]->pool->capture_count--;
   gmlk_stream_drop(&l->streams, s->capture);
   l->streams.capture_count--;
@@ -7276,7 +7392,7 @@ static gmlake_result gmlk_capture_end(gmlake *l, gmlake_stream value) {
 static void gmlk_chunk_return(gmlake *l, gmlk_arena *a, const gmlk_place *place, unsigned stream) {
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
   gmlk_put(a, gmlk_place_block(a, place), stream, s ? s->epoch : 0);
-  if (s) s->is_dirty = 1;
+  if (s) gmlk_stream_dirty(s, 0);
 }
 
 /* Frees the chunks behind `count`; their mappings stay. An event is recorded even if the lake has
@@ -7977,11 +8093,7 @@ static void gmlk_lake_free(gmlake *l) {
   size_t i;
   for (i = 0; i < l->index.row_count * GMLK_ROW; i++)
     if (gmlk_index_at(&l->index, i)) gmlk_note_free(l, gmlk_index_at(&l->index, i)->as.live.note);
-  while (l->pending) {
-    gmlk_note *next = l->pending->next;
-    gmlk_note_free(l, l->pending);
-    l->pending = next;
-  }
+  gmlk_pending_drop(l);
   for (i = 0; i < l->arena_count; i++) {
     gmlk_arena *a = l->arenas[i];
     if (a && a->pool)
@@ -8162,7 +8274,7 @@ typedef struct gmlk_checker { /* what the walk has reached */
   const gmlake *l;
   const char *broken; /* the first invariant found broken */
   uint32_t guard;     /* slots of address space behind each window and buffer */
-  size_t host_bytes, records, requested, active, live, pending, pending_count;
+  size_t host_bytes, records, requested, active, live, pending, pending_count, queued;
   size_t committed, buffers, chunks, reserved, quarantined, windows, stitched;
   uint64_t uses; /* prints of the streams that live blocks are recorded on, less those counted */
   /* In the arena that is looked at: */
@@ -8507,21 +8619,26 @@ static uint32_t gmlk_check_hole(const gmlk_block *b) {
 
 static void gmlk_check_note(gmlk_checker *c, const gmlk_block *b, const gmlk_note *note) {
   const int is_pending = b->state == GMLK_PENDING;
-  size_t i;
+  size_t i, left = 0;
   gmlk_expect(c, note->block == (is_pending ? b : NULL), "N1: a block's note is another's");
   c->host_bytes += sizeof(gmlk_note);
   gmlk_check_table(c, note->used, note->used_capacity * sizeof(gmlk_used));
   if (!gmlk_expect(c, note->used_count <= note->used_capacity, "N2: too many streams")) return;
   for (i = 0; i < note->used_count; i++) {
-    unsigned stream = note->used[i].stream;
-    const gmlk_stream *s = gmlk_check_named(c, stream);
-    gmlk_expect(c, s && s->is_used && !s->is_capture, "N2: a block is used on no stream");
-    if (is_pending)
-      gmlk_check_tag(c, stream, note->used[i].ticket, "S1: a pending use is to come");
-    else if (s && gmlk_use_is_known(c->l, &note->used[i]))
-      c->uses += gmlk_check_print(stream);
+    const gmlk_used *use = &note->used[i];
+    const gmlk_stream *s = gmlk_check_named(c, use->stream);
+    if (!gmlk_expect(c, s && s->is_used && !s->is_capture, "N2: a block is used on no stream"))
+      return;
+    left += use->note == note;
+    if (!is_pending && gmlk_use_is_known(c->l, use)) c->uses += gmlk_check_print(use->stream);
+    if (!is_pending) continue;
+    gmlk_check_tag(c, use->stream, use->ticket, "S1: a pending use is to come");
+    gmlk_expect(c, use->note == note || use->ticket <= s->done, "N4: nothing ends a pending use");
   }
-  if (is_pending) gmlk_check_tag(c, note->stream, note->ticket, "S1: a pending tag is to come");
+  if (!is_pending) return;
+  gmlk_check_tag(c, note->stream, note->ticket, "S1: a pending tag is to come");
+  gmlk_expect(c, left && left == note->uses_left, "N4: a count of uses in queues is off");
+  c->queued += left;
 }
 
 /* What an owned block may have been asked for with: [A9]. */
@@ -8935,13 +9052,35 @@ static void gmlk_check_arenas(gmlk_checker *c) {
   gmlk_expect(c, captures == 0, "S5: captures into a pool are off");
 }
 
+/* [N4] Each queue is of its stream's uses, in order, and all have as many as the notes say. */
+static void gmlk_check_queues(gmlk_checker *c) {
+  size_t left = c->queued, i;
+  for (i = GMLK_FIRST_STREAM; i < c->l->streams.count; i++) {
+    const gmlk_stream *s = c->l->streams.items[i];
+    const gmlk_used *use = s->uses_first, *last = NULL;
+    for (; use && left; left--) {
+      gmlk_expect(c, use->note && use->stream == i && (!last || last->ticket <= use->ticket),
+                  "N4: a use stands in another stream's queue, or out of order");
+      last = use;
+      use = use->next;
+    }
+    gmlk_expect(c, !use && (!last || last == s->uses_last), "N4: a queue's end is off");
+  }
+  gmlk_expect(c, !left, "N4: a pending use is in no queue");
+}
+
 static void gmlk_check_lists(gmlk_checker *c) {
   const gmlake *l = c->l;
   const gmlk_note *note = l->pending;
   const gmlk_page *page = l->records.pages;
   const gmlk_block *b = l->records.unused;
   size_t notes = 0, pages = 0, unused = 0, extra;
-  for (; note && note->block && note->block->as.live.note == note; note = note->next) notes++;
+  gmlk_check_queues(c);
+  for (; note && note->block && note->block->as.live.note == note; note = note->next) {
+    gmlk_expect(c, !note->next || note->next->prev == note,
+                "N1: a pending block's neighbour is off");
+    notes++;
+  }
   gmlk_expect(c, !note && notes == c->pending_count, "N1: the list of pending blocks is off");
   for (; page; page = page->next) pages++;
   for (; b && b->state == GMLK_UNUSED; b = b->next) unused++;

@@ -466,13 +466,13 @@ static const field stream_fields[] = {
     ONE(T, epoch),        ONE(T, done),          ONE(T, freed_bytes),    ONE(T, fence_head),
     ONE(T, fence_count),  EACH(T, waits, epoch), EACH(T, waits, stream), ONE(T, wait_next),
     ONE(T, capture),      ONE(T, arena),         ONE(T, is_capture),     ONE(T, is_used),
-    ONE(T, is_forgotten), ONE(T, is_dirty)};
+    ONE(T, is_forgotten), ONE(T, is_dirty),      ONE(T, is_news)};
 #undef T
 #define T gmlk_streams
 static const field streams_fields[] = {
     ONE(T, count),       ONE(T, capture_count), ONE(T, live_count), ONE(T, used_count),
     ONE(T, lost_count),  ONE(T, has_none),      ONE(T, last),       ONE(T, event_count),
-    ONE(T, queue_first), ONE(T, queue_last),    ONE(T, unused),     ONE(T, is_news)};
+    ONE(T, queue_first), ONE(T, queue_last),    ONE(T, unused)};
 #undef T
 #define T gmlk_chunk
 static const field chunk_fields[] = {ONE(T, handle), ONE(T, map_count), ONE(T, mark),
@@ -891,30 +891,34 @@ static const struct exception {
     {SHAPE_STREAM_USED, "wait_next", HARMLESS, "at worst a wait is forgotten, and done again"},
     {SHAPE_STREAM_USED, "arena", HARMLESS, "not read but of a stream that is being captured"},
     {SHAPE_STREAM_USED, "is_dirty", HARMLESS, "at worst an event too many"},
+    {SHAPE_STREAM_USED, "is_news", HARMLESS, "at worst a walk too many, or later"},
     {SHAPE_STREAM_CAPTURED, "freed_bytes", HARMLESS, "at worst an event too early or too late"},
     {SHAPE_STREAM_CAPTURED, "fence_head", HARMLESS, "nothing begins where there is no fence"},
     {SHAPE_STREAM_CAPTURED, "waits[].stream", LEGAL, "any stream may have been waited for"},
     {SHAPE_STREAM_CAPTURED, "wait_next", HARMLESS, "at worst a wait is forgotten, and done again"},
     {SHAPE_STREAM_CAPTURED, "is_dirty", HARMLESS, "at worst an event too many"},
+    {SHAPE_STREAM_CAPTURED, "is_news", HARMLESS, "at worst a walk too many, or later"},
     {SHAPE_STREAM_FORGOTTEN, "freed_bytes", HARMLESS, "not read of a stream that is forgotten"},
     {SHAPE_STREAM_FORGOTTEN, "born", LEGAL, "before the blocks that it has"},
     {SHAPE_STREAM_FORGOTTEN, "waits[].stream", HARMLESS, "not read of a stream that is forgotten"},
     {SHAPE_STREAM_FORGOTTEN, "wait_next", HARMLESS, "not read of a stream that is forgotten"},
     {SHAPE_STREAM_FORGOTTEN, "arena", HARMLESS, "not read of a stream that is forgotten"},
+    {SHAPE_STREAM_FORGOTTEN, "is_news", HARMLESS, "at worst a walk too many, or later"},
     {SHAPE_STREAM_CAPTURE, "freed_bytes", HARMLESS, "not read of a capture"},
     {SHAPE_STREAM_CAPTURE, "fence_head", HARMLESS, "not read of a capture"},
     {SHAPE_STREAM_CAPTURE, "waits[].stream", HARMLESS, "not read of a capture"},
     {SHAPE_STREAM_CAPTURE, "wait_next", HARMLESS, "not read of a capture"},
     {SHAPE_STREAM_CAPTURE, "arena", HARMLESS, "not read of a capture"},
+    {SHAPE_STREAM_CAPTURE, "is_news", HARMLESS, "at worst a walk too many"},
     {SHAPE_STREAM_UNUSED, "freed_bytes", HARMLESS, "not read of a number that is not in use"},
     {SHAPE_STREAM_UNUSED, "fence_head", HARMLESS, "not read of a number that is not in use"},
     {SHAPE_STREAM_UNUSED, "waits[].stream", HARMLESS, "not read of a number that is not in use"},
     {SHAPE_STREAM_UNUSED, "wait_next", HARMLESS, "not read of a number that is not in use"},
     {SHAPE_STREAM_UNUSED, "arena", HARMLESS, "not read of a number that is not in use"},
+    {SHAPE_STREAM_UNUSED, "is_news", HARMLESS, "at worst a walk too many"},
     {SHAPE_ALL_STREAMS, "last", HARMLESS, "at worst the stream is looked for"},
     {SHAPE_ALL_STREAMS, "event_count", LEGAL, "fewer idle events may have been made"},
     {SHAPE_ALL_STREAMS, "has_none", HARMLESS, "at worst an event too many, or too few"},
-    {SHAPE_ALL_STREAMS, "is_news", HARMLESS, "at worst a walk too many, or later"},
     {SHAPE_CHUNK, "handle", LEGAL, "the driver's name of memory"},
     {SHAPE_STUCK, "handle", LEGAL, "the driver's name of memory"},
     {SHAPE_STUCK, "stuck", LEGAL, "whether it is mapped only the driver can tell"},
@@ -932,7 +936,6 @@ static const struct exception {
     {SHAPE_LOST_WINDOW, "blocker_serial", HARMLESS, "nobody asks for it"},
     {SHAPE_LIVE_USED, "stream", HARMLESS, "not read where the number is another's by now"},
     {SHAPE_LIVE_USED, "ticket", HARMLESS, "overwritten when the block is freed"},
-    {SHAPE_PENDING_USED, "stream", LEGAL, "the user may have recorded any stream"},
     {SHAPE_PENDING_USED, "ticket", LEGAL,
      "any epoch of the stream up to the open one may be waited for"},
     {SHAPE_LIVE_NOTE, "used_count", HARMLESS, "the last use's number may be another's by now"},

@@ -433,6 +433,33 @@ static void uses_of_blocks(void **state) {
     assert_error(gmlake_check(lake), CORRUPT);
     b->as.live.note = kept;
   }
+  note = b->as.live.note;
+  breaks(size_t, note->uses_left, 2, "N4: a count of uses in queues is off");
+  breaks(gmlk_note *, note->used[0].note, NULL, "N4: nothing ends a pending use");
+  abandon();
+}
+
+/* Two blocks that wait for B, in the order in which they were freed. */
+static void queues_of_uses(void **state) {
+  gmlk_stream *s;
+  gmlk_used *first;
+  gmlk_note *newest;
+  void *ptr[2];
+  size_t i;
+  (void)state;
+  open_faulty(16, 0);
+  for (i = 0; i < 2; i++) step(gmlake_record_stream(lake, ptr[i] = take_on(C, A), B));
+  gmlake_mock_stream_hold(mock, B);
+  for (i = 0; i < 2; i++) drop_on(ptr[i], A);
+  s = number_of(B);
+  first = s->uses_first;
+  newest = lake->pending;
+  assert_true(first->next == s->uses_last && first->ticket < s->uses_last->ticket);
+  breaks(gmlk_used *, s->uses_first, first->next, "N4: a pending use is in no queue");
+  breaks(gmlk_used *, s->uses_last, first, "N4: a queue's end is off");
+  breaks(gmlk_used *, number_of(A)->uses_first, first,
+         "N4: a use stands in another stream's queue");
+  breaks(gmlk_note *, newest->next->prev, NULL, "N1: a pending block's neighbour is off");
   abandon();
 }
 
@@ -1018,6 +1045,7 @@ int main(void) {
       cmocka_unit_test(epochs_and_tags),
       cmocka_unit_test(events_are_had_once),
       cmocka_unit_test(uses_of_blocks),
+      cmocka_unit_test(queues_of_uses),
       cmocka_unit_test(pending_blocks),
       cmocka_unit_test(live_blocks),
       cmocka_unit_test(peaks_and_pieces),

@@ -610,11 +610,10 @@ static void put_streams(void) {
   const gmlk_streams *streams = &w.lake->streams;
   const gmlk_note *note;
   size_t i;
-  put((unsigned)streams->is_news);
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
     const gmlk_stream *s = streams->items[i];
     put((unsigned)(s->value == w.streams[1]) | (unsigned)s->is_used << 1 |
-        (unsigned)s->is_forgotten << 2 | (unsigned)s->is_dirty << 3);
+        (unsigned)s->is_forgotten << 2 | (unsigned)s->is_dirty << 3 | (unsigned)s->is_news << 5);
     put((unsigned)(s->freed_bytes > CHUNK ? CHUNK : s->freed_bytes));
   }
   for (note = w.lake->pending; note; note = note->next) put(note->block->at);

@@ -887,7 +887,7 @@ static void test_window_table(void **state) {
     assert_true(spool.bucket_count > spool.count);
     next->self.grains = 1000 + (uint32_t)(next - windows) % 7;
     next->number = (uint64_t)(next - windows) + 1;
-    gmlk_window_set_idle(&spool, next);
+    gmlk_window_set_idle(&spool, next, GMLK_CLEAN, 0);
     assert_int_equal(check_table(), i + 1);
     spool.count++;
   }
@@ -927,7 +927,7 @@ static void test_window_table_bounds_its_walks(void **state) {
   for (i = 0; i < count; i++) {
     windows[i].self.grains = 1000;
     windows[i].number = count - i;
-    gmlk_window_set_idle(&spool, &windows[i]);
+    gmlk_window_set_idle(&spool, &windows[i], GMLK_CLEAN, 0);
   }
   assert_int_equal(chain_of(1000, chain, count), count);
   for (i = 0; i < GMLK_WINDOW_STEPS; i++) assert_ptr_equal(chain[i], &windows[i]);

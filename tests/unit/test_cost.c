@@ -165,29 +165,64 @@ static void measure_gaps(size_t count, costs *out) {
   finish();
 }
 
+/* Growth sixteen times, each after something has completed on a stream of its own. */
+static uint64_t steps_of_growth(gmlake_stream stream, gmlake_stream other) {
+  uint64_t before = step_count;
+  size_t i;
+  for (i = 0; i < 16; i++) {
+    void *ptr = get(512, stream);
+    assert_ok(gmlake_record_stream(lake, ptr, other));
+    put(ptr, stream);
+    (void)get(C, stream);
+  }
+  return steps_since(before);
+}
+
 /* Beside frees that wait for a stream whose work goes on. */
 static void measure_pending(size_t count, costs *out) {
-  gmlake_stream stream, held;
-  uint64_t before;
+  gmlake_stream stream, held, other;
   void **blocks;
   size_t i;
   open_large();
   stream = open_stream();
   held = open_stream();
+  other = open_stream();
   gmlake_mock_stream_hold(mock, held);
   blocks = get_many(count, 512, stream);
   for (i = 0; i < count; i++) assert_ok(gmlake_record_stream(lake, blocks[i], held));
   for (i = 0; i < count; i++) put(blocks[i], stream);
   assert_int_equal(stats().pending_bytes, count * 512);
-  (void)get(C, stream); /* learns what has completed, and reads them all */
-  before = step_count;
-  for (i = 0; i < 16; i++) (void)get(C, stream);
-  out->steps[0] = steps_since(before);
+  out->steps[0] = steps_of_growth(stream, other);
+  assert_int_equal(stats().pending_bytes, count * 512); /* the others are free again */
+  assert_ok(gmlake_check(lake));
   gmlake_mock_stream_finish(mock, held);
   (void)get(2 * C, stream);
   assert_int_equal(stats().pending_bytes, 0);
   free(blocks);
   finish();
+}
+
+/* Beside free memory of a stream whose work goes on, in many pieces. */
+static void measure_held(size_t count, costs *out) {
+  gmlake_stream stream, held, other;
+  void **blocks;
+  size_t i;
+  open_large();
+  stream = open_stream();
+  held = open_stream();
+  other = open_stream();
+  gmlake_mock_stream_hold(mock, held);
+  blocks = get_many(2 * count, 512, held);
+  for (i = 0; i < count; i++) put(blocks[2 * i], held);
+  out->steps[0] = steps_of_growth(stream, other);
+  gmlake_mock_stream_finish(mock, held);
+  free(blocks);
+  finish();
+}
+
+static void growth_beside_a_held_streams_memory(void **state) {
+  (void)state;
+  compare(measure_held);
 }
 
 static void growth_beside_pending_frees(void **state) {
@@ -425,6 +460,7 @@ int main(void) {
       cmocka_unit_test(swept_runs),
       cmocka_unit_test(growth_beside_gaps),
       cmocka_unit_test(growth_beside_pending_frees),
+      cmocka_unit_test(growth_beside_a_held_streams_memory),
       cmocka_unit_test(best_fit_beside_short_holes),
       cmocka_unit_test(trim_beside_buffers),
       cmocka_unit_test(trim_gives_host_memory_back),
