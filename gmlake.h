@@ -762,9 +762,9 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *lake, const gmlake_alloc_desc
                                            gmlake_stream stream, void **out_ptr);
 /* Every use of the block must precede this call on the stream, or be on a stream that
    gmlake_record_stream named. Also for a block that was never used: on another stream than the
-   block's, the call is ordered behind the allocating call. NULL is fine. Errors, after which nothing
-   has changed: UNKNOWN_POINTER, DOUBLE_FREE, OUT_OF_HOST_MEMORY (first use of a stream, or in a
-   pool). In a child of fork: OK, and nothing is done. */
+   block's, the call is ordered behind the allocating call. NULL is fine. Errors, after which
+   nothing has changed: UNKNOWN_POINTER, DOUBLE_FREE, OUT_OF_HOST_MEMORY (first use of a stream, or
+   in a pool). In a child of fork: OK, and nothing is done. */
 GMLAKE_DEF gmlake_result gmlake_free(gmlake *lake, void *ptr, gmlake_stream stream);
 /* The block is also used on this stream, until it is freed. Errors: UNKNOWN_POINTER,
    OUT_OF_HOST_MEMORY. */
@@ -8279,11 +8279,14 @@ typedef struct gmlk_checker { /* what the walk has reached */
   uint64_t uses; /* prints of the streams that live blocks are recorded on, less those counted */
   /* In the arena that is looked at: */
   const gmlk_arena *a;
-  size_t forks, pieces; /* less those that something stands above, or that windows count */
-  uint64_t mapped;      /* prints of the chunks that are mapped, less those that the chunks count */
-  uint64_t spaces;      /* prints of address space in use, less that of windows and buffers */
-  uint64_t fronts;      /* prints of the chunks committed, less those of buffers' fronts */
-  uint64_t idle;        /* prints of idle windows, less those in the table of sizes */
+  size_t pieces;    /* less those that windows count */
+  uint64_t gaps;    /* prints of the gaps, less those in the tree */
+  uint64_t seconds; /* prints of runs' second blocks, less those in the trees */
+  uint64_t order;   /* of the tree that is looked at: where its next block may begin */
+  uint64_t mapped;  /* prints of the chunks that are mapped, less those that the chunks count */
+  uint64_t spaces;  /* prints of address space in use, less that of windows and buffers */
+  uint64_t fronts;  /* prints of the chunks committed, less those of buffers' fronts */
+  uint64_t idle;    /* prints of idle windows, less those in the table of sizes */
   uint64_t seen[(1u << GMLK_SEEN_LOG) + GMLK_SEEN_STEPS];
 } gmlk_checker;
 
@@ -8317,19 +8320,18 @@ static uint64_t gmlk_check_print(uint64_t value) {
 static void gmlk_check_lake(gmlk_checker *c) {
   const gmlake *l = c->l;
   const gmlk_callback *call;
+  static const char list[] = "L1: the list of arenas is off";
   size_t i;
   gmlk_expect(c, l->seal == gmlk_desc_seal(&l->desc), "L5: a limit or a choice has changed");
   gmlk_expect(c, l->is_barred == (l->lost || l->callbacks), "L1: the bar is off");
   gmlk_expect(c, !l->served, "L1: a request is served by nobody");
   gmlk_expect(c, l->message_count <= (l->desc.logger.fn ? GMLK_LOG_QUEUE : 0),
               "L1: stray messages");
-  if (!gmlk_expect(c, l->arena_count <= l->arena_capacity && l->arenas[0] == &l->home,
-                   "L1: the list of arenas is off"))
+  if (!gmlk_expect(c, l->arena_count <= l->arena_capacity && l->arenas[0] == &l->home, list))
     return;
   for (i = 1; i < l->arena_capacity; i++) {
     const gmlk_arena *a = l->arenas[i];
-    gmlk_expect(c, !a || (i < l->arena_count && a->number == i && a == &a->pool->arena),
-                "L1: the list of arenas is off");
+    gmlk_expect(c, !a || (i < l->arena_count && a->number == i && a == &a->pool->arena), list);
   }
   c->host_bytes += sizeof(gmlake);
   gmlk_check_table(c, l->messages, GMLK_LOG_QUEUE * sizeof(gmlk_message));
@@ -8567,25 +8569,18 @@ static int gmlk_check_is_forked(const gmlk_block *b, unsigned stream) {
   return gmlk_has_tag(before, stream) && before->hole;
 }
 
-/* [T1], [T2] for what stands right below a block, or for the root. */
-static void gmlk_check_below(gmlk_checker *c, const gmlk_block *b, const gmlk_block *above,
-                             unsigned stream, const char *invariant) {
-  c->forks -= b != NULL;
-  if (!b || !gmlk_expect(c, gmlk_check_is_forked(b, stream), invariant) || !above) return;
-  gmlk_expect(c, gmlk_tree_above(above, b), "T2: a block stands above one of a higher rank");
-  gmlk_expect(c, (b->at < above->at) == (b == above->as.fork.less) && b->at != above->at,
-              "T1: a block stands on the wrong side");
-}
-
-/* That a block stands where it is looked for, and nothing else right below it. */
-static void gmlk_check_fork(gmlk_checker *c, const gmlk_block *root, const gmlk_block *b,
-                            unsigned stream, const char *invariant) {
-  const gmlk_block *at = root;
-  while (at && at != b) at = b->at < at->at ? at->as.fork.less : at->as.fork.more;
-  if (!gmlk_expect(c, at == b, invariant)) return;
-  c->forks++;
-  gmlk_check_below(c, b->as.fork.less, b, stream, invariant);
-  gmlk_check_below(c, b->as.fork.more, b, stream, invariant);
+/* [T1], [T2] of a block and all below it, from lower addresses to higher ones. Returns the sum of
+   their prints. */
+static uint64_t gmlk_check_tree(gmlk_checker *c, const gmlk_block *b, const gmlk_block *above,
+                                unsigned stream, const char *invariant) {
+  uint64_t sum;
+  if (!b || !gmlk_expect(c, gmlk_check_is_forked(b, stream), invariant)) return 0;
+  gmlk_expect(c, !above || gmlk_tree_above(above, b), "T2: a block stands above a higher rank");
+  sum = gmlk_check_tree(c, b->as.fork.less, b, stream, invariant);
+  gmlk_expect(c, b->at >= c->order, "T1: a block stands on the wrong side");
+  c->order = (uint64_t)b->at + 1;
+  return sum + gmlk_check_print((uintptr_t)b) +
+         gmlk_check_tree(c, b->as.fork.more, b, stream, invariant);
 }
 
 /* A tiling: what begins where the one before ends, and is linked both ways. */
@@ -8684,11 +8679,8 @@ static void gmlk_check_free(gmlk_checker *c, const gmlk_block *b) {
   gmlk_expect(c, !(b->flags & ~(a->keeps_apart ? GMLK_APART : 0)), "A9: free memory has flags");
   gmlk_expect(c, b->stream || !b->ticket, "S1: clean memory is of an epoch");
   gmlk_expect(c, b->hole == gmlk_check_hole(b), "A3: a hole's size is off");
-  if (!gmlk_is_tagged(b) || !gmlk_check_is_forked(b, b->stream)) return;
-  if (gmlk_expect(c, b->stream < a->bins_capacity && a->bins[b->stream],
-                  "A3: free memory is in no pool"))
-    gmlk_check_fork(c, a->bins[b->stream]->seconds, b, b->stream,
-                    "A3: a run's second block is not in the tree");
+  if (gmlk_is_tagged(b) && gmlk_check_is_forked(b, b->stream))
+    c->seconds += gmlk_check_print((uintptr_t)b);
 }
 
 /* [W1], [W2]: pieces that lie in the arena, of as many chunks as are mapped. Returns the grains. */
@@ -8767,16 +8759,16 @@ static void gmlk_check_piece(gmlk_checker *c, const gmlk_block *b) {
   gmlk_check_owned(c, &w->self, w->address, w->spans[0].at);
 }
 
+/* [W5], [W7]. */
 static void gmlk_check_idle(gmlk_checker *c) {
+  static const char place[] = "W5: an idle window is not where it should be";
   const gmlk_windows *spool = &c->a->windows;
   const gmlk_window *w, *before = NULL;
   const gmlk_block *b;
   size_t i;
   int is_window;
   for (w = spool->oldest; w; before = w, w = w->newer) {
-    if (!gmlk_expect(c, w->self.state == GMLK_IDLE && w->older == before,
-                     "W5: an idle window is not where it should be"))
-      return;
+    if (!gmlk_expect(c, w->self.state == GMLK_IDLE && w->older == before, place)) return;
     gmlk_check_window(c, w, 0);
     b = w->blocker;
     is_window = b && (b->state == GMLK_LIVE || b->state == GMLK_PENDING) && b->as.live.window &&
@@ -8787,17 +8779,14 @@ static void gmlk_check_idle(gmlk_checker *c) {
   }
   gmlk_expect(c, spool->newest == before, "W5: the list by age has a wrong end");
   for (i = 0; i < spool->bucket_count; i++) {
-    before = NULL;
-    for (w = spool->buckets[i]; w; before = w, w = w->bucket_next) {
-      if (!gmlk_expect(c,
-                       w->self.state == GMLK_IDLE && w->bucket_prev == before &&
-                           gmlk_bucket(spool, w->self.grains) == &spool->buckets[i],
-                       "W5: an idle window is not where it should be"))
-        return;
+    gmlk_window *const *bucket = &spool->buckets[i];
+    for (before = NULL, w = *bucket; w; before = w, w = w->bucket_next) {
+      const int is_here = w->bucket_prev == before && gmlk_bucket(spool, w->self.grains) == bucket;
+      if (!gmlk_expect(c, w->self.state == GMLK_IDLE && is_here, place)) return;
       c->idle -= gmlk_check_print((uintptr_t)w);
     }
   }
-  gmlk_expect(c, c->idle == 0, "W5: an idle window is not where it should be");
+  gmlk_expect(c, c->idle == 0, place);
 }
 
 /* [V1], [V2]: the address space of windows and buffers. */
@@ -8914,7 +8903,7 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
     gmlk_expect(c, !((b->at | b->grains) & (gmlk_chunk_grains(a) - 1)),
                 "A5: part of a chunk is unbacked");
     gmlk_expect(c, b->hole == b->grains, "A7: a gap is not of its size");
-    gmlk_check_fork(c, a->gaps, b, 0, "A7: a gap is not in the tree");
+    c->gaps += gmlk_check_print((uintptr_t)b);
     return;
   case GMLK_LIVE:
   case GMLK_PENDING:
@@ -8938,17 +8927,20 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
 static void gmlk_check_pools(gmlk_checker *c, size_t holes) {
   const gmlk_arena *a = c->a;
   size_t i, count = 0;
-  gmlk_check_below(c, a->gaps, NULL, 0, "A7: a gap is none");
+  c->gaps -= gmlk_check_tree(c, a->gaps, NULL, 0, "A7: a gap is none");
+  gmlk_expect(c, !c->gaps, "A7: the tree of gaps is off");
   for (i = 0; i < a->bins_capacity; i++) {
     const gmlk_bins *bins = a->bins[i];
     if (!bins) continue;
     gmlk_expect(c, i < gmlk_max(c->l->streams.count, 1), "A8: bins are of no stream");
     count += gmlk_check_bins(c, bins, (unsigned)i, a->number);
     gmlk_expect(c, i || !bins->seconds, "A3: clean memory makes no runs");
-    gmlk_check_below(c, bins->seconds, NULL, (unsigned)i, "A3: a run's second block is none");
+    c->order = 0;
+    c->seconds -=
+        gmlk_check_tree(c, bins->seconds, NULL, (unsigned)i, "A3: a run's second block is none");
   }
   gmlk_expect(c, holes == count, "A3: free memory is in no bins");
-  gmlk_expect(c, !c->forks, "T1: a block stands below two");
+  gmlk_expect(c, !c->seconds, "A3: a tree of second blocks is off");
 }
 
 static void gmlk_check_chunks(gmlk_checker *c) {
@@ -8993,8 +8985,8 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   size_t windows = c->windows, stitched = c->stitched;
   size_t owned = c->live + c->pending_count, holes = 0, destroyed = 0;
   c->a = a;
-  c->forks = c->pieces = 0;
-  c->mapped = c->spaces = c->fronts = c->idle = 0;
+  c->pieces = 0;
+  c->gaps = c->seconds = c->order = c->mapped = c->spaces = c->fronts = c->idle = 0;
   if (!gmlk_check_shape(c, a)) return;
   end = gmlk_slot_at(a, a->slot_count);
   slots = (uint32_t)(spool->reserved_bytes / a->chunk_bytes);
@@ -9793,8 +9785,8 @@ static gmlk_mock_work *gmlk_mock_work_at(const gmlk_mock_queue *queue, uint64_t 
   return &queue->ring[sequence & (queue->capacity - 1)];
 }
 
-/* Completes the work that can complete. Wanted work that has to wait makes what it waits for wanted,
-   too. Returns whether anything has changed. */
+/* Completes the work that can complete. Wanted work that has to wait makes what it waits for
+   wanted, too. Returns whether anything has changed. */
 static int gmlk_mock_advance(const gmlk_mock *mock, gmlk_mock_queue *queue) {
   int has_moved = 0;
   for (; queue->done < queue->last; queue->done++, has_moved = 1) {

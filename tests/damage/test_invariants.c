@@ -697,20 +697,20 @@ static void gaps(void **state) {
   gap = *root;
   assert_int_equal(gap->state, GMLK_UNBACKED);
   breaks(uint32_t, gap->hole, gap->hole * 2, "A7: a gap is not");
-  breaks(gmlk_block *, *root, NULL, "A7: a gap is not in the tree");
+  breaks(gmlk_block *, *root, NULL, "A7: the tree of gaps is off");
   fake = *gap;
   fake.arena = 9;
-  breaks(gmlk_block *, *root, &fake, "A7: a gap is not");
+  breaks(gmlk_block *, *root, &fake, "A7: the tree of gaps is off");
   fake.arena = gap->arena;
   fake.state = GMLK_FREE;
-  breaks(gmlk_block *, *root, &fake, "A7: a gap is not");
+  breaks(gmlk_block *, *root, &fake, "A7: a gap is none");
   other = gap->as.fork.less ? gap->as.fork.less : gap->as.fork.more;
   gmlk_tree_remove(root, other);
-  assert_broken("A7: a gap is not in the tree");
+  assert_broken("A7: the tree of gaps is off");
   other->as.fork.less = gap; /* one of a lower rank on top */
   other->as.fork.more = NULL;
   *root = other;
-  assert_broken("T");
+  assert_broken("T2: a block stands above a higher rank");
   gap->as.fork.less = gap->as.fork.more = NULL;
   *root = NULL;
   for (gap = lake->home.head.next; gap->state != GMLK_EDGE; gap = gap->next)
@@ -720,7 +720,9 @@ static void gaps(void **state) {
   fake = *gap; /* one that no tile is, below the gap that comes first */
   fake.as.fork.more = NULL;
   for (fake.at = gap->at - 1; !gmlk_tree_above(gap, &fake);) fake.at--;
-  breaks(gmlk_block *, gap->as.fork.less, &fake, "T1: a block stands below two");
+  breaks(gmlk_block *, gap->as.fork.less, &fake, "A7: the tree of gaps is off");
+  for (fake.at = gap->at; !gmlk_tree_above(gap, &fake);) fake.at++;
+  breaks(gmlk_block *, gap->as.fork.less, &fake, "T1: a block stands on the wrong side");
   for (i = 0; i < 7; i += 2) drop(b[i]);
   abandon();
 }
@@ -744,8 +746,8 @@ static void seconds(void **state) {
   assert_int_equal(lead->hole, 6 * C / 512);
   root = &lake->home.bins[lead->stream]->seconds;
   assert_ptr_equal(*root, second);
-  breaks(gmlk_block *, *root, NULL, "A3: a run's second block is not in the tree");
-  breaks(gmlk_block *, second->as.fork.less, third, "A3: a run's second block is not in the tree");
+  breaks(gmlk_block *, *root, NULL, "A3: a tree of second blocks is off");
+  breaks(gmlk_block *, second->as.fork.less, third, "A3: a run's second block is none");
   breaks(gmlk_block *, lake->home.bins[GMLK_CLEAN]->seconds, second, "A3: clean memory makes no");
   breaks(gmlk_block *, lake->home.windows.va->seconds, second, "V1: address space makes no runs");
   drop(b[6]);
