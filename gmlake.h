@@ -1245,8 +1245,8 @@ struct gmlk_block {
   uint32_t at;     /* first grain, counted from the arena's base */
   uint32_t grains; /* its size */
   uint32_t hole;   /* [free, unbacked] grains under which it stands in a bin or tree; 0: in none */
-  uint32_t slack;  /* [live] bytes added by rounding; [address space] chunks: a window's that are
-                      mapped, a buffer's at most */
+  uint32_t slack;  /* [live] bytes added by rounding. [address space] chunks: a window's that are
+                      mapped, a buffer's at most; written by >>windows */
   uint32_t arena;  /* number of its arena */
   uint16_t stream; /* [free, reserved] its tag; [live] the stream that it was allocated on */
   uint8_t state, flags;
@@ -1265,8 +1265,11 @@ typedef struct gmlk_records {
   gmlk_page *pages;
   gmlk_block *unused; /* linked by next */
   size_t unused_count, page_count;
-  uint64_t serial; /* the last serial number given to a block; whoever gives one counts it up */
+  uint64_t serial; /* the last one given */
 } gmlk_records;
+
+/* A number that no block and no stream was given before. */
+static uint64_t gmlk_serial(gmlk_records *records) { return ++records->serial; }
 
 /* Makes at least `count` unused records. 0: no host memory. */
 static int gmlk_records_reserve(gmlk_records *records, gmlk_host *host, size_t count) {
@@ -1296,8 +1299,10 @@ static gmlk_block *gmlk_records_take(gmlk_records *records) { /* pre: reserved *
   return block;
 }
 
+static void gmlk_set_state(gmlk_block *b, unsigned state) { b->state = (uint8_t)state; }
+
 static void gmlk_records_give(gmlk_records *records, gmlk_block *block) {
-  block->state = GMLK_UNUSED;
+  gmlk_set_state(block, GMLK_UNUSED);
   block->hole = 0;
   block->next = records->unused;
   records->unused = block;
@@ -1358,6 +1363,71 @@ static void gmlk_link_before(gmlk_block *block, gmlk_block *next) {
 static void gmlk_unlink(gmlk_block *block) {
   block->prev->next = block->next;
   block->next->prev = block->prev;
+}
+
+static void gmlk_block_init(gmlk_block *b, uint32_t arena, uint32_t at, uint32_t grains,
+                            unsigned state) {
+  memset(b, 0, sizeof(*b));
+  b->arena = arena;
+  b->at = at;
+  b->grains = grains;
+  gmlk_set_state(b, state);
+}
+
+/* Cuts a block behind its first `grains`. Returns the front; the back is its next. The shorter part
+   gets the new record. pre: one record is reserved. */
+static inline gmlk_block *gmlk_block_split(gmlk_records *records, gmlk_block *b, uint32_t grains) {
+  gmlk_block *part = gmlk_records_take(records);
+  *part = *b;
+  if (grains <= b->grains / 2) {
+    part->grains = grains;
+    b->at += grains;
+    b->grains -= grains;
+    gmlk_link_before(part, b);
+    return part;
+  }
+  part->at += grains;
+  part->grains -= grains;
+  b->grains = grains;
+  gmlk_link_before(part, b->next);
+  return b;
+}
+
+/* Adds a neighbour's range to a block; the neighbour's record becomes unused. */
+static inline void gmlk_block_absorb(gmlk_records *records, gmlk_block *b, gmlk_block *neighbour) {
+  if (neighbour->at < b->at) b->at = neighbour->at;
+  b->grains += neighbour->grains;
+  gmlk_unlink(neighbour);
+  gmlk_records_give(records, neighbour);
+}
+
+static void gmlk_tiling_init(gmlk_block *head, gmlk_block *tail) {
+  gmlk_set_state(head, GMLK_EDGE);
+  gmlk_set_state(tail, GMLK_EDGE);
+  head->next = tail;
+  tail->prev = head;
+}
+
+/* Adds a block at the end of a tiling. pre: one record is reserved. */
+static gmlk_block *gmlk_tiling_extend(gmlk_records *records, gmlk_block *tail, uint32_t arena,
+                                      uint32_t grains, unsigned state) {
+  gmlk_block *b = gmlk_records_take(records);
+  gmlk_block_init(b, arena, tail->at, grains, state);
+  gmlk_link_before(b, tail);
+  tail->at += grains;
+  return b;
+}
+
+/* Takes the last block of a tiling away. */
+static void gmlk_tiling_shrink(gmlk_records *records, gmlk_block *tail) {
+  gmlk_block *b = tail->prev;
+  tail->at = b->at;
+  gmlk_unlink(b);
+  gmlk_records_give(records, b);
+}
+
+static void gmlk_tiling_destroy(gmlk_records *records, gmlk_block *head, gmlk_block *tail) {
+  while (head->next && head->next != tail) gmlk_tiling_shrink(records, tail);
 }
 
 /* ---- >>bins ---------------------------------------------------------------------------------
@@ -2681,6 +2751,14 @@ static int gmlk_chunk_is_marked(const gmlk_chunks *all, uint32_t slot) {
   return all->items[slot].mark;
 }
 
+/* An empty list that stands in this memory. */
+static gmlk_slots gmlk_slots_in(void *memory) {
+  gmlk_slots list;
+  list.items = (uint32_t *)memory;
+  list.count = 0;
+  return list;
+}
+
 static void gmlk_slots_add(gmlk_slots *list, uint32_t slot) { list->items[list->count++] = slot; }
 
 /* The place in a list behind the row of neighbours that begins at place `first`. */
@@ -2734,6 +2812,14 @@ typedef struct gmlk_span { /* a range of grains: a piece of a window, or of a pl
   uint32_t at, grains;
   gmlk_block *block; /* [live window] the block of the home range that the piece is */
 } gmlk_span;
+
+static gmlk_span gmlk_span_of(uint32_t at, uint32_t grains) {
+  gmlk_span span;
+  span.at = at;
+  span.grains = grains;
+  span.block = NULL;
+  return span;
+}
 
 typedef struct gmlk_windows { /* written by >>windows, which says more */
   gmlk_window **buckets;      /* hash table of idle windows by size */
@@ -2816,9 +2902,9 @@ static int gmlk_is_open(const gmlk_block *b, unsigned stream) {
   return b->state == GMLK_FREE && (b->stream == GMLK_CLEAN || b->stream == stream);
 }
 
-/* Keeps [A4] for the slots whose first grain the block holds. */
-static inline void gmlk_cover(gmlk_arena *a, gmlk_block *b) {
-  uint32_t slot = gmlk_slot_from(a, b->at), end = gmlk_slot_from(a, gmlk_block_end(b));
+/* Keeps [A4] for the slots whose first grain lies in [at, at + grains), which the block holds. */
+static inline void gmlk_cover(gmlk_arena *a, gmlk_block *b, uint32_t at, uint32_t grains) {
+  uint32_t slot = gmlk_slot_from(a, at), end = gmlk_slot_from(a, at + grains);
   for (; slot < end; slot++) a->firsts[slot] = b;
 }
 
@@ -2922,17 +3008,17 @@ static void gmlk_cut(gmlk_arena *a, gmlk_block *b) {
   } else if (stream == GMLK_CLEAN) {
     gmlk_bins_remove(a->bins[GMLK_CLEAN], b); /* [A3] */
     gmlk_runs_beside(a, before, behind, &left, &right);
-    b->state = GMLK_RESERVED;
+    gmlk_set_state(b, GMLK_RESERVED);
     if (left.lead) gmlk_run_enter(a, left.lead, b->at - left.at);
     if (right.lead) gmlk_run_enter(a, behind, right.end - gmlk_block_end(b));
   } else if (stream != GMLK_PINNED) {
     left = gmlk_run_of(a, b);
     gmlk_run_leave(a, left.lead);
-    b->state = GMLK_RESERVED;
+    gmlk_set_state(b, GMLK_RESERVED);
     if (left.lead != b) gmlk_run_enter(a, left.lead, b->at - left.at);
     if (gmlk_has_tag(behind, stream)) gmlk_run_enter(a, behind, left.end - gmlk_block_end(b));
   }
-  b->state = GMLK_RESERVED;
+  gmlk_set_state(b, GMLK_RESERVED);
 }
 
 /* Enters a clean block, and joins or lengthens the runs beside it. */
@@ -2941,7 +3027,7 @@ static void gmlk_mend_clean(gmlk_arena *a, gmlk_block *b) {
   gmlk_reach left, right;
   gmlk_bins_insert(a->bins[GMLK_CLEAN], b, b->grains);
   gmlk_runs_beside(a, before, behind, &left, &right);
-  b->state = GMLK_FREE;
+  gmlk_set_state(b, GMLK_FREE);
   if (left.lead && right.lead && before->stream == behind->stream) {
     gmlk_run_enter(a, left.lead, right.end - left.at);
     return;
@@ -2965,13 +3051,13 @@ static void gmlk_mend_tagged(gmlk_arena *a, gmlk_block *b) {
     end = gmlk_run_of(a, behind).end;
     gmlk_run_leave(a, behind);
   }
-  b->state = GMLK_FREE;
+  gmlk_set_state(b, GMLK_FREE);
   gmlk_run_enter(a, lead, end - at);
 }
 
 /* Undoes gmlk_cut: the block gets this state and stands where it belongs. It joins no neighbour. */
 static void gmlk_mend(gmlk_arena *a, gmlk_block *b, unsigned state) {
-  b->state = GMLK_RESERVED;
+  gmlk_set_state(b, GMLK_RESERVED);
   b->hole = 0;
   if (state == GMLK_UNBACKED) {
     gmlk_tree_insert(&a->gaps, b);
@@ -2981,47 +3067,26 @@ static void gmlk_mend(gmlk_arena *a, gmlk_block *b, unsigned state) {
   } else if (b->stream != GMLK_PINNED) {
     gmlk_mend_tagged(a, b);
   }
-  b->state = (uint8_t)state;
+  gmlk_set_state(b, state);
 }
 
 /* The paper's Split: cuts a block behind its first `grains`. Returns the front; the back is its
-   next. The shorter part gets the new record, which costs less [A4]. pre: the block stands in no
+   next. Only the slots of the shorter part get another first block. pre: the block stands in no
    bin; one record is reserved. */
 static inline gmlk_block *gmlk_split(gmlk_arena *a, gmlk_block *b, uint32_t grains) {
-  gmlk_block *part = gmlk_records_take(a->records);
-  gmlk_block *next = b->next;
-  *part = *b;
-  if (grains <= b->grains / 2) {
-    part->grains = grains;
-    b->at += grains;
-    b->grains -= grains;
-    gmlk_link_before(part, b);
-    gmlk_cover(a, part);
-    return part;
-  }
-  part->at += grains;
-  part->grains -= grains;
-  b->grains = grains;
-  gmlk_link_before(part, next);
-  gmlk_cover(a, part);
-  return b;
+  gmlk_block *front = gmlk_block_split(a->records, b, grains);
+  gmlk_block *part = front == b ? b->next : front;
+  gmlk_cover(a, part, part->at, part->grains);
+  return front;
 }
 
 /* Joins a block with the next one. The longer one's record stays. pre: both stand in no bin. */
 static inline gmlk_block *gmlk_join(gmlk_arena *a, gmlk_block *b) {
-  gmlk_block *next = b->next, *gone = b->grains >= next->grains ? next : b;
-  gmlk_block *kept = gone == b ? next : b;
-  uint64_t ticket = gmlk_later(b->ticket, next->ticket);
-  uint32_t at = b->at, grains = b->grains + next->grains, gone_at = gone->at;
-  uint32_t gone_grains = gone->grains;
-  gmlk_unlink(gone);
-  gmlk_records_give(a->records, gone);
-  kept->at = gone_at; /* for gmlk_cover: only these slots have a new first block */
-  kept->grains = gone_grains;
-  gmlk_cover(a, kept);
-  kept->at = at;
-  kept->grains = grains;
-  kept->ticket = ticket;
+  gmlk_block *next = b->next, *kept = b->grains >= next->grains ? b : next;
+  gmlk_block *gone = kept == b ? next : b;
+  kept->ticket = gmlk_later(b->ticket, next->ticket);
+  gmlk_cover(a, kept, gone->at, gone->grains);
+  gmlk_block_absorb(a->records, kept, gone);
   return kept;
 }
 
@@ -3036,7 +3101,7 @@ static int gmlk_same_tag(const gmlk_block *a, const gmlk_block *b) {
 static gmlk_block *gmlk_coalesce(gmlk_arena *a, gmlk_block *b) {
   int joins_prev = gmlk_same_tag(b, b->prev), joins_next = gmlk_same_tag(b, b->next);
   unsigned state = b->state;
-  b->state = GMLK_RESERVED;
+  gmlk_set_state(b, GMLK_RESERVED);
   if (joins_prev) {
     gmlk_cut(a, b->prev);
     b = gmlk_join(a, b->prev);
@@ -3059,7 +3124,7 @@ static int gmlk_is_plain(const gmlk_block *beside, unsigned stream) {
 
 /* The paper's Update: an owned block becomes free memory with this tag. */
 static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint64_t ticket) {
-  b->state = GMLK_FREE;
+  gmlk_set_state(b, GMLK_FREE);
   b->flags &= GMLK_APART;
   b->stream = (uint16_t)stream;
   b->ticket = ticket;
@@ -3084,7 +3149,7 @@ static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint6
 /* Changes the stream of a free block's tag. */
 static gmlk_block *gmlk_retag(gmlk_arena *a, gmlk_block *b, unsigned stream) {
   gmlk_cut(a, b);
-  b->state = GMLK_FREE;
+  gmlk_set_state(b, GMLK_FREE);
   b->stream = (uint16_t)stream;
   return gmlk_coalesce(a, b);
 }
@@ -3147,14 +3212,30 @@ static gmlk_block *gmlk_reserve_range(gmlk_arena *a, gmlk_block *first, uint32_t
 
 /* Gives the block an owner and a new ticket. pre: it stands in no bin. */
 static gmlk_block *gmlk_give_owner(gmlk_arena *a, gmlk_block *b, unsigned state) {
-  b->state = (uint8_t)state;
+  gmlk_set_state(b, state);
   b->flags = 0;
   b->slack = 0;
-  b->ticket = ++a->records->serial;
+  b->ticket = gmlk_serial(a->records);
   b->as.live.window = NULL;
   b->as.live.note = NULL;
   return b;
 }
+
+/* Says of an owned block, or of a window's, what the user asked for. */
+static inline void gmlk_give_user(gmlk_block *b, unsigned stream, unsigned flags, uint32_t slack) {
+  gmlk_set_state(b, GMLK_LIVE);
+  b->stream = (uint16_t)stream;
+  b->flags = (uint8_t)flags;
+  b->slack = slack;
+}
+
+/* A policy forbids to join the block with its neighbours once it is free, or allows it. */
+static void gmlk_keep_apart(gmlk_block *b, int is_apart) {
+  b->flags = (uint8_t)(is_apart ? b->flags | GMLK_APART : b->flags & ~GMLK_APART);
+}
+
+/* Counts a block that has become the user's, by 1, or is not any more, by -1. */
+static inline void gmlk_count_live(gmlk_arena *a, int by) { a->live_count += (size_t)by; }
 
 /* Joins the reserved blocks of a range into one, and gives it an owner. */
 static gmlk_block *gmlk_own(gmlk_arena *a, gmlk_block *first, uint32_t grains, unsigned state) {
@@ -3203,6 +3284,22 @@ static gmlk_block *gmlk_locate(const gmlk_arena *a, uint32_t at) {
   b = a->firsts[slot + 1]; /* the edge behind the last slot */
   while (b->at > at) b = b->prev;
   return b;
+}
+
+/* Reserves the range of each span, as one block or several. pre: the ranges are free; two records
+   are reserved for each. */
+static void gmlk_spans_reserve(gmlk_arena *a, gmlk_span *spans, uint32_t count) {
+  for (; count--; spans++)
+    spans->block = gmlk_reserve_range(a, gmlk_locate(a, spans->at), spans->at, spans->grains);
+}
+
+static void gmlk_spans_unreserve(gmlk_arena *a, gmlk_span *spans, uint32_t count) {
+  while (count--) gmlk_unreserve_range(a, spans[count].block, spans[count].grains);
+}
+
+/* Makes a reserved span one block of its own. */
+static gmlk_block *gmlk_span_own(gmlk_arena *a, gmlk_span *span, unsigned state) {
+  return span->block = gmlk_own(a, span->block, span->grains, state);
 }
 
 /* Whether a clean block is part of one of the stream's runs. */
@@ -3320,14 +3417,6 @@ static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) { /* 0: no host mem
   return 1;
 }
 
-/* An empty list in the place of the scratch arrays. pre: scratch is reserved. */
-static gmlk_slots gmlk_slots_begin(const gmlk_arena *a) {
-  gmlk_slots list;
-  list.items = (uint32_t *)a->scratch;
-  list.count = 0;
-  return list;
-}
-
 /* Makes the arena's tables smaller where they have more than four times what they need, and more
    than 128 entries. */
 static void gmlk_arena_tidy(gmlk_arena *a) {
@@ -3345,19 +3434,13 @@ static void gmlk_arena_tidy(gmlk_arena *a) {
 /* Moves the arena's end up to `count` slots; the new ones are unbacked. pre: slots and one record
    are reserved. */
 static void gmlk_arena_extend(gmlk_arena *a, uint32_t count) {
+  uint32_t grains = gmlk_slot_at(a, count - a->slot_count);
   gmlk_block *b;
   if (count <= a->slot_count) return;
-  b = gmlk_records_take(a->records);
-  memset(b, 0, sizeof(*b));
-  b->state = GMLK_UNBACKED;
-  b->arena = a->number;
-  b->at = gmlk_slot_at(a, a->slot_count);
-  b->grains = (count - a->slot_count) << a->chunk_log;
-  gmlk_link_before(b, &a->tail);
+  b = gmlk_tiling_extend(a->records, &a->tail, a->number, grains, GMLK_UNBACKED);
   a->slot_count = count;
-  a->tail.at = gmlk_slot_at(a, count);
   a->firsts[count] = &a->tail;
-  gmlk_cover(a, b);
+  gmlk_cover(a, b, b->at, grains);
   (void)gmlk_coalesce(a, b);
 }
 
@@ -3382,34 +3465,26 @@ static void gmlk_arena_back(gmlk_arena *a, uint32_t slot, uint32_t count) {
 static void gmlk_arena_shrink(gmlk_arena *a) {
   gmlk_block *b = a->tail.prev;
   if (b->state != GMLK_UNBACKED) return;
-  a->slot_count = gmlk_slot_of(a, b->at);
-  a->tail.at = b->at;
   gmlk_cut(a, b);
-  gmlk_unlink(b);
-  gmlk_records_give(a->records, b);
+  gmlk_tiling_shrink(a->records, &a->tail);
+  a->slot_count = gmlk_slot_of(a, a->tail.at);
   a->firsts[a->slot_count] = &a->tail;
 }
 
 /* Makes a reserved block unbacked. pre: it covers whole slots. */
 static void gmlk_arena_unback(gmlk_arena *a, gmlk_block *b) {
-  b->state = GMLK_UNBACKED;
+  gmlk_set_state(b, GMLK_UNBACKED);
   b->stream = GMLK_CLEAN;
   b->ticket = 0;
   (void)gmlk_coalesce(a, b);
   gmlk_arena_shrink(a);
 }
 
-static void gmlk_edges_init(gmlk_block *head, gmlk_block *tail) {
-  head->state = tail->state = GMLK_EDGE;
-  head->next = tail;
-  tail->prev = head;
-}
-
 static int gmlk_arena_init(gmlk_arena *a, gmlk_host *host, gmlk_records *records) {
   a->host = host;
   a->records = records;
-  gmlk_edges_init(&a->head, &a->tail);
-  gmlk_edges_init(&a->windows.va_head, &a->windows.va_tail);
+  gmlk_tiling_init(&a->head, &a->tail);
+  gmlk_tiling_init(&a->windows.va_head, &a->windows.va_tail);
   return gmlk_arena_admit(a, GMLK_CLEAN) && gmlk_arena_reserve_slots(a, 1);
 }
 
@@ -3420,6 +3495,7 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
   gmlk_host_free(a->host, a->firsts, (a->slot_capacity + 1) * sizeof(gmlk_block *));
   gmlk_chunks_destroy(&a->chunks, a->host);
   gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
+  gmlk_tiling_destroy(a->records, &a->head, &a->tail);
 }
 
 /* ---- >>windows ---------------------------------------------------------------------------------
@@ -3461,7 +3537,7 @@ struct gmlk_window {
                                              windows that are to be unmapped or freed, and those
                                              in quarantine */
   gmlk_window *older, *newer;             /* [idle] in the list by last use */
-  gmlk_block *blocker; /* block that prevented its reuse, or NULL; scratch while it is unmapped */
+  gmlk_block *blocker;                    /* block that prevented its reuse, or NULL */
   uint64_t
       blocker_serial; /* its ticket then; while it is owned with this ticket it is in the way */
 };
@@ -3474,43 +3550,41 @@ static uint32_t gmlk_span_chunks(const gmlk_arena *a, const gmlk_span *span) {
   return gmlk_slot_of(a, span->at + span->grains - 1) - gmlk_slot_of(a, span->at) + 1;
 }
 
-/* Takes so many slots of address space; NULL where no free range is as long. pre: one record
-   reserved. */
-static gmlk_block *gmlk_va_take(gmlk_windows *windows, gmlk_records *records, uint32_t slots) {
-  gmlk_block *b = gmlk_bins_best(windows->va, slots), *rest;
+/* Takes address space for so many chunks, and the guard's slots behind them; NULL where no free
+   range is as long. pre: one record reserved. */
+static gmlk_block *gmlk_va_take(gmlk_windows *windows, gmlk_records *records, uint32_t chunks,
+                                uint32_t guard) {
+  gmlk_block *b = gmlk_bins_best(windows->va, chunks + guard);
   if (!b) return NULL;
   gmlk_bins_remove(windows->va, b);
-  b->state = GMLK_LIVE;
-  if (b->grains == slots) return b;
-  rest = gmlk_records_take(records);
-  *rest = *b;
-  rest->state = GMLK_FREE;
-  rest->at += slots;
-  rest->grains -= slots;
-  b->grains = slots;
-  gmlk_link_before(rest, b->next);
-  gmlk_bins_insert(windows->va, rest, rest->grains);
+  if (b->grains > chunks + guard) {
+    b = gmlk_block_split(records, b, chunks + guard);
+    gmlk_bins_insert(windows->va, b->next, b->next->grains);
+  }
+  gmlk_set_state(b, GMLK_LIVE);
+  b->slack = chunks;
   return b;
 }
 
 /* Frees slots of address space and joins them with free neighbours. */
 static void gmlk_va_give(gmlk_windows *windows, gmlk_records *records, gmlk_block *b) {
-  gmlk_block *prev = b->prev, *next = b->next;
-  if (prev->state == GMLK_FREE) {
-    gmlk_bins_remove(windows->va, prev);
-    b->at = prev->at;
-    b->grains += prev->grains;
-    gmlk_unlink(prev);
-    gmlk_records_give(records, prev);
+  gmlk_block *beside[2];
+  int i;
+  beside[0] = b->prev;
+  beside[1] = b->next;
+  for (i = 0; i < 2; i++) {
+    if (beside[i]->state != GMLK_FREE) continue;
+    gmlk_bins_remove(windows->va, beside[i]);
+    gmlk_block_absorb(records, b, beside[i]);
   }
-  if (next->state == GMLK_FREE) {
-    gmlk_bins_remove(windows->va, next);
-    b->grains += next->grains;
-    gmlk_unlink(next);
-    gmlk_records_give(records, next);
-  }
-  b->state = GMLK_FREE;
+  gmlk_set_state(b, GMLK_FREE);
   gmlk_bins_insert(windows->va, b, b->grains);
+}
+
+/* Puts a window into a list by bucket_next. pre: it is in no bucket. */
+static void gmlk_window_push(gmlk_window **list, gmlk_window *w) {
+  w->bucket_next = *list;
+  *list = w;
 }
 
 /* The bucket for windows of this size. The upper bits of the hash choose it, since sizes are often
@@ -3557,8 +3631,7 @@ static int gmlk_windows_reserve(gmlk_windows *windows, gmlk_host *host) {
     gmlk_window *turned = NULL, *next;
     for (; old[i]; old[i] = next) {
       next = old[i]->bucket_next;
-      old[i]->bucket_next = turned;
-      turned = old[i];
+      gmlk_window_push(&turned, old[i]);
     }
     for (; turned; turned = next) {
       next = turned->bucket_next;
@@ -3575,7 +3648,7 @@ static void gmlk_window_set_idle(gmlk_windows *windows, gmlk_window *w, unsigned
   w->self.stream = (uint16_t)stream;
   w->self.ticket = ticket;
   gmlk_bucket_enter(windows, w);
-  w->self.state = GMLK_IDLE;
+  gmlk_set_state(&w->self, GMLK_IDLE);
   w->newer = NULL;
   w->older = windows->newest;
   if (windows->newest)
@@ -3694,6 +3767,57 @@ static int gmlk_window_marks(gmlk_arena *a, const gmlk_window *w, int clear) {
     }
   }
   return 0;
+}
+
+/* Quarantines a window of which so many chunks cannot be unmapped: they and its address space stay
+   in use. */
+static void gmlk_window_stick(gmlk_windows *windows, gmlk_window *w, uint32_t chunks) {
+  w->va->slack = chunks;
+  gmlk_window_push(&windows->quarantine, w);
+}
+
+/* Makes windows forget blocks in their way whose records are unused and may be freed. */
+static void gmlk_windows_forget(const gmlk_windows *windows) {
+  gmlk_window *w;
+  for (w = windows->oldest; w; w = w->newer)
+    if (w->blocker && w->blocker->state == GMLK_UNUSED) w->blocker = NULL;
+}
+
+/* Makes all of the address space free. 0: no host memory. */
+static int gmlk_windows_init(gmlk_windows *windows, gmlk_host *host, gmlk_records *records,
+                             uint32_t slots) {
+  gmlk_block *b;
+  windows->va = gmlk_bins_new(host);
+  if (!windows->va || !gmlk_records_reserve(records, host, 1)) return 0;
+  b = gmlk_tiling_extend(records, &windows->va_tail, 0, slots, GMLK_FREE);
+  gmlk_bins_insert(windows->va, b, slots);
+  return 1;
+}
+
+static void gmlk_windows_free(gmlk_host *host, gmlk_window *list) {
+  while (list) {
+    gmlk_window *w = list;
+    list = w->bucket_next;
+    gmlk_host_free(host, w, gmlk_window_record_bytes(w->span_count));
+  }
+}
+
+/* Frees the records of an arena's windows. */
+static void gmlk_windows_destroy(gmlk_arena *a) {
+  gmlk_windows *windows = &a->windows;
+  gmlk_window *list = windows->quarantine, *w, *newer;
+  gmlk_block *b;
+  for (b = a->head.next; b && b != &a->tail; b = b->next) /* at its first span: once a window */
+    if (b->state == GMLK_PIECE && b->as.live.window->spans[0].block == b)
+      gmlk_window_push(&list, b->as.live.window);
+  for (w = windows->oldest; w; w = newer) {
+    newer = w->newer;
+    gmlk_window_push(&list, w);
+  }
+  gmlk_windows_free(a->host, list);
+  gmlk_host_free(a->host, windows->buckets, windows->bucket_count * sizeof(gmlk_window *));
+  gmlk_bins_destroy(windows->va, a->host);
+  gmlk_tiling_destroy(a->records, &windows->va_head, &windows->va_tail);
 }
 
 /* The idle window that has this number, or NULL. O(idle windows). */
@@ -4194,14 +4318,14 @@ static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream,
   gmlk_arena *a = gmlk_arena_of(l, b);
   gmlk_window *w = b->as.live.window;
   uint32_t i;
-  a->live_count--;
+  gmlk_count_live(a, -1);
   gmlk_fill(l, b, GMLAKE_FILL_FREE);
   if (!w) {
     gmlk_put(a, b, stream, ticket);
     return;
   }
   for (i = 0; i < w->span_count; i++) {
-    w->spans[i].block->flags = b->flags;
+    gmlk_keep_apart(w->spans[i].block, b->flags & GMLK_APART);
     gmlk_put(a, w->spans[i].block, stream, ticket);
   }
   gmlk_window_set_idle(&a->windows, w, stream, ticket);
@@ -4252,7 +4376,7 @@ static void gmlk_use_queue(gmlake *l, gmlk_note *note, gmlk_used *use) {
 static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t ticket) {
   gmlk_note *note = b->as.live.note;
   size_t i;
-  b->state = GMLK_PENDING;
+  gmlk_set_state(b, GMLK_PENDING);
   note->block = b;
   note->stream = stream;
   note->ticket = ticket;
@@ -4386,7 +4510,7 @@ static void gmlk_queue_poll(gmlake *l) {
 static unsigned gmlk_stream_enter(gmlake *l, gmlake_stream value, uint64_t id) {
   unsigned stream;
   gmlk_queue_poll(l);
-  stream = gmlk_stream_add(&l->streams, &l->host, value, 0, ++l->records.serial);
+  stream = gmlk_stream_add(&l->streams, &l->host, value, 0, gmlk_serial(&l->records));
   if (stream) l->streams.items[stream]->id = id;
   if (stream && l->streams.live_count == 2) gmlk_fence_all(l);
   return stream;
@@ -4755,11 +4879,10 @@ static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned s
 
 /* Makes a taken block the user's. `state` is GMLK_S1 to GMLK_S3; after growth it is GMLK_S4. */
 static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_attempt *r, gmlk_block *b, unsigned state) {
-  b->state = GMLK_LIVE;
-  b->stream = (uint16_t)r->stream;
-  b->flags = (uint8_t)((r->flags & GMLK_ALLOC_FLAGS) | (r->is_capture ? GMLK_IN_GRAPH : 0));
-  b->slack = (uint32_t)(gmlk_to_bytes(r->grains) - r->bytes);
-  r->arena->live_count++;
+  unsigned flags = r->flags & GMLK_ALLOC_FLAGS;
+  if (r->is_capture) flags |= GMLK_IN_GRAPH;
+  gmlk_give_user(b, r->stream, flags, (uint32_t)(gmlk_to_bytes(r->grains) - r->bytes));
+  gmlk_count_live(r->arena, 1);
   r->state = r->has_grown ? GMLK_S4 : state;
   l->stats.state_count[r->state - 1]++;
   return b;
@@ -4935,12 +5058,10 @@ static void gmlk_plan_add(gmlk_arena *a, gmlk_window_plan *plan, uint32_t at, ui
   GMLAKE_ASSERT(a->spans);
   plan->chunk_count += (grains + gmlk_chunk_grains(a) - 1) >> a->chunk_log;
   if (last && last->at + last->grains == at) {
-    last->grains += grains;
+    *last = gmlk_span_of(last->at, last->grains + grains);
     return;
   }
-  a->spans[plan->span_count].at = at;
-  a->spans[plan->span_count].grains = grains;
-  a->spans[plan->span_count++].block = NULL;
+  a->spans[plan->span_count++] = gmlk_span_of(at, grains);
 }
 
 /* Adds whole chunks until less than a chunk is left, or none are left. Returns where the next free
@@ -5017,27 +5138,23 @@ static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_tak
    Costs: one map for each chunk and one set_access for each window; to drop one, one unmap. Can
    fail: host memory, the driver. */
 
-static void gmlk_spans_reserve(gmlk_arena *a, gmlk_span *spans, uint32_t count) {
-  uint32_t i;
-  for (i = 0; i < count; i++)
-    spans[i].block =
-        gmlk_reserve_range(a, gmlk_locate(a, spans[i].at), spans[i].at, spans[i].grains);
-}
-
-static void gmlk_spans_unreserve(gmlk_arena *a, gmlk_span *spans, uint32_t count) {
-  while (count--) gmlk_unreserve_range(a, spans[count].block, spans[count].grains);
+/* Reserves spans, and makes the taker's stream wait for the work that still uses them. On an error
+   they are free again. pre: two records are reserved for each span. */
+static gmlake_result gmlk_spans_borrow(gmlake *l, gmlk_arena *a, gmlk_taker taker, gmlk_span *spans,
+                                       uint32_t count) {
+  gmlake_result result;
+  gmlk_spans_reserve(a, spans, count);
+  result = gmlk_wait_for_spans(l, taker, spans, count);
+  if (result) gmlk_spans_unreserve(a, spans, count);
+  return result;
 }
 
 /* Makes each reserved span of a window one block of its own [W4]. Returns the window's record. */
 static gmlk_block *gmlk_window_own(gmlk_arena *a, gmlk_window *w) {
   uint32_t i;
-  for (i = 0; i < w->span_count; i++) {
-    w->spans[i].block = gmlk_own(a, w->spans[i].block, w->spans[i].grains, GMLK_PIECE);
-    w->spans[i].block->as.live.window = w;
-  }
-  w->self.ticket = ++a->records->serial;
-  w->self.as.live.window = w;
-  w->self.as.live.note = NULL;
+  for (i = 0; i < w->span_count; i++)
+    gmlk_span_own(a, &w->spans[i], GMLK_PIECE)->as.live.window = w;
+  gmlk_give_owner(a, &w->self, GMLK_LIVE)->as.live.window = w;
   return &w->self;
 }
 
@@ -5046,12 +5163,9 @@ static gmlk_block *gmlk_window_own(gmlk_arena *a, gmlk_window *w) {
 static gmlk_block *gmlk_window_take(gmlake *l, gmlk_attempt *r, gmlk_taker taker, gmlk_window *w,
                                     unsigned state) {
   gmlk_arena *a = r->arena;
-  if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)w->span_count)) return NULL;
-  gmlk_spans_reserve(a, w->spans, w->span_count);
-  if (gmlk_wait_for_spans(l, taker, w->spans, w->span_count)) {
-    gmlk_spans_unreserve(a, w->spans, w->span_count);
+  if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)w->span_count) ||
+      gmlk_spans_borrow(l, a, taker, w->spans, w->span_count))
     return NULL;
-  }
   gmlk_window_unset_idle(&a->windows, w);
   l->stats.stitch_reuse_count++;
   if (!r->reason) r->reason = "an exact window";
@@ -5090,13 +5204,6 @@ static void gmlk_window_discard(gmlake *l, gmlk_arena *a, gmlk_window *w) {
   gmlk_host_free(&l->host, w, gmlk_window_record_bytes(w->span_count));
 }
 
-/* Gives up a window that cannot be unmapped: its mappings and its address space stay in use. */
-static void gmlk_window_quarantine(gmlake *l, gmlk_arena *a, gmlk_window *w) {
-  l->stats.quarantined_bytes += w->chunk_count * a->chunk_bytes;
-  w->bucket_next = a->windows.quarantine;
-  a->windows.quarantine = w;
-}
-
 /* Adds `by`, 1 or -1, to the map counts of the chunks under a window. */
 static void gmlk_window_count(gmlk_arena *a, const gmlk_window *w, int by) {
   uint32_t i, slot;
@@ -5111,8 +5218,7 @@ static void gmlk_window_count(gmlk_arena *a, const gmlk_window *w, int by) {
 static void gmlk_window_kill(gmlake *l, gmlk_arena *a, gmlk_window *w, gmlk_window **dying) {
   gmlk_window_unset_idle(&a->windows, w);
   gmlk_window_leave(l, a, w);
-  w->bucket_next = *dying;
-  *dying = w;
+  gmlk_window_push(dying, w);
 }
 
 static void gmlk_window_revive(gmlake *l, gmlk_arena *a, gmlk_window *w) {
@@ -5130,9 +5236,8 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
   (void)gmlk_drive_open(l, &drive);
   for (w = dying; w && drive.is_relaxed; w = w->bucket_next, count++) {
     uint64_t at = a->windows.base + (uint64_t)w->va->at * a->chunk_bytes;
-    w->blocker = NULL;
-    if (gmlk_drive_unmap(&drive, at, w->chunk_count * a->chunk_bytes))
-      w->blocker = w->va; /* any value but NULL: still mapped */
+    if (!gmlk_drive_unmap(&drive, at, w->chunk_count * a->chunk_bytes))
+      gmlk_set_state(w->va, GMLK_UNBACKED);
   }
   (void)gmlk_drive_close(l, &drive);
   while (dying) {
@@ -5142,8 +5247,9 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
       gmlk_window_revive(l, a, w);
       continue;
     }
-    if (w->blocker) {
-      gmlk_window_quarantine(l, a, w);
+    if (w->va->state != GMLK_UNBACKED) {
+      l->stats.quarantined_bytes += w->chunk_count * a->chunk_bytes;
+      gmlk_window_stick(&a->windows, w, w->chunk_count);
       continue;
     }
     l->stats.stitch_evict_count++;
@@ -5224,26 +5330,22 @@ static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_window_
   memcpy(w->spans, a->spans, plan->span_count * sizeof(gmlk_span));
   w->span_count = plan->span_count;
   w->chunk_count = plan->chunk_count;
-  w->va = gmlk_va_take(&a->windows, &l->records,
-                       plan->chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0));
-  if (w->va) {
-    w->va->slack = plan->chunk_count;
-    return w;
-  }
+  w->va = gmlk_va_take(&a->windows, &l->records, plan->chunk_count,
+                       (l->desc.flags & GMLAKE_GUARD) != 0);
+  if (w->va) return w;
   gmlk_host_free(&l->host, w, bytes);
   return NULL;
 }
 
-/* Undoes a window that could not be mapped; its spans are free again. */
+/* Gives up a window that could not be mapped. */
 static void gmlk_window_abandon(gmlake *l, gmlk_arena *a, gmlk_window *w, uint32_t stuck_chunks) {
-  gmlk_spans_unreserve(a, w->spans, w->span_count);
   if (!stuck_chunks) {
     gmlk_window_discard(l, a, w);
     return;
   }
-  w->va->slack = stuck_chunks;
   gmlk_window_count(a, w, 1);
-  gmlk_window_quarantine(l, a, w);
+  l->stats.quarantined_bytes += w->chunk_count * a->chunk_bytes;
+  gmlk_window_stick(&a->windows, w, stuck_chunks);
 }
 
 /* Maps a new window, the books unlocked meanwhile, and counts it in. Then it is neither live nor
@@ -5254,8 +5356,7 @@ static gmlake_result gmlk_window_make(gmlake *l, gmlk_arena *a, gmlk_window *w, 
   (void)gmlk_drive_open(l, &drive);
   (void)gmlk_window_map(&drive, a, w, out_stuck);
   if (gmlk_drive_close(l, &drive)) return drive.result;
-  w->self.arena = a->number;
-  w->self.grains = grains;
+  gmlk_block_init(&w->self, a->number, 0, grains, GMLK_RESERVED);
   w->address = a->windows.base + (uint64_t)w->va->at * a->chunk_bytes +
                gmlk_to_bytes(w->spans[0].at & (gmlk_chunk_grains(a) - 1));
   gmlk_window_enter(l, a, w);
@@ -5280,14 +5381,14 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
     r->lacks_window_space = !result;
     return result;
   }
-  gmlk_spans_reserve(a, w->spans, w->span_count);
-  result = gmlk_wait_for_spans(l, taker, w->spans, w->span_count);
+  result = gmlk_spans_borrow(l, a, taker, w->spans, w->span_count);
   if (result) {
-    gmlk_window_abandon(l, a, w, 0);
+    gmlk_window_discard(l, a, w);
     return result;
   }
   result = gmlk_window_make(l, a, w, r->grains, &stuck_chunks);
   if (result) {
+    gmlk_spans_unreserve(a, w->spans, w->span_count);
     gmlk_window_abandon(l, a, w, stuck_chunks);
     return result;
   }
@@ -5620,7 +5721,7 @@ static uint32_t gmlk_open_after(const gmlk_arena *a, const gmlk_block *b, unsign
 
 /* A list of slots side by side. */
 static gmlk_slots gmlk_slots_from(const gmlk_arena *a, uint32_t slot, uint32_t count) {
-  gmlk_slots list = gmlk_slots_begin(a);
+  gmlk_slots list = gmlk_slots_in(a->scratch);
   while (count--) gmlk_slots_add(&list, slot++);
   return list;
 }
@@ -5696,15 +5797,14 @@ static gmlk_slots gmlk_growth_contiguous(const gmlk_arena *a, unsigned stream, u
    Returns no slot where there is no room. */
 static gmlk_slots gmlk_growth_anywhere(const gmlk_arena *a, uint32_t count) {
   const gmlk_block *b = gmlk_tree_from(a->gaps, 0);
-  gmlk_slots list = gmlk_slots_begin(a);
+  gmlk_slots list = gmlk_slots_in(a->scratch);
   uint32_t slot;
   for (; b && list.count < count; b = gmlk_tree_from(a->gaps, gmlk_block_end(b)))
     for (slot = gmlk_slot_of(a, b->at); slot < gmlk_slot_of(a, gmlk_block_end(b)); slot++)
       if (!gmlk_chunk_is_stuck(&a->chunks, slot) && list.count < count) gmlk_slots_add(&list, slot);
   for (slot = a->slot_count; slot < a->slot_limit && list.count < count; slot++)
     if (!gmlk_chunk_is_stuck(&a->chunks, slot)) gmlk_slots_add(&list, slot);
-  if (list.count < count) list.count = 0;
-  return list;
+  return list.count == count ? list : gmlk_slots_in(a->scratch);
 }
 
 /* S4: plans where to grow: one contiguous range, if it needs at most `spare` chunks more than the
@@ -5892,7 +5992,7 @@ static int gmlk_slot_is_clean(const gmlk_arena *a, uint32_t slot) {
 static gmlk_slots gmlk_trim_choose(gmlake *l, gmlk_arena *a, uint32_t *from_slot, size_t max_bytes,
                                    gmlk_window **dying) {
   size_t limit = gmlk_min(gmlk_batch(a->slot_count), (max_bytes - 1) / a->chunk_bytes + 1);
-  gmlk_slots chosen = gmlk_slots_begin(a), kept = chosen;
+  gmlk_slots chosen = gmlk_slots_in(a->scratch), kept = chosen;
   gmlk_window *w, *newer;
   int is_mapped = 0;
   uint32_t i;
@@ -6022,13 +6122,11 @@ static gmlake_result gmlk_share(gmlake *l, const gmlk_arena *taker, size_t bytes
 /* Frees host memory of the lake's tables and records that is mostly unused. O(what is freed +
    chunks + windows). */
 static void gmlk_tidy(gmlake *l) {
-  gmlk_window *w;
   size_t i;
   for (i = 0; i < l->arena_count; i++) {
     if (!l->arenas[i]) continue;
     gmlk_arena_tidy(l->arenas[i]);
-    for (w = l->arenas[i]->windows.oldest; w; w = w->newer)
-      if (w->blocker && w->blocker->state == GMLK_UNUSED) w->blocker = NULL; /* freed below */
+    gmlk_windows_forget(&l->arenas[i]->windows);
   }
   gmlk_index_trim(&l->index, &l->host);
   gmlk_records_trim(&l->records, &l->host);
@@ -6353,9 +6451,7 @@ static gmlake_result gmlk_pieces_list(gmlk_arena *a, const gmlake_piece *pieces,
   if (!gmlk_scratch_reserve(a, 2 * count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   for (; plan->span_count < count; plan->span_count++, pieces++) {
     gmlk_span *span = &a->spans[plan->span_count];
-    span->at = gmlk_piece_at(a, pieces);
-    span->grains = (uint32_t)(pieces->bytes / GMLK_GRAIN);
-    span->block = NULL;
+    *span = gmlk_span_of(gmlk_piece_at(a, pieces), (uint32_t)(pieces->bytes / GMLK_GRAIN));
     plan->chunk_count += gmlk_span_chunks(a, span);
   }
   return GMLAKE_OK;
@@ -6371,18 +6467,12 @@ static void gmlk_keep_former(gmlake *l, gmlk_arena *a, const gmlake_piece *pair)
   if (a->windows.va && !gmlk_pieces_list(a, pair, 2, &plan))
     w = gmlk_window_new(l, a, &plan, &result);
   if (!w) return;
-  if (!gmlk_window_make(l, a, w, w->spans[0].grains + w->spans[1].grains, &stuck_chunks)) {
-    gmlk_window_set_idle(&a->windows, w, GMLK_CLEAN, 0);
-    gmlk_evict_if_due(l, a);
+  if (gmlk_window_make(l, a, w, w->spans[0].grains + w->spans[1].grains, &stuck_chunks)) {
+    gmlk_window_abandon(l, a, w, stuck_chunks);
     return;
   }
-  if (!stuck_chunks) {
-    gmlk_window_discard(l, a, w);
-    return;
-  }
-  w->va->slack = stuck_chunks;
-  gmlk_window_count(a, w, 1);
-  gmlk_window_quarantine(l, a, w);
+  gmlk_window_set_idle(&a->windows, w, GMLK_CLEAN, 0);
+  gmlk_evict_if_due(l, a);
 }
 
 /* Carries out a plan of one piece. */
@@ -6548,10 +6638,9 @@ static gmlake_result gmlk_rung_stitch(gmlake *l, gmlk_attempt *r, gmlk_block **o
 static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_attempt *r, gmlk_taker taker) {
   gmlk_arena *a = r->arena;
   gmlk_block *best = NULL;
-  gmlk_span span;
+  gmlk_span span = gmlk_span_of(0, 0);
   uint32_t best_hole = 0, hole, at;
   size_t i;
-  memset(&span, 0, sizeof(span));
   for (i = GMLK_FIRST_STREAM; i < a->bins_capacity; i++) {
     gmlk_block *b = a->bins[i] && !l->streams.items[i]->is_capture
                         ? gmlk_best_fit(a, (unsigned)i, r->grains, r->align, &at, &hole)
@@ -6559,20 +6648,14 @@ static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_attempt *r, gmlk_taker taker
     if (!b || (best && hole >= best_hole) || !gmlk_may_take(&l->streams, taker, b)) continue;
     best = b;
     best_hole = hole;
-    span.at = at;
+    span = gmlk_span_of(at, r->grains);
   }
-  if (!best) return NULL;
-  span.grains = r->grains;
-  span.block = gmlk_reserve_range(a, best, span.at, r->grains);
-  if (gmlk_wait_for_spans(l, taker, &span, 1)) {
-    gmlk_unreserve_range(a, span.block, r->grains);
-    return NULL;
-  }
+  if (!best || gmlk_spans_borrow(l, a, taker, &span, 1)) return NULL;
   if (best_hole != r->grains) {
     l->stats.split_count++;
     gmlk_tell_split(l, r, span.at, best_hole);
   }
-  return gmlk_grant(l, r, gmlk_own(a, span.block, r->grains, GMLK_LIVE),
+  return gmlk_grant(l, r, gmlk_span_own(a, &span, GMLK_LIVE),
                     best_hole == r->grains ? GMLK_S1 : GMLK_S2);
 }
 
@@ -7010,23 +7093,23 @@ static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_strea
   const gmlk_note *pending;
   gmlake_step step;
   gmlake_result result;
-  unsigned apart = 0;
+  int is_apart = 0;
   if (b && gmlk_arena_of(l, b)->keeps_apart) {
-    apart = gmlk_ask_coalesce(l, b, address) ? 0 : GMLK_APART;
+    is_apart = !gmlk_ask_coalesce(l, b, address);
     if (l->lost) return l->lost;
     entry = gmlk_index_find(&l->index, address); /* another thread may have freed it meanwhile */
     b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
   }
   gmlk_step_begin(l, NULL, GMLAKE_STEP_FREE, "free for its stream", &step);
   if (b) {
-    b->flags |= (uint8_t)apart;
+    gmlk_keep_apart(b, is_apart);
     step.address = address;
     step.bytes = gmlk_to_bytes(b->grains);
     step.asked_bytes = step.bytes - b->slack;
   }
   pending = l->pending;
   result = gmlk_free_found(l, address, entry, gmlk_index_home(&l->index, address), value);
-  if (result && b) b->flags &= (uint8_t)~GMLK_APART;
+  if (result && b) gmlk_keep_apart(b, 0);
   if (result || !l->is_observed) return result;
   if (l->pending != pending)
     step.reason = "other streams still use it";
@@ -7082,24 +7165,6 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
 #define GMLK_POOL_WINDOW_SPACE 4u /* addresses for a pool's windows: so many times its arena's */
 #define GMLK_BUFFER_SPACE 32u     /* addresses for buffers: so many times the device's memory */
 
-/* Gives back the records of blocks that tile an arena or address space. */
-static void gmlk_tiling_give(gmlake *l, gmlk_block *b, const gmlk_block *tail) {
-  while (b && b != tail) {
-    gmlk_block *next = b->next;
-    gmlk_records_give(&l->records, b);
-    b = next;
-  }
-}
-
-/* Frees the records of a list of windows. */
-static void gmlk_windows_free(gmlake *l, gmlk_window *w) {
-  while (w) {
-    gmlk_window *next = w->bucket_next;
-    gmlk_host_free(&l->host, w, gmlk_window_record_bytes(w->span_count));
-    w = next;
-  }
-}
-
 /* Reserves address space; halves *bytes while the driver refuses, but not below the device's
    memory. */
 static gmlake_result gmlk_reserve_halving(gmlake *l, size_t *bytes, size_t chunk_bytes,
@@ -7122,7 +7187,6 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
                                      size_t arena_bytes, size_t window_bytes) {
   const size_t max = gmlk_to_bytes(GMLK_GRAINS_MAX) & ~(chunk_bytes - 1);
   gmlake_result result;
-  gmlk_block *va;
   a->chunk_bytes = chunk_bytes;
   a->seal = gmlk_seal(0, a->limit_bytes);
   a->chunk_log = gmlk_log2(chunk_bytes / GMLK_GRAIN);
@@ -7142,16 +7206,10 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
     gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
     return l->lost;
   }
-  a->windows.va = gmlk_bins_new(&l->host);
-  if (!a->windows.va || !gmlk_records_reserve(&l->records, &l->host, 1))
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  va = gmlk_records_take(&l->records);
-  memset(va, 0, sizeof(*va));
-  va->state = GMLK_FREE;
-  va->grains = (uint32_t)(a->windows.reserved_bytes / chunk_bytes);
-  gmlk_link_before(va, &a->windows.va_tail);
-  gmlk_bins_insert(a->windows.va, va, va->grains);
-  return GMLAKE_OK;
+  return gmlk_windows_init(&a->windows, &l->host, &l->records,
+                           (uint32_t)(a->windows.reserved_bytes / chunk_bytes))
+             ? GMLAKE_OK
+             : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
 
 /* Unmaps, releases and unreserves all that an arena has, whatever fails. What is left can be
@@ -7167,7 +7225,7 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
                          va->slack * a->chunk_bytes))
       is_mapped = 1;
     else
-      va->state = GMLK_UNBACKED;
+      gmlk_set_state(va, GMLK_UNBACKED);
   }
   for (slot = 0; slot < a->chunks.capacity; slot++) {
     if (!gmlk_chunk_handle(&a->chunks, slot)) continue;
@@ -7198,22 +7256,8 @@ static gmlake_result gmlk_arena_drain_booked(gmlake *l, gmlk_arena *a) {
 
 /* Frees an arena's host memory: windows, buffers, blocks, tables. */
 static void gmlk_arena_close(gmlake *l, gmlk_arena *a) {
-  gmlk_window *live = NULL, *w;
-  gmlk_block *b;
-  for (b = a->head.next; b && b != &a->tail; b = b->next) {
-    if (b->state != GMLK_PIECE || b->as.live.window->spans[0].block != b) continue;
-    b->as.live.window->bucket_next = live; /* at its first span: once for each window */
-    live = b->as.live.window;
-  }
-  for (w = a->windows.oldest; w; w = w->newer) w->bucket_next = w->newer;
-  gmlk_windows_free(l, live);
-  gmlk_windows_free(l, a->windows.oldest);
-  gmlk_windows_free(l, a->windows.quarantine);
+  gmlk_windows_destroy(a);
   gmlk_buffers_free(l, a->buffers);
-  gmlk_tiling_give(l, a->head.next, &a->tail);
-  gmlk_tiling_give(l, a->windows.va_head.next, &a->windows.va_tail);
-  gmlk_host_free(&l->host, a->windows.buckets, a->windows.bucket_count * sizeof(gmlk_window *));
-  gmlk_bins_destroy(a->windows.va, &l->host);
   gmlk_arena_destroy(a);
 }
 
@@ -7351,7 +7395,7 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
   if (legacy) gmlk_fence_now(l, legacy); /* during captures no event may be recorded on it */
   if (l->lost) return l->lost;
   if (s->is_forgotten) return gmlk_refuse_gone(l, value, "gmlake_capture_begin");
-  capture = gmlk_stream_add(&l->streams, &l->host, value, 1, ++l->records.serial);
+  capture = gmlk_stream_add(&l->streams, &l->host, value, 1, gmlk_serial(&l->records));
   if (!capture) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!gmlk_arena_admit(&pool->arena, capture) || !gmlk_arena_admit(&pool->arena, stream)) {
     gmlk_stream_drop(&l->streams, capture);
@@ -7478,19 +7522,12 @@ static int gmlk_place_retake(gmlake *l, const gmlk_attempt *r, const gmlk_place 
    device. */
 static int gmlk_place_borrow(gmlake *l, const gmlk_attempt *r, const gmlk_place *place) {
   gmlk_taker taker = gmlk_waiting_taker(l, r);
-  gmlk_span span;
-  if (place->state != GMLK_PLACE_MAPPED) return 0;
-  span.at = gmlk_slot_at(r->arena, place->slot);
-  span.grains = r->grains;
-  span.block = gmlk_locate(r->arena, span.at);
-  if (!gmlk_may_take(&l->streams, taker, span.block) ||
-      !gmlk_records_reserve(&l->records, &l->host, 2))
+  gmlk_span span = gmlk_span_of(gmlk_slot_at(r->arena, place->slot), r->grains);
+  if (place->state != GMLK_PLACE_MAPPED ||
+      !gmlk_may_take(&l->streams, taker, gmlk_place_block(r->arena, place)) ||
+      !gmlk_records_reserve(&l->records, &l->host, 2) ||
+      gmlk_spans_borrow(l, r->arena, taker, &span, 1))
     return 0;
-  span.block = gmlk_reserve_range(r->arena, span.block, span.at, span.grains);
-  if (gmlk_wait_for_spans(l, taker, &span, 1)) {
-    gmlk_unreserve_range(r->arena, span.block, span.grains);
-    return 0;
-  }
   gmlk_chunk_commit(r->arena, span.block);
   return 1;
 }
@@ -7525,7 +7562,7 @@ static gmlake_result gmlk_place_serve(gmlake *l, const gmlk_attempt *r, gmlk_pla
   }
   if (!result) result = gmlk_chunk_find(l, r, &found);
   if (result) return result;
-  a->live_count--; /* gmlk_grant counted it, but it is no block of the user's */
+  gmlk_count_live(a, -1); /* gmlk_grant counted it, but it is no block of the user's */
   gmlk_chunk_commit(a, found);
   place->slot = gmlk_slot_of(a, found->at);
   return GMLAKE_OK;
@@ -7599,7 +7636,7 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
   for (tries = 0; slots <= GMLK_SLOTS_MAX; tries++) {
     if (!gmlk_records_reserve(&l->records, &l->host, 1)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     gmlk_bins_reserve(a->windows.va, &l->host);
-    *out_va = gmlk_va_take(&a->windows, &l->records, (uint32_t)slots + guard);
+    *out_va = gmlk_va_take(&a->windows, &l->records, (uint32_t)slots, guard);
     if (*out_va || tries == 2 || !a->void_count) break;
     result = tries ? gmlk_wait_for_streams(l, 0) : GMLAKE_OK;
     if (!result || result == GMLAKE_ERROR_CAPTURING) /* other streams were waited for */
@@ -7612,8 +7649,7 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
                      "max_bytes is %llu: no address space is left for it; destroy other buffers, "
                      "or ask for less",
                      (unsigned long long)max_bytes);
-  (*out_va)->state = GMLK_COMMITTED;
-  (*out_va)->slack = (uint32_t)slots;
+  gmlk_set_state(*out_va, GMLK_COMMITTED);
   return GMLAKE_OK;
 }
 
@@ -7776,8 +7812,7 @@ static gmlake_result gmlk_get_pieces(gmlake *l, const void *ptr, gmlake_piece *o
   size_t i;
   if (!b) return result;
   w = b->as.live.window;
-  whole.at = b->at;
-  whole.grains = b->grains;
+  whole = gmlk_span_of(b->at, b->grains);
   *out_count = w ? w->span_count : 1;
   for (i = 0; i < *out_count && i < capacity; i++) {
     const gmlk_span *span = w ? &w->spans[i] : &whole;

@@ -771,15 +771,11 @@ static void spool_open(gmlk_records *records, gmlk_host *host) {
   gmlk_block *va;
   memset(records, 0, sizeof(*records));
   memset(&spool, 0, sizeof(spool));
-  gmlk_edges_init(&spool.va_head, &spool.va_tail);
+  gmlk_tiling_init(&spool.va_head, &spool.va_tail);
   assert_true(gmlk_records_reserve(records, host, VA_SLOTS + 1));
   holes_open();
   spool.va = &holes;
-  va = gmlk_records_take(records);
-  memset(va, 0, sizeof(*va));
-  va->state = GMLK_FREE;
-  va->grains = VA_SLOTS;
-  gmlk_link_before(va, &spool.va_tail);
+  va = gmlk_tiling_extend(records, &spool.va_tail, 0, VA_SLOTS, GMLK_FREE);
   gmlk_bins_insert(spool.va, va, VA_SLOTS);
 }
 
@@ -819,14 +815,16 @@ static void test_address_space(void **state) {
   (void)state;
   host_open(&host, 31);
   spool_open(&records, &host);
-  assert_null(gmlk_va_take(&spool, &records, VA_SLOTS + 1));
+  assert_null(gmlk_va_take(&spool, &records, VA_SLOTS, 1));
   for (step = 0; step < 20000; step++) {
     if (below(2)) {
       uint32_t slots = 1 + below(12), wanted = wanted_va(slots);
-      gmlk_block *b = gmlk_va_take(&spool, &records, slots);
+      uint32_t guard = slots > 1 && below(2);
+      gmlk_block *b = gmlk_va_take(&spool, &records, slots - guard, guard);
       assert_int_equal(b != NULL, wanted != 0);
       if (!b) continue;
       assert_int_equal(b->grains, slots);
+      assert_int_equal(b->slack, slots - guard);
       if (wanted > slots) assert_int_equal(b->next->hole, wanted - slots); /* the rest of it */
       taken[count++] = b;
     } else if (count) {
