@@ -1252,8 +1252,8 @@ struct gmlk_block {
   uint8_t state, flags;
 };
 
-#define GMLK_PAGE_BLOCKS 63u /* about 4 KiB */
-#define GMLK_PAGE_BYTES      /* a record fills one cache line, so that a visit costs one miss */ \
+#define GMLK_PAGE_BLOCKS ((size_t)63) /* about 4 KiB */
+#define GMLK_PAGE_BYTES /* a record fills one cache line, so that a visit costs one miss */ \
   (GMLK_PAGE_BLOCKS * sizeof(gmlk_block) + sizeof(gmlk_page) + GMLK_CACHE_LINE)
 
 typedef struct gmlk_page gmlk_page;
@@ -3570,6 +3570,7 @@ static gmlk_block *gmlk_va_take(gmlk_windows *windows, gmlk_records *records, ui
 static void gmlk_va_give(gmlk_windows *windows, gmlk_records *records, gmlk_block *b) {
   gmlk_block *beside[2];
   int i;
+  GMLAKE_ASSERT(b);
   beside[0] = b->prev;
   beside[1] = b->next;
   for (i = 0; i < 2; i++) {
@@ -5233,8 +5234,10 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
   gmlk_window *w;
   uint64_t count = 0;
   if (!dying) return GMLAKE_OK;
+  for (w = dying; w; w = w->bucket_next) count++;
+  GMLAKE_ASSERT(count);
   (void)gmlk_drive_open(l, &drive);
-  for (w = dying; w && drive.is_relaxed; w = w->bucket_next, count++) {
+  for (w = dying; w && drive.is_relaxed; w = w->bucket_next) {
     uint64_t at = a->windows.base + (uint64_t)w->va->at * a->chunk_bytes;
     if (!gmlk_drive_unmap(&drive, at, w->chunk_count * a->chunk_bytes))
       gmlk_set_state(w->va, GMLK_UNBACKED);
@@ -7667,7 +7670,9 @@ static gmlake_result gmlk_bare_arena(gmlake *l, size_t chunk_bytes, gmlk_arena *
   memset(&desc, 0, sizeof(desc));
   desc.chunk_bytes = chunk_bytes;
   result = gmlk_pool_create(l, &desc, 1, &pool);
-  if (!result) *out_arena = &pool->arena;
+  if (result) return result;
+  GMLAKE_ASSERT(pool);
+  *out_arena = &pool->arena;
   return result;
 }
 
@@ -7854,12 +7859,12 @@ static int gmlk_stretch_next(const gmlake *l, const gmlk_arena *a, int with_gaps
   last = gmlk_slot_of(a, end);
   s->grains = end - at;
   s->chunks = s->tail = s->tip = 0;
+  s->tail_slot = first - 1;
+  s->tip_slot = last;
   if (last < first) return 1; /* it touches no chunk's end */
   s->chunks = last - first;
   s->tail = gmlk_slot_at(a, first) - at;
   s->tip = end - gmlk_slot_at(a, last);
-  s->tail_slot = first - 1;
-  s->tip_slot = last;
   return 1;
 }
 
