@@ -1680,7 +1680,7 @@ static void a_capture_leaves_pending_tags_alone(void **state) {
   abandon();
 }
 
-/* 65,534 streams at a time, all but the last of which are one record here. */
+/* 65,533 streams at a time, all but the last of which are one record here. */
 static void numbers_of_streams_end(void **state) {
   static gmlk_stream *items[GMLK_STREAMS_MAX + 1];
   gmlk_stream used;

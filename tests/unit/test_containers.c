@@ -14,6 +14,8 @@
 
 #include <cmocka.h>
 
+#include "part.h"
+
 static uint64_t random_state;
 
 static uint64_t random_next(void) {
@@ -339,7 +341,7 @@ static void run_holes(uint32_t kind, uint64_t seed, void (*open_pool)(void)) {
   open_pool();
   random_state = seed;
   for (i = 0; i < HOLES; i++) hole_blocks[i].at = i * 977u;
-  for (step = 0; step < 6000; step++) {
+  for (step = 0; step < part_of(6000); step++) {
     uint32_t asked = any_hole(kind);
     gmlk_block *b = &hole_blocks[below(HOLES)];
     if (b->hole) {
