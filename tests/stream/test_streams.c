@@ -8,6 +8,7 @@
 #include "gmlake.h"
 
 #include "fixture.h"
+#include "scene.h"
 
 static gmlake_stream A, B;
 
@@ -34,17 +35,6 @@ static void *leave_pending(size_t chunks) {
   hold(A);
   drop_on(ptr, A);
   return ptr;
-}
-
-/* Whether work queued on the stream now would have to wait for something. */
-static int is_behind(gmlake_stream stream) {
-  void *event = NULL;
-  int code, done = 0;
-  assert_ok(mock->event_create(mock->user, &event, &code));
-  assert_ok(mock->event_record(mock->user, event, stream, &code));
-  assert_ok(mock->event_query(mock->user, event, &done, &code));
-  assert_ok(mock->event_destroy(mock->user, event, &code));
-  return !done;
 }
 
 /* Destroys a lake that may have live blocks. */
@@ -100,37 +90,6 @@ static void the_per_thread_stream_is_refused(void **state) {
 
 /* ---- Events ---------------------------------------------------------------------------------- */
 
-static void one_stream_records_no_event(void **state) {
-  void *b[4];
-  gmlake_stream stream;
-  size_t i;
-  int round;
-  (void)state;
-  start(4);
-  stream = open_stream();
-  hold(stream);
-  for (round = 0; round < 20; round++) {
-    for (i = 0; i < 4; i++) b[i] = take_on(C - i * 512, stream);
-    for (i = 0; i < 4; i++) drop_on(b[i], stream);
-  }
-  assert_int_equal(stats().event_count, 0);
-  assert_int_equal(census().event_count, 0);
-  assert_int_equal(stats().stream_wait_count, 0);
-  assert_int_equal(stats().host_wait_count, 0);
-  complete(stream);
-  finish();
-}
-
-static void the_second_stream_closes_the_firsts_epoch(void **state) {
-  (void)state;
-  open_two(4);
-  drop_on(take_on(512, A), A);
-  assert_int_equal(stats().event_count, 0);
-  drop_on(take_on(512, B), B);
-  assert_int_equal(stats().event_count, 1);
-  finish();
-}
-
 static void events_are_recorded_by_the_chunk_freed(void **state) {
   void *b[12];
   size_t i;
@@ -182,73 +141,6 @@ static void own_memory_is_reused_at_once(void **state) {
   finish();
 }
 
-static void own_windows_are_reused_at_once(void **state) {
-  void *b[4], *w;
-  size_t i;
-  (void)state;
-  open_two(4);
-  flood(4);
-  for (i = 0; i < 4; i++) b[i] = take_on(C, i < 3 ? A : B);
-  hold(A);
-  drop_on(b[0], A);
-  drop_on(b[2], A);
-  w = take_on(2 * C, A);
-  assert_int_equal(piece_count(w), 2);
-  drop_on(w, A);
-  assert_ptr_equal(take_on(2 * C, A), w);
-  assert_int_equal(stats().stream_wait_count, 0);
-  complete(A);
-  drop_on(w, A);
-  drop_on(b[1], A);
-  drop_on(b[3], B);
-  finish();
-}
-
-/* GROW_FIRST: B gets new memory while A's is pending. */
-static void pending_memory_is_nobody_elses(void **state) {
-  void *p, *q;
-  (void)state;
-  open_two(8);
-  p = leave_pending(2);
-  q = take_on(2 * C, B);
-  assert_true((char *)q >= (char *)p + 2 * C);
-  assert_int_equal(stats().stream_wait_count, 0);
-  assert_int_equal(stats().reserved_bytes, 5 * C);
-  complete(A);
-  abandon();
-}
-
-static void completed_memory_is_taken_without_growth_or_wait(void **state) {
-  void *p;
-  (void)state;
-  open_two(8);
-  p = leave_pending(2);
-  complete(A);
-  assert_ptr_equal(take_on(2 * C, B), p);
-  assert_int_equal(stats().stream_wait_count, 0);
-  assert_int_equal(stats().host_wait_count, 0);
-  assert_int_equal(stats().reserved_bytes, 3 * C);
-  abandon();
-}
-
-/* | A 16K, - 48K |: what A left of its chunk serves B, though A is busy. */
-static void clean_leftovers_serve_every_stream(void **state) {
-  char *a, *b;
-  (void)state;
-  open_two(8);
-  hold(A);
-  a = (char *)take_on(16 * K, A);
-  b = (char *)take_on(48 * K, B);
-  assert_ptr_equal(b, a + 16 * K);
-  assert_int_equal(stats().reserved_bytes, C);
-  assert_int_equal(stats().stream_wait_count, 0);
-  assert_int_equal(stats().event_count, 0);
-  complete(A);
-  drop_on(a, A);
-  drop_on(b, B);
-  finish();
-}
-
 /* | a | b |: side by side, both pending: neither stream has two chunks. */
 static void tags_of_two_streams_do_not_merge(void **state) {
   char *a, *b, *p;
@@ -267,87 +159,6 @@ static void tags_of_two_streams_do_not_merge(void **state) {
   assert_ptr_not_equal(piece(p, piece_count(p) - 1).home, b);
   assert_int_equal(stats().stream_wait_count, 0);
   assert_ptr_equal(take_on(C, B), b); /* still its own */
-  complete(A);
-  complete(B);
-  abandon();
-}
-
-/* | - | a | - | B |: A sees one hole of three chunks, B two of one. */
-static void clean_and_own_memory_are_one_hole(void **state) {
-  char *p[4];
-  size_t i;
-  (void)state;
-  open_two(8);
-  flood(4);
-  for (i = 0; i < 4; i++) p[i] = (char *)take_on(C, i < 3 ? A : B);
-  hold(A);
-  drop_on(p[0], NONE);
-  drop_on(p[2], NONE);
-  drop_on(p[1], A);
-  assert_ptr_equal(take_on(3 * C, A), p[0]);
-  assert_int_equal(stats().reserved_bytes, 4 * C);
-  assert_int_equal(stats().stitch_count, 0);
-  complete(A);
-  drop_on(p[0], A);
-  drop_on(p[3], B);
-  finish();
-}
-
-/* The same from B's side: the clean chunks alone, as a window around A's. */
-static void clean_memory_around_anothers_is_stitched(void **state) {
-  char *p[4], *w;
-  size_t i;
-  (void)state;
-  open_two(8);
-  flood(4);
-  for (i = 0; i < 4; i++) p[i] = (char *)take_on(C, i < 3 ? A : B);
-  hold(A);
-  drop_on(p[0], NONE);
-  drop_on(p[2], NONE);
-  drop_on(p[1], A);
-  w = (char *)take_on(2 * C, B);
-  assert_int_equal(piece_count(w), 2);
-  assert_piece(w, 0, p[0], C);
-  assert_piece(w, 1, p[2], C);
-  assert_int_equal(stats().reserved_bytes, 4 * C);
-  assert_int_equal(stats().stream_wait_count, 0);
-  complete(A);
-  drop_on(w, B);
-  drop_on(p[3], B);
-  finish();
-}
-
-/* a was freed and its event completed, its neighbour b was freed later and is pending: B never
-   gets b. */
-static void memory_freed_later_stays_pending(void **state) {
-  char *a, *b;
-  (void)state;
-  open_two(8);
-  flood(2);
-  a = (char *)take_on(C, A);
-  b = (char *)take_on(C, A);
-  (void)take_on(512, B);
-  drop_on(a, A);
-  hold(A);
-  drop_on(b, A);
-  assert_ptr_not_equal(take_on(C, B), b);
-  assert_ptr_not_equal(take_on(C, B), b);
-  assert_int_equal(stats().stream_wait_count, 0);
-  complete(A);
-  abandon();
-}
-
-static void memory_freed_on_another_stream_is_that_streams(void **state) {
-  void *p;
-  (void)state;
-  open_two(4);
-  p = take_on(C, A);
-  hold(A);
-  hold(B);
-  drop_on(p, B);
-  assert_ptr_equal(take_on(C, B), p);
-  drop_on(p, B);
-  assert_ptr_not_equal(take_on(C, A), p);
   complete(A);
   complete(B);
   abandon();
@@ -406,70 +217,6 @@ static void a_hole_of_a_run_among_shorter_ones(void **state) {
 
 /* ---- No stream ------------------------------------------------------------------------------- */
 
-static void none_frees_clean_memory(void **state) {
-  void *p;
-  (void)state;
-  open_two(4);
-  hold(A);
-  p = take_on(C, A);
-  drop_on(p, NONE);
-  assert_ptr_equal(take_on(C, B), p);
-  assert_int_equal(stats().stream_wait_count, 0);
-  assert_int_equal(stats().reserved_bytes, C);
-  complete(A);
-  drop_on(p, B);
-  finish();
-}
-
-static void none_does_not_get_pending_memory(void **state) {
-  char *p, *q;
-  (void)state;
-  open_two(8);
-  p = (char *)leave_pending(2);
-  q = (char *)take_on(2 * C, NONE);
-  assert_true(q >= p + 2 * C);
-  assert_int_equal(stats().host_wait_count, 0);
-  complete(A);
-  abandon();
-}
-
-/* There is no stream that could wait on the device: at the device's end the host does. */
-static void none_waits_on_the_host_where_it_must(void **state) {
-  void *p;
-  (void)state;
-  open_two(3);
-  p = leave_pending(2);
-  assert_ptr_equal(take_on(2 * C, NONE), p);
-  assert_int_equal(stats().stream_wait_count, 0);
-  assert_int_equal(stats().host_wait_count, 1);
-  assert_int_equal(census().host_wait_count, 1);
-  abandon();
-}
-
-static void none_waits_for_the_only_stream_too(void **state) {
-  void *p;
-  (void)state;
-  open_two(2);
-  p = take_on(2 * C, A);
-  hold(A);
-  drop_on(p, A);
-  assert_ptr_equal(take_on(2 * C, NONE), p);
-  assert_int_equal(census().host_wait_count, 1);
-  drop_on(p, NONE);
-  finish();
-}
-
-/* One stream whose memory is asked for on none: it becomes clean as its work completes. */
-static void none_reuses_what_the_only_stream_freed(void **state) {
-  int i;
-  (void)state;
-  open_two(64);
-  for (i = 0; i < 50; i++) drop_on(take_on(2 * C, NONE), A);
-  assert_int_equal(stats().reserved_bytes_peak, 2 * C);
-  assert_int_equal(stats().host_wait_count, 0);
-  finish();
-}
-
 /* What is smaller than a chunk is fenced by the chunk. */
 static void none_reuses_small_blocks_by_the_chunk(void **state) {
   int i;
@@ -481,140 +228,7 @@ static void none_reuses_small_blocks_by_the_chunk(void **state) {
   finish();
 }
 
-/* As long as the stream is at work its memory serves nobody else. */
-static void none_leaves_what_is_pending_to_the_only_stream(void **state) {
-  void *p;
-  (void)state;
-  open_two(4);
-  p = take_on(C, NONE);
-  hold(A);
-  drop_on(p, A);
-  assert_ptr_not_equal(take_on(C, NONE), p);
-  complete(A);
-  assert_ptr_equal(take_on(C, NONE), p);
-  assert_int_equal(stats().event_count, 1);
-  abandon();
-}
-
-/* Without a stream's memory to be had nothing is recorded: the weights first, then one stream. */
-static void none_costs_no_event_where_it_asks_first(void **state) {
-  void *p;
-  int i;
-  (void)state;
-  open_two(8);
-  p = take_on(2 * C, NONE);
-  for (i = 0; i < 10; i++) drop_on(take_on(3 * C, A), A);
-  assert_int_equal(stats().event_count, 0);
-  drop_on(p, NONE);
-  drop_on(take_on(2 * C, NONE), NONE); /* clean memory is there */
-  assert_int_equal(stats().event_count, 0);
-  finish();
-}
-
-/* A device that is lost as the only stream is fenced is lost to the one who asks. */
-static void none_learns_that_the_device_is_lost(void **state) {
-  (void)state;
-  open_faulty(4);
-  drop_on(take_on(C, A), A);
-  fail_call(ON_RECORD, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
-  step_error(try_on(C, NONE), DEVICE_LOST);
-  assert_error(gmlake_destroy(lake), DEVICE_LOST);
-  close_mock();
-}
-
 /* ---- The ladder: waits on the device --------------------------------------------------------- */
-
-/* The device is full: A's pending memory, behind one wait; what lies behind the same wait is had
-   without another, what A frees later is not. */
-static void a_full_device_borrows_behind_one_wait(void **state) {
-  char *p, *mine;
-  (void)state;
-  open_two(5);
-  mine = (char *)take_on(C, A);
-  p = (char *)leave_pending(3);
-  assert_ptr_equal(take_on(C, B), p);
-  assert_int_equal(stats().stream_wait_count, 1);
-  assert_ptr_equal(take_on(2 * C, B), p + C);
-  assert_int_equal(stats().stream_wait_count, 1);
-  drop_on(mine, A);
-  assert_ptr_equal(take_on(C, B), mine);
-  assert_int_equal(stats().stream_wait_count, 2);
-  assert_int_equal(stats().host_wait_count, 0);
-  assert_int_equal(census().host_wait_count, 0);
-  complete(A);
-  abandon();
-}
-
-static void the_legacy_stream_borrows_behind_a_wait(void **state) {
-  void *p;
-  (void)state;
-  open_two(3);
-  p = leave_pending(2);
-  assert_ptr_equal(take(2 * C), p);
-  assert_int_equal(stats().stream_wait_count, 1);
-  assert_int_equal(stats().host_wait_count, 0);
-  complete(A);
-  abandon();
-}
-
-/* What B frees now is pending until A's work is done, since B waits for A. */
-static void a_wait_holds_the_waiters_work_back(void **state) {
-  void *p;
-  (void)state;
-  open_two(3);
-  p = leave_pending(2);
-  assert_ptr_equal(take_on(2 * C, B), p);
-  drop_on(p, B);
-  assert_int_equal(trim_to(0), 0);
-  complete(A);
-  assert_int_equal(trim_to(0), 2 * C);
-  abandon();
-}
-
-/* A stream is still at work on a window when both of its pieces, taken again, have been given back
-   as clean: trim leaves it mapped, and them. */
-static void trim_spares_windows_that_are_in_use(void **state) {
-  void *b[4], *w, *x, *y;
-  (void)state;
-  open_two(4);
-  flood(4);
-  b[0] = take_on(C, A);
-  b[1] = take_on(C, B);
-  b[2] = take_on(C, A);
-  b[3] = take_on(C, B);
-  drop_on(b[0], A);
-  drop_on(b[2], A);
-  w = take_on(2 * C, A);
-  assert_int_equal(stats().window_count, 1);
-  hold(A);
-  drop_on(w, A);
-  x = take_on(C, A);
-  y = take_on(C, A);
-  drop_on(x, NONE);
-  drop_on(y, NONE);
-  assert_int_equal(trim_to(0), 0);
-  assert_int_equal(stats().window_count, 1);
-  complete(A);
-  assert_int_equal(trim_to(0), 2 * C);
-  assert_int_equal(stats().window_count, 0);
-  abandon();
-}
-
-static void wait_first_borrows_before_it_grows(void **state) {
-  void *p;
-  (void)state;
-  prepare(8);
-  desc.cross_stream = GMLAKE_WAIT_FIRST;
-  open_lake();
-  A = open_stream();
-  B = open_stream();
-  p = leave_pending(2);
-  assert_ptr_equal(take_on(2 * C, B), p);
-  assert_int_equal(stats().stream_wait_count, 1);
-  assert_int_equal(stats().reserved_bytes, 3 * C);
-  complete(A);
-  abandon();
-}
 
 static void borrow_and_grow_six_chunks(gmlake_cross_stream order) {
   void *w;
@@ -637,61 +251,6 @@ static void borrowing_and_growth_together_serve(void **state) {
   (void)state;
   borrow_and_grow_six_chunks(GMLAKE_GROW_FIRST);
   borrow_and_grow_six_chunks(GMLAKE_WAIT_FIRST);
-}
-
-/* NONE cannot borrow: it waits for two chunks on the host and creates the other two. */
-static void waiting_and_growth_together_serve(void **state) {
-  (void)state;
-  open_two(5);
-  (void)leave_pending(2);
-  (void)take_on(4 * C, NONE);
-  assert_int_equal(stats().host_wait_count, 1);
-  assert_int_equal(stats().reserved_bytes, 5 * C);
-  abandon();
-}
-
-/* | a | X | b | Y |: a third stream's window of two other streams' memory takes two waits. */
-static void a_window_waits_once_for_each_stream(void **state) {
-  gmlake_stream third;
-  char *p[4], *w;
-  size_t i;
-  (void)state;
-  open_two(4);
-  third = open_stream();
-  flood(4);
-  for (i = 0; i < 4; i++) p[i] = (char *)take_on(C, i == 0 ? A : i == 2 ? B : third);
-  hold(A);
-  hold(B);
-  drop_on(p[0], A);
-  drop_on(p[2], B);
-  w = (char *)take_on(2 * C, third);
-  assert_int_equal(piece_count(w), 2);
-  assert_int_equal(stats().stream_wait_count, 2);
-  drop_on(w, third);
-  assert_ptr_equal(take_on(2 * C, third), w);
-  assert_int_equal(stats().stream_wait_count, 2);
-  complete(A);
-  complete(B);
-  abandon();
-}
-
-/* | a | - | a | B |: freed at different times, taken as one hole behind the later event. */
-static void a_hole_of_several_frees_takes_one_wait(void **state) {
-  char *p[4];
-  size_t i;
-  (void)state;
-  open_two(4);
-  flood(4);
-  for (i = 0; i < 4; i++) p[i] = (char *)take_on(C, i < 3 ? A : B);
-  hold(A);
-  drop_on(p[0], A);
-  drop_on(p[2], A);
-  drop_on(p[1], NONE);
-  assert_int_equal(stats().event_count, 2);
-  assert_ptr_equal(take_on(3 * C, B), p[0]);
-  assert_int_equal(stats().stream_wait_count, 1);
-  complete(A);
-  abandon();
 }
 
 static void an_idle_window_is_borrowed_behind_a_wait(void **state) {
@@ -869,19 +428,6 @@ static void a_long_queue_of_frees_completes_in_parts(void **state) {
   abandon();
 }
 
-static void no_grow_borrows_too(void **state) {
-  gmlake_alloc_desc wanted = request(2 * C, GMLAKE_NO_GROW, NULL);
-  void *p;
-  (void)state;
-  open_two(8);
-  p = leave_pending(2);
-  assert_ptr_equal(take_with(&wanted, B), p);
-  assert_int_equal(stats().stream_wait_count, 1);
-  assert_int_equal(stats().reserved_bytes, 3 * C);
-  complete(A);
-  abandon();
-}
-
 /* Out of memory for good: nothing is left pending where the host could wait for it. */
 static void out_of_memory_is_the_last_answer(void **state) {
   gmlake_error_info info;
@@ -919,19 +465,6 @@ static void a_free_survives_a_failed_record(void **state) {
   abandon();
 }
 
-static void a_device_lost_while_freeing_is_lost_from_then_on(void **state) {
-  void *p;
-  (void)state;
-  open_faulty(4);
-  p = take_on(2 * C, A);
-  (void)take_on(512, B);
-  fail_call(ON_RECORD, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
-  assert_ok(gmlake_free(lake, p, A));
-  assert_error(try_on(512, A), DEVICE_LOST);
-  assert_error(gmlake_destroy(lake), DEVICE_LOST);
-  close_mock();
-}
-
 /* Without the wait the memory may not be had; what is free stays so. */
 static void a_failed_wait_on_the_device_is_undone(void **state) {
   gmlake_stats before, after;
@@ -954,39 +487,6 @@ static void a_failed_wait_on_the_device_is_undone(void **state) {
   abandon();
 }
 
-static void the_host_waits_where_the_device_cannot(void **state) {
-  void *p;
-  (void)state;
-  open_faulty(3);
-  p = leave_pending(2);
-  fail_call(ON_STREAM_WAIT, 1, GMLAKE_ERROR_DRIVER, 1);
-  assert_ptr_equal(take_on(2 * C, B), p);
-  assert_int_equal(stats().host_wait_count, 1);
-  abandon();
-}
-
-static void a_failed_query_is_not_completion(void **state) {
-  void *p, *q;
-  (void)state;
-  open_faulty(8);
-  p = leave_pending(2);
-  complete(A);
-  fail_call(ON_QUERY, 1, GMLAKE_ERROR_DRIVER, 0);
-  q = take_on(2 * C, B); /* from elsewhere */
-  assert_ptr_not_equal(q, p);
-  assert_ptr_equal(take_on(2 * C, B), p);
-  abandon();
-}
-
-static void destroy_frees_everything_though_waiting_fails(void **state) {
-  (void)state;
-  open_faulty(4);
-  (void)leave_pending(2);
-  fail_call(ON_HOST_WAIT, 1, GMLAKE_ERROR_DRIVER, 1);
-  assert_error(gmlake_destroy(lake), DRIVER);
-  close_mock();
-}
-
 /* ---- Recorded streams ------------------------------------------------------------------------ */
 
 static void a_stream_is_recorded_once(void **state) {
@@ -1002,47 +502,6 @@ static void a_stream_is_recorded_once(void **state) {
   for (i = 0; i < 100; i++) step(gmlake_record_stream(lake, p, i % 2 ? A : B));
   assert_int_equal(stats().metadata_bytes, flat);
   drop(p);
-  finish();
-}
-
-static void recorded_streams_defer_reuse(void **state) {
-  void *p;
-  (void)state;
-  open_two(8);
-  p = take_on(2 * C, A);
-  step(gmlake_record_stream(lake, p, B));
-  hold(B);
-  drop_on(p, A);
-  assert_int_equal(stats().pending_bytes, 2 * C);
-  assert_int_equal(stats().active_bytes, 0);
-  assert_ptr_not_equal(take_on(2 * C, A), p);
-  assert_int_equal(stats().reserved_bytes, 4 * C);
-  complete(B);
-  assert_ptr_equal(take_on(2 * C, A), p);
-  assert_int_equal(stats().pending_bytes, 0);
-  assert_int_equal(stats().pending_bytes_peak, 2 * C);
-  assert_int_equal(stats().reserved_bytes, 4 * C);
-  abandon();
-}
-
-static void recorded_windows_are_deferred_too(void **state) {
-  void *b[3], *w;
-  (void)state;
-  open_two(3);
-  lay(b, 3);
-  drop(b[0]);
-  drop(b[2]);
-  w = take(2 * C);
-  step(gmlake_record_stream(lake, w, B));
-  hold(B);
-  drop(w);
-  assert_int_equal(stats().pending_bytes, 2 * C);
-  step_error(gmlake_free(lake, w, LEGACY), DOUBLE_FREE);
-  assert_int_equal(trim_to(0), 0);
-  complete(B);
-  assert_int_equal(trim_to(0), 2 * C);
-  assert_int_equal(stats().pending_bytes, 0);
-  drop(b[1]);
   finish();
 }
 
@@ -1064,37 +523,6 @@ static void a_pending_block_cannot_be_freed_again(void **state) {
   finish();
 }
 
-static void recording_the_stream_it_is_freed_on_defers_nothing(void **state) {
-  void *p;
-  (void)state;
-  open_two(4);
-  p = take_on(C, A);
-  hold(A);
-  step(gmlake_record_stream(lake, p, A));
-  drop_on(p, A);
-  assert_int_equal(stats().pending_bytes, 0);
-  assert_ptr_equal(take_on(C, A), p);
-  complete(A);
-  drop_on(p, A);
-  finish();
-}
-
-/* Its own stream counts as well, where it is freed on another. */
-static void a_block_recorded_on_its_own_stream_and_freed_elsewhere_waits(void **state) {
-  void *p;
-  (void)state;
-  open_two(8);
-  p = take_on(C, A);
-  step(gmlake_record_stream(lake, p, A));
-  hold(A);
-  drop_on(p, B);
-  assert_int_equal(stats().pending_bytes, C);
-  assert_ptr_not_equal(take_on(C, B), p);
-  complete(A);
-  assert_ptr_equal(take_on(C, B), p);
-  abandon();
-}
-
 static void every_recorded_stream_counts(void **state) {
   gmlake_stream others[5];
   void *p;
@@ -1114,148 +542,6 @@ static void every_recorded_stream_counts(void **state) {
     complete(others[4 - i]);
   }
   assert_ptr_equal(take_on(C, A), p);
-  abandon();
-}
-
-static void work_before_the_free_counts_and_later_work_does_not(void **state) {
-  void *p;
-  (void)state;
-  open_two(8);
-  p = take_on(C, A);
-  step(gmlake_record_stream(lake, p, B));
-  hold(A);
-  drop_on(p, A); /* B is idle: its event is done */
-  hold(B);
-  drop_on(take_on(2 * C, B), B);
-  assert_ptr_equal(take_on(C, A), p);
-  complete(A);
-  complete(B);
-  drop_on(p, A);
-  finish();
-}
-
-/* Nobody may have it yet, on no device: at the device's end the host waits. */
-static void pending_frees_are_waited_for_in_the_end(void **state) {
-  void *p;
-  (void)state;
-  open_two(2);
-  p = take_on(2 * C, A);
-  step(gmlake_record_stream(lake, p, B));
-  hold(B);
-  drop_on(p, A);
-  assert_ptr_equal(take_on(2 * C, A), p);
-  assert_int_equal(stats().host_wait_count, 1);
-  assert_int_equal(census().host_wait_count, 1);
-  drop_on(p, A);
-  finish();
-}
-
-/* NONE says that the block's own stream is synchronised, and speaks for no other. */
-static void none_speaks_for_the_blocks_own_stream_alone(void **state) {
-  void *p;
-  (void)state;
-  open_two(4);
-  hold(A);
-  hold(B);
-  p = take_on(C, A);
-  step(gmlake_record_stream(lake, p, A));
-  step(gmlake_record_stream(lake, p, B));
-  drop_on(p, NONE);
-  assert_int_equal(stats().pending_bytes, C);
-  assert_ptr_not_equal(take_on(C, A), p);
-  complete(B);
-  (void)trim_to(SIZE_MAX);
-  assert_int_equal(stats().pending_bytes, 0);
-  assert_ptr_equal(take_on(C, LEGACY), p); /* clean, though A is held */
-  assert_int_equal(stats().stream_wait_count, 0);
-  complete(A);
-  abandon();
-}
-
-static void none_frees_what_its_own_stream_alone_was_recorded_on(void **state) {
-  void *p;
-  (void)state;
-  open_two(4);
-  hold(A);
-  p = take_on(C, A);
-  step(gmlake_record_stream(lake, p, A));
-  drop_on(p, NONE);
-  assert_int_equal(stats().pending_bytes, 0);
-  assert_ptr_equal(take_on(C, B), p);
-  abandon();
-}
-
-/* A block of no stream: NONE speaks for nobody, and the fence is recorded at once. */
-static void none_waits_for_the_only_stream_that_was_recorded(void **state) {
-  void *p;
-  (void)state;
-  open_two(1);
-  p = take_on(C, NONE);
-  step(gmlake_record_stream(lake, p, B));
-  gmlake_mock_stream_set_lag(mock, B, 10);
-  drop_on(p, NONE);
-  assert_int_equal(stats().pending_bytes, C);
-  assert_int_equal(stats().event_count, 1);
-  gmlake_mock_set_clock(mock, 10);
-  assert_ptr_equal(take_on(C, NONE), p);
-  assert_int_equal(stats().host_wait_count, 0);
-  drop_on(p, NONE);
-  finish();
-}
-
-/* The stream that the block is freed on is waited for by those that need to alone. */
-static void a_free_speaks_for_its_stream(void **state) {
-  void *p;
-  (void)state;
-  open_two(4);
-  p = take_on(C, A);
-  step(gmlake_record_stream(lake, p, A));
-  step(gmlake_record_stream(lake, p, B));
-  hold(A);
-  drop_on(p, A);
-  (void)trim_to(SIZE_MAX);
-  assert_int_equal(stats().pending_bytes, 0);
-  assert_ptr_equal(take_on(C, A), p);
-  complete(A);
-  abandon();
-}
-
-/* A stream's work goes on in a window: it is not unmapped. |A|-|B|-| and the window over both. */
-static void none_leaves_recorded_windows_mapped(void **state) {
-  void *h[4], *w;
-  size_t i;
-  (void)state;
-  open_two(4);
-  for (i = 0; i < 4; i++) h[i] = take_on(C, A);
-  drop_on(h[0], A);
-  drop_on(h[2], A);
-  w = take_on(2 * C, A);
-  assert_int_equal(piece_count(w), 2);
-  step(gmlake_record_stream(lake, w, B));
-  hold(B);
-  drop_on(w, NONE);
-  assert_int_equal(trim_to(0), 0);
-  assert_int_equal(stats().stitch_evict_count, 0);
-  complete(B);
-  assert_int_equal(trim_to(0), 2 * C);
-  assert_int_equal(stats().stitch_evict_count, 1);
-  abandon();
-}
-
-static void none_keeps_recorded_blocks_of_a_pool(void **state) {
-  gmlake_pool *pool;
-  void *p;
-  (void)state;
-  open_two(4);
-  pool = open_pool(0);
-  p = take_from(pool, C, A);
-  step(gmlake_record_stream(lake, p, B));
-  hold(B);
-  drop_on(p, NONE);
-  assert_int_equal(trim_to(0), 0);
-  assert_ptr_not_equal(take_from(pool, C, A), p);
-  complete(B);
-  assert_int_equal(trim_to(0), C);
   abandon();
 }
 
@@ -1288,40 +574,6 @@ static void every_recorded_stream_is_waited_for(void **state) {
   }
 }
 
-static void pending_frees_are_in_the_budget(void **state) {
-  gmlake_budget budget;
-  void *p;
-  (void)state;
-  open_two(8);
-  flood(4);
-  p = take_on(C, A);
-  step(gmlake_record_stream(lake, p, B));
-  hold(B);
-  drop_on(p, A);
-  step(gmlake_get_budget(lake, &budget));
-  assert_int_equal(budget.pending_bytes, C);
-  assert_int_equal(budget.idle_bytes, 3 * C);
-  assert_int_equal(budget.allocatable_bytes, 8 * C);
-  complete(B);
-  step(gmlake_get_budget(lake, &budget));
-  assert_int_equal(budget.pending_bytes, 0);
-  assert_int_equal(budget.idle_bytes, 4 * C);
-  finish();
-}
-
-static void destroy_waits_for_pending_frees(void **state) {
-  void *p;
-  (void)state;
-  open_two(4);
-  p = take_on(C, A);
-  step(gmlake_record_stream(lake, p, B));
-  hold(B);
-  drop_on(p, A);
-  assert_ok(gmlake_destroy(lake));
-  assert_int_equal(census().host_wait_count, 1);
-  close_mock();
-}
-
 static void record_stream_survives_lack_of_host_memory(void **state) {
   gmlake_stream stream;
   void *p;
@@ -1348,14 +600,6 @@ static void record_stream_survives_lack_of_host_memory(void **state) {
 }
 
 /* ---- Forgotten streams ----------------------------------------------------------------------- */
-
-static void forgetting_an_unknown_stream_is_fine(void **state) {
-  (void)state;
-  open_two(4);
-  step(gmlake_forget_stream(lake, A));
-  assert_int_equal(stats().event_count, 0);
-  finish();
-}
 
 /* The driver hands the value out again: the new stream is not the old one, whose work goes on. */
 static void a_reused_value_is_another_stream(void **state) {
@@ -1394,42 +638,6 @@ static void a_forgotten_streams_memory_is_had_behind_its_fence(void **state) {
   assert_ptr_equal(take_on(2 * C, again), p);
   assert_int_equal(stats().stream_wait_count + stats().host_wait_count, 1);
   drop_on(p, again);
-  finish();
-}
-
-static void a_forgotten_stream_completes(void **state) {
-  void *p;
-  (void)state;
-  open_two(4);
-  p = take_on(512, A);
-  drop_on(take_on(512, B), B);
-  hold(A);
-  drop_on(p, A);
-  step(gmlake_forget_stream(lake, A));
-  complete(A);
-  gmlake_mock_stream_destroy(mock, A);
-  assert_int_equal(trim_to(0), C);
-  finish();
-}
-
-/* Work that was queued on a recorded stream before it was forgotten still counts. */
-static void a_recorded_stream_may_be_forgotten(void **state) {
-  void *p, *q;
-  (void)state;
-  open_two(8);
-  p = take_on(C, A);
-  hold(B);
-  step(gmlake_record_stream(lake, p, B));
-  step(gmlake_forget_stream(lake, B));
-  drop_on(p, A);
-  assert_int_equal(stats().pending_bytes, C);
-  q = take_on(C, A);
-  assert_ptr_not_equal(q, p);
-  complete(B);
-  gmlake_mock_stream_destroy(mock, B);
-  assert_ptr_equal(take_on(C, A), p);
-  drop_on(p, A);
-  drop_on(q, A);
   finish();
 }
 
@@ -1596,24 +804,6 @@ static void a_recorded_use_outlives_its_streams_number(void **state) {
   assert_int_equal(stats().pending_bytes, 0);
   p = take_on(C, A);
   step(gmlake_record_stream(lake, p, other)); /* which a stale use does not hide */
-  drop_on(p, A);
-  assert_int_equal(stats().pending_bytes, C);
-  complete(other);
-  abandon();
-}
-
-/* Nor is it hidden by a use of the stream that had the number before. */
-static void a_use_is_recorded_beside_that_of_a_former_stream(void **state) {
-  gmlake_stream other;
-  void *p;
-  (void)state;
-  open_two(4);
-  p = take_on(C, A);
-  step(gmlake_record_stream(lake, p, B));
-  step(gmlake_forget_stream(lake, B));
-  other = open_stream();
-  step(gmlake_record_stream(lake, p, other));
-  hold(other);
   drop_on(p, A);
   assert_int_equal(stats().pending_bytes, C);
   complete(other);
@@ -1909,29 +1099,6 @@ static void a_pool_with_live_blocks_stays(void **state) {
   finish();
 }
 
-static void a_pools_windows_go_with_it(void **state) {
-  gmlake_pool *pool;
-  void *b[3], *w;
-  size_t i;
-  (void)state;
-  start(3);
-  pool = open_pool(0);
-  drop_on(take_from(pool, 3 * C, NONE), NONE);
-  for (i = 0; i < 3; i++) b[i] = take_from(pool, C, LEGACY);
-  drop(b[0]);
-  drop(b[2]);
-  w = take_from(pool, 2 * C, LEGACY);
-  assert_int_equal(piece_count(w), 2);
-  drop(w);
-  drop(b[1]);
-  assert_int_equal(stats().stitched_bytes, 2 * C);
-  step(gmlake_pool_destroy(lake, pool));
-  assert_int_equal(stats().stitched_bytes, 0);
-  assert_int_equal(stats().window_count, 0);
-  assert_int_equal(census().mapping_count, 0);
-  finish();
-}
-
 /* What other threads do while pool_destroy waits. */
 static gmlake_pool *waited_pool;
 static void *waited_block, *waited_event; /* the event is recorded behind the block's last use */
@@ -2054,23 +1221,6 @@ static void pool_destroy_waits_eight_times_at_most(void **state) {
   finish();
 }
 
-static void pool_destroy_waits_for_pending_work(void **state) {
-  gmlake_pool *pool;
-  void *p;
-  (void)state;
-  open_two(8);
-  pool = open_pool(0);
-  p = take_from(pool, C, A);
-  step(gmlake_record_stream(lake, p, B));
-  hold(A);
-  hold(B);
-  drop_on(p, A);
-  step(gmlake_pool_destroy(lake, pool));
-  assert_int_equal(census().host_wait_count, 2);
-  assert_int_equal(stats().pending_bytes, 0);
-  finish();
-}
-
 static void destroy_takes_the_pools_along(void **state) {
   gmlake_pool *pool;
   (void)state;
@@ -2079,33 +1229,6 @@ static void destroy_takes_the_pools_along(void **state) {
   pool = open_pool(0);
   (void)take_from(pool, C, LEGACY);
   abandon();
-}
-
-/* The device is full: what a pool holds and does not need goes back and is created here. */
-static void idle_pools_give_way(void **state) {
-  gmlake_pool *pool;
-  void *p;
-  (void)state;
-  start(4);
-  pool = open_pool(0);
-  drop(take_from(pool, 3 * C, LEGACY));
-  p = take(4 * C);
-  assert_int_equal(stats().reserved_bytes, 4 * C);
-  drop(p);
-  p = take_from(pool, 4 * C, LEGACY); /* and back */
-  drop(p);
-  step(gmlake_pool_destroy(lake, pool));
-  finish();
-}
-
-static void trim_reaches_every_pool(void **state) {
-  (void)state;
-  start(8);
-  drop(take_from(open_pool(0), 2 * C, LEGACY));
-  drop(take_from(open_pool(0), 3 * C, LEGACY));
-  drop(take(C));
-  assert_int_equal(trim_to(0), 6 * C);
-  finish();
 }
 
 static void pools_come_and_go_without_growth_of_metadata(void **state) {
@@ -2138,49 +1261,6 @@ static void end_capture(gmlake_stream stream) {
   step(gmlake_capture_end(lake, stream));
 }
 
-static gmlake_pool *pool_of(const void *ptr) {
-  gmlake_allocation_info info;
-  assert_ok(gmlake_get_allocation(lake, ptr, &info));
-  return info.pool;
-}
-
-static void captured_allocations_come_from_the_pool(void **state) {
-  gmlake_pool *pool;
-  void *p, *q;
-  (void)state;
-  open_two(8);
-  pool = open_pool(0);
-  drop_on(take_on(4 * C, A), A); /* free memory outside */
-  begin_capture(A, pool);
-  p = take_on(2 * C, A);
-  assert_ptr_equal(pool_of(p), pool);
-  assert_int_equal(stats().reserved_bytes, 6 * C);
-  q = take_on(C, B); /* others are not concerned */
-  assert_null(pool_of(q));
-  end_capture(A);
-  assert_null(pool_of(take_on(C, A)));
-  abandon();
-}
-
-static void memory_freed_inside_is_reused_inside(void **state) {
-  gmlake_pool *pool;
-  gmlake_alloc_desc wanted;
-  void *p, *q;
-  (void)state;
-  open_two(8);
-  pool = open_pool(0);
-  begin_capture(A, pool);
-  p = take_on(2 * C, A);
-  drop_on(p, A);
-  q = take_from(pool, 2 * C, B); /* ordinary allocations of the pool do not get it */
-  assert_ptr_not_equal(q, p);
-  assert_ptr_equal(take_on(2 * C, A), p);
-  wanted = request(C, 0, pool); /* naming the pool is fine */
-  assert_ptr_equal(pool_of(take_with(&wanted, A)), pool);
-  end_capture(A);
-  abandon();
-}
-
 static void captured_memory_stays_pinned(void **state) {
   gmlake_pool *pool;
   void *inside, *kept, *p;
@@ -2202,21 +1282,6 @@ static void captured_memory_stays_pinned(void **state) {
   assert_int_equal(stats().reserved_bytes, 3 * C);
   step(gmlake_pool_destroy(lake, pool));
   assert_int_equal(stats().reserved_bytes, 0);
-  finish();
-}
-
-static void captured_memory_is_refused_twice(void **state) {
-  gmlake_pool *pool;
-  void *p;
-  (void)state;
-  open_two(8);
-  pool = open_pool(0);
-  begin_capture(A, pool);
-  p = take_on(C, A);
-  drop_on(p, A);
-  step_error(gmlake_free(lake, p, A), DOUBLE_FREE);
-  end_capture(A);
-  step_error(gmlake_free(lake, p, A), DOUBLE_FREE);
   finish();
 }
 
@@ -2307,28 +1372,6 @@ static void recapturing_needs_no_more_memory(void **state) {
   finish();
 }
 
-/* Freed inside on the capturing stream, allocated outside: neither the capture nor another stream
-   may have it before the end. */
-static void outside_memory_freed_inside_waits_for_the_end(void **state) {
-  gmlake_pool *pool;
-  void *p, *q;
-  (void)state;
-  open_two(16);
-  pool = open_pool(0);
-  p = take_on(2 * C, A);
-  (void)take_on(512, B);
-  begin_capture(A, pool);
-  drop_on(p, A);
-  assert_ptr_not_equal(take_on(2 * C, A), p);
-  q = take_on(2 * C, B);
-  assert_ptr_not_equal(q, p);
-  assert_int_equal(trim_to(0), 0);
-  end_capture(A);
-  assert_ptr_equal(take_on(2 * C, A), p);
-  assert_int_equal(stats().stream_wait_count, 0);
-  abandon();
-}
-
 static void outside_memory_freed_inside_is_had_by_others_after_the_end(void **state) {
   gmlake_pool *pool;
   void *p;
@@ -2343,155 +1386,6 @@ static void outside_memory_freed_inside_is_had_by_others_after_the_end(void **st
   assert_int_equal(last_error().pending_bytes, 2 * C);
   end_capture(A);
   assert_ptr_equal(take_on(2 * C, B), p);
-  abandon();
-}
-
-/* What would otherwise record, query or wait: frees of many chunks, trim, the budget, full
-   devices, on the capturing stream and beside it. end_capture tells. */
-static void nothing_spoils_a_capture(void **state) {
-  gmlake_pool *pool;
-  gmlake_budget budget;
-  void *a, *b, *l, *p;
-  (void)state;
-  open_two(16);
-  pool = open_pool(0);
-  a = take_on(2 * C, A);
-  b = take_on(2 * C, B);
-  l = take(2 * C);
-  hold(B);
-  begin_capture(A, pool);
-  drop_on(a, A);
-  drop_on(b, B);
-  drop(l);
-  step(gmlake_get_budget(lake, &budget));
-  (void)trim_to(0);
-  p = take_on(4 * C, A);
-  drop_on(p, A);
-  assert_error(try_on(20 * C, A), OUT_OF_DEVICE_MEMORY);
-  assert_error(try_on(20 * C, B), OUT_OF_DEVICE_MEMORY);
-  assert_error(try_on(20 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
-  assert_error(try_on(20 * C, NONE), OUT_OF_DEVICE_MEMORY);
-  end_capture(A);
-  complete(B);
-  finish();
-}
-
-/* The legacy stream may not be made to wait while another is captured: the host waits instead. */
-static void the_legacy_stream_does_not_wait_during_a_capture(void **state) {
-  gmlake_pool *pool;
-  void *p;
-  (void)state;
-  open_two(4);
-  pool = open_pool(0);
-  (void)take(512);
-  p = take_on(2 * C, B);
-  hold(B);
-  drop_on(p, B);
-  begin_capture(A, pool);
-  (void)take_on(512, A);
-  assert_ptr_equal(take(2 * C), p);
-  assert_int_equal(stats().stream_wait_count, 0);
-  assert_int_equal(stats().host_wait_count, 1);
-  end_capture(A);
-  abandon();
-}
-
-static void open_waiting(size_t chunks) {
-  prepare(chunks);
-  desc.cross_stream = GMLAKE_WAIT_FIRST;
-  open_lake();
-  A = open_stream();
-  B = open_stream();
-}
-
-/* Nor does it plan with what it would have to wait for: that growth would then be too small. */
-static void the_legacy_stream_plans_with_no_wait_during_a_capture(void **state) {
-  gmlake_pool *pool;
-  void *p;
-  (void)state;
-  open_waiting(16);
-  pool = open_pool(0);
-  p = take_on(3 * C, B);
-  hold(B);
-  drop_on(p, B);
-  begin_capture(A, pool);
-  (void)take(4 * C);
-  assert_int_equal(stats().chunk_count, 7);
-  assert_int_equal(stats().host_wait_count, 0);
-  end_capture(A);
-  abandon();
-}
-
-/* What a capture freed is not planned with either: there is no waiting for that. */
-static void nobody_plans_with_what_a_capture_freed(void **state) {
-  gmlake_pool *pool;
-  gmlake_stream other;
-  void *p;
-  (void)state;
-  open_waiting(16);
-  pool = open_pool(0);
-  other = open_stream();
-  p = take_on(C, other);
-  hold(other);
-  drop_on(p, other); /* the host would wait for this, too */
-  begin_capture(A, pool);
-  drop_on(take_on(3 * C, A), A);
-  (void)take_from(pool, 4 * C, B);
-  assert_int_equal(stats().host_wait_count, 0);
-  end_capture(A);
-  abandon();
-}
-
-static void another_stream_waits_beside_a_capture(void **state) {
-  gmlake_stream other;
-  gmlake_pool *pool;
-  void *p;
-  (void)state;
-  open_two(3);
-  pool = open_pool(0);
-  other = open_stream();
-  p = take_on(2 * C, B);
-  hold(B);
-  drop_on(p, B);
-  begin_capture(A, pool);
-  (void)take_on(512, A);
-  assert_ptr_equal(take_on(2 * C, other), p);
-  assert_int_equal(stats().stream_wait_count, 1);
-  assert_int_equal(stats().host_wait_count, 0);
-  end_capture(A);
-  complete(B);
-  abandon();
-}
-
-static void a_capture_waits_for_no_stream(void **state) {
-  gmlake_pool *pool;
-  void *p;
-  (void)state;
-  open_two(8);
-  pool = open_pool(0);
-  p = take_from(pool, 2 * C, B);
-  hold(B);
-  drop_on(p, B); /* the pool's own memory, with pending work */
-  begin_capture(A, pool);
-  assert_ptr_not_equal(take_on(2 * C, A), p);
-  assert_int_equal(stats().stream_wait_count, 0);
-  end_capture(A);
-  complete(B);
-  abandon();
-}
-
-static void a_capture_takes_clean_memory_of_the_pool(void **state) {
-  gmlake_pool *pool;
-  void *p;
-  (void)state;
-  open_two(8);
-  pool = open_pool(0);
-  p = take_from(pool, 2 * C, B);
-  drop_on(p, NONE);
-  begin_capture(A, pool);
-  assert_ptr_equal(take_on(2 * C, A), p);
-  assert_int_equal(stats().reserved_bytes, 2 * C);
-  end_capture(A);
   abandon();
 }
 
@@ -2529,136 +1423,6 @@ static void captures_refuse_what_cannot_be_captured(void **state) {
   step_error(gmlake_capture_end(lake, NONE), INVALID_ARGUMENT);
   step_error(gmlake_capture_end(lake, LEGACY), INVALID_ARGUMENT);
   finish();
-}
-
-/* A graph's output, read by a stream's own work behind the launch: the unmapping waits for that. */
-static void pool_destroy_waits_for_what_used_a_graphs_memory(void **state) {
-  gmlake_pool *pool;
-  void *p;
-  (void)state;
-  open_two(8);
-  pool = open_pool(0);
-  begin_capture(A, pool);
-  p = take_on(2 * C, A);
-  end_capture(A);
-  hold(B);
-  drop_on(p, B);
-  step(gmlake_pool_destroy(lake, pool));
-  assert_int_equal(census().host_wait_count, 1);
-  finish();
-}
-
-/* The same where the block is freed in the next capture, whose graph cannot tell of the use. */
-static void pool_destroy_waits_for_what_was_used_before_a_capture(void **state) {
-  gmlake_pool *pool;
-  void *p;
-  (void)state;
-  open_two(8);
-  pool = open_pool(0);
-  begin_capture(A, pool);
-  p = take_on(2 * C, A);
-  end_capture(A);
-  hold(A); /* reads it */
-  begin_capture(A, pool);
-  drop_on(p, A);
-  end_capture(A);
-  step(gmlake_pool_destroy(lake, pool));
-  assert_int_equal(census().host_wait_count, 1);
-  finish();
-}
-
-/* Freed, but recorded on the legacy stream, which cannot be fenced while another is captured. */
-static void pool_destroy_says_that_a_capture_is_in_the_way(void **state) {
-  gmlake_pool *pool, *other;
-  void *p;
-  (void)state;
-  open_two(8);
-  pool = open_pool(0);
-  other = open_pool(0);
-  p = take_from(pool, C, B);
-  step(gmlake_record_stream(lake, p, LEGACY));
-  begin_capture(A, other);
-  drop_on(p, B);
-  step_error(gmlake_pool_destroy(lake, pool), CAPTURING);
-  end_capture(A);
-  step(gmlake_pool_destroy(lake, pool));
-  finish();
-}
-
-static void pool_destroy_does_not_go_on_where_such_a_use_cannot_be_fenced(void **state) {
-  gmlake_pool *pool, *other;
-  void *p;
-  (void)state;
-  open_two(8);
-  pool = open_pool(0);
-  other = open_pool(0);
-  begin_capture(A, pool);
-  p = take_on(2 * C, A);
-  end_capture(A);
-  begin_capture(B, other);
-  drop_on(p, B);
-  step_error(gmlake_pool_destroy(lake, pool), CAPTURING);
-  end_capture(B);
-  hold(B);
-  step(gmlake_pool_destroy(lake, pool));
-  assert_int_equal(census().host_wait_count, 1);
-  finish();
-}
-
-/* Two streams captured into one pool: each reuses its own frees only. */
-static void two_captures_share_a_pool(void **state) {
-  gmlake_pool *pool;
-  void *p, *q;
-  (void)state;
-  open_two(8);
-  pool = open_pool(0);
-  begin_capture(A, pool);
-  begin_capture(B, pool);
-  p = take_on(C, A);
-  drop_on(p, A);
-  q = take_on(C, B);
-  assert_ptr_not_equal(q, p);
-  assert_ptr_equal(take_on(C, A), p);
-  drop_on(p, A);
-  end_capture(A);
-  step_error(gmlake_pool_destroy(lake, pool), CAPTURING);
-  assert_ptr_not_equal(take_on(C, B), p); /* A's graph knows it */
-  end_capture(B);
-  abandon();
-}
-
-static void a_captured_block_recorded_elsewhere_waits(void **state) {
-  gmlake_pool *pool;
-  void *p;
-  (void)state;
-  open_two(8);
-  pool = open_pool(0);
-  p = take_on(C, B);
-  step(gmlake_record_stream(lake, p, A));
-  begin_capture(A, pool);
-  drop_on(p, B); /* A cannot be recorded on: pending until after the end */
-  assert_int_equal(stats().pending_bytes, C);
-  assert_ptr_not_equal(take_on(C, B), p);
-  end_capture(A);
-  (void)trim_to(SIZE_MAX); /* nothing to return, but all is looked at */
-  assert_int_equal(stats().pending_bytes, 0);
-  assert_ptr_equal(take_on(C, B), p);
-  abandon();
-}
-
-/* The device is full: the capture gets what the other arena holds and does not need. */
-static void a_capture_on_a_full_device_reclaims(void **state) {
-  gmlake_pool *pool;
-  void *p;
-  (void)state;
-  open_two(4);
-  pool = open_pool(0);
-  drop_on(take_on(4 * C, B), B);
-  begin_capture(A, pool);
-  p = take_on(3 * C, A);
-  assert_ptr_equal(pool_of(p), pool);
-  end_capture(A);
-  abandon();
 }
 
 /* Whatever the only stream freed before its capture is had there once it is complete, the pool's
@@ -2890,24 +1654,6 @@ static void replace(gmlake_stream stream) {
   assert_ptr_equal(open_stream(), stream);
 }
 
-/* | aaaa | then the value is another stream's: what is pending there is not its own. */
-static void a_value_that_comes_back_is_another_stream(void **state) {
-  void *p, *q;
-  (void)state;
-  open_may_end(2);
-  p = take_on(C, A);
-  hold(A);
-  drop_on(p, A);
-  replace(A);
-  q = take_on(C, A);
-  assert_ptr_not_equal(q, p);
-  assert_false(is_behind(A));
-  assert_ptr_equal(take_on(C, A), p); /* with no other memory, behind a wait on the device */
-  assert_int_equal(stats().stream_wait_count, 1);
-  assert_true(is_behind(A));
-  abandon();
-}
-
 /* A stream of which the driver says that it is gone, as its capture is to begin. */
 static void no_capture_begins_on_a_stream_that_is_gone(void **state) {
   gmlake_pool *pool;
@@ -2921,151 +1667,6 @@ static void no_capture_begins_on_a_stream_that_is_gone(void **state) {
   step_error(gmlake_capture_end(lake, A), INVALID_ARGUMENT);
   step(gmlake_pool_destroy(lake, pool));
   finish();
-}
-
-/* What is freed in a capture has its event when the capture ends: the stream may end then. */
-static void what_a_capture_freed_is_fenced_at_its_end(void **state) {
-  gmlake_pool *pool;
-  void *p;
-  (void)state;
-  open_without_ids(8);
-  pool = open_pool(0);
-  p = take_on(C, A);
-  begin_capture(A, pool);
-  drop_on(p, A);
-  hold(A);
-  end_capture(A);
-  replace(A);
-  assert_ptr_equal(take_on(C, A), p);
-  assert_true(is_behind(A));
-  abandon();
-}
-
-/* Without ids, what could not be fenced when it was freed is nobody's until the host has waited:
-   the value may be another stream's. */
-static void what_is_not_fenced_is_not_the_values(void **state) {
-  void *p, *q;
-  (void)state;
-  prepare(2);
-  desc.flags = GMLAKE_STREAMS_MAY_END;
-  use_faults();
-  faulty.stream_id = NULL;
-  open_lake();
-  A = open_stream();
-  p = take_on(C, A);
-  fail_call(ON_RECORD, 1, GMLAKE_ERROR_DRIVER, 0);
-  drop_on(p, A);
-  replace(A);
-  q = take_on(C, A);
-  assert_ptr_not_equal(q, p);
-  assert_int_equal(stats().host_wait_count, 0);
-  assert_ptr_equal(take_on(C, A), p);
-  assert_int_equal(stats().host_wait_count, 1);
-  abandon();
-}
-
-/* A stream that a live block is recorded on is there still: it keeps its number, and its uses. */
-static void what_is_not_fenced_is_the_values_that_a_block_is_recorded_on(void **state) {
-  void *p, *q;
-  (void)state;
-  prepare(4);
-  desc.flags = GMLAKE_STREAMS_MAY_END;
-  use_faults();
-  faulty.stream_id = NULL;
-  open_lake();
-  A = open_stream();
-  B = open_stream();
-  p = take_on(C, A);
-  q = take_on(C, B);
-  step(gmlake_record_stream(lake, q, A));
-  fail_call(ON_RECORD, 1, GMLAKE_ERROR_DRIVER, 0);
-  drop_on(p, A);
-  assert_ptr_equal(take_on(C, A), p);
-  (void)take(2 * C); /* all that is left */
-  assert_int_equal(stats().host_wait_count, 0);
-  hold(A);
-  drop_on(q, B);
-  assert_int_equal(stats().pending_bytes, C);
-  abandon();
-}
-
-static void forgetting_fences_nothing_of_a_former_stream(void **state) {
-  void *p;
-  (void)state;
-  prepare(2);
-  desc.flags = GMLAKE_STREAMS_MAY_END;
-  use_faults();
-  faulty.stream_id = NULL;
-  open_lake();
-  A = open_stream();
-  B = open_stream();
-  p = take_on(C, A);
-  fail_call(ON_RECORD, 1, GMLAKE_ERROR_DRIVER, 0);
-  drop_on(p, A);
-  replace(A);
-  step(gmlake_forget_stream(lake, A));
-  assert_ptr_not_equal(take_on(C, B), p);
-  assert_ptr_equal(take_on(C, B), p);
-  assert_int_equal(stats().host_wait_count, 1);
-  abandon();
-}
-
-/* There is no order to be had with a stream that is gone. */
-static void nothing_is_served_on_a_stream_that_is_gone(void **state) {
-  gmlake_buffer *buffer;
-  void *p;
-  (void)state;
-  open_may_end(4);
-  p = take_on(C, A);
-  buffer = open_buffer(4);
-  step(gmlake_buffer_resize(lake, buffer, 2 * C, B));
-  gmlake_mock_stream_destroy(mock, A);
-  assert_error(try_on(C, A), DRIVER);
-  step_error(gmlake_buffer_resize(lake, buffer, 4 * C, A), DRIVER);
-  step(gmlake_buffer_resize(lake, buffer, C, B));
-  drop_on(p, A);
-  step(gmlake_buffer_destroy(lake, buffer, B));
-  finish();
-}
-
-/* The tag of a graph's memory names no stream, but who destroys the pool has to wait for one that
-   used it and is gone. */
-static void a_lost_stream_that_used_a_graphs_memory_is_waited_for(void **state) {
-  gmlake_pool *pool;
-  void *p;
-  (void)state;
-  open_may_end(32);
-  pool = open_pool(0);
-  begin_capture(A, pool);
-  p = take_on(C, A);
-  end_capture(A);
-  hold(B);
-  drop_on(p, B);
-  replace(B);
-  drop_on(take_on(C, B), B);
-  assert_int_equal(lake->streams.lost_count, 1);
-  assert_int_equal(stats().host_wait_count, 0);
-  step(gmlake_pool_destroy(lake, pool));
-  assert_int_equal(lake->streams.lost_count, 0);
-  finish();
-}
-
-/* The number of the stream that is gone serves no other, its fence completes as any. */
-static void what_a_stream_that_is_gone_freed_becomes_clean(void **state) {
-  gmlake_budget budget;
-  void *p;
-  (void)state;
-  open_may_end(4);
-  p = take_on(C, A);
-  gmlake_mock_stream_set_lag(mock, A, 10);
-  drop_on(p, A);
-  replace(A);
-  assert_ptr_not_equal(take_on(C, A), p);
-  step(gmlake_get_budget(lake, &budget));
-  assert_int_equal(budget.pending_bytes, C);
-  gmlake_mock_set_clock(mock, 10);
-  assert_int_equal(trim_to(0), C);
-  abandon();
 }
 
 /* The legacy stream never ends, so it is asked nothing and needs no event. */
@@ -3082,86 +1683,6 @@ static void each_free_is_fenced_but_on_the_legacy_stream(void **state) {
   drop_on(take_on(512, A), A);
   assert_int_equal(stats().event_count, 3);
   finish();
-}
-
-/* What the record of a free could not be made for is recorded by no call about something else. */
-static void nothing_is_recorded_on_a_stream_behind_its_back(void **state) {
-  gmlake_budget budget;
-  void *p, *q;
-  (void)state;
-  open_may_end(3);
-  p = take_on(C, A);
-  q = take_on(C, A);
-  hold(A);
-  fail_call(ON_RECORD, 1, GMLAKE_ERROR_DRIVER, 0);
-  drop_on(p, A);
-  gmlake_mock_stream_destroy(mock, A);
-  fail_call(ON_RECORD, 1, GMLAKE_ERROR_DEVICE_LOST, 1);
-  assert_int_equal(trim_to(0), 0);
-  step(gmlake_get_budget(lake, &budget));
-  assert_int_equal(budget.pending_bytes, C);
-  assert_int_equal(stats().event_count, 0);
-  (void)take_on(C, B);
-  assert_int_equal(stats().host_wait_count, 0);
-  assert_ptr_equal(take_on(C, B), p); /* after a wait for the whole device */
-  assert_int_equal(stats().host_wait_count, 1);
-  drop_on(q, NONE);
-  abandon();
-}
-
-/* A block that a stream which is gone was recorded for waits for the whole device. */
-static void a_use_by_a_stream_that_is_gone_is_waited_for(void **state) {
-  gmlake_budget budget;
-  void *p;
-  (void)state;
-  open_may_end(2);
-  p = take_on(C, A);
-  step(gmlake_record_stream(lake, p, B));
-  hold(B);
-  (void)is_behind(B); /* work is pending there */
-  replace(B);
-  (void)take_on(C, B); /* seen to be another */
-  drop_on(p, A);
-  assert_int_equal(stats().pending_bytes, C);
-  step(gmlake_get_budget(lake, &budget));
-  assert_int_equal(stats().pending_bytes, C);
-  assert_int_equal(stats().host_wait_count, 0);
-  assert_ptr_equal(take_on(C, A), p);
-  assert_int_equal(stats().host_wait_count, 1);
-  assert_int_equal(stats().pending_bytes, 0);
-  abandon();
-}
-
-/* The same where nothing used the stream that is gone since: its memory is like any other's. */
-static void a_stream_that_left_nothing_open_is_not_waited_for(void **state) {
-  (void)state;
-  open_may_end(2);
-  drop_on(take_on(C, A), A);
-  replace(A);
-  drop_on(take_on(512, A), A);
-  assert_int_equal(lake->streams.lost_count, 0);
-  assert_int_equal(trim_to(0), C);
-  assert_int_equal(stats().host_wait_count, 0);
-  finish();
-}
-
-/* A block of a stream that is gone, freed on its value: both streams may have used it. */
-static void a_block_of_a_former_stream_waits_for_it(void **state) {
-  void *p;
-  (void)state;
-  open_may_end(2);
-  p = take_on(C, A);
-  hold(A);
-  (void)is_behind(A);
-  replace(A);
-  drop_on(p, A);
-  assert_int_equal(trim_to(0), 0);
-  assert_int_equal(stats().pending_bytes, C);
-  (void)take_on(C, A);
-  assert_int_equal(stats().host_wait_count, 0);
-  assert_ptr_equal(take_on(C, A), p);
-  assert_int_equal(stats().host_wait_count, 1);
-  abandon();
 }
 
 /* Freed on a value that no stream has: pending for the whole device, under one number. */
@@ -3184,19 +1705,6 @@ static void a_free_on_a_stream_that_is_gone(void **state) {
   assert_int_equal(stats().host_wait_count, 1);
   assert_int_equal(lake->streams.lost_count, 0);
   abandon();
-}
-
-/* The lake never saw the stream before it was gone. */
-static void a_free_on_a_stream_that_never_was(void **state) {
-  void *p;
-  (void)state;
-  open_may_end(2);
-  p = take_on(C, B);
-  gmlake_mock_stream_destroy(mock, A);
-  drop_on(p, A);
-  drop_on(take_on(C, B), A);
-  assert_int_equal(lake->streams.lost_count, 1);
-  finish();
 }
 
 /* To forget a value is not to forget the stream that had it before. */
@@ -3247,77 +1755,6 @@ static void an_id_that_cannot_be_had_changes_nothing(void **state) {
   abandon();
 }
 
-/* Without ids its own memory is another's that may be gone: behind what was freed there. */
-static void without_ids_memory_is_reused_behind_its_fence(void **state) {
-  void *p;
-  (void)state;
-  open_without_ids(2);
-  p = take_on(C, A);
-  hold(A);
-  drop_on(p, A);
-  replace(A);
-  assert_false(is_behind(A));
-  assert_ptr_equal(take_on(C, A), p);
-  assert_true(is_behind(A));
-  abandon();
-}
-
-/* A later fence never completes before an earlier one, though it is another stream's. */
-static void without_ids_a_fence_comes_after_those_before(void **state) {
-  void *p, *q;
-  (void)state;
-  open_without_ids(4);
-  p = take_on(C, A);
-  q = take_on(C, A);
-  hold(A);
-  drop_on(p, A);
-  replace(A);
-  drop_on(q, A);
-  assert_int_equal(stats().event_count, 2);
-  assert_int_equal(trim_to(0), 0);
-  assert_ptr_not_equal(take_on(C, B), q);
-  abandon();
-}
-
-/* What was waited for under a value may have been another stream's wait. */
-static void without_ids_no_wait_is_remembered(void **state) {
-  void *p;
-  (void)state;
-  open_without_ids(1);
-  p = take_on(C, B);
-  hold(B);
-  drop_on(p, B);
-  (void)take_on(C / 2, A);
-  assert_int_equal(stats().stream_wait_count, 1);
-  assert_true(is_behind(A));
-  replace(A);
-  assert_false(is_behind(A));
-  (void)take_on(C / 2, A);
-  assert_true(is_behind(A));
-  abandon();
-}
-
-/* What is lost is no memory to wait for on the device: another stream's is. */
-static void what_is_lost_bars_no_wait_on_the_device(void **state) {
-  gmlake_stream third;
-  void *p, *q;
-  (void)state;
-  open_faulty(4);
-  third = open_stream();
-  p = take_on(C / 2, A);
-  (void)take_on(C / 2, LEGACY);
-  q = take_on(3 * C, B);
-  hold(B);
-  drop_on(p, A);
-  gmlake_mock_stream_destroy(mock, A);
-  assert_int_equal(trim_to(0), 0);
-  drop_on(q, B);
-  assert_ptr_equal(take_on(C / 2, third), q);
-  assert_int_equal(stats().stream_wait_count, 1);
-  assert_int_equal(stats().host_wait_count, 0);
-  abandon();
-}
-
 /* The host waits for the newest fence, which those of a former stream lie before. */
 static void without_ids_a_wait_covers_former_streams(void **state) {
   void *p, *q, *event = NULL;
@@ -3336,21 +1773,6 @@ static void without_ids_a_wait_covers_former_streams(void **state) {
   assert_ok(mock->event_query(mock->user, event, &done, &code));
   assert_true(done);
   assert_ok(mock->event_destroy(mock->user, event, &code));
-  abandon();
-}
-
-/* A buffer that grows takes its stream's memory, too. */
-static void without_ids_a_buffer_grows_behind_its_fence(void **state) {
-  gmlake_buffer *buffer;
-  (void)state;
-  open_without_ids(4);
-  buffer = open_buffer(2);
-  step(gmlake_buffer_resize(lake, buffer, C, A));
-  hold(A);
-  step(gmlake_buffer_resize(lake, buffer, 0, A));
-  replace(A);
-  step(gmlake_buffer_resize(lake, buffer, C, A));
-  assert_true(is_behind(A));
   abandon();
 }
 
@@ -3446,66 +1868,302 @@ static void a_wait_for_the_device_fails(void **state) {
   close_mock();
 }
 
-/* Nothing completes any more that would tell of such a free: the next request that needs memory
-   finds it. */
-static void a_free_that_waits_for_what_is_done_is_found(void **state) {
-  gmlake_alloc_desc wanted = request(C, GMLAKE_NO_GROW, NULL);
-  gmlake_stream stream, gone;
-  void *ptr;
-  (void)state;
-  start(4);
-  stream = open_stream();
-  gone = open_stream();
-  ptr = take_on(C, stream);
-  step(gmlake_record_stream(lake, ptr, gone));
-  step(gmlake_forget_stream(lake, gone));
-  (void)trim_to(0);
-  drop_on(ptr, stream);
-  ptr = take_with(&wanted, stream);
-  assert_int_equal(stats().pending_bytes, 0);
-  assert_int_equal(stats().host_wait_count, 0); /* nobody had to ask for it */
-  drop_on(ptr, stream);
-  finish();
-}
+/* ---- Scenes -------------------------------------------------------------------------------- */
+
+static const scene scenes[] = {
+    /* Events */
+    {"one_stream_records_no_event", 4, "",
+     "hC [20 +a=1@C +b=1-512b@C +c=63k@C +d=1-1536b@C -abcd@C ] events=0 driver-events=0 waits=0 "
+     "host-waits=0 eC"},
+    {"the_second_stream_closes_the_firsts_epoch", 4, "", "~*=512b@A events=0 ~*=512b@B events=1"},
+
+    /* Own memory, clean memory, other streams' memory */
+    {"own_windows_are_reused_at_once", 4, "",
+     "~*=4@n +a-c=1@A +d=1@B hA -ac@A +w=2@A pieces:w=2 -w@A +*=2@A==w waits=0 eA -wb@A -d@B"},
+    /* GROW_FIRST: B gets new memory while A's is pending. */
+    {"pending_memory_is_nobody_elses", 8, "",
+     "+p=2@A +*=512b@B hA -p@A +q=2@B>p+2 waits=0 reserved=5 eA"},
+    {"completed_memory_is_taken_without_growth_or_wait", 8, "",
+     "+p=2@A +*=512b@B hA -p@A eA +*=2@B==p waits=0 host-waits=0 reserved=3"},
+    /* | A 16K, - 48K |: what A left of its chunk serves B, though A is busy. */
+    {"clean_leftovers_serve_every_stream", 8, "",
+     "hA +a=16k@A +b=48k@B==a+16k reserved=1 waits=0 events=0 eA -a@A -b@B"},
+    /* | - | a | - | B |: A sees one hole of three chunks, B two of one. */
+    {"clean_and_own_memory_are_one_hole", 8, "",
+     "~*=4@n +a-c=1@A +d=1@B hA -ac@n -b@A +*=3@A==a reserved=4 stitches=0 eA -a@A -d@B"},
+    /* The same from B's side: the clean chunks alone, as a window around A's. */
+    {"clean_memory_around_anothers_is_stitched", 8, "",
+     "~*=4@n +a-c=1@A +d=1@B hA -ac@n -b@A +w=2@B pieces:w=2 home:w0=a size:w0=1 home:w1=c "
+     "size:w1=1 reserved=4 waits=0 eA -wd@B"},
+    /* a was freed and its event completed, its neighbour b was freed later and is pending: B
+       never gets b. */
+    {"memory_freed_later_stays_pending", 8, "",
+     "~*=2@n +a-b=1@A +*=512b@B -a@A hA -b@A +*=1@B<>b +*=1@B<>b waits=0 eA"},
+    {"memory_freed_on_another_stream_is_that_streams", 4, "",
+     "+p=1@A hA hB -p@B +*=1@B==p -p@B +*=1@A<>p eA eB"},
+
+    /* No stream */
+    {"none_frees_clean_memory", 4, "", "hA +p=1@A -p@n +*=1@B==p waits=0 reserved=1 eA -p@B"},
+    {"none_does_not_get_pending_memory", 8, "",
+     "+p=2@A +*=512b@B hA -p@A +q=2@n>p+2 host-waits=0 eA"},
+    /* There is no stream that could wait on the device: at the device's end the host does. */
+    {"none_waits_on_the_host_where_it_must", 3, "",
+     "+p=2@A +*=512b@B hA -p@A +*=2@n==p waits=0 host-waits=1 driver-host-waits=1"},
+    {"none_waits_for_the_only_stream_too", 2, "",
+     "+p=2@A hA -p@A +*=2@n==p driver-host-waits=1 -p@n"},
+    /* One stream whose memory is asked for on none: it becomes clean as its work completes. */
+    {"none_reuses_what_the_only_stream_freed", 64, "",
+     "[50 +x=2@n -x@A ] reserved-peak=2 host-waits=0"},
+    /* As long as the stream is at work its memory serves nobody else. */
+    {"none_leaves_what_is_pending_to_the_only_stream", 4, "",
+     "+p=1@n hA -p@A +*=1@n<>p eA +*=1@n==p events=1"},
+    /* Without a stream's memory to be had nothing is recorded: the weights first, then one
+       stream. In the end clean memory is there. */
+    {"none_costs_no_event_where_it_asks_first", 8, "",
+     "+p=2@n [10 ~*=3@A ] events=0 -p@n ~*=2@n events=0"},
+    /* A device that is lost as the only stream is fenced is lost to the one who asks. */
+    {"none_learns_that_the_device_is_lost", 4, "", "~*=1@A fail:record=1G +*=1@n!G X!G"},
+
+    /* The ladder: waits on the device */
+    /* The device is full: A's pending memory, behind one wait; what lies behind the same wait is
+       had without another, what A frees later is not. */
+    {"a_full_device_borrows_behind_one_wait", 5, "",
+     "+m=1@A +p=3@A +*=512b@B hA -p@A +*=1@B==p waits=1 +*=2@B==p+1 waits=1 -m@A +*=1@B==m "
+     "waits=2 host-waits=0 driver-host-waits=0 eA"},
+    {"the_legacy_stream_borrows_behind_a_wait", 3, "",
+     "+p=2@A +*=512b@B hA -p@A +*=2==p waits=1 host-waits=0 eA"},
+    /* What B frees now is pending until A's work is done, since B waits for A. */
+    {"a_wait_holds_the_waiters_work_back", 3, "",
+     "+p=2@A +*=512b@B hA -p@A +*=2@B==p -p@B T:0=0 eA T:0=2"},
+    /* A stream is still at work on a window when both of its pieces, taken again, have been
+       given back as clean: trim leaves it mapped, and them. */
+    {"trim_spares_windows_that_are_in_use", 4, "",
+     "~*=4@n +a=1@A +b=1@B +c=1@A +d=1@B -ac@A +w=2@A windows=1 hA -w@A +x-y=1@A -xy@n T:0=0 "
+     "windows=1 eA T:0=2 windows=0"},
+    {"wait_first_borrows_before_it_grows", 8, "wait-first",
+     "+p=2@A +*=512b@B hA -p@A +*=2@B==p waits=1 reserved=3 eA"},
+    /* NONE cannot borrow: it waits for two chunks on the host and creates the other two. */
+    {"waiting_and_growth_together_serve", 5, "",
+     "+p=2@A +*=512b@B hA -p@A +*=4@n host-waits=1 reserved=5"},
+    /* | a | X | b | Y |: a third stream's window of two other streams' memory takes two waits. */
+    {"a_window_waits_once_for_each_stream", 4, "",
+     "~*=4@n +a=1@A +b=1@C +c=1@B +d=1@C hA hB -a@A -c@B +w=2@C pieces:w=2 waits=2 -w@C "
+     "+*=2@C==w waits=2 eA eB"},
+    /* | a | - | a | B |: freed at different times, taken as one hole behind the later event. */
+    {"a_hole_of_several_frees_takes_one_wait", 4, "",
+     "~*=4@n +a-c=1@A +d=1@B hA -ac@A -b@n events=2 +*=3@B==a waits=1 eA"},
+    {"no_grow_borrows_too", 8, "", "+p=2@A +*=512b@B hA -p@A +*=2@B/g==p waits=1 reserved=3 eA"},
+
+    /* Calls about streams that fail */
+    {"a_device_lost_while_freeing_is_lost_from_then_on", 4, "",
+     "+p=2@A +*=512b@B fail:record=1G -p@A +*=512b@A!G X!G"},
+    {"the_host_waits_where_the_device_cannot", 3, "",
+     "+p=2@A +*=512b@B hA -p@A fail:stream-wait=1R* +*=2@B==p host-waits=1"},
+    /* The block comes from elsewhere first. */
+    {"a_failed_query_is_not_completion", 8, "",
+     "+p=2@A +*=512b@B hA -p@A eA fail:query=1R +q=2@B<>p +*=2@B==p"},
+    {"destroy_frees_everything_though_waiting_fails", 4, "",
+     "+p=2@A +*=512b@B hA -p@A fail:wait=1R* X!R"},
+
+    /* Recorded streams */
+    {"recorded_streams_defer_reuse", 8, "",
+     "+p=2@A rp@B hB -p@A pending=2 active=0 +*=2@A<>p reserved=4 eB +*=2@A==p pending=0 "
+     "pending-peak=2 reserved=4"},
+    {"recorded_windows_are_deferred_too", 3, "",
+     "~*=3@n +a-c=1 -ac +w=2 rw@B hB -w pending=2 -w!D T:0=0 eB T:0=2 pending=0 -b"},
+    {"recording_the_stream_it_is_freed_on_defers_nothing", 4, "",
+     "+p=1@A hA rp@A -p@A pending=0 +*=1@A==p eA -p@A"},
+    /* Its own stream counts as well, where it is freed on another. */
+    {"a_block_recorded_on_its_own_stream_and_freed_elsewhere_waits", 8, "",
+     "+p=1@A rp@A hA -p@B pending=1 +*=1@B<>p eA +*=1@B==p"},
+    /* B is idle when p is freed: its event is done. */
+    {"work_before_the_free_counts_and_later_work_does_not", 8, "",
+     "+p=1@A rp@B hA -p@A hB ~*=2@B +*=1@A==p eA eB -p@A"},
+    /* Nobody may have it yet, on no device: at the device's end the host waits. */
+    {"pending_frees_are_waited_for_in_the_end", 2, "",
+     "+p=2@A rp@B hB -p@A +*=2@A==p host-waits=1 driver-host-waits=1 -p@A"},
+    /* NONE says that the block's own stream is synchronised, and speaks for no other. It is
+       clean, though A is held. */
+    {"none_speaks_for_the_blocks_own_stream_alone", 4, "",
+     "hA hB +p=1@A rp@A rp@B -p@n pending=1 +*=1@A<>p eB T:999 pending=0 +*=1==p waits=0 eA"},
+    {"none_frees_what_its_own_stream_alone_was_recorded_on", 4, "",
+     "hA +p=1@A rp@A -p@n pending=0 +*=1@B==p"},
+    /* A block of no stream: NONE speaks for nobody, and the fence is recorded at once. */
+    {"none_waits_for_the_only_stream_that_was_recorded", 1, "",
+     "+p=1@n rp@B gB:10 -p@n pending=1 events=1 t:10 +*=1@n==p host-waits=0 -p@n"},
+    /* The stream that the block is freed on is waited for by those that need to alone. */
+    {"a_free_speaks_for_its_stream", 4, "",
+     "+p=1@A rp@A rp@B hA -p@A T:999 pending=0 +*=1@A==p eA"},
+    /* A stream's work goes on in a window: it is not unmapped. |A|-|B|-| and the window over
+       both. */
+    {"none_leaves_recorded_windows_mapped", 4, "",
+     "+a-d=1@A -ac@A +w=2@A pieces:w=2 rw@B hB -w@n T:0=0 evictions=0 eB T:0=2 evictions=1"},
+    {"none_keeps_recorded_blocks_of_a_pool", 4, "",
+     "P0 +p=1@A/0 rp@B hB -p@n T:0=0 +*=1@A/0<>p eB T:0=1"},
+    {"pending_frees_are_in_the_budget", 8, "",
+     "~*=4@n +p=1@A rp@B hB -p@A Q at-work=1 idle=3 allocatable=8 eB Q at-work=0 idle=4"},
+    {"destroy_waits_for_pending_frees", 4, "", "+p=1@A rp@B hB -p@A X driver-host-waits=1"},
+
+    /* Forgotten streams */
+    {"forgetting_an_unknown_stream_is_fine", 4, "", "fA events=0"},
+    {"a_forgotten_stream_completes", 4, "", "+p=512b@A ~*=512b@B hA -p@A fA eA kA T:0=1"},
+    /* Work that was queued on a recorded stream before it was forgotten still counts. */
+    {"a_recorded_stream_may_be_forgotten", 8, "",
+     "+p=1@A hB rp@B fB -p@A pending=1 +q=1@A<>p eB kB +*=1@A==p -pq@A"},
+    /* Nor is it hidden by a use of the stream that had the number before. */
+    {"a_use_is_recorded_beside_that_of_a_former_stream", 4, "",
+     "+p=1@A rp@B fB rp@C hC -p@A pending=1 eC"},
+
+    /* Pools */
+    {"a_pools_windows_go_with_it", 3, "",
+     "P0 ~*=3@n/0 +a-c=1/0 -ac +w=2/0 pieces:w=2 -wb stitched=2 D0 stitched=0 windows=0 "
+     "mappings=0"},
+    {"pool_destroy_waits_for_pending_work", 8, "",
+     "P0 +p=1@A/0 rp@B hA hB -p@A D0 driver-host-waits=2 pending=0"},
+    /* The device is full: what a pool holds and does not need goes back and is created here. And
+       back. */
+    {"idle_pools_give_way", 4, "", "P0 ~*=3/0 +p=4 reserved=4 -p +p=4/0 -p D0"},
+    {"trim_reaches_every_pool", 8, "", "P0 ~*=2/0 P1 ~*=3/1 ~*=1 T:0=6"},
+
+    /* Captures */
+    /* There is free memory outside. Other streams are not concerned. */
+    {"captured_allocations_come_from_the_pool", 8, "",
+     "P0 ~*=4@A BA:0 +p=2@A pool:p=0 reserved=6 +q=1@B pool:q=n EA +x=1@A pool:x=n"},
+    /* Ordinary allocations of the pool do not get it. To name the pool is fine. */
+    {"memory_freed_inside_is_reused_inside", 8, "",
+     "P0 BA:0 +p=2@A -p@A +q=2@B/0<>p +*=2@A==p +x=1@A/0 pool:x=0 EA"},
+    {"captured_memory_is_refused_twice", 8, "", "P0 BA:0 +p=1@A -p@A -p@A!D EA -p@A!D"},
+    /* Freed inside on the capturing stream, allocated outside: neither the capture nor another
+       stream may have it before the end. */
+    {"outside_memory_freed_inside_waits_for_the_end", 16, "",
+     "P0 +p=2@A +*=512b@B BA:0 -p@A +*=2@A<>p +q=2@B<>p T:0=0 EA +*=2@A==p waits=0"},
+    /* What would otherwise record, query or wait: frees of many chunks, trim, the budget, full
+       devices, on the capturing stream and beside it. EA tells. */
+    {"nothing_spoils_a_capture", 16, "",
+     "P0 +a=2@A +b=2@B +l=2 hB BA:0 -a@A -b@B -l Q T:0 +p=4@A -p@A +*=20@A!O +*=20@B!O +*=20!O "
+     "+*=20@n!O EA eB"},
+    /* The legacy stream may not be made to wait while another is captured: the host waits
+       instead. */
+    {"the_legacy_stream_does_not_wait_during_a_capture", 4, "",
+     "P0 +*=512b +p=2@B hB -p@B BA:0 +*=512b@A +*=2==p waits=0 host-waits=1 EA"},
+    /* Nor does it plan with what it would have to wait for: that growth would then be too small. */
+    {"the_legacy_stream_plans_with_no_wait_during_a_capture", 16, "wait-first",
+     "P0 +p=3@B hB -p@B BA:0 +*=4 chunks=7 host-waits=0 EA"},
+    /* What a capture freed is not planned with either: there is no waiting for that. For what C
+       freed the host would wait, too. */
+    {"nobody_plans_with_what_a_capture_freed", 16, "wait-first",
+     "P0 +p=1@C hC -p@C BA:0 ~*=3@A +*=4@B/0 host-waits=0 EA"},
+    {"another_stream_waits_beside_a_capture", 3, "",
+     "P0 +p=2@B hB -p@B BA:0 +*=512b@A +*=2@C==p waits=1 host-waits=0 EA eB"},
+    /* The pool's own memory, with pending work. */
+    {"a_capture_waits_for_no_stream", 8, "", "P0 +p=2@B/0 hB -p@B BA:0 +*=2@A<>p waits=0 EA eB"},
+    {"a_capture_takes_clean_memory_of_the_pool", 8, "",
+     "P0 +p=2@B/0 -p@n BA:0 +*=2@A==p reserved=2 EA"},
+    /* A graph's output, read by a stream's own work behind the launch: the unmapping waits for
+       that. */
+    {"pool_destroy_waits_for_what_used_a_graphs_memory", 8, "",
+     "P0 BA:0 +p=2@A EA hB -p@B D0 driver-host-waits=1"},
+    /* The same where the block is freed in the next capture, whose graph cannot tell of the use.
+       What is held reads it. */
+    {"pool_destroy_waits_for_what_was_used_before_a_capture", 8, "",
+     "P0 BA:0 +p=2@A EA hA BA:0 -p@A EA D0 driver-host-waits=1"},
+    /* Freed, but recorded on the legacy stream, which cannot be fenced while another is
+       captured. */
+    {"pool_destroy_says_that_a_capture_is_in_the_way", 8, "",
+     "P0 P1 +p=1@B/0 rp BA:1 -p@B D0!C EA D0"},
+    {"pool_destroy_does_not_go_on_where_such_a_use_cannot_be_fenced", 8, "",
+     "P0 P1 BA:0 +p=2@A EA BB:1 -p@B D0!C EB hB D0 driver-host-waits=1"},
+    /* Two streams captured into one pool: each reuses its own frees only. In the end A's graph
+       still knows p. */
+    {"two_captures_share_a_pool", 8, "",
+     "P0 BA:0 BB:0 +p=1@A -p@A +q=1@B<>p +*=1@A==p -p@A EA D0!C +*=1@B<>p EB"},
+    /* A cannot be recorded on: p is pending until after the end. A trim that returns nothing
+       looks at all. */
+    {"a_captured_block_recorded_elsewhere_waits", 8, "",
+     "P0 +p=1@B rp@A BA:0 -p@B pending=1 +*=1@B<>p EA T:999 pending=0 +*=1@B==p"},
+    /* The device is full: the capture gets what the other arena holds and does not need. */
+    {"a_capture_on_a_full_device_reclaims", 4, "", "P0 ~*=4@B BA:0 +p=3@A pool:p=0 EA"},
+
+    /* Streams that are destroyed untold */
+    /* | aaaa | then the value is another stream's: what is pending there is not its own. It is
+       had with no other memory left, behind a wait on the device. */
+    {"a_value_that_comes_back_is_another_stream", 2, "may-end",
+     "+p=1@A hA -p@A vA +q=1@A<>p behind:A=0 +*=1@A==p waits=1 behind:A=1"},
+    /* What is freed in a capture has its event when the capture ends: the stream may end then. */
+    {"what_a_capture_freed_is_fenced_at_its_end", 8, "may-end no-ids",
+     "P0 +p=1@A BA:0 -p@A hA EA vA +*=1@A==p behind:A=1"},
+    /* Without ids, what could not be fenced when it was freed is nobody's until the host has
+       waited: the value may be another stream's. */
+    {"what_is_not_fenced_is_not_the_values", 2, "may-end no-ids",
+     "+p=1@A fail:record=1R -p@A vA +q=1@A<>p host-waits=0 +*=1@A==p host-waits=1"},
+    /* A stream that a live block is recorded on is there still: it keeps its number, and its
+       uses. The block of two chunks is all that is left. */
+    {"what_is_not_fenced_is_the_values_that_a_block_is_recorded_on", 4, "may-end no-ids",
+     "+p=1@A +q=1@B rq@A fail:record=1R -p@A +*=1@A==p +*=2 host-waits=0 hA -q@B pending=1"},
+    {"forgetting_fences_nothing_of_a_former_stream", 2, "may-end no-ids",
+     "+p=1@A fail:record=1R -p@A vA fA +*=1@B<>p +*=1@B==p host-waits=1"},
+    /* There is no order to be had with a stream that is gone. */
+    {"nothing_is_served_on_a_stream_that_is_gone", 4, "may-end",
+     "+p=1@A N0:4 z0:2@B kA +*=1@A!R z0:4@A!R z0:1@B -p@A K0@B"},
+    /* The tag of a graph's memory names no stream, but who destroys the pool has to wait for one
+       that used it and is gone. */
+    {"a_lost_stream_that_used_a_graphs_memory_is_waited_for", 32, "may-end",
+     "P0 BA:0 +p=1@A EA hB -p@B vB ~*=1@B lost-streams=1 host-waits=0 D0 lost-streams=0"},
+    /* The number of the stream that is gone serves no other, its fence completes as any. */
+    {"what_a_stream_that_is_gone_freed_becomes_clean", 4, "may-end",
+     "+p=1@A gA:10 -p@A vA +*=1@A<>p Q at-work=1 t:10 T:0=1"},
+    /* What the record of a free could not be made for is recorded by no call about something
+       else. It is had after a wait for the whole device. */
+    {"nothing_is_recorded_on_a_stream_behind_its_back", 3, "may-end",
+     "+p-q=1@A hA fail:record=1R -p@A kA fail:record=1G* T:0=0 Q at-work=1 events=0 +*=1@B "
+     "host-waits=0 +*=1@B==p host-waits=1 -q@n"},
+    /* A block that a stream which is gone was recorded for waits for the whole device. When the
+       value allocates it is seen to be another. */
+    {"a_use_by_a_stream_that_is_gone_is_waited_for", 2, "may-end",
+     "+p=1@A rp@B hB behind:B=1 vB +*=1@B -p@A pending=1 Q pending=1 host-waits=0 +*=1@A==p "
+     "host-waits=1 pending=0"},
+    /* The same where nothing used the stream that is gone since: its memory is like any other's. */
+    {"a_stream_that_left_nothing_open_is_not_waited_for", 2, "may-end",
+     "~*=1@A vA ~*=512b@A lost-streams=0 T:0=1 host-waits=0"},
+    /* A block of a stream that is gone, freed on its value: both streams may have used it. */
+    {"a_block_of_a_former_stream_waits_for_it", 2, "may-end",
+     "+p=1@A hA behind:A=1 vA -p@A T:0=0 pending=1 +*=1@A host-waits=0 +*=1@A==p host-waits=1"},
+    /* The lake never saw the stream before it was gone. */
+    {"a_free_on_a_stream_that_never_was", 2, "may-end",
+     "+p=1@B kA -p@A +x=1@B -x@A lost-streams=1"},
+    /* Without ids its own memory is another's that may be gone: behind what was freed there. */
+    {"without_ids_memory_is_reused_behind_its_fence", 2, "may-end no-ids",
+     "+p=1@A hA -p@A vA behind:A=0 +*=1@A==p behind:A=1"},
+    /* A later fence never completes before an earlier one, though it is another stream's. */
+    {"without_ids_a_fence_comes_after_those_before", 4, "may-end no-ids",
+     "+p-q=1@A hA -p@A vA -q@A events=2 T:0=0 +*=1@B<>q"},
+    /* What was waited for under a value may have been another stream's wait. */
+    {"without_ids_no_wait_is_remembered", 1, "may-end no-ids",
+     "+p=1@B hB -p@B +*=32k@A waits=1 behind:A=1 vA behind:A=0 +*=32k@A behind:A=1"},
+    /* What is lost is no memory to wait for on the device: another stream's is. */
+    {"what_is_lost_bars_no_wait_on_the_device", 4, "",
+     "+p=32k@A +*=32k +q=3@B hB -p@A kA T:0=0 -q@B +*=32k@C==q waits=1 host-waits=0"},
+    /* A buffer that grows takes its stream's memory, too. */
+    {"without_ids_a_buffer_grows_behind_its_fence", 4, "may-end no-ids",
+     "N0:2 z0:1@A hA z0:0@A vA z0:1@A behind:A=1"},
+    /* Nothing completes any more that would tell of such a free: the next request that needs
+       memory finds it. Nobody had to wait for it. */
+    {"a_free_that_waits_for_what_is_done_is_found", 4, "",
+     "+p=1@C rp@D fD T:0 -p@C +p=1@C/g pending=0 host-waits=0 -p@C"},
+};
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(null_and_one_are_the_legacy_stream),
       cmocka_unit_test(the_per_thread_stream_is_refused),
-      cmocka_unit_test(one_stream_records_no_event),
-      cmocka_unit_test(the_second_stream_closes_the_firsts_epoch),
       cmocka_unit_test(events_are_recorded_by_the_chunk_freed),
       cmocka_unit_test(metadata_of_streams_is_counted_to_the_byte),
       cmocka_unit_test(own_memory_is_reused_at_once),
-      cmocka_unit_test(own_windows_are_reused_at_once),
-      cmocka_unit_test(pending_memory_is_nobody_elses),
-      cmocka_unit_test(completed_memory_is_taken_without_growth_or_wait),
-      cmocka_unit_test(clean_leftovers_serve_every_stream),
       cmocka_unit_test(tags_of_two_streams_do_not_merge),
-      cmocka_unit_test(clean_and_own_memory_are_one_hole),
-      cmocka_unit_test(clean_memory_around_anothers_is_stitched),
       cmocka_unit_test(a_chunk_of_sixty_holes_that_clean_chunks_begin),
       cmocka_unit_test(a_hole_of_a_run_among_shorter_ones),
-      cmocka_unit_test(memory_freed_later_stays_pending),
-      cmocka_unit_test(memory_freed_on_another_stream_is_that_streams),
-      cmocka_unit_test(none_frees_clean_memory),
-      cmocka_unit_test(none_does_not_get_pending_memory),
-      cmocka_unit_test(none_waits_on_the_host_where_it_must),
-      cmocka_unit_test(none_waits_for_the_only_stream_too),
-      cmocka_unit_test(none_reuses_what_the_only_stream_freed),
       cmocka_unit_test(none_reuses_small_blocks_by_the_chunk),
-      cmocka_unit_test(none_leaves_what_is_pending_to_the_only_stream),
-      cmocka_unit_test(none_costs_no_event_where_it_asks_first),
-      cmocka_unit_test(none_learns_that_the_device_is_lost),
-      cmocka_unit_test(a_full_device_borrows_behind_one_wait),
-      cmocka_unit_test(the_legacy_stream_borrows_behind_a_wait),
-      cmocka_unit_test(a_wait_holds_the_waiters_work_back),
-      cmocka_unit_test(trim_spares_windows_that_are_in_use),
-      cmocka_unit_test(wait_first_borrows_before_it_grows),
       cmocka_unit_test(borrowing_and_growth_together_serve),
-      cmocka_unit_test(waiting_and_growth_together_serve),
-      cmocka_unit_test(a_window_waits_once_for_each_stream),
-      cmocka_unit_test(a_hole_of_several_frees_takes_one_wait),
       cmocka_unit_test(an_idle_window_is_borrowed_behind_a_wait),
       cmocka_unit_test(a_lost_device_ends_the_borrowing),
       cmocka_unit_test(a_long_queue_of_frees_can_be_borrowed),
@@ -3514,38 +2172,16 @@ int main(void) {
       cmocka_unit_test(of_failed_waits_the_first_is_told),
       cmocka_unit_test(of_failed_rungs_the_first_is_told),
       cmocka_unit_test(a_long_queue_of_frees_completes_in_parts),
-      cmocka_unit_test(no_grow_borrows_too),
       cmocka_unit_test(out_of_memory_is_the_last_answer),
       cmocka_unit_test(a_free_survives_a_failed_record),
-      cmocka_unit_test(a_device_lost_while_freeing_is_lost_from_then_on),
       cmocka_unit_test(a_failed_wait_on_the_device_is_undone),
-      cmocka_unit_test(the_host_waits_where_the_device_cannot),
-      cmocka_unit_test(a_failed_query_is_not_completion),
-      cmocka_unit_test(destroy_frees_everything_though_waiting_fails),
       cmocka_unit_test(a_stream_is_recorded_once),
-      cmocka_unit_test(recorded_streams_defer_reuse),
-      cmocka_unit_test(recorded_windows_are_deferred_too),
       cmocka_unit_test(a_pending_block_cannot_be_freed_again),
-      cmocka_unit_test(recording_the_stream_it_is_freed_on_defers_nothing),
-      cmocka_unit_test(a_block_recorded_on_its_own_stream_and_freed_elsewhere_waits),
       cmocka_unit_test(every_recorded_stream_counts),
-      cmocka_unit_test(work_before_the_free_counts_and_later_work_does_not),
-      cmocka_unit_test(pending_frees_are_waited_for_in_the_end),
-      cmocka_unit_test(none_speaks_for_the_blocks_own_stream_alone),
-      cmocka_unit_test(none_frees_what_its_own_stream_alone_was_recorded_on),
-      cmocka_unit_test(none_waits_for_the_only_stream_that_was_recorded),
-      cmocka_unit_test(a_free_speaks_for_its_stream),
-      cmocka_unit_test(none_leaves_recorded_windows_mapped),
-      cmocka_unit_test(none_keeps_recorded_blocks_of_a_pool),
       cmocka_unit_test(every_recorded_stream_is_waited_for),
-      cmocka_unit_test(pending_frees_are_in_the_budget),
-      cmocka_unit_test(destroy_waits_for_pending_frees),
       cmocka_unit_test(record_stream_survives_lack_of_host_memory),
-      cmocka_unit_test(forgetting_an_unknown_stream_is_fine),
       cmocka_unit_test(a_reused_value_is_another_stream),
       cmocka_unit_test(a_forgotten_streams_memory_is_had_behind_its_fence),
-      cmocka_unit_test(a_forgotten_stream_completes),
-      cmocka_unit_test(a_recorded_stream_may_be_forgotten),
       cmocka_unit_test(a_forgotten_streams_blocks_live_on),
       cmocka_unit_test(numbers_of_streams_end),
       cmocka_unit_test(a_block_names_no_forgotten_stream),
@@ -3554,7 +2190,6 @@ int main(void) {
       cmocka_unit_test(a_pending_tag_outlives_its_streams_number),
       cmocka_unit_test(a_place_outlives_its_streams_number),
       cmocka_unit_test(a_recorded_use_outlives_its_streams_number),
-      cmocka_unit_test(a_use_is_recorded_beside_that_of_a_former_stream),
       cmocka_unit_test(none_does_not_speak_for_the_number),
       cmocka_unit_test(a_capture_has_a_number_of_its_own),
       cmocka_unit_test(a_capture_leaves_pending_tags_alone),
@@ -3567,41 +2202,19 @@ int main(void) {
       cmocka_unit_test(pool_create_refuses_odd_chunks),
       cmocka_unit_test(a_pool_that_cannot_be_made_leaves_nothing),
       cmocka_unit_test(a_pool_with_live_blocks_stays),
-      cmocka_unit_test(a_pools_windows_go_with_it),
       cmocka_unit_test(pool_destroy_waits_eight_times_at_most),
-      cmocka_unit_test(pool_destroy_waits_for_pending_work),
       cmocka_unit_test(pool_destroy_ends_where_a_capture_begins_meanwhile),
       cmocka_unit_test(pool_destroy_ends_where_frees_do_not),
       cmocka_unit_test(pool_destroy_waits_for_what_is_freed_meanwhile),
       cmocka_unit_test(destroy_takes_the_pools_along),
-      cmocka_unit_test(idle_pools_give_way),
-      cmocka_unit_test(trim_reaches_every_pool),
       cmocka_unit_test(pools_come_and_go_without_growth_of_metadata),
-      cmocka_unit_test(captured_allocations_come_from_the_pool),
-      cmocka_unit_test(memory_freed_inside_is_reused_inside),
       cmocka_unit_test(captured_memory_stays_pinned),
-      cmocka_unit_test(captured_memory_is_refused_twice),
       cmocka_unit_test(graphs_that_share_a_pool_keep_what_they_know),
       cmocka_unit_test(captured_windows_stay_mapped_and_serve_again),
       cmocka_unit_test(recapturing_needs_no_more_memory),
-      cmocka_unit_test(outside_memory_freed_inside_waits_for_the_end),
       cmocka_unit_test(outside_memory_freed_inside_is_had_by_others_after_the_end),
-      cmocka_unit_test(nothing_spoils_a_capture),
-      cmocka_unit_test(the_legacy_stream_does_not_wait_during_a_capture),
-      cmocka_unit_test(the_legacy_stream_plans_with_no_wait_during_a_capture),
-      cmocka_unit_test(nobody_plans_with_what_a_capture_freed),
-      cmocka_unit_test(another_stream_waits_beside_a_capture),
-      cmocka_unit_test(a_capture_waits_for_no_stream),
-      cmocka_unit_test(a_capture_takes_clean_memory_of_the_pool),
       cmocka_unit_test(captures_begin_and_end_once),
       cmocka_unit_test(captures_refuse_what_cannot_be_captured),
-      cmocka_unit_test(pool_destroy_waits_for_what_used_a_graphs_memory),
-      cmocka_unit_test(pool_destroy_waits_for_what_was_used_before_a_capture),
-      cmocka_unit_test(pool_destroy_says_that_a_capture_is_in_the_way),
-      cmocka_unit_test(pool_destroy_does_not_go_on_where_such_a_use_cannot_be_fenced),
-      cmocka_unit_test(two_captures_share_a_pool),
-      cmocka_unit_test(a_captured_block_recorded_elsewhere_waits),
-      cmocka_unit_test(a_capture_on_a_full_device_reclaims),
       cmocka_unit_test(a_capture_has_what_its_stream_freed_before),
       cmocka_unit_test(a_capture_has_what_was_fenced_before),
       cmocka_unit_test(a_pool_is_destroyed_during_a_capture),
@@ -3610,36 +2223,18 @@ int main(void) {
       cmocka_unit_test(destroy_during_a_capture_frees_everything),
       cmocka_unit_test(pools_and_lakes_wait_without_host_memory),
       cmocka_unit_test(nothing_waits_on_the_legacy_stream_during_a_capture),
-      cmocka_unit_test(a_value_that_comes_back_is_another_stream),
       cmocka_unit_test(no_capture_begins_on_a_stream_that_is_gone),
-      cmocka_unit_test(what_a_capture_freed_is_fenced_at_its_end),
-      cmocka_unit_test(what_is_not_fenced_is_not_the_values),
-      cmocka_unit_test(what_is_not_fenced_is_the_values_that_a_block_is_recorded_on),
-      cmocka_unit_test(forgetting_fences_nothing_of_a_former_stream),
-      cmocka_unit_test(nothing_is_served_on_a_stream_that_is_gone),
-      cmocka_unit_test(a_lost_stream_that_used_a_graphs_memory_is_waited_for),
-      cmocka_unit_test(what_a_stream_that_is_gone_freed_becomes_clean),
       cmocka_unit_test(each_free_is_fenced_but_on_the_legacy_stream),
-      cmocka_unit_test(nothing_is_recorded_on_a_stream_behind_its_back),
-      cmocka_unit_test(a_use_by_a_stream_that_is_gone_is_waited_for),
-      cmocka_unit_test(a_stream_that_left_nothing_open_is_not_waited_for),
-      cmocka_unit_test(a_block_of_a_former_stream_waits_for_it),
       cmocka_unit_test(a_free_on_a_stream_that_is_gone),
-      cmocka_unit_test(a_free_on_a_stream_that_never_was),
       cmocka_unit_test(a_stream_is_forgotten_under_a_former_ones_value),
       cmocka_unit_test(a_captured_stream_is_not_asked),
       cmocka_unit_test(an_id_that_cannot_be_had_changes_nothing),
-      cmocka_unit_test(without_ids_memory_is_reused_behind_its_fence),
-      cmocka_unit_test(without_ids_a_fence_comes_after_those_before),
       cmocka_unit_test(without_ids_a_wait_covers_former_streams),
-      cmocka_unit_test(without_ids_no_wait_is_remembered),
-      cmocka_unit_test(without_ids_a_buffer_grows_behind_its_fence),
       cmocka_unit_test(a_stream_found_destroyed_is_left_out),
-      cmocka_unit_test(what_is_lost_bars_no_wait_on_the_device),
       cmocka_unit_test(a_backend_that_cannot_wait_for_the_device),
       cmocka_unit_test(the_device_is_not_waited_for_in_a_capture),
       cmocka_unit_test(a_wait_for_the_device_fails),
-      cmocka_unit_test(a_free_that_waits_for_what_is_done_is_found),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_with_scenes(tests, sizeof(tests) / sizeof(tests[0]), scenes,
+                         sizeof(scenes) / sizeof(scenes[0]));
 }
