@@ -6,7 +6,8 @@
    letters are blocks, digits are pools or buffers. Sizes are in chunks; with k in KiB, with b in
    bytes; and may be sums and differences: 8-512b.
 
-     +p=2@A/0xsg     allocate block p, from pool 0, EXCLUSIVE, NO_STITCH, NO_GROW
+     +p=2@A/0xsg^4k  allocate block p, from pool 0, EXCLUSIVE, NO_STITCH, NO_GROW, aligned to 4 KiB;
+                     all of it is written to
      +a-d=1@A        blocks a to d, one after the other; +*=1@A a block that is not named again
      +q=2@B==p+1     it lies one chunk behind the begin of p; <>p elsewhere; >p+1 there or behind
      -pq@A           free blocks p and q; -pq is on the legacy stream
@@ -28,8 +29,12 @@
    A word with = compares: waits=1 (scene_figure has the names), behind:A=1 (new work on A has to
    wait), pieces:w=2, home:w1=p (piece 1 of w lies where p does), size:w1=1, pool:p=0 or n.
 
+   `mark` notes the figures: state, splits, stitches, reuses, evictions, calls and grown are those
+   since. told- is the last error.
+
    The options of a row: wait-first (desc.cross_stream), may-end (GMLAKE_STREAMS_MAY_END), no-ids (a
-   backend without stream_id). */
+   backend without stream_id), limit:SIZE (limit_bytes), smax:SIZE (stitched_bytes_max), smin:SIZE
+   (stitch_bytes_min), window:SIZE, arena:SIZE, keep:SIZE (driver_free_bytes_min). */
 #if !defined(SCENE_H)
 #define SCENE_H
 
@@ -48,6 +53,7 @@ static struct {
   gmlake_pool *pools[4];
   gmlake_buffer *buffers[4];
   gmlake_budget budget; /* as it was asked for last */
+  gmlake_stats mark;
 } played;
 
 /* ---- Reading --------------------------------------------------------------------------------- */
@@ -135,6 +141,7 @@ static gmlake_alloc_desc scene_request(size_t bytes) {
   if (scene_reads('x')) wanted.flags |= GMLAKE_EXCLUSIVE;
   if (scene_reads('s')) wanted.flags |= GMLAKE_NO_STITCH;
   if (scene_reads('g')) wanted.flags |= GMLAKE_NO_GROW;
+  if (scene_reads('^')) wanted.alignment = scene_size();
   return wanted;
 }
 
@@ -164,7 +171,12 @@ static void scene_alloc(int is_freed) {
     scene_gave(try_with(&wanted, stream));
     return;
   }
-  for (; block <= last; block++) *block = (char *)take_with(&wanted, stream);
+  for (; block <= last; block++) {
+    *block = (char *)take_with(&wanted, stream);
+    memset(*block, 0xA5, bytes);
+    if (wanted.alignment) assert_int_equal((uintptr_t)*block % wanted.alignment, 0);
+    if (wanted.flags & GMLAKE_EXCLUSIVE) assert_int_equal((uintptr_t)*block % C, 0);
+  }
   scene_lies(*last);
   if (is_freed) drop_on(*last, stream);
 }
@@ -254,10 +266,23 @@ static int scene_is(const char *word, const char *name, size_t length) {
   return strlen(word) == length && !strncmp(word, name, length);
 }
 
+/* The state that served the only attempt since the mark; else 0. */
+static uint64_t scene_state(const gmlake_stats *now) {
+  uint64_t sum = 0, state = 0, i;
+  for (i = 0; i < 5; i++) {
+    const uint64_t count = now->state_count[i] - played.mark.state_count[i];
+    sum += count;
+    if (count) state = i + 1;
+  }
+  return sum == 1 ? state : 0;
+}
+
 /* The figure of that name; *is_size where it is in bytes. */
 static uint64_t scene_figure(const char *name, size_t length, int *is_size) {
   const gmlake_stats none = {0}, now = lake ? stats() : none;
+  const gmlake_stats *mark = &played.mark;
   const gmlake_mock_census driver = census();
+  const gmlake_error_info no_error = {GMLAKE_OK}, error = lake ? last_error() : no_error;
   const struct {
     const char *name;
     uint64_t value;
@@ -269,11 +294,19 @@ static uint64_t scene_figure(const char *name, size_t length, int *is_size) {
       {"pending", now.pending_bytes, 1},
       {"pending-peak", now.pending_bytes_peak, 1},
       {"stitched", now.stitched_bytes, 1},
+      {"stitched-peak", now.stitched_bytes_peak, 1},
+      {"quarantined", now.quarantined_bytes, 1},
+      {"grown", now.reserved_bytes - mark->reserved_bytes, 1},
       {"live", now.live_count, 0},
+      {"failures", now.oom_count, 0},
       {"chunks", now.chunk_count, 0},
       {"windows", now.window_count, 0},
-      {"stitches", now.stitch_count, 0},
-      {"evictions", now.stitch_evict_count, 0},
+      {"state", scene_state(&now), 0},
+      {"splits", now.split_count - mark->split_count, 0},
+      {"stitches", now.stitch_count - mark->stitch_count, 0},
+      {"reuses", now.stitch_reuse_count - mark->stitch_reuse_count, 0},
+      {"evictions", now.stitch_evict_count - mark->stitch_evict_count, 0},
+      {"calls", now.driver_call_count - mark->driver_call_count, 0},
       {"events", now.event_count, 0},
       {"waits", now.stream_wait_count, 0},
       {"host-waits", now.host_wait_count, 0},
@@ -281,8 +314,14 @@ static uint64_t scene_figure(const char *name, size_t length, int *is_size) {
       {"idle", played.budget.idle_bytes, 1},
       {"at-work", played.budget.pending_bytes, 1},
       {"allocatable", played.budget.allocatable_bytes, 1},
+      {"told-limit", error.limit_bytes, 1},
+      {"told-free", error.free_bytes, 1},
+      {"told-pending", error.pending_bytes, 1},
+      {"told-driver-free", error.driver_free_bytes, 1},
       {"driver-events", driver.event_count, 0},
       {"driver-host-waits", driver.host_wait_count, 0},
+      {"driver-bytes", driver.physical_bytes, 1},
+      {"handles", driver.handle_count, 0},
       {"mappings", driver.mapping_count, 0},
       {"reservations", driver.reservation_count, 0},
   };
@@ -356,6 +395,10 @@ static void scene_compare(size_t length) {
       scene_compare_one(name, length);
     return;
   }
+  if (scene_is("mark", name, length)) {
+    played.mark = stats();
+    return;
+  }
   scene_needs('=');
   value = scene_figure(name, length, &is_size);
   assert_int_equal(value, is_size ? scene_size() : scene_number());
@@ -412,9 +455,23 @@ static void scene_steps(void) {
 /* The lake of a scene, and its streams. */
 static void scene_open(const scene *s) {
   static gmlake_backend no_ids;
+  const struct {
+    const char *name;
+    size_t *bytes;
+  } sizes[] = {
+      {"limit:", &desc.limit_bytes},     {"smax:", &desc.stitched_bytes_max},
+      {"smin:", &desc.stitch_bytes_min}, {"window:", &desc.window_bytes},
+      {"arena:", &desc.arena_bytes},     {"keep:", &desc.driver_free_bytes_min},
+  };
   size_t i;
   memset(&played, 0, sizeof(played));
   prepare(s->chunks);
+  for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+    const char *found = strstr(s->options, sizes[i].name);
+    if (!found) continue;
+    played.at = found + strlen(sizes[i].name);
+    *sizes[i].bytes = scene_size();
+  }
   if (strstr(s->options, "wait-first")) desc.cross_stream = GMLAKE_WAIT_FIRST;
   if (strstr(s->options, "may-end")) desc.flags = GMLAKE_STREAMS_MAY_END;
   use_faults();

@@ -8,6 +8,7 @@
 #include "gmlake.h"
 
 #include "fixture.h"
+#include "scene.h"
 #include "part.h"
 
 /* ---- BestFit, after the paper's Figure 9 ----------------------------------------------------- */
@@ -27,108 +28,6 @@ static void assert_state(int number, uint64_t splits, uint64_t stitches, uint64_
 static void *take_marked(size_t bytes) {
   mark = stats();
   return take(bytes);
-}
-
-/* S1, exact pBlock: ask 2
-     before  | A | b   b | C | d   d   d |      pPool {b 2, d 3}
-     after   | A | B   B | C | d   d   d |      pPool {d 3} */
-static void s1_takes_an_exact_pblock(void **state) {
-  void *a, *b, *c, *d;
-  (void)state;
-  start(8);
-  flood(7);
-  a = take(C);
-  b = take(2 * C);
-  c = take(C);
-  d = take(3 * C);
-  drop(d);
-  drop(b);
-  assert_ptr_equal(take_marked(2 * C), b);
-  assert_state(1, 0, 0, 0);
-  assert_int_equal(stats().driver_call_count, mark.driver_call_count);
-  drop(a);
-  drop(b);
-  drop(c);
-  finish();
-}
-
-/* S1, exact sBlock: ask 2 after w was freed
-     before  | a | B | c | D |                  pPool {a, c}   sPool {w = a c, idle}
-     after   | W | B | W | D |                  pPool {}       sPool {w live} */
-static void s1_takes_an_exact_sblock(void **state) {
-  void *b[4], *w;
-  (void)state;
-  start(4);
-  lay(b, 4);
-  drop(b[0]);
-  drop(b[2]);
-  w = take(2 * C);
-  drop(w);
-  assert_ptr_equal(take_marked(2 * C), w);
-  assert_state(1, 0, 0, 1);
-  assert_int_equal(stats().driver_call_count, mark.driver_call_count);
-  drop(w);
-  drop(b[1]);
-  drop(b[3]);
-  finish();
-}
-
-/* S1 prefers a pBlock of the size to a window of it, and a window to a larger pBlock: ask 2, 2
-     before  | a | B | c | D | e   e | F | g   g   g |    sPool {w = a c}
-     first   | a | B | c | D | E   E | F | g   g   g |
-     second  | W | B | W | D | E   E | F | g   g   g |
-   (w is made while nothing else is free). */
-static void s1_prefers_pblock_then_sblock_then_s2(void **state) {
-  void *b[6], *e, *g, *w;
-  (void)state;
-  start(12);
-  flood(10);
-  b[0] = take(C);
-  b[1] = take(C);
-  b[2] = take(C);
-  b[3] = take(C);
-  e = take(2 * C);
-  b[4] = take(C);
-  g = take(3 * C);
-  drop(b[0]);
-  drop(b[2]);
-  w = take(2 * C);
-  drop(w);
-  drop(g);
-  drop(e);
-  assert_ptr_equal(take_marked(2 * C), e);
-  assert_state(1, 0, 0, 0);
-  assert_ptr_equal(take_marked(2 * C), w);
-  assert_state(1, 0, 0, 1);
-  drop(w);
-  drop(e);
-  drop(b[1]);
-  drop(b[3]);
-  drop(b[4]);
-  finish();
-}
-
-/* A window of which one piece has been taken cannot serve; when the piece is free again it can.
-     | A | B | c | D |                          sPool {w = a c, blocked by A} */
-static void s1_skips_a_blocked_sblock(void **state) {
-  void *b[4], *w;
-  (void)state;
-  start(4);
-  lay(b, 4);
-  drop(b[0]);
-  drop(b[2]);
-  w = take(2 * C);
-  drop(w);
-  b[0] = take(C);
-  assert_error(try_on(2 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
-  assert_int_equal(stats().stitch_reuse_count, 0);
-  drop(b[0]);
-  assert_ptr_equal(take_marked(2 * C), w);
-  assert_state(1, 0, 0, 1);
-  drop(w);
-  drop(b[1]);
-  drop(b[3]);
-  finish();
 }
 
 /* S2, one larger pBlock, the smallest that holds it: ask 1
@@ -391,55 +290,6 @@ static void s4_grows_contiguously_where_that_takes_no_more(void **state) {
   finish();
 }
 
-/* S4 without a window, where one range takes a single new chunk more: ask 2
-     before  | a | B | . | .
-     after   | a | B | D   D | */
-static void s4_spares_a_chunk_for_one_range(void **state) {
-  void *b[2], *d;
-  (void)state;
-  start(4);
-  lay(b, 2);
-  drop(b[0]);
-  d = take_marked(2 * C);
-  assert_state(4, 0, 0, 0);
-  assert_int_equal(piece_count(d), 1);
-  assert_int_equal(stats().reserved_bytes, mark.reserved_bytes + 2 * C);
-  drop(d);
-  drop(b[1]);
-  finish();
-}
-
-/* The same where the device has no chunk to spare
-     before  | a | B | .
-     after   | D | B | D | */
-static void s4_stitches_where_there_is_none_to_spare(void **state) {
-  void *b[2], *d;
-  (void)state;
-  start(3);
-  lay(b, 2);
-  drop(b[0]);
-  d = take_marked(2 * C);
-  assert_state(4, 0, 1, 0);
-  assert_int_equal(piece_count(d), 2);
-  assert_int_equal(stats().reserved_bytes, 3 * C);
-  drop(d);
-  drop(b[1]);
-  finish();
-}
-
-/* S4 on an empty lake is plain growth, and costs one set_access. */
-static void s4_of_an_empty_lake_is_growth(void **state) {
-  void *a;
-  (void)state;
-  start(6);
-  a = take_marked(5 * C - 1000);
-  assert_state(4, 1, 0, 0);
-  assert_int_equal(stats().chunk_count, 5);
-  assert_int_equal(stats().driver_call_count - mark.driver_call_count, 11);
-  drop(a);
-  finish();
-}
-
 /* S5, out of memory: ask 3 of a device of 5
      | a | B | c | D | E |                      and the report has the figures */
 static void s5_reports_the_figures(void **state) {
@@ -538,25 +388,6 @@ static void close_comb(void **b) {
   finish();
 }
 
-/* Past 8 chunks the oldest go until 6 are left: of {2, 3} and the new 4 both go. */
-static void stitch_free_evicts_down_to_the_low_water_mark(void **state) {
-  void *b[8], *w;
-  (void)state;
-  open_comb(b, 8 * C);
-  drop(take(2 * C));
-  drop(take(3 * C));
-  assert_int_equal(stats().stitch_evict_count, 0);
-  assert_int_equal(stats().stitched_bytes, 5 * C);
-  w = take(4 * C);
-  assert_int_equal(stats().stitch_evict_count, 2);
-  assert_int_equal(stats().stitched_bytes, 4 * C);
-  assert_int_equal(stats().window_count, 1);
-  assert_int_equal(stats().stitched_bytes_peak, 9 * C);
-  assert_int_equal(census().mapping_count, 12);
-  drop(w);
-  close_comb(b);
-}
-
 /* Each arena gives up 64 windows a call, and the one that asks is asked twice. */
 static void stitch_free_drops_64_windows_a_call(void **state) {
   enum { WINDOWS = 130 };
@@ -580,24 +411,6 @@ static void stitch_free_drops_64_windows_a_call(void **state) {
   finish();
 }
 
-/* The same, but 2 was used after 3: only 3 goes, and 2 still serves without a driver call. */
-static void stitch_free_evicts_the_least_recently_used(void **state) {
-  void *b[8];
-  (void)state;
-  open_comb(b, 8 * C);
-  drop(take(2 * C));
-  drop(take(3 * C));
-  drop(take(2 * C));
-  drop(take(4 * C));
-  assert_int_equal(stats().stitch_evict_count, 1);
-  assert_int_equal(stats().stitched_bytes, 6 * C);
-  mark = stats();
-  drop(take(2 * C));
-  assert_state(1, 0, 0, 1);
-  assert_int_equal(stats().driver_call_count, mark.driver_call_count);
-  close_comb(b);
-}
-
 static void stitch_free_leaves_windows_of_pending_work(void **state) {
   void *b[8];
   (void)state;
@@ -613,88 +426,6 @@ static void stitch_free_leaves_windows_of_pending_work(void **state) {
   drop(take(3 * C + 512)); /* a fourth window */
   assert_true(stats().stitch_evict_count > 0);
   assert_true(stats().stitched_bytes <= 8 * C);
-  close_comb(b);
-}
-
-static void stitch_free_leaves_live_windows(void **state) {
-  void *b[8], *w;
-  (void)state;
-  open_comb(b, C);
-  w = take(4 * C);
-  memset(w, 1, 4 * C);
-  assert_int_equal(stats().stitched_bytes, 4 * C);
-  assert_int_equal(stats().stitch_evict_count, 0);
-  drop(w);
-  close_comb(b);
-}
-
-/* "on all windows": a pool's count too. */
-static void stitch_free_counts_every_pool(void **state) {
-  void *b[8], *p[4], *w;
-  gmlake_pool *pool;
-  size_t i;
-  (void)state;
-  prepare(16);
-  desc.stitched_bytes_max = 3 * C;
-  open_lake();
-  pool = open_pool(0);
-  lay(b, 8);
-  for (i = 0; i < 8; i += 2) drop(b[i]);
-  drop(take(2 * C));
-  for (i = 0; i < 4; i++) p[i] = take_from(pool, C, LEGACY);
-  drop(p[0]);
-  drop(p[2]);
-  w = take_from(pool, 2 * C, LEGACY);
-  assert_int_equal(stats().stitch_count, 2);
-  assert_int_equal(stats().stitched_bytes, 2 * C);
-  drop(w);
-  drop(p[1]);
-  drop(p[3]);
-  step(gmlake_pool_destroy(lake, pool));
-  close_comb(b);
-}
-
-static void small_requests_are_not_stitched(void **state) {
-  void *b[4], *p;
-  (void)state;
-  prepare(8);
-  desc.stitch_bytes_min = 2 * C + 1;
-  open_lake();
-  lay(b, 4);
-  drop(b[0]);
-  drop(b[2]);
-  p = take(2 * C);
-  assert_int_equal(piece_count(p), 1);
-  assert_int_equal(stats().stitch_count, 0);
-  assert_int_equal(stats().reserved_bytes, 6 * C);
-  drop(p);
-  b[0] = take(2 * C);
-  p = take(2 * C + 512);
-  assert_int_equal(stats().stitch_count, 1);
-  drop(p);
-  drop(b[0]);
-  drop(b[1]);
-  drop(b[3]);
-  finish();
-}
-
-/* Two chunks of window space: a third window has to grow, not stitch. */
-static void without_window_space_left_the_lake_grows(void **state) {
-  void *b[8], *v, *w;
-  size_t i;
-  (void)state;
-  prepare(12);
-  desc.window_bytes = 2 * C;
-  open_lake();
-  lay(b, 8);
-  for (i = 0; i < 8; i += 2) drop(b[i]);
-  v = take(2 * C);
-  w = take(2 * C);
-  assert_int_equal(piece_count(v), 2);
-  assert_int_equal(piece_count(w), 1);
-  assert_int_equal(stats().reserved_bytes, 10 * C);
-  drop(v);
-  drop(w);
   close_comb(b);
 }
 
@@ -715,63 +446,6 @@ static void no_stitch_takes_one_piece(void **state) {
   drop(p);
   drop(b[1]);
   drop(b[3]);
-  finish();
-}
-
-static void no_stitch_does_not_reuse_a_window(void **state) {
-  void *b[4], *w, *p;
-  (void)state;
-  start(8);
-  lay(b, 4);
-  drop(b[0]);
-  drop(b[2]);
-  w = take(2 * C);
-  drop(w);
-  p = take_flags(2 * C, GMLAKE_NO_STITCH);
-  assert_int_equal(piece_count(p), 1);
-  drop(p);
-  drop(b[1]);
-  drop(b[3]);
-  finish();
-}
-
-/* Return and re-create: at the device's end, the two free chunks come back side by side. */
-static void no_stitch_gets_memory_that_is_returned_and_made_anew(void **state) {
-  void *b[4], *p;
-  (void)state;
-  start(4);
-  lay(b, 4);
-  drop(b[0]);
-  drop(b[2]);
-  p = take_flags(2 * C, GMLAKE_NO_STITCH);
-  assert_int_equal(piece_count(p), 1);
-  assert_int_equal(stats().reserved_bytes, 4 * C);
-  memset(p, 1, 2 * C);
-  drop(p);
-  drop(b[1]);
-  drop(b[3]);
-  finish();
-}
-
-/* | s | b ... | t |: where b was, a hole of just the size that cannot be aligned; it neither serves
-   the request nor hides the chunk that is made for it. */
-static void misaligned_holes_hide_nothing(void **state) {
-  gmlake_alloc_desc wanted = request(C, GMLAKE_NO_STITCH, NULL);
-  void *s, *b, *t, *aligned;
-  (void)state;
-  start(8);
-  s = take(512);
-  b = take(C);
-  t = take(C - 512);
-  drop(b);
-  wanted.alignment = 4 * K;
-  aligned = take_with(&wanted, LEGACY);
-  assert_int_equal((uintptr_t)aligned % (4 * K), 0);
-  assert_int_equal(stats().reserved_bytes, 3 * C);
-  assert_int_equal(stats().host_wait_count, 0); /* by growth, not by the last rungs */
-  drop(s);
-  drop(t);
-  drop(aligned);
   finish();
 }
 
@@ -844,117 +518,6 @@ static void exclusive_owns_whole_chunks(void **state) {
   finish();
 }
 
-/* | A 24K, b 40K | c | D | e | F |: an exclusive window is made of c and e alone, the one in the
-   smaller hole first. */
-static void exclusive_windows_are_of_whole_chunks(void **state) {
-  void *a, *b, *c, *d, *e, *f, *x;
-  (void)state;
-  start(5);
-  flood(5);
-  a = take(24 * K);
-  b = take(40 * K);
-  c = take(C);
-  d = take(C);
-  e = take(C);
-  f = take(C);
-  drop(b);
-  drop(c);
-  drop(e);
-  x = take_flags(C + 1, GMLAKE_EXCLUSIVE);
-  assert_int_equal(piece_count(x), 2);
-  assert_piece(x, 0, e, C);
-  assert_piece(x, 1, c, C);
-  assert_int_equal((uintptr_t)x % C, 0);
-  drop(x);
-  drop(a);
-  drop(d);
-  drop(f);
-  finish();
-}
-
-/* A window for others of the same size begins inside a chunk: it is not for EXCLUSIVE. */
-static void exclusive_does_not_reuse_a_partial_window(void **state) {
-  void *a, *b, *c, *d, *e, *w, *x;
-  (void)state;
-  start(6);
-  flood(4);
-  a = take(24 * K);
-  b = take(40 * K);
-  c = take(C);
-  d = take(24 * K);
-  e = take(C + 40 * K);
-  drop(b);
-  drop(d);
-  w = take(C);
-  assert_int_equal(piece_count(w), 2);
-  drop(w);
-  x = take_flags(C, GMLAKE_EXCLUSIVE);
-  assert_int_equal((uintptr_t)x % C, 0);
-  assert_int_equal(piece_count(x), 1);
-  drop(x);
-  drop(a);
-  drop(c);
-  drop(e);
-  finish();
-}
-
-static void no_grow_takes_only_what_is_held(void **state) {
-  gmlake_alloc_desc wanted = request(C, GMLAKE_NO_GROW, NULL);
-  (void)state;
-  start(8);
-  assert_error(try_with(&wanted, LEGACY), OUT_OF_DEVICE_MEMORY);
-  assert_int_equal(stats().reserved_bytes, 0);
-  flood(1);
-  drop(take_with(&wanted, LEGACY));
-  wanted.bytes = C + 1;
-  assert_error(try_with(&wanted, LEGACY), OUT_OF_DEVICE_MEMORY);
-  assert_int_equal(stats().reserved_bytes, C);
-  finish();
-}
-
-static void no_grow_may_stitch(void **state) {
-  void *b[3], *w;
-  (void)state;
-  start(8);
-  lay(b, 3);
-  drop(b[0]);
-  drop(b[2]);
-  w = take_flags(2 * C, GMLAKE_NO_GROW);
-  assert_int_equal(piece_count(w), 2);
-  drop(w);
-  drop(b[1]);
-  finish();
-}
-
-/* All addresses for windows are an idle window's, whose memory would do. */
-static void no_grow_drops_windows_for_their_addresses(void **state) {
-  gmlake_alloc_desc wanted = request(2 * C, GMLAKE_NO_GROW, NULL);
-  void *b[8], *w;
-  size_t i;
-  (void)state;
-  prepare(8);
-  desc.window_bytes = 3 * C;
-  open_lake();
-  lay(b, 8);
-  drop(b[1]);
-  drop(b[3]);
-  drop(b[5]);
-  drop(take(3 * C));
-  wanted.bytes = 4 * C;
-  assert_error(try_with(&wanted, LEGACY), OUT_OF_DEVICE_MEMORY);
-  assert_int_equal(stats().window_count, 1); /* not for memory that is not there */
-  wanted.bytes = 2 * C;
-  w = take_flags(2 * C, GMLAKE_NO_GROW);
-  assert_int_equal(piece_count(w), 2);
-  assert_int_equal(stats().window_count, 1);
-  drop(b[7]);
-  assert_error(try_with(&wanted, LEGACY), OUT_OF_DEVICE_MEMORY); /* no addresses, nothing to drop */
-  assert_int_equal(stats().reserved_bytes, 8 * C);               /* nor anything to trim for */
-  drop(w);
-  for (i = 0; i < 8; i += 2) drop(b[i]);
-  finish();
-}
-
 static void alignment_is_kept(void **state) {
   gmlake_alloc_desc wanted = request(3000, 0, NULL);
   void *p[12];
@@ -972,275 +535,7 @@ static void alignment_is_kept(void **state) {
   finish();
 }
 
-/* | A 24.5K, b 39.5K | C | d 16K, E 48K |: a window aligned to 4K begins at 28K. */
-static void alignment_of_a_window_is_its_first_piece(void **state) {
-  gmlake_alloc_desc wanted = request(50 * K, 0, NULL);
-  char *a, *b, *c, *d, *e, *w;
-  (void)state;
-  start(3);
-  flood(3);
-  a = (char *)take(24 * K + 512);
-  b = (char *)take(40 * K - 512);
-  c = (char *)take(C);
-  d = (char *)take(16 * K);
-  e = (char *)take(48 * K);
-  drop(b);
-  drop(d);
-  wanted.alignment = 4 * K;
-  w = (char *)take_with(&wanted, LEGACY);
-  assert_int_equal((uintptr_t)w % (4 * K), 0);
-  assert_int_equal(piece_count(w), 2);
-  assert_piece(w, 0, a + 28 * K, 36 * K);
-  assert_piece(w, 1, d, 14 * K);
-  drop(w);
-  wanted.alignment = C; /* no window that begins in a tail will do */
-  wanted.bytes = 40 * K;
-  assert_error(try_with(&wanted, LEGACY), OUT_OF_DEVICE_MEMORY);
-  drop(a);
-  drop(c);
-  drop(e);
-  finish();
-}
-
-/* A window that begins at 24K of its chunk is not for who asks for more than 8K of alignment. */
-static void alignment_is_kept_by_reused_windows(void **state) {
-  gmlake_alloc_desc wanted = request(56 * K, 0, NULL);
-  void *a, *b, *c, *d, *e, *w, *p;
-  (void)state;
-  start(5);
-  flood(3);
-  a = take(24 * K);
-  b = take(40 * K);
-  c = take(C);
-  d = take(16 * K);
-  e = take(48 * K);
-  drop(b);
-  drop(d);
-  w = take(56 * K);
-  drop(w);
-  wanted.alignment = 8 * K;
-  assert_ptr_equal(take_with(&wanted, LEGACY), w);
-  drop(w);
-  wanted.alignment = 16 * K;
-  p = take_with(&wanted, LEGACY);
-  assert_int_equal((uintptr_t)p % (16 * K), 0);
-  assert_ptr_not_equal(p, w);
-  drop(p);
-  drop(a);
-  drop(c);
-  drop(e);
-  finish();
-}
-
 /* ---- Growth, trim, limits, budget ------------------------------------------------------------ */
-
-/* | A | . | C | after trim: the hole that it left is backed again, at the same address. */
-static void growth_fills_the_holes_of_trim(void **state) {
-  void *b[3];
-  (void)state;
-  start(8);
-  lay(b, 3);
-  drop(b[1]);
-  assert_int_equal(trim_to(0), C);
-  assert_int_equal(stats().chunk_count, 2);
-  assert_ptr_equal(take(C), b[1]);
-  assert_int_equal(stats().chunk_count, 3);
-  drop(b[0]);
-  drop(b[1]);
-  drop(b[2]);
-  finish();
-}
-
-/* | A | . | . | d | E |: a hole with free memory behind it takes fewer new chunks. */
-static void growth_uses_what_lies_beside_a_hole(void **state) {
-  void *b[5], *p;
-  (void)state;
-  start(8);
-  lay(b, 5);
-  drop(b[1]);
-  drop(b[2]);
-  trim_to(0);
-  drop(b[3]);
-  assert_int_equal(stats().chunk_count, 3);
-  p = take(3 * C);
-  assert_ptr_equal(p, b[1]);
-  assert_int_equal(piece_count(p), 1);
-  assert_int_equal(stats().chunk_count, 5);
-  drop(p);
-  drop(b[0]);
-  drop(b[4]);
-  finish();
-}
-
-/* A hole and what lies behind it are too short: ask 4, in one range
-     before  | A | . | b | D |
-     after   | A | . | b | D | E   E   E   E | */
-static void growth_passes_holes_that_are_too_short(void **state) {
-  void *b[4];
-  (void)state;
-  start(16);
-  lay(b, 4);
-  drop(b[1]);
-  trim_to(3 * C);
-  drop(b[2]);
-  assert_ptr_equal(take_flags(4 * C, GMLAKE_NO_STITCH), (char *)b[0] + 4 * C);
-  assert_int_equal(stats().reserved_bytes, 7 * C);
-  assert_ok(gmlake_destroy(lake));
-  close_mock();
-}
-
-static void trim_returns_exactly_enough(void **state) {
-  (void)state;
-  start(8);
-  flood(8);
-  assert_int_equal(trim_to(SIZE_MAX), 0);
-  assert_int_equal(trim_to(8 * C), 0);
-  assert_int_equal(trim_to(5 * C), 3 * C);
-  assert_int_equal(stats().reserved_bytes, 5 * C);
-  assert_int_equal(census().physical_bytes, 5 * C);
-  assert_int_equal(trim_to(0), 5 * C);
-  assert_int_equal(census().handle_count, 0);
-  assert_int_equal(trim_to(0), 0);
-  finish();
-}
-
-/* "until at most keep_bytes are held" */
-static void trim_rounds_what_it_keeps_down(void **state) {
-  (void)state;
-  start(8);
-  flood(8);
-  assert_int_equal(trim_to(4 * C + C / 2), 4 * C);
-  assert_int_equal(trim_to(1), 4 * C);
-  finish();
-}
-
-static void trim_returns_more_than_one_batch(void **state) {
-  (void)state;
-  start(300);
-  flood(300);
-  assert_int_equal(trim_to(3 * C), 297 * C);
-  assert_int_equal(trim_to(0), 3 * C);
-  finish();
-}
-
-static void trim_leaves_partly_used_chunks(void **state) {
-  void *a, *b;
-  (void)state;
-  start(8);
-  flood(4);
-  a = take(512);
-  b = take(C);
-  assert_int_equal(trim_to(0), 2 * C);
-  drop(a);
-  drop(b);
-  finish();
-}
-
-static void trim_ends_windows_over_what_goes(void **state) {
-  void *b[3], *w;
-  (void)state;
-  start(3);
-  lay(b, 3);
-  drop(b[0]);
-  drop(b[2]);
-  w = take(2 * C);
-  drop(w);
-  assert_int_equal(stats().window_count, 1);
-  assert_int_equal(trim_to(2 * C), C);
-  assert_int_equal(stats().window_count, 0);
-  assert_int_equal(stats().stitched_bytes, 0);
-  assert_int_equal(stats().stitch_evict_count, 1);
-  assert_int_equal(census().mapping_count, 2);
-  drop(b[1]);
-  finish();
-}
-
-/* | a | B | c | D | E | f |, w = a c; f alone goes, and w has nothing to do with it, whatever
-   became of these slots in former trims. */
-static void trim_leaves_windows_over_what_stays(void **state) {
-  void *b[6], *w;
-  (void)state;
-  start(6);
-  flood(6);
-  trim_to(0);
-  lay(b, 6);
-  drop(b[0]);
-  drop(b[2]);
-  w = take(2 * C);
-  drop(w);
-  drop(b[5]);
-  assert_int_equal(trim_to(5 * C), C);
-  assert_int_equal(stats().window_count, 1);
-  mark = stats();
-  assert_ptr_equal(take(2 * C), w);
-  assert_state(1, 0, 0, 1);
-  drop(w);
-  drop(b[1]);
-  drop(b[3]);
-  drop(b[4]);
-  finish();
-}
-
-/* | A | W | C | W | E | v | G | v |: of two idle windows the one over live blocks stays. */
-static void trim_tells_windows_apart(void **state) {
-  void *b[8], *w, *v;
-  (void)state;
-  start(8);
-  lay(b, 8);
-  drop(b[1]);
-  drop(b[3]);
-  w = take(2 * C);
-  drop(b[5]);
-  drop(b[7]);
-  v = take(2 * C);
-  drop(w);
-  assert_ptr_equal(take(C), b[1]);
-  assert_ptr_equal(take(C), b[3]);
-  drop(v);
-  assert_int_equal(stats().window_count, 2);
-  assert_int_equal(trim_to(0), 2 * C);
-  assert_int_equal(stats().window_count, 1);
-  drop(b[1]);
-  drop(b[3]);
-  assert_ptr_equal(take(2 * C), w);
-  assert_ok(gmlake_destroy(lake));
-  close_mock();
-}
-
-static void trim_takes_nothing_pending_and_never_waits(void **state) {
-  void *p;
-  (void)state;
-  start(4);
-  gmlake_mock_stream_hold(mock, LEGACY);
-  p = take(4 * C);
-  drop(p);
-  assert_int_equal(trim_to(0), 0);
-  assert_int_equal(census().host_wait_count, 0);
-  assert_int_equal(stats().host_wait_count, 0);
-  gmlake_mock_stream_finish(mock, LEGACY);
-  assert_int_equal(trim_to(0), 4 * C);
-  assert_int_equal(census().host_wait_count, 0);
-  finish();
-}
-
-static void trim_leaves_chunks_under_windows_of_pending_work(void **state) {
-  void *b[3], *w;
-  (void)state;
-  start(3);
-  lay(b, 3);
-  drop(b[0]);
-  drop(b[2]);
-  w = take(2 * C);
-  gmlake_mock_stream_hold(mock, LEGACY);
-  drop(w);
-  assert_int_equal(trim_to(0), 0);
-  assert_int_equal(stats().window_count, 1);
-  gmlake_mock_stream_finish(mock, LEGACY);
-  assert_int_equal(trim_to(0), 2 * C);
-  assert_int_equal(stats().window_count, 0);
-  drop(b[1]);
-  finish();
-}
 
 static void limit_is_reached_and_not_passed(void **state) {
   void *a;
@@ -1280,38 +575,6 @@ static void pool_limits_are_reached(void **state) {
   finish();
 }
 
-static void the_lakes_limit_holds_for_all_pools(void **state) {
-  gmlake_pool *pool;
-  gmlake_alloc_desc wanted;
-  void *a, *b;
-  (void)state;
-  prepare(16);
-  desc.limit_bytes = 4 * C;
-  open_lake();
-  pool = open_pool(0);
-  a = take(3 * C);
-  wanted = request(2 * C, 0, pool);
-  assert_error(try_with(&wanted, LEGACY), LIMIT_REACHED);
-  b = take_from(pool, C, LEGACY);
-  drop(a);
-  drop(b);
-  finish();
-}
-
-static void memory_is_left_to_others(void **state) {
-  void *a;
-  (void)state;
-  prepare(6);
-  desc.driver_free_bytes_min = 2 * C;
-  open_lake();
-  assert_error(try_on(4 * C + 1, LEGACY), LIMIT_REACHED);
-  a = take(4 * C);
-  assert_error(try_on(512, LEGACY), LIMIT_REACHED);
-  assert_int_equal(last_error().driver_free_bytes, 2 * C);
-  drop(a);
-  finish();
-}
-
 static void budget_adds_up(void **state) {
   gmlake_budget budget;
   void *a, *b;
@@ -1337,22 +600,6 @@ static void budget_adds_up(void **state) {
   assert_int_equal(budget.idle_bytes, 3 * C);
   assert_int_equal(budget.pending_bytes, 0);
   drop(a);
-  finish();
-}
-
-static void budget_ends_with_the_addresses(void **state) {
-  gmlake_budget budget;
-  (void)state;
-  prepare(16);
-  desc.arena_bytes = 3 * C;
-  open_lake();
-  flood(1);
-  step(gmlake_get_budget(lake, &budget));
-  assert_int_equal(budget.allocatable_bytes, 3 * C);
-  (void)take(3 * C);
-  step(gmlake_get_budget(lake, &budget));
-  assert_int_equal(budget.allocatable_bytes, 0);
-  assert_error(try_on(512, LEGACY), OUT_OF_DEVICE_MEMORY);
   finish();
 }
 
@@ -1466,18 +713,6 @@ static void the_budget_counts_no_holes_that_cannot_be_joined(void **state) {
   close_mock();
 }
 
-static void budget_leaves_to_others_what_is_theirs(void **state) {
-  gmlake_budget budget;
-  (void)state;
-  prepare(16);
-  desc.driver_free_bytes_min = 5 * C - 1; /* a byte more is no chunk */
-  open_lake();
-  flood(4);
-  step(gmlake_get_budget(lake, &budget));
-  assert_int_equal(budget.allocatable_bytes, 11 * C);
-  finish();
-}
-
 static void budget_leaves_the_thread_its_capture_mode(void **state) {
   gmlake_budget budget;
   int mode = 1, code = 0;
@@ -1491,31 +726,154 @@ static void budget_leaves_the_thread_its_capture_mode(void **state) {
   finish();
 }
 
-static void budget_knows_what_is_quarantined(void **state) {
-  gmlake_budget budget;
-  (void)state;
-  prepare(16);
-  desc.arena_bytes = 4 * C;
-  use_faults();
-  open_lake();
-  fail_call(ON_ACCESS, 1, GMLAKE_ERROR_DRIVER, 0);
-  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0);
-  assert_error(try_on(C, LEGACY), DRIVER);
-  assert_int_equal(stats().quarantined_bytes, C);
-  step(gmlake_get_budget(lake, &budget));
-  assert_int_equal(budget.allocatable_bytes, 3 * C);
-  drop(take(3 * C));
-  assert_int_equal(stats().reserved_bytes, 4 * C);
-  finish();
-}
+/* ---- Scenes -------------------------------------------------------------------------------- */
+
+static const scene scenes[] = {
+    /* BestFit, after the paper's Figure 9 */
+    /* S1, exact pBlock: ask 2
+         before  | A | b   b | C | d   d   d |      pPool {b 2, d 3}
+         after   | A | B   B | C | d   d   d |      pPool {d 3} */
+    {"s1_takes_an_exact_pblock", 8, "",
+     "~*=7@n +a=1 +b=2 +c=1 +d=3 -db mark +*=2==b state=1 splits=0 stitches=0 reuses=0 calls=0 "
+     "-abc"},
+    /* S1, exact sBlock: ask 2 after w was freed
+         before  | a | B | c | D |                  pPool {a, c}   sPool {w = a c, idle}
+         after   | W | B | W | D |                  pPool {}       sPool {w live} */
+    {"s1_takes_an_exact_sblock", 4, "",
+     "~*=4@n +a-d=1 -ac +w=2 -w mark +*=2==w state=1 splits=0 stitches=0 reuses=1 calls=0 -wbd"},
+    /* S1 prefers a pBlock of the size to a window of it, and a window to a larger pBlock: ask 2, 2
+         before  | a | B | c | D | e   e | F | g   g   g |    sPool {w = a c}
+         first   | a | B | c | D | E   E | F | g   g   g |
+         second  | W | B | W | D | E   E | F | g   g   g |
+       (w is made while nothing else is free). */
+    {"s1_prefers_pblock_then_sblock_then_s2", 12, "",
+     "~*=10@n +a-d=1 +e=2 +f=1 +g=3 -ac +w=2 -wge mark +*=2==e state=1 splits=0 stitches=0 "
+     "reuses=0 mark +*=2==w state=1 splits=0 stitches=0 reuses=1 -webdf"},
+    /* A window of which one piece has been taken cannot serve; when the piece is free again it can.
+         | A | B | c | D |                          sPool {w = a c, blocked by A} */
+    {"s1_skips_a_blocked_sblock", 4, "",
+     "~*=4@n +a-d=1 -ac +w=2 -w +a=1 +*=2!O reuses=0 -a mark +*=2==w state=1 splits=0 stitches=0 "
+     "reuses=1 -wbd"},
+    /* S4 without a window, where one range takes a single new chunk more: ask 2
+         before  | a | B | . | .
+         after   | a | B | D   D | */
+    {"s4_spares_a_chunk_for_one_range", 4, "",
+     "~*=2@n +a-b=1 -a mark +d=2 state=4 splits=0 stitches=0 reuses=0 pieces:d=1 grown=2 -db"},
+    /* The same where the device has no chunk to spare
+         before  | a | B | .
+         after   | D | B | D | */
+    {"s4_stitches_where_there_is_none_to_spare", 3, "",
+     "~*=2@n +a-b=1 -a mark +d=2 state=4 splits=0 stitches=1 reuses=0 pieces:d=2 reserved=3 -db"},
+    /* S4 on an empty lake is plain growth, and costs one set_access. */
+    {"s4_of_an_empty_lake_is_growth", 6, "",
+     "mark +a=5-1000b state=4 splits=1 stitches=0 reuses=0 chunks=5 calls=11 -a"},
+
+    /* StitchFree */
+    /* Past 8 chunks the oldest go until 6 are left: of {2, 3} and the new 4 both go. */
+    {"stitch_free_evicts_down_to_the_low_water_mark", 8, "smax:8",
+     "~*=8@n +a-h=1 -aceg ~*=2 ~*=3 evictions=0 stitched=5 +w=4 evictions=2 stitched=4 windows=1 "
+     "stitched-peak=9 mappings=12 -w"},
+    /* The same, but 2 was used after 3: only 3 goes, and 2 still serves without a driver call. */
+    {"stitch_free_evicts_the_least_recently_used", 8, "smax:8",
+     "~*=8@n +a-h=1 -aceg ~*=2 ~*=3 ~*=2 ~*=4 evictions=1 stitched=6 mark ~*=2 state=1 splits=0 "
+     "stitches=0 reuses=1 calls=0"},
+    {"stitch_free_leaves_live_windows", 8, "smax:1",
+     "~*=8@n +a-h=1 -aceg +w=4 stitched=4 evictions=0 -w"},
+    /* "on all windows": a pool's count too. */
+    {"stitch_free_counts_every_pool", 16, "smax:3",
+     "P0 ~*=8@n +a-h=1 -aceg ~*=2 +i-l=1/0 -ik +w=2/0 stitches=2 stitched=2 -wjl D0"},
+    {"small_requests_are_not_stitched", 8, "smin:2+1b",
+     "~*=4@n +a-d=1 -ac +p=2 pieces:p=1 stitches=0 reserved=6 -p +a=2 +p=2+512b stitches=1 -pabd"},
+    /* Two chunks of window space: a third window has to grow, not stitch. */
+    {"without_window_space_left_the_lake_grows", 12, "window:2",
+     "~*=8@n +a-h=1 -aceg +v-w=2 pieces:v=2 pieces:w=1 reserved=10 -vw"},
+
+    /* Options of a request */
+    {"no_stitch_does_not_reuse_a_window", 8, "",
+     "~*=4@n +a-d=1 -ac +w=2 -w +p=2/s pieces:p=1 -pbd"},
+    /* Return and re-create: at the device's end, the two free chunks come back side by side. */
+    {"no_stitch_gets_memory_that_is_returned_and_made_anew", 4, "",
+     "~*=4@n +a-d=1 -ac +p=2/s pieces:p=1 reserved=4 -pbd"},
+    /* | s | b ... | t |: where b was, a hole of just the size that cannot be aligned; it neither
+       serves the request nor hides the chunk that is made for it. It is had by growth, not by
+       the last rungs. */
+    {"misaligned_holes_hide_nothing", 8, "",
+     "+s=512b +b=1 +t=1-512b -b +a=1/s^4k reserved=3 host-waits=0 -sta"},
+    /* | A 24K, b 40K | c | D | e | F |: an exclusive window is made of c and e alone, the one in
+       the smaller hole first. */
+    {"exclusive_windows_are_of_whole_chunks", 5, "",
+     "~*=5@n +a=24k +b=40k +c-f=1 -bce +x=1+1b/x pieces:x=2 home:x0=e size:x0=1 home:x1=c "
+     "size:x1=1 -xadf"},
+    /* A window for others of the same size begins inside a chunk: it is not for EXCLUSIVE. */
+    {"exclusive_does_not_reuse_a_partial_window", 6, "",
+     "~*=4@n +a=24k +b=40k +c=1 +d=24k +e=1+40k -bd +w=1 pieces:w=2 -w +x=1/x pieces:x=1 -xace"},
+    {"no_grow_takes_only_what_is_held", 8, "",
+     "+*=1/g!O reserved=0 ~*=1@n ~*=1/g +*=1+1b/g!O reserved=1"},
+    {"no_grow_may_stitch", 8, "", "~*=3@n +a-c=1 -ac +w=2/g pieces:w=2 -wb"},
+    /* All addresses for windows are an idle window's, whose memory would do. No window is
+       dropped for memory that is not there. In the end there are no addresses and nothing to
+       drop, nor anything to trim for. */
+    {"no_grow_drops_windows_for_their_addresses", 8, "window:3",
+     "~*=8@n +a-h=1 -bdf ~*=3 +*=4/g!O windows=1 +w=2/g pieces:w=2 windows=1 -h +*=2/g!O "
+     "reserved=8 -waceg"},
+    /* | A 24.5K, b 39.5K | C | d 16K, E 48K |: a window aligned to 4K begins at 28K. For a whole
+       chunk of alignment no window that begins in a tail will do. */
+    {"alignment_of_a_window_is_its_first_piece", 3, "",
+     "~*=3@n +a=25088b +b=40448b +c=1 +d=16k +e=48k -bd +w=50k/^4k pieces:w=2 home:w0=a+28k "
+     "size:w0=36k home:w1=d size:w1=14k -w +*=40k/^1!O -ace"},
+    /* A window that begins at 24K of its chunk is not for who asks for more than 8K of
+       alignment. */
+    {"alignment_is_kept_by_reused_windows", 5, "",
+     "~*=3@n +a=24k +b=40k +c=1 +d=16k +e=48k -bd +w=56k -w +*=56k/^8k==w -w +p=56k/^16k<>w "
+     "-pace"},
+
+    /* Growth, trim, limits, budget */
+    /* | A | . | C | after trim: the hole that it left is backed again, at the same address. */
+    {"growth_fills_the_holes_of_trim", 8, "",
+     "~*=3@n +a-c=1 -b T:0=1 chunks=2 +*=1==b chunks=3 -abc"},
+    /* | A | . | . | d | E |: a hole with free memory behind it takes fewer new chunks. */
+    {"growth_uses_what_lies_beside_a_hole", 8, "",
+     "~*=5@n +a-e=1 -bc T:0 -d chunks=3 +p=3==b pieces:p=1 chunks=5 -pae"},
+    /* A hole and what lies behind it are too short: ask 4, in one range
+         before  | A | . | b | D |
+         after   | A | . | b | D | E   E   E   E | */
+    {"growth_passes_holes_that_are_too_short", 16, "",
+     "~*=4@n +a-d=1 -b T:3 -c +*=4/s==a+4 reserved=7 X"},
+    {"trim_returns_exactly_enough", 8, "",
+     "~*=8@n T:999=0 T:8=0 T:5=3 reserved=5 driver-bytes=5 T:0=5 handles=0 T:0=0"},
+    /* "until at most keep_bytes are held" */
+    {"trim_rounds_what_it_keeps_down", 8, "", "~*=8@n T:4+32k=4 T:1b=4"},
+    {"trim_returns_more_than_one_batch", 300, "", "~*=300@n T:3=297 T:0=3"},
+    {"trim_leaves_partly_used_chunks", 8, "", "~*=4@n +a=512b +b=1 T:0=2 -ab"},
+    {"trim_ends_windows_over_what_goes", 3, "",
+     "~*=3@n +a-c=1 -ac +w=2 -w windows=1 T:2=1 windows=0 stitched=0 evictions=1 mappings=2 -b"},
+    /* | a | B | c | D | E | f |, w = a c; f alone goes, and w has nothing to do with it,
+       whatever became of these slots in former trims. */
+    {"trim_leaves_windows_over_what_stays", 6, "",
+     "~*=6@n T:0 ~*=6@n +a-f=1 -ac +w=2 -wf T:5=1 windows=1 mark +*=2==w state=1 splits=0 "
+     "stitches=0 reuses=1 -wbde"},
+    /* | A | W | C | W | E | v | G | v |: of two idle windows the one over live blocks stays. */
+    {"trim_tells_windows_apart", 8, "",
+     "~*=8@n +a-h=1 -bd +w=2 -fh +v=2 -w +*=1==b +*=1==d -v windows=2 T:0=2 windows=1 -bd "
+     "+*=2==w X"},
+    {"trim_takes_nothing_pending_and_never_waits", 4, "",
+     "h0 +p=4 -p T:0=0 driver-host-waits=0 host-waits=0 e0 T:0=4 driver-host-waits=0"},
+    {"trim_leaves_chunks_under_windows_of_pending_work", 3, "",
+     "~*=3@n +a-c=1 -ac +w=2 h0 -w T:0=0 windows=1 e0 T:0=2 windows=0 -b"},
+    {"the_lakes_limit_holds_for_all_pools", 16, "limit:4", "P0 +a=3 +*=2/0!L +b=1/0 -ab"},
+    {"memory_is_left_to_others", 6, "keep:2", "+*=4+1b!L +a=4 +*=512b!L told-driver-free=2 -a"},
+    {"budget_ends_with_the_addresses", 16, "arena:3",
+     "~*=1@n Q allocatable=3 +*=3 Q allocatable=0 +*=512b!O"},
+
+    /* What the budget promises */
+    /* A byte more than four chunks is no chunk. */
+    {"budget_leaves_to_others_what_is_theirs", 16, "keep:5-1b", "~*=4@n Q allocatable=11"},
+    {"budget_knows_what_is_quarantined", 16, "arena:4",
+     "fail:access=1R fail:unmap=1R +*=1!R quarantined=1 Q allocatable=3 ~*=3 reserved=4"},
+};
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(misaligned_holes_hide_nothing),
-      cmocka_unit_test(s1_takes_an_exact_pblock),
-      cmocka_unit_test(s1_takes_an_exact_sblock),
-      cmocka_unit_test(s1_prefers_pblock_then_sblock_then_s2),
-      cmocka_unit_test(s1_skips_a_blocked_sblock),
       cmocka_unit_test(s2_splits_the_best_larger_pblock),
       cmocka_unit_test(s3_stitches_and_splits_the_last),
       cmocka_unit_test(s3_window_aliases_its_pieces),
@@ -1525,57 +883,23 @@ int main(void) {
       cmocka_unit_test(s3_cannot_use_a_hole_inside_a_chunk),
       cmocka_unit_test(s4_allocates_the_shortfall_and_stitches),
       cmocka_unit_test(s4_grows_contiguously_where_that_takes_no_more),
-      cmocka_unit_test(s4_spares_a_chunk_for_one_range),
-      cmocka_unit_test(s4_stitches_where_there_is_none_to_spare),
-      cmocka_unit_test(s4_of_an_empty_lake_is_growth),
       cmocka_unit_test(s5_reports_the_figures),
       cmocka_unit_test(every_allocation_is_in_one_state),
       cmocka_unit_test(get_pieces_fills_what_there_is_room_for),
-      cmocka_unit_test(stitch_free_evicts_down_to_the_low_water_mark),
       cmocka_unit_test(stitch_free_drops_64_windows_a_call),
-      cmocka_unit_test(stitch_free_evicts_the_least_recently_used),
       cmocka_unit_test(stitch_free_leaves_windows_of_pending_work),
-      cmocka_unit_test(stitch_free_leaves_live_windows),
-      cmocka_unit_test(stitch_free_counts_every_pool),
-      cmocka_unit_test(small_requests_are_not_stitched),
-      cmocka_unit_test(without_window_space_left_the_lake_grows),
       cmocka_unit_test(no_stitch_takes_one_piece),
-      cmocka_unit_test(no_stitch_does_not_reuse_a_window),
-      cmocka_unit_test(no_stitch_gets_memory_that_is_returned_and_made_anew),
       cmocka_unit_test(a_second_growth_fits_wherever_it_begins),
       cmocka_unit_test(exclusive_owns_whole_chunks),
-      cmocka_unit_test(exclusive_windows_are_of_whole_chunks),
-      cmocka_unit_test(exclusive_does_not_reuse_a_partial_window),
-      cmocka_unit_test(no_grow_takes_only_what_is_held),
-      cmocka_unit_test(no_grow_may_stitch),
-      cmocka_unit_test(no_grow_drops_windows_for_their_addresses),
       cmocka_unit_test(alignment_is_kept),
-      cmocka_unit_test(alignment_of_a_window_is_its_first_piece),
-      cmocka_unit_test(alignment_is_kept_by_reused_windows),
-      cmocka_unit_test(growth_fills_the_holes_of_trim),
-      cmocka_unit_test(growth_uses_what_lies_beside_a_hole),
-      cmocka_unit_test(growth_passes_holes_that_are_too_short),
-      cmocka_unit_test(trim_returns_exactly_enough),
-      cmocka_unit_test(trim_rounds_what_it_keeps_down),
-      cmocka_unit_test(trim_returns_more_than_one_batch),
-      cmocka_unit_test(trim_leaves_partly_used_chunks),
-      cmocka_unit_test(trim_ends_windows_over_what_goes),
-      cmocka_unit_test(trim_leaves_windows_over_what_stays),
-      cmocka_unit_test(trim_tells_windows_apart),
-      cmocka_unit_test(trim_takes_nothing_pending_and_never_waits),
-      cmocka_unit_test(trim_leaves_chunks_under_windows_of_pending_work),
       cmocka_unit_test(limit_is_reached_and_not_passed),
       cmocka_unit_test(pool_limits_are_reached),
-      cmocka_unit_test(the_lakes_limit_holds_for_all_pools),
-      cmocka_unit_test(memory_is_left_to_others),
       cmocka_unit_test(budget_adds_up),
-      cmocka_unit_test(budget_leaves_to_others_what_is_theirs),
       cmocka_unit_test(what_the_budget_promises_is_served),
       cmocka_unit_test(the_budget_counts_no_holes_that_cannot_be_joined),
       cmocka_unit_test(budget_leaves_the_thread_its_capture_mode),
-      cmocka_unit_test(budget_knows_what_is_quarantined),
-      cmocka_unit_test(budget_ends_with_the_addresses),
       cmocka_unit_test(a_shortage_names_the_limit_that_counts),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_with_scenes(tests, sizeof(tests) / sizeof(tests[0]), scenes,
+                         sizeof(scenes) / sizeof(scenes[0]));
 }
