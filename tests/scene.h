@@ -279,10 +279,12 @@ static uint64_t scene_state(const gmlake_stats *now) {
 
 /* The figure of that name; *is_size where it is in bytes. */
 static uint64_t scene_figure(const char *name, size_t length, int *is_size) {
-  const gmlake_stats none = {0}, now = lake ? stats() : none;
+  static const gmlake_stats none;
+  const gmlake_stats now = lake ? stats() : none;
   const gmlake_stats *mark = &played.mark;
   const gmlake_mock_census driver = census();
-  const gmlake_error_info no_error = {GMLAKE_OK}, error = lake ? last_error() : no_error;
+  static const gmlake_error_info no_error;
+  const gmlake_error_info error = lake ? last_error() : no_error;
   const struct {
     const char *name;
     uint64_t value;
