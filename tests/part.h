@@ -1,5 +1,5 @@
-/* TEST_PART=N: one part in N of what a test repeats with other numbers, for a run in which all takes
-   long: under valgrind, say. Each kind of step is still made. */
+/* TEST_PART=N: one part in N of what a test repeats with other numbers, for a run in which all
+   takes long: under valgrind, say. Each kind of step is still made. */
 #if !defined(PART_H_INCLUDED)
 #define PART_H_INCLUDED
 
