@@ -18,7 +18,7 @@ CONTENTS
     >>stitch >>places >>grow   making windows; mappings of buffers; creating and returning chunks
     >>research >>serve >>free  policies; serving a request; freeing a block
     >>pools >>buffer           arenas, pools and captures; buffers
-    >>figures >>life           questions; creating and destroying lakes
+    >>figures >>map >>life     questions; what lies where; creating and destroying lakes
     >>check                    gmlake_check
     >>backend_mock >>backend_cuda
     >>entry >>api              the way in and out; the public functions
@@ -183,6 +183,17 @@ THREADS
   from a page that the system clears in children, or a getpid where there is no MADV_WIPEONFORK
   (Linux before 4.14).
 
+QUESTIONS
+  I want to know ...
+  - what a pointer or the address of a fault belongs to: gmlake_find, for any address.
+  - what a program has live, and how much of it: gmlake_get_map, as the input of a viewer;
+    gmlake_get_stats and gmlake_pool_get_stats, as figures.
+  - how large a block can be had, now or later: gmlake_get_budget.
+  - why memory ran out: gmlake_get_last_error. What is not live is free_bytes, too small or in
+    holes; pending_bytes, for whose streams somebody has to wait; or elsewhere_bytes.
+  - which handles to export, or to register with a network card: gmlake_get_chunks, of a block
+    with GMLAKE_EXCLUSIVE or of a buffer.
+
 ERRORS
   Every function returns a gmlake_result. gmlake_get_last_error says what was wrong. After an error
   live blocks, their contents and the statistics are what they were. GMLAKE_ERROR_DEVICE_LOST and
@@ -201,9 +212,9 @@ COSTS (measured; see bench/RESULTS.md)
                    mapped), or O(slots) if the request may wait for other streams
   grow             28 us for each chunk, of a buffer too; nothing if the chunk is still mapped next
   trim, budget     O(free ranges + chunks + windows + buffers' chunks)
-  check, and the report of a request that is refused   O(blocks)
-  other questions  O(1); the reason for a wrong pointer O(blocks of a chunk + idle windows +
-                   pending frees)
+  check, map, a pool's statistics, and the report of a request that is refused   O(blocks)
+  find, and the reason for a wrong pointer   O(blocks of a chunk + log(windows and buffers))
+  other questions  O(1), pieces and chunks O(their number)
   host memory      64 bytes a block, 16 to 50 for its index, about 60 a chunk, twice that for a
                    buffer's chunk, 2 KB a stream, and 14 KB for a stream with more than eight free
                    ranges in an arena. gmlake_trim gives back what gone blocks and chunks left */
@@ -456,6 +467,12 @@ typedef struct gmlake_error_info {
                               0: none, but for driver_free_bytes_min */
   size_t driver_free_bytes;
   gmlake_pool *pool; /* that was asked; NULL: the default one, or for a buffer */
+  /* Whose the rest is. reserved_bytes is live_here_bytes + free_bytes + pending_bytes +
+     elsewhere_bytes: */
+  size_t live_here_bytes; /* live blocks and buffers in the arena */
+  size_t elsewhere_bytes; /* all that other arenas hold, of pools and buffers, and quarantine */
+  size_t hole_bytes;      /* free_bytes in holes below a chunk that no window can be made of */
+  size_t largest_bytes;   /* the longest run in free_bytes */
 } gmlake_error_info;
 
 #define GMLAKE_LOG_ERROR 0
@@ -679,6 +696,25 @@ typedef struct gmlake_buffer_info {
   const char *label;
 } gmlake_buffer_info;
 
+typedef enum gmlake_kind {
+  GMLAKE_KIND_BLOCK = 1, /* what an allocation got */
+  GMLAKE_KIND_HOLE,      /* a free range of a home arena */
+  GMLAKE_KIND_WINDOW,    /* an idle window */
+  GMLAKE_KIND_BUFFER,    /* its committed front */
+  GMLAKE_KIND_PIECE,     /* a range of a home arena that is mapped in a block's window, or a chunk
+                            of a buffer where that maps it */
+  GMLAKE_KIND_CHUNK      /* physical memory */
+} gmlake_kind;
+
+typedef enum gmlake_state {
+  GMLAKE_STATE_LIVE = 1, /* the user's; a chunk that is held */
+  GMLAKE_STATE_PENDING,  /* freed, and recorded streams may still use it */
+  GMLAKE_STATE_TAGGED,   /* free, but work on `stream` may still use it; that stream may have it */
+  GMLAKE_STATE_FREE,     /* free for everybody */
+  GMLAKE_STATE_GRAPH,    /* free for captures into its pool alone: a graph knows its address */
+  GMLAKE_STATE_QUARANTINED /* given up */
+} gmlake_state;
+
 typedef struct gmlake_allocation_info {
   void *ptr;
   size_t bytes; /* rounded */
@@ -689,7 +725,30 @@ typedef struct gmlake_allocation_info {
   unsigned flags;
   uint64_t user_data;
   const char *label;
+  gmlake_kind kind; /* BLOCK and LIVE, but for gmlake_find */
+  gmlake_state state;
 } gmlake_allocation_info;
+
+typedef struct gmlake_chunk_info { /* a part of a block or buffer that lies in one chunk */
+  uint64_t handle;                 /* the driver's */
+  uint64_t address;                /* of the part, in the block or buffer */
+  size_t offset_bytes;             /* of the part, in the chunk */
+  size_t bytes;
+} gmlake_chunk_info;
+
+typedef struct gmlake_map_entry {
+  gmlake_kind kind;
+  gmlake_state state;
+  uint64_t address; /* 0: a chunk of buffers, which has no address of its own */
+  size_t bytes;
+  size_t requested_bytes; /* block, buffer: as asked for */
+  gmlake_stream stream;   /* block: it was allocated on; free memory: see the state; else NONE */
+  gmlake_pool *pool;      /* NULL: in no pool */
+  uint64_t owner;         /* piece: address of the block or buffer */
+  uint64_t handle;        /* chunk, and piece of a buffer: the driver's */
+  uint64_t user_data;
+  const char *label;
+} gmlake_map_entry;
 
 typedef struct gmlake_stats {
   size_t struct_bytes;                          /* set by the caller; 0: this header's size */
@@ -779,6 +838,22 @@ GMLAKE_DEF gmlake_result gmlake_get_allocation(gmlake *lake, const void *ptr,
 /* The block's pieces in order, at most capacity of them; *out_count is how many it has. */
 GMLAKE_DEF gmlake_result gmlake_get_pieces(gmlake *lake, const void *ptr, gmlake_piece *out_pieces,
                                            size_t capacity, size_t *out_count);
+/* The block, hole, idle window or buffer that an address lies in: any address, as a fault reports
+   it. Of the home address of a window's piece that is the window's block; of all that a buffer may
+   grow to, the buffer: compare ptr and bytes. UNKNOWN_POINTER: no memory of the lake lies there. */
+GMLAKE_DEF gmlake_result gmlake_find(gmlake *lake, const void *address,
+                                     gmlake_allocation_info *out_info);
+/* What backs the live block or the buffer that ptr lies in, in order of address: at most capacity
+   parts; *out_count is how many there are. For exports, RDMA and NCCL. The handles stay the
+   lake's; those of a block stay until it is freed, those of a buffer until it is resized. */
+GMLAKE_DEF gmlake_result gmlake_get_chunks(gmlake *lake, const void *ptr,
+                                           gmlake_chunk_info *out_chunks, size_t capacity,
+                                           size_t *out_count);
+/* Every chunk, block, hole, window, buffer and piece, as they are at one moment: at most capacity
+   of them; *out_count is how many there are. By arena: its chunks by slot, its home range by
+   address, then windows and buffers by address. */
+GMLAKE_DEF gmlake_result gmlake_get_map(gmlake *lake, gmlake_map_entry *out_entries,
+                                        size_t capacity, size_t *out_count);
 
 /* A pool is an arena of its own: its chunks serve nobody else. */
 GMLAKE_DEF gmlake_result gmlake_pool_create(gmlake *lake, const gmlake_pool_desc *desc,
@@ -827,6 +902,10 @@ GMLAKE_DEF gmlake_result gmlake_buffer_get_info(gmlake *lake, gmlake_buffer *buf
 GMLAKE_DEF gmlake_result gmlake_trim(gmlake *lake, size_t keep_bytes, size_t *out_released_bytes);
 /* out_stats->struct_bytes is set by the caller: 0, or the size it was compiled with. */
 GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *lake, gmlake_stats *out_stats);
+/* The same of one pool; NULL: of all that is in no pool, buffers too. Of now alone: peaks, the
+   metadata and what is counted from creation on are the lake's, and 0 here. O(its blocks). */
+GMLAKE_DEF gmlake_result gmlake_pool_get_stats(gmlake *lake, gmlake_pool *pool,
+                                               gmlake_stats *out_stats);
 GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *lake);
 /* Asks the driver for its free memory, and the streams what has completed. allocatable_bytes is the
    largest block that gmlake_alloc would serve, so from the default pool and without flags, to a
@@ -842,6 +921,8 @@ GMLAKE_DEF gmlake_result gmlake_get_last_error(gmlake *lake, gmlake_error_info *
    what blocks hold. CORRUPT: gmlake_get_last_error names the first broken one. Damaged links
    between records may end the program. */
 GMLAKE_DEF gmlake_result gmlake_check(gmlake *lake);
+/* GMLAKE_VERSION of the implementation that is linked. */
+GMLAKE_DEF int gmlake_version(void);
 /* "GMLAKE_OK", ...; "unknown" for other values. Never NULL. */
 GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
 
@@ -1199,7 +1280,7 @@ enum {                  /* gmlk_block.state */
        GMLK_PIECE,      /* part of a live window */
        GMLK_PENDING,    /* freed by the user; not free before the streams recorded on it are done */
        GMLK_RESERVED,   /* free memory that a plan took, until it is carried out; keeps its tag */
-       GMLK_UNBACKED,   /* addresses without a chunk */
+       GMLK_UNBACKED,   /* addresses without a chunk; in a window's own record: quarantined */
        GMLK_COMMITTED,  /* a chunk that a buffer uses; in address space: a buffer's range */
        GMLK_IDLE,       /* only in a window's own record: the window is mapped and not live */
        GMLK_EDGE        /* the records before the first block and behind the last one */
@@ -1234,14 +1315,16 @@ struct gmlk_block {
     gmlk_link link; /* [free] place in a bin */
     struct {
       gmlk_block *less, *more;
-    } fork; /* [unbacked; free, and second of its run, see >>arena] children in a tree */
+    } fork; /* [unbacked; free, and second of its run, see >>arena; address space in use] children
+               in a tree */
     struct {
       gmlk_window *window; /* [live, piece, idle] the window that it is or belongs to, or NULL */
       gmlk_note *note;     /* [live, pending] label, recorded streams; NULL: it has none */
     } live;
   } as;
-  uint64_t ticket; /* [free, reserved] epoch of the stream's last use; [others] a serial number,
-                      which no other ownership of any block has */
+  uint64_t ticket; /* [free, reserved] epoch of the stream's last use; [address space in use] the
+                      address of the window's or buffer's record; [others] a serial number, which
+                      no other ownership of any block has */
   uint32_t at;     /* first grain, counted from the arena's base */
   uint32_t grains; /* its size */
   uint32_t hole;   /* [free, unbacked] grains under which it stands in a bin or tree; 0: in none */
@@ -2831,6 +2914,7 @@ typedef struct gmlk_windows { /* written by >>windows, which says more */
   size_t bytes;                 /* mapped by all windows */
   gmlk_block va_head, va_tail;  /* edges of the address space, tiled in slots of chunk_bytes */
   gmlk_bins *va;                /* its free ranges */
+  gmlk_block *used;             /* [V3] tree of the others */
   uint64_t base;
   size_t reserved_bytes; /* of address space */
 } gmlk_windows;
@@ -3517,7 +3601,8 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
    [V1] Blocks tile the address space as they tile an arena; its free blocks stand in bins of
         their own.
    [V2] Each block of it that is in use belongs to one window, live, idle or quarantined, or to
-        one buffer.
+        one buffer, and has its address.
+   [V3] The tree of used address space holds these blocks, and nothing else.
    Costs: to look up a size is O(1) expected, plus the spans of at most GMLK_WINDOW_TRIES windows.
    A window that cannot be taken remembers the block that was in the way; until that block is
    freed, to ask again is O(1). Can fail: host memory, in reserve only. */
@@ -3550,10 +3635,10 @@ static uint32_t gmlk_span_chunks(const gmlk_arena *a, const gmlk_span *span) {
   return gmlk_slot_of(a, span->at + span->grains - 1) - gmlk_slot_of(a, span->at) + 1;
 }
 
-/* Takes address space for so many chunks, and the guard's slots behind them; NULL where no free
-   range is as long. pre: one record reserved. */
+/* Takes address space for so many chunks of a window or buffer, and the guard's slots behind them;
+   NULL where no free range is as long. pre: one record reserved. */
 static gmlk_block *gmlk_va_take(gmlk_windows *windows, gmlk_records *records, uint32_t chunks,
-                                uint32_t guard) {
+                                uint32_t guard, const void *owner) {
   gmlk_block *b = gmlk_bins_best(windows->va, chunks + guard);
   if (!b) return NULL;
   gmlk_bins_remove(windows->va, b);
@@ -3561,8 +3646,10 @@ static gmlk_block *gmlk_va_take(gmlk_windows *windows, gmlk_records *records, ui
     b = gmlk_block_split(records, b, chunks + guard);
     gmlk_bins_insert(windows->va, b->next, b->next->grains);
   }
+  gmlk_tree_insert(&windows->used, b);
   gmlk_set_state(b, GMLK_LIVE);
   b->slack = chunks;
+  b->ticket = (uint64_t)(uintptr_t)owner;
   return b;
 }
 
@@ -3571,6 +3658,8 @@ static void gmlk_va_give(gmlk_windows *windows, gmlk_records *records, gmlk_bloc
   gmlk_block *beside[2];
   int i;
   GMLAKE_ASSERT(b);
+  gmlk_tree_remove(&windows->used, b);
+  b->ticket = 0;
   beside[0] = b->prev;
   beside[1] = b->next;
   for (i = 0; i < 2; i++) {
@@ -3741,6 +3830,11 @@ static gmlk_window *gmlk_window_find(const gmlk_arena *a, const gmlk_streams *st
   return NULL;
 }
 
+/* The state of the user's block that this is, or is a piece of. */
+static unsigned gmlk_user_state(const gmlk_block *b) {
+  return b->state == GMLK_PIECE ? b->as.live.window->self.state : b->state;
+}
+
 /* The address of a live block. pre: it is no piece of a window. */
 static uint64_t gmlk_address_of(const gmlk_arena *a, const gmlk_block *b) {
   return b->as.live.window ? b->as.live.window->address : gmlk_home(a, b->at);
@@ -3774,6 +3868,7 @@ static int gmlk_window_marks(gmlk_arena *a, const gmlk_window *w, int clear) {
    in use. */
 static void gmlk_window_stick(gmlk_windows *windows, gmlk_window *w, uint32_t chunks) {
   w->va->slack = chunks;
+  gmlk_set_state(&w->self, GMLK_UNBACKED);
   gmlk_window_push(&windows->quarantine, w);
 }
 
@@ -4177,6 +4272,11 @@ static uint64_t gmlk_desc_seal(const gmlake_desc *d) {
 
 static gmlake_stream gmlk_stream_shown(const gmlake *l, unsigned stream) {
   return stream ? l->streams.items[stream]->value : GMLAKE_STREAM_NONE;
+}
+
+/* The same; NONE if the stream is forgotten. */
+static gmlake_stream gmlk_stream_known(const gmlake *l, unsigned stream) {
+  return gmlk_stream_shown(l, stream && l->streams.items[stream]->is_forgotten ? 0 : stream);
 }
 
 /* Fills in a step for a request; r may be NULL: for none. */
@@ -5333,9 +5433,14 @@ static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_window_
   memcpy(w->spans, a->spans, plan->span_count * sizeof(gmlk_span));
   w->span_count = plan->span_count;
   w->chunk_count = plan->chunk_count;
+  gmlk_block_init(&w->self, a->number, 0, 0, GMLK_RESERVED);
   w->va = gmlk_va_take(&a->windows, &l->records, plan->chunk_count,
-                       (l->desc.flags & GMLAKE_GUARD) != 0);
-  if (w->va) return w;
+                       (l->desc.flags & GMLAKE_GUARD) != 0, w);
+  if (w->va) {
+    w->address = a->windows.base + (uint64_t)w->va->at * a->chunk_bytes +
+                 gmlk_to_bytes(w->spans[0].at & (gmlk_chunk_grains(a) - 1));
+    return w;
+  }
   gmlk_host_free(&l->host, w, bytes);
   return NULL;
 }
@@ -5359,9 +5464,7 @@ static gmlake_result gmlk_window_make(gmlake *l, gmlk_arena *a, gmlk_window *w, 
   (void)gmlk_drive_open(l, &drive);
   (void)gmlk_window_map(&drive, a, w, out_stuck);
   if (gmlk_drive_close(l, &drive)) return drive.result;
-  gmlk_block_init(&w->self, a->number, 0, grains, GMLK_RESERVED);
-  w->address = a->windows.base + (uint64_t)w->va->at * a->chunk_bytes +
-               gmlk_to_bytes(w->spans[0].at & (gmlk_chunk_grains(a) - 1));
+  w->self.grains = grains;
   gmlk_window_enter(l, a, w);
   gmlk_window_count(a, w, 1);
   if (!a->windows.number || grains < a->windows.grains_min) a->windows.grains_min = grains;
@@ -6772,22 +6875,27 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_attempt *r, gmlake_re
   gmlake_error_info info;
   gmlk_supply supply;
   gmlk_block *b;
-  size_t total = 0;
+  size_t total = 0, run = 0;
   gmlake_result asked;
   memset(&info, 0, sizeof(info));
   asked = gmlk_ask_memory(l, &info.driver_free_bytes, &total);
   if (gmlk_is_fatal(asked)) return asked;
   for (b = a->head.next; b != &a->tail; b = b->next) {
-    if (gmlk_is_open(b, r->taker.stream))
-      info.free_bytes += gmlk_to_bytes(b->grains);
-    else if (b->state == GMLK_FREE || b->state == GMLK_PENDING)
-      info.pending_bytes += gmlk_to_bytes(b->grains);
+    const int is_open = gmlk_is_open(b, r->taker.stream);
+    const int is_freed = b->state == GMLK_FREE || gmlk_user_state(b) == GMLK_PENDING;
+    const size_t bytes = b->state == GMLK_UNBACKED ? 0 : gmlk_to_bytes(b->grains);
+    run = is_open ? run + bytes : 0;
+    info.largest_bytes = gmlk_max(info.largest_bytes, run);
+    *(is_open ? &info.free_bytes : is_freed ? &info.pending_bytes : &info.live_here_bytes) += bytes;
   }
+  info.elsewhere_bytes =
+      l->stats.reserved_bytes - info.free_bytes - info.pending_bytes - info.live_here_bytes;
   memset(&supply, 0, sizeof(supply));
   if (gmlk_scratch_reserve(a, a->slot_count))
     gmlk_supply_scan(a, &l->streams, r->taker, r->grains, r->align, &supply);
   info.stitchable_bytes =
       gmlk_to_bytes((supply.whole_chunks << a->chunk_log) + supply.tail_grains + supply.tip_grains);
+  info.hole_bytes = info.free_bytes - gmlk_min(info.free_bytes, info.stitchable_bytes);
   info.result = result;
   info.call = "gmlake_alloc";
   info.asked_bytes = r->bytes;
@@ -6971,40 +7079,61 @@ static inline gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc,
 }
 
 /* ---- >>free ------------------------------------------------------------------------------------
-   Frees blocks, says why a pointer is wrong, records and forgets streams. A free makes no driver
+   Finds what lies at an address, frees blocks, records and forgets streams. A free makes no driver
    call that blocks. pre: the books are locked; to forget, the caller holds `driving` too. Of a
    policy, `coalesce` is called with the books unlocked.
-   Costs: O(1) expected, plus the spans of a window, plus an event where one is due; the reason for
-   a wrong pointer is O(blocks of a chunk + idle windows + pending frees). Can fail: a wrong
-   pointer, host memory; to forget, the driver. */
+   Costs: O(1) expected, plus the spans of a window, plus an event where one is due; to find
+   O(arenas + blocks of a chunk), or O(arenas + log(windows or buffers)). Can fail: a wrong pointer,
+   host memory; to forget, the driver. */
 
 static int gmlk_is_within(uint64_t address, uint64_t start, size_t bytes) {
   return address >= start && address - start < bytes;
 }
 
-/* Why no live block starts at an address. */
-static gmlake_result gmlk_reason(gmlake *l, uint64_t address) {
-  const gmlk_note *note;
+/* Looks among an arena's windows or buffers. NULL, and no buffer: nothing lies there. */
+static const gmlk_block *gmlk_find_mapped(const gmlk_arena *a, uint64_t address,
+                                          const gmlake_buffer **out_buffer) {
+  const uint32_t slot = (uint32_t)((address - a->windows.base) / a->chunk_bytes);
+  const gmlk_block *va = gmlk_tree_upto(a->windows.used, slot);
   const gmlk_window *w;
+  const gmlake_buffer *buffer;
+  if (!va || slot >= va->at + va->slack) return NULL; /* a guard begins behind the slack */
+  if (a->is_bare) {
+    buffer = (const gmlake_buffer *)(uintptr_t)va->ticket;
+    *out_buffer = buffer->lake ? buffer : NULL;
+    return NULL;
+  }
+  w = (const gmlk_window *)(uintptr_t)va->ticket;
+  return gmlk_is_within(address, w->address, gmlk_to_bytes(w->self.grains)) ? &w->self : NULL;
+}
+
+/* Finds the block, or window's own block, or the buffer that an address lies in; neither: none. */
+static const gmlk_block *gmlk_find_at(const gmlake *l, uint64_t address,
+                                      const gmlake_buffer **out_buffer) {
   size_t i;
+  *out_buffer = NULL;
   for (i = 0; i < l->arena_count; i++) {
-    gmlk_arena *a = l->arenas[i];
+    const gmlk_arena *a = l->arenas[i];
     const gmlk_block *b;
-    if (!a) continue;
-    for (w = a->windows.oldest; w; w = w->newer)
-      if (gmlk_is_within(address, w->address, gmlk_to_bytes(w->self.grains)))
-        return GMLAKE_ERROR_DOUBLE_FREE;
-    if (a->is_bare || !gmlk_is_within(address, a->base, gmlk_to_bytes(a->tail.at))) continue;
+    if (a && gmlk_is_within(address, a->windows.base, a->windows.reserved_bytes))
+      return gmlk_find_mapped(a, address, out_buffer);
+    if (!a || a->is_bare || !gmlk_is_within(address, a->base, gmlk_to_bytes(a->tail.at))) continue;
     b = gmlk_locate(a, (uint32_t)((address - a->base) / GMLK_GRAIN));
-    if (b->state == GMLK_FREE || b->state == GMLK_RESERVED || b->state == GMLK_PENDING)
-      return GMLAKE_ERROR_DOUBLE_FREE;
+    if (b->state == GMLK_PIECE) return &b->as.live.window->self;
+    return b->state == GMLK_UNBACKED ? NULL : b;
   }
-  for (note = l->pending; note; note = note->next) {
-    w = note->block->as.live.window;
-    if (w && gmlk_is_within(address, w->address, gmlk_to_bytes(w->self.grains)))
-      return GMLAKE_ERROR_DOUBLE_FREE;
-  }
-  return GMLAKE_ERROR_UNKNOWN_POINTER;
+  return NULL;
+}
+
+/* Why no live block starts at an address. */
+static gmlake_result gmlk_reason(const gmlake *l, uint64_t address) {
+  const gmlake_buffer *buffer;
+  const gmlk_block *b = gmlk_find_at(l, address, &buffer);
+  unsigned state = GMLK_UNUSED;
+  if (b) state = b->state;
+  return state == GMLK_FREE || state == GMLK_RESERVED || state == GMLK_PENDING || state == GMLK_IDLE
+             ? GMLAKE_ERROR_DOUBLE_FREE
+             : GMLAKE_ERROR_UNKNOWN_POINTER;
 }
 
 /* Makes that the last error; calls other than gmlake_free do not know double frees. */
@@ -7630,7 +7759,7 @@ static gmlake_result gmlk_buffer_climb(gmlake *l, gmlake_buffer *b, uint32_t cou
 /* Takes address space for a buffer. If there is none, destroyed buffers' is freed: first of those
    whose uses are complete, then of all, after a wait of the host. */
 static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_bytes,
-                                           gmlk_block **out_va) {
+                                           const gmlake_buffer *b, gmlk_block **out_va) {
   size_t slots = max_bytes / a->chunk_bytes + (max_bytes % a->chunk_bytes != 0);
   uint32_t guard = (l->desc.flags & GMLAKE_GUARD) != 0;
   gmlake_result result = GMLAKE_OK;
@@ -7639,7 +7768,7 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
   for (tries = 0; slots <= GMLK_SLOTS_MAX; tries++) {
     if (!gmlk_records_reserve(&l->records, &l->host, 1)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     gmlk_bins_reserve(a->windows.va, &l->host);
-    *out_va = gmlk_va_take(&a->windows, &l->records, (uint32_t)slots, guard);
+    *out_va = gmlk_va_take(&a->windows, &l->records, (uint32_t)slots, guard, b);
     if (*out_va || tries == 2 || !a->void_count) break;
     result = tries ? gmlk_wait_for_streams(l, 0) : GMLAKE_OK;
     if (!result || result == GMLAKE_ERROR_CAPTURING) /* other streams were waited for */
@@ -7691,19 +7820,18 @@ static gmlake_result gmlk_buffer_create(gmlake *l, const gmlake_buffer_desc *des
   size_t chunk = gmlk_max(2 * GMLK_MIB, l->device.granularity_bytes);
   gmlake_buffer *b;
   gmlk_arena *a;
-  gmlk_block *va;
   gmlake_result result = gmlk_bare_arena(l, desc->chunk_bytes ? desc->chunk_bytes : chunk, &a);
   if (!result) result = gmlk_buffers_tidy(l, a);
-  if (!result) result = gmlk_buffer_addresses(l, a, desc->max_bytes, &va);
   if (result) return result;
   b = (gmlake_buffer *)gmlk_host_alloc(&l->host, sizeof(gmlake_buffer));
-  if (!b) {
-    gmlk_va_give(&a->windows, &l->records, va);
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!b) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  result = gmlk_buffer_addresses(l, a, desc->max_bytes, b, &b->va);
+  if (result) {
+    gmlk_host_free(&l->host, b, sizeof(gmlake_buffer));
+    return result;
   }
   b->lake = l;
   b->arena = a;
-  b->va = va;
   b->max_bytes = desc->max_bytes;
   b->user_data = desc->user_data;
   b->label = desc->label;
@@ -7783,49 +7911,10 @@ static gmlake_result gmlk_buffer_get_info(const gmlake_buffer *b, gmlake_buffer_
 }
 
 /* ---- >>figures ---------------------------------------------------------------------------------
-   Answers questions about blocks and memory. Owns nothing. pre: the books are locked; the budget
+   Answers questions about amounts of memory. Owns nothing. pre: the books are locked; the budget
    asks the driver, so its caller holds `driving`.
-   Costs: O(1); the pieces O(their number), the budget O(blocks) and what gmlk_refresh costs. Can
-   fail: a wrong pointer; the budget: the driver. */
-
-static gmlake_result gmlk_get_allocation(gmlake *l, const void *ptr, gmlake_allocation_info *out) {
-  gmlake_result result;
-  const gmlk_block *b = gmlk_live_block(l, ptr, "gmlake_get_allocation", &result);
-  unsigned own;
-  if (!b) return result;
-  own = gmlk_own_stream(l, b);
-  memset(out, 0, sizeof(*out));
-  out->ptr = (void *)(uintptr_t)gmlk_address_of(gmlk_arena_of(l, b), b);
-  out->bytes = gmlk_to_bytes(b->grains);
-  out->requested_bytes = out->bytes - b->slack;
-  out->piece_count = b->as.live.window ? b->as.live.window->span_count : 1;
-  out->stream = gmlk_stream_shown(l, own && !l->streams.items[own]->is_forgotten ? own : 0);
-  out->pool = gmlk_arena_of(l, b)->pool;
-  out->flags = b->flags & GMLK_ALLOC_FLAGS;
-  if (!b->as.live.note) return GMLAKE_OK;
-  out->user_data = b->as.live.note->user_data;
-  out->label = b->as.live.note->label;
-  return GMLAKE_OK;
-}
-
-static gmlake_result gmlk_get_pieces(gmlake *l, const void *ptr, gmlake_piece *out, size_t capacity,
-                                     size_t *out_count) {
-  gmlake_result result;
-  const gmlk_block *b = gmlk_live_block(l, ptr, "gmlake_get_pieces", &result);
-  const gmlk_window *w;
-  gmlk_span whole;
-  size_t i;
-  if (!b) return result;
-  w = b->as.live.window;
-  whole = gmlk_span_of(b->at, b->grains);
-  *out_count = w ? w->span_count : 1;
-  for (i = 0; i < *out_count && i < capacity; i++) {
-    const gmlk_span *span = w ? &w->spans[i] : &whole;
-    out[i].home = (void *)(uintptr_t)gmlk_home(gmlk_arena_of(l, b), span->at);
-    out[i].bytes = gmlk_to_bytes(span->grains);
-  }
-  return GMLAKE_OK;
-}
+   Costs: a pool's figures O(its blocks), the budget O(blocks) and what gmlk_refresh costs. Can fail:
+   the budget: the driver. */
 
 /* Whether a block will be free once pending work is complete. With with_gaps unbacked blocks count
    as free, too. */
@@ -7955,6 +8044,291 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   budget.allocatable_bytes = gmlk_allocatable(l, budget.driver_free_bytes);
   *out = budget;
   return GMLAKE_OK;
+}
+
+/* Adds what a block of the user's counts, or the window that a first piece is of. */
+static void gmlk_count_block(const gmlk_block *b, gmlake_stats *out) {
+  const gmlk_window *w = b->state == GMLK_PIECE ? b->as.live.window : NULL;
+  if (w && w->spans[0].block != b) return;
+  if (w) b = &w->self;
+  if (b->state == GMLK_PENDING) out->pending_bytes += gmlk_to_bytes(b->grains);
+  if (b->state != GMLK_LIVE) return;
+  out->live_count++;
+  out->active_bytes += gmlk_to_bytes(b->grains);
+  out->requested_bytes += gmlk_to_bytes(b->grains) - b->slack;
+}
+
+/* Adds what an arena has. */
+static void gmlk_count_arena(const gmlk_arena *a, gmlake_stats *out) {
+  const size_t held = gmlk_chunks_held(&a->chunks), chunk = a->chunk_bytes;
+  const gmlake_buffer *buffer;
+  const gmlk_window *w;
+  const gmlk_block *b;
+  uint32_t i;
+  out->chunk_count += held;
+  out->reserved_bytes += held * chunk;
+  out->quarantined_bytes += a->chunks.stuck_count * chunk;
+  out->window_count += a->windows.count;
+  out->stitched_bytes += a->windows.bytes;
+  for (w = a->windows.quarantine; w; w = w->bucket_next)
+    out->quarantined_bytes += w->chunk_count * chunk;
+  for (b = a->head.next; b != &a->tail; b = b->next) gmlk_count_block(b, out);
+  for (buffer = a->buffers; buffer; buffer = buffer->next) {
+    out->buffer_count += buffer->lake != NULL;
+    out->requested_bytes += buffer->bytes;
+    out->buffer_bytes += buffer->count * chunk;
+    out->active_bytes += buffer->count * chunk;
+    for (i = 0; i < buffer->place_count; i++)
+      out->quarantined_bytes += buffer->places[i].state == GMLK_PLACE_BLIND ? chunk : 0;
+  }
+}
+
+/* The pool that callers name; NULL: none. */
+static gmlake_pool *gmlk_pool_of(const gmlk_arena *a) { return a->is_bare ? NULL : a->pool; }
+
+static void gmlk_pool_count(const gmlake *l, const gmlake_pool *pool, gmlake_stats *out) {
+  size_t i;
+  memset(out, 0, sizeof(*out));
+  for (i = 0; i < l->arena_count; i++)
+    if (l->arenas[i] && gmlk_pool_of(l->arenas[i]) == pool) gmlk_count_arena(l->arenas[i], out);
+}
+
+/* ---- >>map -------------------------------------------------------------------------------------
+   Tells what lies where: at one address, under one block or buffer, in all of the lake. Owns
+   nothing. pre: the books are locked; for the map, `driving` too.
+   Costs: O(entries), and what gmlk_find_at costs. Can fail: a wrong pointer. */
+
+static gmlake_map_entry gmlk_entry(gmlake_kind kind, const gmlk_arena *a, uint64_t address,
+                                   size_t bytes) {
+  gmlake_map_entry e;
+  memset(&e, 0, sizeof(e));
+  e.kind = kind;
+  e.state = GMLAKE_STATE_LIVE;
+  e.address = address;
+  e.bytes = bytes;
+  e.stream = GMLAKE_STREAM_NONE;
+  e.pool = gmlk_pool_of(a);
+  return e;
+}
+
+/* Whose work may still use free memory with this tag. */
+static void gmlk_show_tag(const gmlake *l, unsigned stream, uint64_t ticket, gmlake_map_entry *e) {
+  const int is_done = gmlk_tag_done(&l->streams, stream, ticket);
+  e->state = is_done ? GMLAKE_STATE_FREE : GMLAKE_STATE_TAGGED;
+  if (stream == GMLK_PINNED || (stream && l->streams.items[stream]->is_capture))
+    e->state = GMLAKE_STATE_GRAPH;
+  else if (!is_done)
+    e->stream = gmlk_stream_known(l, stream);
+}
+
+/* A block of a home arena, or a window's own. */
+static gmlake_map_entry gmlk_show_block(const gmlake *l, const gmlk_block *b) {
+  const gmlk_arena *a = gmlk_arena_of(l, b);
+  const gmlk_note *note;
+  gmlake_map_entry e =
+      gmlk_entry(GMLAKE_KIND_HOLE, a, gmlk_home(a, b->at), gmlk_to_bytes(b->grains));
+  if (gmlk_user_state(b) == GMLK_PENDING) e.state = GMLAKE_STATE_PENDING;
+  if (b->state == GMLK_PIECE) {
+    e.kind = GMLAKE_KIND_PIECE;
+    e.owner = b->as.live.window->address;
+  } else if (b->state == GMLK_LIVE || b->state == GMLK_PENDING) {
+    e.kind = GMLAKE_KIND_BLOCK;
+    e.address = gmlk_address_of(a, b);
+    e.requested_bytes = e.bytes - b->slack;
+    e.stream = gmlk_stream_known(l, gmlk_own_stream(l, b));
+    note = b->as.live.note;
+    e.user_data = note ? note->user_data : 0;
+    e.label = note ? note->label : NULL;
+  } else if (b->state == GMLK_IDLE || b->state == GMLK_UNBACKED) { /* the first field of a window */
+    e.kind = GMLAKE_KIND_WINDOW;
+    e.address = ((const gmlk_window *)(const void *)b)->address;
+    gmlk_show_tag(l, b->stream, b->ticket, &e);
+    if (b->state == GMLK_UNBACKED) e.state = GMLAKE_STATE_QUARANTINED;
+  } else {
+    gmlk_show_tag(l, b->stream, b->ticket, &e);
+  }
+  return e;
+}
+
+static gmlake_map_entry gmlk_show_buffer(const gmlake_buffer *b) {
+  gmlake_map_entry e = gmlk_entry(GMLAKE_KIND_BUFFER, b->arena, gmlk_buffer_address(b),
+                                  b->count * b->arena->chunk_bytes);
+  e.requested_bytes = b->bytes;
+  e.user_data = b->user_data;
+  e.label = b->label;
+  return e;
+}
+
+static void gmlk_tell_entry(const gmlake_map_entry *e, const gmlk_block *b,
+                            gmlake_allocation_info *out) {
+  const int is_user = e->kind == GMLAKE_KIND_BLOCK;
+  memset(out, 0, sizeof(*out));
+  out->ptr = (void *)(uintptr_t)e->address;
+  out->bytes = e->bytes;
+  out->requested_bytes = e->requested_bytes;
+  out->piece_count = is_user && b->as.live.window ? b->as.live.window->span_count : 1;
+  out->stream = e->stream;
+  out->pool = e->pool;
+  out->flags = is_user ? b->flags & GMLK_ALLOC_FLAGS : 0;
+  out->user_data = e->user_data;
+  out->label = e->label;
+  out->kind = e->kind;
+  out->state = e->state;
+}
+
+static gmlake_result gmlk_get_allocation(gmlake *l, const void *ptr, gmlake_allocation_info *out) {
+  gmlake_result result;
+  const gmlk_block *b = gmlk_live_block(l, ptr, "gmlake_get_allocation", &result);
+  gmlake_map_entry e;
+  if (!b) return result;
+  e = gmlk_show_block(l, b);
+  gmlk_tell_entry(&e, b, out);
+  return GMLAKE_OK;
+}
+
+static gmlake_result gmlk_find(gmlake *l, uint64_t address, gmlake_allocation_info *out) {
+  const gmlake_buffer *buffer;
+  const gmlk_block *b = gmlk_find_at(l, address, &buffer);
+  gmlake_map_entry e;
+  if (!b && !buffer)
+    return gmlk_fail(l, GMLAKE_ERROR_UNKNOWN_POINTER, "gmlake_find",
+                     "address is 0x%llx: no memory of this lake lies there",
+                     (unsigned long long)address);
+  e = b ? gmlk_show_block(l, b) : gmlk_show_buffer(buffer);
+  gmlk_tell_entry(&e, b, out);
+  return GMLAKE_OK;
+}
+
+/* The ranges of the home arena that a live block is made of. */
+static const gmlk_span *gmlk_spans_of(const gmlk_block *b, gmlk_span *whole, size_t *out_count) {
+  const gmlk_window *w = b->as.live.window;
+  *whole = gmlk_span_of(b->at, b->grains);
+  *out_count = w ? w->span_count : 1;
+  return w ? w->spans : whole;
+}
+
+static gmlake_result gmlk_get_pieces(gmlake *l, const void *ptr, gmlake_piece *out, size_t capacity,
+                                     size_t *out_count) {
+  gmlake_result result;
+  const gmlk_block *b = gmlk_live_block(l, ptr, "gmlake_get_pieces", &result);
+  const gmlk_span *spans;
+  gmlk_span whole;
+  size_t i;
+  if (!b) return result;
+  spans = gmlk_spans_of(b, &whole, out_count);
+  for (i = 0; i < *out_count && i < capacity; i++) {
+    out[i].home = (void *)(uintptr_t)gmlk_home(gmlk_arena_of(l, b), spans[i].at);
+    out[i].bytes = gmlk_to_bytes(spans[i].grains);
+  }
+  return GMLAKE_OK;
+}
+
+typedef struct gmlk_chunk_list {
+  gmlake_chunk_info *out;
+  size_t capacity, count;
+  uint64_t address; /* of the next part */
+} gmlk_chunk_list;
+
+/* Lists the chunks under [at, at + grains) of an arena. */
+static void gmlk_list_chunks(gmlk_chunk_list *list, const gmlk_arena *a, uint32_t at,
+                             uint32_t grains) {
+  const uint32_t end = at + grains, chunk = gmlk_chunk_grains(a);
+  gmlake_chunk_info part;
+  for (; at < end; at += (uint32_t)(part.bytes / GMLK_GRAIN), list->address += part.bytes) {
+    part.handle = gmlk_chunk_handle(&a->chunks, gmlk_slot_of(a, at));
+    part.address = list->address;
+    part.offset_bytes = gmlk_to_bytes(at & (chunk - 1));
+    part.bytes = gmlk_min(gmlk_to_bytes(end - at), a->chunk_bytes - part.offset_bytes);
+    if (list->count < list->capacity) list->out[list->count] = part;
+    list->count++;
+  }
+}
+
+static gmlake_result gmlk_get_chunks(gmlake *l, uint64_t address, gmlk_chunk_list *list) {
+  const gmlake_buffer *buffer;
+  const gmlk_block *b = gmlk_find_at(l, address, &buffer);
+  const gmlk_span *spans;
+  gmlk_span whole;
+  size_t count, i;
+  if (!buffer && !(b && b->state == GMLK_LIVE))
+    return gmlk_fail(l, GMLAKE_ERROR_UNKNOWN_POINTER, "gmlake_get_chunks",
+                     "ptr is 0x%llx: it lies in no live block and in no buffer",
+                     (unsigned long long)address);
+  for (i = 0; buffer && i < buffer->count; i++) {
+    list->address = buffer->places[i].address;
+    gmlk_list_chunks(list, buffer->arena, gmlk_slot_at(buffer->arena, buffer->places[i].slot),
+                     gmlk_chunk_grains(buffer->arena));
+  }
+  if (buffer) return GMLAKE_OK;
+  spans = gmlk_spans_of(b, &whole, &count);
+  list->address = gmlk_address_of(gmlk_arena_of(l, b), b);
+  for (i = 0; i < count; i++)
+    gmlk_list_chunks(list, gmlk_arena_of(l, b), spans[i].at, spans[i].grains);
+  return GMLAKE_OK;
+}
+
+typedef struct gmlk_map {
+  gmlake_map_entry *out;
+  size_t capacity, count;
+} gmlk_map;
+
+static void gmlk_map_add(gmlk_map *map, const gmlake_map_entry *e) {
+  if (map->count < map->capacity) map->out[map->count] = *e;
+  map->count++;
+}
+
+static void gmlk_map_chunk(const gmlake *l, const gmlk_arena *a, uint32_t slot, gmlk_map *map) {
+  const gmlk_block *b = a->firsts[slot];
+  gmlake_map_entry e = gmlk_entry(
+      GMLAKE_KIND_CHUNK, a, a->is_bare ? 0 : gmlk_home(a, gmlk_slot_at(a, slot)), a->chunk_bytes);
+  e.handle = gmlk_chunk_handle(&a->chunks, slot);
+  if (gmlk_chunk_is_stuck(&a->chunks, slot))
+    e.state = GMLAKE_STATE_QUARANTINED;
+  else if (a->is_bare && b->state == GMLK_FREE)
+    gmlk_show_tag(l, b->stream, b->ticket, &e);
+  if (e.handle) gmlk_map_add(map, &e);
+}
+
+/* A buffer, and its chunks where it maps them. */
+static void gmlk_map_buffer(const gmlake_buffer *b, gmlk_map *map) {
+  gmlake_map_entry e = gmlk_show_buffer(b);
+  uint32_t i;
+  if (!b->lake) return;
+  gmlk_map_add(map, &e);
+  e.kind = GMLAKE_KIND_PIECE;
+  e.owner = e.address;
+  e.bytes = b->arena->chunk_bytes;
+  e.requested_bytes = 0;
+  for (i = 0; i < b->count; i++) {
+    e.address = b->places[i].address;
+    e.handle = gmlk_chunk_handle(&b->arena->chunks, b->places[i].slot);
+    gmlk_map_add(map, &e);
+  }
+}
+
+static void gmlk_map_arena(const gmlake *l, const gmlk_arena *a, gmlk_map *map) {
+  const gmlk_block *b;
+  gmlake_map_entry e;
+  uint32_t slot;
+  for (slot = 0; slot < gmlk_max(a->slot_count, a->chunks.stuck_end); slot++)
+    gmlk_map_chunk(l, a, slot, map);
+  for (b = a->head.next; b != &a->tail && !a->is_bare; b = b->next) {
+    e = gmlk_show_block(l, b);
+    if (b->state != GMLK_UNBACKED) gmlk_map_add(map, &e);
+  }
+  for (b = a->windows.va_head.next; b != &a->windows.va_tail; b = b->next) {
+    if (b->state == GMLK_COMMITTED)
+      gmlk_map_buffer((const gmlake_buffer *)(uintptr_t)b->ticket, map);
+    if (b->state != GMLK_LIVE) continue;
+    e = gmlk_show_block(l, &((const gmlk_window *)(uintptr_t)b->ticket)->self);
+    gmlk_map_add(map, &e);
+  }
+}
+
+static void gmlk_get_map(const gmlake *l, gmlk_map *map) {
+  size_t i;
+  for (i = 0; i < l->arena_count; i++)
+    if (l->arenas[i]) gmlk_map_arena(l, l->arenas[i], map);
 }
 
 /* ---- >>life ------------------------------------------------------------------------------------
@@ -8600,9 +8974,11 @@ static size_t gmlk_check_bins(gmlk_checker *c, const gmlk_bins *holes, unsigned 
   return count;
 }
 
-/* Whether a block stands in a tree: that of the arena's gaps, or, for a stream, of its pool. */
+/* Whether a block stands in a tree: that of the arena's gaps; for GMLK_PINNED that of used address
+   space; for a stream, of its pool. */
 static int gmlk_check_is_forked(const gmlk_block *b, unsigned stream) {
   const gmlk_block *before;
+  if (stream == GMLK_PINNED) return b->state == GMLK_LIVE || b->state == GMLK_COMMITTED;
   if (!stream) return b->state == GMLK_UNBACKED && b->hole == b->grains;
   if (!gmlk_has_tag(b, stream) || b->hole) return 0;
   before = gmlk_before_clean(b);
@@ -8761,6 +9137,7 @@ static void gmlk_check_window(gmlk_checker *c, const gmlk_window *w, int is_lost
   if (!gmlk_expect(c, w->span_count && w->span_count <= chunks, "W2: too many pieces")) return;
   gmlk_expect(c, va->grains == chunks + c->guard && (is_partial || va->slack == chunks),
               "W2: a window's chunks do not match its address space");
+  gmlk_expect(c, va->ticket == (uintptr_t)w, "V2: address space is another window's");
   c->spaces -= gmlk_check_print((uintptr_t)va);
   grains = gmlk_check_spans(c, w);
   if (is_lost) c->quarantined += chunks * a->chunk_bytes;
@@ -8835,16 +9212,23 @@ static void gmlk_check_spaces(gmlk_checker *c) {
   const gmlk_block *va = spool->va_head.next;
   const unsigned used = c->a->is_bare ? GMLK_COMMITTED : GMLK_LIVE;
   size_t holes = 0;
+  uint64_t tree;
+  c->order = 0;
+  tree = gmlk_check_tree(c, spool->used, NULL, GMLK_PINNED, "V3: used address space is none");
   for (; va != &spool->va_tail; va = va->next) {
     int is_free = va->state == GMLK_FREE;
     gmlk_expect(c, (is_free || va->state == used) && !va->arena && !va->stream,
                 "V1: address space is in a state that it is never in");
-    gmlk_expect(c, va->hole == (is_free ? va->grains : 0), "V1: a hole's size is off");
+    gmlk_expect(c, va->hole == (is_free ? va->grains : 0) && (!is_free || !va->ticket),
+                "V1: a hole's size is off");
     gmlk_expect(c, !is_free || va->next->state != GMLK_FREE, "V1: free address space is apart");
     holes += (size_t)is_free;
-    c->spaces += is_free ? 0 : gmlk_check_print((uintptr_t)va);
+    if (is_free) continue;
+    c->spaces += gmlk_check_print((uintptr_t)va);
+    tree -= gmlk_check_print((uintptr_t)va);
   }
-  gmlk_expect(c, c->spaces == 0, "V2: windows or buffers share address space");
+  gmlk_expect(c, c->spaces == 0, "V2: address space is nobody's");
+  gmlk_expect(c, tree == 0, "V3: used address space is not in the tree");
   if (!spool->va) return;
   gmlk_expect(c, gmlk_check_bins(c, spool->va, GMLK_CLEAN, 0) == holes,
               "V1: free space is in no bin");
@@ -8886,6 +9270,7 @@ static void gmlk_check_buffer(gmlk_checker *c, const gmlake_buffer *b) {
   gmlk_expect(c, !b->is_busy, "B1: a buffer is in a state that does not last");
   c->host_bytes += sizeof(gmlake_buffer);
   gmlk_check_table(c, b->places, b->place_count * sizeof(gmlk_place));
+  gmlk_expect(c, b->va->ticket == (uintptr_t)b, "V2: address space is another buffer's");
   c->spaces -= gmlk_check_print((uintptr_t)b->va);
   c->requested += b->bytes;
   c->committed += committed;
@@ -11066,6 +11451,19 @@ static gmlake_result gmlk_enter_driving(gmlake *l) {
   return l->lost ? gmlk_leave_driving(l, l->lost) : GMLAKE_OK;
 }
 
+/* Takes `driving` for a call that only asks. A policy's functions may not: their caller has it. On
+   an error the books are unlocked. */
+static gmlake_result gmlk_drive_to_ask(gmlake *l) {
+  gmlake_result result;
+  if (l->is_barred && gmlk_in_callback(l, 1)) {
+    result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy", GMLK_POLICY_CALLS);
+    gmlk_books_unlock(l);
+    return result;
+  }
+  gmlk_driving_lock(l);
+  return GMLAKE_OK;
+}
+
 /* Returns INVALID_ARGUMENT, and makes the text the last error. */
 GMLK_LIKE_PRINTF(3)
 static gmlake_result gmlk_refuse(gmlake *l, const char *call, const char *format, ...) {
@@ -11227,41 +11625,100 @@ GMLAKE_DEF gmlake_result gmlake_get_allocation(gmlake *l, const void *ptr,
   return result ? result : gmlk_leave(l, gmlk_get_allocation(l, ptr, out_info));
 }
 
+/* Refuses an array that is not there, and no place for the count. */
+static gmlake_result gmlk_enter_listing(gmlake *l, const char *call, const char *array,
+                                        const void *out, size_t capacity, const size_t *out_count) {
+  if (!l || !out_count) return gmlk_refuse_null(l, call, "out_count");
+  if (!out && capacity)
+    return gmlk_refuse(l, call, "%s is NULL and capacity is %llu: pass an array, or capacity 0",
+                       array, (unsigned long long)capacity);
+  return gmlk_enter_asking(l);
+}
+
 GMLAKE_DEF gmlake_result gmlake_get_pieces(gmlake *l, const void *ptr, gmlake_piece *out_pieces,
                                            size_t capacity, size_t *out_count) {
+  const char *call = "gmlake_get_pieces";
   gmlake_result result;
-  if (!ptr || !out_count)
-    return gmlk_refuse_null(l, "gmlake_get_pieces", ptr ? "out_count" : "ptr");
-  if (!out_pieces && capacity)
-    return gmlk_refuse(l, "gmlake_get_pieces",
-                       "out_pieces is NULL and capacity is %llu: pass an array, or capacity 0",
-                       (unsigned long long)capacity);
-  if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
-  result = gmlk_enter_asking(l);
+  if (!ptr) return gmlk_refuse_null(l, call, "ptr");
+  result = gmlk_enter_listing(l, call, "out_pieces", out_pieces, capacity, out_count);
   return result ? result : gmlk_leave(l, gmlk_get_pieces(l, ptr, out_pieces, capacity, out_count));
 }
 
-GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *l, gmlake_stats *out_stats) {
+GMLAKE_DEF gmlake_result gmlake_get_chunks(gmlake *l, const void *ptr,
+                                           gmlake_chunk_info *out_chunks, size_t capacity,
+                                           size_t *out_count) {
+  const char *call = "gmlake_get_chunks";
+  gmlk_chunk_list list = {out_chunks, capacity, 0, 0};
+  gmlake_result result;
+  if (!ptr) return gmlk_refuse_null(l, call, "ptr");
+  result = gmlk_enter_listing(l, call, "out_chunks", out_chunks, capacity, out_count);
+  if (result) return result;
+  result = gmlk_get_chunks(l, (uint64_t)(uintptr_t)ptr, &list);
+  if (!result) *out_count = list.count;
+  return gmlk_leave(l, result);
+}
+
+GMLAKE_DEF gmlake_result gmlake_get_map(gmlake *l, gmlake_map_entry *out_entries, size_t capacity,
+                                        size_t *out_count) {
+  gmlk_map map = {out_entries, capacity, 0};
+  gmlake_result result =
+      gmlk_enter_listing(l, "gmlake_get_map", "out_entries", out_entries, capacity, out_count);
+  if (!result) result = gmlk_drive_to_ask(l);
+  if (result) return result;
+  gmlk_get_map(l, &map);
+  *out_count = map.count;
+  return gmlk_leave_driving(l, GMLAKE_OK);
+}
+
+GMLAKE_DEF gmlake_result gmlake_find(gmlake *l, const void *address,
+                                     gmlake_allocation_info *out_info) {
+  gmlake_result result;
+  if (!l || !out_info) return gmlk_refuse_null(l, "gmlake_find", "out_info");
+  result = gmlk_enter_asking(l);
+  return result ? result : gmlk_leave(l, gmlk_find(l, (uint64_t)(uintptr_t)address, out_info));
+}
+
+static void gmlk_lake_count(const gmlake *l, gmlake_stats *out) {
+  *out = l->stats;
+  out->event_count = l->streams.record_count;
+  out->metadata_bytes = l->host.bytes;
+  out->metadata_bytes_peak = l->host.bytes_peak;
+}
+
+/* The lake's statistics, or, with of_pool, those of one pool. */
+static gmlake_result gmlk_get_stats(gmlake *l, const char *call, int of_pool,
+                                    const gmlake_pool *pool, gmlake_stats *out_stats) {
   size_t bytes = out_stats ? out_stats->struct_bytes : 0;
   gmlake_stats stats;
   gmlake_result result;
-  if (!out_stats) return gmlk_refuse_null(l, "gmlake_get_stats", "out_stats");
+  if (!out_stats) return gmlk_refuse_null(l, call, "out_stats");
   if (bytes && bytes < sizeof(size_t))
-    return gmlk_refuse(l, "gmlake_get_stats",
+    return gmlk_refuse(l, call,
                        "struct_bytes is %llu: set it to 0 or sizeof(gmlake_stats) before the call",
                        (unsigned long long)bytes);
   if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
   bytes = bytes ? gmlk_min(bytes, sizeof(stats)) : sizeof(stats);
   result = gmlk_enter_asking(l);
   if (result) return result;
-  stats = l->stats;
-  stats.event_count = l->streams.record_count;
-  stats.metadata_bytes = l->host.bytes;
-  stats.metadata_bytes_peak = l->host.bytes_peak;
+  if (of_pool)
+    gmlk_pool_count(l, pool, &stats);
+  else
+    gmlk_lake_count(l, &stats);
   gmlk_books_unlock(l);
   stats.struct_bytes = bytes;
   memcpy(out_stats, &stats, bytes);
   return GMLAKE_OK;
+}
+
+GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *l, gmlake_stats *out_stats) {
+  return gmlk_get_stats(l, "gmlake_get_stats", 0, NULL, out_stats);
+}
+
+GMLAKE_DEF gmlake_result gmlake_pool_get_stats(gmlake *l, gmlake_pool *pool,
+                                               gmlake_stats *out_stats) {
+  if (l && pool && !gmlk_is_of(l, pool->lake))
+    return gmlk_refuse_foreign(l, "gmlake_pool_get_stats", "pool", pool->lake);
+  return gmlk_get_stats(l, "gmlake_pool_get_stats", 1, pool, out_stats);
 }
 
 GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *l) {
@@ -11314,13 +11771,8 @@ GMLAKE_DEF gmlake_result gmlake_check(gmlake *l) {
   gmlake_result result = GMLAKE_ERROR_INVALID_ARGUMENT;
   if (!l) return result;
   result = gmlk_enter_asking(l);
+  if (!result) result = gmlk_drive_to_ask(l);
   if (result) return result;
-  if (l->is_barred && gmlk_in_callback(l, 1)) {
-    result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy", GMLK_POLICY_CALLS);
-    gmlk_books_unlock(l);
-    return result;
-  }
-  gmlk_driving_lock(l);
   broken = gmlk_check(l);
   if (!broken) return gmlk_leave_driving(l, GMLAKE_OK);
   result = gmlk_fail(l, GMLAKE_ERROR_CORRUPT, "gmlake_check", "%s", broken);
@@ -11340,6 +11792,8 @@ GMLAKE_DEF gmlake_result gmlake_trim(gmlake *l, size_t keep_bytes, size_t *out_r
   if (out_released_bytes) *out_released_bytes = released;
   return result;
 }
+
+GMLAKE_DEF int gmlake_version(void) { return GMLAKE_VERSION; }
 
 GMLAKE_DEF const char *gmlake_result_name(gmlake_result result) {
   static const char *const names[] = {"GMLAKE_OK",

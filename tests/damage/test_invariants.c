@@ -794,6 +794,8 @@ static void free_addresses(void **state) {
   spool = &lake->home.windows;
   va = spool->va_tail.prev;
   assert_int_equal(va->state, GMLK_FREE);
+  breaks(gmlk_block *, spool->used, va, "V3: used address space is none");
+  breaks(uint64_t, va->ticket, 1, "V1: a hole's size is off");
   gmlk_bins_remove(spool->va, va);
   va->hole = va->grains;
   assert_broken("V1: free space is in no bin");
@@ -982,7 +984,9 @@ static void fronts(void **state) {
   step(gmlake_buffer_resize(lake, buffer, C, LEGACY));
   breaks(size_t, buffer->bytes, C + 1, "B1: a buffer's front does not hold its bytes");
   other = open_buffer(2);
-  breaks(gmlk_block *, other->va, buffer->va, "V2: windows or buffers share address space");
+  breaks(gmlk_block *, other->va, buffer->va, "V2: address space is another buffer's");
+  breaks(gmlk_block *, buffer->arena->windows.used, NULL, "V3: used address space is not in");
+  breaks(gmlake_buffer *, buffer->arena->buffers, buffer, "V2: address space is nobody's");
   abandon();
 }
 

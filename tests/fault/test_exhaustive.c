@@ -22,6 +22,7 @@
 
 #include <cmocka.h>
 
+#include "judge_map.h"
 #include "options.h"
 #include "scenarios.h"
 
@@ -1007,6 +1008,8 @@ static gmlake_result do_pieces(const block *b) {
 /* What the lake answers without any call of the backend. */
 static void do_questions(void) {
   gmlake_desc answer;
+  const char *wrong = map_wrong(w.lake, w.pools, POOLS);
+  CHECK(!wrong);
   CHECK(gmlake_reset_peaks(w.lake) == GMLAKE_OK);
   take_stats();
   CHECK(w.now.stats.active_bytes_peak == w.active);
@@ -1039,6 +1042,10 @@ static void do_refused(void) {
   CHECK(gmlake_capture_begin(l, (gmlake_stream)1, w.pools[0]) == GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_capture_end(l, GMLAKE_STREAM_NONE) == GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_get_budget(l, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
+  CHECK(gmlake_find(l, NULL, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
+  CHECK(gmlake_get_chunks(l, &wanted, NULL, 1, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
+  CHECK(gmlake_get_map(l, NULL, 0, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
+  CHECK(gmlake_pool_get_stats(l, NULL, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_buffer_create(l, NULL, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_buffer_resize(l, NULL, 0, w.streams[0]) == GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_buffer_destroy(l, NULL, w.streams[0]) == GMLAKE_OK);

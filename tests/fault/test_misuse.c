@@ -487,6 +487,8 @@ static struct outputs {
   gmlake_error_info error;
   gmlake_allocation_info info;
   gmlake_piece pieces[2];
+  gmlake_chunk_info chunks[2];
+  gmlake_map_entry map[2];
   size_t count, released;
 } out;
 
@@ -590,15 +592,24 @@ static void test_buffer_max_bytes(void **state) {
   }
 }
 
-static gmlake_result get_stats_of(size_t struct_bytes) {
+static gmlake_result get_stats_with(size_t struct_bytes, int of_pool) {
   struct outputs before;
   gmlake_result result;
   out.stats.struct_bytes = struct_bytes;
   before = out;
-  result = gmlake_get_stats(lake, &out.stats);
+  result = of_pool ? gmlake_pool_get_stats(lake, w.pool, &out.stats)
+                   : gmlake_get_stats(lake, &out.stats);
   assert_memory_equal(&out.stats, &before.stats, sizeof(out.stats));
   memset(&out.stats.struct_bytes, 0x5A, sizeof(size_t)); /* as all of the outputs */
   return result;
+}
+
+static gmlake_result get_stats_of(size_t struct_bytes) { return get_stats_with(struct_bytes, 0); }
+
+static gmlake_result find_at(const void *address) { return gmlake_find(lake, address, &out.info); }
+
+static gmlake_result chunks_at(const void *ptr) {
+  return gmlake_get_chunks(lake, ptr, out.chunks, 2, &out.count);
 }
 
 /* X(name, result, what it may leave behind, call) */
@@ -635,6 +646,30 @@ static gmlake_result get_stats_of(size_t struct_bytes) {
     gmlake_get_pieces(lake, w.home, out.pieces, 2, NULL))                                          \
   X(pieces_without_array, INVALID, LAST_ERROR,                                                     \
     gmlake_get_pieces(lake, w.home, NULL, SIZE_MAX, &out.count))                                   \
+  X(find_without_lake, INVALID, NOTHING, gmlake_find(NULL, w.home, &out.info))                     \
+  X(find_without_out, INVALID, LAST_ERROR, gmlake_find(lake, w.home, NULL))                        \
+  X(find_nothing, UNKNOWN, LAST_ERROR, find_at(NULL))                                              \
+  X(find_anothers, UNKNOWN, LAST_ERROR, find_at(w.foreign))                                        \
+  X(find_what_is_on_the_stack, UNKNOWN, LAST_ERROR, find_at(&w.on_stack))                          \
+  X(chunks_without_lake, INVALID, NOTHING,                                                         \
+    gmlake_get_chunks(NULL, w.home, out.chunks, 2, &out.count))                                    \
+  X(chunks_without_count, INVALID, LAST_ERROR,                                                     \
+    gmlake_get_chunks(lake, w.home, out.chunks, 2, NULL))                                          \
+  X(chunks_without_array, INVALID, LAST_ERROR,                                                     \
+    gmlake_get_chunks(lake, w.home, NULL, SIZE_MAX, &out.count))                                   \
+  X(chunks_of_nothing, INVALID, LAST_ERROR, chunks_at(NULL))                                       \
+  X(chunks_of_freed_memory, UNKNOWN, LAST_ERROR, chunks_at(w.freed))                               \
+  X(chunks_of_an_idle_window, UNKNOWN, LAST_ERROR, chunks_at(w.idle))                              \
+  X(chunks_of_a_pending_block, UNKNOWN, LAST_ERROR, chunks_at(w.pending))                          \
+  X(chunks_of_anothers, UNKNOWN, LAST_ERROR, chunks_at(w.foreign))                                 \
+  X(map_without_lake, INVALID, NOTHING, gmlake_get_map(NULL, out.map, 2, &out.count))              \
+  X(map_without_count, INVALID, LAST_ERROR, gmlake_get_map(lake, out.map, 2, NULL))                \
+  X(map_without_array, INVALID, LAST_ERROR, gmlake_get_map(lake, NULL, 1, &out.count))             \
+  X(pool_stats_without_lake, INVALID, NOTHING, gmlake_pool_get_stats(NULL, w.pool, &out.stats))    \
+  X(pool_stats_without_out, INVALID, LAST_ERROR, gmlake_pool_get_stats(lake, w.pool, NULL))        \
+  X(pool_stats_of_another_lakes, INVALID, LAST_ERROR,                                              \
+    gmlake_pool_get_stats(lake, w.foreign_pool, &out.stats))                                       \
+  X(pool_stats_of_1_byte, INVALID, LAST_ERROR, get_stats_with(1, 1))                               \
   X(pool_create_without_lake, INVALID, NOTHING, gmlake_pool_create(NULL, NULL, &out.pool))         \
   X(pool_create_without_out, INVALID, LAST_ERROR, gmlake_pool_create(lake, NULL, NULL))            \
   X(pool_chunk_1, INVALID, LAST_ERROR, create_pool(1))                                             \
@@ -1588,6 +1623,16 @@ static gmlake_result flagged(unsigned flags) {
     "out_pieces is NULL and capacity is 2: pass")                                                 \
   X(no_stats, gmlake_get_stats(lake, NULL), "out_stats is NULL")                                  \
   X(small_stats, get_stats_of(7), "struct_bytes is 7: set it to 0 or")                            \
+  X(small_pool_stats, get_stats_with(7, 1), "struct_bytes is 7: set it to 0 or")                  \
+  X(no_found, gmlake_find(lake, w.home, NULL), "out_info is NULL")                                \
+  X(no_chunk_count, gmlake_get_chunks(lake, w.home, NULL, 0, NULL), "out_count is NULL")          \
+  X(no_chunks, gmlake_get_chunks(lake, w.home, NULL, 2, &out.count),                              \
+    "out_chunks is NULL and capacity is 2: pass")                                                 \
+  X(no_map_count, gmlake_get_map(lake, NULL, 0, NULL), "out_count is NULL")                       \
+  X(no_map, gmlake_get_map(lake, NULL, 3, &out.count),                                            \
+    "out_entries is NULL and capacity is 3: pass")                                                \
+  X(pool_stats_foreign, gmlake_pool_get_stats(lake, w.foreign_pool, &out.stats),                  \
+    "pool belongs to another lake")                                                               \
   X(no_budget, gmlake_get_budget(lake, NULL), "out_budget is NULL")                               \
   X(no_error, gmlake_get_last_error(lake, NULL), "out_info is NULL")                              \
   X(no_desc_out, gmlake_get_desc(lake, NULL), "out_desc is NULL")                                 \

@@ -16,6 +16,7 @@
 #include "gmlake.h"
 
 #include "fuzz.h"
+#include "../judge_map.h"
 #include "fuzz_backend.h"
 
 #define GRAIN ((size_t)512)
@@ -401,6 +402,11 @@ static void try_wrong(unsigned char *ptr) {
           (BIT(UNKNOWN_POINTER) | BITS_FATAL));
   REQUIRE(gmlake_get_allocation(w.lake, ptr, &info) == GMLAKE_ERROR_UNKNOWN_POINTER);
   REQUIRE(gmlake_get_pieces(w.lake, ptr, NULL, 0, &count) == GMLAKE_ERROR_UNKNOWN_POINTER);
+  if (!gmlake_find(w.lake, ptr, &info)) {
+    REQUIRE(info.ptr != (void *)ptr || info.state != GMLAKE_STATE_LIVE ||
+            info.kind == GMLAKE_KIND_BUFFER);
+  }
+  (void)gmlake_get_chunks(w.lake, ptr, NULL, 0, &count);
 }
 
 static void do_free(void) {
@@ -494,6 +500,13 @@ static void do_budget(void) {
   REQUIRE(budget.allocatable_bytes <= w.capacity);
 }
 
+static void judge_map(void) {
+  gmlake_pool *pools[POOLS];
+  unsigned i;
+  for (i = 0; i < POOLS; i++) pools[i] = w.pools[i].value;
+  REQUIRE(!map_wrong(w.lake, pools, POOLS));
+}
+
 static void do_questions(void) {
   const block *b = &w.blocks[w.a % SLOTS];
   gmlake_piece pieces[64];
@@ -507,6 +520,7 @@ static void do_questions(void) {
   REQUIRE(memchr(info.text, 0, sizeof info.text));
   judge_question(gmlake_get_desc(w.lake, &desc));
   if (w.c & 1) judge_question(gmlake_reset_peaks(w.lake));
+  if (w.c & 2) judge_map();
   if (!b->ptr) return;
   judge_question(gmlake_get_pieces(w.lake, b->ptr, pieces, 64, &count));
   REQUIRE(count >= 1);

@@ -28,6 +28,7 @@ static void assertion_failed(const char *condition);
 
 #include <cmocka.h>
 
+#include "judge_map.h"
 #include "options.h"
 #include "patience.h"
 
@@ -1425,6 +1426,12 @@ static void do_quiesce(void) {
 
 static void do_verify(void) {
   const block *b = block_find(m.now->id);
+  gmlake_pool *pools[POOLS];
+  const char *wrong;
+  size_t i;
+  for (i = 0; i < POOLS; i++) pools[i] = m.pools[i].value;
+  wrong = map_wrong(m.lake, pools, POOLS);
+  if (wrong) broken(wrong);
   if (b) verify(b);
 }
 

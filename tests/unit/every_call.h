@@ -40,6 +40,23 @@ static gmlake_result every_get_pieces(void) {
   size_t count;
   return gmlake_get_pieces(lake, every.live, NULL, 0, &count);
 }
+static gmlake_result every_find(void) {
+  gmlake_allocation_info info;
+  return gmlake_find(lake, every.live, &info);
+}
+static gmlake_result every_get_chunks(void) {
+  size_t count;
+  return gmlake_get_chunks(lake, every.live, NULL, 0, &count);
+}
+static gmlake_result every_get_map(void) {
+  size_t count;
+  return gmlake_get_map(lake, NULL, 0, &count);
+}
+static gmlake_result every_pool_get_stats(void) {
+  gmlake_stats now;
+  now.struct_bytes = 0;
+  return gmlake_pool_get_stats(lake, every.pool, &now);
+}
 static gmlake_result every_pool_create(void) {
   gmlake_pool *pool;
   return gmlake_pool_create(lake, NULL, &pool);
@@ -89,6 +106,10 @@ static const struct every_row {
                   {"forget_stream", every_forget},
                   {"get_allocation", every_get_allocation},
                   {"get_pieces", every_get_pieces},
+                  {"find", every_find},
+                  {"get_chunks", every_get_chunks},
+                  {"get_map", every_get_map},
+                  {"pool_get_stats", every_pool_get_stats},
                   {"pool_create", every_pool_create},
                   {"pool_destroy", every_pool_destroy},
                   {"capture_begin", every_capture_begin},

@@ -499,6 +499,10 @@ static void functions_refuse_no_lake(void **state) {
   assert_error(gmlake_forget_stream(NULL, LEGACY), INVALID_ARGUMENT);
   assert_error(gmlake_get_allocation(NULL, &info, &info), INVALID_ARGUMENT);
   assert_error(gmlake_get_pieces(NULL, &info, NULL, 0, &count), INVALID_ARGUMENT);
+  assert_error(gmlake_get_chunks(NULL, &info, NULL, 0, &count), INVALID_ARGUMENT);
+  assert_error(gmlake_get_map(NULL, NULL, 0, &count), INVALID_ARGUMENT);
+  assert_error(gmlake_find(NULL, &info, &info), INVALID_ARGUMENT);
+  assert_error(gmlake_pool_get_stats(NULL, NULL, &now), INVALID_ARGUMENT);
   assert_error(gmlake_pool_create(NULL, NULL, &pool), INVALID_ARGUMENT);
   assert_error(gmlake_pool_destroy(NULL, NULL), INVALID_ARGUMENT);
   assert_error(gmlake_capture_begin(NULL, &ptr, NULL), INVALID_ARGUMENT);
@@ -875,6 +879,9 @@ static void assert_everything_fails(void *live, gmlake_result lost) {
   assert_int_equal(gmlake_forget_stream(lake, LEGACY), lost);
   assert_ok(gmlake_get_allocation(lake, live, &info));
   assert_ok(gmlake_get_pieces(lake, live, NULL, 0, &count));
+  assert_ok(gmlake_find(lake, live, &info));
+  assert_ok(gmlake_get_chunks(lake, live, NULL, 0, &count));
+  assert_ok(gmlake_get_map(lake, NULL, 0, &count));
   assert_error(gmlake_get_allocation(lake, &info, &info), UNKNOWN_POINTER);
   assert_int_equal(last_error().result, lost);
   assert_int_equal(gmlake_pool_create(lake, NULL, &pool), lost);

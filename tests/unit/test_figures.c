@@ -1,0 +1,528 @@
+/* The questions of what lies where, of pools' figures, and of why memory ran out. */
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#include "gmlake.h"
+
+#include "fixture.h"
+
+#include "judge_map.h"
+
+static void judge(gmlake_pool *pool) {
+  const char *wrong = map_wrong(lake, &pool, 1);
+  if (wrong) fail_msg("%s", wrong);
+}
+
+static gmlake_allocation_info found(const void *address) {
+  gmlake_allocation_info info;
+  memset(&info, 0x5A, sizeof(info));
+  step(gmlake_find(lake, address, &info));
+  return info;
+}
+
+static void assert_found(const void *address, gmlake_kind kind, gmlake_state state, const void *ptr,
+                         size_t bytes) {
+  const gmlake_allocation_info info = found(address);
+  assert_int_equal(info.kind, kind);
+  assert_int_equal(info.state, state);
+  assert_ptr_equal(info.ptr, ptr);
+  assert_int_equal(info.bytes, bytes);
+}
+
+static void assert_nothing_at(const void *address) {
+  gmlake_allocation_info info;
+  char text[64];
+  step_error(gmlake_find(lake, address, &info), UNKNOWN_POINTER);
+  (void)snprintf(text, sizeof(text), "address is 0x%llx: no memory of this lake",
+                 (unsigned long long)(uintptr_t)address);
+  assert_non_null(strstr(last_error().text, text));
+  assert_string_equal(last_error().call, "gmlake_find");
+}
+
+static void any_address_of_a_block_finds_it(void **state) {
+  gmlake_alloc_desc wanted = request(C + 700, GMLAKE_NO_STITCH, NULL);
+  gmlake_allocation_info info;
+  char *p, *q;
+  (void)state;
+  start(16);
+  wanted.label = "weights";
+  wanted.user_data = 42;
+  p = (char *)take(100);
+  q = (char *)take_with(&wanted, LEGACY);
+  assert_ptr_equal(q, p + 512);
+  assert_found(p, GMLAKE_KIND_BLOCK, GMLAKE_STATE_LIVE, p, 512);
+  assert_found(p + 511, GMLAKE_KIND_BLOCK, GMLAKE_STATE_LIVE, p, 512);
+  info = found(q + C + 1023);
+  assert_ptr_equal(info.ptr, q);
+  assert_int_equal(info.bytes, C + 1024);
+  assert_int_equal(info.requested_bytes, C + 700);
+  assert_int_equal(info.piece_count, 1);
+  assert_int_equal(info.flags, GMLAKE_NO_STITCH);
+  assert_int_equal(info.user_data, 42);
+  assert_string_equal(info.label, "weights");
+  assert_null(info.stream);
+  assert_null(info.pool);
+  assert_found(q + C + 1024, GMLAKE_KIND_HOLE, GMLAKE_STATE_FREE, q + C + 1024, C - 1536);
+  assert_nothing_at(p - 1);
+  assert_nothing_at(p + 2 * C);
+  assert_nothing_at(NULL);
+  assert_nothing_at(&info);
+  assert_nothing_at((const void *)UINTPTR_MAX);
+  judge(NULL);
+  finish();
+}
+
+static void windows_are_found_at_both_addresses(void **state) {
+  void *b[8];
+  char *w;
+  (void)state;
+  prepare(16);
+  desc.flags = GMLAKE_GUARD;
+  open_lake();
+  lay(b, 8);
+  drop(b[1]);
+  drop(b[3]);
+  drop(b[5]);
+  w = (char *)take(3 * C);
+  assert_int_equal(piece_count(w), 3);
+  assert_found(w + 3 * C - 1, GMLAKE_KIND_BLOCK, GMLAKE_STATE_LIVE, w, 3 * C);
+  assert_int_equal(found(w + C).piece_count, 3);
+  assert_found((char *)b[3] + 5, GMLAKE_KIND_BLOCK, GMLAKE_STATE_LIVE, w, 3 * C);
+  assert_nothing_at(w + 3 * C); /* the guard */
+  assert_nothing_at(w - 1);
+  judge(NULL);
+  drop(w);
+  assert_found(w + 2 * C, GMLAKE_KIND_WINDOW, GMLAKE_STATE_TAGGED, w, 3 * C);
+  assert_null(found(w).stream);
+  assert_found((char *)b[3] + 5, GMLAKE_KIND_HOLE, GMLAKE_STATE_TAGGED, b[3], C);
+  judge(NULL);
+  (void)trim_to(0);
+  assert_nothing_at(w);
+  assert_nothing_at(b[3]); /* a gap by now */
+  judge(NULL);
+  finish();
+}
+
+/* Of the parts of chunks at a window's ends that are not the window's, nothing is told. */
+static void what_a_window_maps_beside_itself_is_not_its_own(void **state) {
+  void *b[12];
+  char *w;
+  size_t i;
+  (void)state;
+  start(16);
+  flood(6);
+  for (i = 0; i < 12; i++) b[i] = take(C / 2);
+  drop(b[3]);
+  drop(b[6]);
+  w = (char *)take(C);
+  assert_int_equal(piece_count(w), 2);
+  assert_int_equal((uintptr_t)w % C, C / 2);
+  assert_found(w, GMLAKE_KIND_BLOCK, GMLAKE_STATE_LIVE, w, C);
+  assert_nothing_at(w - 1);
+  assert_nothing_at(w + C);
+  judge(NULL);
+  finish();
+}
+
+static void the_state_says_who_may_have_free_memory(void **state) {
+  gmlake_stream one, two;
+  gmlake_budget budget;
+  gmlake_pool *pool;
+  char *p, *q, *r;
+  (void)state;
+  start(32);
+  one = open_stream();
+  two = open_stream();
+  pool = open_pool(0);
+  p = (char *)take_on(C, one);
+  q = (char *)take_on(C, one);
+  assert_ptr_equal(found(p).stream, one);
+  (void)take_on(512, two);
+  gmlake_mock_stream_hold(mock, one);
+  gmlake_mock_stream_hold(mock, two);
+  drop_on(p, one);
+  assert_found(p + 9, GMLAKE_KIND_HOLE, GMLAKE_STATE_TAGGED, p, C);
+  assert_ptr_equal(found(p).stream, one);
+  step(gmlake_record_stream(lake, q, two));
+  drop_on(q, one);
+  assert_found(q + 9, GMLAKE_KIND_BLOCK, GMLAKE_STATE_PENDING, q, C);
+  step(gmlake_capture_begin(lake, two, pool));
+  r = (char *)take_on(C, two);
+  drop_on(r, two);
+  assert_found(r, GMLAKE_KIND_HOLE, GMLAKE_STATE_GRAPH, r, C);
+  step(gmlake_capture_end(lake, two));
+  assert_found(r, GMLAKE_KIND_HOLE, GMLAKE_STATE_GRAPH, r, C);
+  assert_ptr_equal(found(r).pool, pool);
+  judge(pool);
+  step(gmlake_forget_stream(lake, one));
+  assert_found(p, GMLAKE_KIND_HOLE, GMLAKE_STATE_TAGGED, p, C);
+  assert_ptr_equal(found(p).stream, NONE);
+  gmlake_mock_stream_finish(mock, one);
+  gmlake_mock_stream_finish(mock, two);
+  step(gmlake_get_budget(lake, &budget)); /* asks what is complete */
+  assert_int_equal(found(p).state, GMLAKE_STATE_FREE);
+  judge(pool);
+  finish();
+}
+
+static void buffers_are_found_up_to_where_they_may_grow(void **state) {
+  gmlake_buffer_desc wanted = buffer_desc(4 * C);
+  gmlake_buffer_info info;
+  gmlake_buffer *buffer, *second = NULL;
+  char *p;
+  (void)state;
+  prepare(16);
+  desc.flags = GMLAKE_GUARD;
+  open_lake();
+  wanted.label = "keys";
+  wanted.user_data = 7;
+  step(gmlake_buffer_create(lake, &wanted, &buffer));
+  step(gmlake_buffer_create(lake, &wanted, &second));
+  assert_ok(gmlake_buffer_get_info(lake, buffer, &info));
+  p = (char *)info.ptr;
+  assert_found(p, GMLAKE_KIND_BUFFER, GMLAKE_STATE_LIVE, p, 0);
+  judge(NULL);
+  step(gmlake_buffer_resize(lake, buffer, C + 1, LEGACY));
+  assert_found(p + 2 * C - 1, GMLAKE_KIND_BUFFER, GMLAKE_STATE_LIVE, p, 2 * C);
+  assert_found(p + 4 * C - 1, GMLAKE_KIND_BUFFER, GMLAKE_STATE_LIVE, p, 2 * C);
+  assert_int_equal(found(p + C).requested_bytes, C + 1);
+  assert_int_equal(found(p + C).user_data, 7);
+  assert_string_equal(found(p + C).label, "keys");
+  assert_nothing_at(p + 4 * C); /* the guard */
+  step(gmlake_buffer_resize(lake, second, 3 * C, LEGACY));
+  judge(NULL);
+  step(gmlake_buffer_resize(lake, second, 0, LEGACY));
+  step(gmlake_buffer_destroy(lake, buffer, LEGACY));
+  assert_nothing_at(p);
+  judge(NULL);
+  finish();
+}
+
+/* ---- What backs a block ---------------------------------------------------------------------- */
+
+/* The bytes of a block, read through its handles where the test maps them. */
+static void assert_backed(const unsigned char *ptr, size_t bytes, size_t parts) {
+  gmlake_chunk_info chunks[8];
+  size_t count = 99, at = 0, i;
+  uint64_t base;
+  int code;
+  assert_ok(gmlake_get_chunks(lake, ptr + bytes - 1, chunks, 8, &count));
+  assert_int_equal(count, parts);
+  assert_ok(mock->reserve(mock->user, C, C, &base, &code));
+  for (i = 0; i < count; i++) {
+    const unsigned char *seen = (const unsigned char *)(uintptr_t)base + chunks[i].offset_bytes;
+    assert_int_equal(chunks[i].address, (uintptr_t)ptr + at);
+    assert_true(chunks[i].offset_bytes + chunks[i].bytes <= C);
+    assert_ok(mock->map(mock->user, base, C, chunks[i].handle, &code));
+    assert_ok(mock->set_access(mock->user, base, C, NULL, 0, &code));
+    assert_memory_equal(seen, ptr + at, chunks[i].bytes);
+    assert_ok(mock->unmap(mock->user, base, C, &code));
+    at += chunks[i].bytes;
+  }
+  assert_int_equal(at, bytes);
+  assert_ok(mock->unreserve(mock->user, base, C, &code));
+}
+
+static void write_numbers(unsigned char *ptr, size_t bytes) {
+  size_t i;
+  for (i = 0; i < bytes; i++) ptr[i] = (unsigned char)(i * 7 + i / 251);
+}
+
+static void chunks_hold_the_bytes_of_blocks_and_buffers(void **state) {
+  gmlake_buffer_info info;
+  unsigned char *p, *w;
+  gmlake_buffer *buffer;
+  void *b[8];
+  (void)state;
+  start(16);
+  lay(b, 8);
+  drop(b[1]);
+  drop(b[2]);
+  p = (unsigned char *)take(C + C / 2);
+  write_numbers(p, C + C / 2);
+  assert_backed(p, C + C / 2, 2);
+  drop(b[4]);
+  drop(b[6]);
+  w = (unsigned char *)take(2 * C + C / 4);
+  assert_int_equal(piece_count(w), 3);
+  write_numbers(w, 2 * C + C / 4);
+  assert_backed(w, 2 * C + C / 4, 3);
+  buffer = open_buffer(4);
+  step(gmlake_buffer_resize(lake, buffer, 3 * C, LEGACY));
+  assert_ok(gmlake_buffer_get_info(lake, buffer, &info));
+  write_numbers((unsigned char *)info.ptr, 3 * C);
+  assert_backed((unsigned char *)info.ptr, 3 * C, 3);
+  judge(NULL);
+  finish();
+}
+
+static void chunks_of_what_is_not_live_are_refused(void **state) {
+  gmlake_chunk_info chunks[2], untouched;
+  size_t count = 99;
+  char *p;
+  (void)state;
+  start(16);
+  p = (char *)take(2 * C);
+  memset(chunks, 0x5A, sizeof(chunks));
+  untouched = chunks[1];
+  assert_ok(gmlake_get_chunks(lake, p, chunks, 1, &count));
+  assert_int_equal(count, 2);
+  assert_int_equal(chunks[0].bytes, C);
+  assert_memory_equal(&chunks[1], &untouched, sizeof(untouched));
+  count = 99;
+  assert_error(gmlake_get_chunks(lake, p + 2 * C, chunks, 2, &count), UNKNOWN_POINTER);
+  assert_non_null(strstr(last_error().text, "lies in no live block and in no buffer"));
+  drop(p);
+  assert_error(gmlake_get_chunks(lake, p, chunks, 2, &count), UNKNOWN_POINTER);
+  assert_int_equal(count, 99);
+  finish();
+}
+
+/* ---- The map --------------------------------------------------------------------------------- */
+
+static void a_map_tells_every_kind(void **state) {
+  size_t kinds[GMLAKE_KIND_CHUNK + 1], count, i;
+  gmlake_map_entry map[64];
+  gmlake_buffer *buffer;
+  gmlake_pool *pool;
+  void *b[8];
+  (void)state;
+  start(32);
+  lay(b, 8);
+  drop(b[1]);
+  drop(b[3]);
+  drop(take(2 * C));
+  (void)take(512 + C);
+  drop(b[5]);
+  drop(take(C + C / 2));
+  pool = open_pool(0);
+  (void)take_from(pool, 3 * 512, LEGACY);
+  buffer = open_buffer(4);
+  step(gmlake_buffer_resize(lake, buffer, 2 * C, LEGACY));
+  step(gmlake_buffer_resize(lake, buffer, C, LEGACY));
+  assert_ok(gmlake_get_map(lake, map, 64, &count));
+  memset(kinds, 0, sizeof(kinds));
+  for (i = 0; i < count; i++) kinds[map[i].kind]++;
+  for (i = GMLAKE_KIND_BLOCK; i <= GMLAKE_KIND_CHUNK; i++) assert_true(kinds[i]);
+  assert_int_equal(kinds[GMLAKE_KIND_CHUNK], stats().chunk_count);
+  judge(pool);
+  finish();
+}
+
+static void a_map_that_does_not_fit_tells_the_count(void **state) {
+  gmlake_map_entry map[8], untouched;
+  size_t count, capacity;
+  (void)state;
+  start(8);
+  (void)take(512);
+  memset(&untouched, 0x5A, sizeof(untouched));
+  for (capacity = 0; capacity < 8; capacity++) {
+    memset(map, 0x5A, sizeof(map));
+    assert_ok(gmlake_get_map(lake, map, capacity, &count));
+    assert_int_equal(count, 3); /* a chunk, a block, a hole */
+    for (count = 0; count < 8; count++)
+      assert_int_equal(memcmp(&map[count], &untouched, sizeof(untouched)) == 0,
+                       count >= capacity || count >= 3);
+  }
+  assert_ok(gmlake_get_map(lake, NULL, 0, &count));
+  assert_int_equal(count, 3);
+  finish();
+}
+
+/* Chunks and windows that the driver refuses to take back stay on the map. */
+static void a_map_tells_what_is_quarantined(void **state) {
+  gmlake_map_entry map[64];
+  size_t count, i, chunks = 0, windows = 0;
+  void *b[8];
+  (void)state;
+  start_with_faults(16);
+  lay(b, 8);
+  drop(b[1]);
+  drop(b[3]);
+  drop(take(2 * C));
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0);
+  (void)gmlake_trim(lake, 0, NULL);
+  drop(b[7]);
+  fail_call(ON_RELEASE, 1, GMLAKE_ERROR_DRIVER, 1);
+  (void)gmlake_trim(lake, 0, NULL);
+  fail_call(ON_RELEASE, 0, GMLAKE_OK, 0);
+  assert_ok(gmlake_get_map(lake, map, 64, &count));
+  for (i = 0; i < count; i++) {
+    if (map[i].state != GMLAKE_STATE_QUARANTINED) continue;
+    chunks += map[i].kind == GMLAKE_KIND_CHUNK;
+    windows += map[i].kind == GMLAKE_KIND_WINDOW;
+  }
+  assert_int_equal(chunks, 1);
+  assert_int_equal(windows, 1);
+  judge(NULL);
+  finish();
+}
+
+/* ---- Pools ----------------------------------------------------------------------------------- */
+
+static gmlake_stats of_pool(gmlake_pool *pool) {
+  gmlake_stats now;
+  memset(&now, 0x5A, sizeof(now));
+  now.struct_bytes = sizeof(now);
+  assert_ok(gmlake_pool_get_stats(lake, pool, &now));
+  return now;
+}
+
+static void a_pools_figures_are_its_own(void **state) {
+  gmlake_pool *pool;
+  gmlake_buffer *buffer;
+  void *p;
+  (void)state;
+  start(32);
+  pool = open_pool(0);
+  assert_int_equal(of_pool(pool).reserved_bytes, 0);
+  (void)take(100);
+  p = take_from(pool, C + 100, LEGACY);
+  buffer = open_buffer(4);
+  step(gmlake_buffer_resize(lake, buffer, 2 * C - 1, LEGACY));
+  assert_int_equal(of_pool(pool).live_count, 1);
+  assert_int_equal(of_pool(pool).requested_bytes, C + 100);
+  assert_int_equal(of_pool(pool).active_bytes, C + 512);
+  assert_int_equal(of_pool(pool).reserved_bytes, 2 * C);
+  assert_int_equal(of_pool(pool).chunk_count, 2);
+  assert_int_equal(of_pool(pool).buffer_count, 0);
+  assert_int_equal(of_pool(NULL).live_count, 1);
+  assert_int_equal(of_pool(NULL).reserved_bytes, 3 * C);
+  assert_int_equal(of_pool(NULL).active_bytes, 512 + 2 * C);
+  assert_int_equal(of_pool(NULL).requested_bytes, 100 + 2 * C - 1);
+  assert_int_equal(of_pool(NULL).buffer_bytes, 2 * C);
+  judge(pool);
+  drop(p);
+  assert_int_equal(of_pool(pool).live_count, 0);
+  assert_int_equal(of_pool(pool).reserved_bytes, 2 * C);
+  judge(pool);
+  finish();
+}
+
+/* ---- Why memory ran out ---------------------------------------------------------------------- */
+
+static void assert_adds_up(const gmlake_error_info *info) {
+  assert_int_equal(info->reserved_bytes, info->live_here_bytes + info->free_bytes +
+                                             info->pending_bytes + info->elsewhere_bytes);
+  assert_true(info->largest_bytes <= info->free_bytes && info->hole_bytes <= info->free_bytes);
+}
+
+static void the_report_says_whose_the_memory_is(void **state) {
+  gmlake_stream one, two;
+  gmlake_error_info info;
+  gmlake_buffer *buffer;
+  gmlake_pool *pool;
+  void *b[8], *p;
+  size_t i;
+  (void)state;
+  start(16);
+  one = open_stream();
+  two = open_stream();
+  pool = open_pool(0);
+  for (i = 0; i < 8; i++) b[i] = take_on(C / 2, one); /* two to a chunk: its holes are no ends */
+  p = take_on(2 * C, one);
+  (void)take_from(pool, 3 * C, one);
+  buffer = open_buffer(8);
+  step(gmlake_buffer_resize(lake, buffer, 2 * C, one));
+  (void)take_on(5 * C, one);
+  assert_int_equal(stats().reserved_bytes, 16 * C);
+  for (i = 0; i < 8; i += 2) drop_on(b[i], NONE);
+  (void)take_on(512, one);
+  (void)take_on(512, two);
+  gmlake_mock_stream_hold(mock, two);
+  step(gmlake_record_stream(lake, p, two));
+  step(gmlake_capture_begin(lake, two, pool)); /* so that nobody can wait for it */
+  drop_on(p, one);
+  step_error(try_on(9 * C, one), OUT_OF_DEVICE_MEMORY);
+  info = last_error();
+  assert_adds_up(&info);
+  assert_int_equal(info.elsewhere_bytes, 5 * C);
+  assert_int_equal(info.live_here_bytes, 4 * (C / 2) + 5 * C + 1024);
+  assert_int_equal(info.pending_bytes, 2 * C);
+  assert_int_equal(info.free_bytes, 4 * (C / 2) - 1024);
+  assert_int_equal(info.largest_bytes, C / 2);
+  gmlake_mock_stream_finish(mock, two);
+  step(gmlake_capture_end(lake, two));
+  finish();
+}
+
+static void the_report_tells_holes_from_what_can_be_stitched(void **state) {
+  gmlake_error_info info;
+  char *b[16];
+  size_t i;
+  (void)state;
+  start(4);
+  flood(4);
+  for (i = 0; i < 16; i++) b[i] = (char *)take(C / 4);
+  drop(b[1]); /* inside a chunk */
+  drop(b[5]);
+  drop(b[6]);
+  drop(b[11]); /* a chunk's end, and the next one's beginning */
+  drop(b[12]);
+  step_error(try_on(2 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
+  info = last_error();
+  assert_adds_up(&info);
+  assert_int_equal(info.free_bytes, 5 * (C / 4));
+  assert_int_equal(info.largest_bytes, C / 2);
+  assert_int_equal(info.stitchable_bytes, 2 * (C / 4));
+  assert_int_equal(info.hole_bytes, 3 * (C / 4));
+  assert_int_equal(info.live_here_bytes, 11 * (C / 4));
+  assert_int_equal(info.elsewhere_bytes, 0);
+  finish();
+}
+
+static void the_report_counts_a_freed_window_as_pending(void **state) {
+  gmlake_stream one, two;
+  gmlake_error_info info;
+  gmlake_pool *pool;
+  void *b[8], *w;
+  (void)state;
+  start(8);
+  one = open_stream();
+  two = open_stream();
+  pool = open_pool(0);
+  lay(b, 8);
+  drop_on(b[1], NONE);
+  drop_on(b[3], NONE);
+  drop_on(b[5], NONE);
+  (void)take_on(C, two);
+  w = take_on(2 * C, one);
+  assert_int_equal(piece_count(w), 2);
+  gmlake_mock_stream_hold(mock, two);
+  step(gmlake_record_stream(lake, w, two));
+  step(gmlake_capture_begin(lake, two, pool));
+  drop_on(w, one);
+  step_error(try_on(C, one), OUT_OF_DEVICE_MEMORY);
+  info = last_error();
+  assert_adds_up(&info);
+  assert_int_equal(info.pending_bytes, 2 * C);
+  assert_int_equal(info.live_here_bytes, 6 * C);
+  gmlake_mock_stream_finish(mock, two);
+  step(gmlake_capture_end(lake, two));
+  finish();
+}
+
+static void the_version_is_the_headers(void **state) {
+  (void)state;
+  assert_int_equal(gmlake_version(), GMLAKE_VERSION);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(any_address_of_a_block_finds_it),
+      cmocka_unit_test(windows_are_found_at_both_addresses),
+      cmocka_unit_test(what_a_window_maps_beside_itself_is_not_its_own),
+      cmocka_unit_test(the_state_says_who_may_have_free_memory),
+      cmocka_unit_test(buffers_are_found_up_to_where_they_may_grow),
+      cmocka_unit_test(chunks_hold_the_bytes_of_blocks_and_buffers),
+      cmocka_unit_test(chunks_of_what_is_not_live_are_refused),
+      cmocka_unit_test(a_map_tells_every_kind),
+      cmocka_unit_test(a_map_that_does_not_fit_tells_the_count),
+      cmocka_unit_test(a_map_tells_what_is_quarantined),
+      cmocka_unit_test(a_pools_figures_are_its_own),
+      cmocka_unit_test(the_report_says_whose_the_memory_is),
+      cmocka_unit_test(the_report_tells_holes_from_what_can_be_stitched),
+      cmocka_unit_test(the_report_counts_a_freed_window_as_pending),
+      cmocka_unit_test(the_version_is_the_headers),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
