@@ -295,6 +295,14 @@ static void assert_names(const char *what) {
     fail_msg("%s is told of %s", call, what);
 }
 
+/* And it says of a pointer that cannot be freed what is wrong with it. */
+static void assert_tells(const void *ptr, gmlake_result result) {
+  char text[160];
+  (void)snprintf(text, sizeof(text), "ptr is 0x%llx: %s", (unsigned long long)(uintptr_t)ptr,
+                 result == TWICE ? "this memory is free already" : "no live block starts there");
+  assert_string_equal(last_error().text, text);
+}
+
 static void test_pointer(void **state) {
   const pointer_row *row = (const pointer_row *)*state;
   size_t i;
@@ -310,6 +318,7 @@ static void test_pointer(void **state) {
       fail_msg("%s of %s: %s", pointer_calls[i].what, row->what, gmlake_result_name(result));
     assert_same(&before, result, result ? LAST_ERROR : NOTHING);
     if (ptr) assert_names(pointer_calls[i].what);
+    if (result && pointer_calls[i].is_free) assert_tells(ptr, result);
   }
   close_world();
 }
@@ -344,6 +353,12 @@ static const request_row requests[] = {
     {"SIZE_MAX, exclusive", SIZE_MAX, 0, GMLAKE_EXCLUSIVE, NO_MEMORY, 0},
     {"SIZE_MAX, in one piece", SIZE_MAX, 0, GMLAKE_NO_STITCH, NO_MEMORY, 0},
     {"SIZE_MAX, aligned", SIZE_MAX, C, 0, NO_MEMORY, 0},
+    {"2^50 bytes", (size_t)1 << 50, 0, 0, NO_MEMORY, 0},
+    {"2^50 bytes, exclusive", (size_t)1 << 50, 0, GMLAKE_EXCLUSIVE, NO_MEMORY, 0},
+    {"half the address space, exclusive", HUGE, 0, GMLAKE_EXCLUSIVE, NO_MEMORY, 0},
+    {"half the address space, in one piece, aligned", HUGE, C, GMLAKE_NO_STITCH, NO_MEMORY, 0},
+    {"2^32 grains, exclusive", (size_t)512 << 32, 0, GMLAKE_EXCLUSIVE, NO_MEMORY, 0},
+    {"2^32 grains, in one piece, aligned", (size_t)512 << 32, C, GMLAKE_NO_STITCH, NO_MEMORY, 0},
     {"2^32 grains", (size_t)512 << 32, 0, 0, NO_MEMORY, 0},
     {"2^32 grains less 1", ((size_t)512 << 32) - 512, 0, 0, NO_MEMORY, 0},
     {"2^32 grains and 1", ((size_t)512 << 32) + 512, 0, 0, NO_MEMORY, 0},
@@ -498,6 +513,11 @@ static gmlake_result allocate(gmlake *from, const gmlake_alloc_desc *wanted, gml
   return result;
 }
 
+static gmlake_result allocate_for_nothing(void) {
+  gmlake_alloc_desc wanted = request(1, 0, NULL);
+  return gmlake_alloc_with(lake, &wanted, LEGACY, NULL);
+}
+
 static gmlake_result allocate_plainly(gmlake *from, size_t bytes, gmlake_stream stream) {
   gmlake_result result = gmlake_alloc(from, bytes, stream, &out.ptr);
   if (result) assert_null(out.ptr);
@@ -623,6 +643,7 @@ static gmlake_result chunks_at(const void *ptr) {
   X(alloc_on_stream_2, INVALID, LAST_ERROR, allocate_plainly(lake, 1, TWO))                        \
   X(alloc_of_nothing_on_stream_2, INVALID, LAST_ERROR, allocate_plainly(lake, 0, TWO))             \
   X(alloc_with_no_lake, INVALID, NOTHING, allocate(NULL, NULL, LEGACY))                            \
+  X(alloc_with_without_out, INVALID, LAST_ERROR, allocate_for_nothing())                           \
   X(alloc_with_no_description, INVALID, LAST_ERROR, allocate(lake, NULL, LEGACY))                  \
   X(alloc_from_another_lakes_pool, INVALID, LAST_ERROR, allocate_from(w.foreign_pool, LEGACY))     \
   X(alloc_from_another_lakes_pool_on_none, INVALID, LAST_ERROR,                                    \
@@ -891,13 +912,34 @@ static void test_stats_struct_bytes(void **state) {
   close_world();
 }
 
+#define NAMED(result) \
+  { result, #result }
+
 static void test_result_names(void **state) {
   static const int beyond[] = {-1, 16, 17, 255, INT_MAX, INT_MIN};
+  static const struct {
+    gmlake_result result;
+    const char *name;
+  } names[] = {NAMED(GMLAKE_OK),
+               NAMED(GMLAKE_ERROR_INVALID_ARGUMENT),
+               NAMED(GMLAKE_ERROR_OUT_OF_HOST_MEMORY),
+               NAMED(GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY),
+               NAMED(GMLAKE_ERROR_LIMIT_REACHED),
+               NAMED(GMLAKE_ERROR_UNKNOWN_POINTER),
+               NAMED(GMLAKE_ERROR_DOUBLE_FREE),
+               NAMED(GMLAKE_ERROR_UNSUPPORTED),
+               NAMED(GMLAKE_ERROR_NO_DRIVER),
+               NAMED(GMLAKE_ERROR_NO_DEVICE),
+               NAMED(GMLAKE_ERROR_DRIVER),
+               NAMED(GMLAKE_ERROR_DEVICE_LOST),
+               NAMED(GMLAKE_ERROR_CAPTURING),
+               NAMED(GMLAKE_ERROR_FORKED),
+               NAMED(GMLAKE_ERROR_SHUTTING_DOWN),
+               NAMED(GMLAKE_ERROR_CORRUPT)};
   size_t i;
-  int result;
   (void)state;
-  for (result = GMLAKE_OK; result <= GMLAKE_ERROR_CORRUPT; result++)
-    assert_memory_equal(gmlake_result_name((gmlake_result)result), "GMLAKE_", 7);
+  for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+    assert_string_equal(gmlake_result_name(names[i].result), names[i].name);
   for (i = 0; i < sizeof(beyond) / sizeof(beyond[0]); i++)
     assert_string_equal(gmlake_result_name((gmlake_result)beyond[i]), "unknown");
 }

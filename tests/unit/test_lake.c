@@ -6,6 +6,7 @@
 #include "gmlake.h"
 
 #include "fixture.h"
+#include "scene.h"
 
 #include "every_call.h"
 
@@ -22,13 +23,6 @@ static gmlake_result try_desc(void) {
   if (result) assert_null(made);
   if (!result) assert_ok(gmlake_destroy(made));
   return result;
-}
-
-static void create_without_a_place_for_the_lake(void **state) {
-  (void)state;
-  prepare(8);
-  assert_error(gmlake_create(&desc, NULL), INVALID_ARGUMENT);
-  close_mock();
 }
 
 static void create_with_an_own_mock(void **state) {
@@ -59,116 +53,6 @@ static void a_hopeless_request_creates_nothing(void **state) {
   assert_ok(gmlake_alloc(lake, 256 * C, LEGACY, &ptr));
   assert_ok(gmlake_free(lake, ptr, LEGACY));
   finish();
-}
-
-static void create_with_no_such_device(void **state) {
-  (void)state;
-  prepare(8);
-  desc.backend = NULL;
-  desc.device = 1;
-  assert_error(try_desc(), NO_DEVICE);
-  close_mock();
-}
-
-static void create_refuses_unknown_flags(void **state) {
-  (void)state;
-  prepare(8);
-  desc.flags = 16;
-  assert_error(try_desc(), INVALID_ARGUMENT);
-  desc.flags = GMLAKE_SINGLE_THREADED;
-  assert_ok(try_desc());
-  close_mock();
-}
-
-static void create_refuses_odd_chunks(void **state) {
-  const size_t wrong[] = {3 * C, C + 1, C / 2, 16 * C, 512};
-  size_t i;
-  (void)state;
-  prepare(8);
-  for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-    desc.chunk_bytes = wrong[i];
-    assert_error(try_desc(), INVALID_ARGUMENT);
-  }
-  desc.chunk_bytes = 8 * C;
-  assert_ok(try_desc());
-  close_mock();
-}
-
-static void create_refuses_an_unknown_order(void **state) {
-  const int odd = 2;
-  (void)state;
-  prepare(8);
-  memcpy(&desc.cross_stream, &odd, sizeof(odd));
-  assert_error(try_desc(), INVALID_ARGUMENT);
-  close_mock();
-}
-
-static void create_refuses_half_a_host_allocator(void **state) {
-  (void)state;
-  prepare(8);
-  desc.host.free_fn = NULL;
-  assert_error(try_desc(), INVALID_ARGUMENT);
-  desc.host.free_fn = host_free;
-  desc.host.malloc_fn = NULL;
-  assert_error(try_desc(), INVALID_ARGUMENT);
-  desc.host.free_fn = NULL;
-  assert_ok(try_desc());
-  close_mock();
-}
-
-static void create_refuses_peers_without_a_list(void **state) {
-  const int peers[] = {1, 2};
-  (void)state;
-  prepare(8);
-  desc.peer_count = 2;
-  assert_error(try_desc(), INVALID_ARGUMENT);
-  desc.peer_devices = peers;
-  assert_ok(try_desc());
-  desc.peer_count = 0;
-  assert_error(try_desc(), INVALID_ARGUMENT);
-  close_mock();
-}
-
-static void create_refuses_address_space_below_a_chunk(void **state) {
-  (void)state;
-  prepare(8);
-  desc.arena_bytes = C - 1;
-  assert_error(try_desc(), INVALID_ARGUMENT);
-  desc.arena_bytes = 0;
-  desc.window_bytes = C - 1;
-  assert_error(try_desc(), INVALID_ARGUMENT);
-  close_mock();
-}
-
-static void create_knows_handle_types(void **state) {
-  (void)state;
-  prepare(8);
-  desc.handle_types = 4;
-  assert_error(try_desc(), INVALID_ARGUMENT);
-  desc.handle_types = GMLAKE_HANDLE_WIN32;
-  assert_error(try_desc(), UNSUPPORTED);
-  desc.handle_types = GMLAKE_HANDLE_POSIX_FD | GMLAKE_HANDLE_FABRIC;
-  assert_error(try_desc(), UNSUPPORTED);
-  desc.handle_types = GMLAKE_HANDLE_POSIX_FD;
-  assert_ok(try_desc());
-  close_mock();
-}
-
-/* A table of another version may hold anything: nothing of it is called. */
-static void create_refuses_a_table_of_another_version(void **state) {
-  gmlake_backend table;
-  (void)state;
-  prepare(8);
-  memset(&table, 0, sizeof(table));
-  desc.backend = &table;
-  assert_error(try_desc(), INVALID_ARGUMENT);
-  table.struct_bytes = sizeof(table);
-  table.abi_version = GMLAKE_BACKEND_ABI + 1;
-  assert_error(try_desc(), INVALID_ARGUMENT);
-  table.struct_bytes = sizeof(table) - 1;
-  table.abi_version = GMLAKE_BACKEND_ABI;
-  assert_error(try_desc(), INVALID_ARGUMENT);
-  close_mock();
 }
 
 #define assert_needed(function)                 \
@@ -477,78 +361,6 @@ static void a_lost_device_is_logged_once(void **state) {
 
 /* ---- Arguments of every function ------------------------------------------------------------- */
 
-static void functions_refuse_no_lake(void **state) {
-  void *ptr = &ptr;
-  size_t count = 7;
-  gmlake_alloc_desc wanted = request(C, 0, NULL);
-  gmlake_allocation_info info;
-  gmlake_pool *pool;
-  gmlake_stats now;
-  gmlake_budget budget;
-  gmlake_error_info error;
-  (void)state;
-  memset(&info, 0, sizeof(info));
-  now.struct_bytes = 0;
-  assert_error(gmlake_alloc(NULL, C, LEGACY, &ptr), INVALID_ARGUMENT);
-  assert_null(ptr);
-  ptr = &ptr;
-  assert_error(gmlake_alloc_with(NULL, &wanted, LEGACY, &ptr), INVALID_ARGUMENT);
-  assert_null(ptr);
-  assert_error(gmlake_free(NULL, &info, LEGACY), INVALID_ARGUMENT);
-  assert_error(gmlake_record_stream(NULL, &info, LEGACY), INVALID_ARGUMENT);
-  assert_error(gmlake_forget_stream(NULL, LEGACY), INVALID_ARGUMENT);
-  assert_error(gmlake_get_allocation(NULL, &info, &info), INVALID_ARGUMENT);
-  assert_error(gmlake_get_pieces(NULL, &info, NULL, 0, &count), INVALID_ARGUMENT);
-  assert_error(gmlake_get_chunks(NULL, &info, NULL, 0, &count), INVALID_ARGUMENT);
-  assert_error(gmlake_get_map(NULL, NULL, 0, &count), INVALID_ARGUMENT);
-  assert_error(gmlake_find(NULL, &info, &info), INVALID_ARGUMENT);
-  assert_error(gmlake_pool_get_stats(NULL, NULL, &now), INVALID_ARGUMENT);
-  assert_error(gmlake_pool_create(NULL, NULL, &pool), INVALID_ARGUMENT);
-  assert_error(gmlake_pool_destroy(NULL, NULL), INVALID_ARGUMENT);
-  assert_error(gmlake_capture_begin(NULL, &ptr, NULL), INVALID_ARGUMENT);
-  assert_error(gmlake_capture_end(NULL, &ptr), INVALID_ARGUMENT);
-  assert_error(gmlake_trim(NULL, 0, &count), INVALID_ARGUMENT);
-  assert_int_equal(count, 0); /* written in any case */
-  assert_error(gmlake_get_stats(NULL, &now), INVALID_ARGUMENT);
-  assert_error(gmlake_reset_peaks(NULL), INVALID_ARGUMENT);
-  assert_error(gmlake_get_budget(NULL, &budget), INVALID_ARGUMENT);
-  assert_error(gmlake_get_last_error(NULL, &error), INVALID_ARGUMENT);
-  assert_error(gmlake_check(NULL), INVALID_ARGUMENT);
-  assert_ok(gmlake_destroy(NULL));
-}
-
-static void functions_refuse_missing_arguments(void **state) {
-  gmlake_alloc_desc wanted = request(C, 0, NULL);
-  gmlake_allocation_info info;
-  gmlake_piece one;
-  size_t count;
-  void *p, *ptr = &ptr;
-  (void)state;
-  start(8);
-  p = take(C);
-  step_error(gmlake_alloc(lake, C, LEGACY, NULL), INVALID_ARGUMENT);
-  step_error(gmlake_alloc_with(lake, &wanted, LEGACY, NULL), INVALID_ARGUMENT);
-  step_error(gmlake_alloc_with(lake, NULL, LEGACY, &ptr), INVALID_ARGUMENT);
-  assert_null(ptr);
-  step(gmlake_free(lake, NULL, LEGACY));
-  step_error(gmlake_record_stream(lake, NULL, LEGACY), INVALID_ARGUMENT);
-  step_error(gmlake_record_stream(lake, p, NONE), INVALID_ARGUMENT);
-  step_error(gmlake_forget_stream(lake, NONE), INVALID_ARGUMENT);
-  step_error(gmlake_get_allocation(lake, NULL, &info), INVALID_ARGUMENT);
-  step_error(gmlake_get_allocation(lake, p, NULL), INVALID_ARGUMENT);
-  step_error(gmlake_get_pieces(lake, NULL, &one, 1, &count), INVALID_ARGUMENT);
-  step_error(gmlake_get_pieces(lake, p, NULL, 1, &count), INVALID_ARGUMENT);
-  step_error(gmlake_get_pieces(lake, p, &one, 1, NULL), INVALID_ARGUMENT);
-  step_error(gmlake_pool_create(lake, NULL, NULL), INVALID_ARGUMENT);
-  step(gmlake_pool_destroy(lake, NULL));
-  step_error(gmlake_get_stats(lake, NULL), INVALID_ARGUMENT);
-  step_error(gmlake_get_budget(lake, NULL), INVALID_ARGUMENT);
-  step_error(gmlake_get_last_error(lake, NULL), INVALID_ARGUMENT);
-  step(gmlake_trim(lake, 0, NULL));
-  drop(p);
-  finish();
-}
-
 static void nothing_asked_is_nothing_given(void **state) {
   void *ptr = &ptr;
   (void)state;
@@ -556,26 +368,6 @@ static void nothing_asked_is_nothing_given(void **state) {
   step(gmlake_alloc(lake, 0, LEGACY, &ptr));
   assert_null(ptr);
   assert_int_equal(stats().allocation_count, 0);
-  assert_int_equal(census().handle_count, 0);
-  finish();
-}
-
-static void sizes_that_overflow_run_out_of_memory(void **state) {
-  const size_t sizes[] = {SIZE_MAX,        SIZE_MAX - 511,  SIZE_MAX - C + 1,     SIZE_MAX / 2 + 1,
-                          (size_t)1 << 50, (size_t)1 << 41, ((size_t)1 << 41) - 1};
-  gmlake_alloc_desc wanted;
-  size_t i;
-  (void)state;
-  start(8);
-  for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-    assert_error(try_on(sizes[i], LEGACY), OUT_OF_DEVICE_MEMORY);
-    assert_error(last_error().result, OUT_OF_DEVICE_MEMORY);
-    wanted = request(sizes[i], GMLAKE_EXCLUSIVE, NULL);
-    assert_error(try_with(&wanted, LEGACY), OUT_OF_DEVICE_MEMORY);
-    wanted.flags = GMLAKE_NO_STITCH;
-    wanted.alignment = C;
-    assert_error(try_with(&wanted, LEGACY), OUT_OF_DEVICE_MEMORY);
-  }
   assert_int_equal(census().handle_count, 0);
   finish();
 }
@@ -593,48 +385,6 @@ static void a_request_too_large_for_any_arena_is_reported_in_full(void **state) 
   assert_error(try_on((size_t)GMLK_GRAINS_MAX * 512 - C, LEGACY), OUT_OF_DEVICE_MEMORY);
   assert_int_equal(stats().oom_count, 4);
   finish();
-}
-
-static void alloc_refuses_odd_options(void **state) {
-  gmlake_alloc_desc wanted = request(C, 8, NULL);
-  (void)state;
-  start(8);
-  assert_error(try_with(&wanted, LEGACY), INVALID_ARGUMENT);
-  wanted = request(C, 0, NULL);
-  wanted.alignment = 3;
-  assert_error(try_with(&wanted, LEGACY), INVALID_ARGUMENT);
-  wanted.alignment = 2 * C;
-  assert_error(try_with(&wanted, LEGACY), INVALID_ARGUMENT);
-  assert_error(last_error().result, INVALID_ARGUMENT);
-  assert_int_equal(stats().state_count[4], 0);
-  finish();
-}
-
-static void result_names_are_those_of_the_header(void **state) {
-  int above = 16, below = -1;
-  (void)state;
-  assert_string_equal(gmlake_result_name(GMLAKE_OK), "GMLAKE_OK");
-  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_INVALID_ARGUMENT),
-                      "GMLAKE_ERROR_INVALID_ARGUMENT");
-  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_OUT_OF_HOST_MEMORY),
-                      "GMLAKE_ERROR_OUT_OF_HOST_MEMORY");
-  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY),
-                      "GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY");
-  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_LIMIT_REACHED), "GMLAKE_ERROR_LIMIT_REACHED");
-  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_UNKNOWN_POINTER),
-                      "GMLAKE_ERROR_UNKNOWN_POINTER");
-  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_DOUBLE_FREE), "GMLAKE_ERROR_DOUBLE_FREE");
-  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_UNSUPPORTED), "GMLAKE_ERROR_UNSUPPORTED");
-  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_NO_DRIVER), "GMLAKE_ERROR_NO_DRIVER");
-  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_NO_DEVICE), "GMLAKE_ERROR_NO_DEVICE");
-  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_DRIVER), "GMLAKE_ERROR_DRIVER");
-  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_DEVICE_LOST), "GMLAKE_ERROR_DEVICE_LOST");
-  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_CAPTURING), "GMLAKE_ERROR_CAPTURING");
-  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_FORKED), "GMLAKE_ERROR_FORKED");
-  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_SHUTTING_DOWN), "GMLAKE_ERROR_SHUTTING_DOWN");
-  assert_string_equal(gmlake_result_name(GMLAKE_ERROR_CORRUPT), "GMLAKE_ERROR_CORRUPT");
-  assert_string_equal(gmlake_result_name((gmlake_result)above), "unknown");
-  assert_string_equal(gmlake_result_name((gmlake_result)below), "unknown");
 }
 
 /* ---- Errors of the driver -------------------------------------------------------------------- */
@@ -708,19 +458,6 @@ static void a_failed_stitch_is_undone(void **state) {
   assert_int_equal(piece_count(w), 2);
   drop(w);
   drop(b[1]);
-  finish();
-}
-
-static void growth_that_cannot_be_undone_is_quarantined(void **state) {
-  (void)state;
-  start_with_faults(8);
-  fail_call(ON_ACCESS, 1, GMLAKE_ERROR_DRIVER, 0);
-  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0);
-  assert_error(try_on(2 * C, LEGACY), DRIVER);
-  assert_int_equal(stats().quarantined_bytes, C);
-  assert_int_equal(stats().reserved_bytes, C);
-  assert_int_equal(census().physical_bytes, C);
-  drop(take(6 * C));
   finish();
 }
 
@@ -988,105 +725,6 @@ static void a_forked_child_touches_nothing(void **state) {
 
 /* ---- Pointers that are no live block's start ------------------------------------------------- */
 
-static void assert_refused(void *ptr, gmlake_result expected) {
-  gmlake_stats before = stats(), after;
-  char text[160];
-  assert_int_equal(gmlake_free(lake, ptr, LEGACY), expected);
-  assert_ok(gmlake_check(lake));
-  after = stats();
-  assert_memory_equal(&before, &after, sizeof(after)); /* nothing changed */
-  assert_int_equal(last_error().result, expected);
-  assert_string_equal(last_error().call, "gmlake_free");
-  (void)snprintf(text, sizeof(text), "ptr is 0x%llx: %s", (unsigned long long)(uintptr_t)ptr,
-                 expected == GMLAKE_ERROR_DOUBLE_FREE ? "this memory is free already"
-                                                      : "no live block starts there");
-  assert_string_equal(last_error().text, text);
-}
-
-static void double_frees_are_refused(void **state) {
-  void *b[3];
-  (void)state;
-  start(3);
-  lay(b, 3);
-  drop(b[1]);
-  assert_refused(b[1], GMLAKE_ERROR_DOUBLE_FREE);
-  assert_refused((char *)b[1] + 512, GMLAKE_ERROR_DOUBLE_FREE);
-  drop(b[0]); /* now one free block with the former */
-  assert_refused(b[1], GMLAKE_ERROR_DOUBLE_FREE);
-  assert_refused(b[0], GMLAKE_ERROR_DOUBLE_FREE);
-  drop(b[2]);
-  finish();
-}
-
-static void interior_pointers_are_refused(void **state) {
-  char *p;
-  (void)state;
-  start(3);
-  p = (char *)take(C);
-  assert_refused(p + 1, GMLAKE_ERROR_UNKNOWN_POINTER);
-  assert_refused(p + 512, GMLAKE_ERROR_UNKNOWN_POINTER);
-  assert_refused(p + C - 1, GMLAKE_ERROR_UNKNOWN_POINTER);
-  drop(p);
-  finish();
-}
-
-static void foreign_pointers_are_refused(void **state) {
-  char local = 0, *p;
-  (void)state;
-  start(3);
-  p = (char *)take(C);
-  assert_refused(&local, GMLAKE_ERROR_UNKNOWN_POINTER);
-  assert_refused(p + C, GMLAKE_ERROR_UNKNOWN_POINTER); /* address space without memory */
-  assert_refused(p - 1, GMLAKE_ERROR_UNKNOWN_POINTER);
-  assert_refused((void *)(uintptr_t)1, GMLAKE_ERROR_UNKNOWN_POINTER);
-  assert_refused((void *)UINTPTR_MAX, GMLAKE_ERROR_UNKNOWN_POINTER);
-  drop(p);
-  trim_to(0);
-  assert_refused(p, GMLAKE_ERROR_UNKNOWN_POINTER); /* its memory went back to the driver */
-  finish();
-}
-
-static void stale_windows_are_refused(void **state) {
-  void *b[3];
-  char *w;
-  (void)state;
-  start(3);
-  lay(b, 3);
-  drop(b[0]);
-  drop(b[2]);
-  w = (char *)take(2 * C);
-  assert_refused(w + C, GMLAKE_ERROR_UNKNOWN_POINTER);
-  assert_refused(b[0], GMLAKE_ERROR_UNKNOWN_POINTER); /* the home of a live window's piece */
-  drop(w);
-  assert_refused(w, GMLAKE_ERROR_DOUBLE_FREE);
-  assert_refused(w + C, GMLAKE_ERROR_DOUBLE_FREE);
-  b[0] = take(C);
-  assert_refused(w, GMLAKE_ERROR_DOUBLE_FREE); /* idle, though blocked */
-  drop(b[0]);
-  drop(b[1]);
-  trim_to(0);
-  assert_refused(w, GMLAKE_ERROR_UNKNOWN_POINTER);
-  finish();
-}
-
-static void questions_about_dead_blocks_are_refused(void **state) {
-  gmlake_allocation_info info;
-  size_t count = 5;
-  char *p;
-  (void)state;
-  start(3);
-  p = (char *)take(C);
-  step_error(gmlake_get_allocation(lake, p + 1, &info), UNKNOWN_POINTER);
-  step_error(gmlake_get_pieces(lake, p + 512, NULL, 0, &count), UNKNOWN_POINTER);
-  step_error(gmlake_record_stream(lake, &count, LEGACY), UNKNOWN_POINTER);
-  drop(p);
-  step_error(gmlake_get_allocation(lake, p, &info), UNKNOWN_POINTER);
-  step_error(gmlake_get_pieces(lake, p, NULL, 0, &count), UNKNOWN_POINTER);
-  step_error(gmlake_record_stream(lake, p, LEGACY), UNKNOWN_POINTER);
-  assert_int_equal(count, 5);
-  finish();
-}
-
 static void get_allocation_tells_all(void **state) {
   gmlake_alloc_desc wanted = request(1000, GMLAKE_NO_STITCH, NULL);
   gmlake_allocation_info info;
@@ -1164,16 +802,6 @@ static void the_handler_gives_up(void **state) {
   open_lake();
   assert_error(try_on(5 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
   assert_int_equal(oom.calls, 1);
-  finish();
-}
-
-static void the_handler_is_asked_eight_times_at_most(void **state) {
-  (void)state;
-  prepare(4);
-  use_handler(make_room, 1000);
-  open_lake();
-  assert_error(try_on(5 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
-  assert_int_equal(oom.calls, 8);
   finish();
 }
 
@@ -1806,38 +1434,6 @@ static void blocks_of_many_sizes_leave_metadata_flat(void **state) {
 
 /* ---- Lakes ----------------------------------------------------------------------------------- */
 
-static void destroy_waits_for_freed_memory(void **state) {
-  void *p;
-  (void)state;
-  start(4);
-  gmlake_mock_stream_hold(mock, LEGACY);
-  p = take(C);
-  drop(p);
-  assert_ok(gmlake_destroy(lake));
-  assert_int_equal(census().host_wait_count, 1);
-  close_mock();
-}
-
-/* Work that uses a block that was never freed is pending too. */
-static void destroy_waits_for_live_blocks(void **state) {
-  (void)state;
-  start(4);
-  gmlake_mock_stream_hold(mock, LEGACY);
-  (void)take(C);
-  assert_ok(gmlake_destroy(lake));
-  assert_int_equal(census().host_wait_count, 1);
-  close_mock();
-}
-
-static void destroy_of_an_idle_lake_does_not_wait(void **state) {
-  (void)state;
-  start(4);
-  drop(take(C));
-  assert_ok(gmlake_destroy(lake));
-  assert_int_equal(census().host_wait_count, 0);
-  close_mock();
-}
-
 /* What rounding adds to an exclusive block stands in 32 bits, so chunks end at 1 GiB. */
 static void chunks_are_at_most_a_gibibyte(void **state) {
   gmlake_mock_desc mock_desc;
@@ -2060,20 +1656,33 @@ static void peers_and_handle_types_reach_the_driver(void **state) {
   finish();
 }
 
+/* ---- Scenes -------------------------------------------------------------------------------- */
+
+static const scene scenes[] = {
+    /* Pointers that are no live block's start */
+    /* The second free of b is of a part of one free block with a. */
+    {"double_frees_are_refused", 3, "", "~*=3@n +a-c=1 -b -b!D -a -b!D -a!D -c"},
+    /* a's home is not the window's start; the window is idle, then idle and blocked by a, then
+       gone. */
+    {"stale_windows_are_refused", 3, "",
+     "~*=3@n +a-c=1 -ac +w=2 -a!U -w -w!D +a=1 -w!D -ab T:0=3 -w!U -a!U"},
+    {"questions_about_dead_blocks_are_refused", 3, "", "+p=1 rp -p rp!U T:0=1 -p!U"},
+
+    /* Errors of the driver */
+    {"growth_that_cannot_be_undone_is_quarantined", 8, "",
+     "fail:access=1R fail:unmap=1R +*=2!R quarantined=1 reserved=1 driver-bytes=1 ~*=6"},
+
+    /* Lakes */
+    {"destroy_waits_for_freed_memory", 4, "", "h0 +p=1 -p X driver-host-waits=1"},
+    /* Work that uses a block that was never freed is pending too. */
+    {"destroy_waits_for_live_blocks", 4, "", "h0 +*=1 X driver-host-waits=1"},
+    {"destroy_of_an_idle_lake_does_not_wait", 4, "", "~*=1 X driver-host-waits=0"},
+};
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(create_without_a_place_for_the_lake),
       cmocka_unit_test(create_with_an_own_mock),
-      cmocka_unit_test(create_with_no_such_device),
       cmocka_unit_test(a_hopeless_request_creates_nothing),
-      cmocka_unit_test(create_refuses_unknown_flags),
-      cmocka_unit_test(create_refuses_odd_chunks),
-      cmocka_unit_test(create_refuses_an_unknown_order),
-      cmocka_unit_test(create_refuses_half_a_host_allocator),
-      cmocka_unit_test(create_refuses_peers_without_a_list),
-      cmocka_unit_test(create_refuses_address_space_below_a_chunk),
-      cmocka_unit_test(create_knows_handle_types),
-      cmocka_unit_test(create_refuses_a_table_of_another_version),
       cmocka_unit_test(create_refuses_a_table_with_a_gap),
       cmocka_unit_test(create_passes_the_missing_driver_on),
       cmocka_unit_test(create_undoes_whatever_fails),
@@ -2086,18 +1695,12 @@ int main(void) {
       cmocka_unit_test(destroy_lists_leaks_with_their_labels),
       cmocka_unit_test(destroy_lists_a_leaked_window_once),
       cmocka_unit_test(a_lost_device_is_logged_once),
-      cmocka_unit_test(functions_refuse_no_lake),
-      cmocka_unit_test(functions_refuse_missing_arguments),
       cmocka_unit_test(nothing_asked_is_nothing_given),
-      cmocka_unit_test(sizes_that_overflow_run_out_of_memory),
       cmocka_unit_test(a_request_too_large_for_any_arena_is_reported_in_full),
-      cmocka_unit_test(alloc_refuses_odd_options),
-      cmocka_unit_test(result_names_are_those_of_the_header),
       cmocka_unit_test(a_failed_create_is_a_driver_error),
       cmocka_unit_test(a_refused_argument_is_a_driver_error),
       cmocka_unit_test(failed_growth_is_undone),
       cmocka_unit_test(a_failed_stitch_is_undone),
-      cmocka_unit_test(growth_that_cannot_be_undone_is_quarantined),
       cmocka_unit_test(of_errors_in_one_stretch_the_first_is_told),
       cmocka_unit_test(a_device_that_is_lost_with_the_windows_addresses),
       cmocka_unit_test(a_handle_that_stays_is_quarantined),
@@ -2108,15 +1711,9 @@ int main(void) {
       cmocka_unit_test(a_driver_that_shuts_down_stays_so),
       cmocka_unit_test(destroy_frees_host_memory_of_a_dead_driver),
       cmocka_unit_test(a_forked_child_touches_nothing),
-      cmocka_unit_test(double_frees_are_refused),
-      cmocka_unit_test(interior_pointers_are_refused),
-      cmocka_unit_test(foreign_pointers_are_refused),
-      cmocka_unit_test(stale_windows_are_refused),
-      cmocka_unit_test(questions_about_dead_blocks_are_refused),
       cmocka_unit_test(get_allocation_tells_all),
       cmocka_unit_test(the_handler_frees_and_the_call_succeeds),
       cmocka_unit_test(the_handler_gives_up),
-      cmocka_unit_test(the_handler_is_asked_eight_times_at_most),
       cmocka_unit_test(the_handler_serves_limits_too),
       cmocka_unit_test(the_handler_is_not_asked_about_other_errors),
       cmocka_unit_test(a_handler_may_be_left),
@@ -2143,9 +1740,6 @@ int main(void) {
       cmocka_unit_test(labels_survive_lack_of_host_memory),
       cmocka_unit_test(a_free_on_a_new_stream_survives_lack_of_host_memory),
       cmocka_unit_test(blocks_of_many_sizes_leave_metadata_flat),
-      cmocka_unit_test(destroy_waits_for_freed_memory),
-      cmocka_unit_test(destroy_waits_for_live_blocks),
-      cmocka_unit_test(destroy_of_an_idle_lake_does_not_wait),
       cmocka_unit_test(chunks_are_at_most_a_gibibyte),
       cmocka_unit_test(chunks_of_pools_and_buffers_are_at_most_a_gibibyte),
       cmocka_unit_test(window_space_fits_its_records),
@@ -2156,5 +1750,6 @@ int main(void) {
       cmocka_unit_test(a_single_threaded_lake_works),
       cmocka_unit_test(peers_and_handle_types_reach_the_driver),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return run_with_scenes(tests, sizeof(tests) / sizeof(tests[0]), scenes,
+                         sizeof(scenes) / sizeof(scenes[0]));
 }
