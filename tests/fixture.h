@@ -299,6 +299,15 @@ static inline void drop_on(void *ptr, gmlake_stream stream) {
 static inline void *take(size_t bytes) { return take_on(bytes, LEGACY); }
 static inline void drop(void *ptr) { drop_on(ptr, LEGACY); }
 
+/* Frees the blocks, in this order. */
+#define drop_these(...) drop_until_null(__VA_ARGS__, (void *)NULL)
+static inline void drop_until_null(void *ptr, ...) {
+  va_list rest;
+  va_start(rest, ptr);
+  for (; ptr; ptr = va_arg(rest, void *)) drop(ptr);
+  va_end(rest);
+}
+
 static inline gmlake_alloc_desc request(size_t bytes, unsigned flags, gmlake_pool *pool) {
   gmlake_alloc_desc wanted;
   memset(&wanted, 0, sizeof(wanted));

@@ -77,8 +77,7 @@ static void s1_takes_an_exact_pblock(void **state) {
   (void)state;
   start_paper(8);
   lay_out(b, "1213");
-  drop(b[3]);
-  drop(b[1]);
+  drop_these(b[3], b[1]);
   assert_ptr_equal(take_marked(2 * C), b[1]);
   assert_state(1, 0, 0, 0);
   drop_all(b, 3);
@@ -93,16 +92,13 @@ static void s1_takes_an_exact_sblock(void **state) {
   (void)state;
   start_paper(4);
   lay_out(b, "1111");
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   w = (char *)take_marked(2 * C);
   assert_state(3, 1, 0, 0);
   drop(w);
   assert_ptr_equal(take_marked(2 * C), w);
   assert_state(1, 0, 1, 0);
-  drop(w);
-  drop(b[1]);
-  drop(b[3]);
+  drop_these(w, b[1], b[3]);
   finish();
 }
 
@@ -115,21 +111,14 @@ static void s1_comes_before_s2(void **state) {
   (void)state;
   start_paper(10);
   lay_out(b, "1111213");
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   w = (char *)take(2 * C);
-  drop(w);
-  drop(b[4]);
-  drop(b[6]);
+  drop_these(w, b[4], b[6]);
   assert_ptr_equal(take_marked(2 * C), b[4]);
   assert_state(1, 0, 0, 0);
   assert_ptr_equal(take_marked(2 * C), w);
   assert_state(1, 0, 1, 0);
-  drop(w);
-  drop(b[1]);
-  drop(b[3]);
-  drop(b[4]);
-  drop(b[5]);
+  drop_these(w, b[1], b[3], b[4], b[5]);
   finish();
 }
 
@@ -141,8 +130,7 @@ static void s1_passes_an_active_sblock(void **state) {
   (void)state;
   start_paper(8);
   lay_out(b, "1111");
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   w = (char *)take(2 * C);
   drop(w);
   assert_ptr_equal(take_marked(C), b[0]);
@@ -166,8 +154,7 @@ static void s2_splits_the_smallest_larger_pblock(void **state) {
   (void)state;
   start_paper(8);
   lay_out(b, "3121");
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   assert_ptr_equal(take_marked(C), b[2]);
   assert_state(2, 1, 0, 0);
   assert_int_equal(stats().split_count - mark.split_count, 1);
@@ -178,9 +165,7 @@ static void s2_splits_the_smallest_larger_pblock(void **state) {
   assert_int_equal(piece_count(w), 2);
   assert_piece(w, 0, b[2], C);
   assert_piece(w, 1, b[2] + C, C);
-  drop(w);
-  drop(b[1]);
-  drop(b[3]);
+  drop_these(w, b[1], b[3]);
   finish();
 }
 
@@ -192,9 +177,7 @@ static void s3_stitches_in_descending_size(void **state) {
   (void)state;
   start_paper(9);
   lay_out(b, "112131");
-  drop(b[0]);
-  drop(b[2]);
-  drop(b[4]);
+  drop_these(b[0], b[2], b[4]);
   w = (char *)take_marked(5 * C);
   assert_state(3, 1, 0, 0);
   assert_int_equal(piece_count(w), 2);
@@ -216,9 +199,7 @@ static void s3_splits_the_last(void **state) {
   (void)state;
   start_paper(10);
   lay_out(b, "213121");
-  drop(b[0]);
-  drop(b[2]);
-  drop(b[4]);
+  drop_these(b[0], b[2], b[4]);
   w = (char *)take_marked(6 * C);
   assert_state(3, 1, 0, 0);
   assert_int_equal(piece_count(w), 3);
@@ -242,17 +223,14 @@ static void s4_creates_the_shortfall(void **state) {
   (void)state;
   start_paper(8);
   lay_out(b, "1121");
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   w = (char *)take_marked(5 * C);
   assert_state(4, 1, 0, 2);
   assert_int_equal(piece_count(w), 3);
   assert_piece(w, 0, b[2], 2 * C);
   assert_piece(w, 1, b[0], C);
   assert_piece(w, 2, b[3] + C, 2 * C);
-  drop(w);
-  drop(b[1]);
-  drop(b[3]);
+  drop_these(w, b[1], b[3]);
   finish();
 }
 
@@ -283,16 +261,13 @@ static void s5_is_out_of_memory(void **state) {
   (void)state;
   start_paper(4);
   lay_out(b, "1111");
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   mark = stats();
   assert_error(try_on(3 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
   assert_int_equal(stats().state_count[4] - mark.state_count[4], 1);
   assert_int_equal(last_error().asked_bytes, 3 * C);
   e = (char *)take(2 * C);
-  drop(e);
-  drop(b[1]);
-  drop(b[3]);
+  drop_these(e, b[1], b[3]);
   finish();
 }
 
@@ -345,13 +320,11 @@ static void freed_blocks_do_not_coalesce(void **state) {
   (void)state;
   start_paper(4);
   lay_out(b, "111");
-  drop(b[0]);
-  drop(b[1]);
+  drop_these(b[0], b[1]);
   w = (char *)take_marked(2 * C);
   assert_state(3, 1, 0, 0);
   assert_int_equal(piece_count(w), 2);
-  drop(w);
-  drop(b[2]);
+  drop_these(w, b[2]);
   finish();
 }
 
@@ -363,12 +336,10 @@ static void freed_blocks_coalesce_if_asked(void **state) {
   paper.coalesces = 1;
   open_paper();
   lay_out(b, "111");
-  drop(b[0]);
-  drop(b[1]);
+  drop_these(b[0], b[1]);
   assert_ptr_equal(take_marked(2 * C), b[0]);
   assert_state(1, 0, 0, 0);
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   finish();
 }
 
@@ -421,10 +392,7 @@ static void limit_of_requests(void **state) {
   w = (char *)take_marked(4 * C);
   assert_state(4, 1, 0, 1);
   assert_int_equal(piece_count(w), 3);
-  drop(w);
-  drop(e);
-  drop(b[1]);
-  drop(b[3]);
+  drop_these(w, e, b[1], b[3]);
   finish();
 }
 
@@ -474,8 +442,7 @@ static void limit_of_blocks(void **state) {
   assert_state(4, 0, 0, 2);
   assert_ptr_equal(take_marked(3 * C), b[0]);
   assert_state(1, 0, 0, 0);
-  drop(w);
-  drop(e);
+  drop_these(w, e);
   b[2] = NULL;
   drop_all(b, 4);
   finish();
@@ -531,8 +498,7 @@ static void stitchfree_drops_the_one_longest_unused(void **state) {
   for (i = 0; i < 9; i += 2) drop(b[i]);
   v = (char *)take(2 * C);
   w = (char *)take(3 * C);
-  drop(v);
-  drop(w);
+  drop_these(v, w);
   assert_ptr_equal(take_marked(2 * C), v);
   assert_state(1, 0, 1, 0);
   drop(v);
@@ -546,8 +512,7 @@ static void stitchfree_drops_the_one_longest_unused(void **state) {
   assert_state(1, 0, 1, 0);
   w = (char *)take_marked(3 * C);
   assert_state(3, 1, 0, 0);
-  drop(v);
-  drop(w);
+  drop_these(v, w);
   for (i = 1; i < 9; i += 2) drop(b[i]);
   finish();
 }
@@ -573,9 +538,7 @@ static void stitchfree_spares_what_is_in_use(void **state) {
   assert_int_equal(stats().window_count, 2);
   drop(w);
   gmlake_mock_stream_finish(mock, s);
-  drop(b[1]);
-  drop(b[3]);
-  drop(b[5]);
+  drop_these(b[1], b[3], b[5]);
   finish();
 }
 
@@ -594,12 +557,10 @@ static void small_requests_share_a_slab(void **state) {
   assert_ptr_equal(b, a + 10 * K);
   c = (char *)take_marked(44 * K);
   assert_state(1, 0, 0, 0);
-  drop(b);
-  drop(a);
+  drop_these(b, a);
   assert_ptr_equal(take_marked(20 * K), a);
   assert_state(1, 0, 0, 0);
-  drop(a);
-  drop(c);
+  drop_these(a, c);
   assert_ptr_equal(take_marked(C), a); /* a slab that is all free is a pBlock */
   assert_state(1, 0, 0, 0);
   drop(a);
@@ -618,9 +579,7 @@ static void slabs_spare_pblocks(void **state) {
   b = (char *)take(12 * K);
   c = (char *)take(48 * K);
   lay_out(d, "1131");
-  drop(b);
-  drop(d[0]);
-  drop(d[2]);
+  drop_these(b, d[0], d[2]);
   x = (char *)take_marked(8 * K);
   assert_ptr_equal(x, b);
   y = (char *)take_marked(20 * K);
@@ -630,10 +589,7 @@ static void slabs_spare_pblocks(void **state) {
   drop(d[1]);
   assert_ptr_equal(take_marked(C), d[1]);
   assert_state(1, 0, 0, 0);
-  drop(a);
-  drop(c);
-  drop(x);
-  drop(y);
+  drop_these(a, c, x, y);
   d[0] = NULL;
   drop_all(d, 4);
   finish();
@@ -658,8 +614,7 @@ static void a_slab_is_cut_off_a_pblock(void **state) {
   assert_state(1, 0, 0, 0);
   drop(b[0] + C);
   drop(b[0] + 2 * C);
-  drop(c);
-  drop(b[1]);
+  drop_these(c, b[1]);
   finish();
 }
 
@@ -673,8 +628,7 @@ static void options_of_requests(void **state) {
   (void)state;
   start_paper(8);
   lay_out(b, "1111");
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   x = (char *)take_flags(2 * C, GMLAKE_NO_STITCH);
   assert_int_equal(piece_count(x), 1);
   drop(x);
@@ -691,8 +645,7 @@ static void options_of_requests(void **state) {
   assert_int_equal(piece_count(x), 2);
   wanted = request(C, GMLAKE_NO_GROW, NULL);
   assert_error(try_with(&wanted, LEGACY), OUT_OF_DEVICE_MEMORY);
-  drop(x);
-  drop(y);
+  drop_these(x, y);
   b[2] = NULL;
   drop_all(b, 4);
   finish();
@@ -711,16 +664,12 @@ static void a_larger_pblock_may_go_first(void **state) {
   paper.keeps_former = 0;
   open_paper();
   lay_out(b, "11113");
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   w = (char *)take(2 * C);
-  drop(w);
-  drop(b[4]);
+  drop_these(w, b[4]);
   assert_ptr_equal(take_marked(2 * C), b[4]);
   assert_state(2, 0, 0, 0);
-  drop(b[1]);
-  drop(b[3]);
-  drop(b[4]);
+  drop_these(b[1], b[3], b[4]);
   finish();
 }
 
@@ -734,13 +683,10 @@ static void all_of_a_request_may_be_created(void **state) {
   paper.allocates_whole = 1;
   open_paper();
   lay_out(b, "1111");
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   e = (char *)take_marked(3 * C);
   assert_state(4, 0, 0, 3);
-  drop(e);
-  drop(b[1]);
-  drop(b[3]);
+  drop_these(e, b[1], b[3]);
   finish();
 }
 
@@ -755,16 +701,12 @@ static void stitching_may_come_late(void **state) {
   paper.stitches_late = 1;
   open_paper();
   lay_out(b, "1111");
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   e = (char *)take_marked(2 * C);
   assert_state(4, 0, 0, 2);
   w = (char *)take_marked(2 * C);
   assert_state(3, 1, 0, 0);
-  drop(w);
-  drop(e);
-  drop(b[1]);
-  drop(b[3]);
+  drop_these(w, e, b[1], b[3]);
   finish();
 }
 
@@ -779,19 +721,14 @@ static void a_larger_sblock_may_be_reused(void **state) {
   paper.reuse_percent = 150;
   open_paper();
   lay_out(b, "111111");
-  drop(b[0]);
-  drop(b[2]);
-  drop(b[4]);
+  drop_these(b[0], b[2], b[4]);
   w = (char *)take(3 * C);
   drop(w);
   assert_ptr_equal(take_marked(2 * C), w);
   assert_state(1, 0, 1, 0);
   assert_ok(gmlake_get_allocation(lake, w, &info));
   assert_int_equal(info.bytes, 3 * C);
-  drop(w);
-  drop(b[1]);
-  drop(b[3]);
-  drop(b[5]);
+  drop_these(w, b[1], b[3], b[5]);
   finish();
 }
 

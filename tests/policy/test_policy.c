@@ -248,15 +248,13 @@ static void piece_is_a_whole_block(void **state) {
   (void)state;
   begin(4, CHOOSE);
   lay(b, 3);
-  drop(b[0]);
-  drop(b[1]);
+  drop_these(b[0], b[1]);
   (void)plan_piece(1, b[0], 2 * C);
   x = take_in(1, 2 * C);
   assert_ptr_equal(x, b[0]);
   assert_int_equal(stats().split_count - mark.split_count, 0);
   assert_int_equal(stats().driver_call_count, mark.driver_call_count);
-  drop(x);
-  drop(b[2]);
+  drop_these(x, b[2]);
   end();
 }
 
@@ -314,8 +312,7 @@ static void piece_of_two_tags(void **state) {
   show();
   assert_block(0, b[0], C / 2);
   assert_block(1, at(b[1], C / 2), C / 2);
-  drop(x);
-  drop(b[2]);
+  drop_these(x, b[2]);
   end();
 }
 
@@ -332,8 +329,7 @@ static void piece_of_three_blocks(void **state) {
   x = take_in(2, 3 * C - 100);
   assert_ptr_equal(x, b[0]);
   assert_int_equal(stats().split_count - mark.split_count, 0);
-  drop(x);
-  drop(b[3]);
+  drop_these(x, b[3]);
   end();
 }
 
@@ -343,8 +339,7 @@ static void piece_is_larger_than_the_request(void **state) {
   (void)state;
   begin(4, CHOOSE);
   lay(b, 3);
-  drop(b[0]);
-  drop(b[1]);
+  drop_these(b[0], b[1]);
   (void)plan_piece(2, b[0], 2 * C);
   x = take_in(2, 100);
   assert_ok(gmlake_get_allocation(lake, x, &info));
@@ -367,8 +362,7 @@ static void stitch_of_two_in_the_plans_order(void **state) {
   (void)state;
   begin(4, CHOOSE);
   lay(b, 4);
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   (void)plan_two(b[2], b[0]);
   w = take_in(3, 2 * C);
   assert_int_equal(piece_count(w), 2);
@@ -379,8 +373,7 @@ static void stitch_of_two_in_the_plans_order(void **state) {
   drop(w);
   show();
   assert_int_equal(p.view.window_count, 1);
-  drop(b[1]);
-  drop(b[3]);
+  drop_these(b[1], b[3]);
   end();
 }
 
@@ -407,11 +400,7 @@ static void stitch_of_three_with_partial_ends(void **state) {
   assert_aliases(w);
   memset(first, 1, C / 2);
   memset(last, 2, 1024);
-  drop(w);
-  drop(first);
-  drop(last);
-  drop(b[1]);
-  drop(b[3]);
+  drop_these(w, first, last, b[1], b[3]);
   end();
 }
 
@@ -423,8 +412,7 @@ static void stitch_of_adjacent_pieces(void **state) {
   begin(4, CHOOSE);
   lay(b, 4);
   drop_on(b[1], NONE);
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   a = plan_two(b[2], b[0]);
   add(a, b[1], C);
   w = take_in(3, 3 * C);
@@ -438,8 +426,7 @@ static void stitch_of_adjacent_pieces(void **state) {
   w = take_in(3, 2 * C);
   assert_int_equal(piece_count(w), 2);
   assert_aliases(w);
-  drop(w);
-  drop(b[3]);
+  drop_these(w, b[3]);
   end();
 }
 
@@ -488,9 +475,7 @@ static void window_is_reused_by_its_number(void **state) {
   (void)state;
   begin(8, CHOOSE);
   lay(b, 6);
-  drop(b[0]);
-  drop(b[2]);
-  drop(b[4]);
+  drop_these(b[0], b[2], b[4]);
   first = make_window(b[0], b[2]);
   second = make_window(b[4], b[0]);
   assert_int_equal(first, 1);
@@ -507,10 +492,7 @@ static void window_is_reused_by_its_number(void **state) {
   p.answers[0].plan.state = 2; /* of the two states that take what is there, either */
   w = take_in(2, 2 * C - 1);
   assert_piece(w, 0, b[4], C);
-  drop(w);
-  drop(b[1]);
-  drop(b[3]);
-  drop(b[5]);
+  drop_these(w, b[1], b[3], b[5]);
   end();
 }
 
@@ -521,8 +503,7 @@ static void window_is_larger_than_the_request(void **state) {
   (void)state;
   begin(4, CHOOSE);
   lay(b, 4);
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   number = make_window(b[0], b[2]);
   plan_reuse(number);
   w = take_in(1, 700);
@@ -534,9 +515,7 @@ static void window_is_larger_than_the_request(void **state) {
   drop(w);
   plan_reuse(number); /* it is as large as it was */
   w = take_in(1, 2 * C);
-  drop(w);
-  drop(b[1]);
-  drop(b[3]);
+  drop_these(w, b[1], b[3]);
   end();
 }
 
@@ -547,8 +526,7 @@ static void window_waits_for_its_pieces(void **state) {
   (void)state;
   begin(4, CHOOSE);
   lay(b, 4);
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   number = make_window(b[0], b[2]);
   (void)plan_piece(2, b[2], 512);
   x = take_in(2, 512);
@@ -559,8 +537,7 @@ static void window_waits_for_its_pieces(void **state) {
   drop(x);
   show();
   assert_int_equal(p.windows[0].is_free, 1);
-  drop(b[1]);
-  drop(b[3]);
+  drop_these(b[1], b[3]);
   end();
 }
 
@@ -598,9 +575,7 @@ static void growth_behind_pieces(void **state) {
   assert_piece(w, 1, at(b[2], C), 2 * C);
   assert_aliases(w);
   assert_int_equal(stats().stitch_count - mark.stitch_count, 1);
-  drop(w);
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(w, b[0], b[2]);
   end();
 }
 
@@ -618,9 +593,7 @@ static void growth_behind_a_partial_piece(void **state) {
   assert_piece(w, 0, at(b[1], C - 512), 512);
   assert_piece(w, 1, at(b[2], C), C);
   assert_aliases(w);
-  drop(w);
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(w, b[0], b[2]);
   end();
 }
 
@@ -630,9 +603,7 @@ static void growth_into_gaps(void **state) {
   (void)state;
   begin(12, CHOOSE);
   lay(b, 6);
-  drop(b[1]);
-  drop(b[3]);
-  drop(b[4]);
+  drop_these(b[1], b[3], b[4]);
   assert_int_equal(trim_to(0), 3 * C);
   (void)plan_growth(2 * C);
   two = take_in(4, 2 * C);
@@ -646,11 +617,7 @@ static void growth_into_gaps(void **state) {
   three = take_in(4, 3 * C);
   assert_ptr_equal(three, at(b[5], C));
   assert_aliases(three);
-  drop(one);
-  drop(three);
-  drop(b[0]);
-  drop(b[2]);
-  drop(b[5]);
+  drop_these(one, three, b[0], b[2], b[5]);
   end();
 }
 
@@ -672,8 +639,7 @@ static void growth_around_quarantined_slots(void **state) {
   y = take_in(4, 2 * C);
   assert_ptr_equal(y, at(x, 2 * C));
   assert_aliases(y);
-  drop(x);
-  drop(y);
+  drop_these(x, y);
   end();
 }
 
@@ -685,8 +651,7 @@ static void state_0_is_the_built_in_policy(void **state) {
   (void)state;
   begin(4, CHOOSE);
   lay(b, 4);
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   a = plan(0); /* nothing else counts */
   a->plan.window = 77;
   a->plan.piece_count = SIZE_MAX;
@@ -695,9 +660,7 @@ static void state_0_is_the_built_in_policy(void **state) {
   w = take_in(3, 2 * C);
   assert_piece(w, 0, b[0], C);
   assert_piece(w, 1, b[2], C);
-  drop(w);
-  drop(b[1]);
-  drop(b[3]);
+  drop_these(w, b[1], b[3]);
   end();
 }
 
@@ -722,8 +685,7 @@ static void state_5_is_asked_about_thrice(void **state) {
   begin(8, CHOOSE);
   held = open_stream();
   lay(b, 6);
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   (void)make_window(b[0], b[2]);
   gmlake_mock_stream_hold(mock, held);
   drop_on(b[4], held);
@@ -750,9 +712,7 @@ static void state_5_is_asked_about_thrice(void **state) {
   assert_int_equal(info.live_bytes, 3 * C);
   assert_int_equal(info.reserved_bytes, 3 * C);
   assert_int_equal(info.driver_free_bytes, 5 * C);
-  drop(b[1]);
-  drop(b[3]);
-  drop(b[5]);
+  drop_these(b[1], b[3], b[5]);
   end();
 }
 
@@ -940,9 +900,7 @@ static void lay_for_one_window(void **b) {
   desc.window_bytes = 2 * C;
   open_lake();
   lay(b, 6);
-  drop(b[0]);
-  drop(b[2]);
-  drop(b[4]);
+  drop_these(b[0], b[2], b[4]);
 }
 
 /* Idle windows have all addresses: the plan's window cannot be made twice, then they are dropped,
@@ -992,11 +950,7 @@ static void stitch_beyond_the_addresses(void **state) {
   assert_int_equal(shown_blocks[1], 2);
   p.hook = NULL;
   built_in();
-  drop(b[0]);
-  drop(w);
-  drop(b[1]);
-  drop(b[3]);
-  drop(b[5]);
+  drop_these(b[0], w, b[1], b[3], b[5]);
   end();
 }
 
@@ -1037,8 +991,7 @@ static void former_is_kept_and_reused(void **state) {
   assert_piece(w, 0, b[0], C);
   assert_piece(w, 1, b[1], 2 * C);
   assert_aliases(w);
-  drop(w);
-  drop(b[3]);
+  drop_these(w, b[3]);
   end();
 }
 
@@ -1063,9 +1016,7 @@ static void former_of_a_block_with_partial_ends(void **state) {
   w = take_in(1, C);
   assert_int_equal((uintptr_t)w % C, 1024);
   assert_aliases(w);
-  drop(w);
-  drop(small);
-  drop(b[3]);
+  drop_these(w, small, b[3]);
   end();
 }
 
@@ -1083,8 +1034,7 @@ static void former_is_a_mere_cache(int kind, long in) {
   assert_int_equal(stats().stitch_count, 0);
   assert_int_equal(stats().quarantined_bytes, 0);
   assert_int_equal(census().mapping_count, 4);
-  drop(x);
-  drop(b[3]);
+  drop_these(x, b[3]);
   end();
 }
 
@@ -1110,8 +1060,7 @@ static void former_without_host_memory(void **state) {
   x = take_in(2, C);
   host_fail_in = 0;
   assert_int_equal(stats().window_count, 0);
-  drop(x);
-  drop(b[3]);
+  drop_these(x, b[3]);
   end();
 }
 
@@ -1168,8 +1117,7 @@ static void former_is_trimmed_while_the_front_is_live(void **state) {
   assert_int_equal(trim_to(0), 2 * C);
   assert_int_equal(stats().window_count, 0);
   assert_int_equal(*(unsigned char *)x, 9);
-  drop(x);
-  drop(b[3]);
+  drop_these(x, b[3]);
   end();
 }
 
@@ -1189,9 +1137,7 @@ static void former_is_evicted_while_the_front_is_live(void **state) {
   assert_int_equal(stats().stitch_evict_count - mark.stitch_evict_count, 1);
   assert_int_equal(stats().window_count, 1);
   assert_aliases(x);
-  drop(x);
-  drop(y);
-  drop(b[5]);
+  drop_these(x, y, b[5]);
   end();
 }
 
@@ -1226,8 +1172,7 @@ static void former_without_addresses(void **state) {
   drop_all(b, 3);
   x = take_and_keep(b, C);
   assert_int_equal(stats().window_count, 0);
-  drop(x);
-  drop(b[3]);
+  drop_these(x, b[3]);
   end();
 }
 
@@ -1299,8 +1244,7 @@ static void alignment_is_kept(void **state) {
   (void)state;
   begin(4, CHOOSE);
   lay(b, 3);
-  drop(b[0]);
-  drop(b[1]);
+  drop_these(b[0], b[1]);
   wanted = request(512, 0, NULL);
   wanted.alignment = 8192;
   (void)plan_piece(2, at(b[0], 8192), 512);
@@ -1313,8 +1257,7 @@ static void alignment_is_kept(void **state) {
   x = take_with(&wanted, LEGACY);
   assert_int_equal((uintptr_t)x % C, 0);
   assert_aliases(x);
-  drop(x);
-  drop(b[2]);
+  drop_these(x, b[2]);
   end();
 }
 
@@ -1325,8 +1268,7 @@ static void exclusive_gets_whole_chunks(void **state) {
   (void)state;
   begin(4, CHOOSE);
   lay(b, 3);
-  drop(b[0]);
-  drop(b[1]);
+  drop_these(b[0], b[1]);
   (void)plan_piece(2, b[1], C);
   x = take_with(&wanted, LEGACY);
   assert_ok(gmlake_get_allocation(lake, x, &info));
@@ -1336,9 +1278,7 @@ static void exclusive_gets_whole_chunks(void **state) {
   add(&p.answers[0], b[0], C);
   y = take_with(&wanted, LEGACY);
   assert_aliases(y);
-  drop(x);
-  drop(y);
-  drop(b[2]);
+  drop_these(x, y, b[2]);
   end();
 }
 
@@ -1348,8 +1288,7 @@ static void no_stitch_gets_one_piece(void **state) {
   (void)state;
   begin(5, CHOOSE);
   lay(b, 4);
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   (void)make_window(b[0], b[2]);
   (void)show();
   assert_int_equal(p.windows[0].is_free, 1);
@@ -1362,8 +1301,7 @@ static void no_stitch_gets_one_piece(void **state) {
   drop(x);
   (void)plan_growth(C);
   drop(take_with(&wanted, LEGACY));
-  drop(b[1]);
-  drop(b[3]);
+  drop_these(b[1], b[3]);
   end();
 }
 
@@ -1373,14 +1311,11 @@ static void no_grow_gets_what_is_there(void **state) {
   (void)state;
   begin(5, CHOOSE);
   lay(b, 4);
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   (void)plan_two(b[0], b[2]);
   x = take_with(&wanted, LEGACY);
   assert_int_equal(piece_count(x), 2);
-  drop(x);
-  drop(b[1]);
-  drop(b[3]);
+  drop_these(x, b[1], b[3]);
   end();
 }
 
@@ -1404,8 +1339,7 @@ static void small_requests_are_not_stitched(void **state) {
   desc.stitch_bytes_min = 2 * C;
   open_lake();
   lay(b, 4);
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   show();
   assert_int_equal(p.view.stitch_bytes_min, 2 * C);
   (void)plan_two(b[0], b[2]);
@@ -1413,9 +1347,7 @@ static void small_requests_are_not_stitched(void **state) {
   assert_string_equal(last_error().text, "the request may not be stitched");
   (void)plan_two(b[0], b[2]);
   w = take_in(3, 2 * C);
-  drop(w);
-  drop(b[1]);
-  drop(b[3]);
+  drop_these(w, b[1], b[3]);
   end();
 }
 
@@ -1551,18 +1483,15 @@ static void guards_lie_behind_windows(void **state) {
   desc.flags = GMLAKE_GUARD;
   open_lake();
   lay(b, 4);
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   (void)plan_two(b[0], b[2]);
   w = take_in(3, 2 * C);
   assert_aliases(w);
   assert_int_equal(lake->home.windows.va_head.next->grains, 3);
-  drop(w);
-  drop(b[1]);
+  drop_these(w, b[1]);
   plan_piece(2, b[0], C)->plan.keeps_former = 1;
   x = take_in(2, C);
-  drop(x);
-  drop(b[3]);
+  drop_these(x, b[3]);
   end();
 }
 
@@ -1586,8 +1515,7 @@ static void fills_reach_all_of_a_block(void **state) {
   plan_piece(2, b[0], C)->plan.keeps_former = 1;
   x = take_in(2, C);
   assert_int_equal(((unsigned char *)b[1])[0], GMLAKE_FILL_FREE);
-  drop(x);
-  drop(b[3]);
+  drop_these(x, b[3]);
   end();
 }
 
@@ -1647,10 +1575,7 @@ static void view_has_the_blocks_by_address(void **state) {
   assert_int_equal(p.view.block_count, 3);
   assert_block(1, b[2], C);
   gmlake_mock_stream_finish(mock, LEGACY);
-  drop(x);
-  drop(y);
-  drop(b[1]);
-  drop(b[4]);
+  drop_these(x, y, b[1], b[4]);
   end();
 }
 
@@ -1670,9 +1595,7 @@ static void view_has_the_windows_by_last_use(void **state) {
   s = open_stream();
   drop_on(take_on(512, s), s);
   lay(b, 8);
-  drop(b[0]);
-  drop(b[2]);
-  drop(b[4]);
+  drop_these(b[0], b[2], b[4]);
   (void)make_window(b[0], b[2]);
   (void)make_window(b[2], b[4]);
   (void)make_window(b[4], b[0]);
@@ -1706,12 +1629,7 @@ static void view_has_the_windows_by_last_use(void **state) {
   assert_window(1, 3, 1, 1);
   assert_window(2, 1, 0, 1);
   assert_int_equal(p.view.stitched_bytes, 6 * C);
-  drop(x);
-  drop(b[1]);
-  drop(b[3]);
-  drop(b[5]);
-  drop(b[6]);
-  drop(b[7]);
+  drop_these(x, b[1], b[3], b[5], b[6], b[7]);
   end();
 }
 
@@ -1723,8 +1641,7 @@ static void windows_that_do_not_suit_are_refused(void **state) {
   (void)state;
   begin(8, CHOOSE);
   lay(b, 3);
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   (void)plan_piece(2, b[0], C / 2);
   half = take_in(2, C / 2);
   a = plan_piece(3, at(b[0], C / 2), C / 2);
@@ -1734,8 +1651,7 @@ static void windows_that_do_not_suit_are_refused(void **state) {
   assert_error(try_with(&wanted, LEGACY), INVALID_ARGUMENT);
   assert_string_equal(last_error().text, "the window is not free for the request");
   built_in();
-  drop(half);
-  drop(b[1]);
+  drop_these(half, b[1]);
   end();
 }
 
@@ -1777,8 +1693,7 @@ static void formers_need_addresses(void **state) {
   assert_ok(gmlake_create(&desc, &lake));
   memset(faults, 0, sizeof(faults));
   lay(b, 2);
-  drop(b[0]);
-  drop(b[1]);
+  drop_these(b[0], b[1]);
   plan_piece(2, b[0], C)->plan.keeps_former = 1;
   x = take_in(2, C);
   assert_ptr_equal(x, b[0]);
@@ -1796,8 +1711,7 @@ static void a_device_lost_before_evict_is_asked(void **state) {
   open_lake();
   lay(b, 3);
   small = take(512);
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   (void)make_window(b[0], b[2]);
   drop(small);
   p.evicted = 0;
@@ -2283,8 +2197,7 @@ static void wrong_pieces_that_are_too_large(void **state) {
   y = take_on(1, LEGACY); /* a byte less would be one too many */
   assert_int_equal(stats().active_bytes, 9 * gib);
   assert_int_equal(stats().requested_bytes, 5 * gib + 1);
-  drop(x);
-  drop(y);
+  drop_these(x, y);
   (void)plan_two(x, y);
   p.answers[0].pieces[0].bytes = 5 * gib;
   p.answers[0].pieces[1].bytes = gib;
@@ -2304,9 +2217,7 @@ static void evict_is_asked_before_windows_are_mapped(void **state) {
   (void)state;
   begin(8, CHOOSE | EVICT);
   lay(b, 6);
-  drop(b[0]);
-  drop(b[2]);
-  drop(b[4]);
+  drop_these(b[0], b[2], b[4]);
   x = take(2 * C); /* built in */
   assert_int_equal(p.evicted, 1);
   assert_int_equal(p.mapped_bytes, 2 * C);
@@ -2323,10 +2234,7 @@ static void evict_is_asked_before_windows_are_mapped(void **state) {
   drop(take_in(4, C));
   assert_int_equal(p.evicted, 2);
   assert_int_equal(p.mapped_bytes, 2 * C);
-  drop(x);
-  drop(b[1]);
-  drop(b[3]);
-  drop(b[5]);
+  drop_these(x, b[1], b[3], b[5]);
   end();
 }
 
@@ -2361,8 +2269,7 @@ static void evict_drops_windows_of_a_single_stream(void **state) {
   (void)state;
   begin(8, EVICT);
   lay(b, 6);
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   drop(take(2 * C));
   drop(b[4]);
   p.victim_count = p.victims_are_oldest = 1;
@@ -2371,10 +2278,7 @@ static void evict_drops_windows_of_a_single_stream(void **state) {
   assert_int_equal(p.windows[0].is_complete, 1);
   assert_int_equal(stats().stitch_evict_count, 1);
   assert_int_equal(stats().window_count, 1);
-  drop(x);
-  drop(b[1]);
-  drop(b[3]);
-  drop(b[5]);
+  drop_these(x, b[1], b[3], b[5]);
   end();
 }
 
@@ -2408,17 +2312,14 @@ static void evict_drops_a_window_of_the_plans_pieces(void **state) {
   (void)state;
   begin(4, CHOOSE | EVICT);
   lay(b, 4);
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   (void)make_window(b[0], b[2]);
   p.victim_count = p.victims_are_oldest = 1;
   (void)plan_two(b[2], b[0]);
   x = take_in(3, 2 * C);
   assert_aliases(x);
   assert_int_equal(stats().window_count, 1);
-  drop(x);
-  drop(b[1]);
-  drop(b[3]);
+  drop_these(x, b[1], b[3]);
   end();
 }
 
@@ -2429,9 +2330,7 @@ static void evict_that_the_driver_refuses(void **state) {
   use_faults();
   open_lake();
   lay(b, 6);
-  drop(b[0]);
-  drop(b[2]);
-  drop(b[4]);
+  drop_these(b[0], b[2], b[4]);
   (void)make_window(b[0], b[2]);
   p.victim_count = p.victims_are_oldest = 1;
   (void)plan_two(b[2], b[4]);
@@ -2442,9 +2341,7 @@ static void evict_that_the_driver_refuses(void **state) {
   p.victim_count = 0;
   (void)plan_two(b[2], b[4]);
   drop(take_in(3, 2 * C));
-  drop(b[1]);
-  drop(b[3]);
-  drop(b[5]);
+  drop_these(b[1], b[3], b[5]);
   end();
 }
 
@@ -2466,8 +2363,7 @@ static void no_keeps_blocks_apart(void **state) {
   drop(b[0]);
   assert_ptr_equal(p.freed_block.home, b[0]);
   assert_int_equal(p.freed_block.bytes, C);
-  drop(b[2]);
-  drop(b[1]);
+  drop_these(b[2], b[1]);
   assert_int_equal(p.freed, 3);
   assert_blocks(3);
   assert_block(0, b[0], C);
@@ -2482,9 +2378,7 @@ static void yes_joins_blocks(void **state) {
   (void)state;
   begin(4, CHOOSE | COALESCE);
   lay(b, 4);
-  drop(b[0]);
-  drop(b[2]);
-  drop(b[1]);
+  drop_these(b[0], b[2], b[1]);
   assert_blocks(1);
   assert_block(0, b[0], 3 * C);
   drop(b[3]);
@@ -2540,8 +2434,7 @@ static void new_memory_stays_apart(void **state) {
   (void)plan_growth(C);
   y = take_in(4, C);
   assert_ptr_equal(y, at(x, 2 * C));
-  drop(x);
-  drop(y);
+  drop_these(x, y);
   assert_blocks(1); /* they have been a user's since */
   assert_int_equal(trim_to(0), 3 * C);
   drop(take(2 * C + 512)); /* three chunks at once, a part taken */
@@ -2586,8 +2479,7 @@ static void apart_windows(void **state) {
   begin(4, CHOOSE | COALESCE);
   lay(b, 4);
   drop_on(b[1], NONE);
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   a = plan_two(b[0], b[2]);
   add(a, b[1], C);
   x = take_in(3, 3 * C);
@@ -2642,8 +2534,7 @@ static void apart_pools(void **state) {
   wanted.bytes = C;
   x = take_with(&wanted, LEGACY);
   y = take_with(&wanted, LEGACY);
-  drop(x);
-  drop(y);
+  drop_these(x, y);
   (void)plan(3);
   assert_error(try_with(&wanted, LEGACY), INVALID_ARGUMENT);
   assert_int_equal(p.view.block_count, 2);
@@ -2722,8 +2613,7 @@ static void apart_chunks_are_stitched(void **state) {
   assert_int_equal(stats().reserved_bytes, 41 * C);
   memset(x, 2, 40 * C + C / 2);
   for (i = 0; i < C / 2; i += 512) assert_int_equal(((unsigned char *)rest)[i], 1);
-  drop(rest);
-  drop(x);
+  drop_these(rest, x);
   end();
 }
 
@@ -2810,8 +2700,7 @@ static void growth_beside_apart_memory(void **state) {
   x = take(C / 2);
   y = take_flags(C + C / 4, GMLAKE_NO_STITCH);
   assert_true(stats().reserved_bytes <= 3 * C);
-  drop(x);
-  drop(y);
+  drop_these(x, y);
   end();
 }
 
@@ -2834,8 +2723,7 @@ static void apart_pieces_of_a_failed_stitch(void **state) {
   show();
   assert_block(p.view.block_count - 1, b[2], C);
   p.joins = 1;
-  drop(b[1]);
-  drop(b[3]);
+  drop_these(b[1], b[3]);
   end();
 }
 
@@ -2949,13 +2837,11 @@ static void evict_calls_the_lake(void **state) {
   b[0] = take(C);
   b[1] = take(C);
   b[2] = take(C);
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   p.hook = call_everything;
   x = take(3 * C);
   assert_int_equal(p.evicted, 1);
-  drop(x);
-  drop(b[1]);
+  drop_these(x, b[1]);
   close_callees();
 }
 
@@ -3064,8 +2950,7 @@ static void another_thread_frees_during_choose(void **state) {
   x = take_in(2, 2 * C);
   assert_int_equal(p.view.block_count, 1);
   assert_aliases(x);
-  drop(x);
-  drop(b[3]);
+  drop_these(x, b[3]);
   end();
 }
 
@@ -3075,8 +2960,7 @@ static void another_thread_frees_around_a_former(void **state) {
   (void)state;
   begin(5, CHOOSE);
   lay(b, 5);
-  drop(b[1]);
-  drop(b[2]);
+  drop_these(b[1], b[2]);
   memset(others, 0, sizeof(others));
   others[0] = b[0];
   others[1] = b[3];
@@ -3088,8 +2972,7 @@ static void another_thread_frees_around_a_former(void **state) {
   assert_int_equal(p.windows[0].bytes, 2 * C);
   assert_block(0, b[0], C);
   assert_block(1, b[2], 2 * C);
-  drop(x);
-  drop(b[4]);
+  drop_these(x, b[4]);
   end();
 }
 
@@ -3106,8 +2989,7 @@ static void another_thread_frees_beside_a_former(void **state) {
   (void)state;
   begin(6, CHOOSE | EVICT);
   lay(b, 6);
-  drop(b[1]);
-  drop(b[2]);
+  drop_these(b[1], b[2]);
   memset(others, 0, sizeof(others));
   others[0] = b[0];
   others[1] = b[3];
@@ -3124,9 +3006,7 @@ static void another_thread_frees_beside_a_former(void **state) {
   plan_reuse(1);
   x = take_in(1, 512);
   assert_aliases(x);
-  drop(x);
-  drop(b[4]);
-  drop(b[5]);
+  drop_these(x, b[4], b[5]);
   end();
 }
 
@@ -3159,16 +3039,13 @@ static void another_thread_allocates_during(unsigned functions, size_t bytes) {
   void *b[4], *x;
   begin(8, functions);
   lay(b, 4);
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   p.hook = start_allocating;
   if (functions & CHOOSE) (void)plan_two(b[0], b[2]);
   if (functions & CHOOSE) (void)then(0); /* for the other thread */
   x = take(bytes);
   assert_int_equal(pthread_join(allocating, NULL), 0);
-  drop(x);
-  drop(b[1]);
-  drop(b[3]);
+  drop_these(x, b[1], b[3]);
   end();
 }
 
@@ -3232,8 +3109,7 @@ static void open_lossy(unsigned functions, void **b) {
   open_lake();
   s = open_stream();
   lay(b, 6);
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   drop_on(take_on(C, s), s); /* two streams: frees record events */
   drop_on(take_on(C, NONE), NONE);
   memset(others, 0, sizeof(others));
@@ -3318,14 +3194,11 @@ static void single_threaded_lakes_ask_too(void **state) {
   desc.flags = GMLAKE_SINGLE_THREADED;
   open_lake();
   lay(b, 4);
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   (void)plan_two(b[0], b[2]);
   x = take_in(3, 2 * C);
   assert_true(p.chosen == 0 && p.evicted == 1 && p.freed >= 3);
-  drop(x);
-  drop(b[1]);
-  drop(b[3]);
+  drop_these(x, b[1], b[3]);
   end();
 }
 

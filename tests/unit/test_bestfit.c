@@ -42,8 +42,7 @@ static void s2_splits_the_best_larger_pblock(void **state) {
   b = take(C);
   c = take(2 * C);
   d = take(C);
-  drop(a);
-  drop(c);
+  drop_these(a, c);
   e = take_marked(C);
   assert_ptr_equal(e, c);
   assert_state(2, 1, 0, 0);
@@ -52,8 +51,7 @@ static void s2_splits_the_best_larger_pblock(void **state) {
   assert_state(1, 0, 0, 0);
   drop(e);
   drop((char *)c + C);
-  drop(b);
-  drop(d);
+  drop_these(b, d);
   finish();
 }
 
@@ -71,9 +69,7 @@ static void s3_stitches_and_splits_the_last(void **state) {
   b[3] = take(C);
   e = take(2 * C);
   b[4] = take(C);
-  drop(b[0]);
-  drop(b[2]);
-  drop(e);
+  drop_these(b[0], b[2], e);
   w = take_marked(3 * C);
   assert_state(3, 0, 1, 0);
   assert_int_equal(piece_count(w), 3);
@@ -85,10 +81,7 @@ static void s3_stitches_and_splits_the_last(void **state) {
   assert_ptr_equal(take_marked(C), (char *)e + C);
   assert_state(1, 0, 0, 0);
   drop((char *)e + C);
-  drop(w);
-  drop(b[1]);
-  drop(b[3]);
-  drop(b[4]);
+  drop_these(w, b[1], b[3], b[4]);
   finish();
 }
 
@@ -102,9 +95,7 @@ static void s3_window_aliases_its_pieces(void **state) {
   start(5);
   lay(b, 5);
   for (i = 0; i < 5; i++) memset(b[i], (int)(0xE0 + i), C);
-  drop(b[0]);
-  drop(b[2]);
-  drop(b[4]);
+  drop_these(b[0], b[2], b[4]);
   w = take(3 * C);
   bytes = (unsigned char *)w;
   for (i = 0; i < 3 * C; i++) bytes[i] = (unsigned char)(i / C + i % 251);
@@ -116,9 +107,7 @@ static void s3_window_aliases_its_pieces(void **state) {
     assert_int_equal(((unsigned char *)b[1])[i], 0xE1);
     assert_int_equal(((unsigned char *)b[3])[i], 0xE3);
   }
-  drop(w);
-  drop(b[1]);
-  drop(b[3]);
+  drop_these(w, b[1], b[3]);
   finish();
 }
 
@@ -148,8 +137,7 @@ static void s3_begins_in_a_tail_and_ends_in_a_head(void **state) {
   f = (char *)take(C);
   memset(a, 1, 24 * K);
   memset(e, 2, 48 * K);
-  drop(b);
-  drop(d);
+  drop_these(b, d);
   w = (char *)take_marked(56 * K);
   assert_state(3, 0, 1, 0);
   assert_int_equal(piece_count(w), 2);
@@ -163,11 +151,7 @@ static void s3_begins_in_a_tail_and_ends_in_a_head(void **state) {
   for (i = 0; i < 16 * K; i++) assert_int_equal(d[i], (i + 40 * K) % 127);
   for (i = 0; i < 24 * K; i++) assert_int_equal(a[i], 1);
   for (i = 0; i < 48 * K; i++) assert_int_equal(e[i], 2);
-  drop(w);
-  drop(a);
-  drop(c);
-  drop(e);
-  drop(f);
+  drop_these(w, a, c, e, f);
   finish();
 }
 
@@ -186,20 +170,14 @@ static void s3_puts_whole_chunks_between_its_ends(void **state) {
   e = take(C);
   f = take(16 * K);
   g = take(48 * K);
-  drop(b);
-  drop(d);
-  drop(f);
+  drop_these(b, d, f);
   w = take(112 * K);
   assert_int_equal(piece_count(w), 3);
   assert_piece(w, 0, b, 40 * K);
   assert_piece(w, 1, d, C);
   assert_piece(w, 2, f, 8 * K);
   assert_ends_are_on_chunks(w);
-  drop(w);
-  drop(a);
-  drop(c);
-  drop(e);
-  drop(g);
+  drop_these(w, a, c, e, g);
   finish();
 }
 
@@ -235,14 +213,11 @@ static void s3_cannot_use_a_hole_inside_a_chunk(void **state) {
   c = take(8 * K);
   d = take(C);
   e = take(C);
-  drop(b);
-  drop(d);
+  drop_these(b, d);
   assert_error(try_on(80 * K, LEGACY), OUT_OF_DEVICE_MEMORY);
   assert_int_equal(last_error().free_bytes, 112 * K);
   assert_int_equal(last_error().stitchable_bytes, C);
-  drop(a);
-  drop(c);
-  drop(e);
+  drop_these(a, c, e);
   finish();
 }
 
@@ -254,8 +229,7 @@ static void s4_allocates_the_shortfall_and_stitches(void **state) {
   (void)state;
   start(6);
   lay(b, 4);
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   w = take_marked(3 * C);
   assert_state(4, 0, 1, 0);
   assert_int_equal(stats().reserved_bytes, mark.reserved_bytes + C);
@@ -263,9 +237,7 @@ static void s4_allocates_the_shortfall_and_stitches(void **state) {
   assert_int_equal(piece_count(w), 3);
   assert_ends_are_on_chunks(w);
   memset(w, 3, 3 * C);
-  drop(w);
-  drop(b[1]);
-  drop(b[3]);
+  drop_these(w, b[1], b[3]);
   finish();
 }
 
@@ -284,9 +256,7 @@ static void s4_grows_contiguously_where_that_takes_no_more(void **state) {
   assert_int_equal(stats().reserved_bytes, mark.reserved_bytes + 2 * C);
   assert_int_equal(stats().stitch_count, 0);
   assert_int_equal(stats().state_count[3], mark.state_count[3] + 1);
-  drop(b[0]);
-  drop(b[1]);
-  drop(d);
+  drop_these(b[0], b[1], d);
   finish();
 }
 
@@ -298,8 +268,7 @@ static void s5_reports_the_figures(void **state) {
   (void)state;
   start(5);
   lay(b, 5);
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   mark = stats();
   assert_error(try_on(3 * C - 1, LEGACY), OUT_OF_DEVICE_MEMORY);
   assert_state(5, 0, 0, 0);
@@ -317,9 +286,7 @@ static void s5_reports_the_figures(void **state) {
   assert_int_equal(info.reserved_bytes, 5 * C);
   assert_int_equal(info.limit_bytes, 0);
   assert_int_equal(info.driver_free_bytes, 0);
-  drop(b[1]);
-  drop(b[3]);
-  drop(b[4]);
+  drop_these(b[1], b[3], b[4]);
   finish();
 }
 
@@ -350,9 +317,7 @@ static void get_pieces_fills_what_there_is_room_for(void **state) {
   (void)state;
   start(5);
   lay(b, 5);
-  drop(b[0]);
-  drop(b[2]);
-  drop(b[4]);
+  drop_these(b[0], b[2], b[4]);
   w = take(3 * C);
   memset(two, 0, sizeof(two));
   step(gmlake_get_pieces(lake, w, two, 1, &count));
@@ -364,9 +329,7 @@ static void get_pieces_fills_what_there_is_room_for(void **state) {
   assert_ptr_equal(two[0].home, b[1]);
   assert_int_equal(two[0].bytes, C);
   assert_null(two[1].home);
-  drop(w);
-  drop(b[1]);
-  drop(b[3]);
+  drop_these(w, b[1], b[3]);
   finish();
 }
 
@@ -436,16 +399,13 @@ static void no_stitch_takes_one_piece(void **state) {
   (void)state;
   start(8);
   lay(b, 4);
-  drop(b[0]);
-  drop(b[2]);
+  drop_these(b[0], b[2]);
   p = take_flags(2 * C, GMLAKE_NO_STITCH);
   assert_int_equal(piece_count(p), 1);
   assert_ptr_equal(piece(p, 0).home, p);
   assert_int_equal(stats().stitch_count, 0);
   assert_int_equal(stats().reserved_bytes, 6 * C);
-  drop(p);
-  drop(b[1]);
-  drop(b[3]);
+  drop_these(p, b[1], b[3]);
   finish();
 }
 
@@ -512,9 +472,7 @@ static void exclusive_owns_whole_chunks(void **state) {
   y = (char *)take(20 * K);
   assert_true(y < x || y >= x + C); /* nobody else is in it */
   assert_int_equal(stats().active_bytes, 44 * K + C);
-  drop(a);
-  drop(x);
-  drop(y);
+  drop_these(a, x, y);
   finish();
 }
 
