@@ -86,7 +86,7 @@ GLOSSARY
   epoch       what a stream frees between two events that the lake records on it
   fence       the event that ends a stream's epoch
   pool        a further arena: for the memory of a graph, or of one tenant
-  buffer      a range of addresses that is memory at its front, up to an end that moves. Its chunks
+  buffer      a range of addresses, parts of which are memory, up to an end that moves. Its chunks
               are mapped in buffers alone and have no home address
   grain       512 bytes; every size is rounded up to it
 
@@ -142,23 +142,27 @@ CAPTURES
   captured the lake leaves the legacy stream alone too: an event there would spoil the capture.
 
 GROWING BUFFERS
-  A buffer is for what grows at its end and may not move: the keys and values of a sequence, a log,
-  an arena of the program's own. Its memory is chunks (2 MiB by default) that nothing else shares.
-  The address stays: a graph that was captured before reads what is committed later. What a buffer
-  gives up stays mapped. If nobody took the chunk meanwhile, growing again on the same stream takes
-  it back without a driver call. So keep a buffer, at 0 bytes, for the next sequence instead of
-  destroying it. To grow, a buffer takes, in this order: the chunk that is still mapped next; a
-  free chunk of other buffers whose work is complete; a new chunk; a new chunk in the place of what
-  gmlake_trim would return; what the steps above find, from 10 on (with GMLAKE_WAIT_FIRST before
-  new chunks). Several buffers may map one chunk; it is memory of one of them. Blocks and buffers
-  share free memory: before blocks create chunks, the buffers return as many bytes. Before a buffer
-  creates chunks, the default pool's blocks return as many, and so do buffers of other chunk sizes.
-  Each returns whole free chunks whose work is complete. To return a chunk and create one costs 20
-  and 60 us. To keep a buffer's chunks for it, do not shrink it. The host waits in the last steps,
-  and before it unmaps: if somebody else has the chunk that is mapped next, and the work of its
-  last use here is not complete. While its stream is captured a buffer may grow, not shrink. What a
-  graph uses has to stay committed as long as the graph may run. Launch the graph behind what its
-  stream did before the capture: a growth may take chunks back that the stream still used.
+  A buffer is for what may not move while its memory changes: the keys and values of a sequence, a
+  log, an arena of the program's own. Its memory is chunks (2 MiB by default) that nothing else
+  shares. I want memory that grows at its end: gmlake_buffer_resize. I want to give memory back in
+  the middle, or to have memory in parts of it only: gmlake_buffer_discard and
+  gmlake_buffer_commit. What lies around serves on. To touch a hole is an error on the device. The
+  address stays: a graph that was captured before reads what is committed later. What a buffer
+  gives up stays mapped. If nobody took the chunk meanwhile, a commit on the same stream takes it
+  back without a driver call. So keep a buffer, at 0 bytes, for the next sequence instead of
+  destroying it. A commit takes for each chunk, in this order: the one that is still mapped there;
+  a free chunk of other buffers whose work is complete; a new chunk; a new chunk in the place of
+  what gmlake_trim would return; what the steps above find, from 10 on (with GMLAKE_WAIT_FIRST
+  before new chunks). Several buffers may map one chunk; it is memory of one of them. Blocks and
+  buffers share free memory: before blocks create chunks, the buffers return as many bytes. Before
+  a buffer creates chunks, the default pool's blocks return as many, and so do buffers of other
+  chunk sizes. Each returns whole free chunks whose work is complete. To return a chunk and create
+  one costs 20 and 60 us. To keep a buffer's chunks for it, do not discard them. The host never
+  waits to discard. To commit, it waits in the last steps, and before it unmaps: if somebody else
+  has the chunk that is still mapped there, and the work of its last use here is not complete.
+  While its stream is captured a buffer may commit, not discard. What a graph uses has to stay
+  committed as long as the graph may run. Launch the graph behind what its stream did before the
+  capture: a commit may take chunks back that the stream still used.
 
 POLICIES
   desc.policy is for research. It is a table of decisions; the lake asks for each one that is set.
@@ -215,9 +219,10 @@ COSTS (measured; see bench/RESULTS.md)
   check, map, a pool's statistics, and the report of a request that is refused   O(blocks)
   find, and the reason for a wrong pointer   O(blocks of a chunk + log(windows and buffers))
   other questions  O(1), pieces and chunks O(their number)
-  host memory      64 bytes a block, 16 to 50 for its index, about 60 a chunk, twice that for a
-                   buffer's chunk, 2 KB a stream, and 14 KB for a stream with more than eight free
-                   ranges in an arena. gmlake_trim gives back what gone blocks and chunks left */
+  host memory      64 bytes a block, 16 to 50 for its index, about 60 a chunk, 40 for each chunk of
+                   a buffer's addresses up to its end, 2 KB a stream, and 14 KB for a stream with
+                   more than eight free ranges in an arena. gmlake_trim gives back what gone blocks
+                   and chunks left */
 
 #if defined(GMLAKE_IMPLEMENTATION) && !defined(_GNU_SOURCE)
 #define _GNU_SOURCE 1 /* memfd_create, in the mock */
@@ -688,8 +693,8 @@ typedef struct gmlake_buffer_desc {
 
 typedef struct gmlake_buffer_info {
   void *ptr;              /* of the first byte, whatever the size; a multiple of chunk_bytes */
-  size_t bytes;           /* as last asked for */
-  size_t committed_bytes; /* rounded up to chunks: memory from ptr on */
+  size_t bytes;           /* the end: as last resized to, or where a commit behind that ended */
+  size_t committed_bytes; /* memory in it, in whole chunks; nothing behind the end */
   size_t max_bytes;       /* as asked for at create */
   size_t chunk_bytes;
   uint64_t user_data;
@@ -740,7 +745,7 @@ typedef struct gmlake_map_entry {
   gmlake_kind kind;
   gmlake_state state;
   uint64_t address; /* 0: a chunk of buffers, which has no address of its own */
-  size_t bytes;
+  size_t bytes;     /* buffer: up to its end in whole chunks, holes too; its pieces tell them */
   size_t requested_bytes; /* block, buffer: as asked for */
   gmlake_stream stream;   /* block: it was allocated on; free memory: see the state; else NONE */
   gmlake_pool *pool;      /* NULL: in no pool */
@@ -845,7 +850,8 @@ GMLAKE_DEF gmlake_result gmlake_find(gmlake *lake, const void *address,
                                      gmlake_allocation_info *out_info);
 /* What backs the live block or the buffer that ptr lies in, in order of address: at most capacity
    parts; *out_count is how many there are. For exports, RDMA and NCCL. The handles stay the
-   lake's; those of a block stay until it is freed, those of a buffer until it is resized. */
+   lake's; those of a block stay until it is freed, those of a buffer until they are
+   discarded. */
 GMLAKE_DEF gmlake_result gmlake_get_chunks(gmlake *lake, const void *ptr,
                                            gmlake_chunk_info *out_chunks, size_t capacity,
                                            size_t *out_count);
@@ -884,12 +890,21 @@ GMLAKE_DEF gmlake_result gmlake_buffer_create(gmlake *lake, const gmlake_buffer_
    fine. */
 GMLAKE_DEF gmlake_result gmlake_buffer_destroy(gmlake *lake, gmlake_buffer *buffer,
                                                gmlake_stream stream);
-/* Gives the buffer memory up to `bytes`, for work on the stream; new memory has undefined contents.
-   Or takes away the chunks behind `bytes`: every use of them must precede this call on the stream.
-   After an error the buffer is as it was. INVALID_ARGUMENT: more than max_bytes, or the
-   out-of-memory handler grows. CAPTURING: fewer chunks while the stream is captured, or the lake
-   would have to wait for a captured stream. OUT_OF_DEVICE_MEMORY, LIMIT_REACHED,
-   OUT_OF_HOST_MEMORY, DRIVER. */
+/* Gives the range memory, for work on the stream. What is memory already keeps its contents; what
+   is new has undefined contents. offset and bytes are multiples of the buffer's chunk_bytes; the
+   range may also end at max_bytes. After an error the buffer is as it was. INVALID_ARGUMENT: no
+   such range, or called from the out-of-memory handler. CAPTURING: the lake would have to wait for
+   a captured stream. OUT_OF_DEVICE_MEMORY, LIMIT_REACHED, OUT_OF_HOST_MEMORY, DRIVER. */
+GMLAKE_DEF gmlake_result gmlake_buffer_commit(gmlake *lake, gmlake_buffer *buffer, size_t offset,
+                                              size_t bytes, gmlake_stream stream);
+/* Takes the range's memory away, where there is some: every use of it must precede this call on the
+   stream. The only driver call is an event. INVALID_ARGUMENT: no such range. CAPTURING: the stream
+   is being captured. OUT_OF_HOST_MEMORY (first use of a stream). */
+GMLAKE_DEF gmlake_result gmlake_buffer_discard(gmlake *lake, gmlake_buffer *buffer, size_t offset,
+                                               size_t bytes, gmlake_stream stream);
+/* Moves the buffer's end to `bytes`, at most max_bytes. Up: commits all from the former end on.
+   Down: discards the chunks behind the new end. A commit behind the end moves it, too. Holes stay
+   holes. Errors: those of commit and discard. */
 GMLAKE_DEF gmlake_result gmlake_buffer_resize(gmlake *lake, gmlake_buffer *buffer, size_t bytes,
                                               gmlake_stream stream);
 GMLAKE_DEF gmlake_result gmlake_buffer_get_info(gmlake *lake, gmlake_buffer *buffer,
@@ -4717,6 +4732,13 @@ static void gmlk_take_back(gmlake *l) {
   if (is_news) gmlk_streams_read(streams);
 }
 
+/* Whether there is a buffer, or was: even an only stream has events behind what they gave up. */
+static int gmlk_has_bare(const gmlake *l) {
+  size_t i = 0;
+  while (i < l->arena_count && !(l->arenas[i] && l->arenas[i]->is_bare)) i++;
+  return i < l->arena_count;
+}
+
 /* Asks all streams what has completed, frees what was pending for it and makes memory clean. With
    `close`, open epochs get an event first, so that a later call can see them complete. Never
    waits. */
@@ -4724,7 +4746,7 @@ static gmlake_result gmlk_refresh(gmlake *l, int close) {
   gmlk_drive drive;
   size_t i;
   if (!close && l->streams.used_count + l->streams.has_none < 2 && !l->streams.capture_count &&
-      !l->pending && !l->stats.buffer_count)
+      !l->pending && !gmlk_has_bare(l))
     return GMLAKE_OK;
   if (!gmlk_drive_begin(&drive, &l->driver)) {
     for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(drive.result); i++) {
@@ -5515,21 +5537,20 @@ static gmlake_result gmlk_evict_all(gmlake *l, gmlk_arena *a) {
 }
 
 /* ---- >>places ----------------------------------------------------------------------------------
-   gmlake_buffer: a range of addresses whose front, up to where it was last resized, is memory. A
-   place is one chunk's worth of these addresses. The chunks belong to a bare arena: its tiling and
-   tags say who owns a chunk and what may still use it, as for blocks. Such a chunk has no home
-   address; it is mapped where buffers need it. Owns the buffers' records, their places and their
-   mappings.
+   gmlake_buffer: a range of addresses, parts of which are memory. A place is one chunk's worth of
+   these addresses; it is committed or not. The chunks belong to a bare arena: its tiling and tags
+   say who owns a chunk and what may still use it, as for blocks. Such a chunk has no home address;
+   it is mapped where buffers need it. Owns the buffers' records, their places and their mappings.
    pre: the caller holds `driving`, except for what needs no driver call on a buffer that is not
    busy.
 
-   [B1] Places [0, count) are mapped. The chunk of each is one block of state GMLK_COMMITTED, and
-        in the front of no other buffer.
-   [B2] A place behind them is empty, or it is still mapped, with the tag of the last use through
-        it; another buffer may own the chunk. It is unmapped only when that use is complete.
+   [B1] `count` places are committed, none of them behind the buffer's end. Such a place is mapped.
+        Its chunk is one block of state GMLK_COMMITTED, and that of no other committed place.
+   [B2] Another place is empty, or it is still mapped, with the tag of the last use through it;
+        another place may own the chunk. It is unmapped only when that use is complete.
    [B3] A bare arena's map_count of a chunk is the number of places that map it.
-   [B4] A destroyed buffer has count 0. It stays in the arena's list until all its places are
-        empty.
+   [B4] A destroyed buffer has count 0 and its end at 0. It stays in the arena's list until all its
+        places are empty.
    [B5] A buffer's address space has room for max_bytes; its places lie there in order.
    A place is blind after a growth that failed if the driver refused to unmap it again; it is
    unmapped before it is used again.
@@ -5538,17 +5559,18 @@ static gmlake_result gmlk_evict_all(gmlake *l, gmlk_arena *a) {
 
 enum { /* gmlk_place.state */
        GMLK_PLACE_EMPTY = 0,
-       GMLK_PLACE_MAPPED,
-       GMLK_PLACE_BLIND /* mapped, perhaps without access; counts as quarantined */
+       GMLK_PLACE_MAPPED, /* still, and not committed */
+       GMLK_PLACE_BLIND,  /* mapped, perhaps without access; counts as quarantined */
+       GMLK_PLACE_COMMITTED
 };
 
 typedef struct gmlk_place gmlk_place;
 struct gmlk_place {
   gmlk_place *next; /* scratch of who holds `driving`: list of places to unmap */
   uint64_t address;
-  uint64_t ticket; /* [behind the front] with stream: the tag of the mapping's last use */
-  uint64_t seal;   /* [behind the front] checksum of stream and ticket, for >>check */
-  uint32_t slot;   /* [mapped, blind] of its chunk; [empty, while it grows] of the one to map */
+  uint64_t ticket; /* [mapped, blind] with stream: the tag of the mapping's last use */
+  uint64_t seal;   /* [mapped, blind] checksum of stream and ticket, for >>check */
+  uint32_t slot;   /* of its chunk; [empty, while it is committed] of the one to map */
   uint16_t stream;
   uint8_t state;
   uint8_t mark; /* scratch of who holds `driving`: the driver has done what was asked */
@@ -5560,12 +5582,12 @@ struct gmlake_buffer {
   gmlk_block *va; /* its address space; slack is its chunks without the guard */
   gmlk_place *places;
   uint32_t place_count;    /* records in places; more are allocated as it grows */
-  uint32_t count;          /* chunks committed: the front */
-  size_t bytes, max_bytes; /* as the user asked; written by >>buffer */
+  uint32_t count;          /* [B1] */
+  size_t bytes, max_bytes; /* its end, and how far that may move; written by >>buffer */
   uint64_t user_data;
   const char *label;
   gmlake_buffer *next; /* in arena->buffers */
-  int is_busy;         /* the holder of `driving` grows it, with the books unlocked at times */
+  int is_busy;         /* the holder of `driving` commits, with the books unlocked at times */
 };
 
 static uint64_t gmlk_buffer_address(const gmlake_buffer *b) {
@@ -5589,8 +5611,32 @@ static int gmlk_place_is_done(const gmlake *l, const gmlk_place *place) {
   return gmlk_tag_done(&l->streams, place->stream, place->ticket);
 }
 
-/* Unmaps a list of places that lie behind their buffers' fronts, the books unlocked meanwhile. A
-   place that cannot be unmapped stays as it is. */
+/* The number of chunks, and of places, for so many bytes of a buffer. */
+static uint32_t gmlk_buffer_count(const gmlake_buffer *b, size_t bytes) {
+  size_t chunk = b->arena->chunk_bytes;
+  return (uint32_t)(bytes / chunk + (bytes % chunk != 0));
+}
+
+static int gmlk_is_committed(const gmlake_buffer *b, uint32_t i) {
+  return i < b->place_count && b->places[i].state == GMLK_PLACE_COMMITTED;
+}
+
+/* How many places of [from, to) are committed. */
+static uint32_t gmlk_places_committed(const gmlake_buffer *b, uint32_t from, uint32_t to) {
+  uint32_t count = 0;
+  for (; from < to; from++) count += (uint32_t)gmlk_is_committed(b, from);
+  return count;
+}
+
+/* The bytes that the user asked for: what is committed, but for what lies behind the end. */
+static size_t gmlk_buffer_asked(const gmlake_buffer *b) {
+  size_t chunk = b->arena->chunk_bytes, tail = b->bytes % chunk;
+  size_t slack = tail && gmlk_is_committed(b, (uint32_t)(b->bytes / chunk)) ? chunk - tail : 0;
+  return b->count * chunk - slack;
+}
+
+/* Unmaps a list of places that are not committed, the books unlocked meanwhile. A place that cannot
+   be unmapped stays as it is. */
 static gmlake_result gmlk_places_unmap(gmlake *l, gmlk_arena *a, gmlk_place *list) {
   gmlk_drive drive;
   gmlk_place *place;
@@ -5615,8 +5661,8 @@ static void gmlk_places_spare(gmlake *l, gmlk_arena *a) {
   const gmlake_buffer *b;
   uint32_t i;
   for (b = a->buffers; b; b = b->next)
-    for (i = b->count; i < b->place_count; i++)
-      if (b->places[i].state && !gmlk_place_is_done(l, &b->places[i]))
+    for (i = 0; i < b->place_count; i++)
+      if (b->places[i].state && !gmlk_is_committed(b, i) && !gmlk_place_is_done(l, &b->places[i]))
         gmlk_chunk_unmark(&a->chunks, b->places[i].slot);
 }
 
@@ -5626,7 +5672,7 @@ static gmlk_place *gmlk_places_marked(gmlk_arena *a) {
   gmlake_buffer *b;
   uint32_t i;
   for (b = a->buffers; b; b = b->next) {
-    for (i = b->count; i < b->place_count; i++) {
+    for (i = 0; i < b->place_count; i++) { /* of those committed, no chunk is marked [B1] */
       if (!b->places[i].state || !gmlk_chunk_is_marked(&a->chunks, b->places[i].slot)) continue;
       b->places[i].next = list;
       list = &b->places[i];
@@ -5635,40 +5681,41 @@ static gmlk_place *gmlk_places_marked(gmlk_arena *a) {
   return list;
 }
 
-/* Maps the empty places of [b->count, count) to the chunks in their slots; on an error unmaps them
-   again. Then mark tells which places are mapped that were empty. */
-static gmlake_result gmlk_places_drive(gmlk_drive *drive, gmlake_buffer *b, uint32_t count) {
+/* Maps the empty places of [from, to) to the chunks in their slots; on an error unmaps them again.
+   Then mark tells which places are mapped that were empty. */
+static gmlake_result gmlk_places_drive(gmlk_drive *drive, gmlake_buffer *b, uint32_t from,
+                                       uint32_t to) {
   gmlk_arena *a = b->arena;
   gmlk_place *places = b->places;
   gmlake_result result = drive->result;
   uint32_t i, first;
-  for (i = b->count; i < count && !result; i++) {
+  for (i = from; i < to && !result; i++) {
     if (places[i].state) continue;
     result = gmlk_drive_map(drive, places[i].address, a->chunk_bytes,
                             gmlk_chunk_handle(&a->chunks, places[i].slot));
     places[i].mark = !result;
   }
-  for (i = first = b->count; i < count && !result; i++) { /* one call for each row of neighbours */
+  for (i = first = from; i < to && !result; i++) { /* one call for each row of neighbours */
     if (!places[i].mark) first = i + 1;
-    if (!places[i].mark || (i + 1 < count && places[i + 1].mark)) continue;
+    if (!places[i].mark || (i + 1 < to && places[i + 1].mark)) continue;
     result = gmlk_drive_set_access(drive, places[first].address, (i + 1 - first) * a->chunk_bytes);
     first = i + 1;
   }
-  for (i = count; result && i-- > b->count;)
+  for (i = to; result && i-- > from;)
     if (places[i].mark && !gmlk_drive_unmap(drive, places[i].address, a->chunk_bytes))
       places[i].mark = 0;
   return result;
 }
 
 /* The same, with the books unlocked meanwhile, and writes down what is mapped now. */
-static gmlake_result gmlk_places_map(gmlake *l, gmlake_buffer *b, uint32_t count) {
+static gmlake_result gmlk_places_map(gmlake *l, gmlake_buffer *b, uint32_t from, uint32_t to) {
   gmlk_arena *a = b->arena;
   gmlk_drive drive;
   uint32_t i;
   (void)gmlk_drive_open(l, &drive);
-  (void)gmlk_places_drive(&drive, b, count);
+  (void)gmlk_places_drive(&drive, b, from, to);
   (void)gmlk_drive_close(l, &drive);
-  for (i = b->count; i < count; i++) {
+  for (i = from; i < to; i++) {
     gmlk_place *place = &b->places[i];
     if (!place->mark) continue;
     place->mark = 0;
@@ -5698,7 +5745,7 @@ static int gmlk_places_reserve(gmlake *l, gmlake_buffer *b, uint32_t count) {
 }
 
 /* Frees a destroyed buffer's record and addresses. pre: [B4] its places are empty. */
-static void gmlk_buffer_discard(gmlake *l, gmlake_buffer *b) {
+static void gmlk_buffer_remove(gmlake *l, gmlake_buffer *b) {
   gmlake_buffer **link = &b->arena->buffers;
   while (*link != b) link = &(*link)->next;
   *link = b->next;
@@ -5732,33 +5779,38 @@ static gmlake_result gmlk_buffers_reap(gmlake *l, gmlk_arena *a, size_t limit) {
     if (b->lake || !gmlk_buffer_remains(l, b, &list)) continue;
     limit -= list != NULL;
     result = gmlk_places_unmap(l, a, list);
-    if (!result) gmlk_buffer_discard(l, b);
+    if (!result) gmlk_buffer_remove(l, b);
   }
   return result;
 }
 
-/* GMLAKE_FILL: the host writes the byte to the chunks of places [from, to). */
-static void gmlk_buffer_fill(const gmlake *l, const gmlake_buffer *b, uint32_t from, uint32_t to,
-                             unsigned byte) {
+/* Writes down whether a place is committed. GMLAKE_FILL: the host fills its chunk. */
+static void gmlk_place_set(const gmlake *l, gmlake_buffer *b, uint32_t i, int is_committed) {
   size_t chunk = b->arena->chunk_bytes;
-  if ((l->desc.flags & GMLAKE_FILL) && from < to)
-    memset((char *)(uintptr_t)gmlk_buffer_address(b) + from * chunk, (int)byte,
-           (to - from) * chunk);
+  b->places[i].state = is_committed ? GMLK_PLACE_COMMITTED : GMLK_PLACE_MAPPED;
+  b->count += is_committed ? 1u : (uint32_t)-1;
+  if (l->desc.flags & GMLAKE_FILL)
+    memset((void *)(uintptr_t)b->places[i].address,
+           is_committed ? GMLAKE_FILL_NEW : GMLAKE_FILL_FREE, chunk);
 }
 
-/* Moves the end of a buffer's front. */
-static void gmlk_buffer_end(gmlake *l, gmlake_buffer *b, uint32_t count) {
-  size_t before = b->count * b->arena->chunk_bytes, now = count * b->arena->chunk_bytes;
-  gmlk_buffer_fill(l, b, b->count, count, GMLAKE_FILL_NEW);
-  gmlk_buffer_fill(l, b, count, b->count, GMLAKE_FILL_FREE);
-  b->count = count;
-  l->stats.buffer_bytes += now - before;
-  l->stats.active_bytes += now - before;
+/* Takes a buffer out of the lake's figures while it changes, and puts it back. */
+static void gmlk_buffer_uncount(gmlake *l, const gmlake_buffer *b) {
+  l->stats.buffer_bytes -= b->count * b->arena->chunk_bytes;
+  l->stats.active_bytes -= b->count * b->arena->chunk_bytes;
+  l->stats.requested_bytes -= gmlk_buffer_asked(b);
+}
+
+static void gmlk_buffer_recount(gmlake *l, const gmlake_buffer *b) {
+  l->stats.buffer_bytes += b->count * b->arena->chunk_bytes;
+  l->stats.active_bytes += b->count * b->arena->chunk_bytes;
+  l->stats.requested_bytes += gmlk_buffer_asked(b);
   gmlk_peak(&l->stats.buffer_bytes_peak, l->stats.buffer_bytes);
   gmlk_peak(&l->stats.active_bytes_peak, l->stats.active_bytes);
+  gmlk_peak(&l->stats.requested_bytes_peak, l->stats.requested_bytes);
 }
 
-/* Gives a chunk, whose blocks are reserved or owned, to a buffer's front. */
+/* Gives a chunk, whose blocks are reserved or owned, to a place. */
 static void gmlk_chunk_commit(gmlk_arena *a, gmlk_block *block) {
   gmlk_own(a, block, gmlk_chunk_grains(a), GMLK_COMMITTED)->stream = GMLK_CLEAN;
 }
@@ -5780,6 +5832,8 @@ static int gmlk_buffers_drain(gmlk_arena *a, gmlk_drive *drive) {
     for (i = 0; i < b->place_count; i++)
       if (b->places[i].state && gmlk_drive_unmap(drive, b->places[i].address, a->chunk_bytes))
         is_mapped = 1;
+      else
+        b->places[i].state = GMLK_PLACE_EMPTY;
   return is_mapped;
 }
 
@@ -7557,12 +7611,43 @@ static gmlake_result gmlk_capture_end(gmlake *l, gmlake_stream value) {
 }
 
 /* ---- >>buffer ----------------------------------------------------------------------------------
-   Creates buffers and moves their ends. To shrink, and to grow over places whose chunks the stream
-   may have, changes only the books. Other growth takes a chunk for each place and then maps them
-   all; an error gives the chunks back. pre, for that: the caller holds `driving`.
+   Creates buffers; commits and discards ranges of their places; a resize is one of the two. To
+   discard, and to commit places whose chunks the stream may have, changes only the books. Else to
+   commit takes a chunk for each place and then maps them all; an error gives the chunks back. pre,
+   for that: the caller holds `driving`.
    Costs and failures: those of >>places and >>serve. */
 
 #define GMLK_REAP_MAX 2u /* destroyed buffers that one gmlake_buffer_create unmaps */
+
+typedef enum gmlk_verb { GMLK_RESIZE, GMLK_COMMIT, GMLK_DISCARD } gmlk_verb;
+
+typedef struct gmlk_change { /* what a call asks of a buffer */
+  const char *call;
+  gmlk_verb verb;
+  size_t offset, bytes; /* [RESIZE] the new end, and 0 */
+  /* What that means as the buffer is now: */
+  int is_commit;
+  uint32_t from, to; /* the places to commit or to discard */
+  size_t end;        /* the buffer's, when that is done */
+} gmlk_change;
+
+/* A commit behind the end moves it. What is discarded before it is a hole, and it stays. */
+static void gmlk_change_plan(const gmlake_buffer *b, gmlk_change *change) {
+  size_t first = change->offset, last = change->offset + change->bytes, chunk;
+  chunk = b->arena->chunk_bytes;
+  change->is_commit = change->verb == GMLK_COMMIT;
+  change->end = b->bytes;
+  if (change->verb == GMLK_RESIZE) {
+    change->is_commit = change->offset > b->bytes;
+    change->end = change->offset;
+    first = gmlk_min(change->offset, b->bytes);
+    last = gmlk_max(change->offset, b->bytes);
+  }
+  if (!change->is_commit) last = gmlk_min(last, b->bytes);
+  if (change->is_commit && first < last) change->end = gmlk_max(last, b->bytes);
+  change->from = change->is_commit ? (uint32_t)(first / chunk) : gmlk_buffer_count(b, first);
+  change->to = gmlk_buffer_count(b, last);
+}
 
 /* Frees a place's chunk; work queued on the stream so far may still use it. */
 static void gmlk_chunk_return(gmlake *l, gmlk_arena *a, const gmlk_place *place, unsigned stream) {
@@ -7571,44 +7656,57 @@ static void gmlk_chunk_return(gmlake *l, gmlk_arena *a, const gmlk_place *place,
   if (s) gmlk_stream_dirty(s, 0);
 }
 
-/* Frees the chunks behind `count`; their mappings stay. An event is recorded even if the lake has
-   only one stream, since only complete memory serves other buffers without a wait. */
-static void gmlk_buffer_shrink(gmlake *l, gmlake_buffer *b, uint32_t count, unsigned stream) {
-  uint32_t i = b->count;
-  if (i == count) return;
-  while (i-- > count) {
-    gmlk_place *place = &b->places[i];
-    gmlk_chunk_return(l, b->arena, place, stream);
-    gmlk_place_tag(place, stream, stream ? l->streams.items[stream]->epoch : 0);
+/* Carries out a change that has the chunks it needs, highest place first. What is discarded stays
+   mapped. Then an event is recorded even if the lake has only one stream, since only complete
+   memory serves other buffers without a wait. */
+static void gmlk_change_settle(gmlake *l, gmlake_buffer *b, const gmlk_change *change,
+                               unsigned stream) {
+  uint32_t i = change->to, before = b->count;
+  gmlk_buffer_uncount(l, b);
+  while (i-- > change->from) {
+    if (gmlk_is_committed(b, i) == change->is_commit) continue;
+    gmlk_place_set(l, b, i, change->is_commit);
+    if (change->is_commit) continue;
+    gmlk_chunk_return(l, b->arena, &b->places[i], stream);
+    gmlk_place_tag(&b->places[i], stream, stream ? l->streams.items[stream]->epoch : 0);
   }
-  gmlk_buffer_end(l, b, count);
-  if (stream) gmlk_fence_now(l, stream);
+  b->bytes = change->end;
+  gmlk_buffer_recount(l, b);
+  if (stream && b->count < before) gmlk_fence_now(l, stream);
 }
 
-/* Resizes a buffer if that needs no driver call but for an event: to fewer chunks, or over places
-   whose chunks the stream may have. 0: it is not resized. */
-static int gmlk_buffer_try(gmlake *l, gmlake_buffer *b, uint32_t count, unsigned stream) {
+/* Takes the chunks that the places of [from, to) map, if the stream may have all of them. */
+static int gmlk_places_retake(gmlake *l, gmlake_buffer *b, uint32_t from, uint32_t to,
+                              unsigned stream) {
   gmlk_arena *a = b->arena;
-  uint32_t i = b->count;
+  uint32_t i, missing = 0;
   int is_all;
-  if (b->is_busy) return 0;
-  if (count <= b->count) {
-    gmlk_buffer_shrink(l, b, count, stream);
-    return 1;
+  for (i = from; i < to; i++) {
+    if (i >= b->place_count || b->places[i].state == GMLK_PLACE_EMPTY) return 0;
+    missing += !gmlk_is_committed(b, i);
   }
-  if (count > b->place_count || b->places[count - 1].state != GMLK_PLACE_MAPPED ||
-      !gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)(count - b->count)))
-    return 0;
-  while (i < count && gmlk_place_reserve(a, &b->places[i], stream)) i++; /* two may map one chunk */
-  is_all = i == count;
-  while (i-- > b->count) {
+  if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)missing)) return 0;
+  for (i = from; i < to; i++) /* two may map one chunk */
+    if (!gmlk_is_committed(b, i) && !gmlk_place_reserve(a, &b->places[i], stream)) break;
+  is_all = i == to;
+  while (i-- > from) {
+    gmlk_block *block = gmlk_place_block(a, &b->places[i]);
+    if (gmlk_is_committed(b, i)) continue;
     if (is_all)
-      gmlk_chunk_commit(a, gmlk_place_block(a, &b->places[i]));
+      gmlk_chunk_commit(a, block);
     else
-      gmlk_unreserve_range(a, gmlk_place_block(a, &b->places[i]), gmlk_chunk_grains(a));
+      gmlk_unreserve_range(a, block, gmlk_chunk_grains(a));
   }
-  if (is_all) gmlk_buffer_end(l, b, count);
   return is_all;
+}
+
+/* Carries out a change if that needs no driver call but for an event. 0: it is not carried out. */
+static int gmlk_change_try(gmlake *l, gmlake_buffer *b, const gmlk_change *change,
+                           unsigned stream) {
+  if (b->is_busy) return 0;
+  if (change->is_commit && !gmlk_places_retake(l, b, change->from, change->to, stream)) return 0;
+  gmlk_change_settle(l, b, change, stream);
+  return 1;
 }
 
 /* Finds a new chunk; if none can be created, one whose work has completed by now, or a new one
@@ -7665,13 +7763,13 @@ static int gmlk_place_borrow(gmlake *l, const gmlk_attempt *r, const gmlk_place 
 }
 
 /* Makes the host wait for the last use through a place. */
-static gmlake_result gmlk_place_wait(gmlake *l, const gmlk_place *place) {
+static gmlake_result gmlk_place_wait(gmlake *l, const gmlk_place *place, const char *call) {
   gmlake_result result = l->lost;
   if (result || gmlk_place_is_done(l, place)) return result;
   result = gmlk_wait_for_stream(l, place->stream);
   if (result == GMLAKE_ERROR_CAPTURING && gmlk_place_is_done(l, place)) result = GMLAKE_OK;
   if (result == GMLAKE_ERROR_CAPTURING)
-    return gmlk_fail(l, result, "gmlake_buffer_resize",
+    return gmlk_fail(l, result, call,
                      "the host has to wait for a stream that used the memory, which a capture "
                      "forbids: end the capture first");
   return result ? result : gmlk_refresh(l, 0);
@@ -7679,14 +7777,15 @@ static gmlake_result gmlk_place_wait(gmlake *l, const gmlk_place *place) {
 
 /* Takes a chunk for a place: the one mapped there if possible, else another; then the place becomes
    empty, with the chunk's slot to be mapped. */
-static gmlake_result gmlk_place_serve(gmlake *l, const gmlk_attempt *r, gmlk_place *place) {
+static gmlake_result gmlk_place_serve(gmlake *l, const gmlk_attempt *r, gmlk_place *place,
+                                      const char *call) {
   gmlk_arena *a = r->arena;
   gmlk_block *found = NULL;
   gmlake_result result = GMLAKE_OK;
   if (gmlk_place_retake(l, r, place)) return GMLAKE_OK;
   if (place->state) {
     if (gmlk_place_borrow(l, r, place)) return GMLAKE_OK;
-    result = gmlk_place_wait(l, place);
+    result = gmlk_place_wait(l, place, call);
     if (result) return result;
     if (gmlk_place_retake(l, r, place)) return GMLAKE_OK;
     place->next = NULL;
@@ -7700,11 +7799,11 @@ static gmlake_result gmlk_place_serve(gmlake *l, const gmlk_attempt *r, gmlk_pla
   return GMLAKE_OK;
 }
 
-/* Makes other arenas return the chunks that a growth will have to create. Asks first what has
-   completed, since a program of one stream records no events for blocks. */
-static gmlake_result gmlk_buffer_share(gmlake *l, const gmlake_buffer *b, uint32_t count) {
+/* Makes other arenas return the chunks that will have to be created. Asks first what has completed,
+   since a program of one stream records no events for blocks. */
+static gmlake_result gmlk_buffer_share(gmlake *l, const gmlake_buffer *b, uint32_t chunks) {
   gmlk_arena *a = b->arena, *home = &l->home;
-  size_t chunks = count - b->count, free_chunks = (size_t)(a->free_grains >> a->chunk_log);
+  size_t free_chunks = (size_t)(a->free_grains >> a->chunk_log);
   if (chunks <= free_chunks) return GMLAKE_OK;
   if (home->free_grains >= gmlk_chunk_grains(home) &&
       home->free_grains > home->bins[GMLK_CLEAN]->grains)
@@ -7712,47 +7811,48 @@ static gmlake_result gmlk_buffer_share(gmlake *l, const gmlake_buffer *b, uint32
   return l->lost ? l->lost : gmlk_share(l, a, (chunks - free_chunks) * a->chunk_bytes);
 }
 
-/* Grows a buffer to `count` chunks with the driver's help; after an error it is as it was. */
+/* Commits `chunks` more chunks with the driver's help; after an error the buffer is as it was. */
 static gmlake_result gmlk_buffer_grow(gmlake *l, const gmlk_attempt *r, gmlake_buffer *b,
-                                      uint32_t count) {
+                                      const gmlk_change *change, uint32_t chunks) {
   gmlk_arena *a = b->arena;
-  uint32_t taken = b->count;
+  uint32_t i = change->from;
   gmlake_result result = GMLAKE_OK;
-  if (!gmlk_places_reserve(l, b, count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!gmlk_places_reserve(l, b, change->to)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (a->free_grains > a->bins[GMLK_CLEAN]->grains) (void)gmlk_refresh(l, 0);
   result = l->lost;
-  if (!result) result = gmlk_buffer_share(l, b, count);
-  for (; taken < count && !result; taken += !result)
-    result = gmlk_place_serve(l, r, &b->places[taken]);
-  if (!result) result = gmlk_places_map(l, b, count);
-  if (!result)
-    gmlk_buffer_end(l, b, count);
-  else
-    while (taken > b->count) gmlk_chunk_return(l, a, &b->places[--taken], r->stream);
+  if (!result) result = gmlk_buffer_share(l, b, chunks);
+  for (; i < change->to && !result; i += !result)
+    if (!gmlk_is_committed(b, i)) result = gmlk_place_serve(l, r, &b->places[i], change->call);
+  if (!result) result = gmlk_places_map(l, b, change->from, change->to);
+  if (!result) gmlk_change_settle(l, b, change, r->stream);
+  while (result && i-- > change->from)
+    if (!gmlk_is_committed(b, i)) gmlk_chunk_return(l, a, &b->places[i], r->stream);
   return result;
 }
 
 /* The same, with the attempt for one chunk at a time that the rungs of >>serve need, and with the
    report of a shortage. */
-static gmlake_result gmlk_buffer_climb(gmlake *l, gmlake_buffer *b, uint32_t count,
+static gmlake_result gmlk_buffer_climb(gmlake *l, gmlake_buffer *b, const gmlk_change *change,
                                        unsigned stream) {
+  uint32_t chunks = change->to - change->from;
   gmlk_attempt r;
   gmlake_result result;
+  chunks -= gmlk_places_committed(b, change->from, change->to);
   memset(&r, 0, sizeof(r));
   r.arena = b->arena;
   r.taker.stream = r.stream = stream;
   r.bytes = b->arena->chunk_bytes;
   r.grains = r.align = gmlk_chunk_grains(b->arena);
   b->is_busy = 1;
-  result = gmlk_buffer_grow(l, &r, b, count);
+  result = gmlk_buffer_grow(l, &r, b, change, chunks);
   b->is_busy = 0;
   l->stats.state_count[GMLK_S5 - 1] += result != GMLAKE_OK;
   if (!gmlk_is_shortage(result)) return result;
-  r.bytes = (count - b->count) * b->arena->chunk_bytes;
+  r.bytes = chunks * b->arena->chunk_bytes;
   result = gmlk_report_oom(l, &r, result);
   if (!gmlk_is_shortage(result)) return result;
   l->stats.oom_count++;
-  l->error.call = "gmlake_buffer_resize";
+  l->error.call = change->call;
   return result;
 }
 
@@ -7842,55 +7942,67 @@ static gmlake_result gmlk_buffer_create(gmlake *l, const gmlake_buffer_desc *des
   return GMLAKE_OK;
 }
 
-/* The number of chunks for so many bytes of a buffer. */
-static uint32_t gmlk_buffer_count(const gmlake_buffer *b, size_t bytes) {
-  size_t chunk = b->arena->chunk_bytes;
-  return (uint32_t)(bytes / chunk + (bytes % chunk != 0));
+/* Refuses a range that the buffer does not have. */
+static gmlake_result gmlk_change_check(gmlake *l, const gmlake_buffer *b, const gmlk_change *of) {
+  size_t chunk = b->arena->chunk_bytes, left = b->max_bytes - gmlk_min(of->offset, b->max_bytes);
+  if (of->offset > b->max_bytes && of->verb == GMLK_RESIZE)
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, of->call,
+                     "bytes is %llu, more than the buffer's max_bytes, %llu",
+                     (unsigned long long)of->offset, (unsigned long long)b->max_bytes);
+  if (of->offset > b->max_bytes || (of->offset % chunk && of->verb != GMLK_RESIZE))
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, of->call,
+                     "offset is %llu: pass a multiple of the buffer's chunk_bytes, %llu, up to its "
+                     "max_bytes, %llu",
+                     (unsigned long long)of->offset, (unsigned long long)chunk,
+                     (unsigned long long)b->max_bytes);
+  if (of->bytes > left || (of->bytes % chunk && of->bytes != left))
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, of->call,
+                     "bytes is %llu: %llu are left up to max_bytes; pass all of them, or less, in "
+                     "multiples of the buffer's chunk_bytes, %llu",
+                     (unsigned long long)of->bytes, (unsigned long long)left,
+                     (unsigned long long)chunk);
+  return GMLAKE_OK;
 }
 
-/* Checks whether a buffer may be resized on the stream, and finds its number. */
-static gmlake_result gmlk_buffer_admit(gmlake *l, const gmlake_buffer *b, size_t bytes,
-                                       gmlake_stream value, const char *call,
-                                       unsigned *out_stream) {
+/* Plans a change, checks whether it may be made on the stream, and finds the stream's number. */
+static gmlake_result gmlk_change_admit(gmlake *l, const gmlake_buffer *b, gmlake_stream value,
+                                       gmlk_change *change, unsigned *out_stream) {
   *out_stream = 0;
-  if (bytes > b->bytes && l->is_barred && gmlk_in_callback(l, 0))
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
+  gmlk_change_plan(b, change);
+  if (change->is_commit && l->is_barred && gmlk_in_callback(l, 0))
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, change->call,
                      "the out-of-memory handler may not grow buffers; nor may functions that run "
                      "deeper in the stack than a handler that longjmp left");
   if (value == GMLAKE_STREAM_NONE) return GMLAKE_OK;
   *out_stream = gmlk_stream_number(l, value);
   if (!*out_stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (gmlk_buffer_count(b, bytes) < b->count && l->streams.items[*out_stream]->capture)
-    return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, call,
+  if (!change->is_commit && l->streams.items[*out_stream]->capture &&
+      gmlk_places_committed(b, change->from, change->to))
+    return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, change->call,
                      "a buffer cannot shrink on a stream that is being captured: end that first");
   if (!gmlk_arena_admit(b->arena, *out_stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  return bytes > b->bytes ? gmlk_follow_value(l, *out_stream, call) : GMLAKE_OK;
+  return change->is_commit ? gmlk_follow_value(l, *out_stream, change->call) : GMLAKE_OK;
 }
 
 /* pre: the books are locked; they are so again at the end. */
-static gmlake_result gmlk_buffer_resize(gmlake *l, gmlake_buffer *b, size_t bytes,
-                                        gmlake_stream value, const char *call) {
-  uint32_t count = gmlk_buffer_count(b, bytes);
+static gmlake_result gmlk_buffer_change(gmlake *l, gmlake_buffer *b, gmlk_change *change,
+                                        gmlake_stream value) {
   unsigned stream;
-  gmlake_result result = gmlk_buffer_admit(l, b, bytes, value, call, &stream);
-  if (result) return result;
-  if (!gmlk_buffer_try(l, b, count, stream)) {
-    gmlk_driving_lock(l);
-    result = l->lost;
-    if (!result) result = gmlk_buffer_admit(l, b, bytes, value, call, &stream);
-    if (!result && !gmlk_buffer_try(l, b, count, stream))
-      result = gmlk_buffer_climb(l, b, count, stream);
-    gmlk_driving_unlock(l);
-  }
-  if (result) return result;
-  l->stats.requested_bytes += bytes - b->bytes;
-  gmlk_peak(&l->stats.requested_bytes_peak, l->stats.requested_bytes);
-  b->bytes = bytes;
-  return GMLAKE_OK;
+  gmlake_result result = gmlk_change_check(l, b, change);
+  if (!result) result = gmlk_change_admit(l, b, value, change, &stream);
+  if (result || gmlk_change_try(l, b, change, stream)) return result;
+  gmlk_driving_lock(l);
+  result = l->lost;
+  if (!result) result = gmlk_change_admit(l, b, value, change, &stream);
+  if (!result && !gmlk_change_try(l, b, change, stream))
+    result = gmlk_buffer_climb(l, b, change, stream);
+  gmlk_driving_unlock(l);
+  return result;
 }
 
 static gmlake_result gmlk_buffer_destroy(gmlake *l, gmlake_buffer *b, gmlake_stream stream) {
-  gmlake_result result = gmlk_buffer_resize(l, b, 0, stream, "gmlake_buffer_destroy");
+  gmlk_change change = {"gmlake_buffer_destroy", GMLK_RESIZE, 0, 0, 0, 0, 0, 0};
+  gmlake_result result = gmlk_buffer_change(l, b, &change, stream);
   if (result) return result;
   b->lake = NULL;
   b->arena->void_count++;
@@ -8075,7 +8187,7 @@ static void gmlk_count_arena(const gmlk_arena *a, gmlake_stats *out) {
   for (b = a->head.next; b != &a->tail; b = b->next) gmlk_count_block(b, out);
   for (buffer = a->buffers; buffer; buffer = buffer->next) {
     out->buffer_count += buffer->lake != NULL;
-    out->requested_bytes += buffer->bytes;
+    out->requested_bytes += gmlk_buffer_asked(buffer);
     out->buffer_bytes += buffer->count * chunk;
     out->active_bytes += buffer->count * chunk;
     for (i = 0; i < buffer->place_count; i++)
@@ -8152,8 +8264,8 @@ static gmlake_map_entry gmlk_show_block(const gmlake *l, const gmlk_block *b) {
 
 static gmlake_map_entry gmlk_show_buffer(const gmlake_buffer *b) {
   gmlake_map_entry e = gmlk_entry(GMLAKE_KIND_BUFFER, b->arena, gmlk_buffer_address(b),
-                                  b->count * b->arena->chunk_bytes);
-  e.requested_bytes = b->bytes;
+                                  gmlk_buffer_count(b, b->bytes) * b->arena->chunk_bytes);
+  e.requested_bytes = gmlk_buffer_asked(b);
   e.user_data = b->user_data;
   e.label = b->label;
   return e;
@@ -8254,7 +8366,8 @@ static gmlake_result gmlk_get_chunks(gmlake *l, uint64_t address, gmlk_chunk_lis
     return gmlk_fail(l, GMLAKE_ERROR_UNKNOWN_POINTER, "gmlake_get_chunks",
                      "ptr is 0x%llx: it lies in no live block and in no buffer",
                      (unsigned long long)address);
-  for (i = 0; buffer && i < buffer->count; i++) {
+  for (i = 0; buffer && i < buffer->place_count; i++) {
+    if (!gmlk_is_committed(buffer, (uint32_t)i)) continue;
     list->address = buffer->places[i].address;
     gmlk_list_chunks(list, buffer->arena, gmlk_slot_at(buffer->arena, buffer->places[i].slot),
                      gmlk_chunk_grains(buffer->arena));
@@ -8299,7 +8412,8 @@ static void gmlk_map_buffer(const gmlake_buffer *b, gmlk_map *map) {
   e.owner = e.address;
   e.bytes = b->arena->chunk_bytes;
   e.requested_bytes = 0;
-  for (i = 0; i < b->count; i++) {
+  for (i = 0; i < b->place_count; i++) {
+    if (!gmlk_is_committed(b, i)) continue;
     e.address = b->places[i].address;
     e.handle = gmlk_chunk_handle(&b->arena->chunks, b->places[i].slot);
     gmlk_map_add(map, &e);
@@ -8699,7 +8813,7 @@ typedef struct gmlk_checker { /* what the walk has reached */
   uint64_t order;   /* of the tree that is looked at: where its next block may begin */
   uint64_t mapped;  /* prints of the chunks that are mapped, less those that the chunks count */
   uint64_t spaces;  /* prints of address space in use, less that of windows and buffers */
-  uint64_t fronts;  /* prints of the chunks committed, less those of buffers' fronts */
+  uint64_t owned;   /* prints of the chunks committed, less those of committed places */
   uint64_t idle;    /* prints of idle windows, less those in the table of sizes */
   uint64_t seen[(1u << GMLK_SEEN_LOG) + GMLK_SEEN_STEPS];
 } gmlk_checker;
@@ -9241,16 +9355,16 @@ static void gmlk_check_place(gmlk_checker *c, const gmlake_buffer *b, uint32_t i
   const gmlk_place *place = &b->places[i];
   gmlk_expect(c, place->address == gmlk_buffer_address(b) + (uint64_t)i * a->chunk_bytes,
               "B5: a place is not where its buffer is");
-  gmlk_expect(c, place->state <= GMLK_PLACE_BLIND && !place->mark,
+  gmlk_expect(c, place->state <= GMLK_PLACE_COMMITTED && !place->mark,
               "B2: a place is in a state that does not last");
   if (place->state == GMLK_PLACE_BLIND) c->quarantined += a->chunk_bytes;
   if (place->state) c->mapped += gmlk_check_print(place->slot);
   gmlk_expect(c, !place->state || place->slot < a->slot_count, "B3: a place maps no chunk");
   gmlk_expect(c, place->stream < GMLK_FIRST_STREAM || place->stream < c->l->streams.count,
               "B2: a place's tag names no stream");
-  if (i < b->count) {
-    c->fronts -= gmlk_check_print(place->slot);
-    gmlk_expect(c, place->state == GMLK_PLACE_MAPPED, "B1: a place of a front is not mapped");
+  if (place->state == GMLK_PLACE_COMMITTED) {
+    c->owned -= gmlk_check_print(place->slot);
+    gmlk_expect(c, i < gmlk_buffer_count(b, b->bytes), "B1: memory lies behind a buffer's end");
   } else if (place->state) {
     gmlk_check_tag(c, place->stream, place->ticket, "B2: a place's tag is of an epoch to come");
     gmlk_expect(c, place->seal == gmlk_seal(place->stream, place->ticket), "B2: a tag has changed");
@@ -9258,24 +9372,25 @@ static void gmlk_check_place(gmlk_checker *c, const gmlake_buffer *b, uint32_t i
 }
 
 static void gmlk_check_buffer(gmlk_checker *c, const gmlake_buffer *b) {
-  const size_t chunk = c->a->chunk_bytes, committed = b->count * chunk;
-  const size_t slots = b->max_bytes / chunk + (b->max_bytes % chunk != 0);
+  const size_t slots = gmlk_buffer_count(b, b->max_bytes);
   uint32_t i;
   gmlk_expect(c, (!b->lake || b->lake == c->l) && b->arena == c->a, "B5: a buffer is another's");
   gmlk_expect(c, b->va->grains == b->va->slack + c->guard && b->va->slack == slots,
               "B5: a buffer's addresses are not what it may grow to");
-  gmlk_expect(c, b->bytes <= b->max_bytes && b->bytes <= committed,
-              "B1: a buffer's front does not hold its bytes");
-  gmlk_expect(c, b->lake || !b->count, "B4: a destroyed buffer has memory");
+  gmlk_expect(c, b->bytes <= b->max_bytes, "B1: a buffer's end is behind its addresses");
+  gmlk_expect(c, b->lake || (!b->count && !b->bytes), "B4: a destroyed buffer has memory");
   gmlk_expect(c, !b->is_busy, "B1: a buffer is in a state that does not last");
   c->host_bytes += sizeof(gmlake_buffer);
   gmlk_check_table(c, b->places, b->place_count * sizeof(gmlk_place));
   gmlk_expect(c, b->va->ticket == (uintptr_t)b, "V2: address space is another buffer's");
   c->spaces -= gmlk_check_print((uintptr_t)b->va);
-  c->requested += b->bytes;
-  c->committed += committed;
+  c->requested += gmlk_buffer_asked(b);
+  c->committed += b->count * c->a->chunk_bytes;
   c->buffers += b->lake != NULL;
-  gmlk_expect(c, b->count <= b->place_count && b->place_count <= slots, "B1: a front has no place");
+  gmlk_expect(c, gmlk_buffer_count(b, b->bytes) <= b->place_count && b->place_count <= slots,
+              "B1: a buffer's end has no place");
+  gmlk_expect(c, gmlk_places_committed(b, 0, b->place_count) == b->count,
+              "B1: a buffer's committed places are off");
   for (i = 0; i < b->place_count && !c->broken; i++) gmlk_check_place(c, b, i);
 }
 
@@ -9341,7 +9456,7 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
     gmlk_expect(c, !b->flags, "A9: a block was asked for in no such way");
     gmlk_expect(c, (b->state == GMLK_COMMITTED) == a->is_bare, "B1: a chunk is no buffer's");
     if (b->state == GMLK_PIECE) gmlk_check_piece(c, b);
-    if (b->state == GMLK_COMMITTED) c->fronts += gmlk_check_print(gmlk_slot_of(a, b->at));
+    if (b->state == GMLK_COMMITTED) c->owned += gmlk_check_print(gmlk_slot_of(a, b->at));
     return;
   default:
     gmlk_expect(c, 0, "A1: a block is in a state that does not last");
@@ -9411,7 +9526,7 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   size_t owned = c->live + c->pending_count, holes = 0, destroyed = 0;
   c->a = a;
   c->pieces = 0;
-  c->gaps = c->seconds = c->order = c->mapped = c->spaces = c->fronts = c->idle = 0;
+  c->gaps = c->seconds = c->order = c->mapped = c->spaces = c->owned = c->idle = 0;
   if (!gmlk_check_shape(c, a)) return;
   end = gmlk_slot_at(a, a->slot_count);
   slots = (uint32_t)(spool->reserved_bytes / a->chunk_bytes);
@@ -9434,7 +9549,7 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
     gmlk_check_buffer(c, buffer);
     destroyed += !buffer->lake;
   }
-  gmlk_expect(c, c->fronts == 0, "B1: the buffers' fronts are not the chunks committed");
+  gmlk_expect(c, c->owned == 0, "B1: the committed places are not the chunks committed");
   gmlk_expect(c, destroyed == a->void_count, "B4: the destroyed buffers are off");
   gmlk_check_idle(c);
   for (w = spool->quarantine; w && !c->broken; w = w->bucket_next) gmlk_check_window(c, w, 1);
@@ -11843,27 +11958,38 @@ GMLAKE_DEF gmlake_result gmlake_buffer_create(gmlake *l, const gmlake_buffer_des
   return result ? result : gmlk_leave_driving(l, gmlk_buffer_create(l, desc, out_buffer));
 }
 
-GMLAKE_DEF gmlake_result gmlake_buffer_resize(gmlake *l, gmlake_buffer *b, size_t bytes,
-                                              gmlake_stream stream) {
+static gmlake_result gmlk_buffer_call(gmlake *l, gmlake_buffer *b, gmlk_change *change,
+                                      gmlake_stream stream) {
   gmlake_result result;
   unsigned tries = 0;
-  if (!l || !b) return gmlk_refuse_null(l, "gmlake_buffer_resize", "buffer");
-  if (!gmlk_is_of(l, b->lake))
-    return gmlk_refuse_foreign(l, "gmlake_buffer_resize", "buffer", b->lake);
-  if (!gmlk_is_stream(stream)) return gmlk_refuse_stream(l, "gmlake_buffer_resize", stream);
+  if (!l || !b) return gmlk_refuse_null(l, change->call, "buffer");
+  if (!gmlk_is_of(l, b->lake)) return gmlk_refuse_foreign(l, change->call, "buffer", b->lake);
+  if (!gmlk_is_stream(stream)) return gmlk_refuse_stream(l, change->call, stream);
   do {
     result = gmlk_enter(l);
     if (result) return result;
-    if (bytes > b->max_bytes)
-      result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_buffer_resize",
-                         "bytes is %llu, more than the buffer's max_bytes, %llu",
-                         (unsigned long long)bytes, (unsigned long long)b->max_bytes);
-    else
-      result = gmlk_buffer_resize(l, b, bytes, stream, "gmlake_buffer_resize");
+    result = gmlk_buffer_change(l, b, change, stream);
   } while (gmlk_leave_short(l, &result, tries++));
   return result;
 }
 
+GMLAKE_DEF gmlake_result gmlake_buffer_resize(gmlake *l, gmlake_buffer *b, size_t bytes,
+                                              gmlake_stream stream) {
+  gmlk_change change = {"gmlake_buffer_resize", GMLK_RESIZE, bytes, 0, 0, 0, 0, 0};
+  return gmlk_buffer_call(l, b, &change, stream);
+}
+
+GMLAKE_DEF gmlake_result gmlake_buffer_commit(gmlake *l, gmlake_buffer *b, size_t offset,
+                                              size_t bytes, gmlake_stream stream) {
+  gmlk_change change = {"gmlake_buffer_commit", GMLK_COMMIT, offset, bytes, 0, 0, 0, 0};
+  return gmlk_buffer_call(l, b, &change, stream);
+}
+
+GMLAKE_DEF gmlake_result gmlake_buffer_discard(gmlake *l, gmlake_buffer *b, size_t offset,
+                                               size_t bytes, gmlake_stream stream) {
+  gmlk_change change = {"gmlake_buffer_discard", GMLK_DISCARD, offset, bytes, 0, 0, 0, 0};
+  return gmlk_buffer_call(l, b, &change, stream);
+}
 GMLAKE_DEF gmlake_result gmlake_buffer_destroy(gmlake *l, gmlake_buffer *b, gmlake_stream stream) {
   gmlake_result result;
   if (!l || !gmlk_is_stream(stream)) return gmlk_refuse_stream(l, "gmlake_buffer_destroy", stream);

@@ -175,6 +175,8 @@ static void add_buffers(gmlake_stream held) {
   gmlake_buffer *buffer = add_buffer(8);
   step(gmlake_buffer_resize(lake, buffer, 4 * C, LEGACY));
   step(gmlake_buffer_resize(lake, buffer, 2 * C - 100, LEGACY));
+  step(gmlake_buffer_commit(lake, buffer, 4 * C, 2 * C, LEGACY));
+  step(gmlake_buffer_discard(lake, buffer, 0, C, LEGACY));
   step(gmlake_buffer_resize(lake, add_buffer(8), C, held));
   buffer = add_buffer(4);
   fail_call(ON_ACCESS, 1, GMLAKE_ERROR_DRIVER, 0);
@@ -592,8 +594,8 @@ static const field lake_fields[] = {ONE(T, seal), ONE(T, is_barred), ONE(T, lost
   X(PENDING_NOTE, "pending block's note", note, gmlk_note)      \
   X(LIVE_POOL, "pool", pool, gmlake_pool)                       \
   X(DEAD_POOL, "dead pool", pool, gmlake_pool)                  \
-  X(FRONT_PLACE, "front's place", place, gmlk_place)            \
-  X(KEPT_PLACE, "place behind a front", place, gmlk_place)      \
+  X(COMMITTED_PLACE, "committed place", place, gmlk_place)      \
+  X(KEPT_PLACE, "place still mapped", place, gmlk_place)        \
   X(EMPTY_PLACE, "empty place", place, gmlk_place)              \
   X(LIVE_BUFFER, "buffer", buffer, gmlake_buffer)               \
   X(VOID_BUFFER, "destroyed buffer", buffer, gmlake_buffer)     \
@@ -704,9 +706,9 @@ static void find_buffers(const gmlk_arena *a) {
   for (b = a->buffers; b; b = b->next) {
     found(b->lake ? SHAPE_LIVE_BUFFER : SHAPE_VOID_BUFFER, b);
     for (i = 0; i < b->place_count; i++)
-      found(i < b->count         ? SHAPE_FRONT_PLACE
-            : b->places[i].state ? SHAPE_KEPT_PLACE
-                                 : SHAPE_EMPTY_PLACE,
+      found(b->places[i].state == GMLK_PLACE_COMMITTED ? SHAPE_COMMITTED_PLACE
+            : b->places[i].state                       ? SHAPE_KEPT_PLACE
+                                                       : SHAPE_EMPTY_PLACE,
             &b->places[i]);
   }
 }
@@ -943,14 +945,15 @@ static const struct exception {
     {SHAPE_PENDING_NOTE, "stream", LEGAL, "the block may have been freed on any stream"},
     {SHAPE_PENDING_NOTE, "ticket", LEGAL, "any epoch of the stream up to the open one is a tag"},
     {SHAPE_LIVE_POOL, "late_uses", LEGAL, "any streams may have used a graph's memory"},
-    {SHAPE_FRONT_PLACE, "ticket", HARMLESS, "overwritten when it is given up"},
-    {SHAPE_FRONT_PLACE, "seal", HARMLESS, "overwritten when it is given up"},
-    {SHAPE_FRONT_PLACE, "stream", HARMLESS, "overwritten when it is given up"},
+    {SHAPE_COMMITTED_PLACE, "ticket", HARMLESS, "overwritten when it is given up"},
+    {SHAPE_COMMITTED_PLACE, "seal", HARMLESS, "overwritten when it is given up"},
+    {SHAPE_COMMITTED_PLACE, "stream", HARMLESS, "overwritten when it is given up"},
     {SHAPE_EMPTY_PLACE, "ticket", HARMLESS, "overwritten when it is mapped"},
     {SHAPE_EMPTY_PLACE, "slot", HARMLESS, "overwritten when it is mapped"},
     {SHAPE_EMPTY_PLACE, "seal", HARMLESS, "overwritten when it is mapped"},
     {SHAPE_EMPTY_PLACE, "stream", HARMLESS, "overwritten when it is mapped"},
     {SHAPE_LIVE_BUFFER, "max_bytes", LEGAL, "the user may have asked for it"},
+    {SHAPE_LIVE_BUFFER, "bytes", LEGAL, "what lies before the end may be a hole"},
     {SHAPE_VOID_BUFFER, "max_bytes", HARMLESS, "not read of a buffer that is destroyed"},
     {SHAPE_DEAD_POOL, "late_uses", HARMLESS, "not read of a pool that is destroyed"},
     {SHAPE_HOST, "bytes", HARMLESS,

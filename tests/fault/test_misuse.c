@@ -559,6 +559,16 @@ static gmlake_result trim_without_lake(void) {
   return result;
 }
 
+static gmlake_result commit_of(gmlake_buffer *buffer, size_t offset, size_t bytes,
+                               gmlake_stream stream) {
+  return gmlake_buffer_commit(lake, buffer, offset, bytes, stream);
+}
+
+static gmlake_result discard_of(gmlake_buffer *buffer, size_t offset, size_t bytes,
+                                gmlake_stream stream) {
+  return gmlake_buffer_discard(lake, buffer, offset, bytes, stream);
+}
+
 /* A buffer's last sizes, and the first that it cannot have. */
 static void test_buffer_size(void **state) {
   static const struct {
@@ -740,6 +750,38 @@ static gmlake_result chunks_at(const void *ptr) {
   X(buffer_resize_to_max_and_1, INVALID, LAST_ERROR, resize_to(w.buffer, 3 * C + 1, LEGACY))       \
   X(buffer_resize_to_2_to_63, INVALID, LAST_ERROR, resize_to(w.buffer, HUGE, NONE))                \
   X(buffer_resize_to_size_max, INVALID, LAST_ERROR, resize_to(w.buffer, SIZE_MAX, LEGACY))         \
+  X(buffer_commit_without_lake, INVALID, NOTHING,                                                  \
+    gmlake_buffer_commit(NULL, w.buffer, 0, C, NULL))                                              \
+  X(buffer_commit_without_buffer, INVALID, LAST_ERROR, commit_of(NULL, 0, C, LEGACY))              \
+  X(buffer_commit_of_another_lakes, INVALID, LAST_ERROR,                                           \
+    commit_of(w.foreign_buffer, 0, C, LEGACY))                                                     \
+  X(buffer_commit_on_stream_2, INVALID, LAST_ERROR, commit_of(w.buffer, 0, C, TWO))                \
+  X(buffer_commit_of_what_it_has, GMLAKE_OK, NOTHING, commit_of(w.buffer, 0, 0, LEGACY))           \
+  X(buffer_commit_of_a_byte, INVALID, LAST_ERROR, commit_of(w.buffer, 0, 1, LEGACY))               \
+  X(buffer_commit_of_a_chunk_less_1, INVALID, LAST_ERROR, commit_of(w.buffer, 0, C - 1, LEGACY))   \
+  X(buffer_commit_of_a_chunk_and_1, INVALID, LAST_ERROR, commit_of(w.buffer, 0, C + 1, LEGACY))    \
+  X(buffer_commit_from_1_on, INVALID, LAST_ERROR, commit_of(w.buffer, 1, C, LEGACY))               \
+  X(buffer_commit_from_a_grain_on, INVALID, LAST_ERROR, commit_of(w.buffer, 512, C, NONE))         \
+  X(buffer_commit_behind_max, INVALID, LAST_ERROR, commit_of(w.buffer, 3 * C, C, LEGACY))          \
+  X(buffer_commit_nothing_behind_max, INVALID, LAST_ERROR, commit_of(w.buffer, 4 * C, 0, LEGACY))  \
+  X(buffer_commit_beyond_max, INVALID, LAST_ERROR, commit_of(w.buffer, C, 3 * C, LEGACY))          \
+  X(buffer_commit_of_size_max, INVALID, LAST_ERROR, commit_of(w.buffer, C, SIZE_MAX, LEGACY))      \
+  X(buffer_commit_around, INVALID, LAST_ERROR, commit_of(w.buffer, 2 * C, SIZE_MAX - C + 1, NONE)) \
+  X(buffer_commit_at_size_max, INVALID, LAST_ERROR, commit_of(w.buffer, SIZE_MAX, C, LEGACY))      \
+  X(buffer_commit_at_2_to_63, INVALID, LAST_ERROR, commit_of(w.buffer, HUGE, HUGE, LEGACY))        \
+  X(buffer_discard_without_lake, INVALID, NOTHING,                                                 \
+    gmlake_buffer_discard(NULL, w.buffer, 0, C, LEGACY))                                           \
+  X(buffer_discard_without_buffer, INVALID, LAST_ERROR, discard_of(NULL, 0, C, LEGACY))            \
+  X(buffer_discard_of_another_lakes, INVALID, LAST_ERROR,                                          \
+    discard_of(w.foreign_buffer, 0, C, LEGACY))                                                    \
+  X(buffer_discard_on_stream_2, INVALID, LAST_ERROR, discard_of(w.buffer, 0, C, TWO))              \
+  X(buffer_discard_of_nothing, GMLAKE_OK, NOTHING, discard_of(w.buffer, 0, 0, LEGACY))             \
+  X(buffer_discard_of_a_hole, GMLAKE_OK, NOTHING, discard_of(w.buffer, C, 2 * C, LEGACY))          \
+  X(buffer_discard_of_a_byte, INVALID, LAST_ERROR, discard_of(w.buffer, 0, 1, LEGACY))             \
+  X(buffer_discard_from_1_on, INVALID, LAST_ERROR, discard_of(w.buffer, 1, C, LEGACY))             \
+  X(buffer_discard_beyond_max, INVALID, LAST_ERROR, discard_of(w.buffer, 0, 4 * C, LEGACY))        \
+  X(buffer_discard_around, INVALID, LAST_ERROR, discard_of(w.buffer, C, SIZE_MAX - C + 1, LEGACY)) \
+  X(buffer_discard_at_size_max, INVALID, LAST_ERROR, discard_of(w.buffer, SIZE_MAX, 1, LEGACY))    \
   X(buffer_destroy_without_lake, INVALID, NOTHING, gmlake_buffer_destroy(NULL, w.buffer, LEGACY))  \
   X(buffer_destroy_without_both, INVALID, NOTHING, gmlake_buffer_destroy(NULL, NULL, LEGACY))      \
   X(buffer_destroy_of_nothing, GMLAKE_OK, NOTHING, gmlake_buffer_destroy(lake, NULL, LEGACY))      \
@@ -781,6 +823,7 @@ static gmlake_result chunks_at(const void *ptr) {
   X(forget_the_legacy_stream_in_a_capture, CAPTURING, LAST_ERROR,                                  \
     gmlake_forget_stream(lake, LEGACY))                                                            \
   X(buffer_shrink_in_a_capture, CAPTURING, LAST_ERROR, resize_to(w.buffer, 0, w.captured))         \
+  X(buffer_discard_in_a_capture, CAPTURING, LAST_ERROR, discard_of(w.buffer, 0, C, w.captured))    \
   X(buffer_destroy_in_a_capture, CAPTURING, LAST_ERROR,                                            \
     gmlake_buffer_destroy(lake, w.buffer, w.captured))                                             \
   X(pool_destroy_in_a_capture_into_it, CAPTURING, LAST_ERROR, gmlake_pool_destroy(lake, w.graphs)) \
@@ -1691,6 +1734,11 @@ static gmlake_result flagged(unsigned flags) {
   X(buffer_chunk, create_buffer(lake, C, 1), "chunk_bytes is 1: it has to be a power of two")     \
   X(buffer_null, resize_to(NULL, 1, LEGACY), "buffer is NULL")                                    \
   X(buffer_foreign, resize_to(w.foreign_buffer, 1, LEGACY), "buffer belongs to another lake")     \
+  X(buffer_offset, commit_of(w.buffer, 3, C, LEGACY),                                             \
+    "offset is 3: pass a multiple of the buffer's chunk_bytes, 65536, up to its max_bytes, 1966") \
+  X(buffer_bytes, discard_of(w.buffer, 2 * C, 2 * C, LEGACY),                                     \
+    "bytes is 131072: 65536 are left up to max_bytes; pass all of them, or less, in multiples")   \
+  X(buffer_discard_null, discard_of(NULL, 0, C, LEGACY), "buffer is NULL")                        \
   X(buffer_max, resize_to(w.buffer, 3 * C + 1, LEGACY),                                           \
     "bytes is 196609, more than the buffer's max_bytes, 196608")
 

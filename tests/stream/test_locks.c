@@ -211,6 +211,12 @@ static gmlake_result ask(int which) {
   X(BOOKS, buffer_grows_over_what_is_mapped, OK, resize(2 * C))                           \
   X(PLANNER, buffer_grows, OK, resize(3 * C))                                             \
   X(BOOKS, buffer_grows_too_far, ERROR_INVALID_ARGUMENT, resize(8 * C + 1))               \
+  X(BOOKS, buffer_discard, OK, gmlake_buffer_discard(lake, buffer, C, C, LEGACY))         \
+  X(BOOKS, buffer_discard_of_no_chunk, ERROR_INVALID_ARGUMENT,                            \
+    gmlake_buffer_discard(lake, buffer, 1, C, LEGACY))                                    \
+  X(BOOKS, buffer_commit_of_what_is_mapped, OK,                                           \
+    gmlake_buffer_commit(lake, buffer, 0, 2 * C, LEGACY))                                 \
+  X(PLANNER, buffer_commit, OK, gmlake_buffer_commit(lake, buffer, 4 * C, C, LEGACY))     \
   X(PLANNER, buffer_create, OK, create_buffer(&third_buffer))                             \
   X(BOOKS, buffer_destroy, OK, gmlake_buffer_destroy(lake, other_buffer, LEGACY))         \
   X(BOOKS, capture_begin, OK, gmlake_capture_begin(lake, A, pool))                        \

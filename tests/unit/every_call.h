@@ -79,6 +79,12 @@ static gmlake_result every_buffer_destroy(void) {
 static gmlake_result every_buffer_resize(void) {
   return gmlake_buffer_resize(lake, every.buffer, C, LEGACY);
 }
+static gmlake_result every_buffer_commit(void) {
+  return gmlake_buffer_commit(lake, every.buffer, C, C, LEGACY);
+}
+static gmlake_result every_buffer_discard(void) {
+  return gmlake_buffer_discard(lake, every.buffer, C, C, LEGACY);
+}
 static gmlake_result every_buffer_get_info(void) {
   gmlake_buffer_info info;
   return gmlake_buffer_get_info(lake, every.buffer, &info);
@@ -117,6 +123,8 @@ static const struct every_row {
                   {"buffer_create", every_buffer_create},
                   {"buffer_destroy", every_buffer_destroy},
                   {"buffer_resize", every_buffer_resize},
+                  {"buffer_commit", every_buffer_commit},
+                  {"buffer_discard", every_buffer_discard},
                   {"buffer_get_info", every_buffer_get_info},
                   {"trim", every_trim},
                   {"get_stats", every_get_stats},

@@ -1,0 +1,778 @@
+/* Memory inside a buffer: ranges of it are given memory and have it taken away again. */
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#include "gmlake.h"
+
+#include "fixture.h"
+
+static gmlake_buffer_info info_of(gmlake_buffer *buffer) {
+  gmlake_buffer_info info;
+  assert_ok(gmlake_buffer_get_info(lake, buffer, &info));
+  return info;
+}
+
+static unsigned char *page_of(gmlake_buffer *buffer, size_t chunk) {
+  return (unsigned char *)info_of(buffer).ptr + chunk * C;
+}
+
+/* In chunks. */
+static void commit_on(gmlake_buffer *buffer, size_t at, size_t count, gmlake_stream stream) {
+  step(gmlake_buffer_commit(lake, buffer, at * C, count * C, stream));
+}
+static void commit(gmlake_buffer *buffer, size_t at, size_t count) {
+  commit_on(buffer, at, count, LEGACY);
+}
+static void discard_on(gmlake_buffer *buffer, size_t at, size_t count, gmlake_stream stream) {
+  step(gmlake_buffer_discard(lake, buffer, at * C, count * C, stream));
+}
+static void discard(gmlake_buffer *buffer, size_t at, size_t count) {
+  discard_on(buffer, at, count, LEGACY);
+}
+static void resize(gmlake_buffer *buffer, size_t bytes) {
+  step(gmlake_buffer_resize(lake, buffer, bytes, LEGACY));
+}
+
+/* The whole chunk holds this byte. */
+static void stamp(gmlake_buffer *buffer, size_t chunk, int byte) {
+  memset(page_of(buffer, chunk), byte, C);
+}
+static void assert_stamp(gmlake_buffer *buffer, size_t chunk, int byte) {
+  const unsigned char *at = page_of(buffer, chunk);
+  size_t n;
+  for (n = 0; n < C; n++) assert_int_equal(at[n], byte);
+}
+
+static int is_memory(gmlake_buffer *buffer, size_t chunk) {
+  return gmlk_is_committed(buffer, (uint32_t)chunk);
+}
+
+/* One letter for each chunk: m memory, . none. */
+static void assert_map(gmlake_buffer *buffer, const char *map) {
+  size_t i, count = 0;
+  for (i = 0; map[i]; i++) {
+    assert_int_equal(is_memory(buffer, i), map[i] == 'm');
+    count += map[i] == 'm';
+  }
+  for (; i < buffer->place_count; i++) assert_false(is_memory(buffer, i));
+  assert_int_equal(info_of(buffer).committed_bytes, count * C);
+}
+
+static void start_limited(size_t chunks, size_t limit_bytes) {
+  prepare(chunks);
+  desc.limit_bytes = limit_bytes;
+  open_lake();
+}
+
+static uint64_t calls_now(void) { return stats().driver_call_count; }
+
+/* ---- One buffer ------------------------------------------------------------------------------ */
+
+static void a_range_becomes_memory_and_the_rest_does_not(void **state) {
+  gmlake_buffer *buffer;
+  unsigned char *at;
+  size_t i;
+  (void)state;
+  start(16);
+  buffer = open_buffer(8);
+  at = page_of(buffer, 0);
+  commit(buffer, 2, 3);
+  assert_map(buffer, "..mmm...");
+  assert_int_equal(info_of(buffer).bytes, 5 * C);
+  for (i = 2; i < 5; i++) stamp(buffer, i, (int)i);
+  assert_true(gmlake_mock_has_access(mock, page_of(buffer, 2), 3 * C, 0));
+  assert_false(gmlake_mock_has_access(mock, page_of(buffer, 1), C, 0));
+  assert_false(gmlake_mock_has_access(mock, page_of(buffer, 5), C, 0));
+  assert_int_equal(stats().reserved_bytes, 3 * C);
+  assert_int_equal(stats().buffer_bytes, 3 * C);
+  commit(buffer, 0, 8); /* what is memory keeps its contents */
+  assert_map(buffer, "mmmmmmmm");
+  for (i = 2; i < 5; i++) assert_stamp(buffer, i, (int)i);
+  discard(buffer, 3, 1);
+  assert_map(buffer, "mmm.mmmm");
+  assert_stamp(buffer, 2, 2);
+  assert_stamp(buffer, 4, 4);
+  assert_ptr_equal(page_of(buffer, 0), at);
+  finish();
+}
+
+static void both_may_be_repeated(void **state) {
+  gmlake_buffer *buffer;
+  uint64_t calls;
+  size_t reserved;
+  (void)state;
+  start(16);
+  buffer = open_buffer(8);
+  discard(buffer, 0, 8); /* nothing was ever memory */
+  assert_int_equal(info_of(buffer).bytes, 0);
+  commit(buffer, 1, 4);
+  stamp(buffer, 2, 7);
+  calls = calls_now();
+  reserved = stats().reserved_bytes;
+  commit(buffer, 1, 4);
+  commit(buffer, 2, 2);
+  commit(buffer, 3, 0);
+  discard(buffer, 3, 0);
+  discard(buffer, 5, 3); /* behind the end */
+  assert_int_equal(calls_now(), calls);
+  assert_int_equal(stats().reserved_bytes, reserved);
+  assert_map(buffer, ".mmmm");
+  assert_stamp(buffer, 2, 7);
+  discard(buffer, 2, 1);
+  calls = calls_now();
+  discard(buffer, 2, 1);
+  discard(buffer, 0, 1);
+  assert_int_equal(calls_now(), calls);
+  assert_map(buffer, ".m.mm");
+  finish();
+}
+
+/* A stream that was never used gets its number; nothing else happens. */
+static void nothing_at_all_is_fine(void **state) {
+  gmlake_buffer *buffer;
+  (void)state;
+  start(16);
+  buffer = open_buffer(8);
+  commit(buffer, 0, 0);
+  commit(buffer, 8, 0);
+  discard(buffer, 8, 0);
+  assert_int_equal(info_of(buffer).bytes, 0);
+  assert_int_equal(stats().reserved_bytes, 0);
+  finish();
+}
+
+static void one_row_is_given_access_by_one_call(void **state) {
+  gmlake_buffer *buffer;
+  uint64_t calls;
+  (void)state;
+  start(16);
+  buffer = open_buffer(8);
+  calls = calls_now();
+  commit(buffer, 2, 2);
+  assert_int_equal(calls_now(), calls + 5); /* two chunks, two mappings, one access */
+  calls = calls_now();
+  commit(buffer, 0, 8);
+  assert_int_equal(calls_now(), calls + 14); /* six, six, and one on each side */
+  finish();
+}
+
+static void what_is_still_mapped_is_taken_back_without_a_call(void **state) {
+  gmlake_buffer *buffer;
+  uint64_t calls;
+  size_t i;
+  (void)state;
+  start(16);
+  buffer = open_buffer(8);
+  commit(buffer, 0, 8);
+  calls = calls_now();
+  discard(buffer, 2, 4);
+  assert_int_equal(calls_now(), calls + 2); /* an event is made and recorded */
+  calls = calls_now();
+  for (i = 5; i >= 2; i--) commit(buffer, i, 1);
+  assert_int_equal(calls_now(), calls);
+  assert_map(buffer, "mmmmmmmm");
+  assert_int_equal(census().handle_count, 8);
+  finish();
+}
+
+/* A commit behind the end moves it; only a resize moves it back. */
+static void a_resize_works_from_the_end(void **state) {
+  gmlake_buffer *buffer;
+  (void)state;
+  start(32);
+  buffer = open_buffer(12);
+  resize(buffer, 2 * C);
+  commit(buffer, 5, 1);
+  assert_int_equal(info_of(buffer).bytes, 6 * C);
+  resize(buffer, 8 * C); /* from 6 on: the hole stays */
+  assert_map(buffer, "mm...mmm");
+  discard(buffer, 6, 2); /* a hole up to the end */
+  assert_int_equal(info_of(buffer).bytes, 8 * C);
+  resize(buffer, 9 * C);
+  assert_map(buffer, "mm...m..m");
+  resize(buffer, 7 * C);
+  assert_map(buffer, "mm...m.");
+  resize(buffer, 5 * C + 1);
+  assert_map(buffer, "mm...m");
+  resize(buffer, 5 * C);
+  assert_map(buffer, "mm...");
+  assert_int_equal(info_of(buffer).bytes, 5 * C);
+  resize(buffer, 5 * C + 10);
+  discard(buffer, 5, 1);
+  resize(buffer, 5 * C + 20); /* all from the former end on: the hole too that it begins in */
+  assert_map(buffer, "mm...m");
+  resize(buffer, C);
+  resize(buffer, 0);
+  assert_map(buffer, "");
+  assert_int_equal(info_of(buffer).bytes, 0);
+  finish();
+}
+
+/* What is asked for is what is memory, but for what lies behind the end. */
+static void the_figures_count_what_is_memory(void **state) {
+  gmlake_buffer *buffer;
+  (void)state;
+  start(16);
+  buffer = open_buffer(8);
+  resize(buffer, 3 * C + 100);
+  assert_int_equal(stats().requested_bytes, 3 * C + 100);
+  discard(buffer, 1, 1);
+  assert_int_equal(stats().requested_bytes, 2 * C + 100);
+  assert_int_equal(stats().active_bytes, 3 * C);
+  assert_int_equal(stats().buffer_bytes, 3 * C);
+  discard(buffer, 3, 1);
+  assert_int_equal(stats().requested_bytes, 2 * C);
+  assert_int_equal(stats().buffer_bytes, 2 * C);
+  commit(buffer, 1, 3); /* up to the chunk's end */
+  assert_int_equal(info_of(buffer).bytes, 4 * C);
+  assert_int_equal(stats().requested_bytes, 4 * C);
+  assert_int_equal(stats().buffer_bytes_peak, 4 * C);
+  assert_int_equal(stats().requested_bytes_peak, 4 * C);
+  step(gmlake_buffer_destroy(lake, buffer, LEGACY));
+  assert_int_equal(stats().requested_bytes, 0);
+  assert_int_equal(stats().active_bytes, 0);
+  finish();
+}
+
+static void the_last_chunk_may_end_at_max_bytes(void **state) {
+  gmlake_buffer_desc wanted = buffer_desc(3 * C + 5);
+  gmlake_buffer *buffer;
+  (void)state;
+  start(16);
+  step(gmlake_buffer_create(lake, &wanted, &buffer));
+  step(gmlake_buffer_commit(lake, buffer, 2 * C, C + 5, LEGACY));
+  assert_map(buffer, "..mm");
+  assert_int_equal(info_of(buffer).bytes, 3 * C + 5);
+  assert_int_equal(stats().requested_bytes, C + 5);
+  step(gmlake_buffer_discard(lake, buffer, 3 * C, 5, LEGACY));
+  assert_map(buffer, "..m");
+  step(gmlake_buffer_commit(lake, buffer, 3 * C, 5, LEGACY));
+  assert_map(buffer, "..mm");
+  step(gmlake_buffer_discard(lake, buffer, 0, 3 * C + 5, LEGACY));
+  assert_int_equal(stats().requested_bytes, 0);
+  finish();
+}
+
+static void assert_refused(gmlake_buffer *buffer, size_t offset, size_t bytes, const char *why) {
+  step_error(gmlake_buffer_commit(lake, buffer, offset, bytes, LEGACY), INVALID_ARGUMENT);
+  assert_string_equal(last_error().call, "gmlake_buffer_commit");
+  assert_string_equal(last_error().text, why);
+  step_error(gmlake_buffer_discard(lake, buffer, offset, bytes, LEGACY), INVALID_ARGUMENT);
+  assert_string_equal(last_error().call, "gmlake_buffer_discard");
+  assert_string_equal(last_error().text, why);
+  assert_map(buffer, "m.m");
+}
+
+static void other_ranges_are_refused(void **state) {
+  gmlake_buffer_desc wanted = buffer_desc(3 * C + 5);
+  gmlake_buffer *buffer;
+  (void)state;
+  start(16);
+  step(gmlake_buffer_create(lake, &wanted, &buffer));
+  commit(buffer, 0, 1);
+  commit(buffer, 2, 1);
+  assert_refused(buffer, 1, C,
+                 "offset is 1: pass a multiple of the buffer's chunk_bytes, 65536, up to its "
+                 "max_bytes, 196613");
+  assert_refused(buffer, 4 * C, 0,
+                 "offset is 262144: pass a multiple of the buffer's chunk_bytes, 65536, up to its "
+                 "max_bytes, 196613");
+  assert_refused(buffer, 0, C - 1,
+                 "bytes is 65535: 196613 are left up to max_bytes; pass all of them, or less, in "
+                 "multiples of the buffer's chunk_bytes, 65536");
+  assert_refused(buffer, C, 3 * C,
+                 "bytes is 196608: 131077 are left up to max_bytes; pass all of them, or less, in "
+                 "multiples of the buffer's chunk_bytes, 65536");
+  assert_refused(buffer, 3 * C, 4,
+                 "bytes is 4: 5 are left up to max_bytes; pass all of them, or less, in multiples "
+                 "of the buffer's chunk_bytes, 65536");
+  assert_error(gmlake_buffer_commit(lake, buffer, C, SIZE_MAX, LEGACY), INVALID_ARGUMENT);
+  assert_error(gmlake_buffer_commit(lake, buffer, C, SIZE_MAX - C + 1, LEGACY), INVALID_ARGUMENT);
+  assert_error(gmlake_buffer_discard(lake, buffer, SIZE_MAX, SIZE_MAX, LEGACY), INVALID_ARGUMENT);
+  assert_true(strlen(last_error().text) < sizeof(last_error().text) - 1);
+  finish();
+}
+
+/* Who asks what lies where is told of memory, not of holes. */
+static void questions_know_the_holes(void **state) {
+  gmlake_allocation_info found;
+  gmlake_chunk_info parts[8];
+  gmlake_map_entry entries[32];
+  gmlake_buffer *buffer;
+  gmlake_stats all;
+  size_t count, i, pieces = 0;
+  (void)state;
+  start(16);
+  buffer = open_buffer(8);
+  commit(buffer, 1, 3);
+  resize(buffer, 5 * C + 1);
+  discard(buffer, 2, 1);
+  assert_map(buffer, ".m.mmm");
+  assert_ok(gmlake_get_chunks(lake, page_of(buffer, 2), parts, 8, &count));
+  assert_int_equal(count, 4);
+  for (i = 0; i < 4; i++) {
+    const size_t at = i ? i + 2 : 1;
+    assert_int_equal(parts[i].address, (uintptr_t)page_of(buffer, at));
+    assert_int_equal(parts[i].bytes, C);
+  }
+  assert_ok(gmlake_find(lake, page_of(buffer, 2), &found));
+  assert_ptr_equal(found.ptr, page_of(buffer, 0));
+  assert_int_equal(found.bytes, 6 * C);
+  assert_int_equal(found.requested_bytes, 3 * C + 1);
+  assert_ok(gmlake_get_map(lake, entries, 32, &count));
+  assert_true(count <= 32);
+  for (i = 0; i < count; i++) {
+    if (entries[i].kind != GMLAKE_KIND_PIECE) continue;
+    assert_int_equal(entries[i].handle, parts[pieces].handle);
+    assert_int_equal(entries[i].address, parts[pieces++].address);
+  }
+  assert_int_equal(pieces, 4);
+  all.struct_bytes = 0;
+  assert_ok(gmlake_pool_get_stats(lake, NULL, &all));
+  assert_int_equal(all.requested_bytes, 3 * C + 1);
+  assert_int_equal(all.buffer_bytes, 4 * C);
+  finish();
+}
+
+/* ---- Discarded memory ------------------------------------------------------------------------ */
+
+/* A hole takes nothing from what lies around it, and serves the next buffer. */
+static void a_hole_serves_other_buffers(void **state) {
+  gmlake_buffer *a, *b;
+  size_t i;
+  (void)state;
+  start(16);
+  a = open_buffer(8);
+  b = open_buffer(8);
+  commit(a, 0, 8);
+  for (i = 0; i < 8; i++) stamp(a, i, (int)i + 1);
+  discard(a, 2, 3);
+  commit(b, 5, 3);
+  assert_int_equal(stats().reserved_bytes, 8 * C);
+  for (i = 5; i < 8; i++) stamp(b, i, 99);
+  for (i = 0; i < 8; i++)
+    if (i < 2 || i >= 5) assert_stamp(a, i, (int)i + 1);
+  commit(a, 2, 3); /* its chunks are b's now: others take their place */
+  for (i = 2; i < 5; i++) stamp(a, i, (int)i + 1);
+  for (i = 5; i < 8; i++) assert_stamp(b, i, 99);
+  for (i = 0; i < 8; i++) assert_stamp(a, i, (int)i + 1);
+  assert_int_equal(stats().reserved_bytes, 11 * C);
+  finish();
+}
+
+static void a_hole_serves_blocks(void **state) {
+  gmlake_buffer *buffer;
+  void *block;
+  (void)state;
+  start(16);
+  buffer = open_buffer(8);
+  commit(buffer, 0, 8);
+  stamp(buffer, 0, 1);
+  stamp(buffer, 7, 2);
+  discard(buffer, 1, 6);
+  block = take(6 * C);
+  memset(block, 77, 6 * C);
+  assert_int_equal(stats().reserved_bytes, 8 * C);
+  assert_stamp(buffer, 0, 1);
+  assert_stamp(buffer, 7, 2);
+  drop(block);
+  commit(buffer, 1, 6); /* the blocks give them back */
+  assert_int_equal(stats().reserved_bytes, 8 * C);
+  finish();
+}
+
+/* The host never waits for the stream's work; nobody else gets the memory before its end. */
+static void work_on_a_hole_is_not_waited_for(void **state) {
+  gmlake_buffer *a, *b;
+  gmlake_stream stream;
+  (void)state;
+  start(16);
+  stream = open_stream();
+  a = open_buffer(8);
+  b = open_buffer(8);
+  commit_on(a, 0, 4, stream);
+  gmlake_mock_stream_hold(mock, stream);
+  discard_on(a, 1, 2, stream);
+  commit(b, 0, 2); /* another stream: new chunks */
+  assert_int_equal(stats().reserved_bytes, 6 * C);
+  commit_on(a, 1, 1, stream); /* the stream itself may have it at once */
+  assert_int_equal(stats().reserved_bytes, 6 * C);
+  discard_on(a, 1, 1, stream);
+  gmlake_mock_stream_finish(mock, stream);
+  commit(b, 2, 2);
+  assert_int_equal(stats().reserved_bytes, 6 * C);
+  assert_int_equal(stats().host_wait_count, 0);
+  assert_int_equal(stats().stream_wait_count, 0);
+  assert_int_equal(census().host_wait_count, 0);
+  finish();
+}
+
+static void another_stream_waits_on_the_device_for_a_hole(void **state) {
+  gmlake_buffer *buffer;
+  gmlake_stream first, second;
+  (void)state;
+  start_limited(16, 4 * C);
+  first = open_stream();
+  second = open_stream();
+  buffer = open_buffer(8);
+  commit_on(buffer, 0, 4, first);
+  gmlake_mock_stream_hold(mock, first);
+  discard_on(buffer, 1, 2, first);
+  commit_on(buffer, 1, 2, second);
+  assert_map(buffer, "mmmm");
+  assert_int_equal(stats().stream_wait_count, 1);
+  assert_int_equal(census().host_wait_count, 0);
+  finish();
+}
+
+/* Trim returns a hole's chunks and leaves what lies around it. */
+static void trim_returns_holes(void **state) {
+  gmlake_buffer *buffer;
+  size_t released;
+  (void)state;
+  start(16);
+  buffer = open_buffer(8);
+  commit(buffer, 0, 8);
+  stamp(buffer, 0, 1);
+  stamp(buffer, 5, 2);
+  discard(buffer, 1, 4);
+  discard(buffer, 6, 1);
+  step(gmlake_trim(lake, 0, &released));
+  assert_int_equal(released, 5 * C);
+  assert_int_equal(census().handle_count, 3);
+  assert_int_equal(census().mapping_count, 3);
+  assert_stamp(buffer, 0, 1);
+  assert_stamp(buffer, 5, 2);
+  commit(buffer, 0, 8);
+  assert_map(buffer, "mmmmmmmm");
+  assert_stamp(buffer, 5, 2);
+  finish();
+}
+
+static void trim_spares_a_hole_that_work_still_uses(void **state) {
+  gmlake_buffer *buffer;
+  gmlake_stream stream;
+  size_t released;
+  (void)state;
+  start(16);
+  stream = open_stream();
+  buffer = open_buffer(8);
+  commit_on(buffer, 0, 4, stream);
+  gmlake_mock_stream_hold(mock, stream);
+  discard_on(buffer, 1, 2, stream);
+  step(gmlake_trim(lake, 0, &released));
+  assert_int_equal(released, 0);
+  gmlake_mock_stream_finish(mock, stream);
+  step(gmlake_trim(lake, 0, &released));
+  assert_int_equal(released, 2 * C);
+  finish();
+}
+
+/* ---- Errors ---------------------------------------------------------------------------------- */
+
+/* All or nothing: 4 chunks are to be had, and 5 are missing. */
+static void a_commit_that_fails_leaves_the_buffer_as_it_was(void **state) {
+  gmlake_buffer *buffer;
+  (void)state;
+  start_limited(16, 6 * C);
+  buffer = open_buffer(12);
+  commit(buffer, 1, 1);
+  commit(buffer, 4, 1);
+  stamp(buffer, 1, 1);
+  stamp(buffer, 4, 4);
+  assert_error(gmlake_buffer_commit(lake, buffer, 0, 7 * C, LEGACY), LIMIT_REACHED);
+  assert_int_equal(last_error().asked_bytes, 5 * C);
+  assert_string_equal(last_error().call, "gmlake_buffer_commit");
+  assert_ok(gmlake_check(lake));
+  assert_map(buffer, ".m..m");
+  assert_int_equal(info_of(buffer).bytes, 5 * C);
+  assert_stamp(buffer, 1, 1);
+  assert_stamp(buffer, 4, 4);
+  commit(buffer, 0, 6);
+  assert_stamp(buffer, 1, 1);
+  assert_stamp(buffer, 4, 4);
+  finish();
+}
+
+/* Each call of the driver fails once, in the middle of chunks that are memory already. */
+static void a_commit_is_undone_whatever_call_fails(void **state) {
+  static const int kinds[] = {ON_CREATE, ON_MAP, ON_ACCESS, ON_UNMAP};
+  size_t kind;
+  long in;
+  int is_over;
+  (void)state;
+  for (kind = 0; kind < sizeof(kinds) / sizeof(kinds[0]); kind++) {
+    for (in = 1, is_over = 0; !is_over; in++) {
+      gmlake_buffer *buffer, *other;
+      gmlake_result result;
+      start_with_faults(16);
+      buffer = open_buffer(8);
+      other = open_buffer(8);
+      commit(buffer, 0, 8);
+      stamp(buffer, 3, 3);
+      discard(buffer, 1, 2);
+      discard(buffer, 4, 2);
+      commit(other, 0, 4); /* all that is still mapped at the holes */
+      fail_call(kinds[kind], in, GMLAKE_ERROR_DRIVER, 0);
+      result = gmlake_buffer_commit(lake, buffer, 0, 8 * C, LEGACY);
+      assert_ok(gmlake_check(lake));
+      assert_map(buffer, result ? "m..m..mm" : "mmmmmmmm");
+      assert_stamp(buffer, 3, 3);
+      is_over = faults[kinds[kind]].in != 0; /* there are not so many calls */
+      memset(faults, 0, sizeof(faults));
+      commit(buffer, 0, 8);
+      assert_stamp(buffer, 3, 3);
+      finish();
+    }
+    assert_true(in > 3); /* calls did fail */
+  }
+}
+
+static void host_memory_may_lack_anywhere(void **state) {
+  long in;
+  (void)state;
+  for (in = 1;; in++) {
+    gmlake_buffer *buffer;
+    gmlake_result result;
+    start(128);
+    buffer = open_buffer(100);
+    commit(buffer, 1, 1);
+    host_fail_in = in;
+    result = gmlake_buffer_commit(lake, buffer, 0, 100 * C, LEGACY);
+    if (!result && host_fail_in) break;
+    host_fail_in = 0;
+    assert_ok(gmlake_check(lake));
+    if (result) {
+      assert_int_equal(result, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
+      assert_map(buffer, ".m");
+    }
+    finish();
+  }
+  host_fail_in = 0;
+  assert_true(in > 3);
+  finish();
+}
+
+static void a_captured_stream_commits_and_does_not_discard(void **state) {
+  gmlake_pool *pool;
+  gmlake_buffer *buffer;
+  gmlake_stream stream;
+  (void)state;
+  start(32);
+  stream = open_stream();
+  pool = open_pool(0);
+  buffer = open_buffer(8);
+  commit_on(buffer, 0, 2, stream);
+  step(gmlake_capture_begin(lake, stream, pool));
+  assert_ok(gmlake_mock_capture_begin(mock, stream));
+  commit_on(buffer, 4, 2, stream);
+  step_error(gmlake_buffer_discard(lake, buffer, 0, C, stream), CAPTURING);
+  discard_on(buffer, 2, 2, stream); /* a hole already */
+  assert_map(buffer, "mm..mm");
+  assert_ok(gmlake_mock_capture_end(mock, stream));
+  step(gmlake_capture_end(lake, stream));
+  discard_on(buffer, 0, 1, stream);
+  assert_map(buffer, ".m..mm");
+  finish();
+}
+
+static gmlake_buffer *handled;
+static gmlake_result handler_results[2];
+
+static int discard_in_handler(void *user, gmlake *of, const gmlake_error_info *info) {
+  (void)user;
+  (void)info;
+  handler_results[0] = gmlake_buffer_commit(of, handled, 0, C, LEGACY);
+  handler_results[1] = gmlake_buffer_discard(of, handled, C, 2 * C, LEGACY);
+  return 1;
+}
+
+static void the_handler_may_discard_and_not_commit(void **state) {
+  gmlake_buffer *buffer;
+  (void)state;
+  prepare(16);
+  desc.limit_bytes = 4 * C;
+  desc.oom.fn = discard_in_handler;
+  open_lake();
+  handled = open_buffer(8);
+  buffer = open_buffer(8);
+  commit(handled, 0, 4);
+  commit(buffer, 3, 2);
+  assert_int_equal(handler_results[0], GMLAKE_ERROR_INVALID_ARGUMENT);
+  assert_int_equal(handler_results[1], GMLAKE_OK);
+  assert_map(handled, "m..m");
+  assert_map(buffer, "...mm");
+  finish();
+}
+
+static void fresh_memory_is_filled(void **state) {
+  gmlake_buffer *buffer;
+  (void)state;
+  prepare(16);
+  desc.flags = GMLAKE_FILL;
+  open_lake();
+  buffer = open_buffer(8);
+  commit(buffer, 0, 3);
+  assert_stamp(buffer, 1, GMLAKE_FILL_NEW);
+  stamp(buffer, 0, 1);
+  stamp(buffer, 1, 2);
+  discard(buffer, 1, 1);
+  assert_stamp(buffer, 1, GMLAKE_FILL_FREE);
+  commit(buffer, 0, 3);
+  assert_stamp(buffer, 0, 1); /* it was memory before */
+  assert_stamp(buffer, 1, GMLAKE_FILL_NEW);
+  finish();
+}
+
+static void a_lost_device_answers_so(void **state) {
+  gmlake_buffer *buffer;
+  (void)state;
+  start_with_faults(16);
+  buffer = open_buffer(8);
+  commit(buffer, 0, 2);
+  fail_call(ON_CREATE, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
+  assert_error(gmlake_buffer_commit(lake, buffer, 4 * C, C, LEGACY), DEVICE_LOST);
+  assert_error(gmlake_buffer_commit(lake, buffer, 0, C, LEGACY), DEVICE_LOST);
+  assert_error(gmlake_buffer_discard(lake, buffer, 0, C, LEGACY), DEVICE_LOST);
+  assert_map(buffer, "mm");
+  assert_error(gmlake_destroy(lake), DEVICE_LOST);
+  close_mock();
+}
+
+static void holes_of_a_destroyed_buffer_give_way(void **state) {
+  gmlake_buffer *buffer;
+  (void)state;
+  start(16);
+  buffer = open_buffer(8);
+  commit(buffer, 1, 2);
+  commit(buffer, 5, 2);
+  discard(buffer, 1, 1);
+  step(gmlake_buffer_destroy(lake, buffer, LEGACY));
+  assert_int_equal(stats().buffer_bytes, 0);
+  drop(take(4 * C));
+  assert_int_equal(stats().reserved_bytes, 4 * C);
+  finish();
+}
+
+/* ---- Random ranges against their contents ---------------------------------------------------- */
+
+#define BUFFERS 4
+#define PAGES 16
+
+static uint64_t random_state;
+
+static size_t random_below(size_t bound) {
+  random_state ^= random_state << 13;
+  random_state ^= random_state >> 7;
+  random_state ^= random_state << 17;
+  return (size_t)(random_state % bound);
+}
+
+static struct model {
+  gmlake_buffer *buffer;
+  size_t bytes;
+  unsigned stamps[PAGES]; /* 0: no memory */
+} models[BUFFERS];
+
+static unsigned serial;
+
+static void assert_model(const struct model *m) {
+  size_t i, count = 0;
+  for (i = 0; i < PAGES; i++) {
+    assert_int_equal(is_memory(m->buffer, i), m->stamps[i] != 0);
+    if (m->stamps[i]) assert_memory_equal(page_of(m->buffer, i), &m->stamps[i], sizeof(unsigned));
+    count += m->stamps[i] != 0;
+  }
+  assert_int_equal(info_of(m->buffer).bytes, m->bytes);
+  assert_int_equal(info_of(m->buffer).committed_bytes, count * C);
+}
+
+static void change_at_random(struct model *m, gmlake_stream stream) {
+  size_t at = random_below(PAGES), count = random_below(PAGES - at + 1), i, first = at, last;
+  size_t verb = random_below(5), bytes = random_below(PAGES * C + 1);
+  int gives = verb < 2 || (verb == 4 && bytes > m->bytes);
+  gmlake_result result;
+  last = at + count;
+  if (verb == 4) {
+    result = gmlake_buffer_resize(lake, m->buffer, bytes, stream);
+    first = gives ? m->bytes / C : (bytes + C - 1) / C;
+    last = gives ? (bytes + C - 1) / C : PAGES;
+  } else if (gives) {
+    result = gmlake_buffer_commit(lake, m->buffer, at * C, count * C, stream);
+  } else {
+    result = gmlake_buffer_discard(lake, m->buffer, at * C, count * C, stream);
+  }
+  assert_ok(gmlake_check(lake));
+  if (result) {
+    assert_int_equal(result, GMLAKE_ERROR_LIMIT_REACHED);
+    assert_true(gives);
+    return;
+  }
+  for (i = first; i < last; i++) {
+    if (!gives || m->stamps[i]) {
+      if (!gives) m->stamps[i] = 0;
+      continue;
+    }
+    m->stamps[i] = ++serial;
+    memcpy(page_of(m->buffer, i), &serial, sizeof(serial));
+  }
+  if (verb == 4)
+    m->bytes = bytes;
+  else if (gives && count && last * C > m->bytes)
+    m->bytes = last * C;
+}
+
+static void random_ranges_keep_their_contents(void **state) {
+  gmlake_stream streams[3];
+  uint64_t seed;
+  size_t i, n;
+  (void)state;
+  for (seed = 1; seed <= 20; seed++) {
+    random_state = seed * 0x9E3779B97F4A7C15u;
+    memset(models, 0, sizeof(models));
+    start_limited(64, (24 + random_below(24)) * C);
+    for (i = 0; i < 3; i++) streams[i] = open_stream();
+    for (i = 0; i < BUFFERS; i++) models[i].buffer = open_buffer(PAGES);
+    for (n = 0; n < 300; n++) {
+      gmlake_stream stream = streams[random_below(3)];
+      size_t dice = random_below(12);
+      if (dice == 0) gmlake_mock_stream_hold(mock, stream);
+      if (dice == 1 || dice == 2) gmlake_mock_stream_finish(mock, stream);
+      if (dice == 3) (void)trim_to(random_below(20) * C);
+      if (dice > 3) change_at_random(&models[random_below(BUFFERS)], stream);
+      for (i = 0; i < BUFFERS; i++) assert_model(&models[i]);
+    }
+    for (i = 0; i < 3; i++) gmlake_mock_stream_finish(mock, streams[i]);
+    finish();
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_range_becomes_memory_and_the_rest_does_not),
+      cmocka_unit_test(both_may_be_repeated),
+      cmocka_unit_test(nothing_at_all_is_fine),
+      cmocka_unit_test(one_row_is_given_access_by_one_call),
+      cmocka_unit_test(what_is_still_mapped_is_taken_back_without_a_call),
+      cmocka_unit_test(a_resize_works_from_the_end),
+      cmocka_unit_test(the_figures_count_what_is_memory),
+      cmocka_unit_test(the_last_chunk_may_end_at_max_bytes),
+      cmocka_unit_test(other_ranges_are_refused),
+      cmocka_unit_test(questions_know_the_holes),
+      cmocka_unit_test(a_hole_serves_other_buffers),
+      cmocka_unit_test(a_hole_serves_blocks),
+      cmocka_unit_test(work_on_a_hole_is_not_waited_for),
+      cmocka_unit_test(another_stream_waits_on_the_device_for_a_hole),
+      cmocka_unit_test(trim_returns_holes),
+      cmocka_unit_test(trim_spares_a_hole_that_work_still_uses),
+      cmocka_unit_test(a_commit_that_fails_leaves_the_buffer_as_it_was),
+      cmocka_unit_test(a_commit_is_undone_whatever_call_fails),
+      cmocka_unit_test(host_memory_may_lack_anywhere),
+      cmocka_unit_test(a_captured_stream_commits_and_does_not_discard),
+      cmocka_unit_test(the_handler_may_discard_and_not_commit),
+      cmocka_unit_test(fresh_memory_is_filled),
+      cmocka_unit_test(a_lost_device_answers_so),
+      cmocka_unit_test(holes_of_a_destroyed_buffer_give_way),
+      cmocka_unit_test(random_ranges_keep_their_contents),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
