@@ -1237,6 +1237,8 @@ static int gmlk_is_guest(const gmlk_host *host) {
 #endif
 }
 
+static void gmlk_host_reset_peak(gmlk_host *host) { host->bytes_peak = host->bytes; }
+
 static void *gmlk_host_ask(gmlk_host *host, size_t bytes) {
   void *ptr;
   if (!host->hooks.malloc_fn) return GMLAKE_MALLOC(bytes);
@@ -2075,6 +2077,7 @@ typedef struct gmlk_drive {
   uint64_t calls, ns;   /* so far; ns is set at the end */
   int mode;             /* the thread's capture mode before, to be restored */
   int is_relaxed;       /* the mode was exchanged */
+  int answer;           /* the driver's number for the last call */
   gmlake_result result; /* [D1] */
   int code;             /* [D1] the driver's number; with has_lost, that of the answer */
   const char *call;     /* [D1] its name */
@@ -2084,11 +2087,11 @@ typedef struct gmlk_drive {
 } gmlk_drive;
 
 /* Keeps an error by [D1]. */
-static void gmlk_drive_note(gmlk_drive *drive, gmlake_result result, int code, const char *call) {
+static void gmlk_drive_note(gmlk_drive *drive, gmlake_result result, const char *call) {
   if (!result || gmlk_is_fatal(drive->result)) return;
   if (drive->result && !gmlk_is_fatal(result)) return;
   drive->result = result;
-  drive->code = code;
+  drive->code = drive->answer;
   drive->call = call;
 }
 
@@ -2101,14 +2104,11 @@ static void gmlk_drive_begin_lightly(gmlk_drive *drive, const gmlk_driver *drive
 
 static gmlake_result gmlk_drive_begin(gmlk_drive *drive, const gmlk_driver *driver) {
   const gmlake_backend *backend = driver->backend;
-  int code = 0;
-  memset(drive, 0, sizeof(*drive));
-  drive->driver = driver;
+  gmlk_drive_begin_lightly(drive, driver);
   drive->start_ns = backend->clock_ns(backend->user);
   drive->mode = GMLK_RELAXED;
   drive->result =
-      gmlk_backend_result(backend->capture_exchange(backend->user, &drive->mode, &code));
-  drive->code = code;
+      gmlk_backend_result(backend->capture_exchange(backend->user, &drive->mode, &drive->code));
   drive->call = "capture_exchange";
   drive->is_relaxed = !drive->result;
   return drive->result;
@@ -2128,72 +2128,79 @@ static void gmlk_drive_end(gmlk_drive *drive) {
   if (drive->calls) drive->ns = gmlk_drive_elapsed(drive);
 }
 
-static gmlake_result gmlk_drive_called(gmlk_drive *drive, gmlake_result result, int code,
-                                       const char *call) {
+/* Counts a call, and notes its error. */
+static gmlake_result gmlk_drive_called(gmlk_drive *drive, gmlake_result result, const char *call) {
   drive->calls++;
   result = gmlk_backend_result(result);
-  gmlk_drive_note(drive, result, code, call);
+  gmlk_drive_note(drive, result, call);
   return result;
 }
 
+/* The same for a call that a capture may forbid, which is expected. */
+static gmlake_result gmlk_drive_asked(gmlk_drive *drive, gmlake_result result, const char *call) {
+  if (result != GMLAKE_ERROR_CAPTURING) return gmlk_drive_called(drive, result, call);
+  drive->calls++;
+  return result;
+}
+
+/* The same for event_record. That a stream which may be gone is gone is no error of the series. */
+static gmlake_result gmlk_drive_recorded(gmlk_drive *drive, gmlake_result result, int may_be_gone) {
+  drive->has_lost = may_be_gone && result == GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!drive->has_lost) return gmlk_drive_asked(drive, result, "event_record");
+  drive->calls++;
+  drive->code = drive->answer;
+  return GMLAKE_ERROR_DRIVER;
+}
+
+/* Calls the backend's function of this name with the arguments between its first, the backend's
+   user, and its last, where it writes the driver's number. Its result has to be counted. */
+#define GMLK_ANSWER(drive, function, ...)                                                  \
+  ((drive)->answer = 0, (drive)->driver->backend->function((drive)->driver->backend->user, \
+                                                           __VA_ARGS__, &(drive)->answer))
+#define GMLK_CALL(drive, function, ...) \
+  gmlk_drive_called(drive, GMLK_ANSWER(drive, function, __VA_ARGS__), #function)
+
 static gmlake_result gmlk_drive_reserve(gmlk_drive *drive, size_t bytes, size_t alignment,
                                         uint64_t *out) {
-  const gmlake_backend *b = drive->driver->backend;
-  int code = 0;
-  gmlake_result result = b->reserve(b->user, bytes, alignment, out, &code);
-  return gmlk_drive_called(drive, result, code, "reserve");
+  return GMLK_CALL(drive, reserve, bytes, alignment, out);
 }
 
 static gmlake_result gmlk_drive_unreserve(gmlk_drive *drive, uint64_t address, size_t bytes) {
-  const gmlake_backend *b = drive->driver->backend;
-  int code = 0;
-  gmlake_result result = b->unreserve(b->user, address, bytes, &code);
-  return gmlk_drive_called(drive, result, code, "unreserve");
+  return GMLK_CALL(drive, unreserve, address, bytes);
 }
 
 static gmlake_result gmlk_drive_create(gmlk_drive *drive, size_t bytes, uint64_t *out_handle) {
-  const gmlake_backend *b = drive->driver->backend;
-  int code = 0;
-  gmlake_result result = b->create(b->user, bytes, drive->driver->handle_types, out_handle, &code);
-  return gmlk_drive_called(drive, result, code, "create");
+  return GMLK_CALL(drive, create, bytes, drive->driver->handle_types, out_handle);
 }
 
 static gmlake_result gmlk_drive_release(gmlk_drive *drive, uint64_t handle) {
-  const gmlake_backend *b = drive->driver->backend;
-  int code = 0;
-  gmlake_result result = b->release(b->user, handle, &code);
-  return gmlk_drive_called(drive, result, code, "release");
+  return GMLK_CALL(drive, release, handle);
 }
 
 static gmlake_result gmlk_drive_map(gmlk_drive *drive, uint64_t address, size_t bytes,
                                     uint64_t handle) {
-  const gmlake_backend *b = drive->driver->backend;
-  int code = 0;
-  gmlake_result result = b->map(b->user, address, bytes, handle, &code);
-  return gmlk_drive_called(drive, result, code, "map");
+  return GMLK_CALL(drive, map, address, bytes, handle);
 }
 
 static gmlake_result gmlk_drive_unmap(gmlk_drive *drive, uint64_t address, size_t bytes) {
-  const gmlake_backend *b = drive->driver->backend;
-  int code = 0;
-  gmlake_result result = b->unmap(b->user, address, bytes, &code);
-  return gmlk_drive_called(drive, result, code, "unmap");
+  return GMLK_CALL(drive, unmap, address, bytes);
 }
 
 static gmlake_result gmlk_drive_set_access(gmlk_drive *drive, uint64_t address, size_t bytes) {
   const gmlk_driver *d = drive->driver;
-  int code = 0;
-  gmlake_result result =
-      d->backend->set_access(d->backend->user, address, bytes, d->peers, d->peer_count, &code);
-  return gmlk_drive_called(drive, result, code, "set_access");
+  return GMLK_CALL(drive, set_access, address, bytes, d->peers, d->peer_count);
 }
 
 static gmlake_result gmlk_drive_memory_info(gmlk_drive *drive, size_t *free_bytes,
                                             size_t *total_bytes) {
-  const gmlake_backend *b = drive->driver->backend;
-  int code = 0;
-  gmlake_result result = b->get_memory_info(b->user, free_bytes, total_bytes, &code);
-  return gmlk_drive_called(drive, result, code, "get_memory_info");
+  return GMLK_CALL(drive, get_memory_info, free_bytes, total_bytes);
+}
+
+/* Waits for the whole device. pre: the backend can. */
+static gmlake_result gmlk_drive_device_wait(gmlk_drive *drive) {
+  const gmlk_driver *d = drive->driver;
+  drive->answer = 0;
+  return gmlk_drive_called(drive, d->device_wait(d->backend->user, &drive->answer), "device_wait");
 }
 
 /* ---- >>streams ------------------------------------------------------------------------------
@@ -2446,15 +2453,9 @@ static int gmlk_tag_done(const gmlk_streams *streams, unsigned stream, uint64_t 
 
 /* An idle event, or a new one. */
 static gmlake_result gmlk_event_take(gmlk_streams *streams, gmlk_drive *drive, void **out_event) {
-  const gmlake_backend *b = drive->driver->backend;
-  gmlake_result result;
-  int code = 0;
-  if (streams->event_count) {
-    *out_event = streams->events[--streams->event_count];
-    return GMLAKE_OK;
-  }
-  result = b->event_create(b->user, out_event, &code);
-  return gmlk_drive_called(drive, result, code, "event_create");
+  if (!streams->event_count) return GMLK_CALL(drive, event_create, out_event);
+  *out_event = streams->events[--streams->event_count];
+  return GMLAKE_OK;
 }
 
 static void gmlk_event_give(gmlk_streams *streams, void *event) {
@@ -2560,14 +2561,12 @@ static gmlk_fence gmlk_stream_take_fence(gmlk_stream *s) {
 
 /* Asks for the stream's fences, oldest first, and takes off those that are complete. */
 static void gmlk_stream_poll(gmlk_streams *streams, gmlk_drive *drive, unsigned stream) {
-  const gmlake_backend *b = drive->driver->backend;
   gmlk_stream *s = streams->items[stream];
   while (s->fence_count) {
     gmlk_fence *fence = &s->fences[s->fence_head];
-    int done = 0, code = 0;
-    gmlake_result result = gmlk_backend_result(b->event_query(b->user, fence->event, &done, &code));
-    drive->calls++;
-    if (result != GMLAKE_ERROR_CAPTURING) gmlk_drive_note(drive, result, code, "event_query");
+    int done = 0;
+    gmlake_result result = gmlk_drive_asked(
+        drive, GMLK_ANSWER(drive, event_query, fence->event, &done), "event_query");
     if (result || !done) return;
     gmlk_stream_complete(streams, s, fence->epoch);
   }
@@ -2587,12 +2586,8 @@ static void gmlk_stream_thin(gmlk_streams *streams, gmlk_stream *s) {
 
 /* Makes work queued on the stream's value from now on start after its newest fence. */
 static gmlake_result gmlk_stream_follow(gmlk_drive *drive, gmlk_stream *s) {
-  const gmlake_backend *b = drive->driver->backend;
-  gmlake_result result;
-  int code = 0;
   if (!s->fence_count || !s->value) return GMLAKE_OK; /* the legacy stream never ends */
-  result = b->stream_wait(b->user, s->value, gmlk_stream_newest(s)->event, &code);
-  return gmlk_drive_called(drive, result, code, "stream_wait");
+  return GMLK_CALL(drive, stream_wait, s->value, gmlk_stream_newest(s)->event);
 }
 
 /* Closes the open epoch with a fence, if the stream is dirty and not forgotten. On an error the
@@ -2600,12 +2595,10 @@ static gmlake_result gmlk_stream_follow(gmlk_drive *drive, gmlk_stream *s) {
    gone, there will be none: DRIVER, and drive->has_lost is set. CAPTURING: a capture forbids it,
    even one that the lake was not told of. */
 static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_drive *drive, unsigned stream) {
-  const gmlake_backend *b = drive->driver->backend;
   gmlk_stream *s = streams->items[stream];
   gmlk_fence fence;
   gmlake_result result;
   void *event;
-  int code = 0;
   if (!s->is_dirty || s->is_forgotten) return GMLAKE_OK;
   if (s->capture) return GMLAKE_ERROR_CAPTURING;
   if (!s->value && streams->capture_count) return GMLAKE_ERROR_CAPTURING; /* [S3] */
@@ -2613,21 +2606,15 @@ static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_drive *drive,
   if (s->fence_count == GMLK_FENCES) gmlk_stream_thin(streams, s);
   result = gmlk_event_take(streams, drive, &event);
   if (result) return result;
-  result = streams->ends == GMLK_ENDS_HIDDEN ? gmlk_stream_follow(drive, s) : GMLAKE_OK;
+  if (streams->ends == GMLK_ENDS_HIDDEN) result = gmlk_stream_follow(drive, s);
   if (!result) {
-    result = b->event_record(b->user, event, s->value, &code);
-    drive->calls++;
-    drive->has_lost = result == GMLAKE_ERROR_INVALID_ARGUMENT && s->value;
-    if (drive->has_lost) {
-      gmlk_stream_end(streams, stream, 1);
-      drive->code = code;
-    } else if (result != GMLAKE_ERROR_CAPTURING) {
-      gmlk_drive_note(drive, gmlk_backend_result(result), code, "event_record");
-    }
+    result = GMLK_ANSWER(drive, event_record, event, s->value);
+    result = gmlk_drive_recorded(drive, result, s->value != NULL);
+    if (drive->has_lost) gmlk_stream_end(streams, stream, 1);
   }
   if (result) {
     gmlk_event_give(streams, event);
-    return gmlk_backend_result(result);
+    return result;
   }
   fence.event = event;
   fence.epoch = s->epoch++;
@@ -2682,17 +2669,14 @@ static int gmlk_stream_has_waited(const gmlk_streams *streams, unsigned waiter, 
    wait for. pre: the epoch is not known to be complete. */
 static gmlake_result gmlk_stream_wait(gmlk_streams *streams, gmlk_drive *drive, unsigned waiter,
                                       unsigned stream, uint64_t ticket) {
-  const gmlake_backend *b = drive->driver->backend;
   gmlk_stream *w = streams->items[waiter], *s = streams->items[stream];
   gmlk_fence *fence;
   gmlake_result result;
-  int code = 0;
   if (w->capture || (!w->value && streams->capture_count)) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   if (!gmlk_stream_covering(s, ticket)) (void)gmlk_stream_close(streams, drive, stream);
   fence = gmlk_stream_covering(s, ticket);
   if (!fence) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  result = b->stream_wait(b->user, w->value, fence->event, &code);
-  result = gmlk_drive_called(drive, result, code, "stream_wait");
+  result = GMLK_CALL(drive, stream_wait, w->value, fence->event);
   if (result) return result;
   w->waits[w->wait_next].stream = stream;
   w->waits[w->wait_next].epoch = fence->epoch;
@@ -2703,20 +2687,14 @@ static gmlake_result gmlk_stream_wait(gmlk_streams *streams, gmlk_drive *drive, 
 /* Frees everything. Events are destroyed only if has_driver: a child of fork has no driver. */
 static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_drive *drive,
                                  int has_driver) {
-  const gmlake_backend *b = drive->driver->backend;
   size_t i;
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
     gmlk_stream *s = streams->items[i];
-    while (s->fence_count)
-      gmlk_event_give(streams, s->fences[(s->fence_head + --s->fence_count) % GMLK_FENCES].event);
+    while (s->fence_count) gmlk_event_give(streams, gmlk_stream_take_fence(s).event);
     gmlk_host_free(host, s, sizeof(*s));
   }
-  while (has_driver && streams->event_count) {
-    int code = 0;
-    void *event = streams->events[--streams->event_count];
-    gmlake_result result = b->event_destroy(b->user, event, &code);
-    (void)gmlk_drive_called(drive, result, code, "event_destroy");
-  }
+  while (has_driver && streams->event_count)
+    (void)GMLK_CALL(drive, event_destroy, streams->events[--streams->event_count]);
   gmlk_host_free(host, streams->events, streams->event_capacity * sizeof(void *));
   gmlk_host_free(host, streams->items, streams->capacity * sizeof(gmlk_stream *));
 }
@@ -4100,6 +4078,16 @@ static void gmlk_callback_end(gmlake *l, const gmlk_callback *callback) {
   if (*link) gmlk_callback_drop(l, link);
 }
 
+/* Frees all records, when the lake ends. */
+static void gmlk_callbacks_free(gmlake *l) {
+  while (l->callbacks) gmlk_callback_drop(l, &l->callbacks);
+  while (l->spare_callbacks) {
+    gmlk_callback *next = l->spare_callbacks->next;
+    gmlk_host_free(&l->host, l->spare_callbacks, sizeof(gmlk_callback));
+    l->spare_callbacks = next;
+  }
+}
+
 /* Whether this thread is inside a callback, or inside one of the policy's. Drops the thread's dead
    records [K1]. */
 GMLK_INLINE int gmlk_in_callback(gmlake *l, int of_policy) {
@@ -4125,6 +4113,16 @@ static void gmlk_log(gmlake *l, int level, const gmlake_error_info *info) {
   l->messages[l->message_count++].info = *info;
 }
 
+/* Takes the queued messages. */
+static unsigned gmlk_log_take(gmlake *l, gmlk_message *out) {
+  unsigned count = l->message_count;
+  if (count) memcpy(out, l->messages, count * sizeof(*out));
+  l->message_count = 0;
+  return count;
+}
+
+static void gmlk_log_drop(gmlake *l) { l->message_count = 0; }
+
 static void gmlk_error_write(gmlake_error_info *out, gmlake_result result, const char *call,
                              const char *format, va_list values) {
   memset(out, 0, sizeof(*out));
@@ -4133,7 +4131,12 @@ static void gmlk_error_write(gmlake_error_info *out, gmlake_result result, const
   (void)vsnprintf(out->text, sizeof(out->text), format, values);
 }
 
-/* Makes this the lake's last error, unless that is a fatal one, and returns the result. */
+/* Makes this the lake's last error, unless that is a fatal one. */
+static void gmlk_error_set(gmlake *l, const gmlake_error_info *info) {
+  if (!l->lost) l->error = *info;
+}
+
+/* The same with a text that it formats. Returns the result. */
 GMLK_LIKE_PRINTF(4)
 static gmlake_result gmlk_fail(gmlake *l, gmlake_result result, const char *call,
                                const char *format, ...) {
@@ -4145,22 +4148,12 @@ static gmlake_result gmlk_fail(gmlake *l, gmlake_result result, const char *call
   return result;
 }
 
-/* Warns that a stream was found destroyed. The call that found it may succeed all the same. */
-static void gmlk_tell_lost(gmlake *l, int code) {
+/* Warns of what the driver answered. The call that found it may succeed all the same. */
+static void gmlk_warn(gmlake *l, gmlake_result result, const char *call, int code,
+                      const char *text) {
   if (l->lost) return;
-  (void)gmlk_fail(l, GMLAKE_ERROR_DRIVER, "event_record",
-                  "a stream was destroyed before gmlake_forget_stream: what was freed on it last "
-                  "is pending until the host waits for the whole device");
+  (void)gmlk_fail(l, result, call, "%s", text);
   l->error.driver_code = code;
-  gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
-}
-
-/* Warns that a thread's capture mode could not be set back. The result of the call stays: its work
-   is done. If the device is lost, the next driver call says so. */
-static void gmlk_drive_end_failed(gmlake *l, const gmlk_drive *drive) {
-  (void)gmlk_fail(l, drive->end_result, "capture_exchange",
-                  "the thread's capture mode stays relaxed: the driver refused to set it back");
-  l->error.driver_code = drive->end_code;
   gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
 }
 
@@ -4170,10 +4163,14 @@ static gmlake_result gmlk_drive_book(gmlake *l, const gmlk_drive *drive) {
   gmlake_result result = drive->result;
   l->stats.driver_call_count += drive->calls;
   l->stats.driver_ns += drive->ns;
-  if (drive->has_lost) gmlk_tell_lost(l, drive->code);
-  if (drive->end_result && !l->lost) gmlk_drive_end_failed(l, drive);
-  if (!result) return GMLAKE_OK;
-  if (l->lost) return result;
+  if (drive->has_lost)
+    gmlk_warn(l, GMLAKE_ERROR_DRIVER, "event_record", drive->code,
+              "a stream was destroyed before gmlake_forget_stream: what was freed on it last is "
+              "pending until the host waits for the whole device");
+  if (drive->end_result) /* the work is done; if the device is lost, the next call says so */
+    gmlk_warn(l, drive->end_result, "capture_exchange", drive->end_code,
+              "the thread's capture mode stays relaxed: the driver refused to set it back");
+  if (!result || l->lost) return result;
   (void)gmlk_fail(l, result, drive->call,
                   "the backend's function failed, its driver's code is %d%s", drive->code,
                   result == GMLAKE_ERROR_DRIVER && !strcmp(drive->call, "event_record")
@@ -4181,14 +4178,17 @@ static gmlake_result gmlk_drive_book(gmlake *l, const gmlk_drive *drive) {
                       : "");
   l->error.driver_code = drive->code;
   if (!gmlk_is_fatal(result)) return result;
-  if (result == GMLAKE_ERROR_FORKED) { /* in the parent the lake still works */
-    gmlk_log(l, GMLAKE_LOG_ERROR, &l->error);
-    return result;
-  }
+  gmlk_log(l, GMLAKE_LOG_ERROR, &l->error);
+  if (result == GMLAKE_ERROR_FORKED) return result; /* in the parent the lake still works */
   l->lost = result;
   l->is_barred = 1;
-  gmlk_log(l, GMLAKE_LOG_ERROR, &l->error);
   return result;
+}
+
+/* Ends a stretch during which the books stayed locked. Returns what gmlk_drive_book does. */
+static gmlake_result gmlk_drive_finish(gmlake *l, gmlk_drive *drive) {
+  gmlk_drive_end(drive);
+  return gmlk_drive_book(l, drive);
 }
 
 /* Unlocks the books and begins a stretch of backend calls; returns an error if it cannot begin.
@@ -4565,8 +4565,7 @@ static void gmlk_fence_now(gmlake *l, unsigned stream) {
   else
     (void)gmlk_drive_begin(&drive, &l->driver);
   if (!drive.result) (void)gmlk_stream_fence(&l->streams, &drive, stream);
-  gmlk_drive_end(&drive);
-  (void)gmlk_drive_book(l, &drive);
+  (void)gmlk_drive_finish(l, &drive);
 }
 
 /* The same, if somebody else asks for memory too, and the stream freed chunk_bytes or more since
@@ -4616,8 +4615,7 @@ static void gmlk_queue_poll(gmlake *l) {
       gmlk_stream_queue(streams, gmlk_stream_dequeue(streams));
     }
   }
-  gmlk_drive_end(&drive);
-  (void)gmlk_drive_book(l, &drive);
+  (void)gmlk_drive_finish(l, &drive);
 }
 
 /* Gives a new stream a number; 0: no host memory, or too many streams. A lake's second stream
@@ -4710,8 +4708,7 @@ static gmlake_result gmlk_follow_value(gmlake *l, unsigned stream, const char *c
     gmlk_stream_poll(&l->streams, &drive, stream);
     if (!drive.result) (void)gmlk_stream_follow(&drive, s);
   }
-  gmlk_drive_end(&drive);
-  return gmlk_drive_book(l, &drive);
+  return gmlk_drive_finish(l, &drive);
 }
 
 /* Frees what was pending for work that has completed, and makes memory clean. */
@@ -4754,9 +4751,9 @@ static gmlake_result gmlk_refresh(gmlake *l, int close) {
       gmlk_stream_poll(&l->streams, &drive, (unsigned)i);
     }
   }
-  gmlk_drive_end(&drive);
+  (void)gmlk_drive_finish(l, &drive);
   gmlk_take_back(l);
-  return gmlk_drive_book(l, &drive);
+  return drive.result;
 }
 
 /* Makes the host wait for all work on the device. Then all is complete that was freed before on
@@ -4764,7 +4761,6 @@ static gmlake_result gmlk_refresh(gmlake *l, int close) {
 static gmlake_result gmlk_wait_for_device(gmlake *l) {
   gmlake_result result;
   gmlk_drive drive;
-  int code = 0;
   if (!l->driver.device_wait)
     return gmlk_fail(l, GMLAKE_ERROR_DRIVER, "device_wait",
                      "a stream was destroyed before gmlake_forget_stream, and the backend cannot "
@@ -4773,10 +4769,7 @@ static gmlake_result gmlk_wait_for_device(gmlake *l) {
   gmlk_streams_await(&l->streams);
   l->stats.host_wait_count++;
   result = gmlk_drive_open(l, &drive);
-  if (!result) {
-    result = l->driver.device_wait(l->driver.backend->user, &code);
-    result = gmlk_drive_called(&drive, result, code, "device_wait");
-  }
+  if (!result) result = gmlk_drive_device_wait(&drive);
   (void)gmlk_drive_close(l, &drive);
   gmlk_streams_awaited(&l->streams, !result);
   return drive.result;
@@ -4784,17 +4777,12 @@ static gmlake_result gmlk_wait_for_device(gmlake *l) {
 
 /* Makes the host wait for the stream's newest fence. pre: it has one. */
 static gmlake_result gmlk_wait_for_fence(gmlake *l, unsigned stream) {
-  const gmlake_backend *b = l->driver.backend;
   gmlk_stream *s = l->streams.items[stream];
   gmlk_fence fence = gmlk_stream_take_fence(s);
   gmlake_result result;
   gmlk_drive drive;
-  int code = 0;
   result = gmlk_drive_open(l, &drive);
-  if (!result) {
-    result = b->event_wait(b->user, fence.event, &code);
-    result = gmlk_drive_called(&drive, result, code, "event_wait");
-  }
+  if (!result) result = GMLK_CALL(&drive, event_wait, fence.event);
   (void)gmlk_drive_close(l, &drive);
   gmlk_stream_return_fence(&l->streams, s, fence, !result);
   return drive.result;
@@ -4810,8 +4798,7 @@ static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream) {
   if (!s->is_used || s->is_capture || (!s->fence_count && !s->is_dirty)) return GMLAKE_OK;
   fenced = gmlk_drive_begin(&drive, &l->driver);
   if (!fenced) fenced = gmlk_stream_close(&l->streams, &drive, stream);
-  gmlk_drive_end(&drive);
-  if (gmlk_drive_book(l, &drive)) return drive.result;
+  if (gmlk_drive_finish(l, &drive)) return drive.result;
   if (gmlk_stream_is_out(&l->streams, s)) {
     fenced = gmlk_wait_for_device(l);
     if (fenced != GMLAKE_ERROR_CAPTURING) {
@@ -4877,8 +4864,7 @@ static gmlake_result gmlk_wait_for_spans(gmlake *l, gmlk_taker taker, const gmlk
   result = gmlk_drive_begin(&drive, &l->driver);
   for (i = 0; i < count && !result; i++)
     result = gmlk_wait_for_range(l, &drive, taker, spans[i].block, spans[i].grains);
-  gmlk_drive_end(&drive);
-  (void)gmlk_drive_book(l, &drive);
+  (void)gmlk_drive_finish(l, &drive);
   return result;
 }
 
@@ -6960,7 +6946,7 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_attempt *r, gmlake_re
   if (a->limit_bytes && (!info.limit_bytes || r->bytes > a->limit_bytes))
     info.limit_bytes = a->limit_bytes; /* the only limit, or one that the request alone exceeds */
   gmlk_oom_write(r, &info);
-  l->error = info;
+  gmlk_error_set(l, &info);
   return result;
 }
 
@@ -6995,7 +6981,7 @@ static gmlake_result gmlk_climb_asked(gmlake *l, gmlk_attempt *r, gmlk_block **o
     *error = l->error;
   }
   if (gmlk_is_fatal(result)) return result;
-  if (error->result == r->error) l->error = *error;
+  if (error->result == r->error) gmlk_error_set(l, error);
   return r->error;
 }
 
@@ -7045,7 +7031,7 @@ static gmlake_result gmlk_climb(gmlake *l, gmlk_attempt *r, gmlk_block **out_blo
     error = l->error;
   }
   if (!r->error) return gmlk_report_oom(l, r, memory);
-  if (error.result == r->error) l->error = error;
+  if (error.result == r->error) gmlk_error_set(l, &error);
   return r->error;
 }
 
@@ -7330,8 +7316,7 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
   gmlk_stream_dirty(s, 0); /* so that the event covers its uses of live blocks, too */
   result = gmlk_drive_begin(&drive, &l->driver);
   if (!result) result = gmlk_stream_fence(&l->streams, &drive, stream);
-  gmlk_drive_end(&drive);
-  if (gmlk_drive_book(l, &drive)) return drive.result;
+  if (gmlk_drive_finish(l, &drive)) return drive.result;
   if (result == GMLAKE_ERROR_CAPTURING)
     return gmlk_fail(l, result, "gmlake_forget_stream",
                      "a capture forbids to record an event on the stream: end the capture first");
@@ -7481,6 +7466,15 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
   pool->next_dead = l->dead;
   l->dead = pool;
   return result;
+}
+
+/* Frees the pools that the driver kept something of, when the lake ends. */
+static void gmlk_dead_free(gmlake *l) {
+  while (l->dead) {
+    gmlake_pool *next = l->dead->next_dead;
+    gmlk_pool_free(l, l->dead);
+    l->dead = next;
+  }
 }
 
 /* Creates a pool, or, if is_bare, the arena that buffers of one chunk size share. */
@@ -8617,7 +8611,7 @@ static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_prope
 /* Frees a lake's host memory. pre: gmlk_lake_drain has given the driver everything back, or the
    driver cannot be called any more. */
 static void gmlk_lake_free(gmlake *l) {
-  gmlk_host host = l->host;
+  gmlk_host host;
   size_t i;
   for (i = 0; i < l->index.row_count * GMLK_ROW; i++)
     if (gmlk_index_at(&l->index, i)) gmlk_note_free(l, gmlk_index_at(&l->index, i)->as.live.note);
@@ -8629,28 +8623,19 @@ static void gmlk_lake_free(gmlake *l) {
     else if (a)
       gmlk_arena_close(l, a);
   }
-  while (l->dead) {
-    gmlake_pool *next = l->dead->next_dead;
-    gmlk_pool_free(l, l->dead);
-    l->dead = next;
-  }
+  gmlk_dead_free(l);
   gmlk_host_free(&l->host, l->arenas, l->arena_capacity * sizeof(gmlk_arena *));
   gmlk_index_destroy(&l->index, &l->host);
   gmlk_host_free(&l->host, l->view_memory, l->view_bytes);
   gmlk_host_free(&l->host, l->messages, GMLK_LOG_QUEUE * sizeof(gmlk_message));
-  while (l->callbacks) gmlk_callback_drop(l, &l->callbacks);
-  while (l->spare_callbacks) {
-    gmlk_callback *next = l->spare_callbacks->next;
-    gmlk_host_free(&l->host, l->spare_callbacks, sizeof(gmlk_callback));
-    l->spare_callbacks = next;
-  }
+  gmlk_callbacks_free(l);
   gmlk_host_free(&l->host, l->driver.peers, l->driver.peer_count * sizeof(int));
   gmlk_records_destroy(&l->records, &l->host);
   gmlk_backend_close(&l->driver);
   gmlk_process_destroy(&l->process);
   if (l->has_locks) gmlk_latch_destroy(&l->books);
   if (l->has_locks) gmlk_mutex_destroy(&l->driving);
-  host.bytes = l->host.bytes;
+  host = l->host; /* it lies in what it frees */
   gmlk_host_free(&host, l, sizeof(gmlake));
 }
 
@@ -8708,6 +8693,7 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
       gmlk_arena_open(l, &l->home, l->desc.chunk_bytes, l->desc.arena_bytes, l->desc.window_bytes);
   l->desc.arena_bytes = l->home.reserved_bytes;
   l->desc.window_bytes = l->home.windows.reserved_bytes;
+  l->seal = gmlk_desc_seal(&l->desc);
   return result;
 }
 
@@ -11534,9 +11520,7 @@ static inline gmlake_result gmlk_enter(gmlake *l) {
    the call, a DRIVER error becomes that loss. */
 static gmlake_result gmlk_leave_with_news(gmlake *l, gmlake_result result) {
   gmlk_message messages[GMLK_LOG_QUEUE];
-  unsigned count = l->message_count, i;
-  if (count) memcpy(messages, l->messages, count * sizeof(messages[0]));
-  l->message_count = 0;
+  unsigned count = gmlk_log_take(l, messages), i;
   if (result == GMLAKE_ERROR_DRIVER && l->lost) result = l->lost;
   if (result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY)
     (void)gmlk_fail(l, result, "malloc", "the host has no memory for the lake's records");
@@ -11642,7 +11626,7 @@ static int gmlk_leave_short(gmlake *l, gmlake_result *result, unsigned tries) {
   *result = gmlk_leave(l, *result);
   if (tries < GMLK_OOM_TRIES && gmlk_handle_oom(l, &info)) return 1;
   gmlk_books_lock(l);
-  if (!l->lost) l->error = info; /* calls of the handler may have left another error */
+  gmlk_error_set(l, &info); /* calls of the handler may have left another error */
   gmlk_books_unlock(l);
   return 0;
 }
@@ -11849,7 +11833,7 @@ GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *l) {
   s->stitched_bytes_peak = s->stitched_bytes;
   s->pending_bytes_peak = s->pending_bytes;
   s->buffer_bytes_peak = s->buffer_bytes;
-  l->host.bytes_peak = l->host.bytes;
+  gmlk_host_reset_peak(&l->host);
   gmlk_books_unlock(l);
   return GMLAKE_OK;
 }
@@ -12060,9 +12044,8 @@ GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lak
   }
   gmlk_books_lock(l);
   result = gmlk_lake_init(l, desc);
-  l->seal = gmlk_desc_seal(&l->desc);
   why = l->error;
-  if (result) l->message_count = 0; /* the logger hears of the error alone */
+  if (result) gmlk_log_drop(l); /* the logger hears of the error alone */
   (void)gmlk_leave(l, GMLAKE_OK);
   if (!result) {
     *out_lake = l;
@@ -12083,7 +12066,7 @@ GMLAKE_DEF gmlake_result gmlake_destroy(gmlake *l) {
   gmlk_books_lock(l);
   if (!l->lost) waited = gmlk_wait_for_streams(l, 1);
   if (waited == GMLAKE_ERROR_CAPTURING) waited = GMLAKE_OK; /* a capture cannot be waited for */
-  if (waited) l->message_count = 0;                         /* the result tells the same */
+  if (waited) gmlk_log_drop(l);                             /* the result tells the same */
   (void)gmlk_leave(l, GMLAKE_OK);
   drained = gmlk_lake_drain(l);
   if (!waited) waited = l->lost;
