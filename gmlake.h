@@ -4340,7 +4340,7 @@ static void gmlk_tell_wait(gmlake *l, unsigned stream, uint64_t driver_ns, const
 static void gmlk_tell_split(gmlake *l, const gmlk_attempt *r, uint32_t at, uint32_t grains) {
   if (l->is_observed)
     gmlk_tell(l, r, GMLAKE_STEP_SPLIT, r->arena->is_bare ? 0 : gmlk_home(r->arena, at),
-              gmlk_to_bytes(grains), 0, "a part of a larger range");
+              gmlk_to_bytes(grains), 0, "the request takes a part of this free range");
 }
 
 /* ---- >>pending ---------------------------------------------------------------------------------
@@ -4802,7 +4802,8 @@ static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream) {
   if (gmlk_stream_is_out(&l->streams, s)) {
     fenced = gmlk_wait_for_device(l);
     if (fenced != GMLAKE_ERROR_CAPTURING) {
-      gmlk_tell_wait(l, stream, l->stats.driver_ns - ns, "on the host, for the whole device");
+      gmlk_tell_wait(l, stream, l->stats.driver_ns - ns,
+                     "the host waits for all work on the device");
       return fenced;
     }
   }
@@ -4810,7 +4811,7 @@ static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream) {
   l->stats.host_wait_count++;
   ns = l->stats.driver_ns;
   result = gmlk_wait_for_fence(l, stream);
-  gmlk_tell_wait(l, stream, l->stats.driver_ns - ns, "on the host, for what the stream still does");
+  gmlk_tell_wait(l, stream, l->stats.driver_ns - ns, "the host waits for this stream's work");
   return result || fenced != GMLAKE_ERROR_CAPTURING ? result : fenced;
 }
 
@@ -4849,7 +4850,7 @@ static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_drive *drive, gmlk_take
     if (result) return result;
     l->stats.stream_wait_count++;
     gmlk_tell_wait(l, taker.stream, gmlk_drive_elapsed(drive) - before,
-                   "on the device, for another stream's memory");
+                   "this stream waits on the device for another one's work");
   }
   return GMLAKE_OK;
 }
@@ -4912,7 +4913,8 @@ GMLK_INLINE gmlake_result gmlk_attempt_init(gmlake *l, gmlk_attempt *r,
   r->arena = desc->pool ? &desc->pool->arena : &l->home;
   if (desc->pool && !gmlk_is_of(l, desc->pool->lake))
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
-                     "the pool belongs to another lake, the one at %p", (void *)desc->pool->lake);
+                     "the pool belongs to another lake, the one at %p: call that lake",
+                     (void *)desc->pool->lake);
   if (stream != GMLAKE_STREAM_NONE) {
     gmlk_stream *s;
     r->stream = gmlk_stream_number(l, stream);
@@ -5002,9 +5004,10 @@ static void gmlk_tell_attempt(gmlake *l, const gmlk_attempt *r, const void *ptr)
   const char *reason = r->reason;
   gmlake_step step;
   if (!ptr)
-    reason = "not served";
+    reason = "the lake could not serve the request";
   else if (!reason)
-    reason = r->state == GMLK_S1 ? "a range of the size" : "the smallest larger range";
+    reason = r->state == GMLK_S1 ? "a free range has exactly the size"
+                                 : "the smallest free range that is larger";
   gmlk_step_begin(l, r, GMLAKE_STEP_ALLOC, reason, &step);
   step.state = ptr ? r->state : GMLK_S5;
   step.address = (uint64_t)(uintptr_t)ptr;
@@ -5277,7 +5280,7 @@ static gmlk_block *gmlk_window_take(gmlake *l, gmlk_attempt *r, gmlk_taker taker
     return NULL;
   gmlk_window_unset_idle(&a->windows, w);
   l->stats.stitch_reuse_count++;
-  if (!r->reason) r->reason = "an exact window";
+  if (!r->reason) r->reason = "an idle window has exactly the size";
   gmlk_tell(l, r, GMLAKE_STEP_REUSE, w->address, gmlk_to_bytes(w->self.grains), 0, r->reason);
   return gmlk_grant(l, r, gmlk_window_own(a, w), state);
 }
@@ -5366,7 +5369,7 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
     l->stats.stitch_evict_count++;
     gmlk_window_count(a, w, -1);
     gmlk_tell(l, NULL, GMLAKE_STEP_EVICT, w->address, gmlk_to_bytes(w->self.grains),
-              drive.ns / count, "unmapped");
+              drive.ns / count, "the lake dropped an idle window");
     gmlk_window_discard(l, a, w);
   }
   return drive.result;
@@ -5479,7 +5482,7 @@ static gmlake_result gmlk_window_make(gmlake *l, gmlk_arena *a, gmlk_window *w, 
   w->number = ++a->windows.number;
   l->stats.stitch_count++;
   gmlk_tell(l, NULL, GMLAKE_STEP_STITCH, w->address, gmlk_to_bytes(grains), drive.ns,
-            "of free pieces");
+            "the lake mapped free pieces side by side");
   return GMLAKE_OK;
 }
 
@@ -6016,7 +6019,8 @@ static void gmlk_growth_quarantine(gmlake *l, gmlk_arena *a, const gmlk_slots *s
     if (!gmlk_chunk_handle(&a->chunks, slots->items[i])) continue;
     gmlk_reserved_add(l, a->chunk_bytes);
     l->stats.quarantined_bytes += a->chunk_bytes;
-    gmlk_tell(l, NULL, GMLAKE_STEP_GROW, 0, a->chunk_bytes, 0, "in vain, and not to be undone");
+    gmlk_tell(l, NULL, GMLAKE_STEP_GROW, 0, a->chunk_bytes, 0,
+              "growth failed, and the driver refused to take the chunk back");
   }
 }
 
@@ -6084,7 +6088,7 @@ static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_attempt *r, const gmlk_slot
   }
   gmlk_growth_commit(l, a, slots);
   gmlk_tell(l, r, GMLAKE_STEP_GROW, a->is_bare ? 0 : gmlk_slot_home(a, slots->items[0]),
-            slots->count * (uint64_t)a->chunk_bytes, drive.ns, "new chunks");
+            slots->count * (uint64_t)a->chunk_bytes, drive.ns, "the lake created chunks");
   return GMLAKE_OK;
 }
 
@@ -6223,7 +6227,8 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
   bytes = gmlk_trim_commit(l, a, &slots);
   *released += bytes;
   if (bytes)
-    gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, bytes, drive.ns, "free, and no work uses them");
+    gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, bytes, drive.ns,
+              "the lake returned free chunks to the driver");
   return drive.result ? drive.result : result;
 }
 
@@ -6702,7 +6707,7 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_attempt *r, gmlk_block **out_bl
   policy->choose(policy->user, &q.view, &q.request, &q.plan);
   gmlk_callback_end(l, callback);
   if (l->lost || !q.plan.state) return l->lost; /* 0: the lake is to decide */
-  r->reason = q.plan.reason ? q.plan.reason : "the policy's plan";
+  r->reason = q.plan.reason ? q.plan.reason : "the policy chose this";
   if (q.plan.state == GMLK_S5) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   if (q.plan.window) w = gmlk_window_numbered(r->arena, q.plan.window);
   wrong = q.plan.window ? gmlk_reuse_wrong(l, r, &q, w) : gmlk_pieces_wrong(r, &q);
@@ -6769,13 +6774,13 @@ static gmlake_result gmlk_try_fast(gmlake *l, gmlk_attempt *r, gmlk_block **out_
 /* Memory whose work has completed meanwhile, that of other streams too. */
 static gmlake_result gmlk_rung_completed(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   gmlake_result result = gmlk_refresh(l, 0);
-  r->reason = l->asks_first ? NULL : "memory whose work has completed";
+  r->reason = l->asks_first ? NULL : "work that used the memory has completed";
   return result ? result : gmlk_try_fast(l, r, out_block);
 }
 
 /* A window of free pieces. */
 static gmlake_result gmlk_rung_stitch(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
-  r->reason = "stitched from free pieces";
+  r->reason = "the lake stitched free pieces";
   return gmlk_try_stitch(l, r, r->taker, out_block);
 }
 
@@ -6829,7 +6834,7 @@ static gmlake_result gmlk_grow_for(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
 /* New chunks. With GMLAKE_WAIT_FIRST only as many as other streams' memory leaves missing. */
 static gmlake_result gmlk_rung_grow(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   int waits = l->desc.cross_stream == GMLAKE_WAIT_FIRST;
-  r->reason = "new chunks";
+  r->reason = "the lake created chunks";
   return gmlk_grow_for(l, r, waits ? gmlk_waiting_taker(l, r) : r->taker, out_block);
 }
 
@@ -6839,7 +6844,7 @@ static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_attempt *r, gmlk_block **o
   gmlk_taker taker = gmlk_waiting_taker(l, r);
   gmlake_result result;
   if (!taker.may_wait) return GMLAKE_OK;
-  r->reason = "other streams' memory behind a wait";
+  r->reason = "the stream waits for another one and takes its memory";
   if (r->may_stitch && (*out_block = gmlk_reuse(l, r, taker)) != NULL) return GMLAKE_OK;
   if (l->lost) return l->lost;
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -6854,7 +6859,7 @@ static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_attempt *r, gmlk_block **o
 static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   gmlake_result result;
   if (l->streams.used_count < 2 && r->stream && !r->is_capture && !l->pending) return GMLAKE_OK;
-  r->reason = "after a wait of the host";
+  r->reason = "the host waited for streams first";
   result = gmlk_wait_for_streams(l, 0);
   if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK; /* other streams were waited for */
   if (!result) result = gmlk_try_fast(l, r, out_block);
@@ -6880,7 +6885,7 @@ static gmlake_result gmlk_rung_reclaim(gmlake *l, gmlk_attempt *r, gmlk_block **
   gmlake_result result;
   size_t released = 0;
   if (may_grow ? !gmlk_can_reclaim(l, r) : !r->lacks_window_space) return GMLAKE_OK;
-  r->reason = "after windows were dropped and chunks returned";
+  r->reason = "the lake dropped windows and returned chunks first";
   result = gmlk_wait_for_streams(l, 0);
   if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK;
   if (!result) result = gmlk_evict_all(l, r->arena);
@@ -7272,7 +7277,7 @@ static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_strea
     entry = gmlk_index_find(&l->index, address); /* another thread may have freed it meanwhile */
     b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
   }
-  gmlk_step_begin(l, NULL, GMLAKE_STEP_FREE, "free for its stream", &step);
+  gmlk_step_begin(l, NULL, GMLAKE_STEP_FREE, "free for the stream that it was freed on", &step);
   if (b) {
     gmlk_keep_apart(b, is_apart);
     step.address = address;
@@ -7284,7 +7289,7 @@ static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_strea
   if (result && b) gmlk_keep_apart(b, 0);
   if (result || !l->is_observed) return result;
   if (l->pending != pending)
-    step.reason = "other streams still use it";
+    step.reason = "pending: other streams may still use it";
   else if (value == GMLAKE_STREAM_NONE)
     step.reason = "free for every stream";
   step.stream = value;
@@ -7455,7 +7460,9 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
   l->stats.reserved_bytes -= held * a->chunk_bytes;
   l->stats.chunk_count -= held;
   ns = l->stats.driver_ns - ns;
-  if (held) gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, held * a->chunk_bytes, ns, "with their pool");
+  if (held)
+    gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, held * a->chunk_bytes, ns,
+              "the chunks' pool was destroyed");
   l->stats.quarantined_bytes += gmlk_chunks_held(&a->chunks) * a->chunk_bytes;
   if (!gmlk_is_fatal(result) && !a->base && !a->windows.reserved_bytes &&
       !gmlk_chunks_held(&a->chunks)) {
@@ -7973,7 +7980,7 @@ static gmlake_result gmlk_change_admit(gmlake *l, const gmlake_buffer *b, gmlake
   if (!change->is_commit && l->streams.items[*out_stream]->capture &&
       gmlk_places_committed(b, change->from, change->to))
     return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, change->call,
-                     "a buffer cannot shrink on a stream that is being captured: end that first");
+                     "a buffer cannot shrink on a captured stream: end the capture first");
   if (!gmlk_arena_admit(b->arena, *out_stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   return change->is_commit ? gmlk_follow_value(l, *out_stream, change->call) : GMLAKE_OK;
 }
@@ -8821,7 +8828,8 @@ static void gmlk_check_once(gmlk_checker *c, uint64_t value, const char *invaria
 
 /* [L2] A table is there exactly where it has bytes. */
 static void gmlk_check_table(gmlk_checker *c, const void *table, size_t bytes) {
-  gmlk_expect(c, (table != NULL) == (bytes != 0), "L2: a table and its size differ");
+  gmlk_expect(c, (table != NULL) == (bytes != 0),
+              "L2: a table is missing, or there without a size");
   c->host_bytes += bytes;
 }
 
@@ -8834,13 +8842,14 @@ static uint64_t gmlk_check_print(uint64_t value) {
 static void gmlk_check_lake(gmlk_checker *c) {
   const gmlake *l = c->l;
   const gmlk_callback *call;
-  static const char list[] = "L1: the list of arenas is off";
+  static const char list[] = "L1: an arena is not where the list has it";
   size_t i;
   gmlk_expect(c, l->seal == gmlk_desc_seal(&l->desc), "L5: a limit or a choice has changed");
-  gmlk_expect(c, l->is_barred == (l->lost || l->callbacks), "L1: the bar is off");
-  gmlk_expect(c, !l->served, "L1: a request is served by nobody");
+  gmlk_expect(c, l->is_barred == (l->lost || l->callbacks),
+              "L1: is_barred differs from lost and callbacks");
+  gmlk_expect(c, !l->served, "L1: served names a request that is over");
   gmlk_expect(c, l->message_count <= (l->desc.logger.fn ? GMLK_LOG_QUEUE : 0),
-              "L1: stray messages");
+              "L1: more messages wait than there is room for, or no logger reads them");
   if (!gmlk_expect(c, l->arena_count <= l->arena_capacity && l->arenas[0] == &l->home, list))
     return;
   for (i = 1; i < l->arena_capacity; i++) {
@@ -8882,7 +8891,7 @@ static void gmlk_check_index(gmlk_checker *c) {
     }
   }
   gmlk_expect(c, full || passed == counted, "I1: a row counts what is not there");
-  gmlk_expect(c, count == index->count, "I1: the index's count is off");
+  gmlk_expect(c, count == index->count, "I1: the index's count is wrong");
 }
 
 /* What has a number, in use or not; NULL: there is no such number. */
@@ -8909,7 +8918,7 @@ static void gmlk_check_fences(gmlk_checker *c, const gmlk_stream *s) {
     const gmlk_fence *fence = &s->fences[(s->fence_head + i) % GMLK_FENCES];
     gmlk_expect(c, fence->epoch < s->epoch && fence->epoch > last, "S2: fences out of order");
     if (gmlk_expect(c, fence->event != NULL, "S2: a fence has no event"))
-      gmlk_check_once(c, (uintptr_t)fence->event, "L3: an event is there twice");
+      gmlk_check_once(c, (uintptr_t)fence->event, "L3: one event is in two places");
     last = fence->epoch;
   }
   gmlk_expect(c, s->is_dirty || gmlk_check_fenced(s) + 1 == s->epoch, "S4: an epoch has no fence");
@@ -8933,9 +8942,10 @@ static void gmlk_check_number(gmlk_checker *c, const gmlk_stream *s) {
                   !(s->is_capture && s->is_forgotten) && (s->is_used || s->is_capture),
               "S5: a stream is in no known state");
   gmlk_expect(c, (!s->fence_count && !s->is_dirty) || (s->is_used && !s->is_capture),
-              "S5: a fence is of no stream");
+              "S5: a number without a stream has a fence");
   gmlk_expect(c, s->born <= c->l->records.serial, "S5: a stream is of a time to come");
-  gmlk_expect(c, !s->next || !s->is_used || s->is_forgotten, "S5: a number that serves is in line");
+  gmlk_expect(c, !s->next || !s->is_used || s->is_forgotten,
+              "S5: a number that serves waits to serve again");
   if (s->capture) {
     const gmlk_stream *capture = gmlk_check_named(c, s->capture);
     gmlk_expect(c, s->is_used && !s->is_capture && !s->is_forgotten, "S5: a capture has no stream");
@@ -8945,8 +8955,9 @@ static void gmlk_check_number(gmlk_checker *c, const gmlk_stream *s) {
                 "S5: a capture has no pool");
   }
   if (!s->is_used || s->is_forgotten || s->is_capture) return;
-  gmlk_expect(c, (!value || value > 2) && s->value != GMLAKE_STREAM_NONE, "S5: a stream is none");
-  gmlk_check_once(c, gmlk_check_print(value), "L3: a stream is there twice");
+  gmlk_expect(c, (!value || value > 2) && s->value != GMLAKE_STREAM_NONE,
+              "S5: a stream has a value that no stream can have");
+  gmlk_check_once(c, gmlk_check_print(value), "L3: two numbers stand for one stream");
 }
 
 /* [S5] So many numbers in line that do not serve; returns the last one. */
@@ -8955,12 +8966,12 @@ static unsigned gmlk_check_line(gmlk_checker *c, unsigned number, size_t count, 
   for (; number && count; count--) {
     const gmlk_stream *s = gmlk_check_named(c, number);
     if (!gmlk_expect(c, s && s->is_used == is_used && s->is_forgotten == is_used,
-                     "S5: a number in line is none"))
+                     "S5: a number waits to serve again, though it serves"))
       break;
     last = number;
     number = s->next;
   }
-  gmlk_expect(c, !number && !count, "S5: a number that does not serve is in no line");
+  gmlk_expect(c, !number && !count, "S5: a number that does not serve is lost");
   return last;
 }
 
@@ -8978,7 +8989,7 @@ static void gmlk_check_streams(gmlk_checker *c) {
       "S5: more streams or events than there is room for");
   for (i = 0; i < all->capacity && !c->broken; i++)
     gmlk_expect(c, (all->items[i] != NULL) == (i >= GMLK_FIRST_STREAM && i < all->count),
-                "S5: a number has none");
+                "S5: a number has no record, or a record no number");
   if (c->broken) return;
   for (i = GMLK_FIRST_STREAM; i < all->count; i++) {
     s = all->items[i];
@@ -8997,20 +9008,20 @@ static void gmlk_check_streams(gmlk_checker *c) {
     c->uses -= s->uses * gmlk_check_print(i);
   }
   gmlk_expect(c, live == all->live_count && used == all->used_count && lost == all->lost_count,
-              "S5: the numbers in use are off");
-  gmlk_expect(c, captures == captured && captured == all->capture_count, "S5: captures are off");
+              "S5: the counts of streams are wrong");
+  gmlk_expect(c, captures == captured && captured == all->capture_count, "S5: captures are wrong");
   last = gmlk_check_line(c, all->queue_first, forgotten, 1);
-  gmlk_expect(c, last == all->queue_last, "S5: the last number in line is another");
+  gmlk_expect(c, last == all->queue_last, "S5: queue_last is not the last number of the queue");
   (void)gmlk_check_line(c, all->unused, unused, 0);
   gmlk_expect(c, events <= all->event_capacity, "S5: no room to give all events back");
   for (i = 0; i < all->event_count; i++)
-    if (gmlk_expect(c, all->events[i] != NULL, "S5: an idle event is none"))
-      gmlk_check_once(c, (uintptr_t)all->events[i], "L3: an event is there twice");
+    if (gmlk_expect(c, all->events[i] != NULL, "S5: an idle event is NULL"))
+      gmlk_check_once(c, (uintptr_t)all->events[i], "L3: one event is in two places");
   s = gmlk_check_named(c, all->last);
   if (all->last)
     gmlk_expect(
         c, s && s->is_used && !s->is_forgotten && !s->is_capture && s->value == all->last_value,
-        "S5: the stream found last is another");
+        "S5: last is not the number of last_value");
 }
 
 /* A tag of memory that is free, or will be: [S1], [S4]. */
@@ -9041,7 +9052,7 @@ static size_t gmlk_check_ring(gmlk_checker *c, const gmlk_bins *holes, unsigned 
                 "H1: a block stands in a wrong bin");
     gmlk_expect(c, b->hole - holes->none_from >= holes->none_count, "H5: a hole said to be absent");
     gmlk_expect(c, b->state == GMLK_FREE && b->stream == stream && b->arena == arena,
-                "A3: a block in a pool is not its free memory");
+                "A3: a block in bins is not free memory with their tag");
     *grains += b->hole;
   }
   gmlk_expect(c, ring->prev->next == ring, "H3: a ring is not linked both ways");
@@ -9060,7 +9071,7 @@ static size_t gmlk_check_bins(gmlk_checker *c, const gmlk_bins *holes, unsigned 
                    (!mask || mask == ~0u) && (mask != 0) == (holes->bins != &holes->few) &&
                        holes->room == (mask ? mask : GMLK_HOLES_FEW) &&
                        (!mask || holes->few.next == &holes->few),
-                   "H6: a pool has another table"))
+                   "H6: bins have another table"))
     return 0;
   for (bin = 0; bin < GMLK_BIN_WORDS * 64u; bin++) {
     int is_empty = bin >= gmlk_bins_bins(holes) || holes->bins[bin].next == &holes->bins[bin];
@@ -9069,8 +9080,8 @@ static size_t gmlk_check_bins(gmlk_checker *c, const gmlk_bins *holes, unsigned 
   }
   for (bin = 0; bin < GMLK_BIN_WORDS; bin++) words |= (uint64_t)(holes->bits[bin] != 0) << bin;
   gmlk_expect(c, holes->words == words, "H2: a word of bits and its bit differ");
-  gmlk_expect(c, grains == holes->grains, "H4: a pool's total is off");
-  gmlk_expect(c, count == holes->count, "H6: a pool's count is off");
+  gmlk_expect(c, grains == holes->grains, "H4: the grains of bins are wrong");
+  gmlk_expect(c, count == holes->count, "H6: the count of bins is wrong");
   return count;
 }
 
@@ -9105,7 +9116,7 @@ static int gmlk_check_tiling(gmlk_checker *c, const gmlk_block *head, const gmlk
   const gmlk_block *b;
   uint64_t at = 0;
   gmlk_expect(c, head->state == GMLK_EDGE && !gmlk_block_end(head) && tail->state == GMLK_EDGE,
-              "A1: an edge is none");
+              "A1: the first or the last record is no edge");
   for (b = head->next; b != tail; b = b->next, c->records++) {
     if (!gmlk_expect(c, b && b->prev->next == b && b->at == at, invariant)) return 0;
     if (!gmlk_expect(c, b->grains && b->grains <= end - at, invariant)) return 0;
@@ -9131,7 +9142,7 @@ static uint32_t gmlk_check_hole(const gmlk_block *b) {
 static void gmlk_check_note(gmlk_checker *c, const gmlk_block *b, const gmlk_note *note) {
   const int is_pending = b->state == GMLK_PENDING;
   size_t i, left = 0;
-  gmlk_expect(c, note->block == (is_pending ? b : NULL), "N1: a block's note is another's");
+  gmlk_expect(c, note->block == (is_pending ? b : NULL), "N1: a note names another block");
   c->host_bytes += sizeof(gmlk_note);
   gmlk_check_table(c, note->used, note->used_capacity * sizeof(gmlk_used));
   if (!gmlk_expect(c, note->used_count <= note->used_capacity, "N2: too many streams")) return;
@@ -9143,12 +9154,13 @@ static void gmlk_check_note(gmlk_checker *c, const gmlk_block *b, const gmlk_not
     left += use->note == note;
     if (!is_pending && gmlk_use_is_known(c->l, use)) c->uses += gmlk_check_print(use->stream);
     if (!is_pending) continue;
-    gmlk_check_tag(c, use->stream, use->ticket, "S1: a pending use is to come");
-    gmlk_expect(c, use->note == note || use->ticket <= s->done, "N4: nothing ends a pending use");
+    gmlk_check_tag(c, use->stream, use->ticket, "S1: a pending use is of an epoch to come");
+    gmlk_expect(c, use->note == note || use->ticket <= s->done,
+                "N4: a pending use is not complete and in no queue");
   }
   if (!is_pending) return;
-  gmlk_check_tag(c, note->stream, note->ticket, "S1: a pending tag is to come");
-  gmlk_expect(c, left && left == note->uses_left, "N4: a count of uses in queues is off");
+  gmlk_check_tag(c, note->stream, note->ticket, "S1: a pending block's tag is of an epoch to come");
+  gmlk_expect(c, left && left == note->uses_left, "N4: a count of uses in queues is wrong");
   c->queued += left;
 }
 
@@ -9184,7 +9196,7 @@ static void gmlk_check_owned(gmlk_checker *c, const gmlk_block *b, uint64_t addr
   c->live++;
   c->active += bytes;
   c->requested += bytes - b->slack;
-  gmlk_expect(c, b->slack < bytes, "A9: nothing was asked for");
+  gmlk_expect(c, b->slack < bytes, "A9: a block's rounding is as large as the block");
   gmlk_expect(c, !b->stream || (s && s->is_used), "A9: a block is of no stream");
   if (c->l->streams.ends && s && gmlk_own_stream(c->l, b)) c->uses += gmlk_check_print(b->stream);
 }
@@ -9194,7 +9206,7 @@ static void gmlk_check_free(gmlk_checker *c, const gmlk_block *b) {
   gmlk_check_tag(c, b->stream, b->ticket, "S1: a tag is of an epoch to come");
   gmlk_expect(c, !(b->flags & ~(a->keeps_apart ? GMLK_APART : 0)), "A9: free memory has flags");
   gmlk_expect(c, b->stream || !b->ticket, "S1: clean memory is of an epoch");
-  gmlk_expect(c, b->hole == gmlk_check_hole(b), "A3: a hole's size is off");
+  gmlk_expect(c, b->hole == gmlk_check_hole(b), "A3: a hole's size is wrong");
   if (gmlk_is_tagged(b) && gmlk_check_is_forked(b, b->stream))
     c->seconds += gmlk_check_print((uintptr_t)b);
 }
@@ -9263,7 +9275,7 @@ static void gmlk_check_piece(gmlk_checker *c, const gmlk_block *b) {
   c->pieces++;
   if (w->spans[0].block != b) return;
   c->pieces -= w->span_count;
-  gmlk_expect(c, w->self.as.live.window == w, "W4: a live window's block is another's");
+  gmlk_expect(c, w->self.as.live.window == w, "W4: a live window's record names another window");
   gmlk_check_window(c, w, 0);
   for (i = 0; i < w->span_count && !c->broken; i++) {
     const gmlk_span *s = &w->spans[i];
@@ -9314,13 +9326,14 @@ static void gmlk_check_spaces(gmlk_checker *c) {
   size_t holes = 0;
   uint64_t tree;
   c->order = 0;
-  tree = gmlk_check_tree(c, spool->used, NULL, GMLK_PINNED, "V3: used address space is none");
+  tree = gmlk_check_tree(c, spool->used, NULL, GMLK_PINNED,
+                         "V3: the tree of used addresses holds another block");
   for (; va != &spool->va_tail; va = va->next) {
     int is_free = va->state == GMLK_FREE;
     gmlk_expect(c, (is_free || va->state == used) && !va->arena && !va->stream,
                 "V1: address space is in a state that it is never in");
     gmlk_expect(c, va->hole == (is_free ? va->grains : 0) && (!is_free || !va->ticket),
-                "V1: a hole's size is off");
+                "V1: a hole's size is wrong");
     gmlk_expect(c, !is_free || va->next->state != GMLK_FREE, "V1: free address space is apart");
     holes += (size_t)is_free;
     if (is_free) continue;
@@ -9360,7 +9373,8 @@ static void gmlk_check_place(gmlk_checker *c, const gmlake_buffer *b, uint32_t i
 static void gmlk_check_buffer(gmlk_checker *c, const gmlake_buffer *b) {
   const size_t slots = gmlk_buffer_count(b, b->max_bytes);
   uint32_t i;
-  gmlk_expect(c, (!b->lake || b->lake == c->l) && b->arena == c->a, "B5: a buffer is another's");
+  gmlk_expect(c, (!b->lake || b->lake == c->l) && b->arena == c->a,
+              "B5: a buffer names another lake or arena");
   gmlk_expect(c, b->va->grains == b->va->slack + c->guard && b->va->slack == slots,
               "B5: a buffer's addresses are not what it may grow to");
   gmlk_expect(c, b->bytes <= b->max_bytes, "B1: a buffer's end is behind its addresses");
@@ -9376,7 +9390,7 @@ static void gmlk_check_buffer(gmlk_checker *c, const gmlake_buffer *b) {
   gmlk_expect(c, gmlk_buffer_count(b, b->bytes) <= b->place_count && b->place_count <= slots,
               "B1: a buffer's end has no place");
   gmlk_expect(c, gmlk_places_committed(b, 0, b->place_count) == b->count,
-              "B1: a buffer's committed places are off");
+              "B1: a buffer's committed places are wrong");
   for (i = 0; i < b->place_count && !c->broken; i++) gmlk_check_place(c, b, i);
 }
 
@@ -9390,7 +9404,7 @@ static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
   gmlk_check_table(c, spool->buckets, buckets * sizeof(gmlk_window *));
   c->host_bytes +=
       (a->pool ? sizeof(gmlake_pool) : 0) + (a->scratch ? gmlk_scratch_bytes(a->scratch_slots) : 0);
-  gmlk_expect(c, a->seal == gmlk_seal(0, a->limit_bytes), "L5: a pool's limit is another");
+  gmlk_expect(c, a->seal == gmlk_seal(0, a->limit_bytes), "L5: a pool's limit has changed");
   if (!gmlk_expect(c,
                    gmlk_is_pow2(chunk) && chunk >= GMLK_GRAIN &&
                        a->chunk_log == gmlk_log2(chunk / GMLK_GRAIN),
@@ -9406,10 +9420,10 @@ static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
               "A8: more slots than there is room for");
   gmlk_expect(c, a->keeps_apart == (!a->is_bare && policy && policy->coalesce),
               "A8: no policy keeps blocks apart");
-  gmlk_expect(c, a->base % chunk == 0 && (a->base != 0) == !a->is_bare, "A8: the base is off");
+  gmlk_expect(c, a->base % chunk == 0 && (a->base != 0) == !a->is_bare, "A8: the base is wrong");
   gmlk_expect(
       c, (spool->base | spool->reserved_bytes) % chunk == 0 && !spool->reserved_bytes == !spool->va,
-      "V1: the windows' address space is none");
+      "V1: the windows have no range of addresses");
   return gmlk_expect(c, (!buckets || gmlk_is_pow2(buckets)) && spool->count <= buckets,
                      "W5: the table of sizes is not of its size");
 }
@@ -9453,8 +9467,8 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
 static void gmlk_check_pools(gmlk_checker *c, size_t holes) {
   const gmlk_arena *a = c->a;
   size_t i, count = 0;
-  c->gaps -= gmlk_check_tree(c, a->gaps, NULL, 0, "A7: a gap is none");
-  gmlk_expect(c, !c->gaps, "A7: the tree of gaps is off");
+  c->gaps -= gmlk_check_tree(c, a->gaps, NULL, 0, "A7: the tree of gaps holds another block");
+  gmlk_expect(c, !c->gaps, "A7: the tree of gaps is wrong");
   for (i = 0; i < a->bins_capacity; i++) {
     const gmlk_bins *bins = a->bins[i];
     if (!bins) continue;
@@ -9462,11 +9476,11 @@ static void gmlk_check_pools(gmlk_checker *c, size_t holes) {
     count += gmlk_check_bins(c, bins, (unsigned)i, a->number);
     gmlk_expect(c, i || !bins->seconds, "A3: clean memory makes no runs");
     c->order = 0;
-    c->seconds -=
-        gmlk_check_tree(c, bins->seconds, NULL, (unsigned)i, "A3: a run's second block is none");
+    c->seconds -= gmlk_check_tree(c, bins->seconds, NULL, (unsigned)i,
+                                  "A3: a tree of second blocks holds another block");
   }
   gmlk_expect(c, holes == count, "A3: free memory is in no bins");
-  gmlk_expect(c, !c->seconds, "A3: a tree of second blocks is off");
+  gmlk_expect(c, !c->seconds, "A3: a tree of second blocks is wrong");
 }
 
 static void gmlk_check_chunks(gmlk_checker *c) {
@@ -9479,11 +9493,12 @@ static void gmlk_check_chunks(gmlk_checker *c) {
     const gmlk_chunk *chunk = &a->chunks.items[slot];
     while (b != &a->tail && gmlk_block_end(b) <= gmlk_slot_at(a, slot)) b = b->next;
     is_backed = b != &a->tail && b->state != GMLK_UNBACKED;
-    gmlk_expect(c, b == &a->tail || a->firsts[slot] == b, "A4: a slot's first block is another");
+    gmlk_expect(c, b == &a->tail || a->firsts[slot] == b,
+                "A4: firsts does not name the block of a slot's first grain");
     gmlk_expect(c, is_backed ? chunk->handle && !chunk->stuck : !chunk->handle == !chunk->stuck,
                 "A5: a handle and a state differ");
     gmlk_expect(c, chunk->stuck <= GMLK_CHUNK_UNMAPPED && !chunk->mark, "P2: a chunk is marked");
-    if (chunk->handle) gmlk_check_once(c, chunk->handle, "L3: a handle is there twice");
+    if (chunk->handle) gmlk_check_once(c, chunk->handle, "L3: two slots have one handle");
     backed += chunk->handle && !chunk->stuck;
     stuck += chunk->stuck != 0;
     if (chunk->stuck) end = slot + 1;
@@ -9493,7 +9508,7 @@ static void gmlk_check_chunks(gmlk_checker *c) {
   gmlk_expect(c,
               backed == a->chunks.backed_count && stuck == a->chunks.stuck_count &&
                   end == a->chunks.stuck_end,
-              "P1: the chunks' totals are off");
+              "P1: the chunks' totals are wrong");
   gmlk_expect(c, !a->limit_bytes || backed * a->chunk_bytes <= a->limit_bytes || stuck,
               "L4: a pool's limit is exceeded");
   c->chunks += backed + stuck;
@@ -9520,13 +9535,14 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
       !gmlk_check_tiling(c, &spool->va_head, &spool->va_tail, slots,
                          "V1: blocks do not tile the space"))
     return;
-  gmlk_expect(c, a->firsts[a->slot_count] == &a->tail && a->tail.at == end, "A4: end is off");
+  gmlk_expect(c, a->firsts[a->slot_count] == &a->tail && a->tail.at == end,
+              "A4: the arena's end is wrong");
   for (b = a->head.next; b != &a->tail; b = b->next) {
     gmlk_check_block(c, b);
     if (b->state == GMLK_FREE) free_grains += b->grains;
     holes += b->state == GMLK_FREE && b->hole;
   }
-  gmlk_expect(c, free_grains == a->free_grains, "A6: the arena's totals are off");
+  gmlk_expect(c, free_grains == a->free_grains, "A6: the arena's totals are wrong");
   if (c->broken) return;
   gmlk_check_pools(c, holes);
   gmlk_expect(c, c->pieces == 0, "W4: a piece is of no window");
@@ -9536,14 +9552,14 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
     destroyed += !buffer->lake;
   }
   gmlk_expect(c, c->owned == 0, "B1: the committed places are not the chunks committed");
-  gmlk_expect(c, destroyed == a->void_count, "B4: the destroyed buffers are off");
+  gmlk_expect(c, destroyed == a->void_count, "B4: the count of destroyed buffers is wrong");
   gmlk_check_idle(c);
   for (w = spool->quarantine; w && !c->broken; w = w->bucket_next) gmlk_check_window(c, w, 1);
   gmlk_check_spaces(c);
   gmlk_check_chunks(c);
   gmlk_expect(c, c->windows - windows == spool->count && c->stitched - stitched == spool->bytes,
-              "L4: the windows' count or bytes are off");
-  gmlk_expect(c, c->live + c->pending_count - owned == a->live_count, "L4: a live count is off");
+              "L4: the windows' count or bytes are wrong");
+  gmlk_expect(c, c->live + c->pending_count - owned == a->live_count, "L4: a live count is wrong");
 }
 
 static void gmlk_check_arenas(gmlk_checker *c) {
@@ -9560,14 +9576,15 @@ static void gmlk_check_arenas(gmlk_checker *c) {
   for (dead = l->dead; dead; dead = dead->next_dead) {
     const size_t held = gmlk_chunks_held(&dead->arena.chunks);
     const size_t bytes = held * dead->arena.chunk_bytes;
-    gmlk_expect(c, !dead->lake && !dead->capture_count, "L1: a pool is dead and alive");
+    gmlk_expect(c, !dead->lake && !dead->capture_count,
+                "L1: a destroyed pool still has a lake or a capture");
     c->chunks += held;
     c->reserved += bytes;
     c->quarantined += bytes;
   }
   for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
     if (l->streams.items[i]->capture) captures -= gmlk_check_print(l->streams.items[i]->arena);
-  gmlk_expect(c, captures == 0, "S5: captures into a pool are off");
+  gmlk_expect(c, captures == 0, "S5: captures into a pool are wrong");
 }
 
 /* [N4] Each queue is of its stream's uses, in order, and all have as many as the notes say. */
@@ -9582,7 +9599,7 @@ static void gmlk_check_queues(gmlk_checker *c) {
       last = use;
       use = use->next;
     }
-    gmlk_expect(c, !use && (!last || last == s->uses_last), "N4: a queue's end is off");
+    gmlk_expect(c, !use && (!last || last == s->uses_last), "N4: a queue's end is wrong");
   }
   gmlk_expect(c, !left, "N4: a pending use is in no queue");
 }
@@ -9596,15 +9613,15 @@ static void gmlk_check_lists(gmlk_checker *c) {
   gmlk_check_queues(c);
   for (; note && note->block && note->block->as.live.note == note; note = note->next) {
     gmlk_expect(c, !note->next || note->next->prev == note,
-                "N1: a pending block's neighbour is off");
+                "N1: a pending block's neighbour is wrong");
     notes++;
   }
-  gmlk_expect(c, !note && notes == c->pending_count, "N1: the list of pending blocks is off");
+  gmlk_expect(c, !note && notes == c->pending_count, "N1: the list of pending blocks is wrong");
   for (; page; page = page->next) pages++;
   for (; b && b->state == GMLK_UNUSED; b = b->next) unused++;
-  gmlk_expect(c, !b && unused == l->records.unused_count, "R1: the unused records are off");
-  gmlk_expect(c, pages == l->records.page_count, "R1: the pages are off");
-  gmlk_expect(c, l->records.serial < GMLK_ENDLESS, "A9: no ownership can follow");
+  gmlk_expect(c, !b && unused == l->records.unused_count, "R1: the unused records are wrong");
+  gmlk_expect(c, pages == l->records.page_count, "R1: the pages are wrong");
+  gmlk_expect(c, l->records.serial < GMLK_ENDLESS, "A9: the serial numbers are used up");
   if (l->dead) return;
   gmlk_expect(c, pages * GMLK_PAGE_BLOCKS == c->records + unused,
               "R1: a record is neither in a tiling nor unused");
@@ -9620,17 +9637,17 @@ static void gmlk_check_figures(gmlk_checker *c) {
   gmlk_expect(c, c->live == l->index.count, "L4: the index and the live blocks differ");
   gmlk_expect(c, c->live == s->live_count && c->live == s->allocation_count - s->free_count,
               "L4: what was allocated is neither live nor freed");
-  gmlk_expect(c, c->requested == s->requested_bytes, "L4: the requested bytes are off");
-  gmlk_expect(c, c->active + c->committed == s->active_bytes, "L4: the active bytes are off");
-  gmlk_expect(c, c->pending == s->pending_bytes, "L4: the pending bytes are off");
-  gmlk_expect(c, !c->uses, "S7: a stream's count of the blocks recorded on it is off");
+  gmlk_expect(c, c->requested == s->requested_bytes, "L4: the requested bytes are wrong");
+  gmlk_expect(c, c->active + c->committed == s->active_bytes, "L4: the active bytes are wrong");
+  gmlk_expect(c, c->pending == s->pending_bytes, "L4: the pending bytes are wrong");
+  gmlk_expect(c, !c->uses, "S7: a stream's count of the blocks recorded on it is wrong");
   gmlk_expect(c, c->committed == s->buffer_bytes && c->buffers == s->buffer_count,
-              "L4: the buffers' count or bytes are off");
+              "L4: the buffers' count or bytes are wrong");
   gmlk_expect(c, c->windows == s->window_count && c->stitched == s->stitched_bytes,
-              "L4: the windows' count or bytes are off");
+              "L4: the windows' count or bytes are wrong");
   gmlk_expect(c, c->reserved == s->reserved_bytes && c->chunks == s->chunk_count,
-              "L4: the reserved bytes are off");
-  gmlk_expect(c, c->quarantined == s->quarantined_bytes, "L4: the quarantined bytes are off");
+              "L4: the reserved bytes are wrong");
+  gmlk_expect(c, c->quarantined == s->quarantined_bytes, "L4: the quarantined bytes are wrong");
   gmlk_expect(c, !l->desc.limit_bytes || c->reserved <= l->desc.limit_bytes || c->quarantined,
               "L4: the limit is exceeded");
   gmlk_expect(c,

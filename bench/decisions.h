@@ -3,7 +3,7 @@
 
       {"op": 7, "kind": "alloc", "state": 3, "request": 5, "address": "0x10000000000",
        "bytes": 4194304, "asked": 4194000, "stream": 0,
-       "reason": "stitched from free pieces", "driver_ns": 31000, "reserved": 8388608,
+       "reason": "the lake stitched free pieces", "driver_ns": 31000, "reserved": 8388608,
        "active": 6291456}
 
    op is the index of the trace's operation, from 0 on. The other fields are those of gmlake_step.

@@ -81,10 +81,10 @@ static void sizes_of_tables(void **state) {
   open_faulty(8, 0);
   breaks(size_t, lake->index.row_count, 8, "I2: the index is not of its size");
   breaks(unsigned, lake->index.shift, 63, "I2: the index is not of its size");
-  breaks(size_t, lake->view_bytes, 1, "L2: a table and its size differ");
+  breaks(size_t, lake->view_bytes, 1, "L2: a table is missing, or there without a size");
   breaks(size_t, lake->host.bytes, lake->host.bytes + 1, "L2: the host's bytes");
-  breaks(size_t, lake->records.page_count, 7, "R1: the pages are off");
-  breaks(size_t, lake->records.unused_count, 1, "R1: the unused records are off");
+  breaks(size_t, lake->records.page_count, 7, "R1: the pages are wrong");
+  breaks(size_t, lake->records.unused_count, 1, "R1: the unused records are wrong");
   abandon();
 }
 
@@ -94,17 +94,19 @@ static void the_lake_between_calls(void **state) {
   (void)state;
   open_faulty(8, 0);
   memset(&none, 0, sizeof(none));
-  breaks(int, lake->is_barred, 1, "L1: the bar is off");
-  breaks(const gmlk_attempt *, lake->served, &none, "L1: a request is served by nobody");
-  breaks(unsigned, lake->message_count, GMLK_LOG_QUEUE + 1, "L1: stray messages");
-  breaks(size_t, lake->arena_count, lake->arena_capacity + 1, "L1: the list of arenas is off");
-  breaks(size_t, lake->home.limit_bytes, C, "L5: a pool's limit is another");
+  breaks(int, lake->is_barred, 1, "L1: is_barred differs from lost and callbacks");
+  breaks(const gmlk_attempt *, lake->served, &none, "L1: served names a request that is over");
+  breaks(unsigned, lake->message_count, GMLK_LOG_QUEUE + 1,
+         "L1: more messages wait than there is room for, or no logger reads them");
+  breaks(size_t, lake->arena_count, lake->arena_capacity + 1,
+         "L1: an arena is not where the list has it");
+  breaks(size_t, lake->home.limit_bytes, C, "L5: a pool's limit has changed");
   breaks(size_t, lake->streams.count, lake->streams.capacity + 1, "S5: more streams or events");
   drop_on(take_on(512, A), A);
   breaks(size_t, lake->streams.event_capacity, GMLK_FENCES, "S5: more streams");
   breaks(size_t, lake->streams.event_count, 1000000, "S5: more streams or events");
-  breaks(uint32_t, lake->home.tail.at, 1, "A4: end is off");
-  breaks(uint8_t, lake->home.head.state, GMLK_FREE, "A1: an edge is none");
+  breaks(uint32_t, lake->home.tail.at, 1, "A4: the arena's end is wrong");
+  breaks(uint8_t, lake->home.head.state, GMLK_FREE, "A1: the first or the last record is no edge");
   abandon();
 }
 
@@ -117,7 +119,7 @@ static void the_shape_of_an_arena(void **state) {
   pool = open_pool(0);
   drop(take_from(pool, C, LEGACY));
   a = &pool->arena;
-  breaks(uint32_t, a->number, 9, "L1: the list of arenas is off");
+  breaks(uint32_t, a->number, 9, "L1: an arena is not where the list has it");
   breaks(size_t, a->chunk_bytes, 256, "A8: a chunk is not of its size");
   breaks(uint32_t, a->chunk_log, a->chunk_log + 1, "A8: a chunk is not of its size");
   breaks(size_t, a->reserved_bytes, a->reserved_bytes + C, "A8: the slots are not those");
@@ -128,16 +130,16 @@ static void the_shape_of_an_arena(void **state) {
   breaks(size_t, a->chunks.capacity, a->slot_capacity - 1, "A8: more slots than there is room for");
   breaks(size_t, a->chunks.capacity, (size_t)a->slot_limit + 1, "A8: the slots are not those");
   breaks(size_t, a->slot_capacity, (size_t)a->slot_limit + 1, "A8: the slots are not those");
-  breaks(uint64_t, lake->records.serial, GMLK_ENDLESS, "A9: no ownership can follow");
-  breaks(uint64_t, a->base, a->base + 512, "A8: the base is off");
-  breaks(uint64_t, a->base, 0, "A8: the base is off");
-  breaks(uint64_t, a->windows.base, a->windows.base + 512, "V1: the windows' address space");
-  breaks(size_t, a->windows.reserved_bytes, 0, "V1: the windows' address space is none");
-  breaks(int, a->is_bare, 1, "A8: the base is off");
-  breaks(size_t, a->void_count, 1, "B4: the destroyed buffers are off");
+  breaks(uint64_t, lake->records.serial, GMLK_ENDLESS, "A9: the serial numbers are used up");
+  breaks(uint64_t, a->base, a->base + 512, "A8: the base is wrong");
+  breaks(uint64_t, a->base, 0, "A8: the base is wrong");
+  breaks(uint64_t, a->windows.base, a->windows.base + 512, "V1: the windows have no range");
+  breaks(size_t, a->windows.reserved_bytes, 0, "V1: the windows have no range of addresses");
+  breaks(int, a->is_bare, 1, "A8: the base is wrong");
+  breaks(size_t, a->void_count, 1, "B4: the count of destroyed buffers is wrong");
   breaks(size_t, a->windows.count, a->windows.bucket_count + 1, "W5: the table of sizes");
-  breaks(gmlk_chunk *, a->chunks.items, NULL, "L2: a table and its size differ");
-  breaks(gmlk_block **, a->firsts, NULL, "L2: a table and its size differ");
+  breaks(gmlk_chunk *, a->chunks.items, NULL, "L2: a table is missing, or there without a size");
+  breaks(gmlk_block **, a->firsts, NULL, "L2: a table is missing, or there without a size");
   abandon();
 }
 
@@ -186,9 +188,9 @@ static void dead_pools(void **state) {
   step(gmlake_pool_destroy(lake, pool));
   dead = lake->dead;
   assert_non_null(dead);
-  breaks(size_t, dead->capture_count, 1, "L1: a pool is dead and alive");
-  breaks(gmlake *, dead->lake, lake, "L1: a pool is dead and alive");
-  breaks(size_t, lake->stats.quarantined_bytes, 1, "L4: the quarantined bytes are off");
+  breaks(size_t, dead->capture_count, 1, "L1: a destroyed pool still has a lake or a capture");
+  breaks(gmlake *, dead->lake, lake, "L1: a destroyed pool still has a lake or a capture");
+  breaks(size_t, lake->stats.quarantined_bytes, 1, "L4: the quarantined bytes are wrong");
   abandon();
 }
 
@@ -267,11 +269,13 @@ static void numbers(void **state) {
   capturing = open_stream();
   step(gmlake_capture_begin(lake, capturing, pool));
   b = number_of(B);
-  breaks(gmlake_stream, b->value, (gmlake_stream)(uintptr_t)1, "S5: a stream is none");
-  breaks(gmlake_stream, b->value, (gmlake_stream)(uintptr_t)2, "S5: a stream is none");
-  breaks(gmlake_stream, b->value, NONE, "S5: a stream is none");
+  breaks(gmlake_stream, b->value, (gmlake_stream)(uintptr_t)1,
+         "S5: a stream has a value that no stream can have");
+  breaks(gmlake_stream, b->value, (gmlake_stream)(uintptr_t)2,
+         "S5: a stream has a value that no stream can have");
+  breaks(gmlake_stream, b->value, NONE, "S5: a stream has a value that no stream can have");
   breaks(unsigned, b->waits[0].stream, 99, "S6: a wait names no stream");
-  breaks(gmlake_stream, b->value, A, "L3: a stream is there twice");
+  breaks(gmlake_stream, b->value, A, "L3: two numbers stand for one stream");
   breaks(uint8_t, b->is_used, 2, "S5: a stream is in no known state");
   breaks(uint8_t, b->is_used, 0, "S5: a stream is in no known state");
   breaks(unsigned, b->capture, 1, "S5: a capture is another stream's");
@@ -280,9 +284,9 @@ static void numbers(void **state) {
   breaks(uint8_t, captured->is_forgotten, 1, "S5: a capture has no stream");
   breaks(uint8_t, captured->is_used, 0, "S5: a stream is in no known state");
   breaks(uint8_t, captured->is_capture, 1, "S5: a capture has no stream");
-  breaks(size_t, all->live_count, all->live_count + 1, "S5: the numbers in use are off");
-  breaks(size_t, all->used_count, all->used_count - 1, "S5: the numbers in use are off");
-  breaks(size_t, all->capture_count, 0, "S5: captures are off");
+  breaks(size_t, all->live_count, all->live_count + 1, "S5: the counts of streams are wrong");
+  breaks(size_t, all->used_count, all->used_count - 1, "S5: the counts of streams are wrong");
+  breaks(size_t, all->capture_count, 0, "S5: captures are wrong");
   breaks(uint32_t, captured->arena, 0, "S5: a capture has no pool");
   breaks(uint32_t, captured->arena, 1, "S5: a capture has no pool");
   breaks(uint32_t, captured->arena, 99, "S5: a capture has no pool");
@@ -293,17 +297,17 @@ static void numbers(void **state) {
     all->last = used;
     all->last_value = s->value;
     if (s->is_forgotten || s->is_capture)
-      assert_broken("S5: the stream found last");
+      assert_broken("S5: last is not the number");
     else
       assert_ok(gmlake_check(lake));
     all->last = kept_last;
     all->last_value = kept;
   }
-  breaks(unsigned, all->last, (unsigned)all->count, "S5: the stream found last");
+  breaks(unsigned, all->last, (unsigned)all->count, "S5: last is not the number");
   step(gmlake_capture_end(lake, capturing));
   all->last = (unsigned)(all->count - 1); /* that of the capture, which serves again */
   assert_false(all->items[all->last]->is_used);
-  assert_broken("S5: the stream found last");
+  assert_broken("S5: last is not the number");
   all->last = 0;
   abandon();
 }
@@ -316,7 +320,7 @@ static void events(void **state) {
   drop_on(take_on(C, A), A);
   assert_int_equal(number_of(A)->fence_count, 1);
   breaks(uint32_t, number_of(A)->uses, 1,
-         "S7: a stream's count of the blocks recorded on it is off");
+         "S7: a stream's count of the blocks recorded on it is wrong");
   breaks(uint64_t, number_of(A)->id, 1, "S8: a stream's id was not asked");
   breaks(size_t, lake->streams.event_count, lake->streams.event_capacity, "S5: no room");
   abandon();
@@ -345,7 +349,7 @@ static void fences(void **state) {
   breaks(uint64_t, fence[2].epoch, s->epoch, "S2: fences out of order");
   breaks(uint64_t, fence[2].epoch, fence[1].epoch, "S2: fences out of order");
   breaks(void *, fence[1].event, NULL, "S2: a fence has no event");
-  breaks(void *, fence[1].event, fence[0].event, "L3: an event is there twice");
+  breaks(void *, fence[1].event, fence[0].event, "L3: one event is in two places");
   drop_on(b[3], NONE);
   abandon();
 }
@@ -391,8 +395,8 @@ static void events_are_had_once(void **state) {
   all = &lake->streams;
   step(gmlake_trim(lake, 0, NULL));
   assert_true(all->event_count >= 2);
-  breaks(void *, all->events[1], all->events[0], "L3: an event is there twice");
-  breaks(void *, all->events[0], NULL, "S5: an idle event is none");
+  breaks(void *, all->events[1], all->events[0], "L3: one event is in two places");
+  breaks(void *, all->events[0], NULL, "S5: an idle event is NULL");
   drop_on(take_on(C, A), A);
   abandon();
 }
@@ -412,7 +416,7 @@ static void uses_of_blocks(void **state) {
   capture = number_of(capturing)->capture;
   b = gmlk_index_get(&lake->index, (uint64_t)(uintptr_t)ptr);
   note = b->as.live.note;
-  breaks(gmlk_block *, note->block, b, "N1: a block's note is another's");
+  breaks(gmlk_block *, note->block, b, "N1: a note names another block");
   breaks(unsigned, note->used[0].stream, 1, "N2: a block is used on no stream");
   breaks(unsigned, note->used[0].stream, 99, "N2: a block is used on no stream");
   breaks(unsigned, note->used[0].stream, capture, "N2: a block is used on no stream");
@@ -434,8 +438,9 @@ static void uses_of_blocks(void **state) {
     b->as.live.note = kept;
   }
   note = b->as.live.note;
-  breaks(size_t, note->uses_left, 2, "N4: a count of uses in queues is off");
-  breaks(gmlk_note *, note->used[0].note, NULL, "N4: nothing ends a pending use");
+  breaks(size_t, note->uses_left, 2, "N4: a count of uses in queues is wrong");
+  breaks(gmlk_note *, note->used[0].note, NULL,
+         "N4: a pending use is not complete and in no queue");
   abandon();
 }
 
@@ -456,10 +461,10 @@ static void queues_of_uses(void **state) {
   newest = lake->pending;
   assert_true(first->next == s->uses_last && first->ticket < s->uses_last->ticket);
   breaks(gmlk_used *, s->uses_first, first->next, "N4: a pending use is in no queue");
-  breaks(gmlk_used *, s->uses_last, first, "N4: a queue's end is off");
+  breaks(gmlk_used *, s->uses_last, first, "N4: a queue's end is wrong");
   breaks(gmlk_used *, number_of(A)->uses_first, first,
          "N4: a use stands in another stream's queue");
-  breaks(gmlk_note *, newest->next->prev, NULL, "N1: a pending block's neighbour is off");
+  breaks(gmlk_note *, newest->next->prev, NULL, "N1: a pending block's neighbour is wrong");
   abandon();
 }
 
@@ -522,7 +527,7 @@ static void live_blocks(void **state) {
   breaks(uint8_t, self->flags, GMLAKE_NO_STITCH, "A9: a window is forbidden");
   breaks(uint64_t, b->ticket, 0, "A9: a ticket was never given");
   breaks(uint64_t, b->ticket, lake->records.serial + 1, "A9: a ticket was never given");
-  breaks(uint32_t, b->slack, 3072, "A9: nothing was asked for");
+  breaks(uint32_t, b->slack, 3072, "A9: a block's rounding is as large as the block");
   breaks(uint16_t, b->stream, GMLK_PINNED, "A9: a block is of no stream");
   breaks(uint32_t, b->hole, 6, "A3: an owned block has a hole");
   breaks(uint32_t, b->arena, 1, "A1: a block names another arena");
@@ -530,15 +535,16 @@ static void live_blocks(void **state) {
   chunk = &lake->home.chunks.items[slot];
   assert_ptr_equal(lake->home.firsts[slot], b);
   breaks(uint64_t, chunk->handle, 0, "A5: a handle and a state differ");
-  breaks(gmlk_block *, lake->home.firsts[slot], b->next, "A4: a slot's first block is another");
+  breaks(gmlk_block *, lake->home.firsts[slot], b->next,
+         "A4: firsts does not name the block of a slot's first grain");
   breaks(uint32_t, chunk->map_count, chunk->map_count + 1,
          "W6, B3: a chunk's mappings do not add up");
   breaks(uint16_t, chunk->mark, 1, "P2: a chunk is marked");
-  breaks(size_t, lake->home.chunks.backed_count, 0, "P1: the chunks' totals are off");
-  breaks(size_t, lake->home.chunks.stuck_count, 1, "P1: the chunks' totals are off");
-  breaks(uint32_t, lake->home.chunks.stuck_end, 1, "P1: the chunks' totals are off");
+  breaks(size_t, lake->home.chunks.backed_count, 0, "P1: the chunks' totals are wrong");
+  breaks(size_t, lake->home.chunks.stuck_count, 1, "P1: the chunks' totals are wrong");
+  breaks(uint32_t, lake->home.chunks.stuck_end, 1, "P1: the chunks' totals are wrong");
   breaks(uint64_t, lake->home.free_grains, lake->home.free_grains + 1, "A6: the arena's totals");
-  breaks(size_t, lake->index.count, lake->index.count + 1, "I1: the index's count is off");
+  breaks(size_t, lake->index.count, lake->index.count + 1, "I1: the index's count is wrong");
   drop(parts[1]);
   abandon();
 }
@@ -648,15 +654,15 @@ static void sorted_pools(void **state) {
   end = take_on(512, NONE);
   drop_on(ptr, NONE);
   clean = lake->home.bins[GMLK_CLEAN];
-  breaks(uint32_t, clean->count, 7, "H6: a pool's count is off");
-  breaks(uint32_t, clean->room, ~0u, "H6: a pool has another table");
-  breaks(uint32_t, clean->bin_mask, ~0u, "H6: a pool has another table");
+  breaks(uint32_t, clean->count, 7, "H6: the count of bins is wrong");
+  breaks(uint32_t, clean->room, ~0u, "H6: bins have another table");
+  breaks(uint32_t, clean->bin_mask, ~0u, "H6: bins have another table");
   breaks(uint64_t, clean->bits[0], 3, "H2: a bit is wrong");
   gmlk_bins_widen(clean, &lake->host);
   assert_ok(gmlake_check(lake));
-  breaks(uint32_t, clean->bin_mask, 0, "H6: a pool has another table");
-  breaks(uint32_t, clean->room, GMLK_HOLES_FEW, "H6: a pool has another table");
-  breaks(gmlk_link *, clean->few.next, clean->bins, "H6: a pool has another table");
+  breaks(uint32_t, clean->bin_mask, 0, "H6: bins have another table");
+  breaks(uint32_t, clean->room, GMLK_HOLES_FEW, "H6: bins have another table");
+  breaks(gmlk_link *, clean->few.next, clean->bins, "H6: bins have another table");
   b = lake->home.head.next;
   assert_int_equal(b->state, GMLK_FREE);
   fake = *b;
@@ -671,7 +677,7 @@ static void sorted_pools(void **state) {
     if (i == 2) fake.state = GMLK_LIVE;
     if (i == 3) fake.stream = GMLK_PINNED;
     if (i == 4) fake.arena = 7;
-    assert_broken(i < 2 ? "H1" : "A3: a block in a pool");
+    assert_broken(i < 2 ? "H1" : "A3: a block in bins");
   }
   gmlk_link_remove(&fake.as.link);
   assert_ok(gmlake_check(lake));
@@ -690,23 +696,24 @@ static void gaps(void **state) {
   (void)state;
   open_faulty(8, 0);
   lay(b, 7);
-  breaks(gmlk_block *, lake->home.gaps, lake->home.head.next, "A7: a gap is none");
+  breaks(gmlk_block *, lake->home.gaps, lake->home.head.next,
+         "A7: the tree of gaps holds another block");
   for (i = 1; i < 7; i += 2) drop_on(b[i], NONE);
   assert_int_equal(trim_to(0), 3 * C);
   root = &lake->home.gaps;
   gap = *root;
   assert_int_equal(gap->state, GMLK_UNBACKED);
   breaks(uint32_t, gap->hole, gap->hole * 2, "A7: a gap is not");
-  breaks(gmlk_block *, *root, NULL, "A7: the tree of gaps is off");
+  breaks(gmlk_block *, *root, NULL, "A7: the tree of gaps is wrong");
   fake = *gap;
   fake.arena = 9;
-  breaks(gmlk_block *, *root, &fake, "A7: the tree of gaps is off");
+  breaks(gmlk_block *, *root, &fake, "A7: the tree of gaps is wrong");
   fake.arena = gap->arena;
   fake.state = GMLK_FREE;
-  breaks(gmlk_block *, *root, &fake, "A7: a gap is none");
+  breaks(gmlk_block *, *root, &fake, "A7: the tree of gaps holds another block");
   other = gap->as.fork.less ? gap->as.fork.less : gap->as.fork.more;
   gmlk_tree_remove(root, other);
-  assert_broken("A7: the tree of gaps is off");
+  assert_broken("A7: the tree of gaps is wrong");
   other->as.fork.less = gap; /* one of a lower rank on top */
   other->as.fork.more = NULL;
   *root = other;
@@ -720,7 +727,7 @@ static void gaps(void **state) {
   fake = *gap; /* one that no tile is, below the gap that comes first */
   fake.as.fork.more = NULL;
   for (fake.at = gap->at - 1; !gmlk_tree_above(gap, &fake);) fake.at--;
-  breaks(gmlk_block *, gap->as.fork.less, &fake, "A7: the tree of gaps is off");
+  breaks(gmlk_block *, gap->as.fork.less, &fake, "A7: the tree of gaps is wrong");
   for (fake.at = gap->at; !gmlk_tree_above(gap, &fake);) fake.at++;
   breaks(gmlk_block *, gap->as.fork.less, &fake, "T1: a block stands on the wrong side");
   for (i = 0; i < 7; i += 2) drop(b[i]);
@@ -746,15 +753,17 @@ static void seconds(void **state) {
   assert_int_equal(lead->hole, 6 * C / 512);
   root = &lake->home.bins[lead->stream]->seconds;
   assert_ptr_equal(*root, second);
-  breaks(gmlk_block *, *root, NULL, "A3: a tree of second blocks is off");
-  breaks(gmlk_block *, second->as.fork.less, third, "A3: a run's second block is none");
+  breaks(gmlk_block *, *root, NULL, "A3: a tree of second blocks is wrong");
+  breaks(gmlk_block *, second->as.fork.less, third,
+         "A3: a tree of second blocks holds another block");
   breaks(gmlk_block *, lake->home.bins[GMLK_CLEAN]->seconds, second, "A3: clean memory makes no");
   breaks(gmlk_block *, lake->home.windows.va->seconds, second, "V1: address space makes no runs");
   drop(b[6]);
   drop(b[7]);
   for (i = 0; i < 4; i++) b[i] = take_on(C, stream);
   assert_null(*root); /* one block is left, and clean memory */
-  breaks(gmlk_block *, *root, lake->home.tail.prev, "A3: a run's second block is none");
+  breaks(gmlk_block *, *root, lake->home.tail.prev,
+         "A3: a tree of second blocks holds another block");
   for (i = 0; i < 4; i++) drop_on(b[i], stream);
   abandon();
 }
@@ -794,8 +803,8 @@ static void free_addresses(void **state) {
   spool = &lake->home.windows;
   va = spool->va_tail.prev;
   assert_int_equal(va->state, GMLK_FREE);
-  breaks(gmlk_block *, spool->used, va, "V3: used address space is none");
-  breaks(uint64_t, va->ticket, 1, "V1: a hole's size is off");
+  breaks(gmlk_block *, spool->used, va, "V3: the tree of used addresses holds another block");
+  breaks(uint64_t, va->ticket, 1, "V1: a hole's size is wrong");
   gmlk_bins_remove(spool->va, va);
   va->hole = va->grains;
   assert_broken("V1: free space is in no bin");
@@ -809,8 +818,8 @@ static void a_limit(void **state) {
   open_faulty(8, 0);
   pool = open_pool(4 * C);
   drop_on(take_from(pool, 2 * C, NONE), NONE);
-  breaks(size_t, pool->arena.limit_bytes, C, "L5: a pool's limit is another");
-  breaks(size_t, pool->arena.limit_bytes, 0, "L5: a pool's limit is another");
+  breaks(size_t, pool->arena.limit_bytes, C, "L5: a pool's limit has changed");
+  breaks(size_t, pool->arena.limit_bytes, 0, "L5: a pool's limit has changed");
   pool->arena.limit_bytes = C;
   pool->arena.seal = gmlk_seal(0, C);
   assert_broken("L4: a pool's limit");
@@ -937,7 +946,7 @@ static void idle_windows(void **state) {
   breaks(uint32_t, lake->home.windows.grains_min, 4 * half + 1, "W8: a window is newer or smaller");
   breaks(uint64_t, w->address, w->address + C, "W2: a window is not where its address space is");
   breaks(size_t, lake->home.windows.bucket_count, 24, "W5: the table of sizes is not of its size");
-  breaks(size_t, lake->home.windows.bytes, 3 * C, "L4: the windows' count or bytes are off");
+  breaks(size_t, lake->home.windows.bytes, 3 * C, "L4: the windows' count or bytes are wrong");
   breaks(gmlk_window *, lake->home.windows.newest, NULL, "W5: the list by age has a wrong end");
   breaks(gmlk_window *, w->older, w, "W5: an idle window is not where it should be");
   breaks(uint32_t, w->self.arena, 1, "A1: a block names another arena");
@@ -973,7 +982,7 @@ static void ends(void **state) {
   open_faulty(8, 0);
   buffer = open_buffer(2);
   step(gmlake_buffer_resize(lake, buffer, 2 * C, LEGACY));
-  breaks(uint32_t, buffer->count, 3, "B1: a buffer's committed places are off");
+  breaks(uint32_t, buffer->count, 3, "B1: a buffer's committed places are wrong");
   breaks(size_t, buffer->bytes, 2 * C + 1, "B1: a buffer's end is behind its addresses");
   breaks(size_t, buffer->bytes, C, "B1: memory lies behind a buffer's end");
   breaks(gmlake *, buffer->lake, NULL, "B4: a destroyed buffer has memory");

@@ -275,7 +275,7 @@ for states in '1 1' '2 1' '3 1' '4 5' '5 0'; do
   ok "decisions: state and count: $states" \
     decided "${states#* }" '"kind": "alloc"' "\"state\": ${states% *}, "
 done
-ok 'decisions: frees' decided 5 '"kind": "free"' '"reason": "free for its stream"'
+ok 'decisions: frees' decided 5 '"kind": "free"' '"reason": "free for the stream that it was freed on"'
 ok 'decisions: one is stitched, and a former' decided 2 '"kind": "stitch"' '"stream": 0'
 ok 'decisions: reasons of the policy' decided 2 '"bytes": 8388608' '"reason": "exact sBlock"'
 ok 'decisions: 12 MiB and a slab at the end' [ "$(sed -n '$s/.*"reserved": \([0-9]*\).*/\1/p' \
@@ -284,7 +284,7 @@ ok 'decisions: by the lake, without its name' run 0 --chunk-mib 2 --decisions "$
   "$dir/policy.gmtrace"
 ok 'decisions: one row' [ "$(wc -l <"$dir/out")" = 3 ]
 ok 'decisions: its lines' decisions_are_json '0 1 2 3 4 5 6 7 8 9 10 11 12'
-ok 'decisions: reasons of its own' decided 1 '"state": 2' '"reason": "the smallest larger range"'
+ok 'decisions: reasons of its own' decided 1 '"state": 2' '"reason": "the smallest free range that is larger"'
 ok 'decisions: none left over' decided 0 '"op": 13'
 
 # refuses MESSAGE ARGUMENT...: with status 2, and says so.
@@ -337,7 +337,7 @@ ok 'unwritable decisions: why' says '/dev/full: cannot be written'
 ok 'decisions: a request that fails' run 1 --chunk-mib 2 --limit-mib 2 --decisions "$dir/told" \
   "$dir/policy.gmtrace"
 ok 'decisions: its lines' decisions_are_json '0 1'
-ok 'decisions: in state 5' decided 1 '"op": 1' '"state": 5' '"reason": "not served"'
+ok 'decisions: in state 5' decided 1 '"op": 1' '"state": 5' '"reason": "the lake could not serve the request"'
 
 sh bench/random_trace.sh 1 300 >"$dir/random.gmtrace"
 ok 'random trace' run 0 --json --chunk-mib 2 "$dir/random.gmtrace"
@@ -354,7 +354,7 @@ for policy in default paper; do
   done | paste -sd, | sed 's/,/, /g; s/.*/[&]/')" ]
   ok "decisions of $policy: stitches" [ "$(figure stitches)" = "$(told '"stitch"')" ]
   ok "decisions of $policy: reuses" [ "$(figure stitch_reuses)" = "$(told '"reuse"')" ]
-  ok "decisions of $policy: waits" [ "$(figure stream_waits)" = "$(told ': "on the device')" ]
+  ok "decisions of $policy: waits" [ "$(figure stream_waits)" = "$(told ': "this stream waits on the device')" ]
   ok "decisions of $policy: peak" [ "$(figure peak_reserved_bytes)" = "$(
     sed 's/.*"reserved": \([0-9]*\).*/\1/' "$dir/told" | sort -n | tail -n 1)" ]
 done

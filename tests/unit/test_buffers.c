@@ -1492,9 +1492,9 @@ static void check_finds_what_is_wrong_with_a_buffer(void **state) {
   assert_broken("B1: the committed places are not the chunks committed");
   b->places[0].slot = slot;
   a->count = 1;
-  assert_broken("B1: a buffer's committed places are off");
+  assert_broken("B1: a buffer's committed places are wrong");
   a->count = 3;
-  assert_broken("B1: a buffer's committed places are off");
+  assert_broken("B1: a buffer's committed places are wrong");
   a->count = 2;
   a->bytes = C;
   assert_broken("B1: memory lies behind a buffer's end");
@@ -1502,7 +1502,7 @@ static void check_finds_what_is_wrong_with_a_buffer(void **state) {
   assert_broken("B1: a buffer's end is behind its addresses");
   a->bytes = C * 2;
   a->places[1].state = GMLK_PLACE_EMPTY;
-  assert_broken("B1: a buffer's committed places are off");
+  assert_broken("B1: a buffer's committed places are wrong");
   a->places[1].state = GMLK_PLACE_COMMITTED;
   kept = a->places[2];
   a->places[2].ticket = 100;
@@ -1515,10 +1515,10 @@ static void check_finds_what_is_wrong_with_a_buffer(void **state) {
   assert_broken("B4: a destroyed buffer has memory");
   b->lake = lake;
   a->arena->void_count = 1;
-  assert_broken("B4: the destroyed buffers are off");
+  assert_broken("B4: the destroyed buffers are wrong");
   a->arena->void_count = 0;
   lake->stats.buffer_bytes += C;
-  assert_broken("L4: the buffers' count or bytes are off");
+  assert_broken("L4: the buffers' count or bytes are wrong");
   lake->stats.buffer_bytes -= C;
   finish();
 }

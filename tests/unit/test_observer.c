@@ -134,13 +134,13 @@ static void growth_then_exact_range(void **state) {
   (void)state;
   begin(8);
   x = take(2 * C - 100);
-  expect("GROW 0 #1 h0 256/0 LEGACY: new chunks; 2 0",
-         "ALLOC 4 #1 h0 256/130972 LEGACY: new chunks; 2 256");
+  expect("GROW 0 #1 h0 256/0 LEGACY: the lake created chunks; 2 0",
+         "ALLOC 4 #1 h0 256/130972 LEGACY: the lake created chunks; 2 256");
   drop(x);
-  expect("FREE 0 #0 h0 256/130972 LEGACY: free for its stream; 2 0");
+  expect("FREE 0 #0 h0 256/130972 LEGACY: free for the stream that it was freed on; 2 0");
   drop(take(2 * C));
-  expect("ALLOC 1 #2 h0 256/131072 LEGACY: a range of the size; 2 256",
-         "FREE 0 #0 h0 256/131072 LEGACY: free for its stream; 2 0");
+  expect("ALLOC 1 #2 h0 256/131072 LEGACY: a free range has exactly the size; 2 256",
+         "FREE 0 #0 h0 256/131072 LEGACY: free for the stream that it was freed on; 2 0");
   end();
 }
 
@@ -150,8 +150,8 @@ static void none_stream(void **state) {
   begin(8);
   x = take_on(C, NONE);
   drop_on(x, NONE);
-  expect("GROW 0 #1 h0 128/0 NONE: new chunks; 1 0",
-         "ALLOC 4 #1 h0 128/65536 NONE: new chunks; 1 128",
+  expect("GROW 0 #1 h0 128/0 NONE: the lake created chunks; 1 0",
+         "ALLOC 4 #1 h0 128/65536 NONE: the lake created chunks; 1 128",
          "FREE 0 #0 h0 128/65536 NONE: free for every stream; 1 0");
   end();
 }
@@ -164,8 +164,8 @@ static void split(void **state) {
   drop(b[1]);
   forget();
   x = take(1000);
-  expect("SPLIT 0 #5 h128 128/0 LEGACY: a part of a larger range; 3 256",
-         "ALLOC 2 #5 h128 2/1000 LEGACY: the smallest larger range; 3 258");
+  expect("SPLIT 0 #5 h128 128/0 LEGACY: the request takes a part of this free range; 3 256",
+         "ALLOC 2 #5 h128 2/1000 LEGACY: the smallest free range that is larger; 3 258");
   drop(x);
   drop(b[0]);
   drop(b[2]);
@@ -183,11 +183,11 @@ static void stitch_then_reuse(void **state) {
   x = take(2 * C);
   drop(x);
   x = take(2 * C);
-  expect("STITCH 0 #6 w0 256/0 LEGACY: of free pieces; 4 256",
-         "ALLOC 3 #6 w0 256/131072 LEGACY: stitched from free pieces; 4 512",
-         "FREE 0 #0 w0 256/131072 LEGACY: free for its stream; 4 256",
-         "REUSE 0 #7 w0 256/0 LEGACY: an exact window; 4 256",
-         "ALLOC 1 #7 w0 256/131072 LEGACY: an exact window; 4 512");
+  expect("STITCH 0 #6 w0 256/0 LEGACY: the lake mapped free pieces side by side; 4 256",
+         "ALLOC 3 #6 w0 256/131072 LEGACY: the lake stitched free pieces; 4 512",
+         "FREE 0 #0 w0 256/131072 LEGACY: free for the stream that it was freed on; 4 256",
+         "REUSE 0 #7 w0 256/0 LEGACY: an idle window has exactly the size; 4 256",
+         "ALLOC 1 #7 w0 256/131072 LEGACY: an idle window has exactly the size; 4 512");
   drop(x);
   drop(b[1]);
   drop(b[3]);
@@ -203,9 +203,9 @@ static void shortfall_is_created_and_stitched(void **state) {
   drop(b[2]);
   forget();
   x = take(3 * C);
-  expect("GROW 0 #6 h512 128/0 LEGACY: new chunks; 5 256",
-         "STITCH 0 #6 w0 384/0 LEGACY: of free pieces; 5 256",
-         "ALLOC 4 #6 w0 384/196608 LEGACY: new chunks; 5 640");
+  expect("GROW 0 #6 h512 128/0 LEGACY: the lake created chunks; 5 256",
+         "STITCH 0 #6 w0 384/0 LEGACY: the lake mapped free pieces side by side; 5 256",
+         "ALLOC 4 #6 w0 384/196608 LEGACY: the lake created chunks; 5 640");
   drop(x);
   drop(b[1]);
   drop(b[3]);
@@ -228,9 +228,9 @@ static void windows_above_the_threshold_are_evicted(void **state) {
   drop(x);
   forget();
   y = take(3 * C);
-  expect("STITCH 0 #9 w256 384/0 LEGACY: of free pieces; 6 384",
-         "EVICT 0 #9 w0 256/0 LEGACY: unmapped; 6 384",
-         "ALLOC 3 #9 w256 384/196608 LEGACY: stitched from free pieces; 6 768");
+  expect("STITCH 0 #9 w256 384/0 LEGACY: the lake mapped free pieces side by side; 6 384",
+         "EVICT 0 #9 w0 256/0 LEGACY: the lake dropped an idle window; 6 384",
+         "ALLOC 3 #9 w256 384/196608 LEGACY: the lake stitched free pieces; 6 768");
   drop(y);
   drop(b[1]);
   drop(b[3]);
@@ -249,10 +249,10 @@ static void trim(void **state) {
   drop(b[3]);
   forget();
   assert_int_equal(trim_to(2 * C), 2 * C);
-  expect("EVICT 0 #0 w0 256/0 NONE: unmapped; 4 128",
-         "TRIM 0 #0 0 256/0 NONE: free, and no work uses them; 2 128");
+  expect("EVICT 0 #0 w0 256/0 NONE: the lake dropped an idle window; 4 128",
+         "TRIM 0 #0 0 256/0 NONE: the lake returned free chunks to the driver; 2 128");
   assert_int_equal(trim_to(0), C);
-  expect("TRIM 0 #0 0 128/0 NONE: free, and no work uses them; 1 128");
+  expect("TRIM 0 #0 0 128/0 NONE: the lake returned free chunks to the driver; 1 128");
   x = take(C);
   drop(x);
   drop(b[1]);
@@ -267,13 +267,13 @@ static void pool_goes(void **state) {
   nothing_told();
   x = take_from(pool, 2 * C, LEGACY);
   drop(x);
-  expect("GROW 0 #1 p0 256/0 LEGACY: new chunks; 2 0",
-         "ALLOC 4 #1 p0 256/131072 LEGACY: new chunks; 2 256",
-         "FREE 0 #0 p0 256/131072 LEGACY: free for its stream; 2 0");
+  expect("GROW 0 #1 p0 256/0 LEGACY: the lake created chunks; 2 0",
+         "ALLOC 4 #1 p0 256/131072 LEGACY: the lake created chunks; 2 256",
+         "FREE 0 #0 p0 256/131072 LEGACY: free for the stream that it was freed on; 2 0");
   step(gmlake_pool_destroy(lake, pool));
   pool = NULL;
-  expect("WAIT 0 #0 0 0/0 LEGACY: on the host, for what the stream still does; 2 0",
-         "TRIM 0 #0 0 256/0 NONE: with their pool; 0 0");
+  expect("WAIT 0 #0 0 0/0 LEGACY: the host waits for this stream's work; 2 0",
+         "TRIM 0 #0 0 256/0 NONE: the chunks' pool was destroyed; 0 0");
   end();
 }
 
@@ -375,9 +375,9 @@ static void stream_waits_for_another(void **state) {
   drop_on(x, A);
   forget();
   x = take_on(C, B);
-  expect("WAIT 0 #2 0 0/0 B: on the device, for another stream's memory; 2 0",
-         "SPLIT 0 #2 h0 256/0 B: a part of a larger range; 2 0",
-         "ALLOC 2 #2 h0 128/65536 B: other streams' memory behind a wait; 2 128");
+  expect("WAIT 0 #2 0 0/0 B: this stream waits on the device for another one's work; 2 0",
+         "SPLIT 0 #2 h0 256/0 B: the request takes a part of this free range; 2 0",
+         "ALLOC 2 #2 h0 128/65536 B: the stream waits for another one and takes its memory; 2 128");
   gmlake_mock_stream_finish(mock, A);
   drop_on(x, B);
   end();
@@ -428,9 +428,9 @@ static void host_waits(void **state) {
   drop_on(x, A);
   forget();
   x = take_on(C, NONE); /* waits for nobody on the device */
-  expect("WAIT 0 #2 0 0/0 A: on the host, for what the stream still does; 2 0",
-         "SPLIT 0 #2 h0 256/0 NONE: a part of a larger range; 2 0",
-         "ALLOC 2 #2 h0 128/65536 NONE: after a wait of the host; 2 128");
+  expect("WAIT 0 #2 0 0/0 A: the host waits for this stream's work; 2 0",
+         "SPLIT 0 #2 h0 256/0 NONE: the request takes a part of this free range; 2 0",
+         "ALLOC 2 #2 h0 128/65536 NONE: the host waited for streams first; 2 128");
   assert_true(events[0].driver_ns > 0 && events[0].driver_ns <= events[2].driver_ns);
   drop_on(x, NONE);
   end();
@@ -445,7 +445,7 @@ static void pending_free(void **state) {
   gmlake_mock_stream_hold(mock, B);
   step(gmlake_record_stream(lake, x, B));
   drop_on(x, A);
-  expect("FREE 0 #0 h0 128/65536 A: other streams still use it; 1 0");
+  expect("FREE 0 #0 h0 128/65536 A: pending: other streams may still use it; 1 0");
   gmlake_mock_stream_finish(mock, B);
   end();
 }
@@ -459,9 +459,9 @@ static void failed_attempt(void **state) {
   x = take(C);
   forget();
   assert_error(try_on(2 * C + 1, LEGACY), OUT_OF_DEVICE_MEMORY);
-  expect("ALLOC 5 #2 0 257/131073 LEGACY: not served; 1 128");
+  expect("ALLOC 5 #2 0 257/131073 LEGACY: the lake could not serve the request; 1 128");
   assert_error(try_on(SIZE_MAX / 2, LEGACY), OUT_OF_DEVICE_MEMORY);
-  expect("ALLOC 5 #3 0 0/9223372036854775807 LEGACY: not served; 1 128");
+  expect("ALLOC 5 #3 0 0/9223372036854775807 LEGACY: the lake could not serve the request; 1 128");
   drop(x);
   forget();
   assert_error(gmlake_free(lake, x, LEGACY), DOUBLE_FREE);
@@ -493,10 +493,10 @@ static void retries_have_numbers_of_their_own(void **state) {
   to_free = take(2 * C);
   forget();
   x = take(C);
-  expect("ALLOC 5 #2 0 128/65536 LEGACY: not served; 2 256",
-         "FREE 0 #0 h0 256/131072 LEGACY: free for its stream; 2 0",
-         "SPLIT 0 #3 h0 256/0 LEGACY: a part of a larger range; 2 0",
-         "ALLOC 2 #3 h0 128/65536 LEGACY: the smallest larger range; 2 128");
+  expect("ALLOC 5 #2 0 128/65536 LEGACY: the lake could not serve the request; 2 256",
+         "FREE 0 #0 h0 256/131072 LEGACY: free for the stream that it was freed on; 2 0",
+         "SPLIT 0 #3 h0 256/0 LEGACY: the request takes a part of this free range; 2 0",
+         "ALLOC 2 #3 h0 128/65536 LEGACY: the smallest free range that is larger; 2 128");
   drop(x);
   end();
 }
@@ -509,8 +509,9 @@ static void growth_that_cannot_be_undone(void **state) {
   fail_call(ON_ACCESS, 1, GMLAKE_ERROR_DRIVER, 1);
   fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 1);
   assert_error(try_on(C, LEGACY), DRIVER);
-  expect("GROW 0 #1 0 128/0 LEGACY: in vain, and not to be undone; 1 0",
-         "ALLOC 5 #1 0 128/65536 LEGACY: not served; 1 0");
+  expect(
+      "GROW 0 #1 0 128/0 LEGACY: growth failed, and the driver refused to take the chunk back; 1 0",
+      "ALLOC 5 #1 0 128/65536 LEGACY: the lake could not serve the request; 1 0");
   memset(faults, 0, sizeof(faults));
   end();
 }
@@ -578,30 +579,30 @@ static void plans_have_reasons(void **state) {
   plan_of(3, b[2], b[0]);
   planned.reason = "because";
   x = take(2 * C);
-  expect("STITCH 0 #6 w0 256/0 LEGACY: of free pieces; 4 256",
+  expect("STITCH 0 #6 w0 256/0 LEGACY: the lake mapped free pieces side by side; 4 256",
          "ALLOC 3 #6 w0 256/131072 LEGACY: because; 4 512");
   drop(x);
   forget();
   plan_of(2, b[0], NULL);
   planned_pieces[0].bytes = 512;
   x = take(512);
-  expect("SPLIT 0 #7 h0 128/0 LEGACY: a part of a larger range; 4 256",
-         "ALLOC 2 #7 h0 1/512 LEGACY: the policy's plan; 4 257");
+  expect("SPLIT 0 #7 h0 128/0 LEGACY: the request takes a part of this free range; 4 256",
+         "ALLOC 2 #7 h0 1/512 LEGACY: the policy chose this; 4 257");
   plan_of(5, b[0], NULL);
   planned.reason = "no";
   assert_error(try_on(C, LEGACY), OUT_OF_DEVICE_MEMORY);
-  expect("WAIT 0 #8 0 0/0 LEGACY: on the host, for what the stream still does; 4 257",
-         "EVICT 0 #8 w0 256/0 LEGACY: unmapped; 4 257",
-         "TRIM 0 #8 0 128/0 LEGACY: free, and no work uses them; 3 257",
-         "ALLOC 5 #8 0 128/65536 LEGACY: not served; 3 257");
+  expect("WAIT 0 #8 0 0/0 LEGACY: the host waits for this stream's work; 4 257",
+         "EVICT 0 #8 w0 256/0 LEGACY: the lake dropped an idle window; 4 257",
+         "TRIM 0 #8 0 128/0 LEGACY: the lake returned free chunks to the driver; 3 257",
+         "ALLOC 5 #8 0 128/65536 LEGACY: the lake could not serve the request; 3 257");
   planned.state = 0; /* nothing else counts */
   drop(take(C));
-  expect("GROW 0 #9 h256 128/0 LEGACY: new chunks; 4 257",
-         "ALLOC 4 #9 h256 128/65536 LEGACY: new chunks; 4 385",
-         "FREE 0 #0 h256 128/65536 LEGACY: free for its stream; 4 257");
+  expect("GROW 0 #9 h256 128/0 LEGACY: the lake created chunks; 4 257",
+         "ALLOC 4 #9 h256 128/65536 LEGACY: the lake created chunks; 4 385",
+         "FREE 0 #0 h256 128/65536 LEGACY: free for the stream that it was freed on; 4 257");
   planned.state = 9;
   assert_error(try_on(C, LEGACY), INVALID_ARGUMENT);
-  expect("ALLOC 5 #10 0 128/65536 LEGACY: not served; 4 257");
+  expect("ALLOC 5 #10 0 128/65536 LEGACY: the lake could not serve the request; 4 257");
   planned.state = 0;
   drop(x);
   drop(b[1]);
@@ -618,12 +619,13 @@ static void buffers_are_no_requests(void **state) {
   buffer = open_buffer(4);
   nothing_told();
   step(gmlake_buffer_resize(lake, buffer, 3 * C, LEGACY));
-  expect("GROW 0 #0 0 128/0 LEGACY: new chunks; 1 0", "GROW 0 #0 0 128/0 LEGACY: new chunks; 2 0",
-         "GROW 0 #0 0 128/0 LEGACY: new chunks; 3 0");
+  expect("GROW 0 #0 0 128/0 LEGACY: the lake created chunks; 1 0",
+         "GROW 0 #0 0 128/0 LEGACY: the lake created chunks; 2 0",
+         "GROW 0 #0 0 128/0 LEGACY: the lake created chunks; 3 0");
   step(gmlake_buffer_resize(lake, buffer, C, LEGACY));
   nothing_told();
   assert_int_equal(trim_to(0), 2 * C);
-  expect("TRIM 0 #0 0 256/0 NONE: free, and no work uses them; 1 128");
+  expect("TRIM 0 #0 0 256/0 NONE: the lake returned free chunks to the driver; 1 128");
   assert_error(gmlake_buffer_resize(lake, buffer, 5 * C, LEGACY), INVALID_ARGUMENT);
   step(gmlake_buffer_destroy(lake, buffer, LEGACY));
   nothing_told();
