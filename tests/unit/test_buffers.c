@@ -1515,7 +1515,7 @@ static void check_finds_what_is_wrong_with_a_buffer(void **state) {
   assert_broken("B4: a destroyed buffer has memory");
   b->lake = lake;
   a->arena->void_count = 1;
-  assert_broken("B4: the destroyed buffers are wrong");
+  assert_broken("B4: the count of destroyed buffers is wrong");
   a->arena->void_count = 0;
   lake->stats.buffer_bytes += C;
   assert_broken("L4: the buffers' count or bytes are wrong");
