@@ -97,7 +97,7 @@ HOW AN ALLOCATION IS SERVED
   4. The lake asks what other streams have completed, then tries 1 to 3 again.
   5. S3: a window is stitched from free ranges; the smallest holes are used first.
   6. With GMLAKE_WAIT_FIRST step 10 comes here.
-  7. S4: chunks are created for one contiguous range, if that takes at most one chunk more than 8.
+  7. S4: chunks are created for one contiguous range, if step 8 would save at most one of them.
   8. S4: chunks are created for what a window lacks, and the window is stitched.
   9. S5 begins where the limits or the driver refuse new chunks:
  10. memory that other streams freed: the asking stream waits for them on the device;
@@ -2035,7 +2035,7 @@ static inline void gmlk_index_remove_from(gmlk_index *index, size_t entry, size_
    relaxed, so that no call spoils a capture.
 
    [D1] result, code and call are of the first call that failed, or of the first one that failed
-        for good (gmlk_is_fatal). A call whose failure is expected does not count as one.
+        for good (gmlk_is_fatal). That a stream is gone (has_lost) does not count as one.
 
    O(1) beside the calls. Can fail: all that the backend refuses. INVALID_ARGUMENT becomes DRIVER:
    the lake has checked the arguments, so it is not the caller's mistake. */
@@ -3585,7 +3585,7 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
    [W3] The spans' grains add up to the window's.
    [W4] While a window is live each span is one block of state GMLK_PIECE that points to the
         window.
-   [W5] Idle windows stand in the list by last use, and in the table of sizes. There newer windows
+   [W5] Idle windows stand in the list as they became idle, and in the table of sizes. There newer windows
         stand before older ones, as far as GMLK_WINDOW_STEPS allows, so that a program that repeats
         itself gets the same windows again.
    [W6] The chunks' map_counts add up to the windows' chunk_counts.
@@ -3969,7 +3969,7 @@ typedef struct gmlk_attempt { /* see >>request */
   uint32_t shortfall;     /* grains that were missing for a window; 0: no window can be made */
   int has_grown;          /* chunks were created for it */
   int lacks_window_space; /* no address space was left for its window */
-  gmlake_result error;    /* of the last rung that failed, but for want of memory */
+  gmlake_result error;    /* of the first rung that failed, but for want of memory */
   const gmlake_alloc_desc *desc;
   /* For policy and observer. They come last, so that a memset of the fields before is short: */
   unsigned state;     /* GMLK_S1 to GMLK_S4, once it is granted */
@@ -4012,7 +4012,7 @@ struct gmlake {
   unsigned message_count;
   gmlk_callback *callbacks, *spare_callbacks; /* running ones; unused records */
   int asks_first;         /* the policy chooses or evicts: every allocation takes the slow way */
-  uint64_t request_count; /* attempts so far, counted if is_watched */
+  uint64_t request_count; /* attempts so far if is_watched; else 0 */
   int is_watched;         /* there is an observer or a policy */
   int is_observed;        /* there is an observer */
   const gmlk_attempt *served; /* the attempt that the holder of `driving` serves, or NULL */
@@ -4960,8 +4960,9 @@ GMLK_INLINE gmlake_result gmlk_attempt_open(gmlake *l, gmlk_attempt *r,
 }
 
 /* Opens the attempt again once the caller holds `driving`: the books were unlocked, so the stream
-   may have been forgotten or captured. From here on it keeps its number, since both need
-   `driving`. */
+   may have been forgotten or captured. From here on the stream keeps its number, since to forget it
+   needs `driving`, and a capture of it that has begun does not end. One may still begin while the
+   books are unlocked; then the attempt counts as made before it. */
 static gmlake_result gmlk_attempt_renew(gmlake *l, gmlk_attempt *r, gmlake_stream stream) {
   uint64_t number = r->number;
   gmlake_result result = gmlk_attempt_open(l, r, r->desc, stream);
@@ -5375,7 +5376,7 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
   return drive.result;
 }
 
-/* StitchFree: drops the windows that were used longest ago and whose work is complete, until
+/* StitchFree, and for want of memory: drops the windows that were used longest ago and whose work is complete, until
    `bytes` of mappings or `left` windows are dropped. Never waits. */
 static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t bytes, uint32_t left) {
   gmlk_window *w = a->windows.oldest, *dying = NULL;
@@ -5392,7 +5393,7 @@ static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t bytes, uint32_t
 }
 
 /* If more is stitched than desc.stitched_bytes_max, drops windows until three quarters of it are
-   left, but not more than a batch of each arena. This arena comes first. */
+   left, in batches: one of this arena, then one of each arena. */
 static void gmlk_evict_if_due(gmlake *l, gmlk_arena *a) {
   size_t low = l->desc.stitched_bytes_max / 4 * 3, i;
   if (l->stats.stitched_bytes <= l->desc.stitched_bytes_max) return;
@@ -8492,7 +8493,7 @@ static gmlake_result gmlk_desc_check_peers(const gmlake_desc *d,
   return GMLAKE_OK;
 }
 
-/* Whether a backend has all functions but the last two, which it may lack. */
+/* Whether a backend has all functions that it may not lack. */
 static int gmlk_backend_is_whole(const gmlake_backend *b) {
   return b->struct_bytes >= offsetof(gmlake_backend, stream_id) &&
          b->abi_version == GMLAKE_BACKEND_ABI && b->get_properties && b->get_memory_info &&
@@ -9291,12 +9292,12 @@ static void gmlk_check_piece(gmlk_checker *c, const gmlk_block *b) {
 /* [W5], [W7]. */
 static void gmlk_check_idle(gmlk_checker *c) {
   static const char place[] = "W5: an idle window is not where it should be";
-  const gmlk_windows *spool = &c->a->windows;
+  const gmlk_windows *windows = &c->a->windows;
   const gmlk_window *w, *before = NULL;
   const gmlk_block *b;
   size_t i;
   int is_window;
-  for (w = spool->oldest; w; before = w, w = w->newer) {
+  for (w = windows->oldest; w; before = w, w = w->newer) {
     if (!gmlk_expect(c, w->self.state == GMLK_IDLE && w->older == before, place)) return;
     gmlk_check_window(c, w, 0);
     b = w->blocker;
@@ -9306,11 +9307,12 @@ static void gmlk_check_idle(gmlk_checker *c) {
     gmlk_check_tag(c, w->self.stream, w->self.ticket, "S1: a window's tag is of an epoch to come");
     c->idle += gmlk_check_print((uintptr_t)w);
   }
-  gmlk_expect(c, spool->newest == before, "W5: the list by age has a wrong end");
-  for (i = 0; i < spool->bucket_count; i++) {
-    gmlk_window *const *bucket = &spool->buckets[i];
+  gmlk_expect(c, windows->newest == before, "W5: the list by age has a wrong end");
+  for (i = 0; i < windows->bucket_count; i++) {
+    gmlk_window *const *bucket = &windows->buckets[i];
     for (before = NULL, w = *bucket; w; before = w, w = w->bucket_next) {
-      const int is_here = w->bucket_prev == before && gmlk_bucket(spool, w->self.grains) == bucket;
+      const int is_here =
+          w->bucket_prev == before && gmlk_bucket(windows, w->self.grains) == bucket;
       if (!gmlk_expect(c, w->self.state == GMLK_IDLE && is_here, place)) return;
       c->idle -= gmlk_check_print((uintptr_t)w);
     }
@@ -9320,15 +9322,15 @@ static void gmlk_check_idle(gmlk_checker *c) {
 
 /* [V1], [V2]: the address space of windows and buffers. */
 static void gmlk_check_spaces(gmlk_checker *c) {
-  const gmlk_windows *spool = &c->a->windows;
-  const gmlk_block *va = spool->va_head.next;
+  const gmlk_windows *windows = &c->a->windows;
+  const gmlk_block *va = windows->va_head.next;
   const unsigned used = c->a->is_bare ? GMLK_COMMITTED : GMLK_LIVE;
   size_t holes = 0;
   uint64_t tree;
   c->order = 0;
-  tree = gmlk_check_tree(c, spool->used, NULL, GMLK_PINNED,
+  tree = gmlk_check_tree(c, windows->used, NULL, GMLK_PINNED,
                          "V3: the tree of used addresses holds another block");
-  for (; va != &spool->va_tail; va = va->next) {
+  for (; va != &windows->va_tail; va = va->next) {
     int is_free = va->state == GMLK_FREE;
     gmlk_expect(c, (is_free || va->state == used) && !va->arena && !va->stream,
                 "V1: address space is in a state that it is never in");
@@ -9342,10 +9344,10 @@ static void gmlk_check_spaces(gmlk_checker *c) {
   }
   gmlk_expect(c, c->spaces == 0, "V2: address space is nobody's");
   gmlk_expect(c, tree == 0, "V3: used address space is not in the tree");
-  if (!spool->va) return;
-  gmlk_expect(c, gmlk_check_bins(c, spool->va, GMLK_CLEAN, 0) == holes,
+  if (!windows->va) return;
+  gmlk_expect(c, gmlk_check_bins(c, windows->va, GMLK_CLEAN, 0) == holes,
               "V1: free space is in no bin");
-  gmlk_expect(c, !spool->va->seconds, "V1: address space makes no runs");
+  gmlk_expect(c, !windows->va->seconds, "V1: address space makes no runs");
 }
 
 /* [B1], [B2], [B3], [B5] of one place. */
@@ -9395,13 +9397,13 @@ static void gmlk_check_buffer(gmlk_checker *c, const gmlake_buffer *b) {
 }
 
 static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
-  const gmlk_windows *spool = &a->windows;
-  const size_t chunk = a->chunk_bytes, buckets = spool->bucket_count;
+  const gmlk_windows *windows = &a->windows;
+  const size_t chunk = a->chunk_bytes, buckets = windows->bucket_count;
   const gmlake_policy *policy = c->l->desc.policy;
   gmlk_check_table(c, a->firsts, (a->slot_capacity + 1) * sizeof(gmlk_block *));
   gmlk_check_table(c, a->chunks.items, a->chunks.capacity * sizeof(gmlk_chunk));
   gmlk_check_table(c, a->bins, a->bins_capacity * sizeof(gmlk_bins *));
-  gmlk_check_table(c, spool->buckets, buckets * sizeof(gmlk_window *));
+  gmlk_check_table(c, windows->buckets, buckets * sizeof(gmlk_window *));
   c->host_bytes +=
       (a->pool ? sizeof(gmlake_pool) : 0) + (a->scratch ? gmlk_scratch_bytes(a->scratch_slots) : 0);
   gmlk_expect(c, a->seal == gmlk_seal(0, a->limit_bytes), "L5: a pool's limit has changed");
@@ -9421,10 +9423,11 @@ static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
   gmlk_expect(c, a->keeps_apart == (!a->is_bare && policy && policy->coalesce),
               "A8: no policy keeps blocks apart");
   gmlk_expect(c, a->base % chunk == 0 && (a->base != 0) == !a->is_bare, "A8: the base is wrong");
-  gmlk_expect(
-      c, (spool->base | spool->reserved_bytes) % chunk == 0 && !spool->reserved_bytes == !spool->va,
-      "V1: the windows have no range of addresses");
-  return gmlk_expect(c, (!buckets || gmlk_is_pow2(buckets)) && spool->count <= buckets,
+  gmlk_expect(c,
+              (windows->base | windows->reserved_bytes) % chunk == 0 &&
+                  !windows->reserved_bytes == !windows->va,
+              "V1: the windows have no range of addresses");
+  return gmlk_expect(c, (!buckets || gmlk_is_pow2(buckets)) && windows->count <= buckets,
                      "W5: the table of sizes is not of its size");
 }
 
@@ -9517,22 +9520,22 @@ static void gmlk_check_chunks(gmlk_checker *c) {
 }
 
 static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
-  const gmlk_windows *spool = &a->windows;
+  const gmlk_windows *windows = &a->windows;
   const gmlk_block *b;
   const gmlk_window *w;
   const gmlake_buffer *buffer;
   uint64_t free_grains = 0;
   uint32_t end, slots;
-  size_t windows = c->windows, stitched = c->stitched;
+  size_t count_before = c->windows, bytes_before = c->stitched;
   size_t owned = c->live + c->pending_count, holes = 0, destroyed = 0;
   c->a = a;
   c->pieces = 0;
   c->gaps = c->seconds = c->order = c->mapped = c->spaces = c->owned = c->idle = 0;
   if (!gmlk_check_shape(c, a)) return;
   end = gmlk_slot_at(a, a->slot_count);
-  slots = (uint32_t)(spool->reserved_bytes / a->chunk_bytes);
+  slots = (uint32_t)(windows->reserved_bytes / a->chunk_bytes);
   if (!gmlk_check_tiling(c, &a->head, &a->tail, end, "A1: blocks do not tile the arena") ||
-      !gmlk_check_tiling(c, &spool->va_head, &spool->va_tail, slots,
+      !gmlk_check_tiling(c, &windows->va_head, &windows->va_tail, slots,
                          "V1: blocks do not tile the space"))
     return;
   gmlk_expect(c, a->firsts[a->slot_count] == &a->tail && a->tail.at == end,
@@ -9554,11 +9557,13 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   gmlk_expect(c, c->owned == 0, "B1: the committed places are not the chunks committed");
   gmlk_expect(c, destroyed == a->void_count, "B4: the count of destroyed buffers is wrong");
   gmlk_check_idle(c);
-  for (w = spool->quarantine; w && !c->broken; w = w->bucket_next) gmlk_check_window(c, w, 1);
+  for (w = windows->quarantine; w && !c->broken; w = w->bucket_next) gmlk_check_window(c, w, 1);
   gmlk_check_spaces(c);
   gmlk_check_chunks(c);
-  gmlk_expect(c, c->windows - windows == spool->count && c->stitched - stitched == spool->bytes,
-              "L4: the windows' count or bytes are wrong");
+  gmlk_expect(
+      c,
+      c->windows - count_before == windows->count && c->stitched - bytes_before == windows->bytes,
+      "L4: the windows' count or bytes are wrong");
   gmlk_expect(c, c->live + c->pending_count - owned == a->live_count, "L4: a live count is wrong");
 }
 
