@@ -85,7 +85,7 @@ GLOSSARY
               up to one of its epochs
   epoch       what a stream frees between two events that the lake records on it
   fence       the event that ends a stream's epoch
-  pool        a further arena: for the memory of a graph, or of one tenant
+  pool        a further arena, and one for its buffers: for the memory of a graph, or of one tenant
   buffer      a range of addresses, parts of which are memory, up to an end that moves. Its chunks
               are mapped in buffers alone and have no home address
   grain       512 bytes; every size is rounded up to it
@@ -471,7 +471,7 @@ typedef struct gmlake_error_info {
   size_t limit_bytes;      /* the limit in force, the pool's where the request alone exceeds it;
                               0: none, but for driver_free_bytes_min */
   size_t driver_free_bytes;
-  gmlake_pool *pool; /* that was asked; NULL: the default one, or for a buffer */
+  gmlake_pool *pool; /* that was asked; NULL: the default one */
   /* Whose the rest is. reserved_bytes is live_here_bytes + free_bytes + pending_bytes +
      elsewhere_bytes: */
   size_t live_here_bytes; /* live blocks and buffers in the arena */
@@ -689,6 +689,8 @@ typedef struct gmlake_buffer_desc {
                          a multiple of the granularity, at most 1 GiB */
   uint64_t user_data;
   const char *label; /* not copied */
+  gmlake_pool
+      *pool; /* whose limit_bytes the buffer's chunks count against; NULL: the default one */
 } gmlake_buffer_desc;
 
 typedef struct gmlake_buffer_info {
@@ -699,6 +701,7 @@ typedef struct gmlake_buffer_info {
   size_t chunk_bytes;
   uint64_t user_data;
   const char *label;
+  gmlake_pool *pool; /* NULL: the default one */
 } gmlake_buffer_info;
 
 typedef enum gmlake_kind {
@@ -861,14 +864,14 @@ GMLAKE_DEF gmlake_result gmlake_get_chunks(gmlake *lake, const void *ptr,
 GMLAKE_DEF gmlake_result gmlake_get_map(gmlake *lake, gmlake_map_entry *out_entries,
                                         size_t capacity, size_t *out_count);
 
-/* A pool is an arena of its own: its chunks serve nobody else. */
+/* A pool is an arena of its own, and what its buffers hold: its chunks serve nobody else. */
 GMLAKE_DEF gmlake_result gmlake_pool_create(gmlake *lake, const gmlake_pool_desc *desc,
                                             gmlake_pool **out_pool);
 /* Waits for pending work. pre: the graphs that were captured into the pool have run and are
    destroyed. To name the pool afterwards is an error like the use of freed memory. NULL is fine.
    After an error the pool is as it was; what the driver refuses to take back is quarantined.
-   INVALID_ARGUMENT: the pool has live blocks. CAPTURING: a capture into it is under way, or another
-   capture keeps the lake from recording an event behind pending work. */
+   INVALID_ARGUMENT: the pool has live blocks or buffers. CAPTURING: a capture into it is under way,
+   or another capture keeps the lake from recording an event behind pending work. */
 GMLAKE_DEF gmlake_result gmlake_pool_destroy(gmlake *lake, gmlake_pool *pool);
 /* Call it before the driver's own begin. Until capture_end, allocations on the stream come from the
    pool, which keeps them for its captures. CAPTURING: the stream is being captured already.
@@ -2941,6 +2944,7 @@ typedef struct gmlk_arena {
   int keeps_apart;      /* 1: a policy decides which free blocks are joined */
   gmlk_windows windows;
   gmlake_pool *pool;      /* that it belongs to; NULL: the lake's own arena */
+  gmlake_pool *owner;     /* the pool that its memory is of; NULL: the default one */
   int is_bare;            /* 1: no home range; only buffers map its chunks, see >>buffer */
   gmlake_buffer *buffers; /* [bare] list; a destroyed buffer stays until it is unmapped */
   size_t void_count;      /* [bare] destroyed buffers in it */
@@ -5813,6 +5817,15 @@ static gmlk_block *gmlk_place_reserve(gmlk_arena *a, const gmlk_place *place, un
   return gmlk_reserve_range(a, b, gmlk_slot_at(a, place->slot), gmlk_chunk_grains(a));
 }
 
+/* How many places of an arena are blind. */
+static size_t gmlk_places_blind(const gmlk_arena *a) {
+  const gmlake_buffer *b;
+  size_t count = 0, i;
+  for (b = a->buffers; b; b = b->next)
+    for (i = 0; i < b->place_count; i++) count += b->places[i].state == GMLK_PLACE_BLIND;
+  return count;
+}
+
 /* Unmaps all places of an arena's buffers; returns whether one is still mapped. */
 static int gmlk_buffers_drain(gmlk_arena *a, gmlk_drive *drive) {
   gmlake_buffer *b;
@@ -6046,18 +6059,28 @@ static void gmlk_growth_commit(gmlake *l, gmlk_arena *a, const gmlk_slots *slots
 
 #define GMLK_GROWTH_ASKED 64u /* for so many chunks the driver is asked: creating them costs more */
 
+/* The bytes that a pool holds: for its blocks, and for its buffers of each chunk size. */
+static size_t gmlk_pool_bytes(const gmlake *l, const gmlake_pool *pool) {
+  size_t bytes = 0, i;
+  for (i = 0; i < l->arena_count; i++)
+    if (l->arenas[i] && l->arenas[i]->owner == pool)
+      bytes += l->arenas[i]->chunks.backed_count * l->arenas[i]->chunk_bytes;
+  return bytes;
+}
+
 /* Whether limits and the device allow so many more chunks. The driver is asked only if
    desc.driver_free_bytes_min is set, or for many chunks, which else might be created in vain. */
 static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_attempt *r, uint32_t count) {
   const gmlk_arena *a = r->arena;
-  size_t bytes = (size_t)count * a->chunk_bytes, pool = a->chunks.backed_count * a->chunk_bytes;
+  size_t bytes = (size_t)count * a->chunk_bytes;
   size_t free_bytes = 0, total_bytes = 0;
   gmlake_result result;
   r->limit_bytes = l->desc.limit_bytes;
   if (gmlk_exceeds(l->stats.reserved_bytes, bytes, r->limit_bytes))
     return GMLAKE_ERROR_LIMIT_REACHED;
   r->limit_bytes = a->limit_bytes;
-  if (gmlk_exceeds(pool, bytes, r->limit_bytes)) return GMLAKE_ERROR_LIMIT_REACHED;
+  if (r->limit_bytes && gmlk_exceeds(gmlk_pool_bytes(l, a->owner), bytes, r->limit_bytes))
+    return GMLAKE_ERROR_LIMIT_REACHED;
   r->limit_bytes = 0;
   if (!l->desc.driver_free_bytes_min && count < GMLK_GROWTH_ASKED) return GMLAKE_OK;
   result = gmlk_ask_memory(l, &free_bytes, &total_bytes);
@@ -6256,16 +6279,22 @@ static gmlake_result gmlk_trim(gmlake *l, size_t keep_bytes, size_t *released) {
   return result;
 }
 
+/* Whether an arena's free chunks are for the taker: those of buffers and, for a buffer, those of
+   blocks. A pool keeps its own. */
+static int gmlk_gives(const gmlk_arena *a, const gmlk_arena *taker) {
+  return a && a != taker && (a->is_bare || taker->is_bare) &&
+         (!a->owner || a->owner == taker->owner);
+}
+
 /* Returns up to `bytes` of other arenas' free chunks whose work is complete, before `taker` creates
-   as many: those of buffers and, for a buffer, those of the default pool. Pools keep theirs. Errors
-   that are not fatal do not count. */
+   as many; its own pool's first, which may be limited. Errors that are not fatal do not count. */
 static gmlake_result gmlk_share(gmlake *l, const gmlk_arena *taker, size_t bytes) {
   gmlake_result result = GMLAKE_OK;
   size_t released = 0, i;
-  for (i = 0; i < l->arena_count && released < bytes && !gmlk_is_fatal(result); i++) {
-    gmlk_arena *a = l->arenas[i];
-    int gives = a && a != taker && (a->is_bare || (taker->is_bare && a == &l->home));
-    if (gives && a->bins[GMLK_CLEAN]->grains >= gmlk_chunk_grains(a))
+  for (i = 0; i < 2 * l->arena_count && released < bytes && !gmlk_is_fatal(result); i++) {
+    gmlk_arena *a = l->arenas[i % l->arena_count];
+    if (!gmlk_gives(a, taker) || (a->owner == taker->owner) != (i < l->arena_count)) continue;
+    if (a->bins[GMLK_CLEAN]->grains >= gmlk_chunk_grains(a))
       result = gmlk_trim_arena(l, a, bytes - released, &released);
   }
   return gmlk_is_fatal(result) ? result : GMLAKE_OK;
@@ -6945,7 +6974,7 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_attempt *r, gmlake_re
   info.result = result;
   info.call = "gmlake_alloc";
   info.asked_bytes = r->bytes;
-  info.pool = r->arena->is_bare ? NULL : r->arena->pool;
+  info.pool = r->arena->owner;
   info.live_bytes = l->stats.active_bytes;
   info.reserved_bytes = l->stats.reserved_bytes;
   info.limit_bytes = r->limit_bytes ? r->limit_bytes : l->desc.limit_bytes;
@@ -7451,7 +7480,7 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
   gmlake_result result;
   size_t held = gmlk_chunks_held(&a->chunks);
   uint64_t ns = l->stats.driver_ns;
-  l->stats.quarantined_bytes -= a->chunks.stuck_count * a->chunk_bytes;
+  l->stats.quarantined_bytes -= (a->chunks.stuck_count + gmlk_places_blind(a)) * a->chunk_bytes;
   for (w = a->windows.quarantine; w; w = w->bucket_next)
     l->stats.quarantined_bytes -= w->chunk_count * a->chunk_bytes;
   l->stats.stitched_bytes -= a->windows.bytes;
@@ -7485,9 +7514,9 @@ static void gmlk_dead_free(gmlake *l) {
   }
 }
 
-/* Creates a pool, or, if is_bare, the arena that buffers of one chunk size share. */
+/* Creates a pool, or, if is_bare, the arena that the owner's buffers of one chunk size share. */
 static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc, int is_bare,
-                                      gmlake_pool **out_pool) {
+                                      gmlake_pool *owner, gmlake_pool **out_pool) {
   size_t chunk = desc->chunk_bytes ? desc->chunk_bytes : l->home.chunk_bytes;
   size_t device = l->device.device_bytes, arena, window;
   gmlake_pool *pool;
@@ -7505,6 +7534,7 @@ static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc, i
   pool->lake = l;
   pool->label = desc->label;
   pool->arena.pool = pool;
+  pool->arena.owner = is_bare ? owner : pool;
   pool->arena.limit_bytes = desc->limit_bytes;
   pool->arena.is_bare = is_bare;
   result = gmlk_arena_open(l, &pool->arena, chunk, is_bare ? SIZE_MAX : arena, window);
@@ -7517,11 +7547,13 @@ static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc, i
   return l->lost ? l->lost : result;
 }
 
-/* Whether all work on a pool's free memory and idle windows is known to be complete, but for work
-   of graphs, which the caller has to wait for. pre: gmlk_refresh has just run. */
+/* Whether all work on an arena's free memory, idle windows and places is known to be complete, but
+   for work of graphs, which the caller has to wait for. pre: gmlk_refresh has just run. */
 static int gmlk_arena_is_quiet(const gmlake *l, const gmlk_arena *a) {
+  const gmlake_buffer *buffer;
   const gmlk_block *b;
   const gmlk_window *w;
+  uint32_t i;
   if (a->pool->late_uses) return 0;
   for (b = a->head.next; b != &a->tail; b = b->next)
     if (gmlk_is_tagged(b)) return 0;
@@ -7529,7 +7561,40 @@ static int gmlk_arena_is_quiet(const gmlake *l, const gmlk_arena *a) {
     if (w->self.stream != GMLK_PINNED &&
         !gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket))
       return 0;
+  for (buffer = a->buffers; buffer; buffer = buffer->next)
+    for (i = 0; i < buffer->place_count; i++)
+      if (buffer->places[i].state && !gmlk_place_is_done(l, &buffer->places[i])) return 0;
   return 1;
+}
+
+/* The same of all of a pool; counts its live blocks, and buffers that are not destroyed. */
+static int gmlk_pool_is_quiet(const gmlake *l, const gmlake_pool *pool, size_t *out_blocks,
+                              size_t *out_buffers) {
+  const gmlake_buffer *b;
+  int is_quiet = 1;
+  size_t i;
+  *out_blocks = pool->arena.live_count; /* pending ones too */
+  *out_buffers = 0;
+  for (i = 0; i < l->arena_count; i++) {
+    if (!l->arenas[i] || l->arenas[i]->owner != pool) continue;
+    for (b = l->arenas[i]->buffers; b; b = b->next) *out_buffers += b->lake != NULL;
+    is_quiet = is_quiet && gmlk_arena_is_quiet(l, l->arenas[i]);
+  }
+  return is_quiet;
+}
+
+/* Buries a pool's arenas, that of its blocks last. Returns a fatal error, if there was one. */
+static gmlake_result gmlk_pool_end(gmlake *l, gmlake_pool *pool) {
+  size_t i = l->arena_count;
+  while (i--) {
+    gmlk_arena *a = l->arenas[i];
+    if (!a || a->owner != pool || a == &pool->arena) continue;
+    l->arenas[i] = NULL;
+    (void)gmlk_pool_bury(l, a->pool);
+  }
+  l->arenas[pool->arena.number] = NULL;
+  (void)gmlk_pool_bury(l, pool);
+  return l->lost;
 }
 
 static gmlake_result gmlk_refuse_captured(gmlake *l, const gmlake_pool *pool) {
@@ -7539,31 +7604,35 @@ static gmlake_result gmlk_refuse_captured(gmlake *l, const gmlake_pool *pool) {
 }
 
 static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
-  gmlk_arena *a = &pool->arena;
+  size_t blocks, buffers;
   unsigned tries = 0;
   gmlake_result result;
+  int is_quiet;
   if (pool->capture_count) return gmlk_refuse_captured(l, pool);
   do { /* also ends pending frees; other threads may free the pool's blocks meanwhile */
     size_t before = pool->late_uses;
     result = gmlk_wait_for_streams(l, 0);
     if (!result) pool->late_uses -= before;
-  } while (!result && !gmlk_arena_is_quiet(l, a) && ++tries < GMLK_POOL_TRIES);
+    is_quiet = gmlk_pool_is_quiet(l, pool, &blocks, &buffers);
+  } while (!result && !is_quiet && ++tries < GMLK_POOL_TRIES);
   if (result && result != GMLAKE_ERROR_CAPTURING) return result;
   if (pool->capture_count) return gmlk_refuse_captured(l, pool); /* it began meanwhile */
-  if (result && (a->live_count || !gmlk_arena_is_quiet(l, a)))   /* pending blocks count as live */
+  if (result && (blocks || !is_quiet))
     return gmlk_fail(l, result, "gmlake_pool_destroy",
                      "work on the pool's memory is pending, and a capture forbids to record an "
                      "event behind it: end the capture first");
-  if (a->live_count)
+  if (blocks)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",
                      "%llu blocks of the pool are live: free them first",
-                     (unsigned long long)a->live_count);
-  if (!gmlk_arena_is_quiet(l, a))
+                     (unsigned long long)blocks);
+  if (buffers)
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",
+                     "%llu buffers of the pool are left: destroy them first",
+                     (unsigned long long)buffers);
+  if (!is_quiet)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",
                      "other threads free the pool's blocks while it is destroyed: stop them first");
-  l->arenas[a->number] = NULL;
-  result = gmlk_pool_bury(l, pool);
-  return gmlk_is_fatal(result) ? result : GMLAKE_OK;
+  return gmlk_pool_end(l, pool);
 }
 
 static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_pool *pool) {
@@ -7804,11 +7873,13 @@ static gmlake_result gmlk_place_serve(gmlake *l, const gmlk_attempt *r, gmlk_pla
 /* Makes other arenas return the chunks that will have to be created. Asks first what has completed,
    since a program of one stream records no events for blocks. */
 static gmlake_result gmlk_buffer_share(gmlake *l, const gmlake_buffer *b, uint32_t chunks) {
-  gmlk_arena *a = b->arena, *home = &l->home;
+  gmlk_arena *a = b->arena;
+  const gmlk_arena *other = b->arena->owner ? &b->arena->owner->arena : &l->home;
   size_t free_chunks = (size_t)(a->free_grains >> a->chunk_log);
   if (chunks <= free_chunks) return GMLAKE_OK;
-  if (home->free_grains >= gmlk_chunk_grains(home) &&
-      home->free_grains > home->bins[GMLK_CLEAN]->grains)
+  if (other->free_grains < gmlk_chunk_grains(other)) other = &l->home;
+  if (other->free_grains >= gmlk_chunk_grains(other) &&
+      other->free_grains > other->bins[GMLK_CLEAN]->grains)
     (void)gmlk_refresh(l, 1);
   return l->lost ? l->lost : gmlk_share(l, a, (chunks - free_chunks) * a->chunk_bytes);
 }
@@ -7887,20 +7958,23 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
   return GMLAKE_OK;
 }
 
-/* The bare arena that all buffers of a chunk size share; it is created on first use. */
-static gmlake_result gmlk_bare_arena(gmlake *l, size_t chunk_bytes, gmlk_arena **out_arena) {
+/* The bare arena that all the owner's buffers of a chunk size share; it is created on first use. */
+static gmlake_result gmlk_bare_arena(gmlake *l, size_t chunk_bytes, gmlake_pool *owner,
+                                     gmlk_arena **out_arena) {
   gmlake_pool_desc desc;
   gmlake_pool *pool = NULL;
   gmlake_result result;
   size_t i;
   for (i = 0; i < l->arena_count; i++) {
     *out_arena = l->arenas[i];
-    if (*out_arena && (*out_arena)->is_bare && (*out_arena)->chunk_bytes == chunk_bytes)
+    if (*out_arena && (*out_arena)->is_bare && (*out_arena)->owner == owner &&
+        (*out_arena)->chunk_bytes == chunk_bytes)
       return GMLAKE_OK;
   }
   memset(&desc, 0, sizeof(desc));
   desc.chunk_bytes = chunk_bytes;
-  result = gmlk_pool_create(l, &desc, 1, &pool);
+  desc.limit_bytes = owner ? owner->arena.limit_bytes : 0;
+  result = gmlk_pool_create(l, &desc, 1, owner, &pool);
   if (result) return result;
   GMLAKE_ASSERT(pool);
   *out_arena = &pool->arena;
@@ -7922,7 +7996,8 @@ static gmlake_result gmlk_buffer_create(gmlake *l, const gmlake_buffer_desc *des
   size_t chunk = gmlk_max(2 * GMLK_MIB, l->device.granularity_bytes);
   gmlake_buffer *b;
   gmlk_arena *a;
-  gmlake_result result = gmlk_bare_arena(l, desc->chunk_bytes ? desc->chunk_bytes : chunk, &a);
+  gmlake_result result =
+      gmlk_bare_arena(l, desc->chunk_bytes ? desc->chunk_bytes : chunk, desc->pool, &a);
   if (!result) result = gmlk_buffers_tidy(l, a);
   if (result) return result;
   b = (gmlake_buffer *)gmlk_host_alloc(&l->host, sizeof(gmlake_buffer));
@@ -8021,6 +8096,7 @@ static gmlake_result gmlk_buffer_get_info(const gmlake_buffer *b, gmlake_buffer_
   out->chunk_bytes = b->arena->chunk_bytes;
   out->user_data = b->user_data;
   out->label = b->label;
+  out->pool = b->arena->owner;
   return GMLAKE_OK;
 }
 
@@ -8178,10 +8254,9 @@ static void gmlk_count_arena(const gmlk_arena *a, gmlake_stats *out) {
   const gmlake_buffer *buffer;
   const gmlk_window *w;
   const gmlk_block *b;
-  uint32_t i;
   out->chunk_count += held;
   out->reserved_bytes += held * chunk;
-  out->quarantined_bytes += a->chunks.stuck_count * chunk;
+  out->quarantined_bytes += (a->chunks.stuck_count + gmlk_places_blind(a)) * chunk;
   out->window_count += a->windows.count;
   out->stitched_bytes += a->windows.bytes;
   for (w = a->windows.quarantine; w; w = w->bucket_next)
@@ -8192,19 +8267,14 @@ static void gmlk_count_arena(const gmlk_arena *a, gmlake_stats *out) {
     out->requested_bytes += gmlk_buffer_asked(buffer);
     out->buffer_bytes += buffer->count * chunk;
     out->active_bytes += buffer->count * chunk;
-    for (i = 0; i < buffer->place_count; i++)
-      out->quarantined_bytes += buffer->places[i].state == GMLK_PLACE_BLIND ? chunk : 0;
   }
 }
-
-/* The pool that callers name; NULL: none. */
-static gmlake_pool *gmlk_pool_of(const gmlk_arena *a) { return a->is_bare ? NULL : a->pool; }
 
 static void gmlk_pool_count(const gmlake *l, const gmlake_pool *pool, gmlake_stats *out) {
   size_t i;
   memset(out, 0, sizeof(*out));
   for (i = 0; i < l->arena_count; i++)
-    if (l->arenas[i] && gmlk_pool_of(l->arenas[i]) == pool) gmlk_count_arena(l->arenas[i], out);
+    if (l->arenas[i] && l->arenas[i]->owner == pool) gmlk_count_arena(l->arenas[i], out);
 }
 
 /* ---- >>map -------------------------------------------------------------------------------------
@@ -8221,7 +8291,7 @@ static gmlake_map_entry gmlk_entry(gmlake_kind kind, const gmlk_arena *a, uint64
   e.address = address;
   e.bytes = bytes;
   e.stream = GMLAKE_STREAM_NONE;
-  e.pool = gmlk_pool_of(a);
+  e.pool = a->owner;
   return e;
 }
 
@@ -8765,11 +8835,12 @@ static void gmlk_report_leaks(gmlake *l) {
                      gmlk_address_of(a, b), label);
   }
   for (i = 0; i < l->arena_count && l->desc.logger.fn; i++) {
-    buffer = l->arenas[i] ? l->arenas[i]->buffers : NULL;
-    for (; buffer; buffer = buffer->next)
+    const gmlk_arena *a = l->arenas[i];
+    for (buffer = a ? a->buffers : NULL; buffer; buffer = buffer->next)
       if (buffer->lake)
-        gmlk_report_leak(l, buffer->count * buffer->arena->chunk_bytes, buffer->bytes,
-                         " of a buffer", gmlk_buffer_address(buffer), buffer->label);
+        gmlk_report_leak(l, buffer->count * a->chunk_bytes, gmlk_buffer_asked(buffer),
+                         " of a buffer", gmlk_buffer_address(buffer),
+                         buffer->label || !a->owner ? buffer->label : a->owner->label);
   }
 }
 
@@ -9396,6 +9467,14 @@ static void gmlk_check_buffer(gmlk_checker *c, const gmlake_buffer *b) {
   for (i = 0; i < b->place_count && !c->broken; i++) gmlk_check_place(c, b, i);
 }
 
+static int gmlk_is_pool(const gmlake *l, const gmlake_pool *pool) {
+  size_t i = 0;
+  while (i < l->arena_count &&
+         !(l->arenas[i] && l->arenas[i]->pool == pool && !l->arenas[i]->is_bare))
+    i++;
+  return i < l->arena_count; /* NULL: that of the home arena */
+}
+
 static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
   const gmlk_windows *windows = &a->windows;
   const size_t chunk = a->chunk_bytes, buckets = windows->bucket_count;
@@ -9512,7 +9591,7 @@ static void gmlk_check_chunks(gmlk_checker *c) {
               backed == a->chunks.backed_count && stuck == a->chunks.stuck_count &&
                   end == a->chunks.stuck_end,
               "P1: the chunks' totals are wrong");
-  gmlk_expect(c, !a->limit_bytes || backed * a->chunk_bytes <= a->limit_bytes || stuck,
+  gmlk_expect(c, !a->limit_bytes || gmlk_pool_bytes(c->l, a->owner) <= a->limit_bytes || stuck,
               "L4: a pool's limit is exceeded");
   c->chunks += backed + stuck;
   c->reserved += (backed + stuck) * a->chunk_bytes;
@@ -9550,6 +9629,8 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   gmlk_check_pools(c, holes);
   gmlk_expect(c, c->pieces == 0, "W4: a piece is of no window");
   gmlk_expect(c, a->is_bare || !a->buffers, "B4: blocks' arenas have no buffers");
+  gmlk_expect(c, a->is_bare ? gmlk_is_pool(c->l, a->owner) : a->owner == a->pool,
+              "L1: an arena is of no pool");
   for (buffer = a->buffers; buffer && !c->broken; buffer = buffer->next) {
     gmlk_check_buffer(c, buffer);
     destroyed += !buffer->lake;
@@ -11947,7 +12028,7 @@ GMLAKE_DEF gmlake_result gmlake_pool_create(gmlake *l, const gmlake_pool_desc *d
   if (!out_pool) return gmlk_refuse_null(l, "gmlake_pool_create", "out_pool");
   result = gmlk_enter_driving(l);
   if (result) return result;
-  return gmlk_leave_driving(l, gmlk_pool_create(l, desc ? desc : &zero, 0, out_pool));
+  return gmlk_leave_driving(l, gmlk_pool_create(l, desc ? desc : &zero, 0, NULL, out_pool));
 }
 
 /* ---- buffers ---- */
@@ -11960,6 +12041,8 @@ GMLAKE_DEF gmlake_result gmlake_buffer_create(gmlake *l, const gmlake_buffer_des
   if (!desc->max_bytes)
     return gmlk_refuse(l, "gmlake_buffer_create",
                        "max_bytes is 0: set it to the most bytes that the buffer may have");
+  if (l && desc->pool && !gmlk_is_of(l, desc->pool->lake))
+    return gmlk_refuse_foreign(l, "gmlake_buffer_create", "pool", desc->pool->lake);
   result = gmlk_enter_driving(l);
   return result ? result : gmlk_leave_driving(l, gmlk_buffer_create(l, desc, out_buffer));
 }

@@ -998,6 +998,8 @@ static void ends(void **state) {
   breaks(gmlk_block *, other->va, buffer->va, "V2: address space is another buffer's");
   breaks(gmlk_block *, buffer->arena->windows.used, NULL, "V3: used address space is not in");
   breaks(gmlake_buffer *, buffer->arena->buffers, buffer, "V2: address space is nobody's");
+  breaks(gmlake_pool *, buffer->arena->owner, buffer->arena->pool, "L1: an arena is of no pool");
+  breaks(gmlake_pool *, lake->home.owner, buffer->arena->pool, "L1: an arena is of no pool");
   abandon();
 }
 

@@ -542,6 +542,12 @@ static gmlake_result create_buffer(gmlake *from, size_t max_bytes, size_t chunk_
   return gmlake_buffer_create(from, &wanted, &out.buffer);
 }
 
+static gmlake_result create_buffer_in(gmlake_pool *pool) {
+  gmlake_buffer_desc wanted = buffer_desc(C);
+  wanted.pool = pool;
+  return gmlake_buffer_create(lake, &wanted, &out.buffer);
+}
+
 static gmlake_result create_buffer_for_nothing(void) {
   gmlake_buffer_desc wanted;
   memset(&wanted, 0, sizeof(wanted));
@@ -734,6 +740,7 @@ static gmlake_result chunks_at(const void *ptr) {
     gmlake_buffer_create(lake, NULL, &out.buffer))                                                 \
   X(buffer_create_without_out, INVALID, LAST_ERROR, create_buffer_for_nothing())                   \
   X(buffer_of_nothing, INVALID, LAST_ERROR, create_buffer(lake, 0, C))                             \
+  X(buffer_of_another_lakes_pool, INVALID, LAST_ERROR, create_buffer_in(w.foreign_pool))           \
   X(buffer_chunk_1, INVALID, LAST_ERROR, create_buffer(lake, C, 1))                                \
   X(buffer_chunk_below_granularity, INVALID, LAST_ERROR, create_buffer(lake, C, C / 2))            \
   X(buffer_chunk_less_1, INVALID, LAST_ERROR, create_buffer(lake, C, C - 1))                       \

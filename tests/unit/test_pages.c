@@ -467,6 +467,173 @@ static void trim_spares_a_hole_that_work_still_uses(void **state) {
   finish();
 }
 
+/* ---- Buffers of a pool ----------------------------------------------------------------------- */
+
+static gmlake_buffer *open_buffer_in(gmlake_pool *pool, size_t chunk_bytes) {
+  gmlake_buffer_desc wanted = buffer_desc(8 * C);
+  gmlake_buffer *buffer = NULL;
+  wanted.chunk_bytes = chunk_bytes;
+  wanted.pool = pool;
+  step(gmlake_buffer_create(lake, &wanted, &buffer));
+  assert_ptr_equal(info_of(buffer).pool, pool);
+  return buffer;
+}
+
+static gmlake_stats figures_of(gmlake_pool *pool) {
+  gmlake_stats now;
+  now.struct_bytes = 0;
+  assert_ok(gmlake_pool_get_stats(lake, pool, &now));
+  return now;
+}
+
+/* Blocks and buffers of all chunk sizes count against one limit. */
+static void a_pool_is_limited_with_its_buffers(void **state) {
+  gmlake_buffer *small, *large;
+  gmlake_pool *pool;
+  void *block;
+  (void)state;
+  start(32);
+  pool = open_pool(8 * C);
+  small = open_buffer_in(pool, C);
+  large = open_buffer_in(pool, 2 * C);
+  commit(small, 2, 2);
+  commit(large, 2, 4);
+  block = take_from(pool, 2 * C, LEGACY);
+  assert_int_equal(figures_of(pool).reserved_bytes, 8 * C);
+  assert_int_equal(figures_of(pool).buffer_bytes, 6 * C);
+  assert_int_equal(figures_of(pool).buffer_count, 2);
+  assert_int_equal(figures_of(NULL).reserved_bytes, 0);
+  assert_error(gmlake_buffer_commit(lake, small, 0, C, LEGACY), LIMIT_REACHED);
+  assert_ptr_equal(last_error().pool, pool);
+  assert_int_equal(last_error().limit_bytes, 8 * C);
+  assert_error(gmlake_buffer_commit(lake, large, 0, 2 * C, LEGACY), LIMIT_REACHED);
+  (void)take(C); /* others are not limited */
+  drop(block);
+  commit(small, 0, 1); /* the pool's blocks give way to its buffers, */
+  discard(large, 2, 4);
+  block = take_from(pool, 3 * C, LEGACY); /* and its buffers to its blocks */
+  assert_true(figures_of(pool).reserved_bytes <= 8 * C);
+  drop(block);
+  step(gmlake_buffer_destroy(lake, small, LEGACY));
+  step(gmlake_buffer_destroy(lake, large, LEGACY));
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
+static void what_is_a_pools_serves_nobody_else(void **state) {
+  gmlake_buffer *mine, *other;
+  gmlake_pool *pool;
+  (void)state;
+  start(32);
+  pool = open_pool(0);
+  mine = open_buffer_in(pool, C);
+  other = open_buffer(8);
+  commit(mine, 0, 4);
+  discard(mine, 0, 4);
+  commit(other, 0, 2);
+  drop(take(3 * C));
+  assert_int_equal(figures_of(pool).reserved_bytes, 4 * C);
+  assert_int_equal(stats().reserved_bytes, 9 * C);
+  discard(other, 0, 2);
+  drop(take_from(pool, 6 * C, LEGACY)); /* its own four, and the two that buffers left */
+  assert_int_equal(figures_of(pool).reserved_bytes, 6 * C);
+  assert_int_equal(stats().reserved_bytes, 9 * C);
+  finish();
+}
+
+static void a_pool_with_buffers_is_not_destroyed(void **state) {
+  gmlake_buffer *buffer, *large;
+  gmlake_pool *pool;
+  gmlake_stream stream;
+  size_t before;
+  (void)state;
+  start(32);
+  stream = open_stream();
+  (void)take(C);
+  before = census().handle_count;
+  pool = open_pool(0);
+  buffer = open_buffer_in(pool, C);
+  large = open_buffer_in(pool, 2 * C);
+  commit_on(buffer, 0, 2, stream);
+  commit_on(large, 0, 2, stream);
+  step_error(gmlake_pool_destroy(lake, pool), INVALID_ARGUMENT);
+  assert_string_equal(last_error().text, "2 buffers of the pool are left: destroy them first");
+  step(gmlake_buffer_destroy(lake, large, stream));
+  step_error(gmlake_pool_destroy(lake, pool), INVALID_ARGUMENT);
+  gmlake_mock_stream_hold(mock, stream);
+  step(gmlake_buffer_destroy(lake, buffer, stream));
+  step(gmlake_pool_destroy(lake, pool)); /* waits for the work */
+  assert_int_equal(census().host_wait_count, 1);
+  assert_int_equal(census().handle_count, before);
+  assert_int_equal(stats().reserved_bytes, before * C);
+  finish();
+}
+
+/* What the driver does not take back is told, and offered again when the lake is destroyed. */
+static void a_pools_buffers_may_stay_mapped(void **state) {
+  static const int kinds[] = {ON_UNMAP, ON_RELEASE, ON_UNRESERVE};
+  gmlake_buffer *buffer;
+  gmlake_pool *pool;
+  size_t i;
+  (void)state;
+  for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+    start_with_faults(32);
+    pool = open_pool(0);
+    buffer = open_buffer_in(pool, C);
+    commit(buffer, 0, 3);
+    step(gmlake_buffer_destroy(lake, buffer, LEGACY));
+    fail_call(kinds[i], 1, GMLAKE_ERROR_DRIVER, 0);
+    step(gmlake_pool_destroy(lake, pool));
+    assert_int_equal(stats().quarantined_bytes, census().handle_count * C);
+    assert_int_equal(stats().reserved_bytes, census().handle_count * C);
+    assert_int_equal(census().handle_count, i == 0 ? 3 : 2 - i); /* all three, one, none */
+    finish();
+  }
+}
+
+static void a_blind_place_goes_with_its_pool(void **state) {
+  gmlake_buffer *buffer;
+  gmlake_pool *pool;
+  (void)state;
+  start_with_faults(32);
+  pool = open_pool(0);
+  buffer = open_buffer_in(pool, C);
+  fail_call(ON_ACCESS, 1, GMLAKE_ERROR_DRIVER, 0);
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0);
+  step_error(gmlake_buffer_commit(lake, buffer, 0, C, LEGACY), DRIVER);
+  assert_int_equal(stats().quarantined_bytes, C);
+  assert_int_equal(figures_of(pool).quarantined_bytes, C);
+  step(gmlake_buffer_destroy(lake, buffer, LEGACY));
+  step(gmlake_pool_destroy(lake, pool));
+  assert_int_equal(stats().quarantined_bytes, 0);
+  assert_int_equal(census().handle_count, 0);
+  finish();
+}
+
+static char leak_text[160];
+
+static void note_leak(void *user, int level, const gmlake_error_info *info) {
+  (void)user;
+  (void)level;
+  memcpy(leak_text, info->text, sizeof(leak_text));
+}
+
+static void a_leak_names_the_pool(void **state) {
+  gmlake_pool_desc of_pool;
+  gmlake_pool *pool;
+  (void)state;
+  prepare(16);
+  desc.logger.fn = note_leak;
+  open_lake();
+  memset(&of_pool, 0, sizeof(of_pool));
+  of_pool.label = "tenant";
+  step(gmlake_pool_create(lake, &of_pool, &pool));
+  commit(open_buffer_in(pool, C), 3, 2);
+  finish();
+  assert_non_null(strstr(leak_text, "131072 bytes of a buffer"));
+  assert_non_null(strstr(leak_text, "(tenant)"));
+}
+
 /* ---- Errors ---------------------------------------------------------------------------------- */
 
 /* All or nothing: 4 chunks are to be had, and 5 are missing. */
@@ -764,6 +931,12 @@ int main(void) {
       cmocka_unit_test(another_stream_waits_on_the_device_for_a_hole),
       cmocka_unit_test(trim_returns_holes),
       cmocka_unit_test(trim_spares_a_hole_that_work_still_uses),
+      cmocka_unit_test(a_pool_is_limited_with_its_buffers),
+      cmocka_unit_test(what_is_a_pools_serves_nobody_else),
+      cmocka_unit_test(a_pool_with_buffers_is_not_destroyed),
+      cmocka_unit_test(a_pools_buffers_may_stay_mapped),
+      cmocka_unit_test(a_blind_place_goes_with_its_pool),
+      cmocka_unit_test(a_leak_names_the_pool),
       cmocka_unit_test(a_commit_that_fails_leaves_the_buffer_as_it_was),
       cmocka_unit_test(a_commit_is_undone_whatever_call_fails),
       cmocka_unit_test(host_memory_may_lack_anywhere),
