@@ -2163,40 +2163,13 @@ static gmlake_result gmlk_drive_recorded(gmlk_drive *drive, gmlake_result result
 #define GMLK_CALL(drive, function, ...) \
   gmlk_drive_called(drive, GMLK_ANSWER(drive, function, __VA_ARGS__), #function)
 
-static gmlake_result gmlk_drive_reserve(gmlk_drive *drive, size_t bytes, size_t alignment,
-                                        uint64_t *out) {
-  return GMLK_CALL(drive, reserve, bytes, alignment, out);
-}
-
-static gmlake_result gmlk_drive_unreserve(gmlk_drive *drive, uint64_t address, size_t bytes) {
-  return GMLK_CALL(drive, unreserve, address, bytes);
-}
-
 static gmlake_result gmlk_drive_create(gmlk_drive *drive, size_t bytes, uint64_t *out_handle) {
   return GMLK_CALL(drive, create, bytes, drive->driver->handle_types, out_handle);
-}
-
-static gmlake_result gmlk_drive_release(gmlk_drive *drive, uint64_t handle) {
-  return GMLK_CALL(drive, release, handle);
-}
-
-static gmlake_result gmlk_drive_map(gmlk_drive *drive, uint64_t address, size_t bytes,
-                                    uint64_t handle) {
-  return GMLK_CALL(drive, map, address, bytes, handle);
-}
-
-static gmlake_result gmlk_drive_unmap(gmlk_drive *drive, uint64_t address, size_t bytes) {
-  return GMLK_CALL(drive, unmap, address, bytes);
 }
 
 static gmlake_result gmlk_drive_set_access(gmlk_drive *drive, uint64_t address, size_t bytes) {
   const gmlk_driver *d = drive->driver;
   return GMLK_CALL(drive, set_access, address, bytes, d->peers, d->peer_count);
-}
-
-static gmlake_result gmlk_drive_memory_info(gmlk_drive *drive, size_t *free_bytes,
-                                            size_t *total_bytes) {
-  return GMLK_CALL(drive, get_memory_info, free_bytes, total_bytes);
 }
 
 /* Waits for the whole device. pre: the backend can. */
@@ -2796,7 +2769,7 @@ static void gmlk_chunk_quarantine(gmlk_chunks *all, uint32_t slot, unsigned how)
    quarantined. pre: it is mapped nowhere. */
 static void gmlk_chunk_release(gmlk_chunks *all, gmlk_drive *drive, uint32_t slot) {
   gmlk_chunk *chunk = &all->items[slot];
-  if (gmlk_drive_release(drive, chunk->handle)) {
+  if (GMLK_CALL(drive, release, chunk->handle)) {
     gmlk_chunk_quarantine(all, slot, GMLK_CHUNK_UNMAPPED);
     return;
   }
@@ -4239,7 +4212,7 @@ static unsigned gmlk_own_stream(const gmlake *l, const gmlk_block *b) {
    nothing is written. */
 static gmlake_result gmlk_ask_memory(gmlake *l, size_t *out_free, size_t *out_total) {
   gmlk_drive drive;
-  if (!gmlk_drive_open(l, &drive)) (void)gmlk_drive_memory_info(&drive, out_free, out_total);
+  if (!gmlk_drive_open(l, &drive)) (void)GMLK_CALL(&drive, get_memory_info, out_free, out_total);
   return gmlk_drive_close(l, &drive);
 }
 
@@ -5355,7 +5328,7 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
   (void)gmlk_drive_open(l, &drive);
   for (w = dying; w && drive.is_relaxed; w = w->bucket_next) {
     uint64_t at = a->windows.base + (uint64_t)w->va->at * a->chunk_bytes;
-    if (!gmlk_drive_unmap(&drive, at, w->chunk_count * a->chunk_bytes))
+    if (!GMLK_CALL(&drive, unmap, at, w->chunk_count * a->chunk_bytes))
       gmlk_set_state(w->va, GMLK_UNBACKED);
   }
   (void)gmlk_drive_close(l, &drive);
@@ -5421,12 +5394,12 @@ static gmlake_result gmlk_window_map(gmlk_drive *drive, const gmlk_arena *a, con
     uint32_t first = gmlk_slot_of(a, w->spans[i].at);
     for (slot = first; slot < first + gmlk_span_chunks(a, &w->spans[i]) && !result; slot++) {
       result =
-          gmlk_drive_map(drive, at + mapped, a->chunk_bytes, gmlk_chunk_handle(&a->chunks, slot));
+          GMLK_CALL(drive, map, at + mapped, a->chunk_bytes, gmlk_chunk_handle(&a->chunks, slot));
       if (!result) mapped += a->chunk_bytes;
     }
   }
   if (!result) result = gmlk_drive_set_access(drive, at, mapped);
-  if (result && mapped && gmlk_drive_unmap(drive, at, mapped))
+  if (result && mapped && GMLK_CALL(drive, unmap, at, mapped))
     *out_stuck = (uint32_t)(mapped / a->chunk_bytes);
   return result;
 }
@@ -5637,7 +5610,7 @@ static gmlake_result gmlk_places_unmap(gmlake *l, gmlk_arena *a, gmlk_place *lis
   if (!list) return GMLAKE_OK;
   (void)gmlk_drive_open(l, &drive);
   for (place = list; place; place = place->next)
-    place->mark = drive.is_relaxed && !gmlk_drive_unmap(&drive, place->address, a->chunk_bytes);
+    place->mark = drive.is_relaxed && !GMLK_CALL(&drive, unmap, place->address, a->chunk_bytes);
   (void)gmlk_drive_close(l, &drive);
   for (place = list; place; place = place->next) {
     if (!place->mark) continue;
@@ -5685,8 +5658,8 @@ static gmlake_result gmlk_places_drive(gmlk_drive *drive, gmlake_buffer *b, uint
   uint32_t i, first;
   for (i = from; i < to && !result; i++) {
     if (places[i].state) continue;
-    result = gmlk_drive_map(drive, places[i].address, a->chunk_bytes,
-                            gmlk_chunk_handle(&a->chunks, places[i].slot));
+    result = GMLK_CALL(drive, map, places[i].address, a->chunk_bytes,
+                       gmlk_chunk_handle(&a->chunks, places[i].slot));
     places[i].mark = !result;
   }
   for (i = first = from; i < to && !result; i++) { /* one call for each row of neighbours */
@@ -5696,7 +5669,7 @@ static gmlake_result gmlk_places_drive(gmlk_drive *drive, gmlake_buffer *b, uint
     first = i + 1;
   }
   for (i = to; result && i-- > from;)
-    if (places[i].mark && !gmlk_drive_unmap(drive, places[i].address, a->chunk_bytes))
+    if (places[i].mark && !GMLK_CALL(drive, unmap, places[i].address, a->chunk_bytes))
       places[i].mark = 0;
   return result;
 }
@@ -5833,7 +5806,7 @@ static int gmlk_buffers_drain(gmlk_arena *a, gmlk_drive *drive) {
   int is_mapped = 0;
   for (b = a->buffers; b; b = b->next)
     for (i = 0; i < b->place_count; i++)
-      if (b->places[i].state && gmlk_drive_unmap(drive, b->places[i].address, a->chunk_bytes))
+      if (b->places[i].state && GMLK_CALL(drive, unmap, b->places[i].address, a->chunk_bytes))
         is_mapped = 1;
       else
         b->places[i].state = GMLK_PLACE_EMPTY;
@@ -5993,7 +5966,7 @@ static gmlake_result gmlk_chunks_make(gmlk_drive *drive, gmlk_arena *a, const gm
     if (result) break;
     gmlk_chunk_fill(&a->chunks, slot, handle);
     if (a->is_bare) continue;
-    result = gmlk_drive_map(drive, gmlk_slot_home(a, slot), a->chunk_bytes, handle);
+    result = GMLK_CALL(drive, map, gmlk_slot_home(a, slot), a->chunk_bytes, handle);
     if (result) break;
     *out_made = i + 1;
   }
@@ -6012,7 +5985,7 @@ static void gmlk_chunks_unmake(gmlk_drive *drive, gmlk_arena *a, const gmlk_slot
   while (i--) {
     uint32_t slot = slots->items[i];
     if (!gmlk_chunk_handle(&a->chunks, slot)) continue;
-    if (i < made && gmlk_drive_unmap(drive, gmlk_slot_home(a, slot), a->chunk_bytes))
+    if (i < made && GMLK_CALL(drive, unmap, gmlk_slot_home(a, slot), a->chunk_bytes))
       gmlk_chunk_quarantine(&a->chunks, slot, GMLK_CHUNK_MAPPED);
     else
       gmlk_chunk_release(&a->chunks, drive, slot);
@@ -6199,7 +6172,7 @@ static void gmlk_trim_drive(gmlk_drive *drive, gmlk_arena *a, const gmlk_slots *
   for (i = 0; i < slots->count && drive->is_relaxed; i++) {
     uint32_t slot = slots->items[i];
     if (GMLK_NEVER(gmlk_chunk_is_mapped(&a->chunks, slot))) continue; /* [W6] [B3] */
-    if (a->is_bare || !gmlk_drive_unmap(drive, gmlk_slot_home(a, slot), a->chunk_bytes))
+    if (a->is_bare || !GMLK_CALL(drive, unmap, gmlk_slot_home(a, slot), a->chunk_bytes))
       gmlk_chunk_release(&a->chunks, drive, slot);
   }
 }
@@ -7380,7 +7353,7 @@ static gmlake_result gmlk_reserve_halving(gmlake *l, size_t *bytes, size_t chunk
     gmlk_drive drive;
     size_t half = *bytes / 2 & ~(chunk_bytes - 1);
     result = gmlk_drive_open(l, &drive);
-    if (!result) result = gmlk_drive_reserve(&drive, *bytes, chunk_bytes, out_base);
+    if (!result) result = GMLK_CALL(&drive, reserve, *bytes, chunk_bytes, out_base);
     (void)gmlk_drive_close(l, &drive);
     if (result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || half < l->device.device_bytes) return result;
     *bytes = half;
@@ -7427,8 +7400,8 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
   int is_backed = 0;                            /* a chunk is still mapped at home */
   for (; va && va != &a->windows.va_tail; va = va->next) {
     if (va->state != GMLK_LIVE) continue;
-    if (gmlk_drive_unmap(drive, a->windows.base + (uint64_t)va->at * a->chunk_bytes,
-                         va->slack * a->chunk_bytes))
+    if (GMLK_CALL(drive, unmap, a->windows.base + (uint64_t)va->at * a->chunk_bytes,
+                  va->slack * a->chunk_bytes))
       is_mapped = 1;
     else
       gmlk_set_state(va, GMLK_UNBACKED);
@@ -7436,7 +7409,7 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
   for (slot = 0; slot < a->chunks.capacity; slot++) {
     if (!gmlk_chunk_handle(&a->chunks, slot)) continue;
     if (!gmlk_chunk_is_unmapped(&a->chunks, slot)) {
-      if (!a->is_bare && gmlk_drive_unmap(drive, gmlk_slot_home(a, slot), a->chunk_bytes))
+      if (!a->is_bare && GMLK_CALL(drive, unmap, gmlk_slot_home(a, slot), a->chunk_bytes))
         is_backed = 1;
       else
         gmlk_chunk_quarantine(&a->chunks, slot, GMLK_CHUNK_UNMAPPED);
@@ -7447,9 +7420,9 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
       gmlk_chunk_release(&a->chunks, drive, slot);
   }
   if (a->windows.reserved_bytes && !is_mapped &&
-      !gmlk_drive_unreserve(drive, a->windows.base, a->windows.reserved_bytes))
+      !GMLK_CALL(drive, unreserve, a->windows.base, a->windows.reserved_bytes))
     a->windows.reserved_bytes = 0;
-  if (a->base && !is_backed && !gmlk_drive_unreserve(drive, a->base, a->reserved_bytes))
+  if (a->base && !is_backed && !GMLK_CALL(drive, unreserve, a->base, a->reserved_bytes))
     a->base = 0;
 }
 
@@ -11606,16 +11579,16 @@ static gmlake_result gmlk_turn_away(gmlake *l) {
 
 /* Locks the books for a call that only asks. */
 static inline gmlake_result gmlk_enter_asking(gmlake *l) {
-  gmlake_result result = l->gate && *l->gate ? GMLAKE_OK : gmlk_turn_away(l);
+  gmlake_result result;
+  if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  result = l->gate && *l->gate ? GMLAKE_OK : gmlk_turn_away(l);
   if (!result) gmlk_books_lock(l);
   return result;
 }
 
 /* Locks the books for a call that serves or changes memory. */
 static inline gmlake_result gmlk_enter(gmlake *l) {
-  gmlake_result result;
-  if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
-  result = gmlk_enter_asking(l);
+  gmlake_result result = gmlk_enter_asking(l);
   return !result && l->is_barred ? gmlk_enter_barred(l) : result;
 }
 
@@ -11669,7 +11642,7 @@ static gmlake_result gmlk_drive_to_ask(gmlake *l) {
 /* Returns INVALID_ARGUMENT, and makes the text the last error. */
 GMLK_LIKE_PRINTF(3)
 static gmlake_result gmlk_refuse(gmlake *l, const char *call, const char *format, ...) {
-  gmlake_result result = l ? gmlk_enter_asking(l) : GMLAKE_ERROR_INVALID_ARGUMENT;
+  gmlake_result result = gmlk_enter_asking(l);
   va_list values;
   if (result) return result; /* with l NULL there is nowhere to say why */
   va_start(values, format);
@@ -11766,6 +11739,7 @@ static gmlake_result gmlk_alloc_with(gmlake *l, const gmlake_alloc_desc *desc, g
                          "longjmp left the handler, and this call is deeper on the stack");
     else if (desc->bytes)
       result = gmlk_serve(l, desc, stream, out_ptr);
+    if (!result) return gmlk_leave(l, GMLAKE_OK);
   } while (gmlk_leave_short(l, &result, tries++));
   return result;
 }
@@ -11822,7 +11796,6 @@ GMLAKE_DEF gmlake_result gmlake_get_allocation(gmlake *l, const void *ptr,
   gmlake_result result;
   if (!ptr || !out_info)
     return gmlk_refuse_null(l, "gmlake_get_allocation", ptr ? "out_info" : "ptr");
-  if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
   result = gmlk_enter_asking(l);
   return result ? result : gmlk_leave(l, gmlk_get_allocation(l, ptr, out_info));
 }
@@ -11898,7 +11871,6 @@ static gmlake_result gmlk_get_stats(gmlake *l, const char *call, int of_pool,
     return gmlk_refuse(l, call,
                        "struct_bytes is %llu: set it to 0 or sizeof(gmlake_stats) before the call",
                        (unsigned long long)bytes);
-  if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
   bytes = bytes ? gmlk_min(bytes, sizeof(stats)) : sizeof(stats);
   result = gmlk_enter_asking(l);
   if (result) return result;
@@ -11926,7 +11898,6 @@ GMLAKE_DEF gmlake_result gmlake_pool_get_stats(gmlake *l, gmlake_pool *pool,
 GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *l) {
   gmlake_stats *s;
   gmlake_result result;
-  if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
   result = gmlk_enter_asking(l);
   if (result) return result;
   s = &l->stats;
@@ -11970,9 +11941,7 @@ GMLAKE_DEF gmlake_result gmlake_get_desc(gmlake *l, gmlake_desc *out_desc) {
 
 GMLAKE_DEF gmlake_result gmlake_check(gmlake *l) {
   const char *broken;
-  gmlake_result result = GMLAKE_ERROR_INVALID_ARGUMENT;
-  if (!l) return result;
-  result = gmlk_enter_asking(l);
+  gmlake_result result = gmlk_enter_asking(l);
   if (!result) result = gmlk_drive_to_ask(l);
   if (result) return result;
   broken = gmlk_check(l);
