@@ -426,7 +426,7 @@ measures() {
 
 # version FILE MACRO: what a header says it is, as major.minor.patch.
 version() {
-  awk -v macro="$2" '$2 == macro {
+  awk -v macro="$2" '$1 == "#define" && $2 == macro {
     printf "%d.%d.%d\n", $3 / 10000, $3 % 10000 / 100, $3 % 100
   }' "$1"
 }
