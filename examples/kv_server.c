@@ -5,7 +5,9 @@
    - for each running sequence a cache of keys and values, which grows by one token a step.
 
    A cache is a growing buffer. It never moves, and holds memory for the tokens that it has, in
-   steps of 2 MiB. When a sequence ends, its buffer is emptied and kept for the next sequence.
+   steps of 2 MiB, or 64 tokens. A long sequence keeps its first 64 tokens and its last 2,048 ones or
+   a few more: what lies between is forgotten, 64 tokens at a time, and the buffer gives that memory
+   back in its middle. When a sequence ends, its buffer is emptied and kept for the next sequence.
 
    Memory is limited. A sequence whose prompt does not fit waits. A sequence whose cache cannot grow
    gives its memory to the others and comes again later. A sequence that does not fit even alone is
@@ -38,7 +40,10 @@
 #define TOKEN_BYTES (LAYERS * 2 * KIB) /* a token's keys and values: 8 heads of 64, all layers */
 #define TOKENS_MAX 4096                /* of a sequence */
 #define PIECE_TOKENS 512               /* of a prompt that one prefill takes */
-#define SLOTS 16                       /* sequences that can run at the same time */
+#define CHUNK_TOKENS (2 * MIB / TOKEN_BYTES) /* whose memory comes and goes together */
+#define SINK_TOKENS CHUNK_TOKENS             /* the first ones, which attention always looks at, */
+#define WINDOW_TOKENS 2048                   /* and the last ones: no others are looked at */
+#define SLOTS 16                             /* sequences that can run at the same time */
 #define LIMIT (3 * 1024 * MIB)
 
 /* The requests that the server gets: the batches of bench/traces/llama-1b-serve.gmtrace.gz. In that
@@ -59,7 +64,8 @@ typedef struct slot {
   gmlake_buffer *cache;
   char *address; /* of the cache; it never changes */
   sequence what;
-  size_t tokens; /* in the cache; 0: no sequence runs in this slot */
+  size_t tokens; /* so far; 0: no sequence runs in this slot */
+  size_t from;   /* tokens from SINK_TOKENS up to this one are forgotten */
   unsigned age;  /* the number of the sequence, counted as they come in */
 } slot;
 
@@ -72,6 +78,8 @@ static struct server {
   slot slots[SLOTS];
   sequence queue[128];
   unsigned queued, step, age, finished, refused, waits, growths, silent_growths;
+  size_t forgotten;                   /* tokens, of all sequences */
+  double live_bytes, committed_bytes; /* of the caches, summed up over the steps */
 } s;
 
 static int failed(const char *what, gmlake_result result) {
@@ -244,22 +252,39 @@ static int open_slots(void) {
    else overwrites is noticed. */
 static unsigned word_of(const slot *at, size_t token) { return at->age << 16 | (unsigned)token; }
 
+static size_t live_tokens(const slot *at) {
+  return at->tokens - (at->from > SINK_TOKENS ? at->from - SINK_TOKENS : 0);
+}
+
+/* Gives back the memory of tokens that nobody looks at any more. */
+static int forget(slot *at) {
+  for (; at->tokens >= at->from + WINDOW_TOKENS + CHUNK_TOKENS; at->from += CHUNK_TOKENS) {
+    if (failed("discard", gmlake_buffer_discard(s.lake, at->cache, at->from * TOKEN_BYTES,
+                                                CHUNK_TOKENS * TOKEN_BYTES, s.stream)))
+      return 1;
+    s.forgotten += CHUNK_TOKENS;
+  }
+  return 0;
+}
+
 /* Writes the rows of new tokens. pre: the cache has memory for them. */
 static int append(slot *at, size_t tokens) {
   for (; tokens; tokens--, at->tokens++)
     if (fill(at->address + at->tokens * TOKEN_BYTES, word_of(at, at->tokens), 1)) return 1;
-  return 0;
+  return forget(at);
 }
 
 /* The sequence leaves the slot. Checks that what it wrote is still there, and empties the cache, so
    that its memory can serve the others. */
 static int leave(slot *at) {
   size_t token;
-  for (token = 0; token < at->tokens; token += 61)
+  for (token = 0; token < at->tokens; token += 61) {
+    if (token >= SINK_TOKENS && token < at->from) continue;
     if (read_word(at->address + token * TOKEN_BYTES) != word_of(at, token)) {
       fprintf(stderr, "a token was overwritten\n");
       return 1;
     }
+  }
   at->tokens = 0;
   return failed("resize", resize(at, 0));
 }
@@ -314,6 +339,7 @@ static int admit(void) {
   left = s.queue[0].prompt_tokens;
   at->what = s.queue[0];
   at->age = ++s.age;
+  at->from = SINK_TOKENS;
   for (; left && !result; left -= piece) {
     piece = left < PIECE_TOKENS ? left : PIECE_TOKENS;
     result = resize(at, at->tokens + piece);
@@ -342,6 +368,9 @@ static int step(void) {
     if (append(at, 1)) return 1;
     if (!--at->what.new_tokens && finish(at)) return 1;
   }
+  for (at = s.slots; at < s.slots + SLOTS; at++)
+    s.live_bytes += (double)(at->tokens ? live_tokens(at) * TOKEN_BYTES : 0);
+  s.committed_bytes += (double)figures().buffer_bytes;
   return 0;
 }
 
@@ -351,7 +380,7 @@ static void report(void) {
   gmlake_stats stats = figures();
   size_t tokens = 0;
   int i;
-  for (i = 0; i < SLOTS; i++) tokens += s.slots[i].tokens;
+  for (i = 0; i < SLOTS; i++) tokens += s.slots[i].tokens ? live_tokens(&s.slots[i]) : 0;
   printf("step %3u: %2u running, %2u waiting; caches %4zu MiB, committed %4zu; lake %4zu MiB\n",
          s.step, running(), s.queued, tokens * TOKEN_BYTES / MIB, stats.buffer_bytes / MIB,
          stats.reserved_bytes / MIB);
@@ -380,6 +409,10 @@ static void sum_up(void) {
   if (s.refused) printf("%u refused, which do not fit into it\n", s.refused);
   printf("caches: %zu MiB at most; the longest sequence for each slot would take %zu\n",
          stats.buffer_bytes_peak / MIB, SLOTS * TOKENS_MAX * TOKEN_BYTES / MIB);
+  printf("%zu tokens were forgotten, and their memory given back in the middle of caches\n",
+         s.forgotten);
+  printf("memory of the caches, averaged over the steps: %.3f times the live keys and values\n",
+         s.committed_bytes / s.live_bytes);
   printf("%u times a cache took memory, %u without a driver call; in the driver for all %.1f ms\n",
          s.growths, s.silent_growths, (double)stats.driver_ns / 1e6);
 }

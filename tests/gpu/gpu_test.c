@@ -301,6 +301,107 @@ static void case_buffers(void) {
   for (i = 0; i < 3; i++) cu(rig.gpu.cuStreamDestroy(streams[i]));
 }
 
+#define PAGES 32 /* chunks of a buffer, at most */
+
+typedef struct paged {
+  growing g;
+  uint32_t seeds[PAGES]; /* 0: no memory */
+} paged;
+
+/* Kernels read what is taken away before it goes, and fill what is new, at once. 0: no room. */
+static int paged_change(gmlake *lake, paged *p, size_t at, size_t count, int is_commit,
+                        uint32_t *seed) {
+  gmlake_result result;
+  size_t i;
+  for (i = at; i < at + count && !is_commit; i++) {
+    if (p->seeds[i]) verify_on(p->g.stream, p->g.ptr + i * CHUNK, CHUNK, p->seeds[i]);
+    p->seeds[i] = 0;
+  }
+  result = is_commit
+               ? gmlake_buffer_commit(lake, p->g.handle, at * CHUNK, count * CHUNK, p->g.stream)
+               : gmlake_buffer_discard(lake, p->g.handle, at * CHUNK, count * CHUNK, p->g.stream);
+  if (is_commit && result == GMLAKE_ERROR_LIMIT_REACHED) return 0;
+  ok(result);
+  for (i = at; i < at + count && is_commit; i++) {
+    if (p->seeds[i]) continue;
+    p->seeds[i] = ++*seed;
+    fill_on(p->g.stream, p->g.ptr + i * CHUNK, CHUNK, p->seeds[i]);
+  }
+  return 1;
+}
+
+/* Memory comes and goes in the middle of buffers, on streams with work pending. */
+static void case_pages(void) {
+  const size_t pages = scale(24, 6), steps = scale(3000, 100);
+  const gmlake_desc desc = small_chunks(3 * pages * CHUNK);
+  paged buffers[BUFFERS];
+  CUstream streams[3];
+  gmlake *lake = new_lake(&desc);
+  uint64_t state = options.seed;
+  uint32_t seed = 0;
+  size_t i, refused = 0;
+  memset(buffers, 0, sizeof(buffers));
+  for (i = 0; i < 3; i++) streams[i] = new_stream(CU_STREAM_NON_BLOCKING);
+  for (i = 0; i < BUFFERS; i++) growing_open(lake, &buffers[i].g, pages, streams[i % 3]);
+  for (i = 0; i < steps; i++) {
+    const size_t at = below(&state, pages), count = 1 + below(&state, pages - at);
+    paged *p = &buffers[below(&state, BUFFERS)];
+    refused += !paged_change(lake, p, at, count, below(&state, 2) != 0, &seed);
+  }
+  for (i = 0; i < BUFFERS; i++) (void)paged_change(lake, &buffers[i], 0, pages, 0, &seed);
+  for (i = 0; i < 3; i++) await_stream(streams[i]);
+  require_no_wrong_words("pages");
+  require(refused > 0 && refused < steps / 2, "%zu of %zu refused", refused, steps);
+  for (i = 0; i < BUFFERS; i++)
+    ok(gmlake_buffer_destroy(lake, buffers[i].g.handle, streams[i % 3]));
+  tell("%zu commits and discards, %zu refused by the limit", steps, refused);
+  close_lake(lake);
+  for (i = 0; i < 3; i++) cu(rig.gpu.cuStreamDestroy(streams[i]));
+}
+
+static double commit_us(gmlake *lake, const growing *g, size_t pages) {
+  const uint64_t start = now_ns();
+  size_t i;
+  for (i = 0; i < pages; i++)
+    ok(gmlake_buffer_commit(lake, g->handle, i * CHUNK, CHUNK, g->stream));
+  return (double)(now_ns() - start) / 1e3 / (double)pages;
+}
+
+static void discard_all(gmlake *lake, const growing *g, size_t pages) {
+  ok(gmlake_buffer_discard(lake, g->handle, 0, pages * CHUNK, g->stream));
+  await_stream(g->stream);
+}
+
+/* What a commit of 2 MiB takes, by where the chunk comes from. */
+static void case_commit_costs(void) {
+  const size_t pages = scale(256, 8);
+  const gmlake_desc desc = small_chunks(0);
+  growing first, second, third;
+  CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+  gmlake *lake = new_lake(&desc);
+  double fresh, mapped, free_chunk, replaced;
+  growing_open(lake, &first, pages, stream);
+  growing_open(lake, &second, pages, stream);
+  growing_open(lake, &third, pages, stream);
+  fresh = commit_us(lake, &first, pages);
+  discard_all(lake, &first, pages);
+  mapped = commit_us(lake, &first, pages);
+  discard_all(lake, &first, pages);
+  free_chunk = commit_us(lake, &second, pages); /* what the first one had, and still maps */
+  (void)commit_us(lake, &third, pages);
+  discard_all(lake, &third, pages);
+  replaced = commit_us(lake, &first, pages); /* what the third one had; its own mappings go */
+  ok(gmlake_buffer_destroy(lake, first.handle, stream));
+  ok(gmlake_buffer_destroy(lake, second.handle, stream));
+  ok(gmlake_buffer_destroy(lake, third.handle, stream));
+  tell(
+      "a commit of 2 MiB takes %.1f us with a new chunk; remapped %.1f, or %.1f where another "
+      "mapping goes first; %.2f where it is still mapped",
+      fresh, free_chunk, replaced, mapped);
+  close_lake(lake);
+  cu(rig.gpu.cuStreamDestroy(stream));
+}
+
 static void count_warning(void *user, int level, const gmlake_error_info *info) {
   (void)info;
   *(size_t *)user += level == GMLAKE_LOG_WARNING;
@@ -623,6 +724,8 @@ static const test_case cases[] = {
     {"fork", case_fork, 1, 0},
     {"contexts", case_contexts, 1, 0},
     {"buffers", case_buffers, 1, 0},
+    {"pages", case_pages, 1, 0},
+    {"commit-costs", case_commit_costs, 1, 0},
     {"peers", case_peers, 1, 0},
     {"handle-types", case_handle_types, 1, 0},
     {"fault", case_fault, 1, 1},
