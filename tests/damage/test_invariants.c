@@ -249,12 +249,29 @@ static void dead_pools_with_windows(void **state) {
 
 /* ---- Streams --------------------------------------------------------------------------------- */
 
+/* The number found last may be that of any stream that is asked for by its value. */
+static void each_number_as_the_last(gmlk_streams *all) {
+  unsigned used;
+  for (used = GMLK_FIRST_STREAM; used < all->count; used++) {
+    const gmlk_stream *s = all->items[used];
+    gmlake_stream kept = all->last_value;
+    unsigned kept_last = all->last;
+    all->last = used;
+    all->last_value = s->value;
+    if (s->is_forgotten || s->is_capture)
+      assert_broken("S5: last is not the number");
+    else
+      assert_ok(gmlake_check(lake));
+    all->last = kept_last;
+    all->last_value = kept;
+  }
+}
+
 static void numbers(void **state) {
   gmlake_pool *gone, *pool;
   gmlk_streams *all;
   gmlk_stream *b, *captured;
   gmlake_stream forgotten, capturing;
-  unsigned used;
   (void)state;
   open_faulty(16, 0);
   gone = open_pool(0);
@@ -290,19 +307,7 @@ static void numbers(void **state) {
   breaks(uint32_t, captured->arena, 0, "S5: a capture has no pool");
   breaks(uint32_t, captured->arena, 1, "S5: a capture has no pool");
   breaks(uint32_t, captured->arena, 99, "S5: a capture has no pool");
-  for (used = GMLK_FIRST_STREAM; used < all->count; used++) {
-    const gmlk_stream *s = all->items[used];
-    gmlake_stream kept = all->last_value;
-    unsigned kept_last = all->last;
-    all->last = used;
-    all->last_value = s->value;
-    if (s->is_forgotten || s->is_capture)
-      assert_broken("S5: last is not the number");
-    else
-      assert_ok(gmlake_check(lake));
-    all->last = kept_last;
-    all->last_value = kept;
-  }
+  each_number_as_the_last(all);
   breaks(unsigned, all->last, (unsigned)all->count, "S5: last is not the number");
   step(gmlake_capture_end(lake, capturing));
   all->last = (unsigned)(all->count - 1); /* that of the capture, which serves again */
