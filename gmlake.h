@@ -1572,9 +1572,9 @@ typedef struct gmlk_bins {
   uint32_t none_from, none_count; /* [H5] in grains */
   uint32_t count;                 /* [H4] */
   uint32_t room;                  /* [H6] blocks above which it should get a table */
-  uint32_t bin_mask;              /* [H6] a bin's number, masked, is its index in bins */
+  uint32_t bin_mask;              /* [H6] a bin's number, masked, is its index in rings */
   gmlk_block *seconds;            /* tree of the second tagged blocks of runs; written by >>arena */
-  gmlk_link *bins;                /* the table, or &few */
+  gmlk_link *rings;               /* the table, or &few */
   gmlk_link few;                  /* the one ring that serves without a table */
 } gmlk_bins;
 
@@ -1594,15 +1594,13 @@ static inline void gmlk_link_remove(gmlk_link *link) {
 
 /* NULL: no host memory. */
 static gmlk_bins *gmlk_bins_new(gmlk_host *host) {
-  gmlk_bins *holes = (gmlk_bins *)gmlk_host_alloc(host, sizeof(gmlk_bins));
-  if (!holes) return NULL;
-  gmlk_ring_init(&holes->few);
-  holes->bins = &holes->few;
-  holes->room = GMLK_HOLES_FEW;
-  return holes;
+  gmlk_bins *bins = (gmlk_bins *)gmlk_host_alloc(host, sizeof(gmlk_bins));
+  if (!bins) return NULL;
+  gmlk_ring_init(&bins->few);
+  bins->rings = &bins->few;
+  bins->room = GMLK_HOLES_FEW;
+  return bins;
 }
-
-static unsigned gmlk_bins_bins(const gmlk_bins *holes) { return holes->bin_mask ? GMLK_BINS : 1; }
 
 static inline unsigned gmlk_bin_of(uint32_t grains) {
   unsigned octave = gmlk_log2(grains | (1u << GMLK_BINS_LOG)) - GMLK_BINS_LOG;
@@ -1613,102 +1611,98 @@ static gmlk_block *gmlk_linked(const gmlk_link *link) { /* the block that holds 
   return (gmlk_block *)(void *)((char *)link - offsetof(gmlk_block, as));
 }
 
-static inline void gmlk_bins_insert(gmlk_bins *holes, gmlk_block *block, uint32_t hole) {
-  unsigned bin = gmlk_bin_of(hole) & holes->bin_mask;
+static inline void gmlk_bins_insert(gmlk_bins *bins, gmlk_block *block, uint32_t hole) {
+  unsigned bin = gmlk_bin_of(hole) & bins->bin_mask;
   block->hole = hole;
-  gmlk_link_insert(&holes->bins[bin], &block->as.link);
-  holes->bits[bin / 64u] |= (uint64_t)1 << (bin % 64u);
-  holes->words |= (uint64_t)1 << (bin / 64u);
-  holes->grains += hole;
-  holes->count++;
-  if (hole - holes->none_from < holes->none_count) {
-    holes->none_count -= hole + 1 - holes->none_from;
-    holes->none_from = hole + 1;
+  gmlk_link_insert(&bins->rings[bin], &block->as.link);
+  bins->bits[bin / 64u] |= (uint64_t)1 << (bin % 64u);
+  bins->words |= (uint64_t)1 << (bin / 64u);
+  bins->grains += hole;
+  bins->count++;
+  if (hole - bins->none_from < bins->none_count) {
+    bins->none_count -= hole + 1 - bins->none_from;
+    bins->none_from = hole + 1;
   }
 }
 
-static inline void gmlk_bins_remove(gmlk_bins *holes, gmlk_block *block) {
-  unsigned bin = gmlk_bin_of(block->hole) & holes->bin_mask, word = bin / 64u;
+static inline void gmlk_bins_remove(gmlk_bins *bins, gmlk_block *block) {
+  unsigned bin = gmlk_bin_of(block->hole) & bins->bin_mask, word = bin / 64u;
   gmlk_link *link = &block->as.link;
   uint64_t is_last = link->prev == link->next; /* the ring itself */
   gmlk_link_remove(link);
-  holes->bits[word] &= ~(is_last << (bin % 64u)); /* a branch would often be predicted wrongly */
-  holes->words &= ~((uint64_t)!holes->bits[word] << word);
-  holes->grains -= block->hole;
-  holes->count--;
+  bins->bits[word] &= ~(is_last << (bin % 64u)); /* a branch would often be predicted wrongly */
+  bins->words &= ~((uint64_t)!bins->bits[word] << word);
+  bins->grains -= block->hole;
+  bins->count--;
   block->hole = 0;
 }
 
 /* Moves the blocks from the one ring to a table, if there is host memory. pre: no table. */
-static void gmlk_bins_widen(gmlk_bins *holes, gmlk_host *host) {
-  gmlk_link *bins = (gmlk_link *)gmlk_host_alloc(host, GMLK_BINS_BYTES), *link;
-  gmlk_bins few = *holes;
+static void gmlk_bins_widen(gmlk_bins *bins, gmlk_host *host) {
+  gmlk_link *rings = (gmlk_link *)gmlk_host_alloc(host, GMLK_BINS_BYTES), *link;
+  gmlk_bins few = *bins;
   unsigned bin;
-  if (!bins) return;
-  for (bin = 0; bin < GMLK_BINS; bin++) gmlk_ring_init(&bins[bin]);
-  holes->bins = bins;
-  holes->bin_mask = holes->room = ~0u;
-  holes->bits[0] = holes->words = holes->grains = holes->count = 0;
-  for (link = few.few.prev; link != &holes->few; link = few.few.prev) { /* the oldest first */
+  if (!rings) return;
+  for (bin = 0; bin < GMLK_BINS; bin++) gmlk_ring_init(&rings[bin]);
+  bins->rings = rings;
+  bins->bin_mask = bins->room = ~0u;
+  bins->bits[0] = bins->words = bins->grains = bins->count = 0;
+  for (link = few.few.prev; link != &bins->few; link = few.few.prev) { /* the oldest first */
     few.few.prev = link->prev;
-    gmlk_bins_insert(holes, gmlk_linked(link), gmlk_linked(link)->hole);
+    gmlk_bins_insert(bins, gmlk_linked(link), gmlk_linked(link)->hole);
   }
-  gmlk_ring_init(&holes->few);
+  gmlk_ring_init(&bins->few);
 }
 
 /* Frees the table where no blocks are. */
-static void gmlk_bins_narrow(gmlk_bins *holes, gmlk_host *host) {
-  if (holes->count || !holes->bin_mask) return;
-  gmlk_host_free(host, holes->bins, GMLK_BINS_BYTES);
-  holes->bins = &holes->few;
-  holes->bin_mask = 0;
-  holes->room = GMLK_HOLES_FEW;
+static void gmlk_bins_narrow(gmlk_bins *bins, gmlk_host *host) {
+  if (bins->count || !bins->bin_mask) return;
+  gmlk_host_free(host, bins->rings, GMLK_BINS_BYTES);
+  bins->rings = &bins->few;
+  bins->bin_mask = 0;
+  bins->room = GMLK_HOLES_FEW;
 }
 
 /* Makes the table where one is due. Called where host memory may be allocated. */
-static inline void gmlk_bins_reserve(gmlk_bins *holes, gmlk_host *host) {
-  if (holes->count > holes->room) gmlk_bins_widen(holes, host);
+static inline void gmlk_bins_reserve(gmlk_bins *bins, gmlk_host *host) {
+  if (bins->count > bins->room) gmlk_bins_widen(bins, host);
 }
 
-static void gmlk_bins_destroy(gmlk_bins *holes, gmlk_host *host) {
-  if (holes && holes->bin_mask) gmlk_host_free(host, holes->bins, GMLK_BINS_BYTES);
-  gmlk_host_free(host, holes, sizeof(gmlk_bins));
+static void gmlk_bins_destroy(gmlk_bins *bins, gmlk_host *host) {
+  if (bins && bins->bin_mask) gmlk_host_free(host, bins->rings, GMLK_BINS_BYTES);
+  gmlk_host_free(host, bins, sizeof(gmlk_bins));
 }
 
 static int gmlk_hole_less(const gmlk_block *a, const gmlk_block *b) {
   return a->hole != b->hole ? a->hole < b->hole : a->at < b->at;
 }
 
-static inline size_t gmlk_bin_tries(unsigned bin) {
-  return bin < GMLK_BINS_EXACT ? 1 : GMLK_BIN_TRIES;
-}
-
-/* `mask` is holes->bin_mask below. Best fit passes the constant ~0, so that the compiler drops what
+/* `mask` is bins->bin_mask below. Best fit passes the constant ~0, so that the compiler drops what
    serves without a table. */
 
 /* The first block of the bin at or behind `link` in its ring; NULL: there is none. */
-GMLK_INLINE gmlk_block *gmlk_bin_at(const gmlk_bins *holes, unsigned bin, const gmlk_link *link,
+GMLK_INLINE gmlk_block *gmlk_bin_at(const gmlk_bins *bins, unsigned bin, const gmlk_link *link,
                                     uint32_t mask) {
-  const gmlk_link *ring = &holes->bins[bin & mask];
+  const gmlk_link *ring = &bins->rings[bin & mask];
   while (!mask && link != ring && gmlk_bin_of(gmlk_linked(link)->hole) != bin) link = link->next;
   return link != ring ? gmlk_linked(link) : NULL;
 }
 
 /* Of the first blocks of the bin, the smallest with at least `grains`; NULL: none has. */
-GMLK_INLINE gmlk_block *gmlk_bin_best(const gmlk_bins *holes, unsigned bin, uint32_t grains,
+GMLK_INLINE gmlk_block *gmlk_bin_best(const gmlk_bins *bins, unsigned bin, uint32_t grains,
                                       uint32_t mask) {
-  size_t tries = gmlk_bin_tries(bin);
-  gmlk_block *best = NULL, *b = gmlk_bin_at(holes, bin, holes->bins[bin & mask].next, mask);
-  for (; b && tries; b = gmlk_bin_at(holes, bin, b->as.link.next, mask), tries--)
+  size_t tries = bin < GMLK_BINS_EXACT ? 1 : GMLK_BIN_TRIES;
+  gmlk_block *best = NULL, *b = gmlk_bin_at(bins, bin, bins->rings[bin & mask].next, mask);
+  for (; b && tries; b = gmlk_bin_at(bins, bin, b->as.link.next, mask), tries--)
     if (b->hole >= grains && (!best || gmlk_hole_less(b, best))) best = b;
   return best;
 }
 
 /* Without a table: the bin in use that is nearest to `bin`, from it on upwards or downwards and
    before `end`; `end`: there is none. */
-static unsigned gmlk_bin_of_few(const gmlk_bins *holes, unsigned bin, int is_up, unsigned end) {
+static unsigned gmlk_bin_of_few(const gmlk_bins *bins, unsigned bin, int is_up, unsigned end) {
   const gmlk_link *link;
-  for (link = holes->few.next; link != &holes->few; link = link->next) {
+  for (link = bins->few.next; link != &bins->few; link = link->next) {
     unsigned other = gmlk_bin_of(gmlk_linked(link)->hole);
     if (is_up ? other >= bin && other < end : other <= bin && other > end) end = other;
   }
@@ -1716,25 +1710,25 @@ static unsigned gmlk_bin_of_few(const gmlk_bins *holes, unsigned bin, int is_up,
 }
 
 /* The first bin in use, `bin` or above; GMLK_BINS: there is none. */
-GMLK_INLINE unsigned gmlk_bin_above(const gmlk_bins *holes, unsigned bin, uint32_t mask) {
+GMLK_INLINE unsigned gmlk_bin_above(const gmlk_bins *bins, unsigned bin, uint32_t mask) {
   unsigned word = bin / 64u;
   uint64_t bits, words;
-  if (!mask) return gmlk_bin_of_few(holes, bin, 1, GMLK_BINS);
+  if (!mask) return gmlk_bin_of_few(bins, bin, 1, GMLK_BINS);
   if (word >= GMLK_BIN_WORDS) return GMLK_BINS;
-  bits = holes->bits[word] & (~(uint64_t)0 << (bin % 64u));
+  bits = bins->bits[word] & (~(uint64_t)0 << (bin % 64u));
   if (!bits) {
-    words = holes->words & (~(uint64_t)1 << word);
+    words = bins->words & (~(uint64_t)1 << word);
     if (!words) return GMLK_BINS;
     word = gmlk_lowest_bit(words);
-    bits = holes->bits[word];
+    bits = bins->bits[word];
   }
   return word * 64u + gmlk_lowest_bit(bits);
 }
 
 /* The smallest of the first blocks of that bin; NULL: there is no such bin. */
-GMLK_INLINE gmlk_block *gmlk_bins_above(const gmlk_bins *holes, unsigned bin, uint32_t mask) {
-  bin = gmlk_bin_above(holes, bin, mask);
-  return bin < GMLK_BINS ? gmlk_bin_best(holes, bin, 0, mask) : NULL;
+GMLK_INLINE gmlk_block *gmlk_bins_above(const gmlk_bins *bins, unsigned bin, uint32_t mask) {
+  bin = gmlk_bin_above(bins, bin, mask);
+  return bin < GMLK_BINS ? gmlk_bin_best(bins, bin, 0, mask) : NULL;
 }
 
 /* The smallest size that belongs in the bin. For GMLK_BINS that is 2^32, returned as 0. */
@@ -1744,26 +1738,26 @@ static uint32_t gmlk_bin_grains(unsigned bin) {
 }
 
 /* Step 3 of best fit. NULL: no block of the bin is long enough. */
-static gmlk_block *gmlk_bin_rest(gmlk_bins *holes, unsigned bin, uint32_t grains) {
-  gmlk_link *ring = &holes->bins[bin], *link = ring->next;
-  if (grains - holes->none_from < holes->none_count) return NULL;
+static gmlk_block *gmlk_bin_rest(gmlk_bins *bins, unsigned bin, uint32_t grains) {
+  gmlk_link *ring = &bins->rings[bin], *link = ring->next;
+  if (grains - bins->none_from < bins->none_count) return NULL;
   while (link != ring && gmlk_linked(link)->hole < grains) link = link->next;
   if (link == ring) {
-    holes->none_from = grains;
-    holes->none_count = gmlk_bin_grains(bin + 1) - grains;
+    bins->none_from = grains;
+    bins->none_count = gmlk_bin_grains(bin + 1) - grains;
     return NULL;
   }
   gmlk_link_remove(ring); /* the ring now begins with this block */
   gmlk_link_insert(link->prev, ring);
-  return gmlk_bin_best(holes, bin, grains, ~0u);
+  return gmlk_bin_best(bins, bin, grains, ~0u);
 }
 
 /* Best fit without a table: the smallest block that is long enough. Of equals, the newest where a
    bin would be one size, else the one at the lowest address: the block that bins would find. */
-static inline gmlk_block *gmlk_bins_best_of_few(const gmlk_bins *holes, uint32_t grains) {
-  const gmlk_link *link = holes->few.next;
+static inline gmlk_block *gmlk_bins_best_of_few(const gmlk_bins *bins, uint32_t grains) {
+  const gmlk_link *link = bins->few.next;
   gmlk_block *best = NULL;
-  for (; link != &holes->few; link = link->next) {
+  for (; link != &bins->few; link = link->next) {
     gmlk_block *b = gmlk_linked(link);
     if (b->hole < grains) continue;
     if (!best || b->hole < best->hole ||
@@ -1774,50 +1768,50 @@ static inline gmlk_block *gmlk_bins_best_of_few(const gmlk_bins *holes, uint32_t
 }
 
 /* BestFit: a block with a hole of at least this size, or NULL. */
-static inline gmlk_block *gmlk_bins_best(gmlk_bins *holes, uint32_t grains) {
+static inline gmlk_block *gmlk_bins_best(gmlk_bins *bins, uint32_t grains) {
   unsigned bin = gmlk_bin_of(grains);
   gmlk_block *found;
-  if (!holes->bin_mask) return gmlk_bins_best_of_few(holes, grains);
-  found = gmlk_bin_best(holes, bin, grains, ~0u);
-  if (!found) found = gmlk_bins_above(holes, bin + 1, ~0u);
-  return found || holes->bins[bin].next == &holes->bins[bin] ? found
-                                                             : gmlk_bin_rest(holes, bin, grains);
+  if (!bins->bin_mask) return gmlk_bins_best_of_few(bins, grains);
+  found = gmlk_bin_best(bins, bin, grains, ~0u);
+  if (!found) found = gmlk_bins_above(bins, bin + 1, ~0u);
+  return found || bins->rings[bin].next == &bins->rings[bin] ? found
+                                                             : gmlk_bin_rest(bins, bin, grains);
 }
 
 /* The blocks of a bin, in the order of its ring; NULL: no more. */
-static gmlk_block *gmlk_bin_first(const gmlk_bins *holes, unsigned bin) {
-  return gmlk_bin_at(holes, bin, holes->bins[bin & holes->bin_mask].next, holes->bin_mask);
+static gmlk_block *gmlk_bin_first(const gmlk_bins *bins, unsigned bin) {
+  return gmlk_bin_at(bins, bin, bins->rings[bin & bins->bin_mask].next, bins->bin_mask);
 }
 
-static gmlk_block *gmlk_bin_next(const gmlk_bins *holes, unsigned bin, const gmlk_block *b) {
-  return gmlk_bin_at(holes, bin, b->as.link.next, holes->bin_mask);
+static gmlk_block *gmlk_bin_next(const gmlk_bins *bins, unsigned bin, const gmlk_block *b) {
+  return gmlk_bin_at(bins, bin, b->as.link.next, bins->bin_mask);
 }
 
 /* The first bin in use, `bin` or above; GMLK_BINS: there is none. */
-static unsigned gmlk_bin_from(const gmlk_bins *holes, unsigned bin) {
-  return gmlk_bin_above(holes, bin, holes->bin_mask);
+static unsigned gmlk_bin_from(const gmlk_bins *bins, unsigned bin) {
+  return gmlk_bin_above(bins, bin, bins->bin_mask);
 }
 
 /* The last bin in use, `bin` or below. 0: there is none, as no hole has 0 grains. */
-static unsigned gmlk_bin_down(const gmlk_bins *holes, unsigned bin) {
+static unsigned gmlk_bin_down(const gmlk_bins *bins, unsigned bin) {
   unsigned word = bin / 64u;
-  uint64_t bits = holes->bits[word] & (~(uint64_t)0 >> (63u - bin % 64u));
-  if (!holes->bin_mask) return gmlk_bin_of_few(holes, bin, 0, 0);
+  uint64_t bits = bins->bits[word] & (~(uint64_t)0 >> (63u - bin % 64u));
+  if (!bins->bin_mask) return gmlk_bin_of_few(bins, bin, 0, 0);
   if (!bits) {
-    uint64_t words = holes->words & (((uint64_t)1 << word) - 1);
+    uint64_t words = bins->words & (((uint64_t)1 << word) - 1);
     if (!words) return 0;
     word = gmlk_log2(words);
-    bits = holes->bits[word];
+    bits = bins->bits[word];
   }
   return word * 64u + gmlk_log2(bits);
 }
 
 /* The candidate after `block`: the next of its bin, even if too short, else one of the next bin in
    use. NULL: no more. */
-static gmlk_block *gmlk_bins_next(const gmlk_bins *holes, const gmlk_block *block) {
+static gmlk_block *gmlk_bins_next(const gmlk_bins *bins, const gmlk_block *block) {
   unsigned bin = gmlk_bin_of(block->hole);
-  gmlk_block *next = gmlk_bin_next(holes, bin, block);
-  return next ? next : gmlk_bins_above(holes, bin + 1, holes->bin_mask);
+  gmlk_block *next = gmlk_bin_next(bins, bin, block);
+  return next ? next : gmlk_bins_above(bins, bin + 1, bins->bin_mask);
 }
 
 /* ---- >>tree ---------------------------------------------------------------------------------
@@ -2686,19 +2680,16 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
    [P1] backed_count and stuck_count are the numbers of slots with a handle that are not in
         quarantine, and that are. No slot from stuck_end on is in quarantine.
    [P2] Between two operations no chunk is marked.
+   [P3] A chunk that is not in quarantine is mapped at home, unless the arena is bare.
 
    O(1). Can fail: gmlk_chunks_resize, for want of host memory; to release: the driver. */
-
-enum {                         /* gmlk_chunk.stuck */
-       GMLK_CHUNK_MAPPED = 1,  /* it could not be unmapped at home */
-       GMLK_CHUNK_UNMAPPED = 2 /* it could not be released */
-};
 
 typedef struct gmlk_chunk { /* of one slot */
   uint64_t handle;          /* the driver's; 0: no memory */
   uint32_t map_count;       /* [W6] [B3] its mappings, but for the one at home */
-  uint16_t mark;            /* [P2] 1: chosen by the operation that is under way */
-  uint16_t stuck;           /* quarantined: GMLK_CHUNK_*; else 0 */
+  uint8_t is_home;          /* it is mapped at home */
+  uint8_t is_stuck;         /* it is in quarantine */
+  uint8_t is_marked;        /* [P2] the operation that is under way chose it */
 } gmlk_chunk;
 
 typedef struct gmlk_chunks {
@@ -2736,32 +2727,42 @@ static uint64_t gmlk_chunk_handle(const gmlk_chunks *all, uint32_t slot) {
   return all->items[slot].handle;
 }
 
-/* Whether the slot has memory that is not in quarantine. */
-static int gmlk_chunk_is_backed(const gmlk_chunks *all, uint32_t slot) {
-  return all->items[slot].handle && !all->items[slot].stuck;
-}
-
 static int gmlk_chunk_is_stuck(const gmlk_chunks *all, uint32_t slot) {
-  return slot < all->stuck_end && all->items[slot].stuck;
+  return slot < all->stuck_end && all->items[slot].is_stuck;
 }
 
-/* Whether it is in quarantine because it could not be released. */
-static int gmlk_chunk_is_unmapped(const gmlk_chunks *all, uint32_t slot) {
-  return all->items[slot].stuck == GMLK_CHUNK_UNMAPPED;
-}
-
-/* Gives an empty slot a handle. */
-static void gmlk_chunk_fill(gmlk_chunks *all, uint32_t slot, uint64_t handle) {
+/* Creates a chunk in an empty slot. */
+static gmlake_result gmlk_chunk_create(gmlk_chunks *all, gmlk_drive *drive, uint32_t slot,
+                                       size_t bytes) {
+  uint64_t handle = 0;
+  gmlake_result result = gmlk_drive_create(drive, bytes, &handle);
+  if (result) return result;
   all->items[slot].handle = handle;
   all->backed_count++;
+  return GMLAKE_OK;
 }
 
-/* Quarantines a chunk; how: GMLK_CHUNK_*. */
-static void gmlk_chunk_quarantine(gmlk_chunks *all, uint32_t slot, unsigned how) {
-  int is_new = !all->items[slot].stuck;
-  all->backed_count -= (size_t)is_new;
-  all->stuck_count += (size_t)is_new;
-  all->items[slot].stuck = (uint16_t)how;
+/* Maps a chunk at its home address. */
+static gmlake_result gmlk_chunk_map(gmlk_chunks *all, gmlk_drive *drive, uint32_t slot,
+                                    uint64_t home, size_t bytes) {
+  gmlake_result result = GMLK_CALL(drive, map, home, bytes, all->items[slot].handle);
+  all->items[slot].is_home = !result;
+  return result;
+}
+
+/* Unmaps a chunk at home. Returns whether it is not mapped there now. */
+static int gmlk_chunk_unmap(gmlk_chunks *all, gmlk_drive *drive, uint32_t slot, uint64_t home,
+                            size_t bytes) {
+  gmlk_chunk *chunk = &all->items[slot];
+  chunk->is_home = chunk->is_home && GMLK_CALL(drive, unmap, home, bytes);
+  return !chunk->is_home;
+}
+
+static void gmlk_chunk_quarantine(gmlk_chunks *all, uint32_t slot) {
+  if (all->items[slot].is_stuck) return;
+  all->items[slot].is_stuck = 1;
+  all->backed_count--;
+  all->stuck_count++;
   if (slot >= all->stuck_end) all->stuck_end = slot + 1;
 }
 
@@ -2770,14 +2771,12 @@ static void gmlk_chunk_quarantine(gmlk_chunks *all, uint32_t slot, unsigned how)
 static void gmlk_chunk_release(gmlk_chunks *all, gmlk_drive *drive, uint32_t slot) {
   gmlk_chunk *chunk = &all->items[slot];
   if (GMLK_CALL(drive, release, chunk->handle)) {
-    gmlk_chunk_quarantine(all, slot, GMLK_CHUNK_UNMAPPED);
+    gmlk_chunk_quarantine(all, slot);
     return;
   }
-  if (chunk->stuck)
-    all->stuck_count--;
-  else
-    all->backed_count--;
-  chunk->handle = chunk->stuck = 0;
+  all->stuck_count -= chunk->is_stuck;
+  all->backed_count -= !chunk->is_stuck;
+  memset(chunk, 0, sizeof(*chunk));
 }
 
 /* Counts a mapping that was made, by 1, or removed, by -1. */
@@ -2790,17 +2789,12 @@ static int gmlk_chunk_is_mapped(const gmlk_chunks *all, uint32_t slot) {
   return all->items[slot].map_count != 0;
 }
 
-/* Marks a chunk. Returns whether it was marked before. */
-static int gmlk_chunk_mark(gmlk_chunks *all, uint32_t slot) {
-  int was_marked = all->items[slot].mark;
-  all->items[slot].mark = 1;
-  return was_marked;
+static int gmlk_chunk_is_marked(const gmlk_chunks *all, uint32_t slot) {
+  return all->items[slot].is_marked;
 }
 
-static void gmlk_chunk_unmark(gmlk_chunks *all, uint32_t slot) { all->items[slot].mark = 0; }
-
-static int gmlk_chunk_is_marked(const gmlk_chunks *all, uint32_t slot) {
-  return all->items[slot].mark;
+static void gmlk_chunk_mark(gmlk_chunks *all, uint32_t slot, int is_marked) {
+  all->items[slot].is_marked = (uint8_t)is_marked;
 }
 
 /* An empty list that stands in this memory. */
@@ -3340,13 +3334,6 @@ static gmlk_block *gmlk_locate(const gmlk_arena *a, uint32_t at) {
   return b;
 }
 
-/* Reserves the range of each span, as one block or several. pre: the ranges are free; two records
-   are reserved for each. */
-static void gmlk_spans_reserve(gmlk_arena *a, gmlk_span *spans, uint32_t count) {
-  for (; count--; spans++)
-    spans->block = gmlk_reserve_range(a, gmlk_locate(a, spans->at), spans->at, spans->grains);
-}
-
 static void gmlk_spans_unreserve(gmlk_arena *a, gmlk_span *spans, uint32_t count) {
   while (count--) gmlk_unreserve_range(a, spans[count].block, spans[count].grains);
 }
@@ -3358,9 +3345,7 @@ static gmlk_block *gmlk_span_own(gmlk_arena *a, gmlk_span *span, unsigned state)
 
 /* Whether a clean block is part of one of the stream's runs. */
 static int gmlk_is_beside(const gmlk_block *b, unsigned stream) {
-  const gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b);
-  return (before->state == GMLK_FREE && before->stream == stream) ||
-         (behind->state == GMLK_FREE && behind->stream == stream);
+  return gmlk_has_tag(gmlk_before_clean(b), stream) || gmlk_has_tag(gmlk_behind_clean(b), stream);
 }
 
 /* Best fit among clean blocks that are not part of one of the stream's runs. */
@@ -3374,28 +3359,21 @@ static gmlk_block *gmlk_best_clean(const gmlk_arena *a, unsigned stream, uint32_
   return b && b->hole < grains ? best : b;
 }
 
-/* The first aligned grain of a hole that begins at `start`; align is in grains. *out_fits: whether
-   `grains` fit from there. */
-static uint32_t gmlk_aligned_at(const gmlk_block *start, uint32_t hole, uint32_t grains,
-                                uint32_t align, int *out_fits) {
-  uint32_t skip = (0 - start->at) & (align - 1);
-  *out_fits = hole >= grains && skip <= hole - grains;
-  return start->at + skip;
-}
-
 /* Best fit with alignment in the bins of one tag: of some holes the first that holds the aligned
    range, else one so large that it holds the range wherever it begins. */
 static inline gmlk_block *gmlk_best_in(const gmlk_arena *a, unsigned tag, unsigned stream,
                                        uint32_t grains, uint32_t align, uint32_t *out_at) {
-  gmlk_bins *holes = a->bins[tag];
-  gmlk_block *b = tag ? gmlk_bins_best(holes, grains) : gmlk_best_clean(a, stream, grains);
+  gmlk_bins *bins = a->bins[tag];
+  gmlk_block *b = tag ? gmlk_bins_best(bins, grains) : gmlk_best_clean(a, stream, grains);
   unsigned tries = 0;
-  int fits;
-  for (; b; b = gmlk_bins_next(holes, b)) {
-    if (tries++ == GMLK_HOLE_TRIES && (b = gmlk_bins_best(holes, grains + align - 1)) == NULL)
+  for (; b; b = gmlk_bins_next(bins, b)) {
+    uint32_t start, skip;
+    if (tries++ == GMLK_HOLE_TRIES && (b = gmlk_bins_best(bins, grains + align - 1)) == NULL)
       return NULL;
-    *out_at = gmlk_aligned_at(tag ? gmlk_run_start(b) : b, b->hole, grains, align, &fits);
-    if (fits) return b;
+    start = tag ? gmlk_run_start(b)->at : b->at;
+    skip = (0 - start) & (align - 1);
+    *out_at = start + skip;
+    if (b->hole >= grains && skip <= b->hole - grains) return b;
   }
   return NULL;
 }
@@ -3827,7 +3805,7 @@ static int gmlk_window_marks(gmlk_arena *a, const gmlk_window *w, int clear) {
   for (i = 0; i < w->span_count; i++) {
     uint32_t first = gmlk_slot_of(a, w->spans[i].at);
     for (slot = first; slot < first + gmlk_span_chunks(a, &w->spans[i]); slot++) {
-      if (clear) gmlk_chunk_unmark(&a->chunks, slot);
+      if (clear) gmlk_chunk_mark(&a->chunks, slot, 0);
       if (gmlk_chunk_is_marked(&a->chunks, slot)) return 1;
     }
   }
@@ -3860,18 +3838,10 @@ static int gmlk_windows_init(gmlk_windows *windows, gmlk_host *host, gmlk_record
   return 1;
 }
 
-static void gmlk_windows_free(gmlk_host *host, gmlk_window *list) {
-  while (list) {
-    gmlk_window *w = list;
-    list = w->bucket_next;
-    gmlk_host_free(host, w, gmlk_window_record_bytes(w->span_count));
-  }
-}
-
 /* Frees the records of an arena's windows. */
 static void gmlk_windows_destroy(gmlk_arena *a) {
   gmlk_windows *windows = &a->windows;
-  gmlk_window *list = windows->quarantine, *w, *newer;
+  gmlk_window *list = windows->quarantine, *w, *newer; /* newer: the next of either list */
   gmlk_block *b;
   for (b = a->head.next; b && b != &a->tail; b = b->next) /* at its first span: once a window */
     if (b->state == GMLK_PIECE && b->as.live.window->spans[0].block == b)
@@ -3880,7 +3850,10 @@ static void gmlk_windows_destroy(gmlk_arena *a) {
     newer = w->newer;
     gmlk_window_push(&list, w);
   }
-  gmlk_windows_free(a->host, list);
+  for (w = list; w; w = newer) {
+    newer = w->bucket_next;
+    gmlk_host_free(a->host, w, gmlk_window_record_bytes(w->span_count));
+  }
   gmlk_host_free(a->host, windows->buckets, windows->bucket_count * sizeof(gmlk_window *));
   gmlk_bins_destroy(windows->va, a->host);
   gmlk_tiling_destroy(a->records, &windows->va_head, &windows->va_tail);
@@ -5071,10 +5044,10 @@ static void gmlk_supply_add(gmlk_arena *a, gmlk_supply *supply, uint32_t at, uin
 static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned tag, unsigned stream, unsigned bin,
                                 unsigned tries, uint32_t grains, uint32_t align,
                                 gmlk_supply *supply) {
-  const gmlk_bins *holes = a->bins[tag];
-  const gmlk_block *lead = gmlk_bin_first(holes, bin);
+  const gmlk_bins *bins = a->bins[tag];
+  const gmlk_block *lead = gmlk_bin_first(bins, bin);
   unsigned count = 0;
-  for (; lead && count < tries; lead = gmlk_bin_next(holes, bin, lead), count++) {
+  for (; lead && count < tries; lead = gmlk_bin_next(bins, bin, lead), count++) {
     const gmlk_block *b = tag ? gmlk_run_start(lead) : lead;
     if (!tag && stream && gmlk_is_beside(b, stream)) continue; /* its run stands in the own bins */
     gmlk_supply_add(a, supply, b->at, b->at + lead->hole, grains, align);
@@ -5233,7 +5206,10 @@ static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_tak
 static gmlake_result gmlk_spans_borrow(gmlake *l, gmlk_arena *a, gmlk_taker taker, gmlk_span *spans,
                                        uint32_t count) {
   gmlake_result result;
-  gmlk_spans_reserve(a, spans, count);
+  uint32_t i;
+  for (i = 0; i < count; i++)
+    spans[i].block =
+        gmlk_reserve_range(a, gmlk_locate(a, spans[i].at), spans[i].at, spans[i].grains);
   result = gmlk_wait_for_spans(l, taker, spans, count);
   if (result) gmlk_spans_unreserve(a, spans, count);
   return result;
@@ -5270,22 +5246,14 @@ static gmlk_block *gmlk_reuse(gmlake *l, gmlk_attempt *r, gmlk_taker taker) {
   return w ? gmlk_window_take(l, r, taker, w, GMLK_S1) : NULL;
 }
 
-/* Counts a window in; gmlk_window_leave counts it out. */
-static void gmlk_window_enter(gmlake *l, gmlk_arena *a, const gmlk_window *w) {
-  size_t bytes = w->chunk_count * a->chunk_bytes;
-  a->windows.count++;
+/* Counts a window that is mapped, by 1, or one that is to be unmapped, by -1. */
+static void gmlk_window_add(gmlake *l, gmlk_arena *a, const gmlk_window *w, int by) {
+  size_t bytes = w->chunk_count * a->chunk_bytes * (size_t)by;
+  a->windows.count += (size_t)by;
   a->windows.bytes += bytes;
+  l->stats.window_count += (uint64_t)(int64_t)by;
   l->stats.stitched_bytes += bytes;
-  l->stats.window_count++;
   gmlk_peak(&l->stats.stitched_bytes_peak, l->stats.stitched_bytes);
-}
-
-static void gmlk_window_leave(gmlake *l, gmlk_arena *a, const gmlk_window *w) {
-  size_t bytes = w->chunk_count * a->chunk_bytes;
-  a->windows.count--;
-  a->windows.bytes -= bytes;
-  l->stats.stitched_bytes -= bytes;
-  l->stats.window_count--;
 }
 
 /* Frees an unmapped window's record and address space. */
@@ -5307,13 +5275,8 @@ static void gmlk_window_count(gmlk_arena *a, const gmlk_window *w, int by) {
 /* Takes an idle window out of all lists, into the list of those to be unmapped. */
 static void gmlk_window_kill(gmlake *l, gmlk_arena *a, gmlk_window *w, gmlk_window **dying) {
   gmlk_window_unset_idle(&a->windows, w);
-  gmlk_window_leave(l, a, w);
+  gmlk_window_add(l, a, w, -1);
   gmlk_window_push(dying, w);
-}
-
-static void gmlk_window_revive(gmlake *l, gmlk_arena *a, gmlk_window *w) {
-  gmlk_window_enter(l, a, w);
-  gmlk_window_set_idle(&a->windows, w, w->self.stream, w->self.ticket);
 }
 
 /* Unmaps the windows of a list and frees them, the books unlocked meanwhile. Those that cannot be
@@ -5336,7 +5299,8 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
     w = dying;
     dying = w->bucket_next;
     if (!drive.is_relaxed) {
-      gmlk_window_revive(l, a, w);
+      gmlk_window_add(l, a, w, 1);
+      gmlk_window_set_idle(&a->windows, w, w->self.stream, w->self.ticket);
       continue;
     }
     if (w->va->state != GMLK_UNBACKED) {
@@ -5409,6 +5373,7 @@ static gmlake_result gmlk_window_map(gmlk_drive *drive, const gmlk_arena *a, con
 static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_window_plan *plan,
                                     gmlake_result *out_result) {
   size_t bytes = gmlk_window_record_bytes(plan->span_count);
+  uint32_t grains = 0, i;
   gmlk_window *w;
   *out_result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)plan->span_count + 1) ||
@@ -5422,7 +5387,8 @@ static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_window_
   memcpy(w->spans, a->spans, plan->span_count * sizeof(gmlk_span));
   w->span_count = plan->span_count;
   w->chunk_count = plan->chunk_count;
-  gmlk_block_init(&w->self, a->number, 0, 0, GMLK_RESERVED);
+  for (i = 0; i < w->span_count; i++) grains += w->spans[i].grains; /* [W3] */
+  gmlk_block_init(&w->self, a->number, 0, grains, GMLK_RESERVED);
   w->va = gmlk_va_take(&a->windows, &l->records, plan->chunk_count,
                        (l->desc.flags & GMLAKE_GUARD) != 0, w);
   if (w->va) {
@@ -5447,14 +5413,14 @@ static void gmlk_window_abandon(gmlake *l, gmlk_arena *a, gmlk_window *w, uint32
 
 /* Maps a new window, the books unlocked meanwhile, and counts it in. Then it is neither live nor
    idle: that is for the caller. *out_stuck: see gmlk_window_map. */
-static gmlake_result gmlk_window_make(gmlake *l, gmlk_arena *a, gmlk_window *w, uint32_t grains,
+static gmlake_result gmlk_window_make(gmlake *l, gmlk_arena *a, gmlk_window *w,
                                       uint32_t *out_stuck) {
+  const uint32_t grains = w->self.grains;
   gmlk_drive drive;
   (void)gmlk_drive_open(l, &drive);
   (void)gmlk_window_map(&drive, a, w, out_stuck);
   if (gmlk_drive_close(l, &drive)) return drive.result;
-  w->self.grains = grains;
-  gmlk_window_enter(l, a, w);
+  gmlk_window_add(l, a, w, 1);
   gmlk_window_count(a, w, 1);
   if (!a->windows.number || grains < a->windows.grains_min) a->windows.grains_min = grains;
   w->number = ++a->windows.number;
@@ -5481,7 +5447,7 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
     gmlk_window_discard(l, a, w);
     return result;
   }
-  result = gmlk_window_make(l, a, w, r->grains, &stuck_chunks);
+  result = gmlk_window_make(l, a, w, &stuck_chunks);
   if (result) {
     gmlk_spans_unreserve(a, w->spans, w->span_count);
     gmlk_window_abandon(l, a, w, stuck_chunks);
@@ -5630,7 +5596,7 @@ static void gmlk_places_spare(gmlake *l, gmlk_arena *a) {
   for (b = a->buffers; b; b = b->next)
     for (i = 0; i < b->place_count; i++)
       if (b->places[i].state && !gmlk_is_committed(b, i) && !gmlk_place_is_done(l, &b->places[i]))
-        gmlk_chunk_unmark(&a->chunks, b->places[i].slot);
+        gmlk_chunk_mark(&a->chunks, b->places[i].slot, 0);
 }
 
 /* For trim: lists the places that map marked chunks. */
@@ -5778,7 +5744,7 @@ static void gmlk_buffer_recount(gmlake *l, const gmlake_buffer *b) {
 }
 
 /* Gives a chunk, whose blocks are reserved or owned, to a place. */
-static void gmlk_chunk_commit(gmlk_arena *a, gmlk_block *block) {
+static void gmlk_place_commit(gmlk_arena *a, gmlk_block *block) {
   gmlk_own(a, block, gmlk_chunk_grains(a), GMLK_COMMITTED)->stream = GMLK_CLEAN;
 }
 
@@ -5943,34 +5909,17 @@ static gmlk_slots gmlk_growth_anywhere(const gmlk_arena *a, uint32_t count) {
   return list.count == count ? list : gmlk_slots_in(a->scratch);
 }
 
-/* S4: plans where to grow: one contiguous range, if it needs at most `spare` chunks more than the
-   shortfall of a window does; else the shortfall, wherever there are slots. shortfall 0: no window
-   can be made. pre: slots reserved for both ways. */
-static gmlk_slots gmlk_plan_growth(const gmlk_arena *a, unsigned stream, uint32_t grains,
-                                   uint32_t align, uint32_t shortfall, uint32_t spare) {
-  uint32_t missing = gmlk_chunks_for(a, shortfall);
-  gmlk_slots list = gmlk_growth_contiguous(a, stream, grains, align);
-  if (!missing || (list.count && list.count <= missing + spare)) return list;
-  return gmlk_growth_anywhere(a, missing);
-}
-
-/* Creates chunks in the slots and maps them at home; *out_made of them are mapped. */
-static gmlake_result gmlk_chunks_make(gmlk_drive *drive, gmlk_arena *a, const gmlk_slots *slots,
-                                      uint32_t *out_made) {
+/* Creates chunks in the slots and maps them at home. */
+static gmlake_result gmlk_chunks_make(gmlk_drive *drive, gmlk_arena *a, const gmlk_slots *slots) {
   gmlake_result result = drive->result;
   uint32_t i, end;
   for (i = 0; i < slots->count && !result; i++) {
     uint32_t slot = slots->items[i];
-    uint64_t handle = 0;
-    result = gmlk_drive_create(drive, a->chunk_bytes, &handle);
-    if (result) break;
-    gmlk_chunk_fill(&a->chunks, slot, handle);
-    if (a->is_bare) continue;
-    result = GMLK_CALL(drive, map, gmlk_slot_home(a, slot), a->chunk_bytes, handle);
-    if (result) break;
-    *out_made = i + 1;
+    result = gmlk_chunk_create(&a->chunks, drive, slot, a->chunk_bytes);
+    if (!result && !a->is_bare)
+      result = gmlk_chunk_map(&a->chunks, drive, slot, gmlk_slot_home(a, slot), a->chunk_bytes);
   }
-  for (i = 0; i < *out_made && !result; i = end) { /* one call for each row of neighbours */
+  for (i = 0; i < slots->count && !result && !a->is_bare; i = end) { /* a call for each row */
     end = gmlk_slots_row(slots, i);
     result = gmlk_drive_set_access(drive, gmlk_slot_home(a, slots->items[i]),
                                    (size_t)(end - i) * a->chunk_bytes);
@@ -5979,16 +5928,15 @@ static gmlake_result gmlk_chunks_make(gmlk_drive *drive, gmlk_arena *a, const gm
 }
 
 /* Undoes gmlk_chunks_make in reverse. Chunks that could not be undone are quarantined. */
-static void gmlk_chunks_unmake(gmlk_drive *drive, gmlk_arena *a, const gmlk_slots *slots,
-                               uint32_t made) {
+static void gmlk_chunks_unmake(gmlk_drive *drive, gmlk_arena *a, const gmlk_slots *slots) {
   uint32_t i = slots->count;
   while (i--) {
     uint32_t slot = slots->items[i];
     if (!gmlk_chunk_handle(&a->chunks, slot)) continue;
-    if (i < made && GMLK_CALL(drive, unmap, gmlk_slot_home(a, slot), a->chunk_bytes))
-      gmlk_chunk_quarantine(&a->chunks, slot, GMLK_CHUNK_MAPPED);
-    else
+    if (gmlk_chunk_unmap(&a->chunks, drive, slot, gmlk_slot_home(a, slot), a->chunk_bytes))
       gmlk_chunk_release(&a->chunks, drive, slot);
+    else
+      gmlk_chunk_quarantine(&a->chunks, slot);
   }
 }
 
@@ -6070,13 +6018,12 @@ static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_attempt *r, const gmlk_slot
   gmlk_records held;
   gmlk_drive drive;
   gmlake_result result = gmlk_growth_allowed(l, r, slots->count);
-  uint32_t made = 0;
   if (result) return result;
   if (!gmlk_records_reserve(&l->records, &l->host, records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   gmlk_records_hold(&l->records, &held, records);
   (void)gmlk_drive_open(l, &drive);
-  result = gmlk_chunks_make(&drive, a, slots, &made);
-  if (result) gmlk_chunks_unmake(&drive, a, slots, made);
+  result = gmlk_chunks_make(&drive, a, slots);
+  if (result) gmlk_chunks_unmake(&drive, a, slots);
   result = gmlk_drive_close(l, &drive);
   gmlk_records_return(&l->records, &held);
   if (result) {
@@ -6097,17 +6044,21 @@ static int gmlk_grow_reserve(gmlk_arena *a, uint64_t more) {
   return gmlk_arena_reserve_slots(a, slots) && gmlk_scratch_reserve(a, slots);
 }
 
-/* S4's Alloc: creates memory for a request as gmlk_plan_growth plans it. *out_count: the chunks
-   that it tried to create. */
+/* S4's Alloc: creates one contiguous range, if it needs at most `spare` chunks more than the
+   shortfall of a window does; else the shortfall, wherever there are slots. shortfall 0: no window
+   can be made. *out_count: the chunks that it tried to create. */
 static gmlake_result gmlk_grow_by(gmlake *l, gmlk_attempt *r, uint32_t shortfall, uint32_t spare,
                                   uint32_t *out_count) {
   gmlk_arena *a = r->arena;
+  uint32_t missing = gmlk_chunks_for(a, shortfall);
   gmlk_slots slots;
   if (!gmlk_grow_reserve(a, gmlk_chunks_for(a, (uint64_t)r->grains + r->align)))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   /* A second growth for one request makes a run in which any alignment fits. */
-  slots = gmlk_plan_growth(a, r->taker.stream, r->grains + (r->has_grown ? r->align - 1 : 0),
-                           r->align, shortfall, spare);
+  slots = gmlk_growth_contiguous(a, r->taker.stream, r->grains + (r->has_grown ? r->align - 1 : 0),
+                                 r->align);
+  if (missing && (!slots.count || slots.count > missing + spare))
+    slots = gmlk_growth_anywhere(a, missing);
   *out_count = slots.count;
   if (!slots.count) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* no address space */
   return gmlk_grow_slots(l, r, &slots);
@@ -6146,7 +6097,7 @@ static gmlk_slots gmlk_trim_choose(gmlake *l, gmlk_arena *a, uint32_t *from_slot
   while (*from_slot && chosen.count < limit) {
     uint32_t slot = --*from_slot;
     if (!gmlk_slot_is_clean(a, slot)) continue;
-    (void)gmlk_chunk_mark(&a->chunks, slot);
+    gmlk_chunk_mark(&a->chunks, slot, 1);
     gmlk_slots_add(&chosen, slot);
     is_mapped |= gmlk_chunk_is_mapped(&a->chunks, slot);
   }
@@ -6172,7 +6123,7 @@ static void gmlk_trim_drive(gmlk_drive *drive, gmlk_arena *a, const gmlk_slots *
   for (i = 0; i < slots->count && drive->is_relaxed; i++) {
     uint32_t slot = slots->items[i];
     if (GMLK_NEVER(gmlk_chunk_is_mapped(&a->chunks, slot))) continue; /* [W6] [B3] */
-    if (a->is_bare || !GMLK_CALL(drive, unmap, gmlk_slot_home(a, slot), a->chunk_bytes))
+    if (gmlk_chunk_unmap(&a->chunks, drive, slot, gmlk_slot_home(a, slot), a->chunk_bytes))
       gmlk_chunk_release(&a->chunks, drive, slot);
   }
 }
@@ -6184,12 +6135,13 @@ static size_t gmlk_trim_commit(gmlake *l, gmlk_arena *a, const gmlk_slots *slots
   for (i = 0; i < slots->count; i++) {
     uint32_t slot = slots->items[i];
     gmlk_block *first = a->firsts[slot];
-    gmlk_chunk_unmark(&a->chunks, slot);
-    if (gmlk_chunk_is_backed(&a->chunks, slot)) { /* the driver has not unmapped it */
+    int is_stuck = gmlk_chunk_is_stuck(&a->chunks, slot);
+    gmlk_chunk_mark(&a->chunks, slot, 0);
+    if (gmlk_chunk_handle(&a->chunks, slot) && !is_stuck) { /* the driver has not unmapped it */
       gmlk_unreserve_range(a, first, gmlk_chunk_grains(a));
       continue;
     }
-    if (gmlk_chunk_is_stuck(&a->chunks, slot))
+    if (is_stuck)
       l->stats.quarantined_bytes += a->chunk_bytes;
     else
       released += a->chunk_bytes;
@@ -6381,50 +6333,45 @@ static int gmlk_ask(gmlake *l, const gmlk_attempt *r, gmlk_question *q) {
 
 /* ---- what is wrong with an answer: each returns the reason, or NULL ---- */
 
+/* The grains of the arena that a piece is. pre: it lies in the arena. */
+static gmlk_span gmlk_piece_span(const gmlk_arena *a, const gmlake_piece *p) {
+  return gmlk_span_of((uint32_t)(((uint64_t)(uintptr_t)p->home - a->base) / GMLK_GRAIN),
+                      (uint32_t)(p->bytes / GMLK_GRAIN));
+}
+
 static const char *gmlk_piece_wrong(const gmlk_attempt *r, const gmlake_piece *p, int is_first,
                                     int is_last) {
   const gmlk_arena *a = r->arena;
   uint64_t home = (uint64_t)(uintptr_t)p->home, end_bytes = gmlk_to_bytes(a->tail.at);
-  uint32_t at, end, edge = gmlk_chunk_grains(a) - 1;
+  uint32_t end, edge = gmlk_chunk_grains(a) - 1;
   const gmlk_block *b;
+  gmlk_span span;
   if (!p->bytes || (home | p->bytes) % GMLK_GRAIN)
     return "a piece's home or bytes is no multiple of 512, or bytes is 0";
   if (home < a->base || home - a->base >= end_bytes || p->bytes > end_bytes - (home - a->base))
     return "a piece lies outside the arena";
-  at = (uint32_t)((home - a->base) / GMLK_GRAIN);
-  end = at + (uint32_t)(p->bytes / GMLK_GRAIN);
-  for (b = gmlk_locate(a, at); b->at < end; b = b->next)
+  span = gmlk_piece_span(a, p);
+  end = span.at + span.grains;
+  for (b = gmlk_locate(a, span.at); b->at < end; b = b->next)
     if (!gmlk_is_open(b, r->taker.stream)) return "a piece is not free for the request";
-  if ((!is_first || gmlk_is_whole(r)) && (at & edge)) return "a piece begins inside a chunk";
+  if ((!is_first || gmlk_is_whole(r)) && (span.at & edge)) return "a piece begins inside a chunk";
   if ((!is_last || gmlk_is_whole(r)) && (end & edge)) return "a piece ends inside a chunk";
-  if (is_first && (at & (r->align - 1))) return "the first piece is not aligned";
+  if (is_first && (span.at & (r->align - 1))) return "the first piece is not aligned";
   return NULL;
-}
-
-/* The grain of the arena that a piece begins at. */
-static uint32_t gmlk_piece_at(const gmlk_arena *a, const gmlake_piece *p) {
-  return (uint32_t)(((uint64_t)(uintptr_t)p->home - a->base) / GMLK_GRAIN);
-}
-
-/* The slots under a piece, [*out_first, *out_end). */
-static void gmlk_piece_slots(const gmlk_arena *a, const gmlake_piece *p, uint32_t *out_first,
-                             uint32_t *out_end) {
-  uint32_t at = gmlk_piece_at(a, p);
-  *out_first = gmlk_slot_of(a, at);
-  *out_end = gmlk_slot_from(a, at + (uint32_t)(p->bytes / GMLK_GRAIN));
 }
 
 /* Whether two of the pieces share a chunk. */
 static int gmlk_pieces_collide(gmlk_arena *a, const gmlake_piece *pieces, size_t count) {
-  uint32_t slot, end;
   int collide = 0;
   size_t i;
-  for (i = 0; i < count; i++)
-    for (gmlk_piece_slots(a, &pieces[i], &slot, &end); slot < end; slot++)
-      collide |= gmlk_chunk_mark(&a->chunks, slot);
-  for (i = 0; i < count; i++)
-    for (gmlk_piece_slots(a, &pieces[i], &slot, &end); slot < end; slot++)
-      gmlk_chunk_unmark(&a->chunks, slot);
+  for (i = 0; i < 2 * count; i++) { /* marks the chunks of all pieces, then unmarks them */
+    gmlk_span span = gmlk_piece_span(a, &pieces[i % count]);
+    uint32_t slot = gmlk_slot_of(a, span.at), end = slot + gmlk_span_chunks(a, &span);
+    for (; slot < end; slot++) {
+      collide |= i < count && gmlk_chunk_is_marked(&a->chunks, slot);
+      gmlk_chunk_mark(&a->chunks, slot, i < count);
+    }
+  }
   return collide;
 }
 
@@ -6438,10 +6385,10 @@ static const gmlake_piece *gmlk_former_of(const gmlk_question *q) {
 
 /* Of a plan that takes a block's front and stitches both parts. */
 static const char *gmlk_former_wrong(const gmlk_attempt *r, const gmlk_question *q) {
-  uint32_t end =
-      gmlk_piece_at(r->arena, &q->pieces[0]) + (uint32_t)(q->pieces[0].bytes / GMLK_GRAIN);
-  if (!gmlk_former_of(q)) return "keeps_former is set, but the plan is not a part of one block";
-  return end & (gmlk_chunk_grains(r->arena) - 1)
+  gmlk_span span = gmlk_piece_span(r->arena, &q->pieces[0]);
+  if (q->plan.piece_count != 1 || q->plan.grow_bytes || !gmlk_former_of(q))
+    return "keeps_former is set, but the plan is not a part of one block";
+  return (span.at + span.grains) & (gmlk_chunk_grains(r->arena) - 1)
              ? "keeps_former is set, but the piece ends inside a chunk"
              : NULL;
 }
@@ -6475,10 +6422,7 @@ static const char *gmlk_pieces_wrong(const gmlk_attempt *r, const gmlk_question 
   if (total < r->bytes) return "the pieces are too small";
   if (total - r->bytes > UINT32_MAX || total > gmlk_to_bytes(GMLK_GRAINS_MAX / 2))
     return "the pieces are too large";
-  if (!plan->keeps_former) return NULL;
-  return parts > 1 || plan->grow_bytes
-             ? "keeps_former is set, but the plan is not a part of one block"
-             : gmlk_former_wrong(r, q);
+  return plan->keeps_former ? gmlk_former_wrong(r, q) : NULL;
 }
 
 /* Of a plan's window; w is NULL if there is no such window. */
@@ -6604,9 +6548,8 @@ static gmlake_result gmlk_pieces_list(gmlk_arena *a, const gmlake_piece *pieces,
   memset(plan, 0, sizeof(*plan));
   if (!gmlk_scratch_reserve(a, 2 * count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   for (; plan->span_count < count; plan->span_count++, pieces++) {
-    gmlk_span *span = &a->spans[plan->span_count];
-    *span = gmlk_span_of(gmlk_piece_at(a, pieces), (uint32_t)(pieces->bytes / GMLK_GRAIN));
-    plan->chunk_count += gmlk_span_chunks(a, span);
+    a->spans[plan->span_count] = gmlk_piece_span(a, pieces);
+    plan->chunk_count += gmlk_span_chunks(a, &a->spans[plan->span_count]);
   }
   return GMLAKE_OK;
 }
@@ -6621,7 +6564,7 @@ static void gmlk_keep_former(gmlake *l, gmlk_arena *a, const gmlake_piece *pair)
   if (a->windows.va && !gmlk_pieces_list(a, pair, 2, &plan))
     w = gmlk_window_new(l, a, &plan, &result);
   if (!w) return;
-  if (gmlk_window_make(l, a, w, w->spans[0].grains + w->spans[1].grains, &stuck_chunks)) {
+  if (gmlk_window_make(l, a, w, &stuck_chunks)) {
     gmlk_window_abandon(l, a, w, stuck_chunks);
     return;
   }
@@ -6634,7 +6577,7 @@ static gmlake_result gmlk_take_piece(gmlake *l, gmlk_attempt *r, const gmlk_ques
                                      gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
   gmlake_piece pair[2];
-  uint32_t at = gmlk_piece_at(a, &q->pieces[0]), end = at + r->grains;
+  uint32_t at = gmlk_piece_span(a, &q->pieces[0]).at, end = at + r->grains;
   gmlk_block *b = gmlk_locate(a, at), *last = gmlk_locate(a, end - 1);
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (b->at < at || gmlk_block_end(last) > end) {
@@ -6651,26 +6594,20 @@ static gmlake_result gmlk_take_piece(gmlake *l, gmlk_attempt *r, const gmlk_ques
   return GMLAKE_OK;
 }
 
-/* Carries out a plan of several pieces, new chunks included. */
-static gmlake_result gmlk_stitch_pieces(gmlake *l, gmlk_attempt *r, const gmlk_question *q,
-                                        size_t count, gmlk_block **out_block) {
-  gmlk_window_plan plan;
-  gmlake_result result = gmlk_pieces_list(r->arena, q->pieces, count, &plan);
-  if (!result) result = gmlk_stitch(l, r, r->taker, &plan, out_block);
-  return result || *out_block ? result : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* no addresses */
-}
-
 /* The number of chunks that the plan's window maps; 0: it makes none. */
 static size_t gmlk_plan_mappings(const gmlk_arena *a, const gmlk_question *q) {
   size_t count = (size_t)(q->plan.grow_bytes / a->chunk_bytes), i;
-  uint32_t first, end;
+  gmlk_span span;
   if (q->plan.keeps_former) {
-    gmlk_piece_slots(a, gmlk_former_of(q), &first, &end);
-    return end - first;
+    span = gmlk_piece_span(a, gmlk_former_of(q));
+    return gmlk_span_chunks(a, &span);
   }
-  for (i = 0; i < q->plan.piece_count; i++, count += end - first)
-    gmlk_piece_slots(a, &q->pieces[i], &first, &end);
-  return q->plan.piece_count + (q->plan.grow_bytes != 0) > 1 ? count : 0;
+  if (q->plan.piece_count + (q->plan.grow_bytes != 0) == 1) return 0;
+  for (i = 0; i < q->plan.piece_count; i++) {
+    span = gmlk_piece_span(a, &q->pieces[i]);
+    count += gmlk_span_chunks(a, &span);
+  }
+  return count;
 }
 
 /* Carries out a plan that has been checked; w is its window, or NULL. r->grains becomes the plan's
@@ -6680,6 +6617,7 @@ static gmlake_result gmlk_carry_out(gmlake *l, gmlk_attempt *r, gmlk_question *q
   size_t parts = q->plan.piece_count + (q->plan.grow_bytes != 0);
   size_t mappings = gmlk_plan_mappings(r->arena, q), i;
   gmlake_result result = GMLAKE_OK;
+  gmlk_window_plan plan;
   if (w) {
     r->grains = w->self.grains;
     *out_block = gmlk_window_take(l, r, r->taker, w, q->plan.state);
@@ -6690,8 +6628,10 @@ static gmlake_result gmlk_carry_out(gmlake *l, gmlk_attempt *r, gmlk_question *q
   if (result) return result;
   for (i = 0, r->grains = 0; i < parts; i++)
     r->grains += (uint32_t)(q->pieces[i].bytes / GMLK_GRAIN);
-  return parts > 1 ? gmlk_stitch_pieces(l, r, q, parts, out_block)
-                   : gmlk_take_piece(l, r, q, out_block);
+  if (parts == 1) return gmlk_take_piece(l, r, q, out_block);
+  result = gmlk_pieces_list(r->arena, q->pieces, parts, &plan);
+  if (!result) result = gmlk_stitch(l, r, r->taker, &plan, out_block);
+  return result || *out_block ? result : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* no addresses */
 }
 
 /* BestFit by the policy: asks it, checks the plan and carries it out. OK with *out_block NULL: the
@@ -6858,13 +6798,18 @@ static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_attempt *r, gmlk_block **o
   return gmlk_grow_for(l, r, taker, out_block);
 }
 
+/* Makes the host wait for all streams but those that a capture forbids to wait for. */
+static gmlake_result gmlk_wait_for_others(gmlake *l) {
+  gmlake_result result = gmlk_wait_for_streams(l, 0);
+  return result == GMLAKE_ERROR_CAPTURING ? GMLAKE_OK : result;
+}
+
 /* Memory that other streams' work or pending frees hold back, after a wait of the host. */
 static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   gmlake_result result;
   if (l->streams.used_count < 2 && r->stream && !r->is_capture && !l->pending) return GMLAKE_OK;
   r->reason = "the host waited for streams first";
-  result = gmlk_wait_for_streams(l, 0);
-  if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK; /* other streams were waited for */
+  result = gmlk_wait_for_others(l);
   if (!result) result = gmlk_try_fast(l, r, out_block);
   if (!result && !*out_block) result = gmlk_try_stitch(l, r, r->taker, out_block);
   if (result || *out_block) return result;
@@ -6889,8 +6834,7 @@ static gmlake_result gmlk_rung_reclaim(gmlake *l, gmlk_attempt *r, gmlk_block **
   size_t released = 0;
   if (may_grow ? !gmlk_can_reclaim(l, r) : !r->lacks_window_space) return GMLAKE_OK;
   r->reason = "the lake dropped windows and returned chunks first";
-  result = gmlk_wait_for_streams(l, 0);
-  if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK;
+  result = gmlk_wait_for_others(l);
   if (!result) result = gmlk_evict_all(l, r->arena);
   r->lacks_window_space = 0;
   if (!result) result = gmlk_try_stitch(l, r, r->taker, out_block);
@@ -6963,9 +6907,8 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_attempt *r, gmlake_re
 /* Makes room before a policy is asked again. Step 0: the host waits. Step 1: it waits, all idle
    windows are dropped and all free chunks returned, unless none may be created instead. */
 static gmlake_result gmlk_make_room(gmlake *l, const gmlk_attempt *r, unsigned step) {
-  gmlake_result result = gmlk_wait_for_streams(l, 0);
+  gmlake_result result = gmlk_wait_for_others(l);
   size_t released = 0;
-  if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK;
   if (!result && step) result = gmlk_evict_all(l, r->arena);
   if (!result && step && !(r->flags & GMLAKE_NO_GROW)) result = gmlk_trim(l, 0, &released);
   return result;
@@ -7397,7 +7340,7 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
   gmlk_block *va = a->windows.va_head.next;
   uint32_t slot;
   int is_mapped = gmlk_buffers_drain(a, drive); /* a window or a buffer's place is still mapped */
-  int is_backed = 0;                            /* a chunk is still mapped at home */
+  int is_backed = 0, is_home;                   /* a chunk is still mapped at home; this one is */
   for (; va && va != &a->windows.va_tail; va = va->next) {
     if (va->state != GMLK_LIVE) continue;
     if (GMLK_CALL(drive, unmap, a->windows.base + (uint64_t)va->at * a->chunk_bytes,
@@ -7408,15 +7351,10 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
   }
   for (slot = 0; slot < a->chunks.capacity; slot++) {
     if (!gmlk_chunk_handle(&a->chunks, slot)) continue;
-    if (!gmlk_chunk_is_unmapped(&a->chunks, slot)) {
-      if (!a->is_bare && GMLK_CALL(drive, unmap, gmlk_slot_home(a, slot), a->chunk_bytes))
-        is_backed = 1;
-      else
-        gmlk_chunk_quarantine(&a->chunks, slot, GMLK_CHUNK_UNMAPPED);
-    }
-    if (is_last ||
-        (gmlk_chunk_is_unmapped(&a->chunks, slot) && /* a mapping would keep its memory */
-         !(is_mapped && gmlk_chunk_is_mapped(&a->chunks, slot))))
+    is_home = !gmlk_chunk_unmap(&a->chunks, drive, slot, gmlk_slot_home(a, slot), a->chunk_bytes);
+    is_backed |= is_home;
+    if (is_last || /* a mapping would keep its memory */
+        !(is_home || (is_mapped && gmlk_chunk_is_mapped(&a->chunks, slot))))
       gmlk_chunk_release(&a->chunks, drive, slot);
   }
   if (a->windows.reserved_bytes && !is_mapped &&
@@ -7424,13 +7362,6 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
     a->windows.reserved_bytes = 0;
   if (a->base && !is_backed && !GMLK_CALL(drive, unreserve, a->base, a->reserved_bytes))
     a->base = 0;
-}
-
-/* The same, the books unlocked meanwhile. */
-static gmlake_result gmlk_arena_drain_booked(gmlake *l, gmlk_arena *a) {
-  gmlk_drive drive;
-  if (!gmlk_drive_open(l, &drive)) gmlk_arena_drain(a, &drive, 0);
-  return gmlk_drive_close(l, &drive);
 }
 
 /* Frees an arena's host memory: windows, buffers, blocks, tables. */
@@ -7450,6 +7381,7 @@ static void gmlk_pool_free(gmlake *l, gmlake_pool *pool) {
 static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
   gmlk_arena *a = &pool->arena;
   const gmlk_window *w;
+  gmlk_drive drive;
   gmlake_result result;
   size_t held = gmlk_chunks_held(&a->chunks);
   uint64_t ns = l->stats.driver_ns;
@@ -7458,7 +7390,8 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
     l->stats.quarantined_bytes -= w->chunk_count * a->chunk_bytes;
   l->stats.stitched_bytes -= a->windows.bytes;
   l->stats.window_count -= a->windows.count;
-  result = gmlk_arena_drain_booked(l, a);
+  if (!gmlk_drive_open(l, &drive)) gmlk_arena_drain(a, &drive, 0);
+  result = gmlk_drive_close(l, &drive);
   held -= gmlk_chunks_held(&a->chunks);
   l->stats.reserved_bytes -= held * a->chunk_bytes;
   l->stats.chunk_count -= held;
@@ -7694,7 +7627,7 @@ static void gmlk_change_plan(const gmlake_buffer *b, gmlk_change *change) {
 }
 
 /* Frees a place's chunk; work queued on the stream so far may still use it. */
-static void gmlk_chunk_return(gmlake *l, gmlk_arena *a, const gmlk_place *place, unsigned stream) {
+static void gmlk_place_free(gmlake *l, gmlk_arena *a, const gmlk_place *place, unsigned stream) {
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
   gmlk_put(a, gmlk_place_block(a, place), stream, s ? s->epoch : 0);
   if (s) gmlk_stream_dirty(s, 0);
@@ -7711,7 +7644,7 @@ static void gmlk_change_settle(gmlake *l, gmlake_buffer *b, const gmlk_change *c
     if (gmlk_is_committed(b, i) == change->is_commit) continue;
     gmlk_place_set(l, b, i, change->is_commit);
     if (change->is_commit) continue;
-    gmlk_chunk_return(l, b->arena, &b->places[i], stream);
+    gmlk_place_free(l, b->arena, &b->places[i], stream);
     gmlk_place_tag(&b->places[i], stream, stream ? l->streams.items[stream]->epoch : 0);
   }
   b->bytes = change->end;
@@ -7737,7 +7670,7 @@ static int gmlk_places_retake(gmlake *l, gmlake_buffer *b, uint32_t from, uint32
     gmlk_block *block = gmlk_place_block(a, &b->places[i]);
     if (gmlk_is_committed(b, i)) continue;
     if (is_all)
-      gmlk_chunk_commit(a, block);
+      gmlk_place_commit(a, block);
     else
       gmlk_unreserve_range(a, block, gmlk_chunk_grains(a));
   }
@@ -7755,7 +7688,7 @@ static int gmlk_change_try(gmlake *l, gmlake_buffer *b, const gmlk_change *chang
 
 /* Finds a new chunk; if none can be created, one whose work has completed by now, or a new one
    after trim returned one. OK with *out NULL: there is none. */
-static gmlake_result gmlk_chunk_make(gmlake *l, gmlk_attempt *r, gmlk_block **out) {
+static gmlake_result gmlk_place_grow(gmlake *l, gmlk_attempt *r, gmlk_block **out) {
   size_t held, released = 0;
   gmlake_result result = gmlk_grow_for(l, r, r->taker, out);
   if (!gmlk_is_shortage(result)) return result;
@@ -7771,13 +7704,13 @@ static gmlake_result gmlk_chunk_make(gmlake *l, gmlk_attempt *r, gmlk_block **ou
 /* Finds a chunk for an empty place. Clean memory comes first, then new memory, then what only this
    stream may use: such a chunk is still mapped in the place where it was used, and that mapping
    cannot be removed before the use is complete. */
-static gmlake_result gmlk_chunk_find(gmlake *l, const gmlk_attempt *wanted, gmlk_block **out) {
+static gmlake_result gmlk_place_find(gmlake *l, const gmlk_attempt *wanted, gmlk_block **out) {
   gmlk_attempt r = *wanted;
   gmlake_result result;
   r.taker.stream = GMLK_CLEAN;
   result = gmlk_try_fast(l, &r, out);
   if (!result && !*out && l->desc.cross_stream == GMLAKE_GROW_FIRST)
-    result = gmlk_chunk_make(l, &r, out);
+    result = gmlk_place_grow(l, &r, out);
   if (*out || gmlk_is_fatal(result) || result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) return result;
   r = *wanted;
   return gmlk_climb(l, &r, out);
@@ -7788,7 +7721,7 @@ static int gmlk_place_retake(gmlake *l, const gmlk_attempt *r, const gmlk_place 
   gmlk_block *b = gmlk_records_reserve(&l->records, &l->host, 2)
                       ? gmlk_place_reserve(r->arena, place, r->taker.stream)
                       : NULL;
-  if (b) gmlk_chunk_commit(r->arena, b);
+  if (b) gmlk_place_commit(r->arena, b);
   return b != NULL;
 }
 
@@ -7802,7 +7735,7 @@ static int gmlk_place_borrow(gmlake *l, const gmlk_attempt *r, const gmlk_place 
       !gmlk_records_reserve(&l->records, &l->host, 2) ||
       gmlk_spans_borrow(l, r->arena, taker, &span, 1))
     return 0;
-  gmlk_chunk_commit(r->arena, span.block);
+  gmlk_place_commit(r->arena, span.block);
   return 1;
 }
 
@@ -7835,10 +7768,10 @@ static gmlake_result gmlk_place_serve(gmlake *l, const gmlk_attempt *r, gmlk_pla
     place->next = NULL;
     result = gmlk_places_unmap(l, a, place);
   }
-  if (!result) result = gmlk_chunk_find(l, r, &found);
+  if (!result) result = gmlk_place_find(l, r, &found);
   if (result) return result;
   gmlk_count_live(a, -1); /* gmlk_grant counted it, but it is no block of the user's */
-  gmlk_chunk_commit(a, found);
+  gmlk_place_commit(a, found);
   place->slot = gmlk_slot_of(a, found->at);
   return GMLAKE_OK;
 }
@@ -7872,7 +7805,7 @@ static gmlake_result gmlk_buffer_grow(gmlake *l, const gmlk_attempt *r, gmlake_b
   if (!result) result = gmlk_places_map(l, b, change->from, change->to);
   if (!result) gmlk_change_settle(l, b, change, r->stream);
   while (result && i-- > change->from)
-    if (!gmlk_is_committed(b, i)) gmlk_chunk_return(l, a, &b->places[i], r->stream);
+    if (!gmlk_is_committed(b, i)) gmlk_place_free(l, a, &b->places[i], r->stream);
   return result;
 }
 
@@ -7916,9 +7849,8 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
     gmlk_bins_reserve(a->windows.va, &l->host);
     *out_va = gmlk_va_take(&a->windows, &l->records, (uint32_t)slots, guard, b);
     if (*out_va || tries == 2 || !a->void_count) break;
-    result = tries ? gmlk_wait_for_streams(l, 0) : GMLAKE_OK;
-    if (!result || result == GMLAKE_ERROR_CAPTURING) /* other streams were waited for */
-      result = gmlk_buffers_reap(l, a, SIZE_MAX);
+    result = tries ? gmlk_wait_for_others(l) : GMLAKE_OK;
+    if (!result) result = gmlk_buffers_reap(l, a, SIZE_MAX);
     if (gmlk_is_fatal(result)) return result;
   }
   if (!*out_va && result) return result;
@@ -9084,18 +9016,18 @@ static void gmlk_check_tag(gmlk_checker *c, unsigned stream, uint64_t ticket, co
 
 /* One bin: what stands there is free memory of this tag and arena. Adds it to the sum; returns how
    many blocks it is. */
-static size_t gmlk_check_ring(gmlk_checker *c, const gmlk_bins *holes, unsigned bin,
-                              unsigned stream, uint32_t arena, uint64_t *grains) {
-  const gmlk_link *ring = &holes->bins[bin], *link = ring->next;
+static size_t gmlk_check_ring(gmlk_checker *c, const gmlk_bins *bins, unsigned bin, unsigned stream,
+                              uint32_t arena, uint64_t *grains) {
+  const gmlk_link *ring = &bins->rings[bin], *link = ring->next;
   size_t count = 0;
   for (; link != ring; link = link->next, count++) {
     const gmlk_block *b = gmlk_linked(link);
-    if (!gmlk_expect(c, link->prev->next == link && count < holes->count,
+    if (!gmlk_expect(c, link->prev->next == link && count < bins->count,
                      "H3: a ring is not linked both ways"))
       return count;
-    gmlk_expect(c, b->hole && (gmlk_bin_of(b->hole) & holes->bin_mask) == bin,
+    gmlk_expect(c, b->hole && (gmlk_bin_of(b->hole) & bins->bin_mask) == bin,
                 "H1: a block stands in a wrong bin");
-    gmlk_expect(c, b->hole - holes->none_from >= holes->none_count, "H5: a hole said to be absent");
+    gmlk_expect(c, b->hole - bins->none_from >= bins->none_count, "H5: a hole said to be absent");
     gmlk_expect(c, b->state == GMLK_FREE && b->stream == stream && b->arena == arena,
                 "A3: a block in bins is not free memory with their tag");
     *grains += b->hole;
@@ -9105,28 +9037,28 @@ static size_t gmlk_check_ring(gmlk_checker *c, const gmlk_bins *holes, unsigned 
 }
 
 /* [H1] to [H6]. Returns how many blocks stand there. */
-static size_t gmlk_check_bins(gmlk_checker *c, const gmlk_bins *holes, unsigned stream,
+static size_t gmlk_check_bins(gmlk_checker *c, const gmlk_bins *bins, unsigned stream,
                               uint32_t arena) {
-  const uint32_t mask = holes->bin_mask;
+  const uint32_t mask = bins->bin_mask;
   uint64_t grains = 0, words = 0;
   size_t count = 0;
   unsigned bin;
   c->host_bytes += sizeof(gmlk_bins) + (mask ? GMLK_BINS_BYTES : 0);
   if (!gmlk_expect(c,
-                   (!mask || mask == ~0u) && (mask != 0) == (holes->bins != &holes->few) &&
-                       holes->room == (mask ? mask : GMLK_HOLES_FEW) &&
-                       (!mask || holes->few.next == &holes->few),
+                   (!mask || mask == ~0u) && (mask != 0) == (bins->rings != &bins->few) &&
+                       bins->room == (mask ? mask : GMLK_HOLES_FEW) &&
+                       (!mask || bins->few.next == &bins->few),
                    "H6: bins have another table"))
     return 0;
   for (bin = 0; bin < GMLK_BIN_WORDS * 64u; bin++) {
-    int is_empty = bin >= gmlk_bins_bins(holes) || holes->bins[bin].next == &holes->bins[bin];
-    gmlk_expect(c, is_empty == !(holes->bits[bin / 64u] >> (bin % 64u) & 1u), "H2: a bit is wrong");
-    if (!is_empty) count += gmlk_check_ring(c, holes, bin, stream, arena, &grains);
+    int is_empty = bin >= (mask ? GMLK_BINS : 1) || bins->rings[bin].next == &bins->rings[bin];
+    gmlk_expect(c, is_empty == !(bins->bits[bin / 64u] >> (bin % 64u) & 1u), "H2: a bit is wrong");
+    if (!is_empty) count += gmlk_check_ring(c, bins, bin, stream, arena, &grains);
   }
-  for (bin = 0; bin < GMLK_BIN_WORDS; bin++) words |= (uint64_t)(holes->bits[bin] != 0) << bin;
-  gmlk_expect(c, holes->words == words, "H2: a word of bits and its bit differ");
-  gmlk_expect(c, grains == holes->grains, "H4: the grains of bins are wrong");
-  gmlk_expect(c, count == holes->count, "H6: the count of bins is wrong");
+  for (bin = 0; bin < GMLK_BIN_WORDS; bin++) words |= (uint64_t)(bins->bits[bin] != 0) << bin;
+  gmlk_expect(c, bins->words == words, "H2: a word of bits and its bit differ");
+  gmlk_expect(c, grains == bins->grains, "H4: the grains of bins are wrong");
+  gmlk_expect(c, count == bins->count, "H6: the count of bins is wrong");
   return count;
 }
 
@@ -9550,13 +9482,16 @@ static void gmlk_check_chunks(gmlk_checker *c) {
     is_backed = b != &a->tail && b->state != GMLK_UNBACKED;
     gmlk_expect(c, b == &a->tail || a->firsts[slot] == b,
                 "A4: firsts does not name the block of a slot's first grain");
-    gmlk_expect(c, is_backed ? chunk->handle && !chunk->stuck : !chunk->handle == !chunk->stuck,
+    gmlk_expect(c,
+                is_backed ? chunk->handle && !chunk->is_stuck : !chunk->handle == !chunk->is_stuck,
                 "A5: a handle and a state differ");
-    gmlk_expect(c, chunk->stuck <= GMLK_CHUNK_UNMAPPED && !chunk->mark, "P2: a chunk is marked");
+    gmlk_expect(c, chunk->is_stuck || chunk->is_home == (is_backed && !a->is_bare),
+                "P3: a chunk is not mapped as it is said to be");
+    gmlk_expect(c, !chunk->is_marked, "P2: a chunk is marked");
     if (chunk->handle) gmlk_check_once(c, chunk->handle, "L3: two slots have one handle");
-    backed += chunk->handle && !chunk->stuck;
-    stuck += chunk->stuck != 0;
-    if (chunk->stuck) end = slot + 1;
+    backed += chunk->handle && !chunk->is_stuck;
+    stuck += chunk->is_stuck;
+    if (chunk->is_stuck) end = slot + 1;
     c->mapped -= chunk->map_count * gmlk_check_print(slot);
   }
   gmlk_expect(c, c->mapped == 0, "W6, B3: a chunk's mappings do not add up");

@@ -477,8 +477,8 @@ static const field streams_fields[] = {
     ONE(T, queue_first), ONE(T, queue_last),    ONE(T, unused)};
 #undef T
 #define T gmlk_chunk
-static const field chunk_fields[] = {ONE(T, handle), ONE(T, map_count), ONE(T, mark),
-                                     ONE(T, stuck)};
+static const field chunk_fields[] = {ONE(T, handle), ONE(T, map_count), ONE(T, is_home),
+                                     ONE(T, is_stuck), ONE(T, is_marked)};
 #undef T
 #define T gmlk_span
 static const field span_fields[] = {ONE(T, at), ONE(T, grains)};
@@ -692,7 +692,7 @@ static void find_chunks(const gmlk_arena *a) {
   found(SHAPE_CHUNKS, &a->chunks);
   for (slot = 0; slot < a->chunks.capacity; slot++) {
     const gmlk_chunk *chunk = &a->chunks.items[slot];
-    found(chunk->stuck            ? SHAPE_STUCK
+    found(chunk->is_stuck         ? SHAPE_STUCK
           : slot >= a->slot_count ? SHAPE_SLOT_BEHIND
           : chunk->handle         ? SHAPE_CHUNK
                                   : SHAPE_SLOT,
@@ -921,7 +921,7 @@ static const struct exception {
     {SHAPE_ALL_STREAMS, "has_none", HARMLESS, "at worst an event too many, or too few"},
     {SHAPE_CHUNK, "handle", LEGAL, "the driver's name of memory"},
     {SHAPE_STUCK, "handle", LEGAL, "the driver's name of memory"},
-    {SHAPE_STUCK, "stuck", LEGAL, "whether it is mapped only the driver can tell"},
+    {SHAPE_STUCK, "is_home", LEGAL, "whether it is mapped only the driver can tell"},
     {SHAPE_POOL_HOLES, "none_from", LEGAL, "there may be none of other sizes too"},
     {SHAPE_POOL_HOLES, "none_count", LEGAL, "there may be none of other sizes too"},
     {SHAPE_SPOOL, "number", HARMLESS, "any that is no window's, or larger"},

@@ -153,7 +153,7 @@ static void tables_of_streams_to_come(void **state) {
   a = &lake->home;
   memset(&table, 0, sizeof(table));
   gmlk_ring_init(&table.few);
-  table.bins = &table.few;
+  table.rings = &table.few;
   a->bins[7] = &table;
   assert_broken("A8: bins are of no stream");
   a->bins[7] = NULL;
@@ -544,7 +544,8 @@ static void live_blocks(void **state) {
          "A4: firsts does not name the block of a slot's first grain");
   breaks(uint32_t, chunk->map_count, chunk->map_count + 1,
          "W6, B3: a chunk's mappings do not add up");
-  breaks(uint16_t, chunk->mark, 1, "P2: a chunk is marked");
+  breaks(uint8_t, chunk->is_marked, 1, "P2: a chunk is marked");
+  breaks(uint8_t, chunk->is_home, 0, "P3: a chunk is not mapped as it is said to be");
   breaks(size_t, lake->home.chunks.backed_count, 0, "P1: the chunks' totals are wrong");
   breaks(size_t, lake->home.chunks.stuck_count, 1, "P1: the chunks' totals are wrong");
   breaks(uint32_t, lake->home.chunks.stuck_end, 1, "P1: the chunks' totals are wrong");
@@ -667,15 +668,15 @@ static void sorted_pools(void **state) {
   assert_ok(gmlake_check(lake));
   breaks(uint32_t, clean->bin_mask, 0, "H6: bins have another table");
   breaks(uint32_t, clean->room, GMLK_HOLES_FEW, "H6: bins have another table");
-  breaks(gmlk_link *, clean->few.next, clean->bins, "H6: bins have another table");
+  breaks(gmlk_link *, clean->few.next, clean->rings, "H6: bins have another table");
   b = lake->home.head.next;
   assert_int_equal(b->state, GMLK_FREE);
   fake = *b;
-  gmlk_link_insert(&clean->bins[gmlk_bin_of(b->hole)], &fake.as.link);
+  gmlk_link_insert(&clean->rings[gmlk_bin_of(b->hole)], &fake.as.link);
   assert_broken("H4");
   for (i = 0; i < 5; i++) {
     fake = *b;
-    fake.as.link.prev = &clean->bins[gmlk_bin_of(b->hole)];
+    fake.as.link.prev = &clean->rings[gmlk_bin_of(b->hole)];
     fake.as.link.next = &b->as.link;
     if (i == 0) fake.hole = 0;
     if (i == 1) fake.hole = b->hole * 2;

@@ -537,8 +537,8 @@ static void count_arena(const gmlk_arena *a, int is_dead, holdings *h) {
     const gmlk_chunk *chunk = &a->chunks.items[slot];
     if (!chunk->handle) continue;
     h->handles++;
-    h->mappings += chunk->stuck != GMLK_CHUNK_UNMAPPED && !a->is_bare;
-    h->quarantined += chunk->stuck || is_dead ? a->chunk_bytes : 0;
+    h->mappings += chunk->is_home;
+    h->quarantined += chunk->is_stuck || is_dead ? a->chunk_bytes : 0;
   }
   for (; b && b != &a->tail; b = b->next) h->blocks++;
   for (; va && va != &a->windows.va_tail; va = va->next, h->blocks++)

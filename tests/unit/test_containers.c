@@ -201,14 +201,14 @@ static void holes_open(void) {
   model_count = 0;
   for (bin = 0; bin < GMLK_BINS; bin++) gmlk_ring_init(&bins[bin]);
   gmlk_ring_init(&holes.few);
-  holes.bins = bins;
+  holes.rings = bins;
   holes.room = holes.bin_mask = ~0u;
 }
 
 /* The same without a table: all in one ring. */
 static void holes_open_few(void) {
   holes_open();
-  holes.bins = &holes.few;
+  holes.rings = &holes.few;
   holes.room = GMLK_HOLES_FEW;
   holes.bin_mask = 0;
 }
@@ -432,7 +432,7 @@ static void test_best_behind_short_ones(void **state) {
   assert_ptr_equal(gmlk_bins_best(&holes, 4098), &hole_blocks[100]);
   gmlk_bins_remove(&holes, &hole_blocks[100]);
   assert_ptr_equal(gmlk_bins_best(&holes, 4098), &hole_blocks[0]);
-  assert_ptr_equal(holes.bins[gmlk_bin_of(4098)].next, &hole_blocks[0].as.link);
+  assert_ptr_equal(holes.rings[gmlk_bin_of(4098)].next, &hole_blocks[0].as.link);
   assert_null(gmlk_bins_best(&holes, 9001));
 }
 
