@@ -817,12 +817,12 @@ static void test_address_space(void **state) {
   (void)state;
   host_open(&host, 31);
   spool_open(&records, &host);
-  assert_null(gmlk_va_take(&spool, &records, VA_SLOTS, 1));
+  assert_null(gmlk_va_take(&spool, &records, VA_SLOTS, 1, NULL));
   for (step = 0; step < 20000; step++) {
     if (below(2)) {
       uint32_t slots = 1 + below(12), wanted = wanted_va(slots);
       uint32_t guard = slots > 1 && below(2);
-      gmlk_block *b = gmlk_va_take(&spool, &records, slots - guard, guard);
+      gmlk_block *b = gmlk_va_take(&spool, &records, slots - guard, guard, NULL);
       assert_int_equal(b != NULL, wanted != 0);
       if (!b) continue;
       assert_int_equal(b->grains, slots);
