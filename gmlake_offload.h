@@ -173,15 +173,20 @@ HOW TENSILE PLANS
      else they write is still the same or no longer needed.
      By default overhead_max limits the time that this adds, an operator may also wait for a swap,
      and whatever costs the least time for its bytes is done. The planner makes several plans and
-     keeps the best: with candidates in different orders, with targets below the best peak, with
-     random choices (the same ones in every run), and with smaller limits than overhead_max, so that
-     a plan is not worse because more was allowed. The work for each job is limited in proportion to
-     its accesses. When it is spent, the best plan so far is taken.
+     keeps the best: with candidates in different orders, with targets below the best peak, and with
+     random choices (the same ones in every run). A job of moderate size is planned first for no
+     added time, then for .01, .02, .03, .05, .1, .2, .3, .5 and 1 of an iteration, as far as these
+     are allowed, and last for overhead_max. A larger job is planned for no added time and for
+     overhead_max only, and what is paid for then does not depend on how much may be paid. So a plan
+     is not worse because more was allowed. The work for each job is limited. When it is spent, the
+     best plan so far is taken.
   5. The plan is a list of events: (trigger, delay). An event happens `delay` after the end of the
      operator `trigger`. So the swaps of an iteration that runs late are late by the same time.
   Two more differences: to the letter step 4 also ends when a hundred rounds have not lowered the
-  peak by a two-thousandth, and each copy is planned at its direction's own speed. By default it is
-  planned at the lower speed that a direction has while both are busy.
+  peak by a two-thousandth, and each copy is planned at its direction's own speed, also while the
+  other direction is busy. By default a copy is planned at the lower speed that a direction has
+  while both are busy; or, where there is one job only, at its direction's own speed, and then
+  nothing is copied the other way at the same time.
   Two kinds of bytes are not saved: tensors that no operator uses, and tensors that the next access
   overwrites without reading, which come back before all the same.
   gmlake_offload_update plans again if a job came or left, or if times have changed by more than
@@ -296,11 +301,12 @@ ERRORS
   gmlake_offload_memgraph_check that of a memgraph. Nothing is printed and nothing exits.
 
 COSTS
-  Sealing: linear in accesses. Planning: at most 5,000,000 steps and 200 for each access of a job,
-  of 10 to 25 ns; a step is O(1), or O(log slots) for a candidate. Running: linear in accesses and
-  events. Compiling: for each memgraph that is tried, an operator costs O(log bytes) for each tensor
-  that gets a free place, and O(places) for each that others have to leave for; then O(nodes * edges
-  / 64) for the edges. Up to 72 memgraphs are tried, but no further one after about a second.
+  Sealing: linear in accesses. Planning: 7,000,000 steps for each job, or 80 for each access if that
+  is more, of 7 to 20 ns; up to 200 more for each access in the first try; and the same once more
+  where time may be added, up to five times for a job of moderate size. Running: linear in accesses
+  and events. Compiling: for each memgraph that is tried, an operator costs O(log bytes) for each
+  tensor that gets a free place, and O(places) for each that others have to leave for; then O(nodes
+  * edges / 64) for the edges. Up to 72 memgraphs are tried, but no further one after about a second.
   Checking: O(nodes * places that overlap) and the same for edges. Engine: O(log n) for each node.
 
 Licence: MIT, at the end of this file. */
@@ -555,9 +561,10 @@ typedef struct gmlake_offload_planner_desc {
                                it is done only while the peak is above target_bytes */
   double smoothing;         /* weight of a newly observed time in the mean, up to 1; 0: .2 */
   double drift_max;         /* plan again if times changed by this part of an iteration; 0: .1 */
-  size_t try_count_max;     /* plans tried for each job and limit of time, at least 4; 0: up to 120,
+  size_t try_count_max;     /* plans tried for each job and limit of time, about; 0: up to 120,
                                fewer for larger graphs */
-  size_t tensor_bytes_min;  /* smaller tensors stay on the device; 0: 1 MiB, to the letter 1 */
+  size_t tensor_bytes_min;  /* smaller tensors stay on the device; 0: 1 MiB, or 1/4096 of a job's
+                               peak if that is less; to the letter 1 */
   uint64_t copy_ns;         /* time of each copy besides that of its bytes; 0: 10 us */
   uint64_t margin_ns;       /* a swap in ends at least this long before the tensor is used */
   gmlake_offload_host host; /* for the plans, too */
@@ -1139,6 +1146,7 @@ static void gmlo_sort(void *items, void *room, size_t count, size_t bytes,
   if (count < 2) return;
   gmlo_sort(to, room, half, bytes, before);
   gmlo_sort(to + half * bytes, room, count - half, bytes, before);
+  if (!before(to + half * bytes, to + (half - 1) * bytes)) return; /* it is sorted */
   memcpy(from, to, count * bytes);
   for (i = 0; i < count; i++) {
     int second = a == half || (b != count && before(from + b * bytes, from + a * bytes));
@@ -2344,7 +2352,7 @@ static void gmlo_planner_desc_fill(gmlake_offload_planner_desc *desc) {
   gmlo_figure_default(&desc->both_bytes_per_s, GMLO_BOTH_BYTES_PER_S);
   gmlo_figure_default(&desc->smoothing, .2);
   gmlo_figure_default(&desc->drift_max, .1);
-  if (desc->tensor_bytes_min == 0) desc->tensor_bytes_min = letter ? 1 : GMLO_TENSOR_BYTES_MIN;
+  if (desc->tensor_bytes_min == 0 && letter) desc->tensor_bytes_min = 1;
   if (desc->copy_ns == 0) desc->copy_ns = GMLO_COPY_NS;
 }
 
@@ -2506,6 +2514,7 @@ typedef struct gmlo_gap {
   gmlo_gap_state state;
   size_t needed; /* first step in this gap at which a recomputation reads the tensor, + 1 */
   int copies;    /* swapped: the swap out copies */
+  int alone[2];  /* swapped: that copy has both directions of the link for itself; see >>link */
   uint32_t part; /* the gap's first part, see >>cover; + 1, 0: it has none */
   uint64_t out_start, out_end, in_start, in_end;
   size_t absent_lo, absent_count;
@@ -2521,7 +2530,7 @@ typedef struct gmlo_span {
 typedef struct gmlo_lane {
   gmlo_span *spans;
   size_t count, piece_count, capacity;
-  double bytes_per_s;
+  double bytes_per_s, alone_bytes_per_s; /* while the other direction is busy too, and is not */
 } gmlo_lane;
 
 /* See >>cover. */
@@ -2530,11 +2539,13 @@ typedef struct gmlo_part {
   uint32_t turn;       /* 1: its slots are those of the next period */
   uint32_t first, end; /* its slots: first up to end - 1 */
   uint32_t lo, hi;     /* of them, those for which the link may have time */
-  double key;          /* of several parts the one with the largest key is taken */
+  double key;          /* of several parts the one with the largest key is taken; */
+  double key_max;      /* it falls from here; see [D3] */
 } gmlo_part;
 
 /* Of a heap: its part, its first child, the next child of its parent; or GMLAKE_OFFLOAD_NONE. */
 typedef struct gmlo_cell {
+  double key; /* of the part when it was put here; see [D3] */
   uint32_t part, child, next;
 } gmlo_cell;
 
@@ -2566,7 +2577,11 @@ typedef struct gmlo_circle {
   gmlo_cell *cells;
   size_t cell_count, cell_capacity;
   uint32_t *heaps;
-  int greedy;        /* see gmlo_preference */
+  int greedy, falls;           /* see gmlo_preference; keys fall [D3] */
+  int packed, exclusive, keen; /* see gmlo_mode */
+  int strict;                  /* what is paid for does not depend on what is left to pay with */
+  int64_t low_bytes;           /* the lowest peak since payments began, */
+  uint64_t low_ns;             /* and what was added then */
   int freed, failed; /* swaps were taken back since the heaps were filled; memory was refused */
   uint64_t work, work_max; /* steps so far, about 10 ns each; no further swap above the maximum */
 } gmlo_circle;
@@ -2577,8 +2592,9 @@ static uint64_t gmlo_step_begin(const gmlo_circle *c, size_t step) {
   return c->slot_begin[c->steps[step].lo];
 }
 
+/* When the operator ends, if it begins in time: before the wait behind it. [C2] */
 static uint64_t gmlo_step_end(const gmlo_circle *c, size_t step) {
-  return c->slot_begin[c->steps[step].hi + 1];
+  return c->slot_begin[c->steps[step].hi + 1] - c->steps[step].idle_ns;
 }
 
 /* The largest i up to slot_count whose slot_begin[i] <= t. pre: t is at most the period. */
@@ -2688,8 +2704,13 @@ static void gmlo_item_init(gmlo_circle *c, gmlo_item *item, uint32_t job, uint32
   if (item->made) c->gaps[c->use_count - 1].state = GMLO_NO_GAP;
 }
 
+typedef struct gmlo_sized {
+  size_t bytes;
+  uint32_t job, tensor;
+} gmlo_sized;
+
 static int gmlo_larger(const void *a, const void *b) {
-  return ((const gmlo_item *)a)->bytes > ((const gmlo_item *)b)->bytes;
+  return ((const gmlo_sized *)a)->bytes > ((const gmlo_sized *)b)->bytes;
 }
 
 /* Notes where the tensors of each job are among the items. */
@@ -2708,27 +2729,37 @@ static int gmlo_circle_make_index(gmlo_circle *c) {
   return 1;
 }
 
+/* Lists the tensors of all jobs on the circle, largest first. `sized` has room for all, twice. */
+static void gmlo_circle_sort_tensors(const gmlo_circle *c, gmlo_sized *sized) {
+  size_t j, t, count = 0;
+  for (j = 0; j < c->job_count; j++) {
+    if (c->job_steps[j] == c->job_steps[j + 1]) continue;
+    for (t = 0; t < c->jobs[j].graph->tensor_count; t++, count++) {
+      sized[count].bytes = c->jobs[j].graph->tensors[t].bytes;
+      sized[count].job = (uint32_t)j;
+      sized[count].tensor = (uint32_t)t;
+    }
+  }
+  gmlo_sort(sized, sized + count, count, sizeof *sized, gmlo_larger);
+}
+
 static int gmlo_circle_make_items(gmlo_circle *c) {
-  size_t j, t, uses = 0;
-  gmlo_item *room;
+  size_t j, i, uses = 0;
+  gmlo_sized *sized;
   for (j = 0; j < c->job_count; j++) {
     if (c->job_steps[j] == c->job_steps[j + 1]) continue;
     c->item_count += c->jobs[j].graph->tensor_count;
     uses += c->jobs[j].graph->access_count;
   }
   c->items = (gmlo_item *)gmlo_take(&c->scope, c->item_count, sizeof *c->items);
-  room = (gmlo_item *)gmlo_take(&c->scope, c->item_count, sizeof *room);
+  sized = (gmlo_sized *)gmlo_take(&c->scope, c->item_count, 2 * sizeof *sized);
   c->uses = (gmlo_use *)gmlo_take(&c->scope, uses, sizeof *c->uses);
   c->gaps = (gmlo_gap *)gmlo_take(&c->scope, uses, sizeof *c->gaps);
-  if (c->items == NULL || room == NULL || c->uses == NULL || c->gaps == NULL) return 0;
-  c->item_count = 0;
-  for (j = 0; j < c->job_count; j++) {
-    if (c->job_steps[j] == c->job_steps[j + 1]) continue;
-    for (t = 0; t < c->jobs[j].graph->tensor_count; t++) {
-      gmlo_item_init(c, &c->items[c->item_count++], (uint32_t)j, (uint32_t)t);
-    }
+  if (c->items == NULL || sized == NULL || c->uses == NULL || c->gaps == NULL) return 0;
+  gmlo_circle_sort_tensors(c, sized);
+  for (i = 0; i < c->item_count; i++) {
+    gmlo_item_init(c, &c->items[i], sized[i].job, sized[i].tensor);
   }
-  gmlo_sort(c->items, room, c->item_count, sizeof *room, gmlo_larger);
   return gmlo_circle_make_index(c);
 }
 
@@ -2738,14 +2769,16 @@ static int gmlo_circle_make_items(gmlo_circle *c) {
         of the period continues at 0 as a span of its own.
    [L2] There is room for `piece_count` spans: so many pieces of time were taken and not given back,
         of which those that touch are one span.
+   [L3] A copy that is planned at the speed of one direction alone takes the time of both lanes.
    Cost: searching is O(log spans) and linear in the spans that are passed, changing is linear in
    spans. Fails: where host memory is refused. */
 
 #define GMLO_PASSED_SPANS 8 /* so many spans that are passed in a search are one step of work, */
 #define GMLO_MOVED_SPANS 64 /* and so many that are moved */
 
-static uint64_t gmlo_lane_copy_ns(const gmlo_circle *c, int lane, size_t bytes) {
-  return gmlo_copy_time(bytes, c->lanes[lane].bytes_per_s) + c->desc->copy_ns;
+static uint64_t gmlo_lane_copy_ns(const gmlo_circle *c, int lane, size_t bytes, int alone) {
+  const gmlo_lane *l = &c->lanes[lane];
+  return gmlo_copy_time(bytes, alone ? l->alone_bytes_per_s : l->bytes_per_s) + c->desc->copy_ns;
 }
 
 /* The first span that ends after t, or the number of spans. */
@@ -2809,6 +2842,44 @@ static int gmlo_lane_latest(gmlo_circle *c, int lane, uint64_t lo, uint64_t hi, 
   return 1;
 }
 
+/* How long the lane is free before t, up to `most`. pre: it is free at once before t, or taken. */
+static uint64_t gmlo_lane_room(const gmlo_circle *c, int lane, uint64_t t, uint64_t most) {
+  const gmlo_lane *l = &c->lanes[lane];
+  uint64_t period = gmlo_period(c), low = t % period, end;
+  size_t i;
+  if (l->count == 0) return most;
+  i = gmlo_lane_find(l, low);
+  if (i < l->count && l->spans[i].begin < low) return 0;
+  end = i > 0 ? l->spans[i - 1].end : l->spans[l->count - 1].end;
+  low = i > 0 ? low - end : low + period - end;
+  return low < most ? low : most;
+}
+
+/* Whether nothing is under way in the lane in that time, which begins in the first period. */
+static int gmlo_lane_is_free(gmlo_circle *c, int lane, uint64_t begin, uint64_t end) {
+  uint64_t at;
+  return gmlo_lane_earliest(c, lane, begin, end, end - begin, &at);
+}
+
+/* Finds time for a copy between lo and hi: the latest or the earliest. It has both directions for
+   itself if the other one is free then; else the time for it is that while both are busy. 0 if
+   there is none. */
+static int gmlo_lane_place(gmlo_circle *c, int lane, uint64_t lo, uint64_t hi, size_t bytes,
+                           uint64_t *begin, uint64_t *end, int *alone) {
+  int (*find)(gmlo_circle *, int, uint64_t, uint64_t, uint64_t, uint64_t *) =
+      lane == GMLO_IN ? gmlo_lane_latest : gmlo_lane_earliest;
+  uint64_t length = gmlo_lane_copy_ns(c, lane, bytes, 1);
+  *alone = 1;
+  if (!c->exclusive || !find(c, lane, lo, hi, length, begin) ||
+      !gmlo_lane_is_free(c, !lane, *begin, *begin + length)) {
+    *alone = 0;
+    length = gmlo_lane_copy_ns(c, lane, bytes, 0);
+    if (!find(c, lane, lo, hi, length, begin)) return 0;
+  }
+  *end = *begin + length;
+  return 1;
+}
+
 /* Adds a piece of time. pre: there is room for it, it is free, and it lies in one period. */
 static void gmlo_lane_insert(gmlo_lane *l, uint64_t begin, uint64_t end) {
   size_t i = gmlo_lane_find(l, begin);
@@ -2863,12 +2934,20 @@ static void gmlo_lane_change(gmlo_circle *c, int lane, uint64_t begin, uint64_t 
   }
 }
 
-/* Makes room for one more swap, which has at most two spans in each direction. */
+/* Adds or removes the copies of a swap. [L3] */
+static void gmlo_lanes_change(gmlo_circle *c, const gmlo_gap *gap, int insert) {
+  gmlo_lane_change(c, GMLO_OUT, gap->out_start, gap->out_end, insert);
+  if (gap->alone[GMLO_OUT]) gmlo_lane_change(c, GMLO_IN, gap->out_start, gap->out_end, insert);
+  gmlo_lane_change(c, GMLO_IN, gap->in_start, gap->in_end, insert);
+  if (gap->alone[GMLO_IN]) gmlo_lane_change(c, GMLO_OUT, gap->in_start, gap->in_end, insert);
+}
+
+/* Makes room for one more swap, which has at most four spans in each direction. */
 static int gmlo_lanes_reserve(gmlo_circle *c) {
   int lane;
   for (lane = 0; lane < 2; lane++) {
     gmlo_lane *l = &c->lanes[lane];
-    gmlo_span *spans = (gmlo_span *)gmlo_grow(&c->scope.host, l->spans, l->piece_count, 2,
+    gmlo_span *spans = (gmlo_span *)gmlo_grow(&c->scope.host, l->spans, l->piece_count, 4,
                                               &l->capacity, sizeof *spans);
     if (spans == NULL) return 0;
     l->spans = spans;
@@ -2921,8 +3000,7 @@ static void gmlo_lanes_fill(gmlo_circle *c) {
   for (i = 0; i < c->use_count; i++) {
     const gmlo_gap *gap = &c->gaps[i];
     if (gap->state != GMLO_SWAPPED) continue;
-    gmlo_lane_change(c, GMLO_OUT, gap->out_start, gap->out_end, 1);
-    gmlo_lane_change(c, GMLO_IN, gap->in_start, gap->in_end, 1);
+    gmlo_lanes_change(c, gap, 1);
   }
 }
 
@@ -2940,8 +3018,10 @@ static void gmlo_circle_stretch(gmlo_circle *c, size_t slot, uint64_t t) {
     if (gap->state != GMLO_SWAPPED) continue;
     at = gmlo_crosses(gap->out_start, gap->out_end, x, period, &wraps);
     if (at != 0) cross[GMLO_OUT] = at;
+    if (at != 0 && gap->alone[GMLO_OUT]) cross[GMLO_IN] = at;
     at = gmlo_crosses(gap->in_start, gap->in_end, x, period, &wraps);
     if (at != 0) cross[GMLO_IN] = at;
+    if (at != 0 && gap->alone[GMLO_IN]) cross[GMLO_OUT] = at;
     gmlo_shift(&gap->out_start, &gap->out_end, x, t, period);
     gmlo_shift(&gap->in_start, &gap->in_end, x, t, period);
   }
@@ -2958,7 +3038,7 @@ static void gmlo_circle_stretch(gmlo_circle *c, size_t slot, uint64_t t) {
    [P1] tree_max of a node is the largest number of bytes in any of its slots, as far as bytes were
         added to this node or below it. What was added above it (tree_add of its ancestors) is not
         in it. Slots behind slot_count have INT64_MIN / 2.
-   Cost: O(log slots). Cannot fail, but where the tree is made. */
+   Cost: O(log slots); making it is linear. Cannot fail, but where the tree is made. */
 
 static void gmlo_tree_change(gmlo_circle *c, size_t node, size_t first, size_t width, size_t lo,
                              size_t hi, int64_t bytes) {
@@ -3020,37 +3100,39 @@ static size_t gmlo_profile_peak(const gmlo_circle *c, int64_t *out_bytes) {
   return node - c->leaf_count;
 }
 
-/* Adds each tensor from the operator that makes it to its last use, persistent tensors always. */
+/* Adds each tensor from the operator that makes it to its last use, persistent tensors always. A
+   leaf at first has by how much its slot has more than the one before. */
 static void gmlo_profile_add_items(gmlo_circle *c) {
+  int64_t *more = c->tree_max + c->leaf_count;
   size_t i;
   for (i = 0; i < c->item_count; i++) {
     const gmlo_item *item = &c->items[i];
     const gmlake_offload_graph *graph = c->jobs[item->job].graph;
-    size_t lo, hi;
-    if (!item->made) {
-      gmlo_profile_add(c, 0, c->slot_count, (int64_t)item->bytes);
-      continue;
-    }
-    if (item->use_begin == item->use_end) continue;
-    lo = c->steps[c->uses[item->use_begin].step].lo;
-    hi = c->steps[c->uses[item->use_end - 1].step].hi;
+    size_t lo = item->lo, hi = item->hi;
+    if (item->made && item->use_begin == item->use_end) continue;
+    if (!item->made) lo = 0;
     if (graph->tensors[item->tensor].kind == GMLAKE_OFFLOAD_OUTPUT) {
       hi = c->steps[c->job_steps[item->job + 1] - 1].hi;
     }
-    gmlo_profile_add(c, lo, hi - lo + 1, (int64_t)item->bytes);
+    more[lo] += (int64_t)item->bytes;
+    if (item->made && hi + 1 < c->slot_count) more[hi + 1] -= (int64_t)item->bytes;
   }
+  for (i = 1; i < c->slot_count; i++) more[i] += more[i - 1];
 }
 
 static int gmlo_profile_make(gmlo_circle *c) {
+  size_t i;
   c->leaf_count = 1;
   while (c->leaf_count < c->slot_count) c->leaf_count *= 2;
   c->tree_max = (int64_t *)gmlo_take(&c->scope, 2 * c->leaf_count, sizeof *c->tree_max);
   c->tree_add = (int64_t *)gmlo_take(&c->scope, 2 * c->leaf_count, sizeof *c->tree_add);
   if (c->tree_max == NULL || c->tree_add == NULL) return 0;
-  if (c->leaf_count > c->slot_count) {
-    gmlo_tree_change(c, 1, 0, c->leaf_count, c->slot_count, c->leaf_count, INT64_MIN / 2);
-  }
   gmlo_profile_add_items(c);
+  for (i = c->slot_count; i < c->leaf_count; i++) c->tree_max[c->leaf_count + i] = INT64_MIN / 2;
+  for (i = c->leaf_count; i-- > 1;) {
+    int64_t low = c->tree_max[2 * i], high = c->tree_max[2 * i + 1];
+    c->tree_max[i] = low > high ? low : high;
+  }
   return 1;
 }
 
@@ -3061,14 +3143,18 @@ static int gmlo_profile_make(gmlo_circle *c) {
         slot's leaf or of a node above that.
    [D2] Slots of a part below lo, or from hi on, are those for which the link has no time for its
         swap, since it gets no more free time: where it does, lo and hi are widened again.
+   [D3] The key of a part may fall while it is in heaps. A cell whose key is above its part's is put
+        into its heap anew when it is the first there.
    A part is put into one heap. It goes to the heaps of lower nodes only when it is the first of its
    heap and `lo` and `hi` leave out the slot that is looked for.
    Cost: O(log slots) for each part that is looked at, and for each that goes one node down.
    Fails: where host memory is refused (`failed`). */
 
+#define GMLO_SCAN 16 /* so many parts or uses that are only looked at are one step of work */
+
 static int gmlo_cover_first(const gmlo_circle *c, uint32_t a, uint32_t b) {
-  double x = c->parts[a].key, y = c->parts[b].key;
-  return x > y || (x == y && a < b);
+  const gmlo_cell *x = &c->cells[a], *y = &c->cells[b];
+  return x->key > y->key || (x->key == y->key && x->part < y->part);
 }
 
 /* Joins two heaps. */
@@ -3076,7 +3162,7 @@ static uint32_t gmlo_cover_join(gmlo_circle *c, uint32_t a, uint32_t b) {
   uint32_t high = a, low = b;
   if (a == GMLAKE_OFFLOAD_NONE) return b;
   if (b == GMLAKE_OFFLOAD_NONE) return a;
-  if (gmlo_cover_first(c, c->cells[b].part, c->cells[a].part)) {
+  if (gmlo_cover_first(c, b, a)) {
     high = b;
     low = a;
   }
@@ -3114,6 +3200,7 @@ static void gmlo_cover_push(gmlo_circle *c, size_t node, uint32_t part) {
     return;
   }
   c->cells = cells;
+  cells[c->cell_count].key = c->parts[part].key;
   cells[c->cell_count].part = part;
   cells[c->cell_count].child = cells[c->cell_count].next = GMLAKE_OFFLOAD_NONE;
   c->heaps[node] = gmlo_cover_join(c, c->heaps[node], (uint32_t)c->cell_count++);
@@ -3125,6 +3212,7 @@ static void gmlo_cover_widen(gmlo_circle *c, uint32_t id) {
   size_t lo = c->leaf_count + part->first, hi = c->leaf_count + part->end - 1;
   part->lo = part->first;
   part->hi = part->end;
+  part->key = part->key_max;
   for (; lo != hi; lo /= 2) hi /= 2;
   gmlo_cover_push(c, lo, id);
 }
@@ -3139,12 +3227,15 @@ static void gmlo_cover_fill(gmlo_circle *c) {
   for (i = 0; i < c->part_count; i++) gmlo_cover_widen(c, (uint32_t)i);
 }
 
-/* The same for all parts that lie over the slot. */
+/* The same for all parts that lie over the slot or begin behind it: it has become longer. [C2] */
 static void gmlo_cover_widen_at(gmlo_circle *c, size_t slot) {
-  size_t i;
-  c->work += c->part_count / 4;
+  size_t i, next = slot + 1 == c->slot_count ? 0 : slot + 1;
+  c->work += c->part_count / GMLO_SCAN;
   for (i = 0; i < c->part_count; i++) {
-    if (c->parts[i].first <= slot && slot < c->parts[i].end) gmlo_cover_widen(c, (uint32_t)i);
+    const gmlo_part *part = &c->parts[i];
+    if ((part->first <= slot && slot < part->end) || part->first == next) {
+      gmlo_cover_widen(c, (uint32_t)i);
+    }
   }
 }
 
@@ -3167,24 +3258,26 @@ static uint32_t gmlo_cover_at(gmlo_circle *c, size_t slot) {
   while (!c->failed) {
     size_t width = 1, best_width = 0, node, best = 0;
     const gmlo_part *part;
+    uint32_t id;
     for (node = c->leaf_count + slot; node != 0; node /= 2, width *= 2) {
       c->work++;
       if (c->heaps[node] == GMLAKE_OFFLOAD_NONE) continue;
-      if (best != 0 &&
-          !gmlo_cover_first(c, c->cells[c->heaps[node]].part, c->cells[c->heaps[best]].part)) {
-        continue;
-      }
+      if (best != 0 && !gmlo_cover_first(c, c->heaps[node], c->heaps[best])) continue;
       best = node;
       best_width = width;
     }
     if (best == 0) break;
-    part = &c->parts[c->cells[c->heaps[best]].part];
+    id = c->cells[c->heaps[best]].part;
+    part = &c->parts[id];
     if (c->gaps[part->use].state != GMLO_KEPT || part->lo >= part->hi) {
       gmlo_cover_pop(c, best);
+    } else if (part->key < c->cells[c->heaps[best]].key) {
+      gmlo_cover_pop(c, best);
+      gmlo_cover_push(c, best, id);
     } else if (slot < part->lo || slot >= part->hi) {
       gmlo_cover_sink(c, best, best_width / 2);
     } else {
-      return c->cells[c->heaps[best]].part;
+      return id;
     }
   }
   return GMLAKE_OFFLOAD_NONE;
@@ -3217,6 +3310,8 @@ static int gmlo_circle_make(gmlo_circle *c, const gmlake_offload_planner *planne
   for (j = 0; j < c->job_count; j++) c->jobs[j].swapped_bytes = 0;
   c->lanes[GMLO_OUT].bytes_per_s = share * desc->out_bytes_per_s;
   c->lanes[GMLO_IN].bytes_per_s = share * desc->in_bytes_per_s;
+  c->lanes[GMLO_OUT].alone_bytes_per_s = c->lanes[GMLO_OUT].bytes_per_s;
+  c->lanes[GMLO_IN].alone_bytes_per_s = c->lanes[GMLO_IN].bytes_per_s;
   if (!letter && both < desc->out_bytes_per_s) c->lanes[GMLO_OUT].bytes_per_s = share * both;
   if (!letter && both < desc->in_bytes_per_s) c->lanes[GMLO_IN].bytes_per_s = share * both;
   if (gmlo_circle_make_steps(c, only) && gmlo_circle_make_items(c) && gmlo_profile_make(c)) {
@@ -3245,6 +3340,7 @@ static int gmlo_circle_make(gmlo_circle *c, const gmlake_offload_planner *planne
 
 #define GMLO_SWAP_ROUNDS 8     /* at most so many times swaps are planned and taken back */
 #define GMLO_LETTER_ROUNDS 100 /* to the letter: so many rounds must bring */
+#define GMLO_SMALL_PART 4096   /* a tensor of one part in so many of the peak is small */
 #define GMLO_LETTER_PART 2000  /* one part in so many of the bytes at the peak */
 
 /* Which candidate is tried first. */
@@ -3252,10 +3348,18 @@ typedef enum gmlo_preference {
   GMLO_GREEDY =
       0, /* the largest, and all candidates of a slot before the next peak: as to the letter */
   GMLO_LARGEST,
-  GMLO_FARTHEST,
-  GMLO_AREA,
-  GMLO_PREFERENCES
+  GMLO_FARTHEST, /* its next use is */
+  GMLO_AREA,     /* bytes times the length of the gap */
+  GMLO_RATE      /* bytes times the time of absence, for its time on the link */
 } gmlo_preference;
+
+/* How a plan is made. */
+typedef struct gmlo_mode {
+  gmlo_preference order;
+  int packed;    /* a copy in touches the one before it, if no other one fits between them */
+  int exclusive; /* a copy takes both directions where the other one is free [L3] */
+  int keen;      /* pays for waits between operators beside each other, and for a swap once more */
+} gmlo_mode;
 
 typedef struct gmlo_candidate {
   gmlo_item *item;
@@ -3342,24 +3446,37 @@ static void gmlo_gap_absent(gmlo_circle *c, const gmlo_item *item, gmlo_gap *gap
   gmlo_profile_add(c, gap->absent_lo, gap->absent_count, -(int64_t)item->bytes);
 }
 
+/* Lets the copy in begin where the one before it ends, if the time between them is too short for
+   another one and the tensor is still away during the candidate's slot. */
+static void gmlo_swap_pack(gmlo_circle *c, const gmlo_candidate *k, gmlo_gap *gap) {
+  uint64_t length = gap->in_end - gap->in_start, first = gap->out_end;
+  uint64_t room = gmlo_lane_room(c, GMLO_IN, gap->in_start, length);
+  if (first < k->slot_end) first = k->slot_end;
+  if (room >= length || gap->in_start < first + room) return;
+  if (gap->alone[GMLO_IN] &&
+      !gmlo_lane_is_free(c, GMLO_OUT, gap->in_start - room, gap->in_end - room)) {
+    return;
+  }
+  gap->in_start -= room;
+  gap->in_end -= room;
+}
+
 /* Finds time on the link in the candidate's gap: the earliest for the copy out, and the latest for
    the copy in behind it. 0 if there is none. */
 static int gmlo_swap_place(gmlo_circle *c, const gmlo_candidate *k, gmlo_gap *gap) {
-  uint64_t length = gmlo_lane_copy_ns(c, GMLO_OUT, k->item->bytes);
   gap->copies = !gmlo_gap_is_clean(c, k->item, k->use);
-  gap->out_start = k->begin;
-  if (!gap->copies) length = 0;
-  if (length != 0 && !gmlo_lane_earliest(c, GMLO_OUT, k->begin, k->end, length, &gap->out_start)) {
+  gap->out_start = gap->out_end = k->begin;
+  gap->alone[GMLO_OUT] = 0;
+  if (gap->copies && !gmlo_lane_place(c, GMLO_OUT, k->begin, k->end, k->item->bytes,
+                                      &gap->out_start, &gap->out_end, &gap->alone[GMLO_OUT])) {
     return 0;
   }
-  gap->out_end = gap->out_start + length;
-  length = gmlo_lane_copy_ns(c, GMLO_IN, k->item->bytes);
   if (k->end < gap->out_end + c->desc->margin_ns) return 0;
-  if (!gmlo_lane_latest(c, GMLO_IN, gap->out_end, k->end - c->desc->margin_ns, length,
-                        &gap->in_start)) {
+  if (!gmlo_lane_place(c, GMLO_IN, gap->out_end, k->end - c->desc->margin_ns, k->item->bytes,
+                       &gap->in_start, &gap->in_end, &gap->alone[GMLO_IN])) {
     return 0;
   }
-  gap->in_end = gap->in_start + length;
+  if (c->packed) gmlo_swap_pack(c, k, gap);
   return 1;
 }
 
@@ -3385,16 +3502,14 @@ static void gmlo_swap_commit(gmlo_circle *c, gmlo_item *item, size_t use, const 
   *gap = *placed;
   gap->state = GMLO_SWAPPED;
   if (item->swapped_count++ == 0) c->jobs[item->job].swapped_bytes += (double)item->bytes;
-  gmlo_lane_change(c, GMLO_OUT, gap->out_start, gap->out_end, 1);
-  gmlo_lane_change(c, GMLO_IN, gap->in_start, gap->in_end, 1);
+  gmlo_lanes_change(c, gap, 1);
   gmlo_gap_absent(c, item, gap);
   gmlo_swap_widen(c, item, use);
 }
 
 static void gmlo_swap_undo(gmlo_circle *c, gmlo_item *item, size_t use) {
   gmlo_gap *gap = &c->gaps[use];
-  gmlo_lane_change(c, GMLO_OUT, gap->out_start, gap->out_end, 0);
-  gmlo_lane_change(c, GMLO_IN, gap->in_start, gap->in_end, 0);
+  gmlo_lanes_change(c, gap, 0);
   gmlo_profile_add(c, gap->absent_lo, gap->absent_count, (int64_t)item->bytes);
   if (--item->swapped_count == 0) c->jobs[item->job].swapped_bytes -= (double)item->bytes;
   gap->state = GMLO_KEPT;
@@ -3420,12 +3535,12 @@ static int gmlo_swap_later(gmlo_circle *c, gmlo_item *item, size_t use) {
     uint64_t begin = gmlo_step_end(c, c->uses[u].step), length;
     uint64_t end = gmlo_step_begin(c, c->uses[u + 1].step);
     if (placed.state != GMLO_KEPT || placed.needed != 0) continue;
-    length = gmlo_lane_copy_ns(c, GMLO_IN, item->bytes);
+    length = gmlo_lane_copy_ns(c, GMLO_IN, item->bytes, 0);
     if (end < begin + c->desc->margin_ns) continue;
     if (!gmlo_lane_latest(c, GMLO_IN, begin, end - c->desc->margin_ns, length, &placed.in_start))
       continue;
     if (!gmlo_lanes_reserve(c)) return -1;
-    placed.copies = 0;
+    placed.copies = placed.alone[GMLO_OUT] = placed.alone[GMLO_IN] = 0;
     placed.out_start = placed.out_end = begin;
     placed.in_end = placed.in_start + length;
     gmlo_swap_commit(c, item, u, &placed);
@@ -3440,6 +3555,26 @@ static double gmlo_noisy(gmlo_circle *c, double figure) {
   return figure * (.5 + 1.5 * (double)(c->noise >> 40) / 16777216.0);
 }
 
+/* Bytes times the time of absence, for each nanosecond on the link. */
+static double gmlo_gap_rate(const gmlo_gap *placed, size_t bytes) {
+  double link = (double)(placed->out_end - placed->out_start + placed->in_end - placed->in_start);
+  return (double)bytes * (double)(placed->in_start - placed->out_end) / (link + 1);
+}
+
+/* The same for a gap whose copies find time at once. */
+static double gmlo_candidate_rate(const gmlo_circle *c, const gmlo_candidate *k) {
+  gmlo_gap placed;
+  uint64_t out = gmlo_lane_copy_ns(c, GMLO_OUT, k->item->bytes, c->exclusive);
+  uint64_t in = gmlo_lane_copy_ns(c, GMLO_IN, k->item->bytes, c->exclusive);
+  memset(&placed, 0, sizeof placed);
+  if (gmlo_gap_is_clean(c, k->item, k->use)) out = 0;
+  placed.out_end = out;
+  placed.in_start = k->end - k->begin > in ? k->end - k->begin - in : 0;
+  if (placed.in_start < out) placed.in_start = out;
+  placed.in_end = placed.in_start + in;
+  return gmlo_gap_rate(&placed, k->item->bytes);
+}
+
 /* What parts are taken by: see gmlo_preference. */
 static double gmlo_part_key(gmlo_circle *c, const gmlo_part *part, gmlo_preference order) {
   double bytes = (double)c->items[part->item].bytes;
@@ -3447,6 +3582,7 @@ static double gmlo_part_key(gmlo_circle *c, const gmlo_part *part, gmlo_preferen
   (void)gmlo_candidate_of(c, part, part->first, &k);
   if (order == GMLO_LARGEST || order == GMLO_GREEDY) return gmlo_noisy(c, bytes);
   if (order == GMLO_AREA) return gmlo_noisy(c, (double)(k.end - k.begin) * bytes);
+  if (order == GMLO_RATE) return gmlo_noisy(c, gmlo_candidate_rate(c, &k));
   return gmlo_noisy(c, (double)(k.end - (part->turn != 0 ? gmlo_period(c) : 0)));
 }
 
@@ -3463,14 +3599,25 @@ static void gmlo_part_add(gmlo_circle *c, size_t item, size_t use, uint32_t turn
   if (c->gaps[use].part == 0) c->gaps[use].part = (uint32_t)c->part_count;
 }
 
+/* Smaller tensors stay on the device. */
+static size_t gmlo_bytes_min(const gmlo_circle *c) {
+  size_t j, peak = 0, bytes = c->desc->tensor_bytes_min;
+  if (bytes != 0) return bytes;
+  for (j = 0; j < c->job_count; j++) {
+    if (c->job_steps[j] != c->job_steps[j + 1]) peak += c->jobs[j].graph->info.peak_bytes;
+  }
+  bytes = peak / GMLO_SMALL_PART + 1;
+  return bytes < GMLO_TENSOR_BYTES_MIN ? bytes : GMLO_TENSOR_BYTES_MIN;
+}
+
 /* Makes the parts of all gaps of tensors that may leave, and fills the heaps. 0 if host memory is
    refused. Items are sorted by size. */
 static int gmlo_parts_make(gmlo_circle *c, gmlo_preference order) {
-  size_t i, u;
+  size_t i, u, bytes_min = gmlo_bytes_min(c);
   c->parts = (gmlo_part *)gmlo_take(&c->scope, c->use_count + c->item_count, sizeof *c->parts);
   c->heaps = (uint32_t *)gmlo_take(&c->scope, 2 * c->leaf_count, sizeof *c->heaps);
   if (c->parts == NULL || c->heaps == NULL) return 0;
-  for (i = 0; i < c->item_count && c->items[i].bytes >= c->desc->tensor_bytes_min; i++) {
+  for (i = 0; i < c->item_count && c->items[i].bytes >= bytes_min; i++) {
     const gmlo_item *item = &c->items[i];
     for (u = item->use_begin; u < item->use_end; u++) {
       size_t first = c->steps[c->uses[u].step].hi + 1;
@@ -3483,7 +3630,7 @@ static int gmlo_parts_make(gmlo_circle *c, gmlo_preference order) {
       }
     }
   }
-  for (i = 0; i < c->part_count; i++) c->parts[i].key = gmlo_part_key(c, &c->parts[i], order);
+  for (i = 0; i < c->part_count; i++) c->parts[i].key_max = gmlo_part_key(c, &c->parts[i], order);
   gmlo_cover_fill(c);
   return !c->failed;
 }
@@ -3497,6 +3644,16 @@ static void gmlo_part_narrow(const gmlo_circle *c, gmlo_part *part, const gmlo_g
   hi = hi > base ? hi - base : 0;
   part->lo = lo > part->first ? (uint32_t)(lo < part->end ? lo : part->end) : part->first;
   part->hi = hi < part->end ? (uint32_t)hi : part->end;
+}
+
+/* Lowers the part's key to the rate of `placed` [D3]. 0 if it is no lower. */
+static int gmlo_part_falls(const gmlo_circle *c, gmlo_part *part, const gmlo_candidate *k,
+                           const gmlo_gap *placed) {
+  double best = gmlo_candidate_rate(c, k), rate = gmlo_gap_rate(placed, k->item->bytes);
+  double key = best > 0 ? part->key_max * (rate / best) : 0;
+  if (key >= part->key) return 0;
+  part->key = key;
+  return 1;
 }
 
 /* Swaps one candidate of the slot; to the letter all that it can. Returns how many, or -1 if host
@@ -3515,6 +3672,7 @@ static int gmlo_swap_at(gmlo_circle *c, size_t slot) {
       gmlo_part_narrow(c, part, fits ? &placed : NULL);
       continue;
     }
+    if (c->falls && gmlo_part_falls(c, part, &k, &placed)) continue;
     if (!gmlo_lanes_reserve(c)) return -1;
     gmlo_swap_commit(c, k.item, k.use, &placed);
     swapped++;
@@ -3634,7 +3792,7 @@ static gmlo_item *gmlo_item_of(gmlo_circle *c, uint32_t job, uint32_t tensor) {
   return &c->items[c->item_at[c->item_base[job] + tensor]];
 }
 
-#define GMLO_OFFER_WORK 20 /* steps that an offer takes, about */
+#define GMLO_OFFER_WORK 8 /* steps that an offer takes, about */
 
 /* What it costs to recompute a tensor. */
 typedef struct gmlo_remake {
@@ -3705,23 +3863,22 @@ typedef struct gmlo_offer {
 } gmlo_offer;
 
 /* How long operators would have to wait for a swap of the candidate. 0 if it is not possible. An
-   operator waits at the end of its slots, so a wait gives no time if the peak's slot is the first
-   or the last of the gap. */
+   operator waits at the end of its slots, where the memory of its slots counts: so a wait gives no
+   time to come back if the peak's slot is the last of the gap. */
 static int gmlo_wait_times(gmlo_circle *c, const gmlo_candidate *k, gmlo_offer *offer) {
-  uint64_t length = gmlo_lane_copy_ns(c, GMLO_OUT, k->item->bytes), out = k->begin, in, lo;
-  uint64_t period = gmlo_period(c);
-  if (gmlo_gap_is_clean(c, k->item, k->use)) length = 0;
-  if (length != 0 && !gmlo_lane_earliest(c, GMLO_OUT, k->begin, k->begin + period, length, &out)) {
-    return 0;
+  uint64_t out = k->begin, in = 0, lo, period = gmlo_period(c);
+  uint64_t length = gmlo_lane_copy_ns(c, GMLO_OUT, k->item->bytes, 0);
+  if (!gmlo_gap_is_clean(c, k->item, k->use)) {
+    if (!gmlo_lane_earliest(c, GMLO_OUT, out, out + period, length, &out)) return 0;
+    out += length;
   }
-  out += length;
   offer->out_wait_ns = out > k->slot_begin ? out - k->slot_begin : 0;
   lo = out > k->slot_end ? out : k->slot_end;
-  length = gmlo_lane_copy_ns(c, GMLO_IN, k->item->bytes);
+  length = gmlo_lane_copy_ns(c, GMLO_IN, k->item->bytes, 0);
   if (!gmlo_lane_earliest(c, GMLO_IN, lo, lo + period, length, &in)) return 0;
   in += length + c->desc->margin_ns;
   offer->in_wait_ns = in > k->end ? in - k->end : 0;
-  return (offer->out_wait_ns == 0 || k->begin < k->slot_begin) &&
+  return (offer->out_wait_ns == 0 || c->keen || k->begin < k->slot_begin) &&
          (offer->in_wait_ns == 0 || k->slot_end < k->end);
 }
 
@@ -3778,6 +3935,7 @@ static int gmlo_offer_take(gmlo_circle *c, gmlo_offer *offer, size_t slot) {
   int done;
   GMLAKE_OFFLOAD_ASSERT(k->item != NULL);
   if (!gmlo_lanes_reserve(c)) return -1;
+  if (c->gaps[k->use].state == GMLO_SWAPPED) gmlo_swap_undo(c, k->item, k->use);
   if (offer->recompute) {
     gmlo_recompute_commit(c, offer);
     return 1;
@@ -3790,6 +3948,29 @@ static int gmlo_offer_take(gmlo_circle *c, gmlo_offer *offer, size_t slot) {
   return done;
 }
 
+/* Whether the part's tensor may leave for the slot: it stays, or its swap leaves it there then. */
+static int gmlo_pay_is_open(const gmlo_circle *c, const gmlo_part *part, size_t slot) {
+  const gmlo_gap *gap = &c->gaps[part->use];
+  if (gap->state != GMLO_SWAPPED || !c->keen) return gap->state == GMLO_KEPT;
+  if (gmlo_gap_is_needed(c, &c->items[part->item], part->use)) return 0;
+  slot += slot < gap->absent_lo ? c->slot_count : 0;
+  return slot - gap->absent_lo >= gap->absent_count;
+}
+
+/* Offers the candidate as if it had no swap yet. */
+static int gmlo_offer_again(gmlo_circle *c, const gmlo_candidate *k, gmlo_offer *offer,
+                            uint64_t *out_cost_ns) {
+  gmlo_gap *gap = &c->gaps[k->use];
+  int swapped = gap->state == GMLO_SWAPPED, possible;
+  if (swapped) gmlo_lanes_change(c, gap, 0);
+  gap->state = GMLO_KEPT;
+  possible = gmlo_offer_make(c, k, offer, out_cost_ns);
+  if (!swapped) return possible;
+  gmlo_lanes_change(c, gap, 1);
+  gap->state = GMLO_SWAPPED;
+  return possible;
+}
+
 /* Takes the candidate of the slot that saves most bytes for its time (MSPS), if that is within
    budget_ns. By default bytes above the excess do not count. Returns 1, 0 if there is none, or -1
    if host memory is refused. */
@@ -3797,26 +3978,29 @@ static int gmlo_pay_at(gmlo_circle *c, size_t slot, double excess_bytes, uint64_
   gmlo_candidate k;
   gmlo_offer offer, best;
   double best_rate = -1;
+  uint64_t best_cost = 0;
   size_t i;
   memset(&best, 0, sizeof best);
-  c->work += c->part_count / 4;
+  c->work += c->part_count / GMLO_SCAN;
   for (i = 0; i < c->part_count; i++) {
     const gmlo_part *part = &c->parts[i];
     uint64_t cost;
     double rate;
     if (slot < part->first || slot >= part->end) continue;
-    if (c->gaps[part->use].state != GMLO_KEPT || !gmlo_candidate_of(c, part, slot, &k)) continue;
+    if (!gmlo_pay_is_open(c, part, slot) || !gmlo_candidate_of(c, part, slot, &k)) continue;
     c->work += GMLO_OFFER_WORK;
-    if (!gmlo_offer_make(c, &k, &offer, &cost) || cost > budget_ns) continue;
+    if (!gmlo_offer_again(c, &k, &offer, &cost) || (cost > budget_ns && !c->strict)) continue;
     rate = (double)k.item->bytes;
     if (offer.recompute) rate -= (double)offer.remake.returned_bytes;
     if (rate > excess_bytes && (c->desc->flags & GMLAKE_OFFLOAD_LETTER) == 0) rate = excess_bytes;
     rate = gmlo_noisy(c, rate / ((double)cost + 1));
     if (rate <= best_rate) continue;
     best_rate = rate;
+    best_cost = cost;
     best = offer;
   }
-  return best_rate < 0 ? 0 : gmlo_offer_take(c, &best, slot);
+  if (best_rate < 0 || best_cost > budget_ns) return 0;
+  return gmlo_offer_take(c, &best, slot);
 }
 
 /* Recomputes and waits until the target is reached, or the time that may be added is spent; swaps
@@ -3827,23 +4011,31 @@ static int gmlo_pay_down(gmlo_circle *c, int64_t target) {
   uint64_t budget = letter || wanted > (double)GMLO_TIME_MAX ? GMLO_TIME_MAX : (uint64_t)wanted;
   int64_t bytes;
   size_t slot = gmlo_profile_peak(c, &bytes);
+  c->low_bytes = bytes;
   while (bytes > target && c->added_ns < budget && c->work < c->work_max) {
     done = gmlo_pay_at(c, slot, (double)(bytes - target), budget - c->added_ns);
     if (done <= 0) return done;
-    c->work += c->use_count / 2; /* of making slots longer */
+    c->work += c->use_count / GMLO_SCAN * 4; /* of making slots longer */
     if (gmlo_swap_down(c, target) < 0) return -1;
     slot = gmlo_profile_peak(c, &bytes);
+    if (bytes >= c->low_bytes) continue;
+    c->low_bytes = bytes;
+    c->low_ns = c->added_ns;
   }
   return 0;
 }
 
 /* Plans the circle: down to the target, or as near as possible. 0 if host memory is refused. */
-static int gmlo_circle_plan(gmlo_circle *c, int64_t target, gmlo_preference order) {
+static int gmlo_circle_plan(gmlo_circle *c, int64_t target, const gmlo_mode *mode) {
   int letter = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
   int pays = letter ? target > 0 : c->overhead > 0;
   int64_t bytes;
-  c->greedy = letter || order == GMLO_GREEDY;
-  if (!gmlo_parts_make(c, order) || gmlo_swap_all(c, target) < 0) return 0;
+  c->greedy = letter || mode->order == GMLO_GREEDY;
+  c->falls = mode->order == GMLO_RATE;
+  c->packed = mode->packed;
+  c->exclusive = mode->exclusive;
+  c->keen = mode->keen;
+  if (!gmlo_parts_make(c, mode->order) || gmlo_swap_all(c, target) < 0) return 0;
   if (pays && gmlo_pay_down(c, target) < 0) return 0;
   if (!letter) {
     (void)gmlo_profile_peak(c, &bytes);
@@ -3864,10 +4056,6 @@ typedef struct gmlo_draft {
   size_t event_count, start_count, event_capacity, start_capacity, out_bytes, in_bytes;
 } gmlo_draft;
 
-static uint64_t gmlo_op_end(const gmlo_circle *c, size_t step) {
-  return gmlo_step_end(c, step) - c->steps[step].idle_ns;
-}
-
 /* Turns a time into a trigger and a delay. */
 static void gmlo_draft_time(const gmlo_circle *c, uint32_t job, uint64_t t,
                             gmlake_offload_event *event) {
@@ -3875,7 +4063,7 @@ static void gmlo_draft_time(const gmlo_circle *c, uint32_t job, uint64_t t,
   t %= gmlo_period(c);
   while (lo < hi) { /* the first step that ends after t */
     size_t middle = lo + (hi - lo) / 2;
-    if (gmlo_op_end(c, middle) <= t) {
+    if (gmlo_step_end(c, middle) <= t) {
       lo = middle + 1;
     } else {
       hi = middle;
@@ -3885,7 +4073,7 @@ static void gmlo_draft_time(const gmlo_circle *c, uint32_t job, uint64_t t,
   if (lo == begin) { /* an iteration begins when the last one's operators end, not their waits */
     event->delay_ns = t + c->steps[c->job_steps[job + 1] - 1].idle_ns;
   } else {
-    event->delay_ns = t - gmlo_op_end(c, lo - 1);
+    event->delay_ns = t - gmlo_step_end(c, lo - 1);
   }
 }
 
@@ -3984,20 +4172,21 @@ static gmlake_offload_plan *gmlo_draft_plan(const gmlo_circle *c, uint32_t job,
    Tries plans with several preferences, targets and allowances, and keeps the best one of each job.
    Invariants:
    [R1] A replan makes the plans of all jobs before it puts the first of them in its place.
-   [R2] Each try counts its steps of work. The tries of a job together have GMLO_WORK_MIN and
-        GMLO_WORK_PER_ACCESS for each access; a try that has spent its part ends as it is, which is
-        a plan, too.
-   Cost: so many steps, about 10 to 25 ns each. Fails: where host memory is refused; the former
+   [R2] Each try counts its steps of work. A try that has spent its part ends as it is, which is a
+        plan, too.
+   [R3] If more time may be added, a plan's peak is not higher: gmlo_search_allowances says why.
+   Cost: so many steps, about 7 to 20 ns each. Fails: where host memory is refused; the former
    plans then stay. */
 
 /* To the letter: plans all jobs on one circle. plans[j] becomes the plan of job j. */
 static int gmlo_search_letter(gmlake_offload_planner *planner, gmlake_offload_plan **plans) {
+  static const gmlo_mode mode = {GMLO_GREEDY, 0, 0, 0};
   gmlo_circle c;
   int64_t bytes;
   size_t j;
   int done = 0;
   if (!gmlo_circle_make(&c, planner, GMLAKE_OFFLOAD_NONE, 1)) return 0;
-  if (gmlo_circle_plan(&c, (int64_t)planner->desc.target_bytes, GMLO_LARGEST)) {
+  if (gmlo_circle_plan(&c, (int64_t)planner->desc.target_bytes, &mode)) {
     done = 1;
     (void)gmlo_profile_peak(&c, &bytes);
     for (j = 0; j < planner->job_count && done; j++) {
@@ -4011,175 +4200,266 @@ static int gmlo_search_letter(gmlake_offload_planner *planner, gmlake_offload_pl
   return done;
 }
 
-#define GMLO_TRIES_MIN 4           /* at least so many plans are tried, one with each preference, */
-#define GMLO_TRIES_MAX 120         /* at most so many, */
+#define GMLO_TRIES_MAX 120         /* for each allowance at most so many plans are tried, */
 #define GMLO_TRIED_ACCESSES 100000 /* and so many that they have about these accesses together */
-#define GMLO_WORK_MIN 5000000u     /* steps of all tries together, */
-#define GMLO_WORK_PER_ACCESS 200u  /* and so many more for each access */
-#define GMLO_NEAR_PART 512 /* a peak is near a target if it is above it by one part in so many */
+#define GMLO_TRIES_MIN 4           /* but so many at least */
+#define GMLO_WORK_MIN 7000000u     /* so many steps are for plans that add no time, as many for */
+#define GMLO_WORK_PER_ACCESS 80u   /* the others; or so many for each access if that is more. */
+#define GMLO_WORK_FIRST 200u       /* The first try may take so many more for each access */
+#define GMLO_WORK_RUNG 4           /* each allowance gets one part in so many of that work */
+#define GMLO_TRIES_PAID 16u /* so many tries without payment have to find room in that part */
+#define GMLO_NEAR_PART 512  /* a peak is near a target if it is above it by one part in so many */
+#define GMLO_PAID_PART 8u   /* a try that pays has so many times the work of one that does not */
+#define GMLO_SAME_TARGET 3u /* so many tries after each other have the same target */
 
-/* Parts of an iteration's time for which plans are made if more is allowed: so that a plan is never
-   worse because more was allowed. */
-static const double gmlo_allowances[] = {0, .01, .02, .05, .1, .2, .5, 1};
+/* The modes, in the order in which they are tried: where few can be tried these are different. */
+static const gmlo_mode gmlo_modes[] = {
+    {GMLO_GREEDY, 1, 0, 1},  {GMLO_RATE, 1, 0, 0},     {GMLO_LARGEST, 1, 1, 1},
+    {GMLO_AREA, 1, 0, 0},    {GMLO_RATE, 1, 1, 1},     {GMLO_FARTHEST, 1, 1, 0},
+    {GMLO_AREA, 0, 0, 1},    {GMLO_FARTHEST, 0, 0, 1}, {GMLO_GREEDY, 1, 1, 0},
+    {GMLO_LARGEST, 1, 0, 0}, {GMLO_RATE, 0, 0, 1},     {GMLO_AREA, 1, 1, 1},
+    {GMLO_GREEDY, 0, 0, 0},  {GMLO_LARGEST, 0, 0, 0},  {GMLO_FARTHEST, 0, 1, 0},
+    {GMLO_GREEDY, 0, 1, 1}};
 
-/* Looks for the best of several plans of one job that add no more than `overhead`. */
+#define GMLO_MODES (sizeof gmlo_modes / sizeof *gmlo_modes)
+#define GMLO_MODES_FIRST 5 /* these are tried with each target */
+
+/* Parts of an iteration's time for which plans are made, if so much is allowed. */
+static const double gmlo_allowances[] = {.01, .02, .03, .05, .1, .2, .3, .5, 1};
+
+/* Looks for the best of several plans of one job. */
 typedef struct gmlo_search {
   gmlake_offload_planner *planner;
   uint32_t job;
   double share;
-  size_t goal_bytes; /* lower is no better */
-  double overhead;
-  size_t try_count;   /* tries that are left */
-  uint64_t work_left; /* steps that are left */
-  uint64_t try_work;  /* steps of the longest try */
+  size_t goal_bytes;   /* lower is no better */
+  double overhead;     /* plans are now made for this */
+  int strict;          /* see gmlo_circle */
+  uint64_t work_left;  /* steps that are left */
+  uint64_t try_work;   /* steps of the longest try so far, */
+  uint64_t still_work; /* and of the longest that added no time */
   gmlake_offload_plan *best;
 } gmlo_search;
 
-/* Whether plan a is better than b: fewer bytes above the goal, then less time, then fewer bytes
-   copied. b may be NULL. */
-static int gmlo_search_prefers(const gmlo_search *search, const gmlake_offload_plan *a,
-                               const gmlake_offload_plan *b) {
-  size_t a_bytes = a->info.peak_bytes, b_bytes = b != NULL ? b->info.peak_bytes : SIZE_MAX;
+/* Whether plan a is better than the best one: fewer bytes above the goal, then less time, then
+   fewer bytes copied. */
+static int gmlo_search_prefers(const gmlo_search *search, const gmlake_offload_plan_info *a) {
+  const gmlake_offload_plan_info *b = &search->best->info;
+  size_t a_bytes = a->peak_bytes, b_bytes;
+  if (search->best == NULL) return 1;
+  b_bytes = b->peak_bytes;
   if (a_bytes < search->goal_bytes) a_bytes = search->goal_bytes;
   if (b_bytes < search->goal_bytes) b_bytes = search->goal_bytes;
-  if (b == NULL || a_bytes != b_bytes) return a_bytes < b_bytes;
-  if (a->info.time_ns != b->info.time_ns) return a->info.time_ns < b->info.time_ns;
-  return a->info.in_bytes + a->info.out_bytes < b->info.in_bytes + b->info.out_bytes;
+  if (a_bytes != b_bytes) return a_bytes < b_bytes;
+  if (a->time_ns != b->time_ns) return a->time_ns < b->time_ns;
+  return a->in_bytes + a->out_bytes < b->in_bytes + b->out_bytes;
 }
 
-/* *best becomes the better one of both, the other one is destroyed. */
-static void gmlo_search_keep(const gmlo_search *search, gmlake_offload_plan **best,
-                             gmlake_offload_plan *plan) {
-  if (plan != NULL && gmlo_search_prefers(search, plan, *best)) {
-    gmlake_offload_plan *former = *best;
-    *best = plan;
+/* Makes the circle's plan the best one, if it is better. 0 if host memory is refused. */
+static int gmlo_search_keep(gmlo_search *search, const gmlo_circle *c) {
+  gmlake_offload_plan *plan;
+  gmlake_offload_plan_info info;
+  int64_t bytes;
+  memset(&info, 0, sizeof info);
+  (void)gmlo_profile_peak(c, &bytes);
+  info.peak_bytes = (size_t)bytes;
+  info.time_ns = gmlo_period(c);
+  if (!gmlo_search_prefers(search, &info)) return 1; /* whatever it copies */
+  plan = gmlo_draft_plan(c, search->job, &search->planner->desc.host);
+  if (plan == NULL) return 0;
+  plan->info.peak_bytes = (size_t)bytes;
+  if (gmlo_search_prefers(search, &plan->info)) {
+    gmlake_offload_plan *former = search->best;
+    search->best = plan;
     plan = former;
   }
   gmlo_plan_destroy(plan);
+  return 1;
 }
 
-/* Tries one plan for the target with that preference. `sharers` tries, this one and those that must
-   follow, share the steps that are left. 0 if host memory is refused. */
-static int gmlo_search_try(gmlo_search *search, size_t target_bytes, int order, uint64_t noise,
-                           unsigned sharers) {
-  const gmlake_offload_host *host = &search->planner->desc.host;
-  gmlake_offload_plan *plan = NULL;
+/* Makes a circle and plans it for the target in that mode. 0 if host memory is refused; there is no
+   circle then. */
+static int gmlo_search_plan(gmlo_search *search, gmlo_circle *c, size_t target_bytes, size_t number,
+                            uint64_t noise) {
+  gmlo_mode mode = gmlo_modes[number % GMLO_MODES];
+  int done;
+  if (search->share < 1) mode.exclusive = 0; /* other jobs may copy then */
+  if (!gmlo_circle_make(c, search->planner, search->job, search->share)) return 0;
+  c->noise = noise;
+  c->overhead = search->overhead;
+  c->strict = search->strict;
+  c->work_max = search->work_left;
+  done = gmlo_circle_plan(c, (int64_t)target_bytes, &mode);
+  search->work_left -= c->work < search->work_left ? c->work : search->work_left;
+  if (c->work > search->try_work) search->try_work = c->work;
+  if (!done) gmlo_circle_leave(c);
+  return done;
+}
+
+/* Tries one plan for the target in that mode. A payment can raise the peak, by what recomputation
+   needs: then a strict try is made again, and stops where the peak was lowest. 0 if host memory is
+   refused. */
+static int gmlo_search_try(gmlo_search *search, size_t target_bytes, size_t number,
+                           uint64_t noise) {
+  double overhead = search->overhead;
+  uint64_t work = search->work_left;
   gmlo_circle c;
-  int64_t bytes = 0;
-  if (search->try_count != 0) search->try_count--;
-  if (!gmlo_circle_make(&c, search->planner, search->job, search->share)) return 0;
-  c.noise = noise;
-  c.overhead = search->overhead;
-  c.work_max = search->work_left / sharers;
-  if (gmlo_circle_plan(&c, (int64_t)target_bytes, (gmlo_preference)order)) {
-    (void)gmlo_profile_peak(&c, &bytes);
-    plan = gmlo_draft_plan(&c, search->job, host);
+  int64_t bytes;
+  int done;
+  if (!gmlo_search_plan(search, &c, target_bytes, number, noise)) return 0;
+  (void)gmlo_profile_peak(&c, &bytes);
+  if (search->strict && bytes > c.low_bytes) {
+    search->overhead = ((double)c.low_ns + .5) / (double)c.base_ns;
+    search->work_left = work;
+    gmlo_circle_leave(&c);
+    done = gmlo_search_plan(search, &c, target_bytes, number, noise);
+    search->overhead = overhead;
+    if (!done) return 0;
   }
-  search->work_left -= c.work < search->work_left ? c.work : search->work_left;
-  if (c.work > search->try_work) search->try_work = c.work;
-  if (search->work_left < c.work) search->try_count = 0; /* another one would hardly end */
+  done = gmlo_search_keep(search, &c);
   gmlo_circle_leave(&c);
-  if (plan == NULL) return 0;
-  plan->info.peak_bytes = (size_t)bytes;
-  gmlo_search_keep(search, &search->best, plan);
-  return 1;
+  return done;
 }
 
-/* A target that cannot be reached makes a plan pay in the wrong places. So this tries targets
-   between `low` and the best peak by bisection, until `left` tries are left. */
-static int gmlo_search_between(gmlo_search *search, size_t low, size_t left) {
-  size_t high = search->best->info.peak_bytes;
-  int order;
-  while (high > low + low / GMLO_NEAR_PART && search->try_count > left) {
-    size_t middle = low + (high - low) / 2;
-    for (order = 0; order < GMLO_PREFERENCES && search->best->info.peak_bytes > middle &&
-                    search->try_count != 0;
-         order++) {
-      if (!gmlo_search_try(search, middle, order, 0, 1)) return 0;
-    }
-    if (search->best->info.peak_bytes > middle) low = middle;
-    high = search->best->info.peak_bytes;
-  }
-  return 1;
-}
-
-/* Tries each preference with the goal. If time may be added, tries lower targets next: without it
-   they would give the same plans. Then tries random choices. 0 if host memory is refused. */
-static int gmlo_search_run(gmlo_search *search) {
+/* Bytes below which no plan comes, or lower is no better. */
+static size_t gmlo_search_low(const gmlo_search *search) {
   size_t low = search->planner->jobs[search->job].graph->info.op_bytes_max;
-  size_t left = search->overhead > 0 ? search->try_count / 3 * 2 : 0, target;
-  int order;
-  for (order = 0; order < GMLO_PREFERENCES; order++) {
-    unsigned sharers = order == 0 ? 1 : (unsigned)(GMLO_PREFERENCES - order);
-    if (!gmlo_search_try(search, search->goal_bytes, order, 0, sharers)) return 0;
+  return low > search->goal_bytes ? low : search->goal_bytes;
+}
+
+/* How many plans are tried for one allowance. */
+static size_t gmlo_search_tries(const gmlo_search *search) {
+  size_t most = search->planner->desc.try_count_max;
+  size_t accesses = search->planner->jobs[search->job].graph->info.access_count;
+  if (most != 0) return most;
+  most = GMLO_TRIES_MIN + GMLO_TRIED_ACCESSES / (accesses + 1);
+  return most < GMLO_TRIES_MAX ? most : GMLO_TRIES_MAX;
+}
+
+/* Looks for a plan that adds no time: in each mode, then with random choices. Takes `work` steps,
+   about. 0 if host memory is refused. */
+static int gmlo_search_still(gmlo_search *search, uint64_t work) {
+  size_t accesses = search->planner->jobs[search->job].graph->info.access_count, n;
+  size_t low = gmlo_search_low(search), most = gmlo_search_tries(search);
+  search->work_left = work + GMLO_WORK_FIRST * (uint64_t)accesses;
+  for (n = 0; n < most && (n == 0 || search->best->info.peak_bytes > low); n++) {
+    if (search->share < 1 && gmlo_modes[n % GMLO_MODES].exclusive) continue;
+    if (!gmlo_search_try(search, search->goal_bytes, n, n < GMLO_MODES ? 0 : n)) return 0;
+    if (n == 0) search->work_left = search->try_work < work ? work - search->try_work : 0;
+    if (search->work_left < search->try_work) break; /* another one would not end */
   }
-  if (low < search->goal_bytes) low = search->goal_bytes;
-  if (left != 0 && !gmlo_search_between(search, low, left)) return 0;
-  while (search->try_count != 0) {
-    size_t best = search->best->info.peak_bytes;
-    if (best <= low && search->best->info.added_ns == 0) break;
-    target = search->try_count % 2 == 0 ? low : best - (best - low) / 16;
-    if (best <= low) target = search->goal_bytes;
-    if (!gmlo_search_try(search, target, (int)(search->try_count % GMLO_PREFERENCES),
-                         search->try_count, 1)) {
+  return 1;
+}
+
+/* A number from 0 to 1, the n-th of a sequence that fills it evenly, from 0 on. */
+static double gmlo_between(size_t n) {
+  double part = .5, sum = 0;
+  for (; n != 0; n /= 2, part /= 2) sum += n % 2 != 0 ? part : 0;
+  return sum;
+}
+
+/* Looks for a plan that adds no more than `overhead`. The modes, the targets and the part of the
+   work that each try has do not depend on `overhead`, and a try pays for the same things in the
+   same order whatever it may pay, and only stops earlier: so a plan is not worse because more is
+   allowed. A target that cannot be reached makes a plan pay in the wrong places: so there are many,
+   from the lowest to the peak so far. The first try has `first` steps. 0 if host memory is refused.
+   [R3] */
+static int gmlo_search_paid(gmlo_search *search, double overhead, uint64_t work, uint64_t first) {
+  size_t low = gmlo_search_low(search), high = search->best->info.peak_bytes, n;
+  size_t count = (size_t)(work / (GMLO_PAID_PART * search->still_work + 1)) + 1;
+  uint64_t least = search->still_work + search->still_work / GMLO_PAID_PART;
+  if (count > GMLO_MODES) count = GMLO_MODES;
+  if (work < least) work = least;
+  if (first < work / count) first = work / count;
+  search->overhead = overhead;
+  search->strict = 1;
+  for (n = 0; n < count && low < high; n++) {
+    size_t target = low + (size_t)((double)(high - low) * gmlo_between(n / GMLO_SAME_TARGET));
+    if (search->share < 1 && gmlo_modes[n % GMLO_MODES].exclusive) continue;
+    search->work_left = n == 0 ? first : work / count;
+    if (!gmlo_search_try(search, target, n, 0)) return 0;
+  }
+  return 1;
+}
+
+/* Whether another try is allowed and would end. */
+static int gmlo_search_goes_on(const gmlo_search *search, size_t tried) {
+  return tried < gmlo_search_tries(search) && search->work_left >= search->still_work &&
+         search->best->info.peak_bytes > gmlo_search_low(search);
+}
+
+/* Looks for better ones that add no more than `overhead`: halves the targets again and again, then
+   makes random choices. What is too dear is passed over. 0 if host memory is refused. */
+static int gmlo_search_closer(gmlo_search *search, double overhead, uint64_t work) {
+  size_t low = gmlo_search_low(search), bound = low, n = 0, mode, high;
+  search->overhead = overhead;
+  search->strict = 0;
+  search->work_left = work;
+  while ((high = search->best->info.peak_bytes) > bound + bound / GMLO_NEAR_PART) {
+    size_t middle = bound + (high - bound) / 2;
+    for (mode = 0; mode < GMLO_MODES_FIRST && search->best->info.peak_bytes > middle; mode++, n++) {
+      if (!gmlo_search_goes_on(search, n)) return 1;
+      if (search->share < 1 && gmlo_modes[mode].exclusive) continue;
+      if (!gmlo_search_try(search, middle, mode, 0)) return 0;
+    }
+    if (search->best->info.peak_bytes > middle) bound = middle;
+  }
+  for (; gmlo_search_goes_on(search, n); n++) {
+    high = search->best->info.peak_bytes;
+    if (!gmlo_search_try(search, n % 2 == 0 ? low : high - (high - low) / 16, n / 2, n + 1)) {
       return 0;
     }
   }
   return 1;
 }
 
-/* Plans for the overhead, and keeps the better one of this plan and *best. 0 if host memory is
-   refused. */
-static int gmlo_search_allowance(gmlo_search *search, double overhead, gmlake_offload_plan **best) {
-  const gmlake_offload_planner *planner = search->planner;
-  size_t accesses = planner->jobs[search->job].graph->info.access_count;
-  int done;
-  search->overhead = overhead;
-  search->try_count = planner->desc.try_count_max;
-  if (search->try_count == 0) {
-    search->try_count = GMLO_TRIES_MIN + GMLO_TRIED_ACCESSES / (accesses + 1);
-    if (search->try_count > GMLO_TRIES_MAX) search->try_count = GMLO_TRIES_MAX;
+/* Plans for no added time, then for more and more up to all that is allowed. What is done for one
+   allowance does not depend on what else is allowed. Where the job is too large for that, there is
+   only what is allowed. [R3] */
+static int gmlo_search_allowances(gmlo_search *search, uint64_t work) {
+  double allowed = search->planner->desc.overhead_max;
+  uint64_t part = work / GMLO_WORK_RUNG;
+  size_t i, count = sizeof gmlo_allowances / sizeof *gmlo_allowances;
+  if (!gmlo_search_still(search, work)) return 0;
+  search->still_work = search->try_work;
+  if (allowed <= 0) return 1;
+  if (search->still_work * GMLO_TRIES_PAID > part) {
+    return gmlo_search_paid(search, allowed, work, work);
   }
-  done = gmlo_search_run(search);
-  gmlo_search_keep(search, best, search->best);
-  search->best = NULL;
-  return done;
+  for (i = 0; i < count && gmlo_allowances[i] <= allowed; i++) {
+    if (!gmlo_search_paid(search, gmlo_allowances[i], part, 0)) return 0;
+    if (!gmlo_search_closer(search, gmlo_allowances[i], part)) return 0;
+  }
+  return gmlo_search_paid(search, allowed, part, work);
 }
 
-/* Plans for all that may be added, then, as long as steps are left, for less. */
-static int gmlo_search_job(gmlake_offload_planner *planner, uint32_t job, double share,
-                           gmlake_offload_plan **out_plan) {
+/* The best plan of the job; NULL if host memory is refused. */
+static gmlake_offload_plan *gmlo_search_job(gmlake_offload_planner *planner, uint32_t job,
+                                            double share) {
   const gmlake_offload_graph_info *info = &planner->jobs[job].graph->info;
-  double all = (double)gmlo_planner_bytes(planner), allowed = planner->desc.overhead_max;
+  double all = (double)gmlo_planner_bytes(planner);
+  uint64_t work = GMLO_WORK_PER_ACCESS * (uint64_t)info->access_count;
   gmlo_search search;
-  size_t i = sizeof gmlo_allowances / sizeof *gmlo_allowances;
-  int done;
   memset(&search, 0, sizeof search);
   search.planner = planner;
   search.job = job;
   search.share = share;
-  search.work_left = GMLO_WORK_MIN + GMLO_WORK_PER_ACCESS * (uint64_t)info->access_count;
   if (all > 0) {
     search.goal_bytes =
         (size_t)((double)planner->desc.target_bytes * ((double)info->peak_bytes / all));
   }
-  done = gmlo_search_allowance(&search, allowed, out_plan);
-  while (i-- != 0 && done && search.work_left > search.try_work * GMLO_PREFERENCES) {
-    if (gmlo_allowances[i] < allowed) {
-      done = gmlo_search_allowance(&search, gmlo_allowances[i], out_plan);
-    }
-  }
-  if (done) return 1;
-  gmlo_plan_destroy(*out_plan);
-  *out_plan = NULL;
-  return 0;
+  if (work < GMLO_WORK_MIN) work = GMLO_WORK_MIN;
+  if (gmlo_search_allowances(&search, work)) return search.best;
+  gmlo_plan_destroy(search.best);
+  return NULL;
 }
 
 static int gmlo_search_jobs(gmlake_offload_planner *planner, gmlake_offload_plan **plans) {
   size_t j, count = gmlo_planner_job_count(planner);
   for (j = 0; j < planner->job_count; j++) {
     if (planner->jobs[j].graph == NULL) continue;
-    if (!gmlo_search_job(planner, (uint32_t)j, 1 / (double)count, &plans[j])) return 0;
+    plans[j] = gmlo_search_job(planner, (uint32_t)j, 1 / (double)count);
+    if (plans[j] == NULL) return 0;
   }
   return 1;
 }
