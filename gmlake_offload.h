@@ -254,9 +254,17 @@ HOW A MEMGRAPH IS RUN
   reloads. Of the nodes of a queue that may start, the one with the lowest number starts first, and
   as many run at once as the queue has streams. No other order is kept, so a late copy delays only
   the nodes that need it. An iteration begins when the one before has ended.
-  With GMLAKE_OFFLOAD_FIXED_ORDER each queue starts its nodes in the order of compilation, and waits
-  for the first one. With GMLAKE_OFFLOAD_RANDOM_ORDER a random one of those that may start is
-  started. The results are the same in every order.
+  There are four other ways; the results are the same in every order. Three fix the order: a queue
+  waits for its next node. With GMLAKE_OFFLOAD_SIMULATED_ORDER each queue keeps the order in which
+  the compiler's simulation of the iteration starts its nodes (`start` of gmlake_offload_node). With
+  GMLAKE_OFFLOAD_FIXED_OPS operators and transfers keep the order of compilation, and copies start
+  as by default: what the paper compares with, as we read it. With GMLAKE_OFFLOAD_FIXED_ORDER copies
+  keep the order of compilation, too, which is poor, since it is not the order in which copies can
+  start. With GMLAKE_OFFLOAD_RANDOM_ORDER a random one of the nodes that may start is started.
+  A free order gains much over FIXED_ORDER, but next to nothing over SIMULATED_ORDER where times are
+  as the graph says; bench/offload/README.md has the figures. Whoever wants one CUDA graph of an
+  iteration can capture the nodes by `start`, one stream for each queue, with an event for each edge
+  that leads to another queue.
   With launch_ahead_max an operator may also start if it waits only for operators of its device that
   were launched already. It is launched behind them on the same stream. The device then need not
   wait for the host between two operators.
@@ -306,8 +314,8 @@ COSTS
   where time may be added, up to five times for a job of moderate size. Running: linear in accesses
   and events. Compiling: for each memgraph that is tried, an operator costs O(log bytes) for each
   tensor that gets a free place, and O(places) for each that others have to leave for; then O(nodes
-  * edges / 64) for the edges. Up to 72 memgraphs are tried, but no further one after about a second.
-  Checking: O(nodes * places that overlap) and the same for edges. Engine: O(log n) for each node.
+  * edges / 64) for the edges. Up to 72 memgraphs are tried, but no further one after about a
+  second. Checking: O(nodes * places that overlap) and the same for edges. Engine: O(log n) for each node.
 
 Licence: MIT, at the end of this file. */
 #if defined(GMLAKE_OFFLOAD_IMPLEMENTATION) && defined(GMLAKE_OFFLOAD_BACKEND_CUDA) && \
@@ -902,6 +910,9 @@ typedef struct gmlake_offload_node {
   const uint32_t *before;            /* the nodes that must end before it begins, ascending */
   const unsigned char *memory;       /* for each of these: 1 if only memory is the reason */
   size_t before_count;
+  uint32_t
+      start; /* its place in the order in which the compiler's simulation starts nodes: an order
+                     in which they may run, too */
 } gmlake_offload_node;
 
 /* Where a tensor is when an iteration begins, or when it ends: on the device, on the host, or both.
@@ -953,13 +964,18 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_check(
 
 /* ---- Engines: memgraphs run in any order ----------------------------------------------------- */
 
-#define GMLAKE_OFFLOAD_FIXED_ORDER 1u  /* engine: each queue runs in the order of compilation */
-#define GMLAKE_OFFLOAD_RANDOM_ORDER 2u /* engine: starts any node that is ready, not the first */
+/* Flags of an engine, one at most: see HOW A MEMGRAPH IS RUN. */
+#define GMLAKE_OFFLOAD_FIXED_ORDER 1u     /* each queue runs in the order of compilation */
+#define GMLAKE_OFFLOAD_RANDOM_ORDER 2u    /* starts any node that is ready, not the first */
+#define GMLAKE_OFFLOAD_SIMULATED_ORDER 4u /* each queue runs in the order of `start` of its nodes */
+#define GMLAKE_OFFLOAD_FIXED_OPS \
+  8u /* operators and transfers run in the order of compilation,
+                                             copies in any */
 
 typedef struct gmlake_offload_engine_desc {
   const gmlake_offload_backend *backend;   /* outlives the engine, and is used by nothing else */
   const gmlake_offload_memgraph *memgraph; /* outlives the engine; several engines may share it */
-  unsigned flags;                          /* FIXED_ORDER or RANDOM_ORDER */
+  unsigned flags;                          /* 0, or one of those above */
   uint32_t stream_count;                   /* operators at once on each device; 0: 1 */
   uint32_t copy_count;                     /* copies at once of each device and direction, and
                                               transfers at once of each device; 0: 1 */
@@ -5917,7 +5933,9 @@ struct gmlake_offload_memgraph {
   size_t *ref_offsets;                 /* for each of the graph's refs, of scope */
   gmlake_offload_place *begins, *ends; /* for each tensor, of scope */
   size_t *device_bytes;                /* for each device, of scope */
-  size_t looks;                        /* at blocks and homes that finding all places took */
+  uint32_t *starts; /* the nodes in the order in which the simulation starts them, */
+  uint32_t *ranks;  /* and the place of each node in it; NULL: there is no order yet */
+  size_t looks;     /* at blocks and homes that finding all places took */
   gmlake_offload_memgraph_info info;
 };
 
@@ -5931,6 +5949,8 @@ static void gmlo_memgraph_destroy(gmlake_offload_memgraph *m) {
   gmlo_free(&host, m->memory);
   gmlo_free(&host, m->after_begin);
   gmlo_free(&host, m->after);
+  gmlo_free(&host, m->starts);
+  gmlo_free(&host, m->ranks);
   gmlo_leave(&m->scope);
   gmlo_free(&host, m);
 }
@@ -6061,6 +6081,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_get_node(
   out_node->before = memgraph->before + begin;
   out_node->memory = memgraph->memory + begin;
   out_node->before_count = memgraph->before_begin[node + 1] - begin;
+  out_node->start = memgraph->ranks[node];
   if (n->kind == GMLAKE_OFFLOAD_NODE_OP) {
     const gmlo_op *op = &memgraph->graph->ops[n->op];
     out_node->read_offsets = memgraph->ref_offsets + op->first_ref;
@@ -7132,15 +7153,23 @@ static gmlake_offload_memgraph *gmlo_compile(const gmlake_offload_memgraph_desc 
    Cost: O(log n) for each node and constant for each edge. Fails: where host memory is refused, and
    only when it is made. */
 
-#define GMLO_QUEUES 4u        /* of each device */
+#define GMLO_QUEUES 4u        /* of each device: operators, transfers, */
+#define GMLO_COPY_QUEUES 2u   /* then offloads and reloads */
 #define GMLO_BEGUN UINT32_MAX /* in `waits`: the node has begun and has not ended */
 
 typedef struct gmlo_node_queue {
-  uint32_t *heap;  /* in fixed order: all nodes of the queue, sorted */
+  uint32_t *heap;  /* in fixed order: all nodes of the queue, in that order */
   size_t count;    /* of the heap */
   size_t at;       /* in fixed order: the next node */
   uint32_t active; /* nodes that have begun and not ended */
 } gmlo_node_queue;
+
+typedef enum gmlo_order {
+  GMLO_ANY_ORDER = 0,
+  GMLO_COMPILED,     /* all queues have the order of compilation, */
+  GMLO_COMPILED_OPS, /* those of operators and transfers, */
+  GMLO_SIMULATED     /* all queues the order of the simulation */
+} gmlo_order;
 
 typedef struct gmlo_ready {
   gmlo_scope scope;
@@ -7148,7 +7177,8 @@ typedef struct gmlo_ready {
   uint32_t *waits;
   gmlo_node_queue *queues;
   size_t queue_count;
-  int fixed, in_line;
+  gmlo_order order;
+  int in_line;
 } gmlo_ready;
 
 static size_t gmlo_queue_of(const gmlake_offload_memgraph *m, uint32_t id) {
@@ -7161,12 +7191,12 @@ static size_t gmlo_queue_of(const gmlake_offload_memgraph *m, uint32_t id) {
 }
 
 static int gmlo_ready_make(gmlo_ready *r, const gmlake_offload_memgraph *m,
-                           const gmlake_offload_host *host, int fixed) {
+                           const gmlake_offload_host *host, gmlo_order order) {
   size_t *counts, q, v;
   memset(r, 0, sizeof *r);
   r->scope = gmlo_scope_of(host);
   r->memgraph = m;
-  r->fixed = fixed;
+  r->order = order;
   r->queue_count = m->info.device_count * GMLO_QUEUES;
   r->waits = (uint32_t *)gmlo_take(&r->scope, m->node_count, sizeof *r->waits);
   r->queues = (gmlo_node_queue *)gmlo_take(&r->scope, r->queue_count, sizeof *r->queues);
@@ -7185,14 +7215,26 @@ static void gmlo_ready_push(gmlo_ready *r, uint32_t id) {
   gmlo_heap_push(queue->heap, &queue->count, id);
 }
 
-/* Begins an iteration. In fixed order each heap is filled in order, and used as a list. */
+/* Whether the queue runs in a fixed order: its heap is then used as a list. */
+static int gmlo_ready_is_fixed(const gmlo_ready *r, size_t q) {
+  return r->order != GMLO_ANY_ORDER &&
+         (r->order != GMLO_COMPILED_OPS || q % GMLO_QUEUES < GMLO_COPY_QUEUES);
+}
+
+/* Begins an iteration. */
 static void gmlo_ready_begin(gmlo_ready *r) {
   const gmlake_offload_memgraph *m = r->memgraph;
   size_t q, v;
   for (q = 0; q < r->queue_count; q++) r->queues[q].count = r->queues[q].at = 0;
   for (v = 0; v < m->node_count; v++) {
-    r->waits[v] = (uint32_t)(m->before_begin[v + 1] - m->before_begin[v]);
-    if (r->fixed || r->waits[v] == 0) gmlo_ready_push(r, (uint32_t)v);
+    uint32_t id = r->order == GMLO_SIMULATED ? m->starts[v] : (uint32_t)v;
+    gmlo_node_queue *queue = &r->queues[gmlo_queue_of(m, id)];
+    r->waits[id] = (uint32_t)(m->before_begin[id + 1] - m->before_begin[id]);
+    if (gmlo_ready_is_fixed(r, gmlo_queue_of(m, id))) {
+      queue->heap[queue->count++] = id;
+    } else if (r->waits[id] == 0) {
+      gmlo_ready_push(r, id);
+    }
   }
 }
 
@@ -7209,7 +7251,8 @@ static void gmlo_ready_pass(gmlo_ready *r, uint32_t id, int ended) {
   for (e = m->after_begin[id]; e < m->after_begin[id + 1]; e++) {
     uint32_t after = m->after[e];
     if (gmlo_ready_follows(r, after, id) == ended) continue;
-    if (--r->waits[after] == 0 && !r->fixed) gmlo_ready_push(r, after);
+    if (--r->waits[after] != 0) continue;
+    if (!gmlo_ready_is_fixed(r, gmlo_queue_of(m, after))) gmlo_ready_push(r, after);
   }
 }
 
@@ -7218,7 +7261,7 @@ static void gmlo_ready_pass(gmlo_ready *r, uint32_t id, int ended) {
 static uint32_t gmlo_ready_pop(gmlo_ready *r, size_t q, uint64_t random) {
   gmlo_node_queue *queue = &r->queues[q];
   uint32_t id;
-  if (r->fixed) {
+  if (gmlo_ready_is_fixed(r, q)) {
     if (queue->at == queue->count || r->waits[queue->heap[queue->at]] != 0) {
       return GMLAKE_OFFLOAD_NONE;
     }
@@ -7260,14 +7303,16 @@ static uint64_t gmlo_node_time(const gmlake_offload_memgraph_desc *desc, const g
                                                    : desc->in_bytes_per_s);
 }
 
-/* How long an iteration takes; 0 if host memory is refused. */
+/* How long an iteration takes; 0 if host memory is refused. Lists the nodes in `starts` (may be
+   NULL) in the order in which they begin. */
 static uint64_t gmlo_simulate(const gmlake_offload_memgraph_desc *desc,
-                              const gmlake_offload_memgraph *m) {
+                              const gmlake_offload_memgraph *m, uint32_t *starts) {
   gmlo_ready r;
   size_t q, done, first = 0;
   uint64_t now = 0, *ends;
   uint32_t *nodes;
-  int made = gmlo_ready_make(&r, m, &desc->host, 0);
+  size_t started = 0;
+  int made = gmlo_ready_make(&r, m, &desc->host, GMLO_ANY_ORDER);
   ends = (uint64_t *)gmlo_take(&r.scope, r.queue_count, sizeof *ends);
   nodes = (uint32_t *)gmlo_take(&r.scope, r.queue_count, sizeof *nodes);
   made = made && ends != NULL && nodes != NULL;
@@ -7278,6 +7323,7 @@ static uint64_t gmlo_simulate(const gmlake_offload_memgraph_desc *desc,
       if (r.queues[q].active == 0) {
         nodes[q] = gmlo_ready_pop(&r, q, 0);
         if (nodes[q] == GMLAKE_OFFLOAD_NONE) continue;
+        if (starts != NULL) starts[started++] = nodes[q];
         ends[q] = now + gmlo_node_time(desc, &m->nodes[nodes[q]]);
         if (ends[q] > UINT64_MAX / 2) ends[q] = UINT64_MAX / 2; /* hundreds of years */
       }
@@ -7333,7 +7379,7 @@ static gmlake_offload_memgraph *gmlo_compile_timed(const gmlake_offload_memgraph
                                                    const gmlo_devices *devices,
                                                    const gmlo_tuning *tuning, int *out_refused) {
   gmlake_offload_memgraph *m = gmlo_compile(desc, devices, tuning, out_refused);
-  if (m != NULL && gmlo_memgraph_turn_edges(m)) m->info.time_ns = gmlo_simulate(desc, m);
+  if (m != NULL && gmlo_memgraph_turn_edges(m)) m->info.time_ns = gmlo_simulate(desc, m, NULL);
   if (m == NULL || m->info.time_ns != 0) return m;
   *out_refused = 1;
   gmlo_memgraph_destroy(m);
@@ -7384,8 +7430,23 @@ static int gmlo_tuner_try(gmlo_tuner *r, int number) {
   return 1;
 }
 
-static gmlake_offload_memgraph *gmlo_memgraph_finish(gmlake_offload_memgraph *m) {
-  if (m != NULL && gmlo_memgraph_reduce(m) && gmlo_memgraph_turn_edges(m)) return m;
+/* Notes the order in which nodes begin. 0 if host memory is refused. */
+static int gmlo_memgraph_rank(const gmlake_offload_memgraph_desc *desc,
+                              gmlake_offload_memgraph *m) {
+  size_t i;
+  m->starts = (uint32_t *)gmlo_zeroed(&desc->host, m->node_count, sizeof *m->starts);
+  m->ranks = (uint32_t *)gmlo_zeroed(&desc->host, m->node_count, sizeof *m->ranks);
+  if (m->starts == NULL || m->ranks == NULL || gmlo_simulate(desc, m, m->starts) == 0) return 0;
+  for (i = 0; i < m->node_count; i++) m->ranks[m->starts[i]] = (uint32_t)i;
+  return 1;
+}
+
+static gmlake_offload_memgraph *gmlo_memgraph_finish(const gmlake_offload_memgraph_desc *desc,
+                                                     gmlake_offload_memgraph *m) {
+  if (m != NULL && gmlo_memgraph_reduce(m) && gmlo_memgraph_turn_edges(m) &&
+      gmlo_memgraph_rank(desc, m)) {
+    return m;
+  }
   gmlo_memgraph_destroy(m);
   return NULL;
 }
@@ -7413,7 +7474,7 @@ static gmlake_offload_memgraph *gmlo_tune(const gmlake_offload_memgraph_desc *de
     }
   } while (done && r.at != from);
   for (; number < GMLO_TUNINGS && done; number++) done = gmlo_tuner_try(&r, number);
-  if (done) return gmlo_memgraph_finish(r.best);
+  if (done) return gmlo_memgraph_finish(desc, r.best);
   gmlo_memgraph_destroy(r.best);
   return NULL;
 }
@@ -7427,7 +7488,7 @@ static gmlake_offload_memgraph *gmlo_compile_letter(const gmlake_offload_memgrap
   memset(&tuning, 0, sizeof tuning);
   tuning.alloc_ahead_ns = desc->alloc_ahead_ns != 0 ? desc->alloc_ahead_ns : UINT64_MAX;
   tuning.home_percent = 100;
-  return gmlo_memgraph_finish(gmlo_compile_timed(desc, devices, &tuning, &refused));
+  return gmlo_memgraph_finish(desc, gmlo_compile_timed(desc, devices, &tuning, &refused));
 }
 
 /* Sets the bytes of each device's arena: what the caller said, or the sum of all its tensors. */
@@ -8321,12 +8382,15 @@ static gmlake_offload_result gmlo_engine_make(gmlake_offload_engine *engine) {
   const gmlake_offload_memgraph *m = engine->memgraph;
   size_t i, most = 1;
   gmlake_offload_result result;
-  int fixed = (engine->desc.flags & GMLAKE_OFFLOAD_FIXED_ORDER) != 0;
+  gmlo_order order = (engine->desc.flags & GMLAKE_OFFLOAD_FIXED_ORDER) != 0 ? GMLO_COMPILED
+                     : (engine->desc.flags & GMLAKE_OFFLOAD_FIXED_OPS) != 0 ? GMLO_COMPILED_OPS
+                     : (engine->desc.flags & GMLAKE_OFFLOAD_SIMULATED_ORDER) != 0 ? GMLO_SIMULATED
+                                                                                  : GMLO_ANY_ORDER;
   for (i = 0; i < m->graph->op_count; i++) {
     size_t count = m->graph->ops[i].read_count + m->graph->ops[i].write_count;
     if (count > most) most = count;
   }
-  if (!gmlo_ready_make(&engine->ready, m, &engine->desc.host, fixed)) {
+  if (!gmlo_ready_make(&engine->ready, m, &engine->desc.host, order)) {
     return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   }
   engine->ready.in_line = engine->desc.launch_ahead_max != 0;
@@ -8356,7 +8420,8 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_create(
   if (out_engine == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   *out_engine = NULL;
   if (desc == NULL || !gmlo_backend_valid(desc->backend) || desc->memgraph == NULL ||
-      desc->flags > GMLAKE_OFFLOAD_RANDOM_ORDER || !gmlo_host_valid(&desc->host) ||
+      desc->flags > GMLAKE_OFFLOAD_FIXED_OPS || (desc->flags & (desc->flags - 1)) != 0 ||
+      !gmlo_host_valid(&desc->host) ||
       desc->memgraph->info.align_bytes / GMLO_REAL_MIN < desc->backend->divisor ||
       (desc->launch_ahead_max != 0 && desc->stream_count > 1)) {
     return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;

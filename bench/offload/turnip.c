@@ -42,8 +42,11 @@ static const char columns[] =
     "  none ms    an iteration in which nothing moves, with room for everything\n"
     "  any ms     an iteration in which whatever is ready runs; median over the seeds\n"
     "  over       part of `none ms` that `any ms` adds\n"
-    "  gain       part of `any ms` that an iteration takes longer in which each queue runs in the\n"
-    "             order of compilation (`fixed` in JSON)\n"
+    "  sim        part of `any ms` that an iteration takes longer in which each queue runs in the\n"
+    "             order of the compiler's simulation (`simulated` in JSON),\n"
+    "  ops        in which operators and transfers run in the order of compilation, copies in any\n"
+    "             (`fixed_ops`),\n"
+    "  gain       in which each queue runs in the order of compilation (`fixed`)\n"
     "and whether each run's bytes are those of a run in which nothing moves: ok, or what is wrong. "
     "A\n"
     "figure that does not exist, as `over` where nothing takes time, is - in the table and null "
@@ -184,7 +187,7 @@ typedef struct row {
   size_t bytes, wrong;
   double compile_ms, check_ms;
   gmlake_offload_memgraph_info info;
-  outcome none, any, fixed;
+  outcome none, any, fixed, ops, simulated;
   const char *state;
 } row;
 
@@ -192,6 +195,8 @@ static void print_row(const options *opts, const row *r) {
   const char *missing = opts->json ? "null" : "-";
   figure over = figure_of(ratio(r->any.time_ms, r->none.time_ms) - 1, "%.4f", missing);
   figure gain = figure_of(ratio(r->fixed.time_ms, r->any.time_ms) - 1, "%.4f", missing);
+  figure ops = figure_of(ratio(r->ops.time_ms, r->any.time_ms) - 1, "%.4f", missing);
+  figure simulated = figure_of(ratio(r->simulated.time_ms, r->any.time_ms) - 1, "%.4f", missing);
   const gmlake_offload_memgraph_info *i = &r->info;
   if (opts->json) {
     printf(
@@ -199,21 +204,23 @@ static void print_row(const options *opts, const row *r) {
         "\"%s\",\"compile_ms\":%.1f,\"check_ms\":%.1f,\"ops\":%zu,\"nodes\":%zu,\"edges\":%zu,"
         "\"memory_edges\":%zu,\"superfluous\":%zu,\"offload_bytes\":%zu,\"reload_bytes\":%zu,"
         "\"alloc_us\":%llu,\"reload_us\":%llu,\"none_ms\":%.3f,\"any_ms\":%.3f,\"fixed_ms\":%.3f,"
-        "\"over\":%s,\"gain\":%s,\"executions\":%zu,\"wrong\":%zu}\n",
+        "\"over\":%s,\"simulated\":%s,\"fixed_ops\":%s,\"gain\":%s,\"executions\":%zu,"
+        "\"wrong\":%zu}\n",
         r->graph, r->budget, r->bytes, i->host_bytes, r->state, r->compile_ms, r->check_ms,
         i->op_count, i->node_count, i->edge_count, i->memory_edge_count, i->superfluous_count,
         i->offload_bytes, i->reload_bytes, (unsigned long long)i->alloc_ahead_ns / 1000,
         (unsigned long long)i->reload_ahead_ns / 1000, r->none.time_ms, r->any.time_ms,
-        r->fixed.time_ms, over.text, gain.text, (size_t)opts->executions, r->wrong);
+        r->fixed.time_ms, over.text, simulated.text, ops.text, gain.text, (size_t)opts->executions,
+        r->wrong);
     return;
   }
   printf(
       "%-26s %6.3f %7.3f %7.1f %7.1f %6zu %6zu %6zu %7.3f %7.3f %5.1f %5.1f %9.3f %9.3f %7s "
-      "%7s  %s\n",
+      "%7s %7s %7s  %s\n",
       r->graph, r->budget, (double)r->bytes / GIB, r->compile_ms, r->check_ms, i->op_count,
       i->node_count, i->edge_count, (double)i->offload_bytes / GIB, (double)i->reload_bytes / GIB,
       (double)i->alloc_ahead_ns / 1e6, (double)i->reload_ahead_ns / 1e6, r->none.time_ms,
-      r->any.time_ms, over.text, gain.text, r->state);
+      r->any.time_ms, over.text, simulated.text, ops.text, gain.text, r->state);
 }
 
 static gmlake_offload_result compile(const options *opts, const gmlake_offload_graph *graph,
@@ -252,13 +259,17 @@ static int bench_budget(const options *opts, const gmlake_offload_graph *graph, 
   if (!result) {
     r->any = run_seeds(opts, m, 0);
     r->fixed = run_seeds(opts, m, GMLAKE_OFFLOAD_FIXED_ORDER);
+    r->ops = run_seeds(opts, m, GMLAKE_OFFLOAD_FIXED_OPS);
+    r->simulated = run_seeds(opts, m, GMLAKE_OFFLOAD_SIMULATED_ORDER);
     result = r->any.result ? r->any.result : r->fixed.result;
+    if (!result) result = r->ops.result ? r->ops.result : r->simulated.result;
     r->wrong = run_executions(opts, m, digests);
   }
   gmlake_offload_memgraph_destroy(m);
   if (result) {
     r->state = gmlake_offload_result_name(result);
-  } else if (r->any.digest != r->none.digest || r->fixed.digest != r->none.digest || r->wrong) {
+  } else if (r->any.digest != r->none.digest || r->fixed.digest != r->none.digest ||
+             r->ops.digest != r->none.digest || r->simulated.digest != r->none.digest || r->wrong) {
     r->state = "WRONG BYTES";
   }
   print_row(opts, r);
@@ -390,7 +401,7 @@ int main(int argc, char **argv) {
   if (!opts.json) {
     printf(
         "graph                      budget     GiB compile   check    ops  nodes  edges out GiB"
-        "  in GiB alloc relod   none ms    any ms    over    gain\n");
+        "  in GiB alloc relod   none ms    any ms    over     sim     ops    gain\n");
   }
   for (; i < argc; i++) ok &= bench_path(&opts, argv[i]);
   for (i = 0; first == argc && i < (int)(sizeof all / sizeof *all); i++) {

@@ -324,7 +324,7 @@ static gmlake_offload_result try_engine(world *w, const gmlake_offload_memgraph 
 /* An engine gives the bytes of a run, in any order, on one stream and on several; where a call of
    the driver fails it says so, and leaves nothing behind. */
 static void engines_give_the_same_bytes(void **state) {
-  static const unsigned flags[] = {0, GMLAKE_OFFLOAD_FIXED_ORDER, GMLAKE_OFFLOAD_RANDOM_ORDER};
+  static const unsigned flags[] = {0, GMLAKE_OFFLOAD_SIMULATED_ORDER, GMLAKE_OFFLOAD_RANDOM_ORDER};
   static const char *const names[] = {"cuEventRecord", "cuEventQuery", "cuMemHostAlloc",
                                       "cuMemcpyDtoHAsync_v2", "cuMemcpyHtoDAsync_v2"};
   gmlake_offload_graph *graph = make_graph(8);

@@ -151,9 +151,10 @@ static void assert_same_tensors(const still *s, const gmlake_offload_engine *eng
 
 /* Runs the memgraph so often, in random orders, and by the other ways once. */
 static void assert_runs(const gmlake_offload_memgraph *m, size_t executions, uint64_t seed) {
-  static const unsigned ways[] = {GMLAKE_OFFLOAD_RANDOM_ORDER, 0, GMLAKE_OFFLOAD_FIXED_ORDER};
+  static const unsigned ways[] = {GMLAKE_OFFLOAD_RANDOM_ORDER, 0, GMLAKE_OFFLOAD_FIXED_ORDER,
+                                  GMLAKE_OFFLOAD_SIMULATED_ORDER, GMLAKE_OFFLOAD_FIXED_OPS};
   size_t way, i;
-  for (way = 0; way < 3; way++) {
+  for (way = 0; way < 5; way++) {
     still s = new_still(m->graph);
     gmlake_offload_backend *mock = new_mock(.9, seed);
     uint32_t streams = (uint32_t)(1 + (seed + way) % 3);
@@ -512,6 +513,8 @@ static void test_engine_errors(void **state) {
   NO_ENGINE(desc.backend = coarse);
   NO_ENGINE(desc.memgraph = NULL);
   NO_ENGINE(desc.flags = GMLAKE_OFFLOAD_FIXED_ORDER | GMLAKE_OFFLOAD_RANDOM_ORDER);
+  NO_ENGINE(desc.flags = GMLAKE_OFFLOAD_SIMULATED_ORDER | GMLAKE_OFFLOAD_FIXED_OPS);
+  NO_ENGINE(desc.flags = GMLAKE_OFFLOAD_FIXED_OPS * 2);
   NO_ENGINE(desc.launch_ahead_max = 1; desc.stream_count = 2);
   NO_ENGINE(desc.host.malloc_fn = counted.malloc_fn);
   gmlake_offload_mock_destroy(coarse);
@@ -1198,6 +1201,61 @@ static void test_any_order_overlaps(void **state) {
   gmlake_offload_graph_destroy(graph);
 }
 
+static uint64_t time_of(const gmlake_offload_memgraph *m, unsigned flags, double jitter) {
+  gmlake_offload_engine_stats stats;
+  gmlake_offload_mock_desc desc;
+  gmlake_offload_backend *mock;
+  gmlake_offload_engine *engine;
+  memset(&desc, 0, sizeof desc);
+  desc.jitter = desc.copy_jitter = jitter;
+  desc.copy_ns = 10000;
+  desc.both_bytes_per_s = 110e9; /* as the simulation: no direction slows the other one */
+  assert_ok(gmlake_offload_mock_create(&desc, &mock));
+  engine = new_engine(mock, m, flags, 1, 0, 1);
+  assert_ok(gmlake_offload_engine_run(engine, 1));
+  stats.struct_bytes = 0;
+  assert_ok(gmlake_offload_engine_get_stats(engine, &stats));
+  gmlake_offload_engine_destroy(engine);
+  gmlake_offload_mock_destroy(mock);
+  return stats.time_ns;
+}
+
+/* The simulated order is one in which nodes may run, and takes as long as any order where times are
+   as expected. With only operators in order, copies are no later than with everything in order. */
+static void test_simulated_order(void **state) {
+  uint64_t seed;
+  size_t better = 0, copies = 0;
+  (void)state;
+  for (seed = 1; seed <= 20; seed++) {
+    gmlake_offload_graph *graph = random_world_of(seed, 60);
+    gmlake_offload_memgraph *m = random_memgraph(graph);
+    gmlake_offload_node node, other;
+    unsigned char *seen = (unsigned char *)calloc(memgraph_info(m).node_count, 1);
+    uint64_t any, simulated;
+    uint32_t v;
+    size_t i;
+    assert_non_null(seen);
+    for (v = 0; gmlake_offload_memgraph_get_node(m, v, &node) == GMLAKE_OFFLOAD_OK; v++) {
+      assert_true(node.start < memgraph_info(m).node_count && !seen[node.start]);
+      seen[node.start] = 1;
+      copies += node.kind != GMLAKE_OFFLOAD_NODE_OP;
+      for (i = 0; i < node.before_count; i++) {
+        assert_ok(gmlake_offload_memgraph_get_node(m, node.before[i], &other));
+        assert_true(other.start < node.start);
+      }
+    }
+    any = time_of(m, 0, 0);
+    simulated = time_of(m, GMLAKE_OFFLOAD_SIMULATED_ORDER, 0);
+    assert_true(simulated <= any + any / 1000 && any <= simulated + any / 1000);
+    better += simulated < time_of(m, GMLAKE_OFFLOAD_FIXED_ORDER, 0) / 100 * 99;
+    free(seen);
+    gmlake_offload_memgraph_destroy(m);
+    gmlake_offload_graph_destroy(graph);
+  }
+  assert_true(copies > 100 && better >= 3);
+  assert_int_equal(host_bytes, 0);
+}
+
 static struct ahead {
   gmlake_offload_backend table; /* the mock's, but for what is counted */
   const gmlake_offload_backend *mock;
@@ -1442,6 +1500,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_engine_host_memory),
       cmocka_unit_test(test_backend),
       cmocka_unit_test(test_any_order_overlaps),
+      cmocka_unit_test(test_simulated_order),
       cmocka_unit_test(test_defect_of_an_update),
       cmocka_unit_test(test_streams_of_transfers),
       cmocka_unit_test(test_odd_tokens),
