@@ -1351,7 +1351,8 @@ struct gmlk_block {
   uint32_t slack;  /* [live] bytes added by rounding. [address space] chunks: a window's that are
                       mapped, a buffer's at most; written by >>windows */
   uint32_t arena;  /* number of its arena */
-  uint16_t stream; /* [free, reserved] its tag; [live] the stream that it was allocated on */
+  uint16_t stream; /* [free, reserved] its tag; [live] the stream that it was allocated on, written
+                      by >>request; [window's own] the tag of its last use, by >>windows */
   uint8_t state, flags;
 };
 
@@ -2191,8 +2192,9 @@ static gmlake_result gmlk_drive_device_wait(gmlk_drive *drive) {
         dirty.
    [S5] A number in use belongs to a stream, forgotten or not, or to a capture. A capture's number
         is `capture` of exactly one stream, and its pool counts it. A forgotten stream's number
-        serves again once its work is complete. Its epochs then go on, so a tag, place or wait that
-        still names it reads as complete; a live block tells the former stream by `born`.
+        serves again once its work is complete. Its epochs and its queue then go on, so a tag,
+        place, wait or pending block that still names it reads as complete; a live block tells the
+        former stream by `born`.
         events has room for every event that there is.
    [S6] What a stream waited for is of closed epochs.
    [S7] uses counts the live blocks that the stream is recorded on and, under
@@ -2237,7 +2239,7 @@ typedef struct gmlk_fence {
 } gmlk_fence;
 
 typedef struct gmlk_stream {
-  /* These four go on when the number serves another stream [S5]: */
+  /* Up to is_news they go on when the number serves another stream [S5]: */
   uint64_t epoch, done;              /* [S1] the open epoch; the last one known to be complete */
   gmlk_used *uses_first, *uses_last; /* [N4] pending blocks that wait for it; of >>pending */
   uint8_t is_news;      /* an epoch completed since its pending blocks and tags were looked at */
@@ -2327,12 +2329,9 @@ static inline void gmlk_stream_dirty(gmlk_stream *s, size_t freed_bytes) {
   s->freed_bytes += freed_bytes;
 }
 
-/* [S7] Counts a block that uses the stream, or that does so no longer. */
-static inline void gmlk_stream_use(gmlk_streams *streams, unsigned stream) {
-  streams->items[stream]->uses++;
-}
-static inline void gmlk_stream_unuse(gmlk_streams *streams, unsigned stream) {
-  streams->items[stream]->uses--;
+/* [S7] Counts a block that uses the stream, or, with -1, that does so no longer. */
+static inline void gmlk_stream_use(gmlk_streams *streams, unsigned stream, int by) {
+  streams->items[stream]->uses += (uint32_t)by;
 }
 
 /* Whether all that was freed on the stream is known to be complete. */
@@ -4369,7 +4368,7 @@ static int gmlk_note_use(gmlake *l, gmlk_block *b, unsigned stream) {
   }
   note->used[note->used_count].ticket = l->streams.items[stream]->born;
   note->used[note->used_count++].stream = stream;
-  gmlk_stream_use(&l->streams, stream);
+  gmlk_stream_use(&l->streams, stream, 1);
   return 1;
 }
 
@@ -4403,10 +4402,10 @@ static unsigned gmlk_uses_end(gmlake *l, const gmlk_block *b) {
   gmlk_note *note = b->as.live.note;
   unsigned own = gmlk_own_stream(l, b);
   size_t i;
-  if (own && l->streams.ends) gmlk_stream_unuse(&l->streams, own);
+  if (own && l->streams.ends) gmlk_stream_use(&l->streams, own, -1);
   if (!note) return own;
   gmlk_uses_prune(l, note);
-  for (i = 0; i < note->used_count; i++) gmlk_stream_unuse(&l->streams, note->used[i].stream);
+  for (i = 0; i < note->used_count; i++) gmlk_stream_use(&l->streams, note->used[i].stream, -1);
   return own;
 }
 
@@ -4501,8 +4500,9 @@ static void gmlk_pending_drop(gmlake *l) {
    value means; makes memory clean whose work is complete. Owns nothing: >>streams has the events,
    >>arena the tags.
    pre, for waits of the host: the caller holds `driving`; the books are unlocked meanwhile.
-   Costs: about 0.2 us to record or to ask an event; a sweep is O(free blocks with a stream's tag +
-   idle windows). Can fail: host memory, the driver. */
+   Costs: about 0.2 us to record or to ask an event. If something completed, gmlk_refresh is O(what
+   was pending for it + free blocks in runs of its streams + idle windows). Can fail: host memory,
+   the driver. */
 
 /* Closes a stream's open epoch with an event, at the end of a free. An error is left in the lake's
    last error; the epoch then stays open. */
@@ -7023,7 +7023,7 @@ GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_attempt *r, gmlk_block *b
   b->as.live.note = note;
   gmlk_fill(l, b, GMLAKE_FILL_NEW);
   gmlk_index_put(&l->index, address, b);
-  if (l->streams.ends && b->stream) gmlk_stream_use(&l->streams, b->stream);
+  if (l->streams.ends && b->stream) gmlk_stream_use(&l->streams, b->stream, 1);
   stats->allocation_count++;
   stats->live_count++;
   stats->requested_bytes += r->bytes;
@@ -11494,9 +11494,10 @@ static inline int gmlk_is_stream(gmlake_stream stream) {
   return (uintptr_t)stream != GMLK_VALUE_PER_THREAD;
 }
 
-/* For gmlk_enter while the lake is barred: the device is lost, or a callback of the user's runs. */
-static gmlake_result gmlk_enter_barred(gmlake *l) {
-  gmlake_result result = l->lost;
+/* Locked, while the lake is barred: the device is lost, or a callback of the user's runs. `lost` is
+   what the caller answers if the device is. */
+static gmlake_result gmlk_enter_barred(gmlake *l, gmlake_result lost) {
+  gmlake_result result = lost;
   if (!result && gmlk_in_callback(l, 1))
     result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy", GMLK_POLICY_CALLS);
   if (result) gmlk_books_unlock(l);
@@ -11524,7 +11525,7 @@ static inline gmlake_result gmlk_enter_asking(gmlake *l) {
 /* Locks the books for a call that serves or changes memory. */
 static inline gmlake_result gmlk_enter(gmlake *l) {
   gmlake_result result = gmlk_enter_asking(l);
-  return !result && l->is_barred ? gmlk_enter_barred(l) : result;
+  return !result && l->is_barred ? gmlk_enter_barred(l, l->lost) : result;
 }
 
 /* Unlocks the books, then hands the queued messages to the logger. If the device was lost during
@@ -11564,14 +11565,9 @@ static gmlake_result gmlk_enter_driving(gmlake *l) {
 /* Takes `driving` for a call that only asks. A policy's functions may not: their caller has it. On
    an error the books are unlocked. */
 static gmlake_result gmlk_drive_to_ask(gmlake *l) {
-  gmlake_result result;
-  if (l->is_barred && gmlk_in_callback(l, 1)) {
-    result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy", GMLK_POLICY_CALLS);
-    gmlk_books_unlock(l);
-    return result;
-  }
-  gmlk_driving_lock(l);
-  return GMLAKE_OK;
+  gmlake_result result = l->is_barred ? gmlk_enter_barred(l, GMLAKE_OK) : GMLAKE_OK;
+  if (!result) gmlk_driving_lock(l);
+  return result;
 }
 
 /* Returns INVALID_ARGUMENT, and makes the text the last error. */
