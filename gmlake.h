@@ -3539,9 +3539,9 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
    [W3] The spans' grains add up to the window's.
    [W4] While a window is live each span is one block of state GMLK_PIECE that points to the
         window.
-   [W5] Idle windows stand in the list as they became idle, and in the table of sizes. There newer windows
-        stand before older ones, as far as GMLK_WINDOW_STEPS allows, so that a program that repeats
-        itself gets the same windows again.
+   [W5] Idle windows stand in the list as they became idle, and in the table of sizes. There newer
+        windows stand before older ones, as far as GMLK_WINDOW_STEPS allows, so that a program that
+        repeats itself gets the same windows again.
    [W6] The chunks' map_counts add up to the windows' chunk_counts.
    [W7] The record that a window's blocker points to is or was a block of the arena.
    [W8] No window has a larger number than the newest, or is smaller than grains_min.
@@ -5317,8 +5317,8 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
   return drive.result;
 }
 
-/* StitchFree, and for want of memory: drops the windows that were used longest ago and whose work is complete, until
-   `bytes` of mappings or `left` windows are dropped. Never waits. */
+/* StitchFree, and for want of memory: drops the windows that were used longest ago and whose work
+   is complete, until `bytes` of mappings or `left` windows are dropped. Never waits. */
 static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t bytes, uint32_t left) {
   gmlk_window *w = a->windows.oldest, *dying = NULL;
   while (w && left && bytes) {
@@ -8008,8 +8008,8 @@ static gmlake_result gmlk_buffer_get_info(const gmlake_buffer *b, gmlake_buffer_
 /* ---- >>figures ---------------------------------------------------------------------------------
    Answers questions about amounts of memory. Owns nothing. pre: the books are locked; the budget
    asks the driver, so its caller holds `driving`.
-   Costs: a pool's figures O(its blocks), the budget O(blocks) and what gmlk_refresh costs. Can fail:
-   the budget: the driver. */
+   Costs: a pool's figures O(its blocks), the budget O(blocks) and what gmlk_refresh costs. Can
+   fail: the budget: the driver. */
 
 /* Whether a block will be free once pending work is complete. With with_gaps unbacked blocks count
    as free, too. */
