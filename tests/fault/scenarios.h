@@ -10,7 +10,8 @@
      ra@2  Ia            record a stream on block a; ask for its pieces
      f1  P0:2:8  D0      forget stream 1; create pool 0 of chunks of 2, limited to 8; destroy it
      B1:0  E1            begin a capture on stream 1 into pool 0; end it
-     N0:8  z0:3-1b@1     create buffer 0 of at most 8 chunks; resize it, on stream 1 (default 0)
+     N0:8/p z0:3-1b@1    create buffer 0 of at most 8 chunks; resize it, on stream 1 (default 0)
+     c0:2:3@1  d0:2:1@1  commit its chunks 2, 3 and 4; discard chunk 2
      K0@1                destroy it
      T:3  Q  S  X        trim to 3 chunks; the budget; other questions; calls that are refused
      h1  e1  g1:9b  t:9b work is pending on stream 1; is done; takes 9 ns; the clock says 9 ns
@@ -299,6 +300,38 @@ static const program programs[] = {
     {"buffer-capture-waits", ".", "", "cap:2",
      "P0 N0:8 N1:8 z0:2 B1:0 z0:1 z1:1 | z0:2@2!C E1 z1:0 z0:2@2"},
     {"buffer-forget", ".", "V", "", "N0:8 z0:2@1 h1 z0:1@1 | f1 z0:2@2 z0:1@2"},
+
+    /* memory inside buffers */
+    {"pages", ".1wfglko", "4g", "", "N0:8 | c0:2:3 d0:3:1 c0:0:8 d0:0:8"},
+    {"pages-repeated", ".", "4g", "", "N0:8 c0:1:4 | c0:1:4 d0:2:1 d0:2:2 c0:0:0 d0:5:3 c0:1:3"},
+    {"pages-back", ".1wfgo", "F", "", "N0:8 c0:0:6 d0:1:3 | c0:2:1 c0:0:6"},
+    {"pages-and-resize", ".", "4gF", "", "N0:8 | z0:2 c0:5:1 z0:7+1b d0:6:2 z0:7+2b z0:4+1b z0:1"},
+    {"pages-up-to-max", ".", "4", "", "N0:3+5b | c0:2:1+5b d0:3:5b c0:3:5b z0:0"},
+    {"pages-refused", ".1", "", "", "N0:4+1b c0:1:1 | c0:1b:1!I d0:1:1b!I c0:3:2!I d0:6:0!I K0"},
+    {"pages-peers", ".", "4", "peers", "N0:8 c0:4:1 | c0:2:5"},
+    {"pages-alias", ".wfg", "AF", "", "N0:8 N1:8 c0:0:4 d0:1:2 | c1:5:2 d1:5:1 c0:1:1 c1:5:2"},
+    {"pages-replace", ".wfg", "AY", "", "N0:8 N1:8 c0:0:4 d0:1:2 c1:4:4 d1:6:2 | c0:0:4 c1:0:8"},
+    {"pages-pending", ".", "g4F", "",
+     "N0:8 N1:8 c0:0:4@1 h1 d0:1:2@1 | c1:0:1@1 c0:0:4@1 e1 c1:1:2"},
+    {"pages-borrow", ".wl", "b", "cap:4", "N0:8 c0:0:4@1 h1 d0:1:2@1 | c0:0:4@2"},
+    {"pages-wait-to-unmap", ".", "wY", "cap:3",
+     "N0:8 N1:8 c0:2:2@1 h1 d0:2:2@1 c1:1:3@1 | d1:3:1@1 c0:2:1@1"},
+    {"pages-full", ".wlk", "5O", "cap:4", "N0:8 c0:1:1 c0:4:1 | c0:0:8!O c0:0:3 c0:0:7!O d0:4:1"},
+    {"pages-to-home", ".l", "r", "cap:5", "N0:8 c0:0:5 d0:1:3 | +a=3 -a c0:1:3"},
+    {"pages-trim", ".1", "T", "", "N0:8 N1:8 c0:0:5 d0:1:2 c1:3:3 d1:4:1 | T:4 T:0 c0:0:5"},
+    {"pages-trim-pending", ".", "T", "", "N0:8 c0:0:4@1 h1 d0:1:2@1 | T:0 e1 T:0"},
+    {"pages-handler", ".", "h", "cap:5 oom:a", "N0:8 +a=3 c0:1:1 | c0:3:3"},
+    {"pages-capture", ".", "", "",
+     "P0 N0:8 c0:0:3@1 B1:0 | c0:5:1@1 d0:1:1@1!C d0:4:1@1 E1 d0:1:1@1"},
+    {"pages-left", ".", "4D", "", "N0:8 c0:1:2 | N1:8 c1:3:2@1 d1:3:1@1"},
+
+    /* buffers of pools */
+    {"pool-buffer", ".wg", "4g", "", "P0 N0:8/p | c0:1:2 +a=1/p d0:1:1 c0:4:2 -a K0 D0"},
+    {"pool-buffer-limited", ".", "4LO", "",
+     "P0:1:4 N0:8/p c0:1:2 +a=1/p | c0:4:2!L -a c0:4:2 K0 D0"},
+    {"pool-buffer-to-blocks", ".", "4", "", "P0:1:4 N0:8/p c0:0:4 | d0:1:3 +a=3/p -a K0 D0"},
+    {"pool-buffer-stays", ".", "4", "", "P0 N0:8/p c0:1:2@1 | D0!I h1 K0@1 e1 D0 T:0"},
+    {"pool-buffer-left", ".", "4D", "", "P0 N0:8/p | c0:1:2@1"},
 
     /* policies */
     {"policy-piece", ".1wgfcplko", "2X", "ask:p", HOLES8 "| +x=512b +y=1 -x +z=1"},

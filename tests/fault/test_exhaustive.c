@@ -31,7 +31,8 @@
 #define SLOTS 52
 #define STREAMS 4
 #define BUFFERS 3
-#define POOLS 3 /* two of the scenario's, one that serves for the default pool */
+#define PLACES 130 /* chunks of a buffer's addresses, at most */
+#define POOLS 3    /* two of the scenario's, one that serves for the default pool */
 #define BASE_POOL 2
 #define STREAM_UNNAMED (-1) /* numbers of streams beside those from 0 on */
 #define STREAM_NONE (-2)
@@ -116,7 +117,12 @@ typedef struct buffer {
   gmlake_buffer *handle; /* also when it is destroyed */
   int is_live;
   size_t max_bytes;
-  block front; /* its memory, as a block */
+  gmlake_pool *pool;
+  unsigned char *ptr;
+  size_t bytes;         /* its end */
+  unsigned has[PLACES]; /* what its chunks hold; 0: no memory */
+  unsigned generation;  /* of the last chunk that it got */
+  block page;           /* scratch: one of its chunks */
 } buffer;
 
 enum { /* calls of the backend */
@@ -492,10 +498,9 @@ static uint64_t stamp_of(const block *b, size_t grain) {
   return offset << 40 | (uint64_t)b->generation << 24 | grain;
 }
 
-/* From the grain that holds this byte on. */
-static void stamp(const block *b, size_t from) {
+static void stamp(const block *b) {
   size_t at;
-  for (at = from / GRAIN * GRAIN; at < b->bytes; at += GRAIN) {
+  for (at = 0; at < b->bytes; at += GRAIN) {
     uint64_t value = stamp_of(b, at / GRAIN);
     memcpy(b->ptr + at, &value, sizeof(value));
   }
@@ -624,14 +629,29 @@ static void verify_block(const block *b) {
   CHECK(info.label == b->label);
 }
 
-static void verify_buffer(const buffer *b) {
+/* A chunk of a buffer, as a block with contents of its own. */
+static const block *page_of(buffer *b, size_t i) {
+  b->page.ptr = b->ptr + i * w.desc.chunk_bytes;
+  b->page.bytes = b->page.rounded = w.desc.chunk_bytes;
+  b->page.generation = b->has[i];
+  return &b->page;
+}
+
+static void verify_buffer(buffer *b) {
   gmlake_buffer_info info;
+  size_t i, committed = 0;
   CHECK(gmlake_buffer_get_info(w.lake, b->handle, &info) == GMLAKE_OK);
-  CHECK(is_stamped(&b->front));
-  verify_access(&b->front);
-  CHECK(info.ptr == b->front.ptr);
-  CHECK(info.bytes == b->front.bytes);
-  CHECK(info.committed_bytes == b->front.rounded);
+  for (i = 0; i < PLACES; i++) {
+    CHECK(gmlk_is_committed(b->handle, (uint32_t)i) == (b->has[i] != 0));
+    if (!b->has[i]) continue;
+    CHECK(is_stamped(page_of(b, i)));
+    verify_access(&b->page);
+    committed += b->page.bytes;
+  }
+  CHECK(info.ptr == b->ptr);
+  CHECK(info.bytes == b->bytes);
+  CHECK(info.committed_bytes == committed);
+  CHECK(info.pool == b->pool);
   CHECK(info.max_bytes == b->max_bytes);
 }
 
@@ -778,7 +798,7 @@ static void enter_block(block *b, const gmlake_alloc_desc *desc, int number, voi
   w.live_count++;
   w.requested += b->bytes;
   w.active += b->rounded;
-  stamp(b, 0);
+  stamp(b);
 }
 
 static gmlake_result do_alloc(const action *a, block *b) {
@@ -843,18 +863,6 @@ static gmlake_result do_record(block *b, int number) {
   return result;
 }
 
-/* Memory of a buffer, by the handles of its chunks. */
-static size_t buffer_pieces(const buffer *b, size_t from, size_t to, gmlake_piece *out) {
-  const gmlk_arena *a = b->handle->arena;
-  size_t i, count = 0;
-  for (i = from / a->chunk_bytes; i < to / a->chunk_bytes; i++) {
-    CHECK(count < PIECES);
-    out[count].home = (void *)(uintptr_t)gmlk_chunk_handle(&a->chunks, b->handle->places[i].slot);
-    out[count++].bytes = 1;
-  }
-  return count;
-}
-
 static gmlake_result do_buffer_create(const action *a, buffer *b) {
   gmlake_buffer_desc desc;
   gmlake_buffer_info info;
@@ -863,6 +871,7 @@ static gmlake_result do_buffer_create(const action *a, buffer *b) {
   memset(&desc, 0, sizeof(desc));
   desc.max_bytes = a->sizes[0];
   desc.chunk_bytes = w.desc.chunk_bytes;
+  desc.pool = a->pool < 0 ? NULL : w.pools[a->pool];
   result = gmlake_buffer_create(w.lake, &desc, &handle);
   CHECK((handle != NULL) == !result);
   if (result) return result;
@@ -870,45 +879,101 @@ static gmlake_result do_buffer_create(const action *a, buffer *b) {
   b->handle = handle;
   b->is_live = 1;
   b->max_bytes = desc.max_bytes;
-  b->front.ptr = (unsigned char *)info.ptr;
-  b->front.bytes = b->front.rounded = 0;
-  b->front.generation++;
+  b->pool = desc.pool;
+  b->ptr = (unsigned char *)info.ptr;
+  b->bytes = 0;
+  memset(b->has, 0, sizeof(b->has));
   return result;
 }
 
-/* The model's front ends here. */
-static void move_front(buffer *b, size_t bytes) {
-  size_t chunk = w.desc.chunk_bytes, old = b->front.bytes;
-  w.requested += bytes - b->front.bytes;
-  w.active -= b->front.rounded;
-  b->front.bytes = bytes;
-  b->front.rounded = (bytes + chunk - 1) / chunk * chunk;
-  w.active += b->front.rounded;
-  if (bytes > old) stamp(&b->front, old);
+/* What a step asks of a buffer: chunks [from, to) become memory or are given up; then the end. */
+typedef struct change {
+  int is_commit;
+  size_t from, to, end;
+} change;
+
+static change change_of(const action *a, const buffer *b) {
+  const size_t chunk = w.desc.chunk_bytes, end = b->bytes;
+  const size_t first = a->sizes[0], last = first + a->sizes[1];
+  const int is_range = a->verb == 'c' || a->verb == 'd';
+  change to_do;
+  to_do.is_commit = is_range ? a->verb == 'c' : first > end;
+  to_do.from = !is_range && to_do.is_commit ? end / chunk : (first + chunk - 1) / chunk;
+  to_do.to = ((is_range ? last : first > end ? first : end) + chunk - 1) / chunk;
+  to_do.end = is_range ? end : first;
+  if (a->verb == 'c' && first < last && last > end) to_do.end = last;
+  return to_do;
+}
+
+/* Counts the model's buffer, or takes it out of the count. */
+static void count_buffer(const buffer *b, int is_in) {
+  const size_t chunk = w.desc.chunk_bytes, tail = b->bytes % chunk;
+  size_t i, active = 0, requested;
+  for (i = 0; i < PLACES; i++) active += b->has[i] ? chunk : 0;
+  requested = active - (tail && b->has[b->bytes / chunk] ? chunk - tail : 0);
+  w.active = is_in ? w.active + active : w.active - active;
+  w.requested = is_in ? w.requested + requested : w.requested - requested;
+}
+
+/* Memory of a buffer, by the handle of its chunk. */
+static gmlake_piece chunk_of(const buffer *b, size_t i) {
+  const gmlk_arena *a = b->handle->arena;
+  gmlake_piece piece;
+  piece.home = (void *)(uintptr_t)gmlk_chunk_handle(&a->chunks, b->handle->places[i].slot);
+  piece.bytes = 1;
+  return piece;
+}
+
+static void use_pages(const buffer *b, const change *to_do, int number) {
+  gmlake_piece piece;
+  size_t i;
+  if (!b->is_live || to_do->is_commit || number == STREAM_NONE || w.captures[number]) return;
+  for (i = to_do->from; i < to_do->to; i++) {
+    if (!b->has[i]) continue;
+    add_work(w.queue_of[number]);
+    piece = chunk_of(b, i);
+    add_uses(&piece, 1, w.queue_of[number]);
+    piece.home = b->ptr + i * w.desc.chunk_bytes;
+    piece.bytes = w.desc.chunk_bytes;
+    add_uses(&piece, 1, w.queue_of[number]);
+  }
 }
 
 /* Work on the stream uses what is given up; what is new has to come behind its last use. */
-static gmlake_result do_buffer_resize(buffer *b, size_t bytes, int number, int is_destroy) {
-  gmlake_piece pieces[PIECES];
-  size_t old = b->front.rounded, now = (bytes + w.desc.chunk_bytes - 1) / w.desc.chunk_bytes, count;
-  gmlake_stream s = stream_of(number);
+static gmlake_result do_buffer_change(const action *a, buffer *b, int number) {
+  const change to_do = change_of(a, b);
+  const gmlake_stream s = stream_of(number);
   gmlake_result result;
-  now *= w.desc.chunk_bytes;
-  if (b->is_live && now < old && number != STREAM_NONE && !w.captures[number]) {
-    count = buffer_pieces(b, now, old, pieces);
-    add_work(w.queue_of[number]);
-    add_uses(pieces, count, w.queue_of[number]);
-    pieces[0].home = b->front.ptr + now;
-    pieces[0].bytes = old - now;
-    add_uses(pieces, 1, w.queue_of[number]);
+  gmlake_piece piece;
+  size_t i;
+  use_pages(b, &to_do, number);
+  switch (a->verb) {
+  case 'K':
+    result = gmlake_buffer_destroy(w.lake, b->handle, s);
+    break;
+  case 'c':
+    result = gmlake_buffer_commit(w.lake, b->handle, a->sizes[0], a->sizes[1], s);
+    break;
+  case 'd':
+    result = gmlake_buffer_discard(w.lake, b->handle, a->sizes[0], a->sizes[1], s);
+    break;
+  default:
+    result = gmlake_buffer_resize(w.lake, b->handle, a->sizes[0], s);
   }
-  result = is_destroy ? gmlake_buffer_destroy(w.lake, b->handle, s)
-                      : gmlake_buffer_resize(w.lake, b->handle, bytes, s);
   if (result) return result;
-  move_front(b, bytes);
-  if (is_destroy) b->is_live = 0;
-  count = now > old ? buffer_pieces(b, old, now, pieces) : 0;
-  verify_order(pieces, count, number);
+  count_buffer(b, 0);
+  for (i = to_do.from; i < to_do.to; i++) {
+    if (to_do.is_commit && !b->has[i]) {
+      b->has[i] = ++b->generation;
+      stamp(page_of(b, i));
+      piece = chunk_of(b, i);
+      verify_order(&piece, 1, number);
+    }
+    if (!to_do.is_commit) b->has[i] = 0;
+  }
+  b->bytes = to_do.end;
+  count_buffer(b, 1);
+  if (a->verb == 'K') b->is_live = 0;
   return result;
 }
 
@@ -1048,6 +1113,8 @@ static void do_refused(void) {
   CHECK(gmlake_pool_get_stats(l, NULL, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_buffer_create(l, NULL, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_buffer_resize(l, NULL, 0, w.streams[0]) == GMLAKE_ERROR_INVALID_ARGUMENT);
+  CHECK(gmlake_buffer_commit(l, NULL, 0, 0, w.streams[0]) == GMLAKE_ERROR_INVALID_ARGUMENT);
+  CHECK(gmlake_buffer_discard(l, NULL, 0, 0, w.streams[0]) == GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_buffer_destroy(l, NULL, w.streams[0]) == GMLAKE_OK);
   CHECK(gmlake_free(l, NULL, w.streams[0]) == GMLAKE_OK);
   CHECK(gmlake_pool_destroy(l, NULL) == GMLAKE_OK);
@@ -1059,8 +1126,10 @@ static int is_possible(const action *a, const block *b) {
   size_t i;
   switch (a->verb) {
   case 'N':
-    return !w.buffers[a->number].is_live;
+    return !w.buffers[a->number].is_live && (a->pool < 0 || w.pools[a->pool]);
   case 'z':
+  case 'c':
+  case 'd':
   case 'K':
     return w.buffers[a->number].is_live;
   case '+':
@@ -1113,8 +1182,10 @@ static gmlake_result perform(const action *a, block *b) {
   case 'N':
     return do_buffer_create(a, &w.buffers[a->number]);
   case 'z':
+  case 'c':
+  case 'd':
   case 'K':
-    return do_buffer_resize(&w.buffers[a->number], a->sizes[0], stream_for(a, 0), a->verb == 'K');
+    return do_buffer_change(a, &w.buffers[a->number], stream_for(a, 0));
   default:
     fail_msg("scenario %s: no such step: %.20s", w.scenario->name, w.step);
     return GMLAKE_OK;
@@ -1204,7 +1275,7 @@ static void note_reached(const action *a, gmlake_result result) {
   const gmlake_stats *s = &w.now.stats;
   int i;
   if (a->verb == '+' && !result) note_rung();
-  if (a->verb == 'z' && !result) note_growth();
+  if (strchr("zc", a->verb) && !result) note_growth();
   note_blocks();
   for (i = 0; i < 5; i++)
     if (s->state_count[i]) w.reached['1' + i] = 1;
@@ -1328,6 +1399,9 @@ static gmlake_result expected_of(const action *a, const block *b) {
   if (strchr("-rI", a->verb) && b->is_live) return GMLAKE_OK;
   for (i = 0; a->verb == 'D' && i < SLOTS; i++)
     if (w.blocks[i].is_live && w.blocks[i].pool == w.pools[a->number])
+      return GMLAKE_ERROR_INVALID_ARGUMENT;
+  for (i = 0; a->verb == 'D' && i < BUFFERS; i++)
+    if (w.buffers[i].is_live && w.buffers[i].pool == w.pools[a->number])
       return GMLAKE_ERROR_INVALID_ARGUMENT;
   return a->expected;
 }
