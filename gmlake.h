@@ -1351,9 +1351,8 @@ struct gmlk_block {
   uint32_t slack;  /* [live] bytes added by rounding. [address space] chunks: a window's that are
                       mapped, a buffer's at most; written by >>windows */
   uint32_t arena;  /* number of its arena */
-  uint16_t
-      stream; /* [free, reserved] its tag; [live] the stream that it was allocated on; [idle] the
-                      tag of the window's last use, written by >>windows */
+  uint16_t stream; /* [free, reserved] its tag; [live] the stream that it was allocated on;
+                      [idle] the tag of the window's last use, written by >>windows */
   uint8_t state, flags;
 };
 
