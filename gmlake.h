@@ -17,7 +17,8 @@ CONTENTS
     >>request >>planner        an attempt to serve a request; what a window is to be made of
     >>stitch >>places >>grow   making windows; mappings of buffers; creating and returning chunks
     >>research >>serve >>free  policies; serving a request; freeing a block
-    >>pools >>buffer           arenas, pools and captures; buffers
+    >>copies >>pools >>buffer  contents kept on the host; arenas, pools and captures; buffers
+    >>sleep                    memory given back for a while
     >>figures >>map >>life     questions; what lies where; creating and destroying lakes
     >>check                    gmlake_check
     >>backend_mock >>backend_cuda
@@ -164,6 +165,26 @@ GROWING BUFFERS
   committed as long as the graph may run. Launch the graph behind what its stream did before the
   capture: a commit may take chunks back that the stream still used.
 
+SLEEP
+  I want to give a model's memory to another model for a while. Give each model a pool. Wait for all
+  work on the pool, also of its graphs. gmlake_pool_sleep(pool, KEEP) copies what is live to the
+  host and gives the pool's memory back. Every address stays taken. Later gmlake_pool_wake gives
+  each address memory again, with its contents, and graphs that were captured before run as before.
+  DROP copies nothing, for what the program can load again. NULL in the place of the pool is all
+  that is in no pool, with the buffers. A server that sleeps one of two models is
+  examples/two_models.c. An out-of-memory handler may put a pool to sleep, too.
+  - What returns: blocks, buffers, live windows, and what captures know; KEEP keeps their contents.
+    Other idle windows and free chunks are given up.
+  - Meanwhile: to launch a graph of the pool, or to touch its memory, is an error on the device that
+    ends the context. To free, to shrink, to destroy and to ask is legal. What was freed gets no
+    memory at waking. To allocate, commit, capture or list chunks answers GMLAKE_ERROR_ASLEEP.
+  - KEEP needs as much memory on the host: pinned memory of the backend, or desc.sleep_host. The
+    first time pins it, which takes longer than to copy; the lake keeps it for the next time.
+    gmlake_trim, DROP while it sleeps, and to destroy the pool give it back.
+  - Addresses that are registered elsewhere (NCCL, RDMA): allocate with GMLAKE_TELL_RESIDENCY, and
+    desc.residency is told before the memory leaves and after it is back.
+  - It costs what creating, mapping, unmapping and releasing each chunk costs, and the copies.
+
 POLICIES
   desc.policy is for research. It is a table of decisions; the lake asks for each one that is set.
   A policy reads a view of the pools and returns a plan. The lake checks the plan before it changes
@@ -235,7 +256,7 @@ COSTS (measured; see bench/RESULTS.md)
 #include <stdint.h>
 
 #define GMLAKE_VERSION 100 /* major * 10000 + minor * 100 + patch */
-#define GMLAKE_BACKEND_ABI 1u
+#define GMLAKE_BACKEND_ABI 2u
 
 /* Static functions are not inlined: gcc would warn of outputs that are not written on an error. */
 #if !defined(GMLAKE_DEF)
@@ -270,7 +291,9 @@ typedef enum gmlake_result {
   GMLAKE_ERROR_CAPTURING,     /* not allowed while the stream is being captured */
   GMLAKE_ERROR_FORKED,        /* a child of fork cannot use its parent's lake */
   GMLAKE_ERROR_SHUTTING_DOWN, /* the driver is unloading; destroy still frees host memory */
-  GMLAKE_ERROR_CORRUPT        /* gmlake_check found a broken invariant */
+  GMLAKE_ERROR_CORRUPT,       /* gmlake_check found a broken invariant */
+  GMLAKE_ERROR_ASLEEP,        /* the pool sleeps: call gmlake_pool_wake first */
+  GMLAKE_ERROR_BUSY           /* desc.residency refused, or another thread makes the pool sleep */
 } gmlake_result;
 
 typedef struct gmlake gmlake;
@@ -305,7 +328,7 @@ typedef struct gmlake_device_properties {
    FORKED, NO_DRIVER, NO_DEVICE, OUT_OF_HOST_MEMORY, DRIVER. Addresses are device addresses. */
 typedef struct gmlake_backend {
   size_t struct_bytes;  /* sizeof(gmlake_backend) */
-  unsigned abi_version; /* GMLAKE_BACKEND_ABI */
+  unsigned abi_version; /* GMLAKE_BACKEND_ABI; tables of 1 end behind device_wait, or before */
   void *user;
 
   gmlake_result (*get_properties)(void *user, gmlake_device_properties *out, int *out_code);
@@ -361,6 +384,13 @@ typedef struct gmlake_backend {
   /* Blocks the host until all work on all streams is complete, also on streams that are destroyed.
      pre: the lake knows of no capture. */
   gmlake_result (*device_wait)(void *user, int *out_code);
+  /* Copies from host memory to the device or, with to_host, back; returns when that is done. Legal
+     while streams are captured. pre: the range is mapped with access; no pending work uses it. */
+  gmlake_result (*copy)(void *user, uint64_t address, void *host, size_t bytes, int to_host,
+                        int *out_code);
+  /* Host memory that the device reads and writes at the link's full speed: pinned. */
+  gmlake_result (*host_alloc)(void *user, size_t bytes, void **out_host, int *out_code);
+  gmlake_result (*host_free)(void *user, void *host, int *out_code);
 } gmlake_backend;
 
 #if !defined(GMLAKE_STATIC) || defined(GMLAKE_BACKEND_CUDA) || !defined(GMLAKE_BACKEND_MOCK)
@@ -399,6 +429,7 @@ typedef struct gmlake_mock_census {
   uint64_t failed_count;    /* calls that returned an error, injected or refused */
   uint64_t host_wait_count; /* event_wait and device_wait calls with work that was not complete */
   uint64_t modelled_ns;     /* cost of all calls that succeeded, on the modelled device */
+  size_t host_count;        /* ranges of host memory allocated and not yet freed */
 } gmlake_mock_census;
 
 #if !defined(GMLAKE_STATIC) || defined(GMLAKE_BACKEND_MOCK)
@@ -505,6 +536,30 @@ typedef struct gmlake_oom_handler {
   int (*fn)(void *user, gmlake *lake, const gmlake_error_info *info);
   void *user;
 } gmlake_oom_handler;
+
+typedef enum gmlake_residency_event {
+  GMLAKE_RESIDENCY_LEAVES = 1, /* the memory will leave the block's address */
+  GMLAKE_RESIDENCY_BACK        /* there is memory at the address again */
+} gmlake_residency_event;
+
+typedef struct gmlake_residency_info {
+  gmlake_residency_event event;
+  void *ptr;
+  size_t bytes; /* as asked for */
+  gmlake_pool *pool;
+  uint64_t generation; /* of the memory at the address: what comes back has a higher one than what
+                          left. If the pool did not sleep after all, the same memory is back */
+  uint64_t user_data;
+} gmlake_residency_info;
+
+/* Told of blocks with GMLAKE_TELL_RESIDENCY when their pool falls asleep and after it has woken, for
+   what is registered elsewhere (NCCL, RDMA). Called in gmlake_pool_sleep and gmlake_pool_wake, with
+   no lock held; it has to return. An answer other than 0 to LEAVES refuses: blocks that were told
+   are told BACK, and the call answers BUSY. The memory is unmapped inside that same call. */
+typedef struct gmlake_residency {
+  int (*fn)(void *user, gmlake *lake, const gmlake_residency_info *info);
+  void *user;
+} gmlake_residency;
 
 /* ---- Policies and observers: for research ---------------------------------------------------- */
 
@@ -662,16 +717,21 @@ typedef struct gmlake_desc { /* all zero: sensible defaults */
   gmlake_observer observer;
   gmlake_error_info *out_error; /* if not NULL: gmlake_create writes here why it failed. The logger
                                    is told too. Not used after that call */
+  gmlake_host_allocator sleep_host; /* where GMLAKE_SLEEP_KEEP keeps contents, in one piece for each
+                                       pool and chunk size; both NULL: the backend's (CUDA: pinned). Called with a lock
+                                       held: it may not call the lake */
+  gmlake_residency residency;
 } gmlake_desc;
 
 #define GMLAKE_EXCLUSIVE 1u /* whole chunks that no other block shares */
 #define GMLAKE_NO_STITCH 2u /* one piece of the home arena, as pinned DMA wants it */
 #define GMLAKE_NO_GROW 4u   /* only from memory that the lake holds, else OUT_OF_DEVICE_MEMORY */
+#define GMLAKE_TELL_RESIDENCY 8u /* desc.residency is told when its memory leaves and is back */
 
 typedef struct gmlake_alloc_desc {
   size_t bytes;
   size_t alignment;  /* 0: 512; a power of two, at most chunk_bytes */
-  unsigned flags;    /* GMLAKE_EXCLUSIVE, GMLAKE_NO_STITCH, GMLAKE_NO_GROW */
+  unsigned flags;    /* GMLAKE_EXCLUSIVE, _NO_STITCH, _NO_GROW, _TELL_RESIDENCY */
   gmlake_pool *pool; /* NULL: the default pool, or that of the stream's capture */
   uint64_t user_data;
   const char *label; /* not copied */
@@ -787,7 +847,14 @@ typedef struct gmlake_stats {
   size_t metadata_bytes, metadata_bytes_peak; /* host memory of the lake */
   uint64_t buffer_count;                      /* buffers now */
   size_t buffer_bytes, buffer_bytes_peak;     /* committed in them: a part of active_bytes */
+  size_t
+      sleeping_bytes; /* given back by what sleeps, and needed to wake it; not in reserved_bytes */
 } gmlake_stats;
+
+typedef enum gmlake_sleep_mode {
+  GMLAKE_SLEEP_DROP = 0, /* contents are lost */
+  GMLAKE_SLEEP_KEEP      /* contents are copied to the host, and back */
+} gmlake_sleep_mode;
 
 typedef struct gmlake_budget {
   size_t total_bytes;       /* of the device */
@@ -880,6 +947,24 @@ GMLAKE_DEF gmlake_result gmlake_capture_begin(gmlake *lake, gmlake_stream stream
                                               gmlake_pool *pool);
 /* Call it after the driver's own end. INVALID_ARGUMENT: the stream is not being captured. */
 GMLAKE_DEF gmlake_result gmlake_capture_end(gmlake *lake, gmlake_stream stream);
+
+/* Gives the memory of a pool back and keeps every address; see SLEEP. NULL: of all that is in no
+   pool, buffers too. pre: the caller has waited for all work on it, also of graphs, and starts none
+   before it is awake. *out_released_bytes (may be NULL) is written in any case. It sleeps already:
+   OK, and DROP gives up what KEEP kept. After an error it is awake and as it was, but that windows
+   and free chunks may be gone; only if the driver refuses to undo it, it sleeps with all contents,
+   and gmlake_pool_wake tries again. What the driver refuses to release counts as quarantined until
+   it wakes, and the logger is told. Errors: CAPTURING (into the pool), BUSY, UNSUPPORTED (KEEP, and
+   the backend cannot copy), OUT_OF_HOST_MEMORY, INVALID_ARGUMENT, DRIVER, DEVICE_LOST, FORKED,
+   SHUTTING_DOWN. */
+GMLAKE_DEF gmlake_result gmlake_pool_sleep(gmlake *lake, gmlake_pool *pool, gmlake_sleep_mode mode,
+                                           size_t *out_released_bytes);
+/* Gives memory to every address again, and what KEEP kept its contents; after DROP contents are
+   undefined. Free chunks of others are returned for it where memory is short. It is awake already:
+   OK. After an error it sleeps, keeps what KEEP kept, and may be woken again. Errors:
+   OUT_OF_DEVICE_MEMORY, LIMIT_REACHED (after the handler), BUSY, OUT_OF_HOST_MEMORY, DRIVER,
+   INVALID_ARGUMENT, DEVICE_LOST, FORKED, SHUTTING_DOWN. */
+GMLAKE_DEF gmlake_result gmlake_pool_wake(gmlake *lake, gmlake_pool *pool);
 
 /* Takes addresses for max_bytes and no memory; gmlake_buffer_get_info tells where they are. Unmaps
    what up to two destroyed buffers left. Errors: OUT_OF_DEVICE_MEMORY (address space: 32 times the
@@ -2059,14 +2144,24 @@ typedef struct gmlk_driver {
   /* The backend's; NULL: it has none. */
   gmlake_result (*stream_id)(void *user, gmlake_stream stream, uint64_t *out_id, int *out_code);
   gmlake_result (*device_wait)(void *user, int *out_code);
+  gmlake_result (*copy)(void *user, uint64_t address, void *host, size_t bytes, int to_host,
+                        int *out_code);
+  gmlake_result (*host_alloc)(void *user, size_t bytes, void **out_host, int *out_code);
+  gmlake_result (*host_free)(void *user, void *host, int *out_code);
 } gmlk_driver;
 
-/* Reads the functions that a backend may lack; a table of an older header is too short for them. */
+/* An entry of a backend's table; NULL where the table, of an older header, ends before it. */
+#define GMLK_ENTRY(b, entry) \
+  ((b)->struct_bytes < offsetof(gmlake_backend, entry) + sizeof((b)->entry) ? NULL : (b)->entry)
+
+/* Reads the functions that a backend may lack. Host memory is allocated and freed, or neither. */
 static void gmlk_driver_extend(gmlk_driver *driver) {
   const gmlake_backend *b = driver->backend;
-  const int is_short = b->struct_bytes < sizeof(gmlake_backend);
-  driver->stream_id = is_short ? NULL : b->stream_id;
-  driver->device_wait = is_short ? NULL : b->device_wait;
+  driver->stream_id = GMLK_ENTRY(b, stream_id);
+  driver->device_wait = GMLK_ENTRY(b, device_wait);
+  driver->copy = GMLK_ENTRY(b, copy);
+  driver->host_free = GMLK_ENTRY(b, host_free);
+  driver->host_alloc = driver->host_free ? b->host_alloc : NULL;
 }
 
 typedef struct gmlk_drive {
@@ -2677,9 +2772,10 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
    else does.
 
    [P1] backed_count and stuck_count are the numbers of slots with a handle that are not in
-        quarantine, and that are. No slot from stuck_end on is in quarantine.
+        quarantine, and that are; asleep_count that of slots asleep, which have none. No slot from
+        stuck_end on is in quarantine.
    [P2] Between two operations no chunk is marked.
-   [P3] A chunk that is not in quarantine is mapped at home, unless the arena is bare.
+   [P3] A chunk that is not in quarantine is mapped at home, unless the arena is bare or asleep.
 
    O(1). Can fail: gmlk_chunks_resize, for want of host memory; to release: the driver. */
 
@@ -2689,12 +2785,14 @@ typedef struct gmlk_chunk { /* of one slot */
   uint8_t is_home;          /* it is mapped at home */
   uint8_t is_stuck;         /* it is in quarantine */
   uint8_t is_marked;        /* [P2] the operation that is under way chose it */
+  uint8_t is_asleep;        /* it gave its memory back and gets new memory when its arena wakes */
 } gmlk_chunk;
 
 typedef struct gmlk_chunks {
   gmlk_chunk *items;
   size_t capacity;                  /* records in items */
   size_t backed_count, stuck_count; /* [P1] */
+  size_t asleep_count;              /* [P1] */
   uint32_t stuck_end;               /* [P1] */
 } gmlk_chunks;
 
@@ -2730,7 +2828,26 @@ static int gmlk_chunk_is_stuck(const gmlk_chunks *all, uint32_t slot) {
   return slot < all->stuck_end && all->items[slot].is_stuck;
 }
 
-/* Creates a chunk in an empty slot. */
+/* Whether the slot has memory that is not in quarantine. */
+static int gmlk_chunk_is_backed(const gmlk_chunks *all, uint32_t slot) {
+  return all->items[slot].handle && !all->items[slot].is_stuck;
+}
+
+static int gmlk_chunk_is_asleep(const gmlk_chunks *all, uint32_t slot) {
+  return all->items[slot].is_asleep;
+}
+
+static int gmlk_chunk_is_home(const gmlk_chunks *all, uint32_t slot) {
+  return all->items[slot].is_home;
+}
+
+/* A slot that is asleep becomes an empty one. */
+static void gmlk_chunk_rouse(gmlk_chunks *all, uint32_t slot) {
+  all->asleep_count -= all->items[slot].is_asleep;
+  all->items[slot].is_asleep = 0;
+}
+
+/* Creates a chunk in a slot that is empty or asleep. */
 static gmlake_result gmlk_chunk_create(gmlk_chunks *all, gmlk_drive *drive, uint32_t slot,
                                        size_t bytes) {
   uint64_t handle = 0;
@@ -2738,6 +2855,7 @@ static gmlake_result gmlk_chunk_create(gmlk_chunks *all, gmlk_drive *drive, uint
   if (result) return result;
   all->items[slot].handle = handle;
   all->backed_count++;
+  gmlk_chunk_rouse(all, slot);
   return GMLAKE_OK;
 }
 
@@ -2776,6 +2894,17 @@ static void gmlk_chunk_release(gmlk_chunks *all, gmlk_drive *drive, uint32_t slo
   all->stuck_count -= chunk->is_stuck;
   all->backed_count -= !chunk->is_stuck;
   memset(chunk, 0, sizeof(*chunk));
+}
+
+/* Gives a chunk back, and its slot is asleep. If the driver refuses, it stays. pre: it is not in
+   quarantine and mapped nowhere. */
+static void gmlk_chunk_lull(gmlk_chunks *all, gmlk_drive *drive, uint32_t slot) {
+  gmlk_chunk *chunk = &all->items[slot];
+  if (GMLK_CALL(drive, release, chunk->handle)) return;
+  chunk->handle = 0;
+  chunk->is_asleep = 1;
+  all->backed_count--;
+  all->asleep_count++;
 }
 
 /* Counts a mapping that was made, by 1, or removed, by -1. */
@@ -2881,6 +3010,14 @@ typedef struct gmlk_windows { /* written by >>windows, which says more */
   size_t reserved_bytes; /* of address space */
 } gmlk_windows;
 
+typedef struct gmlk_copy gmlk_copy; /* see >>copies */
+
+enum { /* gmlk_arena.sleep */
+       GMLK_AWAKE = 0,
+       GMLK_DROWSY, /* mapped as if awake, but it serves no memory: desc.residency is being told */
+       GMLK_ASLEEP  /* some or all of it is not mapped */
+};
+
 typedef struct gmlk_arena {
   gmlk_host *host;
   gmlk_records *records;
@@ -2914,6 +3051,12 @@ typedef struct gmlk_arena {
   int is_bare;            /* 1: no home range; only buffers map its chunks, see >>buffer */
   gmlake_buffer *buffers; /* [bare] list; a destroyed buffer stays until it is unmapped */
   size_t void_count;      /* [bare] destroyed buffers in it */
+  unsigned sleep;         /* GMLK_AWAKE...; written by >>sleep */
+  uint64_t sleep_count;   /* times that it fell asleep */
+  gmlk_copy *copies;      /* [Q1] copy_count of them, room for copy_capacity; written by >>copies */
+  size_t copy_count, copy_capacity;
+  void *vault; /* [Q1] vault_bytes on the host; NULL: none */
+  size_t vault_bytes;
 } gmlk_arena;
 
 /* Best fit looks at this many holes that may not serve, for want of alignment or as parts of a run,
@@ -3811,6 +3954,25 @@ static int gmlk_window_marks(gmlk_arena *a, const gmlk_window *w, int clear) {
   return 0;
 }
 
+/* The window that a range of address space in use belongs to. */
+static gmlk_window *gmlk_va_window(const gmlk_block *va) {
+  return (gmlk_window *)(uintptr_t)va->ticket;
+}
+
+/* Says whether a window is mapped, and how many of its chunks are, or would be. It is not while its
+   arena sleeps. */
+static void gmlk_va_set(gmlk_block *va, int is_mapped, uint32_t chunks) {
+  gmlk_set_state(va, is_mapped ? GMLK_LIVE : GMLK_UNBACKED);
+  va->slack = chunks;
+}
+
+/* Takes a window out of quarantine; NULL: there is none. */
+static gmlk_window *gmlk_window_unstick(gmlk_windows *windows) {
+  gmlk_window *w = windows->quarantine;
+  if (w) windows->quarantine = w->bucket_next;
+  return w;
+}
+
 /* Quarantines a window of which so many chunks cannot be unmapped: they and its address space stay
    in use. */
 static void gmlk_window_stick(gmlk_windows *windows, gmlk_window *w, uint32_t chunks) {
@@ -4097,6 +4259,11 @@ static gmlake_result gmlk_fail(gmlake *l, gmlake_result result, const char *call
   return result;
 }
 
+/* The answer to a call that wants memory of an arena that sleeps. */
+static gmlake_result gmlk_refuse_asleep(gmlake *l, const char *call) {
+  return gmlk_fail(l, GMLAKE_ERROR_ASLEEP, call, "the pool sleeps: call gmlake_pool_wake first");
+}
+
 /* Warns of what the driver answered. The call that found it may succeed all the same. */
 static void gmlk_warn(gmlake *l, gmlake_result result, const char *call, int code,
                       const char *text) {
@@ -4164,10 +4331,11 @@ static gmlk_arena *gmlk_arena_of(const gmlake *l, const gmlk_block *b) {
 }
 
 /* GMLAKE_FILL: the host writes the byte to all of the block at once. That is right on the mock,
-   where the host does the streams' work. */
+   where the host does the streams' work. What sleeps has no memory to be written. */
 static void gmlk_fill_now(const gmlake *l, const gmlk_block *b, unsigned byte) {
-  memset((void *)(uintptr_t)gmlk_address_of(gmlk_arena_of(l, b), b), (int)byte,
-         gmlk_to_bytes(b->grains));
+  const gmlk_arena *a = gmlk_arena_of(l, b);
+  if (a->sleep < GMLK_ASLEEP)
+    memset((void *)(uintptr_t)gmlk_address_of(a, b), (int)byte, gmlk_to_bytes(b->grains));
 }
 
 static inline void gmlk_fill(const gmlake *l, const gmlk_block *b, unsigned byte) {
@@ -4826,7 +4994,8 @@ static gmlake_result gmlk_wait_for_spans(gmlake *l, gmlk_taker taker, const gmlk
    O(1). Can fail: INVALID_ARGUMENT, CAPTURING, DRIVER for a stream that is gone; host memory, for
    a new stream or for the records that serving needs at its end. */
 
-#define GMLK_ALLOC_FLAGS (GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW)
+#define GMLK_ALLOC_FLAGS \
+  (GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW | GMLAKE_TELL_RESIDENCY)
 
 /* Whether it gets whole chunks. */
 static int gmlk_is_whole(const gmlk_attempt *r) { return (r->flags & GMLAKE_EXCLUSIVE) != 0; }
@@ -4843,6 +5012,10 @@ static gmlake_result gmlk_attempt_size(gmlake *l, gmlk_attempt *r, const gmlake_
   if (desc->flags & ~GMLK_ALLOC_FLAGS)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
                      "flags is 0x%x: use only bits of 0x%x", desc->flags, GMLK_ALLOC_FLAGS);
+  if ((desc->flags & GMLAKE_TELL_RESIDENCY) && !l->desc.residency.fn)
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
+                     "flags has GMLAKE_TELL_RESIDENCY: set desc.residency of the lake, or leave it "
+                     "out");
   r->align = (uint32_t)(gmlk_max(alignment, unit) / GMLK_GRAIN);
   if (!gmlk_size_round_up(desc->bytes, unit, &unit)) unit = SIZE_MAX;
   r->grains = gmlk_to_grains(unit);
@@ -4884,6 +5057,7 @@ GMLK_INLINE gmlake_result gmlk_attempt_init(gmlake *l, gmlk_attempt *r,
       if (result) return result;
     }
   }
+  if (r->arena->sleep) return gmlk_refuse_asleep(l, "gmlake_alloc");
   r->may_stitch = !(desc->flags & GMLAKE_NO_STITCH) && r->arena->windows.va &&
                   desc->bytes >= l->desc.stitch_bytes_min;
   if (!desc->flags && !desc->alignment && desc->bytes <= r->arena->chunk_bytes) { /* quick */
@@ -5320,7 +5494,7 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
 /* StitchFree, and for want of memory: drops the windows that were used longest ago and whose work
    is complete, until `bytes` of mappings or `left` windows are dropped. Never waits. */
 static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t bytes, uint32_t left) {
-  gmlk_window *w = a->windows.oldest, *dying = NULL;
+  gmlk_window *w = a->sleep < GMLK_ASLEEP ? a->windows.oldest : NULL, *dying = NULL;
   while (w && left && bytes) {
     gmlk_window *newer = w->newer;
     if (gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket)) {
@@ -5353,7 +5527,7 @@ static gmlake_result gmlk_window_map(gmlk_drive *drive, const gmlk_arena *a, con
   uint64_t at = a->windows.base + (uint64_t)w->va->at * a->chunk_bytes;
   size_t mapped = 0;
   uint32_t i, slot;
-  gmlake_result result = drive->result;
+  gmlake_result result = GMLAKE_OK;
   for (i = 0; i < w->span_count && !result; i++) {
     uint32_t first = gmlk_slot_of(a, w->spans[i].at);
     for (slot = first; slot < first + gmlk_span_chunks(a, &w->spans[i]) && !result; slot++) {
@@ -5417,8 +5591,7 @@ static gmlake_result gmlk_window_make(gmlake *l, gmlk_arena *a, gmlk_window *w,
                                       uint32_t *out_stuck) {
   const uint32_t grains = w->self.grains;
   gmlk_drive drive;
-  (void)gmlk_drive_open(l, &drive);
-  (void)gmlk_window_map(&drive, a, w, out_stuck);
+  if (!gmlk_drive_open(l, &drive)) (void)gmlk_window_map(&drive, a, w, out_stuck);
   if (gmlk_drive_close(l, &drive)) return drive.result;
   gmlk_window_add(l, a, w, 1);
   gmlk_window_count(a, w, 1);
@@ -5506,7 +5679,9 @@ struct gmlk_place {
   uint32_t slot;   /* of its chunk; [empty, while it is committed] of the one to map */
   uint16_t stream;
   uint8_t state;
-  uint8_t mark; /* scratch of who holds `driving`: the driver has done what was asked */
+  uint8_t
+      mark; /* scratch of who holds `driving`: the driver has done what was asked. [asleep] it is
+                   not mapped, whatever its state */
 };
 
 struct gmlake_buffer {
@@ -5568,6 +5743,14 @@ static size_t gmlk_buffer_asked(const gmlake_buffer *b) {
   return b->count * chunk - slack;
 }
 
+/* Writes down that a place is not mapped any more. */
+static void gmlk_place_clear(gmlake *l, gmlk_arena *a, gmlk_place *place) {
+  if (place->state == GMLK_PLACE_BLIND) l->stats.quarantined_bytes -= a->chunk_bytes;
+  gmlk_chunk_count(&a->chunks, place->slot, -1);
+  place->state = GMLK_PLACE_EMPTY;
+  place->mark = 0;
+}
+
 /* Unmaps a list of places that are not committed, the books unlocked meanwhile. A place that cannot
    be unmapped stays as it is. */
 static gmlake_result gmlk_places_unmap(gmlake *l, gmlk_arena *a, gmlk_place *list) {
@@ -5578,13 +5761,8 @@ static gmlake_result gmlk_places_unmap(gmlake *l, gmlk_arena *a, gmlk_place *lis
   for (place = list; place; place = place->next)
     place->mark = drive.is_relaxed && !GMLK_CALL(&drive, unmap, place->address, a->chunk_bytes);
   (void)gmlk_drive_close(l, &drive);
-  for (place = list; place; place = place->next) {
-    if (!place->mark) continue;
-    if (place->state == GMLK_PLACE_BLIND) l->stats.quarantined_bytes -= a->chunk_bytes;
-    gmlk_chunk_count(&a->chunks, place->slot, -1);
-    place->state = GMLK_PLACE_EMPTY;
-    place->mark = 0;
-  }
+  for (place = list; place; place = place->next)
+    if (place->mark) gmlk_place_clear(l, a, place);
   return drive.result;
 }
 
@@ -5704,7 +5882,7 @@ static int gmlk_buffer_remains(const gmlake *l, gmlake_buffer *b, gmlk_place **o
 /* Unmaps and frees destroyed buffers whose uses are known to be complete: at most `limit` that need
    the driver. Never waits. */
 static gmlake_result gmlk_buffers_reap(gmlake *l, gmlk_arena *a, size_t limit) {
-  gmlake_buffer *b = a->buffers, *next;
+  gmlake_buffer *b = a->sleep < GMLK_ASLEEP ? a->buffers : NULL, *next;
   gmlake_result result = GMLAKE_OK;
   for (; b && limit && !result; b = next) {
     gmlk_place *list;
@@ -5722,7 +5900,7 @@ static void gmlk_place_set(const gmlake *l, gmlake_buffer *b, uint32_t i, int is
   size_t chunk = b->arena->chunk_bytes;
   b->places[i].state = is_committed ? GMLK_PLACE_COMMITTED : GMLK_PLACE_MAPPED;
   b->count += is_committed ? 1u : (uint32_t)-1;
-  if (l->desc.flags & GMLAKE_FILL)
+  if ((l->desc.flags & GMLAKE_FILL) && b->arena->sleep < GMLK_ASLEEP)
     memset((void *)(uintptr_t)b->places[i].address,
            is_committed ? GMLAKE_FILL_NEW : GMLAKE_FILL_FREE, chunk);
 }
@@ -5772,7 +5950,8 @@ static int gmlk_buffers_drain(gmlk_arena *a, gmlk_drive *drive) {
   int is_mapped = 0;
   for (b = a->buffers; b; b = b->next)
     for (i = 0; i < b->place_count; i++)
-      if (b->places[i].state && GMLK_CALL(drive, unmap, b->places[i].address, a->chunk_bytes))
+      if (b->places[i].state && !b->places[i].mark &&
+          GMLK_CALL(drive, unmap, b->places[i].address, a->chunk_bytes))
         is_mapped = 1;
       else
         b->places[i].state = GMLK_PLACE_EMPTY;
@@ -6185,7 +6364,7 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
    or there are no more. */
 static gmlake_result gmlk_trim_arena(gmlake *l, gmlk_arena *a, size_t bytes, size_t *released) {
   gmlake_result result = GMLAKE_OK;
-  uint32_t slot = a->slot_count;
+  uint32_t slot = a->sleep < GMLK_ASLEEP ? a->slot_count : 0;
   size_t before = *released;
   while (slot && !result && *released - before < bytes) {
     result = gmlk_trim_batch(l, a, &slot, bytes - (*released - before), released);
@@ -7276,6 +7455,144 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
   return GMLAKE_OK;
 }
 
+/* ---- >>copies ----------------------------------------------------------------------------------
+   What sleeping arenas' contents are kept in: a vault of host memory for each arena, from
+   desc.sleep_host or from the backend, and copies, which say what lies where in it. A vault stays
+   for the next time, as pinning memory takes longer than to copy to it. Owns both.
+   pre: the caller holds `driving`.
+
+   [Q1] Copies lie in the vault in the order of their offsets, without overlap. Each is of one chunk.
+
+   O(what is kept). Can fail: host memory, the driver. */
+
+struct gmlk_copy {
+  uint64_t address; /* where it is mapped */
+  uint64_t offset;  /* in the vault */
+  uint32_t at, grains;
+};
+
+static int gmlk_can_copy(const gmlake *l) {
+  return l->driver.copy && (l->desc.sleep_host.malloc_fn || l->driver.host_alloc);
+}
+
+/* Gives the arena a vault of so many bytes at least, or, with 0, none. */
+static gmlake_result gmlk_vault_resize(gmlake *l, gmlk_arena *a, size_t bytes) {
+  const gmlake_host_allocator *hook = &l->desc.sleep_host;
+  gmlk_drive drive;
+  if (bytes ? bytes <= a->vault_bytes : !a->vault) return GMLAKE_OK;
+  (void)gmlk_drive_open(l, &drive);
+  if (a->vault && hook->free_fn)
+    hook->free_fn(hook->user, a->vault);
+  else if (a->vault)
+    (void)GMLK_CALL(&drive, host_free, a->vault);
+  a->vault = NULL;
+  a->vault_bytes = 0;
+  if (bytes && !hook->malloc_fn)
+    (void)GMLK_CALL(&drive, host_alloc, bytes, &a->vault);
+  else if (bytes && (a->vault = hook->malloc_fn(hook->user, bytes)) == NULL)
+    gmlk_drive_note(&drive, GMLAKE_ERROR_OUT_OF_HOST_MEMORY, "desc.sleep_host");
+  if (a->vault) a->vault_bytes = bytes;
+  return gmlk_drive_close(l, &drive);
+}
+
+/* Gives back the vaults of arenas that are awake, or of all. */
+static gmlake_result gmlk_vaults_free(gmlake *l, int of_all) {
+  gmlake_result first = GMLAKE_OK;
+  size_t i;
+  for (i = 0; i < l->arena_count; i++) {
+    gmlk_arena *a = l->arenas[i];
+    gmlake_result result = a && (of_all || !a->sleep) ? gmlk_vault_resize(l, a, 0) : GMLAKE_OK;
+    if (!first) first = result;
+  }
+  return first;
+}
+
+static void gmlk_copies_drop(gmlake *l, gmlk_arena *a) {
+  gmlk_host_free(&l->host, a->copies, a->copy_capacity * sizeof(gmlk_copy));
+  a->copies = NULL;
+  a->copy_count = a->copy_capacity = 0;
+}
+
+/* Adds a range of the arena, mapped at an address. While copies is NULL only counts. */
+static void gmlk_copies_add(gmlk_arena *a, uint64_t *offset, uint64_t address, uint32_t at,
+                            uint32_t grains) {
+  while (grains) {
+    uint32_t left = gmlk_slot_at(a, gmlk_slot_of(a, at) + 1) - at;
+    gmlk_copy copy;
+    copy.address = address;
+    copy.offset = *offset;
+    copy.at = at;
+    copy.grains = (uint32_t)gmlk_min(left, grains);
+    if (a->copies) a->copies[a->copy_count] = copy;
+    a->copy_count++;
+    *offset += gmlk_to_bytes(copy.grains);
+    address += gmlk_to_bytes(copy.grains);
+    at += copy.grains;
+    grains -= copy.grains;
+  }
+}
+
+/* Whether a block's contents are kept: it has an owner, or captures know it. */
+static int gmlk_is_kept(const gmlk_block *b) {
+  return b->state != GMLK_UNBACKED && (b->state != GMLK_FREE || b->stream == GMLK_PINNED);
+}
+
+/* Lists what an arena is to keep. Returns its bytes. */
+static uint64_t gmlk_copies_list(gmlk_arena *a) {
+  const gmlake_buffer *buffer;
+  const gmlk_block *b = a->head.next, *end;
+  uint64_t offset = 0;
+  uint32_t i;
+  a->copy_count = 0;
+  for (buffer = a->buffers; buffer; buffer = buffer->next)
+    for (i = 0; i < buffer->place_count; i++)
+      if (gmlk_is_committed(buffer, i))
+        gmlk_copies_add(a, &offset, buffer->places[i].address,
+                        gmlk_slot_at(a, buffer->places[i].slot), gmlk_chunk_grains(a));
+  for (; b != &a->tail && !a->is_bare; b = end) {
+    for (end = b->next; gmlk_is_kept(b) && end != &a->tail && gmlk_is_kept(end);) end = end->next;
+    if (gmlk_is_kept(b)) gmlk_copies_add(a, &offset, gmlk_home(a, b->at), b->at, end->at - b->at);
+  }
+  return offset;
+}
+
+/* Makes ready to keep what an arena has: lists it and gets a vault for it. */
+static gmlake_result gmlk_copies_plan(gmlake *l, gmlk_arena *a) {
+  (void)gmlk_copies_list(a);
+  if (!a->copy_count) return GMLAKE_OK;
+  a->copies = (gmlk_copy *)gmlk_host_alloc(&l->host, a->copy_count * sizeof(gmlk_copy));
+  a->copy_capacity = a->copies ? a->copy_count : 0;
+  if (!a->copies) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  return gmlk_vault_resize(l, a, (size_t)gmlk_copies_list(a));
+}
+
+/* Forgets the copies of chunks that are nobody's any more. */
+static void gmlk_copies_prune(gmlk_arena *a) {
+  size_t i, kept = 0;
+  for (i = 0; i < a->copy_count; i++) {
+    const int is_behind = a->copies[i].at >= a->tail.at; /* the arena's end has moved */
+    const gmlk_block *b = is_behind ? &a->tail : gmlk_locate(a, a->copies[i].at);
+    if (!is_behind && b->state != GMLK_UNBACKED && (b->state == GMLK_COMMITTED || !a->is_bare))
+      a->copies[kept++] = a->copies[i];
+  }
+  a->copy_count = kept;
+}
+
+/* Copies to the vault, or back; what lies side by side on both in one call. */
+static gmlake_result gmlk_copies_move(gmlk_drive *drive, const gmlk_arena *a, int to_host) {
+  gmlake_result result = GMLAKE_OK;
+  const gmlk_copy *copy = a->copies, *end = copy ? copy + a->copy_count : NULL, *next;
+  for (; copy != end && !result; copy = next) {
+    size_t bytes = 0;
+    for (next = copy; next != end && next->address == copy->address + bytes &&
+                      next->offset == copy->offset + bytes;
+         next++)
+      bytes += gmlk_to_bytes(next->grains);
+    result = GMLK_CALL(drive, copy, copy->address, (char *)a->vault + copy->offset, bytes, to_host);
+  }
+  return result;
+}
+
 /* ---- >>pools -----------------------------------------------------------------------------------
    Opens, drains and closes arenas; creates and destroys pools; begins and ends captures into them.
    Owns the lake's list of destroyed pools of which the driver refused to take something back.
@@ -7366,6 +7683,7 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
 
 /* Frees an arena's host memory: windows, buffers, blocks, tables. */
 static void gmlk_arena_close(gmlake *l, gmlk_arena *a) {
+  gmlk_copies_drop(l, a);
   gmlk_windows_destroy(a);
   gmlk_buffers_free(l, a->buffers);
   gmlk_arena_destroy(a);
@@ -7374,6 +7692,11 @@ static void gmlk_arena_close(gmlake *l, gmlk_arena *a) {
 static void gmlk_pool_free(gmlake *l, gmlake_pool *pool) {
   gmlk_arena_close(l, &pool->arena);
   gmlk_host_free(&l->host, pool, sizeof(gmlake_pool));
+}
+
+/* The number of chunks that an arena holds in its sleep, as the driver did not take them. */
+static size_t gmlk_chunks_kept(const gmlk_arena *a) {
+  return a->sleep == GMLK_ASLEEP ? a->chunks.backed_count : 0;
 }
 
 /* Gives a pool's memory back and frees it. If the driver refuses to take something, the pool is
@@ -7385,7 +7708,11 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
   gmlake_result result;
   size_t held = gmlk_chunks_held(&a->chunks);
   uint64_t ns = l->stats.driver_ns;
-  l->stats.quarantined_bytes -= (a->chunks.stuck_count + gmlk_places_blind(a)) * a->chunk_bytes;
+  l->stats.quarantined_bytes -=
+      (gmlk_chunks_kept(a) + a->chunks.stuck_count + gmlk_places_blind(a)) * a->chunk_bytes;
+  l->stats.sleeping_bytes -= a->chunks.asleep_count * a->chunk_bytes;
+  gmlk_copies_drop(l, a);
+  (void)gmlk_vault_resize(l, a, 0);
   for (w = a->windows.quarantine; w; w = w->bucket_next)
     l->stats.quarantined_bytes -= w->chunk_count * a->chunk_bytes;
   l->stats.stitched_bytes -= a->windows.bytes;
@@ -7453,6 +7780,15 @@ static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc, i
   return l->lost ? l->lost : result;
 }
 
+/* Adds the chunks that an arena has. */
+static void gmlk_count_chunks(const gmlk_arena *a, gmlake_stats *out) {
+  const gmlk_chunks *all = &a->chunks;
+  out->chunk_count += gmlk_chunks_held(all);
+  out->reserved_bytes += gmlk_chunks_held(all) * a->chunk_bytes;
+  out->quarantined_bytes += (all->stuck_count + gmlk_chunks_kept(a)) * a->chunk_bytes;
+  out->sleeping_bytes += all->asleep_count * a->chunk_bytes;
+}
+
 /* Whether all work on an arena's free memory, idle windows and places is known to be complete, but
    for work of graphs, which the caller has to wait for. pre: gmlk_refresh has just run. */
 static int gmlk_arena_is_quiet(const gmlake *l, const gmlk_arena *a) {
@@ -7503,8 +7839,13 @@ static gmlake_result gmlk_pool_end(gmlake *l, gmlake_pool *pool) {
   return l->lost;
 }
 
-static gmlake_result gmlk_refuse_captured(gmlake *l, const gmlake_pool *pool) {
-  return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_pool_destroy",
+static gmlake_result gmlk_refuse_busy(gmlake *l, const char *call) {
+  return gmlk_fail(l, GMLAKE_ERROR_BUSY, call,
+                   "another thread makes the pool sleep, or wakes it: wait for that call");
+}
+
+static gmlake_result gmlk_refuse_captured(gmlake *l, const gmlake_pool *pool, const char *call) {
+  return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, call,
                    "%llu captures into the pool are under way: end them first",
                    (unsigned long long)pool->capture_count);
 }
@@ -7514,7 +7855,8 @@ static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
   unsigned tries = 0;
   gmlake_result result;
   int is_quiet;
-  if (pool->capture_count) return gmlk_refuse_captured(l, pool);
+  if (pool->capture_count) return gmlk_refuse_captured(l, pool, "gmlake_pool_destroy");
+  if (pool->arena.sleep == GMLK_DROWSY) return gmlk_refuse_busy(l, "gmlake_pool_destroy");
   do { /* also ends pending frees; other threads may free the pool's blocks meanwhile */
     size_t before = pool->late_uses;
     result = gmlk_wait_for_streams(l, 0);
@@ -7522,7 +7864,8 @@ static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
     is_quiet = gmlk_pool_is_quiet(l, pool, &blocks, &buffers);
   } while (!result && !is_quiet && ++tries < GMLK_POOL_TRIES);
   if (result && result != GMLAKE_ERROR_CAPTURING) return result;
-  if (pool->capture_count) return gmlk_refuse_captured(l, pool); /* it began meanwhile */
+  if (pool->capture_count) /* it began meanwhile */
+    return gmlk_refuse_captured(l, pool, "gmlake_pool_destroy");
   if (result && (blocks || !is_quiet))
     return gmlk_fail(l, result, "gmlake_pool_destroy",
                      "work on the pool's memory is pending, and a capture forbids to record an "
@@ -7550,6 +7893,7 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
     return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_capture_begin",
                      "stream is %p, which is being captured already: end that capture first",
                      (void *)value);
+  if (pool->arena.sleep) return gmlk_refuse_asleep(l, "gmlake_capture_begin");
   if (pool->arena.live_count) { /* the stream may have used blocks that the capture then frees */
     gmlk_stream_dirty(s, 0);
     pool->late_uses++;
@@ -7883,6 +8227,7 @@ static gmlake_result gmlk_bare_arena(gmlake *l, size_t chunk_bytes, gmlake_pool 
   if (result) return result;
   GMLAKE_ASSERT(pool);
   *out_arena = &pool->arena;
+  pool->arena.sleep = owner ? owner->arena.sleep : l->home.sleep; /* [E1] */
   return result;
 }
 
@@ -7955,6 +8300,7 @@ static gmlake_result gmlk_change_admit(gmlake *l, const gmlake_buffer *b, gmlake
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, change->call,
                      "the out-of-memory handler may not grow buffers; nor may functions that run "
                      "deeper in the stack than a handler that longjmp left");
+  if (change->is_commit && b->arena->sleep) return gmlk_refuse_asleep(l, change->call);
   if (value == GMLAKE_STREAM_NONE) return GMLAKE_OK;
   *out_stream = gmlk_stream_number(l, value);
   if (!*out_stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -8003,6 +8349,479 @@ static gmlake_result gmlk_buffer_get_info(const gmlake_buffer *b, gmlake_buffer_
   out->label = b->label;
   out->pool = b->arena->owner;
   return GMLAKE_OK;
+}
+
+/* ---- >>sleep -----------------------------------------------------------------------------------
+   Puts arenas to sleep and wakes them: those of a pool, or all that are of no pool. To sleep, a
+   stretch of driver calls copies what is to be kept and unmaps everything, a second one releases the
+   chunks. To wake, one stretch does the reverse. Either is undone by what the other one does, and
+   each begins where things stand: so what could not be undone is done by a later call. Other threads
+   may free meanwhile, but find no memory. Owns gmlk_arena.sleep.
+   pre: the caller holds `driving`.
+
+   [E1] All arenas of a pool, and all of none, are in one state.
+   [E2] Of an arena that is not asleep no chunk is asleep, no window's address space is unbacked, and
+        no place has a mark. Of one that is, whatever is so is not mapped.
+   [E3] Only arenas that are asleep have copies.
+
+   Costs: the driver's for each chunk and each mapping, O(blocks + chunks + windows). Can fail: host
+   memory, limits, the driver, desc.residency. */
+
+enum {                         /* gmlk_place.mark, during a stretch */
+       GMLK_MARK_UNMAPPED = 1, /* also as long as the arena is asleep */
+       GMLK_MARK_MAPPED = 2    /* of every other place that is not empty */
+};
+
+/* The next arena behind `a` that sleeps with the pool; a NULL: the first. pool NULL: of no pool. */
+static gmlk_arena *gmlk_kin_next(const gmlake *l, const gmlake_pool *pool, const gmlk_arena *a) {
+  size_t i = a ? (size_t)a->number + 1 : 0;
+  for (; i < l->arena_count; i++)
+    if (l->arenas[i] && l->arenas[i]->owner == pool) return l->arenas[i];
+  return NULL;
+}
+
+static gmlk_arena *gmlk_kin_lead(gmlake *l, gmlake_pool *pool) {
+  return pool ? &pool->arena : &l->home;
+}
+
+#define GMLK_FOR_KIN(l, pool, a) \
+  for ((a) = gmlk_kin_next(l, pool, NULL); a; (a) = gmlk_kin_next(l, pool, a))
+
+static void gmlk_kin_set(gmlake *l, const gmlake_pool *pool, unsigned sleep) {
+  gmlk_arena *a;
+  GMLK_FOR_KIN(l, pool, a) a->sleep = sleep;
+}
+
+/* Adds up what a pool's arenas hold, in fields of the statistics. */
+static gmlake_stats gmlk_kin_sum(const gmlake *l, const gmlake_pool *pool) {
+  gmlake_stats sum;
+  const gmlk_arena *a;
+  memset(&sum, 0, sizeof(sum));
+  GMLK_FOR_KIN(l, pool, a) gmlk_count_chunks(a, &sum);
+  return sum;
+}
+
+/* Enters into the statistics what has changed since `was`. */
+static void gmlk_kin_book(gmlake *l, const gmlake_pool *pool, const gmlake_stats *was) {
+  gmlake_stats now = gmlk_kin_sum(l, pool), *s = &l->stats;
+  s->chunk_count += now.chunk_count - was->chunk_count;
+  s->reserved_bytes += now.reserved_bytes - was->reserved_bytes;
+  s->sleeping_bytes += now.sleeping_bytes - was->sleeping_bytes;
+  s->quarantined_bytes += now.quarantined_bytes - was->quarantined_bytes;
+  gmlk_peak(&s->reserved_bytes_peak, s->reserved_bytes);
+}
+
+/* Makes clean what is free, but for what captures know: the caller has waited for all work. */
+static void gmlk_arena_calm(gmlk_arena *a) {
+  gmlake_buffer *buffer;
+  gmlk_window *w;
+  gmlk_block *b;
+  uint32_t i;
+  gmlk_bins_reserve(a->bins[GMLK_CLEAN], a->host);
+  for (b = a->head.next; b != &a->tail; b = b->next) {
+    if (!gmlk_is_tagged(b)) continue;
+    b->ticket = 0;
+    b = gmlk_retag(a, b, GMLK_CLEAN);
+  }
+  for (w = a->windows.oldest; w; w = w->newer)
+    if (w->self.stream != GMLK_PINNED) w->self.stream = GMLK_CLEAN;
+  for (buffer = a->buffers; buffer; buffer = buffer->next)
+    for (i = 0; i < buffer->place_count; i++)
+      if (!gmlk_is_committed(buffer, i)) gmlk_place_tag(&buffer->places[i], GMLK_CLEAN, 0);
+}
+
+/* Gives up what need not come back: idle windows that captures do not know, free chunks, mappings
+   of places that are not committed. */
+static gmlake_result gmlk_caches_drop(gmlake *l, gmlk_arena *a, size_t *released) {
+  gmlake_result result = gmlk_buffers_reap(l, a, SIZE_MAX);
+  gmlk_place *idle = NULL;
+  gmlake_buffer *b;
+  uint32_t i;
+  if (!result) result = gmlk_evict_all(l, a);
+  if (!result) result = gmlk_trim_arena(l, a, SIZE_MAX, released);
+  for (b = a->buffers; b; b = b->next) {
+    for (i = 0; i < b->place_count; i++) {
+      if (!b->places[i].state || gmlk_is_committed(b, i)) continue;
+      b->places[i].next = idle;
+      idle = &b->places[i];
+    }
+  }
+  return result ? result : gmlk_places_unmap(l, a, idle);
+}
+
+/* Sets the marks of an arena's places before a stretch, and clears them behind it. */
+static void gmlk_marks_set(gmlk_arena *a, int begins) {
+  gmlake_buffer *b;
+  uint32_t i;
+  for (b = a->buffers; b; b = b->next)
+    for (i = 0; i < b->place_count; i++)
+      if (b->places[i].state && b->places[i].mark != GMLK_MARK_UNMAPPED)
+        b->places[i].mark = begins ? GMLK_MARK_MAPPED : 0;
+  for (i = 0; i < a->slot_count; i++) gmlk_chunk_mark(&a->chunks, i, 0);
+}
+
+static uint64_t gmlk_va_address(const gmlk_arena *a, const gmlk_block *va) {
+  return a->windows.base + (uint64_t)va->at * a->chunk_bytes;
+}
+
+/* Unmaps all that is mapped: windows, places, chunks at home. Stops at the first error. */
+static gmlake_result gmlk_sink(gmlk_drive *drive, gmlk_arena *a) {
+  gmlake_result result = GMLAKE_OK;
+  gmlk_block *va = a->windows.va_head.next;
+  gmlake_buffer *b;
+  uint32_t i;
+  for (; va != &a->windows.va_tail && !result; va = va->next) {
+    if (va->state != GMLK_LIVE) continue;
+    result = GMLK_CALL(drive, unmap, gmlk_va_address(a, va), va->slack * a->chunk_bytes);
+    if (!result) gmlk_va_set(va, 0, va->slack);
+  }
+  for (b = a->buffers; b; b = b->next) {
+    for (i = 0; i < b->place_count && !result; i++) {
+      if (b->places[i].mark != GMLK_MARK_MAPPED) continue;
+      result = GMLK_CALL(drive, unmap, b->places[i].address, a->chunk_bytes);
+      if (!result) b->places[i].mark = GMLK_MARK_UNMAPPED;
+    }
+  }
+  for (i = 0; i < a->slot_count && !result && !a->is_bare; i++) {
+    if (gmlk_chunk_is_backed(&a->chunks, i) &&
+        !gmlk_chunk_unmap(&a->chunks, drive, i, gmlk_slot_home(a, i), a->chunk_bytes))
+      result = drive->result;
+  }
+  return result;
+}
+
+/* Gives a slot of the arena memory, mapped at home. A chunk that it creates gets a mark. */
+static gmlake_result gmlk_chunk_rise(gmlk_drive *drive, gmlk_arena *a, uint32_t slot) {
+  const uint64_t home = gmlk_slot_home(a, slot);
+  gmlake_result result = GMLAKE_OK;
+  if (gmlk_chunk_is_asleep(&a->chunks, slot)) {
+    result = gmlk_chunk_create(&a->chunks, drive, slot, a->chunk_bytes);
+    if (result) return result;
+    gmlk_chunk_mark(&a->chunks, slot, 1);
+  }
+  if (a->is_bare || !gmlk_chunk_is_backed(&a->chunks, slot) || gmlk_chunk_is_home(&a->chunks, slot))
+    return GMLAKE_OK;
+  result = gmlk_chunk_map(&a->chunks, drive, slot, home, a->chunk_bytes);
+  return result ? result : gmlk_drive_set_access(drive, home, a->chunk_bytes);
+}
+
+static gmlake_result gmlk_place_rise(gmlk_drive *drive, const gmlk_arena *a, gmlk_place *place) {
+  gmlake_result result = GMLK_CALL(drive, map, place->address, a->chunk_bytes,
+                                   gmlk_chunk_handle(&a->chunks, place->slot));
+  if (result) return result;
+  place->mark = GMLK_MARK_MAPPED;
+  return gmlk_drive_set_access(drive, place->address, a->chunk_bytes);
+}
+
+/* Maps all that is not mapped, and creates the chunks that are missing. Stops at the first error.
+   Of a window that is then mapped in part, slack says how many chunks are. */
+static gmlake_result gmlk_rise(gmlk_drive *drive, gmlk_arena *a) {
+  gmlake_result result = GMLAKE_OK;
+  gmlk_block *va = a->windows.va_head.next;
+  const gmlk_window *w;
+  gmlake_buffer *b;
+  uint32_t i, stuck = 0;
+  for (i = 0; i < a->slot_count && !result; i++) result = gmlk_chunk_rise(drive, a, i);
+  for (; va != &a->windows.va_tail && !result; va = va->next) {
+    if (va->state != GMLK_UNBACKED) continue;
+    w = gmlk_va_window(va);
+    result = gmlk_window_map(drive, a, w, &stuck);
+    gmlk_va_set(va, !result || stuck, stuck ? stuck : w->chunk_count);
+  }
+  for (b = a->buffers; b; b = b->next)
+    for (i = 0; i < b->place_count && !result; i++)
+      if (b->places[i].mark == GMLK_MARK_UNMAPPED)
+        result = gmlk_place_rise(drive, a, &b->places[i]);
+  return result;
+}
+
+/* Releases the chunks of an arena, with only_new those that have a mark. pre: they are mapped
+   nowhere. */
+static void gmlk_chunks_drop(gmlk_drive *drive, gmlk_arena *a, int only_new) {
+  uint32_t slot;
+  for (slot = 0; slot < a->slot_count; slot++)
+    if (gmlk_chunk_is_backed(&a->chunks, slot) &&
+        (!only_new || gmlk_chunk_is_marked(&a->chunks, slot)))
+      gmlk_chunk_lull(&a->chunks, drive, slot);
+}
+
+/* Copies what is to be kept and unmaps everything; on an error maps it again. Returns whether it is
+   unmapped, or could not be mapped again. */
+static int gmlk_kin_sink(gmlake *l, const gmlake_pool *pool, gmlk_drive *drive) {
+  gmlake_result result = GMLAKE_OK, undone = GMLAKE_OK;
+  gmlk_arena *a;
+  GMLK_FOR_KIN(l, pool, a) if (!result) result = gmlk_copies_move(drive, a, 1);
+  GMLK_FOR_KIN(l, pool, a) if (!result) result = gmlk_sink(drive, a);
+  if (!result) return 1;
+  GMLK_FOR_KIN(l, pool, a) if (!undone) undone = gmlk_rise(drive, a);
+  return undone != GMLAKE_OK;
+}
+
+/* Windows that could not be unmapped before are unmapped now. */
+static void gmlk_windows_absolve(gmlake *l, gmlk_arena *a) {
+  gmlk_window *w;
+  while ((w = gmlk_window_unstick(&a->windows)) != NULL) {
+    l->stats.quarantined_bytes -= w->chunk_count * a->chunk_bytes;
+    gmlk_window_count(a, w, -1);
+    gmlk_window_discard(l, a, w);
+  }
+}
+
+/* Releases the chunks of what is unmapped. What the driver refuses is told, and kept. */
+static gmlake_result gmlk_kin_release(gmlake *l, const gmlake_pool *pool) {
+  gmlk_drive drive;
+  gmlk_arena *a;
+  GMLK_FOR_KIN(l, pool, a) gmlk_windows_absolve(l, a);
+  (void)gmlk_drive_open(l, &drive);
+  GMLK_FOR_KIN(l, pool, a) gmlk_chunks_drop(&drive, a, 0);
+  (void)gmlk_drive_close(l, &drive);
+  if (drive.result && !gmlk_is_fatal(drive.result)) gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
+  return gmlk_is_fatal(drive.result) ? drive.result : GMLAKE_OK;
+}
+
+/* Waits, gives up what need not come back, and gets host memory for what is kept. */
+static gmlake_result gmlk_kin_settle(gmlake *l, const gmlake_pool *pool, int keeps,
+                                     size_t *released) {
+  gmlake_result result = gmlk_wait_for_streams(l, 0);
+  gmlk_arena *a;
+  if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK; /* the caller has waited for its work */
+  GMLK_FOR_KIN(l, pool, a) {
+    gmlk_arena_calm(a);
+    if (!result) result = gmlk_caches_drop(l, a, released);
+  }
+  GMLK_FOR_KIN(l, pool, a) if (keeps && !result) result = gmlk_copies_plan(l, a);
+  return result;
+}
+
+/* Puts a pool's arenas to sleep. After an error they are mapped as before and drowsy, or asleep
+   where that could not be undone. */
+static gmlake_result gmlk_kin_sleep(gmlake *l, const gmlake_pool *pool, int keeps,
+                                    size_t *released) {
+  gmlake_result result = gmlk_kin_settle(l, pool, keeps, released);
+  gmlake_stats was = gmlk_kin_sum(l, pool);
+  gmlk_drive drive;
+  gmlk_arena *a;
+  int is_asleep = 0;
+  if (!result) {
+    GMLK_FOR_KIN(l, pool, a) gmlk_marks_set(a, 1);
+    gmlk_kin_set(l, pool, GMLK_ASLEEP);
+    if (!gmlk_drive_open(l, &drive)) is_asleep = gmlk_kin_sink(l, pool, &drive);
+    result = gmlk_drive_close(l, &drive);
+    GMLK_FOR_KIN(l, pool, a) gmlk_marks_set(a, 0);
+    if (!is_asleep) gmlk_kin_set(l, pool, GMLK_DROWSY);
+  }
+  if (result)
+    GMLK_FOR_KIN(l, pool, a) gmlk_copies_drop(l, a);
+  else
+    result = gmlk_kin_release(l, pool);
+  gmlk_kin_book(l, pool, &was);
+  if (result) return result;
+  was.reserved_bytes -= gmlk_kin_sum(l, pool).reserved_bytes;
+  *released += was.reserved_bytes;
+  if (was.reserved_bytes)
+    gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, was.reserved_bytes, drive.ns, "their pool sleeps");
+  return GMLAKE_OK;
+}
+
+/* ---- waking ---- */
+
+/* Gives up an idle window that is not mapped. */
+static void gmlk_window_forget(gmlake *l, gmlk_arena *a, gmlk_window *w) {
+  gmlk_window_unset_idle(&a->windows, w);
+  gmlk_window_add(l, a, w, -1);
+  gmlk_window_count(a, w, -1);
+  l->stats.stitch_evict_count++;
+  gmlk_tell(l, NULL, GMLAKE_STEP_EVICT, w->address, gmlk_to_bytes(w->self.grains), 0,
+            "free since its pool sleeps");
+  gmlk_window_discard(l, a, w);
+}
+
+/* Makes slots without memory unbacked that are wholly free. Those for which there are no records
+   get memory again. */
+static void gmlk_slots_forget(gmlake *l, gmlk_arena *a) {
+  uint32_t slot = a->slot_count;
+  while (slot--) {
+    gmlk_block *first;
+    if (!gmlk_chunk_is_asleep(&a->chunks, slot) || !gmlk_slot_is_clean(a, slot) ||
+        !gmlk_records_reserve(&l->records, &l->host, 2))
+      continue;
+    first = gmlk_reserve_range(a, a->firsts[slot], gmlk_slot_at(a, slot), gmlk_chunk_grains(a));
+    gmlk_chunk_rouse(&a->chunks, slot);
+    gmlk_arena_unback(a, gmlk_own(a, first, gmlk_chunk_grains(a), GMLK_RESERVED));
+    l->stats.sleeping_bytes -= a->chunk_bytes;
+  }
+}
+
+/* Gives up what was freed while the arena was asleep: windows, places, whole chunks. */
+static void gmlk_arena_forget(gmlake *l, gmlk_arena *a) {
+  gmlk_window *w = a->windows.oldest, *newer;
+  gmlake_buffer *b;
+  uint32_t i;
+  gmlk_arena_calm(a);
+  for (; w; w = newer) {
+    newer = w->newer;
+    if (w->self.stream != GMLK_PINNED && w->va->state == GMLK_UNBACKED) gmlk_window_forget(l, a, w);
+  }
+  for (b = a->buffers; b; b = b->next)
+    for (i = 0; i < b->place_count; i++)
+      if (b->places[i].mark && !gmlk_is_committed(b, i)) gmlk_place_clear(l, a, &b->places[i]);
+  gmlk_slots_forget(l, a);
+  gmlk_copies_prune(a);
+}
+
+/* Maps everything and copies back what was kept; on an error unmaps it and releases the chunks that
+   it has created. */
+static gmlake_result gmlk_kin_rise(gmlake *l, const gmlake_pool *pool, gmlk_drive *drive) {
+  gmlake_result result = GMLAKE_OK, undone;
+  gmlk_arena *a;
+  GMLK_FOR_KIN(l, pool, a) if (!result) result = gmlk_sink(drive, a); /* what is still mapped */
+  GMLK_FOR_KIN(l, pool, a) if (!result) result = gmlk_rise(drive, a);
+  GMLK_FOR_KIN(l, pool, a) if (!result) result = gmlk_copies_move(drive, a, 0);
+  if (!result) return GMLAKE_OK;
+  GMLK_FOR_KIN(l, pool, a) {
+    undone = gmlk_sink(drive, a);
+    if (!undone) gmlk_chunks_drop(drive, a, 1);
+  }
+  return result;
+}
+
+/* The stretch of driver calls that wakes a pool's arenas; then they are drowsy. After an error they
+   are asleep. */
+static gmlake_result gmlk_kin_raise(gmlake *l, const gmlake_pool *pool) {
+  gmlake_stats was = gmlk_kin_sum(l, pool);
+  gmlake_result result;
+  gmlk_drive drive;
+  gmlk_arena *a;
+  GMLK_FOR_KIN(l, pool, a) gmlk_marks_set(a, 1);
+  if (!gmlk_drive_open(l, &drive)) (void)gmlk_kin_rise(l, pool, &drive);
+  result = gmlk_drive_close(l, &drive);
+  GMLK_FOR_KIN(l, pool, a) gmlk_marks_set(a, 0);
+  if (!result) gmlk_kin_set(l, pool, GMLK_DROWSY);
+  gmlk_kin_book(l, pool, &was);
+  if (result) return result;
+  GMLK_FOR_KIN(l, pool, a) gmlk_copies_drop(l, a);
+  if (was.sleeping_bytes)
+    gmlk_tell(l, NULL, GMLAKE_STEP_GROW, 0, was.sleeping_bytes, drive.ns, "their pool wakes");
+  return GMLAKE_OK;
+}
+
+/* Wakes a pool's arenas. Where memory is short it returns free chunks of others: first those whose
+   work is complete, then all, after a wait of the host. */
+static gmlake_result gmlk_kin_wake(gmlake *l, gmlake_pool *pool) {
+  gmlake_result result, made = GMLAKE_OK;
+  size_t bytes, held, released = 0;
+  unsigned tries = 0;
+  gmlk_attempt r;
+  gmlk_arena *a;
+  GMLK_FOR_KIN(l, pool, a) gmlk_arena_forget(l, a);
+  bytes = gmlk_kin_sum(l, pool).sleeping_bytes;
+  memset(&r, 0, sizeof(r));
+  r.arena = gmlk_kin_lead(l, pool);
+  r.bytes = bytes;
+  for (;; tries++) {
+    result = gmlk_growth_allowed(l, &r, (uint32_t)(bytes / r.arena->chunk_bytes));
+    if (!result) result = gmlk_kin_raise(l, pool);
+    if (!gmlk_is_shortage(result) || tries == 2) break;
+    if (tries) made = gmlk_wait_for_streams(l, 0);
+    held = l->stats.reserved_bytes;
+    if (!gmlk_is_fatal(made)) made = gmlk_trim(l, held - gmlk_min(held, bytes), &released);
+    if (gmlk_is_fatal(made)) return made;
+  }
+  if (!gmlk_is_shortage(result)) return result;
+  result = gmlk_report_oom(l, &r, result);
+  if (!gmlk_is_shortage(result)) return result;
+  l->stats.oom_count++;
+  l->error.call = "gmlake_pool_wake";
+  return result;
+}
+
+/* ---- residency, and the calls ---- */
+
+/* Tells desc.residency, with no lock held, of the blocks below *end of an arena, in order of address.
+   A refusal of LEAVES ends it: then it answers BUSY, and *end is where that block begins. */
+static gmlake_result gmlk_residents_tell(gmlake *l, const gmlk_arena *a,
+                                         gmlake_residency_event event, uint32_t *end) {
+  const gmlake_residency *hook = &l->desc.residency;
+  gmlake_residency_info info;
+  uint32_t at = 0, behind;
+  int refuses = 0;
+  for (; hook->fn && !refuses && at < gmlk_min(a->tail.at, *end); at = behind) {
+    const gmlk_block *b = gmlk_locate(a, at);
+    behind = gmlk_block_end(b);
+    if (b->state == GMLK_PIECE && b->as.live.window->spans[0].block == b)
+      b = &b->as.live.window->self;
+    if (b->state != GMLK_LIVE || !(b->flags & GMLAKE_TELL_RESIDENCY)) continue;
+    info.event = event;
+    info.ptr = (void *)(uintptr_t)gmlk_address_of(a, b);
+    info.bytes = gmlk_to_bytes(b->grains) - b->slack;
+    info.pool = a->pool;
+    info.generation = a->sleep_count;
+    info.user_data = b->as.live.note ? b->as.live.note->user_data : 0;
+    gmlk_books_unlock(l);
+    gmlk_driving_unlock(l);
+    refuses = hook->fn(hook->user, l, &info) && event == GMLAKE_RESIDENCY_LEAVES;
+    gmlk_books_lock(l);
+    gmlk_driving_lock(l);
+    if (refuses) *end = at;
+  }
+  if (refuses)
+    return gmlk_fail(l, GMLAKE_ERROR_BUSY, "gmlake_pool_sleep",
+                     "desc.residency refused for the block at %p", info.ptr);
+  return l->lost;
+}
+
+/* It sleeps already: DROP gives up what KEEP kept, and the host memory for it. */
+static gmlake_result gmlk_sleep_again(gmlake *l, const gmlake_pool *pool, int keeps) {
+  gmlake_result result = GMLAKE_OK, freed;
+  gmlk_arena *a;
+  if (keeps) return GMLAKE_OK;
+  GMLK_FOR_KIN(l, pool, a) {
+    gmlk_copies_drop(l, a);
+    freed = gmlk_vault_resize(l, a, 0);
+    if (!result) result = freed;
+  }
+  return result;
+}
+
+static gmlake_result gmlk_pool_sleep(gmlake *l, gmlake_pool *pool, int keeps, size_t *released) {
+  const char *call = "gmlake_pool_sleep";
+  gmlk_arena *lead = gmlk_kin_lead(l, pool);
+  uint32_t end = GMLK_GRAINS_MAX;
+  gmlake_error_info error;
+  gmlake_result result;
+  if (lead->sleep == GMLK_DROWSY) return gmlk_refuse_busy(l, call);
+  if (lead->sleep) return gmlk_sleep_again(l, pool, keeps);
+  if (pool && pool->capture_count) return gmlk_refuse_captured(l, pool, call);
+  if (keeps && !gmlk_can_copy(l))
+    return gmlk_fail(
+        l, GMLAKE_ERROR_UNSUPPORTED, call,
+        "mode is GMLAKE_SLEEP_KEEP: the backend has no function to copy, or neither it "
+        "nor desc.sleep_host has host memory; use GMLAKE_SLEEP_DROP");
+  gmlk_kin_set(l, pool, GMLK_DROWSY);
+  result = gmlk_residents_tell(l, lead, GMLAKE_RESIDENCY_LEAVES, &end);
+  if (!result) result = gmlk_kin_sleep(l, pool, keeps, released);
+  if (lead->sleep == GMLK_ASLEEP) {
+    lead->sleep_count++;
+  } else {
+    error = l->error;
+    (void)gmlk_residents_tell(l, lead, GMLAKE_RESIDENCY_BACK, &end);
+    gmlk_kin_set(l, pool, GMLK_AWAKE);
+    if (!l->lost) l->error = error;
+  }
+  return result;
+}
+
+static gmlake_result gmlk_pool_wake(gmlake *l, gmlake_pool *pool) {
+  gmlk_arena *lead = gmlk_kin_lead(l, pool);
+  uint32_t end = GMLK_GRAINS_MAX;
+  gmlake_result result;
+  if (lead->sleep == GMLK_DROWSY) return gmlk_refuse_busy(l, "gmlake_pool_wake");
+  if (!lead->sleep) return GMLAKE_OK;
+  result = gmlk_kin_wake(l, pool);
+  if (lead->sleep == GMLK_ASLEEP) return result;
+  result = gmlk_residents_tell(l, lead, GMLAKE_RESIDENCY_BACK, &end);
+  gmlk_kin_set(l, pool, GMLK_AWAKE);
+  return result;
 }
 
 /* ---- >>figures ---------------------------------------------------------------------------------
@@ -8108,8 +8927,9 @@ static size_t gmlk_allocatable(const gmlake *l, size_t driver_free_bytes) {
   const gmlk_arena *home = &l->home;
   uint64_t chunks = gmlk_free_chunks(l, home), most, window;
   size_t returned = 0, i;
+  if (home->sleep) return 0;
   for (i = 0; i < l->arena_count; i++)
-    if (l->arenas[i] && l->arenas[i] != home)
+    if (l->arenas[i] && l->arenas[i] != home && !l->arenas[i]->sleep)
       returned += (size_t)gmlk_free_chunks(l, l->arenas[i]) * l->arenas[i]->chunk_bytes;
   chunks += gmlk_creatable(l, driver_free_bytes, returned);
   most = gmlk_range_most(l, home, chunks);
@@ -8129,7 +8949,7 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   result = gmlk_ask_memory(l, &budget.driver_free_bytes, &budget.total_bytes);
   if (result) return result;
   for (i = 0; i < l->arena_count; i++) {
-    if (!l->arenas[i]) continue;
+    if (!l->arenas[i] || l->arenas[i]->sleep) continue;
     idle += l->arenas[i]->bins[GMLK_CLEAN]->grains;
     all += l->arenas[i]->free_grains;
   }
@@ -8155,13 +8975,12 @@ static void gmlk_count_block(const gmlk_block *b, gmlake_stats *out) {
 
 /* Adds what an arena has. */
 static void gmlk_count_arena(const gmlk_arena *a, gmlake_stats *out) {
-  const size_t held = gmlk_chunks_held(&a->chunks), chunk = a->chunk_bytes;
+  const size_t chunk = a->chunk_bytes;
   const gmlake_buffer *buffer;
   const gmlk_window *w;
   const gmlk_block *b;
-  out->chunk_count += held;
-  out->reserved_bytes += held * chunk;
-  out->quarantined_bytes += (a->chunks.stuck_count + gmlk_places_blind(a)) * chunk;
+  gmlk_count_chunks(a, out);
+  out->quarantined_bytes += gmlk_places_blind(a) * chunk;
   out->window_count += a->windows.count;
   out->stitched_bytes += a->windows.bytes;
   for (w = a->windows.quarantine; w; w = w->bucket_next)
@@ -8343,6 +9162,8 @@ static gmlake_result gmlk_get_chunks(gmlake *l, uint64_t address, gmlk_chunk_lis
     return gmlk_fail(l, GMLAKE_ERROR_UNKNOWN_POINTER, "gmlake_get_chunks",
                      "ptr is 0x%llx: it lies in no live block and in no buffer",
                      (unsigned long long)address);
+  if ((buffer ? buffer->arena : gmlk_arena_of(l, b))->sleep)
+    return gmlk_refuse_asleep(l, "gmlake_get_chunks");
   for (i = 0; buffer && i < buffer->place_count; i++) {
     if (!gmlk_is_committed(buffer, (uint32_t)i)) continue;
     list->address = buffer->places[i].address;
@@ -8372,7 +9193,7 @@ static void gmlk_map_chunk(const gmlake *l, const gmlk_arena *a, uint32_t slot, 
   gmlake_map_entry e = gmlk_entry(
       GMLAKE_KIND_CHUNK, a, a->is_bare ? 0 : gmlk_home(a, gmlk_slot_at(a, slot)), a->chunk_bytes);
   e.handle = gmlk_chunk_handle(&a->chunks, slot);
-  if (gmlk_chunk_is_stuck(&a->chunks, slot))
+  if (gmlk_chunk_is_stuck(&a->chunks, slot) || a->sleep == GMLK_ASLEEP)
     e.state = GMLAKE_STATE_QUARANTINED;
   else if (a->is_bare && b->state == GMLK_FREE)
     gmlk_show_tag(l, b->stream, b->ticket, &e);
@@ -8410,8 +9231,8 @@ static void gmlk_map_arena(const gmlake *l, const gmlk_arena *a, gmlk_map *map) 
   for (b = a->windows.va_head.next; b != &a->windows.va_tail; b = b->next) {
     if (b->state == GMLK_COMMITTED)
       gmlk_map_buffer((const gmlake_buffer *)(uintptr_t)b->ticket, map);
-    if (b->state != GMLK_LIVE) continue;
-    e = gmlk_show_block(l, &((const gmlk_window *)(uintptr_t)b->ticket)->self);
+    if (b->state != GMLK_LIVE && b->state != GMLK_UNBACKED) continue; /* the last: asleep */
+    e = gmlk_show_block(l, &gmlk_va_window(b)->self);
     gmlk_map_add(map, &e);
   }
 }
@@ -8470,8 +9291,8 @@ static gmlake_result gmlk_desc_check_peers(const gmlake_desc *d,
 
 /* Whether a backend has all functions that it may not lack. */
 static int gmlk_backend_is_whole(const gmlake_backend *b) {
-  return b->struct_bytes >= offsetof(gmlake_backend, stream_id) &&
-         b->abi_version == GMLAKE_BACKEND_ABI && b->get_properties && b->get_memory_info &&
+  return b->struct_bytes >= offsetof(gmlake_backend, stream_id) && b->abi_version >= 1 &&
+         b->abi_version <= GMLAKE_BACKEND_ABI && b->get_properties && b->get_memory_info &&
          b->reserve && b->unreserve && b->create && b->release && b->map && b->unmap &&
          b->set_access && b->event_create && b->event_destroy && b->event_record &&
          b->event_query && b->event_wait && b->stream_wait && b->capture_exchange && b->clock_ns;
@@ -8503,10 +9324,13 @@ static gmlake_result gmlk_desc_check(const gmlake_desc *d, gmlake_error_info *wh
   if ((d->host.malloc_fn == NULL) != (d->host.free_fn == NULL))
     return gmlk_refuse_desc(why, wrong, "host", ".%s is NULL: set both functions, or neither",
                             d->host.malloc_fn ? "free_fn" : "malloc_fn");
+  if ((d->sleep_host.malloc_fn == NULL) != (d->sleep_host.free_fn == NULL))
+    return gmlk_refuse_desc(why, wrong, "sleep_host", ".%s is NULL: set both functions, or neither",
+                            d->sleep_host.malloc_fn ? "free_fn" : "malloc_fn");
   if (d->backend && !gmlk_backend_is_whole(d->backend))
     return gmlk_refuse_desc(why, wrong, "backend",
                             ": struct_bytes is %llu and has to be at least %llu; abi_version is %u "
-                            "and has to be %u; no function may be NULL",
+                            "and has to be from 1 to %u; no function may be NULL",
                             (unsigned long long)d->backend->struct_bytes,
                             (unsigned long long)offsetof(gmlake_backend, stream_id),
                             d->backend->abi_version, GMLAKE_BACKEND_ABI);
@@ -8773,7 +9597,7 @@ typedef struct gmlk_checker { /* what the walk has reached */
   const char *broken; /* the first invariant found broken */
   uint32_t guard;     /* slots of address space behind each window and buffer */
   size_t host_bytes, records, requested, active, live, pending, pending_count, queued;
-  size_t committed, buffers, chunks, reserved, quarantined, windows, stitched;
+  size_t committed, buffers, chunks, reserved, quarantined, windows, stitched, sleeping;
   uint64_t uses; /* prints of the streams that live blocks are recorded on, less those counted */
   /* In the arena that is looked at: */
   const gmlk_arena *a;
@@ -9066,7 +9890,8 @@ static size_t gmlk_check_bins(gmlk_checker *c, const gmlk_bins *bins, unsigned s
    space; for a stream, of its pool. */
 static int gmlk_check_is_forked(const gmlk_block *b, unsigned stream) {
   const gmlk_block *before;
-  if (stream == GMLK_PINNED) return b->state == GMLK_LIVE || b->state == GMLK_COMMITTED;
+  if (stream == GMLK_PINNED)
+    return b->state == GMLK_LIVE || b->state == GMLK_COMMITTED || b->state == GMLK_UNBACKED;
   if (!stream) return b->state == GMLK_UNBACKED && b->hole == b->grains;
   if (!gmlk_has_tag(b, stream) || b->hole) return 0;
   before = gmlk_before_clean(b);
@@ -9147,6 +9972,7 @@ static void gmlk_check_flags(gmlk_checker *c, const gmlk_block *b, uint32_t firs
   unsigned known = GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW;
   uint32_t edge = gmlk_chunk_grains(a) - 1;
   if (a->pool) known |= GMLK_IN_GRAPH;
+  if (c->l->desc.residency.fn) known |= GMLAKE_TELL_RESIDENCY;
   if (a->keeps_apart && b->state == GMLK_PENDING) known |= GMLK_APART;
   gmlk_expect(c, !(b->flags & ~known), "A9: a block was asked for in no such way");
   gmlk_expect(c, !(b->flags & GMLAKE_EXCLUSIVE) || !((first_at | b->grains) & edge),
@@ -9220,7 +10046,7 @@ static void gmlk_check_window(gmlk_checker *c, const gmlk_window *w, int is_lost
   const gmlk_arena *a = c->a;
   const gmlk_block *va = w->va;
   const uint32_t chunks = w->chunk_count;
-  const int is_partial = is_lost && va->slack && va->slack < chunks;
+  const int is_partial = (is_lost || a->sleep == GMLK_ASLEEP) && va->slack && va->slack < chunks;
   uint32_t grains, begin = w->spans[0].at & (gmlk_chunk_grains(a) - 1);
   c->host_bytes += gmlk_window_record_bytes(w->span_count);
   if (!gmlk_expect(c, w->span_count && w->span_count <= chunks, "W2: too many pieces")) return;
@@ -9301,6 +10127,7 @@ static void gmlk_check_spaces(gmlk_checker *c) {
   const gmlk_windows *windows = &c->a->windows;
   const gmlk_block *va = windows->va_head.next;
   const unsigned used = c->a->is_bare ? GMLK_COMMITTED : GMLK_LIVE;
+  const int is_asleep = c->a->sleep == GMLK_ASLEEP && !c->a->is_bare;
   size_t holes = 0;
   uint64_t tree;
   c->order = 0;
@@ -9308,7 +10135,9 @@ static void gmlk_check_spaces(gmlk_checker *c) {
                          "V3: the tree of used addresses holds another block");
   for (; va != &windows->va_tail; va = va->next) {
     int is_free = va->state == GMLK_FREE;
-    gmlk_expect(c, (is_free || va->state == used) && !va->arena && !va->stream,
+    gmlk_expect(c,
+                (is_free || va->state == used || (is_asleep && va->state == GMLK_UNBACKED)) &&
+                    !va->arena && !va->stream,
                 "V1: address space is in a state that it is never in");
     gmlk_expect(c, va->hole == (is_free ? va->grains : 0) && (!is_free || !va->ticket),
                 "V1: a hole's size is wrong");
@@ -9332,7 +10161,7 @@ static void gmlk_check_place(gmlk_checker *c, const gmlake_buffer *b, uint32_t i
   const gmlk_place *place = &b->places[i];
   gmlk_expect(c, place->address == gmlk_buffer_address(b) + (uint64_t)i * a->chunk_bytes,
               "B5: a place is not where its buffer is");
-  gmlk_expect(c, place->state <= GMLK_PLACE_COMMITTED && !place->mark,
+  gmlk_expect(c, place->state <= GMLK_PLACE_COMMITTED && place->mark <= (a->sleep == GMLK_ASLEEP),
               "B2: a place is in a state that does not last");
   if (place->state == GMLK_PLACE_BLIND) c->quarantined += a->chunk_bytes;
   if (place->state) c->mapped += gmlk_check_print(place->slot);
@@ -9473,7 +10302,8 @@ static void gmlk_check_pools(gmlk_checker *c, size_t holes) {
 static void gmlk_check_chunks(gmlk_checker *c) {
   const gmlk_arena *a = c->a;
   const gmlk_block *b = a->head.next;
-  size_t backed = 0, stuck = 0;
+  const int is_asleep = a->sleep == GMLK_ASLEEP;
+  size_t backed = 0, stuck = 0, asleep = 0;
   uint32_t slot, end = 0;
   int is_backed;
   for (slot = 0; slot < a->chunks.capacity; slot++) {
@@ -9483,27 +10313,57 @@ static void gmlk_check_chunks(gmlk_checker *c) {
     gmlk_expect(c, b == &a->tail || a->firsts[slot] == b,
                 "A4: firsts does not name the block of a slot's first grain");
     gmlk_expect(c,
-                is_backed ? chunk->handle && !chunk->is_stuck : !chunk->handle == !chunk->is_stuck,
+                is_backed ? chunk->is_asleep ? !chunk->handle : chunk->handle && !chunk->is_stuck
+                          : !chunk->is_asleep && !chunk->handle == !chunk->is_stuck,
                 "A5: a handle and a state differ");
-    gmlk_expect(c, chunk->is_stuck || chunk->is_home == (is_backed && !a->is_bare),
+    gmlk_expect(c, !chunk->is_asleep || is_asleep, "E2: a chunk of an awake arena is asleep");
+    gmlk_expect(c, chunk->is_stuck || is_asleep || chunk->is_home == (is_backed && !a->is_bare),
                 "P3: a chunk is not mapped as it is said to be");
     gmlk_expect(c, !chunk->is_marked, "P2: a chunk is marked");
     if (chunk->handle) gmlk_check_once(c, chunk->handle, "L3: two slots have one handle");
     backed += chunk->handle && !chunk->is_stuck;
     stuck += chunk->is_stuck;
+    asleep += chunk->is_asleep;
     if (chunk->is_stuck) end = slot + 1;
     c->mapped -= chunk->map_count * gmlk_check_print(slot);
   }
   gmlk_expect(c, c->mapped == 0, "W6, B3: a chunk's mappings do not add up");
   gmlk_expect(c,
               backed == a->chunks.backed_count && stuck == a->chunks.stuck_count &&
-                  end == a->chunks.stuck_end,
+                  asleep == a->chunks.asleep_count && end == a->chunks.stuck_end,
               "P1: the chunks' totals are wrong");
   gmlk_expect(c, !a->limit_bytes || gmlk_pool_bytes(c->l, a->owner) <= a->limit_bytes || stuck,
               "L4: a pool's limit is exceeded");
   c->chunks += backed + stuck;
   c->reserved += (backed + stuck) * a->chunk_bytes;
-  c->quarantined += stuck * a->chunk_bytes;
+  c->quarantined += (stuck + (is_asleep ? backed : 0)) * a->chunk_bytes;
+  c->sleeping += asleep * a->chunk_bytes;
+}
+
+/* [E1], [E3], [Q1]. */
+static void gmlk_check_sleep(gmlk_checker *c) {
+  const gmlk_arena *a = c->a;
+  uint64_t end = 0;
+  size_t i;
+  gmlk_expect(
+      c,
+      a->sleep <= GMLK_ASLEEP && a->sleep == (a->owner ? a->owner->arena.sleep : c->l->home.sleep),
+      "E1: a pool's arenas are not in one state");
+  gmlk_check_table(c, a->copies, a->copy_capacity * sizeof(gmlk_copy));
+  gmlk_expect(c, a->sleep == GMLK_ASLEEP || !a->copies, "E3: who is awake has copies");
+  if (!gmlk_expect(c, a->copy_count <= a->copy_capacity, "Q1: more copies than room for them"))
+    return;
+  for (i = 0; i < a->copy_count; i++) {
+    const gmlk_copy *copy = &a->copies[i];
+    const uint64_t bytes = gmlk_to_bytes(copy->grains);
+    gmlk_expect(c, bytes && copy->offset >= end && copy->at < a->tail.at,
+                "Q1: copies are out of order");
+    gmlk_expect(c, gmlk_slot_of(a, copy->at) == gmlk_slot_of(a, copy->at + copy->grains - 1),
+                "Q1: a copy is of two chunks");
+    end = copy->offset + bytes;
+  }
+  gmlk_expect(c, end <= a->vault_bytes && !a->vault == !a->vault_bytes,
+              "Q1: a copy lies outside the vault");
 }
 
 static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
@@ -9549,6 +10409,7 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   for (w = windows->quarantine; w && !c->broken; w = w->bucket_next) gmlk_check_window(c, w, 1);
   gmlk_check_spaces(c);
   gmlk_check_chunks(c);
+  gmlk_check_sleep(c);
   gmlk_expect(
       c,
       c->windows - count_before == windows->count && c->stitched - bytes_before == windows->bytes,
@@ -9642,6 +10503,7 @@ static void gmlk_check_figures(gmlk_checker *c) {
   gmlk_expect(c, c->reserved == s->reserved_bytes && c->chunks == s->chunk_count,
               "L4: the reserved bytes are wrong");
   gmlk_expect(c, c->quarantined == s->quarantined_bytes, "L4: the quarantined bytes are wrong");
+  gmlk_expect(c, c->sleeping == s->sleeping_bytes, "L4: the sleeping bytes are wrong");
   gmlk_expect(c, !l->desc.limit_bytes || c->reserved <= l->desc.limit_bytes || c->quarantined,
               "L4: the limit is exceeded");
   gmlk_expect(c,
@@ -9723,6 +10585,7 @@ static const gmlk_mock_costs gmlk_mock_cost_table[2] = {
     {4000, 11000, 73600, 9500, 7, 10800, 220000, 2600, 17200, 21600, 580, 570, 350, 325, 1600, 100,
      200}};
 
+#define GMLK_MOCK_LINK 55u /* bytes a nanosecond that are copied to or from the host */
 #define GMLK_MOCK_TIB ((uint64_t)1 << 40)
 #define GMLK_MOCK_RESERVED_MAX (100 * GMLK_MOCK_TIB) /* the driver refuses 120 TiB */
 #define GMLK_MOCK_ADDRESS_MIN (16 * GMLK_MOCK_TIB)   /* made-up addresses lie from here */
@@ -10628,6 +11491,51 @@ static gmlake_result gmlk_mock_get_memory_info(void *user, size_t *out_free_byte
   return gmlk_mock_leave(mock, mock->costs->memory_info, out_code);
 }
 
+/* Whether the device has access to every mapping under these bytes. */
+static int gmlk_mock_reaches(gmlk_mock *mock, uint64_t address, size_t bytes, int device) {
+  const uint64_t mask = mock->desc.granularity_bytes - 1, first = address & ~mask;
+  const uint64_t last = (address + bytes - 1) & ~mask;
+  gmlk_mock_span span;
+  size_t i;
+  int has = gmlk_mock_find_span(mock, first, (size_t)(last - first + mask + 1), &span);
+  for (i = has ? span.first : 0; has && i < span.end; i++) {
+    const gmlk_mock_cell *cell = gmlk_mock_cell_of(span.reservation, i);
+    has = cell && (cell->devices >> device & 1);
+  }
+  return has;
+}
+
+static gmlake_result gmlk_mock_copy(void *user, uint64_t address, void *host, size_t bytes,
+                                    int to_host, int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  void *device = (void *)(uintptr_t)address;
+  if (gmlk_mock_need(mock, host && bytes && gmlk_mock_reaches(mock, address, bytes, 0),
+                     GMLAKE_ERROR_INVALID_ARGUMENT) &&
+      mock->file >= 0)
+    memcpy(to_host ? host : device, to_host ? device : host, bytes);
+  return gmlk_mock_leave(mock, bytes / GMLK_MOCK_LINK, out_code);
+}
+
+static gmlake_result gmlk_mock_host_alloc(void *user, size_t bytes, void **out_host,
+                                          int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  void *host = mock->result ? NULL : GMLAKE_MALLOC(bytes);
+  if (gmlk_mock_need(mock, host != NULL, GMLAKE_ERROR_OUT_OF_HOST_MEMORY)) {
+    *out_host = host;
+    mock->census.host_count++;
+  }
+  return gmlk_mock_leave(mock, 0, out_code);
+}
+
+static gmlake_result gmlk_mock_host_free(void *user, void *host, int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  if (gmlk_mock_need(mock, host && mock->census.host_count, GMLAKE_ERROR_INVALID_ARGUMENT)) {
+    GMLAKE_FREE(host);
+    mock->census.host_count--;
+  }
+  return gmlk_mock_leave(mock, 0, out_code);
+}
+
 static uint64_t gmlk_mock_clock_ns(void *user) {
   gmlk_mock *mock = gmlk_mock_lock(user);
   uint64_t ns = mock->census.modelled_ns;
@@ -10656,7 +11564,10 @@ static const gmlake_backend gmlk_mock_backend = {sizeof(gmlake_backend),
                                                  gmlk_mock_capture_exchange,
                                                  gmlk_mock_clock_ns,
                                                  gmlk_mock_stream_id,
-                                                 gmlk_mock_device_wait};
+                                                 gmlk_mock_device_wait,
+                                                 gmlk_mock_copy,
+                                                 gmlk_mock_host_alloc,
+                                                 gmlk_mock_host_free};
 
 /* What tests call. Functions without a result ignore a stream that does not exist. */
 
@@ -10734,19 +11645,9 @@ GMLAKE_DEF void gmlake_mock_get_census(gmlake_backend *backend, gmlake_mock_cens
 
 GMLAKE_DEF int gmlake_mock_has_access(gmlake_backend *backend, const void *ptr, size_t bytes,
                                       int device) {
-  gmlk_mock *mock = (gmlk_mock *)backend->user;
-  const size_t unit = mock->desc.granularity_bytes;
-  const uint64_t first = (uint64_t)(uintptr_t)ptr & ~(uint64_t)(unit - 1);
-  const uint64_t last = ((uint64_t)(uintptr_t)ptr + bytes - 1) & ~(uint64_t)(unit - 1);
-  gmlk_mock_span span;
-  size_t i;
-  int has = device >= 0 && device < mock->desc.device_count;
-  gmlk_mutex_lock(&mock->mutex);
-  has = has && gmlk_mock_find_span(mock, first, (size_t)(last - first) + unit, &span);
-  for (i = has ? span.first : 0; has && i < span.end; i++) {
-    const gmlk_mock_cell *cell = gmlk_mock_cell_of(span.reservation, i);
-    has = cell && (cell->devices >> device & 1);
-  }
+  gmlk_mock *mock = gmlk_mock_lock(backend->user);
+  const int has = device >= 0 && device < mock->desc.device_count &&
+                  gmlk_mock_reaches(mock, (uint64_t)(uintptr_t)ptr, bytes, device);
   gmlk_mutex_unlock(&mock->mutex);
   return has;
 }
@@ -10846,7 +11747,8 @@ GMLAKE_DEF gmlake_result gmlake_mock_capture_end(gmlake_backend *backend, gmlake
    Owns one reference to the device's primary context, and a table of driver functions. Handles,
    addresses and events belong to the caller; the section keeps no record of them.
 
-   [C1] Between create and destroy its state does not change, so the table's functions need no lock.
+   [C1] Between create and destroy its state does not change, so the table's functions need no lock;
+        but for the stream that copies, which the first copy creates.
    [C2] A function of the table makes the primary context current, where the driver makes and finds
         events, and on return restores the thread's own. capture_exchange needs no context.
    [C3] A process other than the one that called create makes no driver call.
@@ -10920,6 +11822,15 @@ enum {
   X(StreamWaitEvent, 3020, "", (CUstream stream, CUevent event, unsigned flags))               \
   X(StreamIsCapturing, 10000, "", (CUstream stream, CUstreamCaptureStatus * status))           \
   X(CtxSynchronize, 2000, "", (void))                                                          \
+  X(StreamCreate, 2000, "", (CUstream * stream, unsigned flags))                               \
+  X(StreamDestroy, 4000, "_v2", (CUstream stream))                                             \
+  X(StreamSynchronize, 2000, "", (CUstream stream))                                            \
+  X(MemcpyDtoHAsync, 3020, "_v2",                                                              \
+    (void *host, CUdeviceptr address, size_t bytes, CUstream stream))                          \
+  X(MemcpyHtoDAsync, 3020, "_v2",                                                              \
+    (CUdeviceptr address, const void *host, size_t bytes, CUstream stream))                    \
+  X(MemHostAlloc, 2020, "", (void **host, size_t bytes, unsigned flags))                       \
+  X(MemFreeHost, 2000, "", (void *host))                                                       \
   X(ThreadExchangeStreamCaptureMode, 10010, "", (CUstreamCaptureMode * mode))
 
 #define GMLK_CUDA_MEMBER(name, version, suffix, params) CUresult(CUDAAPI *name) params;
@@ -10937,6 +11848,8 @@ typedef struct gmlk_cuda {
   CUcontext context;    /* the primary context, retained once */
   gmlk_process process; /* the one that called create */
   unsigned char rdma_capable;
+  GMLK_MUTEX mutex; /* of copier */
+  CUstream copier;  /* [C1] */
 } gmlk_cuda;
 
 /* ---- Loading the driver ---- */
@@ -11330,6 +12243,43 @@ static gmlake_result gmlk_cuda_device_wait(void *user, int *out_code) {
   return gmlk_cuda_leave(&call, out_code);
 }
 
+/* On a stream of its own that does not wait for the legacy stream: so no capture forbids it. */
+static gmlake_result gmlk_cuda_copy(void *user, uint64_t address, void *host, size_t bytes,
+                                    int to_host, int *out_code) {
+  gmlk_cuda *cuda = (gmlk_cuda *)user;
+  gmlk_cuda_call call;
+  if (gmlk_cuda_enter(user, &call)) {
+    gmlk_mutex_lock(&cuda->mutex);
+    if (!cuda->copier) call.code = cuda->fn.StreamCreate(&cuda->copier, CU_STREAM_NON_BLOCKING);
+    if (call.code == CUDA_SUCCESS)
+      call.code = to_host
+                      ? cuda->fn.MemcpyDtoHAsync(host, (CUdeviceptr)address, bytes, cuda->copier)
+                      : cuda->fn.MemcpyHtoDAsync((CUdeviceptr)address, host, bytes, cuda->copier);
+    if (call.code == CUDA_SUCCESS) call.code = cuda->fn.StreamSynchronize(cuda->copier);
+    gmlk_mutex_unlock(&cuda->mutex);
+  }
+  return gmlk_cuda_leave(&call, out_code);
+}
+
+static gmlake_result gmlk_cuda_host_alloc(void *user, size_t bytes, void **out_host,
+                                          int *out_code) {
+  gmlk_cuda_call call;
+  gmlake_result result;
+  void *host = NULL;
+  if (gmlk_cuda_enter(user, &call)) {
+    call.code = call.cuda->fn.MemHostAlloc(&host, bytes, 0);
+    if (call.code == CUDA_SUCCESS) *out_host = host;
+  }
+  result = gmlk_cuda_leave(&call, out_code);
+  return result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY ? GMLAKE_ERROR_OUT_OF_HOST_MEMORY : result;
+}
+
+static gmlake_result gmlk_cuda_host_free(void *user, void *host, int *out_code) {
+  gmlk_cuda_call call;
+  if (gmlk_cuda_enter(user, &call)) call.code = call.cuda->fn.MemFreeHost(host);
+  return gmlk_cuda_leave(&call, out_code);
+}
+
 /* The mode belongs to the thread, not to a context, so none is made current. */
 static gmlake_result gmlk_cuda_capture_exchange(void *user, int *mode, int *out_code) {
   const gmlk_cuda *cuda = (const gmlk_cuda *)user;
@@ -11379,7 +12329,10 @@ static const gmlake_backend gmlk_cuda_backend = {sizeof(gmlake_backend),
                                                  gmlk_cuda_capture_exchange,
                                                  gmlk_cuda_clock_ns,
                                                  gmlk_cuda_stream_id,
-                                                 gmlk_cuda_device_wait};
+                                                 gmlk_cuda_device_wait,
+                                                 gmlk_cuda_copy,
+                                                 gmlk_cuda_host_alloc,
+                                                 gmlk_cuda_host_free};
 
 /* ---- Create and destroy ---- */
 
@@ -11460,6 +12413,7 @@ GMLAKE_DEF gmlake_result gmlake_cuda_create(int device, gmlake_backend **out_bac
   }
   cuda->table = gmlk_cuda_backend;
   cuda->table.user = cuda;
+  gmlk_mutex_init(&cuda->mutex);
   if (!cuda->fn.StreamGetId) cuda->table.stream_id = NULL;
   *out_backend = &cuda->table;
   return GMLAKE_OK;
@@ -11467,8 +12421,15 @@ GMLAKE_DEF gmlake_result gmlake_cuda_create(int device, gmlake_backend **out_bac
 
 GMLAKE_DEF void gmlake_cuda_destroy(gmlake_backend *backend) {
   gmlk_cuda *cuda;
+  gmlk_cuda_call call;
+  int code;
   if (!backend) return;
   cuda = (gmlk_cuda *)backend->user;
+  if (cuda->copier && gmlk_cuda_enter(cuda, &call)) {
+    (void)cuda->fn.StreamDestroy(cuda->copier);
+    (void)gmlk_cuda_leave(&call, &code);
+  }
+  gmlk_mutex_destroy(&cuda->mutex);
   /* At exit the driver may be gone and refuse; then there is nothing left to release. */
   if (!gmlk_process_is_forked(&cuda->process)) (void)cuda->fn.DevicePrimaryCtxRelease(cuda->device);
   gmlk_process_destroy(&cuda->process);
@@ -11535,7 +12496,8 @@ static gmlake_result gmlk_leave_with_news(gmlake *l, gmlake_result result) {
   unsigned count = gmlk_log_take(l, messages), i;
   if (result == GMLAKE_ERROR_DRIVER && l->lost) result = l->lost;
   if (result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY)
-    (void)gmlk_fail(l, result, "malloc", "the host has no memory for the lake's records");
+    (void)gmlk_fail(l, result, "malloc",
+                    "the host has no memory for the lake's records, or for what sleeps");
   gmlk_books_unlock(l);
   for (i = 0; i < count; i++)
     l->desc.logger.fn(l->desc.logger.user, messages[i].level, &messages[i].info);
@@ -11889,6 +12851,7 @@ GMLAKE_DEF gmlake_result gmlake_trim(gmlake *l, size_t keep_bytes, size_t *out_r
   if (!result) {
     result = gmlk_trim(l, keep_bytes, &released);
     gmlk_tidy(l);
+    if (!gmlk_is_fatal(result) && gmlk_vaults_free(l, 0)) result = l->error.result;
     result = gmlk_leave_driving(l, result);
   }
   if (out_released_bytes) *out_released_bytes = released;
@@ -11913,7 +12876,9 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result) {
                                       "GMLAKE_ERROR_CAPTURING",
                                       "GMLAKE_ERROR_FORKED",
                                       "GMLAKE_ERROR_SHUTTING_DOWN",
-                                      "GMLAKE_ERROR_CORRUPT"};
+                                      "GMLAKE_ERROR_CORRUPT",
+                                      "GMLAKE_ERROR_ASLEEP",
+                                      "GMLAKE_ERROR_BUSY"};
   size_t i = (size_t)(int)result;
   return i < sizeof(names) / sizeof(names[0]) ? names[i] : "unknown";
 }
@@ -12010,6 +12975,45 @@ GMLAKE_DEF gmlake_result gmlake_pool_destroy(gmlake *l, gmlake_pool *pool) {
   return result ? result : gmlk_leave_driving(l, gmlk_pool_destroy(l, pool));
 }
 
+GMLAKE_DEF gmlake_result gmlake_pool_sleep(gmlake *l, gmlake_pool *pool, gmlake_sleep_mode mode,
+                                           size_t *out_released_bytes) {
+  size_t released = 0;
+  gmlake_result result;
+  if (out_released_bytes) *out_released_bytes = 0;
+  if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (pool && !gmlk_is_of(l, pool->lake))
+    return gmlk_refuse_foreign(l, "gmlake_pool_sleep", "pool", pool->lake);
+  if (mode != GMLAKE_SLEEP_DROP && mode != GMLAKE_SLEEP_KEEP)
+    return gmlk_refuse(l, "gmlake_pool_sleep",
+                       "mode is %d: pass GMLAKE_SLEEP_DROP (0) or GMLAKE_SLEEP_KEEP (1)",
+                       (int)mode);
+  result = gmlk_enter_driving(l);
+  if (!result)
+    result = gmlk_leave_driving(l, gmlk_pool_sleep(l, pool, mode == GMLAKE_SLEEP_KEEP, &released));
+  if (out_released_bytes) *out_released_bytes = released;
+  return result;
+}
+
+GMLAKE_DEF gmlake_result gmlake_pool_wake(gmlake *l, gmlake_pool *pool) {
+  gmlake_result result;
+  unsigned tries = 0;
+  if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (pool && !gmlk_is_of(l, pool->lake))
+    return gmlk_refuse_foreign(l, "gmlake_pool_wake", "pool", pool->lake);
+  do {
+    result = gmlk_enter_driving(l);
+    if (result) return result;
+    if (l->is_barred && gmlk_in_callback(l, 0))
+      result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_wake",
+                         "called from the out-of-memory handler, which may not ask for memory; or "
+                         "longjmp left the handler, and this call is deeper on the stack");
+    else
+      result = gmlk_pool_wake(l, pool);
+    gmlk_driving_unlock(l);
+  } while (gmlk_leave_short(l, &result, tries++));
+  return result;
+}
+
 GMLAKE_DEF gmlake_result gmlake_capture_begin(gmlake *l, gmlake_stream stream, gmlake_pool *pool) {
   gmlake_result result;
   if (!l || !pool) return gmlk_refuse_null(l, "gmlake_capture_begin", "pool");
@@ -12063,7 +13067,7 @@ GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lak
 }
 
 GMLAKE_DEF gmlake_result gmlake_destroy(gmlake *l) {
-  gmlake_result waited = GMLAKE_OK, drained;
+  gmlake_result waited = GMLAKE_OK, freed, drained;
   if (!l) return GMLAKE_OK;
   waited = gmlk_turn_away(l);
   if (waited) return waited;
@@ -12071,7 +13075,9 @@ GMLAKE_DEF gmlake_result gmlake_destroy(gmlake *l) {
   gmlk_books_lock(l);
   if (!l->lost) waited = gmlk_wait_for_streams(l, 1);
   if (waited == GMLAKE_ERROR_CAPTURING) waited = GMLAKE_OK; /* a capture cannot be waited for */
-  if (waited) gmlk_log_drop(l);                             /* the result tells the same */
+  freed = gmlk_vaults_free(l, 1);
+  if (!waited) waited = freed;
+  if (waited) gmlk_log_drop(l); /* the result tells the same */
   (void)gmlk_leave(l, GMLAKE_OK);
   drained = gmlk_lake_drain(l);
   if (!waited) waited = l->lost;

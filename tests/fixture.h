@@ -250,6 +250,7 @@ static inline void close_mock(void) {
   assert_int_equal(now.physical_bytes, 0);
   assert_int_equal(now.reserved_address_bytes, 0);
   assert_int_equal(now.event_count, 0);
+  assert_int_equal(now.host_count, 0);
   assert_int_equal(host_bytes, 0);
   gmlake_mock_destroy(mock);
   mock = NULL;

@@ -13,6 +13,7 @@
 
 #define HUGE ((size_t)1 << 63)
 #define INVALID GMLAKE_ERROR_INVALID_ARGUMENT
+#define DROPS GMLAKE_SLEEP_DROP
 #define UNKNOWN GMLAKE_ERROR_UNKNOWN_POINTER
 #define TWICE GMLAKE_ERROR_DOUBLE_FREE
 #define NO_MEMORY GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY
@@ -721,6 +722,16 @@ static gmlake_result chunks_at(const void *ptr) {
   X(pool_destroy_without_both, INVALID, NOTHING, gmlake_pool_destroy(NULL, NULL))                  \
   X(pool_destroy_of_nothing, GMLAKE_OK, NOTHING, gmlake_pool_destroy(lake, NULL))                  \
   X(pool_destroy_of_another_lakes, INVALID, LAST_ERROR, gmlake_pool_destroy(lake, w.foreign_pool)) \
+  X(sleep_without_lake, INVALID, NOTHING, gmlake_pool_sleep(NULL, w.pool, DROPS, NULL))            \
+  X(sleep_of_another_lakes, INVALID, LAST_ERROR,                                                   \
+    gmlake_pool_sleep(lake, w.foreign_pool, DROPS, NULL))                                          \
+  X(sleep_in_no_mode, INVALID, LAST_ERROR,                                                         \
+    gmlake_pool_sleep(lake, w.pool, (gmlake_sleep_mode)-1, NULL))                                  \
+  X(sleep_in_mode_2, INVALID, LAST_ERROR,                                                          \
+    gmlake_pool_sleep(lake, NULL, (gmlake_sleep_mode)2, NULL))                                     \
+  X(wake_without_lake, INVALID, NOTHING, gmlake_pool_wake(NULL, w.pool))                           \
+  X(wake_of_another_lakes, INVALID, LAST_ERROR, gmlake_pool_wake(lake, w.foreign_pool))            \
+  X(wake_what_is_awake, GMLAKE_OK, NOTHING, gmlake_pool_wake(lake, w.pool))                        \
   X(capture_without_lake, INVALID, NOTHING, gmlake_capture_begin(NULL, w.captured, w.graphs))      \
   X(capture_without_pool, INVALID, LAST_ERROR, gmlake_capture_begin(lake, w.captured, NULL))       \
   X(capture_into_another_lakes_pool, INVALID, LAST_ERROR,                                          \
@@ -833,6 +844,8 @@ static gmlake_result chunks_at(const void *ptr) {
   X(buffer_discard_in_a_capture, CAPTURING, LAST_ERROR, discard_of(w.buffer, 0, C, w.captured))    \
   X(buffer_destroy_in_a_capture, CAPTURING, LAST_ERROR,                                            \
     gmlake_buffer_destroy(lake, w.buffer, w.captured))                                             \
+  X(sleep_in_a_capture_into_it, CAPTURING, LAST_ERROR,                                             \
+    gmlake_pool_sleep(lake, w.graphs, DROPS, NULL))                                                \
   X(pool_destroy_in_a_capture_into_it, CAPTURING, LAST_ERROR, gmlake_pool_destroy(lake, w.graphs)) \
   X(capture_end_of_another_stream, INVALID, LAST_ERROR, gmlake_capture_end(lake, w.held))
 
@@ -966,7 +979,7 @@ static void test_stats_struct_bytes(void **state) {
   { result, #result }
 
 static void test_result_names(void **state) {
-  static const int beyond[] = {-1, 16, 17, 255, INT_MAX, INT_MIN};
+  static const int beyond[] = {-1, 18, 19, 255, INT_MAX, INT_MIN};
   static const struct {
     gmlake_result result;
     const char *name;
@@ -985,7 +998,9 @@ static void test_result_names(void **state) {
                NAMED(GMLAKE_ERROR_CAPTURING),
                NAMED(GMLAKE_ERROR_FORKED),
                NAMED(GMLAKE_ERROR_SHUTTING_DOWN),
-               NAMED(GMLAKE_ERROR_CORRUPT)};
+               NAMED(GMLAKE_ERROR_CORRUPT),
+               NAMED(GMLAKE_ERROR_ASLEEP),
+               NAMED(GMLAKE_ERROR_BUSY)};
   size_t i;
   (void)state;
   for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -1702,7 +1717,13 @@ static gmlake_result flagged(unsigned flags) {
   X(stream_2, allocate_plainly(lake, 1, TWO), "stream is 2, the per-thread default stream")       \
   X(alignment, aligned_to(3), "alignment is 3: it has to be a power of two, at most 65536")       \
   X(alignment_large, aligned_to(2 * C), "alignment is 131072: it has to be")                      \
-  X(flags, flagged(8), "flags is 0x8: use only bits of 0x7")                                      \
+  X(flags, flagged(16), "flags is 0x10: use only bits of 0xf")                                    \
+  X(flags_untold, flagged(8), "flags has GMLAKE_TELL_RESIDENCY: set desc.residency of the lake")  \
+  X(sleep_mode, gmlake_pool_sleep(lake, w.pool, (gmlake_sleep_mode)2, NULL),                      \
+    "mode is 2: pass GMLAKE_SLEEP_DROP (0) or GMLAKE_SLEEP_KEEP (1)")                             \
+  X(sleep_foreign, gmlake_pool_sleep(lake, w.foreign_pool, GMLAKE_SLEEP_DROP, NULL),              \
+    "pool belongs to another lake")                                                               \
+  X(wake_foreign, gmlake_pool_wake(lake, w.foreign_pool), "pool belongs to another lake")         \
   X(foreign_pool, allocate_from(w.foreign_pool, LEGACY), "pool belongs to another lake, the one") \
   X(free_2, gmlake_free(lake, w.home, TWO), "stream is 2, the per-thread")                        \
   X(record, gmlake_record_stream(lake, NULL, w.held), "ptr is NULL")                              \

@@ -105,6 +105,13 @@ static const symbol symbols[] = {
     {"cuStreamWaitEvent", 3020, "cuStreamWaitEvent"},
     {"cuStreamIsCapturing", 10000, "cuStreamIsCapturing"},
     {"cuCtxSynchronize", 2000, "cuCtxSynchronize"},
+    {"cuStreamCreate", 2000, "cuStreamCreate"},
+    {"cuStreamDestroy", 4000, "cuStreamDestroy_v2"},
+    {"cuStreamSynchronize", 2000, "cuStreamSynchronize"},
+    {"cuMemcpyDtoHAsync", 3020, "cuMemcpyDtoHAsync_v2"},
+    {"cuMemcpyHtoDAsync", 3020, "cuMemcpyHtoDAsync_v2"},
+    {"cuMemHostAlloc", 2020, "cuMemHostAlloc"},
+    {"cuMemFreeHost", 2000, "cuMemFreeHost"},
     {"cuStreamGetId", 12000, "cuStreamGetId"}, /* may be missing */
     {"cuThreadExchangeStreamCaptureMode", 10010, "cuThreadExchangeStreamCaptureMode"},
 };
@@ -784,7 +791,7 @@ static void test_unknown_for_good(void **state) {
 static struct outputs { /* what the entries write, and the next ones use */
   size_t free_bytes, total_bytes;
   uint64_t address, handle;
-  void *event;
+  void *event, *host;
   uint64_t id;
   int done, mode;
 } out;
@@ -821,6 +828,16 @@ static gmlake_result do_stream_id(void) {
   return cuda->stream_id(cuda->user, (gmlake_stream)program.streams[0], &out.id, &code);
 }
 static gmlake_result do_device_wait(void) { return cuda->device_wait(cuda->user, &code); }
+static gmlake_result do_host_alloc(void) {
+  return cuda->host_alloc(cuda->user, CHUNK, &out.host, &code);
+}
+static gmlake_result do_copy_out(void) {
+  return cuda->copy(cuda->user, out.address + CHUNK, out.host, CHUNK, 1, &code);
+}
+static gmlake_result do_copy_in(void) {
+  return cuda->copy(cuda->user, out.address + CHUNK, out.host, CHUNK, 0, &code);
+}
+static gmlake_result do_host_free(void) { return cuda->host_free(cuda->user, out.host, &code); }
 static gmlake_result do_exchange(void) {
   return cuda->capture_exchange(cuda->user, &out.mode, &code);
 }
@@ -855,6 +872,12 @@ static const entry entries[] = {
     {"cuStreamIsCapturing", do_stream_id},
     {"cuStreamGetId", do_stream_id},
     {"cuCtxSynchronize", do_device_wait},
+    {"cuMemHostAlloc", do_host_alloc},
+    {"cuMemcpyDtoHAsync_v2", do_copy_out},
+    {"cuStreamSynchronize", do_copy_out},
+    {"cuMemcpyHtoDAsync_v2", do_copy_in},
+    {"cuStreamSynchronize", do_copy_in},
+    {"cuMemFreeHost", do_host_free},
     {"cuThreadExchangeStreamCaptureMode", do_exchange}, /* there */
     {"cuThreadExchangeStreamCaptureMode", do_exchange}, /* and back */
     {"cuEventDestroy_v2", do_event_destroy},
@@ -933,6 +956,45 @@ static void test_contexts(void **state) {
   run_entries(stack, 3);
   run_entries(stack, 4);
   run(gpu.cuDevicePrimaryCtxRelease(1));
+  close_program();
+  close_backend();
+}
+
+/* Copies, on a stream that the first one makes, while the program captures. */
+static void test_copies(void **state) {
+  const size_t streams = 1 + count_of(program.streams);
+  CUgraph graph;
+  size_t i;
+  (void)state;
+  open_backend(NULL);
+  open_program();
+  prepare_outputs();
+  assert_ok(do_reserve());
+  assert_ok(do_create());
+  assert_ok(do_map());
+  assert_ok(do_set_access());
+  fake->fail_function("cuMemHostAlloc", 1, CUDA_ERROR_OUT_OF_MEMORY, 0);
+  assert_error(do_host_alloc(), OUT_OF_HOST_MEMORY);
+  assert_ok(do_host_alloc());
+  fake->fail_function("cuStreamCreate", 1, CUDA_ERROR_OUT_OF_MEMORY, 0);
+  assert_error(do_copy_in(), OUT_OF_DEVICE_MEMORY);
+  run(gpu.cuStreamBeginCapture(program.streams[0], CU_STREAM_CAPTURE_MODE_GLOBAL));
+  out.mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  assert_ok(do_exchange());
+  for (i = 0; i < CHUNK; i++) ((unsigned char *)out.host)[i] = (unsigned char)(i * 7);
+  assert_ok(do_copy_in());
+  memset(out.host, 0, CHUNK);
+  assert_ok(do_copy_out());
+  for (i = 0; i < CHUNK; i++)
+    assert_int_equal(((unsigned char *)out.host)[i], (unsigned char)(i * 7));
+  assert_ok(do_exchange());
+  run(gpu.cuStreamEndCapture(program.streams[0], &graph));
+  run(gpu.cuGraphDestroy(graph));
+  assert_int_equal(census().streams, streams);
+  assert_ok(do_host_free());
+  assert_ok(do_unmap());
+  assert_ok(do_release());
+  assert_ok(do_unreserve());
   close_program();
   close_backend();
 }
@@ -2053,6 +2115,7 @@ int main(void) {
       cmocka_unit_test(test_lake_outlives_stream),
       cmocka_unit_test(test_stream_ids),
       cmocka_unit_test(test_contexts),
+      cmocka_unit_test(test_copies),
       cmocka_unit_test(test_failing_pop),
       cmocka_unit_test(test_alignment),
       cmocka_unit_test(test_event_pending),

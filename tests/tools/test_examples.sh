@@ -85,6 +85,10 @@ else
   cat "$dir/out" "$build/examples/record.gmtrace"
 fi
 
+back='  model b sleeps: 50 MiB given back'
+awake='  its graph says a; the lake holds 50 MiB, 50 MiB sleep'
+example two_models "$back" "$awake"
+
 served='70 sequences served; 28 times one waited for memory'
 caches='caches: 704 MiB at most; the longest sequence for each slot would take 2048'
 memory='memory of the caches, averaged over the steps: 1.037 times the live keys and values'
@@ -144,6 +148,7 @@ example fragmentation \
   '           in 14 pieces'
 
 example kv_server_cuda "$served" "$caches" "$memory"
+example two_models_cuda "$back" "$awake"
 # How much moves depends on when the host looks.
 example offload_optimizer_cuda "$optimizer" "$($build/examples/offload_optimizer_cuda |
   grep -xE 'ran in (6[0-9]|70) MiB; [1-9][0-9]+ MiB out and [1-9][0-9]+ MiB in an iteration')"
