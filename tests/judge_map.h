@@ -35,10 +35,12 @@ static const char *map_found_wrong(gmlake *lake, const gmlake_map_entry *e, uint
   return NULL;
 }
 
-/* The chunks under a block or buffer follow one another, cover it and are on the map. */
+/* The chunks under a block follow one another and cover it; a buffer has holes. All are on the map.
+   Counts a buffer's memory. */
 static const char *map_chunks_wrong(gmlake *lake, const gmlake_map_entry *e,
-                                    const gmlake_map_entry *all, size_t count) {
-  size_t capacity = 0, parts, bytes = 0, i, n;
+                                    const gmlake_map_entry *all, size_t count, map_sums *sums) {
+  const int has_holes = e->kind == GMLAKE_KIND_BUFFER;
+  size_t capacity = 0, parts, bytes = 0, end = 0, i, n;
   const void *ptr = (const void *)(uintptr_t)e->address;
   gmlake_chunk_info *chunks;
   const char *wrong = NULL;
@@ -48,16 +50,22 @@ static const char *map_chunks_wrong(gmlake *lake, const gmlake_map_entry *e,
   if (gmlake_get_chunks(lake, ptr, chunks, capacity, &parts) || parts != capacity)
     wrong = map_wrong_at(e, "its chunks change");
   for (i = 0; i < capacity && !wrong; i++) {
-    if (chunks[i].address != e->address + bytes) wrong = map_wrong_at(e, "chunks with a gap");
+    if (chunks[i].address - e->address != end &&
+        !(has_holes && chunks[i].address - e->address > end))
+      wrong = map_wrong_at(e, "chunks with a gap");
     bytes += chunks[i].bytes;
+    end = (size_t)(chunks[i].address - e->address) + chunks[i].bytes;
     for (n = 0; n < count; n++)
       if (all[n].kind == GMLAKE_KIND_CHUNK && all[n].handle == chunks[i].handle) break;
     if (n == count || chunks[i].offset_bytes + chunks[i].bytes > all[n].bytes)
       wrong = map_wrong_at(e, "a chunk that is not on the map");
-    else if (all[n].address && e->kind == GMLAKE_KIND_BLOCK && all[n].pool != e->pool)
+    else if (all[n].pool != e->pool)
       wrong = map_wrong_at(e, "a chunk of another pool");
   }
-  if (!wrong && bytes != e->bytes) wrong = map_wrong_at(e, "chunks of another size");
+  if (!wrong && (has_holes ? end > e->bytes : bytes != e->bytes))
+    wrong = map_wrong_at(e, "chunks of another size");
+  sums->active += has_holes ? bytes : 0;
+  sums->buffer_bytes += has_holes ? bytes : 0;
   free(chunks);
   return wrong;
 }
@@ -83,8 +91,6 @@ static const char *map_entry_wrong(gmlake *lake, const gmlake_map_entry *all, si
     break;
   case GMLAKE_KIND_BUFFER:
     sums->buffers++;
-    sums->buffer_bytes += e->bytes;
-    sums->active += e->bytes;
     sums->requested += e->requested_bytes;
     break;
   default:
@@ -94,7 +100,7 @@ static const char *map_entry_wrong(gmlake *lake, const gmlake_map_entry *all, si
   if (!wrong && e->bytes) wrong = map_found_wrong(lake, e, e->address + e->bytes - 1);
   if (wrong || e->state != GMLAKE_STATE_LIVE) return wrong;
   return e->kind == GMLAKE_KIND_BLOCK || e->kind == GMLAKE_KIND_BUFFER
-             ? map_chunks_wrong(lake, e, all, count)
+             ? map_chunks_wrong(lake, e, all, count, sums)
              : NULL;
 }
 

@@ -103,7 +103,8 @@ typedef struct op {
   /* id: of the block. other: the stream that uses what STREAM_NONE got; who inherits a forgotten
      stream's blocks; 1: FREE is called twice. pool: 0 is the default one. bytes: also of the pool's
      limit, kept by TRIM, of LAG and CLOCK in ns. flags: POOL_OPEN's chunk in granules.
-     RESIZE: id is of the buffer, made where there is none; other: it is destroyed first.
+     RESIZE: id is of the buffer, made where there is none; other: it is destroyed first; flags: 1
+     commits, 2 discards so many bytes' chunks from the alignment's on.
      victim: freed by the handler. *_call: the how manieth call within the operation fails,
      0: none; *_stays: and those behind it. */
 } op;
@@ -213,8 +214,15 @@ typedef struct pool {
 
 typedef struct buffer {
   gmlake_buffer *value; /* NULL: none */
-  block front;          /* its memory, as a block of the one stream that uses it */
+  block front;          /* its address, and the one stream that uses it */
+  size_t end;
+  uint32_t ids[BUFFER_CHUNKS]; /* of what its chunks hold; 0: no memory */
 } buffer;
+
+typedef struct change { /* chunks that become memory, or are given up */
+  int is_commit;
+  size_t from, to, end;
+} change;
 
 typedef struct capture {
   int pool, active;
@@ -527,9 +535,10 @@ static int is_live_address(uint64_t address, size_t bytes) {
     uint64_t at = (uint64_t)(uintptr_t)m.blocks[i].ptr;
     if (at < address + bytes && address < at + m.blocks[i].bytes) return 1;
   }
-  for (i = 0; i < BUFFERS; i++) {
-    uint64_t at = (uint64_t)(uintptr_t)m.buffers[i].front.ptr;
-    if (m.buffers[i].value && at < address + bytes && address < at + m.buffers[i].front.bytes)
+  for (i = 0; i < BUFFERS * BUFFER_CHUNKS; i++) {
+    const buffer *b = &m.buffers[i / BUFFER_CHUNKS];
+    const uint64_t at = (uint64_t)(uintptr_t)b->front.ptr + i % BUFFER_CHUNKS * m.granule;
+    if (b->value && b->ids[i % BUFFER_CHUNKS] && at < address + bytes && address < at + m.granule)
       return 1;
   }
   return 0;
@@ -1117,13 +1126,34 @@ static void do_alloc(void) {
   if (!m.fatal_hits) enter_block(&b);
 }
 
-/* ---- Growing buffers: their fronts are owned, used and kept in order as blocks are ----------- */
+/* ---- Growing buffers: their chunks are owned, used and kept in order as blocks are ----------- */
 
-static block part_of(const buffer *b, size_t from, size_t to) {
+static block part_of(const buffer *b, size_t i) {
   block part = b->front;
-  part.ptr += from;
-  part.bytes = to - from;
+  part.ptr += i * m.granule;
+  part.bytes = m.granule;
+  part.id = b->ids[i];
   return part;
+}
+
+static void check_parts(const buffer *b) {
+  size_t i;
+  for (i = 0; i < BUFFER_CHUNKS; i++) {
+    block part = part_of(b, i);
+    expect(!b->ids[i] || is_intact(&part, 0, part.ptr, part.bytes), "a buffer's contents changed");
+  }
+}
+
+static size_t active_of(const buffer *b) {
+  size_t i, bytes = 0;
+  for (i = 0; i < BUFFER_CHUNKS; i++) bytes += b->ids[i] ? m.granule : 0;
+  return bytes;
+}
+
+/* What of it the user asked for: not what lies behind the end. */
+static size_t requested_of(const buffer *b) {
+  size_t tail = b->end % m.granule;
+  return active_of(b) - (tail && b->ids[b->end / m.granule] ? m.granule - tail : 0);
 }
 
 static int open_buffer(buffer *b, long stream) {
@@ -1139,7 +1169,9 @@ static int open_buffer(buffer *b, long stream) {
   expect_result(gmlake_buffer_get_info(m.lake, b->value, &info), GMLAKE_OK,
                 "gmlake_buffer_get_info");
   memset(&b->front, 0, sizeof(b->front));
-  b->front.id = 0x40000000u + ++m.buffer_serial;
+  memset(b->ids, 0, sizeof(b->ids));
+  b->end = 0;
+  m.buffer_serial++; /* there was one */
   b->front.ptr = (unsigned char *)info.ptr;
   b->front.stream = live_stream(stream < 0 ? 0 : stream);
   return !m.fatal_hits;
@@ -1157,25 +1189,35 @@ static int order_resize(const buffer *b, int on) {
   return on;
 }
 
-/* The buffer's bytes and what the streams do with them, after a resize. */
-static void enter_front(buffer *b, size_t requested, int on) {
-  size_t bytes = round_up(requested, m.granule), old = b->front.bytes;
-  block part;
+/* A buffer's chunks and what the streams do with them, after a change. */
+static void enter_change(buffer *b, const change *c, int on) {
+  size_t i;
+  m.sum.requested -= requested_of(b);
+  m.sum.active -= active_of(b);
   if (on != NO_STREAM) b->front.stream = on;
   b->front.is_unseen = on == NO_STREAM;
-  part = part_of(b, bytes < old ? bytes : old, bytes < old ? old : bytes);
-  if (on == NO_STREAM) part.stream = NO_STREAM;
-  if (bytes > old) take(&part);
-  if (bytes > old) check_filled(&part);
-  if (bytes < old) give(&part);
-  m.sum.requested += requested - b->front.requested;
-  m.sum.active += bytes - old;
+  for (i = c->from; i < c->to; i++) {
+    block part;
+    if ((b->ids[i] != 0) == c->is_commit) continue;
+    if (c->is_commit) b->ids[i] = 0x40000000u + ++m.buffer_serial;
+    part = part_of(b, i);
+    if (on == NO_STREAM) part.stream = NO_STREAM;
+    if (!c->is_commit) b->ids[i] = 0;
+    if (!c->is_commit) give(&part);
+    if (!c->is_commit) continue;
+    take(&part);
+    check_filled(&part);
+    fill(&part);
+  }
+  b->end = c->end;
+  m.sum.requested += requested_of(b);
+  m.sum.active += active_of(b);
   m.sum.requested_peak = max_of(m.sum.requested_peak, m.sum.requested);
   m.sum.active_peak = max_of(m.sum.active_peak, m.sum.active);
-  b->front.requested = requested;
-  b->front.bytes = bytes;
-  fill(&b->front);
-  if (!m.streams[b->front.stream].capture) caller_use(&b->front, b->front.stream);
+  for (i = 0; i < BUFFER_CHUNKS && !m.streams[b->front.stream].capture; i++) {
+    block part = part_of(b, i);
+    if (b->ids[i]) caller_use(&part, b->front.stream);
+  }
 }
 
 /* Free chunks, wherever they are, and what may be created would do. */
@@ -1203,32 +1245,61 @@ static void check_resize_refusal(gmlake_result result, size_t grown, int is_capt
 }
 
 static int do_buffer_destroy(buffer *b, int on) {
+  change all;
   gmlake_result result = gmlake_buffer_destroy(m.lake, b->value, stream_value(on));
   if (result == GMLAKE_ERROR_CAPTURING && m.streams[b->front.stream].capture) return 0;
   if (!succeeded(result, "gmlake_buffer_destroy")) return 0;
-  enter_front(b, 0, on);
+  memset(&all, 0, sizeof(all));
+  all.to = BUFFER_CHUNKS;
+  enter_change(b, &all, on);
   b->value = NULL;
   return 1;
+}
+
+/* What the operation asks of the buffer. */
+static change change_of(const buffer *b) {
+  const size_t bytes = (size_t)m.now->bytes % (BUFFER_CHUNKS * m.granule + 1), g = m.granule;
+  change c;
+  c.end = b->end;
+  c.is_commit = m.now->flags ? m.now->flags == 1 : bytes > b->end;
+  if (m.now->flags) {
+    c.from = (size_t)m.now->alignment % BUFFER_CHUNKS;
+    c.to = c.from + (bytes / g < BUFFER_CHUNKS - c.from ? bytes / g : BUFFER_CHUNKS - c.from);
+    if (c.is_commit && c.from < c.to) c.end = max_of(c.end, c.to * g);
+    return c;
+  }
+  c.from = c.is_commit ? b->end / g : round_up(bytes, g) / g;
+  c.to = round_up(c.is_commit ? bytes : b->end, g) / g;
+  c.end = bytes;
+  return c;
 }
 
 static void do_resize(void) {
   buffer *b = &m.buffers[(size_t)m.now->id % BUFFERS];
   int on = live_stream(m.now->stream), is_captured;
-  size_t requested = (size_t)m.now->bytes % (BUFFER_CHUNKS * m.granule + 1), bytes;
+  size_t offset, bytes, i;
   gmlake_result result;
+  change c;
   if (b->value && m.now->other && !do_buffer_destroy(b, order_resize(b, on))) return;
   if (!b->value && !open_buffer(b, m.now->stream)) return;
-  expect(is_intact(&b->front, 0, b->front.ptr, b->front.bytes), "a buffer's contents changed");
+  check_parts(b);
   on = order_resize(b, on);
   is_captured = on >= 0 && m.streams[on].capture;
-  bytes = round_up(requested, m.granule);
-  m.asked = bytes - b->front.bytes;
-  result = gmlake_buffer_resize(m.lake, b->value, requested, stream_value(on));
+  c = change_of(b);
+  offset = c.from * m.granule;
+  bytes = c.to * m.granule - offset;
+  for (i = c.from, m.asked = 0; i < c.to; i++) m.asked += b->ids[i] ? 0 : m.granule;
+  if (m.now->flags == 1)
+    result = gmlake_buffer_commit(m.lake, b->value, offset, bytes, stream_value(on));
+  else if (m.now->flags)
+    result = gmlake_buffer_discard(m.lake, b->value, offset, bytes, stream_value(on));
+  else
+    result = gmlake_buffer_resize(m.lake, b->value, c.end, stream_value(on));
   if (m.with.has_handler) m.sum.refused += m.handler_calls;
   if (result)
-    check_resize_refusal(result, bytes > b->front.bytes ? m.asked : 0, is_captured);
+    check_resize_refusal(result, c.is_commit ? m.asked : 0, is_captured);
   else
-    enter_front(b, requested, on);
+    enter_change(b, &c, on);
 }
 
 static void do_record(void) {
@@ -1450,7 +1521,7 @@ static void do_close(void) {
   for (i = 0; i < BUFFERS; i++) {
     const block *front = &m.buffers[i].front;
     if (!m.buffers[i].value) continue;
-    expect(is_intact(front, 0, front->ptr, front->bytes), "a buffer's contents changed");
+    check_parts(&m.buffers[i]);
     if (front->is_unseen) caller_wait(front->stream);
   }
   m.destroying = 1;
@@ -1528,7 +1599,7 @@ static void check_buffers(const gmlake_stats *stats) {
   for (i = 0; i < BUFFERS; i++) {
     if (!m.buffers[i].value) continue;
     count++;
-    bytes += m.buffers[i].front.bytes;
+    bytes += active_of(&m.buffers[i]);
   }
   expect(stats->buffer_count == count, "buffer_count");
   expect(stats->buffer_bytes == bytes, "buffer_bytes");
@@ -2051,8 +2122,13 @@ static void choose_resize(op *o) {
   o->kind = RESIZE;
   o->stream = b->value && chance(70) ? b->front.stream : any_stream();
   if (chance(5)) o->stream = NO_STREAM;
-  o->bytes = chance(60) && b->value ? (long)(b->front.bytes + m.granule)
+  o->bytes = chance(60) && b->value ? (long)(b->end + m.granule)
                                     : (long)below(BUFFER_CHUNKS * m.granule + 1);
+  if (chance(60)) {
+    o->flags = 1 + (long)below(2);
+    o->alignment = (long)below(BUFFER_CHUNKS);
+    o->bytes = (long)((1 + below(4)) * m.granule);
+  }
   o->other = chance(4);
   if (m.with.has_handler && chance(50)) o->victim = any_block();
 }
