@@ -199,7 +199,8 @@ THREADS
   lock is for the one thread that plans and calls the driver. The books' lock is short: frees, and
   allocations that need no driver, take it alone and never wait for the driver.
   gmlake_forget_stream and gmlake_capture_end take the driving lock too: what is under way on that
-  stream ends before. GMLAKE_SINGLE_THREADED: no locks. The books' lock spins, then yields, then
+  stream ends before. So do gmlake_get_chunks, gmlake_get_map and gmlake_pool_get_stats: they wait
+  while memory is created or unmapped. GMLAKE_SINGLE_THREADED: no locks. The books' lock spins, then yields, then
   sleeps. With GMLAKE_MUTEX defined, and under compilers other than GCC and Clang, it is a mutex
   like the driving lock. A child of fork has no lake: the device is its parent's, and the books
   were copied while another thread may have been changing them. In a child gmlake_free does nothing
@@ -12720,10 +12721,11 @@ GMLAKE_DEF gmlake_result gmlake_get_chunks(gmlake *l, const void *ptr,
   gmlake_result result;
   if (!ptr) return gmlk_refuse_null(l, call, "ptr");
   result = gmlk_enter_listing(l, call, "out_chunks", out_chunks, capacity, out_count);
+  if (!result) result = gmlk_drive_to_ask(l);
   if (result) return result;
   result = gmlk_get_chunks(l, (uint64_t)(uintptr_t)ptr, &list);
   if (!result) *out_count = list.count;
-  return gmlk_leave(l, result);
+  return gmlk_leave_driving(l, result);
 }
 
 GMLAKE_DEF gmlake_result gmlake_get_map(gmlake *l, gmlake_map_entry *out_entries, size_t capacity,
@@ -12766,11 +12768,14 @@ static gmlake_result gmlk_get_stats(gmlake *l, const char *call, int of_pool,
                        (unsigned long long)bytes);
   bytes = bytes ? gmlk_min(bytes, sizeof(stats)) : sizeof(stats);
   result = gmlk_enter_asking(l);
+  if (!result && of_pool) result = gmlk_drive_to_ask(l);
   if (result) return result;
-  if (of_pool)
+  if (of_pool) {
     gmlk_pool_count(l, pool, &stats);
-  else
+    gmlk_driving_unlock(l);
+  } else {
     gmlk_lake_count(l, &stats);
+  }
   gmlk_books_unlock(l);
   stats.struct_bytes = bytes;
   memcpy(out_stats, &stats, bytes);

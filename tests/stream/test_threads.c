@@ -343,11 +343,28 @@ static void random_resize(uint64_t *random) {
   unlock();
 }
 
+/* Beside threads that grow, map and unmap. */
+static void ask_questions(uint64_t *random) {
+  const buffer *b = &f.buffers[below(random, BUFFERS - 1)];
+  gmlake_stats stats;
+  gmlake_buffer_info info;
+  size_t count = 0;
+  memset(&stats, 0, sizeof(stats));
+  expect(gmlake_get_stats(f.lake, &stats) == GMLAKE_OK, "gmlake_get_stats failed");
+  expect(gmlake_pool_get_stats(f.lake, NULL, &stats) == GMLAKE_OK, "gmlake_pool_get_stats failed");
+  expect(gmlake_get_map(f.lake, NULL, 0, &count) == GMLAKE_OK, "gmlake_get_map failed");
+  lock();
+  if (!b->is_taken && b->handle && b->chunks) {
+    expect(!gmlake_buffer_get_info(f.lake, b->handle, &info), "gmlake_buffer_get_info failed");
+    expect(!gmlake_get_chunks(f.lake, info.ptr, NULL, 0, &count) && count == b->chunks,
+           "gmlake_get_chunks failed");
+  }
+  unlock();
+}
+
 static void random_step(uint64_t *random) {
   size_t dice = below(random, 200);
   gmlake_stream s = f.streams[below(random, STREAMS)];
-  gmlake_stats stats;
-  memset(&stats, 0, sizeof(stats));
   if (dice < 80)
     random_alloc(random);
   else if (dice < 160)
@@ -365,7 +382,7 @@ static void random_step(uint64_t *random) {
   else if (dice < 193)
     expect(gmlake_check(f.lake) == GMLAKE_OK, "gmlake_check failed");
   else if (dice < 195)
-    expect(gmlake_get_stats(f.lake, &stats) == GMLAKE_OK, "gmlake_get_stats failed");
+    ask_questions(random);
   else if (f.faults)
     inject(random);
   else if (f.pools[0] && dice < 199)
