@@ -192,6 +192,17 @@ HOW TENSILE PLANS
   gmlake_offload_update plans again if a job came or left, or if times have changed by more than
   drift_max of the iteration. A run changes to a new plan when its next iteration begins.
 
+  Where even the letter is not the paper's, and why:
+  - The paper limits the swapped tensors of all jobs together by their number. swap_ratio_max limits
+    the bytes of one job: jobs need not know each other, and small tensors are not all alike.
+  - A tensor that comes back counts in the peak analysis from the begin of its copy, not from the
+    end: its memory is taken when the copy begins.
+  - Of a tensor's gaps only the one over the peak is a candidate; another one would not lower it.
+  - A candidate for which the link has no time is not tried again until the link gets free time.
+  - Nothing predicts the times of operators that never ran: a job's first plan follows the times
+    that its graph says, which may be guesses. The first iterations correct them by
+    gmlake_offload_observe.
+
 HOW A PLAN IS RUN
   A run executes the operators of its jobs, those of one job one after another, and the events of
   their plans, through the backend. It allocates intermediates before the operator that makes them
@@ -247,6 +258,12 @@ HOW TURNIP COMPILES
      iteration of each memgraph, with the graph's times and the link's speed, and keeps the fastest
      memgraph.
   7. Edges that follow from a path of other edges are left out.
+
+  Where even the letter is not the paper's, and why: a tensor is reloaded when its memory is there,
+  at the allocation horizon, and not at the execution horizon, since the copy can only begin later
+  than asked for; an addition to a sum is an operator like others, and additions to one sum run in
+  the graph's order, since the results would depend on the order; and an engine has one stream for
+  each queue, not five for each device, unless stream_count and copy_count say otherwise.
 
 HOW A MEMGRAPH IS RUN
   An engine allocates the arenas, and from then on only starts nodes. A node may start when all

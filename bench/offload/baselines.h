@@ -357,6 +357,7 @@ typedef struct capuchin {
   double *bytes; /* in use at each position */
   capuchin_pair *pairs;
   size_t pair_count, pair_capacity;
+  size_t reached_bytes; /* the lowest peak that the plan has, by its own count */
 } capuchin;
 
 static inline void capuchin_free(capuchin *c) {
@@ -540,6 +541,7 @@ static inline int capuchin_choose(capuchin *c, const baseline_view *v, size_t bu
     for (i = 1; i < v->info.op_count; i++) {
       if (c->bytes[i] > c->bytes[peak]) peak = i;
     }
+    c->reached_bytes = (size_t)c->bytes[peak];
     if (c->bytes[peak] <= (double)budget_bytes) return 1;
     swaps = capuchin_best_swap(c, peak, &best);
     if ((!swaps || best.cost_ns) && capuchin_best_remake(c, peak, &remake) &&

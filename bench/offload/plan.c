@@ -28,7 +28,10 @@ static const char columns[] =
     "longest.\n"
     "             In the memory that tensile+ was planned for\n"
     "  demand+    the same, but the tensor leaves whose next use is farthest\n"
-    "  capuchin   Capuchin's plan for that memory; what the plan does not reach, as in `demand`\n"
+    "  capuchin   Capuchin's plan for that memory; what the plan does not reach, as in `demand`.\n"
+    "             The row then says to which part of the memory of `none` the plan comes: only "
+    "what\n"
+    "             an iteration makes can leave, no parameter\n"
     "  vdnn-conv  vDNN: the feature maps that convolutions read leave\n"
     "  vdnn-all   vDNN: all feature maps leave\n"
     "The last three are for one job: --jobs 2 leaves them out.\n"
@@ -48,9 +51,10 @@ static const char columns[] =
     "\nExit status: 0; 1 where a graph cannot be read or a row is not ok; 2 for wrong options.\n";
 
 typedef struct options {
-  int json;
+  int json, together;
   uint64_t jobs, iterations;
   double overhead, jitter;
+  gmlake_offload_graph *graphs[JOBS_MAX]; /* --together: of each job */
 } options;
 
 typedef enum strategy { ON_DEMAND = 0, TENSILE, CAPUCHIN, VDNN_CONV, VDNN_ALL } strategy;
@@ -80,7 +84,7 @@ static const baseline_link h200 = {55e9, 55e9, 10000};
 
 typedef struct bench {
   const options *opts;
-  const gmlake_offload_graph *graph;
+  const gmlake_offload_graph *graph; /* of all jobs, but with --together */
   gmlake_offload_planner *planner;
   gmlake_offload_backend *mock;
   gmlake_offload_run *run;
@@ -89,14 +93,14 @@ typedef struct bench {
   capuchin capuchin;
   int settling;
   double plan_ms;
-  size_t planned_bytes;
+  size_t planned_bytes, short_bytes; /* short: the memory that Capuchin's plan takes, if too much */
   gmlake_offload_result result;
 } bench;
 
 typedef struct outcome {
   gmlake_offload_result result;
   double time_ms, stall_ms, out_busy, in_busy, plan_ms; /* time and stall of an iteration */
-  size_t peak_bytes, planned_bytes;
+  size_t peak_bytes, planned_bytes, short_bytes;
   uint64_t digest, passive_count, recompute_count;
 } outcome;
 
@@ -106,6 +110,22 @@ static void observe(void *user, uint32_t job, uint32_t op, uint64_t time_ns) {
   bench *b = (bench *)user;
   if (b->capuchin.view) capuchin_observe(&b->capuchin, b->run, job, op);
   if (b->planner) (void)gmlake_offload_observe(b->planner, job, op, time_ns);
+}
+
+static const gmlake_offload_graph *graph_of(const bench *b, uint32_t job) {
+  return b->opts->together ? b->opts->graphs[job] : b->graph;
+}
+
+/* What the jobs take together when nothing moves, if each is at its peak. */
+static double all_bytes(const bench *b) {
+  gmlake_offload_graph_info info;
+  double bytes = 0;
+  uint32_t j;
+  for (j = 0; j < b->opts->jobs; j++) {
+    memset(&info, 0, sizeof info);
+    if (!gmlake_offload_graph_get_info(graph_of(b, j), &info)) bytes += (double)info.peak_bytes;
+  }
+  return bytes;
 }
 
 static void keep_first(gmlake_offload_result *result, gmlake_offload_result next) {
@@ -147,6 +167,7 @@ static void replan_capuchin(bench *b, size_t budget_bytes) {
   b->former[0] = b->plans[0];
   b->plans[0] = capuchin_plan(&b->capuchin);
   if (!chosen) b->plan_ms = processor_ms() - began;
+  if (b->capuchin.reached_bytes > budget_bytes) b->short_bytes = b->capuchin.reached_bytes;
   b->result = b->plans[0] ? gmlake_offload_run_set_plan(b->run, 0, b->plans[0])
                           : GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
 }
@@ -162,7 +183,7 @@ static void replan(bench *b, const way *w) {
 
 /* ---- One way --------------------------------------------------------------------------------- */
 
-static int set_up(bench *b, const way *w, const gmlake_offload_graph_info *info) {
+static int set_up(bench *b, const way *w) {
   gmlake_offload_planner_desc planner;
   gmlake_offload_job_desc job_desc;
   gmlake_offload_mock_desc mock;
@@ -175,11 +196,11 @@ static int set_up(bench *b, const way *w, const gmlake_offload_graph_info *info)
   if (w && w->plans == TENSILE) {
     planner.flags = w->flags;
     planner.overhead_max = w->overhead < 0 ? b->opts->overhead : w->overhead;
-    planner.target_bytes = (size_t)(w->target * (double)info->peak_bytes * (double)b->opts->jobs);
+    planner.target_bytes = (size_t)(w->target * all_bytes(b));
     planner.smoothing = .5;
-    job_desc.graph = b->graph;
     keep_first(&b->result, gmlake_offload_planner_create(&planner, &b->planner));
     for (j = 0; j < b->opts->jobs && !b->result; j++) {
+      job_desc.graph = graph_of(b, j);
       keep_first(&b->result, gmlake_offload_add_job(b->planner, &job_desc, &id));
     }
   }
@@ -194,7 +215,7 @@ static int set_up(bench *b, const way *w, const gmlake_offload_graph_info *info)
   run.user = b;
   if (!b->result) b->result = gmlake_offload_run_create(&run, &b->run);
   for (j = 0; j < b->opts->jobs && !b->result; j++) {
-    b->result = gmlake_offload_run_add_job(b->run, b->graph, NULL, &id);
+    b->result = gmlake_offload_run_add_job(b->run, graph_of(b, j), NULL, &id);
   }
   return !b->result;
 }
@@ -238,17 +259,14 @@ static void measure(bench *b, outcome *o) {
 /* w NULL: nothing moves, or as `plan` says. limit_bytes: of those on demand and Capuchin. */
 static outcome run_way(const options *opts, const gmlake_offload_graph *graph, const way *w,
                        const gmlake_offload_plan *plan, size_t limit_bytes) {
-  gmlake_offload_graph_info info;
   outcome o;
   bench b;
   int i;
   memset(&b, 0, sizeof b);
   memset(&o, 0, sizeof o);
-  memset(&info, 0, sizeof info);
   b.opts = opts;
   b.graph = graph;
-  b.result = gmlake_offload_graph_get_info(graph, &info);
-  if (set_up(&b, w, &info)) {
+  if (set_up(&b, w)) {
     (void)gmlake_offload_run_set_limit(b.run, limit_bytes);
     if (plan) b.result = gmlake_offload_run_set_plan(b.run, 0, plan);
     for (i = 0; i < SETTLE && !b.result; i++) {
@@ -261,6 +279,7 @@ static outcome run_way(const options *opts, const gmlake_offload_graph *graph, c
   o.result = b.result;
   o.plan_ms = b.plan_ms;
   o.planned_bytes = b.planned_bytes;
+  o.short_bytes = b.short_bytes;
   tear_down(&b);
   return o;
 }
@@ -308,49 +327,76 @@ static void print_row(const options *opts, const char *graph, const char *name, 
     printf(
         "{\"graph\":\"%s\",\"jobs\":%u,\"way\":\"%s\",\"state\":\"%s\",\"peak_bytes\":%zu,"
         "\"saved\":%s,\"overhead\":%s,\"time_ms\":%.3f,\"stall_ms\":%.3f,\"out_busy\":%.3f,"
-        "\"in_busy\":%.3f,\"passive\":%llu,\"recomputed\":%llu,\"plan_ms\":%.2f}\n",
+        "\"in_busy\":%.3f,\"passive\":%llu,\"recomputed\":%llu,\"plan_ms\":%.2f,"
+        "\"short_bytes\":%zu}\n",
         graph, (unsigned)opts->jobs, name, state, o->peak_bytes, saved_text.text,
         overhead_text.text, o->time_ms, o->stall_ms, o->out_busy, o->in_busy,
-        (unsigned long long)o->passive_count, (unsigned long long)o->recompute_count, o->plan_ms);
+        (unsigned long long)o->passive_count, (unsigned long long)o->recompute_count, o->plan_ms,
+        o->short_bytes);
     return;
   }
-  printf("%-20s %4u %-9s %8.3f %7s %8s %8s %9.3f %8.3f %4.0f%% %4.0f%% %8.1f  %s\n", graph,
+  printf("%-20s %4u %-9s %8.3f %7s %8s %8s %9.3f %8.3f %4.0f%% %4.0f%% %8.1f  %s", graph,
          (unsigned)opts->jobs, name, (double)o->peak_bytes / 1e9, saved_text.text,
          overhead_text.text, quotient.text, o->time_ms, o->stall_ms, 100 * o->out_busy,
          100 * o->in_busy, o->plan_ms, state);
+  if (o->short_bytes) {
+    printf("; the plan comes to %.2f", ratio((double)o->short_bytes, (double)none->peak_bytes));
+  }
+  printf("\n");
 }
 
-static int bench_graph(const options *opts, const char *path) {
-  char error[400], name[64];
+/* The last iteration of a recorded graph; NULL where it cannot be read. */
+static gmlake_offload_graph *load(const char *path) {
+  char error[400];
   graph g;
   gmlake_offload_graph *made;
-  outcome none;
-  size_t i, limit = 0;
-  int failed = 0;
   if (!graph_load(path, &g, error, sizeof error)) {
     fprintf(stderr, "%s\n", error);
-    return 0;
+    return NULL;
   }
   made = graph_make(&g, graph_iteration_count(&g) - 1, error, sizeof error);
   graph_free(&g);
-  if (!made) {
-    fprintf(stderr, "%s: %s\n", path, error);
-    return 0;
-  }
-  graph_name(path, name, sizeof name);
-  none = run_way(opts, made, NULL, NULL, 0);
+  if (!made) fprintf(stderr, "%s: %s\n", path, error);
+  return made;
+}
+
+static int bench_ways(const options *opts, const char *name, const gmlake_offload_graph *graph) {
+  outcome none = run_way(opts, graph, NULL, NULL, 0);
+  size_t i, limit = 0;
+  int failed = none.result != GMLAKE_OFFLOAD_OK;
   print_row(opts, name, "none", &none, &none);
   for (i = 0; i < WAYS && (opts->jobs == 1 || ways[i].plans < CAPUCHIN); i++) {
     outcome o = ways[i].plans < VDNN_CONV
-                    ? run_way(opts, made, &ways[i], NULL, ways[i].plans == TENSILE ? 0 : limit)
-                    : run_vdnn(opts, made, ways[i].plans == VDNN_ALL, &none);
+                    ? run_way(opts, graph, &ways[i], NULL, ways[i].plans == TENSILE ? 0 : limit)
+                    : run_vdnn(opts, graph, ways[i].plans == VDNN_ALL, &none);
     if (ways[i].plans == TENSILE) limit = o.planned_bytes;
     print_row(opts, name, ways[i].name, &none, &o);
     (void)fflush(stdout);
     failed |= o.result || o.digest != none.digest;
   }
-  gmlake_offload_graph_destroy(made);
   return !failed;
+}
+
+static int bench_graph(const options *opts, const char *path) {
+  char name[64];
+  gmlake_offload_graph *made = load(path);
+  int ok;
+  if (!made) return 0;
+  graph_name(path, name, sizeof name);
+  ok = bench_ways(opts, name, made);
+  gmlake_offload_graph_destroy(made);
+  return ok;
+}
+
+/* --together: one job of each graph, all at once. */
+static int bench_together(options *opts, char **paths, int count) {
+  int i, ok = count > 0 && count <= JOBS_MAX;
+  if (!ok) fprintf(stderr, "--together takes 1 to %d graphs, not %d\n", JOBS_MAX, count);
+  for (i = 0; ok && i < count; i++) ok = (opts->graphs[i] = load(paths[i])) != NULL;
+  opts->jobs = (uint64_t)count;
+  ok = ok && bench_ways(opts, "together", opts->graphs[0]);
+  for (i = 0; i < count && i < JOBS_MAX; i++) gmlake_offload_graph_destroy(opts->graphs[i]);
+  return ok;
 }
 
 static int bench_all(options *opts) {
@@ -371,11 +417,13 @@ static int bench_all(options *opts) {
 }
 
 int main(int argc, char **argv) {
-  options opts = {0, 1, 6, .05, 0};
+  options opts = {0, 0, 1, 6, .05, 0, {NULL}};
   const option_row rows[] = {
       {"json", OPTION_FLAG, &opts.json, 0, 0, NULL, "print one JSON object a row"},
       {"jobs", OPTION_COUNT, &opts.jobs, 1, JOBS_MAX, "N",
        "run N jobs of each graph at once, which share the device; default 1"},
+      {"together", OPTION_FLAG, &opts.together, 0, 0, NULL,
+       "run one job of each GRAPH, all at once on one device"},
       {"overhead", OPTION_NUMBER, &opts.overhead, 0, 100, "PART",
        "part of its time that tensile+ may add to an iteration; default .05"},
       {"jitter", OPTION_NUMBER, &opts.jitter, 0, .99, "PART",
@@ -391,6 +439,7 @@ int main(int argc, char **argv) {
         "graph                jobs way        peak GB   saved overhead quotient   time ms stall ms "
         " out   in  plan ms\n");
   }
+  if (opts.together) return bench_together(&opts, argv + i, argc - i) ? 0 : 1;
   for (; i < argc; i++) ok &= bench_graph(&opts, argv[i]);
   if (first == argc) ok = bench_all(&opts);
   return ok ? 0 : 1;

@@ -102,6 +102,12 @@ ok 'two jobs: saved' within 'tensile+' .2295 .06
 ok 'three jobs' run 0 --json --jobs 3 "$vgg"
 ok 'three jobs: right bytes' all_ok
 ok 'three jobs: saved' within 'tensile+' .2767 .06
+ok 'different jobs' run 0 --json --iterations 2 --together "$vgg" "$vgg2"
+ok 'different jobs: right bytes' all_ok
+ok 'different jobs: two' prints '"graph":"together","jobs":2,'
+ok 'different jobs: saved' within 'tensile+' .2 .07
+ok 'together: no graph' run 1 --together
+ok 'together: no graph: reason' says '--together takes 1 to 16 graphs, not 0'
 ok 'jitter' run 0 --json --jitter .2 "$vgg"
 ok 'jitter: right bytes' all_ok
 ok 'vgg16-b2' run 0 --json bench/graphs/vgg16-b2.gmgraph.gz
@@ -110,8 +116,13 @@ ok 'resnet50-b64' run 0 --json bench/graphs/resnet50-b64.gmgraph.gz
 ok 'resnet50-b64: saved' within 'tensile+' .54 .0501
 ok 'densenet121-b64' run 0 --json bench/graphs/densenet121-b64.gmgraph.gz
 ok 'densenet121-b64: right bytes' all_ok
-ok 'densenet121-b64: saved' within 'tensile+' .55 .0501
+ok 'densenet121-b64: saved' within 'tensile+' .59 .0501
+ok 'densenet121-b64: saved at no cost' within tensile .2061 .0005
 
+ok 'llama-7b-prefill' run 0 --json --iterations 1 bench/graphs/llama-7b-prefill-4k.gmgraph.gz
+ok 'llama-7b-prefill: saved at no cost' within tensile .41 .0005
+ok 'llama-7b-prefill: Capuchin has nothing to move' \
+  awk -v bytes="$(row capuchin short_bytes)" 'BEGIN { exit !(bytes > 13e9) }'
 ok 'llama-7b-lora' run 0 --json --iterations 1 bench/graphs/llama-7b-lora-b8-1k.gmgraph.gz
 ok 'llama-7b-lora: saved' within 'tensile+' .8 .0501
 
