@@ -332,7 +332,8 @@ COSTS
   and events. Compiling: for each memgraph that is tried, an operator costs O(log bytes) for each
   tensor that gets a free place, and O(places) for each that others have to leave for; then O(nodes
   * edges / 64) for the edges. Up to 72 memgraphs are tried, but no further one after about a
-  second. Checking: O(nodes * places that overlap) and the same for edges. Engine: O(log n) for each node.
+  second. Checking: O(nodes * places that overlap) and the same for edges. Engine: O(log n) for each
+  node.
 
 Licence: MIT, at the end of this file. */
 #if defined(GMLAKE_OFFLOAD_IMPLEMENTATION) && defined(GMLAKE_OFFLOAD_BACKEND_CUDA) && \
