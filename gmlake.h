@@ -153,17 +153,18 @@ GROWING BUFFERS
   back without a driver call. So keep a buffer, at 0 bytes, for the next sequence instead of
   destroying it. A commit takes for each chunk, in this order: the one that is still mapped there;
   a free chunk of other buffers whose work is complete; a new chunk; a new chunk in the place of
-  what gmlake_trim would return; what the steps above find, from 10 on (with GMLAKE_WAIT_FIRST
+  what gmlake_trim would return; what steps 10 to 13 above find (with GMLAKE_WAIT_FIRST
   before new chunks). Several buffers may map one chunk; it is memory of one of them. Blocks and
-  buffers share free memory: before blocks create chunks, the buffers return as many bytes. Before
-  a buffer creates chunks, the default pool's blocks return as many, and so do buffers of other
-  chunk sizes. Each returns whole free chunks whose work is complete. To return a chunk and create
-  one costs 20 and 60 us. To keep a buffer's chunks for it, do not discard them. The host never
-  waits to discard. To commit, it waits in the last steps, and before it unmaps: if somebody else
-  has the chunk that is still mapped there, and the work of its last use here is not complete.
-  While its stream is captured a buffer may commit, not discard. What a graph uses has to stay
-  committed as long as the graph may run. Launch the graph behind what its stream did before the
-  capture: a commit may take chunks back that the stream still used.
+  buffers share free memory: before blocks create chunks, the buffers return as many bytes. Before a
+  buffer creates chunks, the default pool's blocks return as many, and so do buffers of other chunk
+  sizes. Each returns whole free chunks whose work is complete. To return a chunk costs about 20 us,
+  to create one what COSTS says of grow. To keep a buffer's chunks for it, do not discard them. To
+  discard never waits for the device, only for a commit of the same buffer that another thread
+  makes. To commit, the host waits in the last steps, and before it unmaps: if somebody else has the
+  chunk that is still mapped there, and the work of its last use here is not complete. While its
+  stream is captured a buffer may commit, not discard. What a graph uses has to stay committed as
+  long as the graph may run. Launch the graph behind what its stream did before the capture: a
+  commit may take chunks back that the stream still used.
 
 SLEEP
   I want to give a model's memory to another model for a while. Give each model a pool. Wait for all
@@ -200,14 +201,14 @@ THREADS
   allocations that need no driver, take it alone and never wait for the driver.
   gmlake_forget_stream and gmlake_capture_end take the driving lock too: what is under way on that
   stream ends before. So do gmlake_get_chunks, gmlake_get_map and gmlake_pool_get_stats: they wait
-  while memory is created or unmapped. GMLAKE_SINGLE_THREADED: no locks. The books' lock spins, then yields, then
-  sleeps. With GMLAKE_MUTEX defined, and under compilers other than GCC and Clang, it is a mutex
-  like the driving lock. A child of fork has no lake: the device is its parent's, and the books
-  were copied while another thread may have been changing them. In a child gmlake_free does nothing
-  and answers OK, so that destructors may run; gmlake_get_last_error and gmlake_get_desc answer;
-  every other call answers GMLAKE_ERROR_FORKED. None of them takes a lock. To find out costs a load
-  from a page that the system clears in children, or a getpid where there is no MADV_WIPEONFORK
-  (Linux before 4.14).
+  while memory is created or unmapped. GMLAKE_SINGLE_THREADED: no locks. The books' lock spins, then
+  yields, then sleeps. With GMLAKE_MUTEX defined, and under compilers other than GCC and Clang, it
+  is a mutex like the driving lock. A child of fork has no lake: the device is its parent's, and the
+  books were copied while another thread may have been changing them. In a child gmlake_free does
+  nothing and answers OK, so that destructors may run; gmlake_get_last_error and gmlake_get_desc
+  answer; every other call answers GMLAKE_ERROR_FORKED. None of them takes a lock. To find out costs
+  a load from a page that the system clears in children, or a getpid where there is no
+  MADV_WIPEONFORK (Linux before 4.14).
 
 QUESTIONS
   I want to know ...
@@ -1431,7 +1432,7 @@ struct gmlk_block {
   uint64_t ticket; /* [free, reserved] epoch of the stream's last use; [address space in use] the
                       address of the window's or buffer's record; [others] a serial number, which
                       no other ownership of any block has */
-  uint32_t at;     /* first grain, counted from the arena's base */
+  uint32_t at;     /* first grain, counted from the arena's base; [address space] first chunk */
   uint32_t grains; /* its size */
   uint32_t hole;   /* [free, unbacked] grains under which it stands in a bin or tree; 0: in none */
   uint32_t slack;  /* [live] bytes added by rounding. [address space] chunks: a window's that are
@@ -3001,7 +3002,7 @@ typedef struct gmlk_windows { /* written by >>windows, which says more */
   size_t bucket_count, count;
   uint64_t number;              /* of the newest window */
   uint32_t grains_min;          /* of the smallest window ever; no search for less is needed */
-  gmlk_window *oldest, *newest; /* list of the idle windows by last use */
+  gmlk_window *oldest, *newest; /* list of the idle windows as they became idle */
   gmlk_window *quarantine;      /* list of the windows that could not be unmapped */
   size_t bytes;                 /* mapped by all windows */
   gmlk_block va_head, va_tail;  /* edges of the address space, tiled in slots of chunk_bytes */
@@ -3712,7 +3713,7 @@ struct gmlk_window {
   gmlk_window *bucket_next, *bucket_prev; /* [idle] in the table of sizes; bucket_next also links
                                              windows that are to be unmapped or freed, and those
                                              in quarantine */
-  gmlk_window *older, *newer;             /* [idle] in the list by last use */
+  gmlk_window *older, *newer;             /* [idle] in the list as they became idle */
   gmlk_block *blocker;                    /* block that prevented its reuse, or NULL */
   uint64_t
       blocker_serial; /* its ticket then; while it is owned with this ticket it is in the way */
@@ -4031,10 +4032,10 @@ static gmlk_window *gmlk_window_numbered(const gmlk_arena *a, uint64_t number) {
 /* ---- >>lake ------------------------------------------------------------------------------------
    The lake, which the sections below work on, and its two locks. `driving` is taken first; its
    holder alone creates, maps and unmaps memory, and there is one at a time. `books` is taken
-   second and guards every field. The holder of `driving` unlocks the books before driver calls and
-   locks them again behind; event and stream calls do not block, so they are made with the books
-   locked. Owns the locks, the functions that lock and unlock, the records of callbacks, the last
-   error and the messages for the logger.
+   second and guards every field but those that only the holder of `driving` uses (>>chunks). The
+   holder of `driving` unlocks the books before driver calls and locks them again behind; event and
+   stream calls do not block, so they are made with the books locked. Owns the locks, the functions
+   that lock and unlock, the records of callbacks, the last error and the messages for the logger.
    [N3] A pool's late_uses is at least the number of the uses that it bounds.
    [K1] A callback that is running has a record in callbacks. The record is not on the stack,
         since longjmp or an exception may leave the callback without returning from it. The record
@@ -5492,7 +5493,7 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
   return drive.result;
 }
 
-/* StitchFree, and for want of memory: drops the windows that were used longest ago and whose work
+/* StitchFree, and for want of memory: drops the windows that are idle longest and whose work
    is complete, until `bytes` of mappings or `left` windows are dropped. Never waits. */
 static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t bytes, uint32_t left) {
   gmlk_window *w = a->sleep < GMLK_ASLEEP ? a->windows.oldest : NULL, *dying = NULL;
@@ -7134,8 +7135,13 @@ static int gmlk_is_for_policy(const gmlake *l, const gmlk_attempt *r) {
 /* Tries the rungs in order. The last error is the report, or the first error of a rung that was not
    a shortage of device memory. */
 static gmlake_result gmlk_climb(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
-  gmlk_rung rungs[6] = {gmlk_rung_completed, gmlk_rung_stitch, gmlk_rung_grow,
-                        gmlk_rung_borrow,    gmlk_rung_wait,   gmlk_rung_reclaim};
+  const int waits = l->desc.cross_stream == GMLAKE_WAIT_FIRST;
+  const gmlk_rung rungs[] = {gmlk_rung_completed,
+                             gmlk_rung_stitch,
+                             waits ? gmlk_rung_borrow : gmlk_rung_grow,
+                             waits ? gmlk_rung_grow : gmlk_rung_borrow,
+                             gmlk_rung_wait,
+                             gmlk_rung_reclaim};
   gmlake_result result, memory = GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   gmlake_error_info error;
   size_t i;
@@ -7145,10 +7151,6 @@ static gmlake_result gmlk_climb(gmlake *l, gmlk_attempt *r, gmlk_block **out_blo
   if (gmlk_is_for_policy(l, r)) {
     result = gmlk_climb_asked(l, r, out_block, &error);
     if (result || *out_block) return result;
-  }
-  if (l->desc.cross_stream == GMLAKE_WAIT_FIRST) {
-    rungs[2] = gmlk_rung_borrow;
-    rungs[3] = gmlk_rung_grow;
   }
   for (i = 0; r->grains && i < sizeof(rungs) / sizeof(rungs[0]); i++) {
     result = rungs[i](l, r, out_block);
