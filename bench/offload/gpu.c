@@ -28,7 +28,7 @@ static const char about[] =
     "is a\n"
     ".gmgraph file. Without a GPU it says so and succeeds.\n";
 static const char columns[] =
-    "\nThree rows for each graph, with --fixed four:\n"
+    "\nThree rows for each graph, with --fixed six:\n"
     "  none          nothing moves\n"
     "  tensile+      in --part of the memory that `none` takes, by a plan of gmlake_offload.h's\n"
     "                planner: the one that adds least time of those whose peak fits, else the one "
@@ -37,6 +37,8 @@ static const char columns[] =
     "  turnip        in as much memory, or in --budget-gib, by a memgraph that is compiled for "
     "it;\n"
     "                whatever is ready runs\n"
+    "  turnip-sim    the same; each queue runs in the order of the compiler's simulation\n"
+    "  turnip-ops    the same; operators run in the order of compilation, copies in any\n"
     "  turnip-fixed  the same; each queue runs in the order of compilation\n"
     "Each runs on the GPU and, with the same plan, limit and --ahead, on the mock, whose link has "
     "the\n"
@@ -570,17 +572,26 @@ static int bench_tensile(const subject *s, const outcome *none, size_t limit) {
 }
 
 static int bench_turnip(const subject *s, const outcome *none, size_t limit) {
+  static const struct {
+    const char *name;
+    unsigned flags;
+  } orders[] = {{"turnip-sim", GMLAKE_OFFLOAD_SIMULATED_ORDER},
+                {"turnip-ops", GMLAKE_OFFLOAD_FIXED_OPS},
+                {"turnip-fixed", GMLAKE_OFFLOAD_FIXED_ORDER}};
   double bytes = s->opts->budget_gib * (double)((size_t)1 << 30);
   gmlake_offload_memgraph *memgraph = make_memgraph(s, bytes > 0 ? (size_t)bytes : limit);
+  size_t i;
   way w;
   int ok;
   memset(&w, 0, sizeof w);
   w.name = "turnip";
   w.memgraph = memgraph;
   ok = memgraph && bench_moved(s, &w, none);
-  w.name = "turnip-fixed";
-  w.flags = GMLAKE_OFFLOAD_FIXED_ORDER;
-  if (memgraph && s->opts->fixed) ok &= bench_moved(s, &w, none);
+  for (i = 0; memgraph && s->opts->fixed && i < sizeof orders / sizeof *orders; i++) {
+    w.name = orders[i].name;
+    w.flags = orders[i].flags;
+    ok &= bench_moved(s, &w, none);
+  }
   gmlake_offload_memgraph_destroy(memgraph);
   return ok;
 }
@@ -673,7 +684,8 @@ int main(int argc, char **argv) {
        "largest operator needs if that is more; default .5"},
       {"budget-gib", OPTION_NUMBER, &opts.budget_gib, .0001, 1000, "GIB",
        "compile memgraphs for GIB instead"},
-      {"fixed", OPTION_FLAG, &opts.fixed, 0, 0, NULL, "add the row turnip-fixed"},
+      {"fixed", OPTION_FLAG, &opts.fixed, 0, 0, NULL,
+       "add the rows turnip-sim, turnip-ops and turnip-fixed"},
       {"divide", OPTION_COUNT, &opts.divide, 1, 1 << 20, "N",
        "divide the sizes and times of graphs by N; default 1"},
   };

@@ -64,7 +64,7 @@ for seed in 0 1 2; do
   # 10 weights, the input, what the layers keep and the sum on the way back.
   ok "seed $seed: in half of the memory" [ "$(row tensile+ peak_bytes)" -le 2707680 ]
   ok "seed $seed: by moving" [ "$(row tensile+ out_bytes)" -gt 1000000 ]
-  for way in turnip turnip-fixed; do
+  for way in turnip turnip-sim turnip-ops turnip-fixed; do
     ok "seed $seed: $way: right bytes" [ "$(row $way state) $(row $way digests)" = 'ok 44' ]
     ok "seed $seed: $way: in half of the memory" [ "$(row $way peak_bytes)" -le 2707680 ]
     ok "seed $seed: $way: by moving" [ "$(row $way in_bytes)" -gt 1000000 ]
