@@ -212,6 +212,8 @@ THREADS
 
 QUESTIONS
   I want to know ...
+  - whether a request can be served now, and at what cost: gmlake_query. A server that admits a
+    sequence only if nobody has to wait asks for wait 0 and new_bytes 0.
   - what a pointer or the address of a fault belongs to: gmlake_find, for any address.
   - what a program has live, and how much of it: gmlake_get_map, as the input of a viewer;
     gmlake_get_stats and gmlake_pool_get_stats, as figures.
@@ -240,6 +242,7 @@ COSTS (measured; see bench/RESULTS.md)
   grow             28 us for each chunk, of a buffer too; nothing if the chunk is still mapped next
   trim, budget     O(free ranges + chunks + windows + buffers' chunks)
   check, map, a pool's statistics, and the report of a request that is refused   O(blocks)
+  query            what planning the allocation costs, O(blocks) only if the host would have to wait
   find, and the reason for a wrong pointer   O(blocks of a chunk + log(windows and buffers))
   other questions  O(1), pieces and chunks O(their number)
   host memory      64 bytes a block, 16 to 50 for its index, about 60 a chunk, 40 for each chunk of
@@ -867,6 +870,18 @@ typedef struct gmlake_budget {
   size_t allocatable_bytes; /* the largest block that could be had, see gmlake_get_budget */
 } gmlake_budget;
 
+typedef enum gmlake_wait { GMLAKE_NO_WAIT = 0, GMLAKE_DEVICE_WAIT, GMLAKE_HOST_WAIT } gmlake_wait;
+
+typedef struct gmlake_query_info { /* how an allocation would end */
+  gmlake_result
+      result; /* OK; or OUT_OF_DEVICE_MEMORY or LIMIT_REACHED, then the rest is 0. Of these
+                           two the allocation may tell the other one */
+  gmlake_wait
+      wait; /* the stream is made to wait for other streams' work, or the host waits. Where new
+                       memory joins other streams', the wait may turn out not to be needed */
+  size_t new_bytes; /* of new chunks, 0: none; with GMLAKE_HOST_WAIT about so many */
+} gmlake_query_info;
+
 /* ---- Functions ------------------------------------------------------------------------------ */
 
 /* All functions may be called from any thread, except destroy (when no other call is under way).
@@ -896,6 +911,14 @@ GMLAKE_DEF gmlake_result gmlake_alloc(gmlake *lake, size_t bytes, gmlake_stream 
 /* The same with options. CAPTURING also if the stream is being captured into another pool. */
 GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *lake, const gmlake_alloc_desc *desc,
                                            gmlake_stream stream, void **out_ptr);
+/* How gmlake_alloc_with(desc, stream) would end now: whether it is served, what has to wait, whether
+   memory is created. True for a caller who is alone with the device until its next call, without
+   out-of-memory handler and policy. Asks the driver what asking needs: what has completed, and its
+   free memory, if the lake has no free range that fits. Changes no memory; as by an allocation, the
+   lake learns of the stream. The answer is *out_info; an error here is one of the arguments, or of
+   the driver. */
+GMLAKE_DEF gmlake_result gmlake_query(gmlake *lake, const gmlake_alloc_desc *desc,
+                                      gmlake_stream stream, gmlake_query_info *out_info);
 /* Every use of the block must precede this call on the stream, or be on a stream that
    gmlake_record_stream named. Also for a block that was never used: on another stream than the
    block's, the call is ordered behind the allocating call. NULL is fine. Errors, after which
@@ -1016,8 +1039,7 @@ GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *lake);
    largest block that gmlake_alloc would serve, so from the default pool and without flags, to a
    program of one stream while nobody else is at work, once pending work is complete. It counts free
    pieces, what buffers and pools have free in whole chunks, and what limits, driver and arena_bytes
-   let the lake create. Where the size may not be stitched (stitch_bytes_min) a little more may be
-   had. Errors: DRIVER. */
+   let the lake create. Errors: DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_get_budget(gmlake *lake, gmlake_budget *out_budget);
 /* What was wrong in the last call on this lake that failed, on any thread; or what failed inside a
    call that then succeeded another way. Of a refused argument: name, value, and what is legal. */
@@ -2568,6 +2590,11 @@ static void gmlk_stream_end(gmlk_streams *streams, unsigned stream, int is_dirty
   gmlk_stream_forget(streams, stream);
 }
 
+/* Whether the host waits for it where it waits for all streams. */
+static int gmlk_stream_has_work(const gmlk_stream *s) {
+  return s->is_used && !s->is_capture && (s->fence_count || s->is_dirty);
+}
+
 static int gmlk_stream_is_lost(const gmlk_stream *s) { return s->is_forgotten && s->is_dirty; }
 
 /* Whether only a wait for the whole device completes the open epoch. */
@@ -3859,20 +3886,31 @@ static void gmlk_windows_sweep(gmlk_windows *windows, const gmlk_streams *stream
     if (gmlk_tag_done(streams, w->self.stream, w->self.ticket)) w->self.stream = GMLK_CLEAN;
 }
 
+/* The state of the user's block that this is, or is a piece of. */
+static unsigned gmlk_user_state(const gmlk_block *b) {
+  return b->state == GMLK_PIECE ? b->as.live.window->self.state : b->state;
+}
+
 /* Who asks for memory. */
 typedef struct gmlk_taker {
-  unsigned stream; /* the stream's number, or its capture's; 0: GMLAKE_STREAM_NONE */
-  int may_wait;    /* the stream may be made to wait on the device for other streams */
+  unsigned stream;      /* the stream's number, or its capture's; 0: GMLAKE_STREAM_NONE */
+  gmlake_wait may_wait; /* DEVICE: the stream may be made to wait on the device for other streams.
+                           HOST: what would be free once the host has waited is asked for, too */
 } gmlk_taker;
 
-/* Whether the taker may have a block: at once, or behind a wait on the device. */
+/* Whether the taker may have a block: at once, or behind the wait that it allows. */
 static int gmlk_may_take(const gmlk_streams *streams, gmlk_taker taker, const gmlk_block *b) {
+  const int is_host = taker.may_wait == GMLAKE_HOST_WAIT;
   gmlk_stream *s;
   if (gmlk_is_open(b, taker.stream)) return 1;
+  if (is_host && gmlk_user_state(b) == GMLK_PENDING) /* a captured stream may be recorded on it */
+    return !streams->capture_count &&
+           !((b->state == GMLK_PIECE ? b->as.live.window->self.flags : b->flags) & GMLK_IN_GRAPH);
   if (!taker.may_wait || b->state != GMLK_FREE || b->stream == GMLK_PINNED) return 0;
   s = streams->items[b->stream];
   if (s->is_capture) return 0;
-  if (!s->capture && !gmlk_stream_is_out(streams, s) && (s->value || !streams->capture_count))
+  if (!s->capture && (s->value || !streams->capture_count) &&
+      (!gmlk_stream_is_out(streams, s) || (is_host && !streams->capture_count)))
     return 1;
   return gmlk_stream_covering(s, b->ticket) != NULL;
 }
@@ -3920,11 +3958,6 @@ static gmlk_window *gmlk_window_find(const gmlk_arena *a, const gmlk_streams *st
     if (gmlk_window_is_free(a, streams, taker, w)) return w;
   }
   return NULL;
-}
-
-/* The state of the user's block that this is, or is a piece of. */
-static unsigned gmlk_user_state(const gmlk_block *b) {
-  return b->state == GMLK_PIECE ? b->as.live.window->self.state : b->state;
 }
 
 /* The address of a live block. pre: it is no piece of a window. */
@@ -4915,7 +4948,7 @@ static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream) {
   uint64_t ns = l->stats.driver_ns;
   gmlk_drive drive;
   gmlake_result fenced, result;
-  if (!s->is_used || s->is_capture || (!s->fence_count && !s->is_dirty)) return GMLAKE_OK;
+  if (!gmlk_stream_has_work(s)) return GMLAKE_OK;
   fenced = gmlk_drive_begin(&drive, &l->driver);
   if (!fenced) fenced = gmlk_stream_close(&l->streams, &drive, stream);
   if (gmlk_drive_finish(l, &drive)) return drive.result;
@@ -4951,6 +4984,13 @@ static gmlake_result gmlk_wait_for_streams(gmlake *l, int all) {
   return result && (!first || first == GMLAKE_ERROR_CAPTURING) ? result : first;
 }
 
+/* Whether the taker's stream has to be made to wait before it uses free memory that it may take. */
+static int gmlk_has_to_wait(const gmlake *l, gmlk_taker taker, const gmlk_block *b) {
+  return b->stream != GMLK_CLEAN && b->stream != taker.stream &&
+         !gmlk_tag_done(&l->streams, b->stream, b->ticket) &&
+         !gmlk_stream_has_waited(&l->streams, taker.stream, b->stream, b->ticket);
+}
+
 /* Makes the taker's stream wait on the device for the other streams whose tags these reserved
    blocks carry: once for each stream, for its newest ticket among them. */
 static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_drive *drive, gmlk_taker taker,
@@ -4960,9 +5000,7 @@ static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_drive *drive, gmlk_take
   for (; b->at < end; b = b->next) {
     uint64_t ticket = b->ticket, before;
     gmlake_result result;
-    if (b->stream == GMLK_CLEAN || b->stream == taker.stream) continue;
-    if (gmlk_tag_done(&l->streams, b->stream, ticket)) continue;
-    if (gmlk_stream_has_waited(&l->streams, taker.stream, b->stream, ticket)) continue;
+    if (!gmlk_has_to_wait(l, taker, b)) continue;
     for (other = b->next; other->at < end; other = other->next)
       if (other->stream == b->stream && other->ticket > ticket) ticket = other->ticket;
     before = gmlk_drive_elapsed(drive);
@@ -5100,7 +5138,8 @@ static gmlake_result gmlk_attempt_renew(gmlake *l, gmlk_attempt *r, gmlake_strea
 static gmlk_taker gmlk_waiting_taker(const gmlake *l, const gmlk_attempt *r) {
   gmlk_taker taker = r->taker;
   if (!r->stream || r->is_capture || l->streams.used_count < 2) return taker;
-  taker.may_wait = l->streams.items[r->stream]->value || !l->streams.capture_count;
+  if (l->streams.items[r->stream]->value || !l->streams.capture_count)
+    taker.may_wait = GMLAKE_DEVICE_WAIT;
   return taker;
 }
 
@@ -5159,7 +5198,7 @@ static void gmlk_tell_attempt(gmlake *l, const gmlk_attempt *r, const void *ptr)
 
 typedef struct gmlk_window_plan {
   uint32_t span_count;  /* ranges in arena->spans, in the window's order */
-  uint32_t chunk_count; /* mappings that the window needs */
+  uint32_t chunk_count; /* mappings that the window needs, new chunks' too */
   uint32_t shortfall;   /* grains that are missing; 0 if there is a plan */
 } gmlk_window_plan;
 
@@ -5168,7 +5207,7 @@ typedef struct gmlk_supply {     /* what free runs offer to a window */
   uint32_t tip_count;            /* entries in arena->tips: free heads of chunks */
   uint64_t whole_chunks;         /* in all these runs */
   uint32_t tail_at, tail_grains; /* the longest free tail of a chunk that the request can fill */
-  uint32_t tip_grains;           /* of the longest free head */
+  uint32_t tip_grains;           /* of the longest free head of another chunk than that tail's */
 } gmlk_supply;
 
 /* Sorts runs by size, so that small holes are used up and large ones are kept. It is a Shell sort,
@@ -5211,8 +5250,18 @@ static void gmlk_supply_add(gmlk_arena *a, gmlk_supply *supply, uint32_t at, uin
     gmlk_tip *tip = &a->tips[supply->tip_count++];
     tip->slot = last;
     tip->grains = end - gmlk_slot_at(a, last);
-    if (tip->grains > supply->tip_grains) supply->tip_grains = tip->grains;
   }
+}
+
+/* Sets what the window can be made of, once all runs are entered. Returns the sum. */
+static uint64_t gmlk_supply_sum(const gmlk_arena *a, int whole_only, gmlk_supply *supply) {
+  uint32_t i;
+  if (whole_only) supply->tail_grains = supply->tip_count = 0;
+  for (i = 0; i < supply->tip_count; i++)
+    if (a->tips[i].grains > supply->tip_grains &&
+        !(supply->tail_grains && a->tips[i].slot == gmlk_slot_of(a, supply->tail_at)))
+      supply->tip_grains = a->tips[i].grains;
+  return (supply->whole_chunks << a->chunk_log) + supply->tail_grains + supply->tip_grains;
 }
 
 /* Enters the runs open to the stream that stand in one bin, either under its own tag or as clean
@@ -5334,12 +5383,12 @@ static uint32_t gmlk_plan_end(const gmlk_arena *a, const gmlk_supply *supply, ui
   return best;
 }
 
-/* S3: writes the ranges of a window to arena->spans. 0, with plan->shortfall set: the free ranges
-   are too few. */
+/* S3: writes the ranges of a window to arena->spans. 0: the free ranges are too few; then they are
+   those that a window has beside so many new chunks as plan->shortfall needs. */
 static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_taker taker,
                             uint32_t grains, uint32_t align, int whole_only,
                             gmlk_window_plan *plan) {
-  uint32_t left = grains, not_slot = GMLK_NOWHERE, end;
+  uint32_t left = grains, not_slot = GMLK_NOWHERE, missing, end;
   gmlk_supply supply;
   uint64_t offer;
   memset(plan, 0, sizeof(*plan));
@@ -5347,27 +5396,21 @@ static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_tak
     gmlk_supply_scan(a, streams, taker, grains, align, &supply);
   else
     gmlk_supply_find(a, taker.stream, grains, align, &supply);
-  if (whole_only) supply.tail_grains = supply.tip_grains = supply.tip_count = 0;
-  offer = (supply.whole_chunks << a->chunk_log) + supply.tail_grains + supply.tip_grains;
-  if (offer < grains) {
-    plan->shortfall = grains - (uint32_t)offer;
-    return 0;
-  }
-  gmlk_runs_sort(a->runs, supply.run_count);
+  offer = gmlk_supply_sum(a, whole_only, &supply);
+  if (offer < grains) plan->shortfall = grains - (uint32_t)offer;
+  missing = (plan->shortfall + gmlk_chunk_grains(a) - 1) & ~(gmlk_chunk_grains(a) - 1);
+  if (!missing) gmlk_runs_sort(a->runs, supply.run_count);
   if (supply.tail_grains) {
     gmlk_plan_add(a, plan, supply.tail_at, supply.tail_grains);
     not_slot = gmlk_slot_of(a, supply.tail_at);
     left -= supply.tail_grains;
   }
+  plan->chunk_count += missing >> a->chunk_log;
+  left -= missing < left ? missing : left;
   end = gmlk_plan_whole(a, plan, &supply, &left);
-  if (!left) return 1;
-  end = gmlk_plan_end(a, &supply, left, not_slot, end);
-  if (end == GMLK_NOWHERE) {
-    plan->shortfall = left;
-    return 0;
-  }
-  gmlk_plan_add(a, plan, end, left);
-  return 1;
+  if (left) end = gmlk_plan_end(a, &supply, left, not_slot, end);
+  if (left && !GMLK_NEVER(end == GMLK_NOWHERE)) gmlk_plan_add(a, plan, end, left);
+  return !plan->shortfall;
 }
 
 /* ---- >>stitch ----------------------------------------------------------------------------------
@@ -6170,26 +6213,40 @@ static size_t gmlk_pool_bytes(const gmlake *l, const gmlake_pool *pool) {
   return bytes;
 }
 
-/* Whether limits and the device allow so many more chunks. The driver is asked only if
-   desc.driver_free_bytes_min is set, or for many chunks, which else might be created in vain. */
-static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_attempt *r, uint32_t count) {
+typedef struct gmlk_room { /* what an arena may grow into */
+  size_t free_bytes;       /* the driver's; SIZE_MAX: it was not asked */
+  size_t returned_bytes;   /* that other arenas return before, */
+  size_t own_bytes;        /* and those of the same pool among them */
+} gmlk_room;
+
+/* Whether limits and the room allow so many more chunks. */
+static gmlake_result gmlk_growth_fits(const gmlake *l, gmlk_attempt *r, uint32_t count,
+                                      const gmlk_room *room) {
   const gmlk_arena *a = r->arena;
-  size_t bytes = (size_t)count * a->chunk_bytes;
-  size_t free_bytes = 0, total_bytes = 0;
-  gmlake_result result;
+  const size_t bytes = (size_t)count * a->chunk_bytes;
+  const size_t free_bytes = room->free_bytes + room->returned_bytes;
   r->limit_bytes = l->desc.limit_bytes;
-  if (gmlk_exceeds(l->stats.reserved_bytes, bytes, r->limit_bytes))
+  if (gmlk_exceeds(l->stats.reserved_bytes - room->returned_bytes, bytes, r->limit_bytes))
     return GMLAKE_ERROR_LIMIT_REACHED;
   r->limit_bytes = a->limit_bytes;
-  if (r->limit_bytes && gmlk_exceeds(gmlk_pool_bytes(l, a->owner), bytes, r->limit_bytes))
+  if (r->limit_bytes &&
+      gmlk_exceeds(gmlk_pool_bytes(l, a->owner) - room->own_bytes, bytes, r->limit_bytes))
     return GMLAKE_ERROR_LIMIT_REACHED;
   r->limit_bytes = 0;
-  if (!l->desc.driver_free_bytes_min && count < GMLK_GROWTH_ASKED) return GMLAKE_OK;
-  result = gmlk_ask_memory(l, &free_bytes, &total_bytes);
-  if (result) return result;
   if (bytes > free_bytes) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   return free_bytes - bytes < l->desc.driver_free_bytes_min ? GMLAKE_ERROR_LIMIT_REACHED
                                                             : GMLAKE_OK;
+}
+
+/* The same for a growth. The driver is asked only if desc.driver_free_bytes_min is set, or for many
+   chunks, which else might be created in vain. */
+static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_attempt *r, uint32_t count) {
+  gmlk_room room = {SIZE_MAX, 0, 0};
+  size_t total_bytes = 0;
+  gmlake_result result = gmlk_growth_fits(l, r, count, &room);
+  if (result || (!l->desc.driver_free_bytes_min && count < GMLK_GROWTH_ASKED)) return result;
+  result = gmlk_ask_memory(l, &room.free_bytes, &total_bytes);
+  return result ? result : gmlk_growth_fits(l, r, count, &room);
 }
 
 /* Creates chunks in the slots, if limits and the device allow it. */
@@ -6404,6 +6461,27 @@ static gmlake_result gmlk_share(gmlake *l, const gmlk_arena *taker, size_t bytes
       result = gmlk_trim_arena(l, a, bytes - released, &released);
   }
   return gmlk_is_fatal(result) ? result : GMLAKE_OK;
+}
+
+/* Counts what an arena returns for the taker. */
+static void gmlk_room_return(gmlk_room *room, const gmlk_arena *a, const gmlk_arena *taker,
+                             uint64_t chunks) {
+  room->returned_bytes += (size_t)chunks * a->chunk_bytes;
+  if (a->owner == taker->owner) room->own_bytes += (size_t)chunks * a->chunk_bytes;
+}
+
+/* What gmlk_share would return for an arena of blocks. */
+static void gmlk_room_share(const gmlake *l, const gmlk_arena *taker, size_t bytes,
+                            gmlk_room *room) {
+  size_t i;
+  for (i = 0; i < 2 * l->arena_count && room->returned_bytes < bytes; i++) {
+    const gmlk_arena *a = l->arenas[i % l->arena_count];
+    if (!gmlk_gives(a, taker) || (a->owner == taker->owner) != (i < l->arena_count) || a->sleep)
+      continue;
+    gmlk_room_return(room, a, taker,
+                     gmlk_min((size_t)(a->bins[GMLK_CLEAN]->grains >> a->chunk_log),
+                              (bytes - room->returned_bytes - 1) / a->chunk_bytes + 1));
+  }
 }
 
 /* Frees host memory of the lake's tables and records that is mostly unused. O(what is freed +
@@ -6872,20 +6950,33 @@ GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_attempt *r, int is_watched)
   return gmlk_grant(l, r, b, hole == r->grains ? GMLK_S1 : GMLK_S2);
 }
 
+/* Plans a window for a request. 0: there are too few pieces, then r->shortfall is set; or no window
+   can be made, for want of addresses too. pre: scratch is reserved. */
+static int gmlk_plan_stitch(const gmlake *l, gmlk_attempt *r, gmlk_taker taker,
+                            gmlk_window_plan *plan) {
+  gmlk_arena *a = r->arena;
+  uint32_t slots;
+  r->shortfall = 0;
+  if (!r->may_stitch || r->lacks_window_space) return 0;
+  (void)gmlk_plan_window(a, &l->streams, taker, r->grains, r->align, gmlk_is_whole(r), plan);
+  slots = plan->chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0);
+  if (!gmlk_bins_best(a->windows.va, slots)) { /* would be left if windows were dropped? */
+    r->lacks_window_space = slots <= a->windows.reserved_bytes / a->chunk_bytes;
+    return 0;
+  }
+  r->shortfall = plan->shortfall;
+  return !plan->shortfall;
+}
+
 /* S3: makes a window, if the planner finds pieces for it; else sets r->shortfall. */
 static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
                                      gmlk_block **out_block) {
   gmlk_window_plan plan;
-  r->shortfall = 0;
-  if (!r->may_stitch || r->lacks_window_space) return GMLAKE_OK;
+  gmlake_result result;
   if (!gmlk_scratch_reserve(r->arena, r->arena->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (gmlk_plan_window(r->arena, &l->streams, taker, r->grains, r->align, gmlk_is_whole(r),
-                       &plan)) {
-    gmlake_result result = gmlk_ask_evict(l, r, plan.chunk_count);
-    return result ? result : gmlk_stitch(l, r, taker, &plan, out_block);
-  }
-  r->shortfall = plan.shortfall;
-  return GMLAKE_OK;
+  if (!gmlk_plan_stitch(l, r, taker, &plan)) return GMLAKE_OK;
+  result = gmlk_ask_evict(l, r, plan.chunk_count);
+  return result ? result : gmlk_stitch(l, r, taker, &plan, out_block);
 }
 
 /* S1 and S2 again. */
@@ -6908,24 +6999,39 @@ static gmlake_result gmlk_rung_stitch(gmlake *l, gmlk_attempt *r, gmlk_block **o
   return gmlk_try_stitch(l, r, r->taker, out_block);
 }
 
-/* Takes the best range in another stream's free memory, and makes the taker's stream wait for that
-   stream on the device. NULL: there is none, or the wait failed. */
-static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_attempt *r, gmlk_taker taker) {
-  gmlk_arena *a = r->arena;
-  gmlk_block *best = NULL;
-  gmlk_span span = gmlk_span_of(0, 0);
+/* Whether the taker may have all blocks from b to the one that ends at this grain or behind it. */
+static int gmlk_may_take_range(const gmlake *l, gmlk_taker taker, const gmlk_block *b,
+                               uint32_t end) {
+  while (b->at < end && gmlk_may_take(&l->streams, taker, b)) b = b->next;
+  return b->at >= end;
+}
+
+/* Finds the best range in another stream's free memory. Returns the size of its hole; 0: there is
+   none. */
+static uint32_t gmlk_foreign_hole(const gmlake *l, const gmlk_attempt *r, gmlk_taker taker,
+                                  gmlk_span *out) {
+  const gmlk_arena *a = r->arena;
   uint32_t best_hole = 0, hole, at;
   size_t i;
   for (i = GMLK_FIRST_STREAM; i < a->bins_capacity; i++) {
     gmlk_block *b = a->bins[i] && !l->streams.items[i]->is_capture
                         ? gmlk_best_fit(a, (unsigned)i, r->grains, r->align, &at, &hole)
                         : NULL;
-    if (!b || (best && hole >= best_hole) || !gmlk_may_take(&l->streams, taker, b)) continue;
-    best = b;
+    if (!b || (best_hole && hole >= best_hole) || !gmlk_may_take_range(l, taker, b, at + r->grains))
+      continue;
     best_hole = hole;
-    span = gmlk_span_of(at, r->grains);
+    *out = gmlk_span_of(at, r->grains);
   }
-  if (!best || gmlk_spans_borrow(l, a, taker, &span, 1)) return NULL;
+  return best_hole;
+}
+
+/* Takes that range, and makes the taker's stream wait for the other stream on the device. NULL:
+   there is none, or the wait failed. */
+static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_attempt *r, gmlk_taker taker) {
+  gmlk_arena *a = r->arena;
+  gmlk_span span;
+  uint32_t best_hole = gmlk_foreign_hole(l, r, taker, &span);
+  if (!best_hole || gmlk_spans_borrow(l, a, taker, &span, 1)) return NULL;
   if (best_hole != r->grains) {
     l->stats.split_count++;
     gmlk_tell_split(l, r, span.at, best_hole);
@@ -7066,8 +7172,7 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_attempt *r, gmlake_re
   memset(&supply, 0, sizeof(supply));
   if (gmlk_scratch_reserve(a, a->slot_count))
     gmlk_supply_scan(a, &l->streams, r->taker, r->grains, r->align, &supply);
-  info.stitchable_bytes =
-      gmlk_to_bytes((supply.whole_chunks << a->chunk_log) + supply.tail_grains + supply.tip_grains);
+  info.stitchable_bytes = gmlk_to_bytes(gmlk_supply_sum(a, 0, &supply));
   info.hole_bytes = info.free_bytes - gmlk_min(info.free_bytes, info.stitchable_bytes);
   info.result = result;
   info.call = "gmlake_alloc";
@@ -8833,113 +8938,86 @@ static gmlake_result gmlk_pool_wake(gmlake *l, gmlake_pool *pool) {
    Costs: a pool's figures O(its blocks), the budget O(blocks) and what gmlk_refresh costs. Can
    fail: the budget: the driver. */
 
-/* Whether a block will be free once pending work is complete. With with_gaps unbacked blocks count
-   as free, too. */
-static int gmlk_will_be_free(const gmlake *l, const gmlk_block *b, int with_gaps) {
-  unsigned tag = b->stream;
-  if (b->state == GMLK_UNBACKED) return with_gaps;
-  if (b->state == GMLK_PIECE) b = &b->as.live.window->self;
-  if (b->state == GMLK_PENDING) tag = b->as.live.note->stream;
-  return (b->state == GMLK_FREE || b->state == GMLK_PENDING) && tag != GMLK_PINNED &&
-         !(tag && l->streams.items[tag]->is_capture);
+/* Who may have all that is free once the host has waited. */
+static gmlk_taker gmlk_patient_taker(unsigned stream) {
+  gmlk_taker taker;
+  taker.stream = stream;
+  taker.may_wait = GMLAKE_HOST_WAIT;
+  return taker;
 }
 
-typedef struct gmlk_stretch {   /* blocks side by side that will be free */
-  const gmlk_block *next;       /* where the search for the next stretch begins */
-  uint32_t grains, chunks;      /* its size; the whole chunks in it */
-  uint32_t tail, tip;           /* grains before its whole chunks, and behind them */
-  uint32_t tail_slot, tip_slot; /* the chunks that these grains are in */
-} gmlk_stretch;
+/* What an arena offers to a window, then. pre: scratch is reserved. */
+static uint64_t gmlk_patient_supply(const gmlake *l, gmlk_arena *a, gmlk_supply *supply) {
+  const gmlk_taker taker = gmlk_patient_taker(GMLK_CLEAN);
+  gmlk_supply_scan(a, &l->streams, taker, GMLK_GRAINS_MAX, 1, supply);
+  return gmlk_supply_sum(a, 0, supply);
+}
 
-/* Finds the next stretch; 0: there is none. With with_gaps the last one extends to the end of the
-   address space. */
-static int gmlk_stretch_next(const gmlake *l, const gmlk_arena *a, int with_gaps, gmlk_stretch *s) {
-  const gmlk_block *b = s->next;
-  uint32_t at, end, first, last;
-  while (b != &a->tail && !gmlk_will_be_free(l, b, with_gaps)) b = b->next;
-  if (b == &a->tail) return 0;
-  for (at = b->at; gmlk_will_be_free(l, b, with_gaps); b = b->next) continue;
-  s->next = b;
-  end = with_gaps && b == &a->tail ? gmlk_slot_at(a, a->slot_limit) : b->at;
-  first = gmlk_slot_from(a, at);
-  last = gmlk_slot_of(a, end);
-  s->grains = end - at;
-  s->chunks = s->tail = s->tip = 0;
-  s->tail_slot = first - 1;
-  s->tip_slot = last;
-  if (last < first) return 1; /* it touches no chunk's end */
-  s->chunks = last - first;
-  s->tail = gmlk_slot_at(a, first) - at;
-  s->tip = end - gmlk_slot_at(a, last);
+/* Counts what all other arenas would return then. 0: no host memory. */
+static int gmlk_room_reclaim(const gmlake *l, const gmlk_arena *a, gmlk_room *room) {
+  gmlk_supply supply;
+  size_t i;
+  for (i = 0; i < l->arena_count; i++) {
+    gmlk_arena *other = l->arenas[i];
+    if (!other || other == a || other->sleep) continue;
+    if (!gmlk_scratch_reserve(other, other->slot_count)) return 0;
+    (void)gmlk_patient_supply(l, other, &supply);
+    gmlk_room_return(room, other, a, supply.whole_chunks);
+  }
   return 1;
 }
 
-/* The number of an arena's whole chunks that will be free. */
-static uint64_t gmlk_free_chunks(const gmlake *l, const gmlk_arena *a) {
-  gmlk_stretch s;
-  uint64_t chunks = 0;
-  for (s.next = a->head.next; gmlk_stretch_next(l, a, 0, &s);) chunks += s.chunks;
-  return chunks;
-}
-
-/* The grains of the largest window of so many whole chunks, free or new, with the longest free tail
-   of another chunk before them and the longest free head of a third one behind. */
-static uint64_t gmlk_window_most(const gmlake *l, const gmlk_arena *a, uint64_t chunks) {
-  gmlk_stretch s;
-  uint32_t tail = 0, tip = 0, held = 0, held_slot = 0;
-  for (s.next = a->head.next; gmlk_stretch_next(l, a, 0, &s);)
-    if (s.tail > tail) tail = s.tail;
-  for (s.next = a->head.next; gmlk_stretch_next(l, a, 0, &s);) {
-    if (s.tail == tail && tail && s.tail_slot == held_slot) held = 0;
-    if (held > tip) tip = held;
-    held = s.tip;
-    held_slot = s.tip_slot;
-  }
-  if (held > tip) tip = held;
-  return (chunks << a->chunk_log) + tail + tip;
-}
-
-/* The grains of the largest range without a window, if the arena has so many chunks, free or new,
-   and new ones are created where they are needed. */
-static uint64_t gmlk_range_most(const gmlake *l, const gmlk_arena *a, uint64_t chunks) {
+/* The grains of the largest aligned range that is free then for the taker; with_gaps: if so many chunks, free or
+   new, are created where they are needed. */
+static uint64_t gmlk_range_most(const gmlake *l, const gmlk_arena *a, gmlk_taker taker,
+                                uint32_t align, int with_gaps, uint64_t chunks) {
+  const gmlk_block *b = a->head.next;
   uint64_t most = 0;
-  gmlk_stretch s;
-  for (s.next = a->head.next; gmlk_stretch_next(l, a, 0, &s);)
-    if (s.grains > most) most = s.grains;
-  for (s.next = a->head.next; !a->chunks.stuck_count && gmlk_stretch_next(l, a, 1, &s);) {
-    uint64_t grains = (s.chunks < chunks ? s.chunks : chunks) << a->chunk_log;
-    if (grains > most) most = grains;
+  for (;; b = b->next) {
+    uint32_t at = b->at + ((0 - b->at) & (align - 1)), end, first;
+    while (b->state == GMLK_UNBACKED ? with_gaps : gmlk_may_take(&l->streams, taker, b))
+      b = b->next;
+    end = with_gaps && b == &a->tail ? gmlk_slot_at(a, a->slot_limit) : b->at;
+    first = gmlk_slot_from(a, at);
+    if (with_gaps && (uint64_t)gmlk_slot_of(a, end) > first + chunks)
+      end = gmlk_slot_at(a, first + (uint32_t)chunks); /* growth begins at a gap's front */
+    if (at < end) most = gmlk_later(most, end - at);
+    if (b == &a->tail) return most;
   }
-  return most;
 }
 
-/* The number of new chunks that driver, limits and address space allow the home arena, once other
-   arenas have returned returned_bytes. */
-static uint64_t gmlk_creatable(const gmlake *l, size_t driver_free_bytes, size_t returned_bytes) {
-  const gmlk_arena *a = &l->home;
+/* The number of new chunks that the room, limits and address space allow an arena. */
+static uint64_t gmlk_creatable(const gmlake *l, const gmlk_arena *a, const gmlk_room *room) {
   size_t slots = a->slot_limit - gmlk_chunks_held(&a->chunks);
-  size_t limit = l->desc.limit_bytes, held = l->stats.reserved_bytes - returned_bytes;
-  size_t bytes = driver_free_bytes + returned_bytes, min = l->desc.driver_free_bytes_min;
+  size_t limit = l->desc.limit_bytes, held = l->stats.reserved_bytes - room->returned_bytes;
+  size_t bytes = room->free_bytes + room->returned_bytes, min = l->desc.driver_free_bytes_min;
   bytes = bytes > min ? bytes - min : 0;
   if (limit) bytes = gmlk_min(bytes, limit > held ? limit - held : 0);
+  held = a->limit_bytes ? gmlk_pool_bytes(l, a->owner) - room->own_bytes : 0;
+  if (a->limit_bytes) bytes = gmlk_min(bytes, a->limit_bytes - gmlk_min(a->limit_bytes, held));
   return gmlk_min(slots, bytes / a->chunk_bytes);
 }
 
 /* The bytes of the largest block that gmlake_alloc would serve, see gmlake_get_budget. */
-static size_t gmlk_allocatable(const gmlake *l, size_t driver_free_bytes) {
-  const gmlk_arena *home = &l->home;
-  uint64_t chunks = gmlk_free_chunks(l, home), most, window;
-  size_t returned = 0, i;
-  if (home->sleep) return 0;
-  for (i = 0; i < l->arena_count; i++)
-    if (l->arenas[i] && l->arenas[i] != home && !l->arenas[i]->sleep)
-      returned += (size_t)gmlk_free_chunks(l, l->arenas[i]) * l->arenas[i]->chunk_bytes;
-  chunks += gmlk_creatable(l, driver_free_bytes, returned);
-  most = gmlk_range_most(l, home, chunks);
-  window = home->windows.va ? gmlk_window_most(l, home, chunks) : 0;
-  if (window > most && gmlk_to_bytes(window) >= l->desc.stitch_bytes_min) most = window;
-  window = GMLK_GRAINS_MAX - gmlk_chunk_grains(home);
-  return gmlk_to_bytes(most < window ? most : window);
+static gmlake_result gmlk_allocatable(gmlake *l, size_t driver_free_bytes, size_t *out) {
+  gmlk_arena *home = &l->home;
+  uint64_t chunks, window, most, limit = GMLK_GRAINS_MAX - gmlk_chunk_grains(home);
+  gmlk_supply supply;
+  gmlk_room room = {driver_free_bytes, 0, 0};
+  *out = 0;
+  if (home->sleep) return GMLAKE_OK;
+  if (!gmlk_room_reclaim(l, home, &room) || !gmlk_scratch_reserve(home, home->slot_count))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  window = gmlk_patient_supply(l, home, &supply);
+  chunks = gmlk_creatable(l, home, &room);
+  window += chunks << home->chunk_log;
+  chunks += supply.whole_chunks;
+  most = gmlk_range_most(l, home, gmlk_patient_taker(GMLK_CLEAN), 1, !home->chunks.stuck_count,
+                         chunks);
+  if (home->windows.va && window > most && gmlk_to_bytes(window) >= l->desc.stitch_bytes_min)
+    most = window;
+  *out = gmlk_to_bytes(most < limit ? most : limit);
+  return GMLAKE_OK;
 }
 
 static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
@@ -8959,8 +9037,176 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   budget.reserved_bytes = l->stats.reserved_bytes;
   budget.idle_bytes = gmlk_to_bytes(idle);
   budget.pending_bytes = gmlk_to_bytes(all - idle) + l->stats.pending_bytes;
-  budget.allocatable_bytes = gmlk_allocatable(l, budget.driver_free_bytes);
-  *out = budget;
+  result = gmlk_allocatable(l, budget.driver_free_bytes, &budget.allocatable_bytes);
+  if (!result) *out = budget;
+  return result;
+}
+
+/* ---- query ---- */
+
+/* S1 and S2: whether a free range serves the request without any wait. */
+static int gmlk_query_fast(const gmlake *l, const gmlk_attempt *r) {
+  const gmlk_arena *a = r->arena;
+  uint32_t at, hole;
+  return gmlk_best_fit(a, r->taker.stream, r->grains, r->align, &at, &hole) ||
+         (r->may_stitch &&
+          gmlk_window_find(a, &l->streams, r->taker, r->grains, r->align, gmlk_is_whole(r)));
+}
+
+/* What the stream of a taker that may wait has to do before it uses these ranges. */
+static gmlake_wait gmlk_query_wait(const gmlake *l, const gmlk_arena *a, gmlk_taker taker,
+                                   const gmlk_span *spans, uint32_t count) {
+  uint32_t i;
+  for (i = 0; i < count; i++) {
+    const gmlk_block *b = gmlk_locate(a, spans[i].at);
+    for (; b->at < spans[i].at + spans[i].grains; b = b->next)
+      if (gmlk_may_take(&l->streams, taker, b) && gmlk_has_to_wait(l, taker, b))
+        return GMLAKE_DEVICE_WAIT;
+  }
+  return GMLAKE_NO_WAIT;
+}
+
+/* Growth for what a window of the taker lacks, or for a range, as gmlk_grow_for plans it. */
+static gmlake_result gmlk_query_grow(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
+                                     size_t free_bytes, const gmlk_window_plan *plan,
+                                     gmlake_query_info *out) {
+  gmlk_arena *a = r->arena;
+  const uint32_t missing = gmlk_chunks_for(a, r->shortfall);
+  const uint32_t most = gmlk_chunks_for(a, r->grains);
+  gmlk_room room = {free_bytes, 0, 0};
+  gmlake_wait wait = GMLAKE_NO_WAIT;
+  gmlake_result result;
+  uint32_t count, spare;
+  if (r->flags & GMLAKE_NO_GROW) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  gmlk_room_share(l, a, (missing ? missing : most) * a->chunk_bytes, &room);
+  if (taker.may_wait && missing &&
+      plan->span_count) { /* another chunk than the last may be used in part */
+    gmlk_span *last = &a->spans[plan->span_count - 1];
+    last->grains = gmlk_slot_at(a, gmlk_slot_from(a, last->at + last->grains)) - last->at;
+    wait = gmlk_query_wait(l, a, taker, a->spans, plan->span_count);
+  }
+  if (!gmlk_grow_reserve(a, gmlk_chunks_for(a, (uint64_t)r->grains + r->align)))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  for (spare = 1;; spare--) {
+    count = gmlk_growth_contiguous(a, r->taker.stream, r->grains, r->align).count;
+    if (missing && (!count || count > missing + spare)) {
+      count = gmlk_growth_anywhere(a, missing).count;
+      out->wait = wait;
+    }
+    result = count ? gmlk_growth_fits(l, r, count, &room) : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+    out->new_bytes = count * a->chunk_bytes;
+    if (!gmlk_is_shortage(result) || !spare || count <= missing || !missing) return result;
+  }
+}
+
+/* Other streams' memory behind a wait on the device. 0: there is none; *plan is what a window of it
+   lacks. */
+static int gmlk_query_borrow(const gmlake *l, gmlk_attempt *r, gmlk_taker taker,
+                             gmlk_window_plan *plan, gmlake_query_info *out) {
+  gmlk_arena *a = r->arena;
+  const gmlk_window *w = NULL;
+  gmlk_span span;
+  if (r->may_stitch)
+    w = gmlk_window_find(a, &l->streams, taker, r->grains, r->align, gmlk_is_whole(r));
+  if (w)
+    out->wait = gmlk_query_wait(l, a, taker, w->spans, w->span_count);
+  else if (gmlk_foreign_hole(l, r, taker, &span))
+    out->wait = gmlk_query_wait(l, a, taker, &span, 1);
+  else if (gmlk_plan_stitch(l, r, taker, plan))
+    out->wait = gmlk_query_wait(l, a, taker, a->spans, plan->span_count);
+  else
+    return 0;
+  return 1;
+}
+
+/* Whether the host can wait for a stream, and has to. A capture may forbid the event. */
+static int gmlk_query_waits(const gmlk_streams *streams, const gmlk_stream *s) {
+  if (!gmlk_stream_has_work(s) || s->fence_count || !streams->capture_count)
+    return gmlk_stream_has_work(s);
+  return !s->capture && s->value && !gmlk_stream_is_out(streams, s);
+}
+
+/* The last rungs: what is there once the host has waited, and windows are dropped and free chunks
+   returned. */
+static gmlake_result gmlk_query_host(gmlake *l, gmlk_attempt *r, size_t free_bytes,
+                                     gmlake_query_info *out) {
+  gmlk_arena *a = r->arena;
+  gmlk_window_plan plan;
+  uint64_t chunks, most = 0;
+  gmlk_supply supply;
+  gmlk_room room = {free_bytes, 0, 0};
+  uint32_t count;
+  size_t i;
+  const gmlk_taker taker = gmlk_patient_taker(r->taker.stream);
+  const int can_reclaim = gmlk_can_reclaim(l, r), is_whole = gmlk_is_whole(r);
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
+    if (gmlk_query_waits(&l->streams, l->streams.items[i])) out->wait = GMLAKE_HOST_WAIT;
+  memset(&plan, 0, sizeof(plan));
+  if (gmlk_range_most(l, a, taker, r->align, 0, 0) >= r->grains ||
+      (r->may_stitch &&
+       gmlk_plan_window(a, &l->streams, taker, r->grains, r->align, is_whole, &plan)))
+    return GMLAKE_OK;
+  if (r->flags & GMLAKE_NO_GROW) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  if (can_reclaim && !gmlk_room_reclaim(l, a, &room)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  (void)gmlk_patient_supply(l, a, &supply); /* what trim returns */
+  chunks = gmlk_creatable(l, a, &room);
+  count = gmlk_chunks_for(a, r->may_stitch ? plan.shortfall : r->grains);
+  out->new_bytes = count * a->chunk_bytes;
+  if (r->may_stitch && count <= chunks) return GMLAKE_OK;
+  if (can_reclaim && !a->chunks.stuck_count)
+    most = gmlk_range_most(l, a, taker, r->align, 1, chunks + supply.whole_chunks);
+  return most >= r->grains ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+}
+
+/* Climbs as gmlk_climb does, without taking anything. */
+static gmlake_result gmlk_query_climb(gmlake *l, gmlk_attempt *r, gmlake_query_info *out) {
+  const int waits_first = l->desc.cross_stream == GMLAKE_WAIT_FIRST;
+  gmlk_taker taker = gmlk_waiting_taker(l, r);
+  size_t free_bytes = 0, total = 0;
+  gmlake_result grown = GMLAKE_OK, result;
+  gmlk_window_plan plan;
+  memset(&plan, 0, sizeof(plan));
+  if (!r->stream) gmlk_serve_none(l, r->arena);
+  result = l->lost ? l->lost : gmlk_refresh(l, 0);
+  if (result || gmlk_query_fast(l, r)) return result;
+  result = gmlk_ask_memory(l, &free_bytes, &total);
+  if (result) return result;
+  if (!gmlk_scratch_reserve(r->arena, r->arena->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (gmlk_plan_stitch(l, r, r->taker, &plan)) return GMLAKE_OK;
+  if (!waits_first) {
+    grown = gmlk_query_grow(l, r, r->taker, free_bytes, &plan, out);
+    if (!gmlk_is_shortage(grown)) return grown;
+    memset(out, 0, sizeof(*out));
+  }
+  if (taker.may_wait && gmlk_query_borrow(l, r, taker, &plan, out)) return GMLAKE_OK;
+  if (waits_first || (taker.may_wait && r->shortfall)) {
+    result = gmlk_query_grow(l, r, taker, free_bytes, &plan, out);
+    if (!gmlk_is_shortage(result)) return result;
+    if (result == GMLAKE_ERROR_LIMIT_REACHED) grown = result;
+    memset(out, 0, sizeof(*out));
+  }
+  result = gmlk_query_host(l, r, free_bytes, out);
+  return gmlk_is_shortage(result) && grown == GMLAKE_ERROR_LIMIT_REACHED ? grown : result;
+}
+
+static gmlake_result gmlk_query(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
+                                gmlake_query_info *out) {
+  gmlake_query_info answer;
+  gmlk_attempt r;
+  gmlake_result result = gmlk_attempt_open(l, &r, desc, stream);
+  memset(&answer, 0, sizeof(answer));
+  if (result == GMLAKE_ERROR_INVALID_ARGUMENT || result == GMLAKE_ERROR_CAPTURING ||
+      result == GMLAKE_ERROR_ASLEEP)
+    l->error.call = "gmlake_query";
+  if (result) return result;
+  if (desc->bytes && !r.grains)
+    result = GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  else if (desc->bytes && !gmlk_query_fast(l, &r))
+    result = gmlk_query_climb(l, &r, &answer);
+  if (result && !gmlk_is_shortage(result)) return result;
+  if (result) memset(&answer, 0, sizeof(answer));
+  answer.result = result;
+  *out = answer;
   return GMLAKE_OK;
 }
 
@@ -12651,6 +12897,17 @@ GMLAKE_DEF gmlake_result gmlake_alloc(gmlake *l, size_t bytes, gmlake_stream str
   memset(&desc, 0, sizeof(desc));
   desc.bytes = bytes;
   return gmlk_alloc_with(l, &desc, stream, out_ptr);
+}
+
+GMLAKE_DEF gmlake_result gmlake_query(gmlake *l, const gmlake_alloc_desc *desc,
+                                      gmlake_stream stream, gmlake_query_info *out_info) {
+  gmlake_result result;
+  if (!desc || !out_info) return gmlk_refuse_null(l, "gmlake_query", desc ? "out_info" : "desc");
+  if (!l || !gmlk_is_stream(stream)) return gmlk_refuse_stream(l, "gmlake_query", stream);
+  result = gmlk_enter_driving(l);
+  if (result) return result;
+  result = gmlk_query(l, desc, stream, out_info);
+  return gmlk_leave_driving(l, result);
 }
 
 /* ---- free ---- */

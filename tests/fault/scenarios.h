@@ -14,6 +14,7 @@
      c0:2:3@1  d0:2:1@1  commit its chunks 2, 3 and 4; discard chunk 2
      K0@1                destroy it
      T:3  Q  S  X        trim to 3 chunks; the budget; other questions; calls that are refused
+     Q1                  asks how allocations of several sizes and flags would end
      h1  e1  g1:9b  t:9b work is pending on stream 1; is done; takes 9 ns; the clock says 9 ns
      |                   the pairs of calls from here on are tried, if they are not too many
      [3 steps ]          three times
@@ -81,6 +82,10 @@ static const program programs[] = {
     {"refused-pointers", ".f", "", "", "+a=1 +b=1 -a | -a!D Ia!U ra@1!U -b -b!D"},
     {"refused-window", ".w", "R", "", HOLES8 "+x=3 -x | -x!D Ix!U +x=3"},
     {"questions", ".1wm", "", "", "S Q +a=2/u +b=3@1 | S Q Ia Ib -a Q S"},
+    {"queries", ".1wlkp", "", "cap:12", HOLES8_ON_1 "| Q1"},
+    {"queries-of-one-stream", ".1g", "", "", HOLES8 "+x=3 -x | Q1"},
+    {"queries-beside-buffers", ".wl", "", "cap:16", "P0 N0:8 z0:4 z0:1 +a=3/p -a +b=2@1 -b | Q1"},
+    {"queries-in-a-capture", ".", "", "cap:16", "P0 +a=2 B1:0 +b=2@1 -a -b | Q1 E1"},
 
     /* S1 and S2 */
     {"exact-block", ".1fplk", "14", "", "+a=3 -a | +b=3 -b"},

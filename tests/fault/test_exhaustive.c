@@ -1056,6 +1056,27 @@ static gmlake_result do_budget(void) {
   return result;
 }
 
+/* Asks how allocations would end that need a range, a window, growth or a wait. */
+static gmlake_result do_queries(void) {
+  static const unsigned flags[] = {0, GMLAKE_NO_STITCH, GMLAKE_NO_GROW, GMLAKE_EXCLUSIVE};
+  const size_t held = census().handle_count, mapped = census().mapping_count;
+  gmlake_result result = GMLAKE_OK;
+  gmlake_query_info info;
+  gmlake_alloc_desc wanted;
+  size_t i;
+  for (i = 0; i < 16 && !result; i++) {
+    memset(&wanted, 0, sizeof(wanted));
+    wanted.bytes = (i % 4 * 5 + 1) * w.desc.chunk_bytes - GRAIN;
+    wanted.flags = flags[i / 4];
+    result = gmlake_query(w.lake, &wanted, i % 3 ? w.streams[i % 3] : GMLAKE_STREAM_NONE, &info);
+    if (!result)
+      CHECK(!info.result || info.result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY ||
+            info.result == GMLAKE_ERROR_LIMIT_REACHED);
+  }
+  CHECK(census().handle_count == held && census().mapping_count == mapped);
+  return result;
+}
+
 /* The pieces of a block are its bytes. */
 static gmlake_result do_pieces(const block *b) {
   gmlake_piece pieces[PIECES];
@@ -1108,6 +1129,7 @@ static void do_refused(void) {
   CHECK(gmlake_capture_end(l, GMLAKE_STREAM_NONE) == GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_get_budget(l, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_find(l, NULL, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
+  CHECK(gmlake_query(l, NULL, w.streams[0], NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_get_chunks(l, &wanted, NULL, 1, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_get_map(l, NULL, 0, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_pool_get_stats(l, NULL, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
@@ -1178,7 +1200,7 @@ static gmlake_result perform(const action *a, block *b) {
   case 'T':
     return do_trim(a->sizes[0]);
   case 'Q':
-    return do_budget();
+    return a->number ? do_queries() : do_budget();
   case 'N':
     return do_buffer_create(a, &w.buffers[a->number]);
   case 'z':

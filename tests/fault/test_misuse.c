@@ -505,6 +505,7 @@ static struct outputs {
   gmlake_piece pieces[2];
   gmlake_chunk_info chunks[2];
   gmlake_map_entry map[2];
+  gmlake_query_info query;
   size_t count, released;
 } out;
 
@@ -642,6 +643,17 @@ static gmlake_result get_stats_with(size_t struct_bytes, int of_pool) {
 }
 
 static gmlake_result get_stats_of(size_t struct_bytes) { return get_stats_with(struct_bytes, 0); }
+
+static gmlake_result query_of(gmlake *from, size_t alignment, gmlake_stream stream) {
+  gmlake_alloc_desc wanted = request(1, 0, NULL);
+  wanted.alignment = alignment;
+  return gmlake_query(from, &wanted, stream, &out.query);
+}
+
+static gmlake_result query_for_nothing(void) {
+  const gmlake_alloc_desc wanted = request(1, 0, NULL);
+  return gmlake_query(lake, &wanted, LEGACY, NULL);
+}
 
 static gmlake_result find_at(const void *address) { return gmlake_find(lake, address, &out.info); }
 
@@ -821,6 +833,11 @@ static gmlake_result chunks_at(const void *ptr) {
   X(stats_of_1_byte, INVALID, LAST_ERROR, get_stats_of(1))                                         \
   X(stats_of_half_a_field, INVALID, LAST_ERROR, get_stats_of(sizeof(size_t) - 1))                  \
   X(reset_peaks_without_lake, INVALID, NOTHING, gmlake_reset_peaks(NULL))                          \
+  X(query_without_lake, INVALID, NOTHING, query_of(NULL, 8, LEGACY))                               \
+  X(query_without_description, INVALID, LAST_ERROR, gmlake_query(lake, NULL, LEGACY, &out.query))  \
+  X(query_without_out, INVALID, LAST_ERROR, query_for_nothing())                                   \
+  X(query_on_stream_2, INVALID, LAST_ERROR, query_of(lake, 8, TWO))                                \
+  X(query_with_alignment_3, INVALID, LAST_ERROR, query_of(lake, 3, LEGACY))                        \
   X(budget_without_lake, INVALID, NOTHING, gmlake_get_budget(NULL, &out.budget))                   \
   X(budget_without_out, INVALID, LAST_ERROR, gmlake_get_budget(lake, NULL))                        \
   X(last_error_without_lake, INVALID, NOTHING, gmlake_get_last_error(NULL, &out.error))            \
@@ -1746,6 +1763,9 @@ static gmlake_result flagged(unsigned flags) {
     "out_entries is NULL and capacity is 3: pass")                                                \
   X(pool_stats_foreign, gmlake_pool_get_stats(lake, w.foreign_pool, &out.stats),                  \
     "pool belongs to another lake")                                                               \
+  X(no_query, query_for_nothing(), "out_info is NULL")                                            \
+  X(query_alignment, query_of(lake, 3, LEGACY), "alignment is 3: it has to be a power of two")    \
+  X(query_stream, query_of(lake, 8, TWO), "stream is 2, the per-thread")                          \
   X(no_budget, gmlake_get_budget(lake, NULL), "out_budget is NULL")                               \
   X(no_error, gmlake_get_last_error(lake, NULL), "out_info is NULL")                              \
   X(no_desc_out, gmlake_get_desc(lake, NULL), "out_desc is NULL")                                 \

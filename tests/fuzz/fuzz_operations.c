@@ -520,6 +520,18 @@ static void do_trim(void) {
   REQUIRE(released == before - now);
 }
 
+static void do_query(void) {
+  const size_t before = gate_census().physical_bytes;
+  gmlake_query_info info;
+  gmlake_alloc_desc wanted;
+  memset(&wanted, 0, sizeof wanted);
+  wanted.bytes = size_of(w.b, w.c);
+  wanted.flags = w.e & 7u;
+  if (judge(gmlake_query(w.lake, &wanted, w.streams[FIRST_OWN], &info), BIT_OK)) return;
+  REQUIRE((1u << info.result) & (BIT_OK | BIT(OUT_OF_DEVICE_MEMORY) | BIT(LIMIT_REACHED)));
+  REQUIRE(info.wait <= GMLAKE_HOST_WAIT && gate_census().physical_bytes == before);
+}
+
 static void do_budget(void) {
   gmlake_budget budget;
   if (judge(gmlake_get_budget(w.lake, &budget), BIT_OK)) return;
@@ -527,6 +539,7 @@ static void do_budget(void) {
   REQUIRE(budget.driver_free_bytes + budget.reserved_bytes == w.capacity);
   REQUIRE(budget.idle_bytes + budget.pending_bytes <= budget.reserved_bytes);
   REQUIRE(budget.allocatable_bytes <= w.capacity);
+  if (w.a & 1) do_query();
 }
 
 static void judge_map(void) {

@@ -1084,12 +1084,57 @@ static size_t bytes_of(const void *ptr) {
   return info.bytes;
 }
 
+/* Whether gmlake_query can tell how the allocation ends. */
+static int is_foretold(void) {
+  return !m.now->fault_call && !m.now->host_call && !m.with.policy && !m.with.has_handler &&
+         !m.lost && !m.is_stuck && m.now->id % 2;
+}
+
+static void foretell(const gmlake_alloc_desc *desc, int stream, gmlake_query_info *out,
+                     gmlake_stats *before) {
+  size_t physical = physical_bytes();
+  gmlake_result result;
+  memset(out, 0, sizeof(*out));
+  if (!is_foretold()) return;
+  result = gmlake_query(m.lake, desc, stream_value(stream), out);
+  if (result) out->result = result;
+  memset(before, 0, sizeof(*before));
+  expect_result(gmlake_get_stats(m.lake, before), GMLAKE_OK, "gmlake_get_stats");
+  expect(physical_bytes() == physical, "a question has changed memory");
+}
+
+static void check_foretold(gmlake_result result, const gmlake_query_info *said,
+                           const gmlake_stats *before) {
+  gmlake_stats now;
+  gmlake_wait wait = GMLAKE_NO_WAIT;
+  char rule[200];
+  int is_wait;
+  if (!is_foretold()) return;
+  memset(&now, 0, sizeof(now));
+  expect_result(gmlake_get_stats(m.lake, &now), GMLAKE_OK, "gmlake_get_stats");
+  if (now.stream_wait_count > before->stream_wait_count) wait = GMLAKE_DEVICE_WAIT;
+  if (now.host_wait_count > before->host_wait_count) wait = GMLAKE_HOST_WAIT;
+  if (said->result && captures_active() && wait == GMLAKE_HOST_WAIT)
+    return; /* it fears the worst */
+  is_wait = said->wait == wait || (said->new_bytes && said->wait == GMLAKE_DEVICE_WAIT && !wait);
+  if (!said->result == !result &&
+      (result || (is_wait && !said->new_bytes == (now.state_count[3] == before->state_count[3]))))
+    return;
+  (void)snprintf(rule, sizeof(rule), "foretold %s wait %d new %zu, and it was %s wait %d new %d",
+                 gmlake_result_name(said->result), (int)said->wait, said->new_bytes,
+                 gmlake_result_name(result), (int)wait,
+                 (int)(now.state_count[3] - before->state_count[3]));
+  broken(rule);
+}
+
 static void do_alloc(void) {
   const op *o = m.now;
   gmlake_alloc_desc desc;
   block b;
   size_t before = physical_bytes();
   uint64_t stitches = m.sum.stitches;
+  gmlake_query_info said;
+  gmlake_stats stats;
   gmlake_result result;
   void *ptr = &ptr;
   if (!o->bytes || block_find(o->id) || m.block_count == BLOCKS) return;
@@ -1103,7 +1148,9 @@ static void do_alloc(void) {
   if (b.stream >= 0) b.capture = m.streams[b.stream].capture;
   if (b.capture) b.pool = m.captures[b.capture].pool;
   fill_request(&b, &desc);
+  foretell(&desc, b.stream, &said, &stats);
   result = gmlake_alloc_with(m.lake, &desc, stream_value(b.stream), &ptr);
+  check_foretold(result, &said, &stats);
   expect((result == GMLAKE_OK) == (ptr != NULL), "the pointer and the result contradict");
   if (b.flags & GMLAKE_NO_GROW) expect(physical_bytes() <= before, "NO_GROW has grown");
   if (m.with.has_handler) m.sum.refused += m.handler_calls;

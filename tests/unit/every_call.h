@@ -40,6 +40,11 @@ static gmlake_result every_get_pieces(void) {
   size_t count;
   return gmlake_get_pieces(lake, every.live, NULL, 0, &count);
 }
+static gmlake_result every_query(void) {
+  const gmlake_alloc_desc wanted = request(C, 0, NULL);
+  gmlake_query_info info;
+  return gmlake_query(lake, &wanted, LEGACY, &info);
+}
 static gmlake_result every_find(void) {
   gmlake_allocation_info info;
   return gmlake_find(lake, every.live, &info);
@@ -112,6 +117,7 @@ static const struct every_row {
                   {"forget_stream", every_forget},
                   {"get_allocation", every_get_allocation},
                   {"get_pieces", every_get_pieces},
+                  {"query", every_query},
                   {"find", every_find},
                   {"get_chunks", every_get_chunks},
                   {"get_map", every_get_map},

@@ -135,6 +135,75 @@ static void swept_runs(void **state) {
   compare(measure_swept_run);
 }
 
+/* ---- Questions ------------------------------------------------------------------------------- */
+
+/* Beside many live windows, each of two chunks that do not lie together. */
+static void measure_questions(size_t count, costs *out) {
+  void **blocks = (open_large(), get_many(2 * count, C, LEGACY)), *wrong;
+  gmlake_alloc_desc wanted = request(512, 0, NULL);
+  gmlake_allocation_info info;
+  gmlake_query_info answer;
+  uint64_t before;
+  size_t i, parts;
+  for (i = 0; i < 2 * count; i += 2) put(blocks[i], LEGACY);
+  for (i = 0; i < count / 2; i++) blocks[i] = get(2 * C, LEGACY);
+  (void)get(C + 512, LEGACY);
+  before = step_count;
+  for (i = 0; i < 16; i++)
+    assert_ok(gmlake_find(lake, (char *)blocks[i * (count / 32)] + C + i, &info));
+  out->steps[0] = steps_since(before);
+  before = step_count;
+  for (i = 0; i < 16; i++)
+    assert_ok(gmlake_get_chunks(lake, (char *)blocks[i * (count / 32)] + C, NULL, 0, &parts));
+  out->steps[1] = steps_since(before);
+  before = step_count;
+  for (i = 0; i < 16; i++) {
+    wrong = (char *)blocks[i * (count / 32)] + C;
+    assert_error(gmlake_free(lake, wrong, LEGACY), UNKNOWN_POINTER);
+  }
+  out->steps[2] = steps_since(before);
+  before = step_count;
+  for (i = 0; i < 16; i++, wanted.bytes = i * C) /* a hole, then growth */
+    assert_ok(gmlake_query(lake, &wanted, LEGACY, &answer));
+  out->steps[3] = steps_since(before);
+  free(blocks);
+  finish();
+}
+
+static void questions(void **state) {
+  (void)state;
+  compare(measure_questions);
+}
+
+/* What is asked of all is asked of each. */
+static void measure_lists(size_t count, costs *out) {
+  void **blocks = (open_large(), get_many(2 * count, 512, LEGACY));
+  gmlake_map_entry *map;
+  gmlake_stats figures;
+  uint64_t before;
+  size_t i, entries;
+  for (i = 0; i < 2 * count; i += 2) put(blocks[i], LEGACY);
+  assert_ok(gmlake_get_map(lake, NULL, 0, &entries));
+  map = (gmlake_map_entry *)malloc(entries * sizeof(*map));
+  assert_non_null(map);
+  before = step_count;
+  assert_ok(gmlake_get_map(lake, map, entries, &entries));
+  out->steps[0] = steps_since(before) / entries;
+  figures.struct_bytes = 0;
+  before = step_count;
+  assert_ok(gmlake_pool_get_stats(lake, NULL, &figures));
+  out->steps[1] = steps_since(before) / entries;
+  assert_int_equal(figures.live_count, count);
+  free(map);
+  free(blocks);
+  finish();
+}
+
+static void lists(void **state) {
+  (void)state;
+  compare(measure_lists);
+}
+
 /* ---- Growth ---------------------------------------------------------------------------------- */
 
 /* Beside gaps that trim left, each of a chunk. */
@@ -458,6 +527,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(runs),
       cmocka_unit_test(swept_runs),
+      cmocka_unit_test(questions),
+      cmocka_unit_test(lists),
       cmocka_unit_test(growth_beside_gaps),
       cmocka_unit_test(growth_beside_pending_frees),
       cmocka_unit_test(growth_beside_a_held_streams_memory),

@@ -501,6 +501,174 @@ static void the_report_counts_a_freed_window_as_pending(void **state) {
   finish();
 }
 
+/* ---- How an allocation would end ------------------------------------------------------------- */
+
+static gmlake_query_info asked(const gmlake_alloc_desc *wanted, gmlake_stream stream) {
+  gmlake_query_info info;
+  memset(&info, 0x5A, sizeof(info));
+  step(gmlake_query(lake, wanted, stream, &info));
+  return info;
+}
+
+/* Asks, compares, allocates and compares. Returns the block, NULL: the request is refused. */
+static void *foretold(const gmlake_alloc_desc *wanted, gmlake_stream stream, gmlake_result result,
+                      gmlake_wait wait, size_t new_bytes) {
+  const gmlake_query_info info = asked(wanted, stream);
+  const gmlake_stats before = stats();
+  gmlake_wait waited = GMLAKE_NO_WAIT;
+  void *ptr = NULL;
+  assert_int_equal(info.result, result);
+  assert_int_equal(info.wait, wait);
+  assert_int_equal(info.new_bytes, new_bytes);
+  assert_int_equal(gmlake_alloc_with(lake, wanted, stream, &ptr), result);
+  if (stats().stream_wait_count > before.stream_wait_count) waited = GMLAKE_DEVICE_WAIT;
+  if (stats().host_wait_count > before.host_wait_count) waited = GMLAKE_HOST_WAIT;
+  if (!result) assert_int_equal(waited, wait);
+  if (!result) assert_int_equal(stats().state_count[3] > before.state_count[3], new_bytes != 0);
+  return ptr;
+}
+
+static void *foretold_of(size_t bytes, gmlake_stream stream, gmlake_result result, gmlake_wait wait,
+                         size_t new_bytes) {
+  const gmlake_alloc_desc wanted = request(bytes, 0, NULL);
+  return foretold(&wanted, stream, result, wait, new_bytes);
+}
+
+static void a_question_needs_no_driver_where_the_answer_is_known(void **state) {
+  const gmlake_alloc_desc nothing = request(0, 0, NULL), page = request(512, 0, NULL);
+  uint64_t calls;
+  (void)state;
+  start(8);
+  (void)take(512);
+  calls = census().call_count;
+  assert_int_equal(asked(&page, LEGACY).result, GMLAKE_OK);
+  assert_int_equal(asked(&nothing, LEGACY).result, GMLAKE_OK);
+  assert_int_equal(asked(&nothing, LEGACY).new_bytes, 0);
+  assert_int_equal(census().call_count, calls);
+  (void)foretold_of(512, LEGACY, GMLAKE_OK, GMLAKE_NO_WAIT, 0);
+  finish();
+}
+
+static void growth_is_foretold_to_the_chunk(void **state) {
+  gmlake_alloc_desc wanted = request(3 * C, GMLAKE_NO_GROW, NULL);
+  gmlake_pool *pool;
+  void *b[4];
+  (void)state;
+  prepare(16);
+  desc.limit_bytes = 12 * C;
+  open_lake();
+  pool = open_pool(3 * C);
+  (void)foretold_of(3 * C, LEGACY, GMLAKE_OK, GMLAKE_NO_WAIT, 3 * C);
+  assert_null(foretold(&wanted, LEGACY, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, GMLAKE_NO_WAIT, 0));
+  wanted = request(2 * C + 1, 0, pool);
+  b[0] = foretold(&wanted, LEGACY, GMLAKE_OK, GMLAKE_NO_WAIT, 3 * C);
+  assert_non_null(b[0]);
+  assert_null(foretold(&wanted, LEGACY, GMLAKE_ERROR_LIMIT_REACHED, GMLAKE_NO_WAIT, 0));
+  (void)foretold_of(6 * C, LEGACY, GMLAKE_OK, GMLAKE_NO_WAIT, 6 * C);
+  (void)foretold_of(C, LEGACY, GMLAKE_ERROR_LIMIT_REACHED, GMLAKE_NO_WAIT, 0);
+  drop(b[0]); /* the pool's chunks serve the default pool once they are returned */
+  (void)foretold_of(3 * C, LEGACY, GMLAKE_OK, GMLAKE_HOST_WAIT, 3 * C);
+  finish();
+}
+
+static void a_window_is_foretold_with_what_it_lacks(void **state) {
+  void *b[8];
+  (void)state;
+  start(10);
+  lay(b, 8);
+  drop(b[0]);
+  drop(b[2]);
+  drop(b[4]);
+  drop(foretold_of(3 * C, LEGACY, GMLAKE_OK, GMLAKE_NO_WAIT, 0));
+  (void)foretold_of(5 * C, LEGACY, GMLAKE_OK, GMLAKE_NO_WAIT, 2 * C);
+  (void)foretold_of(C, LEGACY, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, GMLAKE_NO_WAIT, 0);
+  finish();
+}
+
+static void waits_are_foretold(void **state) {
+  gmlake_stream one, two;
+  void *p;
+  (void)state;
+  start(8);
+  one = open_stream();
+  two = open_stream();
+  p = take_on(6 * C, one);
+  (void)take_on(512, two);
+  gmlake_mock_stream_hold(mock, one);
+  drop_on(p, one);
+  (void)foretold_of(C, two, GMLAKE_OK, GMLAKE_NO_WAIT, C);
+  (void)foretold_of(3 * C, two, GMLAKE_OK, GMLAKE_DEVICE_WAIT, 0);
+  (void)foretold_of(2 * C, NONE, GMLAKE_OK, GMLAKE_HOST_WAIT, 0);
+  finish();
+}
+
+static void a_question_changes_no_memory(void **state) {
+  const gmlake_alloc_desc wanted = request(4 * C, 0, NULL);
+  gmlake_map_entry before[64], after[64];
+  gmlake_mock_census was, now;
+  size_t count, again;
+  gmlake_stats figures;
+  gmlake_buffer *buffer;
+  void *b[8];
+  (void)state;
+  start(12);
+  lay(b, 8);
+  buffer = open_buffer(4);
+  step(gmlake_buffer_resize(lake, buffer, 2 * C, LEGACY));
+  step(gmlake_buffer_resize(lake, buffer, 0, LEGACY));
+  drop(b[0]);
+  drop(b[2]);
+  (void)asked(&wanted, LEGACY); /* asks what has completed: what was tagged is clean from here on */
+  memset(before, 0, sizeof(before));
+  memset(after, 0, sizeof(after));
+  assert_ok(gmlake_get_map(lake, before, 64, &count));
+  figures = stats();
+  was = census();
+  assert_int_equal(asked(&wanted, LEGACY).new_bytes, 2 * C);
+  assert_ok(gmlake_get_map(lake, after, 64, &again));
+  now = census();
+  assert_int_equal(count, again);
+  assert_memory_equal(before, after, sizeof(after));
+  assert_int_equal(now.handle_count, was.handle_count);
+  assert_int_equal(now.mapping_count, was.mapping_count);
+  assert_int_equal(stats().allocation_count, figures.allocation_count);
+  assert_int_equal(stats().state_count[4], figures.state_count[4]);
+  assert_int_equal(stats().oom_count, figures.oom_count);
+  finish();
+}
+
+static void a_driver_that_does_not_answer_is_an_error(void **state) {
+  const gmlake_alloc_desc wanted = request(C, 0, NULL);
+  gmlake_query_info info, untouched;
+  (void)state;
+  start_with_faults(8);
+  memset(&info, 0x5A, sizeof(info));
+  untouched = info;
+  fail_call(ON_MEMORY_INFO, 1, GMLAKE_ERROR_DRIVER, 0);
+  step_error(gmlake_query(lake, &wanted, LEGACY, &info), DRIVER);
+  assert_memory_equal(&info, &untouched, sizeof(info));
+  host_fail_in = 1;
+  step_error(gmlake_query(lake, &wanted, open_stream(), &info), OUT_OF_HOST_MEMORY);
+  assert_memory_equal(&info, &untouched, sizeof(info));
+  finish();
+}
+
+/* A budget where no window can be made counts what can be created behind the last block. */
+static void the_budget_counts_new_memory_where_nothing_is_stitched(void **state) {
+  gmlake_budget budget;
+  (void)state;
+  prepare(8);
+  desc.stitch_bytes_min = 64 * C;
+  open_lake();
+  step(gmlake_get_budget(lake, &budget));
+  assert_int_equal(budget.allocatable_bytes, 8 * C);
+  (void)take(C + 512);
+  step(gmlake_get_budget(lake, &budget));
+  assert_int_equal(budget.allocatable_bytes, 7 * C - 512);
+  (void)take(budget.allocatable_bytes);
+  finish();
+}
+
 static void the_version_is_the_headers(void **state) {
   (void)state;
   assert_int_equal(gmlake_version(), GMLAKE_VERSION);
@@ -522,6 +690,13 @@ int main(void) {
       cmocka_unit_test(the_report_says_whose_the_memory_is),
       cmocka_unit_test(the_report_tells_holes_from_what_can_be_stitched),
       cmocka_unit_test(the_report_counts_a_freed_window_as_pending),
+      cmocka_unit_test(a_question_needs_no_driver_where_the_answer_is_known),
+      cmocka_unit_test(growth_is_foretold_to_the_chunk),
+      cmocka_unit_test(a_window_is_foretold_with_what_it_lacks),
+      cmocka_unit_test(waits_are_foretold),
+      cmocka_unit_test(a_question_changes_no_memory),
+      cmocka_unit_test(a_driver_that_does_not_answer_is_an_error),
+      cmocka_unit_test(the_budget_counts_new_memory_where_nothing_is_stitched),
       cmocka_unit_test(the_version_is_the_headers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
