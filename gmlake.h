@@ -557,10 +557,10 @@ typedef struct gmlake_residency_info {
   uint64_t user_data;
 } gmlake_residency_info;
 
-/* Told of blocks with GMLAKE_TELL_RESIDENCY when their pool falls asleep and after it has woken, for
-   what is registered elsewhere (NCCL, RDMA). Called in gmlake_pool_sleep and gmlake_pool_wake, with
-   no lock held; it has to return. An answer other than 0 to LEAVES refuses: blocks that were told
-   are told BACK, and the call answers BUSY. The memory is unmapped inside that same call. */
+/* Told of blocks with GMLAKE_TELL_RESIDENCY when their pool falls asleep and after it has woken:
+   for what is registered elsewhere (NCCL, RDMA). Called in gmlake_pool_sleep and gmlake_pool_wake,
+   with no lock held; it has to return. An answer other than 0 to LEAVES refuses: blocks that were
+   told are told BACK, and the call answers BUSY. The memory is unmapped inside that same call. */
 typedef struct gmlake_residency {
   int (*fn)(void *user, gmlake *lake, const gmlake_residency_info *info);
   void *user;
@@ -723,8 +723,8 @@ typedef struct gmlake_desc { /* all zero: sensible defaults */
   gmlake_error_info *out_error; /* if not NULL: gmlake_create writes here why it failed. The logger
                                    is told too. Not used after that call */
   gmlake_host_allocator sleep_host; /* where GMLAKE_SLEEP_KEEP keeps contents, in one piece for each
-                                       pool and chunk size; both NULL: the backend's (CUDA: pinned). Called with a lock
-                                       held: it may not call the lake */
+                                       pool and chunk size; both NULL: the backend's (CUDA: pinned).
+                                       Called with a lock held: it may not call the lake */
   gmlake_residency residency;
 } gmlake_desc;
 
@@ -7569,7 +7569,7 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
    for the next time, as pinning memory takes longer than to copy to it. Owns both.
    pre: the caller holds `driving`.
 
-   [Q1] Copies lie in the vault in the order of their offsets, without overlap. Each is of one chunk.
+   [Q1] Copies lie in the vault in order of their offsets, without overlap. Each is of one chunk.
 
    O(what is kept). Can fail: host memory, the driver. */
 
@@ -8461,15 +8461,15 @@ static gmlake_result gmlk_buffer_get_info(const gmlake_buffer *b, gmlake_buffer_
 
 /* ---- >>sleep -----------------------------------------------------------------------------------
    Puts arenas to sleep and wakes them: those of a pool, or all that are of no pool. To sleep, a
-   stretch of driver calls copies what is to be kept and unmaps everything, a second one releases the
-   chunks. To wake, one stretch does the reverse. Either is undone by what the other one does, and
-   each begins where things stand: so what could not be undone is done by a later call. Other threads
-   may free meanwhile, but find no memory. Owns gmlk_arena.sleep.
+   stretch of driver calls copies what is to be kept and unmaps everything; a second one releases
+   the chunks. To wake, one stretch does the reverse. Either is undone by what the other one does,
+   and each begins where things stand: so what could not be undone is done by a later call. Other
+   threads may free meanwhile, but find no memory. Owns gmlk_arena.sleep.
    pre: the caller holds `driving`.
 
    [E1] All arenas of a pool, and all of none, are in one state.
-   [E2] Of an arena that is not asleep no chunk is asleep, no window's address space is unbacked, and
-        no place has a mark. Of one that is, whatever is so is not mapped.
+   [E2] Of an arena that is not asleep no chunk is asleep, no window's address space is unbacked,
+        and no place has a mark. Of one that is, whatever is so is not mapped.
    [E3] Only arenas that are asleep have copies.
 
    Costs: the driver's for each chunk and each mapping, O(blocks + chunks + windows). Can fail: host
@@ -8831,9 +8831,10 @@ static gmlake_result gmlk_kin_wake(gmlake *l, gmlake_pool *pool) {
     if (!result) result = gmlk_kin_raise(l, pool);
     if (!gmlk_is_shortage(result) || tries == 2) break;
     if (tries) made = gmlk_wait_for_streams(l, 0);
+    if (made == GMLAKE_ERROR_CAPTURING) made = GMLAKE_OK; /* other streams were waited for */
     held = l->stats.reserved_bytes;
-    if (!gmlk_is_fatal(made)) made = gmlk_trim(l, held - gmlk_min(held, bytes), &released);
-    if (gmlk_is_fatal(made)) return made;
+    if (!made) made = gmlk_trim(l, held - gmlk_min(held, bytes), &released);
+    if (made) return made;
   }
   if (!gmlk_is_shortage(result)) return result;
   result = gmlk_report_oom(l, &r, result);
@@ -8845,8 +8846,8 @@ static gmlake_result gmlk_kin_wake(gmlake *l, gmlake_pool *pool) {
 
 /* ---- residency, and the calls ---- */
 
-/* Tells desc.residency, with no lock held, of the blocks below *end of an arena, in order of address.
-   A refusal of LEAVES ends it: then it answers BUSY, and *end is where that block begins. */
+/* Tells desc.residency, with no lock held, of the blocks below *end of an arena, in order. A
+   refusal of LEAVES ends it: then it answers BUSY, and *end is where that block begins. */
 static gmlake_result gmlk_residents_tell(gmlake *l, const gmlk_arena *a,
                                          gmlake_residency_event event, uint32_t *end) {
   const gmlake_residency *hook = &l->desc.residency;
@@ -10599,7 +10600,7 @@ static void gmlk_check_sleep(gmlk_checker *c) {
       a->sleep <= GMLK_ASLEEP && a->sleep == (a->owner ? a->owner->arena.sleep : c->l->home.sleep),
       "E1: a pool's arenas are not in one state");
   gmlk_check_table(c, a->copies, a->copy_capacity * sizeof(gmlk_copy));
-  gmlk_expect(c, a->sleep == GMLK_ASLEEP || !a->copies, "E3: who is awake has copies");
+  gmlk_expect(c, a->sleep == GMLK_ASLEEP || !a->copies, "E3: an arena that is awake has copies");
   if (!gmlk_expect(c, a->copy_count <= a->copy_capacity, "Q1: more copies than room for them"))
     return;
   for (i = 0; i < a->copy_count; i++) {

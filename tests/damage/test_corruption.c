@@ -477,8 +477,8 @@ static const field streams_fields[] = {
     ONE(T, queue_first), ONE(T, queue_last),    ONE(T, unused)};
 #undef T
 #define T gmlk_chunk
-static const field chunk_fields[] = {ONE(T, handle), ONE(T, map_count), ONE(T, is_home),
-                                     ONE(T, is_stuck), ONE(T, is_marked)};
+static const field chunk_fields[] = {ONE(T, handle),   ONE(T, map_count), ONE(T, is_home),
+                                     ONE(T, is_stuck), ONE(T, is_marked), ONE(T, is_asleep)};
 #undef T
 #define T gmlk_span
 static const field span_fields[] = {ONE(T, at), ONE(T, grains)};
@@ -488,14 +488,16 @@ static const field spool_fields[] = {ONE(T, count), ONE(T, number), ONE(T, grain
                                      ONE(T, bytes), ONE(T, base),   ONE(T, reserved_bytes)};
 #undef T
 #define T gmlk_chunks
-static const field chunks_fields[] = {ONE(T, backed_count), ONE(T, stuck_count), ONE(T, stuck_end)};
+static const field chunks_fields[] = {ONE(T, backed_count), ONE(T, stuck_count), ONE(T, stuck_end),
+                                      ONE(T, asleep_count)};
 #undef T
 #define T gmlk_arena
 static const field arena_fields[] = {
     ONE(T, base),       ONE(T, reserved_bytes), ONE(T, chunk_bytes), ONE(T, limit_bytes),
     ONE(T, seal),       ONE(T, chunk_log),      ONE(T, number),      ONE(T, slot_count),
     ONE(T, slot_limit), ONE(T, free_grains),    ONE(T, live_count),  ONE(T, keeps_apart),
-    ONE(T, is_bare),    ONE(T, void_count)};
+    ONE(T, is_bare),    ONE(T, void_count),     ONE(T, sleep),       ONE(T, sleep_count),
+    ONE(T, copy_count), ONE(T, copy_capacity),  ONE(T, vault_bytes)};
 #undef T
 #define T gmlk_window
 static const field window_fields[] = {ONE(T, address), ONE(T, span_count), ONE(T, chunk_count),
@@ -534,7 +536,7 @@ static const field stats_fields[] = {
     ONE(T, pending_bytes_peak), ONE(T, allocation_count),     ONE(T, free_count),
     ONE(T, chunk_count),        ONE(T, quarantined_bytes),    ONE(T, live_count),
     ONE(T, window_count),       ONE(T, buffer_count),         ONE(T, buffer_bytes),
-    ONE(T, buffer_bytes_peak)};
+    ONE(T, buffer_bytes_peak),  ONE(T, sleeping_bytes)};
 #undef T
 #define T gmlake
 static const field lake_fields[] = {ONE(T, seal), ONE(T, is_barred), ONE(T, lost),
@@ -922,6 +924,8 @@ static const struct exception {
     {SHAPE_CHUNK, "handle", LEGAL, "the driver's name of memory"},
     {SHAPE_STUCK, "handle", LEGAL, "the driver's name of memory"},
     {SHAPE_STUCK, "is_home", LEGAL, "whether it is mapped only the driver can tell"},
+    {SHAPE_HOME, "sleep", LEGAL, "a pool of which nothing is mapped may be in any state"},
+    {SHAPE_HOME, "sleep_count", LEGAL, "it may have slept as often"},
     {SHAPE_POOL_HOLES, "none_from", LEGAL, "there may be none of other sizes too"},
     {SHAPE_POOL_HOLES, "none_count", LEGAL, "there may be none of other sizes too"},
     {SHAPE_SPOOL, "number", HARMLESS, "any that is no window's, or larger"},

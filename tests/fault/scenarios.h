@@ -13,13 +13,14 @@
      N0:8/p z0:3-1b@1    create buffer 0 of at most 8 chunks; resize it, on stream 1 (default 0)
      c0:2:3@1  d0:2:1@1  commit its chunks 2, 3 and 4; discard chunk 2
      K0@1                destroy it
+     k0  o0  w0          pool 0 (2: what is in no pool) sleeps, KEEP or DROP, and wakes
      T:3  Q  S  X        trim to 3 chunks; the budget; other questions; calls that are refused
      Q1                  asks how allocations of several sizes and flags would end
      h1  e1  g1:9b  t:9b work is pending on stream 1; is done; takes 9 ns; the clock says 9 ns
      |                   the pairs of calls from here on are tried, if they are not too many
      [3 steps ]          three times
      !O                  behind a step: it fails. O out of memory (or a limit), L a limit, I invalid
-                         argument, C capturing, U unknown pointer, D double free
+                         argument, C capturing, U unknown pointer, D double free, A asleep
 
    The option ask:LETTERS gives the lake a policy. For each request it makes the first plan of its
    letters that can be made: p a piece, r the reuse of a window; from two chunks on s a stitch of
@@ -242,6 +243,28 @@ static const program programs[] = {
     {"pool-left", ".g", "4D", "", "P0 +a=2/p +b=2 |"},
     {"pool-exclusive", ".c", "4", "", "P0:2 | +a=1k/px -a D0"},
     {"pool-limit-reclaim", ".w", "r", "cap:8", "P0:0:6 +a=8 -a | +b=6/p +c=2"},
+
+    /* sleep */
+    {"sleep-nothing", ".1", "", "", "P0 | k0 w0 o0 w0 k2 w2"},
+    {"sleep-blocks", ".1wgfcplko", "4", "", "+a=2 +b=1+1k +c=3 -b | k2 w2 +d=1"},
+    {"sleep-drop", ".gfp", "4", "", "+a=2 +b=3 | o2 w2"},
+    {"sleep-window", ".gfcpm", "3W", "", HOLES8 "+x=3 | k2 w2 -x"},
+    {"sleep-idle-window", ".gp", "3E", "", HOLES8 "+x=3 -x | k2 w2 +x=3"},
+    {"sleep-graph", ".gf", "N", "", "P0 B1:0 +a=2@1 +b=1@1 -a E1 | k0 w0 B1:0 +c=2@1 -c E1"},
+    {"sleep-graph-window", ".", "NZ", "",
+     "P0 +Z=6@n/p -Z@n +a-f=1/p -ace@n B1:0 +x=2@1 -x E1 | k0 w0"},
+    {"sleep-buffers", ".1gfc", "", "", "P0 N0:8/p z0:5 d0:1:2 N1:8 z1:3 | k0 k2 w0 w2 c0:0:5"},
+    {"sleep-freed", ".gf", "3W", "", HOLES8 "+x=3 N0:6 z0:4 | k2 -x -b d0:1:2 z0:3 w2 c0:0:4"},
+    {"sleep-recorded", ".", "P", "", "+a=3@1 +b=1 ra@2 | k2 -a w2 -b"},
+    {"sleep-refuses", ".", "", "", "P0 +a=2/p N0:4/p z0:1 | k0 +b=1/p!A c0:1:1!A B1:0!A w0 +b=1/p"},
+    {"sleep-again", ".", "", "", "+a=3 | k2 k2 o2 k2 w2 w2 k2 w2 T:3"},
+    {"sleep-destroy", ".", "", "", "P0 +a=3/p N0:4 z0:2 | k0 k2 -a D0"},
+    {"sleep-at-destroy", ".g", "D", "", "P0 +a=3/p +b=2 N0:4 z0:2 | k0 k2"},
+    {"sleep-short", ".", "", "cap:8", "P0 +a=5/p | k0 +b=6@1 -b w0"},
+    {"sleep-too-short", ".", "O", "cap:8", "P0 +a=5/p k0 +b=6@1 | w0!O -b w0"},
+    {"sleep-limit", ".", "L", "limit:8", "P0 +a=5/p k0 +b=6 | w0!L -b w0"},
+    {"sleep-beside-a-capture", ".", "", "", "P0 P1 +a=2/p B1:1 | k0 w0 E1"},
+    {"sleep-in-a-capture", ".", "", "", "P0 B1:0 | k0!C E1 k0 w0"},
 
     /* captures */
     {"capture-empty", ".1w", "", "", "P0 | B1:0 E1"},

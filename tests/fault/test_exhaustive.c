@@ -143,15 +143,32 @@ enum { /* calls of the backend */
        STREAM_WAIT,
        EXCHANGE,
        DEVICE_WAIT,
+       COPY,
+       HOST_ALLOC,
+       HOST_FREE,
        CALLS
 };
 
-static const char *const call_names[CALLS] = {
-    "get_properties", "get_memory_info", "reserve",       "unreserve",
-    "create",         "release",         "map",           "unmap",
-    "set_access",     "event_create",    "event_destroy", "event_record",
-    "event_query",    "event_wait",      "stream_wait",   "capture_exchange",
-    "device_wait"};
+static const char *const call_names[CALLS] = {"get_properties",
+                                              "get_memory_info",
+                                              "reserve",
+                                              "unreserve",
+                                              "create",
+                                              "release",
+                                              "map",
+                                              "unmap",
+                                              "set_access",
+                                              "event_create",
+                                              "event_destroy",
+                                              "event_record",
+                                              "event_query",
+                                              "event_wait",
+                                              "stream_wait",
+                                              "capture_exchange",
+                                              "device_wait",
+                                              "copy",
+                                              "host_alloc",
+                                              "host_free"};
 
 typedef struct use { /* of memory, by work that was queued on a stream before it was freed */
   uint64_t home;
@@ -191,6 +208,7 @@ static struct world {
   gmlake_pool *pools[POOLS];
   block blocks[SLOTS];
   buffer buffers[BUFFERS];
+  int are_dropped[POOLS]; /* the pool sleeps without its contents */
   size_t live_count, requested, active;
   uint64_t allocation_count, free_count;
   tally now, before;
@@ -364,7 +382,7 @@ static void host_free(void *user, void *ptr) {
 
 static int is_giving_back(int call) {
   return call == UNMAP || call == RELEASE || call == UNRESERVE || call == EVENT_DESTROY ||
-         call == EXCHANGE;
+         call == EXCHANGE || call == HOST_FREE;
 }
 
 /* Before each call: counts it and makes the mock fail it if its turn has come. */
@@ -419,6 +437,10 @@ WATCH(ACCESS, set_access,
       (u, at, bytes, peers, count, code))
 WATCH(EVENT_CREATE, event_create, (void *u, void **out, int *code), (u, out, code))
 WATCH(EVENT_DESTROY, event_destroy, (void *u, void *event, int *code), (u, event, code))
+WATCH(COPY, copy, (void *u, uint64_t at, void *host, size_t bytes, int to_host, int *code),
+      (u, at, host, bytes, to_host, code))
+WATCH(HOST_ALLOC, host_alloc, (void *u, size_t bytes, void **out, int *code), (u, bytes, out, code))
+WATCH(HOST_FREE, host_free, (void *u, void *host, int *code), (u, host, code))
 WATCH(EXCHANGE, capture_exchange, (void *u, int *mode, int *code), (u, mode, code))
 
 static gmlake_result watch_unmap(void *u, uint64_t at, size_t bytes, int *code) {
@@ -483,6 +505,9 @@ static void watch_mock(void) {
   t->stream_wait = watch_stream_wait;
   t->capture_exchange = watch_capture_exchange;
   t->device_wait = watch_device_wait;
+  t->copy = watch_copy;
+  t->host_alloc = watch_host_alloc;
+  t->host_free = watch_host_free;
 }
 
 static gmlake_mock_census census(void) {
@@ -527,7 +552,7 @@ static void count_places(const gmlk_arena *a, holdings *h) {
   uint32_t i;
   for (b = a->buffers; b; b = b->next) {
     for (i = 0; i < b->place_count; i++) {
-      h->mappings += b->places[i].state != GMLK_PLACE_EMPTY;
+      h->mappings += b->places[i].state != GMLK_PLACE_EMPTY && !b->places[i].mark;
       h->quarantined += b->places[i].state == GMLK_PLACE_BLIND ? a->chunk_bytes : 0;
     }
   }
@@ -543,7 +568,7 @@ static void count_arena(const gmlk_arena *a, int is_dead, holdings *h) {
     if (!chunk->handle) continue;
     h->handles++;
     h->mappings += chunk->is_home;
-    h->quarantined += chunk->is_stuck || is_dead ? a->chunk_bytes : 0;
+    h->quarantined += chunk->is_stuck || is_dead || a->sleep == GMLK_ASLEEP ? a->chunk_bytes : 0;
   }
   for (; b && b != &a->tail; b = b->next) h->blocks++;
   for (; va && va != &a->windows.va_tail; va = va->next, h->blocks++)
@@ -614,11 +639,15 @@ static int may_be_gone(void) {
   return w.failed[RECORD] && w.fault.result == GMLAKE_ERROR_INVALID_ARGUMENT;
 }
 
+static int is_asleep(const gmlake_pool *pool) {
+  return (pool ? &pool->arena : &w.lake->home)->sleep == GMLK_ASLEEP;
+}
+
 static void verify_block(const block *b) {
   gmlake_allocation_info info;
   gmlake_result result = gmlake_get_allocation(w.lake, b->ptr, &info);
-  CHECK(is_stamped(b));
-  verify_access(b);
+  CHECK(is_asleep(b->pool) || is_stamped(b));
+  if (!is_asleep(b->pool)) verify_access(b);
   CHECK(result == GMLAKE_OK);
   CHECK(info.ptr == b->ptr);
   CHECK(info.requested_bytes == b->bytes);
@@ -644,8 +673,8 @@ static void verify_buffer(buffer *b) {
   for (i = 0; i < PLACES; i++) {
     CHECK(gmlk_is_committed(b->handle, (uint32_t)i) == (b->has[i] != 0));
     if (!b->has[i]) continue;
-    CHECK(is_stamped(page_of(b, i)));
-    verify_access(&b->page);
+    CHECK(is_asleep(b->pool) || is_stamped(page_of(b, i)));
+    if (!is_asleep(b->pool)) verify_access(page_of(b, i));
     committed += b->page.bytes;
   }
   CHECK(info.ptr == b->ptr);
@@ -747,7 +776,8 @@ static int judge(gmlake_result result, gmlake_result expected) {
   if (!result) return 0;
   CHECK(gmlake_get_last_error(w.lake, &info) == GMLAKE_OK);
   CHECK(info.result == result || info.result == w.now.lost);
-  if (w.now.hits == w.before.hits + 1 && result == answer_to(w.fault.result) && !is_memory(result))
+  if (w.now.hits == w.before.hits + 1 && w.now.silent_hits == w.before.silent_hits &&
+      result == answer_to(w.fault.result) && !is_memory(result))
     CHECK(!strcmp(info.call, w.hit_name));
   return is_hit && !w.fault.stays && !w.now.lost && !is_expected(result, expected);
 }
@@ -839,6 +869,7 @@ static void use_block(const block *b, int number) {
   size_t count = 0;
   int i;
   if (b->is_in_graph || number == STREAM_NONE) return; /* graphs of a pool do not run together */
+  if (is_asleep(b->pool)) return;                      /* no work may use it */
   if (gmlake_get_pieces(w.lake, b->ptr, pieces, PIECES, &count)) return;
   add_work(w.queue_of[number]);
   add_uses(pieces, count, w.queue_of[number]);
@@ -928,6 +959,7 @@ static void use_pages(const buffer *b, const change *to_do, int number) {
   gmlake_piece piece;
   size_t i;
   if (!b->is_live || to_do->is_commit || number == STREAM_NONE || w.captures[number]) return;
+  if (is_asleep(b->pool)) return;
   for (i = to_do->from; i < to_do->to; i++) {
     if (!b->has[i]) continue;
     add_work(w.queue_of[number]);
@@ -1011,6 +1043,42 @@ static gmlake_result do_pool_destroy(int number) {
   for (i = 0; i < w.lake->arena_count; i++)
     if (w.lake->arenas[i] == arena) w.pools[number] = arena->pool;
   CHECK((result == GMLAKE_OK) == !w.pools[number] || is_sticky(result));
+  return result;
+}
+
+/* The caller has waited for all work. */
+static gmlake_result do_sleep(const action *a) {
+  const size_t held = w.before.stats.reserved_bytes;
+  const int was_asleep = is_asleep(w.pools[a->number]);
+  size_t released = 1;
+  gmlake_result result;
+  int i;
+  for (i = 0; i < STREAMS; i++) gmlake_mock_stream_finish(w.mock, w.streams[i]);
+  for (i = 0; i < QUEUES; i++) w.host.behind[i] = w.queues[i].behind[i];
+  result = gmlake_pool_sleep(w.lake, w.pools[a->number],
+                             a->verb == 'k' ? GMLAKE_SLEEP_KEEP : GMLAKE_SLEEP_DROP, &released);
+  take_stats();
+  CHECK(result || held - released == w.now.stats.reserved_bytes);
+  if (a->verb == 'o' && (!result || was_asleep)) w.are_dropped[a->number] = 1;
+  if (!result) CHECK(is_asleep(w.pools[a->number]));
+  return result;
+}
+
+/* What was dropped gets contents again; what was kept is verified. */
+static gmlake_result do_wake(int number) {
+  const gmlake_pool *pool = w.pools[number];
+  const int was_asleep = is_asleep(pool);
+  gmlake_result result = gmlake_pool_wake(w.lake, w.pools[number]);
+  size_t i, n;
+  CHECK(is_asleep(pool) == (result && was_asleep));
+  if (result || !was_asleep || !w.are_dropped[number]) return result;
+  w.are_dropped[number] = 0;
+  for (i = 0; i < SLOTS; i++)
+    if (w.blocks[i].is_live && w.blocks[i].pool == pool) stamp(&w.blocks[i]);
+  for (i = 0; i < BUFFERS; i++)
+    for (n = 0; n < PLACES; n++)
+      if (w.buffers[i].is_live && w.buffers[i].pool == pool && w.buffers[i].has[n])
+        stamp(page_of(&w.buffers[i], n));
   return result;
 }
 
@@ -1139,6 +1207,8 @@ static void do_refused(void) {
   CHECK(gmlake_buffer_discard(l, NULL, 0, 0, w.streams[0]) == GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_buffer_destroy(l, NULL, w.streams[0]) == GMLAKE_OK);
   CHECK(gmlake_free(l, NULL, w.streams[0]) == GMLAKE_OK);
+  CHECK(gmlake_pool_sleep(l, NULL, (gmlake_sleep_mode)2, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
+  CHECK(gmlake_pool_wake(NULL, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_pool_destroy(l, NULL) == GMLAKE_OK);
   CHECK(w.now.calls == w.before.calls);
 }
@@ -1167,6 +1237,10 @@ static int is_possible(const action *a, const block *b) {
     return !w.pools[a->number];
   case 'D':
     return w.pools[a->number] != NULL;
+  case 'k':
+  case 'o':
+  case 'w':
+    return a->number == BASE_POOL || w.pools[a->number];
   case 'B':
     return w.pools[a->sizes[0] / w.desc.chunk_bytes] && (a->expected || !w.captures[a->number]);
   case 'E':
@@ -1197,6 +1271,11 @@ static gmlake_result perform(const action *a, block *b) {
     return do_capture_begin(a);
   case 'E':
     return do_capture_end(a->number);
+  case 'k':
+  case 'o':
+    return do_sleep(a);
+  case 'w':
+    return do_wake(a->number);
   case 'T':
     return do_trim(a->sizes[0]);
   case 'Q':
@@ -1379,6 +1458,8 @@ static gmlake_result parse_error(char letter) {
     return GMLAKE_ERROR_CAPTURING;
   case 'U':
     return GMLAKE_ERROR_UNKNOWN_POINTER;
+  case 'A':
+    return GMLAKE_ERROR_ASLEEP;
   default:
     return GMLAKE_ERROR_DOUBLE_FREE;
   }
@@ -1417,8 +1498,16 @@ static const char *parse_action(const char *at, action *a) {
 /* What a step answers where earlier ones may have failed: a block that could not be freed is still
    known, and its pool cannot be destroyed. */
 static gmlake_result expected_of(const action *a, const block *b) {
+  const gmlake_pool *pool = NULL;
   size_t i;
   if (strchr("-rI", a->verb) && b->is_live) return GMLAKE_OK;
+  if (a->verb == '+') pool = w.pools[a->pool < 0 ? BASE_POOL : a->pool];
+  if (strchr("czd", a->verb)) pool = w.buffers[a->number].pool;
+  if (a->verb == 'B') pool = w.pools[a->sizes[0] / w.desc.chunk_bytes];
+  if (a->expected == GMLAKE_ERROR_ASLEEP && !is_asleep(pool)) return GMLAKE_OK;
+  if (strchr("+cB", a->verb) && is_asleep(pool)) return GMLAKE_ERROR_ASLEEP;
+  if (a->verb == 'z' && a->sizes[0] > w.buffers[a->number].bytes && is_asleep(pool))
+    return GMLAKE_ERROR_ASLEEP;
   for (i = 0; a->verb == 'D' && i < SLOTS; i++)
     if (w.blocks[i].is_live && w.blocks[i].pool == w.pools[a->number])
       return GMLAKE_ERROR_INVALID_ARGUMENT;
@@ -1743,11 +1832,25 @@ static int create_lake(void) {
   }
 }
 
+/* What sleeps still is woken. */
+static void wake_all(void) {
+  static const char *const steps[POOLS] = {"w0", "w1", "w2"};
+  action a;
+  int i;
+  for (i = 0; i < POOLS; i++) {
+    if ((i != BASE_POOL && !w.pools[i]) || !is_asleep(w.pools[i])) continue;
+    w.step = steps[i];
+    (void)parse_action(steps[i], &a);
+    play_call(&a, NULL);
+  }
+}
+
 /* The lake serves again: at once, or where memory is used up when a block has been freed. */
 static void expect_served(void) {
   block *probe = &w.blocks[SLOTS - 1], *b = w.blocks;
   gmlake_result result;
   action a;
+  wake_all();
   (void)parse_action("+=512b@0", &a);
   w.step = "(next allocation)";
   do {

@@ -681,7 +681,7 @@ static void a_capture_into_the_pool_refuses_and_others_do_not(void **state) {
   finish();
 }
 
-/* ---- the backend and the host's memory -------------------------------------------------------- */
+/* ---- the backend and the host's memory ------------------------------------------------------ */
 
 static void tables_of_version_1_drop_and_do_not_keep(void **state) {
   gmlake_backend old;
