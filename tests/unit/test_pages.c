@@ -953,6 +953,86 @@ static void random_ranges_keep_their_contents(void **state) {
   }
 }
 
+/* ---- Small worlds: every sequence of changes on two buffers and a block ---------------------- */
+
+#define WORLD_PAGES 3
+#define WORLD_STEPS 4
+#define WORLD_OPS 14
+
+static struct world {
+  gmlake_stream streams[2];
+  gmlake_buffer *buffers[2];
+  unsigned stamps[2][WORLD_PAGES]; /* 0: no memory */
+  void *block;
+  unsigned char byte;
+} world;
+
+static void world_range(size_t i, size_t at, size_t count, int is_commit, gmlake_stream stream) {
+  gmlake_buffer *b = world.buffers[i];
+  const gmlake_result result = is_commit
+                                   ? gmlake_buffer_commit(lake, b, at * C, count * C, stream)
+                                   : gmlake_buffer_discard(lake, b, at * C, count * C, stream);
+  size_t n;
+  if (result) assert_true(is_commit && result == GMLAKE_ERROR_LIMIT_REACHED);
+  for (n = at; n < at + count && !result; n++) {
+    if (is_commit && world.stamps[i][n]) continue;
+    world.stamps[i][n] = is_commit ? ++serial : 0;
+    if (is_commit) memcpy(page_of(b, n), &serial, sizeof(serial));
+  }
+}
+
+static void world_block(gmlake_stream stream) {
+  if (world.block) {
+    assert_ok(gmlake_free(lake, world.block, stream));
+    world.block = NULL;
+  } else if (!gmlake_alloc(lake, 2 * C, stream, &world.block)) {
+    memset(world.block, world.byte = (unsigned char)(serial | 1), 2 * C);
+  }
+}
+
+static void world_step(unsigned op) {
+  static const unsigned ranges[4][2] = {{0, 3}, {1, 1}, {0, 2}, {1, 2}};
+  const gmlake_stream stream = world.streams[op / 2 % 2];
+  size_t released;
+  if (op < 8) world_range(op % 2, ranges[op / 2][0], ranges[op / 2][1], op < 4, stream);
+  if (op == 8) world_range(0, 0, 3, 0, world.streams[1]);
+  if (op == 9) world_range(1, 2, 1, 1, world.streams[0]);
+  if (op == 10) world_block(world.streams[0]);
+  if (op == 11) gmlake_mock_stream_hold(mock, world.streams[0]);
+  if (op == 12) gmlake_mock_stream_finish(mock, world.streams[0]);
+  if (op == 13) assert_ok(gmlake_trim(lake, 0, &released));
+}
+
+static void assert_world(void) {
+  size_t i, n;
+  assert_ok(gmlake_check(lake));
+  for (i = 0; i < 2; i++)
+    for (n = 0; n < WORLD_PAGES; n++) {
+      const unsigned *wanted = &world.stamps[i][n];
+      assert_int_equal(is_memory(world.buffers[i], n), *wanted != 0);
+      if (*wanted) assert_memory_equal(page_of(world.buffers[i], n), wanted, sizeof(*wanted));
+    }
+  if (world.block) assert_int_equal(*(unsigned char *)world.block, world.byte);
+}
+
+static void every_sequence_keeps_contents(void **state) {
+  unsigned number, rest, count = 1, i;
+  (void)state;
+  for (i = 0; i < WORLD_STEPS; i++) count *= WORLD_OPS;
+  for (number = 0; number < count; number++) {
+    memset(&world, 0, sizeof(world));
+    start_limited(8, 4 * C);
+    for (i = 0; i < 2; i++) world.streams[i] = open_stream();
+    for (i = 0; i < 2; i++) world.buffers[i] = open_buffer(WORLD_PAGES);
+    world_range(0, 0, 2, 1, world.streams[0]);
+    for (i = 0, rest = number; i < WORLD_STEPS; i++, rest /= WORLD_OPS) {
+      world_step(rest % WORLD_OPS);
+      assert_world();
+    }
+    finish();
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_range_becomes_memory_and_the_rest_does_not),
@@ -987,6 +1067,7 @@ int main(void) {
       cmocka_unit_test(a_lost_device_answers_so),
       cmocka_unit_test(holes_of_a_destroyed_buffer_give_way),
       cmocka_unit_test(random_ranges_keep_their_contents),
+      cmocka_unit_test(every_sequence_keeps_contents),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
