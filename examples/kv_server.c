@@ -5,8 +5,8 @@
    - for each running sequence a cache of keys and values, which grows by one token a step.
 
    A cache is a growing buffer. It never moves, and holds memory for the tokens that it has, in
-   steps of 2 MiB, or 64 tokens. A long sequence keeps its first 64 tokens and its last 2,048 ones or
-   a few more: what lies between is forgotten, 64 tokens at a time, and the buffer gives that memory
+   steps of 2 MiB, or 64 tokens. A long sequence keeps its first 64 tokens, and its last 2,048 or a
+   few more: what lies between is forgotten, 64 tokens at a time, and the buffer gives that memory
    back in its middle. When a sequence ends, its buffer is emptied and kept for the next sequence.
 
    Memory is limited. A sequence whose prompt does not fit waits. A sequence whose cache cannot grow
