@@ -331,8 +331,8 @@ COSTS
   where time may be added, up to five times for a job of moderate size. Running: linear in accesses
   and events. Compiling: for each memgraph that is tried, an operator costs O(log bytes) for each
   tensor that gets a free place, and O(places) for each that others have to leave for; then O(nodes
-  * edges / 64) for the edges. Up to 72 memgraphs are tried, but no further one after about a
-  second. Checking: O(nodes * places that overlap) and the same for edges. Engine: O(log n) for each
+  * edges / 64) for the edges. Up to 72 memgraphs are tried, but no further one after .1 to 1 s.
+  Checking: O(nodes * places that overlap) and the same for edges. Engine: O(log n) for each
   node.
 
 Licence: MIT, at the end of this file. */
@@ -6148,7 +6148,10 @@ typedef struct gmlo_block {
 } gmlo_block;
 
 #define GMLO_HOLE_CLASSES 32u /* lists of holes; each has holes twice as large as the one before */
-#define GMLO_FITS 256u        /* in one list, at most so many places are looked at */
+#define GMLO_FITS 256u        /* in one list, at most so many places are looked at, */
+#define GMLO_HASTY_FITS 8u    /* and after GMLO_TUNE_LOOKS so many */
+#define GMLO_TUNE_LOOKS \
+  40000000u /* looks for all memgraphs that are tried, at least: .1 s or more */
 
 typedef struct gmlo_arena {
   uint32_t first;                    /* the block at offset 0 */
@@ -6529,7 +6532,7 @@ static uint32_t gmlo_find_free(gmlo_compiler *c, const gmlo_arena *arena, size_t
   size_t best_used = SIZE_MAX;
   unsigned size;
   for (size = gmlo_hole_class(bytes); size < GMLO_HOLE_CLASSES; size++) {
-    unsigned left = GMLO_FITS;
+    unsigned left = c->looks < GMLO_TUNE_LOOKS ? GMLO_FITS : GMLO_HASTY_FITS;
     for (b = arena->holes[size]; gmlo_is_free(c, b) && left != 0; b = c->blocks[b].hole_next) {
       uint32_t at = b;
       size_t used = best_used;
@@ -7356,10 +7359,11 @@ static uint64_t gmlo_simulate(const gmlake_offload_memgraph_desc *desc,
   return made ? now + 1 : 0;
 }
 
-#define GMLO_TUNE_LOOKS 100000000u /* about a second of looks, for all tunings */
-#define GMLO_NODE_LOOKS 256u       /* a node takes about as long as so many looks */
-#define GMLO_FILL_PARTS 256        /* horizons are so many parts of the time that fills a device */
-#define GMLO_IDLE_PART 500 /* a device that idles for one part in so many is busy all along */
+#define GMLO_TUNE_LOOKS_MAX 100000000u /* and at most */
+#define GMLO_OP_LOOKS 5000u            /* between these, so many for each operator */
+#define GMLO_NODE_LOOKS 256u           /* a node takes about as long as so many looks */
+#define GMLO_FILL_PARTS 256 /* horizons are so many parts of the time that fills a device */
+#define GMLO_IDLE_PART 500  /* a device that idles for one part in so many is busy all along */
 #define GMLO_KNOBS 4
 #define GMLO_TUNINGS 72
 
@@ -7479,7 +7483,9 @@ static gmlake_offload_memgraph *gmlo_tune(const gmlake_offload_memgraph_desc *de
   memset(&r, 0, sizeof r);
   r.desc = desc;
   r.devices = devices;
-  r.left = GMLO_TUNE_LOOKS;
+  r.left = desc->graph->op_count * GMLO_OP_LOOKS;
+  if (r.left < GMLO_TUNE_LOOKS) r.left = GMLO_TUNE_LOOKS;
+  if (r.left > GMLO_TUNE_LOOKS_MAX) r.left = GMLO_TUNE_LOOKS_MAX;
   r.best = gmlo_compile_in_place(desc, devices, &refused);
   done = !refused && gmlo_tuner_try(&r, 0);
   do {
