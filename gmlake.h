@@ -887,8 +887,8 @@ typedef struct gmlake_query_info { /* how an allocation would end */
 /* All functions may be called from any thread, except destroy (when no other call is under way).
    Out parameters are written on success only, unless said otherwise. Costs: see the manual.
    Any function may answer INVALID_ARGUMENT and, in a child of fork, FORKED. All that serve or
-   change memory, and gmlake_get_budget, may answer DEVICE_LOST and SHUTTING_DOWN. The other errors
-   stand beside each function. */
+   change memory, gmlake_get_budget and gmlake_query may answer DEVICE_LOST and SHUTTING_DOWN. The
+   other errors stand beside each function. */
 
 /* Address space that the driver refuses is halved, down to the device's memory. Without address
    space for windows the lake does not stitch, and tells the logger. As there is no lake yet,
@@ -911,12 +911,12 @@ GMLAKE_DEF gmlake_result gmlake_alloc(gmlake *lake, size_t bytes, gmlake_stream 
 /* The same with options. CAPTURING also if the stream is being captured into another pool. */
 GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *lake, const gmlake_alloc_desc *desc,
                                            gmlake_stream stream, void **out_ptr);
-/* How gmlake_alloc_with(desc, stream) would end now: whether it is served, what has to wait, whether
-   memory is created. True for a caller who is alone with the device until its next call, without
-   out-of-memory handler and policy. Asks the driver what asking needs: what has completed, and its
-   free memory, if the lake has no free range that fits. Changes no memory; as by an allocation, the
-   lake learns of the stream. The answer is *out_info; an error here is one of the arguments, or of
-   the driver. */
+/* How gmlake_alloc_with would end now: is it served, what has to wait, is memory created? True for a
+   caller who is alone with the device until its next call, without out-of-memory handler and
+   policy. Asks the driver what asking needs: what has completed, and its free memory, if the lake
+   has no free range that fits. Changes no memory; as by an allocation, the lake learns of the
+   stream. While streams are captured it may fear a shortage that a wait of the host would end.
+   Errors: CAPTURING, ASLEEP, OUT_OF_HOST_MEMORY, DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_query(gmlake *lake, const gmlake_alloc_desc *desc,
                                       gmlake_stream stream, gmlake_query_info *out_info);
 /* Every use of the block must precede this call on the stream, or be on a stream that
@@ -1039,7 +1039,7 @@ GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *lake);
    largest block that gmlake_alloc would serve, so from the default pool and without flags, to a
    program of one stream while nobody else is at work, once pending work is complete. It counts free
    pieces, what buffers and pools have free in whole chunks, and what limits, driver and arena_bytes
-   let the lake create. Errors: DRIVER. */
+   let the lake create. Errors: DRIVER, OUT_OF_HOST_MEMORY. */
 GMLAKE_DEF gmlake_result gmlake_get_budget(gmlake *lake, gmlake_budget *out_budget);
 /* What was wrong in the last call on this lake that failed, on any thread; or what failed inside a
    call that then succeeded another way. Of a refused argument: name, value, and what is legal. */
@@ -8968,8 +8968,8 @@ static int gmlk_room_reclaim(const gmlake *l, const gmlk_arena *a, gmlk_room *ro
   return 1;
 }
 
-/* The grains of the largest aligned range that is free then for the taker; with_gaps: if so many chunks, free or
-   new, are created where they are needed. */
+/* The grains of the largest aligned range that is free then for the taker; with_gaps: if so many
+   chunks, free or new, are created where they are needed. */
 static uint64_t gmlk_range_most(const gmlake *l, const gmlk_arena *a, gmlk_taker taker,
                                 uint32_t align, int with_gaps, uint64_t chunks) {
   const gmlk_block *b = a->head.next;
@@ -9166,10 +9166,13 @@ static gmlake_result gmlk_query_climb(gmlake *l, gmlk_attempt *r, gmlake_query_i
   size_t free_bytes = 0, total = 0;
   gmlake_result grown = GMLAKE_OK, result;
   gmlk_window_plan plan;
+  unsigned tries;
   memset(&plan, 0, sizeof(plan));
-  if (!r->stream) gmlk_serve_none(l, r->arena);
-  result = l->lost ? l->lost : gmlk_refresh(l, 0);
-  if (result || gmlk_query_fast(l, r)) return result;
+  for (tries = r->stream ? 1 : 2; tries; tries--) { /* what is free by now may need an event, too */
+    if (!r->stream) gmlk_serve_none(l, r->arena);
+    result = l->lost ? l->lost : gmlk_refresh(l, 0);
+    if (result || gmlk_query_fast(l, r)) return result;
+  }
   result = gmlk_ask_memory(l, &free_bytes, &total);
   if (result) return result;
   if (!gmlk_scratch_reserve(r->arena, r->arena->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
