@@ -911,8 +911,8 @@ GMLAKE_DEF gmlake_result gmlake_alloc(gmlake *lake, size_t bytes, gmlake_stream 
 /* The same with options. CAPTURING also if the stream is being captured into another pool. */
 GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *lake, const gmlake_alloc_desc *desc,
                                            gmlake_stream stream, void **out_ptr);
-/* How gmlake_alloc_with would end now: is it served, what has to wait, is memory created? True for a
-   caller who is alone with the device until its next call, without out-of-memory handler and
+/* How gmlake_alloc_with would end now: is it served, what has to wait, is memory created? True for
+   a caller who is alone with the device until its next call, without out-of-memory handler and
    policy. Asks the driver what asking needs: what has completed, and its free memory, if the lake
    has no free range that fits. Changes no memory; as by an allocation, the lake learns of the
    stream. While streams are captured it may fear a shortage that a wait of the host would end.

@@ -1,7 +1,7 @@
 /* Shows what happens when memory runs out. The lake may hold 40 MiB here. When a request does not
    fit, the lake calls the program's handler, which gives up a part of its cache, and tries again. A
    request that does not fit even without the cache returns an error, and a report of where the
-   memory is.
+   memory is. gmlake_query says beforehand how a request would end without the handler.
 
    Compile and run it in the directory of gmlake.h:
      cc -I. examples/running_out.c -o running_out -lpthread -ldl && ./running_out */
@@ -40,11 +40,24 @@ static int print_report(gmlake *lake, gmlake_result result) {
   gmlake_error_info info;
   if (failed("get_last_error", gmlake_get_last_error(lake, &info))) return 1;
   printf(
-      "%s: asked %zu, live %zu, free %zu, stitchable %zu, pending %zu, reserved %zu, limit %zu "
-      "MiB\n",
+      "%s: asked %zu, live %zu, free %zu (longest %zu, in holes %zu), stitchable %zu, pending %zu, "
+      "elsewhere %zu, reserved %zu, limit %zu MiB\n",
       gmlake_result_name(result), info.asked_bytes / MIB, info.live_bytes / MIB,
-      info.free_bytes / MIB, info.stitchable_bytes / MIB, info.pending_bytes / MIB,
+      info.free_bytes / MIB, info.largest_bytes / MIB, info.hole_bytes / MIB,
+      info.stitchable_bytes / MIB, info.pending_bytes / MIB, info.elsewhere_bytes / MIB,
       info.reserved_bytes / MIB, info.limit_bytes / MIB);
+  return 0;
+}
+
+/* How a request would end now. Nothing is allocated, and the handler is not asked. */
+static int foretell(gmlake *lake, size_t bytes) {
+  gmlake_alloc_desc wanted = {0};
+  gmlake_query_info answer;
+  wanted.bytes = bytes;
+  if (failed("query", gmlake_query(lake, &wanted, NULL, &answer))) return 1;
+  printf("%zu MiB now: %s, %s, %zu MiB of new memory\n", bytes / MIB,
+         gmlake_result_name(answer.result), answer.wait ? "behind a wait" : "at once",
+         answer.new_bytes / MIB);
   return 0;
 }
 
@@ -53,6 +66,7 @@ static int run(gmlake *lake, cache *c) {
   void *tensor, *larger;
   for (c->count = 0; c->count < 4; c->count++)
     if (failed("alloc", gmlake_alloc(lake, 8 * MIB, NULL, &c->blocks[c->count]))) return 1;
+  if (foretell(lake, 8 * MIB) || foretell(lake, 20 * MIB)) return 1;
   /* 32 of 40 MiB are live. 20 MiB fit when the handler has freed two blocks of 8 MiB. */
   if (failed("alloc", gmlake_alloc(lake, 20 * MIB, NULL, &tensor))) return 1;
   printf("got 20 MiB, %zu blocks are left in the cache\n", c->count);

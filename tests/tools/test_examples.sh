@@ -59,6 +59,8 @@ example custom_backend \
   'gmlake_free' \
   'gmlake_destroy'
 example running_out \
+  '8 MiB now: GMLAKE_OK, at once, 8 MiB of new memory' \
+  '20 MiB now: GMLAKE_ERROR_LIMIT_REACHED, at once, 0 MiB of new memory' \
   'asked for 20 MiB: dropping a cached block' \
   'asked for 20 MiB: dropping a cached block' \
   'got 20 MiB, 2 blocks are left in the cache' \
