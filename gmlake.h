@@ -514,6 +514,7 @@ typedef struct gmlake_error_info {
   size_t elsewhere_bytes; /* all that other arenas hold, of pools and buffers, and quarantine */
   size_t hole_bytes;      /* free_bytes in holes below a chunk that no window can be made of */
   size_t largest_bytes;   /* the longest run in free_bytes */
+  size_t sleeping_bytes;  /* that pools gave back and need to wake; not in reserved_bytes */
 } gmlake_error_info;
 
 #define GMLAKE_LOG_ERROR 0
@@ -7180,6 +7181,7 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_attempt *r, gmlake_re
   info.pool = r->arena->owner;
   info.live_bytes = l->stats.active_bytes;
   info.reserved_bytes = l->stats.reserved_bytes;
+  info.sleeping_bytes = l->stats.sleeping_bytes;
   info.limit_bytes = r->limit_bytes ? r->limit_bytes : l->desc.limit_bytes;
   if (a->limit_bytes && (!info.limit_bytes || r->bytes > a->limit_bytes))
     info.limit_bytes = a->limit_bytes; /* the only limit, or one that the request alone exceeds */

@@ -470,6 +470,26 @@ static void the_report_tells_holes_from_what_can_be_stitched(void **state) {
   finish();
 }
 
+static void the_report_tells_what_sleeps(void **state) {
+  gmlake_error_info info;
+  gmlake_pool *pool;
+  size_t released;
+  (void)state;
+  start(8);
+  pool = open_pool(0);
+  (void)take_from(pool, 3 * C, LEGACY);
+  (void)take(2 * C);
+  step(gmlake_pool_sleep(lake, pool, GMLAKE_SLEEP_DROP, &released));
+  step_error(try_on(7 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
+  info = last_error();
+  assert_adds_up(&info);
+  assert_int_equal(info.sleeping_bytes, 3 * C);
+  assert_int_equal(info.reserved_bytes, 2 * C);
+  assert_int_equal(info.elsewhere_bytes, 0);
+  step(gmlake_pool_wake(lake, pool));
+  finish();
+}
+
 static void the_report_counts_a_freed_window_as_pending(void **state) {
   gmlake_stream one, two;
   gmlake_error_info info;
@@ -689,6 +709,7 @@ int main(void) {
       cmocka_unit_test(a_pools_figures_are_its_own),
       cmocka_unit_test(the_report_says_whose_the_memory_is),
       cmocka_unit_test(the_report_tells_holes_from_what_can_be_stitched),
+      cmocka_unit_test(the_report_tells_what_sleeps),
       cmocka_unit_test(the_report_counts_a_freed_window_as_pending),
       cmocka_unit_test(a_question_needs_no_driver_where_the_answer_is_known),
       cmocka_unit_test(growth_is_foretold_to_the_chunk),
