@@ -8511,14 +8511,21 @@ static gmlake_stats gmlk_kin_sum(const gmlake *l, const gmlake_pool *pool) {
   return sum;
 }
 
-/* Enters into the statistics what has changed since `was`. */
-static void gmlk_kin_book(gmlake *l, const gmlake_pool *pool, const gmlake_stats *was) {
+/* Enters into the statistics what has changed since `was`, and tells the observer. */
+static void gmlk_kin_book(gmlake *l, const gmlake_pool *pool, const gmlake_stats *was,
+                          uint64_t driver_ns) {
   gmlake_stats now = gmlk_kin_sum(l, pool), *s = &l->stats;
   s->chunk_count += now.chunk_count - was->chunk_count;
   s->reserved_bytes += now.reserved_bytes - was->reserved_bytes;
   s->sleeping_bytes += now.sleeping_bytes - was->sleeping_bytes;
   s->quarantined_bytes += now.quarantined_bytes - was->quarantined_bytes;
   gmlk_peak(&s->reserved_bytes_peak, s->reserved_bytes);
+  if (now.reserved_bytes < was->reserved_bytes)
+    gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, was->reserved_bytes - now.reserved_bytes, driver_ns,
+              "their pool sleeps");
+  if (now.reserved_bytes > was->reserved_bytes)
+    gmlk_tell(l, NULL, GMLAKE_STEP_GROW, 0, now.reserved_bytes - was->reserved_bytes, driver_ns,
+              "their pool wakes");
 }
 
 /* Makes clean what is free, but for what captures know: the caller has waited for all work. */
@@ -8709,6 +8716,8 @@ static gmlake_result gmlk_kin_sleep(gmlake *l, const gmlake_pool *pool, int keep
                                     size_t *released) {
   gmlake_result result = gmlk_kin_settle(l, pool, keeps, released);
   gmlake_stats was = gmlk_kin_sum(l, pool);
+  const size_t held = l->stats.reserved_bytes;
+  uint64_t ns = l->stats.driver_ns;
   gmlk_drive drive;
   gmlk_arena *a;
   int is_asleep = 0;
@@ -8724,13 +8733,10 @@ static gmlake_result gmlk_kin_sleep(gmlake *l, const gmlake_pool *pool, int keep
     GMLK_FOR_KIN(l, pool, a) gmlk_copies_drop(l, a);
   else
     result = gmlk_kin_release(l, pool);
-  gmlk_kin_book(l, pool, &was);
-  if (result) return result;
-  was.reserved_bytes -= gmlk_kin_sum(l, pool).reserved_bytes;
-  *released += was.reserved_bytes;
-  if (was.reserved_bytes)
-    gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, was.reserved_bytes, drive.ns, "their pool sleeps");
-  return GMLAKE_OK;
+  ns = l->stats.driver_ns - ns;
+  gmlk_kin_book(l, pool, &was, ns);
+  *released += held - l->stats.reserved_bytes;
+  return result;
 }
 
 /* ---- waking ---- */
@@ -8807,11 +8813,9 @@ static gmlake_result gmlk_kin_raise(gmlake *l, const gmlake_pool *pool) {
   result = gmlk_drive_close(l, &drive);
   GMLK_FOR_KIN(l, pool, a) gmlk_marks_set(a, 0);
   if (!result) gmlk_kin_set(l, pool, GMLK_DROWSY);
-  gmlk_kin_book(l, pool, &was);
+  gmlk_kin_book(l, pool, &was, drive.ns);
   if (result) return result;
   GMLK_FOR_KIN(l, pool, a) gmlk_copies_drop(l, a);
-  if (was.sleeping_bytes)
-    gmlk_tell(l, NULL, GMLAKE_STEP_GROW, 0, was.sleeping_bytes, drive.ns, "their pool wakes");
   return GMLAKE_OK;
 }
 

@@ -804,6 +804,47 @@ static void do_buffer_destroy(void) {
   b->holes = 0;
 }
 
+/* Contents of what was dropped. */
+static void stamp_again(int pool) {
+  size_t i, n, end;
+  for (i = 0; i < SLOTS; i++)
+    if (w.blocks[i].ptr && w.blocks[i].pool == pool) fill(&w.blocks[i]);
+  for (i = 0; i < BUFFERS && pool < 0 && w.has_memory; i++) {
+    const buffer *b = &w.buffers[i];
+    for (n = 0; b->handle && n < chunks_for(b, b->bytes); n++) {
+      uint64_t stamp = stamp_of(b->id, end = (n + 1) * b->chunk_bytes);
+      if (!has_chunk(b, n)) continue;
+      memcpy(b->ptr + end - b->chunk_bytes, &stamp, sizeof stamp);
+      memcpy(b->ptr + end - sizeof stamp, &stamp, sizeof stamp);
+    }
+  }
+}
+
+/* A pool, or what is in none, sleeps and wakes: perhaps not at once, but when nothing fails. */
+static void do_nap(void) {
+  const int at = (int)(w.e % (POOLS + 1)) - 1;
+  gmlake_pool *pool = at < 0 ? NULL : w.pools[at].value;
+  const gmlake_sleep_mode mode = w.b & 1 ? GMLAKE_SLEEP_KEEP : GMLAKE_SLEEP_DROP;
+  unsigned allowed = BIT_OK, i;
+  size_t released = 0;
+  gmlake_result result;
+  if (at >= 0 && !pool) return;
+  for (i = 0; i < STREAMS; i++) gmlake_mock_stream_finish(w.mock, w.streams[i]);
+  for (i = 0; i < STREAMS; i++)
+    if (w.captured[i] && w.captured[i] == at + 1) allowed = BIT(CAPTURING);
+  result = judge(gmlake_pool_sleep(w.lake, pool, mode, &released), allowed);
+  check_lake();
+  if (w.b & 2) judge(gmlake_pool_wake(w.lake, pool), BIT_OK);
+  do_mend();
+  if (judge(gmlake_pool_wake(w.lake, pool), BIT_OK)) {
+    REQUIRE(w.lost);
+    return;
+  }
+  if (!result && mode == GMLAKE_SLEEP_DROP) stamp_again(at);
+  for (i = 0; i < SLOTS; i++) verify(&w.blocks[i]);
+  for (i = 0; i < BUFFERS; i++) verify_chunks(&w.buffers[i]);
+}
+
 /* Addresses that are no block's. */
 static void do_buffer_wrong(void) {
   const buffer *b = &w.buffers[w.a % BUFFERS];
@@ -817,10 +858,9 @@ static void (*const operations[])(void) = {
     do_budget, do_questions, do_pool_create, do_mend, do_host_fault, do_device_fault, do_mend,
     do_pool_destroy, do_device_fault, do_mend, do_alloc, do_free, do_capture_end, do_capture_begin,
     /* of the extended mode alone: */
-    do_buffer_create, do_buffer_create, do_buffer_create, do_buffer_resize, do_buffer_resize,
-    do_buffer_range, do_buffer_resize, do_buffer_range, do_buffer_move, do_buffer_range,
-    do_buffer_move, do_buffer_range, do_buffer_destroy, do_buffer_destroy, do_buffer_wrong,
-    do_buffer_move};
+    do_buffer_create, do_buffer_create, do_nap, do_buffer_resize, do_buffer_resize, do_buffer_range,
+    do_buffer_resize, do_buffer_range, do_buffer_move, do_buffer_range, do_buffer_move,
+    do_buffer_range, do_buffer_destroy, do_buffer_destroy, do_buffer_wrong, do_buffer_move};
 
 static void run_operation(unsigned number) {
   unsigned count =
