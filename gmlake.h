@@ -9133,6 +9133,17 @@ static int gmlk_query_waits(const gmlk_streams *streams, const gmlk_stream *s) {
   return !s->capture && s->value && !gmlk_stream_is_out(streams, s);
 }
 
+/* Whether there are addresses for a window once idle windows are dropped. */
+static int gmlk_query_addresses(const gmlk_windows *windows, uint32_t slots) {
+  const gmlk_block *va = windows->va_head.next;
+  uint32_t run = 0;
+  for (; va != &windows->va_tail && run < slots; va = va->next) {
+    const gmlk_window *w = (const gmlk_window *)(uintptr_t)va->ticket;
+    run = !w || w->self.state == GMLK_IDLE ? run + va->grains : 0;
+  }
+  return run >= slots;
+}
+
 /* The last rungs: what is there once the host has waited, and windows are dropped and free chunks
    returned. */
 static gmlake_result gmlk_query_host(gmlake *l, gmlk_attempt *r, size_t free_bytes,
@@ -9142,6 +9153,7 @@ static gmlake_result gmlk_query_host(gmlake *l, gmlk_attempt *r, size_t free_byt
   uint64_t chunks, most = 0;
   gmlk_supply supply;
   gmlk_room room = {free_bytes, 0, 0};
+  int is_planned = 0, may_stitch = 0;
   uint32_t count;
   size_t i;
   const gmlk_taker taker = gmlk_patient_taker(r->taker.stream);
@@ -9149,17 +9161,20 @@ static gmlake_result gmlk_query_host(gmlake *l, gmlk_attempt *r, size_t free_byt
   for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
     if (gmlk_query_waits(&l->streams, l->streams.items[i])) out->wait = GMLAKE_HOST_WAIT;
   memset(&plan, 0, sizeof(plan));
-  if (gmlk_range_most(l, a, taker, r->align, 0, 0) >= r->grains ||
-      (r->may_stitch &&
-       gmlk_plan_window(a, &l->streams, taker, r->grains, r->align, is_whole, &plan)))
+  if (r->may_stitch) {
+    is_planned = gmlk_plan_window(a, &l->streams, taker, r->grains, r->align, is_whole, &plan);
+    may_stitch =
+        gmlk_query_addresses(&a->windows, plan.chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0));
+  }
+  if (gmlk_range_most(l, a, taker, r->align, 0, 0) >= r->grains || (is_planned && may_stitch))
     return GMLAKE_OK;
   if (r->flags & GMLAKE_NO_GROW) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   if (can_reclaim && !gmlk_room_reclaim(l, a, &room)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   (void)gmlk_patient_supply(l, a, &supply); /* what trim returns */
   chunks = gmlk_creatable(l, a, &room);
-  count = gmlk_chunks_for(a, r->may_stitch ? plan.shortfall : r->grains);
+  count = gmlk_chunks_for(a, may_stitch ? plan.shortfall : r->grains);
   out->new_bytes = count * a->chunk_bytes;
-  if (r->may_stitch && count <= chunks) return GMLAKE_OK;
+  if (may_stitch && count <= chunks) return GMLAKE_OK;
   if (can_reclaim && !a->chunks.stuck_count)
     most = gmlk_range_most(l, a, taker, r->align, 1, chunks + supply.whole_chunks);
   return most >= r->grains ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;

@@ -605,6 +605,20 @@ static void a_window_is_foretold_with_what_it_lacks(void **state) {
   finish();
 }
 
+static void a_window_without_addresses_is_not_foretold(void **state) {
+  void *b[8];
+  (void)state;
+  prepare(8);
+  desc.window_bytes = C;
+  open_lake();
+  lay(b, 8);
+  drop(b[0]);
+  drop(b[2]);
+  (void)foretold_of(2 * C, LEGACY, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, GMLAKE_NO_WAIT, 0);
+  (void)foretold_of(C, LEGACY, GMLAKE_OK, GMLAKE_NO_WAIT, 0);
+  finish();
+}
+
 static void waits_are_foretold(void **state) {
   gmlake_stream one, two;
   void *p;
@@ -714,6 +728,7 @@ int main(void) {
       cmocka_unit_test(a_question_needs_no_driver_where_the_answer_is_known),
       cmocka_unit_test(growth_is_foretold_to_the_chunk),
       cmocka_unit_test(a_window_is_foretold_with_what_it_lacks),
+      cmocka_unit_test(a_window_without_addresses_is_not_foretold),
       cmocka_unit_test(waits_are_foretold),
       cmocka_unit_test(a_question_changes_no_memory),
       cmocka_unit_test(a_driver_that_does_not_answer_is_an_error),
