@@ -10,6 +10,7 @@
 #include "gpu_fixture.h"
 #include "gpu_traffic.h"
 #include "gpu_capture.h"
+#include "gpu_sleep.h"
 #include "gpu_misuse.h"
 #include "options.h"
 
@@ -726,6 +727,8 @@ static const test_case cases[] = {
     {"buffers", case_buffers, 1, 0},
     {"pages", case_pages, 1, 0},
     {"commit-costs", case_commit_costs, 1, 0},
+    {"sleep", case_sleep, 1, 0},
+    {"sleep-costs", case_sleep_costs, 1, 0},
     {"peers", case_peers, 1, 0},
     {"handle-types", case_handle_types, 1, 0},
     {"fault", case_fault, 1, 1},

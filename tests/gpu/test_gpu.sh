@@ -22,8 +22,8 @@ ends_with() { [ "$(tail -n 1 "$dir/out")" = "$1" ]; }
 small='--operations 3000 --replays 60 --recaptures 40'
 # shellcheck disable=SC2086
 ok 'all cases' run 0 "$build/gpu_test" $small
-ok 'all cases: none failed' ends_with '17 passed, 0 failed'
-ok 'all cases: none skipped' [ "$(grep -c ': ok (' "$dir/out")" = 17 ]
+ok 'all cases: none failed' ends_with '21 passed, 0 failed'
+ok 'all cases: none skipped' [ "$(grep -c ': ok (' "$dir/out")" = 21 ]
 for seed in 2 3 4; do
   FAKE_CUDA_SEED=$seed
   ok "traffic, seed $seed" run 0 "$build/gpu_test" --operations 3000 --seed $seed traffic
