@@ -616,12 +616,20 @@ static gmlake_result watch_event_destroy(void *user, void *value, int *code) {
   return result;
 }
 
+/* The lake was told that the stream is gone: from now on no block is used on it that was recorded
+   on it before. */
+static void end_uses(int on) {
+  size_t i;
+  for (i = 0; i < m.block_count; i++) m.blocks[i].recorded &= ~(1u << on);
+}
+
 static gmlake_result watch_event_record(void *user, void *value, gmlake_stream on, int *code) {
   gmlake_result result = watched(code, 0);
   stream *s = stream_find(on);
   if (!result) result = m.mock->event_record(user, value, on, code);
   expect(s != NULL, "an event is recorded on a stream that is gone");
   expect(!s->capture, "an event is recorded on a capturing stream");
+  if (result == GMLAKE_ERROR_INVALID_ARGUMENT) end_uses((int)(s - m.streams));
   if (result) return result;
   event_find(value)->at = s->after;
   if (!m.is_caller) m.sum.records++;
