@@ -532,7 +532,7 @@ static void a_handle_that_stays_is_kept_and_told(void **state) {
   assert_int_equal(stats().reserved_bytes, C);
   assert_int_equal(stats().quarantined_bytes, C);
   assert_int_equal(warnings, 1);
-  wake_now(scene.pool);
+  wake_now(pool);
   assert_int_equal(stats().quarantined_bytes, 0);
   assert_int_equal(stats().reserved_bytes, 4 * C);
   fill(block, 4 * C, 1);
