@@ -1237,7 +1237,7 @@ static void test_plan_empty(void **state) {
   arena_close(&host);
 }
 
-/* What is offered: all whole free chunks, a longest tail that is no longer than the request, and the
+/* What is offered: all whole free chunks, a longest tail no longer than the request, and the
    longest head of another chunk. Of several longest tails one may leave a longer head than another:
    *out_least tells the least. */
 static uint32_t offered(uint32_t slots, uint32_t grains, uint32_t align, uint32_t *out_least) {
