@@ -252,6 +252,7 @@ static struct model {
   long fault_call, host_call;
   uint64_t fault_hits, host_hits, fatal_hits;
   int is_clean, is_stuck; /* no fault yet; giving something back has failed */
+  int is_denied; /* a stream was said to be gone; no wait for the device since */
   gmlake_result lost;
   uint64_t handler_calls;
   size_t host_bytes;
@@ -620,6 +621,7 @@ static gmlake_result watch_event_destroy(void *user, void *value, int *code) {
    on it before. */
 static void end_uses(int on) {
   size_t i;
+  m.is_denied = 1;
   for (i = 0; i < m.block_count; i++) m.blocks[i].recorded &= ~(1u << on);
 }
 
@@ -668,6 +670,7 @@ static gmlake_result watch_device_wait(void *user, int *code) {
   m.sum.host_waits++;
   if (!result) result = m.mock->device_wait(user, code);
   for (i = 0; i < DIMS && !result; i++) stamp_join(&m.known, &m.streams[i].after);
+  if (!result) m.is_denied = 0;
   return result;
 }
 
@@ -1536,7 +1539,7 @@ static void do_quiesce(void) {
   }
   gmlake_mock_set_clock(m.mock, m.clock_ns += 10000);
   if (!succeeded(gmlake_trim(m.lake, 0, &released), "gmlake_trim")) return;
-  if (m.fault_hits || m.host_hits || m.is_stuck) return;
+  if (m.fault_hits || m.host_hits || m.is_stuck || m.is_denied) return;
   memset(&stats, 0, sizeof(stats));
   expect_result(gmlake_get_stats(m.lake, &stats), GMLAKE_OK, "gmlake_get_stats");
   m.pending_count = 0;
