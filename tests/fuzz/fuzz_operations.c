@@ -592,11 +592,14 @@ static void do_pool_create(void) {
 static void do_pool_destroy(void) {
   pool *p = &w.pools[w.e % POOLS];
   unsigned allowed = BIT_OK, i;
+  gmlake_result result;
   if (!p->value) return;
   for (i = 0; i < SLOTS; i++)
     if (w.blocks[i].ptr && w.blocks[i].pool == (int)(p - w.pools)) allowed = BIT(INVALID_ARGUMENT);
   if (is_capturing()) allowed |= BIT(CAPTURING);
-  if (!judge(gmlake_pool_destroy(w.lake, p->value), allowed)) p->value = NULL;
+  result = judge(gmlake_pool_destroy(w.lake, p->value), allowed);
+  if (!result || result == GMLAKE_ERROR_DEVICE_LOST || result == GMLAKE_ERROR_SHUTTING_DOWN)
+    p->value = NULL; /* on a lost lake it may be gone */
 }
 
 static void do_capture_begin(void) {

@@ -252,7 +252,7 @@ static struct model {
   long fault_call, host_call;
   uint64_t fault_hits, host_hits, fatal_hits;
   int is_clean, is_stuck; /* no fault yet; giving something back has failed */
-  int is_denied; /* a stream was said to be gone; no wait for the device since */
+  int is_denied;          /* a stream was said to be gone; no wait for the device since */
   gmlake_result lost;
   uint64_t handler_calls;
   size_t host_bytes;
