@@ -962,10 +962,10 @@ GMLAKE_DEF gmlake_result gmlake_pool_create(gmlake *lake, const gmlake_pool_desc
                                             gmlake_pool **out_pool);
 /* Waits for pending work. pre: the graphs that were captured into the pool have run and are
    destroyed. To name the pool afterwards is an error like the use of freed memory. NULL is fine.
-   After an error the pool is as it was, but after DEVICE_LOST and SHUTTING_DOWN it may be gone; what
-   the driver refuses to take back is quarantined.
-   INVALID_ARGUMENT: the pool has live blocks or buffers. CAPTURING: a capture into it is under way,
-   or another capture keeps the lake from recording an event behind pending work. */
+   After an error the pool is as it was, but after DEVICE_LOST and SHUTTING_DOWN it may be gone;
+   what the driver refuses to take back is quarantined. INVALID_ARGUMENT: the pool has live blocks
+   or buffers. CAPTURING: a capture into it is under way, or another capture keeps the lake from
+   recording an event behind pending work. */
 GMLAKE_DEF gmlake_result gmlake_pool_destroy(gmlake *lake, gmlake_pool *pool);
 /* Call it before the driver's own begin. Until capture_end, allocations on the stream come from the
    pool, which keeps them for its captures. CAPTURING: the stream is being captured already.
