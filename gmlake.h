@@ -874,12 +874,12 @@ typedef struct gmlake_budget {
 typedef enum gmlake_wait { GMLAKE_NO_WAIT = 0, GMLAKE_DEVICE_WAIT, GMLAKE_HOST_WAIT } gmlake_wait;
 
 typedef struct gmlake_query_info { /* how an allocation would end */
-  gmlake_result
-      result; /* OK; or OUT_OF_DEVICE_MEMORY or LIMIT_REACHED, then the rest is 0. Of these
-                           two the allocation may tell the other one */
-  gmlake_wait
-      wait; /* the stream is made to wait for other streams' work, or the host waits. Where new
-                       memory joins other streams', the wait may turn out not to be needed */
+  /* OK; or OUT_OF_DEVICE_MEMORY or LIMIT_REACHED, then the rest is 0. Of these two the allocation
+     may tell the other one. */
+  gmlake_result result;
+  /* The stream is made to wait for other streams' work, or the host waits. Where new memory joins
+     other streams', the wait may turn out not to be needed. */
+  gmlake_wait wait;
   size_t new_bytes; /* of new chunks, 0: none; with GMLAKE_HOST_WAIT about so many */
 } gmlake_query_info;
 
@@ -3375,13 +3375,16 @@ static gmlk_block *gmlk_retag(gmlk_arena *a, gmlk_block *b, unsigned stream) {
   return gmlk_coalesce(a, b);
 }
 
+/* Makes a free block clean. */
+static gmlk_block *gmlk_set_clean(gmlk_arena *a, gmlk_block *b) {
+  b->ticket = 0;
+  return gmlk_retag(a, b, GMLK_CLEAN);
+}
+
 /* Makes clean what is complete in a run of the stream's, from b on. */
 static void gmlk_run_sweep(gmlk_arena *a, gmlk_block *b, unsigned stream, uint64_t done) {
   for (; gmlk_is_open(b, stream); b = b->next)
-    if (b->stream == stream && b->ticket <= done) {
-      b->ticket = 0;
-      b = gmlk_retag(a, b, GMLK_CLEAN);
-    }
+    if (b->stream == stream && b->ticket <= done) b = gmlk_set_clean(a, b);
 }
 
 /* Makes clean the free blocks whose tags are complete. It looks only at the runs of streams of
@@ -3881,11 +3884,13 @@ static void gmlk_window_unset_idle(gmlk_windows *windows, gmlk_window *w) {
     windows->newest = w->older;
 }
 
-/* Makes clean the idle windows whose tags are complete. */
+/* Makes clean the idle windows whose tags are complete; streams NULL: all tags but captures'. */
 static void gmlk_windows_sweep(gmlk_windows *windows, const gmlk_streams *streams) {
   gmlk_window *w;
   for (w = windows->oldest; w; w = w->newer)
-    if (gmlk_tag_done(streams, w->self.stream, w->self.ticket)) w->self.stream = GMLK_CLEAN;
+    if (streams ? gmlk_tag_done(streams, w->self.stream, w->self.ticket)
+                : w->self.stream != GMLK_PINNED)
+      w->self.stream = GMLK_CLEAN;
 }
 
 /* The state of the user's block that this is, or is a piece of. */
@@ -3899,6 +3904,13 @@ typedef struct gmlk_taker {
   gmlake_wait may_wait; /* DEVICE: the stream may be made to wait on the device for other streams.
                            HOST: what would be free once the host has waited is asked for, too */
 } gmlk_taker;
+
+static gmlk_taker gmlk_taker_of(unsigned stream, gmlake_wait may_wait) {
+  gmlk_taker taker;
+  taker.stream = stream;
+  taker.may_wait = may_wait;
+  return taker;
+}
 
 /* Whether the taker may have a block: at once, or behind the wait that it allows. */
 static int gmlk_may_take(const gmlk_streams *streams, gmlk_taker taker, const gmlk_block *b) {
@@ -5110,6 +5122,17 @@ GMLK_INLINE gmlake_result gmlk_attempt_init(gmlake *l, gmlk_attempt *r,
   return gmlk_attempt_size(l, r, desc);
 }
 
+/* An attempt that is for no block of the user's: a chunk of a buffer, a pool that wakes. */
+static gmlk_attempt gmlk_attempt_of(gmlk_arena *a, unsigned stream, size_t bytes) {
+  gmlk_attempt r;
+  memset(&r, 0, sizeof(r));
+  r.arena = a;
+  r.taker.stream = r.stream = stream;
+  r.bytes = bytes;
+  r.grains = r.align = gmlk_chunk_grains(a);
+  return r;
+}
+
 /* Reserves the host memory that serving needs at its end: to split a block, for the index, for the
    stream's bins. */
 static inline int gmlk_serve_reserve(gmlake *l, const gmlk_attempt *r) {
@@ -5824,20 +5847,31 @@ static void gmlk_places_spare(gmlake *l, gmlk_arena *a) {
         gmlk_chunk_mark(&a->chunks, b->places[i].slot, 0);
 }
 
-/* For trim: lists the places that map marked chunks. */
-static gmlk_place *gmlk_places_marked(gmlk_arena *a) {
+/* Lists the places that are still mapped and not committed; with only_marked those that map marked
+   chunks. */
+static gmlk_place *gmlk_places_idle(gmlk_arena *a, int only_marked) {
   gmlk_place *list = NULL;
   gmlake_buffer *b;
   uint32_t i;
   for (b = a->buffers; b; b = b->next) {
-    for (i = 0; i < b->place_count; i++) { /* of those committed, no chunk is marked [B1] */
-      if (!b->places[i].state || !gmlk_chunk_is_marked(&a->chunks, b->places[i].slot)) continue;
+    for (i = 0; i < b->place_count; i++) {
+      if (!b->places[i].state || gmlk_is_committed(b, i)) continue;
+      if (only_marked && !gmlk_chunk_is_marked(&a->chunks, b->places[i].slot)) continue;
       b->places[i].next = list;
       list = &b->places[i];
     }
   }
   return list;
 }
+
+/* Unmaps one place. */
+static gmlake_result gmlk_place_unmap(gmlake *l, gmlk_arena *a, gmlk_place *place) {
+  place->next = NULL;
+  return gmlk_places_unmap(l, a, place);
+}
+
+/* Marks a place for >>sleep. */
+static void gmlk_place_mark(gmlk_place *place, unsigned mark) { place->mark = (uint8_t)mark; }
 
 /* Maps the empty places of [from, to) to the chunks in their slots; on an error unmaps them again.
    Then mark tells which places are mapped that were empty. */
@@ -6409,7 +6443,7 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
     (void)gmlk_reserve_range(a, a->firsts[slots.items[i]], gmlk_slot_at(a, slots.items[i]),
                              gmlk_chunk_grains(a));
   result = gmlk_windows_unmap(l, a, dying);
-  if (!result) result = gmlk_places_unmap(l, a, gmlk_places_marked(a));
+  if (!result) result = gmlk_places_unmap(l, a, gmlk_places_idle(a, 1));
   (void)gmlk_drive_open(l, &drive);
   if (!result) gmlk_trim_drive(&drive, a, &slots);
   (void)gmlk_drive_close(l, &drive);
@@ -6457,7 +6491,7 @@ static gmlake_result gmlk_share(gmlake *l, const gmlk_arena *taker, size_t bytes
   gmlake_result result = GMLAKE_OK;
   size_t released = 0, i;
   for (i = 0; i < 2 * l->arena_count && released < bytes && !gmlk_is_fatal(result); i++) {
-    gmlk_arena *a = l->arenas[i % l->arena_count];
+    gmlk_arena *a = l->arenas[i < l->arena_count ? i : i - l->arena_count];
     if (!gmlk_gives(a, taker) || (a->owner == taker->owner) != (i < l->arena_count)) continue;
     if (a->bins[GMLK_CLEAN]->grains >= gmlk_chunk_grains(a))
       result = gmlk_trim_arena(l, a, bytes - released, &released);
@@ -6477,7 +6511,7 @@ static void gmlk_room_share(const gmlake *l, const gmlk_arena *taker, size_t byt
                             gmlk_room *room) {
   size_t i;
   for (i = 0; i < 2 * l->arena_count && room->returned_bytes < bytes; i++) {
-    const gmlk_arena *a = l->arenas[i % l->arena_count];
+    const gmlk_arena *a = l->arenas[i < l->arena_count ? i : i - l->arena_count];
     if (!gmlk_gives(a, taker) || (a->owner == taker->owner) != (i < l->arena_count) || a->sleep)
       continue;
     gmlk_room_return(room, a, taker,
@@ -8162,7 +8196,7 @@ static gmlake_result gmlk_place_grow(gmlake *l, gmlk_attempt *r, gmlk_block **ou
 static gmlake_result gmlk_place_find(gmlake *l, const gmlk_attempt *wanted, gmlk_block **out) {
   gmlk_attempt r = *wanted;
   gmlake_result result;
-  r.taker.stream = GMLK_CLEAN;
+  r.taker = gmlk_taker_of(GMLK_CLEAN, GMLAKE_NO_WAIT);
   result = gmlk_try_fast(l, &r, out);
   if (!result && !*out && l->desc.cross_stream == GMLAKE_GROW_FIRST)
     result = gmlk_place_grow(l, &r, out);
@@ -8220,8 +8254,7 @@ static gmlake_result gmlk_place_serve(gmlake *l, const gmlk_attempt *r, gmlk_pla
     result = gmlk_place_wait(l, place, call);
     if (result) return result;
     if (gmlk_place_retake(l, r, place)) return GMLAKE_OK;
-    place->next = NULL;
-    result = gmlk_places_unmap(l, a, place);
+    result = gmlk_place_unmap(l, a, place);
   }
   if (!result) result = gmlk_place_find(l, r, &found);
   if (result) return result;
@@ -8269,14 +8302,9 @@ static gmlake_result gmlk_buffer_grow(gmlake *l, const gmlk_attempt *r, gmlake_b
 static gmlake_result gmlk_buffer_climb(gmlake *l, gmlake_buffer *b, const gmlk_change *change,
                                        unsigned stream) {
   uint32_t chunks = change->to - change->from;
-  gmlk_attempt r;
+  gmlk_attempt r = gmlk_attempt_of(b->arena, stream, b->arena->chunk_bytes);
   gmlake_result result;
   chunks -= gmlk_places_committed(b, change->from, change->to);
-  memset(&r, 0, sizeof(r));
-  r.arena = b->arena;
-  r.taker.stream = r.stream = stream;
-  r.bytes = b->arena->chunk_bytes;
-  r.grains = r.align = gmlk_chunk_grains(b->arena);
   b->is_busy = 1;
   result = gmlk_buffer_grow(l, &r, b, change, chunks);
   b->is_busy = 0;
@@ -8339,7 +8367,7 @@ static gmlake_result gmlk_bare_arena(gmlake *l, size_t chunk_bytes, gmlake_pool 
   GMLAKE_ASSERT(pool);
   *out_arena = &pool->arena;
   pool->arena.sleep = owner ? owner->arena.sleep : l->home.sleep; /* [E1] */
-  return result;
+  return GMLAKE_OK;
 }
 
 /* Unmaps up to GMLK_REAP_MAX destroyed buffers. An error that is not fatal does not count: a later
@@ -8426,7 +8454,7 @@ static gmlake_result gmlk_change_admit(gmlake *l, const gmlake_buffer *b, gmlake
 /* pre: the books are locked; they are so again at the end. */
 static gmlake_result gmlk_buffer_change(gmlake *l, gmlake_buffer *b, gmlk_change *change,
                                         gmlake_stream value) {
-  unsigned stream;
+  unsigned stream = 0;
   gmlake_result result = gmlk_change_check(l, b, change);
   if (!result) result = gmlk_change_admit(l, b, value, change, &stream);
   if (result || gmlk_change_try(l, b, change, stream)) return result;
@@ -8532,17 +8560,12 @@ static void gmlk_kin_book(gmlake *l, const gmlake_pool *pool, const gmlake_stats
 /* Makes clean what is free, but for what captures know: the caller has waited for all work. */
 static void gmlk_arena_calm(gmlk_arena *a) {
   gmlake_buffer *buffer;
-  gmlk_window *w;
   gmlk_block *b;
   uint32_t i;
   gmlk_bins_reserve(a->bins[GMLK_CLEAN], a->host);
-  for (b = a->head.next; b != &a->tail; b = b->next) {
-    if (!gmlk_is_tagged(b)) continue;
-    b->ticket = 0;
-    b = gmlk_retag(a, b, GMLK_CLEAN);
-  }
-  for (w = a->windows.oldest; w; w = w->newer)
-    if (w->self.stream != GMLK_PINNED) w->self.stream = GMLK_CLEAN;
+  for (b = a->head.next; b != &a->tail; b = b->next)
+    if (gmlk_is_tagged(b)) b = gmlk_set_clean(a, b);
+  gmlk_windows_sweep(&a->windows, NULL);
   for (buffer = a->buffers; buffer; buffer = buffer->next)
     for (i = 0; i < buffer->place_count; i++)
       if (!gmlk_is_committed(buffer, i)) gmlk_place_tag(&buffer->places[i], GMLK_CLEAN, 0);
@@ -8552,19 +8575,9 @@ static void gmlk_arena_calm(gmlk_arena *a) {
    of places that are not committed. */
 static gmlake_result gmlk_caches_drop(gmlake *l, gmlk_arena *a, size_t *released) {
   gmlake_result result = gmlk_buffers_reap(l, a, SIZE_MAX);
-  gmlk_place *idle = NULL;
-  gmlake_buffer *b;
-  uint32_t i;
   if (!result) result = gmlk_evict_all(l, a);
   if (!result) result = gmlk_trim_arena(l, a, SIZE_MAX, released);
-  for (b = a->buffers; b; b = b->next) {
-    for (i = 0; i < b->place_count; i++) {
-      if (!b->places[i].state || gmlk_is_committed(b, i)) continue;
-      b->places[i].next = idle;
-      idle = &b->places[i];
-    }
-  }
-  return result ? result : gmlk_places_unmap(l, a, idle);
+  return result ? result : gmlk_places_unmap(l, a, gmlk_places_idle(a, 0));
 }
 
 /* Sets the marks of an arena's places before a stretch, and clears them behind it. */
@@ -8574,7 +8587,7 @@ static void gmlk_marks_set(gmlk_arena *a, int begins) {
   for (b = a->buffers; b; b = b->next)
     for (i = 0; i < b->place_count; i++)
       if (b->places[i].state && b->places[i].mark != GMLK_MARK_UNMAPPED)
-        b->places[i].mark = begins ? GMLK_MARK_MAPPED : 0;
+        gmlk_place_mark(&b->places[i], begins ? GMLK_MARK_MAPPED : 0);
   for (i = 0; i < a->slot_count; i++) gmlk_chunk_mark(&a->chunks, i, 0);
 }
 
@@ -8597,7 +8610,7 @@ static gmlake_result gmlk_sink(gmlk_drive *drive, gmlk_arena *a) {
     for (i = 0; i < b->place_count && !result; i++) {
       if (b->places[i].mark != GMLK_MARK_MAPPED) continue;
       result = GMLK_CALL(drive, unmap, b->places[i].address, a->chunk_bytes);
-      if (!result) b->places[i].mark = GMLK_MARK_UNMAPPED;
+      if (!result) gmlk_place_mark(&b->places[i], GMLK_MARK_UNMAPPED);
     }
   }
   for (i = 0; i < a->slot_count && !result && !a->is_bare; i++) {
@@ -8627,7 +8640,7 @@ static gmlake_result gmlk_place_rise(gmlk_drive *drive, const gmlk_arena *a, gml
   gmlake_result result = GMLK_CALL(drive, map, place->address, a->chunk_bytes,
                                    gmlk_chunk_handle(&a->chunks, place->slot));
   if (result) return result;
-  place->mark = GMLK_MARK_MAPPED;
+  gmlk_place_mark(place, GMLK_MARK_MAPPED);
   return gmlk_drive_set_access(drive, place->address, a->chunk_bytes);
 }
 
@@ -8830,9 +8843,7 @@ static gmlake_result gmlk_kin_wake(gmlake *l, gmlake_pool *pool) {
   gmlk_arena *a;
   GMLK_FOR_KIN(l, pool, a) gmlk_arena_forget(l, a);
   bytes = gmlk_kin_sum(l, pool).sleeping_bytes;
-  memset(&r, 0, sizeof(r));
-  r.arena = gmlk_kin_lead(l, pool);
-  r.bytes = bytes;
+  r = gmlk_attempt_of(gmlk_kin_lead(l, pool), 0, bytes);
   for (;; tries++) {
     result = gmlk_growth_allowed(l, &r, (uint32_t)(bytes / r.arena->chunk_bytes));
     if (!result) result = gmlk_kin_raise(l, pool);
@@ -8948,10 +8959,7 @@ static gmlake_result gmlk_pool_wake(gmlake *l, gmlake_pool *pool) {
 
 /* Who may have all that is free once the host has waited. */
 static gmlk_taker gmlk_patient_taker(unsigned stream) {
-  gmlk_taker taker;
-  taker.stream = stream;
-  taker.may_wait = GMLAKE_HOST_WAIT;
-  return taker;
+  return gmlk_taker_of(stream, GMLAKE_HOST_WAIT);
 }
 
 /* What an arena offers to a window, then. pre: scratch is reserved. */
@@ -10462,6 +10470,9 @@ static void gmlk_check_buffer(gmlk_checker *c, const gmlake_buffer *b) {
   gmlk_expect(c, b->bytes <= b->max_bytes, "B1: a buffer's end is behind its addresses");
   gmlk_expect(c, b->lake || (!b->count && !b->bytes), "B4: a destroyed buffer has memory");
   gmlk_expect(c, !b->is_busy, "B1: a buffer is in a state that does not last");
+  if (!gmlk_expect(c, gmlk_buffer_count(b, b->bytes) <= b->place_count && b->place_count <= slots,
+                   "B1: a buffer's end has no place"))
+    return;
   c->host_bytes += sizeof(gmlake_buffer);
   gmlk_check_table(c, b->places, b->place_count * sizeof(gmlk_place));
   gmlk_expect(c, b->va->ticket == (uintptr_t)b, "V2: address space is another buffer's");
@@ -10469,8 +10480,6 @@ static void gmlk_check_buffer(gmlk_checker *c, const gmlake_buffer *b) {
   c->requested += gmlk_buffer_asked(b);
   c->committed += b->count * c->a->chunk_bytes;
   c->buffers += b->lake != NULL;
-  gmlk_expect(c, gmlk_buffer_count(b, b->bytes) <= b->place_count && b->place_count <= slots,
-              "B1: a buffer's end has no place");
   gmlk_expect(c, gmlk_places_committed(b, 0, b->place_count) == b->count,
               "B1: a buffer's committed places are wrong");
   for (i = 0; i < b->place_count && !c->broken; i++) gmlk_check_place(c, b, i);
@@ -10951,6 +10960,12 @@ typedef struct gmlk_mock_queue {
   int owned; /* by a stream; when that is destroyed, its pending work stays here */
 } gmlk_mock_queue;
 
+typedef struct gmlk_mock_host gmlk_mock_host;
+struct gmlk_mock_host { /* stands before a range of host memory that the mock allocated */
+  gmlk_mock_host *next;
+  size_t bytes; /* of the range; both together keep it aligned as malloc's memory is */
+};
+
 typedef struct gmlk_mock {
   gmlake_backend backend;
   GMLK_MUTEX mutex;
@@ -10972,6 +10987,7 @@ typedef struct gmlk_mock {
   size_t reservation_count, reservation_capacity;
   gmlk_mock_queue *queues;
   size_t queue_count, queue_capacity;
+  gmlk_mock_host *host; /* list */
 } gmlk_mock;
 
 /* A call of the table: gmlk_mock_enter locks, and decides whether the call must fail. Then it says
@@ -11794,18 +11810,27 @@ static gmlake_result gmlk_mock_copy(void *user, uint64_t address, void *host, si
 static gmlake_result gmlk_mock_host_alloc(void *user, size_t bytes, void **out_host,
                                           int *out_code) {
   gmlk_mock *mock = gmlk_mock_enter(user);
-  void *host = mock->result ? NULL : GMLAKE_MALLOC(bytes);
+  gmlk_mock_host *host = NULL;
+  if (!mock->result && bytes <= SIZE_MAX - sizeof(*host))
+    host = (gmlk_mock_host *)GMLAKE_MALLOC(sizeof(*host) + bytes);
   if (gmlk_mock_need(mock, host != NULL, GMLAKE_ERROR_OUT_OF_HOST_MEMORY)) {
-    *out_host = host;
+    host->next = mock->host;
+    host->bytes = bytes;
+    mock->host = host;
     mock->census.host_count++;
+    *out_host = host + 1;
   }
   return gmlk_mock_leave(mock, 0, out_code);
 }
 
 static gmlake_result gmlk_mock_host_free(void *user, void *host, int *out_code) {
   gmlk_mock *mock = gmlk_mock_enter(user);
-  if (gmlk_mock_need(mock, host && mock->census.host_count, GMLAKE_ERROR_INVALID_ARGUMENT)) {
-    GMLAKE_FREE(host);
+  gmlk_mock_host **link = &mock->host, *found;
+  while (*link && (void *)(*link + 1) != host) link = &(*link)->next;
+  found = *link;
+  if (gmlk_mock_need(mock, found != NULL, GMLAKE_ERROR_INVALID_ARGUMENT)) {
+    *link = found->next;
+    GMLAKE_FREE(found);
     mock->census.host_count--;
   }
   return gmlk_mock_leave(mock, 0, out_code);
@@ -11901,6 +11926,11 @@ GMLAKE_DEF void gmlake_mock_destroy(gmlake_backend *backend) {
     gmlk_mock_free_leaves(left);
   }
   for (i = 0; i < mock->queue_count; i++) GMLAKE_FREE(mock->queues[i].ring);
+  while (mock->host) {
+    gmlk_mock_host *next = mock->host->next;
+    GMLAKE_FREE(mock->host);
+    mock->host = next;
+  }
   gmlk_mock_host_close(mock);
   GMLAKE_FREE(mock->handles.items);
   GMLAKE_FREE(mock->events.items);

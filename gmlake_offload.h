@@ -4278,9 +4278,10 @@ typedef struct gmlo_search {
 /* Whether plan a is better than the best one: fewer bytes above the goal, then less time, then
    fewer bytes copied. */
 static int gmlo_search_prefers(const gmlo_search *search, const gmlake_offload_plan_info *a) {
-  const gmlake_offload_plan_info *b = &search->best->info;
+  const gmlake_offload_plan_info *b;
   size_t a_bytes = a->peak_bytes, b_bytes;
   if (search->best == NULL) return 1;
+  b = &search->best->info;
   b_bytes = b->peak_bytes;
   if (a_bytes < search->goal_bytes) a_bytes = search->goal_bytes;
   if (b_bytes < search->goal_bytes) b_bytes = search->goal_bytes;
@@ -4388,7 +4389,11 @@ static int gmlo_search_still(gmlo_search *search, uint64_t work) {
 /* A number from 0 to 1, the n-th of a sequence that fills it evenly, from 0 on. */
 static double gmlo_between(size_t n) {
   double part = .5, sum = 0;
-  for (; n != 0; n /= 2, part /= 2) sum += n % 2 != 0 ? part : 0;
+  while (n != 0) {
+    sum += n % 2 != 0 ? part : 0;
+    n /= 2;
+    part /= 2;
+  }
   return sum;
 }
 
@@ -8701,7 +8706,7 @@ static gmlo_mock_task *gmlo_mock_add_task(gmlo_mock *mock, gmlo_mock_task_kind k
 /* Copies the first half of the bytes (when the copy begins) or the second half (when it ends). */
 static void gmlo_mock_move(const gmlo_mock *mock, const gmlake_offload_copy *copy, int second) {
   size_t real = gmlo_mock_bytes(mock, copy->bytes),
-         half = real / (2 * GMLO_WORD_BYTES) * GMLO_WORD_BYTES;
+         half = real / 2 / GMLO_WORD_BYTES * GMLO_WORD_BYTES;
   char *device = (char *)copy->device_ptr + (second ? half : 0);
   char *host = (char *)copy->host_ptr + (second ? half : 0);
   memcpy(copy->to_host ? host : device, copy->to_host ? device : host, second ? real - half : half);
