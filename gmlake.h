@@ -180,7 +180,7 @@ SLEEP
     ends the context. To free, to shrink, to destroy and to ask is legal. What was freed gets no
     memory at waking. To allocate, commit, capture or list chunks answers GMLAKE_ERROR_ASLEEP.
   - KEEP needs as much memory on the host: pinned memory of the backend, or desc.sleep_host. The
-    first time pins it, which takes longer than to copy; the lake keeps it for the next time.
+    first time pins it; the lake keeps it for the next time.
     gmlake_trim, DROP while it sleeps, and to destroy the pool give it back.
   - Addresses that are registered elsewhere (NCCL, RDMA): allocate with GMLAKE_TELL_RESIDENCY, and
     desc.residency is told before the memory leaves and after it is back.
@@ -917,6 +917,7 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *lake, const gmlake_alloc_desc
    policy. Asks the driver what asking needs: what has completed, and its free memory, if the lake
    has no free range that fits. Changes no memory; as by an allocation, the lake learns of the
    stream. While streams are captured it may fear a shortage that a wait of the host would end.
+   Rarely, if it counts on chunks that buffers return, the allocation is refused all the same.
    Errors: CAPTURING, ASLEEP, OUT_OF_HOST_MEMORY, DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_query(gmlake *lake, const gmlake_alloc_desc *desc,
                                       gmlake_stream stream, gmlake_query_info *out_info);
@@ -7603,7 +7604,7 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
 /* ---- >>copies ----------------------------------------------------------------------------------
    What sleeping arenas' contents are kept in: a vault of host memory for each arena, from
    desc.sleep_host or from the backend, and copies, which say what lies where in it. A vault stays
-   for the next time, as pinning memory takes longer than to copy to it. Owns both.
+   for the next time, so that memory is pinned once. Owns both.
    pre: the caller holds `driving`.
 
    [Q1] Copies lie in the vault in order of their offsets, without overlap. Each is of one chunk.
@@ -10960,10 +10961,10 @@ typedef struct gmlk_mock_queue {
   int owned; /* by a stream; when that is destroyed, its pending work stays here */
 } gmlk_mock_queue;
 
-typedef struct gmlk_mock_host gmlk_mock_host;
-struct gmlk_mock_host { /* stands before a range of host memory that the mock allocated */
+typedef union gmlk_mock_host gmlk_mock_host;
+union gmlk_mock_host { /* stands before a range of host memory that the mock allocated */
   gmlk_mock_host *next;
-  size_t bytes; /* of the range; both together keep it aligned as malloc's memory is */
+  long double aligned; /* not used: aligns the range as malloc does */
 };
 
 typedef struct gmlk_mock {
@@ -11815,7 +11816,6 @@ static gmlake_result gmlk_mock_host_alloc(void *user, size_t bytes, void **out_h
     host = (gmlk_mock_host *)GMLAKE_MALLOC(sizeof(*host) + bytes);
   if (gmlk_mock_need(mock, host != NULL, GMLAKE_ERROR_OUT_OF_HOST_MEMORY)) {
     host->next = mock->host;
-    host->bytes = bytes;
     mock->host = host;
     mock->census.host_count++;
     *out_host = host + 1;
