@@ -3906,7 +3906,7 @@ typedef struct gmlk_taker {
                            HOST: what would be free once the host has waited is asked for, too */
 } gmlk_taker;
 
-static gmlk_taker gmlk_taker_of(unsigned stream, gmlake_wait may_wait) {
+static inline gmlk_taker gmlk_taker_of(unsigned stream, gmlake_wait may_wait) {
   gmlk_taker taker;
   taker.stream = stream;
   taker.may_wait = may_wait;
@@ -5106,7 +5106,7 @@ GMLK_INLINE gmlake_result gmlk_attempt_init(gmlake *l, gmlk_attempt *r,
                          "or to NULL");
       r->arena = l->arenas[s->arena];
     }
-    r->taker.stream = r->is_capture ? s->capture : r->stream;
+    r->taker = gmlk_taker_of(r->is_capture ? s->capture : r->stream, GMLAKE_NO_WAIT);
     if (l->streams.ends) {
       gmlake_result result = gmlk_follow_value(l, r->stream, "gmlake_alloc");
       if (result) return result;
@@ -5128,7 +5128,8 @@ static gmlk_attempt gmlk_attempt_of(gmlk_arena *a, unsigned stream, size_t bytes
   gmlk_attempt r;
   memset(&r, 0, sizeof(r));
   r.arena = a;
-  r.taker.stream = r.stream = stream;
+  r.taker = gmlk_taker_of(stream, GMLAKE_NO_WAIT);
+  r.stream = stream;
   r.bytes = bytes;
   r.grains = r.align = gmlk_chunk_grains(a);
   return r;
@@ -5165,7 +5166,7 @@ static gmlk_taker gmlk_waiting_taker(const gmlake *l, const gmlk_attempt *r) {
   gmlk_taker taker = r->taker;
   if (!r->stream || r->is_capture || l->streams.used_count < 2) return taker;
   if (l->streams.items[r->stream]->value || !l->streams.capture_count)
-    taker.may_wait = GMLAKE_DEVICE_WAIT;
+    return gmlk_taker_of(taker.stream, GMLAKE_DEVICE_WAIT);
   return taker;
 }
 
