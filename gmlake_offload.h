@@ -281,7 +281,7 @@ HOW A MEMGRAPH IS RUN
   A free order gains much over FIXED_ORDER, but next to nothing over SIMULATED_ORDER where times are
   as the graph says; bench/offload/README.md has the figures. Whoever wants one CUDA graph of an
   iteration can capture the nodes by `start`, one stream for each queue, with an event for each edge
-  that leads to another queue.
+  that leads to another queue; bench/offload/captured.h does.
   With launch_ahead_max an operator may also start if it waits only for operators of its device that
   were launched already. It is launched behind them on the same stream. The device then need not
   wait for the host between two operators.

@@ -15,6 +15,8 @@
 #include "figures.h"
 #include "standin.h"
 
+#include "captured.h"
+
 #define ITERATIONS_MAX 256
 #define CHECKED 3 /* iterations after which persistent tensors are looked at */
 #define LINK_BYTES ((size_t)64 << 20)
@@ -28,7 +30,7 @@ static const char about[] =
     "is a\n"
     ".gmgraph file. Without a GPU it says so and succeeds.\n";
 static const char columns[] =
-    "\nThree rows for each graph, with --fixed six:\n"
+    "\nThree rows for each graph, with --fixed three and with --graph one more:\n"
     "  none          nothing moves\n"
     "  tensile+      in --part of the memory that `none` takes, by a plan of gmlake_offload.h's\n"
     "                planner: the one that adds least time of those whose peak fits, else the one "
@@ -40,6 +42,9 @@ static const char columns[] =
     "  turnip-sim    the same; each queue runs in the order of the compiler's simulation\n"
     "  turnip-ops    the same; operators run in the order of compilation, copies in any\n"
     "  turnip-fixed  the same; each queue runs in the order of compilation\n"
+    "  turnip-graph  the order of turnip-sim, captured as one CUDA graph. An iteration is one "
+    "launch\n"
+    "                of it. No host decides anything meanwhile, so that nobody knows its stalls\n"
     "Each runs on the GPU and, with the same plan, limit and --ahead, on the mock, whose link has "
     "the\n"
     "speeds that were measured at the start. Columns:\n"
@@ -59,9 +64,9 @@ static const char columns[] =
     "\nExit status: 0; 1 where a graph cannot be read or a row is not ok; 2 for wrong options.\n";
 
 typedef struct options {
-  int json, fixed;
+  int json, fixed, graph;
   uint64_t iterations, settle, ahead, divide;
-  double part, budget_gib;
+  double part, budget_gib, jitter;
 } options;
 
 typedef struct link_speed {
@@ -85,6 +90,7 @@ typedef struct way {
   size_t limit;
   const gmlake_offload_memgraph *memgraph;
   unsigned flags; /* of its engine */
+  int captured;   /* one CUDA graph in place of the engine on the GPU */
 } way;
 
 /* What has happened so far. */
@@ -110,11 +116,13 @@ typedef struct bench {
   const subject *s;
   const gmlake_offload_backend *backend;
   gmlake_offload_run *run;       /* this, */
-  gmlake_offload_engine *engine; /* or this */
+  gmlake_offload_engine *engine; /* or this, */
+  captured captured;             /* or this, if it has an exec */
   gmlake *lake;
   standin operators;
   uint64_t ends[ITERATIONS_MAX + 1]; /* of the iterations measured, by the backend's clock */
   size_t end_count;
+  uint64_t iteration_count; /* of a memgraph */
 } bench;
 
 static double host_ms(void) {
@@ -248,8 +256,12 @@ static void look_at_persistent(bench *b, outcome *o) {
     memset(&desc, 0, sizeof desc);
     (void)gmlake_offload_get_tensor(b->s->graph, t, &desc);
     if (desc.kind > GMLAKE_OFFLOAD_INPUT || !desc.bytes) continue;
-    fail(o, b->engine ? gmlake_offload_engine_locate(b->engine, t, &device, &host)
-                      : gmlake_offload_run_locate(b->run, 0, t, &device, &host));
+    if (b->captured.exec) {
+      captured_locate(&b->captured, t, &device, &host);
+    } else {
+      fail(o, b->engine ? gmlake_offload_engine_locate(b->engine, t, &device, &host)
+                        : gmlake_offload_run_locate(b->run, 0, t, &device, &host));
+    }
     if (o->result) return;
     code = standin_digest(&b->operators, device ? device : host, desc.bytes, NULL,
                           &o->persistent[o->persistent_count++]);
@@ -258,9 +270,11 @@ static void look_at_persistent(bench *b, outcome *o) {
 }
 
 static void iterate(bench *b, outcome *o, uint64_t count) {
-  if (!b->engine && !o->result) fail(o, gmlake_offload_run_iterations(b->run, count));
-  for (; b->engine && count && !o->result; count--) {
-    fail(o, gmlake_offload_engine_run(b->engine, 1));
+  if (b->run && !o->result) fail(o, gmlake_offload_run_iterations(b->run, count));
+  for (; !b->run && count && !o->result; count--) {
+    if (b->engine) fail(o, gmlake_offload_engine_run(b->engine, 1));
+    if (b->captured.exec && captured_run(&b->captured)) fail(o, GMLAKE_OFFLOAD_ERROR_BACKEND);
+    b->iteration_count++;
     note_end(b, 0, 0);
   }
 }
@@ -298,7 +312,19 @@ static figures engine_figures(const bench *b, const gmlake_offload_memgraph *mem
   return f;
 }
 
+static figures captured_figures(const bench *b) {
+  const gmlake_offload_memgraph_info *info = &b->captured.info;
+  figures f;
+  memset(&f, 0, sizeof f);
+  f.out_bytes = info->offload_bytes * b->iteration_count;
+  f.in_bytes = info->reload_bytes * b->iteration_count;
+  f.peak_bytes = info->device_bytes;
+  f.pinned_bytes = info->host_bytes;
+  return f;
+}
+
 static figures figures_of(const bench *b, const way *w) {
+  if (b->captured.exec) return captured_figures(b);
   return b->engine ? engine_figures(b, w->memgraph) : run_figures(b);
 }
 
@@ -314,7 +340,7 @@ static void measure(bench *b, outcome *o, const way *w) {
   iterate(b, o, opts->iterations);
   last = figures_of(b, w);
   o->time_ms = median_ms(b);
-  o->stall_ms = (double)(last.stall_ns - first.stall_ns) / 1e6 / count;
+  o->stall_ms = b->captured.exec ? NAN : (double)(last.stall_ns - first.stall_ns) / 1e6 / count;
   o->peak_bytes = last.peak_bytes;
   o->pinned_bytes = last.pinned_bytes;
   o->out_bytes = (double)(last.out_bytes - first.out_bytes) / count;
@@ -347,7 +373,11 @@ static void start_engine(bench *b, outcome *o, const way *w) {
 }
 
 static void start(bench *b, outcome *o, const way *w) {
-  if (w->memgraph) {
+  if (w->captured && b->lake) {
+    if (!captured_create(&b->captured, b->backend, w->memgraph, &b->operators)) {
+      fail(o, GMLAKE_OFFLOAD_ERROR_BACKEND);
+    }
+  } else if (w->memgraph) {
     start_engine(b, o, w);
   } else {
     start_run(b, o, w);
@@ -355,6 +385,7 @@ static void start(bench *b, outcome *o, const way *w) {
 }
 
 static void end(bench *b) {
+  captured_destroy(&b->captured);
   gmlake_offload_engine_destroy(b->engine);
   gmlake_offload_run_destroy(b->run);
 }
@@ -404,6 +435,8 @@ static void on_gpu(const subject *s, const way *w, outcome *o) {
   if (!o->result && !standin_create(&b.operators, &gpu, s->graph, ITERATIONS_MAX)) {
     fail(o, GMLAKE_OFFLOAD_ERROR_BACKEND);
   }
+  b.operators.jitter = s->opts->jitter;
+  b.operators.is_frozen = s->opts->graph;
   if (!o->result) run_on_gpu(&b, o, w);
   standin_destroy(&b.operators);
   (void)gmlake_get_stats(b.lake, &stats);
@@ -433,6 +466,7 @@ static void on_mock(const subject *s, const way *w, outcome *o) {
   desc.in_bytes_per_s = s->link.in;
   desc.both_bytes_per_s = s->link.both;
   desc.copy_ns = 10000;
+  desc.jitter = s->opts->jitter;
   fail(o, gmlake_offload_mock_create(&desc, &backend));
   if (o->result) return;
   b.backend = backend;
@@ -518,23 +552,24 @@ static void print_row(const subject *s, const char *way, const outcome *real, co
                       : mock->result ? gmlake_offload_result_name(mock->result)
                       : equal        ? "ok"
                                      : "WRONG BYTES";
+  figure stall = figure_of(real->stall_ms, "%.3f", s->opts->json ? "null" : "-");
   if (s->opts->json) {
     printf(
         "{\"graph\":\"%s\",\"way\":\"%s\",\"state\":\"%s\",\"peak_bytes\":%zu,"
         "\"reserved_bytes\":%zu,\"pinned_bytes\":%zu,\"time_ms\":%.3f,\"mock_ms\":%.3f,"
-        "\"stall_ms\":%.3f,\"mock_stall_ms\":%.3f,\"out_bytes\":%.0f,\"in_bytes\":%.0f,"
+        "\"stall_ms\":%s,\"mock_stall_ms\":%.3f,\"out_bytes\":%.0f,\"in_bytes\":%.0f,"
         "\"mock_out_bytes\":%.0f,\"mock_in_bytes\":%.0f,\"passive\":%llu,"
         "\"mock_passive\":%llu,\"recomputed\":%llu,\"digests\":%zu,\"looked_at\":%.4f}\n",
         s->name, way, state, real->peak_bytes, real->reserved_bytes, real->pinned_bytes,
-        real->time_ms, mock->time_ms, real->stall_ms, mock->stall_ms, real->out_bytes,
-        real->in_bytes, mock->out_bytes, mock->in_bytes, (unsigned long long)real->passive_count,
+        real->time_ms, mock->time_ms, stall.text, mock->stall_ms, real->out_bytes, real->in_bytes,
+        mock->out_bytes, mock->in_bytes, (unsigned long long)real->passive_count,
         (unsigned long long)mock->passive_count, (unsigned long long)real->recompute_count,
         real->persistent_count, real->looked_at);
   } else {
     figure slower = figure_of(ratio(real->time_ms, mock->time_ms), "%.3f", "-");
-    printf("%-20s %-12s %7.3f %7.3f %9.3f %9.3f %6s %8.3f %8.3f %7.3f %7.3f %7.2f  %s\n", s->name,
+    printf("%-20s %-12s %7.3f %7.3f %9.3f %9.3f %6s %8s %8.3f %7.3f %7.3f %7.2f  %s\n", s->name,
            way, (double)real->peak_bytes / 1e9, (double)real->reserved_bytes / 1e9, real->time_ms,
-           mock->time_ms, slower.text, real->stall_ms, mock->stall_ms, real->out_bytes / 1e9,
+           mock->time_ms, slower.text, stall.text, mock->stall_ms, real->out_bytes / 1e9,
            real->in_bytes / 1e9, real->looked_at, state);
   }
   (void)fflush(stdout);
@@ -575,9 +610,11 @@ static int bench_turnip(const subject *s, const outcome *none, size_t limit) {
   static const struct {
     const char *name;
     unsigned flags;
-  } orders[] = {{"turnip-sim", GMLAKE_OFFLOAD_SIMULATED_ORDER},
-                {"turnip-ops", GMLAKE_OFFLOAD_FIXED_OPS},
-                {"turnip-fixed", GMLAKE_OFFLOAD_FIXED_ORDER}};
+    int captured;
+  } orders[] = {{"turnip-sim", GMLAKE_OFFLOAD_SIMULATED_ORDER, 0},
+                {"turnip-ops", GMLAKE_OFFLOAD_FIXED_OPS, 0},
+                {"turnip-fixed", GMLAKE_OFFLOAD_FIXED_ORDER, 0},
+                {"turnip-graph", GMLAKE_OFFLOAD_SIMULATED_ORDER, 1}};
   double bytes = s->opts->budget_gib * (double)((size_t)1 << 30);
   gmlake_offload_memgraph *memgraph = make_memgraph(s, bytes > 0 ? (size_t)bytes : limit);
   size_t i;
@@ -587,10 +624,11 @@ static int bench_turnip(const subject *s, const outcome *none, size_t limit) {
   w.name = "turnip";
   w.memgraph = memgraph;
   ok = memgraph && bench_moved(s, &w, none);
-  for (i = 0; memgraph && s->opts->fixed && i < sizeof orders / sizeof *orders; i++) {
+  for (i = 0; memgraph && i < sizeof orders / sizeof *orders; i++) {
     w.name = orders[i].name;
     w.flags = orders[i].flags;
-    ok &= bench_moved(s, &w, none);
+    w.captured = orders[i].captured;
+    if (w.captured ? s->opts->graph : s->opts->fixed) ok &= bench_moved(s, &w, none);
   }
   gmlake_offload_memgraph_destroy(memgraph);
   return ok;
@@ -670,7 +708,7 @@ static int bench_all(const options *opts, char **paths, int count) {
 }
 
 int main(int argc, char **argv) {
-  options opts = {0, 0, 10, 6, 4, 1, .5, 0};
+  options opts = {0, 0, 0, 10, 6, 4, 1, .5, 0, 0};
   const option_row rows[] = {
       {"json", OPTION_FLAG, &opts.json, 0, 0, NULL, "print one JSON object a row"},
       {"iterations", OPTION_COUNT, &opts.iterations, 1, 200, "N",
@@ -686,6 +724,11 @@ int main(int argc, char **argv) {
        "compile memgraphs for GIB instead"},
       {"fixed", OPTION_FLAG, &opts.fixed, 0, 0, NULL,
        "add the rows turnip-sim, turnip-ops and turnip-fixed"},
+      {"graph", OPTION_FLAG, &opts.graph, 0, 0, NULL,
+       "add the row turnip-graph. Random operators then write the same, and\n"
+       "operators take the same time, in every iteration, as in a CUDA graph"},
+      {"jitter", OPTION_NUMBER, &opts.jitter, 0, .99, "PART",
+       "operators take up to PART more or less time than recorded; default 0"},
       {"divide", OPTION_COUNT, &opts.divide, 1, 1 << 20, "N",
        "divide the sizes and times of graphs by N; default 1"},
   };

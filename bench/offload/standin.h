@@ -145,6 +145,8 @@ typedef struct standin {
   uint64_t *ran;                          /* by operator: the last iteration + 1 */
   unsigned char *op_shift, *tensor_shift; /* tensor_shift: how it is written */
   unsigned turn;
+  double jitter;           /* an operator takes 1 - jitter to 1 + jitter of its time */
+  int is_frozen;           /* what follows from an iteration's number is as in iteration 0 */
   double bytes, looked_at; /* read in all launches, and that part of them */
 } standin;
 
@@ -291,24 +293,32 @@ static inline int standin_launch_reads(standin *s, const gmlake_offload_launch *
   return 0;
 }
 
+/* How long the operator takes in that iteration. */
+static inline uint64_t standin_ns(const standin *s, uint32_t op, uint64_t time_ns,
+                                  uint64_t iteration) {
+  double random = (double)(standin_mix(standin_mix(op + STANDIN_ODD) + iteration) >> 11) / 0x1p53;
+  return (uint64_t)((double)time_ns * (1 + s->jitter * (2 * random - 1)));
+}
+
 /* launch_fn of the backend; user is a standin. An operator writes STANDIN_ITEMS tensors at most. */
 static inline int standin_launch(void *user, const gmlake_offload_launch *launch, void *stream) {
   standin *s = (standin *)user;
   standin_item items[STANDIN_ITEMS];
   standin_end end;
   uint32_t i, count = (uint32_t)launch->desc.write_count;
+  uint64_t iteration = s->is_frozen ? 0 : launch->iteration;
   if (launch->job || count > STANDIN_ITEMS || launch->iteration >= s->iteration_max) return 1;
   memset(&end, 0, sizeof end);
   end.slot = s->memory + 16 * s->turn;
   s->turn ^= 1;
   end.clear = s->memory + 16 * s->turn;
   end.seed = standin_mix(launch->op + UINT64_C(77));
-  if (launch->desc.flags & GMLAKE_OFFLOAD_IMPURE) end.seed ^= standin_mix(launch->iteration);
-  end.ns = launch->desc.time_ns;
-  end.iteration = launch->iteration;
+  if (launch->desc.flags & GMLAKE_OFFLOAD_IMPURE) end.seed ^= standin_mix(iteration);
+  end.ns = standin_ns(s, launch->op, launch->desc.time_ns, iteration);
+  end.iteration = iteration;
   end.first = s->ran[launch->op] != launch->iteration + 1;
   s->ran[launch->op] = launch->iteration + 1;
-  end.total = s->memory + STANDIN_TOTALS + 8 * launch->iteration;
+  end.total = s->memory + STANDIN_TOTALS + 8 * iteration;
   end.seen = s->memory + STANDIN_TOTALS + 8 * (s->iteration_max + launch->op);
   end.wrong = s->memory + STANDIN_WRONG;
   if (standin_launch_reads(s, launch, end.slot, end.seed, (CUstream)stream)) return 1;

@@ -18,10 +18,10 @@ run() {
 # row WAY FIELD: that field of the way's line in $dir/out.
 row() { sed -n "s/.*\"way\":\"$1\".*\"$2\":\"*\([^\",}]*\).*/\1/p" "$dir/out"; }
 
-# train NAME US: a step of training whose operators take so long. Ten layers, each keeps what it made
+# train NAME US [KIND]: a step of training whose operators take so long. Ten layers, each keeps what it made
 # for the way back. Sizes and times are sixteen times what the runs below divide them to.
 train() {
-  awk -v us="$2" 'BEGIN {
+  awk -v us="$2" -v kind="${3:-}" 'BEGIN {
     print "gmgraph 1"
     for (i = 0; i < 10; i++) print "t", i, 16 * (100000 + 8 * i), "p"
     print "t 10", 16 * 300001, "i"
@@ -31,7 +31,7 @@ train() {
     for (i = 0; i < 10; i++) print "o forth", us * 32000, "r", 10 + i, i, "w", 11 + i
     print "o loss", us * 16000, "r 20 w 21"
     for (i = 9; i >= 0; i--) {
-      print "o back", us * 48000, "r", 11 + i, i, 21, "w 21"
+      print "o back" kind, us * 48000, "r", 11 + i, i, 21, "w 21"
       print "o update", us * 16000, "r", 21, i, "w", i
     }
     print "m step"
@@ -39,6 +39,7 @@ train() {
 }
 train train 20
 train hasty .1
+train random 20 .rand
 
 : >"$dir/libcuda.so.1"
 LD_LIBRARY_PATH=$dir "$offload" >"$dir/out" 2>"$dir/err"
@@ -72,6 +73,20 @@ for seed in 0 1 2; do
       [ "$(row $way in_bytes)" = "$(row $way mock_in_bytes)" ]
   done
 done
+# One CUDA graph. It has an odd number of operators; some are random.
+FAKE_CUDA_SEED=1
+ok 'a CUDA graph' run 0 --json --divide 16 --iterations 3 --settle 2 --graph "$dir/random.gmgraph"
+ok 'a CUDA graph: right bytes' \
+  [ "$(row turnip-graph state) $(row turnip-graph digests)" = 'ok 44' ]
+ok 'a CUDA graph: moves what nodes move' \
+  [ "$(row turnip-graph in_bytes)" = "$(row turnip-graph mock_in_bytes)" ]
+ok 'a CUDA graph: by moving' [ "$(row turnip-graph in_bytes)" -gt 1000000 ]
+ok 'a CUDA graph: no stalls are known' [ "$(row turnip-graph stall_ms)" = null ]
+still=$(row none mock_ms)
+ok 'jitter' run 0 --json --divide 16 --iterations 2 --settle 0 --jitter .9 "$dir/train.gmgraph"
+ok 'jitter: right bytes' [ "$(row none state) $(row turnip state)" = 'ok ok' ]
+ok 'jitter: of the mock too' [ "$(row none mock_ms)" != "$still" ]
+
 ok 'a budget' run 0 --json --divide 16 --iterations 1 --settle 0 --budget-gib .002 \
   "$dir/train.gmgraph"
 ok 'a budget: is kept' [ "$(row turnip peak_bytes)" -le 2147483 ]
@@ -88,7 +103,8 @@ ok 'a table: row' prints 'train                tensile+ '
 
 ok 'no file' run 1 --divide 16 "$dir/none.gmgraph"
 ok 'no file: reason' says "$dir/none.gmgraph: No such file or directory"
-for arguments in '--iterations' '--iterations 0' '--part 2' '--budget-gib 0' '--divide x'; do
+for arguments in '--iterations' '--iterations 0' '--part 2' '--budget-gib 0' '--divide x' \
+  '--jitter 1'; do
   # shellcheck disable=SC2086
   ok "refused: $arguments" run 2 $arguments
   ok "refused: $arguments: silent" [ ! -s "$dir/out" ]
