@@ -389,8 +389,10 @@ typedef struct gmlake_backend {
   /* Blocks the host until all work on all streams is complete, also on streams that are destroyed.
      pre: the lake knows of no capture. */
   gmlake_result (*device_wait)(void *user, int *out_code);
-  /* Copies from host memory to the device or, with to_host, back; returns when that is done. Legal
-     while streams are captured. pre: the range is mapped with access; no pending work uses it. */
+  /* Copies from host memory to the device or, with to_host, back. Returns when every earlier copy
+     is complete: this one may run on until the next call. 0 bytes: only waits. After an error no
+     copy runs. Legal while streams are captured. pre: while it runs the range is mapped with
+     access, and no other work uses it. */
   gmlake_result (*copy)(void *user, uint64_t address, void *host, size_t bytes, int to_host,
                         int *out_code);
   /* Host memory that the device reads and writes at the link's full speed: pinned. */
@@ -3087,7 +3089,8 @@ typedef struct gmlk_arena {
   uint64_t sleep_count;   /* times that it fell asleep */
   gmlk_copy *copies;      /* [Q1] copy_count of them, room for copy_capacity; written by >>copies */
   size_t copy_count, copy_capacity;
-  void *vault; /* [Q1] vault_bytes on the host; NULL: none */
+  size_t copy_next, copy_done; /* [Q2] those before are started, or complete, in this stretch */
+  void *vault;                 /* [Q1] vault_bytes on the host; NULL: none */
   size_t vault_bytes;
 } gmlk_arena;
 
@@ -7609,8 +7612,14 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
    pre: the caller holds `driving`.
 
    [Q1] Copies lie in the vault in order of their offsets, without overlap. Each is of one chunk.
+   [Q2] copy_done <= copy_next <= copy_count. Copies between the first two are running: none is
+        outside of a stretch of driver calls. Places come first, in the order of their buffers,
+        then chunks at home, in order of their slots.
 
    O(what is kept). Can fail: host memory, the driver. */
+
+/* As much is copied by one call, about 1 ms: the host maps or unmaps other chunks meanwhile. */
+#define GMLK_COPY_BYTES ((size_t)64 << 20)
 
 struct gmlk_copy {
   uint64_t address; /* where it is mapped */
@@ -7658,6 +7667,7 @@ static void gmlk_copies_drop(gmlake *l, gmlk_arena *a) {
   gmlk_host_free(&l->host, a->copies, a->copy_capacity * sizeof(gmlk_copy));
   a->copies = NULL;
   a->copy_count = a->copy_capacity = 0;
+  a->copy_next = a->copy_done = 0;
 }
 
 /* Adds a range of the arena, mapped at an address. While copies is NULL only counts. */
@@ -7713,6 +7723,11 @@ static gmlake_result gmlk_copies_plan(gmlake *l, gmlk_arena *a) {
   return gmlk_vault_resize(l, a, (size_t)gmlk_copies_list(a));
 }
 
+/* Says that no copy is started, or, with is_over, that none is left to do. */
+static void gmlk_copies_begin(gmlk_arena *a, int is_over) {
+  a->copy_next = a->copy_done = is_over ? a->copy_count : 0;
+}
+
 /* Forgets the copies of chunks that are nobody's any more. */
 static void gmlk_copies_prune(gmlk_arena *a) {
   size_t i, kept = 0;
@@ -7723,21 +7738,55 @@ static void gmlk_copies_prune(gmlk_arena *a) {
       a->copies[kept++] = a->copies[i];
   }
   a->copy_count = kept;
+  gmlk_copies_begin(a, 1);
 }
 
-/* Copies to the vault, or back; what lies side by side on both in one call. */
-static gmlake_result gmlk_copies_move(gmlk_drive *drive, const gmlk_arena *a, int to_host) {
+/* Waits until all that were started are complete. */
+static gmlake_result gmlk_copies_wait(gmlk_drive *drive, gmlk_arena *a, int to_host) {
   gmlake_result result = GMLAKE_OK;
-  const gmlk_copy *copy = a->copies, *end = copy ? copy + a->copy_count : NULL, *next;
-  for (; copy != end && !result; copy = next) {
-    size_t bytes = 0;
-    for (next = copy; next != end && next->address == copy->address + bytes &&
-                      next->offset == copy->offset + bytes;
-         next++)
-      bytes += gmlk_to_bytes(next->grains);
-    result = GMLK_CALL(drive, copy, copy->address, (char *)a->vault + copy->offset, bytes, to_host);
-  }
+  if (a->copy_done < a->copy_next) result = GMLK_CALL(drive, copy, 0, a->vault, (size_t)0, to_host);
+  a->copy_done = a->copy_next;
   return result;
+}
+
+/* Starts one copy to the vault, or back, of what lies side by side at both ends and before the
+   address `end`. Those before it are complete then. */
+static gmlake_result gmlk_copies_step(gmlk_drive *drive, gmlk_arena *a, uint64_t end, int to_host) {
+  const gmlk_copy *first = a->copies + a->copy_next, *c = first;
+  size_t bytes = 0;
+  a->copy_done = a->copy_next;
+  for (; a->copy_next < a->copy_count && bytes < GMLK_COPY_BYTES && c->address < end &&
+         c->address == first->address + bytes && c->offset == first->offset + bytes;
+       c++, a->copy_next++)
+    bytes += gmlk_to_bytes(c->grains);
+  return GMLK_CALL(drive, copy, first->address, (char *)a->vault + first->offset, bytes, to_host);
+}
+
+/* Completes the copies of a chunk that is about to be unmapped from this address. */
+static gmlake_result gmlk_copies_out(gmlk_drive *drive, gmlk_arena *a, uint64_t address) {
+  gmlake_result result = GMLAKE_OK;
+  while (!result && a->copy_done < a->copy_count &&
+         a->copies[a->copy_done].address - address < a->chunk_bytes)
+    result = a->copy_next < a->copy_count ? gmlk_copies_step(drive, a, UINT64_MAX, 1)
+                                          : gmlk_copies_wait(drive, a, 1);
+  return result;
+}
+
+/* Starts the copies back to a chunk that has been mapped at this address. */
+static gmlake_result gmlk_copies_in(gmlk_drive *drive, gmlk_arena *a, uint64_t address) {
+  gmlake_result result = GMLAKE_OK;
+  while (!result && a->copy_next < a->copy_count &&
+         a->copies[a->copy_next].address - address < a->chunk_bytes)
+    result = gmlk_copies_step(drive, a, address + a->chunk_bytes, 0);
+  return result;
+}
+
+/* Does all copies that are left. */
+static gmlake_result gmlk_copies_finish(gmlk_drive *drive, gmlk_arena *a, int to_host) {
+  gmlake_result result = GMLAKE_OK;
+  while (!result && a->copy_next < a->copy_count)
+    result = gmlk_copies_step(drive, a, UINT64_MAX, to_host);
+  return result ? result : gmlk_copies_wait(drive, a, to_host);
 }
 
 /* ---- >>pools -----------------------------------------------------------------------------------
@@ -8597,7 +8646,8 @@ static uint64_t gmlk_va_address(const gmlk_arena *a, const gmlk_block *va) {
   return a->windows.base + (uint64_t)va->at * a->chunk_bytes;
 }
 
-/* Unmaps all that is mapped: windows, places, chunks at home. Stops at the first error. */
+/* Unmaps all that is mapped: windows, places, chunks at home; each once its copies are complete.
+   Stops at the first error. */
 static gmlake_result gmlk_sink(gmlk_drive *drive, gmlk_arena *a) {
   gmlake_result result = GMLAKE_OK;
   gmlk_block *va = a->windows.va_head.next;
@@ -8611,13 +8661,15 @@ static gmlake_result gmlk_sink(gmlk_drive *drive, gmlk_arena *a) {
   for (b = a->buffers; b; b = b->next) {
     for (i = 0; i < b->place_count && !result; i++) {
       if (b->places[i].mark != GMLK_MARK_MAPPED) continue;
-      result = GMLK_CALL(drive, unmap, b->places[i].address, a->chunk_bytes);
+      result = gmlk_copies_out(drive, a, b->places[i].address);
+      if (!result) result = GMLK_CALL(drive, unmap, b->places[i].address, a->chunk_bytes);
       if (!result) gmlk_place_mark(&b->places[i], GMLK_MARK_UNMAPPED);
     }
   }
   for (i = 0; i < a->slot_count && !result && !a->is_bare; i++) {
-    if (gmlk_chunk_is_backed(&a->chunks, i) &&
-        !gmlk_chunk_unmap(&a->chunks, drive, i, gmlk_slot_home(a, i), a->chunk_bytes))
+    if (!gmlk_chunk_is_backed(&a->chunks, i)) continue;
+    result = gmlk_copies_out(drive, a, gmlk_slot_home(a, i));
+    if (!result && !gmlk_chunk_unmap(&a->chunks, drive, i, gmlk_slot_home(a, i), a->chunk_bytes))
       result = drive->result;
   }
   return result;
@@ -8646,26 +8698,32 @@ static gmlake_result gmlk_place_rise(gmlk_drive *drive, const gmlk_arena *a, gml
   return gmlk_drive_set_access(drive, place->address, a->chunk_bytes);
 }
 
-/* Maps all that is not mapped, and creates the chunks that are missing. Stops at the first error.
-   Of a window that is then mapped in part, slack says how many chunks are. */
+/* Maps all that is not mapped, creates the chunks that are missing, and copies back to what is
+   mapped while the rest is. Stops at the first error; then copies may run. Of a window that is then mapped in part, slack says how many chunks are. */
 static gmlake_result gmlk_rise(gmlk_drive *drive, gmlk_arena *a) {
   gmlake_result result = GMLAKE_OK;
   gmlk_block *va = a->windows.va_head.next;
   const gmlk_window *w;
   gmlake_buffer *b;
   uint32_t i, stuck = 0;
-  for (i = 0; i < a->slot_count && !result; i++) result = gmlk_chunk_rise(drive, a, i);
+  for (i = 0; i < a->slot_count && !result; i++) {
+    result = gmlk_chunk_rise(drive, a, i);
+    if (!result && !a->is_bare) result = gmlk_copies_in(drive, a, gmlk_slot_home(a, i));
+  }
   for (; va != &a->windows.va_tail && !result; va = va->next) {
     if (va->state != GMLK_UNBACKED) continue;
     w = gmlk_va_window(va);
     result = gmlk_window_map(drive, a, w, &stuck);
     gmlk_va_set(va, !result || stuck, stuck ? stuck : w->chunk_count);
   }
-  for (b = a->buffers; b; b = b->next)
-    for (i = 0; i < b->place_count && !result; i++)
-      if (b->places[i].mark == GMLK_MARK_UNMAPPED)
-        result = gmlk_place_rise(drive, a, &b->places[i]);
-  return result;
+  for (b = a->buffers; b; b = b->next) {
+    for (i = 0; i < b->place_count && !result; i++) {
+      if (b->places[i].mark != GMLK_MARK_UNMAPPED) continue;
+      result = gmlk_place_rise(drive, a, &b->places[i]);
+      if (!result) result = gmlk_copies_in(drive, a, b->places[i].address);
+    }
+  }
+  return result ? result : gmlk_copies_finish(drive, a, 0);
 }
 
 /* Releases the chunks of an arena, with only_new those that have a mark. pre: they are mapped
@@ -8683,10 +8741,14 @@ static void gmlk_chunks_drop(gmlk_drive *drive, gmlk_arena *a, int only_new) {
 static int gmlk_kin_sink(gmlake *l, const gmlake_pool *pool, gmlk_drive *drive) {
   gmlake_result result = GMLAKE_OK, undone = GMLAKE_OK;
   gmlk_arena *a;
-  GMLK_FOR_KIN(l, pool, a) if (!result) result = gmlk_copies_move(drive, a, 1);
+  GMLK_FOR_KIN(l, pool, a) gmlk_copies_begin(a, 0);
   GMLK_FOR_KIN(l, pool, a) if (!result) result = gmlk_sink(drive, a);
   if (!result) return 1;
-  GMLK_FOR_KIN(l, pool, a) if (!undone) undone = gmlk_rise(drive, a);
+  GMLK_FOR_KIN(l, pool, a) {
+    (void)gmlk_copies_wait(drive, a, 1);
+    gmlk_copies_begin(a, 1);
+    if (!undone) undone = gmlk_rise(drive, a);
+  }
   return undone != GMLAKE_OK;
 }
 
@@ -8806,11 +8868,14 @@ static void gmlk_arena_forget(gmlake *l, gmlk_arena *a) {
 static gmlake_result gmlk_kin_rise(gmlake *l, const gmlake_pool *pool, gmlk_drive *drive) {
   gmlake_result result = GMLAKE_OK, undone;
   gmlk_arena *a;
+  GMLK_FOR_KIN(l, pool, a) gmlk_copies_begin(a, 1);
   GMLK_FOR_KIN(l, pool, a) if (!result) result = gmlk_sink(drive, a); /* what is still mapped */
+  GMLK_FOR_KIN(l, pool, a) gmlk_copies_begin(a, 0);
   GMLK_FOR_KIN(l, pool, a) if (!result) result = gmlk_rise(drive, a);
-  GMLK_FOR_KIN(l, pool, a) if (!result) result = gmlk_copies_move(drive, a, 0);
   if (!result) return GMLAKE_OK;
   GMLK_FOR_KIN(l, pool, a) {
+    (void)gmlk_copies_wait(drive, a, 0);
+    gmlk_copies_begin(a, 1);
     undone = gmlk_sink(drive, a);
     if (!undone) gmlk_chunks_drop(drive, a, 1);
   }
@@ -10650,6 +10715,8 @@ static void gmlk_check_sleep(gmlk_checker *c) {
   }
   gmlk_expect(c, end <= a->vault_bytes && !a->vault == !a->vault_bytes,
               "Q1: a copy lies outside the vault");
+  gmlk_expect(c, a->copy_done == a->copy_next && a->copy_next <= a->copy_count,
+              "Q2: a copy runs, or more are done than there are");
 }
 
 static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
@@ -10989,7 +11056,13 @@ typedef struct gmlk_mock {
   size_t reservation_count, reservation_capacity;
   gmlk_mock_queue *queues;
   size_t queue_count, queue_capacity;
-  gmlk_mock_host *host; /* list */
+  gmlk_mock_host *host;       /* list */
+  struct {                    /* bytes 0: none */
+    uint64_t address, end_ns; /* of census.modelled_ns */
+    void *host;
+    size_t bytes;
+    int to_host;
+  } copying; /* the copy that runs: its bytes move when it is waited for */
 } gmlk_mock;
 
 /* A call of the table: gmlk_mock_enter locks, and decides whether the call must fail. Then it says
@@ -11798,15 +11871,41 @@ static int gmlk_mock_reaches(gmlk_mock *mock, uint64_t address, size_t bytes, in
   return has;
 }
 
+/* Whether the range of a copy is there: when it begins, and when it ends. */
+static int gmlk_mock_can_copy(gmlk_mock *mock, uint64_t address, size_t bytes) {
+  return gmlk_mock_need(mock, gmlk_mock_reaches(mock, address, bytes, 0),
+                        GMLAKE_ERROR_INVALID_ARGUMENT);
+}
+
+/* Completes the copy that runs. Returns what the caller waits for it. */
+static uint64_t gmlk_mock_end_copy(gmlk_mock *mock) {
+  const uint64_t now = mock->census.modelled_ns, end = mock->copying.end_ns;
+  void *host = mock->copying.host, *device = (void *)(uintptr_t)mock->copying.address;
+  const size_t bytes = mock->copying.bytes;
+  mock->copying.bytes = 0;
+  if (!bytes || !gmlk_mock_can_copy(mock, mock->copying.address, bytes)) return 0;
+  if (mock->file >= 0)
+    memcpy(mock->copying.to_host ? host : device, mock->copying.to_host ? device : host, bytes);
+  return end > now ? end - now : 0;
+}
+
 static gmlake_result gmlk_mock_copy(void *user, uint64_t address, void *host, size_t bytes,
                                     int to_host, int *out_code) {
   gmlk_mock *mock = gmlk_mock_enter(user);
-  void *device = (void *)(uintptr_t)address;
-  if (gmlk_mock_need(mock, host && bytes && gmlk_mock_reaches(mock, address, bytes, 0),
-                     GMLAKE_ERROR_INVALID_ARGUMENT) &&
-      mock->file >= 0)
-    memcpy(to_host ? host : device, to_host ? device : host, bytes);
-  return gmlk_mock_leave(mock, bytes / GMLK_MOCK_LINK, out_code);
+  uint64_t cost = 0, begin = mock->census.modelled_ns;
+  if (!mock->result && bytes && gmlk_mock_can_copy(mock, address, bytes) &&
+      gmlk_mock_need(mock, host != NULL, GMLAKE_ERROR_INVALID_ARGUMENT)) {
+    if (mock->copying.bytes && mock->copying.end_ns > begin) begin = mock->copying.end_ns;
+    cost = gmlk_mock_end_copy(mock);
+  } else if (!mock->result && !bytes) {
+    cost = gmlk_mock_end_copy(mock);
+  }
+  mock->copying.bytes = mock->result ? 0 : bytes;
+  mock->copying.address = address;
+  mock->copying.host = host;
+  mock->copying.to_host = to_host;
+  mock->copying.end_ns = begin + bytes / GMLK_MOCK_LINK;
+  return gmlk_mock_leave(mock, cost, out_code);
 }
 
 static gmlake_result gmlk_mock_host_alloc(void *user, size_t bytes, void **out_host,
@@ -12054,7 +12153,7 @@ GMLAKE_DEF gmlake_result gmlake_mock_capture_end(gmlake_backend *backend, gmlake
    addresses and events belong to the caller; the section keeps no record of them.
 
    [C1] Between create and destroy its state does not change, so the table's functions need no lock;
-        but for the stream that copies, which the first copy creates.
+        but for the streams that copy, which copies create.
    [C2] A function of the table makes the primary context current, where the driver makes and finds
         events, and on return restores the thread's own. capture_exchange needs no context.
    [C3] A process other than the one that called create makes no driver call.
@@ -12154,8 +12253,9 @@ typedef struct gmlk_cuda {
   CUcontext context;    /* the primary context, retained once */
   gmlk_process process; /* the one that called create */
   unsigned char rdma_capable;
-  GMLK_MUTEX mutex; /* of copier */
-  CUstream copier;  /* [C1] */
+  GMLK_MUTEX mutex;    /* of copiers and turn */
+  CUstream copiers[2]; /* [C1] each copies every other time */
+  unsigned turn;       /* the one that copied last */
 } gmlk_cuda;
 
 /* ---- Loading the driver ---- */
@@ -12550,18 +12650,32 @@ static gmlake_result gmlk_cuda_device_wait(void *user, int *out_code) {
 }
 
 /* On a stream of its own that does not wait for the legacy stream: so no capture forbids it. */
+/* [C5] At most one copy runs when it returns: on copiers[turn]. */
+static CUresult gmlk_cuda_start_copy(gmlk_cuda *cuda, CUdeviceptr device, void *host, size_t bytes,
+                                     int to_host) {
+  CUstream *copier = &cuda->copiers[cuda->turn ^ 1u];
+  CUresult code = CUDA_SUCCESS;
+  if (!*copier) code = cuda->fn.StreamCreate(copier, CU_STREAM_NON_BLOCKING);
+  if (code != CUDA_SUCCESS) return code;
+  return to_host ? cuda->fn.MemcpyDtoHAsync(host, device, bytes, *copier)
+                 : cuda->fn.MemcpyHtoDAsync(device, host, bytes, *copier);
+}
+
 static gmlake_result gmlk_cuda_copy(void *user, uint64_t address, void *host, size_t bytes,
                                     int to_host, int *out_code) {
   gmlk_cuda *cuda = (gmlk_cuda *)user;
   gmlk_cuda_call call;
   if (gmlk_cuda_enter(user, &call)) {
+    CUstream former;
+    CUresult waited = CUDA_SUCCESS;
     gmlk_mutex_lock(&cuda->mutex);
-    if (!cuda->copier) call.code = cuda->fn.StreamCreate(&cuda->copier, CU_STREAM_NON_BLOCKING);
-    if (call.code == CUDA_SUCCESS)
-      call.code = to_host
-                      ? cuda->fn.MemcpyDtoHAsync(host, (CUdeviceptr)address, bytes, cuda->copier)
-                      : cuda->fn.MemcpyHtoDAsync((CUdeviceptr)address, host, bytes, cuda->copier);
-    if (call.code == CUDA_SUCCESS) call.code = cuda->fn.StreamSynchronize(cuda->copier);
+    former = cuda->copiers[cuda->turn];
+    if (bytes) call.code = gmlk_cuda_start_copy(cuda, (CUdeviceptr)address, host, bytes, to_host);
+    if (former) waited = cuda->fn.StreamSynchronize(former);
+    if (call.code == CUDA_SUCCESS) call.code = waited;
+    if (bytes) cuda->turn ^= 1u;
+    if (call.code != CUDA_SUCCESS && cuda->copiers[cuda->turn])
+      (void)cuda->fn.StreamSynchronize(cuda->copiers[cuda->turn]);
     gmlk_mutex_unlock(&cuda->mutex);
   }
   return gmlk_cuda_leave(&call, out_code);
@@ -12731,8 +12845,9 @@ GMLAKE_DEF void gmlake_cuda_destroy(gmlake_backend *backend) {
   int code;
   if (!backend) return;
   cuda = (gmlk_cuda *)backend->user;
-  if (cuda->copier && gmlk_cuda_enter(cuda, &call)) {
-    (void)cuda->fn.StreamDestroy(cuda->copier);
+  if ((cuda->copiers[0] || cuda->copiers[1]) && gmlk_cuda_enter(cuda, &call)) {
+    if (cuda->copiers[0]) (void)cuda->fn.StreamDestroy(cuda->copiers[0]);
+    if (cuda->copiers[1]) (void)cuda->fn.StreamDestroy(cuda->copiers[1]);
     (void)gmlk_cuda_leave(&call, &code);
   }
   gmlk_mutex_destroy(&cuda->mutex);

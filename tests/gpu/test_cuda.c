@@ -837,6 +837,7 @@ static gmlake_result do_copy_out(void) {
 static gmlake_result do_copy_in(void) {
   return cuda->copy(cuda->user, out.address + CHUNK, out.host, CHUNK, 0, &code);
 }
+static gmlake_result do_copy_wait(void) { return cuda->copy(cuda->user, 0, NULL, 0, 0, &code); }
 static gmlake_result do_host_free(void) { return cuda->host_free(cuda->user, out.host, &code); }
 static gmlake_result do_exchange(void) {
   return cuda->capture_exchange(cuda->user, &out.mode, &code);
@@ -877,6 +878,7 @@ static const entry entries[] = {
     {"cuStreamSynchronize", do_copy_out},
     {"cuMemcpyHtoDAsync_v2", do_copy_in},
     {"cuStreamSynchronize", do_copy_in},
+    {"cuStreamSynchronize", do_copy_wait},
     {"cuMemFreeHost", do_host_free},
     {"cuThreadExchangeStreamCaptureMode", do_exchange}, /* there */
     {"cuThreadExchangeStreamCaptureMode", do_exchange}, /* and back */
@@ -960,9 +962,10 @@ static void test_contexts(void **state) {
   close_backend();
 }
 
-/* Copies, on a stream that the first one makes, while the program captures. */
+/* Copies, on two streams that the first ones make, while the program captures. Each call waits for
+   the copy before. */
 static void test_copies(void **state) {
-  const size_t streams = 1 + count_of(program.streams);
+  const size_t streams = 2 + count_of(program.streams);
   CUgraph graph;
   size_t i;
   (void)state;
@@ -983,8 +986,15 @@ static void test_copies(void **state) {
   assert_ok(do_exchange());
   for (i = 0; i < CHUNK; i++) ((unsigned char *)out.host)[i] = (unsigned char)(i * 7);
   assert_ok(do_copy_in());
+  assert_ok(do_copy_wait());
   memset(out.host, 0, CHUNK);
   assert_ok(do_copy_out());
+  fake->fail_function("cuStreamSynchronize", 1, CUDA_ERROR_INVALID_VALUE, 0);
+  assert_error(do_copy_in(), INVALID_ARGUMENT);
+  assert_int_equal(census().pending, 0);
+  memset(out.host, 0, CHUNK);
+  assert_ok(do_copy_out());
+  assert_ok(do_copy_wait());
   for (i = 0; i < CHUNK; i++)
     assert_int_equal(((unsigned char *)out.host)[i], (unsigned char)(i * 7));
   assert_ok(do_exchange());
