@@ -315,6 +315,10 @@ CUDA
   used again. The thread that runs a run or an engine is busy also while it waits. Set
   launch_ahead_max (to about 4): an operator that is launched only when the one before it has ended
   begins some microseconds late.
+  An engine may use several devices (desc.devices). Each has streams of its own. A transfer is a copy
+  from device to device. It takes the direct way where the devices reach each other: the backend
+  enables that for memory of cuMemAlloc, and it stays enabled. Memory of alloc_fn has to be within
+  the other devices' reach: a lake's is, with gmlake_desc.peer_devices.
 
 THREADS
   Only one thread at a time may use a graph that is not sealed, a planner, a run or an engine. Any
@@ -745,14 +749,14 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_fail_at(gmlake_offload_backend *back
 
 #if defined(GMLAKE_OFFLOAD_BACKEND_CUDA)
 /* The functions return 0, or another value if they fail. While they are called the device's primary
-   context is current. `stream` is a CUstream. */
+   context is current. `stream` is a CUstream of that device. */
 typedef struct gmlake_offload_cuda_desc {
   int device;        /* its number in the driver; graphs may use another number */
   size_t host_bytes; /* pinned at create; more is pinned when needed, at least 256 MiB at a time */
   /* Device memory. Both or neither: then cuMemAlloc and cuMemFree are used, which wait for the
      device. Every stream may use memory of alloc_fn as soon as it returns. When free_fn is called,
-     nothing uses the memory any more. `stream` is always the same one, and is destroyed with the
-     backend. With a lake: gmlake_alloc and gmlake_free. */
+     nothing uses the memory any more. `stream` is always the same one of the device, and is destroyed
+     with the backend. With a lake: gmlake_alloc and gmlake_free. */
   int (*alloc_fn)(void *user, size_t bytes, void *stream, void **out_ptr);
   void (*free_fn)(void *user, void *ptr, size_t bytes, void *stream);
   /* Queues the operator on the stream and returns without waiting for it. Required. */
@@ -763,6 +767,12 @@ typedef struct gmlake_offload_cuda_desc {
                  void *stream);
   void *user; /* the first argument of these functions */
   gmlake_offload_host host;
+  /* For engines on several devices: device d of a graph is number devices[d] of the driver; `device`
+     is ignored. The backend copies transfers itself, from device to device, and launch_fn gets
+     operators only. NULL: one device, and launch_fn launches transfers too. */
+  const int *devices;
+  uint32_t device_count;    /* of `devices`, or 0 */
+  void *const *alloc_users; /* by device: the first argument of alloc_fn and free_fn; NULL: user */
 } gmlake_offload_cuda_desc;
 
 /* Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY, BACKEND (there is no driver, or no such device, or
@@ -9039,17 +9049,18 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_fail_at(gmlake_offload_backend *back
 #endif /* GMLAKE_OFFLOAD_BACKEND_MOCK */
 
 /* ---- >>backend_cuda: a GPU ----------------------------------------------------------------------
-   Owns a reference to the device's primary context, one stream for each direction and one for each
-   job, the events on them, and pinned memory. Invariants:
+   Owns a reference to each device's primary context, on each device one stream for each direction and
+   one for each job, the events on them, and pinned memory. Invariants:
    [U1] A token waits for an event that stands behind its work on the stream. The token of a timer
         waits for the host's clock. Work under way always has a token: where an entry fails, what it
         had queued has ended, and where `wait` fails, all work has ended.
    [U2] So device and pinned memory is given back only when nothing uses it any more, and may be
         given out again for any stream.
-   [U3] When an entry returns, the current context of the thread is what it was before. Inside the
-        entry, and in the caller's functions, it is the primary context.
+   [U3] When an entry returns, the current context of the thread is what it was before. In the
+        caller's functions it is the primary context of the device concerned.
+   [U4] With several devices, `arenas` has each allocation of device memory that lives.
    Cost: a few driver calls for each entry, but none for pinned memory unless it grows. Finding
-   pinned memory is O(pieces). `wait` asks one event of each stream, again and again, and keeps its
+   pinned memory is O(pieces), finding an arena's device O(arenas). `wait` asks one event of each stream, again and again, and keeps its
    thread busy. Fails: where the driver, the caller's functions or the host refuse. */
 
 #if defined(GMLAKE_OFFLOAD_BACKEND_CUDA)
@@ -9068,31 +9079,35 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_fail_at(gmlake_offload_backend *back
 #define GMLO_PINNED_GRAIN ((size_t)512)
 
 /* Name without cu, the CUDA version that introduced this form, exported name, parameters. */
-#define GMLO_CUDA_FUNCTIONS(X)                                                         \
-  X(Init, 2000, "cuInit", (unsigned flags))                                            \
-  X(DeviceGet, 2000, "cuDeviceGet", (CUdevice * device, int ordinal))                  \
-  X(DevicePrimaryCtxRetain, 7000, "cuDevicePrimaryCtxRetain",                          \
-    (CUcontext * context, CUdevice device))                                            \
-  X(DevicePrimaryCtxRelease, 11000, "cuDevicePrimaryCtxRelease_v2", (CUdevice device)) \
-  X(CtxGetCurrent, 4000, "cuCtxGetCurrent", (CUcontext * context))                     \
-  X(CtxPushCurrent, 4000, "cuCtxPushCurrent_v2", (CUcontext context))                  \
-  X(CtxPopCurrent, 4000, "cuCtxPopCurrent_v2", (CUcontext * context))                  \
-  X(StreamCreate, 2000, "cuStreamCreate", (CUstream * stream, unsigned flags))         \
-  X(StreamDestroy, 4000, "cuStreamDestroy_v2", (CUstream stream))                      \
-  X(StreamSynchronize, 2000, "cuStreamSynchronize", (CUstream stream))                 \
-  X(EventCreate, 2000, "cuEventCreate", (CUevent * event, unsigned flags))             \
-  X(EventDestroy, 4000, "cuEventDestroy_v2", (CUevent event))                          \
-  X(EventRecord, 2000, "cuEventRecord", (CUevent event, CUstream stream))              \
-  X(EventQuery, 2000, "cuEventQuery", (CUevent event))                                 \
-  X(MemAlloc, 3020, "cuMemAlloc_v2", (CUdeviceptr * address, size_t bytes))            \
-  X(MemFree, 3020, "cuMemFree_v2", (CUdeviceptr address))                              \
-  X(MemHostAlloc, 2020, "cuMemHostAlloc", (void **ptr, size_t bytes, unsigned flags))  \
-  X(MemFreeHost, 2000, "cuMemFreeHost", (void *ptr))                                   \
-  X(MemcpyHtoDAsync, 3020, "cuMemcpyHtoDAsync_v2",                                     \
-    (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))                 \
-  X(MemcpyDtoHAsync, 3020, "cuMemcpyDtoHAsync_v2",                                     \
-    (void *to, CUdeviceptr from, size_t bytes, CUstream stream))                       \
-  X(MemsetD8Async, 3020, "cuMemsetD8Async",                                            \
+#define GMLO_CUDA_FUNCTIONS(X)                                                                     \
+  X(Init, 2000, "cuInit", (unsigned flags))                                                        \
+  X(DeviceGet, 2000, "cuDeviceGet", (CUdevice * device, int ordinal))                              \
+  X(DevicePrimaryCtxRetain, 7000, "cuDevicePrimaryCtxRetain",                                      \
+    (CUcontext * context, CUdevice device))                                                        \
+  X(DevicePrimaryCtxRelease, 11000, "cuDevicePrimaryCtxRelease_v2", (CUdevice device))             \
+  X(CtxGetCurrent, 4000, "cuCtxGetCurrent", (CUcontext * context))                                 \
+  X(CtxPushCurrent, 4000, "cuCtxPushCurrent_v2", (CUcontext context))                              \
+  X(CtxPopCurrent, 4000, "cuCtxPopCurrent_v2", (CUcontext * context))                              \
+  X(StreamCreate, 2000, "cuStreamCreate", (CUstream * stream, unsigned flags))                     \
+  X(StreamDestroy, 4000, "cuStreamDestroy_v2", (CUstream stream))                                  \
+  X(StreamSynchronize, 2000, "cuStreamSynchronize", (CUstream stream))                             \
+  X(EventCreate, 2000, "cuEventCreate", (CUevent * event, unsigned flags))                         \
+  X(EventDestroy, 4000, "cuEventDestroy_v2", (CUevent event))                                      \
+  X(EventRecord, 2000, "cuEventRecord", (CUevent event, CUstream stream))                          \
+  X(EventQuery, 2000, "cuEventQuery", (CUevent event))                                             \
+  X(MemAlloc, 3020, "cuMemAlloc_v2", (CUdeviceptr * address, size_t bytes))                        \
+  X(MemFree, 3020, "cuMemFree_v2", (CUdeviceptr address))                                          \
+  X(MemHostAlloc, 2020, "cuMemHostAlloc", (void **ptr, size_t bytes, unsigned flags))              \
+  X(MemFreeHost, 2000, "cuMemFreeHost", (void *ptr))                                               \
+  X(MemcpyHtoDAsync, 3020, "cuMemcpyHtoDAsync_v2",                                                 \
+    (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))                             \
+  X(MemcpyDtoHAsync, 3020, "cuMemcpyDtoHAsync_v2",                                                 \
+    (void *to, CUdeviceptr from, size_t bytes, CUstream stream))                                   \
+  X(CtxEnablePeerAccess, 4000, "cuCtxEnablePeerAccess", (CUcontext peer, unsigned flags))          \
+  X(MemcpyPeerAsync, 4000, "cuMemcpyPeerAsync",                                                    \
+    (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes, \
+     CUstream stream))                                                                             \
+  X(MemsetD8Async, 3020, "cuMemsetD8Async",                                                        \
     (CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream))
 
 #define GMLO_CUDA_MEMBER(name, version, exported, params) CUresult(CUDAAPI *name) params;
@@ -9125,14 +9140,28 @@ typedef struct gmlo_cuda_timer {
   uint64_t at_ns, token;
 } gmlo_cuda_timer;
 
-typedef struct gmlo_cuda {
-  gmlake_offload_backend table; /* must be first: `user` points to it */
-  gmlake_offload_cuda_desc desc;
-  gmlo_cuda_functions fn;
+typedef struct gmlo_cuda_device {
   CUdevice device;
   CUcontext context;     /* NULL: it is not retained */
   gmlo_cuda_lane *lanes; /* GMLO_OUT, GMLO_IN, then one for each job or each stream of an engine */
   size_t lane_count, lane_capacity;
+  void *alloc_user;
+} gmlo_cuda_device;
+
+typedef struct gmlo_cuda_arena {
+  char *ptr;
+  size_t bytes;
+  uint32_t device;
+} gmlo_cuda_arena;
+
+typedef struct gmlo_cuda {
+  gmlake_offload_backend table; /* must be first: `user` points to it */
+  gmlake_offload_cuda_desc desc;
+  gmlo_cuda_functions fn;
+  gmlo_cuda_device *devices; /* as the desc has them, or one */
+  uint32_t device_count;
+  gmlo_cuda_arena *arenas; /* [U4] */
+  size_t arena_count, arena_capacity;
   gmlo_pinned *pinned; /* of all segments, by address */
   size_t pinned_count, pinned_capacity;
   gmlo_cuda_timer *timers; /* the next one is the last */
@@ -9211,13 +9240,21 @@ static int gmlo_cuda_load(gmlo_cuda_functions *fn) {
 
 /* ---- The frame of every entry, and waiting ---- */
 
-/* Makes the primary context current [U3]. 0 if that fails. *out_pushed is for gmlo_cuda_leave. */
-static int gmlo_cuda_enter(const gmlo_cuda *cuda, int *out_pushed) {
+/* What the graph calls device d; NULL: there is no such device. */
+static gmlo_cuda_device *gmlo_cuda_device_of(const gmlo_cuda *cuda, uint32_t d) {
+  if (cuda->desc.devices == NULL) return &cuda->devices[0];
+  return d < cuda->device_count ? &cuda->devices[d] : NULL;
+}
+
+/* Makes the device's primary context current [U3]. 0 if that fails, or if the device is NULL.
+   *out_pushed is for gmlo_cuda_leave. */
+static int gmlo_cuda_enter(const gmlo_cuda *cuda, const gmlo_cuda_device *at, int *out_pushed) {
   CUcontext current = NULL;
   *out_pushed = 0;
+  if (at == NULL) return 0;
   if (cuda->fn.CtxGetCurrent(&current) != CUDA_SUCCESS) current = NULL;
-  if (current == cuda->context) return 1;
-  *out_pushed = cuda->fn.CtxPushCurrent(cuda->context) == CUDA_SUCCESS;
+  if (current == at->context) return 1;
+  *out_pushed = cuda->fn.CtxPushCurrent(at->context) == CUDA_SUCCESS;
   return *out_pushed;
 }
 
@@ -9230,10 +9267,13 @@ static int gmlo_cuda_leave(const gmlo_cuda *cuda, int pushed, int failed) {
 
 /* Waits for all work under way, and forgets its tokens. [U1] */
 static void gmlo_cuda_quiesce(gmlo_cuda *cuda) {
-  size_t i;
-  for (i = 0; i < cuda->lane_count; i++) {
-    if (cuda->lanes[i].stream != NULL) (void)cuda->fn.StreamSynchronize(cuda->lanes[i].stream);
-    cuda->lanes[i].count = 0;
+  size_t d, i;
+  for (d = 0; d < cuda->device_count; d++) {
+    for (i = 0; i < cuda->devices[d].lane_count; i++) {
+      gmlo_cuda_lane *lane = &cuda->devices[d].lanes[i];
+      if (lane->stream != NULL) (void)cuda->fn.StreamSynchronize(lane->stream);
+      lane->count = 0;
+    }
   }
   cuda->timer_count = 0;
 }
@@ -9253,20 +9293,21 @@ static uint64_t gmlo_cuda_clock(void) {
 
 /* ---- Streams ---- */
 
-/* The lane of that index, with a stream and a spare event. NULL if one is refused. */
-static gmlo_cuda_lane *gmlo_cuda_lane_of(gmlo_cuda *cuda, size_t index) {
+/* The device's lane of that index, with a stream and a spare event. NULL if one is refused.
+   pre: the device's context is current. */
+static gmlo_cuda_lane *gmlo_cuda_lane_of(gmlo_cuda *cuda, gmlo_cuda_device *at, size_t index) {
   gmlo_cuda_lane *lane;
   gmlo_cuda_event *marks;
-  if (index >= cuda->lane_count) {
-    size_t more = index + 1 - cuda->lane_count;
-    lane = (gmlo_cuda_lane *)gmlo_grow(&cuda->desc.host, cuda->lanes, cuda->lane_count, more,
-                                       &cuda->lane_capacity, sizeof *lane);
+  if (index >= at->lane_count) {
+    size_t more = index + 1 - at->lane_count;
+    lane = (gmlo_cuda_lane *)gmlo_grow(&cuda->desc.host, at->lanes, at->lane_count, more,
+                                       &at->lane_capacity, sizeof *lane);
     if (lane == NULL) return NULL;
-    memset(lane + cuda->lane_count, 0, more * sizeof *lane);
-    cuda->lanes = lane;
-    cuda->lane_count += more;
+    memset(lane + at->lane_count, 0, more * sizeof *lane);
+    at->lanes = lane;
+    at->lane_count += more;
   }
-  lane = &cuda->lanes[index];
+  lane = &at->lanes[index];
   if (lane->stream == NULL &&
       cuda->fn.StreamCreate(&lane->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
     lane->stream = NULL;
@@ -9397,31 +9438,64 @@ static void gmlo_pinned_give(gmlo_cuda *cuda, const void *ptr) {
 
 /* ---- Entries ---- */
 
+/* Makes room for one more arena. [U4] */
+static int gmlo_cuda_arena_reserve(gmlo_cuda *cuda) {
+  gmlo_cuda_arena *arenas;
+  if (cuda->device_count == 1) return 1;
+  arenas = (gmlo_cuda_arena *)gmlo_grow(&cuda->desc.host, cuda->arenas, cuda->arena_count, 1,
+                                        &cuda->arena_capacity, sizeof *arenas);
+  if (arenas == NULL) return 0;
+  cuda->arenas = arenas;
+  return 1;
+}
+
+/* pre: gmlo_cuda_arena_reserve. [U4] */
+static void gmlo_cuda_arena_add(gmlo_cuda *cuda, uint32_t device, void *ptr, size_t bytes) {
+  gmlo_cuda_arena *arena;
+  if (cuda->device_count == 1) return;
+  arena = &cuda->arenas[cuda->arena_count++];
+  arena->ptr = (char *)ptr;
+  arena->bytes = bytes;
+  arena->device = device;
+}
+
+/* The arena that has the address; arena_count: none, or there is one device only. [U4] */
+static size_t gmlo_cuda_arena_find(const gmlo_cuda *cuda, const void *ptr) {
+  size_t i = 0;
+  while (i < cuda->arena_count &&
+         (uintptr_t)ptr - (uintptr_t)cuda->arenas[i].ptr >= cuda->arenas[i].bytes) {
+    i++;
+  }
+  return i;
+}
+
 static int gmlo_cuda_device_alloc(void *user, uint32_t device, size_t bytes, void **out_ptr) {
   gmlo_cuda *cuda = (gmlo_cuda *)user;
-  void *stream = (void *)cuda->lanes[2].stream;
+  gmlo_cuda_device *at = gmlo_cuda_device_of(cuda, device);
   CUdeviceptr address = 0;
   int pushed, failed = 1;
-  (void)device;
   *out_ptr = NULL;
-  if (!gmlo_cuda_enter(cuda, &pushed)) return 1;
+  if (!gmlo_cuda_arena_reserve(cuda) || !gmlo_cuda_enter(cuda, at, &pushed)) return 1;
   if (cuda->desc.alloc_fn != NULL) {
-    failed = cuda->desc.alloc_fn(cuda->desc.user, bytes, stream, out_ptr) != 0;
+    failed = cuda->desc.alloc_fn(at->alloc_user, bytes, (void *)at->lanes[2].stream, out_ptr) != 0;
   } else if (cuda->fn.MemAlloc(&address, bytes) == CUDA_SUCCESS) {
     *out_ptr = (void *)(uintptr_t)address;
     failed = 0;
   }
+  if (!failed) gmlo_cuda_arena_add(cuda, device, *out_ptr, bytes);
   return gmlo_cuda_leave(cuda, pushed, failed);
 }
 
 /* If the driver refuses to free memory, it is freed with the context. */
 static void gmlo_cuda_device_free(void *user, uint32_t device, void *ptr, size_t bytes) {
   gmlo_cuda *cuda = (gmlo_cuda *)user;
+  gmlo_cuda_device *at = gmlo_cuda_device_of(cuda, device);
+  size_t i = gmlo_cuda_arena_find(cuda, ptr);
   int pushed;
-  (void)device;
-  (void)gmlo_cuda_enter(cuda, &pushed);
+  if (i < cuda->arena_count) cuda->arenas[i] = cuda->arenas[--cuda->arena_count];
+  (void)gmlo_cuda_enter(cuda, at, &pushed);
   if (cuda->desc.free_fn != NULL) {
-    cuda->desc.free_fn(cuda->desc.user, ptr, bytes, (void *)cuda->lanes[2].stream);
+    cuda->desc.free_fn(at->alloc_user, ptr, bytes, (void *)at->lanes[2].stream);
   } else {
     (void)cuda->fn.MemFree((CUdeviceptr)(uintptr_t)ptr);
   }
@@ -9436,7 +9510,7 @@ static int gmlo_cuda_host_alloc(void *user, size_t bytes, void **out_ptr) {
   bytes = (bytes + GMLO_PINNED_GRAIN - 1) / GMLO_PINNED_GRAIN * GMLO_PINNED_GRAIN;
   *out_ptr = gmlo_pinned_take(cuda, bytes);
   if (*out_ptr != NULL) return 0;
-  if (!gmlo_cuda_enter(cuda, &pushed)) return 1;
+  if (!gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed)) return 1;
   if (gmlo_pinned_grow(cuda, bytes)) *out_ptr = gmlo_pinned_take(cuda, bytes);
   return gmlo_cuda_leave(cuda, pushed, *out_ptr == NULL);
 }
@@ -9449,9 +9523,12 @@ static void gmlo_cuda_host_free(void *user, void *ptr, size_t bytes) {
 static int gmlo_cuda_fill(void *user, uint32_t job, uint32_t tensor, void *ptr, size_t bytes,
                           int on_host) {
   gmlo_cuda *cuda = (gmlo_cuda *)user;
-  CUstream stream = cuda->lanes[2].stream;
+  size_t i = on_host ? cuda->arena_count : gmlo_cuda_arena_find(cuda, ptr);
+  const gmlo_cuda_device *at =
+      gmlo_cuda_device_of(cuda, i < cuda->arena_count ? cuda->arenas[i].device : 0);
+  CUstream stream = at->lanes[2].stream;
   int pushed, failed = 0;
-  if (!gmlo_cuda_enter(cuda, &pushed)) return 1;
+  if (!gmlo_cuda_enter(cuda, at, &pushed)) return 1;
   if (cuda->desc.fill_fn != NULL) {
     failed = cuda->desc.fill_fn(cuda->desc.user, job, tensor, ptr, bytes, on_host, (void *)stream);
   } else if (on_host) {
@@ -9465,12 +9542,13 @@ static int gmlo_cuda_fill(void *user, uint32_t job, uint32_t tensor, void *ptr, 
 
 static int gmlo_cuda_copy(void *user, const gmlake_offload_copy *copy, uint64_t token) {
   gmlo_cuda *cuda = (gmlo_cuda *)user;
+  gmlo_cuda_device *at = gmlo_cuda_device_of(cuda, copy->device);
   CUdeviceptr address = (CUdeviceptr)(uintptr_t)copy->device_ptr;
   gmlo_cuda_lane *lane;
   CUresult code;
   int pushed, failed = 1;
-  if (!gmlo_cuda_enter(cuda, &pushed)) return 1;
-  lane = gmlo_cuda_lane_of(cuda, copy->to_host ? GMLO_OUT : GMLO_IN);
+  if (!gmlo_cuda_enter(cuda, at, &pushed)) return 1;
+  lane = gmlo_cuda_lane_of(cuda, at, copy->to_host ? GMLO_OUT : GMLO_IN);
   if (lane != NULL) {
     code = copy->to_host
                ? cuda->fn.MemcpyDtoHAsync(copy->host_ptr, address, copy->bytes, lane->stream)
@@ -9480,14 +9558,33 @@ static int gmlo_cuda_copy(void *user, const gmlake_offload_copy *copy, uint64_t 
   return gmlo_cuda_leave(cuda, pushed, failed);
 }
 
+/* Queues a transfer: a copy from the stream's device to the one of the tensor that it writes. 1 if
+   that is refused. */
+static int gmlo_cuda_transfer(const gmlo_cuda *cuda, const gmlo_cuda_device *from,
+                              const gmlake_offload_launch *launch, CUstream stream) {
+  gmlake_offload_tensor_desc tensor;
+  const gmlo_cuda_device *to;
+  memset(&tensor, 0, sizeof tensor);
+  (void)gmlake_offload_get_tensor(launch->graph, launch->desc.writes[0], &tensor);
+  to = gmlo_cuda_device_of(cuda, tensor.device);
+  if (to == NULL) return 1;
+  if (tensor.bytes == 0) return 0;
+  return cuda->fn.MemcpyPeerAsync((CUdeviceptr)(uintptr_t)launch->writes[0], to->context,
+                                  (CUdeviceptr)(uintptr_t)launch->reads[0], from->context,
+                                  tensor.bytes, stream) != CUDA_SUCCESS;
+}
+
 static int gmlo_cuda_launch(void *user, const gmlake_offload_launch *launch, uint64_t token) {
   gmlo_cuda *cuda = (gmlo_cuda *)user;
+  gmlo_cuda_device *at = gmlo_cuda_device_of(cuda, launch->desc.device);
+  int transfers = cuda->desc.devices != NULL && (launch->desc.flags & GMLAKE_OFFLOAD_TRANSFER) != 0;
   gmlo_cuda_lane *lane;
   int pushed, failed = 1;
-  if (!gmlo_cuda_enter(cuda, &pushed)) return 1;
-  lane = gmlo_cuda_lane_of(cuda, (size_t)launch->job + launch->stream + 2);
+  if (!gmlo_cuda_enter(cuda, at, &pushed)) return 1;
+  lane = gmlo_cuda_lane_of(cuda, at, (size_t)launch->job + launch->stream + 2);
   if (lane != NULL) {
-    failed = cuda->desc.launch_fn(cuda->desc.user, launch, (void *)lane->stream) != 0;
+    failed = transfers ? gmlo_cuda_transfer(cuda, at, launch, lane->stream)
+                       : cuda->desc.launch_fn(cuda->desc.user, launch, (void *)lane->stream) != 0;
     failed = gmlo_cuda_mark(cuda, lane, failed, token);
   }
   return gmlo_cuda_leave(cuda, pushed, failed);
@@ -9516,11 +9613,15 @@ static int gmlo_cuda_now(void *user, uint64_t *out_ns) {
 /* Looks once at all work. 1: some has ended, with its token; 0: none has yet; -1: an error, or none
    is under way. */
 static int gmlo_cuda_look(gmlo_cuda *cuda, uint64_t *out_token) {
-  size_t i = cuda->lane_count, waiting = cuda->timer_count;
-  while (i-- != 0) { /* operators first, since the device idles until the next one is launched */
-    int state = gmlo_cuda_poll(cuda, &cuda->lanes[i], out_token);
-    if (state != 0) return state;
-    waiting += cuda->lanes[i].count;
+  size_t d, waiting = cuda->timer_count;
+  for (d = 0; d < cuda->device_count; d++) {
+    gmlo_cuda_device *at = &cuda->devices[d];
+    size_t i = at->lane_count;
+    while (i-- != 0) { /* operators first, since the device idles until the next one is launched */
+      int state = gmlo_cuda_poll(cuda, &at->lanes[i], out_token);
+      if (state != 0) return state;
+      waiting += at->lanes[i].count;
+    }
   }
   if (cuda->timer_count != 0) {
     const gmlo_cuda_timer *first = &cuda->timers[cuda->timer_count - 1];
@@ -9536,7 +9637,7 @@ static int gmlo_cuda_look(gmlo_cuda *cuda, uint64_t *out_token) {
 static int gmlo_cuda_wait(void *user, uint64_t *out_token) {
   gmlo_cuda *cuda = (gmlo_cuda *)user;
   int pushed, state = 0;
-  if (!gmlo_cuda_enter(cuda, &pushed)) return 1;
+  if (!gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed)) return 1;
   while (state == 0) state = gmlo_cuda_look(cuda, out_token);
   if (state < 0) gmlo_cuda_quiesce(cuda);
   return gmlo_cuda_leave(cuda, pushed, state < 0);
@@ -9561,46 +9662,105 @@ static void gmlo_cuda_fill_table(gmlo_cuda *cuda) {
   table->wait = gmlo_cuda_wait;
 }
 
-/* Opens the driver and the device, and makes the first streams and pinned memory. 0 if something is
-   refused. */
-static int gmlo_cuda_open_device(gmlo_cuda *cuda) {
+/* Opens a device and makes its first streams. 0 if something is refused. */
+static int gmlo_cuda_open_device(gmlo_cuda *cuda, uint32_t d) {
+  gmlo_cuda_device *at = &cuda->devices[d];
   size_t i;
   int pushed, ok;
-  if (!gmlo_cuda_load(&cuda->fn) || cuda->fn.Init(0) != CUDA_SUCCESS ||
-      cuda->fn.DeviceGet(&cuda->device, cuda->desc.device) != CUDA_SUCCESS ||
-      cuda->fn.DevicePrimaryCtxRetain(&cuda->context, cuda->device) != CUDA_SUCCESS) {
-    cuda->context = NULL;
+  if (cuda->fn.DeviceGet(&at->device,
+                         cuda->desc.devices != NULL ? cuda->desc.devices[d] : cuda->desc.device) ||
+      cuda->fn.DevicePrimaryCtxRetain(&at->context, at->device) != CUDA_SUCCESS) {
+    at->context = NULL;
     return 0;
   }
-  ok = gmlo_cuda_enter(cuda, &pushed);
-  for (i = 0; ok && i < 3; i++) ok = gmlo_cuda_lane_of(cuda, i) != NULL;
-  if (ok && cuda->desc.host_bytes != 0) ok = gmlo_pinned_grow(cuda, cuda->desc.host_bytes);
+  at->alloc_user = cuda->desc.alloc_users != NULL ? cuda->desc.alloc_users[d] : cuda->desc.user;
+  ok = gmlo_cuda_enter(cuda, at, &pushed);
+  for (i = 0; ok && i < 3; i++) ok = gmlo_cuda_lane_of(cuda, at, i) != NULL;
   return !gmlo_cuda_leave(cuda, pushed, !ok);
+}
+
+/* Lets the device reach the others' memory. Where that is refused, copies go the long way. */
+static void gmlo_cuda_open_peers(const gmlo_cuda *cuda, const gmlo_cuda_device *at) {
+  uint32_t d;
+  int pushed;
+  (void)gmlo_cuda_enter(cuda, at, &pushed);
+  for (d = 0; d < cuda->device_count; d++) {
+    CUcontext peer = cuda->devices[d].context;
+    if (peer != at->context) (void)cuda->fn.CtxEnablePeerAccess(peer, 0);
+  }
+  (void)gmlo_cuda_leave(cuda, pushed, 0);
+}
+
+/* Opens the driver and the devices, and makes the first pinned memory. 0 if something is refused. */
+static int gmlo_cuda_open_all(gmlo_cuda *cuda) {
+  uint32_t d, count = cuda->desc.devices != NULL ? cuda->desc.device_count : 1;
+  int pushed, ok;
+  if (!gmlo_cuda_load(&cuda->fn) || cuda->fn.Init(0) != CUDA_SUCCESS) return 0;
+  for (d = 0; d < count; d++) {
+    cuda->device_count = d + 1;
+    if (!gmlo_cuda_open_device(cuda, d)) return 0;
+  }
+  for (d = 0; d < count; d++) gmlo_cuda_open_peers(cuda, &cuda->devices[d]);
+  if (cuda->desc.host_bytes == 0) return 1;
+  ok = gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed) &&
+       gmlo_pinned_grow(cuda, cuda->desc.host_bytes);
+  return !gmlo_cuda_leave(cuda, pushed, !ok);
+}
+
+static void gmlo_cuda_close_device(const gmlo_cuda *cuda, const gmlo_cuda_device *at) {
+  size_t i, n;
+  int pushed;
+  if (at->context == NULL) return;
+  (void)gmlo_cuda_enter(cuda, at, &pushed);
+  for (i = 0; i < at->lane_count; i++) {
+    const gmlo_cuda_lane *lane = &at->lanes[i];
+    for (n = 0; n < lane->made; n++) (void)cuda->fn.EventDestroy(lane->marks[n].event);
+    if (lane->stream != NULL) (void)cuda->fn.StreamDestroy(lane->stream);
+  }
+  (void)gmlo_cuda_leave(cuda, pushed, 0);
+  (void)cuda->fn.DevicePrimaryCtxRelease(at->device);
+}
+
+static void gmlo_cuda_close_pinned(const gmlo_cuda *cuda) {
+  size_t i;
+  int pushed;
+  (void)gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed);
+  for (i = 0; i < cuda->pinned_count; i++) {
+    if (cuda->pinned[i].first) (void)cuda->fn.MemFreeHost(cuda->pinned[i].ptr);
+  }
+  (void)gmlo_cuda_leave(cuda, pushed, 0);
 }
 
 static void gmlo_cuda_close(gmlo_cuda *cuda) {
   gmlake_offload_host host = cuda->desc.host;
-  size_t i, n;
-  int pushed;
-  if (cuda->context != NULL) {
-    (void)gmlo_cuda_enter(cuda, &pushed);
-    gmlo_cuda_quiesce(cuda);
-    for (i = 0; i < cuda->lane_count; i++) {
-      gmlo_cuda_lane *lane = &cuda->lanes[i];
-      for (n = 0; n < lane->made; n++) (void)cuda->fn.EventDestroy(lane->marks[n].event);
-      if (lane->stream != NULL) (void)cuda->fn.StreamDestroy(lane->stream);
-    }
-    for (i = 0; i < cuda->pinned_count; i++) {
-      if (cuda->pinned[i].first) (void)cuda->fn.MemFreeHost(cuda->pinned[i].ptr);
-    }
-    (void)gmlo_cuda_leave(cuda, pushed, 0);
-    (void)cuda->fn.DevicePrimaryCtxRelease(cuda->device);
+  size_t d, i;
+  gmlo_cuda_quiesce(cuda);
+  if (cuda->pinned_count != 0) gmlo_cuda_close_pinned(cuda);
+  for (d = cuda->device_count; d-- != 0;) {
+    gmlo_cuda_device *at = &cuda->devices[d];
+    gmlo_cuda_close_device(cuda, at);
+    for (i = 0; i < at->lane_count; i++) gmlo_free(&host, at->lanes[i].marks);
+    gmlo_free(&host, at->lanes);
   }
-  for (i = 0; i < cuda->lane_count; i++) gmlo_free(&host, cuda->lanes[i].marks);
-  gmlo_free(&host, cuda->lanes);
+  gmlo_free(&host, cuda->devices);
+  gmlo_free(&host, cuda->arenas);
   gmlo_free(&host, cuda->pinned);
   gmlo_free(&host, cuda->timers);
   gmlo_free(&host, cuda);
+}
+
+static int gmlo_cuda_desc_valid(const gmlake_offload_cuda_desc *desc) {
+  uint32_t d;
+  if (desc == NULL || desc->launch_fn == NULL || desc->device < 0 ||
+      (desc->alloc_fn == NULL) != (desc->free_fn == NULL) || !gmlo_host_valid(&desc->host) ||
+      (desc->devices == NULL) != (desc->device_count == 0) ||
+      desc->device_count > GMLO_DEVICE_MAX) {
+    return 0;
+  }
+  for (d = 0; d < desc->device_count; d++) {
+    if (desc->devices[d] < 0) return 0;
+  }
+  return 1;
 }
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_cuda_create(
@@ -9608,15 +9768,18 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_cuda_create(
   gmlo_cuda *cuda;
   if (out_backend == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   *out_backend = NULL;
-  if (desc == NULL || desc->launch_fn == NULL || desc->device < 0 ||
-      (desc->alloc_fn == NULL) != (desc->free_fn == NULL) || !gmlo_host_valid(&desc->host)) {
-    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  }
+  if (!gmlo_cuda_desc_valid(desc)) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   cuda = (gmlo_cuda *)gmlo_zeroed(&desc->host, 1, sizeof *cuda);
   if (cuda == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   cuda->desc = *desc;
+  cuda->devices = (gmlo_cuda_device *)gmlo_zeroed(
+      &desc->host, desc->devices != NULL ? desc->device_count : 1, sizeof *cuda->devices);
+  if (cuda->devices == NULL) {
+    gmlo_cuda_close(cuda);
+    return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  }
   gmlo_cuda_fill_table(cuda);
-  if (!gmlo_cuda_open_device(cuda)) {
+  if (!gmlo_cuda_open_all(cuda)) {
     gmlo_cuda_close(cuda);
     return GMLAKE_OFFLOAD_ERROR_BACKEND;
   }

@@ -15,7 +15,7 @@
   X(cuInit) X(cuDriverGetVersion) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName) \
   X(cuDeviceGetAttribute) X(cuDeviceTotalMem) X(cuDeviceCanAccessPeer) \
   X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxGetCurrent) X(cuCtxSetCurrent) \
-  X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxSynchronize) \
+  X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxSynchronize) X(cuCtxEnablePeerAccess) \
   X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuLaunchKernel) \
   X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamQuery) \
   X(cuStreamWaitEvent) X(cuStreamBeginCapture) X(cuStreamEndCapture) \
@@ -25,6 +25,7 @@
   X(cuMemGetInfo) X(cuMemAlloc) X(cuMemFree) X(cuMemAllocAsync) X(cuMemFreeAsync) \
   X(cuMemcpyDtoH) X(cuMemcpyHtoD) X(cuMemcpyDtoDAsync) X(cuMemsetD32Async) \
   X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemcpyDtoHAsync) X(cuMemcpyHtoDAsync) \
+  X(cuMemcpyPeerAsync) \
   X(cuMemGetAllocationGranularity) X(cuMemCreate) X(cuMemRelease) \
   X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess) \
   X(cuMemGetAccess) X(cuMemRetainAllocationHandle) \

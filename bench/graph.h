@@ -486,4 +486,31 @@ static inline gmlake_offload_graph *graph_make_random(unsigned devices, unsigned
   return graph_finish(&m);
 }
 
+/* The graph that a word names, sealed: product:DEVICES:BLOCKS:N, transformer:DEVICES:LAYERS:TOKENS:WIDTH,
+   random:DEVICES:OPS:LIVE:SEED, or the last iteration of a file, whose sizes and times are divided.
+   NULL, with the reason in error. */
+static inline gmlake_offload_graph *graph_open(const char *word, size_t divide, char *error,
+                                               size_t error_bytes) {
+  gmlake_offload_graph *made;
+  char reason[200];
+  unsigned a, b, c, d;
+  graph g;
+  size_t i;
+  (void)snprintf(error, error_bytes, "%s: no such graph", word);
+  if (sscanf(word, "product:%u:%u:%u", &a, &b, &c) == 3) return graph_make_product(a, b, c);
+  if (sscanf(word, "transformer:%u:%u:%u:%u", &a, &b, &c, &d) == 4) {
+    return graph_make_transformer(a, b, c, d);
+  }
+  if (sscanf(word, "random:%u:%u:%u:%u", &a, &b, &c, &d) == 4) {
+    return graph_make_random(a, b, c, d);
+  }
+  if (!graph_load(word, &g, error, error_bytes)) return NULL;
+  for (i = 0; i < g.tensor_count; i++) g.tensors[i].bytes /= divide;
+  for (i = 0; i < g.op_count; i++) g.ops[i].time_ns /= divide;
+  made = graph_make(&g, graph_iteration_count(&g) - 1, reason, sizeof reason);
+  if (!made) (void)snprintf(error, error_bytes, "%s: %s", word, reason);
+  graph_free(&g);
+  return made;
+}
+
 #endif

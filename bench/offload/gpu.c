@@ -28,7 +28,11 @@ static const char about[] =
     "time that was recorded, and fill what they write with what follows from every byte that they\n"
     "read. Without GRAPH: vgg16-b64, resnet50-b64 and llama-7b-lora-b8-1k of bench/graphs. GRAPH "
     "is a\n"
-    ".gmgraph file. Without a GPU it says so and succeeds.\n";
+    ".gmgraph file, or one of those that build/turnip makes up (its --help names them), which may "
+    "use\n"
+    "several GPUs: then there are no plans of the planner, and transfers are copies from GPU to "
+    "GPU.\n"
+    "Without a GPU it says so and succeeds.\n";
 static const char columns[] =
     "\nThree rows for each graph, with --fixed three and with --graph one more:\n"
     "  none          nothing moves\n"
@@ -48,8 +52,9 @@ static const char columns[] =
     "Each runs on the GPU and, with the same plan, limit and --ahead, on the mock, whose link has "
     "the\n"
     "speeds that were measured at the start. Columns:\n"
-    "  peak GB   most bytes of tensors on the device at once; `turnip`: of its arena\n"
-    "  lake GB   most memory that the lake held\n"
+    "  peak GB   most bytes of tensors on the device at once; `turnip`: of its arena; the sum of "
+    "all\n"
+    "  lake GB   most memory that the lakes held\n"
     "  time ms   an iteration: the median of --iterations in a row, after --settle others\n"
     "  mock ms   an iteration by the mock's clock\n"
     "  ratio     time ms / mock ms\n"
@@ -74,6 +79,7 @@ typedef struct link_speed {
 } link_speed;
 
 static gpu_driver gpu;
+static CUcontext contexts[GRAPH_DEVICES_MAX]; /* the primary ones; NULL: not retained */
 
 typedef struct subject {
   const options *opts;
@@ -81,6 +87,7 @@ typedef struct subject {
   const gmlake_offload_graph *graph;
   gmlake_offload_graph_info info;
   link_speed link;
+  size_t device_peak; /* the most that one device holds when nothing moves */
 } subject;
 
 /* By a plan or none, or by a memgraph. */
@@ -112,14 +119,19 @@ typedef struct outcome {
   size_t persistent_count;
 } outcome;
 
+typedef struct bench_device {
+  gmlake *lake;
+  standin operators;
+} bench_device;
+
 typedef struct bench {
   const subject *s;
   const gmlake_offload_backend *backend;
-  gmlake_offload_run *run;       /* this, */
-  gmlake_offload_engine *engine; /* or this, */
-  captured captured;             /* or this, if it has an exec */
-  gmlake *lake;
-  standin operators;
+  gmlake_offload_run *run;                 /* this, */
+  gmlake_offload_engine *engine;           /* or this, */
+  captured captured;                       /* or this, if it has an exec */
+  bench_device devices[GRAPH_DEVICES_MAX]; /* on the GPU */
+  int on_gpu;
   uint64_t ends[ITERATIONS_MAX + 1]; /* of the iterations measured, by the backend's clock */
   size_t end_count;
   uint64_t iteration_count; /* of a memgraph */
@@ -171,6 +183,71 @@ static int measure_link(size_t bytes, link_speed *speed) {
   return ok;
 }
 
+/* ---- Several devices ------------------------------------------------------------------------- */
+
+/* Retains the contexts of so many devices, and makes the first one current. 0: there are fewer. */
+static int open_contexts(size_t count) {
+  CUdevice device;
+  size_t i;
+  for (i = 0; i < count; i++) {
+    if (contexts[i]) continue;
+    if (gpu.cuDeviceGet(&device, (int)i)) return 0;
+    if (gpu.cuDevicePrimaryCtxRetain(&contexts[i], device)) {
+      contexts[i] = NULL;
+      return 0;
+    }
+  }
+  return !gpu.cuCtxSetCurrent(contexts[0]);
+}
+
+static void close_contexts(void) {
+  size_t i;
+  for (i = 0; i < GRAPH_DEVICES_MAX; i++) {
+    if (contexts[i]) (void)gpu.cuDevicePrimaryCtxRelease((CUdevice)i);
+  }
+}
+
+/* A lake for each device, from whose memory copies reach the others. */
+static int make_lakes(gmlake **lakes, size_t count) {
+  int peers[GRAPH_DEVICES_MAX];
+  gmlake_desc desc;
+  size_t i, n;
+  for (i = 0; i < count; i++) {
+    memset(&desc, 0, sizeof desc);
+    desc.device = (int)i;
+    desc.peer_devices = count > 1 ? peers : NULL;
+    for (n = 0; n < count; n++) {
+      if (n != i) peers[desc.peer_count++] = (int)n;
+    }
+    if (gmlake_create(&desc, &lakes[i])) return 0;
+  }
+  return 1;
+}
+
+/* Bytes a second of copies from the first device to the second, between the lakes' memory. 0: one
+   fails. */
+static double peer_rate(size_t bytes) {
+  gmlake *lakes[2] = {NULL, NULL};
+  void *from = NULL, *to = NULL;
+  double began = 0, ms = 0;
+  int i, ok = make_lakes(lakes, 2) && !gmlake_alloc(lakes[0], bytes, NULL, &from) &&
+              !gmlake_alloc(lakes[1], bytes, NULL, &to);
+  for (i = 0; ok && i < 9; i++) {
+    if (i == 1) { /* the first one only warms up */
+      ok = !gpu.cuCtxSynchronize();
+      began = host_ms();
+    }
+    ok = ok && !gpu.cuMemcpyPeerAsync((CUdeviceptr)(uintptr_t)to, contexts[1],
+                                      (CUdeviceptr)(uintptr_t)from, contexts[0], bytes, NULL);
+  }
+  ok = ok && !gpu.cuCtxSynchronize();
+  ms = host_ms() - began;
+  if (from) (void)gmlake_free(lakes[0], from, NULL);
+  if (to) (void)gmlake_free(lakes[1], to, NULL);
+  for (i = 0; i < 2; i++) (void)gmlake_destroy(lakes[i]);
+  return ok ? 8 * (double)bytes * 1e3 / ms : 0;
+}
+
 /* ---- The kernels against standin_c.h --------------------------------------------------------- */
 
 #define CHECK_BYTES 70001
@@ -204,22 +281,32 @@ static int check_kernels(const subject *s, unsigned shift) {
 
 /* ---- A run ----------------------------------------------------------------------------------- */
 
+/* The tensor's device; of memory on the host the first one, whose streams write it. */
+static bench_device *device_of(bench *b, uint32_t tensor, int on_host) {
+  gmlake_offload_tensor_desc desc;
+  memset(&desc, 0, sizeof desc);
+  if (!on_host) (void)gmlake_offload_get_tensor(b->s->graph, tensor, &desc);
+  return &b->devices[desc.device];
+}
+
 static int lake_alloc(void *user, size_t bytes, void *stream, void **out_ptr) {
-  return gmlake_alloc(((bench *)user)->lake, bytes, stream, out_ptr) != GMLAKE_OK;
+  return gmlake_alloc(((bench_device *)user)->lake, bytes, stream, out_ptr) != GMLAKE_OK;
 }
 
 static void lake_free(void *user, void *ptr, size_t bytes, void *stream) {
   (void)bytes;
-  (void)gmlake_free(((bench *)user)->lake, ptr, stream);
+  (void)gmlake_free(((bench_device *)user)->lake, ptr, stream);
 }
 
 static int launch(void *user, const gmlake_offload_launch *what, void *stream) {
-  return standin_launch(&((bench *)user)->operators, what, stream);
+  return standin_launch(&((bench *)user)->devices[what->desc.device].operators, what, stream);
 }
 
 static int fill(void *user, uint32_t job, uint32_t tensor, void *ptr, size_t bytes, int on_host,
                 void *stream) {
-  return standin_fill(&((bench *)user)->operators, job, tensor, ptr, bytes, on_host, stream);
+  bench *b = (bench *)user;
+  return standin_fill(&device_of(b, tensor, on_host)->operators, job, tensor, ptr, bytes, on_host,
+                      stream);
 }
 
 static void note_end(void *user, uint32_t job, uint64_t iteration) {
@@ -263,9 +350,13 @@ static void look_at_persistent(bench *b, outcome *o) {
                         : gmlake_offload_run_locate(b->run, 0, t, &device, &host));
     }
     if (o->result) return;
-    code = standin_digest(&b->operators, device ? device : host, desc.bytes, NULL,
-                          &o->persistent[o->persistent_count++]);
+    if (!device) desc.device = 0;
+    code = gpu.cuCtxSetCurrent(contexts[desc.device]);
+    if (code) break;
+    code = standin_digest(&b->devices[desc.device].operators, device ? device : host, desc.bytes,
+                          NULL, &o->persistent[o->persistent_count++]);
   }
+  if (gpu.cuCtxSetCurrent(contexts[0])) code = CUDA_ERROR_UNKNOWN;
   if (code) fail(o, GMLAKE_OFFLOAD_ERROR_BACKEND);
 }
 
@@ -373,8 +464,8 @@ static void start_engine(bench *b, outcome *o, const way *w) {
 }
 
 static void start(bench *b, outcome *o, const way *w) {
-  if (w->captured && b->lake) {
-    if (!captured_create(&b->captured, b->backend, w->memgraph, &b->operators)) {
+  if (w->captured && b->on_gpu) {
+    if (!captured_create(&b->captured, b->backend, w->memgraph, &b->devices[0].operators)) {
       fail(o, GMLAKE_OFFLOAD_ERROR_BACKEND);
     }
   } else if (w->memgraph) {
@@ -390,6 +481,26 @@ static void end(bench *b) {
   gmlake_offload_run_destroy(b->run);
 }
 
+/* What the operators of all devices have read, and how much of it they looked at. */
+static void add_totals(bench *b, outcome *o, uint64_t count) {
+  uint64_t totals[ITERATIONS_MAX], wrong;
+  double bytes = 0, looked_at = 0;
+  size_t d, i;
+  for (d = 0; d < b->s->info.device_count && !o->result; d++) {
+    const standin *operators = &b->devices[d].operators;
+    if (gpu.cuCtxSetCurrent(contexts[d]) || standin_totals(operators, totals, count, &wrong)) {
+      fail(o, GMLAKE_OFFLOAD_ERROR_BACKEND);
+      break;
+    }
+    for (i = 0; i < count; i++) o->totals[i] += totals[i];
+    o->wrong += wrong;
+    bytes += operators->bytes;
+    looked_at += operators->looked_at;
+  }
+  if (gpu.cuCtxSetCurrent(contexts[0])) fail(o, GMLAKE_OFFLOAD_ERROR_BACKEND);
+  o->looked_at = bytes > 0 ? looked_at / bytes : 1;
+}
+
 static void run_on_gpu(bench *b, outcome *o, const way *w) {
   uint64_t i, all = CHECKED + b->s->opts->settle + b->s->opts->iterations;
   o->persistent = (uint64_t *)calloc(CHECKED + 1, b->s->info.tensor_count * sizeof(uint64_t));
@@ -401,47 +512,81 @@ static void run_on_gpu(bench *b, outcome *o, const way *w) {
   }
   measure(b, o, w);
   if (!o->result) look_at_persistent(b, o);
-  if (!o->result && standin_totals(&b->operators, o->totals, all, &o->wrong)) {
-    fail(o, GMLAKE_OFFLOAD_ERROR_BACKEND);
-  }
-  o->looked_at = b->operators.bytes > 0 ? b->operators.looked_at / b->operators.bytes : 1;
+  if (!o->result) add_totals(b, o, all);
   end(b);
 }
 
-/* pre: a current context. */
-static void on_gpu(const subject *s, const way *w, outcome *o) {
+/* A stand-in for each device. 0: something is refused. */
+static int make_operators(bench *b) {
+  size_t i;
+  int ok = 1;
+  for (i = 0; ok && i < b->s->info.device_count; i++) {
+    standin *operators = &b->devices[i].operators;
+    ok = !gpu.cuCtxSetCurrent(contexts[i]) &&
+         standin_create(operators, &gpu, b->s->graph, ITERATIONS_MAX);
+    operators->jitter = b->s->opts->jitter;
+    operators->is_frozen = b->s->opts->graph;
+  }
+  return !gpu.cuCtxSetCurrent(contexts[0]) && ok;
+}
+
+static void destroy_operators(bench *b) {
+  size_t i;
+  for (i = 0; i < b->s->info.device_count; i++) {
+    (void)gpu.cuCtxSetCurrent(contexts[i]);
+    standin_destroy(&b->devices[i].operators);
+  }
+  (void)gpu.cuCtxSetCurrent(contexts[0]);
+}
+
+/* NULL: refused. */
+static gmlake_offload_backend *make_backend(bench *b) {
+  int devices[GRAPH_DEVICES_MAX];
+  void *users[GRAPH_DEVICES_MAX];
   gmlake_offload_cuda_desc desc;
-  gmlake_offload_backend *backend = NULL;
-  gmlake_desc lake_desc;
-  gmlake_stats stats;
-  bench b;
-  memset(&b, 0, sizeof b);
-  memset(o, 0, sizeof *o);
+  gmlake_offload_backend *backend;
+  size_t i;
   memset(&desc, 0, sizeof desc);
-  memset(&lake_desc, 0, sizeof lake_desc);
-  memset(&stats, 0, sizeof stats);
-  b.s = s;
+  for (i = 0; i < b->s->info.device_count; i++) {
+    devices[i] = (int)i;
+    users[i] = &b->devices[i];
+  }
   desc.alloc_fn = lake_alloc;
   desc.free_fn = lake_free;
   desc.launch_fn = launch;
   desc.fill_fn = fill;
-  desc.user = &b;
-  if (gmlake_create(&lake_desc, &b.lake)) {
-    fail(o, GMLAKE_OFFLOAD_ERROR_BACKEND);
-    return;
-  }
-  fail(o, gmlake_offload_cuda_create(&desc, &backend));
-  b.backend = backend;
-  if (!o->result && !standin_create(&b.operators, &gpu, s->graph, ITERATIONS_MAX)) {
-    fail(o, GMLAKE_OFFLOAD_ERROR_BACKEND);
-  }
-  b.operators.jitter = s->opts->jitter;
-  b.operators.is_frozen = s->opts->graph;
+  desc.user = b;
+  desc.devices = devices;
+  desc.device_count = (uint32_t)b->s->info.device_count;
+  desc.alloc_users = users;
+  return gmlake_offload_cuda_create(&desc, &backend) ? NULL : backend;
+}
+
+/* pre: the contexts of all devices; the first one's is current. */
+static void on_gpu(const subject *s, const way *w, outcome *o) {
+  gmlake *lakes[GRAPH_DEVICES_MAX];
+  gmlake_offload_backend *backend = NULL;
+  bench b;
+  size_t i;
+  memset(&b, 0, sizeof b);
+  memset(o, 0, sizeof *o);
+  memset(lakes, 0, sizeof lakes);
+  b.s = s;
+  b.on_gpu = 1;
+  if (!make_lakes(lakes, s->info.device_count)) fail(o, GMLAKE_OFFLOAD_ERROR_BACKEND);
+  for (i = 0; i < s->info.device_count; i++) b.devices[i].lake = lakes[i];
+  if (!o->result) b.backend = backend = make_backend(&b);
+  if (!backend || !make_operators(&b)) fail(o, GMLAKE_OFFLOAD_ERROR_BACKEND);
   if (!o->result) run_on_gpu(&b, o, w);
-  standin_destroy(&b.operators);
-  (void)gmlake_get_stats(b.lake, &stats);
-  o->reserved_bytes = stats.reserved_bytes_peak;
-  if (gmlake_destroy(b.lake)) fail(o, GMLAKE_OFFLOAD_ERROR_BACKEND); /* before its stream goes */
+  destroy_operators(&b);
+  for (i = 0; i < s->info.device_count && lakes[i]; i++) {
+    gmlake_stats stats;
+    memset(&stats, 0, sizeof stats);
+    (void)gmlake_get_stats(lakes[i], &stats);
+    o->reserved_bytes += stats.reserved_bytes_peak;
+    if (gmlake_destroy(lakes[i]))
+      fail(o, GMLAKE_OFFLOAD_ERROR_BACKEND); /* before its stream goes */
+  }
   gmlake_offload_cuda_destroy(backend);
 }
 
@@ -628,45 +773,63 @@ static int bench_turnip(const subject *s, const outcome *none, size_t limit) {
     w.name = orders[i].name;
     w.flags = orders[i].flags;
     w.captured = orders[i].captured;
-    if (w.captured ? s->opts->graph : s->opts->fixed) ok &= bench_moved(s, &w, none);
+    if (w.captured ? s->opts->graph && s->info.device_count == 1 : s->opts->fixed) {
+      ok &= bench_moved(s, &w, none);
+    }
   }
   gmlake_offload_memgraph_destroy(memgraph);
   return ok;
 }
 
-static int bench_subject(const subject *s) {
-  size_t limit = (size_t)((double)s->info.peak_bytes * s->opts->part);
-  outcome none;
+/* What moves nothing: a run without a plan, or a memgraph with room for everything. */
+static int bench_still(const subject *s, outcome *none) {
+  gmlake_offload_memgraph *memgraph = NULL;
   way w;
   int ok;
   memset(&w, 0, sizeof w);
+  memset(none, 0, sizeof *none);
   w.name = "none";
+  if (s->info.device_count > 1) {
+    memgraph = make_memgraph(s, 0);
+    if (!memgraph) return 0;
+    w.memgraph = memgraph;
+  }
+  ok = bench_way(s, &w, NULL, none);
+  gmlake_offload_memgraph_destroy(memgraph);
+  return ok;
+}
+
+static int bench_subject(const subject *s) {
+  size_t limit = (size_t)((double)s->device_peak * s->opts->part);
+  outcome none;
+  int ok;
   if (limit < s->info.op_bytes_max) limit = s->info.op_bytes_max;
-  ok = bench_way(s, &w, NULL, &none);
-  ok &= bench_tensile(s, &none, limit);
+  ok = bench_still(s, &none);
+  if (s->info.device_count == 1) ok &= bench_tensile(s, &none, limit);
   ok &= bench_turnip(s, &none, limit);
   free(none.persistent);
   return ok;
 }
 
+static void print_peers(const options *opts) {
+  double rate = peer_rate(LINK_BYTES / opts->divide);
+  if (opts->json) {
+    printf("{\"peer_bytes_per_s\":%.0f}\n", rate);
+  } else {
+    printf("from GPU to GPU: %.1f GB/s\n", rate / 1e9);
+  }
+}
+
 static int bench_graph(const options *opts, const link_speed *link, const char *path) {
   char error[400], name[64];
-  gmlake_offload_graph *made;
+  gmlake_offload_graph *made = graph_open(path, opts->divide, error, sizeof error);
+  gmlake_offload_device_info device;
   subject s;
-  graph g;
-  size_t i;
+  uint32_t d;
   int ok;
   memset(&s, 0, sizeof s);
-  if (!graph_load(path, &g, error, sizeof error)) {
-    fprintf(stderr, "%s\n", error);
-    return 0;
-  }
-  for (i = 0; i < g.tensor_count; i++) g.tensors[i].bytes /= opts->divide;
-  for (i = 0; i < g.op_count; i++) g.ops[i].time_ns /= opts->divide;
-  made = graph_make(&g, graph_iteration_count(&g) - 1, error, sizeof error);
-  graph_free(&g);
   if (!made) {
-    fprintf(stderr, "%s: %s\n", path, error);
+    fprintf(stderr, "%s\n", error);
     return 0;
   }
   graph_name(path, name, sizeof name);
@@ -675,8 +838,17 @@ static int bench_graph(const options *opts, const link_speed *link, const char *
   s.graph = made;
   s.link = *link;
   (void)gmlake_offload_graph_get_info(made, &s.info);
-  ok = check_kernels(&s, 0) && check_kernels(&s, 2);
-  if (!ok) fprintf(stderr, "the kernels do not do what standin_c.h does\n");
+  device.struct_bytes = 0;
+  for (d = 0; !gmlake_offload_graph_get_device_info(made, d, &device); d++) {
+    if (device.peak_bytes > s.device_peak) s.device_peak = device.peak_bytes;
+  }
+  ok = open_contexts(s.info.device_count);
+  if (!ok) fprintf(stderr, "%s: it takes %zu GPUs\n", name, s.info.device_count);
+  if (ok && s.info.device_count > 1) print_peers(opts);
+  if (ok && (!check_kernels(&s, 0) || !check_kernels(&s, 2))) {
+    fprintf(stderr, "the kernels do not do what standin_c.h does\n");
+    ok = 0;
+  }
   ok = ok && bench_subject(&s);
   gmlake_offload_graph_destroy(made);
   return ok;
@@ -725,7 +897,8 @@ int main(int argc, char **argv) {
       {"fixed", OPTION_FLAG, &opts.fixed, 0, 0, NULL,
        "add the rows turnip-sim, turnip-ops and turnip-fixed"},
       {"graph", OPTION_FLAG, &opts.graph, 0, 0, NULL,
-       "add the row turnip-graph. Random operators then write the same, and\n"
+       "add the row turnip-graph, for graphs of one GPU. Random operators then write the same, "
+       "and\n"
        "operators take the same time, in every iteration, as in a CUDA graph"},
       {"jitter", OPTION_NUMBER, &opts.jitter, 0, .99, "PART",
        "operators take up to PART more or less time than recorded; default 0"},
@@ -734,18 +907,16 @@ int main(int argc, char **argv) {
   };
   const option_reader reader = {"offload_gpu", "[OPTION]... [GRAPH]...",  about, columns,
                                 rows,          sizeof rows / sizeof *rows};
-  int first = options_read(&reader, argc, argv), ok;
-  CUdevice device;
-  CUcontext context;
-  if (!gpu_open(&gpu, "libcuda.so.1") || gpu.cuInit(0) || gpu.cuDeviceGet(&device, 0)) {
+  int first = options_read(&reader, argc, argv), ok, count = 0;
+  if (!gpu_open(&gpu, "libcuda.so.1") || gpu.cuInit(0) || gpu.cuDeviceGetCount(&count) || !count) {
     printf("skipped: no GPU\n");
     return 0;
   }
-  if (gpu.cuDevicePrimaryCtxRetain(&context, device) || gpu.cuCtxSetCurrent(context)) {
+  if (!open_contexts(1)) {
     fprintf(stderr, "the device has no context\n");
     return 1;
   }
   ok = bench_all(&opts, argv + first, argc - first);
-  (void)gpu.cuDevicePrimaryCtxRelease(device);
+  close_contexts();
   return ok ? 0 : 1;
 }

@@ -317,42 +317,13 @@ static int bench_graph(const options *opts, const char *name, const gmlake_offlo
 
 /* ---- Graphs ---------------------------------------------------------------------------------- */
 
-static gmlake_offload_graph *load(const char *path, char *name, size_t room) {
-  char error[400];
-  gmlake_offload_graph *made;
-  unsigned devices, a, tokens, width;
-  graph g;
-  (void)snprintf(name, room, "%s", path);
-  if (sscanf(path, "product:%u:%u:%u", &devices, &a, &width) == 3) {
-    made = graph_make_product(devices, a, width);
-    if (!made) fprintf(stderr, "%s: no such product\n", path);
-    return made;
-  }
-  if (sscanf(path, "transformer:%u:%u:%u:%u", &devices, &a, &tokens, &width) == 4) {
-    made = graph_make_transformer(devices, a, tokens, width);
-    if (!made) fprintf(stderr, "%s: no such transformer\n", path);
-    return made;
-  }
-  if (sscanf(path, "random:%u:%u:%u:%u", &devices, &a, &tokens, &width) == 4) {
-    made = graph_make_random(devices, a, tokens, width);
-    if (!made) fprintf(stderr, "%s: no such random graph\n", path);
-    return made;
-  }
-  graph_name(path, name, room);
-  if (!graph_load(path, &g, error, sizeof error)) {
-    fprintf(stderr, "%s\n", error);
-    return NULL;
-  }
-  made = graph_make(&g, graph_iteration_count(&g) - 1, error, sizeof error);
-  graph_free(&g);
-  if (!made) fprintf(stderr, "%s: %s\n", path, error);
-  return made;
-}
-
 static int bench_path(const options *opts, const char *path) {
-  char name[64];
-  gmlake_offload_graph *graph = load(path, name, sizeof name);
-  int ok = graph != NULL && bench_graph(opts, name, graph);
+  char name[64], error[400];
+  gmlake_offload_graph *graph = graph_open(path, 1, error, sizeof error);
+  int ok = graph != NULL;
+  if (!ok) fprintf(stderr, "%s\n", error);
+  graph_name(path, name, sizeof name);
+  ok = ok && bench_graph(opts, name, graph);
   gmlake_offload_graph_destroy(graph);
   return ok;
 }

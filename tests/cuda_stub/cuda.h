@@ -52,6 +52,7 @@ typedef enum CUresult_enum {
   CUDA_ERROR_LAUNCH_FAILED = 719,
   CUDA_ERROR_NOT_PERMITTED = 800,
   CUDA_ERROR_NOT_SUPPORTED = 801,
+  CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED = 704,
   CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
   CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901,
   CUDA_ERROR_STREAM_CAPTURE_MERGE = 902,
@@ -193,6 +194,7 @@ CUresult CUDAAPI cuDriverGetVersion(int *version);
 CUresult CUDAAPI cuDeviceGetCount(int *count);
 CUresult CUDAAPI cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer);
 CUresult CUDAAPI cuCtxSetCurrent(CUcontext context);
+CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peer, unsigned flags);
 CUresult CUDAAPI cuCtxSynchronize(void);
 CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image);
 CUresult CUDAAPI cuModuleUnload(CUmodule module);
@@ -222,6 +224,8 @@ CUresult CUDAAPI cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes);
 CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
 CUresult CUDAAPI cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream stream);
 CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream stream);
+CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                                   CUcontext from_context, size_t bytes, CUstream stream);
 CUresult CUDAAPI cuMemHostAlloc(void **ptr, size_t bytes, unsigned flags);
 CUresult CUDAAPI cuMemFreeHost(void *ptr);
 CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes,

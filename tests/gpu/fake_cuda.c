@@ -180,6 +180,7 @@ typedef struct fake_device {
   CUresult lost;    /* sticky error of the context; CUDA_SUCCESS: it lives */
   size_t retains;   /* of the primary context, whose value is this struct's address */
   uint64_t context; /* its serial number */
+  unsigned peers;   /* a bit for each device whose memory its context may reach */
   fake_stream legacy;
   fake_stream *streams;
 } fake_device;
@@ -1161,6 +1162,7 @@ static CUresult fake_retain(CUcontext *out, CUdevice number) {
   device = &fake.devices[number];
   if (!device->retains++) {
     device->lost = CUDA_SUCCESS;
+    device->peers = 0;
     device->context = device->legacy.object.context = ++fake.next_serial;
   }
   *out = (CUcontext)device;
@@ -1196,6 +1198,21 @@ static CUresult fake_current(fake_device **out) {
   if (!self->depth || !self->stack[self->depth - 1]) return CUDA_ERROR_INVALID_CONTEXT;
   *out = fake_find_context(self->stack[self->depth - 1]);
   return *out ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+static int fake_number(const fake_device *device) { return (int)(device - fake.devices); }
+
+static CUresult fake_enable_peer(CUcontext context, unsigned flags) {
+  const fake_device *peer = fake_find_context(context);
+  fake_device *device;
+  CUresult code = fake_current(&device);
+  if (!code && flags) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && !peer) code = CUDA_ERROR_INVALID_CONTEXT;
+  if (!code && peer == device) code = CUDA_ERROR_INVALID_DEVICE;
+  if (!code && (device->peers & 1u << fake_number(peer)))
+    code = CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+  if (!code) device->peers |= 1u << fake_number(peer);
+  return code;
 }
 
 static CUresult fake_get_current(CUcontext *out) {
@@ -1238,8 +1255,6 @@ static CUresult fake_synchronize(void) {
 }
 
 /* ---- Streams and events --------------------------------------------------------------------- */
-
-static int fake_number(const fake_device *device) { return (int)(device - fake.devices); }
 
 /* NULL and 1 are the legacy stream of the current context; the per-thread one is not there. */
 static CUresult fake_find_stream(CUstream value, fake_stream **out) {
@@ -1612,6 +1627,29 @@ static CUresult fake_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstre
   work.from = from;
   work.count = bytes;
   return fake_submit_checked(stream, &work);
+}
+
+/* Whether that many bytes lie in memory of the context's device. */
+static int fake_is_of(CUcontext context, uint64_t address, size_t bytes) {
+  const fake_device *device = fake_find_context(context);
+  const uint64_t end = address + bytes;
+  while (device && address < end) {
+    const fake_mapping *mapping = fake_find_mapping(address);
+    if (!mapping || &fake.devices[mapping->handle->object.device] != device) return 0;
+    address = mapping->address + mapping->handle->bytes;
+  }
+  return device != NULL;
+}
+
+/* Stricter than the driver, which copies by way of the host where a device may not reach the
+   other's mapping. */
+static CUresult fake_peer_copy(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                               CUcontext from_context, size_t bytes, CUstream stream) {
+  if (!fake_find_context(to_context) || !fake_find_context(from_context))
+    return CUDA_ERROR_INVALID_CONTEXT;
+  if (!fake_is_of(to_context, to, bytes) || !fake_is_of(from_context, from, bytes))
+    return CUDA_ERROR_INVALID_VALUE;
+  return fake_copy(to, from, bytes, stream);
 }
 
 /* Between the device and pinned memory; from other memory the driver copies in its own time. */
@@ -2105,6 +2143,11 @@ static CUresult fake_handle_prop(CUmemAllocationProp *out, CUmemGenericAllocatio
   X(cuMemcpyDtoDAsync, 3020, \
     (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream), \
     fake_copy(to, from, bytes, stream)) \
+  X(cuCtxEnablePeerAccess, 4000, (CUcontext peer, unsigned flags), fake_enable_peer(peer, flags)) \
+  X(cuMemcpyPeerAsync, 4000, \
+    (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, \
+     size_t bytes, CUstream stream), \
+    fake_peer_copy(to, to_context, from, from_context, bytes, stream)) \
   X(cuMemcpyDtoHAsync, 3020, (void *to, CUdeviceptr from, size_t bytes, CUstream stream), \
     fake_pinned_copy(from, to, bytes, 1, stream)) \
   X(cuMemcpyHtoDAsync, 3020, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream), \

@@ -15,7 +15,8 @@
    What differs from a driver: cuMemAlloc takes whole granules; kernels are those of gpu.h and
    standin.h, known by their names; cuMemcpyHtoDAsync and cuMemcpyDtoHAsync want pinned memory; a
    graph's nodes run one after the other; cuMemAllocAsync and cuMemFreeAsync cannot be captured;
-   there is no per-thread default stream; at most 8 devices, and 8 streams in one capture. */
+   there is no per-thread default stream; kernels do not reach another device's cuMemAlloc memory,
+   whatever cuCtxEnablePeerAccess enabled; at most 8 devices, and 8 streams in one capture. */
 #if !defined(FAKE_CUDA_H)
 #define FAKE_CUDA_H
 

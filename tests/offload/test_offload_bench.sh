@@ -138,10 +138,10 @@ at_least() { awk -v a="$(field "$1")" -v b="$2" 'BEGIN { exit !(a != "" && a >= 
 at_most() { awk -v a="$(field "$1")" -v b="$2" 'BEGIN { exit !(a != "" && a <= b) }'; }
 
 ok 'turnip: no such product' run 1 --json product:9:2:64
-ok 'turnip: no such product: reason' says 'product:9:2:64: no such product'
+ok 'turnip: no such product: reason' says 'product:9:2:64: no such graph'
 ok 'turnip: no such transformer' run 1 --json transformer:0:1:1:1
 ok 'turnip: no such random graph' run 1 --json random:1:10:4097:1
-ok 'turnip: no such random graph: reason' says 'random:1:10:4097:1: no such random graph'
+ok 'turnip: no such random graph: reason' says 'random:1:10:4097:1: no such graph'
 ok 'turnip: no file' run 1 "$dir/none.gmgraph"
 path=bench/graphs/llama-7b-lora-b8-1k.gmgraph.gz
 ok 'turnip: LoRA in 6 GiB' run 0 --json --seeds 1 --budget 6 "$path"

@@ -543,6 +543,293 @@ static void wrong_descriptions_are_refused(void **state) {
   assert_null(backend);
 }
 
+/* ---- Several devices ------------------------------------------------------------------------- */
+
+#define PAIR 2
+
+static uint32_t tensor_on(gmlake_offload_graph *graph, size_t bytes, gmlake_offload_kind kind,
+                          uint32_t device) {
+  uint32_t id;
+  assert_ok(try_tensor(graph, bytes, kind, device, &id));
+  return id;
+}
+
+static void op_on(gmlake_offload_graph *graph, uint32_t device, uint32_t a, uint32_t b,
+                  uint32_t c) {
+  gmlake_offload_op_desc desc;
+  uint32_t reads[2], id;
+  memset(&desc, 0, sizeof desc);
+  reads[0] = a;
+  reads[1] = b;
+  desc.device = device;
+  desc.time_ns = 20 * US;
+  desc.reads = reads;
+  desc.writes = &c;
+  desc.read_count = 2;
+  desc.write_count = 1;
+  assert_ok(gmlake_offload_add_op(graph, &desc, &id));
+}
+
+/* Layers in turn on two devices, forth and back: what each makes is copied to the other. The first
+   tensors are an input, and a weight on each device. */
+static gmlake_offload_graph *make_pair_graph(size_t layers) {
+  gmlake_offload_graph *graph = new_graph(0);
+  uint32_t x, w[PAIR], kept[16], id;
+  size_t i;
+  x = tensor_on(graph, 90 * KIB, GMLAKE_OFFLOAD_INPUT, 0);
+  w[0] = tensor_on(graph, 200 * KIB + 8, GMLAKE_OFFLOAD_PERSISTENT, 0);
+  w[1] = tensor_on(graph, 300 * KIB + 4, GMLAKE_OFFLOAD_PERSISTENT, 1);
+  for (i = 0; i < 2 * layers; i++) {
+    size_t d = i / layers ? (2 * layers - 1 - i) % PAIR : i % PAIR;
+    uint32_t made_here = tensor_on(graph, 90 * KIB, GMLAKE_OFFLOAD_INTERMEDIATE, (uint32_t)d);
+    uint32_t copy = tensor_on(graph, 90 * KIB, GMLAKE_OFFLOAD_INTERMEDIATE, (uint32_t)(1 - d));
+    if (i < layers) kept[i] = made_here;
+    op_on(graph, (uint32_t)d, x, i <= layers ? w[d] : kept[2 * layers - 1 - i], made_here);
+    assert_ok(gmlake_offload_add_transfer(graph, made_here, copy, 5 * US, &id));
+    x = i + 1 == layers ? made_here : copy;
+  }
+  op_on(graph, 0, kept[0], w[0], w[0]);
+  op_on(graph, 1, kept[1], w[1], w[1]);
+  assert_ok(gmlake_offload_graph_seal(graph));
+  return graph;
+}
+
+static gmlake_offload_memgraph *compile_pair(const gmlake_offload_graph *graph, size_t bytes) {
+  gmlake_offload_memgraph_desc desc;
+  gmlake_offload_memgraph *m;
+  memset(&desc, 0, sizeof desc);
+  desc.graph = graph;
+  desc.device_bytes = bytes;
+  desc.tensor_bytes_min = 1;
+  desc.host = counted;
+  assert_ok(gmlake_offload_memgraph_create(&desc, &m));
+  assert_ok(gmlake_offload_memgraph_check(m, NULL));
+  return m;
+}
+
+/* One device of a pair, and all of it. */
+typedef struct half {
+  struct pair *pair;
+  CUcontext context;
+  standin operators;
+} half;
+
+typedef struct pair {
+  const gmlake_offload_graph *graph;
+  half halves[PAIR];
+  int zeros; /* persistent tensors are not filled */
+  int own;   /* memory of cuMemAlloc, not by alloc_fn */
+  size_t wrong_contexts, transfers;
+} pair;
+
+static void check_half(half *h) {
+  CUcontext current = NULL;
+  h->pair->wrong_contexts += gpu.cuCtxGetCurrent(&current) || current != h->context;
+}
+
+static int take_half(void *user, size_t bytes, void *stream, void **out_ptr) {
+  CUdeviceptr address;
+  check_half((half *)user);
+  if (!stream || gpu.cuMemAlloc(&address, bytes)) return 1;
+  *out_ptr = (void *)(uintptr_t)address;
+  return 0;
+}
+
+static void give_half(void *user, void *ptr, size_t bytes, void *stream) {
+  (void)bytes;
+  check_half((half *)user);
+  assert_non_null(stream);
+  (void)gpu.cuMemFree((CUdeviceptr)(uintptr_t)ptr);
+}
+
+static int launch_half(void *user, const gmlake_offload_launch *what, void *stream) {
+  half *h = &((pair *)user)->halves[what->desc.device];
+  check_half(h);
+  h->pair->transfers += (what->desc.flags & GMLAKE_OFFLOAD_TRANSFER) != 0;
+  return standin_launch(&h->operators, what, stream);
+}
+
+static int fill_half(void *user, uint32_t job, uint32_t id, void *ptr, size_t bytes, int on_host,
+                     void *stream) {
+  pair *p = (pair *)user;
+  gmlake_offload_tensor_desc desc;
+  half *h;
+  assert_ok(gmlake_offload_get_tensor(p->graph, id, &desc));
+  h = &p->halves[on_host ? 0 : desc.device];
+  check_half(h);
+  return standin_fill(&h->operators, job, id, ptr, bytes, on_host, stream);
+}
+
+static void open_pair(pair *p, unsigned seed) {
+  fake_cuda_options options;
+  int d;
+  memset(&options, 0, sizeof options);
+  options.seed = seed;
+  options.device_count = PAIR;
+  options.device_bytes = (size_t)1 << 30;
+  control->reset(&options);
+  assert_int_equal(gpu.cuInit(0), 0);
+  for (d = 0; d < PAIR; d++) {
+    half *h = &p->halves[d];
+    h->pair = p;
+    assert_int_equal(gpu.cuDevicePrimaryCtxRetain(&h->context, d), 0);
+    assert_int_equal(gpu.cuCtxPushCurrent(h->context), 0);
+    assert_true(standin_create(&h->operators, &gpu, p->graph, 64));
+    assert_int_equal(gpu.cuCtxPopCurrent(&h->context), 0);
+  }
+}
+
+/* Nobody else holds a context. */
+static void close_pair(pair *p) {
+  int d;
+  for (d = 0; d < PAIR; d++) {
+    half *h = &p->halves[d];
+    assert_int_equal(gpu.cuCtxPushCurrent(h->context), 0);
+    standin_destroy(&h->operators);
+    assert_int_equal(gpu.cuCtxPopCurrent(&h->context), 0);
+    assert_int_equal(gpu.cuDevicePrimaryCtxRelease(d), 0);
+  }
+  assert_int_equal(p->transfers, 0);
+}
+
+typedef struct pair_result {
+  uint64_t totals[PAIR][ITERATIONS], persistent[PERSISTENT];
+} pair_result;
+
+static void look_at_pair(pair *p, const gmlake_offload_engine *engine, pair_result *out) {
+  uint64_t wrong;
+  uint32_t t;
+  int d;
+  for (d = 0; d < PAIR; d++) {
+    half *h = &p->halves[d];
+    assert_int_equal(gpu.cuCtxPushCurrent(h->context), 0);
+    assert_int_equal(standin_totals(&h->operators, out->totals[d], ITERATIONS, &wrong), 0);
+    for (t = 0; t < PERSISTENT; t++) {
+      gmlake_offload_tensor_desc desc;
+      void *device, *host;
+      assert_ok(gmlake_offload_get_tensor(p->graph, t, &desc));
+      assert_ok(gmlake_offload_engine_locate(engine, t, &device, &host));
+      if (desc.device != (uint32_t)d) continue;
+      assert_int_equal(standin_digest(&h->operators, device ? device : host, desc.bytes, NULL,
+                                      &out->persistent[t]),
+                       0);
+    }
+    assert_int_equal(gpu.cuCtxPopCurrent(&h->context), 0);
+  }
+}
+
+static gmlake_offload_result try_pair(pair *p, const gmlake_offload_memgraph *m, uint32_t streams,
+                                      unsigned flags, pair_result *out) {
+  static const int devices[PAIR] = {0, 1};
+  void *users[PAIR];
+  gmlake_offload_cuda_desc desc;
+  gmlake_offload_engine_desc engine_desc;
+  gmlake_offload_engine *engine = NULL;
+  gmlake_offload_backend *backend;
+  gmlake_offload_result end;
+  memset(&desc, 0, sizeof desc);
+  memset(&engine_desc, 0, sizeof engine_desc);
+  users[0] = &p->halves[0];
+  users[1] = &p->halves[1];
+  desc.host = engine_desc.host = counted;
+  desc.alloc_fn = p->own ? NULL : take_half;
+  desc.free_fn = p->own ? NULL : give_half;
+  desc.launch_fn = launch_half;
+  desc.fill_fn = p->zeros ? NULL : fill_half;
+  desc.user = p;
+  desc.devices = devices;
+  desc.device_count = PAIR;
+  desc.alloc_users = users;
+  end = gmlake_offload_cuda_create(&desc, &backend);
+  engine_desc.backend = backend;
+  engine_desc.memgraph = m;
+  engine_desc.flags = flags;
+  engine_desc.stream_count = engine_desc.copy_count = streams;
+  if (streams == 1) engine_desc.launch_ahead_max = 2;
+  if (!end) end = gmlake_offload_engine_create(&engine_desc, &engine);
+  if (!end) end = gmlake_offload_engine_run(engine, ITERATIONS);
+  if (!end && out) look_at_pair(p, engine, out);
+  gmlake_offload_engine_destroy(engine);
+  gmlake_offload_cuda_destroy(backend);
+  return end;
+}
+
+/* Two devices: the same bytes in little memory as in much, in any order; functions are called in
+   their device's context, and transfers are the backend's. Peers that cannot be enabled cost no
+   bytes. */
+static void devices_give_the_same_bytes(void **state) {
+  static const unsigned flags[] = {0, GMLAKE_OFFLOAD_SIMULATED_ORDER, GMLAKE_OFFLOAD_RANDOM_ORDER};
+  gmlake_offload_graph *graph = make_pair_graph(6);
+  gmlake_offload_memgraph *all = compile_pair(graph, 0);
+  gmlake_offload_memgraph *m = compile_pair(graph, info_of(graph).op_bytes_max + 2048);
+  gmlake_offload_memgraph_info info;
+  pair_result expected, got;
+  size_t resting = host_bytes;
+  unsigned i;
+  (void)state;
+  info.struct_bytes = 0;
+  assert_ok(gmlake_offload_memgraph_get_info(m, &info));
+  assert_true(info.offload_count && info.reload_count);
+  for (i = 0; i < 13; i++) {
+    pair p;
+    memset(&p, 0, sizeof p);
+    memset(&got, 0, sizeof got);
+    p.graph = graph;
+    p.own = i % 2 == 1;
+    p.zeros = i >= 11;
+    open_pair(&p, i);
+    if (i == 10) {
+      control->fail_function("cuCtxEnablePeerAccess", 1, CUDA_ERROR_INVALID_DEVICE, 1);
+    }
+    assert_ok(try_pair(&p, i == 0 || i == 11 ? all : m, 1 + i / 4, flags[i % 3], &got));
+    if (i == 0 || i == 11) expected = got;
+    assert_memory_equal(&got, &expected, sizeof got);
+    close_pair(&p);
+    assert_int_equal(p.wrong_contexts, 0);
+    check_nothing_left(resting);
+  }
+  gmlake_offload_memgraph_destroy(m);
+  gmlake_offload_memgraph_destroy(all);
+  gmlake_offload_graph_destroy(graph);
+}
+
+static void wrong_devices_are_refused(void **state) {
+  static const int devices[] = {0, 1, -1};
+  gmlake_offload_graph *graph = make_pair_graph(2);
+  gmlake_offload_memgraph *m = compile_pair(graph, 0);
+  gmlake_offload_engine_desc engine_desc;
+  gmlake_offload_engine *engine;
+  gmlake_offload_cuda_desc desc;
+  gmlake_offload_backend *backend;
+  size_t resting = host_bytes;
+  (void)state;
+  start_fake(0);
+  memset(&desc, 0, sizeof desc);
+  desc.host = counted;
+  desc.launch_fn = launch;
+  desc.device_count = 1;
+  assert_error(gmlake_offload_cuda_create(&desc, &backend), INVALID_ARGUMENT);
+  desc.devices = devices;
+  desc.device_count = 0;
+  assert_error(gmlake_offload_cuda_create(&desc, &backend), INVALID_ARGUMENT);
+  desc.device_count = 3; /* the last one is -1 */
+  assert_error(gmlake_offload_cuda_create(&desc, &backend), INVALID_ARGUMENT);
+  desc.device_count = 2; /* there is one */
+  assert_error(gmlake_offload_cuda_create(&desc, &backend), BACKEND);
+  assert_null(backend);
+  check_nothing_left(resting);
+  desc.device_count = 1; /* the graph has two */
+  assert_ok(gmlake_offload_cuda_create(&desc, &backend));
+  memset(&engine_desc, 0, sizeof engine_desc);
+  engine_desc.backend = backend;
+  engine_desc.memgraph = m;
+  assert_error(gmlake_offload_engine_create(&engine_desc, &engine), OUT_OF_DEVICE_MEMORY);
+  gmlake_offload_cuda_destroy(backend);
+  check_nothing_left(resting);
+  gmlake_offload_memgraph_destroy(m);
+  gmlake_offload_graph_destroy(graph);
+}
+
 /* ---- Every failure --------------------------------------------------------------------------- */
 
 /* What the driver refuses to take back, or the way to it, stays; else nothing may. */
@@ -631,6 +918,46 @@ static void questions_fail_for_good(void **state) {
   gmlake_offload_graph_destroy(graph);
 }
 
+/* The same for an engine on two devices, and for memory of the host. */
+static void calls_of_two_devices_fail(void **state) {
+  gmlake_offload_graph *graph = make_pair_graph(2);
+  gmlake_offload_memgraph *m = compile_pair(graph, info_of(graph).op_bytes_max + 2048);
+  size_t failed = 0, resting = host_bytes;
+  uint64_t n, first, calls = 1;
+  long refused = 0;
+  (void)state;
+  for (n = 0; n < calls || refused; n++) {
+    gmlake_offload_result end;
+    const char *name;
+    pair p;
+    memset(&p, 0, sizeof p);
+    p.graph = graph;
+    p.own = n % 4 < 2;
+    p.zeros = n % 3 == 0;
+    open_pair(&p, (unsigned)n % 3);
+    first = control->calls();
+    if (n && !refused) control->fail_at(first + n, CUDA_ERROR_UNKNOWN, 0);
+    host_fail_in = refused;
+    end = try_pair(&p, m, 1, 0, NULL);
+    host_fail_in = 0;
+    if (!n) calls = control->calls() - first;
+    failed += end != GMLAKE_OFFLOAD_OK;
+    name = control->failed();
+    control->fail_at(0, CUDA_SUCCESS, 0);
+    assert_true(!end || end == GMLAKE_OFFLOAD_ERROR_BACKEND ||
+                end == GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY ||
+                end == GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY);
+    close_pair(&p);
+    if (!name || !takes_back(name)) check_nothing_left(resting);
+    assert_int_equal(host_bytes, resting);
+    if (n + 1 >= calls) refused = refused && !end ? 0 : refused + 1;
+  }
+  assert_true(failed > 50);
+  gmlake_offload_memgraph_destroy(m);
+  gmlake_offload_graph_destroy(graph);
+  assert_int_equal(host_bytes, 0);
+}
+
 static void host_memory_is_refused(void **state) {
   gmlake_offload_graph *graph = make_graph(2);
   size_t resting = host_bytes;
@@ -664,7 +991,10 @@ int main(void) {
       cmocka_unit_test(pinned_memory_is_used_again),
       cmocka_unit_test(timers_come_in_order),
       cmocka_unit_test(wrong_descriptions_are_refused),
+      cmocka_unit_test(devices_give_the_same_bytes),
+      cmocka_unit_test(wrong_devices_are_refused),
       cmocka_unit_test(calls_of_the_driver_fail),
+      cmocka_unit_test(calls_of_two_devices_fail),
       cmocka_unit_test(questions_fail_for_good),
       cmocka_unit_test(host_memory_is_refused),
   };

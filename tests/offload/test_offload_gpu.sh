@@ -82,6 +82,28 @@ ok 'a CUDA graph: moves what nodes move' \
   [ "$(row turnip-graph in_bytes)" = "$(row turnip-graph mock_in_bytes)" ]
 ok 'a CUDA graph: by moving' [ "$(row turnip-graph in_bytes)" -gt 1000000 ]
 ok 'a CUDA graph: no stalls are known' [ "$(row turnip-graph stall_ms)" = null ]
+
+# A made-up graph on two GPUs.
+FAKE_CUDA_DEVICES=2
+export FAKE_CUDA_DEVICES
+for seed in 0 1; do
+  FAKE_CUDA_SEED=$seed
+  ok "two GPUs: seed $seed" run 0 --json --iterations 1 --settle 0 --fixed product:2:2:1536
+  ok "two GPUs: seed $seed: silent" [ ! -s "$dir/err" ]
+  ok "two GPUs: seed $seed: from one to the other" prints '{"peer_bytes_per_s":'
+  ok "two GPUs: seed $seed: no plan" [ -z "$(row tensile+ state)" ]
+  for way in none turnip turnip-sim turnip-ops turnip-fixed; do
+    ok "two GPUs: seed $seed: $way: right bytes" [ "$(row $way state) $(row $way digests)" = 'ok 32' ]
+    ok "two GPUs: seed $seed: $way: moves as much as by the mock" \
+      [ "$(row $way in_bytes)" = "$(row $way mock_in_bytes)" ]
+  done
+  ok "two GPUs: seed $seed: by moving" [ "$(row turnip in_bytes)" -gt 1000000 ]
+done
+unset FAKE_CUDA_DEVICES
+ok 'too few GPUs' run 1 product:2:2:1536
+ok 'too few GPUs: says so' says 'product:2:2:1536: it takes 2 GPUs'
+
+ok 'still' run 0 --json --divide 16 --iterations 2 --settle 0 "$dir/train.gmgraph"
 still=$(row none mock_ms)
 ok 'jitter' run 0 --json --divide 16 --iterations 2 --settle 0 --jitter .9 "$dir/train.gmgraph"
 ok 'jitter: right bytes' [ "$(row none state) $(row turnip state)" = 'ok ok' ]
@@ -110,14 +132,14 @@ for arguments in '--iterations' '--iterations 0' '--part 2' '--budget-gib 0' '--
   ok "refused: $arguments: silent" [ ! -s "$dir/out" ]
 done
 
-# plant NAME EDIT: the bytes are wrong if gmlake_offload.h has this defect.
+# plant NAME EDIT [GRAPH]: the bytes are wrong if gmlake_offload.h has this defect.
 plant() {
   sed "$2" gmlake_offload.h >"$dir/gmlake_offload.h"
   ok "$1: planted" [ "$(diff gmlake_offload.h "$dir/gmlake_offload.h" | grep -c '^>')" = 1 ]
   ok "$1: built" "${CC:-cc}" -std=gnu99 -w -I"$dir" -I. -Itests/cuda_stub bench/offload/gpu.c \
     -o "$dir/offload_gpu" -lz -lpthread -ldl
   offload=$dir/offload_gpu
-  ok "$1: noticed" run 1 --divide 16 --iterations 1 --settle 1 "$dir/train.gmgraph"
+  ok "$1: noticed" run 1 --divide 16 --iterations 1 --settle 1 "${3:-$dir/train.gmgraph}"
   ok "$1: by its bytes" prints 'WRONG BYTES'
 }
 plant 'copies end when they begin' \
@@ -125,5 +147,10 @@ plant 'copies end when they begin' \
 plant 'the last word is left behind' \
   's/MemcpyHtoDAsync(address, copy->host_ptr, copy->bytes,/MemcpyHtoDAsync(address, copy->host_ptr, copy->bytes - 8,/'
 plant 'operators do not wait for copies' 's/ && q == gmlo_queue_of(r->memgraph, other);/;/'
+FAKE_CUDA_DEVICES=2
+export FAKE_CUDA_DEVICES
+plant 'transfers leave the last word behind' \
+  's/^\( *\)tensor.bytes, stream) != CUDA_SUCCESS;/\1tensor.bytes - 8, stream) != CUDA_SUCCESS;/' \
+  product:2:2:1536
 
 report
