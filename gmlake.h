@@ -656,18 +656,20 @@ typedef enum gmlake_step_kind {
   GMLAKE_STEP_EVICT,  /* a window was dropped */
   GMLAKE_STEP_GROW,   /* chunks were created */
   GMLAKE_STEP_WAIT,   /* a stream, or the host, was made to wait */
-  GMLAKE_STEP_TRIM    /* chunks were returned to the driver */
+  GMLAKE_STEP_TRIM,   /* chunks were returned to the driver */
+  GMLAKE_STEP_USE     /* gmlake_record_stream named a stream for a block */
 } gmlake_step_kind;
 
 typedef struct gmlake_step {
   gmlake_step_kind kind;
-  unsigned state;     /* ALLOC: the paper's, 1 to 5; else 0 */
-  uint64_t request;   /* the number of the attempt that it serves, 0: of none */
-  uint64_t address;   /* ALLOC, FREE: the block's; STITCH, REUSE, EVICT: the window's; SPLIT, GROW:
+  unsigned state;   /* ALLOC: the paper's, 1 to 5; else 0 */
+  uint64_t request; /* the number of the attempt that it serves, 0: of none */
+  uint64_t
+      address;  /* ALLOC, FREE, USE: the block's; STITCH, REUSE, EVICT: the window's; SPLIT, GROW:
                            of the first byte taken or created, at home; else, and of buffers, 0 */
-  size_t bytes;       /* of that, rounded; SPLIT: of the range; GROW, TRIM: of all chunks */
-  size_t asked_bytes; /* ALLOC, FREE: of the user */
-  gmlake_stream stream; /* that the memory, or the waiting, is for */
+  size_t bytes; /* of that, rounded; SPLIT: of the range; GROW, TRIM: of all chunks */
+  size_t asked_bytes;   /* ALLOC, FREE, USE: of the user */
+  gmlake_stream stream; /* that the memory, or the waiting, is for; USE: that was named */
   const char *reason;   /* a few words, never NULL; they stay valid */
   uint64_t driver_ns;   /* in calls of the backend: of this step, ALLOC: of the whole attempt */
   size_t reserved_bytes, active_bytes; /* of the lake, after it */
@@ -7575,10 +7577,19 @@ static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_strea
 static gmlake_result gmlk_record_stream(gmlake *l, void *ptr, gmlake_stream value) {
   gmlake_result result;
   gmlk_block *b = gmlk_live_block(l, ptr, "gmlake_record_stream", &result);
+  gmlake_step step;
   unsigned stream;
   if (!b) return result;
   stream = gmlk_stream_number(l, value);
-  return stream && gmlk_note_use(l, b, stream) ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!stream || !gmlk_note_use(l, b, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!l->is_observed) return GMLAKE_OK;
+  gmlk_step_begin(l, NULL, GMLAKE_STEP_USE, "the block is used on this stream, too", &step);
+  step.stream = value;
+  step.address = (uint64_t)(uintptr_t)ptr;
+  step.bytes = gmlk_to_bytes(b->grains);
+  step.asked_bytes = step.bytes - b->slack;
+  gmlk_tell_step(l, &step);
+  return GMLAKE_OK;
 }
 
 static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {

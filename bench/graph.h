@@ -148,8 +148,9 @@ static int graph_read_record(graph_reader *r) {
 }
 
 static int graph_read_all(graph_reader *r) {
+  unsigned version;
   int more;
-  if (!lines_read_head(&r->in, "gmgraph 1", "graph")) return 0;
+  if (!lines_read_head(&r->in, "gmgraph", 1, "graph", &version)) return 0;
   while ((more = lines_next(&r->in)) > 0) {
     if (!graph_read_record(r)) return 0;
   }

@@ -156,13 +156,19 @@ static inline int lines_open(lines *in, const char *path, size_t capacity, char 
   return 1;
 }
 
-/* Checks that the first line is `head`. */
-static inline int lines_read_head(lines *in, const char *head, const char *kind) {
+/* Checks that the first line is `head N`, of a version from 1 to `versions`. */
+static inline int lines_read_head(lines *in, const char *head, unsigned versions, const char *kind,
+                                  unsigned *out_version) {
+  const size_t length = strlen(head);
   int more = lines_next(in);
   if (more < 0) return 0;
   in->number = 1;
   if (!more) return lines_fail(in, "the file is empty");
-  return !strcmp(in->text, head) || lines_fail(in, "not a %s: '%s' expected", kind, head);
+  for (*out_version = 1; *out_version <= versions; (*out_version)++)
+    if (!strncmp(in->text, head, length) && in->text[length] == ' ' &&
+        in->text[length + 1] == (char)('0' + *out_version) && !in->text[length + 2])
+      return 1;
+  return lines_fail(in, "not a %s: '%s %u' expected", kind, head, versions);
 }
 
 #endif

@@ -32,7 +32,8 @@
 /* ---- Allocators ------------------------------------------------------------------------------ */
 
 typedef struct config {
-  uint64_t lag_ns; /* UINT64_MAX: never */
+  uint64_t lag_ns;  /* UINT64_MAX: never */
+  int lag_is_named; /* else the trace tells when work is complete, if it does */
   gmlake_cross_stream cross_stream;
   size_t chunk_bytes; /* 0: the lake's choice */
   size_t limit_bytes; /* of the lake; 0: none */
@@ -55,7 +56,10 @@ typedef struct allocator {
   const char *(*create)(const config *settings, const trace *t, void **out_self);
   const char *(*alloc)(void *self, const trace_op *op, void **out_ptr);
   const char *(*free_block)(void *self, const trace_op *op, void *ptr);
-  void (*set_clock)(void *self, uint64_t now_ns);
+  /* The block is used on a further stream. NULL: the allocator does not model that. */
+  const char *(*use)(void *self, const trace_use *use, void *ptr);
+  /* The time of the trace, and when this pass through it began. */
+  void (*set_clock)(void *self, uint64_t start_us, uint64_t time_us);
   void (*get_counters)(void *self, counters *out);
   void (*destroy)(void *self);
 } allocator;
@@ -123,9 +127,10 @@ static void native_get_counters(void *self, counters *out) {
   driver_get_counters((const driver *)self, out);
 }
 
-static void no_clock(void *self, uint64_t now_ns) {
+static void no_clock(void *self, uint64_t start_us, uint64_t time_us) {
   (void)self;
-  (void)now_ns;
+  (void)start_us;
+  (void)time_us;
 }
 
 typedef struct bfc_run {
@@ -195,6 +200,9 @@ typedef struct lake_run {
   gmlake_backend *backend;
   gmlake *lake;
   gmlake_stream streams[TRACE_STREAMS_MAX];
+  const trace *t;                 /* that tells when work is complete; NULL: it does not */
+  uint64_t time_us;               /* of the trace */
+  size_t done[TRACE_STREAMS_MAX]; /* of each stream, what the trace tells of now: index + 1, or 0 */
 } lake_run;
 
 /* Stream 0 of a trace is the legacy stream. */
@@ -202,6 +210,8 @@ static gmlake_result lake_create_streams(lake_run *run, const config *settings, 
   gmlake_result result = GMLAKE_OK;
   size_t i;
   for (i = 0; i < t->stream_count && result == GMLAKE_OK; i++) {
+    run->streams[i] = i == t->no_stream ? GMLAKE_STREAM_NONE : NULL;
+    if (i == t->no_stream) continue;
     if (t->streams[i]) result = gmlake_mock_stream_create(run->backend, &run->streams[i]);
     if (result != GMLAKE_OK) break;
     gmlake_mock_stream_set_lag(run->backend, run->streams[i], settings->lag_ns);
@@ -227,12 +237,14 @@ static const char *lake_create(const config *settings, const trace *t, void **ou
   mock.capacity_bytes = DEVICE_BYTES;
   mock.costs = settings->costs;
   mock.bookkeeping_only = 1;
+  if (t->done_count && !settings->lag_is_named) run->t = t;
   result = gmlake_mock_create(&mock, &run->backend);
   if (result == GMLAKE_OK) result = lake_create_streams(run, settings, t);
   if (result == GMLAKE_OK) {
     settings->policy->describe(&desc);
     desc.backend = run->backend;
     desc.cross_stream = settings->cross_stream;
+    if (t->may_streams_end) desc.flags |= GMLAKE_STREAMS_MAY_END;
     if (settings->chunk_bytes) desc.chunk_bytes = settings->chunk_bytes;
     desc.limit_bytes = settings->limit_bytes;
     if (settings->told) {
@@ -273,8 +285,46 @@ static const char *lake_free(void *self, const trace_op *op, void *ptr) {
   return result == GMLAKE_OK ? NULL : gmlake_result_name(result);
 }
 
-static void lake_set_clock(void *self, uint64_t now_ns) {
-  gmlake_mock_set_clock(((lake_run *)self)->backend, now_ns);
+static const char *lake_use(void *self, const trace_use *use, void *ptr) {
+  lake_run *run = (lake_run *)self;
+  gmlake_result result;
+  if (!ptr) return NULL;
+  result = gmlake_record_stream(run->lake, ptr, run->streams[use->stream]);
+  return result == GMLAKE_OK ? NULL : gmlake_result_name(result);
+}
+
+/* How long after now the work that is queued on the stream now is complete, by the trace. What was
+   queued between two moments that it tells of takes a time between theirs. */
+static uint64_t lake_lag_us(const lake_run *run, size_t stream) {
+  const trace_done *all = run->t->done, *last, *next;
+  const size_t at = run->done[stream];
+  const size_t after = at ? all[at - 1].next : run->t->done_first[stream];
+  double part;
+  uint64_t done_us;
+  last = at ? &all[at - 1] : NULL;
+  next = after ? &all[after - 1] : NULL;
+  if (last && last->queued_us == run->time_us) return last->done_us - last->queued_us;
+  if (!last) return next ? next->done_us - next->queued_us : 0;
+  if (!next) return last->done_us - last->queued_us;
+  part = (double)(run->time_us - last->queued_us) / (double)(next->queued_us - last->queued_us);
+  done_us = last->done_us + (uint64_t)((double)(next->done_us - last->done_us) * part);
+  return done_us > run->time_us ? done_us - run->time_us : 0;
+}
+
+static void lake_set_clock(void *self, uint64_t start_us, uint64_t time_us) {
+  lake_run *run = (lake_run *)self;
+  size_t i, after;
+  gmlake_mock_set_clock(run->backend, (start_us + time_us) * 1000);
+  if (!run->t) return;
+  if (time_us < run->time_us) memset(run->done, 0, sizeof run->done); /* another pass begins */
+  run->time_us = time_us;
+  for (i = 0; i < run->t->stream_count; i++) {
+    if (!run->t->done_first[i]) continue;
+    while ((after = run->done[i] ? run->t->done[run->done[i] - 1].next : run->t->done_first[i]) &&
+           run->t->done[after - 1].queued_us <= time_us)
+      run->done[i] = after;
+    gmlake_mock_stream_set_lag(run->backend, run->streams[i], lake_lag_us(run, i) * 1000);
+  }
 }
 
 static void lake_get_counters(void *self, counters *out) {
@@ -294,9 +344,11 @@ static void lake_get_counters(void *self, counters *out) {
 }
 
 static const allocator allocators[] = {
-    {"lake", lake_create, lake_alloc, lake_free, lake_set_clock, lake_get_counters, lake_destroy},
-    {"bfc", bfc_create, bfc_alloc, bfc_free, no_clock, bfc_get_counters, bfc_destroy},
-    {"native", native_create, native_alloc, native_free, no_clock, native_get_counters, free}};
+    {"lake", lake_create, lake_alloc, lake_free, lake_use, lake_set_clock, lake_get_counters,
+     lake_destroy},
+    {"bfc", bfc_create, bfc_alloc, bfc_free, NULL, no_clock, bfc_get_counters, bfc_destroy},
+    {"native", native_create, native_alloc, native_free, NULL, no_clock, native_get_counters,
+     free}};
 
 #define ALLOCATOR_COUNT (sizeof allocators / sizeof allocators[0])
 
@@ -314,8 +366,8 @@ static const char *empty_free(void *self, const trace_op *op, void *ptr) {
   return NULL;
 }
 
-static const allocator empty_allocator = {"empty",  NULL, empty_alloc, empty_free,
-                                          no_clock, NULL, NULL};
+static const allocator empty_allocator = {"empty", NULL,     empty_alloc, empty_free,
+                                          NULL,    no_clock, NULL,        NULL};
 
 /* ---- Replaying ------------------------------------------------------------------------------- */
 
@@ -325,6 +377,7 @@ typedef struct replay {
   void *self;
   void **blocks;     /* of each id; NULL: not live, or of 0 bytes */
   uint64_t start_us; /* of this pass, on the streams' clock */
+  size_t next_use;   /* of the trace's uses */
   size_t failed_op;
 } replay;
 
@@ -337,6 +390,25 @@ typedef struct outcome {
   double ns_per_op;
 } outcome;
 
+/* Replays the uses that stand before an operation. */
+static const char *replay_uses(replay *r, size_t op) {
+  const trace *t = r->t;
+  const char *error = NULL;
+  for (; r->next_use < t->use_count && t->uses[r->next_use].op <= op && !error; r->next_use++) {
+    const trace_use *use = &t->uses[r->next_use];
+    if (r->with->use) error = r->with->use(r->self, use, r->blocks[use->id]);
+  }
+  return error;
+}
+
+static const char *replay_op(replay *r, const trace_op *op) {
+  const char *error;
+  if (op->type == TRACE_ALLOC) return r->with->alloc(r->self, op, &r->blocks[op->id]);
+  error = r->with->free_block(r->self, op, r->blocks[op->id]);
+  r->blocks[op->id] = NULL;
+  return error;
+}
+
 /* Replays the operations [begin, end). Only traces with several streams need the streams' clock. */
 static const char *replay_ops(replay *r, size_t begin, size_t end) {
   const trace_op *ops = r->t->ops;
@@ -346,14 +418,10 @@ static const char *replay_ops(replay *r, size_t begin, size_t end) {
     const trace_op *op = &ops[i];
     const char *error;
     if (clocked && (!i || op->time_us != ops[i - 1].time_us)) {
-      r->with->set_clock(r->self, (r->start_us + op->time_us) * 1000);
+      r->with->set_clock(r->self, r->start_us, op->time_us);
     }
-    if (op->type == TRACE_ALLOC) {
-      error = r->with->alloc(r->self, op, &r->blocks[op->id]);
-    } else {
-      error = r->with->free_block(r->self, op, r->blocks[op->id]);
-      r->blocks[op->id] = NULL;
-    }
+    error = r->next_use < r->t->use_count ? replay_uses(r, i) : NULL;
+    if (!error) error = replay_op(r, op);
     if (error) {
       r->failed_op = i;
       return error;
@@ -362,8 +430,10 @@ static const char *replay_ops(replay *r, size_t begin, size_t end) {
   return NULL;
 }
 
+/* Frees what the pass has left; the next one begins at the start. */
 static const char *replay_free_live(replay *r) {
   size_t i;
+  r->next_use = 0;
   for (i = r->t->op_count; i-- > 0;) {
     const trace_op *op = &r->t->ops[i];
     const char *error;
@@ -522,12 +592,14 @@ static double loop_ns(replay *r) {
   r->with = &idle;
   for (i = 0; i < 3; i++) {
     r->start_us += r->t->ops[r->t->op_count - 1].time_us;
+    r->next_use = 0;
     start = processor_ns();
     replay_ops(r, 0, r->t->op_count);
     ns = processor_ns() - start;
     if (!i || ns < best) best = ns;
   }
   r->with = with;
+  r->next_use = 0;
   memset(r->blocks, 0, r->t->id_count * sizeof(void *));
   return best;
 }
@@ -623,12 +695,15 @@ static void print_json(const char *name, const trace *t, const outcome *o) {
   print_json_field("peak_live_count", t->id_count);
   print_json_field("chunk_count", c->chunk_count);
   print_json_field("streams", t->stream_count);
-  print_json_field_or_null("stream_lag_us", o->settings.lag_ns != UINT64_MAX,
-                           o->settings.lag_ns / 1000);
+  if (t->done_count && !o->settings.lag_is_named)
+    printf(", \"stream_lag_us\": \"recorded\"");
+  else
+    print_json_field_or_null("stream_lag_us", o->settings.lag_ns != UINT64_MAX,
+                             o->settings.lag_ns / 1000);
   printf(", \"cross_stream\": \"%s\"",
          o->settings.cross_stream == GMLAKE_WAIT_FIRST ? "wait" : "grow");
-  print_json_field_or_null("torch_reserved_bytes", t->torch_reserved_bytes_peak != 0,
-                           t->torch_reserved_bytes_peak);
+  print_json_field_or_null(t->is_of_lake ? "lake_reserved_bytes" : "torch_reserved_bytes",
+                           t->recorded_reserved_bytes_peak != 0, t->recorded_reserved_bytes_peak);
   if (o->settings.policy) {
     printf(", \"policy\": ");
     json_string(stdout, o->settings.policy->name);
@@ -646,14 +721,15 @@ static void print_table_head(void) {
          "2nd half", "op");
 }
 
-static void print_torch_row(const char *name, const trace *t) {
-  uint64_t live = t->torch_active_bytes_peak, reserved = t->torch_reserved_bytes_peak;
+static void print_recorded_row(const char *name, const trace *t) {
+  uint64_t live = t->recorded_active_bytes_peak, reserved = t->recorded_reserved_bytes_peak;
   char text[3][32] = {"-", "-", "-"};
   if (live) snprintf(text[0], sizeof text[0], "%.2f", gib(live));
   if (reserved) snprintf(text[1], sizeof text[1], "%.2f", gib(reserved));
   if (live && reserved) snprintf(text[2], sizeof text[2], "%.4f", ratio(live, reserved));
-  printf("%-19s %-19s %7s %8s %6s %9s %9s %9s %6s\n", name, "torch (recorded)", text[0], text[1],
-         text[2], "-", "-", "-", "-");
+  printf("%-19s %-19s %7s %8s %6s %9s %9s %9s %6s\n", name,
+         t->is_of_lake ? "lake (recorded)" : "torch (recorded)", text[0], text[1], text[2], "-",
+         "-", "-", "-");
 }
 
 static void print_row(const char *name, const char *label, const trace *t, const outcome *o) {
@@ -741,15 +817,16 @@ static const char *policy_label(const policy_plugin *policy) {
 }
 
 /* Prints the table's rows of the lake with a policy. A trace with several streams gets a row for
-   each lag and each --cross-stream, unless one was asked for; any other trace gets one row.
-   --cross-stream matters only for the lake's own policy. */
+   each lag and each --cross-stream, unless one was asked for; if it tells itself when work was
+   complete, it gets no other lag; any other trace gets one row. --cross-stream matters only for the
+   lake's own policy. */
 static int compare_lake(const char *name, const trace *t, const options *o,
                         const policy_plugin *policy, summary *sum) {
   static const uint64_t lags_us[] = {0, 1000, 10000, UINT64_MAX};
   int all = t->stream_count > 1 && !o->lag && o->cross_stream < 0;
-  int own = policy == &policy_builtins[0], ok = 1;
+  int own = policy == &policy_builtins[0], ok = 1, told = t->done_count != 0;
   size_t i;
-  for (i = 0; i < (all ? 8u : 1u); i += own ? 1 : 2) {
+  for (i = 0; i < (!all ? 1u : told ? 2u : 8u); i += own ? 1 : 2) {
     config settings = o->settings;
     outcome result;
     char label[40];
@@ -760,6 +837,7 @@ static int compare_lake(const char *name, const trace *t, const options *o,
       uint64_t lag_us = lags_us[i / 2];
       int wait = i % 2 == 0;
       settings.lag_ns = lag_us == UINT64_MAX ? UINT64_MAX : lag_us * 1000;
+      settings.lag_is_named = !told;
       settings.cross_stream = wait ? GMLAKE_WAIT_FIRST : GMLAKE_GROW_FIRST;
       snprintf(label, sizeof label, "%.19s%s lag %ld", policy_label(policy),
                !own   ? ""
@@ -767,6 +845,7 @@ static int compare_lake(const char *name, const trace *t, const options *o,
                       : " grow",
                (long)lag_us);
       if (lag_us == UINT64_MAX) strcpy(strrchr(label, ' '), " never");
+      if (told) strcpy(strstr(label, " lag"), " told");
     }
     show_progress(name, label);
     if (!replay_trace(name, t, &allocators[0], &settings, &nothing, &result)) {
@@ -790,9 +869,11 @@ static int compare_all(const char *name, const trace *t, const options *o, summa
   outcome result;
   int single = t->stream_count == 1, ok;
   clear_progress();
-  print_torch_row(name, t);
-  if (single && t->torch_active_bytes_peak && t->torch_reserved_bytes_peak) {
-    mean_add(&sum->torch, ratio(t->torch_active_bytes_peak, t->torch_reserved_bytes_peak), 0, 0);
+  print_recorded_row(name, t);
+  if (single && !t->is_of_lake && t->recorded_active_bytes_peak &&
+      t->recorded_reserved_bytes_peak) {
+    mean_add(&sum->torch, ratio(t->recorded_active_bytes_peak, t->recorded_reserved_bytes_peak), 0,
+             0);
   }
   show_progress(name, "bfc");
   ok = replay_trace(name, t, &allocators[1], &o->settings, &nothing, &result);
@@ -993,6 +1074,7 @@ static void settle(const option_reader *reader, options *o) {
   if (o->lag && !never && !policy_number(o->lag, TRACE_TIME_US_MAX, &us))
     options_wrong(reader, "stream-lag-us", lag_takes, o->lag);
   o->settings.lag_ns = never ? UINT64_MAX : us * 1000;
+  o->settings.lag_is_named = o->lag != NULL;
   o->settings.cross_stream = o->cross_stream == 1 ? GMLAKE_GROW_FIRST : GMLAKE_WAIT_FIRST;
   if (o->costs == 1) o->settings.costs = GMLAKE_MOCK_COSTS_REPLAYED;
   o->settings.chunk_bytes = (size_t)o->chunk_mib * MIB;
@@ -1049,8 +1131,8 @@ static int parse_arguments(int argc, char **argv, options *o) {
        "prints a JSON object a line (of the lake, if no allocator is named)"},
       {"stream-lag-us", OPTION_TEXT, &o->lag, 0, 0, "N|never",
        "work that uses a block completes N microseconds after its free, by\n"
-       "the trace's clock, or never (default 0). It matters only for traces\n"
-       "with several streams"},
+       "the trace's clock, or never (default: as the trace tells, else 0). It\n"
+       "matters only for traces with several streams"},
       {"cross-stream", OPTION_WORD, &o->cross_stream, 0, 0, "wait|grow",
        "when the lake takes memory that another stream may still use: before\n"
        "it grows (wait, the default here) or after growth has failed (grow)"},

@@ -1,13 +1,24 @@
 /* Reader of .gmtrace files, plain or gzipped (link with -lz).
 
-   A trace is text. Its first line is `gmtrace 1`, every other line is one of
+   A trace is text. Its first line is `gmtrace 2`, every other line is one of
      a ID BYTES STREAM DT_US   an allocation, DT_US microseconds after the record before it
-     f ID DT_US                the free of a live allocation, on the allocation's stream
+     u ID STREAM DT_US         a live allocation is used on a further stream, until it is freed
+     f ID STREAM DT_US         the free of a live allocation, on a stream; on -: its users have
+                               finished, as GMLAKE_STREAM_NONE says
+     d STREAM AGO_US DT_US     what had been queued on a stream AGO_US before is complete by now
      m LABEL                   an iteration begins
-     # NAME: VALUE             a remark; peak_active, peak_requested and peak_reserved are read
-   An ID may be used again after it was freed. Lines end in LF or CR LF. The reader checks
-   everything: a program can replay a trace that it accepts without further checks. It takes time in
-   proportion to the file, and no more memory than LINES_MEMORY_MAX. */
+     # NAME: VALUE             a remark
+   An ID may be used again after it was freed. STREAM is a number, or - for no stream: then the
+   allocation takes what no pending work uses. Of each stream the times of d go forward. Lines end in
+   LF or CR LF. These remarks are read:
+     peak_active, peak_requested, peak_reserved   bytes, of the allocator that ran while recording
+     recorder: gmlake                             that was a lake, else torch
+     streams_may_end: 1                           one with GMLAKE_STREAMS_MAY_END
+   A trace that begins with `gmtrace 1` has no u and no d, `f ID DT_US` for a free on the
+   allocation's stream, and a number for no stream, too. It does not tell when work was complete.
+
+   The reader checks everything: a program can replay a trace that it accepts without further checks.
+   It takes time in proportion to the file, and no more memory than LINES_MEMORY_MAX. */
 #if !defined(TRACE_H_INCLUDED)
 #define TRACE_H_INCLUDED
 
@@ -25,20 +36,41 @@ typedef struct trace_op {
   uint32_t id;      /* below id_count; after its free a later allocation has it again */
   size_t bytes;     /* as asked for; for a free those of its allocation */
   uint64_t time_us; /* since the trace began */
-  size_t stream;    /* index into streams; for a free that of its allocation */
+  size_t stream;    /* index into streams; in version 1 a free has that of its allocation */
 } trace_op;
+
+typedef struct trace_use { /* a live block is used on a further stream */
+  size_t op;               /* index of the operation before which that is said */
+  uint32_t id;
+  size_t stream;
+  uint64_t time_us;
+} trace_use;
+
+typedef struct trace_done { /* what was queued on a stream by queued_us was complete by done_us */
+  size_t stream;
+  uint64_t queued_us, done_us; /* since the trace began; both go forward on each stream */
+  size_t next;                 /* of the same stream: index + 1; 0: it is the last */
+} trace_done;
 
 typedef struct trace {
   trace_op *ops;
   size_t op_count; /* at least one */
   size_t *marks;   /* indices of the operations before which an iteration begins */
   size_t mark_count;
-  uint64_t streams[TRACE_STREAMS_MAX]; /* the trace's own stream numbers, by first use */
+  trace_use *uses; /* in order */
+  size_t use_count;
+  trace_done *done; /* in order */
+  size_t done_count;
+  size_t done_first[TRACE_STREAMS_MAX]; /* of each stream: index + 1; 0: it has none */
+  uint64_t streams[TRACE_STREAMS_MAX];  /* the trace's own stream numbers, by first use */
   size_t stream_count;
-  size_t id_count;                    /* also the largest number of blocks that live at once */
-  size_t active_bytes_peak;           /* of live blocks, each rounded up to 512 */
-  uint64_t torch_active_bytes_peak;   /* from the trace's remarks; 0: it has none */
-  uint64_t torch_reserved_bytes_peak; /* likewise */
+  size_t no_stream;                      /* index of -, whose number counts nothing; or SIZE_MAX */
+  unsigned version;                      /* 1 or 2 */
+  int is_of_lake, may_streams_end;       /* from remarks */
+  size_t id_count;                       /* also the largest number of blocks that live at once */
+  size_t active_bytes_peak;              /* of live blocks, each rounded up to 512 */
+  uint64_t recorded_active_bytes_peak;   /* from the trace's remarks; 0: it has none */
+  uint64_t recorded_reserved_bytes_peak; /* likewise */
 } trace;
 
 /* Private from here to trace_load. Functions return 1, or 0 after they have written the error
@@ -55,7 +87,8 @@ typedef struct trace_id {
 typedef struct trace_reader {
   lines in;
   trace *out;
-  size_t op_capacity, mark_capacity;
+  size_t op_capacity, mark_capacity, use_capacity, done_capacity;
+  size_t done_last[TRACE_STREAMS_MAX]; /* of each stream: index + 1; 0: it has none yet */
   trace_id *ids;
   size_t ids_count, ids_capacity;
   uint32_t root;      /* of the tree of ids, as a child */
@@ -101,14 +134,24 @@ static int trace_time(trace_reader *r) {
 
 static int trace_stream(trace_reader *r, size_t *out_index) {
   trace *t = r->out;
-  uint64_t number;
+  const char *word = lines_word(&r->in);
+  const int is_none = t->version > 1 && word && !strcmp(word, "-");
+  uint64_t number = 0;
   size_t i;
-  if (!lines_number(&r->in, "the stream", UINT64_MAX, &number)) return 0;
-  for (i = 0; i < t->stream_count && t->streams[i] != number; i++) continue;
+  if (!is_none && !lines_parse(&r->in, word, "the stream", UINT64_MAX, &number)) return 0;
+  for (i = 0; i < t->stream_count; i++)
+    if (is_none ? i == t->no_stream : i != t->no_stream && t->streams[i] == number) break;
   if (i == TRACE_STREAMS_MAX) return lines_fail(&r->in, "more than %d streams", TRACE_STREAMS_MAX);
+  if (i == t->stream_count && is_none) t->no_stream = i;
   if (i == t->stream_count) t->streams[t->stream_count++] = number;
   *out_index = i;
   return 1;
+}
+
+/* The same, but - is refused. */
+static int trace_real_stream(trace_reader *r, size_t *out_index) {
+  if (!trace_stream(r, out_index)) return 0;
+  return *out_index != r->out->no_stream || lines_fail(&r->in, "- is no stream");
 }
 
 static int trace_add_op(trace_reader *r, const trace_op *op) {
@@ -166,25 +209,83 @@ static int trace_read_alloc(trace_reader *r) {
   return 1;
 }
 
+/* Returns the node of an id that is live; NULL after it has written the error text. */
+static trace_id *trace_live_id(trace_reader *r, uint64_t id, const char *what) {
+  const uint32_t found = *trace_find_id(r, id);
+  if (!found)
+    lines_fail(&r->in, "%s of unknown id %llu", what, (unsigned long long)id);
+  else if (r->ids[found - 1].alloc_op == SIZE_MAX)
+    lines_fail(&r->in, "id %llu is already free", (unsigned long long)id);
+  else
+    return &r->ids[found - 1];
+  return NULL;
+}
+
 static int trace_read_free(trace_reader *r) {
   trace_op op;
   trace_id *entry;
   uint64_t id;
-  uint32_t found;
-  if (!lines_number(&r->in, "the id", UINT64_MAX, &id) || !trace_time(r)) return 0;
-  found = *trace_find_id(r, id);
-  if (!found) return lines_fail(&r->in, "free of unknown id %llu", (unsigned long long)id);
-  entry = &r->ids[found - 1];
-  if (entry->alloc_op == SIZE_MAX) {
-    return lines_fail(&r->in, "id %llu is already free", (unsigned long long)id);
-  }
+  size_t stream = SIZE_MAX;
+  if (!lines_number(&r->in, "the id", UINT64_MAX, &id)) return 0;
+  if (r->out->version > 1 && !trace_stream(r, &stream)) return 0;
+  if (!trace_time(r)) return 0;
+  entry = trace_live_id(r, id, "free");
+  if (!entry) return 0;
   op = r->out->ops[entry->alloc_op];
   op.type = TRACE_FREE;
   op.time_us = r->time_us;
+  if (stream != SIZE_MAX) op.stream = stream;
   if (!trace_add_op(r, &op)) return 0;
   entry->alloc_op = SIZE_MAX;
   r->free_ids[r->free_id_count++] = op.id;
   r->active_bytes -= trace_rounded(op.bytes);
+  return 1;
+}
+
+static int trace_read_use(trace_reader *r) {
+  trace *t = r->out;
+  trace_use use;
+  trace_id *entry;
+  trace_use *uses;
+  uint64_t id;
+  if (!lines_number(&r->in, "the id", UINT64_MAX, &id) || !trace_real_stream(r, &use.stream) ||
+      !trace_time(r)) {
+    return 0;
+  }
+  entry = trace_live_id(r, id, "use");
+  if (!entry) return 0;
+  uses = (trace_use *)lines_grow(&r->in, t->uses, t->use_count, &r->use_capacity, sizeof *uses);
+  if (!uses) return 0;
+  use.op = t->op_count;
+  use.id = t->ops[entry->alloc_op].id;
+  use.time_us = r->time_us;
+  t->uses = uses;
+  t->uses[t->use_count++] = use;
+  return 1;
+}
+
+static int trace_read_done(trace_reader *r) {
+  trace *t = r->out;
+  trace_done *done;
+  size_t stream, last;
+  uint64_t ago_us;
+  if (!trace_real_stream(r, &stream) ||
+      !lines_number(&r->in, "how long ago", TRACE_TIME_US_MAX, &ago_us) || !trace_time(r)) {
+    return 0;
+  }
+  last = r->done_last[stream];
+  if (ago_us > r->time_us || (last && t->done[last - 1].queued_us > r->time_us - ago_us))
+    return lines_fail(&r->in, "%llu us ago is before %s", (unsigned long long)ago_us,
+                      ago_us > r->time_us ? "the trace began" : "what was complete already");
+  done = (trace_done *)lines_grow(&r->in, t->done, t->done_count, &r->done_capacity, sizeof *done);
+  if (!done) return 0;
+  t->done = done;
+  done[t->done_count].stream = stream;
+  done[t->done_count].queued_us = r->time_us - ago_us;
+  done[t->done_count].done_us = r->time_us;
+  done[t->done_count].next = 0;
+  *(last ? &done[last - 1].next : &t->done_first[stream]) = ++t->done_count;
+  r->done_last[stream] = t->done_count;
   return 1;
 }
 
@@ -199,14 +300,22 @@ static int trace_read_mark(trace_reader *r) {
 }
 
 static int trace_read_remark(trace_reader *r) {
-  const char *name = lines_word(&r->in);
+  const char *name = lines_word(&r->in), *word;
   uint64_t *peak = NULL, value = 0;
   if (!name) return 1;
-  if (!strcmp(name, "peak_reserved:")) peak = &r->out->torch_reserved_bytes_peak;
-  if (!strcmp(name, "peak_active:")) peak = &r->out->torch_active_bytes_peak;
+  if (!strcmp(name, "recorder:")) {
+    word = lines_word(&r->in);
+    r->out->is_of_lake = word && !strcmp(word, "gmlake");
+  }
+  if (!strcmp(name, "streams_may_end:")) {
+    word = lines_word(&r->in);
+    r->out->may_streams_end = word && !strcmp(word, "1");
+  }
+  if (!strcmp(name, "peak_reserved:")) peak = &r->out->recorded_reserved_bytes_peak;
+  if (!strcmp(name, "peak_active:")) peak = &r->out->recorded_active_bytes_peak;
   /* Traces without the rounded peak have the peak of what was asked for. */
-  if (!strcmp(name, "peak_requested:") && !r->out->torch_active_bytes_peak) {
-    peak = &r->out->torch_active_bytes_peak;
+  if (!strcmp(name, "peak_requested:") && !r->out->recorded_active_bytes_peak) {
+    peak = &r->out->recorded_active_bytes_peak;
   }
   if (!peak) return 1;
   if (!lines_number(&r->in, "the peak", TRACE_BYTES_MAX, &value)) return 0;
@@ -219,13 +328,15 @@ static int trace_read_record(trace_reader *r) {
   if (word && !strcmp(word, "a")) return trace_read_alloc(r);
   if (word && !strcmp(word, "f")) return trace_read_free(r);
   if (word && !strcmp(word, "m")) return trace_read_mark(r);
+  if (word && r->out->version > 1 && !strcmp(word, "u")) return trace_read_use(r);
+  if (word && r->out->version > 1 && !strcmp(word, "d")) return trace_read_done(r);
   if (word && word[0] == '#') return trace_read_remark(r);
   return lines_fail(&r->in, "unknown record '%.40s'", word ? word : "");
 }
 
 static int trace_read_all(trace_reader *r) {
   int more;
-  if (!lines_read_head(&r->in, "gmtrace 1", "trace")) return 0;
+  if (!lines_read_head(&r->in, "gmtrace", 2, "trace", &r->out->version)) return 0;
   while ((more = lines_next(&r->in)) > 0) {
     if (!trace_read_record(r)) return 0;
   }
@@ -237,6 +348,8 @@ static int trace_read_all(trace_reader *r) {
 static void trace_free(trace *t) {
   free(t->ops);
   free(t->marks);
+  free(t->uses);
+  free(t->done);
   memset(t, 0, sizeof *t);
 }
 
@@ -248,6 +361,7 @@ static int trace_load(const char *path, trace *out, char *error, size_t error_by
   memset(out, 0, sizeof *out);
   memset(&reader, 0, sizeof reader);
   reader.out = out;
+  out->no_stream = SIZE_MAX;
   ok = lines_open(&reader.in, path, TRACE_LINE_MAX, error, error_bytes) && trace_read_all(&reader);
   lines_close(&reader.in);
   free(reader.ids);

@@ -46,7 +46,7 @@ static int run(gmlake_backend *backend, gmlake_recorder *recorder) {
   size_t step;
   int status = 0;
   desc.backend = backend;
-  desc.observer = gmlake_recorder_observer(recorder); /* the lake tells it of every allocation */
+  gmlake_recorder_attach(recorder, &desc); /* the lake tells it of every allocation */
   if (failed("create", gmlake_create(&desc, &lake))) return 1;
   for (step = 0; step < STEPS && !status; step++) {
     gmlake_recorder_mark(recorder, "step"); /* an iteration begins, for replay --iterations */
@@ -56,7 +56,7 @@ static int run(gmlake_backend *backend, gmlake_recorder *recorder) {
 }
 
 int main(int argc, char **argv) {
-  gmlake_backend *backend;
+  gmlake_backend *backend = NULL;
   gmlake_recorder *recorder;
   char path[1024];
   int status, error;
@@ -68,11 +68,9 @@ int main(int argc, char **argv) {
     return 1;
   }
   status = failed("mock_create", gmlake_mock_create(NULL, &backend));
-  if (!status) {
-    status = run(backend, recorder);
-    gmlake_mock_destroy(backend);
-  }
-  error = gmlake_recorder_close(recorder); /* after the lake is destroyed */
+  if (!status) status = run(backend, recorder);
+  error = gmlake_recorder_close(recorder); /* after the lake is destroyed, before the backend is */
+  gmlake_mock_destroy(backend);
   if (error) fprintf(stderr, "%s: %s\n", path, strerror(error));
   if (status || error) return 1;
   printf("recorded %d steps of %d allocations; to replay them: build/replay %s\n", STEPS, LAYERS,

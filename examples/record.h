@@ -3,18 +3,27 @@
 
      gmlake_recorder *recorder = gmlake_recorder_open("run.gmtrace");
      if (!recorder) ... errno says why ...
-     desc.observer = gmlake_recorder_observer(recorder);
+     gmlake_cuda_create(0, &backend);
+     desc.backend = backend;
+     gmlake_recorder_attach(recorder, &desc);
      ... gmlake_create, and the program, with gmlake_recorder_mark where an iteration begins ...
      gmlake_destroy(lake);
      if (gmlake_recorder_close(recorder)) ... the recording is not complete ...
+     gmlake_cuda_destroy(backend);
 
    Then, `gzip run.gmtrace` if you like, and `build/replay run.gmtrace.gz`.
 
-   The trace has every allocation that was served, with the bytes asked for, and every free. The
-   legacy stream has number 0. Other streams get the numbers 1, 2 and so on when they first appear;
-   GMLAKE_STREAM_NONE is one of them. The trace has no alignments, flags, pools and growing buffers.
-   If the program has growing buffers, the file says that they are left out, and flush and close
-   return ENOTSUP.
+   The trace has every allocation that was served, with the bytes asked for, every stream that
+   gmlake_record_stream named, and every free with its stream. The legacy stream has number 0. Other
+   streams get the numbers 1, 2 and so on when they first appear. If the program uses several
+   streams, the trace also says when the device had completed what was queued on each: the recorder
+   records an event behind each free, and behind other calls now and then, and asks for them every 50
+   us. That costs about 1 us for each free. It asks in the calls that it is told of, so it learns of
+   what completed when the program next calls the lake.
+
+   The trace has no alignments, flags, pools and growing buffers. If the program has growing buffers,
+   the file says that they are left out, and flush and close return ENOTSUP. A stream that is being
+   captured is not sampled, where the backend knows that (stream_id).
 
    Use one recorder for each lake. A process that ends by exit() need not close it: what was
    recorded is written then. A child of fork records nothing, because what it frees is still live in
@@ -28,6 +37,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,11 +49,26 @@
 
 #define GMLAKE_RECORDER_STREAMS 1024 /* as many as a trace may have */
 #define GMLAKE_RECORDER_LINE 256     /* every line is shorter */
+#define GMLAKE_RECORDER_SAMPLES 256u /* of a stream; every second one is given up for more */
+#define GMLAKE_RECORDER_POLL_US 50u  /* so often it asks what is complete */
 
 typedef struct gmlake_recorded { /* a live block */
   uint64_t address;              /* 0: the slot is empty */
   uint64_t id;
+  uint64_t uses; /* a bit for each stream below 64 that gmlake_record_stream named */
 } gmlake_recorded;
+
+typedef struct gmlake_sample { /* an event that is not seen to be complete yet */
+  void *event;
+  uint64_t queued_us; /* when it was recorded */
+} gmlake_sample;
+
+typedef struct gmlake_recorded_stream {
+  gmlake_stream value;
+  gmlake_sample *samples; /* in order; NULL: it was never sampled */
+  size_t sample_count;
+  uint64_t sampled_us; /* when it was last sampled */
+} gmlake_recorded_stream;
 
 typedef struct gmlake_recorder {
   struct gmlake_recorder *next;
@@ -54,9 +79,17 @@ typedef struct gmlake_recorder {
   int error;        /* the first one; after it nothing is written */
   int has_buffers;  /* the program has growing buffers, which are not in the trace */
   uint64_t time_us; /* of the last record; 0: there is none yet */
+  uint64_t now_us, polled_us, poll_us; /* poll_us: GMLAKE_RECORDER_POLL_US */
   uint64_t next_id;
-  gmlake_stream streams[GMLAKE_RECORDER_STREAMS]; /* by number; number 0 is the legacy stream */
+  gmlake_recorded_stream streams[GMLAKE_RECORDER_STREAMS]; /* number 0 is the legacy stream */
   size_t stream_count;
+  unsigned named;                /* different streams that calls have named; 2: or more */
+  gmlake_stream first_named;     /* [named] */
+  const gmlake_backend *backend; /* that samples; NULL: there is none */
+  int is_sampling;
+  void **events; /* idle ones: a stack */
+  size_t event_count, event_capacity;
+  uint64_t peak_active_bytes, peak_reserved_bytes, peaks_written; /* the last: their sum */
   gmlake_recorded *blocks; /* open addressing, never more than half full */
   size_t block_count, capacity;
   size_t used; /* bytes of text that are not in the file yet */
@@ -84,10 +117,11 @@ static inline uint64_t gmlake_recorder_now_us(void) {
 #endif
 }
 
+/* The time of a record that is written now: since the record before it. */
 static inline uint64_t gmlake_recorder_step_us(gmlake_recorder *r) {
   const uint64_t before = r->time_us;
-  r->time_us = gmlake_recorder_now_us();
-  return before && r->time_us > before ? r->time_us - before : 0;
+  if (r->now_us > r->time_us) r->time_us = r->now_us;
+  return before ? r->time_us - before : 0;
 }
 
 static inline void gmlake_recorder_fail(gmlake_recorder *r, int error) {
@@ -184,34 +218,214 @@ static inline void gmlake_recorder_remove(gmlake_recorder *r, gmlake_recorded *b
   r->block_count--;
 }
 
-static inline void gmlake_recorder_alloc(gmlake_recorder *r, const gmlake_step *event) {
-  gmlake_recorded *block;
-  size_t stream = 0;
-  while (stream < r->stream_count && r->streams[stream] != event->stream) stream++;
-  if (stream == GMLAKE_RECORDER_STREAMS) {
-    gmlake_recorder_fail(r, ERANGE);
+/* ---- When work is complete ---- */
+
+/* An error of the backend ends the sampling, and the recording goes on. */
+static inline void gmlake_recorder_end_samples(gmlake_recorder *r, const char *call, int code) {
+  r->is_sampling = 0;
+  gmlake_recorder_put(r, "# left out from here on: when work was complete (%s failed: %d)\n", call,
+                      code);
+}
+
+/* Whether an event may be recorded on the stream: it is there, and not being captured. */
+static inline int gmlake_recorder_may_sample(const gmlake_recorder *r, gmlake_stream stream) {
+  const gmlake_backend *const b = r->backend;
+  const size_t end = offsetof(gmlake_backend, stream_id) + sizeof b->stream_id;
+  uint64_t id;
+  int code = 0;
+  if (stream == GMLAKE_STREAM_NONE) return 0;
+  if (!stream || b->struct_bytes < end || !b->stream_id) return 1;
+  return b->stream_id(b->user, stream, &id, &code) == GMLAKE_OK;
+}
+
+/* Makes room for an event on the stack. 0: out of memory. */
+static inline int gmlake_recorder_reserve_event(gmlake_recorder *r) {
+  const size_t capacity = r->event_capacity ? 2 * r->event_capacity : 64;
+  void **grown;
+  if (r->event_count < r->event_capacity) return 1;
+  grown = (void **)realloc(r->events, capacity * sizeof *grown);
+  if (!grown) return 0;
+  r->events = grown;
+  r->event_capacity = capacity;
+  return 1;
+}
+
+static inline void gmlake_recorder_drop_event(gmlake_recorder *r, void *event) {
+  int code = 0;
+  if (gmlake_recorder_reserve_event(r))
+    r->events[r->event_count++] = event;
+  else
+    (void)r->backend->event_destroy(r->backend->user, event, &code);
+}
+
+/* Gives up every second sample, but for the newest. */
+static inline void gmlake_recorder_thin(gmlake_recorder *r, gmlake_recorded_stream *s) {
+  size_t i, kept = 0;
+  for (i = 0; i < s->sample_count; i++)
+    if (i & 1)
+      s->samples[kept++] = s->samples[i];
+    else
+      gmlake_recorder_drop_event(r, s->samples[i].event);
+  s->sample_count = kept;
+}
+
+/* Records an event on the stream now. */
+static inline void gmlake_recorder_sample(gmlake_recorder *r, gmlake_recorded_stream *s) {
+  const gmlake_backend *const b = r->backend;
+  gmlake_result result = GMLAKE_OK;
+  void *event = NULL;
+  int code = 0;
+  if (!gmlake_recorder_may_sample(r, s->value)) return;
+  if (!s->samples)
+    s->samples = (gmlake_sample *)calloc(GMLAKE_RECORDER_SAMPLES, sizeof *s->samples);
+  if (!s->samples) return;
+  if (s->sample_count == GMLAKE_RECORDER_SAMPLES) gmlake_recorder_thin(r, s);
+  if (r->event_count)
+    event = r->events[--r->event_count];
+  else
+    result = b->event_create(b->user, &event, &code);
+  if (result) {
+    gmlake_recorder_end_samples(r, "event_create", code);
     return;
   }
+  result = b->event_record(b->user, event, s->value, &code);
+  if (result) {
+    gmlake_recorder_drop_event(r, event);
+    /* else the stream is gone */
+    if (result != GMLAKE_ERROR_INVALID_ARGUMENT)
+      gmlake_recorder_end_samples(r, "event_record", code);
+    return;
+  }
+  s->samples[s->sample_count].event = event;
+  s->samples[s->sample_count++].queued_us = s->sampled_us = r->time_us;
+}
+
+/* Gives up all samples of a stream, as the recording ends. */
+static inline void gmlake_recorder_forget_samples(gmlake_recorder *r, gmlake_recorded_stream *s) {
+  while (s->sample_count) gmlake_recorder_drop_event(r, s->samples[--s->sample_count].event);
+  free(s->samples);
+}
+
+/* The same if several streams are used, and at least `gap_us` after the stream's last sample. */
+static inline void gmlake_recorder_sample_if_due(gmlake_recorder *r, size_t stream,
+                                                 uint64_t gap_us) {
+  gmlake_recorded_stream *const s = &r->streams[stream];
+  if (r->is_sampling && r->named > 1 && r->time_us - s->sampled_us >= gap_us)
+    gmlake_recorder_sample(r, s);
+}
+
+/* How many of the stream's samples are complete, from the oldest on. */
+static inline size_t gmlake_recorder_complete(gmlake_recorder *r, gmlake_recorded_stream *s) {
+  const gmlake_backend *const b = r->backend;
+  size_t i;
+  for (i = 0; i < s->sample_count; i++) {
+    int is_done = 0, code = 0;
+    if (b->event_query(b->user, s->samples[i].event, &is_done, &code)) {
+      gmlake_recorder_end_samples(r, "event_query", code);
+      return i;
+    }
+    if (!is_done) return i;
+  }
+  return i;
+}
+
+/* Writes what has completed since it was asked last. */
+static inline void gmlake_recorder_poll(gmlake_recorder *r) {
+  size_t i, j, count;
+  if (!r->is_sampling || r->now_us - r->polled_us < r->poll_us) return;
+  r->polled_us = r->now_us;
+  for (i = 0; i < r->stream_count && r->is_sampling; i++) {
+    gmlake_recorded_stream *const s = &r->streams[i];
+    uint64_t queued_us, step_us;
+    count = gmlake_recorder_complete(r, s);
+    if (!count) continue;
+    queued_us = s->samples[count - 1].queued_us;
+    step_us = gmlake_recorder_step_us(r);
+    gmlake_recorder_put(r, "d %llu %llu %llu\n", (unsigned long long)i,
+                        (unsigned long long)(r->time_us - queued_us), (unsigned long long)step_us);
+    for (j = 0; j < count; j++) gmlake_recorder_drop_event(r, s->samples[j].event);
+    s->sample_count -= count;
+    memmove(s->samples, s->samples + count, s->sample_count * sizeof *s->samples);
+  }
+}
+
+/* ---- Events ---- */
+
+/* The number of a stream, or SIZE_MAX if there are too many. GMLAKE_STREAM_NONE has one too. */
+static inline size_t gmlake_recorder_number(gmlake_recorder *r, gmlake_stream stream) {
+  size_t i = 0;
+  if (stream == (gmlake_stream)(uintptr_t)1) stream = NULL; /* the legacy stream's other value */
+  if (!r->named || (r->named == 1 && stream != r->first_named)) r->named++;
+  if (r->named == 1) r->first_named = stream;
+  while (i < r->stream_count && r->streams[i].value != stream) i++;
+  if (i == GMLAKE_RECORDER_STREAMS) {
+    gmlake_recorder_fail(r, ERANGE);
+    return SIZE_MAX;
+  }
+  if (i == r->stream_count) r->streams[r->stream_count++].value = stream;
+  return i;
+}
+
+/* What stands for a stream in a record: its number, or - for none. */
+static inline const char *gmlake_recorder_name(const gmlake_recorder *r, size_t stream,
+                                               char *text) {
+  (void)sprintf(text, r->streams[stream].value == GMLAKE_STREAM_NONE ? "-" : "%u",
+                (unsigned)stream);
+  return text;
+}
+
+static inline void gmlake_recorder_alloc(gmlake_recorder *r, const gmlake_step *event) {
+  const size_t stream = gmlake_recorder_number(r, event->stream);
+  gmlake_recorded *block;
+  char name[16];
+  if (stream == SIZE_MAX) return;
   if (r->block_count * 2 >= r->capacity && !gmlake_recorder_grow(r)) {
     gmlake_recorder_fail(r, ENOMEM);
     return;
   }
-  if (stream == r->stream_count) r->streams[r->stream_count++] = event->stream;
   block = gmlake_recorder_find(r, event->address);
   r->block_count += !block->address;
   block->address = event->address;
   block->id = r->next_id++;
-  gmlake_recorder_put(r, "a %llu %llu %llu %llu\n", (unsigned long long)block->id,
-                      (unsigned long long)event->asked_bytes, (unsigned long long)stream,
+  block->uses = 0;
+  gmlake_recorder_put(r, "a %llu %llu %s %llu\n", (unsigned long long)block->id,
+                      (unsigned long long)event->asked_bytes, gmlake_recorder_name(r, stream, name),
                       (unsigned long long)gmlake_recorder_step_us(r));
+  gmlake_recorder_sample_if_due(r, stream, r->poll_us);
 }
 
+static inline void gmlake_recorder_use(gmlake_recorder *r, const gmlake_step *event) {
+  gmlake_recorded *const block = r->capacity ? gmlake_recorder_find(r, event->address) : NULL;
+  size_t stream;
+  char name[16];
+  if (!block || !block->address) return;
+  stream = gmlake_recorder_number(r, event->stream);
+  if (stream == SIZE_MAX) return;
+  if (stream < 64) block->uses |= (uint64_t)1 << stream;
+  gmlake_recorder_put(r, "u %llu %s %llu\n", (unsigned long long)block->id,
+                      gmlake_recorder_name(r, stream, name),
+                      (unsigned long long)gmlake_recorder_step_us(r));
+  gmlake_recorder_sample_if_due(r, stream, r->poll_us);
+}
+
+/* Samples every stream that the block was used on: what is complete there decides when its memory
+   may serve again. */
 static inline void gmlake_recorder_free(gmlake_recorder *r, const gmlake_step *event) {
   gmlake_recorded *const block = r->capacity ? gmlake_recorder_find(r, event->address) : NULL;
+  size_t stream, i;
+  uint64_t uses;
+  char name[16];
   if (!block || !block->address) return;
-  gmlake_recorder_put(r, "f %llu %llu\n", (unsigned long long)block->id,
+  stream = gmlake_recorder_number(r, event->stream);
+  if (stream == SIZE_MAX) return;
+  gmlake_recorder_put(r, "f %llu %s %llu\n", (unsigned long long)block->id,
+                      gmlake_recorder_name(r, stream, name),
                       (unsigned long long)gmlake_recorder_step_us(r));
+  uses = block->uses;
   gmlake_recorder_remove(r, block);
+  gmlake_recorder_sample_if_due(r, stream, 0);
+  for (i = 0; uses; i++, uses >>= 1)
+    if ((uses & 1) && i != stream) gmlake_recorder_sample_if_due(r, i, 0);
 }
 
 static inline void gmlake_recorder_buffer(gmlake_recorder *r) {
@@ -219,14 +433,34 @@ static inline void gmlake_recorder_buffer(gmlake_recorder *r) {
   r->has_buffers = 1;
 }
 
+static inline void gmlake_recorder_peaks(gmlake_recorder *r, const gmlake_step *event) {
+  if (event->active_bytes > r->peak_active_bytes) r->peak_active_bytes = event->active_bytes;
+  if (event->reserved_bytes > r->peak_reserved_bytes)
+    r->peak_reserved_bytes = event->reserved_bytes;
+}
+
+/* Writes the peaks so far, if they are not in the file yet. The last ones there count. */
+static inline void gmlake_recorder_write_peaks(gmlake_recorder *r) {
+  const uint64_t sum = r->peak_active_bytes + r->peak_reserved_bytes;
+  if (sum == r->peaks_written) return;
+  r->peaks_written = sum;
+  gmlake_recorder_put(r, "# peak_active: %llu\n# peak_reserved: %llu\n",
+                      (unsigned long long)r->peak_active_bytes,
+                      (unsigned long long)r->peak_reserved_bytes);
+}
+
 static inline void gmlake_recorder_observe(void *user, const gmlake_step *event) {
   gmlake_recorder *const r = (gmlake_recorder *)user;
   const int is_alloc = event->kind == GMLAKE_STEP_ALLOC && event->state != 5;
-  const int is_free = event->kind == GMLAKE_STEP_FREE;
+  const int is_free = event->kind == GMLAKE_STEP_FREE, is_use = event->kind == GMLAKE_STEP_USE;
   const int is_buffer = event->kind == GMLAKE_STEP_GROW && !event->address && !event->request;
-  if (!is_alloc && !is_free && !is_buffer) return;
+  if (!is_alloc && !is_free && !is_use && !is_buffer) return;
   (void)pthread_mutex_lock(&r->mutex);
+  gmlake_recorder_peaks(r, event);
+  r->now_us = gmlake_recorder_now_us();
+  if (!r->error) gmlake_recorder_poll(r);
   if (!r->error && is_alloc) gmlake_recorder_alloc(r, event);
+  if (!r->error && is_use) gmlake_recorder_use(r, event);
   if (!r->error && is_free) gmlake_recorder_free(r, event);
   if (!r->error && is_buffer) gmlake_recorder_buffer(r);
   (void)pthread_mutex_unlock(&r->mutex);
@@ -276,6 +510,7 @@ static inline gmlake_recorder *gmlake_recorder_open(const char *path) {
   gmlake_recorder *const r = (gmlake_recorder *)calloc(1, sizeof(gmlake_recorder));
   if (!r) return NULL;
   r->stream_count = 1;
+  r->poll_us = GMLAKE_RECORDER_POLL_US;
   r->process = getpid();
   r->file = gmlake_recorder_create(path);
   if (r->file < 0) {
@@ -285,18 +520,31 @@ static inline gmlake_recorder *gmlake_recorder_open(const char *path) {
     return NULL;
   }
   (void)pthread_mutex_init(&r->mutex, NULL);
-  gmlake_recorder_put(r, "gmtrace 1\n# recorder: gmlake\n");
+  gmlake_recorder_put(r, "gmtrace 2\n# recorder: gmlake\n");
   gmlake_recorder_enter(r);
   return r;
 }
 
-/* The value for desc.observer. The recorder must live longer than the lake. NULL is allowed: then
-   nothing is recorded. */
+/* The value for desc.observer, if it is not to be sampled when work is complete. The recorder must
+   live longer than the lake. NULL is allowed: then nothing is recorded. */
 static inline gmlake_observer gmlake_recorder_observer(gmlake_recorder *r) {
   gmlake_observer observer;
   observer.fn = r ? gmlake_recorder_observe : NULL; /* NULL: the lake calls nobody */
   observer.user = r;
   return observer;
+}
+
+/* Makes the lake that this describes record: sets desc->observer. On desc->backend, the recorder also
+   samples when work is complete; NULL: the file says that it does not. The backend must live longer
+   than the recorder. NULL is allowed for r: then nothing is recorded. */
+static inline void gmlake_recorder_attach(gmlake_recorder *r, gmlake_desc *desc) {
+  desc->observer = gmlake_recorder_observer(r);
+  if (!r) return;
+  r->backend = desc->backend;
+  r->is_sampling = desc->backend != NULL;
+  if (!desc->backend)
+    gmlake_recorder_put(r, "# left out: when work was complete (desc.backend is NULL)\n");
+  if (desc->flags & GMLAKE_STREAMS_MAY_END) gmlake_recorder_put(r, "# streams_may_end: 1\n");
 }
 
 /* Writes that an iteration begins. May be called from any thread. The label is cut after 200 bytes,
@@ -321,6 +569,7 @@ static inline int gmlake_recorder_flush(gmlake_recorder *r) {
   int error;
   if (!gmlake_recorder_is_ours(r)) return 0;
   (void)pthread_mutex_lock(&r->mutex);
+  gmlake_recorder_write_peaks(r);
   gmlake_recorder_write(r);
   error = r->error || !r->has_buffers ? r->error : ENOTSUP;
   (void)pthread_mutex_unlock(&r->mutex);
@@ -330,12 +579,17 @@ static inline int gmlake_recorder_flush(gmlake_recorder *r) {
 /* Flushes and closes; returns what flush returns. pre: the lake is destroyed. In a child of fork it
    does nothing. */
 static inline int gmlake_recorder_close(gmlake_recorder *r) {
-  int error;
+  int error, code = 0;
+  size_t i;
   if (!r || !gmlake_recorder_is_ours(r)) return 0;
   error = gmlake_recorder_flush(r);
   if (close(r->file) && !error) error = errno ? errno : EIO;
   gmlake_recorder_leave(r);
   (void)pthread_mutex_destroy(&r->mutex);
+  for (i = 0; i < r->stream_count; i++) gmlake_recorder_forget_samples(r, &r->streams[i]);
+  while (r->event_count)
+    (void)r->backend->event_destroy(r->backend->user, r->events[--r->event_count], &code);
+  free(r->events);
   free(r->blocks);
   free(r);
   return error;

@@ -15,6 +15,9 @@
      GMLAKE_TORCH_PEERS              devices that may access the memory, for example 0,1
      GMLAKE_TORCH_RECORD             NAME: the allocations are recorded, for build/replay, into
                                      NAME.0.gmtrace, NAME.1.gmtrace and so on, one for each device.
+                                     They tell which streams used what (record_stream), and when the
+                                     device had completed it; not the latter with pool(), since an
+                                     event would spoil a graph's capture.
                                      If RANK is set, as torchrun does, the file is
                                      NAME.rankRANK.0.gmtrace. No file is overwritten: if it exists,
                                      from another process or an earlier run, the new name also has
@@ -50,9 +53,11 @@ API void gmlake_torch_set_raise(raise_fn *fn);
 API void gmlake_torch_set_raise_text(raise_text_fn *fn);
 API int gmlake_torch_reset_peaks(int device);
 API int gmlake_torch_stats_json(int device, char *buffer, size_t size);
+API void gmlake_torch_mark(const char *label);
 
 static gmlake *lakes[DEVICES_MAX]; /* each is set once, with the mutex held */
 static gmlake_recorder *recorders[DEVICES_MAX];
+static gmlake_backend *samplers[DEVICES_MAX]; /* by which the recorders sample, and the lakes run */
 static pthread_mutex_t create_mutex = PTHREAD_MUTEX_INITIALIZER;
 static int streams_stay; /* protected by the mutex */
 static raise_fn *raise_error;
@@ -157,18 +162,41 @@ static gmlake_recorder *open_recording(const char *name, int device) {
   return recorder;
 }
 
-/* Sets desc->observer if allocations are to be recorded. Returns 0 if the recording cannot be
-   opened, and writes the reason to why. pre: as create_lake. */
+/* Sets desc->observer, and desc->backend, if allocations are to be recorded. Returns 0 if the
+   recording cannot be opened, and writes the reason to why. pre: as create_lake. */
 static int start_recording(gmlake_desc *desc, char *why, size_t why_bytes) {
   const char *const name = getenv("GMLAKE_TORCH_RECORD");
+  gmlake_result result = GMLAKE_OK;
   if (!name || !*name) return 1;
+  if (!streams_stay) result = gmlake_cuda_create(desc->device, &samplers[desc->device]);
+  if (result) {
+    snprintf(why, why_bytes, "device %d: gmlake_cuda_create: %s", desc->device,
+             gmlake_result_name(result));
+    return 0;
+  }
   recorders[desc->device] = open_recording(name, desc->device);
   if (recorders[desc->device]) {
-    desc->observer = gmlake_recorder_observer(recorders[desc->device]);
+    desc->backend = samplers[desc->device];
+    gmlake_recorder_attach(recorders[desc->device], desc);
     return 1;
   }
   snprintf(why, why_bytes, "GMLAKE_TORCH_RECORD cannot be written: %s: %s", name, strerror(errno));
   return 0;
+}
+
+/* Gives up what start_recording made, if there will be no lake. */
+static void stop_recording(int device) {
+  (void)gmlake_recorder_close(recorders[device]);
+  recorders[device] = NULL;
+  gmlake_cuda_destroy(samplers[device]);
+  samplers[device] = NULL;
+}
+
+/* Writes into the recordings that a step of the program begins. */
+API void gmlake_torch_mark(const char *label) {
+  int device;
+  for (device = 0; device < DEVICES_MAX; device++)
+    if (lake_of(device) && recorders[device]) gmlake_recorder_mark(recorders[device], label);
 }
 
 /* Runs when the process ends. The recordings are not closed: torch may still free, which is
@@ -204,12 +232,10 @@ static void create_lake(int device, gmlake **out, char *why, size_t why_bytes) {
              taken_by(unread));
     return;
   }
-  if (!start_recording(&desc, why, why_bytes)) return;
-  result = gmlake_create(&desc, out);
-  if (result == GMLAKE_OK) return;
-  snprintf(why, why_bytes, "device %d: gmlake_create: %s", device, gmlake_result_name(result));
-  (void)gmlake_recorder_close(recorders[device]);
-  recorders[device] = NULL;
+  result = start_recording(&desc, why, why_bytes) ? gmlake_create(&desc, out) : GMLAKE_OK;
+  if (result != GMLAKE_OK)
+    snprintf(why, why_bytes, "device %d: gmlake_create: %s", device, gmlake_result_name(result));
+  if (!*out) stop_recording(device);
 }
 
 /* The lake of the device, which it creates if there is none. NULL: the failure is reported. */

@@ -137,5 +137,10 @@ def forget_stream(stream):
     load()[0].gmlake_torch_forget_stream(ctypes.c_void_p(stream.cuda_stream))
 
 
+def mark(label):
+    """Notes in the recordings, if there are any, that a step of the program begins."""
+    load()[0].gmlake_torch_mark(label.encode())
+
+
 def reset_peaks(device=None):
     load()[0].gmlake_torch_reset_peaks(_index(device))

@@ -48,36 +48,42 @@ ok 'torch: a chunk that cannot be' fake GMLAKE_TORCH_CHUNK_BYTES=1000 "$build/cl
 ok 'torch: a chunk that cannot be: says so' says 'gmlake_create: GMLAKE_ERROR_INVALID_ARGUMENT'
 ok 'torch: no device' fake FAKE_CUDA_DEVICES=-1 "$build/client_torch" "$library" refused
 ok 'torch: no device: says so' says 'device 0: gmlake_create: GMLAKE_ERROR_NO_DEVICE'
-# recorded FILE LINE...: it holds those records, their times left out.
+# recorded FILE LINE...: it holds those records, without times and what completed.
 recorded() {
   file=$dir/$1
   shift
   printf '%s\n' "$@" >"$dir/err"
-  grep '^[af] ' "$file" | sed 's/ [0-9]*$//' | cmp - "$dir/err" >"$dir/out"
+  grep '^[aufm] ' "$file" | sed 's/ [0-9]*$//' | cmp - "$dir/err" >"$dir/out"
 }
 ok 'torch: record' fake "GMLAKE_TORCH_RECORD=$dir/memory" "$build/client_torch" "$library" memory
 ok 'torch: record: silent' silent
-ok 'torch: record: what' recorded memory.0.gmtrace 'a 0 3145729 0' 'f 0' 'a 1 3145729 0'
+ok 'torch: record: what' recorded memory.0.gmtrace 'a 0 3145729 0' 'f 0 0' 'a 1 3145729 0'
 ok 'torch: record: streams' fake "GMLAKE_TORCH_RECORD=$dir/grow" "$build/client_torch" "$library" grow
-ok 'torch: record: streams: what' recorded grow.0.gmtrace 'a 0 4194304 1' 'f 0' 'a 1 4194304 2'
+ok 'torch: record: streams: what' recorded grow.0.gmtrace 'a 0 4194304 1' 'f 0 1' 'a 1 4194304 2'
+ok 'torch: record: uses' fake "GMLAKE_TORCH_RECORD=$dir/uses" "$build/client_torch" "$library" \
+  record_stream
+ok 'torch: record: uses: silent' silent
+ok 'torch: record: uses: what' recorded uses.0.gmtrace 'a 0 4194304 0' 'u 0 1' 'f 0 0' \
+  'a 1 4194304 0' 'a 2 4194304 0'
+ok 'torch: record: uses: nothing is left out' [ "$(grep -c 'left out' "$dir/uses.0.gmtrace")" = 0 ]
 ok 'torch: record: devices' fake FAKE_CUDA_DEVICES=3 GMLAKE_TORCH_PEERS=0,1 \
   "GMLAKE_TORCH_RECORD=$dir/devices" "$build/client_torch" "$library" devices
-ok 'torch: record: devices: the first' recorded devices.0.gmtrace 'a 0 3145728 0' 'f 0'
-ok 'torch: record: devices: the second' recorded devices.1.gmtrace 'a 0 5242880 0' 'f 0'
+ok 'torch: record: devices: the first' recorded devices.0.gmtrace 'a 0 3145728 0' 'f 0 0'
+ok 'torch: record: devices: the second' recorded devices.1.gmtrace 'a 0 5242880 0' 'u 0 0' 'f 0 0'
 # What is there already stays: the second run's recording is named after its process.
 ok 'torch: record: again' fake "GMLAKE_TORCH_RECORD=$dir/memory" "$build/client_torch" "$library" grow
 ok 'torch: record: again: says so' says "$dir/memory.0.gmtrace is there already: recording into \
 $dir/memory.0."
 again=$(sed -n 's/.*recording into .*\///p' "$dir/err")
-ok 'torch: record: again: the first' recorded memory.0.gmtrace 'a 0 3145729 0' 'f 0' 'a 1 3145729 0'
-ok 'torch: record: again: the second' recorded "$again" 'a 0 4194304 1' 'f 0' 'a 1 4194304 2'
+ok 'torch: record: again: the first' recorded memory.0.gmtrace 'a 0 3145729 0' 'f 0 0' 'a 1 3145729 0'
+ok 'torch: record: again: the second' recorded "$again" 'a 0 4194304 1' 'f 0 1' 'a 1 4194304 2'
 ok 'torch: record: rank' fake RANK=3 "GMLAKE_TORCH_RECORD=$dir/memory" "$build/client_torch" \
   "$library" memory
 ok 'torch: record: rank: silent' silent
-ok 'torch: record: rank: what' recorded memory.rank3.0.gmtrace 'a 0 3145729 0' 'f 0' 'a 1 3145729 0'
+ok 'torch: record: rank: what' recorded memory.rank3.0.gmtrace 'a 0 3145729 0' 'f 0 0' 'a 1 3145729 0'
 ok 'torch: record: fork' fake "GMLAKE_TORCH_RECORD=$dir/fork" "$build/client_torch" "$library" fork
 ok 'torch: record: fork: silent' silent
-ok 'torch: record: fork: what' recorded fork.0.gmtrace 'a 0 4194304 0' 'f 0'
+ok 'torch: record: fork: what' recorded fork.0.gmtrace 'a 0 4194304 0' 'f 0 0'
 ok 'torch: record: no lake' fake GMLAKE_TORCH_CHUNK_BYTES=1000 "GMLAKE_TORCH_RECORD=$dir/none" \
   "$build/client_torch" "$library" refused
 ok 'torch: record: no such folder' fake "GMLAKE_TORCH_RECORD=$dir/none/run" "$build/client_torch" \

@@ -96,9 +96,9 @@ static struct world {
 #endif
 } w;
 
-static struct told {                    /* by the observer's events */
-  uint64_t count[GMLAKE_STEP_TRIM + 1]; /* of ALLOC those that were served */
-  uint64_t newest;                      /* attempt that is over */
+static struct told {                   /* by the observer's events */
+  uint64_t count[GMLAKE_STEP_USE + 1]; /* of ALLOC those that were served */
+  uint64_t newest;                     /* attempt that is over */
   uint64_t driver_ns;
   size_t reserved_bytes, active_bytes; /* the latter without buffers */
   gmlake_step served;
@@ -1196,7 +1196,7 @@ static void hear_of_free(const gmlake_step *e) {
 }
 
 static void observe(void *user, const gmlake_step *e) {
-  REQUIRE(user == &told && e->kind >= GMLAKE_STEP_ALLOC && e->kind <= GMLAKE_STEP_TRIM);
+  REQUIRE(user == &told && e->kind >= GMLAKE_STEP_ALLOC && e->kind <= GMLAKE_STEP_USE);
   REQUIRE(!w.is_closing || e->kind == GMLAKE_STEP_WAIT);
   REQUIRE(e->reason && *e->reason && e->bytes % GRAIN == 0);
   told.count[e->kind] += e->kind != GMLAKE_STEP_ALLOC || e->address;

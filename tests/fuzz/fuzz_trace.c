@@ -20,19 +20,47 @@ static void check_refused(const trace *t, const char *path, const char *error, s
   REQUIRE(memchr(error, 0, room));
   REQUIRE(!strncmp(error, path, length < room - 1 ? length : room - 1));
   REQUIRE(room < 100 || (error[length] == ':' && strstr(error, ": ")));
-  REQUIRE(!t->ops && !t->marks && !t->op_count);
+  REQUIRE(!t->ops && !t->marks && !t->uses && !t->done && !t->op_count);
 }
 
+/* Streams differ, and each is named somewhere; in version 1 they have numbers by first use. */
 static void check_streams(const trace *t) {
+  unsigned char named[TRACE_STREAMS_MAX];
   size_t i, n, seen = 0;
+  memset(named, 0, sizeof named);
   REQUIRE(t->stream_count <= TRACE_STREAMS_MAX);
+  REQUIRE(t->no_stream == SIZE_MAX || (t->version == 2 && t->no_stream < t->stream_count));
   for (i = 0; i < t->stream_count; i++)
-    for (n = 0; n < i; n++) REQUIRE(t->streams[i] != t->streams[n]);
+    for (n = 0; n < i; n++)
+      REQUIRE(t->streams[i] != t->streams[n] || i == t->no_stream || n == t->no_stream);
   for (i = 0; i < t->op_count; i++) {
-    REQUIRE(t->ops[i].stream <= seen && t->ops[i].stream < t->stream_count);
+    REQUIRE(t->ops[i].stream < t->stream_count);
+    REQUIRE(t->version > 1 || t->ops[i].stream <= seen);
     seen += t->ops[i].stream == seen;
+    named[t->ops[i].stream] = 1;
   }
-  REQUIRE(seen == t->stream_count);
+  for (i = 0; i < t->use_count; i++) named[t->uses[i].stream] = 1;
+  for (i = 0; i < t->done_count; i++) named[t->done[i].stream] = 1;
+  REQUIRE(!memchr(named, 0, t->stream_count));
+}
+
+/* What completes goes forward on each stream, and the links find all of it. */
+static void check_done(const trace *t) {
+  size_t i, n, found = 0;
+  for (i = 0; i < t->done_count; i++) {
+    REQUIRE(t->done[i].stream < t->stream_count && t->done[i].stream != t->no_stream);
+    REQUIRE(t->done[i].queued_us <= t->done[i].done_us);
+    REQUIRE(t->done[i].done_us <= TRACE_TIME_US_MAX);
+  }
+  for (i = 0; i < t->stream_count; i++) {
+    for (n = t->done_first[i]; n; n = t->done[n - 1].next) {
+      const trace_done *d = &t->done[n - 1], *next = d->next ? &t->done[d->next - 1] : NULL;
+      found++;
+      REQUIRE(n <= t->done_count && d->stream == i);
+      REQUIRE(!next || (next > d && next->queued_us >= d->queued_us));
+    }
+  }
+  REQUIRE(found == t->done_count && (t->version > 1 || (!found && !t->use_count)));
 }
 
 static void check_marks(const trace *t) {
@@ -50,18 +78,22 @@ static void check_alloc(const trace_op *op, const trace_op **live) {
 
 static void check_free(const trace_op *op, const trace_op **live) {
   const trace_op *from = live[op->id];
-  REQUIRE(from && from->bytes == op->bytes && from->stream == op->stream);
+  REQUIRE(from && from->bytes == op->bytes);
   live[op->id] = NULL;
 }
 
 static void check_accepted(const trace *t) {
   const trace_op **live = (const trace_op **)calloc(t->id_count + 1, sizeof *live);
-  size_t i, active = 0, peak = 0, count = 0, count_peak = 0;
+  size_t i, used = 0, active = 0, peak = 0, count = 0, count_peak = 0;
   uint64_t time_us = 0;
   REQUIRE(live && t->ops && t->op_count);
   for (i = 0; i < t->op_count; i++) {
     const trace_op *op = &t->ops[i];
     size_t rounded = (op->bytes + 511) / 512 * 512;
+    for (; used < t->use_count && t->uses[used].op == i; used++) {
+      REQUIRE(t->uses[used].id < t->id_count && live[t->uses[used].id]);
+      REQUIRE(t->uses[used].time_us >= time_us && t->uses[used].time_us <= op->time_us);
+    }
     REQUIRE(op->id < t->id_count && op->time_us >= time_us && op->time_us <= TRACE_TIME_US_MAX);
     time_us = op->time_us;
     if (op->type == TRACE_ALLOC) {
@@ -77,18 +109,22 @@ static void check_accepted(const trace *t) {
     if (active > peak) peak = active;
     if (count > count_peak) count_peak = count;
   }
+  while (used < t->use_count && t->uses[used].op == t->op_count) used++;
+  REQUIRE(used == t->use_count);
   REQUIRE(peak == t->active_bytes_peak && count_peak == t->id_count);
-  REQUIRE(t->torch_active_bytes_peak <= TRACE_BYTES_MAX);
-  REQUIRE(t->torch_reserved_bytes_peak <= TRACE_BYTES_MAX);
+  REQUIRE(t->recorded_active_bytes_peak <= TRACE_BYTES_MAX);
+  REQUIRE(t->recorded_reserved_bytes_peak <= TRACE_BYTES_MAX);
   free(live);
   check_streams(t);
   check_marks(t);
+  check_done(t);
 }
 
 static void check_same(const trace *a, const trace *b) {
   size_t i;
   REQUIRE(a->op_count == b->op_count && a->mark_count == b->mark_count);
   REQUIRE(a->id_count == b->id_count && a->stream_count == b->stream_count);
+  REQUIRE(a->use_count == b->use_count && a->done_count == b->done_count);
   for (i = 0; i < a->op_count; i++)
     REQUIRE(a->ops[i].id == b->ops[i].id && a->ops[i].bytes == b->ops[i].bytes);
   for (i = 0; i < a->mark_count; i++) REQUIRE(a->marks[i] == b->marks[i]);
@@ -117,7 +153,7 @@ static void replay(const trace *t) {
   gmlake_backend *mock;
   gmlake_desc desc;
   gmlake *lake;
-  size_t i;
+  size_t i, used = 0;
   memset(&mock_desc, 0, sizeof mock_desc);
   memset(&desc, 0, sizeof desc);
   mock_desc.bookkeeping_only = 1;
@@ -125,12 +161,19 @@ static void replay(const trace *t) {
   REQUIRE(ptrs && streams && gmlake_mock_create(&mock_desc, &mock) == GMLAKE_OK);
   desc.backend = mock;
   REQUIRE(gmlake_create(&desc, &lake) == GMLAKE_OK);
+  if (t->no_stream != SIZE_MAX) streams[t->no_stream] = GMLAKE_STREAM_NONE;
   for (i = 1; i < t->stream_count; i++) {
+    if (i == t->no_stream) continue;
     REQUIRE(gmlake_mock_stream_create(mock, &streams[i]) == GMLAKE_OK);
     gmlake_mock_stream_set_lag(mock, streams[i], 1000);
   }
   for (i = 0; i < t->op_count; i++) {
     gmlake_mock_set_clock(mock, t->ops[i].time_us * 1000);
+    for (; used < t->use_count && t->uses[used].op == i; used++) {
+      const trace_use *use = &t->uses[used];
+      if (ptrs[use->id])
+        REQUIRE(gmlake_record_stream(lake, ptrs[use->id], streams[use->stream]) == GMLAKE_OK);
+    }
     replay_op(lake, &t->ops[i], streams[t->ops[i].stream], ptrs);
   }
   REQUIRE(gmlake_destroy(lake) == GMLAKE_OK);

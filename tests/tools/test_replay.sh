@@ -28,7 +28,9 @@ bad() {
 h='gmtrace 1\n'
 bad 'empty' 1 'the file is empty' ''
 bad 'not a trace' 1 'not a trace' 'a 1 512 0 0\n'
-bad 'another version' 1 'not a trace' 'gmtrace 2\na 1 512 0 0\n'
+bad 'another version' 1 "not a trace: 'gmtrace 2' expected" 'gmtrace 3\na 1 512 0 0\n'
+bad 'no version' 1 'not a trace' 'gmtrace 0\na 1 512 0 0\n'
+bad 'a longer version' 1 'not a trace' 'gmtrace 22\na 1 512 0 0\n'
 bad 'no records' 2 'the trace has no records' "$h# remark\n"
 bad 'unknown record' 2 "unknown record 'x'" "${h}x 1 2 3 4\n"
 bad 'longer record' 2 "unknown record 'aa'" "${h}aa 1 2 3 4\n"
@@ -55,8 +57,22 @@ bad 'truncated line' 3 'the last line is truncated' "${h}a 1 512 0 0\nf 1 "
 bad 'truncated number' 3 'the last line is truncated' "${h}a 1 512 0 0\na 2 51"
 bad 'zero byte' 3 'not a line of text' "${h}a 1 512 0 0\nf 1 0\0000\nf 1 0\n"
 
+bad 'a use in version 1' 3 "unknown record 'u'" "${h}a 1 512 0 0\nu 1 1 0\n"
+bad 'completion in version 1' 3 "unknown record 'd'" "${h}a 1 512 0 0\nd 0 0 0\n"
+bad 'no stream in version 1' 2 "the stream is not a number: '-'" "${h}a 1 512 - 0\n"
+h='gmtrace 2\na 1 512 0 5\n'
+bad 'a free without its stream' 3 'the time is missing' "${h}f 1 0\n"
+bad 'a use of what is free' 4 'id 1 is already free' "${h}f 1 0 0\nu 1 1 0\n"
+bad 'a use of nothing' 3 'use of unknown id 2' "${h}u 2 1 0\n"
+bad 'a use on no stream' 3 '- is no stream' "${h}u 1 - 0\n"
+bad 'completion on no stream' 3 '- is no stream' "${h}d - 0 0\n"
+bad 'completion without a time' 3 'the time is missing' "${h}d 0 1\n"
+bad 'completion before the beginning' 3 '7 us ago is before the trace began' "${h}d 0 7 1\n"
+bad 'completion that goes back' 4 '3 us ago is before what was complete already' \
+  "${h}d 0 1 1\nd 0 3 1\n"
+
 long=$(printf '%5000s' x)
-bad 'long line' 2 'the line is too long' "${h}m $long\n"
+bad 'long line' 3 'the line is too long' "${h}m $long\n"
 
 ok 'no file: status' run 2 "$dir/none.gmtrace"
 ok 'no file: reason' says "$dir/none.gmtrace: No such file or directory"
@@ -179,6 +195,96 @@ ok 'long lag: grows' prints "\"peak_reserved_bytes\": $two, "
 ok 'all lags' run 0 "$dir/streams.gmtrace"
 ok 'all lags: rows' [ "$(grep -c '^streams *lake' "$dir/out")" = 8 ]
 ok 'all lags: bfc' [ "$(grep -c '^streams *bfc' "$dir/out")" = 1 ]
+
+# The same, told when the free's work was complete, by a lake that held 300 MiB.
+# told DONE_US: after so many us.
+told() {
+  cat <<END
+gmtrace 2
+# recorder: gmlake
+# peak_reserved: 314572800
+a 1 268435456 5 0
+a 2 512 6 0
+f 1 5 1000
+d 5 $1 $1
+a 3 268435456 6 $((5000 - $1))
+f 3 6 1
+f 2 6 1
+END
+}
+told 4999 >"$dir/told.gmtrace"
+ok 'told: in time' run 0 --json --cross-stream grow "$dir/told.gmtrace"
+ok 'told: in time: reused' prints "\"peak_reserved_bytes\": $one, "
+ok 'told: in time: by the trace' prints '"stream_lag_us": "recorded", "cross_stream": "grow", '\
+'"lake_reserved_bytes": 314572800, '
+ok 'told: named' run 0 --json --cross-stream grow --stream-lag-us 7000 "$dir/told.gmtrace"
+ok 'told: named: grows' prints "\"peak_reserved_bytes\": $two, "
+ok 'told: named: the lag' prints '"stream_lag_us": 7000, '
+told 2000 | sed 's/^d.*/m x/; /^a 3/a d 5 3001 1' >"$dir/late.gmtrace"
+ok 'told: too late' run 0 --json --cross-stream grow "$dir/late.gmtrace"
+ok 'told: too late: grows' prints "\"peak_reserved_bytes\": $two, "
+ok 'told: rows' run 0 "$dir/told.gmtrace"
+ok 'told: rows: two of the lake' [ "$(grep -c '^told *lake .* told ' "$dir/out")" = 2 ]
+ok 'told: rows: of the recording' prints 'lake (recorded)'
+# Told is that what was queued at 0 took no time, and what was queued after 2,000 us took 8,000. So
+# the free, after 1,000, takes half as long, until 5,000.
+between() {
+  cat <<END
+gmtrace 2
+a 1 268435456 5 0
+a 2 512 6 0
+d 5 0 0
+f 1 5 1000
+a 3 268435456 6 $(($1 - 1000))
+d 5 8000 $((10000 - $1))
+END
+}
+between 4990 >"$dir/before.gmtrace"
+between 5010 >"$dir/after.gmtrace"
+ok 'told: between: before' run 0 --json --cross-stream grow "$dir/before.gmtrace"
+ok 'told: between: before: grows' prints "\"peak_reserved_bytes\": $two, "
+ok 'told: between: after' run 0 --json --cross-stream grow "$dir/after.gmtrace"
+ok 'told: between: after: reused' prints "\"peak_reserved_bytes\": $one, "
+
+# A block is used on stream 6 too, which is busy longer than its own.
+uses() {
+  cat <<END
+gmtrace 2
+a 1 268435456 5 0
+a 2 512 6 0
+$1
+f 1 5 1000
+d 5 0 1
+a 3 268435456 5 2000
+d 6 7001 5000
+f 3 5 1
+f 2 6 1
+END
+}
+uses '# no use' >"$dir/unused.gmtrace"
+uses 'u 1 6 0' >"$dir/used.gmtrace"
+ok 'uses: none' run 0 --json --cross-stream grow "$dir/unused.gmtrace"
+ok 'uses: none: reused' prints "\"peak_reserved_bytes\": $one, "
+ok 'uses: one' run 0 --json --cross-stream grow "$dir/used.gmtrace"
+ok 'uses: one: grows' prints "\"peak_reserved_bytes\": $two, "
+for allocator in native bfc; do
+  ok "uses: $allocator" run 0 --json --allocator $allocator "$dir/used.gmtrace"
+done
+# What no stream freed serves every stream.
+sed 's/^f 1 5/f 1 -/; /^d/d; s/^a 3 268435456 5/a 3 268435456 6/' "$dir/unused.gmtrace" \
+  >"$dir/none.gmtrace"
+ok 'no stream' run 0 --json --cross-stream grow --stream-lag-us never "$dir/none.gmtrace"
+ok 'no stream: reused' prints "\"peak_reserved_bytes\": $one, "
+# With streams that may end each free has an event of its own.
+for flag in 0 1; do
+  {
+    printf 'gmtrace 2\n# streams_may_end: %s\na 1 512 6 0\na 2 512 7 0\n' $flag
+    awk 'BEGIN { for (i = 10; i < 110; i++) print "a", i, 512, 6, 1 "\nf", i, 6, 1 }'
+  } >"$dir/ends$flag.gmtrace"
+  ok "streams may end: $flag" run 0 --json "$dir/ends$flag.gmtrace"
+  calls=$(sed 's/.*"driver_calls": \([0-9]*\).*/\1/' "$dir/out")
+  ok "streams may end: $flag: calls" [ $((calls > 100)) = $flag ]
+done
 
 printf 'gmtrace 1\na 1 1024 0 0\na 2 150323855360 0 0\n' >"$dir/large.gmtrace"
 for allocator in native bfc lake; do

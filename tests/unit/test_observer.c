@@ -35,9 +35,9 @@ static void note(void *user, const gmlake_step *event) {
 }
 
 static const char *kind_name(gmlake_step_kind kind) {
-  static const char *const names[] = {"?",     "ALLOC", "FREE", "SPLIT", "STITCH",
-                                      "REUSE", "EVICT", "GROW", "WAIT",  "TRIM"};
-  return names[kind > GMLAKE_STEP_TRIM ? 0 : kind];
+  static const char *const names[] = {"?",     "ALLOC", "FREE", "SPLIT", "STITCH", "REUSE",
+                                      "EVICT", "GROW",  "WAIT", "TRIM",  "USE"};
+  return names[kind > GMLAKE_STEP_USE ? 0 : kind];
 }
 
 static void address_text(char *out, size_t bytes, uint64_t address) {
@@ -443,9 +443,12 @@ static void pending_free(void **state) {
   x = take_on(C, A);
   forget();
   gmlake_mock_stream_hold(mock, B);
+  assert_error(gmlake_record_stream(lake, &x, B), UNKNOWN_POINTER);
+  nothing_told();
   step(gmlake_record_stream(lake, x, B));
   drop_on(x, A);
-  expect("FREE 0 #0 h0 128/65536 A: pending: other streams may still use it; 1 0");
+  expect("USE 0 #0 h0 128/65536 B: the block is used on this stream, too; 1 128",
+         "FREE 0 #0 h0 128/65536 A: pending: other streams may still use it; 1 0");
   gmlake_mock_stream_finish(mock, B);
   end();
 }
@@ -640,7 +643,7 @@ static void buffers_are_no_requests(void **state) {
 
 /* What the events add up to. They come one at a time, whatever threads there are. */
 static struct tally {
-  uint64_t count[GMLAKE_STEP_TRIM + 1], served[6], answered;
+  uint64_t count[GMLAKE_STEP_USE + 1], served[6], answered;
   uint64_t grown, trimmed, driver_ns, step_ns;
   struct {
     uint64_t address;
@@ -692,7 +695,7 @@ static void tally_free(const gmlake_step *e) {
 }
 
 static void tally(void *user, const gmlake_step *e) {
-  if (user != &t || e->kind < GMLAKE_STEP_ALLOC || e->kind > GMLAKE_STEP_TRIM) abort();
+  if (user != &t || e->kind < GMLAKE_STEP_ALLOC || e->kind > GMLAKE_STEP_USE) abort();
   t.count[e->kind] += e->kind != GMLAKE_STEP_ALLOC || e->address;
   if (!e->reason || !*e->reason) broken("no reason");
   if (e->kind != GMLAKE_STEP_ALLOC && e->state) broken("a state of no attempt");

@@ -33,6 +33,7 @@ static struct fixture {
   gmlake_recorder *recorder;
   gmlake_backend *mock;
   gmlake *lake;
+  unsigned flags;        /* of the lakes that are opened */
   pthread_mutex_t mutex; /* guards the shelf */
   void *shelf[SHELF];    /* blocks that any thread may free */
 } f;
@@ -64,16 +65,23 @@ static void open_lake(const char *path, size_t capacity_bytes) {
   assert_ok(gmlake_mock_create(&mock, &f.mock));
   f.recorder = gmlake_recorder_open(path);
   assert_non_null(f.recorder);
+  f.recorder->poll_us = 0; /* else what is recorded would depend on the clock */
   desc.backend = f.mock;
-  desc.observer = gmlake_recorder_observer(f.recorder);
+  desc.flags = f.flags;
+  gmlake_recorder_attach(f.recorder, &desc);
   assert_ok(gmlake_create(&desc, &f.lake));
 }
 
 /* Returns what close of the recorder does. */
 static int close_lake(void) {
+  gmlake_mock_census left;
+  int error;
   assert_ok(gmlake_destroy(f.lake));
+  error = gmlake_recorder_close(f.recorder);
+  gmlake_mock_get_census(f.mock, &left);
+  assert_int_equal(left.event_count, 0);
   gmlake_mock_destroy(f.mock);
-  return gmlake_recorder_close(f.recorder);
+  return error;
 }
 
 static void *take(size_t bytes, gmlake_stream stream) {
@@ -89,14 +97,18 @@ static trace load(const char *path) {
   return t;
 }
 
-/* The recording, times left out. */
+/* The recording behind its first two lines; times and peaks left out. */
 static void assert_recorded(const char *expected) {
+  static const char head[] = "gmtrace 2\n# recorder: gmlake\n";
   char line[512], text[4096] = "";
   FILE *const file = fopen(f.path, "r");
   assert_non_null(file);
+  assert_int_equal(fread(line, 1, sizeof head - 1, file), sizeof head - 1);
+  assert_memory_equal(line, head, sizeof head - 1);
   while (fgets(line, sizeof line, file)) {
-    char *const last = strrchr(line, ' ');
-    if (*line == 'a' || *line == 'f') strcpy(last, "\n");
+    size_t times = strchr("auf", *line) ? 1 : *line == 'd' ? 2 : 0;
+    if (!strncmp(line, "# peak", 6)) continue;
+    while (times--) strcpy(strrchr(line, ' '), times ? "" : "\n");
     assert_true(strlen(text) + strlen(line) < sizeof text);
     strcat(text, line);
   }
@@ -109,15 +121,21 @@ static void assert_recorded(const char *expected) {
 static void replay(const trace *t) {
   gmlake_stream streams[TRACE_STREAMS_MAX];
   void **const blocks = (void **)calloc(t->id_count, sizeof *blocks);
-  size_t i, mark = 0;
+  size_t i, mark = 0, used = 0;
   assert_non_null(blocks);
   memset(streams, 0, sizeof streams);
   for (i = 0; i < t->stream_count; i++)
-    if (t->streams[i]) assert_ok(gmlake_mock_stream_create(f.mock, &streams[i]));
+    if (i == t->no_stream)
+      streams[i] = GMLAKE_STREAM_NONE;
+    else if (t->streams[i])
+      assert_ok(gmlake_mock_stream_create(f.mock, &streams[i]));
   for (i = 0; i < t->op_count; i++) {
     const trace_op *const op = &t->ops[i];
     for (; mark < t->mark_count && t->marks[mark] == i; mark++)
       gmlake_recorder_mark(f.recorder, "iteration");
+    for (; used < t->use_count && t->uses[used].op == i; used++)
+      assert_ok(
+          gmlake_record_stream(f.lake, blocks[t->uses[used].id], streams[t->uses[used].stream]));
     if (op->type == TRACE_ALLOC)
       blocks[op->id] = take(op->bytes, streams[op->stream]);
     else
@@ -134,8 +152,15 @@ static void assert_same(const trace *a, const trace *b) {
   assert_int_equal(a->id_count, b->id_count);
   assert_int_equal(a->stream_count, b->stream_count);
   assert_int_equal(a->mark_count, b->mark_count);
+  assert_int_equal(a->use_count, b->use_count);
+  assert_int_equal(a->no_stream, b->no_stream);
   assert_int_equal(a->active_bytes_peak, b->active_bytes_peak);
   for (i = 0; i < a->stream_count; i++) assert_int_equal(!a->streams[i], !b->streams[i]);
+  for (i = 0; i < a->use_count; i++) {
+    assert_int_equal(a->uses[i].op, b->uses[i].op);
+    assert_int_equal(a->uses[i].id, b->uses[i].id);
+    assert_int_equal(a->uses[i].stream, b->uses[i].stream);
+  }
   for (i = 0; i < a->mark_count; i++) assert_int_equal(a->marks[i], b->marks[i]);
   for (i = 0; i < a->op_count; i++) {
     assert_int_equal(a->ops[i].type, b->ops[i].type);
@@ -153,6 +178,9 @@ static void round_trip(const char *path) {
   assert_int_equal(close_lake(), 0);
   recording = load(f.path);
   assert_same(&t, &recording);
+  assert_int_equal(recording.done_count != 0, t.stream_count > 1);
+  assert_true(recording.is_of_lake && recording.recorded_reserved_bytes_peak);
+  assert_int_equal(recording.recorded_active_bytes_peak, t.active_bytes_peak);
   assert_true(recording.ops[recording.op_count - 1].time_us <= gmlake_recorder_now_us() - begin_us);
   trace_free(&t);
   trace_free(&recording);
@@ -166,6 +194,30 @@ static void one_stream(void **state) {
 static void several_streams(void **state) {
   (void)state;
   round_trip("bench/traces/fsdp2-opt-1.3b-R.gmtrace.gz");
+}
+
+/* Version 2: uses, frees on other streams and on none, allocations on none. */
+static void second_version(void **state) {
+  char path[1104];
+  size_t i;
+  FILE *file;
+  (void)state;
+  snprintf(path, sizeof path, "%s.2", f.path);
+  file = fopen(path, "w");
+  assert_non_null(file);
+  (void)fprintf(file, "gmtrace 2\n");
+  for (i = 0; i < 2000; i++) {
+    const unsigned x = (unsigned)(i * 7919 % 1000);
+    (void)fprintf(file, "a %u %u %s 1\n", (unsigned)i, 1 + x * 5000,
+                  i % 9 ? i & 1 ? "1" : "0" : "-");
+    if (x % 3 == 0) (void)fprintf(file, "u %u 2 0\nu %u 3 0\n", (unsigned)i, (unsigned)i);
+    if (i >= 50)
+      (void)fprintf(file, "f %u %s 1\nd 0 1 1\n", (unsigned)i - 50,
+                    i % 7 ? i & 2 ? "1" : "0" : "-");
+  }
+  assert_int_equal(fclose(file), 0);
+  round_trip(path);
+  assert_int_equal(unlink(path), 0);
 }
 
 /* ---- What is recorded ------------------------------------------------------------------------ */
@@ -190,9 +242,122 @@ static void records(void **state) {
   assert_ok(gmlake_free(f.lake, b, NULL)); /* what is live at the end stays so */
   assert_int_equal(gmlake_recorder_flush(f.recorder), 0);
   assert_recorded(
-      "gmtrace 1\n# recorder: gmlake\na 0 1000 1\nm one f 7 0 two\na 1 3145729 2\n"
-      "f 0\na 2 1000 1\na 3 5 0\nf 1\n");
+      "a 0 1000 1\nm one f 7 0 two\na 1 3145729 -\nf 0 1\nd 1\na 2 1000 1\nd 1\na 3 5 0\nd 0\n"
+      "f 1 0\n");
   assert_int_equal(close_lake(), 0);
+}
+
+/* When work is complete is said of each stream on which it was queued, at the next call. */
+static void completion(void **state) {
+  gmlake_stream a, b;
+  void *x, *y;
+  trace t;
+  (void)state;
+  open_lake(f.path, 64 * MIB);
+  assert_ok(gmlake_mock_stream_create(f.mock, &a));
+  assert_ok(gmlake_mock_stream_create(f.mock, &b));
+  x = take(1000, a);
+  assert_ok(gmlake_free(f.lake, take(5, a), a)); /* one stream: nothing is sampled */
+  assert_ok(gmlake_record_stream(f.lake, x, b));
+  gmlake_mock_stream_hold(f.mock, a);
+  y = take(5, b); /* b has completed what was queued until it was recorded */
+  assert_ok(gmlake_free(f.lake, x, a));
+  assert_ok(gmlake_free(f.lake, y, GMLAKE_STREAM_NONE)); /* a has not yet */
+  gmlake_mock_stream_finish(f.mock, a);
+  (void)take(6, GMLAKE_STREAM_NONE);
+  assert_int_equal(gmlake_recorder_flush(f.recorder), 0);
+  assert_recorded(
+      "a 0 1000 1\na 1 5 1\nf 1 1\nu 0 2\nd 2\na 2 5 2\nd 2\nf 0 1\nd 2\nf 2 -\nd 1\n"
+      "a 3 6 -\n");
+  assert_int_equal(close_lake(), 0);
+  t = load(f.path);
+  assert_int_equal(t.use_count, 1);
+  assert_int_equal(t.done_count, 4);
+  assert_int_equal(t.done[3].queued_us, t.ops[4].time_us); /* the free of x */
+  assert_true(t.done[3].done_us <= t.ops[6].time_us);
+  trace_free(&t);
+}
+
+/* More samples than there is room for: every second one is given up, and the last stays. */
+static void many_samples(void **state) {
+  gmlake_stream a, b;
+  size_t i;
+  trace t;
+  (void)state;
+  open_lake(f.path, GIB);
+  assert_ok(gmlake_mock_stream_create(f.mock, &a));
+  assert_ok(gmlake_mock_stream_create(f.mock, &b));
+  (void)take(1, b);
+  gmlake_mock_stream_hold(f.mock, a);
+  for (i = 0; i < 1000; i++) assert_ok(gmlake_free(f.lake, take(1 + i, a), a));
+  gmlake_mock_stream_finish(f.mock, a);
+  (void)take(1, b);
+  assert_int_equal(close_lake(), 0);
+  t = load(f.path);
+  assert_int_equal(t.op_count, 2002);
+  i = t.done_count - 1;
+  assert_int_equal(t.streams[t.done[i].stream], 2);
+  assert_int_equal(t.done[i].queued_us, t.ops[2000].time_us);
+  assert_int_equal(t.done_first[t.done[i].stream], i + 1); /* all at once */
+  trace_free(&t);
+}
+
+/* Without a backend the file says what it leaves out, and so it does if an event fails. */
+static void not_sampled(void **state) {
+  gmlake_mock_census census;
+  gmlake_stream a;
+  gmlake_desc desc;
+  void *x;
+  (void)state;
+  memset(&desc, 0, sizeof desc);
+  desc.flags = GMLAKE_STREAMS_MAY_END;
+  f.recorder = gmlake_recorder_open(f.path);
+  gmlake_recorder_attach(f.recorder, &desc);
+  assert_int_equal(gmlake_recorder_flush(f.recorder), 0);
+  assert_recorded(
+      "# left out: when work was complete (desc.backend is NULL)\n# streams_may_end: 1\n");
+  assert_int_equal(gmlake_recorder_close(f.recorder), 0);
+  assert_int_equal(unlink(f.path), 0);
+  gmlake_recorder_attach(NULL, &desc);
+  assert_null(desc.observer.fn);
+  f.flags = GMLAKE_SINGLE_THREADED;
+  open_lake(f.path, 64 * MIB);
+  assert_ok(gmlake_mock_stream_create(f.mock, &a));
+  x = take(7, a);
+  (void)take(5, NULL);
+  gmlake_mock_get_census(f.mock, &census);
+  gmlake_mock_fail_at(f.mock, census.call_count + 1, GMLAKE_ERROR_DRIVER, 0);
+  assert_ok(gmlake_free(f.lake, x, a));
+  assert_int_equal(gmlake_recorder_flush(f.recorder), 0);
+  assert_recorded(
+      "a 0 7 1\na 1 5 0\n# left out from here on: when work was complete (event_query failed: "
+      "999)\n"
+      "f 0 1\n");
+  assert_int_equal(close_lake(), 0);
+}
+
+/* A stream that was destroyed is not sampled, and the others still are. */
+static void stream_ends(void **state) {
+  gmlake_stream a, b;
+  void *x;
+  trace t;
+  (void)state;
+  f.flags = GMLAKE_STREAMS_MAY_END;
+  open_lake(f.path, 64 * MIB);
+  assert_ok(gmlake_mock_stream_create(f.mock, &a));
+  assert_ok(gmlake_mock_stream_create(f.mock, &b));
+  x = take(7, a);
+  (void)take(5, b);
+  gmlake_mock_stream_destroy(f.mock, a);
+  assert_ok(gmlake_free(f.lake, x, a));
+  (void)take(5, b);
+  (void)take(5, b);
+  assert_int_equal(gmlake_recorder_flush(f.recorder), 0);
+  assert_recorded("# streams_may_end: 1\na 0 7 1\na 1 5 2\nd 2\nf 0 1\na 2 5 2\nd 2\na 3 5 2\n");
+  assert_int_equal(close_lake(), 0);
+  t = load(f.path);
+  assert_true(t.may_streams_end);
+  trace_free(&t);
 }
 
 static void long_label(void **state) {
@@ -294,8 +459,7 @@ static void buffers_are_left_out(void **state) {
   assert_ok(gmlake_buffer_destroy(f.lake, buffer, NULL));
   (void)take(5, NULL);
   assert_int_equal(gmlake_recorder_flush(f.recorder), ENOTSUP);
-  assert_recorded(
-      "gmtrace 1\n# recorder: gmlake\na 0 1000 0\n# left out: growing buffers\na 1 5 0\n");
+  assert_recorded("a 0 1000 0\n# left out: growing buffers\na 1 5 0\n");
   assert_int_equal(close_lake(), ENOTSUP);
 }
 
@@ -441,7 +605,7 @@ static void too_many_streams(void **state) {
   event.state = 1;
   for (i = 1; i <= TRACE_STREAMS_MAX; i++) {
     event.address = i * 512;
-    event.stream = (gmlake_stream)(uintptr_t)i;
+    event.stream = (gmlake_stream)(uintptr_t)(i + 1); /* 1 is the legacy stream */
     observer.fn(observer.user, &event);
     assert_int_equal(gmlake_recorder_flush(f.recorder), i < TRACE_STREAMS_MAX ? 0 : ERANGE);
   }
@@ -457,7 +621,12 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(one_stream, set_up, tear_down),
       cmocka_unit_test_setup_teardown(several_streams, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(second_version, set_up, tear_down),
       cmocka_unit_test_setup_teardown(records, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(completion, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(many_samples, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(not_sampled, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(stream_ends, set_up, tear_down),
       cmocka_unit_test_setup_teardown(long_label, set_up, tear_down),
       cmocka_unit_test_setup_teardown(threads, set_up, tear_down),
       cmocka_unit_test_setup_teardown(any_length, set_up, tear_down),

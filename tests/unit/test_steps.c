@@ -141,7 +141,7 @@ static void lines_may_end_as_on_windows(void **state) {
   assert_int_equal(t.op_count, 2);
   assert_int_equal(t.mark_count, 1);
   assert_int_equal(t.ops[1].time_us, 15);
-  assert_int_equal(t.torch_reserved_bytes_peak, 4096);
+  assert_int_equal(t.recorded_reserved_bytes_peak, 4096);
   trace_free(&t);
   (void)fclose(file);
 }
