@@ -17,6 +17,8 @@
 # make planted   plants the defects of tests/tools/planted.txt, made up by hand, one at a time; names
 #                of some, or further options of tests/tools/planted.py, in PLANTED
 # make coverage  lines, branches and MC/DC of the headers that the tests reach: half an hour
+# make install   copies the headers, and a file for pkg-config, below DESTDIR and PREFIX
+#                (/usr/local); make uninstall removes them. CMakeLists.txt does so for CMake
 # make examples  builds the examples into build/examples
 # make torch     builds build/gmlake_torch.so, for examples/torch/gmlake_torch.py
 # make cupy      builds build/gmlake_cupy.so, for examples/cupy/gmlake_cupy.py
@@ -126,6 +128,21 @@ gpu-test: deps-replay
 gpu-bench: deps-replay
 	$(SUBMAKE) $(BUILD)/gpu_bench
 	@$(BUILD)/gpu_bench
+
+PREFIX ?= /usr/local
+INSTALL_INCLUDE = $(PREFIX)/include
+INSTALL_PKGCONFIG = $(PREFIX)/lib/pkgconfig
+VERSION = $(shell awk '$$1 ~ /define/ && $$2 == "GMLAKE_VERSION" { \
+  printf "%d.%d.%d", $$3 / 10000, $$3 / 100 % 100, $$3 % 100 }' gmlake.h)
+install:
+	install -d "$(DESTDIR)$(INSTALL_INCLUDE)" "$(DESTDIR)$(INSTALL_PKGCONFIG)"
+	install -m 644 gmlake.h gmlake_bfc.h gmlake_offload.h "$(DESTDIR)$(INSTALL_INCLUDE)"
+	sed -e 's|@prefix@|$(PREFIX)|' -e 's|@includedir@|$(INSTALL_INCLUDE)|' \
+	  -e 's|@version@|$(VERSION)|' gmlake.pc.in >"$(DESTDIR)$(INSTALL_PKGCONFIG)/gmlake.pc"
+
+uninstall:
+	cd "$(DESTDIR)$(INSTALL_INCLUDE)" && rm -f gmlake.h gmlake_bfc.h gmlake_offload.h
+	rm -f "$(DESTDIR)$(INSTALL_PKGCONFIG)/gmlake.pc"
 
 examples: $(EXAMPLES)
 
@@ -279,5 +296,5 @@ $(BUILD)/examples/%: examples/%.cpp Makefile | $(BUILD)/examples
 -include $(wildcard $(BUILD)/*.d $(BUILD)/examples/*.d $(BUILD)/fuzz/*.d)
 
 .PHONY: all replay bench offload offload-gpu test programs test-programs headers soak exhaustive \
-  mutate planted coverage gpu-test gpu-bench examples torch cupy plots sweep format check-format \
-  clean
+  mutate planted coverage gpu-test gpu-bench install uninstall examples torch cupy plots \
+  sweep format check-format clean

@@ -43,6 +43,8 @@ if [ "$1" = test ] || [ "$1" = ci ]; then
   need libcmocka-dev has_header cmocka.h
   need g++ has_cxx_library g++
   need clang has_cxx_library clang++
+  need cmake command -v cmake
+  need pkgconf command -v pkg-config
 fi
 if [ "$1" = ci ]; then need clang-format command -v clang-format; fi
 if [ "$1" = lint ]; then

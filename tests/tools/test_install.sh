@@ -1,0 +1,129 @@
+#!/bin/sh
+# The headers as other projects get them: by make install, by CMake in three ways, by pkg-config;
+# from a read-only tree in a path with spaces, by a user who is not root. And what version they say.
+
+. tests/tools/shell.sh
+
+unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES DESTDIR PREFIX # of the make that runs this
+tree="$dir/a source tree"
+mkdir "$tree"
+cp ./*.h Makefile CMakeLists.txt gmlake.pc.in "$tree"
+find "$tree" -printf '%p %s %T@\n' | sort >"$dir/before"
+chmod -R a-w "$tree"
+chmod a+rx "$dir" # mktemp's is its owner's alone
+# number_of HEADER: its version as one number.
+number_of() { awk '$1 == "#define" && $2 ~ /^GMLAKE_([A-Z]+_)?VERSION$/ { print $3 }' "$1"; }
+number=$(number_of gmlake.h)
+version=$((number / 10000)).$((number / 100 % 100)).$((number % 100))
+
+# quietly COMMAND...: as a user who may write only in $mine, where root runs this.
+mine="$dir/of a user"
+mkdir "$mine"
+as_user=
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+  chown 65534:65534 "$mine"
+  as_user='setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent'
+fi
+# shellcheck disable=SC2086
+quietly() { $as_user "$@" >"$dir/out" 2>"$dir/err"; }
+
+cat >"$dir/engine.c" <<'END'
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#include <gmlake.h>
+#include <stdio.h>
+int main(void) {
+  gmlake *lake = NULL;
+  void *block = NULL;
+  if (gmlake_create(NULL, &lake)) return 1;
+  if (gmlake_alloc(lake, 1 << 20, NULL, &block)) return 2;
+  if (gmlake_free(lake, block, NULL) || gmlake_destroy(lake)) return 3;
+  printf("gmlake %d\n", gmlake_version());
+  return 0;
+}
+END
+cp "$dir/engine.c" "$mine"
+
+# runs PROGRAM: it is an engine, and says the version's number.
+runs() { quietly "$1" && prints "gmlake $number"; }
+
+# ---- The version, told in one way everywhere ----
+
+ok 'version: gmlake_bfc.h' [ "$(number_of gmlake_bfc.h)" = "$number" ]
+ok 'version: gmlake_offload.h' [ "$(number_of gmlake_offload.h)" = "$number" ]
+ok 'version: CHANGELOG' [ "$(sed -n 's/^## \([0-9.]*\).*/\1/p' CHANGELOG.md | head -n 1)" = \
+  "$version" ]
+
+# ---- make install ----
+
+ok 'make install' quietly make -C "$tree" install "PREFIX=$mine/of make"
+ok 'make install: the headers' eval 'for header in gmlake gmlake_bfc gmlake_offload; do
+  cmp "$header.h" "$mine/of make/include/$header.h" || exit 1; done'
+ok 'DESTDIR' quietly make -C "$tree" install "DESTDIR=$mine/a stage" PREFIX=/usr
+ok 'DESTDIR: the headers' [ -f "$mine/a stage/usr/include/gmlake.h" ]
+ok 'DESTDIR: not in what is installed' grep -qx 'prefix=/usr' \
+  "$mine/a stage/usr/lib/pkgconfig/gmlake.pc"
+ok 'make uninstall' quietly make -C "$tree" uninstall "DESTDIR=$mine/a stage" PREFIX=/usr
+ok 'make uninstall: nothing is left' [ -z "$(find "$mine/a stage" -type f)" ]
+
+# ---- pkg-config: it cannot take a path with spaces apart, so in one without ----
+
+plain=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir" "$plain"' EXIT
+chmod a+rx "$plain"
+make -C "$tree" install "PREFIX=$plain" >"$dir/out" 2>"$dir/err"
+PKG_CONFIG_PATH=$plain/lib/pkgconfig
+export PKG_CONFIG_PATH
+ok 'pkg-config: version' [ "$(pkg-config --modversion gmlake)" = "$version" ]
+# shellcheck disable=SC2046
+ok 'pkg-config: compiles' quietly ${CC:-cc} "$dir/engine.c" -o "$mine/by pkg-config" \
+  $(pkg-config --cflags --libs gmlake)
+ok 'pkg-config: runs' runs "$mine/by pkg-config"
+
+# ---- CMake ----
+
+# project NAME LINE...: a project that gets gmlake by those lines of CMake.
+project() {
+  mkdir "$mine/$1"
+  cp "$dir/engine.c" "$mine/$1"
+  {
+    echo 'cmake_minimum_required(VERSION 3.14)'
+    echo 'project(engine C)'
+    printf '%s\n' "$2"
+    echo 'add_executable(engine engine.c)'
+    echo 'target_link_libraries(engine PRIVATE gmlake::gmlake)'
+  } >"$mine/$1/CMakeLists.txt"
+  chmod -R a+rwX "$mine/$1"
+}
+
+# builds NAME ARGUMENT...: configures and builds that project; its program runs.
+builds() {
+  name=$1
+  shift
+  quietly cmake -S "$mine/$name" -B "$mine/$name/out" "$@" &&
+    quietly cmake --build "$mine/$name/out" && runs "$mine/$name/out/engine"
+}
+
+project 'as a subdirectory' "add_subdirectory(\"$tree\" gmlake)"
+ok 'add_subdirectory' builds 'as a subdirectory'
+project 'fetched' "include(FetchContent)
+FetchContent_Declare(gmlake SOURCE_DIR \"$tree\")
+FetchContent_MakeAvailable(gmlake)"
+ok 'FetchContent' builds 'fetched'
+ok 'cmake: configures' quietly cmake -S "$tree" -B "$mine/configured" \
+  "-DCMAKE_INSTALL_PREFIX=$mine/of cmake"
+ok 'cmake: installs' quietly cmake --install "$mine/configured"
+project 'found' "find_package(gmlake $version REQUIRED)"
+ok 'find_package' builds 'found' "-DCMAKE_PREFIX_PATH=$mine/of cmake"
+project 'too new' 'find_package(gmlake 99.0 REQUIRED)'
+ok 'find_package: a later version is not there' eval \
+  '! builds "too new" "-DCMAKE_PREFIX_PATH=$mine/of cmake"'
+ok 'find_package: says so' says '99.0'
+ok 'cmake: a file for pkg-config' grep -qx "Version: $version" \
+  "$mine/of cmake/lib/pkgconfig/gmlake.pc"
+
+chmod -R u+w "$tree"
+find "$tree" -printf '%p %s %T@\n' | sort >"$dir/after"
+ok 'nothing is written beside the sources' cmp "$dir/before" "$dir/after"
+
+report
