@@ -665,10 +665,10 @@ typedef struct gmlake_step {
   gmlake_step_kind kind;
   unsigned state;   /* ALLOC: the paper's, 1 to 5; else 0 */
   uint64_t request; /* the number of the attempt that it serves, 0: of none */
-  uint64_t
-      address;  /* ALLOC, FREE, USE: the block's; STITCH, REUSE, EVICT: the window's; SPLIT, GROW:
-                           of the first byte taken or created, at home; else, and of buffers, 0 */
-  size_t bytes; /* of that, rounded; SPLIT: of the range; GROW, TRIM: of all chunks */
+  /* ALLOC, FREE, USE: the block's; STITCH, REUSE, EVICT: the window's; SPLIT, GROW: of the first
+     byte taken or created, at home; else, and of buffers, 0. */
+  uint64_t address;
+  size_t bytes;         /* of that, rounded; SPLIT: of the range; GROW, TRIM: of all chunks */
   size_t asked_bytes;   /* ALLOC, FREE, USE: of the user */
   gmlake_stream stream; /* that the memory, or the waiting, is for; USE: that was named */
   const char *reason;   /* a few words, never NULL; they stay valid */

@@ -3,10 +3,13 @@
     make torch
     python3 bench/torch/run.py --out h200.json                     every workload of one GPU
     python3 bench/torch/run.py --out h200x2.json --ranks 2 fsdp2-opt-1.3b-R
+    python3 bench/torch/run.py --out streams.json --streams        those of several streams
+    python3 bench/torch/run.py --out streams2.json --streams --ranks 2
     python3 bench/torch/run.py --out limit.json --largest          largest batches under 40 GB
 
-Each allocator has a process that has imported torch, and forks for every run; the order of the
-allocators turns from repeat to repeat. report.py makes tables and a figure of the files.
+An allocator whose name ends in -record is the lake, which records into the folder that --record
+names. Each allocator has a process that has imported torch, and forks for every run; the order of
+the allocators turns from repeat to repeat. report.py makes tables and a figure of the files.
 """
 import argparse
 import concurrent.futures
@@ -29,6 +32,8 @@ ENVIRONMENT = {
     "async": {"PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync"},
     "gmlake": {},
     "gmlake-wait": {"GMLAKE_TORCH_CROSS_STREAM": "wait"},
+    "gmlake-record": {},
+    "gmlake-wait-record": {"GMLAKE_TORCH_CROSS_STREAM": "wait"},
     "gmlake-32m": {"GMLAKE_TORCH_CHUNK_BYTES": "33554432"},
     "gmlake-64m-wait": {
         "GMLAKE_TORCH_CHUNK_BYTES": "67108864",
@@ -37,6 +42,8 @@ ENVIRONMENT = {
 }
 LONG = ("neox-20b-LR", "gpt2-xl-R-dyn", "llama-7b-LR-dyn", "llama-1b-serve")
 WORKLOADS = ("opt-1.3b-N", "opt-1.3b-R", "opt-1.3b-LR", "opt-1.3b-LRO", *LONG)
+STREAMS = ("opt-1.3b-LRC-dyn", "pipeline-dyn", "distill-dyn", "prefetch-dyn")
+STREAMS_2 = ("fsdp2-llama-7b-LR-dyn", "shard2-llama-1b-R-dyn", "ddp2-llama-1b-dyn")
 # Workload, first guess, distance of the batches that are tried, steps of the workload to run.
 LARGEST = (("opt-1.3b-LR", 48, 1, [0, 3]), ("gpt2-xl-R-dyn", 60, 2, [6, 14]))
 
@@ -102,6 +109,11 @@ class Allocator:
         self.process.stdout.readline()
 
     def run(self, job):
+        record = job.pop("records", None)
+        if record and self.name.endswith("-record") and "repeat" in job:
+            kind = ".wait" if "-wait" in self.name else ""
+            again = f".{job['repeat']}" if job["repeat"] else ""
+            job["record"] = os.path.join(record, job["workload"] + kind + again)
         print(json.dumps({**job, "allocator": self.name}), file=self.process.stdin, flush=True)
         return json.loads(self.process.stdout.readline())
 
@@ -146,7 +158,8 @@ print(json.dumps({"device": name, "devices": len(gpus), "driver": driver, "gmlak
 
 
 def compare(arguments, allocators, document):
-    for workload in arguments.workloads:  # what is read from disk is in memory afterwards
+    for workload in arguments.workloads * (not arguments.cold):
+        # What is read from disk is in memory afterwards.
         allocators[0].run(job_of(arguments, workload, steps=[0, 1], requests=1))
     for repeat in range(arguments.repeats):
         for workload in arguments.workloads:
@@ -164,6 +177,8 @@ def job_of(arguments, workload, **more):
     job = {"workload": workload, "library": arguments.library, "ranks": arguments.ranks}
     if arguments.ranks > 1:
         job["rendezvous"] = os.path.join(tempfile.mkdtemp(), "store")
+    if arguments.record:
+        job["records"] = arguments.record
     if arguments.requests:
         job["requests"] = arguments.requests
     if arguments.batch:
@@ -222,6 +237,9 @@ def main():
     parser.add_argument("--requests", type=int, help="of the serving workload, not all of them")
     parser.add_argument("--timeout", type=int, default=120, help="seconds for one run")
     parser.add_argument("--largest", action="store_true")
+    parser.add_argument("--streams", action="store_true", help="the programs of several streams")
+    parser.add_argument("--record", metavar="FOLDER", help="where recordings go")
+    parser.add_argument("--cold", action="store_true", help="no run before the first one")
     parser.add_argument("--batch", type=int, help="one batch under the limit, not the search")
     parser.add_argument("--limit-bytes", type=int, default=40 * 10**9)
     parser.add_argument("--parallel", type=int, default=3, help="runs at a time with --largest")
@@ -232,8 +250,12 @@ def main():
     document = Document(arguments.out)
     for allocator in allocators:
         allocator.wait_until_ready()
+    if arguments.record:
+        os.makedirs(arguments.record, exist_ok=True)
     if not arguments.workloads:
         arguments.workloads = WORKLOADS
+        if arguments.streams:
+            arguments.workloads = STREAMS_2 if arguments.ranks > 1 else STREAMS
     (largest if arguments.largest else compare)(arguments, allocators, document)
     for allocator in allocators:
         allocator.process.stdin.close()

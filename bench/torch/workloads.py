@@ -1,6 +1,8 @@
 """Training and serving programs of torch and transformers, with random weights: nothing is fetched.
 Names say the model, and how it is trained: N plainly, L with LoRA, R with recomputation, O with
-activations offloaded to the host; dyn: batch and sequence vary from step to step.
+activations offloaded to the host, C with activations copied there on a stream of their own; dyn:
+batch and sequence vary from step to step. fsdp2, shard2 and ddp2 run on two GPUs: classic FSDP,
+fully_shard, and DDP. pipeline, distill and prefetch use several streams of one GPU.
 """
 import contextlib
 import functools
@@ -24,6 +26,13 @@ CONFIGS = {
         num_attention_heads=32,
         word_embed_proj_dim=2048,
     ),
+    "opt-0.3b": lambda: OPTConfig(
+        hidden_size=1024,
+        ffn_dim=4096,
+        num_hidden_layers=24,
+        num_attention_heads=16,
+        word_embed_proj_dim=1024,
+    ),
     "gpt2-xl": lambda: GPT2Config(n_embd=1600, n_layer=48, n_head=25),
     "gpt-neox-20b": GPTNeoXConfig,
     "llama-7b": LlamaConfig,
@@ -46,10 +55,20 @@ TRAINING = {
     "neox-20b-LR": ("gpt-neox-20b", 8, 1024, 6, "lora recompute"),
     "gpt2-xl-R-dyn": ("gpt2-xl", 16, 1024, 16, "recompute dyn"),
     "llama-7b-LR-dyn": ("llama-7b", 8, 2048, 16, "lora recompute dyn"),
+    "opt-1.3b-LRC-dyn": ("opt-1.3b", 16, 1024, 10, "lora recompute copied dyn"),
     "fsdp2-opt-1.3b-R": ("opt-1.3b", 16, 1024, 6, "recompute sharded"),
+    "fsdp2-llama-7b-LR-dyn": ("llama-7b", 8, 2048, 12, "lora recompute sharded dyn"),
+    "shard2-llama-1b-R-dyn": ("llama-1b", 8, 2048, 12, "recompute fully_sharded dyn"),
+    "ddp2-llama-1b-dyn": ("llama-1b", 4, 1024, 12, "buckets dyn"),
 }
 SERVING = {"llama-1b-serve": ("llama-1b", 16, 40)}  # model, batch, requests
-NAMES = [*TRAINING, *SERVING]
+# Batch, sequence or side of an image, iterations.
+OWN = {
+    "pipeline-dyn": (4, 1024, 10),
+    "distill-dyn": (8, 1024, 10),
+    "prefetch-dyn": (64, 384, 16),
+}
+NAMES = [*TRAINING, *SERVING, *OWN]
 
 
 class Lora(nn.Module):
@@ -93,6 +112,47 @@ def shard(model):
     )
 
 
+def shard_fully(model):
+    from torch.distributed.fsdp import fully_shard
+
+    for module in list(model.modules()):
+        if type(module).__name__.endswith("DecoderLayer"):
+            fully_shard(module)
+    return fully_shard(model)
+
+
+class Copied:
+    """Activations leave for the host on a stream of their own, and come back on it."""
+
+    def __init__(self, model):
+        self.stream = torch.cuda.Stream()
+        self.kept = {p.untyped_storage().data_ptr() for p in model.parameters()}
+
+    def leave(self, tensor):
+        is_kept = tensor.untyped_storage().data_ptr() in self.kept
+        if is_kept or not tensor.is_cuda or tensor.numel() < 2**18:
+            return tensor
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+            host.copy_(tensor, non_blocking=True)
+        tensor.record_stream(self.stream)
+        return tensor.device, host
+
+    def come_back(self, packed):
+        if isinstance(packed, torch.Tensor):
+            return packed
+        device, host = packed
+        with torch.cuda.stream(self.stream):
+            tensor = host.to(device, non_blocking=True)
+        torch.cuda.current_stream().wait_stream(self.stream)
+        tensor.record_stream(torch.cuda.current_stream())
+        return tensor
+
+    def hooks(self):
+        return torch.autograd.graph.saved_tensors_hooks(self.leave, self.come_back)
+
+
 def shapes(batch, sequence, count, is_dynamic, scale_to=None):
     """Batch and sequence of each step; scale_to: as if the workload's batch were that one."""
     rng = random.Random(7)
@@ -113,8 +173,15 @@ def train(job, record):
         if "lora" in how:
             embeddings = model.get_input_embeddings()
             embeddings.register_forward_hook(lambda _, __, out: out.requires_grad_(True))
-    if "sharded" in how:
+    if "fully_sharded" in how:
+        model = shard_fully(model)
+    elif "sharded" in how:
         model = shard(model)
+    if "buckets" in how:
+        model = nn.parallel.DistributedDataParallel(
+            model, device_ids=[torch.cuda.current_device()], bucket_cap_mb=25
+        )
+    copied = Copied(model) if "copied" in how else None
     model.train()
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-5)
     steps = shapes(batch, sequence, iterations, "dyn" in how, job.get("batch"))
@@ -124,6 +191,8 @@ def train(job, record):
             saved = contextlib.nullcontext()
             if "offload" in how:
                 saved = torch.autograd.graph.save_on_cpu(pin_memory=True)
+            if copied:
+                saved = copied.hooks()
             with saved:
                 loss = model(input_ids=x, labels=x, use_cache=False).loss
             loss.backward()
@@ -154,11 +223,160 @@ def serve(job, record):
                 del cache, token, x, total
 
 
+def own_shapes(job):
+    batch, size, iterations = OWN[job["workload"]]
+    steps = shapes(batch, size, iterations, True, job.get("batch"))
+    return list(steps)[slice(*job.get("steps", [None]))]
+
+
+def pipeline(job, record, micro_batches=6):
+    """Two stages, each on its stream. A micro batch goes forward while the one before it goes
+    back."""
+
+    def stage():
+        options = {"device": "cuda", "dtype": torch.bfloat16}
+        layers = (
+            nn.TransformerEncoderLayer(
+                2048, 16, 8192, dropout=0, batch_first=True, norm_first=True, **options
+            )
+            for _ in range(8)
+        )
+        return nn.Sequential(*layers)
+
+    stages, streams = [stage(), stage()], [torch.cuda.Stream(), torch.cuda.Stream()]
+    optimizer = torch.optim.AdamW([p for s in stages for p in s.parameters()], lr=1e-5)
+
+    def forward(rows, length):
+        with torch.cuda.stream(streams[0]):
+            x = torch.randn(rows, length, 2048, device="cuda", dtype=torch.bfloat16)
+            middle = stages[0](x)
+        streams[1].wait_stream(streams[0])
+        middle.record_stream(streams[1])
+        with torch.cuda.stream(streams[1]):
+            return stages[1](middle).float().square().mean()
+
+    def backward(loss):
+        with torch.cuda.stream(streams[1]):
+            loss.backward()
+            return loss.detach()
+
+    for rows, length in own_shapes(job):
+        with record(rows * length * micro_batches):
+            for stream in streams:
+                stream.wait_stream(torch.cuda.current_stream())
+            losses, before = [], None
+            for _ in range(micro_batches):
+                loss = forward(rows, length)
+                if before is not None:
+                    losses.append(backward(before))
+                before = loss
+            losses.append(backward(before))
+            del loss, before
+            for stream in streams:
+                torch.cuda.current_stream().wait_stream(stream)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            record.value(sum(float(loss) for loss in losses) / micro_batches)
+
+
+def distill(job, record):
+    """A model learns from a larger one, which runs one batch ahead on a stream of its own."""
+    teacher, vocabulary = build("opt-1.3b")
+    student, _ = build("opt-0.3b")
+    optimizer = torch.optim.AdamW(student.parameters(), lr=1e-5)
+    side, main = torch.cuda.Stream(), torch.cuda.current_stream()
+
+    def ask(shape):
+        x = torch.randint(0, vocabulary, shape, device="cuda")
+        side.wait_stream(main)
+        x.record_stream(side)
+        with torch.cuda.stream(side), torch.no_grad():
+            logits = teacher(input_ids=x, use_cache=False).logits
+        return x, logits
+
+    steps = own_shapes(job)
+    ahead = None
+    for i, shape in enumerate(steps):
+        with record(shape[0] * shape[1]):
+            x, target = ahead or ask(shape)
+            logits = student(input_ids=x, use_cache=False).logits
+            main.wait_stream(side)
+            target.record_stream(main)
+            ahead = ask(steps[i + 1]) if i + 1 < len(steps) else None
+            loss = nn.functional.kl_div(
+                logits.float().log_softmax(-1), target.float().softmax(-1), reduction="batchmean"
+            )
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            record.value(float(loss.detach()) / shape[1])
+            del x, target, logits, loss
+
+
+class Residual(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(channels, channels, 3, padding=1, bias=False),
+            nn.BatchNorm2d(channels),
+            nn.ReLU(),
+            nn.Conv2d(channels, channels, 3, padding=1, bias=False),
+            nn.BatchNorm2d(channels),
+        )
+
+    def forward(self, x):
+        return torch.relu(x + self.body(x))
+
+
+def prefetch(job, record):
+    """A convolutional network whose images, of varying size, come from the host on a stream of
+    their own, two batches ahead."""
+    layers, channels = [], 3
+    for wide in (64, 128, 256, 512):
+        layers += [nn.Conv2d(channels, wide, 3, stride=2, padding=1), Residual(wide)]
+        layers += [Residual(wide)]
+        channels = wide
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 1000)]
+    model = nn.Sequential(*layers).to("cuda", torch.bfloat16)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    batch, side, _ = OWN[job["workload"]]
+    host = torch.randint(0, 256, (batch * 3 * side * side,), dtype=torch.uint8).pin_memory()
+    copies, main = torch.cuda.Stream(), torch.cuda.current_stream()
+    steps = own_shapes(job)
+    waiting = []
+
+    def fetch():
+        if steps:
+            rows, size = steps.pop(0)
+            size = max(32, size // 32 * 32)
+            with torch.cuda.stream(copies):
+                raw = host[: rows * 3 * size * size].to("cuda", non_blocking=True)
+                images = raw.view(rows, 3, size, size).to(torch.bfloat16).div_(255)
+            waiting.append(images)
+
+    fetch(), fetch()
+    while waiting:
+        images = waiting.pop(0)
+        with record(images.shape[0]):
+            main.wait_stream(copies)
+            images.record_stream(main)
+            fetch()
+            labels = torch.randint(0, 1000, (images.shape[0],), device="cuda")
+            loss = nn.functional.cross_entropy(model(images).float(), labels)
+            del images
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            record.value(float(loss.detach()))
+            del loss, labels
+
+
 class Record:
     """Times steps, each between two synchronisations."""
 
     def __init__(self):
         self.seconds, self.units, self.values = [], [], []
+        self.mark = None  # is told of each step
 
     def value(self, value):
         self.values.append(value)
@@ -166,6 +384,8 @@ class Record:
     @contextlib.contextmanager
     def __call__(self, units):
         torch.cuda.synchronize()
+        if self.mark:
+            self.mark(f"step {len(self.seconds)}")
         start = time.perf_counter()
         yield
         torch.cuda.synchronize()
@@ -173,13 +393,15 @@ class Record:
         self.units.append(units)
 
 
-def use_allocator(job):
+def use_allocator(job, record):
     limit = job.get("limit_bytes", 0)
     if job["allocator"].startswith("gmlake"):
         import gmlake_torch
 
         os.environ["GMLAKE_TORCH_LIMIT_BYTES"] = str(limit)
+        os.environ["GMLAKE_TORCH_RECORD"] = job.get("record", "")
         gmlake_torch.enable(job["library"])
+        record.mark = gmlake_torch.mark
     elif limit:
         total = torch.cuda.get_device_properties(0).total_memory
         torch.cuda.set_per_process_memory_fraction(limit / total)
@@ -199,14 +421,19 @@ def memory(job):
     return live, stats["reserved_bytes.all.peak"], kept
 
 
+def program_of(workload):
+    own = {"pipeline-dyn": pipeline, "distill-dyn": distill, "prefetch-dyn": prefetch}
+    return own.get(workload) or (serve if workload in SERVING else train)
+
+
 def run(job):
     """What happened, as a dict for JSON. Meant for a process of its own."""
     result = {**job, "error": None}
-    for name in ("library", "rendezvous", "rank"):
+    for name in ("library", "rendezvous", "rank", "record"):
         result.pop(name, None)
     record, start = Record(), time.perf_counter()
     try:
-        use_allocator(job)
+        use_allocator(job, record)
         torch.cuda.set_device(job["rank"])
         if job["ranks"] > 1:
             torch.distributed.init_process_group(
@@ -217,8 +444,8 @@ def run(job):
                 device_id=torch.device("cuda", job["rank"]),
             )
         torch.manual_seed(0)
-        (serve if job["workload"] in SERVING else train)(job, record)
-    except (RuntimeError, torch.OutOfMemoryError) as error:
+        program_of(job["workload"])(job, record)
+    except Exception as error:  # one program that fails does not stop the others
         result["error"] = f"{type(error).__name__}: {error}"[:300]
     result["wall_seconds"] = round(time.perf_counter() - start, 3)
     result["seconds"] = [round(x, 5) for x in record.seconds]
@@ -226,6 +453,10 @@ def run(job):
     try:
         live, reserved, stats = memory(job)
         result.update(peak_live_bytes=live, peak_reserved_bytes=reserved, stats=stats)
+        if job.get("record"):
+            import gmlake_torch
+
+            gmlake_torch.flush()
     except (RuntimeError, TypeError) as error:
         result["error"] = result["error"] or str(error)[:300]
     return result

@@ -54,6 +54,7 @@ API void gmlake_torch_set_raise_text(raise_text_fn *fn);
 API int gmlake_torch_reset_peaks(int device);
 API int gmlake_torch_stats_json(int device, char *buffer, size_t size);
 API void gmlake_torch_mark(const char *label);
+API void gmlake_torch_flush(void);
 
 static gmlake *lakes[DEVICES_MAX]; /* each is set once, with the mutex held */
 static gmlake_recorder *recorders[DEVICES_MAX];
@@ -199,9 +200,8 @@ API void gmlake_torch_mark(const char *label) {
     if (lake_of(device) && recorders[device]) gmlake_recorder_mark(recorders[device], label);
 }
 
-/* Runs when the process ends. The recordings are not closed: torch may still free, which is
-   recorded. */
-__attribute__((destructor)) static void flush_recordings(void) {
+/* Writes the recordings to their files, for a process that will end by _exit. */
+API void gmlake_torch_flush(void) {
   int device;
   for (device = 0; device < DEVICES_MAX; device++) {
     const int error = recorders[device] ? gmlake_recorder_flush(recorders[device]) : 0;
@@ -210,6 +210,10 @@ __attribute__((destructor)) static void flush_recordings(void) {
               strerror(error));
   }
 }
+
+/* Runs when the process ends. The recordings are not closed: torch may still free, which is
+   recorded. */
+__attribute__((destructor)) static void flush_at_end(void) { gmlake_torch_flush(); }
 
 /* ---- Lakes ---------------------------------------------------------------------------------- */
 

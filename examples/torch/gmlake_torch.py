@@ -142,5 +142,11 @@ def mark(label):
     load()[0].gmlake_torch_mark(label.encode())
 
 
+def flush():
+    """Writes the recordings to their files. Call it before a process ends by os._exit, which runs
+    no destructor."""
+    load()[0].gmlake_torch_flush()
+
+
 def reset_peaks(device=None):
     load()[0].gmlake_torch_reset_peaks(_index(device))

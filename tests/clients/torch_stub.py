@@ -90,6 +90,7 @@ if __name__ == "__main__":
     record_stream(hooks["set_record_stream_fn"])(block, 1)
     free(block, 3 << 20, 0, None)
     gmlake_torch.mark("no recording")
+    gmlake_torch.flush()
     gmlake_torch.forget_stream(types.SimpleNamespace(cuda_stream=1))
     ctypes.CFUNCTYPE(None)(hooks["set_reset_fn"])()
     gmlake_torch.reset_peaks(0)
