@@ -41,12 +41,13 @@ vpath test_%.c $(sort $(dir $(wildcard tests/*/test_*.c)))
 EXAMPLES = $(addprefix $(BUILD)/,$(basename $(wildcard examples/*.c examples/*.cpp)) \
   examples/kv_server_cuda examples/two_models_cuda examples/offload_optimizer_cuda)
 SOURCES = $(wildcard *.h bench/*.[ch] bench/*/*.[ch] bench/*.cpp tests/*.h tests/*/*.[ch] \
-  tests/*/*.cpp examples/*.[ch] examples/*.cpp examples/*/*.c)
+  tests/*/*.cpp examples/*.[ch] examples/*.[ch]pp examples/*/*.[ch] examples/*/*.hpp)
 HEADERS = $(addprefix $(BUILD)/,$(patsubst %.h,%.o,$(wildcard *.h)))
 FUZZ = $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 YARDSTICK = $(BUILD)/peer_bfc_set.so
 POLICY = $(BUILD)/policy_worst_fit.so
-CLIENTS = $(addprefix $(BUILD)/,gmlake_torch.so gmlake_cupy.so client_torch client_ggml)
+CLIENTS = $(addprefix $(BUILD)/,gmlake_torch.so gmlake_cupy.so client_torch client_ggml \
+  client_adapters)
 FAKE = $(BUILD)/fake/libcuda.so.1
 PROGRAMS = $(addprefix $(BUILD)/,replay offload offload_gpu turnip bench gpu_test gpu_bench) \
   $(POLICY) $(FAKE) $(YARDSTICK) $(CLIENTS)
@@ -266,6 +267,14 @@ $(BUILD)/client_torch: tests/clients/torch.c Makefile | $(BUILD)
 $(BUILD)/client_ggml: tests/clients/ggml.cpp Makefile | $(BUILD)
 	$(CXX) -std=c++11 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CXXFLAGS) $< -o $@ \
 	  $(LDFLAGS) -lcmocka $(LIBS) $(LDLIBS)
+
+# With CCCL's resources where the toolkit's headers are.
+CCCL_INCLUDE = $(patsubst %/cuda/memory_resource,%,$(firstword $(wildcard \
+  $(CUDA_HOME)/include/cccl/cuda/memory_resource)))
+$(BUILD)/client_adapters: tests/clients/adapters.cpp Makefile | $(BUILD)
+	$(CXX) $(if $(CCCL_INCLUDE),-std=c++17 -DWITH_CCCL -isystem $(CUDA_HOME)/include \
+	  -isystem $(CCCL_INCLUDE),-std=c++11) -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) \
+	  $(CXXFLAGS) $< -o $@ $(LDFLAGS) $(LIBS) $(LDLIBS)
 
 $(BUILD)/examples/%: examples/%.c Makefile | $(BUILD)/examples
 	$(CC) -std=c99 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CFLAGS) $< -o $@ \

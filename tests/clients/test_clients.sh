@@ -162,6 +162,9 @@ C
   ok 'python: gmlake_cupy.py' fake FAKE_CUDA_SEED=1 \
     "GMLAKE_CUPY_LIBRARY=$absolute_build/gmlake_cupy.so" python3 -B tests/clients/cupy_stub.py
   ok 'python: gmlake_cupy.py: silent' silent
+  ok 'python: rmm.py' fake GMLAKE_TORCH_LIMIT_BYTES=8388608 python3 -B tests/clients/rmm_stub.py \
+    "$library"
+  ok 'python: rmm.py: says that there is no memory' prints 'gmlake has no 10485760 bytes'
 fi
 
 # ---- What was measured ----
@@ -176,6 +179,13 @@ if command -v python3 >/dev/null; then
     ok "bench/torch/README.md: the tables of $document.json" in_readme "$document"
   done
 fi
+
+# ---- Adapters ----
+
+adapters() { "$build/client_adapters" >"$dir/out" 2>"$dir/err"; }
+ok 'adapters' adapters
+ok 'adapters: all' prints 'the adapters serve'
+ok 'adapters: silent' silent
 
 # ---- ggml ----
 
