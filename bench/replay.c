@@ -20,6 +20,7 @@
 #include "decisions.h"
 #include "options.h"
 #include "policy_builtin.h"
+#include "report.h"
 #include "trace.h"
 
 #define MIB ((size_t)1 << 20)
@@ -41,6 +42,7 @@ typedef struct config {
   int once;                    /* one pass only */
   const policy_plugin *policy; /* of the lake */
   decisions *told;             /* where the lake's decisions are written; NULL: nowhere */
+  report *seen;                /* what is reported of the lake; NULL: nothing is */
 } config;
 
 typedef struct counters {
@@ -198,6 +200,8 @@ static void bfc_destroy(void *self) {
 
 typedef struct lake_run {
   gmlake_backend *backend;
+  decisions *told;
+  report *seen;
   gmlake *lake;
   gmlake_stream streams[TRACE_STREAMS_MAX];
   const trace *t;                 /* that tells when work is complete; NULL: it does not */
@@ -226,6 +230,12 @@ static void lake_destroy(void *self) {
   free(run);
 }
 
+static void lake_observe(void *user, const gmlake_step *step) {
+  const lake_run *run = (const lake_run *)user;
+  if (run->told) decisions_write(run->told, step);
+  if (run->seen) report_note(run->seen, step);
+}
+
 static const char *lake_create(const config *settings, const trace *t, void **out_self) {
   lake_run *run = (lake_run *)calloc(1, sizeof(lake_run));
   gmlake_result result;
@@ -247,12 +257,15 @@ static const char *lake_create(const config *settings, const trace *t, void **ou
     if (t->may_streams_end) desc.flags |= GMLAKE_STREAMS_MAY_END;
     if (settings->chunk_bytes) desc.chunk_bytes = settings->chunk_bytes;
     desc.limit_bytes = settings->limit_bytes;
-    if (settings->told) {
-      settings->told->streams = run->streams;
-      desc.observer.fn = decisions_write;
-      desc.observer.user = settings->told;
-    }
+    run->told = settings->told;
+    run->seen = settings->seen;
+    if (run->told) run->told->streams = run->streams;
+    if (run->seen) run->seen->streams = run->streams;
+    if (run->seen) desc.backend = report_wrap(&run->seen->backend, run->backend);
+    if (run->told || run->seen) desc.observer.fn = lake_observe;
+    desc.observer.user = run;
     result = gmlake_create(&desc, &run->lake);
+    if (run->seen) run->seen->lake = run->lake;
   }
   if (result != GMLAKE_OK) {
     lake_destroy(run);
@@ -539,19 +552,22 @@ typedef struct records {
   series *points;
   iterations *rows;
   decisions *told;
+  report *seen;
 } records;
 
-static const records nothing = {NULL, NULL, NULL};
+static const records nothing = {NULL, NULL, NULL, NULL};
 
 static const char *replay_range(replay *r, size_t begin, size_t end, const records *to) {
   size_t i;
-  if (!to->points && !to->rows && !to->told) return replay_ops(r, begin, end);
+  if (!to->points && !to->rows && !to->told && !to->seen) return replay_ops(r, begin, end);
   for (i = begin; i < end; i++) {
     const char *error;
     counters now;
     if (to->told) to->told->op = i;
+    if (to->seen) report_before(to->seen, i);
     error = replay_ops(r, i, i + 1);
     if (error) return error;
+    if (to->seen) report_after(to->seen, i);
     if (!to->points && !to->rows) continue;
     r->with->get_counters(r->self, &now);
     if (to->points) series_add(to->points, i, now.reserved_bytes);
@@ -637,6 +653,7 @@ static int replay_trace(const char *name, const trace *t, const allocator *with,
   } else {
     error = replay_first_pass(&r, to, out);
     if (to->told) to->told->is_over = 1;
+    if (to->seen) to->seen->is_over = 1;
     if (!error) error = settings->once ? replay_free_live(&r) : replay_second_pass(&r, out);
     if (error) {
       const trace_op *op = &t->ops[r.failed_op];
@@ -748,9 +765,10 @@ static void print_row(const char *name, const char *label, const trace *t, const
 /* ---- The program ----------------------------------------------------------------------------- */
 
 typedef struct options {
-  const allocator *only;                          /* NULL: torch, bfc and lake side by side */
-  int json, help, allocator, cross_stream, costs; /* the last three: -1 where none was named */
-  config settings;                                /* policy NULL: none was asked for */
+  const allocator *only; /* NULL: torch, bfc and lake side by side */
+  int json, help, report, allocator, cross_stream,
+      costs;       /* the last three: -1 where none was named */
+  config settings; /* policy NULL: none was asked for */
   const char *lag, *series_path, *iterations_path, *decisions_path, *policy_name;
   uint64_t chunk_mib, limit_mib;
   option_list knobs; /* KEY=VALUE */
@@ -913,12 +931,14 @@ static int replay_one(const char *name, const trace *t, const options *o) {
   iterations rows;
   decisions told;
   series s;
+  report seen;
   records to = nothing;
   int ok = 1;
   memset(&s, 0, sizeof s);
+  memset(&seen, 0, sizeof seen);
   memset(&rows, 0, sizeof rows);
   memset(&told, 0, sizeof told);
-  s.t = rows.t = told.t = t;
+  s.t = rows.t = told.t = seen.t = t;
   s.bucket_size = (t->op_count + SERIES_BUCKETS - 1) / SERIES_BUCKETS;
   if (!settings.policy) settings.policy = &policy_builtins[0];
   if (o->series_path) s.file = open_record(o->series_path, series_head);
@@ -927,6 +947,7 @@ static int replay_one(const char *name, const trace *t, const options *o) {
   if (s.file) to.points = &s;
   if (rows.file) to.rows = &rows;
   if (told.file) to.told = settings.told = &told;
+  if (o->report) to.seen = settings.seen = &seen;
   if ((o->series_path && !s.file) || (o->iterations_path && !rows.file) ||
       (o->decisions_path && !told.file))
     ok = 0;
@@ -937,6 +958,8 @@ static int replay_one(const char *name, const trace *t, const options *o) {
   if (ok && !o->json)
     print_row(name, with == &allocators[0] ? policy_label(settings.policy) : with->name, t,
               &result);
+  if (ok && o->report) report_print(&seen);
+  report_free(&seen);
   ok = close_record(o->series_path, s.file) && ok;
   ok = close_record(o->decisions_path, told.file) && ok;
   return close_record(o->iterations_path, rows.file) && ok;
@@ -1085,7 +1108,12 @@ static void settle(const option_reader *reader, options *o) {
 /* Checks that the options fit each other. Returns -1 if the program goes on, else the exit
    status. */
 static int check_together(options *o) {
-  if ((o->iterations_path || o->decisions_path) && !o->only && !o->json) o->only = &allocators[0];
+  if ((o->iterations_path || o->decisions_path || o->report) && !o->only && !o->json)
+    o->only = &allocators[0];
+  if (o->report && (o->json || o->only != &allocators[0]))
+    return usage_error(o->json ? "--report works only without --json"
+                               : "--report works only with --allocator lake, not with",
+                       o->json ? NULL : o->only->name);
   if (o->series_path && (!o->only || o->path_count != 1))
     return usage_error("--series needs --allocator and one trace", NULL);
   if (o->iterations_path && o->path_count != 1)
@@ -1155,6 +1183,9 @@ static int parse_arguments(int argc, char **argv, options *o) {
       {"iterations", OPTION_TEXT, &o->iterations_path, 0, 0, "FILE",
        "writes a row of TSV for each iteration: requests by the paper's state,\n"
        "how many were of 2 MiB and more, peaks, driver time; needs one TRACE"},
+      {"report", OPTION_FLAG, &o->report, 0, 0, NULL,
+       "prints where the lake's memory is when it holds most, and what each\n"
+       "iteration costs in the driver; only for the lake, without --json"},
       {"decisions", OPTION_TEXT, &o->decisions_path, 0, 0, "FILE",
        "writes each step of the lake and its reason, a JSON object a line, see\n"
        "bench/decisions.h; only for the lake, one pass, one TRACE"},

@@ -286,6 +286,46 @@ for flag in 0 1; do
   ok "streams may end: $flag: calls" [ $((calls > 100)) = $flag ]
 done
 
+# The report: its bytes add up, and its calls.
+adds_up() {
+  awk -v reserved="$1" -v calls="$2" '
+    / GiB .* %$/ { bytes += $(NF - 3) }
+    rows { for (i = 8; i <= NF; i++) sum += $i }
+    /^iteration/ { rows = 1 }
+    END { exit !(bytes > reserved - .003 && bytes < reserved + .003 && sum == calls) }' "$dir/out"
+}
+ok 'report' run 0 --report --once --cross-stream grow "$dir/used.gmtrace"
+ok 'report: when' prints 'The lake holds most after event 3, at 0.003 s: 0.516 GiB, for an '\
+'allocation of 268435456 bytes on stream 5.'
+ok 'report: both counts' prints 'In the whole trace 0.250 GiB are live at most (0.4848 of that)'
+ok 'report: torch counts more' prints 'still use, which torch counts too, 0.500 GiB (0.9697).'
+ok 'report: live' prints '  live                                                  0.250 GiB  48.48 %'
+ok 'report: pending' prints '  freed, recorded streams still use it: stream 5        0.250 GiB  48.48 %'
+ok 'report: adds up' adds_up 0.516 "$(awk '/^used/ { print $6 }' "$dir/out")"
+ok 'report: tags' run 0 --report --once --cross-stream grow "$dir/late.gmtrace"
+ok 'report: tags: of whole chunks' prints '  free, whole chunks, still used by stream 5            0.250 GiB '
+ok 'report: tags: the rest' prints '  free, in holes below a chunk                          0.016 GiB '
+# Two streams' blocks lie in turn in ten chunks. After that, windows of one size take turns.
+{
+  printf 'gmtrace 2\na 100 512 6 0\nm one\n'
+  awk 'BEGIN {
+    for (i = 0; i < 30; i++) print "a", i, 8388608, i % 3 == 1 ? 6 : 5, 1
+    for (i = 0; i < 30; i++) print "f", i, i % 3 == 1 ? 6 : 5, 1
+    print "m two\na 50 167772160 5 1"
+  }'
+} >"$dir/turns.gmtrace"
+ok 'report: streams in turn' run 0 --report --once --cross-stream grow --stream-lag-us never \
+  "$dir/turns.gmtrace"
+ok 'report: streams in turn: adds up' adds_up 0.391 "$(awk '/^turns/ { print $6 }' "$dir/out")"
+ok 'report: streams in turn: neither may have them' [ "$(sed -n \
+  's/^  free, whole chunks that several streams share *\(0.[0-9]*\) GiB .*/\1/p' "$dir/out")" != 0.000 ]
+ok 'report: iterations' [ "$(grep -c '^        [0-9] ' "$dir/out")" = 3 ]
+ok 'report: of all traces' run 0 --report --once "$dir/used.gmtrace" "$dir/turns.gmtrace"
+ok 'report: of all traces: both' [ "$(grep -c 'The lake holds most' "$dir/out")" = 2 ]
+ok 'report: nothing' sh -c "printf 'gmtrace 2\na 1 0 0 0\n' >'$dir/zero.gmtrace'"
+ok 'report: of nothing' run 0 --report --once "$dir/zero.gmtrace"
+ok 'report: of nothing: says so' prints 'The lake held nothing.'
+
 printf 'gmtrace 1\na 1 1024 0 0\na 2 150323855360 0 0\n' >"$dir/large.gmtrace"
 for allocator in native bfc lake; do
   ok "$allocator: out of memory" run 1 --json --allocator $allocator "$dir/large.gmtrace"
@@ -435,6 +475,8 @@ refuses "--policy and --set $lake_only native" --allocator native --set chunk_mi
 refuses '--iterations needs one trace' --iterations "$dir/x" "$dir/policy.gmtrace"
 ok 'unwritable iterations' run 1 --json --iterations "$dir/none/x" "$dir/policy.gmtrace"
 refuses '--decisions works only with --allocator lake, not with: bfc' --allocator bfc --decisions "$dir/x"
+refuses '--report works only with --allocator lake, not with: bfc' --allocator bfc --report
+refuses '--report works only without --json' --json --report
 refuses '--decisions needs one trace' --decisions "$dir/x" "$dir/small.gmtrace"
 ok 'decisions that cannot be opened' run 1 --decisions "$dir/none/x" "$dir/policy.gmtrace"
 ok 'decisions that cannot be opened: why' says "$dir/none/x: No such file or directory"
