@@ -19,6 +19,7 @@
 # make coverage  lines, branches and MC/DC of the headers that the tests reach: half an hour
 # make install   copies the headers, and a file for pkg-config, below DESTDIR and PREFIX
 #                (/usr/local); make uninstall removes them. CMakeLists.txt does so for CMake
+# make manual    writes the headers' and examples' comments as one page, build/manual.html
 # make examples  builds the examples into build/examples
 # make torch     builds build/gmlake_torch.so, for examples/torch/gmlake_torch.py
 # make cupy      builds build/gmlake_cupy.so, for examples/cupy/gmlake_cupy.py
@@ -129,6 +130,10 @@ gpu-test: deps-replay
 gpu-bench: deps-replay
 	$(SUBMAKE) $(BUILD)/gpu_bench
 	@$(BUILD)/gpu_bench
+
+manual: deps-manual
+	@python3 -B bench/manual.py $(BUILD)/manual.html
+	@echo $(BUILD)/manual.html
 
 PREFIX ?= /usr/local
 INSTALL_INCLUDE = $(PREFIX)/include
@@ -305,5 +310,5 @@ $(BUILD)/examples/%: examples/%.cpp Makefile | $(BUILD)/examples
 -include $(wildcard $(BUILD)/*.d $(BUILD)/examples/*.d $(BUILD)/fuzz/*.d)
 
 .PHONY: all replay bench offload offload-gpu test programs test-programs headers soak exhaustive \
-  mutate planted coverage gpu-test gpu-bench install uninstall examples torch cupy plots \
+  mutate planted coverage gpu-test gpu-bench manual install uninstall examples torch cupy plots \
   sweep format check-format clean

@@ -1,5 +1,5 @@
 #!/bin/sh
-# usage: deps.sh replay|bench|test|mutate|plots|ci|lint
+# usage: deps.sh replay|bench|test|mutate|plots|manual|ci|lint
 # Installs what that target of the Makefile, or .ci/run, needs and the machine lacks (Debian and
 # Ubuntu), once it has said what that is; INSTALL_PACKAGES=no: says so, and fails.
 set -eu
@@ -18,9 +18,9 @@ has_header() { echo "#include <$1>" | $cc -E -x c -; }
 has_cxx_library() { echo '#include <cstddef>' | "$1" -E -x c++ -; }
 
 case $1 in
-replay | bench | test | mutate | plots | ci | lint) ;;
+replay | bench | test | mutate | plots | manual | ci | lint) ;;
 *)
-  echo "usage: deps.sh replay|bench|test|mutate|plots|ci|lint" >&2
+  echo "usage: deps.sh replay|bench|test|mutate|plots|manual|ci|lint" >&2
   exit 2
   ;;
 esac
@@ -29,7 +29,9 @@ need gcc command -v "${cc%% *}"
 need libc6-dev has_header stdlib.h
 need zlib1g-dev has_header zlib.h
 if [ "$1" = plots ]; then need gnuplot-nox command -v gnuplot; fi
-if [ "$1" = plots ] || [ "$1" = mutate ] || [ "$1" = test ]; then need python3 command -v python3; fi
+if [ "$1" = manual ] || [ "$1" = plots ] || [ "$1" = mutate ] || [ "$1" = test ]; then
+  need python3 command -v python3
+fi
 if [ "$1" = mutate ]; then
   need gcc command -v gcov
   need libcmocka-dev has_header cmocka.h
