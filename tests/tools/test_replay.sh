@@ -246,6 +246,34 @@ ok 'told: between: before: grows' prints "\"peak_reserved_bytes\": $two, "
 ok 'told: between: after' run 0 --json --cross-stream grow "$dir/after.gmtrace"
 ok 'told: between: after: reused' prints "\"peak_reserved_bytes\": $one, "
 
+# A trace that tells one and the same lag of all work replays as with that lag.
+awk 'BEGIN {
+  srand(4)
+  for (i = 0; i < 3000; i++) {
+    t += int(200 * rand())
+    if (i >= 60) { print t, i ".1", "f", i - 60, stream[i - 60]; at = t + 3000; freed = stream[i - 60]
+      print at, i ".3", "d", freed, 3000 }
+    stream[i] = 1 + int(3 * rand())
+    print t, i ".2", "a", i, 512 * int(40000 * rand() * rand()), stream[i]
+  }
+}' | sort -n -k1,1 -k2,2 >"$dir/events"
+{
+  echo 'gmtrace 2'
+  awk '{ dt = $1 - last; last = $1; $1 = $2 = ""; sub(/^ */, ""); print $0, dt }' "$dir/events"
+} >"$dir/constant.gmtrace"
+for order in grow wait; do
+  ok "told: constant: $order" run 0 --json --once --cross-stream $order "$dir/constant.gmtrace"
+  sed 's/"stream_lag.*//' "$dir/out" >"$dir/by_trace"
+  ok "told: constant: $order: named" run 0 --json --once --cross-stream $order --stream-lag-us 3000 \
+    "$dir/constant.gmtrace"
+  ok "told: constant: $order: the same" [ "$(sed 's/"stream_lag.*//' "$dir/out")" = \
+    "$(cat "$dir/by_trace")" ]
+  ok "told: constant: $order: no lag" run 0 --json --once --cross-stream $order --stream-lag-us 0 \
+    "$dir/constant.gmtrace"
+  ok "told: constant: $order: differs" [ "$(sed 's/"stream_lag.*//' "$dir/out")" != \
+    "$(cat "$dir/by_trace")" ]
+done
+
 # A block is used on stream 6 too, which is busy longer than its own.
 uses() {
   cat <<END
