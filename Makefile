@@ -21,7 +21,7 @@
 #                (/usr/local); make uninstall removes them. CMakeLists.txt does so for CMake
 # make manual    writes the headers' and examples' comments as one page, build/manual.html
 # make examples  builds the examples into build/examples
-# make torch     builds build/gmlake_torch.so, for examples/torch/gmlake_torch.py
+# make torch     builds build/gmlake_pluggable.so, for examples/torch/gmlake_pluggable.py
 # make cupy      builds build/gmlake_cupy.so, for examples/cupy/gmlake_cupy.py
 # make plots     draws memory over time into build/plots, and the figures of README.md
 # make sweep     replays the traces by a grid of policies and knobs: table and picture, build/sweep
@@ -47,8 +47,8 @@ HEADERS = $(addprefix $(BUILD)/,$(patsubst %.h,%.o,$(wildcard *.h)))
 FUZZ = $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 YARDSTICK = $(BUILD)/peer_bfc_set.so
 POLICY = $(BUILD)/policy_worst_fit.so
-CLIENTS = $(addprefix $(BUILD)/,gmlake_torch.so gmlake_cupy.so client_torch client_ggml \
-  client_adapters)
+CLIENTS = $(addprefix $(BUILD)/,gmlake_pluggable.so gmlake_cupy.so client_torch client_torch_lake \
+  client_ggml client_adapters)
 FAKE = $(BUILD)/fake/libcuda.so.1
 PROGRAMS = $(addprefix $(BUILD)/,replay offload offload_gpu turnip bench gpu_test gpu_bench) \
   $(POLICY) $(FAKE) $(YARDSTICK) $(CLIENTS)
@@ -152,8 +152,11 @@ uninstall:
 
 examples: $(EXAMPLES)
 
-torch cupy: deps-replay
-	$(SUBMAKE) $(BUILD)/gmlake_$@.so
+torch: deps-replay
+	$(SUBMAKE) $(BUILD)/gmlake_pluggable.so
+
+cupy: deps-replay
+	$(SUBMAKE) $(BUILD)/gmlake_cupy.so
 
 plots: deps-plots
 	$(SUBMAKE) $(BUILD)/replay
@@ -259,15 +262,19 @@ $(BUILD)/gpu_bench: bench/gpu_bench.c Makefile | $(BUILD)
 
 $(BUILD)/gmlake_%.so: Makefile | $(BUILD)
 	$(CC) -std=c99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC -fvisibility=hidden -fexceptions \
-	  -I. $(CUDA_INCLUDE) $(CPPFLAGS) $(CFLAGS) examples/$*/gmlake_$*.c -o $@ $(LDFLAGS) $(LIBS) \
+	  -I. $(CUDA_INCLUDE) $(CPPFLAGS) $(CFLAGS) $(wildcard examples/*/gmlake_$*.c) -o $@ $(LDFLAGS) $(LIBS) \
 	  $(LDLIBS)
 
-$(BUILD)/gmlake_torch.so: examples/torch/gmlake_torch.c
+$(BUILD)/gmlake_pluggable.so: examples/torch/gmlake_pluggable.c
 $(BUILD)/gmlake_cupy.so: examples/cupy/gmlake_cupy.c
 
 $(BUILD)/client_torch: tests/clients/torch.c Makefile | $(BUILD)
 	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench -Itests -Itests/cuda_stub \
 	  $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) $(LIBS) $(LDLIBS)
+
+$(BUILD)/client_torch_lake: tests/clients/torch_lake.cpp Makefile | $(BUILD)
+	$(CXX) -std=c++17 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CXXFLAGS) $< -o $@ \
+	  $(LDFLAGS) $(LIBS) $(LDLIBS)
 
 $(BUILD)/client_ggml: tests/clients/ggml.cpp Makefile | $(BUILD)
 	$(CXX) -std=c++11 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CXXFLAGS) $< -o $@ \

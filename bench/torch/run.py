@@ -230,7 +230,7 @@ def largest(arguments, allocators, document):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", default="result.json")
-    parser.add_argument("--library", default=os.path.join(ROOT, "build", "gmlake_torch.so"))
+    parser.add_argument("--library", default=os.path.join(ROOT, "build", "gmlake_pluggable.so"))
     parser.add_argument("--allocators", default="native,expandable,async,gmlake")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--ranks", type=int, default=1)

@@ -396,12 +396,12 @@ class Record:
 def use_allocator(job, record):
     limit = job.get("limit_bytes", 0)
     if job["allocator"].startswith("gmlake"):
-        import gmlake_torch
+        import gmlake_pluggable
 
         os.environ["GMLAKE_TORCH_LIMIT_BYTES"] = str(limit)
         os.environ["GMLAKE_TORCH_RECORD"] = job.get("record", "")
-        gmlake_torch.enable(job["library"])
-        record.mark = gmlake_torch.mark
+        gmlake_pluggable.enable(job["library"])
+        record.mark = gmlake_pluggable.mark
     elif limit:
         total = torch.cuda.get_device_properties(0).total_memory
         torch.cuda.set_per_process_memory_fraction(limit / total)
@@ -409,9 +409,9 @@ def use_allocator(job, record):
 
 def memory(job):
     if job["allocator"].startswith("gmlake"):
-        import gmlake_torch
+        import gmlake_pluggable
 
-        stats = gmlake_torch.stats()
+        stats = gmlake_pluggable.stats()
         return stats["active_bytes_peak"], stats["reserved_bytes_peak"], stats
     stats = torch.cuda.memory_stats()
     keep = ("num_alloc_retries", "num_device_alloc", "num_device_free", "num_sync_all_streams")
@@ -454,9 +454,9 @@ def run(job):
         live, reserved, stats = memory(job)
         result.update(peak_live_bytes=live, peak_reserved_bytes=reserved, stats=stats)
         if job.get("record"):
-            import gmlake_torch
+            import gmlake_pluggable
 
-            gmlake_torch.flush()
+            gmlake_pluggable.flush()
     except (RuntimeError, TypeError) as error:
         result["error"] = result["error"] or str(error)[:300]
     return result

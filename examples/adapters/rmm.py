@@ -1,7 +1,7 @@
 """Gives RMM its device memory from a lake, in Python. Build the library with `make torch`, then
 
     import rmm, gmlake_rmm   # this file, copied under that name
-    rmm.mr.set_current_device_resource(gmlake_rmm.resource("build/gmlake_torch.so"))
+    rmm.mr.set_current_device_resource(gmlake_rmm.resource("build/gmlake_pluggable.so"))
 
 A Python function runs for each allocation and free: for speed use cccl_resource.hpp in C++. Each
 memory is freed behind the work of the stream that RMM names, without a wait. Written for RMM 25.02

@@ -1,4 +1,4 @@
-/* Gives CuPy its memory from the lakes of gmlake_torch.c, in the form that CuPy's
+/* Gives CuPy its memory from the lakes of gmlake_pluggable.c, in the form that CuPy's
    CFunctionAllocator calls. CuPy passes the first argument through. Here that is a stream, or a
    *lane*: a stream together with the object that owns it, for streams that may be destroyed. To
    build it, run `make cupy`, which needs no CUDA toolkit, or in the directory of gmlake.h:
@@ -7,7 +7,7 @@
      examples/cupy/gmlake_cupy.c -o gmlake_cupy.so -lpthread -ldl
 
    gmlake_cupy.py beside this file gives it to CuPy. */
-#include "../torch/gmlake_torch.c"
+#include "../torch/gmlake_pluggable.c"
 
 /* A stream that may be destroyed. The lane keeps it alive until the lane is closed and its last
    block is freed. Then the lakes forget the stream, and the lane lets its owner go, which may

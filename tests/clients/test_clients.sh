@@ -3,7 +3,7 @@
 # on the mock; that what Python there is compiles, and runs where a stub can stand in for torch.
 
 . tests/tools/shell.sh
-library=$build/gmlake_torch.so
+library=$build/gmlake_pluggable.so
 
 # fake VARIABLE=VALUE... COMMAND...: runs it over the fake driver.
 fake() {
@@ -97,7 +97,8 @@ if [ -e /dev/full ]; then
 fi
 ok 'torch: misuse' fake "$build/client_torch" "$library" misuse
 ok 'torch: misuse: says so' [ "$(grep -cE \
-  '^gmlake_torch: .*(UNKNOWN_POINTER|DOUBLE_FREE|gmlake_torch.pool)' "$dir/err")" = 5 ]
+  '^gmlake_torch: .*(UNKNOWN_POINTER|DOUBLE_FREE|gmlake_pluggable.pool)' "$dir/err")" = 5 ]
+ok 'torch: what its own allocator needs of a lake' "$build/client_torch_lake"
 ok 'torch: exports nothing else' [ "$(nm -D --defined-only "$library" |
   grep -cv ' T gmlake_torch_')" = 0 ]
 
@@ -107,8 +108,8 @@ command_of() {
     sed "s|-I/usr/local/cuda/include|-Itests/cuda_stub|; s|-o |-o $dir/|" >"$dir/command"
   sh -e "$dir/command" >"$dir/out" 2>"$dir/err"
 }
-ok 'torch: the command in the file' command_of examples/torch/gmlake_torch.c
-ok 'torch: its library' fake "$build/client_torch" "$dir/gmlake_torch.so" memory
+ok 'torch: the command in the file' command_of examples/torch/gmlake_pluggable.c
+ok 'torch: its library' fake "$build/client_torch" "$dir/gmlake_pluggable.so" memory
 ok 'cupy: the command in the file' command_of examples/cupy/gmlake_cupy.c
 ok 'cupy: its library' fake "$build/client_torch" "$dir/gmlake_cupy.so" cupy
 ok 'cupy' fake "$build/client_torch" "$build/gmlake_cupy.so" cupy
@@ -154,7 +155,7 @@ C
     fake "LD_LIBRARY_PATH=$build/fake:$dir/$2" python3 -B tests/clients/torch_stub.py "$library" \
       "$dir/$1" "$3"
   }
-  ok 'python: gmlake_torch.py' torch_stub torch none "$dir/torch/lib/libc10.so"
+  ok 'python: gmlake_pluggable.py' torch_stub torch none "$dir/torch/lib/libc10.so"
   ok 'python: another torch' torch_stub other std "$dir/std/libstdc++.so.6"
   ok 'python: another torch and library' torch_stub other none ''
   ok 'python: another torch and library: says so' says \

@@ -337,7 +337,7 @@ static jmp_buf raised;
 static char raised_text[1024];
 
 static void raise_here(const char *function, const char *file, unsigned line, const char *text) {
-  check(!strcmp(function, "gmlake_torch") && strstr(file, "gmlake_torch.c") && line);
+  check(!strcmp(function, "gmlake_torch") && strstr(file, "gmlake_pluggable.c") && line);
   snprintf(raised_text, sizeof raised_text, "%s", text);
   longjmp(raised, 1); /* as an exception would: past the library's frames */
 }
@@ -373,7 +373,7 @@ static void case_limit(
 }
 
 static void raise_text_here(const char *text) {
-  raise_here("gmlake_torch", "gmlake_torch.c", 1, text);
+  raise_here("gmlake_torch", "gmlake_pluggable.c", 1, text);
 }
 
 static void case_raise_text(void) { /* GMLAKE_TORCH_LIMIT_BYTES=8388608: the shell reads */

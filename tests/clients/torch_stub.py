@@ -1,4 +1,4 @@
-"""As much of torch as gmlake_torch.py touches, to run it where torch is not: the allocator's
+"""As much of torch as gmlake_pluggable.py touches, to run it where torch is not: the allocator's
 functions are called by address, as torch calls them."""
 import contextlib
 import ctypes
@@ -49,11 +49,11 @@ def module(path):
     return torch
 
 
-def out_of_memory(gmlake_torch, raiser):
+def out_of_memory(gmlake_pluggable, raiser):
     """What a real function throws, that of the stub notes; NULL: standard error has it."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        gmlake_torch.enable()
+        gmlake_pluggable.enable()
     assert not torch.current.malloc(1 << 50, 0, None)
     texts = [str(warning.message) for warning in caught]
     if "libc10" in raiser:
@@ -66,32 +66,32 @@ def out_of_memory(gmlake_torch, raiser):
         raised.text.restype = ctypes.c_char_p
         assert raised.text().startswith(b"CUDA out of memory. Tried to allocate"), raised.text()
         ctypes.CFUNCTYPE(None)(torch.current.hooks.set["set_begin_allocate_to_pool"])()
-        assert b"gmlake_torch.pool()" in raised.text()
+        assert b"gmlake_pluggable.pool()" in raised.text()
 
 
 if __name__ == "__main__":
     library, directory, raiser = sys.argv[1:]
     torch = sys.modules["torch"] = module(directory)
     sys.path.insert(0, "examples/torch")
-    import gmlake_torch
+    import gmlake_pluggable
 
-    assert gmlake_torch.load(library)[1] is gmlake_torch.load()[1]
-    assert gmlake_torch.stats() is None
+    assert gmlake_pluggable.load(library)[1] is gmlake_pluggable.load()[1]
+    assert gmlake_pluggable.stats() is None
     told = []
-    gmlake_torch.load()[0].gmlake_torch_streams_stay = lambda: told.append(1)
-    with gmlake_torch.pool() as pool:
-        assert pool.allocator is gmlake_torch.load()[1].hooks and told
-    out_of_memory(gmlake_torch, raiser)
+    gmlake_pluggable.load()[0].gmlake_torch_streams_stay = lambda: told.append(1)
+    with gmlake_pluggable.pool() as pool:
+        assert pool.allocator is gmlake_pluggable.load()[1].hooks and told
+    out_of_memory(gmlake_pluggable, raiser)
     malloc, free = torch.current.malloc, torch.current.free
     block = malloc(3 << 20, 0, None)
-    assert block and gmlake_torch.stats("cuda:0")["active_bytes"] == 3 << 20
+    assert block and gmlake_pluggable.stats("cuda:0")["active_bytes"] == 3 << 20
     hooks = torch.current.hooks.set
     record_stream = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
     record_stream(hooks["set_record_stream_fn"])(block, 1)
     free(block, 3 << 20, 0, None)
-    gmlake_torch.mark("no recording")
-    gmlake_torch.flush()
-    gmlake_torch.forget_stream(types.SimpleNamespace(cuda_stream=1))
+    gmlake_pluggable.mark("no recording")
+    gmlake_pluggable.flush()
+    gmlake_pluggable.forget_stream(types.SimpleNamespace(cuda_stream=1))
     ctypes.CFUNCTYPE(None)(hooks["set_reset_fn"])()
-    gmlake_torch.reset_peaks(0)
-    assert gmlake_torch.stats(0)["reserved_bytes_peak"] == 0, gmlake_torch.stats(0)
+    gmlake_pluggable.reset_peaks(0)
+    assert gmlake_pluggable.stats(0)["reserved_bytes_peak"] == 0, gmlake_pluggable.stats(0)

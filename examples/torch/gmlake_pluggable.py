@@ -3,16 +3,17 @@ them.
 
 All tensors from the lake of their device. Call this before anything is on a GPU:
 
-    import gmlake_torch
-    gmlake_torch.enable()
+    import gmlake_pluggable
+    gmlake_pluggable.enable()
 
 If memory runs out, a RuntimeError is raised whose text begins with torch's own, `CUDA out of
-memory.` torch.cuda.memory_stats() and what is built on it do not work; use gmlake_torch.stats().
+memory.` torch.cuda.memory_stats() and what is built on it do not work; use
+gmlake_pluggable.stats().
 CUDA graphs are refused.
 
 torch's own allocator over the lake, for what the thread allocates inside:
 
-    with gmlake_torch.pool():
+    with gmlake_pluggable.pool():
         ...
 
 torch then takes its segments from the lake. If memory runs out, torch.OutOfMemoryError is raised.
@@ -20,11 +21,11 @@ torch's statistics and graphs work. Memory that torch loses inside its segments 
 
 torch never destroys its own streams. An external stream must live longer than the tensors that were
 allocated on it, because their memory is freed on it. After that you may destroy it, even if it has
-work to do: the lake notices. In two cases call gmlake_torch.forget_stream(stream) before: if a
+work to do: the lake notices. In two cases call gmlake_pluggable.forget_stream(stream) before: if a
 tensor that lives on was recorded on the stream (Tensor.record_stream), and always with pool().
 Without that call the lake may use the destroyed stream, which ends the process.
 
-Environment variables configure the lakes: see gmlake_torch.c.
+Environment variables configure the lakes: see gmlake_pluggable.c.
 """
 import contextlib
 import ctypes
@@ -34,7 +35,8 @@ import warnings
 
 import torch
 
-_LIBRARY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../build/gmlake_torch.so")
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_LIBRARY = os.path.join(_HERE, "../../build/gmlake_pluggable.so")
 # void torchCheckFail(const char *function, const char *file, uint32_t line, const char *text)
 _RAISE = "_ZN3c106detail14torchCheckFailEPKcS2_jS2_"
 # void std::__throw_runtime_error(const char *text)

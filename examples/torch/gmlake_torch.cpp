@@ -1,0 +1,893 @@
+/* torch's allocator of device memory on lakes: a subclass of torch's own interface, with graphs,
+   memory pools, statistics, history and errors. `pip install --no-build-isolation ./examples/torch`
+   builds it against the headers of the torch that is installed; gmlake_torch/__init__.py loads it.
+
+   A device's lake is created when the device is first used, and lives as long as the process,
+   because torch frees tensors until the very end. adapter.h lists the environment variables that
+   configure it. lake.hpp has everything that needs no torch.
+
+   How torch's words map to the lake's: a memory pool (MempoolId_t) is a gmlake_pool; requests on a
+   stream for which the filter of beginAllocateToPool says yes go to that pool; a graph's capture is
+   a gmlake capture of each stream that takes part. A segment is a chunk. No block is split off from
+   a segment that cannot be given back, so inactive_split counts nothing, as with torch's expandable
+   segments; max_split_size and oversize stay what they are by default. */
+#include <c10/core/impl/GPUTrace.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <torch/version.h>
+
+#include <cuda_runtime_api.h>
+
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_STATIC
+#include "adapter.h"
+#include "lake.hpp"
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <set>
+#include <string>
+#include <type_traits>
+
+#if TORCH_VERSION_MAJOR != 2 || TORCH_VERSION_MINOR < 7
+#error "gmlake_torch needs torch 2.7 or later: the interface of older allocators differs"
+#endif
+
+namespace {
+
+namespace cca = c10::cuda::CUDACachingAllocator;
+using c10::DeviceIndex;
+using cca::TraceEntry;
+using gmlake_torch::Block;
+using gmlake_torch::Counter;
+using gmlake_torch::Failure;
+using gmlake_torch::Figures;
+using PoolId = std::decay_t<decltype(cca::SegmentInfo().owner_private_pool_id)>;
+using GatheredContext = std::decay_t<decltype(*cca::BlockInfo().context_when_allocated)>;
+using ContextPtr = std::shared_ptr<GatheredContext>;
+
+void delete_block(void *ptr);
+void delete_uncached(void *ptr) {
+  if (ptr) C10_CUDA_CHECK(cudaFree(ptr));
+}
+
+/* ---- Texts ---------------------------------------------------------------------------------- */
+
+std::string size_text(size_t bytes) {
+  char text[64];
+  const double value = static_cast<double>(bytes);
+  if (bytes <= 1024)
+    std::snprintf(text, sizeof text, "%zu bytes", bytes);
+  else if (bytes <= 1048576)
+    std::snprintf(text, sizeof text, "%.2f KiB", value / 1024);
+  else if (bytes <= 1073741824)
+    std::snprintf(text, sizeof text, "%.2f MiB", value / 1048576);
+  else
+    std::snprintf(text, sizeof text, "%.2f GiB", value / 1073741824);
+  return text;
+}
+
+/* What the lake knows of why memory ran out. */
+std::string causes_text(const gmlake_error_info &info) {
+  std::string text = " The lake holds " + size_text(info.reserved_bytes) + ": " +
+                     size_text(info.live_here_bytes) + " live here, " + size_text(info.free_bytes) +
+                     " free (" + size_text(info.largest_bytes) + " in one piece, " +
+                     size_text(info.stitchable_bytes) + " that can be stitched), " +
+                     size_text(info.pending_bytes) + " that other streams or graphs use, " +
+                     size_text(info.elsewhere_bytes) + " in other pools.";
+  if (info.limit_bytes) text += " Its limit is " + size_text(info.limit_bytes) + ".";
+  if (info.sleeping_bytes) text += " " + size_text(info.sleeping_bytes) + " sleep.";
+  return text;
+}
+
+std::string failure_text(const char *call, int device, const Failure &failure) {
+  std::string text = std::string("gmlake: device ") + std::to_string(device) + ": " + call + ": " +
+                     gmlake_result_name(failure.result) + ": " + failure.info.text;
+  if (failure.info.call) text += std::string(" (") + failure.info.call;
+  if (failure.info.call && failure.info.driver_code)
+    text += ", driver's code " + std::to_string(failure.info.driver_code);
+  return failure.info.call ? text + ")" : text;
+}
+
+/* ---- History -------------------------------------------------------------------------------- */
+
+int64_t now_us() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+/* The constructor grew from release to release. */
+template <class Entry>
+Entry make_entry(typename Entry::Action action, DeviceIndex device, size_t address, size_t bytes,
+                 cudaStream_t stream, PoolId pool, ContextPtr context, std::string compile,
+                 std::string metadata) {
+  using Time = c10::approx_time_t;
+  using A = typename Entry::Action;
+  using S = std::string;
+  if constexpr (std::is_constructible_v<Entry, A, DeviceIndex, size_t, size_t, cudaStream_t, PoolId,
+                                        Time, ContextPtr, S, S>)
+    return Entry(action, device, address, bytes, stream, pool, Time{}, std::move(context),
+                 std::move(compile), std::move(metadata));
+  else if constexpr (std::is_constructible_v<Entry, A, DeviceIndex, size_t, size_t, cudaStream_t,
+                                             PoolId, Time, ContextPtr, S>)
+    return Entry(action, device, address, bytes, stream, pool, Time{}, std::move(context),
+                 std::move(compile));
+  else
+    return Entry(action, device, address, bytes, stream, Time{}, std::move(context),
+                 std::move(compile));
+}
+
+/* The last entries, up to a number. */
+template <class Entry>
+class Ring {
+ public:
+  void set_capacity(size_t count) {
+    capacity_ = std::max<size_t>(count, 1);
+    clear();
+  }
+  void clear() {
+    entries_.clear();
+    next_ = 0;
+  }
+  void add(const Entry &entry) {
+    if (entries_.size() < capacity_) {
+      entries_.push_back(entry);
+      return;
+    }
+    entries_[next_] = entry;
+    next_ = (next_ + 1) % capacity_;
+  }
+  std::vector<Entry> get() const {
+    std::vector<Entry> out(entries_.begin() + static_cast<ptrdiff_t>(next_), entries_.end());
+    out.insert(out.end(), entries_.begin(), entries_.begin() + static_cast<ptrdiff_t>(next_));
+    return out;
+  }
+
+ private:
+  std::vector<Entry> entries_;
+  size_t capacity_ = 1, next_ = 0;
+};
+
+/* What torch records of one device's memory. */
+class History {
+ public:
+  explicit History(DeviceIndex device) : device_(device) {}
+
+  void start(bool is_enabled, cca::CreateContextFn recorder, size_t entry_count,
+             cca::RecordContext when, bool does_clear, const std::vector<std::string> &skipped) {
+    TORCH_CHECK(when == cca::RecordContext::NEVER || recorder);
+    std::lock_guard<std::mutex> lock(mutex_);
+    skipped_ = {skipped.begin(), skipped.end()};
+    recorder_.store(is_enabled ? recorder : nullptr);
+    when_.store(is_enabled ? when : cca::RecordContext::NEVER);
+    if (!is_enabled || does_clear || entry_count != entry_count_) ring_.set_capacity(entry_count);
+    entry_count_ = entry_count;
+    is_enabled_.store(is_enabled);
+    update();
+  }
+  bool is_enabled() const { return is_enabled_.load(); }
+
+  /* pre: no lock is held: the recorder may want the interpreter's. */
+  ContextPtr gather(cca::RecordContext level) const {
+    if (C10_LIKELY(when_.load(std::memory_order_relaxed) < level)) return nullptr;
+    const cca::CreateContextFn recorder = recorder_.load();
+    return recorder ? recorder() : nullptr;
+  }
+
+  bool is_wanted() const { return is_wanted_.load(std::memory_order_relaxed); }
+
+  void add(TraceEntry::Action action, size_t address, size_t bytes, cudaStream_t stream,
+           PoolId pool, ContextPtr context) {
+    if (C10_LIKELY(!is_wanted())) return;
+    std::lock_guard<std::mutex> lock(mutex_);
+    const bool keeps = when_.load() >= cca::RecordContext::ALLOC;
+    TraceEntry entry = make_entry<TraceEntry>(
+        action, device_, address, bytes, stream, pool, keeps ? context : nullptr,
+        compile_.empty() ? "N/A" : compile_.back(), metadata_);
+    entry.time_.t_ = now_us();
+    for (const auto &tracker : trackers_) tracker(entry);
+    if (is_enabled_ && !skipped_.count(name_of(action))) ring_.add(entry);
+  }
+
+  std::vector<TraceEntry> entries() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return ring_.get();
+  }
+  void add_tracker(cca::AllocatorTraceTracker tracker) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    trackers_.push_back(std::move(tracker));
+    update();
+  }
+  void push_compile(const std::string &text) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    compile_.push_back(text);
+  }
+  void pop_compile() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!compile_.empty()) compile_.pop_back();
+  }
+  void set_metadata(const std::string &text) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    metadata_ = text;
+  }
+  std::string metadata() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return metadata_;
+  }
+
+ private:
+  static const char *name_of(TraceEntry::Action action) {
+    switch (action) {
+    case TraceEntry::ALLOC:
+      return "alloc";
+    case TraceEntry::FREE_REQUESTED:
+      return "free_requested";
+    case TraceEntry::FREE_COMPLETED:
+      return "free_completed";
+    case TraceEntry::SEGMENT_ALLOC:
+      return "segment_alloc";
+    case TraceEntry::SEGMENT_FREE:
+      return "segment_free";
+    case TraceEntry::SEGMENT_MAP:
+      return "segment_map";
+    case TraceEntry::SEGMENT_UNMAP:
+      return "segment_unmap";
+    case TraceEntry::SNAPSHOT:
+      return "snapshot";
+    case TraceEntry::OOM:
+      return "oom";
+    }
+    return "";
+  }
+  void update() { is_wanted_.store(is_enabled_ || !trackers_.empty()); }
+
+  const DeviceIndex device_;
+  std::atomic<bool> is_wanted_{false}, is_enabled_{false};
+  std::atomic<cca::CreateContextFn> recorder_{nullptr};
+  std::atomic<cca::RecordContext> when_{cca::RecordContext::NEVER};
+  std::mutex mutex_; /* protects what follows; taken inside calls of the lake */
+  size_t entry_count_ = 0;
+  std::set<std::string> skipped_;
+  Ring<TraceEntry> ring_;
+  std::vector<cca::AllocatorTraceTracker> trackers_;
+  std::vector<std::string> compile_;
+  std::string metadata_;
+};
+
+/* ---- Statistics ------------------------------------------------------------------------------ */
+
+template <class Stat>
+void put_stat(Stat &out, const Counter &counter) {
+  out.current = counter.current;
+  out.peak = counter.peak;
+  out.allocated = counter.allocated;
+  out.freed = counter.freed;
+}
+template <class Stats>
+void put_stats(Stats &out, const Counter *counters) {
+  for (size_t kind = 0; kind < gmlake_torch::KINDS; kind++) put_stat(out[kind], counters[kind]);
+}
+
+/* ---- The allocator -------------------------------------------------------------------------- */
+
+/* One device. The lake is made when it is first needed. */
+struct Place {
+  explicit Place(DeviceIndex index) : index(index), history(index) {}
+
+  const DeviceIndex index;
+  History history;
+  std::atomic<gmlake_torch::Device *> device{nullptr};
+  std::atomic<double> fraction{1.0};
+  std::mutex mutex; /* making the device; peers */
+  std::set<int> peers;
+};
+
+/* Where a signature differs between releases of torch, both forms are here. None says `override`
+   there: the one that the headers at hand have overrides, the other one is not called. */
+class LakeAllocator final : public cca::CUDAAllocator {
+ public:
+  /* ---- Allocating ---- */
+
+  c10::DataPtr allocate(size_t bytes) override {
+    TORCH_CHECK_WITH(OutOfMemoryError, bytes < (size_t(1) << 60),
+                     "CUDA out of memory. Tried to allocate more than 1EB memory.");
+    const DeviceIndex device = current_device();
+    void *ptr = nullptr;
+    if (bytes)
+      ptr = is_enabled_ ? take(device, bytes, c10::cuda::getCurrentCUDAStream(device).stream())
+                        : take_uncached(bytes);
+    return {ptr, ptr, raw_deleter(), c10::Device(c10::DeviceType::CUDA, device)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override {
+    return is_enabled_ ? &delete_block : &delete_uncached;
+  }
+  void copy_data(void *to, const void *from, size_t bytes) const override {
+    C10_CUDA_CHECK(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToDevice));
+  }
+  void *raw_alloc(size_t bytes) override {
+    return raw_alloc_with_stream(bytes, c10::cuda::getCurrentCUDAStream(current_device()).stream());
+  }
+  void *raw_alloc_with_stream(size_t bytes, cudaStream_t stream) override {
+    if (!bytes) return nullptr;
+    return is_enabled_ ? take(current_device(), bytes, stream) : take_uncached(bytes);
+  }
+  void raw_delete(void *ptr) override {
+    if (!ptr || gmlake_torch::is_child()) return;
+    Place *place = nullptr;
+    Block *const block = find(ptr, &place);
+    if (!block && !is_enabled_) return delete_uncached(ptr);
+    TORCH_CHECK(block, "invalid device pointer: ", ptr);
+    give(*place, block);
+  }
+  void recordStream(const c10::DataPtr &ptr, c10::cuda::CUDAStream stream) override {
+    if (!ptr.get() || ptr.get_deleter() != &delete_block) return; /* another process's memory */
+    Place *place = nullptr;
+    Block *const block = find(ptr.get(), &place);
+    TORCH_CHECK(block, "gmlake: recordStream: ", ptr.get(), " is not the start of a live block");
+    guarded("gmlake_record_stream", place->index,
+            [&] { place->device.load()->record_stream(block, stream.stream()); });
+  }
+  void *getBaseAllocation(void *ptr, size_t *out_bytes) override {
+    Block *const block = find(ptr, nullptr);
+    TORCH_CHECK(block, "invalid device pointer: ", ptr);
+    if (out_bytes) *out_bytes = block->bytes;
+    return block->ptr;
+  }
+
+  /* ---- Life ---- */
+
+  void init(int device_count) override {
+    for (int i = static_cast<int>(places_.size()); i < device_count; i++)
+      places_.push_back(std::make_unique<Place>(static_cast<DeviceIndex>(i)));
+    place_count_.store(places_.size(), std::memory_order_release);
+  }
+  bool initialized() override { return place_count_.load() != 0; }
+  std::string name() override { return "gmlake"; }
+  void enable(bool value) { is_enabled_ = value; }
+  bool isEnabled() const { return is_enabled_; }
+
+  double getMemoryFraction(DeviceIndex device) { return place(device).fraction.load(); }
+  void setMemoryFraction(double fraction, DeviceIndex device) override {
+    TORCH_CHECK(0 <= fraction && fraction <= 1, "invalid fraction:", fraction,
+                ". Please set within [0, 1].");
+    place(device).fraction.store(fraction);
+    limit(place(device));
+  }
+  void emptyCache() { emptyCache({0, 0}); }
+  void emptyCache(PoolId pool) {
+    for (const auto &entry : places_)
+      if (gmlake_torch::Device *const device = entry->device.load())
+        guarded("gmlake_trim", entry->index, [&] { device->trim(pool); });
+  }
+  void cacheInfo(DeviceIndex index, size_t *largest) override {
+    gmlake_budget budget{};
+    guarded("gmlake_get_budget", index, [&] {
+      const gmlake_result result = gmlake_get_budget(device(index).lake(), &budget);
+      if (result != GMLAKE_OK) throw failure_of(index, result);
+    });
+    *largest = std::max(*largest, budget.allocatable_bytes);
+  }
+  std::vector<cca::StreamSegmentSize> getExpandableSegmentSizes(DeviceIndex) { return {}; }
+
+  /* ---- Statistics ---- */
+
+  cca::DeviceStats getDeviceStats(DeviceIndex index) override {
+    cca::DeviceStats out;
+    gmlake_torch::Device *const device = place(index).device.load();
+    out.max_split_size = -1;
+    if (!device) return out;
+    const Figures figures = device->figures();
+    put_stats(out.allocation, figures.allocation);
+    put_stats(out.segment, figures.segment);
+    put_stats(out.active, figures.active);
+    put_stats(out.allocated_bytes, figures.allocated_bytes);
+    put_stats(out.reserved_bytes, figures.reserved_bytes);
+    put_stats(out.active_bytes, figures.active_bytes);
+    put_stats(out.requested_bytes, figures.requested_bytes);
+    out.num_alloc_retries = figures.retry_count;
+    out.num_ooms = figures.oom_count;
+    out.num_sync_all_streams = figures.host_wait_count;
+    out.num_device_alloc = figures.create_count;
+    out.num_device_free = figures.release_count;
+    return out;
+  }
+  void resetAccumulatedStats(DeviceIndex index) override {
+    if (gmlake_torch::Device *const device = place(index).device.load())
+      device->reset_accumulated();
+  }
+  void resetPeakStats(DeviceIndex index) override {
+    if (gmlake_torch::Device *const device = place(index).device.load()) device->reset_peaks();
+  }
+
+  /* ---- History ---- */
+
+  cca::SnapshotInfo snapshot(PoolId pool) { return snapshot(pool, true); }
+  cca::SnapshotInfo snapshot(PoolId pool, bool has_traces) {
+    cca::SnapshotInfo out{};
+    for (const auto &place : places_) {
+      if (has_traces)
+        out.device_traces.push_back(place->history.entries());
+      else
+        out.device_traces.emplace_back();
+      size_t active = 0;
+      if (gmlake_torch::Device *const device = place->device.load())
+        for (const auto &segment : device->segments()) {
+          if (pool != PoolId{0, 0} && pool != segment.pool) continue;
+          out.segments.push_back(segment_info(place->index, segment));
+          active += out.segments.back().active_size;
+        }
+      place->history.add(TraceEntry::SNAPSHOT, 0, active, nullptr, pool, nullptr);
+    }
+    {
+      std::lock_guard<std::mutex> lock(notes_mutex_);
+      out.external_annotations = notes_.get();
+    }
+    out.config_metadata.max_split_size = SIZE_MAX;
+    return out;
+  }
+  void recordHistory(bool is_enabled, cca::CreateContextFn recorder, size_t entry_count,
+                     cca::RecordContext when, bool does_clear,
+                     const std::vector<std::string> &skipped) {
+    {
+      std::lock_guard<std::mutex> lock(notes_mutex_);
+      does_note_ = is_enabled;
+      notes_.set_capacity(entry_count);
+    }
+    for (const auto &place : places_)
+      place->history.start(is_enabled, recorder, entry_count, when, does_clear, skipped);
+  }
+  void recordHistory(bool is_enabled, cca::CreateContextFn recorder, size_t entry_count,
+                     cca::RecordContext when, bool does_clear) {
+    recordHistory(is_enabled, recorder, entry_count, when, does_clear, {});
+  }
+  void recordHistory(bool is_enabled, cca::CreateContextFn recorder, size_t entry_count,
+                     cca::RecordContext when) {
+    recordHistory(is_enabled, recorder, entry_count, when, false, {});
+  }
+  bool isHistoryEnabled() override { return place(current_device()).history.is_enabled(); }
+  void recordAnnotation(const std::vector<std::pair<std::string, std::string>> &pairs) override {
+    if (!does_note_) return;
+    cca_annotation note(current_device(), c10::approx_time_t{});
+    for (const auto &pair : pairs) note.recordUserMetadata(pair.first, pair.second);
+    note.time_.t_ = now_us();
+    std::lock_guard<std::mutex> lock(notes_mutex_);
+    notes_.add(note);
+  }
+  void pushCompileContext(std::string &text) override {
+    if (does_note_) place(current_device()).history.push_compile(text);
+  }
+  void popCompileContext() override {
+    if (does_note_) place(current_device()).history.pop_compile();
+  }
+  void setUserMetadata(const std::string &text) {
+    place(current_device()).history.set_metadata(text);
+  }
+  std::string getUserMetadata() { return place(current_device()).history.metadata(); }
+  void attachOutOfMemoryObserver(cca::OutOfMemoryObserver observer) override {
+    std::lock_guard<std::mutex> lock(notes_mutex_);
+    observers_.push_back(std::move(observer));
+  }
+  void attachAllocatorTraceTracker(cca::AllocatorTraceTracker tracker) override {
+    for (const auto &place : places_) place->history.add_tracker(tracker);
+  }
+#if defined(GMLAKE_TORCH_HAS_REJECTION)
+  /* Nothing is rejected before the lake was asked. */
+  void attachOomRejectionObserver(cca::OomRejectionObserver) override {}
+#endif
+
+  /* ---- Pools and graphs ---- */
+
+  void beginAllocateToPool(DeviceIndex index, PoolId pool,
+                           std::function<bool(cudaStream_t)> filter) override {
+    const cudaStream_t current = c10::cuda::getCurrentCUDAStream(index).stream();
+    guarded("gmlake_capture_begin", index, [&] {
+      TORCH_CHECK(device(index).begin_route(
+                      pool,
+                      [filter = std::move(filter)](void *stream) {
+                        return filter(static_cast<cudaStream_t>(stream));
+                      },
+                      current),
+                  "beginAllocateToPool: already recording to mempool_id");
+    });
+  }
+  void endAllocateToPool(DeviceIndex index, PoolId pool) override {
+    guarded("gmlake_capture_end", index, [&] {
+      TORCH_CHECK(device(index).end_route(pool),
+                  "endAllocatePool: not currently recording to mempool_id");
+    });
+  }
+  void releasePool(DeviceIndex index, PoolId pool) override {
+    guarded("gmlake_pool_destroy", index, [&] {
+      TORCH_CHECK(device(index).release_pool(pool),
+                  "releasePool: there is no such pool: ", pool.first, ", ", pool.second);
+    });
+  }
+  int getPoolUseCount(DeviceIndex index, PoolId pool) { return device(index).pool_use_count(pool); }
+  void ensureExistsAndIncrefPool(DeviceIndex index, PoolId pool) {
+    guarded("gmlake_pool_create", index, [&] { device(index).retain_pool(pool); });
+  }
+  template <class Source>
+  void retain(DeviceIndex index, PoolId pool, const Source &source) {
+    TORCH_CHECK(!source,
+                "gmlake: a memory pool with an allocator of its own does not work on the "
+                "lake: use MemPool() without an allocator");
+    ensureExistsAndIncrefPool(index, pool);
+  }
+  void createOrIncrefPool(DeviceIndex index, PoolId pool, cca::CUDAAllocator *source) {
+    retain(index, pool, source);
+  }
+  void createOrIncrefPool(DeviceIndex index, PoolId pool,
+                          std::shared_ptr<cca::CUDAAllocator> source) {
+    retain(index, pool, source);
+  }
+  void setUseOnOOM(DeviceIndex index, PoolId pool) { setUseOnOOM(index, pool, true); }
+  void setUseOnOOM(DeviceIndex index, PoolId pool, bool value) {
+    guarded("gmlake_pool_create", index, [&] { device(index).set_serves_oom(pool, value); });
+  }
+  void setNoSplit(DeviceIndex index, PoolId pool) {
+    guarded("gmlake_pool_create", index, [&] { device(index).set_exclusive(pool); });
+  }
+  bool checkPoolLiveAllocations(DeviceIndex index, PoolId pool,
+                                const std::unordered_set<void *> &expected) override {
+    std::unordered_set<void *> live;
+    TORCH_CHECK(device(index).pool_live(pool, live), "Could not find pool of id");
+    return live == expected;
+  }
+  std::shared_ptr<cca::AllocatorState> getCheckpointState(DeviceIndex index, PoolId pool) override {
+    auto state = std::make_shared<State>();
+    state->checkpoint = device(index).checkpoint(pool);
+    TORCH_CHECK(state->checkpoint, "Could not find pool of id");
+    return state;
+  }
+  cca::CheckpointDelta setCheckpointPoolState(DeviceIndex index,
+                                              std::shared_ptr<cca::AllocatorState> any) override {
+    const auto state = std::dynamic_pointer_cast<State>(any);
+    TORCH_CHECK(state, "gmlake: setCheckpointPoolState: the state is another allocator's");
+    cca::CheckpointDelta out;
+    std::vector<void *> live;
+    ContextPtr context = place(index).history.gather(cca::RecordContext::STATE);
+    guarded("gmlake_free", index,
+            [&] { device(index).restore(*state->checkpoint, context, out.ptrs_freed, live); });
+    for (void *ptr : live)
+      out.dataptrs_allocd.emplace_back(ptr, ptr, &delete_block,
+                                       c10::Device(c10::DeviceType::CUDA, index));
+    return out;
+  }
+
+  /* ---- Other devices and processes ---- */
+
+  void enablePeerAccess(DeviceIndex from, DeviceIndex to) override {
+    c10::cuda::CUDAGuard guard(from);
+    const cudaError_t error = cudaDeviceEnablePeerAccess(to, 0);
+    if (error == cudaErrorPeerAccessAlreadyEnabled)
+      (void)cudaGetLastError();
+    else
+      C10_CUDA_CHECK(error);
+    Place &owner = place(to);
+    std::lock_guard<std::mutex> lock(owner.mutex);
+    owner.peers.insert(from);
+    if (gmlake_torch::Device *const device = owner.device.load()) add_peer(owner, *device, from);
+  }
+  cudaError_t memcpyAsync(void *to, int to_device, const void *from, int from_device, size_t bytes,
+                          cudaStream_t stream, bool has_peer_access) override {
+    if (has_peer_access || from_device == to_device)
+      return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
+    return cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, stream);
+  }
+  cca::ShareableHandle shareIpcHandle(void *) override {
+    TORCH_CHECK(false,
+                "gmlake: tensors on the lake cannot be sent to another process yet: send "
+                "tensor.cpu(), or run this program with torch's own allocator");
+  }
+  std::shared_ptr<void> getIpcDevPtr(std::string) override {
+    TORCH_CHECK(false,
+                "gmlake: a tensor of another process cannot be opened yet: send "
+                "tensor.cpu(), or run this program with torch's own allocator");
+  }
+
+  /* The device's lake; NULL if there is none. */
+  gmlake *lake_of(int index) {
+    if (index < 0 || static_cast<size_t>(index) >= place_count_.load(std::memory_order_acquire))
+      return nullptr;
+    gmlake_torch::Device *const device = places_[static_cast<size_t>(index)]->device.load();
+    return device ? device->lake() : nullptr;
+  }
+
+ private:
+  using cca_annotation = std::decay_t<decltype(cca::SnapshotInfo().external_annotations.front())>;
+
+  struct State : cca::AllocatorState {
+    std::shared_ptr<gmlake_torch::Checkpoint> checkpoint;
+  };
+
+  static DeviceIndex current_device() {
+    DeviceIndex device = 0;
+    C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+    return device;
+  }
+
+  Place &place(DeviceIndex index) {
+    TORCH_CHECK(
+        index >= 0 && static_cast<size_t>(index) < place_count_.load(std::memory_order_acquire),
+        "Invalid device argument ", static_cast<int>(index), ": did you call init?");
+    return *places_[static_cast<size_t>(index)];
+  }
+
+  gmlake_torch::Device &device(DeviceIndex index) {
+    Place &p = place(index);
+    gmlake_torch::Device *const device = p.device.load(std::memory_order_acquire);
+    return C10_LIKELY(device != nullptr) ? *device : make_device(p);
+  }
+
+  Failure failure_of(DeviceIndex index, gmlake_result result) {
+    Failure failure{result, {}};
+    (void)gmlake_get_last_error(lake_of(index), &failure.info);
+    return failure;
+  }
+
+  /* Runs the function; its Failure becomes torch's error. */
+  template <class Function>
+  auto guarded(const char *call, DeviceIndex index, Function function) -> decltype(function()) {
+    try {
+      return function();
+    } catch (const Failure &failure) {
+      TORCH_CHECK(false, failure_text(call, index, failure));
+    }
+  }
+
+  gmlake_torch::Device &make_device(Place &place) {
+    std::lock_guard<std::mutex> lock(place.mutex);
+    if (gmlake_torch::Device *const device = place.device.load()) return *device;
+    TORCH_CHECK(!gmlake_torch::is_child(),
+                "Cannot re-initialize CUDA in forked subprocess: use the spawn start method");
+    int peers[DEVICES_MAX];
+    char why[512] = "";
+    gmlake_desc desc{};
+    gmlake_backend *backend = nullptr;
+    c10::cuda::CUDAGuard guard(place.index);
+    desc.device = place.index;
+    desc.flags = GMLAKE_STREAMS_MAY_END; /* nobody says when an external stream is destroyed */
+    const gmlake_result result = gmlake_cuda_create(place.index, &backend);
+    TORCH_CHECK(result == GMLAKE_OK, "gmlake: device ", static_cast<int>(place.index),
+                ": gmlake_cuda_create: ", gmlake_result_name(result));
+    desc.backend = backend;
+    if (!configure(&desc, peers, why, sizeof why)) {
+      gmlake_cuda_destroy(backend);
+      TORCH_CHECK(false, "gmlake: ", why);
+    }
+    gmlake_torch::Device *device = nullptr;
+    try {
+      device = new gmlake_torch::Device(desc, hooks(place));
+    } catch (const Failure &failure) {
+      unconfigure(place.index);
+      gmlake_cuda_destroy(backend);
+      TORCH_CHECK(false, failure_text("gmlake_create", place.index, failure));
+    }
+    place.device.store(device, std::memory_order_release);
+    limit(place);
+    for (int peer : place.peers) add_peer(place, *device, peer);
+    return *device;
+  }
+
+  gmlake_torch::Device::Hooks hooks(Place &place) {
+    gmlake_torch::Device::Hooks hooks;
+    const DeviceIndex index = place.index;
+    hooks.on_segment = [&place](bool is_made, uint64_t address, size_t bytes) {
+      place.history.add(is_made ? TraceEntry::SEGMENT_ALLOC : TraceEntry::SEGMENT_FREE, address,
+                        bytes, nullptr, {0, 0}, nullptr);
+    };
+    hooks.make_room = [] {
+      bool did = false;
+      for (const auto &name : c10::FreeCudaMemoryCallbacksRegistry()->Keys())
+        did |= c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute();
+      return did;
+    };
+    hooks.wait_device = [index] {
+      c10::cuda::CUDAGuard guard(index);
+      C10_CUDA_CHECK(cudaDeviceSynchronize());
+    };
+    hooks.is_capturing = [](void *stream) {
+      cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+      C10_CUDA_CHECK(cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status));
+      return status != cudaStreamCaptureStatusNone;
+    };
+    return hooks;
+  }
+
+  /* Tells the lake what setMemoryFraction said. */
+  void limit(Place &place) {
+    gmlake_torch::Device *const device = place.device.load();
+    const double fraction = place.fraction.load();
+    size_t free = 0, total = 0;
+    if (!device) return;
+    c10::cuda::CUDAGuard guard(place.index);
+    C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+    device->memory().set_limit(
+        fraction < 1
+            ? std::max<size_t>(1, static_cast<size_t>(fraction * static_cast<double>(total)))
+            : 0);
+  }
+
+  void add_peer(Place &owner, gmlake_torch::Device &device, int peer) {
+    const gmlake_result result = device.memory().add_peer(peer);
+    TORCH_CHECK(result == GMLAKE_OK, "gmlake: device ", peer,
+                " cannot access the memory of device ", static_cast<int>(owner.index), ": ",
+                gmlake_result_name(result));
+  }
+
+  Block *find(const void *ptr, Place **out_place) {
+    const size_t count = place_count_.load(std::memory_order_acquire);
+    for (size_t i = 0; i < count; i++) {
+      gmlake_torch::Device *const device = places_[i]->device.load(std::memory_order_acquire);
+      Block *const block = device ? device->find(ptr) : nullptr;
+      if (out_place && block) *out_place = places_[i].get();
+      if (block) return block;
+    }
+    return nullptr;
+  }
+
+  void *take(DeviceIndex index, size_t bytes, cudaStream_t stream) {
+    gmlake_torch::Device &device = this->device(index);
+    Place &place = *places_[static_cast<size_t>(index)];
+    ContextPtr context = place.history.gather(cca::RecordContext::STATE);
+    Block *block = nullptr;
+    try {
+      block = device.alloc(bytes, stream, context);
+    } catch (const Failure &failure) {
+      refuse(place, device, bytes, stream, context, failure);
+    }
+    if (C10_UNLIKELY(place.history.is_wanted()))
+      place.history.add(TraceEntry::ALLOC, reinterpret_cast<size_t>(block->ptr), bytes, stream,
+                        pool_of(block), std::move(context));
+    if (const auto *interpreter = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(interpreter))
+      (*interpreter)
+          ->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(block->ptr));
+    tell_profiler(place, device, block->ptr, static_cast<int64_t>(block->bytes));
+    return block->ptr;
+  }
+
+  void give(Place &place, Block *block) {
+    gmlake_torch::Device &device = *place.device.load();
+    void *const ptr = block->ptr;
+    const size_t bytes = block->bytes;
+    if (const auto *interpreter = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(interpreter))
+      (*interpreter)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(ptr));
+    if (C10_UNLIKELY(place.history.is_wanted())) {
+      ContextPtr context = place.history.gather(cca::RecordContext::ALL);
+      if (!context) context = std::static_pointer_cast<GatheredContext>(block->context);
+      for (auto action : {TraceEntry::FREE_REQUESTED, TraceEntry::FREE_COMPLETED})
+        place.history.add(action, reinterpret_cast<size_t>(ptr), block->requested,
+                          static_cast<cudaStream_t>(block->stream), pool_of(block), context);
+    }
+    guarded("gmlake_free", place.index, [&] { device.free(block); });
+    tell_profiler(place, device, ptr, -static_cast<int64_t>(bytes));
+  }
+
+  static PoolId pool_of(const Block *block) { return block->pool ? block->pool->id : PoolId{0, 0}; }
+
+  static void *take_uncached(size_t bytes) {
+    void *ptr = nullptr;
+    C10_CUDA_CHECK(cudaMalloc(&ptr, bytes));
+    return ptr;
+  }
+
+  void tell_profiler(Place &place, gmlake_torch::Device &device, void *ptr, int64_t bytes) {
+    if (C10_LIKELY(!c10::memoryProfilingEnabled())) return;
+    c10::reportMemoryUsageToProfiler(ptr, bytes, static_cast<size_t>(device.allocated_bytes()),
+                                     device.memory().reserved(),
+                                     c10::Device(c10::DeviceType::CUDA, place.index));
+  }
+
+  /* Raises torch's error for an allocation that failed. */
+  [[noreturn]] void refuse(Place &place, gmlake_torch::Device &device, size_t bytes,
+                           cudaStream_t stream, const ContextPtr &context, const Failure &failure) {
+    if (failure.result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY &&
+        failure.result != GMLAKE_ERROR_LIMIT_REACHED)
+      TORCH_CHECK(false, failure_text("gmlake_alloc", place.index, failure));
+    size_t free = 0, total = 0;
+    const size_t rounded = (bytes + 511) / 512 * 512, limit = device.memory().limit();
+    c10::cuda::CUDAGuard guard(place.index);
+    C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+    device.count_oom();
+    const size_t live = static_cast<size_t>(device.allocated_bytes());
+    const size_t held = device.memory().reserved(), in_pools = device.pool_bytes();
+    place.history.add(TraceEntry::OOM, free, rounded, stream, {0, 0}, context);
+    c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(rounded), live, held,
+                                     c10::Device(c10::DeviceType::CUDA, place.index));
+    std::vector<cca::OutOfMemoryObserver> observers;
+    {
+      std::lock_guard<std::mutex> lock(notes_mutex_);
+      observers = observers_;
+    }
+    for (const auto &observer : observers)
+      observer(place.index, rounded, limit ? limit : total, free);
+    TORCH_CHECK_WITH(
+        OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ", size_text(rounded),
+        ". GPU ", static_cast<int>(place.index), " has a total capacity of ", size_text(total),
+        " of which ", size_text(free), " is free. ", limit ? size_text(limit) + " allowed; " : "",
+        "Of the allocated memory ", size_text(live), " is allocated by PyTorch, ",
+        in_pools ? "with " + size_text(in_pools) + " held by private pools (e.g., CUDA Graphs), "
+                 : "",
+        "and ", size_text(held - std::min(held, live)), " is reserved by PyTorch but unallocated.",
+        causes_text(failure.info));
+  }
+
+  cca::SegmentInfo segment_info(DeviceIndex index, const gmlake_torch::Segment &segment) {
+    cca::SegmentInfo out;
+    out.device = index;
+    out.address = segment.address;
+    out.total_size = segment.bytes;
+    out.stream = static_cast<cudaStream_t>(segment.stream);
+    out.is_large = true;
+    out.is_expandable = true;
+    out.owner_private_pool_id = segment.pool;
+    for (const auto &piece : segment.pieces) {
+      cca::BlockInfo block;
+      block.size = piece.bytes;
+      block.requested_size = piece.requested;
+      block.allocated = piece.is_live;
+      block.active = piece.is_active;
+      block.context_when_allocated = std::static_pointer_cast<GatheredContext>(piece.context);
+      if (piece.is_live) out.allocated_size += piece.bytes;
+      if (piece.is_active) out.active_size += piece.bytes;
+      if (piece.is_active) out.requested_size += piece.requested;
+      out.blocks.push_back(std::move(block));
+    }
+    return out;
+  }
+
+  std::vector<std::unique_ptr<Place>> places_; /* grows in init alone */
+  std::atomic<size_t> place_count_{0};
+  std::atomic<bool> is_enabled_{true}, does_note_{false};
+  std::mutex notes_mutex_; /* protects what follows */
+  Ring<cca_annotation> notes_;
+  std::vector<cca::OutOfMemoryObserver> observers_;
+};
+
+/* Never destroyed: torch frees until the process ends. */
+LakeAllocator &the_allocator() {
+  static LakeAllocator *const allocator = new LakeAllocator;
+  return *allocator;
+}
+
+void delete_block(void *ptr) { the_allocator().raw_delete(ptr); }
+
+} // namespace
+
+static gmlake *lake_of(int device) { return the_allocator().lake_of(device); }
+
+/* ---- What Python calls ---------------------------------------------------------------------- */
+
+/* The release of torch that this was built for. */
+API const char *gmlake_torch_built_for(void) { return TORCH_VERSION; }
+
+/* Makes the lakes torch's allocator. NULL: done, or done before; else why not. */
+API const char *gmlake_torch_enable(void) {
+  LakeAllocator &own = the_allocator();
+  cca::CUDAAllocator *const former = cca::allocator.load();
+  if (former == &own) return nullptr;
+  if (former && former->initialized())
+    return "torch's own allocator is in use already: call enable() before anything is on a GPU";
+  cca::allocator.store(&own);
+  c10::SetAllocator(c10::DeviceType::CUDA, &own, 0xff);
+  return nullptr;
+}
+
+/* Call it before a stream is destroyed on which tensors that live on were recorded. */
+API void gmlake_torch_forget_stream(void *stream) {
+  for (int device = 0; device < DEVICES_MAX; device++)
+    if (gmlake *const lake = lake_of(device)) (void)gmlake_forget_stream(lake, stream);
+}
+
+/* As in adapter.h; -1: the device has no lake. */
+API int gmlake_torch_stats_json(int device, char *buffer, size_t size) {
+  return write_stats(lake_of(device), buffer, size);
+}
+API int gmlake_torch_reset_peaks(int device) {
+  gmlake *const lake = lake_of(device);
+  return lake && gmlake_reset_peaks(lake) == GMLAKE_OK ? 0 : -1;
+}

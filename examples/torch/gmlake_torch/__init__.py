@@ -1,0 +1,90 @@
+"""Gives torch its device memory from lakes. Call this before anything is on a GPU:
+
+    import gmlake_torch
+    gmlake_torch.enable()
+
+Or run a program that is not to be edited:
+
+    python -m gmlake_torch script.py arguments...
+
+With GMLAKE_TORCH=1 in the environment, importing gmlake_torch is enough. CUDA graphs, memory pools,
+torch.cuda.memory_stats(), OutOfMemoryError, snapshots and what is built on them work as ever. The
+allocator's name (torch.cuda.get_allocator_backend()) is gmlake.
+
+Environment variables configure the lakes: see adapter.h. torch never destroys its own streams; the
+lake notices when an external one is gone. Call forget_stream(stream) before an external stream is
+destroyed if a tensor that lives on was recorded on it (Tensor.record_stream).
+"""
+import ctypes
+import glob
+import json
+import os
+
+import torch
+
+_library = None
+
+
+def _load():
+    """The library that was built with this package."""
+    global _library
+    if _library is None:
+        found = glob.glob(os.path.join(os.path.dirname(os.path.abspath(__file__)), "_lake*.so"))
+        if not found:
+            raise ImportError("gmlake_torch has no library: pip install --no-build-isolation it")
+        library = ctypes.CDLL(found[0])
+        library.gmlake_torch_enable.restype = ctypes.c_char_p
+        library.gmlake_torch_built_for.restype = ctypes.c_char_p
+        library.gmlake_torch_stats_json.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
+        library.gmlake_torch_forget_stream.argtypes = [ctypes.c_void_p]
+        built_for = library.gmlake_torch_built_for().decode()
+        if torch.__version__.split("+")[0] != built_for.split("+")[0]:
+            raise ImportError(
+                f"gmlake_torch was built for torch {built_for}, and this is {torch.__version__}: "
+                "pip install --no-build-isolation it again"
+            )
+        _library = library
+    return _library
+
+
+def enable():
+    """Makes the lakes torch's allocator. Raises RuntimeError if torch's own is in use already."""
+    error = _load().gmlake_torch_enable()
+    if error:
+        raise RuntimeError(f"gmlake_torch.enable(): {error.decode()}")
+
+
+def is_enabled():
+    return torch.cuda.get_allocator_backend() == "gmlake"
+
+
+def _index(device):
+    if isinstance(device, int):
+        return device
+    index = None if device is None else torch.device(device).index
+    return torch.cuda.current_device() if index is None else index
+
+
+def stats(device=None):
+    """Returns gmlake_stats of the device's lake, and its utilization; None if there is no lake."""
+    library = _load()
+    # The text may grow until the second call.
+    size = library.gmlake_torch_stats_json(_index(device), None, 0) + 64
+    buffer = ctypes.create_string_buffer(size)
+    if library.gmlake_torch_stats_json(_index(device), buffer, size) < 0:
+        return None
+    return json.loads(buffer.value)
+
+
+def reset_peaks(device=None):
+    """Resets the peaks that stats() shows, not those of torch.cuda.memory_stats()."""
+    _load().gmlake_torch_reset_peaks(_index(device))
+
+
+def forget_stream(stream):
+    """Call it before the stream of a torch.cuda.ExternalStream is destroyed."""
+    _load().gmlake_torch_forget_stream(stream.cuda_stream)
+
+
+if os.environ.get("GMLAKE_TORCH") == "1":
+    enable()

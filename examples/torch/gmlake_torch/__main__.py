@@ -1,0 +1,18 @@
+"""python -m gmlake_torch script.py arguments...    or    python -m gmlake_torch -m module ..."""
+import os
+import runpy
+import sys
+
+import gmlake_torch
+
+if len(sys.argv) < 2 or (sys.argv[1] == "-m" and len(sys.argv) < 3):
+    sys.exit(__doc__)
+os.environ["GMLAKE_TORCH"] = "1"  # for the processes that it starts
+gmlake_torch.enable()
+if sys.argv[1] == "-m":
+    del sys.argv[:2]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+else:
+    del sys.argv[0]
+    sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
+    runpy.run_path(sys.argv[0], run_name="__main__")

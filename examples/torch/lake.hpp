@@ -1,0 +1,1026 @@
+/* What gmlake_torch.cpp needs of a lake, without torch: one device's lake, its live blocks, torch's
+   memory pools, and the figures that torch shows. tests/clients/torch_lake.cpp tests it on the mock
+   of gmlake.h.
+
+   Device    one device: allocations, frees, pools, captures, checkpoints, snapshots. Thread-safe
+   Memory    the backend that the device's lake is given: the driver's, with a limit that may move,
+             peers that may join, and counts of chunks
+   Table     live blocks by address
+
+   Locks: Device::mutex_ protects the table, the figures and the pools. It is never held while the
+   lake is called, except by gmlake_find, gmlake_get_stats, and for pools and captures, which call
+   nothing of this file. Memory::mutex_ is taken inside calls of the lake and holds nobody up.
+
+   A child of fork may hold copies of locked mutexes. So it takes none: see is_child. */
+#pragma once
+
+#include "gmlake.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#if !defined(_WIN32)
+#include <pthread.h>
+#endif
+
+namespace gmlake_torch {
+
+using PoolId = std::pair<unsigned long long, unsigned long long>;
+using Context = std::shared_ptr<void>; /* what the framework wants to remember of a call */
+
+/* A call of the lake that failed. */
+struct Failure {
+  gmlake_result result;
+  gmlake_error_info info;
+};
+
+/* ---- Figures -------------------------------------------------------------------------------- */
+
+struct Counter {
+  int64_t current = 0, peak = 0, allocated = 0, freed = 0;
+  void up(size_t amount) {
+    current += static_cast<int64_t>(amount);
+    peak = std::max(peak, current);
+    allocated += static_cast<int64_t>(amount);
+  }
+  void down(size_t amount) {
+    current -= static_cast<int64_t>(amount);
+    freed += static_cast<int64_t>(amount);
+  }
+  void reset_peak() { peak = current; }
+  void reset_accumulated() { allocated = freed = 0; }
+};
+
+enum Kind { ALL = 0, SMALL = 1, LARGE = 2, KINDS = 3 }; /* as torch's StatType */
+
+constexpr size_t kGrain = 512;
+constexpr size_t kSmallMax = size_t(1) << 20; /* torch: a larger block is of the large pool */
+
+struct Figures {
+  Counter allocation[KINDS], allocated_bytes[KINDS], requested_bytes[KINDS];
+  Counter active[KINDS], active_bytes[KINDS]; /* live, or freed and still used by other streams */
+  Counter segment[KINDS], reserved_bytes[KINDS];
+  int64_t retry_count = 0;  /* requests for which somebody else had to make room */
+  int64_t oom_count = 0;    /* allocations that failed for want of memory */
+  int64_t create_count = 0; /* chunks created so far, and released */
+  int64_t release_count = 0;
+  int64_t host_wait_count = 0; /* times that the host waited for the device */
+
+  template <class Function>
+  void each(Function function) {
+    for (Counter *counters : {allocation, allocated_bytes, requested_bytes, active, active_bytes,
+                              segment, reserved_bytes})
+      for (int kind = 0; kind < KINDS; kind++) function(counters[kind]);
+  }
+};
+
+/* ---- Memory: the driver as the lake sees it -------------------------------------------------- */
+
+class Memory {
+ public:
+  /* is_made: memory was created, else released; called inside calls of the lake. */
+  using SegmentFn = std::function<void(bool is_made, uint64_t address, size_t bytes)>;
+
+  Memory(const gmlake_backend *inner, SegmentFn on_segment)
+      : table_(*inner), inner_(inner), on_segment_(std::move(on_segment)) {
+    table_.get_memory_info = get_memory_info;
+    table_.create = create;
+    table_.release = release;
+    table_.map = map;
+    table_.unmap = unmap;
+    table_.set_access = set_access;
+    std::lock_guard<std::mutex> lock(all_mutex());
+    all().push_back(this);
+  }
+  ~Memory() {
+    std::lock_guard<std::mutex> lock(all_mutex());
+    all().erase(std::find(all().begin(), all().end(), this));
+  }
+  Memory(const Memory &) = delete;
+  Memory &operator=(const Memory &) = delete;
+
+  const gmlake_backend *table() const { return &table_; }
+  size_t reserved() const { return reserved_.load(std::memory_order_relaxed); }
+  /* 0: no limit. It may lie below what is held: then nothing more is created. */
+  void set_limit(size_t bytes) { limit_.store(bytes); }
+  size_t limit() const { return limit_.load(); }
+
+  /* From now on the device may access all that is mapped, and what will be. */
+  gmlake_result add_peer(int device) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (std::find(peers_.begin(), peers_.end(), device) != peers_.end()) return GMLAKE_OK;
+    for (const auto &mapping : accessible_) {
+      int code = 0;
+      const gmlake_result result =
+          inner_->set_access(inner_->user, mapping.first, mapping.second, &device, 1, &code);
+      if (result != GMLAKE_OK) return result;
+    }
+    peers_.push_back(device);
+    return GMLAKE_OK;
+  }
+
+  void read(Figures &out) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (int kind : {ALL, LARGE}) {
+      out.segment[kind] = chunks_;
+      out.reserved_bytes[kind] = bytes_;
+    }
+    out.create_count = create_count_;
+    out.release_count = release_count_;
+  }
+  void reset_peaks() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    chunks_.reset_peak();
+    bytes_.reset_peak();
+  }
+  void reset_accumulated() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    chunks_.reset_accumulated();
+    bytes_.reset_accumulated();
+    create_count_ = release_count_ = 0;
+  }
+
+ private:
+  struct Chunk {
+    size_t bytes = 0;
+    uint64_t address = 0; /* where it was mapped first; 0: not yet */
+  };
+
+  /* The table's functions get the driver's own `user`, so that those of the driver may stay in the
+     table. A process has few devices. */
+  static std::vector<Memory *> &all() {
+    static std::vector<Memory *> memories;
+    return memories;
+  }
+  static std::mutex &all_mutex() {
+    static std::mutex mutex;
+    return mutex;
+  }
+  static Memory *of(void *user) {
+    std::lock_guard<std::mutex> lock(all_mutex());
+    for (Memory *memory : all())
+      if (memory->inner_->user == user) return memory;
+    return nullptr;
+  }
+
+  bool has_room(size_t bytes) const { return !limit() || reserved() + bytes <= limit(); }
+
+  static gmlake_result get_memory_info(void *user, size_t *out_free, size_t *out_total,
+                                       int *out_code) {
+    Memory *const m = of(user);
+    const gmlake_result result = m->inner_->get_memory_info(user, out_free, out_total, out_code);
+    if (result == GMLAKE_OK && m->limit())
+      *out_free = std::min(*out_free, m->limit() - std::min(m->limit(), m->reserved()));
+    return result;
+  }
+
+  static gmlake_result create(void *user, size_t bytes, unsigned handle_types, uint64_t *out_handle,
+                              int *out_code) {
+    Memory *const m = of(user);
+    gmlake_result result;
+    if (!m->has_room(bytes)) {
+      *out_code = 2; /* as the driver says that memory has run out */
+      return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+    }
+    result = m->inner_->create(user, bytes, handle_types, out_handle, out_code);
+    if (result != GMLAKE_OK) return result;
+    std::lock_guard<std::mutex> lock(m->mutex_);
+    m->handles_[*out_handle].bytes = bytes;
+    m->chunks_.up(1);
+    m->bytes_.up(bytes);
+    m->create_count_++;
+    m->reserved_ += bytes;
+    return GMLAKE_OK;
+  }
+
+  static gmlake_result release(void *user, uint64_t handle, int *out_code) {
+    Memory *const m = of(user);
+    const gmlake_result result = m->inner_->release(user, handle, out_code);
+    if (result != GMLAKE_OK) return result;
+    Chunk chunk;
+    {
+      std::lock_guard<std::mutex> lock(m->mutex_);
+      chunk = m->handles_[handle];
+      m->handles_.erase(handle);
+      m->chunks_.down(1);
+      m->bytes_.down(chunk.bytes);
+      m->release_count_++;
+      m->reserved_ -= chunk.bytes;
+    }
+    if (m->on_segment_ && chunk.address) m->on_segment_(false, chunk.address, chunk.bytes);
+    return GMLAKE_OK;
+  }
+
+  static gmlake_result map(void *user, uint64_t address, size_t bytes, uint64_t handle,
+                           int *out_code) {
+    Memory *const m = of(user);
+    const gmlake_result result = m->inner_->map(user, address, bytes, handle, out_code);
+    bool is_first = false;
+    if (result != GMLAKE_OK) return result;
+    {
+      std::lock_guard<std::mutex> lock(m->mutex_);
+      Chunk &chunk = m->handles_[handle];
+      is_first = !chunk.address;
+      if (is_first) chunk.address = address;
+    }
+    if (m->on_segment_ && is_first) m->on_segment_(true, address, bytes);
+    return GMLAKE_OK;
+  }
+
+  static gmlake_result unmap(void *user, uint64_t address, size_t bytes, int *out_code) {
+    Memory *const m = of(user);
+    const gmlake_result result = m->inner_->unmap(user, address, bytes, out_code);
+    if (result != GMLAKE_OK) return result;
+    std::lock_guard<std::mutex> lock(m->mutex_);
+    m->cut(address, bytes);
+    return GMLAKE_OK;
+  }
+
+  static gmlake_result set_access(void *user, uint64_t address, size_t bytes, const int *peers,
+                                  size_t peer_count, int *out_code) {
+    Memory *const m = of(user);
+    std::lock_guard<std::mutex> lock(m->mutex_); /* a peer that joins now sees it, or is in it */
+    std::vector<int> all_peers(peers, peers + peer_count);
+    for (int peer : m->peers_)
+      if (std::find(all_peers.begin(), all_peers.end(), peer) == all_peers.end())
+        all_peers.push_back(peer);
+    const gmlake_result result =
+        m->inner_->set_access(user, address, bytes, all_peers.data(), all_peers.size(), out_code);
+    if (result == GMLAKE_OK) m->accessible_[address] = bytes;
+    return result;
+  }
+
+  /* Takes [address, address + bytes) out of accessible_: what is mapped together may be unmapped in
+     parts. */
+  void cut(uint64_t address, size_t bytes) {
+    const uint64_t end = address + bytes;
+    auto it = accessible_.upper_bound(address);
+    if (it != accessible_.begin()) --it;
+    while (it != accessible_.end() && it->first < end) {
+      const uint64_t from = it->first, to = from + it->second;
+      if (to <= address) {
+        ++it;
+        continue;
+      }
+      it = accessible_.erase(it);
+      if (from < address) accessible_[from] = static_cast<size_t>(address - from);
+      if (to > end) accessible_[end] = static_cast<size_t>(to - end);
+    }
+  }
+
+  gmlake_backend table_;
+  const gmlake_backend *inner_;
+  SegmentFn on_segment_;
+  std::atomic<size_t> reserved_{0}, limit_{0};
+  std::mutex mutex_; /* protects what follows */
+  std::unordered_map<uint64_t, Chunk> handles_;
+  std::map<uint64_t, size_t> accessible_; /* bytes by address: what set_access was called for */
+  std::vector<int> peers_;
+  Counter chunks_, bytes_;
+  int64_t create_count_ = 0, release_count_ = 0;
+};
+
+/* ---- Blocks --------------------------------------------------------------------------------- */
+
+struct Pool;
+
+struct Block {
+  void *ptr = nullptr;
+  size_t bytes = 0, requested = 0; /* rounded to 512, and as asked for */
+  void *stream = nullptr;          /* that it was allocated on */
+  Pool *pool = nullptr;            /* NULL: the default one */
+  Context context;
+  unsigned pins = 0;     /* checkpoints in which it is live */
+  bool is_live = false;  /* else, if it has pins, its memory waits for a checkpoint to come back */
+  bool has_uses = false; /* recorded on another stream */
+
+  Kind kind() const { return bytes <= kSmallMax ? SMALL : LARGE; }
+};
+
+/* Live blocks by address: open addressing, never more than half full. */
+class Table {
+ public:
+  Table() : slots_(1024, nullptr) {}
+
+  Block *find(const void *ptr) const {
+    size_t i = home(ptr);
+    while (slots_[i] && slots_[i]->ptr != ptr) i = next(i);
+    return slots_[i];
+  }
+  void add(Block *block) {
+    if (2 * ++count_ > slots_.size()) grow();
+    put(block);
+  }
+  /* pre: it is there. The entries behind it move up, as far as they may. */
+  void remove(const Block *block) {
+    size_t hole = home(block->ptr), i;
+    while (slots_[hole] != block) hole = next(hole);
+    for (i = next(hole); slots_[i]; i = next(i))
+      if (((i - home(slots_[i]->ptr)) & mask()) >= ((i - hole) & mask())) {
+        slots_[hole] = slots_[i];
+        hole = i;
+      }
+    slots_[hole] = nullptr;
+    count_--;
+  }
+  size_t count() const { return count_; }
+  template <class Function>
+  void each(Function function) const {
+    for (Block *block : slots_)
+      if (block) function(block);
+  }
+
+ private:
+  size_t mask() const { return slots_.size() - 1; }
+  size_t next(size_t i) const { return (i + 1) & mask(); }
+  size_t home(const void *ptr) const {
+    const uint64_t key = reinterpret_cast<uint64_t>(ptr) / kGrain;
+    return static_cast<size_t>((key * 0x9E3779B97F4A7C15u) >> 32) & mask();
+  }
+  void put(Block *block) {
+    size_t i = home(block->ptr);
+    while (slots_[i]) i = next(i);
+    slots_[i] = block;
+  }
+  void grow() {
+    std::vector<Block *> former(slots_.size() * 2, nullptr);
+    former.swap(slots_);
+    for (Block *block : former)
+      if (block) put(block);
+  }
+
+  std::vector<Block *> slots_;
+  size_t count_ = 0;
+};
+
+/* ---- Pools ---------------------------------------------------------------------------------- */
+
+/* A memory pool of torch: a pool of the lake. It is destroyed when torch has released it and none
+   of its blocks is live; not at once, since the graphs that were captured into it may still run. */
+struct Pool {
+  PoolId id{0, 0};
+  gmlake_pool *pool = nullptr;
+  int use_count = 0;
+  bool serves_oom = false, is_exclusive = false, had_capture = false;
+  std::unordered_set<Block *> live;
+  std::unordered_set<Block *> kept; /* freed, but live in a checkpoint: they keep their addresses */
+};
+
+/* Which blocks of a pool were live at a moment. They keep their addresses as long as it exists. */
+struct Checkpoint {
+  std::shared_ptr<Pool> pool;
+  std::vector<Block *> live;
+};
+
+/* Requests that go to a pool: those on streams for which the filter says yes. */
+struct Route {
+  std::shared_ptr<Pool> pool;
+  std::function<bool(void *stream)> filter;
+  bool is_capture = false;
+  std::vector<void *> streams; /* that the lake was told are captured */
+};
+
+/* ---- Snapshots ------------------------------------------------------------------------------ */
+
+struct Piece { /* of a segment */
+  uint64_t address = 0;
+  size_t bytes = 0, requested = 0;
+  bool is_live = false, is_active = false; /* active: live, or other streams still use it */
+  Context context;
+};
+
+/* A range of addresses without a gap, of one pool: of the home arena without what stitched blocks
+   own, or one stitched block. Their bytes together are what the lake holds. */
+struct Segment {
+  uint64_t address = 0;
+  size_t bytes = 0;
+  PoolId pool{0, 0};
+  void *stream = nullptr; /* of its first block */
+  std::vector<Piece> pieces;
+};
+
+/* ---- Device --------------------------------------------------------------------------------- */
+
+/* Whether this process is a child of fork: it has copies of blocks, and no device. */
+inline std::atomic<bool> &child_flag() {
+  static std::atomic<bool> flag{false};
+  return flag;
+}
+inline bool is_child() { return child_flag().load(std::memory_order_relaxed); }
+inline void watch_forks() {
+#if !defined(_WIN32)
+  static std::once_flag once;
+  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, [] { child_flag() = true; }); });
+#endif
+}
+
+class Device {
+ public:
+  struct Hooks {
+    Memory::SegmentFn on_segment;
+    std::function<bool()> make_room;   /* asked when memory has run out; whether it freed some */
+    std::function<void()> wait_device; /* waits for all work on the device */
+    std::function<bool(void *stream)> is_capturing; /* by the driver */
+  };
+
+  /* desc: of the lake; its backend is the driver's. Throws Failure. */
+  Device(const gmlake_desc &desc, Hooks hooks)
+      : hooks_(std::move(hooks)), memory_(desc.backend, hooks_.on_segment) {
+    gmlake_desc own = desc;
+    Failure failure{GMLAKE_OK, {}};
+    watch_forks();
+    own.backend = memory_.table();
+    own.oom.fn = on_oom;
+    own.oom.user = this;
+    own.out_error = &failure.info;
+    failure.result = gmlake_create(&own, &lake_);
+    if (failure.result != GMLAKE_OK) throw failure;
+    (void)gmlake_get_desc(lake_, &own);
+    chunk_bytes_ = own.chunk_bytes;
+  }
+  ~Device() {
+    if (is_child()) return;
+    routes_.clear();
+    pools_.clear();
+    (void)gmlake_destroy(lake_);
+  }
+  Device(const Device &) = delete;
+  Device &operator=(const Device &) = delete;
+
+  gmlake *lake() const { return lake_; }
+  Memory &memory() { return memory_; }
+
+  /* The block is the device's until it is freed. Throws Failure. pre: bytes > 0. */
+  Block *alloc(size_t bytes, void *stream, Context context) {
+    std::shared_ptr<Pool> pool;
+    void *ptr = nullptr;
+    if (route_count_.load(std::memory_order_acquire)) pool = route(stream);
+    if (pool)
+      if (Block *kept = take_kept(*pool, bytes, stream)) return revive(kept, bytes, context);
+    gmlake_result result = ask(pool.get(), bytes, stream, 0, &ptr);
+    if (is_short(result)) result = ask_others(pool, bytes, stream, result, &ptr);
+    if (result != GMLAKE_OK) fail(result);
+    return remember(ptr, bytes, stream, pool.get(), std::move(context));
+  }
+
+  /* The live block at the address; NULL: none. It may be freed meanwhile, unless the caller owns
+     it. */
+  Block *find(const void *ptr) {
+    if (is_child()) return nullptr;
+    std::lock_guard<std::mutex> lock(mutex_);
+    Block *const block = table_.find(ptr);
+    return block && block->is_live ? block : nullptr;
+  }
+
+  /* Takes the block back. A checkpoint in which it is live keeps its address. */
+  void free(Block *block) {
+    Block freed;
+    if (is_child()) return;
+    if (route_count_.load(std::memory_order_acquire)) (void)route(block->stream);
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      count_free(block);
+      if (keep(block)) return;
+      freed = std::move(*block);
+      if (freed.has_uses) pending_.push_back({freed.ptr, freed.bytes, freed.requested});
+      if (freed.has_uses) pending_bytes_ += freed.bytes;
+      forget(block);
+    }
+    const gmlake_result result = gmlake_free(lake_, freed.ptr, freed.stream);
+    if (result != GMLAKE_OK && result != GMLAKE_ERROR_SHUTTING_DOWN) fail(result);
+  }
+
+  /* The block is used on the stream, too. */
+  void record_stream(Block *block, void *stream) {
+    if (is_child() || stream == block->stream) return;
+    if (route_count_.load(std::memory_order_acquire)) (void)route(stream);
+    const gmlake_result result = gmlake_record_stream(lake_, block->ptr, stream);
+    if (result != GMLAKE_OK) fail(result);
+    block->has_uses = true;
+  }
+
+  /* Gives free memory to the driver: of all, or of one pool. */
+  void trim(PoolId id) {
+    if (id == PoolId{0, 0}) drop_pools();
+    const gmlake_result result = gmlake_trim(lake_, 0, nullptr);
+    if (result != GMLAKE_OK && result != GMLAKE_ERROR_SHUTTING_DOWN) fail(result);
+  }
+
+  /* ---- Figures ---- */
+
+  Figures figures() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (!pending_.empty() && !route_count_) { /* asks the streams */
+      gmlake_budget budget;
+      lock.unlock();
+      (void)gmlake_get_budget(lake_, &budget);
+      lock.lock();
+    }
+    settle();
+    Figures out = figures_;
+    gmlake_stats stats{};
+    memory_.read(out);
+    if (gmlake_get_stats(lake_, &stats) == GMLAKE_OK)
+      out.host_wait_count = static_cast<int64_t>(stats.host_wait_count - host_waits_before_);
+    return out;
+  }
+  int64_t allocated_bytes() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return figures_.allocated_bytes[ALL].current;
+  }
+  void reset_peaks() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    figures_.each([](Counter &counter) { counter.reset_peak(); });
+    memory_.reset_peaks();
+    (void)gmlake_reset_peaks(lake_);
+  }
+  void reset_accumulated() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    gmlake_stats stats{};
+    figures_.each([](Counter &counter) { counter.reset_accumulated(); });
+    figures_.retry_count = figures_.oom_count = 0;
+    memory_.reset_accumulated();
+    if (gmlake_get_stats(lake_, &stats) == GMLAKE_OK) host_waits_before_ = stats.host_wait_count;
+  }
+  void count_oom() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    figures_.oom_count++;
+  }
+
+  /* ---- Pools ---- */
+
+  void retain_pool(PoolId id) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    pool_for(id)->use_count++;
+  }
+  /* Returns whether there is such a pool in use. */
+  bool release_pool(PoolId id) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto it = pools_.find(id);
+    if (it == pools_.end() || it->second->use_count == 0) return false;
+    if (--it->second->use_count == 0) it->second->serves_oom = false;
+    return true;
+  }
+  int pool_use_count(PoolId id) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto it = pools_.find(id);
+    return it == pools_.end() ? 0 : it->second->use_count;
+  }
+  void set_serves_oom(PoolId id, bool value) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    pool_for(id)->serves_oom = value;
+  }
+  void set_exclusive(PoolId id) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    pool_for(id)->is_exclusive = true;
+  }
+  /* Bytes that pools of torch hold. */
+  size_t pool_bytes() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    size_t sum = 0;
+    for (const auto &entry : pools_) {
+      gmlake_stats stats{};
+      if (gmlake_pool_get_stats(lake_, entry.second->pool, &stats) == GMLAKE_OK)
+        sum += stats.reserved_bytes;
+    }
+    return sum;
+  }
+  /* Addresses of the pool's live blocks. Returns whether there is such a pool. */
+  bool pool_live(PoolId id, std::unordered_set<void *> &out) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto it = pools_.find(id);
+    if (it == pools_.end()) return false;
+    for (const Block *block : it->second->live) out.insert(block->ptr);
+    return true;
+  }
+
+  /* From now on requests on streams for which the filter says yes go to the pool, whose use count
+     goes up. `current` is the stream that will be captured, if a capture is to begin: the filter
+     says no to it, as it is not being captured yet. Returns false if there is such a route
+     already. */
+  bool begin_route(PoolId id, std::function<bool(void *)> filter, void *current) {
+    auto fresh = std::make_shared<Route>();
+    std::lock_guard<std::mutex> routes(routes_mutex_);
+    for (const auto &route : routes_)
+      if (route->pool->id == id) return false;
+    fresh->filter = std::move(filter);
+    fresh->is_capture = !fresh->filter(current) || hooks_.is_capturing(current);
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      fresh->pool = pool_for(id);
+      fresh->pool->use_count++;
+      fresh->pool->had_capture |= fresh->is_capture;
+    }
+    if (fresh->is_capture) try {
+        tell_captured(*fresh, current);
+      } catch (const Failure &) {
+        release_pool(id);
+        throw;
+      }
+    routes_.push_back(std::move(fresh));
+    route_count_.fetch_add(1, std::memory_order_release);
+    return true;
+  }
+  /* Returns false if there is no such route. */
+  bool end_route(PoolId id) {
+    std::lock_guard<std::mutex> routes(routes_mutex_);
+    for (auto it = routes_.begin(); it != routes_.end(); ++it)
+      if ((*it)->pool->id == id) {
+        for (void *stream : (*it)->streams) (void)gmlake_capture_end(lake_, stream);
+        routes_.erase(it);
+        route_count_.fetch_sub(1, std::memory_order_release);
+        return true;
+      }
+    return false;
+  }
+
+  /* ---- Checkpoints ---- */
+
+  /* NULL: there is no such pool. The device has to outlive it. */
+  std::shared_ptr<Checkpoint> checkpoint(PoolId id) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto it = pools_.find(id);
+    if (it == pools_.end()) return nullptr;
+    std::shared_ptr<Checkpoint> out(new Checkpoint, [this](Checkpoint *p) { discard(p); });
+    out->pool = it->second;
+    for (Block *block : it->second->live) {
+      block->pins++;
+      out->live.push_back(block);
+    }
+    return out;
+  }
+  /* Makes the pool's live blocks those of the checkpoint. Writes what was live before, and what is
+     now. */
+  void restore(const Checkpoint &point, const Context &context, std::vector<void *> &out_freed,
+               std::vector<void *> &out_live) {
+    std::vector<Block *> former;
+    const std::unordered_set<Block *> wanted(point.live.begin(), point.live.end());
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      former.assign(point.pool->live.begin(), point.pool->live.end());
+    }
+    for (Block *block : former) {
+      out_freed.push_back(block->ptr);
+      if (!wanted.count(block)) free(block);
+    }
+    for (Block *block : point.live) {
+      if (!block->is_live) {
+        std::lock_guard<std::mutex> lock(mutex_);
+        point.pool->kept.erase(block);
+        live_again(block, block->requested, context);
+      }
+      out_live.push_back(block->ptr);
+    }
+  }
+
+  /* ---- Snapshots ---- */
+
+  std::vector<Segment> segments() {
+    std::vector<gmlake_map_entry> map;
+    size_t count = 0;
+    do {
+      map.resize(count + count / 8 + 64);
+      if (gmlake_get_map(lake_, map.data(), map.size(), &count) != GMLAKE_OK) return {};
+    } while (count > map.size());
+    map.resize(count);
+    std::unordered_set<uint64_t> stitched;
+    for (const auto &entry : map)
+      if (entry.kind == GMLAKE_KIND_PIECE) stitched.insert(entry.owner);
+    std::vector<Segment> out;
+    std::lock_guard<std::mutex> lock(mutex_);
+    bool is_open = false; /* the last segment may go on */
+    for (const auto &entry : map) {
+      const bool is_block = entry.kind == GMLAKE_KIND_BLOCK;
+      if (!is_block && entry.kind != GMLAKE_KIND_HOLE) {
+        is_open = false;
+        continue;
+      }
+      const bool is_stitched = is_block && stitched.count(entry.address);
+      if (!is_open || is_stitched || out.back().address + out.back().bytes != entry.address)
+        out.push_back(segment_at(entry));
+      add_piece(out.back(), entry);
+      is_open = !is_stitched;
+    }
+    return out;
+  }
+
+  Context context_of(const void *ptr) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const Block *const block = table_.find(ptr);
+    return block ? block->context : nullptr;
+  }
+
+ private:
+  struct Pending {
+    void *ptr;
+    size_t bytes, requested;
+  };
+
+  static bool is_short(gmlake_result result) {
+    return result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || result == GMLAKE_ERROR_LIMIT_REACHED;
+  }
+  static size_t rounded(size_t bytes) { return (bytes + kGrain - 1) / kGrain * kGrain; }
+
+  [[noreturn]] void fail(gmlake_result result) {
+    Failure failure{result, {}};
+    (void)gmlake_get_last_error(lake_, &failure.info);
+    throw failure;
+  }
+
+  static int on_oom(void *user, gmlake *lake, const gmlake_error_info *info) {
+    Device *const device = static_cast<Device *>(user);
+    (void)lake, (void)info;
+    {
+      std::lock_guard<std::mutex> lock(device->mutex_);
+      device->figures_.retry_count++;
+    }
+    return device->hooks_.make_room && device->hooks_.make_room();
+  }
+
+  /* ---- Allocating ---- */
+
+  gmlake_result ask(Pool *pool, size_t bytes, void *stream, unsigned flags, void **out_ptr) {
+    if (!pool) return gmlake_alloc(lake_, bytes, stream, out_ptr);
+    gmlake_alloc_desc desc{};
+    desc.bytes = bytes;
+    desc.pool = pool->pool;
+    desc.flags = flags | (pool->is_exclusive ? GMLAKE_EXCLUSIVE : 0);
+    return gmlake_alloc_with(lake_, &desc, stream, out_ptr);
+  }
+
+  /* Memory has run out. Pools that serve others then, and pools that torch has released. */
+  gmlake_result ask_others(std::shared_ptr<Pool> &pool, size_t bytes, void *stream,
+                           gmlake_result result, void **out_ptr) {
+    if (!pool) {
+      std::vector<std::shared_ptr<Pool>> willing;
+      {
+        std::lock_guard<std::mutex> lock(mutex_);
+        for (const auto &entry : pools_)
+          if (entry.second->serves_oom) willing.push_back(entry.second);
+      }
+      for (const auto &other : willing)
+        if (ask(other.get(), bytes, stream, GMLAKE_NO_GROW, out_ptr) == GMLAKE_OK) {
+          pool = other;
+          return GMLAKE_OK;
+        }
+    }
+    return drop_pools() ? ask(pool.get(), bytes, stream, 0, out_ptr) : result;
+  }
+
+  Block *remember(void *ptr, size_t bytes, void *stream, Pool *pool, Context context) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!pending_.empty()) settle();
+    Block *block;
+    if (spare_.empty()) {
+      blocks_.emplace_back();
+      block = &blocks_.back();
+    } else {
+      block = spare_.back();
+      spare_.pop_back();
+    }
+    block->ptr = ptr;
+    block->bytes = rounded(bytes);
+    block->stream = stream;
+    block->pool = pool;
+    table_.add(block);
+    live_again(block, bytes, std::move(context));
+    return block;
+  }
+
+  /* pre: mutex_. */
+  void live_again(Block *block, size_t requested, Context context) {
+    block->requested = requested;
+    block->context = std::move(context);
+    block->is_live = true;
+    block->has_uses = false;
+    if (block->pool) block->pool->live.insert(block);
+    for (int kind : {static_cast<int>(ALL), static_cast<int>(block->kind())}) {
+      figures_.allocation[kind].up(1);
+      figures_.allocated_bytes[kind].up(block->bytes);
+      figures_.requested_bytes[kind].up(requested);
+      figures_.active[kind].up(1);
+      figures_.active_bytes[kind].up(block->bytes);
+    }
+  }
+
+  /* pre: mutex_. */
+  void count_free(Block *block) {
+    block->is_live = false;
+    if (block->pool) block->pool->live.erase(block);
+    for (int kind : {static_cast<int>(ALL), static_cast<int>(block->kind())}) {
+      figures_.allocation[kind].down(1);
+      figures_.allocated_bytes[kind].down(block->bytes);
+    }
+    if (!block->has_uses || block->pins) count_inactive(block->bytes, block->requested);
+  }
+  void count_inactive(size_t bytes, size_t requested) {
+    const Kind kind = bytes <= kSmallMax ? SMALL : LARGE;
+    for (int k : {static_cast<int>(ALL), static_cast<int>(kind)}) {
+      figures_.active[k].down(1);
+      figures_.active_bytes[k].down(bytes);
+      figures_.requested_bytes[k].down(requested);
+    }
+  }
+
+  /* pre: mutex_. Gives the record of a block back. */
+  void forget(Block *block) {
+    table_.remove(block);
+    *block = Block();
+    spare_.push_back(block);
+  }
+
+  /* pre: mutex_. Counts blocks as inactive that no recorded stream uses any more. */
+  void settle() {
+    gmlake_stats stats{};
+    if (gmlake_get_stats(lake_, &stats) != GMLAKE_OK || stats.pending_bytes == pending_bytes_)
+      return;
+    for (size_t i = 0; i < pending_.size();) {
+      gmlake_allocation_info info{};
+      const gmlake_result result =
+          stats.pending_bytes ? gmlake_find(lake_, pending_[i].ptr, &info) : GMLAKE_OK;
+      if (stats.pending_bytes && result == GMLAKE_OK && info.state == GMLAKE_STATE_PENDING &&
+          info.ptr == pending_[i].ptr) {
+        i++;
+        continue;
+      }
+      count_inactive(pending_[i].bytes, pending_[i].requested);
+      pending_bytes_ -= pending_[i].bytes;
+      pending_[i] = pending_.back();
+      pending_.pop_back();
+    }
+  }
+
+  /* ---- Checkpoints ---- */
+
+  /* pre: mutex_. Whether a checkpoint keeps the block's address. */
+  bool keep(Block *block) {
+    if (!block->pins) return false;
+    block->context = nullptr;
+    block->pool->kept.insert(block);
+    return true;
+  }
+
+  /* A block that only checkpoints keep may serve a request of about its size on its stream: it will
+     be live at its address when they come back, whoever has it now. */
+  Block *take_kept(Pool &pool, size_t bytes, void *stream) {
+    const size_t size = rounded(bytes);
+    Block *best = nullptr;
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (Block *block : pool.kept)
+      if (block->stream == stream && !block->has_uses && block->bytes >= size &&
+          block->bytes - size <= size / 8 && (!best || block->bytes < best->bytes))
+        best = block;
+    if (best) pool.kept.erase(best);
+    return best;
+  }
+  Block *revive(Block *block, size_t bytes, Context &context) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    live_again(block, bytes, std::move(context));
+    return block;
+  }
+
+  void discard(Checkpoint *point) {
+    std::unique_ptr<Checkpoint> owner(point);
+    std::vector<Block> freed;
+    if (is_child()) return;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      for (Block *block : point->live) {
+        if (--block->pins || block->is_live) continue;
+        point->pool->kept.erase(block);
+        freed.push_back(*block);
+        forget(block);
+      }
+    }
+    for (const Block &block : freed) (void)gmlake_free(lake_, block.ptr, block.stream);
+  }
+
+  /* ---- Pools ---- */
+
+  /* pre: mutex_. Throws Failure. */
+  std::shared_ptr<Pool> pool_for(PoolId id) {
+    std::shared_ptr<Pool> &pool = pools_[id];
+    if (pool) return pool;
+    gmlake_pool_desc desc{};
+    desc.chunk_bytes = std::min(chunk_bytes_, kPoolChunkMax);
+    desc.label = "a memory pool of torch";
+    auto fresh = std::make_shared<Pool>();
+    fresh->id = id;
+    const gmlake_result result = gmlake_pool_create(lake_, &desc, &fresh->pool);
+    if (result != GMLAKE_OK) {
+      pools_.erase(id);
+      fail(result);
+    }
+    return pool = fresh;
+  }
+
+  /* Destroys the pools that torch has released and that have no block left. Returns whether there
+     was one. Not during captures: the host may have to wait. */
+  bool drop_pools() {
+    std::vector<std::shared_ptr<Pool>> gone;
+    bool had_capture = false;
+    {
+      std::lock_guard<std::mutex> routes(routes_mutex_);
+      if (!routes_.empty()) return false;
+      std::lock_guard<std::mutex> lock(mutex_);
+      for (auto it = pools_.begin(); it != pools_.end();) {
+        Pool &pool = *it->second;
+        if (pool.use_count || !pool.live.empty() || !pool.kept.empty()) {
+          ++it;
+          continue;
+        }
+        had_capture |= pool.had_capture;
+        gone.push_back(it->second);
+        it = pools_.erase(it);
+      }
+    }
+    if (gone.empty()) return false;
+    if (had_capture) hooks_.wait_device(); /* its graphs may still run */
+    for (const auto &pool : gone)
+      if (gmlake_pool_destroy(lake_, pool->pool) != GMLAKE_OK) {
+        std::lock_guard<std::mutex> lock(mutex_);
+        pools_[pool->id] = pool; /* to be tried again */
+      }
+    return true;
+  }
+
+  /* The pool that a request on the stream goes to; NULL: the default one. Tells the lake that the
+     stream is captured, if it is. */
+  std::shared_ptr<Pool> route(void *stream) {
+    std::lock_guard<std::mutex> routes(routes_mutex_);
+    for (auto it = routes_.rbegin(); it != routes_.rend(); ++it) {
+      if (!(*it)->filter(stream)) continue;
+      if ((*it)->is_capture) tell_captured(**it, stream);
+      return (*it)->pool;
+    }
+    return nullptr;
+  }
+  void tell_captured(Route &route, void *stream) {
+    if (std::find(route.streams.begin(), route.streams.end(), stream) != route.streams.end())
+      return;
+    const gmlake_result result = gmlake_capture_begin(lake_, stream, route.pool->pool);
+    if (result != GMLAKE_OK) fail(result);
+    route.streams.push_back(stream);
+  }
+
+  /* ---- Snapshots ---- */
+
+  /* pre: mutex_. */
+  Segment segment_at(const gmlake_map_entry &entry) const {
+    Segment segment;
+    segment.address = entry.address;
+    segment.stream = entry.stream == GMLAKE_STREAM_NONE ? nullptr : entry.stream;
+    for (const auto &pool : pools_)
+      if (pool.second->pool == entry.pool) segment.pool = pool.first;
+    return segment;
+  }
+  void add_piece(Segment &segment, const gmlake_map_entry &entry) const {
+    const bool is_live = entry.kind == GMLAKE_KIND_BLOCK && entry.state == GMLAKE_STATE_LIVE;
+    Piece piece;
+    piece.address = entry.address;
+    piece.bytes = entry.bytes;
+    if (is_live) {
+      const Block *const block = table_.find(reinterpret_cast<void *>(entry.address));
+      piece.is_live = block && block->is_live;
+      piece.requested = block ? block->requested : entry.requested_bytes;
+      if (block) piece.context = block->context;
+    }
+    piece.is_active = piece.is_live || entry.state == GMLAKE_STATE_PENDING;
+    segment.bytes += piece.bytes;
+    segment.pieces.push_back(std::move(piece));
+  }
+
+  static constexpr size_t kPoolChunkMax = size_t(2) << 20; /* graphs' pools are many and small */
+
+  Hooks hooks_;
+  Memory memory_;
+  gmlake *lake_ = nullptr;
+  size_t chunk_bytes_ = 0;
+  uint64_t host_waits_before_ = 0;
+
+  std::mutex routes_mutex_; /* taken before mutex_ */
+  std::vector<std::shared_ptr<Route>> routes_;
+  std::atomic<size_t> route_count_{0};
+
+  std::mutex mutex_; /* protects what follows */
+  Table table_;
+  std::deque<Block> blocks_; /* records: their addresses stay */
+  std::vector<Block *> spare_;
+  Figures figures_;
+  std::vector<Pending> pending_; /* freed, and used on recorded streams when last looked at */
+  size_t pending_bytes_ = 0;
+  std::map<PoolId, std::shared_ptr<Pool>> pools_;
+};
+
+} // namespace gmlake_torch

@@ -1,0 +1,90 @@
+"""Builds gmlake_torch against the torch that is installed. It downloads nothing:
+
+    pip install --no-build-isolation ./examples/torch
+
+It needs a C++ compiler, setuptools, and the headers of the CUDA toolkit: of CUDA_HOME,
+/usr/local/cuda, or the nvidia packages that torch depends on."""
+import glob
+import os
+import sys
+
+from setuptools import setup
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.join(HERE, "..", "..")  # of gmlake.h
+OLDEST, NEWEST = (2, 7), (2, 11)  # releases of torch that it is written for
+
+try:
+    import torch
+    from torch.utils.cpp_extension import BuildExtension, CppExtension
+except ImportError as error:
+    sys.exit(
+        f"gmlake_torch is built against the installed torch, and here is none ({error}). Install "
+        "torch, and then: pip install --no-build-isolation ./examples/torch"
+    )
+
+
+def check_release():
+    release = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    if torch.version.cuda is None:
+        sys.exit(f"gmlake_torch needs a torch that is built for CUDA; this is {torch.__version__}")
+    if release < OLDEST:
+        sys.exit(f"gmlake_torch needs torch 2.7 or later; this is {torch.__version__}")
+    if release > NEWEST:
+        print(
+            f"gmlake_torch: torch {torch.__version__} is unknown: it was written for 2.7 to 2.11. "
+            "If it does not compile, torch's interface has changed",
+            file=sys.stderr,
+        )
+
+
+def cuda_includes():
+    """Directories with the toolkit's headers, the first place that has them."""
+    nvidia = os.path.join(os.path.dirname(os.path.dirname(torch.__file__)), "nvidia")
+    homes = [os.environ.get("CUDA_HOME", ""), "/usr/local/cuda"]
+    places = [[os.path.join(home, "include")] for home in homes if home]
+    places.append(sorted(glob.glob(os.path.join(nvidia, "*", "include"))))
+    for place in places:
+        if all(
+            any(os.path.exists(os.path.join(path, name)) for path in place)
+            for name in ("cuda.h", "cuda_runtime_api.h", "crt/host_defines.h")
+        ):
+            return place
+    sys.exit(
+        "gmlake_torch: no cuda_runtime_api.h: set CUDA_HOME to the directory of a CUDA toolkit, "
+        f"whose headers are of CUDA {torch.version.cuda} or close to it"
+    )
+
+
+def macros():
+    """What differs between releases and cannot be found out in C++."""
+    header = os.path.join(
+        os.path.dirname(torch.__file__), "include", "c10", "cuda", "CUDACachingAllocator.h"
+    )
+    with open(header) as file:
+        text = file.read()
+    return [("GMLAKE_TORCH_HAS_REJECTION", "1")] if "attachOomRejectionObserver" in text else []
+
+
+check_release()
+setup(
+    name="gmlake-torch",
+    version="0.1.0",
+    description="torch's device memory from lakes: an allocator that stitches",
+    license="MIT",
+    packages=["gmlake_torch"],
+    python_requires=">=3.9",
+    ext_modules=[
+        CppExtension(
+            "gmlake_torch._lake",
+            ["gmlake_torch.cpp"],
+            depends=["adapter.h", "lake.hpp", os.path.join(ROOT, "gmlake.h")],
+            include_dirs=[ROOT] + cuda_includes(),
+            define_macros=macros(),
+            libraries=["c10_cuda"],
+            extra_compile_args=["-O2", "-fvisibility=hidden"],
+        )
+    ],
+    cmdclass={"build_ext": BuildExtension.with_options(use_ninja=False)},
+    zip_safe=False,
+)

@@ -1,0 +1,576 @@
+"""Programs of torch with torch's own allocator and with gmlake_torch's, side by side, on a GPU.
+
+    python3 tests/clients/torch_gpu.py [--jobs N] [--seconds N] [CASE...]
+
+Each case runs twice, in processes of its own, with torch's allocator and with the lakes (which have
+to be installed: pip install --no-build-isolation ./examples/torch). What it returns has to be equal
+in both. What it notes is shown, not compared. The exit status is 0 if all cases are equal."""
+import argparse
+import concurrent.futures
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import traceback
+
+MIB = 1 << 20
+
+
+# ---- Cases: each returns what has to be equal, and puts figures into `note` ----
+
+
+def model(torch, width=256, layers=2):
+    torch.manual_seed(1)
+    layer = torch.nn.TransformerEncoderLayer(width, 4, 4 * width, 0.0, batch_first=True)
+    return torch.nn.TransformerEncoder(layer, layers).cuda()
+
+
+def case_train(torch, note):
+    """A few steps of training, with inputs of varying length."""
+    net = model(torch)
+    optimizer = torch.optim.AdamW(net.parameters())
+    losses = []
+    for step in range(12):
+        x = torch.randn(8, 32 + 24 * (step % 5), 256, device="cuda")
+        loss = net(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(round(loss.item(), 4))
+    note["reserved_mib"] = torch.cuda.max_memory_reserved() // MIB
+    note["allocated_mib"] = torch.cuda.max_memory_allocated() // MIB
+    return losses
+
+
+def case_streams(torch, note):
+    """Tensors that are used on other streams than their own, and freed early."""
+    side = [torch.cuda.Stream() for _ in range(3)]
+    sums = []
+    for i in range(60):
+        stream = side[i % 3]
+        x = torch.full((1 << 20,), float(i), device="cuda")
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(200000)
+            y = x * 2
+            x.record_stream(stream)
+        del x
+        z = torch.full((1 << 20,), -1.0, device="cuda")
+        torch.cuda.current_stream().wait_stream(stream)
+        y.record_stream(torch.cuda.current_stream())
+        sums.append((y.sum() / (1 << 20)).item() + z[5].item())
+    torch.cuda.synchronize()
+    stats = torch.cuda.memory_stats()
+    del y, z
+    return sums, stats["active.all.current"] >= stats["allocation.all.current"]
+
+
+def case_external_stream(torch, note):
+    """A stream of the driver's own that is destroyed while tensors on it live on."""
+    import ctypes
+
+    runtime = ctypes.CDLL(None)
+    values = []
+    for i in range(20):
+        raw = ctypes.c_void_p()
+        assert runtime.cudaStreamCreateWithFlags(ctypes.byref(raw), 1) == 0
+        with torch.cuda.stream(torch.cuda.ExternalStream(raw.value)):
+            x = torch.full((MIB,), float(i), device="cuda")
+            values.append(x[7].item())
+        assert runtime.cudaStreamDestroy(raw) == 0
+        del x
+    torch.cuda.synchronize()
+    return values
+
+
+def replay(torch, graph, static, value):
+    static.fill_(value)
+    graph.replay()
+    torch.cuda.synchronize()
+
+
+def case_graph(torch, note):
+    net = model(torch).eval()
+    x = torch.zeros(4, 64, 256, device="cuda")
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.no_grad(), torch.cuda.stream(stream):
+        for _ in range(3):
+            net(x)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad(), torch.cuda.graph(graph):
+        y = net(x)
+    out = []
+    for value in (0.5, -1.0, 2.0):
+        junk = [torch.randn(1 << 20, device="cuda") for _ in range(20)]
+        replay(torch, graph, x, value)
+        with torch.no_grad():
+            expected = net(torch.full_like(x, value))
+        out.append(torch.allclose(y, expected, atol=1e-4))
+        del junk
+    before = torch.cuda.memory_reserved()
+    del graph, y
+    torch.cuda.empty_cache()
+    note["freed_mib"] = (before - torch.cuda.memory_reserved()) // MIB
+    return out, torch.cuda.memory_reserved() < before
+
+
+def case_graph_shared_pool(torch, note):
+    """Two graphs that share a pool, and reuse each other's memory."""
+    x = torch.zeros(1 << 20, device="cuda")
+    first, second = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(first):
+        y = (x + 1).sin().mul(3) + x
+    held = torch.cuda.memory_reserved()
+    with torch.cuda.graph(second, pool=first.pool()):
+        z = (y + 1).cos().mul(2) + x
+    note["grown_mib"] = (torch.cuda.memory_reserved() - held) // MIB
+    out = []
+    for value in (1.0, 2.0, 3.0):
+        x.fill_(value)
+        first.replay()
+        second.replay()
+        y_expected = 3 * math.sin(value + 1) + value
+        z_expected = 2 * math.cos(y_expected + 1) + value
+        out.append([abs(y[3].item() - y_expected) < 1e-4, abs(z[9].item() - z_expected) < 1e-3])
+    return out
+
+
+def case_graph_side_stream(torch, note):
+    """A capture that forks to another stream and joins it again."""
+    x = torch.zeros(1 << 18, device="cuda")
+    side = torch.cuda.Stream()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        main = torch.cuda.current_stream()
+        a = x + 1
+        side.wait_stream(main)
+        with torch.cuda.stream(side):
+            b = a * 2
+            c = b + 5
+            a.record_stream(side)
+        d = x * 7
+        main.wait_stream(side)
+        c.record_stream(main)
+        y = c + d
+        del a, b, c, d
+    out = []
+    for value in (1.0, 4.0):
+        replay(torch, graph, x, value)
+        out.append(y[11].item())
+    e = [torch.randn(1 << 18, device="cuda") for _ in range(10)]
+    replay(torch, graph, x, 2.0)
+    del e
+    return out, y[0].item()
+
+
+def case_graphed_callables(torch, note):
+    net = torch.nn.Sequential(
+        torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 32)
+    ).cuda()
+    torch.manual_seed(3)
+    for parameter in net.parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    head = torch.nn.Linear(32, 8).cuda()
+    x = torch.randn(16, 64, device="cuda")
+    graphed = torch.cuda.make_graphed_callables(net, (x.clone().requires_grad_(False),))
+    optimizer = torch.optim.SGD(list(net.parameters()) + list(head.parameters()), lr=0.1)
+    torch.manual_seed(4)
+    with torch.no_grad():
+        head.weight.normal_(std=0.1)
+        head.bias.zero_()
+    losses = []
+    for _ in range(8):
+        optimizer.zero_grad(set_to_none=False)
+        loss = head(graphed(torch.randn(16, 64, device="cuda"))).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(round(loss.item(), 4))
+    return losses
+
+
+def case_compile(torch, note):
+    """torch.compile's graph trees: forward and backward, two shapes, warm-ups and replays."""
+    torch.manual_seed(5)
+    net = torch.nn.Sequential(
+        torch.nn.Linear(128, 512), torch.nn.GELU(), torch.nn.Linear(512, 128)
+    ).cuda()
+    compiled = torch.compile(net, mode="reduce-overhead", dynamic=False)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    losses = []
+    for step in range(14):
+        torch.compiler.cudagraph_mark_step_begin()
+        torch.manual_seed(step)
+        x = torch.randn(64 if step % 7 < 4 else 96, 128, device="cuda")
+        loss = compiled(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(round(loss.item(), 3))
+    note["reserved_mib"] = torch.cuda.memory_reserved() // MIB
+    return losses
+
+
+def case_compile_inference(torch, note):
+    """Several graphs in turn, as a decode loop has; outputs that live on."""
+    torch.manual_seed(6)
+    net = model(torch).eval()
+    compiled = torch.compile(net, mode="reduce-overhead", dynamic=False)
+    close, kept = [], []
+    with torch.no_grad():
+        for step in range(12):
+            torch.compiler.cudagraph_mark_step_begin()
+            x = torch.randn(2, (16, 24, 32)[step % 3], 256, device="cuda")
+            y = compiled(x)
+            close.append(torch.allclose(y, net(x), atol=1e-3))
+            kept.append(y.clone())
+            if len(kept) > 3:
+                kept.pop(0)
+    note["reserved_mib"] = torch.cuda.memory_reserved() // MIB
+    return close
+
+
+def case_stats(torch, note):
+    """Every statistic that native has, and their peaks and resets."""
+    torch.cuda.init()
+    before = torch.cuda.memory_allocated()
+    x = torch.empty(3 * MIB, dtype=torch.uint8, device="cuda")
+    y = torch.empty(100, dtype=torch.uint8, device="cuda")
+    stats = torch.cuda.memory_stats()
+    keys = sorted(stats)
+    live = torch.cuda.memory_allocated() - before
+    shown = {
+        key: stats[key]
+        for key in keys
+        if key.split(".")[0]
+        in ("allocation", "allocated_bytes", "requested_bytes", "active", "active_bytes")
+    }
+    assert torch.cuda.memory_reserved() >= torch.cuda.memory_allocated()
+    del x
+    torch.cuda.reset_peak_memory_stats()
+    torch.cuda.reset_accumulated_memory_stats()
+    after = torch.cuda.memory_stats()
+    assert "Allocated memory" in torch.cuda.memory_summary()
+    free, total = torch.cuda.mem_get_info()
+    del y
+    return (
+        keys,
+        live,
+        shown,
+        after["allocated_bytes.all.peak"],
+        after["allocation.all.allocated"],
+        0 < free < total,
+    )
+
+
+def case_out_of_memory(torch, note):
+    texts = []
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction(0.05)
+    kept = [torch.empty(int(total * 0.01), dtype=torch.uint8, device="cuda") for _ in range(3)]
+    for bytes_ in (int(total * 0.04), 1 << 61, 800 << 40):
+        try:
+            torch.empty(bytes_, dtype=torch.uint8, device="cuda")
+            texts.append("served")
+        except torch.OutOfMemoryError as error:
+            text = str(error)
+            note.setdefault("text", text)
+            texts.append(text.split(". ")[0:2] if "more than 1EB" not in text else text[:40])
+            assert isinstance(error, RuntimeError)
+    stats = torch.cuda.memory_stats()
+    texts.append(stats["num_ooms"] >= 1)
+    del kept
+    torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction(1.0)
+    x = torch.ones(int(total * 0.06), dtype=torch.uint8, device="cuda")
+    return texts, x[-1].item()
+
+
+def case_oom_observer(torch, note):
+    seen = []
+    torch._C._cuda_attach_out_of_memory_observer(lambda *a: seen.append(a[0]))
+    torch.cuda.set_per_process_memory_fraction(0.02)
+    try:
+        torch.empty(10 << 30, dtype=torch.uint8, device="cuda")
+    except torch.OutOfMemoryError:
+        seen.append("raised")
+    return seen
+
+
+def case_snapshot(torch, note):
+    path = os.path.join(tempfile.mkdtemp(), "snapshot.pickle")
+    torch.cuda.memory._record_memory_history(max_entries=1000)
+    kept = torch.empty(5 * MIB, dtype=torch.uint8, device="cuda")
+    torch.empty(7 * MIB, dtype=torch.uint8, device="cuda")
+    snapshot = torch.cuda.memory._snapshot()
+    torch.cuda.memory._dump_snapshot(path)
+    torch.cuda.memory._record_memory_history(enabled=None)
+    trace = [e for t in snapshot["device_traces"] for e in t]
+    actions = sorted({e["action"] for e in trace} & {"alloc", "free_requested", "free_completed"})
+    sizes = sorted(e["size"] for e in trace if e["action"] == "alloc")
+    frames = any("torch_gpu.py" in f["filename"] for e in trace for f in e["frames"])
+    blocks = [b for s in snapshot["segments"] for b in s["blocks"]]
+    live = [b for b in blocks if b["state"] == "active_allocated"]
+    assert sum(s["total_size"] for s in snapshot["segments"]) == torch.cuda.memory_reserved()
+    assert sum(b["size"] for b in live) == torch.cuda.memory_allocated()
+    assert any(b["address"] == kept.data_ptr() and b["frames"] for b in live)
+    times = [e["time_us"] for e in trace]
+    assert times == sorted(times) and times[0] > 1.6e15
+    from torch.cuda import _memory_viz
+
+    assert len(_memory_viz.segsum(snapshot)) and len(_memory_viz.trace_plot(snapshot))
+    return actions, sizes, frames, os.path.getsize(path) > 1000, sorted(snapshot)
+
+
+def case_mempool(torch, note):
+    pool = torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(pool):
+        x = torch.full((MIB,), 3.0, device="cuda")
+        y = x * 2
+    z = torch.full((MIB,), 5.0, device="cuda")
+    inside = {
+        b["address"]
+        for s in pool.snapshot()
+        for b in s["blocks"]
+        if b["state"] == "active_allocated"
+    }
+    where = [t.data_ptr() in inside for t in (x, y, z)]
+    counts = [pool.use_count()]
+    value = (x + y + z)[0].item()
+    del x, y
+    held = torch.cuda.memory_reserved()
+    del pool
+    torch.cuda.empty_cache()
+    note["freed_mib"] = (held - torch.cuda.memory_reserved()) // MIB
+    return where, counts, value, torch.cuda.memory_reserved() < held
+
+
+def case_pinned_loader(torch, note):
+    class Numbers(torch.utils.data.Dataset):
+        def __len__(self):
+            return 64
+
+        def __getitem__(self, i):
+            return torch.full((1000,), float(i))
+
+    keep = torch.ones(MIB, device="cuda")  # inherited by the workers
+    loader = torch.utils.data.DataLoader(Numbers(), batch_size=8, num_workers=2, pin_memory=True)
+    sums = []
+    for batch in loader:
+        assert batch.is_pinned()
+        sums.append(batch.to("cuda", non_blocking=True).sum().item())
+    return sums, keep.sum().item()
+
+
+def case_raw(torch, note):
+    ptr = torch.cuda.caching_allocator_alloc(4 * MIB)
+    live = torch.cuda.memory_allocated()
+    torch.cuda.caching_allocator_delete(ptr)
+    try:
+        torch.cuda.caching_allocator_delete(1234)
+        text = ""
+    except RuntimeError as error:
+        text = str(error)[:23]
+    return ptr % 512, live, torch.cuda.memory_allocated(), text
+
+
+def case_profiler(torch, note):
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(
+        activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], profile_memory=True
+    ) as profiler:
+        x = torch.empty(16 * MIB, dtype=torch.uint8, device="cuda")
+        y = x + 1
+        del x, y
+    return max(e.device_memory_usage for e in profiler.key_averages()) >= 16 * MIB
+
+
+def case_threads(torch, note):
+    import threading
+
+    out = [0.0] * 8
+
+    def work(k):
+        torch.cuda.set_device(0)
+        with torch.cuda.stream(torch.cuda.Stream()):
+            total = torch.zeros((), device="cuda")
+            for i in range(200):
+                x = torch.full((1000 * (i % 17 + 1),), float(k), device="cuda")
+                total += x[-1]
+            out[k] = total.item()
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return out
+
+
+def case_convolutions(torch, note):
+    """cuDNN asks how large a workspace may be."""
+    torch.backends.cudnn.benchmark = True
+    torch.manual_seed(2)
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 32, 5), torch.nn.ReLU(), torch.nn.Conv2d(32, 32, 3)
+    ).cuda()
+    out = []
+    for size in (64, 80, 96, 64):
+        y = net(torch.ones(4, 3, size, size, device="cuda")).mean()
+        out.append(round(y.item(), 3))
+    return out
+
+
+def case_disabled(torch, note):
+    """torch.cuda.caching_allocator_enable(False)."""
+    x = torch.ones(MIB, device="cuda")
+    torch.cuda.caching_allocator_enable(False)
+    y = torch.ones(MIB, device="cuda")
+    del y
+    torch.cuda.caching_allocator_enable(True)
+    z = x + 1
+    return z.sum().item()
+
+
+OVERHEAD = r"""
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <chrono>
+#include <vector>
+double pair_ns(int64_t live, int64_t count) {
+  std::vector<void *> blocks(live, nullptr);
+  uint64_t seed = 88172645463325252ull;
+  std::chrono::steady_clock::time_point start;
+  double best = 1e30;
+  for (int pass = 0; pass < 5; pass++) {
+    start = std::chrono::steady_clock::now();
+    for (int64_t i = 0; i < count; i++) {
+      seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
+      void *&slot = blocks[seed % live];
+      if (slot) c10::cuda::CUDACachingAllocator::raw_delete(slot);
+      const size_t bytes = ((seed >> 20) % 64 + 1) << ((seed >> 40) % 14);
+      slot = c10::cuda::CUDACachingAllocator::raw_alloc(bytes);
+    }
+    const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - start;
+    if (took.count() / count < best) best = took.count() / count;
+  }
+  for (void *block : blocks) if (block) c10::cuda::CUDACachingAllocator::raw_delete(block);
+  return best;
+}
+"""
+
+
+def case_overhead(torch, note):
+    """Nanoseconds of a free and an allocation, warm, without Python."""
+    from torch.utils.cpp_extension import load_inline
+
+    include = [
+        path
+        for path in ("/usr/local/cuda/include",)
+        if os.path.exists(path)
+    ]
+    module = load_inline(
+        "gmlake_overhead_" + torch.cuda.get_allocator_backend(),
+        OVERHEAD,
+        functions=["pair_ns"],
+        extra_include_paths=include,
+        extra_ldflags=["-lc10_cuda"],
+        build_directory=tempfile.mkdtemp(),
+    )
+    torch.cuda.init()
+    for live in (16, 256, 4096):
+        note[f"pair_ns_{live}_live"] = round(module.pair_ns(live, 200000), 1)
+    return True
+
+
+CASES = {name[5:]: value for name, value in list(globals().items()) if name.startswith("case_")}
+
+
+# ---- Running them ----
+
+
+def run_case(name, allocator):
+    import torch
+
+    if allocator == "lake":
+        import gmlake_torch
+
+        gmlake_torch.enable()
+        assert gmlake_torch.is_enabled()
+    note = {}
+    result = CASES[name](torch, note)
+    torch.cuda.synchronize()
+    if allocator == "lake":
+        note["lake"] = {
+            key: value
+            for key, value in (gmlake_torch.stats() or {}).items()
+            if key in ("stitch_count", "host_wait_count", "quarantined_bytes")
+        }
+    print("\nRESULT " + json.dumps({"result": result, "note": note}))
+
+
+def start(name, allocator, seconds):
+    """Returns the result, the notes, and what went wrong."""
+    command = [sys.executable, os.path.abspath(__file__), "--as", allocator, name]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+    except subprocess.TimeoutExpired as error:
+        tail = (error.stderr or b"").decode(errors="replace")[-1500:]
+        return None, {}, f"no end after {seconds} s\n{tail}"
+    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+    if done.returncode or not lines:
+        return None, {}, f"exit status {done.returncode}\n{done.stderr[-3500:]}"
+    answer = json.loads(lines[-1][7:])
+    return answer["result"], answer["note"], ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=4)
+    parser.add_argument("--seconds", type=int, default=120, help="limit of one process")
+    parser.add_argument("--as", dest="allocator", choices=("native", "lake"))
+    parser.add_argument("cases", nargs="*")
+    options = parser.parse_args()
+    if options.allocator:
+        try:
+            run_case(options.cases[0], options.allocator)
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)
+        return 0
+    names = options.cases or list(CASES)
+    failed = []
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        runs = {
+            (name, allocator): pool.submit(start, name, allocator, options.seconds)
+            for name in names
+            for allocator in ("native", "lake")
+        }
+        for name in names:
+            native, native_note, native_error = runs[name, "native"].result()
+            lake, lake_note, lake_error = runs[name, "lake"].result()
+            is_equal = not native_error and not lake_error and native == lake
+            verdict = "equal" if is_equal else "DIFFERENT"
+            print(f"{verdict:10} {name}", flush=True)
+            for who, value, note, error in (
+                ("native", native, native_note, native_error),
+                ("lake", lake, lake_note, lake_error),
+            ):
+                if note:
+                    print(f"    {who}: {json.dumps(note)}")
+                if error:
+                    print(f"    {who}: {error}")
+                elif not is_equal:
+                    print(f"    {who}: {json.dumps(value)[:3000]}")
+            if not is_equal:
+                failed.append(name)
+    print(f"{len(names) - len(failed)} equal, {len(failed)} different: {' '.join(failed)}")
+    return len(failed) > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,368 @@
+/* examples/torch/lake.hpp, on the mock: what torch's allocator needs of a lake. */
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#define GMLAKE_STATIC
+#include "../../examples/torch/lake.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+using namespace gmlake_torch;
+
+#define check(condition) ((condition) ? (void)0 : broken(#condition, __LINE__))
+static void broken(const char *what, int line) {
+  std::fprintf(stderr, "torch_lake.cpp:%d: %s\n", line, what);
+  std::exit(1);
+}
+
+static const size_t MIB = size_t(1) << 20;
+static const PoolId kPool{0, 1}, kOther{0, 2};
+
+/* A device on a mock of its own, with two streams. */
+struct Scene {
+  gmlake_backend *mock = nullptr;
+  gmlake_stream a = nullptr, b = nullptr;
+  std::unique_ptr<Device> device;
+  int made = 0, released = 0, room = 0, waits = 0;
+  std::set<void *> capturing;
+
+  explicit Scene(size_t capacity = size_t(1) << 30) {
+    gmlake_mock_desc mock_desc;
+    gmlake_desc desc{};
+    std::memset(&mock_desc, 0, sizeof mock_desc);
+    mock_desc.capacity_bytes = capacity;
+    check(gmlake_mock_create(&mock_desc, &mock) == GMLAKE_OK);
+    check(gmlake_mock_stream_create(mock, &a) == GMLAKE_OK);
+    check(gmlake_mock_stream_create(mock, &b) == GMLAKE_OK);
+    desc.backend = mock;
+    desc.chunk_bytes = 4 * MIB;
+    desc.flags = GMLAKE_STREAMS_MAY_END;
+    device.reset(new Device(desc, hooks()));
+  }
+  ~Scene() {
+    check(gmlake_check(device->lake()) == GMLAKE_OK);
+    device.reset();
+    gmlake_mock_destroy(mock);
+  }
+  Device::Hooks hooks() {
+    Device::Hooks hooks;
+    hooks.on_segment = [this](bool is_made, uint64_t, size_t) { ++(is_made ? made : released); };
+    hooks.make_room = [this] { return room-- > 0; };
+    hooks.wait_device = [this] { waits++; };
+    hooks.is_capturing = [this](void *stream) { return capturing.count(stream) != 0; };
+    return hooks;
+  }
+  Block *alloc(size_t bytes, gmlake_stream stream = nullptr) {
+    return device->alloc(bytes, stream, nullptr);
+  }
+  bool is_refused(size_t bytes) {
+    try {
+      alloc(bytes);
+    } catch (const Failure &failure) {
+      return failure.result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+    }
+    return false;
+  }
+  /* As CUDAGraph does: the route first, then the driver's begin. */
+  void begin_capture(PoolId id, gmlake_stream stream) {
+    check(device->begin_route(
+        id, [this](void *s) { return capturing.count(s) != 0; }, stream));
+    check(gmlake_mock_capture_begin(mock, stream) == GMLAKE_OK);
+    capturing.insert(stream);
+  }
+  void end_capture(PoolId id, gmlake_stream stream) {
+    check(gmlake_mock_capture_end(mock, stream) == GMLAKE_OK);
+    capturing.clear();
+    check(device->end_route(id));
+  }
+  bool is_live(const void *ptr) { return device->find(ptr) != nullptr; }
+};
+
+static gmlake_pool *pool_of(Scene &scene, const void *ptr) {
+  gmlake_allocation_info info{};
+  check(gmlake_get_allocation(scene.device->lake(), ptr, &info) == GMLAKE_OK);
+  return info.pool;
+}
+
+static void test_table() {
+  std::vector<Block> blocks(5000);
+  Table table;
+  unsigned seed = 7;
+  std::set<size_t> in;
+  for (size_t i = 0; i < blocks.size(); i++)
+    blocks[i].ptr = reinterpret_cast<void *>((i * 7919 % 5003 + 1) * kGrain);
+  for (int step = 0; step < 60000; step++) {
+    seed = seed * 1664525u + 1013904223u;
+    const size_t i = (seed >> 8) % blocks.size();
+    check((table.find(blocks[i].ptr) == &blocks[i]) == (in.count(i) != 0));
+    if (in.erase(i))
+      table.remove(&blocks[i]);
+    else
+      in.insert(i), table.add(&blocks[i]);
+    check(table.count() == in.size());
+  }
+  for (size_t i = 0; i < blocks.size(); i++)
+    check((table.find(blocks[i].ptr) != nullptr) == (in.count(i) != 0));
+}
+
+static void test_figures() {
+  Scene scene;
+  Block *small = scene.alloc(100), *large = scene.alloc(3 * MIB);
+  Figures f = scene.device->figures();
+  check(small->bytes == 512 && f.allocation[ALL].current == 2 && f.allocation[SMALL].current == 1);
+  check(f.allocated_bytes[SMALL].current == 512 && f.requested_bytes[SMALL].current == 100);
+  check(f.allocated_bytes[LARGE].current == int64_t(3 * MIB));
+  check(f.reserved_bytes[ALL].current == int64_t(4 * MIB) && f.segment[ALL].current == 1);
+  check(scene.made == 1 && f.create_count == 1);
+  scene.device->free(large);
+  scene.device->free(small);
+  f = scene.device->figures();
+  check(f.allocation[ALL].current == 0 && f.allocation[ALL].allocated == 2);
+  check(f.active[ALL].current == 0 && f.requested_bytes[ALL].current == 0);
+  check(f.allocated_bytes[ALL].peak == int64_t(3 * MIB + 512) && f.allocation[ALL].freed == 2);
+  scene.device->reset_peaks();
+  scene.device->reset_accumulated();
+  f = scene.device->figures();
+  check(f.allocated_bytes[ALL].peak == 0 && f.allocation[ALL].allocated == 0);
+  check(f.reserved_bytes[ALL].peak == int64_t(4 * MIB) && f.create_count == 0);
+  scene.device->trim({0, 0});
+  f = scene.device->figures();
+  check(f.reserved_bytes[ALL].current == 0 && scene.released == 1 && f.release_count == 1);
+  check(!scene.is_live(nullptr));
+}
+
+/* Freed, and used on another stream: active until that has completed. */
+static void test_recorded() {
+  Scene scene;
+  Block *block = scene.alloc(2 * MIB, scene.a);
+  scene.device->record_stream(block, scene.a); /* its own: nothing */
+  check(!block->has_uses);
+  scene.device->record_stream(block, scene.b);
+  gmlake_mock_stream_hold(scene.mock, scene.b);
+  scene.device->free(block);
+  Figures f = scene.device->figures();
+  check(f.allocated_bytes[ALL].current == 0 && f.active_bytes[ALL].current == int64_t(2 * MIB));
+  check(f.active[LARGE].current == 1 && f.requested_bytes[ALL].current == int64_t(2 * MIB));
+  const auto segments = scene.device->segments();
+  check(segments.size() == 1 && segments[0].pieces[0].is_active && !segments[0].pieces[0].is_live);
+  gmlake_mock_stream_finish(scene.mock, scene.b);
+  f = scene.device->figures();
+  check(f.active_bytes[ALL].current == 0 && f.active[LARGE].current == 0);
+  check(f.requested_bytes[ALL].current == 0);
+}
+
+static void test_limit() {
+  Scene scene;
+  scene.device->memory().set_limit(8 * MIB);
+  Block *block = scene.alloc(6 * MIB);
+  check(scene.is_refused(6 * MIB));
+  check(scene.device->figures().retry_count == 1);
+  scene.room = 2; /* somebody says that there is room, twice */
+  check(scene.is_refused(6 * MIB) && scene.device->figures().retry_count == 4);
+  scene.device->memory().set_limit(0);
+  scene.device->free(scene.alloc(6 * MIB));
+  scene.device->free(block);
+  scene.device->memory().set_limit(1); /* below what is held: nothing more is created */
+  scene.device->free(scene.alloc(6 * MIB));
+  check(scene.is_refused(60 * MIB));
+}
+
+static void test_peers() {
+  Scene scene;
+  Block *before = scene.alloc(3 * MIB);
+  check(!gmlake_mock_has_access(scene.mock, before->ptr, before->bytes, 2));
+  check(scene.device->memory().add_peer(2) == GMLAKE_OK);
+  Block *after = scene.alloc(30 * MIB);
+  check(gmlake_mock_has_access(scene.mock, before->ptr, before->bytes, 2));
+  check(gmlake_mock_has_access(scene.mock, after->ptr, after->bytes, 2));
+  check(!gmlake_mock_has_access(scene.mock, after->ptr, after->bytes, 3));
+  scene.device->free(after);
+  scene.device->trim({0, 0});
+  check(scene.device->memory().add_peer(3) == GMLAKE_OK); /* what is gone is not touched */
+  check(gmlake_mock_has_access(scene.mock, before->ptr, before->bytes, 3));
+  check(scene.device->memory().add_peer(99) != GMLAKE_OK);
+  scene.device->free(before);
+}
+
+/* A MemPool: what one thread allocates. */
+static void test_pool() {
+  Scene scene;
+  const auto here = std::this_thread::get_id();
+  Device &device = *scene.device;
+  device.retain_pool(kPool);
+  check(device.begin_route(
+      kPool, [here](void *) { return std::this_thread::get_id() == here; }, nullptr));
+  check(!device.begin_route(
+      kPool, [](void *) { return true; }, nullptr));
+  Block *in = scene.alloc(MIB), *elsewhere = nullptr;
+  std::thread([&] { elsewhere = scene.alloc(MIB); }).join();
+  check(device.end_route(kPool) && !device.end_route(kPool));
+  Block *out = scene.alloc(MIB);
+  check(pool_of(scene, in->ptr) && !pool_of(scene, elsewhere->ptr) && !pool_of(scene, out->ptr));
+  check(device.pool_use_count(kPool) == 2 && device.pool_bytes() == 2 * MIB);
+  std::unordered_set<void *> live;
+  check(device.pool_live(kPool, live) && live.size() == 1 && live.count(in->ptr));
+  check(!device.pool_live(kOther, live));
+  check(device.release_pool(kPool) && device.release_pool(kPool) && !device.release_pool(kPool));
+  device.trim({0, 0});
+  check(device.pool_live(kPool, live)); /* it has a live block */
+  device.free(in);
+  device.trim({0, 0});
+  check(!device.pool_live(kPool, live) && scene.waits == 0);
+  device.free(out);
+  device.free(elsewhere);
+}
+
+/* Pools that serve others when memory has run out, and pools that were released. */
+static void test_pool_serves() {
+  Scene scene(32 * MIB);
+  Device &device = *scene.device;
+  device.retain_pool(kPool);
+  check(device.begin_route(
+      kPool, [](void *) { return true; }, nullptr));
+  device.free(scene.alloc(20 * MIB));
+  check(device.end_route(kPool) && device.release_pool(kPool));
+  Block *block = scene.alloc(12 * MIB), *more;
+  check(block && device.pool_bytes() >= 12 * MIB);
+  device.set_serves_oom(kPool, true);
+  gmlake_pool *pool;
+  more = scene.alloc(18 * MIB);
+  pool = pool_of(scene, more->ptr);
+  device.free(more);
+  check(device.release_pool(kPool)); /* no use is left: it goes when memory runs out */
+  more = scene.alloc(19 * MIB);
+  check(!pool_of(scene, more->ptr));
+  (void)pool;
+  device.free(more);
+  device.free(block);
+}
+
+/* A graph on two streams; its memory stays with the pool, and serves the next graph. */
+static void test_capture() {
+  Scene scene;
+  Device &device = *scene.device;
+  Block *outside = scene.alloc(MIB, scene.a);
+  scene.begin_capture(kPool, scene.a);
+  Block *first = scene.alloc(MIB, scene.a);
+  void *const first_ptr = first->ptr;
+  device.free(first);
+  first = scene.alloc(MIB, scene.a);
+  check(first->ptr == first_ptr);
+  scene.capturing.insert(scene.b); /* joins by an event; of the mock, the lake has to know before */
+  Block *side = scene.alloc(MIB, scene.b);
+  check(gmlake_mock_capture_begin(scene.mock, scene.b) == GMLAKE_OK);
+  check(pool_of(scene, side->ptr) && pool_of(scene, first->ptr) == pool_of(scene, side->ptr));
+  device.record_stream(first, scene.b);
+  device.free(outside); /* waits for the end */
+  Block *host = scene.alloc(MIB);
+  check(!pool_of(scene, host->ptr)); /* the legacy stream is not captured */
+  device.free(side);
+  check(gmlake_mock_capture_end(scene.mock, scene.b) == GMLAKE_OK);
+  scene.end_capture(kPool, scene.a);
+  const size_t held = device.pool_bytes();
+  device.free(first);
+  device.free(scene.alloc(MIB, scene.a));
+  check(gmlake_check(device.lake()) == GMLAKE_OK && device.pool_bytes() == held);
+  scene.begin_capture(kPool, scene.a);
+  first = scene.alloc(MIB, scene.a);
+  check(device.pool_bytes() == held);
+  scene.end_capture(kPool, scene.a);
+  device.trim({0, 0});
+  check(device.pool_bytes() == held && device.pool_use_count(kPool) == 2);
+  check(device.release_pool(kPool) && device.release_pool(kPool));
+  device.free(first);
+  device.trim({0, 0});
+  check(device.pool_bytes() == 0 && scene.waits == 1); /* for the graphs */
+  device.free(host);
+}
+
+/* Graph trees: the state after a graph comes back at the same addresses. */
+static void test_checkpoint() {
+  Scene scene;
+  Device &device = *scene.device;
+  std::vector<void *> freed, live;
+  check(!device.checkpoint(kPool));
+  scene.begin_capture(kPool, scene.a);
+  Block *x = scene.alloc(3 * MIB, scene.a), *y = scene.alloc(MIB, scene.a);
+  void *const at_x = x->ptr, *const at_y = y->ptr;
+  device.free(scene.alloc(5 * MIB, scene.a));
+  scene.end_capture(kPool, scene.a);
+  std::shared_ptr<Checkpoint> point = device.checkpoint(kPool);
+  device.free(x); /* its tensor dies; the graph will write it again */
+  check(!scene.is_live(at_x));
+  scene.begin_capture(kPool, scene.a);
+  Block *z = scene.alloc(2 * MIB, scene.a);
+  check(z->ptr != at_x); /* of another size: it does not get what the checkpoint keeps */
+  Block *same = scene.alloc(3 * MIB - 512, scene.a);
+  check(same->ptr == at_x); /* of about the same size: it does */
+  void *const at_z = z->ptr;
+  scene.end_capture(kPool, scene.a);
+  std::shared_ptr<Checkpoint> second = device.checkpoint(kPool);
+  device.restore(*point, nullptr, freed, live);
+  check(freed.size() == 3 && live.size() == 2);
+  check(scene.is_live(at_x) && scene.is_live(at_y) && !scene.is_live(at_z));
+  check(device.figures().allocation[ALL].current == 2);
+  freed.clear();
+  live.clear();
+  device.restore(*second, nullptr, freed, live);
+  check(freed.size() == 2 && live.size() == 3 && scene.is_live(at_z));
+  for (void *ptr : live) device.free(device.find(ptr));
+  check(device.figures().active_bytes[ALL].current == 0);
+  device.trim({0, 0});
+  check(device.pool_bytes() > 0);
+  while (device.release_pool(kPool)) {
+  }
+  device.trim({0, 0});
+  check(device.pool_bytes() > 0); /* the checkpoints keep it */
+  point = nullptr;
+  second = nullptr;
+  device.trim({0, 0});
+  check(device.pool_bytes() == 0);
+}
+
+/* Segments together have what the lake holds, and every byte once; stitched blocks too. */
+static void test_segments() {
+  Scene scene(64 * MIB);
+  Device &device = *scene.device;
+  std::vector<Block *> blocks;
+  size_t i, bytes = 0, live = 0;
+  for (i = 0; i < 16; i++) blocks.push_back(scene.alloc(4 * MIB));
+  for (i = 0; i < 16; i += 2) device.free(blocks[i]);
+  Block *stitched = device.alloc(14 * MIB, nullptr, std::make_shared<int>(5));
+  uint64_t end = 0;
+  bool is_seen = false;
+  for (const Segment &segment : device.segments()) {
+    size_t inside = 0;
+    for (const Piece &piece : segment.pieces) {
+      check(piece.address == segment.address + inside);
+      inside += piece.bytes;
+      if (piece.is_live) live += piece.bytes;
+      if (piece.address == reinterpret_cast<uint64_t>(stitched->ptr))
+        is_seen = piece.is_live && *std::static_pointer_cast<int>(piece.context) == 5 &&
+                  segment.pieces.size() == 1;
+    }
+    check(inside == segment.bytes && segment.bytes);
+    bytes += segment.bytes;
+    end = segment.address;
+  }
+  check(end && is_seen && bytes == device.memory().reserved());
+  check(live == (8 * 4 + 14) * MIB);
+  device.free(stitched);
+  for (i = 1; i < 16; i += 2) device.free(blocks[i]);
+}
+
+int main() {
+  test_table();
+  test_figures();
+  test_recorded();
+  test_limit();
+  test_peers();
+  test_pool();
+  test_pool_serves();
+  test_capture();
+  test_checkpoint();
+  test_segments();
+  return 0;
+}
