@@ -92,8 +92,9 @@ GLOSSARY
   grain       512 bytes; every size is rounded up to it
 
 HOW AN ALLOCATION IS SERVED
-  1. S1: a free range of exactly the size that the stream may use now.
-  2. S1: an idle window of exactly the size whose spans are all free again. No driver call.
+  1. S1: a free range of exactly the size that the stream may use now. S2: the smallest larger range,
+     if less than a chunk of it is left.
+  2. S1: the oldest idle window of exactly the size whose spans are all free again. No driver call.
   3. S2: the smallest larger range, split. No driver call. The later steps may call the driver.
   4. The lake asks what other streams have completed, then tries 1 to 3 again.
   5. S3: a window is stitched from free ranges; the smallest holes are used first.
@@ -710,7 +711,8 @@ typedef struct gmlake_desc { /* all zero: sensible defaults */
                                    / 8192, rounded down to a power of two, 2 to 32 MiB */
   size_t stitch_bytes_min;      /* smaller requests are never stitched (the paper's fragmentation
                                 limit); 0: no such limit */
-  size_t stitched_bytes_max;    /* StitchFree's threshold on all windows; 0: 4 x device memory */
+  size_t stitched_bytes_max;    /* StitchFree's threshold on all windows, and so, by chunk_bytes, on
+                                   their number; 0: 4 x device memory */
   size_t limit_bytes;           /* physical memory this lake may hold; 0: no limit */
   size_t driver_free_bytes_min; /* the lake does not grow below this much driver-free memory */
   size_t arena_bytes;           /* address space of the home arena; 0: 8 x device memory, less than
@@ -1423,9 +1425,10 @@ enum {                  /* gmlk_block.state */
        GMLK_EDGE        /* the records before the first block and behind the last one */
 };
 
-enum {                       /* gmlk_block.flags, beside GMLAKE_EXCLUSIVE and the like */
-       GMLK_IN_GRAPH = 0x80, /* allocated during a capture: a graph knows its address */
-       GMLK_APART = 0x40     /* a policy forbids to join it with its neighbours, see >>research */
+enum {                        /* gmlk_block.flags, beside GMLAKE_EXCLUSIVE and the like */
+       GMLK_IN_GRAPH = 0x80,  /* allocated during a capture: a graph knows its address */
+       GMLK_APART = 0x40,     /* a policy forbids to join it with its neighbours, see >>research */
+       GMLK_IN_THE_WAY = 0x20 /* [owned] windows wait until it is freed [W7] */
 };
 
 enum { /* gmlk_block.stream: the tag of free memory; from GMLK_FIRST_STREAM on, a stream's number */
@@ -3032,9 +3035,9 @@ static gmlk_span gmlk_span_of(uint32_t at, uint32_t grains) {
   return span;
 }
 
-typedef struct gmlk_windows { /* written by >>windows, which says more */
-  gmlk_window **buckets;      /* hash table of idle windows by size */
-  size_t bucket_count, count;
+typedef struct gmlk_windows {  /* written by >>windows, which says more */
+  gmlk_window *open, *blocked; /* [W5] trees of the idle windows */
+  size_t count;
   uint64_t number;              /* of the newest window */
   uint32_t grains_min;          /* of the smallest window ever; no search for less is needed */
   gmlk_window *oldest, *newest; /* list of the idle windows as they became idle */
@@ -3723,23 +3726,29 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
    [W3] The spans' grains add up to the window's.
    [W4] While a window is live each span is one block of state GMLK_PIECE that points to the
         window.
-   [W5] Idle windows stand in the list as they became idle, and in the table of sizes. There newer
-        windows stand before older ones, as far as GMLK_WINDOW_STEPS allows, so that a program that
-        repeats itself gets the same windows again.
+   [W5] Idle windows stand in the list as they became idle, and in one of two trees. In `open` they
+        are ordered by size, and those of one size by age, the oldest first; in `blocked` by the
+        serial of the block that is in the way.
    [W6] The chunks' map_counts add up to the windows' chunk_counts.
-   [W7] The record that a window's blocker points to is or was a block of the arena.
+   [W7] The block that is in the way of a blocked window is owned, has that serial, and its flags
+        say so. When it is freed, the window goes back to `open`.
    [W8] No window has a larger number than the newest, or is smaller than grains_min.
    [V1] Blocks tile the address space as they tile an arena; its free blocks stand in bins of
         their own.
    [V2] Each block of it that is in use belongs to one window, live, idle or quarantined, or to
         one buffer, and has its address.
    [V3] The tree of used address space holds these blocks, and nothing else.
-   Costs: to look up a size is O(1) expected, plus the spans of at most GMLK_WINDOW_TRIES windows.
-   A window that cannot be taken remembers the block that was in the way; until that block is
-   freed, to ask again is O(1). Can fail: host memory, in reserve only. */
 
-#define GMLK_WINDOW_TRIES 8u   /* a search looks at the spans of so many windows of the size */
-#define GMLK_WINDOW_STEPS 128u /* a walk along a bucket passes so many windows, then ends */
+   The oldest window of a size that is free is taken, so that a program that repeats itself gets
+   windows in the same order each time: those that it made since stand behind. A window found to be
+   blocked is not looked at again before the block in its way is freed, so however many windows of a
+   size take turns, the one that is free is found. There are at most desc.stitched_bytes_max divided
+   by chunk_bytes windows, as each maps one chunk at least, and what one stitch adds to that.
+   Costs: to look up a size is O(log(idle windows)) expected, plus the spans of at most
+   GMLK_WINDOW_TRIES windows; a free is that for each window that it unblocks, each of which a search
+   has blocked. Cannot fail. */
+
+#define GMLK_WINDOW_TRIES 32u /* a search looks at the spans of so many windows of the size */
 
 struct gmlk_window {
   gmlk_block self;  /* [live] the block that the index finds; [idle] its stream and ticket are the
@@ -3749,14 +3758,13 @@ struct gmlk_window {
   gmlk_span *spans; /* span_count of them; they follow this record in the same allocation */
   uint32_t span_count, chunk_count; /* chunk_count: one mapping for each chunk under it */
   uint64_t number;                  /* the arena's windows are numbered from 1 as they are made */
-  gmlk_window *bucket_next, *bucket_prev; /* [idle] in the table of sizes; bucket_next also links
-                                             windows that are to be unmapped or freed, and those
-                                             in quarantine */
-  gmlk_window *older, *newer;             /* [idle] in the list as they became idle */
-  gmlk_block *blocker;                    /* block that prevented its reuse, or NULL */
-  uint64_t
-      blocker_serial; /* its ticket then; while it is owned with this ticket it is in the way */
+  uint64_t key;             /* [idle] in `open` its grains, in `blocked` GMLK_BLOCKED + a serial */
+  gmlk_window *less, *more; /* [idle] children in its tree */
+  gmlk_window *older, *newer; /* [idle] in the list as they became idle */
+  gmlk_window *next;          /* [to be unmapped or freed, in quarantine] in that list */
 };
+
+#define GMLK_BLOCKED ((uint64_t)1 << 32) /* more than any window's grains */
 
 static size_t gmlk_window_record_bytes(size_t span_count) {
   return sizeof(gmlk_window) + span_count * sizeof(gmlk_span);
@@ -3802,65 +3810,81 @@ static void gmlk_va_give(gmlk_windows *windows, gmlk_records *records, gmlk_bloc
   gmlk_bins_insert(windows->va, b, b->grains);
 }
 
-/* Puts a window into a list by bucket_next. pre: it is in no bucket. */
+/* Puts a window into a list by `next`. */
 static void gmlk_window_push(gmlk_window **list, gmlk_window *w) {
-  w->bucket_next = *list;
+  w->next = *list;
   *list = w;
 }
 
-/* The bucket for windows of this size. The upper bits of the hash choose it, since sizes are often
-   multiples of a large power of two. */
-static gmlk_window **gmlk_bucket(const gmlk_windows *windows, uint32_t grains) {
-  GMLAKE_ASSERT(windows->buckets);
-  return &windows->buckets[(gmlk_mix(grains) >> 32) * windows->bucket_count >> 32];
+/* Whether a window stands before this place in a tree. */
+static int gmlk_window_precedes(const gmlk_window *w, uint64_t key, uint64_t number) {
+  return w->key < key || (w->key == key && w->number < number);
 }
 
-/* Enters a window into its bucket behind all newer ones [W5], but passes at most GMLK_WINDOW_STEPS
-   of them. */
-static void gmlk_bucket_enter(gmlk_windows *windows, gmlk_window *w) {
-  gmlk_window **link = gmlk_bucket(windows, w->self.grains);
-  unsigned steps = 0;
-  w->bucket_prev = NULL;
-  while (*link && (*link)->number > w->number && steps++ < GMLK_WINDOW_STEPS) {
-    w->bucket_prev = *link;
-    link = &(*link)->bucket_next;
+static int gmlk_window_above(const gmlk_window *w, const gmlk_window *other) { /* as in >>tree */
+  return gmlk_mix(w->number) > gmlk_mix(other->number);
+}
+
+static gmlk_window **gmlk_window_tree(gmlk_windows *windows, const gmlk_window *w) {
+  return w->key < GMLK_BLOCKED ? &windows->open : &windows->blocked;
+}
+
+/* Enters a window into the tree that its key belongs to, as gmlk_tree_insert does. */
+static void gmlk_window_enter(gmlk_windows *windows, gmlk_window *w, uint64_t key) {
+  gmlk_window **less = &w->less, **more = &w->more, **link, *rest;
+  w->key = key;
+  link = gmlk_window_tree(windows, w);
+  while (*link && gmlk_window_above(*link, w))
+    link = gmlk_window_precedes(*link, key, w->number) ? &(*link)->more : &(*link)->less;
+  for (rest = *link; rest;) {
+    const int is_less = gmlk_window_precedes(rest, key, w->number);
+    gmlk_window ***side = is_less ? &less : &more;
+    **side = rest;
+    *side = is_less ? &rest->more : &rest->less;
+    rest = **side;
   }
-  w->bucket_next = *link;
-  if (*link) (*link)->bucket_prev = w;
+  *less = *more = NULL;
   *link = w;
 }
 
-static void gmlk_bucket_leave(gmlk_windows *windows, const gmlk_window *w) {
-  if (w->bucket_prev)
-    w->bucket_prev->bucket_next = w->bucket_next;
-  else
-    *gmlk_bucket(windows, w->self.grains) = w->bucket_next;
-  if (w->bucket_next) w->bucket_next->bucket_prev = w->bucket_prev;
+static void gmlk_window_leave(gmlk_windows *windows, const gmlk_window *w) {
+  gmlk_window **link = gmlk_window_tree(windows, w), *less = w->less, *more = w->more;
+  while (*link != w)
+    link = gmlk_window_precedes(*link, w->key, w->number) ? &(*link)->more : &(*link)->less;
+  while (less && more) {
+    gmlk_window **above = gmlk_window_above(less, more) ? &less : &more;
+    *link = *above;
+    link = above == &less ? &less->more : &more->less;
+    *above = *link;
+  }
+  *link = less ? less : more;
 }
 
-/* Makes room for one more window in the table of sizes; 0: no host memory. */
-static int gmlk_windows_reserve(gmlk_windows *windows, gmlk_host *host) {
-  size_t count = windows->bucket_count ? windows->bucket_count * 2 : 16, i;
-  size_t old_count = windows->bucket_count;
-  gmlk_window **old = windows->buckets, **grown;
-  if (windows->count < old_count) return 1;
-  grown = (gmlk_window **)gmlk_host_alloc(host, count * sizeof(gmlk_window *));
-  if (!grown) return 0;
-  windows->buckets = grown;
-  windows->bucket_count = count;
-  for (i = 0; i < old_count; i++) { /* oldest first: each then enters at its new bucket's front */
-    gmlk_window *turned = NULL, *next;
-    for (; old[i]; old[i] = next) {
-      next = old[i]->bucket_next;
-      gmlk_window_push(&turned, old[i]);
-    }
-    for (; turned; turned = next) {
-      next = turned->bucket_next;
-      gmlk_bucket_enter(windows, turned);
-    }
+/* The first window of a tree that has this key and this number or a larger one, or NULL. */
+static gmlk_window *gmlk_window_from(gmlk_window *w, uint64_t key, uint64_t number) {
+  gmlk_window *found = NULL;
+  while (w) {
+    const int is_before = gmlk_window_precedes(w, key, number);
+    if (!is_before) found = w;
+    w = is_before ? w->more : w->less;
   }
-  gmlk_host_free(host, old, old_count * sizeof(gmlk_window *));
-  return 1;
+  return found && found->key == key ? found : NULL;
+}
+
+/* An idle window waits for the block in its way; pre: the block is owned. */
+static void gmlk_window_block(gmlk_windows *windows, gmlk_window *w, gmlk_block *b) {
+  gmlk_window_leave(windows, w);
+  b->flags |= GMLK_IN_THE_WAY;
+  gmlk_window_enter(windows, w, GMLK_BLOCKED + b->ticket);
+}
+
+/* Ends the waits of windows for a block that is about to be free. */
+static void gmlk_windows_unblock(gmlk_windows *windows, const gmlk_block *b) {
+  gmlk_window *w;
+  while ((w = gmlk_window_from(windows->blocked, GMLK_BLOCKED + b->ticket, 0)) != NULL) {
+    gmlk_window_leave(windows, w);
+    gmlk_window_enter(windows, w, w->self.grains);
+  }
 }
 
 /* Makes a window idle. Its tag is that of its last use. */
@@ -3868,7 +3892,7 @@ static void gmlk_window_set_idle(gmlk_windows *windows, gmlk_window *w, unsigned
                                  uint64_t ticket) {
   w->self.stream = (uint16_t)stream;
   w->self.ticket = ticket;
-  gmlk_bucket_enter(windows, w);
+  gmlk_window_enter(windows, w, w->self.grains);
   gmlk_set_state(&w->self, GMLK_IDLE);
   w->newer = NULL;
   w->older = windows->newest;
@@ -3880,7 +3904,7 @@ static void gmlk_window_set_idle(gmlk_windows *windows, gmlk_window *w, unsigned
 }
 
 static void gmlk_window_unset_idle(gmlk_windows *windows, gmlk_window *w) {
-  gmlk_bucket_leave(windows, w);
+  gmlk_window_leave(windows, w);
   if (w->older)
     w->older->newer = w->newer;
   else
@@ -3936,27 +3960,17 @@ static int gmlk_may_take(const gmlk_streams *streams, gmlk_taker taker, const gm
   return gmlk_stream_covering(s, b->ticket) != NULL;
 }
 
-/* Whether the taker may have all of an idle window's spans. Remembers an owned block that is in the
-   way; free memory that others hold back is not remembered, since it opens without being freed. */
-static int gmlk_window_is_free(const gmlk_arena *a, const gmlk_streams *streams, gmlk_taker taker,
-                               gmlk_window *w) {
+/* The first block of an idle window's spans that the taker may not have; NULL: it may have all. */
+static gmlk_block *gmlk_window_blocker(const gmlk_arena *a, const gmlk_streams *streams,
+                                       gmlk_taker taker, const gmlk_window *w) {
   uint32_t i;
-  if (w->blocker && w->blocker->state != GMLK_FREE && w->blocker->state != GMLK_UNUSED &&
-      w->blocker->ticket == w->blocker_serial)
-    return 0;
-  w->blocker = NULL;
   for (i = 0; i < w->span_count; i++) {
     gmlk_block *b = gmlk_locate(a, w->spans[i].at);
     uint32_t end = w->spans[i].at + w->spans[i].grains;
-    for (; b->at < end; b = b->next) {
-      if (gmlk_may_take(streams, taker, b)) continue;
-      if (b->state == GMLK_FREE || b->state == GMLK_RESERVED) return 0;
-      w->blocker = b;
-      w->blocker_serial = b->ticket;
-      return 0;
-    }
+    for (; b->at < end; b = b->next)
+      if (!gmlk_may_take(streams, taker, b)) return b;
   }
-  return 1;
+  return NULL;
 }
 
 /* Whether a window is aligned as a request wants it and, where it has to, covers whole chunks. */
@@ -3966,17 +3980,18 @@ static int gmlk_window_suits(const gmlk_arena *a, const gmlk_window *w, uint32_t
   return !(at & (align - 1)) && !(whole_only && ((at | w->self.grains) & edge));
 }
 
-/* An idle window of exactly this size that the taker may have, or NULL. */
-static gmlk_window *gmlk_window_find(const gmlk_arena *a, const gmlk_streams *streams,
-                                     gmlk_taker taker, uint32_t grains, uint32_t align,
-                                     int whole_only) {
-  gmlk_window *w = a->windows.bucket_count ? *gmlk_bucket(&a->windows, grains) : NULL;
-  unsigned tries = 0, steps = 0;
-  for (; w && tries < GMLK_WINDOW_TRIES; w = w->bucket_next) {
-    if (++steps > GMLK_WINDOW_STEPS) return NULL;
-    if (w->self.grains != grains || !gmlk_window_suits(a, w, align, whole_only)) continue;
-    tries++;
-    if (gmlk_window_is_free(a, streams, taker, w)) return w;
+/* The oldest idle window of exactly this size that the taker may have, or NULL. One that an owned
+   block is in the way of waits for it; free memory that others hold back opens without a free. */
+static gmlk_window *gmlk_window_find(gmlk_arena *a, const gmlk_streams *streams, gmlk_taker taker,
+                                     uint32_t grains, uint32_t align, int whole_only) {
+  gmlk_window *w = gmlk_window_from(a->windows.open, grains, 0);
+  unsigned tries = GMLK_WINDOW_TRIES;
+  for (; w && tries--; w = gmlk_window_from(a->windows.open, grains, w->number + 1)) {
+    gmlk_block *b;
+    if (!gmlk_window_suits(a, w, align, whole_only)) continue;
+    b = gmlk_window_blocker(a, streams, taker, w);
+    if (!b) return w;
+    if (b->state != GMLK_FREE && b->state != GMLK_RESERVED) gmlk_window_block(&a->windows, w, b);
   }
   return NULL;
 }
@@ -4025,7 +4040,7 @@ static void gmlk_va_set(gmlk_block *va, int is_mapped, uint32_t chunks) {
 /* Takes a window out of quarantine; NULL: there is none. */
 static gmlk_window *gmlk_window_unstick(gmlk_windows *windows) {
   gmlk_window *w = windows->quarantine;
-  if (w) windows->quarantine = w->bucket_next;
+  if (w) windows->quarantine = w->next;
   return w;
 }
 
@@ -4035,13 +4050,6 @@ static void gmlk_window_stick(gmlk_windows *windows, gmlk_window *w, uint32_t ch
   w->va->slack = chunks;
   gmlk_set_state(&w->self, GMLK_UNBACKED);
   gmlk_window_push(&windows->quarantine, w);
-}
-
-/* Makes windows forget blocks in their way whose records are unused and may be freed. */
-static void gmlk_windows_forget(const gmlk_windows *windows) {
-  gmlk_window *w;
-  for (w = windows->oldest; w; w = w->newer)
-    if (w->blocker && w->blocker->state == GMLK_UNUSED) w->blocker = NULL;
 }
 
 /* Makes all of the address space free. 0: no host memory. */
@@ -4068,10 +4076,9 @@ static void gmlk_windows_destroy(gmlk_arena *a) {
     gmlk_window_push(&list, w);
   }
   for (w = list; w; w = newer) {
-    newer = w->bucket_next;
+    newer = w->next;
     gmlk_host_free(a->host, w, gmlk_window_record_bytes(w->span_count));
   }
-  gmlk_host_free(a->host, windows->buckets, windows->bucket_count * sizeof(gmlk_window *));
   gmlk_bins_destroy(windows->va, a->host);
   gmlk_tiling_destroy(a->records, &windows->va_head, &windows->va_tail);
 }
@@ -4610,10 +4617,13 @@ static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream,
   gmlk_count_live(a, -1);
   gmlk_fill(l, b, GMLAKE_FILL_FREE);
   if (!w) {
+    if (b->flags & GMLK_IN_THE_WAY) gmlk_windows_unblock(&a->windows, b);
     gmlk_put(a, b, stream, ticket);
     return;
   }
   for (i = 0; i < w->span_count; i++) {
+    if (w->spans[i].block->flags & GMLK_IN_THE_WAY)
+      gmlk_windows_unblock(&a->windows, w->spans[i].block);
     gmlk_keep_apart(w->spans[i].block, b->flags & GMLK_APART);
     gmlk_put(a, w->spans[i].block, stream, ticket);
   }
@@ -5538,10 +5548,10 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
   gmlk_window *w;
   uint64_t count = 0;
   if (!dying) return GMLAKE_OK;
-  for (w = dying; w; w = w->bucket_next) count++;
+  for (w = dying; w; w = w->next) count++;
   GMLAKE_ASSERT(count);
   (void)gmlk_drive_open(l, &drive);
-  for (w = dying; w && drive.is_relaxed; w = w->bucket_next) {
+  for (w = dying; w && drive.is_relaxed; w = w->next) {
     uint64_t at = a->windows.base + (uint64_t)w->va->at * a->chunk_bytes;
     if (!GMLK_CALL(&drive, unmap, at, w->chunk_count * a->chunk_bytes))
       gmlk_set_state(w->va, GMLK_UNBACKED);
@@ -5549,7 +5559,7 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
   (void)gmlk_drive_close(l, &drive);
   while (dying) {
     w = dying;
-    dying = w->bucket_next;
+    dying = w->next;
     if (!drive.is_relaxed) {
       gmlk_window_add(l, a, w, 1);
       gmlk_window_set_idle(&a->windows, w, w->self.stream, w->self.ticket);
@@ -5628,9 +5638,7 @@ static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_window_
   uint32_t grains = 0, i;
   gmlk_window *w;
   *out_result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)plan->span_count + 1) ||
-      !gmlk_windows_reserve(&a->windows, &l->host))
-    return NULL;
+  if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)plan->span_count + 1)) return NULL;
   w = (gmlk_window *)gmlk_host_alloc(&l->host, bytes);
   if (!w) return NULL;
   gmlk_bins_reserve(a->windows.va, &l->host);
@@ -6384,7 +6392,7 @@ static gmlk_slots gmlk_trim_choose(gmlake *l, gmlk_arena *a, uint32_t *from_slot
     is_mapped |= gmlk_chunk_is_mapped(&a->chunks, slot);
   }
   if (!is_mapped) return chosen;
-  for (w = a->windows.quarantine; w; w = w->bucket_next) (void)gmlk_window_marks(a, w, 1);
+  for (w = a->windows.quarantine; w; w = w->next) (void)gmlk_window_marks(a, w, 1);
   for (w = a->windows.oldest; w; w = w->newer)
     if (!gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket))
       (void)gmlk_window_marks(a, w, 1);
@@ -6529,14 +6537,11 @@ static void gmlk_room_share(const gmlake *l, const gmlk_arena *taker, size_t byt
 }
 
 /* Frees host memory of the lake's tables and records that is mostly unused. O(what is freed +
-   chunks + windows). */
+   chunks). */
 static void gmlk_tidy(gmlake *l) {
   size_t i;
-  for (i = 0; i < l->arena_count; i++) {
-    if (!l->arenas[i]) continue;
-    gmlk_arena_tidy(l->arenas[i]);
-    gmlk_windows_forget(&l->arenas[i]->windows);
-  }
+  for (i = 0; i < l->arena_count; i++)
+    if (l->arenas[i]) gmlk_arena_tidy(l->arenas[i]);
   gmlk_index_trim(&l->index, &l->host);
   gmlk_records_trim(&l->records, &l->host);
 }
@@ -6577,7 +6582,7 @@ static void gmlk_view_fill(const gmlake *l, const gmlk_attempt *r, gmlake_piece 
     windows->mapped_bytes = w->chunk_count * a->chunk_bytes;
     windows->piece_count = w->span_count;
     windows->is_free = r->may_stitch && gmlk_window_suits(a, w, r->align, gmlk_is_whole(r)) &&
-                       gmlk_window_is_free(a, &l->streams, r->taker, w);
+                       !gmlk_window_blocker(a, &l->streams, r->taker, w);
     windows->is_complete = gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket);
   }
 }
@@ -6736,7 +6741,7 @@ static const char *gmlk_reuse_wrong(const gmlake *l, const gmlk_attempt *r, cons
     return "the plan reuses a window, and has pieces, grow_bytes or keeps_former too";
   if (q->plan.state > GMLK_S2) return "state is not the one of what the plan does";
   if (!r->may_stitch || !gmlk_window_suits(r->arena, w, r->align, gmlk_is_whole(r)) ||
-      !gmlk_window_is_free(r->arena, &l->streams, r->taker, w))
+      gmlk_window_blocker(r->arena, &l->streams, r->taker, w))
     return "the window is not free for the request";
   if (gmlk_to_bytes(w->self.grains) < r->bytes) return "the window is too small";
   return gmlk_to_bytes(w->self.grains) - r->bytes > UINT32_MAX ? "the window is too large" : NULL;
@@ -6974,13 +6979,14 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_attempt *r, gmlk_block **out_bl
 
 #define GMLK_GROW_TRIES 8u /* growths for one request; a second one is rare */
 
-/* S1 and S2, without the driver: a free range of exactly the size, a window of exactly the size, a
-   part of the best larger range. NULL: there is none. pre: two records reserved. */
+/* S1 and S2, without the driver: the best free range, if less than a chunk of it would be left; a
+   window of exactly the size; a part of that range. NULL: there is none. pre: two records
+   reserved. */
 GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_attempt *r, int is_watched) {
   gmlk_arena *a = r->arena;
   uint32_t at = 0, hole = 0;
   gmlk_block *b = gmlk_best_fit(a, r->taker.stream, r->grains, r->align, &at, &hole);
-  if ((!b || hole != r->grains) && r->may_stitch && a->windows.oldest &&
+  if ((!b || hole - r->grains >= gmlk_chunk_grains(a)) && r->may_stitch && a->windows.open &&
       r->grains >= a->windows.grains_min) {
     gmlk_block *window = gmlk_reuse(l, r, r->taker);
     if (window) return window;
@@ -7921,7 +7927,7 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
   l->stats.sleeping_bytes -= a->chunks.asleep_count * a->chunk_bytes;
   gmlk_copies_drop(l, a);
   (void)gmlk_vault_resize(l, a, 0);
-  for (w = a->windows.quarantine; w; w = w->bucket_next)
+  for (w = a->windows.quarantine; w; w = w->next)
     l->stats.quarantined_bytes -= w->chunk_count * a->chunk_bytes;
   l->stats.stitched_bytes -= a->windows.bytes;
   l->stats.window_count -= a->windows.count;
@@ -9141,7 +9147,7 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
 
 /* S1 and S2: whether a free range serves the request without any wait. */
 static int gmlk_query_fast(const gmlake *l, const gmlk_attempt *r) {
-  const gmlk_arena *a = r->arena;
+  gmlk_arena *a = r->arena;
   uint32_t at, hole;
   return gmlk_best_fit(a, r->taker.stream, r->grains, r->align, &at, &hole) ||
          (r->may_stitch &&
@@ -9345,8 +9351,7 @@ static void gmlk_count_arena(const gmlk_arena *a, gmlake_stats *out) {
   out->quarantined_bytes += gmlk_places_blind(a) * chunk;
   out->window_count += a->windows.count;
   out->stitched_bytes += a->windows.bytes;
-  for (w = a->windows.quarantine; w; w = w->bucket_next)
-    out->quarantined_bytes += w->chunk_count * chunk;
+  for (w = a->windows.quarantine; w; w = w->next) out->quarantined_bytes += w->chunk_count * chunk;
   for (b = a->head.next; b != &a->tail; b = b->next) gmlk_count_block(b, out);
   for (buffer = a->buffers; buffer; buffer = buffer->next) {
     out->buffer_count += buffer->lake != NULL;
@@ -9942,7 +9947,8 @@ static void gmlk_report_leaks(gmlake *l) {
    [L1] each pool stands in the list of arenas under its number; between calls no request is
         served, and the bar is up exactly where the lake is lost or a callback runs;
    [L2] the host's bytes are those of all that the lake reaches, but for notes of calls under way;
-   [L3] no stream, event or handle is there twice; of several hundred and more one may be missed;
+   [L3] no stream, event, handle or window's number is there twice; of several hundred and more one
+        may be missed;
    [L4] the figures are what a walk counts, and no peak is lower than its figure;
    [L5] limits and choices are those of create: what they were is kept as a seal.
 
@@ -9970,7 +9976,7 @@ typedef struct gmlk_checker { /* what the walk has reached */
   uint64_t mapped;  /* prints of the chunks that are mapped, less those that the chunks count */
   uint64_t spaces;  /* prints of address space in use, less that of windows and buffers */
   uint64_t owned;   /* prints of the chunks committed, less those of committed places */
-  uint64_t idle;    /* prints of idle windows, less those in the table of sizes */
+  uint64_t idle;    /* prints of idle windows, less those in the trees */
   uint64_t seen[(1u << GMLK_SEEN_LOG) + GMLK_SEEN_STEPS];
 } gmlk_checker;
 
@@ -10332,6 +10338,7 @@ static void gmlk_check_note(gmlk_checker *c, const gmlk_block *b, const gmlk_not
 static void gmlk_check_flags(gmlk_checker *c, const gmlk_block *b, uint32_t first_at) {
   const gmlk_arena *a = c->a;
   unsigned known = GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW;
+  if (!b->as.live.window) known |= GMLK_IN_THE_WAY;
   uint32_t edge = gmlk_chunk_grains(a) - 1;
   if (a->pool) known |= GMLK_IN_GRAPH;
   if (c->l->desc.residency.fn) known |= GMLAKE_TELL_RESIDENCY;
@@ -10425,6 +10432,8 @@ static void gmlk_check_window(gmlk_checker *c, const gmlk_window *w, int is_lost
   gmlk_expect(c, grains == w->self.grains, "W3: a window's pieces do not add up");
   gmlk_expect(c, w->number && w->number <= a->windows.number && grains >= a->windows.grains_min,
               "W8: a window is newer or smaller than any");
+  gmlk_check_once(c, gmlk_check_print(~(w->number << 16 | a->number)),
+                  "L3: two windows have one number");
   gmlk_expect(
       c, w->address == a->windows.base + (uint64_t)va->at * a->chunk_bytes + gmlk_to_bytes(begin),
       "W2: a window is not where its address space is");
@@ -10453,33 +10462,54 @@ static void gmlk_check_piece(gmlk_checker *c, const gmlk_block *b) {
   gmlk_check_owned(c, &w->self, w->address, w->spans[0].at);
 }
 
+/* Whether the block with the serial that an idle window waits for is under it, and knows it. */
+static int gmlk_check_is_blocked(const gmlk_arena *a, const gmlk_window *w) {
+  uint32_t i;
+  for (i = 0; i < w->span_count; i++) {
+    const gmlk_block *b = gmlk_locate(a, w->spans[i].at);
+    for (; b->at < w->spans[i].at + w->spans[i].grains; b = b->next)
+      if (b->state != GMLK_FREE && (b->flags & GMLK_IN_THE_WAY) &&
+          b->ticket == w->key - GMLK_BLOCKED)
+        return 1;
+  }
+  return 0;
+}
+
+/* A tree of windows: ranks, and the order in which it is walked; *before is the last one. */
+static void gmlk_check_window_tree(gmlk_checker *c, const gmlk_window *w, const gmlk_window *above,
+                                   const gmlk_window **before) {
+  static const char place[] = "W5: an idle window's place in its tree is wrong";
+  if (!w ||
+      !gmlk_expect(c, w->self.state == GMLK_IDLE && (!above || gmlk_window_above(above, w)), place))
+    return;
+  gmlk_check_window_tree(c, w->less, w, before);
+  gmlk_expect(c, !*before || gmlk_window_precedes(*before, w->key, w->number), place);
+  c->idle -= gmlk_check_print((uintptr_t)w);
+  *before = w;
+  gmlk_check_window_tree(c, w->more, w, before);
+}
+
 /* [W5], [W7]. */
 static void gmlk_check_idle(gmlk_checker *c) {
   static const char place[] = "W5: an idle window is not where it should be";
   const gmlk_windows *windows = &c->a->windows;
   const gmlk_window *w, *before = NULL;
-  const gmlk_block *b;
-  size_t i;
-  int is_window;
+  int i;
   for (w = windows->oldest; w; before = w, w = w->newer) {
     if (!gmlk_expect(c, w->self.state == GMLK_IDLE && w->older == before, place)) return;
     gmlk_check_window(c, w, 0);
-    b = w->blocker;
-    is_window = b && (b->state == GMLK_LIVE || b->state == GMLK_PENDING) && b->as.live.window &&
-                b == &b->as.live.window->self;
-    gmlk_expect(c, !b || (b->state != GMLK_IDLE && !is_window), "W7: a window blocks another");
+    if (c->broken) return;
+    gmlk_expect(c,
+                w->key < GMLK_BLOCKED ? w->key == w->self.grains : gmlk_check_is_blocked(c->a, w),
+                "W7: nothing is in a window's way");
     gmlk_check_tag(c, w->self.stream, w->self.ticket, "S1: a window's tag is of an epoch to come");
     c->idle += gmlk_check_print((uintptr_t)w);
   }
   gmlk_expect(c, windows->newest == before, "W5: the list by age has a wrong end");
-  for (i = 0; i < windows->bucket_count; i++) {
-    gmlk_window *const *bucket = &windows->buckets[i];
-    for (before = NULL, w = *bucket; w; before = w, w = w->bucket_next) {
-      const int is_here =
-          w->bucket_prev == before && gmlk_bucket(windows, w->self.grains) == bucket;
-      if (!gmlk_expect(c, w->self.state == GMLK_IDLE && is_here, place)) return;
-      c->idle -= gmlk_check_print((uintptr_t)w);
-    }
+  for (i = 0; i < 2; i++) {
+    before = NULL;
+    gmlk_check_window_tree(c, i ? windows->blocked : windows->open, NULL, &before);
+    gmlk_expect(c, !before || (before->key < GMLK_BLOCKED) == !i, place);
   }
   gmlk_expect(c, c->idle == 0, place);
 }
@@ -10574,12 +10604,11 @@ static int gmlk_is_pool(const gmlake *l, const gmlake_pool *pool) {
 
 static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
   const gmlk_windows *windows = &a->windows;
-  const size_t chunk = a->chunk_bytes, buckets = windows->bucket_count;
+  const size_t chunk = a->chunk_bytes;
   const gmlake_policy *policy = c->l->desc.policy;
   gmlk_check_table(c, a->firsts, (a->slot_capacity + 1) * sizeof(gmlk_block *));
   gmlk_check_table(c, a->chunks.items, a->chunks.capacity * sizeof(gmlk_chunk));
   gmlk_check_table(c, a->bins, a->bins_capacity * sizeof(gmlk_bins *));
-  gmlk_check_table(c, windows->buckets, buckets * sizeof(gmlk_window *));
   c->host_bytes +=
       (a->pool ? sizeof(gmlake_pool) : 0) + (a->scratch ? gmlk_scratch_bytes(a->scratch_slots) : 0);
   gmlk_expect(c, a->seal == gmlk_seal(0, a->limit_bytes), "L5: a pool's limit has changed");
@@ -10599,12 +10628,10 @@ static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
   gmlk_expect(c, a->keeps_apart == (!a->is_bare && policy && policy->coalesce),
               "A8: no policy keeps blocks apart");
   gmlk_expect(c, a->base % chunk == 0 && (a->base != 0) == !a->is_bare, "A8: the base is wrong");
-  gmlk_expect(c,
-              (windows->base | windows->reserved_bytes) % chunk == 0 &&
-                  !windows->reserved_bytes == !windows->va,
-              "V1: the windows have no range of addresses");
-  return gmlk_expect(c, (!buckets || gmlk_is_pow2(buckets)) && windows->count <= buckets,
-                     "W5: the table of sizes is not of its size");
+  return gmlk_expect(c,
+                     (windows->base | windows->reserved_bytes) % chunk == 0 &&
+                         !windows->reserved_bytes == !windows->va,
+                     "V1: the windows have no range of addresses");
 }
 
 static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
@@ -10632,7 +10659,8 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
   case GMLK_PIECE:
   case GMLK_COMMITTED:
     gmlk_expect(c, b->ticket && b->ticket <= c->l->records.serial, "A9: a ticket was never given");
-    gmlk_expect(c, !b->flags, "A9: a block was asked for in no such way");
+    gmlk_expect(c, !(b->flags & ~(a->is_bare ? 0 : GMLK_IN_THE_WAY)),
+                "A9: a block was asked for in no such way");
     gmlk_expect(c, (b->state == GMLK_COMMITTED) == a->is_bare, "B1: a chunk is no buffer's");
     if (b->state == GMLK_PIECE) gmlk_check_piece(c, b);
     if (b->state == GMLK_COMMITTED) c->owned += gmlk_check_print(gmlk_slot_of(a, b->at));
@@ -10771,7 +10799,7 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   gmlk_expect(c, c->owned == 0, "B1: the committed places are not the chunks committed");
   gmlk_expect(c, destroyed == a->void_count, "B4: the count of destroyed buffers is wrong");
   gmlk_check_idle(c);
-  for (w = windows->quarantine; w && !c->broken; w = w->bucket_next) gmlk_check_window(c, w, 1);
+  for (w = windows->quarantine; w && !c->broken; w = w->next) gmlk_check_window(c, w, 1);
   gmlk_check_spaces(c);
   gmlk_check_chunks(c);
   gmlk_check_sleep(c);

@@ -45,6 +45,7 @@ static const char about[] =
     "    lifo       1024 allocations, then frees in reverse order\n"
     "    fifo       1024 blocks are live; the oldest is freed, one of random size allocated\n"
     "    one-64k, one-1m   as random-1024, with all blocks of one size\n"
+    "    phases     200 phases take turns, each of which needs a stitched block of its own\n"
     "  threads    up to 8 threads, with a lake each, and with one allocator for all\n"
     "  scale      the lake alone, on a device of 192 GiB: full, chunks of 2 MiB, a million\n"
     "             blocks, 20,000 windows; and a hundredth of that. Driver calls for chunks cost\n"

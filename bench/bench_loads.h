@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "hard.h"
 #include "peer.h"
 #include "trace.h"
 
@@ -72,7 +73,7 @@ static void add_op(workload *w, size_t slot, size_t stream, size_t bytes) {
   o->bytes = bytes;
 }
 
-typedef enum order { ORDER_RANDOM, ORDER_FIFO, ORDER_LIFO } order;
+typedef enum order { ORDER_RANDOM, ORDER_FIFO, ORDER_LIFO, ORDER_PHASES } order;
 
 typedef struct load {
   const char *name;
@@ -88,7 +89,8 @@ static const load loads[] = {{"random-64", ORDER_RANDOM, 64, 0},
                              {"lifo", ORDER_LIFO, 1024, 0},
                              {"fifo", ORDER_FIFO, 1024, 0},
                              {"one-64k", ORDER_RANDOM, 1024, 64 * KIB},
-                             {"one-1m", ORDER_RANDOM, 1024, MIB}};
+                             {"one-1m", ORDER_RANDOM, 1024, MIB},
+                             {"phases", ORDER_PHASES, 801, CHUNK_BYTES}};
 
 #define LOAD_COUNT (sizeof loads / sizeof loads[0])
 
@@ -116,6 +118,19 @@ static range add_stacks(workload *w, const load *l, size_t round_count) {
   return added;
 }
 
+static void add_emitted(void *user, size_t slot, size_t bytes) {
+  add_op((workload *)user, slot, 0, bytes);
+}
+
+/* As many phases as the load's blocks make, until about so many operations are added. */
+static range add_phases(workload *w, const load *l, size_t op_count) {
+  range added = {w->op_count, 0, 1};
+  do hard_phases(l->live / HARD_PHASE_SLOTS, l->fixed_bytes, add_emitted, w);
+  while (w->op_count - added.begin < op_count);
+  added.end = w->op_count;
+  return added;
+}
+
 /* Before time is measured, all blocks are allocated and many of them replaced. */
 static void make_load(workload *w, const load *l, size_t op_count) {
   const size_t pairs = op_count / 2 ? op_count / 2 : 1;
@@ -131,6 +146,14 @@ static void make_load(workload *w, const load *l, size_t op_count) {
     w->warm = add_stacks(w, l, rounds);
     w->timed = add_stacks(w, l, rounds);
     w->inspected = add_stacks(w, l, rounds);
+    return;
+  }
+  if (l->by == ORDER_PHASES) {
+    hard_phases_begin(l->live / HARD_PHASE_SLOTS, l->fixed_bytes, add_emitted, w);
+    w->warm = add_phases(w, l, op_count);
+    w->warm.begin = 0;
+    w->timed = add_phases(w, l, op_count);
+    w->inspected = add_phases(w, l, op_count);
     return;
   }
   for (slot = 0; slot < l->live; slot++) add_op(w, slot, 0, random_bytes(l->fixed_bytes));

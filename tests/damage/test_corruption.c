@@ -501,7 +501,7 @@ static const field arena_fields[] = {
 #undef T
 #define T gmlk_window
 static const field window_fields[] = {ONE(T, address), ONE(T, span_count), ONE(T, chunk_count),
-                                      ONE(T, number), ONE(T, blocker_serial)};
+                                      ONE(T, number), ONE(T, key)};
 #undef T
 #define T gmlk_used
 static const field used_fields[] = {ONE(T, stream), ONE(T, ticket)};
@@ -683,7 +683,7 @@ static void find_windows(const gmlk_arena *a) {
   }
   for (w = a->windows.oldest; w; w = w->newer)
     find_window(w, SHAPE_IDLE_WINDOW, SHAPE_IDLE_SELF, SHAPE_IDLE_SPAN);
-  for (w = a->windows.quarantine; w; w = w->bucket_next)
+  for (w = a->windows.quarantine; w; w = w->next)
     find_window(w, SHAPE_LOST_WINDOW, SHAPE_LOST_SELF, SHAPE_LOST_SPAN);
 }
 
@@ -817,6 +817,7 @@ static const struct exception {
     {SHAPE_LIVE, "flags", LEGAL, "what the user asked for"},
     {SHAPE_PIECE, "ticket", HARMLESS,
      "names an ownership: at worst a window that is blocked is asked in vain, or not"},
+    {SHAPE_PIECE, "flags", LEGAL, "windows that waited for it may be gone"},
     {SHAPE_PIECE, "slack", HARMLESS, "the window's own block has it"},
     {SHAPE_PIECE, "stream", HARMLESS, "overwritten when the window is freed"},
     {SHAPE_PENDING, "ticket", HARMLESS,
@@ -933,11 +934,9 @@ static const struct exception {
     {SHAPE_SPOOL, "base", LEGAL, "the driver's address, where nothing is mapped yet"},
     {SHAPE_RECORDS, "serial", HARMLESS, "any that is no block's, or larger"},
     {SHAPE_LIVE_WINDOW, "number", HARMLESS, "only names it to a policy"},
-    {SHAPE_LIVE_WINDOW, "blocker_serial", HARMLESS, "at worst the window is asked in vain, or not"},
-    {SHAPE_IDLE_WINDOW, "number", HARMLESS, "only names it to a policy"},
-    {SHAPE_IDLE_WINDOW, "blocker_serial", HARMLESS, "at worst the window is asked in vain, or not"},
+    {SHAPE_LIVE_WINDOW, "key", HARMLESS, "written when the window becomes idle"},
     {SHAPE_LOST_WINDOW, "number", HARMLESS, "only names it to a policy"},
-    {SHAPE_LOST_WINDOW, "blocker_serial", HARMLESS, "nobody asks for it"},
+    {SHAPE_LOST_WINDOW, "key", HARMLESS, "nobody asks for it"},
     {SHAPE_LIVE_USED, "stream", HARMLESS, "not read where the number is another's by now"},
     {SHAPE_LIVE_USED, "ticket", HARMLESS, "overwritten when the block is freed"},
     {SHAPE_PENDING_USED, "ticket", LEGAL,

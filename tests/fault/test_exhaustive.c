@@ -573,7 +573,7 @@ static void count_arena(const gmlk_arena *a, int is_dead, holdings *h) {
   for (; b && b != &a->tail; b = b->next) h->blocks++;
   for (; va && va != &a->windows.va_tail; va = va->next, h->blocks++)
     if (va->state == GMLK_LIVE) h->mappings += va->slack;
-  for (window = a->windows.quarantine; window && !is_dead; window = window->bucket_next)
+  for (window = a->windows.quarantine; window && !is_dead; window = window->next)
     h->quarantined += window->chunk_count * a->chunk_bytes;
   h->reservations += a->base != 0;
   h->reservations += a->windows.reserved_bytes != 0;

@@ -590,10 +590,14 @@ static void put_window(const gmlk_window *window) {
 static void put_windows(void) {
   const gmlk_windows *spool = &w.lake->home.windows;
   const gmlk_window *window;
-  size_t i;
-  for (i = 0; i < spool->bucket_count; i++)
-    for (window = spool->buckets[i]; window; window = window->bucket_next) put_window(window);
-  for (window = spool->oldest; window; window = window->newer) put(window->va->at);
+  for (window = spool->oldest; window; window = window->newer) {
+    const gmlk_window *other;
+    unsigned age = 0;
+    for (other = spool->oldest; other; other = other->newer) age += other->number < window->number;
+    put(age);
+    put(window->key < GMLK_BLOCKED);
+    put_window(window);
+  }
   put_tiles(spool->va_head.next, &spool->va_tail, 0);
   put_list(spool->va);
 }

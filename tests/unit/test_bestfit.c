@@ -333,6 +333,31 @@ static void get_pieces_fills_what_there_is_room_for(void **state) {
   finish();
 }
 
+/* A window of a and c is idle, and e is free: ask 2
+     | a | B | c | D | e   e   e |      the window, so that e stays whole
+     | a | B | c | D | e   e   eF |     of e less than a chunk is left, so it is split */
+static void a_window_spares_a_chunk(void **state) {
+  int is_short;
+  (void)state;
+  for (is_short = 0; is_short < 2; is_short++) {
+    void *b[6], *w;
+    start(7);
+    lay(b, 4);
+    b[4] = take(3 * C - (is_short ? 512 : 0));
+    b[5] = is_short ? take(512) : NULL;
+    drop_these(b[0], b[2]);
+    w = take(2 * C);
+    assert_int_equal(piece_count(w), 2);
+    drop_these(w, b[4]);
+    w = take_marked(2 * C);
+    assert_state(is_short ? 2 : 1, (unsigned)is_short, 0, !is_short);
+    assert_int_equal(piece_count(w), is_short ? 1 : 2);
+    drop_these(w, b[1], b[3]);
+    if (b[5]) drop(b[5]);
+    finish();
+  }
+}
+
 /* ---- StitchFree ------------------------------------------------------------------------------ */
 
 /* | a | B | c | D | e | F | g | H |: windows of two, three and four chunks can be made. */
@@ -843,6 +868,7 @@ int main(void) {
       cmocka_unit_test(s4_grows_contiguously_where_that_takes_no_more),
       cmocka_unit_test(s5_reports_the_figures),
       cmocka_unit_test(every_allocation_is_in_one_state),
+      cmocka_unit_test(a_window_spares_a_chunk),
       cmocka_unit_test(get_pieces_fills_what_there_is_room_for),
       cmocka_unit_test(stitch_free_drops_64_windows_a_call),
       cmocka_unit_test(stitch_free_leaves_windows_of_pending_work),

@@ -846,118 +846,81 @@ static void test_address_space(void **state) {
 
 #define WINDOWS 200
 
-static size_t chain_of(uint32_t grains, const gmlk_window **out, size_t most) {
-  const gmlk_window *w = *gmlk_bucket(&spool, grains);
-  size_t count = 0;
-  for (; w; w = w->bucket_next)
-    if (w->self.grains == grains && count < most) out[count++] = w;
-  return count;
+/* How many windows stand in a tree; each above those of lower rank, and in order behind *before. */
+static size_t check_windows(const gmlk_window *w, const gmlk_window **before) {
+  size_t count;
+  if (!w) return 0;
+  if (w->less) assert_true(gmlk_window_above(w, w->less));
+  if (w->more) assert_true(gmlk_window_above(w, w->more));
+  count = check_windows(w->less, before) + 1;
+  if (*before) assert_true(gmlk_window_precedes(*before, w->key, w->number));
+  *before = w;
+  return count + check_windows(w->more, before);
 }
 
-/* How many windows of the sizes stand in the table, all of them idle, the newest of each first. */
-static size_t check_table(void) {
-  const gmlk_window *chain[WINDOWS];
-  size_t size, n, count, all = 0;
-  for (size = 0; size < 7; size++) {
-    count = chain_of(1000 + (uint32_t)size, chain, WINDOWS);
-    for (n = 0; n < count; n++) {
-      assert_int_equal(chain[n]->self.state, GMLK_IDLE);
-      assert_ptr_equal(chain[n]->bucket_next ? chain[n]->bucket_next->bucket_prev : chain[n],
-                       chain[n]);
-      if (n) assert_true(chain[n - 1]->number > chain[n]->number);
-    }
-    all += count;
-  }
-  return all;
+static size_t check_tree(const gmlk_window *root) {
+  const gmlk_window *before = NULL;
+  return check_windows(root, &before);
 }
 
-/* Growth keeps every window and the order within a size, whatever the order of their last use. */
-static void test_window_table(void **state) {
+/* The oldest open window of a size that is numbered so or higher. */
+static const gmlk_window *oldest_of(const gmlk_window *windows, uint32_t grains, uint64_t number) {
+  const gmlk_window *best = NULL;
+  size_t i;
+  for (i = 0; i < WINDOWS; i++)
+    if (windows[i].self.state == GMLK_IDLE && windows[i].key == grains &&
+        windows[i].number >= number && (!best || windows[i].number < best->number))
+      best = &windows[i];
+  return best;
+}
+
+/* Windows become idle, are blocked by blocks, unblocked, and become live, in random order. */
+static void test_window_trees(void **state) {
   static gmlk_window windows[WINDOWS];
-  const gmlk_window *w;
-  gmlk_host host;
-  size_t i;
+  static gmlk_block blocks[8];
+  size_t open = 0, blocked = 0, i;
+  unsigned round;
   (void)state;
-  host_open(&host, 41);
   memset(&spool, 0, sizeof(spool));
   memset(windows, 0, sizeof(windows));
+  memset(blocks, 0, sizeof(blocks));
+  for (i = 0; i < 8; i++) blocks[i].ticket = 1003 + i; /* as large as sizes */
   for (i = 0; i < WINDOWS; i++) {
-    gmlk_window *next = &windows[i * 37 % WINDOWS];
-    assert_true(gmlk_windows_reserve(&spool, &host));
-    assert_true(spool.bucket_count > spool.count);
-    next->self.grains = 1000 + (uint32_t)(next - windows) % 7;
-    next->number = (uint64_t)(next - windows) + 1;
-    gmlk_window_set_idle(&spool, next, GMLK_CLEAN, 0);
-    assert_int_equal(check_table(), i + 1);
-    spool.count++;
+    windows[i].self.grains = 1000 + below(7);
+    windows[i].number = i + 1;
   }
-  assert_true(spool.bucket_count >= WINDOWS);
-  for (i = 0, w = spool.oldest; w; w = w->newer, i++)
-    assert_ptr_equal(w, &windows[i * 37 % WINDOWS]);
-  assert_int_equal(i, WINDOWS);
-  for (i = 0; i < WINDOWS; i += 2) {
-    gmlk_window_unset_idle(&spool, &windows[i * 37 % WINDOWS]);
-    windows[i * 37 % WINDOWS].self.state = GMLK_LIVE;
+  for (round = 0; round < 20000; round++) {
+    gmlk_window *w = &windows[below(WINDOWS)];
+    gmlk_block *b = &blocks[below(8)];
+    if (w->self.state != GMLK_IDLE) {
+      gmlk_window_set_idle(&spool, w, GMLK_CLEAN, 0);
+      open++;
+    } else if (below(20) == 0) {
+      gmlk_windows_unblock(&spool, b);
+      b->flags = 0;
+      for (i = 0; i < WINDOWS; i++) assert_true(windows[i].key != GMLK_BLOCKED + b->ticket);
+      blocked = check_tree(spool.blocked);
+      open = check_tree(spool.open);
+    } else if (w->key < GMLK_BLOCKED && below(2)) {
+      gmlk_window_block(&spool, w, b);
+      assert_int_equal(b->flags, GMLK_IN_THE_WAY);
+      blocked++;
+      open--;
+    } else {
+      *(w->key < GMLK_BLOCKED ? &open : &blocked) -= 1;
+      gmlk_window_unset_idle(&spool, w);
+      gmlk_set_state(&w->self, GMLK_LIVE);
+      w->key = 0;
+    }
+    assert_int_equal(check_tree(spool.open), open);
+    assert_int_equal(check_tree(spool.blocked), blocked);
+    i = below(WINDOWS);
+    assert_ptr_equal(gmlk_window_from(spool.open, 1000 + round % 7, i),
+                     oldest_of(windows, 1000 + round % 7, i));
   }
-  assert_int_equal(check_table(), WINDOWS / 2);
-  for (i = 1, w = spool.oldest; w; w = w->newer, i += 2)
-    assert_ptr_equal(w, &windows[i * 37 % WINDOWS]);
-  for (i = WINDOWS - 1, w = spool.newest; w->older; w = w->older, i -= 2)
-    assert_ptr_equal(w, &windows[i * 37 % WINDOWS]);
-  spool.count = spool.bucket_count;
-  hook_left = 0;
-  assert_false(gmlk_windows_reserve(&spool, &host));
-  assert_int_equal(check_table(), WINDOWS / 2);
-  gmlk_host_free(&host, spool.buckets, spool.bucket_count * sizeof(gmlk_window *));
-  host_close(&host);
-}
-
-/* In a chain of very many older ones the place is approximate, the cost bounded. */
-static void test_window_table_bounds_its_walks(void **state) {
-  static gmlk_window windows[3 * GMLK_WINDOW_STEPS];
-  const gmlk_window *chain[3 * GMLK_WINDOW_STEPS];
-  const size_t count = 3 * GMLK_WINDOW_STEPS;
-  gmlk_host host;
-  size_t i;
-  (void)state;
-  host_open(&host, 42);
-  memset(&spool, 0, sizeof(spool));
-  memset(windows, 0, sizeof(windows));
-  assert_true(gmlk_windows_reserve(&spool, &host));
-  for (i = 0; i < count; i++) {
-    windows[i].self.grains = 1000;
-    windows[i].number = count - i;
-    gmlk_window_set_idle(&spool, &windows[i], GMLK_CLEAN, 0);
-  }
-  assert_int_equal(chain_of(1000, chain, count), count);
-  for (i = 0; i < GMLK_WINDOW_STEPS; i++) assert_ptr_equal(chain[i], &windows[i]);
-  assert_ptr_equal(chain[GMLK_WINDOW_STEPS], &windows[count - 1]);
-  gmlk_host_free(&host, spool.buckets, spool.bucket_count * sizeof(gmlk_window *));
-  host_close(&host);
 }
 
 /* ---- cache lines ---- */
-
-/* Sizes a stride apart are spread over the table of windows too. */
-static void test_window_table_strides(void **state) {
-  static gmlk_window *table[1024];
-  static unsigned entries[1024];
-  uint32_t a = 1, b = 2, next, i;
-  gmlk_windows sizes;
-  (void)state;
-  memset(&sizes, 0, sizeof(sizes));
-  sizes.buckets = table;
-  sizes.bucket_count = 1024;
-  for (; b < (1u << 22); next = a + b, a = b, b = next) {
-    unsigned longest = 0;
-    memset(entries, 0, sizeof(entries));
-    for (i = 1; i <= 1000; i++) {
-      unsigned *count = &entries[gmlk_bucket(&sizes, i * b) - table];
-      if (++*count > longest) longest = *count;
-    }
-    assert_true(longest <= 16); /* chance makes it 5 to 7 */
-  }
-}
 
 static void test_line_from(void **state) {
   uintptr_t ptr;
@@ -1320,39 +1283,38 @@ static void check_shortfall(const gmlk_window_plan *p, uint32_t slots, uint32_t 
   check_plan(&again, grains, align, 0);
 }
 
-/* A window that is asked for is found behind so many of other sizes in its chain, and no more. */
+/* A search blocks so many windows that a block is in the way of, and no more; the next one goes on
+   behind them. Of two windows that are free, the older one is found. */
 static void test_window_behind_many_others(void **state) {
-  static gmlk_window others[GMLK_WINDOW_STEPS], window;
-  gmlk_window *bucket;
-  gmlk_span span;
-  gmlk_taker taker;
+  static gmlk_window windows[200];
+  gmlk_span span[2];
+  gmlk_taker taker = gmlk_taker_of(GMLK_FIRST_STREAM, GMLAKE_NO_WAIT);
+  gmlk_block *b;
   gmlk_host host;
   size_t i;
   (void)state;
   host_open(&host, 51);
   arena_open(&host, SLOTS);
-  draw("................");
-  memset(&taker, 0, sizeof(taker));
-  memset(&window, 0, sizeof(window));
-  memset(others, 0, sizeof(others));
-  span.at = 0;
-  span.grains = 8;
-  span.block = NULL;
-  window.spans = &span;
-  window.span_count = 1;
-  window.self.grains = 8;
-  for (i = 0; i < GMLK_WINDOW_STEPS; i++) {
-    others[i].self.grains = 9;
-    others[i].bucket_next = i ? &others[i - 1] : &window;
+  draw("LLLLLLLL........");
+  span[0] = gmlk_span_of(0, 8);
+  span[1] = gmlk_span_of(8, 8);
+  memset(windows, 0, sizeof(windows));
+  for (i = 0; i < 200; i++) {
+    windows[i].spans = &span[i >= 198];
+    windows[i].span_count = 1;
+    windows[i].self.grains = 8;
+    windows[i].number = i + 1;
+    gmlk_window_set_idle(&arena.windows, &windows[i], GMLK_CLEAN, 0);
   }
-  arena.windows.buckets = &bucket;
-  arena.windows.bucket_count = 1;
-  bucket = &others[GMLK_WINDOW_STEPS - 2];
-  assert_ptr_equal(gmlk_window_find(&arena, &no_streams, taker, 8, 1, 0), &window);
-  bucket = &others[GMLK_WINDOW_STEPS - 1];
-  assert_null(gmlk_window_find(&arena, &no_streams, taker, 8, 1, 0));
-  arena.windows.buckets = NULL;
-  arena.windows.bucket_count = 0;
+  for (i = 0; i < 198 / GMLK_WINDOW_TRIES; i++)
+    assert_null(gmlk_window_find(&arena, &no_streams, taker, 8, 1, 0));
+  assert_ptr_equal(gmlk_window_find(&arena, &no_streams, taker, 8, 1, 0), &windows[198]);
+  b = gmlk_locate(&arena, 0);
+  assert_true(b->flags & GMLK_IN_THE_WAY);
+  assert_int_equal(windows[0].key, GMLK_BLOCKED + b->ticket);
+  assert_int_equal(windows[197].key, GMLK_BLOCKED + b->ticket);
+  gmlk_windows_unblock(&arena.windows, b);
+  assert_null(arena.windows.blocked);
   arena_close(&host);
 }
 
@@ -1422,9 +1384,7 @@ int main(void) {
       cmocka_unit_test(test_index_growth),
       cmocka_unit_test(test_index_strides),
       cmocka_unit_test(test_address_space),
-      cmocka_unit_test(test_window_table),
-      cmocka_unit_test(test_window_table_bounds_its_walks),
-      cmocka_unit_test(test_window_table_strides),
+      cmocka_unit_test(test_window_trees),
       cmocka_unit_test(test_plan_tail_whole_head),
       cmocka_unit_test(test_plan_whole_only),
       cmocka_unit_test(test_plan_one_chunk_once),

@@ -435,7 +435,7 @@ static void trim_gives_host_memory_back(void **state) {
   finish();
 }
 
-/* A window that was found blocked does not ask the blocker's record when that has gone back. */
+/* A window that waits for a block does not ask the block's record when that has gone back. */
 static void a_blockers_record_goes(void **state) {
   gmlake_stream stream;
   void **blocks, *b[4], *window, *part;

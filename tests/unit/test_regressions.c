@@ -146,24 +146,6 @@ static void the_fatal_error_stays_the_last_one(void **state) {
   }
 }
 
-/* Sizes that are multiples of a large power of two all fell into one bucket. */
-static void sizes_of_windows_spread_over_their_table(void **state) {
-  gmlk_window *buckets[64];
-  gmlk_windows spool;
-  size_t used = 0, i;
-  (void)state;
-  memset(&spool, 0, sizeof(spool));
-  memset(buckets, 0, sizeof(buckets));
-  spool.buckets = buckets;
-  spool.bucket_count = 64;
-  for (i = 1; i <= 64; i++) {
-    gmlk_window **bucket = gmlk_bucket(&spool, (uint32_t)i << 15);
-    used += *bucket == NULL;
-    *bucket = (gmlk_window *)(void *)bucket;
-  }
-  assert_true(used > 32);
-}
-
 /* Its chunks counted as returned, though the window that stayed mapped kept their memory. */
 static void a_pool_whose_window_stays_keeps_its_chunks(void **state) {
   gmlake_pool *pool;
@@ -481,7 +463,6 @@ int main(void) {
       cmocka_unit_test(a_pool_whose_memory_stays_is_destroyed),
       cmocka_unit_test(waiting_without_host_memory_loses_no_event),
       cmocka_unit_test(the_fatal_error_stays_the_last_one),
-      cmocka_unit_test(sizes_of_windows_spread_over_their_table),
       cmocka_unit_test(a_pool_whose_window_stays_keeps_its_chunks),
       cmocka_unit_test(a_capture_hides_no_error),
       cmocka_unit_test(a_capture_hides_no_lost_device),

@@ -1,0 +1,81 @@
+/* Programs that are hard for an allocator that stitches: what memory they need, and that programs
+   which repeat themselves need no driver in the end. */
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#include "gmlake.h"
+
+#include "hard.h"
+
+#include "fixture.h"
+
+#define SLOTS_MAX 4096
+#define CHUNK ((size_t)2 << 20)
+
+static void *blocks[SLOTS_MAX];
+
+static void run(void *user, size_t slot, size_t bytes) {
+  (void)user;
+  assert_true(slot < SLOTS_MAX);
+  if (bytes)
+    assert_ok(gmlake_alloc(lake, bytes, LEGACY, &blocks[slot]));
+  else
+    assert_ok(gmlake_free(lake, blocks[slot], LEGACY));
+}
+
+/* A lake on a device of 64 GiB. */
+static void open_hard(size_t chunk_bytes) {
+  gmlake_mock_desc large;
+  memset(&large, 0, sizeof(large));
+  large.capacity_bytes = (size_t)64 << 30;
+  large.bookkeeping_only = 1;
+  prepare(1);
+  close_mock();
+  assert_ok(gmlake_mock_create(&large, &mock));
+  desc.backend = mock;
+  desc.chunk_bytes = chunk_bytes;
+  open_lake();
+}
+
+/* However many phases take turns, each gets its own window again. */
+static void phases_converge(void **state) {
+  static const size_t counts[] = {1, 9, 12, 40, 200, 1000};
+  size_t i, n;
+  (void)state;
+  for (i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+    uint64_t calls;
+    open_hard(CHUNK);
+    hard_phases_begin(counts[i], CHUNK, run, NULL);
+    for (n = 0; n < 10; n++) hard_phases(counts[i], CHUNK, run, NULL);
+    calls = stats().driver_call_count;
+    for (n = 0; n < 10; n++) hard_phases(counts[i], CHUNK, run, NULL);
+    assert_int_equal(stats().driver_call_count, calls);
+    assert_int_equal(stats().window_count, counts[i]);
+    assert_int_equal(stats().reserved_bytes, stats().active_bytes_peak);
+    finish();
+  }
+}
+
+/* Where the newest window of a size is taken, and not the oldest, some stitch for ever. */
+static void random_programs_converge(void **state) {
+  uint64_t number;
+  size_t n;
+  (void)state;
+  for (number = 0; number < 2000; number++) {
+    uint64_t calls = 0;
+    open_hard(number % 2 ? CHUNK : 8 * CHUNK);
+    for (n = 0; n < 20; n++) {
+      if (n == 15) calls = stats().driver_call_count;
+      hard_random(number, run, NULL);
+    }
+    if (stats().driver_call_count != calls) print_error("program %d\n", (int)number);
+    assert_int_equal(stats().driver_call_count, calls);
+    assert_true(stats().window_count <= 64);
+    finish();
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(phases_converge),
+                                     cmocka_unit_test(random_programs_converge)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
