@@ -652,14 +652,18 @@ typedef struct gmlake_policy {
 typedef enum gmlake_step_kind {
   GMLAKE_STEP_ALLOC = 1, /* a request was served, or was not: state 5 */
   GMLAKE_STEP_FREE,
-  GMLAKE_STEP_SPLIT,  /* of a free range a part was taken */
-  GMLAKE_STEP_STITCH, /* a window was made */
-  GMLAKE_STEP_REUSE,  /* a window was taken again */
-  GMLAKE_STEP_EVICT,  /* a window was dropped */
-  GMLAKE_STEP_GROW,   /* chunks were created */
-  GMLAKE_STEP_WAIT,   /* a stream, or the host, was made to wait */
-  GMLAKE_STEP_TRIM,   /* chunks were returned to the driver */
-  GMLAKE_STEP_USE     /* gmlake_record_stream named a stream for a block */
+  GMLAKE_STEP_SPLIT,   /* of a free range a part was taken */
+  GMLAKE_STEP_STITCH,  /* a window was made */
+  GMLAKE_STEP_REUSE,   /* a window was taken again */
+  GMLAKE_STEP_EVICT,   /* a window was dropped */
+  GMLAKE_STEP_GROW,    /* chunks were created */
+  GMLAKE_STEP_WAIT,    /* a stream, or the host, was made to wait */
+  GMLAKE_STEP_TRIM,    /* chunks were returned to the driver */
+  GMLAKE_STEP_USE,     /* gmlake_record_stream named a stream for a block */
+  GMLAKE_STEP_BUFFER,  /* a buffer was created */
+  GMLAKE_STEP_COMMIT,  /* a range of a buffer has memory */
+  GMLAKE_STEP_DISCARD, /* it has none any more */
+  GMLAKE_STEP_END      /* a buffer was destroyed */
 } gmlake_step_kind;
 
 typedef struct gmlake_step {
@@ -667,10 +671,12 @@ typedef struct gmlake_step {
   unsigned state;   /* ALLOC: the paper's, 1 to 5; else 0 */
   uint64_t request; /* the number of the attempt that it serves, 0: of none */
   /* ALLOC, FREE, USE: the block's; STITCH, REUSE, EVICT: the window's; SPLIT, GROW: of the first
-     byte taken or created, at home; else, and of buffers, 0. */
+     byte taken or created, at home; BUFFER, END: the buffer's; COMMIT, DISCARD: the range's; else 0,
+     as for the chunks of buffers. */
   uint64_t address;
-  size_t bytes;         /* of that, rounded; SPLIT: of the range; GROW, TRIM: of all chunks */
-  size_t asked_bytes;   /* ALLOC, FREE, USE: of the user */
+  size_t bytes;         /* of that, rounded; SPLIT: of the range; GROW, TRIM: of all chunks; BUFFER:
+                           of one chunk */
+  size_t asked_bytes;   /* ALLOC, FREE, USE: of the user; BUFFER: its max_bytes */
   gmlake_stream stream; /* that the memory, or the waiting, is for; USE: that was named */
   const char *reason;   /* a few words, never NULL; they stay valid */
   uint64_t driver_ns;   /* in calls of the backend: of this step, ALLOC: of the whole attempt */
@@ -4516,6 +4522,19 @@ static void gmlk_tell_wait(gmlake *l, unsigned stream, uint64_t driver_ns, const
   gmlk_tell_step(l, &step);
 }
 
+/* Tells of a call that succeeded, and the stream that it named. */
+static void gmlk_tell_call(gmlake *l, gmlake_step_kind kind, gmlake_stream stream, uint64_t address,
+                           size_t bytes, size_t asked_bytes, const char *reason) {
+  gmlake_step step;
+  if (!l->is_observed) return;
+  gmlk_step_begin(l, NULL, kind, reason, &step);
+  step.stream = stream;
+  step.address = address;
+  step.bytes = bytes;
+  step.asked_bytes = asked_bytes;
+  gmlk_tell_step(l, &step);
+}
+
 /* Tells that of a free range of so many grains a part was taken, which begins at `at`. */
 static void gmlk_tell_split(gmlake *l, const gmlk_attempt *r, uint32_t at, uint32_t grains) {
   if (l->is_observed)
@@ -7584,18 +7603,14 @@ static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_strea
 static gmlake_result gmlk_record_stream(gmlake *l, void *ptr, gmlake_stream value) {
   gmlake_result result;
   gmlk_block *b = gmlk_live_block(l, ptr, "gmlake_record_stream", &result);
-  gmlake_step step;
   unsigned stream;
+  size_t bytes;
   if (!b) return result;
   stream = gmlk_stream_number(l, value);
   if (!stream || !gmlk_note_use(l, b, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (!l->is_observed) return GMLAKE_OK;
-  gmlk_step_begin(l, NULL, GMLAKE_STEP_USE, "the block is used on this stream, too", &step);
-  step.stream = value;
-  step.address = (uint64_t)(uintptr_t)ptr;
-  step.bytes = gmlk_to_bytes(b->grains);
-  step.asked_bytes = step.bytes - b->slack;
-  gmlk_tell_step(l, &step);
+  bytes = gmlk_to_bytes(b->grains);
+  gmlk_tell_call(l, GMLAKE_STEP_USE, value, (uint64_t)(uintptr_t)ptr, bytes, bytes - b->slack,
+                 "the block is used on this stream, too");
   return GMLAKE_OK;
 }
 
@@ -8473,6 +8488,8 @@ static gmlake_result gmlk_buffer_create(gmlake *l, const gmlake_buffer_desc *des
   b->next = a->buffers;
   a->buffers = b;
   l->stats.buffer_count++;
+  gmlk_tell_call(l, GMLAKE_STEP_BUFFER, GMLAKE_STREAM_NONE, gmlk_buffer_address(b), a->chunk_bytes,
+                 b->max_bytes, "a buffer was created");
   *out_buffer = b;
   return GMLAKE_OK;
 }
@@ -8526,13 +8543,19 @@ static gmlake_result gmlk_buffer_change(gmlake *l, gmlake_buffer *b, gmlk_change
   unsigned stream = 0;
   gmlake_result result = gmlk_change_check(l, b, change);
   if (!result) result = gmlk_change_admit(l, b, value, change, &stream);
-  if (result || gmlk_change_try(l, b, change, stream)) return result;
-  gmlk_driving_lock(l);
-  result = l->lost;
-  if (!result) result = gmlk_change_admit(l, b, value, change, &stream);
-  if (!result && !gmlk_change_try(l, b, change, stream))
-    result = gmlk_buffer_climb(l, b, change, stream);
-  gmlk_driving_unlock(l);
+  if (!result && !gmlk_change_try(l, b, change, stream)) {
+    gmlk_driving_lock(l);
+    result = l->lost;
+    if (!result) result = gmlk_change_admit(l, b, value, change, &stream);
+    if (!result && !gmlk_change_try(l, b, change, stream))
+      result = gmlk_buffer_climb(l, b, change, stream);
+    gmlk_driving_unlock(l);
+  }
+  if (!result && change->from < change->to)
+    gmlk_tell_call(l, change->is_commit ? GMLAKE_STEP_COMMIT : GMLAKE_STEP_DISCARD, value,
+                   gmlk_buffer_address(b) + change->from * (uint64_t)b->arena->chunk_bytes,
+                   (change->to - change->from) * b->arena->chunk_bytes, 0,
+                   change->is_commit ? "the range has memory" : "the range has none any more");
   return result;
 }
 
@@ -8543,6 +8566,8 @@ static gmlake_result gmlk_buffer_destroy(gmlake *l, gmlake_buffer *b, gmlake_str
   b->lake = NULL;
   b->arena->void_count++;
   l->stats.buffer_count--;
+  gmlk_tell_call(l, GMLAKE_STEP_END, stream, gmlk_buffer_address(b), 0, 0,
+                 "a buffer was destroyed");
   return GMLAKE_OK;
 }
 

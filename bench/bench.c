@@ -357,7 +357,7 @@ static int read_trace(const bench *b, const char *path, workload *out) {
   const char *slash = strrchr(path, '/');
   char error[512], *suffix;
   trace t;
-  if (!trace_load(path, &t, error, sizeof error)) {
+  if (!trace_load_blocks(path, &t, error, sizeof error)) {
     fprintf(stderr, "%s\n", error);
     return 0;
   }

@@ -212,7 +212,7 @@ typedef struct allocator {
 typedef struct lake_run {
   gmlake *lake;
   gmlake_stream streams[TRACE_STREAMS_MAX]; /* the first is the legacy stream */
-  uint64_t events[GMLAKE_STEP_USE + 1];     /* by kind */
+  uint64_t events[GMLAKE_STEP_END + 1];     /* by kind */
 } lake_run;
 
 static int is_observed; /* lakes have an observer, which counts */

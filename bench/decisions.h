@@ -49,14 +49,15 @@ static void decisions_write_stream(const decisions *d, gmlake_stream stream) {
 
 /* The function for desc.observer. user is a `decisions`. */
 static void decisions_write(void *user, const gmlake_step *e) {
-  static const char *const kinds[] = {"unknown", "alloc", "free", "split", "stitch", "reuse",
-                                      "evict",   "grow",  "wait", "trim",  "use"};
+  static const char *const kinds[] = {"unknown", "alloc",  "free",   "split",   "stitch",
+                                      "reuse",   "evict",  "grow",   "wait",    "trim",
+                                      "use",     "buffer", "commit", "discard", "end"};
   const decisions *d = (const decisions *)user;
   if (d->is_over) return;
   fprintf(d->file,
           "{\"op\": %lu, \"kind\": \"%s\", \"state\": %u, \"request\": %llu, "
           "\"address\": \"0x%llx\", \"bytes\": %lu, \"asked\": %lu, \"stream\": ",
-          (unsigned long)d->op, kinds[e->kind > GMLAKE_STEP_USE ? 0 : e->kind], e->state,
+          (unsigned long)d->op, kinds[e->kind > GMLAKE_STEP_END ? 0 : e->kind], e->state,
           (unsigned long long)e->request, (unsigned long long)e->address, (unsigned long)e->bytes,
           (unsigned long)e->asked_bytes);
   decisions_write_stream(d, e->stream);

@@ -147,7 +147,7 @@ static int setting_open(setting *s, bench *b, trace *t, const char *path) {
   const gpu_driver *gpu = &b->gpu;
   char error[512];
   size_t i;
-  if (!trace_load(path, t, error, sizeof error)) {
+  if (!trace_load_blocks(path, t, error, sizeof error)) {
     clear_progress();
     fprintf(stderr, "%s\n", error);
     b->failed = 1;

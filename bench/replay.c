@@ -58,6 +58,8 @@ typedef struct allocator {
   const char *(*create)(const config *settings, const trace *t, void **out_self);
   const char *(*alloc)(void *self, const trace_op *op, void **out_ptr);
   const char *(*free_block)(void *self, const trace_op *op, void *ptr);
+  /* A range of a buffer gets memory or loses it. NULL: a buffer is a block of all its addresses. */
+  const char *(*change)(void *self, const trace_op *op, void *buffer);
   /* The block is used on a further stream. NULL: the allocator does not model that. */
   const char *(*use)(void *self, const trace_use *use, void *ptr);
   /* The time of the trace, and when this pass through it began. */
@@ -286,15 +288,48 @@ static const char *lake_error(gmlake *lake, gmlake_result result) {
   return text;
 }
 
+static const char *lake_open_buffer(lake_run *run, const trace_op *op, void **out_buffer) {
+  gmlake_buffer *buffer = NULL;
+  gmlake_buffer_desc desc;
+  gmlake_result result;
+  memset(&desc, 0, sizeof desc);
+  desc.max_bytes = op->bytes;
+  desc.chunk_bytes = op->offset;
+  result = gmlake_buffer_create(run->lake, &desc, &buffer);
+  *out_buffer = buffer;
+  return lake_error(run->lake, result);
+}
+
+static const char *lake_change(void *self, const trace_op *op, void *buffer) {
+  lake_run *run = (lake_run *)self;
+  gmlake_buffer *b = (gmlake_buffer *)buffer;
+  const gmlake_stream stream = run->streams[op->stream];
+  gmlake_buffer_info info;
+  size_t bytes;
+  if (gmlake_buffer_get_info(run->lake, b, &info)) return "a buffer is lost";
+  if (op->offset >= info.max_bytes) return NULL; /* an empty range */
+  bytes = op->offset + op->bytes > info.max_bytes ? info.max_bytes - op->offset : op->bytes;
+  return lake_error(run->lake,
+                    op->type == TRACE_COMMIT
+                        ? gmlake_buffer_commit(run->lake, b, op->offset, bytes, stream)
+                        : gmlake_buffer_discard(run->lake, b, op->offset, bytes, stream));
+}
+
 static const char *lake_alloc(void *self, const trace_op *op, void **out_ptr) {
   lake_run *run = (lake_run *)self;
+  if (op->type == TRACE_BUFFER) return lake_open_buffer(run, op, out_ptr);
   return lake_error(run->lake,
                     gmlake_alloc(run->lake, op->bytes, run->streams[op->stream], out_ptr));
 }
 
 static const char *lake_free(void *self, const trace_op *op, void *ptr) {
   lake_run *run = (lake_run *)self;
-  gmlake_result result = gmlake_free(run->lake, ptr, run->streams[op->stream]);
+  const gmlake_stream stream = run->streams[op->stream];
+  gmlake_result result;
+  if (op->type == TRACE_BUFFER || op->type == TRACE_END)
+    result = gmlake_buffer_destroy(run->lake, (gmlake_buffer *)ptr, stream);
+  else
+    result = gmlake_free(run->lake, ptr, stream);
   return result == GMLAKE_OK ? NULL : gmlake_result_name(result);
 }
 
@@ -357,10 +392,10 @@ static void lake_get_counters(void *self, counters *out) {
 }
 
 static const allocator allocators[] = {
-    {"lake", lake_create, lake_alloc, lake_free, lake_use, lake_set_clock, lake_get_counters,
-     lake_destroy},
-    {"bfc", bfc_create, bfc_alloc, bfc_free, NULL, no_clock, bfc_get_counters, bfc_destroy},
-    {"native", native_create, native_alloc, native_free, NULL, no_clock, native_get_counters,
+    {"lake", lake_create, lake_alloc, lake_free, lake_change, lake_use, lake_set_clock,
+     lake_get_counters, lake_destroy},
+    {"bfc", bfc_create, bfc_alloc, bfc_free, NULL, NULL, no_clock, bfc_get_counters, bfc_destroy},
+    {"native", native_create, native_alloc, native_free, NULL, NULL, no_clock, native_get_counters,
      free}};
 
 #define ALLOCATOR_COUNT (sizeof allocators / sizeof allocators[0])
@@ -379,7 +414,7 @@ static const char *empty_free(void *self, const trace_op *op, void *ptr) {
   return NULL;
 }
 
-static const allocator empty_allocator = {"empty", NULL,     empty_alloc, empty_free,
+static const allocator empty_allocator = {"empty", NULL,     empty_alloc, empty_free, NULL,
                                           NULL,    no_clock, NULL,        NULL};
 
 /* ---- Replaying ------------------------------------------------------------------------------- */
@@ -416,7 +451,10 @@ static const char *replay_uses(replay *r, size_t op) {
 
 static const char *replay_op(replay *r, const trace_op *op) {
   const char *error;
-  if (op->type == TRACE_ALLOC) return r->with->alloc(r->self, op, &r->blocks[op->id]);
+  if (op->type == TRACE_ALLOC || op->type == TRACE_BUFFER)
+    return r->with->alloc(r->self, op, &r->blocks[op->id]);
+  if (op->type == TRACE_COMMIT || op->type == TRACE_DISCARD)
+    return r->with->change ? r->with->change(r->self, op, r->blocks[op->id]) : NULL;
   error = r->with->free_block(r->self, op, r->blocks[op->id]);
   r->blocks[op->id] = NULL;
   return error;
@@ -425,7 +463,7 @@ static const char *replay_op(replay *r, const trace_op *op) {
 /* Replays the operations [begin, end). Only traces with several streams need the streams' clock. */
 static const char *replay_ops(replay *r, size_t begin, size_t end) {
   const trace_op *ops = r->t->ops;
-  int clocked = r->t->stream_count > 1;
+  int clocked = r->t->stream_count > 1 || r->t->buffer_count;
   size_t i;
   for (i = begin; i < end; i++) {
     const trace_op *op = &ops[i];
@@ -450,7 +488,7 @@ static const char *replay_free_live(replay *r) {
   for (i = r->t->op_count; i-- > 0;) {
     const trace_op *op = &r->t->ops[i];
     const char *error;
-    if (op->type != TRACE_ALLOC || !r->blocks[op->id]) continue;
+    if ((op->type != TRACE_ALLOC && op->type != TRACE_BUFFER) || !r->blocks[op->id]) continue;
     error = r->with->free_block(r->self, op, r->blocks[op->id]);
     r->blocks[op->id] = NULL;
     if (error) {
@@ -471,7 +509,6 @@ typedef struct series_point {
 typedef struct series {
   FILE *file;
   const trace *t;
-  uint64_t live_bytes;
   size_t bucket_size, bucket_count;
   series_point most_live, most_reserved;
 } series;
@@ -485,10 +522,8 @@ static void series_write(const series *s, const series_point *p) {
 static void series_add(series *s, size_t index, uint64_t reserved_bytes) {
   const trace_op *op = &s->t->ops[index];
   series_point p;
-  s->live_bytes += op->type == TRACE_ALLOC ? trace_rounded(op->bytes) : 0;
-  s->live_bytes -= op->type == TRACE_FREE ? trace_rounded(op->bytes) : 0;
   p.index = index;
-  p.live_bytes = s->live_bytes;
+  p.live_bytes = op->live_bytes;
   p.reserved_bytes = reserved_bytes;
   if (!s->bucket_count || p.live_bytes > s->most_live.live_bytes) s->most_live = p;
   if (!s->bucket_count || p.reserved_bytes > s->most_reserved.reserved_bytes) s->most_reserved = p;
@@ -658,8 +693,7 @@ static int replay_trace(const char *name, const trace *t, const allocator *with,
     if (error) {
       const trace_op *op = &t->ops[r.failed_op];
       fprintf(stderr, "%s: %s failed at event %lu (%s of %lu bytes): %s\n", name, with->name,
-              (unsigned long)r.failed_op, op->type == TRACE_ALLOC ? "allocation" : "free",
-              (unsigned long)op->bytes, error);
+              (unsigned long)r.failed_op, trace_op_name(op->type), (unsigned long)op->bytes, error);
       replay_free_live(&r);
     }
     with->destroy(r.self);

@@ -13,13 +13,19 @@
 
 /* ---- Calls of the driver, by kind ------------------------------------------------------------ */
 
-#define REPORT_KINDS(X)                                                                  \
-  X(create)                                                                              \
-  X(release) X(map) X(unmap) X(set_access) X(event_record) X(event_query) X(stream_wait) \
-      X(host_wait) X(other)
-
-#define REPORT_ENUM(name) REPORT_##name,
-enum { REPORT_KINDS(REPORT_ENUM) REPORT_KIND_COUNT };
+enum {
+  REPORT_create,
+  REPORT_release,
+  REPORT_map,
+  REPORT_unmap,
+  REPORT_set_access,
+  REPORT_event_record,
+  REPORT_event_query,
+  REPORT_stream_wait,
+  REPORT_host_wait,
+  REPORT_other,
+  REPORT_KIND_COUNT
+};
 
 typedef struct report_calls {
   uint64_t count[REPORT_KIND_COUNT], ns[REPORT_KIND_COUNT];
@@ -221,6 +227,17 @@ static void report_add_run(report *r, size_t begin, size_t end, uint64_t chunk) 
   r->peak.holes += to - from - whole;
 }
 
+/* Adds a chunk of buffers. */
+static void report_add_bare(report *r, const gmlake_map_entry *e) {
+  const size_t stream = report_stream(r, e->stream);
+  if (e->state == GMLAKE_STATE_LIVE)
+    r->peak.live += e->bytes;
+  else if (e->state == GMLAKE_STATE_TAGGED && stream < r->t->stream_count)
+    r->peak.tagged[stream] += e->bytes;
+  else
+    r->peak.clean += e->bytes;
+}
+
 /* Whether an entry lies behind the one before it, and both are free. */
 static int report_goes_on(const gmlake_map_entry *e) {
   return e->kind == GMLAKE_KIND_HOLE && e[-1].kind == GMLAKE_KIND_HOLE &&
@@ -242,6 +259,7 @@ static void report_look(report *r, size_t op, const gmlake_stats *stats) {
   for (i = 0; i < count; i = n) {
     const gmlake_map_entry *e = &r->map[i];
     for (n = i + 1; n < count && report_goes_on(&r->map[n]); n++) continue;
+    if (e->kind == GMLAKE_KIND_CHUNK && !e->address) report_add_bare(r, e);
     if (e->kind == GMLAKE_KIND_HOLE) report_add_run(r, i, n, desc.chunk_bytes);
     if (e->kind == GMLAKE_KIND_BLOCK && e->state == GMLAKE_STATE_PENDING)
       r->peak.pending[report_stream(r, e->stream)] += e->bytes;
@@ -326,9 +344,9 @@ static void report_print_peak(const report *r) {
   const trace_op *op = &r->t->ops[r->peak.op];
   const uint64_t live_peak = r->t->active_bytes_peak;
   size_t i;
-  printf("\nThe lake holds most after event %lu, at %.3f s: %.3f GiB, for %s of %lu bytes on ",
+  printf("\nThe lake holds most after event %lu, at %.3f s: %.3f GiB, for the %s of %lu bytes on ",
          (unsigned long)r->peak.op, (double)op->time_us / 1e6, report_gib(r->peak.reserved),
-         op->type == TRACE_ALLOC ? "an allocation" : "a free", (unsigned long)op->bytes);
+         trace_op_name(op->type), (unsigned long)op->bytes);
   if (op->stream == r->t->no_stream)
     printf("no stream.\n");
   else

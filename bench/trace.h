@@ -5,16 +5,20 @@
      u ID STREAM DT_US         a live allocation is used on a further stream, until it is freed
      f ID STREAM DT_US         the free of a live allocation, on a stream; on -: its users have
                                finished, as GMLAKE_STREAM_NONE says
+     b ID BYTES CHUNK DT_US    a growing buffer takes addresses for BYTES, CHUNK bytes at a time
+     c ID OFFSET BYTES STREAM DT_US   a range of it gets memory, where it has none
+     x ID OFFSET BYTES STREAM DT_US   a range of it loses its memory; f ends the buffer
      d STREAM AGO_US DT_US     what had been queued on a stream AGO_US before is complete by now
      m LABEL                   an iteration begins
      # NAME: VALUE             a remark
    An ID may be used again after it was freed. STREAM is a number, or - for no stream: then the
-   allocation takes what no pending work uses. Of each stream the times of d go forward. Lines end in
+   allocation takes what no pending work uses. OFFSET and BYTES of a range are multiples of CHUNK, a
+   power of two from 2 MiB to 1 GiB. Of each stream the times of d go forward. Lines end in
    LF or CR LF. These remarks are read:
      peak_active, peak_requested, peak_reserved   bytes, of the allocator that ran while recording
      recorder: gmlake                             that was a lake, else torch
      streams_may_end: 1                           one with GMLAKE_STREAMS_MAY_END
-   A trace that begins with `gmtrace 1` has no u and no d, `f ID DT_US` for a free on the
+   A trace that begins with `gmtrace 1` has no u, b, c, x and d, `f ID DT_US` for a free on the
    allocation's stream, and a number for no stream, too. It does not tell when work was complete.
 
    The reader checks everything: a program can replay a trace that it accepts without further checks.
@@ -29,14 +33,25 @@
 #define TRACE_BYTES_MAX (SIZE_MAX / 4)            /* of one block, and of all that live at once */
 #define TRACE_TIME_US_MAX (UINT64_MAX / 1000 / 4) /* two passes fit into 64 bits of nanoseconds */
 
-typedef enum trace_type { TRACE_ALLOC = 0, TRACE_FREE } trace_type;
+#define TRACE_PLACES_MAX ((size_t)1 << 17) /* chunks that a buffer has addresses for */
+
+typedef enum trace_type {
+  TRACE_ALLOC = 0,
+  TRACE_FREE,
+  TRACE_BUFFER, /* the other four only if buffer_count is not 0 */
+  TRACE_COMMIT,
+  TRACE_DISCARD,
+  TRACE_END /* of a buffer */
+} trace_type;
 
 typedef struct trace_op {
   trace_type type;
-  uint32_t id;      /* below id_count; after its free a later allocation has it again */
-  size_t bytes;     /* as asked for; for a free those of its allocation */
-  uint64_t time_us; /* since the trace began */
-  size_t stream;    /* index into streams; in version 1 a free has that of its allocation */
+  uint32_t id;       /* below id_count; after its free a later allocation has it again */
+  size_t bytes;      /* as asked for; for a free those of its allocation; of a buffer's range */
+  size_t offset;     /* COMMIT, DISCARD: of the range; BUFFER: its chunk's bytes; else 0 */
+  size_t live_bytes; /* after it: of all blocks, each rounded up to 512, and of all ranges */
+  uint64_t time_us;  /* since the trace began */
+  size_t stream;     /* index into streams; in version 1 a free has that of its allocation */
 } trace_op;
 
 typedef struct trace_use { /* a live block is used on a further stream */
@@ -54,8 +69,8 @@ typedef struct trace_done { /* what was queued on a stream by queued_us was comp
 
 typedef struct trace {
   trace_op *ops;
-  size_t op_count; /* at least one */
-  size_t *marks;   /* indices of the operations before which an iteration begins */
+  size_t op_count, buffer_count; /* op_count: at least one; buffer_count: BUFFERs among them */
+  size_t *marks;                 /* indices of the operations before which an iteration begins */
   size_t mark_count;
   trace_use *uses; /* in order */
   size_t use_count;
@@ -68,10 +83,17 @@ typedef struct trace {
   unsigned version;                      /* 1 or 2 */
   int is_of_lake, may_streams_end;       /* from remarks */
   size_t id_count;                       /* also the largest number of blocks that live at once */
-  size_t active_bytes_peak;              /* of live blocks, each rounded up to 512 */
+  size_t active_bytes_peak;              /* the largest live_bytes */
   uint64_t recorded_active_bytes_peak;   /* from the trace's remarks; 0: it has none */
   uint64_t recorded_reserved_bytes_peak; /* likewise */
 } trace;
+
+/* In words, for messages. */
+static inline const char *trace_op_name(trace_type type) {
+  static const char *const names[] = {"allocation", "free",    "buffer",
+                                      "commit",     "discard", "end of a buffer"};
+  return names[type];
+}
 
 /* Private from here to trace_load. Functions return 1, or 0 after they have written the error
    text. */
@@ -80,7 +102,9 @@ typedef struct trace {
    So no choice of ids makes the way longer than 64 nodes. */
 typedef struct trace_id {
   uint64_t id;
-  size_t alloc_op;   /* index of the live allocation; SIZE_MAX: none is */
+  size_t alloc_op;       /* index of the live allocation, or buffer; SIZE_MAX: none is */
+  unsigned char *places; /* [buffer] 1 for each chunk that has memory; NULL: it is no buffer */
+  size_t place_count;
   uint32_t child[2]; /* by the next bit: index + 1; 0: none */
 } trace_id;
 
@@ -160,7 +184,9 @@ static int trace_add_op(trace_reader *r, const trace_op *op) {
       (trace_op *)lines_grow(&r->in, t->ops, t->op_count, &r->op_capacity, sizeof(trace_op));
   if (!ops) return 0;
   t->ops = ops;
-  t->ops[t->op_count++] = *op;
+  t->ops[t->op_count] = *op;
+  t->ops[t->op_count++].live_bytes = r->active_bytes;
+  if (r->active_bytes > t->active_bytes_peak) t->active_bytes_peak = r->active_bytes;
   return 1;
 }
 
@@ -182,30 +208,88 @@ static int trace_take_id(trace_reader *r, uint32_t *out_id) {
   return 1;
 }
 
+/* Returns the node for an id that is not live; NULL after it has written the error text. */
+static trace_id *trace_new_id(trace_reader *r, uint64_t id) {
+  trace_id *entry = trace_need_id(r, id);
+  if (!entry || entry->alloc_op == SIZE_MAX) return entry;
+  lines_fail(&r->in, "id %llu is already live", (unsigned long long)id);
+  return NULL;
+}
+
+/* Counts bytes that become live. */
+static int trace_add_active(trace_reader *r, size_t bytes) {
+  if (bytes > TRACE_BYTES_MAX - r->active_bytes)
+    return lines_fail(&r->in, "the live bytes overflow");
+  r->active_bytes += bytes;
+  return 1;
+}
+
 static int trace_read_alloc(trace_reader *r) {
   trace_op op;
   trace_id *entry;
   uint64_t id, bytes;
+  memset(&op, 0, sizeof op);
   op.type = TRACE_ALLOC;
   if (!lines_number(&r->in, "the id", UINT64_MAX, &id) ||
       !lines_number(&r->in, "the size", TRACE_BYTES_MAX, &bytes) || !trace_stream(r, &op.stream) ||
       !trace_time(r)) {
     return 0;
   }
-  entry = trace_need_id(r, id);
-  if (!entry) return 0;
-  if (entry->alloc_op != SIZE_MAX) {
-    return lines_fail(&r->in, "id %llu is already live", (unsigned long long)id);
-  }
+  entry = trace_new_id(r, id);
   op.bytes = (size_t)bytes;
   op.time_us = r->time_us;
-  if (trace_rounded(op.bytes) > TRACE_BYTES_MAX - r->active_bytes) {
-    return lines_fail(&r->in, "the live bytes overflow");
+  if (!entry || !trace_add_active(r, trace_rounded(op.bytes)) || !trace_take_id(r, &op.id) ||
+      !trace_add_op(r, &op)) {
+    return 0;
   }
+  entry->alloc_op = r->out->op_count - 1;
+  return 1;
+}
+
+/* Makes room for a buffer's places, which counts as memory of the reader. */
+static int trace_add_places(trace_reader *r, trace_id *entry, size_t count) {
+  if (count > LINES_MEMORY_MAX - r->in.memory)
+    return lines_fail(&r->in, "more than %lu MiB would be held",
+                      (unsigned long)(LINES_MEMORY_MAX >> 20));
+  entry->places = (unsigned char *)calloc(count, 1);
+  if (!entry->places) return lines_fail(&r->in, "out of memory");
+  entry->place_count = count;
+  r->in.memory += count;
+  return 1;
+}
+
+static void trace_drop_places(trace_reader *r, trace_id *entry) {
+  r->in.memory -= entry->place_count;
+  entry->place_count = 0;
+  free(entry->places);
+  entry->places = NULL;
+}
+
+static int trace_read_buffer(trace_reader *r) {
+  trace_op op;
+  trace_id *entry;
+  uint64_t id, bytes, chunk;
+  memset(&op, 0, sizeof op);
+  op.type = TRACE_BUFFER;
+  if (!lines_number(&r->in, "the id", UINT64_MAX, &id) ||
+      !lines_number(&r->in, "the size", TRACE_BYTES_MAX, &bytes) ||
+      !lines_number(&r->in, "the chunk", (uint64_t)1 << 30, &chunk) || !trace_time(r)) {
+    return 0;
+  }
+  if (chunk < (uint64_t)1 << 21 || (chunk & (chunk - 1)))
+    return lines_fail(&r->in, "the chunk is %llu: it is a power of two, from 2 MiB to 1 GiB",
+                      (unsigned long long)chunk);
+  if (!bytes || (bytes - 1) / chunk >= TRACE_PLACES_MAX)
+    return lines_fail(&r->in, "the buffer has 0 or more than %lu chunks",
+                      (unsigned long)TRACE_PLACES_MAX);
+  entry = trace_new_id(r, id);
+  op.bytes = (size_t)bytes;
+  op.offset = (size_t)chunk;
+  op.time_us = r->time_us;
+  if (!entry || !trace_add_places(r, entry, (op.bytes - 1) / op.offset + 1)) return 0;
   if (!trace_take_id(r, &op.id) || !trace_add_op(r, &op)) return 0;
   entry->alloc_op = r->out->op_count - 1;
-  r->active_bytes += trace_rounded(op.bytes);
-  if (r->active_bytes > r->out->active_bytes_peak) r->out->active_bytes_peak = r->active_bytes;
+  r->out->buffer_count++;
   return 1;
 }
 
@@ -221,6 +305,50 @@ static trace_id *trace_live_id(trace_reader *r, uint64_t id, const char *what) {
   return NULL;
 }
 
+/* Gives places memory, or takes it away, and counts it. */
+static int trace_set_places(trace_reader *r, trace_id *entry, size_t from, size_t to, int value) {
+  const size_t chunk = r->out->ops[entry->alloc_op].offset;
+  size_t i;
+  for (i = from; i < to; i++) {
+    if (entry->places[i] == value) continue;
+    entry->places[i] = (unsigned char)value;
+    if (!value)
+      r->active_bytes -= chunk;
+    else if (!trace_add_active(r, chunk))
+      return 0;
+  }
+  return 1;
+}
+
+static int trace_read_range(trace_reader *r, trace_type type) {
+  trace_op op;
+  trace_id *entry;
+  uint64_t id, offset, bytes;
+  size_t chunk;
+  if (!lines_number(&r->in, "the id", UINT64_MAX, &id) ||
+      !lines_number(&r->in, "the offset", TRACE_BYTES_MAX, &offset) ||
+      !lines_number(&r->in, "the size", TRACE_BYTES_MAX, &bytes) || !trace_stream(r, &op.stream) ||
+      !trace_time(r)) {
+    return 0;
+  }
+  entry = trace_live_id(r, id, "range");
+  if (!entry) return 0;
+  if (!entry->places) return lines_fail(&r->in, "id %llu is no buffer", (unsigned long long)id);
+  op.id = r->out->ops[entry->alloc_op].id;
+  chunk = r->out->ops[entry->alloc_op].offset;
+  if (offset % chunk || bytes % chunk || offset / chunk > entry->place_count ||
+      bytes / chunk > entry->place_count - offset / chunk)
+    return lines_fail(&r->in, "the buffer has no range of %llu bytes at %llu",
+                      (unsigned long long)bytes, (unsigned long long)offset);
+  op.type = type;
+  op.offset = (size_t)offset;
+  op.bytes = (size_t)bytes;
+  op.time_us = r->time_us;
+  return trace_set_places(r, entry, op.offset / chunk, (op.offset + op.bytes) / chunk,
+                          type == TRACE_COMMIT) &&
+         trace_add_op(r, &op);
+}
+
 static int trace_read_free(trace_reader *r) {
   trace_op op;
   trace_id *entry;
@@ -232,13 +360,18 @@ static int trace_read_free(trace_reader *r) {
   entry = trace_live_id(r, id, "free");
   if (!entry) return 0;
   op = r->out->ops[entry->alloc_op];
-  op.type = TRACE_FREE;
+  op.type = entry->places ? TRACE_END : TRACE_FREE;
+  op.offset = 0;
   op.time_us = r->time_us;
   if (stream != SIZE_MAX) op.stream = stream;
+  if (entry->places)
+    (void)trace_set_places(r, entry, 0, entry->place_count, 0);
+  else
+    r->active_bytes -= trace_rounded(op.bytes);
+  trace_drop_places(r, entry);
   if (!trace_add_op(r, &op)) return 0;
   entry->alloc_op = SIZE_MAX;
   r->free_ids[r->free_id_count++] = op.id;
-  r->active_bytes -= trace_rounded(op.bytes);
   return 1;
 }
 
@@ -254,6 +387,7 @@ static int trace_read_use(trace_reader *r) {
   }
   entry = trace_live_id(r, id, "use");
   if (!entry) return 0;
+  if (entry->places) return lines_fail(&r->in, "id %llu is a buffer", (unsigned long long)id);
   uses = (trace_use *)lines_grow(&r->in, t->uses, t->use_count, &r->use_capacity, sizeof *uses);
   if (!uses) return 0;
   use.op = t->op_count;
@@ -328,8 +462,13 @@ static int trace_read_record(trace_reader *r) {
   if (word && !strcmp(word, "a")) return trace_read_alloc(r);
   if (word && !strcmp(word, "f")) return trace_read_free(r);
   if (word && !strcmp(word, "m")) return trace_read_mark(r);
-  if (word && r->out->version > 1 && !strcmp(word, "u")) return trace_read_use(r);
-  if (word && r->out->version > 1 && !strcmp(word, "d")) return trace_read_done(r);
+  if (word && r->out->version > 1 && word[0] && !word[1]) {
+    if (*word == 'u') return trace_read_use(r);
+    if (*word == 'd') return trace_read_done(r);
+    if (*word == 'b') return trace_read_buffer(r);
+    if (*word == 'c') return trace_read_range(r, TRACE_COMMIT);
+    if (*word == 'x') return trace_read_range(r, TRACE_DISCARD);
+  }
   if (word && word[0] == '#') return trace_read_remark(r);
   return lines_fail(&r->in, "unknown record '%.40s'", word ? word : "");
 }
@@ -364,10 +503,20 @@ static int trace_load(const char *path, trace *out, char *error, size_t error_by
   out->no_stream = SIZE_MAX;
   ok = lines_open(&reader.in, path, TRACE_LINE_MAX, error, error_bytes) && trace_read_all(&reader);
   lines_close(&reader.in);
+  while (reader.ids_count) free(reader.ids[--reader.ids_count].places);
   free(reader.ids);
   free(reader.free_ids);
   if (!ok) trace_free(out);
   return ok;
+}
+
+/* The same, but a trace with growing buffers is refused: all operations are ALLOC or FREE. */
+static inline int trace_load_blocks(const char *path, trace *out, char *error, size_t error_bytes) {
+  if (!trace_load(path, out, error, error_bytes)) return 0;
+  if (!out->buffer_count) return 1;
+  snprintf(error, error_bytes, "%s: it has growing buffers, which only build/replay replays", path);
+  trace_free(out);
+  return 0;
 }
 
 #endif

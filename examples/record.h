@@ -14,15 +14,14 @@
    Then, `gzip run.gmtrace` if you like, and `build/replay run.gmtrace.gz`.
 
    The trace has every allocation that was served, with the bytes asked for, every stream that
-   gmlake_record_stream named, and every free with its stream. The legacy stream has number 0. Other
-   streams get the numbers 1, 2 and so on when they first appear. If the program uses several
-   streams, the trace also says when the device had completed what was queued on each: the recorder
-   records an event behind each free, and behind other calls now and then, and asks for them every 50
-   us. It asks in the calls that it is told of, so it learns of what completed when the program next
-   calls the lake.
+   gmlake_record_stream named, every free with its stream, and what growing buffers commit and
+   discard. The legacy stream has number 0. Other streams get the numbers 1, 2 and so on when they
+   first appear. If the program uses several streams, or buffers, the trace also says when the device
+   had completed what was queued on each: the recorder records an event behind each free, and behind
+   other calls now and then, and asks for them every 50 us. It asks in the calls that it is told of,
+   so it learns of what completed when the program next calls the lake.
 
-   The trace has no alignments, flags, pools and growing buffers. If the program has growing buffers,
-   the file says that they are left out, and flush and close return ENOTSUP. A stream that is being
+   The trace has no alignments, flags and pools, and does not tell what sleeps. A stream that is being
    captured is not sampled, where the backend knows that (stream_id).
 
    Use one recorder for each lake. A process that ends by exit() need not close it: what was
@@ -58,6 +57,11 @@ typedef struct gmlake_recorded { /* a live block */
   uint64_t uses; /* a bit for each stream below 64 that gmlake_record_stream named */
 } gmlake_recorded;
 
+typedef struct gmlake_recorded_buffer {
+  uint64_t address, bytes; /* of the addresses that it may use */
+  uint64_t id;
+} gmlake_recorded_buffer;
+
 typedef struct gmlake_sample { /* an event that is not seen to be complete yet */
   void *event;
   uint64_t queued_us; /* when it was recorded */
@@ -76,9 +80,8 @@ typedef struct gmlake_recorder {
   pthread_mutex_t mutex;           /* needed for marks: no lock of the lake protects them */
   pid_t process;                   /* the one that opened it */
   int file;
-  int error;        /* the first one; after it nothing is written */
-  int has_buffers;  /* the program has growing buffers, which are not in the trace */
-  uint64_t time_us; /* of the last record; 0: there is none yet */
+  int error;                           /* the first one; after it nothing is written */
+  uint64_t time_us;                    /* of the last record; 0: there is none yet */
   uint64_t now_us, polled_us, poll_us; /* poll_us: GMLAKE_RECORDER_POLL_US */
   uint64_t next_id;
   gmlake_recorded_stream streams[GMLAKE_RECORDER_STREAMS]; /* number 0 is the legacy stream */
@@ -92,6 +95,8 @@ typedef struct gmlake_recorder {
   uint64_t peak_active_bytes, peak_reserved_bytes, peaks_written; /* the last: their sum */
   gmlake_recorded *blocks; /* open addressing, never more than half full */
   size_t block_count, capacity;
+  gmlake_recorded_buffer *buffers;
+  size_t buffer_count, buffer_capacity;
   size_t used; /* bytes of text that are not in the file yet */
   char text[1 << 16];
 } gmlake_recorder;
@@ -333,11 +338,11 @@ static inline void gmlake_recorder_forget_samples(gmlake_recorder *r, gmlake_rec
   free(s->samples);
 }
 
-/* The same if several streams are used, and at least `gap_us` after the stream's last sample. */
+/* The same if several streams are used, or buffers are, and at least `gap_us` after the stream's last sample. */
 static inline void gmlake_recorder_sample_if_due(gmlake_recorder *r, size_t stream,
                                                  uint64_t gap_us) {
   gmlake_recorded_stream *const s = &r->streams[stream];
-  if (r->is_sampling && r->named > 1 && r->time_us - s->sampled_us >= gap_us)
+  if (r->is_sampling && (r->named > 1 || r->buffers) && r->time_us - s->sampled_us >= gap_us)
     gmlake_recorder_sample(r, s);
 }
 
@@ -456,9 +461,53 @@ static inline void gmlake_recorder_free(gmlake_recorder *r, const gmlake_step *e
     if ((uses & 1) && i != stream) gmlake_recorder_sample_if_due(r, i, 0);
 }
 
-static inline void gmlake_recorder_buffer(gmlake_recorder *r) {
-  if (!r->has_buffers) gmlake_recorder_put(r, "# left out: growing buffers\n");
-  r->has_buffers = 1;
+/* The buffer that an address lies in; buffer_count: none, for example one that there was before. */
+static inline size_t gmlake_recorder_find_buffer(const gmlake_recorder *r, uint64_t address) {
+  size_t i = 0;
+  while (i < r->buffer_count && address - r->buffers[i].address >= r->buffers[i].bytes) i++;
+  return i;
+}
+
+static inline void gmlake_recorder_buffer(gmlake_recorder *r, const gmlake_step *event) {
+  const size_t capacity = r->buffer_capacity ? 2 * r->buffer_capacity : 64;
+  gmlake_recorded_buffer *buffer;
+  if (r->buffer_count == r->buffer_capacity) {
+    buffer = (gmlake_recorded_buffer *)realloc(r->buffers, capacity * sizeof *buffer);
+    if (!buffer) {
+      gmlake_recorder_fail(r, ENOMEM);
+      return;
+    }
+    r->buffers = buffer;
+    r->buffer_capacity = capacity;
+  }
+  buffer = &r->buffers[r->buffer_count++];
+  buffer->address = event->address;
+  buffer->bytes = event->asked_bytes;
+  buffer->id = r->next_id++;
+  gmlake_recorder_begin(r, 'b');
+  gmlake_recorder_field(r, buffer->id);
+  gmlake_recorder_field(r, event->asked_bytes);
+  gmlake_recorder_field(r, event->bytes);
+  gmlake_recorder_end(r);
+}
+
+/* A range of a buffer gets memory, or loses it, or the buffer ends. */
+static inline void gmlake_recorder_change(gmlake_recorder *r, const gmlake_step *event) {
+  const size_t i = gmlake_recorder_find_buffer(r, event->address);
+  const int is_end = event->kind == GMLAKE_STEP_END;
+  const char letter = (char)(is_end ? 'f' : event->kind == GMLAKE_STEP_COMMIT ? 'c' : 'x');
+  size_t stream;
+  if (i == r->buffer_count) return;
+  stream = gmlake_recorder_number(r, event->stream);
+  if (stream == SIZE_MAX) return;
+  gmlake_recorder_begin(r, letter);
+  gmlake_recorder_field(r, r->buffers[i].id);
+  if (!is_end) gmlake_recorder_field(r, event->address - r->buffers[i].address);
+  if (!is_end) gmlake_recorder_field(r, event->bytes);
+  gmlake_recorder_stream_field(r, stream);
+  gmlake_recorder_end(r);
+  if (is_end) r->buffers[i] = r->buffers[--r->buffer_count];
+  gmlake_recorder_sample_if_due(r, stream, letter == 'c' ? r->poll_us : 0);
 }
 
 static inline void gmlake_recorder_peaks(gmlake_recorder *r, const gmlake_step *event) {
@@ -481,7 +530,7 @@ static inline void gmlake_recorder_observe(void *user, const gmlake_step *event)
   gmlake_recorder *const r = (gmlake_recorder *)user;
   const int is_alloc = event->kind == GMLAKE_STEP_ALLOC && event->state != 5;
   const int is_free = event->kind == GMLAKE_STEP_FREE, is_use = event->kind == GMLAKE_STEP_USE;
-  const int is_buffer = event->kind == GMLAKE_STEP_GROW && !event->address && !event->request;
+  const int is_buffer = event->kind >= GMLAKE_STEP_BUFFER && event->kind <= GMLAKE_STEP_END;
   if (!is_alloc && !is_free && !is_use && !is_buffer) return;
   (void)pthread_mutex_lock(&r->mutex);
   gmlake_recorder_peaks(r, event);
@@ -491,7 +540,10 @@ static inline void gmlake_recorder_observe(void *user, const gmlake_step *event)
   if (!r->error && is_alloc) gmlake_recorder_alloc(r, event);
   if (!r->error && is_use) gmlake_recorder_use(r, event);
   if (!r->error && is_free) gmlake_recorder_free(r, event);
-  if (!r->error && is_buffer) gmlake_recorder_buffer(r);
+  if (!r->error && event->kind == GMLAKE_STEP_BUFFER)
+    gmlake_recorder_buffer(r, event);
+  else if (!r->error && is_buffer)
+    gmlake_recorder_change(r, event);
   (void)pthread_mutex_unlock(&r->mutex);
 }
 
@@ -591,16 +643,15 @@ static inline void gmlake_recorder_mark(gmlake_recorder *r, const char *label) {
 }
 
 /* Writes what was recorded so far to the file. Returns 0 if the recording is complete, or in a
-   child of fork. ENOTSUP: the program's growing buffers are not in it, but it goes on. Any other
-   value is the error that ended the recording: an error of the file, ENOMEM, or ERANGE for more
-   than 1024 streams. */
+   child of fork. Any other value is the error that ended the recording: an error of the file,
+   ENOMEM, or ERANGE for more than 1024 streams. */
 static inline int gmlake_recorder_flush(gmlake_recorder *r) {
   int error;
   if (!gmlake_recorder_is_ours(r)) return 0;
   (void)pthread_mutex_lock(&r->mutex);
   gmlake_recorder_write_peaks(r);
   gmlake_recorder_write(r);
-  error = r->error || !r->has_buffers ? r->error : ENOTSUP;
+  error = r->error;
   (void)pthread_mutex_unlock(&r->mutex);
   return error;
 }
@@ -619,6 +670,7 @@ static inline int gmlake_recorder_close(gmlake_recorder *r) {
   while (r->event_count)
     (void)r->backend->event_destroy(r->backend->user, r->events[--r->event_count], &code);
   free(r->events);
+  free(r->buffers);
   free(r->blocks);
   free(r);
   return error;

@@ -34,6 +34,7 @@ static void check_streams(const trace *t) {
     for (n = 0; n < i; n++)
       REQUIRE(t->streams[i] != t->streams[n] || i == t->no_stream || n == t->no_stream);
   for (i = 0; i < t->op_count; i++) {
+    if (t->ops[i].type == TRACE_BUFFER) continue; /* which has none */
     REQUIRE(t->ops[i].stream < t->stream_count);
     REQUIRE(t->version > 1 || t->ops[i].stream <= seen);
     seen += t->ops[i].stream == seen;
@@ -72,19 +73,44 @@ static void check_marks(const trace *t) {
 }
 
 static void check_alloc(const trace_op *op, const trace_op **live) {
-  REQUIRE(!live[op->id] && op->bytes <= TRACE_BYTES_MAX);
+  REQUIRE(!live[op->id] && op->bytes <= TRACE_BYTES_MAX && op->type <= TRACE_END);
+  REQUIRE(op->type == TRACE_ALLOC ? !op->offset : op->bytes && op->offset >= 2 * MIB);
   live[op->id] = op;
+}
+
+/* Ranges lie in their buffers. *active counts the memory of those that have some: it is recounted
+   from the operations since the buffer began. */
+static void check_range(const trace *t, const trace_op *op, const trace_op *from, size_t *active) {
+  const size_t chunk = from->offset, places = (from->bytes - 1) / chunk + 1;
+  unsigned char *has = (unsigned char *)calloc(places, 1);
+  size_t i, before = 0, after = 0;
+  const trace_op *o;
+  REQUIRE(has && places <= TRACE_PLACES_MAX);
+  for (o = from + 1; o <= op; o++) {
+    if (o->id != op->id) continue;
+    if (o == op)
+      for (i = 0; i < places; i++) before += has[i] * chunk;
+    if (o->type == TRACE_END) break;
+    REQUIRE(o->offset % chunk == 0 && o->bytes % chunk == 0 && o->offset <= places * chunk);
+    REQUIRE(o->bytes <= places * chunk - o->offset);
+    memset(has + o->offset / chunk, o->type == TRACE_COMMIT, o->bytes / chunk);
+  }
+  for (i = 0; i < places && op->type != TRACE_END; i++) after += has[i] * chunk;
+  REQUIRE(op < t->ops + t->op_count && *active >= before);
+  *active = *active - before + after;
+  free(has);
 }
 
 static void check_free(const trace_op *op, const trace_op **live) {
   const trace_op *from = live[op->id];
   REQUIRE(from && from->bytes == op->bytes);
+  REQUIRE(from->type == (op->type == TRACE_FREE ? TRACE_ALLOC : TRACE_BUFFER));
   live[op->id] = NULL;
 }
 
 static void check_accepted(const trace *t) {
   const trace_op **live = (const trace_op **)calloc(t->id_count + 1, sizeof *live);
-  size_t i, used = 0, active = 0, peak = 0, count = 0, count_peak = 0;
+  size_t i, buffers = 0, used = 0, active = 0, peak = 0, count = 0, count_peak = 0;
   uint64_t time_us = 0;
   REQUIRE(live && t->ops && t->op_count);
   for (i = 0; i < t->op_count; i++) {
@@ -92,25 +118,33 @@ static void check_accepted(const trace *t) {
     size_t rounded = (op->bytes + 511) / 512 * 512;
     for (; used < t->use_count && t->uses[used].op == i; used++) {
       REQUIRE(t->uses[used].id < t->id_count && live[t->uses[used].id]);
+      REQUIRE(live[t->uses[used].id]->type == TRACE_ALLOC);
       REQUIRE(t->uses[used].time_us >= time_us && t->uses[used].time_us <= op->time_us);
     }
     REQUIRE(op->id < t->id_count && op->time_us >= time_us && op->time_us <= TRACE_TIME_US_MAX);
     time_us = op->time_us;
-    if (op->type == TRACE_ALLOC) {
+    if (op->type == TRACE_ALLOC || op->type == TRACE_BUFFER) {
       check_alloc(op, live);
+      buffers += op->type == TRACE_BUFFER;
       REQUIRE(active <= TRACE_BYTES_MAX - rounded);
-      active += rounded;
+      active += op->type == TRACE_ALLOC ? rounded : 0;
       count++;
-    } else {
+    } else if (op->type == TRACE_FREE) {
       check_free(op, live);
       active -= rounded;
       count--;
+    } else {
+      REQUIRE(live[op->id] && live[op->id]->type == TRACE_BUFFER);
+      check_range(t, op, live[op->id], &active);
+      if (op->type == TRACE_END) check_free(op, live);
+      count -= op->type == TRACE_END;
     }
+    REQUIRE(op->live_bytes == active);
     if (active > peak) peak = active;
     if (count > count_peak) count_peak = count;
   }
   while (used < t->use_count && t->uses[used].op == t->op_count) used++;
-  REQUIRE(used == t->use_count);
+  REQUIRE(used == t->use_count && buffers == t->buffer_count);
   REQUIRE(peak == t->active_bytes_peak && count_peak == t->id_count);
   REQUIRE(t->recorded_active_bytes_peak <= TRACE_BYTES_MAX);
   REQUIRE(t->recorded_reserved_bytes_peak <= TRACE_BYTES_MAX);
@@ -132,22 +166,53 @@ static void check_same(const trace *a, const trace *b) {
 
 /* ---- Replay ---------------------------------------------------------------------------------- */
 
-static void replay_op(gmlake *lake, const trace_op *op, gmlake_stream stream, void **ptrs) {
+static int is_short(gmlake_result result) { return result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; }
+
+static void replay_change(gmlake *lake, const trace_op *op, gmlake_stream stream, void *buffer) {
+  gmlake_buffer *const b = (gmlake_buffer *)buffer;
+  gmlake_buffer_info info;
   gmlake_result result;
+  size_t bytes = op->bytes;
+  if (!b) return; /* there were no addresses for it */
+  REQUIRE(gmlake_buffer_get_info(lake, b, &info) == GMLAKE_OK);
+  if (bytes > info.max_bytes - op->offset && op->offset <= info.max_bytes)
+    bytes = info.max_bytes - op->offset;
+  if (op->offset > info.max_bytes) return; /* an empty range behind the end */
+  result = op->type == TRACE_COMMIT ? gmlake_buffer_commit(lake, b, op->offset, bytes, stream)
+                                    : gmlake_buffer_discard(lake, b, op->offset, bytes, stream);
+  REQUIRE(!result || (is_short(result) && op->type == TRACE_COMMIT));
+}
+
+static void replay_op(gmlake *lake, const trace_op *op, gmlake_stream stream, void **ptrs) {
+  gmlake_buffer_desc desc;
+  gmlake_result result;
+  memset(&desc, 0, sizeof desc);
+  desc.max_bytes = op->bytes;
+  desc.chunk_bytes = op->offset;
   if (op->type == TRACE_FREE) {
     REQUIRE(gmlake_free(lake, ptrs[op->id], stream) == GMLAKE_OK);
     ptrs[op->id] = NULL;
-  } else {
+  } else if (op->type == TRACE_ALLOC) {
     result = gmlake_alloc(lake, op->bytes, stream, &ptrs[op->id]);
-    REQUIRE(result == GMLAKE_OK || result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY);
+    REQUIRE(!result || is_short(result));
     REQUIRE(!ptrs[op->id] == (result || !op->bytes));
+  } else if (op->type == TRACE_BUFFER) {
+    gmlake_buffer *buffer = NULL;
+    result = gmlake_buffer_create(lake, &desc, &buffer);
+    REQUIRE(!buffer == (result != GMLAKE_OK) && (!result || is_short(result)));
+    ptrs[op->id] = buffer;
+  } else if (op->type == TRACE_END) {
+    REQUIRE(gmlake_buffer_destroy(lake, (gmlake_buffer *)ptrs[op->id], stream) == GMLAKE_OK);
+    ptrs[op->id] = NULL;
+  } else {
+    replay_change(lake, op, stream, ptrs[op->id]);
   }
   REQUIRE(gmlake_check(lake) == GMLAKE_OK);
 }
 
 static void replay(const trace *t) {
   void **ptrs = (void **)calloc(t->id_count, sizeof *ptrs);
-  gmlake_stream *streams = (gmlake_stream *)calloc(t->stream_count, sizeof *streams);
+  gmlake_stream *streams = (gmlake_stream *)calloc(t->stream_count + 1, sizeof *streams);
   gmlake_mock_desc mock_desc;
   gmlake_mock_census left;
   gmlake_backend *mock;

@@ -276,7 +276,7 @@ static void rounds_leave_nothing_behind(void **state) {
 static int load(const char *path) {
   char error[256];
   if (soak.trace_count == TRACES_MAX) return 0;
-  if (trace_load(path, &soak.traces[soak.trace_count], error, sizeof error)) {
+  if (trace_load_blocks(path, &soak.traces[soak.trace_count], error, sizeof error)) {
     soak.trace_count++;
     return 1;
   }

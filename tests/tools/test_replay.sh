@@ -71,6 +71,22 @@ bad 'completion before the beginning' 3 '7 us ago is before the trace began' "${
 bad 'completion that goes back' 4 '3 us ago is before what was complete already' \
   "${h}d 0 1 1\nd 0 3 1\n"
 
+bad 'a range of a block' 3 'id 1 is no buffer' "${h}c 1 0 0 0 0\n"
+b="gmtrace 2\nb 1 5000000 2097152 0\n"
+bad 'a use of a buffer' 3 'id 1 is a buffer' "${b}u 1 0 0\n"
+bad 'a buffer twice' 3 'id 1 is already live' "${b}a 1 5 0 0\n"
+bad 'a range behind the end' 3 'the buffer has no range of 2097152 bytes at 6291456' \
+  "${b}c 1 6291456 2097152 0 0\n"
+bad 'a range that is too long' 3 'the buffer has no range of 6291456 bytes at 2097152' \
+  "${b}c 1 2097152 6291456 0 0\n"
+bad 'a part of a chunk' 3 'the buffer has no range of 512 bytes at 0' "${b}x 1 0 512 0 0\n"
+bad 'an odd chunk' 2 'the chunk is 2097153: ' "gmtrace 2\nb 1 512 2097153 0\n"
+bad 'a small chunk' 2 'the chunk is 1048576: ' "gmtrace 2\nb 1 512 1048576 0\n"
+bad 'a large chunk' 2 'the chunk is too large' "gmtrace 2\nb 1 512 2147483648 0\n"
+bad 'an empty buffer' 2 'the buffer has 0 or more' "gmtrace 2\nb 1 0 2097152 0\n"
+bad 'a buffer that is too large' 2 'the buffer has 0 or more' \
+  "gmtrace 2\nb 1 274877906945 2097152 0\n"
+
 long=$(printf '%5000s' x)
 bad 'long line' 3 'the line is too long' "${h}m $long\n"
 
@@ -314,6 +330,33 @@ for flag in 0 1; do
   ok "streams may end: $flag: calls" [ $((calls > 100)) = $flag ]
 done
 
+# Buffers: memory follows what they commit. Other allocators hold all that a buffer may need.
+cat >"$dir/buffers.gmtrace" <<'END'
+gmtrace 2
+b 1 104857600 2097152 0
+b 2 104857600 2097152 0
+c 1 0 20971520 5 1
+x 1 0 20971520 5 1
+c 2 83886080 20971520 5 1
+a 3 4194304 5 0
+f 3 5 1
+f 2 5 1
+c 1 0 4194304 - 1
+END
+ok 'buffers' run 0 --json "$dir/buffers.gmtrace"
+ok 'buffers: live' prints '"peak_active_bytes": 25165824, '
+ok 'buffers: chunks serve the next buffer' prints "\"peak_reserved_bytes\": $((36 << 20)), "
+for allocator in native bfc; do
+  ok "buffers: $allocator" run 0 --json --allocator $allocator "$dir/buffers.gmtrace"
+  ok "buffers: $allocator: all addresses" [ "$(sed 's/.*reserved_bytes": \([0-9]*\),.*/\1/' \
+    "$dir/out")" -ge $((204 << 20)) ]
+done
+ok 'buffers: series' run 0 --allocator lake --series "$dir/series.csv" "$dir/buffers.gmtrace"
+ok 'buffers: series: live' [ "$(cut -d, -f3 "$dir/series.csv" | tr '\n' ' ')" = \
+  'live_bytes 0 0 20971520 0 20971520 25165824 20971520 0 4194304 ' ]
+ok 'buffers: report' run 0 --report --once "$dir/buffers.gmtrace"
+ok 'buffers: report: what for' prints ', for the allocation of 4194304 bytes on stream 5.'
+
 # The report: its bytes add up, and its calls.
 adds_up() {
   awk -v reserved="$1" -v calls="$2" '
@@ -323,7 +366,7 @@ adds_up() {
     END { exit !(bytes > reserved - .003 && bytes < reserved + .003 && sum == calls) }' "$dir/out"
 }
 ok 'report' run 0 --report --once --cross-stream grow "$dir/used.gmtrace"
-ok 'report: when' prints 'The lake holds most after event 3, at 0.003 s: 0.516 GiB, for an '\
+ok 'report: when' prints 'The lake holds most after event 3, at 0.003 s: 0.516 GiB, for the '\
 'allocation of 268435456 bytes on stream 5.'
 ok 'report: both counts' prints 'In the whole trace 0.250 GiB are live at most (0.4848 of that)'
 ok 'report: torch counts more' prints 'still use, which torch counts too, 0.500 GiB (0.9697).'

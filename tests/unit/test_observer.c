@@ -35,9 +35,10 @@ static void note(void *user, const gmlake_step *event) {
 }
 
 static const char *kind_name(gmlake_step_kind kind) {
-  static const char *const names[] = {"?",     "ALLOC", "FREE", "SPLIT", "STITCH", "REUSE",
-                                      "EVICT", "GROW",  "WAIT", "TRIM",  "USE"};
-  return names[kind > GMLAKE_STEP_USE ? 0 : kind];
+  static const char *const names[] = {"?",     "ALLOC",  "FREE",   "SPLIT",   "STITCH",
+                                      "REUSE", "EVICT",  "GROW",   "WAIT",    "TRIM",
+                                      "USE",   "BUFFER", "COMMIT", "DISCARD", "END"};
+  return names[kind > GMLAKE_STEP_END ? 0 : kind];
 }
 
 static void address_text(char *out, size_t bytes, uint64_t address) {
@@ -620,18 +621,22 @@ static void buffers_are_no_requests(void **state) {
   (void)state;
   begin(8);
   buffer = open_buffer(4);
-  nothing_told();
+  expect("BUFFER 0 #0 elsewhere 128/262144 NONE: a buffer was created; 0 0");
   step(gmlake_buffer_resize(lake, buffer, 3 * C, LEGACY));
   expect("GROW 0 #0 0 128/0 LEGACY: the lake created chunks; 1 0",
          "GROW 0 #0 0 128/0 LEGACY: the lake created chunks; 2 0",
-         "GROW 0 #0 0 128/0 LEGACY: the lake created chunks; 3 0");
+         "GROW 0 #0 0 128/0 LEGACY: the lake created chunks; 3 0",
+         "COMMIT 0 #0 elsewhere 384/0 LEGACY: the range has memory; 3 384");
+  step(gmlake_buffer_resize(lake, buffer, C, LEGACY));
+  expect("DISCARD 0 #0 elsewhere 256/0 LEGACY: the range has none any more; 3 128");
   step(gmlake_buffer_resize(lake, buffer, C, LEGACY));
   nothing_told();
   assert_int_equal(trim_to(0), 2 * C);
   expect("TRIM 0 #0 0 256/0 NONE: the lake returned free chunks to the driver; 1 128");
   assert_error(gmlake_buffer_resize(lake, buffer, 5 * C, LEGACY), INVALID_ARGUMENT);
-  step(gmlake_buffer_destroy(lake, buffer, LEGACY));
-  nothing_told();
+  step(gmlake_buffer_destroy(lake, buffer, A));
+  expect("DISCARD 0 #0 elsewhere 128/0 LEGACY: the range has none any more; 1 0",
+         "END 0 #0 elsewhere 0/0 LEGACY: a buffer was destroyed; 1 0");
   end();
 }
 
@@ -643,7 +648,7 @@ static void buffers_are_no_requests(void **state) {
 
 /* What the events add up to. They come one at a time, whatever threads there are. */
 static struct tally {
-  uint64_t count[GMLAKE_STEP_USE + 1], served[6], answered;
+  uint64_t count[GMLAKE_STEP_END + 1], served[6], answered;
   uint64_t grown, trimmed, driver_ns, step_ns;
   struct {
     uint64_t address;
@@ -695,7 +700,7 @@ static void tally_free(const gmlake_step *e) {
 }
 
 static void tally(void *user, const gmlake_step *e) {
-  if (user != &t || e->kind < GMLAKE_STEP_ALLOC || e->kind > GMLAKE_STEP_USE) abort();
+  if (user != &t || e->kind < GMLAKE_STEP_ALLOC || e->kind > GMLAKE_STEP_END) abort();
   t.count[e->kind] += e->kind != GMLAKE_STEP_ALLOC || e->address;
   if (!e->reason || !*e->reason) broken("no reason");
   if (e->kind != GMLAKE_STEP_ALLOC && e->state) broken("a state of no attempt");

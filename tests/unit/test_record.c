@@ -106,7 +106,7 @@ static void assert_recorded(const char *expected) {
   assert_int_equal(fread(line, 1, sizeof head - 1, file), sizeof head - 1);
   assert_memory_equal(line, head, sizeof head - 1);
   while (fgets(line, sizeof line, file)) {
-    size_t times = strchr("auf", *line) ? 1 : *line == 'd' ? 2 : 0;
+    size_t times = strchr("aufbcx", *line) ? 1 : *line == 'd' ? 2 : 0;
     if (!strncmp(line, "# peak", 6)) continue;
     while (times--) strcpy(strrchr(line, ' '), times ? "" : "\n");
     assert_true(strlen(text) + strlen(line) < sizeof text);
@@ -443,24 +443,45 @@ static void any_length(void **state) {
   }
 }
 
-static void buffers_are_left_out(void **state) {
+static gmlake_buffer *open_buffer(size_t max_bytes) {
   gmlake_buffer_desc desc;
-  gmlake_buffer *buffer;
-  (void)state;
+  gmlake_buffer *buffer = NULL;
   memset(&desc, 0, sizeof desc);
-  desc.max_bytes = 8 * MIB;
+  desc.max_bytes = max_bytes;
+  assert_ok(gmlake_buffer_create(f.lake, &desc, &buffer));
+  return buffer;
+}
+
+/* Ranges are in whole chunks, and their work is sampled although there is one stream. */
+static void buffers(void **state) {
+  gmlake_buffer *one, *other;
+  trace t;
+  (void)state;
   open_lake(f.path, 64 * MIB);
   (void)take(1000, NULL);
-  assert_ok(gmlake_buffer_create(f.lake, &desc, &buffer));
-  assert_int_equal(gmlake_recorder_flush(f.recorder), 0); /* it has no memory yet */
-  assert_ok(gmlake_buffer_resize(f.lake, buffer, 2 * MIB, NULL));
-  assert_int_equal(gmlake_recorder_flush(f.recorder), ENOTSUP);
-  assert_ok(gmlake_buffer_resize(f.lake, buffer, 8 * MIB, NULL));
-  assert_ok(gmlake_buffer_destroy(f.lake, buffer, NULL));
-  (void)take(5, NULL);
-  assert_int_equal(gmlake_recorder_flush(f.recorder), ENOTSUP);
-  assert_recorded("a 0 1000 0\n# left out: growing buffers\na 1 5 0\n");
-  assert_int_equal(close_lake(), ENOTSUP);
+  one = open_buffer(8 * MIB);
+  assert_ok(gmlake_buffer_resize(f.lake, one, 3 * MIB, NULL));
+  other = open_buffer(5 * MIB);
+  assert_ok(gmlake_buffer_commit(f.lake, other, 4 * MIB, MIB, NULL));
+  assert_ok(gmlake_buffer_commit(f.lake, one, 6 * MIB, 2 * MIB, NULL));
+  assert_ok(gmlake_buffer_discard(f.lake, one, 0, 4 * MIB, NULL));
+  assert_int_equal(gmlake_buffer_resize(f.lake, one, 9 * MIB, NULL), GMLAKE_ERROR_INVALID_ARGUMENT);
+  assert_ok(gmlake_buffer_destroy(f.lake, one, NULL));
+  (void)open_buffer(2 * MIB);
+  assert_ok(gmlake_buffer_resize(f.lake, other, 0, GMLAKE_STREAM_NONE));
+  assert_ok(gmlake_buffer_destroy(f.lake, other, GMLAKE_STREAM_NONE));
+  assert_int_equal(gmlake_recorder_flush(f.recorder), 0);
+  assert_recorded(
+      "a 0 1000 0\nb 1 8388608 2097152\nc 1 0 4194304 0\nd 0\nb 2 5242880 2097152\n"
+      "c 2 4194304 2097152 0\nd 0\nc 1 6291456 2097152 0\nd 0\nx 1 0 4194304 0\nd 0\n"
+      "x 1 0 8388608 0\nd 0\nf 1 0\nd 0\nb 3 2097152 2097152\n"
+      "x 2 0 6291456 -\nf 2 -\n");
+  assert_int_equal(close_lake(), 0);
+  t = load(f.path);
+  assert_int_equal(t.buffer_count, 3);
+  assert_int_equal(t.active_bytes_peak, 8 * MIB + 1024);
+  assert_int_equal(t.recorded_active_bytes_peak, 8 * MIB + 1024);
+  trace_free(&t);
 }
 
 /* ---- Processes ------------------------------------------------------------------------------- */
@@ -630,7 +651,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(long_label, set_up, tear_down),
       cmocka_unit_test_setup_teardown(threads, set_up, tear_down),
       cmocka_unit_test_setup_teardown(any_length, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(buffers_are_left_out, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(buffers, set_up, tear_down),
       cmocka_unit_test_setup_teardown(fork_records_nothing, set_up, tear_down),
       cmocka_unit_test_setup_teardown(fork_while_recording, set_up, tear_down),
       cmocka_unit_test_setup_teardown(left_open, set_up, tear_down),
