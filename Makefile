@@ -7,6 +7,7 @@
 # make test      builds and runs all tests; TEST_JOBS at a time, each for TEST_TIMEOUT seconds at most
 #                (3600; 0: no limit)
 # make gpu-test  the tests that need a GPU; without one it says so and succeeds
+# make doctor    says what this machine's driver and devices allow, and what of gmlake works here
 # make gpu-bench measures the driver, the lake and its peers on a GPU; likewise
 # make soak      for SOAK_SECONDS each, from SOAK_SEED on: random lakes against the model, and under
 #                clocks of their own, the traces over and over through one lake, threads under the
@@ -50,7 +51,8 @@ POLICY = $(BUILD)/policy_worst_fit.so
 CLIENTS = $(addprefix $(BUILD)/,gmlake_pluggable.so gmlake_cupy.so client_torch client_torch_lake \
   client_ggml client_adapters)
 FAKE = $(BUILD)/fake/libcuda.so.1
-PROGRAMS = $(addprefix $(BUILD)/,replay offload offload_gpu turnip bench gpu_test gpu_bench) \
+PROGRAMS = $(addprefix $(BUILD)/,replay offload offload_gpu turnip bench gpu_test gpu_bench \
+  doctor) \
   $(POLICY) $(FAKE) $(YARDSTICK) $(CLIENTS)
 # The GPU's programs need declarations only: the toolkit's where it is installed, else our own.
 CUDA_HOME ?= /usr/local/cuda
@@ -126,6 +128,10 @@ coverage: deps-mutate
 gpu-test: deps-replay
 	$(SUBMAKE) $(FAKE) $(BUILD)/gpu_test
 	@$(BUILD)/gpu_test
+
+doctor: deps-replay
+	$(SUBMAKE) $(BUILD)/doctor
+	@$(BUILD)/doctor
 
 gpu-bench: deps-replay
 	$(SUBMAKE) $(BUILD)/gpu_bench
@@ -256,6 +262,10 @@ $(BUILD)/gpu_test: tests/gpu/gpu_test.c Makefile | $(BUILD)
 	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) $(BUILD_DEFINE) -I. -Ibench -Itests \
 	  $(CUDA_INCLUDE) $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) $(LIBS) $(LDLIBS)
 
+$(BUILD)/doctor: bench/doctor.c Makefile | $(BUILD)
+	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CUDA_INCLUDE) $(CPPFLAGS) \
+	  $(CFLAGS) $< -o $@ $(LDFLAGS) $(LIBS) $(LDLIBS)
+
 $(BUILD)/gpu_bench: bench/gpu_bench.c Makefile | $(BUILD)
 	$(CC) -std=c99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CUDA_INCLUDE) $(CPPFLAGS) \
 	  $(CFLAGS) $< -o $@ $(LDFLAGS) -lz $(LIBS) $(LDLIBS)
@@ -317,5 +327,5 @@ $(BUILD)/examples/%: examples/%.cpp Makefile | $(BUILD)/examples
 -include $(wildcard $(BUILD)/*.d $(BUILD)/examples/*.d $(BUILD)/fuzz/*.d)
 
 .PHONY: all replay bench offload offload-gpu test programs test-programs headers soak exhaustive \
-  mutate planted coverage gpu-test gpu-bench manual install uninstall examples torch cupy plots \
+  mutate planted coverage gpu-test doctor gpu-bench manual install uninstall examples torch cupy plots \
   sweep format check-format clean

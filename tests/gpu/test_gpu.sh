@@ -87,4 +87,26 @@ ok 'a lax mock: built' "${CC:-cc}" -std=c99 -O1 -w -shared -fPIC -fvisibility=hi
 ok 'a lax mock: noticed' run 1 "$build/gpu_test" --fake "$dir/libcuda.so.1" misuse
 ok 'a lax mock: which row' grep -q '^  free addresses that are mapped .*the mock accepts' "$dir/out"
 
+# ---- The doctor ----
+
+# doctor: build/doctor with what the environment says of the fake driver.
+doctor() { run 0 "$build/doctor"; }
+FAKE_CUDA_DEVICES=2
+ok 'doctor' doctor
+ok 'doctor: two devices' [ "$(grep -c '^device ' "$dir/out")" = 2 ]
+ok 'doctor: all works' [ "$(grep -cE '(stitching|buffers|dropped|kept|mapped twice) +works$' \
+  "$dir/out")" = 9 ]
+ok 'doctor: what does not' prints 'does not: GMLAKE_ERROR_UNSUPPORTED: the device has none'
+ok 'doctor: how many' ends_with '2 features do not work here'
+FAKE_CUDA_DEVICES=1
+ok 'doctor: one device' doctor
+ok 'doctor: one device: one' ends_with '1 feature does not work here'
+no_driver() { LD_LIBRARY_PATH=$dir "$build/doctor" >"$dir/out" 2>"$dir/err"; }
+ok 'doctor: no driver' no_driver
+if ! grep -q '^device ' "$dir/out"; then # this machine has none
+  ok 'doctor: no driver: says so' prints 'GMLAKE_ERROR_NO_DRIVER: the file is missing'
+fi
+ok 'doctor: an argument' run 2 "$build/doctor" all
+ok 'doctor: an argument: says so' says 'doctor: all: it takes no argument'
+
 report
