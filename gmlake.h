@@ -671,8 +671,8 @@ typedef struct gmlake_step {
   unsigned state;   /* ALLOC: the paper's, 1 to 5; else 0 */
   uint64_t request; /* the number of the attempt that it serves, 0: of none */
   /* ALLOC, FREE, USE: the block's; STITCH, REUSE, EVICT: the window's; SPLIT, GROW: of the first
-     byte taken or created, at home; BUFFER, END: the buffer's; COMMIT, DISCARD: the range's; else 0,
-     as for the chunks of buffers. */
+     byte taken or created, at home; BUFFER, END: the buffer's; COMMIT, DISCARD: the range's; else,
+     and of the chunks of buffers, 0. */
   uint64_t address;
   size_t bytes;         /* of that, rounded; SPLIT: of the range; GROW, TRIM: of all chunks; BUFFER:
                            of one chunk */

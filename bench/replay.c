@@ -1199,8 +1199,7 @@ static int parse_arguments(int argc, char **argv, options *o) {
        "when the lake takes memory that another stream may still use: before\n"
        "it grows (wait, the default here) or after growth has failed (grow)"},
       {"chunk-mib", OPTION_POWER, &o->chunk_mib, 2, 1024, "N",
-       "size of the lake's chunks in MiB, a power of two; default: the lake\n"
-       "chooses"},
+       "size of the lake's chunks in MiB, a power of two; default: its choice"},
       {"costs", OPTION_WORD, &o->costs, 0, 0, "alone|replayed",
        "what a driver call costs: as when nothing else runs (alone, the\n"
        "default), or as measured among the calls of these traces (replayed)"},

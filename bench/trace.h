@@ -21,8 +21,9 @@
    A trace that begins with `gmtrace 1` has no u, b, c, x and d, `f ID DT_US` for a free on the
    allocation's stream, and a number for no stream, too. It does not tell when work was complete.
 
-   The reader checks everything: a program can replay a trace that it accepts without further checks.
-   It takes time in proportion to the file, and no more memory than LINES_MEMORY_MAX. */
+   The reader checks everything: a program can replay a trace that it accepts without further
+   checks. It takes time in proportion to the file and to the chunks that ranges have, and no more
+   memory than LINES_MEMORY_MAX. */
 #if !defined(TRACE_H_INCLUDED)
 #define TRACE_H_INCLUDED
 

@@ -16,13 +16,13 @@
    The trace has every allocation that was served, with the bytes asked for, every stream that
    gmlake_record_stream named, every free with its stream, and what growing buffers commit and
    discard. The legacy stream has number 0. Other streams get the numbers 1, 2 and so on when they
-   first appear. If the program uses several streams, or buffers, the trace also says when the device
-   had completed what was queued on each: the recorder records an event behind each free, and behind
-   other calls now and then, and asks for them every 50 us. It asks in the calls that it is told of,
-   so it learns of what completed when the program next calls the lake.
+   first appear. If the program uses several streams, or buffers, the trace also says when the
+   device had completed what was queued on each: the recorder records an event behind each free, and
+   behind other calls now and then, and asks for them every 50 us. It asks in the calls that it is
+   told of, so it learns of what completed when the program next calls the lake.
 
-   The trace has no alignments, flags and pools, and does not tell what sleeps. A stream that is being
-   captured is not sampled, where the backend knows that (stream_id).
+   The trace has no alignments, flags and pools, and does not tell what sleeps. A stream that is
+   being captured is not sampled, where the backend knows that (stream_id).
 
    Use one recorder for each lake. A process that ends by exit() need not close it: what was
    recorded is written then. A child of fork records nothing, because what it frees is still live in
@@ -338,7 +338,8 @@ static inline void gmlake_recorder_forget_samples(gmlake_recorder *r, gmlake_rec
   free(s->samples);
 }
 
-/* The same if several streams are used, or buffers are, and at least `gap_us` after the stream's last sample. */
+/* The same if several streams are used, or buffers are, and at least `gap_us` after the stream's
+   last sample. */
 static inline void gmlake_recorder_sample_if_due(gmlake_recorder *r, size_t stream,
                                                  uint64_t gap_us) {
   gmlake_recorded_stream *const s = &r->streams[stream];
@@ -615,9 +616,9 @@ static inline gmlake_observer gmlake_recorder_observer(gmlake_recorder *r) {
   return observer;
 }
 
-/* Makes the lake that this describes record: sets desc->observer. On desc->backend, the recorder also
-   samples when work is complete; NULL: the file says that it does not. The backend must live longer
-   than the recorder. NULL is allowed for r: then nothing is recorded. */
+/* Makes the lake that this describes record: sets desc->observer. On desc->backend, the recorder
+   also samples when work is complete; NULL: the file says that it does not. The backend must live
+   longer than the recorder. NULL is allowed for r: then nothing is recorded. */
 static inline void gmlake_recorder_attach(gmlake_recorder *r, gmlake_desc *desc) {
   desc->observer = gmlake_recorder_observer(r);
   if (!r) return;
