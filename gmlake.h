@@ -19,7 +19,8 @@ CONTENTS
     >>research >>serve >>free  policies; serving a request; freeing a block
     >>copies >>pools >>buffer  contents kept on the host; arenas, pools and captures; buffers
     >>sleep                    memory given back for a while
-    >>figures >>map >>life     questions; what lies where; creating and destroying lakes
+    >>figures >>profile        questions; what a run needed, and creating it ahead
+    >>map >>life               what lies where; creating and destroying lakes
     >>check                    gmlake_check
     >>backend_mock >>backend_cuda
     >>entry >>api              the way in and out; the public functions
@@ -75,13 +76,14 @@ MACROS                            where to define it
   No macro changes a public struct or signature.
 
 GLOSSARY
-  chunk       physical memory with one driver handle, desc.chunk_bytes large. It is mapped whole
+  chunk       physical memory, desc.chunk_bytes large, with a driver handle of its own, or one for
+              several side by side (FIRST STEP). A handle is mapped whole
   home arena  a reserved range of addresses. Every chunk is mapped once in it, in a slot
   pBlock      a range of the arena, free or live (paper). The free pBlocks are the paper's pPool
   window      a second, contiguous mapping of several ranges of the arena: the paper's sBlock. All
               windows, live and idle, are the paper's sPool
-  span        one of a window's ranges. All but the first begin where a chunk begins; all but the
-              last end where a chunk ends
+  span        one of a window's ranges. All but the first begin where a handle begins; all but the
+              last end where a handle ends
   tag         says which pending work may still use a free range: none (clean), or that of a stream
               up to one of its epochs
   epoch       what a stream frees between two events that the lake records on it
@@ -234,6 +236,22 @@ ERRORS
   lists at gmlake_destroy what was never freed; GMLAKE_GUARD finds accesses behind an end;
   GMLAKE_FILL, on the mock, makes reads of freed memory visible.
 
+FIRST STEP
+  The first step of a program creates the memory that later steps reuse. What creating costs counts
+  by the driver's handles, 28 us each, whatever their size. Two things make it less.
+  - A profile. gmlake_profile_take tells what a run needed; gmlake_profile_save and _load make it a
+    text of some lines, which you keep where you like. In the next run gmlake_prewarm creates that
+    memory before step one: what stays in handles of 128 MiB, the rest one chunk a handle. A profile
+    of another program, model or device is safe: gmlake_prewarm creates less or more than the
+    program needs, and the lake goes on as ever. More is returned by gmlake_trim, and where memory
+    is short; but a handle stays as long as one block lives in it. large_percent bounds that.
+  - desc.handle_bytes. Growth for one request then creates up to so many bytes side by side with one
+    handle; but the last chunk has its own, as its end serves other requests. Windows map handles
+    whole: a piece that is no window's end is one or more whole handles. So larger handles cost less
+    time and fit less well: bench/RESULTS.md has figures.
+  A lake with a policy, or with handle_types, whose handles others may see, has a handle for each
+  chunk, and so have buffers. With other handles, EXCLUSIVE blocks own whole chunks, not handles.
+
 COSTS (measured; see bench/RESULTS.md)
   alloc and free   35 to 70 ns without the driver, 130 to 350 ns beyond 100,000 live blocks (the
                    processor's caches). A free range or an exact window is O(1), plus the spans of a
@@ -241,7 +259,7 @@ COSTS (measured; see bench/RESULTS.md)
                    memory lies beside a stream's it is O(log of the number of such places).
   stitch           20 to 30 us for each chunk mapped (cuMemSetAccess). To plan it: O(chunks
                    mapped), or O(slots) if the request may wait for other streams
-  grow             28 us for each chunk, of a buffer too; nothing if the chunk is still mapped next
+  grow             28 us for each handle, of a buffer too; nothing if it is still mapped next
   trim, budget     O(free ranges + chunks + windows + buffers' chunks)
   check, map, a pool's statistics, and the report of a request that is refused   O(blocks)
   query            what planning the allocation costs, O(blocks) only if the host would have to wait
@@ -740,6 +758,8 @@ typedef struct gmlake_desc { /* all zero: sensible defaults */
                                        pool and chunk size; both NULL: the backend's (CUDA: pinned).
                                        Called with a lock held: it may not call the lake */
   gmlake_residency residency;
+  size_t handle_bytes; /* growth creates up to so many bytes side by side with one driver handle,
+                          which costs as much as one chunk; 0: chunk_bytes. See FIRST STEP */
 } gmlake_desc;
 
 #define GMLAKE_EXCLUSIVE 1u /* whole chunks that no other block shares */
@@ -816,10 +836,10 @@ typedef struct gmlake_allocation_info {
   gmlake_state state;
 } gmlake_allocation_info;
 
-typedef struct gmlake_chunk_info { /* a part of a block or buffer that lies in one chunk */
+typedef struct gmlake_chunk_info { /* a part of a block or buffer that lies in one handle */
   uint64_t handle;                 /* the driver's */
   uint64_t address;                /* of the part, in the block or buffer */
-  size_t offset_bytes;             /* of the part, in the chunk */
+  size_t offset_bytes;             /* of the part, in the handle's memory */
   size_t bytes;
 } gmlake_chunk_info;
 
@@ -849,7 +869,7 @@ typedef struct gmlake_stats {
                               gets counts as one, a chunk that it takes back does not. S5: attempts
                               that failed */
   uint64_t split_count, stitch_count, stitch_reuse_count, stitch_evict_count;
-  uint64_t chunk_count;       /* chunks held now */
+  uint64_t chunk_count;       /* chunks held now; several with one handle count as one */
   uint64_t driver_call_count; /* calls of the backend since creation, clock and capture exchange
                                  excluded */
   uint64_t driver_ns;         /* time in them and in exchanges, by the backend's clock, without the
@@ -869,6 +889,19 @@ typedef struct gmlake_stats {
   size_t
       sleeping_bytes; /* given back by what sleeps, and needed to wake it; not in reserved_bytes */
 } gmlake_stats;
+
+/* What a run learnt of the memory that it needs, for the next run: see FIRST STEP. */
+typedef struct gmlake_profile {
+  size_t struct_bytes;   /* set by the caller; 0: this header's size */
+  size_t resident_bytes; /* live between two steps: memory that stays */
+  size_t peak_bytes;     /* the most that was held */
+  size_t handle_bytes;   /* of a handle for memory that stays; gmlake_profile_take: 128 MiB */
+  unsigned
+      large_percent; /* of peak_bytes: the most that lies in such handles, which is what a wrong
+                             profile can cost; up to 100. gmlake_profile_take: 50 */
+} gmlake_profile;
+
+#define GMLAKE_PROFILE_TEXT_BYTES 256 /* no text of a profile is longer */
 
 typedef enum gmlake_sleep_mode {
   GMLAKE_SLEEP_DROP = 0, /* contents are lost */
@@ -1038,6 +1071,26 @@ GMLAKE_DEF gmlake_result gmlake_buffer_resize(gmlake *lake, gmlake_buffer *buffe
                                               gmlake_stream stream);
 GMLAKE_DEF gmlake_result gmlake_buffer_get_info(gmlake *lake, gmlake_buffer *buffer,
                                                 gmlake_buffer_info *out_info);
+
+/* What the default pool's blocks needed so far. Call it between two steps of the program: what is
+   live then counts as memory that stays. peak_bytes counts from gmlake_reset_peaks on.
+   out_profile->struct_bytes is set by the caller: 0, or the size it was compiled with. */
+GMLAKE_DEF gmlake_result gmlake_profile_take(gmlake *lake, gmlake_profile *out_profile);
+/* Writes a profile as text that ends with a 0 byte. INVALID_ARGUMENT: capacity is less than
+   GMLAKE_PROFILE_TEXT_BYTES, or the profile's numbers are not legal. */
+GMLAKE_DEF gmlake_result gmlake_profile_save(const gmlake_profile *profile, char *out_text,
+                                             size_t capacity);
+/* Reads it again. INVALID_ARGUMENT: the text is not what gmlake_profile_save wrote, whole and
+   unchanged; UNSUPPORTED: it is of another version. */
+GMLAKE_DEF gmlake_result gmlake_profile_load(const char *text, size_t bytes,
+                                             gmlake_profile *out_profile);
+/* Creates the memory that a profile tells of, as far as the limits, the device's free memory and
+   addresses allow, less what the default pool's blocks hold already. The stream is the one on which
+   step one runs. It is clean memory, like any other; gmlake_trim returns it. After an error none is
+   created. Errors: OUT_OF_DEVICE_MEMORY (somebody else took it meanwhile), ASLEEP,
+   OUT_OF_HOST_MEMORY, DRIVER. */
+GMLAKE_DEF gmlake_result gmlake_prewarm(gmlake *lake, const gmlake_profile *profile,
+                                        gmlake_stream stream);
 
 /* Returns free chunks whose work is complete, also those of buffers, to the driver until the lake
    holds at most keep_bytes. Never waits. What a capture used stays with its pool.
@@ -2811,19 +2864,24 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
 
 /* ---- >>chunks -------------------------------------------------------------------------------
    gmlk_chunks: the chunks of one arena, by slot. A slot is the place of a chunk in the arena. Owns
-   the handles of the chunks, the number of their mappings, the quarantine and the marks. A chunk
-   that the driver refuses to unmap or to release is quarantined: its slot stays taken, and its
-   handle is offered to the driver again when the arena is closed.
+   the handles of the chunks, the number of their mappings, the quarantine and the marks. A handle
+   is of one chunk, or of several side by side that were created together: they are mapped, unmapped
+   and released together. What the driver refuses to unmap or to release is quarantined: its slots
+   stay taken, and its handle is offered to the driver again when the arena is closed.
    The holder of `driving` reads and changes all of this, also while the books are unlocked; nobody
    else does.
 
    [P1] backed_count and stuck_count are the numbers of slots with a handle that are not in
         quarantine, and that are; asleep_count that of slots asleep, which have none. No slot from
-        stuck_end on is in quarantine.
+        stuck_end on is in quarantine. handle_count is the number of handles.
    [P2] Between two operations no chunk is marked.
    [P3] A chunk that is not in quarantine is mapped at home, unless the arena is bare or asleep.
+   [P4] The chunks of one handle lie side by side and are alike, but for before, behind and marks.
 
-   O(1). Can fail: gmlk_chunks_resize, for want of host memory; to release: the driver. */
+   O(chunks of the handle). Can fail: gmlk_chunks_resize, for want of host memory; to release: the
+   driver. */
+
+#define GMLK_HANDLE_CHUNKS 64u /* the most chunks of a handle */
 
 typedef struct gmlk_chunk { /* of one slot */
   uint64_t handle;          /* the driver's; 0: no memory */
@@ -2832,6 +2890,7 @@ typedef struct gmlk_chunk { /* of one slot */
   uint8_t is_stuck;         /* it is in quarantine */
   uint8_t is_marked;        /* [P2] the operation that is under way chose it */
   uint8_t is_asleep;        /* it gave its memory back and gets new memory when its arena wakes */
+  uint32_t before, behind;  /* [P4] chunks of the same handle on both sides of this one */
 } gmlk_chunk;
 
 typedef struct gmlk_chunks {
@@ -2840,6 +2899,7 @@ typedef struct gmlk_chunks {
   size_t backed_count, stuck_count; /* [P1] */
   size_t asleep_count;              /* [P1] */
   uint32_t stuck_end;               /* [P1] */
+  size_t handle_count;              /* [P1] */
 } gmlk_chunks;
 
 typedef struct gmlk_slots { /* a list of slots, in an arena's scratch */
@@ -2870,6 +2930,17 @@ static uint64_t gmlk_chunk_handle(const gmlk_chunks *all, uint32_t slot) {
   return all->items[slot].handle;
 }
 
+/* The first slot of the handle that this slot is of, and the slot behind its last one. A slot that
+   has no handle is by itself. */
+static uint32_t gmlk_handle_first(const gmlk_chunks *all, uint32_t slot) {
+  return slot - all->items[slot].before;
+}
+static uint32_t gmlk_handle_end(const gmlk_chunks *all, uint32_t slot) {
+  return slot + all->items[slot].behind + 1;
+}
+
+static int gmlk_is_first(const gmlk_chunks *all, uint32_t slot) { return !all->items[slot].before; }
+
 static int gmlk_chunk_is_stuck(const gmlk_chunks *all, uint32_t slot) {
   return slot < all->stuck_end && all->items[slot].is_stuck;
 }
@@ -2887,70 +2958,94 @@ static int gmlk_chunk_is_home(const gmlk_chunks *all, uint32_t slot) {
   return all->items[slot].is_home;
 }
 
-/* A slot that is asleep becomes an empty one. */
+/* A slot that is asleep becomes an empty one. pre: all slots of its handle do. */
 static void gmlk_chunk_rouse(gmlk_chunks *all, uint32_t slot) {
   all->asleep_count -= all->items[slot].is_asleep;
   all->items[slot].is_asleep = 0;
+  all->items[slot].before = all->items[slot].behind = 0;
 }
 
-/* Creates a chunk in a slot that is empty or asleep. */
+/* Creates `count` chunks with one handle, in slots that are empty or asleep. */
 static gmlake_result gmlk_chunk_create(gmlk_chunks *all, gmlk_drive *drive, uint32_t slot,
-                                       size_t bytes) {
+                                       uint32_t count, size_t bytes) {
   uint64_t handle = 0;
-  gmlake_result result = gmlk_drive_create(drive, bytes, &handle);
-  if (result) return result;
-  all->items[slot].handle = handle;
-  all->backed_count++;
-  gmlk_chunk_rouse(all, slot);
-  return GMLAKE_OK;
-}
-
-/* Maps a chunk at its home address. */
-static gmlake_result gmlk_chunk_map(gmlk_chunks *all, gmlk_drive *drive, uint32_t slot,
-                                    uint64_t home, size_t bytes) {
-  gmlake_result result = GMLK_CALL(drive, map, home, bytes, all->items[slot].handle);
-  all->items[slot].is_home = !result;
+  gmlake_result result = gmlk_drive_create(drive, count * bytes, &handle);
+  uint32_t i;
+  for (i = 0; i < count && !result; i++) {
+    gmlk_chunk_rouse(all, slot + i);
+    all->items[slot + i].handle = handle;
+    all->items[slot + i].before = i;
+    all->items[slot + i].behind = count - 1 - i;
+    all->backed_count++;
+  }
+  all->handle_count += !result;
   return result;
 }
 
-/* Unmaps a chunk at home. Returns whether it is not mapped there now. */
+/* Says of all chunks of a handle whether they are mapped at home. */
+static void gmlk_chunk_set_home(gmlk_chunks *all, uint32_t slot, int is_home) {
+  uint32_t i = gmlk_handle_first(all, slot), end = gmlk_handle_end(all, slot);
+  for (; i < end; i++) all->items[i].is_home = (uint8_t)is_home;
+}
+
+/* Maps a handle at its home address. pre: slot is its first one. */
+static gmlake_result gmlk_chunk_map(gmlk_chunks *all, gmlk_drive *drive, uint32_t slot,
+                                    uint64_t home, size_t bytes) {
+  const size_t count = gmlk_handle_end(all, slot) - slot;
+  gmlake_result result = GMLK_CALL(drive, map, home, count * bytes, all->items[slot].handle);
+  gmlk_chunk_set_home(all, slot, !result);
+  return result;
+}
+
+/* Unmaps a chunk's handle at home, where `home` is the chunk's address. Returns whether it is not
+   mapped there now. */
 static int gmlk_chunk_unmap(gmlk_chunks *all, gmlk_drive *drive, uint32_t slot, uint64_t home,
                             size_t bytes) {
-  gmlk_chunk *chunk = &all->items[slot];
-  chunk->is_home = chunk->is_home && GMLK_CALL(drive, unmap, home, bytes);
-  return !chunk->is_home;
+  const size_t before = all->items[slot].before, count = before + all->items[slot].behind + 1;
+  if (!all->items[slot].is_home) return 1;
+  if (GMLK_CALL(drive, unmap, home - before * bytes, count * bytes)) return 0;
+  gmlk_chunk_set_home(all, slot, 0);
+  return 1;
 }
 
+/* Quarantines all chunks of a handle. */
 static void gmlk_chunk_quarantine(gmlk_chunks *all, uint32_t slot) {
+  uint32_t i = gmlk_handle_first(all, slot), end = gmlk_handle_end(all, slot);
   if (all->items[slot].is_stuck) return;
-  all->items[slot].is_stuck = 1;
-  all->backed_count--;
-  all->stuck_count++;
-  if (slot >= all->stuck_end) all->stuck_end = slot + 1;
+  all->backed_count -= end - i;
+  all->stuck_count += end - i;
+  if (end > all->stuck_end) all->stuck_end = end;
+  for (; i < end; i++) all->items[i].is_stuck = 1;
 }
 
-/* Gives a chunk back to the driver, and its slot is empty. If the driver refuses, the chunk is
-   quarantined. pre: it is mapped nowhere. */
+/* Gives a chunk's handle back to the driver, and its slots are empty. If the driver refuses, they
+   are quarantined. pre: the handle is mapped nowhere. */
 static void gmlk_chunk_release(gmlk_chunks *all, gmlk_drive *drive, uint32_t slot) {
-  gmlk_chunk *chunk = &all->items[slot];
-  if (GMLK_CALL(drive, release, chunk->handle)) {
+  uint32_t i = gmlk_handle_first(all, slot), end = gmlk_handle_end(all, slot);
+  if (GMLK_CALL(drive, release, all->items[slot].handle)) {
     gmlk_chunk_quarantine(all, slot);
     return;
   }
-  all->stuck_count -= chunk->is_stuck;
-  all->backed_count -= !chunk->is_stuck;
-  memset(chunk, 0, sizeof(*chunk));
+  if (all->items[slot].is_stuck)
+    all->stuck_count -= end - i;
+  else
+    all->backed_count -= end - i;
+  all->handle_count--;
+  memset(&all->items[i], 0, (end - i) * sizeof(gmlk_chunk));
 }
 
-/* Gives a chunk back, and its slot is asleep. If the driver refuses, it stays. pre: it is not in
-   quarantine and mapped nowhere. */
+/* Gives a chunk's handle back, and its slots are asleep. If the driver refuses, they stay. pre: it
+   is not in quarantine and mapped nowhere. */
 static void gmlk_chunk_lull(gmlk_chunks *all, gmlk_drive *drive, uint32_t slot) {
-  gmlk_chunk *chunk = &all->items[slot];
-  if (GMLK_CALL(drive, release, chunk->handle)) return;
-  chunk->handle = 0;
-  chunk->is_asleep = 1;
-  all->backed_count--;
-  all->asleep_count++;
+  uint32_t i = gmlk_handle_first(all, slot), end = gmlk_handle_end(all, slot);
+  if (GMLK_CALL(drive, release, all->items[slot].handle)) return;
+  all->backed_count -= end - i;
+  all->asleep_count += end - i;
+  all->handle_count--;
+  for (; i < end; i++) {
+    all->items[i].handle = 0;
+    all->items[i].is_asleep = 1;
+  }
 }
 
 /* Counts a mapping that was made, by 1, or removed, by -1. */
@@ -3118,6 +3213,19 @@ static uint32_t gmlk_block_end(const gmlk_block *b) { return b->at + b->grains; 
 /* The first slot that begins at this grain or behind it. */
 static uint32_t gmlk_slot_from(const gmlk_arena *a, uint32_t at) {
   return (at >> a->chunk_log) + ((at & (gmlk_chunk_grains(a) - 1)) != 0);
+}
+
+/* The slot that begins where a handle begins or the arena ends: the first one at this grain or
+   behind it, and the last one up to it. */
+static uint32_t gmlk_edge_from(const gmlk_arena *a, uint32_t at) {
+  uint32_t slot = gmlk_slot_of(a, at);
+  if (slot == a->slot_count) return slot;
+  if (at == gmlk_slot_at(a, slot) && gmlk_handle_first(&a->chunks, slot) == slot) return slot;
+  return gmlk_handle_end(&a->chunks, slot);
+}
+static uint32_t gmlk_edge_upto(const gmlk_arena *a, uint32_t at) {
+  uint32_t slot = gmlk_slot_of(a, at);
+  return slot == a->slot_count ? slot : gmlk_handle_first(&a->chunks, slot);
 }
 
 static uint64_t gmlk_home(const gmlk_arena *a, uint32_t at) { return a->base + gmlk_to_bytes(at); }
@@ -3726,9 +3834,9 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
    gmlk_windows: the windows of one arena (the paper's sBlocks), live and idle, and the address
    space that they are mapped in. A window is a second mapping of parts of the arena: its spans.
    Owns the lists of windows and the tiling of the address space.
-   [W1] Every span but the last ends where a chunk ends; every span but the first begins where
+   [W1] Every span but the last ends where a handle ends; every span but the first begins where
         one begins.
-   [W2] No chunk is in two spans of a window.
+   [W2] No handle is in two spans of a window.
    [W3] The spans' grains add up to the window's.
    [W4] While a window is live each span is one block of state GMLK_PIECE that points to the
         window.
@@ -3776,8 +3884,12 @@ static size_t gmlk_window_record_bytes(size_t span_count) {
   return sizeof(gmlk_window) + span_count * sizeof(gmlk_span);
 }
 
+/* The first slot that a window maps for a span, and how many slots: those of whole handles. */
+static uint32_t gmlk_span_slot(const gmlk_arena *a, const gmlk_span *span) {
+  return gmlk_edge_upto(a, span->at);
+}
 static uint32_t gmlk_span_chunks(const gmlk_arena *a, const gmlk_span *span) {
-  return gmlk_slot_of(a, span->at + span->grains - 1) - gmlk_slot_of(a, span->at) + 1;
+  return gmlk_edge_from(a, span->at + span->grains) - gmlk_span_slot(a, span);
 }
 
 /* Takes address space for so many chunks of a window or buffer, and the guard's slots behind them;
@@ -4022,7 +4134,7 @@ static void gmlk_arena_retag(gmlk_arena *a, unsigned from, unsigned to) {
 static int gmlk_window_marks(gmlk_arena *a, const gmlk_window *w, int clear) {
   uint32_t i, slot;
   for (i = 0; i < w->span_count; i++) {
-    uint32_t first = gmlk_slot_of(a, w->spans[i].at);
+    uint32_t first = gmlk_span_slot(a, &w->spans[i]);
     for (slot = first; slot < first + gmlk_span_chunks(a, &w->spans[i]); slot++) {
       if (clear) gmlk_chunk_mark(&a->chunks, slot, 0);
       if (gmlk_chunk_is_marked(&a->chunks, slot)) return 1;
@@ -4461,7 +4573,8 @@ static uint64_t gmlk_seal(uint64_t seal, uint64_t word) {
 static uint64_t gmlk_desc_seal(const gmlake_desc *d) {
   uint64_t seal = gmlk_seal((uint64_t)d->device, (uint64_t)d->cross_stream);
   seal = gmlk_seal(gmlk_seal(seal, d->stitch_bytes_min), d->stitched_bytes_max);
-  return gmlk_seal(gmlk_seal(seal, d->limit_bytes), d->driver_free_bytes_min);
+  seal = gmlk_seal(gmlk_seal(seal, d->limit_bytes), d->driver_free_bytes_min);
+  return gmlk_seal(seal, d->handle_bytes);
 }
 
 #define GMLK_CHUNK_WRONG \
@@ -5292,10 +5405,10 @@ static void gmlk_runs_sort(gmlk_run *runs, uint32_t count) {
 /* Enters a free run [at, end) into the supply, for a request of `grains`. */
 static void gmlk_supply_add(gmlk_arena *a, gmlk_supply *supply, uint32_t at, uint32_t end,
                             uint32_t grains, uint32_t align) {
-  uint32_t first = gmlk_slot_from(a, at), last = gmlk_slot_of(a, end);
+  uint32_t first = gmlk_edge_from(a, at), last = gmlk_edge_upto(a, end);
   uint32_t aligned = at + ((0 - at) & (align - 1));
   uint32_t boundary = gmlk_slot_at(a, first);
-  if (end < boundary) return; /* it touches no chunk's end */
+  if (end < boundary) return; /* it touches no handle's end */
   if (aligned < boundary && boundary - aligned <= grains &&
       boundary - aligned > supply->tail_grains) {
     supply->tail_at = aligned;
@@ -5321,7 +5434,7 @@ static uint64_t gmlk_supply_sum(const gmlk_arena *a, int whole_only, gmlk_supply
   if (whole_only) supply->tail_grains = supply->tip_count = 0;
   for (i = 0; i < supply->tip_count; i++)
     if (a->tips[i].grains > supply->tip_grains &&
-        !(supply->tail_grains && a->tips[i].slot == gmlk_slot_of(a, supply->tail_at)))
+        !(supply->tail_grains && a->tips[i].slot == gmlk_edge_upto(a, supply->tail_at)))
       supply->tip_grains = a->tips[i].grains;
   return (supply->whole_chunks << a->chunk_log) + supply->tail_grains + supply->tip_grains;
 }
@@ -5405,29 +5518,38 @@ static void gmlk_supply_scan(gmlk_arena *a, const gmlk_streams *streams, gmlk_ta
 /* Adds a range to the plan; one that continues the last span makes that longer. */
 static void gmlk_plan_add(gmlk_arena *a, gmlk_window_plan *plan, uint32_t at, uint32_t grains) {
   gmlk_span *last = plan->span_count ? &a->spans[plan->span_count - 1] : NULL;
+  const gmlk_span added = gmlk_span_of(at, grains);
   GMLAKE_ASSERT(a->spans);
-  plan->chunk_count += (grains + gmlk_chunk_grains(a) - 1) >> a->chunk_log;
+  plan->chunk_count += gmlk_span_chunks(a, &added);
   if (last && last->at + last->grains == at) {
     *last = gmlk_span_of(last->at, last->grains + grains);
     return;
   }
-  a->spans[plan->span_count++] = gmlk_span_of(at, grains);
+  a->spans[plan->span_count++] = added;
 }
 
-/* Adds whole chunks until less than a chunk is left, or none are left. Returns where the next free
-   one begins, or GMLK_NOWHERE. */
+/* Adds whole handles that are no larger than what is left, in order. Returns where the smallest of
+   the others begins, for what is left then, or GMLK_NOWHERE. */
 static uint32_t gmlk_plan_whole(gmlk_arena *a, gmlk_window_plan *plan, const gmlk_supply *supply,
                                 uint32_t *left) {
-  uint32_t run, i, chunk = gmlk_chunk_grains(a);
-  for (run = 0; run < supply->run_count; run++) {
-    for (i = 0; i < a->runs[run].count; i++) {
-      uint32_t at = gmlk_slot_at(a, a->runs[run].slot + i);
-      if (*left < chunk) return at;
-      gmlk_plan_add(a, plan, at, chunk);
-      *left -= chunk;
+  uint32_t run, slot, next, end = GMLK_NOWHERE, end_grains = 0;
+  for (run = 0; run < supply->run_count && *left; run++) {
+    for (slot = a->runs[run].slot; slot < a->runs[run].slot + a->runs[run].count; slot = next) {
+      const uint32_t at = gmlk_slot_at(a, slot);
+      uint32_t grains;
+      next = gmlk_handle_end(&a->chunks, slot);
+      grains = gmlk_slot_at(a, next) - at;
+      if (grains <= *left) {
+        gmlk_plan_add(a, plan, at, grains);
+        *left -= grains;
+      } else if (!end_grains || grains < end_grains) {
+        end = at;
+        end_grains = grains;
+        if (grains == gmlk_chunk_grains(a)) return end; /* there is no smaller one */
+      }
     }
   }
-  return GMLK_NOWHERE;
+  return end;
 }
 
 /* Where the last span begins: the shortest free head that holds it, else the next whole chunk. The
@@ -5464,7 +5586,7 @@ static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_tak
   if (!missing) gmlk_runs_sort(a->runs, supply.run_count);
   if (supply.tail_grains) {
     gmlk_plan_add(a, plan, supply.tail_at, supply.tail_grains);
-    not_slot = gmlk_slot_of(a, supply.tail_at);
+    not_slot = gmlk_edge_upto(a, supply.tail_at);
     left -= supply.tail_grains;
   }
   plan->chunk_count += missing >> a->chunk_log;
@@ -5547,7 +5669,7 @@ static void gmlk_window_discard(gmlake *l, gmlk_arena *a, gmlk_window *w) {
 static void gmlk_window_count(gmlk_arena *a, const gmlk_window *w, int by) {
   uint32_t i, slot;
   for (i = 0; i < w->span_count; i++) {
-    uint32_t first = gmlk_slot_of(a, w->spans[i].at);
+    uint32_t first = gmlk_span_slot(a, &w->spans[i]);
     for (slot = first; slot < first + gmlk_span_chunks(a, &w->spans[i]); slot++)
       gmlk_chunk_count(&a->chunks, slot, by);
   }
@@ -5636,11 +5758,12 @@ static gmlake_result gmlk_window_map(gmlk_drive *drive, const gmlk_arena *a, con
   uint32_t i, slot;
   gmlake_result result = GMLAKE_OK;
   for (i = 0; i < w->span_count && !result; i++) {
-    uint32_t first = gmlk_slot_of(a, w->spans[i].at);
-    for (slot = first; slot < first + gmlk_span_chunks(a, &w->spans[i]) && !result; slot++) {
-      result =
-          GMLK_CALL(drive, map, at + mapped, a->chunk_bytes, gmlk_chunk_handle(&a->chunks, slot));
-      if (!result) mapped += a->chunk_bytes;
+    uint32_t first = gmlk_span_slot(a, &w->spans[i]);
+    const uint32_t end = first + gmlk_span_chunks(a, &w->spans[i]);
+    for (slot = first; slot < end && !result; slot = gmlk_handle_end(&a->chunks, slot)) {
+      const size_t bytes = (gmlk_handle_end(&a->chunks, slot) - slot) * a->chunk_bytes;
+      result = GMLK_CALL(drive, map, at + mapped, bytes, gmlk_chunk_handle(&a->chunks, slot));
+      if (!result) mapped += bytes;
     }
   }
   if (!result) result = gmlk_drive_set_access(drive, at, mapped);
@@ -5672,7 +5795,7 @@ static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_window_
                        (l->desc.flags & GMLAKE_GUARD) != 0, w);
   if (w->va) {
     w->address = a->windows.base + (uint64_t)w->va->at * a->chunk_bytes +
-                 gmlk_to_bytes(w->spans[0].at & (gmlk_chunk_grains(a) - 1));
+                 gmlk_to_bytes(w->spans[0].at - gmlk_slot_at(a, gmlk_span_slot(a, w->spans)));
     return w;
   }
   gmlk_host_free(&l->host, w, bytes);
@@ -6204,13 +6327,23 @@ static gmlk_slots gmlk_growth_anywhere(const gmlk_arena *a, uint32_t count) {
   return list.count == count ? list : gmlk_slots_in(a->scratch);
 }
 
+typedef struct gmlk_handles { /* how chunks are created: */
+  uint32_t most;              /* chunks of one handle, at most, */
+  uint32_t until;             /* before this place in the list; from there on one each */
+} gmlk_handles;
+
 /* Creates chunks in the slots and maps them at home. */
-static gmlake_result gmlk_chunks_make(gmlk_drive *drive, gmlk_arena *a, const gmlk_slots *slots) {
+static gmlake_result gmlk_chunks_make(gmlk_drive *drive, gmlk_arena *a, const gmlk_slots *slots,
+                                      gmlk_handles handles) {
   gmlake_result result = drive->result;
   uint32_t i, end;
-  for (i = 0; i < slots->count && !result; i++) {
+  for (i = 0; i < slots->count && !result; i = end) {
     uint32_t slot = slots->items[i];
-    result = gmlk_chunk_create(&a->chunks, drive, slot, a->chunk_bytes);
+    end = gmlk_slots_row(slots, i);
+    if (i < handles.until && end > handles.until) end = handles.until;
+    if (end - i > handles.most || i >= handles.until)
+      end = i + (i < handles.until ? handles.most : 1);
+    result = gmlk_chunk_create(&a->chunks, drive, slot, end - i, a->chunk_bytes);
     if (!result && !a->is_bare)
       result = gmlk_chunk_map(&a->chunks, drive, slot, gmlk_slot_home(a, slot), a->chunk_bytes);
   }
@@ -6227,7 +6360,7 @@ static void gmlk_chunks_unmake(gmlk_drive *drive, gmlk_arena *a, const gmlk_slot
   uint32_t i = slots->count;
   while (i--) {
     uint32_t slot = slots->items[i];
-    if (!gmlk_chunk_handle(&a->chunks, slot)) continue;
+    if (!gmlk_chunk_handle(&a->chunks, slot) || !gmlk_is_first(&a->chunks, slot)) continue;
     if (gmlk_chunk_unmap(&a->chunks, drive, slot, gmlk_slot_home(a, slot), a->chunk_bytes))
       gmlk_chunk_release(&a->chunks, drive, slot);
     else
@@ -6238,7 +6371,6 @@ static void gmlk_chunks_unmake(gmlk_drive *drive, gmlk_arena *a, const gmlk_slot
 /* Counts a new chunk. */
 static void gmlk_reserved_add(gmlake *l, size_t bytes) {
   l->stats.reserved_bytes += bytes;
-  l->stats.chunk_count++;
   gmlk_peak(&l->stats.reserved_bytes_peak, l->stats.reserved_bytes);
 }
 
@@ -6320,10 +6452,25 @@ static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_attempt *r, uint32_t co
   return result ? result : gmlk_growth_fits(l, r, count, &room);
 }
 
+/* Handles of up to so many bytes, before a place in the list. Buffers map their chunks one by one,
+   a policy plans by chunks, and an exported handle shows all of it. */
+static gmlk_handles gmlk_handles_of(const gmlake *l, const gmlk_arena *a, size_t bytes,
+                                    uint32_t until) {
+  gmlk_handles handles;
+  const int is_plain =
+      a->is_bare || l->desc.policy || l->desc.handle_types || bytes <= l->desc.chunk_bytes;
+  bytes = gmlk_min(bytes, gmlk_min(GMLK_CHUNK_BYTES_MAX, GMLK_HANDLE_CHUNKS * a->chunk_bytes));
+  handles.most = is_plain ? 1 : (uint32_t)gmlk_max(1, bytes / a->chunk_bytes);
+  handles.until = until;
+  return handles;
+}
+
 /* Creates chunks in the slots, if limits and the device allow it. */
-static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_attempt *r, const gmlk_slots *slots) {
+static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_attempt *r, const gmlk_slots *slots,
+                                     gmlk_handles handles) {
   gmlk_arena *a = r->arena;
   size_t records = gmlk_growth_records(slots);
+  const size_t handle_count = a->chunks.handle_count;
   gmlk_records held;
   gmlk_drive drive;
   gmlake_result result = gmlk_growth_allowed(l, r, slots->count);
@@ -6331,10 +6478,11 @@ static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_attempt *r, const gmlk_slot
   if (!gmlk_records_reserve(&l->records, &l->host, records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   gmlk_records_hold(&l->records, &held, records);
   (void)gmlk_drive_open(l, &drive);
-  result = gmlk_chunks_make(&drive, a, slots);
+  result = gmlk_chunks_make(&drive, a, slots, handles);
   if (result) gmlk_chunks_unmake(&drive, a, slots);
   result = gmlk_drive_close(l, &drive);
   gmlk_records_return(&l->records, &held);
+  l->stats.chunk_count += a->chunks.handle_count - handle_count;
   if (result) {
     gmlk_growth_quarantine(l, a, slots);
     return result;
@@ -6370,7 +6518,9 @@ static gmlake_result gmlk_grow_by(gmlake *l, gmlk_attempt *r, uint32_t shortfall
     slots = gmlk_growth_anywhere(a, missing);
   *out_count = slots.count;
   if (!slots.count) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* no address space */
-  return gmlk_grow_slots(l, r, &slots);
+  /* What is left of the last chunk serves others, so it does not pin the rest of a handle. */
+  return gmlk_grow_slots(l, r, &slots,
+                         gmlk_handles_of(l, a, l->desc.handle_bytes, slots.count - 1));
 }
 
 /* Grows for a request. One chunk more than a window needs is created if that gives a range that
@@ -6386,10 +6536,11 @@ static gmlake_result gmlk_grow(gmlake *l, gmlk_attempt *r, uint32_t shortfall) {
 
 /* ---- trim ---- */
 
-/* Whether all of a chunk is clean. It may be several blocks, which a policy keeps apart. */
+/* Whether all of a chunk's handle is clean. It may be several blocks that a policy keeps apart. */
 static int gmlk_slot_is_clean(const gmlk_arena *a, uint32_t slot) {
-  const gmlk_block *b = a->firsts[slot];
-  while (gmlk_is_clean(b) && gmlk_block_end(b) < gmlk_slot_at(a, slot + 1)) b = b->next;
+  const gmlk_block *b = a->firsts[gmlk_handle_first(&a->chunks, slot)];
+  const uint32_t end = gmlk_slot_at(a, gmlk_handle_end(&a->chunks, slot));
+  while (gmlk_is_clean(b) && gmlk_block_end(b) < end) b = b->next;
   return gmlk_is_clean(b);
 }
 
@@ -6404,11 +6555,14 @@ static gmlk_slots gmlk_trim_choose(gmlake *l, gmlk_arena *a, uint32_t *from_slot
   int is_mapped = 0;
   uint32_t i;
   while (*from_slot && chosen.count < limit) {
-    uint32_t slot = --*from_slot;
-    if (!gmlk_slot_is_clean(a, slot)) continue;
-    gmlk_chunk_mark(&a->chunks, slot, 1);
-    gmlk_slots_add(&chosen, slot);
-    is_mapped |= gmlk_chunk_is_mapped(&a->chunks, slot);
+    uint32_t slot = *from_slot, first = gmlk_handle_first(&a->chunks, slot - 1);
+    *from_slot = first;
+    if (!gmlk_slot_is_clean(a, first)) continue;
+    while (slot-- > first) {
+      gmlk_chunk_mark(&a->chunks, slot, 1);
+      gmlk_slots_add(&chosen, slot);
+      is_mapped |= gmlk_chunk_is_mapped(&a->chunks, slot);
+    }
   }
   if (!is_mapped) return chosen;
   for (w = a->windows.quarantine; w; w = w->next) (void)gmlk_window_marks(a, w, 1);
@@ -6432,6 +6586,7 @@ static void gmlk_trim_drive(gmlk_drive *drive, gmlk_arena *a, const gmlk_slots *
   for (i = 0; i < slots->count && drive->is_relaxed; i++) {
     uint32_t slot = slots->items[i];
     if (GMLK_NEVER(gmlk_chunk_is_mapped(&a->chunks, slot))) continue; /* [W6] [B3] */
+    if (!gmlk_is_first(&a->chunks, slot)) continue;
     if (gmlk_chunk_unmap(&a->chunks, drive, slot, gmlk_slot_home(a, slot), a->chunk_bytes))
       gmlk_chunk_release(&a->chunks, drive, slot);
   }
@@ -6457,7 +6612,6 @@ static size_t gmlk_trim_commit(gmlake *l, gmlk_arena *a, const gmlk_slots *slots
     gmlk_arena_unback(a, gmlk_own(a, first, gmlk_chunk_grains(a), GMLK_RESERVED));
   }
   l->stats.reserved_bytes -= released;
-  l->stats.chunk_count -= released / a->chunk_bytes;
   return released;
 }
 
@@ -6468,10 +6622,12 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
   gmlk_drive drive;
   gmlk_slots slots;
   gmlake_result result;
+  const size_t larger = gmlk_chunks_held(&a->chunks) > a->chunks.handle_count;
+  const size_t most = gmlk_batch(a->slot_count) + larger * GMLK_HANDLE_CHUNKS;
+  const size_t handle_count = a->chunks.handle_count;
   uint32_t i;
   size_t bytes;
-  if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)gmlk_batch(a->slot_count)) ||
-      !gmlk_scratch_reserve(a, gmlk_batch(a->slot_count)))
+  if (!gmlk_records_reserve(&l->records, &l->host, 2 * most) || !gmlk_scratch_reserve(a, most))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   slots = gmlk_trim_choose(l, a, from_slot, max_bytes, &dying);
   for (i = 0; i < slots.count; i++)
@@ -6483,6 +6639,7 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
   if (!result) gmlk_trim_drive(&drive, a, &slots);
   (void)gmlk_drive_close(l, &drive);
   bytes = gmlk_trim_commit(l, a, &slots);
+  l->stats.chunk_count += a->chunks.handle_count - handle_count;
   *released += bytes;
   if (bytes)
     gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, bytes, drive.ns,
@@ -6861,7 +7018,7 @@ static gmlake_result gmlk_grow_fresh(gmlake *l, gmlk_attempt *r, gmlk_question *
   if (!gmlk_grow_reserve(a, count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!gmlk_growth_fresh(a, count, &slot)) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   slots = gmlk_slots_from(a, slot, count);
-  result = gmlk_grow_slots(l, r, &slots);
+  result = gmlk_grow_slots(l, r, &slots, gmlk_handles_of(l, a, 0, 0));
   if (result) return result;
   r->has_grown = 1;
   piece->home = (void *)(uintptr_t)gmlk_slot_home(a, slot);
@@ -7795,11 +7952,12 @@ static gmlake_result gmlk_copies_step(gmlk_drive *drive, gmlk_arena *a, uint64_t
   return GMLK_CALL(drive, copy, first->address, (char *)a->vault + first->offset, bytes, to_host);
 }
 
-/* Completes the copies of a chunk that is about to be unmapped from this address. */
-static gmlake_result gmlk_copies_out(gmlk_drive *drive, gmlk_arena *a, uint64_t address) {
+/* Completes the copies of a range that is about to be unmapped. */
+static gmlake_result gmlk_copies_out(gmlk_drive *drive, gmlk_arena *a, uint64_t address,
+                                     size_t bytes) {
   gmlake_result result = GMLAKE_OK;
   while (!result && a->copy_done < a->copy_count &&
-         a->copies[a->copy_done].address - address < a->chunk_bytes)
+         a->copies[a->copy_done].address - address < bytes)
     result = a->copy_next < a->copy_count ? gmlk_copies_step(drive, a, UINT64_MAX, 1)
                                           : gmlk_copies_wait(drive, a, 1);
   return result;
@@ -7884,7 +8042,7 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
    drained again, unless is_last: then every handle is released, mapped or not. */
 static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
   gmlk_block *va = a->windows.va_head.next;
-  uint32_t slot;
+  uint32_t slot, end;
   int is_mapped = gmlk_buffers_drain(a, drive); /* a window or a buffer's place is still mapped */
   int is_backed = 0, is_home;                   /* a chunk is still mapped at home; this one is */
   for (; va && va != &a->windows.va_tail; va = va->next) {
@@ -7895,7 +8053,8 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
     else
       gmlk_set_state(va, GMLK_UNBACKED);
   }
-  for (slot = 0; slot < a->chunks.capacity; slot++) {
+  for (slot = 0; slot < a->chunks.capacity; slot = end) {
+    end = gmlk_handle_end(&a->chunks, slot); /* the handle may be gone when it is asked again */
     if (!gmlk_chunk_handle(&a->chunks, slot)) continue;
     is_home = !gmlk_chunk_unmap(&a->chunks, drive, slot, gmlk_slot_home(a, slot), a->chunk_bytes);
     is_backed |= is_home;
@@ -7936,6 +8095,7 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
   gmlk_drive drive;
   gmlake_result result;
   size_t held = gmlk_chunks_held(&a->chunks);
+  const size_t handles = a->chunks.handle_count;
   uint64_t ns = l->stats.driver_ns;
   l->stats.quarantined_bytes -=
       (gmlk_chunks_kept(a) + a->chunks.stuck_count + gmlk_places_blind(a)) * a->chunk_bytes;
@@ -7950,7 +8110,7 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
   result = gmlk_drive_close(l, &drive);
   held -= gmlk_chunks_held(&a->chunks);
   l->stats.reserved_bytes -= held * a->chunk_bytes;
-  l->stats.chunk_count -= held;
+  l->stats.chunk_count += a->chunks.handle_count - handles;
   ns = l->stats.driver_ns - ns;
   if (held)
     gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, held * a->chunk_bytes, ns,
@@ -8012,7 +8172,7 @@ static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc, i
 /* Adds the chunks that an arena has. */
 static void gmlk_count_chunks(const gmlk_arena *a, gmlake_stats *out) {
   const gmlk_chunks *all = &a->chunks;
-  out->chunk_count += gmlk_chunks_held(all);
+  out->chunk_count += all->handle_count;
   out->reserved_bytes += gmlk_chunks_held(all) * a->chunk_bytes;
   out->quarantined_bytes += (all->stuck_count + gmlk_chunks_kept(a)) * a->chunk_bytes;
   out->sleeping_bytes += all->asleep_count * a->chunk_bytes;
@@ -8704,14 +8864,15 @@ static gmlake_result gmlk_sink(gmlk_drive *drive, gmlk_arena *a) {
   for (b = a->buffers; b; b = b->next) {
     for (i = 0; i < b->place_count && !result; i++) {
       if (b->places[i].mark != GMLK_MARK_MAPPED) continue;
-      result = gmlk_copies_out(drive, a, b->places[i].address);
+      result = gmlk_copies_out(drive, a, b->places[i].address, a->chunk_bytes);
       if (!result) result = GMLK_CALL(drive, unmap, b->places[i].address, a->chunk_bytes);
       if (!result) gmlk_place_mark(&b->places[i], GMLK_MARK_UNMAPPED);
     }
   }
   for (i = 0; i < a->slot_count && !result && !a->is_bare; i++) {
-    if (!gmlk_chunk_is_backed(&a->chunks, i)) continue;
-    result = gmlk_copies_out(drive, a, gmlk_slot_home(a, i));
+    if (!gmlk_chunk_is_home(&a->chunks, i) || gmlk_chunk_is_stuck(&a->chunks, i)) continue;
+    result = gmlk_copies_out(drive, a, gmlk_slot_home(a, i),
+                             (gmlk_handle_end(&a->chunks, i) - i) * a->chunk_bytes);
     if (!result && !gmlk_chunk_unmap(&a->chunks, drive, i, gmlk_slot_home(a, i), a->chunk_bytes))
       result = drive->result;
   }
@@ -8721,16 +8882,18 @@ static gmlake_result gmlk_sink(gmlk_drive *drive, gmlk_arena *a) {
 /* Gives a slot of the arena memory, mapped at home. A chunk that it creates gets a mark. */
 static gmlake_result gmlk_chunk_rise(gmlk_drive *drive, gmlk_arena *a, uint32_t slot) {
   const uint64_t home = gmlk_slot_home(a, slot);
+  const uint32_t end = gmlk_handle_end(&a->chunks, slot);
   gmlake_result result = GMLAKE_OK;
+  uint32_t i;
   if (gmlk_chunk_is_asleep(&a->chunks, slot)) {
-    result = gmlk_chunk_create(&a->chunks, drive, slot, a->chunk_bytes);
+    result = gmlk_chunk_create(&a->chunks, drive, slot, end - slot, a->chunk_bytes);
     if (result) return result;
-    gmlk_chunk_mark(&a->chunks, slot, 1);
+    for (i = slot; i < end; i++) gmlk_chunk_mark(&a->chunks, i, 1);
   }
   if (a->is_bare || !gmlk_chunk_is_backed(&a->chunks, slot) || gmlk_chunk_is_home(&a->chunks, slot))
     return GMLAKE_OK;
   result = gmlk_chunk_map(&a->chunks, drive, slot, home, a->chunk_bytes);
-  return result ? result : gmlk_drive_set_access(drive, home, a->chunk_bytes);
+  return result ? result : gmlk_drive_set_access(drive, home, (end - slot) * a->chunk_bytes);
 }
 
 static gmlake_result gmlk_place_rise(gmlk_drive *drive, const gmlk_arena *a, gmlk_place *place) {
@@ -8773,7 +8936,7 @@ static gmlake_result gmlk_rise(gmlk_drive *drive, gmlk_arena *a) {
    nowhere. */
 static void gmlk_chunks_drop(gmlk_drive *drive, gmlk_arena *a, int only_new) {
   uint32_t slot;
-  for (slot = 0; slot < a->slot_count; slot++)
+  for (slot = 0; slot < a->slot_count; slot = gmlk_handle_end(&a->chunks, slot))
     if (gmlk_chunk_is_backed(&a->chunks, slot) &&
         (!only_new || gmlk_chunk_is_marked(&a->chunks, slot)))
       gmlk_chunk_lull(&a->chunks, drive, slot);
@@ -8876,16 +9039,19 @@ static void gmlk_window_forget(gmlake *l, gmlk_arena *a, gmlk_window *w) {
 /* Makes slots without memory unbacked that are wholly free. Those for which there are no records
    get memory again. */
 static void gmlk_slots_forget(gmlake *l, gmlk_arena *a) {
-  uint32_t slot = a->slot_count;
-  while (slot--) {
+  uint32_t slot = a->slot_count, end, i, at, grains;
+  while ((end = slot) != 0) {
     gmlk_block *first;
+    slot = gmlk_handle_first(&a->chunks, end - 1);
     if (!gmlk_chunk_is_asleep(&a->chunks, slot) || !gmlk_slot_is_clean(a, slot) ||
         !gmlk_records_reserve(&l->records, &l->host, 2))
       continue;
-    first = gmlk_reserve_range(a, a->firsts[slot], gmlk_slot_at(a, slot), gmlk_chunk_grains(a));
-    gmlk_chunk_rouse(&a->chunks, slot);
-    gmlk_arena_unback(a, gmlk_own(a, first, gmlk_chunk_grains(a), GMLK_RESERVED));
-    l->stats.sleeping_bytes -= a->chunk_bytes;
+    at = gmlk_slot_at(a, slot);
+    grains = gmlk_slot_at(a, end) - at;
+    first = gmlk_reserve_range(a, a->firsts[slot], at, grains);
+    for (i = slot; i < end; i++) gmlk_chunk_rouse(&a->chunks, i);
+    gmlk_arena_unback(a, gmlk_own(a, first, grains, GMLK_RESERVED));
+    l->stats.sleeping_bytes -= gmlk_to_bytes(grains);
   }
 }
 
@@ -9208,7 +9374,7 @@ static gmlake_result gmlk_query_grow(gmlake *l, gmlk_attempt *r, gmlk_taker take
   if (taker.may_wait && missing &&
       plan->span_count) { /* another chunk than the last may be used in part */
     gmlk_span *last = &a->spans[plan->span_count - 1];
-    last->grains = gmlk_slot_at(a, gmlk_slot_from(a, last->at + last->grains)) - last->at;
+    last->grains = gmlk_slot_at(a, gmlk_edge_from(a, last->at + last->grains)) - last->at;
     wait = gmlk_query_wait(l, a, taker, a->spans, plan->span_count);
   }
   if (!gmlk_grow_reserve(a, gmlk_chunks_for(a, (uint64_t)r->grains + r->align)))
@@ -9393,6 +9559,112 @@ static void gmlk_pool_count(const gmlake *l, const gmlake_pool *pool, gmlake_sta
     if (l->arenas[i] && l->arenas[i]->owner == pool) gmlk_count_arena(l->arenas[i], out);
 }
 
+/* ---- >>profile ---------------------------------------------------------------------------------
+   What a run needed, as figures and as text; creates that memory ahead. Owns nothing. pre, to
+   create: the caller holds `driving`.
+   Costs: O(1); to create, the driver's for each handle. Can fail: to create: host memory, the
+   driver. */
+
+#define GMLK_PROFILE_FORMAT                                                                   \
+  "gmlake profile 1\nresident_bytes %llu\npeak_bytes %llu\nhandle_bytes %llu\nlarge_percent " \
+  "%u\nsum %llu\n"
+
+/* What the profile says, as this header knows it. 0: its size or its share is not legal. */
+static int gmlk_profile_in(const gmlake_profile *from, gmlake_profile *to) {
+  const size_t bytes = from->struct_bytes ? from->struct_bytes : sizeof(*to);
+  memset(to, 0, sizeof(*to));
+  if (bytes < sizeof(size_t)) return 0;
+  memcpy(to, from, gmlk_min(bytes, sizeof(*to)));
+  to->struct_bytes = sizeof(*to);
+  return to->large_percent <= 100;
+}
+
+/* Writes as much of a profile as the caller's struct has. 0: its size is not legal. */
+static int gmlk_profile_out(gmlake_profile from, gmlake_profile *to) {
+  const size_t bytes = to->struct_bytes ? to->struct_bytes : sizeof(from);
+  if (bytes < sizeof(size_t)) return 0;
+  from.struct_bytes = to->struct_bytes;
+  memcpy(to, &from, gmlk_min(bytes, sizeof(from)));
+  return 1;
+}
+
+/* Writes the text, of which the sum is the last line. */
+static void gmlk_profile_write(const gmlake_profile *p, char *text) {
+  uint64_t sum = gmlk_seal(gmlk_seal(p->resident_bytes, p->peak_bytes), p->handle_bytes);
+  sum = gmlk_seal(sum, p->large_percent);
+  (void)snprintf(text, GMLAKE_PROFILE_TEXT_BYTES, GMLK_PROFILE_FORMAT,
+                 (unsigned long long)p->resident_bytes, (unsigned long long)p->peak_bytes,
+                 (unsigned long long)p->handle_bytes, p->large_percent, (unsigned long long)sum);
+}
+
+/* The next number in [*at, end), which ends with a line; others than digits are passed over. */
+static size_t gmlk_profile_number(const char **at, const char *end) {
+  size_t number = 0;
+  while (*at < end && (**at < '0' || **at > '9')) (*at)++;
+  for (; *at < end && **at >= '0' && **at <= '9'; (*at)++)
+    number = number * 10 + (size_t)(**at - '0');
+  return number;
+}
+
+/* Reads the numbers of a text, and compares it with what they would be written as: any other text
+   is not a profile. */
+static gmlake_result gmlk_profile_read(const char *text, size_t bytes, gmlake_profile *out) {
+  static const char head[] = "gmlake profile ";
+  const char *at = text + sizeof(head) - 1, *end = text + bytes;
+  char again[GMLAKE_PROFILE_TEXT_BYTES];
+  if (bytes && !end[-1]) end--;
+  bytes = (size_t)(end - text);
+  if (bytes < sizeof(head) || memcmp(text, head, sizeof(head) - 1) != 0)
+    return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (gmlk_profile_number(&at, end) != 1) return GMLAKE_ERROR_UNSUPPORTED;
+  memset(out, 0, sizeof(*out));
+  out->resident_bytes = gmlk_profile_number(&at, end);
+  out->peak_bytes = gmlk_profile_number(&at, end);
+  out->handle_bytes = gmlk_profile_number(&at, end);
+  out->large_percent = (unsigned)gmlk_min(gmlk_profile_number(&at, end), 101);
+  gmlk_profile_write(out, again);
+  return out->large_percent <= 100 && bytes == strlen(again) && memcmp(text, again, bytes) == 0
+             ? GMLAKE_OK
+             : GMLAKE_ERROR_INVALID_ARGUMENT;
+}
+
+static void gmlk_profile_take(const gmlake *l, gmlake_profile *out) {
+  const gmlk_arena *a = &l->home;
+  const size_t held = a->chunks.backed_count * a->chunk_bytes;
+  memset(out, 0, sizeof(*out));
+  out->resident_bytes = held - gmlk_to_bytes(a->free_grains);
+  out->peak_bytes = gmlk_max(held, l->stats.reserved_bytes_peak - (l->stats.reserved_bytes - held));
+  out->handle_bytes = 128 * GMLK_MIB;
+  out->large_percent = 50;
+}
+
+/* Creates what the default pool's blocks lack of a profile: first memory that stays, at the lowest
+   addresses, in large handles. */
+static gmlake_result gmlk_prewarm(gmlake *l, const gmlake_profile *p, unsigned stream) {
+  gmlk_arena *a = &l->home;
+  const size_t held = a->chunks.backed_count;
+  size_t want = p->peak_bytes / a->chunk_bytes + (p->peak_bytes % a->chunk_bytes != 0), total;
+  size_t large =
+      p->peak_bytes / 100 * p->large_percent + p->peak_bytes % 100 * p->large_percent / 100;
+  gmlk_room room = {0, 0, 0};
+  gmlk_attempt r = gmlk_attempt_of(a, stream, a->chunk_bytes);
+  gmlk_slots slots;
+  gmlake_result result;
+  if (a->sleep) return gmlk_refuse_asleep(l, "gmlake_prewarm");
+  if (want <= held) return GMLAKE_OK;
+  result = gmlk_ask_memory(l, &room.free_bytes, &total);
+  if (result) return result;
+  want = gmlk_min(want - held, (size_t)gmlk_creatable(l, a, &room));
+  if (!want) return GMLAKE_OK;
+  if (!gmlk_grow_reserve(a, want)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  slots = gmlk_growth_anywhere(a, (uint32_t)want);
+  large = gmlk_min(large, p->resident_bytes) / a->chunk_bytes;
+  large = gmlk_min(want, large - gmlk_min(large, held));
+  return slots.count ? gmlk_grow_slots(l, &r, &slots,
+                                       gmlk_handles_of(l, a, p->handle_bytes, (uint32_t)large))
+                     : GMLAKE_OK;
+}
+
 /* ---- >>map -------------------------------------------------------------------------------------
    Tells what lies where: at one address, under one block or buffer, in all of the lake. Owns
    nothing. pre: the books are locked; for the map, `driving` too.
@@ -9529,16 +9801,18 @@ typedef struct gmlk_chunk_list {
   uint64_t address; /* of the next part */
 } gmlk_chunk_list;
 
-/* Lists the chunks under [at, at + grains) of an arena. */
+/* Lists the handles under [at, at + grains) of an arena. */
 static void gmlk_list_chunks(gmlk_chunk_list *list, const gmlk_arena *a, uint32_t at,
                              uint32_t grains) {
-  const uint32_t end = at + grains, chunk = gmlk_chunk_grains(a);
+  const uint32_t end = at + grains;
   gmlake_chunk_info part;
   for (; at < end; at += (uint32_t)(part.bytes / GMLK_GRAIN), list->address += part.bytes) {
-    part.handle = gmlk_chunk_handle(&a->chunks, gmlk_slot_of(a, at));
+    const uint32_t first = gmlk_edge_upto(a, at);
+    const uint32_t behind = gmlk_slot_at(a, gmlk_handle_end(&a->chunks, first));
+    part.handle = gmlk_chunk_handle(&a->chunks, first);
     part.address = list->address;
-    part.offset_bytes = gmlk_to_bytes(at & (chunk - 1));
-    part.bytes = gmlk_min(gmlk_to_bytes(end - at), a->chunk_bytes - part.offset_bytes);
+    part.offset_bytes = gmlk_to_bytes(at - gmlk_slot_at(a, first));
+    part.bytes = gmlk_to_bytes((end < behind ? end : behind) - at);
     if (list->count < list->capacity) list->out[list->count] = part;
     list->count++;
   }
@@ -9582,8 +9856,9 @@ static void gmlk_map_add(gmlk_map *map, const gmlake_map_entry *e) {
 
 static void gmlk_map_chunk(const gmlake *l, const gmlk_arena *a, uint32_t slot, gmlk_map *map) {
   const gmlk_block *b = a->firsts[slot];
-  gmlake_map_entry e = gmlk_entry(
-      GMLAKE_KIND_CHUNK, a, a->is_bare ? 0 : gmlk_home(a, gmlk_slot_at(a, slot)), a->chunk_bytes);
+  gmlake_map_entry e =
+      gmlk_entry(GMLAKE_KIND_CHUNK, a, a->is_bare ? 0 : gmlk_home(a, gmlk_slot_at(a, slot)),
+                 (gmlk_handle_end(&a->chunks, slot) - slot) * a->chunk_bytes);
   e.handle = gmlk_chunk_handle(&a->chunks, slot);
   if (gmlk_chunk_is_stuck(&a->chunks, slot) || a->sleep == GMLK_ASLEEP)
     e.state = GMLAKE_STATE_QUARANTINED;
@@ -9614,7 +9889,8 @@ static void gmlk_map_arena(const gmlake *l, const gmlk_arena *a, gmlk_map *map) 
   const gmlk_block *b;
   gmlake_map_entry e;
   uint32_t slot;
-  for (slot = 0; slot < gmlk_max(a->slot_count, a->chunks.stuck_end); slot++)
+  for (slot = 0; slot < gmlk_max(a->slot_count, a->chunks.stuck_end);
+       slot = gmlk_handle_end(&a->chunks, slot))
     gmlk_map_chunk(l, a, slot, map);
   for (b = a->head.next; b != &a->tail && !a->is_bare; b = b->next) {
     e = gmlk_show_block(l, b);
@@ -9796,6 +10072,15 @@ static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_prope
     return gmlk_refuse_desc(why, GMLAKE_ERROR_UNSUPPORTED, "flags",
                             " has GMLAKE_FILL: leave it out, the host cannot write this device's "
                             "memory");
+  if (!d->handle_bytes) d->handle_bytes = chunk;
+  if (d->handle_bytes % chunk ||
+      d->handle_bytes > gmlk_min(GMLK_CHUNK_BYTES_MAX, GMLK_HANDLE_CHUNKS * chunk))
+    return gmlk_refuse_desc(
+        why, GMLAKE_ERROR_INVALID_ARGUMENT, "handle_bytes",
+        " is %llu: it has to be a multiple of chunk_bytes, %llu, at most %llu; "
+        "or 0",
+        (unsigned long long)d->handle_bytes, (unsigned long long)chunk,
+        (unsigned long long)gmlk_min(GMLK_CHUNK_BYTES_MAX, GMLK_HANDLE_CHUNKS * chunk));
   if (!d->stitched_bytes_max) d->stitched_bytes_max = gmlk_min(total, SIZE_MAX / 4) * 4;
   if (!d->arena_bytes) d->arena_bytes = gmlk_min(total, SIZE_MAX / 8) * 8;
   if (!d->window_bytes) d->window_bytes = gmlk_min(total, SIZE_MAX / 32) * 32;
@@ -10411,26 +10696,28 @@ static void gmlk_check_free(gmlk_checker *c, const gmlk_block *b) {
 /* [W1], [W2]: pieces that lie in the arena, of as many chunks as are mapped. Returns the grains. */
 static uint32_t gmlk_check_spans(gmlk_checker *c, const gmlk_window *w) {
   const gmlk_arena *a = c->a;
-  uint32_t i, n, grains = 0, chunks = 0, edge = gmlk_chunk_grains(a) - 1;
+  uint32_t i, n, grains = 0, chunks = 0;
   for (i = 0; i < w->span_count && chunks < w->chunk_count; i++) {
     const gmlk_span *s = &w->spans[i];
+    const uint32_t end = s->at + s->grains;
     if (!gmlk_expect(c, s->grains && s->at < a->tail.at && s->grains <= a->tail.at - s->at,
                      "W2: a window's piece lies outside the arena"))
       return 0;
-    gmlk_expect(c, i == 0 || (s->at & edge) == 0, "W1: a piece begins inside a chunk");
-    gmlk_expect(c, i + 1 == w->span_count || ((s->at + s->grains) & edge) == 0,
+    gmlk_expect(c, i == 0 || s->at == gmlk_slot_at(a, gmlk_edge_upto(a, s->at)),
+                "W1: a piece begins inside a chunk");
+    gmlk_expect(c, i + 1 == w->span_count || end == gmlk_slot_at(a, gmlk_edge_upto(a, end)),
                 "W1: a piece ends inside a chunk");
     grains += s->grains;
     chunks += gmlk_span_chunks(a, s);
     for (n = 0; n < gmlk_span_chunks(a, s); n++)
-      c->mapped += gmlk_check_print(gmlk_slot_of(a, s->at) + n);
+      c->mapped += gmlk_check_print(gmlk_span_slot(a, s) + n);
   }
   if (!gmlk_expect(c, i && i == w->span_count && chunks == w->chunk_count,
                    "W2: a window's chunks do not match its address space"))
     return 0;
   gmlk_expect(c,
-              i == 1 || gmlk_slot_of(a, w->spans[0].at + w->spans[0].grains - 1) !=
-                            gmlk_slot_of(a, w->spans[i - 1].at),
+              i == 1 || gmlk_edge_upto(a, w->spans[0].at + w->spans[0].grains - 1) !=
+                            gmlk_span_slot(a, &w->spans[i - 1]),
               "W2: a window's ends share a chunk");
   return grains;
 }
@@ -10441,7 +10728,7 @@ static void gmlk_check_window(gmlk_checker *c, const gmlk_window *w, int is_lost
   const gmlk_block *va = w->va;
   const uint32_t chunks = w->chunk_count;
   const int is_partial = (is_lost || a->sleep == GMLK_ASLEEP) && va->slack && va->slack < chunks;
-  uint32_t grains, begin = w->spans[0].at & (gmlk_chunk_grains(a) - 1);
+  uint32_t grains, begin;
   c->host_bytes += gmlk_window_record_bytes(w->span_count);
   if (!gmlk_expect(c, w->span_count && w->span_count <= chunks, "W2: too many pieces")) return;
   gmlk_expect(c, va->grains == chunks + c->guard && (is_partial || va->slack == chunks),
@@ -10449,6 +10736,8 @@ static void gmlk_check_window(gmlk_checker *c, const gmlk_window *w, int is_lost
   gmlk_expect(c, va->ticket == (uintptr_t)w, "V2: address space is another window's");
   c->spaces -= gmlk_check_print((uintptr_t)va);
   grains = gmlk_check_spans(c, w);
+  if (c->broken) return;
+  begin = w->spans[0].at - gmlk_slot_at(a, gmlk_span_slot(a, w->spans));
   if (is_lost) c->quarantined += chunks * a->chunk_bytes;
   if (is_lost && !w->number) return;
   c->windows += !is_lost;
@@ -10627,6 +10916,24 @@ static int gmlk_is_pool(const gmlake *l, const gmlake_pool *pool) {
   return i < l->arena_count; /* NULL: that of the home arena */
 }
 
+/* [P4] Returns whether the slots can be walked by handles. */
+static int gmlk_check_handles(gmlk_checker *c, const gmlk_arena *a) {
+  const gmlk_chunk *chunk = a->chunks.items, *end = chunk + a->chunks.capacity;
+  for (; chunk < end && !c->broken; chunk++) {
+    gmlk_expect(
+        c,
+        chunk == a->chunks.items ? !chunk->before
+        : chunk->before
+            ? chunk[-1].behind == chunk->behind + 1 && chunk[-1].handle == chunk->handle &&
+                  chunk[-1].is_home == chunk->is_home && chunk[-1].is_stuck == chunk->is_stuck &&
+                  chunk[-1].is_asleep == chunk->is_asleep && chunk[-1].map_count == chunk->map_count
+            : !chunk[-1].behind,
+        "P4: the chunks of a handle differ");
+    gmlk_expect(c, chunk->before < GMLK_HANDLE_CHUNKS, "P4: a handle is larger than any");
+  }
+  return gmlk_expect(c, !end[-1].behind, "P4: a handle ends behind the last slot");
+}
+
 static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
   const gmlk_windows *windows = &a->windows;
   const size_t chunk = a->chunk_bytes;
@@ -10656,7 +10963,8 @@ static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
   return gmlk_expect(c,
                      (windows->base | windows->reserved_bytes) % chunk == 0 &&
                          !windows->reserved_bytes == !windows->va,
-                     "V1: the windows have no range of addresses");
+                     "V1: the windows have no range of addresses") &&
+         gmlk_check_handles(c, a);
 }
 
 static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
@@ -10719,7 +11027,7 @@ static void gmlk_check_chunks(gmlk_checker *c) {
   const gmlk_arena *a = c->a;
   const gmlk_block *b = a->head.next;
   const int is_asleep = a->sleep == GMLK_ASLEEP;
-  size_t backed = 0, stuck = 0, asleep = 0;
+  size_t backed = 0, stuck = 0, asleep = 0, handles = 0;
   uint32_t slot, end = 0;
   int is_backed;
   for (slot = 0; slot < a->chunks.capacity; slot++) {
@@ -10736,7 +11044,9 @@ static void gmlk_check_chunks(gmlk_checker *c) {
     gmlk_expect(c, chunk->is_stuck || is_asleep || chunk->is_home == (is_backed && !a->is_bare),
                 "P3: a chunk is not mapped as it is said to be");
     gmlk_expect(c, !chunk->is_marked, "P2: a chunk is marked");
-    if (chunk->handle) gmlk_check_once(c, chunk->handle, "L3: two slots have one handle");
+    handles += chunk->handle && !chunk->before;
+    if (chunk->handle && !chunk->before)
+      gmlk_check_once(c, chunk->handle, "L3: two ranges have one handle");
     backed += chunk->handle && !chunk->is_stuck;
     stuck += chunk->is_stuck;
     asleep += chunk->is_asleep;
@@ -10746,11 +11056,12 @@ static void gmlk_check_chunks(gmlk_checker *c) {
   gmlk_expect(c, c->mapped == 0, "W6, B3: a chunk's mappings do not add up");
   gmlk_expect(c,
               backed == a->chunks.backed_count && stuck == a->chunks.stuck_count &&
-                  asleep == a->chunks.asleep_count && end == a->chunks.stuck_end,
+                  asleep == a->chunks.asleep_count && end == a->chunks.stuck_end &&
+                  handles == a->chunks.handle_count,
               "P1: the chunks' totals are wrong");
   gmlk_expect(c, !a->limit_bytes || gmlk_pool_bytes(c->l, a->owner) <= a->limit_bytes || stuck,
               "L4: a pool's limit is exceeded");
-  c->chunks += backed + stuck;
+  c->chunks += handles;
   c->reserved += (backed + stuck) * a->chunk_bytes;
   c->quarantined += (stuck + (is_asleep ? backed : 0)) * a->chunk_bytes;
   c->sleeping += asleep * a->chunk_bytes;
@@ -10851,7 +11162,7 @@ static void gmlk_check_arenas(gmlk_checker *c) {
     const size_t bytes = held * dead->arena.chunk_bytes;
     gmlk_expect(c, !dead->lake && !dead->capture_count,
                 "L1: a destroyed pool still has a lake or a capture");
-    c->chunks += held;
+    c->chunks += dead->arena.chunks.handle_count;
     c->reserved += bytes;
     c->quarantined += bytes;
   }
@@ -10895,6 +11206,8 @@ static void gmlk_check_lists(gmlk_checker *c) {
   gmlk_expect(c, !b && unused == l->records.unused_count, "R1: the unused records are wrong");
   gmlk_expect(c, pages == l->records.page_count, "R1: the pages are wrong");
   gmlk_expect(c, l->records.serial < GMLK_ENDLESS, "A9: the serial numbers are used up");
+  gmlk_expect(c, l->host.bytes >= c->host_bytes + pages * GMLK_PAGE_BYTES,
+              "L2: the host's bytes are fewer than those of the records");
   if (l->dead) return;
   gmlk_expect(c, pages * GMLK_PAGE_BLOCKS == c->records + unused,
               "R1: a record is neither in a tiling nor unused");
@@ -12936,6 +13249,9 @@ GMLAKE_DEF void gmlake_cuda_destroy(gmlake_backend *backend) {
    O(1), but a thread may wait for a lock. Can fail: gmlk_enter and its like. Then no lock is held,
    and the public function returns that error. */
 
+#define GMLK_PROFILE_WRONG                                                                        \
+  "struct_bytes is %llu and large_percent %u: set the first to 0 or sizeof(gmlake_profile), the " \
+  "second to at most 100"
 #define GMLK_POLICY_CALLS "called from one of the policy's functions: return from it first"
 
 static inline int gmlk_is_stream(gmlake_stream stream) {
@@ -13383,6 +13699,61 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result) {
                                       "GMLAKE_ERROR_BUSY"};
   size_t i = (size_t)(int)result;
   return i < sizeof(names) / sizeof(names[0]) ? names[i] : "unknown";
+}
+
+/* ---- the first step ---- */
+
+GMLAKE_DEF gmlake_result gmlake_profile_take(gmlake *l, gmlake_profile *out_profile) {
+  gmlake_profile profile;
+  gmlake_result result;
+  if (!out_profile) return gmlk_refuse_null(l, "gmlake_profile_take", "out_profile");
+  result = gmlk_enter_asking(l);
+  if (!result) result = gmlk_drive_to_ask(l);
+  if (result) return result;
+  gmlk_profile_take(l, &profile);
+  if (!gmlk_profile_out(profile, out_profile))
+    result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_profile_take", GMLK_PROFILE_WRONG,
+                       (unsigned long long)out_profile->struct_bytes, profile.large_percent);
+  return gmlk_leave_driving(l, result);
+}
+
+GMLAKE_DEF gmlake_result gmlake_profile_save(const gmlake_profile *profile, char *out_text,
+                                             size_t capacity) {
+  gmlake_profile known;
+  if (!profile || !out_text || capacity < GMLAKE_PROFILE_TEXT_BYTES ||
+      !gmlk_profile_in(profile, &known))
+    return GMLAKE_ERROR_INVALID_ARGUMENT;
+  gmlk_profile_write(&known, out_text);
+  return GMLAKE_OK;
+}
+
+GMLAKE_DEF gmlake_result gmlake_profile_load(const char *text, size_t bytes,
+                                             gmlake_profile *out_profile) {
+  gmlake_profile profile;
+  gmlake_result result = GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (text && out_profile) result = gmlk_profile_read(text, bytes, &profile);
+  if (!result && !gmlk_profile_out(profile, out_profile)) result = GMLAKE_ERROR_INVALID_ARGUMENT;
+  return result;
+}
+
+GMLAKE_DEF gmlake_result gmlake_prewarm(gmlake *l, const gmlake_profile *profile,
+                                        gmlake_stream stream) {
+  gmlake_profile known;
+  gmlake_result result;
+  unsigned number = 0;
+  if (!profile) return gmlk_refuse_null(l, "gmlake_prewarm", "profile");
+  if (!gmlk_is_stream(stream)) return gmlk_refuse_stream(l, "gmlake_prewarm", stream);
+  if (!gmlk_profile_in(profile, &known))
+    return gmlk_refuse(l, "gmlake_prewarm", GMLK_PROFILE_WRONG,
+                       (unsigned long long)profile->struct_bytes, profile->large_percent);
+  result = gmlk_enter_driving(l);
+  if (result) return result;
+  if (l->is_barred && gmlk_in_callback(l, 0))
+    result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_prewarm",
+                       "called from the out-of-memory handler, which may free and trim only");
+  if (!result && stream != GMLAKE_STREAM_NONE && (number = gmlk_stream_number(l, stream)) == 0)
+    result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  return gmlk_leave_driving(l, result ? result : gmlk_prewarm(l, &known, number));
 }
 
 /* ---- pools and captures ---- */

@@ -39,6 +39,9 @@ typedef struct config {
   size_t chunk_bytes; /* 0: the lake's choice */
   size_t limit_bytes; /* of the lake; 0: none */
   gmlake_mock_costs costs;
+  size_t handle_bytes;         /* 0: a chunk */
+  const char *profile_path;    /* the lake is prewarmed by it; NULL: it is not */
+  const char *learnt_path;     /* where its profile is written; NULL: nowhere */
   int once;                    /* one pass only */
   const policy_plugin *policy; /* of the lake */
   decisions *told;             /* where the lake's decisions are written; NULL: nowhere */
@@ -238,6 +241,34 @@ static void lake_observe(void *user, const gmlake_step *step) {
   if (run->seen) report_note(run->seen, step);
 }
 
+/* Reads a profile and creates the memory that it tells of. */
+static gmlake_result lake_prewarm(gmlake *lake, const char *path) {
+  char text[GMLAKE_PROFILE_TEXT_BYTES];
+  FILE *file = fopen(path, "r");
+  size_t bytes = file ? fread(text, 1, sizeof text, file) : 0;
+  gmlake_result result;
+  gmlake_profile profile;
+  memset(&profile, 0, sizeof profile);
+  if (file) fclose(file);
+  result = gmlake_profile_load(text, bytes, &profile);
+  if (result != GMLAKE_OK) fprintf(stderr, "%s: not a profile\n", path);
+  return result == GMLAKE_OK ? gmlake_prewarm(lake, &profile, NULL) : result;
+}
+
+/* Writes what the replay learnt. What stays is what was live when the last iteration began. */
+static const char *lake_learn(gmlake *lake, const char *path, size_t resident_bytes) {
+  char text[GMLAKE_PROFILE_TEXT_BYTES];
+  gmlake_profile profile;
+  FILE *file;
+  memset(&profile, 0, sizeof profile);
+  if (gmlake_profile_take(lake, &profile)) return "no profile could be taken";
+  profile.resident_bytes = resident_bytes;
+  if (gmlake_profile_save(&profile, text, sizeof text)) return "no profile could be written";
+  file = fopen(path, "w");
+  if (!file || fputs(text, file) < 0 || fclose(file)) return "the profile cannot be written";
+  return NULL;
+}
+
 static const char *lake_create(const config *settings, const trace *t, void **out_self) {
   lake_run *run = (lake_run *)calloc(1, sizeof(lake_run));
   gmlake_result result;
@@ -259,6 +290,7 @@ static const char *lake_create(const config *settings, const trace *t, void **ou
     if (t->may_streams_end) desc.flags |= GMLAKE_STREAMS_MAY_END;
     if (settings->chunk_bytes) desc.chunk_bytes = settings->chunk_bytes;
     desc.limit_bytes = settings->limit_bytes;
+    desc.handle_bytes = settings->handle_bytes;
     run->told = settings->told;
     run->seen = settings->seen;
     if (run->told) run->told->streams = run->streams;
@@ -269,6 +301,8 @@ static const char *lake_create(const config *settings, const trace *t, void **ou
     result = gmlake_create(&desc, &run->lake);
     if (run->seen) run->seen->lake = run->lake;
   }
+  if (result == GMLAKE_OK && settings->profile_path)
+    result = lake_prewarm(run->lake, settings->profile_path);
   if (result != GMLAKE_OK) {
     lake_destroy(run);
     return gmlake_result_name(result);
@@ -427,6 +461,7 @@ typedef struct replay {
   uint64_t start_us; /* of this pass, on the streams' clock */
   size_t next_use;   /* of the trace's uses */
   size_t failed_op;
+  const char *learnt_path; /* where the lake's profile is written; NULL: nowhere */
 } replay;
 
 typedef struct outcome {
@@ -611,6 +646,19 @@ static const char *replay_range(replay *r, size_t begin, size_t end, const recor
   return NULL;
 }
 
+/* Replays to the end; on the way, where the last iteration begins, it looks what is live. */
+static const char *replay_second_half(replay *r, size_t begin, const records *to) {
+  const trace *t = r->t;
+  size_t last = t->mark_count ? t->marks[t->mark_count - 1] : t->op_count;
+  gmlake *lake = r->learnt_path ? ((lake_run *)r->self)->lake : NULL;
+  const char *error = replay_range(r, begin, last, to);
+  gmlake_profile profile;
+  memset(&profile, 0, sizeof profile);
+  if (!error && lake && gmlake_profile_take(lake, &profile)) error = "no profile could be taken";
+  if (!error) error = replay_range(r, last, t->op_count, to);
+  return error || !lake ? error : lake_learn(lake, r->learnt_path, profile.resident_bytes);
+}
+
 static const char *replay_first_pass(replay *r, const records *to, outcome *out) {
   const trace *t = r->t;
   size_t half = t->mark_count > 1 ? t->marks[t->mark_count / 2] : 0;
@@ -618,7 +666,7 @@ static const char *replay_first_pass(replay *r, const records *to, outcome *out)
   counters at_half;
   if (error) return error;
   r->with->get_counters(r->self, &at_half);
-  error = replay_range(r, half, t->op_count, to);
+  error = replay_second_half(r, half, to);
   if (error) return error;
   r->with->get_counters(r->self, &out->first);
   out->has_second_half = t->mark_count > 1;
@@ -681,6 +729,7 @@ static int replay_trace(const char *name, const trace *t, const allocator *with,
   if (with != &allocators[0]) out->settings.policy = NULL;
   r.t = t;
   r.with = with;
+  r.learnt_path = with == &allocators[0] ? settings->learnt_path : NULL;
   r.blocks = (void **)calloc(t->id_count, sizeof(void *));
   error = r.blocks ? with->create(settings, t, &r.self) : "out of host memory";
   if (error) {
@@ -804,7 +853,7 @@ typedef struct options {
       costs;       /* the last three: -1 where none was named */
   config settings; /* policy NULL: none was asked for */
   const char *lag, *series_path, *iterations_path, *decisions_path, *policy_name;
-  uint64_t chunk_mib, limit_mib;
+  uint64_t chunk_mib, handle_mib, limit_mib;
   option_list knobs; /* KEY=VALUE */
   char **paths;
   size_t path_count;
@@ -1135,6 +1184,7 @@ static void settle(const option_reader *reader, options *o) {
   o->settings.cross_stream = o->cross_stream == 1 ? GMLAKE_GROW_FIRST : GMLAKE_WAIT_FIRST;
   if (o->costs == 1) o->settings.costs = GMLAKE_MOCK_COSTS_REPLAYED;
   o->settings.chunk_bytes = (size_t)o->chunk_mib * MIB;
+  o->settings.handle_bytes = (size_t)o->handle_mib * MIB;
   o->settings.limit_bytes = (size_t)o->limit_mib * MIB;
   if (o->allocator >= 0) o->only = &allocators[o->allocator];
 }
@@ -1152,6 +1202,10 @@ static int check_together(options *o) {
     return usage_error("--series needs --allocator and one trace", NULL);
   if (o->iterations_path && o->path_count != 1)
     return usage_error("--iterations needs one trace", NULL);
+  if ((o->settings.profile_path || o->settings.learnt_path) &&
+      (o->path_count != 1 || (o->only && o->only != &allocators[0])))
+    return usage_error("--profile and --save-profile need one trace, and the lake alone", NULL);
+  if ((o->settings.profile_path || o->settings.learnt_path) && !o->json) o->only = &allocators[0];
   if (!o->decisions_path) return -1;
   if (o->path_count != 1) return usage_error("--decisions needs one trace", NULL);
   if (!o->only) o->only = &allocators[0];
@@ -1177,6 +1231,24 @@ static const char more[] =
     "A figure that is not known is -.\n"
     "\nExit status: 0, 1 if an allocator failed, 2 if the arguments or a trace are bad.\n";
 
+/* Reads what the rows describe. Returns -1 if the program goes on, else the exit status. */
+static int read_arguments(const option_row *rows, size_t row_count, int argc, char **argv,
+                          options *o) {
+  const option_reader reader = {"replay", "[OPTION]... [TRACE]...", about, more, rows, row_count};
+  int first, status;
+  memset(o, 0, sizeof *o);
+  o->allocator = o->cross_stream = o->costs = -1;
+  first = options_parse(&reader, argc, argv, &o->help);
+  o->paths = argv + first;
+  o->path_count = (size_t)(argc - first);
+  settle(&reader, o);
+  status = choose_policy(o);
+  if (status >= 0) return status;
+  if (!o->help) return check_together(o);
+  print_help(&reader, o->settings.policy);
+  return 0;
+}
+
 /* Returns -1 if the program goes on, else the exit status. */
 static int parse_arguments(int argc, char **argv, options *o) {
   const option_row rows[] = {
@@ -1200,6 +1272,12 @@ static int parse_arguments(int argc, char **argv, options *o) {
        "it grows (wait, the default here) or after growth has failed (grow)"},
       {"chunk-mib", OPTION_POWER, &o->chunk_mib, 2, 1024, "N",
        "size of the lake's chunks in MiB, a power of two; default: its choice"},
+      {"handle-mib", OPTION_COUNT, &o->handle_mib, 1, 1024, "N",
+       "the most MiB, whole chunks, that growth creates with one driver handle"},
+      {"profile", OPTION_TEXT, &o->settings.profile_path, 0, 0, "FILE",
+       "creates first what this profile tells of; for the lake, one TRACE"},
+      {"save-profile", OPTION_TEXT, &o->settings.learnt_path, 0, 0, "FILE",
+       "writes the first pass's; live at the last mark counts as what stays"},
       {"costs", OPTION_WORD, &o->costs, 0, 0, "alone|replayed",
        "what a driver call costs: as when nothing else runs (alone, the\n"
        "default), or as measured among the calls of these traces (replayed)"},
@@ -1223,20 +1301,7 @@ static int parse_arguments(int argc, char **argv, options *o) {
        "writes each step of the lake and its reason, a JSON object a line, see\n"
        "bench/decisions.h; only for the lake, one pass, one TRACE"},
   };
-  const option_reader reader = {"replay", "[OPTION]... [TRACE]...",    about, more,
-                                rows,     sizeof rows / sizeof rows[0]};
-  int first, status;
-  memset(o, 0, sizeof *o);
-  o->allocator = o->cross_stream = o->costs = -1;
-  first = options_parse(&reader, argc, argv, &o->help);
-  o->paths = argv + first;
-  o->path_count = (size_t)(argc - first);
-  settle(&reader, o);
-  status = choose_policy(o);
-  if (status >= 0) return status;
-  if (!o->help) return check_together(o);
-  print_help(&reader, o->settings.policy);
-  return 0;
+  return read_arguments(rows, sizeof rows / sizeof rows[0], argc, argv, o);
 }
 
 static int replay_all(const options *o) {

@@ -34,7 +34,8 @@
 
    The options of a row: wait-first (desc.cross_stream), may-end (GMLAKE_STREAMS_MAY_END), no-ids (a
    backend without stream_id), limit:SIZE (limit_bytes), smax:SIZE (stitched_bytes_max), smin:SIZE
-   (stitch_bytes_min), window:SIZE, arena:SIZE, keep:SIZE (driver_free_bytes_min). */
+   (stitch_bytes_min), window:SIZE, arena:SIZE, keep:SIZE (driver_free_bytes_min), handle:SIZE
+   (handle_bytes). */
 #if !defined(SCENE_H)
 #define SCENE_H
 
@@ -461,9 +462,10 @@ static void scene_open(const scene *s) {
     const char *name;
     size_t *bytes;
   } sizes[] = {
-      {"limit:", &desc.limit_bytes},     {"smax:", &desc.stitched_bytes_max},
-      {"smin:", &desc.stitch_bytes_min}, {"window:", &desc.window_bytes},
-      {"arena:", &desc.arena_bytes},     {"keep:", &desc.driver_free_bytes_min},
+      {"handle:", &desc.handle_bytes},        {"limit:", &desc.limit_bytes},
+      {"smax:", &desc.stitched_bytes_max},    {"smin:", &desc.stitch_bytes_min},
+      {"window:", &desc.window_bytes},        {"arena:", &desc.arena_bytes},
+      {"keep:", &desc.driver_free_bytes_min},
   };
   size_t i;
   memset(&played, 0, sizeof(played));

@@ -542,6 +542,9 @@ static void live_blocks(void **state) {
          "W6, B3: a chunk's mappings do not add up");
   breaks(uint8_t, chunk->is_marked, 1, "P2: a chunk is marked");
   breaks(uint8_t, chunk->is_home, 0, "P3: a chunk is not mapped as it is said to be");
+  breaks(uint32_t, chunk->behind, 1, "P4: the chunks of a handle differ");
+  breaks(uint32_t, chunk->before, 1, "P4: the chunks of a handle differ");
+  breaks(size_t, lake->home.chunks.handle_count, 0, "P1: the chunks' totals are wrong");
   breaks(size_t, lake->home.chunks.backed_count, 0, "P1: the chunks' totals are wrong");
   breaks(size_t, lake->home.chunks.stuck_count, 1, "P1: the chunks' totals are wrong");
   breaks(uint32_t, lake->home.chunks.stuck_end, 1, "P1: the chunks' totals are wrong");

@@ -15,6 +15,7 @@
      K0@1                destroy it
      k0  o0  w0          pool 0 (2: what is in no pool) sleeps, KEEP or DROP, and wakes
      T:3  Q  S  X        trim to 3 chunks; the budget; other questions; calls that are refused
+     Y:4:8@1             prewarm: 4 chunks that stay, in handles of 4, and 8 in all
      Q1                  asks how allocations of several sizes and flags would end
      h1  e1  g1:9b  t:9b work is pending on stream 1; is done; takes 9 ns; the clock says 9 ns
      |                   the pairs of calls from here on are tried, if they are not too many
@@ -259,6 +260,23 @@ static const program programs[] = {
     {"sleep-refuses", ".", "", "", "P0 +a=2/p N0:4/p z0:1 | k0 +b=1/p!A c0:1:1!A B1:0!A w0 +b=1/p"},
     {"sleep-again", ".", "", "", "+a=3 | k2 k2 o2 k2 w2 w2 k2 w2 T:3"},
     {"sleep-destroy", ".", "", "", "P0 +a=3/p N0:4 z0:2 | k0 k2 -a D0"},
+    {"handles-grow", ".wgfcplko", "4g", "handle:4", "| +a=9 +b=2 -a +c=4 +d=5"},
+    {"handles-stitch", ".wgfpm", "3sZW", "handle:2", "+a-d=3 -ac | +x=5 -x +y=5"},
+    {"handles-ends", ".gfp", "3sZW", "handle:4", "+a=6 +b=1 +c=6 +d=1 -ac +e=1 | +x=8 -x"},
+    {"handles-shortfall", ".wgpl", "4gZ", "handle:2", "+a-d=3 -ac | +x=9"},
+    {"handles-whole", ".g", "34Z", "handle:4", "+a=6 +b=1 +c=6 -ac +e=1 | +x=8/x +y=1/x"},
+    {"handles-trim", ".gp", "T", "handle:4", "+a=6 +b=6 -a T:0 | +c=3 +x=6 -x T:0"},
+    {"handles-trim-window", ".g", "TEZ", "handle:2", "+a-d=3 -ac +x=5 -x | T:9 +y=5 -y T:0"},
+    {"handles-asleep", ".gfp", "3W", "handle:2", "+a-d=3 -ac +x=5 | k2 w2 -x"},
+    {"handles-freed-asleep", ".gf", "3W", "handle:2", "+a-d=3 -ac +x=5 | k2 -bx w2 +e=3"},
+    {"handles-of-a-pool", ".g", "3D", "handle:2", "P0 +a-d=3/p -ac | +x=5/p -b"},
+    {"handles-given-up", ".g", "3Z", "handle:2", "P0 +a-d=3/p -ac | +x=5/p -bdx D0"},
+    {"prewarm", ".1wgfcplko", "", "", "| Y:4:8 +a=3 +b=5 Y:4:8"},
+    {"prewarm-more", ".g", "T", "", "Y:2:4 +a=4 | Y:4:12@1 +b=8 -a T:0 Y:6:20 S"},
+    {"prewarm-short", ".", "", "cap:8", "| Y:4:60 +a=8"},
+    {"prewarm-limited", ".", "", "limit:8", "| Y:6:60 +a=8"},
+    {"prewarm-and-stitch", ".g", "3sZ", "", "Y:4:12 +a-d=3 -ac | +x=5"},
+    {"prewarm-asleep", ".", "", "", "+a=2 k2 | Y:4:8!A w2 Y:4:8"},
     {"sleep-at-destroy", ".g", "D", "", "P0 +a=3/p +b=2 N0:4 z0:2 | k0 k2"},
     {"sleep-short", ".", "", "cap:8", "P0 +a=5/p | k0 +b=6@1 -b w0"},
     {"sleep-too-short", ".", "O", "cap:8", "P0 +a=5/p k0 +b=6@1 | w0!O -b w0"},

@@ -558,6 +558,22 @@ static void count_places(const gmlk_arena *a, holdings *h) {
   }
 }
 
+/* The handles that so many slots of a window map. */
+static size_t handles_under(const gmlk_arena *a, const gmlk_window *window, uint32_t slots) {
+  size_t handles = 0;
+  uint32_t i, slot, end, next;
+  for (i = 0; i < window->span_count; i++) {
+    slot = gmlk_span_slot(a, &window->spans[i]);
+    end = slot + gmlk_span_chunks(a, &window->spans[i]);
+    for (; slot < end && slots; slot = next, handles++) {
+      next = slot + 1;
+      while (next < end && a->chunks.items[next].before) next++;
+      slots -= next - slot;
+    }
+  }
+  return handles;
+}
+
 static void count_arena(const gmlk_arena *a, int is_dead, holdings *h) {
   const gmlk_block *va = a->windows.va_head.next, *b = a->head.next;
   const gmlk_window *window;
@@ -566,13 +582,13 @@ static void count_arena(const gmlk_arena *a, int is_dead, holdings *h) {
   for (slot = 0; slot < a->chunks.capacity; slot++) {
     const gmlk_chunk *chunk = &a->chunks.items[slot];
     if (!chunk->handle) continue;
-    h->handles++;
-    h->mappings += chunk->is_home;
+    h->handles += !chunk->before;
+    h->mappings += chunk->is_home && !chunk->before;
     h->quarantined += chunk->is_stuck || is_dead || a->sleep == GMLK_ASLEEP ? a->chunk_bytes : 0;
   }
   for (; b && b != &a->tail; b = b->next) h->blocks++;
   for (; va && va != &a->windows.va_tail; va = va->next, h->blocks++)
-    if (va->state == GMLK_LIVE) h->mappings += va->slack;
+    if (va->state == GMLK_LIVE) h->mappings += handles_under(a, gmlk_va_window(va), va->slack);
   for (window = a->windows.quarantine; window && !is_dead; window = window->next)
     h->quarantined += window->chunk_count * a->chunk_bytes;
   h->reservations += a->base != 0;
@@ -1114,6 +1130,23 @@ static gmlake_result do_trim(size_t keep_bytes) {
   return result;
 }
 
+/* After an error nothing is created, but for what the driver refused to take back. */
+static gmlake_result do_prewarm(const action *a, gmlake_stream stream) {
+  const gmlake_stats *was = &w.before.stats, *now = &w.now.stats;
+  gmlake_profile profile;
+  gmlake_result result;
+  memset(&profile, 0, sizeof(profile));
+  profile.resident_bytes = a->sizes[0];
+  profile.peak_bytes = a->sizes[1];
+  profile.handle_bytes = 4 * w.desc.chunk_bytes;
+  profile.large_percent = 100;
+  result = gmlake_prewarm(w.lake, &profile, stream);
+  take_stats();
+  CHECK(!result || now->reserved_bytes - was->reserved_bytes ==
+                       now->quarantined_bytes - was->quarantined_bytes);
+  return result;
+}
+
 static gmlake_result do_budget(void) {
   gmlake_budget budget;
   gmlake_result result = gmlake_get_budget(w.lake, &budget);
@@ -1162,8 +1195,12 @@ static gmlake_result do_pieces(const block *b) {
 /* What the lake answers without any call of the backend. */
 static void do_questions(void) {
   gmlake_desc answer;
+  gmlake_profile learnt;
   const char *wrong = map_wrong(w.lake, w.pools, POOLS);
   CHECK(!wrong);
+  learnt.struct_bytes = 0;
+  CHECK(gmlake_profile_take(w.lake, &learnt) == GMLAKE_OK);
+  CHECK(learnt.resident_bytes <= learnt.peak_bytes);
   CHECK(gmlake_reset_peaks(w.lake) == GMLAKE_OK);
   take_stats();
   CHECK(w.now.stats.active_bytes_peak == w.active);
@@ -1196,6 +1233,8 @@ static void do_refused(void) {
   CHECK(gmlake_capture_begin(l, (gmlake_stream)1, w.pools[0]) == GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_capture_end(l, GMLAKE_STREAM_NONE) == GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_get_budget(l, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
+  CHECK(gmlake_profile_take(l, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
+  CHECK(gmlake_prewarm(l, NULL, w.streams[0]) == GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_find(l, NULL, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_query(l, NULL, w.streams[0], NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_get_chunks(l, &wanted, NULL, 1, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
@@ -1278,6 +1317,8 @@ static gmlake_result perform(const action *a, block *b) {
     return do_wake(a->number);
   case 'T':
     return do_trim(a->sizes[0]);
+  case 'Y':
+    return do_prewarm(a, stream_of(stream_for(a, 0)));
   case 'Q':
     return a->number ? do_queries() : do_budget();
   case 'N':
@@ -1506,6 +1547,7 @@ static gmlake_result expected_of(const action *a, const block *b) {
   if (a->verb == 'B') pool = w.pools[a->sizes[0] / w.desc.chunk_bytes];
   if (a->expected == GMLAKE_ERROR_ASLEEP && !is_asleep(pool)) return GMLAKE_OK;
   if (strchr("+cB", a->verb) && is_asleep(pool)) return GMLAKE_ERROR_ASLEEP;
+  if (a->verb == 'Y' && is_asleep(NULL)) return GMLAKE_ERROR_ASLEEP;
   if (a->verb == 'z' && a->sizes[0] > w.buffers[a->number].bytes && is_asleep(pool))
     return GMLAKE_ERROR_ASLEEP;
   for (i = 0; a->verb == 'D' && i < SLOTS; i++)
@@ -1744,6 +1786,7 @@ static const struct {
   size_t offset;
 } size_options[] = {
     {"chunk:", offsetof(gmlake_desc, chunk_bytes)},
+    {"handle:", offsetof(gmlake_desc, handle_bytes)},
     {"smin:", offsetof(gmlake_desc, stitch_bytes_min)},
     {"smax:", offsetof(gmlake_desc, stitched_bytes_max)},
     {"limit:", offsetof(gmlake_desc, limit_bytes)},

@@ -118,11 +118,10 @@ static void read_callbacks(unsigned more) {
 static void read_desc(void) {
   unsigned mask = fuzz_byte(&w.in), more = fuzz_byte(&w.in), i;
   gmlake_desc *d = &w.desc;
-  size_t skipped = 0; /* so that inputs keep their meaning */
   set_size(mask, 0, &d->chunk_bytes);
   set_size(mask, 1, &d->stitch_bytes_min);
   set_size(mask, 2, &d->stitched_bytes_max);
-  set_size(mask, 3, &skipped);
+  set_size(mask, 3, &d->handle_bytes);
   set_size(mask, 4, &d->limit_bytes);
   set_size(mask, 5, &d->driver_free_bytes_min);
   set_size(mask, 6, &d->arena_bytes);

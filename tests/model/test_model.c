@@ -38,7 +38,8 @@ static void assertion_failed(const char *condition);
 #define GRAINS_MAX 128u /* a granule is 64 KiB at most */
 #define DIMS 20 /* streams told apart at a time, forgotten ones with work pending included */
 #define FRAMES 512
-#define HANDLE_FRAMES 4
+#define CHUNK_FRAMES 4   /* the most of a chunk, */
+#define HANDLE_FRAMES 32 /* and of a handle of several chunks */
 #define RANGES 64
 #define EVENTS 4096
 #define BLOCKS 256
@@ -57,7 +58,7 @@ static void assertion_failed(const char *condition);
 #define ON_DEVICE(X) X(granule_bytes) X(capacity) X(chunk) X(streams) X(bookkeeping_only)
 #define ON_OFF(X) X(single_threaded) X(wait_first) X(has_handler) X(fills) X(guards)
 #define BOUNDS(X) X(limit) X(driver_free_min) X(arena) X(windows) X(stitched_max)
-#define SIZES(X) X(stitch_min_bytes) X(check_every) X(policy)
+#define SIZES(X) X(stitch_min_bytes) X(check_every) X(policy) X(handle_chunks)
 #define CONFIG_FIELDS(X) ON_DEVICE(X) ON_OFF(X) BOUNDS(X) SIZES(X)
 
 typedef struct config {    /* of a lake; all are numbers, so that they can be made smaller */
@@ -246,8 +247,9 @@ static struct model {
   int is_caller;  /* the calls under way are the caller's */
   int destroying; /* a lake, or a pool whose graphs are gone */
   int next_is_home, next_is_buffers;
-  long unchecked; /* operations since the last gmlake_check */
-  int is_relaxed; /* within a stretch of calls */
+  long unchecked;            /* operations since the last gmlake_check */
+  size_t handle_frames_most; /* of a handle */
+  int is_relaxed;            /* within a stretch of calls */
   /* Faults, in this operation and in this lake's life: */
   long fault_call, host_call;
   uint64_t fault_hits, host_hits, fatal_hits;
@@ -472,6 +474,7 @@ static gmlake_result watch_create(void *user, size_t bytes, unsigned types, uint
   h->range = -1;
   h->frame_count = bytes / m.granule;
   assert_true(h->frame_count <= HANDLE_FRAMES);
+  expect(h->frame_count <= m.handle_frames_most, "a handle is larger than it may be");
   for (i = 0; i < h->frame_count; i++) {
     while (m.frames[at].taken) at++;
     memset(&m.frames[at], 0, sizeof(m.frames[at]));
@@ -826,12 +829,28 @@ static void give(const block *b) {
     frame_at(at + offset)->owner[(at + offset) % m.granule / GRAIN] = 0;
 }
 
-/* Nothing is mapped behind a window. */
+static int is_of_handle(const handle *h, int number) {
+  size_t i = 0;
+  while (i < h->frame_count && h->frames[i] != number) i++;
+  return h->value && i < h->frame_count;
+}
+
+/* Whether two frames are of one handle, which is mapped whole. */
+static int are_mapped_together(int one, int other) {
+  size_t i;
+  for (i = 0; i < FRAMES; i++)
+    if (is_of_handle(&m.handles[i], one)) return is_of_handle(&m.handles[i], other);
+  return 0;
+}
+
+/* Nothing is mapped behind a window and its last handle. */
 static void check_guard(const block *b) {
   size_t chunk = m.pools[b->pool].chunk_bytes;
-  uint64_t at = (uint64_t)(uintptr_t)b->ptr;
-  const cell *behind = cell_at(round_up(at + b->bytes, chunk));
+  uint64_t at = (uint64_t)(uintptr_t)b->ptr, end = round_up(at + b->bytes, chunk);
+  const cell *last = cell_at(at + b->bytes - 1), *behind = cell_at(end);
   if (!m.with.guards || m.ranges[range_of(at)].is_home) return;
+  while (behind && behind->frame >= 0 && are_mapped_together(last->frame, behind->frame))
+    behind = cell_at(end += chunk);
   expect(behind && behind->frame < 0, "a window has no guard behind it");
 }
 
@@ -1488,7 +1507,7 @@ static void do_trim(void) {
   size_t released = 1, before = physical_bytes(), keep = (size_t)m.now->bytes;
   (void)succeeded(gmlake_trim(m.lake, keep, &released), "gmlake_trim");
   expect(before - physical_bytes() == released, "trim tells another figure than it released");
-  expect(!released || before - released + HANDLE_FRAMES * m.granule > keep,
+  expect(!released || before - released + m.handle_frames_most * m.granule > keep,
          "trim released more than asked");
 }
 
@@ -1998,6 +2017,7 @@ static gmlake_desc description(const config *with) {
   desc.window_bytes = (size_t)with->windows * m.granule;
   desc.stitched_bytes_max = (size_t)with->stitched_max * m.granule;
   desc.stitch_bytes_min = (size_t)with->stitch_min_bytes;
+  desc.handle_bytes = (size_t)with->handle_chunks * m.chunk;
   desc.host.malloc_fn = host_malloc;
   desc.host.free_fn = host_free;
   if (with->has_handler) desc.oom.fn = on_oom;
@@ -2020,6 +2040,9 @@ static void open_lake(const config *with) {
   m.capacity = (size_t)with->capacity * m.granule;
   m.chunk = (size_t)with->chunk * m.granule;
   m.limit = (size_t)with->limit * m.granule;
+  m.handle_frames_most = CHUNK_FRAMES;
+  if (with->handle_chunks > 1)
+    m.handle_frames_most = max_of(CHUNK_FRAMES, (size_t)(with->handle_chunks * with->chunk));
   m.pools[0].chunk_bytes = m.chunk;
   memset(&mock_desc, 0, sizeof(mock_desc));
   mock_desc.capacity_bytes = m.capacity;
@@ -2313,6 +2336,7 @@ static void draw_config(config *with) {
   if (chance(30)) with->windows = with->capacity + (long)below((size_t)with->capacity);
   if (chance(40)) with->stitched_max = 1 + (long)below(2 * (size_t)with->capacity);
   if (chance(30)) with->stitch_min_bytes = (long)below(4 * (size_t)with->granule_bytes);
+  if (chance(40)) with->handle_chunks = 1 + (long)below(HANDLE_FRAMES / CHUNK_FRAMES);
   if (has_policies || chance(30)) with->policy = (long)below(1 << 16) | 1 << below(3);
 }
 
@@ -2445,7 +2469,7 @@ static struct found {
    as long as at first: on a busy machine less is cut off. */
 static int breaks_found(const config *with, const op *list, size_t count) {
   if (time(NULL) > found.deadline) return 0;
-  if (with->capacity < with->chunk || with->chunk < 1 || with->chunk > HANDLE_FRAMES) return 0;
+  if (with->capacity < with->chunk || with->chunk < 1 || with->chunk > CHUNK_FRAMES) return 0;
   found.runs++;
   return !list_survives(with, list, count, 10) && strcmp(shared->rule, found.rule) == 0;
 }

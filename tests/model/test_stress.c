@@ -93,6 +93,7 @@ typedef struct block {
   size_t bytes;
   int on;            /* its line, NOBODY: allocated on no stream */
   int graph;         /* that it was allocated in, 0: none */
+  size_t chunk;      /* of its pool */
   int held;          /* graphs that use it though they have not allocated it */
   uint64_t recorded; /* lines */
   moment born, used;
@@ -107,6 +108,7 @@ typedef struct buffer {
 typedef struct pool {
   gmlake_pool *value; /* NULL: none, and the default one */
   uint32_t serial;
+  size_t chunk;
   moment launched;
 } pool;
 
@@ -731,14 +733,18 @@ static void give_back(range r) {
   while ((g = next_grain(&r, &m))) g->owner = 0;
 }
 
-/* Its chunks are nobody else's. */
+/* Its chunks are nobody else's. A handle may be of several. */
 static void judge_exclusive(const block *b) {
+  const size_t chunk = b->chunk / GRAIN;
   range r = range_of(b);
   map *m = NULL;
-  size_t i;
-  for (; next_grain(&r, &m); m = NULL)
-    for (i = 0; i < m->of->bytes / GRAIN; i++)
+  const grain *g;
+  size_t i, first;
+  while ((g = next_grain(&r, &m))) {
+    first = (size_t)(g - m->of->grains) / chunk * chunk;
+    for (i = first; i < first + chunk; i++)
       judge(m->of->grains[i].owner == b->id, "EXCLUSIVE shares a chunk");
+  }
 }
 
 /* ---- Blocks ---------------------------------------------------------------------------------- */
@@ -814,6 +820,7 @@ static void do_alloc(void) {
   if (chance(20)) wanted.user_data = 1;
   if (!w.pools[from].value) from = 0;
   wanted.pool = w.pools[from].value;
+  b.chunk = from ? w.pools[from].chunk : w.chunk;
   trace("alloc %zu on %d, pool %d, flags %u\n", wanted.bytes, b.on, from, wanted.flags);
   arm();
   if (is_done(gmlake_alloc_with(lake, &wanted, value_of(b.on), &ptr), 1, "gmlake_alloc"))
@@ -977,6 +984,7 @@ static void do_pool_open(void) {
   if (chance(30)) wanted.limit_bytes = w.chunk * (2 + below(16));
   arm();
   if (!is_done(gmlake_pool_create(lake, &wanted, &p->value), 0, "gmlake_pool_create")) return;
+  p->chunk = wanted.chunk_bytes ? wanted.chunk_bytes : w.chunk;
   p->serial = ++w.next_pool;
   memset(&p->launched, 0, sizeof(p->launched));
 }
@@ -1138,6 +1146,7 @@ static void draw_desc(size_t capacity) {
   if (chance(30)) desc.window_bytes = capacity + below(capacity);
   if (chance(40)) desc.stitched_bytes_max = w.chunk * (1 + below(24));
   if (chance(20)) desc.stitch_bytes_min = below(4 * w.chunk);
+  if (chance(40)) desc.handle_bytes = w.chunk * (1 + below(8));
   if (chance(30)) desc.oom.fn = on_oom;
   desc.peer_count = below(4);
   desc.peer_devices = desc.peer_count ? w.peers : NULL;

@@ -68,6 +68,16 @@ example running_out \
   'asked for 40 MiB: dropping a cached block' \
   "$($build/examples/running_out |
     grep '^GMLAKE_ERROR_LIMIT_REACHED: asked 40, live 20, .*, limit 40 MiB$')"
+example prewarm \
+  'without a profile' \
+  '  loading       590 calls,   7.6 ms; 4320 MiB held in 270 handles' \
+  '  first step    348 calls,   4.2 ms; 6720 MiB held in 420 handles' \
+  '  second step     0 calls,   0.0 ms; 6720 MiB held in 420 handles' \
+  'with a profile' \
+  '  prewarming    373 calls,   5.2 ms; 6720 MiB held in 184 handles' \
+  '  loading         0 calls,   0.0 ms; 6720 MiB held in 184 handles' \
+  '  first step      0 calls,   0.0 ms; 6720 MiB held in 184 handles' \
+  '  second step     0 calls,   0.0 ms; 6720 MiB held in 184 handles'
 example fallback \
   'gmlake_create: GMLAKE_OK' \
   '3145728 bytes came from gmlake.h' \

@@ -160,6 +160,14 @@ ok 'lake: costs: one chunk created, mapped and set, two reservations' \
   prints '"driver_ms": 0.057, '
 ok 'lake: limit' run 0 --json --chunk-mib 2 --limit-mib 4 "$dir/small.gmtrace"
 ok 'lake: limit too low' run 1 --json --chunk-mib 2 --limit-mib 2 "$dir/small.gmtrace"
+ok 'lake: large handles' run 0 --json --chunk-mib 2 --handle-mib 4 "$dir/small.gmtrace"
+ok 'lake: a handle of 3 MiB' run 1 --json --chunk-mib 2 --handle-mib 3 "$dir/small.gmtrace"
+ok 'lake: profile' run 0 --json --chunk-mib 2 --save-profile "$dir/profile" "$dir/small.gmtrace"
+ok 'lake: profile: written' grep -q '^peak_bytes 4194304$' "$dir/profile"
+ok 'lake: prewarmed' run 0 --json --chunk-mib 2 --profile "$dir/profile" "$dir/small.gmtrace"
+ok 'lake: prewarmed: the same memory' prints '"peak_reserved_bytes": 4194304, '
+ok 'lake: no profile' run 1 --json --profile "$dir/small.gmtrace" "$dir/small.gmtrace"
+ok 'bfc: no profile' run 2 --allocator bfc --profile "$dir/profile" "$dir/small.gmtrace"
 ok 'table' run 0 "$dir/small.gmtrace"
 ok 'table: torch' prints 'torch (recorded)'
 ok 'table: mean' prints 'lake   1 traces of one stream: utilization mean 0.1875, worst 0.1875'
