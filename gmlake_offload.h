@@ -15,8 +15,9 @@ CONTENTS
   threads, errors, costs. Then the declarations. Then the implementation, in sections with tags to
   search for. Each section ends with its public functions.
     common    >>base >>graph
-    TENSILE   >>plan >>jobs >>circle >>link >>profile >>swap >>pay >>draft >>search
-    a run     >>run
+    TENSILE   >>plan >>jobs >>circle >>link >>profile >>cover >>swap >>pay >>draft
+    a run     >>run >>rehearse
+    the best  >>search
     TURNIP    >>paths >>memgraph >>blocks >>compile >>queues >>horizons >>memcheck >>engine
     backends  >>backend_mock >>backend_cuda
 
@@ -180,6 +181,10 @@ HOW TENSILE PLANS
      overhead_max only, and what is paid for then does not depend on how much may be paid. So a plan
      is not worse because more was allowed. The work for each job is limited. When it is spent, the
      best plan so far is taken.
+     A job that is alone is also planned to the letter. That plan is rehearsed, which means that it
+     is run on a clock, without a device. If it takes less memory in the time that is allowed, it is
+     taken; a ten-thousandth of an iteration is no added time there. The letter's plans for several
+     jobs are not tried: they hold only while the jobs keep in step, and no longer than that.
   5. The plan is a list of events: (trigger, delay). An event happens `delay` after the end of the
      operator `trigger`. So the swaps of an iteration that runs late are late by the same time.
   Two more differences: to the letter step 4 also ends when a hundred rounds have not lowered the
@@ -332,7 +337,9 @@ ERRORS
 COSTS
   Sealing: linear in accesses. Planning: 7,000,000 steps for each job, or 80 for each access if that
   is more, of 7 to 20 ns; up to 200 more for each access in the first try; and the same once more
-  where time may be added, up to five times for a job of moderate size. Running: linear in accesses
+  where time may be added, up to five times for a job of moderate size; a job that is alone is also
+  planned to the letter, in up to 1,000 steps for each access, and rehearsed for four iterations.
+  Running: linear in accesses
   and events. Compiling: for each memgraph that is tried, an operator costs O(log bytes) for each
   tensor that gets a free place, and O(places) for each that others have to leave for; then O(nodes
   * edges / 64) for the edges. Up to 72 memgraphs are tried, but no further one after .1 to 1 s.
@@ -4212,365 +4219,6 @@ static gmlake_offload_plan *gmlo_draft_plan(const gmlo_circle *c, uint32_t job,
   return plan;
 }
 
-/* ---- >>search: the best of several plans for each job -------------------------------------------
-   Tries plans with several preferences, targets and allowances, and keeps the best one of each job.
-   Invariants:
-   [R1] A replan makes the plans of all jobs before it puts the first of them in its place.
-   [R2] Each try counts its steps of work. A try that has spent its part ends as it is, which is a
-        plan, too.
-   [R3] If more time may be added, a plan's peak is not higher: gmlo_search_allowances says why.
-   Cost: so many steps, about 7 to 20 ns each. Fails: where host memory is refused; the former
-   plans then stay. */
-
-/* To the letter: plans all jobs on one circle. plans[j] becomes the plan of job j. */
-static int gmlo_search_letter(gmlake_offload_planner *planner, gmlake_offload_plan **plans) {
-  static const gmlo_mode mode = {GMLO_GREEDY, 0, 0, 0};
-  gmlo_circle c;
-  int64_t bytes;
-  size_t j;
-  int done = 0;
-  if (!gmlo_circle_make(&c, planner, GMLAKE_OFFLOAD_NONE, 1)) return 0;
-  if (gmlo_circle_plan(&c, (int64_t)planner->desc.target_bytes, &mode)) {
-    done = 1;
-    (void)gmlo_profile_peak(&c, &bytes);
-    for (j = 0; j < planner->job_count && done; j++) {
-      if (planner->jobs[j].graph == NULL) continue;
-      plans[j] = gmlo_draft_plan(&c, (uint32_t)j, &planner->desc.host);
-      done = plans[j] != NULL;
-      if (done) plans[j]->info.peak_bytes = (size_t)bytes;
-    }
-  }
-  gmlo_circle_leave(&c);
-  return done;
-}
-
-#define GMLO_TRIES_MAX 120         /* for each allowance at most so many plans are tried, */
-#define GMLO_TRIED_ACCESSES 100000 /* and so many that they have about these accesses together */
-#define GMLO_TRIES_MIN 4           /* but so many at least */
-#define GMLO_WORK_MIN 7000000u     /* so many steps are for plans that add no time, as many for */
-#define GMLO_WORK_PER_ACCESS 80u   /* the others; or so many for each access if that is more. */
-#define GMLO_WORK_FIRST 200u       /* The first try may take so many more for each access */
-#define GMLO_WORK_RUNG 4           /* each allowance gets one part in so many of that work */
-#define GMLO_TRIES_PAID 16u /* so many tries without payment have to find room in that part */
-#define GMLO_NEAR_PART 512  /* a peak is near a target if it is above it by one part in so many */
-#define GMLO_PAID_PART 8u   /* a try that pays has so many times the work of one that does not */
-#define GMLO_SAME_TARGET 3u /* so many tries after each other have the same target */
-
-/* The modes, in the order in which they are tried: where few can be tried these are different. */
-static const gmlo_mode gmlo_modes[] = {
-    {GMLO_GREEDY, 1, 0, 1},  {GMLO_RATE, 1, 0, 0},     {GMLO_LARGEST, 1, 1, 1},
-    {GMLO_AREA, 1, 0, 0},    {GMLO_RATE, 1, 1, 1},     {GMLO_FARTHEST, 1, 1, 0},
-    {GMLO_AREA, 0, 0, 1},    {GMLO_FARTHEST, 0, 0, 1}, {GMLO_GREEDY, 1, 1, 0},
-    {GMLO_LARGEST, 1, 0, 0}, {GMLO_RATE, 0, 0, 1},     {GMLO_AREA, 1, 1, 1},
-    {GMLO_GREEDY, 0, 0, 0},  {GMLO_LARGEST, 0, 0, 0},  {GMLO_FARTHEST, 0, 1, 0},
-    {GMLO_GREEDY, 0, 1, 1}};
-
-#define GMLO_MODES (sizeof gmlo_modes / sizeof *gmlo_modes)
-#define GMLO_MODES_FIRST 5 /* these are tried with each target */
-
-/* Parts of an iteration's time for which plans are made, if so much is allowed. */
-static const double gmlo_allowances[] = {.01, .02, .03, .05, .1, .2, .3, .5, 1};
-
-/* Looks for the best of several plans of one job. */
-typedef struct gmlo_search {
-  gmlake_offload_planner *planner;
-  uint32_t job;
-  double share;
-  size_t goal_bytes;   /* lower is no better */
-  double overhead;     /* plans are now made for this */
-  int strict;          /* see gmlo_circle */
-  uint64_t work_left;  /* steps that are left */
-  uint64_t try_work;   /* steps of the longest try so far, */
-  uint64_t still_work; /* and of the longest that added no time */
-  gmlake_offload_plan *best;
-} gmlo_search;
-
-/* Whether plan a is better than the best one: fewer bytes above the goal, then less time, then
-   fewer bytes copied. */
-static int gmlo_search_prefers(const gmlo_search *search, const gmlake_offload_plan_info *a) {
-  const gmlake_offload_plan_info *b;
-  size_t a_bytes = a->peak_bytes, b_bytes;
-  if (search->best == NULL) return 1;
-  b = &search->best->info;
-  b_bytes = b->peak_bytes;
-  if (a_bytes < search->goal_bytes) a_bytes = search->goal_bytes;
-  if (b_bytes < search->goal_bytes) b_bytes = search->goal_bytes;
-  if (a_bytes != b_bytes) return a_bytes < b_bytes;
-  if (a->time_ns != b->time_ns) return a->time_ns < b->time_ns;
-  return a->in_bytes + a->out_bytes < b->in_bytes + b->out_bytes;
-}
-
-/* Makes the circle's plan the best one, if it is better. 0 if host memory is refused. */
-static int gmlo_search_keep(gmlo_search *search, const gmlo_circle *c) {
-  gmlake_offload_plan *plan;
-  gmlake_offload_plan_info info;
-  int64_t bytes;
-  memset(&info, 0, sizeof info);
-  (void)gmlo_profile_peak(c, &bytes);
-  info.peak_bytes = (size_t)bytes;
-  info.time_ns = gmlo_period(c);
-  if (!gmlo_search_prefers(search, &info)) return 1; /* whatever it copies */
-  plan = gmlo_draft_plan(c, search->job, &search->planner->desc.host);
-  if (plan == NULL) return 0;
-  plan->info.peak_bytes = (size_t)bytes;
-  if (gmlo_search_prefers(search, &plan->info)) {
-    gmlake_offload_plan *former = search->best;
-    search->best = plan;
-    plan = former;
-  }
-  gmlo_plan_destroy(plan);
-  return 1;
-}
-
-/* Makes a circle and plans it for the target in that mode. 0 if host memory is refused; there is no
-   circle then. */
-static int gmlo_search_plan(gmlo_search *search, gmlo_circle *c, size_t target_bytes, size_t number,
-                            uint64_t noise) {
-  gmlo_mode mode = gmlo_modes[number % GMLO_MODES];
-  int done;
-  if (search->share < 1) mode.exclusive = 0; /* other jobs may copy then */
-  if (!gmlo_circle_make(c, search->planner, search->job, search->share)) return 0;
-  c->noise = noise;
-  c->overhead = search->overhead;
-  c->strict = search->strict;
-  c->work_max = search->work_left;
-  done = gmlo_circle_plan(c, (int64_t)target_bytes, &mode);
-  search->work_left -= c->work < search->work_left ? c->work : search->work_left;
-  if (c->work > search->try_work) search->try_work = c->work;
-  if (!done) gmlo_circle_leave(c);
-  return done;
-}
-
-/* Tries one plan for the target in that mode. A payment can raise the peak, by what recomputation
-   needs: then a strict try is made again, and stops where the peak was lowest. 0 if host memory is
-   refused. */
-static int gmlo_search_try(gmlo_search *search, size_t target_bytes, size_t number,
-                           uint64_t noise) {
-  double overhead = search->overhead;
-  uint64_t work = search->work_left;
-  gmlo_circle c;
-  int64_t bytes;
-  int done;
-  if (!gmlo_search_plan(search, &c, target_bytes, number, noise)) return 0;
-  (void)gmlo_profile_peak(&c, &bytes);
-  if (search->strict && bytes > c.low_bytes) {
-    search->overhead = ((double)c.low_ns + .5) / (double)c.base_ns;
-    search->work_left = work;
-    gmlo_circle_leave(&c);
-    done = gmlo_search_plan(search, &c, target_bytes, number, noise);
-    search->overhead = overhead;
-    if (!done) return 0;
-  }
-  done = gmlo_search_keep(search, &c);
-  gmlo_circle_leave(&c);
-  return done;
-}
-
-/* Bytes below which no plan comes, or lower is no better. */
-static size_t gmlo_search_low(const gmlo_search *search) {
-  size_t low = search->planner->jobs[search->job].graph->info.op_bytes_max;
-  return low > search->goal_bytes ? low : search->goal_bytes;
-}
-
-/* How many plans are tried for one allowance. */
-static size_t gmlo_search_tries(const gmlo_search *search) {
-  size_t most = search->planner->desc.try_count_max;
-  size_t accesses = search->planner->jobs[search->job].graph->info.access_count;
-  if (most != 0) return most;
-  most = GMLO_TRIES_MIN + GMLO_TRIED_ACCESSES / (accesses + 1);
-  return most < GMLO_TRIES_MAX ? most : GMLO_TRIES_MAX;
-}
-
-/* Looks for a plan that adds no time: in each mode, then with random choices. Takes `work` steps,
-   about. 0 if host memory is refused. */
-static int gmlo_search_still(gmlo_search *search, uint64_t work) {
-  size_t accesses = search->planner->jobs[search->job].graph->info.access_count, n;
-  size_t low = gmlo_search_low(search), most = gmlo_search_tries(search);
-  search->work_left = work + GMLO_WORK_FIRST * (uint64_t)accesses;
-  for (n = 0; n < most && (n == 0 || search->best->info.peak_bytes > low); n++) {
-    if (search->share < 1 && gmlo_modes[n % GMLO_MODES].exclusive) continue;
-    if (!gmlo_search_try(search, search->goal_bytes, n, n < GMLO_MODES ? 0 : n)) return 0;
-    if (n == 0) search->work_left = search->try_work < work ? work - search->try_work : 0;
-    if (search->work_left < search->try_work) break; /* another one would not end */
-  }
-  return 1;
-}
-
-/* A number from 0 to 1, the n-th of a sequence that fills it evenly, from 0 on. */
-static double gmlo_between(size_t n) {
-  double part = .5, sum = 0;
-  while (n != 0) {
-    sum += n % 2 != 0 ? part : 0;
-    n /= 2;
-    part /= 2;
-  }
-  return sum;
-}
-
-/* Looks for a plan that adds no more than `overhead`. The modes, the targets and the part of the
-   work that each try has do not depend on `overhead`, and a try pays for the same things in the
-   same order whatever it may pay, and only stops earlier: so a plan is not worse because more is
-   allowed. A target that cannot be reached makes a plan pay in the wrong places: so there are many,
-   from the lowest to the peak so far. The first try has `first` steps. 0 if host memory is refused.
-   [R3] */
-static int gmlo_search_paid(gmlo_search *search, double overhead, uint64_t work, uint64_t first) {
-  size_t low = gmlo_search_low(search), high = search->best->info.peak_bytes, n;
-  size_t count = (size_t)(work / (GMLO_PAID_PART * search->still_work + 1)) + 1;
-  uint64_t least = search->still_work + search->still_work / GMLO_PAID_PART;
-  if (count > GMLO_MODES) count = GMLO_MODES;
-  if (work < least) work = least;
-  if (first < work / count) first = work / count;
-  search->overhead = overhead;
-  search->strict = 1;
-  for (n = 0; n < count && low < high; n++) {
-    size_t target = low + (size_t)((double)(high - low) * gmlo_between(n / GMLO_SAME_TARGET));
-    if (search->share < 1 && gmlo_modes[n % GMLO_MODES].exclusive) continue;
-    search->work_left = n == 0 ? first : work / count;
-    if (!gmlo_search_try(search, target, n, 0)) return 0;
-  }
-  return 1;
-}
-
-/* Whether another try is allowed and would end. */
-static int gmlo_search_goes_on(const gmlo_search *search, size_t tried) {
-  return tried < gmlo_search_tries(search) && search->work_left >= search->still_work &&
-         search->best->info.peak_bytes > gmlo_search_low(search);
-}
-
-/* Looks for better ones that add no more than `overhead`: halves the targets again and again, then
-   makes random choices. What is too dear is passed over. 0 if host memory is refused. */
-static int gmlo_search_closer(gmlo_search *search, double overhead, uint64_t work) {
-  size_t low = gmlo_search_low(search), bound = low, n = 0, mode, high;
-  search->overhead = overhead;
-  search->strict = 0;
-  search->work_left = work;
-  while ((high = search->best->info.peak_bytes) > bound + bound / GMLO_NEAR_PART) {
-    size_t middle = bound + (high - bound) / 2;
-    for (mode = 0; mode < GMLO_MODES_FIRST && search->best->info.peak_bytes > middle; mode++, n++) {
-      if (!gmlo_search_goes_on(search, n)) return 1;
-      if (search->share < 1 && gmlo_modes[mode].exclusive) continue;
-      if (!gmlo_search_try(search, middle, mode, 0)) return 0;
-    }
-    if (search->best->info.peak_bytes > middle) bound = middle;
-  }
-  for (; gmlo_search_goes_on(search, n); n++) {
-    high = search->best->info.peak_bytes;
-    if (!gmlo_search_try(search, n % 2 == 0 ? low : high - (high - low) / 16, n / 2, n + 1)) {
-      return 0;
-    }
-  }
-  return 1;
-}
-
-/* Plans for no added time, then for more and more up to all that is allowed. What is done for one
-   allowance does not depend on what else is allowed. Where the job is too large for that, there is
-   only what is allowed. [R3] */
-static int gmlo_search_allowances(gmlo_search *search, uint64_t work) {
-  double allowed = search->planner->desc.overhead_max;
-  uint64_t part = work / GMLO_WORK_RUNG;
-  size_t i, count = sizeof gmlo_allowances / sizeof *gmlo_allowances;
-  if (!gmlo_search_still(search, work)) return 0;
-  search->still_work = search->try_work;
-  if (allowed <= 0) return 1;
-  if (search->still_work * GMLO_TRIES_PAID > part) {
-    return gmlo_search_paid(search, allowed, work, work);
-  }
-  for (i = 0; i < count && gmlo_allowances[i] <= allowed; i++) {
-    if (!gmlo_search_paid(search, gmlo_allowances[i], part, 0)) return 0;
-    if (!gmlo_search_closer(search, gmlo_allowances[i], part)) return 0;
-  }
-  return gmlo_search_paid(search, allowed, part, work);
-}
-
-/* The best plan of the job; NULL if host memory is refused. */
-static gmlake_offload_plan *gmlo_search_job(gmlake_offload_planner *planner, uint32_t job,
-                                            double share) {
-  const gmlake_offload_graph_info *info = &planner->jobs[job].graph->info;
-  double all = (double)gmlo_planner_bytes(planner);
-  uint64_t work = GMLO_WORK_PER_ACCESS * (uint64_t)info->access_count;
-  gmlo_search search;
-  memset(&search, 0, sizeof search);
-  search.planner = planner;
-  search.job = job;
-  search.share = share;
-  if (all > 0) {
-    search.goal_bytes =
-        (size_t)((double)planner->desc.target_bytes * ((double)info->peak_bytes / all));
-  }
-  if (work < GMLO_WORK_MIN) work = GMLO_WORK_MIN;
-  if (gmlo_search_allowances(&search, work)) return search.best;
-  gmlo_plan_destroy(search.best);
-  return NULL;
-}
-
-static int gmlo_search_jobs(gmlake_offload_planner *planner, gmlake_offload_plan **plans) {
-  size_t j, count = gmlo_planner_job_count(planner);
-  for (j = 0; j < planner->job_count; j++) {
-    if (planner->jobs[j].graph == NULL) continue;
-    plans[j] = gmlo_search_job(planner, (uint32_t)j, 1 / (double)count);
-    if (plans[j] == NULL) return 0;
-  }
-  return 1;
-}
-
-/* Puts the new plans in the place of the former ones. [R1] */
-static void gmlo_search_adopt(gmlake_offload_planner *planner, gmlake_offload_plan **plans) {
-  size_t j, i;
-  for (j = 0; j < planner->job_count; j++) {
-    gmlo_planner_job *job = &planner->jobs[j];
-    if (job->graph == NULL) continue;
-    gmlo_plan_destroy(job->plan);
-    job->plan = plans[j];
-    job->plan_count++;
-    job->planned_bytes = plans[j]->info.peak_bytes;
-    for (i = 0; i < job->graph->op_count; i++) job->based_ns[i] = job->mean_ns[i];
-  }
-  planner->changed = 0;
-}
-
-static gmlake_offload_result gmlo_replan(gmlake_offload_planner *planner) {
-  gmlake_offload_plan **plans;
-  size_t j;
-  int done = 1, letter = (planner->desc.flags & GMLAKE_OFFLOAD_LETTER) != 0;
-  plans =
-      (gmlake_offload_plan **)gmlo_zeroed(&planner->desc.host, planner->job_count, sizeof *plans);
-  if (plans == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
-  if (gmlo_planner_job_count(planner) != 0) {
-    done = letter ? gmlo_search_letter(planner, plans) : gmlo_search_jobs(planner, plans);
-  }
-  if (done) {
-    gmlo_search_adopt(planner, plans);
-  } else {
-    for (j = 0; j < planner->job_count; j++) gmlo_plan_destroy(plans[j]);
-  }
-  gmlo_free(&planner->desc.host, plans);
-  return done ? GMLAKE_OFFLOAD_OK : GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
-}
-
-/* ---- Public functions ---- */
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_replan(gmlake_offload_planner *planner) {
-  return planner != NULL ? gmlo_replan(planner) : GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_update(gmlake_offload_planner *planner,
-                                                               int *out_replanned) {
-  gmlake_offload_result result;
-  int wanted;
-  size_t j;
-  if (out_replanned != NULL) *out_replanned = 0;
-  if (planner == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  wanted = planner->changed;
-  for (j = 0; j < planner->job_count && !wanted; j++) {
-    if (planner->jobs[j].graph == NULL) continue;
-    wanted = gmlo_planner_job_drift(&planner->jobs[j]) > planner->desc.drift_max;
-  }
-  if (!wanted) return GMLAKE_OFFLOAD_OK;
-  result = gmlo_replan(planner);
-  if (out_replanned != NULL) *out_replanned = result == GMLAKE_OFFLOAD_OK;
-  return result;
-}
-
 /* ---- >>run: the operators of jobs in order, and the events of plans -----------------------------
    Owns for each job where its tensors are (gmlo_run_tensor), and the two queues of copies.
    Invariants:
@@ -5853,6 +5501,632 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_reset_peaks(gmlake_o
   run->stats.device_bytes_peak = run->stats.device_bytes;
   run->stats.host_bytes_peak = run->stats.host_bytes;
   return GMLAKE_OFFLOAD_OK;
+}
+
+/* ---- >>rehearse: what a plan saves and costs when it is run -------------------------------------
+   Owns stages: a stage is a backend that has the planner's link, one job's mean times, a clock, and
+   no memory. The job's plan is run there as it would be on a device.
+   [H1] An operator takes its mean time. A copy has the speed of its direction, or half of
+        both_bytes_per_s if that is less and the other direction is busy, too.
+   Cost: four iterations of >>run, and O(tasks under way) for each task. Fails: where host memory is
+   refused. */
+
+#define GMLO_REHEARSED 2u /* iterations that are measured, behind as many others */
+
+#define GMLO_STAGE_OTHER 2 /* the lane of operators and timers, behind GMLO_OUT and GMLO_IN */
+
+typedef struct gmlo_stage_task {
+  int lane;
+  uint64_t token, number; /* of tasks that end at one time the lower number is first */
+  double left_ns;         /* of work, at full speed */
+} gmlo_stage_task;
+
+typedef struct gmlo_stage {
+  gmlake_offload_backend table;
+  const gmlake_offload_planner *planner;
+  const gmlo_planner_job *job;
+  gmlo_stage_task *tasks;
+  size_t task_count, task_capacity;
+  uint64_t task_number;
+  double now_ns;
+} gmlo_stage;
+
+static int gmlo_stage_add(gmlo_stage *stage, int lane, double ns, uint64_t token) {
+  gmlo_stage_task *task =
+      (gmlo_stage_task *)gmlo_grow(&stage->planner->desc.host, stage->tasks, stage->task_count, 1,
+                                   &stage->task_capacity, sizeof *task);
+  if (task == NULL) return 1;
+  stage->tasks = task;
+  task += stage->task_count++;
+  task->lane = lane;
+  task->token = token;
+  task->number = stage->task_number++;
+  task->left_ns = ns;
+  return 0;
+}
+
+/* Any address will do: nothing reads or writes there. */
+static int gmlo_stage_device_alloc(void *user, uint32_t device, size_t bytes, void **out_ptr) {
+  (void)device;
+  (void)bytes;
+  *out_ptr = user;
+  return 0;
+}
+
+static void gmlo_stage_device_free(void *user, uint32_t device, void *ptr, size_t bytes) {
+  (void)user;
+  (void)device;
+  (void)ptr;
+  (void)bytes;
+}
+
+static int gmlo_stage_host_alloc(void *user, size_t bytes, void **out_ptr) {
+  (void)bytes;
+  *out_ptr = user;
+  return 0;
+}
+
+static void gmlo_stage_host_free(void *user, void *ptr, size_t bytes) {
+  (void)user;
+  (void)ptr;
+  (void)bytes;
+}
+
+static int gmlo_stage_fill(void *user, uint32_t job, uint32_t tensor, void *ptr, size_t bytes,
+                           int on_host) {
+  (void)user;
+  (void)job;
+  (void)tensor;
+  (void)ptr;
+  (void)bytes;
+  (void)on_host;
+  return 0;
+}
+
+static double gmlo_stage_bytes_per_s(const gmlo_stage *stage, int lane) {
+  const gmlake_offload_planner_desc *desc = &stage->planner->desc;
+  return lane == GMLO_OUT ? desc->out_bytes_per_s : desc->in_bytes_per_s;
+}
+
+static int gmlo_stage_copy(void *user, const gmlake_offload_copy *copy, uint64_t token) {
+  gmlo_stage *stage = (gmlo_stage *)user;
+  int lane = copy->to_host ? GMLO_OUT : GMLO_IN;
+  double ns = (double)copy->bytes / gmlo_stage_bytes_per_s(stage, lane) * 1e9;
+  return gmlo_stage_add(stage, lane, ns + (double)stage->planner->desc.copy_ns, token);
+}
+
+static int gmlo_stage_launch(void *user, const gmlake_offload_launch *launch, uint64_t token) {
+  gmlo_stage *stage = (gmlo_stage *)user;
+  return gmlo_stage_add(stage, GMLO_STAGE_OTHER, (double)gmlo_mean(stage->job, launch->op), token);
+}
+
+static int gmlo_stage_timer(void *user, uint64_t at_ns, uint64_t token) {
+  gmlo_stage *stage = (gmlo_stage *)user;
+  double wait = (double)at_ns - stage->now_ns;
+  return gmlo_stage_add(stage, GMLO_STAGE_OTHER, wait > 0 ? wait : 0, token);
+}
+
+static int gmlo_stage_now(void *user, uint64_t *out_ns) {
+  *out_ns = (uint64_t)((gmlo_stage *)user)->now_ns;
+  return 0;
+}
+
+/* The speed of the tasks of each lane. [H1] */
+static void gmlo_stage_speeds(const gmlo_stage *stage, double *speeds) {
+  double both = stage->planner->desc.both_bytes_per_s / 2;
+  int lane, busy[GMLO_STAGE_OTHER + 1] = {0, 0, 0};
+  size_t i;
+  for (i = 0; i < stage->task_count; i++) busy[stage->tasks[i].lane] = 1;
+  for (lane = 0; lane <= GMLO_STAGE_OTHER; lane++) speeds[lane] = 1;
+  for (lane = 0; lane < GMLO_STAGE_OTHER && busy[GMLO_OUT] && busy[GMLO_IN]; lane++) {
+    double full = gmlo_stage_bytes_per_s(stage, lane);
+    if (both < full) speeds[lane] = both / full;
+  }
+}
+
+static int gmlo_stage_wait(void *user, uint64_t *out_token) {
+  gmlo_stage *stage = (gmlo_stage *)user;
+  double speeds[GMLO_STAGE_OTHER + 1], least = 0;
+  size_t i, first = SIZE_MAX;
+  if (stage->task_count == 0) return 1;
+  gmlo_stage_speeds(stage, speeds);
+  for (i = 0; i < stage->task_count; i++) {
+    const gmlo_stage_task *task = &stage->tasks[i];
+    double ns = task->left_ns / speeds[task->lane];
+    if (first != SIZE_MAX && ns > least) continue;
+    if (first != SIZE_MAX && !(ns < least) && task->number > stage->tasks[first].number) continue;
+    first = i;
+    least = ns;
+  }
+  if (least < 0) least = 0;
+  stage->now_ns += least;
+  for (i = 0; i < stage->task_count; i++) {
+    stage->tasks[i].left_ns -= least * speeds[stage->tasks[i].lane];
+  }
+  *out_token = stage->tasks[first].token;
+  stage->tasks[first] = stage->tasks[--stage->task_count];
+  return 0;
+}
+
+static void gmlo_stage_init(gmlo_stage *stage, const gmlake_offload_planner *planner,
+                            const gmlo_planner_job *job) {
+  gmlake_offload_backend *table = &stage->table;
+  memset(stage, 0, sizeof *stage);
+  stage->planner = planner;
+  stage->job = job;
+  table->struct_bytes = sizeof *table;
+  table->abi_version = 1;
+  table->user = stage;
+  table->device_alloc = gmlo_stage_device_alloc;
+  table->device_free = gmlo_stage_device_free;
+  table->host_alloc = gmlo_stage_host_alloc;
+  table->host_free = gmlo_stage_host_free;
+  table->fill = gmlo_stage_fill;
+  table->copy = gmlo_stage_copy;
+  table->launch = gmlo_stage_launch;
+  table->timer = gmlo_stage_timer;
+  table->now = gmlo_stage_now;
+  table->wait = gmlo_stage_wait;
+}
+
+/* What a job takes once it is in step with its plan. */
+typedef struct gmlo_rehearsal {
+  size_t peak_bytes;
+  double time_ns; /* an iteration */
+} gmlo_rehearsal;
+
+/* Runs the job by the plan. */
+static gmlake_offload_result gmlo_rehearse(const gmlake_offload_planner *planner,
+                                           const gmlo_planner_job *job,
+                                           const gmlake_offload_plan *plan, gmlo_rehearsal *out) {
+  gmlake_offload_run_desc desc;
+  gmlake_offload_run *run;
+  gmlake_offload_result result;
+  gmlo_stage stage;
+  uint32_t id;
+  memset(out, 0, sizeof *out);
+  memset(&desc, 0, sizeof desc);
+  gmlo_stage_init(&stage, planner, job);
+  desc.backend = &stage.table;
+  desc.host = planner->desc.host;
+  result = gmlake_offload_run_create(&desc, &run);
+  if (result == GMLAKE_OFFLOAD_OK) {
+    result = gmlake_offload_run_add_job(run, job->graph, plan, &id);
+  }
+  if (result == GMLAKE_OFFLOAD_OK) result = gmlake_offload_run_iterations(run, GMLO_REHEARSED);
+  if (result == GMLAKE_OFFLOAD_OK) {
+    double began_ns = stage.now_ns;
+    (void)gmlake_offload_run_reset_peaks(run);
+    result = gmlake_offload_run_iterations(run, GMLO_REHEARSED);
+    out->peak_bytes = run->stats.device_bytes_peak;
+    out->time_ns = (stage.now_ns - began_ns) / GMLO_REHEARSED;
+  }
+  gmlake_offload_run_destroy(run);
+  gmlo_free(&desc.host, stage.tasks);
+  return result;
+}
+
+/* ---- >>search: the best of several plans for each job -------------------------------------------
+   Tries plans with several preferences, targets and allowances, and keeps the best one of each job.
+   Invariants:
+   [R1] A replan makes the plans of all jobs before it puts the first of them in its place.
+   [R2] Each try counts its steps of work. A try that has spent its part ends as it is, which is a
+        plan, too.
+   [R3] If more time may be added, a plan's peak is not higher: gmlo_search_allowances says why; and
+        the plan to the letter does not depend on what is allowed.
+   Cost: so many steps, about 7 to 20 ns each. Fails: where host memory is refused; the former
+   plans then stay. */
+
+/* To the letter: plans all jobs on one circle, in `work` steps. plans[j] becomes the plan of job
+   j. */
+static int gmlo_search_letter(gmlake_offload_planner *planner, uint64_t work,
+                              gmlake_offload_plan **plans) {
+  static const gmlo_mode mode = {GMLO_GREEDY, 0, 0, 0};
+  gmlo_circle c;
+  int64_t bytes;
+  size_t j;
+  int done = 0;
+  if (!gmlo_circle_make(&c, planner, GMLAKE_OFFLOAD_NONE, 1)) return 0;
+  c.work_max = work;
+  if (gmlo_circle_plan(&c, (int64_t)planner->desc.target_bytes, &mode)) {
+    done = 1;
+    (void)gmlo_profile_peak(&c, &bytes);
+    for (j = 0; j < planner->job_count && done; j++) {
+      if (planner->jobs[j].graph == NULL) continue;
+      plans[j] = gmlo_draft_plan(&c, (uint32_t)j, &planner->desc.host);
+      done = plans[j] != NULL;
+      if (done) plans[j]->info.peak_bytes = (size_t)bytes;
+    }
+  }
+  gmlo_circle_leave(&c);
+  return done;
+}
+
+#define GMLO_TRIES_MAX 120         /* for each allowance at most so many plans are tried, */
+#define GMLO_TRIED_ACCESSES 100000 /* and so many that they have about these accesses together */
+#define GMLO_TRIES_MIN 4           /* but so many at least */
+#define GMLO_WORK_MIN 7000000u     /* so many steps are for plans that add no time, as many for */
+#define GMLO_WORK_PER_ACCESS 80u   /* the others; or so many for each access if that is more. */
+#define GMLO_WORK_FIRST 200u       /* The first try may take so many more for each access */
+#define GMLO_WORK_RUNG 4           /* each allowance gets one part in so many of that work */
+#define GMLO_TRIES_PAID 16u /* so many tries without payment have to find room in that part */
+#define GMLO_NEAR_PART 512  /* a peak is near a target if it is above it by one part in so many */
+#define GMLO_PAID_PART 8u   /* a try that pays has so many times the work of one that does not */
+#define GMLO_WORK_LETTER 1000u /* so many steps for each access are for plans to the letter */
+#define GMLO_NOISE_PART 10000  /* one part in so many of an iteration is no added time */
+#define GMLO_SAME_TARGET 3u    /* so many tries after each other have the same target */
+
+/* The modes, in the order in which they are tried: where few can be tried these are different. */
+static const gmlo_mode gmlo_modes[] = {
+    {GMLO_GREEDY, 1, 0, 1},  {GMLO_RATE, 1, 0, 0},     {GMLO_LARGEST, 1, 1, 1},
+    {GMLO_AREA, 1, 0, 0},    {GMLO_RATE, 1, 1, 1},     {GMLO_FARTHEST, 1, 1, 0},
+    {GMLO_AREA, 0, 0, 1},    {GMLO_FARTHEST, 0, 0, 1}, {GMLO_GREEDY, 1, 1, 0},
+    {GMLO_LARGEST, 1, 0, 0}, {GMLO_RATE, 0, 0, 1},     {GMLO_AREA, 1, 1, 1},
+    {GMLO_GREEDY, 0, 0, 0},  {GMLO_LARGEST, 0, 0, 0},  {GMLO_FARTHEST, 0, 1, 0},
+    {GMLO_GREEDY, 0, 1, 1}};
+
+#define GMLO_MODES (sizeof gmlo_modes / sizeof *gmlo_modes)
+#define GMLO_MODES_FIRST 5 /* these are tried with each target */
+
+/* Parts of an iteration's time for which plans are made, if so much is allowed. */
+static const double gmlo_allowances[] = {.01, .02, .03, .05, .1, .2, .3, .5, 1};
+
+/* Looks for the best of several plans of one job. */
+typedef struct gmlo_search {
+  gmlake_offload_planner *planner;
+  uint32_t job;
+  double share;
+  size_t goal_bytes;   /* lower is no better */
+  double overhead;     /* plans are now made for this */
+  int strict;          /* see gmlo_circle */
+  uint64_t work_left;  /* steps that are left */
+  uint64_t try_work;   /* steps of the longest try so far, */
+  uint64_t still_work; /* and of the longest that added no time */
+  gmlake_offload_plan *best;
+} gmlo_search;
+
+/* Whether plan a is better than the best one: fewer bytes above the goal, then less time, then
+   fewer bytes copied. */
+static int gmlo_search_prefers(const gmlo_search *search, const gmlake_offload_plan_info *a) {
+  const gmlake_offload_plan_info *b;
+  size_t a_bytes = a->peak_bytes, b_bytes;
+  if (search->best == NULL) return 1;
+  b = &search->best->info;
+  b_bytes = b->peak_bytes;
+  if (a_bytes < search->goal_bytes) a_bytes = search->goal_bytes;
+  if (b_bytes < search->goal_bytes) b_bytes = search->goal_bytes;
+  if (a_bytes != b_bytes) return a_bytes < b_bytes;
+  if (a->time_ns != b->time_ns) return a->time_ns < b->time_ns;
+  return a->in_bytes + a->out_bytes < b->in_bytes + b->out_bytes;
+}
+
+/* Makes the circle's plan the best one, if it is better. 0 if host memory is refused. */
+static int gmlo_search_keep(gmlo_search *search, const gmlo_circle *c) {
+  gmlake_offload_plan *plan;
+  gmlake_offload_plan_info info;
+  int64_t bytes;
+  memset(&info, 0, sizeof info);
+  (void)gmlo_profile_peak(c, &bytes);
+  info.peak_bytes = (size_t)bytes;
+  info.time_ns = gmlo_period(c);
+  if (!gmlo_search_prefers(search, &info)) return 1; /* whatever it copies */
+  plan = gmlo_draft_plan(c, search->job, &search->planner->desc.host);
+  if (plan == NULL) return 0;
+  plan->info.peak_bytes = (size_t)bytes;
+  if (gmlo_search_prefers(search, &plan->info)) {
+    gmlake_offload_plan *former = search->best;
+    search->best = plan;
+    plan = former;
+  }
+  gmlo_plan_destroy(plan);
+  return 1;
+}
+
+/* Makes a circle and plans it for the target in that mode. 0 if host memory is refused; there is no
+   circle then. */
+static int gmlo_search_plan(gmlo_search *search, gmlo_circle *c, size_t target_bytes, size_t number,
+                            uint64_t noise) {
+  gmlo_mode mode = gmlo_modes[number % GMLO_MODES];
+  int done;
+  if (search->share < 1) mode.exclusive = 0; /* other jobs may copy then */
+  if (!gmlo_circle_make(c, search->planner, search->job, search->share)) return 0;
+  c->noise = noise;
+  c->overhead = search->overhead;
+  c->strict = search->strict;
+  c->work_max = search->work_left;
+  done = gmlo_circle_plan(c, (int64_t)target_bytes, &mode);
+  search->work_left -= c->work < search->work_left ? c->work : search->work_left;
+  if (c->work > search->try_work) search->try_work = c->work;
+  if (!done) gmlo_circle_leave(c);
+  return done;
+}
+
+/* Tries one plan for the target in that mode. A payment can raise the peak, by what recomputation
+   needs: then a strict try is made again, and stops where the peak was lowest. 0 if host memory is
+   refused. */
+static int gmlo_search_try(gmlo_search *search, size_t target_bytes, size_t number,
+                           uint64_t noise) {
+  double overhead = search->overhead;
+  uint64_t work = search->work_left;
+  gmlo_circle c;
+  int64_t bytes;
+  int done;
+  if (!gmlo_search_plan(search, &c, target_bytes, number, noise)) return 0;
+  (void)gmlo_profile_peak(&c, &bytes);
+  if (search->strict && bytes > c.low_bytes) {
+    search->overhead = ((double)c.low_ns + .5) / (double)c.base_ns;
+    search->work_left = work;
+    gmlo_circle_leave(&c);
+    done = gmlo_search_plan(search, &c, target_bytes, number, noise);
+    search->overhead = overhead;
+    if (!done) return 0;
+  }
+  done = gmlo_search_keep(search, &c);
+  gmlo_circle_leave(&c);
+  return done;
+}
+
+/* Bytes below which no plan comes, or lower is no better. */
+static size_t gmlo_search_low(const gmlo_search *search) {
+  size_t low = search->planner->jobs[search->job].graph->info.op_bytes_max;
+  return low > search->goal_bytes ? low : search->goal_bytes;
+}
+
+/* How many plans are tried for one allowance. */
+static size_t gmlo_search_tries(const gmlo_search *search) {
+  size_t most = search->planner->desc.try_count_max;
+  size_t accesses = search->planner->jobs[search->job].graph->info.access_count;
+  if (most != 0) return most;
+  most = GMLO_TRIES_MIN + GMLO_TRIED_ACCESSES / (accesses + 1);
+  return most < GMLO_TRIES_MAX ? most : GMLO_TRIES_MAX;
+}
+
+/* Looks for a plan that adds no time: in each mode, then with random choices. Takes `work` steps,
+   about. 0 if host memory is refused. */
+static int gmlo_search_still(gmlo_search *search, uint64_t work) {
+  size_t accesses = search->planner->jobs[search->job].graph->info.access_count, n;
+  size_t low = gmlo_search_low(search), most = gmlo_search_tries(search);
+  search->work_left = work + GMLO_WORK_FIRST * (uint64_t)accesses;
+  for (n = 0; n < most && (n == 0 || search->best->info.peak_bytes > low); n++) {
+    if (search->share < 1 && gmlo_modes[n % GMLO_MODES].exclusive) continue;
+    if (!gmlo_search_try(search, search->goal_bytes, n, n < GMLO_MODES ? 0 : n)) return 0;
+    if (n == 0) search->work_left = search->try_work < work ? work - search->try_work : 0;
+    if (search->work_left < search->try_work) break; /* another one would not end */
+  }
+  return 1;
+}
+
+/* A number from 0 to 1, the n-th of a sequence that fills it evenly, from 0 on. */
+static double gmlo_between(size_t n) {
+  double part = .5, sum = 0;
+  while (n != 0) {
+    sum += n % 2 != 0 ? part : 0;
+    n /= 2;
+    part /= 2;
+  }
+  return sum;
+}
+
+/* Looks for a plan that adds no more than `overhead`. The modes, the targets and the part of the
+   work that each try has do not depend on `overhead`, and a try pays for the same things in the
+   same order whatever it may pay, and only stops earlier: so a plan is not worse because more is
+   allowed. A target that cannot be reached makes a plan pay in the wrong places: so there are many,
+   from the lowest to the peak so far. The first try has `first` steps. 0 if host memory is refused.
+   [R3] */
+static int gmlo_search_paid(gmlo_search *search, double overhead, uint64_t work, uint64_t first) {
+  size_t low = gmlo_search_low(search), high = search->best->info.peak_bytes, n;
+  size_t count = (size_t)(work / (GMLO_PAID_PART * search->still_work + 1)) + 1;
+  uint64_t least = search->still_work + search->still_work / GMLO_PAID_PART;
+  if (count > GMLO_MODES) count = GMLO_MODES;
+  if (work < least) work = least;
+  if (first < work / count) first = work / count;
+  search->overhead = overhead;
+  search->strict = 1;
+  for (n = 0; n < count && low < high; n++) {
+    size_t target = low + (size_t)((double)(high - low) * gmlo_between(n / GMLO_SAME_TARGET));
+    if (search->share < 1 && gmlo_modes[n % GMLO_MODES].exclusive) continue;
+    search->work_left = n == 0 ? first : work / count;
+    if (!gmlo_search_try(search, target, n, 0)) return 0;
+  }
+  return 1;
+}
+
+/* Whether another try is allowed and would end. */
+static int gmlo_search_goes_on(const gmlo_search *search, size_t tried) {
+  return tried < gmlo_search_tries(search) && search->work_left >= search->still_work &&
+         search->best->info.peak_bytes > gmlo_search_low(search);
+}
+
+/* Looks for better ones that add no more than `overhead`: halves the targets again and again, then
+   makes random choices. What is too dear is passed over. 0 if host memory is refused. */
+static int gmlo_search_closer(gmlo_search *search, double overhead, uint64_t work) {
+  size_t low = gmlo_search_low(search), bound = low, n = 0, mode, high;
+  search->overhead = overhead;
+  search->strict = 0;
+  search->work_left = work;
+  while ((high = search->best->info.peak_bytes) > bound + bound / GMLO_NEAR_PART) {
+    size_t middle = bound + (high - bound) / 2;
+    for (mode = 0; mode < GMLO_MODES_FIRST && search->best->info.peak_bytes > middle; mode++, n++) {
+      if (!gmlo_search_goes_on(search, n)) return 1;
+      if (search->share < 1 && gmlo_modes[mode].exclusive) continue;
+      if (!gmlo_search_try(search, middle, mode, 0)) return 0;
+    }
+    if (search->best->info.peak_bytes > middle) bound = middle;
+  }
+  for (; gmlo_search_goes_on(search, n); n++) {
+    high = search->best->info.peak_bytes;
+    if (!gmlo_search_try(search, n % 2 == 0 ? low : high - (high - low) / 16, n / 2, n + 1)) {
+      return 0;
+    }
+  }
+  return 1;
+}
+
+/* Plans for no added time, then for more and more up to all that is allowed. What is done for one
+   allowance does not depend on what else is allowed. Where the job is too large for that, there is
+   only what is allowed. [R3] */
+static int gmlo_search_allowances(gmlo_search *search, uint64_t work) {
+  double allowed = search->planner->desc.overhead_max;
+  uint64_t part = work / GMLO_WORK_RUNG;
+  size_t i, count = sizeof gmlo_allowances / sizeof *gmlo_allowances;
+  if (!gmlo_search_still(search, work)) return 0;
+  search->still_work = search->try_work;
+  if (allowed <= 0) return 1;
+  if (search->still_work * GMLO_TRIES_PAID > part) {
+    return gmlo_search_paid(search, allowed, work, work);
+  }
+  for (i = 0; i < count && gmlo_allowances[i] <= allowed; i++) {
+    if (!gmlo_search_paid(search, gmlo_allowances[i], part, 0)) return 0;
+    if (!gmlo_search_closer(search, gmlo_allowances[i], part)) return 0;
+  }
+  return gmlo_search_paid(search, allowed, part, work);
+}
+
+/* The best plan of the job; NULL if host memory is refused. */
+static gmlake_offload_plan *gmlo_search_job(gmlake_offload_planner *planner, uint32_t job,
+                                            double share) {
+  const gmlake_offload_graph_info *info = &planner->jobs[job].graph->info;
+  double all = (double)gmlo_planner_bytes(planner);
+  uint64_t work = GMLO_WORK_PER_ACCESS * (uint64_t)info->access_count;
+  gmlo_search search;
+  memset(&search, 0, sizeof search);
+  search.planner = planner;
+  search.job = job;
+  search.share = share;
+  if (all > 0) {
+    search.goal_bytes =
+        (size_t)((double)planner->desc.target_bytes * ((double)info->peak_bytes / all));
+  }
+  if (work < GMLO_WORK_MIN) work = GMLO_WORK_MIN;
+  if (gmlo_search_allowances(&search, work)) return search.best;
+  gmlo_plan_destroy(search.best);
+  return NULL;
+}
+
+static void gmlo_search_drop(const gmlake_offload_planner *planner, gmlake_offload_plan **plans) {
+  size_t j;
+  for (j = 0; plans != NULL && j < planner->job_count; j++) gmlo_plan_destroy(plans[j]);
+  gmlo_free(&planner->desc.host, plans);
+}
+
+/* An iteration of the job in which nothing waits. */
+static double gmlo_search_base_ns(const gmlo_planner_job *job) {
+  double sum = 0;
+  size_t i;
+  for (i = 0; i < job->graph->op_count; i++) sum += (double)gmlo_mean(job, (uint32_t)i);
+  return sum;
+}
+
+/* Whether the rehearsal takes fewer bytes above the target than the plan, and adds no more time than
+   is allowed. */
+static int gmlo_search_takes(const gmlake_offload_planner *planner, const gmlake_offload_plan *plan,
+                             const gmlo_rehearsal *rehearsal, double base_ns) {
+  double allowed = base_ns * (1 + planner->desc.overhead_max) + base_ns / GMLO_NOISE_PART;
+  return rehearsal->time_ns <= allowed && rehearsal->peak_bytes < plan->info.peak_bytes &&
+         plan->info.peak_bytes > planner->desc.target_bytes;
+}
+
+/* For a job that is alone: also tries the plan to the letter, without recomputation. That one counts
+   neither what a copy is slower while the other direction is busy, nor the operators that wait for
+   it, nor memory that is free before a slot ends; a rehearsal does. If the plan to the letter takes
+   less memory than the one in plans[j], in the time that is allowed, it takes its place. 0 if host
+   memory is refused. [R3] */
+static int gmlo_search_as_paper(gmlake_offload_planner *planner, size_t j,
+                                gmlake_offload_plan **plans, gmlake_offload_plan **others) {
+  const gmlo_planner_job *job = &planner->jobs[j];
+  uint64_t work = GMLO_WORK_LETTER * (uint64_t)job->graph->info.access_count;
+  double base_ns = gmlo_search_base_ns(job);
+  gmlake_offload_planner letter = *planner;
+  gmlake_offload_plan *former = plans[j];
+  gmlo_rehearsal rehearsal;
+  letter.desc.flags |= GMLAKE_OFFLOAD_LETTER | GMLAKE_OFFLOAD_NO_RECOMPUTE;
+  if (letter.desc.tensor_bytes_min == 0) letter.desc.tensor_bytes_min = 1;
+  if (!gmlo_search_letter(&letter, work, others) ||
+      gmlo_rehearse(planner, job, others[j], &rehearsal) != GMLAKE_OFFLOAD_OK) {
+    return 0;
+  }
+  if (!gmlo_search_takes(planner, former, &rehearsal, base_ns)) return 1;
+  plans[j] = others[j];
+  others[j] = former;
+  plans[j]->info.peak_bytes = rehearsal.peak_bytes;
+  plans[j]->info.time_ns = (uint64_t)rehearsal.time_ns;
+  if (rehearsal.time_ns > base_ns) {
+    plans[j]->info.added_ns = (uint64_t)(rehearsal.time_ns - base_ns);
+  }
+  return 1;
+}
+
+static int gmlo_search_jobs(gmlake_offload_planner *planner, gmlake_offload_plan **plans) {
+  size_t j, last = 0, count = gmlo_planner_job_count(planner);
+  gmlake_offload_plan **others;
+  int done;
+  for (j = 0; j < planner->job_count; j++) {
+    if (planner->jobs[j].graph == NULL) continue;
+    plans[j] = gmlo_search_job(planner, (uint32_t)j, 1 / (double)count);
+    if (plans[j] == NULL) return 0;
+    last = j;
+  }
+  if (count > 1) return 1;
+  others =
+      (gmlake_offload_plan **)gmlo_zeroed(&planner->desc.host, planner->job_count, sizeof *others);
+  done = others != NULL && gmlo_search_as_paper(planner, last, plans, others);
+  gmlo_search_drop(planner, others);
+  return done;
+}
+
+/* Puts the new plans in the place of the former ones. [R1] */
+static void gmlo_search_adopt(gmlake_offload_planner *planner, gmlake_offload_plan **plans) {
+  size_t j, i;
+  for (j = 0; j < planner->job_count; j++) {
+    gmlo_planner_job *job = &planner->jobs[j];
+    if (job->graph == NULL) continue;
+    gmlo_plan_destroy(job->plan);
+    job->plan = plans[j];
+    plans[j] = NULL;
+    job->plan_count++;
+    job->planned_bytes = job->plan->info.peak_bytes;
+    for (i = 0; i < job->graph->op_count; i++) job->based_ns[i] = job->mean_ns[i];
+  }
+  planner->changed = 0;
+}
+
+static gmlake_offload_result gmlo_replan(gmlake_offload_planner *planner) {
+  gmlake_offload_plan **plans;
+  int done = 1, letter = (planner->desc.flags & GMLAKE_OFFLOAD_LETTER) != 0;
+  plans =
+      (gmlake_offload_plan **)gmlo_zeroed(&planner->desc.host, planner->job_count, sizeof *plans);
+  if (plans == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  if (gmlo_planner_job_count(planner) != 0) {
+    done =
+        letter ? gmlo_search_letter(planner, UINT64_MAX, plans) : gmlo_search_jobs(planner, plans);
+  }
+  if (done) gmlo_search_adopt(planner, plans);
+  gmlo_search_drop(planner, plans);
+  return done ? GMLAKE_OFFLOAD_OK : GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+}
+
+/* ---- Public functions ---- */
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_replan(gmlake_offload_planner *planner) {
+  return planner != NULL ? gmlo_replan(planner) : GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_update(gmlake_offload_planner *planner,
+                                                               int *out_replanned) {
+  gmlake_offload_result result;
+  int wanted;
+  size_t j;
+  if (out_replanned != NULL) *out_replanned = 0;
+  if (planner == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  wanted = planner->changed;
+  for (j = 0; j < planner->job_count && !wanted; j++) {
+    if (planner->jobs[j].graph == NULL) continue;
+    wanted = gmlo_planner_job_drift(&planner->jobs[j]) > planner->desc.drift_max;
+  }
+  if (!wanted) return GMLAKE_OFFLOAD_OK;
+  result = gmlo_replan(planner);
+  if (out_replanned != NULL) *out_replanned = result == GMLAKE_OFFLOAD_OK;
+  return result;
 }
 
 /* ---- >>paths: which nodes of a graph lead to which ----------------------------------------------
