@@ -22,6 +22,8 @@
 
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_STATIC
+#define GMLAKE_BFC_IMPLEMENTATION
+#define GMLAKE_BFC_STATIC
 #include "adapter.h"
 #include "lake.hpp"
 
@@ -508,14 +510,18 @@ class LakeAllocator final : public cca::CUDAAllocator {
   }
   int getPoolUseCount(DeviceIndex index, PoolId pool) { return device(index).pool_use_count(pool); }
   void ensureExistsAndIncrefPool(DeviceIndex index, PoolId pool) {
-    guarded("gmlake_pool_create", index, [&] { device(index).retain_pool(pool); });
+    retain(index, pool, static_cast<cca::CUDAAllocator *>(nullptr));
   }
+  /* source: an allocator that the pool gets its memory from; NULL: the lake. */
   template <class Source>
-  void retain(DeviceIndex index, PoolId pool, const Source &source) {
-    TORCH_CHECK(!source,
-                "gmlake: a memory pool with an allocator of its own does not work on the "
-                "lake: use MemPool() without an allocator");
-    ensureExistsAndIncrefPool(index, pool);
+  void retain(DeviceIndex index, PoolId pool, Source source) {
+    gmlake_torch::Source::TakeFn take;
+    gmlake_torch::Source::GiveFn give;
+    if (source) {
+      take = [source](size_t bytes) { return source->raw_alloc(bytes); };
+      give = [source](void *segment) { source->raw_delete(segment); };
+    }
+    guarded("gmlake_pool_create", index, [&] { device(index).retain_pool(pool, take, give); });
   }
   void createOrIncrefPool(DeviceIndex index, PoolId pool, cca::CUDAAllocator *source) {
     retain(index, pool, source);

@@ -6,6 +6,7 @@
    Memory    the backend that the device's lake is given: the driver's, with a limit that may move,
              peers that may join, and counts of chunks
    Table     live blocks by address
+   Source    where a pool gets its memory that is not the lake's; gmlake_bfc.h divides it
 
    Locks: Device::mutex_ protects the table, the figures and the pools. It is never held while the
    lake is called, except by gmlake_find, gmlake_get_stats, and for pools and captures, which call
@@ -15,6 +16,7 @@
 #pragma once
 
 #include "gmlake.h"
+#include "gmlake_bfc.h"
 
 #include <algorithm>
 #include <atomic>
@@ -24,6 +26,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -138,6 +141,18 @@ class Memory {
     }
     out.create_count = create_count_;
     out.release_count = release_count_;
+  }
+  /* Memory that is not the lake's came, or went. */
+  void count(size_t bytes, bool is_made) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (is_made) {
+      chunks_.up(1);
+      bytes_.up(bytes);
+    } else {
+      chunks_.down(1);
+      bytes_.down(bytes);
+    }
+    (is_made ? create_count_ : release_count_)++;
   }
   void reset_peaks() {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -301,9 +316,10 @@ struct Block {
   void *stream = nullptr;          /* that it was allocated on */
   Pool *pool = nullptr;            /* NULL: the default one */
   Context context;
-  unsigned pins = 0;     /* checkpoints in which it is live */
-  bool is_live = false;  /* else, if it has pins, its memory waits for a checkpoint to come back */
-  bool has_uses = false; /* recorded on another stream */
+  unsigned pins = 0;      /* checkpoints in which it is live */
+  bool is_live = false;   /* else, if it has pins, its memory waits for a checkpoint to come back */
+  bool has_uses = false;  /* recorded on another stream, and the lake knows */
+  bool is_shared = false; /* the same of a source's block */
 
   Kind kind() const { return bytes <= kSmallMax ? SMALL : LARGE; }
 };
@@ -366,6 +382,77 @@ class Table {
 
 /* ---- Pools ---------------------------------------------------------------------------------- */
 
+/* Gives a pool segments in the lake's place: ncclMemAlloc, for example. gmlake_bfc.h makes blocks of
+   them, by the rules of torch's native allocator. */
+class Source {
+ public:
+  using TakeFn = std::function<void *(size_t bytes)>; /* NULL: there is none */
+  using GiveFn = std::function<void(void *segment)>;
+
+  Source(TakeFn take, GiveFn give, Memory &memory)
+      : take_(std::move(take)), give_(std::move(give)), memory_(memory) {
+    gmlake_bfc_desc desc{};
+    desc.segment_alloc = take_segment;
+    desc.segment_free = give_segment;
+    desc.user = this;
+    if (gmlake_bfc_create(&desc, &bfc_) != GMLAKE_BFC_OK) throw std::bad_alloc();
+  }
+  ~Source() { (void)gmlake_bfc_destroy(bfc_); }
+  Source(const Source &) = delete;
+  Source &operator=(const Source &) = delete;
+
+  gmlake_result alloc(size_t bytes, void *stream, unsigned flags, void **out_ptr) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    may_grow_ = !(flags & GMLAKE_NO_GROW);
+    switch (gmlake_bfc_alloc(bfc_, bytes, stream, out_ptr)) {
+    case GMLAKE_BFC_OK:
+      return GMLAKE_OK;
+    case GMLAKE_BFC_ERROR_OUT_OF_HOST_MEMORY:
+      return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    default:
+      return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+    }
+  }
+  /* pre: no other stream's work uses it. */
+  gmlake_result free(void *ptr) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return gmlake_bfc_free(bfc_, ptr) == GMLAKE_BFC_OK ? GMLAKE_OK : GMLAKE_ERROR_UNKNOWN_POINTER;
+  }
+  /* pre: no work uses free memory. */
+  void trim() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    (void)gmlake_bfc_trim(bfc_, nullptr);
+  }
+  std::map<uint64_t, size_t> segments() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return segments_;
+  }
+
+ private:
+  static void *take_segment(void *user, size_t bytes) {
+    Source *const s = static_cast<Source *>(user);
+    void *const segment = s->may_grow_ ? s->take_(bytes) : nullptr;
+    if (!segment) return nullptr;
+    s->segments_[reinterpret_cast<uint64_t>(segment)] = bytes;
+    s->memory_.count(bytes, true);
+    return segment;
+  }
+  static void give_segment(void *user, void *segment, size_t bytes) {
+    Source *const s = static_cast<Source *>(user);
+    s->segments_.erase(reinterpret_cast<uint64_t>(segment));
+    s->memory_.count(bytes, false);
+    s->give_(segment);
+  }
+
+  TakeFn take_;
+  GiveFn give_;
+  Memory &memory_;
+  gmlake_bfc *bfc_ = nullptr;
+  std::mutex mutex_; /* protects what follows */
+  bool may_grow_ = true;
+  std::map<uint64_t, size_t> segments_; /* bytes by address */
+};
+
 /* A memory pool of torch: a pool of the lake. It is destroyed when torch has released it and none
    of its blocks is live; not at once, since the graphs that were captured into it may still run. */
 struct Pool {
@@ -373,6 +460,7 @@ struct Pool {
   gmlake_pool *pool = nullptr;
   int use_count = 0;
   bool serves_oom = false, is_exclusive = false, had_capture = false;
+  std::unique_ptr<Source> source; /* NULL: the pool of the lake has its memory */
   std::unordered_set<Block *> live;
   std::unordered_set<Block *> kept; /* freed, but live in a checkpoint: they keep their addresses */
 };
@@ -492,19 +580,22 @@ class Device {
       std::lock_guard<std::mutex> lock(mutex_);
       count_free(block);
       if (keep(block)) return;
-      freed = std::move(*block);
+      freed = *block;
       if (freed.has_uses) pending_.push_back({freed.ptr, freed.bytes, freed.requested});
       if (freed.has_uses) pending_bytes_ += freed.bytes;
       forget(block);
     }
-    const gmlake_result result = gmlake_free(lake_, freed.ptr, freed.stream);
-    if (result != GMLAKE_OK && result != GMLAKE_ERROR_SHUTTING_DOWN) fail(result);
+    give_back(freed);
   }
 
   /* The block is used on the stream, too. */
   void record_stream(Block *block, void *stream) {
     if (is_child() || stream == block->stream) return;
     if (route_count_.load(std::memory_order_acquire)) (void)route(stream);
+    if (block->pool && block->pool->source) { /* the host will wait: see give_back */
+      block->is_shared = true;
+      return;
+    }
     const gmlake_result result = gmlake_record_stream(lake_, block->ptr, stream);
     if (result != GMLAKE_OK) fail(result);
     block->has_uses = true;
@@ -513,8 +604,9 @@ class Device {
   /* Gives free memory to the driver: of all, or of one pool. */
   void trim(PoolId id) {
     if (id == PoolId{0, 0}) drop_pools();
+    trim_sources(id);
     const gmlake_result result = gmlake_trim(lake_, 0, nullptr);
-    if (result != GMLAKE_OK && result != GMLAKE_ERROR_SHUTTING_DOWN) fail(result);
+    if (result != GMLAKE_OK && !is_lost(result)) fail(result);
   }
 
   /* ---- Figures ---- */
@@ -560,9 +652,13 @@ class Device {
 
   /* ---- Pools ---- */
 
-  void retain_pool(PoolId id) {
+  /* take: NULL, or where a new pool gets its memory, and give, where that goes. */
+  void retain_pool(PoolId id, Source::TakeFn take = nullptr, Source::GiveFn give = nullptr) {
     std::lock_guard<std::mutex> lock(mutex_);
-    pool_for(id)->use_count++;
+    const bool is_new = !pools_.count(id);
+    Pool &pool = *pool_for(id);
+    if (is_new && take) pool.source.reset(new Source(std::move(take), std::move(give), memory_));
+    pool.use_count++;
   }
   /* Returns whether there is such a pool in use. */
   bool release_pool(PoolId id) {
@@ -593,6 +689,8 @@ class Device {
       gmlake_stats stats{};
       if (gmlake_pool_get_stats(lake_, entry.second->pool, &stats) == GMLAKE_OK)
         sum += stats.reserved_bytes;
+      if (entry.second->source)
+        for (const auto &segment : entry.second->source->segments()) sum += segment.second;
     }
     return sum;
   }
@@ -712,6 +810,7 @@ class Device {
       add_piece(out.back(), entry);
       is_open = !is_stitched;
     }
+    for (const auto &pool : pools_) add_source(*pool.second, out);
     return out;
   }
 
@@ -729,6 +828,10 @@ class Device {
 
   static bool is_short(gmlake_result result) {
     return result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || result == GMLAKE_ERROR_LIMIT_REACHED;
+  }
+  /* The device is gone, and with it all memory. torch finds out by itself; a free may not throw. */
+  static bool is_lost(gmlake_result result) {
+    return result == GMLAKE_ERROR_SHUTTING_DOWN || result == GMLAKE_ERROR_DEVICE_LOST;
   }
   static size_t rounded(size_t bytes) { return (bytes + kGrain - 1) / kGrain * kGrain; }
 
@@ -752,6 +855,7 @@ class Device {
 
   gmlake_result ask(Pool *pool, size_t bytes, void *stream, unsigned flags, void **out_ptr) {
     if (!pool) return gmlake_alloc(lake_, bytes, stream, out_ptr);
+    if (pool->source) return pool->source->alloc(bytes, stream, flags, out_ptr);
     gmlake_alloc_desc desc{};
     desc.bytes = bytes;
     desc.pool = pool->pool;
@@ -803,7 +907,7 @@ class Device {
     block->requested = requested;
     block->context = std::move(context);
     block->is_live = true;
-    block->has_uses = false;
+    block->has_uses = block->is_shared = false;
     if (block->pool) block->pool->live.insert(block);
     for (int kind : {static_cast<int>(ALL), static_cast<int>(block->kind())}) {
       figures_.allocation[kind].up(1);
@@ -831,6 +935,18 @@ class Device {
       figures_.active_bytes[k].down(bytes);
       figures_.requested_bytes[k].down(requested);
     }
+  }
+
+  /* Gives the memory of a block back that has no record any more. */
+  void give_back(const Block &freed) {
+    gmlake_result result;
+    if (freed.pool && freed.pool->source) {
+      if (freed.is_shared && !route_count_) hooks_.wait_device();
+      result = freed.pool->source->free(freed.ptr);
+    } else {
+      result = gmlake_free(lake_, freed.ptr, freed.stream);
+    }
+    if (result != GMLAKE_OK && !is_lost(result)) fail(result);
   }
 
   /* pre: mutex_. Gives the record of a block back. */
@@ -878,8 +994,9 @@ class Device {
     Block *best = nullptr;
     std::lock_guard<std::mutex> lock(mutex_);
     for (Block *block : pool.kept)
-      if (block->stream == stream && !block->has_uses && block->bytes >= size &&
-          block->bytes - size <= size / 8 && (!best || block->bytes < best->bytes))
+      if (block->stream == stream && !block->has_uses && !block->is_shared &&
+          block->bytes >= size && block->bytes - size <= size / 8 &&
+          (!best || block->bytes < best->bytes))
         best = block;
     if (best) pool.kept.erase(best);
     return best;
@@ -903,7 +1020,7 @@ class Device {
         forget(block);
       }
     }
-    for (const Block &block : freed) (void)gmlake_free(lake_, block.ptr, block.stream);
+    for (const Block &block : freed) give_back(block);
   }
 
   /* ---- Pools ---- */
@@ -947,12 +1064,30 @@ class Device {
     }
     if (gone.empty()) return false;
     if (had_capture) hooks_.wait_device(); /* its graphs may still run */
+    for (const auto &pool : gone) {
+      if (pool->source) hooks_.wait_device();
+      pool->source.reset();
+    }
     for (const auto &pool : gone)
       if (gmlake_pool_destroy(lake_, pool->pool) != GMLAKE_OK) {
         std::lock_guard<std::mutex> lock(mutex_);
         pools_[pool->id] = pool; /* to be tried again */
       }
     return true;
+  }
+
+  /* Gives back what sources have free: of all pools, or of one. */
+  void trim_sources(PoolId id) {
+    std::vector<std::shared_ptr<Pool>> found;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      for (const auto &entry : pools_)
+        if (entry.second->source && (id == PoolId{0, 0} || id == entry.first))
+          found.push_back(entry.second);
+    }
+    if (found.empty() || route_count_) return;
+    hooks_.wait_device();
+    for (const auto &pool : found) pool->source->trim();
   }
 
   /* The pool that a request on the stream goes to; NULL: the default one. Tells the lake that the
@@ -999,6 +1134,39 @@ class Device {
     piece.is_active = piece.is_live || entry.state == GMLAKE_STATE_PENDING;
     segment.bytes += piece.bytes;
     segment.pieces.push_back(std::move(piece));
+  }
+
+  /* pre: mutex_. */
+  void add_source(const Pool &pool, std::vector<Segment> &out) const {
+    if (!pool.source) return;
+    std::map<uint64_t, const Block *> live;
+    for (const Block *block : pool.live) live[reinterpret_cast<uint64_t>(block->ptr)] = block;
+    for (const auto &entry : pool.source->segments()) {
+      const uint64_t end = entry.first + entry.second;
+      Segment segment;
+      segment.address = entry.first;
+      segment.pool = pool.id;
+      auto it = live.lower_bound(entry.first);
+      if (it != live.end() && it->first < end) segment.stream = it->second->stream;
+      while (segment.bytes < entry.second) {
+        Piece piece;
+        piece.address = segment.address + segment.bytes;
+        const bool is_live = it != live.end() && it->first == piece.address;
+        if (is_live) {
+          piece.bytes = it->second->bytes;
+          piece.requested = it->second->requested;
+          piece.context = it->second->context;
+          piece.is_live = piece.is_active = true;
+          ++it;
+        } else {
+          const bool has_next = it != live.end() && it->first < end;
+          piece.bytes = static_cast<size_t>((has_next ? it->first : end) - piece.address);
+        }
+        segment.bytes += piece.bytes;
+        segment.pieces.push_back(std::move(piece));
+      }
+      out.push_back(std::move(segment));
+    }
   }
 
   static constexpr size_t kPoolChunkMax = size_t(2) << 20; /* graphs' pools are many and small */

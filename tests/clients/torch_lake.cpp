@@ -2,6 +2,8 @@
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #define GMLAKE_STATIC
+#define GMLAKE_BFC_IMPLEMENTATION
+#define GMLAKE_BFC_STATIC
 #include "../../examples/torch/lake.hpp"
 
 #include <cstdio>
@@ -353,6 +355,47 @@ static void test_segments() {
   for (i = 1; i < 16; i += 2) device.free(blocks[i]);
 }
 
+/* A pool that gets its memory elsewhere. */
+static void test_source() {
+  Scene scene;
+  Device &device = *scene.device;
+  std::vector<char *> given;
+  size_t back = 0;
+  const size_t before = device.figures().reserved_bytes[ALL].current;
+  device.retain_pool(
+      kPool,
+      [&](size_t bytes) -> void * {
+        if (given.size() == 2) return nullptr;
+        given.push_back(static_cast<char *>(aligned_alloc(512, bytes)));
+        return given.back();
+      },
+      [&](void *segment) { std::free(segment), back++; });
+  check(device.begin_route(
+      kPool, [](void *) { return true; }, nullptr));
+  Block *x = scene.alloc(1000), *y = scene.alloc(3 * MIB), *z = scene.alloc(5 * MIB);
+  check(x->ptr == given[0] && y->ptr == given[1] && z->ptr == given[1] + 3 * MIB);
+  check(scene.is_refused(15 * MIB));
+  check(device.figures().reserved_bytes[ALL].current - int64_t(before) == int64_t(22 * MIB));
+  check(device.pool_bytes() == 22 * MIB);
+  device.free(y);
+  const auto segments = device.segments();
+  check(segments.size() == 2 && segments[0].pool == kPool);
+  const Segment &large = segments[segments[0].bytes == 2 * MIB];
+  check(large.bytes == 20 * MIB && large.pieces.size() == 3 && large.pieces[1].is_live);
+  check(large.pieces[0].bytes == 3 * MIB && !large.pieces[0].is_active);
+  check(device.end_route(kPool));
+  device.record_stream(x, scene.b);
+  device.free(x); /* no event tells: the host waits */
+  check(scene.waits == 1);
+  device.trim(kPool);
+  check(back == 1 && device.pool_bytes() == 20 * MIB);
+  device.free(z);
+  while (device.release_pool(kPool)) {
+  }
+  device.trim({0, 0});
+  check(back == 2 && device.figures().reserved_bytes[ALL].current == int64_t(before));
+}
+
 int main() {
   test_table();
   test_figures();
@@ -364,5 +407,6 @@ int main() {
   test_capture();
   test_checkpoint();
   test_segments();
+  test_source();
   return 0;
 }
