@@ -1,6 +1,6 @@
 /* Gives torch its memory from a lake for each device. torch loads this library with
-   torch.cuda.memory.CUDAPluggableAllocator; gmlake_pluggable.py beside this file does that. To build
-   it, run `make torch`, which needs no CUDA toolkit, or in the directory of gmlake.h:
+   torch.cuda.memory.CUDAPluggableAllocator; gmlake_pluggable.py beside this file does that. To
+   build it, run `make torch`, which needs no CUDA toolkit, or in the directory of gmlake.h:
 
    cc -std=c99 -O2 -shared -fPIC -fvisibility=hidden -fexceptions -I. -I/usr/local/cuda/include \
      examples/torch/gmlake_pluggable.c -o gmlake_pluggable.so -lpthread -ldl

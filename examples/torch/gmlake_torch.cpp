@@ -26,6 +26,7 @@
 #define GMLAKE_BFC_STATIC
 #include "adapter.h"
 #include "lake.hpp"
+#include "sharing.hpp"
 
 #include <array>
 #include <chrono>
@@ -584,15 +585,29 @@ class LakeAllocator final : public cca::CUDAAllocator {
       return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
     return cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, stream);
   }
-  cca::ShareableHandle shareIpcHandle(void *) override {
-    TORCH_CHECK(false,
-                "gmlake: tensors on the lake cannot be sent to another process yet: send "
-                "tensor.cpu(), or run this program with torch's own allocator");
+  cca::ShareableHandle shareIpcHandle(void *ptr) override {
+    Place *place = nullptr;
+    Block *const block = find(ptr, &place);
+    TORCH_CHECK(block, "invalid device pointer: ", ptr);
+    TORCH_CHECK(!block->pool || !block->pool->source,
+                "gmlake: a tensor of a memory pool with an allocator of its own cannot be sent to "
+                "another process");
+    return shared([&] {
+      cca::ShareableHandle out{};
+      out.handle = gmlake_torch::export_block(*place->device.load(), ptr, &out.offset).text();
+      return out;
+    });
   }
-  std::shared_ptr<void> getIpcDevPtr(std::string) override {
-    TORCH_CHECK(false,
-                "gmlake: a tensor of another process cannot be opened yet: send "
-                "tensor.cpu(), or run this program with torch's own allocator");
+  std::shared_ptr<void> getIpcDevPtr(std::string handle) override {
+    std::lock_guard<std::mutex> lock(imports_mutex_);
+    std::weak_ptr<void> &known = imports_[handle];
+    if (std::shared_ptr<void> found = known.lock()) return found;
+    const DeviceIndex device = current_device();
+    std::shared_ptr<void> fresh = gmlake_torch::SharedRange::is_one(handle)
+                                      ? import_range(handle, device)
+                                      : import_segment(handle, device);
+    known = fresh;
+    return fresh;
   }
 
   /* The device's lake; NULL if there is none. */
@@ -635,6 +650,54 @@ class LakeAllocator final : public cca::CUDAAllocator {
     return failure;
   }
 
+  /* Runs the function; its SharingError becomes torch's error. */
+  template <class Function>
+  auto shared(Function function) -> decltype(function()) {
+    try {
+      return function();
+    } catch (const gmlake_torch::SharingError &error) {
+      TORCH_CHECK(false, "gmlake: tensors of other processes: ", error.text);
+    }
+  }
+
+  /* Forgets that the handle is open, if nobody opened it again meanwhile. */
+  void forget_import(const std::string &handle) {
+    std::lock_guard<std::mutex> lock(imports_mutex_);
+    const auto it = imports_.find(handle);
+    if (it != imports_.end() && it->second.expired()) imports_.erase(it);
+  }
+
+  /* Memory of a process whose torch is on lakes, too. */
+  std::shared_ptr<void> import_range(const std::string &handle, DeviceIndex device) {
+    gmlake_torch::ImportedRange *const range = shared([&] {
+      return new gmlake_torch::ImportedRange(gmlake_torch::SharedRange::read(handle), device);
+    });
+    return std::shared_ptr<void>(range->ptr(), [this, handle, range, device](void *) {
+      c10::cuda::CUDAGuard guard(device);
+      /* Nothing may use what is unmapped. At the process's end the driver may be gone already. */
+      if (cudaDeviceSynchronize() == cudaSuccess) delete range;
+      forget_import(handle);
+    });
+  }
+
+  /* Memory of a process with torch's own allocator: of cudaMalloc, behind two bytes of torch's. */
+  std::shared_ptr<void> import_segment(const std::string &handle, DeviceIndex device) {
+    cudaIpcMemHandle_t raw;
+    void *ptr = nullptr;
+    const size_t skip = handle.size() - std::min(handle.size(), sizeof raw);
+    TORCH_CHECK(
+        handle.size() == sizeof raw || (handle.size() == sizeof raw + 2 && handle[1] == 'c'),
+        "gmlake: a tensor of another process: its handle is of a kind that is unknown here, "
+        "for example of torch's expandable segments");
+    std::memcpy(&raw, handle.data() + skip, sizeof raw);
+    C10_CUDA_CHECK(cudaIpcOpenMemHandle(&ptr, raw, cudaIpcMemLazyEnablePeerAccess));
+    return std::shared_ptr<void>(ptr, [this, handle, device](void *opened) {
+      c10::cuda::CUDAGuard guard(device);
+      (void)cudaIpcCloseMemHandle(opened);
+      forget_import(handle);
+    });
+  }
+
   /* Runs the function; its Failure becomes torch's error. */
   template <class Function>
   auto guarded(const char *call, DeviceIndex index, Function function) -> decltype(function()) {
@@ -661,6 +724,10 @@ class LakeAllocator final : public cca::CUDAAllocator {
     TORCH_CHECK(result == GMLAKE_OK, "gmlake: device ", static_cast<int>(place.index),
                 ": gmlake_cuda_create: ", gmlake_result_name(result));
     desc.backend = backend;
+    gmlake_device_properties properties{};
+    int code = 0;
+    if (backend->get_properties(backend->user, &properties, &code) == GMLAKE_OK)
+      desc.handle_types = properties.handle_types & GMLAKE_HANDLE_POSIX_FD; /* to share tensors */
     if (!configure(&desc, peers, why, sizeof why)) {
       gmlake_cuda_destroy(backend);
       TORCH_CHECK(false, "gmlake: ", why);
@@ -849,6 +916,8 @@ class LakeAllocator final : public cca::CUDAAllocator {
   std::vector<std::unique_ptr<Place>> places_; /* grows in init alone */
   std::atomic<size_t> place_count_{0};
   std::atomic<bool> is_enabled_{true}, does_note_{false};
+  std::mutex imports_mutex_; /* protects what follows */
+  std::map<std::string, std::weak_ptr<void>> imports_;
   std::mutex notes_mutex_; /* protects what follows */
   Ring<cca_annotation> notes_;
   std::vector<cca::OutOfMemoryObserver> observers_;

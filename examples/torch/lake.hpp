@@ -35,6 +35,7 @@
 
 #if !defined(_WIN32)
 #include <pthread.h>
+#include <unistd.h>
 #endif
 
 namespace gmlake_torch {
@@ -142,6 +143,24 @@ class Memory {
     out.create_count = create_count_;
     out.release_count = release_count_;
   }
+  /* By which descriptor other processes take the chunk; the first time `make` makes it. It is
+     closed when the chunk is released. Returns whether there is such a chunk. */
+  bool share(uint64_t handle, int32_t &out_fd, uint64_t &out_serial, uint64_t &out_bytes,
+             const std::function<void(int *out_fd)> &make) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto it = handles_.find(handle);
+    if (it == handles_.end()) return false;
+    Chunk &chunk = it->second;
+    if (chunk.fd < 0) {
+      make(&chunk.fd);
+      chunk.serial = ++serial_;
+    }
+    out_fd = chunk.fd;
+    out_serial = chunk.serial;
+    out_bytes = chunk.bytes;
+    return true;
+  }
+
   /* Memory that is not the lake's came, or went. */
   void count(size_t bytes, bool is_made) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -170,6 +189,8 @@ class Memory {
   struct Chunk {
     size_t bytes = 0;
     uint64_t address = 0; /* where it was mapped first; 0: not yet */
+    int fd = -1;          /* that other processes take it by; -1: it was not shared */
+    uint64_t serial = 0;  /* of that descriptor: no other ever has it */
   };
 
   /* The table's functions get the driver's own `user`, so that those of the driver may stay in the
@@ -233,6 +254,9 @@ class Memory {
       m->release_count_++;
       m->reserved_ -= chunk.bytes;
     }
+#if !defined(_WIN32)
+    if (chunk.fd >= 0) (void)close(chunk.fd);
+#endif
     if (m->on_segment_ && chunk.address) m->on_segment_(false, chunk.address, chunk.bytes);
     return GMLAKE_OK;
   }
@@ -302,6 +326,7 @@ class Memory {
   std::unordered_map<uint64_t, Chunk> handles_;
   std::map<uint64_t, size_t> accessible_; /* bytes by address: what set_access was called for */
   std::vector<int> peers_;
+  uint64_t serial_ = 0;
   Counter chunks_, bytes_;
   int64_t create_count_ = 0, release_count_ = 0;
 };
@@ -382,8 +407,8 @@ class Table {
 
 /* ---- Pools ---------------------------------------------------------------------------------- */
 
-/* Gives a pool segments in the lake's place: ncclMemAlloc, for example. gmlake_bfc.h makes blocks of
-   them, by the rules of torch's native allocator. */
+/* Gives a pool segments in the lake's place: ncclMemAlloc, for example. gmlake_bfc.h makes blocks
+   of them, by the rules of torch's native allocator. */
 class Source {
  public:
   using TakeFn = std::function<void *(size_t bytes)>; /* NULL: there is none */

@@ -436,6 +436,59 @@ def case_disabled(torch, note):
     return z.sum().item()
 
 
+def other_process(allocator, tasks, answers):
+    """Doubles what it is sent, and answers with tensors of its own."""
+    import torch
+
+    if allocator == "lake":
+        import gmlake_torch
+
+        gmlake_torch.enable()
+    kept = []
+    while True:
+        x = tasks.get()
+        if x is None:
+            break
+        kept = kept[-2:] + [x * 2]
+        answers.put(kept[-1])
+        x.fill_(7)
+        torch.cuda.synchronize()
+        del x
+    answers.put("ended")
+    tasks.get()  # what it sent lives as long as it does
+
+
+def case_processes(torch, note):
+    """Tensors that go to another process and come back, small, large and many."""
+    import torch.multiprocessing as mp
+
+    context = mp.get_context("spawn")
+    tasks, answers = context.Queue(), context.Queue()
+    name = "lake" if torch.cuda.get_allocator_backend() == "gmlake" else "native"
+    child = context.Process(target=other_process, args=(name, tasks, answers))
+    child.start()
+    out = []
+    pid = os.getpid()
+    for i in range(60):
+        x = torch.full(((1 << 18) * (i % 7 + 1) + i,), float(i), device="cuda")
+        tasks.put(x)
+        y = answers.get(timeout=60)
+        out.append(y[-1].item())
+        if i % 20 == 0:
+            torch.cuda.synchronize()
+        del x, y
+    tasks.put(None)
+    assert answers.get(timeout=60) == "ended"
+    note["descriptors"] = len(os.listdir(f"/proc/{pid}/fd"))
+    tasks.put(None)
+    child.join(60)
+    torch.cuda.ipc_collect()
+    live = torch.cuda.memory_allocated()
+    torch.cuda.empty_cache()
+    note["descriptors_after"] = len(os.listdir(f"/proc/{pid}/fd"))
+    return out, child.exitcode, live
+
+
 OVERHEAD = r"""
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <chrono>

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <thread>
+#include <unistd.h>
 
 using namespace gmlake_torch;
 
@@ -396,6 +397,30 @@ static void test_source() {
   check(back == 2 && device.figures().reserved_bytes[ALL].current == int64_t(before));
 }
 
+/* Chunks that other processes take: each gets one descriptor, which ends with it. */
+static void test_share() {
+  Scene scene;
+  Device &device = *scene.device;
+  Block *block = scene.alloc(6 * MIB);
+  gmlake_chunk_info parts[2];
+  size_t count = 0;
+  check(gmlake_get_chunks(device.lake(), block->ptr, parts, 2, &count) == GMLAKE_OK && count == 2);
+  int32_t fds[2] = {-1, -1}, again = -1;
+  uint64_t serials[2] = {0, 0}, serial = 0, bytes = 0;
+  int made = 0, pipes[2];
+  check(pipe(pipes) == 0);
+  const auto make = [&](int *out_fd) { *out_fd = pipes[made++]; };
+  for (size_t i = 0; i < 2; i++)
+    check(device.memory().share(parts[i].handle, fds[i], serials[i], bytes, make));
+  check(bytes == 4 * MIB && fds[0] == pipes[0] && serials[0] != serials[1]);
+  check(device.memory().share(parts[0].handle, again, serial, bytes, make));
+  check(made == 2 && again == fds[0] && serial == serials[0]);
+  check(!device.memory().share(12345, again, serial, bytes, make));
+  device.free(block);
+  device.trim({0, 0});
+  check(close(pipes[0]) != 0 && close(pipes[1]) != 0); /* the chunks' end closed them */
+}
+
 int main() {
   test_table();
   test_figures();
@@ -408,5 +433,6 @@ int main() {
   test_checkpoint();
   test_segments();
   test_source();
+  test_share();
   return 0;
 }
