@@ -59,6 +59,13 @@ void delete_uncached(void *ptr) {
 
 /* ---- Texts ---------------------------------------------------------------------------------- */
 
+[[noreturn]] void throw_error(const std::string &text) { TORCH_CHECK(false, text); }
+[[noreturn]] void raise_invalid(const void *ptr) {
+  char text[64];
+  std::snprintf(text, sizeof text, "invalid device pointer: %p", ptr);
+  throw_error(text);
+}
+
 std::string size_text(size_t bytes) {
   char text[64];
   const double value = static_cast<double>(bytes);
@@ -153,6 +160,30 @@ class Ring {
  private:
   std::vector<Entry> entries_;
   size_t capacity_ = 1, next_ = 0;
+};
+
+/* On whose behalf this thread calls the lake, for chunks that it creates or releases. */
+class Cause {
+ public:
+  Cause(const ContextPtr &context, cudaStream_t stream)
+      : context_(context), stream_(stream), outer_(now()) {
+    now() = this;
+  }
+  ~Cause() { now() = outer_; }
+  Cause(const Cause &) = delete;
+  Cause &operator=(const Cause &) = delete;
+
+  static ContextPtr context() { return now() ? now()->context_ : nullptr; }
+  static cudaStream_t stream() { return now() ? now()->stream_ : nullptr; }
+
+ private:
+  static const Cause *&now() {
+    static thread_local const Cause *cause = nullptr;
+    return cause;
+  }
+  const ContextPtr &context_;
+  const cudaStream_t stream_;
+  const Cause *const outer_;
 };
 
 /* What torch records of one device's memory. */
@@ -301,7 +332,7 @@ class LakeAllocator final : public cca::CUDAAllocator {
     const DeviceIndex device = current_device();
     void *ptr = nullptr;
     if (bytes)
-      ptr = is_enabled_ ? take(device, bytes, c10::cuda::getCurrentCUDAStream(device).stream())
+      ptr = is_enabled_ ? take(device, bytes, c10::cuda::getCurrentCUDAStream(device))
                         : take_uncached(bytes);
     return {ptr, ptr, raw_deleter(), c10::Device(c10::DeviceType::CUDA, device)};
   }
@@ -312,31 +343,38 @@ class LakeAllocator final : public cca::CUDAAllocator {
     C10_CUDA_CHECK(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToDevice));
   }
   void *raw_alloc(size_t bytes) override {
-    return raw_alloc_with_stream(bytes, c10::cuda::getCurrentCUDAStream(current_device()).stream());
+    const DeviceIndex device = current_device();
+    if (!bytes) return nullptr;
+    return is_enabled_ ? take(device, bytes, c10::cuda::getCurrentCUDAStream(device))
+                       : take_uncached(bytes);
   }
   void *raw_alloc_with_stream(size_t bytes, cudaStream_t stream) override {
     if (!bytes) return nullptr;
-    return is_enabled_ ? take(current_device(), bytes, stream) : take_uncached(bytes);
+    if (!is_enabled_) return take_uncached(bytes);
+    const DeviceIndex device = current_device();
+    const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream(device);
+    if (current.stream() == stream) return take(device, bytes, current);
+    return take(device, bytes, stream, stream != nullptr);
   }
   void raw_delete(void *ptr) override {
     if (!ptr || gmlake_torch::is_child()) return;
     Place *place = nullptr;
     Block *const block = find(ptr, &place);
     if (!block && !is_enabled_) return delete_uncached(ptr);
-    TORCH_CHECK(block, "invalid device pointer: ", ptr);
+    if (!block) raise_invalid(ptr);
     give(*place, block);
   }
   void recordStream(const c10::DataPtr &ptr, c10::cuda::CUDAStream stream) override {
     if (!ptr.get() || ptr.get_deleter() != &delete_block) return; /* another process's memory */
     Place *place = nullptr;
     Block *const block = find(ptr.get(), &place);
-    TORCH_CHECK(block, "gmlake: recordStream: ", ptr.get(), " is not the start of a live block");
+    if (!block) raise_invalid(ptr.get());
     guarded("gmlake_record_stream", place->index,
             [&] { place->device.load()->record_stream(block, stream.stream()); });
   }
   void *getBaseAllocation(void *ptr, size_t *out_bytes) override {
     Block *const block = find(ptr, nullptr);
-    TORCH_CHECK(block, "invalid device pointer: ", ptr);
+    if (!block) raise_invalid(ptr);
     if (out_bytes) *out_bytes = block->bytes;
     return block->ptr;
   }
@@ -355,16 +393,19 @@ class LakeAllocator final : public cca::CUDAAllocator {
 
   double getMemoryFraction(DeviceIndex device) { return place(device).fraction.load(); }
   void setMemoryFraction(double fraction, DeviceIndex device) override {
-    TORCH_CHECK(0 <= fraction && fraction <= 1, "invalid fraction:", fraction,
-                ". Please set within [0, 1].");
+    if (!(0 <= fraction && fraction <= 1))
+      throw_error("invalid fraction:" + std::to_string(fraction) + ". Please set within [0, 1].");
     place(device).fraction.store(fraction);
     limit(place(device));
   }
   void emptyCache() { emptyCache({0, 0}); }
   void emptyCache(PoolId pool) {
     for (const auto &entry : places_)
-      if (gmlake_torch::Device *const device = entry->device.load())
+      if (gmlake_torch::Device *const device = entry->device.load()) {
+        const ContextPtr context = entry->history.gather(cca::RecordContext::ALL);
+        const Cause cause(context, nullptr);
         guarded("gmlake_trim", entry->index, [&] { device->trim(pool); });
+      }
   }
   void cacheInfo(DeviceIndex index, size_t *largest) override {
     gmlake_budget budget{};
@@ -505,8 +546,7 @@ class LakeAllocator final : public cca::CUDAAllocator {
   }
   void releasePool(DeviceIndex index, PoolId pool) override {
     guarded("gmlake_pool_destroy", index, [&] {
-      TORCH_CHECK(device(index).release_pool(pool),
-                  "releasePool: there is no such pool: ", pool.first, ", ", pool.second);
+      if (!device(index).release_pool(pool)) throw_error("releasePool: there is no such pool");
     });
   }
   int getPoolUseCount(DeviceIndex index, PoolId pool) { return device(index).pool_use_count(pool); }
@@ -588,7 +628,7 @@ class LakeAllocator final : public cca::CUDAAllocator {
   cca::ShareableHandle shareIpcHandle(void *ptr) override {
     Place *place = nullptr;
     Block *const block = find(ptr, &place);
-    TORCH_CHECK(block, "invalid device pointer: ", ptr);
+    if (!block) raise_invalid(ptr);
     TORCH_CHECK(!block->pool || !block->pool->source,
                 "gmlake: a tensor of a memory pool with an allocator of its own cannot be sent to "
                 "another process");
@@ -632,9 +672,8 @@ class LakeAllocator final : public cca::CUDAAllocator {
   }
 
   Place &place(DeviceIndex index) {
-    TORCH_CHECK(
-        index >= 0 && static_cast<size_t>(index) < place_count_.load(std::memory_order_acquire),
-        "Invalid device argument ", static_cast<int>(index), ": did you call init?");
+    if (index < 0 || static_cast<size_t>(index) >= place_count_.load(std::memory_order_acquire))
+      throw_error("Invalid device argument " + std::to_string(index) + ": did you call init?");
     return *places_[static_cast<size_t>(index)];
   }
 
@@ -656,7 +695,7 @@ class LakeAllocator final : public cca::CUDAAllocator {
     try {
       return function();
     } catch (const gmlake_torch::SharingError &error) {
-      TORCH_CHECK(false, "gmlake: tensors of other processes: ", error.text);
+      throw_error("gmlake: tensors of other processes: " + error.text);
     }
   }
 
@@ -704,7 +743,7 @@ class LakeAllocator final : public cca::CUDAAllocator {
     try {
       return function();
     } catch (const Failure &failure) {
-      TORCH_CHECK(false, failure_text(call, index, failure));
+      throw_error(failure_text(call, index, failure));
     }
   }
 
@@ -721,8 +760,9 @@ class LakeAllocator final : public cca::CUDAAllocator {
     desc.device = place.index;
     desc.flags = GMLAKE_STREAMS_MAY_END; /* nobody says when an external stream is destroyed */
     const gmlake_result result = gmlake_cuda_create(place.index, &backend);
-    TORCH_CHECK(result == GMLAKE_OK, "gmlake: device ", static_cast<int>(place.index),
-                ": gmlake_cuda_create: ", gmlake_result_name(result));
+    if (result != GMLAKE_OK)
+      throw_error("gmlake: device " + std::to_string(place.index) +
+                  ": gmlake_cuda_create: " + gmlake_result_name(result));
     desc.backend = backend;
     gmlake_device_properties properties{};
     int code = 0;
@@ -730,7 +770,7 @@ class LakeAllocator final : public cca::CUDAAllocator {
       desc.handle_types = properties.handle_types & GMLAKE_HANDLE_POSIX_FD; /* to share tensors */
     if (!configure(&desc, peers, why, sizeof why)) {
       gmlake_cuda_destroy(backend);
-      TORCH_CHECK(false, "gmlake: ", why);
+      throw_error(std::string("gmlake: ") + why);
     }
     gmlake_torch::Device *device = nullptr;
     try {
@@ -738,7 +778,7 @@ class LakeAllocator final : public cca::CUDAAllocator {
     } catch (const Failure &failure) {
       unconfigure(place.index);
       gmlake_cuda_destroy(backend);
-      TORCH_CHECK(false, failure_text("gmlake_create", place.index, failure));
+      throw_error(failure_text("gmlake_create", place.index, failure));
     }
     place.device.store(device, std::memory_order_release);
     limit(place);
@@ -751,7 +791,7 @@ class LakeAllocator final : public cca::CUDAAllocator {
     const DeviceIndex index = place.index;
     hooks.on_segment = [&place](bool is_made, uint64_t address, size_t bytes) {
       place.history.add(is_made ? TraceEntry::SEGMENT_ALLOC : TraceEntry::SEGMENT_FREE, address,
-                        bytes, nullptr, {0, 0}, nullptr);
+                        bytes, Cause::stream(), {0, 0}, Cause::context());
     };
     hooks.make_room = [] {
       bool did = false;
@@ -787,9 +827,10 @@ class LakeAllocator final : public cca::CUDAAllocator {
 
   void add_peer(Place &owner, gmlake_torch::Device &device, int peer) {
     const gmlake_result result = device.memory().add_peer(peer);
-    TORCH_CHECK(result == GMLAKE_OK, "gmlake: device ", peer,
-                " cannot access the memory of device ", static_cast<int>(owner.index), ": ",
-                gmlake_result_name(result));
+    if (result != GMLAKE_OK)
+      throw_error("gmlake: device " + std::to_string(peer) +
+                  " cannot access the memory of device " + std::to_string(owner.index) + ": " +
+                  gmlake_result_name(result));
   }
 
   Block *find(const void *ptr, Place **out_place) {
@@ -803,13 +844,18 @@ class LakeAllocator final : public cca::CUDAAllocator {
     return nullptr;
   }
 
-  void *take(DeviceIndex index, size_t bytes, cudaStream_t stream) {
+  /* torch never destroys its own streams: their ids are 0 and odd numbers. */
+  void *take(DeviceIndex index, size_t bytes, const c10::cuda::CUDAStream &stream) {
+    return take(index, bytes, stream.stream(), stream.id() != 0 && !(stream.id() & 1));
+  }
+  void *take(DeviceIndex index, size_t bytes, cudaStream_t stream, bool is_foreign) {
     gmlake_torch::Device &device = this->device(index);
     Place &place = *places_[static_cast<size_t>(index)];
     ContextPtr context = place.history.gather(cca::RecordContext::STATE);
     Block *block = nullptr;
+    const Cause cause(context, stream);
     try {
-      block = device.alloc(bytes, stream, context);
+      block = device.alloc(bytes, stream, context, is_foreign);
     } catch (const Failure &failure) {
       refuse(place, device, bytes, stream, context, failure);
     }
@@ -860,7 +906,7 @@ class LakeAllocator final : public cca::CUDAAllocator {
                            cudaStream_t stream, const ContextPtr &context, const Failure &failure) {
     if (failure.result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY &&
         failure.result != GMLAKE_ERROR_LIMIT_REACHED)
-      TORCH_CHECK(false, failure_text("gmlake_alloc", place.index, failure));
+      throw_error(failure_text("gmlake_alloc", place.index, failure));
     size_t free = 0, total = 0;
     const size_t rounded = (bytes + 511) / 512 * 512, limit = device.memory().limit();
     c10::cuda::CUDAGuard guard(place.index);
@@ -878,15 +924,16 @@ class LakeAllocator final : public cca::CUDAAllocator {
     }
     for (const auto &observer : observers)
       observer(place.index, rounded, limit ? limit : total, free);
-    TORCH_CHECK_WITH(
-        OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ", size_text(rounded),
-        ". GPU ", static_cast<int>(place.index), " has a total capacity of ", size_text(total),
-        " of which ", size_text(free), " is free. ", limit ? size_text(limit) + " allowed; " : "",
-        "Of the allocated memory ", size_text(live), " is allocated by PyTorch, ",
-        in_pools ? "with " + size_text(in_pools) + " held by private pools (e.g., CUDA Graphs), "
-                 : "",
-        "and ", size_text(held - std::min(held, live)), " is reserved by PyTorch but unallocated.",
-        causes_text(failure.info));
+    std::string text = "CUDA out of memory. Tried to allocate " + size_text(rounded) + ". GPU " +
+                       std::to_string(place.index) + " has a total capacity of " +
+                       size_text(total) + " of which " + size_text(free) + " is free. ";
+    if (limit) text += size_text(limit) + " allowed; ";
+    text += "Of the allocated memory " + size_text(live) + " is allocated by PyTorch, ";
+    if (in_pools)
+      text += "with " + size_text(in_pools) + " held by private pools (e.g., CUDA Graphs), ";
+    text += "and " + size_text(held - std::min(held, live)) +
+            " is reserved by PyTorch but unallocated." + causes_text(failure.info);
+    TORCH_CHECK_WITH(OutOfMemoryError, false, text);
   }
 
   cca::SegmentInfo segment_info(DeviceIndex index, const gmlake_torch::Segment &segment) {

@@ -96,14 +96,20 @@ class Memory {
   /* is_made: memory was created, else released; called inside calls of the lake. */
   using SegmentFn = std::function<void(bool is_made, uint64_t address, size_t bytes)>;
 
-  Memory(const gmlake_backend *inner, SegmentFn on_segment)
-      : table_(*inner), inner_(inner), on_segment_(std::move(on_segment)) {
+  using CapturingFn = std::function<bool(void *stream)>;
+
+  Memory(const gmlake_backend *inner, SegmentFn on_segment, CapturingFn is_capturing)
+      : table_(*inner),
+        inner_(inner),
+        on_segment_(std::move(on_segment)),
+        is_capturing_(std::move(is_capturing)) {
     table_.get_memory_info = get_memory_info;
     table_.create = create;
     table_.release = release;
     table_.map = map;
     table_.unmap = unmap;
     table_.set_access = set_access;
+    table_.event_record = event_record;
     std::lock_guard<std::mutex> lock(all_mutex());
     all().push_back(this);
   }
@@ -300,6 +306,18 @@ class Memory {
     return result;
   }
 
+  /* A stream may join a capture by an event, and the lake learns of it by the first request on that
+     stream. An event that is recorded on it then would become a part of the graph, and to ask for
+     it would spoil the capture. */
+  static gmlake_result event_record(void *user, void *event, gmlake_stream stream, int *out_code) {
+    Memory *const m = of(user);
+    if (stream && m->is_capturing_ && m->is_capturing_(stream)) {
+      *out_code = 900; /* as the driver says that a capture forbids something */
+      return GMLAKE_ERROR_CAPTURING;
+    }
+    return m->inner_->event_record(user, event, stream, out_code);
+  }
+
   /* Takes [address, address + bytes) out of accessible_: what is mapped together may be unmapped in
      parts. */
   void cut(uint64_t address, size_t bytes) {
@@ -321,6 +339,7 @@ class Memory {
   gmlake_backend table_;
   const gmlake_backend *inner_;
   SegmentFn on_segment_;
+  CapturingFn is_capturing_;
   std::atomic<size_t> reserved_{0}, limit_{0};
   std::mutex mutex_; /* protects what follows */
   std::unordered_map<uint64_t, Chunk> handles_;
@@ -345,6 +364,8 @@ struct Block {
   bool is_live = false;   /* else, if it has pins, its memory waits for a checkpoint to come back */
   bool has_uses = false;  /* recorded on another stream, and the lake knows */
   bool is_shared = false; /* the same of a source's block */
+  bool is_foreign = false; /* its stream may be destroyed before it is freed */
+  uint64_t stream_id = 0;  /* [is_foreign] of its stream, which no other ever has */
 
   Kind kind() const { return bytes <= kSmallMax ? SMALL : LARGE; }
 };
@@ -549,7 +570,9 @@ class Device {
 
   /* desc: of the lake; its backend is the driver's. Throws Failure. */
   Device(const gmlake_desc &desc, Hooks hooks)
-      : hooks_(std::move(hooks)), memory_(desc.backend, hooks_.on_segment) {
+      : hooks_(std::move(hooks)),
+        inner_(desc.backend),
+        memory_(desc.backend, hooks_.on_segment, hooks_.is_capturing) {
     gmlake_desc own = desc;
     Failure failure{GMLAKE_OK, {}};
     watch_forks();
@@ -574,17 +597,15 @@ class Device {
   gmlake *lake() const { return lake_; }
   Memory &memory() { return memory_; }
 
-  /* The block is the device's until it is freed. Throws Failure. pre: bytes > 0. */
-  Block *alloc(size_t bytes, void *stream, Context context) {
-    std::shared_ptr<Pool> pool;
-    void *ptr = nullptr;
-    if (route_count_.load(std::memory_order_acquire)) pool = route(stream);
-    if (pool)
-      if (Block *kept = take_kept(*pool, bytes, stream)) return revive(kept, bytes, context);
-    gmlake_result result = ask(pool.get(), bytes, stream, 0, &ptr);
-    if (is_short(result)) result = ask_others(pool, bytes, stream, result, &ptr);
-    if (result != GMLAKE_OK) fail(result);
-    return remember(ptr, bytes, stream, pool.get(), std::move(context));
+  /* The block is the device's until it is freed. Throws Failure. pre: bytes > 0. is_foreign: the
+     stream may be destroyed before the block is freed, and nobody will tell. */
+  Block *alloc(size_t bytes, void *stream, Context context, bool is_foreign = false) {
+    if (!is_foreign) return alloc_on(bytes, stream, std::move(context));
+    const uint64_t id = meet(stream);
+    Block *const block = alloc_on(bytes, stream, std::move(context));
+    block->is_foreign = true;
+    block->stream_id = id;
+    return block;
   }
 
   /* The live block at the address; NULL: none. It may be freed meanwhile, unless the caller owns
@@ -600,7 +621,8 @@ class Device {
   void free(Block *block) {
     Block freed;
     if (is_child()) return;
-    if (route_count_.load(std::memory_order_acquire)) (void)route(block->stream);
+    if (!block->is_foreign && route_count_.load(std::memory_order_acquire))
+      (void)route(block->stream);
     {
       std::lock_guard<std::mutex> lock(mutex_);
       count_free(block);
@@ -610,7 +632,10 @@ class Device {
       if (freed.has_uses) pending_bytes_ += freed.bytes;
       forget(block);
     }
-    give_back(freed);
+    if (freed.is_foreign && !(freed.pool && freed.pool->source))
+      park(freed);
+    else
+      give_back(freed);
   }
 
   /* The block is used on the stream, too. */
@@ -630,6 +655,7 @@ class Device {
   void trim(PoolId id) {
     if (id == PoolId{0, 0}) drop_pools();
     trim_sources(id);
+    (void)unpark();
     const gmlake_result result = gmlake_trim(lake_, 0, nullptr);
     if (result != GMLAKE_OK && !is_lost(result)) fail(result);
   }
@@ -878,6 +904,18 @@ class Device {
 
   /* ---- Allocating ---- */
 
+  Block *alloc_on(size_t bytes, void *stream, Context context) {
+    std::shared_ptr<Pool> pool;
+    void *ptr = nullptr;
+    if (route_count_.load(std::memory_order_acquire)) pool = route(stream);
+    if (pool)
+      if (Block *kept = take_kept(*pool, bytes, stream)) return revive(kept, bytes, context);
+    gmlake_result result = ask(pool.get(), bytes, stream, 0, &ptr);
+    if (is_short(result)) result = ask_others(pool, bytes, stream, result, &ptr);
+    if (result != GMLAKE_OK) fail(result);
+    return remember(ptr, bytes, stream, pool.get(), std::move(context));
+  }
+
   gmlake_result ask(Pool *pool, size_t bytes, void *stream, unsigned flags, void **out_ptr) {
     if (!pool) return gmlake_alloc(lake_, bytes, stream, out_ptr);
     if (pool->source) return pool->source->alloc(bytes, stream, flags, out_ptr);
@@ -904,7 +942,8 @@ class Device {
           return GMLAKE_OK;
         }
     }
-    return drop_pools() ? ask(pool.get(), bytes, stream, 0, out_ptr) : result;
+    const bool has_room = unpark();
+    return drop_pools() || has_room ? ask(pool.get(), bytes, stream, 0, out_ptr) : result;
   }
 
   Block *remember(void *ptr, size_t bytes, void *stream, Pool *pool, Context context) {
@@ -1002,6 +1041,64 @@ class Device {
     }
   }
 
+  /* ---- Streams that nobody tells the end of ---- */
+
+  /* Such a stream may be gone when its block is freed, and to name it then ends the process. So the
+     block is parked. When the stream is named again it exists: then it gets its blocks back, if it
+     is the same one. The others wait until the host has waited for the device: when memory runs
+     out, when much is parked, or in trim. */
+  void park(const Block &block) {
+    bool is_much = false;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      parked_.push_back(block);
+      parked_bytes_ += block.bytes;
+      is_much = parked_bytes_ > kParkedMax;
+    }
+    if (is_much) (void)unpark();
+  }
+
+  /* The stream exists: returns its id, and frees what is parked for it. */
+  uint64_t meet(void *stream) {
+    uint64_t id = 0;
+    int code = 0;
+    std::vector<Block> own;
+    if (hooks_.is_capturing(stream)) return 0; /* to ask would spoil the capture */
+    if (!inner_->stream_id || inner_->stream_id(inner_->user, stream, &id, &code) != GMLAKE_OK)
+      return 0;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      const auto is_own = [&](const Block &b) { return b.stream == stream && b.stream_id == id; };
+      const auto it = std::stable_partition(parked_.begin(), parked_.end(),
+                                            [&](const Block &b) { return !is_own(b); });
+      own.assign(it, parked_.end());
+      parked_.erase(it, parked_.end());
+      for (const Block &block : own) parked_bytes_ -= block.bytes;
+    }
+    for (const Block &block : own) give_back(block);
+    return id;
+  }
+
+  /* Waits for the device, and frees all that is parked. Returns whether there was some. Not during
+     captures. */
+  bool unpark() {
+    std::vector<Block> all;
+    {
+      std::lock_guard<std::mutex> routes(routes_mutex_);
+      if (is_captured()) return false;
+      std::lock_guard<std::mutex> lock(mutex_);
+      all.swap(parked_);
+      parked_bytes_ = 0;
+    }
+    if (all.empty()) return false;
+    hooks_.wait_device();
+    for (Block &block : all) {
+      block.stream = GMLAKE_STREAM_NONE;
+      give_back(block);
+    }
+    return true;
+  }
+
   /* ---- Checkpoints ---- */
 
   /* pre: mutex_. Whether a checkpoint keeps the block's address. */
@@ -1045,7 +1142,7 @@ class Device {
         forget(block);
       }
     }
-    for (const Block &block : freed) give_back(block);
+    for (const Block &block : freed) block.is_foreign ? park(block) : give_back(block);
   }
 
   /* ---- Pools ---- */
@@ -1068,13 +1165,13 @@ class Device {
   }
 
   /* Destroys the pools that torch has released and that have no block left. Returns whether there
-     was one. Not during captures: the host may have to wait. */
+     was one. Not during captures: the host has to wait. */
   bool drop_pools() {
     std::vector<std::shared_ptr<Pool>> gone;
     bool had_capture = false;
     {
       std::lock_guard<std::mutex> routes(routes_mutex_);
-      if (!routes_.empty()) return false;
+      if (is_captured()) return false;
       std::lock_guard<std::mutex> lock(mutex_);
       for (auto it = pools_.begin(); it != pools_.end();) {
         Pool &pool = *it->second;
@@ -1113,6 +1210,12 @@ class Device {
     if (found.empty() || route_count_) return;
     hooks_.wait_device();
     for (const auto &pool : found) pool->source->trim();
+  }
+
+  /* pre: routes_mutex_. */
+  bool is_captured() const {
+    return std::any_of(routes_.begin(), routes_.end(),
+                       [](const std::shared_ptr<Route> &route) { return route->is_capture; });
   }
 
   /* The pool that a request on the stream goes to; NULL: the default one. Tells the lake that the
@@ -1194,9 +1297,11 @@ class Device {
     }
   }
 
+  static constexpr size_t kParkedMax = size_t(256) << 20;
   static constexpr size_t kPoolChunkMax = size_t(2) << 20; /* graphs' pools are many and small */
 
   Hooks hooks_;
+  const gmlake_backend *inner_; /* the driver's */
   Memory memory_;
   gmlake *lake_ = nullptr;
   size_t chunk_bytes_ = 0;
@@ -1211,6 +1316,8 @@ class Device {
   std::deque<Block> blocks_; /* records: their addresses stay */
   std::vector<Block *> spare_;
   Figures figures_;
+  std::vector<Block> parked_; /* freed, and the lake does not know yet; in order */
+  size_t parked_bytes_ = 0;
   std::vector<Pending> pending_; /* freed, and used on recorded streams when last looked at */
   size_t pending_bytes_ = 0;
   std::map<PoolId, std::shared_ptr<Pool>> pools_;

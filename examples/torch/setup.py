@@ -9,6 +9,7 @@ import os
 import sys
 
 from setuptools import setup
+from setuptools.command.build_py import build_py
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")  # of gmlake.h
@@ -66,6 +67,14 @@ def macros():
     return [("GMLAKE_TORCH_HAS_REJECTION", "1")] if "attachOomRejectionObserver" in text else []
 
 
+class BuildPy(build_py):
+    """Python reads a .pth file in site-packages when it starts: for GMLAKE_TORCH=1."""
+
+    def run(self):
+        super().run()
+        self.copy_file("gmlake_torch.pth", os.path.join(self.build_lib, "gmlake_torch.pth"))
+
+
 check_release()
 setup(
     name="gmlake-torch",
@@ -73,6 +82,7 @@ setup(
     description="torch's device memory from lakes: an allocator that stitches",
     license="MIT",
     packages=["gmlake_torch"],
+    py_modules=["_gmlake_torch_hook"],
     python_requires=">=3.9",
     ext_modules=[
         CppExtension(
@@ -85,6 +95,6 @@ setup(
             extra_compile_args=["-O2", "-fvisibility=hidden"],
         )
     ],
-    cmdclass={"build_ext": BuildExtension.with_options(use_ninja=False)},
+    cmdclass={"build_ext": BuildExtension.with_options(use_ninja=False), "build_py": BuildPy},
     zip_safe=False,
 )

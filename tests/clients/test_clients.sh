@@ -160,6 +160,20 @@ C
   ok 'python: another torch and library' torch_stub other none ''
   ok 'python: another torch and library: says so' says \
     'gmlake_torch: CUDA out of memory. Tried to allocate'
+  mkdir -p "$dir/site/torch"
+  echo 'x = 1' >"$dir/site/torch/__init__.py"
+  echo 'import torch; torch.x += 1' >"$dir/site/gmlake_torch.py"
+  # hooked VALUE EXPECTED: what torch.x is with GMLAKE_TORCH=VALUE.
+  hooked() {
+    GMLAKE_TORCH=$1 PYTHONPATH=$dir/site:examples/torch python3 -B -c "
+exec(open('examples/torch/gmlake_torch.pth').read())
+import sys
+assert 'torch' not in sys.modules and 'gmlake_torch' not in sys.modules
+import torch
+assert torch.x == $2, torch.x" >"$dir/out" 2>"$dir/err"
+  }
+  ok 'python: GMLAKE_TORCH=1' hooked 1 2
+  ok 'python: GMLAKE_TORCH=0' hooked 0 1
   ok 'python: gmlake_cupy.py' fake FAKE_CUDA_SEED=1 \
     "GMLAKE_CUPY_LIBRARY=$absolute_build/gmlake_cupy.so" python3 -B tests/clients/cupy_stub.py
   ok 'python: gmlake_cupy.py: silent' silent

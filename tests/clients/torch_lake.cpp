@@ -26,6 +26,7 @@ static const PoolId kPool{0, 1}, kOther{0, 2};
 /* A device on a mock of its own, with two streams. */
 struct Scene {
   gmlake_backend *mock = nullptr;
+  gmlake_backend table; /* the mock's, which does not ask a captured stream's id: as the driver's */
   gmlake_stream a = nullptr, b = nullptr;
   std::unique_ptr<Device> device;
   int made = 0, released = 0, room = 0, waits = 0;
@@ -39,7 +40,14 @@ struct Scene {
     check(gmlake_mock_create(&mock_desc, &mock) == GMLAKE_OK);
     check(gmlake_mock_stream_create(mock, &a) == GMLAKE_OK);
     check(gmlake_mock_stream_create(mock, &b) == GMLAKE_OK);
-    desc.backend = mock;
+    table = *mock;
+    table.stream_id = [](void *user, gmlake_stream stream, uint64_t *out_id, int *out_code) {
+      return now()->capturing.count(stream)
+                 ? GMLAKE_ERROR_CAPTURING
+                 : now()->mock->stream_id(user, stream, out_id, out_code);
+    };
+    now() = this;
+    desc.backend = &table;
     desc.chunk_bytes = 4 * MIB;
     desc.flags = GMLAKE_STREAMS_MAY_END;
     device.reset(new Device(desc, hooks()));
@@ -48,6 +56,10 @@ struct Scene {
     check(gmlake_check(device->lake()) == GMLAKE_OK);
     device.reset();
     gmlake_mock_destroy(mock);
+  }
+  static Scene *&now() {
+    static Scene *scene = nullptr;
+    return scene;
   }
   Device::Hooks hooks() {
     Device::Hooks hooks;
@@ -253,9 +265,9 @@ static void test_capture() {
   device.free(first);
   first = scene.alloc(MIB, scene.a);
   check(first->ptr == first_ptr);
-  scene.capturing.insert(scene.b); /* joins by an event; of the mock, the lake has to know before */
-  Block *side = scene.alloc(MIB, scene.b);
-  check(gmlake_mock_capture_begin(scene.mock, scene.b) == GMLAKE_OK);
+  check(gmlake_mock_capture_begin(scene.mock, scene.b) == GMLAKE_OK); /* joins by an event */
+  scene.capturing.insert(scene.b);
+  Block *side = scene.alloc(MIB, scene.b); /* only now the lake learns of it */
   check(pool_of(scene, side->ptr) && pool_of(scene, first->ptr) == pool_of(scene, side->ptr));
   device.record_stream(first, scene.b);
   device.free(outside); /* waits for the end */
@@ -279,6 +291,34 @@ static void test_capture() {
   device.trim({0, 0});
   check(device.pool_bytes() == 0 && scene.waits == 1); /* for the graphs */
   device.free(host);
+}
+
+/* A stream that is destroyed before its blocks are freed is not named any more. */
+static void test_foreign() {
+  Scene scene;
+  Device &device = *scene.device;
+  gmlake_stream s = nullptr, t = nullptr;
+  check(gmlake_mock_stream_create(scene.mock, &s) == GMLAKE_OK);
+  Block *x = device.alloc(3 * MIB, s, nullptr, true), *y = device.alloc(MIB, s, nullptr, true);
+  void *const at_x = x->ptr;
+  device.free(x); /* parked */
+  check(device.figures().active_bytes[ALL].current == int64_t(MIB));
+  x = device.alloc(3 * MIB, s, nullptr, true); /* the stream is there, and gets it back */
+  check(x->ptr == at_x);
+  gmlake_mock_stream_hold(scene.mock, s);
+  gmlake_mock_stream_destroy(scene.mock, s);
+  device.free(x);
+  device.free(y);
+  check(gmlake_mock_stream_create(scene.mock, &t) == GMLAKE_OK && t == s); /* the same value */
+  Block *z = device.alloc(3 * MIB, t, nullptr, true);
+  check(z->ptr != at_x && scene.waits == 0); /* another stream: it does not get it */
+  gmlake_mock_stream_finish(scene.mock, t);
+  device.free(z);
+  device.trim({0, 0});
+  check(scene.waits == 1 && device.figures().reserved_bytes[ALL].current == 0);
+  Block *large = device.alloc(300 * MIB, t, nullptr, true);
+  device.free(large); /* much is parked: the host waits at once */
+  check(scene.waits == 2);
 }
 
 /* Graph trees: the state after a graph comes back at the same addresses. */
@@ -430,6 +470,7 @@ int main() {
   test_pool();
   test_pool_serves();
   test_capture();
+  test_foreign();
   test_checkpoint();
   test_segments();
   test_source();

@@ -7,13 +7,14 @@ Or run a program that is not to be edited:
 
     python -m gmlake_torch script.py arguments...
 
-With GMLAKE_TORCH=1 in the environment, importing gmlake_torch is enough. CUDA graphs, memory pools,
-torch.cuda.memory_stats(), OutOfMemoryError, snapshots and what is built on them work as ever. The
-allocator's name (torch.cuda.get_allocator_backend()) is gmlake.
+Or set GMLAKE_TORCH=1 in the environment: then importing torch is enough, also in the processes that
+torchrun or torch.multiprocessing start. CUDA graphs, memory pools, torch.cuda.memory_stats(),
+OutOfMemoryError, snapshots and what is built on them work as ever. The allocator's name
+(torch.cuda.get_allocator_backend()) is gmlake.
 
 Environment variables configure the lakes: see adapter.h. torch never destroys its own streams; the
-lake notices when an external one is gone. Call forget_stream(stream) before an external stream is
-destroyed if a tensor that lives on was recorded on it (Tensor.record_stream).
+lake never touches an external one that may be gone. Call forget_stream(stream) before an external
+stream is destroyed if a tensor that lives on was recorded on it (Tensor.record_stream).
 """
 import ctypes
 import glob
