@@ -29,6 +29,7 @@
 #define SEGMENT_NS 28000.0          /* about what it costs to map one */
 #define SERIES_BUCKETS 2000         /* each gives two points of the curve */
 #define DEFAULT_TRACES "bench/traces/*.gmtrace.gz"
+#define DEFAULT_STREAMS "bench/traces/streams/*.gmtrace.gz"
 
 /* ---- Allocators ------------------------------------------------------------------------------ */
 
@@ -815,9 +816,9 @@ static void print_json(const char *name, const trace *t, const outcome *o) {
 }
 
 static void print_table_head(void) {
-  printf("%-19s %-19s %7s %8s %6s %9s %9s %9s %6s\n", "trace", "allocator", "live", "reserved",
+  printf("%-22s %-18s %7s %8s %6s %9s %9s %9s %6s\n", "trace", "allocator", "live", "reserved",
          "util", "driver", "driver", "calls of", "ns per");
-  printf("%-19s %-19s %7s %8s %6s %9s %9s %9s %6s\n", "", "", "GiB", "GiB", "", "calls", "ms",
+  printf("%-22s %-18s %7s %8s %6s %9s %9s %9s %6s\n", "", "", "GiB", "GiB", "", "calls", "ms",
          "2nd half", "op");
 }
 
@@ -827,7 +828,7 @@ static void print_recorded_row(const char *name, const trace *t) {
   if (live) snprintf(text[0], sizeof text[0], "%.2f", gib(live));
   if (reserved) snprintf(text[1], sizeof text[1], "%.2f", gib(reserved));
   if (live && reserved) snprintf(text[2], sizeof text[2], "%.4f", ratio(live, reserved));
-  printf("%-19s %-19s %7s %8s %6s %9s %9s %9s %6s\n", name,
+  printf("%-22s %-18s %7s %8s %6s %9s %9s %9s %6s\n", name,
          t->is_of_lake ? "lake (recorded)" : "torch (recorded)", text[0], text[1], text[2], "-",
          "-", "-", "-");
 }
@@ -840,7 +841,7 @@ static void print_row(const char *name, const char *label, const trace *t, const
   }
   if (!o->settings.once) snprintf(ns_per_op, sizeof ns_per_op, "%.0f", o->ns_per_op);
   printf(
-      "%-19s %-19s %7.2f %8.2f %6.4f %9llu %9.1f %9s %6s\n", name, label, gib(t->active_bytes_peak),
+      "%-22s %-18s %7.2f %8.2f %6.4f %9llu %9.1f %9s %6s\n", name, label, gib(t->active_bytes_peak),
       gib(c->reserved_bytes_peak), ratio(t->active_bytes_peak, c->reserved_bytes_peak),
       (unsigned long long)c->driver_call_count, (double)c->driver_ns / 1e6, second_half, ns_per_op);
 }
@@ -1218,7 +1219,8 @@ static int check_together(options *o) {
 static const char about[] =
     "Replays recorded allocations on a modelled H200 (139.8 GiB), and prints the memory and the\n"
     "driver time that each allocator needs for them. Without TRACE it replays all traces that\n"
-    "match bench/traces/*.gmtrace.gz.\n";
+    "match bench/traces/*.gmtrace.gz, and those of bench/traces/streams, which tell when work was\n"
+    "complete.\n";
 
 static const char more[] =
     "\nColumns:\n"
@@ -1328,9 +1330,9 @@ int main(int argc, char **argv) {
   int status = parse_arguments(argc, argv, &o);
   if (status >= 0) return status;
   if (o.path_count) return replay_all(&o);
-  if (glob(DEFAULT_TRACES, 0, NULL, &found)) {
-    return usage_error("no trace is named, and no file matches", DEFAULT_TRACES);
-  }
+  if (glob(DEFAULT_TRACES, 0, NULL, &found) || glob(DEFAULT_STREAMS, GLOB_APPEND, NULL, &found))
+    return usage_error("no trace is named, and no file matches",
+                       DEFAULT_TRACES " and " DEFAULT_STREAMS);
   o.paths = found.gl_pathv;
   o.path_count = found.gl_pathc;
   status = replay_all(&o);

@@ -2,6 +2,7 @@
 
     python3 bench/torch/report.py bench/torch/h200.json bench/torch/h200x2.json
     python3 bench/torch/report.py bench/torch/limit.json
+    python3 bench/torch/report.py bench/torch/streams.json bench/torch/streams2.json
     python3 bench/torch/report.py --plot figure.png bench/torch/h200.json | gnuplot
 """
 import json
@@ -14,6 +15,8 @@ NAMES = {
     "async": "cudaMallocAsync",
     "gmlake": "lake",
     "gmlake-wait": "lake, waiting first",
+    "gmlake-record": "lake, recorded",
+    "gmlake-wait-record": "lake, waiting first, recorded",
     "gmlake-32m": "lake, chunks of 32 MiB",
     "gmlake-64m-wait": "lake, waiting first, chunks of 64 MiB",
 }
@@ -114,6 +117,24 @@ def compare(document):
     yield from table(head, rows)
 
 
+def several_streams(document):
+    """Memory of the programs of several streams, by what torch counts as active in native's run:
+    with what recorded streams still use. The worst run of each allocator."""
+    groups = {}
+    for run in document["runs"]:
+        groups.setdefault(run["workload"], {}).setdefault(run["allocator"], []).append(run)
+    used = {run["allocator"] for run in document["runs"]}
+    allocators = [name for name in NAMES if name in used]
+    rows = []
+    for workload, by in groups.items():
+        active = max(run["peak_live_bytes"] for run in by["native"])
+        rows.append([workload, f"{active / GIB:.2f}"])
+        for name in allocators:
+            held = max((run["peak_reserved_bytes"] for run in by.get(name, [])), default=0)
+            rows[-1].append(f"{held / GIB:.2f} ({active / held:.3f})" if held else "")
+    yield from table(["workload", "used", *(NAMES[name] for name in allocators)], rows)
+
+
 def largest(document):
     """Of each workload and allocator the largest batch that ran, what it held, and the mean of the
     steps but the first where runs came one after the other."""
@@ -182,8 +203,12 @@ def main():
         print("\n".join(plot(documents, path)))
         return
     for document in documents:
-        is_limit = any("limit_bytes" in run for run in document["runs"])
-        print("\n".join((largest if is_limit else compare)(document)))
+        kind = compare
+        if any("limit_bytes" in run for run in document["runs"]):
+            kind = largest
+        elif any(run["allocator"].endswith("-record") for run in document["runs"]):
+            kind = several_streams
+        print("\n".join(kind(document)))
 
 
 if __name__ == "__main__":

@@ -177,10 +177,10 @@ ok 'gmlake_offload.h: its example saves what it says' grep -q "^ *// $(cat "$dir
 # ---- The figures of bench/RESULTS.md that are no times of this machine ----
 
 # What the programs print: of each trace a row of the table there, and answers to the questions.
-"$build/replay" --once >"$dir/replay" 2>&1
-"$build/replay" --once --chunk-mib 32 >"$dir/replay32" 2>&1
-"$build/replay" --once --json | grep '"stream_lag_us": 0, "cross_stream": "wait"' >"$dir/lake"
-"$build/replay" --once --json --allocator bfc >"$dir/bfc"
+"$build/replay" --once bench/traces/*.gmtrace.gz >"$dir/replay" 2>&1
+"$build/replay" --once --chunk-mib 32 bench/traces/*.gmtrace.gz >"$dir/replay32" 2>&1
+"$build/replay" --once --json bench/traces/*.gmtrace.gz | grep '"stream_lag_us": 0, "cross_stream": "wait"' >"$dir/lake"
+"$build/replay" --once --json --allocator bfc bench/traces/*.gmtrace.gz >"$dir/bfc"
 tr -d '*' <bench/RESULTS.md >"$dir/results"
 
 # field ALLOCATOR NAME: of each trace, one a line.
@@ -214,6 +214,26 @@ field lake stitches >"$dir/9"
 paste -d '|' "$dir"/[1-9] | sed 's/|/ | /g; s/^/| /; s/$/ |/; s/|  |/| |/g' >"$dir/rows"
 ok 'RESULTS.md: nine traces' [ "$(wc -l <"$dir/rows")" = 9 ]
 while read -r row; do ok "RESULTS.md: $row" grep -qxF "$row" "$dir/results"; done <"$dir/rows"
+
+# held ALLOCATOR ORDER TRACE: what it holds, by what is used, and the driver's ms.
+held() {
+  "$build/replay" --once --json --allocator "$1" --cross-stream "$2" "$3" | awk -v used="$used" '{
+    gsub(/[",]/, "")
+    for (i = 1; i < NF; i++) value[$i] = $(i + 1)
+    gib = value["peak_reserved_bytes:"] / 1073741824
+    printf "%.2f (%.3f) | %.1f", gib, used / gib, value["driver_ms:"]
+  }'
+}
+for trace in bench/traces/streams/*.gmtrace.gz; do
+  name=$(basename "$trace" .gmtrace.gz)
+  "$build/replay" --once --report --cross-stream wait "$trace" >"$dir/report"
+  used=$(sed -n 's/.*counts too, \([0-9.]*\) GiB.*/\1/p' "$dir/report")
+  live=$(sed -n 's/^In the whole trace \([0-9.]*\) GiB.*/\1/p' "$dir/report")
+  bfc=$(held bfc wait "$trace")
+  row="| $name | $(printf '%.2f | %.2f' "$live" "$used") | ${bfc% |*} | $(held lake grow "$trace") | \
+$(held lake wait "$trace") |"
+  ok "RESULTS.md: $row" grep -qxF "$row" "$dir/results"
+done
 
 # answered QUESTION ANSWER: RESULTS.md has a row that begins and ends so.
 answered() { grep -F "| $1" "$dir/results" | grep -qF "| $2"; }
