@@ -52,6 +52,7 @@ typedef struct config {
 typedef struct counters {
   uint64_t reserved_bytes, reserved_bytes_peak, metadata_bytes_peak, chunk_count;
   uint64_t driver_call_count, driver_ns;
+  uint64_t grow_ns, grown_bytes; /* [once] what creating chunks costs, of so many bytes */
   uint64_t stitch_count, stitch_reuse_count, stream_wait_count;
   uint64_t state_count[5];
 } counters;
@@ -208,6 +209,7 @@ typedef struct lake_run {
   gmlake_backend *backend;
   decisions *told;
   report *seen;
+  uint64_t grow_ns, grown_bytes; /* as in counters */
   gmlake *lake;
   gmlake_stream streams[TRACE_STREAMS_MAX];
   const trace *t;                 /* that tells when work is complete; NULL: it does not */
@@ -237,7 +239,9 @@ static void lake_destroy(void *self) {
 }
 
 static void lake_observe(void *user, const gmlake_step *step) {
-  const lake_run *run = (const lake_run *)user;
+  lake_run *run = (lake_run *)user;
+  run->grow_ns += step->kind == GMLAKE_STEP_GROW ? step->driver_ns : 0;
+  run->grown_bytes += step->kind == GMLAKE_STEP_GROW ? step->bytes : 0;
   if (run->told) decisions_write(run->told, step);
   if (run->seen) report_note(run->seen, step);
 }
@@ -297,7 +301,7 @@ static const char *lake_create(const config *settings, const trace *t, void **ou
     if (run->told) run->told->streams = run->streams;
     if (run->seen) run->seen->streams = run->streams;
     if (run->seen) desc.backend = report_wrap(&run->seen->backend, run->backend);
-    if (run->told || run->seen) desc.observer.fn = lake_observe;
+    if (run->told || run->seen || settings->once) desc.observer.fn = lake_observe;
     desc.observer.user = run;
     result = gmlake_create(&desc, &run->lake);
     if (run->seen) run->seen->lake = run->lake;
@@ -420,6 +424,8 @@ static void lake_get_counters(void *self, counters *out) {
   out->chunk_count = stats.chunk_count;
   out->driver_call_count = stats.driver_call_count;
   out->driver_ns = stats.driver_ns;
+  out->grow_ns = ((const lake_run *)self)->grow_ns;
+  out->grown_bytes = ((const lake_run *)self)->grown_bytes;
   out->stitch_count = stats.stitch_count;
   out->stitch_reuse_count = stats.stitch_reuse_count;
   out->stream_wait_count = stats.stream_wait_count;
@@ -772,6 +778,13 @@ static void print_json_field_or_null(const char *name, int known, uint64_t value
   }
 }
 
+/* How many times what is modelled the creation of a byte of chunks took, while the trace was
+   recorded. 0: that is not known. */
+static double machine_factor(const trace *t, const counters *c) {
+  if (!t->grow_ns || !t->grown_bytes || !c->grow_ns || !c->grown_bytes) return 0;
+  return (double)t->grow_ns / (double)t->grown_bytes * (double)c->grown_bytes / (double)c->grow_ns;
+}
+
 static void print_json(const char *name, const trace *t, const outcome *o) {
   const counters *c = &o->first;
   unsigned i;
@@ -803,6 +816,7 @@ static void print_json(const char *name, const trace *t, const outcome *o) {
                              o->settings.lag_ns / 1000);
   printf(", \"cross_stream\": \"%s\"",
          o->settings.cross_stream == GMLAKE_WAIT_FIRST ? "wait" : "grow");
+  if (machine_factor(t, c) > 0) printf(", \"machine_factor\": %.3f", machine_factor(t, c));
   print_json_field_or_null(t->is_of_lake ? "lake_reserved_bytes" : "torch_reserved_bytes",
                            t->recorded_reserved_bytes_peak != 0, t->recorded_reserved_bytes_peak);
   if (o->settings.policy) {

@@ -18,6 +18,7 @@
      peak_active, peak_requested, peak_reserved   bytes, of the allocator that ran while recording
      recorder: gmlake                             that was a lake, else torch
      streams_may_end: 1                           one with GMLAKE_STREAMS_MAY_END
+     grow_ns, grown_bytes                         what it took to create chunks, of so many bytes
    A trace that begins with `gmtrace 1` has no u, b, c, x and d, `f ID DT_US` for a free on the
    allocation's stream, and a number for no stream, too. It does not tell when work was complete.
 
@@ -87,6 +88,7 @@ typedef struct trace {
   size_t active_bytes_peak;              /* the largest live_bytes */
   uint64_t recorded_active_bytes_peak;   /* from the trace's remarks; 0: it has none */
   uint64_t recorded_reserved_bytes_peak; /* likewise */
+  uint64_t grow_ns, grown_bytes;         /* likewise */
 } trace;
 
 /* In words, for messages. */
@@ -452,6 +454,8 @@ static int trace_read_remark(trace_reader *r) {
   if (!strcmp(name, "peak_requested:") && !r->out->recorded_active_bytes_peak) {
     peak = &r->out->recorded_active_bytes_peak;
   }
+  if (!strcmp(name, "grow_ns:")) peak = &r->out->grow_ns;
+  if (!strcmp(name, "grown_bytes:")) peak = &r->out->grown_bytes;
   if (!peak) return 1;
   if (!lines_number(&r->in, "the peak", TRACE_BYTES_MAX, &value)) return 0;
   *peak = value;

@@ -92,8 +92,10 @@ typedef struct gmlake_recorder {
   int is_sampling;
   void **events; /* idle ones: a stack */
   size_t event_count, event_capacity;
-  uint64_t peak_active_bytes, peak_reserved_bytes, peaks_written; /* the last: their sum */
-  gmlake_recorded *blocks; /* open addressing, never more than half full */
+  uint64_t peak_active_bytes, peak_reserved_bytes;
+  uint64_t grow_ns, grown_bytes; /* what creating chunks took, and how many bytes they have */
+  uint64_t written_sum;          /* of these four, when they were written last */
+  gmlake_recorded *blocks;       /* open addressing, never more than half full */
   size_t block_count, capacity;
   gmlake_recorded_buffer *buffers;
   size_t buffer_count, buffer_capacity;
@@ -511,20 +513,24 @@ static inline void gmlake_recorder_change(gmlake_recorder *r, const gmlake_step 
   gmlake_recorder_sample_if_due(r, stream, letter == 'c' ? r->poll_us : 0);
 }
 
-static inline void gmlake_recorder_peaks(gmlake_recorder *r, const gmlake_step *event) {
+static inline void gmlake_recorder_figures(gmlake_recorder *r, const gmlake_step *event) {
   if (event->active_bytes > r->peak_active_bytes) r->peak_active_bytes = event->active_bytes;
   if (event->reserved_bytes > r->peak_reserved_bytes)
     r->peak_reserved_bytes = event->reserved_bytes;
+  if (event->kind != GMLAKE_STEP_GROW) return;
+  r->grow_ns += event->driver_ns;
+  r->grown_bytes += event->bytes;
 }
 
-/* Writes the peaks so far, if they are not in the file yet. The last ones there count. */
-static inline void gmlake_recorder_write_peaks(gmlake_recorder *r) {
-  const uint64_t sum = r->peak_active_bytes + r->peak_reserved_bytes;
-  if (sum == r->peaks_written) return;
-  r->peaks_written = sum;
-  gmlake_recorder_put(r, "# peak_active: %llu\n# peak_reserved: %llu\n",
-                      (unsigned long long)r->peak_active_bytes,
-                      (unsigned long long)r->peak_reserved_bytes);
+/* Writes the figures so far, if they are not in the file yet. The last ones there count. */
+static inline void gmlake_recorder_write_figures(gmlake_recorder *r) {
+  const uint64_t sum = r->peak_active_bytes + r->peak_reserved_bytes + r->grow_ns + r->grown_bytes;
+  if (sum == r->written_sum) return;
+  r->written_sum = sum;
+  gmlake_recorder_put(
+      r, "# peak_active: %llu\n# peak_reserved: %llu\n# grow_ns: %llu\n# grown_bytes: %llu\n",
+      (unsigned long long)r->peak_active_bytes, (unsigned long long)r->peak_reserved_bytes,
+      (unsigned long long)r->grow_ns, (unsigned long long)r->grown_bytes);
 }
 
 static inline void gmlake_recorder_observe(void *user, const gmlake_step *event) {
@@ -532,9 +538,10 @@ static inline void gmlake_recorder_observe(void *user, const gmlake_step *event)
   const int is_alloc = event->kind == GMLAKE_STEP_ALLOC && event->state != 5;
   const int is_free = event->kind == GMLAKE_STEP_FREE, is_use = event->kind == GMLAKE_STEP_USE;
   const int is_buffer = event->kind >= GMLAKE_STEP_BUFFER && event->kind <= GMLAKE_STEP_END;
-  if (!is_alloc && !is_free && !is_use && !is_buffer) return;
+  const int is_grow = event->kind == GMLAKE_STEP_GROW;
+  if (!is_alloc && !is_free && !is_use && !is_buffer && !is_grow) return;
   (void)pthread_mutex_lock(&r->mutex);
-  gmlake_recorder_peaks(r, event);
+  gmlake_recorder_figures(r, event);
   r->now_us = gmlake_recorder_now_us();
   if (r->now_us < r->time_us) r->now_us = r->time_us; /* a clock that was set */
   if (!r->error) gmlake_recorder_poll(r);
@@ -650,7 +657,7 @@ static inline int gmlake_recorder_flush(gmlake_recorder *r) {
   int error;
   if (!gmlake_recorder_is_ours(r)) return 0;
   (void)pthread_mutex_lock(&r->mutex);
-  gmlake_recorder_write_peaks(r);
+  gmlake_recorder_write_figures(r);
   gmlake_recorder_write(r);
   error = r->error;
   (void)pthread_mutex_unlock(&r->mutex);

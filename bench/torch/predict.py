@@ -5,7 +5,9 @@
     make && python3 bench/torch/predict.py streams.json traces
 
 A row is one recorded run: peak reserved GiB, driver calls and milliseconds of the lake, in life and
-as replay says (predicted by life).
+as replay says (predicted by life). The costs that replay models are those of one machine. Where the
+recording tells what creating chunks took, the time is multiplied by that, divided by what is
+modelled for it.
 """
 import json
 import os
@@ -33,10 +35,11 @@ def predicted(path, order):
 def row(run, path):
     order = "wait" if "-wait" in run["allocator"] else "grow"
     said, stats = predicted(path, order), run["stats"]
+    ms = said["driver_ms"] * said.get("machine_factor", 1)
     pairs = (
         (run["peak_reserved_bytes"] / GIB, said["peak_reserved_bytes"] / GIB, ".2f"),
         (stats["driver_call_count"], said["driver_calls"], "d"),
-        (stats["driver_ns"] / 1e6, said["driver_ms"], ".1f"),
+        (stats["driver_ns"] / 1e6, ms, ".1f"),
     )
     cells = [f"{life:{how}} {guess:{how}} ({guess / life:.3f})" for life, guess, how in pairs]
     return [run["workload"], order, *cells]

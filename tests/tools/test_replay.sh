@@ -247,6 +247,17 @@ ok 'told: named: the lag' prints '"stream_lag_us": 7000, '
 told 2000 | sed 's/^d.*/m x/; /^a 3/a d 5 3001 1' >"$dir/late.gmtrace"
 ok 'told: too late' run 0 --json --cross-stream grow "$dir/late.gmtrace"
 ok 'told: too late: grows' prints "\"peak_reserved_bytes\": $two, "
+ok 'told: no factor' [ "$(grep -c machine_factor "$dir/out")" = 0 ]
+# Chunks of 272 MiB in all took 1,020 us: 60 us each, where 30 or so are modelled.
+{
+  cat "$dir/told.gmtrace"
+  printf '# grow_ns: 1020000\n# grown_bytes: 285212672\n'
+} >"$dir/slow.gmtrace"
+ok 'told: factor' run 0 --json --once "$dir/slow.gmtrace"
+ok 'told: factor: two' grep -q '"machine_factor": 2\.[01]' "$dir/out"
+ok 'told: factor: only with one pass' run 0 --json "$dir/slow.gmtrace"
+ok 'told: factor: none' [ "$(grep -c machine_factor "$dir/out")" = 0 ]
+bad 'a figure of growth' 2 "the peak is not a number: 'x'" 'gmtrace 2\n# grow_ns: x\n'
 ok 'told: rows' run 0 "$dir/told.gmtrace"
 ok 'told: rows: two of the lake' [ "$(grep -c '^told *lake .* told ' "$dir/out")" = 2 ]
 ok 'told: rows: of the recording' prints 'lake (recorded)'

@@ -107,7 +107,7 @@ static void assert_recorded(const char *expected) {
   assert_memory_equal(line, head, sizeof head - 1);
   while (fgets(line, sizeof line, file)) {
     size_t times = strchr("aufbcx", *line) ? 1 : *line == 'd' ? 2 : 0;
-    if (!strncmp(line, "# peak", 6)) continue;
+    if (!strncmp(line, "# peak", 6) || !strncmp(line, "# grow", 6)) continue;
     while (times--) strcpy(strrchr(line, ' '), times ? "" : "\n");
     assert_true(strlen(text) + strlen(line) < sizeof text);
     strcat(text, line);
@@ -180,6 +180,8 @@ static void round_trip(const char *path) {
   assert_same(&t, &recording);
   assert_int_equal(recording.done_count != 0, t.stream_count > 1);
   assert_true(recording.is_of_lake && recording.recorded_reserved_bytes_peak);
+  assert_int_equal(recording.grown_bytes, recording.recorded_reserved_bytes_peak);
+  assert_in_range(recording.grow_ns / (recording.grown_bytes / (16 * MIB)), 20000, 40000);
   assert_int_equal(recording.recorded_active_bytes_peak, t.active_bytes_peak);
   assert_true(recording.ops[recording.op_count - 1].time_us <= gmlake_recorder_now_us() - begin_us);
   trace_free(&t);
