@@ -43,7 +43,7 @@ vpath test_%.c $(sort $(dir $(wildcard tests/*/test_*.c)))
 EXAMPLES = $(addprefix $(BUILD)/,$(basename $(wildcard examples/*.c examples/*.cpp)) \
   examples/kv_server_cuda examples/two_models_cuda examples/offload_optimizer_cuda)
 SOURCES = $(wildcard *.h bench/*.[ch] bench/*/*.[ch] bench/*.cpp tests/*.h tests/*/*.[ch] \
-  tests/*/*.cpp examples/*.[ch] examples/*.[ch]pp examples/*/*.[ch] examples/*/*.hpp)
+  tests/*/*.cpp tests/port/windows/*.h examples/*.[ch] examples/*.[ch]pp examples/*/*.[ch] examples/*/*.hpp)
 HEADERS = $(addprefix $(BUILD)/,$(patsubst %.h,%.o,$(wildcard *.h)))
 FUZZ = $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 YARDSTICK = $(BUILD)/peer_bfc_set.so

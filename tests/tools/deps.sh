@@ -54,6 +54,10 @@ if [ "$1" = lint ]; then
   need clang-tidy command -v clang-tidy
   need valgrind command -v valgrind
   need gcc-mingw-w64-x86-64-win32 command -v x86_64-w64-mingw32-gcc
+  need libz-mingw-w64-dev test -f /usr/x86_64-w64-mingw32/lib/libz.a
+  need 'wine wine64' command -v wine
+  need 'gcc-aarch64-linux-gnu libc6-dev-arm64-cross' command -v aarch64-linux-gnu-gcc
+  need qemu-user command -v qemu-aarch64
 fi
 if [ -z "$missing" ]; then exit 0; fi
 

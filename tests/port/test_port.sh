@@ -1,0 +1,91 @@
+#!/bin/sh
+# Other systems than the one the tests run on: Windows by mingw-w64 and wine, aarch64 by a
+# cross-compiler and qemu. What is not installed is left out; the walk runs here in any case.
+# Wine refuses to map memory twice, so the mock there has bookkeeping alone.
+
+. tests/tools/shell.sh
+strict='-Wall -Wextra -Wpedantic -Werror'
+names="$dir/names"
+
+# Every public function is walked through, but those of the CUDA backend.
+sed '/IMPLEMENTATION_DONE/,$d' gmlake.h | tr '\n' ' ' | grep -oE 'GMLAKE_DEF [^;]*;' |
+  grep -oE 'gmlake_[a-z_0-9]+\(' | grep -v '^gmlake_cuda' | sort -u >"$names"
+ok 'walk: it knows the functions' [ "$(wc -l <"$names")" -gt 40 ]
+while read -r name; do
+  ok "walk: $name" grep -qF "$name" tests/port/walk.c
+done <"$names"
+
+# runs COMMAND...: the walk prints its line.
+runs() { "$@" >"$dir/out" 2>"$dir/err" && tr -d '\r' <"$dir/out" | grep -qx 'every function works'; }
+
+# shellcheck disable=SC2086
+ok 'here' ${CC:-cc} -std=c99 -O1 $strict -I. tests/port/walk.c -o "$dir/walk" -lpthread -ldl
+ok 'here: walk' runs "$dir/walk"
+
+# told FILE: a replay's rows without times of this machine.
+told() { tr -d '\r' <"$1" | sed -E 's/"(ns|peak_metadata)[a-z_]*": [0-9.nul]+,? ?//g'; }
+trace=bench/traces/opt-1.3b-LRO.gmtrace.gz
+
+# ---- Windows ----
+
+windows=x86_64-w64-mingw32-gcc
+if command -v $windows >/dev/null; then
+  # shellcheck disable=SC2086
+  ok 'Windows: walk' $windows -std=c99 -O1 $strict -I. tests/port/walk.c -o "$dir/walk.exe"
+  for example in hello kv_server stitching two_streams two_models running_out custom_backend \
+    offload_quarter; do
+    # shellcheck disable=SC2086
+    ok "Windows: $example" $windows -std=c99 -O1 $strict -I. "examples/$example.c" \
+      -o "$dir/$example.exe"
+  done
+else
+  echo "skipped: Windows, as there is no $windows"
+fi
+if command -v $windows >/dev/null && command -v wine >/dev/null; then
+  WINEPREFIX=$dir/wine
+  WINEDEBUG=-all
+  export WINEPREFIX WINEDEBUG
+  wine cmd /c exit >/dev/null 2>&1 # sets its folder up
+  ok 'wine: walk' runs wine "$dir/walk.exe"
+  ok 'wine: offload_quarter' eval 'wine "$dir/offload_quarter.exe" >"$dir/out" 2>"$dir/err"'
+  wine "$dir/hello.exe" >"$dir/out" 2>"$dir/err"
+  ok 'wine: a mock with memory says that there is none' eval \
+    'cat "$dir/out" "$dir/err" | grep -q GMLAKE_ERROR_UNSUPPORTED'
+  if [ -f /usr/x86_64-w64-mingw32/lib/libz.a ]; then
+    ok 'Windows: replay' $windows -std=gnu99 -O2 -Wall -Wextra -Werror -I. -Itests/port/windows \
+      bench/replay.c -o "$dir/replay.exe" -l:libz.a -Wl,-Bstatic -lwinpthread
+    wine "$dir/replay.exe" --json --once $trace >"$dir/out" 2>"$dir/err"
+    told "$dir/out" >"$dir/windows.json"
+    "$build/replay" --json --once $trace >"$dir/out" 2>"$dir/err"
+    told "$dir/out" >"$dir/here.json"
+    ok 'wine: replay' [ -s "$dir/windows.json" ]
+    ok 'wine: replay decides as here' cmp "$dir/windows.json" "$dir/here.json"
+  fi
+  wineserver -k >/dev/null 2>&1
+else
+  echo 'skipped: wine, which is missing'
+fi
+
+# ---- aarch64 ----
+
+arm=aarch64-linux-gnu-gcc
+if command -v $arm >/dev/null && command -v qemu-aarch64 >/dev/null; then
+  # shellcheck disable=SC2086
+  ok 'aarch64: walk' $arm -std=c99 -O1 $strict -I. tests/port/walk.c -o "$dir/walk.arm" -static
+  ok 'qemu: walk' runs qemu-aarch64 "$dir/walk.arm"
+  # shellcheck disable=SC2086
+  ok 'aarch64: stitching' $arm -std=c99 -O1 $strict -I. examples/stitching.c -o "$dir/stitching" \
+    -static
+  ok 'qemu: stitching, with memory mapped twice' eval \
+    'qemu-aarch64 "$dir/stitching" >"$dir/out" 2>"$dir/err"'
+  # With cmocka of that system (libcmocka-dev:arm64), which few machines have.
+  if [ -f /usr/lib/aarch64-linux-gnu/libcmocka.so ]; then
+    ok 'aarch64: test_streams' $arm -std=c99 -O1 -w -I. -Ibench -Itests -I/usr/include \
+      tests/stream/test_streams.c -o "$dir/program" -lcmocka -lpthread -ldl
+    ok 'qemu: test_streams' eval 'qemu-aarch64 "$dir/program" >"$dir/out" 2>"$dir/err"'
+  fi
+else
+  echo 'skipped: aarch64, as the cross-compiler or qemu is missing'
+fi
+
+report
