@@ -31,6 +31,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <optional>
 #include <set>
 #include <string>
 #include <type_traits>
@@ -358,11 +359,11 @@ class LakeAllocator final : public cca::CUDAAllocator {
   }
   void raw_delete(void *ptr) override {
     if (!ptr || gmlake_torch::is_child()) return;
-    Place *place = nullptr;
-    Block *const block = find(ptr, &place);
-    if (!block && !is_enabled_) return delete_uncached(ptr);
-    if (!block) raise_invalid(ptr);
-    give(*place, block);
+    const size_t count = place_count_.load(std::memory_order_acquire);
+    for (size_t i = 0; i < count; i++)
+      if (give(*places_[i], ptr)) return;
+    if (is_enabled_) raise_invalid(ptr);
+    delete_uncached(ptr);
   }
   void recordStream(const c10::DataPtr &ptr, c10::cuda::CUDAStream stream) override {
     if (!ptr.get() || ptr.get_deleter() != &delete_block) return; /* another process's memory */
@@ -853,7 +854,8 @@ class LakeAllocator final : public cca::CUDAAllocator {
     Place &place = *places_[static_cast<size_t>(index)];
     ContextPtr context = place.history.gather(cca::RecordContext::STATE);
     Block *block = nullptr;
-    const Cause cause(context, stream);
+    std::optional<Cause> cause;
+    if (C10_UNLIKELY(place.history.is_wanted())) cause.emplace(context, stream);
     try {
       block = device.alloc(bytes, stream, context, is_foreign);
     } catch (const Failure &failure) {
@@ -869,21 +871,28 @@ class LakeAllocator final : public cca::CUDAAllocator {
     return block->ptr;
   }
 
-  void give(Place &place, Block *block) {
-    gmlake_torch::Device &device = *place.device.load();
-    void *const ptr = block->ptr;
-    const size_t bytes = block->bytes;
+  /* Returns whether the block is of this device. */
+  bool give(Place &place, void *ptr) {
+    gmlake_torch::Device *const device = place.device.load(std::memory_order_acquire);
+    size_t bytes = 0;
+    if (!device) return false;
+    if (C10_UNLIKELY(place.history.is_wanted())) tell_history(place, *device, ptr);
+    if (!guarded("gmlake_free", place.index, [&] { return device->free_at(ptr, &bytes); }))
+      return false;
     if (const auto *interpreter = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(interpreter))
       (*interpreter)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(ptr));
-    if (C10_UNLIKELY(place.history.is_wanted())) {
-      ContextPtr context = place.history.gather(cca::RecordContext::ALL);
-      if (!context) context = std::static_pointer_cast<GatheredContext>(block->context);
-      for (auto action : {TraceEntry::FREE_REQUESTED, TraceEntry::FREE_COMPLETED})
-        place.history.add(action, reinterpret_cast<size_t>(ptr), block->requested,
-                          static_cast<cudaStream_t>(block->stream), pool_of(block), context);
-    }
-    guarded("gmlake_free", place.index, [&] { device.free(block); });
-    tell_profiler(place, device, ptr, -static_cast<int64_t>(bytes));
+    tell_profiler(place, *device, ptr, -static_cast<int64_t>(bytes));
+    return true;
+  }
+  /* Before the free: else the history could have the next allocation at the address first. */
+  static void tell_history(Place &place, gmlake_torch::Device &device, void *ptr) {
+    Block *const block = device.find(ptr);
+    if (!block) return;
+    ContextPtr context = place.history.gather(cca::RecordContext::ALL);
+    if (!context) context = std::static_pointer_cast<GatheredContext>(block->context);
+    for (auto action : {TraceEntry::FREE_REQUESTED, TraceEntry::FREE_COMPLETED})
+      place.history.add(action, reinterpret_cast<size_t>(ptr), block->requested,
+                        static_cast<cudaStream_t>(block->stream), pool_of(block), context);
   }
 
   static PoolId pool_of(const Block *block) { return block->pool ? block->pool->id : PoolId{0, 0}; }

@@ -625,17 +625,29 @@ class Device {
       (void)route(block->stream);
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      count_free(block);
-      if (keep(block)) return;
-      freed = *block;
-      if (freed.has_uses) pending_.push_back({freed.ptr, freed.bytes, freed.requested});
-      if (freed.has_uses) pending_bytes_ += freed.bytes;
-      forget(block);
+      if (!take_off(block, freed)) return;
     }
-    if (freed.is_foreign && !(freed.pool && freed.pool->source))
-      park(freed);
-    else
-      give_back(freed);
+    hand_in(freed);
+  }
+  /* The same for the live block at the address: writes its bytes. Returns false if there is none. */
+  bool free_at(const void *ptr, size_t *out_bytes) {
+    Block freed;
+    if (is_child()) return true;
+    if (route_count_.load(std::memory_order_acquire)) {
+      Block *const block = find(ptr);
+      if (block) *out_bytes = block->bytes;
+      if (block) free(block);
+      return block != nullptr;
+    }
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      Block *const block = table_.find(ptr);
+      if (!block || !block->is_live) return false;
+      *out_bytes = block->bytes;
+      if (!take_off(block, freed)) return true;
+    }
+    hand_in(freed);
+    return true;
   }
 
   /* The block is used on the stream, too. */
@@ -999,6 +1011,25 @@ class Device {
       figures_.active_bytes[k].down(bytes);
       figures_.requested_bytes[k].down(requested);
     }
+  }
+
+  /* pre: mutex_. Takes the record of a freed block away. Returns false if a checkpoint keeps it. */
+  bool take_off(Block *block, Block &out) {
+    count_free(block);
+    if (keep(block)) return false;
+    out = std::move(*block);
+    if (out.has_uses) {
+      pending_.push_back({out.ptr, out.bytes, out.requested});
+      pending_bytes_ += out.bytes;
+    }
+    forget(block);
+    return true;
+  }
+  void hand_in(const Block &freed) {
+    if (freed.is_foreign && !(freed.pool && freed.pool->source))
+      park(freed);
+    else
+      give_back(freed);
   }
 
   /* Gives the memory of a block back that has no record any more. */

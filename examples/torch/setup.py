@@ -15,6 +15,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")  # of gmlake.h
 OLDEST, NEWEST = (2, 7), (2, 11)  # releases of torch that it is written for
 
+os.environ.pop("GMLAKE_TORCH", None)  # the torch that is imported here needs no lake
 try:
     import torch
     from torch.utils.cpp_extension import BuildExtension, CppExtension
