@@ -663,8 +663,10 @@ class Device {
     block->has_uses = true;
   }
 
-  /* Gives free memory to the driver: of all, or of one pool. */
+  /* Gives free memory to the driver: of all, or of one pool. Waits for work that still uses some, as
+     cudaFree does; during captures that memory stays. */
   void trim(PoolId id) {
+    if (memory_.reserved() && !is_any_captured()) hooks_.wait_device();
     if (id == PoolId{0, 0}) drop_pools();
     trim_sources(id);
     (void)unpark();
@@ -1243,6 +1245,11 @@ class Device {
     for (const auto &pool : found) pool->source->trim();
   }
 
+  bool is_any_captured() {
+    if (!route_count_.load(std::memory_order_acquire)) return false;
+    std::lock_guard<std::mutex> routes(routes_mutex_);
+    return is_captured();
+  }
   /* pre: routes_mutex_. */
   bool is_captured() const {
     return std::any_of(routes_.begin(), routes_.end(),
