@@ -93,7 +93,7 @@ struct Figures {
 
 class Memory {
  public:
-  /* is_made: memory was created, else released; called inside calls of the lake. */
+  /* is_made: a chunk has got its address, else it will lose it. Called inside calls of the lake. */
   using SegmentFn = std::function<void(bool is_made, uint64_t address, size_t bytes)>;
 
   using CapturingFn = std::function<bool(void *stream)>;
@@ -194,7 +194,7 @@ class Memory {
  private:
   struct Chunk {
     size_t bytes = 0;
-    uint64_t address = 0; /* where it was mapped first; 0: not yet */
+    bool is_home = false; /* it was mapped: its first mapping is its home */
     int fd = -1;          /* that other processes take it by; -1: it was not shared */
     uint64_t serial = 0;  /* of that descriptor: no other ever has it */
   };
@@ -263,7 +263,7 @@ class Memory {
 #if !defined(_WIN32)
     if (chunk.fd >= 0) (void)close(chunk.fd);
 #endif
-    if (m->on_segment_ && chunk.address) m->on_segment_(false, chunk.address, chunk.bytes);
+
     return GMLAKE_OK;
   }
 
@@ -276,8 +276,9 @@ class Memory {
     {
       std::lock_guard<std::mutex> lock(m->mutex_);
       Chunk &chunk = m->handles_[handle];
-      is_first = !chunk.address;
-      if (is_first) chunk.address = address;
+      is_first = !chunk.is_home;
+      chunk.is_home = true;
+      if (is_first) m->homes_[address] = handle;
     }
     if (m->on_segment_ && is_first) m->on_segment_(true, address, bytes);
     return GMLAKE_OK;
@@ -285,6 +286,8 @@ class Memory {
 
   static gmlake_result unmap(void *user, uint64_t address, size_t bytes, int *out_code) {
     Memory *const m = of(user);
+    for (const auto &home : m->take_homes(address, address + bytes))
+      if (m->on_segment_) m->on_segment_(false, home.first, home.second);
     const gmlake_result result = m->inner_->unmap(user, address, bytes, out_code);
     if (result != GMLAKE_OK) return result;
     std::lock_guard<std::mutex> lock(m->mutex_);
@@ -304,6 +307,18 @@ class Memory {
         m->inner_->set_access(user, address, bytes, all_peers.data(), all_peers.size(), out_code);
     if (result == GMLAKE_OK) m->accessible_[address] = bytes;
     return result;
+  }
+
+  /* The chunks whose homes are in the range that will be unmapped, and their bytes: who is told may
+     have registered them. */
+  std::vector<std::pair<uint64_t, size_t>> take_homes(uint64_t from, uint64_t to) {
+    std::vector<std::pair<uint64_t, size_t>> out;
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (auto it = homes_.lower_bound(from); it != homes_.end() && it->first < to;) {
+      out.emplace_back(it->first, handles_[it->second].bytes);
+      it = homes_.erase(it);
+    }
+    return out;
   }
 
   /* A stream may join a capture by an event, and the lake learns of it by the first request on that
@@ -344,6 +359,7 @@ class Memory {
   std::mutex mutex_; /* protects what follows */
   std::unordered_map<uint64_t, Chunk> handles_;
   std::map<uint64_t, size_t> accessible_; /* bytes by address: what set_access was called for */
+  std::map<uint64_t, uint64_t> homes_;    /* handles by the address of their first mapping */
   std::vector<int> peers_;
   uint64_t serial_ = 0;
   Counter chunks_, bytes_;
