@@ -168,6 +168,19 @@ static inline size_t standin_touched(const standin *s, const gmlake_offload_op_d
   return bytes;
 }
 
+/* What transfers write holds what is in their source, so as little of it. */
+static inline void standin_plan_transfers(standin *s, size_t op_count) {
+  uint32_t o;
+  for (o = 0; o < op_count; o++) {
+    gmlake_offload_op_desc op;
+    memset(&op, 0, sizeof op);
+    (void)gmlake_offload_get_op(s->graph, o, &op);
+    if (op.flags & GMLAKE_OFFLOAD_TRANSFER &&
+        s->tensor_shift[op.writes[0]] < s->tensor_shift[op.reads[0]])
+      s->tensor_shift[op.writes[0]] = s->tensor_shift[op.reads[0]];
+  }
+}
+
 /* How much of its tensors each operator looks at, and how much of each tensor is written. */
 static inline void standin_plan(standin *s, size_t op_count) {
   uint32_t o;
@@ -188,6 +201,7 @@ static inline void standin_plan(standin *s, size_t op_count) {
       if (*tensor < shift) *tensor = (unsigned char)shift;
     }
   }
+  standin_plan_transfers(s, op_count);
 }
 
 static inline int standin_load(standin *s, size_t bytes) {
