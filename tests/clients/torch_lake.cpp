@@ -72,28 +72,32 @@ struct Scene {
   Block *alloc(size_t bytes, gmlake_stream stream = nullptr) {
     return device->alloc(bytes, stream, nullptr);
   }
-  bool is_refused(size_t bytes) {
-    try {
-      alloc(bytes);
-    } catch (const Failure &failure) {
-      return failure.result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-    }
-    return false;
-  }
-  /* As CUDAGraph does: the route first, then the driver's begin. */
-  void begin_capture(PoolId id, gmlake_stream stream) {
-    check(device->begin_route(
-        id, [this](void *s) { return capturing.count(s) != 0; }, stream));
-    check(gmlake_mock_capture_begin(mock, stream) == GMLAKE_OK);
-    capturing.insert(stream);
-  }
-  void end_capture(PoolId id, gmlake_stream stream) {
-    check(gmlake_mock_capture_end(mock, stream) == GMLAKE_OK);
-    capturing.clear();
-    check(device->end_route(id));
-  }
-  bool is_live(const void *ptr) { return device->find(ptr) != nullptr; }
 };
+
+static bool is_refused(Scene &scene, size_t bytes) {
+  try {
+    scene.alloc(bytes);
+  } catch (const Failure &failure) {
+    return failure.result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  }
+  return false;
+}
+
+/* As CUDAGraph does: the route first, then the driver's begin. */
+static void begin_capture(Scene &scene, PoolId id, gmlake_stream stream) {
+  const auto filter = [&scene](void *s) { return scene.capturing.count(s) != 0; };
+  check(scene.device->begin_route(id, filter, stream));
+  check(gmlake_mock_capture_begin(scene.mock, stream) == GMLAKE_OK);
+  scene.capturing.insert(stream);
+}
+
+static void end_capture(Scene &scene, PoolId id, gmlake_stream stream) {
+  check(gmlake_mock_capture_end(scene.mock, stream) == GMLAKE_OK);
+  scene.capturing.clear();
+  check(scene.device->end_route(id));
+}
+
+static bool is_live(Scene &scene, const void *ptr) { return scene.device->find(ptr) != nullptr; }
 
 static gmlake_pool *pool_of(Scene &scene, const void *ptr) {
   gmlake_allocation_info info{};
@@ -145,7 +149,7 @@ static void test_figures() {
   scene.device->trim({0, 0});
   f = scene.device->figures();
   check(f.reserved_bytes[ALL].current == 0 && scene.released == 1 && f.release_count == 1);
-  check(!scene.is_live(nullptr));
+  check(!is_live(scene, nullptr));
 }
 
 /* Freed, and used on another stream: active until that has completed. */
@@ -172,16 +176,16 @@ static void test_limit() {
   Scene scene;
   scene.device->memory().set_limit(8 * MIB);
   Block *block = scene.alloc(6 * MIB);
-  check(scene.is_refused(6 * MIB));
+  check(is_refused(scene, 6 * MIB));
   check(scene.device->figures().retry_count == 1);
   scene.room = 2; /* somebody says that there is room, twice */
-  check(scene.is_refused(6 * MIB) && scene.device->figures().retry_count == 4);
+  check(is_refused(scene, 6 * MIB) && scene.device->figures().retry_count == 4);
   scene.device->memory().set_limit(0);
   scene.device->free(scene.alloc(6 * MIB));
   scene.device->free(block);
   scene.device->memory().set_limit(1); /* below what is held: nothing more is created */
   scene.device->free(scene.alloc(6 * MIB));
-  check(scene.is_refused(60 * MIB));
+  check(is_refused(scene, 60 * MIB));
 }
 
 static void test_peers() {
@@ -259,7 +263,7 @@ static void test_capture() {
   Scene scene;
   Device &device = *scene.device;
   Block *outside = scene.alloc(MIB, scene.a);
-  scene.begin_capture(kPool, scene.a);
+  begin_capture(scene, kPool, scene.a);
   Block *first = scene.alloc(MIB, scene.a);
   void *const first_ptr = first->ptr;
   device.free(first);
@@ -275,15 +279,15 @@ static void test_capture() {
   check(!pool_of(scene, host->ptr)); /* the legacy stream is not captured */
   device.free(side);
   check(gmlake_mock_capture_end(scene.mock, scene.b) == GMLAKE_OK);
-  scene.end_capture(kPool, scene.a);
+  end_capture(scene, kPool, scene.a);
   const size_t held = device.pool_bytes();
   device.free(first);
   device.free(scene.alloc(MIB, scene.a));
   check(gmlake_check(device.lake()) == GMLAKE_OK && device.pool_bytes() == held);
-  scene.begin_capture(kPool, scene.a);
+  begin_capture(scene, kPool, scene.a);
   first = scene.alloc(MIB, scene.a);
   check(device.pool_bytes() == held);
-  scene.end_capture(kPool, scene.a);
+  end_capture(scene, kPool, scene.a);
   device.trim({0, 0});
   check(device.pool_bytes() == held && device.pool_use_count(kPool) == 2);
   check(device.release_pool(kPool) && device.release_pool(kPool));
@@ -328,30 +332,30 @@ static void test_checkpoint() {
   Device &device = *scene.device;
   std::vector<void *> freed, live;
   check(!device.checkpoint(kPool));
-  scene.begin_capture(kPool, scene.a);
+  begin_capture(scene, kPool, scene.a);
   Block *x = scene.alloc(3 * MIB, scene.a), *y = scene.alloc(MIB, scene.a);
   void *const at_x = x->ptr, *const at_y = y->ptr;
   device.free(scene.alloc(5 * MIB, scene.a));
-  scene.end_capture(kPool, scene.a);
+  end_capture(scene, kPool, scene.a);
   std::shared_ptr<Checkpoint> point = device.checkpoint(kPool);
   device.free(x); /* its tensor dies; the graph will write it again */
-  check(!scene.is_live(at_x));
-  scene.begin_capture(kPool, scene.a);
+  check(!is_live(scene, at_x));
+  begin_capture(scene, kPool, scene.a);
   Block *z = scene.alloc(2 * MIB, scene.a);
   check(z->ptr != at_x); /* of another size: it does not get what the checkpoint keeps */
   Block *same = scene.alloc(3 * MIB - 512, scene.a);
   check(same->ptr == at_x); /* of about the same size: it does */
   void *const at_z = z->ptr;
-  scene.end_capture(kPool, scene.a);
+  end_capture(scene, kPool, scene.a);
   std::shared_ptr<Checkpoint> second = device.checkpoint(kPool);
   device.restore(*point, nullptr, freed, live);
   check(freed.size() == 3 && live.size() == 2);
-  check(scene.is_live(at_x) && scene.is_live(at_y) && !scene.is_live(at_z));
+  check(is_live(scene, at_x) && is_live(scene, at_y) && !is_live(scene, at_z));
   check(device.figures().allocation[ALL].current == 2);
   freed.clear();
   live.clear();
   device.restore(*second, nullptr, freed, live);
-  check(freed.size() == 2 && live.size() == 3 && scene.is_live(at_z));
+  check(freed.size() == 2 && live.size() == 3 && is_live(scene, at_z));
   for (void *ptr : live) device.free(device.find(ptr));
   check(device.figures().active_bytes[ALL].current == 0);
   device.trim({0, 0});
@@ -403,7 +407,7 @@ static void test_source() {
   Device &device = *scene.device;
   std::vector<char *> given;
   size_t back = 0;
-  const size_t before = device.figures().reserved_bytes[ALL].current;
+  const int64_t before = device.figures().reserved_bytes[ALL].current;
   device.retain_pool(
       kPool,
       [&](size_t bytes) -> void * {
@@ -416,8 +420,8 @@ static void test_source() {
       kPool, [](void *) { return true; }, nullptr));
   Block *x = scene.alloc(1000), *y = scene.alloc(3 * MIB), *z = scene.alloc(5 * MIB);
   check(x->ptr == given[0] && y->ptr == given[1] && z->ptr == given[1] + 3 * MIB);
-  check(scene.is_refused(15 * MIB));
-  check(device.figures().reserved_bytes[ALL].current - int64_t(before) == int64_t(22 * MIB));
+  check(is_refused(scene, 15 * MIB));
+  check(device.figures().reserved_bytes[ALL].current - before == int64_t(22 * MIB));
   check(device.pool_bytes() == 22 * MIB);
   device.free(y);
   const auto segments = device.segments();
@@ -435,7 +439,7 @@ static void test_source() {
   while (device.release_pool(kPool)) {
   }
   device.trim({0, 0});
-  check(back == 2 && device.figures().reserved_bytes[ALL].current == int64_t(before));
+  check(back == 2 && device.figures().reserved_bytes[ALL].current == before);
 }
 
 /* Chunks that other processes take: each gets one descriptor, which ends with it. */
