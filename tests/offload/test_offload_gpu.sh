@@ -99,10 +99,10 @@ for seed in 0 1; do
   done
   ok "two GPUs: seed $seed: by moving" [ "$(row turnip in_bytes)" -gt 1000000 ]
 done
-unset FAKE_CUDA_DEVICES
 # Transfers carry what was written in part, in tensors of 64 KiB or more.
 ok 'two GPUs: parts' run 0 --json --iterations 1 --settle 0 --divide 16 transformer:2:2:512:1024
 ok 'two GPUs: parts: right bytes' [ "$(row none state) $(row turnip state)" = 'ok ok' ]
+unset FAKE_CUDA_DEVICES
 ok 'too few GPUs' run 1 product:2:2:1536
 ok 'too few GPUs: says so' says 'product:2:2:1536: it takes 2 GPUs'
 
