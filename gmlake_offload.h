@@ -342,7 +342,7 @@ COSTS
   Running: linear in accesses
   and events. Compiling: for each memgraph that is tried, an operator costs O(log bytes) for each
   tensor that gets a free place, and O(places) for each that others have to leave for; then O(nodes
-  * edges / 64) for the edges. Up to 72 memgraphs are tried, but no further one after .1 to 1 s.
+  * edges / 64) at most for the edges. Up to 72 memgraphs are tried, but no further one after .1 to 1 s.
   Checking: O(nodes * places that overlap) and the same for edges. Engine: O(log n) for each
   node.
 
@@ -6133,8 +6133,10 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_update(gmlake_offload_pl
    Owns nothing but its scratch memory. A graph is given by the predecessors of its nodes: those of
    node v are before[begin[v]] up to before[begin[v + 1] - 1], all below v. Sources are taken
    GMLO_CHUNK at a time, with one bit for each: bit s in the row of a node is set if a path leads
-   from source s to it, or if it is source s.
-   Cost: nodes times edges / 64. Fails: where host memory is refused. */
+   from source s to it, or if it is source s. A row is full if all its bits are set; then so are the
+   rows of all nodes that the node leads to.
+   Cost: nodes times edges / 64 at most; next to nothing for rows that are full, and for nodes
+   without an edge from a source. Fails: where host memory is refused. */
 
 #define GMLO_CHUNK 2048u
 #define GMLO_ROW_BITS 64 /* bits of a word */
@@ -6146,22 +6148,39 @@ typedef struct gmlo_edges {
   size_t node_count;
 } gmlo_edges;
 
+/* Behind the rows: which of them are full. */
+static unsigned char *gmlo_paths_full(const gmlo_edges *edges, uint64_t *rows) {
+  return (unsigned char *)(rows + edges->node_count * GMLO_CHUNK_WORDS);
+}
+
+/* Fills the row of node first + v, whose predecessors' rows are filled. */
+static void gmlo_paths_fill_row(const gmlo_edges *edges, size_t first, size_t v, uint64_t *rows,
+                                unsigned char *full) {
+  uint64_t *row = rows + v * GMLO_CHUNK_WORDS, all = UINT64_MAX;
+  size_t e, w;
+  full[v] = 0;
+  for (e = edges->begin[first + v]; e < edges->begin[first + v + 1] && !full[v]; e++) {
+    full[v] = edges->before[e] >= first && full[edges->before[e] - first];
+  }
+  memset(row, full[v] ? 0xFF : 0, GMLO_CHUNK_WORDS * sizeof *row);
+  if (full[v]) return;
+  if (v < GMLO_CHUNK) row[v / GMLO_ROW_BITS] |= (uint64_t)1 << (v % GMLO_ROW_BITS);
+  for (e = edges->begin[first + v]; e < edges->begin[first + v + 1]; e++) {
+    const uint64_t *from;
+    if (edges->before[e] < first) continue;
+    from = rows + (edges->before[e] - first) * GMLO_CHUNK_WORDS;
+    for (w = 0; w < GMLO_CHUNK_WORDS; w++) row[w] |= from[w];
+  }
+  for (w = 0; w < GMLO_CHUNK_WORDS; w++) all &= row[w];
+  full[v] = all == UINT64_MAX;
+}
+
 /* Fills the rows of all nodes from `first` on, for the sources first up to first + GMLO_CHUNK - 1.
    */
 static void gmlo_paths_fill(const gmlo_edges *edges, size_t first, uint64_t *rows) {
-  size_t v, e, w;
-  for (v = first; v < edges->node_count; v++) {
-    uint64_t *row = rows + (v - first) * GMLO_CHUNK_WORDS;
-    memset(row, 0, GMLO_CHUNK_WORDS * sizeof *row);
-    if (v - first < GMLO_CHUNK)
-      row[(v - first) / GMLO_ROW_BITS] |= (uint64_t)1 << ((v - first) % GMLO_ROW_BITS);
-    for (e = edges->begin[v]; e < edges->begin[v + 1]; e++) {
-      const uint64_t *from;
-      if (edges->before[e] < first) continue;
-      from = rows + (edges->before[e] - first) * GMLO_CHUNK_WORDS;
-      for (w = 0; w < GMLO_CHUNK_WORDS; w++) row[w] |= from[w];
-    }
-  }
+  unsigned char *full = gmlo_paths_full(edges, rows);
+  size_t v;
+  for (v = 0; first + v < edges->node_count; v++) gmlo_paths_fill_row(edges, first, v, rows, full);
 }
 
 /* Whether a path leads from `source` to v. pre: the rows are for sources from `first` on, `source`
@@ -6172,7 +6191,7 @@ static int gmlo_paths_has(const uint64_t *rows, size_t first, size_t source, siz
 }
 
 static uint64_t *gmlo_paths_rows(const gmlake_offload_host *host, size_t node_count) {
-  return (uint64_t *)gmlo_zeroed(host, node_count, GMLO_CHUNK_WORDS * sizeof(uint64_t));
+  return (uint64_t *)gmlo_zeroed(host, node_count, GMLO_CHUNK_WORDS * sizeof(uint64_t) + 1);
 }
 
 /* Finds the sources from which a path of at least two edges leads to v. */
@@ -6190,6 +6209,15 @@ static void gmlo_paths_implied(const gmlo_edges *edges, size_t first, const uint
   }
 }
 
+/* Whether one of the sources has an edge to v. */
+static int gmlo_paths_near(const gmlo_edges *edges, size_t first, size_t v) {
+  size_t e;
+  for (e = edges->begin[v]; e < edges->begin[v + 1]; e++) {
+    if (edges->before[e] >= first && edges->before[e] - first < GMLO_CHUNK) return 1;
+  }
+  return 0;
+}
+
 /* Marks in `superfluous` the edges that a path of others implies. 0 if host memory is refused. */
 static int gmlo_paths_reduce(const gmlo_edges *edges, unsigned char *superfluous,
                              const gmlake_offload_host *host) {
@@ -6200,7 +6228,7 @@ static int gmlo_paths_reduce(const gmlo_edges *edges, unsigned char *superfluous
   for (first = 0; first < edges->node_count; first += GMLO_CHUNK) {
     gmlo_paths_fill(edges, first, rows);
     for (v = first; v < edges->node_count; v++) {
-      if (edges->begin[v + 1] - edges->begin[v] < 2) continue;
+      if (edges->begin[v + 1] - edges->begin[v] < 2 || !gmlo_paths_near(edges, first, v)) continue;
       gmlo_paths_implied(edges, first, rows, v, implied);
       for (e = edges->begin[v]; e < edges->begin[v + 1]; e++) {
         size_t source = (size_t)edges->before[e] - first;
@@ -6418,6 +6446,8 @@ gmlake_offload_memgraph_get_place(const gmlake_offload_memgraph *memgraph, uint3
    [B2] The users of a free block are the nodes that must have ended before its bytes are written.
         The same holds for the users of a tensor's block; the tensor's maker is one of them or comes
         before them.
+   [B4] A block that was joined with another one has the offset NOWHERE and, as `prev`, the one that
+        it was joined with, until it is used again.
    Cost: taking a block or giving it back is O(blocks in it); finding free blocks looks at no more
    than GMLO_FITS of them for each class of holes; finding victims is O(blocks). Fails: where host
    memory is refused (`failed`). */
@@ -6428,6 +6458,7 @@ typedef struct gmlo_list_cell { /* a node in a list; lists may share their ends 
 
 typedef struct gmlo_block {
   size_t offset, bytes;
+  uint32_t device;
   uint32_t tensor; /* or NONE */
   uint32_t prev, next, users;
   size_t used;                   /* free blocks: `exec` when it became free, + 1; 0: never used */
@@ -6458,6 +6489,7 @@ typedef struct gmlo_compile_tensor { /* a tensor, as far as the compiler has com
   int read;       /* `users` has the nodes that read it, not the maker */
   int host_there; /* the host has the bytes */
   int has_home;
+  uint32_t home_near; /* of those with a home: the block in which it began when last looked for */
   size_t home;        /* offset of the home */
   size_t host_offset; /* for tensors that no operator makes, or NOWHERE */
   size_t next;        /* the next one of its accesses */
@@ -6707,6 +6739,7 @@ static void gmlo_block_absorb(gmlo_compiler *c, uint32_t b) {
   low->next = high->next;
   if (high->next != GMLAKE_OFFLOAD_NONE) c->blocks[high->next].prev = b;
   low->users = gmlo_list_join(c, low->users, high->users);
+  high->offset = GMLAKE_OFFLOAD_NOWHERE; /* [B4] */
   high->next = c->spare_blocks;
   c->spare_blocks = id;
 }
@@ -6756,7 +6789,8 @@ static void gmlo_block_give(gmlo_compiler *c, gmlo_arena *arena, uint32_t b, uin
   gmlo_hole_add(c, arena, first, last, 1);
 }
 
-static int gmlo_arena_init(gmlo_compiler *c, gmlo_arena *arena, size_t bytes) {
+static int gmlo_arena_init(gmlo_compiler *c, uint32_t device, size_t bytes) {
+  gmlo_arena *arena = &c->arenas[device];
   gmlo_block *block;
   size_t i;
   for (i = 0; i < GMLO_HOLE_CLASSES; i++) arena->holes[i] = arena->lasts[i] = GMLAKE_OFFLOAD_NONE;
@@ -6765,6 +6799,7 @@ static int gmlo_arena_init(gmlo_compiler *c, gmlo_arena *arena, size_t bytes) {
   block = &c->blocks[arena->first];
   memset(block, 0, sizeof *block);
   block->bytes = bytes;
+  block->device = device;
   block->tensor = block->prev = block->next = block->users = GMLAKE_OFFLOAD_NONE;
   gmlo_hole_add(c, arena, arena->first, arena->first, 1);
   return 1;
@@ -6994,12 +7029,23 @@ static int gmlo_occupy(gmlo_compiler *c, uint32_t b, uint32_t tensor) {
   return 1;
 }
 
-/* Gives the tensor its home, if all of it is free or of tensors that may leave. 1 if it did. b is a
-   block at or below the home. */
-static int gmlo_occupy_home(gmlo_compiler *c, uint32_t tensor, uint32_t b, size_t after) {
+/* The block in which the tensor's home begins: found from the one in which it began before. [B4] */
+static uint32_t gmlo_home_block(gmlo_compiler *c, uint32_t tensor) {
+  gmlo_compile_tensor *state = &c->tensors[tensor];
+  uint32_t device = c->graph->tensors[tensor].device, b = state->home_near;
+  while (c->blocks[b].offset == GMLAKE_OFFLOAD_NOWHERE) b = c->blocks[b].prev;
+  if (c->blocks[b].device != device || c->blocks[b].offset > state->home) {
+    b = c->arenas[device].first;
+  }
+  while (c->blocks[b].offset + c->blocks[b].bytes <= state->home) b = c->blocks[b].next;
+  state->home_near = b;
+  return b;
+}
+
+/* Gives the tensor its home, if all of it is free or of tensors that may leave. 1 if it did. */
+static int gmlo_occupy_home(gmlo_compiler *c, uint32_t tensor, size_t after) {
   size_t home = c->tensors[tensor].home, end = home + gmlo_footprint(c->desc, tensor);
-  uint32_t e;
-  while (c->blocks[b].offset + c->blocks[b].bytes <= home) b = c->blocks[b].next;
+  uint32_t b = gmlo_home_block(c, tensor), e;
   for (e = b; e != GMLAKE_OFFLOAD_NONE && c->blocks[e].offset < end; e = c->blocks[e].next) {
     uint32_t other = c->blocks[e].tensor;
     if (other != GMLAKE_OFFLOAD_NONE && !gmlo_is_victim(c, other, after, 1)) return 0;
@@ -7019,9 +7065,7 @@ static int gmlo_device_place(gmlo_compiler *c, uint32_t tensor, size_t after, in
   const gmlo_arena *arena = &c->arenas[c->graph->tensors[tensor].device];
   size_t bytes = gmlo_footprint(c->desc, tensor);
   uint32_t b;
-  if (state->has_home && !c->packing && gmlo_occupy_home(c, tensor, arena->first, SIZE_MAX)) {
-    return 1;
-  }
+  if (state->has_home && !c->packing && gmlo_occupy_home(c, tensor, SIZE_MAX)) return 1;
   b = gmlo_find_free(c, arena, bytes, c->packing);
   if (b == GMLAKE_OFFLOAD_NONE && after != SIZE_MAX) {
     b = gmlo_find_victims(c, arena, bytes, after, small);
@@ -7113,24 +7157,16 @@ static int gmlo_prefetch(gmlo_compiler *c, size_t position) {
 }
 
 /* Brings tensors back to their homes that no operator of this iteration uses any more. Only tensors
-   that are not used up to `after` leave for them. `homes` is sorted by device, then by offset. */
+   that are not used up to `after` leave for them. */
 static void gmlo_fill_homes(gmlo_compiler *c, size_t after) {
-  uint32_t b = GMLAKE_OFFLOAD_NONE, device = GMLAKE_OFFLOAD_NONE;
   size_t i;
   for (i = 0; i < c->home_count && !c->failed; i++) {
     uint32_t tensor = c->homes[i];
-    gmlo_compile_tensor *state = &c->tensors[tensor];
+    const gmlo_compile_tensor *state = &c->tensors[tensor];
     c->looks++;
-    if (c->graph->tensors[tensor].device != device) {
-      device = c->graph->tensors[tensor].device;
-      b = c->arenas[device].first;
-    }
     if (state->block != GMLAKE_OFFLOAD_NONE || !state->host_there) continue;
     if (state->next < c->graph->access_begin[tensor + 1]) continue;
-    while (c->blocks[b].offset + c->blocks[b].bytes <= state->home) b = c->blocks[b].next;
-    if (!gmlo_occupy_home(c, tensor, b, after)) continue;
-    gmlo_fill_block(c, tensor);
-    b = state->block;
+    if (gmlo_occupy_home(c, tensor, after)) gmlo_fill_block(c, tensor);
   }
 }
 
@@ -7261,7 +7297,7 @@ static int gmlo_give_home(gmlo_compiler *c, uint32_t tensor, uint32_t *b, size_t
   gmlo_compile_tensor *state = &c->tensors[tensor];
   size_t more = gmlo_footprint(c->desc, tensor);
   if (!gmlo_block_take(c, &c->arenas[c->graph->tensors[tensor].device], *b, more, tensor)) return 0;
-  state->block = *b;
+  state->block = state->home_near = *b;
   state->has_home = state->filled = 1;
   state->home = *bytes;
   c->homes[c->home_count++] = tensor;
@@ -7310,7 +7346,7 @@ static int gmlo_compile_begin(gmlo_compiler *c) {
   }
   for (d = 0; d <= c->device_count; d++) {
     size_t bytes = d < c->device_count ? c->devices->bytes[d] : GMLO_BYTES_MAX;
-    if (!gmlo_arena_init(c, &c->arenas[d], bytes)) return 0;
+    if (!gmlo_arena_init(c, (uint32_t)d, bytes)) return 0;
   }
   for (d = 0; d < c->device_count; d++) {
     if (!gmlo_choose_homes(c, (uint32_t)d, starts)) return 0;
