@@ -89,8 +89,8 @@ GLOSSARY
   epoch       what a stream frees between two events that the lake records on it
   fence       the event that ends a stream's epoch
   pool        a further arena, and one for its buffers: for the memory of a graph, or of one tenant
-  buffer      a range of addresses, parts of which are memory, up to an end that moves. Its chunks
-              are mapped in buffers alone and have no home address
+  buffer      a range of addresses, parts of which are memory, up to an end that moves. Chunks of
+              another size than the arena's are mapped in buffers alone and have no home address
   grain       512 bytes; every size is rounded up to it
 
 HOW AN ALLOCATION IS SERVED
@@ -105,7 +105,8 @@ HOW AN ALLOCATION IS SERVED
   8. S4: chunks are created for what a window lacks, and the window is stitched.
   9. S5 begins where the limits or the driver refuse new chunks:
  10. memory that other streams freed: the asking stream waits for them on the device;
- 11. the host waits for pending work;
+ 11. the host waits for pending work; and free ranges that the steps above have passed over, which
+     look at some of many, are looked at;
  12. idle windows are dropped, free chunks are returned and created again where they are needed;
  13. the caller's handler is asked to make room, eight times at most. Then the call fails with a
      report in gmlake_get_last_error.
@@ -155,13 +156,18 @@ GROWING BUFFERS
   gives up stays mapped. If nobody took the chunk meanwhile, a commit on the same stream takes it
   back without a driver call. So keep a buffer, at 0 bytes, for the next sequence instead of
   destroying it. A commit takes for each chunk, in this order: the one that is still mapped there;
-  a free chunk of other buffers whose work is complete; a new chunk; a new chunk in the place of
-  what gmlake_trim would return; what steps 10 to 13 above find (with GMLAKE_WAIT_FIRST
-  before new chunks). Several buffers may map one chunk; it is memory of one of them. Blocks and
-  buffers share free memory: before blocks create chunks, the buffers return as many bytes. Before a
-  buffer creates chunks, the default pool's blocks return as many, and so do buffers of other chunk
-  sizes. Each returns whole free chunks whose work is complete. To return a chunk costs about 20 us,
-  to create one what COSTS says of grow. To keep a buffer's chunks for it, do not discard them. To
+  a free chunk whose work is complete; one that a block of the same stream left; a new chunk; a new
+  chunk in the place of what gmlake_trim would return; what steps 10 to 13 above find (with
+  GMLAKE_WAIT_FIRST before new chunks). Several buffers may map one chunk; it is memory of one of
+  them, or of blocks.
+  Blocks and buffers share free memory. I want that to cost least: give the buffer chunks of the
+  size that the blocks' arena has. Then both take them from one place, in the order of streams or
+  behind a wait on the device. A block takes what a buffer gave up without a driver call; the buffer
+  maps what blocks freed. For that each chunk is mapped at home, too, which about doubles the cost
+  of a new one. Chunks of other sizes are returned, and created anew: before blocks create chunks,
+  such buffers return as many bytes; before a buffer creates chunks, all others do. Each returns
+  whole free chunks whose work is complete. To return a chunk costs about 20 us, to create one what
+  COSTS says of grow. To keep a buffer's chunks for it, do not discard them. To
   discard never waits for the device, only for a commit of the same buffer that another thread
   makes. To commit, the host waits in the last steps, and before it unmaps: if somebody else has the
   chunk that is still mapped there, and the work of its last use here is not complete. While its
@@ -250,7 +256,9 @@ FIRST STEP
     whole: a piece that is no window's end is one or more whole handles. So larger handles cost less
     time and fit less well: bench/RESULTS.md has figures.
   A lake with a policy, or with handle_types, whose handles others may see, has a handle for each
-  chunk, and so have buffers. With other handles, EXCLUSIVE blocks own whole chunks, not handles.
+  chunk, and so have buffers, and blocks that share their chunks (GROWING BUFFERS). Buffers do not
+  share chunks with blocks if desc.handle_bytes is set, or when larger handles are there before
+  them. With other handles, EXCLUSIVE blocks own whole chunks, not handles.
 
 COSTS (measured; see bench/RESULTS.md)
   alloc and free   35 to 70 ns without the driver, 130 to 350 ns beyond 100,000 live blocks (the
@@ -259,7 +267,8 @@ COSTS (measured; see bench/RESULTS.md)
                    memory lies beside a stream's it is O(log of the number of such places).
   stitch           20 to 30 us for each chunk mapped (cuMemSetAccess). To plan it: O(chunks
                    mapped), or O(slots) if the request may wait for other streams
-  grow             28 us for each handle, of a buffer too; nothing if it is still mapped next
+  grow             28 us for each handle, of a buffer too, or twice as much for a buffer that shares
+                   chunks with blocks; nothing if it is still mapped next
   trim, budget     O(free ranges + chunks + windows + buffers' chunks)
   check, map, a pool's statistics, and the report of a request that is refused   O(blocks)
   query            what planning the allocation costs, O(blocks) only if the host would have to wait
@@ -846,7 +855,7 @@ typedef struct gmlake_chunk_info { /* a part of a block or buffer that lies in o
 typedef struct gmlake_map_entry {
   gmlake_kind kind;
   gmlake_state state;
-  uint64_t address; /* 0: a chunk of buffers, which has no address of its own */
+  uint64_t address; /* 0: a chunk that only buffers can use: it has no address of its own */
   size_t bytes;     /* buffer: up to its end in whole chunks, holes too; its pieces tell them */
   size_t requested_bytes; /* block, buffer: as asked for */
   gmlake_stream stream;   /* block: it was allocated on; free memory: see the state; else NONE */
@@ -1072,8 +1081,9 @@ GMLAKE_DEF gmlake_result gmlake_buffer_resize(gmlake *lake, gmlake_buffer *buffe
 GMLAKE_DEF gmlake_result gmlake_buffer_get_info(gmlake *lake, gmlake_buffer *buffer,
                                                 gmlake_buffer_info *out_info);
 
-/* What the default pool's blocks needed so far. Call it between two steps of the program: what is
-   live then counts as memory that stays. peak_bytes counts from gmlake_reset_peaks on.
+/* What the default pool's blocks, and buffers that share their chunks, needed so far. Call it
+   between two steps of the program: what is live then counts as memory that stays. peak_bytes
+   counts from gmlake_reset_peaks on.
    out_profile->struct_bytes is set by the caller: 0, or the size it was compiled with. */
 GMLAKE_DEF gmlake_result gmlake_profile_take(gmlake *lake, gmlake_profile *out_profile);
 /* Writes a profile as text that ends with a 0 byte. INVALID_ARGUMENT: capacity is less than
@@ -3144,12 +3154,15 @@ typedef struct gmlk_windows {  /* written by >>windows, which says more */
   gmlk_window *oldest, *newest; /* list of the idle windows as they became idle */
   gmlk_window *quarantine;      /* list of the windows that could not be unmapped */
   size_t bytes;                 /* mapped by all windows */
-  gmlk_block va_head, va_tail;  /* edges of the address space, tiled in slots of chunk_bytes */
-  gmlk_bins *va;                /* its free ranges */
-  gmlk_block *used;             /* [V3] tree of the others */
-  uint64_t base;
-  size_t reserved_bytes; /* of address space */
 } gmlk_windows;
+
+typedef struct gmlk_space { /* addresses for windows or for buffers; written by >>windows */
+  gmlk_block head, tail;    /* edges; it is tiled in slots of chunk_bytes */
+  gmlk_bins *holes;         /* its free ranges; NULL: it has no addresses yet */
+  gmlk_block *used;         /* [V3] tree of the others */
+  uint64_t base;
+  size_t reserved_bytes;
+} gmlk_space;
 
 typedef struct gmlk_copy gmlk_copy; /* see >>copies */
 
@@ -3187,11 +3200,12 @@ typedef struct gmlk_arena {
                         >>buffer */
   int keeps_apart;      /* 1: a policy decides which free blocks are joined */
   gmlk_windows windows;
+  gmlk_space window_space, buffer_space;
   gmlake_pool *pool;      /* that it belongs to; NULL: the lake's own arena */
   gmlake_pool *owner;     /* the pool that its memory is of; NULL: the default one */
   int is_bare;            /* 1: no home range; only buffers map its chunks, see >>buffer */
-  gmlake_buffer *buffers; /* [bare] list; a destroyed buffer stays until it is unmapped */
-  size_t void_count;      /* [bare] destroyed buffers in it */
+  gmlake_buffer *buffers; /* list; a destroyed buffer stays until it is unmapped */
+  size_t void_count;      /* destroyed buffers in it */
   unsigned sleep;         /* GMLK_AWAKE...; written by >>sleep */
   uint64_t sleep_count;   /* times that it fell asleep */
   gmlk_copy *copies;      /* [Q1] copy_count of them, room for copy_capacity; written by >>copies */
@@ -3816,7 +3830,8 @@ static int gmlk_arena_init(gmlk_arena *a, gmlk_host *host, gmlk_records *records
   a->host = host;
   a->records = records;
   gmlk_tiling_init(&a->head, &a->tail);
-  gmlk_tiling_init(&a->windows.va_head, &a->windows.va_tail);
+  gmlk_tiling_init(&a->window_space.head, &a->window_space.tail);
+  gmlk_tiling_init(&a->buffer_space.head, &a->buffer_space.tail);
   return gmlk_arena_admit(a, GMLK_CLEAN) && gmlk_arena_reserve_slots(a, 1);
 }
 
@@ -3828,6 +3843,10 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
   gmlk_chunks_destroy(&a->chunks, a->host);
   gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
   gmlk_tiling_destroy(a->records, &a->head, &a->tail);
+  gmlk_bins_destroy(a->window_space.holes, a->host);
+  gmlk_tiling_destroy(a->records, &a->window_space.head, &a->window_space.tail);
+  gmlk_bins_destroy(a->buffer_space.holes, a->host);
+  gmlk_tiling_destroy(a->records, &a->buffer_space.head, &a->buffer_space.tail);
 }
 
 /* ---- >>windows ---------------------------------------------------------------------------------
@@ -3849,8 +3868,8 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
    [W8] No window has a larger number than the newest, or is smaller than grains_min.
    [V1] Blocks tile the address space as they tile an arena; its free blocks stand in bins of
         their own.
-   [V2] Each block of it that is in use belongs to one window, live, idle or quarantined, or to
-        one buffer, and has its address.
+   [V2] Each block of it that is in use belongs to one window, live, idle or quarantined, and has
+        its address. Buffers have addresses of their own, to which [V1] to [V3] apply as well.
    [V3] The tree of used address space holds these blocks, and nothing else.
 
    The oldest window of a size that is free is taken, so that a program that repeats itself gets
@@ -3894,16 +3913,16 @@ static uint32_t gmlk_span_chunks(const gmlk_arena *a, const gmlk_span *span) {
 
 /* Takes address space for so many chunks of a window or buffer, and the guard's slots behind them;
    NULL where no free range is as long. pre: one record reserved. */
-static gmlk_block *gmlk_va_take(gmlk_windows *windows, gmlk_records *records, uint32_t chunks,
+static gmlk_block *gmlk_va_take(gmlk_space *space, gmlk_records *records, uint32_t chunks,
                                 uint32_t guard, const void *owner) {
-  gmlk_block *b = gmlk_bins_best(windows->va, chunks + guard);
+  gmlk_block *b = gmlk_bins_best(space->holes, chunks + guard);
   if (!b) return NULL;
-  gmlk_bins_remove(windows->va, b);
+  gmlk_bins_remove(space->holes, b);
   if (b->grains > chunks + guard) {
     b = gmlk_block_split(records, b, chunks + guard);
-    gmlk_bins_insert(windows->va, b->next, b->next->grains);
+    gmlk_bins_insert(space->holes, b->next, b->next->grains);
   }
-  gmlk_tree_insert(&windows->used, b);
+  gmlk_tree_insert(&space->used, b);
   gmlk_set_state(b, GMLK_LIVE);
   b->slack = chunks;
   b->ticket = (uint64_t)(uintptr_t)owner;
@@ -3911,21 +3930,21 @@ static gmlk_block *gmlk_va_take(gmlk_windows *windows, gmlk_records *records, ui
 }
 
 /* Frees slots of address space and joins them with free neighbours. */
-static void gmlk_va_give(gmlk_windows *windows, gmlk_records *records, gmlk_block *b) {
+static void gmlk_va_give(gmlk_space *space, gmlk_records *records, gmlk_block *b) {
   gmlk_block *beside[2];
   int i;
   GMLAKE_ASSERT(b);
-  gmlk_tree_remove(&windows->used, b);
+  gmlk_tree_remove(&space->used, b);
   b->ticket = 0;
   beside[0] = b->prev;
   beside[1] = b->next;
   for (i = 0; i < 2; i++) {
     if (beside[i]->state != GMLK_FREE) continue;
-    gmlk_bins_remove(windows->va, beside[i]);
+    gmlk_bins_remove(space->holes, beside[i]);
     gmlk_block_absorb(records, b, beside[i]);
   }
   gmlk_set_state(b, GMLK_FREE);
-  gmlk_bins_insert(windows->va, b, b->grains);
+  gmlk_bins_insert(space->holes, b, b->grains);
 }
 
 /* Puts a window into a list by `next`. */
@@ -4078,6 +4097,13 @@ static int gmlk_may_take(const gmlk_streams *streams, gmlk_taker taker, const gm
   return gmlk_stream_covering(s, b->ticket) != NULL;
 }
 
+/* Whether the taker may have all blocks from b to the one that ends at this grain or behind it. */
+static int gmlk_may_take_range(const gmlk_streams *streams, gmlk_taker taker, const gmlk_block *b,
+                               uint32_t end) {
+  while (b->at < end && gmlk_may_take(streams, taker, b)) b = b->next;
+  return b->at >= end;
+}
+
 /* The first block of an idle window's spans that the taker may not have; NULL: it may have all. */
 static gmlk_block *gmlk_window_blocker(const gmlk_arena *a, const gmlk_streams *streams,
                                        gmlk_taker taker, const gmlk_window *w) {
@@ -4171,14 +4197,22 @@ static void gmlk_window_stick(gmlk_windows *windows, gmlk_window *w, uint32_t ch
 }
 
 /* Makes all of the address space free. 0: no host memory. */
-static int gmlk_windows_init(gmlk_windows *windows, gmlk_host *host, gmlk_records *records,
-                             uint32_t slots) {
-  gmlk_block *b;
-  windows->va = gmlk_bins_new(host);
-  if (!windows->va || !gmlk_records_reserve(records, host, 1)) return 0;
-  b = gmlk_tiling_extend(records, &windows->va_tail, 0, slots, GMLK_FREE);
-  gmlk_bins_insert(windows->va, b, slots);
+static int gmlk_space_init(gmlk_space *space, gmlk_host *host, gmlk_records *records,
+                           uint32_t slots) {
+  gmlk_bins *holes = gmlk_bins_new(host);
+  if (!holes || !gmlk_records_reserve(records, host, 1)) {
+    gmlk_bins_destroy(holes, host);
+    return 0;
+  }
+  space->holes = holes;
+  gmlk_bins_insert(holes, gmlk_tiling_extend(records, &space->tail, 0, slots, GMLK_FREE), slots);
   return 1;
+}
+
+/* Where addresses in use begin. */
+static uint64_t gmlk_va_address(const gmlk_arena *a, const gmlk_space *space,
+                                const gmlk_block *va) {
+  return space->base + (uint64_t)va->at * a->chunk_bytes;
 }
 
 /* Frees the records of an arena's windows. */
@@ -4197,8 +4231,6 @@ static void gmlk_windows_destroy(gmlk_arena *a) {
     newer = w->next;
     gmlk_host_free(a->host, w, gmlk_window_record_bytes(w->span_count));
   }
-  gmlk_bins_destroy(windows->va, a->host);
-  gmlk_tiling_destroy(a->records, &windows->va_head, &windows->va_tail);
 }
 
 /* The idle window that has this number, or NULL. O(idle windows). */
@@ -4261,6 +4293,7 @@ typedef struct gmlk_attempt { /* see >>request */
   uint32_t shortfall;     /* grains that were missing for a window; 0: no window can be made */
   int has_grown;          /* chunks were created for it */
   int lacks_window_space; /* no address space was left for its window */
+  int is_thorough;        /* a window of any free pieces will do, however long they take to find */
   gmlake_result error;    /* of the first rung that failed, but for want of memory */
   const gmlake_alloc_desc *desc;
   /* For policy and observer. They come last, so that a memset of the fields before is short: */
@@ -4651,8 +4684,8 @@ static void gmlk_tell_call(gmlake *l, gmlake_step_kind kind, gmlake_stream strea
 /* Tells that of a free range of so many grains a part was taken, which begins at `at`. */
 static void gmlk_tell_split(gmlake *l, const gmlk_attempt *r, uint32_t at, uint32_t grains) {
   if (l->is_observed)
-    gmlk_tell(l, r, GMLAKE_STEP_SPLIT, r->arena->is_bare ? 0 : gmlk_home(r->arena, at),
-              gmlk_to_bytes(grains), 0, "the request takes a part of this free range");
+    gmlk_tell(l, r, GMLAKE_STEP_SPLIT, r->desc ? gmlk_home(r->arena, at) : 0, gmlk_to_bytes(grains),
+              0, "the request takes a part of this free range");
 }
 
 /* ---- >>pending ---------------------------------------------------------------------------------
@@ -5046,9 +5079,9 @@ static void gmlk_take_back(gmlake *l) {
 }
 
 /* Whether there is a buffer, or was: even an only stream has events behind what they gave up. */
-static int gmlk_has_bare(const gmlake *l) {
+static int gmlk_has_buffers(const gmlake *l) {
   size_t i = 0;
-  while (i < l->arena_count && !(l->arenas[i] && l->arenas[i]->is_bare)) i++;
+  while (i < l->arena_count && !(l->arenas[i] && l->arenas[i]->buffer_space.holes)) i++;
   return i < l->arena_count;
 }
 
@@ -5059,7 +5092,7 @@ static gmlake_result gmlk_refresh(gmlake *l, int close) {
   gmlk_drive drive;
   size_t i;
   if (!close && l->streams.used_count + l->streams.has_none < 2 && !l->streams.capture_count &&
-      !l->pending && !gmlk_has_bare(l))
+      !l->pending && !gmlk_has_buffers(l))
     return GMLAKE_OK;
   if (!gmlk_drive_begin(&drive, &l->driver)) {
     for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(drive.result); i++) {
@@ -5261,7 +5294,7 @@ GMLK_INLINE gmlake_result gmlk_attempt_init(gmlake *l, gmlk_attempt *r,
     }
   }
   if (r->arena->sleep) return gmlk_refuse_asleep(l, "gmlake_alloc");
-  r->may_stitch = !(desc->flags & GMLAKE_NO_STITCH) && r->arena->windows.va &&
+  r->may_stitch = !(desc->flags & GMLAKE_NO_STITCH) && r->arena->window_space.holes &&
                   desc->bytes >= l->desc.stitch_bytes_min;
   if (!desc->flags && !desc->alignment && desc->bytes <= r->arena->chunk_bytes) { /* quick */
     r->grains = (uint32_t)((desc->bytes + GMLK_GRAIN - 1) / GMLK_GRAIN);
@@ -5382,7 +5415,8 @@ typedef struct gmlk_supply {     /* what free runs offer to a window */
   uint32_t tip_count;            /* entries in arena->tips: free heads of chunks */
   uint64_t whole_chunks;         /* in all these runs */
   uint32_t tail_at, tail_grains; /* the longest free tail of a chunk that the request can fill */
-  uint32_t tip_grains;           /* of the longest free head of another chunk than that tail's */
+  uint32_t next_at, next_grains; /* the next longest, of another chunk */
+  uint32_t tip_grains;           /* of the longest free head of another chunk than the tail's */
 } gmlk_supply;
 
 /* Sorts runs by size, so that small holes are used up and large ones are kept. It is a Shell sort,
@@ -5409,10 +5443,15 @@ static void gmlk_supply_add(gmlk_arena *a, gmlk_supply *supply, uint32_t at, uin
   uint32_t aligned = at + ((0 - at) & (align - 1));
   uint32_t boundary = gmlk_slot_at(a, first);
   if (end < boundary) return; /* it touches no handle's end */
-  if (aligned < boundary && boundary - aligned <= grains &&
-      boundary - aligned > supply->tail_grains) {
-    supply->tail_at = aligned;
-    supply->tail_grains = boundary - aligned;
+  if (aligned < boundary && boundary - aligned <= grains) {
+    const uint32_t tail = boundary - aligned;
+    const int is_longest = tail > supply->tail_grains;
+    if (is_longest || tail > supply->next_grains) {
+      supply->next_at = is_longest ? supply->tail_at : aligned;
+      supply->next_grains = is_longest ? supply->tail_grains : tail;
+    }
+    if (is_longest) supply->tail_at = aligned;
+    if (is_longest) supply->tail_grains = tail;
   }
   if (last > first) {
     gmlk_run *run = &a->runs[supply->run_count++];
@@ -5428,14 +5467,28 @@ static void gmlk_supply_add(gmlk_arena *a, gmlk_supply *supply, uint32_t at, uin
   }
 }
 
-/* Sets what the window can be made of, once all runs are entered. Returns the sum. */
-static uint64_t gmlk_supply_sum(const gmlk_arena *a, int whole_only, gmlk_supply *supply) {
-  uint32_t i;
-  if (whole_only) supply->tail_grains = supply->tip_count = 0;
+/* The longest free head of a chunk that goes with a tail, which may be none [W2]. */
+static uint32_t gmlk_supply_tip(const gmlk_arena *a, const gmlk_supply *supply, uint32_t tail_at,
+                                uint32_t tail_grains) {
+  uint32_t most = 0, i;
   for (i = 0; i < supply->tip_count; i++)
-    if (a->tips[i].grains > supply->tip_grains &&
-        !(supply->tail_grains && a->tips[i].slot == gmlk_edge_upto(a, supply->tail_at)))
-      supply->tip_grains = a->tips[i].grains;
+    if (a->tips[i].grains > most && !(tail_grains && a->tips[i].slot == gmlk_edge_upto(a, tail_at)))
+      most = a->tips[i].grains;
+  return most;
+}
+
+/* Sets what the window can be made of, once all runs are entered. Returns the sum. If the longest
+   tail and the longest head are of one chunk, the next longest tail, or none, may be better. */
+static uint64_t gmlk_supply_sum(const gmlk_arena *a, int whole_only, gmlk_supply *supply) {
+  uint32_t tip;
+  if (whole_only) supply->tail_grains = supply->next_grains = supply->tip_count = 0;
+  supply->tip_grains = gmlk_supply_tip(a, supply, supply->tail_at, supply->tail_grains);
+  tip = gmlk_supply_tip(a, supply, supply->next_at, supply->next_grains);
+  if (supply->next_grains + tip > supply->tail_grains + supply->tip_grains) {
+    supply->tail_at = supply->next_at;
+    supply->tail_grains = supply->next_grains;
+    supply->tip_grains = tip;
+  }
   return (supply->whole_chunks << a->chunk_log) + supply->tail_grains + supply->tip_grains;
 }
 
@@ -5570,13 +5623,13 @@ static uint32_t gmlk_plan_end(const gmlk_arena *a, const gmlk_supply *supply, ui
 /* S3: writes the ranges of a window to arena->spans. 0: the free ranges are too few; then they are
    those that a window has beside so many new chunks as plan->shortfall needs. */
 static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_taker taker,
-                            uint32_t grains, uint32_t align, int whole_only,
+                            int is_thorough, uint32_t grains, uint32_t align, int whole_only,
                             gmlk_window_plan *plan) {
   uint32_t left = grains, not_slot = GMLK_NOWHERE, missing, end;
   gmlk_supply supply;
   uint64_t offer;
   memset(plan, 0, sizeof(*plan));
-  if (taker.may_wait)
+  if (taker.may_wait || is_thorough)
     gmlk_supply_scan(a, streams, taker, grains, align, &supply);
   else
     gmlk_supply_find(a, taker.stream, grains, align, &supply);
@@ -5661,7 +5714,7 @@ static void gmlk_window_add(gmlake *l, gmlk_arena *a, const gmlk_window *w, int 
 
 /* Frees an unmapped window's record and address space. */
 static void gmlk_window_discard(gmlake *l, gmlk_arena *a, gmlk_window *w) {
-  gmlk_va_give(&a->windows, &l->records, w->va);
+  gmlk_va_give(&a->window_space, &l->records, w->va);
   gmlk_host_free(&l->host, w, gmlk_window_record_bytes(w->span_count));
 }
 
@@ -5693,7 +5746,7 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
   GMLAKE_ASSERT(count);
   (void)gmlk_drive_open(l, &drive);
   for (w = dying; w && drive.is_relaxed; w = w->next) {
-    uint64_t at = a->windows.base + (uint64_t)w->va->at * a->chunk_bytes;
+    uint64_t at = gmlk_va_address(a, &a->window_space, w->va);
     if (!GMLK_CALL(&drive, unmap, at, w->chunk_count * a->chunk_bytes))
       gmlk_set_state(w->va, GMLK_UNBACKED);
   }
@@ -5753,7 +5806,7 @@ static void gmlk_evict_if_due(gmlake *l, gmlk_arena *a) {
    chunks that are still mapped because that failed too. */
 static gmlake_result gmlk_window_map(gmlk_drive *drive, const gmlk_arena *a, const gmlk_window *w,
                                      uint32_t *out_stuck) {
-  uint64_t at = a->windows.base + (uint64_t)w->va->at * a->chunk_bytes;
+  uint64_t at = gmlk_va_address(a, &a->window_space, w->va);
   size_t mapped = 0;
   uint32_t i, slot;
   gmlake_result result = GMLAKE_OK;
@@ -5783,7 +5836,7 @@ static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_window_
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)plan->span_count + 1)) return NULL;
   w = (gmlk_window *)gmlk_host_alloc(&l->host, bytes);
   if (!w) return NULL;
-  gmlk_bins_reserve(a->windows.va, &l->host);
+  gmlk_bins_reserve(a->window_space.holes, &l->host);
   *out_result = GMLAKE_OK;
   w->spans = (gmlk_span *)(void *)(w + 1);
   memcpy(w->spans, a->spans, plan->span_count * sizeof(gmlk_span));
@@ -5791,10 +5844,10 @@ static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_window_
   w->chunk_count = plan->chunk_count;
   for (i = 0; i < w->span_count; i++) grains += w->spans[i].grains; /* [W3] */
   gmlk_block_init(&w->self, a->number, 0, grains, GMLK_RESERVED);
-  w->va = gmlk_va_take(&a->windows, &l->records, plan->chunk_count,
+  w->va = gmlk_va_take(&a->window_space, &l->records, plan->chunk_count,
                        (l->desc.flags & GMLAKE_GUARD) != 0, w);
   if (w->va) {
-    w->address = a->windows.base + (uint64_t)w->va->at * a->chunk_bytes +
+    w->address = gmlk_va_address(a, &a->window_space, w->va) +
                  gmlk_to_bytes(w->spans[0].at - gmlk_slot_at(a, gmlk_span_slot(a, w->spans)));
     return w;
   }
@@ -5872,17 +5925,18 @@ static gmlake_result gmlk_evict_all(gmlake *l, gmlk_arena *a) {
 
 /* ---- >>places ----------------------------------------------------------------------------------
    gmlake_buffer: a range of addresses, parts of which are memory. A place is one chunk's worth of
-   these addresses; it is committed or not. The chunks belong to a bare arena: its tiling and tags
-   say who owns a chunk and what may still use it, as for blocks. Such a chunk has no home address;
-   it is mapped where buffers need it. Owns the buffers' records, their places and their mappings.
+   these addresses; it is committed or not. The chunks belong to the blocks' arena if they are as
+   large as its own, and else to a bare one, of which no chunk has a home address. Either's tiling
+   and tags say who owns a chunk and what may still use it, as for blocks; buffers map it where they
+   need it. Owns the buffers' records, their places and their mappings.
    pre: the caller holds `driving`, except for what needs no driver call on a buffer that is not
    busy.
 
    [B1] `count` places are committed, none of them behind the buffer's end. Such a place is mapped.
         Its chunk is one block of state GMLK_COMMITTED, and that of no other committed place.
    [B2] Another place is empty, or it is still mapped, with the tag of the last use through it;
-        another place may own the chunk. It is unmapped only when that use is complete.
-   [B3] A bare arena's map_count of a chunk is the number of places that map it.
+        another place, or blocks, may own the chunk. It is unmapped only when that use is complete.
+   [B3] The chunks' map_counts add up to the places that map them and the windows' [W6].
    [B4] A destroyed buffer has count 0 and its end at 0. It stays in the arena's list until all its
         places are empty.
    [B5] A buffer's address space has room for max_bytes; its places lie there in order.
@@ -5927,12 +5981,30 @@ struct gmlake_buffer {
 };
 
 static uint64_t gmlk_buffer_address(const gmlake_buffer *b) {
-  return b->arena->windows.base + (uint64_t)b->va->at * b->arena->chunk_bytes;
+  return gmlk_va_address(b->arena, &b->arena->buffer_space, b->va);
 }
 
-/* The block that holds a place's chunk. */
+/* The block that holds the first grain of a place's chunk: all of it while it is committed. */
 static gmlk_block *gmlk_place_block(const gmlk_arena *a, const gmlk_place *place) {
   return gmlk_locate(a, gmlk_slot_at(a, place->slot));
+}
+
+/* Whether the taker may have the chunk that a place still maps. */
+static int gmlk_place_suits(const gmlake *l, const gmlk_arena *a, const gmlk_place *place,
+                            gmlk_taker taker) {
+  return place->state == GMLK_PLACE_MAPPED &&
+         gmlk_may_take_range(&l->streams, taker, gmlk_place_block(a, place),
+                             gmlk_slot_at(a, place->slot + 1));
+}
+
+/* Whether a place still maps a chunk that is free. O(places), unless it is mapped at home alone. */
+static int gmlk_is_in_place(const gmlk_arena *a, uint32_t slot) {
+  const gmlake_buffer *b = gmlk_chunk_is_mapped(&a->chunks, slot) ? a->buffers : NULL;
+  uint32_t i;
+  for (; b; b = b->next)
+    for (i = 0; i < b->place_count; i++)
+      if (b->places[i].state && b->places[i].slot == slot) return 1;
+  return 0;
 }
 
 /* Sets the tag of the last use through a place. */
@@ -5996,7 +6068,7 @@ static gmlake_result gmlk_places_unmap(gmlake *l, gmlk_arena *a, gmlk_place *lis
 
 /* For trim: clears the marks of chunks that cannot be returned, since a use through a place that
    maps them is not complete. */
-static void gmlk_places_spare(gmlake *l, gmlk_arena *a) {
+static void gmlk_places_spare(const gmlake *l, gmlk_arena *a) {
   const gmlake_buffer *b;
   uint32_t i;
   for (b = a->buffers; b; b = b->next)
@@ -6100,7 +6172,7 @@ static void gmlk_buffer_remove(gmlake *l, gmlake_buffer *b) {
   while (*link != b) link = &(*link)->next;
   *link = b->next;
   b->arena->void_count--;
-  gmlk_va_give(&b->arena->windows, &l->records, b->va);
+  gmlk_va_give(&b->arena->buffer_space, &l->records, b->va);
   gmlk_host_free(&l->host, b->places, b->place_count * sizeof(gmlk_place));
   gmlk_host_free(&l->host, b, sizeof(gmlake_buffer));
 }
@@ -6167,10 +6239,11 @@ static void gmlk_place_commit(gmlk_arena *a, gmlk_block *block) {
 
 /* Reserves the chunk that a place maps; NULL: the place maps none, or the stream may not have it.
    pre: two records reserved. */
-static gmlk_block *gmlk_place_reserve(gmlk_arena *a, const gmlk_place *place, unsigned stream) {
-  gmlk_block *b = place->state == GMLK_PLACE_MAPPED ? gmlk_place_block(a, place) : NULL;
-  if (!b || !gmlk_is_open(b, stream)) return NULL;
-  return gmlk_reserve_range(a, b, gmlk_slot_at(a, place->slot), gmlk_chunk_grains(a));
+static gmlk_block *gmlk_place_reserve(const gmlake *l, gmlk_arena *a, const gmlk_place *place,
+                                      unsigned stream) {
+  if (!gmlk_place_suits(l, a, place, gmlk_taker_of(stream, GMLAKE_NO_WAIT))) return NULL;
+  return gmlk_reserve_range(a, gmlk_place_block(a, place), gmlk_slot_at(a, place->slot),
+                            gmlk_chunk_grains(a));
 }
 
 /* How many places of an arena are blind. */
@@ -6457,8 +6530,8 @@ static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_attempt *r, uint32_t co
 static gmlk_handles gmlk_handles_of(const gmlake *l, const gmlk_arena *a, size_t bytes,
                                     uint32_t until) {
   gmlk_handles handles;
-  const int is_plain =
-      a->is_bare || l->desc.policy || l->desc.handle_types || bytes <= l->desc.chunk_bytes;
+  const int is_plain = a->buffer_space.holes || l->desc.policy || l->desc.handle_types ||
+                       bytes <= l->desc.chunk_bytes; /* a buffer's place maps one chunk */
   bytes = gmlk_min(bytes, gmlk_min(GMLK_CHUNK_BYTES_MAX, GMLK_HANDLE_CHUNKS * a->chunk_bytes));
   handles.most = is_plain ? 1 : (uint32_t)gmlk_max(1, bytes / a->chunk_bytes);
   handles.until = until;
@@ -6488,7 +6561,7 @@ static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_attempt *r, const gmlk_slot
     return result;
   }
   gmlk_growth_commit(l, a, slots);
-  gmlk_tell(l, r, GMLAKE_STEP_GROW, a->is_bare ? 0 : gmlk_slot_home(a, slots->items[0]),
+  gmlk_tell(l, r, GMLAKE_STEP_GROW, r->desc ? gmlk_slot_home(a, slots->items[0]) : 0,
             slots->count * (uint64_t)a->chunk_bytes, drive.ns, "the lake created chunks");
   return GMLAKE_OK;
 }
@@ -6546,12 +6619,12 @@ static int gmlk_slot_is_clean(const gmlk_arena *a, uint32_t slot) {
 
 /* Chooses chunks to return, from the highest below *from_slot on: all clean, and mapped by no
    quarantined window, nor by a window or place whose last use is not complete. Marks and lists
-   them, and moves the idle windows over them to *dying. */
-static gmlk_slots gmlk_trim_choose(gmlake *l, gmlk_arena *a, uint32_t *from_slot, size_t max_bytes,
-                                   gmlk_window **dying) {
+   them. */
+static gmlk_slots gmlk_trim_choose(const gmlake *l, gmlk_arena *a, uint32_t *from_slot,
+                                   size_t max_bytes) {
   size_t limit = gmlk_min(gmlk_batch(a->slot_count), (max_bytes - 1) / a->chunk_bytes + 1);
   gmlk_slots chosen = gmlk_slots_in(a->scratch), kept = chosen;
-  gmlk_window *w, *newer;
+  const gmlk_window *w;
   int is_mapped = 0;
   uint32_t i;
   while (*from_slot && chosen.count < limit) {
@@ -6569,14 +6642,19 @@ static gmlk_slots gmlk_trim_choose(gmlake *l, gmlk_arena *a, uint32_t *from_slot
   for (w = a->windows.oldest; w; w = w->newer)
     if (!gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket))
       (void)gmlk_window_marks(a, w, 1);
-  for (w = a->windows.oldest; w; w = newer) {
-    newer = w->newer;
-    if (gmlk_window_marks(a, w, 0)) gmlk_window_kill(l, a, w, dying);
-  }
   gmlk_places_spare(l, a);
   for (i = 0; i < chosen.count; i++)
     if (gmlk_chunk_is_marked(&a->chunks, chosen.items[i])) gmlk_slots_add(&kept, chosen.items[i]);
   return kept;
+}
+
+/* Moves the idle windows over marked chunks to *dying. */
+static void gmlk_trim_kill(gmlake *l, gmlk_arena *a, gmlk_window **dying) {
+  gmlk_window *w = a->windows.oldest, *newer;
+  for (; w; w = newer) {
+    newer = w->newer;
+    if (gmlk_window_marks(a, w, 0)) gmlk_window_kill(l, a, w, dying);
+  }
 }
 
 /* Gives the chosen chunks back to the driver, if it still takes calls. pre: no window or place maps
@@ -6629,7 +6707,8 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
   size_t bytes;
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * most) || !gmlk_scratch_reserve(a, most))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  slots = gmlk_trim_choose(l, a, from_slot, max_bytes, &dying);
+  slots = gmlk_trim_choose(l, a, from_slot, max_bytes);
+  if (slots.count) gmlk_trim_kill(l, a, &dying);
   for (i = 0; i < slots.count; i++)
     (void)gmlk_reserve_range(a, a->firsts[slots.items[i]], gmlk_slot_at(a, slots.items[i]),
                              gmlk_chunk_grains(a));
@@ -6670,21 +6749,23 @@ static gmlake_result gmlk_trim(gmlake *l, size_t keep_bytes, size_t *released) {
   return result;
 }
 
-/* Whether an arena's free chunks are for the taker: those of buffers and, for a buffer, those of
-   blocks. A pool keeps its own. */
-static int gmlk_gives(const gmlk_arena *a, const gmlk_arena *taker) {
-  return a && a != taker && (a->is_bare || taker->is_bare) &&
+/* Whether an arena's free chunks are for the taker: those of arenas that have buffers and, for a
+   buffer, those of all. A pool keeps its own. */
+static int gmlk_gives(const gmlk_arena *a, const gmlk_arena *taker, int is_for_buffer) {
+  return a && a != taker && (a->buffer_space.holes || is_for_buffer) &&
          (!a->owner || a->owner == taker->owner);
 }
 
 /* Returns up to `bytes` of other arenas' free chunks whose work is complete, before `taker` creates
    as many; its own pool's first, which may be limited. Errors that are not fatal do not count. */
-static gmlake_result gmlk_share(gmlake *l, const gmlk_arena *taker, size_t bytes) {
+static gmlake_result gmlk_share(gmlake *l, const gmlk_arena *taker, int is_for_buffer,
+                                size_t bytes) {
   gmlake_result result = GMLAKE_OK;
   size_t released = 0, i;
   for (i = 0; i < 2 * l->arena_count && released < bytes && !gmlk_is_fatal(result); i++) {
     gmlk_arena *a = l->arenas[i < l->arena_count ? i : i - l->arena_count];
-    if (!gmlk_gives(a, taker) || (a->owner == taker->owner) != (i < l->arena_count)) continue;
+    if (!gmlk_gives(a, taker, is_for_buffer) || (a->owner == taker->owner) != (i < l->arena_count))
+      continue;
     if (a->bins[GMLK_CLEAN]->grains >= gmlk_chunk_grains(a))
       result = gmlk_trim_arena(l, a, bytes - released, &released);
   }
@@ -6698,18 +6779,31 @@ static void gmlk_room_return(gmlk_room *room, const gmlk_arena *a, const gmlk_ar
   if (a->owner == taker->owner) room->own_bytes += (size_t)chunks * a->chunk_bytes;
 }
 
-/* What gmlk_share would return for an arena of blocks. */
-static void gmlk_room_share(const gmlake *l, const gmlk_arena *taker, size_t bytes,
-                            gmlk_room *room) {
+/* How many chunks, but no more than `most`, gmlk_trim_arena would return. pre: scratch is reserved
+   for a batch. */
+static uint64_t gmlk_trimmable(const gmlake *l, gmlk_arena *a, uint64_t most) {
+  uint32_t slot = a->sleep < GMLK_ASLEEP ? a->slot_count : 0, i;
+  uint64_t count = 0;
+  while (slot && count < most) {
+    gmlk_slots slots = gmlk_trim_choose(l, a, &slot, (size_t)(most - count) * a->chunk_bytes);
+    for (i = 0; i < slots.count; i++) gmlk_chunk_mark(&a->chunks, slots.items[i], 0);
+    count += slots.count;
+  }
+  return count;
+}
+
+/* What gmlk_share would return for an arena of blocks. 0: no host memory. */
+static int gmlk_room_share(const gmlake *l, const gmlk_arena *taker, size_t bytes,
+                           gmlk_room *room) {
   size_t i;
   for (i = 0; i < 2 * l->arena_count && room->returned_bytes < bytes; i++) {
-    const gmlk_arena *a = l->arenas[i < l->arena_count ? i : i - l->arena_count];
-    if (!gmlk_gives(a, taker) || (a->owner == taker->owner) != (i < l->arena_count) || a->sleep)
-      continue;
+    gmlk_arena *a = l->arenas[i < l->arena_count ? i : i - l->arena_count];
+    if (!gmlk_gives(a, taker, 0) || (a->owner == taker->owner) != (i < l->arena_count)) continue;
+    if (!gmlk_scratch_reserve(a, gmlk_batch(a->slot_count))) return 0;
     gmlk_room_return(room, a, taker,
-                     gmlk_min((size_t)(a->bins[GMLK_CLEAN]->grains >> a->chunk_log),
-                              (bytes - room->returned_bytes - 1) / a->chunk_bytes + 1));
+                     gmlk_trimmable(l, a, (bytes - room->returned_bytes - 1) / a->chunk_bytes + 1));
   }
+  return 1;
 }
 
 /* Frees host memory of the lake's tables and records that is mostly unused. O(what is freed +
@@ -7045,7 +7139,7 @@ static void gmlk_keep_former(gmlake *l, gmlk_arena *a, const gmlake_piece *pair)
   gmlake_result result;
   uint32_t stuck_chunks = 0;
   gmlk_window_plan plan;
-  if (a->windows.va && !gmlk_pieces_list(a, pair, 2, &plan))
+  if (a->window_space.holes && !gmlk_pieces_list(a, pair, 2, &plan))
     w = gmlk_window_new(l, a, &plan, &result);
   if (!w) return;
   if (gmlk_window_make(l, a, w, &stuck_chunks)) {
@@ -7184,10 +7278,11 @@ static int gmlk_plan_stitch(const gmlake *l, gmlk_attempt *r, gmlk_taker taker,
   uint32_t slots;
   r->shortfall = 0;
   if (!r->may_stitch || r->lacks_window_space) return 0;
-  (void)gmlk_plan_window(a, &l->streams, taker, r->grains, r->align, gmlk_is_whole(r), plan);
+  (void)gmlk_plan_window(a, &l->streams, taker, r->is_thorough, r->grains, r->align,
+                         gmlk_is_whole(r), plan);
   slots = plan->chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0);
-  if (!gmlk_bins_best(a->windows.va, slots)) { /* would be left if windows were dropped? */
-    r->lacks_window_space = slots <= a->windows.reserved_bytes / a->chunk_bytes;
+  if (!gmlk_bins_best(a->window_space.holes, slots)) { /* would be left if windows were dropped? */
+    r->lacks_window_space = slots <= a->window_space.reserved_bytes / a->chunk_bytes;
     return 0;
   }
   r->shortfall = plan->shortfall;
@@ -7225,13 +7320,6 @@ static gmlake_result gmlk_rung_stitch(gmlake *l, gmlk_attempt *r, gmlk_block **o
   return gmlk_try_stitch(l, r, r->taker, out_block);
 }
 
-/* Whether the taker may have all blocks from b to the one that ends at this grain or behind it. */
-static int gmlk_may_take_range(const gmlake *l, gmlk_taker taker, const gmlk_block *b,
-                               uint32_t end) {
-  while (b->at < end && gmlk_may_take(&l->streams, taker, b)) b = b->next;
-  return b->at >= end;
-}
-
 /* Finds the best range in another stream's free memory. Returns the size of its hole; 0: there is
    none. */
 static uint32_t gmlk_foreign_hole(const gmlake *l, const gmlk_attempt *r, gmlk_taker taker,
@@ -7243,7 +7331,8 @@ static uint32_t gmlk_foreign_hole(const gmlake *l, const gmlk_attempt *r, gmlk_t
     gmlk_block *b = a->bins[i] && !l->streams.items[i]->is_capture
                         ? gmlk_best_fit(a, (unsigned)i, r->grains, r->align, &at, &hole)
                         : NULL;
-    if (!b || (best_hole && hole >= best_hole) || !gmlk_may_take_range(l, taker, b, at + r->grains))
+    if (!b || (best_hole && hole >= best_hole) ||
+        !gmlk_may_take_range(&l->streams, taker, b, at + r->grains))
       continue;
     best_hole = hole;
     *out = gmlk_span_of(at, r->grains);
@@ -7271,9 +7360,9 @@ static gmlake_result gmlk_grow_for(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
                                    gmlk_block **out_block) {
   unsigned tries;
   if (r->flags & GMLAKE_NO_GROW) return GMLAKE_OK;
-  if (!r->arena->is_bare && !r->has_grown) {
+  if (r->desc && !r->has_grown) { /* else gmlk_buffer_share has run */
     uint32_t chunks = gmlk_chunks_for(r->arena, r->shortfall ? r->shortfall : r->grains);
-    gmlake_result result = gmlk_share(l, r->arena, chunks * r->arena->chunk_bytes);
+    gmlake_result result = gmlk_share(l, r->arena, 0, chunks * r->arena->chunk_bytes);
     if (result) return result;
   }
   for (tries = 0; tries < GMLK_GROW_TRIES; tries++) { /* a plan may need one more chunk after all */
@@ -7317,15 +7406,42 @@ static gmlake_result gmlk_wait_for_others(gmlake *l) {
   return result == GMLAKE_ERROR_CAPTURING ? GMLAKE_OK : result;
 }
 
-/* Memory that other streams' work or pending frees hold back, after a wait of the host. */
+/* Takes the first aligned range that is free for the stream: best fit looks at few holes that are
+   too short for any alignment. NULL: there is none. O(blocks). pre: two records reserved. */
+static gmlk_block *gmlk_search_aligned(gmlake *l, gmlk_attempt *r) {
+  gmlk_arena *a = r->arena;
+  const gmlk_block *b = a->head.next;
+  while (b != &a->tail) {
+    const uint32_t at = b->at + ((0 - b->at) & (r->align - 1));
+    while (gmlk_is_open(b, r->taker.stream)) b = b->next;
+    if (b->at >= at && b->at - at >= r->grains) {
+      l->stats.split_count++;
+      gmlk_tell_split(l, r, at, b->at - at);
+      return gmlk_grant(l, r, gmlk_take(a, gmlk_locate(a, at), at, r->grains), GMLK_S2);
+    }
+    if (b != &a->tail) b = b->next;
+  }
+  return NULL;
+}
+
+/* Whether there is something that the host can wait for. */
+static int gmlk_may_wait(const gmlake *l, const gmlk_attempt *r) {
+  return l->streams.used_count > 1 || !r->stream || r->is_capture || l->pending;
+}
+
+/* Memory that other streams' work or pending frees hold back, after a wait of the host; and pieces,
+   or an aligned range, that the quick searches have overlooked. */
 static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
-  gmlake_result result;
-  if (l->streams.used_count < 2 && r->stream && !r->is_capture && !l->pending) return GMLAKE_OK;
-  r->reason = "the host waited for streams first";
-  result = gmlk_wait_for_others(l);
-  if (!result) result = gmlk_try_fast(l, r, out_block);
+  const int waits = gmlk_may_wait(l, r);
+  gmlake_result result = waits ? gmlk_wait_for_others(l) : GMLAKE_OK;
+  r->reason = waits ? "the host waited for streams first" : "the lake looked at all free ranges";
+  r->is_thorough = 1;
+  if (waits && !result) result = gmlk_try_fast(l, r, out_block);
+  if (!result && !*out_block && !gmlk_records_reserve(&l->records, &l->host, 2))
+    result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!result && !*out_block && r->align > 1) *out_block = gmlk_search_aligned(l, r);
   if (!result && !*out_block) result = gmlk_try_stitch(l, r, r->taker, out_block);
-  if (result || *out_block) return result;
+  if (!waits || result || *out_block) return result;
   return gmlk_grow_for(l, r, r->taker, out_block); /* the shortfall is smaller now */
 }
 
@@ -7460,7 +7576,7 @@ static void gmlk_serve_none(gmlake *l, const gmlk_arena *a) {
 /* Whether the policy is asked: not for buffers, nor for requests that no arena can hold or whose
    pieces' grains might not fit 32 bits. */
 static int gmlk_is_for_policy(const gmlake *l, const gmlk_attempt *r) {
-  return l->desc.policy && l->desc.policy->choose && !r->arena->is_bare && r->grains &&
+  return l->desc.policy && l->desc.policy->choose && r->desc && r->grains &&
          r->grains < GMLK_GRAINS_MAX / 2 && r->bytes <= r->arena->reserved_bytes;
 }
 
@@ -7595,21 +7711,15 @@ static int gmlk_is_within(uint64_t address, uint64_t start, size_t bytes) {
   return address >= start && address - start < bytes;
 }
 
-/* Looks among an arena's windows or buffers. NULL, and no buffer: nothing lies there. */
-static const gmlk_block *gmlk_find_mapped(const gmlk_arena *a, uint64_t address,
-                                          const gmlake_buffer **out_buffer) {
-  const uint32_t slot = (uint32_t)((address - a->windows.base) / a->chunk_bytes);
-  const gmlk_block *va = gmlk_tree_upto(a->windows.used, slot);
-  const gmlk_window *w;
-  const gmlake_buffer *buffer;
+/* The window or buffer, by its record, whose addresses hold this one; NULL: there is none. */
+static const void *gmlk_find_mapped(const gmlk_arena *a, const gmlk_space *space,
+                                    uint64_t address) {
+  const uint32_t slot = (uint32_t)((address - space->base) / a->chunk_bytes);
+  const gmlk_block *va = NULL;
+  if (gmlk_is_within(address, space->base, space->reserved_bytes))
+    va = gmlk_tree_upto(space->used, slot);
   if (!va || slot >= va->at + va->slack) return NULL; /* a guard begins behind the slack */
-  if (a->is_bare) {
-    buffer = (const gmlake_buffer *)(uintptr_t)va->ticket;
-    *out_buffer = buffer->lake ? buffer : NULL;
-    return NULL;
-  }
-  w = (const gmlk_window *)(uintptr_t)va->ticket;
-  return gmlk_is_within(address, w->address, gmlk_to_bytes(w->self.grains)) ? &w->self : NULL;
+  return (const void *)(uintptr_t)va->ticket;
 }
 
 /* Finds the block, or window's own block, or the buffer that an address lies in; neither: none. */
@@ -7619,13 +7729,18 @@ static const gmlk_block *gmlk_find_at(const gmlake *l, uint64_t address,
   *out_buffer = NULL;
   for (i = 0; i < l->arena_count; i++) {
     const gmlk_arena *a = l->arenas[i];
+    const gmlake_buffer *buffer;
+    const gmlk_window *w;
     const gmlk_block *b;
-    if (a && gmlk_is_within(address, a->windows.base, a->windows.reserved_bytes))
-      return gmlk_find_mapped(a, address, out_buffer);
-    if (!a || a->is_bare || !gmlk_is_within(address, a->base, gmlk_to_bytes(a->tail.at))) continue;
+    if (!a) continue;
+    w = (const gmlk_window *)gmlk_find_mapped(a, &a->window_space, address);
+    if (w && gmlk_is_within(address, w->address, gmlk_to_bytes(w->self.grains))) return &w->self;
+    buffer = (const gmlake_buffer *)gmlk_find_mapped(a, &a->buffer_space, address);
+    if (buffer && buffer->lake) *out_buffer = buffer;
+    if (!gmlk_is_within(address, a->base, gmlk_to_bytes(a->tail.at))) continue;
     b = gmlk_locate(a, (uint32_t)((address - a->base) / GMLK_GRAIN));
     if (b->state == GMLK_PIECE) return &b->as.live.window->self;
-    return b->state == GMLK_UNBACKED ? NULL : b;
+    return b->state == GMLK_UNBACKED || b->state == GMLK_COMMITTED ? NULL : b;
   }
   return NULL;
 }
@@ -7803,8 +7918,8 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
 
    [Q1] Copies lie in the vault in order of their offsets, without overlap. Each is of one chunk.
    [Q2] copy_done <= copy_next <= copy_count. Copies between the first two are running: none is
-        outside of a stretch of driver calls. Places come first, in the order of their buffers,
-        then chunks at home, in order of their slots.
+        outside of a stretch of driver calls. A bare arena's are of places, in the order of their
+        buffers; another's of chunks at home, in order of their slots.
 
    O(what is kept). Can fail: host memory, the driver. */
 
@@ -7891,7 +8006,7 @@ static uint64_t gmlk_copies_list(gmlk_arena *a) {
   uint64_t offset = 0;
   uint32_t i;
   a->copy_count = 0;
-  for (buffer = a->buffers; buffer; buffer = buffer->next)
+  for (buffer = a->is_bare ? a->buffers : NULL; buffer; buffer = buffer->next)
     for (i = 0; i < buffer->place_count; i++)
       if (gmlk_is_committed(buffer, i))
         gmlk_copies_add(a, &offset, buffer->places[i].address,
@@ -8007,8 +8122,24 @@ static gmlake_result gmlk_reserve_halving(gmlake *l, size_t *bytes, size_t chunk
   }
 }
 
+/* Reserves addresses for an arena's windows or buffers. */
+static gmlake_result gmlk_space_open(gmlake *l, const gmlk_arena *a, gmlk_space *space,
+                                     size_t bytes) {
+  const size_t chunk = a->chunk_bytes;
+  gmlake_result result = GMLAKE_OK;
+  if (!space->reserved_bytes) {
+    space->reserved_bytes = gmlk_min(bytes, GMLK_SLOTS_MAX * chunk) & ~(chunk - 1);
+    result = gmlk_reserve_halving(l, &space->reserved_bytes, chunk, &space->base);
+    if (result) space->reserved_bytes = 0;
+  }
+  if (result) return result;
+  return gmlk_space_init(space, &l->host, &l->records, (uint32_t)(space->reserved_bytes / chunk))
+             ? GMLAKE_OK
+             : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+}
+
 /* Reserves address space for an arena and its windows. If there is none for windows, the arena
-   works without stitching, and the logger is told; a bare arena cannot. */
+   works without stitching, and the logger is told. */
 static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_bytes,
                                      size_t arena_bytes, size_t window_bytes) {
   const size_t max = gmlk_to_bytes(GMLK_GRAINS_MAX) & ~(chunk_bytes - 1);
@@ -8023,31 +8154,29 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
   a->slot_limit = (uint32_t)(a->reserved_bytes / chunk_bytes);
   a->keeps_apart = !a->is_bare && l->desc.policy && l->desc.policy->coalesce;
   if (!gmlk_arena_init(a, &l->host, &l->records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  a->windows.reserved_bytes =
-      gmlk_min(window_bytes, GMLK_SLOTS_MAX * chunk_bytes) & ~(chunk_bytes - 1);
-  if (!a->windows.reserved_bytes) return GMLAKE_OK; /* a pool of a lake without stitching */
-  if (gmlk_reserve_halving(l, &a->windows.reserved_bytes, chunk_bytes, &a->windows.base)) {
-    a->windows.reserved_bytes = 0;
-    if (a->is_bare) return l->error.result;
-    gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
-    return l->lost;
-  }
-  return gmlk_windows_init(&a->windows, &l->host, &l->records,
-                           (uint32_t)(a->windows.reserved_bytes / chunk_bytes))
-             ? GMLAKE_OK
-             : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (window_bytes < chunk_bytes) return GMLAKE_OK; /* a pool of a lake without stitching */
+  result = gmlk_space_open(l, a, &a->window_space, window_bytes);
+  if (!result || a->window_space.reserved_bytes) return result;
+  gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
+  return l->lost;
+}
+
+static void gmlk_space_close(gmlk_space *space, gmlk_drive *drive) {
+  if (space->reserved_bytes && !GMLK_CALL(drive, unreserve, space->base, space->reserved_bytes))
+    space->reserved_bytes = 0;
 }
 
 /* Unmaps, releases and unreserves all that an arena has, whatever fails. What is left can be
    drained again, unless is_last: then every handle is released, mapped or not. */
 static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
-  gmlk_block *va = a->windows.va_head.next;
+  gmlk_block *va = a->window_space.head.next;
   uint32_t slot, end;
-  int is_mapped = gmlk_buffers_drain(a, drive); /* a window or a buffer's place is still mapped */
-  int is_backed = 0, is_home;                   /* a chunk is still mapped at home; this one is */
-  for (; va && va != &a->windows.va_tail; va = va->next) {
+  const int is_placed = gmlk_buffers_drain(a, drive); /* a buffer's place is still mapped */
+  int is_mapped = 0;                                  /* a window is */
+  int is_backed = 0, is_home; /* a chunk is still mapped at home; this one is */
+  for (; va && va != &a->window_space.tail; va = va->next) {
     if (va->state != GMLK_LIVE) continue;
-    if (GMLK_CALL(drive, unmap, a->windows.base + (uint64_t)va->at * a->chunk_bytes,
+    if (GMLK_CALL(drive, unmap, gmlk_va_address(a, &a->window_space, va),
                   va->slack * a->chunk_bytes))
       is_mapped = 1;
     else
@@ -8059,12 +8188,11 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
     is_home = !gmlk_chunk_unmap(&a->chunks, drive, slot, gmlk_slot_home(a, slot), a->chunk_bytes);
     is_backed |= is_home;
     if (is_last || /* a mapping would keep its memory */
-        !(is_home || (is_mapped && gmlk_chunk_is_mapped(&a->chunks, slot))))
+        !(is_home || ((is_mapped || is_placed) && gmlk_chunk_is_mapped(&a->chunks, slot))))
       gmlk_chunk_release(&a->chunks, drive, slot);
   }
-  if (a->windows.reserved_bytes && !is_mapped &&
-      !GMLK_CALL(drive, unreserve, a->windows.base, a->windows.reserved_bytes))
-    a->windows.reserved_bytes = 0;
+  if (!is_mapped) gmlk_space_close(&a->window_space, drive);
+  if (!is_placed) gmlk_space_close(&a->buffer_space, drive);
   if (a->base && !is_backed && !GMLK_CALL(drive, unreserve, a->base, a->reserved_bytes))
     a->base = 0;
 }
@@ -8116,8 +8244,8 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
     gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, held * a->chunk_bytes, ns,
               "the chunks' pool was destroyed");
   l->stats.quarantined_bytes += gmlk_chunks_held(&a->chunks) * a->chunk_bytes;
-  if (!gmlk_is_fatal(result) && !a->base && !a->windows.reserved_bytes &&
-      !gmlk_chunks_held(&a->chunks)) {
+  if (!gmlk_is_fatal(result) && !a->base && !a->window_space.reserved_bytes &&
+      !a->buffer_space.reserved_bytes && !gmlk_chunks_held(&a->chunks)) {
     gmlk_pool_free(l, pool);
     return result;
   }
@@ -8140,7 +8268,7 @@ static void gmlk_dead_free(gmlake *l) {
 static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc, int is_bare,
                                       gmlake_pool *owner, gmlake_pool **out_pool) {
   size_t chunk = desc->chunk_bytes ? desc->chunk_bytes : l->home.chunk_bytes;
-  size_t device = l->device.device_bytes, arena, window;
+  size_t device = l->device.device_bytes, arena, window = 0;
   gmlake_pool *pool;
   gmlake_result result;
   if (!gmlk_is_pow2(chunk) || chunk % l->device.granularity_bytes || chunk > device ||
@@ -8149,8 +8277,8 @@ static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc, i
                      is_bare ? "gmlake_buffer_create" : "gmlake_pool_create", GMLK_CHUNK_WRONG,
                      (unsigned long long)chunk, (unsigned long long)l->device.granularity_bytes,
                      (unsigned long long)gmlk_min(device, GMLK_CHUNK_BYTES_MAX));
-  window = l->home.windows.va ? gmlk_min(arena, SIZE_MAX / 8) * GMLK_POOL_WINDOW_SPACE : 0;
-  if (is_bare) window = gmlk_min(device, SIZE_MAX / GMLK_BUFFER_SPACE) * GMLK_BUFFER_SPACE;
+  if (l->home.window_space.holes && !is_bare)
+    window = gmlk_min(arena, SIZE_MAX / 8) * GMLK_POOL_WINDOW_SPACE;
   pool = (gmlake_pool *)gmlk_host_alloc(&l->host, sizeof(gmlake_pool));
   if (!pool) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   pool->lake = l;
@@ -8362,7 +8490,9 @@ static void gmlk_change_plan(const gmlake_buffer *b, gmlk_change *change) {
 /* Frees a place's chunk; work queued on the stream so far may still use it. */
 static void gmlk_place_free(gmlake *l, gmlk_arena *a, const gmlk_place *place, unsigned stream) {
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
-  gmlk_put(a, gmlk_place_block(a, place), stream, s ? s->epoch : 0);
+  gmlk_block *b = gmlk_place_block(a, place);
+  if (b->flags & GMLK_IN_THE_WAY) gmlk_windows_unblock(&a->windows, b);
+  gmlk_put(a, b, stream, s ? s->epoch : 0);
   if (s) gmlk_stream_dirty(s, 0);
 }
 
@@ -8397,7 +8527,7 @@ static int gmlk_places_retake(gmlake *l, gmlake_buffer *b, uint32_t from, uint32
   }
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)missing)) return 0;
   for (i = from; i < to; i++) /* two may map one chunk */
-    if (!gmlk_is_committed(b, i) && !gmlk_place_reserve(a, &b->places[i], stream)) break;
+    if (!gmlk_is_committed(b, i) && !gmlk_place_reserve(l, a, &b->places[i], stream)) break;
   is_all = i == to;
   while (i-- > from) {
     gmlk_block *block = gmlk_place_block(a, &b->places[i]);
@@ -8434,25 +8564,48 @@ static gmlake_result gmlk_place_grow(gmlake *l, gmlk_attempt *r, gmlk_block **ou
   return gmlk_is_shortage(result) ? GMLAKE_OK : result;
 }
 
-/* Finds a chunk for an empty place. Clean memory comes first, then new memory, then what only this
-   stream may use: such a chunk is still mapped in the place where it was used, and that mapping
-   cannot be removed before the use is complete. */
+/* Takes a chunk that blocks left, for the stream at once, and that no place maps: the first one of
+   the best hole. NULL: there is none among the first few. pre: two records reserved. */
+static gmlk_block *gmlk_take_loose(gmlake *l, gmlk_attempt *r) {
+  gmlk_arena *a = r->arena;
+  uint32_t at = 0, hole = 0, end;
+  gmlk_block *b =
+      a->is_bare ? NULL : gmlk_best_fit(a, r->taker.stream, r->grains, r->align, &at, &hole);
+  unsigned tries;
+  for (tries = 0; b && tries < GMLK_HOLE_TRIES && at < a->tail.at; tries++, at = end) {
+    b = gmlk_locate(a, at);
+    end = at + r->grains;
+    if (!gmlk_may_take_range(&l->streams, r->taker, b, end)) return NULL;
+    if (gmlk_is_in_place(a, gmlk_slot_of(a, at))) continue;
+    if (hole != r->grains) {
+      l->stats.split_count++;
+      gmlk_tell_split(l, r, at, hole);
+    }
+    return gmlk_grant(l, r, gmlk_take(a, b, at, r->grains), hole == r->grains ? GMLK_S1 : GMLK_S2);
+  }
+  return NULL;
+}
+
+/* Finds a chunk for an empty place. Clean memory comes first, then what blocks of this stream left,
+   then new memory, then what only this stream may use and buffers left: such a chunk is still
+   mapped in the place where it was used, and that mapping cannot be removed before the use is
+   complete. */
 static gmlake_result gmlk_place_find(gmlake *l, const gmlk_attempt *wanted, gmlk_block **out) {
-  gmlk_attempt r = *wanted;
+  gmlk_attempt r = *wanted, clean = *wanted;
   gmlake_result result;
-  r.taker = gmlk_taker_of(GMLK_CLEAN, GMLAKE_NO_WAIT);
-  result = gmlk_try_fast(l, &r, out);
+  clean.taker = gmlk_taker_of(GMLK_CLEAN, GMLAKE_NO_WAIT);
+  result = gmlk_try_fast(l, &clean, out);
+  if (!result && !*out) *out = gmlk_take_loose(l, &r);
   if (!result && !*out && l->desc.cross_stream == GMLAKE_GROW_FIRST)
-    result = gmlk_place_grow(l, &r, out);
+    result = gmlk_place_grow(l, &clean, out);
   if (*out || gmlk_is_fatal(result) || result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) return result;
-  r = *wanted;
   return gmlk_climb(l, &r, out);
 }
 
 /* Takes the chunk that a place maps, if the stream may have it. */
 static int gmlk_place_retake(gmlake *l, const gmlk_attempt *r, const gmlk_place *place) {
   gmlk_block *b = gmlk_records_reserve(&l->records, &l->host, 2)
-                      ? gmlk_place_reserve(r->arena, place, r->taker.stream)
+                      ? gmlk_place_reserve(l, r->arena, place, r->taker.stream)
                       : NULL;
   if (b) gmlk_place_commit(r->arena, b);
   return b != NULL;
@@ -8463,8 +8616,7 @@ static int gmlk_place_retake(gmlake *l, const gmlk_attempt *r, const gmlk_place 
 static int gmlk_place_borrow(gmlake *l, const gmlk_attempt *r, const gmlk_place *place) {
   gmlk_taker taker = gmlk_waiting_taker(l, r);
   gmlk_span span = gmlk_span_of(gmlk_slot_at(r->arena, place->slot), r->grains);
-  if (place->state != GMLK_PLACE_MAPPED ||
-      !gmlk_may_take(&l->streams, taker, gmlk_place_block(r->arena, place)) ||
+  if (!gmlk_place_suits(l, r->arena, place, taker) ||
       !gmlk_records_reserve(&l->records, &l->host, 2) ||
       gmlk_spans_borrow(l, r->arena, taker, &span, 1))
     return 0;
@@ -8508,18 +8660,30 @@ static gmlake_result gmlk_place_serve(gmlake *l, const gmlk_attempt *r, gmlk_pla
   return GMLAKE_OK;
 }
 
+/* The number of chunks that are free, whatever may still use them. O(blocks). */
+static size_t gmlk_chunks_free(const gmlk_arena *a) {
+  const gmlk_block *b = a->head.next, *end;
+  size_t count = 0;
+  for (; b != &a->tail; b = end) {
+    for (end = b->next; b->state == GMLK_FREE && end->state == GMLK_FREE;) end = end->next;
+    if (b->state == GMLK_FREE && gmlk_slot_of(a, end->at) > gmlk_slot_from(a, b->at))
+      count += gmlk_slot_of(a, end->at) - gmlk_slot_from(a, b->at);
+  }
+  return count;
+}
+
 /* Makes other arenas return the chunks that will have to be created. Asks first what has completed,
    since a program of one stream records no events for blocks. */
 static gmlake_result gmlk_buffer_share(gmlake *l, const gmlake_buffer *b, uint32_t chunks) {
   gmlk_arena *a = b->arena;
   const gmlk_arena *other = b->arena->owner ? &b->arena->owner->arena : &l->home;
-  size_t free_chunks = (size_t)(a->free_grains >> a->chunk_log);
+  size_t free_chunks = gmlk_chunks_free(a);
   if (chunks <= free_chunks) return GMLAKE_OK;
   if (other->free_grains < gmlk_chunk_grains(other)) other = &l->home;
   if (other->free_grains >= gmlk_chunk_grains(other) &&
       other->free_grains > other->bins[GMLK_CLEAN]->grains)
     (void)gmlk_refresh(l, 1);
-  return l->lost ? l->lost : gmlk_share(l, a, (chunks - free_chunks) * a->chunk_bytes);
+  return l->lost ? l->lost : gmlk_share(l, a, 1, (chunks - free_chunks) * a->chunk_bytes);
 }
 
 /* Commits `chunks` more chunks with the driver's help; after an error the buffer is as it was. */
@@ -8573,8 +8737,8 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
   *out_va = NULL;
   for (tries = 0; slots <= GMLK_SLOTS_MAX; tries++) {
     if (!gmlk_records_reserve(&l->records, &l->host, 1)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-    gmlk_bins_reserve(a->windows.va, &l->host);
-    *out_va = gmlk_va_take(&a->windows, &l->records, (uint32_t)slots, guard, b);
+    gmlk_bins_reserve(a->buffer_space.holes, &l->host);
+    *out_va = gmlk_va_take(&a->buffer_space, &l->records, (uint32_t)slots, guard, b);
     if (*out_va || tries == 2 || !a->void_count) break;
     result = tries ? gmlk_wait_for_others(l) : GMLAKE_OK;
     if (!result) result = gmlk_buffers_reap(l, a, SIZE_MAX);
@@ -8590,28 +8754,44 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
   return GMLAKE_OK;
 }
 
-/* The bare arena that all the owner's buffers of a chunk size share; it is created on first use. */
-static gmlake_result gmlk_bare_arena(gmlake *l, size_t chunk_bytes, gmlake_pool *owner,
-                                     gmlk_arena **out_arena) {
+/* Whether buffers may take an arena's chunks: it has none but theirs, or each has a handle of its
+   own and no policy decides about them. */
+static int gmlk_may_have_buffers(const gmlake *l, const gmlk_arena *a) {
+  uint32_t slot = 0;
+  if (a->buffer_space.holes || a->is_bare) return 1;
+  if (l->desc.policy || l->desc.handle_bytes > l->desc.chunk_bytes) return 0;
+  while (slot < a->chunks.capacity && gmlk_handle_end(&a->chunks, slot) == slot + 1) slot++;
+  return slot == a->chunks.capacity;
+}
+
+/* The arena that all the owner's buffers of a chunk size share: that of its blocks, if their chunks
+   are as large and buffers may have them; else a bare one, which is created on first use. */
+static gmlake_result gmlk_buffers_arena(gmlake *l, size_t chunk_bytes, gmlake_pool *owner,
+                                        gmlk_arena **out_arena) {
+  const size_t bytes = gmlk_min(l->device.device_bytes, SIZE_MAX / GMLK_BUFFER_SPACE);
+  gmlk_arena *lead = owner ? &owner->arena : &l->home, *a = NULL;
   gmlake_pool_desc desc;
   gmlake_pool *pool = NULL;
   gmlake_result result;
   size_t i;
-  for (i = 0; i < l->arena_count; i++) {
-    *out_arena = l->arenas[i];
-    if (*out_arena && (*out_arena)->is_bare && (*out_arena)->owner == owner &&
-        (*out_arena)->chunk_bytes == chunk_bytes)
-      return GMLAKE_OK;
+  for (i = 0; i < l->arena_count && !a; i++) {
+    a = l->arenas[i];
+    if (a && (a->owner != owner || a->chunk_bytes != chunk_bytes || !gmlk_may_have_buffers(l, a)))
+      a = NULL;
   }
   memset(&desc, 0, sizeof(desc));
   desc.chunk_bytes = chunk_bytes;
-  desc.limit_bytes = owner ? owner->arena.limit_bytes : 0;
-  result = gmlk_pool_create(l, &desc, 1, owner, &pool);
-  if (result) return result;
-  GMLAKE_ASSERT(pool);
-  *out_arena = &pool->arena;
-  pool->arena.sleep = owner ? owner->arena.sleep : l->home.sleep; /* [E1] */
-  return GMLAKE_OK;
+  desc.limit_bytes = lead->limit_bytes;
+  if (!a) {
+    result = gmlk_pool_create(l, &desc, 1, owner, &pool);
+    if (result) return result;
+    GMLAKE_ASSERT(pool);
+    a = &pool->arena;
+    a->sleep = lead->sleep; /* [E1] */
+  }
+  *out_arena = a;
+  return a->buffer_space.holes ? GMLAKE_OK
+                               : gmlk_space_open(l, a, &a->buffer_space, bytes * GMLK_BUFFER_SPACE);
 }
 
 /* Unmaps up to GMLK_REAP_MAX destroyed buffers. An error that is not fatal does not count: a later
@@ -8630,7 +8810,7 @@ static gmlake_result gmlk_buffer_create(gmlake *l, const gmlake_buffer_desc *des
   gmlake_buffer *b;
   gmlk_arena *a;
   gmlake_result result =
-      gmlk_bare_arena(l, desc->chunk_bytes ? desc->chunk_bytes : chunk, desc->pool, &a);
+      gmlk_buffers_arena(l, desc->chunk_bytes ? desc->chunk_bytes : chunk, desc->pool, &a);
   if (!result) result = gmlk_buffers_tidy(l, a);
   if (result) return result;
   b = (gmlake_buffer *)gmlk_host_alloc(&l->host, sizeof(gmlake_buffer));
@@ -8845,20 +9025,17 @@ static void gmlk_marks_set(gmlk_arena *a, int begins) {
   for (i = 0; i < a->slot_count; i++) gmlk_chunk_mark(&a->chunks, i, 0);
 }
 
-static uint64_t gmlk_va_address(const gmlk_arena *a, const gmlk_block *va) {
-  return a->windows.base + (uint64_t)va->at * a->chunk_bytes;
-}
-
 /* Unmaps all that is mapped: windows, places, chunks at home; each once its copies are complete.
    Stops at the first error. */
 static gmlake_result gmlk_sink(gmlk_drive *drive, gmlk_arena *a) {
   gmlake_result result = GMLAKE_OK;
-  gmlk_block *va = a->windows.va_head.next;
+  gmlk_block *va = a->window_space.head.next;
   gmlake_buffer *b;
   uint32_t i;
-  for (; va != &a->windows.va_tail && !result; va = va->next) {
+  for (; va != &a->window_space.tail && !result; va = va->next) {
     if (va->state != GMLK_LIVE) continue;
-    result = GMLK_CALL(drive, unmap, gmlk_va_address(a, va), va->slack * a->chunk_bytes);
+    result = GMLK_CALL(drive, unmap, gmlk_va_address(a, &a->window_space, va),
+                       va->slack * a->chunk_bytes);
     if (!result) gmlk_va_set(va, 0, va->slack);
   }
   for (b = a->buffers; b; b = b->next) {
@@ -8905,10 +9082,11 @@ static gmlake_result gmlk_place_rise(gmlk_drive *drive, const gmlk_arena *a, gml
 }
 
 /* Maps all that is not mapped, creates the chunks that are missing, and copies back to what is
-   mapped while the rest is. Stops at the first error; then copies may run. Of a window that is then mapped in part, slack says how many chunks are. */
+   mapped while the rest is. Stops at the first error; then copies may run. Of a window that is then
+   mapped in part, slack says how many chunks are. */
 static gmlake_result gmlk_rise(gmlk_drive *drive, gmlk_arena *a) {
   gmlake_result result = GMLAKE_OK;
-  gmlk_block *va = a->windows.va_head.next;
+  gmlk_block *va = a->window_space.head.next;
   const gmlk_window *w;
   gmlake_buffer *b;
   uint32_t i, stuck = 0;
@@ -8916,7 +9094,7 @@ static gmlake_result gmlk_rise(gmlk_drive *drive, gmlk_arena *a) {
     result = gmlk_chunk_rise(drive, a, i);
     if (!result && !a->is_bare) result = gmlk_copies_in(drive, a, gmlk_slot_home(a, i));
   }
-  for (; va != &a->windows.va_tail && !result; va = va->next) {
+  for (; va != &a->window_space.tail && !result; va = va->next) {
     if (va->state != GMLK_UNBACKED) continue;
     w = gmlk_va_window(va);
     result = gmlk_window_map(drive, a, w, &stuck);
@@ -9306,7 +9484,8 @@ static gmlake_result gmlk_allocatable(gmlake *l, size_t driver_free_bytes, size_
   chunks += supply.whole_chunks;
   most = gmlk_range_most(l, home, gmlk_patient_taker(GMLK_CLEAN), 1, !home->chunks.stuck_count,
                          chunks);
-  if (home->windows.va && window > most && gmlk_to_bytes(window) >= l->desc.stitch_bytes_min)
+  if (home->window_space.holes && window > most &&
+      gmlk_to_bytes(window) >= l->desc.stitch_bytes_min)
     most = window;
   *out = gmlk_to_bytes(most < limit ? most : limit);
   return GMLAKE_OK;
@@ -9370,7 +9549,8 @@ static gmlake_result gmlk_query_grow(gmlake *l, gmlk_attempt *r, gmlk_taker take
   gmlake_result result;
   uint32_t count, spare;
   if (r->flags & GMLAKE_NO_GROW) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  gmlk_room_share(l, a, (missing ? missing : most) * a->chunk_bytes, &room);
+  if (!gmlk_room_share(l, a, (missing ? missing : most) * a->chunk_bytes, &room))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (taker.may_wait && missing &&
       plan->span_count) { /* another chunk than the last may be used in part */
     gmlk_span *last = &a->spans[plan->span_count - 1];
@@ -9419,10 +9599,10 @@ static int gmlk_query_waits(const gmlk_streams *streams, const gmlk_stream *s) {
 }
 
 /* Whether there are addresses for a window once idle windows are dropped. */
-static int gmlk_query_addresses(const gmlk_windows *windows, uint32_t slots) {
-  const gmlk_block *va = windows->va_head.next;
+static int gmlk_query_addresses(const gmlk_space *space, uint32_t slots) {
+  const gmlk_block *va = space->head.next;
   uint32_t run = 0;
-  for (; va != &windows->va_tail && run < slots; va = va->next) {
+  for (; va != &space->tail && run < slots; va = va->next) {
     const gmlk_window *w = (const gmlk_window *)(uintptr_t)va->ticket;
     run = !w || w->self.state == GMLK_IDLE ? run + va->grains : 0;
   }
@@ -9447,12 +9627,14 @@ static gmlake_result gmlk_query_host(gmlake *l, gmlk_attempt *r, size_t free_byt
     if (gmlk_query_waits(&l->streams, l->streams.items[i])) out->wait = GMLAKE_HOST_WAIT;
   memset(&plan, 0, sizeof(plan));
   if (r->may_stitch) {
-    is_planned = gmlk_plan_window(a, &l->streams, taker, r->grains, r->align, is_whole, &plan);
-    may_stitch =
-        gmlk_query_addresses(&a->windows, plan.chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0));
+    is_planned = gmlk_plan_window(a, &l->streams, taker, 1, r->grains, r->align, is_whole, &plan);
+    may_stitch = gmlk_query_addresses(&a->window_space,
+                                      plan.chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0));
   }
-  if (gmlk_range_most(l, a, taker, r->align, 0, 0) >= r->grains || (is_planned && may_stitch))
+  if (gmlk_range_most(l, a, taker, r->align, 0, 0) >= r->grains || (is_planned && may_stitch)) {
+    if (!gmlk_may_wait(l, r)) out->wait = GMLAKE_NO_WAIT;
     return GMLAKE_OK;
+  }
   if (r->flags & GMLAKE_NO_GROW) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   if (can_reclaim && !gmlk_room_reclaim(l, a, &room)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   (void)gmlk_patient_supply(l, a, &supply); /* what trim returns */
@@ -9894,11 +10076,11 @@ static void gmlk_map_arena(const gmlake *l, const gmlk_arena *a, gmlk_map *map) 
     gmlk_map_chunk(l, a, slot, map);
   for (b = a->head.next; b != &a->tail && !a->is_bare; b = b->next) {
     e = gmlk_show_block(l, b);
-    if (b->state != GMLK_UNBACKED) gmlk_map_add(map, &e);
+    if (b->state != GMLK_UNBACKED && b->state != GMLK_COMMITTED) gmlk_map_add(map, &e);
   }
-  for (b = a->windows.va_head.next; b != &a->windows.va_tail; b = b->next) {
-    if (b->state == GMLK_COMMITTED)
-      gmlk_map_buffer((const gmlake_buffer *)(uintptr_t)b->ticket, map);
+  for (b = a->buffer_space.head.next; b != &a->buffer_space.tail; b = b->next)
+    if (b->state != GMLK_FREE) gmlk_map_buffer((const gmlake_buffer *)(uintptr_t)b->ticket, map);
+  for (b = a->window_space.head.next; b != &a->window_space.tail; b = b->next) {
     if (b->state != GMLK_LIVE && b->state != GMLK_UNBACKED) continue; /* the last: asleep */
     e = gmlk_show_block(l, &gmlk_va_window(b)->self);
     gmlk_map_add(map, &e);
@@ -10176,7 +10358,7 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
   result =
       gmlk_arena_open(l, &l->home, l->desc.chunk_bytes, l->desc.arena_bytes, l->desc.window_bytes);
   l->desc.arena_bytes = l->home.reserved_bytes;
-  l->desc.window_bytes = l->home.windows.reserved_bytes;
+  l->desc.window_bytes = l->home.window_space.reserved_bytes;
   l->seal = gmlk_desc_seal(&l->desc);
   return result;
 }
@@ -10748,9 +10930,8 @@ static void gmlk_check_window(gmlk_checker *c, const gmlk_window *w, int is_lost
               "W8: a window is newer or smaller than any");
   gmlk_check_once(c, gmlk_check_print(~(w->number << 16 | a->number)),
                   "L3: two windows have one number");
-  gmlk_expect(
-      c, w->address == a->windows.base + (uint64_t)va->at * a->chunk_bytes + gmlk_to_bytes(begin),
-      "W2: a window is not where its address space is");
+  gmlk_expect(c, w->address == gmlk_va_address(a, &a->window_space, va) + gmlk_to_bytes(begin),
+              "W2: a window is not where its address space is");
 }
 
 /* A piece; the window with the first one. */
@@ -10828,23 +11009,20 @@ static void gmlk_check_idle(gmlk_checker *c) {
   gmlk_expect(c, c->idle == 0, place);
 }
 
-/* [V1], [V2]: the address space of windows and buffers. */
-static void gmlk_check_spaces(gmlk_checker *c) {
-  const gmlk_windows *windows = &c->a->windows;
-  const gmlk_block *va = windows->va_head.next;
-  const unsigned used = c->a->is_bare ? GMLK_COMMITTED : GMLK_LIVE;
-  const int is_asleep = c->a->sleep == GMLK_ASLEEP && !c->a->is_bare;
+/* [V1], [V3]: addresses for windows or for buffers; those in use are in one of two states. */
+static void gmlk_check_space(gmlk_checker *c, const gmlk_space *space, unsigned used,
+                             unsigned unmapped) {
+  const gmlk_block *va = space->head.next;
   size_t holes = 0;
   uint64_t tree;
   c->order = 0;
-  tree = gmlk_check_tree(c, windows->used, NULL, GMLK_PINNED,
+  tree = gmlk_check_tree(c, space->used, NULL, GMLK_PINNED,
                          "V3: the tree of used addresses holds another block");
-  for (; va != &windows->va_tail; va = va->next) {
+  for (; va != &space->tail; va = va->next) {
     int is_free = va->state == GMLK_FREE;
-    gmlk_expect(c,
-                (is_free || va->state == used || (is_asleep && va->state == GMLK_UNBACKED)) &&
-                    !va->arena && !va->stream,
-                "V1: address space is in a state that it is never in");
+    gmlk_expect(
+        c, (is_free || va->state == used || va->state == unmapped) && !va->arena && !va->stream,
+        "V1: address space is in a state that it is never in");
     gmlk_expect(c, va->hole == (is_free ? va->grains : 0) && (!is_free || !va->ticket),
                 "V1: a hole's size is wrong");
     gmlk_expect(c, !is_free || va->next->state != GMLK_FREE, "V1: free address space is apart");
@@ -10853,12 +11031,11 @@ static void gmlk_check_spaces(gmlk_checker *c) {
     c->spaces += gmlk_check_print((uintptr_t)va);
     tree -= gmlk_check_print((uintptr_t)va);
   }
-  gmlk_expect(c, c->spaces == 0, "V2: address space is nobody's");
   gmlk_expect(c, tree == 0, "V3: used address space is not in the tree");
-  if (!windows->va) return;
-  gmlk_expect(c, gmlk_check_bins(c, windows->va, GMLK_CLEAN, 0) == holes,
+  if (!space->holes) return;
+  gmlk_expect(c, gmlk_check_bins(c, space->holes, GMLK_CLEAN, 0) == holes,
               "V1: free space is in no bin");
-  gmlk_expect(c, !windows->va->seconds, "V1: address space makes no runs");
+  gmlk_expect(c, !space->holes->seconds, "V1: address space makes no runs");
 }
 
 /* [B1], [B2], [B3], [B5] of one place. */
@@ -10935,7 +11112,6 @@ static int gmlk_check_handles(gmlk_checker *c, const gmlk_arena *a) {
 }
 
 static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
-  const gmlk_windows *windows = &a->windows;
   const size_t chunk = a->chunk_bytes;
   const gmlake_policy *policy = c->l->desc.policy;
   gmlk_check_table(c, a->firsts, (a->slot_capacity + 1) * sizeof(gmlk_block *));
@@ -10959,11 +11135,15 @@ static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
               "A8: more slots than there is room for");
   gmlk_expect(c, a->keeps_apart == (!a->is_bare && policy && policy->coalesce),
               "A8: no policy keeps blocks apart");
-  gmlk_expect(c, a->base % chunk == 0 && (a->base != 0) == !a->is_bare, "A8: the base is wrong");
+  gmlk_expect(c, a->base % chunk == 0 && a->is_bare == (a->base == 0), "A8: the base is wrong");
+  gmlk_expect(c,
+              (a->window_space.base | a->window_space.reserved_bytes) % chunk == 0 &&
+                  !a->window_space.reserved_bytes == !a->window_space.holes,
+              "V1: the windows have no range of addresses");
   return gmlk_expect(c,
-                     (windows->base | windows->reserved_bytes) % chunk == 0 &&
-                         !windows->reserved_bytes == !windows->va,
-                     "V1: the windows have no range of addresses") &&
+                     (a->buffer_space.base | a->buffer_space.reserved_bytes) % chunk == 0 &&
+                         (a->buffer_space.reserved_bytes || !a->buffer_space.holes),
+                     "V1: the buffers have no range of addresses") &&
          gmlk_check_handles(c, a);
 }
 
@@ -10994,7 +11174,7 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
     gmlk_expect(c, b->ticket && b->ticket <= c->l->records.serial, "A9: a ticket was never given");
     gmlk_expect(c, !(b->flags & ~(a->is_bare ? 0 : GMLK_IN_THE_WAY)),
                 "A9: a block was asked for in no such way");
-    gmlk_expect(c, (b->state == GMLK_COMMITTED) == a->is_bare, "B1: a chunk is no buffer's");
+    gmlk_expect(c, b->state == GMLK_COMMITTED || !a->is_bare, "B1: a chunk is no buffer's");
     if (b->state == GMLK_PIECE) gmlk_check_piece(c, b);
     if (b->state == GMLK_COMMITTED) c->owned += gmlk_check_print(gmlk_slot_of(a, b->at));
     return;
@@ -11095,13 +11275,19 @@ static void gmlk_check_sleep(gmlk_checker *c) {
               "Q2: a copy runs, or more are done than there are");
 }
 
+static int gmlk_check_tiling_of(gmlk_checker *c, const gmlk_space *space) {
+  const uint32_t slots = (uint32_t)(space->holes ? space->reserved_bytes / c->a->chunk_bytes : 0);
+  return gmlk_check_tiling(c, &space->head, &space->tail, slots,
+                           "V1: blocks do not tile the space");
+}
+
 static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   const gmlk_windows *windows = &a->windows;
   const gmlk_block *b;
   const gmlk_window *w;
   const gmlake_buffer *buffer;
   uint64_t free_grains = 0;
-  uint32_t end, slots;
+  uint32_t end;
   size_t count_before = c->windows, bytes_before = c->stitched;
   size_t owned = c->live + c->pending_count, holes = 0, destroyed = 0;
   c->a = a;
@@ -11109,10 +11295,8 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   c->gaps = c->seconds = c->order = c->mapped = c->spaces = c->owned = c->idle = 0;
   if (!gmlk_check_shape(c, a)) return;
   end = gmlk_slot_at(a, a->slot_count);
-  slots = (uint32_t)(windows->reserved_bytes / a->chunk_bytes);
   if (!gmlk_check_tiling(c, &a->head, &a->tail, end, "A1: blocks do not tile the arena") ||
-      !gmlk_check_tiling(c, &windows->va_head, &windows->va_tail, slots,
-                         "V1: blocks do not tile the space"))
+      !gmlk_check_tiling_of(c, &a->window_space) || !gmlk_check_tiling_of(c, &a->buffer_space))
     return;
   gmlk_expect(c, a->firsts[a->slot_count] == &a->tail && a->tail.at == end,
               "A4: the arena's end is wrong");
@@ -11125,7 +11309,6 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   if (c->broken) return;
   gmlk_check_pools(c, holes);
   gmlk_expect(c, c->pieces == 0, "W4: a piece is of no window");
-  gmlk_expect(c, a->is_bare || !a->buffers, "B4: blocks' arenas have no buffers");
   gmlk_expect(c, a->is_bare ? gmlk_is_pool(c->l, a->owner) : a->owner == a->pool,
               "L1: an arena is of no pool");
   for (buffer = a->buffers; buffer && !c->broken; buffer = buffer->next) {
@@ -11136,7 +11319,10 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   gmlk_expect(c, destroyed == a->void_count, "B4: the count of destroyed buffers is wrong");
   gmlk_check_idle(c);
   for (w = windows->quarantine; w && !c->broken; w = w->next) gmlk_check_window(c, w, 1);
-  gmlk_check_spaces(c);
+  gmlk_check_space(c, &a->window_space, GMLK_LIVE,
+                   a->sleep == GMLK_ASLEEP ? GMLK_UNBACKED : GMLK_LIVE);
+  gmlk_check_space(c, &a->buffer_space, GMLK_COMMITTED, GMLK_COMMITTED);
+  gmlk_expect(c, c->spaces == 0, "V2: address space is nobody's");
   gmlk_check_chunks(c);
   gmlk_check_sleep(c);
   gmlk_expect(

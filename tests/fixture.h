@@ -201,6 +201,8 @@ static inline void use_faults(void) {
 
 /* ---- A lake on a mock ------------------------------------------------------------------------ */
 
+static int is_apart; /* blocks have chunks of 2 C: buffers then have an arena of their own */
+
 /* A mock of so many chunks and a description in `desc`, to be changed before open_lake. */
 static inline void prepare(size_t chunks) {
   gmlake_mock_desc mock_desc;
@@ -213,7 +215,7 @@ static inline void prepare(size_t chunks) {
   host_fail_in = host_fails_on = 0;
   assert_ok(gmlake_mock_create(&mock_desc, &mock));
   desc.backend = mock;
-  desc.chunk_bytes = C;
+  desc.chunk_bytes = is_apart ? 2 * C : C;
   desc.host.malloc_fn = host_malloc;
   desc.host.free_fn = host_free;
 }
@@ -239,6 +241,11 @@ static inline gmlake_mock_census census(void) {
   gmlake_mock_census now;
   gmlake_mock_get_census(mock, &now);
   return now;
+}
+
+/* Mappings but for those at home. pre: no chunk of another size than C is home, unless is_apart. */
+static inline size_t mapped_count(void) {
+  return census().mapping_count - (is_apart ? 0 : census().handle_count);
 }
 
 /* Nothing of the lake's is left on the mock or on the host; the mock goes. */

@@ -60,16 +60,18 @@ static gmlake_pool *add_pool(size_t limit_bytes) {
   return now->pools[now->pool_count++] = open_pool(limit_bytes);
 }
 
-static gmlake_buffer *make_buffer(size_t chunks) {
+/* Of chunks that blocks may take, or of twice as large ones. */
+static gmlake_buffer *make_buffer(size_t chunks, size_t chunk_bytes) {
   gmlake_buffer_desc with = buffer_desc(chunks * C);
   gmlake_buffer *buffer = NULL;
   with.label = "a buffer";
+  with.chunk_bytes = chunk_bytes;
   step(gmlake_buffer_create(lake, &with, &buffer));
   return buffer;
 }
 
-static gmlake_buffer *add_buffer(size_t chunks) {
-  return now->buffers[now->buffer_count++] = make_buffer(chunks);
+static gmlake_buffer *add_buffer(size_t chunks, size_t chunk_bytes) {
+  return now->buffers[now->buffer_count++] = make_buffer(chunks, chunk_bytes);
 }
 
 static gmlake_stream add_stream(void) { return now->streams[now->stream_count++] = open_stream(); }
@@ -172,18 +174,18 @@ static void add_pools(gmlake_stream captured) {
 
 /* Buffers: in use, destroyed with work pending; and a place that could not be mapped. */
 static void add_buffers(gmlake_stream held) {
-  gmlake_buffer *buffer = add_buffer(8);
-  step(gmlake_buffer_resize(lake, buffer, 4 * C, LEGACY));
-  step(gmlake_buffer_resize(lake, buffer, 2 * C - 100, LEGACY));
-  step(gmlake_buffer_commit(lake, buffer, 4 * C, 2 * C, LEGACY));
-  step(gmlake_buffer_discard(lake, buffer, 0, C, LEGACY));
-  step(gmlake_buffer_resize(lake, add_buffer(8), C, held));
-  buffer = add_buffer(4);
+  gmlake_buffer *buffer = add_buffer(12, 2 * C);
+  step(gmlake_buffer_resize(lake, buffer, 8 * C, LEGACY));
+  step(gmlake_buffer_resize(lake, buffer, 4 * C - 100, LEGACY));
+  step(gmlake_buffer_commit(lake, buffer, 8 * C, 4 * C, LEGACY));
+  step(gmlake_buffer_discard(lake, buffer, 0, 2 * C, LEGACY));
+  step(gmlake_buffer_resize(lake, add_buffer(12, 2 * C), 2 * C, held));
+  buffer = add_buffer(6, 2 * C);
   fail_call(ON_ACCESS, 1, GMLAKE_ERROR_DRIVER, 0);
   fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0);
   step_error(gmlake_buffer_resize(lake, buffer, C, LEGACY), DRIVER);
-  buffer = make_buffer(3);
-  step(gmlake_buffer_resize(lake, buffer, 2 * C, held));
+  buffer = make_buffer(6, 2 * C);
+  step(gmlake_buffer_resize(lake, buffer, 4 * C, held));
   step(gmlake_buffer_destroy(lake, buffer, held));
 }
 
@@ -331,7 +333,7 @@ static void build_asked(world *w) {
   keep(small[0]);
   keep(small[3]);
   keep_labelled(1000, 0, "three");
-  step(gmlake_buffer_resize(lake, add_buffer(4), C, LEGACY));
+  step(gmlake_buffer_resize(lake, add_buffer(4, C), C, LEGACY));
   settle(w);
 }
 
@@ -486,7 +488,10 @@ static const field span_fields[] = {ONE(T, at), ONE(T, grains)};
 #undef T
 #define T gmlk_windows
 static const field spool_fields[] = {ONE(T, count), ONE(T, number), ONE(T, grains_min),
-                                     ONE(T, bytes), ONE(T, base),   ONE(T, reserved_bytes)};
+                                     ONE(T, bytes)};
+#undef T
+#define T gmlk_space
+static const field space_fields[] = {ONE(T, base), ONE(T, reserved_bytes)};
 #undef T
 #define T gmlk_chunks
 static const field chunks_fields[] = {ONE(T, backed_count), ONE(T, stuck_count), ONE(T, stuck_end),
@@ -566,6 +571,7 @@ static const field lake_fields[] = {ONE(T, seal), ONE(T, is_barred), ONE(T, lost
   X(EDGE, "edge", block, gmlk_block)                            \
   X(VA_FREE, "free address space", block, gmlk_block)           \
   X(VA_USED, "address space in use", block, gmlk_block)         \
+  X(VA_LOST, "address space in quarantine", block, gmlk_block)  \
   X(LIVE_SELF, "live window's block", block, gmlk_block)        \
   X(PENDING_SELF, "pending window's block", block, gmlk_block)  \
   X(IDLE_SELF, "idle window's block", block, gmlk_block)        \
@@ -591,6 +597,7 @@ static const field lake_fields[] = {ONE(T, seal), ONE(T, is_barred), ONE(T, lost
   X(IDLE_SPAN, "idle window's span", span, gmlk_span)           \
   X(LOST_SPAN, "quarantined window's span", span, gmlk_span)    \
   X(SPOOL, "gmlk_windows", spool, gmlk_windows)                 \
+  X(SPACE, "gmlk_space", space, gmlk_space)                     \
   X(HOME, "gmlk_arena", arena, gmlk_arena)                      \
   X(LIVE_WINDOW, "live window", window, gmlk_window)            \
   X(IDLE_WINDOW, "idle window", window, gmlk_window)            \
@@ -731,6 +738,8 @@ static void find_arena(const gmlk_arena *a) {
   const gmlk_block *b;
   found(SHAPE_HOME, a);
   found(SHAPE_SPOOL, &a->windows);
+  if (a->window_space.holes) found(SHAPE_SPACE, &a->window_space);
+  if (a->buffer_space.holes) found(SHAPE_SPACE, &a->buffer_space);
   found(SHAPE_EDGE, &a->head);
   found(SHAPE_EDGE, &a->tail);
   for (b = a->head.next; b != &a->tail; b = b->next) {
@@ -738,7 +747,12 @@ static void find_arena(const gmlk_arena *a) {
     if (b->state == GMLK_LIVE || b->state == GMLK_PENDING)
       find_note(b->as.live.note, b->state == GMLK_PENDING);
   }
-  for (b = a->windows.va_head.next; b != &a->windows.va_tail; b = b->next)
+  for (b = a->window_space.head.next; b != &a->window_space.tail; b = b->next)
+    found(b->state == GMLK_FREE                            ? SHAPE_VA_FREE
+          : gmlk_va_window(b)->self.state == GMLK_UNBACKED ? SHAPE_VA_LOST
+                                                           : SHAPE_VA_USED,
+          b);
+  for (b = a->buffer_space.head.next; b != &a->buffer_space.tail; b = b->next)
     found(b->state == GMLK_FREE ? SHAPE_VA_FREE : SHAPE_VA_USED, b);
   find_windows(a);
   find_tables(a);
@@ -856,6 +870,8 @@ static const struct exception {
     {SHAPE_VA_FREE, "slack", HARMLESS, "overwritten when it is taken"},
     {SHAPE_VA_FREE, "flags", HARMLESS, "not read of address space"},
     {SHAPE_VA_USED, "flags", HARMLESS, "not read of address space"},
+    {SHAPE_VA_LOST, "flags", HARMLESS, "not read of address space"},
+    {SHAPE_VA_LOST, "slack", LEGAL, "how much is mapped only the driver can tell"},
     {SHAPE_LIVE_SELF, "at", HARMLESS, "a window's own block is in no tiling and no pool"},
     {SHAPE_LIVE_SELF, "hole", HARMLESS, "a window's own block is in no tiling and no pool"},
     {SHAPE_PENDING_SELF, "at", HARMLESS, "a window's own block is in no tiling and no pool"},
@@ -936,7 +952,7 @@ static const struct exception {
     {SHAPE_POOL_HOLES, "none_count", LEGAL, "there may be none of other sizes too"},
     {SHAPE_SPOOL, "number", HARMLESS, "any that is no window's, or larger"},
     {SHAPE_SPOOL, "grains_min", HARMLESS, "at worst a size is looked for in vain"},
-    {SHAPE_SPOOL, "base", LEGAL, "the driver's address, where nothing is mapped yet"},
+    {SHAPE_SPACE, "base", LEGAL, "the driver's address, where nothing is mapped yet"},
     {SHAPE_RECORDS, "serial", HARMLESS, "any that is no block's, or larger"},
     {SHAPE_LIVE_WINDOW, "number", HARMLESS, "only names it to a policy"},
     {SHAPE_LIVE_WINDOW, "key", HARMLESS, "written when the window becomes idle"},

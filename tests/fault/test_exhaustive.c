@@ -196,9 +196,10 @@ typedef struct tally { /* what may be told apart before and after a call */
 static struct world {
   const scenario *scenario;
   fault fault;
-  int is_over;    /* the fault lasts no longer */
-  int is_closing; /* destroy is under way */
-  int is_checked; /* every step is, not only those from the fault on */
+  size_t page_bytes; /* a buffer's chunk; while options are read 0 */
+  int is_over;       /* the fault lasts no longer */
+  int is_closing;    /* destroy is under way */
+  int is_checked;    /* every step is, not only those from the fault on */
   gmlake_backend *mock, table;
   gmlake *lake;
   gmlake_desc desc;
@@ -575,7 +576,7 @@ static size_t handles_under(const gmlk_arena *a, const gmlk_window *window, uint
 }
 
 static void count_arena(const gmlk_arena *a, int is_dead, holdings *h) {
-  const gmlk_block *va = a->windows.va_head.next, *b = a->head.next;
+  const gmlk_block *va = a->window_space.head.next, *b = a->head.next;
   const gmlk_window *window;
   uint32_t slot;
   count_places(a, h);
@@ -587,12 +588,15 @@ static void count_arena(const gmlk_arena *a, int is_dead, holdings *h) {
     h->quarantined += chunk->is_stuck || is_dead || a->sleep == GMLK_ASLEEP ? a->chunk_bytes : 0;
   }
   for (; b && b != &a->tail; b = b->next) h->blocks++;
-  for (; va && va != &a->windows.va_tail; va = va->next, h->blocks++)
+  for (; va && va != &a->window_space.tail; va = va->next, h->blocks++)
     if (va->state == GMLK_LIVE) h->mappings += handles_under(a, gmlk_va_window(va), va->slack);
+  for (va = a->buffer_space.head.next; va && va != &a->buffer_space.tail; va = va->next)
+    h->blocks++;
   for (window = a->windows.quarantine; window && !is_dead; window = window->next)
     h->quarantined += window->chunk_count * a->chunk_bytes;
   h->reservations += a->base != 0;
-  h->reservations += a->windows.reserved_bytes != 0;
+  h->reservations += a->window_space.reserved_bytes != 0;
+  h->reservations += a->buffer_space.reserved_bytes != 0;
 }
 
 static holdings count_holdings(void) {
@@ -676,8 +680,8 @@ static void verify_block(const block *b) {
 
 /* A chunk of a buffer, as a block with contents of its own. */
 static const block *page_of(buffer *b, size_t i) {
-  b->page.ptr = b->ptr + i * w.desc.chunk_bytes;
-  b->page.bytes = b->page.rounded = w.desc.chunk_bytes;
+  b->page.ptr = b->ptr + i * w.page_bytes;
+  b->page.bytes = b->page.rounded = w.page_bytes;
   b->page.generation = b->has[i];
   return &b->page;
 }
@@ -731,13 +735,13 @@ static void verify(void) {
 /* Where a fault has cost memory or addresses, later requests may fail for it. */
 static int is_crippled(void) {
   size_t i;
-  if (w.now.stats.quarantined_bytes || !w.lake->home.windows.va) return 1;
+  if (w.now.stats.quarantined_bytes || !w.lake->home.window_space.holes) return 1;
   for (i = 0; i < w.lake->arena_count; i++)
-    if (w.lake->arenas[i] && w.lake->arenas[i]->is_bare &&
-        w.lake->arenas[i]->windows.reserved_bytes < 32 * w.lake->device.device_bytes)
+    if (w.lake->arenas[i] && w.lake->arenas[i]->buffers &&
+        w.lake->arenas[i]->buffer_space.reserved_bytes < 32 * w.lake->device.device_bytes)
       return 1;
   for (i = 0; i < POOLS; i++)
-    if (w.pools[i] && !w.pools[i]->arena.windows.va) return 1;
+    if (w.pools[i] && !w.pools[i]->arena.window_space.holes) return 1;
   return 0;
 }
 
@@ -917,7 +921,7 @@ static gmlake_result do_buffer_create(const action *a, buffer *b) {
   gmlake_result result;
   memset(&desc, 0, sizeof(desc));
   desc.max_bytes = a->sizes[0];
-  desc.chunk_bytes = w.desc.chunk_bytes;
+  desc.chunk_bytes = w.page_bytes;
   desc.pool = a->pool < 0 ? NULL : w.pools[a->pool];
   result = gmlake_buffer_create(w.lake, &desc, &handle);
   CHECK((handle != NULL) == !result);
@@ -940,7 +944,7 @@ typedef struct change {
 } change;
 
 static change change_of(const action *a, const buffer *b) {
-  const size_t chunk = w.desc.chunk_bytes, end = b->bytes;
+  const size_t chunk = w.page_bytes, end = b->bytes;
   const size_t first = a->sizes[0], last = first + a->sizes[1];
   const int is_range = a->verb == 'c' || a->verb == 'd';
   change to_do;
@@ -954,7 +958,7 @@ static change change_of(const action *a, const buffer *b) {
 
 /* Counts the model's buffer, or takes it out of the count. */
 static void count_buffer(const buffer *b, int is_in) {
-  const size_t chunk = w.desc.chunk_bytes, tail = b->bytes % chunk;
+  const size_t chunk = w.page_bytes, tail = b->bytes % chunk;
   size_t i, active = 0, requested;
   for (i = 0; i < PLACES; i++) active += b->has[i] ? chunk : 0;
   requested = active - (tail && b->has[b->bytes / chunk] ? chunk - tail : 0);
@@ -962,12 +966,16 @@ static void count_buffer(const buffer *b, int is_in) {
   w.requested = is_in ? w.requested + requested : w.requested - requested;
 }
 
-/* Memory of a buffer, by the handle of its chunk. */
+/* Memory of a buffer: where it lies at home, or the handle of a chunk that is not mapped there. */
 static gmlake_piece chunk_of(const buffer *b, size_t i) {
   const gmlk_arena *a = b->handle->arena;
+  const uint32_t slot = b->handle->places[i].slot;
   gmlake_piece piece;
-  piece.home = (void *)(uintptr_t)gmlk_chunk_handle(&a->chunks, b->handle->places[i].slot);
+  piece.home = (void *)(uintptr_t)gmlk_chunk_handle(&a->chunks, slot);
   piece.bytes = 1;
+  if (a->is_bare) return piece;
+  piece.home = (void *)(uintptr_t)gmlk_slot_home(a, slot);
+  piece.bytes = a->chunk_bytes;
   return piece;
 }
 
@@ -981,8 +989,8 @@ static void use_pages(const buffer *b, const change *to_do, int number) {
     add_work(w.queue_of[number]);
     piece = chunk_of(b, i);
     add_uses(&piece, 1, w.queue_of[number]);
-    piece.home = b->ptr + i * w.desc.chunk_bytes;
-    piece.bytes = w.desc.chunk_bytes;
+    piece.home = b->ptr + i * w.page_bytes;
+    piece.bytes = w.page_bytes;
     add_uses(&piece, 1, w.queue_of[number]);
   }
 }
@@ -1100,7 +1108,7 @@ static gmlake_result do_wake(int number) {
 
 static gmlake_result do_capture_begin(const action *a) {
   gmlake_stream s = w.streams[a->number];
-  int pool = (int)(a->sizes[0] / w.desc.chunk_bytes);
+  int pool = (int)(a->sizes[0] / w.page_bytes);
   gmlake_result result = gmlake_capture_begin(w.lake, s, w.pools[pool]);
   if (result) return result;
   CHECK(gmlake_mock_capture_begin(w.mock, s) == GMLAKE_OK);
@@ -1167,7 +1175,7 @@ static gmlake_result do_queries(void) {
   size_t i;
   for (i = 0; i < 16 && !result; i++) {
     memset(&wanted, 0, sizeof(wanted));
-    wanted.bytes = (i % 4 * 5 + 1) * w.desc.chunk_bytes - GRAIN;
+    wanted.bytes = (i % 4 * 5 + 1) * w.page_bytes - GRAIN;
     wanted.flags = flags[i / 4];
     result = gmlake_query(w.lake, &wanted, i % 3 ? w.streams[i % 3] : GMLAKE_STREAM_NONE, &info);
     if (!result)
@@ -1281,7 +1289,7 @@ static int is_possible(const action *a, const block *b) {
   case 'w':
     return a->number == BASE_POOL || w.pools[a->number];
   case 'B':
-    return w.pools[a->sizes[0] / w.desc.chunk_bytes] && (a->expected || !w.captures[a->number]);
+    return w.pools[a->sizes[0] / w.page_bytes] && (a->expected || !w.captures[a->number]);
   case 'E':
     return a->expected || w.captures[a->number];
   default:
@@ -1448,7 +1456,7 @@ static const char *parse_size(const char *at, size_t *out) {
   int is_less = 0;
   for (;;) {
     char *end;
-    size_t value = strtoul(at, &end, 10), unit = w.desc.chunk_bytes;
+    size_t value = strtoul(at, &end, 10), unit = w.page_bytes ? w.page_bytes : w.desc.chunk_bytes;
     at = end;
     if (*at == 'k' || *at == 'b') unit = *at++ == 'k' ? 1024 : 1;
     sum = is_less ? sum - value * unit : sum + value * unit;
@@ -1544,7 +1552,7 @@ static gmlake_result expected_of(const action *a, const block *b) {
   if (strchr("-rI", a->verb) && b->is_live) return GMLAKE_OK;
   if (a->verb == '+') pool = w.pools[a->pool < 0 ? BASE_POOL : a->pool];
   if (strchr("czd", a->verb)) pool = w.buffers[a->number].pool;
-  if (a->verb == 'B') pool = w.pools[a->sizes[0] / w.desc.chunk_bytes];
+  if (a->verb == 'B') pool = w.pools[a->sizes[0] / w.page_bytes];
   if (a->expected == GMLAKE_ERROR_ASLEEP && !is_asleep(pool)) return GMLAKE_OK;
   if (strchr("+cB", a->verb) && is_asleep(pool)) return GMLAKE_ERROR_ASLEEP;
   if (a->verb == 'Y' && is_asleep(NULL)) return GMLAKE_ERROR_ASLEEP;
@@ -1696,13 +1704,13 @@ static int plan_letter(char letter, const gmlake_view *view, const gmlake_reques
   case '9':
     return 1;
   case 's':
-    return a->windows.va && plan_stitch(view, bytes, plan);
+    return a->window_space.holes && plan_stitch(view, bytes, plan);
   case 'k':
     return plan_former(view, bytes, plan);
   case 'g':
     return plan_growth(view, bytes, plan, 0);
   case 'b':
-    return a->windows.va && plan_growth(view, bytes, plan, 1);
+    return a->window_space.holes && plan_growth(view, bytes, plan, 1);
   default:
     return 0;
   }
@@ -1779,6 +1787,7 @@ typedef struct options { /* those that are not the description's */
   int is_limited, is_kept;        /* the device has twice as much, and a limit forbids it */
   int has_pool, has_limited_pool; /* a pool serves for the default one */
   int is_created;                 /* stream 0 is not the legacy stream */
+  int is_apart;                   /* blocks have chunks of 2 */
 } options;
 
 static const struct {
@@ -1809,6 +1818,7 @@ static void parse_option(const char *at, options *o) {
   if (!strncmp(at, "ask:", 4)) w.asked = at + 4;
   if (!strncmp(at, "limited ", 8)) o->is_limited = 1;
   if (!strncmp(at, "kept", 4)) o->is_kept = 1;
+  if (!strncmp(at, "apart", 5)) o->is_apart = 1;
   if (!strncmp(at, "pool", 4)) o->has_pool = 1;
   if (!strncmp(at, "limited-pool", 12)) o->has_pool = o->has_limited_pool = 1;
   if (!strncmp(at, "created", 7)) o->is_created = 1;
@@ -1974,6 +1984,8 @@ static void run(const scenario *s, const fault *f) {
   parse_options(s->program->options, &o);
   if (o.is_limited) w.desc.limit_bytes = o.capacity;
   if (o.is_kept) w.desc.driver_free_bytes_min = o.capacity;
+  w.page_bytes = w.desc.chunk_bytes;
+  if (o.is_apart) w.desc.chunk_bytes *= 2;
   open_mock(&o);
   w.desc.backend = &w.table;
   w.desc.host.malloc_fn = host_malloc;

@@ -484,7 +484,7 @@ static void addresses_are_had_although_a_capture_forbids_a_wait(void **state) {
   pool = open_pool(0);
   resize_on(open_buffer(127), C, A); /* nearly all of them */
   hold(A);
-  step(gmlake_buffer_destroy(lake, lake->arenas[2]->buffers, A));
+  step(gmlake_buffer_destroy(lake, lake->home.buffers, A));
   p = take_on(512, B);
   step(gmlake_capture_begin(lake, B, pool));
   drop_on(p, B);

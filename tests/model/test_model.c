@@ -1949,7 +1949,7 @@ static void on_choose(void *user, const gmlake_view *view, const gmlake_request 
   w.plan = plan;
   w.unit = request->flags & GMLAKE_EXCLUSIVE ? view->chunk_bytes : GRAIN;
   w.bytes = round_up(request->bytes, w.unit);
-  w.may_stitch = !(request->flags & GMLAKE_NO_STITCH) && a->windows.va &&
+  w.may_stitch = !(request->flags & GMLAKE_NO_STITCH) && a->window_space.holes &&
                  request->bytes >= view->stitch_bytes_min;
   w.may_grow = !(request->flags & GMLAKE_NO_GROW) && w.bytes <= m.capacity;
   if ((m.with.policy & LIES) && policy_chance(4)) {

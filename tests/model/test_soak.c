@@ -181,8 +181,8 @@ static void require_empty(void) {
   assert_int_equal(census().reservation_count, 2);
   assert_int_equal(stats().window_count, 0);
   assert_int_equal(a->slot_count, 0);
-  va = a->windows.va_head.next;
-  assert_true(va->state == GMLK_FREE && va->next == &a->windows.va_tail);
+  va = a->window_space.head.next;
+  assert_true(va->state == GMLK_FREE && va->next == &a->window_space.tail);
 }
 
 static double mean(size_t sum, const level *of) { return (double)sum / (double)of->turns; }

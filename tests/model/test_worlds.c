@@ -165,9 +165,9 @@ static int frame_at(uint64_t address) {
 
 /* The slot of the windows' address space; -1: the address is none of it. */
 static int window_slot(uint64_t address) {
-  const gmlk_windows *spool = &w.lake->home.windows;
-  if (address < spool->base || address - spool->base >= spool->reserved_bytes) return -1;
-  return (int)((address - spool->base) / CHUNK);
+  const gmlk_space *space = &w.lake->home.window_space;
+  if (address < space->base || address - space->base >= space->reserved_bytes) return -1;
+  return (int)((address - space->base) / CHUNK);
 }
 
 static size_t number_of(const void *event) {
@@ -589,6 +589,7 @@ static void put_window(const gmlk_window *window) {
 
 static void put_windows(void) {
   const gmlk_windows *spool = &w.lake->home.windows;
+  const gmlk_space *space = &w.lake->home.window_space;
   const gmlk_window *window;
   for (window = spool->oldest; window; window = window->newer) {
     const gmlk_window *other;
@@ -598,8 +599,8 @@ static void put_windows(void) {
     put(window->key < GMLK_BLOCKED);
     put_window(window);
   }
-  put_tiles(spool->va_head.next, &spool->va_tail, 0);
-  put_list(spool->va);
+  put_tiles(space->head.next, &space->tail, 0);
+  put_list(space->holes);
 }
 
 static void put_arena(void) {

@@ -1487,7 +1487,7 @@ static void guards_lie_behind_windows(void **state) {
   (void)plan_two(b[0], b[2]);
   w = take_in(3, 2 * C);
   assert_aliases(w);
-  assert_int_equal(lake->home.windows.va_head.next->grains, 3);
+  assert_int_equal(lake->home.window_space.head.next->grains, 3);
   drop_these(w, b[1]);
   plan_piece(2, b[0], C)->plan.keeps_former = 1;
   x = take_in(2, C);
@@ -2251,9 +2251,10 @@ static void evict_is_not_asked_without_host_memory(void **state) {
     lay(b, 6);
     drop(b[0]);
     drop(b[2]);
-    host_fail_in = n;
+    host_fail_in = n; /* and from then on: else a later rung tries again */
+    host_fails_on = 1;
     failed = try_on(2 * C, LEGACY) == GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-    host_fail_in = 0;
+    host_fail_in = host_fails_on = 0;
     unasked += failed && !p.evicted;
     if (failed) assert_int_equal(stats().stitch_count, 0);
     if (failed) (void)take(2 * C);

@@ -106,7 +106,7 @@ caches='caches: 704 MiB at most; the longest sequence for each slot would take 2
 memory='memory of the caches, averaged over the steps: 1.037 times the live keys and values'
 example kv_server \
   'step   0:  0 running, 70 waiting; caches    0 MiB, committed    0; lake 2360 MiB' \
-  'step  64: 16 running, 37 waiting; caches  406 MiB, committed  420; lake 3066 MiB' \
+  'step  64: 16 running, 37 waiting; caches  407 MiB, committed  422; lake 3066 MiB' \
   'step 159:  0 running,  0 waiting; caches    0 MiB, committed    0; lake 3066 MiB' \
   "$served" "$caches" \
   '7680 tokens were forgotten, and their memory given back in the middle of caches' \

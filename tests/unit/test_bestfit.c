@@ -747,6 +747,13 @@ static const scene scenes[] = {
          after   | D | B | D | */
     {"s4_stitches_where_there_is_none_to_spare", 3, "",
      "~*=2@n +a-b=1 -a mark +d=2 state=4 splits=0 stitches=1 reuses=0 pieces:d=2 reserved=3 -db"},
+    /* Two chunks have free tails of one length, one of them also has the only free head: the window
+       takes the other one's tail, whichever chunk comes first. */
+    {"a_windows_ends_are_of_two_chunks", 4, "",
+     "+a=32k +b=32k-2560b +x=2560b +c=1-2560b +y=2560b +d=2 -ayx +w=32k+2560b pieces:w=2 -wbcd"},
+    {"a_windows_ends_are_of_two_chunks_in_any_order", 4, "",
+     "+c=1-2560b +y=2560b +d=1 +a=32k +b=32k-2560b +x=2560b +e=1 -axy +w=32k+2560b pieces:w=2 "
+     "-wbcde"},
     /* S4 on an empty lake is plain growth, and costs one set_access. */
     {"s4_of_an_empty_lake_is_growth", 6, "",
      "mark +a=5-1000b state=4 splits=1 stitches=0 reuses=0 chunks=5 calls=11 -a"},

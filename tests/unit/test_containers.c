@@ -767,18 +767,19 @@ static void test_index_strides(void **state) {
 
 #define VA_SLOTS 97u
 
+static gmlk_space space;
 static gmlk_windows spool;
 
-static void spool_open(gmlk_records *records, gmlk_host *host) {
+static void space_open(gmlk_records *records, gmlk_host *host) {
   gmlk_block *va;
   memset(records, 0, sizeof(*records));
-  memset(&spool, 0, sizeof(spool));
-  gmlk_tiling_init(&spool.va_head, &spool.va_tail);
+  memset(&space, 0, sizeof(space));
+  gmlk_tiling_init(&space.head, &space.tail);
   assert_true(gmlk_records_reserve(records, host, VA_SLOTS + 1));
   holes_open();
-  spool.va = &holes;
-  va = gmlk_tiling_extend(records, &spool.va_tail, 0, VA_SLOTS, GMLK_FREE);
-  gmlk_bins_insert(spool.va, va, VA_SLOTS);
+  space.holes = &holes;
+  va = gmlk_tiling_extend(records, &space.tail, 0, VA_SLOTS, GMLK_FREE);
+  gmlk_bins_insert(space.holes, va, VA_SLOTS);
 }
 
 /* The tiling, and that no two free neighbours are left apart. */
@@ -786,7 +787,7 @@ static void check_va(void) {
   const gmlk_block *b;
   uint32_t at = 0;
   size_t free_count = 0;
-  for (b = spool.va_head.next; b != &spool.va_tail; b = b->next) {
+  for (b = space.head.next; b != &space.tail; b = b->next) {
     assert_int_equal(b->at, at);
     assert_ptr_equal(b->next->prev, b);
     at += b->grains;
@@ -795,14 +796,14 @@ static void check_va(void) {
     assert_int_equal(b->hole, b->state == GMLK_FREE ? b->grains : 0);
   }
   assert_int_equal(at, VA_SLOTS);
-  assert_int_equal(block_count(spool.va), free_count);
+  assert_int_equal(block_count(space.holes), free_count);
 }
 
 /* The size of the smallest free range that holds it, 0: none, as the tiling tells. */
 static uint32_t wanted_va(uint32_t slots) {
   uint32_t best = 0;
   const gmlk_block *b;
-  for (b = spool.va_head.next; b != &spool.va_tail; b = b->next)
+  for (b = space.head.next; b != &space.tail; b = b->next)
     if (b->state == GMLK_FREE && b->grains >= slots && (!best || b->grains < best))
       best = b->grains;
   return best;
@@ -816,13 +817,13 @@ static void test_address_space(void **state) {
   int step;
   (void)state;
   host_open(&host, 31);
-  spool_open(&records, &host);
-  assert_null(gmlk_va_take(&spool, &records, VA_SLOTS, 1, NULL));
+  space_open(&records, &host);
+  assert_null(gmlk_va_take(&space, &records, VA_SLOTS, 1, NULL));
   for (step = 0; step < 20000; step++) {
     if (below(2)) {
       uint32_t slots = 1 + below(12), wanted = wanted_va(slots);
       uint32_t guard = slots > 1 && below(2);
-      gmlk_block *b = gmlk_va_take(&spool, &records, slots - guard, guard, NULL);
+      gmlk_block *b = gmlk_va_take(&space, &records, slots - guard, guard, NULL);
       assert_int_equal(b != NULL, wanted != 0);
       if (!b) continue;
       assert_int_equal(b->grains, slots);
@@ -831,14 +832,14 @@ static void test_address_space(void **state) {
       taken[count++] = b;
     } else if (count) {
       size_t i = below((uint32_t)count);
-      gmlk_va_give(&spool, &records, taken[i]);
+      gmlk_va_give(&space, &records, taken[i]);
       taken[i] = taken[--count];
     }
     check_va();
   }
-  while (count) gmlk_va_give(&spool, &records, taken[--count]);
+  while (count) gmlk_va_give(&space, &records, taken[--count]);
   check_va();
-  assert_int_equal(spool.va_head.next->grains, VA_SLOTS);
+  assert_int_equal(space.head.next->grains, VA_SLOTS);
   assert_int_equal(records.unused_count % GMLK_PAGE_BLOCKS, GMLK_PAGE_BLOCKS - 1); /* none lost */
   gmlk_records_destroy(&records, &host);
   host_close(&host);
@@ -984,9 +985,9 @@ static int plan(uint32_t grains, uint32_t align, int whole_only, gmlk_window_pla
   int is_planned, is_found;
   memset(&taker, 0, sizeof(taker));
   taker.may_wait = 1; /* reads the arena, not the pools, and finds the same if runs are few */
-  is_found = gmlk_plan_window(&arena, &no_streams, taker, grains, align, whole_only, &scanned);
+  is_found = gmlk_plan_window(&arena, &no_streams, taker, 0, grains, align, whole_only, &scanned);
   taker.may_wait = 0;
-  is_planned = gmlk_plan_window(&arena, &no_streams, taker, grains, align, whole_only, out);
+  is_planned = gmlk_plan_window(&arena, &no_streams, taker, 0, grains, align, whole_only, out);
   if (block_count(arena.bins[GMLK_CLEAN]) > GMLK_END_TRIES) return is_planned;
   if (is_planned != is_found || out->shortfall != scanned.shortfall) {
     uint32_t less = out->shortfall < scanned.shortfall ? out->shortfall : scanned.shortfall;
@@ -1200,11 +1201,10 @@ static void test_plan_empty(void **state) {
   arena_close(&host);
 }
 
-/* What is offered: all whole free chunks, a longest tail no longer than the request, and the
-   longest head of another chunk. Of several longest tails one may leave a longer head than another:
-   *out_least tells the least. */
-static uint32_t offered(uint32_t slots, uint32_t grains, uint32_t align, uint32_t *out_least) {
-  uint32_t heads[SLOTS], tails[SLOTS], slot, other, whole = 0, tail = 0, most = 0, least = CHUNK;
+/* What is offered: all whole free chunks, and the longest sum of a tail that is no longer than the
+   request and a head of another chunk; there may be only one of them. */
+static uint32_t offered(uint32_t slots, uint32_t grains, uint32_t align) {
+  uint32_t heads[SLOTS], tails[SLOTS], slot, other, whole = 0, ends = 0;
   for (slot = 0; slot < slots; slot++) {
     const char *c = drawing + slot * CHUNK;
     uint32_t first = 0, last = 0;
@@ -1213,18 +1213,15 @@ static uint32_t offered(uint32_t slots, uint32_t grains, uint32_t align, uint32_
     whole += first == CHUNK;
     heads[slot] = first == CHUNK ? 0 : first;
     tails[slot] = first == CHUNK || last - last % align > grains ? 0 : last - last % align;
-    if (tails[slot] > tail) tail = tails[slot];
   }
   for (slot = 0; slot < slots; slot++) {
-    uint32_t head = 0;
-    if (tails[slot] != tail) continue;
-    for (other = 0; other < slots; other++)
-      if ((!tail || other != slot) && heads[other] > head) head = heads[other];
-    if (head > most) most = head;
-    if (head < least) least = head;
+    for (other = 0; other < slots; other++) {
+      const uint32_t head = heads[other], tail = tails[slot];
+      const uint32_t both = other == slot ? (head > tail ? head : tail) : head + tail;
+      if (both > ends) ends = both;
+    }
   }
-  *out_least = whole * CHUNK + tail + (least < CHUNK ? least : 0);
-  return whole * CHUNK + tail + most;
+  return whole * CHUNK + ends;
 }
 
 static void check_plan(const gmlk_window_plan *p, uint32_t grains, uint32_t align, int whole_only) {
@@ -1265,13 +1262,13 @@ static void draw_random(uint32_t slots) {
 /* Where the offer is too small, so many grains more make a plan, and one chunk less does not. */
 static void check_shortfall(const gmlk_window_plan *p, uint32_t slots, uint32_t grains,
                             uint32_t align) {
-  uint32_t least, offer = offered(slots, grains, align, &least);
+  uint32_t offer = offered(slots, grains, align);
   uint32_t more = (p->shortfall + CHUNK - 1) / CHUNK;
   gmlk_window_plan again;
   assert_true(p->shortfall > 0);
   if (offer < grains) assert_true(p->shortfall >= grains - offer);
   if (offer < grains && block_count(arena.bins[GMLK_CLEAN]) <= GMLK_END_TRIES)
-    assert_true(p->shortfall <= grains - least);
+    assert_true(p->shortfall <= grains - offer);
   if (slots + more > SLOTS) return;
   memset(drawing + slots * CHUNK, '.', more * CHUNK);
   gmlk_arena_extend(&arena, slots + more);
@@ -1319,7 +1316,7 @@ static void test_window_behind_many_others(void **state) {
 }
 
 static void test_plan_random(void **state) {
-  uint32_t round, planned = 0, failed = 0, least;
+  uint32_t round, planned = 0, failed = 0;
   gmlk_host host;
   gmlk_window_plan p;
   (void)state;
@@ -1335,7 +1332,7 @@ static void test_plan_random(void **state) {
     if (plan(grains, align, 0, &p)) {
       planned++;
       check_plan(&p, grains, align, 0);
-      assert_true(offered(slots, grains, align, &least) >= grains);
+      assert_true(offered(slots, grains, align) >= grains);
     } else {
       failed++;
       check_shortfall(&p, slots, grains, align);

@@ -51,9 +51,9 @@ static void address_text(char *out, size_t bytes, uint64_t address) {
     const gmlk_arena *a = arenas[i];
     if (gmlk_is_within(address, a->base, (size_t)a->slot_limit * a->chunk_bytes))
       (void)snprintf(out, bytes, "%c%u", i ? 'p' : 'h', (unsigned)((address - a->base) / 512));
-    else if (gmlk_is_within(address, a->windows.base, a->windows.reserved_bytes))
+    else if (gmlk_is_within(address, a->window_space.base, a->window_space.reserved_bytes))
       (void)snprintf(out, bytes, "%s%u", i ? "pw" : "w",
-                     (unsigned)((address - a->windows.base) / 512));
+                     (unsigned)((address - a->window_space.base) / 512));
   }
 }
 

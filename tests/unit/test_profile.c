@@ -52,7 +52,9 @@ static void pools_and_buffers_do_not_count(void **state) {
   gmlake_pool *pool;
   void *block;
   (void)state;
+  is_apart = 1;
   start(16);
+  is_apart = 0;
   pool = open_pool(0);
   buffer = open_buffer(2);
   step(gmlake_buffer_resize(lake, buffer, 2 * C, LEGACY));

@@ -38,9 +38,11 @@ static struct scene {
   gmlake_stream stream;
   void *blocks[4]; /* of 1.5, 2, .25 chunks; a window of 2 */
   void *known, *known_window;
-  gmlake_buffer *buffer; /* of 3 chunks, with a hole in the middle */
+  gmlake_buffer *buffer; /* of 3 pages, with a hole in the middle */
   char *in_buffer;
 } scene;
+
+static size_t page = C; /* buffers' chunk */
 
 static const size_t scene_bytes[4] = {3 * C / 2, 2 * C, C / 4, 2 * C};
 
@@ -50,8 +52,8 @@ static void fill_scene(int seed) {
     if (scene.blocks[i]) fill(scene.blocks[i], scene_bytes[i], seed + i);
   fill(scene.known, C, seed + 10);
   fill(scene.known_window, 2 * C, seed + 11);
-  fill(scene.in_buffer, C, seed + 20);
-  fill(scene.in_buffer + 2 * C, C, seed + 21);
+  fill(scene.in_buffer, page, seed + 20);
+  fill(scene.in_buffer + 2 * page, page, seed + 21);
 }
 
 static void assert_scene(int seed) {
@@ -60,25 +62,30 @@ static void assert_scene(int seed) {
     if (scene.blocks[i]) assert_filled(scene.blocks[i], scene_bytes[i], seed + i);
   assert_filled(scene.known, C, seed + 10);
   assert_filled(scene.known_window, 2 * C, seed + 11);
-  assert_filled(scene.in_buffer, C, seed + 20);
-  assert_filled(scene.in_buffer + 2 * C, C, seed + 21);
+  assert_filled(scene.in_buffer, page, seed + 20);
+  assert_filled(scene.in_buffer + 2 * page, page, seed + 21);
+}
+
+static void make_buffer(void) {
+  gmlake_buffer_desc wanted = buffer_desc(4 * page);
+  gmlake_buffer_info info;
+  wanted.pool = scene.pool;
+  wanted.chunk_bytes = page;
+  step(gmlake_buffer_create(lake, &wanted, &scene.buffer));
+  step(gmlake_buffer_resize(lake, scene.buffer, 4 * page, scene.stream));
+  step(gmlake_buffer_resize(lake, scene.buffer, 3 * page, scene.stream));
+  step(gmlake_buffer_discard(lake, scene.buffer, page, page, scene.stream));
+  assert_ok(gmlake_buffer_get_info(lake, scene.buffer, &info));
+  scene.in_buffer = (char *)info.ptr;
 }
 
 static void make_scene(int seed) {
-  gmlake_buffer_desc wanted = buffer_desc(4 * C);
-  gmlake_buffer_info info;
   void *hold[8], *window, *rest;
   int i;
   memset(&scene, 0, sizeof(scene));
   scene.pool = open_pool(0);
   scene.stream = open_stream();
-  wanted.pool = scene.pool;
-  step(gmlake_buffer_create(lake, &wanted, &scene.buffer));
-  step(gmlake_buffer_resize(lake, scene.buffer, 4 * C, scene.stream));
-  step(gmlake_buffer_resize(lake, scene.buffer, 3 * C, scene.stream));
-  step(gmlake_buffer_discard(lake, scene.buffer, C, C, scene.stream));
-  assert_ok(gmlake_buffer_get_info(lake, scene.buffer, &info));
-  scene.in_buffer = (char *)info.ptr;
+  if (page != C) make_buffer();              /* else the blocks would take what it gave up */
   rest = take_from(scene.pool, 8 * C, NONE); /* holes of a chunk, between chunks in use */
   drop_on(rest, NONE);
   for (i = 0; i < 8; i++) hold[i] = take_from(scene.pool, C, scene.stream);
@@ -106,6 +113,7 @@ static void make_scene(int seed) {
   assert_true(piece_count(scene.blocks[3]) > 1 && piece_count(window) > 1);
   drop_on(window, NONE);
   for (i = 1; i < 8; i += 2) drop_on(hold[i], NONE);
+  if (page == C) make_buffer();
   fill_scene(seed);
 }
 
@@ -138,9 +146,11 @@ static void a_pool_keeps_its_contents(void **state) {
                    windows - 1); /* the idle one that no capture knows is gone */
   wake_now(scene.pool);
   assert_int_equal(stats().reserved_bytes, chunks * C);
-  assert_int_equal(census().handle_count, chunks);
   assert_int_equal(stats().sleeping_bytes, 0);
-  assert_int_equal(census().mapping_count * C, chunks * C + stats().stitched_bytes);
+  assert_int_equal(census().handle_count, chunks - 2 * (page / C - 1));
+  /* A page is mapped at home too where it is a chunk as blocks have them. */
+  assert_int_equal(census().mapping_count - stats().stitched_bytes / C,
+                   census().handle_count + (page == C ? 2 : 0));
   assert_scene(3);
   fill_scene(50);
   assert_scene(50);
@@ -313,12 +323,12 @@ static void to_sleep_and_to_wake_may_be_repeated(void **state) {
   wake_now(scene.pool); /* it is awake */
   (void)sleep_now(scene.pool, KEEP);
   assert_int_equal(sleep_now(scene.pool, KEEP), 0);
-  assert_int_equal(census().host_count, 2);
+  assert_int_equal(census().host_count, page == C ? 1 : 2);
   wake_now(scene.pool);
   wake_now(scene.pool);
   assert_scene(3);
   (void)sleep_now(scene.pool, KEEP);
-  assert_int_equal(census().host_count, 2); /* the same */
+  assert_int_equal(census().host_count, page == C ? 1 : 2); /* the same */
   assert_int_equal(sleep_now(scene.pool, DROP), 0);
   assert_int_equal(census().host_count, 0);
   assert_int_equal(sleep_now(scene.pool, KEEP), 0); /* nothing is left to keep */
@@ -327,7 +337,7 @@ static void to_sleep_and_to_wake_may_be_repeated(void **state) {
   assert_ok(gmlake_pool_sleep(lake, scene.pool, KEEP, NULL));
   wake_now(scene.pool);
   assert_scene(4);
-  assert_int_equal(census().host_count, 2);
+  assert_int_equal(census().host_count, page == C ? 1 : 2);
   assert_int_equal(trim_to(SIZE_MAX), 0); /* returns what was kept for the next time */
   assert_int_equal(census().host_count, 0);
   step_error(gmlake_pool_sleep(lake, scene.pool, (gmlake_sleep_mode)2, &released),
@@ -736,11 +746,11 @@ static void host_memory_comes_from_the_hook(void **state) {
   step_error(gmlake_pool_sleep(lake, scene.pool, KEEP, NULL), OUT_OF_HOST_MEMORY);
   assert_scene(3);
   (void)sleep_now(scene.pool, KEEP);
-  assert_int_equal(vaults, 2);
+  assert_int_equal(vaults, page == C ? 1 : 2);
   assert_int_equal(census().host_count, 0);
   wake_now(scene.pool);
   assert_scene(3);
-  assert_int_equal(vaults, 2);
+  assert_int_equal(vaults, page == C ? 1 : 2);
   (void)trim_to(SIZE_MAX);
   assert_int_equal(vaults, 0);
   (void)sleep_now(scene.pool, KEEP);
@@ -984,5 +994,8 @@ int main(void) {
       cmocka_unit_test(residency_is_told),
       cmocka_unit_test(other_threads_work_on),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  int failed;
+  failed = cmocka_run_group_tests(tests, NULL, NULL);
+  page = 2 * C; /* an arena of their own */
+  return failed + cmocka_run_group_tests(tests, NULL, NULL);
 }
