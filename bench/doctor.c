@@ -1,5 +1,5 @@
-/* Says what this machine's driver, devices and limits allow, and which features of gmlake work here:
-   each is tried, and where it does not work the reason is told. Usage: doctor */
+/* Says what this machine's driver, devices and limits allow, and which features of gmlake work
+   here: each is tried, and where it does not work the reason is told. Usage: doctor */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_CUDA
 #define GMLAKE_BACKEND_MOCK

@@ -1,5 +1,6 @@
-/* C++ that frees by itself: lakes, blocks, buffers and pools as std::unique_ptr, and allocations that
-   throw. It is C++11, and nothing but names: every pointer in it is the one that gmlake.h uses.
+/* C++ that frees by itself: lakes, blocks, buffers and pools as std::unique_ptr, and allocations
+   that throw. It is C++11, and nothing but names: every pointer in it is the one that gmlake.h
+   uses.
 
      gmlake_unique lake = gmlake_make();                      // throws gmlake_error
      gmlake_block<float> x = gmlake_make_block<float>(lake, 1 << 20, stream);

@@ -1,7 +1,8 @@
-/* A lake as a memory resource of CCCL (libcu++, Thrust, CUB), and of RMM, whose resources are CCCL's
-   since 25.12. It is a handle: copies are equal and use the same lake, which has to outlive them.
-   It allocates on a stream without a wait; without a stream it hands out memory that no pending work
-   uses. C++17. Checked with CCCL 3.0 (CUDA 13.0), and with RMM 26.08's concepts by their text. */
+/* A lake as a memory resource of CCCL (libcu++, Thrust, CUB), and of RMM, whose resources are
+   CCCL's since 25.12. It is a handle: copies are equal and use the same lake, which has to outlive
+   them. It allocates on a stream without a wait; without a stream it hands out memory that no
+   pending work uses. C++17. Checked with CCCL 3.0 (CUDA 13.0), and with RMM 26.08's concepts by
+   their text. */
 #if !defined(GMLAKE_CCCL_RESOURCE_HPP)
 #define GMLAKE_CCCL_RESOURCE_HPP
 

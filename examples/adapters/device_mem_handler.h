@@ -5,8 +5,9 @@
      GMLAKE_SET_MEM_HANDLER(handler, lake);
      custatevecSetDeviceMemHandler(handle, &handler);
 
-   and cutensornetSetDeviceMemHandler, cudssSetDeviceMemHandler likewise. The lake has to outlive the
-   library's handle. Written by the documentation of cuQuantum 25.09 and cuDSS 0.7. C99 and C++11. */
+   and cutensornetSetDeviceMemHandler, cudssSetDeviceMemHandler likewise. The lake has to outlive
+   the library's handle. Written by the documentation of cuQuantum 25.09 and cuDSS 0.7. C99 and
+   C++11. */
 #if !defined(GMLAKE_DEVICE_MEM_HANDLER_H)
 #define GMLAKE_DEVICE_MEM_HANDLER_H
 

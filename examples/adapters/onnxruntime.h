@@ -9,8 +9,8 @@
      api->UpdateCUDAProviderOptions(options, keys, values, 3);
      api->UpdateCUDAProviderOptionsWithValue(options, "user_compute_stream", stream);
 
-   With them ONNX Runtime has no arena of its own: it allocates and frees each tensor here, and frees
-   before the work on its stream is done. The functions have no argument that could name that
+   With them ONNX Runtime has no arena of its own: it allocates and frees each tensor here, and
+   frees before the work on its stream is done. The functions have no argument that could name that
    stream, nor a lake. So there is one of each for the process, and the provider has to be given the
    same stream. Written by the documentation of version 1.23. */
 #if !defined(GMLAKE_ONNXRUNTIME_H)

@@ -1,6 +1,7 @@
-/* TensorRT's memory from a lake: pass one to IRuntime::setGpuAllocator, IBuilder::setGpuAllocator or
-   IExecutionContext::setTemporaryStorageAllocator. It has to outlive what uses it, and the lake has
-   to outlive it. Compiled against NvInferRuntime.h of TensorRT 11.1; allocateAsync is there since 10.
+/* TensorRT's memory from a lake: pass one to IRuntime::setGpuAllocator, IBuilder::setGpuAllocator
+   or IExecutionContext::setTemporaryStorageAllocator. It has to outlive what uses it, and the lake
+   has to outlive it. Compiled against NvInferRuntime.h of TensorRT 11.1; allocateAsync is there
+   since 10.
 
    The contract: no memory, or size 0, is nullptr; a free takes effect behind the work queued on the
    stream; both may be called from several threads. */

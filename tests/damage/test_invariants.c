@@ -1062,7 +1062,6 @@ static void sleepers(void **state) {
   breaks(uint32_t, a->copies[0].at, a->tail.at, "Q1: copies are out of order");
   breaks(uint32_t, a->copies[0].at, 1, "Q1: a copy is of two chunks");
   breaks(size_t, a->vault_bytes, C, "Q1: a copy lies outside the vault");
-  breaks(size_t, a->copy_next, 0, "Q2: a copy runs");
   breaks(size_t, a->copy_count, 1, "Q2: a copy runs, or more are done than there are");
   breaks(size_t, a->copy_count, a->copy_capacity + 1, "Q1: more copies than room for them");
   step(gmlake_pool_wake(lake, pool));

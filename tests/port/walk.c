@@ -1,6 +1,7 @@
 /* Walks through every public function of gmlake.h, of the mock and of gmlake_bfc.h, and lets two
    threads share a lake. It needs the C library alone, and no memory behind addresses: for systems
-   that the other tests do not run on. Prints a line and exits with 0, or says what does not hold. */
+   that the other tests do not run on. Prints a line and exits with 0, or says what does not hold.
+   */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
