@@ -180,10 +180,12 @@ HOW TENSILE PLANS
      are allowed, and last for overhead_max. A larger job is planned for no added time and for
      overhead_max only, and what is paid for then does not depend on how much may be paid. So a plan
      is not worse because more was allowed. The work for each job is limited. When it is spent, the
-     best plan so far is taken.
-     A job that is alone is also planned to the letter. That plan is rehearsed, which means that it
-     is run on a clock, without a device. If it takes less memory in the time that is allowed, it is
-     taken; a ten-thousandth of an iteration is no added time there. The letter's plans for several
+     best plan so far is taken. Of a job of at most 5,000 accesses, each plan that waits is
+     rehearsed, which means that it is run on a clock, without a device, and is taken only if it
+     takes no longer than it says.
+     A job that is alone is also planned to the letter, and that plan is rehearsed, too. If it takes
+     less memory in the time that is allowed, it is taken; a ten-thousandth of an iteration is no
+     added time there. The letter's plans for several
      jobs are not tried: they hold only while the jobs keep in step, and no longer than that.
   5. The plan is a list of events: (trigger, delay). An event happens `delay` after the end of the
      operator `trigger`. So the swaps of an iteration that runs late are late by the same time.
@@ -268,7 +270,9 @@ HOW TURNIP COMPILES
   at the allocation horizon, and not at the execution horizon, since the copy can only begin later
   than asked for; an addition to a sum is an operator like others, and additions to one sum run in
   the graph's order, since the results would depend on the order; and an engine has one stream for
-  each queue, not five for each device, unless stream_count and copy_count say otherwise.
+  each queue, not five for each device, unless stream_count and copy_count say otherwise: operators
+  that run at once share the device, which delays the one that others wait for
+  (bench/offload/README.md has a figure).
 
 HOW A MEMGRAPH IS RUN
   An engine allocates the arenas, and from then on only starts nodes. A node may start when all
@@ -320,10 +324,10 @@ CUDA
   used again. The thread that runs a run or an engine is busy also while it waits. Set
   launch_ahead_max (to about 4): an operator that is launched only when the one before it has ended
   begins some microseconds late.
-  An engine may use several devices (desc.devices). Each has streams of its own. A transfer is a copy
-  from device to device. It takes the direct way where the devices reach each other: the backend
-  enables that for memory of cuMemAlloc, and it stays enabled. Memory of alloc_fn has to be within
-  the other devices' reach: a lake's is, with gmlake_desc.peer_devices.
+  An engine may use several devices (desc.devices). Each has streams of its own. A transfer is a
+  copy from device to device. It takes the direct way where the devices reach each other: the
+  backend enables that for memory of cuMemAlloc, and it stays enabled. Memory of alloc_fn has to be
+  within the other devices' reach: a lake's is, with gmlake_desc.peer_devices.
 
 THREADS
   Only one thread at a time may use a graph that is not sealed, a planner, a run or an engine. Any
@@ -335,16 +339,16 @@ ERRORS
   gmlake_offload_memgraph_check that of a memgraph. Nothing is printed and nothing exits.
 
 COSTS
-  Sealing: linear in accesses. Planning: 7,000,000 steps for each job, or 80 for each access if that
-  is more, of 7 to 20 ns; up to 200 more for each access in the first try; and the same once more
-  where time may be added, up to five times for a job of moderate size; a job that is alone is also
-  planned to the letter, in up to 1,000 steps for each access, and rehearsed for four iterations.
-  Running: linear in accesses
-  and events. Compiling: for each memgraph that is tried, an operator costs O(log bytes) for each
-  tensor that gets a free place, and O(places) for each that others have to leave for; then O(nodes
-  * edges / 64) at most for the edges. Up to 72 memgraphs are tried, but no further one after .1 to 1 s.
-  Checking: O(nodes * places that overlap) and the same for edges. Engine: O(log n) for each
-  node.
+  Sealing: linear in accesses. Planning: 7,000,000 steps for each job (21,000,000 for one of at most
+  5,000 accesses), or 80 for each access if that is more, of 7 to 20 ns; up to 200 more for each
+  access in the first try; and the same once more where time may be added, up to five times for a
+  job of moderate size. A job that is alone is also planned to the letter, in up to 1,000 steps for
+  each access. A rehearsal is four iterations of a run: of that plan, and of each better one that
+  waits if the job has at most 5,000 accesses. Running: linear in accesses and events. Compiling: for
+  each memgraph that is tried, an operator costs O(log bytes) for each tensor that gets a free
+  place, and O(places) for each that others have to leave for; then at most O(nodes * edges / 64)
+  for the edges. Up to 72 memgraphs are tried, but no further one after .1 to 1 s. Checking: O(nodes
+  * places that overlap) and the same for edges. Engine: O(log n) for each node.
 
 Licence: MIT, at the end of this file. */
 #if defined(GMLAKE_OFFLOAD_IMPLEMENTATION) && defined(GMLAKE_OFFLOAD_BACKEND_CUDA) && \
@@ -762,8 +766,8 @@ typedef struct gmlake_offload_cuda_desc {
   size_t host_bytes; /* pinned at create; more is pinned when needed, at least 256 MiB at a time */
   /* Device memory. Both or neither: then cuMemAlloc and cuMemFree are used, which wait for the
      device. Every stream may use memory of alloc_fn as soon as it returns. When free_fn is called,
-     nothing uses the memory any more. `stream` is always the same one of the device, and is destroyed
-     with the backend. With a lake: gmlake_alloc and gmlake_free. */
+     nothing uses the memory any more. `stream` is always the same one of the device, and is
+     destroyed with the backend. With a lake: gmlake_alloc and gmlake_free. */
   int (*alloc_fn)(void *user, size_t bytes, void *stream, void **out_ptr);
   void (*free_fn)(void *user, void *ptr, size_t bytes, void *stream);
   /* Queues the operator on the stream and returns without waiting for it. Required. */
@@ -774,9 +778,9 @@ typedef struct gmlake_offload_cuda_desc {
                  void *stream);
   void *user; /* the first argument of these functions */
   gmlake_offload_host host;
-  /* For engines on several devices: device d of a graph is number devices[d] of the driver; `device`
-     is ignored. The backend copies transfers itself, from device to device, and launch_fn gets
-     operators only. NULL: one device, and launch_fn launches transfers too. */
+  /* For engines on several devices: device d of a graph is number devices[d] of the driver;
+     `device` is ignored. The backend copies transfers itself, from device to device, and launch_fn
+     gets operators only. NULL: one device, and launch_fn launches transfers too. */
   const int *devices;
   uint32_t device_count;    /* of `devices`, or 0 */
   void *const *alloc_users; /* by device: the first argument of alloc_fn and free_fn; NULL: user */
@@ -5675,10 +5679,11 @@ typedef struct gmlo_rehearsal {
   double time_ns; /* an iteration */
 } gmlo_rehearsal;
 
-/* Runs the job by the plan. */
+/* Runs the job by the plan. limit_bytes: 0: none. */
 static gmlake_offload_result gmlo_rehearse(const gmlake_offload_planner *planner,
                                            const gmlo_planner_job *job,
-                                           const gmlake_offload_plan *plan, gmlo_rehearsal *out) {
+                                           const gmlake_offload_plan *plan, size_t limit_bytes,
+                                           gmlo_rehearsal *out) {
   gmlake_offload_run_desc desc;
   gmlake_offload_run *run;
   gmlake_offload_result result;
@@ -5688,6 +5693,7 @@ static gmlake_offload_result gmlo_rehearse(const gmlake_offload_planner *planner
   memset(&desc, 0, sizeof desc);
   gmlo_stage_init(&stage, planner, job);
   desc.backend = &stage.table;
+  desc.limit_bytes = limit_bytes;
   desc.host = planner->desc.host;
   result = gmlake_offload_run_create(&desc, &run);
   if (result == GMLAKE_OFFLOAD_OK) {
@@ -5747,11 +5753,15 @@ static int gmlo_search_letter(gmlake_offload_planner *planner, uint64_t work,
 #define GMLO_TRIES_MIN 4           /* but so many at least */
 #define GMLO_WORK_MIN 7000000u     /* so many steps are for plans that add no time, as many for */
 #define GMLO_WORK_PER_ACCESS 80u   /* the others; or so many for each access if that is more. */
-#define GMLO_WORK_FIRST 200u       /* The first try may take so many more for each access */
-#define GMLO_WORK_RUNG 4           /* each allowance gets one part in so many of that work */
-#define GMLO_TRIES_PAID 16u /* so many tries without payment have to find room in that part */
-#define GMLO_NEAR_PART 512  /* a peak is near a target if it is above it by one part in so many */
-#define GMLO_PAID_PART 8u   /* a try that pays has so many times the work of one that does not */
+#define GMLO_WORK_SMALL 21000000u  /* Jobs of at most so many accesses get so many steps. */
+#define GMLO_SMALL_ACCESSES 5000
+#define GMLO_HOLDS_PART \
+  1000 /* a plan holds if it takes no longer than it says but for such a part */
+#define GMLO_WORK_FIRST 200u /* The first try may take so many more for each access */
+#define GMLO_WORK_RUNG 4     /* each allowance gets one part in so many of that work */
+#define GMLO_TRIES_PAID 16u  /* so many tries without payment have to find room in that part */
+#define GMLO_NEAR_PART 512   /* a peak is near a target if it is above it by one part in so many */
+#define GMLO_PAID_PART 8u    /* a try that pays has so many times the work of one that does not */
 #define GMLO_WORK_LETTER 1000u /* so many steps for each access are for plans to the letter */
 #define GMLO_NOISE_PART 10000  /* one part in so many of an iteration is no added time */
 #define GMLO_SAME_TARGET 3u    /* so many tries after each other have the same target */
@@ -5800,10 +5810,24 @@ static int gmlo_search_prefers(const gmlo_search *search, const gmlake_offload_p
   return a->in_bytes + a->out_bytes < b->in_bytes + b->out_bytes;
 }
 
-/* Makes the circle's plan the best one, if it is better. 0 if host memory is refused. */
+/* Whether a small job takes no longer by the plan than the plan says, in the memory that it says. A
+   plan may count on an operator that waits, while in the run another one takes the memory first. */
+static int gmlo_search_holds(const gmlo_search *search, const gmlake_offload_plan *plan,
+                             gmlake_offload_result *out_result) {
+  const gmlo_planner_job *job = &search->planner->jobs[search->job];
+  gmlo_rehearsal rehearsal;
+  *out_result = GMLAKE_OFFLOAD_OK;
+  if (job->graph->info.access_count > GMLO_SMALL_ACCESSES || plan->info.added_ns == 0) return 1;
+  *out_result = gmlo_rehearse(search->planner, job, plan, plan->info.peak_bytes, &rehearsal);
+  return *out_result == GMLAKE_OFFLOAD_OK &&
+         rehearsal.time_ns <= (double)plan->info.time_ns * (1 + 1. / GMLO_HOLDS_PART);
+}
+
+/* Makes the circle's plan the best one, if it is better and holds. 0 if host memory is refused. */
 static int gmlo_search_keep(gmlo_search *search, const gmlo_circle *c) {
   gmlake_offload_plan *plan;
   gmlake_offload_plan_info info;
+  gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
   int64_t bytes;
   memset(&info, 0, sizeof info);
   (void)gmlo_profile_peak(c, &bytes);
@@ -5813,13 +5837,13 @@ static int gmlo_search_keep(gmlo_search *search, const gmlo_circle *c) {
   plan = gmlo_draft_plan(c, search->job, &search->planner->desc.host);
   if (plan == NULL) return 0;
   plan->info.peak_bytes = (size_t)bytes;
-  if (gmlo_search_prefers(search, &plan->info)) {
+  if (gmlo_search_prefers(search, &plan->info) && gmlo_search_holds(search, plan, &result)) {
     gmlake_offload_plan *former = search->best;
     search->best = plan;
     plan = former;
   }
   gmlo_plan_destroy(plan);
-  return 1;
+  return result != GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
 }
 
 /* Makes a circle and plans it for the target in that mode. 0 if host memory is refused; there is no
@@ -5998,6 +6022,7 @@ static gmlake_offload_plan *gmlo_search_job(gmlake_offload_planner *planner, uin
         (size_t)((double)planner->desc.target_bytes * ((double)info->peak_bytes / all));
   }
   if (work < GMLO_WORK_MIN) work = GMLO_WORK_MIN;
+  if (work < GMLO_WORK_SMALL && info->access_count <= GMLO_SMALL_ACCESSES) work = GMLO_WORK_SMALL;
   if (gmlo_search_allowances(&search, work)) return search.best;
   gmlo_plan_destroy(search.best);
   return NULL;
@@ -6017,8 +6042,8 @@ static double gmlo_search_base_ns(const gmlo_planner_job *job) {
   return sum;
 }
 
-/* Whether the rehearsal takes fewer bytes above the target than the plan, and adds no more time than
-   is allowed. */
+/* Whether the rehearsal takes fewer bytes above the target than the plan, and adds no more time
+   than is allowed. */
 static int gmlo_search_takes(const gmlake_offload_planner *planner, const gmlake_offload_plan *plan,
                              const gmlo_rehearsal *rehearsal, double base_ns) {
   double allowed = base_ns * (1 + planner->desc.overhead_max) + base_ns / GMLO_NOISE_PART;
@@ -6026,11 +6051,11 @@ static int gmlo_search_takes(const gmlake_offload_planner *planner, const gmlake
          plan->info.peak_bytes > planner->desc.target_bytes;
 }
 
-/* For a job that is alone: also tries the plan to the letter, without recomputation. That one counts
-   neither what a copy is slower while the other direction is busy, nor the operators that wait for
-   it, nor memory that is free before a slot ends; a rehearsal does. If the plan to the letter takes
-   less memory than the one in plans[j], in the time that is allowed, it takes its place. 0 if host
-   memory is refused. [R3] */
+/* For a job that is alone: also tries the plan to the letter, without recomputation. That one
+   counts neither what a copy is slower while the other direction is busy, nor the operators that
+   wait for it, nor memory that is free before a slot ends; a rehearsal does. If the plan to the
+   letter takes less memory than the one in plans[j], in the time that is allowed, it takes its
+   place. 0 if host memory is refused. [R3] */
 static int gmlo_search_as_paper(gmlake_offload_planner *planner, size_t j,
                                 gmlake_offload_plan **plans, gmlake_offload_plan **others) {
   const gmlo_planner_job *job = &planner->jobs[j];
@@ -6042,7 +6067,7 @@ static int gmlo_search_as_paper(gmlake_offload_planner *planner, size_t j,
   letter.desc.flags |= GMLAKE_OFFLOAD_LETTER | GMLAKE_OFFLOAD_NO_RECOMPUTE;
   if (letter.desc.tensor_bytes_min == 0) letter.desc.tensor_bytes_min = 1;
   if (!gmlo_search_letter(&letter, work, others) ||
-      gmlo_rehearse(planner, job, others[j], &rehearsal) != GMLAKE_OFFLOAD_OK) {
+      gmlo_rehearse(planner, job, others[j], 0, &rehearsal) != GMLAKE_OFFLOAD_OK) {
     return 0;
   }
   if (!gmlo_search_takes(planner, former, &rehearsal, base_ns)) return 1;
@@ -9359,8 +9384,8 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_fail_at(gmlake_offload_backend *back
 #endif /* GMLAKE_OFFLOAD_BACKEND_MOCK */
 
 /* ---- >>backend_cuda: a GPU ----------------------------------------------------------------------
-   Owns a reference to each device's primary context, on each device one stream for each direction and
-   one for each job, the events on them, and pinned memory. Invariants:
+   Owns a reference to each device's primary context, on each device one stream for each direction
+   and one for each job, the events on them, and pinned memory. Invariants:
    [U1] A token waits for an event that stands behind its work on the stream. The token of a timer
         waits for the host's clock. Work under way always has a token: where an entry fails, what it
         had queued has ended, and where `wait` fails, all work has ended.
@@ -9370,8 +9395,9 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_fail_at(gmlake_offload_backend *back
         caller's functions it is the primary context of the device concerned.
    [U4] With several devices, `arenas` has each allocation of device memory that lives.
    Cost: a few driver calls for each entry, but none for pinned memory unless it grows. Finding
-   pinned memory is O(pieces), finding an arena's device O(arenas). `wait` asks one event of each stream, again and again, and keeps its
-   thread busy. Fails: where the driver, the caller's functions or the host refuse. */
+   pinned memory is O(pieces), finding an arena's device O(arenas). `wait` asks one event of each
+   stream, again and again, and keeps its thread busy. Fails: where the driver, the caller's
+   functions or the host refuse. */
 
 #if defined(GMLAKE_OFFLOAD_BACKEND_CUDA)
 
@@ -10001,7 +10027,8 @@ static void gmlo_cuda_open_peers(const gmlo_cuda *cuda, const gmlo_cuda_device *
   (void)gmlo_cuda_leave(cuda, pushed, 0);
 }
 
-/* Opens the driver and the devices, and makes the first pinned memory. 0 if something is refused. */
+/* Opens the driver and the devices, and makes the first pinned memory. 0 if something is
+   refused. */
 static int gmlo_cuda_open_all(gmlo_cuda *cuda) {
   uint32_t d, count = cuda->desc.devices != NULL ? cuda->desc.device_count : 1;
   int pushed, ok;

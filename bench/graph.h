@@ -487,9 +487,9 @@ static inline gmlake_offload_graph *graph_make_random(unsigned devices, unsigned
   return graph_finish(&m);
 }
 
-/* The graph that a word names, sealed: product:DEVICES:BLOCKS:N, transformer:DEVICES:LAYERS:TOKENS:WIDTH,
-   random:DEVICES:OPS:LIVE:SEED, or the last iteration of a file, whose sizes and times are divided.
-   NULL, with the reason in error. */
+/* The graph that a word names, sealed: product:DEVICES:BLOCKS:N, random:DEVICES:OPS:LIVE:SEED,
+   transformer:DEVICES:LAYERS:TOKENS:WIDTH, or the last iteration of a file, whose sizes and times
+   are divided. NULL, with the reason in error. */
 static inline gmlake_offload_graph *graph_open(const char *word, size_t divide, char *error,
                                                size_t error_bytes) {
   gmlake_offload_graph *made;

@@ -1,10 +1,10 @@
-/* An iteration of a memgraph of one device as one CUDA graph: the nodes are captured in the order in
-   which the compiler's simulation starts them (`start` of gmlake_offload_node), on one stream for
-   each queue, with an event for each edge that leads to another queue. pre: a context is current all
-   along; standin.h is included already.
+/* An iteration of a memgraph of one device as one CUDA graph: the nodes are captured in the order
+   in which the compiler's simulation starts them (`start` of gmlake_offload_node), on one stream
+   for each queue, with an event for each edge that leads to another queue. pre: a context is
+   current all along; standin.h is included already.
 
-   The graph's kernels have the parameters of iteration 0 for ever: captured_create is given stand-ins
-   that are frozen. */
+   The graph's kernels have the parameters of iteration 0 for ever: captured_create is given
+   stand-ins that are frozen. */
 #if !defined(CAPTURED_H)
 #define CAPTURED_H
 
