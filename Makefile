@@ -51,7 +51,7 @@ POLICY = $(BUILD)/policy_worst_fit.so
 CLIENTS = $(addprefix $(BUILD)/,gmlake_pluggable.so gmlake_cupy.so client_torch client_torch_lake \
   client_ggml client_adapters)
 FAKE = $(BUILD)/fake/libcuda.so.1
-PROGRAMS = $(addprefix $(BUILD)/,replay offload offload_gpu turnip bench gpu_test gpu_bench \
+PROGRAMS = $(addprefix $(BUILD)/,replay streams offload offload_gpu turnip bench gpu_test gpu_bench \
   doctor) \
   $(POLICY) $(FAKE) $(YARDSTICK) $(CLIENTS)
 # The GPU's programs need declarations only: the toolkit's where it is installed, else our own.
@@ -237,6 +237,10 @@ $(FAKE): tests/gpu/fake_cuda.c Makefile | $(BUILD)/fake
 $(BUILD)/bench: bench/bench.c Makefile | $(BUILD)
 	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) $(BUILD_DEFINE) -I. -Ibench $(CPPFLAGS) \
 	  $(CFLAGS) $< -o $@ $(LDFLAGS) -lz $(LIBS) -lm $(LDLIBS)
+
+$(BUILD)/streams: bench/streams.c Makefile | $(BUILD)
+	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CPPFLAGS) $(CFLAGS) $< -o $@ \
+	  $(LDFLAGS) $(LIBS) $(LDLIBS)
 
 $(BUILD)/offload: bench/offload/plan.c Makefile | $(BUILD)
 	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CFLAGS) $< -o $@ \

@@ -100,7 +100,7 @@ HOW AN ALLOCATION IS SERVED
   3. S2: the smallest larger range, split. No driver call. The later steps may call the driver.
   4. The lake asks what other streams have completed, then tries 1 to 3 again.
   5. S3: a window is stitched from free ranges; the smallest holes are used first.
-  6. With GMLAKE_WAIT_FIRST step 10 comes here.
+  6. With GMLAKE_WAIT_FIRST step 10 comes here; with GMLAKE_WAIT_IF_SOON for what completes soon.
   7. S4: chunks are created for one contiguous range, if step 8 would save at most one of them.
   8. S4: chunks are created for what a window lacks, and the window is stitched.
   9. S5 begins where the limits or the driver refuse new chunks:
@@ -122,6 +122,12 @@ STREAMS
     stream had freed.
   - Several streams: the lake records an event for each chunk's worth of bytes that a stream freed.
     Another stream gets the memory when the event has completed, or behind a wait on the device.
+  - Waits on the device are queued where desc.cross_stream allows them, and where memory is short.
+    Within a process they make no cycle: each is for an event that was recorded before, so behind
+    work that was queued before, and by that order of the host no work waits for later work. Two
+    processes can wait for each other, through the kernels of NCCL: rank 0's waits for rank 1's,
+    which stands behind a wait of the lake there. gmlake_mark_stream names streams that
+    communicate: the lake never makes them wait; their requests grow, or the host waits.
   - Streams that end: call gmlake_forget_stream before you destroy a stream. The driver hands the
     value out again at once, and the new stream would get memory that the old stream's work still
     uses. A live block of a forgotten stream is freed on another stream or on GMLAKE_STREAM_NONE.
@@ -512,8 +518,16 @@ GMLAKE_DEF gmlake_result gmlake_mock_capture_end(gmlake_backend *backend, gmlake
 
 typedef enum gmlake_cross_stream {
   GMLAKE_GROW_FIRST = 0, /* create memory before making one stream wait for another */
-  GMLAKE_WAIT_FIRST      /* wait on the device for another stream's memory before creating more */
+  GMLAKE_WAIT_FIRST,     /* wait on the device for another stream's memory before creating more */
+  GMLAKE_WAIT_IF_SOON /* the same, but only for what by earlier measures completes before new work
+                         of the asking stream would begin, or .2 ms from now; else create more */
 } gmlake_cross_stream;
+
+typedef enum gmlake_stream_kind {
+  GMLAKE_STREAM_PLAIN = 0,
+  GMLAKE_STREAM_COMMUNICATION, /* other processes wait for its work: the lake never makes it wait */
+  GMLAKE_STREAM_URGENT /* of high priority: the lake makes it wait for other such streams alone */
+} gmlake_stream_kind;
 
 /* Both functions, or neither: malloc and free. Memory is aligned as malloc's. They are called with
    a lock held: if they call the lake they get INVALID_ARGUMENT. */
@@ -985,6 +999,9 @@ GMLAKE_DEF gmlake_result gmlake_free(gmlake *lake, void *ptr, gmlake_stream stre
 /* The block is also used on this stream, until it is freed. Errors: UNKNOWN_POINTER,
    OUT_OF_HOST_MEMORY. */
 GMLAKE_DEF gmlake_result gmlake_record_stream(gmlake *lake, void *ptr, gmlake_stream stream);
+/* Says what the stream is for, until it is forgotten: see STREAMS. Errors: OUT_OF_HOST_MEMORY. */
+GMLAKE_DEF gmlake_result gmlake_mark_stream(gmlake *lake, gmlake_stream stream,
+                                            gmlake_stream_kind kind);
 /* Call it before the stream is destroyed: the driver may give its value to another stream. A stream
    that was never used is fine. Errors: CAPTURING, OUT_OF_HOST_MEMORY, DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_forget_stream(gmlake *lake, gmlake_stream stream);
@@ -2398,6 +2415,7 @@ static gmlake_result gmlk_drive_device_wait(gmlk_drive *drive) {
    [S6] What a stream waited for is of closed epochs.
    [S7] uses counts the live blocks that the stream is recorded on and, under
         GMLAKE_STREAMS_MAY_END, those that were allocated on it.
+   [T1] Times are by the backend's clock, and 0 in a lake that is not timed.
    [S8] Under that flag, only a call that names a stream records on it, as only that call says that
         the stream is still there. The legacy stream is always there.
 
@@ -2435,6 +2453,7 @@ typedef struct gmlk_used gmlk_used; /* see >>pending */
 typedef struct gmlk_fence {
   void *event;
   uint64_t epoch; /* this epoch, and all before, are complete when the event is */
+  uint64_t at_ns; /* [T1] when it was recorded */
 } gmlk_fence;
 
 typedef struct gmlk_stream {
@@ -2461,6 +2480,8 @@ typedef struct gmlk_stream {
   uint32_t arena;   /* [being captured] the arena that its allocations come from */
   uint32_t uses;    /* [S7] */
   unsigned next;    /* [forgotten, unused] the next number in queue or stack; 0: none */
+  unsigned kind;    /* GMLAKE_STREAM_* */
+  uint64_t lag_ns;  /* [T1] from a fence's record until it was seen complete; 0: not measured */
 } gmlk_stream;
 
 typedef struct gmlk_streams {
@@ -2471,6 +2492,7 @@ typedef struct gmlk_streams {
   size_t used_count;    /* the same, and forgotten ones until their work is complete */
   size_t lost_count;    /* streams forgotten and dirty */
   unsigned ends;        /* GMLK_ENDS_* */
+  int is_timed;         /* [T1] 1: desc.cross_stream needs times */
   unsigned has_none;    /* 1: GMLAKE_STREAM_NONE once asked for memory that had a stream's tag */
   gmlake_stream last_value; /* the last stream found, */
   unsigned last;            /* and its number; 0: none */
@@ -2732,17 +2754,37 @@ static gmlk_fence gmlk_stream_take_fence(gmlk_stream *s) {
   return fence;
 }
 
+static uint64_t gmlk_drive_clock(const gmlk_drive *drive) {
+  return drive->driver->backend->clock_ns(drive->driver->backend->user);
+}
+
+/* Notes how long the last fence took that is complete. It may have been complete for a while. */
+static void gmlk_stream_time(const gmlk_streams *streams, const gmlk_drive *drive, gmlk_stream *s,
+                             uint64_t at_ns) {
+  uint64_t now = streams->is_timed && at_ns ? gmlk_drive_clock(drive) : 0;
+  uint64_t lag_ns = now > at_ns ? now - at_ns : 1;
+  if (now) s->lag_ns = s->lag_ns ? (s->lag_ns + lag_ns) / 2 : lag_ns;
+}
+
+/* When the work of a ticket will be complete, by what was measured; UINT64_MAX: nothing was. */
+static uint64_t gmlk_stream_expects(const gmlk_stream *s, const gmlk_fence *fence, uint64_t now) {
+  return s->lag_ns ? (fence ? fence->at_ns : now) + s->lag_ns : UINT64_MAX;
+}
+
 /* Asks for the stream's fences, oldest first, and takes off those that are complete. */
 static void gmlk_stream_poll(gmlk_streams *streams, gmlk_drive *drive, unsigned stream) {
   gmlk_stream *s = streams->items[stream];
+  uint64_t at_ns = 0;
   while (s->fence_count) {
     gmlk_fence *fence = &s->fences[s->fence_head];
     int done = 0;
     gmlake_result result = gmlk_drive_asked(
         drive, GMLK_ANSWER(drive, event_query, fence->event, &done), "event_query");
-    if (result || !done) return;
+    if (result || !done) break;
+    at_ns = fence->at_ns;
     gmlk_stream_complete(streams, s, fence->epoch);
   }
+  gmlk_stream_time(streams, drive, s, at_ns);
 }
 
 /* Makes room in a full ring: gives up every second fence. The fence behind it covers its epochs
@@ -2791,6 +2833,7 @@ static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_drive *drive,
   }
   fence.event = event;
   fence.epoch = s->epoch++;
+  fence.at_ns = streams->is_timed ? gmlk_drive_clock(drive) : 0;
   gmlk_stream_add_fence(s, fence);
   s->freed_bytes = 0;
   s->is_dirty = 0;
@@ -4071,13 +4114,23 @@ typedef struct gmlk_taker {
   unsigned stream;      /* the stream's number, or its capture's; 0: GMLAKE_STREAM_NONE */
   gmlake_wait may_wait; /* DEVICE: the stream may be made to wait on the device for other streams.
                            HOST: what would be free once the host has waited is asked for, too */
+  uint64_t now_ns, soon_ns; /* [DEVICE] it waits for no later time, as expected now; 0: for any */
 } gmlk_taker;
 
 static inline gmlk_taker gmlk_taker_of(unsigned stream, gmlake_wait may_wait) {
   gmlk_taker taker;
   taker.stream = stream;
   taker.may_wait = may_wait;
+  taker.now_ns = taker.soon_ns = 0;
   return taker;
+}
+
+/* Whether the taker's stream may be made to wait on the device for this work. */
+static int gmlk_may_follow(const gmlk_streams *streams, gmlk_taker taker, const gmlk_stream *s,
+                           const gmlk_fence *fence) {
+  if (streams->items[taker.stream]->kind == GMLAKE_STREAM_URGENT && s->kind != GMLAKE_STREAM_URGENT)
+    return 0;
+  return !taker.soon_ns || gmlk_stream_expects(s, fence, taker.now_ns) <= taker.soon_ns;
 }
 
 /* Whether the taker may have a block: at once, or behind the wait that it allows. */
@@ -4091,6 +4144,7 @@ static int gmlk_may_take(const gmlk_streams *streams, gmlk_taker taker, const gm
   if (!taker.may_wait || b->state != GMLK_FREE || b->stream == GMLK_PINNED) return 0;
   s = streams->items[b->stream];
   if (s->is_capture) return 0;
+  if (!is_host && !gmlk_may_follow(streams, taker, s, gmlk_stream_covering(s, b->ticket))) return 0;
   if (!s->capture && (s->value || !streams->capture_count) &&
       (!gmlk_stream_is_out(streams, s) || (is_host && !streams->capture_count)))
     return 1;
@@ -5346,8 +5400,23 @@ static gmlake_result gmlk_attempt_renew(gmlake *l, gmlk_attempt *r, gmlake_strea
 static gmlk_taker gmlk_waiting_taker(const gmlake *l, const gmlk_attempt *r) {
   gmlk_taker taker = r->taker;
   if (!r->stream || r->is_capture || l->streams.used_count < 2) return taker;
+  if (l->streams.items[r->stream]->kind == GMLAKE_STREAM_COMMUNICATION) return taker;
   if (l->streams.items[r->stream]->value || !l->streams.capture_count)
     return gmlk_taker_of(taker.stream, GMLAKE_DEVICE_WAIT);
+  return taker;
+}
+
+#define GMLK_SOON_NS 200000u /* so long a wait costs less than creating a block's memory */
+
+/* The same before the lake grows: as far as desc.cross_stream allows it. New work of the stream
+   begins behind what is queued on it, which takes as long as its last fences took. */
+static gmlk_taker gmlk_early_taker(const gmlake *l, const gmlk_attempt *r) {
+  const gmlake_backend *b = l->driver.backend;
+  gmlk_taker taker =
+      l->desc.cross_stream == GMLAKE_GROW_FIRST ? r->taker : gmlk_waiting_taker(l, r);
+  if (l->desc.cross_stream != GMLAKE_WAIT_IF_SOON || !taker.may_wait) return taker;
+  taker.now_ns = b->clock_ns(b->user);
+  taker.soon_ns = taker.now_ns + gmlk_later(GMLK_SOON_NS, l->streams.items[taker.stream]->lag_ns);
   return taker;
 }
 
@@ -7376,18 +7445,15 @@ static gmlake_result gmlk_grow_for(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
   return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
 }
 
-/* New chunks. With GMLAKE_WAIT_FIRST only as many as other streams' memory leaves missing. */
+/* New chunks: only as many as other streams' memory leaves missing, where the lake waits first. */
 static gmlake_result gmlk_rung_grow(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
-  int waits = l->desc.cross_stream == GMLAKE_WAIT_FIRST;
   r->reason = "the lake created chunks";
-  return gmlk_grow_for(l, r, waits ? gmlk_waiting_taker(l, r) : r->taker, out_block);
+  return gmlk_grow_for(l, r, gmlk_early_taker(l, r), out_block);
 }
 
-/* Other streams' memory behind a wait on the device: a window, a range, or a new window. If growth
-   came first and failed, new chunks may fill what is missing for the new window. */
-static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
-  gmlk_taker taker = gmlk_waiting_taker(l, r);
-  gmlake_result result;
+/* Other streams' memory behind a wait on the device: a window, a range, or a new window. */
+static gmlake_result gmlk_borrow(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
+                                 gmlk_block **out_block) {
   if (!taker.may_wait) return GMLAKE_OK;
   r->reason = "the stream waits for another one and takes its memory";
   if (r->may_stitch && (*out_block = gmlk_reuse(l, r, taker)) != NULL) return GMLAKE_OK;
@@ -7395,8 +7461,22 @@ static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_attempt *r, gmlk_block **o
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if ((*out_block = gmlk_borrow_hole(l, r, taker)) != NULL) return GMLAKE_OK;
   if (l->lost) return l->lost;
-  result = gmlk_try_stitch(l, r, taker, out_block);
-  if (!r->shortfall || l->desc.cross_stream == GMLAKE_WAIT_FIRST) return result;
+  return gmlk_try_stitch(l, r, taker, out_block);
+}
+
+/* Before the lake grows. */
+static gmlake_result gmlk_rung_borrow_early(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
+  return gmlk_borrow(l, r, gmlk_early_taker(l, r), out_block);
+}
+
+/* After growth has failed: new chunks may fill what is missing for the new window. */
+static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
+  const gmlk_taker taker = gmlk_waiting_taker(l, r);
+  gmlake_result result;
+  if (l->desc.cross_stream == GMLAKE_WAIT_FIRST || !taker.may_wait) return GMLAKE_OK;
+  result = gmlk_borrow(l, r, taker, out_block);
+  if (*out_block || l->lost || !r->shortfall || result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY)
+    return result;
   return gmlk_grow_for(l, r, taker, out_block);
 }
 
@@ -7583,13 +7663,9 @@ static int gmlk_is_for_policy(const gmlake *l, const gmlk_attempt *r) {
 /* Tries the rungs in order. The last error is the report, or the first error of a rung that was not
    a shortage of device memory. */
 static gmlake_result gmlk_climb(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
-  const int waits = l->desc.cross_stream == GMLAKE_WAIT_FIRST;
-  const gmlk_rung rungs[] = {gmlk_rung_completed,
-                             gmlk_rung_stitch,
-                             waits ? gmlk_rung_borrow : gmlk_rung_grow,
-                             waits ? gmlk_rung_grow : gmlk_rung_borrow,
-                             gmlk_rung_wait,
-                             gmlk_rung_reclaim};
+  static const gmlk_rung rungs[] = {gmlk_rung_completed, gmlk_rung_stitch, gmlk_rung_borrow_early,
+                                    gmlk_rung_grow,      gmlk_rung_borrow, gmlk_rung_wait,
+                                    gmlk_rung_reclaim};
   gmlake_result result, memory = GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   gmlake_error_info error;
   size_t i;
@@ -7883,6 +7959,13 @@ static gmlake_result gmlk_record_stream(gmlake *l, void *ptr, gmlake_stream valu
   bytes = gmlk_to_bytes(b->grains);
   gmlk_tell_call(l, GMLAKE_STEP_USE, value, (uint64_t)(uintptr_t)ptr, bytes, bytes - b->slack,
                  "the block is used on this stream, too");
+  return GMLAKE_OK;
+}
+
+static gmlake_result gmlk_mark_stream(gmlake *l, gmlake_stream value, gmlake_stream_kind kind) {
+  unsigned stream = gmlk_stream_number(l, value);
+  if (!stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  l->streams.items[stream]->kind = kind;
   return GMLAKE_OK;
 }
 
@@ -8596,7 +8679,7 @@ static gmlake_result gmlk_place_find(gmlake *l, const gmlk_attempt *wanted, gmlk
   clean.taker = gmlk_taker_of(GMLK_CLEAN, GMLAKE_NO_WAIT);
   result = gmlk_try_fast(l, &clean, out);
   if (!result && !*out) *out = gmlk_take_loose(l, &r);
-  if (!result && !*out && l->desc.cross_stream == GMLAKE_GROW_FIRST)
+  if (!result && !*out && l->desc.cross_stream != GMLAKE_WAIT_FIRST)
     result = gmlk_place_grow(l, &clean, out);
   if (*out || gmlk_is_fatal(result) || result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) return result;
   return gmlk_climb(l, &r, out);
@@ -9650,7 +9733,7 @@ static gmlake_result gmlk_query_host(gmlake *l, gmlk_attempt *r, size_t free_byt
 /* Climbs as gmlk_climb does, without taking anything. */
 static gmlake_result gmlk_query_climb(gmlake *l, gmlk_attempt *r, gmlake_query_info *out) {
   const int waits_first = l->desc.cross_stream == GMLAKE_WAIT_FIRST;
-  gmlk_taker taker = gmlk_waiting_taker(l, r);
+  gmlk_taker taker = gmlk_waiting_taker(l, r), early;
   size_t free_bytes = 0, total = 0;
   gmlake_result grown = GMLAKE_OK, result;
   gmlk_window_plan plan;
@@ -9665,13 +9748,14 @@ static gmlake_result gmlk_query_climb(gmlake *l, gmlk_attempt *r, gmlake_query_i
   if (result) return result;
   if (!gmlk_scratch_reserve(r->arena, r->arena->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (gmlk_plan_stitch(l, r, r->taker, &plan)) return GMLAKE_OK;
-  if (!waits_first) {
-    grown = gmlk_query_grow(l, r, r->taker, free_bytes, &plan, out);
-    if (!gmlk_is_shortage(grown)) return grown;
-    memset(out, 0, sizeof(*out));
-  }
-  if (taker.may_wait && gmlk_query_borrow(l, r, taker, &plan, out)) return GMLAKE_OK;
-  if (waits_first || (taker.may_wait && r->shortfall)) {
+  early = gmlk_early_taker(l, r);
+  if (early.may_wait && gmlk_query_borrow(l, r, early, &plan, out)) return GMLAKE_OK;
+  grown = gmlk_query_grow(l, r, early, free_bytes, &plan, out);
+  if (!gmlk_is_shortage(grown)) return grown;
+  memset(out, 0, sizeof(*out));
+  if (!waits_first && taker.may_wait && gmlk_query_borrow(l, r, taker, &plan, out))
+    return GMLAKE_OK;
+  if (!waits_first && taker.may_wait && r->shortfall) {
     result = gmlk_query_grow(l, r, taker, free_bytes, &plan, out);
     if (!gmlk_is_shortage(result)) return result;
     if (result == GMLAKE_ERROR_LIMIT_REACHED) grown = result;
@@ -10158,9 +10242,10 @@ static gmlake_result gmlk_desc_check(const gmlake_desc *d, gmlake_error_info *wh
   if (d->handle_types & ~handle_types)
     return gmlk_refuse_desc(why, wrong, "handle_types", " is 0x%x: use only bits of 0x%x",
                             d->handle_types, handle_types);
-  if (d->cross_stream != GMLAKE_GROW_FIRST && d->cross_stream != GMLAKE_WAIT_FIRST)
+  if ((unsigned)d->cross_stream > GMLAKE_WAIT_IF_SOON)
     return gmlk_refuse_desc(why, wrong, "cross_stream",
-                            " is %d: set it to GMLAKE_GROW_FIRST (0) or GMLAKE_WAIT_FIRST (1)",
+                            " is %d: set it to GMLAKE_GROW_FIRST (0), GMLAKE_WAIT_FIRST (1) or "
+                            "GMLAKE_WAIT_IF_SOON (2)",
                             (int)d->cross_stream);
   if (d->policy && d->policy->struct_bytes != sizeof(gmlake_policy))
     return gmlk_refuse_desc(
@@ -10343,6 +10428,7 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
   l->desc.backend = b;
   l->driver.handle_types = desc->handle_types;
   l->streams.ends = gmlk_ends_of(&l->desc, &l->driver);
+  l->streams.is_timed = desc->cross_stream == GMLAKE_WAIT_IF_SOON;
   l->messages = (gmlk_message *)gmlk_host_alloc(&l->host, GMLK_LOG_QUEUE * sizeof(gmlk_message));
   if ((desc->oom.fn || desc->policy) && !gmlk_callback_reserve(l))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -10572,12 +10658,15 @@ static void gmlk_check_fences(gmlk_checker *c, const gmlk_stream *s) {
   uint64_t last = s->done;
   unsigned i;
   gmlk_expect(c, s->done < s->epoch && s->epoch < GMLK_ENDLESS, "S1: epochs are out of order");
+  gmlk_expect(c, c->l->streams.is_timed || !s->lag_ns, "T1: a stream was measured");
+  gmlk_expect(c, s->kind <= GMLAKE_STREAM_URGENT, "S5: a stream is of no kind");
   if (!gmlk_expect(c, s->fence_head < GMLK_FENCES && s->fence_count <= GMLK_FENCES,
                    "S2: a fence lies outside its ring"))
     return;
   for (i = 0; i < s->fence_count; i++) {
     const gmlk_fence *fence = &s->fences[(s->fence_head + i) % GMLK_FENCES];
     gmlk_expect(c, fence->epoch < s->epoch && fence->epoch > last, "S2: fences out of order");
+    gmlk_expect(c, c->l->streams.is_timed || !fence->at_ns, "T1: an event has a time");
     if (gmlk_expect(c, fence->event != NULL, "S2: a fence has no event"))
       gmlk_check_once(c, (uintptr_t)fence->event, "L3: one event is in two places");
     last = fence->epoch;
@@ -10645,6 +10734,8 @@ static void gmlk_check_streams(gmlk_checker *c) {
   unsigned last;
   gmlk_check_table(c, all->items, all->capacity * sizeof(gmlk_stream *));
   gmlk_check_table(c, all->events, all->event_capacity * sizeof(void *));
+  gmlk_expect(c, all->is_timed == (c->l->desc.cross_stream == GMLAKE_WAIT_IF_SOON),
+              "T1: the streams are timed, or not");
   gmlk_expect(
       c, all->count <= gmlk_min(all->capacity, rooms) && all->event_count <= all->event_capacity,
       "S5: more streams or events than there is room for");
@@ -13672,6 +13763,18 @@ GMLAKE_DEF gmlake_result gmlake_record_stream(gmlake *l, void *ptr, gmlake_strea
     return gmlk_refuse_stream(l, "gmlake_record_stream", stream);
   result = gmlk_enter(l);
   return result ? result : gmlk_leave(l, gmlk_record_stream(l, ptr, stream));
+}
+
+GMLAKE_DEF gmlake_result gmlake_mark_stream(gmlake *l, gmlake_stream stream,
+                                            gmlake_stream_kind kind) {
+  gmlake_result result;
+  if (!gmlk_is_stream(stream) || stream == GMLAKE_STREAM_NONE)
+    return gmlk_refuse_stream(l, "gmlake_mark_stream", stream);
+  if ((unsigned)kind > GMLAKE_STREAM_URGENT)
+    return gmlk_refuse(l, "gmlake_mark_stream", "kind is %d: pass one of GMLAKE_STREAM_* (0 to 2)",
+                       (int)kind);
+  result = gmlk_enter(l);
+  return result ? result : gmlk_leave(l, gmlk_mark_stream(l, stream, kind));
 }
 
 GMLAKE_DEF gmlake_result gmlake_forget_stream(gmlake *l, gmlake_stream stream) {

@@ -24,6 +24,7 @@ API void gmlake_torch_free(void *ptr, size_t bytes, int device, void *stream);
 API void gmlake_torch_record_stream(void *ptr, void *stream);
 API void gmlake_torch_empty_cache(void);
 API void gmlake_torch_forget_stream(void *stream);
+API int gmlake_torch_mark_stream(int device, void *stream, int kind);
 API void gmlake_torch_streams_stay(void);
 API void gmlake_torch_refuse_capture(void);
 API void gmlake_torch_set_raise(raise_fn *fn);
@@ -203,6 +204,16 @@ API void gmlake_torch_forget_stream(void *stream) {
     result = gmlake_forget_stream(lake_of(device), stream);
     if (result != GMLAKE_ERROR_FORKED) tell("gmlake_forget_stream", device, result);
   }
+}
+
+/* Says what a stream is for, as GMLAKE_STREAM_*. Returns 0, or another number and says why. */
+API int gmlake_torch_mark_stream(int device, void *stream, int kind) {
+  gmlake *const lake = lake_of(device);
+  gmlake_result result = GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!lake) return (int)result;
+  result = gmlake_mark_stream(lake, stream, (gmlake_stream_kind)kind);
+  tell("gmlake_mark_stream", device, result);
+  return (int)result;
 }
 
 /* Takes the place of torch's hook that gives a graph its own memory. C cannot express the hook's

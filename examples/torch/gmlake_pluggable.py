@@ -139,6 +139,19 @@ def forget_stream(stream):
     load()[0].gmlake_torch_forget_stream(ctypes.c_void_p(stream.cuda_stream))
 
 
+PLAIN, COMMUNICATION, URGENT = range(3)
+
+
+def mark_stream(stream, kind=COMMUNICATION):
+    """Says what a torch.cuda.Stream is for. The lake never makes a stream for COMMUNICATION wait
+    for memory: other processes wait for its work. So mark the streams on which a program gathers
+    and scatters, as those of FSDP, and its own streams for NCCL. Call it once the stream's device
+    has served an allocation."""
+    if load()[0].gmlake_torch_mark_stream(stream.device_index, ctypes.c_void_p(stream.cuda_stream),
+                                          kind):
+        raise ValueError("the stream cannot be marked: has its device served an allocation?")
+
+
 def mark(label):
     """Notes in the recordings, if there are any, that a step of the program begins."""
     load()[0].gmlake_torch_mark(label.encode())

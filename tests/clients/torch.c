@@ -34,6 +34,7 @@ static struct {
   void (*set_raise)(raise_fn *fn);
   void (*set_raise_text)(raise_text_fn *fn);
   void (*forget_stream)(void *stream);
+  int (*mark_stream)(int device, void *stream, int kind);
   void (*streams_stay)(void);
   int (*reset_peaks)(int device);
   int (*stats_json)(int device, char *buffer, size_t size);
@@ -64,6 +65,7 @@ static void load(const char *path) {
   find(library, "gmlake_torch_set_raise", (void *)&torch.set_raise);
   find(library, "gmlake_torch_set_raise_text", (void *)&torch.set_raise_text);
   find(library, "gmlake_torch_forget_stream", (void *)&torch.forget_stream);
+  find(library, "gmlake_torch_mark_stream", (void *)&torch.mark_stream);
   find(library, "gmlake_torch_streams_stay", (void *)&torch.streams_stay);
   find(library, "gmlake_torch_reset_peaks", (void *)&torch.reset_peaks);
   find(library, "gmlake_torch_stats_json", (void *)&torch.stats_json);
@@ -194,6 +196,7 @@ static void come_and_go(int is_told) {
   int round, i, reused = 0;
   start_work();
   torch.forget_stream(streams[0]); /* there is no lake yet */
+  check(torch.mark_stream(0, streams[0], 1) && torch.mark_stream(-1, streams[0], 1));
   for (round = 0; round < 200; round++) {
     CUstream former, next;
     void *a, *b;
@@ -278,6 +281,7 @@ static void case_fork(void) {
     exit(0);
   }
   check(waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status));
+  check(!torch.mark_stream(0, NULL, 1) && !torch.mark_stream(0, NULL, 0));
   torch.free(a, 4 * MIB, 0, NULL);
 }
 

@@ -462,7 +462,7 @@ static const field row_fields[] = {MANY(T, address)};
 static const field index_fields[] = {ONE(T, count), ONE(T, shift)};
 #undef T
 #define T gmlk_fence
-static const field fence_fields[] = {ONE(T, epoch)};
+static const field fence_fields[] = {ONE(T, epoch), ONE(T, at_ns)};
 #undef T
 #define T gmlk_stream
 static const field stream_fields[] = {
@@ -470,13 +470,14 @@ static const field stream_fields[] = {
     ONE(T, epoch),        ONE(T, done),          ONE(T, freed_bytes),    ONE(T, fence_head),
     ONE(T, fence_count),  EACH(T, waits, epoch), EACH(T, waits, stream), ONE(T, wait_next),
     ONE(T, capture),      ONE(T, arena),         ONE(T, is_capture),     ONE(T, is_used),
-    ONE(T, is_forgotten), ONE(T, is_dirty),      ONE(T, is_news)};
+    ONE(T, is_forgotten), ONE(T, is_dirty),      ONE(T, is_news),        ONE(T, kind),
+    ONE(T, lag_ns)};
 #undef T
 #define T gmlk_streams
 static const field streams_fields[] = {
     ONE(T, count),       ONE(T, capture_count), ONE(T, live_count), ONE(T, used_count),
-    ONE(T, lost_count),  ONE(T, has_none),      ONE(T, last),       ONE(T, event_count),
-    ONE(T, queue_first), ONE(T, queue_last),    ONE(T, unused)};
+    ONE(T, is_timed),    ONE(T, lost_count),    ONE(T, has_none),   ONE(T, last),
+    ONE(T, event_count), ONE(T, queue_first),   ONE(T, queue_last), ONE(T, unused)};
 #undef T
 #define T gmlk_chunk
 static const field chunk_fields[] = {ONE(T, handle),   ONE(T, map_count), ONE(T, is_home),
@@ -898,6 +899,7 @@ static const struct exception {
     {SHAPE_LOST_SELF, "state", HARMLESS, "a quarantined window is never taken again"},
     {SHAPE_LOST_SELF, "flags", HARMLESS, "a quarantined window is never taken again"},
     {SHAPE_OLD_FENCE, "epoch", HARMLESS, "not read outside the ring"},
+    {SHAPE_OLD_FENCE, "at_ns", HARMLESS, "not read outside the ring"},
     {SHAPE_STREAM_USED, "epoch", LEGAL,
      "of a stream on which something was freed any later epoch may be open"},
     {SHAPE_STREAM_USED, "done", LEGAL, "any epoch before the fences may be the last one known"},
@@ -916,6 +918,11 @@ static const struct exception {
     {SHAPE_STREAM_USED, "arena", HARMLESS, "not read but of a stream that is being captured"},
     {SHAPE_STREAM_USED, "is_dirty", HARMLESS, "at worst an event too many"},
     {SHAPE_STREAM_USED, "is_news", HARMLESS, "at worst a walk too many, or later"},
+    {SHAPE_STREAM_USED, "kind", LEGAL, "the program may have marked it"},
+    {SHAPE_STREAM_CAPTURED, "kind", LEGAL, "the program may have marked it"},
+    {SHAPE_STREAM_FORGOTTEN, "kind", LEGAL, "the program may have marked it"},
+    {SHAPE_STREAM_CAPTURE, "kind", HARMLESS, "not read of a capture"},
+    {SHAPE_STREAM_UNUSED, "kind", HARMLESS, "not read of a number that is not in use"},
     {SHAPE_STREAM_CAPTURED, "freed_bytes", HARMLESS, "at worst an event too early or too late"},
     {SHAPE_STREAM_CAPTURED, "fence_head", HARMLESS, "nothing begins where there is no fence"},
     {SHAPE_STREAM_CAPTURED, "waits[].stream", LEGAL, "any stream may have been waited for"},

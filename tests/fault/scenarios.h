@@ -8,6 +8,7 @@
      +*=1                a block of any name from A on that is not live
      -ac@2               free blocks a and c, on stream 2 (default: the stream of the block)
      ra@2  Ia            record a stream on block a; ask for its pieces
+     m1:1                mark stream 1: GMLAKE_STREAM_COMMUNICATION
      f1  P0:2:8  D0      forget stream 1; create pool 0 of chunks of 2, limited to 8; destroy it
      B1:0  E1            begin a capture on stream 1 into pool 0; end it
      N0:8/p z0:3-1b@1    create buffer 0 of at most 8 chunks; resize it, on stream 1 (default 0)
@@ -154,6 +155,9 @@ static const program programs[] = {
     {"borrow-first", ".1po", "b", "wait-first", "+p=512b@2 +a=7@1 h1 | -a +b=5@2"},
     {"borrow-pieces", ".wgpl", "b3Z", "cap:8", HOLES8_ON_1 "| +x=3@2"},
     {"borrow-window", ".wgp", "b1R", "cap:8", HOLES8_ON_1 "+x=3@1 -x | +y=3@2"},
+    {"borrow-soon", ".gp", "bZ", "wait-soon", LAY8_ON_1 "h1 -ac e1 +i=2@2 h1 -eg | +x=2@2 +y=6@2"},
+    {"borrow-marked", ".gp", "w", "cap:8 wait-first", HOLES8_ON_1 "m2:1 | +x=3@2"},
+    {"borrow-urgent", ".g", "b", "cap:8 wait-first", HOLES8_ON_1 "m2:2 | m1:2 +x=3@2 m2:0 f1"},
     {"borrow-and-grow", ".wgpl", "b4Z", "cap:10", HOLES8_ON_1 "| +x=6@2"},
     {"borrow-first-and-grow", ".gp", "b4Z", "wait-first", HOLES8_ON_1 "| +x=6@2"},
     {"borrow-of-two", ".wp", "b3Z", "cap:8",

@@ -1234,6 +1234,8 @@ static void do_refused(void) {
   CHECK(gmlake_free(l, &wanted, (gmlake_stream)2) == GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_record_stream(l, NULL, w.streams[0]) == GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_forget_stream(l, GMLAKE_STREAM_NONE) == GMLAKE_ERROR_INVALID_ARGUMENT);
+  CHECK(gmlake_mark_stream(l, (gmlake_stream)2, GMLAKE_STREAM_PLAIN) ==
+        GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_get_allocation(l, NULL, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_get_pieces(l, &wanted, NULL, 1, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
   CHECK(gmlake_pool_create(l, NULL, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT);
@@ -1310,6 +1312,9 @@ static gmlake_result perform(const action *a, block *b) {
     return do_pieces(b);
   case 'f':
     return do_forget(a->number);
+  case 'm':
+    return gmlake_mark_stream(w.lake, stream_of(a->number),
+                              (gmlake_stream_kind)(a->sizes[0] / w.desc.chunk_bytes));
   case 'P':
     return do_pool_create(a);
   case 'D':
@@ -1823,6 +1828,7 @@ static void parse_option(const char *at, options *o) {
   if (!strncmp(at, "limited-pool", 12)) o->has_pool = o->has_limited_pool = 1;
   if (!strncmp(at, "created", 7)) o->is_created = 1;
   if (!strncmp(at, "wait-first", 10)) w.desc.cross_stream = GMLAKE_WAIT_FIRST;
+  if (!strncmp(at, "wait-soon", 9)) w.desc.cross_stream = GMLAKE_WAIT_IF_SOON;
   if (!strncmp(at, "single", 6)) w.desc.flags |= GMLAKE_SINGLE_THREADED;
   if (!strncmp(at, "guard", 5)) w.desc.flags |= GMLAKE_GUARD;
   if (!strncmp(at, "fill", 4)) w.desc.flags |= GMLAKE_FILL;

@@ -857,6 +857,10 @@ static gmlake_result chunks_at(const void *ptr) {
   X(stats_of_1_byte, INVALID, LAST_ERROR, get_stats_of(1))                                         \
   X(stats_of_half_a_field, INVALID, LAST_ERROR, get_stats_of(sizeof(size_t) - 1))                  \
   X(reset_peaks_without_lake, INVALID, NOTHING, gmlake_reset_peaks(NULL))                          \
+  X(mark_without_lake, INVALID, NOTHING, gmlake_mark_stream(NULL, LEGACY, GMLAKE_STREAM_PLAIN))    \
+  X(mark_none, INVALID, LAST_ERROR, gmlake_mark_stream(lake, NONE, GMLAKE_STREAM_PLAIN))           \
+  X(mark_stream_2, INVALID, LAST_ERROR, gmlake_mark_stream(lake, TWO, GMLAKE_STREAM_PLAIN))        \
+  X(mark_as_3, INVALID, LAST_ERROR, gmlake_mark_stream(lake, LEGACY, (gmlake_stream_kind)3))       \
   X(profile_without_lake, INVALID, NOTHING, gmlake_profile_take(NULL, &out.profile))               \
   X(profile_without_out, INVALID, LAST_ERROR, gmlake_profile_take(lake, NULL))                     \
   X(profile_of_3_bytes, INVALID, LAST_ERROR, take_profile_of(3))                                   \
@@ -1166,7 +1170,8 @@ static int *peers_with(int at, int value) {
   X(single_threaded, GMLAKE_OK, desc.flags = GMLAKE_SINGLE_THREADED)                               \
   X(all_known_flags, GMLAKE_OK, desc.flags = 7)                                                    \
   X(wait_first, GMLAKE_OK, desc.cross_stream = GMLAKE_WAIT_FIRST)                                  \
-  X(cross_stream_2, INVALID, desc.cross_stream = (gmlake_cross_stream)2)                           \
+  X(wait_if_soon, GMLAKE_OK, desc.cross_stream = GMLAKE_WAIT_IF_SOON)                              \
+  X(cross_stream_3, INVALID, desc.cross_stream = (gmlake_cross_stream)3)                           \
   X(cross_stream_less_1, INVALID, desc.cross_stream = (gmlake_cross_stream)-1)                     \
   X(chunk_1, INVALID, desc.chunk_bytes = 1)                                                        \
   X(chunk_less_1, INVALID, desc.chunk_bytes = C - 1)                                               \
@@ -1808,6 +1813,7 @@ static gmlake_result flagged(unsigned flags) {
     "out_entries is NULL and capacity is 3: pass")                                                \
   X(pool_stats_foreign, gmlake_pool_get_stats(lake, w.foreign_pool, &out.stats),                  \
     "pool belongs to another lake")                                                               \
+  X(mark_kind, gmlake_mark_stream(lake, LEGACY, (gmlake_stream_kind)3), "kind is 3: pass one of") \
   X(no_profile, gmlake_profile_take(lake, NULL), "out_profile is NULL")                           \
   X(no_prewarm, gmlake_prewarm(lake, NULL, LEGACY), "profile is NULL")                            \
   X(prewarm_share, prewarm_of(lake, 0, 101, LEGACY), "struct_bytes is 0 and large_percent 101")   \

@@ -1233,6 +1233,7 @@ static void read_sizes(gmlake_mock_desc *mock_desc) {
   if (spaces & 1) d->arena_bytes = capacity + chunk * (spaces >> 6);
   if (spaces & 2) d->window_bytes = chunk * (1 + (spaces >> 4));
   if (spaces & 4) d->arena_bytes = chunk * (1 + (spaces >> 5));
+  if (spaces & 16) d->cross_stream = GMLAKE_WAIT_IF_SOON;
   if (spaces & 8) d->handle_bytes = chunk * (2 + (spaces >> 6));
 }
 

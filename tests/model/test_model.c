@@ -2009,7 +2009,7 @@ static gmlake_desc description(const config *with) {
   desc.flags = with->single_threaded ? GMLAKE_SINGLE_THREADED : 0;
   if (with->fills && !with->bookkeeping_only) desc.flags |= GMLAKE_FILL;
   if (with->guards) desc.flags |= GMLAKE_GUARD;
-  desc.cross_stream = with->wait_first ? GMLAKE_WAIT_FIRST : GMLAKE_GROW_FIRST;
+  desc.cross_stream = (gmlake_cross_stream)with->wait_first;
   desc.chunk_bytes = m.chunk;
   desc.limit_bytes = m.limit;
   desc.driver_free_bytes_min = (size_t)with->driver_free_min * m.granule;
@@ -2325,7 +2325,7 @@ static void draw_config(config *with) {
   with->streams = 1 + (long)below(6);
   with->bookkeeping_only = chance(40);
   with->single_threaded = chance(50);
-  with->wait_first = chance(50);
+  with->wait_first = (long)below(3);
   with->has_handler = chance(30);
   with->fills = !with->bookkeeping_only && chance(20);
   with->guards = chance(20);

@@ -1135,7 +1135,7 @@ static void draw_desc(size_t capacity) {
   desc.chunk_bytes = w.chunk;
   desc.host.malloc_fn = host_malloc;
   desc.host.free_fn = host_free;
-  desc.cross_stream = chance(50) ? GMLAKE_WAIT_FIRST : GMLAKE_GROW_FIRST;
+  desc.cross_stream = (gmlake_cross_stream)below(3);
   if (chance(40)) desc.flags |= GMLAKE_SINGLE_THREADED;
   if (chance(20)) desc.flags |= GMLAKE_GUARD;
   if (chance(25)) desc.flags |= GMLAKE_STREAMS_MAY_END;

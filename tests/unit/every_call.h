@@ -31,6 +31,9 @@ static gmlake_result every_free(void) { return gmlake_free(lake, every.live, LEG
 static gmlake_result every_record(void) {
   return gmlake_record_stream(lake, every.live, (gmlake_stream)(uintptr_t)77);
 }
+static gmlake_result every_mark(void) {
+  return gmlake_mark_stream(lake, LEGACY, GMLAKE_STREAM_URGENT);
+}
 static gmlake_result every_forget(void) { return gmlake_forget_stream(lake, LEGACY); }
 static gmlake_result every_get_allocation(void) {
   gmlake_allocation_info info;
@@ -125,6 +128,7 @@ static const struct every_row {
 } every_rows[] = {{"alloc", every_alloc},
                   {"free", every_free},
                   {"record_stream", every_record},
+                  {"mark_stream", every_mark},
                   {"forget_stream", every_forget},
                   {"get_allocation", every_get_allocation},
                   {"get_pieces", every_get_pieces},

@@ -1,0 +1,21 @@
+#!/bin/sh
+# build/streams: each order of the lake is played, and what is marked does not wait.
+
+. tests/tools/shell.sh
+
+run() { "$build/streams" "$@" >"$dir/out" 2>"$dir/err"; }
+
+# field ROW N: the N-th figure of a row, counted from its end.
+field() { awk -v row="$1" -v n="$2" 'NR > 2 && ++rows == row { print $(NF - n) }' "$dir/out"; }
+
+ok 'plays' run --steps 6 --layers 8 --ahead 8
+ok 'five orders' [ "$(wc -l <"$dir/out")" = 7 ]
+ok 'growing first: no waits' [ "$(field 1 3)" = 0.0 ]
+ok 'waiting first: waits' [ "$(field 2 3)" != 0.0 ]
+ok 'waiting first: the link stands still' [ "$(field 2 0)" != 0.0 ]
+ok 'marked: the link does not' [ "$(field 3 0)" = 0.0 ]
+ok 'waiting if soon: the link does not' [ "$(field 4 0)" = 0.0 ]
+ok 'all steps take as long' [ "$(awk 'NR > 2 { print $(NF - 2) }' "$dir/out" | sort -u | wc -l)" = 1 ]
+ok 'one layer is too few' eval '! run --layers 1'
+
+report
