@@ -1315,7 +1315,10 @@ class Device {
     }
     piece.is_active = piece.is_live || entry.state == GMLAKE_STATE_PENDING;
     segment.bytes += piece.bytes;
-    segment.pieces.push_back(std::move(piece));
+    if (!piece.is_active && !segment.pieces.empty() && !segment.pieces.back().is_active)
+      segment.pieces.back().bytes += piece.bytes; /* the lake keeps apart what streams freed */
+    else
+      segment.pieces.push_back(std::move(piece));
   }
 
   /* pre: mutex_. */

@@ -374,6 +374,10 @@ static void test_checkpoint() {
 static void test_segments() {
   Scene scene(64 * MIB);
   Device &device = *scene.device;
+  device.free(scene.alloc(MIB, scene.a)); /* memory of two streams, side by side */
+  device.free(scene.alloc(2 * MIB, scene.b));
+  check(device.segments().size() == 1 && device.segments()[0].pieces.size() == 1);
+  device.trim({0, 0});
   std::vector<Block *> blocks;
   size_t i, bytes = 0, live = 0;
   for (i = 0; i < 16; i++) blocks.push_back(scene.alloc(4 * MIB));
