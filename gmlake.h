@@ -94,8 +94,8 @@ GLOSSARY
   grain       512 bytes; every size is rounded up to it
 
 HOW AN ALLOCATION IS SERVED
-  1. S1: a free range of exactly the size that the stream may use now. S2: the smallest larger range,
-     if less than a chunk of it is left.
+  1. S1: a free range of exactly the size that the stream may use now. S2: the smallest larger
+     range, if less than a chunk of it is left.
   2. S1: the oldest idle window of exactly the size whose spans are all free again. No driver call.
   3. S2: the smallest larger range, split. No driver call. The later steps may call the driver.
   4. The lake asks what other streams have completed, then tries 1 to 3 again.
@@ -3921,8 +3921,8 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
    size take turns, the one that is free is found. There are at most desc.stitched_bytes_max divided
    by chunk_bytes windows, as each maps one chunk at least, and what one stitch adds to that.
    Costs: to look up a size is O(log(idle windows)) expected, plus the spans of at most
-   GMLK_WINDOW_TRIES windows; a free is that for each window that it unblocks, each of which a search
-   has blocked. Cannot fail. */
+   GMLK_WINDOW_TRIES windows; a free is that for each window that it unblocks, each of which a
+   search has blocked. Cannot fail. */
 
 #define GMLK_WINDOW_TRIES 32u /* a search looks at the spans of so many windows of the size */
 

@@ -1,5 +1,5 @@
-/* Fuzz target: the input is the text of a profile. What is accepted is written as it was read, and a
-   small lake is prewarmed by it. */
+/* Fuzz target: the input is the text of a profile. What is accepted is written as it was read, and
+   a small lake is prewarmed by it. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
