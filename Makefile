@@ -258,6 +258,13 @@ $(YARDSTICK): bench/bfc_set.cpp Makefile | $(BUILD)
 	$(CXX) -std=c++11 -O2 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC $(CPPFLAGS) $(CXXFLAGS) $< \
 	  -o $@ $(LDFLAGS)
 
+# Another peer for build/bench --peer, from a checkout of sebbbi's OffsetAllocator.
+$(BUILD)/peer_offset_allocator.so: bench/offset_allocator.cpp Makefile | $(BUILD)
+	@[ -f '$(OFFSET_ALLOCATOR)/offsetAllocator.cpp' ] || { \
+	  echo 'set OFFSET_ALLOCATOR to a checkout of https://github.com/sebbbi/OffsetAllocator'; exit 1; }
+	$(CXX) -std=c++14 -O2 -DNDEBUG -fPIC -shared -Ibench -I'$(OFFSET_ALLOCATOR)' $(CPPFLAGS) \
+	  $(CXXFLAGS) $< '$(OFFSET_ALLOCATOR)/offsetAllocator.cpp' -o $@ $(LDFLAGS)
+
 $(BUILD)/policy_%.so: bench/policy_%.c Makefile | $(BUILD)
 	$(CC) -std=c99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC -I. -Ibench $(CPPFLAGS) \
 	  $(CFLAGS) $< -o $@ $(LDFLAGS)

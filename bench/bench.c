@@ -46,6 +46,8 @@ static const char about[] =
     "    fifo       1024 blocks are live; the oldest is freed, one of random size allocated\n"
     "    one-64k, one-1m   as random-1024, with all blocks of one size\n"
     "    phases     200 phases take turns, each of which needs a stitched block of its own\n"
+    "    comb       1000 pairs of a small block and a large one; large blocks are freed, then\n"
+    "               larger ones allocated, before the small ones are freed\n"
     "  threads    up to 8 threads, with a lake each, and with one allocator for all\n"
     "  scale      the lake alone, on a device of 192 GiB: full, chunks of 2 MiB, a million\n"
     "             blocks, 20,000 windows; and a hundredth of that. Driver calls for chunks cost\n"

@@ -73,7 +73,7 @@ static void add_op(workload *w, size_t slot, size_t stream, size_t bytes) {
   o->bytes = bytes;
 }
 
-typedef enum order { ORDER_RANDOM, ORDER_FIFO, ORDER_LIFO, ORDER_PHASES } order;
+typedef enum order { ORDER_RANDOM, ORDER_FIFO, ORDER_LIFO, ORDER_PHASES, ORDER_COMB } order;
 
 typedef struct load {
   const char *name;
@@ -90,7 +90,8 @@ static const load loads[] = {{"random-64", ORDER_RANDOM, 64, 0},
                              {"fifo", ORDER_FIFO, 1024, 0},
                              {"one-64k", ORDER_RANDOM, 1024, 64 * KIB},
                              {"one-1m", ORDER_RANDOM, 1024, MIB},
-                             {"phases", ORDER_PHASES, 801, CHUNK_BYTES}};
+                             {"phases", ORDER_PHASES, 801, CHUNK_BYTES},
+                             {"comb", ORDER_COMB, HARD_COMB_SLOTS(1000), CHUNK_BYTES}};
 
 #define LOAD_COUNT (sizeof loads / sizeof loads[0])
 
@@ -122,11 +123,15 @@ static void add_emitted(void *user, size_t slot, size_t bytes) {
   add_op((workload *)user, slot, 0, bytes);
 }
 
-/* As many phases as the load's blocks make, until about so many operations are added. */
-static range add_phases(workload *w, const load *l, size_t op_count) {
+/* A hard program, with the load's number of slots, until about so many operations are added. */
+static range add_hard(workload *w, const load *l, size_t op_count) {
   range added = {w->op_count, 0, 1};
-  do hard_phases(l->live / HARD_PHASE_SLOTS, l->fixed_bytes, add_emitted, w);
-  while (w->op_count - added.begin < op_count);
+  do {
+    if (l->by == ORDER_PHASES)
+      hard_phases(l->live / HARD_PHASE_SLOTS, l->fixed_bytes, add_emitted, w);
+    else
+      hard_comb(l->live / 5 * 2, l->fixed_bytes, 64 * KIB, 1, 1, add_emitted, w);
+  } while (w->op_count - added.begin < op_count);
   added.end = w->op_count;
   return added;
 }
@@ -148,12 +153,13 @@ static void make_load(workload *w, const load *l, size_t op_count) {
     w->inspected = add_stacks(w, l, rounds);
     return;
   }
-  if (l->by == ORDER_PHASES) {
-    hard_phases_begin(l->live / HARD_PHASE_SLOTS, l->fixed_bytes, add_emitted, w);
-    w->warm = add_phases(w, l, op_count);
+  if (l->by == ORDER_PHASES || l->by == ORDER_COMB) {
+    if (l->by == ORDER_PHASES)
+      hard_phases_begin(l->live / HARD_PHASE_SLOTS, l->fixed_bytes, add_emitted, w);
+    w->warm = add_hard(w, l, op_count);
     w->warm.begin = 0;
-    w->timed = add_phases(w, l, op_count);
-    w->inspected = add_phases(w, l, op_count);
+    w->timed = add_hard(w, l, op_count);
+    w->inspected = add_hard(w, l, op_count);
     return;
   }
   for (slot = 0; slot < l->live; slot++) add_op(w, slot, 0, random_bytes(l->fixed_bytes));

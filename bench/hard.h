@@ -36,6 +36,27 @@ static inline void hard_phases(size_t count, size_t chunk_bytes, hard_emit *emit
   }
 }
 
+/* ---- Comb --------------------------------------------------------------------------------------
+   Pairs of a small block that stays and a large one that goes; a pair fills a chunk. Then blocks of
+   two chunks, less a small block, take the place of the large ones. Where the blocks lie as they
+   came, each small one pins a chunk, and twice as much memory is needed as is live. */
+
+#define HARD_COMB_SLOTS(pairs) (2 * (pairs) + (pairs) / 2)
+
+/* is_first: the small blocks are allocated, too. is_last: they are freed at the end. */
+static inline void hard_comb(size_t pairs, size_t chunk_bytes, size_t small_bytes, int is_first,
+                             int is_last, hard_emit *emit, void *user) {
+  size_t i;
+  for (i = 0; i < pairs; i++) {
+    if (is_first) emit(user, i, small_bytes);
+    emit(user, pairs + i, chunk_bytes - small_bytes);
+  }
+  for (i = 0; i < pairs; i++) emit(user, pairs + i, 0);
+  for (i = 0; i < pairs / 2; i++) emit(user, 2 * pairs + i, 2 * chunk_bytes - small_bytes);
+  for (i = 0; i < pairs / 2; i++) emit(user, 2 * pairs + i, 0);
+  for (i = 0; i < pairs && is_last; i++) emit(user, i, 0);
+}
+
 /* ---- Random programs of fixed shapes -----------------------------------------------------------
    A program has up to 20 sizes from 1 KiB to 64 MiB, and up to 120 blocks of them. Some are freed
    in the order in which they came, some in reverse order, some at random; at the end none is live.
