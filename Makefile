@@ -41,7 +41,8 @@ TEST_PROGRAMS = $(addprefix $(BUILD)/,$(basename $(notdir $(wildcard tests/*/tes
 TEST_SCRIPTS = $(wildcard tests/*/test_*.sh)
 vpath test_%.c $(sort $(dir $(wildcard tests/*/test_*.c)))
 EXAMPLES = $(addprefix $(BUILD)/,$(basename $(wildcard examples/*.c examples/*.cpp)) \
-  examples/kv_server_cuda examples/two_models_cuda examples/offload_optimizer_cuda)
+  examples/kv_server_cuda examples/two_models_cuda examples/weights_cuda \
+  examples/offload_optimizer_cuda)
 SOURCES = $(wildcard *.h bench/*.[ch] bench/*/*.[ch] bench/*.cpp tests/*.h tests/*/*.[ch] \
   tests/*/*.cpp tests/port/windows/*.h examples/*.[ch] examples/*.[ch]pp examples/*/*.[ch] examples/*/*.hpp)
 HEADERS = $(addprefix $(BUILD)/,$(patsubst %.h,%.o,$(wildcard *.h)))
@@ -324,6 +325,10 @@ $(BUILD)/examples/kv_server_cuda: examples/kv_server.c $(FAKE) Makefile | $(BUIL
 
 $(BUILD)/examples/two_models_cuda: examples/two_models.c $(FAKE) Makefile | $(BUILD)/examples
 	$(CC) -std=c99 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) -DTWO_MODELS_CUDA $(CPPFLAGS) \
+	  $(CFLAGS) $< -o $@ $(LDFLAGS) $(FAKE) $(LIBS) $(LDLIBS)
+
+$(BUILD)/examples/weights_cuda: examples/weights.c $(FAKE) Makefile | $(BUILD)/examples
+	$(CC) -std=c99 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) -DWEIGHTS_CUDA $(CPPFLAGS) \
 	  $(CFLAGS) $< -o $@ $(LDFLAGS) $(FAKE) $(LIBS) $(LDLIBS)
 
 $(BUILD)/examples/offload_optimizer_cuda: examples/offload_optimizer.c $(FAKE) Makefile | \

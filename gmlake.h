@@ -158,8 +158,9 @@ GROWING BUFFERS
   shares. I want memory that grows at its end: gmlake_buffer_resize. I want to give memory back in
   the middle, or to have memory in parts of it only: gmlake_buffer_discard and
   gmlake_buffer_commit. What lies around serves on. To touch a hole is an error on the device. The
-  address stays: a graph that was captured before reads what is committed later. What a buffer
-  gives up stays mapped. If nobody took the chunk meanwhile, a commit on the same stream takes it
+  address stays: a graph that was captured before reads what is committed later. I want weights that
+  give way when memory is short: let the out-of-memory handler discard them, and commit and load
+  them again before they are used (examples/weights.c). What a buffer gives up stays mapped. If nobody took the chunk meanwhile, a commit on the same stream takes it
   back without a driver call. So keep a buffer, at 0 bytes, for the next sequence instead of
   destroying it. A commit takes for each chunk, in this order: the one that is still mapped there;
   a free chunk whose work is complete; one that a block of the same stream left; a new chunk; a new

@@ -32,8 +32,8 @@ windows=x86_64-w64-mingw32-gcc
 if command -v $windows >/dev/null; then
   # shellcheck disable=SC2086
   ok 'Windows: walk' $windows -std=c99 -O1 $strict -I. tests/port/walk.c -o "$dir/walk.exe"
-  for example in hello kv_server stitching two_streams two_models running_out custom_backend \
-    offload_quarter; do
+  for example in hello kv_server stitching two_streams two_models weights running_out \
+    custom_backend offload_quarter; do
     # shellcheck disable=SC2086
     ok "Windows: $example" $windows -std=c99 -O1 $strict -I. "examples/$example.c" \
       -o "$dir/$example.exe"

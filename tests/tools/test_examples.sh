@@ -100,6 +100,10 @@ fi
 back='  model b sleeps: 50 MiB given back'
 awake='  its graph says a; the lake holds 50 MiB, 50 MiB sleep'
 example two_models "$back" "$awake"
+pressed='batch of 40 MiB: 3 layers gave way, 3 were loaded; 64 MiB held'
+eased='batch of  8 MiB: 0 layers gave way, 3 were loaded; 64 MiB held'
+example weights 'batch of  8 MiB: 0 layers gave way, 6 were loaded; 56 MiB held' \
+  'batch of 40 MiB: 6 layers gave way, 3 were loaded; 64 MiB held' "$pressed" "$eased"
 
 served='70 sequences served; 28 times one waited for memory'
 caches='caches: 704 MiB at most; the longest sequence for each slot would take 2048'
@@ -161,6 +165,7 @@ example fragmentation \
 
 example kv_server_cuda "$served" "$caches" "$memory"
 example two_models_cuda "$back" "$awake"
+example weights_cuda "$pressed" "$eased"
 example offload_optimizer_cuda "$optimizer"
 ok 'offload_optimizer_cuda: what it moves, which depends on when the host looks' grep -qxE \
   'ran in (6[0-9]|70) MiB; [1-9][0-9]+ MiB out and [1-9][0-9]+ MiB in an iteration' "$dir/out"
@@ -181,6 +186,7 @@ for source in examples/*.c examples/*.cpp; do
   if [ "$name" = offload_quarter ]; then longest=90; fi # makes a graph first
   if [ "$name" = offload_optimizer ]; then longest=155; fi # for two devices
   if [ "$name" = two_models ]; then longest=170; fi # the same
+  if [ "$name" = weights ]; then longest=150; fi # the same
   lines=$(code_lines "$source")
   if grep -q "^example $name " "$0" && [ "$lines" -gt 0 ] && [ "$lines" -lt "$longest" ]; then
     passed=$((passed + 1))
