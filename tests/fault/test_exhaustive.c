@@ -737,7 +737,7 @@ static int is_crippled(void) {
   size_t i;
   if (w.now.stats.quarantined_bytes || !w.lake->home.window_space.holes) return 1;
   for (i = 0; i < w.lake->arena_count; i++)
-    if (w.lake->arenas[i] && w.lake->arenas[i]->buffers &&
+    if (w.lake->arenas[i] && w.lake->arenas[i]->buffer_space.holes &&
         w.lake->arenas[i]->buffer_space.reserved_bytes < 32 * w.lake->device.device_bytes)
       return 1;
   for (i = 0; i < POOLS; i++)
