@@ -203,7 +203,8 @@ HOW TENSILE PLANS
   - The paper limits the swapped tensors of all jobs together by their number. swap_ratio_max limits
     the bytes of one job: jobs need not know each other, and small tensors are not all alike.
   - A tensor that comes back counts in the peak analysis from the begin of its copy, not from the
-    end: its memory is taken when the copy begins.
+    end: its memory is taken when the copy begins. For the recorded graphs of bench/graphs that
+    changes nothing in what a plan to the letter saves.
   - Of a tensor's gaps only the one over the peak is a candidate; another one would not lower it.
   - A candidate for which the link has no time is not tried again until the link gets free time.
   - Nothing predicts the times of operators that never ran: a job's first plan follows the times
@@ -344,8 +345,8 @@ COSTS
   access in the first try; and the same once more where time may be added, up to five times for a
   job of moderate size. A job that is alone is also planned to the letter, in up to 1,000 steps for
   each access. A rehearsal is four iterations of a run: of that plan, and of each better one that
-  waits if the job has at most 5,000 accesses. Running: linear in accesses and events. Compiling: for
-  each memgraph that is tried, an operator costs O(log bytes) for each tensor that gets a free
+  waits if the job has at most 5,000 accesses. Running: linear in accesses and events. Compiling:
+  for each memgraph that is tried, an operator costs O(log bytes) for each tensor that gets a free
   place, and O(places) for each that others have to leave for; then at most O(nodes * edges / 64)
   for the edges. Up to 72 memgraphs are tried, but no further one after .1 to 1 s. Checking: O(nodes
   * places that overlap) and the same for edges. Engine: O(log n) for each node.
