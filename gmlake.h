@@ -8020,29 +8020,31 @@ static int gmlk_can_copy(const gmlake *l) {
   return l->driver.copy && (l->desc.sleep_host.malloc_fn || l->driver.host_alloc);
 }
 
-/* Gives the arena a vault of so many bytes at least, or, with 0, none. */
+/* Gives the arena a vault of so many bytes at least, or, with 0, none. One that the driver does not
+   take back stays, and is offered to it again. */
 static gmlake_result gmlk_vault_resize(gmlake *l, gmlk_arena *a, size_t bytes) {
   const gmlake_host_allocator *hook = &l->desc.sleep_host;
   gmlk_drive drive;
   if (bytes ? bytes <= a->vault_bytes : !a->vault) return GMLAKE_OK;
   (void)gmlk_drive_open(l, &drive);
-  if (a->vault && hook->free_fn)
-    hook->free_fn(hook->user, a->vault);
-  else if (a->vault)
-    (void)GMLK_CALL(&drive, host_free, a->vault);
-  a->vault = NULL;
-  a->vault_bytes = 0;
-  if (bytes && !hook->malloc_fn)
-    (void)GMLK_CALL(&drive, host_alloc, bytes, &a->vault);
-  else if (bytes && (a->vault = hook->malloc_fn(hook->user, bytes)) == NULL)
-    gmlk_drive_note(&drive, GMLAKE_ERROR_OUT_OF_HOST_MEMORY, "desc.sleep_host");
-  if (a->vault) a->vault_bytes = bytes;
+  if (a->vault && hook->free_fn) hook->free_fn(hook->user, a->vault);
+  if (!a->vault || hook->free_fn || !GMLK_CALL(&drive, host_free, a->vault)) {
+    a->vault = NULL;
+    if (bytes && !hook->malloc_fn)
+      (void)GMLK_CALL(&drive, host_alloc, bytes, &a->vault);
+    else if (bytes && (a->vault = hook->malloc_fn(hook->user, bytes)) == NULL)
+      gmlk_drive_note(&drive, GMLAKE_ERROR_OUT_OF_HOST_MEMORY, "desc.sleep_host");
+    a->vault_bytes = a->vault ? bytes : 0;
+  }
   return gmlk_drive_close(l, &drive);
 }
 
-/* Gives back the vaults of arenas that are awake, or of all. */
+/* Gives back the vaults of arenas that are awake, or of all, and those that destroyed pools left. */
 static gmlake_result gmlk_vaults_free(gmlake *l, int of_all) {
   gmlake_result first = GMLAKE_OK;
+  gmlake_pool *dead = l->dead;
+  for (; dead; dead = dead->next_dead)
+    if (!first) first = gmlk_vault_resize(l, &dead->arena, 0);
   size_t i;
   for (i = 0; i < l->arena_count; i++) {
     gmlk_arena *a = l->arenas[i];
@@ -8328,7 +8330,7 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
     gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, held * a->chunk_bytes, ns,
               "the chunks' pool was destroyed");
   l->stats.quarantined_bytes += gmlk_chunks_held(&a->chunks) * a->chunk_bytes;
-  if (!gmlk_is_fatal(result) && !a->base && !a->window_space.reserved_bytes &&
+  if (!gmlk_is_fatal(result) && !a->vault && !a->base && !a->window_space.reserved_bytes &&
       !a->buffer_space.reserved_bytes && !gmlk_chunks_held(&a->chunks)) {
     gmlk_pool_free(l, pool);
     return result;

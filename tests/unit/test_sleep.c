@@ -719,6 +719,39 @@ static void tables_of_version_1_drop_and_do_not_keep(void **state) {
   }
 }
 
+static int stays; /* the driver does not take pinned memory back */
+static gmlake_result staying_host_free(void *user, void *ptr, int *code) {
+  return stays ? GMLAKE_ERROR_DRIVER : mock->host_free(user, ptr, code);
+}
+
+/* Pinned memory that the driver does not take back is told of and offered to it again: by the next
+   call that gives it up, and at the end, that of a pool that is gone too. */
+static void pinned_memory_that_stays_is_offered_again(void **state) {
+  int is_gone;
+  (void)state;
+  for (is_gone = 0; is_gone < 2; is_gone++) {
+    prepare(64);
+    use_faults();
+    faulty.host_free = staying_host_free;
+    open_lake();
+    make_scene(3);
+    (void)sleep_now(scene.pool, KEEP);
+    wake_now(scene.pool);
+    stays = 1;
+    assert_error(gmlake_trim(lake, 0, NULL), DRIVER);
+    assert_true(census().host_count > 0);
+    (void)sleep_now(scene.pool, KEEP); /* there is room in it still */
+    wake_now(scene.pool);
+    assert_scene(3);
+    stays = is_gone;
+    assert_int_equal(gmlake_trim(lake, 0, NULL) != GMLAKE_OK, is_gone);
+    end_scene();
+    assert_int_equal(census().host_count > 0, is_gone);
+    stays = 0;
+    finish();
+  }
+}
+
 static long vaults, vaults_fail_in;
 static void *vault_malloc(void *user, size_t bytes) {
   assert_ptr_equal(user, &vaults);
@@ -988,6 +1021,7 @@ int main(void) {
       cmocka_unit_test(the_handler_may_put_a_pool_to_sleep),
       cmocka_unit_test(a_capture_into_the_pool_refuses_and_others_do_not),
       cmocka_unit_test(tables_of_version_1_drop_and_do_not_keep),
+      cmocka_unit_test(pinned_memory_that_stays_is_offered_again),
       cmocka_unit_test(host_memory_comes_from_the_hook),
       cmocka_unit_test(large_contents_are_kept),
       cmocka_unit_test(a_hundred_gib_sleep_and_wake_in_time),
