@@ -2401,23 +2401,23 @@ static gmlake_result gmlk_drive_device_wait(gmlk_drive *drive) {
    gone. A forgotten stream that is dirty is lost: it was gone before it could be fenced, so only a
    wait for the whole device completes its open epoch.
 
-   [S1] done < epoch.
-   [S2] A stream's fences are in order of their epochs, and done < fence.epoch < epoch.
-   [S3] Nothing is recorded on a stream that is being captured or forgotten, nor on the legacy
+   [F1] done < epoch.
+   [F2] A stream's fences are in order of their epochs, and done < fence.epoch < epoch.
+   [F3] Nothing is recorded on a stream that is being captured or forgotten, nor on the legacy
         stream while any stream is being captured: that would spoil the capture.
-   [S4] Every closed epoch, and every tag, is complete, or covered by a fence, or its stream is
+   [F4] Every closed epoch, and every tag, is complete, or covered by a fence, or its stream is
         dirty.
-   [S5] A number in use belongs to a stream, forgotten or not, or to a capture. A capture's number
+   [F5] A number in use belongs to a stream, forgotten or not, or to a capture. A capture's number
         is `capture` of exactly one stream, and its pool counts it. A forgotten stream's number
         serves again once its work is complete. Its epochs and its queue then go on, so a tag,
         place, wait or pending block that still names it reads as complete; a live block tells the
         former stream by `born`.
         events has room for every event that there is.
-   [S6] What a stream waited for is of closed epochs.
-   [S7] uses counts the live blocks that the stream is recorded on and, under
+   [F6] What a stream waited for is of closed epochs.
+   [F7] uses counts the live blocks that the stream is recorded on and, under
         GMLAKE_STREAMS_MAY_END, those that were allocated on it.
    [T1] Times are by the backend's clock, and 0 in a lake that is not timed.
-   [S8] Under that flag, only a call that names a stream records on it, as only that call says that
+   [F8] Under that flag, only a call that names a stream records on it, as only that call says that
         the stream is still there. The legacy stream is always there.
 
    Event calls do not block and take about 0.3 us, so they are made with the books locked. Finding a
@@ -2458,8 +2458,8 @@ typedef struct gmlk_fence {
 } gmlk_fence;
 
 typedef struct gmlk_stream {
-  /* Up to is_news they go on when the number serves another stream [S5]: */
-  uint64_t epoch, done;              /* [S1] the open epoch; the last one known to be complete */
+  /* Up to is_news they go on when the number serves another stream [F5]: */
+  uint64_t epoch, done;              /* [F1] the open epoch; the last one known to be complete */
   gmlk_used *uses_first, *uses_last; /* [N4] pending blocks that wait for it; of >>pending */
   uint8_t is_news;      /* an epoch completed since its pending blocks and tags were looked at */
   uint8_t is_dirty;     /* GMLK_DIRTY, GMLK_AWAITED, or 0: all work on freed memory has a fence */
@@ -2470,16 +2470,16 @@ typedef struct gmlk_stream {
   uint64_t id;          /* [GMLK_ENDS_SEEN] the driver's, which no other stream has */
   uint64_t born;        /* its serial number, of the same series as blocks' tickets */
   size_t freed_bytes;   /* in the open epoch */
-  gmlk_fence fences[GMLK_FENCES]; /* [S2] a ring: fence_count from fence_head on */
+  gmlk_fence fences[GMLK_FENCES]; /* [F2] a ring: fence_count from fence_head on */
   unsigned fence_head, fence_count;
   struct {
     uint64_t epoch;
     unsigned stream;
-  } waits[GMLK_WAITS]; /* [S6] a ring of the last epochs that this stream was made to wait for */
+  } waits[GMLK_WAITS]; /* [F6] a ring of the last epochs that this stream was made to wait for */
   unsigned wait_next;
   unsigned capture; /* [being captured] the number that stands for the capture, else 0 */
   uint32_t arena;   /* [being captured] the arena that its allocations come from */
-  uint32_t uses;    /* [S7] */
+  uint32_t uses;    /* [F7] */
   unsigned next;    /* [forgotten, unused] the next number in queue or stack; 0: none */
   unsigned kind;    /* GMLAKE_STREAM_* */
   uint64_t lag_ns;  /* [T1] from a fence's record until it was seen complete; 0: not measured */
@@ -2497,7 +2497,7 @@ typedef struct gmlk_streams {
   unsigned has_none;    /* 1: GMLAKE_STREAM_NONE once asked for memory that had a stream's tag */
   gmlake_stream last_value; /* the last stream found, */
   unsigned last;            /* and its number; 0: none */
-  void **events;            /* [S5] idle ones: a stack */
+  void **events;            /* [F5] idle ones: a stack */
   size_t event_count, event_capacity;
   uint64_t record_count;            /* events recorded since create */
   unsigned queue_first, queue_last; /* numbers of forgotten streams that are not lost; 0: none */
@@ -2508,7 +2508,7 @@ static gmlake_stream gmlk_stream_canonical(gmlake_stream stream) {
   return (uintptr_t)stream == GMLK_VALUE_LEGACY ? NULL : stream;
 }
 
-/* [S8] Whether the stream may be destroyed without the lake being told. */
+/* [F8] Whether the stream may be destroyed without the lake being told. */
 static int gmlk_stream_may_end(const gmlk_streams *streams, const gmlk_stream *s) {
   return streams->ends && s->value;
 }
@@ -2551,7 +2551,7 @@ static inline void gmlk_stream_dirty(gmlk_stream *s, size_t freed_bytes) {
   s->freed_bytes += freed_bytes;
 }
 
-/* [S7] Counts a block that uses the stream, or, with -1, that does so no longer. */
+/* [F7] Counts a block that uses the stream, or, with -1, that does so no longer. */
 static inline void gmlk_stream_use(gmlk_streams *streams, unsigned stream, int by) {
   streams->items[stream]->uses += (uint32_t)by;
 }
@@ -2616,7 +2616,7 @@ static unsigned gmlk_stream_add(gmlk_streams *streams, gmlk_host *host, gmlake_s
   if (!stream) return 0;
   s = streams->items[stream];
   if (!s->epoch) s->epoch = 1;
-  memset(&s->is_dirty, 0, sizeof(*s) - offsetof(gmlk_stream, is_dirty)); /* epochs go on [S5] */
+  memset(&s->is_dirty, 0, sizeof(*s) - offsetof(gmlk_stream, is_dirty)); /* epochs go on [F5] */
   s->value = value;
   s->born = born;
   s->is_used = 1;
@@ -2654,7 +2654,7 @@ static void gmlk_event_give(gmlk_streams *streams, void *event) {
   streams->events[streams->event_count++] = event;
 }
 
-/* Notes that work up to an epoch is complete; fences up to it are no longer needed [S2]. */
+/* Notes that work up to an epoch is complete; fences up to it are no longer needed [F2]. */
 static void gmlk_stream_complete(gmlk_streams *streams, gmlk_stream *s, uint64_t epoch) {
   while (s->fence_count && s->fences[s->fence_head].epoch <= epoch) {
     gmlk_event_give(streams, s->fences[s->fence_head].event);
@@ -2817,7 +2817,7 @@ static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_drive *drive,
   void *event;
   if (!s->is_dirty || s->is_forgotten) return GMLAKE_OK;
   if (s->capture) return GMLAKE_ERROR_CAPTURING;
-  if (!s->value && streams->capture_count) return GMLAKE_ERROR_CAPTURING; /* [S3] */
+  if (!s->value && streams->capture_count) return GMLAKE_ERROR_CAPTURING; /* [F3] */
   if (s->fence_count == GMLK_FENCES) gmlk_stream_poll(streams, drive, stream);
   if (s->fence_count == GMLK_FENCES) gmlk_stream_thin(streams, s);
   result = gmlk_event_take(streams, drive, &event);
@@ -2842,7 +2842,7 @@ static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_drive *drive,
   return GMLAKE_OK;
 }
 
-/* The same for a call that does not name the stream. CAPTURING also where [S8] forbids it. */
+/* The same for a call that does not name the stream. CAPTURING also where [F8] forbids it. */
 static gmlake_result gmlk_stream_close(gmlk_streams *streams, gmlk_drive *drive, unsigned stream) {
   const gmlk_stream *s = streams->items[stream];
   if (s->is_dirty && gmlk_stream_may_end(streams, s)) return GMLAKE_ERROR_CAPTURING;
@@ -2860,7 +2860,7 @@ static gmlk_fence *gmlk_stream_covering(gmlk_stream *s, uint64_t ticket) {
 }
 
 /* Ends a wait for a fence that gmlk_stream_take_fence took. If it failed, the fence is put back,
-   unless a newer one stands there [S2]. */
+   unless a newer one stands there [F2]. */
 static void gmlk_stream_return_fence(gmlk_streams *streams, gmlk_stream *s, gmlk_fence fence,
                                      int is_done) {
   if (is_done) gmlk_stream_complete(streams, s, fence.epoch);
@@ -4850,7 +4850,7 @@ static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream,
   gmlk_window_set_idle(&a->windows, w, stream, ticket);
 }
 
-/* [S7] Counts a block off the streams that use it, since it is freed. Returns the stream that it
+/* [F7] Counts a block off the streams that use it, since it is freed. Returns the stream that it
    was allocated on, 0: none. */
 static unsigned gmlk_uses_end(gmlake *l, const gmlk_block *b) {
   gmlk_note *note = b->as.live.note;
@@ -4980,7 +4980,7 @@ static void gmlk_fence_if_due(gmlake *l, unsigned stream, size_t chunk_bytes) {
     gmlk_fence_now(l, stream);
 }
 
-/* Closes the open epochs of all streams that the caller need not name for that [S8]. */
+/* Closes the open epochs of all streams that the caller need not name for that [F8]. */
 static void gmlk_fence_all(gmlake *l) {
   unsigned i;
   for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
@@ -10656,75 +10656,75 @@ static uint64_t gmlk_check_fenced(const gmlk_stream *s) {
   return s->fence_count ? s->fences[newest].epoch : s->done;
 }
 
-/* [S1], [S2], [S4] of one stream. */
+/* [F1], [F2], [F4] of one stream. */
 static void gmlk_check_fences(gmlk_checker *c, const gmlk_stream *s) {
   uint64_t last = s->done;
   unsigned i;
-  gmlk_expect(c, s->done < s->epoch && s->epoch < GMLK_ENDLESS, "S1: epochs are out of order");
+  gmlk_expect(c, s->done < s->epoch && s->epoch < GMLK_ENDLESS, "F1: epochs are out of order");
   gmlk_expect(c, c->l->streams.is_timed || !s->lag_ns, "T1: a stream was measured");
-  gmlk_expect(c, s->kind <= GMLAKE_STREAM_URGENT, "S5: a stream is of no kind");
+  gmlk_expect(c, s->kind <= GMLAKE_STREAM_URGENT, "F5: a stream is of no kind");
   if (!gmlk_expect(c, s->fence_head < GMLK_FENCES && s->fence_count <= GMLK_FENCES,
-                   "S2: a fence lies outside its ring"))
+                   "F2: a fence lies outside its ring"))
     return;
   for (i = 0; i < s->fence_count; i++) {
     const gmlk_fence *fence = &s->fences[(s->fence_head + i) % GMLK_FENCES];
-    gmlk_expect(c, fence->epoch < s->epoch && fence->epoch > last, "S2: fences out of order");
+    gmlk_expect(c, fence->epoch < s->epoch && fence->epoch > last, "F2: fences out of order");
     gmlk_expect(c, c->l->streams.is_timed || !fence->at_ns, "T1: an event has a time");
-    if (gmlk_expect(c, fence->event != NULL, "S2: a fence has no event"))
+    if (gmlk_expect(c, fence->event != NULL, "F2: a fence has no event"))
       gmlk_check_once(c, (uintptr_t)fence->event, "L3: one event is in two places");
     last = fence->epoch;
   }
-  gmlk_expect(c, s->is_dirty || gmlk_check_fenced(s) + 1 == s->epoch, "S4: an epoch has no fence");
+  gmlk_expect(c, s->is_dirty || gmlk_check_fenced(s) + 1 == s->epoch, "F4: an epoch has no fence");
 }
 
 static void gmlk_check_waits(gmlk_checker *c, const gmlk_stream *s) {
   unsigned i;
-  gmlk_expect(c, s->wait_next < GMLK_WAITS, "S6: a wait lies outside its ring");
+  gmlk_expect(c, s->wait_next < GMLK_WAITS, "F6: a wait lies outside its ring");
   for (i = 0; i < GMLK_WAITS; i++) {
     const gmlk_stream *of = gmlk_check_named(c, s->waits[i].stream);
-    gmlk_expect(c, of || !s->waits[i].stream, "S6: a wait names no stream");
-    gmlk_expect(c, s->waits[i].epoch < (of ? of->epoch : 1), "S6: a wait is for an epoch to come");
+    gmlk_expect(c, of || !s->waits[i].stream, "F6: a wait names no stream");
+    gmlk_expect(c, s->waits[i].epoch < (of ? of->epoch : 1), "F6: a wait is for an epoch to come");
   }
 }
 
 static void gmlk_check_number(gmlk_checker *c, const gmlk_stream *s) {
   const uintptr_t value = (uintptr_t)s->value;
-  gmlk_expect(c, !s->id || c->l->streams.ends == GMLK_ENDS_SEEN, "S8: a stream's id was not asked");
+  gmlk_expect(c, !s->id || c->l->streams.ends == GMLK_ENDS_SEEN, "F8: a stream's id was not asked");
   gmlk_expect(c,
               (s->is_used | s->is_capture | s->is_forgotten | s->is_dirty) <= 1 &&
                   !(s->is_capture && s->is_forgotten) && (s->is_used || s->is_capture),
-              "S5: a stream is in no known state");
+              "F5: a stream is in no known state");
   gmlk_expect(c, (!s->fence_count && !s->is_dirty) || (s->is_used && !s->is_capture),
-              "S5: a number without a stream has a fence");
-  gmlk_expect(c, s->born <= c->l->records.serial, "S5: a stream is of a time to come");
+              "F5: a number without a stream has a fence");
+  gmlk_expect(c, s->born <= c->l->records.serial, "F5: a stream is of a time to come");
   gmlk_expect(c, !s->next || !s->is_used || s->is_forgotten,
-              "S5: a number that serves waits to serve again");
+              "F5: a number that serves waits to serve again");
   if (s->capture) {
     const gmlk_stream *capture = gmlk_check_named(c, s->capture);
-    gmlk_expect(c, s->is_used && !s->is_capture && !s->is_forgotten, "S5: a capture has no stream");
+    gmlk_expect(c, s->is_used && !s->is_capture && !s->is_forgotten, "F5: a capture has no stream");
     gmlk_expect(c, capture && capture->is_used && capture->is_capture && capture->value == s->value,
-                "S5: a capture is another stream's");
+                "F5: a capture is another stream's");
     gmlk_expect(c, s->arena && s->arena < c->l->arena_count && c->l->arenas[s->arena],
-                "S5: a capture has no pool");
+                "F5: a capture has no pool");
   }
   if (!s->is_used || s->is_forgotten || s->is_capture) return;
   gmlk_expect(c, (!value || value > 2) && s->value != GMLAKE_STREAM_NONE,
-              "S5: a stream has a value that no stream can have");
+              "F5: a stream has a value that no stream can have");
   gmlk_check_once(c, gmlk_check_print(value), "L3: two numbers stand for one stream");
 }
 
-/* [S5] So many numbers in line that do not serve; returns the last one. */
+/* [F5] So many numbers in line that do not serve; returns the last one. */
 static unsigned gmlk_check_line(gmlk_checker *c, unsigned number, size_t count, int is_used) {
   unsigned last = 0;
   for (; number && count; count--) {
     const gmlk_stream *s = gmlk_check_named(c, number);
     if (!gmlk_expect(c, s && s->is_used == is_used && s->is_forgotten == is_used,
-                     "S5: a number waits to serve again, though it serves"))
+                     "F5: a number waits to serve again, though it serves"))
       break;
     last = number;
     number = s->next;
   }
-  gmlk_expect(c, !number && !count, "S5: a number that does not serve is lost");
+  gmlk_expect(c, !number && !count, "F5: a number that does not serve is lost");
   return last;
 }
 
@@ -10741,10 +10741,10 @@ static void gmlk_check_streams(gmlk_checker *c) {
               "T1: the streams are timed, or not");
   gmlk_expect(
       c, all->count <= gmlk_min(all->capacity, rooms) && all->event_count <= all->event_capacity,
-      "S5: more streams or events than there is room for");
+      "F5: more streams or events than there is room for");
   for (i = 0; i < all->capacity && !c->broken; i++)
     gmlk_expect(c, (all->items[i] != NULL) == (i >= GMLK_FIRST_STREAM && i < all->count),
-                "S5: a number has no record, or a record no number");
+                "F5: a number has no record, or a record no number");
   if (c->broken) return;
   for (i = GMLK_FIRST_STREAM; i < all->count; i++) {
     s = all->items[i];
@@ -10763,23 +10763,23 @@ static void gmlk_check_streams(gmlk_checker *c) {
     c->uses -= s->uses * gmlk_check_print(i);
   }
   gmlk_expect(c, live == all->live_count && used == all->used_count && lost == all->lost_count,
-              "S5: the counts of streams are wrong");
-  gmlk_expect(c, captures == captured && captured == all->capture_count, "S5: captures are wrong");
+              "F5: the counts of streams are wrong");
+  gmlk_expect(c, captures == captured && captured == all->capture_count, "F5: captures are wrong");
   last = gmlk_check_line(c, all->queue_first, forgotten, 1);
-  gmlk_expect(c, last == all->queue_last, "S5: queue_last is not the last number of the queue");
+  gmlk_expect(c, last == all->queue_last, "F5: queue_last is not the last number of the queue");
   (void)gmlk_check_line(c, all->unused, unused, 0);
-  gmlk_expect(c, events <= all->event_capacity, "S5: no room to give all events back");
+  gmlk_expect(c, events <= all->event_capacity, "F5: no room to give all events back");
   for (i = 0; i < all->event_count; i++)
-    if (gmlk_expect(c, all->events[i] != NULL, "S5: an idle event is NULL"))
+    if (gmlk_expect(c, all->events[i] != NULL, "F5: an idle event is NULL"))
       gmlk_check_once(c, (uintptr_t)all->events[i], "L3: one event is in two places");
   s = gmlk_check_named(c, all->last);
   if (all->last)
     gmlk_expect(
         c, s && s->is_used && !s->is_forgotten && !s->is_capture && s->value == all->last_value,
-        "S5: last is not the number of last_value");
+        "F5: last is not the number of last_value");
 }
 
-/* A tag of memory that is free, or will be: [S1], [S4]. */
+/* A tag of memory that is free, or will be: [F1], [F4]. */
 static void gmlk_check_tag(gmlk_checker *c, unsigned stream, uint64_t ticket, const char *text) {
   const gmlk_stream *s = gmlk_check_named(c, stream);
   if (stream == GMLK_CLEAN) return;
@@ -10787,9 +10787,9 @@ static void gmlk_check_tag(gmlk_checker *c, unsigned stream, uint64_t ticket, co
     gmlk_expect(c, ticket == GMLK_ENDLESS, text);
     return;
   }
-  if (!gmlk_expect(c, s && s->is_used, "S1: a tag names no stream")) return;
+  if (!gmlk_expect(c, s && s->is_used, "F1: a tag names no stream")) return;
   gmlk_expect(c, ticket && ticket <= s->epoch, text);
-  gmlk_expect(c, s->is_dirty || ticket <= gmlk_check_fenced(s), "S4: no fence is to cover a tag");
+  gmlk_expect(c, s->is_dirty || ticket <= gmlk_check_fenced(s), "F4: no fence is to cover a tag");
 }
 
 /* One bin: what stands there is free memory of this tag and arena. Adds it to the sum; returns how
@@ -10910,12 +10910,12 @@ static void gmlk_check_note(gmlk_checker *c, const gmlk_block *b, const gmlk_not
     left += use->note == note;
     if (!is_pending && gmlk_use_is_known(c->l, use)) c->uses += gmlk_check_print(use->stream);
     if (!is_pending) continue;
-    gmlk_check_tag(c, use->stream, use->ticket, "S1: a pending use is of an epoch to come");
+    gmlk_check_tag(c, use->stream, use->ticket, "F1: a pending use is of an epoch to come");
     gmlk_expect(c, use->note == note || use->ticket <= s->done,
                 "N4: a pending use is not complete and in no queue");
   }
   if (!is_pending) return;
-  gmlk_check_tag(c, note->stream, note->ticket, "S1: a pending block's tag is of an epoch to come");
+  gmlk_check_tag(c, note->stream, note->ticket, "F1: a pending block's tag is of an epoch to come");
   gmlk_expect(c, left && left == note->uses_left, "N4: a count of uses in queues is wrong");
   c->queued += left;
 }
@@ -10961,9 +10961,9 @@ static void gmlk_check_owned(gmlk_checker *c, const gmlk_block *b, uint64_t addr
 
 static void gmlk_check_free(gmlk_checker *c, const gmlk_block *b) {
   const gmlk_arena *a = c->a;
-  gmlk_check_tag(c, b->stream, b->ticket, "S1: a tag is of an epoch to come");
+  gmlk_check_tag(c, b->stream, b->ticket, "F1: a tag is of an epoch to come");
   gmlk_expect(c, !(b->flags & ~(a->keeps_apart ? GMLK_APART : 0)), "A9: free memory has flags");
-  gmlk_expect(c, b->stream || !b->ticket, "S1: clean memory is of an epoch");
+  gmlk_expect(c, b->stream || !b->ticket, "F1: clean memory is of an epoch");
   gmlk_expect(c, b->hole == gmlk_check_hole(b), "A3: a hole's size is wrong");
   if (gmlk_is_tagged(b) && gmlk_check_is_forked(b, b->stream))
     c->seconds += gmlk_check_print((uintptr_t)b);
@@ -11091,7 +11091,7 @@ static void gmlk_check_idle(gmlk_checker *c) {
     gmlk_expect(c,
                 w->key < GMLK_BLOCKED ? w->key == w->self.grains : gmlk_check_is_blocked(c->a, w),
                 "W7: nothing is in a window's way");
-    gmlk_check_tag(c, w->self.stream, w->self.ticket, "S1: a window's tag is of an epoch to come");
+    gmlk_check_tag(c, w->self.stream, w->self.ticket, "F1: a window's tag is of an epoch to come");
     c->idle += gmlk_check_print((uintptr_t)w);
   }
   gmlk_expect(c, windows->newest == before, "W5: the list by age has a wrong end");
@@ -11448,7 +11448,7 @@ static void gmlk_check_arenas(gmlk_checker *c) {
   }
   for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
     if (l->streams.items[i]->capture) captures -= gmlk_check_print(l->streams.items[i]->arena);
-  gmlk_expect(c, captures == 0, "S5: captures into a pool are wrong");
+  gmlk_expect(c, captures == 0, "F5: captures into a pool are wrong");
 }
 
 /* [N4] Each queue is of its stream's uses, in order, and all have as many as the notes say. */
@@ -11506,7 +11506,7 @@ static void gmlk_check_figures(gmlk_checker *c) {
   gmlk_expect(c, c->requested == s->requested_bytes, "L4: the requested bytes are wrong");
   gmlk_expect(c, c->active + c->committed == s->active_bytes, "L4: the active bytes are wrong");
   gmlk_expect(c, c->pending == s->pending_bytes, "L4: the pending bytes are wrong");
-  gmlk_expect(c, !c->uses, "S7: a stream's count of the blocks recorded on it is wrong");
+  gmlk_expect(c, !c->uses, "F7: a stream's count of the blocks recorded on it is wrong");
   gmlk_expect(c, c->committed == s->buffer_bytes && c->buffers == s->buffer_count,
               "L4: the buffers' count or bytes are wrong");
   gmlk_expect(c, c->windows == s->window_count && c->stitched == s->stitched_bytes,

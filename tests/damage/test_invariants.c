@@ -101,10 +101,10 @@ static void the_lake_between_calls(void **state) {
   breaks(size_t, lake->arena_count, lake->arena_capacity + 1,
          "L1: an arena is not where the list has it");
   breaks(size_t, lake->home.limit_bytes, C, "L5: a pool's limit has changed");
-  breaks(size_t, lake->streams.count, lake->streams.capacity + 1, "S5: more streams or events");
+  breaks(size_t, lake->streams.count, lake->streams.capacity + 1, "F5: more streams or events");
   drop_on(take_on(512, A), A);
-  breaks(size_t, lake->streams.event_capacity, GMLK_FENCES, "S5: more streams");
-  breaks(size_t, lake->streams.event_count, 1000000, "S5: more streams or events");
+  breaks(size_t, lake->streams.event_capacity, GMLK_FENCES, "F5: more streams");
+  breaks(size_t, lake->streams.event_count, 1000000, "F5: more streams or events");
   breaks(uint32_t, lake->home.tail.at, 1, "A4: the arena's end is wrong");
   breaks(uint8_t, lake->home.head.state, GMLK_FREE, "A1: the first or the last record is no edge");
   abandon();
@@ -259,7 +259,7 @@ static void each_number_as_the_last(gmlk_streams *all) {
     all->last = used;
     all->last_value = s->value;
     if (s->is_forgotten || s->is_capture)
-      assert_broken("S5: last is not the number");
+      assert_broken("F5: last is not the number");
     else
       assert_ok(gmlake_check(lake));
     all->last = kept_last;
@@ -287,32 +287,32 @@ static void numbers(void **state) {
   step(gmlake_capture_begin(lake, capturing, pool));
   b = number_of(B);
   breaks(gmlake_stream, b->value, (gmlake_stream)(uintptr_t)1,
-         "S5: a stream has a value that no stream can have");
+         "F5: a stream has a value that no stream can have");
   breaks(gmlake_stream, b->value, (gmlake_stream)(uintptr_t)2,
-         "S5: a stream has a value that no stream can have");
-  breaks(gmlake_stream, b->value, NONE, "S5: a stream has a value that no stream can have");
-  breaks(unsigned, b->waits[0].stream, 99, "S6: a wait names no stream");
+         "F5: a stream has a value that no stream can have");
+  breaks(gmlake_stream, b->value, NONE, "F5: a stream has a value that no stream can have");
+  breaks(unsigned, b->waits[0].stream, 99, "F6: a wait names no stream");
   breaks(gmlake_stream, b->value, A, "L3: two numbers stand for one stream");
-  breaks(uint8_t, b->is_used, 2, "S5: a stream is in no known state");
-  breaks(uint8_t, b->is_used, 0, "S5: a stream is in no known state");
-  breaks(unsigned, b->capture, 1, "S5: a capture is another stream's");
-  breaks(unsigned, b->capture, (unsigned)all->count, "S5: a capture is another");
+  breaks(uint8_t, b->is_used, 2, "F5: a stream is in no known state");
+  breaks(uint8_t, b->is_used, 0, "F5: a stream is in no known state");
+  breaks(unsigned, b->capture, 1, "F5: a capture is another stream's");
+  breaks(unsigned, b->capture, (unsigned)all->count, "F5: a capture is another");
   captured = number_of(capturing);
-  breaks(uint8_t, captured->is_forgotten, 1, "S5: a capture has no stream");
-  breaks(uint8_t, captured->is_used, 0, "S5: a stream is in no known state");
-  breaks(uint8_t, captured->is_capture, 1, "S5: a capture has no stream");
-  breaks(size_t, all->live_count, all->live_count + 1, "S5: the counts of streams are wrong");
-  breaks(size_t, all->used_count, all->used_count - 1, "S5: the counts of streams are wrong");
-  breaks(size_t, all->capture_count, 0, "S5: captures are wrong");
-  breaks(uint32_t, captured->arena, 0, "S5: a capture has no pool");
-  breaks(uint32_t, captured->arena, 1, "S5: a capture has no pool");
-  breaks(uint32_t, captured->arena, 99, "S5: a capture has no pool");
+  breaks(uint8_t, captured->is_forgotten, 1, "F5: a capture has no stream");
+  breaks(uint8_t, captured->is_used, 0, "F5: a stream is in no known state");
+  breaks(uint8_t, captured->is_capture, 1, "F5: a capture has no stream");
+  breaks(size_t, all->live_count, all->live_count + 1, "F5: the counts of streams are wrong");
+  breaks(size_t, all->used_count, all->used_count - 1, "F5: the counts of streams are wrong");
+  breaks(size_t, all->capture_count, 0, "F5: captures are wrong");
+  breaks(uint32_t, captured->arena, 0, "F5: a capture has no pool");
+  breaks(uint32_t, captured->arena, 1, "F5: a capture has no pool");
+  breaks(uint32_t, captured->arena, 99, "F5: a capture has no pool");
   each_number_as_the_last(all);
-  breaks(unsigned, all->last, (unsigned)all->count, "S5: last is not the number");
+  breaks(unsigned, all->last, (unsigned)all->count, "F5: last is not the number");
   step(gmlake_capture_end(lake, capturing));
   all->last = (unsigned)(all->count - 1); /* that of the capture, which serves again */
   assert_false(all->items[all->last]->is_used);
-  assert_broken("S5: last is not the number");
+  assert_broken("F5: last is not the number");
   all->last = 0;
   abandon();
 }
@@ -325,9 +325,9 @@ static void events(void **state) {
   drop_on(take_on(C, A), A);
   assert_int_equal(number_of(A)->fence_count, 1);
   breaks(uint32_t, number_of(A)->uses, 1,
-         "S7: a stream's count of the blocks recorded on it is wrong");
-  breaks(uint64_t, number_of(A)->id, 1, "S8: a stream's id was not asked");
-  breaks(size_t, lake->streams.event_count, lake->streams.event_capacity, "S5: no room");
+         "F7: a stream's count of the blocks recorded on it is wrong");
+  breaks(uint64_t, number_of(A)->id, 1, "F8: a stream's id was not asked");
+  breaks(size_t, lake->streams.event_count, lake->streams.event_capacity, "F5: no room");
   abandon();
 }
 
@@ -347,13 +347,13 @@ static void fences(void **state) {
   fence = s->fences;
   assert_true(s->fence_head == 0 && s->fence_count == 3 && !s->is_dirty);
   assert_true(fence[0].epoch < fence[1].epoch && fence[1].epoch < fence[2].epoch);
-  breaks(uint64_t, fence[0].epoch, 0, "S2: fences out of order");
-  breaks(uint64_t, fence[0].epoch, fence[1].epoch, "S2: fences out of order");
-  breaks(uint64_t, fence[1].epoch, fence[0].epoch, "S2: fences out of order");
-  breaks(uint64_t, fence[1].epoch, fence[2].epoch + 1, "S2: fences out of order");
-  breaks(uint64_t, fence[2].epoch, s->epoch, "S2: fences out of order");
-  breaks(uint64_t, fence[2].epoch, fence[1].epoch, "S2: fences out of order");
-  breaks(void *, fence[1].event, NULL, "S2: a fence has no event");
+  breaks(uint64_t, fence[0].epoch, 0, "F2: fences out of order");
+  breaks(uint64_t, fence[0].epoch, fence[1].epoch, "F2: fences out of order");
+  breaks(uint64_t, fence[1].epoch, fence[0].epoch, "F2: fences out of order");
+  breaks(uint64_t, fence[1].epoch, fence[2].epoch + 1, "F2: fences out of order");
+  breaks(uint64_t, fence[2].epoch, s->epoch, "F2: fences out of order");
+  breaks(uint64_t, fence[2].epoch, fence[1].epoch, "F2: fences out of order");
+  breaks(void *, fence[1].event, NULL, "F2: a fence has no event");
   breaks(void *, fence[1].event, fence[0].event, "L3: one event is in two places");
   drop_on(b[3], NONE);
   abandon();
@@ -373,14 +373,14 @@ static void epochs_and_tags(void **state) {
   drop_on(ptr, A);
   s = number_of(A);
   assert_true(b->state == GMLK_FREE && b->ticket < s->epoch && !s->is_dirty);
-  breaks(uint64_t, s->done, s->epoch, "S1: epochs are out of order");
-  breaks(uint64_t, s->epoch, GMLK_ENDLESS, "S1: epochs are out of order");
-  breaks(uint64_t, s->epoch, s->epoch + 1, "S4: an epoch has no fence");
-  breaks(uint64_t, b->ticket, 0, "S1: a tag is of an epoch to come");
-  breaks(uint64_t, b->ticket, s->epoch + 1, "S1: a tag is of an epoch to come");
-  breaks(uint64_t, b->ticket, s->epoch, "S4: no fence is to cover a tag");
-  breaks(uint16_t, b->stream, (uint16_t)lake->streams.count, "S1: a tag names no stream");
-  breaks(unsigned, s->wait_next, GMLK_WAITS, "S6: a wait lies outside its ring");
+  breaks(uint64_t, s->done, s->epoch, "F1: epochs are out of order");
+  breaks(uint64_t, s->epoch, GMLK_ENDLESS, "F1: epochs are out of order");
+  breaks(uint64_t, s->epoch, s->epoch + 1, "F4: an epoch has no fence");
+  breaks(uint64_t, b->ticket, 0, "F1: a tag is of an epoch to come");
+  breaks(uint64_t, b->ticket, s->epoch + 1, "F1: a tag is of an epoch to come");
+  breaks(uint64_t, b->ticket, s->epoch, "F4: no fence is to cover a tag");
+  breaks(uint16_t, b->stream, (uint16_t)lake->streams.count, "F1: a tag names no stream");
+  breaks(unsigned, s->wait_next, GMLK_WAITS, "F6: a wait lies outside its ring");
   abandon();
 }
 
@@ -401,7 +401,7 @@ static void events_are_had_once(void **state) {
   step(gmlake_trim(lake, 0, NULL));
   assert_true(all->event_count >= 2);
   breaks(void *, all->events[1], all->events[0], "L3: one event is in two places");
-  breaks(void *, all->events[0], NULL, "S5: an idle event is NULL");
+  breaks(void *, all->events[0], NULL, "F5: an idle event is NULL");
   drop_on(take_on(C, A), A);
   abandon();
 }
