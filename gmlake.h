@@ -3533,6 +3533,13 @@ static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint6
   b->ticket = ticket;
   b->hole = 0;
   a->free_grains += b->grains;
+  if (b->prev->state != GMLK_FREE && b->next->hole && !a->keeps_apart &&
+      stream >= GMLK_FIRST_STREAM && gmlk_has_tag(b->next, stream)) { /* the lead of a run */
+    const uint32_t hole = b->next->hole + b->grains;
+    gmlk_bins_remove(a->bins[stream], b->next);
+    gmlk_bins_insert(a->bins[stream], gmlk_join(a, b), hole);
+    return;
+  }
   if (stream == GMLK_PINNED || a->keeps_apart || !gmlk_is_plain(b->prev, stream) ||
       !gmlk_is_plain(b->next, stream)) {
     (void)gmlk_coalesce(a, b);
@@ -3652,16 +3659,18 @@ static gmlk_block *gmlk_own(gmlk_arena *a, gmlk_block *first, uint32_t grains, u
 /* Makes [at, at + grains) of a hole one live block. pre: `b` holds `at`; two records reserved. */
 GMLK_INLINE gmlk_block *gmlk_take(gmlk_arena *a, gmlk_block *b, uint32_t at, uint32_t grains) {
   gmlk_bins *bins = a->bins[b->stream];
-  int is_alone = b->stream == GMLK_CLEAN
-                     ? b->prev->state != GMLK_FREE && b->next->state != GMLK_FREE
-                     : b->hole == b->grains;
+  int is_alone =
+      b->stream == GMLK_CLEAN
+          ? b->prev->state != GMLK_FREE && b->next->state != GMLK_FREE
+          : b->hole == b->grains || (b->hole && b->grains > grains && !gmlk_is_clean(b->prev));
+  const uint32_t hole = b->hole; /* larger than b where b leads a run: then its rest does */
   if (!is_alone || b->at != at)
     return gmlk_own(a, gmlk_reserve_range(a, b, at, grains), grains, GMLK_LIVE);
   gmlk_bins_remove(bins, b);
   a->free_grains -= grains;
   if (b->grains > grains) {
     b = gmlk_split(a, b, grains);
-    gmlk_bins_insert(bins, b->next, b->next->grains);
+    gmlk_bins_insert(bins, b->next, hole - grains);
   }
   return gmlk_give_owner(a, b, GMLK_LIVE);
 }
