@@ -160,27 +160,27 @@ GROWING BUFFERS
   gmlake_buffer_commit. What lies around serves on. To touch a hole is an error on the device. The
   address stays: a graph that was captured before reads what is committed later. I want weights that
   give way when memory is short: let the out-of-memory handler discard them, and commit and load
-  them again before they are used (examples/weights.c). What a buffer gives up stays mapped. If nobody took the chunk meanwhile, a commit on the same stream takes it
-  back without a driver call. So keep a buffer, at 0 bytes, for the next sequence instead of
-  destroying it. A commit takes for each chunk, in this order: the one that is still mapped there;
-  a free chunk whose work is complete; one that a block of the same stream left; a new chunk; a new
-  chunk in the place of what gmlake_trim would return; what steps 10 to 13 above find (with
-  GMLAKE_WAIT_FIRST before new chunks). Several buffers may map one chunk; it is memory of one of
-  them, or of blocks.
-  Blocks and buffers share free memory. I want that to cost least: give the buffer chunks of the
-  size that the blocks' arena has. Then both take them from one place, in the order of streams or
-  behind a wait on the device. A block takes what a buffer gave up without a driver call; the buffer
-  maps what blocks freed. For that each chunk is mapped at home, too, which about doubles the cost
-  of a new one. Chunks of other sizes are returned, and created anew: before blocks create chunks,
-  such buffers return as many bytes; before a buffer creates chunks, all others do. Each returns
-  whole free chunks whose work is complete. To return a chunk costs about 20 us, to create one what
-  COSTS says of grow. To keep a buffer's chunks for it, do not discard them. To
-  discard never waits for the device, only for a commit of the same buffer that another thread
-  makes. To commit, the host waits in the last steps, and before it unmaps: if somebody else has the
-  chunk that is still mapped there, and the work of its last use here is not complete. While its
-  stream is captured a buffer may commit, not discard. What a graph uses has to stay committed as
-  long as the graph may run. Launch the graph behind what its stream did before the capture: a
-  commit may take chunks back that the stream still used.
+  them again before they are used (examples/weights.c). What a buffer gives up stays mapped. If
+  nobody took the chunk meanwhile, a commit on the same stream takes it back without a driver call.
+  So keep a buffer, at 0 bytes, for the next sequence instead of destroying it. A commit takes for
+  each chunk, in this order: the one that is still mapped there; a free chunk whose work is
+  complete; one that a block of the same stream left; a new chunk; a new chunk in the place of what
+  gmlake_trim would return; what steps 10 to 13 above find (with GMLAKE_WAIT_FIRST before new
+  chunks). Several buffers may map one chunk; it is memory of one of them, or of blocks. Blocks and
+  buffers share free memory. I want that to cost least: give the buffer chunks of the size that the
+  blocks' arena has. Then both take them from one place, in the order of streams or behind a wait on
+  the device. A block takes what a buffer gave up without a driver call; the buffer maps what blocks
+  freed. For that each chunk is mapped at home, too, which about doubles the cost of a new one.
+  Chunks of other sizes are returned, and created anew: before blocks create chunks, such buffers
+  return as many bytes; before a buffer creates chunks, all others do. Each returns whole free
+  chunks whose work is complete. To return a chunk costs about 20 us, to create one what COSTS says
+  of grow. To keep a buffer's chunks for it, do not discard them. To discard never waits for the
+  device, only for a commit of the same buffer that another thread makes. To commit, the host waits
+  in the last steps, and before it unmaps: if somebody else has the chunk that is still mapped
+  there, and the work of its last use here is not complete. While its stream is captured a buffer
+  may commit, not discard. What a graph uses has to stay committed as long as the graph may run.
+  Launch the graph behind what its stream did before the capture: a commit may take chunks back that
+  the stream still used.
 
 SLEEP
   I want to give a model's memory to another model for a while. Give each model a pool. Wait for all
@@ -8048,7 +8048,8 @@ static gmlake_result gmlk_vault_resize(gmlake *l, gmlk_arena *a, size_t bytes) {
   return gmlk_drive_close(l, &drive);
 }
 
-/* Gives back the vaults of arenas that are awake, or of all, and those that destroyed pools left. */
+/* Gives back the vaults of arenas that are awake, or of all, and those that destroyed pools
+   left. */
 static gmlake_result gmlk_vaults_free(gmlake *l, int of_all) {
   gmlake_result first = GMLAKE_OK;
   gmlake_pool *dead = l->dead;

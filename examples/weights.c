@@ -1,7 +1,7 @@
-/* Shows weights that give way under pressure. A model's layers lie in one buffer, each at an address
-   that stays. When a large batch needs memory, the lake calls the program's handler, which discards
-   the layer that is needed last from now on. Before a layer runs, its owner loads it again if it
-   gave way. Neither waits for the device: the stream orders who uses the memory.
+/* Shows weights that give way under pressure. A model's layers lie in one buffer, each at an
+   address that stays. When a large batch needs memory, the lake calls the program's handler, which
+   discards the layer that is needed last from now on. Before a layer runs, its owner loads it again
+   if it gave way. Neither waits for the device: the stream orders who uses the memory.
 
    The buffer's chunks are of the size that the lake's blocks have. So a batch takes what a layer
    gave up without a driver call, and nothing is created or returned.

@@ -1016,7 +1016,7 @@ static void sleepers(void **state) {
   gmlake_buffer *buffer;
   gmlk_arena *a;
   gmlk_block *va;
-  gmlk_copy copy;
+  gmlk_copy copy = {0, 0, 0, 0};
   void *parts[4];
   int i;
   (void)state;
@@ -1039,7 +1039,6 @@ static void sleepers(void **state) {
   breaks(unsigned, buffer->arena->sleep, GMLK_DROWSY, "E1: a pool's arenas are not in one state");
   breaks(size_t, a->copy_count, 1, "Q1: more copies than room for them");
   breaks(size_t, a->vault_bytes, 1, "Q1: a copy lies outside the vault");
-  memset(&copy, 0, sizeof(copy));
   lake->host.bytes += sizeof(copy);
   a->copy_capacity = 1;
   a->copies = &copy;

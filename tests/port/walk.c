@@ -105,6 +105,7 @@ static void walk_blocks(void) {
   OK(gmlake_free(lake, window, first));
   gmlake_mock_stream_finish(mock, second);
   OK(gmlake_free(lake, part[1], first));
+  OK(gmlake_mark_stream(lake, second, GMLAKE_STREAM_COMMUNICATION));
   OK(gmlake_forget_stream(lake, second));
 }
 

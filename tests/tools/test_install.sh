@@ -5,19 +5,22 @@
 . tests/tools/shell.sh
 
 unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES DESTDIR PREFIX # of the make that runs this
-tree="$dir/a source tree"
+# Other users may look into this folder. It has no space: pkg-config cannot take such a path apart.
+plain=$(TMPDIR=/tmp mktemp -d) || exit 1
+trap 'rm -rf "$dir" "$plain"' EXIT
+chmod a+rx "$plain"
+tree="$plain/a source tree"
 mkdir "$tree"
 cp ./*.h Makefile CMakeLists.txt gmlake.pc.in "$tree"
 find "$tree" -printf '%p %s %T@\n' | sort >"$dir/before"
 chmod -R a-w "$tree"
-chmod a+rx "$dir" # mktemp's is its owner's alone
 # number_of HEADER: its version as one number.
 number_of() { awk '$1 == "#define" && $2 ~ /^GMLAKE_([A-Z]+_)?VERSION$/ { print $3 }' "$1"; }
 number=$(number_of gmlake.h)
 version=$((number / 10000)).$((number / 100 % 100)).$((number % 100))
 
 # quietly COMMAND...: as a user who may write only in $mine, where root runs this.
-mine="$dir/of a user"
+mine="$plain/of a user"
 mkdir "$mine"
 as_user=
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
@@ -57,8 +60,9 @@ ok 'version: CHANGELOG' [ "$(sed -n 's/^## \([0-9.]*\).*/\1/p' CHANGELOG.md | he
 # ---- make install ----
 
 ok 'make install' quietly make -C "$tree" install "PREFIX=$mine/of make"
-ok 'make install: the headers' eval 'for header in gmlake gmlake_bfc gmlake_offload; do
-  cmp "$header.h" "$mine/of make/include/$header.h" || exit 1; done'
+for header in gmlake gmlake_bfc gmlake_offload; do
+  ok "make install: $header.h" cmp "$header.h" "$mine/of make/include/$header.h"
+done
 ok 'DESTDIR' quietly make -C "$tree" install "DESTDIR=$mine/a stage" PREFIX=/usr
 ok 'DESTDIR: the headers' [ -f "$mine/a stage/usr/include/gmlake.h" ]
 ok 'DESTDIR: not in what is installed' grep -qx 'prefix=/usr' \
@@ -66,17 +70,14 @@ ok 'DESTDIR: not in what is installed' grep -qx 'prefix=/usr' \
 ok 'make uninstall' quietly make -C "$tree" uninstall "DESTDIR=$mine/a stage" PREFIX=/usr
 ok 'make uninstall: nothing is left' [ -z "$(find "$mine/a stage" -type f)" ]
 
-# ---- pkg-config: it cannot take a path with spaces apart, so in one without ----
+# ---- pkg-config ----
 
-plain=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir" "$plain"' EXIT
-chmod a+rx "$plain"
-make -C "$tree" install "PREFIX=$plain" >"$dir/out" 2>"$dir/err"
-PKG_CONFIG_PATH=$plain/lib/pkgconfig
+make -C "$tree" install "PREFIX=$plain/usr" >"$dir/out" 2>"$dir/err"
+PKG_CONFIG_PATH=$plain/usr/lib/pkgconfig
 export PKG_CONFIG_PATH
 ok 'pkg-config: version' [ "$(pkg-config --modversion gmlake)" = "$version" ]
 # shellcheck disable=SC2046
-ok 'pkg-config: compiles' quietly ${CC:-cc} "$dir/engine.c" -o "$mine/by pkg-config" \
+ok 'pkg-config: compiles' quietly ${CC:-cc} "$mine/engine.c" -o "$mine/by pkg-config" \
   $(pkg-config --cflags --libs gmlake)
 ok 'pkg-config: runs' runs "$mine/by pkg-config"
 

@@ -148,7 +148,8 @@ static void one_row_is_given_access_by_one_call(void **state) {
   buffer = open_buffer(8);
   calls = calls_now();
   commit(buffer, 2, 2);
-  /* Two chunks, two mappings, one access; where blocks may take them, each is mapped at home too. */
+  /* Two chunks, two mappings, one access; where blocks may take them, each is mapped at home,
+     too. */
   assert_int_equal(calls_now(), calls + (is_apart ? 5 : 9));
   calls = calls_now();
   commit(buffer, 0, 8);
@@ -647,8 +648,8 @@ static void a_policy_decides_about_no_chunk_of_a_buffer(void **state) {
   finish();
 }
 
-/* A place maps one chunk. So a lake whose blocks have larger handles already keeps buffers apart; and
-   where buffers came first there are no larger ones. */
+/* A place maps one chunk. So a lake whose blocks have larger handles already keeps buffers apart;
+   and where buffers came first there are no larger ones. */
 static void larger_handles_and_buffers_share_no_chunk(void **state) {
   gmlake_profile profile;
   gmlake_buffer *buffer;

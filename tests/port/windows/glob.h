@@ -5,6 +5,7 @@
 #include <string.h>
 #include <windows.h>
 #define GLOB_MAX 64
+#define GLOB_APPEND 1
 typedef struct glob_t {
   size_t gl_pathc;
   char *gl_pathv[GLOB_MAX];
@@ -16,11 +17,12 @@ static inline int glob(const char *pattern, int flags, void *unused, glob_t *out
   const char *name = strrchr(pattern, '/');
   const size_t folder = name ? (size_t)(name + 1 - pattern) : 0;
   WIN32_FIND_DATAA found;
+  size_t begin;
   HANDLE search = FindFirstFileA(pattern, &found);
-  (void)flags;
   (void)unused;
-  out->gl_pathc = 0;
+  if (!(flags & GLOB_APPEND)) out->gl_pathc = 0;
   if (search == INVALID_HANDLE_VALUE) return 1;
+  begin = out->gl_pathc;
   do {
     char *path = (char *)malloc(folder + strlen(found.cFileName) + 1);
     if (!path) break;
@@ -29,7 +31,7 @@ static inline int glob(const char *pattern, int flags, void *unused, glob_t *out
     out->gl_pathv[out->gl_pathc++] = path;
   } while (out->gl_pathc < GLOB_MAX && FindNextFileA(search, &found));
   FindClose(search);
-  qsort(out->gl_pathv, out->gl_pathc, sizeof(char *), glob_compare);
+  qsort(out->gl_pathv + begin, out->gl_pathc - begin, sizeof(char *), glob_compare);
   return 0;
 }
 static inline void globfree(glob_t *found) {
