@@ -8665,11 +8665,11 @@ static gmlake_result gmlk_place_grow(gmlake *l, gmlk_attempt *r, gmlk_block **ou
 static gmlk_block *gmlk_take_loose(gmlake *l, gmlk_attempt *r) {
   gmlk_arena *a = r->arena;
   uint32_t at = 0, hole = 0, end;
-  gmlk_block *b =
-      a->is_bare ? NULL : gmlk_best_fit(a, r->taker.stream, r->grains, r->align, &at, &hole);
   unsigned tries;
-  for (tries = 0; b && tries < GMLK_HOLE_TRIES && at < a->tail.at; tries++, at = end) {
-    b = gmlk_locate(a, at);
+  if (a->is_bare || !gmlk_best_fit(a, r->taker.stream, r->grains, r->align, &at, &hole))
+    return NULL;
+  for (tries = 0; tries < GMLK_HOLE_TRIES && at < a->tail.at; tries++, at = end) {
+    gmlk_block *b = gmlk_locate(a, at);
     end = at + r->grains;
     if (!gmlk_may_take_range(&l->streams, r->taker, b, end)) return NULL;
     if (gmlk_is_in_place(a, gmlk_slot_of(a, at))) continue;
@@ -8916,6 +8916,7 @@ static gmlake_result gmlk_buffer_create(gmlake *l, const gmlake_buffer_desc *des
     gmlk_host_free(&l->host, b, sizeof(gmlake_buffer));
     return result;
   }
+  GMLAKE_ASSERT(b->va);
   b->lake = l;
   b->arena = a;
   b->max_bytes = desc->max_bytes;

@@ -6071,6 +6071,7 @@ static int gmlo_search_as_paper(gmlake_offload_planner *planner, size_t j,
       gmlo_rehearse(planner, job, others[j], 0, &rehearsal) != GMLAKE_OFFLOAD_OK) {
     return 0;
   }
+  GMLAKE_OFFLOAD_ASSERT(others[j] != NULL);
   if (!gmlo_search_takes(planner, former, &rehearsal, base_ns)) return 1;
   plans[j] = others[j];
   others[j] = former;
@@ -6106,6 +6107,7 @@ static void gmlo_search_adopt(gmlake_offload_planner *planner, gmlake_offload_pl
   for (j = 0; j < planner->job_count; j++) {
     gmlo_planner_job *job = &planner->jobs[j];
     if (job->graph == NULL) continue;
+    GMLAKE_OFFLOAD_ASSERT(plans[j] != NULL);
     gmlo_plan_destroy(job->plan);
     job->plan = plans[j];
     plans[j] = NULL;
@@ -9829,6 +9831,7 @@ static void gmlo_cuda_device_free(void *user, uint32_t device, void *ptr, size_t
   gmlo_cuda_device *at = gmlo_cuda_device_of(cuda, device);
   size_t i = gmlo_cuda_arena_find(cuda, ptr);
   int pushed;
+  GMLAKE_OFFLOAD_ASSERT(at != NULL);
   if (i < cuda->arena_count) cuda->arenas[i] = cuda->arenas[--cuda->arena_count];
   (void)gmlo_cuda_enter(cuda, at, &pushed);
   if (cuda->desc.free_fn != NULL) {
@@ -9863,9 +9866,10 @@ static int gmlo_cuda_fill(void *user, uint32_t job, uint32_t tensor, void *ptr, 
   size_t i = on_host ? cuda->arena_count : gmlo_cuda_arena_find(cuda, ptr);
   const gmlo_cuda_device *at =
       gmlo_cuda_device_of(cuda, i < cuda->arena_count ? cuda->arenas[i].device : 0);
-  CUstream stream = at->lanes[2].stream;
+  CUstream stream;
   int pushed, failed = 0;
   if (!gmlo_cuda_enter(cuda, at, &pushed)) return 1;
+  stream = at->lanes[2].stream;
   if (cuda->desc.fill_fn != NULL) {
     failed = cuda->desc.fill_fn(cuda->desc.user, job, tensor, ptr, bytes, on_host, (void *)stream);
   } else if (on_host) {
