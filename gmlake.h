@@ -105,8 +105,8 @@ HOW AN ALLOCATION IS SERVED
   8. S4: chunks are created for what a window lacks, and the window is stitched.
   9. S5 begins where the limits or the driver refuse new chunks:
  10. memory that other streams freed: the asking stream waits for them on the device;
- 11. the host waits for pending work; and free ranges that the steps above have passed over, which
-     look at some of many, are looked at;
+ 11. the host waits for pending work. Then the lake looks at all free ranges; the steps above look
+     at the first few of many;
  12. idle windows are dropped, free chunks are returned and created again where they are needed;
  13. the caller's handler is asked to make room, eight times at most. Then the call fails with a
      report in gmlake_get_last_error.
@@ -986,8 +986,8 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *lake, const gmlake_alloc_desc
    a caller who is alone with the device until its next call, without out-of-memory handler and
    policy. Asks the driver what asking needs: what has completed, and its free memory, if the lake
    has no free range that fits. Changes no memory; as by an allocation, the lake learns of the
-   stream. While streams are captured it may fear a shortage that a wait of the host would end.
-   Rarely, if it counts on chunks that buffers return, the allocation is refused all the same.
+   stream. It is a forecast: near a limit it may foretell a shortage that a wait of the host would
+   end, and, less often, promise what is then refused.
    Errors: CAPTURING, ASLEEP, OUT_OF_HOST_MEMORY, DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_query(gmlake *lake, const gmlake_alloc_desc *desc,
                                       gmlake_stream stream, gmlake_query_info *out_info);
