@@ -20,10 +20,10 @@ CONTENTS
     >>copies >>pools >>buffer  contents kept on the host; arenas, pools and captures; buffers
     >>sleep                    memory given back for a while
     >>figures >>profile        questions; what a run needed, and creating it ahead
-    >>map >>life               what lies where; creating and destroying lakes
-    >>check                    gmlake_check
+    >>map >>check              what lies where; gmlake_check
     >>backend_mock >>backend_cuda
-    >>entry >>api              the way in and out; the public functions
+    >>entry >>life             the way in and out; creating and destroying lakes
+    >>api                      the public functions
 
 WHAT IT IS
   A deep-learning program loses memory to fragmentation: free memory lies in pieces, and none of
@@ -4502,6 +4502,29 @@ static void gmlk_log(gmlake *l, int level, const gmlake_error_info *info) {
   l->messages[l->message_count++].info = *info;
 }
 
+static const char *gmlk_result_name(gmlake_result result) {
+  static const char *const names[] = {"GMLAKE_OK",
+                                      "GMLAKE_ERROR_INVALID_ARGUMENT",
+                                      "GMLAKE_ERROR_OUT_OF_HOST_MEMORY",
+                                      "GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY",
+                                      "GMLAKE_ERROR_LIMIT_REACHED",
+                                      "GMLAKE_ERROR_UNKNOWN_POINTER",
+                                      "GMLAKE_ERROR_DOUBLE_FREE",
+                                      "GMLAKE_ERROR_UNSUPPORTED",
+                                      "GMLAKE_ERROR_NO_DRIVER",
+                                      "GMLAKE_ERROR_NO_DEVICE",
+                                      "GMLAKE_ERROR_DRIVER",
+                                      "GMLAKE_ERROR_DEVICE_LOST",
+                                      "GMLAKE_ERROR_CAPTURING",
+                                      "GMLAKE_ERROR_FORKED",
+                                      "GMLAKE_ERROR_SHUTTING_DOWN",
+                                      "GMLAKE_ERROR_CORRUPT",
+                                      "GMLAKE_ERROR_ASLEEP",
+                                      "GMLAKE_ERROR_BUSY"};
+  const size_t i = (size_t)(int)result;
+  return i < sizeof(names) / sizeof(names[0]) ? names[i] : "unknown";
+}
+
 /* Takes the queued messages. */
 static unsigned gmlk_log_take(gmlake *l, gmlk_message *out) {
   unsigned count = l->message_count;
@@ -4535,6 +4558,14 @@ static gmlake_result gmlk_fail(gmlake *l, gmlake_result result, const char *call
   gmlk_error_write(&l->error, result, call, format, values);
   va_end(values);
   return result;
+}
+
+/* Fails a call that may take memory, if it is made from inside a callback. pre: l->is_barred. */
+GMLK_INLINE gmlake_result gmlk_forbid_in_callback(gmlake *l, const char *call) {
+  if (!gmlk_in_callback(l, 0)) return GMLAKE_OK;
+  return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
+                   "called from the out-of-memory handler, which may free and trim only; or "
+                   "longjmp left the handler, and this call is deeper on the stack");
 }
 
 /* The answer to a call that wants memory of an arena that sleeps. */
@@ -8064,6 +8095,13 @@ static gmlake_result gmlk_vaults_free(gmlake *l, int of_all) {
   return first;
 }
 
+/* gmlk_trim; also gives back host memory that is mostly unused, and vaults of awake arenas. */
+static gmlake_result gmlk_trim_lake(gmlake *l, size_t keep_bytes, size_t *released) {
+  gmlake_result result = gmlk_trim(l, keep_bytes, released);
+  gmlk_tidy(l);
+  return !gmlk_is_fatal(result) && gmlk_vaults_free(l, 0) ? l->error.result : result;
+}
+
 static void gmlk_copies_drop(gmlake *l, gmlk_arena *a) {
   gmlk_host_free(&l->host, a->copies, a->copy_capacity * sizeof(gmlk_copy));
   a->copies = NULL;
@@ -8958,10 +8996,8 @@ static gmlake_result gmlk_change_admit(gmlake *l, const gmlake_buffer *b, gmlake
                                        gmlk_change *change, unsigned *out_stream) {
   *out_stream = 0;
   gmlk_change_plan(b, change);
-  if (change->is_commit && l->is_barred && gmlk_in_callback(l, 0))
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, change->call,
-                     "the out-of-memory handler may not grow buffers; nor may functions that run "
-                     "deeper in the stack than a handler that longjmp left");
+  if (change->is_commit && l->is_barred && gmlk_forbid_in_callback(l, change->call))
+    return l->error.result;
   if (change->is_commit && b->arena->sleep) return gmlk_refuse_asleep(l, change->call);
   if (value == GMLAKE_STREAM_NONE) return GMLAKE_OK;
   *out_stream = gmlk_stream_number(l, value);
@@ -9832,11 +9868,39 @@ static void gmlk_count_arena(const gmlk_arena *a, gmlake_stats *out) {
   }
 }
 
+/* Writes as many of the figures as the caller's struct has. pre: its struct_bytes is legal. */
+static void gmlk_stats_out(gmlake_stats *from, gmlake_stats *to) {
+  const size_t bytes = to->struct_bytes ? to->struct_bytes : sizeof(*from);
+  from->struct_bytes = gmlk_min(bytes, sizeof(*from));
+  memcpy(to, from, from->struct_bytes);
+}
+
 static void gmlk_pool_count(const gmlake *l, const gmlake_pool *pool, gmlake_stats *out) {
+  gmlake_stats stats;
   size_t i;
-  memset(out, 0, sizeof(*out));
+  memset(&stats, 0, sizeof(stats));
   for (i = 0; i < l->arena_count; i++)
-    if (l->arenas[i] && l->arenas[i]->owner == pool) gmlk_count_arena(l->arenas[i], out);
+    if (l->arenas[i] && l->arenas[i]->owner == pool) gmlk_count_arena(l->arenas[i], &stats);
+  gmlk_stats_out(&stats, out);
+}
+
+static void gmlk_lake_count(const gmlake *l, gmlake_stats *out) {
+  gmlake_stats stats = l->stats;
+  stats.event_count = l->streams.record_count;
+  stats.metadata_bytes = l->host.bytes;
+  stats.metadata_bytes_peak = l->host.bytes_peak;
+  gmlk_stats_out(&stats, out);
+}
+
+static void gmlk_reset_peaks(gmlake *l) {
+  gmlake_stats *s = &l->stats;
+  s->requested_bytes_peak = s->requested_bytes;
+  s->active_bytes_peak = s->active_bytes;
+  s->reserved_bytes_peak = s->reserved_bytes;
+  s->stitched_bytes_peak = s->stitched_bytes;
+  s->pending_bytes_peak = s->pending_bytes;
+  s->buffer_bytes_peak = s->buffer_bytes;
+  gmlk_host_reset_peak(&l->host);
 }
 
 /* ---- >>profile ---------------------------------------------------------------------------------
@@ -9845,6 +9909,9 @@ static void gmlk_pool_count(const gmlake *l, const gmlake_pool *pool, gmlake_sta
    Costs: O(1); to create, the driver's for each handle. Can fail: to create: host memory, the
    driver. */
 
+#define GMLK_PROFILE_WRONG                                                                        \
+  "struct_bytes is %llu and large_percent %u: set the first to 0 or sizeof(gmlake_profile), the " \
+  "second to at most 100"
 #define GMLK_PROFILE_FORMAT                                                                   \
   "gmlake profile 1\nresident_bytes %llu\npeak_bytes %llu\nhandle_bytes %llu\nlarge_percent " \
   "%u\nsum %llu\n"
@@ -9908,28 +9975,34 @@ static gmlake_result gmlk_profile_read(const char *text, size_t bytes, gmlake_pr
              : GMLAKE_ERROR_INVALID_ARGUMENT;
 }
 
-static void gmlk_profile_take(const gmlake *l, gmlake_profile *out) {
+static gmlake_result gmlk_profile_take(gmlake *l, gmlake_profile *out) {
   const gmlk_arena *a = &l->home;
   const size_t held = a->chunks.backed_count * a->chunk_bytes;
-  memset(out, 0, sizeof(*out));
-  out->resident_bytes = held - gmlk_to_bytes(a->free_grains);
-  out->peak_bytes = gmlk_max(held, l->stats.reserved_bytes_peak - (l->stats.reserved_bytes - held));
-  out->handle_bytes = 128 * GMLK_MIB;
-  out->large_percent = 50;
+  gmlake_profile p;
+  memset(&p, 0, sizeof(p));
+  p.resident_bytes = held - gmlk_to_bytes(a->free_grains);
+  p.peak_bytes = gmlk_max(held, l->stats.reserved_bytes_peak - (l->stats.reserved_bytes - held));
+  p.handle_bytes = 128 * GMLK_MIB;
+  p.large_percent = 50;
+  if (gmlk_profile_out(p, out)) return GMLAKE_OK;
+  return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_profile_take", GMLK_PROFILE_WRONG,
+                   (unsigned long long)out->struct_bytes, p.large_percent);
 }
 
 /* Creates what the default pool's blocks lack of a profile: first memory that stays, at the lowest
    addresses, in large handles. */
-static gmlake_result gmlk_prewarm(gmlake *l, const gmlake_profile *p, unsigned stream) {
+static gmlake_result gmlk_prewarm(gmlake *l, const gmlake_profile *p, gmlake_stream value) {
   gmlk_arena *a = &l->home;
   const size_t held = a->chunks.backed_count;
   size_t want = p->peak_bytes / a->chunk_bytes + (p->peak_bytes % a->chunk_bytes != 0), total;
   size_t large =
       p->peak_bytes / 100 * p->large_percent + p->peak_bytes % 100 * p->large_percent / 100;
   gmlk_room room = {0, 0, 0};
+  const unsigned stream = value == GMLAKE_STREAM_NONE ? 0 : gmlk_stream_number(l, value);
   gmlk_attempt r = gmlk_attempt_of(a, stream, a->chunk_bytes);
   gmlk_slots slots;
   gmlake_result result;
+  if (!stream && value != GMLAKE_STREAM_NONE) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (a->sleep) return gmlk_refuse_asleep(l, "gmlake_prewarm");
   if (want <= held) return GMLAKE_OK;
   result = gmlk_ask_memory(l, &room.free_bytes, &total);
@@ -10189,347 +10262,6 @@ static void gmlk_get_map(const gmlake *l, gmlk_map *map) {
   size_t i;
   for (i = 0; i < l->arena_count; i++)
     if (l->arenas[i]) gmlk_map_arena(l, l->arenas[i], map);
-}
-
-/* ---- >>life ------------------------------------------------------------------------------------
-   Creates and destroys lakes: checks the description, opens the backend, and in the end gives
-   everything back, whatever fails. Owns the backend that a lake made for itself.
-   Costs: to create O(1), to destroy O(everything the lake has), and the driver's. Can fail: an
-   illegal description, host memory, the driver. */
-
-/* Writes why a lake cannot be created: the name of the field, then the formatted text. */
-GMLK_LIKE_PRINTF(4)
-static gmlake_result gmlk_refuse_desc(gmlake_error_info *why, gmlake_result result,
-                                      const char *argument, const char *format, ...) {
-  size_t length = strlen(argument);
-  va_list values;
-  va_start(values, format);
-  gmlk_error_write(why, result, "gmlake_create", format, values);
-  va_end(values);
-  memmove(why->text + length, why->text, sizeof(why->text) - length);
-  memcpy(why->text, argument, length);
-  why->text[sizeof(why->text) - 1] = '\0';
-  return result;
-}
-
-/* Checks peer_devices. A backend that does not tell how many devices there are has a count of 0. */
-static gmlake_result gmlk_desc_check_peers(const gmlake_desc *d,
-                                           const gmlake_device_properties *device,
-                                           gmlake_error_info *why) {
-  const int count = device->device_count;
-  size_t i, n;
-  for (i = 0; i < d->peer_count; i++) {
-    int peer = d->peer_devices[i];
-    if (count ? peer == device->device : !d->backend && peer == d->device)
-      return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, "peer_devices",
-                              "[%u] is %d, the lake's own device: name others only", (unsigned)i,
-                              peer);
-    if (peer < 0 || (count && peer >= count))
-      return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, "peer_devices",
-                              "[%u] is %d: devices are numbered from 0 to %d", (unsigned)i, peer,
-                              count ? count - 1 : INT_MAX);
-    for (n = 0; n < i; n++)
-      if (d->peer_devices[n] == peer)
-        return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, "peer_devices",
-                                "[%u] is %d, and so is [%u]: name each once", (unsigned)i, peer,
-                                (unsigned)n);
-  }
-  return GMLAKE_OK;
-}
-
-/* Whether a backend has all functions that it may not lack. */
-static int gmlk_backend_is_whole(const gmlake_backend *b) {
-  return b->struct_bytes >= offsetof(gmlake_backend, stream_id) && b->abi_version >= 1 &&
-         b->abi_version <= GMLAKE_BACKEND_ABI && b->get_properties && b->get_memory_info &&
-         b->reserve && b->unreserve && b->create && b->release && b->map && b->unmap &&
-         b->set_access && b->event_create && b->event_destroy && b->event_record &&
-         b->event_query && b->event_wait && b->stream_wait && b->capture_exchange && b->clock_ns;
-}
-
-/* Checks what does not depend on the device. */
-static gmlake_result gmlk_desc_check(const gmlake_desc *d, gmlake_error_info *why) {
-  const unsigned handle_types = GMLAKE_HANDLE_POSIX_FD | GMLAKE_HANDLE_WIN32 | GMLAKE_HANDLE_FABRIC;
-  const gmlake_result wrong = GMLAKE_ERROR_INVALID_ARGUMENT;
-  if (d->flags & ~GMLK_FLAGS)
-    return gmlk_refuse_desc(why, wrong, "flags", " is 0x%x: use only bits of 0x%x", d->flags,
-                            GMLK_FLAGS);
-  if (d->handle_types & ~handle_types)
-    return gmlk_refuse_desc(why, wrong, "handle_types", " is 0x%x: use only bits of 0x%x",
-                            d->handle_types, handle_types);
-  if ((unsigned)d->cross_stream > GMLAKE_WAIT_IF_SOON)
-    return gmlk_refuse_desc(why, wrong, "cross_stream",
-                            " is %d: set it to GMLAKE_GROW_FIRST (0), GMLAKE_WAIT_FIRST (1) or "
-                            "GMLAKE_WAIT_IF_SOON (2)",
-                            (int)d->cross_stream);
-  if (d->policy && d->policy->struct_bytes != sizeof(gmlake_policy))
-    return gmlk_refuse_desc(
-        why, wrong, "policy->struct_bytes", " is %llu: it has to be sizeof(gmlake_policy), %llu",
-        (unsigned long long)d->policy->struct_bytes, (unsigned long long)sizeof(gmlake_policy));
-  if ((d->peer_count == 0) != (d->peer_devices == NULL) || d->peer_count > GMLK_PEERS_MAX)
-    return gmlk_refuse_desc(why, wrong, "peer_count",
-                            " is %llu and peer_devices %s: set both or neither; %u peers at most",
-                            (unsigned long long)d->peer_count,
-                            d->peer_devices ? "is not NULL" : "is NULL", GMLK_PEERS_MAX);
-  if ((d->host.malloc_fn == NULL) != (d->host.free_fn == NULL))
-    return gmlk_refuse_desc(why, wrong, "host", ".%s is NULL: set both functions, or neither",
-                            d->host.malloc_fn ? "free_fn" : "malloc_fn");
-  if ((d->sleep_host.malloc_fn == NULL) != (d->sleep_host.free_fn == NULL))
-    return gmlk_refuse_desc(why, wrong, "sleep_host", ".%s is NULL: set both functions, or neither",
-                            d->sleep_host.malloc_fn ? "free_fn" : "malloc_fn");
-  if (d->backend && !gmlk_backend_is_whole(d->backend))
-    return gmlk_refuse_desc(why, wrong, "backend",
-                            ": struct_bytes is %llu and has to be at least %llu; abi_version is %u "
-                            "and has to be from 1 to %u; no function may be NULL",
-                            (unsigned long long)d->backend->struct_bytes,
-                            (unsigned long long)offsetof(gmlake_backend, stream_id),
-                            d->backend->abi_version, GMLAKE_BACKEND_ABI);
-  return GMLAKE_OK;
-}
-
-/* Why the lake's own backend could not be created. */
-static const char *gmlk_backend_unopened(gmlake_result result) {
-  switch (result) {
-  case GMLAKE_ERROR_NO_DRIVER:
-    return "the CUDA driver's library cannot be opened: is the driver installed?";
-  case GMLAKE_ERROR_NO_DEVICE:
-    return "there is no device of this number";
-  case GMLAKE_ERROR_UNSUPPORTED:
-    return "the device or its driver has no virtual memory management";
-  case GMLAKE_ERROR_FORKED:
-    return "cuInit says: not initialised, as in a child of fork after its parent's first CUDA call";
-  default:
-    return "the device cannot be opened";
-  }
-}
-
-static gmlake_result gmlk_backend_open(gmlake *l, const gmlake_desc *desc) {
-  gmlk_driver *driver = &l->driver;
-  gmlake_result result = GMLAKE_OK;
-  driver->backend = desc->backend;
-  if (!desc->backend) {
-#if defined(GMLAKE_BACKEND_CUDA)
-    result = gmlake_cuda_create(desc->device, &driver->owned);
-#else
-    result = desc->device ? GMLAKE_ERROR_NO_DEVICE : gmlake_mock_create(NULL, &driver->owned);
-#endif
-    driver->backend = driver->owned;
-  }
-  if (!result) gmlk_driver_extend(driver);
-  return result ? gmlk_refuse_desc(&l->error, result, "", "device %d: %s", desc->device,
-                                   gmlk_backend_unopened(result))
-                : GMLAKE_OK;
-}
-
-static void gmlk_backend_close(gmlk_driver *driver) {
-  if (!driver->owned) return;
-#if defined(GMLAKE_BACKEND_CUDA)
-  gmlake_cuda_destroy(driver->owned);
-#else
-  gmlake_mock_destroy(driver->owned);
-#endif
-}
-
-/* Checks what depends on the device, and fills in defaults. A chunk is 1/8192 of the device's
-   memory, from 2 to 32 MiB. Address space costs nothing until it is mapped, so the arena gets 8
-   times the device's memory, and windows 32 times. */
-static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_properties *device,
-                                       gmlake_error_info *why) {
-  size_t total = device->device_bytes, chunk = (size_t)1 << gmlk_log2(total / 8192 | 1);
-  if (!d->chunk_bytes)
-    d->chunk_bytes =
-        gmlk_max(gmlk_min(gmlk_max(chunk, 2 * GMLK_MIB), 32 * GMLK_MIB), device->granularity_bytes);
-  chunk = d->chunk_bytes;
-  if (!gmlk_is_pow2(chunk) || chunk % device->granularity_bytes || chunk > total ||
-      chunk > GMLK_CHUNK_BYTES_MAX)
-    return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, "", GMLK_CHUNK_WRONG,
-                            (unsigned long long)chunk,
-                            (unsigned long long)device->granularity_bytes,
-                            (unsigned long long)gmlk_min(total, GMLK_CHUNK_BYTES_MAX));
-  if (d->handle_types & ~device->handle_types)
-    return gmlk_refuse_desc(why, GMLAKE_ERROR_UNSUPPORTED, "handle_types",
-                            " is 0x%x: this device exports 0x%x", d->handle_types,
-                            device->handle_types);
-  if ((d->flags & GMLAKE_FILL) && !device->is_host_memory)
-    return gmlk_refuse_desc(why, GMLAKE_ERROR_UNSUPPORTED, "flags",
-                            " has GMLAKE_FILL: leave it out, the host cannot write this device's "
-                            "memory");
-  if (!d->handle_bytes) d->handle_bytes = chunk;
-  if (d->handle_bytes % chunk ||
-      d->handle_bytes > gmlk_min(GMLK_CHUNK_BYTES_MAX, GMLK_HANDLE_CHUNKS * chunk))
-    return gmlk_refuse_desc(
-        why, GMLAKE_ERROR_INVALID_ARGUMENT, "handle_bytes",
-        " is %llu: it has to be a multiple of chunk_bytes, %llu, at most %llu; "
-        "or 0",
-        (unsigned long long)d->handle_bytes, (unsigned long long)chunk,
-        (unsigned long long)gmlk_min(GMLK_CHUNK_BYTES_MAX, GMLK_HANDLE_CHUNKS * chunk));
-  if (!d->stitched_bytes_max) d->stitched_bytes_max = gmlk_min(total, SIZE_MAX / 4) * 4;
-  if (!d->arena_bytes) d->arena_bytes = gmlk_min(total, SIZE_MAX / 8) * 8;
-  if (!d->window_bytes) d->window_bytes = gmlk_min(total, SIZE_MAX / 32) * 32;
-  if (d->arena_bytes >= chunk && d->window_bytes >= chunk)
-    return gmlk_desc_check_peers(d, device, why);
-  return gmlk_refuse_desc(
-      why, GMLAKE_ERROR_INVALID_ARGUMENT, d->arena_bytes < chunk ? "arena_bytes" : "window_bytes",
-      " is %llu: it has to hold a chunk at least, %llu, or be 0 for the default",
-      (unsigned long long)gmlk_min(d->arena_bytes, d->window_bytes), (unsigned long long)chunk);
-}
-
-/* Frees a lake's host memory. pre: gmlk_lake_drain has given the driver everything back, or the
-   driver cannot be called any more. */
-static void gmlk_lake_free(gmlake *l) {
-  gmlk_host host;
-  size_t i;
-  for (i = 0; i < l->index.row_count * GMLK_ROW; i++)
-    if (gmlk_index_at(&l->index, i)) gmlk_note_free(l, gmlk_index_at(&l->index, i)->as.live.note);
-  gmlk_pending_drop(l);
-  for (i = 0; i < l->arena_count; i++) {
-    gmlk_arena *a = l->arenas[i];
-    if (a && a->pool)
-      gmlk_pool_free(l, a->pool);
-    else if (a)
-      gmlk_arena_close(l, a);
-  }
-  gmlk_dead_free(l);
-  gmlk_host_free(&l->host, l->arenas, l->arena_capacity * sizeof(gmlk_arena *));
-  gmlk_index_destroy(&l->index, &l->host);
-  gmlk_host_free(&l->host, l->view_memory, l->view_bytes);
-  gmlk_host_free(&l->host, l->messages, GMLK_LOG_QUEUE * sizeof(gmlk_message));
-  gmlk_callbacks_free(l);
-  gmlk_host_free(&l->host, l->driver.peers, l->driver.peer_count * sizeof(int));
-  gmlk_records_destroy(&l->records, &l->host);
-  gmlk_backend_close(&l->driver);
-  gmlk_process_destroy(&l->process);
-  if (l->has_locks) gmlk_latch_destroy(&l->books);
-  if (l->has_locks) gmlk_mutex_destroy(&l->driving);
-  host = l->host; /* it lies in what it frees */
-  gmlk_host_free(&host, l, sizeof(gmlake));
-}
-
-/* Gives everything that a lake has back to the driver, whatever fails; returns the first error. */
-static gmlake_result gmlk_lake_drain(gmlake *l) {
-  gmlk_drive drive;
-  gmlake_pool *dead;
-  size_t i;
-  (void)gmlk_drive_begin(&drive, &l->driver);
-  for (i = 0; i < l->arena_count && drive.result != GMLAKE_ERROR_FORKED; i++)
-    if (l->arenas[i]) gmlk_arena_drain(l->arenas[i], &drive, 1);
-  for (dead = l->dead; dead && drive.result != GMLAKE_ERROR_FORKED; dead = dead->next_dead)
-    gmlk_arena_drain(&dead->arena, &drive, 1);
-  gmlk_streams_destroy(&l->streams, &l->host, &drive, drive.result != GMLAKE_ERROR_FORKED);
-  gmlk_drive_end(&drive);
-  return drive.result ? drive.result : drive.end_result;
-}
-
-/* Opens the backend, fills in the description and reserves address space. */
-static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
-  gmlake_result result = gmlk_backend_open(l, desc);
-  const gmlake_backend *b = l->driver.backend;
-  int code = 0;
-  if (result) return result;
-  result = gmlk_backend_result(b->get_properties(b->user, &l->device, &code));
-  if (result) {
-    (void)gmlk_fail(l, result, "get_properties",
-                    "the backend's function failed, its driver's code is %d", code);
-    l->error.driver_code = code;
-    return result;
-  }
-  if (!gmlk_is_pow2(l->device.granularity_bytes) || l->device.granularity_bytes < GMLK_GRAIN)
-    return gmlk_refuse_desc(&l->error, GMLAKE_ERROR_INVALID_ARGUMENT, "backend",
-                            ": its device's granularity is %llu: it has to be a power of two, at "
-                            "least 512",
-                            (unsigned long long)l->device.granularity_bytes);
-  result = gmlk_desc_default(&l->desc, &l->device, &l->error);
-  if (result) return result;
-  l->desc.backend = b;
-  l->driver.handle_types = desc->handle_types;
-  l->streams.ends = gmlk_ends_of(&l->desc, &l->driver);
-  l->streams.is_timed = desc->cross_stream == GMLAKE_WAIT_IF_SOON;
-  l->messages = (gmlk_message *)gmlk_host_alloc(&l->host, GMLK_LOG_QUEUE * sizeof(gmlk_message));
-  if ((desc->oom.fn || desc->policy) && !gmlk_callback_reserve(l))
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (!l->messages || !gmlk_index_reserve(&l->index, &l->host) || !gmlk_arena_enlist(l, &l->home))
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (desc->peer_count) {
-    l->driver.peers = (int *)gmlk_host_alloc(&l->host, desc->peer_count * sizeof(int));
-    if (!l->driver.peers) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-    l->driver.peer_count = desc->peer_count;
-    memcpy(l->driver.peers, desc->peer_devices, desc->peer_count * sizeof(int));
-    l->desc.peer_devices = l->driver.peers;
-  }
-  result =
-      gmlk_arena_open(l, &l->home, l->desc.chunk_bytes, l->desc.arena_bytes, l->desc.window_bytes);
-  l->desc.arena_bytes = l->home.reserved_bytes;
-  l->desc.window_bytes = l->home.window_space.reserved_bytes;
-  l->seal = gmlk_desc_seal(&l->desc);
-  return result;
-}
-
-/* Tells desc->out_error and the logger why no lake was created. */
-static void gmlk_tell_create(const gmlake_desc *desc, gmlake_error_info *why,
-                             gmlake_result result) {
-  if (result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY)
-    (void)gmlk_refuse_desc(why, result, "", "the host has no memory for the lake's records");
-  if (desc->out_error) *desc->out_error = *why;
-  if (desc->logger.fn) desc->logger.fn(desc->logger.user, GMLAKE_LOG_ERROR, why);
-}
-
-/* A lake that has neither backend nor memory yet; NULL: no host memory. */
-static gmlake *gmlk_lake_new(const gmlake_desc *desc) {
-  gmlk_host host;
-  gmlake *l;
-  memset(&host, 0, sizeof(host));
-  host.hooks = desc->host;
-  l = (gmlake *)gmlk_host_alloc(&host, sizeof(gmlake));
-  if (!l) return NULL;
-  l->host = host;
-  l->desc = *desc;
-  l->desc.out_error = NULL; /* only gmlake_create may write there */
-  l->is_observed = desc->observer.fn != NULL;
-  l->is_watched = l->is_observed || desc->policy;
-  l->asks_first = desc->policy && (desc->policy->choose || desc->policy->evict);
-  l->has_locks = !(desc->flags & GMLAKE_SINGLE_THREADED);
-  gmlk_process_init(&l->process);
-  if (!l->is_observed && !desc->host.malloc_fn) l->gate = l->process.page;
-  if (l->has_locks) gmlk_mutex_init(&l->driving);
-  if (l->has_locks) gmlk_latch_init(&l->books);
-  return l;
-}
-
-/* Tells the logger of one live block or buffer. */
-static void gmlk_report_leak(gmlake *l, size_t live_bytes, size_t bytes, const char *what,
-                             uint64_t address, const char *label) {
-  gmlake_error_info info;
-  memset(&info, 0, sizeof(info));
-  info.call = "gmlake_destroy";
-  info.live_bytes = live_bytes;
-  (void)snprintf(info.text, sizeof(info.text), "%llu bytes%s at 0x%llx were never freed (%s)",
-                 (unsigned long long)bytes, what, (unsigned long long)address,
-                 label ? label : "no label");
-  l->desc.logger.fn(l->desc.logger.user, GMLAKE_LOG_WARNING, &info);
-}
-
-/* Tells the logger of every live block and buffer. pre: no lock is held. */
-static void gmlk_report_leaks(gmlake *l) {
-  const gmlake_buffer *buffer;
-  size_t i;
-  for (i = 0; i < l->index.row_count * GMLK_ROW && l->desc.logger.fn; i++) {
-    const gmlk_block *b = gmlk_index_at(&l->index, i);
-    const gmlk_arena *a;
-    const char *label;
-    if (!b) continue;
-    a = l->arenas[b->arena];
-    label = b->as.live.note ? b->as.live.note->label : NULL;
-    if (!label && a->pool) label = a->pool->label;
-    gmlk_report_leak(l, gmlk_to_bytes(b->grains), gmlk_to_bytes(b->grains) - b->slack, "",
-                     gmlk_address_of(a, b), label);
-  }
-  for (i = 0; i < l->arena_count && l->desc.logger.fn; i++) {
-    const gmlk_arena *a = l->arenas[i];
-    for (buffer = a ? a->buffers : NULL; buffer; buffer = buffer->next)
-      if (buffer->lake)
-        gmlk_report_leak(l, buffer->count * a->chunk_bytes, gmlk_buffer_asked(buffer),
-                         " of a buffer", gmlk_buffer_address(buffer),
-                         buffer->label || !a->owner ? buffer->label : a->owner->label);
-  }
 }
 
 /* ---- >>check --------------------------------------------------------------------------------
@@ -13540,9 +13272,6 @@ GMLAKE_DEF void gmlake_cuda_destroy(gmlake_backend *backend) {
    O(1), but a thread may wait for a lock. Can fail: gmlk_enter and its like. Then no lock is held,
    and the public function returns that error. */
 
-#define GMLK_PROFILE_WRONG                                                                        \
-  "struct_bytes is %llu and large_percent %u: set the first to 0 or sizeof(gmlake_profile), the " \
-  "second to at most 100"
 #define GMLK_POLICY_CALLS "called from one of the policy's functions: return from it first"
 
 static inline int gmlk_is_stream(gmlake_stream stream) {
@@ -13618,10 +13347,11 @@ static gmlake_result gmlk_enter_driving(gmlake *l) {
   return l->lost ? gmlk_leave_driving(l, l->lost) : GMLAKE_OK;
 }
 
-/* Takes `driving` for a call that only asks. A policy's functions may not: their caller has it. On
-   an error the books are unlocked. */
-static gmlake_result gmlk_drive_to_ask(gmlake *l) {
-  gmlake_result result = l->is_barred ? gmlk_enter_barred(l, GMLAKE_OK) : GMLAKE_OK;
+/* Takes both locks for a call that only asks. A policy's functions may not ask: their caller has
+   `driving`. */
+static gmlake_result gmlk_enter_to_ask(gmlake *l) {
+  gmlake_result result = gmlk_enter_asking(l);
+  if (!result && l->is_barred) result = gmlk_enter_barred(l, GMLAKE_OK);
   if (!result) gmlk_driving_lock(l);
   return result;
 }
@@ -13639,14 +13369,27 @@ static gmlake_result gmlk_refuse(gmlake *l, const char *call, const char *format
   return GMLAKE_ERROR_INVALID_ARGUMENT;
 }
 
-static gmlake_result gmlk_refuse_null(gmlake *l, const char *call, const char *argument) {
-  return gmlk_refuse(l, call, "%s is NULL", argument);
+/* The functions gmlk_need_... return OK, or refuse an argument. */
+static inline gmlake_result gmlk_need(gmlake *l, const char *call, const void *argument,
+                                      const char *name) {
+  return l && argument ? GMLAKE_OK : gmlk_refuse(l, call, "%s is NULL", name);
 }
 
-static gmlake_result gmlk_refuse_foreign(gmlake *l, const char *call, const char *what,
-                                         const gmlake *owner) {
+static gmlake_result gmlk_need_own(gmlake *l, const char *call, const char *what,
+                                   const gmlake *owner) {
+  if (!l || gmlk_is_of(l, owner)) return l ? GMLAKE_OK : GMLAKE_ERROR_INVALID_ARGUMENT;
   return gmlk_refuse(l, call, "the %s belongs to another lake, the one at %p: call that lake", what,
                      (const void *)owner);
+}
+
+/* pool: NULL is all that is in no pool. */
+static gmlake_result gmlk_need_pool(gmlake *l, const char *call, const gmlake_pool *pool) {
+  return gmlk_need_own(l, call, "pool", pool ? pool->lake : l);
+}
+
+static gmlake_result gmlk_need_buffer(gmlake *l, const char *call, const gmlake_buffer *b) {
+  gmlake_result result = gmlk_need(l, call, b, "buffer");
+  return result ? result : gmlk_need_own(l, call, "buffer", b->lake);
 }
 
 /* pre: the call does not take this stream. */
@@ -13660,6 +13403,38 @@ static gmlake_result gmlk_refuse_stream(gmlake *l, const char *call, gmlake_stre
   return gmlk_refuse(l, call,
                      "stream is %p, the legacy stream, which no driver captures: pass another one",
                      (void *)stream);
+}
+
+/* For calls that mean one stream, or with takes_none perhaps none. */
+static inline gmlake_result gmlk_need_stream(gmlake *l, const char *call, gmlake_stream stream,
+                                             int takes_none) {
+  if (l && gmlk_is_stream(stream) && (takes_none || stream != GMLAKE_STREAM_NONE)) return GMLAKE_OK;
+  return gmlk_refuse_stream(l, call, stream);
+}
+
+typedef struct gmlk_array { /* an array that the caller wants filled */
+  const char *call, *name;
+  const void *out;
+  size_t capacity;
+  size_t *out_count;
+} gmlk_array;
+
+/* Refuses an array that is not there, and no place for the count. */
+static gmlake_result gmlk_need_array(gmlake *l, const gmlk_array *array) {
+  gmlake_result result = gmlk_need(l, array->call, array->out_count, "out_count");
+  if (result || array->out || !array->capacity) return result;
+  return gmlk_refuse(l, array->call,
+                     "%s is NULL and capacity is %llu: pass an array, or capacity 0", array->name,
+                     (unsigned long long)array->capacity);
+}
+
+static gmlake_result gmlk_need_stats(gmlake *l, const char *call, const gmlake_stats *out_stats) {
+  gmlake_result result = gmlk_need(l, call, out_stats, "out_stats");
+  if (result || !out_stats->struct_bytes || out_stats->struct_bytes >= sizeof(size_t))
+    return result;
+  return gmlk_refuse(l, call,
+                     "struct_bytes is %llu: set it to 0 or sizeof(gmlake_stats) before the call",
+                     (unsigned long long)out_stats->struct_bytes);
 }
 
 /* Asks the user's handler to make room. Returns its answer: try again. pre: no lock is held. */
@@ -13694,524 +13469,366 @@ static int gmlk_leave_short(gmlake *l, gmlake_result *result, unsigned tries) {
   return 0;
 }
 
-/* What gmlake_get_last_error says in a child of fork, which may not read the lake. */
-static void gmlk_error_of_child(gmlake_error_info *out) {
-  memset(out, 0, sizeof(*out));
-  out->result = GMLAKE_ERROR_FORKED;
-  out->call = "fork";
-  (void)snprintf(out->text, sizeof(out->text), "%s",
-                 "this process is a child of fork, and the lake belongs to its parent: create a "
-                 "lake of the child's own");
-}
-
-/* ---- >>api -------------------------------------------------------------------------------------
-   The public functions. Each checks its arguments, enters, calls one function of the sections
-   above, and leaves (>>entry). Owns nothing; costs and failures stand at the declarations. */
-
-static gmlake_result gmlk_alloc_with(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
-                                     void **out_ptr) {
-  gmlake_result result = GMLAKE_ERROR_INVALID_ARGUMENT;
-  unsigned tries = 0;
-  if (!out_ptr) return gmlk_refuse_null(l, "gmlake_alloc", "out_ptr");
-  *out_ptr = NULL;
-  if (!l) return result;
-  if (!desc) return gmlk_refuse_null(l, "gmlake_alloc", "desc");
-  if (!gmlk_is_stream(stream)) return gmlk_refuse_stream(l, "gmlake_alloc", stream);
-  do {
-    result = gmlk_enter(l);
-    if (result) return result;
-    if (l->is_barred && gmlk_in_callback(l, 0))
-      result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
-                         "called from the out-of-memory handler, which may free and trim only; or "
-                         "longjmp left the handler, and this call is deeper on the stack");
-    else if (desc->bytes)
-      result = gmlk_serve(l, desc, stream, out_ptr);
-    if (!result) return gmlk_leave(l, GMLAKE_OK);
-  } while (gmlk_leave_short(l, &result, tries++));
-  return result;
-}
-
-GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *l, const gmlake_alloc_desc *desc,
-                                           gmlake_stream stream, void **out_ptr) {
-  return gmlk_alloc_with(l, desc, stream, out_ptr);
-}
-
-GMLAKE_DEF gmlake_result gmlake_alloc(gmlake *l, size_t bytes, gmlake_stream stream,
-                                      void **out_ptr) {
-  gmlake_alloc_desc desc;
-  memset(&desc, 0, sizeof(desc));
-  desc.bytes = bytes;
-  return gmlk_alloc_with(l, &desc, stream, out_ptr);
-}
-
-GMLAKE_DEF gmlake_result gmlake_query(gmlake *l, const gmlake_alloc_desc *desc,
-                                      gmlake_stream stream, gmlake_query_info *out_info) {
-  gmlake_result result;
-  if (!desc || !out_info) return gmlk_refuse_null(l, "gmlake_query", desc ? "out_info" : "desc");
-  if (!l || !gmlk_is_stream(stream)) return gmlk_refuse_stream(l, "gmlake_query", stream);
-  result = gmlk_enter_driving(l);
-  if (result) return result;
-  result = gmlk_query(l, desc, stream, out_info);
-  return gmlk_leave_driving(l, result);
-}
-
-/* ---- free ---- */
-
-GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream) {
-  const uint64_t address = (uint64_t)(uintptr_t)ptr;
-  gmlake_result result;
-  if (!l || !gmlk_is_stream(stream)) return gmlk_refuse_stream(l, "gmlake_free", stream);
-  if (!ptr) return GMLAKE_OK;
-  result = gmlk_enter(l);
-  if (result) return result == GMLAKE_ERROR_FORKED ? GMLAKE_OK : result;
-  return gmlk_leave(
-      l, l->is_watched ? gmlk_free_watched(l, address, stream) : gmlk_free(l, address, stream));
-}
-
-/* ---- streams ---- */
-
-GMLAKE_DEF gmlake_result gmlake_record_stream(gmlake *l, void *ptr, gmlake_stream stream) {
-  gmlake_result result;
-  if (!ptr) return gmlk_refuse_null(l, "gmlake_record_stream", "ptr");
-  if (!gmlk_is_stream(stream) || stream == GMLAKE_STREAM_NONE)
-    return gmlk_refuse_stream(l, "gmlake_record_stream", stream);
-  result = gmlk_enter(l);
-  return result ? result : gmlk_leave(l, gmlk_record_stream(l, ptr, stream));
-}
-
-GMLAKE_DEF gmlake_result gmlake_mark_stream(gmlake *l, gmlake_stream stream,
-                                            gmlake_stream_kind kind) {
-  gmlake_result result;
-  if (!gmlk_is_stream(stream) || stream == GMLAKE_STREAM_NONE)
-    return gmlk_refuse_stream(l, "gmlake_mark_stream", stream);
-  if ((unsigned)kind > GMLAKE_STREAM_URGENT)
-    return gmlk_refuse(l, "gmlake_mark_stream", "kind is %d: pass one of GMLAKE_STREAM_* (0 to 2)",
-                       (int)kind);
-  result = gmlk_enter(l);
-  return result ? result : gmlk_leave(l, gmlk_mark_stream(l, stream, kind));
-}
-
-GMLAKE_DEF gmlake_result gmlake_forget_stream(gmlake *l, gmlake_stream stream) {
-  gmlake_result result;
-  if (!gmlk_is_stream(stream) || stream == GMLAKE_STREAM_NONE)
-    return gmlk_refuse_stream(l, "gmlake_forget_stream", stream);
-  result = gmlk_enter_driving(l);
-  return result ? result : gmlk_leave_driving(l, gmlk_forget_stream(l, stream));
-}
-
-/* ---- questions ---- */
-
-GMLAKE_DEF gmlake_result gmlake_get_allocation(gmlake *l, const void *ptr,
-                                               gmlake_allocation_info *out_info) {
-  gmlake_result result;
-  if (!ptr || !out_info)
-    return gmlk_refuse_null(l, "gmlake_get_allocation", ptr ? "out_info" : "ptr");
-  result = gmlk_enter_asking(l);
-  return result ? result : gmlk_leave(l, gmlk_get_allocation(l, ptr, out_info));
-}
-
-/* Refuses an array that is not there, and no place for the count. */
-static gmlake_result gmlk_enter_listing(gmlake *l, const char *call, const char *array,
-                                        const void *out, size_t capacity, const size_t *out_count) {
-  if (!l || !out_count) return gmlk_refuse_null(l, call, "out_count");
-  if (!out && capacity)
-    return gmlk_refuse(l, call, "%s is NULL and capacity is %llu: pass an array, or capacity 0",
-                       array, (unsigned long long)capacity);
-  return gmlk_enter_asking(l);
-}
-
-GMLAKE_DEF gmlake_result gmlake_get_pieces(gmlake *l, const void *ptr, gmlake_piece *out_pieces,
-                                           size_t capacity, size_t *out_count) {
-  const char *call = "gmlake_get_pieces";
-  gmlake_result result;
-  if (!ptr) return gmlk_refuse_null(l, call, "ptr");
-  result = gmlk_enter_listing(l, call, "out_pieces", out_pieces, capacity, out_count);
-  return result ? result : gmlk_leave(l, gmlk_get_pieces(l, ptr, out_pieces, capacity, out_count));
-}
-
-GMLAKE_DEF gmlake_result gmlake_get_chunks(gmlake *l, const void *ptr,
-                                           gmlake_chunk_info *out_chunks, size_t capacity,
-                                           size_t *out_count) {
-  const char *call = "gmlake_get_chunks";
-  gmlk_chunk_list list = {out_chunks, capacity, 0, 0};
-  gmlake_result result;
-  if (!ptr) return gmlk_refuse_null(l, call, "ptr");
-  result = gmlk_enter_listing(l, call, "out_chunks", out_chunks, capacity, out_count);
-  if (!result) result = gmlk_drive_to_ask(l);
-  if (result) return result;
-  result = gmlk_get_chunks(l, (uint64_t)(uintptr_t)ptr, &list);
-  if (!result) *out_count = list.count;
-  return gmlk_leave_driving(l, result);
-}
-
-GMLAKE_DEF gmlake_result gmlake_get_map(gmlake *l, gmlake_map_entry *out_entries, size_t capacity,
-                                        size_t *out_count) {
-  gmlk_map map = {out_entries, capacity, 0};
-  gmlake_result result =
-      gmlk_enter_listing(l, "gmlake_get_map", "out_entries", out_entries, capacity, out_count);
-  if (!result) result = gmlk_drive_to_ask(l);
-  if (result) return result;
-  gmlk_get_map(l, &map);
-  *out_count = map.count;
-  return gmlk_leave_driving(l, GMLAKE_OK);
-}
-
-GMLAKE_DEF gmlake_result gmlake_find(gmlake *l, const void *address,
-                                     gmlake_allocation_info *out_info) {
-  gmlake_result result;
-  if (!l || !out_info) return gmlk_refuse_null(l, "gmlake_find", "out_info");
-  result = gmlk_enter_asking(l);
-  return result ? result : gmlk_leave(l, gmlk_find(l, (uint64_t)(uintptr_t)address, out_info));
-}
-
-static void gmlk_lake_count(const gmlake *l, gmlake_stats *out) {
-  *out = l->stats;
-  out->event_count = l->streams.record_count;
-  out->metadata_bytes = l->host.bytes;
-  out->metadata_bytes_peak = l->host.bytes_peak;
-}
-
-/* The lake's statistics, or, with of_pool, those of one pool. */
-static gmlake_result gmlk_get_stats(gmlake *l, const char *call, int of_pool,
-                                    const gmlake_pool *pool, gmlake_stats *out_stats) {
-  size_t bytes = out_stats ? out_stats->struct_bytes : 0;
-  gmlake_stats stats;
-  gmlake_result result;
-  if (!out_stats) return gmlk_refuse_null(l, call, "out_stats");
-  if (bytes && bytes < sizeof(size_t))
-    return gmlk_refuse(l, call,
-                       "struct_bytes is %llu: set it to 0 or sizeof(gmlake_stats) before the call",
-                       (unsigned long long)bytes);
-  bytes = bytes ? gmlk_min(bytes, sizeof(stats)) : sizeof(stats);
-  result = gmlk_enter_asking(l);
-  if (!result && of_pool) result = gmlk_drive_to_ask(l);
-  if (result) return result;
-  if (of_pool) {
-    gmlk_pool_count(l, pool, &stats);
-    gmlk_driving_unlock(l);
-  } else {
-    gmlk_lake_count(l, &stats);
-  }
-  gmlk_books_unlock(l);
-  stats.struct_bytes = bytes;
-  memcpy(out_stats, &stats, bytes);
-  return GMLAKE_OK;
-}
-
-GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *l, gmlake_stats *out_stats) {
-  return gmlk_get_stats(l, "gmlake_get_stats", 0, NULL, out_stats);
-}
-
-GMLAKE_DEF gmlake_result gmlake_pool_get_stats(gmlake *l, gmlake_pool *pool,
-                                               gmlake_stats *out_stats) {
-  if (l && pool && !gmlk_is_of(l, pool->lake))
-    return gmlk_refuse_foreign(l, "gmlake_pool_get_stats", "pool", pool->lake);
-  return gmlk_get_stats(l, "gmlake_pool_get_stats", 1, pool, out_stats);
-}
-
-GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *l) {
-  gmlake_stats *s;
-  gmlake_result result;
-  result = gmlk_enter_asking(l);
-  if (result) return result;
-  s = &l->stats;
-  s->requested_bytes_peak = s->requested_bytes;
-  s->active_bytes_peak = s->active_bytes;
-  s->reserved_bytes_peak = s->reserved_bytes;
-  s->stitched_bytes_peak = s->stitched_bytes;
-  s->pending_bytes_peak = s->pending_bytes;
-  s->buffer_bytes_peak = s->buffer_bytes;
-  gmlk_host_reset_peak(&l->host);
-  gmlk_books_unlock(l);
-  return GMLAKE_OK;
-}
-
-GMLAKE_DEF gmlake_result gmlake_get_budget(gmlake *l, gmlake_budget *out_budget) {
-  gmlake_result result;
-  if (!out_budget) return gmlk_refuse_null(l, "gmlake_get_budget", "out_budget");
-  result = gmlk_enter_driving(l);
-  return result ? result : gmlk_leave_driving(l, gmlk_get_budget(l, out_budget));
-}
-
-GMLAKE_DEF gmlake_result gmlake_get_last_error(gmlake *l, gmlake_error_info *out_info) {
-  int holds_books;
-  if (!l || !out_info) return gmlk_refuse_null(l, "gmlake_get_last_error", "out_info");
+/* A child of fork may not read the lake. The observer and the host allocator have the books. */
+static void gmlk_get_last_error(gmlake *l, gmlake_error_info *out) {
+  int locks = !gmlk_process_is_forked(&l->process) && !gmlk_is_guest(&l->host);
   if (gmlk_process_is_forked(&l->process)) {
-    gmlk_error_of_child(out_info);
-    return GMLAKE_OK;
+    memset(out, 0, sizeof(*out));
+    out->result = GMLAKE_ERROR_FORKED;
+    out->call = "fork";
+    (void)snprintf(out->text, sizeof(out->text), "%s",
+                   "this process is a child of fork, and the lake belongs to its parent: create a "
+                   "lake of the child's own");
+    return;
   }
-  holds_books = gmlk_is_guest(&l->host);
-  if (!holds_books) gmlk_books_lock(l);
-  *out_info = l->error;
-  if (!holds_books) gmlk_books_unlock(l);
-  return GMLAKE_OK;
+  if (locks) gmlk_books_lock(l);
+  *out = l->error;
+  if (locks) gmlk_books_unlock(l);
 }
 
-GMLAKE_DEF gmlake_result gmlake_get_desc(gmlake *l, gmlake_desc *out_desc) {
-  if (!l || !out_desc) return gmlk_refuse_null(l, "gmlake_get_desc", "out_desc");
-  *out_desc = l->desc;
-  return GMLAKE_OK;
-}
+/* ---- >>life ------------------------------------------------------------------------------------
+   Creates and destroys lakes: checks the description, opens the backend, and in the end gives
+   everything back, whatever fails. Owns the backend that a lake made for itself.
+   Costs: to create O(1), to destroy O(everything the lake has), and the driver's. Can fail: an
+   illegal description, host memory, the driver. */
 
-GMLAKE_DEF gmlake_result gmlake_check(gmlake *l) {
-  const char *broken;
-  gmlake_result result = gmlk_enter_asking(l);
-  if (!result) result = gmlk_drive_to_ask(l);
-  if (result) return result;
-  broken = gmlk_check(l);
-  if (!broken) return gmlk_leave_driving(l, GMLAKE_OK);
-  result = gmlk_fail(l, GMLAKE_ERROR_CORRUPT, "gmlake_check", "%s", broken);
-  gmlk_driving_unlock(l); /* gmlk_leave would trust the queue of messages, which may be broken */
-  gmlk_books_unlock(l);
+/* Writes why a lake cannot be created: the name of the field, then the formatted text. */
+GMLK_LIKE_PRINTF(4)
+static gmlake_result gmlk_refuse_desc(gmlake_error_info *why, gmlake_result result,
+                                      const char *argument, const char *format, ...) {
+  size_t length = strlen(argument);
+  va_list values;
+  va_start(values, format);
+  gmlk_error_write(why, result, "gmlake_create", format, values);
+  va_end(values);
+  memmove(why->text + length, why->text, sizeof(why->text) - length);
+  memcpy(why->text, argument, length);
+  why->text[sizeof(why->text) - 1] = '\0';
   return result;
 }
 
-GMLAKE_DEF gmlake_result gmlake_trim(gmlake *l, size_t keep_bytes, size_t *out_released_bytes) {
-  size_t released = 0;
-  gmlake_result result = gmlk_enter_driving(l);
-  if (!result) {
-    result = gmlk_trim(l, keep_bytes, &released);
-    gmlk_tidy(l);
-    if (!gmlk_is_fatal(result) && gmlk_vaults_free(l, 0)) result = l->error.result;
-    result = gmlk_leave_driving(l, result);
+/* Checks peer_devices. A backend that does not tell how many devices there are has a count of 0. */
+static gmlake_result gmlk_desc_check_peers(const gmlake_desc *d,
+                                           const gmlake_device_properties *device,
+                                           gmlake_error_info *why) {
+  const int count = device->device_count;
+  size_t i, n;
+  for (i = 0; i < d->peer_count; i++) {
+    int peer = d->peer_devices[i];
+    if (count ? peer == device->device : !d->backend && peer == d->device)
+      return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, "peer_devices",
+                              "[%u] is %d, the lake's own device: name others only", (unsigned)i,
+                              peer);
+    if (peer < 0 || (count && peer >= count))
+      return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, "peer_devices",
+                              "[%u] is %d: devices are numbered from 0 to %d", (unsigned)i, peer,
+                              count ? count - 1 : INT_MAX);
+    for (n = 0; n < i; n++)
+      if (d->peer_devices[n] == peer)
+        return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, "peer_devices",
+                                "[%u] is %d, and so is [%u]: name each once", (unsigned)i, peer,
+                                (unsigned)n);
   }
-  if (out_released_bytes) *out_released_bytes = released;
-  return result;
-}
-
-GMLAKE_DEF int gmlake_version(void) { return GMLAKE_VERSION; }
-
-GMLAKE_DEF const char *gmlake_result_name(gmlake_result result) {
-  static const char *const names[] = {"GMLAKE_OK",
-                                      "GMLAKE_ERROR_INVALID_ARGUMENT",
-                                      "GMLAKE_ERROR_OUT_OF_HOST_MEMORY",
-                                      "GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY",
-                                      "GMLAKE_ERROR_LIMIT_REACHED",
-                                      "GMLAKE_ERROR_UNKNOWN_POINTER",
-                                      "GMLAKE_ERROR_DOUBLE_FREE",
-                                      "GMLAKE_ERROR_UNSUPPORTED",
-                                      "GMLAKE_ERROR_NO_DRIVER",
-                                      "GMLAKE_ERROR_NO_DEVICE",
-                                      "GMLAKE_ERROR_DRIVER",
-                                      "GMLAKE_ERROR_DEVICE_LOST",
-                                      "GMLAKE_ERROR_CAPTURING",
-                                      "GMLAKE_ERROR_FORKED",
-                                      "GMLAKE_ERROR_SHUTTING_DOWN",
-                                      "GMLAKE_ERROR_CORRUPT",
-                                      "GMLAKE_ERROR_ASLEEP",
-                                      "GMLAKE_ERROR_BUSY"};
-  size_t i = (size_t)(int)result;
-  return i < sizeof(names) / sizeof(names[0]) ? names[i] : "unknown";
-}
-
-/* ---- the first step ---- */
-
-GMLAKE_DEF gmlake_result gmlake_profile_take(gmlake *l, gmlake_profile *out_profile) {
-  gmlake_profile profile;
-  gmlake_result result;
-  if (!out_profile) return gmlk_refuse_null(l, "gmlake_profile_take", "out_profile");
-  result = gmlk_enter_asking(l);
-  if (!result) result = gmlk_drive_to_ask(l);
-  if (result) return result;
-  gmlk_profile_take(l, &profile);
-  if (!gmlk_profile_out(profile, out_profile))
-    result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_profile_take", GMLK_PROFILE_WRONG,
-                       (unsigned long long)out_profile->struct_bytes, profile.large_percent);
-  return gmlk_leave_driving(l, result);
-}
-
-GMLAKE_DEF gmlake_result gmlake_profile_save(const gmlake_profile *profile, char *out_text,
-                                             size_t capacity) {
-  gmlake_profile known;
-  if (!profile || !out_text || capacity < GMLAKE_PROFILE_TEXT_BYTES ||
-      !gmlk_profile_in(profile, &known))
-    return GMLAKE_ERROR_INVALID_ARGUMENT;
-  gmlk_profile_write(&known, out_text);
   return GMLAKE_OK;
 }
 
-GMLAKE_DEF gmlake_result gmlake_profile_load(const char *text, size_t bytes,
-                                             gmlake_profile *out_profile) {
-  gmlake_profile profile;
-  gmlake_result result = GMLAKE_ERROR_INVALID_ARGUMENT;
-  if (text && out_profile) result = gmlk_profile_read(text, bytes, &profile);
-  if (!result && !gmlk_profile_out(profile, out_profile)) result = GMLAKE_ERROR_INVALID_ARGUMENT;
-  return result;
+/* Whether a backend has all functions that it may not lack. */
+static int gmlk_backend_is_whole(const gmlake_backend *b) {
+  return b->struct_bytes >= offsetof(gmlake_backend, stream_id) && b->abi_version >= 1 &&
+         b->abi_version <= GMLAKE_BACKEND_ABI && b->get_properties && b->get_memory_info &&
+         b->reserve && b->unreserve && b->create && b->release && b->map && b->unmap &&
+         b->set_access && b->event_create && b->event_destroy && b->event_record &&
+         b->event_query && b->event_wait && b->stream_wait && b->capture_exchange && b->clock_ns;
 }
 
-GMLAKE_DEF gmlake_result gmlake_prewarm(gmlake *l, const gmlake_profile *profile,
-                                        gmlake_stream stream) {
-  gmlake_profile known;
-  gmlake_result result;
-  unsigned number = 0;
-  if (!profile) return gmlk_refuse_null(l, "gmlake_prewarm", "profile");
-  if (!gmlk_is_stream(stream)) return gmlk_refuse_stream(l, "gmlake_prewarm", stream);
-  if (!gmlk_profile_in(profile, &known))
-    return gmlk_refuse(l, "gmlake_prewarm", GMLK_PROFILE_WRONG,
-                       (unsigned long long)profile->struct_bytes, profile->large_percent);
-  result = gmlk_enter_driving(l);
+/* Checks what does not depend on the device. */
+static gmlake_result gmlk_desc_check(const gmlake_desc *d, gmlake_error_info *why) {
+  const unsigned handle_types = GMLAKE_HANDLE_POSIX_FD | GMLAKE_HANDLE_WIN32 | GMLAKE_HANDLE_FABRIC;
+  const gmlake_result wrong = GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (d->flags & ~GMLK_FLAGS)
+    return gmlk_refuse_desc(why, wrong, "flags", " is 0x%x: use only bits of 0x%x", d->flags,
+                            GMLK_FLAGS);
+  if (d->handle_types & ~handle_types)
+    return gmlk_refuse_desc(why, wrong, "handle_types", " is 0x%x: use only bits of 0x%x",
+                            d->handle_types, handle_types);
+  if ((unsigned)d->cross_stream > GMLAKE_WAIT_IF_SOON)
+    return gmlk_refuse_desc(why, wrong, "cross_stream",
+                            " is %d: set it to GMLAKE_GROW_FIRST (0), GMLAKE_WAIT_FIRST (1) or "
+                            "GMLAKE_WAIT_IF_SOON (2)",
+                            (int)d->cross_stream);
+  if (d->policy && d->policy->struct_bytes != sizeof(gmlake_policy))
+    return gmlk_refuse_desc(
+        why, wrong, "policy->struct_bytes", " is %llu: it has to be sizeof(gmlake_policy), %llu",
+        (unsigned long long)d->policy->struct_bytes, (unsigned long long)sizeof(gmlake_policy));
+  if ((d->peer_count == 0) != (d->peer_devices == NULL) || d->peer_count > GMLK_PEERS_MAX)
+    return gmlk_refuse_desc(why, wrong, "peer_count",
+                            " is %llu and peer_devices %s: set both or neither; %u peers at most",
+                            (unsigned long long)d->peer_count,
+                            d->peer_devices ? "is not NULL" : "is NULL", GMLK_PEERS_MAX);
+  if ((d->host.malloc_fn == NULL) != (d->host.free_fn == NULL))
+    return gmlk_refuse_desc(why, wrong, "host", ".%s is NULL: set both functions, or neither",
+                            d->host.malloc_fn ? "free_fn" : "malloc_fn");
+  if ((d->sleep_host.malloc_fn == NULL) != (d->sleep_host.free_fn == NULL))
+    return gmlk_refuse_desc(why, wrong, "sleep_host", ".%s is NULL: set both functions, or neither",
+                            d->sleep_host.malloc_fn ? "free_fn" : "malloc_fn");
+  if (d->backend && !gmlk_backend_is_whole(d->backend))
+    return gmlk_refuse_desc(why, wrong, "backend",
+                            ": struct_bytes is %llu and has to be at least %llu; abi_version is %u "
+                            "and has to be from 1 to %u; no function may be NULL",
+                            (unsigned long long)d->backend->struct_bytes,
+                            (unsigned long long)offsetof(gmlake_backend, stream_id),
+                            d->backend->abi_version, GMLAKE_BACKEND_ABI);
+  return GMLAKE_OK;
+}
+
+/* Why the lake's own backend could not be created. */
+static const char *gmlk_backend_unopened(gmlake_result result) {
+  switch (result) {
+  case GMLAKE_ERROR_NO_DRIVER:
+    return "the CUDA driver's library cannot be opened: is the driver installed?";
+  case GMLAKE_ERROR_NO_DEVICE:
+    return "there is no device of this number";
+  case GMLAKE_ERROR_UNSUPPORTED:
+    return "the device or its driver has no virtual memory management";
+  case GMLAKE_ERROR_FORKED:
+    return "cuInit says: not initialised, as in a child of fork after its parent's first CUDA call";
+  default:
+    return "the device cannot be opened";
+  }
+}
+
+static gmlake_result gmlk_backend_open(gmlake *l, const gmlake_desc *desc) {
+  gmlk_driver *driver = &l->driver;
+  gmlake_result result = GMLAKE_OK;
+  driver->backend = desc->backend;
+  if (!desc->backend) {
+#if defined(GMLAKE_BACKEND_CUDA)
+    result = gmlake_cuda_create(desc->device, &driver->owned);
+#else
+    result = desc->device ? GMLAKE_ERROR_NO_DEVICE : gmlake_mock_create(NULL, &driver->owned);
+#endif
+    driver->backend = driver->owned;
+  }
+  if (!result) gmlk_driver_extend(driver);
+  return result ? gmlk_refuse_desc(&l->error, result, "", "device %d: %s", desc->device,
+                                   gmlk_backend_unopened(result))
+                : GMLAKE_OK;
+}
+
+static void gmlk_backend_close(gmlk_driver *driver) {
+  if (!driver->owned) return;
+#if defined(GMLAKE_BACKEND_CUDA)
+  gmlake_cuda_destroy(driver->owned);
+#else
+  gmlake_mock_destroy(driver->owned);
+#endif
+}
+
+/* Checks what depends on the device, and fills in defaults. A chunk is 1/8192 of the device's
+   memory, from 2 to 32 MiB. Address space costs nothing until it is mapped, so the arena gets 8
+   times the device's memory, and windows 32 times. */
+static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_properties *device,
+                                       gmlake_error_info *why) {
+  size_t total = device->device_bytes, chunk = (size_t)1 << gmlk_log2(total / 8192 | 1);
+  if (!d->chunk_bytes)
+    d->chunk_bytes =
+        gmlk_max(gmlk_min(gmlk_max(chunk, 2 * GMLK_MIB), 32 * GMLK_MIB), device->granularity_bytes);
+  chunk = d->chunk_bytes;
+  if (!gmlk_is_pow2(chunk) || chunk % device->granularity_bytes || chunk > total ||
+      chunk > GMLK_CHUNK_BYTES_MAX)
+    return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, "", GMLK_CHUNK_WRONG,
+                            (unsigned long long)chunk,
+                            (unsigned long long)device->granularity_bytes,
+                            (unsigned long long)gmlk_min(total, GMLK_CHUNK_BYTES_MAX));
+  if (d->handle_types & ~device->handle_types)
+    return gmlk_refuse_desc(why, GMLAKE_ERROR_UNSUPPORTED, "handle_types",
+                            " is 0x%x: this device exports 0x%x", d->handle_types,
+                            device->handle_types);
+  if ((d->flags & GMLAKE_FILL) && !device->is_host_memory)
+    return gmlk_refuse_desc(why, GMLAKE_ERROR_UNSUPPORTED, "flags",
+                            " has GMLAKE_FILL: leave it out, the host cannot write this device's "
+                            "memory");
+  if (!d->handle_bytes) d->handle_bytes = chunk;
+  if (d->handle_bytes % chunk ||
+      d->handle_bytes > gmlk_min(GMLK_CHUNK_BYTES_MAX, GMLK_HANDLE_CHUNKS * chunk))
+    return gmlk_refuse_desc(
+        why, GMLAKE_ERROR_INVALID_ARGUMENT, "handle_bytes",
+        " is %llu: it has to be a multiple of chunk_bytes, %llu, at most %llu; "
+        "or 0",
+        (unsigned long long)d->handle_bytes, (unsigned long long)chunk,
+        (unsigned long long)gmlk_min(GMLK_CHUNK_BYTES_MAX, GMLK_HANDLE_CHUNKS * chunk));
+  if (!d->stitched_bytes_max) d->stitched_bytes_max = gmlk_min(total, SIZE_MAX / 4) * 4;
+  if (!d->arena_bytes) d->arena_bytes = gmlk_min(total, SIZE_MAX / 8) * 8;
+  if (!d->window_bytes) d->window_bytes = gmlk_min(total, SIZE_MAX / 32) * 32;
+  if (d->arena_bytes >= chunk && d->window_bytes >= chunk)
+    return gmlk_desc_check_peers(d, device, why);
+  return gmlk_refuse_desc(
+      why, GMLAKE_ERROR_INVALID_ARGUMENT, d->arena_bytes < chunk ? "arena_bytes" : "window_bytes",
+      " is %llu: it has to hold a chunk at least, %llu, or be 0 for the default",
+      (unsigned long long)gmlk_min(d->arena_bytes, d->window_bytes), (unsigned long long)chunk);
+}
+
+/* Frees a lake's host memory. pre: gmlk_lake_drain has given the driver everything back, or the
+   driver cannot be called any more. */
+static void gmlk_lake_free(gmlake *l) {
+  gmlk_host host;
+  size_t i;
+  for (i = 0; i < l->index.row_count * GMLK_ROW; i++)
+    if (gmlk_index_at(&l->index, i)) gmlk_note_free(l, gmlk_index_at(&l->index, i)->as.live.note);
+  gmlk_pending_drop(l);
+  for (i = 0; i < l->arena_count; i++) {
+    gmlk_arena *a = l->arenas[i];
+    if (a && a->pool)
+      gmlk_pool_free(l, a->pool);
+    else if (a)
+      gmlk_arena_close(l, a);
+  }
+  gmlk_dead_free(l);
+  gmlk_host_free(&l->host, l->arenas, l->arena_capacity * sizeof(gmlk_arena *));
+  gmlk_index_destroy(&l->index, &l->host);
+  gmlk_host_free(&l->host, l->view_memory, l->view_bytes);
+  gmlk_host_free(&l->host, l->messages, GMLK_LOG_QUEUE * sizeof(gmlk_message));
+  gmlk_callbacks_free(l);
+  gmlk_host_free(&l->host, l->driver.peers, l->driver.peer_count * sizeof(int));
+  gmlk_records_destroy(&l->records, &l->host);
+  gmlk_backend_close(&l->driver);
+  gmlk_process_destroy(&l->process);
+  if (l->has_locks) gmlk_latch_destroy(&l->books);
+  if (l->has_locks) gmlk_mutex_destroy(&l->driving);
+  host = l->host; /* it lies in what it frees */
+  gmlk_host_free(&host, l, sizeof(gmlake));
+}
+
+/* Gives everything that a lake has back to the driver, whatever fails; returns the first error. */
+static gmlake_result gmlk_lake_drain(gmlake *l) {
+  gmlk_drive drive;
+  gmlake_pool *dead;
+  size_t i;
+  (void)gmlk_drive_begin(&drive, &l->driver);
+  for (i = 0; i < l->arena_count && drive.result != GMLAKE_ERROR_FORKED; i++)
+    if (l->arenas[i]) gmlk_arena_drain(l->arenas[i], &drive, 1);
+  for (dead = l->dead; dead && drive.result != GMLAKE_ERROR_FORKED; dead = dead->next_dead)
+    gmlk_arena_drain(&dead->arena, &drive, 1);
+  gmlk_streams_destroy(&l->streams, &l->host, &drive, drive.result != GMLAKE_ERROR_FORKED);
+  gmlk_drive_end(&drive);
+  return drive.result ? drive.result : drive.end_result;
+}
+
+/* Opens the backend, fills in the description and reserves address space. */
+static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
+  gmlake_result result = gmlk_backend_open(l, desc);
+  const gmlake_backend *b = l->driver.backend;
+  int code = 0;
   if (result) return result;
-  if (l->is_barred && gmlk_in_callback(l, 0))
-    result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_prewarm",
-                       "called from the out-of-memory handler, which may free and trim only");
-  if (!result && stream != GMLAKE_STREAM_NONE && (number = gmlk_stream_number(l, stream)) == 0)
-    result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  return gmlk_leave_driving(l, result ? result : gmlk_prewarm(l, &known, number));
-}
-
-/* ---- pools and captures ---- */
-
-GMLAKE_DEF gmlake_result gmlake_pool_create(gmlake *l, const gmlake_pool_desc *desc,
-                                            gmlake_pool **out_pool) {
-  gmlake_pool_desc zero;
-  gmlake_result result;
-  memset(&zero, 0, sizeof(zero));
-  if (!out_pool) return gmlk_refuse_null(l, "gmlake_pool_create", "out_pool");
-  result = gmlk_enter_driving(l);
+  result = gmlk_backend_result(b->get_properties(b->user, &l->device, &code));
+  if (result) {
+    (void)gmlk_fail(l, result, "get_properties",
+                    "the backend's function failed, its driver's code is %d", code);
+    l->error.driver_code = code;
+    return result;
+  }
+  if (!gmlk_is_pow2(l->device.granularity_bytes) || l->device.granularity_bytes < GMLK_GRAIN)
+    return gmlk_refuse_desc(&l->error, GMLAKE_ERROR_INVALID_ARGUMENT, "backend",
+                            ": its device's granularity is %llu: it has to be a power of two, at "
+                            "least 512",
+                            (unsigned long long)l->device.granularity_bytes);
+  result = gmlk_desc_default(&l->desc, &l->device, &l->error);
   if (result) return result;
-  return gmlk_leave_driving(l, gmlk_pool_create(l, desc ? desc : &zero, 0, NULL, out_pool));
-}
-
-/* ---- buffers ---- */
-
-GMLAKE_DEF gmlake_result gmlake_buffer_create(gmlake *l, const gmlake_buffer_desc *desc,
-                                              gmlake_buffer **out_buffer) {
-  gmlake_result result;
-  if (!desc || !out_buffer)
-    return gmlk_refuse_null(l, "gmlake_buffer_create", desc ? "out_buffer" : "desc");
-  if (!desc->max_bytes)
-    return gmlk_refuse(l, "gmlake_buffer_create",
-                       "max_bytes is 0: set it to the most bytes that the buffer may have");
-  if (l && desc->pool && !gmlk_is_of(l, desc->pool->lake))
-    return gmlk_refuse_foreign(l, "gmlake_buffer_create", "pool", desc->pool->lake);
-  result = gmlk_enter_driving(l);
-  return result ? result : gmlk_leave_driving(l, gmlk_buffer_create(l, desc, out_buffer));
-}
-
-static gmlake_result gmlk_buffer_call(gmlake *l, gmlake_buffer *b, gmlk_change *change,
-                                      gmlake_stream stream) {
-  gmlake_result result;
-  unsigned tries = 0;
-  if (!l || !b) return gmlk_refuse_null(l, change->call, "buffer");
-  if (!gmlk_is_of(l, b->lake)) return gmlk_refuse_foreign(l, change->call, "buffer", b->lake);
-  if (!gmlk_is_stream(stream)) return gmlk_refuse_stream(l, change->call, stream);
-  do {
-    result = gmlk_enter(l);
-    if (result) return result;
-    result = gmlk_buffer_change(l, b, change, stream);
-  } while (gmlk_leave_short(l, &result, tries++));
+  l->desc.backend = b;
+  l->driver.handle_types = desc->handle_types;
+  l->streams.ends = gmlk_ends_of(&l->desc, &l->driver);
+  l->streams.is_timed = desc->cross_stream == GMLAKE_WAIT_IF_SOON;
+  l->messages = (gmlk_message *)gmlk_host_alloc(&l->host, GMLK_LOG_QUEUE * sizeof(gmlk_message));
+  if ((desc->oom.fn || desc->policy) && !gmlk_callback_reserve(l))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!l->messages || !gmlk_index_reserve(&l->index, &l->host) || !gmlk_arena_enlist(l, &l->home))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (desc->peer_count) {
+    l->driver.peers = (int *)gmlk_host_alloc(&l->host, desc->peer_count * sizeof(int));
+    if (!l->driver.peers) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    l->driver.peer_count = desc->peer_count;
+    memcpy(l->driver.peers, desc->peer_devices, desc->peer_count * sizeof(int));
+    l->desc.peer_devices = l->driver.peers;
+  }
+  result =
+      gmlk_arena_open(l, &l->home, l->desc.chunk_bytes, l->desc.arena_bytes, l->desc.window_bytes);
+  l->desc.arena_bytes = l->home.reserved_bytes;
+  l->desc.window_bytes = l->home.window_space.reserved_bytes;
+  l->seal = gmlk_desc_seal(&l->desc);
   return result;
 }
 
-GMLAKE_DEF gmlake_result gmlake_buffer_resize(gmlake *l, gmlake_buffer *b, size_t bytes,
-                                              gmlake_stream stream) {
-  gmlk_change change = {"gmlake_buffer_resize", GMLK_RESIZE, bytes, 0, 0, 0, 0, 0};
-  return gmlk_buffer_call(l, b, &change, stream);
+/* Tells desc->out_error and the logger why no lake was created. */
+static void gmlk_tell_create(const gmlake_desc *desc, gmlake_error_info *why,
+                             gmlake_result result) {
+  if (result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY)
+    (void)gmlk_refuse_desc(why, result, "", "the host has no memory for the lake's records");
+  if (desc->out_error) *desc->out_error = *why;
+  if (desc->logger.fn) desc->logger.fn(desc->logger.user, GMLAKE_LOG_ERROR, why);
 }
 
-GMLAKE_DEF gmlake_result gmlake_buffer_commit(gmlake *l, gmlake_buffer *b, size_t offset,
-                                              size_t bytes, gmlake_stream stream) {
-  gmlk_change change = {"gmlake_buffer_commit", GMLK_COMMIT, offset, bytes, 0, 0, 0, 0};
-  return gmlk_buffer_call(l, b, &change, stream);
+/* A lake that has neither backend nor memory yet; NULL: no host memory. */
+static gmlake *gmlk_lake_new(const gmlake_desc *desc) {
+  gmlk_host host;
+  gmlake *l;
+  memset(&host, 0, sizeof(host));
+  host.hooks = desc->host;
+  l = (gmlake *)gmlk_host_alloc(&host, sizeof(gmlake));
+  if (!l) return NULL;
+  l->host = host;
+  l->desc = *desc;
+  l->desc.out_error = NULL; /* only gmlake_create may write there */
+  l->is_observed = desc->observer.fn != NULL;
+  l->is_watched = l->is_observed || desc->policy;
+  l->asks_first = desc->policy && (desc->policy->choose || desc->policy->evict);
+  l->has_locks = !(desc->flags & GMLAKE_SINGLE_THREADED);
+  gmlk_process_init(&l->process);
+  if (!l->is_observed && !desc->host.malloc_fn) l->gate = l->process.page;
+  if (l->has_locks) gmlk_mutex_init(&l->driving);
+  if (l->has_locks) gmlk_latch_init(&l->books);
+  return l;
 }
 
-GMLAKE_DEF gmlake_result gmlake_buffer_discard(gmlake *l, gmlake_buffer *b, size_t offset,
-                                               size_t bytes, gmlake_stream stream) {
-  gmlk_change change = {"gmlake_buffer_discard", GMLK_DISCARD, offset, bytes, 0, 0, 0, 0};
-  return gmlk_buffer_call(l, b, &change, stream);
-}
-GMLAKE_DEF gmlake_result gmlake_buffer_destroy(gmlake *l, gmlake_buffer *b, gmlake_stream stream) {
-  gmlake_result result;
-  if (!l || !gmlk_is_stream(stream)) return gmlk_refuse_stream(l, "gmlake_buffer_destroy", stream);
-  if (b && !gmlk_is_of(l, b->lake))
-    return gmlk_refuse_foreign(l, "gmlake_buffer_destroy", "buffer", b->lake);
-  if (!b) return GMLAKE_OK;
-  result = gmlk_enter(l);
-  return result ? result : gmlk_leave(l, gmlk_buffer_destroy(l, b, stream));
+/* Tells the logger of one live block or buffer. */
+static void gmlk_report_leak(gmlake *l, size_t live_bytes, size_t bytes, const char *what,
+                             uint64_t address, const char *label) {
+  gmlake_error_info info;
+  memset(&info, 0, sizeof(info));
+  info.call = "gmlake_destroy";
+  info.live_bytes = live_bytes;
+  (void)snprintf(info.text, sizeof(info.text), "%llu bytes%s at 0x%llx were never freed (%s)",
+                 (unsigned long long)bytes, what, (unsigned long long)address,
+                 label ? label : "no label");
+  l->desc.logger.fn(l->desc.logger.user, GMLAKE_LOG_WARNING, &info);
 }
 
-GMLAKE_DEF gmlake_result gmlake_buffer_get_info(gmlake *l, gmlake_buffer *b,
-                                                gmlake_buffer_info *out_info) {
-  gmlake_result result;
-  if (!l || !b || !out_info)
-    return gmlk_refuse_null(l, "gmlake_buffer_get_info", b ? "out_info" : "buffer");
-  if (!gmlk_is_of(l, b->lake))
-    return gmlk_refuse_foreign(l, "gmlake_buffer_get_info", "buffer", b->lake);
-  result = gmlk_enter_asking(l);
-  return result ? result : gmlk_leave(l, gmlk_buffer_get_info(b, out_info));
+/* Tells the logger of every live block and buffer. pre: no lock is held. */
+static void gmlk_report_leaks(gmlake *l) {
+  const gmlake_buffer *buffer;
+  size_t i;
+  for (i = 0; i < l->index.row_count * GMLK_ROW && l->desc.logger.fn; i++) {
+    const gmlk_block *b = gmlk_index_at(&l->index, i);
+    const gmlk_arena *a;
+    const char *label;
+    if (!b) continue;
+    a = l->arenas[b->arena];
+    label = b->as.live.note ? b->as.live.note->label : NULL;
+    if (!label && a->pool) label = a->pool->label;
+    gmlk_report_leak(l, gmlk_to_bytes(b->grains), gmlk_to_bytes(b->grains) - b->slack, "",
+                     gmlk_address_of(a, b), label);
+  }
+  for (i = 0; i < l->arena_count && l->desc.logger.fn; i++) {
+    const gmlk_arena *a = l->arenas[i];
+    for (buffer = a ? a->buffers : NULL; buffer; buffer = buffer->next)
+      if (buffer->lake)
+        gmlk_report_leak(l, buffer->count * a->chunk_bytes, gmlk_buffer_asked(buffer),
+                         " of a buffer", gmlk_buffer_address(buffer),
+                         buffer->label || !a->owner ? buffer->label : a->owner->label);
+  }
 }
 
-GMLAKE_DEF gmlake_result gmlake_pool_destroy(gmlake *l, gmlake_pool *pool) {
-  gmlake_result result;
-  if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
-  if (!pool) return GMLAKE_OK;
-  if (!gmlk_is_of(l, pool->lake))
-    return gmlk_refuse_foreign(l, "gmlake_pool_destroy", "pool", pool->lake);
-  result = gmlk_enter_driving(l);
-  return result ? result : gmlk_leave_driving(l, gmlk_pool_destroy(l, pool));
-}
-
-GMLAKE_DEF gmlake_result gmlake_pool_sleep(gmlake *l, gmlake_pool *pool, gmlake_sleep_mode mode,
-                                           size_t *out_released_bytes) {
-  size_t released = 0;
-  gmlake_result result;
-  if (out_released_bytes) *out_released_bytes = 0;
-  if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
-  if (pool && !gmlk_is_of(l, pool->lake))
-    return gmlk_refuse_foreign(l, "gmlake_pool_sleep", "pool", pool->lake);
-  if (mode != GMLAKE_SLEEP_DROP && mode != GMLAKE_SLEEP_KEEP)
-    return gmlk_refuse(l, "gmlake_pool_sleep",
-                       "mode is %d: pass GMLAKE_SLEEP_DROP (0) or GMLAKE_SLEEP_KEEP (1)",
-                       (int)mode);
-  result = gmlk_enter_driving(l);
-  if (!result)
-    result = gmlk_leave_driving(l, gmlk_pool_sleep(l, pool, mode == GMLAKE_SLEEP_KEEP, &released));
-  if (out_released_bytes) *out_released_bytes = released;
-  return result;
-}
-
-GMLAKE_DEF gmlake_result gmlake_pool_wake(gmlake *l, gmlake_pool *pool) {
-  gmlake_result result;
-  unsigned tries = 0;
-  if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
-  if (pool && !gmlk_is_of(l, pool->lake))
-    return gmlk_refuse_foreign(l, "gmlake_pool_wake", "pool", pool->lake);
-  do {
-    result = gmlk_enter_driving(l);
-    if (result) return result;
-    if (l->is_barred && gmlk_in_callback(l, 0))
-      result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_wake",
-                         "called from the out-of-memory handler, which may not ask for memory; or "
-                         "longjmp left the handler, and this call is deeper on the stack");
-    else
-      result = gmlk_pool_wake(l, pool);
-    gmlk_driving_unlock(l);
-  } while (gmlk_leave_short(l, &result, tries++));
-  return result;
-}
-
-GMLAKE_DEF gmlake_result gmlake_capture_begin(gmlake *l, gmlake_stream stream, gmlake_pool *pool) {
-  gmlake_result result;
-  if (!l || !pool) return gmlk_refuse_null(l, "gmlake_capture_begin", "pool");
-  if (!gmlk_is_of(l, pool->lake))
-    return gmlk_refuse_foreign(l, "gmlake_capture_begin", "pool", pool->lake);
-  if (!gmlk_is_stream(stream) || stream == GMLAKE_STREAM_NONE || !gmlk_stream_canonical(stream))
-    return gmlk_refuse_stream(l, "gmlake_capture_begin", stream);
-  result = gmlk_enter(l);
-  return result ? result : gmlk_leave(l, gmlk_capture_begin(l, stream, pool));
-}
-
-GMLAKE_DEF gmlake_result gmlake_capture_end(gmlake *l, gmlake_stream stream) {
-  gmlake_result result;
-  if (!gmlk_is_stream(stream) || stream == GMLAKE_STREAM_NONE)
-    return gmlk_refuse_stream(l, "gmlake_capture_end", stream);
-  result = gmlk_enter_driving(l);
-  return result ? result : gmlk_leave_driving(l, gmlk_capture_end(l, stream));
-}
-
-/* ---- create and destroy ---- */
-
-GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lake) {
+/* Creates a lake. If it cannot, it tells desc->out_error and the logger why. */
+static gmlake_result gmlk_create(const gmlake_desc *desc, gmlake **out_lake) {
   gmlake_error_info why;
   gmlake_desc zero;
   gmlake *l;
@@ -14242,11 +13859,9 @@ GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lak
   return result;
 }
 
-GMLAKE_DEF gmlake_result gmlake_destroy(gmlake *l) {
+/* Waits for the streams, then gives everything back. Returns the first error. */
+static gmlake_result gmlk_destroy(gmlake *l) {
   gmlake_result waited = GMLAKE_OK, freed, drained;
-  if (!l) return GMLAKE_OK;
-  waited = gmlk_turn_away(l);
-  if (waited) return waited;
   gmlk_report_leaks(l);
   gmlk_books_lock(l);
   if (!l->lost) waited = gmlk_wait_for_streams(l, 1);
@@ -14259,6 +13874,387 @@ GMLAKE_DEF gmlake_result gmlake_destroy(gmlake *l) {
   if (!waited) waited = l->lost;
   gmlk_lake_free(l);
   return waited ? waited : drained;
+}
+
+/* ---- >>api -------------------------------------------------------------------------------------
+   The public functions. Each checks its arguments, enters, calls one function of the sections
+   above, and leaves (>>entry). Owns nothing; costs and failures stand at the declarations. */
+
+static gmlake_result gmlk_alloc_with(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
+                                     void **out_ptr) {
+  const char *call = "gmlake_alloc";
+  gmlake_result result;
+  unsigned tries = 0;
+  if (!out_ptr) return gmlk_need(l, call, NULL, "out_ptr");
+  *out_ptr = NULL;
+  if (!desc) return gmlk_need(l, call, NULL, "desc");
+  if (!l || !gmlk_is_stream(stream)) return gmlk_refuse_stream(l, call, stream);
+  do {
+    result = gmlk_enter(l);
+    if (result) return result;
+    if (l->is_barred) result = gmlk_forbid_in_callback(l, call);
+    if (!result && desc->bytes) result = gmlk_serve(l, desc, stream, out_ptr);
+    if (!result) return gmlk_leave(l, GMLAKE_OK);
+  } while (gmlk_leave_short(l, &result, tries++));
+  return result;
+}
+
+GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *l, const gmlake_alloc_desc *desc,
+                                           gmlake_stream stream, void **out_ptr) {
+  return gmlk_alloc_with(l, desc, stream, out_ptr);
+}
+
+GMLAKE_DEF gmlake_result gmlake_alloc(gmlake *l, size_t bytes, gmlake_stream stream,
+                                      void **out_ptr) {
+  gmlake_alloc_desc desc;
+  memset(&desc, 0, sizeof(desc));
+  desc.bytes = bytes;
+  return gmlk_alloc_with(l, &desc, stream, out_ptr);
+}
+
+GMLAKE_DEF gmlake_result gmlake_query(gmlake *l, const gmlake_alloc_desc *desc,
+                                      gmlake_stream stream, gmlake_query_info *out_info) {
+  const char *call = "gmlake_query";
+  gmlake_result result = gmlk_need(l, call, desc, "desc");
+  if (!result) result = gmlk_need(l, call, out_info, "out_info");
+  if (!result) result = gmlk_need_stream(l, call, stream, 1);
+  if (!result) result = gmlk_enter_driving(l);
+  return result ? result : gmlk_leave_driving(l, gmlk_query(l, desc, stream, out_info));
+}
+
+GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream) {
+  const uint64_t address = (uint64_t)(uintptr_t)ptr;
+  gmlake_result result;
+  if (!l || !gmlk_is_stream(stream)) return gmlk_refuse_stream(l, "gmlake_free", stream);
+  if (!ptr) return GMLAKE_OK;
+  result = gmlk_enter(l);
+  if (result) return result == GMLAKE_ERROR_FORKED ? GMLAKE_OK : result;
+  return gmlk_leave(
+      l, l->is_watched ? gmlk_free_watched(l, address, stream) : gmlk_free(l, address, stream));
+}
+
+/* ---- streams ---- */
+
+GMLAKE_DEF gmlake_result gmlake_record_stream(gmlake *l, void *ptr, gmlake_stream stream) {
+  gmlake_result result = gmlk_need(l, "gmlake_record_stream", ptr, "ptr");
+  if (!result) result = gmlk_need_stream(l, "gmlake_record_stream", stream, 0);
+  if (!result) result = gmlk_enter(l);
+  return result ? result : gmlk_leave(l, gmlk_record_stream(l, ptr, stream));
+}
+
+GMLAKE_DEF gmlake_result gmlake_mark_stream(gmlake *l, gmlake_stream stream,
+                                            gmlake_stream_kind kind) {
+  gmlake_result result = gmlk_need_stream(l, "gmlake_mark_stream", stream, 0);
+  if (!result && (unsigned)kind > GMLAKE_STREAM_URGENT)
+    result = gmlk_refuse(l, "gmlake_mark_stream",
+                         "kind is %d: pass one of GMLAKE_STREAM_* (0 to 2)", (int)kind);
+  if (!result) result = gmlk_enter(l);
+  return result ? result : gmlk_leave(l, gmlk_mark_stream(l, stream, kind));
+}
+
+GMLAKE_DEF gmlake_result gmlake_forget_stream(gmlake *l, gmlake_stream stream) {
+  gmlake_result result = gmlk_need_stream(l, "gmlake_forget_stream", stream, 0);
+  if (!result) result = gmlk_enter_driving(l);
+  return result ? result : gmlk_leave_driving(l, gmlk_forget_stream(l, stream));
+}
+
+/* ---- questions ---- */
+
+GMLAKE_DEF gmlake_result gmlake_get_allocation(gmlake *l, const void *ptr,
+                                               gmlake_allocation_info *out_info) {
+  gmlake_result result = gmlk_need(l, "gmlake_get_allocation", ptr, "ptr");
+  if (!result) result = gmlk_need(l, "gmlake_get_allocation", out_info, "out_info");
+  if (!result) result = gmlk_enter_asking(l);
+  return result ? result : gmlk_leave(l, gmlk_get_allocation(l, ptr, out_info));
+}
+
+GMLAKE_DEF gmlake_result gmlake_find(gmlake *l, const void *address,
+                                     gmlake_allocation_info *out_info) {
+  gmlake_result result = gmlk_need(l, "gmlake_find", out_info, "out_info");
+  if (!result) result = gmlk_enter_asking(l);
+  return result ? result : gmlk_leave(l, gmlk_find(l, (uint64_t)(uintptr_t)address, out_info));
+}
+
+GMLAKE_DEF gmlake_result gmlake_get_pieces(gmlake *l, const void *ptr, gmlake_piece *out_pieces,
+                                           size_t capacity, size_t *out_count) {
+  const gmlk_array array = {"gmlake_get_pieces", "out_pieces", out_pieces, capacity, out_count};
+  gmlake_result result = gmlk_need(l, array.call, ptr, "ptr");
+  if (!result) result = gmlk_need_array(l, &array);
+  if (!result) result = gmlk_enter_asking(l);
+  return result ? result : gmlk_leave(l, gmlk_get_pieces(l, ptr, out_pieces, capacity, out_count));
+}
+
+GMLAKE_DEF gmlake_result gmlake_get_chunks(gmlake *l, const void *ptr,
+                                           gmlake_chunk_info *out_chunks, size_t capacity,
+                                           size_t *out_count) {
+  const gmlk_array array = {"gmlake_get_chunks", "out_chunks", out_chunks, capacity, out_count};
+  gmlk_chunk_list list = {out_chunks, capacity, 0, 0};
+  gmlake_result result = gmlk_need(l, array.call, ptr, "ptr");
+  if (!result) result = gmlk_need_array(l, &array);
+  if (!result) result = gmlk_enter_to_ask(l);
+  if (result) return result;
+  result = gmlk_get_chunks(l, (uint64_t)(uintptr_t)ptr, &list);
+  if (!result) *out_count = list.count;
+  return gmlk_leave_driving(l, result);
+}
+
+GMLAKE_DEF gmlake_result gmlake_get_map(gmlake *l, gmlake_map_entry *out_entries, size_t capacity,
+                                        size_t *out_count) {
+  const gmlk_array array = {"gmlake_get_map", "out_entries", out_entries, capacity, out_count};
+  gmlk_map map = {out_entries, capacity, 0};
+  gmlake_result result = gmlk_need_array(l, &array);
+  if (!result) result = gmlk_enter_to_ask(l);
+  if (result) return result;
+  gmlk_get_map(l, &map);
+  *out_count = map.count;
+  return gmlk_leave_driving(l, GMLAKE_OK);
+}
+
+GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *l, gmlake_stats *out_stats) {
+  gmlake_result result = gmlk_need_stats(l, "gmlake_get_stats", out_stats);
+  if (!result) result = gmlk_enter_asking(l);
+  if (result) return result;
+  gmlk_lake_count(l, out_stats);
+  return gmlk_leave(l, GMLAKE_OK);
+}
+
+GMLAKE_DEF gmlake_result gmlake_pool_get_stats(gmlake *l, gmlake_pool *pool,
+                                               gmlake_stats *out_stats) {
+  gmlake_result result = gmlk_need_pool(l, "gmlake_pool_get_stats", pool);
+  if (!result) result = gmlk_need_stats(l, "gmlake_pool_get_stats", out_stats);
+  if (!result) result = gmlk_enter_to_ask(l);
+  if (result) return result;
+  gmlk_pool_count(l, pool, out_stats);
+  return gmlk_leave_driving(l, GMLAKE_OK);
+}
+
+GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *l) {
+  gmlake_result result = gmlk_enter_asking(l);
+  if (result) return result;
+  gmlk_reset_peaks(l);
+  return gmlk_leave(l, GMLAKE_OK);
+}
+
+GMLAKE_DEF gmlake_result gmlake_get_budget(gmlake *l, gmlake_budget *out_budget) {
+  gmlake_result result = gmlk_need(l, "gmlake_get_budget", out_budget, "out_budget");
+  if (!result) result = gmlk_enter_driving(l);
+  return result ? result : gmlk_leave_driving(l, gmlk_get_budget(l, out_budget));
+}
+
+GMLAKE_DEF gmlake_result gmlake_get_last_error(gmlake *l, gmlake_error_info *out_info) {
+  gmlake_result result = gmlk_need(l, "gmlake_get_last_error", out_info, "out_info");
+  if (!result) gmlk_get_last_error(l, out_info);
+  return result;
+}
+
+GMLAKE_DEF gmlake_result gmlake_get_desc(gmlake *l, gmlake_desc *out_desc) {
+  gmlake_result result = gmlk_need(l, "gmlake_get_desc", out_desc, "out_desc");
+  if (!result) *out_desc = l->desc;
+  return result;
+}
+
+GMLAKE_DEF gmlake_result gmlake_check(gmlake *l) {
+  const char *broken;
+  gmlake_result result = gmlk_enter_to_ask(l);
+  if (result) return result;
+  broken = gmlk_check(l);
+  if (!broken) return gmlk_leave_driving(l, GMLAKE_OK);
+  result = gmlk_fail(l, GMLAKE_ERROR_CORRUPT, "gmlake_check", "%s", broken);
+  gmlk_driving_unlock(l); /* gmlk_leave would trust the queue of messages, which may be broken */
+  gmlk_books_unlock(l);
+  return result;
+}
+
+GMLAKE_DEF gmlake_result gmlake_trim(gmlake *l, size_t keep_bytes, size_t *out_released_bytes) {
+  size_t released = 0;
+  gmlake_result result = gmlk_enter_driving(l);
+  if (!result) result = gmlk_leave_driving(l, gmlk_trim_lake(l, keep_bytes, &released));
+  if (out_released_bytes) *out_released_bytes = released;
+  return result;
+}
+
+GMLAKE_DEF int gmlake_version(void) { return GMLAKE_VERSION; }
+
+GMLAKE_DEF const char *gmlake_result_name(gmlake_result result) { return gmlk_result_name(result); }
+
+/* ---- the first step ---- */
+
+GMLAKE_DEF gmlake_result gmlake_profile_take(gmlake *l, gmlake_profile *out_profile) {
+  gmlake_result result = gmlk_need(l, "gmlake_profile_take", out_profile, "out_profile");
+  if (!result) result = gmlk_enter_to_ask(l);
+  return result ? result : gmlk_leave_driving(l, gmlk_profile_take(l, out_profile));
+}
+
+GMLAKE_DEF gmlake_result gmlake_profile_save(const gmlake_profile *profile, char *out_text,
+                                             size_t capacity) {
+  gmlake_profile known;
+  if (!profile || !out_text || capacity < GMLAKE_PROFILE_TEXT_BYTES ||
+      !gmlk_profile_in(profile, &known))
+    return GMLAKE_ERROR_INVALID_ARGUMENT;
+  gmlk_profile_write(&known, out_text);
+  return GMLAKE_OK;
+}
+
+GMLAKE_DEF gmlake_result gmlake_profile_load(const char *text, size_t bytes,
+                                             gmlake_profile *out_profile) {
+  gmlake_profile profile;
+  gmlake_result result = GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (text && out_profile) result = gmlk_profile_read(text, bytes, &profile);
+  if (!result && !gmlk_profile_out(profile, out_profile)) result = GMLAKE_ERROR_INVALID_ARGUMENT;
+  return result;
+}
+
+GMLAKE_DEF gmlake_result gmlake_prewarm(gmlake *l, const gmlake_profile *profile,
+                                        gmlake_stream stream) {
+  const char *call = "gmlake_prewarm";
+  gmlake_profile known;
+  gmlake_result result = gmlk_need(l, call, profile, "profile");
+  if (!result) result = gmlk_need_stream(l, call, stream, 1);
+  if (!result && !gmlk_profile_in(profile, &known))
+    result = gmlk_refuse(l, call, GMLK_PROFILE_WRONG, (unsigned long long)profile->struct_bytes,
+                         profile->large_percent);
+  if (!result) result = gmlk_enter_driving(l);
+  if (result) return result;
+  if (l->is_barred) result = gmlk_forbid_in_callback(l, call);
+  return gmlk_leave_driving(l, result ? result : gmlk_prewarm(l, &known, stream));
+}
+
+/* ---- pools and captures ---- */
+
+GMLAKE_DEF gmlake_result gmlake_pool_create(gmlake *l, const gmlake_pool_desc *desc,
+                                            gmlake_pool **out_pool) {
+  gmlake_pool_desc zero;
+  gmlake_result result = gmlk_need(l, "gmlake_pool_create", out_pool, "out_pool");
+  if (!result) result = gmlk_enter_driving(l);
+  if (result) return result;
+  memset(&zero, 0, sizeof(zero));
+  return gmlk_leave_driving(l, gmlk_pool_create(l, desc ? desc : &zero, 0, NULL, out_pool));
+}
+
+GMLAKE_DEF gmlake_result gmlake_pool_destroy(gmlake *l, gmlake_pool *pool) {
+  gmlake_result result = gmlk_need_pool(l, "gmlake_pool_destroy", pool);
+  if (result || !pool) return result;
+  result = gmlk_enter_driving(l);
+  return result ? result : gmlk_leave_driving(l, gmlk_pool_destroy(l, pool));
+}
+
+GMLAKE_DEF gmlake_result gmlake_pool_sleep(gmlake *l, gmlake_pool *pool, gmlake_sleep_mode mode,
+                                           size_t *out_released_bytes) {
+  size_t released = 0;
+  gmlake_result result = gmlk_need_pool(l, "gmlake_pool_sleep", pool);
+  if (!result && mode != GMLAKE_SLEEP_DROP && mode != GMLAKE_SLEEP_KEEP)
+    result =
+        gmlk_refuse(l, "gmlake_pool_sleep",
+                    "mode is %d: pass GMLAKE_SLEEP_DROP (0) or GMLAKE_SLEEP_KEEP (1)", (int)mode);
+  if (!result) result = gmlk_enter_driving(l);
+  if (!result)
+    result = gmlk_leave_driving(l, gmlk_pool_sleep(l, pool, mode == GMLAKE_SLEEP_KEEP, &released));
+  if (out_released_bytes) *out_released_bytes = released;
+  return result;
+}
+
+GMLAKE_DEF gmlake_result gmlake_pool_wake(gmlake *l, gmlake_pool *pool) {
+  unsigned tries = 0;
+  gmlake_result result = gmlk_need_pool(l, "gmlake_pool_wake", pool);
+  if (result) return result;
+  do {
+    result = gmlk_enter_driving(l);
+    if (result) return result;
+    if (l->is_barred) result = gmlk_forbid_in_callback(l, "gmlake_pool_wake");
+    if (!result) result = gmlk_pool_wake(l, pool);
+    gmlk_driving_unlock(l);
+  } while (gmlk_leave_short(l, &result, tries++));
+  return result;
+}
+
+GMLAKE_DEF gmlake_result gmlake_capture_begin(gmlake *l, gmlake_stream stream, gmlake_pool *pool) {
+  const char *call = "gmlake_capture_begin";
+  gmlake_result result = gmlk_need(l, call, pool, "pool");
+  if (!result) result = gmlk_need_pool(l, call, pool);
+  if (!result) result = gmlk_need_stream(l, call, stream, 0);
+  if (!result && !gmlk_stream_canonical(stream)) result = gmlk_refuse_stream(l, call, stream);
+  if (!result) result = gmlk_enter(l);
+  return result ? result : gmlk_leave(l, gmlk_capture_begin(l, stream, pool));
+}
+
+GMLAKE_DEF gmlake_result gmlake_capture_end(gmlake *l, gmlake_stream stream) {
+  gmlake_result result = gmlk_need_stream(l, "gmlake_capture_end", stream, 0);
+  if (!result) result = gmlk_enter_driving(l);
+  return result ? result : gmlk_leave_driving(l, gmlk_capture_end(l, stream));
+}
+
+/* ---- buffers ---- */
+
+GMLAKE_DEF gmlake_result gmlake_buffer_create(gmlake *l, const gmlake_buffer_desc *desc,
+                                              gmlake_buffer **out_buffer) {
+  const char *call = "gmlake_buffer_create";
+  gmlake_result result = gmlk_need(l, call, desc, "desc");
+  if (!result) result = gmlk_need(l, call, out_buffer, "out_buffer");
+  if (!result && !desc->max_bytes)
+    result =
+        gmlk_refuse(l, call, "max_bytes is 0: set it to the most bytes that the buffer may have");
+  if (!result) result = gmlk_need_pool(l, call, desc->pool);
+  if (!result) result = gmlk_enter_driving(l);
+  return result ? result : gmlk_leave_driving(l, gmlk_buffer_create(l, desc, out_buffer));
+}
+
+static gmlake_result gmlk_buffer_call(gmlake *l, gmlake_buffer *b, gmlk_change *change,
+                                      gmlake_stream stream) {
+  unsigned tries = 0;
+  gmlake_result result = gmlk_need_buffer(l, change->call, b);
+  if (!result) result = gmlk_need_stream(l, change->call, stream, 1);
+  if (result) return result;
+  do {
+    result = gmlk_enter(l);
+    if (result) return result;
+    result = gmlk_buffer_change(l, b, change, stream);
+  } while (gmlk_leave_short(l, &result, tries++));
+  return result;
+}
+
+GMLAKE_DEF gmlake_result gmlake_buffer_resize(gmlake *l, gmlake_buffer *b, size_t bytes,
+                                              gmlake_stream stream) {
+  gmlk_change change = {"gmlake_buffer_resize", GMLK_RESIZE, bytes, 0, 0, 0, 0, 0};
+  return gmlk_buffer_call(l, b, &change, stream);
+}
+
+GMLAKE_DEF gmlake_result gmlake_buffer_commit(gmlake *l, gmlake_buffer *b, size_t offset,
+                                              size_t bytes, gmlake_stream stream) {
+  gmlk_change change = {"gmlake_buffer_commit", GMLK_COMMIT, offset, bytes, 0, 0, 0, 0};
+  return gmlk_buffer_call(l, b, &change, stream);
+}
+
+GMLAKE_DEF gmlake_result gmlake_buffer_discard(gmlake *l, gmlake_buffer *b, size_t offset,
+                                               size_t bytes, gmlake_stream stream) {
+  gmlk_change change = {"gmlake_buffer_discard", GMLK_DISCARD, offset, bytes, 0, 0, 0, 0};
+  return gmlk_buffer_call(l, b, &change, stream);
+}
+
+GMLAKE_DEF gmlake_result gmlake_buffer_destroy(gmlake *l, gmlake_buffer *b, gmlake_stream stream) {
+  gmlake_result result = gmlk_need_stream(l, "gmlake_buffer_destroy", stream, 1);
+  if (result || !b) return result;
+  result = gmlk_need_buffer(l, "gmlake_buffer_destroy", b);
+  if (!result) result = gmlk_enter(l);
+  return result ? result : gmlk_leave(l, gmlk_buffer_destroy(l, b, stream));
+}
+
+GMLAKE_DEF gmlake_result gmlake_buffer_get_info(gmlake *l, gmlake_buffer *b,
+                                                gmlake_buffer_info *out_info) {
+  gmlake_result result = gmlk_need_buffer(l, "gmlake_buffer_get_info", b);
+  if (!result) result = gmlk_need(l, "gmlake_buffer_get_info", out_info, "out_info");
+  if (!result) result = gmlk_enter_asking(l);
+  return result ? result : gmlk_leave(l, gmlk_buffer_get_info(b, out_info));
+}
+
+/* ---- create and destroy ---- */
+
+GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lake) {
+  return gmlk_create(desc, out_lake);
+}
+
+GMLAKE_DEF gmlake_result gmlake_destroy(gmlake *l) {
+  gmlake_result result = l ? gmlk_turn_away(l) : GMLAKE_OK;
+  return !l || result ? result : gmlk_destroy(l);
 }
 
 #endif /* GMLAKE_IMPLEMENTATION */
