@@ -834,7 +834,8 @@ typedef enum gmlake_kind {
   GMLAKE_KIND_BUFFER,    /* its committed front */
   GMLAKE_KIND_PIECE,     /* a range of a home arena that is mapped in a block's window, or a chunk
                             of a buffer where that maps it */
-  GMLAKE_KIND_CHUNK      /* physical memory */
+  GMLAKE_KIND_CHUNK,     /* physical memory */
+  GMLAKE_KIND_SPAN       /* a range of a home arena that an idle window maps */
 } gmlake_kind;
 
 typedef enum gmlake_state {
@@ -875,10 +876,14 @@ typedef struct gmlake_map_entry {
   size_t requested_bytes; /* block, buffer: as asked for */
   gmlake_stream stream;   /* block: it was allocated on; free memory: see the state; else NONE */
   gmlake_pool *pool;      /* NULL: in no pool */
-  uint64_t owner;         /* piece: address of the block or buffer */
+  uint64_t owner;         /* piece: address of the block or buffer; span: of the window */
   uint64_t handle;        /* chunk, and piece of a buffer: the driver's */
   uint64_t user_data;
   const char *label;
+  uint64_t age;            /* block: how many blocks, and pieces of windows, became live after it */
+  unsigned arena;          /* number of the arena whose memory it is; such numbers are reused */
+  const char *pool_label;  /* of the pool */
+  size_t pool_limit_bytes; /* the pool's limit_bytes; 0: there is none */
 } gmlake_map_entry;
 
 typedef struct gmlake_stats {
@@ -1025,9 +1030,10 @@ GMLAKE_DEF gmlake_result gmlake_find(gmlake *lake, const void *address,
 GMLAKE_DEF gmlake_result gmlake_get_chunks(gmlake *lake, const void *ptr,
                                            gmlake_chunk_info *out_chunks, size_t capacity,
                                            size_t *out_count);
-/* Every chunk, block, hole, window, buffer and piece, as they are at one moment: at most capacity
-   of them; *out_count is how many there are. By arena: its chunks by slot, its home range by
-   address, then windows and buffers by address. */
+/* Every chunk, block, hole, window, buffer, piece and span, as they are at one moment: at most
+   capacity of them; *out_count is how many there are. By arena: its chunks by slot, its home range
+   by address, then buffers, each followed by its pieces, and windows, by address; an idle one is
+   followed by its spans. */
 GMLAKE_DEF gmlake_result gmlake_get_map(gmlake *lake, gmlake_map_entry *out_entries,
                                         size_t capacity, size_t *out_count);
 
@@ -10033,6 +10039,9 @@ static gmlake_map_entry gmlk_entry(gmlake_kind kind, const gmlk_arena *a, uint64
   e.bytes = bytes;
   e.stream = GMLAKE_STREAM_NONE;
   e.pool = a->owner;
+  e.arena = a->number;
+  e.pool_label = a->owner ? a->owner->label : NULL;
+  e.pool_limit_bytes = a->owner ? a->owner->arena.limit_bytes : 0;
   return e;
 }
 
@@ -10061,6 +10070,7 @@ static gmlake_map_entry gmlk_show_block(const gmlake *l, const gmlk_block *b) {
     e.address = gmlk_address_of(a, b);
     e.requested_bytes = e.bytes - b->slack;
     e.stream = gmlk_stream_known(l, gmlk_own_stream(l, b));
+    e.age = a->records->serial - b->ticket;
     note = b->as.live.note;
     e.user_data = note ? note->user_data : 0;
     e.label = note ? note->label : NULL;
@@ -10238,6 +10248,22 @@ static void gmlk_map_buffer(const gmlake_buffer *b, gmlk_map *map) {
   }
 }
 
+/* A window's own entry, which is the block's if it is live, and what it joins if it is idle. */
+static void gmlk_map_window(const gmlake *l, const gmlk_window *w, gmlk_map *map) {
+  gmlake_map_entry e = gmlk_show_block(l, &w->self);
+  const gmlk_arena *a = gmlk_arena_of(l, &w->self);
+  uint32_t i;
+  gmlk_map_add(map, &e);
+  if (e.kind != GMLAKE_KIND_WINDOW || e.state == GMLAKE_STATE_QUARANTINED) return;
+  e.kind = GMLAKE_KIND_SPAN;
+  e.owner = e.address;
+  for (i = 0; i < w->span_count; i++) {
+    e.address = gmlk_home(a, w->spans[i].at);
+    e.bytes = gmlk_to_bytes(w->spans[i].grains);
+    gmlk_map_add(map, &e);
+  }
+}
+
 static void gmlk_map_arena(const gmlake *l, const gmlk_arena *a, gmlk_map *map) {
   const gmlk_block *b;
   gmlake_map_entry e;
@@ -10253,8 +10279,7 @@ static void gmlk_map_arena(const gmlake *l, const gmlk_arena *a, gmlk_map *map) 
     if (b->state != GMLK_FREE) gmlk_map_buffer((const gmlake_buffer *)(uintptr_t)b->ticket, map);
   for (b = a->window_space.head.next; b != &a->window_space.tail; b = b->next) {
     if (b->state != GMLK_LIVE && b->state != GMLK_UNBACKED) continue; /* the last: asleep */
-    e = gmlk_show_block(l, &gmlk_va_window(b)->self);
-    gmlk_map_add(map, &e);
+    gmlk_map_window(l, gmlk_va_window(b), map);
   }
 }
 

@@ -12,8 +12,9 @@ import sys
 HEADERS = ["gmlake.h", "gmlake_bfc.h", "gmlake_offload.h"]
 EXAMPLES = [
     "hello.c", "two_streams.c", "stitching.c", "graph_capture.c", "kv_server.c", "two_models.c",
-    "weights.c", "running_out.c", "fragmentation.c", "fallback.c", "custom_backend.c", "record.c",
-    "prewarm.c", "ci_mock.cpp", "gmlake.hpp", "offload_quarter.c", "offload_optimizer.c",
+    "weights.c", "running_out.c", "snapshot.c", "fragmentation.c", "fallback.c",
+    "custom_backend.c", "record.c", "prewarm.c", "ci_mock.cpp", "gmlake.hpp", "offload_quarter.c",
+    "offload_optimizer.c",
 ]
 NAME = re.compile(r"\b(?:gmlake|GMLAKE)_[A-Za-z0-9_]*[A-Za-z0-9]\b|\bgmlake\b(?=\()")
 STYLE = """

@@ -70,6 +70,25 @@ static const char *map_chunks_wrong(gmlake *lake, const gmlake_map_entry *e,
   return wrong;
 }
 
+/* The spans of an idle window follow it, are as long as it, and lie in chunks of its arena. */
+static const char *map_spans_wrong(const gmlake_map_entry *all, size_t count, size_t i) {
+  const gmlake_map_entry *w = &all[i];
+  size_t bytes = 0, n, under;
+  for (n = i + 1; n < count && all[n].kind == GMLAKE_KIND_SPAN; n++) {
+    uint64_t at = all[n].address;
+    const uint64_t end = at + all[n].bytes;
+    if (all[n].owner != w->address || all[n].arena != w->arena)
+      return map_wrong_at(&all[n], "a span of another window");
+    for (under = 0; under < i && at < end; under++)
+      if (all[under].kind == GMLAKE_KIND_CHUNK && all[under].arena == w->arena &&
+          at - all[under].address < all[under].bytes)
+        at = all[under].address + all[under].bytes;
+    if (at < end) return map_wrong_at(&all[n], "a span without chunks");
+    bytes += all[n].bytes;
+  }
+  return bytes == w->bytes ? NULL : map_wrong_at(w, "spans of another length");
+}
+
 static const char *map_entry_wrong(gmlake *lake, const gmlake_map_entry *all, size_t count,
                                    size_t i, map_sums *sums) {
   const gmlake_map_entry *e = &all[i];
@@ -93,10 +112,13 @@ static const char *map_entry_wrong(gmlake *lake, const gmlake_map_entry *all, si
     sums->buffers++;
     sums->requested += e->requested_bytes;
     break;
+  case GMLAKE_KIND_SPAN:
+    return NULL; /* of its window, below */
   default:
     if (e->state == GMLAKE_STATE_QUARANTINED) return NULL;
   }
-  wrong = map_found_wrong(lake, e, e->address);
+  wrong = e->kind == GMLAKE_KIND_WINDOW ? map_spans_wrong(all, count, i) : NULL;
+  if (!wrong) wrong = map_found_wrong(lake, e, e->address);
   if (!wrong && e->bytes) wrong = map_found_wrong(lake, e, e->address + e->bytes - 1);
   if (wrong || e->state != GMLAKE_STATE_LIVE) return wrong;
   return e->kind == GMLAKE_KIND_BLOCK || e->kind == GMLAKE_KIND_BUFFER

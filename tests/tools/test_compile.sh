@@ -70,6 +70,9 @@ source_file record <<'END'
 #include <stdio.h>
 #include "gmlake.h"
 #include "examples/record.h"
+#include "examples/snapshot.h"
+int snapshot(gmlake *lake, const char *path);
+int snapshot(gmlake *lake, const char *path) { return gmlake_snapshot_save(lake, path); }
 int record(const char *path);
 int record(const char *path) { return gmlake_recorder_close(gmlake_recorder_open(path)); }
 END
@@ -131,7 +134,7 @@ matrix() {
       ;;
     esac
     job "declarations alone: $compiler $standard" "$compile $dir/declarations.$extension"
-    job "record.h: $compiler $standard" "$compile $dir/record.$extension"
+    job "record.h, snapshot.h: $compiler $standard" "$compile $dir/record.$extension"
     # In strict C the first header of a file fixes what the system's headers declare.
     job "declared, then implemented, twice: $compiler $standard" \
       "$compile -D_GNU_SOURCE $both $dir/late.$extension"

@@ -83,6 +83,9 @@ example fallback \
   '3145728 bytes came from gmlake.h' \
   'gmlake_create: GMLAKE_ERROR_UNSUPPORTED' \
   '3145728 bytes came from gmlake_bfc.h'
+example snapshot \
+  "$build/examples/snapshot.full.json and $build/examples/snapshot.end.json: open \
+bench/viewer.html and drop them on it"
 example record \
   "recorded 4 steps of 6 allocations; to replay them: build/replay $build/examples/record.gmtrace"
 

@@ -280,7 +280,7 @@ static void chunks_of_what_is_not_live_are_refused(void **state) {
 /* ---- The map --------------------------------------------------------------------------------- */
 
 static void a_map_tells_every_kind(void **state) {
-  size_t kinds[GMLAKE_KIND_CHUNK + 1], count, i;
+  size_t kinds[GMLAKE_KIND_SPAN + 1], count, i;
   gmlake_map_entry map[64];
   gmlake_buffer *buffer;
   gmlake_pool *pool;
@@ -302,9 +302,73 @@ static void a_map_tells_every_kind(void **state) {
   assert_ok(gmlake_get_map(lake, map, 64, &count));
   memset(kinds, 0, sizeof(kinds));
   for (i = 0; i < count; i++) kinds[map[i].kind]++;
-  for (i = GMLAKE_KIND_BLOCK; i <= GMLAKE_KIND_CHUNK; i++) assert_true(kinds[i]);
+  for (i = GMLAKE_KIND_BLOCK; i <= GMLAKE_KIND_SPAN; i++) assert_true(kinds[i]);
   assert_int_equal(kinds[GMLAKE_KIND_CHUNK], stats().chunk_count);
   judge(pool);
+  finish();
+}
+
+/* The entry of that kind at that address. */
+static const gmlake_map_entry *entry_at(const gmlake_map_entry *map, size_t count, gmlake_kind kind,
+                                        const void *address) {
+  size_t i = 0;
+  while (i < count && (map[i].kind != kind || map[i].address != (uintptr_t)address)) i++;
+  assert_true(i < count);
+  return &map[i];
+}
+
+static void a_map_tells_ages_and_what_windows_join(void **state) {
+  const gmlake_map_entry *window;
+  gmlake_map_entry map[64];
+  size_t count;
+  char *w;
+  void *b[6];
+  (void)state;
+  start(32);
+  lay(b, 6);
+  drop(b[1]);
+  drop(b[3]);
+  w = (char *)take(2 * C);
+  assert_ok(gmlake_get_map(lake, map, 64, &count));
+  assert_int_equal(entry_at(map, count, GMLAKE_KIND_BLOCK, w)->age, 0);
+  assert_int_equal(entry_at(map, count, GMLAKE_KIND_BLOCK, b[5])->age, 3); /* and its two pieces */
+  assert_int_equal(entry_at(map, count, GMLAKE_KIND_BLOCK, b[0])->age, 8);
+  drop(w);
+  assert_ok(gmlake_get_map(lake, map, 64, &count));
+  window = entry_at(map, count, GMLAKE_KIND_WINDOW, w);
+  assert_int_equal(window[1].kind, GMLAKE_KIND_SPAN);
+  assert_int_equal(window[1].address, (uintptr_t)b[1]);
+  assert_int_equal(window[2].address, (uintptr_t)b[3]);
+  assert_int_equal(window[1].bytes + window[2].bytes, 2 * C);
+  assert_int_equal(window[2].owner, (uintptr_t)w);
+  assert_ptr_equal(window + 3, map + count);
+  judge(NULL);
+  finish();
+}
+
+static void a_map_tells_arenas_and_pools(void **state) {
+  const gmlake_map_entry *in, *out;
+  gmlake_map_entry map[64];
+  gmlake_pool_desc desc = {0};
+  gmlake_pool *pool;
+  size_t count;
+  void *p, *q;
+  (void)state;
+  start(32);
+  desc.limit_bytes = 4 * C;
+  desc.label = "tenant";
+  assert_ok(gmlake_pool_create(lake, &desc, &pool));
+  p = take(512);
+  q = take_from(pool, 512, LEGACY);
+  assert_ok(gmlake_get_map(lake, map, 64, &count));
+  out = entry_at(map, count, GMLAKE_KIND_BLOCK, p);
+  in = entry_at(map, count, GMLAKE_KIND_BLOCK, q);
+  assert_string_equal(in->pool_label, "tenant");
+  assert_int_equal(in->pool_limit_bytes, 4 * C);
+  assert_null(out->pool_label);
+  assert_int_equal(out->pool_limit_bytes, 0);
+  assert_int_not_equal(in->arena, out->arena);
+  assert_int_equal(entry_at(map, count, GMLAKE_KIND_CHUNK, q)->arena, in->arena);
   finish();
 }
 
@@ -748,6 +812,8 @@ int main(void) {
       cmocka_unit_test(chunks_hold_the_bytes_of_blocks_and_buffers),
       cmocka_unit_test(chunks_of_what_is_not_live_are_refused),
       cmocka_unit_test(a_map_tells_every_kind),
+      cmocka_unit_test(a_map_tells_ages_and_what_windows_join),
+      cmocka_unit_test(a_map_tells_arenas_and_pools),
       cmocka_unit_test(a_map_that_does_not_fit_tells_the_count),
       cmocka_unit_test(a_map_tells_what_is_quarantined),
       cmocka_unit_test(a_pools_figures_are_its_own),
