@@ -174,6 +174,15 @@ assert torch.x == $2, torch.x" >"$dir/out" 2>"$dir/err"
   }
   ok 'python: GMLAKE_TORCH=1' hooked 1 2
   ok 'python: GMLAKE_TORCH=0' hooked 0 1
+  ok 'python: dispatch.py, record.py' python3 -B tests/clients/dispatch_stub.py "$dir/stub.gmgraph"
+  ok 'python: record.py: the graph' "$build/offload" "$dir/stub.gmgraph"
+  for python in python3 /usr/bin/python3; do # where there is a torch
+    if "$python" -c 'import torch' 2>/dev/null; then
+      ok "python: $python: real operators" "$python" -B tests/clients/torch_dispatch.py "$dir"
+      ok "python: $python: their graph" "$build/offload" "$dir/meta.gmgraph"
+      break
+    fi
+  done
   ok 'python: gmlake_cupy.py' fake FAKE_CUDA_SEED=1 \
     "GMLAKE_CUPY_LIBRARY=$absolute_build/gmlake_cupy.so" python3 -B tests/clients/cupy_stub.py
   ok 'python: gmlake_cupy.py: silent' silent

@@ -87,5 +87,13 @@ def forget_stream(stream):
     _load().gmlake_torch_forget_stream(stream.cuda_stream)
 
 
+def record_graph(path, **options):
+    """For `with`: records what runs inside as a graph for build/offload. See record.py. It needs no
+    GPU and no lake."""
+    from .record import Recorder
+
+    return Recorder(path, **options)
+
+
 if os.environ.get("GMLAKE_TORCH") == "1":
     enable()
