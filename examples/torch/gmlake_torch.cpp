@@ -8,7 +8,8 @@
 
    How torch's words map to the lake's: a memory pool (MempoolId_t) is a gmlake_pool; requests on a
    stream for which the filter of beginAllocateToPool says yes go to that pool; a graph's capture is
-   a gmlake capture of each stream that takes part. A segment is a chunk. No block is split off from
+   a gmlake capture of each stream that takes part. A segment is a chunk; only in snapshots are
+   chunks side by side one, unless a tracker follows them. No block is split off from
    a segment that cannot be given back, so inactive_split counts nothing, as with torch's expandable
    segments; max_split_size and oversize stay what they are by default. */
 #include <c10/core/impl/GPUTrace.h>
@@ -215,6 +216,13 @@ class History {
 
   bool is_wanted() const { return is_wanted_.load(std::memory_order_relaxed); }
 
+  /* Whether somebody, NCCL for example, follows which segments there are: snapshots then have to
+     show what is told. */
+  bool is_tracked() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return !trackers_.empty();
+  }
+
   void add(TraceEntry::Action action, size_t address, size_t bytes, cudaStream_t stream,
            PoolId pool, ContextPtr context) {
     if (C10_LIKELY(!is_wanted())) return;
@@ -354,7 +362,7 @@ class LakeAllocator final : public cca::CUDAAllocator {
     if (!is_enabled_) return take_uncached(bytes);
     const DeviceIndex device = current_device();
     const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream(device);
-    if (current.stream() == stream) return take(device, bytes, current);
+    if (handle_of(current) == stream) return take(device, bytes, current);
     return take(device, bytes, stream, stream != nullptr);
   }
   void raw_delete(void *ptr) override {
@@ -371,7 +379,7 @@ class LakeAllocator final : public cca::CUDAAllocator {
     Block *const block = find(ptr.get(), &place);
     if (!block) raise_invalid(ptr.get());
     guarded("gmlake_record_stream", place->index,
-            [&] { place->device.load()->record_stream(block, stream.stream()); });
+            [&] { place->device.load()->record_stream(block, handle_of(stream)); });
   }
   void *getBaseAllocation(void *ptr, size_t *out_bytes) override {
     Block *const block = find(ptr, nullptr);
@@ -460,7 +468,8 @@ class LakeAllocator final : public cca::CUDAAllocator {
         out.device_traces.emplace_back();
       size_t active = 0;
       if (gmlake_torch::Device *const device = place->device.load())
-        for (const auto &segment : device->segments()) {
+        for (const auto &segment :
+             place->history.is_tracked() ? device->chunk_segments() : device->segments()) {
           if (pool != PoolId{0, 0} && pool != segment.pool) continue;
           out.segments.push_back(segment_info(place->index, segment));
           active += out.segments.back().active_size;
@@ -790,9 +799,13 @@ class LakeAllocator final : public cca::CUDAAllocator {
   gmlake_torch::Device::Hooks hooks(Place &place) {
     gmlake_torch::Device::Hooks hooks;
     const DeviceIndex index = place.index;
-    hooks.on_segment = [&place](bool is_made, uint64_t address, size_t bytes) {
-      place.history.add(is_made ? TraceEntry::SEGMENT_ALLOC : TraceEntry::SEGMENT_FREE, address,
-                        bytes, Cause::stream(), {0, 0}, Cause::context());
+    hooks.on_segment = [&place](bool is_made, uint64_t address, size_t bytes, PoolId pool) {
+      try { /* a tracker may throw, as NCCL's does; the lake is in the middle of a call */
+        place.history.add(is_made ? TraceEntry::SEGMENT_ALLOC : TraceEntry::SEGMENT_FREE, address,
+                          bytes, Cause::stream(), pool, Cause::context());
+      } catch (const std::exception &error) {
+        TORCH_WARN("gmlake: who tracks segments failed: ", error.what());
+      }
     };
     hooks.make_room = [] {
       bool did = false;
@@ -845,9 +858,25 @@ class LakeAllocator final : public cca::CUDAAllocator {
     return nullptr;
   }
 
+  /* stream.stream() asks the driver twice which device is current. So the thread remembers the last
+     answer: a stream of torch never changes, and an external one's id is its handle. 0 is the id of
+     every device's legacy stream. */
+  static cudaStream_t handle_of(const c10::cuda::CUDAStream &stream) {
+    struct Known {
+      c10::Device device{c10::DeviceType::CUDA, -1};
+      c10::StreamId id = 0;
+      cudaStream_t handle = nullptr;
+    };
+    static thread_local Known known;
+    if (stream.id() == 0) return nullptr;
+    if (known.id != stream.id() || known.device != stream.device())
+      known = {stream.device(), stream.id(), stream.stream()};
+    return known.handle;
+  }
+
   /* torch never destroys its own streams: their ids are 0 and odd numbers. */
   void *take(DeviceIndex index, size_t bytes, const c10::cuda::CUDAStream &stream) {
-    return take(index, bytes, stream.stream(), stream.id() != 0 && !(stream.id() & 1));
+    return take(index, bytes, handle_of(stream), stream.id() != 0 && !(stream.id() & 1));
   }
   void *take(DeviceIndex index, size_t bytes, cudaStream_t stream, bool is_foreign) {
     gmlake_torch::Device &device = this->device(index);

@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -28,6 +29,7 @@
 #include <mutex>
 #include <new>
 #include <set>
+#include <thread>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -47,6 +49,33 @@ using Context = std::shared_ptr<void>; /* what the framework wants to remember o
 struct Failure {
   gmlake_result result;
   gmlake_error_info info;
+};
+
+/* ---- Latch ---------------------------------------------------------------------------------- */
+
+/* A lock that is held for a moment. It costs one locked instruction where a mutex costs two. A
+   thread that finds it taken reads it, then yields, then sleeps. */
+class Latch {
+ public:
+  void lock() {
+    if (is_taken_.exchange(true, std::memory_order_acquire)) wait();
+  }
+  void unlock() { is_taken_.store(false, std::memory_order_release); }
+
+ private:
+  void wait() {
+    unsigned tries = 0;
+    do {
+      while (is_taken_.load(std::memory_order_relaxed)) {
+        if (++tries < 128) continue;
+        if (tries < 256)
+          std::this_thread::yield();
+        else
+          std::this_thread::sleep_for(std::chrono::microseconds(50));
+      }
+    } while (is_taken_.exchange(true, std::memory_order_acquire));
+  }
+  std::atomic<bool> is_taken_{false};
 };
 
 /* ---- Figures -------------------------------------------------------------------------------- */
@@ -70,6 +99,7 @@ enum Kind { ALL = 0, SMALL = 1, LARGE = 2, KINDS = 3 }; /* as torch's StatType *
 
 constexpr size_t kGrain = 512;
 constexpr size_t kSmallMax = size_t(1) << 20; /* torch: a larger block is of the large pool */
+inline Kind kind_of(size_t bytes) { return bytes <= kSmallMax ? SMALL : LARGE; }
 
 struct Figures {
   Counter allocation[KINDS], allocated_bytes[KINDS], requested_bytes[KINDS];
@@ -80,21 +110,105 @@ struct Figures {
   int64_t create_count = 0; /* chunks created so far, and released */
   int64_t release_count = 0;
   int64_t host_wait_count = 0; /* times that the host waited for the device */
+};
+
+/* Counts blocks. Every allocation and free changes it, so it holds no more than it has to: what was
+   allocated since a reset is what is live, and was freed since, less what was live at the reset. A
+   block that is freed while other streams use it is late: it counts as active, and as requested. */
+class Ledger {
+ public:
+  void up(Kind kind, size_t bytes, size_t requested) {
+    each(kind, bytes, requested, [](Line &line, int64_t amount) {
+      line.live += amount;
+      line.peak = std::max(line.peak, line.live);
+    });
+    if (late_count_)
+      each(kind, bytes, requested, [](Line &line, int64_t) {
+        line.late_peak = std::max(line.late_peak, line.live + line.late);
+      });
+  }
+  void down(Kind kind, size_t bytes, size_t requested, bool is_late) {
+    each(kind, bytes, requested, [](Line &line, int64_t amount) {
+      line.live -= amount;
+      line.freed += amount;
+    });
+    if (!is_late) return;
+    late_count_++;
+    each(kind, bytes, requested, [](Line &line, int64_t amount) { line.late += amount; });
+  }
+  /* A late block is not used any more. */
+  void settle(Kind kind, size_t bytes, size_t requested) {
+    late_count_--;
+    each(kind, bytes, requested, [](Line &line, int64_t amount) { line.late -= amount; });
+  }
+
+  int64_t live_bytes() const { return lines_[ALL][BYTES].live; }
+  void read(Figures &out) const {
+    for (int kind = 0; kind < KINDS; kind++) {
+      const Line *const lines = lines_[kind];
+      out.allocation[kind] = lines[COUNT].counter(false);
+      out.allocated_bytes[kind] = lines[BYTES].counter(false);
+      out.active[kind] = lines[COUNT].counter(true);
+      out.active_bytes[kind] = lines[BYTES].counter(true);
+      out.requested_bytes[kind] = lines[REQUESTED].counter(true);
+    }
+  }
+  void reset_peaks() {
+    for (auto &lines : lines_)
+      for (Line &line : lines) {
+        line.peak = line.live;
+        line.late_peak = line.live + line.late;
+      }
+  }
+  void reset_accumulated() {
+    for (auto &lines : lines_)
+      for (Line &line : lines) {
+        line.freed = 0;
+        line.live_then = line.live;
+        line.late_then = line.late;
+      }
+  }
+
+ private:
+  enum Measure { COUNT = 0, BYTES = 1, REQUESTED = 2, MEASURES = 3 };
+
+  struct Line {
+    int64_t live = 0, peak = 0;
+    int64_t freed = 0;                    /* since the reset */
+    int64_t late = 0, late_peak = 0;      /* the latter of live and late blocks together */
+    int64_t live_then = 0, late_then = 0; /* at the reset */
+
+    Counter counter(bool has_late) const {
+      Counter out;
+      out.current = live + (has_late ? late : 0);
+      out.peak = has_late ? std::max(peak, late_peak) : peak;
+      out.allocated = live - live_then + freed;
+      out.freed = freed - (has_late ? late - late_then : 0);
+      return out;
+    }
+  };
 
   template <class Function>
-  void each(Function function) {
-    for (Counter *counters : {allocation, allocated_bytes, requested_bytes, active, active_bytes,
-                              segment, reserved_bytes})
-      for (int kind = 0; kind < KINDS; kind++) function(counters[kind]);
+  void each(Kind kind, size_t bytes, size_t requested, Function function) {
+    const int64_t amounts[MEASURES] = {1, static_cast<int64_t>(bytes),
+                                       static_cast<int64_t>(requested)};
+    for (int measure = 0; measure < MEASURES; measure++) {
+      function(lines_[ALL][measure], amounts[measure]);
+      function(lines_[kind][measure], amounts[measure]);
+    }
   }
+
+  Line lines_[KINDS][MEASURES];
+  size_t late_count_ = 0;
 };
 
 /* ---- Memory: the driver as the lake sees it -------------------------------------------------- */
 
 class Memory {
  public:
-  /* is_made: a chunk has got its address, else it will lose it. Called inside calls of the lake. */
-  using SegmentFn = std::function<void(bool is_made, uint64_t address, size_t bytes)>;
+  /* is_made: a chunk of the pool has got its address, else it will lose it. Called inside calls of
+     the lake: it may not throw. */
+  using SegmentFn = std::function<void(bool is_made, uint64_t address, size_t bytes, PoolId pool)>;
 
   using CapturingFn = std::function<bool(void *stream)>;
 
@@ -167,18 +281,31 @@ class Memory {
     return true;
   }
 
-  /* Memory that is not the lake's came, or went. */
-  void count(size_t bytes, bool is_made) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (is_made) {
-      chunks_.up(1);
-      bytes_.up(bytes);
-    } else {
-      chunks_.down(1);
-      bytes_.down(bytes);
+  /* Memory that is not the lake's came, or will go. */
+  void count(bool is_made, uint64_t address, size_t bytes, PoolId pool) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (is_made) {
+        chunks_.up(1);
+        bytes_.up(bytes);
+      } else {
+        chunks_.down(1);
+        bytes_.down(bytes);
+      }
+      (is_made ? create_count_ : release_count_)++;
     }
-    (is_made ? create_count_ : release_count_)++;
+    if (on_segment_) on_segment_(is_made, address, bytes, pool);
   }
+
+  /* While it exists, chunks that this thread's calls create are the pool's. */
+  class Asking {
+   public:
+    explicit Asking(PoolId pool) { asking() = pool; }
+    ~Asking() { asking() = PoolId{0, 0}; }
+    Asking(const Asking &) = delete;
+    Asking &operator=(const Asking &) = delete;
+  };
+
   void reset_peaks() {
     std::lock_guard<std::mutex> lock(mutex_);
     chunks_.reset_peak();
@@ -197,7 +324,13 @@ class Memory {
     bool is_home = false; /* it was mapped: its first mapping is its home */
     int fd = -1;          /* that other processes take it by; -1: it was not shared */
     uint64_t serial = 0;  /* of that descriptor: no other ever has it */
+    PoolId pool{0, 0};    /* that it was created for */
   };
+
+  static PoolId &asking() {
+    static thread_local PoolId pool{0, 0};
+    return pool;
+  }
 
   /* The table's functions get the driver's own `user`, so that those of the driver may stay in the
      table. A process has few devices. */
@@ -239,6 +372,7 @@ class Memory {
     if (result != GMLAKE_OK) return result;
     std::lock_guard<std::mutex> lock(m->mutex_);
     m->handles_[*out_handle].bytes = bytes;
+    m->handles_[*out_handle].pool = asking();
     m->chunks_.up(1);
     m->bytes_.up(bytes);
     m->create_count_++;
@@ -272,22 +406,24 @@ class Memory {
     Memory *const m = of(user);
     const gmlake_result result = m->inner_->map(user, address, bytes, handle, out_code);
     bool is_first = false;
+    PoolId pool;
     if (result != GMLAKE_OK) return result;
     {
       std::lock_guard<std::mutex> lock(m->mutex_);
       Chunk &chunk = m->handles_[handle];
       is_first = !chunk.is_home;
       chunk.is_home = true;
+      pool = chunk.pool;
       if (is_first) m->homes_[address] = handle;
     }
-    if (m->on_segment_ && is_first) m->on_segment_(true, address, bytes);
+    if (m->on_segment_ && is_first) m->on_segment_(true, address, bytes, pool);
     return GMLAKE_OK;
   }
 
   static gmlake_result unmap(void *user, uint64_t address, size_t bytes, int *out_code) {
     Memory *const m = of(user);
     for (const auto &home : m->take_homes(address, address + bytes))
-      if (m->on_segment_) m->on_segment_(false, home.first, home.second);
+      if (m->on_segment_) m->on_segment_(false, home.first, home.second.bytes, home.second.pool);
     const gmlake_result result = m->inner_->unmap(user, address, bytes, out_code);
     if (result != GMLAKE_OK) return result;
     std::lock_guard<std::mutex> lock(m->mutex_);
@@ -309,13 +445,13 @@ class Memory {
     return result;
   }
 
-  /* The chunks whose homes are in the range that will be unmapped, and their bytes: who is told may
-     have registered them. */
-  std::vector<std::pair<uint64_t, size_t>> take_homes(uint64_t from, uint64_t to) {
-    std::vector<std::pair<uint64_t, size_t>> out;
+  /* The chunks whose homes are in the range that will be unmapped, by address: who is told may have
+     registered them. */
+  std::vector<std::pair<uint64_t, Chunk>> take_homes(uint64_t from, uint64_t to) {
+    std::vector<std::pair<uint64_t, Chunk>> out;
     std::lock_guard<std::mutex> lock(mutex_);
     for (auto it = homes_.lower_bound(from); it != homes_.end() && it->first < to;) {
-      out.emplace_back(it->first, handles_[it->second].bytes);
+      out.emplace_back(it->first, handles_[it->second]);
       it = homes_.erase(it);
     }
     return out;
@@ -383,62 +519,64 @@ struct Block {
   bool is_foreign = false; /* its stream may be destroyed before it is freed */
   uint64_t stream_id = 0;  /* [is_foreign] of its stream, which no other ever has */
 
-  Kind kind() const { return bytes <= kSmallMax ? SMALL : LARGE; }
+  Kind kind() const { return kind_of(bytes); }
 };
 
 /* Live blocks by address: open addressing, never more than half full. */
 class Table {
  public:
-  Table() : slots_(1024, nullptr) {}
+  using Slot = size_t;
 
-  Block *find(const void *ptr) const {
-    size_t i = home(ptr);
-    while (slots_[i] && slots_[i]->ptr != ptr) i = next(i);
-    return slots_[i];
+  Table() : slots_(1024) {}
+
+  Block *find(const void *ptr) const { return slots_[slot(ptr)].block; }
+  /* Where the block at the address is, or would be. Valid until the next add or remove. */
+  Slot slot(const void *ptr) const {
+    Slot i = home(ptr);
+    while (slots_[i].block && slots_[i].ptr != ptr) i = next(i);
+    return i;
   }
+  Block *at(Slot i) const { return slots_[i].block; }
   void add(Block *block) {
     if (2 * ++count_ > slots_.size()) grow();
-    put(block);
+    put({block->ptr, block});
   }
-  /* pre: it is there. The entries behind it move up, as far as they may. */
-  void remove(const Block *block) {
-    size_t hole = home(block->ptr), i;
-    while (slots_[hole] != block) hole = next(hole);
-    for (i = next(hole); slots_[i]; i = next(i))
-      if (((i - home(slots_[i]->ptr)) & mask()) >= ((i - hole) & mask())) {
+  /* pre: there is a block. The entries behind it move up, as far as they may. */
+  void remove(Slot hole) {
+    for (Slot i = next(hole); slots_[i].block; i = next(i))
+      if (((i - home(slots_[i].ptr)) & mask()) >= ((i - hole) & mask())) {
         slots_[hole] = slots_[i];
         hole = i;
       }
-    slots_[hole] = nullptr;
+    slots_[hole] = Entry();
     count_--;
-  }
-  size_t count() const { return count_; }
-  template <class Function>
-  void each(Function function) const {
-    for (Block *block : slots_)
-      if (block) function(block);
   }
 
  private:
+  struct Entry {
+    const void *ptr = nullptr;
+    Block *block = nullptr;
+  };
+
   size_t mask() const { return slots_.size() - 1; }
-  size_t next(size_t i) const { return (i + 1) & mask(); }
-  size_t home(const void *ptr) const {
+  Slot next(Slot i) const { return (i + 1) & mask(); }
+  Slot home(const void *ptr) const {
     const uint64_t key = reinterpret_cast<uint64_t>(ptr) / kGrain;
-    return static_cast<size_t>((key * 0x9E3779B97F4A7C15u) >> 32) & mask();
+    return static_cast<Slot>((key * 0x9E3779B97F4A7C15u) >> 32) & mask();
   }
-  void put(Block *block) {
-    size_t i = home(block->ptr);
-    while (slots_[i]) i = next(i);
-    slots_[i] = block;
+  void put(const Entry &entry) {
+    Slot i = home(entry.ptr);
+    while (slots_[i].block) i = next(i);
+    slots_[i] = entry;
   }
   void grow() {
-    std::vector<Block *> former(slots_.size() * 2, nullptr);
+    std::vector<Entry> former(slots_.size() * 2);
     former.swap(slots_);
-    for (Block *block : former)
-      if (block) put(block);
+    for (const Entry &entry : former)
+      if (entry.block) put(entry);
   }
 
-  std::vector<Block *> slots_;
+  std::vector<Entry> slots_;
   size_t count_ = 0;
 };
 
@@ -451,8 +589,8 @@ class Source {
   using TakeFn = std::function<void *(size_t bytes)>; /* NULL: there is none */
   using GiveFn = std::function<void(void *segment)>;
 
-  Source(TakeFn take, GiveFn give, Memory &memory)
-      : take_(std::move(take)), give_(std::move(give)), memory_(memory) {
+  Source(TakeFn take, GiveFn give, Memory &memory, PoolId pool)
+      : take_(std::move(take)), give_(std::move(give)), memory_(memory), pool_(pool) {
     gmlake_bfc_desc desc{};
     desc.segment_alloc = take_segment;
     desc.segment_free = give_segment;
@@ -496,19 +634,20 @@ class Source {
     void *const segment = s->may_grow_ ? s->take_(bytes) : nullptr;
     if (!segment) return nullptr;
     s->segments_[reinterpret_cast<uint64_t>(segment)] = bytes;
-    s->memory_.count(bytes, true);
+    s->memory_.count(true, reinterpret_cast<uint64_t>(segment), bytes, s->pool_);
     return segment;
   }
   static void give_segment(void *user, void *segment, size_t bytes) {
     Source *const s = static_cast<Source *>(user);
     s->segments_.erase(reinterpret_cast<uint64_t>(segment));
-    s->memory_.count(bytes, false);
+    s->memory_.count(false, reinterpret_cast<uint64_t>(segment), bytes, s->pool_);
     s->give_(segment);
   }
 
   TakeFn take_;
   GiveFn give_;
   Memory &memory_;
+  const PoolId pool_;
   gmlake_bfc *bfc_ = nullptr;
   std::mutex mutex_; /* protects what follows */
   bool may_grow_ = true;
@@ -616,9 +755,9 @@ class Device {
   /* The block is the device's until it is freed. Throws Failure. pre: bytes > 0. is_foreign: the
      stream may be destroyed before the block is freed, and nobody will tell. */
   Block *alloc(size_t bytes, void *stream, Context context, bool is_foreign = false) {
-    if (!is_foreign) return alloc_on(bytes, stream, std::move(context));
+    if (!is_foreign) return alloc_on(bytes, stream, context);
     const uint64_t id = meet(stream);
-    Block *const block = alloc_on(bytes, stream, std::move(context));
+    Block *const block = alloc_on(bytes, stream, context);
     block->is_foreign = true;
     block->stream_id = id;
     return block;
@@ -628,7 +767,7 @@ class Device {
      it. */
   Block *find(const void *ptr) {
     if (is_child()) return nullptr;
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<Latch> lock(mutex_);
     Block *const block = table_.find(ptr);
     return block && block->is_live ? block : nullptr;
   }
@@ -640,8 +779,8 @@ class Device {
     if (!block->is_foreign && route_count_.load(std::memory_order_acquire))
       (void)route(block->stream);
     {
-      std::lock_guard<std::mutex> lock(mutex_);
-      if (!take_off(block, freed)) return;
+      std::lock_guard<Latch> lock(mutex_);
+      if (!take_off(block, table_.slot(block->ptr), freed)) return;
     }
     hand_in(freed);
   }
@@ -656,11 +795,12 @@ class Device {
       return block != nullptr;
     }
     {
-      std::lock_guard<std::mutex> lock(mutex_);
-      Block *const block = table_.find(ptr);
+      std::lock_guard<Latch> lock(mutex_);
+      const Table::Slot slot = table_.slot(ptr);
+      Block *const block = table_.at(slot);
       if (!block || !block->is_live) return false;
       *out_bytes = block->bytes;
-      if (!take_off(block, freed)) return true;
+      if (!take_off(block, slot, freed)) return true;
     }
     hand_in(freed);
     return true;
@@ -693,7 +833,7 @@ class Device {
   /* ---- Figures ---- */
 
   Figures figures() {
-    std::unique_lock<std::mutex> lock(mutex_);
+    std::unique_lock<Latch> lock(mutex_);
     if (!pending_.empty() && !route_count_) { /* asks the streams */
       gmlake_budget budget;
       lock.unlock();
@@ -701,70 +841,75 @@ class Device {
       lock.lock();
     }
     settle();
-    Figures out = figures_;
+    Figures out;
     gmlake_stats stats{};
+    out.retry_count = retry_count_;
+    out.oom_count = oom_count_;
+    ledger_.read(out);
     memory_.read(out);
     if (gmlake_get_stats(lake_, &stats) == GMLAKE_OK)
       out.host_wait_count = static_cast<int64_t>(stats.host_wait_count - host_waits_before_);
     return out;
   }
   int64_t allocated_bytes() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return figures_.allocated_bytes[ALL].current;
+    std::lock_guard<Latch> lock(mutex_);
+    return ledger_.live_bytes();
   }
   void reset_peaks() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    figures_.each([](Counter &counter) { counter.reset_peak(); });
+    std::lock_guard<Latch> lock(mutex_);
+    ledger_.reset_peaks();
     memory_.reset_peaks();
     (void)gmlake_reset_peaks(lake_);
   }
   void reset_accumulated() {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<Latch> lock(mutex_);
     gmlake_stats stats{};
-    figures_.each([](Counter &counter) { counter.reset_accumulated(); });
-    figures_.retry_count = figures_.oom_count = 0;
+    ledger_.reset_accumulated();
+    retry_count_ = oom_count_ = 0;
     memory_.reset_accumulated();
     if (gmlake_get_stats(lake_, &stats) == GMLAKE_OK) host_waits_before_ = stats.host_wait_count;
   }
   void count_oom() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    figures_.oom_count++;
+    std::lock_guard<Latch> lock(mutex_);
+    oom_count_++;
   }
 
   /* ---- Pools ---- */
 
   /* take: NULL, or where a new pool gets its memory, and give, where that goes. */
   void retain_pool(PoolId id, Source::TakeFn take = nullptr, Source::GiveFn give = nullptr) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<Latch> lock(mutex_);
     const bool is_new = !pools_.count(id);
     Pool &pool = *pool_for(id);
-    if (is_new && take) pool.source.reset(new Source(std::move(take), std::move(give), memory_));
+    if (is_new && take) {
+      pool.source.reset(new Source(std::move(take), std::move(give), memory_, id));
+    }
     pool.use_count++;
   }
   /* Returns whether there is such a pool in use. */
   bool release_pool(PoolId id) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<Latch> lock(mutex_);
     const auto it = pools_.find(id);
     if (it == pools_.end() || it->second->use_count == 0) return false;
     if (--it->second->use_count == 0) it->second->serves_oom = false;
     return true;
   }
   int pool_use_count(PoolId id) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<Latch> lock(mutex_);
     const auto it = pools_.find(id);
     return it == pools_.end() ? 0 : it->second->use_count;
   }
   void set_serves_oom(PoolId id, bool value) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<Latch> lock(mutex_);
     pool_for(id)->serves_oom = value;
   }
   void set_exclusive(PoolId id) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<Latch> lock(mutex_);
     pool_for(id)->is_exclusive = true;
   }
   /* Bytes that pools of torch hold. */
   size_t pool_bytes() {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<Latch> lock(mutex_);
     size_t sum = 0;
     for (const auto &entry : pools_) {
       gmlake_stats stats{};
@@ -777,7 +922,7 @@ class Device {
   }
   /* Addresses of the pool's live blocks. Returns whether there is such a pool. */
   bool pool_live(PoolId id, std::unordered_set<void *> &out) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<Latch> lock(mutex_);
     const auto it = pools_.find(id);
     if (it == pools_.end()) return false;
     for (const Block *block : it->second->live) out.insert(block->ptr);
@@ -796,7 +941,7 @@ class Device {
     fresh->filter = std::move(filter);
     fresh->is_capture = !fresh->filter(current) || hooks_.is_capturing(current);
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      std::lock_guard<Latch> lock(mutex_);
       fresh->pool = pool_for(id);
       fresh->pool->use_count++;
       fresh->pool->had_capture |= fresh->is_capture;
@@ -828,7 +973,7 @@ class Device {
 
   /* NULL: there is no such pool. The device has to outlive it. */
   std::shared_ptr<Checkpoint> checkpoint(PoolId id) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<Latch> lock(mutex_);
     const auto it = pools_.find(id);
     if (it == pools_.end()) return nullptr;
     std::shared_ptr<Checkpoint> out(new Checkpoint, [this](Checkpoint *p) { discard(p); });
@@ -846,7 +991,7 @@ class Device {
     std::vector<Block *> former;
     const std::unordered_set<Block *> wanted(point.live.begin(), point.live.end());
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      std::lock_guard<Latch> lock(mutex_);
       former.assign(point.pool->live.begin(), point.pool->live.end());
     }
     for (Block *block : former) {
@@ -855,9 +1000,9 @@ class Device {
     }
     for (Block *block : point.live) {
       if (!block->is_live) {
-        std::lock_guard<std::mutex> lock(mutex_);
+        std::lock_guard<Latch> lock(mutex_);
         point.pool->kept.erase(block);
-        live_again(block, block->requested, context);
+        live_again(block, block->requested, Context(context));
       }
       out_live.push_back(block->ptr);
     }
@@ -866,18 +1011,12 @@ class Device {
   /* ---- Snapshots ---- */
 
   std::vector<Segment> segments() {
-    std::vector<gmlake_map_entry> map;
-    size_t count = 0;
-    do {
-      map.resize(count + count / 8 + 64);
-      if (gmlake_get_map(lake_, map.data(), map.size(), &count) != GMLAKE_OK) return {};
-    } while (count > map.size());
-    map.resize(count);
+    const std::vector<gmlake_map_entry> map = read_map();
     std::unordered_set<uint64_t> stitched;
     for (const auto &entry : map)
       if (entry.kind == GMLAKE_KIND_PIECE) stitched.insert(entry.owner);
     std::vector<Segment> out;
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<Latch> lock(mutex_);
     bool is_open = false; /* the last segment may go on */
     for (const auto &entry : map) {
       const bool is_block = entry.kind == GMLAKE_KIND_BLOCK;
@@ -888,15 +1027,46 @@ class Device {
       const bool is_stitched = is_block && stitched.count(entry.address);
       if (!is_open || is_stitched || out.back().address + out.back().bytes != entry.address)
         out.push_back(segment_at(entry));
-      add_piece(out.back(), entry);
+      add_piece(out.back(), entry, entry.address, false);
       is_open = !is_stitched;
     }
     for (const auto &pool : pools_) add_source(*pool.second, out);
     return out;
   }
 
+  /* The same memory, a segment for each chunk: what Hooks::on_segment was told of. A block is cut
+     where a chunk ends, and its parts count as asked for in whole. */
+  std::vector<Segment> chunk_segments() {
+    std::map<uint64_t, std::pair<uint64_t, Segment>> chunks; /* end and segment by address */
+    const std::vector<gmlake_map_entry> map = read_map();
+    std::lock_guard<Latch> lock(mutex_);
+    for (const auto &entry : map)
+      if (entry.kind == GMLAKE_KIND_CHUNK && entry.address)
+        chunks[entry.address] = {entry.address + entry.bytes, segment_at(entry)};
+    for (const auto &entry : map) {
+      if (entry.kind != GMLAKE_KIND_BLOCK && entry.kind != GMLAKE_KIND_HOLE &&
+          entry.kind != GMLAKE_KIND_PIECE)
+        continue;
+      const uint64_t owner = entry.kind == GMLAKE_KIND_PIECE ? entry.owner : entry.address;
+      const uint64_t end = entry.address + entry.bytes;
+      auto it = chunks.upper_bound(entry.address);
+      if (it == chunks.begin() || std::prev(it)->second.first <= entry.address) continue;
+      for (--it; it != chunks.end() && it->first < end; ++it) {
+        gmlake_map_entry part = entry;
+        part.address = std::max(entry.address, it->first);
+        part.bytes = static_cast<size_t>(std::min(end, it->second.first) - part.address);
+        add_piece(it->second.second, part, owner,
+                  entry.kind == GMLAKE_KIND_PIECE || part.bytes != entry.bytes);
+      }
+    }
+    std::vector<Segment> out;
+    for (auto &chunk : chunks) out.push_back(std::move(chunk.second.second));
+    for (const auto &pool : pools_) add_source(*pool.second, out);
+    return out;
+  }
+
   Context context_of(const void *ptr) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<Latch> lock(mutex_);
     const Block *const block = table_.find(ptr);
     return block ? block->context : nullptr;
   }
@@ -926,15 +1096,15 @@ class Device {
     Device *const device = static_cast<Device *>(user);
     (void)lake, (void)info;
     {
-      std::lock_guard<std::mutex> lock(device->mutex_);
-      device->figures_.retry_count++;
+      std::lock_guard<Latch> lock(device->mutex_);
+      device->retry_count_++;
     }
     return device->hooks_.make_room && device->hooks_.make_room();
   }
 
   /* ---- Allocating ---- */
 
-  Block *alloc_on(size_t bytes, void *stream, Context context) {
+  Block *alloc_on(size_t bytes, void *stream, Context &context) {
     std::shared_ptr<Pool> pool;
     void *ptr = nullptr;
     if (route_count_.load(std::memory_order_acquire)) pool = route(stream);
@@ -943,12 +1113,13 @@ class Device {
     gmlake_result result = ask(pool.get(), bytes, stream, 0, &ptr);
     if (is_short(result)) result = ask_others(pool, bytes, stream, result, &ptr);
     if (result != GMLAKE_OK) fail(result);
-    return remember(ptr, bytes, stream, pool.get(), std::move(context));
+    return remember(ptr, bytes, stream, pool.get(), context);
   }
 
   gmlake_result ask(Pool *pool, size_t bytes, void *stream, unsigned flags, void **out_ptr) {
     if (!pool) return gmlake_alloc(lake_, bytes, stream, out_ptr);
     if (pool->source) return pool->source->alloc(bytes, stream, flags, out_ptr);
+    const Memory::Asking asking(pool->id);
     gmlake_alloc_desc desc{};
     desc.bytes = bytes;
     desc.pool = pool->pool;
@@ -962,7 +1133,7 @@ class Device {
     if (!pool) {
       std::vector<std::shared_ptr<Pool>> willing;
       {
-        std::lock_guard<std::mutex> lock(mutex_);
+        std::lock_guard<Latch> lock(mutex_);
         for (const auto &entry : pools_)
           if (entry.second->serves_oom) willing.push_back(entry.second);
       }
@@ -976,8 +1147,8 @@ class Device {
     return drop_pools() || has_room ? ask(pool.get(), bytes, stream, 0, out_ptr) : result;
   }
 
-  Block *remember(void *ptr, size_t bytes, void *stream, Pool *pool, Context context) {
-    std::lock_guard<std::mutex> lock(mutex_);
+  Block *remember(void *ptr, size_t bytes, void *stream, Pool *pool, Context &context) {
+    std::lock_guard<Latch> lock(mutex_);
     if (!pending_.empty()) settle();
     Block *block;
     if (spare_.empty()) {
@@ -991,56 +1162,44 @@ class Device {
     block->bytes = rounded(bytes);
     block->stream = stream;
     block->pool = pool;
+    block->is_foreign = false;
     table_.add(block);
     live_again(block, bytes, std::move(context));
     return block;
   }
 
   /* pre: mutex_. */
-  void live_again(Block *block, size_t requested, Context context) {
+  void live_again(Block *block, size_t requested, Context &&context) {
     block->requested = requested;
     block->context = std::move(context);
     block->is_live = true;
     block->has_uses = block->is_shared = false;
     if (block->pool) block->pool->live.insert(block);
-    for (int kind : {static_cast<int>(ALL), static_cast<int>(block->kind())}) {
-      figures_.allocation[kind].up(1);
-      figures_.allocated_bytes[kind].up(block->bytes);
-      figures_.requested_bytes[kind].up(requested);
-      figures_.active[kind].up(1);
-      figures_.active_bytes[kind].up(block->bytes);
-    }
+    ledger_.up(block->kind(), block->bytes, requested);
   }
 
-  /* pre: mutex_. */
-  void count_free(Block *block) {
+  /* pre: mutex_. What the block needs when it is freed is moved to out, and its record is taken
+     away. Returns false if a checkpoint keeps it. */
+  bool take_off(Block *block, Table::Slot slot, Block &out) {
+    const bool is_late = block->has_uses && !block->pins;
     block->is_live = false;
     if (block->pool) block->pool->live.erase(block);
-    for (int kind : {static_cast<int>(ALL), static_cast<int>(block->kind())}) {
-      figures_.allocation[kind].down(1);
-      figures_.allocated_bytes[kind].down(block->bytes);
-    }
-    if (!block->has_uses || block->pins) count_inactive(block->bytes, block->requested);
-  }
-  void count_inactive(size_t bytes, size_t requested) {
-    const Kind kind = bytes <= kSmallMax ? SMALL : LARGE;
-    for (int k : {static_cast<int>(ALL), static_cast<int>(kind)}) {
-      figures_.active[k].down(1);
-      figures_.active_bytes[k].down(bytes);
-      figures_.requested_bytes[k].down(requested);
-    }
-  }
-
-  /* pre: mutex_. Takes the record of a freed block away. Returns false if a checkpoint keeps it. */
-  bool take_off(Block *block, Block &out) {
-    count_free(block);
+    ledger_.down(block->kind(), block->bytes, block->requested, is_late);
     if (keep(block)) return false;
-    out = std::move(*block);
-    if (out.has_uses) {
-      pending_.push_back({out.ptr, out.bytes, out.requested});
-      pending_bytes_ += out.bytes;
+    if (is_late) {
+      pending_.push_back({block->ptr, block->bytes, block->requested});
+      pending_bytes_ += block->bytes;
     }
-    forget(block);
+    out.ptr = block->ptr;
+    out.bytes = block->bytes;
+    out.stream = block->stream;
+    out.pool = block->pool;
+    out.is_shared = block->is_shared;
+    out.is_foreign = block->is_foreign;
+    out.stream_id = block->stream_id;
+    out.context = std::move(block->context); /* let go of without the lock */
+    table_.remove(slot);
+    spare_.push_back(block);
     return true;
   }
   void hand_in(const Block &freed) {
@@ -1064,8 +1223,8 @@ class Device {
 
   /* pre: mutex_. Gives the record of a block back. */
   void forget(Block *block) {
-    table_.remove(block);
-    *block = Block();
+    table_.remove(table_.slot(block->ptr));
+    block->context = nullptr;
     spare_.push_back(block);
   }
 
@@ -1083,7 +1242,7 @@ class Device {
         i++;
         continue;
       }
-      count_inactive(pending_[i].bytes, pending_[i].requested);
+      ledger_.settle(kind_of(pending_[i].bytes), pending_[i].bytes, pending_[i].requested);
       pending_bytes_ -= pending_[i].bytes;
       pending_[i] = pending_.back();
       pending_.pop_back();
@@ -1099,7 +1258,7 @@ class Device {
   void park(const Block &block) {
     bool is_much = false;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      std::lock_guard<Latch> lock(mutex_);
       parked_.push_back(block);
       parked_bytes_ += block.bytes;
       is_much = parked_bytes_ > kParkedMax;
@@ -1116,7 +1275,7 @@ class Device {
     if (!inner_->stream_id || inner_->stream_id(inner_->user, stream, &id, &code) != GMLAKE_OK)
       return 0;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      std::lock_guard<Latch> lock(mutex_);
       const auto is_own = [&](const Block &b) { return b.stream == stream && b.stream_id == id; };
       const auto it = std::stable_partition(parked_.begin(), parked_.end(),
                                             [&](const Block &b) { return !is_own(b); });
@@ -1135,7 +1294,7 @@ class Device {
     {
       std::lock_guard<std::mutex> routes(routes_mutex_);
       if (is_captured()) return false;
-      std::lock_guard<std::mutex> lock(mutex_);
+      std::lock_guard<Latch> lock(mutex_);
       all.swap(parked_);
       parked_bytes_ = 0;
     }
@@ -1163,7 +1322,7 @@ class Device {
   Block *take_kept(Pool &pool, size_t bytes, void *stream) {
     const size_t size = rounded(bytes);
     Block *best = nullptr;
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<Latch> lock(mutex_);
     for (Block *block : pool.kept)
       if (block->stream == stream && !block->has_uses && !block->is_shared &&
           block->bytes >= size && block->bytes - size <= size / 8 &&
@@ -1173,7 +1332,7 @@ class Device {
     return best;
   }
   Block *revive(Block *block, size_t bytes, Context &context) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<Latch> lock(mutex_);
     live_again(block, bytes, std::move(context));
     return block;
   }
@@ -1183,7 +1342,7 @@ class Device {
     std::vector<Block> freed;
     if (is_child()) return;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      std::lock_guard<Latch> lock(mutex_);
       for (Block *block : point->live) {
         if (--block->pins || block->is_live) continue;
         point->pool->kept.erase(block);
@@ -1221,7 +1380,7 @@ class Device {
     {
       std::lock_guard<std::mutex> routes(routes_mutex_);
       if (is_captured()) return false;
-      std::lock_guard<std::mutex> lock(mutex_);
+      std::lock_guard<Latch> lock(mutex_);
       for (auto it = pools_.begin(); it != pools_.end();) {
         Pool &pool = *it->second;
         if (pool.use_count || !pool.live.empty() || !pool.kept.empty()) {
@@ -1241,7 +1400,7 @@ class Device {
     }
     for (const auto &pool : gone)
       if (gmlake_pool_destroy(lake_, pool->pool) != GMLAKE_OK) {
-        std::lock_guard<std::mutex> lock(mutex_);
+        std::lock_guard<Latch> lock(mutex_);
         pools_[pool->id] = pool; /* to be tried again */
       }
     return true;
@@ -1251,7 +1410,7 @@ class Device {
   void trim_sources(PoolId id) {
     std::vector<std::shared_ptr<Pool>> found;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      std::lock_guard<Latch> lock(mutex_);
       for (const auto &entry : pools_)
         if (entry.second->source && (id == PoolId{0, 0} || id == entry.first))
           found.push_back(entry.second);
@@ -1293,6 +1452,16 @@ class Device {
 
   /* ---- Snapshots ---- */
 
+  std::vector<gmlake_map_entry> read_map() {
+    std::vector<gmlake_map_entry> map;
+    size_t count = 0;
+    do {
+      map.resize(count + count / 8 + 64);
+      if (gmlake_get_map(lake_, map.data(), map.size(), &count) != GMLAKE_OK) return {};
+    } while (count > map.size());
+    map.resize(count);
+    return map;
+  }
   /* pre: mutex_. */
   Segment segment_at(const gmlake_map_entry &entry) const {
     Segment segment;
@@ -1302,15 +1471,17 @@ class Device {
       if (pool.second->pool == entry.pool) segment.pool = pool.first;
     return segment;
   }
-  void add_piece(Segment &segment, const gmlake_map_entry &entry) const {
-    const bool is_live = entry.kind == GMLAKE_KIND_BLOCK && entry.state == GMLAKE_STATE_LIVE;
+  /* owner: address of the block that the entry is, or is a part of. */
+  void add_piece(Segment &segment, const gmlake_map_entry &entry, uint64_t owner,
+                 bool is_part) const {
+    const bool is_live = entry.kind != GMLAKE_KIND_HOLE && entry.state == GMLAKE_STATE_LIVE;
     Piece piece;
     piece.address = entry.address;
     piece.bytes = entry.bytes;
     if (is_live) {
-      const Block *const block = table_.find(reinterpret_cast<void *>(entry.address));
+      const Block *const block = table_.find(reinterpret_cast<void *>(owner));
       piece.is_live = block && block->is_live;
-      piece.requested = block ? block->requested : entry.requested_bytes;
+      piece.requested = is_part ? entry.bytes : block ? block->requested : entry.requested_bytes;
       if (block) piece.context = block->context;
     }
     piece.is_active = piece.is_live || entry.state == GMLAKE_STATE_PENDING;
@@ -1368,12 +1539,13 @@ class Device {
   std::vector<std::shared_ptr<Route>> routes_;
   std::atomic<size_t> route_count_{0};
 
-  std::mutex mutex_; /* protects what follows */
+  Latch mutex_; /* protects what follows */
   Table table_;
   std::deque<Block> blocks_; /* records: their addresses stay */
   std::vector<Block *> spare_;
-  Figures figures_;
-  std::vector<Block> parked_; /* freed, and the lake does not know yet; in order */
+  Ledger ledger_;
+  int64_t retry_count_ = 0, oom_count_ = 0; /* see Figures */
+  std::vector<Block> parked_;               /* freed, and the lake does not know yet; in order */
   size_t parked_bytes_ = 0;
   std::vector<Pending> pending_; /* freed, and used on recorded streams when last looked at */
   size_t pending_bytes_ = 0;

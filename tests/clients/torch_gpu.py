@@ -489,11 +489,259 @@ def case_processes(torch, note):
     return out, child.exitcode, live
 
 
+def census(torch):
+    """What a process holds."""
+    torch.cuda.synchronize()
+    torch.cuda.ipc_collect()
+    with open("/proc/self/maps") as maps:
+        mappings = sum(1 for _ in maps)
+    return {
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "mappings": mappings,
+        "live": torch.cuda.memory_allocated(),
+        "reserved": torch.cuda.memory_reserved(),
+    }
+
+
+def receiver(allocator, tasks, answers):
+    """Adds up what it is sent, fifty at a time, and drops it."""
+    import torch
+
+    if allocator == "lake":
+        import gmlake_torch
+
+        gmlake_torch.enable()
+    while True:
+        total = 0.0
+        for _ in range(50):
+            x = tasks.get()
+            if isinstance(x, str):
+                break
+            total += x[-1].item()
+            del x
+        else:
+            answers.put(total)
+            continue
+        if x == "end":
+            break
+        answers.put(census(torch))
+    answers.put("ended")
+
+
+def case_many_tensors(torch, note):
+    """Ten thousand tensors that go to two other processes and are dropped leave nothing behind."""
+    import torch.multiprocessing as mp
+
+    context = mp.get_context("spawn")
+    name = "lake" if torch.cuda.get_allocator_backend() == "gmlake" else "native"
+    queues = [(context.Queue(), context.Queue()) for _ in range(2)]
+    children = [context.Process(target=receiver, args=(name, *pair)) for pair in queues]
+    for child in children:
+        child.start()
+
+    def send(count):
+        total = 0.0
+        for i in range(0, count, 50):
+            for tasks, _ in queues:
+                for k in range(50):
+                    tasks.put(torch.ones(997 * ((i + k) % 40 + 1), device="cuda"))
+            total += sum(answers.get(timeout=60) for _, answers in queues)
+        return total
+
+    def ask_all():
+        for tasks, _ in queues:
+            tasks.put("census")
+        return [census(torch)] + [answers.get(timeout=60) for _, answers in queues]
+
+    sums = [send(500)]
+    before = ask_all()
+    sums.append(send(5000))
+    after = ask_all()
+    grown = [{key: b[key] - a[key] for key in a} for a, b in zip(before, after)]
+    note["before"], note["grown"] = before, grown
+    for tasks, _ in queues:
+        tasks.put("end")
+    ended = [answers.get(timeout=60) for _, answers in queues]
+    for child in children:
+        child.join(60)
+    torch.cuda.ipc_collect()
+    live = torch.cuda.memory_allocated()
+    torch.cuda.empty_cache()
+    note["reserved_at_end"] = torch.cuda.memory_reserved()
+    # torch has a file for each 10,000 reference counts.
+    left = [
+        g["descriptors"] > 4 or g["mappings"] > 16 or g["live"] > 0 or g["reserved"] > 0
+        for g in grown
+    ]
+    return sums, ended, [child.exitcode for child in children], live, left
+
+
+# ---- Cases with two devices ----
+
+
+def case_peers(torch, note):
+    """Copies between devices, of memory from before and after peer access; DataParallel."""
+    if torch.cuda.device_count() < 2:
+        return "one device"
+    early = [torch.full((1 << 20,), 3.0, device=f"cuda:{i}") for i in (0, 1)]
+    sums = [early[0].to("cuda:1").sum().item(), early[1].to("cuda:0").sum().item()]
+    for i in range(12):
+        x = torch.full(((i * 37 % 11 + 1) << 21,), float(i), device=f"cuda:{i % 2}")
+        y = torch.empty_like(x, device=f"cuda:{1 - i % 2}")
+        y.copy_(x, non_blocking=True)
+        del x
+        sums.append(y[-1].item())
+        if i == 6:
+            torch.cuda.empty_cache()
+    torch.manual_seed(1)
+    net = torch.nn.DataParallel(torch.nn.Linear(64, 64).cuda())
+    sums.append(round(net(torch.ones(32, 64, device="cuda")).sum().item(), 3))
+    parts = torch.cuda.comm.broadcast_coalesced([early[0], early[0][:5]], (0, 1))
+    return sums + [parts[1][0].sum().item()]
+
+
+def reduced(torch, dist, rank, x):
+    x.fill_(rank + 1)
+    dist.all_reduce(x)
+    torch.cuda.synchronize()
+    return x[0].item(), x[-1].item()
+
+
+def rank_reduce(torch, dist, rank, note):
+    """Sums of tensors in one chunk, over several, stitched, and after memory went and came."""
+    out = [reduced(torch, dist, rank, torch.empty(1 << 18, device="cuda"))]
+    out.append(reduced(torch, dist, rank, torch.empty(64 << 20, device="cuda")))
+    for _ in range(2):
+        blocks = [torch.empty(10 << 20, device="cuda") for _ in range(20)]
+        del blocks[::2]
+        x = torch.empty(90 << 20, device="cuda")
+        out.append(reduced(torch, dist, rank, x))
+        out.append(reduced(torch, dist, rank, blocks[-1]))
+        del x, blocks
+        torch.cuda.empty_cache()
+    shards = torch.empty(2 << 20, device="cuda")
+    dist.all_gather_into_tensor(shards, torch.full((1 << 20,), rank + 5.0, device="cuda"))
+    note["reserved_mib"] = torch.cuda.max_memory_reserved() // MIB
+    return out + [shards[0].item(), shards[-1].item()]
+
+
+def rank_reduce_registered(torch, dist, rank, note):
+    return rank_reduce(torch, dist, rank, note)
+
+
+def rank_pools(torch, dist, rank, note):
+    """Memory pools that NCCL registers: of its own memory, and of the allocator's."""
+    backend = dist.group.WORLD._get_backend(torch.device("cuda"))
+    out = []
+    for kind in ("nccl", "own"):
+        pool = torch.cuda.MemPool(backend.mem_allocator) if kind == "nccl" else torch.cuda.MemPool()
+        with torch.cuda.use_mem_pool(pool):
+            x = torch.empty(5 << 20, device="cuda")
+        backend.register_mem_pool(pool)
+        out.append(reduced(torch, dist, rank, x))
+        backend.deregister_mem_pool(pool)
+        del x, pool
+        torch.cuda.empty_cache()
+    return out
+
+
+def rank_symmetric(torch, dist, rank, note):
+    """Symmetric memory: torch's own, and of a tensor of the allocator."""
+    import torch.distributed._symmetric_memory as symmetric
+
+    x = symmetric.empty(1 << 20, device=torch.device("cuda", rank))
+    handle = symmetric.rendezvous(x, dist.group.WORLD)
+    x.fill_(rank + 10)
+    handle.barrier()
+    out = [handle.get_buffer(1 - rank, (1 << 20,), torch.float32)[7].item()]
+    handle.barrier()
+    try:
+        symmetric.rendezvous(torch.ones(1 << 20, device="cuda"), dist.group.WORLD)
+        out.append("served")
+    except RuntimeError as error:
+        note["refusal"] = str(error)[:200]
+        out.append("refused")
+    return out
+
+
+def rank_main(allocator, name, rank, path, answers):
+    import torch
+    import torch.distributed as dist
+
+    note = {}
+    try:
+        if name == "reduce_registered":
+            os.environ["TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK"] = "1"
+        if allocator == "lake":
+            import gmlake_torch
+
+            gmlake_torch.enable()
+        torch.cuda.set_device(rank)
+        dist.init_process_group(
+            "nccl",
+            init_method="file://" + path,
+            rank=rank,
+            world_size=2,
+            device_id=torch.device("cuda", rank),
+        )
+        result = globals()["rank_" + name](torch, dist, rank, note)
+        answers.put((rank, result, note))
+        dist.destroy_process_group()
+    except BaseException:
+        answers.put((rank, traceback.format_exc()[-1500:], note))
+        raise
+
+
+def two_ranks(torch, name, note):
+    """What rank_NAME returns on each of two devices."""
+    import torch.multiprocessing as mp
+
+    if torch.cuda.device_count() < 2:
+        return "one device"
+    context = mp.get_context("spawn")
+    allocator = "lake" if torch.cuda.get_allocator_backend() == "gmlake" else "native"
+    answers, path = context.Queue(), os.path.join(tempfile.mkdtemp(), "store")
+    children = [
+        context.Process(target=rank_main, args=(allocator, name, rank, path, answers))
+        for rank in range(2)
+    ]
+    for child in children:
+        child.start()
+    found = sorted(answers.get(timeout=100) for _ in children)
+    for child in children:
+        child.join(30)
+    note["rank0"] = found[0][2]
+    return [answer[:2] for answer in found], [child.exitcode for child in children]
+
+
+def case_nccl(torch, note):
+    return two_ranks(torch, "reduce", note)
+
+
+def case_nccl_registered(torch, note):
+    """The same, and NCCL registers what the allocator creates."""
+    return two_ranks(torch, "reduce_registered", note)
+
+
+def case_nccl_pools(torch, note):
+    return two_ranks(torch, "pools", note)
+
+
+def case_symmetric(torch, note):
+    return two_ranks(torch, "symmetric", note)
+
+
+# ---- What an allocation costs ----
+
 OVERHEAD = r"""
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <chrono>
+#include <optional>
 #include <vector>
-double pair_ns(int64_t live, int64_t count) {
+double pair_ns(int64_t live, int64_t count, bool on_side) {
+  std::optional<c10::cuda::CUDAStreamGuard> guard;
+  if (on_side) guard.emplace(c10::cuda::getStreamFromPool());
   std::vector<void *> blocks(live, nullptr);
   uint64_t seed = 88172645463325252ull;
   std::chrono::steady_clock::time_point start;
@@ -526,16 +774,16 @@ def case_overhead(torch, note):
         if os.path.exists(path)
     ]
     module = load_inline(
-        "gmlake_overhead_" + torch.cuda.get_allocator_backend(),
+        "gmlake_overhead",
         OVERHEAD,
         functions=["pair_ns"],
         extra_include_paths=include,
         extra_ldflags=["-lc10_cuda"],
-        build_directory=tempfile.mkdtemp(),
     )
     torch.cuda.init()
     for live in (16, 256, 4096):
-        note[f"pair_ns_{live}_live"] = round(module.pair_ns(live, 200000), 1)
+        note[f"pair_ns_{live}_live"] = round(module.pair_ns(live, 200000, False), 1)
+    note["pair_ns_256_live_on_a_side_stream"] = round(module.pair_ns(256, 50000, True), 1)
     return True
 
 

@@ -31,6 +31,7 @@ struct Scene {
   std::unique_ptr<Device> device;
   int made = 0, released = 0, room = 0, waits = 0;
   std::set<void *> capturing;
+  std::map<uint64_t, std::pair<size_t, PoolId>> told; /* segments: bytes and pool */
 
   explicit Scene(size_t capacity = size_t(1) << 30) {
     gmlake_mock_desc mock_desc;
@@ -63,7 +64,13 @@ struct Scene {
   }
   Device::Hooks hooks() {
     Device::Hooks hooks;
-    hooks.on_segment = [this](bool is_made, uint64_t, size_t) { ++(is_made ? made : released); };
+    hooks.on_segment = [this](bool is_made, uint64_t address, size_t bytes, PoolId pool) {
+      ++(is_made ? made : released);
+      if (is_made)
+        told[address] = {bytes, pool};
+      else
+        told.erase(address);
+    };
     hooks.make_room = [this] { return room-- > 0; };
     hooks.wait_device = [this] { waits++; };
     hooks.is_capturing = [this](void *stream) { return capturing.count(stream) != 0; };
@@ -117,13 +124,88 @@ static void test_table() {
     const size_t i = (seed >> 8) % blocks.size();
     check((table.find(blocks[i].ptr) == &blocks[i]) == (in.count(i) != 0));
     if (in.erase(i))
-      table.remove(&blocks[i]);
+      table.remove(table.slot(blocks[i].ptr));
     else
       in.insert(i), table.add(&blocks[i]);
-    check(table.count() == in.size());
   }
   for (size_t i = 0; i < blocks.size(); i++)
     check((table.find(blocks[i].ptr) != nullptr) == (in.count(i) != 0));
+}
+
+/* The ledger against counters that are kept as torch keeps them, one by one. */
+static void test_ledger() {
+  struct Entry {
+    size_t bytes, requested;
+  };
+  std::vector<Entry> live, late;
+  Figures expected, seen;
+  Ledger ledger;
+  unsigned seed = 11;
+  const auto each = [&](const Entry &e, bool is_all, bool is_active,
+                        void (Counter::*change)(size_t)) {
+    for (int kind : {static_cast<int>(ALL), static_cast<int>(kind_of(e.bytes))}) {
+      if (is_all) (expected.allocation[kind].*change)(1);
+      if (is_all) (expected.allocated_bytes[kind].*change)(e.bytes);
+      if (is_active) (expected.active[kind].*change)(1);
+      if (is_active) (expected.active_bytes[kind].*change)(e.bytes);
+      if (is_active) (expected.requested_bytes[kind].*change)(e.requested);
+    }
+  };
+  const auto lists = [](Figures &f) {
+    return std::vector<Counter *>{f.allocation, f.allocated_bytes, f.active, f.active_bytes,
+                                  f.requested_bytes};
+  };
+  for (int step = 0; step < 20000; step++) {
+    seed = seed * 1664525u + 1013904223u;
+    const unsigned act = (seed >> 8) % 100, pick = (seed >> 16);
+    if (act < 45 || live.empty()) {
+      const size_t requested = size_t(pick % 4000 + 1) * 997;
+      live.push_back({(requested + kGrain - 1) / kGrain * kGrain, requested});
+      ledger.up(kind_of(live.back().bytes), live.back().bytes, requested);
+      each(live.back(), true, true, &Counter::up);
+    } else if (act < 90) {
+      std::swap(live[pick % live.size()], live.back());
+      const Entry e = live.back();
+      const bool is_late = act < 55;
+      live.pop_back();
+      ledger.down(kind_of(e.bytes), e.bytes, e.requested, is_late);
+      each(e, true, !is_late, &Counter::down);
+      if (is_late) late.push_back(e);
+    } else if (act < 98 && !late.empty()) {
+      const Entry e = late.back();
+      late.pop_back();
+      ledger.settle(kind_of(e.bytes), e.bytes, e.requested);
+      each(e, false, true, &Counter::down);
+    } else if (act >= 98 && pick % 20 == 0) {
+      act == 98 ? ledger.reset_peaks() : ledger.reset_accumulated();
+      for (Counter *counters : lists(expected))
+        for (int kind = 0; kind < KINDS; kind++)
+          act == 98 ? counters[kind].reset_peak() : counters[kind].reset_accumulated();
+    }
+    ledger.read(seen);
+    for (size_t i = 0; i < lists(seen).size(); i++)
+      for (int kind = 0; kind < KINDS; kind++) {
+        const Counter &a = lists(seen)[i][kind], &b = lists(expected)[i][kind];
+        check(a.current == b.current && a.peak == b.peak);
+        check(a.allocated == b.allocated && a.freed == b.freed);
+      }
+    check(ledger.live_bytes() == expected.allocated_bytes[ALL].current);
+  }
+}
+
+static void test_latch() {
+  Latch latch;
+  size_t count = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; i++)
+    threads.emplace_back([&] {
+      for (int k = 0; k < 20000; k++) {
+        std::lock_guard<Latch> lock(latch);
+        count = count + 1;
+      }
+    });
+  for (std::thread &thread : threads) thread.join();
+  check(count == 80000);
 }
 
 static void test_figures() {
@@ -370,6 +452,27 @@ static void test_checkpoint() {
   check(device.pool_bytes() == 0);
 }
 
+/* By chunk: the segments are those that were told of, and what is live is cut at their ends. */
+static void check_chunks(Scene &scene, size_t live) {
+  size_t seen = 0;
+  const auto segments = scene.device->chunk_segments();
+  check(segments.size() == scene.told.size());
+  for (const Segment &segment : segments) {
+    const auto told = scene.told.find(segment.address);
+    check(told != scene.told.end() && told->second.first == segment.bytes);
+    check(told->second.second == segment.pool);
+    size_t inside = 0;
+    for (const Piece &piece : segment.pieces) {
+      check(piece.address == segment.address + inside);
+      inside += piece.bytes;
+      if (piece.is_live) seen += piece.bytes;
+      check(!piece.is_live || piece.requested);
+    }
+    check(inside == segment.bytes);
+  }
+  check(seen == live);
+}
+
 /* Segments together have what the lake holds, and every byte once; stitched blocks too. */
 static void test_segments() {
   Scene scene(64 * MIB);
@@ -401,8 +504,30 @@ static void test_segments() {
   }
   check(end && is_seen && bytes == device.memory().reserved());
   check(live == (8 * 4 + 14) * MIB);
+  check_chunks(scene, live);
   device.free(stitched);
   for (i = 1; i < 16; i += 2) device.free(blocks[i]);
+}
+
+/* Chunks of pools, and blocks over several chunks. */
+static void test_chunk_segments() {
+  Scene scene;
+  Device &device = *scene.device;
+  check(device.begin_route(
+      kPool, [](void *) { return true; }, nullptr));
+  Block *x = scene.alloc(3 * MIB), *y = scene.alloc(5 * MIB);
+  check(device.end_route(kPool));
+  Block *z = scene.alloc(6 * MIB), *small = scene.alloc(700);
+  size_t of_pool = 0;
+  for (const auto &entry : scene.told) of_pool += entry.second.second == kPool;
+  check(of_pool >= 4 && of_pool < scene.told.size());
+  check_chunks(scene, 14 * MIB + 1024);
+  device.free(y);
+  check_chunks(scene, 9 * MIB + 1024);
+  for (Block *block : {x, z, small}) device.free(block);
+  check(device.release_pool(kPool));
+  device.trim({0, 0});
+  check(scene.told.empty() && device.chunk_segments().empty());
 }
 
 /* A pool that gets its memory elsewhere. */
@@ -427,6 +552,7 @@ static void test_source() {
   check(is_refused(scene, 15 * MIB));
   check(device.figures().reserved_bytes[ALL].current - before == int64_t(22 * MIB));
   check(device.pool_bytes() == 22 * MIB);
+  check_chunks(scene, 1024 + 8 * MIB);
   device.free(y);
   const auto segments = device.segments();
   check(segments.size() == 2 && segments[0].pool == kPool);
@@ -472,6 +598,8 @@ static void test_share() {
 
 int main() {
   test_table();
+  test_ledger();
+  test_latch();
   test_figures();
   test_recorded();
   test_limit();
@@ -482,6 +610,7 @@ int main() {
   test_foreign();
   test_checkpoint();
   test_segments();
+  test_chunk_segments();
   test_source();
   test_share();
   return 0;

@@ -1,17 +1,19 @@
-"""Runs a file of torch's own tests with torch's allocator and with the lakes, and compares.
+"""Runs files of torch's own tests with torch's allocator and with the lakes, and compares.
 
     python3 tests/clients/torch_own_tests.py --out DIRECTORY [--jobs N] [--seconds N] [-k WORDS] \\
-        test_cuda.py
+        [--devices 0:1] test_cuda.py...
 
-The file is of torch's sources, at the release that is installed or close to it; it and expecttest
-have to be there already. Needs pytest, pytest-timeout and pytest-xdist. DIRECTORY gets a table of
-what each test came to (own.txt) and both logs. The exit status is 0 if no test that passes with
+The files are of torch's sources, at the release that is installed or close to it; they and
+expecttest have to be there already. Needs pytest, pytest-timeout and pytest-xdist. DIRECTORY gets a
+table of what each test came to (own.txt) and both logs. With --devices both run at the same time,
+torch's allocator on the devices before the colon. The exit status is 0 if no test that passes with
 torch's allocator fails with the lakes.
 
 The file is a plugin of pytest too: in a newer torch, names that the tests import may be gone. It
 puts something in their place, so that the other tests run."""
 import argparse
 import ast
+import concurrent.futures
 import importlib
 import os
 import re
@@ -37,6 +39,10 @@ def add_missing_names(path):
     with open(path) as file:
         tree = ast.parse(file.read())
     for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and str(node.value).endswith(".py"):
+            other = os.path.join(os.path.dirname(path), node.value)  # the file may execute it
+            if os.path.exists(other) and not os.path.samefile(other, path):
+                add_missing_names(other)
         if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("torch."):
             continue
         try:
@@ -50,10 +56,11 @@ def add_missing_names(path):
 
 
 def pytest_configure(config):
-    add_missing_names(os.environ["TORCH_OWN_TESTS"])
+    for path in os.environ["TORCH_OWN_TESTS"].split(os.pathsep):
+        add_missing_names(path)
 
 
-def run(path, allocator, options):
+def run(allocator, options):
     """Returns the verdicts by test."""
     here = os.path.dirname(os.path.abspath(__file__))
     command = [sys.executable, "-m", "pytest", "-v", "-p", "torch_own_tests"]
@@ -61,17 +68,21 @@ def run(path, allocator, options):
     command += [f"--timeout={options.seconds}", "-n", str(options.jobs)]
     if options.words:
         command += ["-k", options.words]
-    environment = dict(os.environ, TORCH_OWN_TESTS=os.path.abspath(path))
+    tests = [os.path.abspath(path) for path in options.paths]
+    environment = dict(os.environ, TORCH_OWN_TESTS=os.pathsep.join(tests))
+    if options.devices:
+        devices = options.devices.split(":")
+        environment["CUDA_VISIBLE_DEVICES"] = devices[-1 if allocator == "lake" else 0]
     if allocator == "lake":
         command += ["-p", "gmlake_torch"]
         environment["GMLAKE_TORCH"] = "1"
-    paths = [here, os.path.dirname(os.path.abspath(path)), environment.get("PYTHONPATH", "")]
+    paths = [here, os.path.dirname(tests[0]), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(p for p in paths if p)
     log = os.path.join(options.out, f"own.{allocator}.log")
     with open(log, "w") as file:
         try:
             subprocess.run(
-                command + [path],
+                command + tests,
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 env=environment,
@@ -90,10 +101,12 @@ def main():
     parser.add_argument("--seconds", type=int, default=60, help="limit of one test")
     parser.add_argument("--limit", type=int, default=3600, help="limit of each allocator's run")
     parser.add_argument("-k", dest="words", default="")
-    parser.add_argument("path")
+    parser.add_argument("--devices", help="for example 0:1, or 0,1:0,1")
+    parser.add_argument("paths", nargs="+")
     options = parser.parse_args()
-    native = run(options.path, "native", options)
-    lake = run(options.path, "lake", options)
+    os.makedirs(options.out, exist_ok=True)
+    with concurrent.futures.ThreadPoolExecutor(2 if options.devices else 1) as pool:
+        native, lake = pool.map(lambda allocator: run(allocator, options), ("native", "lake"))
     rows, counts = [], {"native": {}, "lake": {}}
     for name in sorted(set(native) | set(lake)):
         verdicts = native.get(name, "-"), lake.get(name, "-")
