@@ -1,7 +1,7 @@
 """Makes Markdown tables of what run.py wrote, or with --plot a gnuplot script of the first one.
 
     python3 bench/torch/report.py bench/torch/h200.json bench/torch/h200x2.json
-    python3 bench/torch/report.py bench/torch/limit.json
+    python3 bench/torch/report.py bench/torch/limit.json bench/torch/serving.json
     python3 bench/torch/report.py bench/torch/streams.json bench/torch/streams2.json
     python3 bench/torch/report.py --plot figure.png bench/torch/h200.json | gnuplot
 """
@@ -87,6 +87,25 @@ def times(workload, by_allocator, allocators):
     return row
 
 
+def does_serve(workload):
+    return workload.startswith("llama-1b-")
+
+
+def tokens(workload, by_allocator, allocators):
+    """Tokens a second of native's, how much its runs differ, and the others' divided by that."""
+
+    def rate(run):
+        return sum(run["units"][2:]) / sum(run["seconds"][2:])
+
+    native = by_allocator["native"]
+    middle = median(native, rate)
+    row = [workload, f"{middle:.0f}", f"{100 * spread(native, rate) / middle:.1f} %"]
+    for name in allocators[1:]:
+        runs = by_allocator.get(name)
+        row.append(f"{median(runs, rate) / middle:.3f}" if runs else "")
+    return row
+
+
 def losses(workload, by_allocator, allocators):
     def last(run):
         return run["losses"][-1]
@@ -113,8 +132,14 @@ def compare(document):
     head = ["workload", "native ms a step", "its noise", *names[1:], "native's first s", *names[1:]]
     yield from table(head, [times(w, by, allocators) for w, by in groups.items()])
     head = ["workload", "native's final loss", "its spread", *names[1:]]
-    rows = [losses(w, by, allocators) for w, by in groups.items() if not w.endswith("serve")]
-    yield from table(head, rows)
+    rows = [losses(w, by, allocators) for w, by in groups.items() if not does_serve(w)]
+    if rows:
+        yield from table(head, rows)
+    head = ["workload", "native's tokens a second", "its spread", *names[1:]]
+    ends = ("-graphs", "-compile")
+    rows = [tokens(w, by, allocators) for w, by in groups.items() if w.endswith(ends)]
+    if rows:
+        yield from table(head, rows)
 
 
 def several_streams(document):

@@ -1,10 +1,11 @@
 """Runs workloads.py with each allocator in turn and writes what happened as JSON, after every run.
 
-    make torch
+    pip install --no-build-isolation ./examples/torch
     python3 bench/torch/run.py --out h200.json                     every workload of one GPU
     python3 bench/torch/run.py --out h200x2.json --ranks 2 fsdp2-opt-1.3b-R
     python3 bench/torch/run.py --out streams.json --streams        those of several streams
     python3 bench/torch/run.py --out streams2.json --streams --ranks 2
+    python3 bench/torch/run.py --out serving.json --serving        CUDA graphs and torch.compile
     python3 bench/torch/run.py --out limit.json --largest          largest batches under 40 GB
 
 An allocator whose name ends in -record is the lake, which records into the folder that --record
@@ -24,7 +25,7 @@ import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path += [HERE, os.path.join(ROOT, "examples", "torch")]
+sys.path += [HERE]
 
 ENVIRONMENT = {
     "native": {},
@@ -44,6 +45,7 @@ LONG = ("neox-20b-LR", "gpt2-xl-R-dyn", "llama-7b-LR-dyn", "llama-1b-serve")
 WORKLOADS = ("opt-1.3b-N", "opt-1.3b-R", "opt-1.3b-LR", "opt-1.3b-LRO", *LONG)
 STREAMS = ("opt-1.3b-LRC-dyn", "pipeline-dyn", "distill-dyn", "prefetch-dyn")
 STREAMS_2 = ("fsdp2-llama-7b-LR-dyn", "shard2-llama-1b-R-dyn", "ddp2-llama-1b-dyn")
+SERVING = ("llama-1b-graphs", "llama-1b-compile")
 # Workload, first guess, distance of the batches that are tried, steps of the workload to run.
 LARGEST = (("opt-1.3b-LR", 48, 1, [0, 3]), ("gpt2-xl-R-dyn", 60, 2, [6, 14]))
 
@@ -174,7 +176,7 @@ def compare(arguments, allocators, document):
 
 
 def job_of(arguments, workload, **more):
-    job = {"workload": workload, "library": arguments.library, "ranks": arguments.ranks}
+    job = {"workload": workload, "ranks": arguments.ranks}
     if arguments.ranks > 1:
         job["rendezvous"] = os.path.join(tempfile.mkdtemp(), "store")
     if arguments.record:
@@ -230,7 +232,6 @@ def largest(arguments, allocators, document):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", default="result.json")
-    parser.add_argument("--library", default=os.path.join(ROOT, "build", "gmlake_pluggable.so"))
     parser.add_argument("--allocators", default="native,expandable,async,gmlake")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--ranks", type=int, default=1)
@@ -238,6 +239,7 @@ def main():
     parser.add_argument("--timeout", type=int, default=120, help="seconds for one run")
     parser.add_argument("--largest", action="store_true")
     parser.add_argument("--streams", action="store_true", help="the programs of several streams")
+    parser.add_argument("--serving", action="store_true", help="with graphs and torch.compile")
     parser.add_argument("--record", metavar="FOLDER", help="where recordings go")
     parser.add_argument("--cold", action="store_true", help="no run before the first one")
     parser.add_argument("--batch", type=int, help="one batch under the limit, not the search")
@@ -256,6 +258,8 @@ def main():
         arguments.workloads = WORKLOADS
         if arguments.streams:
             arguments.workloads = STREAMS_2 if arguments.ranks > 1 else STREAMS
+        elif arguments.serving:
+            arguments.workloads = SERVING
     (largest if arguments.largest else compare)(arguments, allocators, document)
     for allocator in allocators:
         allocator.process.stdin.close()

@@ -2,7 +2,8 @@
 Names say the model, and how it is trained: N plainly, L with LoRA, R with recomputation, O with
 activations offloaded to the host, C with activations copied there on a stream of their own; dyn:
 batch and sequence vary from step to step. fsdp2, shard2 and ddp2 run on two GPUs: classic FSDP,
-fully_shard, and DDP. pipeline, distill and prefetch use several streams of one GPU.
+fully_shard, and DDP. pipeline, distill and prefetch use several streams of one GPU. serving.py has
+the programs that serve with CUDA graphs and torch.compile.
 """
 import contextlib
 import functools
@@ -11,6 +12,7 @@ import random
 import time
 
 import torch
+import serving
 from torch import nn
 from transformers import AutoModelForCausalLM, GPT2Config, GPTNeoXConfig, LlamaConfig, OPTConfig
 
@@ -68,7 +70,7 @@ OWN = {
     "distill-dyn": (8, 1024, 10),
     "prefetch-dyn": (64, 384, 16),
 }
-NAMES = [*TRAINING, *SERVING, *OWN]
+NAMES = [*TRAINING, *SERVING, *OWN, *serving.PROGRAMS]
 
 
 class Lora(nn.Module):
@@ -396,12 +398,12 @@ class Record:
 def use_allocator(job, record):
     limit = job.get("limit_bytes", 0)
     if job["allocator"].startswith("gmlake"):
-        import gmlake_pluggable
+        import gmlake_torch
 
         os.environ["GMLAKE_TORCH_LIMIT_BYTES"] = str(limit)
         os.environ["GMLAKE_TORCH_RECORD"] = job.get("record", "")
-        gmlake_pluggable.enable(job["library"])
-        record.mark = gmlake_pluggable.mark
+        gmlake_torch.enable()
+        record.mark = gmlake_torch.mark
     elif limit:
         total = torch.cuda.get_device_properties(0).total_memory
         torch.cuda.set_per_process_memory_fraction(limit / total)
@@ -409,9 +411,9 @@ def use_allocator(job, record):
 
 def memory(job):
     if job["allocator"].startswith("gmlake"):
-        import gmlake_pluggable
+        import gmlake_torch
 
-        stats = gmlake_pluggable.stats()
+        stats = gmlake_torch.stats()
         return stats["active_bytes_peak"], stats["reserved_bytes_peak"], stats
     stats = torch.cuda.memory_stats()
     keep = ("num_alloc_retries", "num_device_alloc", "num_device_free", "num_sync_all_streams")
@@ -423,13 +425,14 @@ def memory(job):
 
 def program_of(workload):
     own = {"pipeline-dyn": pipeline, "distill-dyn": distill, "prefetch-dyn": prefetch}
+    own.update({"llama-1b-graphs": serving.graphed, "llama-1b-compile": serving.compiled})
     return own.get(workload) or (serve if workload in SERVING else train)
 
 
 def run(job):
     """What happened, as a dict for JSON. Meant for a process of its own."""
     result = {**job, "error": None}
-    for name in ("library", "rendezvous", "rank", "record"):
+    for name in ("rendezvous", "rank", "record"):
         result.pop(name, None)
     record, start = Record(), time.perf_counter()
     try:
@@ -454,9 +457,9 @@ def run(job):
         live, reserved, stats = memory(job)
         result.update(peak_live_bytes=live, peak_reserved_bytes=reserved, stats=stats)
         if job.get("record"):
-            import gmlake_pluggable
+            import gmlake_torch
 
-            gmlake_pluggable.flush()
+            gmlake_torch.flush()
     except (RuntimeError, TypeError) as error:
         result["error"] = result["error"] or str(error)[:300]
     return result

@@ -82,6 +82,16 @@ def reset_peaks(device=None):
     _load().gmlake_torch_reset_peaks(_index(device))
 
 
+def mark(label):
+    """Writes into the recordings (GMLAKE_TORCH_RECORD) that a step of the program begins."""
+    _load().gmlake_torch_mark(str(label).encode())
+
+
+def flush():
+    """Writes the recordings to their files, for a process that will end by os._exit."""
+    _load().gmlake_torch_flush()
+
+
 def forget_stream(stream):
     """Call it before the stream of a torch.cuda.ExternalStream is destroyed."""
     _load().gmlake_torch_forget_stream(stream.cuda_stream)
