@@ -18,7 +18,7 @@ CONTENTS
     >>stitch >>places >>grow   making windows; mappings of buffers; creating and returning chunks
     >>research >>serve >>free  policies; serving a request; freeing a block
     >>copies >>pools >>buffer  contents kept on the host; arenas, pools and captures; buffers
-    >>sleep                    memory given back for a while
+    >>sharing >>sleep          memory of several processes; memory given back for a while
     >>figures >>profile        questions; what a run needed, and creating it ahead
     >>map >>check              what lies where; gmlake_check
     >>backend_mock >>backend_cuda
@@ -203,6 +203,22 @@ SLEEP
   - It costs what creating, mapping, unmapping and releasing each chunk costs, or the copies where
     these take longer: both go on at once.
 
+SHARING
+  I want another process to have a tensor. Give both lakes desc.handle_types
+  GMLAKE_HANDLE_POSIX_FD. Allocate with GMLAKE_EXCLUSIVE, or use a buffer. gmlake_export writes the
+  handles: send them through a local socket, the descriptors beside them by SCM_RIGHTS, and close
+  yours. gmlake_import maps them in the other process, at one address; nothing is copied. Let its
+  first use come behind your work: wait for your stream before you send. gmlake_free gives it back
+  there. I want one descriptor, however large the tensor: a buffer whose chunk_bytes is its size.
+  Processes of several hosts share GMLAKE_HANDLE_FABRIC, where the device offers it.
+  - The memory lives until no process has it. Either may free first, or die.
+  - What was exported is never reused, as the other process may still use it. Freed, it is pending
+    until its work is complete; then its chunks are released. The next free of such memory,
+    gmlake_trim and a shortage look again. So a free of it may call the driver, as a free of what
+    was imported does. stats.exported_bytes and imported_bytes count it.
+  - Meanwhile its pool does not sleep: GMLAKE_ERROR_BUSY.
+  - Who has a handle may read and write all of that memory, for ever.
+
 POLICIES
   desc.policy is for research. It is a table of decisions; the lake asks for each one that is set.
   A policy reads a view of the pools and returns a plan. The lake checks the plan before it changes
@@ -237,8 +253,8 @@ QUESTIONS
   - how large a block can be had, now or later: gmlake_get_budget.
   - why memory ran out: gmlake_get_last_error. What is not live is free_bytes, too small or in
     holes; pending_bytes, for whose streams somebody has to wait; or elsewhere_bytes.
-  - which handles to export, or to register with a network card: gmlake_get_chunks, of a block
-    with GMLAKE_EXCLUSIVE or of a buffer.
+  - which handles to register with a network card: gmlake_get_chunks, of a block with
+    GMLAKE_EXCLUSIVE or of a buffer.
 
 ERRORS
   Every function returns a gmlake_result. gmlake_get_last_error says what was wrong. After an error
@@ -280,6 +296,7 @@ COSTS (measured; see bench/RESULTS.md)
   check, map, a pool's statistics, and the report of a request that is refused   O(blocks)
   query            what planning the allocation costs, O(blocks) only if the host would have to wait
   find, and the reason for a wrong pointer   O(blocks of a chunk + log(windows and buffers))
+  export, import   about 20 us a handle each, 30 us and the addresses' for an import
   other questions  O(1), pieces and chunks O(their number)
   host memory      64 bytes a block, 16 to 50 for its index, about 60 a chunk, 40 for each chunk of
                    a buffer's addresses up to its end, 2 KB a stream, and 14 KB for a stream with
@@ -334,7 +351,8 @@ typedef enum gmlake_result {
   GMLAKE_ERROR_SHUTTING_DOWN, /* the driver is unloading; destroy still frees host memory */
   GMLAKE_ERROR_CORRUPT,       /* gmlake_check found a broken invariant */
   GMLAKE_ERROR_ASLEEP,        /* the pool sleeps: call gmlake_pool_wake first */
-  GMLAKE_ERROR_BUSY           /* desc.residency refused, or another thread makes the pool sleep */
+  GMLAKE_ERROR_BUSY           /* the pool is exported, desc.residency refused, or another thread
+                                 makes it sleep */
 } gmlake_result;
 
 typedef struct gmlake gmlake;
@@ -361,6 +379,15 @@ typedef struct gmlake_device_properties {
 #define GMLAKE_HANDLE_POSIX_FD 1u
 #define GMLAKE_HANDLE_WIN32 2u
 #define GMLAKE_HANDLE_FABRIC 8u
+
+/* Memory that processes share: what one driver handle has. It is plain bytes, but for fd, which
+   belongs to one process: send it by SCM_RIGHTS beside the rest. */
+typedef struct gmlake_handle {
+  unsigned type;            /* GMLAKE_HANDLE_POSIX_FD or GMLAKE_HANDLE_FABRIC */
+  int fd;                   /* [POSIX_FD] an open file descriptor; else -1 */
+  size_t bytes;             /* of the memory */
+  unsigned char fabric[64]; /* [FABRIC] the driver's */
+} gmlake_handle;
 
 /* A memory system for one device. Every function may be called from any thread, takes `user`
    first, and writes the driver's own error number (0: none) to *out_code, which is never NULL.
@@ -434,6 +461,12 @@ typedef struct gmlake_backend {
   /* Host memory that the device reads and writes at the link's full speed: pinned. */
   gmlake_result (*host_alloc)(void *user, size_t bytes, void **out_host, int *out_code);
   gmlake_result (*host_free)(void *user, void *host, int *out_code);
+  /* Writes out->fd or out->fabric, by which processes can have the handle's memory. Its type and
+     bytes are set. pre: the handle was created with this type, and is not another process's. */
+  gmlake_result (*export_handle)(void *user, uint64_t handle, gmlake_handle *out, int *out_code);
+  /* A handle for such memory, of this size. The descriptor stays the caller's. */
+  gmlake_result (*import_handle)(void *user, const gmlake_handle *in, uint64_t *out_handle,
+                                 int *out_code);
 } gmlake_backend;
 
 #if !defined(GMLAKE_STATIC) || defined(GMLAKE_BACKEND_CUDA) || !defined(GMLAKE_BACKEND_MOCK)
@@ -917,6 +950,8 @@ typedef struct gmlake_stats {
   size_t buffer_bytes, buffer_bytes_peak;     /* committed in them: a part of active_bytes */
   size_t
       sleeping_bytes; /* given back by what sleeps, and needed to wake it; not in reserved_bytes */
+  size_t exported_bytes; /* chunks that other processes may have: a part of reserved_bytes */
+  size_t imported_bytes; /* other processes' chunks that are mapped here: a part of it, too */
 } gmlake_stats;
 
 /* What a run learnt of the memory that it needs, for the next run: see FIRST STEP. */
@@ -1105,6 +1140,23 @@ GMLAKE_DEF gmlake_result gmlake_buffer_resize(gmlake *lake, gmlake_buffer *buffe
 GMLAKE_DEF gmlake_result gmlake_buffer_get_info(gmlake *lake, gmlake_buffer *buffer,
                                                 gmlake_buffer_info *out_info);
 
+/* Lets other processes have the memory of a block with GMLAKE_EXCLUSIVE, or of a buffer without
+   holes; see SHARING. ptr is its start; it stays live during the call. *out_count is the number of
+   its handles; if capacity is less nothing else is done. Each descriptor is a new one: close it
+   when it is sent. Errors, after which no descriptor is open that was not before:
+   INVALID_ARGUMENT, UNKNOWN_POINTER, ASLEEP, UNSUPPORTED (Windows handles), OUT_OF_HOST_MEMORY,
+   DRIVER (too many descriptors are open). */
+GMLAKE_DEF gmlake_result gmlake_export(gmlake *lake, const void *ptr, unsigned handle_type,
+                                       gmlake_handle *out_handles, size_t capacity,
+                                       size_t *out_count);
+/* Maps what another process exported, all `count` handles in their order, at one address of this
+   process. No stream may have used it: order the first use behind the exporter's work yourself.
+   gmlake_free gives it back. It counts against limit_bytes. The descriptors stay the caller's.
+   Errors: INVALID_ARGUMENT, LIMIT_REACHED, UNSUPPORTED, OUT_OF_DEVICE_MEMORY (addresses),
+   OUT_OF_HOST_MEMORY, DRIVER (not what gmlake_export wrote, or too many descriptors). */
+GMLAKE_DEF gmlake_result gmlake_import(gmlake *lake, const gmlake_handle *handles, size_t count,
+                                       void **out_ptr);
+
 /* What the default pool's blocks, and buffers that share their chunks, needed so far. Call it
    between two steps of the program: what is live then counts as memory that stays. peak_bytes
    counts from gmlake_reset_peaks on.
@@ -1185,6 +1237,7 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
 #error "define all of GMLAKE_MUTEX, GMLAKE_MUTEX_INIT, _DESTROY, _LOCK and _UNLOCK, or none"
 #endif
 
+#include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -2276,6 +2329,9 @@ typedef struct gmlk_driver {
                         int *out_code);
   gmlake_result (*host_alloc)(void *user, size_t bytes, void **out_host, int *out_code);
   gmlake_result (*host_free)(void *user, void *host, int *out_code);
+  gmlake_result (*export_handle)(void *user, uint64_t handle, gmlake_handle *out, int *out_code);
+  gmlake_result (*import_handle)(void *user, const gmlake_handle *in, uint64_t *out_handle,
+                                 int *out_code);
 } gmlk_driver;
 
 /* An entry of a backend's table; NULL where the table, of an older header, ends before it. */
@@ -2290,19 +2346,22 @@ static void gmlk_driver_extend(gmlk_driver *driver) {
   driver->copy = GMLK_ENTRY(b, copy);
   driver->host_free = GMLK_ENTRY(b, host_free);
   driver->host_alloc = driver->host_free ? b->host_alloc : NULL;
+  driver->export_handle = GMLK_ENTRY(b, export_handle);
+  driver->import_handle = GMLK_ENTRY(b, import_handle);
 }
 
 typedef struct gmlk_drive {
   const gmlk_driver *driver;
-  uint64_t start_ns;    /* by the backend's clock; not set by gmlk_drive_begin_lightly */
-  uint64_t calls, ns;   /* so far; ns is set at the end */
-  int mode;             /* the thread's capture mode before, to be restored */
-  int is_relaxed;       /* the mode was exchanged */
-  int answer;           /* the driver's number for the last call */
-  gmlake_result result; /* [D1] */
-  int code;             /* [D1] the driver's number; with has_lost, that of the answer */
-  const char *call;     /* [D1] its name */
-  int has_lost;         /* 1: the driver answered that a stream is gone, which is no error here */
+  const gmlake_handle *imports; /* the handle that create takes next; NULL: it creates one */
+  uint64_t start_ns;            /* by the backend's clock; not set by gmlk_drive_begin_lightly */
+  uint64_t calls, ns;           /* so far; ns is set at the end */
+  int mode;                     /* the thread's capture mode before, to be restored */
+  int is_relaxed;               /* the mode was exchanged */
+  int answer;                   /* the driver's number for the last call */
+  gmlake_result result;         /* [D1] */
+  int code;                     /* [D1] the driver's number; with has_lost, that of the answer */
+  const char *call;             /* [D1] its name */
+  int has_lost; /* 1: the driver answered that a stream is gone, which is no error here */
   gmlake_result end_result; /* of restoring the mode; a failure undoes nothing of the series */
   int end_code;
 } gmlk_drive;
@@ -2381,13 +2440,28 @@ static gmlake_result gmlk_drive_recorded(gmlk_drive *drive, gmlake_result result
 #define GMLK_CALL(drive, function, ...) \
   gmlk_drive_called(drive, GMLK_ANSWER(drive, function, __VA_ARGS__), #function)
 
+/* pre, with imports: the backend can. */
 static gmlake_result gmlk_drive_create(gmlk_drive *drive, size_t bytes, uint64_t *out_handle) {
+  const gmlk_driver *d = drive->driver;
+  drive->answer = 0;
+  if (drive->imports)
+    return gmlk_drive_called(
+        drive, d->import_handle(d->backend->user, drive->imports++, out_handle, &drive->answer),
+        "import_handle");
   return GMLK_CALL(drive, create, bytes, drive->driver->handle_types, out_handle);
 }
 
 static gmlake_result gmlk_drive_set_access(gmlk_drive *drive, uint64_t address, size_t bytes) {
   const gmlk_driver *d = drive->driver;
   return GMLK_CALL(drive, set_access, address, bytes, d->peers, d->peer_count);
+}
+
+/* pre: the backend can. */
+static gmlake_result gmlk_drive_export(gmlk_drive *drive, uint64_t handle, gmlake_handle *out) {
+  const gmlk_driver *d = drive->driver;
+  drive->answer = 0;
+  return gmlk_drive_called(drive, d->export_handle(d->backend->user, handle, out, &drive->answer),
+                           "export_handle");
 }
 
 /* Waits for the whole device. pre: the backend can. */
@@ -2937,6 +3011,8 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
    [P2] Between two operations no chunk is marked.
    [P3] A chunk that is not in quarantine is mapped at home, unless the arena is bare or asleep.
    [P4] The chunks of one handle lie side by side and are alike, but for before, behind and marks.
+   [P5] shared_count is the number of slots that other processes may have mapped. Such a slot's
+        handle is its own, and its memory is never free: it is released, or quarantined.
 
    O(chunks of the handle). Can fail: gmlk_chunks_resize, for want of host memory; to release: the
    driver. */
@@ -2950,6 +3026,7 @@ typedef struct gmlk_chunk { /* of one slot */
   uint8_t is_stuck;         /* it is in quarantine */
   uint8_t is_marked;        /* [P2] the operation that is under way chose it */
   uint8_t is_asleep;        /* it gave its memory back and gets new memory when its arena wakes */
+  uint8_t is_shared;        /* [P5] it was exported */
   uint32_t before, behind;  /* [P4] chunks of the same handle on both sides of this one */
 } gmlk_chunk;
 
@@ -2960,6 +3037,7 @@ typedef struct gmlk_chunks {
   size_t asleep_count;              /* [P1] */
   uint32_t stuck_end;               /* [P1] */
   size_t handle_count;              /* [P1] */
+  size_t shared_count;              /* [P5] */
 } gmlk_chunks;
 
 typedef struct gmlk_slots { /* a list of slots, in an arena's scratch */
@@ -3091,6 +3169,7 @@ static void gmlk_chunk_release(gmlk_chunks *all, gmlk_drive *drive, uint32_t slo
   else
     all->backed_count -= end - i;
   all->handle_count--;
+  all->shared_count -= all->items[slot].is_shared;
   memset(&all->items[i], 0, (end - i) * sizeof(gmlk_chunk));
 }
 
@@ -3116,6 +3195,16 @@ static void gmlk_chunk_count(gmlk_chunks *all, uint32_t slot, int by) {
 /* Whether windows or buffers map the chunk. */
 static int gmlk_chunk_is_mapped(const gmlk_chunks *all, uint32_t slot) {
   return all->items[slot].map_count != 0;
+}
+
+static int gmlk_chunk_is_shared(const gmlk_chunks *all, uint32_t slot) {
+  return all->items[slot].is_shared;
+}
+
+/* Notes that other processes may map the chunk from now on. pre: its handle is its own. */
+static void gmlk_chunk_share(gmlk_chunks *all, uint32_t slot) {
+  all->shared_count += !all->items[slot].is_shared;
+  all->items[slot].is_shared = 1;
 }
 
 static int gmlk_chunk_is_marked(const gmlk_chunks *all, uint32_t slot) {
@@ -3254,6 +3343,7 @@ typedef struct gmlk_arena {
   gmlake_pool *pool;      /* that it belongs to; NULL: the lake's own arena */
   gmlake_pool *owner;     /* the pool that its memory is of; NULL: the default one */
   int is_bare;            /* 1: no home range; only buffers map its chunks, see >>buffer */
+  int is_import;          /* 1: another process's memory, for one block: see >>sharing */
   gmlake_buffer *buffers; /* list; a destroyed buffer stays until it is unmapped */
   size_t void_count;      /* destroyed buffers in it */
   unsigned sleep;         /* GMLK_AWAKE...; written by >>sleep */
@@ -4310,6 +4400,14 @@ static gmlk_window *gmlk_window_numbered(const gmlk_arena *a, uint64_t number) {
   return w;
 }
 
+/* The ranges of the home arena that a live block is made of. */
+static const gmlk_span *gmlk_spans_of(const gmlk_block *b, gmlk_span *whole, size_t *out_count) {
+  const gmlk_window *w = b->as.live.window;
+  *whole = gmlk_span_of(b->at, b->grains);
+  *out_count = w ? w->span_count : 1;
+  return w ? w->spans : whole;
+}
+
 /* ---- >>lake ------------------------------------------------------------------------------------
    The lake, which the sections below work on, and its two locks. `driving` is taken first; its
    holder alone creates, maps and unmaps memory, and there is one at a time. `books` is taken
@@ -4398,9 +4496,11 @@ struct gmlake {
   gmlk_streams streams;
   gmlk_arena **arenas; /* by number; NULL: a pool that was destroyed */
   size_t arena_count, arena_capacity;
-  gmlk_arena home;    /* the default pool's */
-  gmlk_note *pending; /* list of freed blocks that recorded streams may still use */
-  gmlake_pool *dead;  /* destroyed pools of which the driver refused to take something back */
+  gmlk_arena home;     /* the default pool's */
+  gmlk_note *pending;  /* list of freed blocks that recorded streams may still use */
+  size_t return_count; /* [N5] */
+  int has_returns;     /* such a block was freed since their chunks were last looked at */
+  gmlake_pool *dead;   /* destroyed pools of which the driver refused to take something back */
   gmlake_stats stats;
   gmlake_error_info error; /* what gmlake_get_last_error answers */
   gmlk_message *messages;  /* for the logger, which is called when no lock is held */
@@ -4645,18 +4745,6 @@ static gmlk_arena *gmlk_arena_of(const gmlake *l, const gmlk_block *b) {
   return l->arenas[b->arena];
 }
 
-/* GMLAKE_FILL: the host writes the byte to all of the block at once. That is right on the mock,
-   where the host does the streams' work. What sleeps has no memory to be written. */
-static void gmlk_fill_now(const gmlake *l, const gmlk_block *b, unsigned byte) {
-  const gmlk_arena *a = gmlk_arena_of(l, b);
-  if (a->sleep < GMLK_ASLEEP)
-    memset((void *)(uintptr_t)gmlk_address_of(a, b), (int)byte, gmlk_to_bytes(b->grains));
-}
-
-static inline void gmlk_fill(const gmlake *l, const gmlk_block *b, unsigned byte) {
-  if (l->desc.flags & GMLAKE_FILL) gmlk_fill_now(l, b, byte);
-}
-
 /* The stream that a live block was allocated on. 0: none, or a stream that is gone, whose number
    serves another one; then its work is complete. */
 static unsigned gmlk_own_stream(const gmlake *l, const gmlk_block *b) {
@@ -4799,7 +4887,11 @@ static void gmlk_tell_split(gmlake *l, const gmlk_attempt *r, uint32_t at, uint3
         block.
    [N2] A note has room for the streams that it lists, and their numbers are in use.
    [N4] Each use of a pending block is complete, or in its stream's queue. A queue is in order of
-        tickets. uses_left of a note is how many of its uses are in queues, one at least.
+        tickets. uses_left of a note is how many of its uses are in queues, one at least, unless it
+        is shared.
+   [N5] return_count is the number of pending blocks that are shared: other processes know their
+        chunks. Their use by the stream that freed them is waited for, too, and then they stay
+        pending until their chunks are returned: >>grow.
    O(recorded streams). Can fail: host memory, for a note or for one more stream in it. */
 
 struct gmlk_used { /* a stream that gmlake_record_stream named for a block */
@@ -4816,11 +4908,26 @@ struct gmlk_note { /* what few live blocks have */
   gmlk_used *used; /* used_count of them, room for used_capacity */
   size_t used_count, used_capacity;
   size_t uses_left;  /* [pending] [N4] */
+  int is_shared;     /* [N5] */
   gmlk_block *block; /* [pending] the block, for which the index has no entry any more */
   unsigned stream;   /* [pending] with ticket: the tag that its memory gets in the end */
   uint64_t ticket;
   gmlk_note *next, *prev; /* [pending] in lake->pending */
 };
+
+/* GMLAKE_FILL: the host writes the byte to all of the block at once. That is right on the mock,
+   where the host does the streams' work. What sleeps has no memory to be written,
+   and other processes may use what is shared. */
+static void gmlk_fill_now(const gmlake *l, const gmlk_block *b, unsigned byte) {
+  const gmlk_arena *a = gmlk_arena_of(l, b);
+  if (b->as.live.note && b->as.live.note->is_shared) return;
+  if (a->sleep < GMLK_ASLEEP)
+    memset((void *)(uintptr_t)gmlk_address_of(a, b), (int)byte, gmlk_to_bytes(b->grains));
+}
+
+static inline void gmlk_fill(const gmlake *l, const gmlk_block *b, unsigned byte) {
+  if (l->desc.flags & GMLAKE_FILL) gmlk_fill_now(l, b, byte);
+}
 
 /* A new note; NULL: no host memory. */
 static gmlk_note *gmlk_note_new(gmlake *l, uint64_t user_data, const char *label) {
@@ -4937,7 +5044,8 @@ static void gmlk_use_queue(gmlake *l, gmlk_note *note, gmlk_used *use) {
   s->uses_last = use;
 }
 
-/* Makes a freed block pending. pre: gmlk_is_used_elsewhere; the caller then fences the streams. */
+/* Makes a freed block pending. pre: gmlk_is_used_elsewhere, or it is shared; the caller then fences
+   the streams. */
 static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t ticket) {
   gmlk_note *note = b->as.live.note;
   size_t i;
@@ -4948,6 +5056,8 @@ static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t ticket
   note->next = l->pending;
   if (note->next) note->next->prev = note;
   l->pending = note;
+  l->return_count += (size_t)note->is_shared;
+  l->has_returns |= note->is_shared;
   l->stats.pending_bytes += gmlk_to_bytes(b->grains);
   gmlk_peak(&l->stats.pending_bytes_peak, l->stats.pending_bytes);
   note->uses_left = note->used_count;
@@ -4961,6 +5071,7 @@ static void gmlk_pending_end(gmlake *l, gmlk_note *note) {
     note->prev->next = note->next;
   else
     l->pending = note->next;
+  l->return_count -= (size_t)note->is_shared;
   l->stats.pending_bytes -= gmlk_to_bytes(note->block->grains);
   if (gmlk_tag_done(&l->streams, note->stream, note->ticket))
     gmlk_release_block(l, note->block, GMLK_CLEAN, 0);
@@ -4975,7 +5086,7 @@ static void gmlk_pending_settle(gmlake *l, gmlk_stream *s) {
     gmlk_note *note = s->uses_first->note;
     s->uses_first->note = NULL;
     s->uses_first = s->uses_first->next;
-    if (!--note->uses_left) gmlk_pending_end(l, note);
+    if (!--note->uses_left && !note->is_shared) gmlk_pending_end(l, note);
   }
 }
 
@@ -6322,12 +6433,14 @@ static gmlake_result gmlk_buffers_reap(gmlake *l, gmlk_arena *a, size_t limit) {
   return result;
 }
 
-/* Writes down whether a place is committed. GMLAKE_FILL: the host fills its chunk. */
+/* Writes down whether a place is committed. GMLAKE_FILL: the host fills its chunk, unless another
+   process may use it, which a note tells. */
 static void gmlk_place_set(const gmlake *l, gmlake_buffer *b, uint32_t i, int is_committed) {
   size_t chunk = b->arena->chunk_bytes;
   b->places[i].state = is_committed ? GMLK_PLACE_COMMITTED : GMLK_PLACE_MAPPED;
   b->count += is_committed ? 1u : (uint32_t)-1;
-  if ((l->desc.flags & GMLAKE_FILL) && b->arena->sleep < GMLK_ASLEEP)
+  if ((l->desc.flags & GMLAKE_FILL) && b->arena->sleep < GMLK_ASLEEP &&
+      !gmlk_place_block(b->arena, &b->places[i])->as.live.note)
     memset((void *)(uintptr_t)b->places[i].address,
            is_committed ? GMLAKE_FILL_NEW : GMLAKE_FILL_FREE, chunk);
 }
@@ -6733,16 +6846,30 @@ static int gmlk_slot_is_clean(const gmlk_arena *a, uint32_t slot) {
   return gmlk_is_clean(b);
 }
 
+/* Of marked chunks, those that no quarantined window maps, nor a window or place whose last use is
+   not complete. The others lose their marks. */
+static gmlk_slots gmlk_trim_spare(const gmlake *l, gmlk_arena *a, const gmlk_slots *chosen) {
+  gmlk_slots kept = gmlk_slots_in(chosen->items);
+  const gmlk_window *w;
+  uint32_t i;
+  for (w = a->windows.quarantine; w; w = w->next) (void)gmlk_window_marks(a, w, 1);
+  for (w = a->windows.oldest; w; w = w->newer)
+    if (!gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket))
+      (void)gmlk_window_marks(a, w, 1);
+  gmlk_places_spare(l, a);
+  for (i = 0; i < chosen->count; i++)
+    if (gmlk_chunk_is_marked(&a->chunks, chosen->items[i])) gmlk_slots_add(&kept, chosen->items[i]);
+  return kept;
+}
+
 /* Chooses chunks to return, from the highest below *from_slot on: all clean, and mapped by no
    quarantined window, nor by a window or place whose last use is not complete. Marks and lists
    them. */
 static gmlk_slots gmlk_trim_choose(const gmlake *l, gmlk_arena *a, uint32_t *from_slot,
                                    size_t max_bytes) {
   size_t limit = gmlk_min(gmlk_batch(a->slot_count), (max_bytes - 1) / a->chunk_bytes + 1);
-  gmlk_slots chosen = gmlk_slots_in(a->scratch), kept = chosen;
-  const gmlk_window *w;
+  gmlk_slots chosen = gmlk_slots_in(a->scratch);
   int is_mapped = 0;
-  uint32_t i;
   while (*from_slot && chosen.count < limit) {
     uint32_t slot = *from_slot, first = gmlk_handle_first(&a->chunks, slot - 1);
     *from_slot = first;
@@ -6753,15 +6880,7 @@ static gmlk_slots gmlk_trim_choose(const gmlake *l, gmlk_arena *a, uint32_t *fro
       is_mapped |= gmlk_chunk_is_mapped(&a->chunks, slot);
     }
   }
-  if (!is_mapped) return chosen;
-  for (w = a->windows.quarantine; w; w = w->next) (void)gmlk_window_marks(a, w, 1);
-  for (w = a->windows.oldest; w; w = w->newer)
-    if (!gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket))
-      (void)gmlk_window_marks(a, w, 1);
-  gmlk_places_spare(l, a);
-  for (i = 0; i < chosen.count; i++)
-    if (gmlk_chunk_is_marked(&a->chunks, chosen.items[i])) gmlk_slots_add(&kept, chosen.items[i]);
-  return kept;
+  return is_mapped ? gmlk_trim_spare(l, a, &chosen) : chosen;
 }
 
 /* Moves the idle windows over marked chunks to *dying. */
@@ -6771,6 +6890,14 @@ static void gmlk_trim_kill(gmlake *l, gmlk_arena *a, gmlk_window **dying) {
     newer = w->newer;
     if (gmlk_window_marks(a, w, 0)) gmlk_window_kill(l, a, w, dying);
   }
+}
+
+/* Reserves the chosen chunks, which are clean. pre: two records are reserved for each. */
+static void gmlk_trim_reserve(gmlk_arena *a, const gmlk_slots *slots) {
+  uint32_t i;
+  for (i = 0; i < slots->count; i++)
+    (void)gmlk_reserve_range(a, a->firsts[slots->items[i]], gmlk_slot_at(a, slots->items[i]),
+                             gmlk_chunk_grains(a));
 }
 
 /* Gives the chosen chunks back to the driver, if it still takes calls. pre: no window or place maps
@@ -6793,7 +6920,9 @@ static size_t gmlk_trim_commit(gmlake *l, gmlk_arena *a, const gmlk_slots *slots
   for (i = 0; i < slots->count; i++) {
     uint32_t slot = slots->items[i];
     gmlk_block *first = a->firsts[slot];
-    int is_stuck = gmlk_chunk_is_stuck(&a->chunks, slot);
+    int is_stuck;
+    if (gmlk_chunk_is_shared(&a->chunks, slot)) gmlk_chunk_quarantine(&a->chunks, slot); /* [P5] */
+    is_stuck = gmlk_chunk_is_stuck(&a->chunks, slot);
     gmlk_chunk_mark(&a->chunks, slot, 0);
     if (gmlk_chunk_handle(&a->chunks, slot) && !is_stuck) { /* the driver has not unmapped it */
       gmlk_unreserve_range(a, first, gmlk_chunk_grains(a));
@@ -6819,15 +6948,12 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
   const size_t larger = gmlk_chunks_held(&a->chunks) > a->chunks.handle_count;
   const size_t most = gmlk_batch(a->slot_count) + larger * GMLK_HANDLE_CHUNKS;
   const size_t handle_count = a->chunks.handle_count;
-  uint32_t i;
   size_t bytes;
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * most) || !gmlk_scratch_reserve(a, most))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   slots = gmlk_trim_choose(l, a, from_slot, max_bytes);
   if (slots.count) gmlk_trim_kill(l, a, &dying);
-  for (i = 0; i < slots.count; i++)
-    (void)gmlk_reserve_range(a, a->firsts[slots.items[i]], gmlk_slot_at(a, slots.items[i]),
-                             gmlk_chunk_grains(a));
+  gmlk_trim_reserve(a, &slots);
   result = gmlk_windows_unmap(l, a, dying);
   if (!result) result = gmlk_places_unmap(l, a, gmlk_places_idle(a, 1));
   (void)gmlk_drive_open(l, &drive);
@@ -6840,6 +6966,106 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
     gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, bytes, drive.ns,
               "the lake returned free chunks to the driver");
   return drive.result ? drive.result : result;
+}
+
+/* Lists the chunks of a shared block in the arena's scratch; it has whole ones of its own. */
+static gmlk_slots gmlk_block_slots(gmlk_arena *a, const gmlk_block *b) {
+  gmlk_slots slots = gmlk_slots_in(a->scratch);
+  const gmlk_span *spans;
+  gmlk_span whole;
+  size_t count, i;
+  uint32_t slot;
+  spans = gmlk_spans_of(b, &whole, &count);
+  for (i = 0; i < count; i++)
+    for (slot = gmlk_slot_of(a, spans[i].at); slot < gmlk_slot_of(a, spans[i].at + spans[i].grains);
+         slot++)
+      gmlk_slots_add(&slots, slot);
+  return slots;
+}
+
+/* Lists and marks the chunks of a pending block that is shared; none, if a window or place that maps
+   one may still be in use. pre: scratch is reserved. */
+static gmlk_slots gmlk_return_choose(const gmlake *l, gmlk_arena *a, const gmlk_block *b) {
+  gmlk_slots all = gmlk_block_slots(a, b), kept;
+  const uint32_t count = all.count;
+  uint32_t i;
+  for (i = 0; i < count; i++) gmlk_chunk_mark(&a->chunks, all.items[i], 1);
+  kept = gmlk_trim_spare(l, a, &all);
+  while (kept.count && kept.count < count) gmlk_chunk_mark(&a->chunks, kept.items[--kept.count], 0);
+  return kept.count < count ? gmlk_slots_in(a->scratch) : kept;
+}
+
+/* Unmaps the block's window, if it is one, and then gives its chunks back. *out_is_gone: at least
+   the window is unmapped. */
+static gmlake_result gmlk_return_drive(gmlake *l, gmlk_arena *a, const gmlk_window *w,
+                                       const gmlk_slots *slots, int *out_is_gone) {
+  gmlk_drive drive;
+  if (!gmlk_drive_open(l, &drive) &&
+      (!w || !GMLK_CALL(&drive, unmap, gmlk_va_address(a, &a->window_space, w->va),
+                        w->chunk_count * a->chunk_bytes))) {
+    *out_is_gone = 1;
+    if (w) gmlk_window_count(a, w, -1);
+    gmlk_trim_drive(&drive, a, slots);
+  }
+  return gmlk_drive_close(l, &drive);
+}
+
+/* Returns the chunks of a pending block that is shared. Until they are gone it stays pending, so
+   nobody takes them; what the driver then keeps is quarantined. *out_is_gone: the block is no more,
+   and the list of pending ones may have changed. */
+static gmlake_result gmlk_return_block(gmlake *l, gmlk_note *note, size_t *released,
+                                       int *out_is_gone) {
+  gmlk_arena *a = gmlk_arena_of(l, note->block);
+  gmlk_window *w = note->block->as.live.window, *dying = NULL;
+  const size_t handle_count = a->chunks.handle_count;
+  const uint32_t count = gmlk_chunks_for(a, note->block->grains);
+  gmlake_result result;
+  gmlk_records held;
+  gmlk_slots slots;
+  size_t bytes;
+  uint32_t i;
+  if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)count) ||
+      !gmlk_scratch_reserve(a, count))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  slots = gmlk_return_choose(l, a, note->block);
+  if (!slots.count) return GMLAKE_OK;
+  gmlk_records_hold(&l->records, &held, 2 * (size_t)count);
+  gmlk_trim_kill(l, a, &dying);
+  result = gmlk_windows_unmap(l, a, dying);
+  if (!result) result = gmlk_places_unmap(l, a, gmlk_places_idle(a, 1));
+  if (!result) result = gmlk_return_drive(l, a, w, &slots, out_is_gone);
+  gmlk_records_return(&l->records, &held);
+  l->stats.chunk_count += a->chunks.handle_count - handle_count;
+  for (i = 0; i < slots.count && !*out_is_gone; i++) gmlk_chunk_mark(&a->chunks, slots.items[i], 0);
+  if (!*out_is_gone) return result;
+  gmlk_bins_reserve(a->bins[GMLK_CLEAN], a->host);
+  gmlk_pending_end(l, note);
+  if (w) {
+    gmlk_window_unset_idle(&a->windows, w);
+    gmlk_window_add(l, a, w, -1);
+    l->stats.stitch_evict_count++;
+    gmlk_tell(l, NULL, GMLAKE_STEP_EVICT, w->address, gmlk_to_bytes(w->self.grains), 0,
+              "other processes know its memory");
+    gmlk_window_discard(l, a, w);
+  }
+  gmlk_trim_reserve(a, &slots);
+  bytes = gmlk_trim_commit(l, a, &slots);
+  *released += bytes;
+  if (bytes)
+    gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, bytes, 0, "other processes may still use the memory");
+  return result;
+}
+
+/* The same for all shared blocks that are freed and whose uses are known to be complete. */
+static gmlake_result gmlk_return_blocks(gmlake *l, size_t *released) {
+  gmlk_note *note = l->return_count ? l->pending : NULL;
+  gmlake_result result = GMLAKE_OK;
+  int is_gone = 0;
+  l->has_returns = 0;
+  for (; note && !result; note = is_gone ? l->pending : note->next, is_gone = 0)
+    if (note->is_shared && !note->uses_left)
+      result = gmlk_return_block(l, note, released, &is_gone);
+  return result;
 }
 
 /* Returns chunks of one arena that are free and whose work is complete, until `bytes` are returned
@@ -6859,6 +7085,7 @@ static gmlake_result gmlk_trim_arena(gmlake *l, gmlk_arena *a, size_t bytes, siz
 static gmlake_result gmlk_trim(gmlake *l, size_t keep_bytes, size_t *released) {
   gmlake_result result = gmlk_refresh(l, 1);
   size_t i;
+  if (!result) result = gmlk_return_blocks(l, released);
   for (i = l->arena_count; i-- && !result && l->stats.reserved_bytes > keep_bytes;)
     if (l->arenas[i])
       result = gmlk_trim_arena(l, l->arenas[i], l->stats.reserved_bytes - keep_bytes, released);
@@ -7577,6 +7804,7 @@ static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_attempt *r, gmlk_block **out
 static int gmlk_can_reclaim(const gmlake *l, const gmlk_attempt *r) {
   size_t i;
   if (!r->may_stitch || r->lacks_window_space || r->arena->keeps_apart) return 1;
+  if (l->return_count) return 1;
   for (i = 0; i < l->arena_count; i++)
     if (l->arenas[i] && l->arenas[i] != r->arena && l->arenas[i]->free_grains) return 1;
   return 0;
@@ -7868,6 +8096,14 @@ static const gmlk_block *gmlk_find_at(const gmlake *l, uint64_t address,
   return NULL;
 }
 
+/* The same for a live block alone, to be changed. */
+static gmlk_block *gmlk_find_live(gmlake *l, uint64_t address, gmlake_buffer **out_buffer) {
+  const gmlake_buffer *buffer;
+  const gmlk_block *b = gmlk_find_at(l, address, &buffer);
+  *out_buffer = (gmlake_buffer *)(uintptr_t)buffer;
+  return b && b->state == GMLK_LIVE ? (gmlk_block *)(uintptr_t)b : NULL;
+}
+
 /* Why no live block starts at an address. */
 static gmlake_result gmlk_reason(const gmlake *l, uint64_t address) {
   const gmlake_buffer *buffer;
@@ -7915,6 +8151,7 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   unsigned stream = 0, own = 0, tag;
   uint64_t ticket;
   size_t bytes;
+  int is_shared;
   if (!b) return gmlk_explain(l, address, "gmlake_free");
   a = gmlk_arena_of(l, b);
   if (value != GMLAKE_STREAM_NONE) {
@@ -7928,13 +8165,19 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   gmlk_tag_for(l, b, stream, &tag, &ticket);
   bytes = gmlk_to_bytes(b->grains);
   note = b->as.live.note;
+  is_shared = note && note->is_shared; /* [N5] */
+  if (is_shared && stream && !gmlk_note_use(l, b, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (note || l->streams.ends) own = gmlk_uses_end(l, b);
   gmlk_index_remove_from(&l->index, entry, home);
   l->stats.free_count++;
   l->stats.live_count--;
   l->stats.active_bytes -= bytes;
   l->stats.requested_bytes -= bytes - b->slack;
-  if (note && gmlk_is_used_elsewhere(l, note, stream ? stream : own)) {
+  if (note && (gmlk_is_used_elsewhere(l, note,
+                                      is_shared ? 0
+                                      : stream  ? stream
+                                                : own) ||
+               is_shared)) {
     gmlk_pend(l, b, tag, ticket);
     gmlk_fence_uses(l, note);
   } else {
@@ -8404,22 +8647,13 @@ static void gmlk_dead_free(gmlake *l) {
   }
 }
 
-/* Creates a pool, or, if is_bare, the arena that the owner's buffers of one chunk size share. */
-static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc, int is_bare,
-                                      gmlake_pool *owner, gmlake_pool **out_pool) {
-  size_t chunk = desc->chunk_bytes ? desc->chunk_bytes : l->home.chunk_bytes;
-  size_t device = l->device.device_bytes, arena, window = 0;
-  gmlake_pool *pool;
+/* Makes the record of a pool, of an arena for buffers, or of another process's memory, and reserves
+   addresses for its arena and its windows. */
+static gmlake_result gmlk_pool_open(gmlake *l, const gmlake_pool_desc *desc, int is_bare,
+                                    gmlake_pool *owner, size_t arena_bytes, size_t window_bytes,
+                                    gmlake_pool **out_pool) {
+  gmlake_pool *pool = (gmlake_pool *)gmlk_host_alloc(&l->host, sizeof(gmlake_pool));
   gmlake_result result;
-  if (!gmlk_is_pow2(chunk) || chunk % l->device.granularity_bytes || chunk > device ||
-      chunk > GMLK_CHUNK_BYTES_MAX || !gmlk_size_round_up(device, chunk, &arena))
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT,
-                     is_bare ? "gmlake_buffer_create" : "gmlake_pool_create", GMLK_CHUNK_WRONG,
-                     (unsigned long long)chunk, (unsigned long long)l->device.granularity_bytes,
-                     (unsigned long long)gmlk_min(device, GMLK_CHUNK_BYTES_MAX));
-  if (l->home.window_space.holes && !is_bare)
-    window = gmlk_min(arena, SIZE_MAX / 8) * GMLK_POOL_WINDOW_SPACE;
-  pool = (gmlake_pool *)gmlk_host_alloc(&l->host, sizeof(gmlake_pool));
   if (!pool) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   pool->lake = l;
   pool->label = desc->label;
@@ -8427,7 +8661,7 @@ static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc, i
   pool->arena.owner = is_bare ? owner : pool;
   pool->arena.limit_bytes = desc->limit_bytes;
   pool->arena.is_bare = is_bare;
-  result = gmlk_arena_open(l, &pool->arena, chunk, is_bare ? SIZE_MAX : arena, window);
+  result = gmlk_arena_open(l, &pool->arena, desc->chunk_bytes, arena_bytes, window_bytes);
   if (!result && !gmlk_arena_enlist(l, &pool->arena)) result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!result) {
     *out_pool = pool;
@@ -8437,6 +8671,24 @@ static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc, i
   return l->lost ? l->lost : result;
 }
 
+/* Creates a pool, or, if is_bare, the arena that the owner's buffers of one chunk size share. */
+static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc, int is_bare,
+                                      gmlake_pool *owner, gmlake_pool **out_pool) {
+  size_t chunk = desc->chunk_bytes ? desc->chunk_bytes : l->home.chunk_bytes;
+  size_t device = l->device.device_bytes, arena, window = 0;
+  gmlake_pool_desc full = *desc;
+  if (!gmlk_is_pow2(chunk) || chunk % l->device.granularity_bytes || chunk > device ||
+      chunk > GMLK_CHUNK_BYTES_MAX || !gmlk_size_round_up(device, chunk, &arena))
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT,
+                     is_bare ? "gmlake_buffer_create" : "gmlake_pool_create", GMLK_CHUNK_WRONG,
+                     (unsigned long long)chunk, (unsigned long long)l->device.granularity_bytes,
+                     (unsigned long long)gmlk_min(device, GMLK_CHUNK_BYTES_MAX));
+  if (l->home.window_space.holes && !is_bare)
+    window = gmlk_min(arena, SIZE_MAX / 8) * GMLK_POOL_WINDOW_SPACE;
+  full.chunk_bytes = chunk;
+  return gmlk_pool_open(l, &full, is_bare, owner, is_bare ? SIZE_MAX : arena, window, out_pool);
+}
+
 /* Adds the chunks that an arena has. */
 static void gmlk_count_chunks(const gmlk_arena *a, gmlake_stats *out) {
   const gmlk_chunks *all = &a->chunks;
@@ -8444,6 +8696,7 @@ static void gmlk_count_chunks(const gmlk_arena *a, gmlake_stats *out) {
   out->reserved_bytes += gmlk_chunks_held(all) * a->chunk_bytes;
   out->quarantined_bytes += (all->stuck_count + gmlk_chunks_kept(a)) * a->chunk_bytes;
   out->sleeping_bytes += all->asleep_count * a->chunk_bytes;
+  out->exported_bytes += all->shared_count * a->chunk_bytes;
 }
 
 /* Whether all work on an arena's free memory, idle windows and places is known to be complete, but
@@ -8508,7 +8761,7 @@ static gmlake_result gmlk_refuse_captured(gmlake *l, const gmlake_pool *pool, co
 }
 
 static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
-  size_t blocks, buffers;
+  size_t blocks, buffers, released = 0;
   unsigned tries = 0;
   gmlake_result result;
   int is_quiet;
@@ -8518,6 +8771,7 @@ static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
     size_t before = pool->late_uses;
     result = gmlk_wait_for_streams(l, 0);
     if (!result) pool->late_uses -= before;
+    if (!result) result = gmlk_return_blocks(l, &released);
     is_quiet = gmlk_pool_is_quiet(l, pool, &blocks, &buffers);
   } while (!result && !is_quiet && ++tries < GMLK_POOL_TRIES);
   if (result && result != GMLAKE_ERROR_CAPTURING) return result;
@@ -8627,10 +8881,19 @@ static void gmlk_change_plan(const gmlake_buffer *b, gmlk_change *change) {
   change->to = gmlk_buffer_count(b, last);
 }
 
-/* Frees a place's chunk; work queued on the stream so far may still use it. */
+/* Frees a place's chunk; work queued on the stream so far may still use it. [N5] A chunk that has a
+   note is shared. */
 static void gmlk_place_free(gmlake *l, gmlk_arena *a, const gmlk_place *place, unsigned stream) {
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
   gmlk_block *b = gmlk_place_block(a, place);
+  gmlk_note *note = b->as.live.note;
+  if (note) {
+    note->used_count = stream != 0;
+    note->used[0].stream = stream;
+    gmlk_count_live(a, 1); /* as pending blocks are */
+    gmlk_pend(l, b, stream, s ? s->epoch : 0);
+    return;
+  }
   if (b->flags & GMLK_IN_THE_WAY) gmlk_windows_unblock(&a->windows, b);
   gmlk_put(a, b, stream, s ? s->epoch : 0);
   if (s) gmlk_stream_dirty(s, 0);
@@ -9061,6 +9324,247 @@ static gmlake_result gmlk_buffer_get_info(const gmlake_buffer *b, gmlake_buffer_
   out->label = b->label;
   out->pool = b->arena->owner;
   return GMLAKE_OK;
+}
+
+/* ---- >>sharing ---------------------------------------------------------------------------------
+   Memory of several processes. To export marks the chunks under a block or buffer as shared [P5],
+   and notes of their blocks [N5] that they are returned once they are freed: >>grow does that. What
+   is imported is an arena of its own, with the handles as its chunks and one block over all of
+   them; it is buried when that block is freed and complete. Owns nothing.
+   pre: the caller holds `driving`.
+   Costs: the driver's for each handle. Can fail: host memory, limits, the driver; wrong arguments. */
+
+/* Whether the process may open no more descriptors: drivers have no number of their own for that.
+   0 may be closed; then there is room. */
+static int gmlk_has_no_descriptor(void) {
+#if !defined(_WIN32)
+  int fd = dup(0);
+  if (fd < 0) return errno == EMFILE;
+  (void)close(fd);
+#endif
+  return 0;
+}
+
+static gmlake_result gmlk_refuse_descriptor(gmlake *l, gmlake_result result, const char *call) {
+  long most = 0;
+#if !defined(_WIN32)
+  most = sysconf(_SC_OPEN_MAX);
+#endif
+  return gmlk_fail(l, result, call,
+                   "the process has as many descriptors as it may, %ld: close some, or raise its "
+                   "limit (ulimit -n)",
+                   most);
+}
+
+static void gmlk_handle_close(const gmlake_handle *handle) {
+#if !defined(_WIN32)
+  if (handle->type == GMLAKE_HANDLE_POSIX_FD) (void)close(handle->fd);
+#else
+  (void)handle;
+#endif
+}
+
+/* Refuses what cannot be exported. */
+static gmlake_result gmlk_export_check(gmlake *l, const gmlk_block *b, const gmlake_buffer *buffer,
+                                       uint64_t address, unsigned type) {
+  const char *call = "gmlake_export";
+  const gmlk_arena *a = buffer ? buffer->arena : b ? gmlk_arena_of(l, b) : NULL;
+  const char *why = NULL;
+  if (!a || address != (buffer ? gmlk_buffer_address(buffer) : gmlk_address_of(a, b)))
+    return gmlk_fail(l, GMLAKE_ERROR_UNKNOWN_POINTER, call,
+                     "ptr is 0x%llx: no live block and no buffer starts there",
+                     (unsigned long long)address);
+  if (a->sleep) return gmlk_refuse_asleep(l, call);
+  if (!(l->driver.handle_types & type) || !l->driver.export_handle)
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
+                     "handle_type is %u: the lake was created with desc.handle_types 0x%x", type,
+                     l->driver.handle_types);
+  if (a->is_import)
+    why = "it is another process's memory: export it there";
+  else if (buffer && (!buffer->count || buffer->count != gmlk_buffer_count(buffer, buffer->bytes)))
+    why = "the buffer is empty or has holes: commit all of it up to its end";
+  else if (b && !(b->flags & GMLAKE_EXCLUSIVE))
+    why = "its chunks have other blocks, too: allocate it with GMLAKE_EXCLUSIVE, or use a buffer";
+  else if (b && b->flags & GMLK_IN_GRAPH)
+    why = "a graph knows its memory, which is not released when it is freed";
+  if (!why) return GMLAKE_OK;
+  return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call, "ptr is 0x%llx: %s",
+                   (unsigned long long)address, why);
+}
+
+/* Makes sure that the block of an exported chunk, or an exported block, has a note, with room for
+   the stream that will free it. 0: no host memory. */
+static int gmlk_note_share(gmlake *l, gmlk_block *b) {
+  gmlk_note *note = b->as.live.note ? b->as.live.note : gmlk_note_new(l, 0, NULL);
+  if (!note) return 0;
+  b->as.live.note = note;
+  if (note->used_capacity) return 1;
+  note->used = (gmlk_used *)gmlk_host_alloc(&l->host, sizeof(gmlk_used));
+  note->used_capacity = note->used != NULL;
+  return note->used != NULL;
+}
+
+/* Makes the driver's handles sharable; on an error closes the descriptors that it opened. */
+static gmlake_result gmlk_handles_export(gmlake *l, const gmlk_arena *a, const gmlk_slots *slots,
+                                         unsigned type, gmlake_handle *out) {
+  gmlk_drive drive;
+  uint32_t i, done = 0;
+  int is_full;
+  if (!gmlk_drive_open(l, &drive))
+    for (i = 0; i < slots->count && !drive.result; i++) {
+      memset(&out[i], 0, sizeof(out[i]));
+      out[i].type = type;
+      out[i].fd = -1;
+      out[i].bytes = a->chunk_bytes;
+      done += !gmlk_drive_export(&drive, gmlk_chunk_handle(&a->chunks, slots->items[i]), &out[i]);
+    }
+  is_full = drive.result && gmlk_has_no_descriptor();
+  while (drive.result && done) gmlk_handle_close(&out[--done]);
+  if (!gmlk_drive_close(l, &drive) || !is_full) return drive.result;
+  return gmlk_refuse_descriptor(l, drive.result, "gmlake_export");
+}
+
+static gmlake_result gmlk_export(gmlake *l, uint64_t address, unsigned type, gmlake_handle *out,
+                                 size_t capacity, size_t *out_count) {
+  gmlake_buffer *buffer;
+  gmlk_block *b = gmlk_find_live(l, address, &buffer);
+  gmlk_arena *a = buffer ? buffer->arena : b ? gmlk_arena_of(l, b) : NULL;
+  gmlake_result result = gmlk_export_check(l, b, buffer, address, type);
+  gmlk_slots slots;
+  uint32_t i;
+  if (result) return result;
+  if (!gmlk_scratch_reserve(a, a->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  slots = b ? gmlk_block_slots(a, b) : gmlk_slots_in(a->scratch);
+  for (i = 0; buffer && i < buffer->count; i++) gmlk_slots_add(&slots, buffer->places[i].slot);
+  *out_count = slots.count;
+  if (capacity < slots.count) return GMLAKE_OK;
+  if (buffer) buffer->is_busy = 1;
+  for (i = 0; i < slots.count && !result; i++)
+    if (!gmlk_note_share(l, b ? b : a->firsts[slots.items[i]]))
+      result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!result) result = gmlk_handles_export(l, a, &slots, type, out);
+  for (i = 0; i < slots.count; i++) {
+    gmlk_block *owner = b ? b : a->firsts[slots.items[i]];
+    if (owner->as.live.note) owner->as.live.note->is_shared |= !result;
+    if (!result) gmlk_chunk_share(&a->chunks, slots.items[i]);
+    if (!b && owner->as.live.note && !owner->as.live.note->is_shared) {
+      gmlk_note_free(l, owner->as.live.note);
+      owner->as.live.note = NULL;
+    }
+  }
+  if (buffer) buffer->is_busy = 0;
+  return result;
+}
+
+/* Buries the arenas of imported memory that was freed. */
+static void gmlk_imports_end(gmlake *l) {
+  size_t i;
+  for (i = 0; i < l->arena_count && !l->lost; i++) {
+    gmlk_arena *a = l->arenas[i];
+    if (!a || !a->is_import || a->live_count) continue;
+    l->arenas[i] = NULL;
+    (void)gmlk_pool_bury(l, a->pool);
+  }
+}
+
+/* Gives up shared blocks that were freed, as far as their work is complete. */
+static gmlake_result gmlk_returns_end(gmlake *l) {
+  size_t released = 0;
+  gmlake_result result = gmlk_refresh(l, 0);
+  if (!result) result = gmlk_return_blocks(l, &released);
+  gmlk_imports_end(l);
+  return gmlk_is_fatal(result) ? result : l->lost;
+}
+
+/* Refuses handles that gmlake_export cannot have written, or that are too much. */
+static gmlake_result gmlk_import_check(gmlake *l, const gmlake_handle *handles, size_t count) {
+  const char *call = "gmlake_import";
+  const size_t chunk = handles->bytes, granularity = l->device.granularity_bytes;
+  size_t i = 0;
+  if (!l->driver.import_handle)
+    return gmlk_fail(l, GMLAKE_ERROR_UNSUPPORTED, call, "the backend cannot import");
+  if (!gmlk_is_pow2(chunk) || chunk % granularity || chunk > GMLK_CHUNK_BYTES_MAX)
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
+                     "handles[0].bytes is %llu: it has to be a power of two from %llu to %llu",
+                     (unsigned long long)chunk, (unsigned long long)granularity,
+                     (unsigned long long)GMLK_CHUNK_BYTES_MAX);
+  while (i < count && handles[i].bytes == chunk &&
+         (handles[i].type == GMLAKE_HANDLE_POSIX_FD || handles[i].type == GMLAKE_HANDLE_FABRIC))
+    i++;
+  if (i < count)
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
+                     "handles[%llu] has type %u and %llu bytes: the type has to be 1 (POSIX_FD) or "
+                     "8 (FABRIC), and all have to have as many bytes as the first, %llu",
+                     (unsigned long long)i, handles[i].type, (unsigned long long)handles[i].bytes,
+                     (unsigned long long)chunk);
+  if (count > GMLK_GRAINS_MAX / (chunk / GMLK_GRAIN))
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
+                     "count is %llu: a block cannot have so many handles",
+                     (unsigned long long)count);
+  if (gmlk_exceeds(l->stats.reserved_bytes, count * chunk, l->desc.limit_bytes))
+    return gmlk_fail(l, GMLAKE_ERROR_LIMIT_REACHED, call,
+                     "%llu bytes are held and %llu would come: that exceeds limit_bytes, %llu",
+                     (unsigned long long)l->stats.reserved_bytes,
+                     (unsigned long long)(count * chunk), (unsigned long long)l->desc.limit_bytes);
+  return GMLAKE_OK;
+}
+
+/* Maps the handles as the arena's chunks and makes one block of them. */
+static gmlake_result gmlk_import_map(gmlake *l, gmlk_arena *a, const gmlake_handle *handles,
+                                     uint32_t count, void **out_ptr) {
+  const gmlk_handles single = {1, count};
+  gmlk_attempt r = gmlk_attempt_of(a, 0, count * a->chunk_bytes);
+  gmlk_note *note;
+  gmlk_slots slots;
+  gmlk_block *b;
+  gmlk_drive drive;
+  gmlake_result result;
+  int is_full;
+  if (!gmlk_grow_reserve(a, count) || !gmlk_records_reserve(&l->records, &l->host, 5) ||
+      !gmlk_index_reserve(&l->index, &l->host) || (note = gmlk_note_new(l, 0, NULL)) == NULL)
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  slots = gmlk_slots_from(a, 0, count);
+  (void)gmlk_drive_open(l, &drive);
+  drive.imports = handles;
+  result = gmlk_chunks_make(&drive, a, &slots, single);
+  is_full = result && gmlk_has_no_descriptor();
+  if (result) gmlk_chunks_unmake(&drive, a, &slots);
+  (void)gmlk_drive_close(l, &drive);
+  l->stats.chunk_count += a->chunks.handle_count;
+  if (result) {
+    gmlk_growth_quarantine(l, a, &slots);
+    gmlk_note_free(l, note);
+    return is_full ? gmlk_refuse_descriptor(l, result, "gmlake_import") : result;
+  }
+  gmlk_growth_commit(l, a, &slots);
+  gmlk_tell(l, NULL, GMLAKE_STEP_GROW, a->base, r.bytes, drive.ns,
+            "another process's memory was mapped");
+  r.grains = gmlk_slot_at(a, count);
+  b = gmlk_take(a, a->firsts[0], 0, r.grains);
+  gmlk_give_user(b, 0, GMLAKE_EXCLUSIVE, 0);
+  gmlk_count_live(a, 1);
+  note->is_shared = 1;
+  *out_ptr = gmlk_hand_over(l, &r, b, note);
+  return GMLAKE_OK;
+}
+
+static gmlake_result gmlk_import(gmlake *l, const gmlake_handle *handles, size_t count,
+                                 void **out_ptr) {
+  gmlake_pool_desc desc;
+  gmlake_pool *pool;
+  gmlake_result result = gmlk_import_check(l, handles, count);
+  if (!result) result = gmlk_returns_end(l);
+  if (result) return result;
+  memset(&desc, 0, sizeof(desc));
+  desc.chunk_bytes = handles->bytes;
+  result = gmlk_pool_open(l, &desc, 0, NULL, count * handles->bytes, 0, &pool);
+  if (result) return result;
+  pool->arena.is_import = 1;
+  result = gmlk_import_map(l, &pool->arena, handles, (uint32_t)count, out_ptr);
+  if (!result) return GMLAKE_OK;
+  l->arenas[pool->arena.number] = NULL;
+  (void)gmlk_pool_bury(l, pool);
+  return l->lost ? l->lost : result;
 }
 
 /* ---- >>sleep -----------------------------------------------------------------------------------
@@ -9512,6 +10016,10 @@ static gmlake_result gmlk_pool_sleep(gmlake *l, gmlake_pool *pool, int keeps, si
   if (lead->sleep == GMLK_DROWSY) return gmlk_refuse_busy(l, call);
   if (lead->sleep) return gmlk_sleep_again(l, pool, keeps);
   if (pool && pool->capture_count) return gmlk_refuse_captured(l, pool, call);
+  if (gmlk_kin_sum(l, pool).exported_bytes)
+    return gmlk_fail(l, GMLAKE_ERROR_BUSY, call,
+                     "%llu bytes of it are exported: other processes may use them; free them first",
+                     (unsigned long long)gmlk_kin_sum(l, pool).exported_bytes);
   if (keeps && !gmlk_can_copy(l))
     return gmlk_fail(
         l, GMLAKE_ERROR_UNSUPPORTED, call,
@@ -9890,9 +10398,19 @@ static void gmlk_pool_count(const gmlake *l, const gmlake_pool *pool, gmlake_sta
   gmlk_stats_out(&stats, out);
 }
 
+static void gmlk_count_shared(const gmlk_arena *a, gmlake_stats *out) {
+  if (a->is_import) out->imported_bytes += gmlk_chunks_held(&a->chunks) * a->chunk_bytes;
+  out->exported_bytes += a->chunks.shared_count * a->chunk_bytes;
+}
+
 static void gmlk_lake_count(const gmlake *l, gmlake_stats *out) {
+  const gmlake_pool *dead;
+  size_t i;
   gmlake_stats stats = l->stats;
   stats.event_count = l->streams.record_count;
+  for (i = 0; i < l->arena_count; i++)
+    if (l->arenas[i]) gmlk_count_shared(l->arenas[i], &stats);
+  for (dead = l->dead; dead; dead = dead->next_dead) gmlk_count_shared(&dead->arena, &stats);
   stats.metadata_bytes = l->host.bytes;
   stats.metadata_bytes_peak = l->host.bytes_peak;
   gmlk_stats_out(&stats, out);
@@ -10038,7 +10556,7 @@ static gmlake_map_entry gmlk_entry(gmlake_kind kind, const gmlk_arena *a, uint64
   e.address = address;
   e.bytes = bytes;
   e.stream = GMLAKE_STREAM_NONE;
-  e.pool = a->owner;
+  e.pool = a->is_import ? NULL : a->owner;
   e.arena = a->number;
   e.pool_label = a->owner ? a->owner->label : NULL;
   e.pool_limit_bytes = a->owner ? a->owner->arena.limit_bytes : 0;
@@ -10132,14 +10650,6 @@ static gmlake_result gmlk_find(gmlake *l, uint64_t address, gmlake_allocation_in
   e = b ? gmlk_show_block(l, b) : gmlk_show_buffer(buffer);
   gmlk_tell_entry(&e, b, out);
   return GMLAKE_OK;
-}
-
-/* The ranges of the home arena that a live block is made of. */
-static const gmlk_span *gmlk_spans_of(const gmlk_block *b, gmlk_span *whole, size_t *out_count) {
-  const gmlk_window *w = b->as.live.window;
-  *whole = gmlk_span_of(b->at, b->grains);
-  *out_count = w ? w->span_count : 1;
-  return w ? w->spans : whole;
 }
 
 static gmlake_result gmlk_get_pieces(gmlake *l, const void *ptr, gmlake_piece *out, size_t capacity,
@@ -10314,7 +10824,7 @@ typedef struct gmlk_checker { /* what the walk has reached */
   const char *broken; /* the first invariant found broken */
   uint32_t guard;     /* slots of address space behind each window and buffer */
   size_t host_bytes, records, requested, active, live, pending, pending_count, queued;
-  size_t committed, buffers, chunks, reserved, quarantined, windows, stitched, sleeping;
+  size_t returns, committed, buffers, chunks, reserved, quarantined, windows, stitched, sleeping;
   uint64_t uses; /* prints of the streams that live blocks are recorded on, less those counted */
   /* In the arena that is looked at: */
   const gmlk_arena *a;
@@ -10684,7 +11194,9 @@ static void gmlk_check_note(gmlk_checker *c, const gmlk_block *b, const gmlk_not
   }
   if (!is_pending) return;
   gmlk_check_tag(c, note->stream, note->ticket, "F1: a pending block's tag is of an epoch to come");
-  gmlk_expect(c, left && left == note->uses_left, "N4: a count of uses in queues is wrong");
+  gmlk_expect(c, (left || note->is_shared) && left == note->uses_left,
+              "N4: a count of uses in queues is wrong");
+  c->returns += (size_t)note->is_shared;
   c->queued += left;
 }
 
@@ -11039,6 +11551,7 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
     gmlk_expect(c, b->state == GMLK_COMMITTED || !a->is_bare, "B1: a chunk is no buffer's");
     if (b->state == GMLK_PIECE) gmlk_check_piece(c, b);
     if (b->state == GMLK_COMMITTED) c->owned += gmlk_check_print(gmlk_slot_of(a, b->at));
+    if (b->state == GMLK_COMMITTED && b->as.live.note) gmlk_check_note(c, b, b->as.live.note);
     return;
   default:
     gmlk_expect(c, 0, "A1: a block is in a state that does not last");
@@ -11069,7 +11582,7 @@ static void gmlk_check_chunks(gmlk_checker *c) {
   const gmlk_arena *a = c->a;
   const gmlk_block *b = a->head.next;
   const int is_asleep = a->sleep == GMLK_ASLEEP;
-  size_t backed = 0, stuck = 0, asleep = 0, handles = 0;
+  size_t backed = 0, stuck = 0, asleep = 0, handles = 0, shared = 0;
   uint32_t slot, end = 0;
   int is_backed;
   for (slot = 0; slot < a->chunks.capacity; slot++) {
@@ -11092,6 +11605,10 @@ static void gmlk_check_chunks(gmlk_checker *c) {
     backed += chunk->handle && !chunk->is_stuck;
     stuck += chunk->is_stuck;
     asleep += chunk->is_asleep;
+    shared += chunk->is_shared;
+    gmlk_expect(c,
+                !chunk->is_shared || (chunk->handle && (chunk->is_stuck || b->state != GMLK_FREE)),
+                "P5: a chunk that other processes know is free");
     if (chunk->is_stuck) end = slot + 1;
     c->mapped -= chunk->map_count * gmlk_check_print(slot);
   }
@@ -11101,6 +11618,7 @@ static void gmlk_check_chunks(gmlk_checker *c) {
                   asleep == a->chunks.asleep_count && end == a->chunks.stuck_end &&
                   handles == a->chunks.handle_count,
               "P1: the chunks' totals are wrong");
+  gmlk_expect(c, shared == a->chunks.shared_count, "P5: the count of shared chunks is wrong");
   gmlk_expect(c, !a->limit_bytes || gmlk_pool_bytes(c->l, a->owner) <= a->limit_bytes || stuck,
               "L4: a pool's limit is exceeded");
   c->chunks += handles;
@@ -11249,6 +11767,7 @@ static void gmlk_check_lists(gmlk_checker *c) {
     notes++;
   }
   gmlk_expect(c, !note && notes == c->pending_count, "N1: the list of pending blocks is wrong");
+  gmlk_expect(c, l->return_count == c->returns, "N5: the count of blocks to return is wrong");
   for (; page; page = page->next) pages++;
   for (; b && b->state == GMLK_UNUSED; b = b->next) unused++;
   gmlk_expect(c, !b && unused == l->records.unused_count, "R1: the unused records are wrong");
@@ -11318,7 +11837,8 @@ static const char *gmlk_check(const gmlake *l) {
    With real memory (Linux), a handle is a range of one sparse memory file, and a mapping is a
    shared mmap of that range: what is written through one mapping is read through the others. No
    part of the file is used twice, so it cannot become fragmented; when a handle ends, its pages are
-   given back to the host. With bookkeeping_only the same records stand over made-up addresses.
+   given back to the host. A handle that can be exported has a file of its own instead, and takes a
+   descriptor. With bookkeeping_only the same records stand over made-up addresses.
 
    [M1] physical_bytes == sum of the bytes of live handle slots <= capacity. A handle's slot is live
         until the handle is released and its last mapping is gone.
@@ -11345,6 +11865,7 @@ static const char *gmlk_check(const gmlake *l) {
 #if defined(__linux__)
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #endif
 
@@ -11399,8 +11920,10 @@ typedef struct gmlk_mock_table {
 typedef struct gmlk_mock_handle {
   gmlk_mock_slot slot;
   int released;
+  int is_foreign; /* another process's: its memory is not of this device */
+  int file;       /* 0: the mock's memory file; else 1 + the descriptor of one of its own */
   size_t bytes, mapping_count;
-  uint64_t offset; /* in the memory file */
+  uint64_t offset; /* in the file */
 } gmlk_mock_handle;
 
 typedef struct gmlk_mock_event {
@@ -11639,18 +12162,19 @@ static int gmlk_mock_host_reserve(size_t bytes, size_t alignment, uint64_t *out_
   return 1;
 }
 
-static void gmlk_mock_host_close(const gmlk_mock *mock) {
-  if (mock->file >= 0) (void)close(mock->file);
+static void gmlk_mock_host_close(int file) {
+  if (file >= 0) (void)close(file);
 }
 
 static int gmlk_mock_host_unreserve(const gmlk_mock *mock, uint64_t address, size_t bytes) {
   return mock->file < 0 || munmap(gmlk_mock_ptr(address), bytes) == 0;
 }
 
-static int gmlk_mock_host_map(const gmlk_mock *mock, uint64_t address, size_t bytes,
-                              uint64_t offset) {
-  return mock->file < 0 || mmap(gmlk_mock_ptr(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED,
-                                mock->file, (off_t)offset) != MAP_FAILED;
+static int gmlk_mock_host_map(const gmlk_mock *mock, uint64_t address,
+                              const gmlk_mock_handle *handle) {
+  const int file = handle->file ? handle->file - 1 : mock->file;
+  return mock->file < 0 || mmap(gmlk_mock_ptr(address), handle->bytes, PROT_NONE,
+                                MAP_SHARED | MAP_FIXED, file, (off_t)handle->offset) != MAP_FAILED;
 }
 
 static int gmlk_mock_host_unmap(const gmlk_mock *mock, uint64_t address, size_t bytes) {
@@ -11664,21 +12188,40 @@ static int gmlk_mock_host_access(const gmlk_mock *mock, uint64_t address, size_t
 }
 
 /* Nothing will map these bytes again, so a failure costs host memory only. */
-static void gmlk_mock_host_discard(const gmlk_mock *mock, uint64_t offset, size_t bytes) {
-  if (mock->file >= 0)
-    (void)fallocate(mock->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
-                    (off_t)bytes);
+static void gmlk_mock_host_discard(const gmlk_mock *mock, const gmlk_mock_handle *handle) {
+  if (handle->file)
+    (void)close(handle->file - 1);
+  else if (mock->file >= 0)
+    (void)fallocate(mock->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)handle->offset,
+                    (off_t)handle->bytes);
+}
+
+/* A file of a handle's own. -1: the host refuses. */
+static int gmlk_mock_host_file(size_t bytes) {
+  const int file = memfd_create("gmlake_mock_handle", MFD_CLOEXEC);
+  if (file < 0 || !ftruncate(file, (off_t)bytes)) return file;
+  (void)close(file);
+  return -1;
+}
+
+/* Another descriptor of a file, which has as many bytes. -1: the host refuses; -2: it has not. */
+static int gmlk_mock_host_share(int file, size_t bytes) {
+  struct stat stat;
+  if (fstat(file, &stat) || (size_t)stat.st_size != bytes) return -2;
+  return fcntl(file, F_DUPFD_CLOEXEC, 0);
 }
 #else /* every mock is bookkeeping only: no file can be opened */
 #define gmlk_mock_page_bytes() ((size_t)4096)
 #define gmlk_mock_host_open(mock) 0
 #define gmlk_mock_host_reserve(bytes, alignment, out_address) 0
-#define gmlk_mock_host_close(mock) ((void)0)
+#define gmlk_mock_host_close(file) ((void)0)
 #define gmlk_mock_host_unreserve(mock, address, bytes) 1
-#define gmlk_mock_host_map(mock, address, bytes, offset) 1
+#define gmlk_mock_host_map(mock, address, handle) 1
 #define gmlk_mock_host_unmap(mock, address, bytes) 1
 #define gmlk_mock_host_access(mock, address, bytes) 1
-#define gmlk_mock_host_discard(mock, offset, bytes) ((void)0)
+#define gmlk_mock_host_discard(mock, handle) ((void)0)
+#define gmlk_mock_host_file(bytes) (-1)
+#define gmlk_mock_host_share(file, bytes) (-1)
 #endif
 
 /* Address space. */
@@ -11872,8 +12415,17 @@ static gmlake_result gmlk_mock_create(void *user, size_t bytes, unsigned handle_
     handle = (gmlk_mock_handle *)gmlk_mock_take(&mock->handles);
   if (gmlk_mock_need(mock, handle != NULL, GMLAKE_ERROR_OUT_OF_HOST_MEMORY)) {
     handle->bytes = bytes;
-    handle->offset = mock->file_end;
-    mock->file_end += bytes;
+    if (handle_types && mock->file >= 0) {
+      handle->file = gmlk_mock_host_file(bytes) + 1;
+    } else {
+      handle->offset = mock->file_end;
+      mock->file_end += bytes;
+    }
+    if (handle_types && mock->file >= 0 && !handle->file)
+      gmlk_mock_put(&mock->handles, &handle->slot);
+    (void)gmlk_mock_need(mock, handle->slot.live, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
+  }
+  if (!mock->result) {
     mock->census.handle_count++;
     mock->census.physical_bytes += bytes;
     *out_handle = gmlk_mock_value(&handle->slot);
@@ -11884,8 +12436,8 @@ static gmlake_result gmlk_mock_create(void *user, size_t bytes, unsigned handle_
 /* Ends the handle if it is released and no longer mapped [M1]. */
 static void gmlk_mock_reap(gmlk_mock *mock, gmlk_mock_handle *handle) {
   if (!handle->released || handle->mapping_count) return;
-  gmlk_mock_host_discard(mock, handle->offset, handle->bytes);
-  mock->census.physical_bytes -= handle->bytes;
+  gmlk_mock_host_discard(mock, handle);
+  if (!handle->is_foreign) mock->census.physical_bytes -= handle->bytes;
   gmlk_mock_put(&mock->handles, &handle->slot);
 }
 
@@ -11903,6 +12455,42 @@ static gmlake_result gmlk_mock_release(void *user, uint64_t value, int *out_code
                          out_code);
 }
 
+static gmlake_result gmlk_mock_export_handle(void *user, uint64_t value, gmlake_handle *out,
+                                             int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  const gmlk_mock_handle *handle = (gmlk_mock_handle *)gmlk_mock_find(&mock->handles, value);
+  const int is_legal = handle && out->type == GMLAKE_HANDLE_POSIX_FD && out->bytes == handle->bytes;
+  int file = -1;
+  if (gmlk_mock_need(mock, is_legal && !handle->is_foreign, GMLAKE_ERROR_INVALID_ARGUMENT) &&
+      gmlk_mock_need(mock, handle->file != 0, GMLAKE_ERROR_UNSUPPORTED))
+    file = gmlk_mock_host_share(handle->file - 1, handle->bytes);
+  if (gmlk_mock_need(mock, file >= 0, GMLAKE_ERROR_DRIVER)) out->fd = file;
+  return gmlk_mock_leave(mock, 0, out_code);
+}
+
+static gmlake_result gmlk_mock_import_handle(void *user, const gmlake_handle *in,
+                                             uint64_t *out_handle, int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  gmlk_mock_handle *handle = NULL;
+  int file = -1;
+  if (gmlk_mock_need(mock, in->type == GMLAKE_HANDLE_POSIX_FD && mock->file >= 0,
+                     GMLAKE_ERROR_UNSUPPORTED))
+    file = gmlk_mock_host_share(in->fd, in->bytes);
+  if (gmlk_mock_need(mock, file != -2, GMLAKE_ERROR_INVALID_ARGUMENT) &&
+      gmlk_mock_need(mock, file >= 0, GMLAKE_ERROR_DRIVER))
+    handle = (gmlk_mock_handle *)gmlk_mock_take(&mock->handles);
+  if (gmlk_mock_need(mock, handle != NULL, GMLAKE_ERROR_OUT_OF_HOST_MEMORY)) {
+    handle->is_foreign = 1;
+    handle->file = file + 1;
+    handle->bytes = in->bytes;
+    mock->census.handle_count++;
+    *out_handle = gmlk_mock_value(&handle->slot);
+  } else if (file >= 0) {
+    gmlk_mock_host_close(file);
+  }
+  return gmlk_mock_leave(mock, 0, out_code);
+}
+
 static gmlake_result gmlk_mock_map(void *user, uint64_t address, size_t bytes, uint64_t value,
                                    int *out_code) {
   gmlk_mock *mock = gmlk_mock_enter(user);
@@ -11913,8 +12501,7 @@ static gmlake_result gmlk_mock_map(void *user, uint64_t address, size_t bytes, u
       gmlk_mock_need(mock, bytes == handle->bytes, GMLAKE_ERROR_UNSUPPORTED) &&
       gmlk_mock_need(mock, gmlk_mock_is_empty(&span), GMLAKE_ERROR_INVALID_ARGUMENT) &&
       gmlk_mock_need(mock,
-                     gmlk_mock_ensure_leaves(&span) &&
-                         gmlk_mock_host_map(mock, address, bytes, handle->offset),
+                     gmlk_mock_ensure_leaves(&span) && gmlk_mock_host_map(mock, address, handle),
                      GMLAKE_ERROR_OUT_OF_HOST_MEMORY)) {
     gmlk_mock_set_cells(&span, handle->slot.index + 1);
     handle->mapping_count++;
@@ -12394,7 +12981,9 @@ static const gmlake_backend gmlk_mock_backend = {sizeof(gmlake_backend),
                                                  gmlk_mock_device_wait,
                                                  gmlk_mock_copy,
                                                  gmlk_mock_host_alloc,
-                                                 gmlk_mock_host_free};
+                                                 gmlk_mock_host_free,
+                                                 gmlk_mock_export_handle,
+                                                 gmlk_mock_import_handle};
 
 /* What tests call. Functions without a result ignore a stream that does not exist. */
 
@@ -12458,7 +13047,11 @@ GMLAKE_DEF void gmlake_mock_destroy(gmlake_backend *backend) {
     GMLAKE_FREE(mock->host);
     mock->host = next;
   }
-  gmlk_mock_host_close(mock);
+  gmlk_mock_host_close(mock->file);
+  for (i = 0; i < mock->handles.count; i++) {
+    const gmlk_mock_handle *left = (gmlk_mock_handle *)gmlk_mock_at(&mock->handles, i);
+    if (left->slot.live) gmlk_mock_host_close(left->file - 1);
+  }
   GMLAKE_FREE(mock->handles.items);
   GMLAKE_FREE(mock->events.items);
   GMLAKE_FREE(mock->streams.items);
@@ -12644,6 +13237,11 @@ enum {
     (CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,    \
      unsigned long long flags))                                                                \
   X(MemUnmap, 10020, "", (CUdeviceptr address, size_t bytes))                                  \
+  X(MemExportToShareableHandle, 10020, "",                                                     \
+    (void *shared, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,        \
+     unsigned long long flags))                                                                \
+  X(MemImportFromShareableHandle, 10020, "",                                                   \
+    (CUmemGenericAllocationHandle * handle, void *shared, CUmemAllocationHandleType type))     \
   X(MemSetAccess, 10020, "",                                                                   \
     (CUdeviceptr address, size_t bytes, const CUmemAccessDesc *descs, size_t count))           \
   X(EventCreate, 2000, "", (CUevent * event, unsigned flags))                                  \
@@ -12950,6 +13548,32 @@ static gmlake_result gmlk_cuda_release(void *user, uint64_t handle, int *out_cod
   return gmlk_cuda_leave(&call, out_code);
 }
 
+static gmlake_result gmlk_cuda_export_handle(void *user, uint64_t handle, gmlake_handle *out,
+                                             int *out_code) {
+  const int is_fd = out->type == GMLAKE_HANDLE_POSIX_FD;
+  gmlk_cuda_call call;
+  if (gmlk_cuda_enter(user, &call))
+    call.code = call.cuda->fn.MemExportToShareableHandle(
+        is_fd ? (void *)&out->fd : (void *)out->fabric, (CUmemGenericAllocationHandle)handle,
+        (CUmemAllocationHandleType)out->type, 0);
+  return gmlk_cuda_leave(&call, out_code);
+}
+
+static gmlake_result gmlk_cuda_import_handle(void *user, const gmlake_handle *in,
+                                             uint64_t *out_handle, int *out_code) {
+  const int is_fd = in->type == GMLAKE_HANDLE_POSIX_FD;
+  gmlake_handle copy = *in; /* the driver takes a pointer to what it may write */
+  gmlk_cuda_call call;
+  CUmemGenericAllocationHandle handle = 0;
+  if (gmlk_cuda_enter(user, &call)) {
+    call.code = call.cuda->fn.MemImportFromShareableHandle(
+        &handle, is_fd ? (void *)(intptr_t)in->fd : (void *)copy.fabric,
+        (CUmemAllocationHandleType)in->type);
+    if (call.code == CUDA_SUCCESS) *out_handle = (uint64_t)handle;
+  }
+  return gmlk_cuda_leave(&call, out_code);
+}
+
 static gmlake_result gmlk_cuda_map(void *user, uint64_t address, size_t bytes, uint64_t handle,
                                    int *out_code) {
   gmlk_cuda_call call;
@@ -13179,7 +13803,9 @@ static const gmlake_backend gmlk_cuda_backend = {sizeof(gmlake_backend),
                                                  gmlk_cuda_device_wait,
                                                  gmlk_cuda_copy,
                                                  gmlk_cuda_host_alloc,
-                                                 gmlk_cuda_host_free};
+                                                 gmlk_cuda_host_free,
+                                                 gmlk_cuda_export_handle,
+                                                 gmlk_cuda_import_handle};
 
 /* ---- Create and destroy ---- */
 
@@ -13954,8 +14580,11 @@ GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream)
   if (!ptr) return GMLAKE_OK;
   result = gmlk_enter(l);
   if (result) return result == GMLAKE_ERROR_FORKED ? GMLAKE_OK : result;
-  return gmlk_leave(
-      l, l->is_watched ? gmlk_free_watched(l, address, stream) : gmlk_free(l, address, stream));
+  result = l->is_watched ? gmlk_free_watched(l, address, stream) : gmlk_free(l, address, stream);
+  if (!l->has_returns) return gmlk_leave(l, result);
+  gmlk_driving_lock(l);
+  if (!l->lost) (void)gmlk_returns_end(l);
+  return gmlk_leave_driving(l, result);
 }
 
 /* ---- streams ---- */
@@ -14093,7 +14722,11 @@ GMLAKE_DEF gmlake_result gmlake_check(gmlake *l) {
 GMLAKE_DEF gmlake_result gmlake_trim(gmlake *l, size_t keep_bytes, size_t *out_released_bytes) {
   size_t released = 0;
   gmlake_result result = gmlk_enter_driving(l);
-  if (!result) result = gmlk_leave_driving(l, gmlk_trim_lake(l, keep_bytes, &released));
+  if (!result) {
+    result = gmlk_trim_lake(l, keep_bytes, &released);
+    gmlk_imports_end(l);
+    result = gmlk_leave_driving(l, result);
+  }
   if (out_released_bytes) *out_released_bytes = released;
   return result;
 }
@@ -14101,6 +14734,42 @@ GMLAKE_DEF gmlake_result gmlake_trim(gmlake *l, size_t keep_bytes, size_t *out_r
 GMLAKE_DEF int gmlake_version(void) { return GMLAKE_VERSION; }
 
 GMLAKE_DEF const char *gmlake_result_name(gmlake_result result) { return gmlk_result_name(result); }
+
+/* ---- several processes ---- */
+
+GMLAKE_DEF gmlake_result gmlake_export(gmlake *l, const void *ptr, unsigned handle_type,
+                                       gmlake_handle *out_handles, size_t capacity,
+                                       size_t *out_count) {
+  const gmlk_array array = {"gmlake_export", "out_handles", out_handles, capacity, out_count};
+  gmlake_result result = gmlk_need(l, array.call, ptr, "ptr");
+  if (!result) result = gmlk_need_array(l, &array);
+  if (!result) result = gmlk_enter_driving(l);
+  if (result) return result;
+  if (handle_type == GMLAKE_HANDLE_WIN32)
+    result = gmlk_fail(l, GMLAKE_ERROR_UNSUPPORTED, array.call,
+                       "handle_type is GMLAKE_HANDLE_WIN32: the lake shares no Windows handles");
+  else if (handle_type != GMLAKE_HANDLE_POSIX_FD && handle_type != GMLAKE_HANDLE_FABRIC)
+    result =
+        gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, array.call,
+                  "handle_type is %u: pass GMLAKE_HANDLE_POSIX_FD (1) or _FABRIC (8)", handle_type);
+  if (!result)
+    result =
+        gmlk_export(l, (uint64_t)(uintptr_t)ptr, handle_type, out_handles, capacity, out_count);
+  return gmlk_leave_driving(l, result);
+}
+
+GMLAKE_DEF gmlake_result gmlake_import(gmlake *l, const gmlake_handle *handles, size_t count,
+                                       void **out_ptr) {
+  const char *call = "gmlake_import";
+  gmlake_result result = gmlk_need(l, call, handles, "handles");
+  if (!result) result = gmlk_need(l, call, out_ptr, "out_ptr");
+  if (!result && !count) result = gmlk_refuse(l, call, "count is 0: pass one handle or more");
+  if (!result) *out_ptr = NULL;
+  if (!result) result = gmlk_enter_driving(l);
+  if (result) return result;
+  if (l->is_barred) result = gmlk_forbid_in_callback(l, call);
+  return gmlk_leave_driving(l, result ? result : gmlk_import(l, handles, count, out_ptr));
+}
 
 /* ---- the first step ---- */
 

@@ -180,6 +180,11 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
 CUresult CUDAAPI cuMemUnmap(CUdeviceptr address, size_t bytes);
 CUresult CUDAAPI cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *descs,
                                 size_t count);
+CUresult CUDAAPI cuMemExportToShareableHandle(void *shared, CUmemGenericAllocationHandle handle,
+                                              CUmemAllocationHandleType type,
+                                              unsigned long long flags);
+CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shared,
+                                                CUmemAllocationHandleType type);
 CUresult CUDAAPI cuEventCreate(CUevent *event, unsigned flags);
 CUresult CUDAAPI cuEventDestroy(CUevent event);
 CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream);

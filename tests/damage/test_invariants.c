@@ -1098,6 +1098,41 @@ static int is_of_the_books(const char *name) {
   return strchr("ABEHILNQRSTVW", name[0]) != NULL;
 }
 
+/* What other processes know: a block, live and freed. */
+static void shared_memory(void **state) {
+  gmlake_handle handle;
+  gmlk_block *b;
+  gmlk_chunk *chunk;
+  size_t count = 0;
+  void *block, *rest;
+  (void)state;
+  open_faulty(8, 0);
+  block = take_flags(C, GMLAKE_EXCLUSIVE);
+  rest = take(C);
+  step(gmlake_export(lake, block, GMLAKE_HANDLE_POSIX_FD, &handle, 1, &count));
+  assert_int_equal(close(handle.fd), 0);
+  b = gmlk_index_get(&lake->index, (uint64_t)(uintptr_t)block);
+  chunk = &lake->home.chunks.items[gmlk_slot_of(&lake->home, b->at)];
+  breaks(uint8_t, chunk->is_shared, 0, "P5: the count of shared chunks is wrong");
+  breaks(size_t, lake->home.chunks.shared_count, 2, "P5: the count of shared chunks is wrong");
+  breaks(size_t, lake->return_count, 1, "N5: the count of blocks to return is wrong");
+  gmlake_mock_stream_hold(mock, A);
+  drop_on(block, A);
+  breaks(size_t, lake->return_count, 0, "N5: the count of blocks to return is wrong");
+  breaks(int, b->as.live.note->is_shared, 0, "N5: the count of blocks to return is wrong");
+  gmlake_mock_stream_finish(mock, A);
+  (void)trim_to(SIZE_MAX);
+  drop_on(rest, A);
+  (void)trim_to(SIZE_MAX);
+  b = lake->home.head.next;
+  while (b->state != GMLK_FREE) b = b->next;
+  chunk = &lake->home.chunks.items[gmlk_slot_of(&lake->home, b->at)];
+  lake->home.chunks.shared_count = chunk->is_shared = 1;
+  assert_broken("P5: a chunk that other processes know is free");
+  lake->home.chunks.shared_count = chunk->is_shared = 0;
+  abandon();
+}
+
 static void each_invariant_is_told(void **state) {
   FILE *header = fopen("gmlake.h", "r");
   char line[256];
@@ -1153,6 +1188,7 @@ int main(void) {
       cmocka_unit_test(ends),
       cmocka_unit_test(sleepers),
       cmocka_unit_test(places),
+      cmocka_unit_test(shared_memory),
       cmocka_unit_test(each_invariant_is_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,7 @@
                          from pool 0 or 1, aligned
      +*=1                a block of any name from A on that is not live
      -ac@2               free blocks a and c, on stream 2 (default: the stream of the block)
-     ra@2  Ia            record a stream on block a; ask for its pieces
+     ra@2  Ia  xa        record a stream on block a; ask for its pieces; share it with oneself
      m1:1                mark stream 1: GMLAKE_STREAM_COMMUNICATION
      f1  P0:2:8  D0      forget stream 1; create pool 0 of chunks of 2, limited to 8; destroy it
      B1:0  E1            begin a capture on stream 1 into pool 0; end it
@@ -391,6 +391,13 @@ static const program programs[] = {
     {"pool-buffer-to-blocks", ".", "4", "", "P0:1:4 N0:8/p c0:0:4 | d0:1:3 +a=3/p -a K0 D0"},
     {"pool-buffer-stays", ".", "4", "", "P0 N0:8/p c0:1:2@1 | D0!I h1 K0@1 e1 D0 T:0"},
     {"pool-buffer-left", ".", "4D", "", "P0 N0:8/p | c0:1:2@1"},
+
+    /* several processes */
+    {"share", ".1fwk", "4P", "shared", "+a=3/x | xa -a +b=3"},
+    {"share-window", ".g", "3ZPE", "shared", HOLES8 "+x=3/x | xx -x +y=3"},
+    {"share-pending", ".", "4P", "shared cap:4", "+a=3/x@1 xa ra@2 h1 h2 -a | T:0 e2 T:0 e1 +b=4"},
+    {"share-in-a-pool", ".", "4P", "shared", "P0 +a=2/xp | xa -a D0"},
+    {"share-left", ".", "4D", "shared", "+a=2/x | xa"},
 
     /* policies */
     {"policy-piece", ".1wgfcplko", "2X", "ask:p", HOLES8 "| +x=512b +y=1 -x +z=1"},

@@ -146,6 +146,8 @@ enum { /* calls of the backend */
        COPY,
        HOST_ALLOC,
        HOST_FREE,
+       EXPORT,
+       IMPORT,
        CALLS
 };
 
@@ -168,7 +170,9 @@ static const char *const call_names[CALLS] = {"get_properties",
                                               "device_wait",
                                               "copy",
                                               "host_alloc",
-                                              "host_free"};
+                                              "host_free",
+                                              "export_handle",
+                                              "import_handle"};
 
 typedef struct use { /* of memory, by work that was queued on a stream before it was freed */
   uint64_t home;
@@ -442,6 +446,10 @@ WATCH(COPY, copy, (void *u, uint64_t at, void *host, size_t bytes, int to_host, 
       (u, at, host, bytes, to_host, code))
 WATCH(HOST_ALLOC, host_alloc, (void *u, size_t bytes, void **out, int *code), (u, bytes, out, code))
 WATCH(HOST_FREE, host_free, (void *u, void *host, int *code), (u, host, code))
+WATCH(EXPORT, export_handle, (void *u, uint64_t handle, gmlake_handle *out, int *code),
+      (u, handle, out, code))
+WATCH(IMPORT, import_handle, (void *u, const gmlake_handle *in, uint64_t *out, int *code),
+      (u, in, out, code))
 WATCH(EXCHANGE, capture_exchange, (void *u, int *mode, int *code), (u, mode, code))
 
 static gmlake_result watch_unmap(void *u, uint64_t at, size_t bytes, int *code) {
@@ -509,6 +517,8 @@ static void watch_mock(void) {
   t->copy = watch_copy;
   t->host_alloc = watch_host_alloc;
   t->host_free = watch_host_free;
+  t->export_handle = watch_export_handle;
+  t->import_handle = watch_import_handle;
 }
 
 static gmlake_mock_census census(void) {
@@ -637,7 +647,7 @@ static void verify_census(void) {
   CHECK(have.handle_count == s->chunk_count);
   CHECK(have.mapping_count == books.mappings);
   CHECK(have.reservation_count == books.reservations);
-  CHECK(have.physical_bytes == s->reserved_bytes);
+  CHECK(have.physical_bytes == s->reserved_bytes - s->imported_bytes);
   CHECK(have.event_count == books.events);
   CHECK(s->quarantined_bytes == books.quarantined);
   CHECK(!w.refused);
@@ -1070,15 +1080,19 @@ static gmlake_result do_pool_destroy(int number) {
   return result;
 }
 
-/* The caller has waited for all work. */
+/* The caller waits for all work. */
+static void synchronise(void) {
+  int i;
+  for (i = 0; i < STREAMS; i++) gmlake_mock_stream_finish(w.mock, w.streams[i]);
+  for (i = 0; i < QUEUES; i++) w.host.behind[i] = w.queues[i].behind[i];
+}
+
 static gmlake_result do_sleep(const action *a) {
   const size_t held = w.before.stats.reserved_bytes;
   const int was_asleep = is_asleep(w.pools[a->number]);
   size_t released = 1;
   gmlake_result result;
-  int i;
-  for (i = 0; i < STREAMS; i++) gmlake_mock_stream_finish(w.mock, w.streams[i]);
-  for (i = 0; i < QUEUES; i++) w.host.behind[i] = w.queues[i].behind[i];
+  synchronise();
   result = gmlake_pool_sleep(w.lake, w.pools[a->number],
                              a->verb == 'k' ? GMLAKE_SLEEP_KEEP : GMLAKE_SLEEP_DROP, &released);
   take_stats();
@@ -1200,6 +1214,27 @@ static gmlake_result do_pieces(const block *b) {
   return result;
 }
 
+/* Exports a block, imports it, finds the same there, and gives the import up. Returns the first
+   error; then no descriptor is left. */
+static gmlake_result do_share(const block *b) {
+  gmlake_handle handles[PIECES];
+  size_t count = 0;
+  void *ptr = NULL;
+  gmlake_result result =
+      gmlake_export(w.lake, b->ptr, GMLAKE_HANDLE_POSIX_FD, handles, PIECES, &count);
+  if (result) return result;
+  CHECK(count && count * handles[0].bytes == b->rounded);
+  result = gmlake_import(w.lake, handles, count, &ptr);
+  CHECK(!result == (ptr != NULL));
+  while (count) CHECK(close(handles[--count].fd) == 0);
+  if (result) return result;
+  w.allocation_count++;
+  CHECK(memcmp(ptr, b->ptr, b->rounded) == 0);
+  result = gmlake_free(w.lake, ptr, GMLAKE_STREAM_NONE);
+  if (!result) w.free_count++;
+  return result;
+}
+
 /* What the lake answers without any call of the backend. */
 static void do_questions(void) {
   gmlake_desc answer;
@@ -1277,6 +1312,7 @@ static int is_possible(const action *a, const block *b) {
     return !b->is_live && (a->pool < 0 || w.pools[a->pool]);
   case '-':
   case 'r':
+  case 'x':
   case 'I':
     if (b->is_live || !a->expected || !b->ptr) return b->is_live;
     for (i = 0; i < SLOTS; i++)
@@ -1310,6 +1346,8 @@ static gmlake_result perform(const action *a, block *b) {
     return do_record(b, a->stream);
   case 'I':
     return do_pieces(b);
+  case 'x':
+    return do_share(b);
   case 'f':
     return do_forget(a->number);
   case 'm':
@@ -1525,7 +1563,7 @@ static const char *parse_action(const char *at, action *a) {
   a->stream = STREAM_UNNAMED;
   a->pool = -1;
   a->verb = *at++;
-  if (strchr("+-rI", a->verb)) at = parse_slots(at, a);
+  if (strchr("+-rIx", a->verb)) at = parse_slots(at, a);
   if (*at >= '0' && *at <= '9') a->number = *at++ - '0';
   while (*at && *at != ' ') {
     switch (*at++) {
@@ -1554,7 +1592,7 @@ static const char *parse_action(const char *at, action *a) {
 static gmlake_result expected_of(const action *a, const block *b) {
   const gmlake_pool *pool = NULL;
   size_t i;
-  if (strchr("-rI", a->verb) && b->is_live) return GMLAKE_OK;
+  if (strchr("-rIx", a->verb) && b->is_live) return GMLAKE_OK;
   if (a->verb == '+') pool = w.pools[a->pool < 0 ? BASE_POOL : a->pool];
   if (strchr("czd", a->verb)) pool = w.buffers[a->number].pool;
   if (a->verb == 'B') pool = w.pools[a->sizes[0] / w.page_bytes];
@@ -1832,6 +1870,7 @@ static void parse_option(const char *at, options *o) {
   if (!strncmp(at, "single", 6)) w.desc.flags |= GMLAKE_SINGLE_THREADED;
   if (!strncmp(at, "guard", 5)) w.desc.flags |= GMLAKE_GUARD;
   if (!strncmp(at, "fill", 4)) w.desc.flags |= GMLAKE_FILL;
+  if (!strncmp(at, "shared", 6)) w.desc.handle_types = GMLAKE_HANDLE_POSIX_FD;
   if (!strncmp(at, "peers", 5)) {
     w.desc.peer_devices = peers;
     w.desc.peer_count = 2;
@@ -1933,6 +1972,7 @@ static void expect_freed(void) {
   size_t i;
   (void)parse_action("-@n", &a);
   w.step = "(next frees)";
+  synchronise(); /* as a free on STREAM_NONE says */
   for (i = 0; i < SLOTS; i += 2)
     if (w.blocks[i].is_live) play_call(&a, &w.blocks[i]);
 }

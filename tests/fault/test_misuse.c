@@ -15,6 +15,7 @@
 #define INVALID GMLAKE_ERROR_INVALID_ARGUMENT
 #define DROPS GMLAKE_SLEEP_DROP
 #define UNKNOWN GMLAKE_ERROR_UNKNOWN_POINTER
+#define UNSUPPORTED GMLAKE_ERROR_UNSUPPORTED
 #define TWICE GMLAKE_ERROR_DOUBLE_FREE
 #define NO_MEMORY GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY
 #define TWO ((gmlake_stream)(uintptr_t)2)
@@ -504,6 +505,7 @@ static struct outputs {
   gmlake_allocation_info info;
   gmlake_piece pieces[2];
   gmlake_chunk_info chunks[2];
+  gmlake_handle handles[2];
   gmlake_map_entry map[2];
   gmlake_query_info query;
   gmlake_profile profile;
@@ -679,6 +681,31 @@ static gmlake_result query_for_nothing(void) {
   return gmlake_query(lake, &wanted, LEGACY, NULL);
 }
 
+static gmlake_result export_of(gmlake *from, const void *ptr, unsigned type) {
+  return gmlake_export(from, ptr, type, out.handles, 2, &out.count);
+}
+
+static gmlake_result import_of(gmlake *into, unsigned type, size_t bytes, size_t count) {
+  gmlake_handle handle;
+  void *ptr = NULL;
+  memset(&handle, 0, sizeof(handle));
+  handle.type = type;
+  handle.fd = -1;
+  handle.bytes = bytes;
+  return gmlake_import(into, &handle, count, &ptr);
+}
+
+static gmlake_result import_of_nothing(void) {
+  void *ptr = NULL;
+  return gmlake_import(lake, NULL, 1, &ptr);
+}
+
+static gmlake_result import_for_nothing(void) {
+  gmlake_handle handle;
+  memset(&handle, 0, sizeof(handle));
+  return gmlake_import(lake, &handle, 1, NULL);
+}
+
 static gmlake_result find_at(const void *address) { return gmlake_find(lake, address, &out.info); }
 
 static gmlake_result chunks_at(const void *ptr) {
@@ -758,6 +785,31 @@ static gmlake_result chunks_at(const void *ptr) {
   X(pool_destroy_without_both, INVALID, NOTHING, gmlake_pool_destroy(NULL, NULL))                  \
   X(pool_destroy_of_nothing, GMLAKE_OK, NOTHING, gmlake_pool_destroy(lake, NULL))                  \
   X(pool_destroy_of_another_lakes, INVALID, LAST_ERROR, gmlake_pool_destroy(lake, w.foreign_pool)) \
+  X(export_without_lake, INVALID, NOTHING, export_of(NULL, w.home, GMLAKE_HANDLE_POSIX_FD))        \
+  X(export_of_nothing, INVALID, LAST_ERROR, export_of(lake, NULL, GMLAKE_HANDLE_POSIX_FD))         \
+  X(export_of_freed_memory, UNKNOWN, LAST_ERROR, export_of(lake, w.freed, GMLAKE_HANDLE_POSIX_FD)) \
+  X(export_of_a_pending_block, UNKNOWN, LAST_ERROR,                                                \
+    export_of(lake, w.pending, GMLAKE_HANDLE_POSIX_FD))                                            \
+  X(export_of_anothers, UNKNOWN, LAST_ERROR, export_of(lake, w.foreign, GMLAKE_HANDLE_POSIX_FD))   \
+  X(export_from_a_lake_without_types, INVALID, LAST_ERROR,                                         \
+    export_of(lake, w.home, GMLAKE_HANDLE_POSIX_FD))                                               \
+  X(export_as_nothing, INVALID, LAST_ERROR, export_of(lake, w.home, 0))                            \
+  X(export_as_two_types, INVALID, LAST_ERROR, export_of(lake, w.home, 9))                          \
+  X(export_as_windows, UNSUPPORTED, LAST_ERROR, export_of(lake, w.home, GMLAKE_HANDLE_WIN32))      \
+  X(export_without_count, INVALID, LAST_ERROR,                                                     \
+    gmlake_export(lake, w.home, GMLAKE_HANDLE_POSIX_FD, out.handles, 2, NULL))                     \
+  X(export_without_array, INVALID, LAST_ERROR,                                                     \
+    gmlake_export(lake, w.home, GMLAKE_HANDLE_POSIX_FD, NULL, 2, &out.count))                      \
+  X(import_without_lake, INVALID, NOTHING, import_of(NULL, 1, C, 1))                               \
+  X(import_without_handles, INVALID, LAST_ERROR, import_of_nothing())                              \
+  X(import_without_out, INVALID, LAST_ERROR, import_for_nothing())                                 \
+  X(import_of_no_handle, INVALID, LAST_ERROR, import_of(lake, 1, C, 0))                            \
+  X(import_of_0_bytes, INVALID, LAST_ERROR, import_of(lake, 1, 0, 1))                              \
+  X(import_of_3_chunks, INVALID, LAST_ERROR, import_of(lake, 1, 3 * C, 1))                         \
+  X(import_of_half_a_chunk, INVALID, LAST_ERROR, import_of(lake, 1, C / 2, 1))                     \
+  X(import_of_2_to_63, INVALID, LAST_ERROR, import_of(lake, 1, HUGE, 1))                           \
+  X(import_of_no_type, INVALID, LAST_ERROR, import_of(lake, 0, C, 1))                              \
+  X(import_of_windows, INVALID, LAST_ERROR, import_of(lake, GMLAKE_HANDLE_WIN32, C, 1))            \
   X(sleep_without_lake, INVALID, NOTHING, gmlake_pool_sleep(NULL, w.pool, DROPS, NULL))            \
   X(sleep_of_another_lakes, INVALID, LAST_ERROR,                                                   \
     gmlake_pool_sleep(lake, w.foreign_pool, DROPS, NULL))                                          \
@@ -1156,7 +1208,6 @@ static int *peers_with(int at, int value) {
   return peers;
 }
 
-#define UNSUPPORTED GMLAKE_ERROR_UNSUPPORTED
 #define LIES(field, value) \
   (altered.get_properties = altered_properties, properties.field = (value), desc.backend = &altered)
 #define DESCRIPTIONS(X)                                                                            \

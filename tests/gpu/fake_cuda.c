@@ -145,6 +145,7 @@ typedef struct fake_event {
 
 typedef struct fake_handle {
   fake_object object; /* the value is the mock's */
+  int is_foreign;     /* another process's memory, which is not of this device's */
   size_t bytes, references, mapping_count;
   CUmemAllocationProp prop;
 } fake_handle;
@@ -368,7 +369,7 @@ static CUresult fake_unreserve(uint64_t address, size_t bytes) {
 static void fake_put_handle(fake_handle *handle) {
   if (handle->references || handle->mapping_count) return;
   (void)FAKE_MOCK(release, handle->object.value);
-  fake.devices[handle->object.device].physical_bytes -= handle->bytes;
+  if (!handle->is_foreign) fake.devices[handle->object.device].physical_bytes -= handle->bytes;
   fake_remove(&handle->object);
   free(handle);
 }
@@ -379,7 +380,9 @@ static CUresult fake_new_handle(fake_kind kind, int device, size_t bytes,
   uint64_t value;
   CUresult code;
   if (bytes > fake.options.device_bytes - owner->physical_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
-  code = FAKE_MOCK(create, bytes, 0, &value);
+  code =
+      FAKE_MOCK(create, bytes,
+                prop ? (unsigned)prop->requestedHandleTypes & GMLAKE_HANDLE_POSIX_FD : 0, &value);
   if (code) return code;
   *out = (fake_handle *)fake_add(sizeof(**out), kind, value, device);
   if (!*out) {
@@ -1978,6 +1981,78 @@ static CUresult fake_mem_release(CUmemGenericAllocationHandle value) {
   return CUDA_SUCCESS;
 }
 
+/* A fabric handle holds the handle's value: it is good in this process alone. */
+static CUresult fake_mem_export(void *out, CUmemGenericAllocationHandle value, unsigned type,
+                                unsigned long long flags) {
+  const fake_handle *handle = fake_find_handle(value);
+  gmlake_handle shared;
+  CUresult code = fake_check_vmm();
+  if (!code && (!out || flags || !handle || handle->is_foreign ||
+                (type != GMLAKE_HANDLE_POSIX_FD && type != GMLAKE_HANDLE_FABRIC) ||
+                !((unsigned)handle->prop.requestedHandleTypes & type)))
+    code = CUDA_ERROR_INVALID_VALUE;
+  if (code) return code;
+  memset(&shared, 0, sizeof(shared));
+  shared.type = type;
+  shared.bytes = handle->bytes;
+  memcpy(shared.fabric, &value, sizeof(value));
+  if (type == GMLAKE_HANDLE_POSIX_FD) code = FAKE_MOCK(export_handle, value, &shared);
+  if (!code && type == GMLAKE_HANDLE_POSIX_FD)
+    memcpy(out, &shared.fd, sizeof(shared.fd));
+  else if (!code)
+    memcpy(out, shared.fabric, sizeof(shared.fabric));
+  return code;
+}
+
+static CUresult fake_import_fd(CUmemGenericAllocationHandle *out, int fd, int device) {
+  gmlake_handle shared;
+  fake_handle *handle;
+  struct stat stat;
+  uint64_t value;
+  CUresult code;
+  memset(&shared, 0, sizeof(shared));
+  if (fstat(fd, &stat)) return CUDA_ERROR_INVALID_VALUE;
+  shared.type = GMLAKE_HANDLE_POSIX_FD;
+  shared.fd = fd;
+  shared.bytes = (size_t)stat.st_size;
+  if (!shared.bytes || shared.bytes % fake.options.granularity_bytes)
+    return CUDA_ERROR_INVALID_VALUE;
+  code = FAKE_MOCK(import_handle, &shared, &value);
+  if (code) return code;
+  handle = (fake_handle *)fake_add(sizeof(*handle), FAKE_HANDLE, value, device);
+  if (!handle) {
+    (void)FAKE_MOCK(release, value);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  handle->bytes = shared.bytes;
+  handle->references = 1;
+  handle->is_foreign = 1;
+  handle->prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  handle->prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  handle->prop.location.id = device;
+  *out = value;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_mem_import(CUmemGenericAllocationHandle *out, void *shared, unsigned type) {
+  fake_device *device;
+  fake_handle *handle;
+  uint64_t value;
+  CUresult code = fake_check_vmm();
+  if (!code) code = fake_current(&device);
+  if (!code && (!out || (type == GMLAKE_HANDLE_FABRIC && !shared))) code = CUDA_ERROR_INVALID_VALUE;
+  if (code) return code;
+  if (type == GMLAKE_HANDLE_POSIX_FD)
+    return fake_import_fd(out, (int)(intptr_t)shared, (int)(device - fake.devices));
+  if (type != GMLAKE_HANDLE_FABRIC) return CUDA_ERROR_INVALID_VALUE;
+  memcpy(&value, shared, sizeof(value));
+  handle = fake_find_handle(value);
+  if (!handle) return CUDA_ERROR_INVALID_VALUE;
+  handle->references++;
+  *out = value;
+  return CUDA_SUCCESS;
+}
+
 static CUresult fake_address_reserve(CUdeviceptr *out, size_t bytes, size_t alignment,
                                      unsigned long long flags) {
   uint64_t address;
@@ -2168,6 +2243,13 @@ static CUresult fake_handle_prop(CUmemAllocationProp *out, CUmemGenericAllocatio
      unsigned long long flags), \
     fake_mem_create(handle, bytes, prop, flags)) \
   X(cuMemRelease, 10020, (CUmemGenericAllocationHandle handle), fake_mem_release(handle)) \
+  X(cuMemExportToShareableHandle, 10020, \
+    (void *shared, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type, \
+     unsigned long long flags), \
+    fake_mem_export(shared, handle, (unsigned)type, flags)) \
+  X(cuMemImportFromShareableHandle, 10020, \
+    (CUmemGenericAllocationHandle *handle, void *shared, CUmemAllocationHandleType type), \
+    fake_mem_import(handle, shared, (unsigned)type)) \
   X(cuMemAddressReserve, 10020, \
     (CUdeviceptr *address, size_t bytes, size_t alignment, CUdeviceptr hint, \
      unsigned long long flags), \

@@ -97,6 +97,8 @@ static const symbol symbols[] = {
     {"cuMemMap", 10020, "cuMemMap"},
     {"cuMemUnmap", 10020, "cuMemUnmap"},
     {"cuMemSetAccess", 10020, "cuMemSetAccess"},
+    {"cuMemExportToShareableHandle", 10020, "cuMemExportToShareableHandle"},
+    {"cuMemImportFromShareableHandle", 10020, "cuMemImportFromShareableHandle"},
     {"cuEventCreate", 2000, "cuEventCreate"},
     {"cuEventDestroy", 4000, "cuEventDestroy_v2"},
     {"cuEventRecord", 2000, "cuEventRecord"},
@@ -790,10 +792,11 @@ static void test_unknown_for_good(void **state) {
 
 static struct outputs { /* what the entries write, and the next ones use */
   size_t free_bytes, total_bytes;
-  uint64_t address, handle;
+  uint64_t address, handle, imported;
   void *event, *host;
   uint64_t id;
   int done, mode;
+  gmlake_handle shared;
 } out;
 
 static gmlake_result do_memory_info(void) {
@@ -803,7 +806,18 @@ static gmlake_result do_reserve(void) {
   return cuda->reserve(cuda->user, 4 * CHUNK, 4 * CHUNK, &out.address, &code);
 }
 static gmlake_result do_create(void) {
-  return cuda->create(cuda->user, CHUNK, 0, &out.handle, &code);
+  return cuda->create(cuda->user, CHUNK, GMLAKE_HANDLE_POSIX_FD, &out.handle, &code);
+}
+static gmlake_result do_export(void) {
+  return cuda->export_handle(cuda->user, out.handle, &out.shared, &code);
+}
+static gmlake_result do_import(void) {
+  return cuda->import_handle(cuda->user, &out.shared, &out.imported, &code);
+}
+static gmlake_result do_release_import(void) {
+  const gmlake_result result = cuda->release(cuda->user, out.imported, &code);
+  if (!result) assert_int_equal(close(out.shared.fd), 0);
+  return result;
 }
 static gmlake_result do_map(void) {
   return cuda->map(cuda->user, out.address + CHUNK, CHUNK, out.handle, &code);
@@ -863,6 +877,9 @@ static const entry entries[] = {
     {"cuMemGetInfo_v2", do_memory_info},
     {"cuMemAddressReserve", do_reserve},
     {"cuMemCreate", do_create},
+    {"cuMemExportToShareableHandle", do_export},
+    {"cuMemImportFromShareableHandle", do_import},
+    {"cuMemRelease", do_release_import},
     {"cuMemMap", do_map},
     {"cuMemSetAccess", do_set_access},
     {"cuEventCreate", do_event_create},
@@ -891,6 +908,8 @@ static const entry entries[] = {
 static void prepare_outputs(void) {
   memset(&out, 0x5A, sizeof(out));
   out.mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  out.shared.type = GMLAKE_HANDLE_POSIX_FD;
+  out.shared.bytes = CHUNK;
 }
 
 /* The program's stack of contexts is what it was. */

@@ -164,6 +164,20 @@ static void walk_buffers(void) {
   OK(gmlake_buffer_destroy(lake, buffer, first));
 }
 
+/* Without memory behind addresses there is nothing to share. */
+static void walk_sharing(void) {
+  gmlake_handle handle;
+  size_t count = 0;
+  void *block = take(2 * MIB, first), *other = NULL;
+  HOLDS(gmlake_export(lake, block, GMLAKE_HANDLE_POSIX_FD, &handle, 1, &count) ==
+        GMLAKE_ERROR_INVALID_ARGUMENT);
+  memset(&handle, 0, sizeof(handle));
+  handle.type = GMLAKE_HANDLE_POSIX_FD;
+  handle.bytes = 2 * MIB;
+  HOLDS(gmlake_import(lake, &handle, 1, &other) == GMLAKE_ERROR_UNSUPPORTED && !other);
+  OK(gmlake_free(lake, block, first));
+}
+
 static void walk_figures(void) {
   gmlake_map_entry entries[16];
   gmlake_budget budget;
@@ -287,6 +301,7 @@ int main(void) {
   walk_streams();
   walk_pools();
   walk_buffers();
+  walk_sharing();
   walk_profile();
   walk_figures();
   walk_faults();

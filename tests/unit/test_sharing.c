@@ -1,0 +1,614 @@
+/* Export and import: what another process may have and what not, that it lies at one address with
+   its contents, that what was exported is released when it is freed and never serves again, and
+   that a failure anywhere leaves neither memory nor descriptors behind. */
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#include "gmlake.h"
+
+#include "fixture.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#define FD GMLAKE_HANDLE_POSIX_FD
+
+static gmlake_handle handles[8];
+static size_t handle_count;
+
+static void start_sharing(size_t chunks) {
+  prepare(chunks);
+  desc.handle_types = FD;
+  open_lake();
+}
+
+static size_t open_descriptors(void) {
+  size_t count = 0;
+  int fd;
+  for (fd = 0; fd < 1024; fd++) count += fcntl(fd, F_GETFD) >= 0;
+  return count;
+}
+
+static void close_handles(void) {
+  while (handle_count) assert_int_equal(close(handles[--handle_count].fd), 0);
+}
+
+static void export_now(const void *ptr, size_t count) {
+  step(gmlake_export(lake, ptr, FD, handles, 8, &handle_count));
+  assert_int_equal(handle_count, count);
+}
+
+static void *import_now(void) {
+  void *ptr = NULL;
+  step(gmlake_import(lake, handles, handle_count, &ptr));
+  assert_non_null(ptr);
+  return ptr;
+}
+
+static void write_to(void *ptr, size_t bytes, unsigned seed) {
+  size_t i;
+  for (i = 0; i < bytes; i += 512) ((unsigned char *)ptr)[i] = (unsigned char)(seed + i / 512);
+}
+
+static void assert_written(const void *ptr, size_t bytes, unsigned seed) {
+  size_t i;
+  for (i = 0; i < bytes; i += 512)
+    assert_int_equal(((const unsigned char *)ptr)[i], (unsigned char)(seed + i / 512));
+}
+
+static void a_block_is_shared(void **state) {
+  gmlake_allocation_info info;
+  char *block, *other;
+  (void)state;
+  start_sharing(16);
+  block = (char *)take_flags(3 * C - 100, GMLAKE_EXCLUSIVE);
+  write_to(block, 3 * C, 1);
+  export_now(block, 3);
+  assert_int_equal(handles[0].bytes, C);
+  other = (char *)import_now();
+  assert_true(other != block);
+  assert_written(other, 3 * C, 1);
+  write_to(other, 3 * C, 2);
+  assert_written(block, 3 * C, 2);
+  assert_ok(gmlake_get_allocation(lake, other, &info));
+  assert_int_equal(info.bytes, 3 * C);
+  assert_int_equal(info.flags, GMLAKE_EXCLUSIVE);
+  assert_null(info.pool);
+  assert_int_equal(stats().exported_bytes, 3 * C);
+  assert_int_equal(stats().imported_bytes, 3 * C);
+  assert_int_equal(stats().reserved_bytes, 6 * C);
+  assert_int_equal(census().reserved_address_bytes - 3 * C,
+                   (census().reserved_address_bytes - 3 * C) / C * C);
+  close_handles();
+  drop(block); /* the importer keeps the memory */
+  assert_int_equal(stats().exported_bytes, 0);
+  assert_written(other, 3 * C, 2);
+  drop(other);
+  assert_int_equal(stats().imported_bytes, 0);
+  assert_int_equal(stats().reserved_bytes, 0);
+  assert_int_equal(census().physical_bytes, 0);
+  finish();
+}
+
+static void an_import_reserves_its_own_size(void **state) {
+  size_t before;
+  void *block, *other;
+  (void)state;
+  start_sharing(16);
+  block = take_flags(2 * C, GMLAKE_EXCLUSIVE);
+  export_now(block, 2);
+  before = census().reserved_address_bytes;
+  other = import_now();
+  assert_int_equal(census().reserved_address_bytes, before + 2 * C);
+  drop(other);
+  assert_int_equal(census().reserved_address_bytes, before);
+  close_handles();
+  drop(block);
+  finish();
+}
+
+static void a_window_is_shared(void **state) {
+  void *blocks[6], *window, *other;
+  (void)state;
+  start_sharing(6);
+  lay(blocks, 6);
+  drop_these(blocks[0], blocks[2], blocks[4]);
+  window = take_flags(3 * C, GMLAKE_EXCLUSIVE);
+  assert_int_equal(piece_count(window), 3);
+  write_to(window, 3 * C, 5);
+  export_now(window, 3);
+  other = import_now();
+  assert_written(other, 3 * C, 5);
+  close_handles();
+  drop(window);
+  assert_int_equal(stats().reserved_bytes, 6 * C); /* three of them are imported */
+  assert_int_equal(stats().window_count, 0);
+  assert_written(other, 3 * C, 5);
+  drop(other);
+  drop_these(blocks[1], blocks[3], blocks[5]);
+  finish();
+}
+
+static void what_was_exported_never_serves_again(void **state) {
+  gmlake_stream a, b;
+  void *block, *other, *next;
+  (void)state;
+  start_sharing(8);
+  a = open_stream();
+  b = open_stream();
+  block = take_flags(2 * C, GMLAKE_EXCLUSIVE);
+  write_to(block, 2 * C, 3);
+  export_now(block, 2);
+  other = import_now();
+  close_handles();
+  step(gmlake_record_stream(lake, block, b));
+  gmlake_mock_stream_hold(mock, a);
+  gmlake_mock_stream_hold(mock, b);
+  drop_on(block, a);
+  assert_int_equal(stats().pending_bytes, 2 * C); /* work may still use it */
+  next = take_on(2 * C, a);
+  assert_true(next != block);
+  write_to(next, 2 * C, 9);
+  assert_written(other, 2 * C, 3);
+  gmlake_mock_stream_finish(mock, b);
+  assert_int_equal(trim_to(0), 0);
+  gmlake_mock_stream_finish(mock, a);
+  assert_int_equal(trim_to(0), 2 * C);
+  assert_int_equal(stats().exported_bytes, 0);
+  gmlake_mock_stream_hold(mock, a);
+  drop_on(other, a); /* the same of what was imported */
+  assert_int_equal(stats().imported_bytes, 2 * C);
+  gmlake_mock_stream_finish(mock, a);
+  (void)trim_to(SIZE_MAX);
+  assert_int_equal(stats().imported_bytes, 0);
+  drop_on(next, a);
+  finish();
+}
+
+static void memory_comes_back_where_it_is_short(void **state) {
+  gmlake_stream a;
+  void *block;
+  (void)state;
+  start_sharing(4);
+  a = open_stream();
+  block = take_flags(4 * C, GMLAKE_EXCLUSIVE);
+  export_now(block, 4);
+  close_handles();
+  gmlake_mock_stream_hold(mock, a);
+  drop_on(block, a);
+  gmlake_mock_stream_finish(mock, a);
+  drop(take(4 * C));
+  finish();
+}
+
+static void a_buffer_is_shared(void **state) {
+  gmlake_buffer_desc wanted = buffer_desc(8 * C);
+  gmlake_buffer_info info;
+  gmlake_buffer *buffer;
+  size_t chunk;
+  (void)state;
+  for (chunk = C; chunk <= 4 * C; chunk *= 4) {
+    void *other;
+    start_sharing(16);
+    wanted.chunk_bytes = chunk;
+    step(gmlake_buffer_create(lake, &wanted, &buffer));
+    assert_ok(gmlake_buffer_get_info(lake, buffer, &info));
+    step_error(gmlake_export(lake, info.ptr, FD, handles, 8, &handle_count), INVALID_ARGUMENT);
+    step(gmlake_buffer_commit(lake, buffer, chunk, chunk, LEGACY));
+    step_error(gmlake_export(lake, info.ptr, FD, handles, 8, &handle_count), INVALID_ARGUMENT);
+    assert_non_null(strstr(last_error().text, "holes"));
+    step(gmlake_buffer_resize(lake, buffer, 0, LEGACY));
+    step(gmlake_buffer_resize(lake, buffer, 4 * C, LEGACY));
+    write_to(info.ptr, 4 * C, 1);
+    export_now(info.ptr, 4 * C / chunk);
+    export_now((close_handles(), info.ptr), 4 * C / chunk); /* once more */
+    other = import_now();
+    close_handles();
+    assert_written(other, 4 * C, 1);
+    assert_int_equal(stats().exported_bytes, 4 * C);
+    step(gmlake_buffer_discard(lake, buffer, 0, chunk, LEGACY));
+    step(gmlake_buffer_commit(lake, buffer, 0, chunk, LEGACY)); /* other memory */
+    write_to(info.ptr, chunk, 7);
+    assert_written(other, 4 * C, 1);
+    step(gmlake_buffer_destroy(lake, buffer, LEGACY));
+    (void)trim_to(0);
+    assert_int_equal(stats().exported_bytes, 0);
+    assert_written(other, 4 * C, 1);
+    drop(other);
+    finish();
+  }
+}
+
+static void what_sleeps_is_not_shared(void **state) {
+  gmlake_alloc_desc wanted;
+  gmlake_pool *pool;
+  void *block;
+  (void)state;
+  start_sharing(16);
+  pool = open_pool(0);
+  wanted = request(C, GMLAKE_EXCLUSIVE, pool);
+  block = take_with(&wanted, LEGACY);
+  export_now(block, 1);
+  close_handles();
+  step_error(gmlake_pool_sleep(lake, pool, GMLAKE_SLEEP_DROP, NULL), BUSY);
+  assert_non_null(strstr(last_error().text, "exported"));
+  drop(block);
+  step(gmlake_pool_sleep(lake, pool, GMLAKE_SLEEP_DROP, NULL));
+  step(gmlake_pool_wake(lake, pool));
+  block = take_with(&wanted, LEGACY);
+  step(gmlake_pool_sleep(lake, pool, GMLAKE_SLEEP_DROP, NULL));
+  step_error(gmlake_export(lake, block, FD, handles, 8, &handle_count), ASLEEP);
+  step(gmlake_pool_wake(lake, pool));
+  export_now(block, 1);
+  close_handles();
+  step_error(gmlake_pool_destroy(lake, pool), INVALID_ARGUMENT);
+  drop(block);
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
+static void refused(gmlake_result result, const char *text) {
+  assert_error(result, INVALID_ARGUMENT);
+  if (!strstr(last_error().text, text)) fail_msg("%s", last_error().text);
+  assert_ok(gmlake_check(lake));
+}
+
+static void wrong_arguments_are_refused(void **state) {
+  const size_t before = open_descriptors();
+  gmlake_handle wrong[2];
+  size_t count = 77;
+  void *small, *block, *other, *ptr = &ptr;
+  (void)state;
+  start_sharing(16);
+  small = take(C / 2);
+  block = take_flags(2 * C, GMLAKE_EXCLUSIVE);
+  refused(gmlake_export(lake, small, FD, handles, 8, &count), "GMLAKE_EXCLUSIVE");
+  refused(gmlake_export(lake, block, GMLAKE_HANDLE_FABRIC, handles, 8, &count), "handle_types");
+  refused(gmlake_export(lake, block, 4, handles, 8, &count), "handle_type is 4");
+  step_error(gmlake_export(lake, block, GMLAKE_HANDLE_WIN32, handles, 8, &count), UNSUPPORTED);
+  step_error(gmlake_export(lake, (char *)block + C, FD, handles, 8, &count), UNKNOWN_POINTER);
+  assert_int_equal(count, 77);
+  step(gmlake_export(lake, block, FD, handles, 1, &count)); /* too small an array: only asks */
+  assert_int_equal(count, 2);
+  assert_int_equal(stats().exported_bytes, 0);
+  export_now(block, 2);
+  other = import_now();
+  refused(gmlake_export(lake, other, FD, wrong, 2, &count), "another process's");
+  memcpy(wrong, handles, sizeof(wrong));
+  wrong[1].bytes = 2 * C;
+  refused(gmlake_import(lake, wrong, 2, &ptr), "handles[1]");
+  assert_null(ptr);
+  wrong[0].bytes = wrong[1].bytes = 3 * C;
+  refused(gmlake_import(lake, wrong, 2, &ptr), "power of two");
+  wrong[0].bytes = wrong[1].bytes = 2 * C;
+  step_error(gmlake_import(lake, wrong, 2, &ptr), DRIVER); /* the handle has C */
+  wrong[0].bytes = wrong[1].bytes = C;
+  wrong[1].type = 3;
+  refused(gmlake_import(lake, wrong, 2, &ptr), "handles[1] has type 3");
+  wrong[1].type = FD;
+  wrong[1].fd = -1;
+  step_error(gmlake_import(lake, wrong, 2, &ptr), DRIVER);
+  refused(gmlake_import(lake, wrong, 0, &ptr), "count is 0");
+  assert_int_equal(stats().quarantined_bytes, 0);
+  drop_these(small, block, other);
+  close_handles();
+  finish();
+  assert_int_equal(open_descriptors(), before);
+}
+
+static void what_a_graph_knows_is_not_shared(void **state) {
+  gmlake_alloc_desc wanted = request(C, GMLAKE_EXCLUSIVE, NULL);
+  gmlake_stream a;
+  gmlake_pool *pool;
+  void *block;
+  (void)state;
+  start_sharing(16);
+  a = open_stream();
+  pool = open_pool(0);
+  step(gmlake_capture_begin(lake, a, pool));
+  block = take_with(&wanted, a);
+  step(gmlake_capture_end(lake, a));
+  refused(gmlake_export(lake, block, FD, handles, 8, &handle_count), "a graph knows");
+  drop_on(block, a);
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
+static void a_lake_without_handle_types_exports_nothing(void **state) {
+  (void)state;
+  start(8);
+  refused(gmlake_export(lake, take_flags(C, GMLAKE_EXCLUSIVE), FD, handles, 8, &handle_count),
+          "handle_types 0x0");
+  finish();
+}
+
+static void imports_count_against_the_limit(void **state) {
+  void *block, *ptr;
+  (void)state;
+  prepare(16);
+  desc.handle_types = FD;
+  desc.limit_bytes = 5 * C;
+  open_lake();
+  block = take_flags(2 * C, GMLAKE_EXCLUSIVE);
+  export_now(block, 2);
+  ptr = import_now();
+  step_error(gmlake_import(lake, handles, 2, &ptr), LIMIT_REACHED);
+  assert_null(ptr);
+  close_handles();
+  assert_ok(gmlake_destroy(lake)); /* with what is live */
+  close_mock();
+}
+
+/* The text names what is too much, and the number. */
+static void the_limit_on_descriptors_is_named(void **state) {
+  struct rlimit limit, small;
+  size_t count;
+  void *block, *ptr;
+  (void)state;
+  start_sharing(8);
+  block = take_flags(2 * C, GMLAKE_EXCLUSIVE);
+  export_now(block, 2);
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  small = limit;
+  small.rlim_cur = (rlim_t)handles[1].fd + 2; /* one more fits */
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &small), 0);
+  step_error(gmlake_export(lake, block, FD, handles + 2, 6, &count), DRIVER);
+  assert_non_null(strstr(last_error().text, "descriptors"));
+  step_error(gmlake_import(lake, handles, 2, &ptr), DRIVER);
+  assert_non_null(strstr(last_error().text, "descriptors"));
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  drop(import_now());
+  close_handles();
+  drop(block);
+  finish();
+}
+
+/* What a program shares, with any call that may fail failing. */
+static void share_a_little(gmlake_pool *pool) {
+  gmlake_alloc_desc wanted = request(3 * C, GMLAKE_EXCLUSIVE, pool);
+  gmlake_buffer_desc of = buffer_desc(4 * C);
+  gmlake_buffer *buffer = NULL;
+  gmlake_buffer_info info;
+  void *block = NULL, *other = NULL;
+  handle_count = 0;
+  of.chunk_bytes = 2 * C;
+  if (!gmlake_alloc_with(lake, &wanted, LEGACY, &block) &&
+      !gmlake_export(lake, block, FD, handles, 8, &handle_count)) {
+    (void)gmlake_import(lake, handles, handle_count, &other);
+    close_handles();
+  }
+  assert_ok(gmlake_check(lake));
+  while (block && gmlake_free(lake, block, LEGACY) == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) continue;
+  assert_ok(gmlake_check(lake));
+  while (other && gmlake_free(lake, other, LEGACY) == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) continue;
+  assert_ok(gmlake_check(lake));
+  if (!gmlake_buffer_create(lake, &of, &buffer) &&
+      !gmlake_buffer_resize(lake, buffer, 4 * C, LEGACY) &&
+      !gmlake_buffer_get_info(lake, buffer, &info) &&
+      !gmlake_export(lake, info.ptr, FD, handles, 8, &handle_count))
+    close_handles();
+  assert_ok(gmlake_check(lake));
+  while (buffer && gmlake_buffer_destroy(lake, buffer, LEGACY) == GMLAKE_ERROR_OUT_OF_HOST_MEMORY)
+    continue;
+  (void)gmlake_trim(lake, 0, NULL);
+  assert_ok(gmlake_check(lake));
+}
+
+static void every_call_may_fail(void **state) {
+  static const gmlake_result results[] = {GMLAKE_ERROR_DRIVER, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY,
+                                          GMLAKE_ERROR_DEVICE_LOST};
+  const size_t before = open_descriptors();
+  size_t i;
+  long at;
+  int stays;
+  (void)state;
+  for (i = 0; i < 3; i++)
+    for (stays = 0; stays < 2; stays++)
+      for (at = 1;; at++) {
+        uint64_t calls;
+        start_sharing(32);
+        calls = census().call_count;
+        gmlake_mock_fail_at(mock, calls + (uint64_t)at, results[i], stays);
+        share_a_little(NULL);
+        calls = census().call_count - calls;
+        gmlake_mock_fail_at(mock, 0, GMLAKE_OK, 0);
+        if (results[i] == GMLAKE_ERROR_DRIVER) share_a_little(NULL); /* it goes on */
+        (void)gmlake_destroy(lake);
+        close_mock();
+        if (calls < (uint64_t)at) break;
+      }
+  for (at = 1; at < 200; at++) {
+    long left;
+    start_sharing(32);
+    host_fail_in = at;
+    share_a_little(NULL);
+    left = host_fail_in;
+    host_fail_in = 0;
+    share_a_little(NULL);
+    assert_int_equal(stats().exported_bytes + stats().imported_bytes, 0);
+    finish();
+    if (left) break;
+  }
+  assert_true(at > 10 && at < 200);
+  assert_int_equal(open_descriptors(), before);
+}
+
+static void fills_keep_off_shared_memory(void **state) {
+  void *block, *other;
+  (void)state;
+  prepare(16);
+  desc.handle_types = FD;
+  desc.flags = GMLAKE_FILL;
+  open_lake();
+  block = take_flags(C, GMLAKE_EXCLUSIVE);
+  write_to(block, C, 4);
+  export_now(block, 1);
+  other = import_now();
+  assert_written(other, C, 4);
+  close_handles();
+  drop(block);
+  assert_written(other, C, 4);
+  drop(other);
+  finish();
+}
+
+/* ---- Processes ------------------------------------------------------------------------------- */
+
+static void send_handles(int to) {
+  char control[CMSG_SPACE(8 * sizeof(int))];
+  struct iovec part = {handles, handle_count * sizeof(gmlake_handle)};
+  struct msghdr message;
+  struct cmsghdr *head;
+  size_t i;
+  memset(&message, 0, sizeof(message));
+  memset(control, 0, sizeof(control));
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = CMSG_SPACE(handle_count * sizeof(int));
+  head = CMSG_FIRSTHDR(&message);
+  head->cmsg_level = SOL_SOCKET;
+  head->cmsg_type = SCM_RIGHTS;
+  head->cmsg_len = CMSG_LEN(handle_count * sizeof(int));
+  for (i = 0; i < handle_count; i++)
+    memcpy(CMSG_DATA(head) + i * sizeof(int), &handles[i].fd, sizeof(int));
+  assert_int_equal(sendmsg(to, &message, 0), part.iov_len);
+}
+
+static int receive_handles(int from) {
+  char control[CMSG_SPACE(8 * sizeof(int))];
+  struct iovec part = {handles, sizeof(handles)};
+  struct msghdr message;
+  ssize_t bytes;
+  size_t i;
+  memset(&message, 0, sizeof(message));
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  bytes = recvmsg(from, &message, 0);
+  if (bytes <= 0) return 0;
+  handle_count = (size_t)bytes / sizeof(gmlake_handle);
+  for (i = 0; i < handle_count; i++)
+    memcpy(&handles[i].fd, CMSG_DATA(CMSG_FIRSTHDR(&message)) + i * sizeof(int), sizeof(int));
+  return 1;
+}
+
+/* The other process: has what it gets, writes to it, and gives it back, until it is killed. */
+static void import_for_ever(int from) {
+  gmlake_backend *own;
+  gmlake_desc own_desc;
+  gmlake *own_lake;
+  void *ptr;
+  memset(&own_desc, 0, sizeof(own_desc));
+  if (gmlake_mock_create(NULL, &own)) _exit(1);
+  own_desc.backend = own;
+  if (gmlake_create(&own_desc, &own_lake)) _exit(2);
+  while (receive_handles(from)) {
+    if (gmlake_import(own_lake, handles, handle_count, &ptr)) _exit(3);
+    while (handle_count) (void)close(handles[--handle_count].fd);
+    *(volatile char *)ptr = 42;
+    if (write(from, "x", 1) != 1) _exit(4);
+    if (gmlake_free(own_lake, ptr, NULL)) _exit(5);
+  }
+  _exit(0);
+}
+
+static void importers_may_be_killed(void **state) {
+  gmlake_mock_desc two = {0, 0, 0, GMLAKE_MOCK_COSTS_ALONE, 0};
+  size_t before = open_descriptors(), metadata = 0;
+  unsigned round;
+  (void)state;
+  (void)two;
+  prepare(64);
+  desc.chunk_bytes = 0;
+  gmlake_mock_destroy(mock);
+  assert_ok(gmlake_mock_create(NULL, &mock));
+  desc.backend = mock;
+  desc.handle_types = FD;
+  open_lake();
+  before = open_descriptors();
+  for (round = 0; round < 20; round++) {
+    int pair[2], status;
+    unsigned i, dies_at = round % 5 ? round % 5 : 9;
+    pid_t child;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+    child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+      (void)close(pair[0]);
+      import_for_ever(pair[1]);
+    }
+    (void)close(pair[1]);
+    for (i = 0; i < 9; i++) {
+      char *block = (char *)take_flags(4 << 20, GMLAKE_EXCLUSIVE), answer;
+      block[0] = 1;
+      export_now(block, 2);
+      if (i == dies_at) assert_int_equal(kill(child, SIGKILL), 0);
+      if (i < dies_at) {
+        send_handles(pair[0]);
+        assert_int_equal(read(pair[0], &answer, 1), 1);
+        assert_int_equal(block[0], 42);
+      }
+      close_handles();
+      drop(block);
+    }
+    (void)close(pair[0]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
+    if (!round) metadata = stats().metadata_bytes;
+    assert_int_equal(stats().metadata_bytes, metadata);
+    assert_int_equal(stats().reserved_bytes, 0);
+    assert_int_equal(census().handle_count, 0);
+    assert_int_equal(open_descriptors(), before);
+  }
+  finish();
+}
+
+static void nothing_is_left_of_many(void **state) {
+  size_t before, metadata = 0;
+  unsigned i;
+  (void)state;
+  start_sharing(16);
+  before = open_descriptors();
+  for (i = 0; i < 2000; i++) {
+    void *block = NULL, *other = NULL;
+    gmlake_alloc_desc wanted = request(2 * C, GMLAKE_EXCLUSIVE, NULL);
+    assert_ok(gmlake_alloc_with(lake, &wanted, LEGACY, &block));
+    assert_ok(gmlake_export(lake, block, FD, handles, 8, &handle_count));
+    assert_ok(gmlake_import(lake, handles, handle_count, &other));
+    close_handles();
+    assert_ok(gmlake_free(lake, block, LEGACY));
+    assert_ok(gmlake_free(lake, other, LEGACY));
+    if (i == 10) metadata = stats().metadata_bytes;
+  }
+  assert_int_equal(stats().metadata_bytes, metadata);
+  assert_int_equal(stats().reserved_bytes, 0);
+  assert_int_equal(census().physical_bytes, 0);
+  assert_int_equal(open_descriptors(), before);
+  finish();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_block_is_shared),
+      cmocka_unit_test(an_import_reserves_its_own_size),
+      cmocka_unit_test(a_window_is_shared),
+      cmocka_unit_test(what_was_exported_never_serves_again),
+      cmocka_unit_test(memory_comes_back_where_it_is_short),
+      cmocka_unit_test(a_buffer_is_shared),
+      cmocka_unit_test(what_sleeps_is_not_shared),
+      cmocka_unit_test(wrong_arguments_are_refused),
+      cmocka_unit_test(what_a_graph_knows_is_not_shared),
+      cmocka_unit_test(a_lake_without_handle_types_exports_nothing),
+      cmocka_unit_test(imports_count_against_the_limit),
+      cmocka_unit_test(the_limit_on_descriptors_is_named),
+      cmocka_unit_test(every_call_may_fail),
+      cmocka_unit_test(fills_keep_off_shared_memory),
+      cmocka_unit_test(importers_may_be_killed),
+      cmocka_unit_test(nothing_is_left_of_many),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
